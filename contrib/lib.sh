@@ -1,0 +1,164 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# What the scripts of this directory share: sourced, never run. Sets $top, the source tree.
+# shellcheck disable=SC2034 # variables are for those who source this
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
+me=${0##*/}
+
+say() {
+	printf '%s\n' "$*"
+}
+
+die() {
+	echo "$me: $*" >&2
+	exit 2
+}
+
+# need_value "$@": ends the script when option $1 has no value
+need_value() {
+	[ $# -ge 2 ] || die "option $1 needs a value"
+}
+
+# Packages of Debian and Ubuntu, each with the command or the header that shows that it is
+# there, whoever put it there.
+required_packages='
+	gcc            gcc
+	libc6-dev      stdlib.h
+	make           make
+	autoconf       autoreconf
+	automake       automake
+	libtool        libtoolize
+	pkg-config     pkg-config
+	libfabric-dev  rdma/providers/fi_prov.h
+	uthash-dev     uthash.h
+'
+# Without these some tests are skipped
+optional_packages='
+	libfabric-bin  fi_info
+	libcmocka-dev  cmocka.h
+'
+check_packages='
+	g++            g++
+	clang          clang
+	shellcheck     shellcheck
+	mandoc         mandoc
+	xz-utils       xz
+'
+
+# there COMMAND-OR-HEADER
+there() {
+	case $1 in
+	*.h)
+		# cmocka.h wants others before it
+		printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
+			'#include <stdint.h>' "#include <$1>" |
+			"${CC:-gcc}" -E - >/dev/null 2>&1
+		;;
+	*) command -v "$1" >/dev/null ;;
+	esac
+}
+
+# missing LIST: the packages of LIST that are not there
+missing() {
+	local package shown
+
+	while read -r package shown; do
+		if [ -n "$package" ] && ! there "$shown"; then
+			echo "$package"
+		fi
+	done <<<"$1"
+}
+
+# install_packages LIST...: what is missing, one by one, so that one that cannot be had
+# does not keep the others out. What is still missing afterwards is for the caller.
+install_packages() {
+	local package packages log
+
+	mapfile -t packages < <(missing "$*")
+	[ ${#packages[@]} -gt 0 ] || return 0
+	command -v apt-get >/dev/null || return 0
+	[ "$(id -u)" -eq 0 ] || return 0
+	say "installing: ${packages[*]}"
+	log=$(mktemp) || exit 2
+	apt-get -qq update >"$log" 2>&1 || cat "$log" >&2
+	for package in "${packages[@]}"; do
+		DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install \
+			"$package" >"$log" 2>&1 </dev/null || cat "$log" >&2
+	done
+	rm -f "$log"
+}
+
+# require_packages LIST...: ends the script if one is missing
+require_packages() {
+	local packages
+
+	mapfile -t packages < <(missing "$*")
+	[ ${#packages[@]} -gt 0 ] || return 0
+	echo "$me: missing: ${packages[*]}" >&2
+	echo "  Debian, Ubuntu: as root, apt-get update && apt-get install ${packages[*]}" >&2
+	echo "  elsewhere: the packages with the same contents" >&2
+	exit 1
+}
+
+# setup_packages WITH_LIBFABRIC LIST...: installs LISTs and what a build requires; with
+# "yes", configure's arguments name a libfabric, so that the system's is not needed
+setup_packages() {
+	local with=$1 required=$required_packages package
+
+	shift
+	[ "$with" = no ] || required=$(grep -v libfabric-dev <<<"$required")
+	[ -n "$no_install" ] || install_packages "$required" "$*"
+	require_packages "$required"
+	while read -r package; do
+		[ -z "$package" ] ||
+			say "without $package: some checks will be skipped"
+	done < <(missing "$*")
+}
+
+# quietly LOG COMMAND...: the output goes to LOG; its end is shown when COMMAND fails
+quietly() {
+	local log=$1
+
+	shift
+	mkdir -p "$(dirname "$log")" || return 1
+	"$@" >"$log" 2>&1 </dev/null && return
+	echo "failed: $*" >&2
+	grep -E 'error|Error' "$log" | head -n 5 >&2
+	tail -n 8 "$log" >&2
+	echo "(all of it in $log)" >&2
+	return 1
+}
+
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+no_install=
+
+# make_configure: a checkout has no configure yet
+make_configure() {
+	[ -x "$top/configure" ] && return
+	quietly "$1/autogen.log" "$top/autogen.sh"
+}
+
+# configure_tree DIR ARG...: DIR is configured anew only when there are arguments or when
+# it never was; later changes are make's business
+configure_tree() {
+	local dir=$1
+
+	shift
+	mkdir -p "$dir" || return 1
+	make_configure "$dir" || return 1
+	[ -f "$dir/Makefile" ] && [ $# -eq 0 ] && return
+	(cd "$dir" && quietly "$dir/configure.log" "$top/configure" "$@")
+}
+
+# build_tree DIR ARG...: configures DIR and builds
+build_tree() {
+	configure_tree "$@" || return 1
+	quietly "$1/make.log" make -C "$1" -j "$jobs"
+}
+
+# absolute DIR: its path, made if need be
+absolute() {
+	mkdir -p "$1" && (cd "$1" && pwd)
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Opening and closing an RDM endpoint with its AV and CQ, and registering buffers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ft.h"
+
+#define CQ_SIZE 4096
+#define TAIL_ROOM \
+	256 /* libfabric's structs grow at the end, and it may copy them whole */
+
+static const uint64_t mr_modes =
+	FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+static int set_name(char **field, const char *value)
+{
+	if (!value)
+		return 0;
+	*field = strdup(value);
+	return *field ? 0 : ft_fail(-FI_ENOMEM, "strdup", "hints");
+}
+
+int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
+{
+	struct fi_info *hints;
+
+	memset(ctx, 0, sizeof(*ctx));
+	ctx->opts = opts;
+	ctx->cq_fd = -1;
+	ctx->cq_attr.format = FI_CQ_FORMAT_TAGGED;
+	ctx->cq_attr.size = CQ_SIZE;
+	ctx->cq_attr.wait_obj = opts->wait == FT_WAIT_SREAD ? FI_WAIT_UNSPEC
+				: opts->wait == FT_WAIT_FD  ? FI_WAIT_FD
+							    : FI_WAIT_NONE;
+	hints = fi_allocinfo();
+	if (!hints)
+		return ft_fail(-FI_ENOMEM, "fi_allocinfo", "hints");
+	ctx->hints = hints;
+	FT_TRY(set_name(&hints->fabric_attr->prov_name, opts->prov));
+	FT_TRY(set_name(&hints->fabric_attr->name, opts->fabric));
+	FT_TRY(set_name(&hints->domain_attr->name, opts->domain));
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->caps = opts->tagged ? FI_TAGGED : FI_MSG;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->domain_attr->mr_mode = (int)mr_modes;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+	if (opts->delivery_complete)
+		hints->tx_attr->op_flags |= FI_DELIVERY_COMPLETE;
+	if (opts->iface != FI_HMEM_SYSTEM && !opts->no_hmem) {
+		hints->caps |= FI_HMEM;
+		hints->domain_attr->mr_mode |= FI_MR_HMEM;
+	}
+	return 0;
+}
+
+/* The commonest mistakes end here: say what was asked for. */
+static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
+{
+	const struct fi_info *hints = ctx->hints;
+	const char *prov = hints->fabric_attr->prov_name;
+
+	return ft_fail(
+		ret, "fi_getinfo",
+		"no provider matches -p '%s'%s%s%s%s%s; is "
+		"FI_PROVIDER_PATH set? `fi_info -l` lists the providers that load%s",
+		prov ? prov : "(any)", hints->fabric_attr->name ? ", -f" : "",
+		hints->domain_attr->name ? ", -d" : "", node ? ", address " : "",
+		node ? node : "", hints->caps & FI_HMEM ? ", FI_HMEM" : "",
+		hints->caps & FI_HMEM
+			? "; device memory needs ';ofi_p2p' at the end of -p, or "
+			  "FI_HOOK=p2p with --no-hmem"
+			: "");
+}
+
+int ft_getinfo(struct ft_ctx *ctx, const char *node, const char *service, uint64_t flags)
+{
+	int ret = fi_getinfo(ctx->opts->api_version, node, service, flags, ctx->hints,
+			     &ctx->info);
+
+	return ret ? getinfo_failed(ctx, ret, node) : 0;
+}
+
+bool ft_is_p2p(const struct ft_ctx *ctx)
+{
+	const char *last = strrchr(ctx->info->fabric_attr->prov_name, ';');
+
+	return last && !strcmp(last, ";ofi_p2p");
+}
+
+static int open_cq(struct ft_ctx *ctx)
+{
+	int ret = fi_cq_open(ctx->domain, &ctx->cq_attr, &ctx->cq, NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_cq_open", "provider %s%s",
+			       ctx->info->fabric_attr->prov_name,
+			       ctx->cq_attr.wait_obj != FI_WAIT_NONE
+				       ? " may not offer this wait object: try -c spin"
+				       : "");
+	if (ctx->cq_attr.wait_obj != FI_WAIT_FD)
+		return 0;
+	ret = fi_control(&ctx->cq->fid, FI_GETWAIT, &ctx->cq_fd);
+	return ret ? ft_fail(ret, "fi_control(FI_GETWAIT)", "no descriptor: try -c spin")
+		   : 0;
+}
+
+int ft_open(struct ft_ctx *ctx)
+{
+	struct fi_av_attr av_attr = {.type = ctx->av_type};
+	int ret;
+
+	ret = fi_fabric(ctx->info->fabric_attr, &ctx->fabric, NULL);
+	if (ret)
+		return ft_fail(ret, "fi_fabric", "%s", ctx->info->fabric_attr->prov_name);
+	ret = fi_domain(ctx->fabric, ctx->info, &ctx->domain, NULL);
+	if (ret)
+		return ft_fail(ret, "fi_domain", "%s", ctx->info->domain_attr->name);
+	if (av_attr.type == FI_AV_UNSPEC)
+		av_attr.type = ctx->info->domain_attr->av_type;
+	ret = fi_av_open(ctx->domain, &av_attr, &ctx->av, NULL);
+	if (ret)
+		return ft_fail(ret, "fi_av_open", "type %s",
+			       fi_tostr(&av_attr.type, FI_TYPE_AV_TYPE));
+	FT_TRY(open_cq(ctx));
+	ret = fi_endpoint(ctx->domain, ctx->info, &ctx->ep, NULL);
+	if (ret)
+		return ft_fail(ret, "fi_endpoint", "%s",
+			       ctx->info->fabric_attr->prov_name);
+	ret = fi_ep_bind(ctx->ep, &ctx->av->fid, 0);
+	if (ret)
+		return ft_fail(ret, "fi_ep_bind", "address vector");
+	ret = fi_ep_bind(ctx->ep, &ctx->cq->fid, FI_TRANSMIT | FI_RECV | ctx->cq_flags);
+	if (ret)
+		return ft_fail(ret, "fi_ep_bind", "completion queue");
+	ret = fi_enable(ctx->ep);
+	return ret ? ft_fail(ret, "fi_enable", "%s", ctx->info->fabric_attr->prov_name)
+		   : 0;
+}
+
+static int close_fid(struct fid *fid, const char *what, int earlier)
+{
+	int ret = fid ? fi_close(fid) : 0;
+
+	if (ret)
+		ft_fail(ret, "fi_close", "%s", what);
+	return earlier ? earlier : ret;
+}
+
+int ft_close(struct ft_ctx *ctx)
+{
+	int ret = 0;
+
+	ret = close_fid(ctx->ep ? &ctx->ep->fid : NULL, "endpoint", ret);
+	ret = close_fid(ctx->cq ? &ctx->cq->fid : NULL, "completion queue", ret);
+	ret = close_fid(ctx->av ? &ctx->av->fid : NULL, "address vector", ret);
+	ret = close_fid(ctx->domain ? &ctx->domain->fid : NULL, "domain", ret);
+	ret = close_fid(ctx->fabric ? &ctx->fabric->fid : NULL, "fabric", ret);
+	fi_freeinfo(ctx->info);
+	fi_freeinfo(ctx->hints);
+	memset(ctx, 0, sizeof(*ctx));
+	return ret;
+}
+
+int ft_getname(struct ft_ctx *ctx, void *name, size_t *len)
+{
+	int ret = fi_getname(&ctx->ep->fid, name, len);
+
+	return ret ? ft_fail(ret, "fi_getname", "the name has %zu bytes", *len) : 0;
+}
+
+int ft_av_insert(struct ft_ctx *ctx, const void *name, fi_addr_t *addr)
+{
+	int ret = fi_av_insert(ctx->av, name, 1, addr, 0, NULL);
+
+	if (ret != 1)
+		return ft_fail(
+			ret < 0 ? ret : -FI_EADDRNOTAVAIL, "fi_av_insert",
+			"the peer's name was not taken (-p, -d the same on both sides?)");
+	return 0;
+}
+
+static bool wants_registration(const struct ft_ctx *ctx, const struct ft_buf *buf)
+{
+	const int mode = ctx->info->domain_attr->mr_mode;
+
+	return (mode & FI_MR_LOCAL) ||
+	       ((mode & FI_MR_HMEM) && buf->ops->iface != FI_HMEM_SYSTEM);
+}
+
+static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf)
+{
+	union {
+		struct fi_mr_attr attr;
+		char room[sizeof(struct fi_mr_attr) + TAIL_ROOM];
+	} mr = {.room = {0}};
+	struct iovec iov = {buf->addr, buf->size};
+	int ret;
+
+	mr.attr.mr_iov = &iov;
+	mr.attr.iov_count = 1;
+	mr.attr.access = FI_SEND | FI_RECV;
+	mr.attr.requested_key = ctx->next_key++;
+	/* An application that did not ask for FI_HMEM does not know what it passes. */
+	if (ctx->info->caps & FI_HMEM && buf->ops->iface != FI_HMEM_SYSTEM) {
+		mr.attr.iface = buf->ops->iface;
+		mr.attr.device.cuda = ctx->opts->device;
+	}
+	ret = fi_mr_regattr(ctx->domain, &mr.attr, 0, &buf->mr);
+	if (ret) {
+		buf->mr = NULL;
+		return ft_fail(ret, "fi_mr_regattr", "%zu bytes of %s memory", buf->size,
+			       buf->ops->name);
+	}
+	if (ctx->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
+		ret = fi_mr_bind(buf->mr, &ctx->ep->fid, 0);
+		if (ret)
+			return ft_fail(ret, "fi_mr_bind", "endpoint");
+		ret = fi_mr_enable(buf->mr);
+		if (ret)
+			return ft_fail(ret, "fi_mr_enable", "%s memory", buf->ops->name);
+	}
+	buf->desc = fi_mr_desc(buf->mr);
+	return 0;
+}
+
+int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
+		 size_t size)
+{
+	void *addr;
+	int ret;
+
+	memset(buf, 0, sizeof(*buf));
+	buf->ops = ft_mem_ops(iface);
+	FT_TRY(buf->ops->init(ctx->opts->device));
+	FT_TRY(buf->ops->alloc(size, &addr));
+	buf->addr = addr;
+	buf->size = size;
+	if (!wants_registration(ctx, buf))
+		return 0;
+	ret = buf_register(ctx, buf);
+	if (ret)
+		ft_buf_free(buf);
+	return ret;
+}
+
+void ft_buf_free(struct ft_buf *buf)
+{
+	int ret = buf->mr ? fi_close(&buf->mr->fid) : 0;
+
+	if (ret)
+		ft_fail(ret, "fi_close", "memory region");
+	if (buf->addr)
+		buf->ops->release(buf->addr);
+	memset(buf, 0, sizeof(*buf));
+}

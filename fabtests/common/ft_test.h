@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the functional programs share beyond ft.h: tests that run as several processes,
+ * watched by one more.
+ */
+#ifndef FT_TEST_H
+#define FT_TEST_H
+
+#include "ft.h"
+
+/** struct ft_proc - what one of the test's processes knows; fd[] are socketpairs */
+struct ft_proc {
+	struct ft_opts opts;
+	int rank, ranks;
+	int fd[FT_MAX_RANKS];
+};
+
+/**
+ * struct ft_test - a functional program
+ * @run:	called in each process, before which libfabric and CUDA are untouched.
+ *		Returns 0, FT_SKIP (after ft_skip()) or an error
+ * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
+ */
+struct ft_test {
+	const char *purpose;
+	int ranks;
+	int may_die;
+	int (*run)(struct ft_proc *proc);
+};
+
+int ft_test_main(const struct ft_test *test, int argc, char **argv);
+/** ft_skip() - say why on stdout. Returns FT_SKIP */
+int ft_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/** ft_test_hints() - ft_hints() with what most tests ask for */
+int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx);
+/** ft_test_open() - getinfo and open; ft_test_connect() - exchange names, fill ctx->peer
+ */
+int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx);
+int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);
+/** ft_barrier() - with every other rank; drives progress while it waits */
+int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx);
+/** ft_kinds() - kinds of memory under test: host, and the device's with -D */
+size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2]);
+
+#endif /* FT_TEST_H */

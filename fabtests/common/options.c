@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The command line. One table holds every option: its letter (as libfabric's fabtests
+ * have it), which programs know it, its help and what it does.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "ft.h"
+
+#define EXIT_USAGE 2
+#define OOB_PORT "3000" /* fabtests' default, too */
+
+enum {
+	OPT_NO_HMEM = 256,
+	OPT_ONE_BUFFER,
+	OPT_TIMEOUT,
+	OPT_SEED,
+	OPT_API,
+};
+
+struct option_row {
+	int letter;
+	const char *long_name;
+	int has_arg; /* getopt's no_argument and so on */
+	unsigned int scope;
+	const char *arg; /* as the help shows it */
+	const char *help;
+};
+
+static const struct option_row rows[] = {
+	{'p', NULL, required_argument, FT_SCOPE_ANY, " PROVIDER",
+	 "provider name, e.g. \"tcp;ofi_rxm;ofi_p2p\""},
+	{'f', NULL, required_argument, FT_SCOPE_ANY, " FABRIC", "fabric name"},
+	{'d', NULL, required_argument, FT_SCOPE_ANY, " DOMAIN", "domain name"},
+	{'e', NULL, required_argument, FT_SCOPE_BENCH, " TYPE",
+	 "endpoint type: only rdm"},
+	{'s', NULL, required_argument, FT_SCOPE_ANY, " ADDRESS", "source address"},
+	{'B', NULL, required_argument, FT_SCOPE_BENCH, " PORT",
+	 "source port (server: 9228)"},
+	{'P', NULL, required_argument, FT_SCOPE_BENCH, " PORT",
+	 "destination port (9228)"},
+	{'E', NULL, optional_argument, FT_SCOPE_BENCH, "[=PORT]",
+	 "exchange endpoint names over a TCP socket (" OOB_PORT ")"},
+	{'b', NULL, optional_argument, FT_SCOPE_BENCH, "[=PORT]",
+	 "as -E, and synchronise over that socket too"},
+	{'S', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
+	 "message size, \"all\", or r:START,STEP,END"},
+	{'I', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
+	 "iterations (default: by size)"},
+	{'w', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
+	 "warmup iterations (10)"},
+	{'W', NULL, required_argument, FT_SCOPE_BW, " NUMBER",
+	 "messages per window (64), each with its own buffer"},
+	{'o', NULL, required_argument, FT_SCOPE_BENCH, " KIND",
+	 "kind of messages: tagged or msg (tagged)"},
+	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
+	{'c', NULL, required_argument, FT_SCOPE_BENCH, " METHOD",
+	 "wait for completions by spin, yield, sread or fd (spin)"},
+	{'j', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
+	 "inject messages up to this size (default: the provider's)"},
+	{'U', NULL, no_argument, FT_SCOPE_BENCH, "", "ask for FI_DELIVERY_COMPLETE"},
+	{'v', NULL, no_argument, FT_SCOPE_BENCH, "", "verify every byte that arrives"},
+	{'m', NULL, no_argument, FT_SCOPE_BENCH, "", "machine readable output"},
+	{'D', NULL, required_argument, FT_SCOPE_ANY, " MEMORY",
+	 "memory of the buffers: cuda or system (system)"},
+	{'i', NULL, required_argument, FT_SCOPE_ANY, " NUMBER", "CUDA device (0)"},
+	{OPT_ONE_BUFFER, "one-buffer", no_argument, FT_SCOPE_BW, "",
+	 "one buffer for all messages of a window (not with -v): it stays in the CPU's cache"},
+	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
+	 "do not ask for FI_HMEM with -D cuda (default with FI_HOOK=p2p)"},
+	{OPT_API, "api", required_argument, FT_SCOPE_ANY, " MAJOR.MINOR",
+	 "libfabric API version to ask for (1.17)"},
+	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ANY, " SECONDS",
+	 "give up after so long without progress (FT_TIMEOUT, else 60)"},
+	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
+	{OPT_SEED, "seed", required_argument, FT_SCOPE_TEST, " NUMBER",
+	 "seed of the random choices (default: the time)"},
+	{'h', "help", no_argument, FT_SCOPE_ANY, "", "this help"},
+};
+
+static void __attribute__((format(printf, 1, 2), noreturn))
+usage_error(const char *fmt, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	ft_err("%s (-h lists the options)", text);
+	exit(EXIT_USAGE);
+}
+
+static void print_help(const char *prog, const char *purpose, unsigned int scope)
+{
+	const char *slash = strrchr(prog, '/');
+
+	prog = slash ? slash + 1 : prog;
+	if (scope & FT_SCOPE_TEST)
+		printf("Usage: %s [OPTIONS]\n", prog);
+	else
+		printf("Usage: %s [OPTIONS]          start the server\n"
+		       "       %s [OPTIONS] SERVER   connect to it\n",
+		       prog, prog);
+	printf("\n%s\n\nOptions:\n", purpose);
+	for (size_t i = 0; i < FT_COUNT(rows); i++) {
+		char left[64], letter[4] = "";
+
+		if (!(rows[i].scope & scope))
+			continue;
+		if (rows[i].letter < OPT_NO_HMEM)
+			snprintf(letter, sizeof(letter), "-%c", rows[i].letter);
+		snprintf(left, sizeof(left), "%s%s%s%s%s", letter,
+			 *letter && rows[i].long_name ? ", " : "",
+			 rows[i].long_name ? "--" : "",
+			 rows[i].long_name ? rows[i].long_name : "", rows[i].arg);
+		printf("  %-22s %s\n", left, rows[i].help);
+	}
+	if (scope & FT_SCOPE_TEST)
+		printf("\nWithout -p the provider is that of FT_PROVIDER, else of "
+		       "FI_PROVIDER, in the environment.\n"
+		       "Exit status: 0 passed, 77 skipped, else failed.\n");
+}
+
+static const char *option_name(int letter)
+{
+	static char name[3] = "-";
+
+	for (size_t i = 0; i < FT_COUNT(rows); i++)
+		if (rows[i].letter == letter && letter >= OPT_NO_HMEM)
+			return rows[i].long_name;
+	name[1] = (char)letter;
+	return name;
+}
+
+static uint64_t number(const char *text, int letter, uint64_t min, uint64_t max)
+{
+	unsigned long long value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 0);
+	if (errno || end == text || *end || !isdigit((unsigned char)*text) ||
+	    value < min || value > max)
+		usage_error("option %s: '%s' is not a number from %llu to %llu",
+			    option_name(letter), text, (unsigned long long)min,
+			    (unsigned long long)max);
+	return value;
+}
+
+static int choice(const char *text, int letter, const char *const *names, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (!strcasecmp(text, names[i]))
+			return i;
+	usage_error("option -%c: '%s' is not known", letter, text);
+}
+
+static void add_size(struct ft_opts *opts, size_t size)
+{
+	size_t *sizes = realloc(opts->sizes, (opts->size_count + 1) * sizeof(*sizes));
+
+	if (!sizes)
+		usage_error("option -S: out of memory");
+	opts->sizes = sizes;
+	opts->sizes[opts->size_count++] = size;
+}
+
+static void parse_sizes(struct ft_opts *opts, const char *text)
+{
+	unsigned long long start, step, end;
+	char rest;
+
+	opts->size_count = 0;
+	if (!strcasecmp(text, "all")) {
+		/* powers of two and the steps half way between them, up to 8 MiB */
+		for (size_t size = 1; size <= 1 << 23; size *= 2) {
+			add_size(opts, size);
+			if (size > 1 && size < 1 << 23)
+				add_size(opts, size + size / 2);
+		}
+	} else if (!strncmp(text, "r:", 2)) {
+		if (sscanf(text, "r:%llu,%llu,%llu%c", &start, &step, &end, &rest) != 3 ||
+		    !step || start > end || (end - start) / step > 100000)
+			usage_error("option -S: '%s' is not r:START,STEP,END", text);
+		for (; start <= end; start += step)
+			add_size(opts, start);
+	} else {
+		add_size(opts, number(text, 'S', 0, SIZE_MAX / 2));
+	}
+}
+
+static void parse_oob(struct ft_opts *opts, const char *arg)
+{
+	opts->oob_addr = true;
+	opts->oob_port = OOB_PORT;
+	if (arg && *arg == '=')
+		arg++;
+	if (arg && *arg) {
+		number(arg, 'E', 1, 65535);
+		opts->oob_port = arg;
+	}
+}
+
+static void parse_api(struct ft_opts *opts, const char *text)
+{
+	unsigned int major, minor;
+	char rest;
+
+	if (sscanf(text, "%u.%u%c", &major, &minor, &rest) != 2 || major > 255 ||
+	    minor > 255)
+		usage_error("option --api: '%s' is not MAJOR.MINOR", text);
+	opts->api_version = FI_VERSION(major, minor);
+}
+
+static void apply(struct ft_opts *opts, int letter, const char *arg)
+{
+	static const char *const kinds[] = {"tagged", "msg"};
+	static const char *const memories[] = {"system", "cuda"};
+	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
+
+	switch (letter) {
+	case 'p':
+		opts->prov = arg;
+		break;
+	case 'f':
+		opts->fabric = arg;
+		break;
+	case 'd':
+		opts->domain = arg;
+		break;
+	case 'e':
+		if (strcasecmp(arg, "rdm"))
+			usage_error(
+				"option -e: '%s': only rdm endpoints here; "
+				"libfabric's own fabtests have programs for others",
+				arg);
+		break;
+	case 's':
+		opts->src_addr = arg;
+		break;
+	case 'B':
+		opts->src_port = arg;
+		break;
+	case 'P':
+		opts->dst_port = arg;
+		break;
+	case 'b':
+		opts->oob_sync = true;
+		parse_oob(opts, arg);
+		break;
+	case 'E':
+		parse_oob(opts, arg);
+		break;
+	case 'S':
+		parse_sizes(opts, arg);
+		break;
+	case 'I':
+		opts->iterations = (long)number(arg, letter, 1, INT_MAX);
+		break;
+	case 'w':
+		opts->warmup = (long)number(arg, letter, 0, INT_MAX);
+		break;
+	case 'W':
+		opts->window = (long)number(arg, letter, 1, 65536);
+		break;
+	case 'o':
+	case 't':
+		opts->tagged = choice(arg, letter, kinds, FT_COUNT(kinds)) == 0;
+		break;
+	case 'c':
+		opts->wait = (enum ft_wait)choice(arg, letter, waits, FT_COUNT(waits));
+		break;
+	case 'j':
+		opts->inject_size = (long)number(arg, letter, 0, LONG_MAX);
+		break;
+	case 'U':
+		opts->delivery_complete = true;
+		break;
+	case 'v':
+		opts->verify = true;
+		break;
+	case 'm':
+		opts->machine_readable = true;
+		break;
+	case 'D':
+		opts->iface = choice(arg, letter, memories, FT_COUNT(memories))
+				      ? FI_HMEM_CUDA
+				      : FI_HMEM_SYSTEM;
+		break;
+	case 'i':
+		opts->device = (int)number(arg, letter, 0, INT_MAX);
+		break;
+	case OPT_NO_HMEM:
+		opts->no_hmem = true;
+		break;
+	case OPT_ONE_BUFFER:
+		opts->one_buffer = true;
+		break;
+	case OPT_API:
+		parse_api(opts, arg);
+		break;
+	case OPT_TIMEOUT:
+		opts->timeout = (long)number(arg, letter, 1, 86400);
+		break;
+	case 'q':
+		opts->quick = true;
+		break;
+	case OPT_SEED:
+		opts->seed = number(arg, letter, 0, UINT64_MAX);
+		break;
+	}
+}
+
+/* getopt's two descriptions of the same options */
+static void describe(unsigned int scope, char *letters, struct option *longs)
+{
+	for (size_t i = 0; i < FT_COUNT(rows); i++) {
+		if (!(rows[i].scope & scope))
+			continue;
+		if (rows[i].letter < OPT_NO_HMEM) {
+			*letters++ = (char)rows[i].letter;
+			for (int c = 0; c < rows[i].has_arg; c++)
+				*letters++ = ':';
+		}
+		if (rows[i].long_name)
+			*longs++ = (struct option){rows[i].long_name, rows[i].has_arg,
+						   NULL, rows[i].letter};
+	}
+	*letters = '\0';
+	*longs = (struct option){0};
+}
+
+bool ft_hook_active(void)
+{
+	const char *hooks = getenv("FI_HOOK");
+
+	return hooks && strstr(hooks, "p2p");
+}
+
+void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose,
+		      int argc, char **argv)
+{
+	char letters[3 * FT_COUNT(rows) + 1];
+	struct option longs[FT_COUNT(rows) + 1];
+	const char *timeout = getenv("FT_TIMEOUT");
+	int letter;
+
+	*opts = (struct ft_opts){
+		.argc = argc,
+		.argv = argv,
+		.iface = FI_HMEM_SYSTEM,
+		.api_version = FI_VERSION(1, 17),
+		.tagged = true,
+		.warmup = 10,
+		.window = 64,
+		.inject_size = -1,
+		.timeout = 60,
+		.seed = (uint64_t)time(NULL),
+		.no_hmem = ft_hook_active(),
+	};
+	ft_prefix_set(argv[0], -1);
+	if (timeout)
+		apply(opts, OPT_TIMEOUT, timeout);
+	describe(scope, letters, longs);
+	while ((letter = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		if (letter == '?')
+			usage_error("bad command line");
+		if (letter == 'h') {
+			print_help(argv[0], purpose, scope);
+			exit(EXIT_SUCCESS);
+		}
+		apply(opts, letter, optarg);
+	}
+	if (optind < argc && !(scope & FT_SCOPE_TEST))
+		opts->dst_addr = argv[optind++];
+	if (optind < argc)
+		usage_error("unexpected argument '%s'", argv[optind]);
+	if ((scope & FT_SCOPE_TEST) && !opts->prov) {
+		opts->prov = getenv("FT_PROVIDER");
+		if (!opts->prov)
+			opts->prov = getenv("FI_PROVIDER");
+	}
+}

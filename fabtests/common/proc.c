@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Tests of several processes. The first process only watches: it forks the ranks before
+ * anything has touched libfabric or CUDA (neither survives a fork), and turns what
+ * becomes of them into one exit status.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ft_test.h"
+
+#define GRACE_S 15 /* for the other ranks to end by themselves after one failed */
+
+int ft_skip(const char *fmt, ...)
+{
+	va_list args;
+
+	printf("skip: ");
+	va_start(args, fmt);
+	vprintf(fmt, args);
+	va_end(args);
+	printf("\n");
+	return FT_SKIP;
+}
+
+size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2])
+{
+	kinds[0] = FI_HMEM_SYSTEM;
+	kinds[1] = opts->iface;
+	return opts->iface == FI_HMEM_SYSTEM ? 1 : 2;
+}
+
+int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx)
+{
+	FT_TRY(ft_hints(ctx, &proc->opts));
+	ctx->hints->caps |= FI_TAGGED | FI_MSG | FI_DIRECTED_RECV;
+	ctx->hints->domain_attr->cq_data_size = 4;
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			ctx->watch_fd[ctx->watch_count++] = proc->fd[i];
+	return 0;
+}
+
+int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx)
+{
+	FT_TRY(ft_getinfo(ctx, proc->opts.src_addr, NULL,
+			  proc->opts.src_addr ? FI_SOURCE : 0));
+	return ft_open(ctx);
+}
+
+int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx)
+{
+	struct {
+		uint64_t len;
+		char bytes[FT_NAME_MAX];
+	} mine = {0}, other;
+	size_t len = sizeof(mine.bytes);
+
+	FT_TRY(ft_getname(ctx, mine.bytes, &len));
+	mine.len = len;
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_send(proc->fd[i], &mine, sizeof(mine)));
+	for (int i = 0; i < proc->ranks; i++) {
+		if (i == proc->rank)
+			continue;
+		FT_TRY(ft_oob_recv(proc->fd[i], &other, sizeof(other),
+				   proc->opts.timeout));
+		FT_TRY(ft_av_insert(ctx, other.bytes, &ctx->peer[i]));
+	}
+	return 0;
+}
+
+static int byte_ready(int fd)
+{
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+
+	return poll(&pfd, 1, 0) > 0;
+}
+
+int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
+{
+	char byte = 0;
+
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_send(proc->fd[i], &byte, 1));
+	for (int i = 0; i < proc->ranks; i++) {
+		if (i == proc->rank)
+			continue;
+		/* Peers may need our progress to get to their barrier. */
+		while (ctx->cq && !byte_ready(proc->fd[i])) {
+			int n = ft_progress(ctx);
+
+			if (n < 0)
+				return n;
+			if (!n)
+				FT_TRY(ft_idle(ctx));
+		}
+		FT_TRY(ft_oob_recv(proc->fd[i], &byte, 1, proc->opts.timeout));
+	}
+	return 0;
+}
+
+/*
+ * libfabric's psm libraries catch fatal signals and exit: a death by signal would look
+ * like a failure of the test. Sanitizers do it, too, but they say more than the signal
+ * does.
+ */
+static void default_signals(void)
+{
+	static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+	void *self = dlopen(NULL, RTLD_LAZY);
+
+	if (!self || dlsym(self, "__asan_init") || dlsym(self, "__tsan_init"))
+		return;
+	for (size_t i = 0; i < FT_COUNT(fatal); i++)
+		signal(fatal[i], SIG_DFL);
+}
+
+static void __attribute__((noreturn))
+rank_main(const struct ft_test *test, struct ft_proc *proc)
+{
+	int ret;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	default_signals();
+	ft_prefix_set(proc->opts.argv[0], proc->ranks > 1 ? proc->rank : -1);
+	ret = ft_watchdog_start(proc->opts.timeout);
+	if (!ret)
+		ret = test->run(proc);
+	exit(ret == FT_SKIP ? FT_SKIP : ret ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+/* Socketpairs between any two ranks; fd[i][j] is rank i's end towards rank j. */
+static int connect_all(int ranks, int fd[FT_MAX_RANKS][FT_MAX_RANKS])
+{
+	int pair[2];
+
+	for (int i = 0; i < ranks; i++)
+		for (int j = i + 1; j < ranks; j++) {
+			if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+				return ft_errno("socketpair", "between ranks");
+			fd[i][j] = pair[0];
+			fd[j][i] = pair[1];
+		}
+	return 0;
+}
+
+/* An end that stays open in a process it does not belong to would hide a peer's death. */
+static void close_others(int ranks, int self, int fd[FT_MAX_RANKS][FT_MAX_RANKS])
+{
+	for (int i = 0; i < ranks; i++)
+		for (int j = 0; j < ranks; j++)
+			if (i != j && i != self)
+				close(fd[i][j]);
+}
+
+static int judge(const struct ft_test *test, int rank, int status)
+{
+	if (WIFEXITED(status)) {
+		if (WEXITSTATUS(status) != EXIT_SUCCESS && WEXITSTATUS(status) != FT_SKIP)
+			ft_err("rank %d failed with exit status %d", rank,
+			       WEXITSTATUS(status));
+		return WEXITSTATUS(status);
+	}
+	if (WTERMSIG(status) == SIGKILL && rank == test->may_die)
+		return EXIT_SUCCESS;
+	ft_err("rank %d was killed by signal %d (%s)", rank, WTERMSIG(status),
+	       strsignal(WTERMSIG(status)));
+	return EXIT_FAILURE;
+}
+
+static void on_alarm(int sig)
+{
+	/* Nothing to do: it interrupts waitpid(). */
+}
+
+static int supervise(const struct ft_test *test, pid_t pid[FT_MAX_RANKS])
+{
+	struct sigaction action = {.sa_handler = on_alarm};
+	int result = EXIT_SUCCESS, left = test->ranks;
+
+	sigaction(SIGALRM, &action, NULL);
+	while (left) {
+		int status, rank, one;
+		pid_t ended = waitpid(-1, &status, 0);
+
+		if (ended < 0 && errno == EINTR) {
+			ft_err("ranks left over after another's failure are killed");
+			for (rank = 0; rank < test->ranks; rank++)
+				if (pid[rank])
+					kill(pid[rank], SIGKILL);
+			continue;
+		}
+		if (ended < 0)
+			return EXIT_FAILURE;
+		for (rank = 0; rank < test->ranks && pid[rank] != ended; rank++)
+			;
+		if (rank == test->ranks)
+			continue;
+		pid[rank] = 0;
+		left--;
+		one = judge(test, rank, status);
+		/* A failure outweighs a skip, a skip outweighs a pass. */
+		if (one == FT_SKIP ? result == EXIT_SUCCESS : one != EXIT_SUCCESS)
+			result = one;
+		if (one != EXIT_SUCCESS)
+			alarm(GRACE_S);
+	}
+	return result;
+}
+
+int ft_test_main(const struct ft_test *test, int argc, char **argv)
+{
+	int fd[FT_MAX_RANKS][FT_MAX_RANKS];
+	pid_t pid[FT_MAX_RANKS] = {0};
+	struct ft_proc proc = {.ranks = test->ranks};
+	int ret;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	ft_options_parse(&proc.opts, FT_SCOPE_TEST, test->purpose, argc, argv);
+	if (connect_all(test->ranks, fd))
+		return EXIT_FAILURE;
+	printf("provider %s, seed %" PRIu64 "\n",
+	       proc.opts.prov ? proc.opts.prov : "(any)", proc.opts.seed);
+	for (int i = 0; i < test->ranks; i++) {
+		pid[i] = fork();
+		if (pid[i] < 0) {
+			ft_errno("fork", "rank");
+			return EXIT_FAILURE;
+		}
+		if (pid[i])
+			continue;
+		proc.rank = i;
+		memcpy(proc.fd, fd[i], sizeof(proc.fd));
+		close_others(test->ranks, i, fd);
+		rank_main(test, &proc);
+	}
+	close_others(test->ranks, -1, fd);
+	ret = supervise(test, pid);
+	if (ret == EXIT_SUCCESS)
+		printf("passed\n");
+	return ret;
+}

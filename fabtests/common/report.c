@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Messages for people: errors, the benchmarks' tables, the line that tells which way the
+ * data went.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rdma/fi_ext_p2p.h>
+
+#include "ft.h"
+
+static char prefix[64] = "ft";
+
+void ft_prefix_set(const char *prog, int rank)
+{
+	const char *slash = strrchr(prog, '/');
+
+	if (slash)
+		prog = slash + 1;
+	if (!strncmp(prog, "lt-", 3)) /* libtool's wrapper */
+		prog += 3;
+	if (rank < 0)
+		snprintf(prefix, sizeof(prefix), "%s", prog);
+	else
+		snprintf(prefix, sizeof(prefix), "%.48s[%d]", prog, rank);
+}
+
+/* One fprintf a line, so that lines of several processes do not mix. */
+static void put_line(const char *head, const char *fmt, va_list args)
+{
+	char text[1024];
+
+	vsnprintf(text, sizeof(text), fmt, args);
+	fprintf(stderr, "%s: %s%s\n", prefix, head, text);
+}
+
+void ft_err(const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	put_line("", fmt, args);
+	va_end(args);
+}
+
+int ft_fail(int ret, const char *call, const char *fmt, ...)
+{
+	char head[256];
+	va_list args;
+
+	snprintf(head, sizeof(head), "%s: %s%s", call, fi_strerror(ret < 0 ? -ret : ret),
+		 *fmt ? ": " : "");
+	va_start(args, fmt);
+	put_line(head, fmt, args);
+	va_end(args);
+	return ret;
+}
+
+int ft_errno(const char *call, const char *what)
+{
+	int err = errno;
+
+	return ft_fail(-err, call, "%s", what);
+}
+
+static const char *short_number(char *str, size_t len, uint64_t value, bool binary)
+{
+	const uint64_t step = binary ? 1024 : 1000;
+	const char *unit = binary ? "kmgt" : "kmbt";
+	char suffix[2] = "";
+
+	while (value >= step && value % step == 0 && *unit) {
+		value /= step;
+		suffix[0] = *unit++;
+	}
+	/* Totals are seldom round: one decimal says enough of them. */
+	if (value >= 100 * step && *unit) {
+		double approx = (double)value;
+
+		while (approx >= step && *unit) {
+			approx /= step;
+			suffix[0] = *unit++;
+		}
+		snprintf(str, len, "%.1f%s", approx, suffix);
+	} else {
+		snprintf(str, len, "%" PRIu64 "%s", value, suffix);
+	}
+	return str;
+}
+
+static void print_row(const struct ft_result *res, double total, double per_xfer)
+{
+	static bool header_done;
+	char bytes[32], sent[32], acked[32], sum[32];
+
+	if (!header_done)
+		printf("%-8s%-8s%-8s%-8s%9s%12s%13s%13s\n", "bytes", "#sent", "#ack",
+		       "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec");
+	header_done = true;
+	printf("%-8s%-8s%-8s%-8s%8.2fs%12.2f%13.2f%13.4f\n",
+	       short_number(bytes, sizeof(bytes), res->bytes, true),
+	       short_number(sent, sizeof(sent), res->sent, false),
+	       short_number(acked, sizeof(acked), res->acked, false),
+	       short_number(sum, sizeof(sum), (uint64_t)total, true), res->usec / 1e6,
+	       total / res->usec, per_xfer, 1 / per_xfer);
+}
+
+void ft_result_print(const struct ft_result *res, bool machine_readable, int argc,
+		     char **argv)
+{
+	static bool header_done;
+	const double xfers = (double)res->sent * res->xfers_per_sent;
+	const double total = xfers * (double)res->bytes;
+	const double per_xfer = res->usec / xfers;
+
+	if (!machine_readable) {
+		print_row(res, total, per_xfer);
+		fflush(stdout);
+		return;
+	}
+	if (!header_done) {
+		printf("---\n");
+		for (int i = 0; i < argc; i++)
+			printf("%s ", argv[i]);
+		printf(":\n");
+	}
+	header_done = true;
+	printf("- { xfer_size: %zu, iterations: %" PRIu64 ", acks: %" PRIu64
+	       ", total: %.0f, time: %f, MB/sec: %f, usec/xfer: %f, Mxfers/sec: %f }\n",
+	       res->bytes, res->sent, res->acked, total, res->usec / 1e6,
+	       total / res->usec, per_xfer, 1 / per_xfer);
+	fflush(stdout);
+}
+
+void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readable)
+{
+	const char *mark = machine_readable ? "# " : ""; /* a comment in YAML */
+	struct fi_p2p_stats_ops *ops = NULL;
+	struct fi_p2p_stats stats = {0};
+	uint64_t bytes[FI_P2P_PATH_MAX];
+	int ret;
+
+	ret = fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **)&ops, NULL);
+	if (ret || !ops || !ops->read) {
+		printf("%spath: not offered by provider %s\n", mark, prov_name);
+		return;
+	}
+	ret = ops->read(&ep->fid, &stats, sizeof(stats));
+	if (ret) {
+		ft_fail(ret, "fi_p2p_stats_ops.read", "no path totals");
+		return;
+	}
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
+		bytes[i] = stats.tx_bytes[i] + stats.rx_bytes[i];
+	printf("%spath: peer %" PRIu64 " B, ipc %" PRIu64 " B, staged %" PRIu64
+	       " B, host %" PRIu64 " B (tx + rx)\n",
+	       mark, bytes[FI_P2P_PATH_PEER], bytes[FI_P2P_PATH_IPC],
+	       bytes[FI_P2P_PATH_STAGE], bytes[FI_P2P_PATH_HOST]);
+}

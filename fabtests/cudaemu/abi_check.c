@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Proves at compile time that p2p_cuda_abi.h says the same as NVIDIA's cuda.h. Empty
+ * where there is no cuda.h. Enumerators that the header at hand is too old or too new to
+ * know would not compile: it wants the release that CUDA_VERSION in our header names.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#if HAVE_CUDA_H
+#include <stddef.h>
+#include <cuda.h>
+
+#define OUR_CUDA_VERSION 13000
+#endif
+
+#if defined(CUDA_VERSION) && CUDA_VERSION == OUR_CUDA_VERSION
+#define P2P_CUDA_ABI_LISTS_ONLY
+#include "p2p_cuda_abi.h"
+
+#define CHECK(expr, value) _Static_assert((expr) == (value), #expr);
+P2P_CUDA_ENUMS(CHECK)
+P2P_CUDA_CONSTANTS(CHECK)
+P2P_CUDA_SIZES(CHECK)
+#endif
+
+int main(void)
+{
+	return 0;
+}

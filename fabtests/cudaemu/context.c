@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Contexts: the primary one of each device, those that programs create, and the stack of
+ * current ones that every thread has.
+ */
+#include "emu.h"
+
+#include <stdlib.h>
+
+#define EMU_CTX_MAGIC 0x43545821u
+#define EMU_CTX_DEPTH 64
+#define EMU_API_VERSION 3020
+
+static __thread struct CUctx_st *emu_ctx_stack[EMU_CTX_DEPTH];
+static __thread int emu_ctx_depth;
+
+struct CUctx_st *emu_ctx_current(void)
+{
+	return emu_ctx_depth ? emu_ctx_stack[emu_ctx_depth - 1] : NULL;
+}
+
+CUresult emu_ctx_check(struct CUctx_st *ctx)
+{
+	if (!ctx)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (__atomic_load_n(&ctx->magic, __ATOMIC_ACQUIRE) != EMU_CTX_MAGIC)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return CUDA_SUCCESS;
+}
+
+struct emu_device *emu_ctx_device(void)
+{
+	return &emu.dev[emu_ctx_current()->dev];
+}
+
+/* Called with the lock held */
+static CUresult emu_ctx_open(struct CUctx_st *ctx, CUdevice dev, unsigned int flags)
+{
+	CUresult rc;
+
+	ctx->dev = dev;
+	ctx->flags = flags;
+	ctx->id = ++emu.next_ctx_id;
+	ctx->peers = 0;
+	rc = emu_stream_create(ctx, CU_STREAM_DEFAULT, 0, &ctx->legacy);
+	if (rc == CUDA_SUCCESS)
+		rc = emu_stream_create(ctx, CU_STREAM_DEFAULT, 0, &ctx->per_thread);
+	if (rc != CUDA_SUCCESS)
+		return rc;
+	ctx->legacy->implicit = ctx->per_thread->implicit = true;
+	__atomic_store_n(&ctx->magic, EMU_CTX_MAGIC, __ATOMIC_RELEASE);
+	return CUDA_SUCCESS;
+}
+
+/* Called with the lock held. What belongs to a context goes with it */
+static void emu_ctx_close(struct CUctx_st *ctx)
+{
+	emu_ctx_wait(ctx);
+	__atomic_store_n(&ctx->magic, 0, __ATOMIC_RELEASE);
+	emu_ctx_drop_streams(ctx);
+	emu_ctx_free_memory(ctx);
+}
+
+EMU_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice device)
+{
+	struct emu_device *dev;
+	CUresult rc = CUDA_SUCCESS;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	dev = emu_device_get(device);
+	if (!dev)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	if (dev->primary.refs == 0)
+		rc = emu_ctx_open(&dev->primary, device, dev->primary.flags);
+	if (rc == CUDA_SUCCESS) {
+		dev->primary.refs++;
+		*out = &dev->primary;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+EMU_API(cuDevicePrimaryCtxRelease_v2, CUdevice device)
+{
+	struct emu_device *dev;
+	CUresult rc = CUDA_SUCCESS;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	dev = emu_device_get(device);
+	if (!dev)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&emu.lock);
+	if (dev->primary.refs == 0)
+		rc = CUDA_ERROR_INVALID_CONTEXT;
+	else if (--dev->primary.refs == 0)
+		emu_ctx_close(&dev->primary);
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+EMU_API_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
+
+EMU_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
+{
+	struct emu_device *dev;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	dev = emu_device_get(device);
+	if (!dev)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&emu.lock);
+	if (dev->primary.refs)
+		emu_ctx_close(&dev->primary);
+	dev->primary.refs = 0;
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+EMU_API_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
+
+EMU_API(cuDevicePrimaryCtxGetState, CUdevice device, unsigned int *flags, int *active)
+{
+	struct emu_device *dev;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	dev = emu_device_get(device);
+	if (!dev)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	*flags = dev->primary.flags;
+	*active = dev->primary.refs > 0;
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuDevicePrimaryCtxSetFlags_v2, CUdevice device, unsigned int flags)
+{
+	struct emu_device *dev;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	dev = emu_device_get(device);
+	if (!dev)
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	dev->primary.flags = flags;
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+EMU_API_ALIAS(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
+
+static CUresult emu_ctx_push(struct CUctx_st *ctx)
+{
+	if (emu_ctx_depth == EMU_CTX_DEPTH)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	emu_ctx_stack[emu_ctx_depth++] = ctx;
+	return CUDA_SUCCESS;
+}
+
+/* Created contexts are recycled: their handles stay safe to look at */
+static struct CUctx_st *emu_ctx_unused(void)
+{
+	struct CUctx_st *ctx;
+
+	for (ctx = emu.contexts; ctx; ctx = ctx->next)
+		if (ctx->magic != EMU_CTX_MAGIC)
+			return ctx;
+	ctx = calloc(1, sizeof(*ctx));
+	if (ctx) {
+		ctx->next = emu.contexts;
+		emu.contexts = ctx;
+	}
+	return ctx;
+}
+
+EMU_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
+{
+	struct CUctx_st *ctx;
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!emu_device_get(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!out || flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	ctx = emu_ctx_unused();
+	rc = ctx ? emu_ctx_open(ctx, device, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_unlock(&emu.lock);
+	if (rc == CUDA_SUCCESS)
+		rc = emu_ctx_push(ctx);
+	if (rc == CUDA_SUCCESS)
+		*out = ctx;
+	return rc;
+}
+
+/* Affinity and the like do not concern a device without kernels */
+EMU_API(cuCtxCreate_v3, CUcontext *out, void *params, int nparams, unsigned int flags,
+	CUdevice device)
+{
+	return cuCtxCreate_v2(out, flags, device);
+}
+
+EMU_API(cuCtxCreate_v4, CUcontext *out, void *params, unsigned int flags, CUdevice device)
+{
+	return cuCtxCreate_v2(out, flags, device);
+}
+
+EMU_API(cuCtxDestroy_v2, CUcontext ctx)
+{
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	rc = emu_ctx_check(ctx);
+	if (rc != CUDA_SUCCESS || ctx->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&emu.lock);
+	emu_ctx_close(ctx);
+	pthread_mutex_unlock(&emu.lock);
+	if (emu_ctx_current() == ctx)
+		emu_ctx_depth--;
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxPushCurrent_v2, CUcontext ctx)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!ctx)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return emu_ctx_push(ctx);
+}
+
+EMU_API(cuCtxPopCurrent_v2, CUcontext *out)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!emu_ctx_depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (out)
+		*out = emu_ctx_current();
+	emu_ctx_depth--;
+	return CUDA_SUCCESS;
+}
+
+/* Replaces the top of the stack; NULL takes it off */
+EMU_API(cuCtxSetCurrent, CUcontext ctx)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	if (ctx && emu_ctx_check(ctx) != CUDA_SUCCESS)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (emu_ctx_depth)
+		emu_ctx_depth--;
+	return ctx ? emu_ctx_push(ctx) : CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxGetCurrent, CUcontext *out)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!out)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = emu_ctx_current();
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxGetDevice, CUdevice *dev)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	if (!dev)
+		return CUDA_ERROR_INVALID_VALUE;
+	*dev = emu_ctx_current()->dev;
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxGetId, CUcontext ctx, unsigned long long *id)
+{
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	ctx = ctx ? ctx : emu_ctx_current();
+	rc = emu_ctx_check(ctx);
+	if (rc == CUDA_SUCCESS)
+		*id = ctx->id;
+	return rc;
+}
+
+EMU_API(cuCtxGetApiVersion, CUcontext ctx, unsigned int *version)
+{
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	rc = emu_ctx_check(ctx ? ctx : emu_ctx_current());
+	if (rc == CUDA_SUCCESS)
+		*version = EMU_API_VERSION;
+	return rc;
+}
+
+EMU_API(cuCtxGetFlags, unsigned int *flags)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	pthread_mutex_lock(&emu.lock);
+	*flags = emu_ctx_current()->flags | CU_CTX_MAP_HOST;
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxSetFlags, unsigned int flags)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	emu_ctx_current()->flags = flags;
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxSynchronize, void)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	pthread_mutex_lock(&emu.lock);
+	emu_ctx_wait(emu_ctx_current());
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuCtxGetStreamPriorityRange, int *least, int *greatest)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return CUDA_SUCCESS;
+}
+
+/* Every emulated device reaches every other; only the bookkeeping is emulated */
+static CUresult emu_ctx_peer(struct CUctx_st *peer, bool enable)
+{
+	struct CUctx_st *ctx = emu_ctx_current();
+	CUresult rc = emu_ctx_check(peer);
+	uint32_t bit;
+
+	if (rc != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (peer->dev == ctx->dev)
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	bit = 1u << peer->dev;
+	pthread_mutex_lock(&emu.lock);
+	if (enable && ctx->peers & bit)
+		rc = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	else if (!enable && !(ctx->peers & bit))
+		rc = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	else
+		ctx->peers ^= bit;
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+EMU_API(cuCtxEnablePeerAccess, CUcontext peer, unsigned int flags)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	return emu_ctx_peer(peer, true);
+}
+
+EMU_API(cuCtxDisablePeerAccess, CUcontext peer)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	return emu_ctx_peer(peer, false);
+}
+
+/* Nothing but copies writes to emulated memory: there is nothing to flush */
+EMU_API(cuFlushGPUDirectRDMAWrites, CUflushGPUDirectRDMAWritesTarget target,
+	CUflushGPUDirectRDMAWritesScope scope)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+	    (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
+	     scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+/* There is nothing here that runs kernels */
+#define EMU_NO_MODULES(name, ...)                    \
+	EMU_API(name, CUmodule *module, __VA_ARGS__) \
+	{                                            \
+		EMU_ENTER(EMU_NEED_CTX);             \
+		return CUDA_ERROR_NO_BINARY_FOR_GPU; \
+	}
+
+EMU_NO_MODULES(cuModuleLoad, const char *file)
+EMU_NO_MODULES(cuModuleLoadData, const void *image)
+EMU_NO_MODULES(cuModuleLoadDataEx, const void *image, unsigned int count, void *options,
+	       void **values)
+EMU_NO_MODULES(cuModuleLoadFatBinary, const void *image)

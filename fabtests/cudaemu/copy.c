@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Copies and fills. What returns before the work is done is what the driver's
+ * documentation allows to: copies inside devices even in their synchronous form, and
+ * copies from small pageable buffers once these are staged.
+ */
+#include "emu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EMU_STAGED_MAX 65536
+
+/* Whether the caller sleeps until the copy has run, and whether its source is staged */
+struct emu_manner {
+	bool wait, stage;
+};
+
+static bool emu_sync_memops(const struct emu_operand *o)
+{
+	return o->alloc && o->alloc->sync_memops;
+}
+
+static struct emu_manner emu_copy_manner(const struct emu_copy *copy,
+					 const struct emu_operand *dst,
+					 const struct emu_operand *src)
+{
+	bool blocking = copy->flags & EMU_COPY_BLOCKING;
+	struct emu_manner m = {false, false};
+
+	if (copy->flags & EMU_COPY_SNAPSHOT)
+		m.stage = src->host;
+	else if (copy->flags & EMU_COPY_NO_SNAPSHOT)
+		m.wait = !dst->alloc;
+	else if (!dst->alloc || (blocking && dst->host))
+		m.wait = true;
+	else if (!src->alloc && !dst->host && copy->height == 1 &&
+		 copy->width <= EMU_STAGED_MAX)
+		m.stage = true;
+	else
+		m.wait = !src->alloc || (blocking && src->host);
+	if (blocking && (emu_sync_memops(dst) || emu_sync_memops(src)))
+		m.wait = true;
+	return m;
+}
+
+static struct emu_op *emu_copy_op(const struct emu_copy *copy,
+				  const struct emu_operand *dst,
+				  const struct emu_operand *src, bool stage,
+				  const struct CUstream_st *stream)
+{
+	struct emu_op *op = emu_op_new(EMU_OP_COPY);
+
+	op->copy.dst = dst->p;
+	op->copy.src = src->p;
+	op->copy.width = copy->width;
+	op->copy.height = copy->height;
+	op->copy.dpitch = copy->dpitch;
+	op->copy.spitch = copy->spitch;
+	op->copy.dev = stream->ctx->dev;
+	op->copy.dir = src->host == dst->host ? EMU_WITHIN
+		       : src->host            ? EMU_TO_DEVICE
+					      : EMU_TO_HOST;
+	op->copy.hang = ++emu.copies == emu.conf.hang_copy;
+	if (stage) {
+		op->copy.staging = malloc(copy->width);
+		if (!op->copy.staging)
+			abort();
+		memcpy(op->copy.staging, src->p, copy->width);
+		op->copy.src = op->copy.staging;
+	}
+	return op;
+}
+
+/* Bytes from the first to the last one that a copy of this pitch touches */
+static size_t emu_copy_span(const struct emu_copy *copy, size_t pitch)
+{
+	return pitch * (copy->height - 1) + copy->width;
+}
+
+/* Checks everything and enqueues nothing; called with the lock held */
+static CUresult emu_copy_resolve(const struct emu_copy *copy, struct emu_operand *dst,
+				 struct emu_operand *src)
+{
+	CUresult rc;
+
+	rc = emu_operand_resolve(copy->dst, emu_copy_span(copy, copy->dpitch), dst);
+	if (rc == CUDA_SUCCESS)
+		rc = emu_operand_resolve(copy->src, emu_copy_span(copy, copy->spitch),
+					 src);
+	if (rc != CUDA_SUCCESS)
+		return rc;
+	if ((copy->flags & EMU_COPY_DST_KNOWN && !dst->alloc) ||
+	    (copy->flags & EMU_COPY_SRC_KNOWN && !src->alloc))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
+{
+	struct emu_operand dst, src;
+	struct emu_manner manner;
+	struct emu_op *op;
+	CUresult rc;
+
+	pthread_mutex_lock(&emu.lock);
+	rc = emu_stream_get(stream, &stream);
+	if (rc != CUDA_SUCCESS || !copy->width || !copy->height)
+		goto unlock;
+	rc = emu_copy_resolve(copy, &dst, &src);
+	if (rc != CUDA_SUCCESS)
+		goto unlock;
+	manner = emu_copy_manner(copy, &dst, &src);
+	op = emu_copy_op(copy, &dst, &src, manner.stage, stream);
+	if (manner.wait)
+		emu_stream_enqueue_and_wait(stream, op);
+	else
+		emu_stream_enqueue(stream, op);
+
+unlock:
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+static CUresult emu_copy_1d(uint64_t dst, uint64_t src, size_t size, unsigned int flags,
+			    CUstream stream)
+{
+	struct emu_copy copy = {
+		.dst = dst,
+		.src = src,
+		.width = size,
+		.height = 1,
+		.flags = flags,
+	};
+
+	return emu_copy_submit(&copy, stream);
+}
+
+/* The synchronous form and the one with a stream of each direction */
+#define EMU_COPY(sync_name, async_name, dst_type, src_type, known)                     \
+	EMU_API(sync_name, dst_type dst, src_type src, size_t size)                    \
+	{                                                                              \
+		EMU_ENTER(EMU_NEED_CTX);                                               \
+		return emu_copy_1d((uint64_t)dst, (uint64_t)src, size,                 \
+				   (known) | EMU_COPY_BLOCKING, NULL);                 \
+	}                                                                              \
+	EMU_API(async_name, dst_type dst, src_type src, size_t size, CUstream stream)  \
+	{                                                                              \
+		EMU_ENTER(EMU_NEED_INIT);                                              \
+		return emu_copy_1d((uint64_t)dst, (uint64_t)src, size, known, stream); \
+	}
+
+EMU_COPY(cuMemcpy, cuMemcpyAsync, CUdeviceptr, CUdeviceptr, 0)
+EMU_COPY(cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *,
+	 EMU_COPY_DST_KNOWN)
+EMU_COPY(cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, EMU_COPY_SRC_KNOWN)
+EMU_COPY(cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr,
+	 EMU_COPY_DST_KNOWN | EMU_COPY_SRC_KNOWN)
+
+static CUresult emu_copy_peer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+			      CUcontext src_ctx, size_t size, unsigned int flags,
+			      CUstream stream)
+{
+	if (emu_ctx_check(dst_ctx) != CUDA_SUCCESS ||
+	    emu_ctx_check(src_ctx) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return emu_copy_1d(dst, src, size,
+			   flags | EMU_COPY_DST_KNOWN | EMU_COPY_SRC_KNOWN, stream);
+}
+
+EMU_API(cuMemcpyPeer, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+	CUcontext src_ctx, size_t size)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	return emu_copy_peer(dst, dst_ctx, src, src_ctx, size, EMU_COPY_BLOCKING, NULL);
+}
+
+EMU_API(cuMemcpyPeerAsync, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+	CUcontext src_ctx, size_t size, CUstream stream)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	return emu_copy_peer(dst, dst_ctx, src, src_ctx, size, 0, stream);
+}
+
+static CUresult emu_copy_2d(const CUDA_MEMCPY2D *p, unsigned int flags, CUstream stream)
+{
+	struct emu_copy copy = {
+		.width = p->WidthInBytes,
+		.height = p->Height,
+		.dpitch = p->dstPitch ? p->dstPitch : p->WidthInBytes,
+		.spitch = p->srcPitch ? p->srcPitch : p->WidthInBytes,
+		.flags = flags,
+	};
+
+	if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY ||
+	    p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (copy.dpitch < copy.width || copy.spitch < copy.width)
+		return CUDA_ERROR_INVALID_VALUE;
+	copy.src = p->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)p->srcHost
+							  : p->srcDevice;
+	copy.dst = p->dstMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)p->dstHost
+							  : p->dstDevice;
+	copy.src += p->srcY * copy.spitch + p->srcXInBytes;
+	copy.dst += p->dstY * copy.dpitch + p->dstXInBytes;
+	if (p->srcMemoryType == CU_MEMORYTYPE_DEVICE)
+		copy.flags |= EMU_COPY_SRC_KNOWN;
+	if (p->dstMemoryType == CU_MEMORYTYPE_DEVICE)
+		copy.flags |= EMU_COPY_DST_KNOWN;
+	return emu_copy_submit(&copy, stream);
+}
+
+EMU_API(cuMemcpy2D_v2, const CUDA_MEMCPY2D *copy)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	return emu_copy_2d(copy, EMU_COPY_BLOCKING, NULL);
+}
+EMU_API_ALIAS(cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2);
+
+EMU_API(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D *copy, CUstream stream)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	return emu_copy_2d(copy, 0, stream);
+}
+
+/* ---- batches ---- */
+
+static bool emu_batch_valid(size_t count, const CUmemcpyAttributes *attrs,
+			    const size_t *first, size_t nattrs, CUstream stream)
+{
+	size_t i;
+
+	if (!count || !attrs || !first || !nattrs || nattrs > count || first[0])
+		return false;
+	if (!stream || stream == CU_STREAM_LEGACY)
+		return false;
+	for (i = 0; i < nattrs; i++)
+		if ((i && first[i] <= first[i - 1]) || first[i] >= count ||
+		    attrs[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_INVALID ||
+		    attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+			return false;
+	return true;
+}
+
+static unsigned int emu_batch_flags(const CUmemcpyAttributes *attr)
+{
+	if (attr->srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL)
+		return EMU_COPY_SNAPSHOT;
+	return EMU_COPY_NO_SNAPSHOT;
+}
+
+/*
+ * The copies of a batch have no order among each other: last first, to show who relies
+ * on one. A bad copy fails the batch before any of it runs.
+ */
+EMU_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrs_first, size_t nattrs,
+	CUstream stream)
+{
+	struct emu_operand dst, src;
+	struct emu_copy copy = {.height = 1};
+	CUresult rc = CUDA_SUCCESS;
+	size_t i;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!dsts || !srcs || !sizes ||
+	    !emu_batch_valid(count, attrs, attrs_first, nattrs, stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	for (i = 0; i < count && rc == CUDA_SUCCESS; i++) {
+		copy.dst = dsts[i];
+		copy.src = srcs[i];
+		copy.width = sizes[i];
+		rc = sizes[i] ? emu_copy_resolve(&copy, &dst, &src)
+			      : CUDA_ERROR_INVALID_VALUE;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	while (rc == CUDA_SUCCESS && count-- > 0) {
+		while (attrs_first[nattrs - 1] > count)
+			nattrs--;
+		rc = emu_copy_1d(dsts[count], srcs[count], sizes[count],
+				 emu_batch_flags(&attrs[nattrs - 1]), stream);
+	}
+	return rc;
+}
+
+/* The form of CUDA 12.8, which names the copy at fault; SIZE_MAX when none is at fault */
+EMU_API(cuMemcpyBatchAsync, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+	size_t count, CUmemcpyAttributes *attrs, size_t *attrs_first, size_t nattrs,
+	size_t *failed, CUstream stream)
+{
+	if (failed)
+		*failed = SIZE_MAX;
+	return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrs_first, nattrs,
+				     stream);
+}
+
+/* ---- fills ---- */
+
+static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_t count,
+			       bool blocking, CUstream stream)
+{
+	struct emu_operand where;
+	struct emu_op *op;
+	CUresult rc;
+
+	pthread_mutex_lock(&emu.lock);
+	rc = emu_stream_get(stream, &stream);
+	if (rc != CUDA_SUCCESS || !count)
+		goto unlock;
+	rc = emu_operand_resolve(dst, count * (size_t)width, &where);
+	if (rc == CUDA_SUCCESS && (!where.alloc || dst % (unsigned int)width))
+		rc = CUDA_ERROR_INVALID_VALUE;
+	if (rc != CUDA_SUCCESS)
+		goto unlock;
+	op = emu_op_new(EMU_OP_SET);
+	op->set.dst = where.p;
+	op->set.value = value;
+	op->set.width = width;
+	op->set.count = count;
+	if (blocking && (where.host || emu_sync_memops(&where)))
+		emu_stream_enqueue_and_wait(stream, op);
+	else
+		emu_stream_enqueue(stream, op);
+
+unlock:
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+#define EMU_SET(name, async_name, type)                                                 \
+	EMU_API(name, CUdeviceptr dst, type value, size_t count)                        \
+	{                                                                               \
+		EMU_ENTER(EMU_NEED_CTX);                                                \
+		return emu_set_submit(dst, value, sizeof(type), count, true, NULL);     \
+	}                                                                               \
+	EMU_API(async_name, CUdeviceptr dst, type value, size_t count, CUstream stream) \
+	{                                                                               \
+		EMU_ENTER(EMU_NEED_INIT);                                               \
+		return emu_set_submit(dst, value, sizeof(type), count, false, stream);  \
+	}
+
+EMU_SET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char)
+EMU_SET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short)
+EMU_SET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int)

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Inside of the CUDA emulator: a test device that keeps the driver's rules harder than a
+ * real one does. Nothing here is performance work; what matters is that a program which
+ * passes here has touched no device memory with the CPU and relied on no order that the
+ * driver does not promise.
+ *
+ * Locking: emu.lock guards every structure below. Only the bytes that copies move are
+ * touched without it. Handles (streams, events, contexts) are recycled, never returned to
+ * malloc, so that looking at a stale handle is safe.
+ */
+#ifndef EMU_H
+#define EMU_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "p2p_cuda_abi.h"
+
+#define EMU_EXPORT __attribute__((visibility("default")))
+
+/* Declares and opens the definition of one driver function */
+#define EMU_API(name, ...)                     \
+	EMU_EXPORT CUresult name(__VA_ARGS__); \
+	CUresult name(__VA_ARGS__)
+
+/* A second exported name with the same signature */
+#define EMU_API_ALIAS(alias_name, name) \
+	extern __typeof(name) alias_name __attribute__((alias(#name))) EMU_EXPORT
+
+/* What an entry point needs before it does anything */
+enum emu_need {
+	EMU_NEED_NOTHING,
+	EMU_NEED_INIT,
+	EMU_NEED_CTX,
+};
+
+/* Opens every driver function: injected faults, cuInit, current context */
+#define EMU_ENTER(need)                                        \
+	do {                                                   \
+		CUresult enter_rc = emu_enter(__func__, need); \
+		if (enter_rc != CUDA_SUCCESS)                  \
+			return enter_rc;                       \
+	} while (0)
+
+#define EMU_MAX_DEVICES 16
+#define EMU_PAGE 4096ull
+#define EMU_GRANULARITY (2ull << 20)
+/* Ordinal that the driver reports for memory it does not know */
+#define EMU_NO_DEVICE (-2)
+
+/* Larger memory is poisoned only at its two ends, or it would not stay sparse */
+#define EMU_POISON_SPAN (4ull << 20)
+#define EMU_POISON_NEW 0xdb
+#define EMU_POISON_FREED 0xdf
+
+#define EMU_ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
+
+/* ---- memory ---- */
+
+enum emu_kind {
+	EMU_DEVICE,     /* cuMemAlloc */
+	EMU_POOL,       /* cuMemAllocAsync */
+	EMU_VMM,        /* cuMemMap */
+	EMU_IPC,        /* cuIpcOpenMemHandle */
+	EMU_MANAGED,    /* cuMemAllocManaged */
+	EMU_HOST,       /* cuMemHostAlloc */
+	EMU_REGISTERED, /* cuMemHostRegister */
+};
+
+/* An address range of this process, kept for the next allocation of its size once free */
+struct emu_block {
+	uint64_t va;
+	size_t len;
+	char *rw;        /* where the engine reaches it; va itself for host memory */
+	int dev;         /* owner of the file behind it, EMU_NO_DEVICE for none */
+	uint64_t offset; /* in the device's file */
+	struct emu_block *next;
+};
+
+struct emu_alloc {
+	enum emu_kind kind;
+	uint64_t base;
+	size_t size; /* exact, as asked for */
+	char *rw;
+	int dev;
+	struct CUctx_st *ctx; /* NULL for VMM and pool memory */
+	uint64_t id;
+	unsigned int flags;
+	int sync_memops;
+	bool freeing;        /* a cuMemFreeAsync is on its way */
+	unsigned int access; /* CUmemAccess_flags, VMM only */
+	struct emu_block *block;
+	struct CUmemPoolHandle_st *pool;
+	struct emu_phys *phys;        /* VMM only */
+	struct emu_reservation *resv; /* VMM only */
+	uint32_t slot; /* in the device's table of exported memory, 0 for none */
+	struct emu_import *import; /* IPC only */
+};
+
+/* How a copy reaches one operand */
+struct emu_operand {
+	char *p;
+	struct emu_alloc *alloc; /* NULL for pageable memory */
+	bool host;               /* the CPU may touch it: pinned or pageable */
+};
+
+/* ---- devices, contexts ---- */
+
+struct CUctx_st {
+	uint32_t magic;
+	CUdevice dev;
+	unsigned int flags;
+	unsigned int id;
+	bool primary;
+	int refs; /* retains of a primary context */
+	struct CUstream_st *legacy, *per_thread;
+	uint32_t peers; /* devices that peer access was enabled for */
+	struct CUctx_st *next;
+};
+
+/* Directions have a copy engine each, as on the real thing */
+enum emu_direction {
+	EMU_TO_DEVICE,
+	EMU_TO_HOST,
+	EMU_WITHIN,
+	EMU_DIRECTIONS,
+};
+
+struct CUmemPoolHandle_st {
+	CUdevice dev;
+	CUmemPoolProps props;
+	uint64_t threshold, used, used_high;
+	int reuse[3];
+	bool dead;
+};
+
+struct emu_device {
+	CUdevice ordinal;
+	struct CUctx_st primary;
+	struct CUmemPoolHandle_st pool; /* the default one */
+	struct CUmemPoolHandle_st *current_pool;
+	uint64_t used;
+	int fd; /* memory file: the table of exported memory, then device memory */
+	uint64_t file_size;
+	uint64_t
+		*slots; /* slot 0: this process's token; others: an id each, 0 for none */
+	pthread_mutex_t engine[EMU_DIRECTIONS]; /* held for the modelled time of a copy */
+};
+
+struct emu_config {
+	int devices;
+	uint64_t memory;
+	unsigned int copy_latency_us;
+	double copy_gbps;
+	bool shuffle;
+	uint64_t shuffle_seed;
+	unsigned long hang_copy;
+	bool no_dmabuf, no_memops, no_init;
+};
+
+struct emu {
+	pthread_mutex_t lock;
+	struct emu_config conf;
+	bool initialised;
+	bool forked; /* a child of a process that had initialised */
+	struct emu_device dev[EMU_MAX_DEVICES];
+	uint64_t token; /* tells this process from one that had its pid earlier */
+	uint64_t next_id;
+	unsigned int next_ctx_id;
+	unsigned long copies;
+	bool udmabuf;
+
+	struct emu_alloc **allocs; /* sorted by base */
+	size_t nallocs, allocs_cap;
+	struct emu_range {
+		uint64_t base, len;
+	} * ranges; /* every address range ever given out, sorted */
+	size_t nranges, ranges_cap;
+	struct emu_block *free_blocks;
+	struct CUctx_st *contexts;
+	struct CUstream_st *streams;
+};
+
+extern struct emu emu;
+
+/* Host functions of streams may not call the driver */
+extern __thread bool emu_in_callback;
+
+/* fault.c */
+CUresult emu_enter(const char *function, enum emu_need need);
+void emu_config_read(struct emu_config *conf);
+
+/* init.c */
+CUresult emu_error_name(CUresult rc, const char **name);
+
+/* device.c */
+struct emu_device *emu_device_get(CUdevice dev);
+void emu_device_init(struct emu_device *dev, int ordinal);
+
+/* context.c */
+struct CUctx_st *emu_ctx_current(void);
+CUresult emu_ctx_check(struct CUctx_st *ctx);
+struct emu_device *emu_ctx_device(void);
+
+/* memory.c */
+struct emu_alloc *emu_alloc_find(uint64_t ptr);
+bool emu_range_owned(uint64_t ptr);
+void emu_range_add(uint64_t base, uint64_t len);
+char *emu_address_reserve(size_t len);
+CUresult emu_alloc_create(enum emu_kind kind, CUdevice dev, size_t size,
+			  struct emu_alloc **out);
+CUresult emu_alloc_insert(struct emu_alloc *alloc);
+void emu_alloc_remove(struct emu_alloc *alloc);
+void emu_alloc_destroy(struct emu_alloc *alloc);
+void emu_poison(char *p, size_t size, int pattern);
+bool emu_alloc_is_host(const struct emu_alloc *alloc);
+bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size);
+CUresult emu_operand_resolve(uint64_t ptr, size_t size, struct emu_operand *out);
+void emu_ctx_free_memory(struct CUctx_st *ctx);
+
+/* ---- streams: stream.c ---- */
+
+enum emu_op_kind {
+	EMU_OP_COPY,
+	EMU_OP_SET,
+	EMU_OP_WAIT, /* for a point of another stream */
+	EMU_OP_RECORD,
+	EMU_OP_WRITE_VALUE,
+	EMU_OP_WAIT_VALUE,
+	EMU_OP_CALL,
+	EMU_OP_FREE,
+};
+
+/* A place in a stream's order. Numbers go on when a stream is recycled: never stale */
+struct emu_point {
+	struct CUstream_st *stream;
+	uint64_t seq;
+};
+
+struct emu_op {
+	enum emu_op_kind kind;
+	uint64_t seq;
+	struct emu_op *next;
+	union {
+		struct {
+			char *dst;
+			const char *src;
+			size_t width, height, dpitch, spitch;
+			char *staging; /* freed with the op */
+			int dev;
+			enum emu_direction dir;
+			bool hang;
+		} copy;
+		struct {
+			char *dst;
+			size_t count;
+			uint32_t value;
+			int width;
+		} set;
+		struct emu_point wait;
+		struct CUevent_st *event;
+		struct {
+			void *addr;
+			uint64_t value;
+			int width;
+			unsigned int flags;
+		} memop;
+		struct {
+			CUhostFn fn;
+			CUstreamCallback callback;
+			void *data;
+		} call;
+		uint64_t free_base;
+	};
+};
+
+struct CUstream_st {
+	uint32_t magic;
+	struct CUctx_st *ctx;
+	unsigned int flags;
+	int priority;
+	bool implicit; /* belongs to its context, cannot be destroyed */
+	bool has_thread;
+	bool busy; /* somebody executes the head of the queue */
+	uint64_t tail_seq, done_seq;
+	struct emu_op *head, **tail;
+	pthread_cond_t work, done;
+	uint64_t rng;
+	struct CUstream_st *next;
+};
+
+struct CUevent_st {
+	uint32_t magic;
+	unsigned int flags;
+	struct CUctx_st *ctx;
+	struct emu_point point; /* of the latest record, no stream before the first */
+	uint64_t ns;
+	struct CUevent_st *next;
+};
+
+CUresult emu_stream_get(CUstream handle, struct CUstream_st **out);
+CUresult emu_stream_create(struct CUctx_st *ctx, unsigned int flags, int priority,
+			   struct CUstream_st **out);
+struct emu_op *emu_op_new(enum emu_op_kind kind);
+void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op);
+void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op);
+void emu_stream_wait(struct CUstream_st *stream, uint64_t seq);
+void emu_ctx_wait(struct CUctx_st *ctx);
+void emu_device_wait(CUdevice dev);
+void emu_ctx_drop_streams(struct CUctx_st *ctx);
+
+/* engine.c: executes one operation, called without the lock */
+void emu_op_run(struct CUstream_st *stream, struct emu_op *op);
+
+/* copy.c: one copy for all the entry points */
+enum emu_copy_flags {
+	EMU_COPY_BLOCKING = 1 << 0, /* the synchronous form */
+	EMU_COPY_DST_KNOWN =
+		1 << 1, /* destination must be memory that the driver knows */
+	EMU_COPY_SRC_KNOWN = 1 << 2,
+	EMU_COPY_SNAPSHOT = 1 << 3,    /* the source may change after the call */
+	EMU_COPY_NO_SNAPSHOT = 1 << 4, /* the source is read in stream order */
+};
+
+struct emu_copy {
+	uint64_t dst, src;
+	size_t width, height, dpitch, spitch;
+	unsigned int flags;
+};
+
+CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream);
+
+/* vmm.c */
+bool emu_vmm_reserved(uint64_t ptr, uint64_t *base, size_t *size);
+void emu_vmm_range(const struct emu_alloc *alloc, uint64_t *base, size_t *size);
+uint64_t emu_vmm_handle_types(const struct emu_alloc *alloc);
+bool emu_vmm_rdma_capable(const struct emu_alloc *alloc);
+int emu_vmm_fd(const struct emu_alloc *alloc);
+
+/* ipc.c */
+void emu_ipc_forget(struct emu_alloc *alloc);
+
+#endif

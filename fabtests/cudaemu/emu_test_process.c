@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Tests that need a process of their own: another environment, a crash, a second user of
+ * the device. The test runs this program again with the name of a scene; scenes answer
+ * with their exit status, 0 for as expected.
+ */
+#define _GNU_SOURCE
+#include "emu_test.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Scenes are no cmocka tests: they say where they failed and end */
+#define check(expr)                                                                \
+	do {                                                                       \
+		if (!(expr)) {                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #expr); \
+			_exit(1);                                                  \
+		}                                                                  \
+	} while (0)
+#define want(call, rc) check((call) == (rc))
+#define good(call) want(call, CUDA_SUCCESS)
+
+int emu_test_spawn(const char *scene, const char *env, const char *value)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (env)
+			setenv(env, value, 1);
+		execl("/proc/self/exe", "emu_test", scene, (char *)NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+/* A scene under an environment, which has to end well */
+static void play(const char *scene, const char *env, const char *value)
+{
+	assert_int_equal(emu_test_spawn(scene, env, value), 0);
+}
+
+static void use_device(int dev)
+{
+	CUcontext ctx;
+
+	good(cuInit(0));
+	good(cuDevicePrimaryCtxRetain(&ctx, dev));
+	good(cuCtxSetCurrent(ctx));
+}
+
+static int scene_cpu_access(void)
+{
+	CUdeviceptr d;
+
+	/* Sanitizers catch the signal and would end with a report instead */
+	signal(SIGSEGV, SIG_DFL);
+	use_device(0);
+	good(cuMemAlloc_v2(&d, 64));
+	return *(volatile char *)(uintptr_t)d;
+}
+
+void test_cpu_access_dies(void **state)
+{
+	int status = emu_test_spawn("cpu-access", NULL, NULL);
+
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSEGV);
+}
+
+static void nothing_initialised(void)
+{
+	CUpointer_attribute attr = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type;
+	void *out = &type;
+	CUdeviceptr d;
+	int n;
+
+	want(cuPointerGetAttributes(1, &attr, &out, (uintptr_t)&n),
+	     CUDA_ERROR_NOT_INITIALIZED);
+	want(cuPointerGetAttribute(&type, attr, (uintptr_t)&n),
+	     CUDA_ERROR_NOT_INITIALIZED);
+	want(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+	want(cuMemAlloc_v2(&d, 1), CUDA_ERROR_NOT_INITIALIZED);
+	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_INITIALIZED);
+	good(cuDriverGetVersion(&n));
+}
+
+static int scene_before_init(void)
+{
+	int n;
+
+	nothing_initialised();
+	want(cuInit(1), CUDA_ERROR_INVALID_VALUE);
+	good(cuInit(0));
+	good(cuInit(0));
+	good(cuDeviceGetCount(&n));
+	check(n == 3);
+	return 0;
+}
+
+void test_before_init(void **state)
+{
+	play("before-init", "CUDAEMU_DEVICES", "3");
+}
+
+static int scene_after_fork(void)
+{
+	int status;
+	pid_t pid;
+
+	use_device(0);
+	pid = fork();
+	if (pid == 0) {
+		nothing_initialised();
+		want(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
+		_exit(0);
+	}
+	check(waitpid(pid, &status, 0) == pid && status == 0);
+	return 0;
+}
+
+void test_after_fork(void **state)
+{
+	play("after-fork", NULL, NULL);
+}
+
+static int scene_faults(void)
+{
+	CUdeviceptr d;
+	void *h;
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, 16));
+	want(cuMemAlloc_v2(&d, 16), CUDA_ERROR_NOT_SUPPORTED);
+	good(cuMemAlloc_v2(&d, 16));
+	good(cuMemHostAlloc(&h, 16, 0));
+	want(cuMemHostAlloc(&h, 16, 0), CUDA_ERROR_UNKNOWN);
+	want(cuMemHostAlloc(&h, 16, 0), CUDA_ERROR_UNKNOWN);
+	want(cuMemcpyHtoD_v2(d, h, 16), CUDA_ERROR_UNKNOWN);
+	good(cuMemcpyHtoD_v2(d, h, 16));
+	return 0;
+}
+
+void test_faults(void **state)
+{
+	play("faults", "CUDAEMU_FAIL", "cuMemAlloc:2:801,cuMemHostAlloc:2+,cuMemcpyHtoD");
+}
+
+static int scene_no_device(void)
+{
+	want(cuInit(0), CUDA_ERROR_NO_DEVICE);
+	nothing_initialised();
+	return 0;
+}
+
+void test_no_device(void **state)
+{
+	play("no-device", "CUDAEMU_NO_INIT", "1");
+	play("no-device", "CUDAEMU_DEVICES", "0");
+}
+
+static int scene_no_memops(void)
+{
+	CUdeviceptr d;
+	int can;
+
+	use_device(0);
+	good(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+				  0));
+	check(can == 0);
+	good(cuMemAlloc_v2(&d, 16));
+	want(cuStreamWriteValue32_v2(NULL, d, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
+	return 0;
+}
+
+void test_no_memops(void **state)
+{
+	play("no-memops", "CUDAEMU_NO_MEMOPS", "1");
+}
+
+/* More than 4 GiB, and nearly nothing of it in use */
+static int scene_sparse(void)
+{
+	const size_t size = 6ull << 30;
+	CUdeviceptr d;
+	char out = 0;
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, size));
+	good(cuMemcpyHtoD_v2(d + size - 1, "x", 1));
+	good(cuMemcpyDtoH_v2(&out, d + size - 1, 1));
+	check(out == 'x');
+	good(cuMemFree_v2(d));
+	good(cuMemAlloc_v2(&d, size));
+	good(cuMemFree_v2(d));
+	return 0;
+}
+
+void test_sparse_memory(void **state)
+{
+	play("sparse", "CUDAEMU_MEMORY_MB", "8192");
+}
+
+/* Streams are shuffled against each other; each keeps its own order */
+static int scene_streams(void)
+{
+	CUstream streams[4];
+	CUdeviceptr d;
+	uint32_t *h, i, round;
+	void *p;
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, 64));
+	good(cuMemHostAlloc(&p, 4096, 0));
+	h = p;
+	for (i = 0; i < 4; i++)
+		good(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+	for (round = 1; round <= 20; round++) {
+		for (i = 0; i < 4; i++) {
+			good(cuStreamWriteValue32_v2(streams[i], d + i * 4, round, 0));
+			good(cuMemcpyDtoHAsync_v2(h + i, d + i * 4, 4, streams[i]));
+		}
+		for (i = 0; i < 4; i++) {
+			good(cuStreamSynchronize(streams[i]));
+			check(h[i] == round);
+		}
+	}
+	return 0;
+}
+
+void test_shuffle(void **state)
+{
+	play("streams", "CUDAEMU_SHUFFLE", "42");
+}
+
+void test_modelled_time(void **state)
+{
+	play("streams", "CUDAEMU_COPY_LATENCY_US", "20");
+	play("streams", "CUDAEMU_COPY_GBPS", "0.0001");
+}
+
+/* The second copy never ends; leaving the process must work all the same */
+static int scene_hang(void)
+{
+	CUstream stream;
+	CUdeviceptr d;
+	CUevent event;
+	void *h;
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, 16));
+	good(cuMemHostAlloc(&h, 16, 0));
+	good(cuEventCreate(&event, 0));
+	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	good(cuMemcpyHtoDAsync_v2(d, h, 16, stream));
+	good(cuStreamSynchronize(stream));
+	good(cuMemcpyHtoDAsync_v2(d, h, 16, stream));
+	good(cuEventRecord(event, stream));
+	good(cuMemcpyHtoD_v2(d, h, 16));
+	want(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	want(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	good(cuStreamDestroy_v2(stream));
+	return 0;
+}
+
+void test_hang(void **state)
+{
+	play("hang", "CUDAEMU_HANG_COPY", "2");
+}
+
+/* Passes handles between the two sides; a byte each way says "your turn" */
+struct ipc_line {
+	int to_peer[2], from_peer[2];
+};
+
+static void ipc_say(int fd, const void *data, size_t size)
+{
+	check(write(fd, data, size) == (ssize_t)size);
+}
+
+static void ipc_hear(int fd, void *data, size_t size)
+{
+	check(read(fd, data, size) == (ssize_t)size);
+}
+
+static void ipc_exporter(const struct ipc_line *line)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr d, own;
+	char text[8];
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, 100));
+	good(cuMemcpyHtoD_v2(d, "to peer", 8));
+	good(cuCtxSynchronize());
+	good(cuIpcGetMemHandle(&handle, d + 10));
+	want(cuIpcOpenMemHandle_v2(&own, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+	     CUDA_ERROR_INVALID_CONTEXT);
+	ipc_say(line->to_peer[1], &handle, sizeof(handle));
+	ipc_hear(line->from_peer[0], text, 1);
+	good(cuMemcpyDtoH_v2(text, d + 50, 8));
+	check(!strcmp(text, "to host"));
+	good(cuMemFree_v2(d));
+	ipc_say(line->to_peer[1], "", 1);
+	ipc_hear(line->from_peer[0], text, 1);
+}
+
+static void ipc_importer(const struct ipc_line *line)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr d, again;
+	unsigned int capable = 1;
+	char text[8];
+
+	use_device(1);
+	ipc_hear(line->to_peer[0], &handle, sizeof(handle));
+	good(cuIpcOpenMemHandle_v2(&d, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	good(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	check(again == d);
+	good(cuMemcpyDtoH_v2(text, d, 8));
+	check(!strcmp(text, "to peer"));
+	want(cuMemcpyDtoH_v2(text, d + 96, 8), CUDA_ERROR_INVALID_VALUE);
+	good(cuPointerGetAttribute(&capable,
+				   CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, d));
+	check(!capable);
+	want(cuMemFree_v2(d), CUDA_ERROR_INVALID_VALUE);
+	good(cuMemcpyHtoD_v2(d + 50, "to host", 8));
+	good(cuIpcCloseMemHandle(again));
+	good(cuMemcpyDtoH_v2(text, d, 8));
+	good(cuIpcCloseMemHandle(d));
+	want(cuIpcCloseMemHandle(d), CUDA_ERROR_INVALID_VALUE);
+	want(cuMemcpyDtoH_v2(text, d, 8), CUDA_ERROR_INVALID_VALUE);
+	ipc_say(line->from_peer[1], "", 1);
+	/* Freed over there: the handle is worth nothing now */
+	ipc_hear(line->to_peer[0], text, 1);
+	want(cuIpcOpenMemHandle_v2(&d, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+	     CUDA_ERROR_INVALID_VALUE);
+	ipc_say(line->from_peer[1], "", 1);
+}
+
+static int scene_ipc(void)
+{
+	struct ipc_line line;
+	int status;
+	pid_t pid;
+
+	check(pipe(line.to_peer) == 0 && pipe(line.from_peer) == 0);
+	/* Before cuInit: each side is a process of its own to the driver */
+	pid = fork();
+	if (pid == 0) {
+		ipc_importer(&line);
+		_exit(0);
+	}
+	ipc_exporter(&line);
+	check(waitpid(pid, &status, 0) == pid && status == 0);
+	return 0;
+}
+
+void test_ipc(void **state)
+{
+	play("ipc", NULL, NULL);
+}
+
+/* A few calls of every emulated runtime, as a program that opens it by name does */
+static void runtime_check(const char *library)
+{
+	void *lib = dlopen(library, RTLD_NOW);
+	CUresult (*rt_malloc)(void **, size_t);
+	CUresult (*rt_free)(void *);
+	CUresult (*rt_memcpy)(void *, const void *, size_t, int);
+	CUresult (*rt_last)(void);
+	const char *(*rt_name)(int);
+	char out[6];
+	void *d;
+
+	check(lib);
+	*(void **)&rt_malloc = dlsym(lib, "cudaMalloc");
+	*(void **)&rt_free = dlsym(lib, "cudaFree");
+	*(void **)&rt_memcpy = dlsym(lib, "cudaMemcpy");
+	*(void **)&rt_last = dlsym(lib, "cudaGetLastError");
+	*(void **)&rt_name = dlsym(lib, "cudaGetErrorName");
+	check(rt_malloc && rt_free && rt_memcpy && rt_last && rt_name);
+	good(rt_free(NULL));
+	good(rt_malloc(&d, 6));
+	good(rt_memcpy(d, "hello", 6, 1));
+	good(rt_memcpy(out, d, 6, 4));
+	check(!strcmp(out, "hello"));
+	want(rt_memcpy(d, "hello!!", 7, 1), CUDA_ERROR_INVALID_VALUE);
+	want(rt_last(), CUDA_ERROR_INVALID_VALUE);
+	good(rt_last());
+	check(!strcmp(rt_name(1), "cudaErrorInvalidValue"));
+	good(rt_free(d));
+	/* Threads of streams live on: the library must survive being closed */
+	check(dlclose(lib) == 0);
+}
+
+static int scene_runtime(void)
+{
+	runtime_check("libcudart.so.13");
+	runtime_check("libcudart.so.12");
+	runtime_check("libcudart.so.11.0");
+	runtime_check("libcudart.so");
+	return 0;
+}
+
+/* By the path that users take: a sanitizer's dlopen does not see our run path */
+void test_runtime(void **state)
+{
+	Dl_info driver;
+	char dir[PATH_MAX];
+
+	assert_true(dladdr((void *)cuInit, &driver));
+	assert_non_null(realpath(driver.dli_fname, dir));
+	*strrchr(dir, '/') = 0;
+	play("runtime", "LD_LIBRARY_PATH", dir);
+}
+
+int emu_test_scene(const char *name)
+{
+	static const struct {
+		const char *name;
+		int (*play)(void);
+	} scenes[] = {
+		{"cpu-access", scene_cpu_access},
+		{"before-init", scene_before_init},
+		{"after-fork", scene_after_fork},
+		{"faults", scene_faults},
+		{"no-device", scene_no_device},
+		{"no-memops", scene_no_memops},
+		{"sparse", scene_sparse},
+		{"streams", scene_streams},
+		{"hang", scene_hang},
+		{"ipc", scene_ipc},
+		{"runtime", scene_runtime},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
+		if (!strcmp(scenes[i].name, name))
+			return scenes[i].play();
+	fprintf(stderr, "no scene %s\n", name);
+	return 127;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Execution of one operation: this is where bytes move, values are compared and time is
+ * modelled. Called without the lock.
+ */
+#define _GNU_SOURCE
+#include "emu.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Below this a sleep overshoots too much to be worth it */
+#define EMU_SPIN_NS 50000ull
+#define EMU_SHUFFLE_NS 200000ull
+
+static uint64_t emu_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static void emu_sleep_until(uint64_t ns)
+{
+	struct timespec ts = {
+		.tv_sec = (time_t)(ns / 1000000000ull),
+		.tv_nsec = (long)(ns % 1000000000ull),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL))
+		;
+}
+
+static void emu_delay(uint64_t ns)
+{
+	uint64_t end = emu_now() + ns;
+
+	if (ns > EMU_SPIN_NS)
+		emu_sleep_until(end - EMU_SPIN_NS);
+	while (emu_now() < end)
+		;
+}
+
+/* Half of the operations of every stream come late when shuffling */
+static void emu_shuffle(struct CUstream_st *stream)
+{
+	uint64_t x = stream->rng;
+
+	x ^= x << 13;
+	x ^= x >> 7;
+	x ^= x << 17;
+	stream->rng = x;
+	if (x >> 63)
+		emu_delay(x % EMU_SHUFFLE_NS);
+}
+
+static uint64_t emu_copy_ns(size_t bytes)
+{
+	uint64_t ns = emu.conf.copy_latency_us * 1000ull;
+
+	if (emu.conf.copy_gbps > 0)
+		ns += (uint64_t)((double)bytes / emu.conf.copy_gbps);
+	return ns;
+}
+
+static void emu_run_copy(struct emu_op *op)
+{
+	pthread_mutex_t *engine = &emu.dev[op->copy.dev].engine[op->copy.dir];
+	uint64_t ns = emu_copy_ns(op->copy.width * op->copy.height);
+	const char *src = op->copy.src;
+	char *dst = op->copy.dst;
+	size_t row;
+
+	while (op->copy.hang)
+		pause();
+	/* The bytes appear at the end of the modelled time, never before */
+	if (ns) {
+		pthread_mutex_lock(engine);
+		emu_delay(ns);
+		pthread_mutex_unlock(engine);
+	}
+	for (row = 0; row < op->copy.height; row++) {
+		memmove(dst, src, op->copy.width);
+		dst += op->copy.dpitch;
+		src += op->copy.spitch;
+	}
+	free(op->copy.staging);
+}
+
+static void emu_run_set(struct emu_op *op)
+{
+	size_t i;
+
+	if (op->set.width == 1) {
+		memset(op->set.dst, (int)op->set.value, op->set.count);
+		return;
+	}
+	/* Little-endian: the low bytes of the value are the ones to store */
+	for (i = 0; i < op->set.count; i++)
+		memcpy(op->set.dst + i * (size_t)op->set.width, &op->set.value,
+		       (size_t)op->set.width);
+}
+
+static void emu_run_wait(struct emu_op *op)
+{
+	pthread_mutex_lock(&emu.lock);
+	emu_stream_wait(op->wait.stream, op->wait.seq);
+	pthread_mutex_unlock(&emu.lock);
+}
+
+static void emu_run_record(struct CUstream_st *stream, struct emu_op *op)
+{
+	struct CUevent_st *event = op->event;
+
+	pthread_mutex_lock(&emu.lock);
+	if (event->point.stream == stream && event->point.seq == op->seq)
+		event->ns = emu_now();
+	pthread_mutex_unlock(&emu.lock);
+}
+
+static void emu_run_write_value(struct emu_op *op)
+{
+	if (op->memop.width == 4)
+		__atomic_store_n((uint32_t *)op->memop.addr, (uint32_t)op->memop.value,
+				 __ATOMIC_SEQ_CST);
+	else
+		__atomic_store_n((uint64_t *)op->memop.addr, op->memop.value,
+				 __ATOMIC_SEQ_CST);
+}
+
+static bool emu_value_reached(const struct emu_op *op)
+{
+	bool wide = op->memop.width == 8;
+	uint64_t want = op->memop.value;
+	uint64_t mask = wide ? UINT64_MAX : UINT32_MAX;
+	uint64_t now;
+
+	if (wide)
+		now = __atomic_load_n((uint64_t *)op->memop.addr, __ATOMIC_ACQUIRE);
+	else
+		now = __atomic_load_n((uint32_t *)op->memop.addr, __ATOMIC_ACQUIRE);
+	switch (op->memop.flags & ~(unsigned int)CU_STREAM_WAIT_VALUE_FLUSH) {
+	case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic: the difference is signed */
+		return wide ? (int64_t)(now - want) >= 0
+			    : (int32_t)((uint32_t)now - (uint32_t)want) >= 0;
+	case CU_STREAM_WAIT_VALUE_EQ:
+		return now == (want & mask);
+	case CU_STREAM_WAIT_VALUE_AND:
+		return (now & want & mask) != 0;
+	default:
+		return (~(now | want) & mask) != 0;
+	}
+}
+
+/* Programs change the value without telling anybody, so this has to look */
+static void emu_run_wait_value(struct emu_op *op)
+{
+	uint64_t start = emu_now();
+	uint64_t now;
+
+	while (!emu_value_reached(op)) {
+		now = emu_now();
+		if (now - start < EMU_SPIN_NS)
+			sched_yield();
+		else
+			emu_sleep_until(now + EMU_SPIN_NS / 2);
+	}
+}
+
+static void emu_run_free(struct emu_op *op)
+{
+	struct emu_alloc *alloc;
+
+	pthread_mutex_lock(&emu.lock);
+	alloc = emu_alloc_find(op->free_base);
+	if (alloc && alloc->base == op->free_base && alloc->freeing)
+		emu_alloc_destroy(alloc);
+	pthread_mutex_unlock(&emu.lock);
+}
+
+static void emu_run_call(struct CUstream_st *stream, struct emu_op *op)
+{
+	emu_in_callback = true;
+	if (op->call.fn)
+		op->call.fn(op->call.data);
+	else
+		op->call.callback(stream, CUDA_SUCCESS, op->call.data);
+	emu_in_callback = false;
+}
+
+void emu_op_run(struct CUstream_st *stream, struct emu_op *op)
+{
+	if (emu.conf.shuffle && op->kind != EMU_OP_WAIT)
+		emu_shuffle(stream);
+	switch (op->kind) {
+	case EMU_OP_COPY:
+		emu_run_copy(op);
+		break;
+	case EMU_OP_SET:
+		emu_run_set(op);
+		break;
+	case EMU_OP_WAIT:
+		emu_run_wait(op);
+		break;
+	case EMU_OP_RECORD:
+		emu_run_record(stream, op);
+		break;
+	case EMU_OP_WRITE_VALUE:
+		emu_run_write_value(op);
+		break;
+	case EMU_OP_WAIT_VALUE:
+		emu_run_wait_value(op);
+		break;
+	case EMU_OP_CALL:
+		emu_run_call(stream, op);
+		break;
+	case EMU_OP_FREE:
+		emu_run_free(op);
+		break;
+	}
+}

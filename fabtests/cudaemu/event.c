@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Events: a point in the order of a stream, and the time when it was reached. */
+#include "emu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EMU_EVENT_MAGIC 0x45565421u
+
+/* Destroyed events, for the next ones: a stale handle is safe to look at */
+static struct CUevent_st *emu_events;
+
+static bool emu_event_valid(const struct CUevent_st *event)
+{
+	return event && event->magic == EMU_EVENT_MAGIC;
+}
+
+static bool emu_event_done(const struct CUevent_st *event)
+{
+	return !event->point.stream || event->point.stream->done_seq >= event->point.seq;
+}
+
+EMU_API(cuEventCreate, CUevent *out, unsigned int flags)
+{
+	struct CUevent_st *event;
+
+	EMU_ENTER(EMU_NEED_CTX);
+	if (!out ||
+	    flags & ~(unsigned int)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING |
+				    CU_EVENT_INTERPROCESS) ||
+	    (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	event = emu_events;
+	if (event)
+		emu_events = event->next;
+	else
+		event = malloc(sizeof(*event));
+	if (event) {
+		memset(event, 0, sizeof(*event));
+		event->magic = EMU_EVENT_MAGIC;
+		event->flags = flags;
+		event->ctx = emu_ctx_current();
+		*out = event;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+EMU_API(cuEventDestroy_v2, CUevent event)
+{
+	CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	if (emu_event_valid(event)) {
+		event->magic = 0;
+		event->point.stream = NULL;
+		event->next = emu_events;
+		emu_events = event;
+		rc = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+EMU_API_ALIAS(cuEventDestroy, cuEventDestroy_v2);
+
+EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
+{
+	struct emu_op *op;
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS && (!emu_event_valid(event) || event->ctx != stream->ctx))
+		rc = CUDA_ERROR_INVALID_HANDLE;
+	if (rc == CUDA_SUCCESS) {
+		op = emu_op_new(EMU_OP_RECORD);
+		op->event = event;
+		emu_stream_enqueue(stream, op);
+		event->point.stream = stream;
+		event->point.seq = op->seq;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+EMU_API(cuEventRecord, CUevent event, CUstream stream)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	return cuEventRecordWithFlags(event, stream, 0);
+}
+
+EMU_API(cuEventQuery, CUevent event)
+{
+	CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	if (emu_event_valid(event))
+		rc = emu_event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+EMU_API(cuEventSynchronize, CUevent event)
+{
+	CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	if (emu_event_valid(event)) {
+		if (event->point.stream)
+			emu_stream_wait(event->point.stream, event->point.seq);
+		rc = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+EMU_API(cuEventElapsedTime_v2, float *ms, CUevent start, CUevent end)
+{
+	CUresult rc = CUDA_SUCCESS;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	if (!emu_event_valid(start) || !emu_event_valid(end) || !start->point.stream ||
+	    !end->point.stream || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)
+		rc = CUDA_ERROR_INVALID_HANDLE;
+	else if (!emu_event_done(start) || !emu_event_done(end))
+		rc = CUDA_ERROR_NOT_READY;
+	else
+		*ms = (float)((double)(int64_t)(end->ns - start->ns) / 1e6);
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+EMU_API_ALIAS(cuEventElapsedTime, cuEventElapsedTime_v2);
+
+EMU_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
+{
+	struct emu_op *op;
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS && !emu_event_valid(event))
+		rc = CUDA_ERROR_INVALID_HANDLE;
+	if (rc == CUDA_SUCCESS && !emu_event_done(event)) {
+		op = emu_op_new(EMU_OP_WAIT);
+		op->wait = event->point;
+		emu_stream_enqueue(stream, op);
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Memory shared with others: IPC handles for other processes, dma-bufs for devices.
+ *
+ * A handle says where in which file of the exporting process the memory is. That file
+ * begins with a table in which every exported allocation has its id until it is freed, so
+ * that a handle that outlived its memory is refused.
+ */
+#define _GNU_SOURCE
+#include "emu.h"
+
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define EMU_IPC_MAGIC 0x43504965u
+#define EMU_SLOTS (EMU_GRANULARITY / sizeof(uint64_t))
+/* Marks address ranges that wait for the next import */
+#define EMU_IPC_BLOCK (-3)
+
+struct emu_ipc_handle {
+	uint32_t magic;
+	int32_t pid, fd, dev;
+	uint64_t token, id, offset, size;
+	uint32_t slot;
+};
+_Static_assert(sizeof(struct emu_ipc_handle) <= CU_IPC_HANDLE_SIZE, "handle too big");
+
+struct emu_import {
+	struct emu_ipc_handle handle;
+	struct emu_block *block;
+	int refs; /* opens of the same handle share one mapping */
+};
+
+void emu_ipc_forget(struct emu_alloc *alloc)
+{
+	if (alloc->slot)
+		__atomic_store_n(&emu.dev[alloc->dev].slots[alloc->slot], 0,
+				 __ATOMIC_RELEASE);
+}
+
+static uint32_t emu_slot_take(const struct emu_device *dev, uint64_t id)
+{
+	uint32_t slot;
+
+	for (slot = 1; slot < EMU_SLOTS; slot++) {
+		if (dev->slots[slot])
+			continue;
+		__atomic_store_n(&dev->slots[slot], id, __ATOMIC_RELEASE);
+		return slot;
+	}
+	return 0;
+}
+
+EMU_API(cuIpcGetMemHandle, CUipcMemHandle *out, CUdeviceptr ptr)
+{
+	struct emu_ipc_handle handle;
+	struct emu_device *dev;
+	struct emu_alloc *alloc;
+	CUresult rc = CUDA_ERROR_INVALID_VALUE;
+
+	EMU_ENTER(EMU_NEED_CTX);
+	pthread_mutex_lock(&emu.lock);
+	alloc = emu_alloc_find(ptr);
+	if (!out || !alloc || alloc->kind != EMU_DEVICE)
+		goto unlock;
+	dev = &emu.dev[alloc->dev];
+	if (!alloc->slot)
+		alloc->slot = emu_slot_take(dev, alloc->id);
+	rc = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!alloc->slot)
+		goto unlock;
+	memset(&handle, 0, sizeof(handle));
+	handle.magic = EMU_IPC_MAGIC;
+	handle.pid = getpid();
+	handle.fd = dev->fd;
+	handle.dev = dev->ordinal;
+	handle.token = emu.token;
+	handle.id = alloc->id;
+	handle.offset = alloc->block->offset;
+	handle.size = alloc->size;
+	handle.slot = alloc->slot;
+	memset(out, 0, sizeof(*out));
+	memcpy(out, &handle, sizeof(handle));
+	rc = CUDA_SUCCESS;
+
+unlock:
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+/* The exporter's file, or -1 when the memory behind the handle is gone */
+static int emu_ipc_file(const struct emu_ipc_handle *handle)
+{
+	uint64_t token, id;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (pread(fd, &token, sizeof(token), 0) == (ssize_t)sizeof(token) &&
+	    token == handle->token &&
+	    pread(fd, &id, sizeof(id), (off_t)(handle->slot * sizeof(id))) ==
+		    (ssize_t)sizeof(id) &&
+	    id == handle->id)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static struct emu_alloc *emu_import_find(const struct emu_ipc_handle *handle)
+{
+	size_t i;
+
+	for (i = 0; i < emu.nallocs; i++)
+		if (emu.allocs[i]->kind == EMU_IPC &&
+		    !memcmp(&emu.allocs[i]->import->handle, handle, sizeof(*handle)))
+			return emu.allocs[i];
+	return NULL;
+}
+
+/* An address range for an import, with nothing behind it yet */
+static struct emu_block *emu_import_block(size_t size)
+{
+	size_t len = EMU_ROUND_UP(size, EMU_GRANULARITY);
+	struct emu_block **link, *block;
+	char *va;
+
+	for (link = &emu.free_blocks; *link; link = &(*link)->next) {
+		block = *link;
+		if (block->dev == EMU_IPC_BLOCK && block->len == len) {
+			*link = block->next;
+			return block;
+		}
+	}
+	block = calloc(1, sizeof(*block));
+	va = block ? emu_address_reserve(len) : NULL;
+	if (!va) {
+		free(block);
+		return NULL;
+	}
+	block->va = (uintptr_t)va;
+	block->len = len;
+	block->dev = EMU_IPC_BLOCK;
+	return block;
+}
+
+static void emu_import_block_put(struct emu_block *block)
+{
+	block->next = emu.free_blocks;
+	emu.free_blocks = block;
+}
+
+static CUresult emu_import_create(const struct emu_ipc_handle *handle, int fd,
+				  struct emu_alloc **out)
+{
+	struct emu_alloc *alloc = calloc(1, sizeof(*alloc));
+	struct emu_import *import = calloc(1, sizeof(*import));
+	struct emu_block *block = emu_import_block(handle->size);
+	CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (!alloc || !import || !block)
+		goto free_all;
+	block->rw = mmap(NULL, block->len, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_NORESERVE, fd, (off_t)handle->offset);
+	if (block->rw == MAP_FAILED)
+		goto free_all;
+	import->handle = *handle;
+	alloc->kind = EMU_IPC;
+	alloc->base = block->va;
+	alloc->size = handle->size;
+	alloc->rw = block->rw;
+	alloc->ctx = emu_ctx_current();
+	alloc->dev = alloc->ctx->dev;
+	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	alloc->import = import;
+	rc = emu_alloc_insert(alloc);
+	if (rc != CUDA_SUCCESS)
+		goto unmap;
+	import->block = block;
+	*out = alloc;
+	return CUDA_SUCCESS;
+
+unmap:
+	munmap(block->rw, block->len);
+free_all:
+	if (block)
+		emu_import_block_put(block);
+	free(import);
+	free(alloc);
+	return rc;
+}
+
+EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque,
+	unsigned int flags)
+{
+	struct emu_ipc_handle handle;
+	struct emu_alloc *alloc;
+	CUresult rc = CUDA_SUCCESS;
+	int fd;
+
+	EMU_ENTER(EMU_NEED_CTX);
+	memcpy(&handle, &opaque, sizeof(handle));
+	if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+	    handle.magic != EMU_IPC_MAGIC)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* A process cannot import from itself, and this is how the driver says so */
+	if (handle.token == emu.token)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	fd = emu_ipc_file(&handle);
+	if (fd < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	alloc = emu_import_find(&handle);
+	if (!alloc)
+		rc = emu_import_create(&handle, fd, &alloc);
+	if (rc == CUDA_SUCCESS) {
+		alloc->import->refs++;
+		*out = alloc->base;
+	}
+	pthread_mutex_unlock(&emu.lock);
+	close(fd);
+	return rc;
+}
+EMU_API_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
+
+EMU_API(cuIpcCloseMemHandle, CUdeviceptr ptr)
+{
+	struct emu_import *import;
+	struct emu_alloc *alloc;
+	CUresult rc = CUDA_ERROR_INVALID_VALUE;
+	CUdevice dev;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	pthread_mutex_lock(&emu.lock);
+	for (dev = 0; dev < emu.conf.devices; dev++)
+		emu_device_wait(dev);
+	alloc = emu_alloc_find(ptr);
+	if (!alloc || alloc->kind != EMU_IPC || alloc->base != ptr)
+		goto unlock;
+	rc = CUDA_SUCCESS;
+	import = alloc->import;
+	if (--import->refs)
+		goto unlock;
+	munmap(import->block->rw, import->block->len);
+	emu_import_block_put(import->block);
+	emu_alloc_destroy(alloc);
+	free(import);
+
+unlock:
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
+
+/* The device attribute IPC_EVENT_SUPPORTED is 0 */
+EMU_API(cuIpcGetEventHandle, CUipcEventHandle *out, CUevent event)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EMU_API(cuIpcOpenEventHandle, CUevent *out, CUipcEventHandle handle)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* ---- dma-buf ---- */
+
+static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
+{
+	struct udmabuf_create create = {
+		.memfd = (uint32_t)memfd,
+		.flags = UDMABUF_FLAGS_CLOEXEC,
+		.offset = offset,
+		.size = size,
+	};
+	int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	int fd;
+
+	if (dev < 0)
+		return -1;
+	fd = ioctl(dev, UDMABUF_CREATE, &create);
+	close(dev);
+	return fd;
+}
+
+/* Where in which file the memory is; the lock is held */
+static bool emu_dmabuf_source(const struct emu_alloc *alloc, uint64_t ptr, int *fd,
+			      uint64_t *offset)
+{
+	*offset = ptr - alloc->base;
+	switch (alloc->kind) {
+	case EMU_DEVICE:
+	case EMU_POOL:
+		*fd = emu.dev[alloc->dev].fd;
+		*offset += alloc->block->offset;
+		return true;
+	case EMU_VMM:
+		*fd = emu_vmm_fd(alloc);
+		return true;
+	default:
+		return false;
+	}
+}
+
+EMU_API(cuMemGetHandleForAddressRange, void *out, CUdeviceptr ptr, size_t size,
+	CUmemRangeHandleType type, unsigned long long flags)
+{
+	struct emu_alloc *alloc;
+	uint64_t offset;
+	int source, fd = -1;
+	CUresult rc = CUDA_ERROR_INVALID_VALUE;
+
+	EMU_ENTER(EMU_NEED_CTX);
+	if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !ptr || !size ||
+	    ptr % EMU_PAGE || size % EMU_PAGE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & ~(unsigned long long)CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	pthread_mutex_lock(&emu.lock);
+	alloc = emu_alloc_find(ptr);
+	/* The driver rounds the end of an allocation up to whole pages, and so do we */
+	if (!alloc || EMU_ROUND_UP(alloc->size, EMU_PAGE) - (ptr - alloc->base) < size ||
+	    !emu_dmabuf_source(alloc, ptr, &source, &offset))
+		goto unlock;
+	rc = CUDA_ERROR_NOT_SUPPORTED;
+	if (!emu.udmabuf)
+		goto unlock;
+	fd = emu_udmabuf_create(source, offset, size);
+	if (fd >= 0) {
+		memcpy(out, &fd, sizeof(fd));
+		rc = CUDA_SUCCESS;
+	}
+
+unlock:
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_av: an endpoint receives from peers that it has not inserted; inserting them
+ * later gives FI_AV_TABLE's indices 0, 1, 2 all the same; lookup and removal; the same
+ * with FI_AV_MAP.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ft_test.h"
+
+#define RANKS 3
+#define TO_RECEIVER 0x100 /* tags: plus the sender's rank */
+#define TO_SENDER 0x200
+#define AFTER_REMOVE 0x300
+
+static const size_t sizes[] = {8, 5000, 100001, 2097155};
+
+struct name {
+	uint64_t len;
+	char bytes[FT_NAME_MAX];
+};
+
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct ft_buf buf[2];
+	size_t kind_count;
+	struct name names[RANKS];
+};
+
+static int transfer(struct side *s, int kind, size_t size, fi_addr_t addr, uint64_t tag,
+		    bool send, uint64_t key)
+{
+	const struct ft_slot slot = {&s->buf[kind], 0, size + FT_ROOM, 64, size};
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = send ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = addr,
+		.tag = tag,
+		.req = &req,
+	};
+
+	FT_TRY(send ? ft_slot_fill(&slot, key) : ft_slot_arm(&slot));
+	ft_op_buf(&op, slot.buf, slot.off, slot.len);
+	FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(ft_wait(&s->ctx, &req, 1));
+	if (send)
+		return 0;
+	FT_CHECK(req.comp.len == size, "tag %#" PRIx64 ": %zu bytes of %zu", tag,
+		 req.comp.len, size);
+	return ft_slot_check(&slot, size, key, "message");
+}
+
+/* All sizes, from and to each kind of memory. */
+static int transfer_all(struct side *s, fi_addr_t addr, uint64_t tag, bool send)
+{
+	for (size_t i = 0; i < FT_COUNT(sizes); i++)
+		for (size_t k = 0; k < s->kind_count; k++) {
+			int ret = transfer(s, (int)k, sizes[i], addr, tag, send,
+					   (tag << 8) + i);
+
+			if (ret) {
+				ft_err("%s of %zu bytes, tag %#" PRIx64,
+				       send ? "send" : "receive", sizes[i], tag);
+				return ret;
+			}
+		}
+	return 0;
+}
+
+static int exchange_names(struct side *s)
+{
+	struct ft_proc *proc = s->proc;
+	struct name *mine = &s->names[proc->rank];
+	size_t len = sizeof(mine->bytes);
+
+	FT_TRY(ft_getname(&s->ctx, mine->bytes, &len));
+	mine->len = len;
+	for (int i = 0; i < RANKS; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_send(proc->fd[i], mine, sizeof(*mine)));
+	for (int i = 0; i < RANKS; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_recv(proc->fd[i], &s->names[i], sizeof(s->names[i]),
+					   proc->opts.timeout));
+	return 0;
+}
+
+static int check_lookup(struct side *s, int rank, fi_addr_t addr)
+{
+	struct name found = {0};
+	size_t len = sizeof(found.bytes);
+	int ret = fi_av_lookup(s->ctx.av, addr, found.bytes, &len);
+
+	if (ret)
+		return ft_fail(ret, "fi_av_lookup", "rank %d", rank);
+	/* shm has another form of names in its AV, in libfabric 2.6 at least. */
+	if (!strncmp(s->ctx.info->fabric_attr->prov_name, "shm", 3))
+		return 0;
+	FT_CHECK(
+		len == s->names[rank].len &&
+			!memcmp(found.bytes, s->names[rank].bytes, len),
+		"fi_av_lookup: rank %d's name came back changed (%zu bytes, was %" PRIu64
+		")",
+		rank, len, s->names[rank].len);
+	return 0;
+}
+
+static int insert(struct side *s, int rank, bool table, fi_addr_t expected)
+{
+	FT_TRY(ft_av_insert(&s->ctx, s->names[rank].bytes, &s->ctx.peer[rank]));
+	FT_CHECK(!table || s->ctx.peer[rank] == expected,
+		 "fi_av_insert: rank %d got index %" PRIu64 " instead of %" PRIu64, rank,
+		 s->ctx.peer[rank], expected);
+	return check_lookup(s, rank, s->ctx.peer[rank]);
+}
+
+/* Rank 0. It knows nobody until the others' messages are in. */
+static int receiver(struct side *s, bool table)
+{
+	int ret;
+
+	for (int i = 1; i < RANKS; i++)
+		FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_RECEIVER + (uint64_t)i, false));
+	FT_TRY(insert(s, 2, table, 0));
+	FT_TRY(insert(s, 1, table, 1));
+	for (int i = 1; i < RANKS; i++)
+		FT_TRY(transfer_all(s, s->ctx.peer[i], TO_SENDER + (uint64_t)i, true));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	ret = fi_av_remove(s->ctx.av, &s->ctx.peer[2], 1, 0);
+	if (ret)
+		return ft_fail(ret, "fi_av_remove", "rank 2");
+	FT_TRY(transfer_all(s, s->ctx.peer[1], AFTER_REMOVE, true));
+	return check_lookup(s, 1, s->ctx.peer[1]);
+}
+
+static int sender(struct side *s, bool table)
+{
+	const uint64_t rank = (uint64_t)s->proc->rank;
+
+	FT_TRY(insert(s, 0, table, 0));
+	FT_TRY(transfer_all(s, s->ctx.peer[0], TO_RECEIVER + rank, true));
+	FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_SENDER + rank, false));
+	FT_TRY(insert(s, s->proc->rank == 1 ? 2 : 1, table, 1));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	if (rank == 1)
+		FT_TRY(transfer_all(s, s->ctx.peer[0], AFTER_REMOVE, false));
+	return 0;
+}
+
+static int with_type(struct ft_proc *proc, enum fi_av_type type)
+{
+	struct side s = {.proc = proc};
+	enum fi_hmem_iface kinds[2];
+	const size_t room = sizes[FT_COUNT(sizes) - 1] + FT_ROOM;
+
+	s.kind_count = ft_kinds(&proc->opts, kinds);
+	FT_TRY(ft_test_hints(proc, &s.ctx));
+	s.ctx.hints->domain_attr->av_type = type;
+	s.ctx.av_type = type;
+	FT_TRY(ft_test_open(proc, &s.ctx));
+	for (size_t i = 0; i < s.kind_count; i++)
+		FT_TRY(ft_buf_alloc(&s.ctx, &s.buf[i], kinds[i], room));
+	FT_TRY(exchange_names(&s));
+	FT_TRY(proc->rank == 0 ? receiver(&s, type == FI_AV_TABLE)
+			       : sender(&s, type == FI_AV_TABLE));
+	FT_TRY(ft_barrier(proc, &s.ctx));
+	for (size_t i = 0; i < s.kind_count; i++)
+		ft_buf_free(&s.buf[i]);
+	return ft_close(&s.ctx);
+}
+
+static int run(struct ft_proc *proc)
+{
+	FT_TRY(with_type(proc, FI_AV_TABLE));
+	return with_type(proc, FI_AV_MAP);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose =
+			"Address vectors: peers learned from the wire, indices, removal.",
+		.ranks = RANKS,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of conf.c: what the FI_P2P_* variables may be. libfabric reads a variable
+ * once in the life of a process: every row is a scene of its own.
+ */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "conf.h"
+
+#define KiB ((size_t)1 << 10)
+#define MiB ((size_t)1 << 20)
+
+#define EAGER "FI_P2P_EAGER_SIZE="
+#define CHUNK "FI_P2P_CHUNK_SIZE="
+#define PINNED "FI_P2P_PINNED_SIZE="
+#define CUDA "FI_P2P_CUDA="
+
+/* In @want, a size of 0 is the default; what is eager is never more than a piece */
+struct conf_case {
+	const char *env[4];
+	struct conf want;
+};
+
+#define IS(eager, chunk, pinned, cuda)     \
+	{                                  \
+		eager, chunk, pinned, cuda \
+	}
+#define DEFAULT IS(0, 0, 0, true)
+
+static const struct conf_case good[] = {
+	{{NULL}, DEFAULT},
+	{{EAGER "4096"}, IS(4096, 0, 0, true)},
+	{{EAGER "4097"}, IS(4097, 0, 0, true)},
+	{{EAGER "8k"}, IS(8 * KiB, 0, 0, true)},
+	{{EAGER "8K"}, IS(8 * KiB, 0, 0, true)},
+	{{EAGER "0x2000"}, IS(8 * KiB, 0, 0, true)},
+	{{EAGER "1m"}, IS(1 * MiB, 0, 0, true)},
+	{{EAGER "1048576"}, IS(1 * MiB, 0, 0, true)},
+	{{CHUNK "16384"}, IS(0, 16 * KiB, 0, true)},
+	{{CHUNK "16385"}, IS(0, 16385, 0, true)},
+	{{CHUNK "4M"}, IS(0, 4 * MiB, 0, true)},
+	{{CHUNK "64m", PINNED "1g"}, IS(0, 64 * MiB, 1024 * MiB, true)},
+	{{PINNED "1G"}, IS(0, 0, 1024 * MiB, true)},
+	{{PINNED "1024g"}, IS(0, 0, (size_t)1 << 40, true)},
+	{{PINNED "4m", CHUNK "0x80000"}, IS(0, 512 * KiB, 4 * MiB, true)},
+	{{PINNED "0x400000", EAGER "16k", CHUNK "16k"},
+	 IS(16 * KiB, 16 * KiB, 4 * MiB, true)},
+	/* a message that is longer than a piece is sent in pieces */
+	{{EAGER "64m"}, IS(64 * MiB, 0, 0, true)},
+	{{EAGER "16385", CHUNK "16k"}, IS(16 * KiB, 16 * KiB, 0, true)},
+	{{EAGER "16384", CHUNK "16385"}, IS(16 * KiB, 16385, 0, true)},
+	{{PINNED "8388608", CHUNK "1m"}, IS(0, 1 * MiB, 8 * MiB, true)},
+	{{CUDA "1"}, DEFAULT},
+	{{CUDA "yes"}, DEFAULT},
+	{{CUDA "ON"}, DEFAULT},
+	{{CUDA "True"}, DEFAULT},
+	{{CUDA "0"}, IS(0, 0, 0, false)},
+	{{CUDA "no"}, IS(0, 0, 0, false)},
+	{{CUDA "Off"}, IS(0, 0, 0, false)},
+	{{CUDA "FALSE", EAGER "32k"}, IS(32 * KiB, 0, 0, false)},
+};
+
+/* Refused; whatever is not at fault in them is read all the same */
+static const struct conf_case bad[] = {
+	{{EAGER ""}, DEFAULT},
+	{{EAGER "large"}, DEFAULT},
+	{{EAGER "k"}, DEFAULT},
+	{{EAGER "-1"}, DEFAULT},
+	{{EAGER "-16384"}, DEFAULT},
+	{{EAGER "+16384"}, DEFAULT},
+	{{EAGER " 16384"}, DEFAULT},
+	{{EAGER "16384 "}, DEFAULT},
+	{{EAGER "16x"}, DEFAULT},
+	{{EAGER "16kb"}, DEFAULT},
+	{{EAGER "16kk"}, DEFAULT},
+	{{EAGER "16 k"}, DEFAULT},
+	{{EAGER "16384,1"}, DEFAULT},
+	{{EAGER "16384.0"}, DEFAULT},
+	{{EAGER "1e5"}, DEFAULT},
+	{{EAGER "0x"}, DEFAULT},
+	{{EAGER "0xg"}, DEFAULT},
+	{{EAGER "0"}, DEFAULT},
+	{{EAGER "4095"}, DEFAULT},
+	{{EAGER "67108865"}, DEFAULT},
+	{{EAGER "65537k"}, DEFAULT},
+	{{EAGER "65m"}, DEFAULT},
+	{{EAGER "18446744073709551616"}, DEFAULT},
+	{{EAGER "18446744073709567999"}, DEFAULT},
+	{{EAGER "99999999999999999999999"}, DEFAULT},
+	{{EAGER "17179869185g"}, DEFAULT},
+	{{EAGER "18014398509481992k"}, DEFAULT},
+	{{CHUNK "16383"}, DEFAULT},
+	{{CHUNK "65m"}, DEFAULT},
+	{{CHUNK "67108865"}, DEFAULT},
+	{{PINNED "4194303"}, DEFAULT},
+	{{PINNED "1025g"}, DEFAULT},
+	{{PINNED "1099511627777"}, DEFAULT},
+	/* fewer than eight pieces fit */
+	{{CHUNK "4194305"}, IS(0, 4194305, 0, true)},
+	{{CHUNK "8m"}, IS(0, 8 * MiB, 0, true)},
+	{{CHUNK "524289", PINNED "4m"}, IS(0, 524289, 4 * MiB, true)},
+	{{PINNED "8388607", CHUNK "1m"}, IS(0, 1 * MiB, 8388607, true)},
+	{{CUDA ""}, DEFAULT},
+	{{CUDA "maybe"}, DEFAULT},
+	{{CUDA "2"}, DEFAULT},
+	{{CUDA "yes "}, DEFAULT},
+	{{CUDA "y"}, DEFAULT},
+	/* one good value does not make up for a bad one, before or after it */
+	{{EAGER "x", CUDA "no"}, IS(0, 0, 0, false)},
+	{{EAGER "8k", CUDA "x"}, IS(8 * KiB, 0, 0, true)},
+};
+
+static size_t either(size_t size, size_t fallback)
+{
+	return size ? size : fallback;
+}
+
+static bool same(const struct conf *want, const struct conf *initial)
+{
+	size_t chunk = either(want->chunk_size, initial->chunk_size);
+	size_t eager = either(want->eager_size, initial->eager_size);
+
+	return conf.eager_size == (eager < chunk ? eager : chunk) &&
+	       conf.chunk_size == chunk &&
+	       conf.pinned_size == either(want->pinned_size, initial->pinned_size) &&
+	       conf.cuda == want->cuda;
+}
+
+/* The child: returns its exit status */
+static int read_conf(const struct conf_case *row, int want)
+{
+	const struct conf initial = conf;
+
+	for (const char *const *env = row->env; *env; env++)
+		putenv((char *)(uintptr_t)*env);
+	/* before it is read there is nothing wrong; read twice, it is the same */
+	if (conf_status())
+		return 1;
+	for (int again = 0; again < 2; again++) {
+		if (conf_read() != want || conf_status() != want)
+			return 2;
+		if (!same(&row->want, &initial))
+			return 3;
+	}
+	return 0;
+}
+
+static void check_rows(const struct conf_case *rows, size_t count, int want)
+{
+	static const char *const why[] = {"", "bad before it is read", "other result",
+					  "other values"};
+	int status;
+	pid_t pid;
+
+	for (size_t i = 0; i < count; i++) {
+		pid = fork();
+		assert_true(pid >= 0);
+		if (!pid)
+			_exit(read_conf(&rows[i], want));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (!WIFEXITED(status) || (size_t)WEXITSTATUS(status) >= UNIT_COUNT(why))
+			fail_msg("row %zu: wait status 0x%x", i, status);
+		if (status)
+			fail_msg("row %zu (%s): %s", i,
+				 rows[i].env[0] ? rows[i].env[0] : "-",
+				 why[WEXITSTATUS(status)]);
+	}
+}
+
+static void test_good(void **state)
+{
+	check_rows(good, UNIT_COUNT(good), 0);
+}
+
+static void test_bad(void **state)
+{
+	check_rows(bad, UNIT_COUNT(bad), -FI_EINVAL);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_bad),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	/* the user's own settings are not what is tested */
+	unsetenv("FI_P2P_EAGER_SIZE");
+	unsetenv("FI_P2P_CHUNK_SIZE");
+	unsetenv("FI_P2P_PINNED_SIZE");
+	unsetenv("FI_P2P_CUDA");
+	return unit_main(argc, argv, &unit);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of copy.c on the emulated device. Every test is a scene: with and without
+ * stream memory operations, with slow copies, with calls of the driver that fail.
+ */
+#include "unit_copy.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fabric.h>
+
+#include "../cudaemu/driver.h"
+#include "mem.h"
+
+unsigned int jobs_ended;
+
+static void job_done(struct copy *copy, int status)
+{
+	struct job *job = container_of(copy, struct job, copy);
+
+	job->turn = jobs_ended++;
+	job->calls++;
+	job->status = status;
+}
+
+void job_init(struct job *job)
+{
+	memset(job, 0, sizeof *job);
+	job->copy.done = job_done;
+	job->status = 1;
+}
+
+void jobs_wait(struct copy_engines *engines)
+{
+	while (__atomic_load_n(&engines->pending, __ATOMIC_RELAXED)) {
+		copy_progress(engines);
+		sched_yield();
+	}
+}
+
+/* Static: where a device hangs, they are never closed and yet no leak */
+static struct copy_engines engines;
+
+/* ---- bytes ---- */
+
+#define ROOM ((size_t)256 << 10)
+
+/* Pieces lie this far apart, and what is between them stays as it was */
+#define GAP 13
+
+/* Pinned: with other memory, a copy is over before it has begun */
+static unsigned char *host, *got;
+static unsigned char want[ROOM];
+
+static void *pinned_alloc(void)
+{
+	void *ptr = NULL;
+
+	assert_int_equal(cuMemHostAlloc(&ptr, ROOM, CU_MEMHOSTALLOC_PORTABLE),
+			 CUDA_SUCCESS);
+	return ptr;
+}
+
+static void begin(void)
+{
+	unit_dev_start();
+	host = pinned_alloc();
+	got = pinned_alloc();
+	copy_engines_init(&engines);
+}
+
+static void check_pieces(const struct dev_mem *mem, char *dev, const size_t *lens,
+			 size_t count)
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t len = 0, at = GAP;
+	struct job job;
+
+	unit_fill(want, ROOM, 1);
+	unit_dev_write(dev, want, ROOM);
+	unit_fill(host, ROOM, 2);
+	for (size_t i = 0; i < count; i++) {
+		iov[i] = (struct iovec){dev + at, lens[i]};
+		memcpy(want + at, host + len, lens[i]);
+		len += lens[i];
+		at += lens[i] + GAP;
+	}
+	job_init(&job);
+	assert_int_equal(copy_start(&engines, mem, COPY_IN, iov, count, host, &job.copy),
+			 0);
+	assert_int_equal(engines.pending, 1);
+	assert_int_equal(job.calls, 0);
+	jobs_wait(&engines);
+	assert_int_equal(job.calls, 1);
+	assert_int_equal(job.status, 0);
+	unit_dev_read(got, dev, ROOM);
+	assert_memory_equal(got, want, ROOM);
+
+	unit_fill(got, ROOM, 3);
+	unit_fill(want, ROOM, 3);
+	memcpy(want + 1, host, len);
+	job_init(&job);
+	assert_int_equal(
+		copy_start(&engines, mem, COPY_OUT, iov, count, got + 1, &job.copy), 0);
+	jobs_wait(&engines);
+	assert_int_equal(job.status, 0);
+	assert_memory_equal(got, want, ROOM);
+}
+
+static void scene_bytes(void **state)
+{
+	static const struct {
+		size_t lens[P2P_IOV_MAX];
+		size_t count;
+	} cases[] = {
+		{{1}, 1},
+		{{0}, 1},
+		{{4096}, 1},
+		{{65537}, 1},
+		{{7, 64, 3}, 3},
+		{{0, 4097, 0, 1, 65535, 0}, 6},
+		{{1, 2, 3, 4, 5, 6, 7, 8}, 8},
+		{{16381, 1, 32749, 16, 8191, 4099, 2, 100003}, 8},
+	};
+	struct dev_mem mem;
+	char *dev;
+
+	begin();
+	for (int ordinal = 0; ordinal < 2; ordinal++) {
+		unit_dev_use(ordinal);
+		dev = unit_dev_alloc(ROOM);
+		assert_true(dev_find(dev, &mem));
+		for (size_t i = 0; i < UNIT_COUNT(cases); i++)
+			check_pieces(&mem, dev, cases[i].lens, cases[i].count);
+	}
+	copy_engines_fini(&engines);
+}
+
+/* ---- many ---- */
+
+/* More than the marks that a queue with events has */
+#define MANY 700
+
+static void scene_many(void **state)
+{
+	static struct job jobs[COPY_DIRS][MANY];
+	unsigned int last[COPY_DIRS] = {0}, begun = jobs_ended;
+	struct dev_mem mem;
+	struct iovec iov;
+	char *dev;
+
+	begin();
+	dev = unit_dev_alloc(2 * MANY);
+	unit_fill(want, 2 * MANY, 9);
+	unit_dev_write(dev, want, 2 * MANY);
+	unit_fill(host, MANY, 10);
+	memset(got, 0, MANY);
+	assert_true(dev_find(dev, &mem));
+	for (size_t i = 0; i < MANY; i++) {
+		for (int dir = 0; dir < COPY_DIRS; dir++) {
+			job_init(&jobs[dir][i]);
+			iov = (struct iovec){dev + (dir == COPY_IN ? 0 : MANY) + i, 1};
+			assert_int_equal(copy_start(&engines, &mem, dir, &iov, 1,
+						    (dir == COPY_IN ? host : got) + i,
+						    &jobs[dir][i].copy),
+					 0);
+		}
+		/* nobody is told, whatever has ended: that is for copy_progress() */
+		assert_int_equal(engines.pending, 2 * (i + 1));
+	}
+	assert_int_equal(jobs_ended, begun);
+	jobs_wait(&engines);
+	assert_int_equal(jobs_ended, begun + 2 * MANY);
+	for (int dir = 0; dir < COPY_DIRS; dir++) {
+		for (size_t i = 0; i < MANY; i++) {
+			assert_int_equal(jobs[dir][i].calls, 1);
+			assert_int_equal(jobs[dir][i].status, 0);
+			assert_true(!i || jobs[dir][i].turn > last[dir]);
+			last[dir] = jobs[dir][i].turn;
+		}
+	}
+	assert_memory_equal(got, want + MANY, MANY);
+	unit_dev_read(got, dev, MANY);
+	assert_memory_equal(got, host, MANY);
+	copy_engines_fini(&engines);
+	unit_dev_free(dev);
+}
+
+/* Closing waits for what is in flight: nothing writes to the host memory afterwards */
+static void scene_close(void **state)
+{
+	struct dev_mem mem;
+	struct job jobs[20];
+	struct iovec iov;
+	char *dev;
+
+	begin();
+	dev = unit_dev_alloc(ROOM);
+	unit_fill(want, ROOM, 4);
+	unit_dev_write(dev, want, ROOM);
+	assert_true(dev_find(dev, &mem));
+	iov = (struct iovec){dev, ROOM};
+	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+		job_init(&jobs[i]);
+		assert_int_equal(
+			copy_start(&engines, &mem, COPY_OUT, &iov, 1, got, &jobs[i].copy),
+			0);
+	}
+	copy_engines_fini(&engines);
+	assert_memory_equal(got, want, ROOM);
+	memset(got, 0, ROOM);
+	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	for (size_t i = 0; i < ROOM; i++)
+		assert_int_equal(got[i], 0);
+}
+
+/* ---- failures ---- */
+
+/*
+ * Some call of the driver fails once: exactly one copy cannot be started, and the others
+ * are as if nothing had been.
+ */
+static void scene_one_fails(void **state)
+{
+	enum { JOBS = 6, PIECES = 3, LEN = 1000 };
+	struct job jobs[JOBS];
+	struct dev_mem mem;
+	struct iovec iov[PIECES];
+	unsigned int failed = 0;
+	bool bad[JOBS];
+	char *dev;
+
+	begin();
+	dev = unit_dev_alloc(JOBS * PIECES * LEN);
+	assert_true(dev_find(dev, &mem));
+	unit_fill(host, JOBS * PIECES * LEN, 5);
+	for (int i = 0; i < JOBS; i++) {
+		job_init(&jobs[i]);
+		for (int j = 0; j < PIECES; j++)
+			iov[j] = (struct iovec){dev + (i * PIECES + j) * LEN, LEN};
+		bad[i] = copy_start(&engines, &mem, COPY_IN, iov, PIECES,
+				    host + i * PIECES * LEN, &jobs[i].copy) < 0;
+		failed += bad[i];
+		assert_int_equal(engines.pending, i + 1 - failed);
+	}
+	assert_int_equal(failed, 1);
+	jobs_wait(&engines);
+	unit_dev_read(got, dev, JOBS * PIECES * LEN);
+	for (int i = 0; i < JOBS; i++) {
+		assert_int_equal(jobs[i].calls, !bad[i]);
+		if (bad[i])
+			continue;
+		assert_int_equal(jobs[i].status, 0);
+		assert_memory_equal(got + i * PIECES * LEN, host + i * PIECES * LEN,
+				    PIECES * LEN);
+	}
+	copy_engines_fini(&engines);
+}
+
+/* The device fails while copies are under way: each is told so, with an error, once */
+static void scene_device_fails(void **state)
+{
+	struct dev_mem mem;
+	struct job jobs[5];
+	struct iovec iov;
+
+	begin();
+	iov = (struct iovec){unit_dev_alloc(100), 100};
+	assert_true(dev_find(iov.iov_base, &mem));
+	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+		job_init(&jobs[i]);
+		assert_int_equal(
+			copy_start(&engines, &mem, COPY_OUT, &iov, 1, got, &jobs[i].copy),
+			0);
+	}
+	jobs_wait(&engines);
+	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+		assert_int_equal(jobs[i].calls, 1);
+		assert_true(jobs[i].status < 0);
+	}
+	/* not closed: that would wait for the copy which never ends */
+}
+
+/* ---- who plays what ---- */
+
+#define EVENTS "CUDAEMU_NO_MEMOPS=1"
+#define SLOW "CUDAEMU_COPY_LATENCY_US=20"
+#define FAIL(what) "CUDAEMU_FAIL=" what
+
+static const struct {
+	const char *scene;
+	const char *env[4];
+} plays[] = {
+	{"scene_bytes", {NULL}},
+	{"scene_bytes", {EVENTS}},
+	{"scene_bytes", {SLOW}},
+	{"scene_bytes", {"CUDAEMU_SHUFFLE=7"}},
+	{"scene_many", {NULL}},
+	{"scene_many", {EVENTS}},
+	{"scene_many", {SLOW}},
+	{"scene_many", {EVENTS, SLOW}},
+	{"scene_many", {"CUDAEMU_SHUFFLE=7"}},
+	{"scene_close", {SLOW}},
+	{"scene_close", {EVENTS, SLOW}},
+	{"scene_one_fails", {FAIL("cuMemcpyAsync:1")}},
+	{"scene_one_fails", {FAIL("cuMemcpyAsync:5")}},
+	{"scene_one_fails", {FAIL("cuMemcpyAsync:17")}},
+	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), SLOW}},
+	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), EVENTS}},
+	/* the first two of these are the backend's trials */
+	{"scene_one_fails", {FAIL("cuStreamWriteValue32:3")}},
+	{"scene_one_fails", {FAIL("cuStreamWriteValue32:5")}},
+	{"scene_one_fails", {FAIL("cuEventRecord:1"), EVENTS}},
+	{"scene_one_fails", {FAIL("cuEventRecord:4"), EVENTS}},
+	{"scene_one_fails", {FAIL("cuStreamCreate:1")}},
+	{"scene_one_fails", {FAIL("cuStreamCreate:2")}},
+	{"scene_one_fails", {FAIL("cuStreamCreate:1:2"), EVENTS}},
+	{"scene_one_fails", {FAIL("cuMemHostRegister:1")}},
+	{"scene_one_fails", {FAIL("cuMemHostRegister:2")}},
+	{"scene_one_fails", {FAIL("cuEventCreate:1"), EVENTS}},
+	{"scene_one_fails", {FAIL("cuEventCreate:300"), EVENTS}},
+	{"scene_device_fails", {FAIL("cuEventQuery:1+:719"), EVENTS}},
+	{"scene_device_fails", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
+};
+
+static void test_plays(void **state)
+{
+	for (size_t i = 0; i < UNIT_COUNT(plays); i++)
+		unit_play(plays[i].scene, plays[i].env);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest own[] = {cmocka_unit_test(test_plays)};
+	const struct CMUnitTest scenes[] = {
+		cmocka_unit_test(scene_bytes),        cmocka_unit_test(scene_many),
+		cmocka_unit_test(scene_close),        cmocka_unit_test(scene_one_fails),
+		cmocka_unit_test(scene_device_fails),
+	};
+	const struct unit unit = {
+		.tests = own,
+		.test_count = UNIT_COUNT(own),
+		.scenes = scenes,
+		.scene_count = UNIT_COUNT(scenes),
+	};
+	const struct unit fake = {
+		.tests = unit_copy_fake_tests,
+		.test_count = unit_copy_fake_count,
+	};
+
+	if (argc == 1 && unit_main(argc, argv, &fake))
+		return 1;
+	return unit_main(argc, argv, &unit);
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of info.c: hints on their way to the cores, answers on their way back, with
+ * made-up cores at the borders and with those of the libfabric at hand.
+ */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_p2p.h>
+
+#include "base.h"
+#include "info.h"
+
+#define R INFO_QUEUE_RESERVE
+#define NEEDED (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
+#define MESSAGES                                                                 \
+	(NEEDED | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_LOCAL_COMM | \
+	 FI_REMOTE_COMM)
+#define TAG_64 0xaaaaaaaaaaaaaaaaULL
+#define TAG_63 0x5555555555555555ULL
+
+static void test_tag_bit(void **state)
+{
+	static const struct {
+		uint64_t format;
+		uint64_t bit;
+	} cases[] = {
+		{TAG_63, 1ULL << 63},
+		{TAG_64 >> 1, 1ULL << 63},
+		{INT64_MAX, 1ULL << 63},
+		{1ULL << 62, 1ULL << 63},
+		{TAG_64 >> 2, 1ULL << 62},
+		{(1ULL << 62) - 1, 1ULL << 62},
+		{1ULL << 60, 1ULL << 61},
+		{(1ULL << 61) - 1, 1ULL << 61},
+		/* too few: the fields of our own tags would not fit below */
+		{(1ULL << 60) - 1, 0},
+		{1ULL << 59, 0},
+		{UINT32_MAX, 0},
+		{1, 0},
+		{0, 0},
+		/* all are the application's */
+		{TAG_64, 0},
+		{UINT64_MAX, 0},
+		{1ULL << 63, 0},
+	};
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		if (info_tag_bit(cases[i].format) != cases[i].bit)
+			fail_msg("0x%zx: 0x%zx", (size_t)cases[i].format,
+				 (size_t)info_tag_bit(cases[i].format));
+	}
+}
+
+static void test_names(void **state)
+{
+	static const struct {
+		const char *name, *core, *excluded;
+	} cases[] = {
+		{NULL, NULL, NULL},
+		{"", "", ""},
+		{"ofi_p2p", "", ""},
+		{"OFI_P2P", "", ""},
+		{"tcp", "tcp", ""},
+		{"TCP", "TCP", ""},
+		{"tcp;ofi_p2p", "tcp", ""},
+		{"ofi_p2p;tcp", "tcp", ""},
+		{"tcp;ofi_rxm;ofi_p2p", "tcp;ofi_rxm", ""},
+		{"tcp;Ofi_P2p;ofi_rxm", "tcp;ofi_rxm", ""},
+		{"ofi_p2p;tcp;ofi_p2p;ofi_rxm;ofi_p2p", "tcp;ofi_rxm", ""},
+		{"^shm", "", "^shm"},
+		{"^ofi_p2p", "", "^ofi_p2p"},
+		{"tcp;^ofi_rxm;^ofi_p2p", "tcp", "^ofi_rxm;^ofi_p2p"},
+		{"^ofi_rxm;tcp;^shm", "tcp", "^ofi_rxm;^shm"},
+		{"ofi_p2p2", "ofi_p2p2", ""},
+		{"xofi_p2p;ofi_p2", "xofi_p2p;ofi_p2", ""},
+	};
+	char *core, *excluded;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = excluded = (char *)1;
+		assert_int_equal(info_name_split(cases[i].name, &core, &excluded), 0);
+		if (!cases[i].core) {
+			assert_null(core);
+			assert_null(excluded);
+			continue;
+		}
+		assert_string_equal(core, cases[i].core);
+		assert_string_equal(excluded, cases[i].excluded);
+		free(core);
+		free(excluded);
+	}
+}
+
+/* ---- hints ---- */
+
+struct hints_case {
+	enum fi_ep_type type;
+	uint64_t caps, tx_caps, rx_caps, format;
+	size_t data_size, tx_size, rx_size, tx_iov, rx_iov;
+	enum fi_progress progress;
+};
+
+static struct fi_info *hints_make(const struct hints_case *fields)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	assert_non_null(hints);
+	hints->ep_attr->type = fields->type;
+	hints->ep_attr->mem_tag_format = fields->format;
+	hints->caps = fields->caps;
+	hints->tx_attr->caps = fields->tx_caps;
+	hints->tx_attr->size = fields->tx_size;
+	hints->tx_attr->iov_limit = fields->tx_iov;
+	hints->rx_attr->caps = fields->rx_caps;
+	hints->rx_attr->size = fields->rx_size;
+	hints->rx_attr->iov_limit = fields->rx_iov;
+	hints->domain_attr->cq_data_size = fields->data_size;
+	hints->domain_attr->data_progress = fields->progress;
+	hints->domain_attr->mr_mode =
+		FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM | FI_MR_PROV_KEY;
+	return hints;
+}
+
+static void test_hints(void **state)
+{
+	static const struct {
+		struct hints_case in, out;
+	} cases[] = {
+		{{0}, {.type = FI_EP_RDM}},
+		{{.type = FI_EP_RDM}, {.type = FI_EP_RDM}},
+		{{.caps = FI_TAGGED}, {.type = FI_EP_RDM, .caps = NEEDED}},
+		{{.caps = FI_MSG | FI_HMEM | FI_P2P},
+		 {.type = FI_EP_RDM, .caps = NEEDED}},
+		{{.caps = MESSAGES}, {.type = FI_EP_RDM, .caps = MESSAGES}},
+		{{.caps = FI_P2P}, {.type = FI_EP_RDM}},
+		{{.tx_caps = FI_MSG | FI_HMEM},
+		 {.type = FI_EP_RDM, .tx_caps = NEEDED & ~FI_RECV}},
+		{{.rx_caps = FI_TAGGED | FI_SOURCE},
+		 {.type = FI_EP_RDM, .rx_caps = (NEEDED & ~FI_SEND) | FI_SOURCE}},
+		{{.tx_caps = FI_HMEM, .rx_caps = FI_HMEM}, {.type = FI_EP_RDM}},
+		{{.tx_size = 1, .rx_size = 512},
+		 {.type = FI_EP_RDM, .tx_size = 1 + R, .rx_size = 512 + R}},
+		{{.tx_iov = P2P_IOV_MAX, .rx_iov = 1},
+		 {.type = FI_EP_RDM, .tx_iov = P2P_IOV_MAX, .rx_iov = 1}},
+		{{.data_size = 4, .format = TAG_63, .progress = FI_PROGRESS_MANUAL},
+		 {.type = FI_EP_RDM, .progress = FI_PROGRESS_MANUAL}},
+	};
+	struct fi_info *hints;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		const struct hints_case *out = &cases[i].out;
+
+		hints = hints_make(&cases[i].in);
+		if (info_hints_to_core(hints))
+			fail_msg("row %zu is refused", i);
+		assert_int_equal(hints->ep_attr->type, out->type);
+		assert_int_equal(hints->ep_attr->mem_tag_format, out->format);
+		assert_int_equal(hints->caps, out->caps);
+		assert_int_equal(hints->tx_attr->caps, out->tx_caps);
+		assert_int_equal(hints->rx_attr->caps, out->rx_caps);
+		assert_int_equal(hints->tx_attr->size, out->tx_size);
+		assert_int_equal(hints->rx_attr->size, out->rx_size);
+		assert_int_equal(hints->tx_attr->iov_limit, out->tx_iov);
+		assert_int_equal(hints->rx_attr->iov_limit, out->rx_iov);
+		assert_int_equal(hints->domain_attr->cq_data_size, out->data_size);
+		assert_int_equal(hints->domain_attr->data_progress, out->progress);
+		assert_int_equal(hints->domain_attr->mr_mode, FI_MR_PROV_KEY);
+		fi_freeinfo(hints);
+	}
+}
+
+static void test_hints_refused(void **state)
+{
+	static const struct hints_case cases[] = {
+		{.type = FI_EP_MSG},
+		{.type = FI_EP_DGRAM},
+		{.caps = FI_MSG | FI_RMA},
+		{.caps = FI_ATOMIC},
+		{.caps = FI_MULTICAST},
+		{.caps = FI_TAGGED | 1ULL << 61},
+		{.tx_caps = FI_MSG | FI_P2P},
+		{.rx_caps = FI_MSG | FI_P2P},
+		{.tx_caps = FI_RMA | FI_WRITE},
+		{.rx_caps = FI_ATOMIC},
+		{.data_size = 5},
+		{.data_size = 8},
+		{.progress = FI_PROGRESS_AUTO},
+		{.format = TAG_64},
+		{.format = 1ULL << 63},
+		{.tx_iov = P2P_IOV_MAX + 1},
+		{.rx_iov = P2P_IOV_MAX + 1},
+		/* the reserve on top of these is more than there is */
+		{.tx_size = SIZE_MAX},
+		{.rx_size = SIZE_MAX - R + 1},
+	};
+	struct fi_info *hints;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		hints = hints_make(&cases[i]);
+		if (info_hints_to_core(hints) != -FI_ENODATA)
+			fail_msg("row %zu is not refused", i);
+		fi_freeinfo(hints);
+	}
+}
+
+static void test_hints_without_parts(void **state)
+{
+	struct fi_info hints = {.caps = FI_TAGGED | FI_P2P};
+
+	assert_int_equal(info_hints_to_core(&hints), 0);
+	assert_int_equal(hints.caps, NEEDED);
+}
+
+static void test_stalls(void **state)
+{
+	static const struct {
+		const char *name;
+		bool stalls;
+	} cases[] = {
+		{"net", true},
+		{"NET", true},
+		{"tcp", false},
+		{"net;ofi_rxm", false},
+		{"tcp;ofi_rxm", false},
+		{"shm", false},
+		{"", false},
+		{NULL, false},
+	};
+	struct fi_fabric_attr fabric = {0};
+	const struct fi_info core = {.fabric_attr = &fabric}, none = {0};
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		fabric.prov_name = (char *)(uintptr_t)cases[i].name;
+		assert_int_equal(info_core_stalls(&core), cases[i].stalls);
+	}
+	assert_false(info_core_stalls(&none));
+}
+
+/* ---- answers ---- */
+
+/* A core that has just what is needed, and more */
+static struct fi_info *core_make(void)
+{
+	struct fi_info *core = fi_allocinfo();
+
+	assert_non_null(core);
+	core->ep_attr->type = FI_EP_RDM;
+	core->ep_attr->mem_tag_format = TAG_64;
+	core->caps = MESSAGES | FI_RMA | FI_ATOMIC | FI_READ | FI_HMEM;
+	core->tx_attr->caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RMA | FI_WRITE;
+	core->rx_attr->caps = FI_MSG | FI_TAGGED | FI_RECV | FI_SOURCE | FI_REMOTE_READ;
+	core->tx_attr->size = 2048;
+	core->rx_attr->size = R + 1;
+	core->tx_attr->iov_limit = 32;
+	core->rx_attr->iov_limit = 4;
+	core->tx_attr->comp_order = core->rx_attr->comp_order = FI_ORDER_STRICT;
+	core->domain_attr->cq_data_size = 8;
+	return core;
+}
+
+static void test_core_refused(void **state)
+{
+	static const struct {
+		enum fi_ep_type type;
+		uint64_t caps, format;
+		size_t data_size, tx_size, rx_size;
+		int mr_mode;
+		bool fits;
+	} cases[] = {
+		{FI_EP_RDM, NEEDED, TAG_64, 8, R + 1, R + 1, 0, true},
+		{FI_EP_RDM, NEEDED, TAG_64, 16, 1 << 20, 1 << 20, FI_MR_PROV_KEY, true},
+		{FI_EP_RDM, NEEDED, TAG_64 >> 1, 8, 99, 99, 0, true},
+		{FI_EP_RDM, NEEDED, 1ULL << 61, 8, 99, 99, 0, true},
+		{FI_EP_RDM, NEEDED, 1ULL << 60, 8, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED, UINT32_MAX, 8, 99, 99, 0, false},
+		{FI_EP_MSG, NEEDED, TAG_64, 8, 99, 99, 0, false},
+		{FI_EP_DGRAM, NEEDED, TAG_64, 8, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED & ~FI_TAGGED, TAG_64, 8, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED & ~FI_MSG, TAG_64, 8, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED & ~FI_RECV, TAG_64, 8, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 4, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 7, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 0, 99, 99, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 8, R, 99, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 8, 99, R, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 8, 99, 0, 0, false},
+		{FI_EP_RDM, NEEDED, TAG_64, 8, 99, 99, FI_MR_LOCAL, false},
+	};
+	struct fi_info *core;
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->ep_attr->type = cases[i].type;
+		core->ep_attr->mem_tag_format = cases[i].format;
+		core->caps = cases[i].caps;
+		core->domain_attr->cq_data_size = cases[i].data_size;
+		core->domain_attr->mr_mode = cases[i].mr_mode;
+		core->tx_attr->size = cases[i].tx_size;
+		core->rx_attr->size = cases[i].rx_size;
+		why = NULL;
+		if (info_from_core(NULL, core, &why) != cases[i].fits)
+			fail_msg("row %zu: %s", i, why ? why : "taken");
+		assert_true(cases[i].fits || (why && *why));
+		fi_freeinfo(core);
+	}
+}
+
+/* What is offered follows from what was asked for */
+static void test_caps(void **state)
+{
+	const uint64_t secondary = MESSAGES & ~(FI_MSG | FI_TAGGED);
+	const struct {
+		uint64_t wanted, caps;
+	} cases[] = {
+		{0, MESSAGES | FI_HMEM | FI_P2P},
+		{FI_MSG, FI_MSG | secondary},
+		{FI_TAGGED | FI_RECV, FI_TAGGED | secondary},
+		{FI_MSG | FI_HMEM, FI_MSG | secondary | FI_HMEM | FI_P2P},
+		{FI_MSG | FI_P2P, FI_MSG | secondary | FI_HMEM | FI_P2P},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		hints->caps = cases[i].wanted;
+		hints->domain_attr->mr_mode = i % 2 ? FI_MR_P2P : 0;
+		assert_true(info_from_core(hints, core, &why));
+		assert_int_equal(core->caps, cases[i].caps);
+		assert_int_equal(core->tx_attr->caps & (FI_RMA | FI_WRITE | FI_P2P), 0);
+		assert_int_equal(core->rx_attr->caps & (FI_REMOTE_READ | FI_P2P), 0);
+		assert_int_equal(core->tx_attr->caps & FI_HMEM, cases[i].caps & FI_HMEM);
+		assert_int_equal(core->rx_attr->caps & FI_HMEM, cases[i].caps & FI_HMEM);
+		assert_int_equal(core->tx_attr->size, 2048 - R);
+		assert_int_equal(core->rx_attr->size, 1);
+		assert_int_equal(core->tx_attr->iov_limit, P2P_IOV_MAX);
+		assert_int_equal(core->rx_attr->iov_limit, 4);
+		assert_int_equal(core->tx_attr->comp_order | core->rx_attr->comp_order,
+				 0);
+		assert_int_equal(core->domain_attr->mr_mode, i % 2 ? FI_MR_P2P : 0);
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
+/* ---- there and back, with real cores ---- */
+
+static void check_ours(const struct fi_info *ours, const struct fi_info *core)
+{
+	uint64_t format = ours->ep_attr->mem_tag_format, bit = info_tag_bit(format);
+
+	assert_int_equal(ours->caps, (core->caps & MESSAGES) | FI_HMEM | FI_P2P);
+	assert_int_equal(ours->tx_attr->caps, (core->tx_attr->caps & MESSAGES) | FI_HMEM);
+	assert_int_equal(ours->rx_attr->caps, (core->rx_attr->caps & MESSAGES) | FI_HMEM);
+	assert_int_equal(ours->tx_attr->size, core->tx_attr->size - R);
+	assert_int_equal(ours->rx_attr->size, core->rx_attr->size - R);
+	assert_in_range(ours->tx_attr->iov_limit, 1, P2P_IOV_MAX);
+	assert_int_equal(ours->domain_attr->cq_data_size, 4);
+	assert_int_equal(ours->domain_attr->data_progress, FI_PROGRESS_MANUAL);
+	/* our bit is above the application's, and one that the core has */
+	assert_true(bit > format);
+	assert_true(bit < core->ep_attr->mem_tag_format * 2 ||
+		    core->ep_attr->mem_tag_format >> 63 || bit == 1ULL << 63);
+}
+
+static void check_core_again(const struct fi_info *info, const struct fi_info *core)
+{
+	assert_string_equal(info->fabric_attr->prov_name, core->fabric_attr->prov_name);
+	assert_int_equal(info->caps, core->caps & MESSAGES);
+	assert_int_equal(info->tx_attr->caps, core->tx_attr->caps & MESSAGES);
+	assert_int_equal(info->rx_attr->caps, core->rx_attr->caps & MESSAGES);
+	assert_int_equal(info->tx_attr->size, core->tx_attr->size);
+	assert_int_equal(info->rx_attr->size, core->rx_attr->size);
+	assert_int_equal(info->domain_attr->cq_data_size,
+			 core->domain_attr->cq_data_size);
+	assert_int_equal(info->domain_attr->mr_mode & FI_MR_P2P, 0);
+}
+
+/* Our answer made from @core, as libfabric gives it to the application */
+static void check_core(const struct fi_info *core)
+{
+	struct fi_info *info = fi_dupinfo(core), *found = NULL;
+	char name[128];
+	const char *why;
+
+	assert_non_null(info);
+	if (!info_from_core(NULL, info, &why))
+		fail_msg("%s: %s", core->fabric_attr->prov_name, why);
+	check_ours(info, core);
+	snprintf(name, sizeof name, "%s;" P2P_NAME, core->fabric_attr->prov_name);
+	free(info->fabric_attr->prov_name);
+	info->fabric_attr->prov_name = strdup(name);
+	assert_int_equal(info_to_core(info), 0);
+	check_core_again(info, core);
+	/* and it is one that the core knows as its own */
+	assert_int_equal(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, info, &found), 0);
+	assert_string_equal(found->fabric_attr->prov_name, core->fabric_attr->prov_name);
+	fi_freeinfo(found);
+	fi_freeinfo(info);
+}
+
+static void test_real_cores(void **state)
+{
+	static const char *const names[] = {"tcp;ofi_rxm", "net", "shm"};
+	struct fi_info *hints, *list, *core;
+	int checked = 0;
+
+	for (size_t i = 0; i < UNIT_COUNT(names); i++) {
+		hints = hints_make(&(struct hints_case){0});
+		hints->fabric_attr->prov_name = strdup(names[i]);
+		hints->mode = FI_CONTEXT | FI_CONTEXT2;
+		assert_int_equal(info_hints_to_core(hints), 0);
+		list = NULL;
+		if (fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list))
+			print_message("%s: not in this libfabric\n", names[i]);
+		for (core = list; core; core = core->next) {
+			check_core(core);
+			checked++;
+		}
+		fi_freeinfo(list);
+		fi_freeinfo(hints);
+	}
+	assert_true(checked);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tag_bit),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_hints),
+		cmocka_unit_test(test_hints_refused),
+		cmocka_unit_test(test_hints_without_parts),
+		cmocka_unit_test(test_stalls),
+		cmocka_unit_test(test_core_refused),
+		cmocka_unit_test(test_caps),
+		cmocka_unit_test(test_real_cores),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of stage.c: slots that are nobody else's and within what may be pinned. The
+ * device is the emulated one; the core's domain is made up here.
+ */
+#include "unit_stage.h"
+
+#include "base.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+
+#include "../cudaemu/driver.h"
+#include "conf.h"
+#include "stage.h"
+#include "wire.h"
+
+#define KiB ((size_t)1 << 10)
+#define MiB ((size_t)1 << 20)
+
+/* ---- a domain that counts what is registered with it ---- */
+
+struct fake_domain {
+	struct fid_domain fid;
+	struct fi_ops_mr mr_ops;
+	unsigned int fail_at;
+	unsigned int calls;
+	int open;
+};
+
+static int fake_mr_close(struct fid *fid)
+{
+	((struct fake_domain *)fid->context)->open--;
+	free(fid);
+	return 0;
+}
+
+static int fake_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+		       uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **mr,
+		       void *context)
+{
+	static struct fi_ops ops = {.size = sizeof ops, .close = fake_mr_close};
+	struct fake_domain *domain = (struct fake_domain *)fid;
+
+	assert_true(access & FI_SEND && access & FI_RECV);
+	if (++domain->calls == domain->fail_at)
+		return -FI_ENOMEM;
+	*mr = calloc(1, sizeof **mr);
+	assert_non_null(*mr);
+	(*mr)->fid.ops = &ops;
+	(*mr)->fid.context = domain;
+	(*mr)->mem_desc = *mr;
+	domain->open++;
+	return 0;
+}
+
+static void fake_domain_init(struct fake_domain *domain, unsigned int fail_at)
+{
+	*domain = (struct fake_domain){
+		.mr_ops = {.size = sizeof domain->mr_ops, .reg = fake_mr_reg},
+		.fail_at = fail_at,
+	};
+	domain->fid.mr = &domain->mr_ops;
+}
+
+/* ---- slots ---- */
+
+static struct dev_mem mem;
+static struct conf conf_default;
+
+/* The first is replaced by the defaults */
+static struct conf confs[] = {
+	{0},
+	{4 * KiB, 16 * KiB, 4 * MiB, true},
+	{512 * KiB, 512 * KiB, 4 * MiB, true},
+	{1 * MiB, 512 * KiB, 8 * MiB, true},
+	{16 * KiB, 2 * MiB, 16 * MiB, true},
+	{5000, 20001, 8 * MiB, true},
+	{4097, 16385, 4 * MiB, true},
+	/* the least that is allowed for pieces of an odd size */
+	{16 * KiB, 524289, 8 * 524289, true},
+	{4 * KiB + 1, 100 * KiB + 1, 4 * MiB + 1, true},
+};
+
+static int setup(void **state)
+{
+	unit_dev_start();
+	assert_true(dev_find(unit_dev_alloc(16), &mem));
+	conf_default = confs[0] = conf;
+	return 0;
+}
+
+static bool is_pinned(void *addr)
+{
+	unsigned int flags;
+
+	return cuMemHostGetFlags(&flags, addr) == CUDA_SUCCESS;
+}
+
+static int compare_slots(const void *a, const void *b)
+{
+	const struct stage_slot *const *x = a, *const *y = b;
+
+	return (*x)->addr < (*y)->addr ? -1 : (*x)->addr > (*y)->addr;
+}
+
+/* A slot of just this pool, or NULL when it has no more */
+static struct stage_slot *pool_get(struct stage *stage, enum stage_pool_id pool)
+{
+	static const enum stage_use uses[STAGE_POOLS] = {
+		[STAGE_TINY_OUT] = STAGE_WHOLE_OUT,  [STAGE_TINY_IN] = STAGE_WHOLE_IN,
+		[STAGE_SHORT_OUT] = STAGE_WHOLE_OUT, [STAGE_SHORT_IN] = STAGE_WHOLE_IN,
+		[STAGE_PIECE] = STAGE_PIECE_OUT,
+	};
+	struct stage_slot *slot =
+		stage_slot_get(stage, uses[pool], stage->pools[pool].size);
+
+	if (!slot || slot->pool == pool)
+		return slot;
+	/* another one stands in for it, of greater slots */
+	assert_true(stage->pools[slot->pool].size > stage->pools[pool].size);
+	stage_slot_put(stage, slot);
+	return NULL;
+}
+
+/* Takes all slots of a pool. Returns how many, and the slots in *@slots */
+static size_t drain(struct stage *stage, enum stage_pool_id pool,
+		    struct stage_slot ***slots)
+{
+	size_t count = 0, room = stage->pools[pool].count + 1;
+
+	*slots = calloc(room, sizeof **slots);
+	assert_non_null(*slots);
+	while (((*slots)[count] = pool_get(stage, pool))) {
+		assert_true(++count < room);
+		assert_int_equal(stage->pools[pool].idle + count, room - 1);
+	}
+	assert_null(pool_get(stage, pool));
+	assert_int_equal(count, room - 1);
+	return count;
+}
+
+/* There is nothing for any use: memory comes with stage_ready() */
+static void check_none(struct stage *stage)
+{
+	const size_t lens[] = {0, 1, WIRE_PLAIN_MAX, conf.chunk_size};
+
+	for (int use = STAGE_WHOLE_OUT; use <= STAGE_PIECE_IN; use++) {
+		for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
+			assert_false(stage_slot_free(stage, use, lens[i]));
+			assert_null(stage_slot_get(stage, use, lens[i]));
+		}
+	}
+}
+
+/* Writes to every slot first, so that who overlaps with another is found after */
+static void check_contents(struct stage_slot **slots, size_t count, size_t size)
+{
+	unsigned char *want = malloc(size);
+
+	assert_non_null(want);
+	for (size_t i = 0; i < count; i++)
+		unit_fill(slots[i]->addr, size, (unsigned int)i);
+	for (size_t i = 0; i < count; i++) {
+		unit_fill(want, size, (unsigned int)i);
+		assert_memory_equal(slots[i]->addr, want, size);
+		assert_true(is_pinned(slots[i]->addr));
+		assert_true(is_pinned((char *)slots[i]->addr + size - 1));
+	}
+	free(want);
+}
+
+/* What each pool has to be good for at least */
+static const size_t least[STAGE_POOLS] = {
+	[STAGE_TINY_OUT] = 8, [STAGE_TINY_IN] = 8, [STAGE_SHORT_OUT] = 1,
+	[STAGE_SHORT_IN] = 1, [STAGE_PIECE] = 4,
+};
+
+static void check_pools(struct stage *stage)
+{
+	struct stage_slot **slots[STAGE_POOLS + 1];
+	size_t counts[STAGE_POOLS], size, total = 0, all = 0;
+
+	for (int pool = 0; pool < STAGE_POOLS; pool++) {
+		/* the pools before this one are empty now: that takes nothing from it */
+		size = stage->pools[pool].size;
+		counts[pool] = drain(stage, pool, &slots[pool]);
+		assert_true(counts[pool] >= least[pool]);
+		total += counts[pool] * size;
+		all += counts[pool];
+		check_contents(slots[pool], counts[pool], size);
+	}
+	/* what may not be announced has to fit */
+	assert_true(stage->pools[STAGE_TINY_OUT].size >= WIRE_PLAIN_MAX);
+	assert_true(stage->pools[STAGE_TINY_IN].size >= WIRE_PLAIN_MAX);
+	assert_int_equal(stage->pools[STAGE_PIECE].size, conf.chunk_size);
+	/* what is allowed is used */
+	assert_in_range(total, conf.pinned_size / 2, conf.pinned_size);
+
+	slots[STAGE_POOLS] = calloc(all, sizeof *slots[STAGE_POOLS]);
+	assert_non_null(slots[STAGE_POOLS]);
+	all = 0;
+	for (int pool = 0; pool < STAGE_POOLS; pool++) {
+		for (size_t i = 0; i < counts[pool]; i++) {
+			assert_null(slots[pool][i]->desc);
+			slots[STAGE_POOLS][all++] = slots[pool][i];
+		}
+	}
+	qsort(slots[STAGE_POOLS], all, sizeof(void *), compare_slots);
+	for (size_t i = 1; i < all; i++) {
+		const struct stage_slot *low = slots[STAGE_POOLS][i - 1];
+
+		assert_true((char *)low->addr + stage->pools[low->pool].size <=
+			    (char *)slots[STAGE_POOLS][i]->addr);
+	}
+
+	for (int pool = 0; pool < STAGE_POOLS; pool++) {
+		for (size_t i = 0; i < counts[pool]; i += 2)
+			stage_slot_put(stage, slots[pool][i]);
+		for (size_t i = 1; i < counts[pool]; i += 2)
+			stage_slot_put(stage, slots[pool][i]);
+		free(slots[pool]);
+		assert_int_equal(drain(stage, pool, &slots[pool]), counts[pool]);
+		free(slots[pool]);
+	}
+	free(slots[STAGE_POOLS]);
+}
+
+static void test_slots(void **state)
+{
+	struct stage stage;
+	void *region;
+
+	for (size_t i = 0; i < UNIT_COUNT(confs); i++) {
+		conf = confs[i];
+		stage_init(&stage, NULL);
+		check_none(&stage);
+		assert_int_equal(stage_ready(&stage, &mem), 0);
+		region = stage.region;
+		assert_int_equal(stage_ready(&stage, &mem), 0);
+		assert_ptr_equal(stage.region, region);
+		check_pools(&stage);
+		stage_fini(&stage);
+		assert_false(is_pinned(region));
+	}
+	conf = conf_default;
+}
+
+/*
+ * Takes what there is for such a use, of the smallest slots first, and adds it to @taken.
+ * Returns the last one's pool, @first if there was none.
+ */
+static enum stage_pool_id take_all(struct stage *stage, enum stage_use use, size_t len,
+				   enum stage_pool_id first, struct stage_slots *taken)
+{
+	enum stage_pool_id last = first;
+	struct stage_slot *slot;
+
+	while (stage_slot_free(stage, use, len)) {
+		slot = stage_slot_get(stage, use, len);
+		assert_non_null(slot);
+		assert_true(slot->pool >= last);
+		assert_true(slot->pool == STAGE_PIECE || slot->pool % 2 == first % 2);
+		assert_true(len <= stage->pools[slot->pool].size);
+		last = slot->pool;
+		SLIST_INSERT_HEAD(taken, slot, entry);
+	}
+	assert_null(stage_slot_get(stage, use, len));
+	return last;
+}
+
+static void give_back(struct stage *stage, struct stage_slots *taken)
+{
+	struct stage_slot *slot;
+
+	while ((slot = SLIST_FIRST(taken))) {
+		SLIST_REMOVE_HEAD(taken, entry);
+		stage_slot_put(stage, slot);
+	}
+	for (int pool = 0; pool < STAGE_POOLS; pool++)
+		assert_int_equal(stage->pools[pool].idle, stage->pools[pool].count);
+}
+
+/* All but a part of the slots for pieces is taken: and that part is something */
+static void check_left(const struct stage *stage, size_t part)
+{
+	const struct stage_pool *pool = &stage->pools[STAGE_PIECE];
+
+	if (!pool->idle)
+		fail_msg("none of %zu slots of %zu is left", pool->count, pool->size);
+	/* one for pieces going out, and one more for those coming in */
+	assert_int_equal(pool->idle, P2P_MAX(pool->count / part, part == 3 ? 2 : 1));
+}
+
+/*
+ * Whole messages take the smallest slots that they fit in, then greater ones, and never
+ * all of those for pieces.
+ */
+static void check_whole(struct stage *stage, bool in, size_t len)
+{
+	const enum stage_use use = in ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT;
+	const enum stage_pool_id first = in ? STAGE_TINY_IN : STAGE_TINY_OUT;
+	enum stage_pool_id last;
+	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	struct stage_slot *slot;
+
+	last = take_all(stage, use, len, first, &taken);
+	if (len <= conf.chunk_size) {
+		assert_int_equal(last, STAGE_PIECE);
+		check_left(stage, 3);
+	}
+	assert_true(stage_slot_free(stage, STAGE_PIECE_IN, conf.chunk_size));
+	assert_true(stage_slot_free(stage, STAGE_PIECE_OUT, conf.chunk_size));
+	for (int i = STAGE_TINY_OUT; i < STAGE_POOLS; i++) {
+		const struct stage_pool *pool = &stage->pools[i];
+
+		slot = pool_get(stage, i);
+		/*
+		 * taken to the last, if it is good for that length, and neither for
+		 * pieces nor for the other direction
+		 */
+		if (i == STAGE_PIECE || i % 2 != (int)first % 2)
+			assert_non_null(slot);
+		else
+			assert_int_equal(!slot, len <= pool->size);
+		if (slot)
+			stage_slot_put(stage, slot);
+		if (i != STAGE_PIECE && slot)
+			assert_int_equal(pool->idle, pool->count);
+	}
+	give_back(stage, &taken);
+}
+
+static void test_whole_messages(void **state)
+{
+	struct stage stage;
+
+	for (size_t i = 0; i < UNIT_COUNT(confs); i++) {
+		const size_t lens[] = {0,
+				       1,
+				       WIRE_PLAIN_MAX,
+				       WIRE_PLAIN_MAX + 1,
+				       16 * KiB,
+				       confs[i].chunk_size,
+				       confs[i].chunk_size + 1,
+				       SIZE_MAX};
+
+		conf = confs[i];
+		stage_init(&stage, NULL);
+		check_none(&stage);
+		assert_int_equal(stage_ready(&stage, &mem), 0);
+		for (size_t j = 0; j < 2 * UNIT_COUNT(lens); j++)
+			check_whole(&stage, j % 2, lens[j / 2]);
+		stage_fini(&stage);
+	}
+	conf = conf_default;
+}
+
+/*
+ * Pieces coming in leave some slots to those going out, which may take any; whole
+ * messages leave some to both, whoever comes first. Pieces take nothing else.
+ */
+static void check_piece(struct stage *stage, size_t len, bool whole_first)
+{
+	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+
+	if (whole_first) {
+		take_all(stage, STAGE_WHOLE_IN, 0, STAGE_TINY_IN, &taken);
+		check_left(stage, 3);
+		take_all(stage, STAGE_WHOLE_OUT, 0, STAGE_TINY_OUT, &taken);
+		check_left(stage, 3);
+	}
+	take_all(stage, STAGE_PIECE_IN, len, STAGE_PIECE, &taken);
+	check_left(stage, 6);
+	assert_false(stage_slot_free(stage, STAGE_PIECE_IN, 0));
+	if (conf.chunk_size > stage->pools[STAGE_SHORT_IN].size)
+		assert_false(stage_slot_free(stage, STAGE_WHOLE_IN, conf.chunk_size));
+	take_all(stage, STAGE_PIECE_OUT, len, STAGE_PIECE, &taken);
+	assert_int_equal(stage->pools[STAGE_PIECE].idle, 0);
+	for (int pool = 0; pool < STAGE_PIECE; pool++)
+		assert_int_equal(stage->pools[pool].idle,
+				 whole_first ? 0 : stage->pools[pool].count);
+	give_back(stage, &taken);
+	take_all(stage, STAGE_PIECE_OUT, len, STAGE_PIECE, &taken);
+	assert_int_equal(stage->pools[STAGE_PIECE].idle, 0);
+	give_back(stage, &taken);
+}
+
+static void test_pieces(void **state)
+{
+	struct stage stage;
+
+	for (size_t i = 0; i < UNIT_COUNT(confs); i++) {
+		const size_t lens[] = {1, WIRE_PLAIN_MAX, confs[i].chunk_size};
+
+		conf = confs[i];
+		stage_init(&stage, NULL);
+		assert_int_equal(stage_ready(&stage, &mem), 0);
+		for (size_t j = 0; j < 2 * UNIT_COUNT(lens); j++)
+			check_piece(&stage, lens[j / 2], j % 2);
+		for (int use = STAGE_PIECE_OUT; use <= STAGE_PIECE_IN; use++) {
+			assert_null(stage_slot_get(&stage, use, conf.chunk_size + 1));
+			assert_null(stage_slot_get(&stage, use, SIZE_MAX));
+		}
+		stage_fini(&stage);
+	}
+	conf = conf_default;
+}
+
+/* The user's limit is one for what is pinned, gaps and all */
+static void test_bounded(void **state)
+{
+	struct stage stage;
+	int over = 0;
+
+	for (size_t i = 0; i < UNIT_COUNT(confs); i++) {
+		conf = confs[i];
+		stage_init(&stage, NULL);
+		assert_int_equal(stage_ready(&stage, &mem), 0);
+		if (stage.region_len > conf.pinned_size) {
+			print_error("row %zu: %zu bytes pinned, not %zu\n", i,
+				    stage.region_len, conf.pinned_size);
+			over++;
+		}
+		stage_fini(&stage);
+	}
+	conf = conf_default;
+	assert_int_equal(over, 0);
+}
+
+static void test_registered(void **state)
+{
+	struct fake_domain domain;
+	struct stage stage;
+	struct stage_slot *slot;
+	struct stage_reserve *reserve;
+
+	fake_domain_init(&domain, 0);
+	stage_init(&stage, &domain.fid);
+	assert_int_equal(stage_ready(&stage, &mem), 0);
+	assert_int_equal(domain.open, 1);
+	for (int pool = 0; pool < STAGE_POOLS; pool++) {
+		slot = pool_get(&stage, pool);
+		assert_non_null(slot);
+		assert_non_null(slot->desc);
+		assert_ptr_equal(slot->desc, fi_mr_desc(stage.mr));
+	}
+	reserve = stage_reserve_get(&stage, 100 * KiB);
+	assert_non_null(reserve);
+	assert_ptr_equal(reserve->desc, fi_mr_desc(reserve->mr));
+	assert_int_equal(domain.open, 2);
+	/* registered memory keeps its pages: they are the ones that the NIC writes to */
+	memset(reserve->addr, 0x5a, reserve->size);
+	stage_reserve_put(&stage, reserve, reserve->size);
+	assert_ptr_equal(stage_reserve_get(&stage, 100 * KiB), reserve);
+	assert_int_equal(((char *)reserve->addr)[reserve->size - 1], 0x5a);
+	stage_reserve_put(&stage, reserve, 0);
+	stage_fini(&stage);
+	assert_int_equal(domain.open, 0);
+}
+
+/* Whatever fails first leaves a stage that works the next time */
+static void check_second_try(struct fake_domain *domain)
+{
+	struct stage stage;
+
+	stage_init(&stage, domain ? &domain->fid : NULL);
+	assert_true(stage_ready(&stage, &mem) < 0);
+	assert_null(stage.region);
+	assert_null(stage.mr);
+	check_none(&stage);
+	assert_int_equal(stage_ready(&stage, &mem), 0);
+	if (!domain)
+		check_pools(&stage);
+	stage_fini(&stage);
+	/* and one that never worked can be closed */
+	stage_init(&stage, NULL);
+	stage_fini(&stage);
+}
+
+static void test_register_fails(void **state)
+{
+	struct fake_domain domain;
+
+	fake_domain_init(&domain, 1);
+	check_second_try(&domain);
+	assert_int_equal(domain.open, 0);
+}
+
+static void scene_pin_fails(void **state)
+{
+	setup(state);
+	check_second_try(NULL);
+}
+
+static void test_pin_fails(void **state)
+{
+	unit_play("scene_pin_fails",
+		  (const char *[]){"CUDAEMU_FAIL=cuMemHostRegister:1", NULL});
+	unit_play("scene_pin_fails",
+		  (const char *[]){"CUDAEMU_FAIL=cuMemHostRegister:1:2", NULL});
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_slots),      cmocka_unit_test(test_whole_messages),
+		cmocka_unit_test(test_pieces),     cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_registered), cmocka_unit_test(test_register_fails),
+		cmocka_unit_test(test_pin_fails),
+	};
+	const struct CMUnitTest scenes[] = {
+		cmocka_unit_test(scene_pin_fails),
+	};
+	const struct unit unit = {
+		.tests = tests,
+		.test_count = UNIT_COUNT(tests),
+		.scenes = scenes,
+		.scene_count = UNIT_COUNT(scenes),
+		.setup = setup,
+	};
+	const struct unit reserves = {
+		.tests = unit_stage_reserve_tests,
+		.test_count = unit_stage_reserve_count,
+	};
+
+	if (argc == 1 && unit_main(argc, argv, &reserves))
+		return 1;
+	return unit_main(argc, argv, &unit);
+}

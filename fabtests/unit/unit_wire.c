@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of wire.c: what is encoded comes back, anything else is refused. Buffers to
+ * decode are malloc'ed to the byte, so that a sanitizer sees who reads past them.
+ */
+#include "unit.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base.h"
+#include "wire.h"
+
+/* The fixed part of a message, and where its fields are: the same in all releases */
+#define HEAD 56
+#define AT_MAGIC 0
+#define AT_VERSION 4
+#define AT_TYPE 5
+#define AT_ID 8
+#define AT_LEN 16
+#define AT_DATA 24
+#define AT_TRANSFER 36
+#define AT_CHUNK 40
+#define AT_COUNT 44
+#define AT_STATUS 48
+#define AT_NAME_LEN 52
+
+#define MSG(t, i, ...)                                   \
+	{                                                \
+		.type = WIRE_##t, .id = (i), __VA_ARGS__ \
+	}
+#define NAME(n) .name_len = (n), .name = {1, 2, 3, [WIRE_NAME_MAX - 1] = 4}
+
+static const struct wire_msg good[] = {
+	MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX + 1, .chunk = 1, NAME(1)),
+	MSG(ANNOUNCE, 0, .len = 1 << 20, .chunk = 1 << 19, NAME(28)),
+	MSG(ANNOUNCE, WIRE_ID_MASK, .len = 1ULL << 44, .chunk = UINT32_MAX,
+	    .data = WIRE_USER_DATA_MASK, .flags = WIRE_HAS_DATA | WIRE_WANT_FIN,
+	    NAME(WIRE_NAME_MAX)),
+	MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX, .chunk = 1, NAME(28)),
+	MSG(CTS, 7, .len = 0),
+	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
+	MSG(CTS, 7, .len = WIRE_PIECES_MAX, .chunk = 1, .count = UINT32_MAX),
+	MSG(CTS, WIRE_ID_MASK, .len = WIRE_PIECES_MAX << 26, .chunk = 1 << 26,
+	    .count = 8),
+	MSG(CREDIT, 7, .count = 1),
+	MSG(CREDIT, WIRE_ID_MASK, .count = UINT32_MAX),
+	MSG(FIN, 7, .status = 0),
+	MSG(FIN, WIRE_ID_MASK, .status = -FI_EIO),
+	MSG(ABORT, 7, .status = -1),
+	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .to_sender = true),
+	MSG(PROBE, 0),
+	MSG(PROBE, WIRE_ID_MASK, .to_sender = true),
+};
+
+/* What wire_decode() makes of @len bytes at @bytes, in a buffer of just that size */
+static int decode(const void *bytes, size_t len, struct wire_msg *msg, const char **why)
+{
+	void *exact = malloc(len ? len : 1);
+	int ret;
+
+	assert_non_null(exact);
+	memcpy(exact, bytes, len);
+	*why = NULL;
+	/* len 0: one byte is there, and it must not be looked at either */
+	ret = wire_decode(len ? exact : (char *)exact + 1, len, msg, why);
+	free(exact);
+	return ret;
+}
+
+static void refused(const void *bytes, size_t len, const char *what, size_t row)
+{
+	struct wire_msg msg;
+	const char *why;
+	int ret = decode(bytes, len, &msg, &why);
+
+	if (ret != -FI_EINVAL || !why || !*why)
+		fail_msg("%s %zu, %zu bytes: %d, reason %s", what, row, len, ret,
+			 why ? why : "missing");
+}
+
+static void test_round_trip(void **state)
+{
+	unsigned char buf[WIRE_MSG_MAX];
+	struct wire_msg msg;
+	const char *why;
+	size_t len;
+
+	for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+		memset(&msg, 0xa5, sizeof msg);
+		len = wire_encode(&good[i], buf);
+		assert_int_equal(len, HEAD + good[i].name_len);
+		if (decode(buf, len, &msg, &why))
+			fail_msg("row %zu: %s", i, why);
+		assert_int_equal(msg.type, good[i].type);
+		assert_int_equal(msg.id, good[i].id);
+		assert_int_equal(msg.len, good[i].len);
+		assert_int_equal(msg.data, good[i].data);
+		assert_int_equal(msg.flags, good[i].flags);
+		assert_int_equal(msg.transfer, good[i].transfer);
+		assert_int_equal(msg.chunk, good[i].chunk);
+		assert_int_equal(msg.count, good[i].count);
+		assert_int_equal(msg.status, good[i].status);
+		assert_int_equal(msg.to_sender, good[i].to_sender);
+		assert_int_equal(msg.name_len, good[i].name_len);
+		assert_memory_equal(msg.name, good[i].name, good[i].name_len);
+	}
+}
+
+/* Only an announcement has a name; an encoder given one for anything else drops it */
+static void test_name_of_others(void **state)
+{
+	const struct wire_msg fin = MSG(FIN, 7, NAME(9));
+	unsigned char buf[WIRE_MSG_MAX];
+	struct wire_msg msg;
+	const char *why;
+
+	assert_int_equal(wire_encode(&fin, buf), HEAD);
+	assert_int_equal(decode(buf, HEAD, &msg, &why), 0);
+	assert_int_equal(msg.name_len, 0);
+}
+
+static void test_layout(void **state)
+{
+	static const struct wire_msg msg = {
+		.type = WIRE_ANNOUNCE,
+		.id = 0x0123456789abcdef,
+		.len = 0x1112131415161718,
+		.data = 0x21222324,
+		.flags = WIRE_HAS_DATA | WIRE_WANT_FIN,
+		.transfer = 0x31323334,
+		.chunk = 0x41424344,
+		.count = 0x51525354,
+		.status = -2,
+		.to_sender = true,
+		.name_len = 5,
+		.name = "peer1",
+	};
+	static const unsigned char bytes[] = {
+		0x70, 0x32, 0x50, 0x66, 1,    1,    1,    0,    0xef, 0xcd, 0xab,
+		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
+		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    3,
+		0,    0,    0,    0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
+		0x54, 0x53, 0x52, 0x51, 0xfe, 0xff, 0xff, 0xff, 5,    0,    0,
+		0,    'p',  'e',  'e',  'r',  '1',
+	};
+	unsigned char buf[WIRE_MSG_MAX + 1];
+
+	memset(buf, 0x5a, sizeof buf);
+	assert_int_equal(wire_encode(&msg, buf), sizeof bytes);
+	assert_memory_equal(buf, bytes, sizeof bytes);
+	assert_int_equal(buf[sizeof bytes], 0x5a);
+}
+
+static void test_other_lengths(void **state)
+{
+	unsigned char buf[WIRE_MSG_MAX + 64] = {0};
+	size_t full;
+
+	for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+		full = wire_encode(&good[i], buf);
+		for (size_t len = 0; len < sizeof buf; len++) {
+			if (len != full)
+				refused(buf, len, "good message", i);
+		}
+	}
+}
+
+/* Well formed, but nothing that a peer may say */
+static void test_bad_content(void **state)
+{
+	static const struct wire_msg bad[] = {
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1),
+		MSG(ANNOUNCE, 7, .len = 0, .chunk = 1, NAME(28)),
+		MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 0, NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, NAME(28),
+		    .data = WIRE_USER_DATA_MASK + 1),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, NAME(28), .data = WIRE_MARK),
+		MSG(ANNOUNCE, WIRE_MARK, .len = 1 << 20, .chunk = 1, NAME(28)),
+		MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, NAME(28)),
+		MSG(ANNOUNCE, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, NAME(28)),
+		MSG(CTS, 7, .len = 1, .chunk = 0, .count = 1),
+		MSG(CTS, 7, .len = 1, .chunk = 1, .count = 0),
+		MSG(CTS, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, .count = 1),
+		MSG(CTS, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, .count = 1),
+		MSG(CTS, UINT64_MAX),
+		MSG(CREDIT, 7, .count = 0),
+		MSG(CREDIT, WIRE_MARK, .count = 1),
+		MSG(FIN, WIRE_MARK | 7),
+		MSG(FIN, 7, .status = 1),
+		MSG(FIN, 7, .status = INT32_MIN),
+		MSG(ABORT, 7, .status = 0),
+		MSG(ABORT, 7, .status = 1),
+		MSG(ABORT, 7, .status = INT32_MAX),
+		MSG(ABORT, 7, .status = INT32_MIN),
+		MSG(ABORT, WIRE_MARK, .status = -1),
+		MSG(PROBE, WIRE_MARK),
+	};
+	unsigned char buf[WIRE_MSG_MAX];
+
+	for (size_t i = 0; i < UNIT_COUNT(bad); i++)
+		refused(buf, wire_encode(&bad[i], buf), "bad content", i);
+}
+
+/* One field of a good announcement changed: nothing of what it was remains good */
+static void test_bad_bytes(void **state)
+{
+	static const struct {
+		size_t at;
+		unsigned char bytes[4];
+		size_t count;
+	} changes[] = {
+		{AT_MAGIC, {0x71}, 1},          {AT_MAGIC + 3, {0x67}, 1},
+		{AT_MAGIC, {0, 0, 0, 0}, 4},    {AT_MAGIC, {0x66, 0x50, 0x32, 0x70}, 4},
+		{AT_VERSION, {0}, 1},           {AT_VERSION, {WIRE_VERSION + 1}, 1},
+		{AT_VERSION, {255}, 1},         {AT_TYPE, {0}, 1},
+		{AT_TYPE, {WIRE_PROBE + 1}, 1}, {AT_TYPE, {255}, 1},
+		{AT_NAME_LEN, {0}, 1},          {AT_NAME_LEN, {27}, 1},
+		{AT_NAME_LEN, {29}, 1},         {AT_NAME_LEN, {1, 1}, 2},
+		{AT_NAME_LEN + 3, {0x80}, 1},   {AT_NAME_LEN, {255, 255, 255, 255}, 4},
+		{AT_ID + 7, {0x80}, 1},         {AT_DATA + 4, {1}, 1},
+		{AT_LEN, {0, 16, 0, 0}, 4},
+	};
+	const struct wire_msg msg =
+		MSG(ANNOUNCE, 7, .len = 65536, .chunk = 4096, NAME(28));
+	unsigned char buf[WIRE_MSG_MAX];
+	size_t len;
+
+	for (size_t i = 0; i < UNIT_COUNT(changes); i++) {
+		len = wire_encode(&msg, buf);
+		memcpy(buf + changes[i].at, changes[i].bytes, changes[i].count);
+		refused(buf, len, "change", i);
+	}
+}
+
+/* A name that claims the length which the packet has, but is longer than names are */
+static void test_long_name(void **state)
+{
+	const struct wire_msg msg = MSG(ANNOUNCE, 7, .len = 65536, .chunk = 1, NAME(256));
+	unsigned char buf[WIRE_MSG_MAX + 256] = {0};
+	uint32_t len;
+
+	wire_encode(&msg, buf);
+	for (uint32_t name_len = WIRE_NAME_MAX + 1; name_len < 400; name_len++) {
+		len = htole32(name_len);
+		memcpy(buf + AT_NAME_LEN, &len, sizeof len);
+		refused(buf, HEAD + name_len, "name", name_len);
+	}
+}
+
+/* Everything that the rest of the provider relies on */
+static void check_accepted(const struct wire_msg *msg)
+{
+	assert_in_range(msg->type, WIRE_ANNOUNCE, WIRE_PROBE);
+	assert_true(msg->id <= WIRE_ID_MASK);
+	assert_true(msg->name_len <= WIRE_NAME_MAX);
+	if (msg->type == WIRE_ANNOUNCE) {
+		assert_true(msg->name_len && msg->chunk);
+		assert_true(msg->len > WIRE_PLAIN_MAX);
+		assert_true(msg->data <= WIRE_USER_DATA_MASK);
+		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
+	} else if (msg->type == WIRE_CTS && msg->len) {
+		assert_true(msg->chunk && msg->count);
+		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
+	} else if (msg->type == WIRE_CREDIT) {
+		assert_true(msg->count);
+	} else if (msg->type == WIRE_FIN) {
+		assert_true(msg->status <= 0 && msg->status > INT32_MIN);
+	} else if (msg->type == WIRE_ABORT) {
+		assert_true(msg->status < 0 && msg->status > INT32_MIN);
+	}
+}
+
+/*
+ * Random bytes, half of them behind a head that gets past the first checks. Whatever is
+ * accepted must be something that encodes to the same message again.
+ */
+static void test_random(void **state)
+{
+	unsigned char buf[WIRE_MSG_MAX + 64], again[WIRE_MSG_MAX];
+	struct wire_msg msg, copy;
+	unsigned int seed = 20240229, accepted = 0;
+	const char *why;
+	size_t len;
+
+	for (int round = 0; round < 100000; round++) {
+		len = (size_t)rand_r(&seed) % sizeof buf;
+		for (size_t i = 0; i < len; i++)
+			buf[i] = (unsigned char)(rand_r(&seed) >> 8);
+		if (round % 2 && len >= HEAD) {
+			memcpy(buf, "\x70\x32\x50\x66\x01", 5);
+			buf[AT_TYPE] %= 8;
+			buf[AT_ID + 7] &= round % 16 ? 0x7f : 0xff;
+			memset(buf + AT_DATA + 4, 0, round % 8 ? 4 : 0);
+			memset(buf + AT_NAME_LEN, 0, 4);
+			buf[AT_NAME_LEN] = (unsigned char)(len - HEAD - (round % 4 == 3));
+		}
+		if (decode(buf, len, &msg, &why)) {
+			assert_non_null(why);
+			continue;
+		}
+		accepted++;
+		check_accepted(&msg);
+		len = wire_encode(&msg, again);
+		assert_int_equal(decode(again, len, &copy, &why), 0);
+		assert_int_equal(copy.type, msg.type);
+		assert_int_equal(copy.id, msg.id);
+		assert_int_equal(copy.len, msg.len);
+	}
+	/* else this shows nothing */
+	assert_in_range(accepted, 1000, 50000);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_name_of_others),
+		cmocka_unit_test(test_layout),      cmocka_unit_test(test_other_lengths),
+		cmocka_unit_test(test_bad_content), cmocka_unit_test(test_bad_bytes),
+		cmocka_unit_test(test_long_name),   cmocka_unit_test(test_random),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}

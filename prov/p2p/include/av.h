@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 5: address vectors.
+ *
+ * An endpoint may have to answer a peer that the application never inserted. Such a peer
+ * goes into the core's address vector too; the indices that the application sees must not
+ * shift by it. So the application's addresses and the core's are the same until then, and
+ * from then on a table leads from the one to the other.
+ */
+#ifndef P2P_AV_H
+#define P2P_AV_H
+
+#include <pthread.h>
+#include <rdma/fi_domain.h>
+
+#include "base.h"
+#include "domain.h"
+
+/**
+ * struct p2p_av - an address vector.
+ * @lock:	guards everything but @table, which is read without it
+ * @indexed:	FI_AV_TABLE: the application's addresses are indices
+ * @known:	the core's addresses of what the application inserted, in order
+ * @table:	the way from the application's addresses to the core's, once a peer was
+ *		learned; NULL: both are the same. Replaced as it grows; @old ones are kept
+ *		for those who are reading them
+ * @names:	the core's addresses by name, made when the first peer is looked up
+ */
+struct p2p_av {
+	struct fid_av fid;
+	struct fid_av *core;
+	struct p2p_domain *domain;
+	bool indexed;
+	pthread_mutex_t lock;
+	fi_addr_t *known;
+	size_t count;
+	size_t room;
+	struct av_table *table;
+	bool named;
+	struct av_name *names;
+	struct av_table *old;
+};
+
+int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
+	    void *context);
+
+fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
+fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
+
+/* The core's address for one of the application's */
+static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
+{
+	if (p2p_likely(!av || !__atomic_load_n(&av->table, __ATOMIC_ACQUIRE)))
+		return addr;
+	return av_core_addr_slow(av, addr);
+}
+
+/* The way back; FI_ADDR_NOTAVAIL for a peer that the application does not know */
+static inline fi_addr_t av_user_addr(const struct p2p_av *av, fi_addr_t addr)
+{
+	if (p2p_likely(!av || !__atomic_load_n(&av->table, __ATOMIC_ACQUIRE)))
+		return addr;
+	return av_user_addr_slow(av, addr);
+}
+
+/* The core's address of the peer with this name, inserted if it is not known. */
+int av_resolve(struct p2p_av *av, const void *name, size_t len, fi_addr_t *addr);
+
+#endif /* P2P_AV_H */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 0: what every file may use: a few macros, and the names that libfabric's core
+ * and its utility providers share without having them in an installed header.
+ */
+#ifndef P2P_BASE_H
+#define P2P_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdbool.h>
+#include <rdma/fabric.h>
+
+#define P2P_NAME "ofi_p2p"
+#define P2P_HOOK_NAME "ofi_hook_p2p"
+
+#define p2p_likely(x) __builtin_expect(!!(x), 1)
+#define p2p_unlikely(x) __builtin_expect(!!(x), 0)
+
+#define P2P_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define P2P_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define P2P_ALIGN_UP(x, a) (((x) + (a) - 1) & ~((size_t) (a) - 1))
+
+/* More pieces than this in one message are not offered (fi_tx_attr.iov_limit) */
+#define P2P_IOV_MAX 8
+
+/*
+ * Flags of fi_getinfo that libfabric keeps for its own providers; the same bits in
+ * every release since 1.10.
+ */
+#define P2P_GETINFO_INTERNAL (1ULL << 58)
+#define P2P_OFFLOAD_PROV_ONLY (1ULL << 61)
+
+#endif /* P2P_BASE_H */

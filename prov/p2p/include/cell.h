@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 0: small records of one size, all from one address range. A completion of the core
+ * provider is ours if and only if its context lies in that range: one compare.
+ *
+ * The owner's lock guards a pool; cell_mine() needs none.
+ */
+#ifndef P2P_CELL_H
+#define P2P_CELL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CELL_SIZE 1024
+#define CELL_COUNT (1u << 17)
+
+struct cell_pool {
+	char *base;
+	uint32_t touched;	/* cells ever handed out: the memory behind the rest has no pages */
+	void *free;		/* linked through their first word, the last one put first */
+};
+
+int cell_pool_init(struct cell_pool *pool);
+void cell_pool_fini(struct cell_pool *pool);
+
+/* An unused cell with undefined content, or NULL when all are in use */
+void *cell_get(struct cell_pool *pool);
+void cell_put(struct cell_pool *pool, void *cell);
+
+static inline bool cell_mine(const struct cell_pool *pool, const void *ptr)
+{
+	return (uintptr_t) ptr - (uintptr_t) pool->base < (uintptr_t) CELL_SIZE * CELL_COUNT;
+}
+
+#endif /* P2P_CELL_H */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 0: the user's parameters (environment variables FI_P2P_*). One table in conf.c
+ * defines them for libfabric (fi_info -e), reads them and checks them; `make check`
+ * compares the same table with the man page and README.md.
+ */
+#ifndef P2P_CONF_H
+#define P2P_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct conf {
+	size_t eager_size;	/* FI_P2P_EAGER_SIZE */
+	size_t chunk_size;	/* FI_P2P_CHUNK_SIZE */
+	size_t pinned_size;	/* FI_P2P_PINNED_SIZE */
+	bool cuda;		/* FI_P2P_CUDA */
+};
+
+extern struct conf conf;
+
+/*
+ * Defines and reads the parameters. 0, or -FI_EINVAL when one has a value that cannot
+ * be used: it is logged with what it may be, and conf_status() remembers it.
+ */
+int conf_read(void);
+
+/* What conf_read() returned: checked where an error can reach the application. */
+int conf_status(void);
+
+#endif /* P2P_CONF_H */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: copies between device and host memory in flight, and who is told of their end.
+ * The owner's lock guards it all; callbacks run with the lock held.
+ */
+#ifndef P2P_COPY_H
+#define P2P_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/uio.h>
+
+#include "dev.h"
+
+enum copy_dir {
+	COPY_OUT,	/* device to host */
+	COPY_IN,	/* host to device */
+	COPY_DIRS
+};
+
+/**
+ * struct copy - one copy in flight; part of the record that waits for it.
+ * @done:	called when it has ended, with 0 or a negative error
+ */
+struct copy {
+	TAILQ_ENTRY(copy) entry;
+	uint32_t mark;
+	void (*done)(struct copy *copy, int status);
+};
+
+TAILQ_HEAD(copy_list, copy);
+
+/* One device context's two queues and the copies in each, in order */
+struct copy_engine {
+	LIST_ENTRY(copy_engine) entry;
+	void *ctx;
+	struct dev_queue *queues[COPY_DIRS];
+	struct copy_list waiting[COPY_DIRS];
+};
+
+/* @pending: copies in flight; read without the lock */
+struct copy_engines {
+	LIST_HEAD(, copy_engine) list;
+	unsigned int pending;
+};
+
+void copy_engines_init(struct copy_engines *engines);
+void copy_engines_fini(struct copy_engines *engines);
+
+/*
+ * Starts copying between the pieces of @iov (device memory, @mem its allocation) and the
+ * consecutive bytes at @host. Returns 0: @copy->done will be called, from copy_progress();
+ * or a negative error, logged: it will not.
+ */
+int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
+	       const struct iovec *iov, size_t count, void *host, struct copy *copy);
+
+/* Calls the @done of every copy that has ended */
+void copy_progress(struct copy_engines *engines);
+
+#endif /* P2P_COPY_H */

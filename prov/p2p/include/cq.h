@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 5: completion queues. */
+#ifndef P2P_CQ_H
+#define P2P_CQ_H
+
+#include <rdma/fi_eq.h>
+
+#include "domain.h"
+
+/**
+ * struct p2p_cq - a completion queue.
+ * @xfer:	the part that transfers report to
+ * @format:	the application's format; the core's is always FI_CQ_FORMAT_TAGGED
+ * @av:		of the endpoints bound to it, for the addresses that messages come from
+ * @err_data:	what the last error pointed to; lives until the next read
+ */
+struct p2p_cq {
+	struct fid_cq fid;
+	struct xfer_cq xfer;
+	struct p2p_domain *domain;
+	enum fi_cq_format format;
+	struct p2p_av *av;
+	void *err_data;
+};
+
+int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+	    void *context);
+
+/* Is there something that only a read of the queue moves on or finds? */
+bool cq_has_work(const struct fid *cq);
+
+#endif /* P2P_CQ_H */

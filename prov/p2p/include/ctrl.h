@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: control messages (wire.h) sent and received. All [locked]. */
+#ifndef P2P_CTRL_H
+#define P2P_CTRL_H
+
+#include "xfer.h"
+
+/* Posts the endpoint's internal receives. 0 or a negative error, logged */
+int ctrl_start(struct xfer_ep *ep);
+
+/* Sends @msg to @addr, now or when the core has room. 0 or -FI_ENOMEM (logged) */
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
+
+#endif /* P2P_CTRL_H */

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 1: the GPU runtimes, behind one table of operations. Nothing above this rank
+ * knows a vendor's name, and nothing here is linked against a vendor's library.
+ *
+ * Copies are asynchronous. A copy queue keeps its copies in order; after a group of
+ * copies a mark is put into the queue, and the queue's count of marks reached tells what
+ * is done. Reading that count is a load from host memory where the device can write it
+ * there, so that waiting costs no driver call.
+ *
+ * Threads: everything but the queues may be used from any thread at any time; a queue is
+ * used by one thread at a time (its owner's lock).
+ */
+#ifndef P2P_DEV_H
+#define P2P_DEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dev_ops;
+
+/**
+ * struct dev_mem - the allocation that a device address lies in.
+ * @ops:	the backend it belongs to; NULL: not device memory
+ * @ctx:	the backend's own handle of the context (or device) that owns it
+ * @ordinal:	the device's number in this process
+ * @base, @size: the allocation's bounds
+ * @mapped:	it may be one of several mappings that the application uses as one
+ * @id:		a number that no other allocation of this process ever had or will have
+ */
+struct dev_mem {
+	const struct dev_ops *ops;
+	void *ctx;
+	int ordinal;
+	uintptr_t base;
+	size_t size;
+	uint64_t id;
+	bool mapped;
+};
+
+/**
+ * struct dev_queue - a queue of copies. The backend's own queue begins with one.
+ * @ops, @ctx:	whose it is
+ * @marked:	marks put in so far
+ * @reached:	how many marks the device has passed; it may write this itself
+ */
+struct dev_queue {
+	const struct dev_ops *ops;
+	void *ctx;
+	uint32_t marked;
+	uint32_t *reached;
+};
+
+/**
+ * struct dev_ops - one GPU runtime.
+ * @name:	for logs
+ * @load:	finds the runtime's library without initialising a device.
+ *		-FI_ENOSYS: not on this machine
+ * @find:	tells whether @addr is this backend's device memory and fills @mem if so.
+ *		False for host memory, pinned or not, and as long as the application has
+ *		not initialised the runtime itself
+ * @settle:	makes sure that copies which the application believes done are visible to
+ *		our queues; called once for each allocation (its id)
+ * @copy:	copies and waits. @dst or @src may also be host memory
+ * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
+ * @queue_open:	a new queue in @mem's context; @queue_close waits for what is in it
+ * @queue_copy:	starts a copy between device and host memory, or within either
+ * @queue_mark:	puts a mark after the copies started so far
+ * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
+ *		the queue's device has failed
+ *
+ * @queue_drain: waits until nothing in the queue is under way: after errors
+ *
+ * Functions return 0 or a negative fi_errno value, and have logged the cause.
+ */
+struct dev_ops {
+	const char *name;
+	int (*load)(void);
+	bool (*find)(const void *addr, struct dev_mem *mem);
+	void (*settle)(const struct dev_mem *mem);
+	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
+	void (*unpin)(void *addr);
+	int (*queue_open)(const struct dev_mem *mem, struct dev_queue **queue);
+	void (*queue_close)(struct dev_queue *queue);
+	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_mark)(struct dev_queue *queue);
+	int (*queue_poll)(struct dev_queue *queue);
+	void (*queue_drain)(struct dev_queue *queue);
+};
+
+/* Loads the runtimes that this machine has and the user allows. May be called again. */
+void dev_load(void);
+
+/* Is there any runtime? Without one no address can be device memory. */
+extern bool dev_present;
+
+/* Fills @mem and returns true when @addr is device memory. */
+bool dev_find(const void *addr, struct dev_mem *mem);
+
+/*
+ * Has the device passed mark number @mark of @queue? Negative: the device has failed,
+ * and nothing in the queue can be relied on.
+ */
+int dev_queue_passed(struct dev_queue *queue, uint32_t mark);
+
+#endif /* P2P_DEV_H */

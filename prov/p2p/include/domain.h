@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 5: domains. */
+#ifndef P2P_DOMAIN_H
+#define P2P_DOMAIN_H
+
+#include <rdma/fi_domain.h>
+
+#include "fabric.h"
+#include "xfer.h"
+
+/**
+ * struct p2p_domain - a domain.
+ * @source:	messages tell where they come from (FI_SOURCE)
+ */
+struct p2p_domain {
+	struct fid_domain fid;
+	struct fid_domain *core;
+	struct p2p_fabric *fabric;
+	bool source;
+	struct xfer xfer;
+};
+
+int domain_open(struct fid_fabric *fabric, struct fi_info *info,
+		struct fid_domain **domain, void *context);
+
+#endif /* P2P_DOMAIN_H */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 5: endpoints. */
+#ifndef P2P_EP_H
+#define P2P_EP_H
+
+#include <rdma/fi_endpoint.h>
+
+#include "av.h"
+#include "cq.h"
+#include "domain.h"
+#include "xfer.h"
+
+/**
+ * struct p2p_ep - an endpoint, or a shared receive context.
+ * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
+ * @tx_flags, @rx_flags: what calls without flags do; FI_COMPLETION included where the
+ *		queue is not selective
+ * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
+ * @tx_all, @rx_all: every operation completes: the queue is not selective
+ */
+struct p2p_ep {
+	struct fid_ep fid;
+	struct xfer_ep xfer;
+	struct p2p_domain *domain;
+	struct p2p_av *av;
+	uint64_t tx_flags;
+	uint64_t rx_flags;
+	int hmem_p2p;
+	bool tx_all;
+	bool rx_all;
+};
+
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+	    void *context);
+int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
+		void *context);
+
+/* fi_open_ops(FI_P2P_STATS_OPS) */
+int ep_stats_ops_open(void **ops);
+
+/* The tables of data transfer calls: ops.c, rma.c, atomic.c */
+extern struct fi_ops_msg ops_msg;
+extern struct fi_ops_tagged ops_tagged;
+extern struct fi_ops_rma rma_ops;
+extern struct fi_ops_atomic atomic_ops;
+
+#endif /* P2P_EP_H */

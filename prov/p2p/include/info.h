@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 3: what ofi_p2p says of itself (struct fi_info), made from what a core provider
+ * says, and the way back. Pure functions on structures.
+ */
+#ifndef P2P_INFO_H
+#define P2P_INFO_H
+
+#include <stdbool.h>
+#include <rdma/fabric.h>
+
+/* Receives and sends of the core that an endpoint keeps for itself */
+#define INFO_QUEUE_RESERVE 64
+
+/*
+ * The tag bit that is ours, for an endpoint that advertises @format (mem_tag_format): the
+ * one above those that the application may use. 0: there is none.
+ */
+uint64_t info_tag_bit(uint64_t format);
+
+/*
+ * Turns hints for us (a copy of the application's, or what fi_dupinfo(NULL) makes) into
+ * hints for the core providers; prov_name is the caller's business. 0, or -FI_ENODATA
+ * when something is asked that we do not have (logged).
+ */
+int info_hints_to_core(struct fi_info *hints);
+
+/*
+ * Turns a core's answer into ours; @hints: the application's, or NULL. False when this
+ * core is of no use, with @why.
+ */
+bool info_from_core(const struct fi_info *hints, struct fi_info *info, const char **why);
+
+/*
+ * Turns one of our answers, in the application's hands, into the core's it came from.
+ * 0 or -FI_ENOMEM.
+ */
+int info_to_core(struct fi_info *info);
+
+/*
+ * The core's part of a provider name, less every "ofi_p2p" in it: "tcp;ofi_rxm;ofi_p2p"
+ * gives "tcp;ofi_rxm". Exclusions ("^name") are kept apart, in @excluded. Both are for the
+ * caller to free; NULL when there is no name at all. 0 or -FI_ENOMEM.
+ */
+int info_name_split(const char *name, char **core, char **excluded);
+
+/*
+ * Does the core provider behind @core (what info_to_core() made) stop reading from a peer
+ * at a message that has no receive yet?
+ */
+bool info_core_stalls(const struct fi_info *core);
+
+#endif /* P2P_INFO_H */

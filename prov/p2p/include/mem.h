@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 2: what kind of memory a message's buffer is. */
+#ifndef P2P_MEM_H
+#define P2P_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+#include "base.h"
+#include "dev.h"
+
+/* Device memory is mapped in pages: only a page boundary can have it on one side */
+#define MEM_PAGE_SHIFT 12
+
+/*
+ * Is there device memory at either end of a buffer? The one question that every
+ * operation on a host buffer pays for: a load and a branch without a GPU runtime.
+ */
+static inline bool mem_is_device(const void *addr, size_t len)
+{
+	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
+	struct dev_mem mem;
+
+	if (p2p_likely(!dev_present) || !len)
+		return false;
+	return dev_find(addr, &mem) ||
+	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, &mem));
+}
+
+/*
+ * Looks at every piece of a buffer. Fills @mem with the first device allocation found,
+ * or with ops = NULL when all of it is host memory. Returns
+ *   -FI_EINVAL	a piece has length but no address
+ *   -FI_EFAULT	a piece leaves the allocation that it begins in, or begins in host memory
+ *		and runs into device memory
+ * Both are logged, with the piece. Copies that the application made before are visible
+ * to our copy queues afterwards.
+ */
+int mem_classify(const struct iovec *iov, size_t count, struct dev_mem *mem);
+
+/* The bytes in @iov; SIZE_MAX if the sum is more than that */
+size_t mem_iov_len(const struct iovec *iov, size_t count);
+
+/*
+ * The part of @iov that begins @offset bytes in and is @len long. Writes at most @count
+ * pieces to @out (which may not overlap @iov) and returns how many.
+ */
+size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
+		     struct iovec *out);
+
+#endif /* P2P_MEM_H */

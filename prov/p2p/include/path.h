@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 3: which way a message takes, and why. A pure function: it reads structs and calls
+ * nothing, so that what it says can be tested, logged and printed alike.
+ */
+#ifndef P2P_PATH_H
+#define P2P_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <rdma/fi_ext_p2p.h>
+
+/**
+ * enum path_proto - how the bytes of one message are carried.
+ * @PATH_CORE:	the core provider's call with the user's own buffer
+ * @PATH_SHORT:	copied to a pinned slot, sent from there as one message
+ * @PATH_LONG:	announced, then sent in pieces as the receiver asks for them
+ * @PATH_WHOLE:	copied to a host buffer of full length, sent from there as one message
+ */
+enum path_proto {
+	PATH_CORE,
+	PATH_SHORT,
+	PATH_LONG,
+	PATH_WHOLE
+};
+
+/**
+ * struct path_query - what the choice depends on.
+ * @device:	the buffer is device memory
+ * @layered:	the peer runs ofi_p2p too (always so over the layered provider)
+ * @stalls:	the core provider reads nothing more from a peer whose message has no
+ *		receive yet, so that pieces and answers could wait behind it for ever
+ * @len:	the message's length
+ * @short_max:	longest message that fits a slot; @plain_max: longest one that has to
+ *		wait for a slot, as it may not be announced
+ * @slot:	there is a free slot for it now
+ * @name_len:	length of the endpoint's own name, @name_max what an announcement holds
+ */
+struct path_query {
+	bool device;
+	bool layered;
+	bool stalls;
+	size_t len;
+	size_t short_max;
+	size_t plain_max;
+	bool slot;
+	size_t name_len;
+	size_t name_max;
+};
+
+struct path_choice {
+	enum fi_p2p_path path;
+	enum path_proto proto;
+	const char *reason;
+};
+
+struct path_choice path_choose(const struct path_query *query);
+
+#endif /* P2P_PATH_H */

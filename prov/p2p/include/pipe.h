@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: long messages from device memory, in pieces; the protocol of wire.h.
+ *
+ * Sending, a piece takes a slot, is copied out of the device, sent, and gives the slot
+ * back. Receiving, pieces are posted ahead of the sender: straight into the user's buffer
+ * if that is host memory, else into slots from which they are copied to the device. So
+ * copy, wire and copy run at the same time. All [locked].
+ */
+#ifndef P2P_PIPE_H
+#define P2P_PIPE_H
+
+#include "xfer.h"
+
+/* Begins a send: 0, or an error, and the caller frees the request. */
+ssize_t pipe_send(struct xfer_req *req);
+
+/* A marker has come to a request's receive (its completion is in req->comp). */
+void pipe_matched(struct xfer_req *req);
+
+/*
+ * A marker has come to a receive that is not followed up, because it is shorter than
+ * any announced message: the message is truncated, and nothing of it travels.
+ */
+void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp);
+
+/* A control message has come. */
+void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg);
+
+/* Nothing can be sent to @addr: ends with @status what is under way with that peer. */
+void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status);
+
+/* Begins what pieces can begin, and looks after transfers that do not move. */
+void pipe_progress(struct xfer *xfer);
+
+/* Forgets a request whose endpoint closes. */
+void pipe_req_drop(struct xfer_req *req);
+
+/* Forgets everything, as the domain closes. */
+void pipe_fini(struct xfer *xfer);
+
+#endif /* P2P_PIPE_H */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: what pipe.c (both sides), pipe_send.c and pipe_recv.c share. All [locked].
+ */
+#ifndef P2P_PIPE_SIDES_H
+#define P2P_PIPE_SIDES_H
+
+#include "pipe.h"
+
+/**
+ * struct pipe_arrival - a message on its way here, from the first that is known of it.
+ * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
+ * @announced:	the announcement has come; @total, @data, @flags, @chunk, @name are its
+ * @req:	the receive that the marker has matched, or NULL
+ * @untracked:	the marker has matched a receive of which only @cq and @marker are known
+ * @status:	the sender's error, if it gave up
+ */
+struct pipe_arrival {
+	struct xfer_ctx ctx;
+	uint64_t id;
+	bool announced;
+	bool untracked;
+	int status;
+	struct xfer_req *req;
+	struct xfer_cq *cq;
+	struct core_comp marker;
+	uint64_t total;
+	uint64_t data;
+	uint32_t flags;
+	uint32_t chunk;
+	fi_addr_t src;
+	size_t name_len;
+	uint8_t name[WIRE_NAME_MAX];
+	UT_hash_handle hh;
+};
+
+/**
+ * struct pipe_piece - a part of a long message, at either end.
+ * @out:	what the core is given; for a receive only its ctx counts
+ * @index:	its number in the message
+ * @iov, @count, @len: its place in the user's buffer
+ * @slot, @reserve: staging memory, at @host; neither: received straight into place
+ */
+struct pipe_piece {
+	struct xfer_out out;
+	struct xfer_req *req;
+	uint64_t index;
+	struct stage_slot *slot;
+	struct stage_reserve *reserve;
+	void *host;
+	void *host_desc;
+	struct copy copy;
+	size_t len;
+	size_t count;
+	struct iovec iov[P2P_IOV_MAX];
+};
+
+/* ---- pipe.c ---- */
+
+/* A clock that is cheap to read [ms] */
+uint64_t pipe_now(void);
+
+/* Has every piece begun? */
+bool pipe_req_done(const struct xfer_req *req);
+
+/*
+ * The request's next piece, with staging memory if it wants some; NULL: not now. It is
+ * counted by pipe_piece_begun(), ended by pipe_piece_end() (which returns its request) or,
+ * if it was never begun, by pipe_piece_drop().
+ */
+struct pipe_piece *pipe_piece_new(struct xfer_req *req, enum stage_use use,
+				  void (*done)(struct xfer_ctx *ctx,
+					       const struct core_comp *comp));
+void pipe_piece_begun(struct xfer_req *req);
+struct xfer_req *pipe_piece_end(struct pipe_piece *piece);
+void pipe_piece_drop(struct xfer_ctx *ctx);
+
+/* Tells the other side, once, that this request has failed */
+void pipe_abort_send(struct xfer_req *req, fi_addr_t addr);
+
+/* Takes a request off xfer.pushing or xfer.pulling */
+void pipe_list_remove(struct xfer_req *req);
+
+/* ---- pipe_send.c ---- */
+
+/* Begins the pieces that there are credits and slots for */
+void pipe_push(struct xfer_req *req);
+
+/* Begins no more pieces; @tell: the receiver does not know yet */
+void pipe_send_fail(struct xfer_req *req, int status, bool tell);
+
+/* What the receiver says about a message that was announced to it */
+void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg);
+
+void pipe_sending_remove(struct xfer_req *req);
+
+/* ---- pipe_recv.c ---- */
+
+/* Posts the pieces that there is room for */
+void pipe_pull(struct xfer_req *req);
+
+/* Posts no more pieces; @tell: the sender does not know yet */
+void pipe_recv_fail(struct xfer_req *req, int status, bool tell);
+
+/* A message is announced; the sender has given up */
+void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg);
+void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg);
+
+#endif /* P2P_PIPE_SIDES_H */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Extensions of the libfabric p2p provider: what an application may ask of ofi_p2p
+ * (and of FI_HOOK=p2p) beyond the standard interfaces. Needs nothing but libfabric's
+ * own headers; nothing here has to be linked.
+ */
+#ifndef FI_EXT_P2P_H
+#define FI_EXT_P2P_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <rdma/fabric.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * FI_P2P - capability bit in fi_info.caps: buffers may be GPU memory, whatever the
+ * core provider can do with it, on a libfabric built without GPU support too.
+ *
+ * Implies FI_HMEM. It stands in fi_info.caps only, never in tx_attr or rx_attr caps
+ * (fi_getinfo(3): bits 60 to 63 of the capabilities are the provider's own).
+ */
+#define FI_P2P (1ULL << 62)
+
+/**
+ * FI_MR_P2P - mr_mode bit: the application registers the device memory that it uses
+ * (as FI_MR_HMEM has it in fi_mr(3)), so that lookups and pins are done once. Returned
+ * only to an application that set it in its hints.
+ */
+#define FI_MR_P2P (1 << 28)
+
+/**
+ * enum fi_p2p_path - the way that a message's bytes took at this end.
+ * @FI_P2P_PATH_HOST:	host memory: the core provider's own path, not touched
+ * @FI_P2P_PATH_STAGE:	device memory, copied through pinned host memory
+ * @FI_P2P_PATH_IPC:	device memory, one device-to-device copy within the host
+ * @FI_P2P_PATH_PEER:	device memory, read or written by the NIC itself
+ */
+enum fi_p2p_path {
+	FI_P2P_PATH_HOST,
+	FI_P2P_PATH_STAGE,
+	FI_P2P_PATH_IPC,
+	FI_P2P_PATH_PEER,
+	FI_P2P_PATH_MAX
+};
+
+/**
+ * struct fi_p2p_stats - what an endpoint has carried since it was opened.
+ * @tx_msgs, @tx_bytes:	messages posted for sending and their payload, by path
+ * @rx_msgs, @rx_bytes:	receives completed and their payload, by path; receives into host
+ *			memory that the core provider completes by itself are not counted
+ * @copies, @copy_bytes: asynchronous copies started between device and host memory
+ */
+struct fi_p2p_stats {
+	uint64_t tx_msgs[FI_P2P_PATH_MAX];
+	uint64_t tx_bytes[FI_P2P_PATH_MAX];
+	uint64_t rx_msgs[FI_P2P_PATH_MAX];
+	uint64_t rx_bytes[FI_P2P_PATH_MAX];
+	uint64_t copies;
+	uint64_t copy_bytes;
+};
+
+/** Name for fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL) */
+#define FI_P2P_STATS_OPS "p2p_stats_ops"
+
+/**
+ * struct fi_p2p_stats_ops - returned by fi_open_ops; owned by the provider, valid as long
+ * as the endpoint is open.
+ * @size:	size of this structure
+ * @read:	fills @stats (the first @size bytes of it) for endpoint @fid. Returns 0, or
+ *		-FI_EINVAL when @fid is not an endpoint of ours or @stats is NULL. May be
+ *		called from any thread; counts read while transfers run are approximate.
+ */
+struct fi_p2p_stats_ops {
+	size_t size;
+	int (*read)(struct fid *fid, struct fi_p2p_stats *stats, size_t size);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* FI_EXT_P2P_H */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: messages that travel whole: copied between the device and a host buffer that
+ * the core provider sends from or receives into.
+ */
+#ifndef P2P_WHOLE_H
+#define P2P_WHOLE_H
+
+#include "xfer.h"
+
+/*
+ * Begin a request [locked]. 0; or -FI_EAGAIN when staging memory is short, or another
+ * error: then the caller frees the request.
+ */
+ssize_t whole_send(struct xfer_req *req);
+ssize_t whole_recv(struct xfer_req *req, const struct core_op *op);
+
+#endif /* P2P_WHOLE_H */

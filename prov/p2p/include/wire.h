@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: what travels between two ofi_p2p endpoints besides the user's messages.
+ *
+ * A long message from device memory is two messages. The *marker* goes through the
+ * user's own channel with the user's tag and no payload: the core provider matches it
+ * with a receive, in order, as it would have matched the message; its cq_data has the
+ * top bit set and names the transaction. The *announcement*, a control message, tells
+ * what is to come. They may arrive in either order. The receiver answers a matched
+ * announcement with WIRE_CTS; pieces then come as tagged messages of their own.
+ *
+ *	sender			receiver
+ *	ANNOUNCE(id, length) ->
+ *	marker(id)	     ->	matched with a receive
+ *			     <-	CTS(id, wanted, window, tag)
+ *	pieces tag+0, tag+1 …->
+ *			     <-	CREDIT(id, count), as buffers are free again
+ *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
+ *	either side, when it cannot go on: ABORT(id, status)
+ *	either side, when it has long heard nothing: PROBE(id), which asks for no answer;
+ *	a core provider that notices dead peers notices when something is sent to them
+ *
+ * A piece's tag: the internal bit, WIRE_TAG_PIECE, the receiver's number for the
+ * transfer, the piece's number. A control message's tag: the internal bit alone.
+ *
+ * Numbers are little-endian. Whatever arrives is checked by wire_decode() before use.
+ */
+#ifndef P2P_WIRE_H
+#define P2P_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_VERSION 1
+
+/*
+ * Messages up to this length are never announced, by no version: a host receive no
+ * longer than this need not be followed up.
+ */
+#define WIRE_PLAIN_MAX 4096
+
+/* cq_data: the mark, and the transaction's id below it; without it, the user's 32 bits */
+#define WIRE_MARK (1ULL << 63)
+#define WIRE_ID_MASK (WIRE_MARK - 1)
+#define WIRE_USER_DATA_MASK 0xffffffffULL
+
+/* Below the internal tag bit: kind, transfer, piece */
+#define WIRE_TAG_PIECE (1ULL << 60)
+#define WIRE_TAG_TRANSFER_SHIFT 28
+#define WIRE_TAG_TRANSFER_MASK 0xffffffffULL
+#define WIRE_PIECES_MAX (1ULL << WIRE_TAG_TRANSFER_SHIFT)
+
+#define WIRE_NAME_MAX 256
+
+enum wire_type {
+	WIRE_ANNOUNCE = 1,
+	WIRE_CTS,
+	WIRE_CREDIT,
+	WIRE_FIN,
+	WIRE_ABORT,
+	WIRE_PROBE
+};
+
+/* announcement flags */
+#define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
+#define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
+
+/**
+ * struct wire_msg - a control message, decoded.
+ * @type:	which of the fields below count
+ * @id:		the sender's id of the transaction
+ * @len:	ANNOUNCE: the message's length; CTS: how much of it the receiver takes
+ * @data:	ANNOUNCE: the user's remote cq data
+ * @flags:	ANNOUNCE: WIRE_HAS_DATA, WIRE_WANT_FIN
+ * @transfer:	CTS: the receiver's number, for the tags of the pieces
+ * @chunk:	ANNOUNCE: longest piece that the sender can make; CTS: bytes in every
+ *		piece but the last
+ * @count:	CTS, CREDIT: pieces that may be sent more than before
+ * @status:	FIN, ABORT: 0 or a negative fi_errno value
+ * @to_sender:	ABORT: comes from the receiving side
+ * @name:	ANNOUNCE: the sending endpoint's name, @name_len bytes
+ */
+struct wire_msg {
+	enum wire_type type;
+	uint64_t id;
+	uint64_t len;
+	uint64_t data;
+	uint32_t flags;
+	uint32_t transfer;
+	uint32_t chunk;
+	uint32_t count;
+	int32_t status;
+	bool to_sender;
+	size_t name_len;
+	uint8_t name[WIRE_NAME_MAX];
+};
+
+/* Longest encoded message */
+#define WIRE_MSG_MAX (64 + WIRE_NAME_MAX)
+
+/* Writes @msg to @buf (WIRE_MSG_MAX bytes) and returns its length there */
+size_t wire_encode(const struct wire_msg *msg, void *buf);
+
+/*
+ * Reads @len bytes that came from the network. 0, or -FI_EINVAL with @why set to what
+ * is wrong with them.
+ */
+int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
+
+#endif /* P2P_WIRE_H */

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: the life of an operation that the core provider cannot do alone.
+ *
+ * A request is made by xfer_post(), goes through core operations and copies, and ends as
+ * a report in its completion queue. Everything moves in xfer_progress(), which the reads
+ * of completion queues call as long as xfer_busy(). Nothing blocks.
+ *
+ * Threads: one lock a domain (struct xfer.lock). The functions marked [locked] want it
+ * held, the others take it themselves.
+ */
+#ifndef P2P_XFER_H
+#define P2P_XFER_H
+
+#include <sys/queue.h>
+
+/* a library does not end the process when memory is short */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "base.h"
+#include "cell.h"
+#include "copy.h"
+#include "core.h"
+#include "lock.h"
+#include "path.h"
+#include "stage.h"
+#include "wire.h"
+#include <rdma/fi_ext_p2p.h>
+
+struct xfer;
+struct xfer_ep;
+struct xfer_req;
+
+/**
+ * struct xfer_ctx - the context of a core operation of ours; every record begins with one.
+ * @core:	room for core providers that ask for FI_CONTEXT or FI_CONTEXT2
+ * @done:	called with the operation's completion [locked]
+ * @drop:	called instead when the endpoint closes: frees the record [locked]
+ * @live:	all records of @ep
+ */
+struct xfer_ctx {
+	struct fi_context2 core;
+	struct xfer_ep *ep;
+	void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp);
+	void (*drop)(struct xfer_ctx *ctx);
+	LIST_ENTRY(xfer_ctx) live;
+};
+
+/* A completion for the user, waiting to be read; lives in a cell */
+struct xfer_report {
+	STAILQ_ENTRY(xfer_report) entry;
+	struct core_comp comp;
+};
+
+STAILQ_HEAD(xfer_reports, xfer_report);
+
+/**
+ * struct xfer_cq - a completion queue.
+ * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED
+ * @source:	the core tells where messages come from
+ * @reports:	what is to be delivered before anything is read from @core
+ * @count:	how many; read without the lock
+ * @failed:	what reading @core ended with, once it cannot be read any more
+ */
+struct xfer_cq {
+	struct xfer *xfer;
+	struct fid_cq *core;
+	bool source;
+	struct xfer_reports reports;
+	unsigned int count;
+	int failed;
+	LIST_ENTRY(xfer_cq) entry;
+};
+
+/**
+ * struct xfer - one domain's transfers.
+ * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
+ * @busy:	requests that need xfer_progress(); read without the lock
+ * @watch_at:	when to look for transfers that do not move [ms]
+ * @starved:	a piece could not begin for want of a slot; @moved: one has ended
+ * @spare:	pieces that may begin without a slot, since neither happens any more
+ * @sending:	announced messages, by id, until the receiver has answered for all of it
+ * @arriving:	announcements and markers waiting for each other, and what is being
+ *		received, by id
+ * @pushing, @pulling: long messages on their way out and in
+ */
+struct xfer {
+	struct p2p_lock lock;
+	uint64_t mark;
+	struct cell_pool cells;
+	struct stage stage;
+	struct copy_engines copies;
+	unsigned int busy;
+	uint64_t id_base;
+	uint32_t id_next;
+	uint32_t transfer_next;
+	uint64_t watch_at;
+	bool starved;
+	bool moved;
+	unsigned int spare;
+	struct xfer_req *sending;
+	struct pipe_arrival *arriving;
+	TAILQ_HEAD(, xfer_req) pushing;
+	TAILQ_HEAD(, xfer_req) pulling;
+	LIST_HEAD(, xfer_cq) cqs;
+	LIST_HEAD(, xfer_ep) eps;
+};
+
+/**
+ * struct xfer_ep - one endpoint's side of it.
+ * @core:	the core's endpoint
+ * @txcq, @rxcq: where its operations report; NULL: not bound
+ * @layered:	the peers run ofi_p2p: markers, control messages, pieces
+ * @stalls:	see struct path_query
+ * @tag_bit:	the tag bit that is ours; 0: none
+ * @data_mask:	the bits of remote cq data that are the user's
+ * @name:	the endpoint's own name, for announcements
+ * @resolve:	finds the address of a peer by its name, inserting it if need be
+ * @sendq:	messages waiting for their copy or for room in the core: none may overtake
+ *		another to the same address
+ * @outq:	control messages and pieces waiting for room in the core
+ * @waiting:	length of @sendq; read without the lock
+ * @copying:	copies in flight for its records
+ */
+struct xfer_ep {
+	struct xfer *xfer;
+	struct fid_ep *core;
+	struct xfer_cq *txcq;
+	struct xfer_cq *rxcq;
+	bool layered;
+	bool stalls;
+	bool closing;
+	bool started;
+	uint64_t tag_bit;
+	uint64_t data_mask;
+	size_t iov_limit;
+	uint8_t name[WIRE_NAME_MAX];
+	size_t name_len;
+	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
+	TAILQ_HEAD(, xfer_req) sendq;
+	TAILQ_HEAD(, xfer_out) outq;
+	unsigned int waiting;
+	unsigned int copying;
+	LIST_HEAD(, xfer_ctx) live;
+	LIST_ENTRY(xfer_ep) entry;
+	struct fi_p2p_stats stats;
+};
+
+/**
+ * struct xfer_out - the head of a record that is sent by itself, in any order.
+ * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
+ * @iov, @desc, @addr, @tag: what to send; the buffer lives as long as the record
+ */
+struct xfer_out {
+	struct xfer_ctx ctx;
+	ssize_t ret;
+	TAILQ_ENTRY(xfer_out) entry;
+	struct iovec iov;
+	void *desc;
+	fi_addr_t addr;
+	uint64_t tag;
+};
+
+/**
+ * struct xfer_req - an operation of the user's.
+ * @op_flags, @context, @tag, @data, @addr: as the user gave them
+ * @report:	the user wants to hear of success
+ * @recv, @tagged: which operation
+ * @busy:	counted in xfer.busy
+ * @mem:	the allocation that the buffer lies in; ops NULL: host memory
+ * @iov, @count, @len: the buffer
+ * @slot, @reserve: staging memory that it holds (one or none), at @host
+ * @copied:	bytes copied between buffer and @host so far; @copy the step under way
+ * @ready:	in ep.sendq: may be sent, as what @out says
+ * @comp:	what will be reported
+ * @pipe:	the state of a long message, see pipe.c
+ */
+struct xfer_req {
+	struct xfer_ctx ctx;
+	void *context;
+	uint64_t op_flags;
+	uint64_t tag;
+	uint64_t data;
+	fi_addr_t addr;
+	bool report;
+	bool recv;
+	bool tagged;
+	bool busy;
+	bool ready;
+	struct path_choice path;
+	struct dev_mem mem;
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count;
+	size_t len;
+	struct stage_slot *slot;
+	struct stage_reserve *reserve;
+	void *host;
+	void *host_desc;
+	size_t copied;
+	struct copy copy;
+	struct {
+		size_t len;
+		uint64_t data;
+		uint64_t flags;
+	} out;
+	struct core_comp comp;
+	TAILQ_ENTRY(xfer_req) entry;
+	struct {
+		uint64_t id;
+		uint64_t wanted;	/* bytes that will travel */
+		uint64_t next;		/* the piece to begin next */
+		uint64_t pieces;
+		uint64_t credits;	/* sending: pieces that may begin */
+		uint32_t chunk;
+		uint32_t transfer;
+		unsigned int in_flight;	/* pieces begun and not ended */
+		uint64_t heard;		/* when the peer last did something [ms] */
+		unsigned int probes;
+		unsigned int granted;	/* receiving: pieces posted that the sender does not know of */
+		int status;		/* the first error */
+		bool hashed;		/* in xfer.sending */
+		bool listed;		/* in xfer.pushing or xfer.pulling */
+		bool marker_sent;
+		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
+		bool fin_wanted;	/* sending: FIN is still to come */
+		bool aborted;		/* the other side knows that this failed */
+		struct pipe_arrival *arrival;
+		UT_hash_handle hh;
+	} pipe;
+};
+
+_Static_assert(sizeof(struct xfer_req) <= CELL_SIZE, "a request is a cell");
+
+/*
+ * @layered: the peers run ofi_p2p. @shared: several threads may call at a time.
+ * @local_mr_domain: see stage_init()
+ */
+int xfer_init(struct xfer *xfer, bool layered, bool shared,
+	      struct fid_domain *local_mr_domain);
+void xfer_fini(struct xfer *xfer);
+
+static inline bool xfer_busy(const struct xfer *xfer)
+{
+	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED);
+}
+
+/* Is anything waiting to be sent? Only then xfer_ep_overtakes() may be true. */
+static inline bool xfer_ep_waiting(const struct xfer_ep *ep)
+{
+	return __atomic_load_n(&ep->waiting, __ATOMIC_RELAXED);
+}
+
+/*
+ * Would a message sent to @addr now overtake one that waits? Does what it can that it
+ * would not.
+ */
+bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
+
+/* Moves everything that can move: completions, copies, messages. */
+void xfer_progress(struct xfer *xfer);
+
+/* Adds and removes queues; the caller has set core and source. */
+void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
+
+/* Closes the core's queue. 0 or the core's error; then the queue is as before. */
+int xfer_cq_fini(struct xfer_cq *cq);
+
+/* Adds an endpoint; the caller sets what is not a list before it is started. */
+void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer);
+
+/* The core's endpoint is enabled: posts the internal receives. */
+int xfer_ep_start(struct xfer_ep *ep);
+
+/*
+ * Closes the core's endpoint and ends what was under way on it without reports. 0 or the
+ * core's error; then the endpoint is as before.
+ */
+int xfer_ep_fini(struct xfer_ep *ep);
+
+/*
+ * Any send or receive, of any memory. @op->flags has FI_COMPLETION where the user wants
+ * to hear of success. 0, -FI_EAGAIN when there is no room now, or another error.
+ */
+ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op);
+
+/* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */
+ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
+
+/* Does a receive like this have to be followed up, or may the core report it itself? */
+static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, bool report)
+{
+	return ep->layered && (len > WIRE_PLAIN_MAX || !report);
+}
+
+/*
+ * A completion that was read from a core's queue: deals with it and returns true, or
+ * returns false when it is simply the user's.
+ */
+bool xfer_take(struct xfer_cq *cq, const struct core_comp *comp);
+
+/* Is this entry possibly something for xfer_take()? */
+static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context,
+				  uint64_t flags, uint64_t data)
+{
+	return cell_mine(&cq->xfer->cells, context) ||
+	       ((flags & FI_REMOTE_CQ_DATA) && (data & cq->xfer->mark));
+}
+
+/* Puts a completion last in the queue's reports [locked]. */
+void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp);
+
+/*
+ * Takes the first report if it is an error, or if it is none, as @error says. What the
+ * queue failed with, once the reports are read: a negative error; 1: taken; 0: no such.
+ */
+int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp);
+
+/* ---- for the protocols (short.c, pipe.c) [locked] ---- */
+
+void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
+		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
+		   void (*drop)(struct xfer_ctx *ctx));
+
+/* Takes a record off its endpoint's list and frees its cell */
+void xfer_ctx_free(struct xfer_ctx *ctx);
+
+/* Counts what needs xfer_progress(): a request as long as it lives, or anything else */
+void xfer_set_busy(struct xfer_req *req);
+void xfer_busy_add(struct xfer *xfer, int change);
+
+/* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
+void xfer_req_end(struct xfer_req *req, int err);
+
+/* Sends a record by itself: now or, when the core has no room, in progress */
+void xfer_out_post(struct xfer_out *out);
+
+/* Appends to the endpoint's sends, and sends what is ready at its head */
+void xfer_sendq_add(struct xfer_req *req);
+void xfer_sendq_flush(struct xfer_ep *ep);
+
+/*
+ * copy_start() for a record of @ep. The callback begins with xfer_copy_ended(), which
+ * is true when the endpoint is closing and the record must be left alone.
+ */
+int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
+		    const struct iovec *iov, size_t count, void *host, struct copy *copy);
+bool xfer_copy_ended(struct xfer_ep *ep);
+
+#endif /* P2P_XFER_H */

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: control messages sent and received. See ctrl.h. */
+#include "ctrl.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "log.h"
+#include "pipe.h"
+
+/*
+ * Receives posted for control messages. Cores look through posted receives one by one,
+ * so each of these is paid for by every message of the user's; what does not find one
+ * free waits in the core.
+ */
+#define CTRL_RECEIVES 2
+
+struct ctrl_out {
+	struct xfer_out out;
+	uint8_t buf[WIRE_MSG_MAX];
+};
+
+struct ctrl_in {
+	struct xfer_ctx ctx;
+	uint8_t buf[WIRE_MSG_MAX];
+};
+
+_Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
+_Static_assert(sizeof(struct ctrl_in) <= CELL_SIZE, "a control message is a cell");
+
+static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_ep *ep = ctx->ep;
+	fi_addr_t addr = ((struct xfer_out *) ctx)->addr;
+	int err = comp->err;
+
+	xfer_busy_add(ep->xfer, -1);
+	xfer_ctx_free(ctx);
+	if (!err)
+		return;
+	P2P_WARN("a control message could not be sent: %s\n", fi_strerror(abs(err)));
+	pipe_peer_lost(ep, addr, -abs(err));
+}
+
+static void ctrl_out_drop(struct xfer_ctx *ctx)
+{
+	xfer_busy_add(ctx->ep->xfer, -1);
+	xfer_ctx_free(ctx);
+}
+
+static void ctrl_trace(const char *what, const struct wire_msg *msg)
+{
+	static const char *const names[] = {
+		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",     [WIRE_CREDIT] = "CREDIT",
+		[WIRE_FIN] = "FIN",	      [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
+	};
+
+	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],
+		(size_t) msg->id, (size_t) msg->len, msg->count, msg->status);
+}
+
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct ctrl_out *ctrl = cell_get(&ep->xfer->cells);
+
+	if (!ctrl) {
+		P2P_WARN("no room for a control message\n");
+		return -FI_ENOMEM;
+	}
+	xfer_ctx_init(&ctrl->out.ctx, ep, ctrl_sent, ctrl_out_drop);
+	ctrl->out.iov.iov_base = ctrl->buf;
+	ctrl->out.iov.iov_len = wire_encode(msg, ctrl->buf);
+	ctrl->out.desc = NULL;
+	ctrl->out.addr = addr;
+	ctrl->out.tag = ep->tag_bit;
+	ctrl_trace("sending", msg);
+	xfer_busy_add(ep->xfer, 1);
+	xfer_out_post(&ctrl->out);
+	return 0;
+}
+
+static int ctrl_in_post(struct ctrl_in *ctrl)
+{
+	struct iovec iov = {ctrl->buf, sizeof ctrl->buf};
+	void *desc = NULL;
+	const struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.iov = &iov,
+		.desc = &desc,
+		.count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = ctrl->ctx.ep->tag_bit,
+		.flags = FI_COMPLETION,
+		.context = &ctrl->ctx,
+	};
+
+	return (int) core_post(ctrl->ctx.ep->core, &op);
+}
+
+static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
+	struct wire_msg msg;
+	const char *why;
+
+	if (comp->err) {
+		P2P_WARN("a control message could not be received: %s\n",
+			 fi_strerror(abs(comp->err)));
+	} else if (wire_decode(ctrl->buf, comp->len, &msg, &why)) {
+		P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len, why);
+	} else {
+		ctrl_trace("received", &msg);
+		pipe_control(ctx->ep, &msg);
+	}
+
+	if (comp->err == FI_ECANCELED || ctrl_in_post(ctrl))
+		xfer_ctx_free(ctx);
+}
+
+int ctrl_start(struct xfer_ep *ep)
+{
+	struct ctrl_in *ctrl;
+	int ret;
+
+	for (int i = 0; i < CTRL_RECEIVES; i++) {
+		ctrl = cell_get(&ep->xfer->cells);
+		if (!ctrl)
+			return -FI_ENOMEM;
+		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, xfer_ctx_free);
+		ret = ctrl_in_post(ctrl);
+		if (ret) {
+			P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
+			xfer_ctx_free(&ctrl->ctx);
+			return ret;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 5: domains. See domain.h. */
+#include "domain.h"
+
+#include <stdlib.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_errno.h>
+
+#include "av.h"
+#include "cq.h"
+#include "dev.h"
+#include "ep.h"
+#include "info.h"
+#include "lf.h"
+#include "log.h"
+#include "mr.h"
+
+static int domain_close(struct fid *fid)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) fid;
+	int ret = fi_close(&domain->core->fid);
+
+	if (ret)
+		return ret;
+	xfer_fini(&domain->xfer);
+	free(domain);
+	return 0;
+}
+
+static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct fid *core = fid_core(fid);
+
+	return core->ops->bind(core, fid_core(bfid), flags);
+}
+
+static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype,
+			       enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) fid;
+
+	if (domain->fabric->layered)
+		return -FI_EOPNOTSUPP;
+	return fi_query_atomic(domain->core, datatype, op, attr, flags);
+}
+
+static int domain_no_scalable_ep(struct fid_domain *domain, struct fi_info *info,
+				 struct fid_ep **sep, void *context)
+{
+	P2P_INFO("scalable endpoints are not offered\n");
+	return -FI_ENOSYS;
+}
+
+static int domain_no_cntr(struct fid_domain *domain, struct fi_cntr_attr *attr,
+			  struct fid_cntr **cntr, void *context)
+{
+	P2P_INFO("counters are not offered\n");
+	return -FI_ENOSYS;
+}
+
+static int domain_no_poll(struct fid_domain *domain, struct fi_poll_attr *attr,
+			  struct fid_poll **pollset)
+{
+	P2P_INFO("poll sets are not offered\n");
+	return -FI_ENOSYS;
+}
+
+static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
+			 struct fid_stx **stx, void *context)
+{
+	P2P_INFO("shared transmit contexts are not offered\n");
+	return -FI_ENOSYS;
+}
+
+static int domain_no_query_collective(struct fid_domain *domain,
+				      enum fi_collective_op collective,
+				      struct fi_collective_attr *attr, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static struct fi_ops domain_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = domain_close,
+	.bind = domain_bind,
+	.control = fid_control,
+	.ops_open = fid_ops_open,
+};
+
+static struct fi_ops_domain domain_ops = {
+	.size = offsetof(struct fi_ops_domain, endpoint2),
+	.av_open = av_open,
+	.cq_open = cq_open,
+	.endpoint = ep_open,
+	.scalable_ep = domain_no_scalable_ep,
+	.cntr_open = domain_no_cntr,
+	.poll_open = domain_no_poll,
+	.stx_ctx = domain_no_stx,
+	.srx_ctx = ep_open_srx,
+	.query_atomic = domain_query_atomic,
+	.query_collective = domain_no_query_collective,
+};
+
+int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
+		struct fid_domain **domain_fid, void *context)
+{
+	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
+	struct p2p_domain *domain;
+	struct fi_info *core_info;
+	bool local_mr;
+	int ret;
+
+	if (!info || !info->domain_attr || !domain_fid)
+		return -FI_EINVAL;
+	/* not at load time: the application may never open one */
+	dev_load();
+
+	core_info = lf.dupinfo(info);
+	if (!core_info)
+		return -FI_ENOMEM;
+	ret = -FI_ENOMEM;
+	domain = calloc(1, sizeof *domain);
+	if (!domain)
+		goto free_info;
+	ret = fabric->layered ? info_to_core(core_info) : 0;
+	if (!ret)
+		ret = fi_domain(fabric->core, core_info, &domain->core, domain);
+	if (ret)
+		goto free_domain;
+	local_mr = info->domain_attr->mr_mode & FI_MR_LOCAL;
+	ret = xfer_init(&domain->xfer, fabric->layered,
+			info->domain_attr->threading != FI_THREAD_DOMAIN,
+			local_mr ? domain->core : NULL);
+	if (ret)
+		goto close_core;
+
+	domain->source = info->caps & FI_SOURCE;
+	domain->fabric = fabric;
+	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
+	domain->fid.fid.context = context;
+	domain->fid.fid.ops = &domain_fid_ops;
+	domain->fid.ops = &domain_ops;
+	domain->fid.mr = &mr_ops;
+	*domain_fid = &domain->fid;
+	lf.freeinfo(core_info);
+	return 0;
+
+close_core:
+	fi_close(&domain->core->fid);
+free_domain:
+	free(domain);
+free_info:
+	lf.freeinfo(core_info);
+	return ret;
+}

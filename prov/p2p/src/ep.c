@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 5: endpoints. See ep.h; the data transfer calls are in ops.c, rma.c, atomic.c. */
+#include "ep.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "eq.h"
+#include "info.h"
+#include "lf.h"
+#include "log.h"
+
+/* Came with libfabric 1.18, as the next of the enumeration */
+#define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
+
+/* ---- statistics ---- */
+
+static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t size)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	if (!fid || fid->fclass != FI_CLASS_EP || !stats ||
+	    fid->ops->ops_open != fid_ops_open)
+		return -FI_EINVAL;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	memcpy(stats, &ep->xfer.stats, P2P_MIN(size, sizeof *stats));
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	return 0;
+}
+
+int ep_stats_ops_open(void **ops)
+{
+	static struct fi_p2p_stats_ops stats_ops = {
+		.size = sizeof(struct fi_p2p_stats_ops),
+		.read = ep_stats_read,
+	};
+
+	*ops = &stats_ops;
+	return 0;
+}
+
+/* ---- options ---- */
+
+static ssize_t ep_cancel(fid_t fid, void *context)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	ssize_t ret = xfer_cancel(&ep->xfer, context);
+
+	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
+}
+
+static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	if (level != FI_OPT_ENDPOINT || name != FI_OPT_FI_HMEM_P2P)
+		return fi_getopt(fid_core(fid), level, name, value, len);
+	if (!value || !len || *len < sizeof(int))
+		return -FI_EINVAL;
+	*(int *) value = ep->hmem_p2p;
+	*len = sizeof(int);
+	return 0;
+}
+
+static int ep_set_hmem_p2p(struct p2p_ep *ep, int value)
+{
+	switch (value) {
+	case FI_HMEM_P2P_REQUIRED:
+		P2P_WARN("FI_HMEM_P2P_REQUIRED: the core provider cannot reach device "
+			 "memory; without this option it is staged\n");
+		return -FI_EOPNOTSUPP;
+	case FI_HMEM_P2P_ENABLED:
+	case FI_HMEM_P2P_PREFERRED:
+	case FI_HMEM_P2P_DISABLED:
+		ep->hmem_p2p = value;
+		return 0;
+	default:
+		P2P_WARN("FI_OPT_FI_HMEM_P2P: %d is none of the values\n", value);
+		return -FI_EINVAL;
+	}
+}
+
+static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P) {
+		if (!value || len < sizeof(int))
+			return -FI_EINVAL;
+		return ep_set_hmem_p2p(ep, *(const int *) value);
+	}
+	if (level == FI_OPT_ENDPOINT && name == EP_OPT_CUDA_API_PERMITTED) {
+		if (!value || len < sizeof(bool))
+			return -FI_EINVAL;
+		/* device memory is copied by the GPU's runtime */
+		return *(const bool *) value || !dev_present ? 0 : -FI_EOPNOTSUPP;
+	}
+	return fi_setopt(fid_core(fid), level, name, value, len);
+}
+
+static int ep_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+			struct fid_ep **tx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+			struct fid_ep **rx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static ssize_t ep_rx_size_left(struct fid_ep *ep)
+{
+	struct fid_ep *core = ((struct p2p_ep *) ep)->xfer.core;
+
+	return core->ops->rx_size_left(core);
+}
+
+static ssize_t ep_tx_size_left(struct fid_ep *ep)
+{
+	struct fid_ep *core = ((struct p2p_ep *) ep)->xfer.core;
+
+	return core->ops->tx_size_left(core);
+}
+
+static struct fi_ops_ep ep_ops = {
+	.size = sizeof(struct fi_ops_ep),
+	.cancel = ep_cancel,
+	.getopt = ep_getopt,
+	.setopt = ep_setopt,
+	.tx_ctx = ep_no_tx_ctx,
+	.rx_ctx = ep_no_rx_ctx,
+	.rx_size_left = ep_rx_size_left,
+	.tx_size_left = ep_tx_size_left,
+};
+
+/* ---- bind, enable, close ---- */
+
+static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
+{
+	uint64_t rx_flags = flags & ~FI_TRANSMIT, tx_flags = flags & ~FI_RECV;
+	bool all = !(flags & FI_SELECTIVE_COMPLETION);
+	int ret = 0;
+
+	if (!(flags & (FI_TRANSMIT | FI_RECV)))
+		return -FI_EINVAL;
+	/* markers must be seen whatever receive they match; what nobody asked for is
+	 * kept back by us */
+	if (ep->xfer.layered)
+		rx_flags &= ~FI_SELECTIVE_COMPLETION;
+	if (flags & FI_TRANSMIT) {
+		ret = fi_ep_bind(ep->xfer.core, &cq->xfer.core->fid, tx_flags);
+		if (ret)
+			return ret;
+		ep->xfer.txcq = &cq->xfer;
+		ep->tx_all = all;
+		if (all)
+			ep->tx_flags |= FI_COMPLETION;
+	}
+	if (flags & FI_RECV) {
+		ret = fi_ep_bind(ep->xfer.core, &cq->xfer.core->fid, rx_flags);
+		if (ret)
+			return ret;
+		ep->xfer.rxcq = &cq->xfer;
+		ep->rx_all = all;
+		if (all)
+			ep->rx_flags |= FI_COMPLETION;
+		cq->av = ep->av;
+	}
+	return 0;
+}
+
+static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
+{
+	int ret = fi_ep_bind(ep->xfer.core, &av->core->fid, flags);
+
+	if (ret)
+		return ret;
+	ep->av = av;
+	if (ep->xfer.rxcq)
+		container_of(ep->xfer.rxcq, struct p2p_cq, xfer)->av = av;
+	return 0;
+}
+
+static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct fid *core = fid_core(bfid);
+
+	if (!bfid)
+		return -FI_EINVAL;
+	if (core != bfid && bfid->fclass == FI_CLASS_CQ)
+		return ep_bind_cq(ep, (struct p2p_cq *) bfid, flags);
+	if (core != bfid && bfid->fclass == FI_CLASS_AV)
+		return ep_bind_av(ep, (struct p2p_av *) bfid, flags);
+	return fi_ep_bind(ep->xfer.core, core, flags);
+}
+
+static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_addr_t *addr)
+{
+	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+
+	return ep->av ? av_resolve(ep->av, name, len, addr) : -FI_EINVAL;
+}
+
+static int ep_enable(struct p2p_ep *ep)
+{
+	size_t len = sizeof ep->xfer.name;
+	int ret;
+
+	ret = fi_enable(ep->xfer.core);
+	if (ret || ep->xfer.started || !ep->xfer.layered)
+		return ret;
+	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
+	/* a longer name is not kept, but its length says so */
+	if (ret && ret != -FI_ETOOSMALL) {
+		P2P_WARN("fi_getname: %s\n", fi_strerror(-ret));
+		return ret;
+	}
+	ep->xfer.name_len = len;
+	ret = xfer_ep_start(&ep->xfer);
+	ep->xfer.started = !ret;
+	return ret;
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+	if (command == FI_ENABLE)
+		return ep_enable((struct p2p_ep *) fid);
+	return fid_control(fid, command, arg);
+}
+
+static int ep_close(struct fid *fid)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	int ret = xfer_ep_fini(&ep->xfer);
+
+	if (!ret)
+		free(ep);
+	return ret;
+}
+
+static struct fi_ops ep_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = ep_close,
+	.bind = ep_bind,
+	.control = ep_control,
+	.ops_open = fid_ops_open,
+};
+
+/* ---- open ---- */
+
+static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
+		    void *context)
+{
+	bool layered = domain->fabric->layered;
+
+	ep->domain = domain;
+	ep->hmem_p2p = FI_HMEM_P2P_ENABLED;
+	ep->xfer.layered = layered;
+	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
+	ep->xfer.resolve = ep_resolve;
+	xfer_ep_init(&ep->xfer, &domain->xfer);
+	ep->fid.fid.fclass = fclass;
+	ep->fid.fid.context = context;
+	ep->fid.fid.ops = &ep_fid_ops;
+	ep->fid.ops = &ep_ops;
+	ep->fid.cm = &cm_ops;
+	ep->fid.msg = &ops_msg;
+	ep->fid.tagged = &ops_tagged;
+	ep->fid.rma = &rma_ops;
+	ep->fid.atomic = &atomic_ops;
+}
+
+int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep **ep_fid,
+	    void *context)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct fi_info *core_info;
+	struct p2p_ep *ep;
+	int ret = -FI_ENOMEM;
+
+	if (!info || !info->ep_attr || !ep_fid)
+		return -FI_EINVAL;
+	core_info = lf.dupinfo(info);
+	if (!core_info)
+		return -FI_ENOMEM;
+	/* a connection request's handle belongs to the core, and is given to it once */
+	core_info->handle = fid_core(info->handle);
+	ep = calloc(1, sizeof *ep);
+	if (!ep)
+		goto free_info;
+	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
+	if (!ret)
+		ret = fi_endpoint(domain->core, core_info, &ep->xfer.core, ep);
+	if (ret) {
+		free(ep);
+		goto free_info;
+	}
+	ep->xfer.iov_limit = P2P_IOV_MAX;
+	if (info->tx_attr) {
+		ep->tx_flags = info->tx_attr->op_flags;
+		ep->xfer.iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	}
+	if (info->rx_attr)
+		ep->rx_flags = info->rx_attr->op_flags;
+	ep->xfer.stalls = info_core_stalls(core_info);
+	if (domain->fabric->layered)
+		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
+	ep_init(ep, domain, FI_CLASS_EP, context);
+	*ep_fid = &ep->fid;
+	ret = 0;
+free_info:
+	lf.freeinfo(core_info);
+	return ret;
+}
+
+int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
+		struct fid_ep **ep_fid, void *context)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_ep *ep;
+	int ret;
+
+	if (domain->fabric->layered) {
+		P2P_INFO("shared receive contexts are not offered\n");
+		return -FI_ENOSYS;
+	}
+	ep = calloc(1, sizeof *ep);
+	if (!ep)
+		return -FI_ENOMEM;
+	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);
+	if (ret) {
+		free(ep);
+		return ret;
+	}
+	ep->xfer.iov_limit = attr ? P2P_MIN(attr->iov_limit, P2P_IOV_MAX) : P2P_IOV_MAX;
+	ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
+	*ep_fid = &ep->fid;
+	return 0;
+}

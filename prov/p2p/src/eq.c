@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 5: event queues, passive endpoints and connections. See eq.h. */
+#include "eq.h"
+
+#include <stdlib.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+#include "ep.h"
+
+/* ---- event queues: the core's, with the objects in the events exchanged ---- */
+
+static ssize_t eq_translate(ssize_t ret, void *buf)
+{
+	/* every event begins with the object that it is about */
+	struct fi_eq_entry *entry = buf;
+
+	if (ret >= (ssize_t) sizeof entry->fid)
+		entry->fid = fid_user(entry->fid);
+	return ret;
+}
+
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
+		       uint64_t flags)
+{
+	return eq_translate(fi_eq_read(((struct p2p_eq *) fid)->core, event, buf, len, flags),
+			    buf);
+}
+
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
+			int timeout, uint64_t flags)
+{
+	return eq_translate(fi_eq_sread(((struct p2p_eq *) fid)->core, event, buf, len,
+					timeout, flags),
+			    buf);
+}
+
+static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
+{
+	return eq_translate(fi_eq_readerr(((struct p2p_eq *) fid)->core, buf, flags), buf);
+}
+
+static ssize_t eq_write(struct fid_eq *fid, uint32_t event, const void *buf, size_t len,
+			uint64_t flags)
+{
+	return fi_eq_write(((struct p2p_eq *) fid)->core, event, buf, len, flags);
+}
+
+static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data,
+			       char *buf, size_t len)
+{
+	return fi_eq_strerror(((struct p2p_eq *) fid)->core, prov_errno, err_data, buf, len);
+}
+
+static struct fi_ops eq_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = fid_close,
+	.bind = fid_no_bind,
+	.control = fid_control,
+	.ops_open = fid_ops_open,
+};
+
+static struct fi_ops_eq eq_ops = {
+	.size = sizeof(struct fi_ops_eq),
+	.read = eq_read,
+	.readerr = eq_readerr,
+	.write = eq_write,
+	.sread = eq_sread,
+	.strerror = eq_strerror,
+};
+
+int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq_fid,
+	    void *context)
+{
+	struct p2p_eq *eq = calloc(1, sizeof *eq);
+	int ret;
+
+	if (!eq)
+		return -FI_ENOMEM;
+	ret = fi_eq_open(((struct p2p_fabric *) fabric)->core, attr, &eq->core, eq);
+	if (ret) {
+		free(eq);
+		return ret;
+	}
+	eq->fid.fid.fclass = FI_CLASS_EQ;
+	eq->fid.fid.context = context;
+	eq->fid.fid.ops = &eq_fid_ops;
+	eq->fid.ops = &eq_ops;
+	*eq_fid = &eq->fid;
+	return 0;
+}
+
+/* ---- connections, of endpoints active and passive ---- */
+
+static struct fid_ep *cm_core_ep(struct fid_ep *ep)
+{
+	return ((struct p2p_ep *) ep)->xfer.core;
+}
+
+static int cm_setname(fid_t fid, void *addr, size_t addrlen)
+{
+	return fi_setname(fid_core(fid), addr, addrlen);
+}
+
+static int cm_getname(fid_t fid, void *addr, size_t *addrlen)
+{
+	return fi_getname(fid_core(fid), addr, addrlen);
+}
+
+static int cm_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen)
+{
+	return fi_getpeer(cm_core_ep(ep), addr, addrlen);
+}
+
+static int cm_connect(struct fid_ep *ep, const void *addr, const void *param,
+		      size_t paramlen)
+{
+	return fi_connect(cm_core_ep(ep), addr, param, paramlen);
+}
+
+static int cm_listen(struct fid_pep *pep)
+{
+	return fi_listen(((struct p2p_pep *) pep)->core);
+}
+
+static int cm_accept(struct fid_ep *ep, const void *param, size_t paramlen)
+{
+	return fi_accept(cm_core_ep(ep), param, paramlen);
+}
+
+static int cm_reject(struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
+{
+	return fi_reject(((struct p2p_pep *) pep)->core, handle, param, paramlen);
+}
+
+static int cm_shutdown(struct fid_ep *ep, uint64_t flags)
+{
+	return fi_shutdown(cm_core_ep(ep), flags);
+}
+
+static int cm_no_join(struct fid_ep *ep, const void *addr, uint64_t flags,
+		      struct fid_mc **mc, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+struct fi_ops_cm cm_ops = {
+	.size = sizeof(struct fi_ops_cm),
+	.setname = cm_setname,
+	.getname = cm_getname,
+	.getpeer = cm_getpeer,
+	.connect = cm_connect,
+	.listen = cm_listen,
+	.accept = cm_accept,
+	.reject = cm_reject,
+	.shutdown = cm_shutdown,
+	.join = cm_no_join,
+};
+
+/* ---- passive endpoints ---- */
+
+static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return fi_pep_bind(((struct p2p_pep *) fid)->core, fid_core(bfid), flags);
+}
+
+static int pep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	return fi_getopt(fid_core(fid), level, name, value, len);
+}
+
+static int pep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
+{
+	return fi_setopt(fid_core(fid), level, name, value, len);
+}
+
+static struct fi_ops pep_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = fid_close,
+	.bind = pep_bind,
+	.control = fid_control,
+	.ops_open = fid_ops_open,
+};
+
+static struct fi_ops_ep pep_ops = {
+	.size = sizeof(struct fi_ops_ep),
+	.getopt = pep_getopt,
+	.setopt = pep_setopt,
+};
+
+int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep_fid,
+	     void *context)
+{
+	struct p2p_pep *pep = calloc(1, sizeof *pep);
+	int ret;
+
+	if (!pep)
+		return -FI_ENOMEM;
+	ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, info, &pep->core, pep);
+	if (ret) {
+		free(pep);
+		return ret;
+	}
+	pep->fid.fid.fclass = FI_CLASS_PEP;
+	pep->fid.fid.context = context;
+	pep->fid.fid.ops = &pep_fid_ops;
+	pep->fid.ops = &pep_ops;
+	pep->fid.cm = &cm_ops;
+	*pep_fid = &pep->fid;
+	return 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 6: libp2p_hook-fi.so, the provider ofi_hook_p2p: FI_HOOK=p2p puts it around every
+ * fabric that is opened, of whatever provider.
+ */
+#include <string.h>
+#include <rdma/fi_errno.h>
+#include <rdma/providers/fi_prov.h>
+
+#include "config.h"
+#include "base.h"
+#include "conf.h"
+#include "fabric.h"
+#include "lf.h"
+#include "log.h"
+
+/*
+ * libfabric calls this after a fabric has been opened: @attr->fabric is that fabric,
+ * @context the provider it belongs to. An error leaves the fabric as it was.
+ */
+static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
+		       void *context)
+{
+	const struct fi_provider *hooked = context;
+	int ret = conf_status();
+
+	if (ret) {
+		P2P_WARN("not installed: a parameter has a bad value, see above\n");
+		return ret;
+	}
+	if (!strcmp(hooked->name, P2P_NAME)) {
+		P2P_INFO("not needed around " P2P_NAME "\n");
+		return -FI_ENOSYS;
+	}
+	P2P_INFO("around provider %s\n", hooked->name);
+	return fabric_open(attr->fabric, false, attr->fabric->fid.context, fabric);
+}
+
+static struct fi_provider hook_provider = {
+	.version = FI_VERSION(P2P_VERSION_MAJOR, P2P_VERSION_MINOR),
+	.name = P2P_HOOK_NAME,
+	.fabric = hook_fabric,
+};
+
+struct fi_provider *log_prov = &hook_provider;
+
+struct fi_provider *fi_prov_ini(void);
+
+FI_EXT_INI
+{
+	/* what libfabric speaks, we hand through */
+	hook_provider.fi_version = fi_version();
+	if (lf_bind())
+		return NULL;
+	conf_read();
+	return &hook_provider;
+}

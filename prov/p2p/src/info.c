@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 3: fi_info of ours from the core's and back. See info.h. */
+#include "info.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_p2p.h>
+
+#include "base.h"
+#include "log.h"
+
+/* What we ask every core for, beyond what the application wants */
+#define INFO_CORE_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
+
+/* What we hand through from core to application */
+#define INFO_PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_HMEM | FI_P2P)
+#define INFO_SECONDARY_CAPS                                                              \
+	(FI_SEND | FI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |              \
+	 FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS)
+
+/* The bits of cq_data that an application may use: the rest carry marks */
+#define INFO_CQ_DATA_SIZE 4
+#define INFO_CORE_CQ_DATA_SIZE 8
+
+/* Below this bit come the fields of internal tags (wire.h) */
+#define INFO_TAG_BIT_MIN 61
+
+/* Formats up to this are names for the tag's layout, not masks (FI_TAG_MAX_FORMAT) */
+#define INFO_TAG_FORMATS (1ULL << 16)
+
+/* 63 bits, as masks of alternating fields have them */
+#define INFO_TAG_63_BITS 0x5555555555555555ULL
+
+uint64_t info_tag_bit(uint64_t format)
+{
+	int bit = 64 - __builtin_clzll(format | 1);
+
+	return bit < INFO_TAG_BIT_MIN || bit > 63 ? 0 : 1ULL << bit;
+}
+
+/* Fewer bits than the core's by one; fields of alternating bits keep their widths */
+static uint64_t info_tag_format(uint64_t core_format)
+{
+	return core_format < INFO_TAG_FORMATS ? INFO_TAG_63_BITS : core_format >> 1;
+}
+
+int info_name_split(const char *name, char **core, char **excluded)
+{
+	size_t size = name ? strlen(name) + 1 : 0;
+	char *copy, *rest, *part, **list;
+
+	*core = *excluded = NULL;
+	if (!name)
+		return 0;
+	copy = strdup(name);
+	*core = calloc(1, size);
+	*excluded = calloc(1, size);
+	if (!copy || !*core || !*excluded) {
+		free(copy);
+		free(*core);
+		free(*excluded);
+		*core = *excluded = NULL;
+		return -FI_ENOMEM;
+	}
+	for (rest = copy; (part = strsep(&rest, ";"));) {
+		if (!strcasecmp(part, P2P_NAME))
+			continue;
+		list = *part == '^' ? excluded : core;
+		if (**list)
+			strcat(*list, ";");
+		strcat(*list, part);
+	}
+	free(copy);
+	return 0;
+}
+
+/* Room for ours besides what is asked for; 0 asks for nothing in particular. */
+static int info_size_to_core(size_t *size)
+{
+	if (*size > SIZE_MAX - INFO_QUEUE_RESERVE)
+		return -FI_ENODATA;
+	if (*size)
+		*size += INFO_QUEUE_RESERVE;
+	return 0;
+}
+
+int info_hints_to_core(struct fi_info *hints)
+{
+	if (hints->ep_attr && hints->ep_attr->type != FI_EP_UNSPEC &&
+	    hints->ep_attr->type != FI_EP_RDM)
+		return -FI_ENODATA;
+	if (hints->caps & ~INFO_CAPS) {
+		P2P_INFO("capabilities 0x%zx are not offered\n",
+			 (size_t) (hints->caps & ~INFO_CAPS));
+		return -FI_ENODATA;
+	}
+	if (hints->domain_attr) {
+		if (hints->domain_attr->cq_data_size > INFO_CQ_DATA_SIZE) {
+			P2P_INFO("%zu bytes of cq data are asked for, %d are offered\n",
+				 hints->domain_attr->cq_data_size, INFO_CQ_DATA_SIZE);
+			return -FI_ENODATA;
+		}
+		if (hints->domain_attr->data_progress == FI_PROGRESS_AUTO) {
+			P2P_INFO("automatic data progress is not offered\n");
+			return -FI_ENODATA;
+		}
+		/* the core registers what it sends by itself: our buffers need it to */
+		hints->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM);
+		hints->domain_attr->cq_data_size = 0;
+		hints->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
+	}
+	if (hints->ep_attr) {
+		if (hints->ep_attr->mem_tag_format & (1ULL << 63)) {
+			P2P_INFO("a tag format of 64 bits is asked for, 63 are offered\n");
+			return -FI_ENODATA;
+		}
+		hints->ep_attr->mem_tag_format = 0;
+		hints->ep_attr->type = FI_EP_RDM;
+	}
+	hints->caps &= ~(FI_HMEM | FI_P2P);
+	if (hints->caps)
+		hints->caps |= INFO_CORE_CAPS;
+	if (hints->tx_attr) {
+		if (hints->tx_attr->caps & FI_P2P || hints->tx_attr->caps & ~INFO_CAPS)
+			return -FI_ENODATA;
+		hints->tx_attr->caps &= ~FI_HMEM;
+		if (hints->tx_attr->caps)
+			hints->tx_attr->caps |= INFO_CORE_CAPS & ~FI_RECV;
+		if (hints->tx_attr->iov_limit > P2P_IOV_MAX ||
+		    info_size_to_core(&hints->tx_attr->size))
+			return -FI_ENODATA;
+	}
+	if (hints->rx_attr) {
+		if (hints->rx_attr->caps & FI_P2P || hints->rx_attr->caps & ~INFO_CAPS)
+			return -FI_ENODATA;
+		hints->rx_attr->caps &= ~FI_HMEM;
+		if (hints->rx_attr->caps)
+			hints->rx_attr->caps |= INFO_CORE_CAPS & ~FI_SEND;
+		if (hints->rx_attr->iov_limit > P2P_IOV_MAX ||
+		    info_size_to_core(&hints->rx_attr->size))
+			return -FI_ENODATA;
+	}
+	return 0;
+}
+
+/*
+ * Primary capabilities are returned when they were asked for, or when nothing was;
+ * secondary ones whenever they are there.
+ */
+static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
+{
+	uint64_t caps = core_caps & INFO_CAPS;
+
+	return wanted ? caps & (wanted | INFO_SECONDARY_CAPS) : caps;
+}
+
+bool info_from_core(const struct fi_info *hints, struct fi_info *info, const char **why)
+{
+	uint64_t wanted = hints ? hints->caps : 0;
+	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
+	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
+
+	if (info->ep_attr->type != FI_EP_RDM) {
+		*why = "it has no reliable datagram endpoints";
+		return false;
+	}
+	if (~info->caps & INFO_CORE_CAPS) {
+		*why = "it lacks tagged messages";
+		return false;
+	}
+	if (info->domain_attr->cq_data_size < INFO_CORE_CQ_DATA_SIZE) {
+		*why = "its remote cq data is too short for a mark";
+		return false;
+	}
+	if (!info_tag_bit(info_tag_format(info->ep_attr->mem_tag_format))) {
+		*why = "its tags have too few bits";
+		return false;
+	}
+	if (info->tx_attr->size <= INFO_QUEUE_RESERVE ||
+	    info->rx_attr->size <= INFO_QUEUE_RESERVE) {
+		*why = "its queues are too short";
+		return false;
+	}
+	if (info->domain_attr->mr_mode & FI_MR_LOCAL) {
+		*why = "it does not register local buffers by itself";
+		return false;
+	}
+
+	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
+	info->tx_attr->caps =
+		info_caps(info->tx_attr->caps, hints && hints->tx_attr && hints->tx_attr->caps
+						       ? hints->tx_attr->caps
+						       : wanted) | hmem;
+	info->rx_attr->caps =
+		info_caps(info->rx_attr->caps, hints && hints->rx_attr && hints->rx_attr->caps
+						       ? hints->rx_attr->caps
+						       : wanted) | hmem;
+	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
+	info->tx_attr->size -= INFO_QUEUE_RESERVE;
+	info->rx_attr->size -= INFO_QUEUE_RESERVE;
+	info->tx_attr->rma_iov_limit = 0;
+	/* a short message may be complete before the long one posted ahead of it */
+	info->tx_attr->comp_order = 0;
+	info->rx_attr->comp_order = 0;
+	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
+	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
+	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	info->domain_attr->cntr_cnt = 0;
+	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
+	return true;
+}
+
+int info_to_core(struct fi_info *info)
+{
+	char *name, *excluded;
+
+	if (info->fabric_attr && info->fabric_attr->prov_name) {
+		if (info_name_split(info->fabric_attr->prov_name, &name, &excluded))
+			return -FI_ENOMEM;
+		free(excluded);
+		free(info->fabric_attr->prov_name);
+		info->fabric_attr->prov_name = name;
+	}
+	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
+	if (info->tx_attr) {
+		info->tx_attr->caps = (info->tx_attr->caps & ~FI_HMEM) |
+				      (INFO_CORE_CAPS & ~FI_RECV);
+		info->tx_attr->size += INFO_QUEUE_RESERVE;
+	}
+	if (info->rx_attr) {
+		info->rx_attr->caps = (info->rx_attr->caps & ~FI_HMEM) |
+				      (INFO_CORE_CAPS & ~FI_SEND);
+		info->rx_attr->size += INFO_QUEUE_RESERVE;
+	}
+	if (info->ep_attr)
+		info->ep_attr->mem_tag_format = 0;
+	if (info->domain_attr) {
+		info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
+		info->domain_attr->mr_mode &= ~FI_MR_P2P;
+	}	return 0;
+}
+
+/*
+ * "net" (1.17, and tcp's predecessor) sets aside four messages of 64 bytes for each peer;
+ * the others keep what comes (ofi_rxm, shm) or many times that (tcp).
+ */
+bool info_core_stalls(const struct fi_info *core)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       !strcasecmp(core->fabric_attr->prov_name, "net");
+}

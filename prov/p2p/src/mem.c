@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 2: classification of buffers. See mem.h. */
+#include "mem.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base.h"
+#include "log.h"
+
+/* Allocations known to be settled (dev_ops.settle), by the id of the latest one there */
+#define MEM_SETTLED 256
+
+static uint64_t mem_settled[MEM_SETTLED];
+
+static void mem_settle(const struct dev_mem *mem)
+{
+	uint64_t *slot = &mem_settled[mem->id % MEM_SETTLED];
+
+	/* a lost update costs one more call, a stale value is impossible: ids are unique */
+	if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == mem->id)
+		return;
+	mem->ops->settle(mem);
+	__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
+}
+
+/* Does the allocation reach to @end, together with those mapped right behind it? */
+static bool mem_covers(const struct dev_mem *mem, uintptr_t end)
+{
+	struct dev_mem part = *mem;
+
+	while (end > part.base + part.size) {
+		if (!part.mapped || !dev_find((void *) (part.base + part.size), &part) ||
+		    !part.mapped || part.ctx != mem->ctx)
+			return false;
+	}
+	return true;
+}
+
+static int mem_classify_piece(const struct iovec *iov, struct dev_mem *mem)
+{
+	uintptr_t start = (uintptr_t) iov->iov_base;
+	struct dev_mem other;
+
+	mem->ops = NULL;
+	if (!iov->iov_len)
+		return 0;
+	if (!start) {
+		P2P_WARN("a buffer of %zu bytes has no address\n", iov->iov_len);
+		return -FI_EINVAL;
+	}
+	if (start + iov->iov_len < start) {
+		P2P_WARN("buffer %p+%zu runs past the end of memory\n", iov->iov_base,
+			 iov->iov_len);
+		return -FI_EFAULT;
+	}
+	if (!dev_find(iov->iov_base, mem)) {
+		mem->ops = NULL;
+		if (!dev_find((char *) iov->iov_base + iov->iov_len - 1, &other))
+			return 0;
+		P2P_WARN("buffer %p+%zu begins in host memory and ends in %s memory of "
+			 "device %d: use one buffer for each\n",
+			 iov->iov_base, iov->iov_len, other.ops->name, other.ordinal);
+		return -FI_EFAULT;
+	}
+	if (start < mem->base || !mem_covers(mem, start + iov->iov_len)) {
+		P2P_WARN("buffer %p+%zu leaves its allocation 0x%zx+%zu on %s device %d\n",
+			 iov->iov_base, iov->iov_len, (size_t) mem->base, mem->size,
+			 mem->ops->name, mem->ordinal);
+		return -FI_EFAULT;
+	}
+	mem_settle(mem);
+	return 0;
+}
+
+int mem_classify(const struct iovec *iov, size_t count, struct dev_mem *mem)
+{
+	struct dev_mem piece;
+	int ret;
+
+	mem->ops = NULL;
+	for (size_t i = 0; i < count; i++) {
+		ret = mem_classify_piece(&iov[i], &piece);
+		if (ret)
+			return ret;
+		if (piece.ops && !mem->ops)
+			*mem = piece;
+	}
+	return 0;
+}
+
+size_t mem_iov_len(const struct iovec *iov, size_t count)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (__builtin_add_overflow(len, iov[i].iov_len, &len))
+			return SIZE_MAX;
+	}
+	return len;
+}
+
+size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
+		     struct iovec *out)
+{
+	size_t pieces = 0;
+
+	for (size_t i = 0; i < count && len; i++) {
+		if (offset >= iov[i].iov_len) {
+			offset -= iov[i].iov_len;
+			continue;
+		}
+		out[pieces].iov_base = (char *) iov[i].iov_base + offset;
+		out[pieces].iov_len = P2P_MIN(iov[i].iov_len - offset, len);
+		len -= out[pieces++].iov_len;
+		offset = 0;
+	}
+	return pieces;
+}

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 5: the calls to send and receive.
+ *
+ * A host buffer goes on to the same call of the core provider, with the application's own
+ * context: that costs a branch or two and is written out for each call. Everything else
+ * becomes one struct core_op for xfer_post().
+ */
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include "ep.h"
+#include "log.h"
+#include "mem.h"
+
+/* What to do with a message */
+enum ops_way {
+	OPS_CORE,	/* the core's own call */
+	OPS_XFER,	/* it takes more than that, or is wrong */
+	OPS_LATER	/* it would overtake others */
+};
+
+static inline struct p2p_ep *ops_ep(struct fid_ep *fid)
+{
+	return (struct p2p_ep *) fid;
+}
+
+static inline bool ops_special(const void *buf, size_t len)
+{
+	return mem_is_device(buf, len) || (!buf && len);
+}
+
+static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count)
+{
+	if (count > ep->xfer.iov_limit)
+		return true;
+	for (size_t i = 0; i < count; i++) {
+		if (!iov || ops_special(iov[i].iov_base, iov[i].iov_len))
+			return true;
+	}
+	return false;
+}
+
+static inline void ops_count(struct p2p_ep *ep, size_t len)
+{
+	uint64_t *msgs = &ep->xfer.stats.tx_msgs[FI_P2P_PATH_HOST];
+	uint64_t *bytes = &ep->xfer.stats.tx_bytes[FI_P2P_PATH_HOST];
+
+	/* may lose one when threads meet; that is better than a locked instruction */
+	__atomic_store_n(msgs, __atomic_load_n(msgs, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(bytes, __atomic_load_n(bytes, __ATOMIC_RELAXED) + len,
+			 __ATOMIC_RELAXED);
+}
+
+static inline enum ops_way ops_send_way(struct p2p_ep *ep, const void *buf, size_t len,
+					fi_addr_t dest)
+{
+	if (p2p_unlikely(ops_special(buf, len)))
+		return OPS_XFER;
+	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
+	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
+		return OPS_LATER;
+	ops_count(ep, len);
+	return OPS_CORE;
+}
+
+static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
+				     size_t count, fi_addr_t dest)
+{
+	size_t len;
+
+	if (ops_special_iov(ep, iov, count))
+		return OPS_XFER;
+	if (xfer_ep_waiting(&ep->xfer) &&
+	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
+		return OPS_LATER;
+	len = mem_iov_len(iov, count);
+	ops_count(ep, len);
+	return OPS_CORE;
+}
+
+/* The tag bit that is ours is not the application's (mem_tag_format). */
+static inline bool ops_tag_bad(const struct p2p_ep *ep, uint64_t tag)
+{
+	if (p2p_likely(!(tag & ep->xfer.tag_bit)))
+		return false;
+	P2P_WARN("tag 0x%zx has a bit that is not in mem_tag_format\n", (size_t) tag);
+	return true;
+}
+
+static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
+{
+	if (op->count && !op->iov) {
+		P2P_WARN("%zu pieces of a message and no list of them\n", op->count);
+		return -FI_EINVAL;
+	}
+	op->addr = av_core_addr(ep->av, op->addr);
+	return xfer_post(&ep->xfer, op);
+}
+
+/* A send of one piece that is not for the core alone */
+static ssize_t ops_send_special(struct p2p_ep *ep, enum ops_way way, bool tagged,
+				const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
+				uint64_t data, uint64_t flags, void *context)
+{
+	struct iovec iov = {(void *) buf, len};
+	struct core_op op = {
+		.tagged = tagged,
+		.iov = &iov,
+		.count = 1,
+		.addr = dest,
+		.tag = tag,
+		.data = data,
+		.flags = flags,
+		.context = context,
+	};
+
+	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
+}
+
+/* ---- fi_msg(3): sending ---- */
+
+static ssize_t ops_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			fi_addr_t dest, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (p2p_likely(way == OPS_CORE))
+		return fi_send(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
+			       context);
+	return ops_send_special(ep, way, false, buf, len, dest, 0, 0, ep->tx_flags, context);
+}
+
+static ssize_t ops_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			    uint64_t data, fi_addr_t dest, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (p2p_likely(way == OPS_CORE))
+		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
+				   av_core_addr(ep->av, dest), context);
+	return ops_send_special(ep, way, false, buf, len, dest, 0, data,
+				ep->tx_flags | FI_REMOTE_CQ_DATA, context);
+}
+
+static ssize_t ops_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (p2p_likely(way == OPS_CORE))
+		return fi_inject(ep->xfer.core, buf, len, av_core_addr(ep->av, dest));
+	return ops_send_special(ep, way, false, buf, len, dest, 0, 0, FI_INJECT, NULL);
+}
+
+static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
+			      uint64_t data, fi_addr_t dest)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (p2p_likely(way == OPS_CORE))
+		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
+				     av_core_addr(ep->av, dest));
+	return ops_send_special(ep, way, false, buf, len, dest, 0, data,
+				FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
+}
+
+static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	struct fi_msg core_msg;
+	enum ops_way way;
+
+	if (p2p_unlikely(!msg))
+		return -FI_EINVAL;
+	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr);
+	if (way == OPS_XFER) {
+		struct core_op op = {
+			.iov = msg->msg_iov,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.data = msg->data,
+			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+			.context = msg->context,
+		};
+
+		return ops_post(ep, &op);
+	}
+	if (way == OPS_LATER)
+		return -FI_EAGAIN;
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.data &= ep->xfer.data_mask;
+	return fi_sendmsg(ep->xfer.core, &core_msg, flags);
+}
+
+static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			 size_t count, fi_addr_t dest, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way_iov(ep, iov, count, dest);
+	struct core_op op = {
+		.iov = iov,
+		.count = count,
+		.addr = dest,
+		.flags = ep->tx_flags,
+		.context = context,
+	};
+
+	if (way == OPS_CORE)
+		return fi_sendv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest),
+				context);
+	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
+}
+
+/* ---- fi_tagged(3): sending ---- */
+
+static ssize_t ops_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			 fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (p2p_likely(way == OPS_CORE))
+		return fi_tsend(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
+				tag, context);
+	return ops_send_special(ep, way, true, buf, len, dest, tag, 0, ep->tx_flags, context);
+}
+
+static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			     uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (p2p_likely(way == OPS_CORE))
+		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
+				    av_core_addr(ep->av, dest), tag, context);
+	return ops_send_special(ep, way, true, buf, len, dest, tag, data,
+				ep->tx_flags | FI_REMOTE_CQ_DATA, context);
+}
+
+static ssize_t ops_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
+			   uint64_t tag)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (p2p_likely(way == OPS_CORE))
+		return fi_tinject(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), tag);
+	return ops_send_special(ep, way, true, buf, len, dest, tag, 0, FI_INJECT, NULL);
+}
+
+static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
+			       uint64_t data, fi_addr_t dest, uint64_t tag)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way(ep, buf, len, dest);
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (p2p_likely(way == OPS_CORE))
+		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
+				      av_core_addr(ep->av, dest), tag);
+	return ops_send_special(ep, way, true, buf, len, dest, tag, data,
+				FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
+}
+
+static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
+			    uint64_t flags)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	struct fi_msg_tagged core_msg;
+	enum ops_way way;
+
+	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
+		return -FI_EINVAL;
+	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr);
+	if (way == OPS_XFER) {
+		struct core_op op = {
+			.tagged = true,
+			.iov = msg->msg_iov,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.tag = msg->tag,
+			.data = msg->data,
+			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+			.context = msg->context,
+		};
+
+		return ops_post(ep, &op);
+	}
+	if (way == OPS_LATER)
+		return -FI_EAGAIN;
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.data &= ep->xfer.data_mask;
+	return fi_tsendmsg(ep->xfer.core, &core_msg, flags);
+}
+
+static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			  size_t count, fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	enum ops_way way = ops_send_way_iov(ep, iov, count, dest);
+	struct core_op op = {
+		.tagged = true,
+		.iov = iov,
+		.count = count,
+		.addr = dest,
+		.tag = tag,
+		.flags = ep->tx_flags,
+		.context = context,
+	};
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (way == OPS_CORE)
+		return fi_tsendv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest),
+				 tag, context);
+	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
+}
+
+/* ---- receiving ---- */
+
+/* May the core receive this by itself, and report it? */
+static inline bool ops_recv_plain(const struct p2p_ep *ep, const void *buf, size_t len,
+				  uint64_t flags)
+{
+	return !xfer_recv_followed(&ep->xfer, len, flags & FI_COMPLETION) &&
+	       !ops_special(buf, len);
+}
+
+static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
+			       size_t count, uint64_t flags)
+{
+	return !ops_special_iov(ep, iov, count) &&
+	       !xfer_recv_followed(&ep->xfer, mem_iov_len(iov, count),
+				   flags & FI_COMPLETION);
+}
+
+/* Receives that are more than a receive are not for device memory, nor for markers. */
+static bool ops_recv_flags_bad(const struct p2p_ep *ep, bool plain, uint64_t flags)
+{
+	const uint64_t more = FI_PEEK | FI_CLAIM | FI_DISCARD | FI_MULTI_RECV;
+
+	if (!(flags & more) || (plain && !ep->xfer.layered))
+		return false;
+	P2P_WARN("receive flags 0x%zx are not offered\n", (size_t) (flags & more));
+	return true;
+}
+
+static ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *buf, size_t len,
+				void *desc, fi_addr_t src, uint64_t tag, uint64_t ignore,
+				void *context)
+{
+	struct iovec iov = {buf, len};
+	struct core_op op = {
+		.recv = true,
+		.tagged = tagged,
+		.iov = &iov,
+		.desc = &desc,
+		.count = 1,
+		.addr = src,
+		.tag = tag,
+		.ignore = ignore & ~ep->xfer.tag_bit,
+		.flags = ep->rx_flags,
+		.context = context,
+	};
+
+	return ops_post(ep, &op);
+}
+
+static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
+			fi_addr_t src, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+
+	if (p2p_likely(ops_recv_plain(ep, buf, len, ep->rx_flags)))
+		return fi_recv(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src),
+			       context);
+	return ops_recv_special(ep, false, buf, len, desc, src, 0, 0, context);
+}
+
+static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			 size_t count, fi_addr_t src, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	struct core_op op = {
+		.recv = true,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = src,
+		.flags = ep->rx_flags,
+		.context = context,
+	};
+
+	if (ops_recv_plain_iov(ep, iov, count, ep->rx_flags))
+		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
+				context);
+	return ops_post(ep, &op);
+}
+
+static ssize_t ops_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	struct fi_msg core_msg;
+	bool plain;
+
+	if (p2p_unlikely(!msg))
+		return -FI_EINVAL;
+	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report);
+	if (ops_recv_flags_bad(ep, plain, flags))
+		return -FI_EOPNOTSUPP;
+	if (!plain) {
+		struct core_op op = {
+			.recv = true,
+			.iov = msg->msg_iov,
+			.desc = msg->desc,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.flags = report,
+			.context = msg->context,
+		};
+
+		return ops_post(ep, &op);
+	}
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	return fi_recvmsg(ep->xfer.core, &core_msg, flags);
+}
+
+static ssize_t ops_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
+			 fi_addr_t src, uint64_t tag, uint64_t ignore, void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (p2p_likely(ops_recv_plain(ep, buf, len, ep->rx_flags)))
+		return fi_trecv(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), tag,
+				ignore & ~ep->xfer.tag_bit, context);
+	return ops_recv_special(ep, true, buf, len, desc, src, tag, ignore, context);
+}
+
+static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			  size_t count, fi_addr_t src, uint64_t tag, uint64_t ignore,
+			  void *context)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = src,
+		.tag = tag,
+		.ignore = ignore & ~ep->xfer.tag_bit,
+		.flags = ep->rx_flags,
+		.context = context,
+	};
+
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (ops_recv_plain_iov(ep, iov, count, ep->rx_flags))
+		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
+				 tag, op.ignore, context);
+	return ops_post(ep, &op);
+}
+
+static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
+			    uint64_t flags)
+{
+	struct p2p_ep *ep = ops_ep(fid);
+	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	struct fi_msg_tagged core_msg;
+	bool plain;
+
+	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
+		return -FI_EINVAL;
+	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report);
+	if (ops_recv_flags_bad(ep, plain, flags))
+		return -FI_EOPNOTSUPP;
+	if (!plain) {
+		struct core_op op = {
+			.recv = true,
+			.tagged = true,
+			.iov = msg->msg_iov,
+			.desc = msg->desc,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.tag = msg->tag,
+			.ignore = msg->ignore & ~ep->xfer.tag_bit,
+			.flags = report,
+			.context = msg->context,
+		};
+
+		return ops_post(ep, &op);
+	}
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.ignore &= ~ep->xfer.tag_bit;
+	return fi_trecvmsg(ep->xfer.core, &core_msg, flags);
+}
+
+struct fi_ops_msg ops_msg = {
+	.size = sizeof(struct fi_ops_msg),
+	.recv = ops_recv,
+	.recvv = ops_recvv,
+	.recvmsg = ops_recvmsg,
+	.send = ops_send,
+	.sendv = ops_sendv,
+	.sendmsg = ops_sendmsg,
+	.inject = ops_inject,
+	.senddata = ops_senddata,
+	.injectdata = ops_injectdata,
+};
+
+struct fi_ops_tagged ops_tagged = {
+	.size = sizeof(struct fi_ops_tagged),
+	.recv = ops_trecv,
+	.recvv = ops_trecvv,
+	.recvmsg = ops_trecvmsg,
+	.send = ops_tsend,
+	.sendv = ops_tsendv,
+	.sendmsg = ops_tsendmsg,
+	.inject = ops_tinject,
+	.senddata = ops_tsenddata,
+	.injectdata = ops_tinjectdata,
+};

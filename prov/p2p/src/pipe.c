@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: long messages in pieces: what both sides have in common. See pipe.h for the idea,
+ * wire.h for the protocol.
+ */
+#include "pipe_sides.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <rdma/fi_errno.h>
+
+#include "conf.h"
+#include "ctrl.h"
+#include "log.h"
+#include "mem.h"
+
+/*
+ * Cores may never tell of what was under way with a peer that died, and the slots of it
+ * are lost. When for PIPE_STALL no piece has ended and some want a slot, PIPE_SPARE of
+ * them go on with ordinary memory. After PIPE_SILENCE a peer is probed [ms].
+ */
+#define PIPE_STALL 100
+#define PIPE_SPARE 4
+#define PIPE_SILENCE 2000
+
+uint64_t pipe_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+bool pipe_req_done(const struct xfer_req *req)
+{
+	return req->pipe.answered && req->pipe.next == req->pipe.pieces;
+}
+
+/* ---- pieces ---- */
+
+void pipe_piece_drop(struct xfer_ctx *ctx)
+{
+	struct pipe_piece *piece = (struct pipe_piece *) ctx;
+	struct stage *stage = &ctx->ep->xfer->stage;
+
+	if (piece->slot)
+		stage_slot_put(stage, piece->slot);
+	if (piece->reserve)
+		stage_reserve_put(stage, piece->reserve, piece->len);
+	xfer_ctx_free(ctx);
+}
+
+/* Staging memory for a piece: a slot, or in need any other. False: none now */
+static bool pipe_piece_stage(struct pipe_piece *piece, enum stage_use use)
+{
+	struct xfer *xfer = piece->req->ctx.ep->xfer;
+
+	piece->slot = stage_slot_get(&xfer->stage, use, piece->len);
+	if (piece->slot) {
+		piece->host = piece->slot->addr;
+		piece->host_desc = piece->slot->desc;
+		return true;
+	}
+	xfer->starved = true;
+	if (!xfer->spare)
+		return false;
+	piece->reserve = stage_reserve_get(&xfer->stage, piece->len);
+	if (!piece->reserve)
+		return false;
+	xfer->spare--;
+	piece->host = piece->reserve->addr;
+	piece->host_desc = piece->reserve->desc;
+	return true;
+}
+
+/* The request's next piece, with staging memory if it wants some; NULL: not now */
+struct pipe_piece *pipe_piece_new(struct xfer_req *req, enum stage_use use,
+					 void (*done)(struct xfer_ctx *ctx,
+						      const struct core_comp *comp))
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	uint64_t offset = req->pipe.next * req->pipe.chunk;
+	struct pipe_piece *piece = cell_get(&ep->xfer->cells);
+
+	if (!piece)
+		return NULL;
+	piece->req = req;
+	piece->index = req->pipe.next;
+	piece->slot = NULL;
+	piece->reserve = NULL;
+	piece->host = NULL;
+	piece->len = P2P_MIN(req->pipe.wanted - offset, req->pipe.chunk);
+	if (req->mem.ops && !pipe_piece_stage(piece, use)) {
+		cell_put(&ep->xfer->cells, piece);
+		return NULL;
+	}
+	xfer_ctx_init(&piece->out.ctx, ep, done, pipe_piece_drop);
+	piece->count = mem_iov_slice(req->iov, req->count, offset, piece->len, piece->iov);
+	piece->out.tag = ep->tag_bit | WIRE_TAG_PIECE |
+			 (uint64_t) req->pipe.transfer << WIRE_TAG_TRANSFER_SHIFT |
+			 piece->index;
+	return piece;
+}
+
+void pipe_piece_begun(struct xfer_req *req)
+{
+	req->pipe.next++;
+	req->pipe.in_flight++;
+}
+
+/* Ends a piece; what it means for its request is up to the caller. */
+struct xfer_req *pipe_piece_end(struct pipe_piece *piece)
+{
+	struct xfer_req *req = piece->req;
+
+	req->pipe.in_flight--;
+	req->ctx.ep->xfer->moved = true;
+	pipe_piece_drop(&piece->out.ctx);
+	return req;
+}
+
+/* ---- both sides ---- */
+
+void pipe_abort_send(struct xfer_req *req, fi_addr_t addr)
+{
+	const struct wire_msg msg = {
+		.type = WIRE_ABORT,
+		.id = req->pipe.id,
+		.status = req->pipe.status,
+		.to_sender = req->recv,
+	};
+
+	if (!req->pipe.aborted)
+		ctrl_send(req->ctx.ep, addr, &msg);
+	req->pipe.aborted = true;
+}
+
+void pipe_list_remove(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	if (!req->pipe.listed)
+		return;
+	if (req->recv)
+		TAILQ_REMOVE(&xfer->pulling, req, entry);
+	else
+		TAILQ_REMOVE(&xfer->pushing, req, entry);
+	req->pipe.listed = false;
+}
+
+/* ---- the module's entries ---- */
+
+void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	if (msg->type == WIRE_ANNOUNCE)
+		pipe_announced(ep, msg);
+	else if (msg->type == WIRE_ABORT && !msg->to_sender)
+		pipe_aborted(ep, msg);
+	else
+		pipe_answer(ep, msg);
+}
+
+void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&ep->xfer->pulling); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (req->ctx.ep == ep && req->pipe.arrival->src == addr)
+			pipe_recv_fail(req, status, false);
+	}
+	HASH_ITER(pipe.hh, ep->xfer->sending, req, next) {
+		if (req->ctx.ep == ep && req->addr == addr)
+			pipe_send_fail(req, status, false);
+	}
+}
+
+static void pipe_probe(struct xfer_req *req, fi_addr_t addr, uint64_t now)
+{
+	const struct wire_msg msg = {
+		.type = WIRE_PROBE,
+		.id = req->pipe.id,
+		.to_sender = req->recv,
+	};
+
+	/* the next one after twice the time */
+	if (now - req->pipe.heard < (uint64_t) PIPE_SILENCE << P2P_MIN(req->pipe.probes, 6))
+		return;
+	req->pipe.probes++;
+	ctrl_send(req->ctx.ep, addr, &msg);
+}
+
+/* Looks after transfers that do not move; a few times a second is enough. */
+static void pipe_watch(struct xfer *xfer)
+{
+	uint64_t now = pipe_now();
+	struct xfer_req *req, *next;
+
+	if (now < xfer->watch_at)
+		return;
+	xfer->watch_at = now + PIPE_STALL;
+	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
+	xfer->starved = xfer->moved = false;
+	TAILQ_FOREACH(req, &xfer->pulling, entry)
+		pipe_probe(req, req->pipe.arrival->src, now);
+	HASH_ITER(pipe.hh, xfer->sending, req, next)
+		pipe_probe(req, req->addr, now);
+}
+
+void pipe_progress(struct xfer *xfer)
+{
+	struct xfer_req *req, *next;
+
+	if (!xfer->sending && !xfer->arriving)
+		return;
+	for (req = TAILQ_FIRST(&xfer->pushing); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		pipe_push(req);
+	}
+	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		pipe_pull(req);
+	}
+	pipe_watch(xfer);
+}
+
+void pipe_req_drop(struct xfer_req *req)
+{
+	pipe_list_remove(req);
+	pipe_sending_remove(req);
+	if (req->pipe.arrival)
+		req->pipe.arrival->req = NULL;
+}
+
+void pipe_fini(struct xfer *xfer)
+{
+	HASH_CLEAR(hh, xfer->arriving);
+	HASH_CLEAR(pipe.hh, xfer->sending);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: long messages coming in. See pipe.h. */
+#include "pipe_sides.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "conf.h"
+#include "ctrl.h"
+#include "log.h"
+#include "mem.h"
+
+/* Pieces of one message that are posted at a time */
+#define PIPE_WINDOW 8
+
+_Static_assert(sizeof(struct pipe_arrival) <= CELL_SIZE, "an arrival is a cell");
+
+static void pipe_arrival_free(struct pipe_arrival *arrival, struct xfer *xfer)
+{
+	HASH_DELETE(hh, xfer->arriving, arrival);
+	if (arrival->ctx.ep)
+		xfer_ctx_free(&arrival->ctx);
+	else
+		cell_put(&xfer->cells, arrival);
+}
+
+static void pipe_arrival_drop(struct xfer_ctx *ctx)
+{
+	struct pipe_arrival *arrival = (struct pipe_arrival *) ctx;
+
+	if (arrival->req)
+		arrival->req->pipe.arrival = NULL;
+	pipe_arrival_free(arrival, ctx->ep->xfer);
+}
+
+/* The record with this id, made if it is the first time that it is heard of; or NULL */
+static struct pipe_arrival *pipe_arrival_get(struct xfer *xfer, uint64_t id)
+{
+	struct pipe_arrival *arrival;
+
+	HASH_FIND(hh, xfer->arriving, &id, sizeof id, arrival);
+	if (arrival)
+		return arrival;
+	arrival = cell_get(&xfer->cells);
+	if (!arrival) {
+		P2P_WARN("no room for an announced message\n");
+		return NULL;
+	}
+	*arrival = (struct pipe_arrival){.id = id};
+	HASH_ADD(hh, xfer->arriving, id, sizeof id, arrival);
+	if (!arrival->hh.tbl) {
+		cell_put(&xfer->cells, arrival);
+		return NULL;
+	}
+	return arrival;
+}
+
+static void pipe_arrival_bind(struct pipe_arrival *arrival, struct xfer_ep *ep)
+{
+	if (!arrival->ctx.ep)
+		xfer_ctx_init(&arrival->ctx, ep, NULL, pipe_arrival_drop);
+}
+
+/* Ends the receive if nothing of it is left. */
+static void pipe_recv_check(struct xfer_req *req)
+{
+	struct pipe_arrival *arrival = req->pipe.arrival;
+	struct xfer_ep *ep = req->ctx.ep;
+	struct wire_msg fin = {.type = WIRE_FIN, .id = req->pipe.id};
+	int status = req->pipe.status;
+
+	if (req->pipe.in_flight || (!status && !pipe_req_done(req)))
+		return;
+	if (!status && (arrival->flags & WIRE_WANT_FIN))
+		ctrl_send(ep, arrival->src, &fin);
+	pipe_list_remove(req);
+	req->comp.len = req->pipe.wanted;
+	if (!status && arrival->total > req->pipe.wanted) {
+		req->comp.olen = arrival->total - req->pipe.wanted;
+		status = -FI_ETRUNC;
+	}
+	pipe_arrival_free(arrival, ep->xfer);
+	xfer_req_end(req, -status);
+}
+
+static void pipe_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp);
+
+static void pipe_piece_copied_in(struct copy *copy, int status)
+{
+	struct pipe_piece *piece = container_of(copy, struct pipe_piece, copy);
+	struct xfer_req *req = piece->req;
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	pipe_piece_end(piece);
+	if (status)
+		pipe_recv_fail(req, status, true);
+	else
+		pipe_recv_check(req);
+}
+
+static void pipe_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct pipe_piece *piece = (struct pipe_piece *) ctx;
+	struct xfer_req *req = piece->req;
+	int status = -abs(comp->err);
+
+	req->pipe.heard = pipe_now();
+	if (!status && comp->len != piece->len) {
+		P2P_WARN("piece %zu of a message has %zu bytes, not %zu\n",
+			 (size_t) piece->index, comp->len, piece->len);
+		status = -FI_EIO;
+	}
+	if (!status && !req->pipe.status && piece->host) {
+		piece->copy.done = pipe_piece_copied_in;
+		status = xfer_copy_start(ctx->ep, &req->mem, COPY_IN, piece->iov,
+					 piece->count, piece->host, &piece->copy);
+		if (!status)
+			return;
+	}
+	pipe_piece_end(piece);
+	if (status)
+		pipe_recv_fail(req, status, true);
+	else
+		pipe_recv_check(req);
+}
+
+/* Takes back the pieces that are posted; they end as cancelled. */
+static void pipe_recv_cancel(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &ep->live, live) {
+		if (ctx->done == pipe_piece_received &&
+		    ((struct pipe_piece *) ctx)->req == req)
+			fi_cancel(&ep->core->fid, ctx);
+	}
+}
+
+void pipe_recv_fail(struct xfer_req *req, int status, bool tell)
+{
+	if (!req->pipe.status) {
+		req->pipe.status = status;
+		pipe_recv_cancel(req);
+		if (tell)
+			pipe_abort_send(req, req->pipe.arrival->src);
+	}
+	pipe_recv_check(req);
+}
+
+/* Tells the sender of the pieces that have been posted since it was told last. */
+static void pipe_grant(struct xfer_req *req)
+{
+	const struct wire_msg msg = {
+		.type = req->pipe.answered ? WIRE_CREDIT : WIRE_CTS,
+		.id = req->pipe.id,
+		.len = req->pipe.wanted,
+		.chunk = req->pipe.chunk,
+		.transfer = req->pipe.transfer,
+		.count = req->pipe.granted,
+	};
+
+	if (ctrl_send(req->ctx.ep, req->pipe.arrival->src, &msg))
+		return;
+	req->pipe.answered = true;
+	req->pipe.granted = 0;
+}
+
+/* Posts the next piece: 0, -FI_EAGAIN when there is no room for it, or another error. */
+static ssize_t pipe_piece_post(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct pipe_piece *piece = pipe_piece_new(req, STAGE_PIECE_IN, pipe_piece_received);
+	void *descs[P2P_IOV_MAX] = {NULL};
+	struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.desc = descs,
+		.addr = FI_ADDR_UNSPEC,
+		.flags = FI_COMPLETION,
+	};
+	ssize_t ret;
+
+	if (!piece)
+		return -FI_EAGAIN;
+	if (piece->host) {
+		piece->out.iov = (struct iovec){piece->host, piece->len};
+		descs[0] = piece->host_desc;
+		op.iov = &piece->out.iov;
+		op.count = 1;
+	} else {
+		op.iov = piece->iov;
+		op.count = piece->count;
+	}
+	op.tag = piece->out.tag;
+	op.context = &piece->out.ctx;
+	ret = core_post(ep->core, &op);
+	if (ret)
+		pipe_piece_drop(&piece->out.ctx);
+	else
+		pipe_piece_begun(req);
+	return ret;
+}
+
+/* Posts the pieces that there is room for. */
+void pipe_pull(struct xfer_req *req)
+{
+	ssize_t ret = 0;
+
+	while (!ret && !req->pipe.status && req->pipe.next < req->pipe.pieces &&
+	       req->pipe.in_flight < PIPE_WINDOW) {
+		ret = pipe_piece_post(req);
+		if (!ret)
+			req->pipe.granted++;
+	}
+	if (ret && ret != -FI_EAGAIN)
+		pipe_recv_fail(req, (int) ret, true);
+	else if (req->pipe.granted)
+		pipe_grant(req);
+}
+
+/* Announcement and receive have found each other. */
+static void pipe_recv_begin(struct pipe_arrival *arrival)
+{
+	struct xfer_req *req = arrival->req;
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer *xfer = ep->xfer;
+	int ret;
+
+	req->pipe.wanted = P2P_MIN(arrival->total, req->len);
+	req->pipe.chunk = P2P_MIN(arrival->chunk,
+				  (uint32_t) xfer->stage.pools[STAGE_PIECE].size);
+	req->pipe.transfer = ++xfer->transfer_next;
+	req->pipe.heard = pipe_now();
+	req->comp.flags &= ~(FI_REMOTE_CQ_DATA);
+	req->comp.data = arrival->data;
+	if (arrival->flags & WIRE_HAS_DATA)
+		req->comp.flags |= FI_REMOTE_CQ_DATA;
+
+	ret = ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src);
+	if (ret || arrival->status) {
+		req->pipe.aborted = true;
+		pipe_recv_fail(req, ret ? ret : arrival->status, false);
+		return;
+	}
+	if (!req->pipe.wanted) {
+		pipe_grant(req);
+		pipe_recv_check(req);
+		return;
+	}
+	req->pipe.pieces = (req->pipe.wanted - 1) / req->pipe.chunk + 1;
+	TAILQ_INSERT_TAIL(&xfer->pulling, req, entry);
+	req->pipe.listed = true;
+	pipe_pull(req);
+}
+
+void pipe_matched(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct pipe_arrival *arrival;
+
+	xfer_set_busy(req);
+	req->pipe.id = req->comp.data & WIRE_ID_MASK;
+	arrival = pipe_arrival_get(ep->xfer, req->pipe.id);
+	if (!arrival || arrival->req || arrival->untracked) {
+		if (arrival)
+			P2P_WARN("two messages came under one id\n");
+		xfer_req_end(req, arrival ? FI_EIO : FI_ENOMEM);
+		return;
+	}
+	pipe_arrival_bind(arrival, ep);
+	arrival->req = req;
+	req->pipe.arrival = arrival;
+	if (arrival->announced)
+		pipe_recv_begin(arrival);
+}
+
+/* The sender need not send anything; the receive ends as truncated. */
+static void pipe_refuse(struct pipe_arrival *arrival)
+{
+	struct xfer_ep *ep = arrival->ctx.ep;
+	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
+	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
+	struct core_comp comp = arrival->marker;
+
+	if (!ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src)) {
+		ctrl_send(ep, arrival->src, &msg);
+		if (arrival->flags & WIRE_WANT_FIN)
+			ctrl_send(ep, arrival->src, &fin);
+	}
+	comp.err = FI_ETRUNC;
+	comp.data = arrival->data;
+	comp.olen = arrival->total;
+	xfer_cq_report(arrival->cq, &comp);
+	pipe_arrival_free(arrival, ep->xfer);
+}
+
+void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
+{
+	struct pipe_arrival *arrival;
+
+	arrival = pipe_arrival_get(cq->xfer, comp->data & WIRE_ID_MASK);
+	if (!arrival || arrival->req || arrival->untracked) {
+		struct core_comp lost = *comp;
+
+		lost.err = arrival ? FI_EIO : FI_ENOMEM;
+		xfer_cq_report(cq, &lost);
+		return;
+	}
+	arrival->untracked = true;
+	arrival->cq = cq;
+	arrival->marker = *comp;
+	if (arrival->announced)
+		pipe_refuse(arrival);
+}
+
+void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
+
+	if (!arrival)
+		return;
+	if (arrival->announced) {
+		P2P_WARN("a message is announced twice: the second time is ignored\n");
+		return;
+	}
+	pipe_arrival_bind(arrival, ep);
+	arrival->announced = true;
+	arrival->total = msg->len;
+	arrival->data = msg->data;
+	arrival->flags = msg->flags;
+	arrival->chunk = msg->chunk;
+	arrival->name_len = msg->name_len;
+	memcpy(arrival->name, msg->name, msg->name_len);
+	if (arrival->req)
+		pipe_recv_begin(arrival);
+	else if (arrival->untracked)
+		pipe_refuse(arrival);
+}
+
+/* The sender has given up. */
+void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct pipe_arrival *arrival;
+
+	HASH_FIND(hh, ep->xfer->arriving, &msg->id, sizeof msg->id, arrival);
+	if (!arrival)
+		return;
+	arrival->status = msg->status;
+	if (arrival->req)
+		pipe_recv_fail(arrival->req, msg->status, false);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: long messages going out. See pipe.h. */
+#include "pipe_sides.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "conf.h"
+#include "ctrl.h"
+#include "log.h"
+#include "mem.h"
+
+_Static_assert(sizeof(struct pipe_piece) <= CELL_SIZE, "a piece is a cell");
+
+void pipe_sending_remove(struct xfer_req *req)
+{
+	if (req->pipe.hashed)
+		HASH_DELETE(pipe.hh, req->ctx.ep->xfer->sending, req);
+	req->pipe.hashed = false;
+}
+
+/* Ends the send if nothing of it is left. */
+static void pipe_send_check(struct xfer_req *req)
+{
+	if (!req->pipe.marker_sent || req->pipe.in_flight)
+		return;
+	if (!req->pipe.status && (!pipe_req_done(req) || req->pipe.fin_wanted))
+		return;
+	pipe_list_remove(req);
+	pipe_sending_remove(req);
+	req->comp = (struct core_comp){
+		.flags = FI_SEND | (req->tagged ? FI_TAGGED : FI_MSG),
+		.src = FI_ADDR_NOTAVAIL,
+	};
+	xfer_req_end(req, -req->pipe.status);
+}
+
+/* Begins no more pieces; @tell: the receiver does not know yet. */
+void pipe_send_fail(struct xfer_req *req, int status, bool tell)
+{
+	if (!req->pipe.status)
+		req->pipe.status = status;
+	if (tell)
+		pipe_abort_send(req, req->addr);
+	req->pipe.aborted = true;
+	pipe_send_check(req);
+}
+
+static void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->pipe.marker_sent = true;
+	if (comp->err)
+		pipe_send_fail(req, -abs(comp->err), true);
+	else
+		pipe_send_check(req);
+}
+
+ssize_t pipe_send(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer *xfer = ep->xfer;
+	struct wire_msg msg = {
+		.type = WIRE_ANNOUNCE,
+		.len = req->len,
+		.data = req->data & WIRE_USER_DATA_MASK,
+		.chunk = (uint32_t) xfer->stage.pools[STAGE_PIECE].size,
+		.name_len = ep->name_len,
+	};
+	int ret;
+
+	/* unique here by its lower bits, among processes by the upper ones */
+	msg.id = req->pipe.id = (xfer->id_base & ~0xffffffULL) | (++xfer->id_next & 0xffffff);
+	if (req->op_flags & FI_REMOTE_CQ_DATA)
+		msg.flags |= WIRE_HAS_DATA;
+	else
+		msg.data = 0;
+	req->pipe.fin_wanted = req->op_flags & FI_DELIVERY_COMPLETE;
+	if (req->pipe.fin_wanted)
+		msg.flags |= WIRE_WANT_FIN;
+	memcpy(msg.name, ep->name, ep->name_len);
+
+	HASH_ADD(pipe.hh, xfer->sending, pipe.id, sizeof req->pipe.id, req);
+	if (!req->pipe.hh.tbl)
+		return -FI_ENOMEM;
+	req->pipe.hashed = true;
+	req->pipe.heard = pipe_now();
+	ret = ctrl_send(ep, req->addr, &msg);
+	if (ret) {
+		pipe_sending_remove(req);
+		return ret;
+	}
+	req->ctx.done = pipe_marker_sent;
+	req->out.data = WIRE_MARK | req->pipe.id;
+	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
+	req->ready = true;
+	xfer_set_busy(req);
+	xfer_sendq_add(req);
+	xfer_sendq_flush(ep);
+	return 0;
+}
+
+static void pipe_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = pipe_piece_end((struct pipe_piece *) ctx);
+
+	req->pipe.heard = pipe_now();
+	if (comp->err)
+		pipe_send_fail(req, -abs(comp->err), true);
+	else
+		pipe_send_check(req);
+}
+
+static void pipe_piece_copied_out(struct copy *copy, int status)
+{
+	struct pipe_piece *piece = container_of(copy, struct pipe_piece, copy);
+	struct xfer_req *req = piece->req;
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	if (status || req->pipe.status) {
+		pipe_piece_end(piece);
+		pipe_send_fail(req, status, true);
+		return;
+	}
+	piece->out.iov = (struct iovec){piece->host, piece->len};
+	piece->out.desc = piece->host_desc;
+	piece->out.addr = req->addr;
+	xfer_out_post(&piece->out);
+}
+
+/* Begins the pieces that there are credits and slots for. */
+void pipe_push(struct xfer_req *req)
+{
+	struct pipe_piece *piece;
+	int ret;
+
+	while (!req->pipe.status && req->pipe.credits && req->pipe.next < req->pipe.pieces) {
+		piece = pipe_piece_new(req, STAGE_PIECE_OUT, pipe_piece_sent);
+		if (!piece)
+			return;
+		piece->copy.done = pipe_piece_copied_out;
+		pipe_piece_begun(req);
+		req->pipe.credits--;
+		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
+				      piece->count, piece->host, &piece->copy);
+		if (ret) {
+			pipe_piece_end(piece);
+			pipe_send_fail(req, ret, true);
+			return;
+		}
+	}
+}
+
+static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	if (req->pipe.answered || msg->len > req->len ||
+	    msg->chunk > xfer->stage.pools[STAGE_PIECE].size) {
+		P2P_WARN("a request for %zu bytes of a message of %zu is dropped: it does "
+			 "not fit what was announced\n",
+			 (size_t) msg->len, req->len);
+		return;
+	}
+	req->pipe.answered = true;
+	req->pipe.wanted = msg->len;
+	req->pipe.chunk = msg->chunk;
+	req->pipe.transfer = msg->transfer;
+	req->pipe.credits = msg->count;
+	if (!msg->len) {
+		pipe_send_check(req);
+		return;
+	}
+	req->pipe.pieces = (msg->len - 1) / msg->chunk + 1;
+	TAILQ_INSERT_TAIL(&xfer->pushing, req, entry);
+	req->pipe.listed = true;
+	pipe_push(req);
+}
+
+/* What the receiver says about a message that was announced to it */
+void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct xfer_req *req;
+
+	HASH_FIND(pipe.hh, ep->xfer->sending, &msg->id, sizeof msg->id, req);
+	if (!req) {
+		/* one that failed here in the meantime */
+		P2P_INFO("an answer for a message that is not being sent is dropped\n");
+		return;
+	}
+	req->pipe.heard = pipe_now();
+	switch (msg->type) {
+	case WIRE_CTS:
+		pipe_cts(req, msg);
+		break;
+	case WIRE_CREDIT:
+		req->pipe.credits += msg->count;
+		pipe_push(req);
+		break;
+	case WIRE_PROBE:
+		break;
+	case WIRE_FIN:
+		req->pipe.fin_wanted = false;
+		if (msg->status && !req->pipe.status)
+			req->pipe.status = msg->status;
+		pipe_send_check(req);
+		break;
+	default:
+		pipe_send_fail(req, msg->status, false);
+	}
+}

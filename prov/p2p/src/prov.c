@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 6: libp2p-fi.so, the layered provider ofi_p2p: fi_getinfo and the way to the core
+ * provider's fabric.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <rdma/fi_errno.h>
+#include <rdma/providers/fi_prov.h>
+
+#include "config.h"
+#include "base.h"
+#include "conf.h"
+#include "fabric.h"
+#include "info.h"
+#include "lf.h"
+#include "log.h"
+
+/* Excludes us from a nested fi_getinfo; exclusions stand last in a provider's name */
+#define PROV_EXCLUDE_SELF "^" P2P_NAME
+
+/* The hints' provider name for a nested fi_getinfo; it begins with the core's part */
+static int prov_hints_name(struct fi_info *hints, const char *core, const char *excluded)
+{
+	char *name;
+
+	if (asprintf(&name, "%s%s%s%s" PROV_EXCLUDE_SELF, core ? core : "",
+		     core && *core ? ";" : "", excluded ? excluded : "",
+		     excluded && *excluded ? ";" : "") < 0)
+		return -FI_ENOMEM;
+	free(hints->fabric_attr->prov_name);
+	hints->fabric_attr->prov_name = name;
+	return 0;
+}
+
+/*
+ * Where a core provider has RDM endpoints itself, it comes before the same provider under
+ * ofi_rxm. libfabric sees to that only in lists for applications.
+ */
+static void prov_reorder(struct fi_info **list)
+{
+	struct fi_info *plain = NULL, **plain_end = &plain, **place, *info;
+
+	for (place = list; (info = *place);) {
+		if (!strcmp(info->fabric_attr->prov_name, "tcp") ||
+		    !strcmp(info->fabric_attr->prov_name, "net")) {
+			*place = info->next;
+			*plain_end = info;
+			plain_end = &info->next;
+			info->next = NULL;
+		} else {
+			place = &info->next;
+		}
+	}
+	if (!plain)
+		return;
+	for (place = list; *place; place = &(*place)->next) {
+		if (!strcmp((*place)->fabric_attr->prov_name, "tcp;ofi_rxm") ||
+		    !strcmp((*place)->fabric_attr->prov_name, "net;ofi_rxm"))
+			break;
+	}
+	*plain_end = *place;
+	*place = plain;
+}
+
+/* Turns the cores' answers into ours, and drops those of no use. */
+static int prov_convert(const struct fi_info *hints, const char *core_name,
+			struct fi_info **list)
+{
+	/* one name may stand for every stack over it; a stack is meant as it is written */
+	const char *asked = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
+	bool exact = asked && *core_name && strchr(asked, ';');
+	struct fi_info **place = list, *info;
+	const char *why;
+
+	while ((info = *place)) {
+		why = "another provider was named";
+		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
+		    info_from_core(hints, info, &why)) {
+			place = &info->next;
+			continue;
+		}
+		P2P_INFO("not over %s: %s\n", info->fabric_attr->prov_name, why);
+		*place = info->next;
+		info->next = NULL;
+		lf.freeinfo(info);
+	}
+	return *list ? 0 : -FI_ENODATA;
+}
+
+static int prov_getinfo(uint32_t version, const char *node, const char *service,
+			uint64_t flags, const struct fi_info *hints, struct fi_info **info)
+{
+	char *core_name = NULL, *excluded = NULL;
+	struct fi_info *core_hints;
+	int ret;
+
+	ret = conf_status();
+	if (ret) {
+		P2P_WARN("not offered: a parameter has a bad value, see above\n");
+		return ret;
+	}
+	if (flags & P2P_OFFLOAD_PROV_ONLY)
+		return -FI_ENODATA;
+
+	core_hints = lf.dupinfo(hints);
+	if (!core_hints)
+		return -FI_ENOMEM;
+	/* hints may come without parts; we need this one */
+	if (!core_hints->fabric_attr)
+		core_hints->fabric_attr = calloc(1, 4 * sizeof *core_hints->fabric_attr);
+	ret = core_hints->fabric_attr ? 0 : -FI_ENOMEM;
+	if (!ret)
+		ret = info_name_split(core_hints->fabric_attr->prov_name, &core_name,
+				      &excluded);
+	if (!ret)
+		ret = prov_hints_name(core_hints, core_name, excluded);
+	if (!ret)
+		ret = info_hints_to_core(core_hints);
+	if (!ret)
+		ret = lf.getinfo(version, node, service, flags | P2P_GETINFO_INTERNAL,
+				 core_hints, info);
+	if (!ret) {
+		prov_reorder(info);
+		ret = prov_convert(hints, core_name, info);
+	}
+	lf.freeinfo(core_hints);
+	free(core_name);
+	free(excluded);
+	return ret;
+}
+
+static int prov_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
+		       void *context)
+{
+	struct fi_fabric_attr core_attr = *attr;
+	struct fid_fabric *core;
+	char *excluded;
+	int ret;
+
+	ret = info_name_split(attr->prov_name, &core_attr.prov_name, &excluded);
+	if (ret)
+		return ret;
+	if (!*core_attr.prov_name) {
+		P2P_WARN("%s names no provider to work over\n", attr->prov_name);
+		ret = -FI_EINVAL;
+		goto free_names;
+	}
+	ret = fi_fabric(&core_attr, &core, context);
+	if (ret)
+		goto free_names;
+	ret = fabric_open(core, true, context, fabric);
+	if (ret)
+		fi_close(&core->fid);
+free_names:
+	free(core_attr.prov_name);
+	free(excluded);
+	return ret;
+}
+
+static struct fi_provider prov_provider = {
+	.version = FI_VERSION(P2P_VERSION_MAJOR, P2P_VERSION_MINOR),
+	.name = P2P_NAME,
+	.getinfo = prov_getinfo,
+	.fabric = prov_fabric,
+};
+
+struct fi_provider *log_prov = &prov_provider;
+
+struct fi_provider *fi_prov_ini(void);
+
+FI_EXT_INI
+{
+	/* what libfabric speaks, the cores below us speak */
+	prov_provider.fi_version = fi_version();
+	if (lf_bind())
+		return NULL;
+	conf_read();
+	return &prov_provider;
+}

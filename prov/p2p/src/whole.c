@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: messages that travel whole. See whole.h. */
+#include "whole.h"
+
+#include <rdma/fi_errno.h>
+
+#include "conf.h"
+#include "log.h"
+#include "mem.h"
+#include "pipe.h"
+
+/* What of the user's flags is the core's business when it sends a copy */
+#define WHOLE_CORE_FLAGS                                                                 \
+	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                 \
+	 FI_DELIVERY_COMPLETE | FI_FENCE)
+
+/* A host buffer for the request: a slot if one fits and is free, else a reserve */
+static int whole_buffer_get(struct xfer_req *req)
+{
+	struct stage *stage = &req->ctx.ep->xfer->stage;
+
+	req->slot = stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT,
+				   req->len);
+	if (req->slot) {
+		req->host = req->slot->addr;
+		req->host_desc = req->slot->desc;
+		return 0;
+	}
+	/* a send waits for a slot; a receive may not, as it may be what others wait for */
+	if (!req->recv && req->path.proto == PATH_SHORT)
+		return -FI_EAGAIN;
+	req->reserve = stage_reserve_get(stage, req->len);
+	if (!req->reserve)
+		return -FI_ENOMEM;
+	req->host = req->reserve->addr;
+	req->host_desc = req->reserve->desc;
+	return 0;
+}
+
+/* The length of the copy under way, or of the next one: pageable memory makes a copy
+ * wait in the driver, so it is done a piece at a time. */
+static size_t whole_step(const struct xfer_req *req, size_t total)
+{
+	return P2P_MIN(total - req->copied, conf.chunk_size);
+}
+
+static int whole_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total,
+			   void (*done)(struct copy *copy, int status))
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count = mem_iov_slice(req->iov, req->count, req->copied,
+				     whole_step(req, total), iov);
+
+	req->copy.done = done;
+	return xfer_copy_start(req->ctx.ep, &req->mem, dir, iov, count,
+			       (char *) req->host + req->copied, &req->copy);
+}
+
+/* ---- sending ---- */
+
+static void whole_copied_out(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->copied += whole_step(req, req->len);
+	if (!status && req->copied < req->len)
+		status = whole_copy_next(req, COPY_OUT, req->len, whole_copied_out);
+	if (status)
+		req->comp.err = -status;
+	else if (req->copied < req->len)
+		return;
+	req->ready = true;
+	xfer_sendq_flush(req->ctx.ep);
+}
+
+static void whole_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->comp = *comp;
+	req->comp.len = 0;
+	xfer_req_end(req, comp->err);
+}
+
+/* FI_INJECT: the user's buffer is free when the call returns, so the copy cannot wait. */
+static int whole_copy_now(struct xfer_req *req)
+{
+	char *at = req->host;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < req->count; at += req->iov[i++].iov_len)
+		ret = req->mem.ops->copy(&req->mem, at, req->iov[i].iov_base,
+					 req->iov[i].iov_len);
+	req->ready = true;
+	return ret;
+}
+
+ssize_t whole_send(struct xfer_req *req)
+{
+	int ret = whole_buffer_get(req);
+
+	if (ret)
+		return ret;
+	req->ctx.done = whole_sent;
+	req->out.len = req->len;
+	req->out.data = req->data & req->ctx.ep->data_mask;
+	req->out.flags = req->op_flags & WHOLE_CORE_FLAGS;
+	if (req->op_flags & FI_INJECT)
+		ret = whole_copy_now(req);
+	else
+		ret = whole_copy_next(req, COPY_OUT, req->len, whole_copied_out);
+	if (ret)
+		return ret;
+	xfer_set_busy(req);
+	xfer_sendq_add(req);
+	xfer_sendq_flush(req->ctx.ep);
+	return 0;
+}
+
+/* ---- receiving ---- */
+
+static void whole_copied_in(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->copied += whole_step(req, req->comp.len);
+	if (!status && req->copied < req->comp.len)
+		status = whole_copy_next(req, COPY_IN, req->comp.len, whole_copied_in);
+	if (status)
+		xfer_req_end(req, -status);
+	else if (req->copied == req->comp.len)
+		xfer_req_end(req, req->comp.err);
+}
+
+static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+	int ret;
+
+	req->comp = *comp;
+	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
+	if (!comp->err && xfer_concerned(req->ctx.ep->rxcq, NULL, comp->flags, comp->data)) {
+		pipe_matched(req);
+		return;
+	}
+	req->comp.len = P2P_MIN(comp->len, req->len);
+	if (!req->mem.ops || !req->comp.len) {
+		xfer_req_end(req, comp->err);
+		return;
+	}
+	xfer_set_busy(req);
+	ret = whole_copy_next(req, COPY_IN, req->comp.len, whole_copied_in);
+	if (ret)
+		xfer_req_end(req, -ret);
+}
+
+ssize_t whole_recv(struct xfer_req *req, const struct core_op *op)
+{
+	struct core_op staged = *op;
+	struct iovec iov;
+	int ret;
+
+	staged.context = &req->ctx;
+	staged.flags |= FI_COMPLETION;
+	if (req->mem.ops) {
+		ret = whole_buffer_get(req);
+		if (ret)
+			return ret;
+		iov = (struct iovec){req->host, req->len};
+		staged.iov = &iov;
+		staged.desc = &req->host_desc;
+		staged.count = 1;
+	}
+	req->ctx.done = whole_received;
+	return core_post(req->ctx.ep->core, &staged);
+}

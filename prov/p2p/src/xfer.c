@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: requests from post to report. See xfer.h; how a message of one kind or another
+ * is carried is in whole.c and pipe.c.
+ */
+#include "xfer.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+#include <rdma/fi_errno.h>
+
+#include "conf.h"
+#include "ctrl.h"
+#include "log.h"
+#include "mem.h"
+#include "pipe.h"
+#include "whole.h"
+
+/* Completions read from one core queue in one go, and reads in one progress call */
+#define XFER_READ_BATCH 16
+#define XFER_READS_MAX 4
+
+int xfer_init(struct xfer *xfer, bool layered, bool shared,
+	      struct fid_domain *local_mr_domain)
+{
+	uint64_t random;
+	int ret;
+
+	*xfer = (struct xfer){.mark = layered ? WIRE_MARK : 0};
+	ret = cell_pool_init(&xfer->cells);
+	if (ret)
+		return ret;
+	if (getrandom(&random, sizeof random, 0) != sizeof random) {
+		P2P_WARN("getrandom: no random number for this process\n");
+		cell_pool_fini(&xfer->cells);
+		return -FI_EIO;
+	}
+	/* told apart from the other processes' by its upper bits */
+	xfer->id_base = random & WIRE_ID_MASK;
+	p2p_lock_init(&xfer->lock, shared);
+	stage_init(&xfer->stage, local_mr_domain);
+	copy_engines_init(&xfer->copies);
+	TAILQ_INIT(&xfer->pushing);
+	TAILQ_INIT(&xfer->pulling);
+	LIST_INIT(&xfer->cqs);
+	LIST_INIT(&xfer->eps);
+	return 0;
+}
+
+void xfer_fini(struct xfer *xfer)
+{
+	pipe_fini(xfer);
+	copy_engines_fini(&xfer->copies);
+	stage_fini(&xfer->stage);
+	p2p_lock_fini(&xfer->lock);
+	cell_pool_fini(&xfer->cells);
+}
+
+/* ---- records ---- */
+
+void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
+		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
+		   void (*drop)(struct xfer_ctx *ctx))
+{
+	ctx->ep = ep;
+	ctx->done = done;
+	ctx->drop = drop;
+	LIST_INSERT_HEAD(&ep->live, ctx, live);
+}
+
+void xfer_ctx_free(struct xfer_ctx *ctx)
+{
+	LIST_REMOVE(ctx, live);
+	cell_put(&ctx->ep->xfer->cells, ctx);
+}
+
+void xfer_busy_add(struct xfer *xfer, int change)
+{
+	__atomic_store_n(&xfer->busy, xfer->busy + change, __ATOMIC_RELAXED);
+}
+
+void xfer_set_busy(struct xfer_req *req)
+{
+	if (!req->busy)
+		xfer_busy_add(req->ctx.ep->xfer, 1);
+	req->busy = true;
+}
+
+static void xfer_req_release(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	if (req->slot)
+		stage_slot_put(&xfer->stage, req->slot);
+	if (req->reserve)
+		stage_reserve_put(&xfer->stage, req->reserve, req->comp.len);
+	if (req->busy)
+		xfer_busy_add(xfer, -1);
+	req->slot = NULL;
+	req->reserve = NULL;
+	req->busy = false;
+}
+
+/* A request of a closing endpoint */
+static void xfer_req_drop(struct xfer_ctx *ctx)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	pipe_req_drop(req);
+	xfer_req_release(req);
+	xfer_ctx_free(ctx);
+}
+
+static struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+				     const struct dev_mem *mem)
+{
+	struct xfer_req *req = cell_get(&ep->xfer->cells);
+
+	if (!req)
+		return NULL;
+	*req = (struct xfer_req){
+		.context = op->context,
+		.op_flags = op->flags,
+		.tag = op->tag,
+		.data = op->data,
+		.addr = op->addr,
+		.report = op->flags & FI_COMPLETION,
+		.recv = op->recv,
+		.tagged = op->tagged,
+		.mem = *mem,
+		.count = op->count,
+		.len = mem_iov_len(op->iov, op->count),
+	};
+	memcpy(req->iov, op->iov, op->count * sizeof *op->iov);
+	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
+	return req;
+}
+
+void xfer_req_end(struct xfer_req *req, int err)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_cq *cq = req->recv ? ep->rxcq : ep->txcq;
+	struct core_comp comp = req->comp;
+	bool report = req->report;
+
+	comp.context = req->context;
+	comp.err = err;
+	if (req->recv && !err) {
+		ep->stats.rx_msgs[req->path.path]++;
+		ep->stats.rx_bytes[req->path.path] += comp.len;
+	}
+	xfer_req_release(req);
+	xfer_ctx_free(&req->ctx);
+	if (cq && (report || err))
+		xfer_cq_report(cq, &comp);
+}
+
+/* ---- completion queues ---- */
+
+void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer)
+{
+	cq->xfer = xfer;
+	STAILQ_INIT(&cq->reports);
+	p2p_lock_take(&xfer->lock);
+	LIST_INSERT_HEAD(&xfer->cqs, cq, entry);
+	p2p_lock_drop(&xfer->lock);
+}
+
+int xfer_cq_fini(struct xfer_cq *cq)
+{
+	struct core_comp comp;
+	int ret;
+
+	p2p_lock_take(&cq->xfer->lock);
+	ret = fi_close(&cq->core->fid);
+	if (!ret)
+		LIST_REMOVE(cq, entry);
+	p2p_lock_drop(&cq->xfer->lock);
+	if (ret)
+		return ret;
+	while (xfer_cq_next(cq, true, &comp) == 1 || xfer_cq_next(cq, false, &comp) == 1)
+		free(comp.err_data);
+	return 0;
+}
+
+void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
+{
+	struct xfer_report *report = cell_get(&cq->xfer->cells);
+
+	if (!report) {
+		P2P_WARN("more than %u completions wait to be read: one is lost\n",
+			 CELL_COUNT);
+		cq->failed = -FI_EOVERRUN;
+		return;
+	}
+	report->comp = *comp;
+	STAILQ_INSERT_TAIL(&cq->reports, report, entry);
+	__atomic_store_n(&cq->count, cq->count + 1, __ATOMIC_RELAXED);
+}
+
+int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp)
+{
+	struct xfer_report *report;
+	int ret = 0;
+
+	p2p_lock_take(&cq->xfer->lock);
+	report = STAILQ_FIRST(&cq->reports);
+	if (!report) {
+		ret = cq->failed;
+	} else if (!report->comp.err == !error) {
+		*comp = report->comp;
+		STAILQ_REMOVE_HEAD(&cq->reports, entry);
+		__atomic_store_n(&cq->count, cq->count - 1, __ATOMIC_RELAXED);
+		cell_put(&cq->xfer->cells, report);
+		ret = 1;
+	}
+	p2p_lock_drop(&cq->xfer->lock);
+	return ret;
+}
+
+static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
+{
+	struct xfer_ctx *ctx = comp->context;
+
+	if (cell_mine(&cq->xfer->cells, ctx)) {
+		if (!ctx->ep->closing)
+			ctx->done(ctx, comp);
+		return true;
+	}
+	if (comp->err || !xfer_concerned(cq, ctx, comp->flags, comp->data))
+		return false;
+	pipe_marker_untracked(cq, comp);
+	return true;
+}
+
+bool xfer_take(struct xfer_cq *cq, const struct core_comp *comp)
+{
+	bool taken;
+
+	p2p_lock_take(&cq->xfer->lock);
+	taken = xfer_take_locked(cq, comp);
+	p2p_lock_drop(&cq->xfer->lock);
+	return taken;
+}
+
+/* Reads what the core's queue has: ours is dealt with, the user's becomes reports. */
+static void xfer_cq_pull(struct xfer_cq *cq)
+{
+	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
+	fi_addr_t src[XFER_READ_BATCH];
+	struct core_comp comp;
+	ssize_t ret = XFER_READ_BATCH;
+
+	for (int reads = 0; ret == XFER_READ_BATCH && reads < XFER_READS_MAX; reads++) {
+		ret = cq->source ? fi_cq_readfrom(cq->core, entries, XFER_READ_BATCH, src)
+				 : fi_cq_read(cq->core, entries, XFER_READ_BATCH);
+		for (ssize_t i = 0; i < ret; i++) {
+			core_comp_from_entry(&entries[i],
+					     cq->source ? src[i] : FI_ADDR_NOTAVAIL, &comp);
+			if (!xfer_take_locked(cq, &comp))
+				xfer_cq_report(cq, &comp);
+		}
+	}
+	if (ret == -FI_EAVAIL) {
+		ret = core_comp_from_error(cq->core, &comp);
+		if (ret)
+			return;
+		if (!xfer_take_locked(cq, &comp))
+			xfer_cq_report(cq, &comp);
+		else
+			free(comp.err_data);
+	} else if (ret < 0 && ret != -FI_EAGAIN && !cq->failed) {
+		P2P_WARN("reading the core provider's completions: %s\n",
+			 fi_strerror((int) -ret));
+		cq->failed = (int) ret;
+	}
+}
+
+/* ---- sending ---- */
+
+static ssize_t xfer_out_try(struct xfer_out *out)
+{
+	const struct core_op op = {
+		.tagged = true,
+		.iov = &out->iov,
+		.desc = &out->desc,
+		.count = 1,
+		.addr = out->addr,
+		.tag = out->tag,
+		.flags = FI_COMPLETION,
+		.context = &out->ctx,
+	};
+
+	return core_post(out->ctx.ep->core, &op);
+}
+
+/* The core refused it: that is how it ends. */
+static void xfer_ctx_fail(struct xfer_ctx *ctx, ssize_t ret)
+{
+	const struct core_comp comp = {.context = ctx, .err = (int) -ret};
+
+	ctx->done(ctx, &comp);
+}
+
+/* An error is told later, in progress: the caller is still busy with what it sends. */
+void xfer_out_post(struct xfer_out *out)
+{
+	struct xfer_ep *ep = out->ctx.ep;
+
+	out->ret = TAILQ_EMPTY(&ep->outq) ? xfer_out_try(out) : -FI_EAGAIN;
+	if (out->ret)
+		TAILQ_INSERT_TAIL(&ep->outq, out, entry);
+}
+
+/*
+ * Addresses that had no room in the course of one flush: what else goes there waits, and
+ * the rest does not wait for it. Cores may have no room for a dead peer for ever.
+ */
+struct xfer_blocked {
+	fi_addr_t addr[16];
+	size_t count;
+};
+
+static bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
+{
+	for (size_t i = 0; i < blocked->count; i++) {
+		if (blocked->addr[i] == addr)
+			return true;
+	}
+	return blocked->count == sizeof blocked->addr / sizeof blocked->addr[0];
+}
+
+static void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
+{
+	blocked->addr[blocked->count++] = addr;
+}
+
+static void xfer_outq_flush(struct xfer_ep *ep)
+{
+	struct xfer_blocked blocked = {.count = 0};
+	struct xfer_out *out, *next;
+	ssize_t ret;
+
+	for (out = TAILQ_FIRST(&ep->outq); out; out = next) {
+		next = TAILQ_NEXT(out, entry);
+		if (xfer_blocked_has(&blocked, out->addr))
+			continue;
+		ret = out->ret == -FI_EAGAIN ? xfer_out_try(out) : out->ret;
+		if (ret == -FI_EAGAIN) {
+			xfer_blocked_add(&blocked, out->addr);
+			continue;
+		}
+		TAILQ_REMOVE(&ep->outq, out, entry);
+		if (ret)
+			xfer_ctx_fail(&out->ctx, ret);
+	}
+}
+
+void xfer_sendq_add(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+
+	TAILQ_INSERT_TAIL(&ep->sendq, req, entry);
+	__atomic_store_n(&ep->waiting, ep->waiting + 1, __ATOMIC_RELAXED);
+}
+
+static ssize_t xfer_sendq_try(struct xfer_req *req)
+{
+	struct iovec iov = {req->host, req->out.len};
+	const struct core_op op = {
+		.tagged = req->tagged,
+		.iov = &iov,
+		.desc = &req->host_desc,
+		.count = 1,
+		.addr = req->addr,
+		.tag = req->tag,
+		.data = req->out.data,
+		.flags = req->out.flags | FI_COMPLETION,
+		.context = &req->ctx,
+	};
+
+	if (!req->ready)
+		return -FI_EAGAIN;
+	/* a copy that failed is known here, in its turn */
+	return req->comp.err ? -req->comp.err : core_post(req->ctx.ep->core, &op);
+}
+
+void xfer_sendq_flush(struct xfer_ep *ep)
+{
+	struct xfer_blocked blocked = {.count = 0};
+	struct xfer_req *req, *next;
+	ssize_t ret;
+
+	for (req = TAILQ_FIRST(&ep->sendq); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (xfer_blocked_has(&blocked, req->addr))
+			continue;
+		ret = xfer_sendq_try(req);
+		if (ret == -FI_EAGAIN) {
+			xfer_blocked_add(&blocked, req->addr);
+			continue;
+		}
+		TAILQ_REMOVE(&ep->sendq, req, entry);
+		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);
+		if (ret)
+			xfer_ctx_fail(&req->ctx, ret);
+	}
+}
+
+int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
+		    const struct iovec *iov, size_t count, void *host, struct copy *copy)
+{
+	int ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
+
+	if (ret)
+		return ret;
+	ep->copying++;
+	ep->stats.copies++;
+	ep->stats.copy_bytes += mem_iov_len(iov, count);
+	return 0;
+}
+
+bool xfer_copy_ended(struct xfer_ep *ep)
+{
+	ep->copying--;
+	return ep->closing;
+}
+
+/* ---- progress ---- */
+
+static void xfer_progress_locked(struct xfer *xfer)
+{
+	struct xfer_cq *cq;
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(cq, &xfer->cqs, entry)
+		xfer_cq_pull(cq);
+	copy_progress(&xfer->copies);
+	pipe_progress(xfer);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		xfer_sendq_flush(ep);
+		xfer_outq_flush(ep);
+	}
+}
+
+void xfer_progress(struct xfer *xfer)
+{
+	p2p_lock_take(&xfer->lock);
+	xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+}
+
+static bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_req *req;
+
+	TAILQ_FOREACH(req, &ep->sendq, entry) {
+		if (req->addr == addr)
+			return true;
+	}
+	return false;
+}
+
+bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)
+{
+	bool waits;
+
+	p2p_lock_take(&ep->xfer->lock);
+	waits = xfer_sendq_has(ep, addr);
+	if (waits) {
+		xfer_progress_locked(ep->xfer);
+		waits = xfer_sendq_has(ep, addr);
+	}
+	p2p_lock_drop(&ep->xfer->lock);
+	return waits;
+}
+
+/* ---- endpoints ---- */
+
+void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
+{
+	ep->xfer = xfer;
+	TAILQ_INIT(&ep->sendq);
+	TAILQ_INIT(&ep->outq);
+	LIST_INIT(&ep->live);
+	p2p_lock_take(&xfer->lock);
+	LIST_INSERT_HEAD(&xfer->eps, ep, entry);
+	p2p_lock_drop(&xfer->lock);
+}
+
+int xfer_ep_start(struct xfer_ep *ep)
+{
+	int ret = 0;
+
+	p2p_lock_take(&ep->xfer->lock);
+	if (ep->layered)
+		ret = ctrl_start(ep);
+	p2p_lock_drop(&ep->xfer->lock);
+	return ret;
+}
+
+int xfer_ep_fini(struct xfer_ep *ep)
+{
+	struct xfer *xfer = ep->xfer;
+	struct xfer_ctx *ctx;
+	struct xfer_cq *cq;
+	int ret;
+
+	p2p_lock_take(&xfer->lock);
+	ret = fi_close(&ep->core->fid);
+	if (ret) {
+		p2p_lock_drop(&xfer->lock);
+		return ret;
+	}
+	/* what the core has completed already must not find its record gone */
+	ep->closing = true;
+	LIST_FOREACH(cq, &xfer->cqs, entry)
+		xfer_cq_pull(cq);
+	while (ep->copying)
+		copy_progress(&xfer->copies);
+	while ((ctx = LIST_FIRST(&ep->live)))
+		ctx->drop(ctx);
+	LIST_REMOVE(ep, entry);
+	p2p_lock_drop(&xfer->lock);
+	return 0;
+}
+
+/* ---- posting ---- */
+
+static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem)
+{
+	size_t len = mem_iov_len(op->iov, op->count);
+	const struct path_query query = {
+		.device = mem->ops,
+		.layered = ep->layered,
+		.stalls = ep->stalls,
+		.len = len,
+		.short_max = conf.eager_size,
+		.plain_max = WIRE_PLAIN_MAX,
+		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
+		.name_len = ep->name_len,
+		.name_max = WIRE_NAME_MAX,
+	};
+	struct path_choice choice = path_choose(&query);
+	struct xfer_req *req;
+	ssize_t ret;
+
+	if (choice.proto == PATH_CORE)
+		return xfer_sendq_has(ep, op->addr) ? -FI_EAGAIN : core_post(ep->core, op);
+
+	req = xfer_req_new(ep, op, mem);
+	if (!req)
+		return -FI_EAGAIN;
+	req->path = choice;
+	ret = choice.proto == PATH_LONG ? pipe_send(req) : whole_send(req);
+	if (ret) {
+		xfer_req_release(req);
+		xfer_ctx_free(&req->ctx);
+		return ret;
+	}
+	P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name, mem->ordinal,
+		choice.reason);
+	ep->stats.tx_msgs[choice.path]++;
+	ep->stats.tx_bytes[choice.path] += len;
+	return 0;
+}
+
+static ssize_t xfer_post_recv(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem)
+{
+	struct xfer_req *req = xfer_req_new(ep, op, mem);
+	ssize_t ret;
+
+	if (!req)
+		return -FI_EAGAIN;
+	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
+	ret = whole_recv(req, op);
+	if (ret) {
+		xfer_req_release(req);
+		xfer_ctx_free(&req->ctx);
+	}
+	return ret;
+}
+
+ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
+{
+	struct xfer *xfer = ep->xfer;
+	struct dev_mem mem;
+	ssize_t ret;
+
+	if (op->count > ep->iov_limit) {
+		P2P_WARN("%zu pieces in one message: no more than %zu are offered "
+			 "(iov_limit)\n",
+			 op->count, ep->iov_limit);
+		return -FI_EINVAL;
+	}
+	ret = mem_classify(op->iov, op->count, &mem);
+	if (ret)
+		return ret;
+
+	p2p_lock_take(&xfer->lock);
+	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	if (!ret)
+		ret = op->recv ? xfer_post_recv(ep, op, &mem) : xfer_post_send(ep, op, &mem);
+	if (ret == -FI_EAGAIN)
+		xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
+{
+	struct xfer_ctx *ctx;
+	ssize_t ret = -FI_ENOENT;
+
+	p2p_lock_take(&ep->xfer->lock);
+	LIST_FOREACH(ctx, &ep->live, live) {
+		struct xfer_req *req = (struct xfer_req *) ctx;
+
+		if (ctx->drop == xfer_req_drop && req->recv && !req->busy &&
+		    req->context == context) {
+			ret = fi_cancel(&ep->core->fid, ctx);
+			break;
+		}
+	}
+	p2p_lock_drop(&ep->xfer->lock);
+	return ret;
+}
