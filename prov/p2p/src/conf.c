@@ -14,7 +14,7 @@
 struct conf conf = {
 	.eager_size = 1048576,
 	.chunk_size = 1048576,
-	.pinned_size = 33554432,
+	.pinned_size = 67108864,
 	.cuda = true,
 };
 
@@ -40,7 +40,7 @@ static const struct conf_param {
 	 "Bytes in one piece of a long message, so in one copy between device and host "
 	 "(default: 1048576)"},
 	{"p2p_pinned_size", NULL, &conf.pinned_size, 1 << 22, (size_t) 1 << 40,
-	 "Bytes of host memory that one domain may pin for staging (default: 33554432)"},
+	 "Bytes of host memory that one domain may pin for staging (default: 67108864)"},
 	{"p2p_cuda", &conf.cuda, NULL, 0, 0,
 	 "Look for CUDA memory; if not, every buffer is taken for host memory "
 	 "(default: yes)"},
