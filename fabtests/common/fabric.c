@@ -190,7 +190,7 @@ static bool wants_registration(const struct ft_ctx *ctx, const struct ft_buf *bu
 	       ((mode & FI_MR_HMEM) && buf->ops->iface != FI_HMEM_SYSTEM);
 }
 
-static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf)
+static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 {
 	union {
 		struct fi_mr_attr attr;
@@ -201,7 +201,7 @@ static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf)
 
 	mr.attr.mr_iov = &iov;
 	mr.attr.iov_count = 1;
-	mr.attr.access = FI_SEND | FI_RECV;
+	mr.attr.access = access;
 	mr.attr.requested_key = ctx->next_key++;
 	/* An application that did not ask for FI_HMEM does not know what it passes. */
 	if (ctx->info->caps & FI_HMEM && buf->ops->iface != FI_HMEM_SYSTEM) {
@@ -240,10 +240,22 @@ int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface ifac
 	buf->size = size;
 	if (!wants_registration(ctx, buf))
 		return 0;
-	ret = buf_register(ctx, buf);
+	ret = buf_register(ctx, buf, FI_SEND | FI_RECV);
 	if (ret)
 		ft_buf_free(buf);
 	return ret;
+}
+
+int ft_buf_share(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
+{
+	const int mode = ctx->info->domain_attr->mr_mode;
+
+	if (buf->mr)
+		fi_close(&buf->mr->fid);
+	FT_TRY(buf_register(ctx, buf, access));
+	buf->key = fi_mr_key(buf->mr);
+	buf->base = mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t)buf->addr : 0;
+	return 0;
 }
 
 void ft_buf_free(struct ft_buf *buf)

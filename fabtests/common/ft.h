@@ -14,11 +14,13 @@
 #include <sys/uio.h>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 #define FT_SKIP 77 /* exit status, and a test function's return value */
@@ -165,6 +167,7 @@ struct ft_buf {
 	const struct ft_mem_ops *ops;
 	struct fid_mr *mr;
 	void *desc;
+	uint64_t key, base; /* what peers name it by, after ft_buf_share() */
 };
 
 /* ---- fabric.c: opening and closing ---- */
@@ -175,6 +178,7 @@ struct ft_buf {
  * @cq_flags:	added to FI_TRANSMIT | FI_RECV when the CQ is bound
  * @watch_fd:	sockets to peers: one that closes while we wait is an error
  * @peer:	addresses of the peers, by rank
+ * @remote:	completed by what peers write here with remote cq data; may be NULL
  */
 struct ft_ctx {
 	const struct ft_opts *opts;
@@ -192,6 +196,7 @@ struct ft_ctx {
 	int watch_fd[FT_MAX_RANKS];
 	int watch_count;
 	fi_addr_t peer[FT_MAX_RANKS];
+	struct ft_req *remote;
 };
 
 int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts);
@@ -206,6 +211,8 @@ bool ft_is_p2p(const struct ft_ctx *ctx);
 
 int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
 		 size_t size);
+/** ft_buf_share() - register for @access by peers; once for a buffer */
+int ft_buf_share(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access);
 void ft_buf_free(struct ft_buf *buf);
 
 /* ---- xfer.c: posting, progress, waiting ---- */

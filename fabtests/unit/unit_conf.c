@@ -56,6 +56,7 @@ static const struct conf_case good[] = {
 	{{EAGER "64m"}, IS(64 * MiB, 0, 0, true)},
 	{{EAGER "16385", CHUNK "16k"}, IS(16 * KiB, 16 * KiB, 0, true)},
 	{{EAGER "16384", CHUNK "16385"}, IS(16 * KiB, 16385, 0, true)},
+	{{CHUNK "8388608"}, IS(0, 8 * MiB, 0, true)},
 	{{PINNED "8388608", CHUNK "1m"}, IS(0, 1 * MiB, 8 * MiB, true)},
 	{{CUDA "1"}, DEFAULT},
 	{{CUDA "yes"}, DEFAULT},
@@ -103,8 +104,8 @@ static const struct conf_case bad[] = {
 	{{PINNED "1025g"}, DEFAULT},
 	{{PINNED "1099511627777"}, DEFAULT},
 	/* fewer than eight pieces fit */
-	{{CHUNK "4194305"}, IS(0, 4194305, 0, true)},
-	{{CHUNK "8m"}, IS(0, 8 * MiB, 0, true)},
+	{{CHUNK "8388609"}, IS(0, 8388609, 0, true)},
+	{{CHUNK "9m"}, IS(0, 9 * MiB, 0, true)},
 	{{CHUNK "524289", PINNED "4m"}, IS(0, 524289, 4 * MiB, true)},
 	{{PINNED "8388607", CHUNK "1m"}, IS(0, 1 * MiB, 8388607, true)},
 	{{CUDA ""}, DEFAULT},

@@ -21,6 +21,9 @@
 #define MESSAGES                                                                 \
 	(NEEDED | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_LOCAL_COMM | \
 	 FI_REMOTE_COMM)
+#define REMOTE                                                                       \
+	(FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | \
+	 FI_RMA_EVENT)
 #define TAG_64 0xaaaaaaaaaaaaaaaaULL
 #define TAG_63 0x5555555555555555ULL
 
@@ -139,6 +142,7 @@ static void test_hints(void **state)
 		 {.type = FI_EP_RDM, .caps = NEEDED}},
 		{{.caps = MESSAGES}, {.type = FI_EP_RDM, .caps = MESSAGES}},
 		{{.caps = FI_P2P}, {.type = FI_EP_RDM}},
+		{{.caps = REMOTE}, {.type = FI_EP_RDM, .caps = NEEDED | REMOTE}},
 		{{.tx_caps = FI_MSG | FI_HMEM},
 		 {.type = FI_EP_RDM, .tx_caps = NEEDED & ~FI_RECV}},
 		{{.rx_caps = FI_TAGGED | FI_SOURCE},
@@ -180,14 +184,10 @@ static void test_hints_refused(void **state)
 	static const struct hints_case cases[] = {
 		{.type = FI_EP_MSG},
 		{.type = FI_EP_DGRAM},
-		{.caps = FI_MSG | FI_RMA},
-		{.caps = FI_ATOMIC},
 		{.caps = FI_MULTICAST},
 		{.caps = FI_TAGGED | 1ULL << 61},
 		{.tx_caps = FI_MSG | FI_P2P},
 		{.rx_caps = FI_MSG | FI_P2P},
-		{.tx_caps = FI_RMA | FI_WRITE},
-		{.rx_caps = FI_ATOMIC},
 		{.data_size = 5},
 		{.data_size = 8},
 		{.progress = FI_PROGRESS_AUTO},
@@ -252,9 +252,9 @@ static struct fi_info *core_make(void)
 	assert_non_null(core);
 	core->ep_attr->type = FI_EP_RDM;
 	core->ep_attr->mem_tag_format = TAG_64;
-	core->caps = MESSAGES | FI_RMA | FI_ATOMIC | FI_READ | FI_HMEM;
+	core->caps = MESSAGES | REMOTE | FI_HMEM;
 	core->tx_attr->caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RMA | FI_WRITE;
-	core->rx_attr->caps = FI_MSG | FI_TAGGED | FI_RECV | FI_SOURCE | FI_REMOTE_READ;
+	core->rx_attr->caps = FI_MSG | FI_TAGGED | FI_RECV | FI_SOURCE | FI_RMA | FI_REMOTE_READ;
 	core->tx_attr->size = 2048;
 	core->rx_attr->size = R + 1;
 	core->tx_attr->iov_limit = 32;
@@ -319,7 +319,8 @@ static void test_caps(void **state)
 	const struct {
 		uint64_t wanted, caps;
 	} cases[] = {
-		{0, MESSAGES | FI_HMEM | FI_P2P},
+		{0, MESSAGES | REMOTE | FI_HMEM | FI_P2P},
+		{FI_RMA | FI_HMEM, FI_RMA | secondary | (REMOTE & ~FI_ATOMIC) | FI_HMEM | FI_P2P},
 		{FI_MSG, FI_MSG | secondary},
 		{FI_TAGGED | FI_RECV, FI_TAGGED | secondary},
 		{FI_MSG | FI_HMEM, FI_MSG | secondary | FI_HMEM | FI_P2P},
@@ -335,8 +336,10 @@ static void test_caps(void **state)
 		hints->domain_attr->mr_mode = i % 2 ? FI_MR_P2P : 0;
 		assert_true(info_from_core(hints, core, &why));
 		assert_int_equal(core->caps, cases[i].caps);
-		assert_int_equal(core->tx_attr->caps & (FI_RMA | FI_WRITE | FI_P2P), 0);
-		assert_int_equal(core->rx_attr->caps & (FI_REMOTE_READ | FI_P2P), 0);
+		assert_int_equal(core->tx_attr->caps & (FI_RMA | FI_WRITE | FI_P2P),
+				 cases[i].caps & FI_RMA ? FI_RMA | FI_WRITE : 0);
+		assert_int_equal(core->rx_attr->caps & (FI_REMOTE_READ | FI_P2P),
+				 cases[i].caps & FI_RMA ? FI_REMOTE_READ : 0);
 		assert_int_equal(core->tx_attr->caps & FI_HMEM, cases[i].caps & FI_HMEM);
 		assert_int_equal(core->rx_attr->caps & FI_HMEM, cases[i].caps & FI_HMEM);
 		assert_int_equal(core->tx_attr->size, 2048 - R);
@@ -357,9 +360,9 @@ static void check_ours(const struct fi_info *ours, const struct fi_info *core)
 {
 	uint64_t format = ours->ep_attr->mem_tag_format, bit = info_tag_bit(format);
 
-	assert_int_equal(ours->caps, (core->caps & MESSAGES) | FI_HMEM | FI_P2P);
-	assert_int_equal(ours->tx_attr->caps, (core->tx_attr->caps & MESSAGES) | FI_HMEM);
-	assert_int_equal(ours->rx_attr->caps, (core->rx_attr->caps & MESSAGES) | FI_HMEM);
+	assert_int_equal(ours->caps, (core->caps & (MESSAGES | REMOTE)) | FI_HMEM | FI_P2P);
+	assert_int_equal(ours->tx_attr->caps, (core->tx_attr->caps & (MESSAGES | REMOTE)) | FI_HMEM);
+	assert_int_equal(ours->rx_attr->caps, (core->rx_attr->caps & (MESSAGES | REMOTE)) | FI_HMEM);
 	assert_int_equal(ours->tx_attr->size, core->tx_attr->size - R);
 	assert_int_equal(ours->rx_attr->size, core->rx_attr->size - R);
 	assert_in_range(ours->tx_attr->iov_limit, 1, P2P_IOV_MAX);
@@ -374,9 +377,9 @@ static void check_ours(const struct fi_info *ours, const struct fi_info *core)
 static void check_core_again(const struct fi_info *info, const struct fi_info *core)
 {
 	assert_string_equal(info->fabric_attr->prov_name, core->fabric_attr->prov_name);
-	assert_int_equal(info->caps, core->caps & MESSAGES);
-	assert_int_equal(info->tx_attr->caps, core->tx_attr->caps & MESSAGES);
-	assert_int_equal(info->rx_attr->caps, core->rx_attr->caps & MESSAGES);
+	assert_int_equal(info->caps, core->caps & (MESSAGES | REMOTE));
+	assert_int_equal(info->tx_attr->caps, core->tx_attr->caps & (MESSAGES | REMOTE));
+	assert_int_equal(info->rx_attr->caps, core->rx_attr->caps & (MESSAGES | REMOTE));
 	assert_int_equal(info->tx_attr->size, core->tx_attr->size);
 	assert_int_equal(info->rx_attr->size, core->rx_attr->size);
 	assert_int_equal(info->domain_attr->cq_data_size,

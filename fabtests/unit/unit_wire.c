@@ -33,6 +33,14 @@
 	}
 #define NAME(n) .name_len = (n), .name = {1, 2, 3, [WIRE_NAME_MAX - 1] = 4}
 
+#define TARGET .key = UINT64_MAX, .addr = 0x1112131415161718
+#define PAYLOAD(n) .payload = payload, .payload_len = (n)
+
+/* after the head, where a message is about target memory */
+#define TARGET_LEN 24
+
+static const unsigned char payload[WIRE_PAYLOAD_MAX] = {5, 6, [WIRE_PAYLOAD_MAX - 1] = 7};
+
 static const struct wire_msg good[] = {
 	MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX + 1, .chunk = 1, NAME(1)),
 	MSG(ANNOUNCE, 0, .len = 1 << 20, .chunk = 1 << 19, NAME(28)),
@@ -53,7 +61,26 @@ static const struct wire_msg good[] = {
 	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .to_sender = true),
 	MSG(PROBE, 0),
 	MSG(PROBE, WIRE_ID_MASK, .to_sender = true),
+	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, TARGET, NAME(28)),
+	MSG(WRITE, 7, .len = 0, .data = 5, .flags = WIRE_HAS_DATA, TARGET, NAME(28)),
+	MSG(WRITE, 7, .len = 100, PAYLOAD(100), TARGET, NAME(28)),
+	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX, PAYLOAD(WIRE_PAYLOAD_MAX), TARGET,
+	    NAME(WIRE_NAME_MAX)),
+	MSG(READ, 7, .len = 0, TARGET, NAME(1)),
+	MSG(READ, 7, .len = UINT64_MAX, TARGET, NAME(28)),
+	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9, NAME(28)),
+	MSG(ATOMIC, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255,
+	    .datatype = 255, TARGET, NAME(28)),
+	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_FETCH, TARGET, NAME(28)),
+	MSG(RESULT, 7, .status = -FI_EACCES),
+	MSG(RESULT, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
 };
+
+static bool has_target(enum wire_type type)
+{
+	return type == WIRE_WRITE || type == WIRE_READ || type == WIRE_SUPPLY ||
+	       type == WIRE_ATOMIC;
+}
 
 /* What wire_decode() makes of @len bytes at @bytes, in a buffer of just that size */
 static int decode(const void *bytes, size_t len, struct wire_msg *msg, const char **why)
@@ -66,6 +93,9 @@ static int decode(const void *bytes, size_t len, struct wire_msg *msg, const cha
 	*why = NULL;
 	/* len 0: one byte is there, and it must not be looked at either */
 	ret = wire_decode(len ? exact : (char *)exact + 1, len, msg, why);
+	/* the payload stays in the caller's buffer */
+	if (!ret)
+		msg->payload = (const char *)bytes + len - msg->payload_len;
 	free(exact);
 	return ret;
 }
@@ -91,9 +121,15 @@ static void test_round_trip(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(good); i++) {
 		memset(&msg, 0xa5, sizeof msg);
 		len = wire_encode(&good[i], buf);
-		assert_int_equal(len, HEAD + good[i].name_len);
+		assert_int_equal(len, HEAD + (has_target(good[i].type) ? TARGET_LEN : 0) +
+					      good[i].name_len + good[i].payload_len);
 		if (decode(buf, len, &msg, &why))
 			fail_msg("row %zu: %s", i, why);
+		assert_int_equal(msg.key, good[i].key);
+		assert_int_equal(msg.addr, good[i].addr);
+		assert_int_equal(msg.op, good[i].op);
+		assert_int_equal(msg.datatype, good[i].datatype);
+		assert_int_equal(msg.payload_len, good[i].payload_len);
 		assert_int_equal(msg.type, good[i].type);
 		assert_int_equal(msg.id, good[i].id);
 		assert_int_equal(msg.len, good[i].len);
@@ -106,6 +142,8 @@ static void test_round_trip(void **state)
 		assert_int_equal(msg.to_sender, good[i].to_sender);
 		assert_int_equal(msg.name_len, good[i].name_len);
 		assert_memory_equal(msg.name, good[i].name, good[i].name_len);
+		if (msg.payload_len)
+			assert_memory_equal(msg.payload, good[i].payload, msg.payload_len);
 	}
 }
 
@@ -160,6 +198,9 @@ static void test_other_lengths(void **state)
 	size_t full;
 
 	for (size_t i = 0; i < UNIT_COUNT(good); i++) {
+		/* these may be of any length, and who asks knows how much it is to be */
+		if (good[i].type == WIRE_RESULT || good[i].type == WIRE_ATOMIC)
+			continue;
 		full = wire_encode(&good[i], buf);
 		for (size_t len = 0; len < sizeof buf; len++) {
 			if (len != full)
@@ -198,6 +239,21 @@ static void test_bad_content(void **state)
 		MSG(ABORT, 7, .status = INT32_MIN),
 		MSG(ABORT, WIRE_MARK, .status = -1),
 		MSG(PROBE, WIRE_MARK),
+		MSG(WRITE, 7, .len = 100, PAYLOAD(99), TARGET, NAME(28)),
+		MSG(WRITE, 7, .len = 99, PAYLOAD(100), TARGET, NAME(28)),
+		MSG(WRITE, 7, .len = 100, PAYLOAD(100), TARGET),
+		MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 0, TARGET, NAME(28)),
+		MSG(WRITE, 7, .len = UINT64_MAX, .chunk = 1, TARGET, NAME(28)),
+		MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, PAYLOAD(1), TARGET,
+		    NAME(28)),
+		MSG(WRITE, 7, .len = 1, PAYLOAD(1), .data = WIRE_MARK, TARGET, NAME(28)),
+		MSG(READ, 7, .len = 1, TARGET),
+		MSG(SUPPLY, 7, .len = 1, .chunk = 1, .key = 9, NAME(28)),
+		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 0, .key = 9, NAME(28)),
+		MSG(ATOMIC, 7, .len = 8, PAYLOAD(8), TARGET),
+		MSG(RESULT, WIRE_MARK),
+		MSG(RESULT, 7, .status = 1),
+		MSG(RESULT, 7, .status = INT32_MIN),
 	};
 	unsigned char buf[WIRE_MSG_MAX];
 
@@ -217,7 +273,7 @@ static void test_bad_bytes(void **state)
 		{AT_MAGIC, {0, 0, 0, 0}, 4},    {AT_MAGIC, {0x66, 0x50, 0x32, 0x70}, 4},
 		{AT_VERSION, {0}, 1},           {AT_VERSION, {WIRE_VERSION + 1}, 1},
 		{AT_VERSION, {255}, 1},         {AT_TYPE, {0}, 1},
-		{AT_TYPE, {WIRE_PROBE + 1}, 1}, {AT_TYPE, {255}, 1},
+		{AT_TYPE, {WIRE_TYPES}, 1},     {AT_TYPE, {255}, 1},
 		{AT_NAME_LEN, {0}, 1},          {AT_NAME_LEN, {27}, 1},
 		{AT_NAME_LEN, {29}, 1},         {AT_NAME_LEN, {1, 1}, 2},
 		{AT_NAME_LEN + 3, {0x80}, 1},   {AT_NAME_LEN, {255, 255, 255, 255}, 4},
@@ -254,20 +310,26 @@ static void test_long_name(void **state)
 /* Everything that the rest of the provider relies on */
 static void check_accepted(const struct wire_msg *msg)
 {
-	assert_in_range(msg->type, WIRE_ANNOUNCE, WIRE_PROBE);
+	assert_in_range(msg->type, WIRE_ANNOUNCE, WIRE_TYPES - 1);
 	assert_true(msg->id <= WIRE_ID_MASK);
 	assert_true(msg->name_len <= WIRE_NAME_MAX);
-	if (msg->type == WIRE_ANNOUNCE) {
-		assert_true(msg->name_len && msg->chunk);
+	assert_true(msg->payload_len <= WIRE_PAYLOAD_MAX);
+	assert_true(msg->data <= WIRE_USER_DATA_MASK);
+	if (msg->type == WIRE_ANNOUNCE || has_target(msg->type))
+		assert_true(msg->name_len);
+	if (msg->type == WIRE_WRITE && msg->len <= WIRE_PAYLOAD_MAX) {
+		assert_int_equal(msg->payload_len, msg->len);
+	} else if (msg->type == WIRE_ANNOUNCE || msg->type == WIRE_SUPPLY ||
+		   msg->type == WIRE_WRITE) {
+		assert_true(msg->chunk);
 		assert_true(msg->len > WIRE_PLAIN_MAX);
-		assert_true(msg->data <= WIRE_USER_DATA_MASK);
 		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
 	} else if (msg->type == WIRE_CTS && msg->len) {
 		assert_true(msg->chunk && msg->count);
 		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
 	} else if (msg->type == WIRE_CREDIT) {
 		assert_true(msg->count);
-	} else if (msg->type == WIRE_FIN) {
+	} else if (msg->type == WIRE_FIN || msg->type == WIRE_RESULT) {
 		assert_true(msg->status <= 0 && msg->status > INT32_MIN);
 	} else if (msg->type == WIRE_ABORT) {
 		assert_true(msg->status < 0 && msg->status > INT32_MIN);
@@ -280,7 +342,7 @@ static void check_accepted(const struct wire_msg *msg)
  */
 static void test_random(void **state)
 {
-	unsigned char buf[WIRE_MSG_MAX + 64], again[WIRE_MSG_MAX];
+	unsigned char buf[WIRE_PLAIN_MSG_MAX + 64], again[WIRE_MSG_MAX];
 	struct wire_msg msg, copy;
 	unsigned int seed = 20240229, accepted = 0;
 	const char *why;
@@ -292,7 +354,7 @@ static void test_random(void **state)
 			buf[i] = (unsigned char)(rand_r(&seed) >> 8);
 		if (round % 2 && len >= HEAD) {
 			memcpy(buf, "\x70\x32\x50\x66\x01", 5);
-			buf[AT_TYPE] %= 8;
+			buf[AT_TYPE] %= WIRE_TYPES + 1;
 			buf[AT_ID + 7] &= round % 16 ? 0x7f : 0xff;
 			memset(buf + AT_DATA + 4, 0, round % 8 ? 4 : 0);
 			memset(buf + AT_NAME_LEN, 0, 4);

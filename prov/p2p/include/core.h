@@ -7,9 +7,13 @@
 #define P2P_CORE_H
 
 #include <stdbool.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+
+#include "mem.h"
 
 /**
  * struct core_op - one operation on a core endpoint.
@@ -30,8 +34,72 @@ struct core_op {
 	void *context;
 };
 
+/**
+ * struct core_rma - a read or write of remote memory.
+ * @remote, @key: the remote memory, as fi_rma(3) has them
+ * @flags:	as for fi_readmsg(3), fi_writemsg(3)
+ */
+struct core_rma {
+	bool read;
+	const struct iovec *iov;
+	void **desc;
+	size_t count;
+	fi_addr_t addr;
+	uint64_t remote;
+	uint64_t key;
+	uint64_t data;
+	uint64_t flags;
+	void *context;
+};
+
+/* The three kinds of atomic operations */
+enum core_atomic_kind {
+	CORE_ATOMIC,
+	CORE_ATOMIC_FETCH,
+	CORE_ATOMIC_COMPARE
+};
+
+/**
+ * struct core_atomic - an atomic operation on remote memory.
+ * @operand, @compare, @result: pieces of memory; there are @operands of the first …;
+ *		compare values and results as @kind has them
+ */
+struct core_atomic {
+	enum core_atomic_kind kind;
+	const struct fi_ioc *operand;
+	size_t operands;
+	const struct fi_ioc *compare;
+	size_t compares;
+	const struct fi_ioc *result;
+	size_t results;
+	fi_addr_t addr;
+	uint64_t remote;
+	uint64_t key;
+	enum fi_datatype datatype;
+	enum fi_op op;
+	uint64_t flags;
+	void *context;
+};
+
 /* Posts it. 0 or the core's negative error; -FI_EAGAIN is not logged */
 ssize_t core_post(struct fid_ep *ep, const struct core_op *op);
+ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op);
+ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op);
+
+/* One of the arrays of an atomic operation, as a buffer in the allocation @mem */
+struct core_array {
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count;
+	size_t len;
+	struct dev_mem mem;
+};
+
+/*
+ * Looks at the three arrays of an operation. Each has @len bytes, or none. 0, -FI_EINVAL
+ * when they do not fit together (logged), or what mem_classify() returns
+ */
+int core_atomic_arrays(const struct core_atomic *op, struct core_array *operand,
+		       struct core_array *compare, struct core_array *result, size_t *len);
 
 /**
  * struct core_comp - one completion, good or bad.

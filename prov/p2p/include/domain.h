@@ -11,12 +11,14 @@
 /**
  * struct p2p_domain - a domain.
  * @source:	messages tell where they come from (FI_SOURCE)
+ * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  */
 struct p2p_domain {
 	struct fid_domain fid;
 	struct fid_domain *core;
 	struct p2p_fabric *fabric;
 	bool source;
+	bool virt_addr;
 	struct xfer xfer;
 };
 

@@ -38,6 +38,13 @@ int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_e
 /* fi_open_ops(FI_P2P_STATS_OPS) */
 int ep_stats_ops_open(void **ops);
 
+/*
+ * How many elements an atomic operation may have, where the core takes @core_count and some
+ * memory is served by us; 0: none (atomic.c)
+ */
+size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
+		    bool compare, size_t core_count);
+
 /* The tables of data transfer calls: ops.c, rma.c, atomic.c */
 extern struct fi_ops_msg ops_msg;
 extern struct fi_ops_tagged ops_tagged;

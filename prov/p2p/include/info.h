@@ -38,6 +38,13 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 int info_to_core(struct fi_info *info);
 
 /*
+ * Who serves the remote memory of a domain opened with @info. @mark: the bit of keys that
+ * are ours to serve, the core serving the rest; 0: there is none. @ours: the application
+ * chooses the keys, so that nothing can be told from them, and all are ours.
+ */
+void info_keys(const struct fi_info *info, uint64_t *mark, bool *ours);
+
+/*
  * The core's part of a provider name, less every "ofi_p2p" in it: "tcp;ofi_rxm;ofi_p2p"
  * gives "tcp;ofi_rxm". Exclusions ("^name") are kept apart, in @excluded. Both are for the
  * caller to free; NULL when there is no name at all. 0 or -FI_ENOMEM.

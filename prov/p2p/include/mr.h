@@ -7,16 +7,21 @@
 
 #include "dev.h"
 #include "domain.h"
+#include "region.h"
 
 /**
  * struct p2p_mr - a region.
- * @core:	the core's region, whose key and descriptor it shows; NULL for device
- *		memory, which no core here can reach
+ * @core:	the core's region, whose key and descriptor it shows; NULL for memory that we
+ *		serve
+ * @region:	what peers may reach of it, where we serve them
+ * @served:	@region is known to them
  */
 struct p2p_mr {
 	struct fid_mr fid;
 	struct fid_mr *core;
 	struct p2p_domain *domain;
+	struct region region;
+	bool served;
 };
 
 extern struct fi_ops_mr mr_ops;

@@ -15,6 +15,26 @@
 /* Begins a send: 0, or an error, and the caller frees the request. */
 ssize_t pipe_send(struct xfer_req *req);
 
+/*
+ * Begins a send that the receiver asked for: @type is WIRE_WRITE (to @key, @addr) or
+ * WIRE_SUPPLY (for the read whose id is @key). 0 or an error, as above.
+ */
+int pipe_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key,
+		       uint64_t addr);
+
+/* Begins to receive what @msg announces, without a marker */
+void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg);
+
+/* A number for a transaction that begins here */
+uint64_t pipe_id_new(struct xfer *xfer);
+
+/* Enters a request whose peer will answer to its id. 0 or -FI_ENOMEM */
+int pipe_sending_add(struct xfer_req *req);
+void pipe_sending_remove(struct xfer_req *req);
+
+/* Ends a send if nothing of it is left */
+void pipe_send_check(struct xfer_req *req);
+
 /* A marker has come to a request's receive (its completion is in req->comp). */
 void pipe_matched(struct xfer_req *req);
 

@@ -36,10 +36,10 @@ struct pipe_arrival {
 
 /**
  * struct pipe_piece - a part of a long message, at either end.
- * @out:	what the core is given; for a receive only its ctx counts
+ * @out:	what the core is given
  * @index:	its number in the message
  * @iov, @count, @len: its place in the user's buffer
- * @slot, @reserve: staging memory, at @host; neither: received straight into place
+ * @slot, @reserve: staging memory, at @host; neither: it travels from or to its place
  */
 struct pipe_piece {
 	struct xfer_out out;
@@ -78,7 +78,8 @@ void pipe_piece_drop(struct xfer_ctx *ctx);
 /* Tells the other side, once, that this request has failed */
 void pipe_abort_send(struct xfer_req *req, fi_addr_t addr);
 
-/* Takes a request off xfer.pushing or xfer.pulling */
+/* Puts a request on one of xfer's lists, or takes it off the one that it is on */
+void pipe_list_add(struct xfer_req *req, struct xfer_list *list);
 void pipe_list_remove(struct xfer_req *req);
 
 /* ---- pipe_send.c ---- */
@@ -92,8 +93,6 @@ void pipe_send_fail(struct xfer_req *req, int status, bool tell);
 /* What the receiver says about a message that was announced to it */
 void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg);
 
-void pipe_sending_remove(struct xfer_req *req);
-
 /* ---- pipe_recv.c ---- */
 
 /* Posts the pieces that there is room for */
@@ -102,8 +101,9 @@ void pipe_pull(struct xfer_req *req);
 /* Posts no more pieces; @tell: the sender does not know yet */
 void pipe_recv_fail(struct xfer_req *req, int status, bool tell);
 
-/* A message is announced; the sender has given up */
+/* A message is announced, or what was asked for; the sender has given up */
 void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg);
+void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg);
 void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg);
 
 #endif /* P2P_PIPE_SIDES_H */

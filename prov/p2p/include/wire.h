@@ -17,6 +17,19 @@
  *			     <-	CREDIT(id, count), as buffers are free again
  *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
  *	either side, when it cannot go on: ABORT(id, status)
+ *
+ * Memory that the core provider of its owner cannot reach is reached by asking the owner:
+ *
+ *	initiator		target
+ *	WRITE(id, key, address, data) -> checks, writes
+ *			     <-	FIN(id, status)
+ *	WRITE(id, key, address, length) -> when it is longer: CTS, pieces, FIN as above
+ *	READ(id, key, address, length) -> checks, reads
+ *			     <-	RESULT(id, status, data)
+ *			     <- or, when it is longer: SUPPLY(new id, id), and CTS, pieces as above
+ *	ATOMIC(id, key, address, operands) -> checks, computes
+ *			     <-	RESULT(id, status, what was there before)
+ *
  *	either side, when it has long heard nothing: PROBE(id), which asks for no answer;
  *	a core provider that notices dead peers notices when something is sent to them
  *
@@ -53,33 +66,51 @@
 
 #define WIRE_NAME_MAX 256
 
+/* The longest data that a control message carries itself */
+#define WIRE_PAYLOAD_MAX 4096
+
 enum wire_type {
 	WIRE_ANNOUNCE = 1,
 	WIRE_CTS,
 	WIRE_CREDIT,
 	WIRE_FIN,
 	WIRE_ABORT,
-	WIRE_PROBE
+	WIRE_PROBE,
+	WIRE_WRITE,
+	WIRE_READ,
+	WIRE_SUPPLY,
+	WIRE_ATOMIC,
+	WIRE_RESULT,
+	WIRE_TYPES
 };
 
-/* announcement flags */
+/* flags of ANNOUNCE and WRITE */
 #define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
 #define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
+
+/* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
+#define WIRE_FETCH (1u << 2)		/* the values before are wanted */
+#define WIRE_COMPARE (1u << 3)		/* there are compare values */
 
 /**
  * struct wire_msg - a control message, decoded.
  * @type:	which of the fields below count
  * @id:		the sender's id of the transaction
- * @len:	ANNOUNCE: the message's length; CTS: how much of it the receiver takes
- * @data:	ANNOUNCE: the user's remote cq data
- * @flags:	ANNOUNCE: WIRE_HAS_DATA, WIRE_WANT_FIN
+ * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes; CTS: how much of it the receiver takes
+ * @data:	ANNOUNCE, WRITE: the user's remote cq data
+ * @flags:	ANNOUNCE, WRITE, ATOMIC: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
- * @chunk:	ANNOUNCE: longest piece that the sender can make; CTS: bytes in every
- *		piece but the last
+ * @chunk:	ANNOUNCE, WRITE, SUPPLY: longest piece that the sender can make; CTS:
+ *		bytes in every piece but the last
  * @count:	CTS, CREDIT: pieces that may be sent more than before
- * @status:	FIN, ABORT: 0 or a negative fi_errno value
+ * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: comes from the receiving side
- * @name:	ANNOUNCE: the sending endpoint's name, @name_len bytes
+ * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
+ *		SUPPLY: @key is the read's id
+ * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
+ * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: the sending endpoint's name, of
+ *		@name_len bytes
+ * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
  */
 struct wire_msg {
 	enum wire_type type;
@@ -92,14 +123,21 @@ struct wire_msg {
 	uint32_t count;
 	int32_t status;
 	bool to_sender;
+	uint64_t key;
+	uint64_t addr;
+	uint8_t op;
+	uint8_t datatype;
 	size_t name_len;
 	uint8_t name[WIRE_NAME_MAX];
+	const void *payload;
+	size_t payload_len;
 };
 
-/* Longest encoded message */
-#define WIRE_MSG_MAX (64 + WIRE_NAME_MAX)
+/* Longest encoded message without payload, and with */
+#define WIRE_PLAIN_MSG_MAX (96 + WIRE_NAME_MAX)
+#define WIRE_MSG_MAX (WIRE_PLAIN_MSG_MAX + WIRE_PAYLOAD_MAX)
 
-/* Writes @msg to @buf (WIRE_MSG_MAX bytes) and returns its length there */
+/* Writes @msg to @buf and returns its length there */
 size_t wire_encode(const struct wire_msg *msg, void *buf);
 
 /*

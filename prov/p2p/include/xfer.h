@@ -28,6 +28,7 @@
 #include "wire.h"
 #include <rdma/fi_ext_p2p.h>
 
+struct region;
 struct xfer;
 struct xfer_ep;
 struct xfer_req;
@@ -73,6 +74,8 @@ struct xfer_cq {
 	LIST_ENTRY(xfer_cq) entry;
 };
 
+TAILQ_HEAD(xfer_list, xfer_req);
+
 /**
  * struct xfer - one domain's transfers.
  * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
@@ -84,6 +87,10 @@ struct xfer_cq {
  * @arriving:	announcements and markers waiting for each other, and what is being
  *		received, by id
  * @pushing, @pulling: long messages on their way out and in
+ * @bouncing:	remote memory operations of the core's that device memory here is staged for
+ * @regions:	memory that we let peers reach, by key
+ * @key_mark:	the bit that makes a key one of ours; without it the core serves it
+ * @keys_ours:	the application chooses the keys: all of them are ours to serve
  */
 struct xfer {
 	struct p2p_lock lock;
@@ -101,8 +108,12 @@ struct xfer {
 	unsigned int spare;
 	struct xfer_req *sending;
 	struct pipe_arrival *arriving;
-	TAILQ_HEAD(, xfer_req) pushing;
-	TAILQ_HEAD(, xfer_req) pulling;
+	struct xfer_list pushing;
+	struct xfer_list pulling;
+	struct xfer_list bouncing;
+	struct region *regions;
+	uint64_t key_mark;
+	bool keys_ours;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
 };
@@ -138,7 +149,7 @@ struct xfer_ep {
 	uint8_t name[WIRE_NAME_MAX];
 	size_t name_len;
 	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
-	TAILQ_HEAD(, xfer_req) sendq;
+	struct xfer_list sendq;
 	TAILQ_HEAD(, xfer_out) outq;
 	unsigned int waiting;
 	unsigned int copying;
@@ -150,14 +161,17 @@ struct xfer_ep {
 /**
  * struct xfer_out - the head of a record that is sent by itself, in any order.
  * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
- * @iov, @desc, @addr, @tag: what to send; the buffer lives as long as the record
+ * @post:	gives it to the core
+ * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
  */
 struct xfer_out {
 	struct xfer_ctx ctx;
 	ssize_t ret;
+	ssize_t (*post)(struct xfer_out *out);
 	TAILQ_ENTRY(xfer_out) entry;
-	struct iovec iov;
-	void *desc;
+	struct iovec iov[P2P_IOV_MAX];
+	void *desc[P2P_IOV_MAX];
+	size_t count;
 	fi_addr_t addr;
 	uint64_t tag;
 };
@@ -166,7 +180,11 @@ struct xfer_out {
  * struct xfer_req - an operation of the user's.
  * @op_flags, @context, @tag, @data, @addr: as the user gave them
  * @report:	the user wants to hear of success
- * @recv, @tagged: which operation
+ * @recv, @tagged: which operation; to read remote memory is to receive
+ * @cq, @done_flags: where it reports, and the flags of its completion
+ * @served:	done for a peer: an error is the peer's to hear of
+ * @region:	the memory of ours that the peer reaches
+ * @target:	the remote memory that the core is to reach
  * @busy:	counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
@@ -184,8 +202,16 @@ struct xfer_req {
 	uint64_t data;
 	fi_addr_t addr;
 	bool report;
+	struct xfer_cq *cq;
+	uint64_t done_flags;
+	struct region *region;
+	struct {
+		uint64_t addr;
+		uint64_t key;
+	} target;
 	bool recv;
 	bool tagged;
+	bool served;
 	bool busy;
 	bool ready;
 	struct path_choice path;
@@ -220,7 +246,7 @@ struct xfer_req {
 		unsigned int granted;	/* receiving: pieces posted that the sender does not know of */
 		int status;		/* the first error */
 		bool hashed;		/* in xfer.sending */
-		bool listed;		/* in xfer.pushing or xfer.pulling */
+		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing, or none */
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
 		bool fin_wanted;	/* sending: FIN is still to come */
@@ -284,6 +310,19 @@ int xfer_ep_fini(struct xfer_ep *ep);
  */
 ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op);
 
+/*
+ * Any read or write of remote memory, or atomic operation on it, that is not the core's
+ * alone. As above.
+ */
+ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op);
+ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op);
+
+/* Is memory with this key reached by asking its owner, not by the core? */
+static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
+{
+	return xfer->keys_ours || key & xfer->key_mark;
+}
+
 /* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 
@@ -316,7 +355,7 @@ void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp);
  */
 int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp);
 
-/* ---- for the protocols (short.c, pipe.c) [locked] ---- */
+/* ---- for the protocols (whole.c, pipe.c, remote.c, bounce.c) [locked] ---- */
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
@@ -325,12 +364,28 @@ void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 /* Takes a record off its endpoint's list and frees its cell */
 void xfer_ctx_free(struct xfer_ctx *ctx);
 
+/* A request for @op, whose buffer lies in @mem; NULL: none now */
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem);
+
+/* The same for an atomic operation that gives @result */
+struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
+				     const struct core_array *result);
+
+/* Frees a request that was not begun */
+void xfer_req_undo(struct xfer_req *req);
+
 /* Counts what needs xfer_progress(): a request as long as it lives, or anything else */
 void xfer_set_busy(struct xfer_req *req);
 void xfer_busy_add(struct xfer *xfer, int change);
 
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
 void xfer_req_end(struct xfer_req *req, int err);
+
+/* Makes a record one that is sent as a tagged message; the caller sets @iov and @count */
+void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
+		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
+		   void (*drop)(struct xfer_ctx *ctx));
 
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);

@@ -1,44 +1,106 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 5: the calls of fi_atomic(3), through a hook, for host memory: the core's own calls.
- * The layered provider does not offer FI_ATOMIC.
+ * Rank 5: the calls of fi_atomic(3). All of them become one struct core_atomic; on host
+ * memory, with a key that the core provider serves, that goes to the core as it is.
  */
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 
+#include "amo.h"
 #include "ep.h"
 #include "log.h"
 #include "mem.h"
+#include "remote.h"
 
-/* Is this something that the core may be given? 0 or an error, logged */
-static int atomic_check(struct p2p_ep *ep, const void *a, const void *b, const void *c)
+static bool atomic_device(const struct fi_ioc *ioc, size_t count, size_t size)
 {
-	if (ep->xfer.layered) {
-		P2P_WARN("FI_ATOMIC is not offered\n");
-		return -FI_EOPNOTSUPP;
+	for (size_t i = 0; ioc && i < count; i++) {
+		if (mem_is_device(ioc[i].addr, ioc[i].count * size))
+			return true;
 	}
-	if (mem_is_device(a, 1) || mem_is_device(b, 1) || mem_is_device(c, 1)) {
-		P2P_WARN("device memory in an atomic operation is not supported\n");
-		return -FI_EOPNOTSUPP;
-	}
-	return 0;
+	return false;
 }
 
-static const void *atomic_first(const struct fi_ioc *ioc, size_t count)
+/* Is it more than the core can do alone? */
+static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op)
 {
-	return ioc && count ? ioc->addr : NULL;
+	size_t size = amo_size(op->datatype);
+
+	return xfer_key_remote(ep->xfer.xfer, op->key) ||
+	       atomic_device(op->operand, op->operands, size) ||
+	       atomic_device(op->compare, op->compares, size) ||
+	       atomic_device(op->result, op->results, size);
 }
 
-static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, void *desc,
-			    fi_addr_t dest, uint64_t addr, uint64_t key,
-			    enum fi_datatype datatype, enum fi_op op, void *context)
+static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, buf, NULL, NULL);
+	op->addr = av_core_addr(ep->av, op->addr);
+	if (!atomic_special(ep, op))
+		return core_post_atomic(ep->xfer.core, op);
+	if (!amo_valid(op->datatype, op->op, op->kind == CORE_ATOMIC_COMPARE)) {
+		P2P_WARN("atomic operation %d on type %d is not offered\n", op->op,
+			 op->datatype);
+		return -FI_EOPNOTSUPP;
+	}
+	return xfer_post_atomic(&ep->xfer, op);
+}
 
-	return ret ? ret
-		   : fi_atomic(ep->xfer.core, buf, count, desc, av_core_addr(ep->av, dest),
-			       addr, key, datatype, op, context);
+/* The message forms, with everything in it */
+static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
+			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
+			       size_t compares, const struct fi_ioc *result, size_t results,
+			       uint64_t flags)
+{
+	struct core_atomic op;
+
+	if (!msg || msg->rma_iov_count != 1 || !msg->rma_iov) {
+		P2P_WARN("an atomic operation on other than one piece of remote memory\n");
+		return -FI_EINVAL;
+	}
+	op = (struct core_atomic){
+		.kind = kind,
+		.operand = msg->msg_iov,
+		.operands = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count,
+		.compare = compare,
+		.compares = compares,
+		.result = result,
+		.results = results,
+		.addr = msg->addr,
+		.remote = msg->rma_iov->addr,
+		.key = msg->rma_iov->key,
+		.datatype = msg->datatype,
+		.op = msg->op,
+		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+		.context = msg->context,
+	};
+	return atomic_post(ep, &op);
+}
+
+static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
+			       const struct fi_ioc *operand, size_t operands,
+			       const struct fi_ioc *compare, size_t compares,
+			       const struct fi_ioc *result, size_t results, fi_addr_t dest,
+			       uint64_t addr, uint64_t key, enum fi_datatype datatype,
+			       enum fi_op op, uint64_t flags, void *context)
+{
+	struct core_atomic atomic = {
+		.kind = kind,
+		.operand = operand,
+		.operands = op == FI_ATOMIC_READ ? 0 : operands,
+		.compare = compare,
+		.compares = compares,
+		.result = result,
+		.results = results,
+		.addr = dest,
+		.remote = addr,
+		.key = key,
+		.datatype = datatype,
+		.op = op,
+		.flags = flags,
+		.context = context,
+	};
+
+	return atomic_post(ep, &atomic);
 }
 
 static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -46,22 +108,18 @@ static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void 
 			     enum fi_datatype datatype, enum fi_op op, void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, atomic_first(iov, count), NULL, NULL);
 
-	return ret ? ret
-		   : fi_atomicv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest),
-				addr, key, datatype, op, context);
+	return atomic_post_iov(ep, CORE_ATOMIC, iov, count, NULL, 0, NULL, 0, dest, addr, key,
+			       datatype, op, ep->tx_flags, context);
 }
 
-static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
-			       uint64_t flags)
+static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, void *desc,
+			    fi_addr_t dest, uint64_t addr, uint64_t key,
+			    enum fi_datatype datatype, enum fi_op op, void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	struct fi_msg_atomic core_msg = *msg;
-	int ret = atomic_check(ep, atomic_first(msg->msg_iov, msg->iov_count), NULL, NULL);
+	const struct fi_ioc operand = {(void *) buf, count};
 
-	core_msg.addr = av_core_addr(ep->av, msg->addr);
-	return ret ? ret : fi_atomicmsg(ep->xfer.core, &core_msg, flags);
+	return atomic_writev(fid, &operand, &desc, 1, dest, addr, key, datatype, op, context);
 }
 
 static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
@@ -69,25 +127,30 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
 			     enum fi_datatype datatype, enum fi_op op)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, buf, NULL, NULL);
+	const struct fi_ioc operand = {(void *) buf, count};
+	struct core_atomic atomic = {
+		.operand = &operand,
+		.operands = 1,
+		.addr = dest,
+		.remote = addr,
+		.key = key,
+		.datatype = datatype,
+		.op = op,
+		.flags = FI_INJECT,
+	};
 
-	return ret ? ret
-		   : fi_inject_atomic(ep->xfer.core, buf, count, av_core_addr(ep->av, dest),
-				      addr, key, datatype, op);
+	if (atomic_special(ep, &atomic))
+		return atomic_post(ep, &atomic);
+	/* unlike a message with FI_INJECT, this never completes */
+	return fi_inject_atomic(ep->xfer.core, buf, count, av_core_addr(ep->av, dest), addr,
+				key, datatype, op);
 }
 
-static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count,
-				void *desc, void *result, void *result_desc, fi_addr_t dest,
-				uint64_t addr, uint64_t key, enum fi_datatype datatype,
-				enum fi_op op, void *context)
+static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
+			       uint64_t flags)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, buf, result, NULL);
-
-	return ret ? ret
-		   : fi_fetch_atomic(ep->xfer.core, buf, count, desc, result, result_desc,
-				     av_core_addr(ep->av, dest), addr, key, datatype, op,
-				     context);
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC, msg, NULL, 0, NULL, 0,
+			       flags);
 }
 
 static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -97,44 +160,30 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, atomic_first(iov, count),
-			       atomic_first(resultv, result_count), NULL);
 
-	return ret ? ret
-		   : fi_fetch_atomicv(ep->xfer.core, iov, desc, count, resultv, result_desc,
-				      result_count, av_core_addr(ep->av, dest), addr, key,
-				      datatype, op, context);
+	return atomic_post_iov(ep, CORE_ATOMIC_FETCH, iov, count, NULL, 0, resultv,
+			       result_count, dest, addr, key, datatype, op, ep->tx_flags,
+			       context);
+}
+
+static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count,
+				void *desc, void *result, void *result_desc, fi_addr_t dest,
+				uint64_t addr, uint64_t key, enum fi_datatype datatype,
+				enum fi_op op, void *context)
+{
+	const struct fi_ioc operand = {(void *) buf, count};
+	struct fi_ioc before = {result, count};
+
+	return atomic_readwritev(fid, &operand, &desc, 1, &before, &result_desc, 1, dest, addr,
+				 key, datatype, op, context);
 }
 
 static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 				   struct fi_ioc *resultv, void **result_desc,
 				   size_t result_count, uint64_t flags)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	struct fi_msg_atomic core_msg = *msg;
-	int ret = atomic_check(ep, atomic_first(msg->msg_iov, msg->iov_count),
-			       atomic_first(resultv, result_count), NULL);
-
-	core_msg.addr = av_core_addr(ep->av, msg->addr);
-	return ret ? ret
-		   : fi_fetch_atomicmsg(ep->xfer.core, &core_msg, resultv, result_desc,
-					result_count, flags);
-}
-
-static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count,
-				void *desc, const void *compare, void *compare_desc,
-				void *result, void *result_desc, fi_addr_t dest,
-				uint64_t addr, uint64_t key, enum fi_datatype datatype,
-				enum fi_op op, void *context)
-{
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, buf, compare, result);
-
-	return ret ? ret
-		   : fi_compare_atomic(ep->xfer.core, buf, count, desc, compare,
-				       compare_desc, result, result_desc,
-				       av_core_addr(ep->av, dest), addr, key, datatype, op,
-				       context);
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_FETCH, msg, NULL, 0, resultv,
+			       result_count, flags);
 }
 
 static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -146,15 +195,23 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = atomic_check(ep, atomic_first(iov, count),
-			       atomic_first(comparev, compare_count),
-			       atomic_first(resultv, result_count));
 
-	return ret ? ret
-		   : fi_compare_atomicv(ep->xfer.core, iov, desc, count, comparev,
-					compare_desc, compare_count, resultv, result_desc,
-					result_count, av_core_addr(ep->av, dest), addr, key,
-					datatype, op, context);
+	return atomic_post_iov(ep, CORE_ATOMIC_COMPARE, iov, count, comparev, compare_count,
+			       resultv, result_count, dest, addr, key, datatype, op,
+			       ep->tx_flags, context);
+}
+
+static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count,
+				void *desc, const void *compare, void *compare_desc,
+				void *result, void *result_desc, fi_addr_t dest,
+				uint64_t addr, uint64_t key, enum fi_datatype datatype,
+				enum fi_op op, void *context)
+{
+	const struct fi_ioc operand = {(void *) buf, count}, expected = {(void *) compare, count};
+	struct fi_ioc before = {result, count};
+
+	return atomic_compwritev(fid, &operand, &desc, 1, &expected, &compare_desc, 1, &before,
+				 &result_desc, 1, dest, addr, key, datatype, op, context);
 }
 
 static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
@@ -162,17 +219,35 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   size_t compare_count, struct fi_ioc *resultv,
 				   void **result_desc, size_t result_count, uint64_t flags)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	struct fi_msg_atomic core_msg = *msg;
-	int ret = atomic_check(ep, atomic_first(msg->msg_iov, msg->iov_count),
-			       atomic_first(comparev, compare_count),
-			       atomic_first(resultv, result_count));
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_COMPARE, msg, comparev,
+			       compare_count, resultv, result_count, flags);
+}
 
-	core_msg.addr = av_core_addr(ep->av, msg->addr);
-	return ret ? ret
-		   : fi_compare_atomicmsg(ep->xfer.core, &core_msg, comparev, compare_desc,
-					  compare_count, resultv, result_desc, result_count,
-					  flags);
+/* ---- queries ---- */
+
+size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
+		    bool compare, size_t core_count)
+{
+	if (!xfer->keys_ours && !xfer->key_mark)
+		return core_count;
+	if (!amo_valid(datatype, op, compare))
+		return 0;
+	return P2P_MIN(core_count, remote_atomic_max(datatype));
+}
+
+static int atomic_valid(const struct p2p_ep *ep, int ret, enum fi_datatype datatype,
+			enum fi_op op, bool compare, size_t *count)
+{
+	size_t both;
+
+	if (ret)
+		return ret;
+	both = atomic_count(ep->xfer.xfer, datatype, op, compare, count ? *count : 1);
+	if (!both)
+		return -FI_EOPNOTSUPP;
+	if (count)
+		*count = both;
+	return 0;
 }
 
 static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
@@ -180,8 +255,8 @@ static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return ep->xfer.layered ? -FI_EOPNOTSUPP
-				: fi_atomicvalid(ep->xfer.core, datatype, op, count);
+	return atomic_valid(ep, fi_atomicvalid(ep->xfer.core, datatype, op, count), datatype,
+			    op, false, count);
 }
 
 static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
@@ -189,8 +264,8 @@ static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return ep->xfer.layered ? -FI_EOPNOTSUPP
-				: fi_fetch_atomicvalid(ep->xfer.core, datatype, op, count);
+	return atomic_valid(ep, fi_fetch_atomicvalid(ep->xfer.core, datatype, op, count),
+			    datatype, op, false, count);
 }
 
 static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
@@ -198,8 +273,8 @@ static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return ep->xfer.layered ? -FI_EOPNOTSUPP
-				: fi_compare_atomicvalid(ep->xfer.core, datatype, op, count);
+	return atomic_valid(ep, fi_compare_atomicvalid(ep->xfer.core, datatype, op, count),
+			    datatype, op, true, count);
 }
 
 struct fi_ops_atomic atomic_ops = {

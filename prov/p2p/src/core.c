@@ -6,8 +6,10 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "amo.h"
 #include "base.h"
 #include "log.h"
+#include "mem.h"
 
 ssize_t core_post(struct fid_ep *ep, const struct core_op *op)
 {
@@ -44,6 +46,107 @@ ssize_t core_post(struct fid_ep *ep, const struct core_op *op)
 		P2P_WARN("%s%s: %s\n", op->tagged ? "t" : "", op->recv ? "recv" : "send",
 			 fi_strerror((int) -ret));
 	return ret;
+}
+
+ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
+{
+	const struct fi_rma_iov rma = {
+		.addr = op->remote,
+		.len = mem_iov_len(op->iov, op->count),
+		.key = op->key,
+	};
+	const struct fi_msg_rma msg = {
+		.msg_iov = op->iov,
+		.desc = op->desc,
+		.iov_count = op->count,
+		.addr = op->addr,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = op->context,
+		.data = op->data,
+	};
+	ssize_t ret = op->read ? fi_readmsg(ep, &msg, op->flags)
+			       : fi_writemsg(ep, &msg, op->flags);
+
+	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
+		P2P_WARN("%s: %s\n", op->read ? "read" : "write", fi_strerror((int) -ret));
+	return ret;
+}
+
+ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op)
+{
+	const struct core_atomic_lists {
+		const struct fi_ioc *iov;
+		size_t count;
+	} first = op->operands ? (struct core_atomic_lists){op->operand, op->operands}
+			       : (struct core_atomic_lists){op->result, op->results};
+	void *descs[P2P_IOV_MAX] = {NULL};
+	struct fi_rma_ioc rma = {.addr = op->remote, .key = op->key};
+	const struct fi_msg_atomic msg = {
+		.msg_iov = op->operand,
+		.desc = descs,
+		.iov_count = op->operands,
+		.addr = op->addr,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.datatype = op->datatype,
+		.op = op->op,
+		.context = op->context,
+	};
+	ssize_t ret;
+
+	for (size_t i = 0; i < first.count; i++)
+		rma.count += first.iov[i].count;
+	if (op->kind == CORE_ATOMIC)
+		ret = fi_atomicmsg(ep, &msg, op->flags);
+	else if (op->kind == CORE_ATOMIC_FETCH)
+		ret = fi_fetch_atomicmsg(ep, &msg, (struct fi_ioc *) op->result, descs,
+					 op->results, op->flags);
+	else
+		ret = fi_compare_atomicmsg(ep, &msg, op->compare, descs, op->compares,
+					   (struct fi_ioc *) op->result, descs, op->results,
+					   op->flags);
+	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
+		P2P_WARN("atomic: %s\n", fi_strerror((int) -ret));
+	return ret;
+}
+
+static int core_array_init(struct core_array *array, const struct fi_ioc *ioc, size_t count,
+			   size_t size)
+{
+	*array = (struct core_array){.count = count};
+	if (count > P2P_IOV_MAX || (count && !ioc))
+		return -FI_EINVAL;
+	for (size_t i = 0; i < count; i++) {
+		array->iov[i].iov_base = ioc[i].addr;
+		if (__builtin_mul_overflow(ioc[i].count, size, &array->iov[i].iov_len))
+			return -FI_EINVAL;
+	}
+	array->len = mem_iov_len(array->iov, array->count);
+	return mem_classify(array->iov, array->count, &array->mem);
+}
+
+int core_atomic_arrays(const struct core_atomic *op, struct core_array *operand,
+		       struct core_array *compare, struct core_array *result, size_t *len)
+{
+	size_t size = amo_size(op->datatype);
+	int ret;
+
+	ret = core_array_init(operand, op->operand, op->operands, size);
+	if (!ret)
+		ret = core_array_init(compare, op->compare, op->compares, size);
+	if (!ret)
+		ret = core_array_init(result, op->result, op->results, size);
+	if (ret)
+		return ret;
+	*len = P2P_MAX(operand->len, result->len);
+	if (*len && (!operand->len || operand->len == *len) &&
+	    (!op->compares || compare->len == *len) && (!op->results || result->len == *len))
+		return 0;
+	P2P_WARN("an atomic operation with %zu bytes of operands, %zu to compare and %zu of "
+		 "results\n",
+		 operand->len, compare->len, result->len);
+	return -FI_EINVAL;
 }
 
 void core_comp_from_entry(const struct fi_cq_tagged_entry *entry, fi_addr_t src,

@@ -7,6 +7,7 @@
 
 #include "log.h"
 #include "pipe.h"
+#include "remote.h"
 
 /*
  * Receives posted for control messages. Cores look through posted receives one by one,
@@ -15,18 +16,31 @@
  */
 #define CTRL_RECEIVES 2
 
+/* @reserve: where it lies if it is too long for @buf */
 struct ctrl_out {
 	struct xfer_out out;
-	uint8_t buf[WIRE_MSG_MAX];
+	struct stage_reserve *reserve;
+	uint8_t buf[WIRE_PLAIN_MSG_MAX];
 };
 
 struct ctrl_in {
 	struct xfer_ctx ctx;
-	uint8_t buf[WIRE_MSG_MAX];
+	struct stage_reserve *reserve;
 };
 
 _Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
 _Static_assert(sizeof(struct ctrl_in) <= CELL_SIZE, "a control message is a cell");
+
+static void ctrl_out_drop(struct xfer_ctx *ctx)
+{
+	struct ctrl_out *ctrl = (struct ctrl_out *) ctx;
+	struct xfer *xfer = ctx->ep->xfer;
+
+	if (ctrl->reserve)
+		stage_reserve_put(&xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
+	xfer_busy_add(xfer, -1);
+	xfer_ctx_free(ctx);
+}
 
 static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
@@ -34,18 +48,11 @@ static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	fi_addr_t addr = ((struct xfer_out *) ctx)->addr;
 	int err = comp->err;
 
-	xfer_busy_add(ep->xfer, -1);
-	xfer_ctx_free(ctx);
+	ctrl_out_drop(ctx);
 	if (!err)
 		return;
 	P2P_WARN("a control message could not be sent: %s\n", fi_strerror(abs(err)));
 	pipe_peer_lost(ep, addr, -abs(err));
-}
-
-static void ctrl_out_drop(struct xfer_ctx *ctx)
-{
-	xfer_busy_add(ctx->ep->xfer, -1);
-	xfer_ctx_free(ctx);
 }
 
 static void ctrl_trace(const char *what, const struct wire_msg *msg)
@@ -53,6 +60,8 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 	static const char *const names[] = {
 		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",     [WIRE_CREDIT] = "CREDIT",
 		[WIRE_FIN] = "FIN",	      [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
+		[WIRE_WRITE] = "WRITE",	      [WIRE_READ] = "READ",   [WIRE_SUPPLY] = "SUPPLY",
+		[WIRE_ATOMIC] = "ATOMIC",     [WIRE_RESULT] = "RESULT",
 	};
 
 	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],
@@ -61,18 +70,26 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
-	struct ctrl_out *ctrl = cell_get(&ep->xfer->cells);
+	struct xfer *xfer = ep->xfer;
+	struct ctrl_out *ctrl = cell_get(&xfer->cells);
 
 	if (!ctrl) {
 		P2P_WARN("no room for a control message\n");
 		return -FI_ENOMEM;
 	}
-	xfer_ctx_init(&ctrl->out.ctx, ep, ctrl_sent, ctrl_out_drop);
-	ctrl->out.iov.iov_base = ctrl->buf;
-	ctrl->out.iov.iov_len = wire_encode(msg, ctrl->buf);
-	ctrl->out.desc = NULL;
-	ctrl->out.addr = addr;
-	ctrl->out.tag = ep->tag_bit;
+	ctrl->reserve = NULL;
+	if (msg->payload_len) {
+		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
+		if (!ctrl->reserve) {
+			cell_put(&xfer->cells, ctrl);
+			return -FI_ENOMEM;
+		}
+	}
+	xfer_out_init(&ctrl->out, ep, addr, ep->tag_bit, ctrl_sent, ctrl_out_drop);
+	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
+	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
+	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
+	ctrl->out.count = 1;
 	ctrl_trace("sending", msg);
 	xfer_busy_add(ep->xfer, 1);
 	xfer_out_post(&ctrl->out);
@@ -81,8 +98,8 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 
 static int ctrl_in_post(struct ctrl_in *ctrl)
 {
-	struct iovec iov = {ctrl->buf, sizeof ctrl->buf};
-	void *desc = NULL;
+	struct iovec iov = {ctrl->reserve->addr, WIRE_MSG_MAX};
+	void *desc = ctrl->reserve->desc;
 	const struct core_op op = {
 		.recv = true,
 		.tagged = true,
@@ -98,6 +115,23 @@ static int ctrl_in_post(struct ctrl_in *ctrl)
 	return (int) core_post(ctrl->ctx.ep->core, &op);
 }
 
+static void ctrl_in_drop(struct xfer_ctx *ctx)
+{
+	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
+
+	stage_reserve_put(&ctx->ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
+	xfer_ctx_free(ctx);
+}
+
+/* Requests for our memory are served; the rest is about messages in pieces. */
+static void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	if (msg->type == WIRE_WRITE || msg->type == WIRE_READ || msg->type == WIRE_ATOMIC)
+		remote_serve(ep, msg);
+	else
+		pipe_control(ep, msg);
+}
+
 static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
@@ -107,15 +141,15 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	if (comp->err) {
 		P2P_WARN("a control message could not be received: %s\n",
 			 fi_strerror(abs(comp->err)));
-	} else if (wire_decode(ctrl->buf, comp->len, &msg, &why)) {
+	} else if (wire_decode(ctrl->reserve->addr, comp->len, &msg, &why)) {
 		P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len, why);
 	} else {
 		ctrl_trace("received", &msg);
-		pipe_control(ctx->ep, &msg);
+		ctrl_dispatch(ctx->ep, &msg);
 	}
 
 	if (comp->err == FI_ECANCELED || ctrl_in_post(ctrl))
-		xfer_ctx_free(ctx);
+		ctrl_in_drop(ctx);
 }
 
 int ctrl_start(struct xfer_ep *ep)
@@ -127,11 +161,16 @@ int ctrl_start(struct xfer_ep *ep)
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
 			return -FI_ENOMEM;
-		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, xfer_ctx_free);
+		ctrl->reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
+		if (!ctrl->reserve) {
+			cell_put(&ep->xfer->cells, ctrl);
+			return -FI_ENOMEM;
+		}
+		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
 		ret = ctrl_in_post(ctrl);
 		if (ret) {
 			P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
-			xfer_ctx_free(&ctrl->ctx);
+			ctrl_in_drop(&ctrl->ctx);
 			return ret;
 		}
 	}

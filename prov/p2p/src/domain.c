@@ -39,9 +39,12 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 {
 	struct p2p_domain *domain = (struct p2p_domain *) fid;
 
-	if (domain->fabric->layered)
-		return -FI_EOPNOTSUPP;
-	return fi_query_atomic(domain->core, datatype, op, attr, flags);
+	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
+
+	if (!ret && domain->fabric->layered)
+		attr->count = atomic_count(&domain->xfer, datatype, op,
+					   flags & FI_COMPARE_ATOMIC, attr->count);
+	return !ret && !attr->count ? -FI_EOPNOTSUPP : ret;
 }
 
 static int domain_no_scalable_ep(struct fid_domain *domain, struct fi_info *info,
@@ -135,6 +138,9 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		goto close_core;
 
 	domain->source = info->caps & FI_SOURCE;
+	domain->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	if (fabric->layered)
+		info_keys(info, &domain->xfer.key_mark, &domain->xfer.keys_ours);
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;

@@ -17,11 +17,17 @@
 #define INFO_CORE_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
 
 /* What we hand through from core to application */
-#define INFO_PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_HMEM | FI_P2P)
+#define INFO_REMOTE_CAPS (FI_RMA | FI_ATOMIC)
+#define INFO_PRIMARY_CAPS (FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_HMEM | FI_P2P)
+#define INFO_REMOTE_MODIFIERS                                                            \
+	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
 #define INFO_SECONDARY_CAPS                                                              \
-	(FI_SEND | FI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |              \
-	 FI_LOCAL_COMM | FI_REMOTE_COMM)
+	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_SOURCE |      \
+	 FI_SOURCE_ERR | FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS)
+
+/* The order that we keep */
+#define INFO_ORDER FI_ORDER_SAS
 
 /* The bits of cq_data that an application may use: the rest carry marks */
 #define INFO_CQ_DATA_SIZE 4
@@ -156,7 +162,19 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
 	uint64_t caps = core_caps & INFO_CAPS;
 
-	return wanted ? caps & (wanted | INFO_SECONDARY_CAPS) : caps;
+	if (wanted)
+		caps &= wanted | INFO_SECONDARY_CAPS;
+	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
+}
+
+/* What reaches remote memory goes by the core or by us: in any order */
+static void info_disorder(struct fi_info *info)
+{
+	info->tx_attr->msg_order &= INFO_ORDER;
+	info->rx_attr->msg_order &= INFO_ORDER;
+	info->ep_attr->max_order_raw_size = 0;
+	info->ep_attr->max_order_war_size = 0;
+	info->ep_attr->max_order_waw_size = 0;
 }
 
 bool info_from_core(const struct fi_info *hints, struct fi_info *info, const char **why)
@@ -191,6 +209,11 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 		return false;
 	}
 
+	if (hmem && hints && hints->tx_attr && hints->tx_attr->msg_order & ~INFO_ORDER) {
+		*why = "an order of remote memory operations is asked for";
+		return false;
+	}
+
 	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
 	info->tx_attr->caps =
 		info_caps(info->tx_attr->caps, hints && hints->tx_attr && hints->tx_attr->caps
@@ -204,7 +227,9 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->tx_attr->size -= INFO_QUEUE_RESERVE;
 	info->rx_attr->size -= INFO_QUEUE_RESERVE;
-	info->tx_attr->rma_iov_limit = 0;
+	if (hmem)
+		info_disorder(info);
+	info->tx_attr->rma_iov_limit = P2P_MIN(info->tx_attr->rma_iov_limit, 1);
 	/* a short message may be complete before the long one posted ahead of it */
 	info->tx_attr->comp_order = 0;
 	info->rx_attr->comp_order = 0;
@@ -213,7 +238,20 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	info->domain_attr->cntr_cnt = 0;
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
+	/* keys of our choice tell the memory that the core reaches from the rest */
+	if (info->caps & INFO_REMOTE_CAPS && hmem)
+		info->domain_attr->mr_mode |= asked_mr & FI_MR_PROV_KEY;
 	return true;
+}
+
+void info_keys(const struct fi_info *info, uint64_t *mark, bool *ours)
+{
+	bool remote = info->caps & INFO_REMOTE_CAPS && info->caps & (FI_HMEM | FI_P2P);
+	bool chosen = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
+	size_t size = info->domain_attr->mr_key_size;
+
+	*mark = remote && chosen ? 1ULL << (8 * (size && size < 8 ? size : 8) - 1) : 0;
+	*ours = remote && !chosen;
 }
 
 int info_to_core(struct fi_info *info)
@@ -243,7 +281,8 @@ int info_to_core(struct fi_info *info)
 	if (info->domain_attr) {
 		info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
-	}	return 0;
+	}
+	return 0;
 }
 
 /*

@@ -2,6 +2,7 @@
 /* Rank 2: classification of buffers. See mem.h. */
 #include "mem.h"
 
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "base.h"
@@ -115,4 +116,37 @@ size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_
 		offset = 0;
 	}
 	return pieces;
+}
+
+static int mem_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
+{
+	if (mem->ops)
+		return mem->ops->copy(mem, dst, src, len);
+	memcpy(dst, src, len);
+	return 0;
+}
+
+int mem_gather(const struct dev_mem *mem, const struct iovec *iov, size_t count, void *host)
+{
+	char *at = host;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
+		if (iov[i].iov_len)
+			ret = mem_copy(mem, at, iov[i].iov_base, iov[i].iov_len);
+	}
+	return ret;
+}
+
+int mem_scatter(const struct dev_mem *mem, const struct iovec *iov, size_t count,
+		const void *host)
+{
+	const char *at = host;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
+		if (iov[i].iov_len)
+			ret = mem_copy(mem, iov[i].iov_base, at, iov[i].iov_len);
+	}
+	return ret;
 }

@@ -3,16 +3,31 @@
 #include "mr.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "log.h"
 #include "mem.h"
 
+/* Longer than this header's structure, for releases where it has grown */
+union mr_attr {
+	struct fi_mr_attr attr;
+	char room[256];
+};
+
 static int mr_close(struct fid *fid)
 {
 	struct p2p_mr *mr = (struct p2p_mr *) fid;
-	int ret = mr->core ? fi_close(&mr->core->fid) : 0;
+	struct xfer *xfer = &mr->domain->xfer;
+	int ret = 0;
 
+	if (mr->served) {
+		p2p_lock_take(&xfer->lock);
+		ret = region_remove(xfer, &mr->region);
+		p2p_lock_drop(&xfer->lock);
+	} else if (mr->core) {
+		ret = fi_close(&mr->core->fid);
+	}
 	if (!ret)
 		free(mr);
 	return ret;
@@ -52,13 +67,70 @@ static struct fi_ops mr_fid_ops = {
 	.ops_open = fid_ops_open,
 };
 
-/* Remote access to device memory needs a core that can reach it, or a protocol. */
-static int mr_check_access(uint64_t access)
+/* Keys of the provider's choice count up; those of regions that we serve have the mark. */
+static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
 {
-	if (!(access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+	static uint64_t last;
+	uint64_t key = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+
+	return ours ? key | xfer->key_mark : key & ~xfer->key_mark;
+}
+
+/* A region that the core cannot reach, or not under the key that it is to have */
+static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
+		    const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+	struct region *region = &mr->region;
+	int ret;
+
+	mr->fid.key = xfer->key_mark ? mr_key_new(xfer, true) : attr->requested_key;
+	if (!(attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return 0;
-	P2P_WARN("device memory cannot be the target of remote access on this provider\n");
-	return -FI_EOPNOTSUPP;
+	if (!xfer->key_mark && !xfer->keys_ours) {
+		P2P_WARN("device memory cannot be the target of remote access %s\n",
+			 mr->domain->fabric->layered
+				 ? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC"
+				 : "through a hook: use ofi_p2p");
+		return -FI_EOPNOTSUPP;
+	}
+	if (attr->iov_count > P2P_IOV_MAX)
+		return -FI_EINVAL;
+	region->key = mr->fid.key;
+	region->access = attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region->base = mr->domain->virt_addr ? (uintptr_t) attr->mr_iov[0].iov_base : 0;
+	memcpy(region->iov, attr->mr_iov, attr->iov_count * sizeof *attr->mr_iov);
+	region->count = attr->iov_count;
+	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
+	region->mem = *mem;
+	p2p_lock_take(&xfer->lock);
+	ret = region_add(xfer, region);
+	p2p_lock_drop(&xfer->lock);
+	mr->served = !ret;
+	return ret;
+}
+
+/* A region of the core's, under a key of its or our choice, or the application's */
+static int mr_register(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_t flags)
+{
+	const struct xfer *xfer = &mr->domain->xfer;
+	union mr_attr u = {.room = {0}};
+	int ret;
+
+	if (!xfer->key_mark)
+		return fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
+	/* what newer releases have behind it is about device memory */
+	u.attr = *attr;
+	u.attr.requested_key = mr_key_new(xfer, false);
+	ret = fi_mr_regattr(mr->domain->core, &u.attr, flags, &mr->core);
+	if (!ret && fi_mr_key(mr->core) & xfer->key_mark) {
+		P2P_WARN("the core provider's key 0x%zx has the bit that is to tell keys of "
+			 "ours\n",
+			 (size_t) fi_mr_key(mr->core));
+		fi_close(&mr->core->fid);
+		ret = -FI_EKEYREJECTED;
+	}
+	return ret;
 }
 
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
@@ -69,11 +141,10 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	struct p2p_mr *mr;
 	int ret;
 
-	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !mr_fid)
+	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
+	    !mr_fid)
 		return -FI_EINVAL;
 	ret = mem_classify(attr->mr_iov, attr->iov_count, &mem);
-	if (!ret && mem.ops)
-		ret = mr_check_access(attr->access);
 	if (ret)
 		return ret;
 	if (!mem.ops && attr->iface != FI_HMEM_SYSTEM) {
@@ -90,16 +161,14 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	if (!mem.ops) {
-		ret = fi_mr_regattr(domain->core, attr, flags, &mr->core);
-		if (ret) {
-			free(mr);
-			return ret;
-		}
-		mr_show_core(mr);
-	} else {
-		mr->fid.key = attr->requested_key;
+	ret = mem.ops || domain->xfer.keys_ours ? mr_serve(mr, attr, &mem)
+						: mr_register(mr, attr, flags);
+	if (ret) {
+		free(mr);
+		return ret;
 	}
+	if (mr->core)
+		mr_show_core(mr);
 	*mr_fid = &mr->fid;
 	return 0;
 }
@@ -108,11 +177,7 @@ static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint6
 		   uint64_t offset, uint64_t requested_key, uint64_t flags,
 		   struct fid_mr **mr, void *context)
 {
-	/* longer than this header's, for releases where the structure has grown */
-	union {
-		struct fi_mr_attr attr;
-		char room[256];
-	} u = {.room = {0}};
+	union mr_attr u = {.room = {0}};
 
 	u.attr.mr_iov = iov;
 	u.attr.iov_count = count;

@@ -31,6 +31,12 @@ uint64_t pipe_now(void)
 	return (uint64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Unique here by its lower bits, among processes by the upper ones */
+uint64_t pipe_id_new(struct xfer *xfer)
+{
+	return (xfer->id_base & ~0xffffffULL) | (++xfer->id_next & 0xffffff);
+}
+
 bool pipe_req_done(const struct xfer_req *req)
 {
 	return req->pipe.answered && req->pipe.next == req->pipe.pieces;
@@ -94,11 +100,21 @@ struct pipe_piece *pipe_piece_new(struct xfer_req *req, enum stage_use use,
 		cell_put(&ep->xfer->cells, piece);
 		return NULL;
 	}
-	xfer_ctx_init(&piece->out.ctx, ep, done, pipe_piece_drop);
+	xfer_out_init(&piece->out, ep, req->addr,
+		      ep->tag_bit | WIRE_TAG_PIECE |
+			      (uint64_t) req->pipe.transfer << WIRE_TAG_TRANSFER_SHIFT |
+			      piece->index,
+		      done, pipe_piece_drop);
 	piece->count = mem_iov_slice(req->iov, req->count, offset, piece->len, piece->iov);
-	piece->out.tag = ep->tag_bit | WIRE_TAG_PIECE |
-			 (uint64_t) req->pipe.transfer << WIRE_TAG_TRANSFER_SHIFT |
-			 piece->index;
+	memset(piece->out.desc, 0, sizeof piece->out.desc);
+	if (piece->host) {
+		piece->out.iov[0] = (struct iovec){piece->host, piece->len};
+		piece->out.desc[0] = piece->host_desc;
+		piece->out.count = 1;
+	} else {
+		memcpy(piece->out.iov, piece->iov, piece->count * sizeof *piece->iov);
+		piece->out.count = piece->count;
+	}
 	return piece;
 }
 
@@ -135,17 +151,17 @@ void pipe_abort_send(struct xfer_req *req, fi_addr_t addr)
 	req->pipe.aborted = true;
 }
 
+void pipe_list_add(struct xfer_req *req, struct xfer_list *list)
+{
+	TAILQ_INSERT_TAIL(list, req, entry);
+	req->pipe.list = list;
+}
+
 void pipe_list_remove(struct xfer_req *req)
 {
-	struct xfer *xfer = req->ctx.ep->xfer;
-
-	if (!req->pipe.listed)
-		return;
-	if (req->recv)
-		TAILQ_REMOVE(&xfer->pulling, req, entry);
-	else
-		TAILQ_REMOVE(&xfer->pushing, req, entry);
-	req->pipe.listed = false;
+	if (req->pipe.list)
+		TAILQ_REMOVE(req->pipe.list, req, entry);
+	req->pipe.list = NULL;
 }
 
 /* ---- the module's entries ---- */
@@ -154,6 +170,8 @@ void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	if (msg->type == WIRE_ANNOUNCE)
 		pipe_announced(ep, msg);
+	else if (msg->type == WIRE_SUPPLY)
+		pipe_supplied(ep, msg);
 	else if (msg->type == WIRE_ABORT && !msg->to_sender)
 		pipe_aborted(ep, msg);
 	else
@@ -211,7 +229,7 @@ void pipe_progress(struct xfer *xfer)
 {
 	struct xfer_req *req, *next;
 
-	if (!xfer->sending && !xfer->arriving)
+	if (!xfer->sending && !xfer->arriving && TAILQ_EMPTY(&xfer->bouncing))
 		return;
 	for (req = TAILQ_FIRST(&xfer->pushing); req; req = next) {
 		next = TAILQ_NEXT(req, entry);

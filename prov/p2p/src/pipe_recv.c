@@ -172,11 +172,9 @@ static ssize_t pipe_piece_post(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct pipe_piece *piece = pipe_piece_new(req, STAGE_PIECE_IN, pipe_piece_received);
-	void *descs[P2P_IOV_MAX] = {NULL};
 	struct core_op op = {
 		.recv = true,
 		.tagged = true,
-		.desc = descs,
 		.addr = FI_ADDR_UNSPEC,
 		.flags = FI_COMPLETION,
 	};
@@ -184,15 +182,9 @@ static ssize_t pipe_piece_post(struct xfer_req *req)
 
 	if (!piece)
 		return -FI_EAGAIN;
-	if (piece->host) {
-		piece->out.iov = (struct iovec){piece->host, piece->len};
-		descs[0] = piece->host_desc;
-		op.iov = &piece->out.iov;
-		op.count = 1;
-	} else {
-		op.iov = piece->iov;
-		op.count = piece->count;
-	}
+	op.iov = piece->out.iov;
+	op.desc = piece->out.desc;
+	op.count = piece->out.count;
 	op.tag = piece->out.tag;
 	op.context = &piece->out.ctx;
 	ret = core_post(ep->core, &op);
@@ -250,8 +242,7 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		return;
 	}
 	req->pipe.pieces = (req->pipe.wanted - 1) / req->pipe.chunk + 1;
-	TAILQ_INSERT_TAIL(&xfer->pulling, req, entry);
-	req->pipe.listed = true;
+	pipe_list_add(req, &xfer->pulling);
 	pipe_pull(req);
 }
 
@@ -315,6 +306,54 @@ void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 		pipe_refuse(arrival);
 }
 
+static void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *ep,
+				  const struct wire_msg *msg)
+{
+	pipe_arrival_bind(arrival, ep);
+	arrival->announced = true;
+	arrival->total = msg->len;
+	arrival->data = msg->data;
+	arrival->flags = msg->flags;
+	arrival->chunk = msg->chunk;
+	arrival->name_len = msg->name_len;
+	memcpy(arrival->name, msg->name, msg->name_len);
+}
+
+void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
+
+	xfer_set_busy(req);
+	if (!arrival || arrival->announced || arrival->req) {
+		P2P_WARN("two transfers came under one id, or there is no room for one\n");
+		xfer_req_end(req, FI_EIO);
+		return;
+	}
+	pipe_arrival_announce(arrival, ep, msg);
+	arrival->req = req;
+	req->pipe.id = msg->id;
+	req->pipe.arrival = arrival;
+	req->comp.flags = req->done_flags;
+	pipe_recv_begin(arrival);
+}
+
+/* The answer to a long read */
+void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct xfer_req *req;
+
+	HASH_FIND(pipe.hh, ep->xfer->sending, &msg->key, sizeof msg->key, req);
+	if (!req || !req->recv || msg->len != req->len) {
+		P2P_WARN("%zu bytes are supplied that were not asked for\n",
+			 (size_t) msg->len);
+		return;
+	}
+	pipe_sending_remove(req);
+	req->pipe.fin_wanted = req->pipe.answered = false;
+	pipe_recv_unmarked(req, msg);
+}
+
 void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
@@ -325,14 +364,7 @@ void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 		P2P_WARN("a message is announced twice: the second time is ignored\n");
 		return;
 	}
-	pipe_arrival_bind(arrival, ep);
-	arrival->announced = true;
-	arrival->total = msg->len;
-	arrival->data = msg->data;
-	arrival->flags = msg->flags;
-	arrival->chunk = msg->chunk;
-	arrival->name_len = msg->name_len;
-	memcpy(arrival->name, msg->name, msg->name_len);
+	pipe_arrival_announce(arrival, ep, msg);
 	if (arrival->req)
 		pipe_recv_begin(arrival);
 	else if (arrival->untracked)

@@ -9,6 +9,7 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "remote.h"
 
 _Static_assert(sizeof(struct pipe_piece) <= CELL_SIZE, "a piece is a cell");
 
@@ -19,8 +20,19 @@ void pipe_sending_remove(struct xfer_req *req)
 	req->pipe.hashed = false;
 }
 
-/* Ends the send if nothing of it is left. */
-static void pipe_send_check(struct xfer_req *req)
+int pipe_sending_add(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	HASH_ADD(pipe.hh, xfer->sending, pipe.id, sizeof req->pipe.id, req);
+	if (!req->pipe.hh.tbl)
+		return -FI_ENOMEM;
+	req->pipe.hashed = true;
+	req->pipe.heard = pipe_now();
+	return 0;
+}
+
+void pipe_send_check(struct xfer_req *req)
 {
 	if (!req->pipe.marker_sent || req->pipe.in_flight)
 		return;
@@ -29,7 +41,7 @@ static void pipe_send_check(struct xfer_req *req)
 	pipe_list_remove(req);
 	pipe_sending_remove(req);
 	req->comp = (struct core_comp){
-		.flags = FI_SEND | (req->tagged ? FI_TAGGED : FI_MSG),
+		.flags = req->done_flags,
 		.src = FI_ADDR_NOTAVAIL,
 	};
 	xfer_req_end(req, -req->pipe.status);
@@ -57,48 +69,63 @@ static void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 		pipe_send_check(req);
 }
 
-ssize_t pipe_send(struct xfer_req *req)
+/* Tells the receiver what is to come. */
+static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key,
+			 uint64_t addr)
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	struct xfer *xfer = ep->xfer;
 	struct wire_msg msg = {
-		.type = WIRE_ANNOUNCE,
+		.type = type,
+		.id = req->pipe.id = pipe_id_new(ep->xfer),
 		.len = req->len,
-		.data = req->data & WIRE_USER_DATA_MASK,
-		.chunk = (uint32_t) xfer->stage.pools[STAGE_PIECE].size,
+		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
+		.key = key,
+		.addr = addr,
 		.name_len = ep->name_len,
 	};
 	int ret;
 
-	/* unique here by its lower bits, among processes by the upper ones */
-	msg.id = req->pipe.id = (xfer->id_base & ~0xffffffULL) | (++xfer->id_next & 0xffffff);
-	if (req->op_flags & FI_REMOTE_CQ_DATA)
+	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg.flags |= WIRE_HAS_DATA;
-	else
-		msg.data = 0;
-	req->pipe.fin_wanted = req->op_flags & FI_DELIVERY_COMPLETE;
+		msg.data = req->data & WIRE_USER_DATA_MASK;
+	}
 	if (req->pipe.fin_wanted)
 		msg.flags |= WIRE_WANT_FIN;
 	memcpy(msg.name, ep->name, ep->name_len);
-
-	HASH_ADD(pipe.hh, xfer->sending, pipe.id, sizeof req->pipe.id, req);
-	if (!req->pipe.hh.tbl)
-		return -FI_ENOMEM;
-	req->pipe.hashed = true;
-	req->pipe.heard = pipe_now();
-	ret = ctrl_send(ep, req->addr, &msg);
-	if (ret) {
-		pipe_sending_remove(req);
+	ret = pipe_sending_add(req);
+	if (ret)
 		return ret;
-	}
+	ret = ctrl_send(ep, req->addr, &msg);
+	if (ret)
+		pipe_sending_remove(req);
+	else
+		xfer_set_busy(req);
+	return ret;
+}
+
+ssize_t pipe_send(struct xfer_req *req)
+{
+	int ret;
+
+	req->pipe.fin_wanted = req->op_flags & FI_DELIVERY_COMPLETE;
+	ret = pipe_announce(req, WIRE_ANNOUNCE, 0, 0);
+	if (ret)
+		return ret;
 	req->ctx.done = pipe_marker_sent;
 	req->out.data = WIRE_MARK | req->pipe.id;
 	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
 	req->ready = true;
-	xfer_set_busy(req);
 	xfer_sendq_add(req);
-	xfer_sendq_flush(ep);
+	xfer_sendq_flush(req->ctx.ep);
 	return 0;
+}
+
+int pipe_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key,
+		       uint64_t addr)
+{
+	req->pipe.marker_sent = true;
+	req->pipe.fin_wanted = type == WIRE_WRITE;
+	return pipe_announce(req, type, key, addr);
 }
 
 static void pipe_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -124,9 +151,6 @@ static void pipe_piece_copied_out(struct copy *copy, int status)
 		pipe_send_fail(req, status, true);
 		return;
 	}
-	piece->out.iov = (struct iovec){piece->host, piece->len};
-	piece->out.desc = piece->host_desc;
-	piece->out.addr = req->addr;
 	xfer_out_post(&piece->out);
 }
 
@@ -143,6 +167,10 @@ void pipe_push(struct xfer_req *req)
 		piece->copy.done = pipe_piece_copied_out;
 		pipe_piece_begun(req);
 		req->pipe.credits--;
+		if (!piece->host) {
+			xfer_out_post(&piece->out);
+			continue;
+		}
 		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
 				      piece->count, piece->host, &piece->copy);
 		if (ret) {
@@ -174,8 +202,7 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 		return;
 	}
 	req->pipe.pieces = (msg->len - 1) / msg->chunk + 1;
-	TAILQ_INSERT_TAIL(&xfer->pushing, req, entry);
-	req->pipe.listed = true;
+	pipe_list_add(req, &xfer->pushing);
 	pipe_push(req);
 }
 
@@ -200,6 +227,9 @@ void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg)
 		pipe_push(req);
 		break;
 	case WIRE_PROBE:
+		break;
+	case WIRE_RESULT:
+		remote_result(req, msg);
 		break;
 	case WIRE_FIN:
 		req->pipe.fin_wanted = false;

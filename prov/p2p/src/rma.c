@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 5: the calls of fi_rma(3), through a hook, for host memory: the core's own calls.
- * The layered provider does not offer FI_RMA.
+ * Rank 5: the calls of fi_rma(3).
+ *
+ * From and to host memory, with a key that the core provider serves, it is the core's own
+ * call; everything else becomes one struct core_rma for xfer_post_rma().
  */
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
@@ -10,38 +12,120 @@
 #include "log.h"
 #include "mem.h"
 
-/* Is this something that the core may be given? 0 or an error, logged */
-static int rma_check(struct p2p_ep *ep, const struct iovec *iov, size_t count)
+static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t len,
+			       uint64_t key)
 {
-	if (ep->xfer.layered) {
-		P2P_WARN("FI_RMA is not offered\n");
-		return -FI_EOPNOTSUPP;
-	}
-	for (size_t i = 0; i < count; i++) {
-		if (mem_is_device(iov[i].iov_base, iov[i].iov_len)) {
-			P2P_WARN("device memory in an RMA operation is not supported\n");
-			return -FI_EOPNOTSUPP;
-		}
-	}
-	return 0;
+	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) || mem_is_device(buf, len) ||
+	       (!buf && len);
 }
 
-static int rma_check_buf(struct p2p_ep *ep, const void *buf, size_t len)
+static bool rma_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count,
+			    uint64_t key)
+{
+	for (size_t i = 0; iov && i < count; i++) {
+		if (rma_special(ep, iov[i].iov_base, iov[i].iov_len, key))
+			return true;
+	}
+	return !iov || count > ep->xfer.iov_limit || xfer_key_remote(ep->xfer.xfer, key);
+}
+
+static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
+{
+	if ((op->count && !op->iov) || op->count > ep->xfer.iov_limit) {
+		P2P_WARN("%zu pieces of a buffer: %s\n", op->count,
+			 op->iov ? "more than iov_limit" : "and no list of them");
+		return -FI_EINVAL;
+	}
+	op->addr = av_core_addr(ep->av, op->addr);
+	return xfer_post_rma(&ep->xfer, op);
+}
+
+/* An operation on one buffer that is not for the core alone */
+static ssize_t rma_post_buf(struct p2p_ep *ep, bool read, const void *buf, size_t len,
+			    fi_addr_t peer, uint64_t addr, uint64_t key, uint64_t data,
+			    uint64_t flags, void *context)
 {
 	const struct iovec iov = {(void *) buf, len};
+	struct core_rma op = {
+		.read = read,
+		.iov = &iov,
+		.count = 1,
+		.addr = peer,
+		.remote = addr,
+		.key = key,
+		.data = data,
+		.flags = flags,
+		.context = context,
+	};
 
-	return rma_check(ep, &iov, 1);
+	return rma_post(ep, &op);
+}
+
+static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *iov,
+			    void **desc, size_t count, fi_addr_t peer, uint64_t addr,
+			    uint64_t key, void *context)
+{
+	struct core_rma op = {
+		.read = read,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = peer,
+		.remote = addr,
+		.key = key,
+		.flags = ep->tx_flags,
+		.context = context,
+	};
+
+	return rma_post(ep, &op);
+}
+
+static ssize_t rma_post_msg(struct p2p_ep *ep, bool read, const struct fi_msg_rma *msg,
+			    uint64_t flags)
+{
+	struct core_rma op = {
+		.read = read,
+		.iov = msg->msg_iov,
+		.desc = msg->desc,
+		.count = msg->iov_count,
+		.addr = msg->addr,
+		.data = msg->data,
+		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+		.context = msg->context,
+	};
+
+	if (msg->rma_iov_count != 1 || !msg->rma_iov ||
+	    (msg->msg_iov && msg->rma_iov->len != mem_iov_len(msg->msg_iov, msg->iov_count))) {
+		P2P_WARN("%zu pieces of remote memory, or other than the local buffer's "
+			 "length: one of the same length is offered (rma_iov_limit)\n",
+			 msg->rma_iov_count);
+		return -FI_EINVAL;
+	}
+	op.remote = msg->rma_iov->addr;
+	op.key = msg->rma_iov->key;
+	return rma_post(ep, &op);
+}
+
+/* Is any of the remote memory served by us, or is the local buffer not plain? */
+static bool rma_special_msg(const struct p2p_ep *ep, const struct fi_msg_rma *msg)
+{
+	for (size_t i = 0; msg->rma_iov && i < msg->rma_iov_count; i++) {
+		if (rma_special_iov(ep, msg->msg_iov, msg->iov_count, msg->rma_iov[i].key))
+			return true;
+	}
+	return !msg->rma_iov;
 }
 
 static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 			fi_addr_t src, uint64_t addr, uint64_t key, void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check_buf(ep, buf, len);
 
-	return ret ? ret
-		   : fi_read(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), addr,
-			     key, context);
+	if (rma_special(ep, buf, len, key))
+		return rma_post_buf(ep, true, buf, len, src, addr, key, 0, ep->tx_flags,
+				    context);
+	return fi_read(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), addr, key,
+		       context);
 }
 
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -49,32 +133,37 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
 			 void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check(ep, iov, count);
 
-	return ret ? ret
-		   : fi_readv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
-			      addr, key, context);
+	if (rma_special_iov(ep, iov, count, key))
+		return rma_post_iov(ep, true, iov, desc, count, src, addr, key, context);
+	return fi_readv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src), addr, key,
+			context);
 }
 
 static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	struct fi_msg_rma core_msg = *msg;
-	int ret = rma_check(ep, msg->msg_iov, msg->iov_count);
+	struct fi_msg_rma core_msg;
 
+	if (p2p_unlikely(!msg))
+		return -FI_EINVAL;
+	if (rma_special_msg(ep, msg))
+		return rma_post_msg(ep, true, msg, flags);
+	core_msg = *msg;
 	core_msg.addr = av_core_addr(ep->av, msg->addr);
-	return ret ? ret : fi_readmsg(ep->xfer.core, &core_msg, flags);
+	return fi_readmsg(ep->xfer.core, &core_msg, flags);
 }
 
 static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check_buf(ep, buf, len);
 
-	return ret ? ret
-		   : fi_write(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
-			      addr, key, context);
+	if (rma_special(ep, buf, len, key))
+		return rma_post_buf(ep, false, buf, len, dest, addr, key, 0, ep->tx_flags,
+				    context);
+	return fi_write(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest), addr, key,
+			context);
 }
 
 static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -82,33 +171,37 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 			  void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check(ep, iov, count);
 
-	return ret ? ret
-		   : fi_writev(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest),
-			       addr, key, context);
+	if (rma_special_iov(ep, iov, count, key))
+		return rma_post_iov(ep, false, iov, desc, count, dest, addr, key, context);
+	return fi_writev(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest), addr,
+			 key, context);
 }
 
 static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	struct fi_msg_rma core_msg = *msg;
-	int ret = rma_check(ep, msg->msg_iov, msg->iov_count);
+	struct fi_msg_rma core_msg;
 
+	if (p2p_unlikely(!msg))
+		return -FI_EINVAL;
+	if (rma_special_msg(ep, msg))
+		return rma_post_msg(ep, false, msg, flags);
+	core_msg = *msg;
 	core_msg.addr = av_core_addr(ep->av, msg->addr);
-	return ret ? ret : fi_writemsg(ep->xfer.core, &core_msg, flags);
+	core_msg.data &= ep->xfer.data_mask;
+	return fi_writemsg(ep->xfer.core, &core_msg, flags);
 }
 
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
 			  uint64_t addr, uint64_t key)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check_buf(ep, buf, len);
 
-	return ret ? ret
-		   : fi_inject_write(ep->xfer.core, buf, len, av_core_addr(ep->av, dest),
-				     addr, key);
+	if (rma_special(ep, buf, len, key))
+		return rma_post_buf(ep, false, buf, len, dest, addr, key, 0, FI_INJECT, NULL);
+	return fi_inject_write(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), addr, key);
 }
 
 static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -116,22 +209,24 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 			     void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check_buf(ep, buf, len);
 
-	return ret ? ret
-		   : fi_writedata(ep->xfer.core, buf, len, desc, data,
-				  av_core_addr(ep->av, dest), addr, key, context);
+	if (rma_special(ep, buf, len, key))
+		return rma_post_buf(ep, false, buf, len, dest, addr, key, data,
+				    ep->tx_flags | FI_REMOTE_CQ_DATA, context);
+	return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
+			    av_core_addr(ep->av, dest), addr, key, context);
 }
 
 static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			      uint64_t data, fi_addr_t dest, uint64_t addr, uint64_t key)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = rma_check_buf(ep, buf, len);
 
-	return ret ? ret
-		   : fi_inject_writedata(ep->xfer.core, buf, len, data,
-					 av_core_addr(ep->av, dest), addr, key);
+	if (rma_special(ep, buf, len, key))
+		return rma_post_buf(ep, false, buf, len, dest, addr, key, data,
+				    FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
+	return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
+				   av_core_addr(ep->av, dest), addr, key);
 }
 
 struct fi_ops_rma rma_ops = {

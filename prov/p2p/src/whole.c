@@ -87,14 +87,8 @@ static void whole_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 /* FI_INJECT: the user's buffer is free when the call returns, so the copy cannot wait. */
 static int whole_copy_now(struct xfer_req *req)
 {
-	char *at = req->host;
-	int ret = 0;
-
-	for (size_t i = 0; !ret && i < req->count; at += req->iov[i++].iov_len)
-		ret = req->mem.ops->copy(&req->mem, at, req->iov[i].iov_base,
-					 req->iov[i].iov_len);
 	req->ready = true;
-	return ret;
+	return mem_gather(&req->mem, req->iov, req->count, req->host);
 }
 
 ssize_t whole_send(struct xfer_req *req)

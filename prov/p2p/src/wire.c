@@ -8,8 +8,8 @@
 
 #define WIRE_MAGIC 0x66503270u	/* "p2Pf" */
 
-/* The head of every control message, then the union of what the types carry */
-struct wire_packet {
+/* The head of every control message: the union of what the types carry */
+struct wire_head {
 	uint32_t magic;
 	uint8_t version;
 	uint8_t type;
@@ -24,18 +24,44 @@ struct wire_packet {
 	uint32_t count;
 	uint32_t status;
 	uint32_t name_len;
-	uint8_t name[WIRE_NAME_MAX];
 };
 
-#define WIRE_HEAD_LEN offsetof(struct wire_packet, name)
+/* Follows it where a message is about target memory; then the name, then the payload */
+struct wire_target {
+	uint64_t key;
+	uint64_t addr;
+	uint8_t op;
+	uint8_t datatype;
+	uint8_t zero[6];
+};
 
-_Static_assert(WIRE_HEAD_LEN == 56, "the wire format is the same everywhere");
-_Static_assert(sizeof(struct wire_packet) <= WIRE_MSG_MAX, "a message fits its buffer");
+_Static_assert(sizeof(struct wire_head) == 56, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) + WIRE_NAME_MAX <=
+		       WIRE_PLAIN_MSG_MAX,
+	       "a message fits its buffer");
+
+/* What the types have besides the head */
+enum {
+	WIRE_NAMED = 1 << 0,
+	WIRE_TARGETED = 1 << 1,
+	WIRE_LOADED = 1 << 2
+};
+
+static const uint8_t wire_parts[WIRE_TYPES] = {
+	[WIRE_ANNOUNCE] = WIRE_NAMED,
+	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
+	[WIRE_READ] = WIRE_NAMED | WIRE_TARGETED,
+	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED,
+	[WIRE_ATOMIC] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
+	[WIRE_RESULT] = WIRE_LOADED,
+};
 
 size_t wire_encode(const struct wire_msg *msg, void *buf)
 {
-	size_t name_len = msg->type == WIRE_ANNOUNCE ? msg->name_len : 0;
-	struct wire_packet head = {
+	uint8_t parts = wire_parts[msg->type];
+	size_t name_len = parts & WIRE_NAMED ? msg->name_len : 0;
+	const struct wire_head head = {
 		.magic = htole32(WIRE_MAGIC),
 		.version = WIRE_VERSION,
 		.type = msg->type,
@@ -50,10 +76,27 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.status = htole32((uint32_t) msg->status),
 		.name_len = htole32((uint32_t) name_len),
 	};
+	const struct wire_target target = {
+		.key = htole64(msg->key),
+		.addr = htole64(msg->addr),
+		.op = msg->op,
+		.datatype = msg->datatype,
+	};
+	char *at = buf;
 
-	memcpy(buf, &head, WIRE_HEAD_LEN);
-	memcpy((char *) buf + WIRE_HEAD_LEN, msg->name, name_len);
-	return WIRE_HEAD_LEN + name_len;
+	memcpy(at, &head, sizeof head);
+	at += sizeof head;
+	if (parts & WIRE_TARGETED) {
+		memcpy(at, &target, sizeof target);
+		at += sizeof target;
+	}
+	memcpy(at, msg->name, name_len);
+	at += name_len;
+	if (parts & WIRE_LOADED && msg->payload_len) {
+		memcpy(at, msg->payload, msg->payload_len);
+		at += msg->payload_len;
+	}
+	return at - (char *) buf;
 }
 
 /* Negative, and a number that can be negated */
@@ -62,22 +105,36 @@ static bool wire_status_ok(int32_t status)
 	return status < 0 && status > INT32_MIN;
 }
 
+/* What is to come in pieces */
+static const char *wire_check_announced(const struct wire_msg *msg)
+{
+	if (msg->len <= WIRE_PLAIN_MAX)
+		return "an announcement of a short message";
+	if (!msg->chunk)
+		return "an announcement of pieces without a size";
+	if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
+		return "an announcement of too many pieces";
+	return NULL;
+}
+
 static const char *wire_check(const struct wire_msg *msg)
 {
 	if (msg->id & ~WIRE_ID_MASK)
 		return "the transaction's id is out of range";
+	if (wire_parts[msg->type] & WIRE_NAMED && !msg->name_len)
+		return "a request without the sender's name";
+	if (msg->data & ~WIRE_USER_DATA_MASK)
+		return "remote cq data is out of range";
 	switch (msg->type) {
 	case WIRE_ANNOUNCE:
-		if (!msg->name_len)
-			return "an announcement without the sender's name";
-		if (msg->len <= WIRE_PLAIN_MAX)
-			return "an announcement of a short message";
-		if (msg->data & ~WIRE_USER_DATA_MASK)
-			return "remote cq data is out of range";
-		if (!msg->chunk)
-			return "an announcement of pieces without a size";
-		if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
-			return "an announcement of too many pieces";
+	case WIRE_SUPPLY:
+		return wire_check_announced(msg);
+	case WIRE_WRITE:
+		if (msg->len <= WIRE_PAYLOAD_MAX)
+			return msg->len == msg->payload_len ? NULL : "a write without its data";
+		return msg->payload_len ? "a long write with data" : wire_check_announced(msg);
+	case WIRE_READ:
+	case WIRE_ATOMIC:
 		return NULL;
 	case WIRE_CTS:
 		if (msg->len && (!msg->chunk || !msg->count))
@@ -90,6 +147,7 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_PROBE:
 		return NULL;
 	case WIRE_FIN:
+	case WIRE_RESULT:
 		return wire_status_ok(msg->status) || !msg->status
 			       ? NULL
 			       : "a status that is no error number";
@@ -102,13 +160,17 @@ static const char *wire_check(const struct wire_msg *msg)
 
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why)
 {
-	struct wire_packet head;
+	const char *at = buf, *end = at + len;
+	struct wire_target target;
+	struct wire_head head;
+	uint8_t parts;
 
-	if (len < WIRE_HEAD_LEN) {
+	if (len < sizeof head) {
 		*why = "too short";
 		return -FI_EINVAL;
 	}
-	memcpy(&head, buf, WIRE_HEAD_LEN);
+	memcpy(&head, at, sizeof head);
+	at += sizeof head;
 	if (le32toh(head.magic) != WIRE_MAGIC) {
 		*why = "not a control message";
 		return -FI_EINVAL;
@@ -116,6 +178,10 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	if (head.version != WIRE_VERSION) {
 		*why = "the peer speaks another version of the protocol: install the same "
 		       "release on both ends";
+		return -FI_EINVAL;
+	}
+	if (!head.type || head.type >= WIRE_TYPES) {
+		*why = "an unknown type";
 		return -FI_EINVAL;
 	}
 	*msg = (struct wire_msg){
@@ -131,11 +197,27 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 		.status = (int32_t) le32toh(head.status),
 		.name_len = le32toh(head.name_len),
 	};
-	if (msg->name_len > WIRE_NAME_MAX || len != WIRE_HEAD_LEN + msg->name_len) {
+	parts = wire_parts[msg->type];
+	if (parts & WIRE_TARGETED && end - at >= (ptrdiff_t) sizeof target) {
+		memcpy(&target, at, sizeof target);
+		at += sizeof target;
+		msg->key = le64toh(target.key);
+		msg->addr = le64toh(target.addr);
+		msg->op = target.op;
+		msg->datatype = target.datatype;
+	} else if (parts & WIRE_TARGETED) {
+		*why = "too short";
+		return -FI_EINVAL;
+	}
+	if (msg->name_len > WIRE_NAME_MAX || (size_t) (end - at) < msg->name_len ||
+	    (!(parts & WIRE_LOADED) && (size_t) (end - at) > msg->name_len) ||
+	    (size_t) (end - at) > msg->name_len + WIRE_PAYLOAD_MAX) {
 		*why = "its length does not fit its content";
 		return -FI_EINVAL;
 	}
-	memcpy(msg->name, (const char *) buf + WIRE_HEAD_LEN, msg->name_len);
+	memcpy(msg->name, at, msg->name_len);
+	msg->payload = at + msg->name_len;
+	msg->payload_len = end - at - msg->name_len;
 	*why = wire_check(msg);
 	return *why ? -FI_EINVAL : 0;
 }

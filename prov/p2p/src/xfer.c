@@ -9,11 +9,14 @@
 #include <sys/random.h>
 #include <rdma/fi_errno.h>
 
+#include "bounce.h"
 #include "conf.h"
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
 #include "pipe.h"
+#include "region.h"
+#include "remote.h"
 #include "whole.h"
 
 /* Completions read from one core queue in one go, and reads in one progress call */
@@ -42,6 +45,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	copy_engines_init(&xfer->copies);
 	TAILQ_INIT(&xfer->pushing);
 	TAILQ_INIT(&xfer->pulling);
+	TAILQ_INIT(&xfer->bouncing);
 	LIST_INIT(&xfer->cqs);
 	LIST_INIT(&xfer->eps);
 	return 0;
@@ -94,8 +98,11 @@ static void xfer_req_release(struct xfer_req *req)
 		stage_slot_put(&xfer->stage, req->slot);
 	if (req->reserve)
 		stage_reserve_put(&xfer->stage, req->reserve, req->comp.len);
+	if (req->region)
+		region_release(req->region);
 	if (req->busy)
 		xfer_busy_add(xfer, -1);
+	req->region = NULL;
 	req->slot = NULL;
 	req->reserve = NULL;
 	req->busy = false;
@@ -111,8 +118,14 @@ static void xfer_req_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
-static struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
-				     const struct dev_mem *mem)
+void xfer_req_undo(struct xfer_req *req)
+{
+	xfer_req_release(req);
+	xfer_ctx_free(&req->ctx);
+}
+
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem)
 {
 	struct xfer_req *req = cell_get(&ep->xfer->cells);
 
@@ -127,6 +140,9 @@ static struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *o
 		.report = op->flags & FI_COMPLETION,
 		.recv = op->recv,
 		.tagged = op->tagged,
+		.cq = op->recv ? ep->rxcq : ep->txcq,
+		.done_flags = (op->recv ? FI_RECV : FI_SEND) |
+			      (op->tagged ? FI_TAGGED : FI_MSG),
 		.mem = *mem,
 		.count = op->count,
 		.len = mem_iov_len(op->iov, op->count),
@@ -136,12 +152,34 @@ static struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *o
 	return req;
 }
 
+struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
+				     const struct core_array *result)
+{
+	const struct core_op local = {
+		.recv = op->results,
+		.iov = result->iov,
+		.count = result->count,
+		.addr = op->addr,
+		.flags = op->flags,
+		.context = op->context,
+	};
+	struct xfer_req *req = xfer_req_new(ep, &local, &result->mem);
+
+	if (!req)
+		return NULL;
+	req->cq = ep->txcq;
+	req->done_flags = FI_ATOMIC | (op->results ? FI_READ : FI_WRITE);
+	req->target.key = op->key;
+	req->target.addr = op->remote;
+	return req;
+}
+
 void xfer_req_end(struct xfer_req *req, int err)
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	struct xfer_cq *cq = req->recv ? ep->rxcq : ep->txcq;
+	struct xfer_cq *cq = req->cq;
 	struct core_comp comp = req->comp;
-	bool report = req->report;
+	bool report = err ? !req->served : req->report;
 
 	comp.context = req->context;
 	comp.err = err;
@@ -151,7 +189,7 @@ void xfer_req_end(struct xfer_req *req, int err)
 	}
 	xfer_req_release(req);
 	xfer_ctx_free(&req->ctx);
-	if (cq && (report || err))
+	if (cq && report)
 		xfer_cq_report(cq, &comp);
 }
 
@@ -278,13 +316,13 @@ static void xfer_cq_pull(struct xfer_cq *cq)
 
 /* ---- sending ---- */
 
-static ssize_t xfer_out_try(struct xfer_out *out)
+static ssize_t xfer_out_send(struct xfer_out *out)
 {
 	const struct core_op op = {
 		.tagged = true,
-		.iov = &out->iov,
-		.desc = &out->desc,
-		.count = 1,
+		.iov = out->iov,
+		.desc = out->desc,
+		.count = out->count,
 		.addr = out->addr,
 		.tag = out->tag,
 		.flags = FI_COMPLETION,
@@ -292,6 +330,16 @@ static ssize_t xfer_out_try(struct xfer_out *out)
 	};
 
 	return core_post(out->ctx.ep->core, &op);
+}
+
+void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
+		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
+		   void (*drop)(struct xfer_ctx *ctx))
+{
+	xfer_ctx_init(&out->ctx, ep, done, drop);
+	out->post = xfer_out_send;
+	out->addr = addr;
+	out->tag = tag;
 }
 
 /* The core refused it: that is how it ends. */
@@ -307,7 +355,7 @@ void xfer_out_post(struct xfer_out *out)
 {
 	struct xfer_ep *ep = out->ctx.ep;
 
-	out->ret = TAILQ_EMPTY(&ep->outq) ? xfer_out_try(out) : -FI_EAGAIN;
+	out->ret = TAILQ_EMPTY(&ep->outq) ? out->post(out) : -FI_EAGAIN;
 	if (out->ret)
 		TAILQ_INSERT_TAIL(&ep->outq, out, entry);
 }
@@ -345,7 +393,7 @@ static void xfer_outq_flush(struct xfer_ep *ep)
 		next = TAILQ_NEXT(out, entry);
 		if (xfer_blocked_has(&blocked, out->addr))
 			continue;
-		ret = out->ret == -FI_EAGAIN ? xfer_out_try(out) : out->ret;
+		ret = out->ret == -FI_EAGAIN ? out->post(out) : out->ret;
 		if (ret == -FI_EAGAIN) {
 			xfer_blocked_add(&blocked, out->addr);
 			continue;
@@ -437,6 +485,7 @@ static void xfer_progress_locked(struct xfer *xfer)
 		xfer_cq_pull(cq);
 	copy_progress(&xfer->copies);
 	pipe_progress(xfer);
+	bounce_progress(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		xfer_sendq_flush(ep);
 		xfer_outq_flush(ep);
@@ -555,8 +604,7 @@ static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
 	req->path = choice;
 	ret = choice.proto == PATH_LONG ? pipe_send(req) : whole_send(req);
 	if (ret) {
-		xfer_req_release(req);
-		xfer_ctx_free(&req->ctx);
+		xfer_req_undo(req);
 		return ret;
 	}
 	P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name, mem->ordinal,
@@ -576,10 +624,8 @@ static ssize_t xfer_post_recv(struct xfer_ep *ep, const struct core_op *op,
 		return -FI_EAGAIN;
 	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	ret = whole_recv(req, op);
-	if (ret) {
-		xfer_req_release(req);
-		xfer_ctx_free(&req->ctx);
-	}
+	if (ret)
+		xfer_req_undo(req);
 	return ret;
 }
 
@@ -609,6 +655,39 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 	return ret;
 }
 
+ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
+{
+	struct xfer *xfer = ep->xfer;
+	struct dev_mem mem;
+	ssize_t ret;
+
+	ret = mem_classify(op->iov, op->count, &mem);
+	if (ret)
+		return ret;
+	p2p_lock_take(&xfer->lock);
+	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	if (!ret)
+		ret = xfer_key_remote(xfer, op->key) ? remote_rma(ep, op, &mem)
+						     : bounce_rma(ep, op, &mem);
+	if (ret == -FI_EAGAIN)
+		xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+{
+	struct xfer *xfer = ep->xfer;
+	ssize_t ret;
+
+	p2p_lock_take(&xfer->lock);
+	ret = xfer_key_remote(xfer, op->key) ? remote_atomic(ep, op) : bounce_atomic(ep, op);
+	if (ret == -FI_EAGAIN)
+		xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
 {
 	struct xfer_ctx *ctx;
@@ -618,8 +697,8 @@ ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
 	LIST_FOREACH(ctx, &ep->live, live) {
 		struct xfer_req *req = (struct xfer_req *) ctx;
 
-		if (ctx->drop == xfer_req_drop && req->recv && !req->busy &&
-		    req->context == context) {
+		if (ctx->drop == xfer_req_drop && req->done_flags & FI_RECV &&
+		    !req->busy && req->context == context) {
 			ret = fi_cancel(&ep->core->fid, ctx);
 			break;
 		}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_rma: every call that reads or writes remote memory, between every pair of memory
+ * kinds, with keys of the provider's choice and of the application's. Checks every byte,
+ * the guards around, remote cq data; and that a wrong key, range or access is an error at
+ * the initiator and touches nothing.
+ *
+ * Rank 0 initiates, rank 1 owns the target memory.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ft_test.h"
+
+#define GUARD_LEN 64
+
+enum rma_call {
+	RMA_WRITE,
+	RMA_WRITEV,
+	RMA_WRITEMSG,
+	RMA_WRITEDATA,
+	RMA_INJECT,
+	RMA_INJECTDATA,
+	RMA_READ,
+	RMA_READV,
+	RMA_READMSG,
+};
+
+static const struct variant {
+	const char *name;
+	enum rma_call call;
+	uint64_t flags;
+	bool read, split, data, inject;
+} variants[] = {
+	{"write", RMA_WRITE, 0, false, false, false, false},
+	{"writev", RMA_WRITEV, 0, false, true, false, false},
+	{"writemsg", RMA_WRITEMSG, 0, false, true, false, false},
+	{"writemsg(delivery)", RMA_WRITEMSG, FI_DELIVERY_COMPLETE, false, false, false, false},
+	{"writemsg(data)", RMA_WRITEMSG, FI_REMOTE_CQ_DATA, false, true, true, false},
+	{"writemsg(inject)", RMA_WRITEMSG, FI_INJECT, false, false, false, true},
+	{"writedata", RMA_WRITEDATA, 0, false, false, true, false},
+	{"inject", RMA_INJECT, 0, false, false, false, true},
+	{"injectdata", RMA_INJECTDATA, 0, false, false, true, true},
+	{"read", RMA_READ, 0, true, false, false, false},
+	{"readv", RMA_READV, 0, true, true, false, false},
+	{"readmsg", RMA_READMSG, 0, true, true, false, false},
+};
+
+static const size_t sizes[] = {
+	1, 7, 64, 4095, 4096, 4097, 65537, 1048575, 1048576, 1048577, 10 * 1048576 + 3,
+};
+
+static const size_t offsets[] = {0, 1, 63};
+
+/* What rank 0 has to know of a buffer of rank 1's */
+struct target {
+	uint64_t key, base;
+};
+
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct ft_buf local[2], shared[2]; /* by kind: host, device */
+	struct target target[2];
+	uint64_t number;
+};
+
+struct op {
+	const struct variant *variant;
+	int from, to; /* kinds: of the initiator's memory, of the target's */
+	size_t size, offset;
+	char what[160];
+};
+
+static size_t cut(const struct ft_buf *buf, size_t off, size_t len, bool split,
+		  struct iovec *iov, void **desc)
+{
+	const size_t first = split ? len / 3 : 0;
+
+	desc[0] = desc[1] = buf->desc;
+	iov[0] = (struct iovec){buf->addr + off, first ? first : len};
+	iov[1] = (struct iovec){buf->addr + off + first, len - first};
+	return first ? 2 : 1;
+}
+
+static ssize_t post_once(struct side *side, const struct op *op, const struct target *target,
+			 struct ft_req *req)
+{
+	const struct ft_buf *local = &side->local[op->from];
+	const size_t at = GUARD_LEN + op->offset, len = op->size;
+	char *const buf = local->addr + at;
+	const fi_addr_t peer = side->ctx.peer[1];
+	struct fid_ep *ep = side->ctx.ep;
+	const uint64_t addr = target->base + at, data = 0x5a000000 + side->number;
+	struct iovec iov[2];
+	void *desc[2];
+	size_t count = cut(local, at, len, op->variant->split, iov, desc);
+	struct fi_rma_iov rma = {addr, len, target->key};
+	const struct fi_msg_rma msg = {iov, desc, count, peer, &rma, 1, req, data};
+
+	switch (op->variant->call) {
+	case RMA_WRITE:
+		return fi_write(ep, buf, len, desc[0], peer, addr, target->key, req);
+	case RMA_WRITEV:
+		return fi_writev(ep, iov, desc, count, peer, addr, target->key, req);
+	case RMA_WRITEMSG:
+		return fi_writemsg(ep, &msg, op->variant->flags);
+	case RMA_WRITEDATA:
+		return fi_writedata(ep, buf, len, desc[0], data, peer, addr, target->key, req);
+	case RMA_INJECT:
+		return fi_inject_write(ep, buf, len, peer, addr, target->key);
+	case RMA_INJECTDATA:
+		return fi_inject_writedata(ep, buf, len, data, peer, addr, target->key);
+	case RMA_READ:
+		return fi_read(ep, buf, len, desc[0], peer, addr, target->key, req);
+	case RMA_READV:
+		return fi_readv(ep, iov, desc, count, peer, addr, target->key, req);
+	case RMA_READMSG:
+		return fi_readmsg(ep, &msg, op->variant->flags);
+	}
+	return -FI_EINVAL;
+}
+
+static int post(struct side *side, const struct op *op, const struct target *target,
+		struct ft_req *req)
+{
+	ssize_t ret;
+
+	while ((ret = post_once(side, op, target, req)) == -FI_EAGAIN) {
+		int n = ft_progress(&side->ctx);
+
+		if (n < 0)
+			return n;
+		if (!n)
+			FT_TRY(ft_idle(&side->ctx));
+	}
+	return ret ? ft_fail((int)ret, op->what, "not posted") : 0;
+}
+
+static struct ft_slot place(const struct ft_buf *buf, const struct op *op)
+{
+	return (struct ft_slot){
+		.buf = buf,
+		.room = 2 * GUARD_LEN + op->offset + op->size,
+		.off = GUARD_LEN + op->offset,
+		.len = op->size,
+	};
+}
+
+static bool never_completes(const struct op *op)
+{
+	return op->variant->call == RMA_INJECT || op->variant->call == RMA_INJECTDATA;
+}
+
+/* What was injected is delivered some time: until then nobody can look at it. */
+static int flush(struct side *side, const struct op *op)
+{
+	const struct variant read = {"read", RMA_READ, 0, true, false, false, false};
+	struct op look = *op;
+	struct ft_req req = {0};
+	const struct ft_slot slot = place(&side->local[0], op);
+	unsigned char expected;
+	ssize_t diff;
+
+	look.variant = &read;
+	look.from = 0;
+	do {
+		req = (struct ft_req){.done = false};
+		FT_TRY(post(side, &look, &side->target[op->to], &req));
+		FT_TRY(ft_wait(&side->ctx, &req, 1));
+		diff = ft_pattern_diff(slot.buf->addr + slot.off, op->size, side->number,
+				       &expected);
+		FT_TRY(diff < 0 ? 0 : ft_idle(&side->ctx));
+	} while (diff >= 0);
+	return 0;
+}
+
+static int initiate(struct side *side, const struct op *op)
+{
+	const struct variant *variant = op->variant;
+	const struct ft_slot slot = place(&side->local[op->from], op);
+	const uint64_t flag = variant->read ? FI_READ : FI_WRITE;
+	struct ft_req req = {0};
+
+	FT_TRY(variant->read ? ft_slot_arm(&slot) : ft_slot_fill(&slot, side->number));
+	FT_TRY(post(side, op, &side->target[op->to], never_completes(op) ? NULL : &req));
+	if (variant->inject)
+		FT_TRY(ft_slot_arm(&slot));
+	if (never_completes(op))
+		return flush(side, op);
+	FT_TRY(ft_wait(&side->ctx, &req, 1));
+	FT_CHECK((req.comp.flags & (FI_RMA | flag)) == (FI_RMA | flag),
+		 "%s: completion flags %#" PRIx64, op->what, req.comp.flags);
+	/* without delivery-complete, where the core serves it, the bytes may be on their way */
+	if (!variant->read)
+		return flush(side, op);
+	return ft_slot_check(&slot, op->size, side->number, op->what);
+}
+
+static int own(struct side *side, const struct op *op)
+{
+	const struct ft_slot slot = place(&side->shared[op->to], op);
+	struct ft_req event = {0};
+
+	FT_TRY(op->variant->read ? ft_slot_fill(&slot, side->number) : ft_slot_arm(&slot));
+	side->ctx.remote = op->variant->data ? &event : NULL;
+	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	if (op->variant->data) {
+		FT_TRY(ft_wait(&side->ctx, &event, 1));
+		FT_CHECK(event.comp.flags & FI_REMOTE_CQ_DATA &&
+				 event.comp.data == 0x5a000000 + side->number,
+			 "%s: completion has flags %#" PRIx64 ", data %#" PRIx64, op->what,
+			 event.comp.flags, event.comp.data);
+	}
+	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	return ft_slot_check(&slot, op->size, side->number, op->what);
+}
+
+static int one(struct side *side, struct op *op)
+{
+	static const char *const kinds[] = {"host", "device"};
+	int ret;
+
+	side->number++;
+	if (op->variant->inject && op->size > side->ctx.info->tx_attr->inject_size)
+		return 0;
+	snprintf(op->what, sizeof(op->what), "%s %" PRIu64 " of %zu bytes at %zu, %s to %s",
+		 op->variant->name, side->number, op->size, op->offset, kinds[op->from],
+		 kinds[op->to]);
+	if (side->proc->rank == 1) {
+		ret = own(side, op);
+	} else {
+		FT_TRY(ft_barrier(side->proc, &side->ctx));
+		ret = initiate(side, op);
+		if (!ret)
+			ret = ft_barrier(side->proc, &side->ctx);
+	}
+	if (ret)
+		ft_err("%s failed", op->what);
+	return ret;
+}
+
+static int all(struct side *side, size_t kinds)
+{
+	const bool quick = side->proc->opts.quick;
+	struct op op;
+	size_t i = 0;
+
+	for (size_t v = 0; v < FT_COUNT(variants); v++) {
+		op.variant = &variants[v];
+		for (op.from = 0; op.from < (int)kinds; op.from++) {
+			for (op.to = 0; op.to < (int)kinds; op.to++) {
+				for (size_t s = 0; s < FT_COUNT(sizes); s++, i++) {
+					if (quick && i % 3)
+						continue;
+					op.size = sizes[s];
+					op.offset = offsets[i % FT_COUNT(offsets)];
+					FT_TRY(one(side, &op));
+				}
+			}
+		}
+	}
+	return 0;
+}
+
+/* ---- what must not work ---- */
+
+static const struct wrong {
+	const char *name;
+	uint64_t key, addr; /* added to the right ones */
+	size_t size;
+	bool read;
+} wrongs[] = {
+	{"a wrong key", 77, 0, 100, false},
+	{"a wrong key, long", 77, 0, 3000000, false},
+	{"a wrong key to read", 77, 0, 100, true},
+	{"too far", 0, 1ULL << 40, 100, false},
+	{"before the beginning", 0, -(uint64_t)65536, 100, true},
+	{"past the end", 0, 1048576, 10 * 1048576, false},
+	{"past the end, reading", 0, 1048576, 10 * 1048576, true},
+};
+
+static int refuse(struct side *side, const struct wrong *wrong, int kind)
+{
+	const struct variant write = {"write", RMA_WRITE, 0, false, false, false, false};
+	const struct variant read = {"read", RMA_READ, 0, true, false, false, false};
+	struct op op = {.variant = wrong->read ? &read : &write, .size = wrong->size};
+	const struct ft_slot slot = place(&side->local[0], &op);
+	struct target target = side->target[kind];
+	struct ft_req req = {0};
+
+	snprintf(op.what, sizeof(op.what), "%s", wrong->name);
+	target.key += wrong->key;
+	target.base += wrong->addr;
+	FT_TRY(ft_slot_arm(&slot));
+	FT_TRY(post(side, &op, &target, &req));
+	FT_TRY(ft_wait_any_result(&side->ctx, &req, 1));
+	FT_CHECK(req.err == FI_EKEYREJECTED || req.err == FI_EACCES,
+		 "%s: ended with %d (%s)", op.what, req.err, fi_strerror(req.err));
+	return ft_slot_check(&slot, 0, 0, op.what);
+}
+
+/* Keys that the core serves are its business; some cores end the connection over it. */
+static int refuse_all(struct side *side, int kind)
+{
+	struct ft_buf *shared = &side->shared[kind];
+	const struct op whole = {.size = shared->size - 2 * GUARD_LEN};
+	const struct ft_slot slot = place(shared, &whole);
+
+	if (side->proc->rank == 1)
+		FT_TRY(ft_slot_arm(&slot));
+	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	for (size_t i = 0; side->proc->rank == 0 && i < FT_COUNT(wrongs); i++)
+		FT_TRY(refuse(side, &wrongs[i], kind));
+	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	return side->proc->rank == 1 ? ft_slot_check(&slot, 0, 0, "refused operations") : 0;
+}
+
+/* Memory that may only be read, and that is not registered any more */
+static int refuse_access(struct side *side, int kind)
+{
+	const struct wrong writing = {"writing what may be read", 0, 0, 5000, false};
+	const struct wrong gone = {"reading what is not shared any more", 0, 0, 5000, true};
+	struct ft_buf *shared = &side->shared[kind];
+
+	for (int round = 0; round < 2; round++) {
+		if (side->proc->rank == 1 && round == 0) {
+			FT_TRY(ft_buf_share(&side->ctx, shared, FI_REMOTE_READ));
+			side->target[kind] = (struct target){shared->key, shared->base};
+			FT_TRY(ft_oob_send(side->proc->fd[0], &side->target[kind],
+					   sizeof(side->target[kind])));
+		} else if (side->proc->rank == 1) {
+			FT_TRY(fi_close(&shared->mr->fid));
+			shared->mr = NULL;
+		} else if (round == 0) {
+			FT_TRY(ft_oob_recv(side->proc->fd[1], &side->target[kind],
+					   sizeof(side->target[kind]),
+					   side->proc->opts.timeout));
+		}
+		FT_TRY(ft_barrier(side->proc, &side->ctx));
+		if (side->proc->rank == 0)
+			FT_TRY(refuse(side, round ? &gone : &writing, kind));
+		FT_TRY(ft_barrier(side->proc, &side->ctx));
+	}
+	return 0;
+}
+
+/* ---- both kinds of keys ---- */
+
+static int exchange(struct side *side, size_t kinds)
+{
+	const size_t len = sizeof(side->target);
+
+	if (side->proc->rank == 0)
+		return ft_oob_recv(side->proc->fd[1], side->target, len,
+				   side->proc->opts.timeout);
+	for (size_t i = 0; i < kinds; i++)
+		side->target[i] =
+			(struct target){side->shared[i].key, side->shared[i].base};
+	return ft_oob_send(side->proc->fd[0], side->target, len);
+}
+
+static int with_keys(struct ft_proc *proc, bool chosen)
+{
+	const size_t room = sizes[FT_COUNT(sizes) - 1] + 3 * GUARD_LEN;
+	struct side side = {.proc = proc};
+	enum fi_hmem_iface ifaces[2];
+	const size_t kinds = ft_kinds(&proc->opts, ifaces);
+	const bool hook = ft_hook_active();
+
+	FT_TRY(ft_test_hints(proc, &side.ctx));
+	side.ctx.hints->caps |= FI_RMA;
+	/* not asked for by default: a core may need it */
+	if (!chosen)
+		side.ctx.hints->domain_attr->mr_mode &= ~FI_MR_PROV_KEY;
+	FT_TRY(ft_test_open(proc, &side.ctx));
+	FT_TRY(ft_test_connect(proc, &side.ctx));
+	for (size_t i = 0; i < kinds; i++) {
+		FT_TRY(ft_buf_alloc(&side.ctx, &side.local[i], ifaces[i], room));
+		/* through a hook, device memory can be read from and written to only here */
+		FT_TRY(ft_buf_alloc(&side.ctx, &side.shared[i],
+				    hook ? FI_HMEM_SYSTEM : ifaces[i], room));
+		FT_TRY(ft_buf_share(&side.ctx, &side.shared[i],
+				    FI_REMOTE_READ | FI_REMOTE_WRITE));
+	}
+	FT_TRY(exchange(&side, kinds));
+	FT_TRY(all(&side, kinds));
+	for (size_t i = 0; i < kinds; i++) {
+		if (!ft_is_p2p(&side.ctx) || !(side.ctx.info->caps & FI_HMEM) ||
+		    (chosen && side.shared[i].ops->iface == FI_HMEM_SYSTEM))
+			continue;
+		FT_TRY(refuse_all(&side, (int)i));
+		FT_TRY(refuse_access(&side, (int)i));
+	}
+	for (size_t i = 0; i < kinds; i++) {
+		ft_buf_free(&side.local[i]);
+		ft_buf_free(&side.shared[i]);
+	}
+	return ft_close(&side.ctx);
+}
+
+static int run(struct ft_proc *proc)
+{
+	FT_TRY(with_keys(proc, true));
+	return with_keys(proc, false);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Every call of fi_rma(3), memory kind, size, and what must fail.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}

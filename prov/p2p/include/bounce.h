@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: the core's own operations on remote memory, with device memory at this end: piece
+ * by piece through staging slots; the peer need not know. All [locked].
+ */
+#ifndef P2P_BOUNCE_H
+#define P2P_BOUNCE_H
+
+#include "xfer.h"
+
+/*
+ * Posts an operation whose buffer lies in @mem; host memory goes to the core as it is, with
+ * the completion followed. 0, -FI_EAGAIN or another error
+ */
+ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem);
+ssize_t bounce_atomic(struct xfer_ep *ep, const struct core_atomic *op);
+
+/* Begins what pieces can begin */
+void bounce_progress(struct xfer *xfer);
+
+#endif /* P2P_BOUNCE_H */

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: remote memory reached by asking its owner. See remote.h. */
+#include "remote.h"
+
+#include <rdma/fi_errno.h>
+
+#include "amo.h"
+#include "ctrl.h"
+#include "log.h"
+#include "mem.h"
+#include "pipe.h"
+#include "region.h"
+
+/* Operands and compare values share one payload. */
+#define REMOTE_ATOMIC_MAX (WIRE_PAYLOAD_MAX / 2)
+
+/* ---- asking ---- */
+
+static void remote_msg_init(const struct xfer_req *req, enum wire_type type,
+			    struct wire_msg *msg)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+
+	*msg = (struct wire_msg){
+		.type = type,
+		.id = req->pipe.id,
+		.len = req->len,
+		.key = req->target.key,
+		.addr = req->target.addr,
+		.name_len = ep->name_len,
+	};
+	memcpy(msg->name, ep->name, ep->name_len);
+	if (req->op_flags & FI_REMOTE_CQ_DATA) {
+		msg->flags |= WIRE_HAS_DATA;
+		msg->data = req->data & WIRE_USER_DATA_MASK;
+	}
+}
+
+/* Sends a request that one message answers: FIN, RESULT, or SUPPLY for a long read. */
+static int remote_ask(struct xfer_req *req, struct wire_msg *msg)
+{
+	int ret;
+
+	msg->id = req->pipe.id = pipe_id_new(req->ctx.ep->xfer);
+	req->pipe.marker_sent = req->pipe.answered = req->pipe.fin_wanted = true;
+	ret = pipe_sending_add(req);
+	if (ret)
+		return ret;
+	ret = ctrl_send(req->ctx.ep, req->addr, msg);
+	if (ret)
+		pipe_sending_remove(req);
+	else
+		xfer_set_busy(req);
+	return ret;
+}
+
+/* FI_INJECT: the buffer is the user's again when the call returns. */
+static int remote_inject(struct xfer_req *req)
+{
+	int ret;
+
+	req->reserve = stage_reserve_get(&req->ctx.ep->xfer->stage, req->len);
+	if (!req->reserve)
+		return -FI_ENOMEM;
+	ret = mem_gather(&req->mem, req->iov, req->count, req->reserve->addr);
+	req->iov[0] = (struct iovec){req->reserve->addr, req->len};
+	req->count = 1;
+	req->mem.ops = NULL;
+	return ret;
+}
+
+static int remote_write(struct xfer_req *req)
+{
+	char payload[WIRE_PAYLOAD_MAX];
+	struct wire_msg msg;
+	int ret = 0;
+
+	if (req->len > WIRE_PAYLOAD_MAX) {
+		if (req->op_flags & FI_INJECT)
+			ret = remote_inject(req);
+		return ret ? ret
+			   : pipe_send_unmarked(req, WIRE_WRITE, req->target.key,
+						req->target.addr);
+	}
+	ret = mem_gather(&req->mem, req->iov, req->count, payload);
+	if (ret)
+		return ret;
+	remote_msg_init(req, WIRE_WRITE, &msg);
+	msg.payload = payload;
+	msg.payload_len = req->len;
+	return remote_ask(req, &msg);
+}
+
+static int remote_read(struct xfer_req *req)
+{
+	struct wire_msg msg;
+
+	remote_msg_init(req, WIRE_READ, &msg);
+	return remote_ask(req, &msg);
+}
+
+ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
+{
+	const struct core_op local = {
+		.recv = op->read,
+		.iov = op->iov,
+		.count = op->count,
+		.addr = op->addr,
+		.data = op->data,
+		.flags = op->flags,
+		.context = op->context,
+	};
+	struct xfer_req *req = xfer_req_new(ep, &local, mem);
+	int ret;
+
+	if (!req)
+		return -FI_EAGAIN;
+	req->cq = ep->txcq;
+	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
+	req->target.key = op->key;
+	req->target.addr = op->remote;
+	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
+	ret = op->read ? remote_read(req) : remote_write(req);
+	if (ret) {
+		xfer_req_undo(req);
+		return ret;
+	}
+	if (!op->read) {
+		ep->stats.tx_msgs[req->path.path]++;
+		ep->stats.tx_bytes[req->path.path] += req->len;
+	}
+	return 0;
+}
+
+size_t remote_atomic_max(enum fi_datatype datatype)
+{
+	return REMOTE_ATOMIC_MAX / amo_size(datatype);
+}
+
+ssize_t remote_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+{
+	struct core_array operand, compare, result;
+	char payload[WIRE_PAYLOAD_MAX];
+	struct wire_msg msg;
+	struct xfer_req *req;
+	size_t len;
+	int ret;
+
+	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
+	if (ret)
+		return ret;
+	if (len > REMOTE_ATOMIC_MAX) {
+		P2P_WARN("an atomic operation on %zu bytes: at most %d\n", len,
+			 REMOTE_ATOMIC_MAX);
+		return -FI_EINVAL;
+	}
+	req = xfer_req_new_atomic(ep, op, &result);
+	if (!req)
+		return -FI_EAGAIN;
+	remote_msg_init(req, WIRE_ATOMIC, &msg);
+	msg.len = len;
+	msg.op = op->op;
+	msg.datatype = op->datatype;
+	msg.payload = payload;
+	if (op->results)
+		msg.flags |= WIRE_FETCH;
+	if (op->op != FI_ATOMIC_READ) {
+		ret = mem_gather(&operand.mem, operand.iov, operand.count, payload);
+		msg.payload_len = len;
+	}
+	if (!ret && op->compares) {
+		msg.flags |= WIRE_COMPARE;
+		ret = mem_gather(&compare.mem, compare.iov, compare.count, payload + len);
+		msg.payload_len += len;
+	}
+	if (!ret)
+		ret = remote_ask(req, &msg);
+	if (ret)
+		xfer_req_undo(req);
+	return ret;
+}
+
+void remote_result(struct xfer_req *req, const struct wire_msg *msg)
+{
+	int status = msg->status;
+
+	if (!status && (!req->pipe.fin_wanted || msg->payload_len != (req->recv ? req->len : 0))) {
+		P2P_WARN("an answer of %zu bytes where %zu were asked for\n",
+			 msg->payload_len, req->len);
+		status = -FI_EIO;
+	}
+	if (!status && msg->payload_len)
+		status = mem_scatter(&req->mem, req->iov, req->count, msg->payload);
+	if (status && !req->pipe.status)
+		req->pipe.status = status;
+	req->pipe.fin_wanted = false;
+	pipe_send_check(req);
+}
+
+/* ---- serving ---- */
+
+/* What a peer asks for, found here */
+struct remote_reach {
+	struct region *region;
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count;
+};
+
+static void remote_answer(struct xfer_ep *ep, fi_addr_t addr, enum wire_type type,
+			  const struct wire_msg *request, int status, const void *payload,
+			  size_t len)
+{
+	const struct wire_msg msg = {
+		.type = type,
+		.id = request->id,
+		.status = status,
+		.payload = payload,
+		.payload_len = status ? 0 : len,
+	};
+
+	ctrl_send(ep, addr, &msg);
+}
+
+/* A request that serves a peer; its buffer is what @reach has found. */
+static struct xfer_req *remote_req_new(struct xfer_ep *ep, fi_addr_t addr,
+				       const struct wire_msg *msg,
+				       const struct remote_reach *reach)
+{
+	const struct core_op local = {
+		.recv = msg->type == WIRE_WRITE,
+		.iov = reach->iov,
+		.count = reach->count,
+		.addr = addr,
+		.flags = msg->flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
+	};
+	struct xfer_req *req;
+
+	if (reach->region->mem.ops && stage_ready(&ep->xfer->stage, &reach->region->mem))
+		return NULL;
+	req = xfer_req_new(ep, &local, &reach->region->mem);
+	if (!req)
+		return NULL;
+	req->served = true;
+	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
+	req->region = reach->region;
+	req->path.path = req->mem.ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
+	region_hold(reach->region);
+	return req;
+}
+
+/* A short write is done: the application hears of it if it came with data. */
+static void remote_written(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	const struct core_comp comp = {
+		.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+		.len = msg->len,
+		.data = msg->data,
+		.src = FI_ADDR_NOTAVAIL,
+	};
+
+	if (msg->flags & WIRE_HAS_DATA && ep->rxcq)
+		xfer_cq_report(ep->rxcq, &comp);
+}
+
+static void remote_serve_write(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct remote_reach reach;
+	struct xfer_req *req;
+	int ret;
+
+	ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len, FI_REMOTE_WRITE,
+			   &reach.region, reach.iov, &reach.count);
+	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
+		req = remote_req_new(ep, addr, msg, &reach);
+		if (req) {
+			pipe_recv_unmarked(req, msg);
+			return;
+		}
+		ret = -FI_ENOMEM;
+	}
+	if (!ret)
+		ret = mem_scatter(&reach.region->mem, reach.iov, reach.count, msg->payload);
+	if (!ret)
+		remote_written(ep, msg);
+	remote_answer(ep, addr, WIRE_FIN, msg, ret, NULL, 0);
+}
+
+static void remote_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	char payload[WIRE_PAYLOAD_MAX];
+	struct remote_reach reach;
+	struct xfer_req *req;
+	int ret;
+
+	ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len, FI_REMOTE_READ,
+			   &reach.region, reach.iov, &reach.count);
+	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
+		req = remote_req_new(ep, addr, msg, &reach);
+		ret = req ? pipe_send_unmarked(req, WIRE_SUPPLY, msg->id, 0) : -FI_ENOMEM;
+		if (!ret)
+			return;
+		if (req)
+			xfer_req_undo(req);
+	}
+	if (!ret)
+		ret = mem_gather(&reach.region->mem, reach.iov, reach.count, payload);
+	remote_answer(ep, addr, WIRE_RESULT, msg, ret, payload, msg->len);
+}
+
+/* Operands that do not fit each other, or the operation */
+static bool remote_atomic_bad(const struct wire_msg *msg)
+{
+	size_t size = amo_size(msg->datatype);
+	bool compare = msg->flags & WIRE_COMPARE;
+	size_t arrays = (msg->op != FI_ATOMIC_READ) + compare;
+
+	return !amo_valid(msg->datatype, msg->op, compare) || !msg->len || msg->len % size ||
+	       msg->len > REMOTE_ATOMIC_MAX || msg->payload_len != arrays * msg->len;
+}
+
+static uint64_t remote_atomic_access(const struct wire_msg *msg)
+{
+	return (msg->op == FI_ATOMIC_READ ? 0 : FI_REMOTE_WRITE) |
+	       (msg->flags & WIRE_FETCH ? FI_REMOTE_READ : 0);
+}
+
+static void remote_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
+				const struct wire_msg *msg)
+{
+	char before[REMOTE_ATOMIC_MAX], now[REMOTE_ATOMIC_MAX];
+	struct remote_reach reach;
+	int ret = -FI_EINVAL;
+
+	if (remote_atomic_bad(msg))
+		P2P_WARN("a peer asks for an atomic operation %d on type %d that is none\n",
+			 msg->op, msg->datatype);
+	else
+		ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len,
+				   remote_atomic_access(msg), &reach.region, reach.iov,
+				   &reach.count);
+	if (!ret)
+		ret = mem_gather(&reach.region->mem, reach.iov, reach.count, before);
+	if (!ret && msg->op != FI_ATOMIC_READ) {
+		memcpy(now, before, msg->len);
+		amo_apply(msg->datatype, msg->op, msg->len / amo_size(msg->datatype), now,
+			  msg->payload,
+			  msg->flags & WIRE_COMPARE ? (const char *) msg->payload + msg->len
+						    : NULL);
+		ret = mem_scatter(&reach.region->mem, reach.iov, reach.count, now);
+	}
+	remote_answer(ep, addr, WIRE_RESULT, msg, ret, before,
+		      msg->flags & WIRE_FETCH ? msg->len : 0);
+}
+
+void remote_serve(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	fi_addr_t addr;
+
+	if (ep->resolve(ep, msg->name, msg->name_len, &addr)) {
+		P2P_WARN("a request from a peer whose address cannot be used is dropped\n");
+		return;
+	}
+	if (msg->type == WIRE_WRITE)
+		remote_serve_write(ep, addr, msg);
+	else if (msg->type == WIRE_READ)
+		remote_serve_read(ep, addr, msg);
+	else
+		remote_serve_atomic(ep, addr, msg);
+}
