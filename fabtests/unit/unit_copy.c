@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Unit tests of copy.c on the emulated device. Every test is a scene: with and without
- * stream memory operations, with slow copies, with calls of the driver that fail.
+ * Unit tests of copy.c on an emulated device, of either vendor. Every test is a scene,
+ * and how it is played depends on the vendor: slow, without some ability of the device,
+ * with calls of its library that fail.
  */
 #include "unit_copy.h"
 
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <rdma/fabric.h>
 
-#include "../cudaemu/driver.h"
 #include "mem.h"
 
 unsigned int jobs_ended;
@@ -53,20 +53,11 @@ static struct copy_engines engines;
 static unsigned char *host, *got;
 static unsigned char want[ROOM];
 
-static void *pinned_alloc(void)
-{
-	void *ptr = NULL;
-
-	assert_int_equal(cuMemHostAlloc(&ptr, ROOM, CU_MEMHOSTALLOC_PORTABLE),
-			 CUDA_SUCCESS);
-	return ptr;
-}
-
 static void begin(void)
 {
 	unit_dev_start();
-	host = pinned_alloc();
-	got = pinned_alloc();
+	host = unit_dev_pinned(ROOM);
+	got = unit_dev_pinned(ROOM);
 	copy_engines_init(&engines);
 }
 
@@ -210,7 +201,7 @@ static void scene_close(void **state)
 	copy_engines_fini(&engines);
 	assert_memory_equal(got, want, ROOM);
 	memset(got, 0, ROOM);
-	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	unit_dev_sync();
 	for (size_t i = 0; i < ROOM; i++)
 		assert_int_equal(got[i], 0);
 }
@@ -284,50 +275,10 @@ static void scene_device_fails(void **state)
 
 /* ---- who plays what ---- */
 
-#define EVENTS "CUDAEMU_NO_MEMOPS=1"
-#define SLOW "CUDAEMU_COPY_LATENCY_US=20"
-#define FAIL(what) "CUDAEMU_FAIL=" what
-
-static const struct {
-	const char *scene;
-	const char *env[4];
-} plays[] = {
-	{"scene_bytes", {NULL}},
-	{"scene_bytes", {EVENTS}},
-	{"scene_bytes", {SLOW}},
-	{"scene_bytes", {"CUDAEMU_SHUFFLE=7"}},
-	{"scene_many", {NULL}},
-	{"scene_many", {EVENTS}},
-	{"scene_many", {SLOW}},
-	{"scene_many", {EVENTS, SLOW}},
-	{"scene_many", {"CUDAEMU_SHUFFLE=7"}},
-	{"scene_close", {SLOW}},
-	{"scene_close", {EVENTS, SLOW}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:1")}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:5")}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:17")}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), SLOW}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), EVENTS}},
-	/* the first two of these are the backend's trials */
-	{"scene_one_fails", {FAIL("cuStreamWriteValue32:3")}},
-	{"scene_one_fails", {FAIL("cuStreamWriteValue32:5")}},
-	{"scene_one_fails", {FAIL("cuEventRecord:1"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuEventRecord:4"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuStreamCreate:1")}},
-	{"scene_one_fails", {FAIL("cuStreamCreate:2")}},
-	{"scene_one_fails", {FAIL("cuStreamCreate:1:2"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuMemHostRegister:1")}},
-	{"scene_one_fails", {FAIL("cuMemHostRegister:2")}},
-	{"scene_one_fails", {FAIL("cuEventCreate:1"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuEventCreate:300"), EVENTS}},
-	{"scene_device_fails", {FAIL("cuEventQuery:1+:719"), EVENTS}},
-	{"scene_device_fails", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
-};
-
 static void test_plays(void **state)
 {
-	for (size_t i = 0; i < UNIT_COUNT(plays); i++)
-		unit_play(plays[i].scene, plays[i].env);
+	for (size_t i = 0; i < unit_copy_play_count; i++)
+		unit_play(unit_copy_plays[i].scene, unit_copy_plays[i].env);
 }
 
 int main(int argc, char **argv)

@@ -2,11 +2,11 @@
 /*
  * Rank 1: the ROCm backend, on the HSA runtime (ROCr), which HIP is a client of.
  *
- * Why not HIP: every call of HIP's initialises all devices, so that asking about a
- * pointer would start the GPUs of a program that never uses them, and what it says about
- * a pointer changed its layout between releases. HSA answers "not initialised" at once,
- * has had one soname since the beginning, versions its structures by their size, knows no
- * current device, and completes copies in host memory, where polling is a load.
+ * Why not HIP: its first call, whatever it asks, initialises all devices, so that asking
+ * about a pointer would start the GPUs of a program that never uses them, and what it
+ * says about a pointer changed its layout between releases. HSA answers "not initialised"
+ * at once, has had one soname since the beginning, versions its structures by their size,
+ * knows no current device, and completes copies in host memory, where polling is a load.
  *
  * The library is opened at run time and never initialised before the application has done
  * so. Written after ROCr's headers and source; run on an emulation only
@@ -33,8 +33,8 @@
 #define ROCM_LIBDIR NULL
 #endif
 
-/* marks that a queue can have in flight */
-#define ROCR_MARKS 256
+/* of a queue; should more marks be in flight, some share one and are reached together */
+#define ROCR_SIGNALS 256
 
 #define ROCR_GPUS_MAX 64
 
@@ -79,14 +79,14 @@ static struct rocr_agents {
 /**
  * struct rocr_queue - copies in flight.
  * @reached:	the latest mark whose copies, and all before them, have ended
- * @groups:	for each mark how many copies before it, and after the mark before, have
- *		not ended; the device counts down. The one behind the latest mark's is
- *open
+ * @groups:	for each mark how many of the copies that it follows, and the mark before
+ *		does not, have not ended: the device counts down. That behind the latest
+ *		mark's is counted up by what is started now
  */
 struct rocr_queue {
 	struct dev_queue base;
 	uint32_t reached;
-	hsa_signal_t groups[ROCR_MARKS];
+	hsa_signal_t groups[ROCR_SIGNALS];
 };
 
 /* Translates an error; the one place where it is logged. */
@@ -225,7 +225,7 @@ static void rocr_unpin(void *addr)
 
 static void rocr_queue_free(struct rocr_queue *queue)
 {
-	for (int i = 0; i < ROCR_MARKS && queue->groups[i].handle; i++)
+	for (int i = 0; i < ROCR_SIGNALS && queue->groups[i].handle; i++)
 		rocr.signal_destroy(queue->groups[i]);
 	free(queue);
 	rocr.shut_down();
@@ -245,7 +245,7 @@ static int rocr_queue_open(const struct dev_mem *mem, struct dev_queue **base)
 		rocr.shut_down();
 		return -FI_ENOMEM;
 	}
-	for (int i = 0; i < ROCR_MARKS; i++) {
+	for (int i = 0; i < ROCR_SIGNALS; i++) {
 		/* with no CPU to be woken: of those that do wake one a process has few */
 		ret = rocr_check(rocr.signal_create(0, 0, NULL,
 						    HSA_AMD_SIGNAL_AMD_GPU_ONLY,
@@ -267,7 +267,7 @@ static int rocr_queue_open(const struct dev_mem *mem, struct dev_queue **base)
 /* What marks the copies up to number @mark */
 static hsa_signal_t rocr_group(const struct rocr_queue *queue, uint32_t mark)
 {
-	return queue->groups[mark % ROCR_MARKS];
+	return queue->groups[mark % ROCR_SIGNALS];
 }
 
 static void rocr_queue_drain(struct dev_queue *base)
@@ -354,15 +354,8 @@ static int rocr_queue_poll(struct dev_queue *base)
 
 static int rocr_queue_mark(struct dev_queue *base)
 {
-	struct rocr_queue *queue = (struct rocr_queue *) base;
-	int ret = 0;
-
-	/* the group that opens now must be one that nothing waits for any more */
-	while (!ret && base->marked + 2 - queue->reached > ROCR_MARKS)
-		ret = rocr_queue_poll(base);
-	if (!ret)
-		base->marked++;
-	return ret;
+	base->marked++;
+	return 0;
 }
 
 const struct dev_ops dev_rocr_ops = {
