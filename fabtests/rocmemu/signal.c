@@ -44,12 +44,20 @@ hsa_signal_value_t hsa_signal_load_scacquire(hsa_signal_t signal)
 	return __atomic_load_n(rocm_signal_value(signal), __ATOMIC_SEQ_CST);
 }
 
-void hsa_signal_add_relaxed(hsa_signal_t signal, hsa_signal_value_t value)
+/* With what was there times @keep */
+static void rocm_signal_set(hsa_signal_t signal, int keep, hsa_signal_value_t add)
 {
+	hsa_signal_value_t *value = rocm_signal_value(signal);
+
 	pthread_mutex_lock(&rocm_signal_lock);
-	__atomic_add_fetch(rocm_signal_value(signal), value, __ATOMIC_SEQ_CST);
+	__atomic_store_n(value, *value * keep + add, __ATOMIC_SEQ_CST);
 	pthread_cond_broadcast(&rocm_signal_changed);
 	pthread_mutex_unlock(&rocm_signal_lock);
+}
+
+void hsa_signal_add_relaxed(hsa_signal_t signal, hsa_signal_value_t value)
+{
+	rocm_signal_set(signal, 1, value);
 }
 
 static bool rocm_signal_is(hsa_signal_value_t now, hsa_signal_condition_t condition,
@@ -87,8 +95,6 @@ void rocm_copy_ends(void *value)
 {
 	hsa_signal_t signal = {(uintptr_t)value};
 
-	if (emu_enter("hsa_copy_ends", EMU_NEED_NOTHING) == CUDA_SUCCESS)
-		hsa_signal_add_relaxed(signal, -1);
-	else
-		hsa_signal_add_relaxed(signal, INT32_MIN);
+	rocm_signal_set(signal,
+			emu_enter("hsa_copy_ends", EMU_NEED_NOTHING) == CUDA_SUCCESS, -1);
 }

@@ -279,6 +279,26 @@ static void scene_overtaken(void **state)
 	/* not closed: that would wait for the copy which never ends */
 }
 
+/* What has failed is not forgotten when another copy joins it. */
+static void scene_failed(void **state)
+{
+	struct dev_queue *queue;
+	struct dev_mem mem;
+	char *dev, *pinned;
+
+	unit_dev_start();
+	dev = unit_dev_alloc(SIZE);
+	pinned = unit_dev_pinned(SIZE);
+	assert_true(dev_find(dev, &mem));
+	assert_int_equal(mem.ops->queue_open(&mem, &queue), 0);
+	assert_int_equal(queue->ops->queue_copy(queue, dev, pinned, SIZE), 0);
+	queue->ops->queue_drain(queue);
+	assert_int_equal(queue->ops->queue_copy(queue, dev, pinned, SIZE), -FI_EIO);
+	assert_int_equal(queue->ops->queue_mark(queue), 0);
+	assert_int_equal(dev_queue_passed(queue, 1), -FI_EIO);
+	queue->ops->queue_close(queue);
+}
+
 /* ---- libraries that are not as they should be ---- */
 
 static void test_libraries(void **state)
@@ -319,6 +339,7 @@ static const struct {
 	{"scene_shut_down", {"CUDAEMU_COPY_LATENCY_US=1000"}},
 	{"scene_marks", {NULL}},
 	{"scene_marks", {"CUDAEMU_COPY_LATENCY_US=20"}},
+	{"scene_failed", {"CUDAEMU_FAIL=hsa_copy_ends:1"}},
 	{"scene_overtaken", {"CUDAEMU_HANG_COPY=1"}},
 };
 
@@ -341,6 +362,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(scene_places),
 		cmocka_unit_test(scene_shut_down),
 		cmocka_unit_test(scene_marks),
+		cmocka_unit_test(scene_failed),
 		cmocka_unit_test(scene_overtaken),
 	};
 	const struct unit unit = {

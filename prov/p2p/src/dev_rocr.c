@@ -310,6 +310,13 @@ static bool rocr_place(const void *addr, size_t len, void **place, hsa_agent_t *
 	return true;
 }
 
+/* For good: what the device says of one copy is true of all that it is still to do */
+static int rocr_queue_failed(void)
+{
+	P2P_WARN("a copy has failed on the device\n");
+	return -FI_EIO;
+}
+
 static int rocr_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len)
 {
 	struct rocr_queue *queue = (struct rocr_queue *) base;
@@ -326,6 +333,9 @@ static int rocr_queue_copy(struct dev_queue *base, void *dst, const void *src, s
 	if (!rocr_place(dst, len, &to, &to_agent) ||
 	    !rocr_place(src, len, &from, &from_agent))
 		return rocr_check(rocr.copy(dst, src, len), "hsa_memory_copy");
+	/* counting up must not hide that one of the group has failed */
+	if (rocr.signal_load(group) < 0)
+		return rocr_queue_failed();
 	rocr.signal_add(group, 1);
 	ret = rocr_check(
 		rocr.copy_async(to, to_agent, from, from_agent, len, 0, NULL, group),
@@ -346,10 +356,7 @@ static int rocr_queue_poll(struct dev_queue *base)
 			break;
 		queue->reached++;
 	}
-	if (p2p_likely(left >= 0))
-		return 0;
-	P2P_WARN("a copy has failed\n");
-	return -FI_EIO;
+	return p2p_likely(left >= 0) ? 0 : rocr_queue_failed();
 }
 
 static int rocr_queue_mark(struct dev_queue *base)
