@@ -181,8 +181,9 @@ static void scene_many(void **state)
 /* Closing waits for what is in flight: nothing writes to the host memory afterwards */
 static void scene_close(void **state)
 {
+	enum { JOBS = 16, LEN = ROOM / JOBS };
 	struct dev_mem mem;
-	struct job jobs[20];
+	struct job jobs[JOBS];
 	struct iovec iov;
 	char *dev;
 
@@ -191,12 +192,12 @@ static void scene_close(void **state)
 	unit_fill(want, ROOM, 4);
 	unit_dev_write(dev, want, ROOM);
 	assert_true(dev_find(dev, &mem));
-	iov = (struct iovec){dev, ROOM};
-	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+	for (size_t i = 0; i < JOBS; i++) {
 		job_init(&jobs[i]);
-		assert_int_equal(
-			copy_start(&engines, &mem, COPY_OUT, &iov, 1, got, &jobs[i].copy),
-			0);
+		iov = (struct iovec){dev + i * LEN, LEN};
+		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
+					    got + i * LEN, &jobs[i].copy),
+				 0);
 	}
 	copy_engines_fini(&engines);
 	assert_memory_equal(got, want, ROOM);
@@ -261,9 +262,9 @@ static void scene_device_fails(void **state)
 	assert_true(dev_find(iov.iov_base, &mem));
 	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
 		job_init(&jobs[i]);
-		assert_int_equal(
-			copy_start(&engines, &mem, COPY_OUT, &iov, 1, got, &jobs[i].copy),
-			0);
+		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
+					    got + i * 100, &jobs[i].copy),
+				 0);
 	}
 	jobs_wait(&engines);
 	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
