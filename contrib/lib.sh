@@ -44,6 +44,7 @@ check_packages='
 	clang          clang
 	shellcheck     shellcheck
 	mandoc         mandoc
+	libhsa-runtime-dev  hsa/hsa.h
 	xz-utils       xz
 '
 

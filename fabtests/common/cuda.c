@@ -3,10 +3,6 @@
  * Device memory by the CUDA driver API. The library is opened at run time, so that the
  * programs run, and say what is missing, on machines that have none.
  */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "ft.h"
 #include "p2p_cuda_abi.h"
 
@@ -28,10 +24,7 @@ static struct {
 	CUresult (*error_name)(CUresult err, const char **name);
 } cuda;
 
-static const struct {
-	const char *name;
-	void *slot;
-} symbols[] = {
+static const struct ft_symbol symbols[] = {
 	{"cuInit", &cuda.init},
 	{"cuDeviceGet", &cuda.device_get},
 	{"cuDeviceGetCount", &cuda.device_get_count},
@@ -56,28 +49,6 @@ static int cuda_fail(CUresult err, const char *call)
 		       (int)err);
 }
 
-static int load(void)
-{
-	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
-	if (!lib) {
-		ft_err("dlopen: %s: -D cuda needs the NVIDIA driver, or LD_LIBRARY_PATH "
-		       "pointing at the emulator's libcuda.so.1",
-		       dlerror());
-		return -FI_ENOSYS;
-	}
-	for (size_t i = 0; i < FT_COUNT(symbols); i++) {
-		void *sym = dlsym(lib, symbols[i].name);
-
-		if (!sym) {
-			ft_err("dlsym: libcuda.so.1 has no %s", symbols[i].name);
-			return -FI_ENOSYS;
-		}
-		memcpy(symbols[i].slot, &sym, sizeof(sym));
-	}
-	return 0;
-}
-
 static int cuda_init(int device)
 {
 	CUresult err;
@@ -85,7 +56,7 @@ static int cuda_init(int device)
 
 	if (cuda.ready)
 		return 0;
-	FT_TRY(load());
+	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
 	err = cuda.init(0);
 	if (err)
 		return cuda_fail(err, "cuInit");
@@ -149,7 +120,7 @@ static int cuda_from(void *dst, const void *src, size_t len)
 	return err ? cuda_fail(err, "cuMemcpyDtoH") : 0;
 }
 
-int ft_cuda_device_name(char *name, size_t len)
+static int cuda_device_name(char *name, size_t len)
 {
 	CUresult err = cuda.device_get_name(name, (int)len, cuda.device);
 
@@ -164,4 +135,5 @@ const struct ft_mem_ops ft_cuda_ops = {
 	.release = cuda_release,
 	.to = cuda_to,
 	.from = cuda_from,
+	.device_name = cuda_device_name,
 };

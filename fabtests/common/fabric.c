@@ -206,7 +206,7 @@ static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 	/* An application that did not ask for FI_HMEM does not know what it passes. */
 	if (ctx->info->caps & FI_HMEM && buf->ops->iface != FI_HMEM_SYSTEM) {
 		mr.attr.iface = buf->ops->iface;
-		mr.attr.device.cuda = ctx->opts->device;
+		mr.attr.device.reserved = (uint64_t)ctx->opts->device;
 	}
 	ret = fi_mr_regattr(ctx->domain, &mr.attr, 0, &buf->mr);
 	if (ret) {

@@ -138,11 +138,12 @@ int ft_oob_recv(int fd, void *buf, size_t len, long timeout);
 /** ft_oob_closed() - true when the process at the other end is gone */
 bool ft_oob_closed(int fd);
 
-/* ---- mem.c, cuda.c: kinds of memory ---- */
+/* ---- mem.c, cuda.c, rocr.c: kinds of memory ---- */
 
 /**
  * struct ft_mem_ops - one kind of memory
  * @to, @from:	copy to and from it; the data is there when they return
+ * @device_name: of the device that was given to @init; host memory has none
  */
 struct ft_mem_ops {
 	const char *name;
@@ -152,13 +153,21 @@ struct ft_mem_ops {
 	void (*release)(void *addr);
 	int (*to)(void *dst, const void *src, size_t len);
 	int (*from)(void *dst, const void *src, size_t len);
+	int (*device_name)(char *name, size_t len);
 };
 
-extern const struct ft_mem_ops ft_cuda_ops;
+extern const struct ft_mem_ops ft_cuda_ops, ft_rocr_ops;
 /** ft_mem_ops() - the operations for @iface; never NULL for a value that -D accepts */
 const struct ft_mem_ops *ft_mem_ops(enum fi_hmem_iface iface);
-/** ft_cuda_device_name() - the name of the device that was given to init */
-int ft_cuda_device_name(char *name, size_t len);
+
+/** struct ft_symbol - a function of a library, and the pointer that is to point at it */
+struct ft_symbol {
+	const char *name;
+	void *slot;
+};
+
+/** ft_load() - open a GPU's library and fill the slots */
+int ft_load(const char *soname, const struct ft_symbol *symbols, size_t count);
 
 /** struct ft_buf - memory of one kind, registered where the provider wants it */
 struct ft_buf {

@@ -17,7 +17,7 @@ struct ft_proc {
 
 /**
  * struct ft_test - a functional program
- * @run:	called in each process, before which libfabric and CUDA are untouched.
+ * @run:	called in each process, before which libfabric and the GPU are untouched.
  *		Returns 0, FT_SKIP (after ft_skip()) or an error
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */

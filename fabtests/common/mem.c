@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Kinds of memory a buffer can be made of, and host memory itself. */
+/* Kinds of memory a buffer can be made of: what they share, and host memory itself. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,36 @@ static const struct ft_mem_ops host_ops = {
 	.from = host_copy,
 };
 
+int ft_load(const char *soname, const struct ft_symbol *symbols, size_t count)
+{
+	void *lib = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib) {
+		ft_err("dlopen: %s: there is no such GPU here, or LD_LIBRARY_PATH does not "
+		       "name its library's directory (or the emulator's)",
+		       dlerror());
+		return -FI_ENOSYS;
+	}
+	for (size_t i = 0; i < count; i++) {
+		void *sym = dlsym(lib, symbols[i].name);
+
+		if (!sym) {
+			ft_err("dlsym: %s has no %s", soname, symbols[i].name);
+			return -FI_ENOSYS;
+		}
+		memcpy(symbols[i].slot, &sym, sizeof(sym));
+	}
+	return 0;
+}
+
 const struct ft_mem_ops *ft_mem_ops(enum fi_hmem_iface iface)
 {
-	return iface == FI_HMEM_CUDA ? &ft_cuda_ops : &host_ops;
+	switch (iface) {
+	case FI_HMEM_CUDA:
+		return &ft_cuda_ops;
+	case FI_HMEM_ROCR:
+		return &ft_rocr_ops;
+	default:
+		return &host_ops;
+	}
 }

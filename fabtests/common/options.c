@@ -71,12 +71,12 @@ static const struct option_row rows[] = {
 	{'v', NULL, no_argument, FT_SCOPE_BENCH, "", "verify every byte that arrives"},
 	{'m', NULL, no_argument, FT_SCOPE_BENCH, "", "machine readable output"},
 	{'D', NULL, required_argument, FT_SCOPE_ANY, " MEMORY",
-	 "memory of the buffers: cuda or system (system)"},
-	{'i', NULL, required_argument, FT_SCOPE_ANY, " NUMBER", "CUDA device (0)"},
+	 "memory of the buffers: cuda, rocr or system (system)"},
+	{'i', NULL, required_argument, FT_SCOPE_ANY, " NUMBER", "GPU (0)"},
 	{OPT_ONE_BUFFER, "one-buffer", no_argument, FT_SCOPE_BW, "",
 	 "one buffer for all messages of a window (not with -v): it stays in the CPU's cache"},
 	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
-	 "do not ask for FI_HMEM with -D cuda (default with FI_HOOK=p2p)"},
+	 "do not ask for FI_HMEM for device memory (default with FI_HOOK=p2p)"},
 	{OPT_API, "api", required_argument, FT_SCOPE_ANY, " MAJOR.MINOR",
 	 "libfabric API version to ask for (1.17)"},
 	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ANY, " SECONDS",
@@ -225,7 +225,9 @@ static void parse_api(struct ft_opts *opts, const char *text)
 static void apply(struct ft_opts *opts, int letter, const char *arg)
 {
 	static const char *const kinds[] = {"tagged", "msg"};
-	static const char *const memories[] = {"system", "cuda"};
+	static const char *const memories[] = {"system", "cuda", "rocr"};
+	static const enum fi_hmem_iface ifaces[] = {FI_HMEM_SYSTEM, FI_HMEM_CUDA,
+						    FI_HMEM_ROCR};
 	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 
 	switch (letter) {
@@ -293,9 +295,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->machine_readable = true;
 		break;
 	case 'D':
-		opts->iface = choice(arg, letter, memories, FT_COUNT(memories))
-				      ? FI_HMEM_CUDA
-				      : FI_HMEM_SYSTEM;
+		opts->iface = ifaces[choice(arg, letter, memories, FT_COUNT(memories))];
 		break;
 	case 'i':
 		opts->device = (int)number(arg, letter, 0, INT_MAX);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Tests of several processes. The first process only watches: it forks the ranks before
- * anything has touched libfabric or CUDA (neither survives a fork), and turns what
+ * anything has touched libfabric or a GPU (neither survives a fork), and turns what
  * becomes of them into one exit status.
  */
 #include <dlfcn.h>

@@ -57,7 +57,7 @@ static void *watchdog(void *arg)
 		seen = now;
 		if (quiet >= timeout + WATCHDOG_GRACE) {
 			ft_err("watchdog: no progress for %ld s, and a call into "
-			       "libfabric or CUDA does not return",
+			       "libfabric or the GPU does not return",
 			       quiet);
 			_exit(EXIT_TIMEOUT);
 		}

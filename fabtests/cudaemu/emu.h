@@ -164,6 +164,7 @@ struct emu_config {
 struct emu {
 	pthread_mutex_t lock;
 	struct emu_config conf;
+	const char *vendor; /* whose interface it has, for the notice at the start */
 	bool initialised;
 	bool forked; /* a child of a process that had initialised */
 	struct emu_device dev[EMU_MAX_DEVICES];

@@ -14,7 +14,7 @@
 
 #define EMU_VERSION 13000
 
-struct emu emu = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct emu emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .vendor = "CUDA"};
 
 /* As with the real driver, nothing works in a child of a process that had initialised */
 static void emu_fork_child(void)
@@ -35,8 +35,8 @@ static CUresult emu_start(void)
 		emu_device_init(&emu.dev[i], i);
 	pthread_atfork(NULL, NULL, emu_fork_child);
 	fprintf(stderr,
-		"cudaemu: EMULATED CUDA device (test only): %d devices, %llu MiB each%s%s\n",
-		emu.conf.devices, (unsigned long long)emu.conf.memory >> 20,
+		"cudaemu: EMULATED %s device (test only): %d devices, %llu MiB each%s%s\n",
+		emu.vendor, emu.conf.devices, (unsigned long long)emu.conf.memory >> 20,
 		emu.udmabuf ? "" : ", no dma-buf",
 		emu.conf.no_memops ? ", no stream memory operations" : "");
 	__atomic_store_n(&emu.initialised, true, __ATOMIC_RELEASE);

@@ -20,19 +20,19 @@ enum {
 	BROKEN,
 };
 
-static int on_emulator(bool *emulated)
+static int on_emulator(const struct ft_mem_ops *ops, bool *emulated)
 {
 	char name[128] = "";
 
-	FT_TRY(ft_cuda_device_name(name, sizeof(name)));
-	*emulated = strstr(name, "cudaemu") != NULL;
+	FT_TRY(ops->device_name(name, sizeof(name)));
+	*emulated = strstr(name, "emulated") != NULL;
 	return 0;
 }
 
 /* The child: allocates, checks that copies work, then reads or writes the pointer. */
 static int touch(const struct ft_opts *opts, bool write)
 {
-	const struct ft_mem_ops *ops = ft_mem_ops(FI_HMEM_CUDA);
+	const struct ft_mem_ops *ops = ft_mem_ops(opts->iface);
 	const struct rlimit no_core = {0};
 	unsigned char data[64], back[64];
 	volatile unsigned char *ptr;
@@ -43,7 +43,7 @@ static int touch(const struct ft_opts *opts, bool write)
 	/* A sanitizer's handler would turn the signal into an exit. */
 	signal(SIGSEGV, SIG_DFL);
 	signal(SIGBUS, SIG_DFL);
-	if (ops->init(opts->device) || on_emulator(&emulated))
+	if (ops->init(opts->device) || on_emulator(ops, &emulated))
 		return BROKEN;
 	if (!emulated)
 		return FT_SKIP;
@@ -86,8 +86,8 @@ static int expect_death(const struct ft_opts *opts, bool write)
 
 static int run(struct ft_proc *proc)
 {
-	if (proc->opts.iface != FI_HMEM_CUDA)
-		return ft_skip("needs -D cuda");
+	if (proc->opts.iface == FI_HMEM_SYSTEM)
+		return ft_skip("needs device memory (-D)");
 	FT_TRY(expect_death(&proc->opts, false));
 	return expect_death(&proc->opts, true);
 }

@@ -44,9 +44,9 @@ void unit_fill(void *buf, size_t len, unsigned int seed);
 /* Resident bytes of the mapping that @addr lies in */
 size_t unit_resident(const void *addr);
 
-/* ---- unit_dev.c ---- */
+/* ---- unit_dev.c: a CUDA device, unit_dev_rocr.c: a ROCm device ---- */
 
-/* Initialises the emulated driver, makes device 0 current and loads the backends. */
+/* Initialises the emulated library, makes device 0 current and loads the backends. */
 void unit_dev_start(void);
 
 /* Makes device @ordinal current */
@@ -56,5 +56,11 @@ void *unit_dev_alloc(size_t len);
 void unit_dev_free(void *ptr);
 void unit_dev_write(void *dst, const void *src, size_t len);
 void unit_dev_read(void *dst, const void *src, size_t len);
+
+/* Host memory that the application has pinned, never freed */
+void *unit_dev_pinned(size_t len);
+
+/* Waits for all that the current device has been told to do */
+void unit_dev_sync(void);
 
 #endif /* P2P_UNIT_H */

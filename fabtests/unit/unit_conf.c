@@ -21,6 +21,7 @@
 #define CHUNK "FI_P2P_CHUNK_SIZE="
 #define PINNED "FI_P2P_PINNED_SIZE="
 #define CUDA "FI_P2P_CUDA="
+#define ROCM "FI_P2P_ROCM="
 
 /* In @want, a size of 0 is the default; what is eager is never more than a piece */
 struct conf_case {
@@ -28,9 +29,9 @@ struct conf_case {
 	struct conf want;
 };
 
-#define IS(eager, chunk, pinned, cuda)     \
-	{                                  \
-		eager, chunk, pinned, cuda \
+#define IS(eager, chunk, pinned, cuda)           \
+	{                                        \
+		eager, chunk, pinned, cuda, true \
 	}
 #define DEFAULT IS(0, 0, 0, true)
 
@@ -58,6 +59,9 @@ static const struct conf_case good[] = {
 	{{EAGER "16384", CHUNK "16385"}, IS(16 * KiB, 16385, 0, true)},
 	{{CHUNK "8388608"}, IS(0, 8 * MiB, 0, true)},
 	{{PINNED "8388608", CHUNK "1m"}, IS(0, 1 * MiB, 8 * MiB, true)},
+	{{ROCM "yes"}, DEFAULT},
+	{{ROCM "no"}, {0, 0, 0, true, false}},
+	{{ROCM "0", CUDA "0"}, {0, 0, 0, false, false}},
 	{{CUDA "1"}, DEFAULT},
 	{{CUDA "yes"}, DEFAULT},
 	{{CUDA "ON"}, DEFAULT},
@@ -113,6 +117,7 @@ static const struct conf_case bad[] = {
 	{{CUDA "2"}, DEFAULT},
 	{{CUDA "yes "}, DEFAULT},
 	{{CUDA "y"}, DEFAULT},
+	{{ROCM "n"}, DEFAULT},
 	/* one good value does not make up for a bad one, before or after it */
 	{{EAGER "x", CUDA "no"}, IS(0, 0, 0, false)},
 	{{EAGER "8k", CUDA "x"}, IS(8 * KiB, 0, 0, true)},
@@ -131,7 +136,7 @@ static bool same(const struct conf *want, const struct conf *initial)
 	return conf.eager_size == (eager < chunk ? eager : chunk) &&
 	       conf.chunk_size == chunk &&
 	       conf.pinned_size == either(want->pinned_size, initial->pinned_size) &&
-	       conf.cuda == want->cuda;
+	       conf.cuda == want->cuda && conf.rocm == want->rocm;
 }
 
 /* The child: returns its exit status */
@@ -198,5 +203,6 @@ int main(int argc, char **argv)
 	unsetenv("FI_P2P_CHUNK_SIZE");
 	unsetenv("FI_P2P_PINNED_SIZE");
 	unsetenv("FI_P2P_CUDA");
+	unsetenv("FI_P2P_ROCM");
 	return unit_main(argc, argv, &unit);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Unit tests of copy.c on the emulated device. Every test is a scene: with and without
- * stream memory operations, with slow copies, with calls of the driver that fail.
+ * Unit tests of copy.c on an emulated device, of either vendor. Every test is a scene,
+ * and how it is played depends on the vendor: slow, without some ability of the device,
+ * with calls of its library that fail.
  */
 #include "unit_copy.h"
 
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <rdma/fabric.h>
 
-#include "../cudaemu/driver.h"
 #include "mem.h"
 
 unsigned int jobs_ended;
@@ -53,20 +53,11 @@ static struct copy_engines engines;
 static unsigned char *host, *got;
 static unsigned char want[ROOM];
 
-static void *pinned_alloc(void)
-{
-	void *ptr = NULL;
-
-	assert_int_equal(cuMemHostAlloc(&ptr, ROOM, CU_MEMHOSTALLOC_PORTABLE),
-			 CUDA_SUCCESS);
-	return ptr;
-}
-
 static void begin(void)
 {
 	unit_dev_start();
-	host = pinned_alloc();
-	got = pinned_alloc();
+	host = unit_dev_pinned(ROOM);
+	got = unit_dev_pinned(ROOM);
 	copy_engines_init(&engines);
 }
 
@@ -190,8 +181,9 @@ static void scene_many(void **state)
 /* Closing waits for what is in flight: nothing writes to the host memory afterwards */
 static void scene_close(void **state)
 {
+	enum { JOBS = 16, LEN = ROOM / JOBS };
 	struct dev_mem mem;
-	struct job jobs[20];
+	struct job jobs[JOBS];
 	struct iovec iov;
 	char *dev;
 
@@ -200,17 +192,17 @@ static void scene_close(void **state)
 	unit_fill(want, ROOM, 4);
 	unit_dev_write(dev, want, ROOM);
 	assert_true(dev_find(dev, &mem));
-	iov = (struct iovec){dev, ROOM};
-	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+	for (size_t i = 0; i < JOBS; i++) {
 		job_init(&jobs[i]);
-		assert_int_equal(
-			copy_start(&engines, &mem, COPY_OUT, &iov, 1, got, &jobs[i].copy),
-			0);
+		iov = (struct iovec){dev + i * LEN, LEN};
+		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
+					    got + i * LEN, &jobs[i].copy),
+				 0);
 	}
 	copy_engines_fini(&engines);
 	assert_memory_equal(got, want, ROOM);
 	memset(got, 0, ROOM);
-	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	unit_dev_sync();
 	for (size_t i = 0; i < ROOM; i++)
 		assert_int_equal(got[i], 0);
 }
@@ -270,9 +262,9 @@ static void scene_device_fails(void **state)
 	assert_true(dev_find(iov.iov_base, &mem));
 	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
 		job_init(&jobs[i]);
-		assert_int_equal(
-			copy_start(&engines, &mem, COPY_OUT, &iov, 1, got, &jobs[i].copy),
-			0);
+		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
+					    got + i * 100, &jobs[i].copy),
+				 0);
 	}
 	jobs_wait(&engines);
 	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
@@ -284,50 +276,10 @@ static void scene_device_fails(void **state)
 
 /* ---- who plays what ---- */
 
-#define EVENTS "CUDAEMU_NO_MEMOPS=1"
-#define SLOW "CUDAEMU_COPY_LATENCY_US=20"
-#define FAIL(what) "CUDAEMU_FAIL=" what
-
-static const struct {
-	const char *scene;
-	const char *env[4];
-} plays[] = {
-	{"scene_bytes", {NULL}},
-	{"scene_bytes", {EVENTS}},
-	{"scene_bytes", {SLOW}},
-	{"scene_bytes", {"CUDAEMU_SHUFFLE=7"}},
-	{"scene_many", {NULL}},
-	{"scene_many", {EVENTS}},
-	{"scene_many", {SLOW}},
-	{"scene_many", {EVENTS, SLOW}},
-	{"scene_many", {"CUDAEMU_SHUFFLE=7"}},
-	{"scene_close", {SLOW}},
-	{"scene_close", {EVENTS, SLOW}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:1")}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:5")}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:17")}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), SLOW}},
-	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), EVENTS}},
-	/* the first two of these are the backend's trials */
-	{"scene_one_fails", {FAIL("cuStreamWriteValue32:3")}},
-	{"scene_one_fails", {FAIL("cuStreamWriteValue32:5")}},
-	{"scene_one_fails", {FAIL("cuEventRecord:1"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuEventRecord:4"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuStreamCreate:1")}},
-	{"scene_one_fails", {FAIL("cuStreamCreate:2")}},
-	{"scene_one_fails", {FAIL("cuStreamCreate:1:2"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuMemHostRegister:1")}},
-	{"scene_one_fails", {FAIL("cuMemHostRegister:2")}},
-	{"scene_one_fails", {FAIL("cuEventCreate:1"), EVENTS}},
-	{"scene_one_fails", {FAIL("cuEventCreate:300"), EVENTS}},
-	{"scene_device_fails", {FAIL("cuEventQuery:1+:719"), EVENTS}},
-	{"scene_device_fails", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
-};
-
 static void test_plays(void **state)
 {
-	for (size_t i = 0; i < UNIT_COUNT(plays); i++)
-		unit_play(plays[i].scene, plays[i].env);
+	for (size_t i = 0; i < unit_copy_play_count; i++)
+		unit_play(unit_copy_plays[i].scene, unit_copy_plays[i].env);
 }
 
 int main(int argc, char **argv)

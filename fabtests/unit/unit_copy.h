@@ -26,6 +26,13 @@ void job_init(struct job *job);
 /* Progress until nothing is pending */
 void jobs_wait(struct copy_engines *engines);
 
+/* How the scenes are played: as a vendor's emulation can */
+extern const struct unit_copy_play {
+	const char *scene;
+	const char *env[3];
+} unit_copy_plays[];
+extern const size_t unit_copy_play_count;
+
 extern const struct CMUnitTest unit_copy_fake_tests[];
 extern const size_t unit_copy_fake_count;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The emulated device, as an application uses it. See unit.h. */
+/* The emulated CUDA device, as an application uses it. See unit.h. */
 #include "unit.h"
 
 #include "../cudaemu/driver.h"
@@ -42,4 +42,18 @@ void unit_dev_write(void *dst, const void *src, size_t len)
 void unit_dev_read(void *dst, const void *src, size_t len)
 {
 	assert_int_equal(cuMemcpyDtoH_v2(dst, (uintptr_t)src, len), CUDA_SUCCESS);
+}
+
+void *unit_dev_pinned(size_t len)
+{
+	void *ptr = NULL;
+
+	assert_int_equal(cuMemHostAlloc(&ptr, len, CU_MEMHOSTALLOC_PORTABLE),
+			 CUDA_SUCCESS);
+	return ptr;
+}
+
+void unit_dev_sync(void)
+{
+	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
 }

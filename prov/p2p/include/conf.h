@@ -15,6 +15,7 @@ struct conf {
 	size_t chunk_size;	/* FI_P2P_CHUNK_SIZE */
 	size_t pinned_size;	/* FI_P2P_PINNED_SIZE */
 	bool cuda;		/* FI_P2P_CUDA */
+	bool rocm;		/* FI_P2P_ROCM */
 };
 
 extern struct conf conf;

@@ -3,9 +3,9 @@
  * Rank 1: the GPU runtimes, behind one table of operations. Nothing above this rank
  * knows a vendor's name, and nothing here is linked against a vendor's library.
  *
- * Copies are asynchronous. A copy queue keeps its copies in order; after a group of
+ * Copies are asynchronous. Those of one queue may overtake each other; after a group of
  * copies a mark is put into the queue, and the queue's count of marks reached tells what
- * is done. Reading that count is a load from host memory where the device can write it
+ * is done: a mark is reached when all copies before it have ended. Reading that count is a load from host memory where the device can write it
  * there, so that waiting costs no driver call.
  *
  * Threads: everything but the queues may be used from any thread at any time; a queue is

@@ -6,5 +6,6 @@
 #include "dev.h"
 
 extern const struct dev_ops dev_cuda_ops;
+extern const struct dev_ops dev_rocr_ops;
 
 #endif /* P2P_DEV_BACKENDS_H */

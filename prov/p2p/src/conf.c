@@ -16,6 +16,7 @@ struct conf conf = {
 	.chunk_size = 1048576,
 	.pinned_size = 67108864,
 	.cuda = true,
+	.rocm = true,
 };
 
 static int conf_error;
@@ -42,8 +43,9 @@ static const struct conf_param {
 	{"p2p_pinned_size", NULL, &conf.pinned_size, 1 << 22, (size_t) 1 << 40,
 	 "Bytes of host memory that one domain may pin for staging (default: 67108864)"},
 	{"p2p_cuda", &conf.cuda, NULL, 0, 0,
-	 "Look for CUDA memory; if not, every buffer is taken for host memory "
-	 "(default: yes)"},
+	 "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
+	{"p2p_rocm", &conf.rocm, NULL, 0, 0,
+	 "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
 };
 
 /* A number of bytes, with k, m or g for the powers of 1024. */

@@ -9,22 +9,36 @@
 #include "dev_backends.h"
 #include "log.h"
 
-static const struct dev_ops *dev_backends[1];
+static const struct {
+	const struct dev_ops *ops;
+	const bool *wanted;
+} dev_known[] = {
+#if HAVE_CUDA
+	{&dev_cuda_ops, &conf.cuda},
+#endif
+#if HAVE_ROCM
+	{&dev_rocr_ops, &conf.rocm},
+#endif
+	{NULL, NULL}};
+
+/* Those of them that this machine has; NULL ends the list */
+static const struct dev_ops *dev_backends[sizeof dev_known / sizeof dev_known[0]];
 static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
 bool dev_present;
 
 void dev_load(void)
 {
 	static bool tried;
+	int found = 0;
 
 	pthread_mutex_lock(&dev_lock);
-#if HAVE_CUDA
-	if (!tried && conf.cuda && !dev_cuda_ops.load()) {
-		dev_backends[0] = &dev_cuda_ops;
-		dev_present = true;
+	for (int i = 0; !tried && dev_known[i].ops; i++) {
+		if (*dev_known[i].wanted && !dev_known[i].ops->load())
+			dev_backends[found++] = dev_known[i].ops;
 	}
-#endif
-	if (!tried && !dev_present)
+	if (found)
+		dev_present = true;
+	else if (!tried)
 		P2P_INFO("no GPU runtime on this machine: all buffers are host memory\n");
 	tried = true;
 	pthread_mutex_unlock(&dev_lock);
@@ -32,7 +46,11 @@ void dev_load(void)
 
 bool dev_find(const void *addr, struct dev_mem *mem)
 {
-	return dev_present && dev_backends[0]->find(addr, mem);
+	for (int i = 0; dev_backends[i]; i++) {
+		if (dev_backends[i]->find(addr, mem))
+			return true;
+	}
+	return false;
 }
 
 int dev_queue_passed(struct dev_queue *queue, uint32_t mark)

@@ -21,10 +21,13 @@ void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbo
 	      size_t count)
 {
 	char path[PATH_MAX];
-	void *lib = NULL;
+	void *lib;
 	size_t i;
 
-	if (dir && snprintf(path, sizeof path, "%s/%s", dir, soname) < (int) sizeof path)
+	/* the process's own comes first: another copy would know nothing of its memory */
+	lib = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+	if (!lib && dir &&
+	    snprintf(path, sizeof path, "%s/%s", dir, soname) < (int) sizeof path)
 		lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!lib)
 		lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
