@@ -45,6 +45,7 @@ check_packages='
 	shellcheck     shellcheck
 	mandoc         mandoc
 	xz-utils       xz
+	mmdebstrap     mmdebstrap
 '
 
 # there COMMAND-OR-HEADER
