@@ -46,6 +46,7 @@ check_packages='
 	mandoc         mandoc
 	libhsa-runtime-dev  hsa/hsa.h
 	xz-utils       xz
+	mmdebstrap     mmdebstrap
 '
 
 # there COMMAND-OR-HEADER
