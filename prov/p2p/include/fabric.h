@@ -23,11 +23,16 @@ struct p2p_fabric {
 int fabric_open(struct fid_fabric *core, bool layered, void *context,
 		struct fid_fabric **fabric);
 
-/*
- * The core's object behind @fid if that is ours, else @fid itself. Objects of ours open
- * their core with themselves as the context, so fid_user() is the way back.
- */
+/* The core's object behind @fid if that is ours, else @fid itself */
 struct fid *fid_core(struct fid *fid);
+
+/*
+ * The way back, for objects that events tell of. Any value may be asked for: applications
+ * write events of their own. Pairs are taken out by fid_close_core(). All may be called from
+ * any thread. 0 or -FI_ENOMEM
+ */
+int fid_pair_add(struct fid *core, struct fid *user);
+void fid_pair_remove(struct fid *core);
 struct fid *fid_user(struct fid *core);
 
 /* The common half of every object's operations: handed to the core's object */
@@ -36,7 +41,8 @@ int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
 		 void *context);
 int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 
-/* Closes the core's object and, if that went well, frees ours */
+/* fi_close() of a core's object; and, if that went well, freeing of ours */
+int fid_close_core(struct fid *core);
 int fid_close(struct fid *fid);
 
 #endif /* P2P_FABRIC_H */

@@ -261,8 +261,10 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count,
 
 	if (!addr && count)
 		return -FI_EINVAL;
+	/* nothing, too, may have an event to tell of it */
 	if (!count)
-		return 0;
+		return fi_av_insert(((struct p2p_av *) fid)->core, addr, 0, fi_addr, flags,
+				    context);
 	return av_insert_any((struct p2p_av *) fid, &what, fi_addr, flags, context);
 }
 
@@ -340,7 +342,7 @@ static int av_close(struct fid *fid)
 {
 	struct p2p_av *av = (struct p2p_av *) fid;
 	struct av_table *table;
-	int ret = fi_close(&av->core->fid);
+	int ret = fid_close_core(&av->core->fid);
 
 	if (ret)
 		return ret;
@@ -392,10 +394,11 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 	if (!av)
 		return -FI_ENOMEM;
 	ret = fi_av_open(domain->core, attr, &av->core, av);
-	if (ret) {
-		free(av);
-		return ret;
-	}
+	if (ret)
+		goto free_av;
+	ret = fid_pair_add(&av->core->fid, &av->fid.fid);
+	if (ret)
+		goto close_core;
 	/* the core may have chosen the type */
 	av->indexed = attr->type != FI_AV_MAP;
 	av->domain = domain;
@@ -406,4 +409,10 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 	av->fid.ops = &av_ops;
 	*av_fid = &av->fid;
 	return 0;
+
+close_core:
+	fi_close(&av->core->fid);
+free_av:
+	free(av);
+	return ret;
 }

@@ -235,9 +235,14 @@ static int ep_control(struct fid *fid, int command, void *arg)
 static int ep_close(struct fid *fid)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	int ret = xfer_ep_fini(&ep->xfer);
+	struct fid *core = &ep->xfer.core->fid;
+	int ret;
 
-	if (!ret)
+	fid_pair_remove(core);
+	ret = xfer_ep_fini(&ep->xfer);
+	if (ret)
+		fid_pair_add(core, fid);
+	else
 		free(ep);
 	return ret;
 }
@@ -295,6 +300,11 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
 	if (!ret)
 		ret = fi_endpoint(domain->core, core_info, &ep->xfer.core, ep);
+	if (!ret) {
+		ret = fid_pair_add(&ep->xfer.core->fid, &ep->fid.fid);
+		if (ret)
+			fi_close(&ep->xfer.core->fid);
+	}
 	if (ret) {
 		free(ep);
 		goto free_info;

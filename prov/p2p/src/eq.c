@@ -197,6 +197,11 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	if (!pep)
 		return -FI_ENOMEM;
 	ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, info, &pep->core, pep);
+	if (!ret) {
+		ret = fid_pair_add(&pep->core->fid, &pep->fid.fid);
+		if (ret)
+			fi_close(&pep->core->fid);
+	}
 	if (ret) {
 		free(pep);
 		return ret;

@@ -2,6 +2,7 @@
 /* Rank 5: fabrics, and what all objects have in common. See fabric.h. */
 #include "fabric.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -53,11 +54,56 @@ struct fid *fid_core(struct fid *fid)
 	return core ? core : fid;
 }
 
+struct fid_pair {
+	struct fid *core;
+	struct fid *user;
+	UT_hash_handle hh;
+};
+
+static struct fid_pair *fid_pairs;
+static pthread_mutex_t fid_pairs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int fid_pair_add(struct fid *core, struct fid *user)
+{
+	struct fid_pair *pair = calloc(1, sizeof *pair);
+	bool added;
+
+	if (!pair)
+		return -FI_ENOMEM;
+	pair->core = core;
+	pair->user = user;
+	pthread_mutex_lock(&fid_pairs_lock);
+	HASH_ADD_PTR(fid_pairs, core, pair);
+	added = pair->hh.tbl;
+	pthread_mutex_unlock(&fid_pairs_lock);
+	if (!added)
+		free(pair);
+	return added ? 0 : -FI_ENOMEM;
+}
+
+void fid_pair_remove(struct fid *core)
+{
+	struct fid_pair *pair;
+
+	pthread_mutex_lock(&fid_pairs_lock);
+	HASH_FIND_PTR(fid_pairs, &core, pair);
+	if (pair)
+		HASH_DEL(fid_pairs, pair);
+	pthread_mutex_unlock(&fid_pairs_lock);
+	free(pair);
+}
+
 struct fid *fid_user(struct fid *core)
 {
-	struct fid *user = core ? core->context : NULL;
+	struct fid *user = core;
+	struct fid_pair *pair;
 
-	return user ? user : core;
+	pthread_mutex_lock(&fid_pairs_lock);
+	HASH_FIND_PTR(fid_pairs, &core, pair);
+	if (pair)
+		user = pair->user;
+	pthread_mutex_unlock(&fid_pairs_lock);
+	return user;
 }
 
 int fid_control(struct fid *fid, int command, void *arg)
@@ -92,9 +138,22 @@ int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return -FI_ENOSYS;
 }
 
+int fid_close_core(struct fid *core)
+{
+	struct fid *user = fid_user(core);
+	int ret;
+
+	/* beforehand: afterwards the address may be another object's */
+	fid_pair_remove(core);
+	ret = fi_close(core);
+	if (ret && user != core)
+		fid_pair_add(core, user);
+	return ret;
+}
+
 int fid_close(struct fid *fid)
 {
-	int ret = fi_close(fid_core(fid));
+	int ret = fid_close_core(fid_core(fid));
 
 	if (!ret)
 		free(fid);
