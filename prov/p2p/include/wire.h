@@ -17,6 +17,11 @@
  *			     <-	CREDIT(id, count), as buffers are free again
  *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
  *	either side, when it cannot go on: ABORT(id, status)
+ *
+ *	A multi-receive buffer that a marker has matched has no room for the message:
+ *			     <-	CTS(id, WIRE_PLAIN)
+ *	the whole message, its cq_data as the marker's, through the user's channel ->
+ *
  *	either side, when it has long heard nothing: PROBE(id), which asks for no answer;
  *	a core provider that notices dead peers notices when something is sent to them
  *
@@ -66,13 +71,16 @@ enum wire_type {
 #define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
 #define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
 
+/* CTS flag: the message is to be sent as if there were no announcements */
+#define WIRE_PLAIN (1u << 0)
+
 /**
  * struct wire_msg - a control message, decoded.
  * @type:	which of the fields below count
  * @id:		the sender's id of the transaction
  * @len:	ANNOUNCE: the message's length; CTS: how much of it the receiver takes
  * @data:	ANNOUNCE: the user's remote cq data
- * @flags:	ANNOUNCE: WIRE_HAS_DATA, WIRE_WANT_FIN
+ * @flags:	ANNOUNCE: WIRE_HAS_DATA, WIRE_WANT_FIN; CTS: WIRE_PLAIN
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
  * @chunk:	ANNOUNCE: longest piece that the sender can make; CTS: bytes in every
  *		piece but the last

@@ -28,6 +28,8 @@
 #include "wire.h"
 #include <rdma/fi_ext_p2p.h>
 
+struct multi_buf;
+struct multi_msg;
 struct xfer;
 struct xfer_ep;
 struct xfer_req;
@@ -122,6 +124,12 @@ struct xfer {
  * @outq:	control messages and pieces waiting for room in the core
  * @waiting:	length of @sendq; read without the lock
  * @copying:	copies in flight for its records
+ * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
+ * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0:
+ *		such data comes without a flag
+ * @claimed:	messages that were claimed and not yet received
+ * @multis:	multi-receive buffers that the core holds
+ * @multi_msgs:	messages in such buffers that are not reported yet, in order
  */
 struct xfer_ep {
 	struct xfer *xfer;
@@ -142,6 +150,11 @@ struct xfer_ep {
 	TAILQ_HEAD(, xfer_out) outq;
 	unsigned int waiting;
 	unsigned int copying;
+	bool peeks;
+	uint64_t peek_data;
+	TAILQ_HEAD(, xfer_req) claimed;
+	LIST_HEAD(, multi_buf) multis;
+	TAILQ_HEAD(, multi_msg) multi_msgs;
 	LIST_HEAD(, xfer_ctx) live;
 	LIST_ENTRY(xfer_ep) entry;
 	struct fi_p2p_stats stats;
@@ -164,9 +177,11 @@ struct xfer_out {
 
 /**
  * struct xfer_req - an operation of the user's.
- * @op_flags, @context, @tag, @data, @addr: as the user gave them
+ * @op_flags, @context, @tag, @data, @addr: as the user gave them; @data of a message that
+ *		was peeked at is its marker's, 0 if it has none
  * @report:	the user wants to hear of success
  * @recv, @tagged: which operation
+ * @probe:	FI_PEEK: tells of a message, and receives none
  * @busy:	counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
@@ -186,6 +201,7 @@ struct xfer_req {
 	bool report;
 	bool recv;
 	bool tagged;
+	bool probe;
 	bool busy;
 	bool ready;
 	struct path_choice path;
@@ -224,6 +240,7 @@ struct xfer_req {
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
 		bool fin_wanted;	/* sending: FIN is still to come */
+		bool plain;		/* sending: the receiver wants it whole */
 		bool aborted;		/* the other side knows that this failed */
 		struct pipe_arrival *arrival;
 		UT_hash_handle hh;
@@ -288,9 +305,10 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op);
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 
 /* Does a receive like this have to be followed up, or may the core report it itself? */
-static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, bool report)
+static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, uint64_t flags)
 {
-	return ep->layered && (len > WIRE_PLAIN_MAX || !report);
+	return ep->layered && (len > WIRE_PLAIN_MAX || !(flags & FI_COMPLETION) ||
+			       flags & FI_MULTI_RECV);
 }
 
 /*
@@ -316,7 +334,31 @@ void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp);
  */
 int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp);
 
-/* ---- for the protocols (short.c, pipe.c) [locked] ---- */
+/*
+ * Addresses that, in the course of one walk along a queue, something has to wait for: what
+ * else goes there waits too, and the rest does not wait for it. FI_ADDR_NOTAVAIL is every
+ * address.
+ */
+struct xfer_blocked {
+	fi_addr_t addr[16];
+	size_t count;
+};
+
+bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
+void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
+
+/* ---- for the protocols (whole.c, pipe.c, ...) [locked] ---- */
+
+/* Makes a request of a receive, or of nothing yet when @op has no pieces; or NULL */
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem);
+
+/* Gives it the buffer of @op, which may not have more pieces than the endpoint allows */
+void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
+			 const struct dev_mem *mem);
+
+/* Gives back the staging memory that it holds */
+void xfer_req_release(struct xfer_req *req);
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),

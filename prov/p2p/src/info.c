@@ -20,7 +20,7 @@
 #define INFO_PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_HMEM | FI_P2P)
 #define INFO_SECONDARY_CAPS                                                              \
 	(FI_SEND | FI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR |              \
-	 FI_LOCAL_COMM | FI_REMOTE_COMM)
+	 FI_LOCAL_COMM | FI_REMOTE_COMM | FI_MULTI_RECV)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS)
 
 /* The bits of cq_data that an application may use: the rest carry marks */
@@ -237,13 +237,22 @@ int info_to_core(struct fi_info *info)
 		info->rx_attr->caps = (info->rx_attr->caps & ~FI_HMEM) |
 				      (INFO_CORE_CAPS & ~FI_SEND);
 		info->rx_attr->size += INFO_QUEUE_RESERVE;
+		/* our own receives would get it, too */
+		info->rx_attr->op_flags &= ~FI_MULTI_RECV;
 	}
 	if (info->ep_attr)
 		info->ep_attr->mem_tag_format = 0;
 	if (info->domain_attr) {
 		info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
-	}	return 0;
+	}
+	return 0;
+}
+
+static bool info_core_is(const struct fi_info *core, const char *name)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       !strcasecmp(core->fabric_attr->prov_name, name);
 }
 
 /*
@@ -252,6 +261,16 @@ int info_to_core(struct fi_info *info)
  */
 bool info_core_stalls(const struct fi_info *core)
 {
-	return core->fabric_attr && core->fabric_attr->prov_name &&
-	       !strcasecmp(core->fabric_attr->prov_name, "net");
+	return info_core_is(core, "net");
+}
+
+/* shm has them since 1.19; before, it took them for receives. ofi_rxm's flags came in 2.0. */
+bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data)
+{
+	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
+
+	*data = FI_REMOTE_CQ_DATA;
+	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) && name && strstr(name, "ofi_rxm"))
+		*data = 0;
+	return FI_VERSION_GE(version, FI_VERSION(1, 19)) || !info_core_is(core, "shm");
 }
