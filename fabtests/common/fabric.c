@@ -107,6 +107,19 @@ static int open_cq(struct ft_ctx *ctx)
 		   : 0;
 }
 
+/* shm's endpoints have no place for it until they are enabled; ofi_rxm's take it then. */
+static int set_min_multi_recv(struct ft_ctx *ctx, bool enabled)
+{
+	const bool late = !strncmp(ctx->info->fabric_attr->prov_name, "shm", 3);
+	int ret;
+
+	if (!ctx->min_multi_recv || late != enabled)
+		return 0;
+	ret = fi_setopt(&ctx->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+			&ctx->min_multi_recv, sizeof(ctx->min_multi_recv));
+	return ret ? ft_fail(ret, "fi_setopt", "FI_OPT_MIN_MULTI_RECV") : 0;
+}
+
 int ft_open(struct ft_ctx *ctx)
 {
 	struct fi_av_attr av_attr = {.type = ctx->av_type};
@@ -135,9 +148,11 @@ int ft_open(struct ft_ctx *ctx)
 	ret = fi_ep_bind(ctx->ep, &ctx->cq->fid, FI_TRANSMIT | FI_RECV | ctx->cq_flags);
 	if (ret)
 		return ft_fail(ret, "fi_ep_bind", "completion queue");
+	FT_TRY(set_min_multi_recv(ctx, false));
 	ret = fi_enable(ctx->ep);
-	return ret ? ft_fail(ret, "fi_enable", "%s", ctx->info->fabric_attr->prov_name)
-		   : 0;
+	if (ret)
+		return ft_fail(ret, "fi_enable", "%s", ctx->info->fabric_attr->prov_name);
+	return set_min_multi_recv(ctx, true);
 }
 
 static int close_fid(struct fid *fid, const char *what, int earlier)

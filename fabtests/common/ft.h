@@ -185,6 +185,7 @@ struct ft_buf {
  * struct ft_ctx - an open endpoint and what it needs. ft_hints() sets the hints, which
  * the caller may change; so may it set cq_attr, av_type and cq_flags before ft_open().
  * @cq_flags:	added to FI_TRANSMIT | FI_RECV when the CQ is bound
+ * @min_multi_recv: FI_OPT_MIN_MULTI_RECV; 0: the provider's
  * @watch_fd:	sockets to peers: one that closes while we wait is an error
  * @peer:	addresses of the peers, by rank
  * @remote:	completed by what peers write here with remote cq data; may be NULL
@@ -200,6 +201,7 @@ struct ft_ctx {
 	struct fi_cq_attr cq_attr;
 	enum fi_av_type av_type;
 	uint64_t cq_flags;
+	size_t min_multi_recv;
 	uint64_t next_key;
 	int cq_fd;
 	int watch_fd[FT_MAX_RANKS];

@@ -20,7 +20,7 @@
 #define NEEDED (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
 #define MESSAGES                                                                 \
 	(NEEDED | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_LOCAL_COMM | \
-	 FI_REMOTE_COMM)
+	 FI_REMOTE_COMM | FI_MULTI_RECV)
 #define REMOTE                                                                       \
 	(FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | \
 	 FI_RMA_EVENT)
@@ -242,6 +242,38 @@ static void test_stalls(void **state)
 	assert_false(info_core_stalls(&none));
 }
 
+static void test_peeks(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t version;
+		bool peeks;
+		uint64_t data;
+	} cases[] = {
+		{"shm", FI_VERSION(1, 17), false, FI_REMOTE_CQ_DATA},
+		{"shm", FI_VERSION(1, 18), false, FI_REMOTE_CQ_DATA},
+		{"shm", FI_VERSION(1, 19), true, FI_REMOTE_CQ_DATA},
+		{"shm", FI_VERSION(2, 1), true, FI_REMOTE_CQ_DATA},
+		{"net", FI_VERSION(1, 17), true, FI_REMOTE_CQ_DATA},
+		{"tcp", FI_VERSION(2, 1), true, FI_REMOTE_CQ_DATA},
+		{"tcp;ofi_rxm", FI_VERSION(1, 17), true, 0},
+		{"verbs;ofi_rxm", FI_VERSION(1, 22), true, 0},
+		{"verbs;ofi_rxm", FI_VERSION(2, 0), true, FI_REMOTE_CQ_DATA},
+		{NULL, FI_VERSION(1, 17), true, FI_REMOTE_CQ_DATA},
+	};
+	struct fi_fabric_attr fabric = {0};
+	const struct fi_info core = {.fabric_attr = &fabric}, none = {0};
+	uint64_t data;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		fabric.prov_name = (char *)(uintptr_t)cases[i].name;
+		assert_int_equal(info_core_peeks(&core, cases[i].version, &data),
+				 cases[i].peeks);
+		assert_int_equal(data, cases[i].data);
+	}
+	assert_true(info_core_peeks(&none, FI_VERSION(1, 17), &data));
+}
+
 /* ---- answers ---- */
 
 /* A core that has just what is needed, and more */
@@ -443,6 +475,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hints_refused),
 		cmocka_unit_test(test_hints_without_parts),
 		cmocka_unit_test(test_stalls),
+		cmocka_unit_test(test_peeks),
 		cmocka_unit_test(test_core_refused),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_real_cores),

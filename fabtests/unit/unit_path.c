@@ -63,6 +63,19 @@ static const struct path_case {
 	{Q(false, true, false, SHORT, false, 28), HOST, PATH_CORE},
 	{{true, true, false, 1, 0, PLAIN, true, 28, NAME}, STAGE, PATH_LONG},
 	{{true, true, false, 0, 0, PLAIN, true, 28, NAME}, STAGE, PATH_SHORT},
+	/* injected */
+	{{true, true, false, SHORT + 1, SHORT, PLAIN, true, 28, NAME, true},
+	 STAGE,
+	 PATH_WHOLE},
+	{{true, true, false, PLAIN + 1, SHORT, PLAIN, false, 28, NAME, true},
+	 STAGE,
+	 PATH_WHOLE},
+	{{true, true, false, SHORT, SHORT, PLAIN, true, 28, NAME, true},
+	 STAGE,
+	 PATH_SHORT},
+	{{false, true, false, SHORT + 1, SHORT, PLAIN, true, 28, NAME, true},
+	 HOST,
+	 PATH_CORE},
 };
 
 static void test_table(void **state)
@@ -82,7 +95,7 @@ static void test_table(void **state)
 /* Each reason says something else: two causes of one protocol are told apart */
 static void test_reasons(void **state)
 {
-	static const size_t distinct[] = {2, 8, 12, 15, 18, 21};
+	static const size_t distinct[] = {2, 8, 12, 15, 18, 21, 35};
 
 	for (size_t i = 0; i < UNIT_COUNT(distinct); i++) {
 		for (size_t j = 0; j < i; j++)

@@ -57,4 +57,11 @@ int info_name_split(const char *name, char **core, char **excluded);
  */
 bool info_core_stalls(const struct fi_info *core);
 
+/*
+ * Does it know FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages, in this release of
+ * libfabric (fi_version())? @data: the completion flag by which a peek tells that a message
+ * has cq data; 0 if such data comes without a flag.
+ */
+bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data);
+
 #endif /* P2P_INFO_H */

@@ -35,6 +35,7 @@ enum path_proto {
  *		wait for a slot, as it may not be announced
  * @slot:	there is a free slot for it now
  * @name_len:	length of the endpoint's own name, @name_max what an announcement holds
+ * @inject:	the buffer may not be read any more once the call has returned
  */
 struct path_query {
 	bool device;
@@ -46,6 +47,7 @@ struct path_query {
 	bool slot;
 	size_t name_len;
 	size_t name_max;
+	bool inject;
 };
 
 struct path_choice {

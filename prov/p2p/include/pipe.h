@@ -44,6 +44,30 @@ void pipe_matched(struct xfer_req *req);
  */
 void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp);
 
+/*
+ * A marker has come to a peek (its completion is in req->comp): probe_found() is called,
+ * now or as soon as the message is announced, with its own length and data there instead.
+ */
+void pipe_peeked(struct xfer_req *req);
+
+/*
+ * A marker has come and its message is not wanted: the request ends when the sender has
+ * been told.
+ */
+void pipe_discard(struct xfer_req *req);
+
+/*
+ * A marker has come to a multi-receive buffer: asks the sender for the message itself.
+ * @held is what multi_lost() is told if it will not come, which may be at once.
+ */
+void pipe_divert(struct xfer_ep *ep, uint64_t id, struct multi_msg *held);
+
+/*
+ * It has come: puts the user's own data into its completion, and returns what
+ * pipe_divert() was given; NULL when nobody has asked for it.
+ */
+struct multi_msg *pipe_diverted(struct xfer *xfer, struct core_comp *comp);
+
 /* A control message has come. */
 void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg);
 

@@ -11,19 +11,27 @@
  * struct pipe_arrival - a message on its way here, from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
  * @announced:	the announcement has come; @total, @data, @flags, @chunk, @name are its
- * @req:	the receive that the marker has matched, or NULL
- * @untracked:	the marker has matched a receive of which only @cq and @marker are known
+ * @ready:	the marker has come, too: what to do when both have
+ * @req:	the request that the marker has matched, or NULL
+ * @cq, @marker: what is known of a receive that is not followed up
+ * @held:	the place of a message that is to come by itself, see pipe_divert()
+ * @peeks:	peeks that wait for the announcement
  * @status:	the sender's error, if it gave up
+ * @heard, @probes: of a message that is to come by itself, as in struct xfer_req
  */
 struct pipe_arrival {
 	struct xfer_ctx ctx;
 	uint64_t id;
 	bool announced;
-	bool untracked;
 	int status;
+	void (*ready)(struct pipe_arrival *arrival);
 	struct xfer_req *req;
 	struct xfer_cq *cq;
 	struct core_comp marker;
+	struct multi_msg *held;
+	TAILQ_HEAD(, xfer_req) peeks;
+	uint64_t heard;
+	unsigned int probes;
 	uint64_t total;
 	uint64_t data;
 	uint32_t flags;
@@ -105,5 +113,8 @@ void pipe_recv_fail(struct xfer_req *req, int status, bool tell);
 void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg);
 void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg);
 void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg);
+
+/* A message that was to come by itself will not */
+void pipe_divert_fail(struct pipe_arrival *arrival);
 
 #endif /* P2P_PIPE_SIDES_H */

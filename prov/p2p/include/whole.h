@@ -10,9 +10,12 @@
 
 /*
  * Begin a request [locked]. 0; or -FI_EAGAIN when staging memory is short, or another
- * error: then the caller frees the request.
+ * error: then the caller frees the request. whole_send_as() gives it remote cq data of
+ * ours, whatever the user's is, and ends with @done.
  */
 ssize_t whole_send(struct xfer_req *req);
+ssize_t whole_send_as(struct xfer_req *req, uint64_t data,
+		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp));
 ssize_t whole_recv(struct xfer_req *req, const struct core_op *op);
 
 #endif /* P2P_WHOLE_H */

@@ -18,6 +18,10 @@
  *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
  *	either side, when it cannot go on: ABORT(id, status)
  *
+ *	A multi-receive buffer that a marker has matched has no room for the message:
+ *			     <-	CTS(id, WIRE_PLAIN)
+ *	the whole message, its cq_data as the marker's, through the user's channel ->
+ *
  * Memory that the core provider of its owner cannot reach is reached by asking the owner:
  *
  *	initiator		target
@@ -92,13 +96,16 @@ enum wire_type {
 #define WIRE_FETCH (1u << 2)		/* the values before are wanted */
 #define WIRE_COMPARE (1u << 3)		/* there are compare values */
 
+/* CTS flag: the message is to be sent as if there were no announcements */
+#define WIRE_PLAIN (1u << 0)
+
 /**
  * struct wire_msg - a control message, decoded.
  * @type:	which of the fields below count
  * @id:		the sender's id of the transaction
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes; CTS: how much of it the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data
- * @flags:	ANNOUNCE, WRITE, ATOMIC: see above
+ * @flags:	ANNOUNCE, WRITE, ATOMIC, CTS: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: longest piece that the sender can make; CTS:
  *		bytes in every piece but the last

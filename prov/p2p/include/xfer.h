@@ -28,6 +28,8 @@
 #include "wire.h"
 #include <rdma/fi_ext_p2p.h>
 
+struct multi_buf;
+struct multi_msg;
 struct region;
 struct xfer;
 struct xfer_ep;
@@ -133,6 +135,12 @@ struct xfer {
  * @outq:	control messages and pieces waiting for room in the core
  * @waiting:	length of @sendq; read without the lock
  * @copying:	copies in flight for its records
+ * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
+ * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0:
+ *		such data comes without a flag
+ * @claimed:	messages that were claimed and not yet received
+ * @multis:	multi-receive buffers that the core holds
+ * @multi_msgs:	messages in such buffers that are not reported yet, in order
  */
 struct xfer_ep {
 	struct xfer *xfer;
@@ -153,6 +161,11 @@ struct xfer_ep {
 	TAILQ_HEAD(, xfer_out) outq;
 	unsigned int waiting;
 	unsigned int copying;
+	bool peeks;
+	uint64_t peek_data;
+	TAILQ_HEAD(, xfer_req) claimed;
+	LIST_HEAD(, multi_buf) multis;
+	TAILQ_HEAD(, multi_msg) multi_msgs;
 	LIST_HEAD(, xfer_ctx) live;
 	LIST_ENTRY(xfer_ep) entry;
 	struct fi_p2p_stats stats;
@@ -178,11 +191,13 @@ struct xfer_out {
 
 /**
  * struct xfer_req - an operation of the user's.
- * @op_flags, @context, @tag, @data, @addr: as the user gave them
+ * @op_flags, @context, @tag, @data, @addr: as the user gave them; @data of a message that
+ *		was peeked at is its marker's, 0 if it has none
  * @report:	the user wants to hear of success
  * @recv, @tagged: which operation; to read remote memory is to receive
  * @cq, @done_flags: where it reports, and the flags of its completion
  * @served:	done for a peer: an error is the peer's to hear of
+ * @probe:	FI_PEEK: tells of a message, and receives none
  * @region:	the memory of ours that the peer reaches
  * @target:	the remote memory that the core is to reach
  * @busy:	counted in xfer.busy
@@ -212,6 +227,7 @@ struct xfer_req {
 	bool recv;
 	bool tagged;
 	bool served;
+	bool probe;
 	bool busy;
 	bool ready;
 	struct path_choice path;
@@ -250,6 +266,7 @@ struct xfer_req {
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
 		bool fin_wanted;	/* sending: FIN is still to come */
+		bool plain;		/* sending: the receiver wants it whole */
 		bool aborted;		/* the other side knows that this failed */
 		struct pipe_arrival *arrival;
 		UT_hash_handle hh;
@@ -327,9 +344,10 @@ static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 
 /* Does a receive like this have to be followed up, or may the core report it itself? */
-static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, bool report)
+static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, uint64_t flags)
 {
-	return ep->layered && (len > WIRE_PLAIN_MAX || !report);
+	return ep->layered && (len > WIRE_PLAIN_MAX || !(flags & FI_COMPLETION) ||
+			       flags & FI_MULTI_RECV);
 }
 
 /*
@@ -355,7 +373,27 @@ void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp);
  */
 int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp);
 
-/* ---- for the protocols (whole.c, pipe.c, remote.c, bounce.c) [locked] ---- */
+/*
+ * Addresses that, in the course of one walk along a queue, something has to wait for: what
+ * else goes there waits too, and the rest does not wait for it. FI_ADDR_NOTAVAIL is every
+ * address.
+ */
+struct xfer_blocked {
+	fi_addr_t addr[16];
+	size_t count;
+};
+
+bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
+void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
+
+/* ---- for the protocols (whole.c, pipe.c, remote.c, bounce.c …) [locked] ---- */
+
+/* Gives a request the buffer of @op, which may not have more pieces than the endpoint allows */
+void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
+			 const struct dev_mem *mem);
+
+/* Gives back the staging memory that it holds */
+void xfer_req_release(struct xfer_req *req);
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),

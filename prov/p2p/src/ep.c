@@ -317,6 +317,8 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (info->rx_attr)
 		ep->rx_flags = info->rx_attr->op_flags;
 	ep->xfer.stalls = info_core_stalls(core_info);
+	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
+			 !domain->fabric->layered;
 	if (domain->fabric->layered)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
 	ep_init(ep, domain, FI_CLASS_EP, context);

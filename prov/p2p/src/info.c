@@ -23,7 +23,7 @@
 	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
 #define INFO_SECONDARY_CAPS                                                              \
 	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_SOURCE |      \
-	 FI_SOURCE_ERR | FI_LOCAL_COMM | FI_REMOTE_COMM)
+	 FI_SOURCE_ERR | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_MULTI_RECV)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS)
 
 /* The order that we keep */
@@ -275,6 +275,8 @@ int info_to_core(struct fi_info *info)
 		info->rx_attr->caps = (info->rx_attr->caps & ~FI_HMEM) |
 				      (INFO_CORE_CAPS & ~FI_SEND);
 		info->rx_attr->size += INFO_QUEUE_RESERVE;
+		/* our own receives would get it, too */
+		info->rx_attr->op_flags &= ~FI_MULTI_RECV;
 	}
 	if (info->ep_attr)
 		info->ep_attr->mem_tag_format = 0;
@@ -285,12 +287,28 @@ int info_to_core(struct fi_info *info)
 	return 0;
 }
 
+static bool info_core_is(const struct fi_info *core, const char *name)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       !strcasecmp(core->fabric_attr->prov_name, name);
+}
+
 /*
  * "net" (1.17, and tcp's predecessor) sets aside four messages of 64 bytes for each peer;
  * the others keep what comes (ofi_rxm, shm) or many times that (tcp).
  */
 bool info_core_stalls(const struct fi_info *core)
 {
-	return core->fabric_attr && core->fabric_attr->prov_name &&
-	       !strcasecmp(core->fabric_attr->prov_name, "net");
+	return info_core_is(core, "net");
+}
+
+/* shm has them since 1.19; before, it took them for receives. ofi_rxm's flags came in 2.0. */
+bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data)
+{
+	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
+
+	*data = FI_REMOTE_CQ_DATA;
+	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) && name && strstr(name, "ofi_rxm"))
+		*data = 0;
+	return FI_VERSION_GE(version, FI_VERSION(1, 19)) || !info_core_is(core, "shm");
 }

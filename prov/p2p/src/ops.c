@@ -336,27 +336,32 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 static inline bool ops_recv_plain(const struct p2p_ep *ep, const void *buf, size_t len,
 				  uint64_t flags)
 {
-	return !xfer_recv_followed(&ep->xfer, len, flags & FI_COMPLETION) &&
-	       !ops_special(buf, len);
+	return !xfer_recv_followed(&ep->xfer, len, flags) && !ops_special(buf, len);
 }
 
 static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
 			       size_t count, uint64_t flags)
 {
 	return !ops_special_iov(ep, iov, count) &&
-	       !xfer_recv_followed(&ep->xfer, mem_iov_len(iov, count),
-				   flags & FI_COMPLETION);
+	       !xfer_recv_followed(&ep->xfer, mem_iov_len(iov, count), flags);
 }
 
-/* Receives that are more than a receive are not for device memory, nor for markers. */
+/* These three are for tagged messages: of the others, cores take them for receives. */
+#define OPS_PROBE (FI_PEEK | FI_CLAIM | FI_DISCARD)
+
 static bool ops_recv_flags_bad(const struct p2p_ep *ep, bool plain, uint64_t flags)
 {
-	const uint64_t more = FI_PEEK | FI_CLAIM | FI_DISCARD | FI_MULTI_RECV;
-
-	if (!(flags & more) || (plain && !ep->xfer.layered))
+	if (!(flags & OPS_PROBE) || (plain && !ep->xfer.layered))
 		return false;
-	P2P_WARN("receive flags 0x%zx are not offered\n", (size_t) (flags & more));
+	P2P_WARN("receive flags 0x%zx are not offered for untagged messages\n",
+		 (size_t) (flags & OPS_PROBE));
 	return true;
+}
+
+/* What a tagged receive's flags are: they may be meant for both kinds. */
+static inline uint64_t ops_trecv_flags(uint64_t flags)
+{
+	return flags & ~FI_MULTI_RECV;
 }
 
 static ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *buf, size_t len,
@@ -373,7 +378,7 @@ static ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *buf, size_
 		.addr = src,
 		.tag = tag,
 		.ignore = ignore & ~ep->xfer.tag_bit,
-		.flags = ep->rx_flags,
+		.flags = tagged ? ops_trecv_flags(ep->rx_flags) : ep->rx_flags,
 		.context = context,
 	};
 
@@ -448,7 +453,7 @@ static ssize_t ops_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (p2p_likely(ops_recv_plain(ep, buf, len, ep->rx_flags)))
+	if (p2p_likely(ops_recv_plain(ep, buf, len, ops_trecv_flags(ep->rx_flags))))
 		return fi_trecv(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), tag,
 				ignore & ~ep->xfer.tag_bit, context);
 	return ops_recv_special(ep, true, buf, len, desc, src, tag, ignore, context);
@@ -468,13 +473,13 @@ static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 		.addr = src,
 		.tag = tag,
 		.ignore = ignore & ~ep->xfer.tag_bit,
-		.flags = ep->rx_flags,
+		.flags = ops_trecv_flags(ep->rx_flags),
 		.context = context,
 	};
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (ops_recv_plain_iov(ep, iov, count, ep->rx_flags))
+	if (ops_recv_plain_iov(ep, iov, count, op.flags))
 		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				 tag, op.ignore, context);
 	return ops_post(ep, &op);
@@ -486,24 +491,22 @@ static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	struct p2p_ep *ep = ops_ep(fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg_tagged core_msg;
-	bool plain;
 
 	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report);
-	if (ops_recv_flags_bad(ep, plain, flags))
-		return -FI_EOPNOTSUPP;
-	if (!plain) {
+	if (flags & OPS_PROBE ||
+	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report)) {
+		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
 		struct core_op op = {
 			.recv = true,
 			.tagged = true,
 			.iov = msg->msg_iov,
 			.desc = msg->desc,
-			.count = msg->iov_count,
+			.count = buffer ? msg->iov_count : 0,
 			.addr = msg->addr,
 			.tag = msg->tag,
 			.ignore = msg->ignore & ~ep->xfer.tag_bit,
-			.flags = report,
+			.flags = ops_trecv_flags(report),
 			.context = msg->context,
 		};
 

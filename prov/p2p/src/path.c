@@ -15,6 +15,10 @@ struct path_choice path_choose(const struct path_query *query)
 		return (struct path_choice){FI_P2P_PATH_STAGE, PATH_WHOLE,
 					    "over a hook the peer knows no protocol of "
 					    "ours: copied whole"};
+	if (query->inject)
+		return (struct path_choice){FI_P2P_PATH_STAGE, PATH_WHOLE,
+					    "injected: the buffer is the application's "
+					    "again at once: copied whole"};
 	if (query->stalls)
 		return (struct path_choice){FI_P2P_PATH_STAGE, PATH_WHOLE,
 					    "this core provider stops at a message that has "

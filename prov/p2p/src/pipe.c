@@ -180,8 +180,14 @@ void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg)
 
 void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
+	struct pipe_arrival *arrival, *next_arrival;
 	struct xfer_req *req, *next;
 
+	HASH_ITER(hh, ep->xfer->arriving, arrival, next_arrival) {
+		if (arrival->held && arrival->announced && arrival->ctx.ep == ep &&
+		    arrival->src == addr)
+			pipe_divert_fail(arrival);
+	}
 	for (req = TAILQ_FIRST(&ep->xfer->pulling); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
 		if (req->ctx.ep == ep && req->pipe.arrival->src == addr)
@@ -193,25 +199,24 @@ void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
-static void pipe_probe(struct xfer_req *req, fi_addr_t addr, uint64_t now)
+/* @silent: since when nothing was heard [ms] */
+static void pipe_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_sender,
+		       uint64_t silent, unsigned int *probes)
 {
-	const struct wire_msg msg = {
-		.type = WIRE_PROBE,
-		.id = req->pipe.id,
-		.to_sender = req->recv,
-	};
+	const struct wire_msg msg = {.type = WIRE_PROBE, .id = id, .to_sender = to_sender};
 
 	/* the next one after twice the time */
-	if (now - req->pipe.heard < (uint64_t) PIPE_SILENCE << P2P_MIN(req->pipe.probes, 6))
+	if (silent < (uint64_t) PIPE_SILENCE << P2P_MIN(*probes, 6))
 		return;
-	req->pipe.probes++;
-	ctrl_send(req->ctx.ep, addr, &msg);
+	++*probes;
+	ctrl_send(ep, addr, &msg);
 }
 
 /* Looks after transfers that do not move; a few times a second is enough. */
 static void pipe_watch(struct xfer *xfer)
 {
 	uint64_t now = pipe_now();
+	struct pipe_arrival *arrival, *next_arrival;
 	struct xfer_req *req, *next;
 
 	if (now < xfer->watch_at)
@@ -220,9 +225,16 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
 	xfer->starved = xfer->moved = false;
 	TAILQ_FOREACH(req, &xfer->pulling, entry)
-		pipe_probe(req, req->pipe.arrival->src, now);
+		pipe_probe(req->ctx.ep, req->pipe.arrival->src, req->pipe.id, true,
+			   now - req->pipe.heard, &req->pipe.probes);
+	HASH_ITER(hh, xfer->arriving, arrival, next_arrival) {
+		if (arrival->held && arrival->announced)
+			pipe_probe(arrival->ctx.ep, arrival->src, arrival->id, true,
+				   now - arrival->heard, &arrival->probes);
+	}
 	HASH_ITER(pipe.hh, xfer->sending, req, next)
-		pipe_probe(req, req->addr, now);
+		pipe_probe(req->ctx.ep, req->addr, req->pipe.id, false,
+			   now - req->pipe.heard, &req->pipe.probes);
 }
 
 void pipe_progress(struct xfer *xfer)
@@ -246,8 +258,12 @@ void pipe_req_drop(struct xfer_req *req)
 {
 	pipe_list_remove(req);
 	pipe_sending_remove(req);
-	if (req->pipe.arrival)
+	if (!req->pipe.arrival)
+		return;
+	if (req->pipe.arrival->req == req)
 		req->pipe.arrival->req = NULL;
+	else
+		TAILQ_REMOVE(&req->pipe.arrival->peeks, req, entry);
 }
 
 void pipe_fini(struct xfer *xfer)

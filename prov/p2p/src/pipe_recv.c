@@ -9,6 +9,8 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "multi.h"
+#include "probe.h"
 
 /* Pieces of one message that are posted at a time */
 #define PIPE_WINDOW 8
@@ -27,9 +29,12 @@ static void pipe_arrival_free(struct pipe_arrival *arrival, struct xfer *xfer)
 static void pipe_arrival_drop(struct xfer_ctx *ctx)
 {
 	struct pipe_arrival *arrival = (struct pipe_arrival *) ctx;
+	struct xfer_req *peek;
 
 	if (arrival->req)
 		arrival->req->pipe.arrival = NULL;
+	TAILQ_FOREACH(peek, &arrival->peeks, entry)
+		peek->pipe.arrival = NULL;
 	pipe_arrival_free(arrival, ctx->ep->xfer);
 }
 
@@ -47,6 +52,7 @@ static struct pipe_arrival *pipe_arrival_get(struct xfer *xfer, uint64_t id)
 		return NULL;
 	}
 	*arrival = (struct pipe_arrival){.id = id};
+	TAILQ_INIT(&arrival->peeks);
 	HASH_ADD(hh, xfer->arriving, id, sizeof id, arrival);
 	if (!arrival->hh.tbl) {
 		cell_put(&xfer->cells, arrival);
@@ -59,6 +65,16 @@ static void pipe_arrival_bind(struct pipe_arrival *arrival, struct xfer_ep *ep)
 {
 	if (!arrival->ctx.ep)
 		xfer_ctx_init(&arrival->ctx, ep, NULL, pipe_arrival_drop);
+}
+
+/* Puts what the announcement says into the completion of what the marker has matched. */
+static void pipe_describe(const struct pipe_arrival *arrival, struct core_comp *comp)
+{
+	comp->flags &= ~FI_REMOTE_CQ_DATA;
+	comp->data = arrival->data;
+	comp->len = arrival->total;
+	if (arrival->flags & WIRE_HAS_DATA)
+		comp->flags |= FI_REMOTE_CQ_DATA;
 }
 
 /* Ends the receive if nothing of it is left. */
@@ -225,10 +241,7 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 				  (uint32_t) xfer->stage.pools[STAGE_PIECE].size);
 	req->pipe.transfer = ++xfer->transfer_next;
 	req->pipe.heard = pipe_now();
-	req->comp.flags &= ~(FI_REMOTE_CQ_DATA);
-	req->comp.data = arrival->data;
-	if (arrival->flags & WIRE_HAS_DATA)
-		req->comp.flags |= FI_REMOTE_CQ_DATA;
+	pipe_describe(arrival, &req->comp);
 
 	ret = ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src);
 	if (ret || arrival->status) {
@@ -246,65 +259,208 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	pipe_pull(req);
 }
 
-void pipe_matched(struct xfer_req *req)
+/*
+ * The marker of a message has come, and @ready is to be done when it is announced. Sets
+ * @err when that cannot be: to FI_ENOMEM, or FI_EIO if it is the second marker.
+ */
+static struct pipe_arrival *pipe_arrival_claim(struct xfer *xfer, uint64_t id,
+					       void (*ready)(struct pipe_arrival *arrival),
+					       int *err)
+{
+	struct pipe_arrival *arrival = pipe_arrival_get(xfer, id);
+
+	if (arrival && !arrival->ready) {
+		arrival->ready = ready;
+		return arrival;
+	}
+	if (arrival)
+		P2P_WARN("two messages came under one id\n");
+	*err = arrival ? FI_EIO : FI_ENOMEM;
+	return NULL;
+}
+
+static void pipe_arrival_check(struct pipe_arrival *arrival)
+{
+	if (arrival->announced && arrival->ready)
+		arrival->ready(arrival);
+}
+
+/* As pipe_arrival_claim(), for a request with the marker's completion in req->comp */
+static void pipe_arrival_take(struct xfer_req *req,
+			      void (*ready)(struct pipe_arrival *arrival))
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct pipe_arrival *arrival;
+	int err;
 
 	xfer_set_busy(req);
 	req->pipe.id = req->comp.data & WIRE_ID_MASK;
-	arrival = pipe_arrival_get(ep->xfer, req->pipe.id);
-	if (!arrival || arrival->req || arrival->untracked) {
-		if (arrival)
-			P2P_WARN("two messages came under one id\n");
-		xfer_req_end(req, arrival ? FI_EIO : FI_ENOMEM);
+	arrival = pipe_arrival_claim(ep->xfer, req->pipe.id, ready, &err);
+	if (!arrival) {
+		xfer_req_end(req, err);
 		return;
 	}
 	pipe_arrival_bind(arrival, ep);
 	arrival->req = req;
 	req->pipe.arrival = arrival;
-	if (arrival->announced)
-		pipe_recv_begin(arrival);
+	pipe_arrival_check(arrival);
 }
 
-/* The sender need not send anything; the receive ends as truncated. */
-static void pipe_refuse(struct pipe_arrival *arrival)
+void pipe_matched(struct xfer_req *req)
+{
+	pipe_arrival_take(req, pipe_recv_begin);
+}
+
+/* ---- messages that do not come in pieces ---- */
+
+/* Tells the sender that nothing of a message is wanted. */
+static void pipe_decline(struct pipe_arrival *arrival)
 {
 	struct xfer_ep *ep = arrival->ctx.ep;
 	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
 	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
+
+	if (ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src))
+		return;
+	ctrl_send(ep, arrival->src, &msg);
+	if (arrival->flags & WIRE_WANT_FIN)
+		ctrl_send(ep, arrival->src, &fin);
+}
+
+/* The receive that the marker has matched has no room. */
+static void pipe_refuse(struct pipe_arrival *arrival)
+{
 	struct core_comp comp = arrival->marker;
 
-	if (!ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src)) {
-		ctrl_send(ep, arrival->src, &msg);
-		if (arrival->flags & WIRE_WANT_FIN)
-			ctrl_send(ep, arrival->src, &fin);
-	}
+	pipe_decline(arrival);
+	pipe_describe(arrival, &comp);
 	comp.err = FI_ETRUNC;
-	comp.data = arrival->data;
+	comp.len = 0;
 	comp.olen = arrival->total;
 	xfer_cq_report(arrival->cq, &comp);
-	pipe_arrival_free(arrival, ep->xfer);
+	pipe_arrival_free(arrival, arrival->ctx.ep->xfer);
 }
 
 void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct pipe_arrival *arrival;
+	struct core_comp lost = *comp;
 
-	arrival = pipe_arrival_get(cq->xfer, comp->data & WIRE_ID_MASK);
-	if (!arrival || arrival->req || arrival->untracked) {
-		struct core_comp lost = *comp;
-
-		lost.err = arrival ? FI_EIO : FI_ENOMEM;
+	arrival = pipe_arrival_claim(cq->xfer, comp->data & WIRE_ID_MASK, pipe_refuse,
+				     &lost.err);
+	if (!arrival) {
 		xfer_cq_report(cq, &lost);
 		return;
 	}
-	arrival->untracked = true;
 	arrival->cq = cq;
 	arrival->marker = *comp;
-	if (arrival->announced)
-		pipe_refuse(arrival);
+	pipe_arrival_check(arrival);
 }
+
+static void pipe_thrown_away(struct pipe_arrival *arrival)
+{
+	struct xfer_req *req = arrival->req;
+
+	pipe_decline(arrival);
+	pipe_describe(arrival, &req->comp);
+	pipe_arrival_free(arrival, req->ctx.ep->xfer);
+	xfer_req_end(req, 0);
+}
+
+void pipe_discard(struct xfer_req *req)
+{
+	pipe_arrival_take(req, pipe_thrown_away);
+}
+
+static void pipe_peek_end(struct pipe_arrival *arrival, struct xfer_req *req)
+{
+	pipe_describe(arrival, &req->comp);
+	probe_found(req);
+}
+
+void pipe_peeked(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct pipe_arrival *arrival;
+
+	arrival = pipe_arrival_get(ep->xfer, req->comp.data & WIRE_ID_MASK);
+	if (!arrival) {
+		xfer_req_end(req, FI_ENOMEM);
+		return;
+	}
+	pipe_arrival_bind(arrival, ep);
+	if (arrival->announced) {
+		pipe_peek_end(arrival, req);
+		return;
+	}
+	xfer_set_busy(req);
+	req->pipe.arrival = arrival;
+	TAILQ_INSERT_TAIL(&arrival->peeks, req, entry);
+}
+
+void pipe_divert_fail(struct pipe_arrival *arrival)
+{
+	struct multi_msg *held = arrival->held;
+
+	P2P_WARN("a message of %zu bytes for a multi-receive buffer will not come\n",
+		 (size_t) arrival->total);
+	pipe_arrival_free(arrival, arrival->ctx.ep->xfer);
+	multi_lost(held);
+}
+
+static void pipe_ask_plain(struct pipe_arrival *arrival)
+{
+	struct xfer_ep *ep = arrival->ctx.ep;
+	const struct wire_msg msg = {
+		.type = WIRE_CTS,
+		.id = arrival->id,
+		.flags = WIRE_PLAIN,
+	};
+
+	arrival->heard = pipe_now();
+	if (arrival->status ||
+	    ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src) ||
+	    ctrl_send(ep, arrival->src, &msg))
+		pipe_divert_fail(arrival);
+}
+
+void pipe_divert(struct xfer_ep *ep, uint64_t id, struct multi_msg *held)
+{
+	struct pipe_arrival *arrival;
+	int err;
+
+	arrival = pipe_arrival_claim(ep->xfer, id, pipe_ask_plain, &err);
+	if (!arrival) {
+		multi_lost(held);
+		return;
+	}
+	pipe_arrival_bind(arrival, ep);
+	arrival->held = held;
+	pipe_arrival_check(arrival);
+}
+
+struct multi_msg *pipe_diverted(struct xfer *xfer, struct core_comp *comp)
+{
+	uint64_t id = comp->data & WIRE_ID_MASK;
+	size_t len = comp->len;
+	struct pipe_arrival *arrival;
+	struct multi_msg *held;
+
+	HASH_FIND(hh, xfer->arriving, &id, sizeof id, arrival);
+	if (!arrival || !arrival->held) {
+		P2P_WARN("a message has come that nobody has asked for\n");
+		comp->flags &= ~FI_REMOTE_CQ_DATA;
+		comp->data = 0;
+		return NULL;
+	}
+	held = arrival->held;
+	pipe_describe(arrival, comp);
+	comp->len = len;
+	pipe_arrival_free(arrival, xfer);
+	return held;
+}
+
+/* ---- what the sender says ---- */
 
 static void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *ep,
 				  const struct wire_msg *msg)
@@ -357,6 +513,7 @@ void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
 void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
+	struct xfer_req *peek;
 
 	if (!arrival)
 		return;
@@ -365,10 +522,12 @@ void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	}
 	pipe_arrival_announce(arrival, ep, msg);
-	if (arrival->req)
-		pipe_recv_begin(arrival);
-	else if (arrival->untracked)
-		pipe_refuse(arrival);
+	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
+		TAILQ_REMOVE(&arrival->peeks, peek, entry);
+		peek->pipe.arrival = NULL;
+		pipe_peek_end(arrival, peek);
+	}
+	pipe_arrival_check(arrival);
 }
 
 /* The sender has given up. */
@@ -380,6 +539,8 @@ void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (!arrival)
 		return;
 	arrival->status = msg->status;
-	if (arrival->req)
+	if (arrival->held)
+		pipe_divert_fail(arrival);
+	else if (arrival->req)
 		pipe_recv_fail(arrival->req, msg->status, false);
 }

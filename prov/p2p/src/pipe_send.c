@@ -10,6 +10,7 @@
 #include "log.h"
 #include "mem.h"
 #include "remote.h"
+#include "whole.h"
 
 _Static_assert(sizeof(struct pipe_piece) <= CELL_SIZE, "a piece is a cell");
 
@@ -58,6 +59,29 @@ void pipe_send_fail(struct xfer_req *req, int status, bool tell)
 	pipe_send_check(req);
 }
 
+static void pipe_plain_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->pipe.status = -abs(comp->err);
+	if (comp->err)
+		pipe_abort_send(req, req->addr);
+	req->comp = *comp;
+	req->comp.len = 0;
+	xfer_req_end(req, comp->err);
+}
+
+/* Sends the whole message after all; its data tells what it stands for. */
+static void pipe_send_plain(struct xfer_req *req)
+{
+	ssize_t ret;
+
+	pipe_sending_remove(req);
+	ret = whole_send_as(req, WIRE_MARK | req->pipe.id, pipe_plain_sent);
+	if (ret)
+		pipe_send_fail(req, (int) ret, true);
+}
+
 static void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
@@ -65,6 +89,8 @@ static void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	req->pipe.marker_sent = true;
 	if (comp->err)
 		pipe_send_fail(req, -abs(comp->err), true);
+	else if (req->pipe.plain && !req->pipe.status)
+		pipe_send_plain(req);
 	else
 		pipe_send_check(req);
 }
@@ -193,6 +219,12 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 		return;
 	}
 	req->pipe.answered = true;
+	req->pipe.plain = msg->flags & WIRE_PLAIN;
+	if (req->pipe.plain) {
+		if (req->pipe.marker_sent)
+			pipe_send_plain(req);
+		return;
+	}
 	req->pipe.wanted = msg->len;
 	req->pipe.chunk = msg->chunk;
 	req->pipe.transfer = msg->transfer;

@@ -7,6 +7,7 @@
 #include "conf.h"
 #include "log.h"
 #include "mem.h"
+#include "multi.h"
 #include "pipe.h"
 
 /* What of the user's flags is the core's business when it sends a copy */
@@ -91,16 +92,14 @@ static int whole_copy_now(struct xfer_req *req)
 	return mem_gather(&req->mem, req->iov, req->count, req->host);
 }
 
-ssize_t whole_send(struct xfer_req *req)
+static ssize_t whole_begin(struct xfer_req *req)
 {
 	int ret = whole_buffer_get(req);
 
 	if (ret)
 		return ret;
-	req->ctx.done = whole_sent;
 	req->out.len = req->len;
-	req->out.data = req->data & req->ctx.ep->data_mask;
-	req->out.flags = req->op_flags & WHOLE_CORE_FLAGS;
+	req->ready = false;
 	if (req->op_flags & FI_INJECT)
 		ret = whole_copy_now(req);
 	else
@@ -111,6 +110,23 @@ ssize_t whole_send(struct xfer_req *req)
 	xfer_sendq_add(req);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
+}
+
+ssize_t whole_send(struct xfer_req *req)
+{
+	req->ctx.done = whole_sent;
+	req->out.data = req->data & req->ctx.ep->data_mask;
+	req->out.flags = req->op_flags & WHOLE_CORE_FLAGS;
+	return whole_begin(req);
+}
+
+ssize_t whole_send_as(struct xfer_req *req, uint64_t data,
+		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp))
+{
+	req->ctx.done = done;
+	req->out.data = data;
+	req->out.flags = (req->op_flags & WHOLE_CORE_FLAGS) | FI_REMOTE_CQ_DATA;
+	return whole_begin(req);
 }
 
 /* ---- receiving ---- */
@@ -138,8 +154,11 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	req->comp = *comp;
 	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
 	if (!comp->err && xfer_concerned(req->ctx.ep->rxcq, NULL, comp->flags, comp->data)) {
-		pipe_matched(req);
-		return;
+		if (!comp->len) {
+			pipe_matched(req);
+			return;
+		}
+		multi_body(req->ctx.ep->xfer, &req->comp);
 	}
 	req->comp.len = P2P_MIN(comp->len, req->len);
 	if (!req->mem.ops || !req->comp.len) {

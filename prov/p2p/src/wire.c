@@ -137,6 +137,10 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_ATOMIC:
 		return NULL;
 	case WIRE_CTS:
+		if (msg->flags & ~WIRE_PLAIN)
+			return "a request with unknown flags";
+		if (msg->flags && msg->len)
+			return "a request for a plain message that asks for pieces";
 		if (msg->len && (!msg->chunk || !msg->count))
 			return "a request for data that gives no room for it";
 		if (msg->len && (msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)

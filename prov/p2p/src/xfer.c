@@ -14,7 +14,9 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "multi.h"
 #include "pipe.h"
+#include "probe.h"
 #include "region.h"
 #include "remote.h"
 #include "whole.h"
@@ -90,7 +92,7 @@ void xfer_set_busy(struct xfer_req *req)
 	req->busy = true;
 }
 
-static void xfer_req_release(struct xfer_req *req)
+void xfer_req_release(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
@@ -124,6 +126,19 @@ void xfer_req_undo(struct xfer_req *req)
 	xfer_ctx_free(&req->ctx);
 }
 
+void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
+			 const struct dev_mem *mem)
+{
+	req->op_flags = op->flags;
+	req->report = op->flags & FI_COMPLETION;
+	req->mem = *mem;
+	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
+	req->count = op->count;
+	req->len = mem_iov_len(op->iov, op->count);
+	for (size_t i = 0; i < op->count; i++)
+		req->iov[i] = op->iov[i];
+}
+
 struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 			      const struct dev_mem *mem)
 {
@@ -133,21 +148,16 @@ struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 		return NULL;
 	*req = (struct xfer_req){
 		.context = op->context,
-		.op_flags = op->flags,
 		.tag = op->tag,
 		.data = op->data,
 		.addr = op->addr,
-		.report = op->flags & FI_COMPLETION,
 		.recv = op->recv,
 		.tagged = op->tagged,
 		.cq = op->recv ? ep->rxcq : ep->txcq,
 		.done_flags = (op->recv ? FI_RECV : FI_SEND) |
 			      (op->tagged ? FI_TAGGED : FI_MSG),
-		.mem = *mem,
-		.count = op->count,
-		.len = mem_iov_len(op->iov, op->count),
 	};
-	memcpy(req->iov, op->iov, op->count * sizeof *op->iov);
+	xfer_req_set_buffer(req, op, mem);
 	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
 	return req;
 }
@@ -183,7 +193,7 @@ void xfer_req_end(struct xfer_req *req, int err)
 
 	comp.context = req->context;
 	comp.err = err;
-	if (req->recv && !err) {
+	if (req->recv && !err && !req->probe) {
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += comp.len;
 	}
@@ -267,7 +277,10 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 	}
 	if (comp->err || !xfer_concerned(cq, ctx, comp->flags, comp->data))
 		return false;
-	pipe_marker_untracked(cq, comp);
+	if (comp->len)
+		multi_body_stray(cq, comp);
+	else
+		pipe_marker_untracked(cq, comp);
 	return true;
 }
 
@@ -360,29 +373,27 @@ void xfer_out_post(struct xfer_out *out)
 		TAILQ_INSERT_TAIL(&ep->outq, out, entry);
 }
 
-/*
- * Addresses that had no room in the course of one flush: what else goes there waits, and
- * the rest does not wait for it. Cores may have no room for a dead peer for ever.
- */
-struct xfer_blocked {
-	fi_addr_t addr[16];
-	size_t count;
-};
-
-static bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
+bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
 {
 	for (size_t i = 0; i < blocked->count; i++) {
 		if (blocked->addr[i] == addr)
 			return true;
 	}
-	return blocked->count == sizeof blocked->addr / sizeof blocked->addr[0];
+	return blocked->count == sizeof blocked->addr / sizeof blocked->addr[0] ||
+	       (addr == FI_ADDR_NOTAVAIL && blocked->count);
 }
 
-static void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
+void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
 {
-	blocked->addr[blocked->count++] = addr;
+	if (xfer_blocked_has(blocked, addr))
+		return;
+	if (addr == FI_ADDR_NOTAVAIL)
+		blocked->count = sizeof blocked->addr / sizeof blocked->addr[0];
+	else
+		blocked->addr[blocked->count++] = addr;
 }
 
+/* Cores may have no room for a dead peer for ever: the others must not wait for it. */
 static void xfer_outq_flush(struct xfer_ep *ep)
 {
 	struct xfer_blocked blocked = {.count = 0};
@@ -531,6 +542,9 @@ void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	ep->xfer = xfer;
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);
+	TAILQ_INIT(&ep->claimed);
+	LIST_INIT(&ep->multis);
+	TAILQ_INIT(&ep->multi_msgs);
 	LIST_INIT(&ep->live);
 	p2p_lock_take(&xfer->lock);
 	LIST_INSERT_HEAD(&xfer->eps, ep, entry);
@@ -590,6 +604,7 @@ static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		.name_len = ep->name_len,
 		.name_max = WIRE_NAME_MAX,
+		.inject = op->flags & FI_INJECT,
 	};
 	struct path_choice choice = path_choose(&query);
 	struct xfer_req *req;
@@ -617,12 +632,16 @@ static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
 static ssize_t xfer_post_recv(struct xfer_ep *ep, const struct core_op *op,
 			      const struct dev_mem *mem)
 {
-	struct xfer_req *req = xfer_req_new(ep, op, mem);
+	struct xfer_req *req;
 	ssize_t ret;
 
+	if (op->tagged && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
+		return probe_post(ep, op, mem);
+	if (!op->tagged && op->flags & FI_MULTI_RECV)
+		return multi_recv(ep, op, mem);
+	req = xfer_req_new(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
-	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	ret = whole_recv(req, op);
 	if (ret)
 		xfer_req_undo(req);
@@ -694,6 +713,12 @@ ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
 	ssize_t ret = -FI_ENOENT;
 
 	p2p_lock_take(&ep->xfer->lock);
+	ctx = multi_find(ep, context);
+	if (ctx) {
+		ret = fi_cancel(&ep->core->fid, ctx);
+		p2p_lock_drop(&ep->xfer->lock);
+		return ret;
+	}
 	LIST_FOREACH(ctx, &ep->live, live) {
 		struct xfer_req *req = (struct xfer_req *) ctx;
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: looking for messages without receiving them. See probe.h. */
+#include "probe.h"
+
+#include <rdma/fi_errno.h>
+
+#include "log.h"
+#include "pipe.h"
+#include "whole.h"
+
+static bool probe_is_marker(const struct xfer_ep *ep, const struct core_comp *comp)
+{
+	return !comp->len && comp->data & ep->xfer->mark &&
+	       (comp->flags & ep->peek_data) == ep->peek_data;
+}
+
+void probe_found(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct core_comp comp = req->comp;
+
+	if (!(req->op_flags & FI_CLAIM)) {
+		xfer_req_end(req, 0);
+		return;
+	}
+	comp.context = req->context;
+	xfer_req_release(req);
+	TAILQ_INSERT_TAIL(&ep->claimed, req, entry);
+	xfer_cq_report(ep->rxcq, &comp);
+}
+
+static void probe_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->comp = *comp;
+	req->comp.buf = NULL;
+	req->data = probe_is_marker(ctx->ep, comp) ? comp->data : 0;
+	/* what is there without data may be another message's */
+	if (!(comp->flags & FI_REMOTE_CQ_DATA) && ctx->ep->peek_data)
+		req->comp.data = 0;
+	if (comp->err)
+		xfer_req_end(req, comp->err);
+	else if (!req->data)
+		probe_found(req);
+	else if (req->op_flags & FI_DISCARD)
+		pipe_discard(req);
+	else
+		pipe_peeked(req);
+}
+
+static ssize_t probe_peek(struct xfer_ep *ep, const struct core_op *op)
+{
+	const struct dev_mem none = {.ops = NULL};
+	struct core_op core = *op;
+	struct xfer_req *req;
+	ssize_t ret;
+
+	/* what a peek may receive is not promised: no buffer is needed */
+	core.count = 0;
+	core.flags |= FI_COMPLETION;
+	req = xfer_req_new(ep, &core, &none);
+	if (!req)
+		return -FI_EAGAIN;
+	req->probe = true;
+	req->ctx.done = probe_done;
+	core.context = &req->ctx;
+	ret = core_post(ep->core, &core);
+	if (ret)
+		xfer_ctx_free(&req->ctx);
+	return ret;
+}
+
+/* A claimed message is thrown away; req->comp is what the peek has said of it. */
+static void probe_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	if (comp->err || !req->data) {
+		xfer_req_end(req, comp->err);
+		return;
+	}
+	req->comp.data = req->data;
+	pipe_discard(req);
+}
+
+static ssize_t probe_claim_post(struct xfer_req *req, const struct core_op *op,
+				const struct dev_mem *mem)
+{
+	struct core_op core = *op;
+
+	if (!(op->flags & FI_DISCARD)) {
+		xfer_req_set_buffer(req, op, mem);
+		req->probe = false;
+		return whole_recv(req, op);
+	}
+	core.count = 0;
+	core.flags |= FI_COMPLETION;
+	core.context = &req->ctx;
+	req->ctx.done = probe_discarded;
+	return core_post(req->ctx.ep->core, &core);
+}
+
+static ssize_t probe_claim(struct xfer_ep *ep, const struct core_op *op,
+			   const struct dev_mem *mem)
+{
+	struct xfer_req *req;
+	ssize_t ret;
+
+	TAILQ_FOREACH(req, &ep->claimed, entry) {
+		if (req->context == op->context)
+			break;
+	}
+	/* FI_BUFFERED_RECV claims without having peeked */
+	if (!req && !ep->layered && !mem->ops)
+		return core_post(ep->core, op);
+	if (!req) {
+		P2P_WARN("FI_CLAIM with a context that no message was claimed with\n");
+		return -FI_EINVAL;
+	}
+	ret = probe_claim_post(req, op, mem);
+	if (ret) {
+		xfer_req_release(req);
+		req->probe = true;
+		return ret;
+	}
+	TAILQ_REMOVE(&ep->claimed, req, entry);
+	return 0;
+}
+
+ssize_t probe_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem)
+{
+	if (!ep->peeks) {
+		P2P_WARN("FI_PEEK: the core provider has no such thing\n");
+		return -FI_EOPNOTSUPP;
+	}
+	/* a shared receive context's completions are another's */
+	if (!ep->rxcq && !mem->ops)
+		return core_post(ep->core, op);
+	return op->flags & FI_PEEK ? probe_peek(ep, op) : probe_claim(ep, op, mem);
+}
