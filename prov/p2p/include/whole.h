@@ -13,6 +13,8 @@
  * error: then the caller frees the request.
  */
 ssize_t whole_send(struct xfer_req *req);
+/* of host memory: the core's own send, but we hear of its end */
+ssize_t whole_send_followed(struct xfer_req *req, const struct core_op *op);
 ssize_t whole_recv(struct xfer_req *req, const struct core_op *op);
 
 #endif /* P2P_WHOLE_H */

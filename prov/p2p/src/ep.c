@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "cntr.h"
 #include "eq.h"
 #include "info.h"
 #include "lf.h"
@@ -184,6 +185,66 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 	return 0;
 }
 
+uint64_t ep_core_counts(const struct p2p_ep *ep)
+{
+	uint64_t kinds = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+	/* through a hook these are the core's own calls */
+	if (!ep->xfer.layered)
+		kinds |= FI_READ | FI_WRITE;
+	/* what comes by way of a shared context is that context's */
+	if (ep->shares_rx)
+		kinds |= FI_RECV;
+	return kinds;
+}
+
+/* Has the application left a queue out that we, or our counters, need? */
+static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
+{
+	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
+
+	if (cq)
+		return false;
+	return ep->xfer.counted & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
+}
+
+static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
+{
+	struct fi_cq_attr attr = {.wait_obj = FI_WAIT_NONE};
+	int ret;
+
+	own->silent = true;
+	ret = cq_open_core(ep->domain, &attr, false, own, NULL);
+	if (ret)
+		return ret;
+	ret = fi_ep_bind(ep->xfer.core, &own->core->fid, flags);
+	if (ret) {
+		xfer_cq_fini(own);
+		own->core = NULL;
+	}
+	return ret;
+}
+
+/* The core wants both queues, and our own receives and what we count report somewhere. */
+static int ep_complete_cqs(struct p2p_ep *ep)
+{
+	int ret;
+
+	if (ep_lacks_cq(ep, ep->xfer.txcq, FI_SEND | FI_READ | FI_WRITE)) {
+		ret = ep_own_cq(ep, &ep->own[0], FI_TRANSMIT);
+		if (ret)
+			return ret;
+		ep->xfer.txcq = &ep->own[0];
+	}
+	if (ep_lacks_cq(ep, ep->xfer.rxcq, FI_RECV)) {
+		ret = ep_own_cq(ep, &ep->own[1], FI_RECV);
+		if (ret)
+			return ret;
+		ep->xfer.rxcq = &ep->own[1];
+	}
+	return 0;
+}
+
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
@@ -195,6 +256,9 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		return ep_bind_cq(ep, (struct p2p_cq *) bfid, flags);
 	if (core != bfid && bfid->fclass == FI_CLASS_AV)
 		return ep_bind_av(ep, (struct p2p_av *) bfid, flags);
+	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
+		return cntr_bind_ep((struct p2p_cntr *) bfid, ep, flags);
+	ep->shares_rx |= bfid->fclass == FI_CLASS_SRX_CTX;
 	return fi_ep_bind(ep->xfer.core, core, flags);
 }
 
@@ -210,7 +274,9 @@ static int ep_enable(struct p2p_ep *ep)
 	size_t len = sizeof ep->xfer.name;
 	int ret;
 
-	ret = fi_enable(ep->xfer.core);
+	ret = ep_complete_cqs(ep);
+	if (!ret)
+		ret = fi_enable(ep->xfer.core);
 	if (ret || ep->xfer.started || !ep->xfer.layered)
 		return ret;
 	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
@@ -237,9 +303,15 @@ static int ep_close(struct fid *fid)
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 	int ret = xfer_ep_fini(&ep->xfer);
 
-	if (!ret)
-		free(ep);
-	return ret;
+	if (ret)
+		return ret;
+	cntr_release_ep(ep);
+	for (int i = 0; i < 2; i++) {
+		if (ep->own[i].core)
+			xfer_cq_fini(&ep->own[i]);
+	}
+	free(ep);
+	return 0;
 }
 
 static struct fi_ops ep_fid_ops = {
@@ -306,6 +378,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	}
 	if (info->rx_attr)
 		ep->rx_flags = info->rx_attr->op_flags;
+	ep->caps = info->caps;
 	ep->xfer.stalls = info_core_stalls(core_info);
 	if (domain->fabric->layered)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);

@@ -211,7 +211,6 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	info->domain_attr->cntr_cnt = 0;
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
 	return true;
 }
