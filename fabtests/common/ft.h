@@ -173,6 +173,8 @@ struct ft_buf {
  * struct ft_ctx - an open endpoint and what it needs. ft_hints() sets the hints, which
  * the caller may change; so may it set cq_attr, av_type and cq_flags before ft_open().
  * @cq_flags:	added to FI_TRANSMIT | FI_RECV when the CQ is bound
+ * @tx_only:	the CQ is for FI_TRANSMIT alone: @prepare has to bind another
+ * @prepare:	called before the endpoint is enabled, or NULL; @test is for it
  * @watch_fd:	sockets to peers: one that closes while we wait is an error
  * @peer:	addresses of the peers, by rank
  */
@@ -187,6 +189,9 @@ struct ft_ctx {
 	struct fi_cq_attr cq_attr;
 	enum fi_av_type av_type;
 	uint64_t cq_flags;
+	bool tx_only;
+	int (*prepare)(struct ft_ctx *ctx);
+	void *test;
 	uint64_t next_key;
 	int cq_fd;
 	int watch_fd[FT_MAX_RANKS];

@@ -11,12 +11,14 @@
 /**
  * struct p2p_domain - a domain.
  * @source:	messages tell where they come from (FI_SOURCE)
+ * @counts:	the core's counters may be used beside ours
  */
 struct p2p_domain {
 	struct fid_domain fid;
 	struct fid_domain *core;
 	struct p2p_fabric *fabric;
 	bool source;
+	bool counts;
 	struct xfer xfer;
 };
 

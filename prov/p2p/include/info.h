@@ -50,4 +50,7 @@ int info_name_split(const char *name, char **core, char **excluded);
  */
 bool info_core_stalls(const struct fi_info *core);
 
+/* May its counters be bound to endpoints? */
+bool info_core_counts(const struct fi_info *core);
+
 #endif /* P2P_INFO_H */

@@ -19,23 +19,25 @@
 #include <rdma/fi_domain.h>
 
 struct xfer;
+struct xfer_cq;
 
 /**
  * struct wait_point - what to sleep on for a queue. The domain's lock guards it.
- * @core:	the core's queue
- * @fd:		what to poll: an epoll instance that holds @event, the core queue's
- *		descriptor and those of the domain
- * @event:	an eventfd
+ * @fd:		what to poll: an epoll instance with @event, @timer and the core's descriptors
+ *		of the domain's queues; or just the core's descriptor of @cq
+ * @event:	an eventfd; -1: the core's queue can be signalled
+ * @timer:	wakes for what no descriptor tells of
  * @armed:	somebody may be asleep: news write to @event
  * @written:	@event is readable
  * @news:	something has happened since the last wait_try()
- * @wide:	the domain's descriptors count
+ * @wide:	the other queues' descriptors count
  */
 struct wait_point {
 	struct xfer *xfer;
-	struct fid *core;
+	struct xfer_cq *cq;
 	int fd;
 	int event;
+	int timer;
 	bool armed;
 	bool written;
 	bool news;
@@ -46,16 +48,11 @@ struct wait_point {
 /**
  * struct wait_domain - what the points of one domain share.
  * @fabric:	the core's, for fi_trywait(); set by whoever opens the domain
- * @fd:		an epoll instance with the descriptors of all queues, and @timer; -1: there
- *		has been no point yet
- * @timer:	wakes for what no descriptor tells of
  * @waker:	the core counter that counters sleep on, or NULL; @users: those that
  *		may, @sleepers: those that do
  */
 struct wait_domain {
 	struct fid_fabric *fabric;
-	int fd;
-	int timer;
 	LIST_HEAD(, wait_point) points;
 	struct fid_cntr *waker;
 	unsigned int users;
@@ -63,13 +60,16 @@ struct wait_domain {
 };
 
 void wait_domain_init(struct wait_domain *domain);
-void wait_domain_fini(struct wait_domain *domain);
 
 /* A queue of the core's was added, with descriptor @fd [locked]. */
 void wait_domain_add(struct wait_domain *domain, int fd);
 
-/* @fd: descriptor of @core. 0 or a negative error, logged; then @point is as it was. */
-int wait_open(struct wait_point *point, struct xfer *xfer, struct fid *core, int fd);
+/*
+ * @cq has a descriptor. @plain: that is all there is to sleep on, as nothing moves by way of
+ * another queue; fewer epoll instances lie within each other then, which the kernel limits.
+ * 0 or a negative error, logged.
+ */
+int wait_open(struct wait_point *point, struct xfer_cq *cq, bool plain);
 void wait_close(struct wait_point *point);
 
 /*
@@ -80,20 +80,25 @@ int wait_try(struct wait_point *point);
 
 /*
  * Sleeps until there may be something, for at most @timeout [ms], or without limit if that
- * is negative. 0, -FI_EINTR or another error. Without a point (NULL) it only lets others
- * run.
+ * is negative. 0, -FI_EINTR or another error. Where there is no descriptor to sleep on
+ * (NULL) it lets others run, and dozes for moments once @rounds (0 at first) is high.
  */
-int wait_sleep(struct wait_point *point, int64_t timeout);
+int wait_sleep(struct wait_point *point, struct xfer *xfer, int64_t timeout,
+	       unsigned int *rounds);
 
-/* The first user opens the waker, the last one closes it. 0 or the core's error */
-int wait_waker_get(struct xfer *xfer, struct fid_domain *domain);
+/*
+ * The first user opens the waker, if the core has one to sleep on, the last closes it.
+ * @domain: the core's, or NULL if its counters are of no use.
+ */
+void wait_waker_get(struct xfer *xfer, struct fid_domain *domain);
 void wait_waker_put(struct xfer *xfer);
 
 /* What the waker has counted so far */
 uint64_t wait_waker_read(struct xfer *xfer);
 
 /* Sleeps as wait_sleep() does, until the waker has counted more than @seen */
-int wait_waker_sleep(struct xfer *xfer, uint64_t seen, int64_t timeout);
+int wait_waker_sleep(struct xfer *xfer, uint64_t seen, int64_t timeout,
+		     unsigned int *rounds);
 
 /* There is news: wakes who sleeps on this point, or on any of the domain [locked]. */
 void wait_wake(struct wait_point *point);

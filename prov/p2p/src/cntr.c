@@ -89,12 +89,14 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
  * Until the core counts, and no longer than we could be needed for what it does not. What
  * comes of it the caller sees.
  */
-static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeout)
+static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeout,
+			   unsigned int *rounds)
 {
+	struct xfer *xfer = &cntr->domain->xfer;
 	uint64_t core = fi_cntr_read(cntr->core);
 
-	if (xfer_busy(&cntr->domain->xfer) || cntr_value(cntr) != value)
-		return wait_sleep(NULL, 0);
+	if (!xfer->wait.waker || xfer_busy(xfer) || cntr_value(cntr) != value)
+		return wait_sleep(NULL, xfer, timeout, rounds);
 	if (timeout < 0 || timeout > CNTR_SLICE)
 		timeout = CNTR_SLICE;
 	fi_cntr_wait(cntr->core, core + 1, (int) timeout);
@@ -107,6 +109,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	struct xfer *xfer = &cntr->domain->xfer;
 	uint64_t errors = cntr_errors(cntr), seen, value;
 	int64_t end = wait_end(timeout), left;
+	unsigned int rounds = 0;
 	int ret;
 
 	if (!cntr->waits)
@@ -122,8 +125,8 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 		left = wait_left(end);
 		if (!left)
 			return -FI_ETIMEDOUT;
-		ret = cntr->by_core ? cntr_sleep_core(cntr, value, left)
-				    : wait_waker_sleep(xfer, seen, left);
+		ret = cntr->by_core ? cntr_sleep_core(cntr, value, left, &rounds)
+				    : wait_waker_sleep(xfer, seen, left, &rounds);
 	} while (!ret);
 	return ret;
 }
@@ -133,11 +136,12 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 static int cntr_wake_by(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t by_core)
 {
 	const uint64_t kinds = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
-	int ret = 0;
+	struct fid_cntr *waker = cntr->domain->xfer.wait.waker;
+	int ret;
 
-	if (!cntr->waits || ep->xfer.wakes)
+	if (!cntr->waits || !waker || ep->xfer.wakes)
 		return 0;
-	ret = fi_ep_bind(ep->xfer.core, &cntr->domain->xfer.wait.waker->fid, kinds & ~by_core);
+	ret = fi_ep_bind(ep->xfer.core, &waker->fid, kinds & ~by_core);
 	ep->xfer.wakes = !ret;
 	return ret;
 }
@@ -244,12 +248,13 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	if (!cntr)
 		return -FI_ENOMEM;
 	cntr->waits = core_attr.wait_obj != FI_WAIT_NONE;
-	ret = cntr->waits ? wait_waker_get(&domain->xfer, domain->core) : 0;
-	if (ret)
-		goto free_cntr;
 	ret = fi_cntr_open(domain->core, &core_attr, &cntr->core, cntr);
-	if (ret)
-		goto put_waker;
+	if (ret) {
+		free(cntr);
+		return ret;
+	}
+	if (cntr->waits)
+		wait_waker_get(&domain->xfer, domain->counts ? domain->core : NULL);
 	cntr->domain = domain;
 	cntr->fid.fid.fclass = FI_CLASS_CNTR;
 	cntr->fid.fid.context = context;
@@ -257,11 +262,4 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	cntr->fid.ops = &cntr_ops;
 	*cntr_fid = &cntr->fid;
 	return 0;
-
-put_waker:
-	if (cntr->waits)
-		wait_waker_put(&domain->xfer);
-free_cntr:
-	free(cntr);
-	return ret;
 }

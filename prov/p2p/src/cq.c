@@ -172,6 +172,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
 	int64_t end = wait_end(timeout), left;
+	unsigned int rounds = 0;
 	ssize_t ret;
 
 	if (cq->wait_obj == FI_WAIT_NONE)
@@ -183,7 +184,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		left = wait_left(end);
 		if (!left || __atomic_exchange_n(&cq->signalled, false, __ATOMIC_RELAXED))
 			return -FI_EAGAIN;
-		ret = wait_sleep(cq->xfer.point, left);
+		ret = wait_sleep(cq->xfer.point, cq->xfer.xfer, left, &rounds);
 	} while (!ret);
 	return ret;
 }
@@ -406,7 +407,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 		return ret;
 	}
 	if (cq->xfer.fd >= 0) {
-		ret = wait_open(&cq->point, &domain->xfer, &cq->xfer.core->fid, cq->xfer.fd);
+		ret = wait_open(&cq->point, &cq->xfer, !domain->fabric->layered);
 		if (ret) {
 			xfer_cq_fini(&cq->xfer);
 			free(cq);

@@ -123,6 +123,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		goto close_core;
 
 	domain->xfer.wait.fabric = fabric->core;
+	domain->counts = info_core_counts(core_info);
 	domain->source = info->caps & FI_SOURCE;
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;

@@ -245,12 +245,23 @@ int info_to_core(struct fi_info *info)
 	}	return 0;
 }
 
+static bool info_core_is(const struct fi_info *core, const char *name)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       !strcasecmp(core->fabric_attr->prov_name, name);
+}
+
 /*
  * "net" (1.17, and tcp's predecessor) sets aside four messages of 64 bytes for each peer;
  * the others keep what comes (ofi_rxm, shm) or many times that (tcp).
  */
 bool info_core_stalls(const struct fi_info *core)
 {
-	return core->fabric_attr && core->fabric_attr->prov_name &&
-	       !strcasecmp(core->fabric_attr->prov_name, "net");
+	return info_core_is(core, "net");
+}
+
+/* Those of "net" crash at a message that was there before its receive. */
+bool info_core_counts(const struct fi_info *core)
+{
+	return !info_core_is(core, "net");
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -23,6 +24,13 @@
 #define WAIT_BLIND 1
 #define WAIT_WATCH 100
 
+/*
+ * Where the core has nothing to sleep on: how often to look again at once, and then how
+ * long to sleep between [ns].
+ */
+#define WAIT_YIELDS 2000
+#define WAIT_DOZE 100000
+
 /* Queues of the core's that one fi_trywait() is asked about */
 #define WAIT_TRY_BATCH 16
 
@@ -41,99 +49,73 @@ static int wait_epoll(int epoll, int op, int fd, bool on)
 	return epoll_ctl(epoll, op, fd, &event) ? wait_errno("epoll_ctl") : 0;
 }
 
-/* ---- the domain's part ---- */
+/* ---- points ---- */
 
 void wait_domain_init(struct wait_domain *domain)
 {
-	domain->fd = domain->timer = -1;
 	LIST_INIT(&domain->points);
-}
-
-void wait_domain_fini(struct wait_domain *domain)
-{
-	if (domain->fd < 0)
-		return;
-	close(domain->timer);
-	close(domain->fd);
 }
 
 void wait_domain_add(struct wait_domain *domain, int fd)
 {
-	/* a descriptor leaves the set when it is closed */
-	if (domain->fd >= 0 && fd >= 0)
-		wait_epoll(domain->fd, EPOLL_CTL_ADD, fd, true);
+	struct wait_point *point;
+
+	if (fd < 0)
+		return;
+	/* a descriptor leaves the sets when it is closed */
+	LIST_FOREACH(point, &domain->points, entry) {
+		if (point->event >= 0)
+			wait_epoll(point->fd, EPOLL_CTL_ADD, fd, point->wide);
+	}
 }
 
-/* The first point makes it. */
-static int wait_domain_open(struct xfer *xfer)
+static int wait_open_set(struct wait_point *point)
 {
-	struct wait_domain *domain = &xfer->wait;
 	const struct xfer_cq *cq;
 	int ret;
 
-	if (domain->fd >= 0)
-		return 0;
-	domain->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (domain->fd < 0)
+	point->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (point->fd < 0)
 		return wait_errno("epoll_create1");
-	domain->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	ret = domain->timer < 0 ? wait_errno("timerfd_create")
-				: wait_epoll(domain->fd, EPOLL_CTL_ADD, domain->timer, true);
-	if (ret) {
-		close(domain->fd);
-		domain->fd = -1;
-		return ret;
-	}
-	LIST_FOREACH(cq, &xfer->cqs, entry)
-		wait_domain_add(domain, cq->fd);
-	return 0;
-}
-
-static void wait_timer_set(const struct wait_domain *domain, unsigned int ms)
-{
-	const struct itimerspec when = {.it_value.tv_nsec = ms * 1000000L};
-
-	timerfd_settime(domain->timer, 0, &when, NULL);
-}
-
-/* ---- points ---- */
-
-int wait_open(struct wait_point *point, struct xfer *xfer, struct fid *core, int fd)
-{
-	struct wait_point new = {.xfer = xfer, .core = core};
-	int ret;
-
-	p2p_lock_take(&xfer->lock);
-	ret = wait_domain_open(xfer);
-	if (ret)
-		goto drop_lock;
-	new.fd = epoll_create1(EPOLL_CLOEXEC);
-	if (new.fd < 0) {
-		ret = wait_errno("epoll_create1");
-		goto drop_lock;
-	}
-	new.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (new.event < 0) {
+	point->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (point->event < 0) {
 		ret = wait_errno("eventfd");
 		goto close_fd;
 	}
-	ret = wait_epoll(new.fd, EPOLL_CTL_ADD, new.event, true);
-	if (!ret)
-		ret = wait_epoll(new.fd, EPOLL_CTL_ADD, fd, true);
-	if (!ret)
-		ret = wait_epoll(new.fd, EPOLL_CTL_ADD, xfer->wait.fd, false);
-	if (ret)
+	point->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (point->timer < 0) {
+		ret = wait_errno("timerfd_create");
 		goto close_event;
-	*point = new;
-	LIST_INSERT_HEAD(&xfer->wait.points, point, entry);
-	p2p_lock_drop(&xfer->lock);
-	return 0;
+	}
+	ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->event, true);
+	if (!ret)
+		ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->timer, true);
+	LIST_FOREACH(cq, &point->xfer->cqs, entry) {
+		if (!ret && cq->fd >= 0)
+			ret = wait_epoll(point->fd, EPOLL_CTL_ADD, cq->fd, cq == point->cq);
+	}
+	if (!ret)
+		return 0;
 
+	close(point->timer);
 close_event:
-	close(new.event);
+	close(point->event);
 close_fd:
-	close(new.fd);
-drop_lock:
+	close(point->fd);
+	return ret;
+}
+
+int wait_open(struct wait_point *point, struct xfer_cq *cq, bool plain)
+{
+	struct xfer *xfer = cq->xfer;
+	int ret = 0;
+
+	*point = (struct wait_point){.xfer = xfer, .cq = cq, .fd = cq->fd, .event = -1};
+	p2p_lock_take(&xfer->lock);
+	if (!plain)
+		ret = wait_open_set(point);
+	if (!ret)
+		LIST_INSERT_HEAD(&xfer->wait.points, point, entry);
 	p2p_lock_drop(&xfer->lock);
 	return ret;
 }
@@ -143,6 +125,9 @@ void wait_close(struct wait_point *point)
 	p2p_lock_take(&point->xfer->lock);
 	LIST_REMOVE(point, entry);
 	p2p_lock_drop(&point->xfer->lock);
+	if (point->event < 0)
+		return;
+	close(point->timer);
 	close(point->event);
 	close(point->fd);
 }
@@ -155,7 +140,10 @@ void wait_wake(struct wait_point *point)
 	if (!point->armed)
 		return;
 	point->armed = false;
-	point->written = write(point->event, &one, sizeof one) == sizeof one;
+	if (point->event < 0)
+		fi_cq_signal(point->cq->core);
+	else
+		point->written = write(point->event, &one, sizeof one) == sizeof one;
 }
 
 void wait_wake_all(struct wait_domain *domain)
@@ -168,6 +156,13 @@ void wait_wake_all(struct wait_domain *domain)
 	}
 	if (domain->sleepers)
 		fi_cntr_add(domain->waker, 1);
+}
+
+static void wait_timer_set(const struct wait_point *point, struct timespec when)
+{
+	const struct itimerspec timer = {.it_value = when};
+
+	timerfd_settime(point->timer, 0, &timer, NULL);
 }
 
 /* Asks the core about every queue that has a descriptor; is there one that has none? */
@@ -193,35 +188,75 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
 	return count ? fi_trywait(xfer->wait.fabric, fids, count) : 0;
 }
 
-static int wait_arm(struct wait_point *point)
+/* While transfers are under way, any queue counts. */
+static int wait_widen(struct wait_point *point, bool wide)
+{
+	const struct timespec never = {0};
+	struct xfer_cq *cq;
+	int ret = 0;
+
+	if (wide == point->wide)
+		return 0;
+	LIST_FOREACH(cq, &point->xfer->cqs, entry) {
+		if (!ret && cq != point->cq && cq->fd >= 0)
+			ret = wait_epoll(point->fd, EPOLL_CTL_MOD, cq->fd, wide);
+	}
+	if (!ret)
+		point->wide = wide;
+	if (!wide)
+		wait_timer_set(point, never);
+	return ret;
+}
+
+static int wait_arm_set(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
 	bool busy = xfer_busy(xfer), blind = false;
+	struct timespec when = {0};
 	uint64_t events;
-	int ret = 0;
+	int ret;
 
 	if (point->written && read(point->event, &events, sizeof events) == sizeof events)
 		point->written = false;
+	ret = wait_widen(point, busy);
+	if (ret || !busy)
+		return ret;
+	ret = wait_try_queues(xfer, &blind);
+	when.tv_nsec = (blind ? WAIT_BLIND : WAIT_WATCH) * 1000000L;
+	wait_timer_set(point, when);
+	return ret;
+}
+
+/* Sends that wait for room in the core: nothing says when there is some. */
+static bool wait_sends(const struct xfer *xfer)
+{
+	const struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->waiting)
+			return true;
+	}
+	return false;
+}
+
+static int wait_arm(struct wait_point *point)
+{
+	struct xfer *xfer = point->xfer;
+	struct fid *core = &point->cq->core->fid;
+	int ret = 0;
+
 	if (point->news || xfer->copies.pending) {
 		point->news = false;
 		return -FI_EAGAIN;
 	}
-	if (busy != point->wide) {
-		ret = wait_epoll(point->fd, EPOLL_CTL_MOD, xfer->wait.fd, busy);
-		if (ret)
-			return ret;
-		point->wide = busy;
-	}
-	if (busy)
-		ret = wait_try_queues(xfer, &blind);
+	if (point->event >= 0)
+		ret = wait_arm_set(point);
+	else if (wait_sends(xfer))
+		ret = -FI_EAGAIN;
 	if (!ret)
-		ret = fi_trywait(xfer->wait.fabric, &point->core, 1);
-	if (ret)
-		return ret;
-	if (busy)
-		wait_timer_set(&xfer->wait, blind ? WAIT_BLIND : WAIT_WATCH);
-	point->armed = true;
-	return 0;
+		ret = fi_trywait(xfer->wait.fabric, &core, 1);
+	point->armed = !ret;
+	return ret;
 }
 
 int wait_try(struct wait_point *point)
@@ -238,53 +273,62 @@ int wait_try(struct wait_point *point)
 	return ret;
 }
 
-int wait_sleep(struct wait_point *point, int64_t timeout)
+/* For what has no descriptor, and while copies are in flight: lets others run. */
+static int wait_doze(struct xfer *xfer, unsigned int *rounds)
 {
-	struct epoll_event event;
+	const struct timespec doze = {.tv_nsec = WAIT_DOZE};
+
+	if (xfer_busy(xfer) || (*rounds)++ < WAIT_YIELDS)
+		sched_yield();
+	else if (nanosleep(&doze, NULL))
+		return -FI_EINTR;
+	return 0;
+}
+
+int wait_sleep(struct wait_point *point, struct xfer *xfer, int64_t timeout,
+	       unsigned int *rounds)
+{
+	struct pollfd polled;
 	int ret;
 
-	if (!point) {
-		sched_yield();
-		return 0;
-	}
+	if (!point)
+		return wait_doze(xfer, rounds);
 	ret = wait_try(point);
-	if (ret == -FI_EAGAIN) {
-		sched_yield();
-		return 0;
-	}
+	if (ret == -FI_EAGAIN)
+		return wait_doze(xfer, rounds);
 	if (ret)
 		return ret;
-	ret = epoll_wait(point->fd, &event, 1, (int) P2P_MIN(timeout, INT_MAX));
+	*rounds = 0;
+	polled = (struct pollfd){.fd = point->fd, .events = POLLIN};
+	ret = poll(&polled, 1, (int) P2P_MIN(timeout, INT_MAX));
 	return ret < 0 ? -errno : 0;
 }
 
 /* ---- counters ---- */
 
-int wait_waker_get(struct xfer *xfer, struct fid_domain *domain)
+void wait_waker_get(struct xfer *xfer, struct fid_domain *domain)
 {
-	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
-	int ret = 0;
+	/* what waits in other ways may do so without looking at the time, or for us */
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_FD};
 
 	p2p_lock_take(&xfer->lock);
-	if (!xfer->wait.users)
-		ret = fi_cntr_open(domain, &attr, &xfer->wait.waker, NULL);
-	if (!ret)
-		xfer->wait.users++;
+	if (!xfer->wait.users++ &&
+	    (!domain || fi_cntr_open(domain, &attr, &xfer->wait.waker, NULL)))
+		xfer->wait.waker = NULL;
 	p2p_lock_drop(&xfer->lock);
-	return ret;
 }
 
 void wait_waker_put(struct xfer *xfer)
 {
 	p2p_lock_take(&xfer->lock);
-	if (!--xfer->wait.users)
+	if (!--xfer->wait.users && xfer->wait.waker)
 		fi_close(&xfer->wait.waker->fid);
 	p2p_lock_drop(&xfer->lock);
 }
 
 uint64_t wait_waker_read(struct xfer *xfer)
 {
-	return fi_cntr_read(xfer->wait.waker);
+	return xfer->wait.waker ? fi_cntr_read(xfer->wait.waker) : 0;
 }
 
 /* Is there an endpoint whose completions the waker does not count? */
@@ -299,21 +343,22 @@ static bool wait_waker_blind(const struct xfer *xfer)
 	return false;
 }
 
-int wait_waker_sleep(struct xfer *xfer, uint64_t seen, int64_t timeout)
+int wait_waker_sleep(struct xfer *xfer, uint64_t seen, int64_t timeout,
+		     unsigned int *rounds)
 {
 	int64_t longest = INT_MAX;
-	bool copying;
+	bool sleeps;
 	int ret;
 
 	p2p_lock_take(&xfer->lock);
-	copying = xfer->copies.pending;
+	sleeps = xfer->wait.waker && !xfer->copies.pending;
 	if (xfer_busy(xfer))
 		longest = wait_waker_blind(xfer) ? WAIT_BLIND : WAIT_WATCH;
-	if (!copying)
+	if (sleeps)
 		xfer->wait.sleepers++;
 	p2p_lock_drop(&xfer->lock);
-	if (copying)
-		return wait_sleep(NULL, 0);
+	if (!sleeps)
+		return wait_doze(xfer, rounds);
 	if (timeout < 0 || timeout > longest)
 		timeout = longest;
 

@@ -51,7 +51,6 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 void xfer_fini(struct xfer *xfer)
 {
 	pipe_fini(xfer);
-	wait_domain_fini(&xfer->wait);
 	copy_engines_fini(&xfer->copies);
 	stage_fini(&xfer->stage);
 	p2p_lock_fini(&xfer->lock);
