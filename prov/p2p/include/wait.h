@@ -23,14 +23,14 @@ struct xfer_cq;
 
 /**
  * struct wait_point - what to sleep on for a queue. The domain's lock guards it.
- * @fd:		what to poll: an epoll instance with @event, @timer and the core's descriptors
- *		of the domain's queues; or just the core's descriptor of @cq
+ * @fd:		what to poll: an epoll instance with @event, @timer and the core's descriptor
+ *		of @cq; or just that one
  * @event:	an eventfd; -1: the core's queue can be signalled
  * @timer:	wakes for what no descriptor tells of
  * @armed:	somebody may be asleep: news write to @event
  * @written:	@event is readable
  * @news:	something has happened since the last wait_try()
- * @wide:	the other queues' descriptors count
+ * @wide:	the descriptors of the domain's other queues are in @fd, too
  */
 struct wait_point {
 	struct xfer *xfer;

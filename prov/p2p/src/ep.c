@@ -291,10 +291,27 @@ static int ep_enable(struct p2p_ep *ep)
 	return ret;
 }
 
+/* FI_SETOPSFLAG: what calls without flags do from now on, in one direction */
+static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &flags);
+	uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
+
+	if (ret)
+		return ret;
+	if (flags & FI_TRANSMIT)
+		ep->tx_flags = defaults | (ep->tx_all ? FI_COMPLETION : 0);
+	if (flags & FI_RECV)
+		ep->rx_flags = defaults | (ep->rx_all ? FI_COMPLETION : 0);
+	return 0;
+}
+
 static int ep_control(struct fid *fid, int command, void *arg)
 {
 	if (command == FI_ENABLE)
 		return ep_enable((struct p2p_ep *) fid);
+	if (command == FI_SETOPSFLAG && arg)
+		return ep_set_ops_flags((struct p2p_ep *) fid, *(uint64_t *) arg);
 	return fid_control(fid, command, arg);
 }
 

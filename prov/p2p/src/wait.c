@@ -42,9 +42,9 @@ static int wait_errno(const char *what)
 	return -err;
 }
 
-static int wait_epoll(int epoll, int op, int fd, bool on)
+static int wait_epoll(int epoll, int op, int fd)
 {
-	struct epoll_event event = {.events = on ? EPOLLIN : 0};
+	struct epoll_event event = {.events = EPOLLIN};
 
 	return epoll_ctl(epoll, op, fd, &event) ? wait_errno("epoll_ctl") : 0;
 }
@@ -60,18 +60,15 @@ void wait_domain_add(struct wait_domain *domain, int fd)
 {
 	struct wait_point *point;
 
-	if (fd < 0)
-		return;
 	/* a descriptor leaves the sets when it is closed */
 	LIST_FOREACH(point, &domain->points, entry) {
-		if (point->event >= 0)
-			wait_epoll(point->fd, EPOLL_CTL_ADD, fd, point->wide);
+		if (fd >= 0 && point->wide)
+			wait_epoll(point->fd, EPOLL_CTL_ADD, fd);
 	}
 }
 
 static int wait_open_set(struct wait_point *point)
 {
-	const struct xfer_cq *cq;
 	int ret;
 
 	point->fd = epoll_create1(EPOLL_CLOEXEC);
@@ -87,13 +84,11 @@ static int wait_open_set(struct wait_point *point)
 		ret = wait_errno("timerfd_create");
 		goto close_event;
 	}
-	ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->event, true);
+	ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->event);
 	if (!ret)
-		ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->timer, true);
-	LIST_FOREACH(cq, &point->xfer->cqs, entry) {
-		if (!ret && cq->fd >= 0)
-			ret = wait_epoll(point->fd, EPOLL_CTL_ADD, cq->fd, cq == point->cq);
-	}
+		ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->timer);
+	if (!ret)
+		ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->cq->fd);
 	if (!ret)
 		return 0;
 
@@ -191,6 +186,7 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
 /* While transfers are under way, any queue counts. */
 static int wait_widen(struct wait_point *point, bool wide)
 {
+	const int op = wide ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
 	const struct timespec never = {0};
 	struct xfer_cq *cq;
 	int ret = 0;
@@ -199,7 +195,7 @@ static int wait_widen(struct wait_point *point, bool wide)
 		return 0;
 	LIST_FOREACH(cq, &point->xfer->cqs, entry) {
 		if (!ret && cq != point->cq && cq->fd >= 0)
-			ret = wait_epoll(point->fd, EPOLL_CTL_MOD, cq->fd, wide);
+			ret = wait_epoll(point->fd, op, cq->fd);
 	}
 	if (!ret)
 		point->wide = wide;
