@@ -76,7 +76,7 @@ ssize_t pipe_send(struct xfer_req *req)
 		msg.flags |= WIRE_HAS_DATA;
 	else
 		msg.data = 0;
-	req->pipe.fin_wanted = req->op_flags & FI_DELIVERY_COMPLETE;
+	req->pipe.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE);
 	if (req->pipe.fin_wanted)
 		msg.flags |= WIRE_WANT_FIN;
 	memcpy(msg.name, ep->name, ep->name_len);

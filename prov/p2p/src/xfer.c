@@ -566,13 +566,17 @@ static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
 			      const struct dev_mem *mem)
 {
 	size_t len = mem_iov_len(op->iov, op->count);
+	/* of the core we only hear when a message is in the receiver's staging memory */
+	bool delivery = op->flags & FI_DELIVERY_COMPLETE && ep->layered && !ep->stalls;
+	/* the buffer is the user's again at once: such a message cannot wait in pieces */
+	bool inject = op->flags & FI_INJECT;
 	const struct path_query query = {
 		.device = mem->ops,
 		.layered = ep->layered,
 		.stalls = ep->stalls,
 		.len = len,
-		.short_max = conf.eager_size,
-		.plain_max = WIRE_PLAIN_MAX,
+		.short_max = delivery && !inject ? WIRE_PLAIN_MAX : conf.eager_size,
+		.plain_max = inject ? len : WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		.name_len = ep->name_len,
 		.name_max = WIRE_NAME_MAX,
