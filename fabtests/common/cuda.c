@@ -49,13 +49,21 @@ static int cuda_fail(CUresult err, const char *call)
 		       (int)err);
 }
 
+/* A thread's business: each that copies calls init. */
+static int set_current(void)
+{
+	const CUresult err = cuda.ctx_set(cuda.ctx);
+
+	return err ? cuda_fail(err, "cuCtxSetCurrent") : 0;
+}
+
 static int cuda_init(int device)
 {
 	CUresult err;
 	int count;
 
 	if (cuda.ready)
-		return 0;
+		return set_current();
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
 	err = cuda.init(0);
 	if (err)
@@ -73,9 +81,7 @@ static int cuda_init(int device)
 	err = cuda.ctx_retain(&cuda.ctx, cuda.device);
 	if (err)
 		return cuda_fail(err, "cuDevicePrimaryCtxRetain");
-	err = cuda.ctx_set(cuda.ctx);
-	if (err)
-		return cuda_fail(err, "cuCtxSetCurrent");
+	FT_TRY(set_current());
 	cuda.ready = true;
 	return 0;
 }

@@ -145,10 +145,13 @@ int ft_open(struct ft_ctx *ctx)
 	ret = fi_ep_bind(ctx->ep, &ctx->av->fid, 0);
 	if (ret)
 		return ft_fail(ret, "fi_ep_bind", "address vector");
-	ret = fi_ep_bind(ctx->ep, &ctx->cq->fid, FI_TRANSMIT | FI_RECV | ctx->cq_flags);
+	ret = fi_ep_bind(ctx->ep, &ctx->cq->fid,
+			 FI_TRANSMIT | (ctx->tx_only ? 0 : FI_RECV) | ctx->cq_flags);
 	if (ret)
 		return ft_fail(ret, "fi_ep_bind", "completion queue");
 	FT_TRY(set_min_multi_recv(ctx, false));
+	if (ctx->prepare)
+		FT_TRY(ctx->prepare(ctx));
 	ret = fi_enable(ctx->ep);
 	if (ret)
 		return ft_fail(ret, "fi_enable", "%s", ctx->info->fabric_attr->prov_name);

@@ -186,6 +186,8 @@ struct ft_buf {
  * the caller may change; so may it set cq_attr, av_type and cq_flags before ft_open().
  * @cq_flags:	added to FI_TRANSMIT | FI_RECV when the CQ is bound
  * @min_multi_recv: FI_OPT_MIN_MULTI_RECV; 0: the provider's
+ * @tx_only:	the CQ is for FI_TRANSMIT alone: @prepare has to bind another
+ * @prepare:	called before the endpoint is enabled, or NULL; @test is for it
  * @watch_fd:	sockets to peers: one that closes while we wait is an error
  * @peer:	addresses of the peers, by rank
  * @remote:	completed by what peers write here with remote cq data; may be NULL
@@ -202,6 +204,9 @@ struct ft_ctx {
 	enum fi_av_type av_type;
 	uint64_t cq_flags;
 	size_t min_multi_recv;
+	bool tx_only;
+	int (*prepare)(struct ft_ctx *ctx);
+	void *test;
 	uint64_t next_key;
 	int cq_fd;
 	int watch_fd[FT_MAX_RANKS];

@@ -12,6 +12,9 @@
  * @xfer:	the part that transfers report to
  * @format:	the application's format; the core's is always FI_CQ_FORMAT_TAGGED
  * @av:		of the endpoints bound to it, for the addresses that messages come from
+ * @wait_obj:	what the application asked for
+ * @point:	where to sleep, if @xfer.point points there
+ * @signalled:	fi_cq_signal() was called, and no waiting read has come back for it
  * @err_data:	what the last error pointed to; lives until the next read
  */
 struct p2p_cq {
@@ -20,13 +23,23 @@ struct p2p_cq {
 	struct p2p_domain *domain;
 	enum fi_cq_format format;
 	struct p2p_av *av;
+	enum fi_wait_obj wait_obj;
+	struct wait_point point;
+	bool signalled;
 	void *err_data;
 };
 
 int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
 	    void *context);
 
-/* Is there something that only a read of the queue moves on or finds? */
-bool cq_has_work(const struct fid *cq);
+/*
+ * A core queue for transfers: @attr for the core, with @sleeps: with a descriptor, if the
+ * core has one. 0 or the core's error.
+ */
+int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
+		 struct xfer_cq *cq, void *context);
+
+/* fi_trywait() of a queue */
+int cq_trywait(struct fid *cq);
 
 #endif /* P2P_CQ_H */

@@ -12,6 +12,7 @@
  * struct p2p_domain - a domain.
  * @source:	messages tell where they come from (FI_SOURCE)
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
+ * @counts:	the core's counters may be used beside ours
  */
 struct p2p_domain {
 	struct fid_domain fid;
@@ -19,6 +20,7 @@ struct p2p_domain {
 	struct p2p_fabric *fabric;
 	bool source;
 	bool virt_addr;
+	bool counts;
 	struct xfer xfer;
 };
 

@@ -15,6 +15,9 @@
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
  * @tx_flags, @rx_flags: what calls without flags do; FI_COMPLETION included where the
  *		queue is not selective
+ * @caps:	what it was opened with
+ * @shares_rx:	a shared receive context is bound
+ * @own:	queues of the core's in place of those that the application has not bound
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */
@@ -25,6 +28,9 @@ struct p2p_ep {
 	struct p2p_av *av;
 	uint64_t tx_flags;
 	uint64_t rx_flags;
+	uint64_t caps;
+	bool shares_rx;
+	struct xfer_cq own[2];
 	int hmem_p2p;
 	bool tx_all;
 	bool rx_all;
@@ -34,6 +40,9 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	    void *context);
 int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
 		void *context);
+
+/* The operations whose counters are bound to the core's endpoint: what it alone knows of */
+uint64_t ep_core_counts(const struct p2p_ep *ep);
 
 /* fi_open_ops(FI_P2P_STATS_OPS) */
 int ep_stats_ops_open(void **ops);

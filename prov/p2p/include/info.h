@@ -64,4 +64,7 @@ bool info_core_stalls(const struct fi_info *core);
  */
 bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data);
 
+/* May its counters be bound to endpoints? */
+bool info_core_counts(const struct fi_info *core);
+
 #endif /* P2P_INFO_H */

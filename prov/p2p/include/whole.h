@@ -16,6 +16,8 @@
 ssize_t whole_send(struct xfer_req *req);
 ssize_t whole_send_as(struct xfer_req *req, uint64_t data,
 		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp));
+/* of host memory: the core's own send, but we hear of its end */
+ssize_t whole_send_followed(struct xfer_req *req, const struct core_op *op);
 ssize_t whole_recv(struct xfer_req *req, const struct core_op *op);
 
 #endif /* P2P_WHOLE_H */

@@ -25,6 +25,7 @@
 #include "lock.h"
 #include "path.h"
 #include "stage.h"
+#include "wait.h"
 #include "wire.h"
 #include <rdma/fi_ext_p2p.h>
 
@@ -58,6 +59,17 @@ struct xfer_report {
 
 STAILQ_HEAD(xfer_reports, xfer_report);
 
+/* What we count of a counter; read without the lock */
+struct xfer_cntr {
+	uint64_t value;
+	uint64_t errors;
+};
+
+/* What an endpoint's counters count: a flag each, from FI_READ to FI_REMOTE_WRITE */
+#define XFER_COUNT_KINDS 6
+#define XFER_COUNT_ALL                                                                   \
+	(FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE)
+
 /**
  * struct xfer_cq - a completion queue.
  * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED
@@ -65,11 +77,17 @@ STAILQ_HEAD(xfer_reports, xfer_report);
  * @reports:	what is to be delivered before anything is read from @core
  * @count:	how many; read without the lock
  * @failed:	what reading @core ended with, once it cannot be read any more
+ * @silent:	it is not the application's: there is nobody to report to
+ * @fd:		the core queue's descriptor to sleep on, or -1
+ * @point:	where to sleep until there is something to read, or NULL
  */
 struct xfer_cq {
 	struct xfer *xfer;
 	struct fid_cq *core;
 	bool source;
+	bool silent;
+	int fd;
+	struct wait_point *point;
 	struct xfer_reports reports;
 	unsigned int count;
 	int failed;
@@ -93,6 +111,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @regions:	memory that we let peers reach, by key
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
+ * @wait:	who sleeps until something happens
  */
 struct xfer {
 	struct p2p_lock lock;
@@ -118,12 +137,17 @@ struct xfer {
 	bool keys_ours;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
+	struct wait_domain wait;
 };
 
 /**
  * struct xfer_ep - one endpoint's side of it.
  * @core:	the core's endpoint
  * @txcq, @rxcq: where its operations report; NULL: not bound
+ * @counted:	the operations that we count (FI_SEND, FI_RECV, ...): they are followed up
+ *		even where the core could do and report them by itself
+ * @cntrs:	the counters, see xfer_count_index()
+ * @wakes:	the waker counts what the core completes here (wait.h)
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
  * @tag_bit:	the tag bit that is ours; 0: none
@@ -147,6 +171,9 @@ struct xfer_ep {
 	struct fid_ep *core;
 	struct xfer_cq *txcq;
 	struct xfer_cq *rxcq;
+	uint64_t counted;
+	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
+	bool wakes;
 	bool layered;
 	bool stalls;
 	bool closing;
@@ -303,7 +330,7 @@ bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
 /* Moves everything that can move: completions, copies, messages. */
 void xfer_progress(struct xfer *xfer);
 
-/* Adds and removes queues; the caller has set core and source. */
+/* Adds and removes queues; the caller has set core, source, silent and fd. */
 void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
 
 /* Closes the core's queue. 0 or the core's error; then the queue is as before. */
@@ -343,11 +370,29 @@ static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 /* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 
+/* Do we count operations of this kind? */
+static inline bool xfer_ep_counts(const struct xfer_ep *ep, uint64_t kind)
+{
+	return p2p_unlikely(ep->counted & kind);
+}
+
+static inline unsigned int xfer_count_index(uint64_t kind)
+{
+	return (unsigned int) (__builtin_ctzll(kind) - __builtin_ctzll(FI_READ));
+}
+
+/*
+ * Counts an operation of one kind (FI_SEND, ..., FI_REMOTE_WRITE) that has ended well or,
+ * if @err, not [locked]. Nothing happens where we do not count it.
+ */
+void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err);
+
 /* Does a receive like this have to be followed up, or may the core report it itself? */
 static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, uint64_t flags)
 {
-	return ep->layered && (len > WIRE_PLAIN_MAX || !(flags & FI_COMPLETION) ||
-			       flags & FI_MULTI_RECV);
+	return (ep->layered && (len > WIRE_PLAIN_MAX || !(flags & FI_COMPLETION) ||
+				flags & FI_MULTI_RECV)) ||
+	       xfer_ep_counts(ep, FI_RECV);
 }
 
 /*

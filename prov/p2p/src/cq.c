@@ -8,10 +8,9 @@
  */
 #include "cq.h"
 
-#include <sched.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <rdma/fi_errno.h>
 
 #include "av.h"
@@ -22,9 +21,6 @@
 
 /* Completions of our own that the core's queue has to hold besides the application's */
 #define CQ_RESERVE 128
-
-/* How long a waiting read sleeps while transfers need other queues read, too [ms] */
-#define CQ_WAIT_SLICE 1
 
 static void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
 			 const struct fi_cq_tagged_entry *entry)
@@ -78,19 +74,6 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 
 /* ---- the core's queue ---- */
 
-/* fi_cq_read and its three relatives; @timeout 0: does not wait */
-static ssize_t cq_core_read(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
-			    size_t count, fi_addr_t *src, int timeout)
-{
-	struct fid_cq *core = cq->xfer.core;
-
-	if (cq->xfer.source)
-		return timeout ? fi_cq_sreadfrom(core, entries, count, src, NULL, timeout)
-			       : fi_cq_readfrom(core, entries, count, src);
-	return timeout ? fi_cq_sread(core, entries, count, NULL, timeout)
-		       : fi_cq_read(core, entries, count);
-}
-
 /* Deals with what is not the application's among @read entries; how many are left */
 static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 			 fi_addr_t *src, ssize_t read)
@@ -116,8 +99,7 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 	return kept;
 }
 
-static ssize_t cq_read_core(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src,
-			    int timeout)
+static ssize_t cq_read_core(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	bool direct = cq->format == FI_CQ_FORMAT_TAGGED && (src || !cq->xfer.source);
 	struct fi_cq_tagged_entry batch[CQ_BATCH], *entries = direct ? buf : batch;
@@ -126,7 +108,8 @@ static ssize_t cq_read_core(struct p2p_cq *cq, void *buf, size_t count, fi_addr_
 
 	if (!direct)
 		count = P2P_MIN(count, CQ_BATCH);
-	ret = cq_core_read(cq, entries, count, from, timeout);
+	ret = cq->xfer.source ? fi_cq_readfrom(cq->xfer.core, entries, count, from)
+			      : fi_cq_read(cq->xfer.core, entries, count);
 	if (p2p_unlikely(ret == -FI_EAVAIL)) {
 		xfer_progress(cq->xfer.xfer);
 		return cq_read_reports(cq, buf, count, src);
@@ -147,6 +130,17 @@ static ssize_t cq_read_core(struct p2p_cq *cq, void *buf, size_t count, fi_addr_
 	return cq_read_reports(cq, buf, count, src);
 }
 
+/* Is there something? What the core has may be ours, so it is looked at. */
+static ssize_t cq_peek(struct p2p_cq *cq)
+{
+	ssize_t ret = fi_cq_read(cq->xfer.core, NULL, 0);
+
+	if (ret == -FI_EAGAIN)
+		return ret;
+	xfer_progress(cq->xfer.xfer);
+	return cq_read_reports(cq, NULL, 0, NULL);
+}
+
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
@@ -161,9 +155,9 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	}
 	if (__atomic_load_n(&cq->xfer.count, __ATOMIC_RELAXED))
 		return cq_read_reports(cq, buf, count, src);
-	if (!count)
-		return fi_cq_read(cq->xfer.core, NULL, 0);
-	return cq_read_core(cq, buf, count, src, 0);
+	if (p2p_unlikely(!count))
+		return cq_peek(cq);
+	return cq_read_core(cq, buf, count, src);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
@@ -173,42 +167,26 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 
 /* ---- waiting ---- */
 
-static int64_t cq_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src,
 			    const void *cond, int timeout)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
-	int64_t end = timeout < 0 ? INT64_MAX : cq_now_ms() + timeout;
-	int64_t left, now;
+	int64_t end = wait_end(timeout), left;
+	unsigned int rounds = 0;
 	ssize_t ret;
 
-	for (;;) {
+	if (cq->wait_obj == FI_WAIT_NONE)
+		return -FI_ENOSYS;
+	do {
 		ret = cq_readfrom(fid, buf, count, src);
 		if (ret != -FI_EAGAIN)
 			return ret;
-		now = cq_now_ms();
-		if (now >= end)
+		left = wait_left(end);
+		if (!left || __atomic_exchange_n(&cq->signalled, false, __ATOMIC_RELAXED))
 			return -FI_EAGAIN;
-		if (__atomic_load_n(&cq->xfer.xfer->copies.pending, __ATOMIC_RELAXED)) {
-			/* no file descriptor tells of a copy's end */
-			sched_yield();
-			continue;
-		}
-		left = timeout < 0 ? -1 : end - now;
-		if (xfer_busy(cq->xfer.xfer))
-			left = CQ_WAIT_SLICE;
-		ret = cq_read_core(cq, buf, count, src, (int) left);
-		/* -FI_ECANCELED, -FI_EINTR: fi_cq_signal() or a signal */
-		if (ret != -FI_EAGAIN)
-			return ret;
-	}
+		ret = wait_sleep(cq->xfer.point, cq->xfer.xfer, left, &rounds);
+	} while (!ret);
+	return ret;
 }
 
 static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond,
@@ -217,17 +195,71 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
 }
 
-bool cq_has_work(const struct fid *fid)
+int cq_trywait(struct fid *fid)
 {
-	const struct p2p_cq *cq = (const struct p2p_cq *) fid;
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	int ret;
 
-	return __atomic_load_n(&cq->xfer.count, __ATOMIC_RELAXED) ||
-	       xfer_busy(cq->xfer.xfer);
+	if (!cq->xfer.point)
+		return -FI_EINVAL;
+	ret = wait_try(cq->xfer.point);
+	if (ret)
+		return ret;
+	return cq_read_reports(cq, NULL, 0, NULL) == -FI_EAGAIN ? 0 : -FI_EAGAIN;
 }
 
 static int cq_signal(struct fid_cq *fid)
 {
-	return fi_cq_signal(((struct p2p_cq *) fid)->xfer.core);
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+
+	if (cq->wait_obj == FI_WAIT_NONE)
+		return -FI_ENOSYS;
+	__atomic_store_n(&cq->signalled, true, __ATOMIC_RELAXED);
+	if (!cq->xfer.point)
+		return 0;
+	p2p_lock_take(&cq->xfer.xfer->lock);
+	wait_wake(cq->xfer.point);
+	p2p_lock_drop(&cq->xfer.xfer->lock);
+	return 0;
+}
+
+static int cq_get_wait(const struct p2p_cq *cq, void *arg)
+{
+	struct fi_wait_pollfd *polled = arg;
+
+	if (!cq->xfer.point || !arg)
+		return -FI_ENODATA;
+	if (cq->wait_obj != FI_WAIT_POLLFD) {
+		*(int *) arg = cq->xfer.point->fd;
+		return 0;
+	}
+	if (polled->nfds >= 1)
+		*polled->fd = (struct pollfd){.fd = cq->xfer.point->fd, .events = POLLIN};
+	polled->change_index = 1;
+	if (polled->nfds < 1) {
+		polled->nfds = 1;
+		return -FI_ETOOSMALL;
+	}
+	polled->nfds = 1;
+	return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+
+	switch (command) {
+	case FI_GETWAIT:
+		return cq_get_wait(cq, arg);
+	case FI_GETWAITOBJ:
+		if (!cq->xfer.point)
+			return fid_control(fid, command, arg);
+		*(enum fi_wait_obj *) arg =
+			cq->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : cq->wait_obj;
+		return 0;
+	default:
+		return fid_control(fid, command, arg);
+	}
 }
 
 /* ---- errors ---- */
@@ -286,6 +318,8 @@ static int cq_close(struct fid *fid)
 
 	if (ret)
 		return ret;
+	if (cq->xfer.point)
+		wait_close(cq->xfer.point);
 	free(cq->err_data);
 	free(cq);
 	return 0;
@@ -295,7 +329,7 @@ static struct fi_ops cq_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = cq_close,
 	.bind = fid_no_bind,
-	.control = fid_control,
+	.control = cq_control,
 	.ops_open = fid_ops_open,
 };
 
@@ -309,6 +343,39 @@ static struct fi_ops_cq cq_ops = {
 	.signal = cq_signal,
 	.strerror = cq_strerror,
 };
+
+/* Does it take a descriptor to wait like that? */
+static bool cq_sleeps(enum fi_wait_obj wait_obj)
+{
+	return wait_obj == FI_WAIT_UNSPEC || wait_obj == FI_WAIT_FD ||
+	       wait_obj == FI_WAIT_POLLFD;
+}
+
+int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
+		 struct xfer_cq *cq, void *context)
+{
+	enum fi_wait_obj wait_obj = attr->wait_obj;
+	int ret;
+
+	attr->format = FI_CQ_FORMAT_TAGGED;
+	if (attr->size)
+		attr->size += CQ_RESERVE;
+	if (sleeps)
+		attr->wait_obj = FI_WAIT_FD;
+	ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	if (ret && wait_obj == FI_WAIT_UNSPEC) {
+		attr->wait_obj = wait_obj;
+		sleeps = false;
+		ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	}
+	if (ret)
+		return ret;
+	if (!sleeps || fi_control(&cq->core->fid, FI_GETWAIT, &cq->fd))
+		cq->fd = -1;
+	cq->source = domain->source;
+	xfer_cq_init(cq, &domain->xfer);
+	return 0;
+}
 
 int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_cq **cq_fid,
 	    void *context)
@@ -333,17 +400,22 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 							     : core_attr.format;
 	if (attr)
 		attr->format = cq->format;
-	core_attr.format = FI_CQ_FORMAT_TAGGED;
-	if (core_attr.size)
-		core_attr.size += CQ_RESERVE;
-	ret = fi_cq_open(domain->core, &core_attr, &cq->xfer.core, cq);
+	cq->wait_obj = core_attr.wait_obj;
+	ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
 	if (ret) {
 		free(cq);
 		return ret;
 	}
+	if (cq->xfer.fd >= 0) {
+		ret = wait_open(&cq->point, &cq->xfer, !domain->fabric->layered);
+		if (ret) {
+			xfer_cq_fini(&cq->xfer);
+			free(cq);
+			return ret;
+		}
+		cq->xfer.point = &cq->point;
+	}
 	cq->domain = domain;
-	cq->xfer.source = domain->source;
-	xfer_cq_init(&cq->xfer, &domain->xfer);
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_fid_ops;

@@ -7,6 +7,7 @@
 #include <rdma/fi_errno.h>
 
 #include "av.h"
+#include "cntr.h"
 #include "cq.h"
 #include "dev.h"
 #include "ep.h"
@@ -14,6 +15,7 @@
 #include "lf.h"
 #include "log.h"
 #include "mr.h"
+#include "pollset.h"
 
 static int domain_close(struct fid *fid)
 {
@@ -54,20 +56,6 @@ static int domain_no_scalable_ep(struct fid_domain *domain, struct fi_info *info
 	return -FI_ENOSYS;
 }
 
-static int domain_no_cntr(struct fid_domain *domain, struct fi_cntr_attr *attr,
-			  struct fid_cntr **cntr, void *context)
-{
-	P2P_INFO("counters are not offered\n");
-	return -FI_ENOSYS;
-}
-
-static int domain_no_poll(struct fid_domain *domain, struct fi_poll_attr *attr,
-			  struct fid_poll **pollset)
-{
-	P2P_INFO("poll sets are not offered\n");
-	return -FI_ENOSYS;
-}
-
 static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 			 struct fid_stx **stx, void *context)
 {
@@ -96,8 +84,8 @@ static struct fi_ops_domain domain_ops = {
 	.cq_open = cq_open,
 	.endpoint = ep_open,
 	.scalable_ep = domain_no_scalable_ep,
-	.cntr_open = domain_no_cntr,
-	.poll_open = domain_no_poll,
+	.cntr_open = cntr_open,
+	.poll_open = pollset_open,
 	.stx_ctx = domain_no_stx,
 	.srx_ctx = ep_open_srx,
 	.query_atomic = domain_query_atomic,
@@ -137,6 +125,8 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto close_core;
 
+	domain->xfer.wait.fabric = fabric->core;
+	domain->counts = info_core_counts(core_info);
 	domain->source = info->caps & FI_SOURCE;
 	domain->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	if (fabric->layered)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "cntr.h"
 #include "eq.h"
 #include "info.h"
 #include "lf.h"
@@ -184,6 +185,63 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 	return 0;
 }
 
+uint64_t ep_core_counts(const struct p2p_ep *ep)
+{
+	uint64_t kinds = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+	/* what comes by way of a shared context is that context's */
+	if (ep->shares_rx)
+		kinds |= FI_RECV;
+	return kinds;
+}
+
+/* Has the application left a queue out that we, or our counters, need? */
+static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
+{
+	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
+
+	if (cq)
+		return false;
+	return ep->xfer.counted & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
+}
+
+static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
+{
+	struct fi_cq_attr attr = {.wait_obj = FI_WAIT_NONE};
+	int ret;
+
+	own->silent = true;
+	ret = cq_open_core(ep->domain, &attr, false, own, NULL);
+	if (ret)
+		return ret;
+	ret = fi_ep_bind(ep->xfer.core, &own->core->fid, flags);
+	if (ret) {
+		xfer_cq_fini(own);
+		own->core = NULL;
+	}
+	return ret;
+}
+
+/* The core wants both queues, and our own receives and what we count report somewhere. */
+static int ep_complete_cqs(struct p2p_ep *ep)
+{
+	int ret;
+
+	if (ep_lacks_cq(ep, ep->xfer.txcq, FI_SEND | FI_READ | FI_WRITE)) {
+		ret = ep_own_cq(ep, &ep->own[0], FI_TRANSMIT);
+		if (ret)
+			return ret;
+		ep->xfer.txcq = &ep->own[0];
+	}
+	if (ep_lacks_cq(ep, ep->xfer.rxcq, FI_RECV)) {
+		ret = ep_own_cq(ep, &ep->own[1], FI_RECV);
+		if (ret)
+			return ret;
+		ep->xfer.rxcq = &ep->own[1];
+	}
+	return 0;
+}
+
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
@@ -195,6 +253,9 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		return ep_bind_cq(ep, (struct p2p_cq *) bfid, flags);
 	if (core != bfid && bfid->fclass == FI_CLASS_AV)
 		return ep_bind_av(ep, (struct p2p_av *) bfid, flags);
+	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
+		return cntr_bind_ep((struct p2p_cntr *) bfid, ep, flags);
+	ep->shares_rx |= bfid->fclass == FI_CLASS_SRX_CTX;
 	return fi_ep_bind(ep->xfer.core, core, flags);
 }
 
@@ -210,7 +271,9 @@ static int ep_enable(struct p2p_ep *ep)
 	size_t len = sizeof ep->xfer.name;
 	int ret;
 
-	ret = fi_enable(ep->xfer.core);
+	ret = ep_complete_cqs(ep);
+	if (!ret)
+		ret = fi_enable(ep->xfer.core);
 	if (ret || ep->xfer.started || !ep->xfer.layered)
 		return ret;
 	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
@@ -225,10 +288,27 @@ static int ep_enable(struct p2p_ep *ep)
 	return ret;
 }
 
+/* FI_SETOPSFLAG: what calls without flags do from now on, in one direction */
+static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &flags);
+	uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
+
+	if (ret)
+		return ret;
+	if (flags & FI_TRANSMIT)
+		ep->tx_flags = defaults | (ep->tx_all ? FI_COMPLETION : 0);
+	if (flags & FI_RECV)
+		ep->rx_flags = defaults | (ep->rx_all ? FI_COMPLETION : 0);
+	return 0;
+}
+
 static int ep_control(struct fid *fid, int command, void *arg)
 {
 	if (command == FI_ENABLE)
 		return ep_enable((struct p2p_ep *) fid);
+	if (command == FI_SETOPSFLAG && arg)
+		return ep_set_ops_flags((struct p2p_ep *) fid, *(uint64_t *) arg);
 	return fid_control(fid, command, arg);
 }
 
@@ -240,11 +320,17 @@ static int ep_close(struct fid *fid)
 
 	fid_pair_remove(core);
 	ret = xfer_ep_fini(&ep->xfer);
-	if (ret)
+	if (ret) {
 		fid_pair_add(core, fid);
-	else
-		free(ep);
-	return ret;
+		return ret;
+	}
+	cntr_release_ep(ep);
+	for (int i = 0; i < 2; i++) {
+		if (ep->own[i].core)
+			xfer_cq_fini(&ep->own[i]);
+	}
+	free(ep);
+	return 0;
 }
 
 static struct fi_ops ep_fid_ops = {
@@ -316,6 +402,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	}
 	if (info->rx_attr)
 		ep->rx_flags = info->rx_attr->op_flags;
+	ep->caps = info->caps;
 	ep->xfer.stalls = info_core_stalls(core_info);
 	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
 			 !domain->fabric->layered;

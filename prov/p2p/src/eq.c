@@ -10,12 +10,13 @@
 
 /* ---- event queues: the core's, with the objects in the events exchanged ---- */
 
-static ssize_t eq_translate(ssize_t ret, void *buf)
+static ssize_t eq_translate(ssize_t ret, uint32_t event, void *buf)
 {
 	/* every event begins with the object that it is about */
 	struct fi_eq_entry *entry = buf;
 
-	if (ret >= (ssize_t) sizeof entry->fid)
+	/* but for what applications write: that is theirs */
+	if (event != FI_NOTIFY && ret >= (ssize_t) sizeof entry->fid)
 		entry->fid = fid_user(entry->fid);
 	return ret;
 }
@@ -23,21 +24,25 @@ static ssize_t eq_translate(ssize_t ret, void *buf)
 static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
 		       uint64_t flags)
 {
-	return eq_translate(fi_eq_read(((struct p2p_eq *) fid)->core, event, buf, len, flags),
-			    buf);
+	ssize_t ret = fi_eq_read(((struct p2p_eq *) fid)->core, event, buf, len, flags);
+
+	return ret > 0 ? eq_translate(ret, *event, buf) : ret;
 }
 
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
 			int timeout, uint64_t flags)
 {
-	return eq_translate(fi_eq_sread(((struct p2p_eq *) fid)->core, event, buf, len,
-					timeout, flags),
-			    buf);
+	ssize_t ret = fi_eq_sread(((struct p2p_eq *) fid)->core, event, buf, len, timeout,
+				  flags);
+
+	return ret > 0 ? eq_translate(ret, *event, buf) : ret;
 }
 
 static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
 {
-	return eq_translate(fi_eq_readerr(((struct p2p_eq *) fid)->core, buf, flags), buf);
+	ssize_t ret = fi_eq_readerr(((struct p2p_eq *) fid)->core, buf, flags);
+
+	return eq_translate(ret, FI_SHUTDOWN, buf);
 }
 
 static ssize_t eq_write(struct fid_eq *fid, uint32_t event, const void *buf, size_t len,

@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "av.h"
+#include "cntr.h"
 #include "cq.h"
 #include "domain.h"
 #include "ep.h"
@@ -29,6 +30,8 @@ static struct fid *fid_behind(struct fid *fid)
 		return &((struct p2p_av *) fid)->core->fid;
 	case FI_CLASS_CQ:
 		return &((struct p2p_cq *) fid)->xfer.core->fid;
+	case FI_CLASS_CNTR:
+		return &((struct p2p_cntr *) fid)->core->fid;
 	case FI_CLASS_EP:
 	case FI_CLASS_SRX_CTX:
 		return &((struct p2p_ep *) fid)->xfer.core->fid;
@@ -110,7 +113,8 @@ int fid_control(struct fid *fid, int command, void *arg)
 {
 	struct fid *core = fid_core(fid);
 
-	if (command == FI_ALIAS)
+	/* work that is queued names objects of ours all over */
+	if (command == FI_ALIAS || command == FI_QUEUE_WORK)
 		return -FI_ENOSYS;
 	return core->ops->control(core, command, arg);
 }
@@ -176,11 +180,11 @@ static int fabric_trywait(struct fid_fabric *fid, struct fid **fids, int count)
 	int ret = 0;
 
 	for (int i = 0; !ret && i < count; i++) {
-		/* what copies or unread reports there are, no file descriptor tells of */
-		if (fids[i]->fclass == FI_CLASS_CQ && cq_has_work(fids[i]))
-			return -FI_EAGAIN;
 		core = fid_core(fids[i]);
-		ret = fi_trywait(fabric->core, &core, 1);
+		if (core != fids[i] && core->fclass == FI_CLASS_CQ)
+			ret = cq_trywait(fids[i]);
+		else
+			ret = fi_trywait(fabric->core, &core, 1);
 	}
 	return ret;
 }

@@ -199,6 +199,7 @@ static void multi_msg_report(struct multi_msg *msg)
 		ep->stats.rx_msgs[path]++;
 		ep->stats.rx_bytes[path] += comp.len;
 	}
+	xfer_ep_count(ep, FI_RECV, comp.err);
 	if (buf->report || comp.err || last)
 		xfer_cq_report(ep->rxcq, &comp);
 	multi_msg_drop(&msg->ctx);
@@ -279,6 +280,7 @@ static void multi_placed(struct multi_buf *buf, const struct core_comp *comp)
 	if (!msg) {
 		known.context = buf->context;
 		known.err = FI_ENOMEM;
+		xfer_ep_count(ep, FI_RECV, known.err);
 		xfer_cq_report(ep->rxcq, &known);
 		return;
 	}

@@ -55,7 +55,7 @@ static inline void ops_count(struct p2p_ep *ep, size_t len)
 static inline enum ops_way ops_send_way(struct p2p_ep *ep, const void *buf, size_t len,
 					fi_addr_t dest)
 {
-	if (p2p_unlikely(ops_special(buf, len)))
+	if (p2p_unlikely(ops_special(buf, len)) || xfer_ep_counts(&ep->xfer, FI_SEND))
 		return OPS_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
@@ -69,7 +69,7 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 {
 	size_t len;
 
-	if (ops_special_iov(ep, iov, count))
+	if (ops_special_iov(ep, iov, count) || xfer_ep_counts(&ep->xfer, FI_SEND))
 		return OPS_XFER;
 	if (xfer_ep_waiting(&ep->xfer) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
@@ -100,13 +100,15 @@ static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
 
 /* A send of one piece that is not for the core alone */
 static ssize_t ops_send_special(struct p2p_ep *ep, enum ops_way way, bool tagged,
-				const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
-				uint64_t data, uint64_t flags, void *context)
+				const void *buf, size_t len, void *desc,
+				fi_addr_t dest, uint64_t tag, uint64_t data,
+				uint64_t flags, void *context)
 {
 	struct iovec iov = {(void *) buf, len};
 	struct core_op op = {
 		.tagged = tagged,
 		.iov = &iov,
+		.desc = &desc,
 		.count = 1,
 		.addr = dest,
 		.tag = tag,
@@ -129,7 +131,7 @@ static ssize_t ops_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 	if (p2p_likely(way == OPS_CORE))
 		return fi_send(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
 			       context);
-	return ops_send_special(ep, way, false, buf, len, dest, 0, 0, ep->tx_flags, context);
+	return ops_send_special(ep, way, false, buf, len, desc, dest, 0, 0, ep->tx_flags, context);
 }
 
 static ssize_t ops_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -141,7 +143,7 @@ static ssize_t ops_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 	if (p2p_likely(way == OPS_CORE))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				   av_core_addr(ep->av, dest), context);
-	return ops_send_special(ep, way, false, buf, len, dest, 0, data,
+	return ops_send_special(ep, way, false, buf, len, desc, dest, 0, data,
 				ep->tx_flags | FI_REMOTE_CQ_DATA, context);
 }
 
@@ -152,7 +154,7 @@ static ssize_t ops_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 
 	if (p2p_likely(way == OPS_CORE))
 		return fi_inject(ep->xfer.core, buf, len, av_core_addr(ep->av, dest));
-	return ops_send_special(ep, way, false, buf, len, dest, 0, 0, FI_INJECT, NULL);
+	return ops_send_special(ep, way, false, buf, len, NULL, dest, 0, 0, FI_INJECT, NULL);
 }
 
 static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
@@ -164,7 +166,7 @@ static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 	if (p2p_likely(way == OPS_CORE))
 		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
 				     av_core_addr(ep->av, dest));
-	return ops_send_special(ep, way, false, buf, len, dest, 0, data,
+	return ops_send_special(ep, way, false, buf, len, NULL, dest, 0, data,
 				FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
 }
 
@@ -180,6 +182,7 @@ static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	if (way == OPS_XFER) {
 		struct core_op op = {
 			.iov = msg->msg_iov,
+			.desc = msg->desc,
 			.count = msg->iov_count,
 			.addr = msg->addr,
 			.data = msg->data,
@@ -204,6 +207,7 @@ static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 	enum ops_way way = ops_send_way_iov(ep, iov, count, dest);
 	struct core_op op = {
 		.iov = iov,
+		.desc = desc,
 		.count = count,
 		.addr = dest,
 		.flags = ep->tx_flags,
@@ -229,7 +233,7 @@ static ssize_t ops_tsend(struct fid_ep *fid, const void *buf, size_t len, void *
 	if (p2p_likely(way == OPS_CORE))
 		return fi_tsend(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
 				tag, context);
-	return ops_send_special(ep, way, true, buf, len, dest, tag, 0, ep->tx_flags, context);
+	return ops_send_special(ep, way, true, buf, len, desc, dest, tag, 0, ep->tx_flags, context);
 }
 
 static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -243,7 +247,7 @@ static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, vo
 	if (p2p_likely(way == OPS_CORE))
 		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				    av_core_addr(ep->av, dest), tag, context);
-	return ops_send_special(ep, way, true, buf, len, dest, tag, data,
+	return ops_send_special(ep, way, true, buf, len, desc, dest, tag, data,
 				ep->tx_flags | FI_REMOTE_CQ_DATA, context);
 }
 
@@ -257,7 +261,7 @@ static ssize_t ops_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 		return -FI_EINVAL;
 	if (p2p_likely(way == OPS_CORE))
 		return fi_tinject(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), tag);
-	return ops_send_special(ep, way, true, buf, len, dest, tag, 0, FI_INJECT, NULL);
+	return ops_send_special(ep, way, true, buf, len, NULL, dest, tag, 0, FI_INJECT, NULL);
 }
 
 static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
@@ -271,7 +275,7 @@ static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
 	if (p2p_likely(way == OPS_CORE))
 		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
 				      av_core_addr(ep->av, dest), tag);
-	return ops_send_special(ep, way, true, buf, len, dest, tag, data,
+	return ops_send_special(ep, way, true, buf, len, NULL, dest, tag, data,
 				FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
 }
 
@@ -289,6 +293,7 @@ static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 		struct core_op op = {
 			.tagged = true,
 			.iov = msg->msg_iov,
+			.desc = msg->desc,
 			.count = msg->iov_count,
 			.addr = msg->addr,
 			.tag = msg->tag,
@@ -315,6 +320,7 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 	struct core_op op = {
 		.tagged = true,
 		.iov = iov,
+		.desc = desc,
 		.count = count,
 		.addr = dest,
 		.tag = tag,

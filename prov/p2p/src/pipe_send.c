@@ -133,7 +133,7 @@ ssize_t pipe_send(struct xfer_req *req)
 {
 	int ret;
 
-	req->pipe.fin_wanted = req->op_flags & FI_DELIVERY_COMPLETE;
+	req->pipe.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE);
 	ret = pipe_announce(req, WIRE_ANNOUNCE, 0, 0);
 	if (ret)
 		return ret;

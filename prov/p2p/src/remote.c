@@ -258,6 +258,7 @@ static void remote_written(struct xfer_ep *ep, const struct wire_msg *msg)
 		.src = FI_ADDR_NOTAVAIL,
 	};
 
+	xfer_ep_count(ep, FI_REMOTE_WRITE, 0);
 	if (msg->flags & WIRE_HAS_DATA && ep->rxcq)
 		xfer_cq_report(ep->rxcq, &comp);
 }
@@ -304,6 +305,8 @@ static void remote_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct w
 	}
 	if (!ret)
 		ret = mem_gather(&reach.region->mem, reach.iov, reach.count, payload);
+	if (!ret)
+		xfer_ep_count(ep, FI_REMOTE_READ, 0);
 	remote_answer(ep, addr, WIRE_RESULT, msg, ret, payload, msg->len);
 }
 
@@ -348,6 +351,8 @@ static void remote_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 						    : NULL);
 		ret = mem_scatter(&reach.region->mem, reach.iov, reach.count, now);
 	}
+	if (!ret)
+		xfer_ep_count(ep, msg->op == FI_ATOMIC_READ ? FI_REMOTE_READ : FI_REMOTE_WRITE, 0);
 	remote_answer(ep, addr, WIRE_RESULT, msg, ret, before,
 		      msg->flags & WIRE_FETCH ? msg->len : 0);
 }

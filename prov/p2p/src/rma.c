@@ -15,7 +15,8 @@
 static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t len,
 			       uint64_t key)
 {
-	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) || mem_is_device(buf, len) ||
+	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) ||
+	       xfer_ep_counts(&ep->xfer, FI_READ | FI_WRITE) || mem_is_device(buf, len) ||
 	       (!buf && len);
 }
 
@@ -26,7 +27,7 @@ static bool rma_special_iov(const struct p2p_ep *ep, const struct iovec *iov, si
 		if (rma_special(ep, iov[i].iov_base, iov[i].iov_len, key))
 			return true;
 	}
-	return !iov || count > ep->xfer.iov_limit || xfer_key_remote(ep->xfer.xfer, key);
+	return !iov || count > ep->xfer.iov_limit || rma_special(ep, iov, 0, key);
 }
 
 static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)

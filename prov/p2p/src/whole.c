@@ -129,6 +129,17 @@ ssize_t whole_send_as(struct xfer_req *req, uint64_t data,
 	return whole_begin(req);
 }
 
+ssize_t whole_send_followed(struct xfer_req *req, const struct core_op *op)
+{
+	struct core_op followed = *op;
+
+	followed.context = &req->ctx;
+	followed.data &= req->ctx.ep->data_mask;
+	followed.flags |= FI_COMPLETION;
+	req->ctx.done = whole_sent;
+	return core_post(req->ctx.ep->core, &followed);
+}
+
 /* ---- receiving ---- */
 
 static void whole_copied_in(struct copy *copy, int status)

@@ -45,6 +45,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	p2p_lock_init(&xfer->lock, shared);
 	stage_init(&xfer->stage, local_mr_domain);
 	copy_engines_init(&xfer->copies);
+	wait_domain_init(&xfer->wait);
 	TAILQ_INIT(&xfer->pushing);
 	TAILQ_INIT(&xfer->pulling);
 	TAILQ_INIT(&xfer->bouncing);
@@ -82,6 +83,9 @@ void xfer_ctx_free(struct xfer_ctx *ctx)
 
 void xfer_busy_add(struct xfer *xfer, int change)
 {
+	/* who sleeps did not reckon with it */
+	if (!xfer->busy)
+		wait_wake_all(&xfer->wait);
 	__atomic_store_n(&xfer->busy, xfer->busy + change, __ATOMIC_RELAXED);
 }
 
@@ -184,6 +188,18 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 	return req;
 }
 
+void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
+{
+	struct xfer_cntr *cntr;
+	uint64_t *count;
+
+	if (!xfer_ep_counts(ep, kind))
+		return;
+	cntr = ep->cntrs[xfer_count_index(kind)];
+	count = err ? &cntr->errors : &cntr->value;
+	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
+}
+
 void xfer_req_end(struct xfer_req *req, int err)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -197,6 +213,8 @@ void xfer_req_end(struct xfer_req *req, int err)
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += comp.len;
 	}
+	if (!req->probe)
+		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
 	xfer_req_release(req);
 	xfer_ctx_free(&req->ctx);
 	if (cq && report)
@@ -211,6 +229,7 @@ void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer)
 	STAILQ_INIT(&cq->reports);
 	p2p_lock_take(&xfer->lock);
 	LIST_INSERT_HEAD(&xfer->cqs, cq, entry);
+	wait_domain_add(&xfer->wait, cq->fd);
 	p2p_lock_drop(&xfer->lock);
 }
 
@@ -233,8 +252,15 @@ int xfer_cq_fini(struct xfer_cq *cq)
 
 void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
 {
-	struct xfer_report *report = cell_get(&cq->xfer->cells);
+	struct xfer_report *report;
 
+	if (cq->silent) {
+		free(comp->err_data);
+		return;
+	}
+	if (cq->point)
+		wait_wake(cq->point);
+	report = cell_get(&cq->xfer->cells);
 	if (!report) {
 		P2P_WARN("more than %u completions wait to be read: one is lost\n",
 			 CELL_COUNT);
@@ -473,6 +499,8 @@ int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir
 
 	if (ret)
 		return ret;
+	/* no descriptor tells of a copy's end: nobody may sleep until then */
+	wait_wake_all(&ep->xfer->wait);
 	ep->copying++;
 	ep->stats.copies++;
 	ep->stats.copy_bytes += mem_iov_len(iov, count);
@@ -594,12 +622,14 @@ static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
 			      const struct dev_mem *mem)
 {
 	size_t len = mem_iov_len(op->iov, op->count);
+	/* of the core we only hear when a message is in the receiver's staging memory */
+	bool delivery = op->flags & FI_DELIVERY_COMPLETE && ep->layered && !ep->stalls;
 	const struct path_query query = {
 		.device = mem->ops,
 		.layered = ep->layered,
 		.stalls = ep->stalls,
 		.len = len,
-		.short_max = conf.eager_size,
+		.short_max = delivery ? WIRE_PLAIN_MAX : conf.eager_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		.name_len = ep->name_len,
@@ -610,20 +640,26 @@ static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
 	struct xfer_req *req;
 	ssize_t ret;
 
-	if (choice.proto == PATH_CORE)
-		return xfer_sendq_has(ep, op->addr) ? -FI_EAGAIN : core_post(ep->core, op);
+	if (choice.proto == PATH_CORE && xfer_sendq_has(ep, op->addr))
+		return -FI_EAGAIN;
+	if (choice.proto == PATH_CORE && !xfer_ep_counts(ep, FI_SEND))
+		return core_post(ep->core, op);
 
 	req = xfer_req_new(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
 	req->path = choice;
-	ret = choice.proto == PATH_LONG ? pipe_send(req) : whole_send(req);
+	if (choice.proto == PATH_CORE)
+		ret = whole_send_followed(req, op);
+	else
+		ret = choice.proto == PATH_LONG ? pipe_send(req) : whole_send(req);
 	if (ret) {
 		xfer_req_undo(req);
 		return ret;
 	}
-	P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name, mem->ordinal,
-		choice.reason);
+	if (mem->ops)
+		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
+			mem->ordinal, choice.reason);
 	ep->stats.tx_msgs[choice.path]++;
 	ep->stats.tx_bytes[choice.path] += len;
 	return 0;

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_poll: poll sets. A queue is reported if and only if there is something to read,
+ * whatever goes on inside; a counter when it has changed.
+ */
+#include <string.h>
+
+#include "ft_test.h"
+
+#define LARGEST ((size_t)(3 << 20))
+
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct fid_cntr *rx;
+	struct fid_poll *poll;
+	struct ft_buf buf[2];
+	size_t kind_count;
+	fi_addr_t peer;
+	uint64_t received;
+	bool cntr_seen;
+};
+
+static int open_cntr(struct ft_ctx *ctx)
+{
+	struct side *s = ctx->test;
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_NONE};
+	int ret = fi_cntr_open(ctx->domain, &attr, &s->rx, &s->rx);
+
+	if (ret)
+		return ft_fail(ret, "fi_cntr_open", "counter");
+	ret = fi_ep_bind(ctx->ep, &s->rx->fid, FI_RECV);
+	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
+}
+
+static int side_open(struct side *s, struct ft_proc *proc)
+{
+	struct fi_poll_attr attr = {0};
+	enum fi_hmem_iface kinds[2];
+	int ret;
+
+	memset(s, 0, sizeof(*s));
+	s->proc = proc;
+	s->kind_count = ft_kinds(&proc->opts, kinds);
+	FT_TRY(ft_test_hints(proc, &s->ctx));
+	s->ctx.prepare = open_cntr;
+	s->ctx.test = s;
+	FT_TRY(ft_test_open(proc, &s->ctx));
+	s->ctx.cq->fid.context = &s->ctx.cq;
+	FT_TRY(ft_test_connect(proc, &s->ctx));
+	s->peer = s->ctx.peer[!proc->rank];
+	for (size_t i = 0; i < s->kind_count; i++)
+		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], LARGEST + FT_ROOM));
+	ret = fi_poll_open(s->ctx.domain, &attr, &s->poll);
+	if (ret)
+		return ft_fail(ret, "fi_poll_open", "poll set");
+	FT_TRY(fi_poll_add(s->poll, &s->ctx.cq->fid, 0));
+	FT_TRY(fi_poll_add(s->poll, &s->rx->fid, 0));
+	return 0;
+}
+
+static int side_close(struct side *s)
+{
+	int ret;
+
+	FT_TRY(fi_poll_del(s->poll, &s->ctx.cq->fid, 0));
+	FT_TRY(fi_poll_del(s->poll, &s->rx->fid, 0));
+	ret = fi_close(&s->poll->fid);
+	if (ret)
+		return ft_fail(ret, "fi_close", "poll set");
+	for (size_t i = 0; i < s->kind_count; i++)
+		ft_buf_free(&s->buf[i]);
+	ret = fi_close(&s->ctx.ep->fid);
+	s->ctx.ep = NULL;
+	if (!ret)
+		ret = fi_close(&s->rx->fid);
+	return ret ? ft_fail(ret, "fi_close", "endpoint, counter") : ft_close(&s->ctx);
+}
+
+static int meet(struct side *s)
+{
+	char byte = 0;
+	int fd = s->proc->fd[!s->proc->rank];
+
+	FT_TRY(ft_oob_send(fd, &byte, 1));
+	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
+}
+
+static int cntr_found(struct side *s)
+{
+	const uint64_t value = fi_cntr_read(s->rx);
+
+	FT_CHECK(value == s->received + 1, "fi_poll reports a counter that did not change");
+	s->received = value;
+	s->cntr_seen = true;
+	return 0;
+}
+
+static int cq_found(struct side *s, struct ft_req *req)
+{
+	struct fi_cq_tagged_entry entry;
+	const ssize_t n = fi_cq_read(s->ctx.cq, &entry, 1);
+
+	FT_CHECK(n == 1, "fi_poll reports a queue, fi_cq_read says %zd", n);
+	FT_CHECK(entry.op_context == req, "a completion of something else");
+	req->done = true;
+	return 0;
+}
+
+/* Until the set has told of @req, and of the counter if that counts it */
+static int poll_for(struct side *s, struct ft_req *req, bool counted)
+{
+	void *found[2];
+
+	s->cntr_seen = false;
+	while (!req->done || (counted && !s->cntr_seen)) {
+		const int n = fi_poll(s->poll, found, 2);
+
+		if (n < 0)
+			return ft_fail(n, "fi_poll", "poll set");
+		for (int i = 0; i < n; i++) {
+			if (found[i] == &s->rx)
+				FT_TRY(cntr_found(s));
+			else if (found[i] == &s->ctx.cq)
+				FT_TRY(cq_found(s, req));
+			else
+				FT_CHECK(false, "fi_poll reports an unknown context");
+		}
+		if (!n)
+			FT_TRY(ft_idle(&s->ctx));
+	}
+	return 0;
+}
+
+static int transfer(struct side *s, size_t from, size_t to, size_t len, bool early)
+{
+	const bool sends = s->proc->rank == 1;
+	const struct ft_slot slot = {&s->buf[sends ? from : to], 0, len + FT_ROOM, 64, len};
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = s->peer,
+		.tag = 5,
+		.req = &req,
+	};
+	void *found[2];
+	ssize_t ret;
+
+	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
+	ft_op_buf(&op, slot.buf, slot.off, len);
+	if (sends == early)
+		FT_TRY(meet(s));
+	while ((ret = ft_post_once(&s->ctx, &op)) == -FI_EAGAIN)
+		FT_CHECK(!fi_poll(s->poll, found, 2), "fi_poll reports what nobody sent");
+	if (ret)
+		return ft_fail((int)ret, "posting", "%zu bytes", len);
+	if (sends != early)
+		FT_TRY(meet(s));
+	FT_TRY(poll_for(s, &req, !sends));
+	ret = fi_poll(s->poll, found, 2);
+	FT_CHECK(!ret, "fi_poll reports %zd objects with nothing new", ret);
+	FT_TRY(meet(s));
+	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was polled for");
+}
+
+static int run(struct ft_proc *proc)
+{
+	static const size_t sizes[] = {8, 20000, LARGEST};
+	const char *prov = proc->opts.prov ? proc->opts.prov : "";
+	struct side s;
+
+	if (!strncmp(prov, "net", 3) && !strstr(prov, "ofi_p2p") && !ft_hook_active())
+		return proc->rank ? FT_SKIP
+				  : ft_skip("counters of net crash in libfabric 1.17");
+	FT_TRY(side_open(&s, proc));
+	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
+		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
+			FT_TRY(transfer(&s, kinds % s.kind_count, kinds / s.kind_count,
+					sizes[i / 2], i % 2 == 0));
+	return side_close(&s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Poll sets with queues and counters.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}

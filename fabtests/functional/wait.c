@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_wait: waiting for completions in every way that there is, also while transfers are
+ * under way that need the other queue; nobody wakes without need.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ft_test.h"
+
+#define LARGEST ((size_t)(5 << 20))
+#define WAIT_MS 30000
+#define IDLE_MS 300
+#define WAKES_MAX 2000 /* in IDLE_MS; whoever does not sleep wakes a hundred times as often */
+
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct fid_cq *rx_cq; /* ctx.cq is for sends */
+	struct ft_buf buf[2];
+	size_t kind_count;
+	fi_addr_t peer;
+};
+
+static int bind_rx_cq(struct ft_ctx *ctx)
+{
+	struct side *s = ctx->test;
+	int ret = fi_cq_open(ctx->domain, &ctx->cq_attr, &s->rx_cq, NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_cq_open", "a second one");
+	ret = fi_ep_bind(ctx->ep, &s->rx_cq->fid, FI_RECV);
+	return ret ? ft_fail(ret, "fi_ep_bind", "completion queue for receives") : 0;
+}
+
+static int side_open(struct side *s, struct ft_proc *proc, enum fi_wait_obj wait_obj)
+{
+	enum fi_hmem_iface kinds[2];
+
+	memset(s, 0, sizeof(*s));
+	s->proc = proc;
+	s->kind_count = ft_kinds(&proc->opts, kinds);
+	FT_TRY(ft_test_hints(proc, &s->ctx));
+	s->ctx.cq_attr.wait_obj = wait_obj;
+	s->ctx.tx_only = true;
+	s->ctx.prepare = bind_rx_cq;
+	s->ctx.test = s;
+	FT_TRY(ft_test_open(proc, &s->ctx));
+	FT_TRY(ft_test_connect(proc, &s->ctx));
+	s->peer = s->ctx.peer[!proc->rank];
+	for (size_t i = 0; i < s->kind_count; i++)
+		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], LARGEST + FT_ROOM));
+	return 0;
+}
+
+static int side_close(struct side *s)
+{
+	int ret;
+
+	for (size_t i = 0; i < s->kind_count; i++)
+		ft_buf_free(&s->buf[i]);
+	ret = fi_close(&s->ctx.ep->fid);
+	s->ctx.ep = NULL;
+	if (!ret)
+		ret = fi_close(&s->rx_cq->fid);
+	return ret ? ft_fail(ret, "fi_close", "endpoint, queue") : ft_close(&s->ctx);
+}
+
+static int meet(struct side *s)
+{
+	char byte = 0;
+	int fd = s->proc->fd[!s->proc->rank];
+
+	FT_TRY(ft_oob_send(fd, &byte, 1));
+	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
+}
+
+static int wait_fd(struct fid_cq *cq, enum fi_wait_obj wait_obj, int *fd)
+{
+	struct pollfd room[8];
+	struct fi_wait_pollfd polled = {.nfds = FT_COUNT(room), .fd = room};
+	int ret = fi_control(&cq->fid, FI_GETWAIT,
+			     wait_obj == FI_WAIT_POLLFD ? (void *)&polled : (void *)fd);
+
+	if (ret)
+		return ft_fail(ret, "fi_control(FI_GETWAIT)", "wait object %d", wait_obj);
+	if (wait_obj == FI_WAIT_POLLFD)
+		*fd = room[0].fd;
+	return 0;
+}
+
+/* Sleeps on the queue's descriptor if fi_trywait() allows. What poll() says; 1: not allowed */
+static int sleep_on(struct side *s, struct fid_cq *cq, int cq_fd, int ms)
+{
+	struct pollfd pfd = {.fd = cq_fd, .events = POLLIN};
+	struct fid *fid = &cq->fid;
+	int ret = fi_trywait(s->ctx.fabric, &fid, 1);
+
+	if (ret == -FI_EAGAIN)
+		return 1;
+	if (ret)
+		return ft_fail(ret, "fi_trywait", "completion queue");
+	ret = poll(&pfd, 1, ms);
+	return ret < 0 ? ft_errno("poll", "completion queue's descriptor") : ret;
+}
+
+static int read_one(struct side *s, struct fid_cq *cq, struct ft_req *want)
+{
+	const enum fi_wait_obj wait_obj = s->ctx.cq_attr.wait_obj;
+	const bool polls = wait_obj == FI_WAIT_FD || wait_obj == FI_WAIT_POLLFD;
+	struct fi_cq_tagged_entry entry;
+	int fd, woken = 0;
+	ssize_t n;
+
+	if (!polls) {
+		n = fi_cq_sread(cq, &entry, 1, NULL, WAIT_MS);
+	} else {
+		FT_TRY(wait_fd(cq, wait_obj, &fd));
+		while ((n = fi_cq_read(cq, &entry, 1)) == -FI_EAGAIN) {
+			woken = sleep_on(s, cq, fd, WAIT_MS);
+			if (woken < 0)
+				return woken;
+			FT_CHECK(woken, "poll() slept through a completion");
+		}
+	}
+	FT_CHECK(n == 1, "waiting for a completion: %zd", n);
+	FT_CHECK(entry.op_context == want, "a completion of something else");
+	return 0;
+}
+
+static int post(struct side *s, const struct ft_op *op)
+{
+	ssize_t ret;
+
+	while ((ret = ft_post_once(&s->ctx, op)) == -FI_EAGAIN)
+		fi_cq_read(s->ctx.cq, NULL, 0);
+	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
+}
+
+static int transfer(struct side *s, size_t from, size_t to, size_t len, bool early)
+{
+	const bool sends = s->proc->rank == 1;
+	const struct ft_slot slot = {&s->buf[sends ? from : to], 0, len + FT_ROOM, 64, len};
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = s->peer,
+		.tag = 5,
+		.req = &req,
+	};
+
+	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
+	ft_op_buf(&op, slot.buf, slot.off, len);
+	if (!sends && early)
+		FT_TRY(post(s, &op));
+	FT_TRY(meet(s));
+	if (sends || !early)
+		FT_TRY(post(s, &op));
+	FT_TRY(read_one(s, sends ? s->ctx.cq : s->rx_cq, &req));
+	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was waited for");
+}
+
+/* Nothing comes: how often does a waiting process wake? */
+static int idle(struct side *s, struct fid_cq *cq, const char *when)
+{
+	const double end = ft_usec() + IDLE_MS * 1e3;
+	struct fi_cq_tagged_entry entry;
+	unsigned int wakes = 0;
+	int fd, ret;
+	ssize_t n;
+
+	FT_TRY(wait_fd(cq, s->ctx.cq_attr.wait_obj, &fd));
+	while (ft_usec() < end) {
+		n = fi_cq_read(cq, &entry, 1);
+		FT_CHECK(n == -FI_EAGAIN, "%s: fi_cq_read %zd", when, n);
+		ret = sleep_on(s, cq, fd, IDLE_MS);
+		if (ret < 0)
+			return ret;
+		wakes++;
+	}
+	FT_CHECK(wakes < WAKES_MAX, "%s: %u times awake in %d ms", when, wakes, IDLE_MS);
+	return 0;
+}
+
+/* The receive is not there, so a long message from device memory cannot go on. */
+static int idle_stuck(struct side *s)
+{
+	const bool sends = s->proc->rank == 1;
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = s->peer,
+		.tag = 6,
+		.req = &req,
+	};
+
+	ft_op_buf(&op, &s->buf[s->kind_count - 1], 0, LARGEST);
+	if (sends) {
+		FT_TRY(post(s, &op));
+		FT_TRY(idle(s, s->ctx.cq, "with a message that is not received"));
+		FT_TRY(meet(s));
+	} else {
+		FT_TRY(meet(s));
+		FT_TRY(post(s, &op));
+	}
+	return read_one(s, sends ? s->ctx.cq : s->rx_cq, &req);
+}
+
+static int ways(struct ft_proc *proc, enum fi_wait_obj wait_obj)
+{
+	static const size_t sizes[] = {8, 20000, LARGEST};
+	struct side s;
+
+	FT_TRY(side_open(&s, proc, wait_obj));
+	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
+		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
+			FT_TRY(transfer(&s, kinds % s.kind_count, kinds / s.kind_count,
+					sizes[i / 2], i % 2));
+	FT_TRY(meet(&s));
+	/* net of libfabric 1.17 wakes all the time */
+	if (wait_obj == FI_WAIT_FD && strncmp(s.ctx.info->fabric_attr->prov_name, "net", 3)) {
+		FT_TRY(idle(&s, s.rx_cq, "without anything under way"));
+		/* only what is announced waits for its receive */
+		if (ft_is_p2p(&s.ctx) && s.kind_count == 2)
+			FT_TRY(idle_stuck(&s));
+		FT_TRY(meet(&s));
+	}
+	return side_close(&s);
+}
+
+static int run(struct ft_proc *proc)
+{
+	const char *prov = proc->opts.prov ? proc->opts.prov : "";
+	const bool shm = !strncmp(prov, "shm", 3);
+
+	/* fi_cq_sread() of shm alone does not come back */
+	if (shm && !strstr(prov, "ofi_p2p") && !ft_hook_active())
+		return proc->rank ? FT_SKIP : ft_skip("not by this provider alone");
+	FT_TRY(ways(proc, FI_WAIT_UNSPEC));
+	/* shm has no descriptors */
+	if (shm)
+		return ways(proc, FI_WAIT_YIELD);
+	FT_TRY(ways(proc, FI_WAIT_FD));
+	/* in core providers the descriptors are several, and change */
+	return ft_hook_active() || strstr(prov, "ofi_p2p") ? ways(proc, FI_WAIT_POLLFD) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Waiting for completions, by every wait object.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
