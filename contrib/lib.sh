@@ -66,7 +66,7 @@ there() {
 		# cmocka.h wants others before it
 		printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
 			'#include <stdint.h>' "#include <$1>" |
-			"$compiler" -E - >/dev/null 2>&1
+			"$compiler" -E -x c - >/dev/null 2>&1
 		;;
 	*) command -v "$1" >/dev/null ;;
 	esac
