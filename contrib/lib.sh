@@ -39,6 +39,11 @@ optional_packages='
 	libfabric-bin  fi_info
 	libcmocka-dev  cmocka.h
 '
+# Without these the tests that want an MPI are skipped
+mpi_packages='
+	openmpi-bin    ompi_info
+	libopenmpi-dev mpi.h
+'
 check_packages='
 	g++            g++
 	clang          clang
@@ -51,12 +56,19 @@ check_packages='
 
 # there COMMAND-OR-HEADER
 there() {
+	local compiler=${CC:-gcc}
+
 	case $1 in
+	mpi.h)
+		# Only the wrapper knows where it is
+		compiler=${MPICC:-$(command -v mpicc.openmpi || command -v mpicc)}
+		[ -n "$compiler" ] || return 1
+		;;&
 	*.h)
 		# cmocka.h wants others before it
 		printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
 			'#include <stdint.h>' "#include <$1>" |
-			"${CC:-gcc}" -E - >/dev/null 2>&1
+			"$compiler" -E -x c - >/dev/null 2>&1
 		;;
 	*) command -v "$1" >/dev/null ;;
 	esac

@@ -94,7 +94,9 @@ enum ft_scope {
 	FT_SCOPE_BENCH = 1 << 0,
 	FT_SCOPE_BW = 1 << 1,
 	FT_SCOPE_TEST = 1 << 2,
+	FT_SCOPE_MPI = 1 << 3, /* libfabric's options are Open MPI's business */
 	FT_SCOPE_ANY = FT_SCOPE_BENCH | FT_SCOPE_BW | FT_SCOPE_TEST,
+	FT_SCOPE_ALL = FT_SCOPE_ANY | FT_SCOPE_MPI,
 };
 
 struct ft_opts {

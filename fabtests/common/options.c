@@ -70,21 +70,21 @@ static const struct option_row rows[] = {
 	{'U', NULL, no_argument, FT_SCOPE_BENCH, "", "ask for FI_DELIVERY_COMPLETE"},
 	{'v', NULL, no_argument, FT_SCOPE_BENCH, "", "verify every byte that arrives"},
 	{'m', NULL, no_argument, FT_SCOPE_BENCH, "", "machine readable output"},
-	{'D', NULL, required_argument, FT_SCOPE_ANY, " MEMORY",
+	{'D', NULL, required_argument, FT_SCOPE_ALL, " MEMORY",
 	 "memory of the buffers: cuda, rocr or system (system)"},
-	{'i', NULL, required_argument, FT_SCOPE_ANY, " NUMBER", "GPU (0)"},
+	{'i', NULL, required_argument, FT_SCOPE_ALL, " NUMBER", "GPU (0)"},
 	{OPT_ONE_BUFFER, "one-buffer", no_argument, FT_SCOPE_BW, "",
 	 "one buffer for all messages of a window (not with -v): it stays in the CPU's cache"},
 	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
 	 "do not ask for FI_HMEM for device memory (default with FI_HOOK=p2p)"},
 	{OPT_API, "api", required_argument, FT_SCOPE_ANY, " MAJOR.MINOR",
 	 "libfabric API version to ask for (1.17)"},
-	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ANY, " SECONDS",
+	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ALL, " SECONDS",
 	 "give up after so long without progress (FT_TIMEOUT, else 60)"},
 	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
-	{OPT_SEED, "seed", required_argument, FT_SCOPE_TEST, " NUMBER",
+	{OPT_SEED, "seed", required_argument, FT_SCOPE_TEST | FT_SCOPE_MPI, " NUMBER",
 	 "seed of the random choices (default: the time)"},
-	{'h', "help", no_argument, FT_SCOPE_ANY, "", "this help"},
+	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
 
 static void __attribute__((format(printf, 1, 2), noreturn))
@@ -105,7 +105,7 @@ static void print_help(const char *prog, const char *purpose, unsigned int scope
 	const char *slash = strrchr(prog, '/');
 
 	prog = slash ? slash + 1 : prog;
-	if (scope & FT_SCOPE_TEST)
+	if (scope & (FT_SCOPE_TEST | FT_SCOPE_MPI))
 		printf("Usage: %s [OPTIONS]\n", prog);
 	else
 		printf("Usage: %s [OPTIONS]          start the server\n"
