@@ -258,11 +258,12 @@ static ssize_t cancel_start(struct stress *s, struct stress_op *op)
 	return fi_cancel(&s->ctx[op->end[TO].ep].ep->fid, &s->part[op->number][TO].req);
 }
 
-static int cancel_check(struct stress *s, const struct stress_op *op, const char *what)
+static int cancel_check(struct stress *s, const struct stress_op *op, int end,
+			const char *what)
 {
 	const struct ft_slot slot = stress_slot(s, op, TO);
 
-	return ft_slot_guards(&slot, 0, what);
+	return end == TO ? ft_slot_guards(&slot, 0, what) : 0;
 }
 
 const struct stress_type stress_cancel = {
@@ -315,6 +316,8 @@ static bool multi_plan(const struct stress_plan *plan, struct stress_round *roun
 	shared = op->leader == op->number ? to : &round->op[op->leader].end[TO];
 	shared->len += op->size;
 	shared->call = &call;
+	if (plan->quirks & QUIRK_DEVICE)
+		shared->kind = FI_HMEM_SYSTEM;
 	to->kind = shared->kind;
 	return true;
 }
@@ -327,10 +330,13 @@ static ssize_t multi_take(struct stress *s, struct stress_op *op)
 }
 
 /* The leader's buffer, looked at once: what was written lies at its beginning. */
-static int multi_check(struct stress *s, const struct stress_op *op, const char *what)
+static int multi_check(struct stress *s, const struct stress_op *op, int end,
+		       const char *what)
 {
 	const struct ft_slot slot = stress_slot(s, &s->round.op[op->leader], TO);
 
+	if (end == FROM)
+		return stress_check_source(s, op, what);
 	FT_TRY(ft_verify(slot.buf, slot.off + op->found, op->size, op->key));
 	if (op->leader != op->number)
 		return 0;

@@ -22,7 +22,7 @@ static const struct stress_call read_calls[] = {
 static bool plan_both_ends(const struct stress_plan *plan, struct stress_round *round,
 			   struct stress_op *op, uint64_t *rnd)
 {
-	if (plan->quirks & QUIRK_ONE_SIDED)
+	if (plan->quirks & QUIRK_DEVICE)
 		op->end[FROM].kind = op->end[TO].kind = FI_HMEM_SYSTEM;
 	return stress_plan_end(round, op, FROM, op->size, false, rnd) &&
 	       stress_plan_end(round, op, TO, op->size, false, rnd);

@@ -226,6 +226,8 @@ static int prepare_end(struct stress *s, unsigned int n, int end)
 	};
 	if (!part->mine || !slot.room)
 		return 0;
+	if (op->type->prepare)
+		return op->type->prepare(s, op, end);
 	return end == FROM ? ft_slot_fill(&slot, op->key) : ft_slot_arm(&slot);
 }
 

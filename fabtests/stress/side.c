@@ -242,10 +242,12 @@ static int meet(struct stress *s)
 
 		FT_TRY(ft_getname(&s->ctx[i], mine.ep[i].name, &len));
 	}
-	for (int end = 0; end < ENDS && s->ctx[0].mr_access; end++)
+	for (int end = 0; end < ENDS; end++)
 		for (size_t k = 0; k < s->plan.kind_count; k++) {
 			const struct ft_buf *buf = &s->arena[end][k];
 
+			if (!buf->mr)
+				continue;
 			mine.remote[end][k].key = fi_mr_key(buf->mr);
 			if (s->ctx[0].info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
 				mine.remote[end][k].addr = (uint64_t)(uintptr_t)buf->addr;
@@ -258,11 +260,28 @@ static int meet(struct stress *s)
 	return 0;
 }
 
+static int alloc_arenas(struct stress *s)
+{
+	const size_t size = STRESS_ARENA + STRESS_EPS * STRESS_MULTI_ROOM;
+	struct ft_ctx *ctx = &s->ctx[0];
+	const uint64_t access = ctx->mr_access;
+
+	for (int end = 0; end < ENDS; end++)
+		for (size_t k = 0; k < s->plan.kind_count; k++) {
+			if (s->plan.kinds[k] != FI_HMEM_SYSTEM &&
+			    s->plan.quirks & QUIRK_DEVICE)
+				ctx->mr_access = 0;
+			FT_TRY(ft_buf_alloc(ctx, &s->arena[end][k], s->plan.kinds[k],
+					    size));
+			ctx->mr_access = access;
+		}
+	return 0;
+}
+
 int stress_open(struct stress *s)
 {
 	struct ft_ctx *ctx = &s->ctx[0];
 	const struct ft_opts *opts = &s->proc->opts;
-	const size_t size = STRESS_ARENA + STRESS_EPS * STRESS_MULTI_ROOM;
 
 	FT_TRY(hints(s));
 	FT_TRY(ft_getinfo(ctx, opts->src_addr, NULL, opts->src_addr ? FI_SOURCE : 0));
@@ -270,17 +289,18 @@ int stress_open(struct stress *s)
 	FT_TRY(plan_types(s));
 	s->plan.quirks =
 		stress_quirks(ctx->info->fabric_attr->prov_name, s->proc->rank == 0);
-	if (ft_hook_active())
-		s->plan.quirks |= QUIRK_ONE_SIDED;
+	if (ft_hook_active() && s->plan.kind_count > 1) {
+		s->plan.quirks |= QUIRK_DEVICE;
+		if (s->proc->rank == 0)
+			printf("note: device memory in plain messages only, over a hook\n");
+	}
 	FT_TRY(ft_open(ctx));
+	s->plan.ep = ctx->ep;
 	s->cq[0] = ctx->cq;
 	for (unsigned int i = 1; i < STRESS_EPS; i++)
 		FT_TRY(open_ep(s, i));
 	FT_TRY(set_multi_min(s));
-	for (int end = 0; end < ENDS; end++)
-		for (size_t k = 0; k < s->plan.kind_count; k++)
-			FT_TRY(ft_buf_alloc(ctx, &s->arena[end][k], s->plan.kinds[k],
-					    size));
+	FT_TRY(alloc_arenas(s));
 	return meet(s);
 }
 

@@ -10,8 +10,8 @@
 #define REPORT_US 5e6
 
 const struct stress_type *const stress_types[] = {
-	&stress_msg,   &stress_tagged, &stress_cancel,
-	&stress_multi, &stress_write,  &stress_read,
+	&stress_msg,  &stress_tagged, &stress_cancel, &stress_multi,   &stress_write,
+	&stress_read, &stress_atomic, &stress_fetch,  &stress_compare,
 };
 const size_t stress_type_count = FT_COUNT(stress_types);
 
@@ -42,11 +42,12 @@ static void print_replay(const struct stress *s)
 	const struct ft_opts *opts = &s->proc->opts;
 
 	ft_err("round %" PRIu64 " of seed %" PRIu64
-	       " failed. Alone: fi_p2p_stress%s%s%s%s%s%s "
+	       " failed. Alone: %sfi_p2p_stress%s%s%s%s%s%s "
 	       "--seed %" PRIu64 " --first %" PRIu64 " --rounds 1; with those before it: "
 	       "--first %" PRIu64 " --rounds %" PRIu64,
-	       s->round.number, opts->seed, opts->prov ? " -p '" : "",
-	       opts->prov ? opts->prov : "", opts->prov ? "'" : "",
+	       s->round.number, opts->seed, ft_hook_active() ? "FI_HOOK=p2p " : "",
+	       opts->prov ? " -p '" : "", opts->prov ? opts->prov : "",
+	       opts->prov ? "'" : "",
 	       opts->iface == FI_HMEM_SYSTEM ? " -D system" : " -D cuda",
 	       opts->ops ? " --ops " : "", opts->ops ? opts->ops : "", opts->seed,
 	       s->round.number, opts->first, s->round.number - opts->first + 1);

@@ -61,7 +61,7 @@ enum {
 	QUIRK_ORDER = 1 << 2,      /* order, when only some receives are late */
 	QUIRK_SELECTIVE = 1 << 3,  /* reports what was not to be reported */
 	QUIRK_UNEXPECTED = 1 << 4, /* room for a few unexpected messages only */
-	QUIRK_ONE_SIDED = 1 << 5,  /* device memory in one-sided operations */
+	QUIRK_DEVICE = 1 << 5,     /* device memory in one-sided operations */
 	QUIRK_DELIVERY = 1 << 6,   /* FI_DELIVERY_COMPLETE before the receive is posted */
 	QUIRK_DATA = 1 << 7, /* as QUIRK_SELECTIVE, for messages with remote cq data */
 	QUIRK_COUNTERS = 1 << 8, /* counters */
@@ -95,14 +95,15 @@ struct stress_call {
  *again as long as it returns -FI_EAGAIN
  * @plan:	completes an operation of which ends and endpoints are chosen. False: it
  *		cannot be, in this round
+ * @prepare:	fills an end's memory; NULL: the pattern of the key at FROM, guards at TO
  * @take:	what the other end posts when its time has come; NULL: nothing
  * @flags:	of the completion at each end; 0: there is none
  * @counter:	what counts at each end
  * @error:	what it ends with, at the end that takes
  * @multi:	several operations complete at one receive
  * @arrived:	is it there, where nothing reports it? 1, 0 or -FI_E*
- * @check:	says what is wrong with the data at TO
- *		Both NULL: the pattern of the operation's key has to be there
+ * @check:	says what is wrong with the data at @end. Both NULL: the pattern of the
+ *		operation's key has to be at FROM still, and at TO
  */
 struct stress_type {
 	const char *name;
@@ -111,6 +112,7 @@ struct stress_type {
 	int starter;
 	bool (*plan)(const struct stress_plan *plan, struct stress_round *round,
 		     struct stress_op *op, uint64_t *rnd);
+	int (*prepare)(struct stress *s, const struct stress_op *op, int end);
 	ssize_t (*start)(struct stress *s, struct stress_op *op);
 	ssize_t (*take)(struct stress *s, struct stress_op *op);
 	uint64_t flags[ENDS];
@@ -118,7 +120,8 @@ struct stress_type {
 	int error;
 	bool multi;
 	int (*arrived)(struct stress *s, const struct stress_op *op);
-	int (*check)(struct stress *s, const struct stress_op *op, const char *what);
+	int (*check)(struct stress *s, const struct stress_op *op, int end,
+		     const char *what);
 };
 
 extern const struct stress_type stress_msg, stress_tagged, stress_cancel, stress_multi,
@@ -208,7 +211,8 @@ struct stress_plan {
 	bool multi;
 	enum fi_hmem_iface kinds[2];
 	size_t kind_count;
-	size_t inject, max_atomic;
+	size_t inject;
+	struct fid_ep *ep; /* to ask for its limits */
 	size_t iov_limit[ENDS], rma_iov_limit;
 	size_t size[16];
 	size_t size_count;
@@ -292,6 +296,8 @@ int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
 		     fi_addr_t src, int err);
 /** stress_arrived() - has all come that nothing reports? 1, 0 or -FI_E* */
 int stress_arrived(struct stress *s);
+/** stress_check_source() - data that was sent is as it was, unless it was injected */
+int stress_check_source(struct stress *s, const struct stress_op *op, const char *what);
 int stress_check_round(struct stress *s);
 
 #endif /* FT_STRESS_H */
