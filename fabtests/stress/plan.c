@@ -185,7 +185,7 @@ static void plan_takes(struct stress_round *round)
 }
 
 /* Buffers of multi-receives: all of their messages, and then too little for one more */
-static void plan_multi(struct stress_round *round)
+static void plan_multi(const struct stress_plan *plan, struct stress_round *round)
 {
 	for (int rank = 0; rank < 2; rank++)
 		for (int ep = 0; ep < STRESS_EPS; ep++) {
@@ -197,7 +197,7 @@ static void plan_multi(struct stress_round *round)
 				continue;
 			end = &round->op[leader].end[TO];
 			used = &round->used[rank][TO][end->kind != FI_HMEM_SYSTEM];
-			end->len += STRESS_MULTI_MIN - 1;
+			end->len += plan->multi_min - 1;
 			end->base = *used;
 			end->off = end->base + STRESS_MARGIN;
 			end->room = end->len + 2 * STRESS_MARGIN;
@@ -220,7 +220,7 @@ void stress_plan_round(const struct stress_plan *plan, uint64_t number,
 	for (tries = 2 * count; tries && round->count < count; tries--)
 		if (plan_op(plan, round, &round->op[round->count], &rnd))
 			round->count++;
-	plan_multi(round);
+	plan_multi(plan, round);
 	plan_takes(round);
 }
 

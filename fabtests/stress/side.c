@@ -210,17 +210,21 @@ static int open_ep(struct stress *s, unsigned int n)
 	return ret ? ft_fail(ret, "fi_enable", "endpoint %u", n) : 0;
 }
 
-static int set_multi_min(struct stress *s)
+/* How little room makes the provider release a buffer: it ends there, when all has come.
+ */
+static int get_multi_min(struct stress *s)
 {
-	const size_t least = STRESS_MULTI_MIN;
+	size_t len = sizeof(s->plan.multi_min);
+	int ret;
 
-	for (int i = 0; i < STRESS_EPS && s->plan.multi; i++) {
-		int ret = fi_setopt(&s->ctx[i].ep->fid, FI_OPT_ENDPOINT,
-				    FI_OPT_MIN_MULTI_RECV, &least, sizeof(least));
-
-		if (ret)
-			return ft_fail(ret, "fi_setopt", "FI_OPT_MIN_MULTI_RECV");
-	}
+	if (!s->plan.multi)
+		return 0;
+	ret = fi_getopt(&s->plan.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+			&s->plan.multi_min, &len);
+	if (ret)
+		return ft_fail(ret, "fi_getopt", "FI_OPT_MIN_MULTI_RECV");
+	FT_CHECK(s->plan.multi_min > 0 && s->plan.multi_min < STRESS_MULTI_ROOM / 4,
+		 "FI_OPT_MIN_MULTI_RECV is %zu", s->plan.multi_min);
 	return 0;
 }
 
@@ -299,7 +303,7 @@ int stress_open(struct stress *s)
 	s->cq[0] = ctx->cq;
 	for (unsigned int i = 1; i < STRESS_EPS; i++)
 		FT_TRY(open_ep(s, i));
-	FT_TRY(set_multi_min(s));
+	FT_TRY(get_multi_min(s));
 	FT_TRY(alloc_arenas(s));
 	return meet(s);
 }

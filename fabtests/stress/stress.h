@@ -30,8 +30,7 @@
 #define STRESS_OPS 64      /* in a round */
 #define STRESS_ARENA ((size_t)12 << 20)
 #define STRESS_MULTI_ROOM ((size_t)1 << 20)
-#define STRESS_MULTI_MIN 256 /* FI_OPT_MIN_MULTI_RECV */
-#define STRESS_MARGIN 64     /* guard bytes on each side of a payload */
+#define STRESS_MARGIN 64 /* guard bytes on each side of a payload */
 
 /* The two ends of an operation: where the data comes from, and where it goes */
 enum { FROM, TO, ENDS };
@@ -201,7 +200,7 @@ struct stress_round {
 /**
  * struct stress_plan - what all rounds depend on; the same in both processes
  * @caps:	what fi_getinfo offers
- * @multi:	there are multi-receives among @types
+ * @multi:	there are multi-receives among @types; @multi_min: FI_OPT_MIN_MULTI_RECV
  * @levels:	the completion levels (FI_DELIVERY_COMPLETE ...) that it offers
  * @types:	operations to choose from, an entry for each unit of weight
  */
@@ -209,6 +208,7 @@ struct stress_plan {
 	uint64_t seed, caps, levels;
 	unsigned int quirks;
 	bool multi;
+	size_t multi_min;
 	enum fi_hmem_iface kinds[2];
 	size_t kind_count;
 	size_t inject;
