@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* One process's endpoints, queues, counters and memory. See stress.h. */
-#include <inttypes.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +116,27 @@ static int plan_types(struct stress *s)
 		 "none of the operations of --ops %s is known and offered",
 		 s->proc->opts.ops ? s->proc->opts.ops : "");
 	return 0;
+}
+
+static void plan_quirks(struct stress *s)
+{
+	const bool say = s->proc->rank == 0;
+	struct stress_plan *plan = &s->plan;
+
+	plan->quirks = stress_quirks(s->ctx[0].info->fabric_attr->prov_name, say);
+	if (plan->kind_count == 1)
+		return;
+	if (ft_hook_active()) {
+		plan->quirks |= QUIRK_DEVICE;
+		if (say)
+			printf("note: device memory in plain messages only, over a hook\n");
+	}
+	/* its threads stand for the device, and we look on as they write */
+	if (dlsym(RTLD_DEFAULT, "__tsan_init")) {
+		plan->quirks |= QUIRK_SELECTIVE | QUIRK_DEVICE;
+		if (say)
+			printf("note: all is reported, for the thread sanitizer's sake\n");
+	}
 }
 
 static size_t threshold(const char *name, size_t fallback)
@@ -291,13 +312,7 @@ int stress_open(struct stress *s)
 	FT_TRY(ft_getinfo(ctx, opts->src_addr, NULL, opts->src_addr ? FI_SOURCE : 0));
 	plan_limits(s);
 	FT_TRY(plan_types(s));
-	s->plan.quirks =
-		stress_quirks(ctx->info->fabric_attr->prov_name, s->proc->rank == 0);
-	if (ft_hook_active() && s->plan.kind_count > 1) {
-		s->plan.quirks |= QUIRK_DEVICE;
-		if (s->proc->rank == 0)
-			printf("note: device memory in plain messages only, over a hook\n");
-	}
+	plan_quirks(s);
 	FT_TRY(ft_open(ctx));
 	s->plan.ep = ctx->ep;
 	s->cq[0] = ctx->cq;
