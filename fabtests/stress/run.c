@@ -78,8 +78,7 @@ int stress_progress(struct stress *s)
 	return total;
 }
 
-/* Progress, and when there was none a look at the clock and the peer. 0 or -FI_E* */
-static int turn(struct stress *s)
+int stress_turn(struct stress *s)
 {
 	int n = stress_progress(s);
 
@@ -96,7 +95,7 @@ int stress_barrier(struct stress *s)
 
 	FT_TRY(ft_oob_send(fd, &byte, 1));
 	while (poll(&pfd, 1, 0) <= 0)
-		FT_TRY(turn(s));
+		FT_TRY(stress_turn(s));
 	FT_TRY(ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout));
 	ft_progress_note();
 	return 0;
@@ -136,7 +135,7 @@ static int post(struct stress *s, unsigned int n, bool start)
 	int ret;
 
 	while ((ret = post_once(s, n, start)) == -FI_EAGAIN)
-		FT_TRY(turn(s));
+		FT_TRY(stress_turn(s));
 	return ret;
 }
 
@@ -203,7 +202,7 @@ static int post_mixed(struct stress *s, unsigned int *start)
 				ret = stress_progress(s);
 		} else if (ret == -FI_EAGAIN) {
 			patience -= patience > 0;
-			ret = turn(s);
+			ret = stress_turn(s);
 		}
 		if (ret < 0)
 			return ret;
@@ -266,7 +265,7 @@ static int wait_all(struct stress *s)
 	double looked = 0;
 
 	for (;;) {
-		FT_TRY(turn(s));
+		FT_TRY(stress_turn(s));
 		if (all_done(s) && ft_usec() - looked > ARRIVED_US) {
 			int ret = stress_arrived(s);
 
@@ -300,5 +299,8 @@ int stress_round_run(struct stress *s)
 		if (n < 0)
 			return n;
 	}
+	/* what is still to be counted may need both sides' progress */
+	FT_TRY(stress_check_counters(s));
+	FT_TRY(stress_barrier(s));
 	return stress_check_round(s);
 }

@@ -288,6 +288,8 @@ int stress_round_run(struct stress *s);
 int stress_barrier(struct stress *s);
 /** stress_progress() - read all queues: how many completions, or -FI_E* */
 int stress_progress(struct stress *s);
+/** stress_turn() - progress, and when there was none a look at the clock and the peer */
+int stress_turn(struct stress *s);
 
 /* ---- check.c ---- */
 
@@ -298,6 +300,7 @@ int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
 int stress_arrived(struct stress *s);
 /** stress_check_source() - data that was sent is as it was, unless it was injected */
 int stress_check_source(struct stress *s, const struct stress_op *op, const char *what);
+int stress_check_counters(struct stress *s);
 int stress_check_round(struct stress *s);
 
 #endif /* FT_STRESS_H */
