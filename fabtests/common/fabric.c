@@ -204,7 +204,7 @@ static bool wants_registration(const struct ft_ctx *ctx, const struct ft_buf *bu
 {
 	const int mode = ctx->info->domain_attr->mr_mode;
 
-	return (mode & FI_MR_LOCAL) ||
+	return ctx->mr_access || (mode & FI_MR_LOCAL) ||
 	       ((mode & FI_MR_HMEM) && buf->ops->iface != FI_HMEM_SYSTEM);
 }
 
@@ -219,7 +219,7 @@ static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 
 	mr.attr.mr_iov = &iov;
 	mr.attr.iov_count = 1;
-	mr.attr.access = access;
+	mr.attr.access = access | ctx->mr_access;
 	mr.attr.requested_key = ctx->next_key++;
 	/* An application that did not ask for FI_HMEM does not know what it passes. */
 	if (ctx->info->caps & FI_HMEM && buf->ops->iface != FI_HMEM_SYSTEM) {

@@ -95,7 +95,8 @@ enum ft_scope {
 	FT_SCOPE_BW = 1 << 1,
 	FT_SCOPE_TEST = 1 << 2,
 	FT_SCOPE_MPI = 1 << 3, /* libfabric's options are Open MPI's business */
-	FT_SCOPE_ANY = FT_SCOPE_BENCH | FT_SCOPE_BW | FT_SCOPE_TEST,
+	FT_SCOPE_STRESS = 1 << 4,
+	FT_SCOPE_ANY = FT_SCOPE_BENCH | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
 	FT_SCOPE_ALL = FT_SCOPE_ANY | FT_SCOPE_MPI,
 };
 
@@ -120,6 +121,9 @@ struct ft_opts {
 	long timeout;     /* seconds without progress */
 	bool quick;
 	uint64_t seed;
+	long seconds; /* of the stress program; 0: as many rounds as are asked for */
+	uint64_t first, rounds;
+	const char *ops;
 };
 
 /**
@@ -185,11 +189,14 @@ struct ft_buf {
 
 /**
  * struct ft_ctx - an open endpoint and what it needs. ft_hints() sets the hints, which
- * the caller may change; so may it set cq_attr, av_type and cq_flags before ft_open().
+ * the caller may change; so may it set cq_attr, av_type, cq_flags and mr_access before
+ * ft_open().
  * @cq_flags:	added to FI_TRANSMIT | FI_RECV when the CQ is bound
  * @min_multi_recv: FI_OPT_MIN_MULTI_RECV; 0: the provider's
  * @tx_only:	the CQ is for FI_TRANSMIT alone: @prepare has to bind another
  * @prepare:	called before the endpoint is enabled, or NULL; @test is for it
+ * @mr_access:	what buffers are registered for besides FI_SEND | FI_RECV; not 0: they are
+ *		registered in any case
  * @watch_fd:	sockets to peers: one that closes while we wait is an error
  * @peer:	addresses of the peers, by rank
  * @remote:	completed by what peers write here with remote cq data; may be NULL
@@ -209,6 +216,7 @@ struct ft_ctx {
 	bool tx_only;
 	int (*prepare)(struct ft_ctx *ctx);
 	void *test;
+	uint64_t mr_access;
 	uint64_t next_key;
 	int cq_fd;
 	int watch_fd[FT_MAX_RANKS];
@@ -282,6 +290,8 @@ int ft_idle(struct ft_ctx *ctx);
 int ft_wait(struct ft_ctx *ctx, struct ft_req *req, size_t count);
 /** ft_wait_any_result() - as ft_wait(); the caller looks at the requests' errors */
 int ft_wait_any_result(struct ft_ctx *ctx, struct ft_req *req, size_t count);
+/** ft_progress_note() - for those who post and read by themselves: something happened */
+void ft_progress_note(void);
 /** ft_watchdog_start() - end the process when a call does not return for too long */
 int ft_watchdog_start(long timeout);
 double ft_usec(void);
@@ -310,6 +320,12 @@ struct ft_slot {
 int ft_slot_fill(const struct ft_slot *slot, uint64_t key);
 /** ft_slot_arm() - guards everywhere: what a receive may not leave or go beyond */
 int ft_slot_arm(const struct ft_slot *slot);
+/** ft_slot_read() - a copy of the guarded part, good until the next call for any slot */
+int ft_slot_read(const struct ft_slot *slot, unsigned char **mem);
+/** ft_slot_holds() - are there @len bytes of @key's pattern? 1, 0 or -FI_E* */
+int ft_slot_holds(const struct ft_slot *slot, size_t len, uint64_t key);
+/** ft_slot_guards() - is every byte but the first @got of the payload untouched? */
+int ft_slot_guards(const struct ft_slot *slot, size_t got, const char *what);
 /** ft_slot_check() - @got bytes of @key's pattern, and every other byte untouched */
 int ft_slot_check(const struct ft_slot *slot, size_t got, uint64_t key, const char *what);
 /** ft_verify() - @len bytes at @off carry the pattern of message number @key */

@@ -17,12 +17,14 @@ struct ft_proc {
 
 /**
  * struct ft_test - a functional program
+ * @scope:	the options it has (enum ft_scope); 0: those of a test
  * @run:	called in each process, before which libfabric and the GPU are untouched.
  *		Returns 0, FT_SKIP (after ft_skip()) or an error
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */
 struct ft_test {
 	const char *purpose;
+	unsigned int scope;
 	int ranks;
 	int may_die;
 	int (*run)(struct ft_proc *proc);

@@ -25,6 +25,10 @@ enum {
 	OPT_TIMEOUT,
 	OPT_SEED,
 	OPT_API,
+	OPT_SECONDS,
+	OPT_FIRST,
+	OPT_ROUNDS,
+	OPT_OPS,
 };
 
 struct option_row {
@@ -82,7 +86,16 @@ static const struct option_row rows[] = {
 	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ALL, " SECONDS",
 	 "give up after so long without progress (FT_TIMEOUT, else 60)"},
 	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
-	{OPT_SEED, "seed", required_argument, FT_SCOPE_TEST | FT_SCOPE_MPI, " NUMBER",
+	{OPT_SECONDS, "seconds", required_argument, FT_SCOPE_STRESS, " NUMBER",
+	 "how long to go on (10, or as long as --rounds takes)"},
+	{OPT_FIRST, "first", required_argument, FT_SCOPE_STRESS, " NUMBER",
+	 "the round to begin with (0)"},
+	{OPT_ROUNDS, "rounds", required_argument, FT_SCOPE_STRESS, " NUMBER",
+	 "end after so many rounds"},
+	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS, " LIST",
+	 "operations to choose from, with commas (all that the provider offers)"},
+	{OPT_SEED, "seed", required_argument,
+	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS, " NUMBER",
 	 "seed of the random choices (default: the time)"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
@@ -105,7 +118,7 @@ static void print_help(const char *prog, const char *purpose, unsigned int scope
 	const char *slash = strrchr(prog, '/');
 
 	prog = slash ? slash + 1 : prog;
-	if (scope & (FT_SCOPE_TEST | FT_SCOPE_MPI))
+	if (!(scope & FT_SCOPE_BENCH))
 		printf("Usage: %s [OPTIONS]\n", prog);
 	else
 		printf("Usage: %s [OPTIONS]          start the server\n"
@@ -125,7 +138,7 @@ static void print_help(const char *prog, const char *purpose, unsigned int scope
 			 rows[i].long_name ? rows[i].long_name : "", rows[i].arg);
 		printf("  %-22s %s\n", left, rows[i].help);
 	}
-	if (scope & FT_SCOPE_TEST)
+	if (!(scope & FT_SCOPE_BENCH))
 		printf("\nWithout -p the provider is that of FT_PROVIDER, else of "
 		       "FI_PROVIDER, in the environment.\n"
 		       "Exit status: 0 passed, 77 skipped, else failed.\n");
@@ -318,6 +331,18 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case OPT_SEED:
 		opts->seed = number(arg, letter, 0, UINT64_MAX);
 		break;
+	case OPT_SECONDS:
+		opts->seconds = (long)number(arg, letter, 1, 1000000);
+		break;
+	case OPT_FIRST:
+		opts->first = number(arg, letter, 0, INT64_MAX);
+		break;
+	case OPT_ROUNDS:
+		opts->rounds = number(arg, letter, 1, INT64_MAX);
+		break;
+	case OPT_OPS:
+		opts->ops = arg;
+		break;
 	}
 }
 
@@ -381,11 +406,11 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		}
 		apply(opts, letter, optarg);
 	}
-	if (optind < argc && !(scope & FT_SCOPE_TEST))
+	if (optind < argc && (scope & FT_SCOPE_BENCH))
 		opts->dst_addr = argv[optind++];
 	if (optind < argc)
 		usage_error("unexpected argument '%s'", argv[optind]);
-	if ((scope & FT_SCOPE_TEST) && !opts->prov) {
+	if (!(scope & FT_SCOPE_BENCH) && !opts->prov) {
 		opts->prov = getenv("FT_PROVIDER");
 		if (!opts->prov)
 			opts->prov = getenv("FI_PROVIDER");

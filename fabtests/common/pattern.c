@@ -110,6 +110,20 @@ int ft_slot_arm(const struct ft_slot *slot)
 	return slot_write(slot, 0, 0);
 }
 
+int ft_slot_read(const struct ft_slot *slot, unsigned char **mem)
+{
+	FT_TRY(scratch_get(slot->room, mem));
+	return slot->buf->ops->from(*mem, slot->buf->addr + slot->base, slot->room);
+}
+
+int ft_slot_holds(const struct ft_slot *slot, size_t len, uint64_t key)
+{
+	unsigned char *mem, expected;
+
+	FT_TRY(ft_slot_read(slot, &mem));
+	return ft_pattern_diff(mem + (slot->off - slot->base), len, key, &expected) < 0;
+}
+
 static int guard_check(const unsigned char *mem, size_t from, size_t to, size_t payload,
 		       const char *what)
 {
@@ -122,22 +136,37 @@ static int guard_check(const unsigned char *mem, size_t from, size_t to, size_t 
 	return 0;
 }
 
+static int guards_check(const struct ft_slot *slot, const unsigned char *mem, size_t got,
+			const char *what)
+{
+	const size_t start = slot->off - slot->base;
+
+	FT_TRY(guard_check(mem, 0, start, start, what));
+	return guard_check(mem, start + got, slot->room, start, what);
+}
+
+int ft_slot_guards(const struct ft_slot *slot, size_t got, const char *what)
+{
+	unsigned char *mem;
+
+	FT_TRY(ft_slot_read(slot, &mem));
+	return guards_check(slot, mem, got, what);
+}
+
 int ft_slot_check(const struct ft_slot *slot, size_t got, uint64_t key, const char *what)
 {
 	const size_t start = slot->off - slot->base;
 	unsigned char *mem, expected;
 	ssize_t diff;
 
-	FT_TRY(scratch_get(slot->room, &mem));
-	FT_TRY(slot->buf->ops->from(mem, slot->buf->addr + slot->base, slot->room));
+	FT_TRY(ft_slot_read(slot, &mem));
 	diff = ft_pattern_diff(mem + start, got, key, &expected);
 	FT_CHECK(diff < 0,
 		 "%s: wrong data in %s memory at offset %zd of %zu: expected "
 		 "%#04x, found %#04x",
 		 what, slot->buf->ops->name, diff, got, expected,
 		 mem[start + (size_t)diff]);
-	FT_TRY(guard_check(mem, 0, start, start, what));
-	return guard_check(mem, start + got, slot->room, start, what);
+	return guards_check(slot, mem, got, what);
 }
 
 int ft_verify(const struct ft_buf *buf, size_t off, size_t len, uint64_t key)

@@ -230,7 +230,8 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 	int ret;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	ft_options_parse(&proc.opts, FT_SCOPE_TEST, test->purpose, argc, argv);
+	ft_options_parse(&proc.opts, test->scope ? test->scope : FT_SCOPE_TEST, test->purpose,
+			 argc, argv);
 	if (connect_all(test->ranks, fd))
 		return EXIT_FAILURE;
 	printf("provider %s, seed %" PRIu64 "\n",

@@ -36,7 +36,7 @@ double ft_usec(void)
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-static void note_progress(void)
+void ft_progress_note(void)
 {
 	atomic_fetch_add_explicit(&progress_count, 1, memory_order_relaxed);
 	last_progress = 0;
@@ -175,7 +175,7 @@ int ft_post(struct ft_ctx *ctx, const struct ft_op *op)
 
 		ret = ft_post_once(ctx, op);
 		if (!ret) {
-			note_progress();
+			ft_progress_note();
 			return 0;
 		}
 		if (ret != -FI_EAGAIN) {
@@ -252,7 +252,7 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 			req->done = true;
 		}
 	if (ret > 0)
-		note_progress();
+		ft_progress_note();
 	return (int)ret;
 }
 

@@ -320,8 +320,11 @@ bool xfer_take(struct xfer_cq *cq, const struct core_comp *comp)
 	return taken;
 }
 
-/* Reads what the core's queue has: ours is dealt with, the user's becomes reports. */
-static void xfer_cq_pull(struct xfer_cq *cq)
+/*
+ * Reads what the core's queue has, or much of it: ours is dealt with, the user's becomes
+ * reports. True: there was something, and there may be more.
+ */
+static bool xfer_cq_pull(struct xfer_cq *cq)
 {
 	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
 	fi_addr_t src[XFER_READ_BATCH];
@@ -341,16 +344,19 @@ static void xfer_cq_pull(struct xfer_cq *cq)
 	if (ret == -FI_EAVAIL) {
 		ret = core_comp_from_error(cq->core, &comp);
 		if (ret)
-			return;
+			return false;
 		if (!xfer_take_locked(cq, &comp))
 			xfer_cq_report(cq, &comp);
 		else
 			free(comp.err_data);
-	} else if (ret < 0 && ret != -FI_EAGAIN && !cq->failed) {
+		return true;
+	}
+	if (ret < 0 && ret != -FI_EAGAIN && !cq->failed) {
 		P2P_WARN("reading the core provider's completions: %s\n",
 			 fi_strerror((int) -ret));
 		cq->failed = (int) ret;
 	}
+	return ret > 0;
 }
 
 /* ---- sending ---- */
@@ -603,10 +609,12 @@ int xfer_ep_fini(struct xfer_ep *ep)
 		p2p_lock_drop(&xfer->lock);
 		return ret;
 	}
-	/* what the core has completed already must not find its record gone */
+	/* what the core has completed or cancelled must not find its record gone */
 	ep->closing = true;
-	LIST_FOREACH(cq, &xfer->cqs, entry)
-		xfer_cq_pull(cq);
+	LIST_FOREACH(cq, &xfer->cqs, entry) {
+		while (xfer_cq_pull(cq))
+			;
+	}
 	while (ep->copying)
 		copy_progress(&xfer->copies);
 	while ((ctx = LIST_FIRST(&ep->live)))

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What libfabric's own providers are known to do wrong or not at all, with or without
+ * ours on top: plans leave it out.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "stress.h"
+
+#define ANY_VERSION FI_VERSION(255, 0)
+
+/* @prov: without ours; @alone: ours makes up for it; @from, @below: versions of libfabric
+ */
+static const struct {
+	const char *prov;
+	bool alone;
+	uint32_t from, below;
+	unsigned int quirks;
+	const char *why;
+} table[] = {
+	{"shm", false, 0, FI_VERSION(1, 18), QUIRK_IGNORE,
+	 "compares unexpected messages with the wrong side's ignored bits"},
+	{"shm", false, 0, ANY_VERSION, QUIRK_MIX,
+	 "receives from any source and directed ones lose their order"},
+	{"tcp;ofi_rxm", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_MIX,
+	 "receives from any source and directed ones lose their order"},
+	{"shm", false, 0, FI_VERSION(2, 0), QUIRK_ORDER,
+	 "loses the order when some receives are posted before and some after arrival"},
+	{"shm", true, 0, ANY_VERSION, QUIRK_DATA,
+	 "reports messages with remote cq data that were not to be reported"},
+	{"shm", false, 0, ANY_VERSION, QUIRK_NOTHING,
+	 "hangs when the delivery of an empty message is asked for"},
+	{"tcp;ofi_rxm", false, 0, ANY_VERSION, QUIRK_DELIVERY,
+	 "calls a message delivered that lies in a buffer of its own"},
+	{"tcp;ofi_rxm", false, 0, ANY_VERSION, QUIRK_EMPTY,
+	 "loses messages of several pieces of which one is empty"},
+	{"net", false, 0, ANY_VERSION, QUIRK_EPS,
+	 "mixes up the unexpected messages of a domain's endpoints"},
+	{"net", false, 0, ANY_VERSION, QUIRK_DELIVERY,
+	 "calls a message delivered that lies in a buffer of its own"},
+	{"net", false, 0, ANY_VERSION, QUIRK_COUNTERS,
+	 "crashes when it counts a message that came before its receive"},
+	{"net", false, 0, ANY_VERSION, QUIRK_SELECTIVE,
+	 "reports what was not to be reported"},
+	{"net", false, 0, ANY_VERSION, QUIRK_UNEXPECTED,
+	 "reads no more from a peer whose message has no receive"},
+	{"shm", false, FI_VERSION(2, 0), ANY_VERSION, QUIRK_DELIVERY,
+	 "calls a message delivered that lies in a buffer of its own"},
+	{"tcp", true, FI_VERSION(1, 18), ANY_VERSION, QUIRK_SELECTIVE,
+	 "does not report multi-receives where only what is asked for is reported"},
+	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_EPS,
+	 "mixes up the unexpected messages of a domain's endpoints"},
+	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_DELIVERY,
+	 "calls a message delivered that lies in a buffer of its own"},
+	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_UNEXPECTED,
+	 "stops at 64 unexpected messages"},
+};
+
+/* Our part of the name is not the core's. */
+static bool matches(const char *prov, const char *core, bool alone)
+{
+	size_t len = strlen(core);
+
+	return !strncmp(prov, core, len) &&
+	       (!prov[len] || (!alone && !strcmp(prov + len, ";ofi_p2p")));
+}
+
+unsigned int stress_quirks(const char *prov, bool say)
+{
+	unsigned int quirks = 0;
+
+	for (size_t i = 0; i < FT_COUNT(table); i++) {
+		if (!matches(prov, table[i].prov, table[i].alone) ||
+		    fi_version() < table[i].from || fi_version() >= table[i].below)
+			continue;
+		quirks |= table[i].quirks;
+		if (say)
+			printf("note: left out, as %s %s\n", table[i].prov, table[i].why);
+	}
+	return quirks;
+}
