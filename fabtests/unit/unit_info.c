@@ -182,8 +182,6 @@ static void test_hints(void **state)
 static void test_hints_refused(void **state)
 {
 	static const struct hints_case cases[] = {
-		{.type = FI_EP_MSG},
-		{.type = FI_EP_DGRAM},
 		{.caps = FI_MULTICAST},
 		{.caps = FI_TAGGED | 1ULL << 61},
 		{.tx_caps = FI_MSG | FI_P2P},
@@ -386,6 +384,54 @@ static void test_caps(void **state)
 	fi_freeinfo(hints);
 }
 
+/* Endpoints without a protocol of ours: the core's, but for device memory */
+static void test_plain(void **state)
+{
+	static const struct {
+		enum fi_ep_type type;
+		uint64_t wanted, core, caps;
+		bool fits;
+	} cases[] = {
+		{FI_EP_MSG, FI_MSG, FI_MSG, FI_MSG, true},
+		{FI_EP_MSG, FI_MSG | FI_HMEM, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
+		{FI_EP_DGRAM, FI_MSG | FI_P2P, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
+		{FI_EP_MSG, FI_RMA | FI_WRITE, FI_RMA | FI_WRITE, FI_RMA | FI_WRITE, true},
+		{FI_EP_MSG, 0, FI_MSG | FI_RMA, FI_MSG | FI_RMA, true},
+		{FI_EP_MSG, 0, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
+		/* peers could not reach it */
+		{FI_EP_MSG, FI_RMA | FI_HMEM, FI_RMA, 0, false},
+	};
+	struct fi_info *core, *hints;
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		hints = hints_make(&(struct hints_case){
+			.type = cases[i].type, .caps = cases[i].wanted, .data_size = 8});
+		core = fi_dupinfo(hints);
+		assert_int_equal(info_hints_to_core(core), 0);
+		assert_int_equal(core->caps, cases[i].wanted & ~(FI_HMEM | FI_P2P));
+		assert_int_equal(core->domain_attr->cq_data_size, 8);
+		assert_int_equal(core->ep_attr->type, cases[i].type);
+		assert_int_equal(core->domain_attr->mr_mode, FI_MR_LOCAL | FI_MR_PROV_KEY);
+		fi_freeinfo(core);
+
+		core = core_make();
+		core->ep_attr->type = cases[i].type;
+		core->caps = cases[i].core;
+		why = NULL;
+		assert_int_equal(info_from_core(hints, core, &why), cases[i].fits);
+		if (cases[i].fits) {
+			assert_int_equal(core->caps, cases[i].caps);
+			assert_int_equal(core->tx_attr->size, 2048);
+			assert_int_equal(info_to_core(core), 0);
+			assert_int_equal(core->caps, cases[i].core);
+		}
+		assert_true(cases[i].fits || (why && *why));
+		fi_freeinfo(core);
+		fi_freeinfo(hints);
+	}
+}
+
 /* ---- there and back, with real cores ---- */
 
 static void check_ours(const struct fi_info *ours, const struct fi_info *core)
@@ -478,6 +524,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_peeks),
 		cmocka_unit_test(test_core_refused),
 		cmocka_unit_test(test_caps),
+		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

@@ -15,6 +15,9 @@
 ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem);
 ssize_t bounce_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
+/* Is an operation from or to device memory one of the core's, too? */
+bool bounce_at_once(const struct xfer_ep *ep, const struct core_rma *op);
+
 /* Begins what pieces can begin */
 void bounce_progress(struct xfer *xfer);
 

@@ -10,6 +10,8 @@
 
 /**
  * struct p2p_domain - a domain.
+ * @layered:	peers of its endpoints run ofi_p2p, too: it is not a hook's, and its endpoints
+ *		are neither connected nor unreliable
  * @source:	messages tell where they come from (FI_SOURCE)
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @counts:	the core's counters may be used beside ours
@@ -18,6 +20,7 @@ struct p2p_domain {
 	struct fid_domain fid;
 	struct fid_domain *core;
 	struct p2p_fabric *fabric;
+	bool layered;
 	bool source;
 	bool virt_addr;
 	bool counts;

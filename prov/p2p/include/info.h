@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <rdma/fabric.h>
+#include <rdma/fi_endpoint.h>
 
 /* Receives and sends of the core that an endpoint keeps for itself */
 #define INFO_QUEUE_RESERVE 64
@@ -17,6 +18,16 @@
  * one above those that the application may use. 0: there is none.
  */
 uint64_t info_tag_bit(uint64_t format);
+
+/*
+ * Does ofi_p2p have a protocol of its own for endpoints of this type? Others are as with the
+ * hook: their buffers may be device memory, and the peers need not know.
+ */
+static inline bool info_layered(const struct fi_info *info)
+{
+	return !info->ep_attr || info->ep_attr->type == FI_EP_RDM ||
+	       info->ep_attr->type == FI_EP_UNSPEC;
+}
 
 /*
  * Turns hints for us (a copy of the application's, or what fi_dupinfo(NULL) makes) into

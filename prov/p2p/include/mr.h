@@ -11,10 +11,10 @@
 
 /**
  * struct p2p_mr - a region.
- * @core:	the core's region, whose key and descriptor it shows; NULL for memory that we
- *		serve
- * @region:	what peers may reach of it, where we serve them
- * @served:	@region is known to them
+ * @core:	the core's region, whose key and descriptor it shows; NULL for memory that only
+ *		we serve
+ * @region:	what peers may ask us for
+ * @served:	they may
  */
 struct p2p_mr {
 	struct fid_mr fid;

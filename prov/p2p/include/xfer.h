@@ -150,6 +150,7 @@ struct xfer {
  * @wakes:	the waker counts what the core completes here (wait.h)
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
+ * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
  * @data_mask:	the bits of remote cq data that are the user's
  * @name:	the endpoint's own name, for announcements
@@ -176,6 +177,7 @@ struct xfer_ep {
 	bool wakes;
 	bool layered;
 	bool stalls;
+	bool counts_remote;
 	bool closing;
 	bool started;
 	uint64_t tag_bit;

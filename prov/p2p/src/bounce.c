@@ -173,6 +173,11 @@ static void bounce_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	xfer_req_end(req, comp->err);
 }
 
+bool bounce_at_once(const struct xfer_ep *ep, const struct core_rma *op)
+{
+	return mem_iov_len(op->iov, op->count) <= ep->xfer->stage.pools[STAGE_PIECE].size;
+}
+
 static ssize_t bounce_staged(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
@@ -270,7 +275,8 @@ static ssize_t bounce_atomic_post(struct xfer_req *req, const struct core_atomic
 	host.compares = op->compares ? 1 : 0;
 	host.result = op->results ? &result_ioc : NULL;
 	host.results = op->results ? 1 : 0;
-	host.flags |= FI_COMPLETION;
+	/* nothing need be injected from memory that is ours; cores do not tell of its end */
+	host.flags = (op->flags | FI_COMPLETION) & ~FI_INJECT;
 	host.context = &req->ctx;
 	return core_post_atomic(req->ctx.ep->core, &host);
 }

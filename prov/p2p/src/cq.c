@@ -407,7 +407,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 		return ret;
 	}
 	if (cq->xfer.fd >= 0) {
-		ret = wait_open(&cq->point, &cq->xfer, !domain->fabric->layered);
+		ret = wait_open(&cq->point, &cq->xfer, !domain->layered);
 		if (ret) {
 			xfer_cq_fini(&cq->xfer);
 			free(cq);

@@ -43,7 +43,7 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 
 	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
 
-	if (!ret && domain->fabric->layered)
+	if (!ret && domain->layered)
 		attr->count = atomic_count(&domain->xfer, datatype, op,
 					   flags & FI_COMPARE_ATOMIC, attr->count);
 	return !ret && !attr->count ? -FI_EOPNOTSUPP : ret;
@@ -119,7 +119,8 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	local_mr = info->domain_attr->mr_mode & FI_MR_LOCAL;
-	ret = xfer_init(&domain->xfer, fabric->layered,
+	domain->layered = fabric->layered && info_layered(info);
+	ret = xfer_init(&domain->xfer, domain->layered,
 			info->domain_attr->threading != FI_THREAD_DOMAIN,
 			local_mr ? domain->core : NULL);
 	if (ret)
@@ -129,7 +130,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain->counts = info_core_counts(core_info);
 	domain->source = info->caps & FI_SOURCE;
 	domain->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
-	if (fabric->layered)
+	if (domain->layered)
 		info_keys(info, &domain->xfer.key_mark, &domain->xfer.keys_ours);
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;

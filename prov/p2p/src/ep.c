@@ -346,7 +346,7 @@ static struct fi_ops ep_fid_ops = {
 static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 		    void *context)
 {
-	bool layered = domain->fabric->layered;
+	bool layered = domain->layered;
 
 	ep->domain = domain;
 	ep->hmem_p2p = FI_HMEM_P2P_ENABLED;
@@ -403,10 +403,11 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (info->rx_attr)
 		ep->rx_flags = info->rx_attr->op_flags;
 	ep->caps = info->caps;
+	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.stalls = info_core_stalls(core_info);
 	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
-			 !domain->fabric->layered;
-	if (domain->fabric->layered)
+			 !domain->layered;
+	if (domain->layered)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
 	ep_init(ep, domain, FI_CLASS_EP, context);
 	*ep_fid = &ep->fid;
@@ -423,7 +424,7 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
 	struct p2p_ep *ep;
 	int ret;
 
-	if (domain->fabric->layered) {
+	if (domain->layered) {
 		P2P_INFO("shared receive contexts are not offered\n");
 		return -FI_ENOSYS;
 	}

@@ -7,6 +7,8 @@
 #include <rdma/fi_errno.h>
 
 #include "ep.h"
+#include "info.h"
+#include "lf.h"
 
 /* ---- event queues: the core's, with the objects in the events exchanged ---- */
 
@@ -197,20 +199,23 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	     void *context)
 {
 	struct p2p_pep *pep = calloc(1, sizeof *pep);
-	int ret;
+	struct fi_info *core_info = lf.dupinfo(info);
+	int ret = -FI_ENOMEM;
 
-	if (!pep)
-		return -FI_ENOMEM;
-	ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, info, &pep->core, pep);
+	if (!pep || !core_info)
+		goto free_both;
+	ret = ((struct p2p_fabric *) fabric)->layered ? info_to_core(core_info) : 0;
+	if (!ret)
+		ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, core_info,
+				    &pep->core, pep);
 	if (!ret) {
 		ret = fid_pair_add(&pep->core->fid, &pep->fid.fid);
 		if (ret)
 			fi_close(&pep->core->fid);
 	}
-	if (ret) {
-		free(pep);
-		return ret;
-	}
+	if (ret)
+		goto free_both;
+	lf.freeinfo(core_info);
 	pep->fid.fid.fclass = FI_CLASS_PEP;
 	pep->fid.fid.context = context;
 	pep->fid.fid.ops = &pep_fid_ops;
@@ -218,4 +223,10 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	pep->fid.cm = &cm_ops;
 	*pep_fid = &pep->fid;
 	return 0;
+
+free_both:
+	if (core_info)
+		lf.freeinfo(core_info);
+	free(pep);
+	return ret;
 }

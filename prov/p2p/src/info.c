@@ -95,11 +95,45 @@ static int info_size_to_core(size_t *size)
 	return 0;
 }
 
+/* Everything is the core's but the kinds of memory. */
+static void info_plain_to_core(struct fi_info *info)
+{
+	info->caps &= ~(FI_HMEM | FI_P2P);
+	if (info->tx_attr)
+		info->tx_attr->caps &= ~FI_HMEM;
+	if (info->rx_attr)
+		info->rx_attr->caps &= ~FI_HMEM;
+	if (info->domain_attr) {
+		info->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_HMEM);
+		info->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
+	}
+}
+
+/* What a peer may reach here would have to be device memory, too: that takes a protocol. */
+static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t hmem,
+				 int asked_mr, const char **why)
+{
+	if (hmem && info->caps & INFO_REMOTE_CAPS) {
+		*why = "peers cannot reach device memory over endpoints of this type";
+		if (wanted)
+			return false;
+		hmem = 0;
+	}
+	info->caps |= hmem | (hmem ? FI_P2P : 0);
+	info->tx_attr->caps |= hmem;
+	info->rx_attr->caps |= hmem;
+	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
+	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
+	return true;
+}
+
 int info_hints_to_core(struct fi_info *hints)
 {
-	if (hints->ep_attr && hints->ep_attr->type != FI_EP_UNSPEC &&
-	    hints->ep_attr->type != FI_EP_RDM)
-		return -FI_ENODATA;
+	if (!info_layered(hints)) {
+		info_plain_to_core(hints);
+		return 0;
+	}
 	if (hints->caps & ~INFO_CAPS) {
 		P2P_INFO("capabilities 0x%zx are not offered\n",
 			 (size_t) (hints->caps & ~INFO_CAPS));
@@ -185,7 +219,9 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
-		return false;
+		if (!hints || info_layered(hints))
+			return false;
+		return info_plain_from_core(info, wanted, hmem, asked_mr, why);
 	}
 	if (~info->caps & INFO_CORE_CAPS) {
 		*why = "it lacks tagged messages";
@@ -263,6 +299,10 @@ int info_to_core(struct fi_info *info)
 		free(excluded);
 		free(info->fabric_attr->prov_name);
 		info->fabric_attr->prov_name = name;
+	}
+	if (!info_layered(info)) {
+		info_plain_to_core(info);
+		return 0;
 	}
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
 	if (info->tx_attr) {

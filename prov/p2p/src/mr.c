@@ -25,9 +25,10 @@ static int mr_close(struct fid *fid)
 		p2p_lock_take(&xfer->lock);
 		ret = region_remove(xfer, &mr->region);
 		p2p_lock_drop(&xfer->lock);
-	} else if (mr->core) {
-		ret = fi_close(&mr->core->fid);
+		mr->served = ret;
 	}
+	if (!ret && mr->core)
+		ret = fi_close(&mr->core->fid);
 	if (!ret)
 		free(mr);
 	return ret;
@@ -76,7 +77,7 @@ static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
 	return ours ? key | xfer->key_mark : key & ~xfer->key_mark;
 }
 
-/* A region that the core cannot reach, or not under the key that it is to have */
+/* Lets peers ask us for the memory under the key that the region has. */
 static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 		    const struct dev_mem *mem)
 {
@@ -84,16 +85,8 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	struct region *region = &mr->region;
 	int ret;
 
-	mr->fid.key = xfer->key_mark ? mr_key_new(xfer, true) : attr->requested_key;
 	if (!(attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
 		return 0;
-	if (!xfer->key_mark && !xfer->keys_ours) {
-		P2P_WARN("device memory cannot be the target of remote access %s\n",
-			 mr->domain->fabric->layered
-				 ? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC"
-				 : "through a hook: use ofi_p2p");
-		return -FI_EOPNOTSUPP;
-	}
 	if (attr->iov_count > P2P_IOV_MAX)
 		return -FI_EINVAL;
 	region->key = mr->fid.key;
@@ -110,26 +103,58 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	return ret;
 }
 
-/* A region of the core's, under a key of its or our choice, or the application's */
-static int mr_register(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_t flags)
+/* Memory that the core cannot reach, or not under the key that it is to have */
+static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
+			    const struct dev_mem *mem)
+{
+	const struct xfer *xfer = &mr->domain->xfer;
+
+	if (!xfer->key_mark && !xfer->keys_ours &&
+	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
+		P2P_WARN("device memory cannot be the target of remote access %s\n",
+			 mr->domain->layered
+				 ? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC"
+				 : "here: it takes ofi_p2p, and reliable datagram endpoints");
+		return -FI_ENOSYS;
+	}
+	mr->fid.key = xfer->key_mark ? mr_key_new(xfer, true) : attr->requested_key;
+	return xfer->key_mark || xfer->keys_ours ? mr_serve(mr, attr, mem) : 0;
+}
+
+/*
+ * A region of the core's, under a key of its or our choice, or the application's. We serve
+ * it, too, for what peers cannot do in one operation of the core's.
+ */
+static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_t flags,
+			    const struct dev_mem *mem)
 {
 	const struct xfer *xfer = &mr->domain->xfer;
 	union mr_attr u = {.room = {0}};
 	int ret;
 
-	if (!xfer->key_mark)
-		return fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
+	if (!xfer->key_mark) {
+		ret = fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
+		if (!ret)
+			mr_show_core(mr);
+		return ret;
+	}
 	/* what newer releases have behind it is about device memory */
 	u.attr = *attr;
 	u.attr.requested_key = mr_key_new(xfer, false);
 	ret = fi_mr_regattr(mr->domain->core, &u.attr, flags, &mr->core);
-	if (!ret && fi_mr_key(mr->core) & xfer->key_mark) {
+	if (ret)
+		return ret;
+	mr_show_core(mr);
+	if (mr->fid.key & xfer->key_mark) {
 		P2P_WARN("the core provider's key 0x%zx has the bit that is to tell keys of "
 			 "ours\n",
-			 (size_t) fi_mr_key(mr->core));
-		fi_close(&mr->core->fid);
+			 (size_t) mr->fid.key);
 		ret = -FI_EKEYREJECTED;
+	} else {
+		ret = mr_serve(mr, attr, mem);
 	}
+	if (ret)
+		fi_close(&mr->core->fid);
 	return ret;
 }
 
@@ -161,14 +186,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	ret = mem.ops || domain->xfer.keys_ours ? mr_serve(mr, attr, &mem)
-						: mr_register(mr, attr, flags);
+	ret = mem.ops || domain->xfer.keys_ours ? mr_register_ours(mr, attr, &mem)
+						: mr_register_core(mr, attr, flags, &mem);
 	if (ret) {
 		free(mr);
 		return ret;
 	}
-	if (mr->core)
-		mr_show_core(mr);
 	*mr_fid = &mr->fid;
 	return 0;
 }

@@ -352,7 +352,8 @@ static void remote_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 		ret = mem_scatter(&reach.region->mem, reach.iov, reach.count, now);
 	}
 	if (!ret)
-		xfer_ep_count(ep, msg->op == FI_ATOMIC_READ ? FI_REMOTE_READ : FI_REMOTE_WRITE, 0);
+		xfer_ep_count(ep, msg->flags & WIRE_FETCH ? FI_REMOTE_READ : FI_REMOTE_WRITE,
+			      0);
 	remote_answer(ep, addr, WIRE_RESULT, msg, ret, before,
 		      msg->flags & WIRE_FETCH ? msg->len : 0);
 }

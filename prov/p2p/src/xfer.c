@@ -723,15 +723,18 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	struct xfer *xfer = ep->xfer;
 	struct dev_mem mem;
 	ssize_t ret;
+	bool ask;
 
 	ret = mem_classify(op->iov, op->count, &mem);
 	if (ret)
 		return ret;
 	p2p_lock_take(&xfer->lock);
 	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	/* in pieces the core would do it, and count it, several times */
+	ask = xfer_key_remote(xfer, op->key) ||
+	      (mem.ops && ep->counts_remote && !bounce_at_once(ep, op));
 	if (!ret)
-		ret = xfer_key_remote(xfer, op->key) ? remote_rma(ep, op, &mem)
-						     : bounce_rma(ep, op, &mem);
+		ret = ask ? remote_rma(ep, op, &mem) : bounce_rma(ep, op, &mem);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
