@@ -34,9 +34,12 @@ struct core_op {
 	void *context;
 };
 
+/* Pieces of remote memory that one operation may have: no core takes more */
+#define CORE_RMA_MAX 4
+
 /**
  * struct core_rma - a read or write of remote memory.
- * @remote, @key: the remote memory, as fi_rma(3) has them
+ * @remote, @remotes: the remote memory, 1 to CORE_RMA_MAX pieces, as long as @iov together
  * @flags:	as for fi_readmsg(3), fi_writemsg(3)
  */
 struct core_rma {
@@ -45,8 +48,8 @@ struct core_rma {
 	void **desc;
 	size_t count;
 	fi_addr_t addr;
-	uint64_t remote;
-	uint64_t key;
+	const struct fi_rma_iov *remote;
+	size_t remotes;
 	uint64_t data;
 	uint64_t flags;
 	void *context;
@@ -63,6 +66,7 @@ enum core_atomic_kind {
  * struct core_atomic - an atomic operation on remote memory.
  * @operand, @compare, @result: pieces of memory; there are @operands of the first …;
  *		compare values and results as @kind has them
+ * @remote, @remotes: the remote memory, as long
  */
 struct core_atomic {
 	enum core_atomic_kind kind;
@@ -73,8 +77,8 @@ struct core_atomic {
 	const struct fi_ioc *result;
 	size_t results;
 	fi_addr_t addr;
-	uint64_t remote;
-	uint64_t key;
+	const struct fi_rma_ioc *remote;
+	size_t remotes;
 	enum fi_datatype datatype;
 	enum fi_op op;
 	uint64_t flags;

@@ -228,7 +228,7 @@ struct xfer_out {
  * @served:	done for a peer: an error is the peer's to hear of
  * @probe:	FI_PEEK: tells of a message, and receives none
  * @region:	the memory of ours that the peer reaches
- * @target:	the remote memory that the core is to reach
+ * @target, @targets: the remote memory that the core, or its owner, is to reach
  * @busy:	counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
@@ -249,10 +249,8 @@ struct xfer_req {
 	struct xfer_cq *cq;
 	uint64_t done_flags;
 	struct region *region;
-	struct {
-		uint64_t addr;
-		uint64_t key;
-	} target;
+	struct fi_rma_iov target[CORE_RMA_MAX];
+	size_t targets;
 	bool recv;
 	bool tagged;
 	bool served;

@@ -26,7 +26,7 @@ static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op
 {
 	size_t size = amo_size(op->datatype);
 
-	return xfer_key_remote(ep->xfer.xfer, op->key) ||
+	return xfer_key_remote(ep->xfer.xfer, op->remote->key) ||
 	       xfer_ep_counts(&ep->xfer, FI_READ | FI_WRITE) ||
 	       atomic_device(op->operand, op->operands, size) ||
 	       atomic_device(op->compare, op->compares, size) ||
@@ -54,10 +54,8 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 {
 	struct core_atomic op;
 
-	if (!msg || msg->rma_iov_count != 1 || !msg->rma_iov) {
-		P2P_WARN("an atomic operation on other than one piece of remote memory\n");
+	if (!msg || !msg->rma_iov || !msg->rma_iov_count)
 		return -FI_EINVAL;
-	}
 	op = (struct core_atomic){
 		.kind = kind,
 		.operand = msg->msg_iov,
@@ -67,14 +65,23 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 		.result = result,
 		.results = results,
 		.addr = msg->addr,
-		.remote = msg->rma_iov->addr,
-		.key = msg->rma_iov->key,
+		.remote = msg->rma_iov,
+		.remotes = msg->rma_iov_count,
 		.datatype = msg->datatype,
 		.op = msg->op,
 		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
 		.context = msg->context,
 	};
 	return atomic_post(ep, &op);
+}
+
+static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
+{
+	size_t elements = 0;
+
+	for (size_t i = 0; ioc && i < count; i++)
+		elements += ioc[i].count;
+	return elements;
 }
 
 static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
@@ -84,6 +91,12 @@ static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
 			       uint64_t addr, uint64_t key, enum fi_datatype datatype,
 			       enum fi_op op, uint64_t flags, void *context)
 {
+	const struct fi_rma_ioc remote = {
+		.addr = addr,
+		.count = atomic_elements(op == FI_ATOMIC_READ ? result : operand,
+					 op == FI_ATOMIC_READ ? results : operands),
+		.key = key,
+	};
 	struct core_atomic atomic = {
 		.kind = kind,
 		.operand = operand,
@@ -93,8 +106,8 @@ static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
 		.result = result,
 		.results = results,
 		.addr = dest,
-		.remote = addr,
-		.key = key,
+		.remote = &remote,
+		.remotes = 1,
 		.datatype = datatype,
 		.op = op,
 		.flags = flags,
@@ -129,12 +142,13 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 	const struct fi_ioc operand = {(void *) buf, count};
+	const struct fi_rma_ioc remote = {addr, count, key};
 	struct core_atomic atomic = {
 		.operand = &operand,
 		.operands = 1,
 		.addr = dest,
-		.remote = addr,
-		.key = key,
+		.remote = &remote,
+		.remotes = 1,
 		.datatype = datatype,
 		.op = op,
 		.flags = FI_INJECT,

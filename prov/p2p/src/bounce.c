@@ -15,18 +15,42 @@
 
 /* ---- reading and writing ---- */
 
+/* The part of the remote memory that begins @offset bytes in; returns its pieces */
+static size_t bounce_target(const struct xfer_req *req, size_t offset, size_t len,
+			    struct fi_rma_iov *out)
+{
+	size_t pieces = 0;
+
+	/* of nothing, too, the core wants to know where */
+	for (size_t i = 0; i < req->targets && (len || !pieces); i++) {
+		const struct fi_rma_iov *target = &req->target[i];
+
+		if (offset >= target->len && i + 1 < req->targets) {
+			offset -= target->len;
+			continue;
+		}
+		out[pieces] = *target;
+		out[pieces].addr += offset;
+		out[pieces].len = P2P_MIN(target->len - offset, len);
+		len -= out[pieces++].len;
+		offset = 0;
+	}
+	return pieces;
+}
+
 /* The core's operation on one piece, or on all of a host buffer */
 static ssize_t bounce_post(struct xfer_req *req, const struct iovec *iov, void **desc,
 			   size_t count, uint64_t offset, uint64_t flags, void *context)
 {
+	struct fi_rma_iov target[CORE_RMA_MAX];
 	const struct core_rma op = {
 		.read = req->recv,
 		.iov = iov,
 		.desc = desc,
 		.count = count,
 		.addr = req->addr,
-		.remote = req->target.addr + offset,
-		.key = req->target.key,
+		.remote = target,
+		.remotes = bounce_target(req, offset, mem_iov_len(iov, count), target),
 		.data = req->data & req->ctx.ep->data_mask,
 		.flags = flags | FI_COMPLETION,
 		.context = context,
@@ -217,8 +241,8 @@ ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 	len = req->len;
 	req->cq = ep->txcq;
 	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
-	req->target.key = op->key;
-	req->target.addr = op->remote;
+	memcpy(req->target, op->remote, op->remotes * sizeof *op->remote);
+	req->targets = op->remotes;
 	req->path.path = path;
 	if (mem->ops) {
 		ret = bounce_staged(req);

@@ -50,18 +50,13 @@ ssize_t core_post(struct fid_ep *ep, const struct core_op *op)
 
 ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
 {
-	const struct fi_rma_iov rma = {
-		.addr = op->remote,
-		.len = mem_iov_len(op->iov, op->count),
-		.key = op->key,
-	};
 	const struct fi_msg_rma msg = {
 		.msg_iov = op->iov,
 		.desc = op->desc,
 		.iov_count = op->count,
 		.addr = op->addr,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
+		.rma_iov = op->remote,
+		.rma_iov_count = op->remotes,
 		.context = op->context,
 		.data = op->data,
 	};
@@ -75,28 +70,20 @@ ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
 
 ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op)
 {
-	const struct core_atomic_lists {
-		const struct fi_ioc *iov;
-		size_t count;
-	} first = op->operands ? (struct core_atomic_lists){op->operand, op->operands}
-			       : (struct core_atomic_lists){op->result, op->results};
 	void *descs[P2P_IOV_MAX] = {NULL};
-	struct fi_rma_ioc rma = {.addr = op->remote, .key = op->key};
 	const struct fi_msg_atomic msg = {
 		.msg_iov = op->operand,
 		.desc = descs,
 		.iov_count = op->operands,
 		.addr = op->addr,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
+		.rma_iov = op->remote,
+		.rma_iov_count = op->remotes,
 		.datatype = op->datatype,
 		.op = op->op,
 		.context = op->context,
 	};
 	ssize_t ret;
 
-	for (size_t i = 0; i < first.count; i++)
-		rma.count += first.iov[i].count;
 	if (op->kind == CORE_ATOMIC)
 		ret = fi_atomicmsg(ep, &msg, op->flags);
 	else if (op->kind == CORE_ATOMIC_FETCH)

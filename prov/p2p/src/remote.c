@@ -25,8 +25,8 @@ static void remote_msg_init(const struct xfer_req *req, enum wire_type type,
 		.type = type,
 		.id = req->pipe.id,
 		.len = req->len,
-		.key = req->target.key,
-		.addr = req->target.addr,
+		.key = req->target->key,
+		.addr = req->target->addr,
 		.name_len = ep->name_len,
 	};
 	memcpy(msg->name, ep->name, ep->name_len);
@@ -79,8 +79,8 @@ static int remote_write(struct xfer_req *req)
 		if (req->op_flags & FI_INJECT)
 			ret = remote_inject(req);
 		return ret ? ret
-			   : pipe_send_unmarked(req, WIRE_WRITE, req->target.key,
-						req->target.addr);
+			   : pipe_send_unmarked(req, WIRE_WRITE, req->target->key,
+						req->target->addr);
 	}
 	ret = mem_gather(&req->mem, req->iov, req->count, payload);
 	if (ret)
@@ -110,15 +110,20 @@ ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 		.flags = op->flags,
 		.context = op->context,
 	};
-	struct xfer_req *req = xfer_req_new(ep, &local, mem);
+	struct xfer_req *req;
 	int ret;
 
+	if (op->remotes != 1) {
+		P2P_WARN("%zu pieces of remote memory: one is offered (rma_iov_limit)\n",
+			 op->remotes);
+		return -FI_EINVAL;
+	}
+	req = xfer_req_new(ep, &local, mem);
 	if (!req)
 		return -FI_EAGAIN;
 	req->cq = ep->txcq;
 	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
-	req->target.key = op->key;
-	req->target.addr = op->remote;
+	req->target[0] = *op->remote;
 	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	ret = op->read ? remote_read(req) : remote_write(req);
 	if (ret) {
@@ -149,9 +154,10 @@ ssize_t remote_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
 	if (ret)
 		return ret;
-	if (len > REMOTE_ATOMIC_MAX) {
-		P2P_WARN("an atomic operation on %zu bytes: at most %d\n", len,
-			 REMOTE_ATOMIC_MAX);
+	if (len > REMOTE_ATOMIC_MAX || op->remotes != 1) {
+		P2P_WARN("an atomic operation on %zu bytes in %zu pieces of remote memory: at "
+			 "most %d are offered, in one piece\n",
+			 len, op->remotes, REMOTE_ATOMIC_MAX);
 		return -FI_EINVAL;
 	}
 	req = xfer_req_new_atomic(ep, op, &result);

@@ -47,13 +47,14 @@ static ssize_t rma_post_buf(struct p2p_ep *ep, bool read, const void *buf, size_
 			    uint64_t flags, void *context)
 {
 	const struct iovec iov = {(void *) buf, len};
+	const struct fi_rma_iov remote = {addr, len, key};
 	struct core_rma op = {
 		.read = read,
 		.iov = &iov,
 		.count = 1,
 		.addr = peer,
-		.remote = addr,
-		.key = key,
+		.remote = &remote,
+		.remotes = 1,
 		.data = data,
 		.flags = flags,
 		.context = context,
@@ -66,14 +67,15 @@ static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *io
 			    void **desc, size_t count, fi_addr_t peer, uint64_t addr,
 			    uint64_t key, void *context)
 {
+	const struct fi_rma_iov remote = {addr, mem_iov_len(iov, count), key};
 	struct core_rma op = {
 		.read = read,
 		.iov = iov,
 		.desc = desc,
 		.count = count,
 		.addr = peer,
-		.remote = addr,
-		.key = key,
+		.remote = &remote,
+		.remotes = 1,
 		.flags = ep->tx_flags,
 		.context = context,
 	};
@@ -90,20 +92,26 @@ static ssize_t rma_post_msg(struct p2p_ep *ep, bool read, const struct fi_msg_rm
 		.desc = msg->desc,
 		.count = msg->iov_count,
 		.addr = msg->addr,
+		.remote = msg->rma_iov,
+		.remotes = msg->rma_iov_count,
 		.data = msg->data,
 		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
 		.context = msg->context,
 	};
+	size_t len = 0;
 
-	if (msg->rma_iov_count != 1 || !msg->rma_iov ||
-	    (msg->msg_iov && msg->rma_iov->len != mem_iov_len(msg->msg_iov, msg->iov_count))) {
-		P2P_WARN("%zu pieces of remote memory, or other than the local buffer's "
-			 "length: one of the same length is offered (rma_iov_limit)\n",
-			 msg->rma_iov_count);
+	if (!msg->rma_iov || !msg->rma_iov_count || msg->rma_iov_count > CORE_RMA_MAX) {
+		P2P_WARN("%zu pieces of remote memory: 1 to %d may be asked for\n",
+			 msg->rma_iov_count, CORE_RMA_MAX);
 		return -FI_EINVAL;
 	}
-	op.remote = msg->rma_iov->addr;
-	op.key = msg->rma_iov->key;
+	for (size_t i = 0; i < op.remotes; i++)
+		len += op.remote[i].len;
+	if (op.iov && len != mem_iov_len(op.iov, op.count)) {
+		P2P_WARN("%zu bytes of remote memory and %zu of the local buffer\n", len,
+			 mem_iov_len(op.iov, op.count));
+		return -FI_EINVAL;
+	}
 	return rma_post(ep, &op);
 }
 

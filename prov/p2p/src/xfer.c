@@ -183,8 +183,7 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 		return NULL;
 	req->cq = ep->txcq;
 	req->done_flags = FI_ATOMIC | (op->results ? FI_READ : FI_WRITE);
-	req->target.key = op->key;
-	req->target.addr = op->remote;
+	req->target[0] = (struct fi_rma_iov){.addr = op->remote->addr, .key = op->remote->key};
 	return req;
 }
 
@@ -731,7 +730,7 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	p2p_lock_take(&xfer->lock);
 	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
 	/* in pieces the core would do it, and count it, several times */
-	ask = xfer_key_remote(xfer, op->key) ||
+	ask = xfer_key_remote(xfer, op->remote->key) ||
 	      (mem.ops && ep->counts_remote && !bounce_at_once(ep, op));
 	if (!ret)
 		ret = ask ? remote_rma(ep, op, &mem) : bounce_rma(ep, op, &mem);
@@ -747,7 +746,7 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ssize_t ret;
 
 	p2p_lock_take(&xfer->lock);
-	ret = xfer_key_remote(xfer, op->key) ? remote_atomic(ep, op) : bounce_atomic(ep, op);
+	ret = xfer_key_remote(xfer, op->remote->key) ? remote_atomic(ep, op) : bounce_atomic(ep, op);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
