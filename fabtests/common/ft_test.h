@@ -41,6 +41,8 @@ int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx);
 int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);
 /** ft_barrier() - with every other rank; drives progress while it waits */
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx);
+/** ft_meet() - of two ranks, without any progress */
+int ft_meet(struct ft_proc *proc);
 /** ft_kinds() - kinds of memory under test: host, and the device's with -D */
 size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2]);
 

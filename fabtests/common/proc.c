@@ -89,6 +89,15 @@ static int byte_ready(int fd)
 	return poll(&pfd, 1, 0) > 0;
 }
 
+int ft_meet(struct ft_proc *proc)
+{
+	char byte = 0;
+	int fd = proc->fd[!proc->rank];
+
+	FT_TRY(ft_oob_send(fd, &byte, 1));
+	return ft_oob_recv(fd, &byte, 1, proc->opts.timeout);
+}
+
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
 {
 	char byte = 0;

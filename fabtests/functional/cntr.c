@@ -87,15 +87,6 @@ static int side_close(struct side *s)
 }
 
 /* Leaves queues and counters alone. */
-static int meet(struct side *s)
-{
-	char byte = 0;
-	int fd = s->proc->fd[!s->proc->rank];
-
-	FT_TRY(ft_oob_send(fd, &byte, 1));
-	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
-}
-
 static int post(struct side *s, const struct ft_op *op)
 {
 	ssize_t ret;
@@ -162,7 +153,7 @@ static int recv_one(struct side *s, size_t kind, size_t i, size_t len)
 	ft_op_buf(&op, slot.buf, slot.off, len);
 	FT_TRY(post(s, &op));
 	if (i % 4 == 0)
-		FT_TRY(meet(s)); /* else the message may be there first */
+		FT_TRY(ft_meet(s->proc)); /* else the message may be there first */
 	s->received++;
 	FT_TRY(wait_for(s->rx, s->received, "received"));
 	return ft_slot_check(&slot, len, i, "a message that was counted");
@@ -187,10 +178,10 @@ static int exchange(struct side *s, size_t from, size_t to, size_t len)
 		const bool sends = (size_t)s->proc->rank == i / 2 % 2;
 
 		if (sends && i % 4 == 0)
-			FT_TRY(meet(s));
+			FT_TRY(ft_meet(s->proc));
 		FT_TRY(sends ? send_one(s, from, i, len) : recv_one(s, to, i, len));
 	}
-	FT_TRY(meet(s));
+	FT_TRY(ft_meet(s->proc));
 	return check_totals(s);
 }
 
@@ -293,7 +284,7 @@ static int side_run(struct ft_proc *proc, uint64_t cq_flags)
 	/* cores count cancelled receives, or not, as they like */
 	if (ft_is_p2p(&s.ctx) || ft_hook_active())
 		FT_TRY(errors(&s));
-	FT_TRY(meet(&s));
+	FT_TRY(ft_meet(s.proc));
 	return side_close(&s);
 }
 

@@ -67,15 +67,6 @@ static int side_close(struct side *s)
 }
 
 /* Barriers here leave the CQ alone: its entries are what is tested. */
-static int meet(struct side *s)
-{
-	char byte = 0;
-	int fd = s->proc->fd[!s->proc->rank];
-
-	FT_TRY(ft_oob_send(fd, &byte, 1));
-	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
-}
-
 static int post(struct side *s, enum ft_call call, size_t slot, size_t len, uint64_t tag,
 		uint64_t flags, struct ft_req *req)
 {
@@ -173,13 +164,13 @@ static int formats(struct ft_proc *proc)
 		FT_TRY(side_open(&s, proc, format, FI_WAIT_NONE, 0));
 		for (size_t m = 0; !send && m < BATCH; m++)
 			FT_TRY(post(&s, FT_RECV, m, SIZE, m, 0, &reqs[m]));
-		FT_TRY(meet(&s));
+		FT_TRY(ft_meet(s.proc));
 		for (size_t m = 0; send && m < BATCH; m++)
 			FT_TRY(post(&s, FT_SENDDATA, m, SIZE - m, m, 0, &reqs[m]));
 		FT_TRY(read_entries(&s, room, size, BATCH, i % 2 ? BATCH : 1));
 		for (size_t m = 0; m < BATCH; m++)
 			FT_TRY(check_entry((char *)room + m * size, format, reqs, send));
-		FT_TRY(meet(&s));
+		FT_TRY(ft_meet(s.proc));
 		FT_TRY(side_close(&s));
 	}
 	return 0;
@@ -206,7 +197,7 @@ static int selective(struct ft_proc *proc)
 	for (size_t m = 0; !send && m < BATCH; m++)
 		FT_TRY(post(&s, FT_RECVMSG, m, SIZE, m, m % 2 ? FI_COMPLETION : 0,
 			    &reqs[m]));
-	FT_TRY(meet(&s));
+	FT_TRY(ft_meet(s.proc));
 	for (size_t m = 0; send && m < BATCH; m++)
 		FT_TRY(post(&s, FT_SENDMSG, m, SIZE, m, m % 2 ? FI_COMPLETION : 0,
 			    &reqs[m]));
@@ -242,7 +233,7 @@ static int sread_woken(struct side *s)
 	for (size_t m = 0; m < 2; m++) { /* by each kind of memory */
 		if (s->proc->rank == 0) {
 			FT_TRY(post(s, FT_RECV, m, SIZE, m, 0, &req));
-			FT_TRY(meet(s));
+			FT_TRY(ft_meet(s->proc));
 			start = ft_usec();
 			ret = fi_cq_sread(s->ctx.cq, &entry, 1, NULL, WAKE_MS);
 			FT_CHECK(ret == 1 && entry.op_context == &req,
@@ -250,7 +241,7 @@ static int sread_woken(struct side *s)
 			FT_CHECK(ft_usec() - start < WAKE_MS * 1e3 / 2,
 				 "fi_cq_sread slept through the arrival of a message");
 		} else {
-			FT_TRY(meet(s));
+			FT_TRY(ft_meet(s->proc));
 			FT_TRY(post(s, FT_SEND, m, SIZE, m, 0, &req));
 			FT_TRY(ft_wait(&s->ctx, &req, 1));
 		}
@@ -272,7 +263,7 @@ static int sread(struct ft_proc *proc)
 	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_UNSPEC, 0));
 	if (proc->rank == 0)
 		FT_TRY(sread_timeout(&s));
-	FT_TRY(meet(&s));
+	FT_TRY(ft_meet(s.proc));
 	FT_TRY(sread_woken(&s));
 	FT_TRY(ft_barrier(proc, &s.ctx));
 	return side_close(&s);
@@ -287,7 +278,7 @@ static int truncated_recv(struct side *s, size_t kind, size_t size, size_t room)
 	FT_TRY(ft_slot_arm(&slot));
 	ft_op_buf(&op, slot.buf, slot.off, room);
 	FT_TRY(ft_post(&s->ctx, &op));
-	FT_TRY(meet(s));
+	FT_TRY(ft_meet(s->proc));
 	FT_TRY(ft_wait_any_result(&s->ctx, &req, 1));
 	/* libfabric's shm reports errors with the wrong sign. */
 	FT_CHECK(req.err == FI_ETRUNC || req.err == -FI_ETRUNC,
@@ -323,7 +314,7 @@ static int truncated_case(struct side *s, size_t from, size_t to, size_t size)
 		return ft_slot_check(&good, good.len, size,
 				     "the message after a truncated one");
 	}
-	FT_TRY(meet(s));
+	FT_TRY(ft_meet(s->proc));
 	FT_TRY(ft_slot_fill(&slot, size));
 	op.call = FT_SEND;
 	for (size_t i = 0; i < 2; i++) {

@@ -252,15 +252,6 @@ static int cancel_all(struct side *s)
 /* ---- both ---- */
 
 /* A barrier that leaves the queue alone: what may come is no struct ft_req's. */
-static int meet(struct side *s)
-{
-	char byte = 0;
-	int fd = s->proc->fd[!s->proc->rank];
-
-	FT_TRY(ft_oob_send(fd, &byte, 1));
-	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
-}
-
 static int one_round(struct side *s, const struct round *round, enum fi_hmem_iface to)
 {
 	struct ft_buf bufs[2] = {0};
@@ -269,7 +260,7 @@ static int one_round(struct side *s, const struct round *round, enum fi_hmem_ifa
 		for (size_t i = 0; i < s->kind_count; i++)
 			FT_TRY(ft_buf_alloc(&s->ctx, &bufs[i], s->kinds[i],
 					    WINDOW * LARGEST));
-		FT_TRY(meet(s));
+		FT_TRY(ft_meet(s->proc));
 		FT_TRY(send_all(s, round, bufs));
 		FT_TRY(ft_barrier(s->proc, &s->ctx));
 		for (size_t i = 0; i < s->kind_count; i++)
@@ -280,7 +271,7 @@ static int one_round(struct side *s, const struct round *round, enum fi_hmem_ifa
 		FT_TRY(ft_buf_alloc(&s->ctx, &s->multi[i].buf, to, BUFFER_LEN));
 		FT_TRY(post(s, &s->multi[i]));
 	}
-	FT_TRY(meet(s));
+	FT_TRY(ft_meet(s->proc));
 	FT_TRY(recv_all(s, round));
 	FT_TRY(cancel_all(s));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));

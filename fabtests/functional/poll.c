@@ -77,15 +77,6 @@ static int side_close(struct side *s)
 	return ret ? ft_fail(ret, "fi_close", "endpoint, counter") : ft_close(&s->ctx);
 }
 
-static int meet(struct side *s)
-{
-	char byte = 0;
-	int fd = s->proc->fd[!s->proc->rank];
-
-	FT_TRY(ft_oob_send(fd, &byte, 1));
-	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
-}
-
 static int cntr_found(struct side *s)
 {
 	const uint64_t value = fi_cntr_read(s->rx);
@@ -150,17 +141,17 @@ static int transfer(struct side *s, size_t from, size_t to, size_t len, bool ear
 	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
 	ft_op_buf(&op, slot.buf, slot.off, len);
 	if (sends == early)
-		FT_TRY(meet(s));
+		FT_TRY(ft_meet(s->proc));
 	while ((ret = ft_post_once(&s->ctx, &op)) == -FI_EAGAIN)
 		FT_CHECK(!fi_poll(s->poll, found, 2), "fi_poll reports what nobody sent");
 	if (ret)
 		return ft_fail((int)ret, "posting", "%zu bytes", len);
 	if (sends != early)
-		FT_TRY(meet(s));
+		FT_TRY(ft_meet(s->proc));
 	FT_TRY(poll_for(s, &req, !sends));
 	ret = fi_poll(s->poll, found, 2);
 	FT_CHECK(!ret, "fi_poll reports %zd objects with nothing new", ret);
-	FT_TRY(meet(s));
+	FT_TRY(ft_meet(s->proc));
 	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was polled for");
 }
 

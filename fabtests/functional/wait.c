@@ -68,15 +68,6 @@ static int side_close(struct side *s)
 	return ret ? ft_fail(ret, "fi_close", "endpoint, queue") : ft_close(&s->ctx);
 }
 
-static int meet(struct side *s)
-{
-	char byte = 0;
-	int fd = s->proc->fd[!s->proc->rank];
-
-	FT_TRY(ft_oob_send(fd, &byte, 1));
-	return ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout);
-}
-
 static int wait_fd(struct fid_cq *cq, enum fi_wait_obj wait_obj, int *fd)
 {
 	struct pollfd room[8];
@@ -156,7 +147,7 @@ static int transfer(struct side *s, size_t from, size_t to, size_t len, bool ear
 	ft_op_buf(&op, slot.buf, slot.off, len);
 	if (!sends && early)
 		FT_TRY(post(s, &op));
-	FT_TRY(meet(s));
+	FT_TRY(ft_meet(s->proc));
 	if (sends || !early)
 		FT_TRY(post(s, &op));
 	FT_TRY(read_one(s, sends ? s->ctx.cq : s->rx_cq, &req));
@@ -202,9 +193,9 @@ static int idle_stuck(struct side *s)
 	if (sends) {
 		FT_TRY(post(s, &op));
 		FT_TRY(idle(s, s->ctx.cq, "with a message that is not received"));
-		FT_TRY(meet(s));
+		FT_TRY(ft_meet(s->proc));
 	} else {
-		FT_TRY(meet(s));
+		FT_TRY(ft_meet(s->proc));
 		FT_TRY(post(s, &op));
 	}
 	return read_one(s, sends ? s->ctx.cq : s->rx_cq, &req);
@@ -220,14 +211,14 @@ static int ways(struct ft_proc *proc, enum fi_wait_obj wait_obj)
 		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
 			FT_TRY(transfer(&s, kinds % s.kind_count, kinds / s.kind_count,
 					sizes[i / 2], i % 2));
-	FT_TRY(meet(&s));
+	FT_TRY(ft_meet(s.proc));
 	/* net of libfabric 1.17 wakes all the time */
 	if (wait_obj == FI_WAIT_FD && strncmp(s.ctx.info->fabric_attr->prov_name, "net", 3)) {
 		FT_TRY(idle(&s, s.rx_cq, "without anything under way"));
 		/* only what is announced waits for its receive */
 		if (ft_is_p2p(&s.ctx) && s.kind_count == 2)
 			FT_TRY(idle_stuck(&s));
-		FT_TRY(meet(&s));
+		FT_TRY(ft_meet(s.proc));
 	}
 	return side_close(&s);
 }
