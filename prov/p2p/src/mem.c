@@ -8,6 +8,9 @@
 #include "base.h"
 #include "log.h"
 
+/* Device memory is mapped in pages: only a page boundary can have it on one side */
+#define MEM_PAGE_SHIFT 12
+
 /* Allocations known to be settled (dev_ops.settle), by the id of the latest one there */
 #define MEM_SETTLED 256
 
@@ -22,6 +25,17 @@ static void mem_settle(const struct dev_mem *mem)
 		return;
 	mem->ops->settle(mem);
 	__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
+}
+
+bool mem_finds_device(const void *addr, size_t len)
+{
+	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
+	struct dev_mem mem;
+
+	if (!len)
+		return false;
+	return dev_find(addr, &mem) ||
+	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, &mem));
 }
 
 /* Does the allocation reach to @end, together with those mapped right behind it? */
