@@ -11,6 +11,13 @@
 #include "dev.h"
 
 /*
+ * Does all of a buffer of @len > 0 bytes lie in the heap that grows with brk(2)? Nothing
+ * is ever mapped in there but the heap, so no driver has to be asked. False where it is
+ * not known; malloc() takes larger buffers, and those of other threads, from elsewhere.
+ */
+bool mem_in_heap(const void *addr, size_t len);
+
+/*
  * Is there device memory at either end of a buffer? The one question that every
  * operation on a host buffer pays for: a load and a branch without a GPU runtime.
  */
