@@ -244,6 +244,7 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	struct hello mine, other;
 
 	FT_TRY(ft_watchdog_start(opts->timeout));
+	FT_TRY(ft_mem_ops(opts->init_iface)->init(opts->device));
 	if (opts->oob_addr) {
 		FT_TRY(b->client ? ft_oob_connect(opts->dst_addr, opts->oob_port,
 						  opts->timeout, &b->oob)

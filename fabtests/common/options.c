@@ -22,6 +22,7 @@
 enum {
 	OPT_NO_HMEM = 256,
 	OPT_ONE_BUFFER,
+	OPT_INIT_DEVICE,
 	OPT_TIMEOUT,
 	OPT_SEED,
 	OPT_API,
@@ -57,7 +58,7 @@ static const struct option_row rows[] = {
 	{'b', NULL, optional_argument, FT_SCOPE_BENCH, "[=PORT]",
 	 "as -E, and synchronise over that socket too"},
 	{'S', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
-	 "message size, \"all\", or r:START,STEP,END"},
+	 "message sizes: SIZE,..., \"all\", or r:START,STEP,END"},
 	{'I', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
 	 "iterations (default: by size)"},
 	{'w', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
@@ -79,6 +80,8 @@ static const struct option_row rows[] = {
 	{'i', NULL, required_argument, FT_SCOPE_ALL, " NUMBER", "GPU (0)"},
 	{OPT_ONE_BUFFER, "one-buffer", no_argument, FT_SCOPE_BW, "",
 	 "one buffer for all messages of a window (not with -v): it stays in the CPU's cache"},
+	{OPT_INIT_DEVICE, "init-device", required_argument, FT_SCOPE_BENCH, " MEMORY",
+	 "initialise the GPU as if it were -D MEMORY, whatever -D says"},
 	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
 	 "do not ask for FI_HMEM for device memory (default with FI_HOOK=p2p)"},
 	{OPT_API, "api", required_argument, FT_SCOPE_ANY, " MAJOR.MINOR",
@@ -175,7 +178,7 @@ static int choice(const char *text, int letter, const char *const *names, int co
 	for (int i = 0; i < count; i++)
 		if (!strcasecmp(text, names[i]))
 			return i;
-	usage_error("option -%c: '%s' is not known", letter, text);
+	usage_error("option %s: '%s' is not known", option_name(letter), text);
 }
 
 static void add_size(struct ft_opts *opts, size_t size)
@@ -208,6 +211,12 @@ static void parse_sizes(struct ft_opts *opts, const char *text)
 		for (; start <= end; start += step)
 			add_size(opts, start);
 	} else {
+		for (const char *comma; (comma = strchr(text, ',')); text = comma + 1) {
+			char one[32];
+
+			snprintf(one, sizeof(one), "%.*s", (int)(comma - text), text);
+			add_size(opts, number(one, 'S', 0, SIZE_MAX / 2));
+		}
 		add_size(opts, number(text, 'S', 0, SIZE_MAX / 2));
 	}
 }
@@ -235,12 +244,18 @@ static void parse_api(struct ft_opts *opts, const char *text)
 	opts->api_version = FI_VERSION(major, minor);
 }
 
+static enum fi_hmem_iface memory(const char *text, int letter)
+{
+	static const char *const names[] = {"system", "cuda", "rocr"};
+	static const enum fi_hmem_iface ifaces[] = {FI_HMEM_SYSTEM, FI_HMEM_CUDA,
+						    FI_HMEM_ROCR};
+
+	return ifaces[choice(text, letter, names, FT_COUNT(names))];
+}
+
 static void apply(struct ft_opts *opts, int letter, const char *arg)
 {
 	static const char *const kinds[] = {"tagged", "msg"};
-	static const char *const memories[] = {"system", "cuda", "rocr"};
-	static const enum fi_hmem_iface ifaces[] = {FI_HMEM_SYSTEM, FI_HMEM_CUDA,
-						    FI_HMEM_ROCR};
 	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 
 	switch (letter) {
@@ -308,10 +323,13 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->machine_readable = true;
 		break;
 	case 'D':
-		opts->iface = ifaces[choice(arg, letter, memories, FT_COUNT(memories))];
+		opts->iface = memory(arg, letter);
 		break;
 	case 'i':
 		opts->device = (int)number(arg, letter, 0, INT_MAX);
+		break;
+	case OPT_INIT_DEVICE:
+		opts->init_iface = memory(arg, letter);
 		break;
 	case OPT_NO_HMEM:
 		opts->no_hmem = true;
@@ -384,6 +402,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.argc = argc,
 		.argv = argv,
 		.iface = FI_HMEM_SYSTEM,
+		.init_iface = FI_HMEM_SYSTEM,
 		.api_version = FI_VERSION(1, 17),
 		.tagged = true,
 		.warmup = 10,

@@ -3,8 +3,10 @@
  */
 #include "unit.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 
 #include "../cudaemu/driver.h"
@@ -259,6 +261,38 @@ static void test_is_device(void **state)
 	assert_false(mem_is_device(pinned, SIZE));
 }
 
+/* The heap is known for what it is, and nothing else is taken for it */
+static void test_in_heap(void **state)
+{
+	char *small = malloc(SIZE), *large = malloc(64 << 20);
+	char *top;
+
+	assert_non_null(small);
+	assert_non_null(large);
+	if (!mem_in_heap(small, SIZE)) {
+		free(small);
+		free(large);
+		skip(); /* a malloc of its own: that of valgrind or of a sanitizer */
+	}
+	assert_true(mem_in_heap(small + SIZE - 1, 1));
+	assert_false(mem_in_heap(small, SIZE_MAX));
+	assert_false(mem_in_heap(large, 64 << 20));
+	assert_false(mem_in_heap(host, sizeof host));
+	assert_false(mem_in_heap(&small, sizeof small));
+	assert_false(mem_in_heap(dev, SIZE));
+	/* it ends where the program's break is now */
+	top = sbrk(0);
+	assert_true(mem_in_heap(top - 1, 1));
+	assert_false(mem_in_heap(top - 1, 2));
+	assert_false(mem_in_heap(top, 1));
+	assert_ptr_equal(sbrk(PAGE), top);
+	assert_true(mem_in_heap(top - 1, 2));
+	assert_ptr_equal(sbrk(-PAGE), top + PAGE);
+	assert_false(mem_in_heap(top, 1));
+	free(small);
+	free(large);
+}
+
 static int sync_memops(const void *ptr)
 {
 	int on = -1;
@@ -406,6 +440,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_host_runs_into_device),
 		cmocka_unit_test(test_mappings),
 		cmocka_unit_test(test_is_device),
+		cmocka_unit_test(test_in_heap),
 		cmocka_unit_test(test_freed_and_allocated),
 		cmocka_unit_test(test_iov_len),
 		cmocka_unit_test(test_iov_slice),

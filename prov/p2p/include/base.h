@@ -17,6 +17,9 @@
 #define p2p_likely(x) __builtin_expect(!!(x), 1)
 #define p2p_unlikely(x) __builtin_expect(!!(x), 0)
 
+/* Kept out of its callers: what seldom happens shall cost those nothing that call it */
+#define P2P_APART __attribute__((noinline, cold))
+
 #define P2P_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define P2P_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define P2P_ALIGN_UP(x, a) (((x) + (a) - 1) & ~((size_t) (a) - 1))

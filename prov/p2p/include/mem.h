@@ -10,22 +10,22 @@
 #include "base.h"
 #include "dev.h"
 
-/* Device memory is mapped in pages: only a page boundary can have it on one side */
-#define MEM_PAGE_SHIFT 12
+/*
+ * Does all of a buffer of @len > 0 bytes lie in the heap that grows with brk(2)? Nothing
+ * is ever mapped in there but the heap, so no driver has to be asked. False where it is
+ * not known; malloc() takes larger buffers, and those of other threads, from elsewhere.
+ */
+bool mem_in_heap(const void *addr, size_t len);
 
 /*
  * Is there device memory at either end of a buffer? The one question that every
  * operation on a host buffer pays for: a load and a branch without a GPU runtime.
  */
+bool mem_finds_device(const void *addr, size_t len);
+
 static inline bool mem_is_device(const void *addr, size_t len)
 {
-	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
-	struct dev_mem mem;
-
-	if (p2p_likely(!dev_present) || !len)
-		return false;
-	return dev_find(addr, &mem) ||
-	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, &mem));
+	return p2p_unlikely(dev_present) && mem_finds_device(addr, len);
 }
 
 /*

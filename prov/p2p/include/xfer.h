@@ -412,6 +412,12 @@ static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context,
 /* Puts a completion last in the queue's reports [locked]. */
 void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp);
 
+/* Is there a report? */
+static inline bool xfer_cq_has(const struct xfer_cq *cq)
+{
+	return __atomic_load_n(&cq->count, __ATOMIC_RELAXED);
+}
+
 /*
  * Takes the first report if it is an error, or if it is none, as @error says. What the
  * queue failed with, once the reports are read: a negative error; 1: taken; 0: no such.

@@ -47,7 +47,7 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 	int ret = 0;
 
 	if (!count)
-		return __atomic_load_n(&cq->xfer.count, __ATOMIC_RELAXED) ? 0 : -FI_EAGAIN;
+		return xfer_cq_has(&cq->xfer) ? 0 : -FI_EAGAIN;
 	while (read < (ssize_t) count) {
 		ret = xfer_cq_next(&cq->xfer, false, &comp);
 		if (ret != 1)
@@ -69,10 +69,17 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 		return read;
 	if (ret < 0)
 		return ret;
-	return __atomic_load_n(&cq->xfer.count, __ATOMIC_RELAXED) ? -FI_EAVAIL : -FI_EAGAIN;
+	return xfer_cq_has(&cq->xfer) ? -FI_EAVAIL : -FI_EAGAIN;
 }
 
 /* ---- the core's queue ---- */
+
+static inline bool cq_concerned(const struct p2p_cq *cq,
+				const struct fi_cq_tagged_entry *entry)
+{
+	return p2p_unlikely(
+		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
+}
 
 /* Deals with what is not the application's among @read entries; how many are left */
 static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
@@ -84,8 +91,7 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 	for (ssize_t i = 0; i < read; i++) {
 		fi_addr_t from = cq->xfer.source ? src[i] : FI_ADDR_NOTAVAIL;
 
-		if (p2p_unlikely(xfer_concerned(&cq->xfer, entries[i].op_context,
-						entries[i].flags, entries[i].data))) {
+		if (cq_concerned(cq, &entries[i])) {
 			core_comp_from_entry(&entries[i], from, &comp);
 			if (xfer_take(&cq->xfer, &comp))
 				continue;
@@ -99,17 +105,21 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 	return kept;
 }
 
-static ssize_t cq_read_core(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
+static inline ssize_t cq_read_core(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
+				   size_t count, fi_addr_t *from)
 {
-	bool direct = cq->format == FI_CQ_FORMAT_TAGGED && (src || !cq->xfer.source);
-	struct fi_cq_tagged_entry batch[CQ_BATCH], *entries = direct ? buf : batch;
-	fi_addr_t batch_src[CQ_BATCH], *from = direct ? src : batch_src;
-	ssize_t ret;
+	return cq->xfer.source ? fi_cq_readfrom(cq->xfer.core, entries, count, from)
+			       : fi_cq_read(cq->xfer.core, entries, count);
+}
 
-	if (!direct)
-		count = P2P_MIN(count, CQ_BATCH);
-	ret = cq->xfer.source ? fi_cq_readfrom(cq->xfer.core, entries, count, from)
-			      : fi_cq_read(cq->xfer.core, entries, count);
+/*
+ * What a read of the core's queue returned becomes what the application's read returns:
+ * @ret entries, from where @from says, into @buf and @src (which may be the same places)
+ */
+static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
+		       fi_addr_t *from, ssize_t ret, void *buf, size_t count,
+		       fi_addr_t *src)
+{
 	if (p2p_unlikely(ret == -FI_EAVAIL)) {
 		xfer_progress(cq->xfer.xfer);
 		return cq_read_reports(cq, buf, count, src);
@@ -117,52 +127,95 @@ static ssize_t cq_read_core(struct p2p_cq *cq, void *buf, size_t count, fi_addr_
 	if (ret <= 0)
 		return ret;
 	ret = cq_filter(cq, entries, from, ret);
-	for (ssize_t i = 0; i < ret && !direct; i++) {
+	for (ssize_t i = 0; i < ret && entries != buf; i++)
 		cq_entry_put(cq, buf, i, &entries[i]);
-		if (src && cq->xfer.source)
-			src[i] = from[i];
-	}
-	for (ssize_t i = 0; i < ret && src && !cq->xfer.source; i++)
-		src[i] = FI_ADDR_NOTAVAIL;
+	for (ssize_t i = 0; i < ret && src; i++)
+		src[i] = cq->xfer.source ? from[i] : FI_ADDR_NOTAVAIL;
 	if (ret)
 		return ret;
 	/* what was taken may have ended something */
 	return cq_read_reports(cq, buf, count, src);
 }
 
+/* The application's entries are shorter than the core's. */
+static ssize_t cq_read_batch(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	struct fi_cq_tagged_entry entries[CQ_BATCH];
+	fi_addr_t from[CQ_BATCH];
+	ssize_t ret;
+
+	count = P2P_MIN(count, CQ_BATCH);
+	ret = cq_read_core(cq, entries, count, from);
+	return cq_take(cq, entries, from, ret, buf, count, src);
+}
+
+/* Into the application's own buffer, where there is most often nothing, or nothing of ours */
+static inline ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
+				     size_t count, fi_addr_t *src)
+{
+	fi_addr_t batch[CQ_BATCH], *from = src;
+	ssize_t ret, plain = 0;
+
+	if (!src) {
+		from = batch;
+		count = P2P_MIN(count, CQ_BATCH);
+	}
+	ret = cq_read_core(cq, entries, count, from);
+	if (p2p_likely(ret == -FI_EAGAIN))
+		return ret;
+	while (!src && plain < ret && !cq_concerned(cq, &entries[plain]))
+		plain++;
+	if (plain && plain == ret)
+		return ret;
+	return cq_take(cq, entries, from, ret, entries, count, src);
+}
+
 /* Is there something? What the core has may be ours, so it is looked at. */
 static ssize_t cq_peek(struct p2p_cq *cq)
 {
-	ssize_t ret = fi_cq_read(cq->xfer.core, NULL, 0);
-
-	if (ret == -FI_EAGAIN)
-		return ret;
+	if (!xfer_busy(cq->xfer.xfer) && !xfer_cq_has(&cq->xfer) &&
+	    fi_cq_read(cq->xfer.core, NULL, 0) == -FI_EAGAIN)
+		return -FI_EAGAIN;
 	xfer_progress(cq->xfer.xfer);
 	return cq_read_reports(cq, NULL, 0, NULL);
 }
 
-static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+/* A read that is not just the core's */
+static __attribute__((noinline)) ssize_t cq_read_special(struct p2p_cq *cq, void *buf,
+							 size_t count, fi_addr_t *src)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
-
-	if (p2p_unlikely(!buf && count)) {
+	if (!count)
+		return cq_peek(cq);
+	if (!buf) {
 		P2P_WARN("fi_cq_read of %zu entries without a buffer\n", count);
 		return -FI_EINVAL;
 	}
-	if (xfer_busy(cq->xfer.xfer)) {
+	if (xfer_busy(cq->xfer.xfer))
 		xfer_progress(cq->xfer.xfer);
-		return cq_read_reports(cq, buf, count, src);
-	}
-	if (__atomic_load_n(&cq->xfer.count, __ATOMIC_RELAXED))
-		return cq_read_reports(cq, buf, count, src);
-	if (p2p_unlikely(!count))
-		return cq_peek(cq);
-	return cq_read_core(cq, buf, count, src);
+	else if (!xfer_cq_has(&cq->xfer))
+		return cq_read_batch(cq, buf, count, src);
+	return cq_read_reports(cq, buf, count, src);
+}
+
+/* Polling costs this much: a few loads and branches besides the core's read. */
+static inline __attribute__((always_inline)) ssize_t cq_read_any(struct p2p_cq *cq, void *buf,
+								 size_t count,
+								 fi_addr_t *src)
+{
+	if (p2p_likely(cq->format == FI_CQ_FORMAT_TAGGED && buf && count &&
+		       !xfer_busy(cq->xfer.xfer) && !xfer_cq_has(&cq->xfer)))
+		return cq_read_direct(cq, buf, count, src);
+	return cq_read_special(cq, buf, count, src);
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	return cq_read_any((struct p2p_cq *) fid, buf, count, src);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
-	return cq_readfrom(fid, buf, count, NULL);
+	return cq_read_any((struct p2p_cq *) fid, buf, count, NULL);
 }
 
 /* ---- waiting ---- */

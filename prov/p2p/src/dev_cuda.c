@@ -186,12 +186,10 @@ static CUcontext cuda_primary_ctx(int ordinal)
 	return ctx;
 }
 
-static bool cuda_find(const void *addr, struct dev_mem *mem)
+/* What there is to know of device memory */
+static P2P_APART bool cuda_describe(CUdeviceptr ptr, struct dev_mem *mem)
 {
-	CUdeviceptr ptr = (CUdeviceptr) (uintptr_t) addr, base = 0;
-	unsigned int type = 0;
-	CUpointer_attribute type_attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-	void *type_data = &type;
+	CUdeviceptr base = 0;
 	CUcontext ctx = NULL;
 	int ordinal = -1;
 	unsigned long long id = 0;
@@ -201,10 +199,6 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 	void *data[] = {&ctx, &ordinal, &id};
 	size_t size = 0;
 	bool pushed, mapped;
-
-	if (cuda.pointer_get(1, &type_attribute, &type_data, ptr) != CUDA_SUCCESS ||
-	    type != CU_MEMORYTYPE_DEVICE)
-		return false;
 
 	if (cuda_check(cuda.pointer_get(3, attributes, data, ptr),
 		       "cuPointerGetAttributes"))
@@ -228,6 +222,17 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 		.mapped = mapped,
 	};
 	return true;
+}
+
+static bool cuda_find(const void *addr, struct dev_mem *mem)
+{
+	CUdeviceptr ptr = (CUdeviceptr) (uintptr_t) addr;
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type = 0;
+	void *data = &type;
+
+	return cuda.pointer_get(1, &attribute, &data, ptr) == CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE && cuda_describe(ptr, mem);
 }
 
 /*

@@ -2,11 +2,16 @@
 /* Rank 2: classification of buffers. See mem.h. */
 #include "mem.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 
 #include "base.h"
 #include "log.h"
+
+/* Device memory is mapped in pages: only a page boundary can have it on one side */
+#define MEM_PAGE_SHIFT 12
 
 /* Allocations known to be settled (dev_ops.settle), by the id of the latest one there */
 #define MEM_SETTLED 256
@@ -22,6 +27,56 @@ static void mem_settle(const struct dev_mem *mem)
 		return;
 	mem->ops->settle(mem);
 	__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
+}
+
+/*
+ * The heap's first address; UINTPTR_MAX if what the kernel says does not end where the
+ * heap ends, as it is under valgrind, which has a heap beside the program's.
+ */
+static uintptr_t mem_heap_find(void)
+{
+	unsigned long first, last, start = 0, end = 0;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+
+	if (!maps)
+		return UINTPTR_MAX;
+	while (fgets(line, sizeof line, maps)) {
+		if (!strstr(line, "[heap]") || sscanf(line, "%lx-%lx", &first, &last) != 2)
+			continue;
+		/* it may be listed in parts, of different protection */
+		if (!start)
+			start = first;
+		end = last;
+	}
+	fclose(maps);
+	return start && end == P2P_ALIGN_UP((uintptr_t) sbrk(0), sysconf(_SC_PAGESIZE))
+		       ? start
+		       : UINTPTR_MAX;
+}
+
+bool mem_in_heap(const void *addr, size_t len)
+{
+	static uintptr_t known;
+	uintptr_t start = __atomic_load_n(&known, __ATOMIC_RELAXED), first = (uintptr_t) addr;
+
+	if (p2p_unlikely(!start)) {
+		start = mem_heap_find();
+		__atomic_store_n(&known, start, __ATOMIC_RELAXED);
+	}
+	/* the end may move, to both sides */
+	return first >= start && first + len > first && first + len <= (uintptr_t) sbrk(0);
+}
+
+bool mem_finds_device(const void *addr, size_t len)
+{
+	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
+	struct dev_mem mem;
+
+	if (!len || mem_in_heap(addr, len))
+		return false;
+	return dev_find(addr, &mem) ||
+	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, &mem));
 }
 
 /* Does the allocation reach to @end, together with those mapped right behind it? */

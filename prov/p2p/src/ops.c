@@ -27,7 +27,7 @@ static inline struct p2p_ep *ops_ep(struct fid_ep *fid)
 
 static inline bool ops_special(const void *buf, size_t len)
 {
-	return mem_is_device(buf, len) || (!buf && len);
+	return mem_is_device(buf, len) || (p2p_unlikely(!buf) && len);
 }
 
 static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count)
@@ -80,11 +80,16 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 }
 
 /* The tag bit that is ours is not the application's (mem_tag_format). */
+static P2P_APART void ops_tag_warn(uint64_t tag)
+{
+	P2P_WARN("tag 0x%zx has a bit that is not in mem_tag_format\n", (size_t) tag);
+}
+
 static inline bool ops_tag_bad(const struct p2p_ep *ep, uint64_t tag)
 {
 	if (p2p_likely(!(tag & ep->xfer.tag_bit)))
 		return false;
-	P2P_WARN("tag 0x%zx has a bit that is not in mem_tag_format\n", (size_t) tag);
+	ops_tag_warn(tag);
 	return true;
 }
 
@@ -99,10 +104,10 @@ static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
 }
 
 /* A send of one piece that is not for the core alone */
-static ssize_t ops_send_special(struct p2p_ep *ep, enum ops_way way, bool tagged,
-				const void *buf, size_t len, void *desc,
-				fi_addr_t dest, uint64_t tag, uint64_t data,
-				uint64_t flags, void *context)
+static P2P_APART ssize_t ops_send_special(struct p2p_ep *ep, enum ops_way way, bool tagged,
+					  const void *buf, size_t len, void *desc,
+					  fi_addr_t dest, uint64_t tag, uint64_t data,
+					  uint64_t flags, void *context)
 {
 	struct iovec iov = {(void *) buf, len};
 	struct core_op op = {
@@ -370,9 +375,9 @@ static inline uint64_t ops_trecv_flags(uint64_t flags)
 	return flags & ~FI_MULTI_RECV;
 }
 
-static ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *buf, size_t len,
-				void *desc, fi_addr_t src, uint64_t tag, uint64_t ignore,
-				void *context)
+static P2P_APART ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *buf,
+					  size_t len, void *desc, fi_addr_t src,
+					  uint64_t tag, uint64_t ignore, void *context)
 {
 	struct iovec iov = {buf, len};
 	struct core_op op = {
