@@ -32,6 +32,11 @@ static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		P2P_INFO("not needed around " P2P_NAME "\n");
 		return -FI_ENOSYS;
 	}
+	/* ofi_rxm opens one for collectives and shares its own objects with it (FI_PEER) */
+	if (!strncmp(hooked->name, "off_", 4)) {
+		P2P_INFO("not around %s, which transfers nothing by itself\n", hooked->name);
+		return -FI_ENOSYS;
+	}
 	P2P_INFO("around provider %s\n", hooked->name);
 	return fabric_open(attr->fabric, false, attr->fabric->fid.context, fabric);
 }
