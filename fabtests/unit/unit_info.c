@@ -384,6 +384,47 @@ static void test_caps(void **state)
 	fi_freeinfo(hints);
 }
 
+/* Remote operations with device memory are not in order; who needs one goes without */
+static void test_order(void **state)
+{
+	static const struct {
+		uint64_t wanted, tx_order, rx_order, caps, order;
+		bool fits;
+	} cases[] = {
+		{0, 0, 0, MESSAGES | REMOTE | FI_HMEM | FI_P2P, FI_ORDER_SAS, true},
+		{0, 0, FI_ORDER_RAR, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
+		{0, FI_ORDER_WAW, 0, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
+		{FI_RMA | FI_HMEM, FI_ORDER_SAS, FI_ORDER_SAS,
+		 (MESSAGES | REMOTE | FI_HMEM | FI_P2P) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC),
+		 FI_ORDER_SAS, true},
+		{FI_RMA | FI_HMEM, FI_ORDER_WAW, 0, 0, 0, false},
+		{FI_RMA | FI_HMEM, 0, FI_ORDER_SAW, 0, 0, false},
+		{FI_MSG | FI_HMEM, FI_ORDER_WAW, 0,
+		 (MESSAGES | FI_HMEM | FI_P2P) & ~FI_TAGGED, FI_ORDER_STRICT, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->tx_attr->msg_order = core->rx_attr->msg_order = FI_ORDER_STRICT;
+		hints->caps = cases[i].wanted;
+		hints->tx_attr->msg_order = cases[i].tx_order;
+		hints->rx_attr->msg_order = cases[i].rx_order;
+		why = NULL;
+		assert_int_equal(info_from_core(hints, core, &why), cases[i].fits);
+		assert_true(cases[i].fits || (why && *why));
+		if (cases[i].fits) {
+			assert_int_equal(core->caps, cases[i].caps);
+			assert_int_equal(core->tx_attr->msg_order, cases[i].order);
+			assert_int_equal(core->rx_attr->msg_order, cases[i].order);
+		}
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
 /* Endpoints without a protocol of ours: the core's, but for device memory */
 static void test_plain(void **state)
 {
@@ -524,6 +565,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_peeks),
 		cmocka_unit_test(test_core_refused),
 		cmocka_unit_test(test_caps),
+		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),
 	};

@@ -194,11 +194,18 @@ int info_hints_to_core(struct fi_info *hints)
  */
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
-	uint64_t caps = core_caps & INFO_CAPS;
+	/* whether device memory may be used is our word */
+	uint64_t caps = core_caps & INFO_CAPS & ~FI_HMEM;
 
 	if (wanted)
 		caps &= wanted | INFO_SECONDARY_CAPS;
 	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
+}
+
+static bool info_order_asked(const struct fi_info *hints)
+{
+	return hints && ((hints->tx_attr && hints->tx_attr->msg_order & ~INFO_ORDER) ||
+			 (hints->rx_attr && hints->rx_attr->msg_order & ~INFO_ORDER));
 }
 
 /* What reaches remote memory goes by the core or by us: in any order */
@@ -216,6 +223,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
+	bool disorder;
 
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
@@ -245,9 +253,12 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 		return false;
 	}
 
-	if (hmem && hints && hints->tx_attr && hints->tx_attr->msg_order & ~INFO_ORDER) {
+	disorder = hmem && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS;
+	if (disorder && info_order_asked(hints)) {
 		*why = "an order of remote memory operations is asked for";
-		return false;
+		if (wanted)
+			return false;
+		hmem = disorder = 0;
 	}
 
 	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
@@ -263,7 +274,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->tx_attr->size -= INFO_QUEUE_RESERVE;
 	info->rx_attr->size -= INFO_QUEUE_RESERVE;
-	if (hmem)
+	if (disorder)
 		info_disorder(info);
 	info->tx_attr->rma_iov_limit = P2P_MIN(info->tx_attr->rma_iov_limit, 1);
 	/* a short message may be complete before the long one posted ahead of it */
