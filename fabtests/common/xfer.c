@@ -243,7 +243,9 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 		for (ssize_t i = 0; i < ret; i++) {
 			struct ft_req *req = comp[i].op_context;
 
-			if (comp[i].flags & FI_REMOTE_WRITE)
+			/* shm 2.1 leaves out what kind of remote data it is */
+			if (comp[i].flags & FI_REMOTE_WRITE ||
+			    (!req && comp[i].flags & FI_REMOTE_CQ_DATA))
 				req = ctx->remote;
 			FT_CHECK(req, "%s: a completion without our context", call);
 			FT_CHECK(!req->done, "%s: the same operation completed twice",

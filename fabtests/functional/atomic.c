@@ -214,6 +214,12 @@ static int with_keys(struct ft_proc *proc, bool chosen)
 	if (!chosen)
 		side.ctx.hints->domain_attr->mr_mode &= ~FI_MR_PROV_KEY;
 	side.ctx.hints->caps |= FI_ATOMIC;
+	if (fi_getinfo(proc->opts.api_version, NULL, NULL, 0, side.ctx.hints, &side.ctx.info)) {
+		FT_TRY(ft_close(&side.ctx));
+		return ft_skip("%s has no atomic operations", proc->opts.prov);
+	}
+	fi_freeinfo(side.ctx.info);
+	side.ctx.info = NULL;
 	FT_TRY(ft_test_open(proc, &side.ctx));
 	/* net of 1.17 has the capability, and no operations */
 	if (fi_atomicvalid(side.ctx.ep, FI_UINT64, FI_SUM, &most)) {

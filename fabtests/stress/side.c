@@ -182,7 +182,8 @@ static int open_counters(struct stress *s, struct ft_ctx *ctx)
 		int ret;
 
 		if ((event & (remote | FI_READ | FI_WRITE) && !ctx->mr_access) ||
-		    (event & remote && !(s->plan.caps & FI_RMA_EVENT)))
+		    (event & remote && (!(s->plan.caps & FI_RMA_EVENT) ||
+					s->plan.quirks & QUIRK_REMOTE)))
 			continue;
 		ret = fi_cntr_open(ctx->domain, &attr, &s->cntr[i], NULL);
 		if (ret == -FI_ENOSYS || ret == -FI_EOPNOTSUPP) {

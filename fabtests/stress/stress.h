@@ -66,6 +66,7 @@ enum {
 	QUIRK_COUNTERS = 1 << 8, /* counters */
 	QUIRK_EMPTY = 1 << 9,    /* pieces of no bytes */
 	QUIRK_NOTHING = 1 << 10, /* FI_DELIVERY_COMPLETE of no bytes */
+	QUIRK_REMOTE = 1 << 12,  /* counters of what peers do */
 	QUIRK_EPS = 1 << 11,     /* unexpected messages, with several endpoints */
 };
 
