@@ -75,6 +75,12 @@ bool info_core_stalls(const struct fi_info *core);
  */
 bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data);
 
+/*
+ * Does it look for a message that came before its receive among those of all endpoints of a
+ * domain? Ours should then find a receive at once.
+ */
+bool info_core_mixes(const struct fi_info *core);
+
 /* May its counters be bound to endpoints? */
 bool info_core_counts(const struct fi_info *core);
 

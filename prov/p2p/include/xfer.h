@@ -150,6 +150,7 @@ struct xfer {
  * @wakes:	the waker counts what the core completes here (wait.h)
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
+ * @mixes:	messages without a receive are in danger: more internal receives are posted
  * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
  * @data_mask:	the bits of remote cq data that are the user's
@@ -177,6 +178,7 @@ struct xfer_ep {
 	bool wakes;
 	bool layered;
 	bool stalls;
+	bool mixes;
 	bool counts_remote;
 	bool closing;
 	bool started;

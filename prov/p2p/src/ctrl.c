@@ -12,10 +12,10 @@
 /*
  * Receives posted for control messages. Cores look through posted receives one by one,
  * so each of these is paid for by every message of the user's; what does not find one
- * free waits in the core. There are more where that stops the core.
+ * free waits in the core. There are more where that is where they get lost.
  */
 #define CTRL_RECEIVES 2
-#define CTRL_RECEIVES_STALLS 16
+#define CTRL_RECEIVES_MIXES 16
 
 /* @reserve: where it lies if it is too long for @buf */
 struct ctrl_out {
@@ -158,7 +158,7 @@ int ctrl_start(struct xfer_ep *ep)
 	struct ctrl_in *ctrl;
 	int ret;
 
-	for (int i = 0; i < (ep->stalls ? CTRL_RECEIVES_STALLS : CTRL_RECEIVES); i++) {
+	for (int i = 0; i < (ep->mixes ? CTRL_RECEIVES_MIXES : CTRL_RECEIVES); i++) {
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
 			return -FI_ENOMEM;

@@ -405,6 +405,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ep->caps = info->caps;
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.stalls = info_core_stalls(core_info);
+	ep->xfer.mixes = info_core_mixes(core_info);
 	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
 			 !domain->layered;
 	if (domain->layered)

@@ -363,6 +363,12 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 	return FI_VERSION_GE(version, FI_VERSION(1, 19)) || !info_core_is(core, "shm");
 }
 
+/* "net" of 1.17, and "tcp" that came of it */
+bool info_core_mixes(const struct fi_info *core)
+{
+	return info_core_is(core, "net") || info_core_is(core, "tcp");
+}
+
 /* Those of "net" crash at a message that was there before its receive. */
 bool info_core_counts(const struct fi_info *core)
 {
