@@ -459,6 +459,10 @@ void xfer_ctx_free(struct xfer_ctx *ctx);
 struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 			      const struct dev_mem *mem);
 
+/* The same for a read or write of at most CORE_RMA_MAX pieces of remote memory */
+struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
+				  const struct dev_mem *mem);
+
 /* The same for an atomic operation that gives @result */
 struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
 				     const struct core_array *result);

@@ -222,28 +222,14 @@ static ssize_t bounce_staged(struct xfer_req *req)
 
 ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
 {
-	const struct core_op local = {
-		.recv = op->read,
-		.iov = op->iov,
-		.count = op->count,
-		.addr = op->addr,
-		.data = op->data,
-		.flags = op->flags,
-		.context = op->context,
-	};
 	enum fi_p2p_path path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
-	struct xfer_req *req = xfer_req_new(ep, &local, mem);
+	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);
 	size_t len;
 	ssize_t ret;
 
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
-	req->cq = ep->txcq;
-	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
-	memcpy(req->target, op->remote, op->remotes * sizeof *op->remote);
-	req->targets = op->remotes;
-	req->path.path = path;
 	if (mem->ops) {
 		ret = bounce_staged(req);
 	} else {

@@ -101,15 +101,6 @@ static int remote_read(struct xfer_req *req)
 
 ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
 {
-	const struct core_op local = {
-		.recv = op->read,
-		.iov = op->iov,
-		.count = op->count,
-		.addr = op->addr,
-		.data = op->data,
-		.flags = op->flags,
-		.context = op->context,
-	};
 	struct xfer_req *req;
 	int ret;
 
@@ -118,13 +109,9 @@ ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 			 op->remotes);
 		return -FI_EINVAL;
 	}
-	req = xfer_req_new(ep, &local, mem);
+	req = xfer_req_new_rma(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
-	req->cq = ep->txcq;
-	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
-	req->target[0] = *op->remote;
-	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	ret = op->read ? remote_read(req) : remote_write(req);
 	if (ret) {
 		xfer_req_undo(req);
@@ -249,7 +236,6 @@ static struct xfer_req *remote_req_new(struct xfer_ep *ep, fi_addr_t addr,
 	req->served = true;
 	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
 	req->region = reach->region;
-	req->path.path = req->mem.ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	region_hold(reach->region);
 	return req;
 }

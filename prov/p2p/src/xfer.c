@@ -114,20 +114,19 @@ void xfer_req_release(struct xfer_req *req)
 	req->busy = false;
 }
 
+void xfer_req_undo(struct xfer_req *req)
+{
+	xfer_req_release(req);
+	xfer_ctx_free(&req->ctx);
+}
+
 /* A request of a closing endpoint */
 static void xfer_req_drop(struct xfer_ctx *ctx)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
 
 	pipe_req_drop(req);
-	xfer_req_release(req);
-	xfer_ctx_free(ctx);
-}
-
-void xfer_req_undo(struct xfer_req *req)
-{
-	xfer_req_release(req);
-	xfer_ctx_free(&req->ctx);
+	xfer_req_undo(req);
 }
 
 void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
@@ -166,6 +165,29 @@ struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 	return req;
 }
 
+struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
+				  const struct dev_mem *mem)
+{
+	const struct core_op local = {
+		.recv = op->read,
+		.iov = op->iov,
+		.count = op->count,
+		.addr = op->addr,
+		.data = op->data,
+		.flags = op->flags,
+		.context = op->context,
+	};
+	struct xfer_req *req = xfer_req_new(ep, &local, mem);
+
+	if (!req)
+		return NULL;
+	req->cq = ep->txcq;
+	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
+	memcpy(req->target, op->remote, op->remotes * sizeof *op->remote);
+	req->targets = op->remotes;
+	return req;
+}
+
 struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
 				     const struct core_array *result)
 {
@@ -189,12 +211,11 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 
 void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
 {
-	struct xfer_cntr *cntr;
+	struct xfer_cntr *cntr = ep->cntrs[xfer_count_index(kind)];
 	uint64_t *count;
 
 	if (!xfer_ep_counts(ep, kind))
 		return;
-	cntr = ep->cntrs[xfer_count_index(kind)];
 	count = err ? &cntr->errors : &cntr->value;
 	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
 }
