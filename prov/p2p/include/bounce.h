@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 4: the core's own operations on remote memory, with device memory at this end: piece
- * by piece through staging slots; the peer need not know. All [locked].
+ * Rank 4: the core's own operations on remote memory, with device memory at this end: by the
+ * NIC itself, or piece by piece through staging slots; the peer need not know. All [locked].
  */
 #ifndef P2P_BOUNCE_H
 #define P2P_BOUNCE_H
@@ -15,8 +15,12 @@
 ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem);
 ssize_t bounce_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
-/* Is an operation from or to device memory one of the core's, too? */
-bool bounce_at_once(const struct xfer_ep *ep, const struct core_rma *op);
+/*
+ * Reads a message's bytes, @from the memory of the peer @addr, into its receive's buffer.
+ * The NIC has the buffer (pin.h), or it is device memory that is staged. Ends with
+ * pipe_read_end().
+ */
+void bounce_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t addr);
 
 /* Begins what pieces can begin */
 void bounce_progress(struct xfer *xfer);

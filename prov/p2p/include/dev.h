@@ -71,6 +71,13 @@ struct dev_queue {
  *		the queue's device has failed
  *
  * @queue_drain: waits until nothing in the queue is under way: after errors
+ * @modules:	kernel modules, NULL at the end; with any of them loaded, NICs can be given
+ *		this backend's memory by its address
+ * @expose:	opens a dma-buf @fd of which, @offset bytes in, the @len bytes of device memory
+ *		at @addr are (both multiples of DEV_PAGE). -FI_ENOSYS: this device or driver
+ *		can never do that; another error: this memory cannot; both with @why
+ * @flush:	what NICs have written to @mem's device becomes visible there; costs nothing
+ *		where the device keeps that order by itself
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
@@ -88,7 +95,14 @@ struct dev_ops {
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
 	void (*queue_drain)(struct dev_queue *queue);
+	const char *const *modules;
+	int (*expose)(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
+		      uint64_t *offset, const char **why);
+	int (*flush)(const struct dev_mem *mem);
 };
+
+/* What a dma-buf begins and ends at */
+#define DEV_PAGE 4096
 
 /* Loads the runtimes that this machine has and the user allows. May be called again. */
 void dev_load(void);

@@ -13,7 +13,6 @@
  * @layered:	peers of its endpoints run ofi_p2p, too: it is not a hook's, and its endpoints
  *		are neither connected nor unreliable
  * @source:	messages tell where they come from (FI_SOURCE)
- * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @counts:	the core's counters may be used beside ours
  */
 struct p2p_domain {
@@ -22,7 +21,6 @@ struct p2p_domain {
 	struct p2p_fabric *fabric;
 	bool layered;
 	bool source;
-	bool virt_addr;
 	bool counts;
 	struct xfer xfer;
 };

@@ -81,6 +81,18 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
  */
 bool info_core_mixes(const struct fi_info *core);
 
+/*
+ * Can the NIC below it be given device memory, by registration? @direct: its CPU touches
+ * nothing of what is sent and received but short messages, either.
+ */
+bool info_core_maps(const struct fi_info *core, bool *direct);
+
+/*
+ * Makes what info_to_core() made one for a core that takes descriptors of all buffers and
+ * reads remote memory: what it takes to give its NIC device memory.
+ */
+void info_core_add_maps(struct fi_info *core);
+
 /* May its counters be bound to endpoints? */
 bool info_core_counts(const struct fi_info *core);
 

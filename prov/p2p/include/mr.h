@@ -13,12 +13,14 @@
  * struct p2p_mr - a region.
  * @core:	the core's region, whose key and descriptor it shows; NULL for memory that only
  *		we serve
+ * @map:	or the mapping of device memory that it shows them of
  * @region:	what peers may ask us for
  * @served:	they may
  */
 struct p2p_mr {
 	struct fid_mr fid;
 	struct fid_mr *core;
+	struct map_entry *map;
 	struct p2p_domain *domain;
 	struct region region;
 	bool served;

@@ -16,12 +16,26 @@
  * @PATH_SHORT:	copied to a pinned slot, sent from there as one message
  * @PATH_LONG:	announced, then sent in pieces as the receiver asks for them
  * @PATH_WHOLE:	copied to a host buffer of full length, sent from there as one message
+ * @PATH_READ:	announced, then read by the receiver, whose NIC reaches it
+ * @PATH_DIRECT: the core provider's call with device memory that the NIC reaches
+ * @PATH_NONE:	not allowed to travel in any way that there is
  */
 enum path_proto {
 	PATH_CORE,
 	PATH_SHORT,
 	PATH_LONG,
-	PATH_WHOLE
+	PATH_WHOLE,
+	PATH_READ,
+	PATH_DIRECT,
+	PATH_NONE
+};
+
+/* Which ways the user and the application leave open: as FI_OPT_FI_HMEM_P2P has them */
+enum path_wish {
+	PATH_ANY,
+	PATH_PEER_LONG,		/* what is longer than plain_max may not be staged */
+	PATH_PEER_ONLY,		/* nothing may be staged */
+	PATH_STAGE_ONLY
 };
 
 /**
@@ -36,6 +50,10 @@ enum path_proto {
  * @slot:	there is a free slot for it now
  * @name_len:	length of the endpoint's own name, @name_max what an announcement holds
  * @inject:	the buffer may not be read any more once the call has returned
+ * @wish:	what is left open
+ * @peer:	the NIC reaches the buffer; if not, @peer_why
+ * @direct:	over a hook: the NIC, and no CPU, touches what is sent or received, if it is
+ *		longer than @inline_max
  */
 struct path_query {
 	bool device;
@@ -48,6 +66,11 @@ struct path_query {
 	size_t name_len;
 	size_t name_max;
 	bool inject;
+	enum path_wish wish;
+	bool peer;
+	const char *peer_why;
+	bool direct;
+	size_t inline_max;
 };
 
 struct path_choice {
@@ -57,5 +80,11 @@ struct path_choice {
 };
 
 struct path_choice path_choose(const struct path_query *query);
+
+/*
+ * May the NIC's way be of use to this message, if its buffer can be given to it? Asked
+ * before that is tried; when not, @why.
+ */
+bool path_wants_peer(const struct path_query *query, const char **why);
 
 #endif /* P2P_PATH_H */

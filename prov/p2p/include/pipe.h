@@ -25,6 +25,9 @@ int pipe_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key,
 /* Begins to receive what @msg announces, without a marker */
 void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg);
 
+/* The core has read what bounce_pull() was to read, or failed (pipe.status) */
+void pipe_read_end(struct xfer_req *req);
+
 /* A number for a transaction that begins here */
 uint64_t pipe_id_new(struct xfer *xfer);
 

@@ -18,6 +18,12 @@
  *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
  *	either side, when it cannot go on: ABORT(id, status)
  *
+ * Where the sender's NIC reaches the memory, the announcement has its key and address, and a
+ * receiver that can reads it instead of answering:
+ *	ANNOUNCE(id, length, key, address) ->
+ *	marker(id)	     ->	matched with a receive; the core reads
+ *			     <-	FIN(id)
+ *
  *	A multi-receive buffer that a marker has matched has no room for the message:
  *			     <-	CTS(id, WIRE_PLAIN)
  *	the whole message, its cq_data as the marker's, through the user's channel ->
@@ -49,7 +55,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 /*
  * Messages up to this length are never announced, by no version: a host receive no
@@ -91,6 +97,7 @@ enum wire_type {
 /* flags of ANNOUNCE and WRITE */
 #define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
 #define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
+#define WIRE_READABLE (1u << 4)		/* ANNOUNCE: there is a key to read it with */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)		/* the values before are wanted */
@@ -114,6 +121,7 @@ enum wire_type {
  * @to_sender:	ABORT: comes from the receiving side
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
  *		SUPPLY: @key is the read's id
+ *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
  * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: the sending endpoint's name, of
  *		@name_len bytes

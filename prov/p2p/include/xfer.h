@@ -14,15 +14,12 @@
 
 #include <sys/queue.h>
 
-/* a library does not end the process when memory is short */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "base.h"
 #include "cell.h"
 #include "copy.h"
 #include "core.h"
 #include "lock.h"
+#include "map.h"
 #include "path.h"
 #include "stage.h"
 #include "wait.h"
@@ -31,6 +28,7 @@
 
 struct multi_buf;
 struct multi_msg;
+struct pin;
 struct region;
 struct xfer;
 struct xfer_ep;
@@ -110,8 +108,15 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
  * @regions:	memory that we let peers reach, by key
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
+ * @key_device:	the bit of keys of device memory that the NIC reaches: reads and writes are the
+ *		core's, without this bit, atomic operations are ours to serve. 0: no such keys
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
  * @wait:	who sleeps until something happens
+ * @map:	device memory in the NIC's hands
+ * @local:	the core wants descriptors of host memory: one that is valid, for memory that
+ *		the NIC will not touch. NULL: it wants none
+ * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
+ * @direct:	see struct path_query
  */
 struct xfer {
 	struct p2p_lock lock;
@@ -134,18 +139,23 @@ struct xfer {
 	struct xfer_list bouncing;
 	struct region *regions;
 	uint64_t key_mark;
+	uint64_t key_device;
 	bool keys_ours;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
 	struct wait_domain wait;
+	struct map map;
+	struct stage_reserve *local;
+	bool virt_addr;
+	bool direct;
 };
 
 /**
  * struct xfer_ep - one endpoint's side of it.
  * @core:	the core's endpoint
  * @txcq, @rxcq: where its operations report; NULL: not bound
- * @counted:	the operations that we count (FI_SEND, FI_RECV, ...): they are followed up
- *		even where the core could do and report them by itself
+ * @followed:	the operations (FI_SEND, FI_RECV, ...) that are followed up even where the core
+ *		could do and report them by itself: we count them, or add descriptors
  * @cntrs:	the counters, see xfer_count_index()
  * @wakes:	the waker counts what the core completes here (wait.h)
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
@@ -167,13 +177,16 @@ struct xfer {
  * @claimed:	messages that were claimed and not yet received
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
+ * @wish:	see struct path_query
+ * @inline_max:	what the core sends may be copied by its CPU up to this length
+ * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
 struct xfer_ep {
 	struct xfer *xfer;
 	struct fid_ep *core;
 	struct xfer_cq *txcq;
 	struct xfer_cq *rxcq;
-	uint64_t counted;
+	uint64_t followed;
 	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
 	bool wakes;
 	bool layered;
@@ -199,7 +212,10 @@ struct xfer_ep {
 	TAILQ_HEAD(, multi_msg) multi_msgs;
 	LIST_HEAD(, xfer_ctx) live;
 	LIST_ENTRY(xfer_ep) entry;
+	enum path_wish wish;
+	size_t inline_max;
 	struct fi_p2p_stats stats;
+	const char *reason[FI_P2P_PATH_MAX];
 };
 
 /**
@@ -238,6 +254,8 @@ struct xfer_out {
  * @copied:	bytes copied between buffer and @host so far; @copy the step under way
  * @ready:	in ep.sendq: may be sent, as what @out says
  * @comp:	what will be reported
+ * @pin:	the buffer's descriptors, or NULL (pin.h)
+ * @direct:	the core is given the buffer itself, though it is device memory
  * @pipe:	the state of a long message, see pipe.c
  */
 struct xfer_req {
@@ -277,6 +295,8 @@ struct xfer_req {
 	} out;
 	struct core_comp comp;
 	TAILQ_ENTRY(xfer_req) entry;
+	struct pin *pin;
+	bool direct;
 	struct {
 		uint64_t id;
 		uint64_t wanted;	/* bytes that will travel */
@@ -312,6 +332,15 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	      struct fid_domain *local_mr_domain);
 void xfer_fini(struct xfer *xfer);
 
+/*
+ * Gives back what is registered with the core's domain, which is about to be closed, if no
+ * endpoint is left
+ */
+void xfer_give_back(struct xfer *xfer);
+
+/* The core wants descriptors of host memory, too. 0 or -FI_ENOMEM; may be called again */
+int xfer_want_local(struct xfer *xfer);
+
 static inline bool xfer_busy(const struct xfer *xfer)
 {
 	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED);
@@ -329,8 +358,9 @@ static inline bool xfer_ep_waiting(const struct xfer_ep *ep)
  */
 bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Moves everything that can move: completions, copies, messages. */
+/* Moves everything that can move: completions, copies, messages. The second one [locked] */
 void xfer_progress(struct xfer *xfer);
+void xfer_progress_locked(struct xfer *xfer);
 
 /* Adds and removes queues; the caller has set core, source, silent and fd. */
 void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
@@ -369,13 +399,19 @@ static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 	return xfer->keys_ours || key & xfer->key_mark;
 }
 
+/* The same for an atomic operation: it may be so where reads and writes are the core's */
+static inline bool xfer_key_atomic_remote(const struct xfer *xfer, uint64_t key)
+{
+	return xfer_key_remote(xfer, key) || key & xfer->key_device;
+}
+
 /* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 
-/* Do we count operations of this kind? */
-static inline bool xfer_ep_counts(const struct xfer_ep *ep, uint64_t kind)
+/* Are operations of this kind followed up, whatever memory they are about? */
+static inline bool xfer_ep_follows(const struct xfer_ep *ep, uint64_t kind)
 {
-	return p2p_unlikely(ep->counted & kind);
+	return p2p_unlikely(ep->followed & kind);
 }
 
 static inline unsigned int xfer_count_index(uint64_t kind)
@@ -394,7 +430,7 @@ static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, uint
 {
 	return (ep->layered && (len > WIRE_PLAIN_MAX || !(flags & FI_COMPLETION) ||
 				flags & FI_MULTI_RECV)) ||
-	       xfer_ep_counts(ep, FI_RECV);
+	       xfer_ep_follows(ep, FI_RECV);
 }
 
 /*
@@ -474,6 +510,9 @@ void xfer_req_undo(struct xfer_req *req);
 void xfer_set_busy(struct xfer_req *req);
 void xfer_busy_add(struct xfer *xfer, int change);
 
+/* Counts a message, or a write, of @len bytes that is on its way */
+void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len);
+
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
 void xfer_req_end(struct xfer_req *req, int err);
 
@@ -488,6 +527,9 @@ void xfer_out_post(struct xfer_out *out);
 /* Appends to the endpoint's sends, and sends what is ready at its head */
 void xfer_sendq_add(struct xfer_req *req);
 void xfer_sendq_flush(struct xfer_ep *ep);
+
+/* Does anything in there go to @addr? */
+bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
 
 /*
  * copy_start() for a record of @ep. The callback begins with xfer_copy_ended(), which

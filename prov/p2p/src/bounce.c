@@ -8,10 +8,15 @@
 #include "amo.h"
 #include "log.h"
 #include "mem.h"
+#include "pin.h"
 #include "pipe_sides.h"
+#include "remote.h"
 
 /* Pieces of one operation under way at a time */
 #define BOUNCE_WINDOW 8
+
+/* One operation of the NIC's is no longer than this: no NIC takes less */
+#define BOUNCE_DIRECT (1u << 30)
 
 /* ---- reading and writing ---- */
 
@@ -30,6 +35,7 @@ static size_t bounce_target(const struct xfer_req *req, size_t offset, size_t le
 			continue;
 		}
 		out[pieces] = *target;
+		out[pieces].key &= ~req->ctx.ep->xfer->key_device;
 		out[pieces].addr += offset;
 		out[pieces].len = P2P_MIN(target->len - offset, len);
 		len -= out[pieces++].len;
@@ -81,7 +87,14 @@ static void bounce_check(struct xfer_req *req)
 {
 	if (req->pipe.in_flight || (!req->pipe.status && !pipe_req_done(req)))
 		return;
+	/* what the NIC has written to the device is to be seen there */
+	if (req->direct && req->recv && !req->pipe.status)
+		req->pipe.status = req->mem.ops->flush(&req->mem);
 	pipe_list_remove(req);
+	if (req->pipe.arrival) {
+		pipe_read_end(req);
+		return;
+	}
 	req->comp = (struct core_comp){
 		.flags = req->done_flags,
 		.len = req->recv ? req->len : 0,
@@ -112,7 +125,7 @@ static void bounce_piece_done(struct xfer_ctx *ctx, const struct core_comp *comp
 	struct pipe_piece *piece = (struct pipe_piece *) ctx;
 	int status = -abs(comp->err);
 
-	if (!status && piece->req->recv) {
+	if (!status && piece->req->recv && piece->host) {
 		piece->copy.done = bounce_piece_copied_in;
 		status = xfer_copy_start(ctx->ep, &piece->req->mem, COPY_IN, piece->iov,
 					 piece->count, piece->host, &piece->copy);
@@ -143,7 +156,7 @@ static void bounce_piece_begin(struct pipe_piece *piece)
 	pipe_piece_begun(req);
 	if (req->op_flags & FI_INJECT) {
 		ret = mem_gather(&req->mem, piece->iov, piece->count, piece->host);
-	} else if (!req->recv) {
+	} else if (!req->recv && piece->host) {
 		piece->copy.done = bounce_piece_copied_out;
 		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
 				      piece->count, piece->host, &piece->copy);
@@ -197,53 +210,103 @@ static void bounce_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	xfer_req_end(req, comp->err);
 }
 
-bool bounce_at_once(const struct xfer_ep *ep, const struct core_rma *op)
+static bool bounce_at_once(const struct xfer_req *req)
 {
-	return mem_iov_len(op->iov, op->count) <= ep->xfer->stage.pools[STAGE_PIECE].size;
+	return !req->mem.ops || req->direct ||
+	       req->len <= req->ctx.ep->xfer->stage.pools[STAGE_PIECE].size;
 }
 
-static ssize_t bounce_staged(struct xfer_req *req)
+/* Begins to move what the request wants, piece by piece */
+static void bounce_begin(struct xfer_req *req, uint64_t len)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
-	enum stage_use use = req->recv ? STAGE_PIECE_IN : STAGE_PIECE_OUT;
 
-	req->pipe.wanted = req->len;
-	req->pipe.chunk = (uint32_t) xfer->stage.pools[STAGE_PIECE].size;
-	req->pipe.pieces = (req->len - 1) / req->pipe.chunk + 1;
+	req->pipe.wanted = len;
+	req->pipe.chunk = req->mem.ops && !req->direct
+				  ? (uint32_t) xfer->stage.pools[STAGE_PIECE].size
+				  : BOUNCE_DIRECT;
+	req->pipe.pieces = len ? (len - 1) / req->pipe.chunk + 1 : 1;
 	req->pipe.answered = true;
-	if (req->op_flags & FI_INJECT &&
-	    (req->pipe.pieces > 1 || !stage_slot_free(&xfer->stage, use, req->len)))
-		return req->pipe.pieces > 1 ? -FI_EINVAL : -FI_EAGAIN;
 	pipe_list_add(req, &xfer->bouncing);
 	xfer_set_busy(req);
 	bounce_push(req);
+}
+
+void bounce_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t addr)
+{
+	req->target[0] = *from;
+	req->targets = 1;
+	req->addr = addr;
+	bounce_begin(req, from->len);
+}
+
+/* Which way a read or write of the core's takes at this end */
+static int bounce_choose(struct xfer_req *req, void *const *desc)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	const char *why = NULL;
+	bool allowed = ep->wish != PATH_PEER_ONLY &&
+		       (ep->wish != PATH_PEER_LONG || req->len <= WIRE_PLAIN_MAX);
+
+	if (!req->mem.ops) {
+		req->path.reason = "host memory";
+		return pin_host(req, desc, true);
+	}
+	if (ep->wish == PATH_STAGE_ONLY)
+		why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it staged";
+	else if (req->op_flags & FI_INJECT)
+		why = "injected: the buffer is the application's again at once";
+	else if (!req->recv && req->len <= ep->inline_max)
+		why = "short: the core provider's CPU copies it into the work request";
+	else if (req->len && !pin_device(req, &why))
+		req->direct = true;
+	if (!req->direct && req->len && !allowed) {
+		P2P_WARN("%zu bytes of %s device %d may not be staged: %s\n", req->len,
+			 req->mem.ops->name, req->mem.ordinal, why);
+		return -FI_EOPNOTSUPP;
+	}
+	req->path.reason = req->direct ? "the NIC reaches the device memory" : why;
+	if (req->direct)
+		req->path.path = FI_P2P_PATH_PEER;
 	return 0;
 }
 
 ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
 {
-	enum fi_p2p_path path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);
+	struct path_choice choice;
 	size_t len;
 	ssize_t ret;
 
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
-	if (mem->ops) {
-		ret = bounce_staged(req);
-	} else {
+	ret = bounce_choose(req, op->desc);
+	choice = req->path;
+	if (!ret && ep->counts_remote && !bounce_at_once(req)) {
+		/* in pieces the core would do it, and count it, several times */
+		xfer_req_undo(req);
+		return remote_rma(ep, op, mem);
+	}
+	if (!ret && op->flags & FI_INJECT && mem->ops) {
+		if (!bounce_at_once(req))
+			ret = -FI_EINVAL;
+		else if (!stage_slot_free(&ep->xfer->stage, STAGE_PIECE_OUT, len))
+			ret = -FI_EAGAIN;
+	}
+	if (!ret && mem->ops) {
+		bounce_begin(req, len);
+	} else if (!ret) {
 		req->ctx.done = bounce_done;
-		ret = bounce_post(req, op->iov, op->desc, op->count, 0, op->flags, req);
+		ret = bounce_post(req, op->iov, req->pin ? req->pin->desc : op->desc, op->count,
+				  0, op->flags, req);
 	}
 	if (ret) {
 		xfer_req_undo(req);
 		return ret;
 	}
-	if (!op->read) {
-		ep->stats.tx_msgs[path]++;
-		ep->stats.tx_bytes[path] += len;
-	}
+	if (!op->read)
+		xfer_ep_sent(ep, &choice, len);
 	return 0;
 }
 

@@ -178,7 +178,7 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
 		cntr->refs++;
 	}
 	/* peers' accesses are counted by whoever serves them */
-	ep->xfer.counted |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
+	ep->xfer.followed |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	return 0;
 }

@@ -3,7 +3,9 @@
 #include "conf.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <rdma/fi_errno.h>
 #include <rdma/providers/fi_prov.h>
@@ -15,36 +17,63 @@ struct conf conf = {
 	.eager_size = 1048576,
 	.chunk_size = 1048576,
 	.pinned_size = 67108864,
+	.path = CONF_PATH_AUTO,
+	.pin = CONF_PIN_AUTO,
+	.map_size = 17179869184,
+	.map_count = 1024,
+	.stats = false,
 	.cuda = true,
 	.rocm = true,
 };
 
 static int conf_error;
 
+static const char *const conf_paths[] = {"auto", "peer", "stage", NULL};
+static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
+
 /*
- * Name, what it is, and for sizes the least and the greatest value. The default in the
- * help text is the initial value above; contrib/check-params holds the two, the man page
- * and README.md together.
+ * Name, what it is, for sizes the least and the greatest value, for choices the words, in
+ * the order of their numbers. The default in the help text is the initial value above;
+ * contrib/check-params holds the two, the man page and README.md together.
  */
 static const struct conf_param {
 	const char *name;
 	bool *flag;
 	size_t *size;
 	size_t min, max;
+	unsigned int *choice;
+	const char *const *words;
 	const char *help;
 } conf_params[] = {
-	{"p2p_eager_size", NULL, &conf.eager_size, 4096, 1 << 26,
+	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26, .help =
 	 "Bytes up to which a message from device memory is copied to the host and sent "
 	 "as it is, while there is pinned memory for it; a longer one is announced and sent "
 	 "in pieces. At most FI_P2P_CHUNK_SIZE (default: 1048576)"},
-	{"p2p_chunk_size", NULL, &conf.chunk_size, 1 << 14, 1 << 26,
+	{"p2p_chunk_size", .size = &conf.chunk_size, .min = 1 << 14, .max = 1 << 26, .help =
 	 "Bytes in one piece of a long message, so in one copy between device and host "
 	 "(default: 1048576)"},
-	{"p2p_pinned_size", NULL, &conf.pinned_size, 1 << 22, (size_t) 1 << 40,
+	{"p2p_pinned_size", .size = &conf.pinned_size, .min = 1 << 22,
+	 .max = (size_t) 1 << 40, .help =
 	 "Bytes of host memory that one domain may pin for staging (default: 67108864)"},
-	{"p2p_cuda", &conf.cuda, NULL, 0, 0,
+	{"p2p_path", .choice = &conf.path, .words = conf_paths, .help =
+	 "How messages between device memories travel: auto (the NIC reads and writes "
+	 "device memory where it can), peer (the same, and what cannot is an error), or "
+	 "stage (through host memory) (default: auto)"},
+	{"p2p_pin", .choice = &conf.pin, .words = conf_pins, .help =
+	 "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
+	 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
+	{"p2p_map_size", .size = &conf.map_size, .min = 1 << 16, .max = (size_t) 1 << 50,
+	 .help =
+	 "Bytes of device memory that one domain keeps pinned for NICs "
+	 "(default: 17179869184)"},
+	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20, .help =
+	 "Pieces of device memory that one domain keeps pinned for NICs (default: 1024)"},
+	{"p2p_stats", .flag = &conf.stats, .help =
+	 "Print what an endpoint has carried, by which path and why, when it is closed "
+	 "(default: no)"},
+	{"p2p_cuda", .flag = &conf.cuda, .help =
 	 "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
-	{"p2p_rocm", &conf.rocm, NULL, 0, 0,
+	{"p2p_rocm", .flag = &conf.rocm, .help =
 	 "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
 };
 
@@ -85,9 +114,29 @@ static int conf_parse_flag(const char *text, bool *flag)
 	return -FI_EINVAL;
 }
 
+/* The number of a word; the list of all is logged when it is none of them. */
+static int conf_parse_choice(const struct conf_param *param, const char *text)
+{
+	char list[64] = "";
+
+	for (unsigned int i = 0; param->words[i]; i++) {
+		if (!strcasecmp(text, param->words[i])) {
+			*param->choice = i;
+			return 0;
+		}
+		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+			 i ? ", " : "", param->words[i]);
+	}
+	P2P_WARN("FI_%s=%s: use one of %s\n", param->name, text, list);
+	return -FI_EINVAL;
+}
+
 static int conf_param_set(const struct conf_param *param, const char *text)
 {
 	size_t size;
+
+	if (param->choice)
+		return conf_parse_choice(param, text);
 
 	if (param->flag) {
 		if (!conf_parse_flag(text, param->flag))

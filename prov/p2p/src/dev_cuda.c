@@ -63,6 +63,11 @@ static struct {
 	CUresult (*event_destroy)(CUevent event);
 	CUresult (*event_record)(CUevent event, CUstream stream);
 	CUresult (*event_query)(CUevent event);
+	CUresult (*device_get)(int *value, CUdevice_attribute attribute, CUdevice dev);
+	CUresult (*range_handle)(void *handle, CUdeviceptr ptr, size_t size,
+				 CUmemRangeHandleType type, unsigned long long flags);
+	CUresult (*flush_writes)(CUflushGPUDirectRDMAWritesTarget target,
+				 CUflushGPUDirectRDMAWritesScope scope);
 } cuda;
 
 #define CUDA_SYMBOL(field, name, older, optional)                                        \
@@ -93,6 +98,9 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(event_destroy, "cuEventDestroy_v2", NULL, 0),
 	CUDA_SYMBOL(event_record, "cuEventRecord", NULL, 0),
 	CUDA_SYMBOL(event_query, "cuEventQuery", NULL, 0),
+	CUDA_SYMBOL(device_get, "cuDeviceGetAttribute", NULL, 0),
+	CUDA_SYMBOL(range_handle, "cuMemGetHandleForAddressRange", NULL, 1),
+	CUDA_SYMBOL(flush_writes, "cuFlushGPUDirectRDMAWrites", NULL, 1),
 };
 
 /**
@@ -472,6 +480,66 @@ static int cuda_queue_mark(struct dev_queue *base)
 	return ret;
 }
 
+/* ---- for NICs ---- */
+
+static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
+{
+	int value = 0;
+
+	return cuda.device_get(&value, attribute, mem->ordinal) == CUDA_SUCCESS ? value : 0;
+}
+
+static int cuda_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
+		       uint64_t *offset, const char **why)
+{
+	CUresult error;
+	bool pushed;
+
+	if (!cuda.range_handle) {
+		*why = "the driver is older than dma-bufs (CUDA 11.7)";
+		return -FI_ENOSYS;
+	}
+	if (!cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)) {
+		*why = "the device exports no dma-buf (the open kernel modules and Linux 5.12 "
+		       "or later do)";
+		return -FI_ENOSYS;
+	}
+	if (cuda_enter(mem->ctx, &pushed)) {
+		*why = "its context cannot be entered";
+		return -FI_EIO;
+	}
+	error = cuda.range_handle(fd, addr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	cuda_leave(pushed);
+	if (error == CUDA_SUCCESS) {
+		*offset = 0;
+		return 0;
+	}
+	*why = "the driver exports no dma-buf of this memory (managed memory, or virtual memory "
+	       "made without gpuDirectRDMACapable)";
+	return -FI_EOPNOTSUPP;
+}
+
+static int cuda_flush(const struct dev_mem *mem)
+{
+	bool pushed;
+	int ret;
+
+	if (!cuda.flush_writes ||
+	    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+		    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
+		return 0;
+	ret = cuda_enter(mem->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.flush_writes(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+					   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+			 "cuFlushGPUDirectRDMAWrites");
+	cuda_leave(pushed);
+	return ret;
+}
+
+static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL};
+
 const struct dev_ops dev_cuda_ops = {
 	.name = "cuda",
 	.load = cuda_load,
@@ -486,4 +554,7 @@ const struct dev_ops dev_cuda_ops = {
 	.queue_mark = cuda_queue_mark,
 	.queue_poll = cuda_queue_poll,
 	.queue_drain = cuda_queue_drain,
+	.modules = cuda_modules,
+	.expose = cuda_expose,
+	.flush = cuda_flush,
 };

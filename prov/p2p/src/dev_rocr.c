@@ -65,9 +65,14 @@
 
 static struct {
 	ROCR_FUNCTIONS(ROCR_FIELD)
+	hsa_status_t (*export_dmabuf)(const void *addr, size_t len, int *fd, uint64_t *offset);
 } rocr;
 
-static const struct dl_symbol rocr_symbols[] = {ROCR_FUNCTIONS(ROCR_SYMBOL)};
+static const struct dl_symbol rocr_symbols[] = {
+	ROCR_FUNCTIONS(ROCR_SYMBOL)
+	/* ROCm 5.5 and later */
+	{"hsa_amd_portable_export_dmabuf", NULL, (void **) &rocr.export_dmabuf, 1},
+};
 
 /* @host: any CPU; @gpus: by their ordinals */
 static struct rocr_agents {
@@ -365,6 +370,33 @@ static int rocr_queue_mark(struct dev_queue *base)
 	return 0;
 }
 
+/* ---- for NICs ---- */
+
+static int rocr_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
+		       uint64_t *offset, const char **why)
+{
+	hsa_status_t status;
+
+	if (!rocr.export_dmabuf) {
+		*why = "the runtime is older than dma-bufs (ROCm 5.5)";
+		return -FI_ENOSYS;
+	}
+	status = rocr.export_dmabuf((void *) addr, len, fd, offset);
+	if (status == HSA_STATUS_SUCCESS)
+		return 0;
+	*why = "the runtime exports no dma-buf of this memory";
+	return -FI_EOPNOTSUPP;
+}
+
+/* The device orders what comes over the bus before what the host does next. */
+static int rocr_flush(const struct dev_mem *mem)
+{
+	return 0;
+}
+
+/* Part of the kernel's driver since it began, where the NIC's stack has peer memory */
+static const char *const rocr_modules[] = {"ib_peer_mem", NULL};
+
 const struct dev_ops dev_rocr_ops = {
 	.name = "rocr",
 	.load = rocr_load,
@@ -379,4 +411,7 @@ const struct dev_ops dev_rocr_ops = {
 	.queue_mark = rocr_queue_mark,
 	.queue_poll = rocr_queue_poll,
 	.queue_drain = rocr_queue_drain,
+	.modules = rocr_modules,
+	.expose = rocr_expose,
+	.flush = rocr_flush,
 };

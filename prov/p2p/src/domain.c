@@ -8,6 +8,7 @@
 
 #include "av.h"
 #include "cntr.h"
+#include "conf.h"
 #include "cq.h"
 #include "dev.h"
 #include "ep.h"
@@ -20,10 +21,16 @@
 static int domain_close(struct fid *fid)
 {
 	struct p2p_domain *domain = (struct p2p_domain *) fid;
-	int ret = fi_close(&domain->core->fid);
+	bool local = domain->xfer.local;
+	int ret;
 
-	if (ret)
+	xfer_give_back(&domain->xfer);
+	ret = fi_close(&domain->core->fid);
+	if (ret) {
+		if (local)
+			xfer_want_local(&domain->xfer);
 		return ret;
+	}
 	xfer_fini(&domain->xfer);
 	free(domain);
 	return 0;
@@ -92,13 +99,32 @@ static struct fi_ops_domain domain_ops = {
 	.query_collective = domain_no_query_collective,
 };
 
+/* Why the core's NIC cannot be given device memory; NULL: it can, as far as is known */
+static const char *domain_maps_not(const struct fi_info *info, const struct fi_info *core,
+				   bool layered, bool *direct)
+{
+	if (!info_core_maps(core, direct))
+		return "the core provider registers no device memory";
+	if (!dev_present)
+		return "there is no GPU runtime";
+	if (conf.path == CONF_PATH_STAGE)
+		return "FI_P2P_PATH=stage";
+	if (layered && !(info->caps & (FI_HMEM | FI_P2P)))
+		return "the domain was opened without FI_HMEM";
+	if (!layered && !(info->domain_attr->mr_mode & FI_MR_LOCAL))
+		return "the domain was opened without FI_MR_LOCAL: the core provider registers "
+		       "buffers by itself";
+	return NULL;
+}
+
 int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		struct fid_domain **domain_fid, void *context)
 {
 	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
 	struct p2p_domain *domain;
 	struct fi_info *core_info;
-	bool local_mr;
+	bool local_mr, direct, adds;
+	const char *why;
 	int ret;
 
 	if (!info || !info->domain_attr || !domain_fid)
@@ -114,24 +140,38 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (!domain)
 		goto free_info;
 	ret = fabric->layered ? info_to_core(core_info) : 0;
-	if (!ret)
-		ret = fi_domain(fabric->core, core_info, &domain->core, domain);
 	if (ret)
 		goto free_domain;
-	local_mr = info->domain_attr->mr_mode & FI_MR_LOCAL;
 	domain->layered = fabric->layered && info_layered(info);
+	why = domain_maps_not(info, core_info, domain->layered, &direct);
+	adds = !why && domain->layered;
+	if (adds)
+		info_core_add_maps(core_info);
+	ret = fi_domain(fabric->core, core_info, &domain->core, domain);
+	if (ret)
+		goto free_domain;
+	local_mr = adds || info->domain_attr->mr_mode & FI_MR_LOCAL;
 	ret = xfer_init(&domain->xfer, domain->layered,
 			info->domain_attr->threading != FI_THREAD_DOMAIN,
 			local_mr ? domain->core : NULL);
 	if (ret)
 		goto close_core;
+	map_init(&domain->xfer.map, why ? NULL : domain->core, why);
+	domain->xfer.direct = !why && direct;
+	domain->xfer.virt_addr =
+		info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	ret = adds ? xfer_want_local(&domain->xfer) : 0;
+	if (ret)
+		goto fini_xfer;
 
 	domain->xfer.wait.fabric = fabric->core;
 	domain->counts = info_core_counts(core_info);
 	domain->source = info->caps & FI_SOURCE;
-	domain->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	if (domain->layered)
 		info_keys(info, &domain->xfer.key_mark, &domain->xfer.keys_ours);
+	/* the bit below the other one */
+	if (adds)
+		domain->xfer.key_device = domain->xfer.key_mark >> 1;
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;
@@ -142,6 +182,8 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	lf.freeinfo(core_info);
 	return 0;
 
+fini_xfer:
+	xfer_fini(&domain->xfer);
 close_core:
 	fi_close(&domain->core->fid);
 free_domain:

@@ -2,11 +2,14 @@
 /* Rank 5: endpoints. See ep.h; the data transfer calls are in ops.c, rma.c, atomic.c. */
 #include "ep.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "cntr.h"
+#include "conf.h"
 #include "eq.h"
 #include "info.h"
 #include "lf.h"
@@ -20,13 +23,18 @@
 static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t size)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct fi_p2p_stats now;
 
 	if (!fid || fid->fclass != FI_CLASS_EP || !stats ||
 	    fid->ops->ops_open != fid_ops_open)
 		return -FI_EINVAL;
 	p2p_lock_take(&ep->domain->xfer.lock);
-	memcpy(stats, &ep->xfer.stats, P2P_MIN(size, sizeof *stats));
+	now = ep->xfer.stats;
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
+		snprintf(now.reason[i], sizeof now.reason[i], "%s",
+			 ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
 	p2p_lock_drop(&ep->domain->xfer.lock);
+	memcpy(stats, &now, P2P_MIN(size, sizeof now));
 	return 0;
 }
 
@@ -39,6 +47,29 @@ int ep_stats_ops_open(void **ops)
 
 	*ops = &stats_ops;
 	return 0;
+}
+
+/* FI_P2P_STATS=1: what there is to say of it at its end */
+static void ep_stats_print(struct p2p_ep *ep)
+{
+	static const char *const names[FI_P2P_PATH_MAX] = {"host", "staged", "ipc", "peer"};
+	const struct fi_p2p_stats *stats = &ep->xfer.stats;
+
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++) {
+		if (stats->tx_msgs[i] || stats->rx_msgs[i])
+			fprintf(stderr,
+				"libfabric:p2p: endpoint %p: %s: sent %" PRIu64 " (%" PRIu64
+				" bytes), received %" PRIu64 " (%" PRIu64 " bytes)%s%s\n",
+				(void *) ep, names[i], stats->tx_msgs[i], stats->tx_bytes[i],
+				stats->rx_msgs[i], stats->rx_bytes[i],
+				ep->xfer.reason[i] ? ": " : "",
+				ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
+	}
+	fprintf(stderr,
+		"libfabric:p2p: endpoint %p: copies %" PRIu64 " (%" PRIu64
+		" bytes), pins %" PRIu64 ", found pinned %" PRIu64 ", taken back %" PRIu64 "\n",
+		(void *) ep, stats->copies, stats->copy_bytes, stats->pins, stats->cache_hits,
+		stats->evictions);
 }
 
 /* ---- options ---- */
@@ -64,22 +95,45 @@ static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
 	return 0;
 }
 
+static void ep_set_wish(struct p2p_ep *ep, int hmem_p2p)
+{
+	static const enum path_wish wishes[] = {
+		[CONF_PATH_AUTO] = PATH_ANY,
+		[CONF_PATH_PEER] = PATH_PEER_LONG,
+		[CONF_PATH_STAGE] = PATH_STAGE_ONLY,
+	};
+
+	ep->hmem_p2p = hmem_p2p;
+	ep->xfer.wish = wishes[conf.path];
+	if (hmem_p2p == FI_HMEM_P2P_REQUIRED)
+		ep->xfer.wish = PATH_PEER_ONLY;
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED)
+		ep->xfer.wish = PATH_STAGE_ONLY;
+}
+
 static int ep_set_hmem_p2p(struct p2p_ep *ep, int value)
 {
+	const struct map *map = &ep->domain->xfer.map;
+
 	switch (value) {
 	case FI_HMEM_P2P_REQUIRED:
-		P2P_WARN("FI_HMEM_P2P_REQUIRED: the core provider cannot reach device "
-			 "memory; without this option it is staged\n");
-		return -FI_EOPNOTSUPP;
+		if (!map->domain) {
+			P2P_WARN("FI_HMEM_P2P_REQUIRED: %s; without this option device memory "
+				 "is staged\n",
+				 map->why);
+			return -FI_EOPNOTSUPP;
+		}
+		break;
 	case FI_HMEM_P2P_ENABLED:
 	case FI_HMEM_P2P_PREFERRED:
 	case FI_HMEM_P2P_DISABLED:
-		ep->hmem_p2p = value;
-		return 0;
+		break;
 	default:
 		P2P_WARN("FI_OPT_FI_HMEM_P2P: %d is none of the values\n", value);
 		return -FI_EINVAL;
 	}
+	ep_set_wish(ep, value);
+	return 0;
 }
 
 static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
@@ -202,7 +256,7 @@ static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint6
 
 	if (cq)
 		return false;
-	return ep->xfer.counted & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
+	return ep->xfer.followed & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
 }
 
 static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
@@ -324,6 +378,8 @@ static int ep_close(struct fid *fid)
 		fid_pair_add(core, fid);
 		return ret;
 	}
+	if (conf.stats)
+		ep_stats_print(ep);
 	cntr_release_ep(ep);
 	for (int i = 0; i < 2; i++) {
 		if (ep->own[i].core)
@@ -349,7 +405,10 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	bool layered = domain->layered;
 
 	ep->domain = domain;
-	ep->hmem_p2p = FI_HMEM_P2P_ENABLED;
+	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
+	/* the core adds descriptors to nothing: we do */
+	if (domain->xfer.local)
+		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.layered = layered;
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
@@ -384,6 +443,8 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (!ep)
 		goto free_info;
 	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
+	if (!ret && domain->xfer.local)
+		info_core_add_maps(core_info);
 	if (!ret)
 		ret = fi_endpoint(domain->core, core_info, &ep->xfer.core, ep);
 	if (!ret) {
@@ -399,6 +460,11 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (info->tx_attr) {
 		ep->tx_flags = info->tx_attr->op_flags;
 		ep->xfer.iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+		/* a utility provider does not tell what the one below it does */
+		ep->xfer.inline_max = domain->xfer.direct
+					      ? info->tx_attr->inject_size
+					      : P2P_MAX(info->tx_attr->inject_size,
+							WIRE_PLAIN_MAX);
 	}
 	if (info->rx_attr)
 		ep->rx_flags = info->rx_attr->op_flags;

@@ -26,6 +26,10 @@
 	 FI_SOURCE_ERR | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_MULTI_RECV)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS)
 
+/* The provider whose NICs can be given device memory, and the size of its keys */
+#define INFO_VERBS "verbs"
+#define INFO_VERBS_KEY_SIZE 4
+
 /* The order that we keep */
 #define INFO_ORDER FI_ORDER_SAS
 
@@ -223,7 +227,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
-	bool disorder;
+	bool disorder, direct;
 
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
@@ -284,6 +288,9 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
+	/* room for marks beside the core's keys */
+	if (info_core_maps(info, &direct))
+		info->domain_attr->mr_key_size = sizeof(uint64_t);
 	/* keys of our choice tell the memory that the core reaches from the rest */
 	if (info->caps & INFO_REMOTE_CAPS && hmem)
 		info->domain_attr->mr_mode |= asked_mr & FI_MR_PROV_KEY;
@@ -303,6 +310,7 @@ void info_keys(const struct fi_info *info, uint64_t *mark, bool *ours)
 int info_to_core(struct fi_info *info)
 {
 	char *name, *excluded;
+	bool direct;
 
 	if (info->fabric_attr && info->fabric_attr->prov_name) {
 		if (info_name_split(info->fabric_attr->prov_name, &name, &excluded))
@@ -315,6 +323,8 @@ int info_to_core(struct fi_info *info)
 		info_plain_to_core(info);
 		return 0;
 	}
+	if (info->domain_attr && info_core_maps(info, &direct))
+		info->domain_attr->mr_key_size = INFO_VERBS_KEY_SIZE;
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
 	if (info->tx_attr) {
 		info->tx_attr->caps = (info->tx_attr->caps & ~FI_HMEM) |
@@ -367,6 +377,26 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 bool info_core_mixes(const struct fi_info *core)
 {
 	return info_core_is(core, "net") || info_core_is(core, "tcp");
+}
+
+bool info_core_maps(const struct fi_info *core, bool *direct)
+{
+	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
+
+	*direct = info_core_is(core, INFO_VERBS);
+	return name && !strncasecmp(name, INFO_VERBS, strlen(INFO_VERBS));
+}
+
+void info_core_add_maps(struct fi_info *core)
+{
+	uint64_t caps = FI_RMA | FI_READ | FI_REMOTE_READ;
+
+	core->caps |= caps;
+	core->domain_attr->mr_mode |= FI_MR_LOCAL;
+	if (core->tx_attr)
+		core->tx_attr->caps |= FI_RMA | FI_READ;
+	if (core->rx_attr)
+		core->rx_attr->caps |= FI_RMA | FI_REMOTE_READ;
 }
 
 /* Those of "net" crash at a message that was there before its receive. */

@@ -8,6 +8,7 @@
 
 #include "log.h"
 #include "mem.h"
+#include "pin.h"
 
 /* Longer than this header's structure, for releases where it has grown */
 union mr_attr {
@@ -29,9 +30,15 @@ static int mr_close(struct fid *fid)
 	}
 	if (!ret && mr->core)
 		ret = fi_close(&mr->core->fid);
-	if (!ret)
-		free(mr);
-	return ret;
+	if (ret)
+		return ret;
+	if (mr->map) {
+		p2p_lock_take(&xfer->lock);
+		map_put(mr->map);
+		p2p_lock_drop(&xfer->lock);
+	}
+	free(mr);
+	return 0;
 }
 
 static void mr_show_core(struct p2p_mr *mr)
@@ -91,7 +98,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 		return -FI_EINVAL;
 	region->key = mr->fid.key;
 	region->access = attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE);
-	region->base = mr->domain->virt_addr ? (uintptr_t) attr->mr_iov[0].iov_base : 0;
+	region->base = xfer->virt_addr ? (uintptr_t) attr->mr_iov[0].iov_base : 0;
 	memcpy(region->iov, attr->mr_iov, attr->iov_count * sizeof *attr->mr_iov);
 	region->count = attr->iov_count;
 	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
@@ -103,12 +110,42 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	return ret;
 }
 
+/*
+ * Device memory given to the NIC: false when it cannot be. Peers read and write it by the
+ * core's key; where we have a mark to tell them so, atomic operations are ours to serve.
+ */
+static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
+		   const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+	struct fi_p2p_stats stats = {.pins = 0};
+	const char *why;
+	int ret;
+
+	if (attr->iov_count != 1 || !xfer->virt_addr || xfer->keys_ours)
+		return false;
+	p2p_lock_take(&xfer->lock);
+	ret = map_get(&xfer->map, &stats, mem, attr->mr_iov->iov_base, attr->mr_iov->iov_len,
+		      attr->access ? attr->access : PIN_ACCESS, &mr->map, &why);
+	p2p_lock_drop(&xfer->lock);
+	if (ret) {
+		P2P_INFO("%zu bytes of %s device %d are not given to the NIC: %s\n",
+			 attr->mr_iov->iov_len, mem->ops->name, mem->ordinal, why);
+		return false;
+	}
+	mr->fid.mem_desc = fi_mr_desc(mr->map->mr);
+	mr->fid.key = fi_mr_key(mr->map->mr) | xfer->key_device;
+	return true;
+}
+
 /* Memory that the core cannot reach, or not under the key that it is to have */
 static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 			    const struct dev_mem *mem)
 {
 	const struct xfer *xfer = &mr->domain->xfer;
 
+	if (mem->ops && mr_map(mr, attr, mem))
+		return xfer->key_device ? mr_serve(mr, attr, mem) : 0;
 	if (!xfer->key_mark && !xfer->keys_ours &&
 	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
 		P2P_WARN("device memory cannot be the target of remote access %s\n",
@@ -189,7 +226,10 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	ret = mem.ops || domain->xfer.keys_ours ? mr_register_ours(mr, attr, &mem)
 						: mr_register_core(mr, attr, flags, &mem);
 	if (ret) {
-		free(mr);
+		if (mr->map)
+			mr_close(&mr->fid.fid);
+		else
+			free(mr);
 		return ret;
 	}
 	*mr_fid = &mr->fid;

@@ -55,7 +55,7 @@ static inline void ops_count(struct p2p_ep *ep, size_t len)
 static inline enum ops_way ops_send_way(struct p2p_ep *ep, const void *buf, size_t len,
 					fi_addr_t dest)
 {
-	if (p2p_unlikely(ops_special(buf, len)) || xfer_ep_counts(&ep->xfer, FI_SEND))
+	if (p2p_unlikely(ops_special(buf, len)) || xfer_ep_follows(&ep->xfer, FI_SEND))
 		return OPS_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
@@ -69,7 +69,7 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 {
 	size_t len;
 
-	if (ops_special_iov(ep, iov, count) || xfer_ep_counts(&ep->xfer, FI_SEND))
+	if (ops_special_iov(ep, iov, count) || xfer_ep_follows(&ep->xfer, FI_SEND))
 		return OPS_XFER;
 	if (xfer_ep_waiting(&ep->xfer) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))

@@ -13,6 +13,7 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "pin.h"
 
 /*
  * Cores may never tell of what was under way with a peer that died, and the slots of it
@@ -96,7 +97,7 @@ struct pipe_piece *pipe_piece_new(struct xfer_req *req, enum stage_use use,
 	piece->reserve = NULL;
 	piece->host = NULL;
 	piece->len = P2P_MIN(req->pipe.wanted - offset, req->pipe.chunk);
-	if (req->mem.ops && !pipe_piece_stage(piece, use)) {
+	if (req->mem.ops && !req->direct && !pipe_piece_stage(piece, use)) {
 		cell_put(&ep->xfer->cells, piece);
 		return NULL;
 	}
@@ -113,6 +114,7 @@ struct pipe_piece *pipe_piece_new(struct xfer_req *req, enum stage_use use,
 		piece->out.count = 1;
 	} else {
 		memcpy(piece->out.iov, piece->iov, piece->count * sizeof *piece->iov);
+		pin_slice(req, offset, piece->count, piece->out.desc);
 		piece->out.count = piece->count;
 	}
 	return piece;

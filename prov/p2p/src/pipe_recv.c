@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "bounce.h"
 #include "conf.h"
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
 #include "multi.h"
+#include "pin.h"
 #include "probe.h"
 
 /* Pieces of one message that are posted at a time */
@@ -228,6 +230,45 @@ void pipe_pull(struct xfer_req *req)
 		pipe_grant(req);
 }
 
+void pipe_read_end(struct xfer_req *req)
+{
+	if (req->pipe.status)
+		pipe_abort_send(req, req->pipe.arrival->src);
+	pipe_recv_check(req);
+}
+
+/*
+ * Can the sender's memory be read? Straight into the buffer if the NIC has that, too; else
+ * there is nothing to be gained for device memory but a copy less at the other end.
+ */
+static bool pipe_read_begin(struct pipe_arrival *arrival)
+{
+	struct xfer_req *req = arrival->req;
+	struct xfer_ep *ep = req->ctx.ep;
+	const struct fi_rma_iov from = {arrival->addr, req->pipe.wanted, arrival->key};
+	const char *why = "the NIC reaches the device memory";
+
+	if (!(arrival->flags & WIRE_READABLE) || !ep->xfer->map.domain)
+		return false;
+	if (!req->mem.ops) {
+		/* a short one has no descriptor of its own yet */
+		if (req->len <= WIRE_PLAIN_MAX)
+			pin_release(req);
+		if (!req->pin && pin_host(req, NULL, true))
+			return false;
+	} else if (ep->wish == PATH_STAGE_ONLY) {
+		why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it staged";
+	} else if (!pin_device(req, &why)) {
+		req->direct = true;
+		req->path.path = FI_P2P_PATH_PEER;
+	}
+	if (req->mem.ops)
+		ep->reason[req->path.path] = why;
+	P2P_DBG("%zu bytes are read: %s\n", (size_t) from.len, why);
+	bounce_pull(req, &from, arrival->src);
+	return true;
+}
+
 /* Announcement and receive have found each other. */
 static void pipe_recv_begin(struct pipe_arrival *arrival)
 {
@@ -254,6 +295,8 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		pipe_recv_check(req);
 		return;
 	}
+	if (pipe_read_begin(arrival))
+		return;
 	req->pipe.pieces = (req->pipe.wanted - 1) / req->pipe.chunk + 1;
 	pipe_list_add(req, &xfer->pulling);
 	pipe_pull(req);
@@ -471,6 +514,8 @@ static void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *
 	arrival->data = msg->data;
 	arrival->flags = msg->flags;
 	arrival->chunk = msg->chunk;
+	arrival->key = msg->key;
+	arrival->addr = msg->addr;
 	arrival->name_len = msg->name_len;
 	memcpy(arrival->name, msg->name, msg->name_len);
 }

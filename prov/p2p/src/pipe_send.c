@@ -9,6 +9,7 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "pin.h"
 #include "remote.h"
 #include "whole.h"
 
@@ -109,6 +110,7 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 		.addr = addr,
 		.name_len = ep->name_len,
 	};
+	struct fi_rma_iov memory;
 	int ret;
 
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
@@ -117,6 +119,12 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 	}
 	if (req->pipe.fin_wanted)
 		msg.flags |= WIRE_WANT_FIN;
+	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ && req->count == 1) {
+		pin_remote(req, &memory);
+		msg.flags |= WIRE_READABLE;
+		msg.key = memory.key;
+		msg.addr = memory.addr;
+	}
 	memcpy(msg.name, ep->name, ep->name_len);
 	ret = pipe_sending_add(req);
 	if (ret)
@@ -133,7 +141,8 @@ ssize_t pipe_send(struct xfer_req *req)
 {
 	int ret;
 
-	req->pipe.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE);
+	req->pipe.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
+			       req->path.proto == PATH_READ;
 	ret = pipe_announce(req, WIRE_ANNOUNCE, 0, 0);
 	if (ret)
 		return ret;
@@ -264,6 +273,8 @@ void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg)
 		remote_result(req, msg);
 		break;
 	case WIRE_FIN:
+		/* who has read it, or the rest of it, asks for nothing more */
+		req->pipe.answered = true;
 		req->pipe.fin_wanted = false;
 		if (msg->status && !req->pipe.status)
 			req->pipe.status = msg->status;

@@ -8,6 +8,7 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "pin.h"
 #include "pipe.h"
 #include "region.h"
 
@@ -101,7 +102,9 @@ static int remote_read(struct xfer_req *req)
 
 ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
 {
+	struct path_choice choice;
 	struct xfer_req *req;
+	size_t len;
 	int ret;
 
 	if (op->remotes != 1) {
@@ -112,15 +115,18 @@ ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 	req = xfer_req_new_rma(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
-	ret = op->read ? remote_read(req) : remote_write(req);
+	req->path.reason = "its owner is asked for the remote memory";
+	choice = req->path;
+	len = req->len;
+	ret = mem->ops ? 0 : pin_host(req, op->desc, false);
+	if (!ret)
+		ret = op->read ? remote_read(req) : remote_write(req);
 	if (ret) {
 		xfer_req_undo(req);
 		return ret;
 	}
-	if (!op->read) {
-		ep->stats.tx_msgs[req->path.path]++;
-		ep->stats.tx_bytes[req->path.path] += req->len;
-	}
+	if (!op->read)
+		xfer_ep_sent(ep, &choice, len);
 	return 0;
 }
 
@@ -233,6 +239,10 @@ static struct xfer_req *remote_req_new(struct xfer_ep *ep, fi_addr_t addr,
 	req = xfer_req_new(ep, &local, &reach->region->mem);
 	if (!req)
 		return NULL;
+	if (!req->mem.ops && pin_host(req, NULL, false)) {
+		xfer_req_undo(req);
+		return NULL;
+	}
 	req->served = true;
 	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
 	req->region = reach->region;

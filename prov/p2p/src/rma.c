@@ -16,7 +16,7 @@ static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t 
 			       uint64_t key)
 {
 	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) ||
-	       xfer_ep_counts(&ep->xfer, FI_READ | FI_WRITE) || mem_is_device(buf, len) ||
+	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) || mem_is_device(buf, len) ||
 	       (!buf && len);
 }
 

@@ -8,6 +8,7 @@
 #include "log.h"
 #include "mem.h"
 #include "multi.h"
+#include "pin.h"
 #include "pipe.h"
 
 /* What of the user's flags is the core's business when it sends a copy */
@@ -132,7 +133,12 @@ ssize_t whole_send_as(struct xfer_req *req, uint64_t data,
 ssize_t whole_send_followed(struct xfer_req *req, const struct core_op *op)
 {
 	struct core_op followed = *op;
+	int ret = req->direct ? 0 : pin_host(req, op->desc, false);
 
+	if (ret)
+		return ret;
+	if (req->pin)
+		followed.desc = req->pin->desc;
 	followed.context = &req->ctx;
 	followed.data &= req->ctx.ep->data_mask;
 	followed.flags |= FI_COMPLETION;
@@ -160,7 +166,7 @@ static void whole_copied_in(struct copy *copy, int status)
 static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
-	int ret;
+	int ret, err = comp->err;
 
 	req->comp = *comp;
 	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
@@ -172,8 +178,10 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		multi_body(req->ctx.ep->xfer, &req->comp);
 	}
 	req->comp.len = P2P_MIN(comp->len, req->len);
-	if (!req->mem.ops || !req->comp.len) {
-		xfer_req_end(req, comp->err);
+	if (req->direct && !err && req->comp.len)
+		err = -req->mem.ops->flush(&req->mem);
+	if (req->direct || !req->mem.ops || !req->comp.len) {
+		xfer_req_end(req, err);
 		return;
 	}
 	xfer_set_busy(req);
@@ -182,18 +190,44 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		xfer_req_end(req, -ret);
 }
 
+/*
+ * Where the core's CPU touches nothing that is received, the NIC may put it into device
+ * memory; else it is received into host memory.
+ */
+static int whole_recv_prepare(struct xfer_req *req, void *const *desc)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	const char *why;
+
+	if (!req->mem.ops)
+		return pin_host(req, desc, false);
+	if (ep->xfer->direct && ep->wish != PATH_STAGE_ONLY && req->len &&
+	    !pin_device(req, &why)) {
+		req->direct = true;
+		req->path.path = FI_P2P_PATH_PEER;
+		return 0;
+	}
+	if (ep->xfer->direct && ep->wish == PATH_PEER_ONLY && req->len) {
+		P2P_WARN("a receive into %s device %d may not be staged: %s\n",
+			 req->mem.ops->name, req->mem.ordinal, why);
+		return -FI_EOPNOTSUPP;
+	}
+	return whole_buffer_get(req);
+}
+
 ssize_t whole_recv(struct xfer_req *req, const struct core_op *op)
 {
 	struct core_op staged = *op;
 	struct iovec iov;
-	int ret;
+	int ret = whole_recv_prepare(req, op->desc);
 
+	if (ret)
+		return ret;
 	staged.context = &req->ctx;
 	staged.flags |= FI_COMPLETION;
-	if (req->mem.ops) {
-		ret = whole_buffer_get(req);
-		if (ret)
-			return ret;
+	if (req->pin)
+		staged.desc = req->pin->desc;
+	if (req->mem.ops && !req->direct) {
 		iov = (struct iovec){req->host, req->len};
 		staged.iov = &iov;
 		staged.desc = &req->host_desc;

@@ -26,7 +26,7 @@ struct wire_head {
 	uint32_t name_len;
 };
 
-/* Follows it where a message is about target memory; then the name, then the payload */
+/* Follows it where a message is about memory that peers reach; then the name, then the payload */
 struct wire_target {
 	uint64_t key;
 	uint64_t addr;
@@ -49,7 +49,7 @@ enum {
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
-	[WIRE_ANNOUNCE] = WIRE_NAMED,
+	[WIRE_ANNOUNCE] = WIRE_NAMED | WIRE_TARGETED,
 	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_READ] = WIRE_NAMED | WIRE_TARGETED,
 	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED,

@@ -10,16 +10,13 @@
 #include <rdma/fi_errno.h>
 
 #include "bounce.h"
-#include "conf.h"
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
 #include "multi.h"
+#include "pin.h"
 #include "pipe.h"
-#include "probe.h"
 #include "region.h"
-#include "remote.h"
-#include "whole.h"
 
 /* Completions read from one core queue in one go, and reads in one progress call */
 #define XFER_READ_BATCH 16
@@ -44,6 +41,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	xfer->id_base = random & WIRE_ID_MASK;
 	p2p_lock_init(&xfer->lock, shared);
 	stage_init(&xfer->stage, local_mr_domain);
+	map_init(&xfer->map, NULL, "no domain is open");
 	copy_engines_init(&xfer->copies);
 	wait_domain_init(&xfer->wait);
 	TAILQ_INIT(&xfer->pushing);
@@ -54,13 +52,34 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	return 0;
 }
 
+void xfer_give_back(struct xfer *xfer)
+{
+	p2p_lock_take(&xfer->lock);
+	if (LIST_EMPTY(&xfer->eps)) {
+		if (xfer->local)
+			stage_reserve_put(&xfer->stage, xfer->local, 0);
+		xfer->local = NULL;
+		stage_fini(&xfer->stage);
+		map_trim(&xfer->map);
+	}
+	p2p_lock_drop(&xfer->lock);
+}
+
 void xfer_fini(struct xfer *xfer)
 {
 	pipe_fini(xfer);
 	copy_engines_fini(&xfer->copies);
+	map_fini(&xfer->map);
 	stage_fini(&xfer->stage);
 	p2p_lock_fini(&xfer->lock);
 	cell_pool_fini(&xfer->cells);
+}
+
+int xfer_want_local(struct xfer *xfer)
+{
+	if (!xfer->local)
+		xfer->local = stage_reserve_get(&xfer->stage, 1);
+	return xfer->local ? 0 : -FI_ENOMEM;
 }
 
 /* ---- records ---- */
@@ -106,6 +125,7 @@ void xfer_req_release(struct xfer_req *req)
 		stage_reserve_put(&xfer->stage, req->reserve, req->comp.len);
 	if (req->region)
 		region_release(req->region);
+	pin_release(req);
 	if (req->busy)
 		xfer_busy_add(xfer, -1);
 	req->region = NULL;
@@ -214,10 +234,17 @@ void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
 	struct xfer_cntr *cntr = ep->cntrs[xfer_count_index(kind)];
 	uint64_t *count;
 
-	if (!xfer_ep_counts(ep, kind))
+	if (!cntr)
 		return;
 	count = err ? &cntr->errors : &cntr->value;
 	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
+}
+
+void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len)
+{
+	ep->stats.tx_msgs[choice->path]++;
+	ep->stats.tx_bytes[choice->path] += len;
+	ep->reason[choice->path] = choice->reason;
 }
 
 void xfer_req_end(struct xfer_req *req, int err)
@@ -541,7 +568,7 @@ bool xfer_copy_ended(struct xfer_ep *ep)
 
 /* ---- progress ---- */
 
-static void xfer_progress_locked(struct xfer *xfer)
+void xfer_progress_locked(struct xfer *xfer)
 {
 	struct xfer_cq *cq;
 	struct xfer_ep *ep;
@@ -564,7 +591,7 @@ void xfer_progress(struct xfer *xfer)
 	p2p_lock_drop(&xfer->lock);
 }
 
-static bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
+bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	const struct xfer_req *req;
 
@@ -644,135 +671,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	return 0;
 }
 
-/* ---- posting ---- */
-
-static ssize_t xfer_post_send(struct xfer_ep *ep, const struct core_op *op,
-			      const struct dev_mem *mem)
-{
-	size_t len = mem_iov_len(op->iov, op->count);
-	/* of the core we only hear when a message is in the receiver's staging memory */
-	bool delivery = op->flags & FI_DELIVERY_COMPLETE && ep->layered && !ep->stalls;
-	const struct path_query query = {
-		.device = mem->ops,
-		.layered = ep->layered,
-		.stalls = ep->stalls,
-		.len = len,
-		.short_max = delivery ? WIRE_PLAIN_MAX : conf.eager_size,
-		.plain_max = WIRE_PLAIN_MAX,
-		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
-		.name_len = ep->name_len,
-		.name_max = WIRE_NAME_MAX,
-		.inject = op->flags & FI_INJECT,
-	};
-	struct path_choice choice = path_choose(&query);
-	struct xfer_req *req;
-	ssize_t ret;
-
-	if (choice.proto == PATH_CORE && xfer_sendq_has(ep, op->addr))
-		return -FI_EAGAIN;
-	if (choice.proto == PATH_CORE && !xfer_ep_counts(ep, FI_SEND))
-		return core_post(ep->core, op);
-
-	req = xfer_req_new(ep, op, mem);
-	if (!req)
-		return -FI_EAGAIN;
-	req->path = choice;
-	if (choice.proto == PATH_CORE)
-		ret = whole_send_followed(req, op);
-	else
-		ret = choice.proto == PATH_LONG ? pipe_send(req) : whole_send(req);
-	if (ret) {
-		xfer_req_undo(req);
-		return ret;
-	}
-	if (mem->ops)
-		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
-			mem->ordinal, choice.reason);
-	ep->stats.tx_msgs[choice.path]++;
-	ep->stats.tx_bytes[choice.path] += len;
-	return 0;
-}
-
-static ssize_t xfer_post_recv(struct xfer_ep *ep, const struct core_op *op,
-			      const struct dev_mem *mem)
-{
-	struct xfer_req *req;
-	ssize_t ret;
-
-	if (op->tagged && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
-		return probe_post(ep, op, mem);
-	if (!op->tagged && op->flags & FI_MULTI_RECV)
-		return multi_recv(ep, op, mem);
-	req = xfer_req_new(ep, op, mem);
-	if (!req)
-		return -FI_EAGAIN;
-	ret = whole_recv(req, op);
-	if (ret)
-		xfer_req_undo(req);
-	return ret;
-}
-
-ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
-{
-	struct xfer *xfer = ep->xfer;
-	struct dev_mem mem;
-	ssize_t ret;
-
-	if (op->count > ep->iov_limit) {
-		P2P_WARN("%zu pieces in one message: no more than %zu are offered "
-			 "(iov_limit)\n",
-			 op->count, ep->iov_limit);
-		return -FI_EINVAL;
-	}
-	ret = mem_classify(op->iov, op->count, &mem);
-	if (ret)
-		return ret;
-
-	p2p_lock_take(&xfer->lock);
-	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
-	if (!ret)
-		ret = op->recv ? xfer_post_recv(ep, op, &mem) : xfer_post_send(ep, op, &mem);
-	if (ret == -FI_EAGAIN)
-		xfer_progress_locked(xfer);
-	p2p_lock_drop(&xfer->lock);
-	return ret;
-}
-
-ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
-{
-	struct xfer *xfer = ep->xfer;
-	struct dev_mem mem;
-	ssize_t ret;
-	bool ask;
-
-	ret = mem_classify(op->iov, op->count, &mem);
-	if (ret)
-		return ret;
-	p2p_lock_take(&xfer->lock);
-	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
-	/* in pieces the core would do it, and count it, several times */
-	ask = xfer_key_remote(xfer, op->remote->key) ||
-	      (mem.ops && ep->counts_remote && !bounce_at_once(ep, op));
-	if (!ret)
-		ret = ask ? remote_rma(ep, op, &mem) : bounce_rma(ep, op, &mem);
-	if (ret == -FI_EAGAIN)
-		xfer_progress_locked(xfer);
-	p2p_lock_drop(&xfer->lock);
-	return ret;
-}
-
-ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
-{
-	struct xfer *xfer = ep->xfer;
-	ssize_t ret;
-
-	p2p_lock_take(&xfer->lock);
-	ret = xfer_key_remote(xfer, op->remote->key) ? remote_atomic(ep, op) : bounce_atomic(ep, op);
-	if (ret == -FI_EAGAIN)
-		xfer_progress_locked(xfer);
-	p2p_lock_drop(&xfer->lock);
-	return ret;
-}
+/* ---- cancelling ---- */
 
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
 {

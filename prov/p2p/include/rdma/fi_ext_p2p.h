@@ -46,12 +46,20 @@ enum fi_p2p_path {
 	FI_P2P_PATH_MAX
 };
 
+/** Longest reason in struct fi_p2p_stats, the terminating zero included */
+#define FI_P2P_REASON_MAX 320
+
 /**
  * struct fi_p2p_stats - what an endpoint has carried since it was opened.
  * @tx_msgs, @tx_bytes:	messages posted for sending and their payload, by path
  * @rx_msgs, @rx_bytes:	receives completed and their payload, by path; receives into host
  *			memory that the core provider completes by itself are not counted
  * @copies, @copy_bytes: asynchronous copies started between device and host memory
+ * @pins:		pieces of device memory given to the NIC for this endpoint
+ * @cache_hits:		times that such a piece was found given already
+ * @evictions:		pieces taken back from the NIC to make room for others
+ * @reason:		why the last message that took a path took it, and not a better one;
+ *			empty strings where none did
  */
 struct fi_p2p_stats {
 	uint64_t tx_msgs[FI_P2P_PATH_MAX];
@@ -60,6 +68,10 @@ struct fi_p2p_stats {
 	uint64_t rx_bytes[FI_P2P_PATH_MAX];
 	uint64_t copies;
 	uint64_t copy_bytes;
+	uint64_t pins;
+	uint64_t cache_hits;
+	uint64_t evictions;
+	char reason[FI_P2P_PATH_MAX][FI_P2P_REASON_MAX];
 };
 
 /** Name for fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL) */

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 2: device memory in the NIC's hands. See map.h. */
+#include "map.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base.h"
+#include "conf.h"
+#include "log.h"
+
+/* Registration flags of libfabric's that its oldest headers do not have: dma-bufs came with
+ * 1.20; the other keeps a region out of caches that know nothing of freed device memory */
+#define MAP_FLAG_DMABUF (1ULL << 40)
+#define MAP_FLAG_NOCACHE (1ULL << 60)
+#define MAP_DMABUF_RELEASE FI_VERSION(1, 20)
+
+/* fi_mr(3)'s struct fi_mr_dmabuf */
+struct map_dmabuf {
+	int fd;
+	uint64_t offset;
+	size_t len;
+	void *base_addr;
+};
+
+/* Longer than this header's structure, for releases where it has grown */
+union map_attr {
+	struct fi_mr_attr attr;
+	char room[256];
+};
+
+void map_init(struct map *map, struct fid_domain *domain, const char *why)
+{
+	*map = (struct map){.domain = domain, .why = why};
+	TAILQ_INIT(&map->used);
+	LIST_INIT(&map->devices);
+}
+
+/* ---- entries ---- */
+
+static void map_entry_free(struct map *map, struct map_entry *entry)
+{
+	struct map_entry *head, *other;
+
+	HASH_FIND(hh, map->entries, &entry->id, sizeof entry->id, head);
+	if (head == entry) {
+		HASH_DELETE(hh, map->entries, entry);
+		other = entry->next;
+		if (other)
+			HASH_ADD(hh, map->entries, id, sizeof other->id, other);
+	} else {
+		for (other = head; other->next != entry; other = other->next)
+			;
+		other->next = entry->next;
+	}
+	TAILQ_REMOVE(&map->used, entry, used);
+	map->count--;
+	if (entry->mr) {
+		map->bytes -= entry->len;
+		fi_close(&entry->mr->fid);
+	}
+	free(entry);
+}
+
+void map_trim(struct map *map)
+{
+	struct map_entry *entry, *next;
+
+	for (entry = TAILQ_FIRST(&map->used); entry; entry = next) {
+		next = TAILQ_NEXT(entry, used);
+		if (!entry->users)
+			map_entry_free(map, entry);
+	}
+}
+
+void map_fini(struct map *map)
+{
+	struct map_device *device;
+
+	map_trim(map);
+	while ((device = LIST_FIRST(&map->devices))) {
+		LIST_REMOVE(device, entry);
+		free(device);
+	}
+}
+
+static bool map_has_room(const struct map *map, size_t len)
+{
+	return map->count < conf.map_count && len <= conf.map_size &&
+	       map->bytes <= conf.map_size - len;
+}
+
+/*
+ * Gives back the piece that was not used for longest, or of those in the NIC's hands (@held) that one. False: all are in use.
+ */
+static bool map_evict(struct map *map, struct fi_p2p_stats *stats, bool held)
+{
+	struct map_entry *entry;
+
+	TAILQ_FOREACH(entry, &map->used, used) {
+		if (entry->users || (held && !entry->mr))
+			continue;
+		map_entry_free(map, entry);
+		stats->evictions++;
+		return true;
+	}
+	return false;
+}
+
+static struct map_entry *map_entry_find(struct map *map, const struct dev_mem *mem,
+					uintptr_t start, size_t len, uint64_t access)
+{
+	struct map_entry *entry;
+
+	HASH_FIND(hh, map->entries, &mem->id, sizeof mem->id, entry);
+	for (; entry; entry = entry->next) {
+		if (entry->access == access && start >= entry->start &&
+		    start - entry->start + len <= entry->len)
+			return entry;
+	}
+	return NULL;
+}
+
+/* An entry without a region yet; the piece must not overlap others of its kind */
+static struct map_entry *map_entry_new(struct map *map, uint64_t id, uintptr_t start,
+				       size_t len, uint64_t access)
+{
+	struct map_entry *entry = calloc(1, sizeof *entry), *head;
+
+	if (!entry)
+		return NULL;
+	entry->id = id;
+	entry->start = start;
+	entry->len = len;
+	entry->access = access;
+	HASH_FIND(hh, map->entries, &id, sizeof id, head);
+	if (head) {
+		entry->next = head->next;
+		head->next = entry;
+	} else {
+		HASH_ADD(hh, map->entries, id, sizeof id, entry);
+		if (!entry->hh.tbl) {
+			free(entry);
+			return NULL;
+		}
+	}
+	TAILQ_INSERT_TAIL(&map->used, entry, used);
+	map->count++;
+	return entry;
+}
+
+/* ---- devices ---- */
+
+static void map_device_close(struct map_device *device, enum map_way way, const char *why)
+{
+	static const char *const names[MAP_WAYS] = {"dma-buf", "peer-mem"};
+
+	device->closed[way] = true;
+	snprintf(device->why[way], sizeof device->why[way], "%s: %s", names[way], why);
+	P2P_INFO("%s device %d, %s\n", device->ops->name, device->ordinal, device->why[way]);
+	if (device->closed[MAP_DMABUF] && device->closed[MAP_PEERMEM])
+		snprintf(device->all, sizeof device->all, "%s; %s", device->why[MAP_DMABUF],
+			 device->why[MAP_PEERMEM]);
+}
+
+static bool map_module_loaded(const struct dev_ops *ops)
+{
+	char path[96];
+
+	for (const char *const *module = ops->modules; *module; module++) {
+		snprintf(path, sizeof path, "/sys/module/%s", *module);
+		if (!access(path, F_OK))
+			return true;
+	}
+	return false;
+}
+
+/* What can be known without trying */
+static void map_device_look(struct map_device *device)
+{
+	char why[96];
+
+	if (conf.pin == CONF_PIN_PEERMEM || conf.pin == CONF_PIN_NONE) {
+		map_device_close(device, MAP_DMABUF, "switched off by FI_P2P_PIN");
+	} else if (FI_VERSION_LT(fi_version(), MAP_DMABUF_RELEASE)) {
+		snprintf(why, sizeof why, "libfabric %d.%d cannot register one (1.20 can)",
+			 FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
+		map_device_close(device, MAP_DMABUF, why);
+	}
+	if (conf.pin == CONF_PIN_DMABUF || conf.pin == CONF_PIN_NONE) {
+		map_device_close(device, MAP_PEERMEM, "switched off by FI_P2P_PIN");
+	} else if (conf.pin == CONF_PIN_AUTO && !map_module_loaded(device->ops)) {
+		snprintf(why, sizeof why, "the kernel module %s is not loaded",
+			 device->ops->modules[0]);
+		map_device_close(device, MAP_PEERMEM, why);
+	}
+}
+
+static struct map_device *map_device_get(struct map *map, const struct dev_mem *mem)
+{
+	struct map_device *device;
+
+	LIST_FOREACH(device, &map->devices, entry) {
+		if (device->ops == mem->ops && device->ordinal == mem->ordinal)
+			return device;
+	}
+	device = calloc(1, sizeof *device);
+	if (!device)
+		return NULL;
+	device->ops = mem->ops;
+	device->ordinal = mem->ordinal;
+	LIST_INSERT_HEAD(&map->devices, device, entry);
+	map_device_look(device);
+	return device;
+}
+
+bool map_possible(struct map *map, const struct dev_mem *mem, const char **why)
+{
+	struct map_device *device;
+
+	*why = map->why;
+	if (!map->domain)
+		return false;
+	device = map_device_get(map, mem);
+	*why = device ? device->all : "out of memory";
+	return device && !(device->closed[MAP_DMABUF] && device->closed[MAP_PEERMEM]);
+}
+
+/* ---- registration ---- */
+
+static int map_register(struct map *map, union map_attr *u, uint64_t access, uint64_t flags,
+			struct fid_mr **mr)
+{
+	u->attr.iov_count = 1;
+	u->attr.access = access;
+	u->attr.iface = FI_HMEM_SYSTEM;
+	return fi_mr_regattr(map->domain, &u->attr, flags, mr);
+}
+
+static const char *map_refusal(int ret)
+{
+	return ret == -FI_ENOMEM ? "the NIC has no room for more device memory"
+				 : "the NIC's driver refuses to register this memory";
+}
+
+static int map_register_dmabuf(struct map *map, struct map_device *device,
+			       const struct dev_mem *mem, struct map_entry *entry)
+{
+	struct map_dmabuf dmabuf = {.len = entry->len};
+	union map_attr u = {.room = {0}};
+	int ret;
+
+	ret = mem->ops->expose(mem, entry->start, entry->len, &dmabuf.fd, &dmabuf.offset,
+			       &entry->why);
+	if (ret == -FI_ENOSYS)
+		map_device_close(device, MAP_DMABUF, entry->why);
+	if (ret)
+		return ret;
+	dmabuf.base_addr = (void *) (entry->start - dmabuf.offset);
+	/* newer headers have a field of this type in the same place */
+	u.attr.mr_iov = (const struct iovec *) &dmabuf;
+	ret = map_register(map, &u, entry->access, MAP_FLAG_DMABUF, &entry->mr);
+	close(dmabuf.fd);
+	if (ret && ret != -FI_ENOMEM && !device->worked)
+		map_device_close(device, MAP_DMABUF, "the NIC's driver refuses to register one");
+	entry->why = map_refusal(ret);
+	return ret;
+}
+
+static int map_register_peermem(struct map *map, struct map_device *device,
+				struct map_entry *entry)
+{
+	const struct iovec iov = {(void *) entry->start, entry->len};
+	union map_attr u = {.room = {0}};
+	int ret;
+
+	u.attr.mr_iov = &iov;
+	ret = map_register(map, &u, entry->access, MAP_FLAG_NOCACHE, &entry->mr);
+	if (ret && ret != -FI_ENOMEM && !device->worked)
+		map_device_close(device, MAP_PEERMEM,
+				 "the NIC's driver refuses device addresses");
+	entry->why = map_refusal(ret);
+	return ret;
+}
+
+/* Tries what is open: 0, or the last error, with entry->why */
+static int map_entry_register(struct map *map, struct map_device *device,
+			      const struct dev_mem *mem, struct map_entry *entry)
+{
+	int ret = -FI_EOPNOTSUPP;
+
+	entry->why = device->all;
+	if (!device->closed[MAP_DMABUF])
+		ret = map_register_dmabuf(map, device, mem, entry);
+	if (ret && ret != -FI_ENOMEM && !device->closed[MAP_PEERMEM])
+		ret = map_register_peermem(map, device, entry);
+	if (ret && device->closed[MAP_DMABUF] && device->closed[MAP_PEERMEM])
+		entry->why = device->all;
+	return ret;
+}
+
+/* A new piece: the whole allocation, or what is asked for where that is too much */
+static int map_add(struct map *map, struct map_device *device, struct fi_p2p_stats *stats,
+		   const struct dev_mem *mem, uintptr_t start, size_t len, uint64_t access,
+		   struct map_entry **added, const char **why)
+{
+	uintptr_t first = mem->base & ~(uintptr_t) (DEV_PAGE - 1);
+	size_t all = P2P_ALIGN_UP(mem->base + mem->size - first, DEV_PAGE);
+	struct map_entry *entry;
+	int ret;
+
+	if (all > conf.map_size / 2 && len < all) {
+		all = P2P_ALIGN_UP(start + len, DEV_PAGE);
+		first = start & ~(uintptr_t) (DEV_PAGE - 1);
+		all -= first;
+	}
+	*why = "as much device memory as FI_P2P_MAP_SIZE and FI_P2P_MAP_COUNT allow is in use";
+	while (!map_has_room(map, all)) {
+		if (!map_evict(map, stats, false))
+			return -FI_ENOMEM;
+	}
+	entry = map_entry_new(map, mem->id, first, all, access);
+	if (!entry) {
+		*why = "out of memory";
+		return -FI_ENOMEM;
+	}
+	/* not to be given back meanwhile */
+	entry->users++;
+	do {
+		ret = map_entry_register(map, device, mem, entry);
+	} while (ret == -FI_ENOMEM && map_evict(map, stats, true));
+	entry->users--;
+	*why = entry->why;
+	if (ret)
+		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", all, mem->ops->name,
+			 mem->ordinal, (size_t) first, *why);
+	if (ret == -FI_ENOMEM) {
+		map_entry_free(map, entry);
+		return ret;
+	}
+	*added = entry;
+	if (ret)
+		return 0;
+	entry->why = NULL;
+	device->worked = true;
+	map->bytes += all;
+	stats->pins++;
+	return 0;
+}
+
+int map_get(struct map *map, struct fi_p2p_stats *stats, const struct dev_mem *mem,
+	    const void *addr, size_t len, uint64_t access, struct map_entry **found,
+	    const char **why)
+{
+	uintptr_t start = (uintptr_t) addr;
+	struct map_device *device;
+	struct map_entry *entry;
+	int ret;
+
+	if (!map_possible(map, mem, why))
+		return -FI_EOPNOTSUPP;
+	if (start < mem->base || len > mem->size || start - mem->base > mem->size - len) {
+		*why = "the buffer runs over more than one allocation";
+		return -FI_EOPNOTSUPP;
+	}
+	entry = map_entry_find(map, mem, start, len, access);
+	if (entry) {
+		stats->cache_hits += entry->mr != NULL;
+		TAILQ_REMOVE(&map->used, entry, used);
+		TAILQ_INSERT_TAIL(&map->used, entry, used);
+	} else {
+		device = map_device_get(map, mem);
+		ret = map_add(map, device, stats, mem, start, len, access, &entry, why);
+		if (ret)
+			return ret;
+	}
+	if (!entry->mr) {
+		*why = entry->why;
+		return -FI_EOPNOTSUPP;
+	}
+	entry->users++;
+	*found = entry;
+	return 0;
+}
+
+void map_put(struct map_entry *entry)
+{
+	entry->users--;
+}

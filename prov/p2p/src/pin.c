@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: buffers in the NIC's hands. See pin.h. */
+#include "pin.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "log.h"
+
+_Static_assert(sizeof(struct pin) <= CELL_SIZE, "a pin is a cell");
+
+static int pin_new(struct xfer_req *req)
+{
+	req->pin = cell_get(&req->ctx.ep->xfer->cells);
+	if (!req->pin)
+		return -FI_EAGAIN;
+	*req->pin = (struct pin){.desc = {NULL}};
+	return 0;
+}
+
+void pin_release(struct xfer_req *req)
+{
+	if (!req->pin)
+		return;
+	for (size_t i = 0; i < P2P_IOV_MAX; i++) {
+		if (req->pin->map[i])
+			map_put(req->pin->map[i]);
+		if (req->pin->local[i])
+			fi_close(&req->pin->local[i]->fid);
+	}
+	cell_put(&req->ctx.ep->xfer->cells, req->pin);
+	req->pin = NULL;
+}
+
+int pin_device(struct xfer_req *req, const char **why)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct dev_mem mem = req->mem;
+	int ret = pin_new(req);
+
+	*why = "out of memory";
+	for (size_t i = 0; !ret && i < req->count; i++) {
+		const struct iovec *iov = &req->iov[i];
+
+		if (!iov->iov_len)
+			continue;
+		/* pieces may lie in allocations of their own */
+		if (i && !dev_find(iov->iov_base, &mem)) {
+			*why = "some of the buffer is host memory";
+			ret = -FI_EOPNOTSUPP;
+		}
+		if (!ret)
+			ret = map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base, iov->iov_len,
+				      PIN_ACCESS, &req->pin->map[i], why);
+		if (!ret)
+			req->pin->desc[i] = fi_mr_desc(req->pin->map[i]->mr);
+	}
+	if (ret)
+		pin_release(req);
+	return ret;
+}
+
+/*
+ * Short messages are copied by the core's CPU: any descriptor will do for them, and
+ * registering would cost more than the copy. One that is too long for a short receive may
+ * come by the NIC, which then refuses the descriptor: the receive fails either way.
+ */
+int pin_host(struct xfer_req *req, void *const *desc, bool far)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	int ret;
+
+	if (!xfer->local)
+		return 0;
+	ret = pin_new(req);
+	for (size_t i = 0; !ret && i < req->count; i++) {
+		const struct iovec *iov = &req->iov[i];
+
+		req->pin->desc[i] = desc && desc[i] ? desc[i] : xfer->local->desc;
+		if ((desc && desc[i]) || (!far && req->len <= WIRE_PLAIN_MAX) || !iov->iov_len)
+			continue;
+		ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
+				PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, 0, &req->pin->local[i], NULL);
+		if (ret)
+			P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,
+				 fi_strerror(-ret));
+		else
+			req->pin->desc[i] = fi_mr_desc(req->pin->local[i]);
+	}
+	if (ret)
+		pin_release(req);
+	return ret;
+}
+
+void pin_slice(const struct xfer_req *req, size_t offset, size_t count, void **desc)
+{
+	size_t pieces = 0;
+
+	memset(desc, 0, count * sizeof *desc);
+	/* the pieces that mem_iov_slice() gives */
+	for (size_t i = 0; req->pin && i < req->count && pieces < count; i++) {
+		if (offset >= req->iov[i].iov_len) {
+			offset -= req->iov[i].iov_len;
+			continue;
+		}
+		desc[pieces++] = req->pin->desc[i];
+		offset = 0;
+	}
+}
+
+void pin_remote(const struct xfer_req *req, struct fi_rma_iov *remote)
+{
+	const struct map_entry *entry = req->pin->map[0];
+	uintptr_t addr = (uintptr_t) req->iov[0].iov_base;
+
+	remote->addr = req->ctx.ep->xfer->virt_addr ? addr : addr - entry->start;
+	remote->len = req->len;
+	remote->key = fi_mr_key(entry->mr);
+}

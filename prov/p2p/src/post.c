@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: where an operation begins: what memory it is about, which way it takes, and who
+ * carries it. Declared in xfer.h.
+ */
+#include <rdma/fi_errno.h>
+
+#include "bounce.h"
+#include "conf.h"
+#include "log.h"
+#include "mem.h"
+#include "multi.h"
+#include "pin.h"
+#include "pipe.h"
+#include "probe.h"
+#include "remote.h"
+#include "whole.h"
+
+static struct path_query post_query(const struct xfer_ep *ep, const struct core_op *op,
+				    size_t len)
+{
+	/* of the core we only hear when a message is in the receiver's staging memory */
+	bool delivery = op->flags & FI_DELIVERY_COMPLETE && ep->layered && !ep->stalls;
+
+	return (struct path_query){
+		.device = true,
+		.layered = ep->layered,
+		.stalls = ep->stalls,
+		.len = len,
+		.short_max = delivery ? WIRE_PLAIN_MAX : conf.eager_size,
+		.plain_max = WIRE_PLAIN_MAX,
+		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
+		.name_len = ep->name_len,
+		.name_max = WIRE_NAME_MAX,
+		.inject = op->flags & FI_INJECT,
+		.wish = ep->wish,
+		.direct = ep->xfer->direct,
+		.inline_max = ep->inline_max,
+	};
+}
+
+/* Fills @choice: the request may be gone when it returns */
+static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
+				struct path_choice *choice)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct path_query query = post_query(ep, op, req->len);
+
+	if (path_wants_peer(&query, &query.peer_why))
+		query.peer = !pin_device(req, &query.peer_why);
+	req->path = *choice = path_choose(&query);
+	switch (req->path.proto) {
+	case PATH_READ:
+	case PATH_LONG:
+		return pipe_send(req);
+	case PATH_DIRECT:
+		req->direct = true;
+		return whole_send_followed(req, op);
+	case PATH_NONE:
+		P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
+			 req->mem.ops->name, req->mem.ordinal, req->path.reason);
+		return -FI_EOPNOTSUPP;
+	default:
+		return whole_send(req);
+	}
+}
+
+static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
+			 const struct dev_mem *mem)
+{
+	struct path_choice choice = {FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
+	struct xfer_req *req;
+	size_t len;
+	ssize_t ret;
+
+	if (!mem->ops && xfer_sendq_has(ep, op->addr))
+		return -FI_EAGAIN;
+	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND))
+		return core_post(ep->core, op);
+	req = xfer_req_new(ep, op, mem);
+	if (!req)
+		return -FI_EAGAIN;
+	len = req->len;
+	ret = mem->ops ? post_send_device(req, op, &choice) : whole_send_followed(req, op);
+	if (ret) {
+		xfer_req_undo(req);
+		return ret;
+	}
+	xfer_ep_sent(ep, &choice, len);
+	if (mem->ops)
+		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
+			mem->ordinal, choice.reason);
+	return 0;
+}
+
+static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
+			 const struct dev_mem *mem)
+{
+	struct xfer_req *req;
+	ssize_t ret;
+
+	if (op->tagged && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
+		return probe_post(ep, op, mem);
+	if (!op->tagged && op->flags & FI_MULTI_RECV)
+		return multi_recv(ep, op, mem);
+	req = xfer_req_new(ep, op, mem);
+	if (!req)
+		return -FI_EAGAIN;
+	ret = whole_recv(req, op);
+	if (ret)
+		xfer_req_undo(req);
+	return ret;
+}
+
+ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
+{
+	struct xfer *xfer = ep->xfer;
+	struct dev_mem mem;
+	ssize_t ret;
+
+	if (op->count > ep->iov_limit) {
+		P2P_WARN("%zu pieces in one message: no more than %zu are offered "
+			 "(iov_limit)\n",
+			 op->count, ep->iov_limit);
+		return -FI_EINVAL;
+	}
+	ret = mem_classify(op->iov, op->count, &mem);
+	if (ret)
+		return ret;
+
+	p2p_lock_take(&xfer->lock);
+	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	if (!ret)
+		ret = op->recv ? post_recv(ep, op, &mem) : post_send(ep, op, &mem);
+	if (ret == -FI_EAGAIN)
+		xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
+{
+	struct xfer *xfer = ep->xfer;
+	struct dev_mem mem;
+	ssize_t ret;
+
+	ret = mem_classify(op->iov, op->count, &mem);
+	if (ret)
+		return ret;
+	p2p_lock_take(&xfer->lock);
+	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	if (!ret)
+		ret = xfer_key_remote(xfer, op->remote->key) ? remote_rma(ep, op, &mem)
+							     : bounce_rma(ep, op, &mem);
+	if (ret == -FI_EAGAIN)
+		xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+{
+	struct xfer *xfer = ep->xfer;
+	ssize_t ret;
+
+	p2p_lock_take(&xfer->lock);
+	ret = xfer_key_atomic_remote(xfer, op->remote->key) ? remote_atomic(ep, op)
+							    : bounce_atomic(ep, op);
+	if (ret == -FI_EAGAIN)
+		xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
