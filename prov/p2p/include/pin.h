@@ -33,6 +33,9 @@ int pin_device(struct xfer_req *req, const char **why);
  */
 int pin_host(struct xfer_req *req, void *const *desc, bool far);
 
+/* Registers host memory with a core that wants that: 0 with @mr and @desc, or an error, logged */
+int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc);
+
 /* Takes back what a request has */
 void pin_release(struct xfer_req *req);
 

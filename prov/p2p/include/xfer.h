@@ -387,6 +387,12 @@ int xfer_ep_fini(struct xfer_ep *ep);
 ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op);
 
 /*
+ * Which way the send @op would take now: 0 with @choice, -FI_EOPNOTSUPP with its reason when
+ * it may take none, or what mem_classify() returns. Pins memory as the send would.
+ */
+int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choice *choice);
+
+/*
  * Any read or write of remote memory, or atomic operation on it, that is not the core's
  * alone. As above.
  */

@@ -20,13 +20,17 @@
 
 /* ---- statistics ---- */
 
+static bool ep_is_ours(const struct fid *fid)
+{
+	return fid && fid->fclass == FI_CLASS_EP && fid->ops->ops_open == fid_ops_open;
+}
+
 static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t size)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 	struct fi_p2p_stats now;
 
-	if (!fid || fid->fclass != FI_CLASS_EP || !stats ||
-	    fid->ops->ops_open != fid_ops_open)
+	if (!ep_is_ours(fid) || !stats)
 		return -FI_EINVAL;
 	p2p_lock_take(&ep->domain->xfer.lock);
 	now = ep->xfer.stats;
@@ -38,11 +42,29 @@ static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t siz
 	return 0;
 }
 
+static int ep_stats_path(struct fid *fid, const void *buf, size_t len, enum fi_p2p_path *path,
+			 char *reason, size_t size)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	const struct iovec iov = {(void *) buf, len};
+	const struct core_op op = {.iov = &iov, .count = 1, .addr = FI_ADDR_NOTAVAIL};
+	struct path_choice choice = {.reason = ""};
+	int ret;
+
+	if (!ep_is_ours(fid) || !path || !reason)
+		return -FI_EINVAL;
+	ret = xfer_ask_path(&ep->xfer, &op, &choice);
+	*path = choice.path;
+	snprintf(reason, size, "%s", choice.reason);
+	return ret;
+}
+
 int ep_stats_ops_open(void **ops)
 {
 	static struct fi_p2p_stats_ops stats_ops = {
 		.size = sizeof(struct fi_p2p_stats_ops),
 		.read = ep_stats_read,
+		.path = ep_stats_path,
 	};
 
 	*ops = &stats_ops;

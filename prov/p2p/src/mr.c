@@ -10,6 +10,9 @@
 #include "mem.h"
 #include "pin.h"
 
+/* FI_MR_DMABUF, of libfabric 1.20 and later: attr->mr_iov is no list of buffers then */
+#define MR_DMABUF (1ULL << 40)
+
 /* Longer than this header's structure, for releases where it has grown */
 union mr_attr {
 	struct fi_mr_attr attr;
@@ -169,7 +172,8 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 	union mr_attr u = {.room = {0}};
 	int ret;
 
-	if (!xfer->key_mark) {
+	/* what is behind a dma-buf is not ours to see */
+	if (!xfer->key_mark || flags & MR_DMABUF) {
 		ret = fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
 		if (!ret)
 			mr_show_core(mr);
@@ -206,10 +210,11 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
 	    !mr_fid)
 		return -FI_EINVAL;
-	ret = mem_classify(attr->mr_iov, attr->iov_count, &mem);
+	mem.ops = NULL;
+	ret = flags & MR_DMABUF ? 0 : mem_classify(attr->mr_iov, attr->iov_count, &mem);
 	if (ret)
 		return ret;
-	if (!mem.ops && attr->iface != FI_HMEM_SYSTEM) {
+	if (!mem.ops && !(flags & MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {
 		P2P_WARN("memory at %p is registered as a device's and is not (or its GPU "
 			 "runtime cannot be loaded)\n",
 			 attr->mr_iov[0].iov_base);
@@ -223,8 +228,10 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	ret = mem.ops || domain->xfer.keys_ours ? mr_register_ours(mr, attr, &mem)
-						: mr_register_core(mr, attr, flags, &mem);
+	if (mem.ops || (domain->xfer.keys_ours && !(flags & MR_DMABUF)))
+		ret = mr_register_ours(mr, attr, &mem);
+	else
+		ret = mr_register_core(mr, attr, flags, &mem);
 	if (ret) {
 		if (mr->map)
 			mr_close(&mr->fid.fid);

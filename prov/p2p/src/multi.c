@@ -7,6 +7,7 @@
 
 #include "conf.h"
 #include "log.h"
+#include "pin.h"
 #include "pipe.h"
 
 /**
@@ -15,6 +16,7 @@
  * @report:	the user wants to hear of every message
  * @base, @len:	the user's buffer; @mem its allocation
  * @host:	where the core puts the messages: @base, or the start of @reserve
+ * @mr:		what @base is registered as, where the core wants that
  * @released:	the core puts nothing more there
  * @placed:	bytes of the messages that have come
  * @filled:	once it is released: of those that will have come. Cores may release a
@@ -38,6 +40,7 @@ struct multi_buf {
 	char *host;
 	void *host_desc;
 	struct stage_reserve *reserve;
+	struct fid_mr *mr;
 	size_t placed;
 	size_t filled;
 	unsigned int queued;
@@ -76,6 +79,8 @@ static void multi_buf_drop(struct xfer_ctx *ctx)
 	LIST_REMOVE(buf, entry);
 	if (buf->reserve)
 		stage_reserve_put(&ctx->ep->xfer->stage, buf->reserve, buf->len);
+	if (buf->mr)
+		fi_close(&buf->mr->fid);
 	xfer_ctx_free(ctx);
 }
 
@@ -382,6 +387,10 @@ ssize_t multi_recv(struct xfer_ep *ep, const struct core_op *op, const struct de
 			goto drop;
 		buf->host = buf->reserve->addr;
 		buf->host_desc = buf->reserve->desc;
+	} else if (ep->xfer->local && !buf->host_desc) {
+		ret = pin_local(ep->xfer, &op->iov[0], &buf->mr, &buf->host_desc);
+		if (ret)
+			goto drop;
 	}
 	iov = (struct iovec){buf->host, buf->len};
 	core.iov = &iov;

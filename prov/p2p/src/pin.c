@@ -60,6 +60,19 @@ int pin_device(struct xfer_req *req, const char **why)
 	return ret;
 }
 
+int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc)
+{
+	int ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
+			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, 0, mr, NULL);
+
+	if (ret)
+		P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,
+			 fi_strerror(-ret));
+	else
+		*desc = fi_mr_desc(*mr);
+	return ret;
+}
+
 /*
  * Short messages are copied by the core's CPU: any descriptor will do for them, and
  * registering would cost more than the copy. One that is too long for a short receive may
@@ -79,13 +92,7 @@ int pin_host(struct xfer_req *req, void *const *desc, bool far)
 		req->pin->desc[i] = desc && desc[i] ? desc[i] : xfer->local->desc;
 		if ((desc && desc[i]) || (!far && req->len <= WIRE_PLAIN_MAX) || !iov->iov_len)
 			continue;
-		ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
-				PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, 0, &req->pin->local[i], NULL);
-		if (ret)
-			P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,
-				 fi_strerror(-ret));
-		else
-			req->pin->desc[i] = fi_mr_desc(req->pin->local[i]);
+		ret = pin_local(xfer, iov, &req->pin->local[i], &req->pin->desc[i]);
 	}
 	if (ret)
 		pin_release(req);

@@ -39,16 +39,21 @@ static struct path_query post_query(const struct xfer_ep *ep, const struct core_
 	};
 }
 
+/* Pins the request's device buffer if that is of use */
+static struct path_choice post_choose(struct xfer_req *req, const struct core_op *op)
+{
+	struct path_query query = post_query(req->ctx.ep, op, req->len);
+
+	if (path_wants_peer(&query, &query.peer_why))
+		query.peer = !pin_device(req, &query.peer_why);
+	return path_choose(&query);
+}
+
 /* Fills @choice: the request may be gone when it returns */
 static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
 				struct path_choice *choice)
 {
-	struct xfer_ep *ep = req->ctx.ep;
-	struct path_query query = post_query(ep, op, req->len);
-
-	if (path_wants_peer(&query, &query.peer_why))
-		query.peer = !pin_device(req, &query.peer_why);
-	req->path = *choice = path_choose(&query);
+	req->path = *choice = post_choose(req, op);
 	switch (req->path.proto) {
 	case PATH_READ:
 	case PATH_LONG:
@@ -136,6 +141,30 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
 	return ret;
+}
+
+int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choice *choice)
+{
+	struct xfer_req *req;
+	struct dev_mem mem;
+	int ret;
+
+	ret = mem_classify(op->iov, op->count, &mem);
+	if (ret)
+		return ret;
+	*choice = (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
+	if (!mem.ops)
+		return 0;
+	p2p_lock_take(&ep->xfer->lock);
+	req = xfer_req_new(ep, op, &mem);
+	if (req) {
+		*choice = post_choose(req, op);
+		xfer_req_undo(req);
+	}
+	p2p_lock_drop(&ep->xfer->lock);
+	if (!req)
+		return -FI_EAGAIN;
+	return choice->proto == PATH_NONE ? -FI_EOPNOTSUPP : 0;
 }
 
 ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)

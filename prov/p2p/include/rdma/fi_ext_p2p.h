@@ -79,15 +79,23 @@ struct fi_p2p_stats {
 
 /**
  * struct fi_p2p_stats_ops - returned by fi_open_ops; owned by the provider, valid as long
- * as the endpoint is open.
- * @size:	size of this structure
+ * as the endpoint is open. Functions may be called from any thread.
+ * @size:	size of this structure: what is beyond it, an older provider does not have
  * @read:	fills @stats (the first @size bytes of it) for endpoint @fid. Returns 0, or
- *		-FI_EINVAL when @fid is not an endpoint of ours or @stats is NULL. May be
- *		called from any thread; counts read while transfers run are approximate.
+ *		-FI_EINVAL when @fid is not an endpoint of ours or @stats is NULL. Counts read
+ *		while transfers run are approximate.
+ * @path:	tells which path a message of the @len bytes at @buf would take now from
+ *		endpoint @fid, and in @reason (of @size bytes) why, or why no better one.
+ *		Memory may be pinned for that, as for a message. Returns 0, -FI_EINVAL as
+ *		above, -FI_EFAULT when @buf is not what it should be (fi_send would return the
+ *		same), or -FI_EOPNOTSUPP when FI_P2P_PATH or FI_OPT_FI_HMEM_P2P forbid to send
+ *		it; @reason is filled then, too.
  */
 struct fi_p2p_stats_ops {
 	size_t size;
 	int (*read)(struct fid *fid, struct fi_p2p_stats *stats, size_t size);
+	int (*path)(struct fid *fid, const void *buf, size_t len, enum fi_p2p_path *path,
+		    char *reason, size_t size);
 };
 
 #ifdef __cplusplus
