@@ -159,7 +159,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	map_init(&domain->xfer.map, why ? NULL : domain->core, why);
 	domain->xfer.direct = !why && direct;
 	domain->xfer.virt_addr =
-		info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	ret = adds ? xfer_want_local(&domain->xfer) : 0;
 	if (ret)
 		goto fini_xfer;
