@@ -20,6 +20,11 @@
 #define EAGER "FI_P2P_EAGER_SIZE="
 #define CHUNK "FI_P2P_CHUNK_SIZE="
 #define PINNED "FI_P2P_PINNED_SIZE="
+#define PATH "FI_P2P_PATH="
+#define PIN "FI_P2P_PIN="
+#define MAP_SIZE "FI_P2P_MAP_SIZE="
+#define MAP_COUNT "FI_P2P_MAP_COUNT="
+#define STATS "FI_P2P_STATS="
 #define CUDA "FI_P2P_CUDA="
 #define ROCM "FI_P2P_ROCM="
 
@@ -29,10 +34,14 @@ struct conf_case {
 	struct conf want;
 };
 
-#define IS(eager, chunk, pinned, cuda)           \
-	{                                        \
-		eager, chunk, pinned, cuda, true \
+#define GPUS(use_cuda, use_rocm, ...)                           \
+	{                                                       \
+		.cuda = use_cuda, .rocm = use_rocm, __VA_ARGS__ \
 	}
+#define BUT(...) GPUS(true, true, __VA_ARGS__)
+#define IS(eager, chunk, pinned, use_cuda)                                 \
+	GPUS(use_cuda, true, .eager_size = (eager), .chunk_size = (chunk), \
+	     .pinned_size = (pinned))
 #define DEFAULT IS(0, 0, 0, true)
 
 static const struct conf_case good[] = {
@@ -60,8 +69,8 @@ static const struct conf_case good[] = {
 	{{CHUNK "8388608"}, IS(0, 8 * MiB, 0, true)},
 	{{PINNED "8388608", CHUNK "1m"}, IS(0, 1 * MiB, 8 * MiB, true)},
 	{{ROCM "yes"}, DEFAULT},
-	{{ROCM "no"}, {0, 0, 0, true, false}},
-	{{ROCM "0", CUDA "0"}, {0, 0, 0, false, false}},
+	{{ROCM "no"}, GPUS(true, false, .stats = false)},
+	{{ROCM "0", CUDA "0"}, GPUS(false, false, .stats = false)},
 	{{CUDA "1"}, DEFAULT},
 	{{CUDA "yes"}, DEFAULT},
 	{{CUDA "ON"}, DEFAULT},
@@ -70,6 +79,27 @@ static const struct conf_case good[] = {
 	{{CUDA "no"}, IS(0, 0, 0, false)},
 	{{CUDA "Off"}, IS(0, 0, 0, false)},
 	{{CUDA "FALSE", EAGER "32k"}, IS(32 * KiB, 0, 0, false)},
+	{{PATH "auto"}, DEFAULT},
+	{{PATH "peer"}, BUT(.path = CONF_PATH_PEER)},
+	{{PATH "Stage"}, BUT(.path = CONF_PATH_STAGE)},
+	{{PIN "auto"}, DEFAULT},
+	{{PIN "dmabuf"}, BUT(.pin = CONF_PIN_DMABUF)},
+	{{PIN "PEERMEM"}, BUT(.pin = CONF_PIN_PEERMEM)},
+	{{PIN "none"}, BUT(.pin = CONF_PIN_NONE)},
+	{{PATH "peer", PIN "dmabuf", STATS "1"},
+	 BUT(.path = CONF_PATH_PEER, .pin = CONF_PIN_DMABUF, .stats = true)},
+	{{MAP_SIZE "65536"}, BUT(.map_size = 64 * KiB)},
+	{{MAP_SIZE "65537"}, BUT(.map_size = 64 * KiB + 1)},
+	{{MAP_SIZE "16g"}, DEFAULT},
+	{{MAP_SIZE "1048576g"}, BUT(.map_size = (size_t)1 << 50)},
+	{{MAP_SIZE "1125899906842624"}, BUT(.map_size = (size_t)1 << 50)},
+	{{MAP_COUNT "1"}, BUT(.map_count = 1)},
+	{{MAP_COUNT "1025"}, BUT(.map_count = 1025)},
+	{{MAP_COUNT "1m"}, BUT(.map_count = 1 << 20)},
+	{{MAP_COUNT "1048576", MAP_SIZE "1m"},
+	 BUT(.map_count = 1 << 20, .map_size = 1 * MiB)},
+	{{STATS "yes"}, BUT(.stats = true)},
+	{{STATS "off"}, DEFAULT},
 };
 
 /* Refused; whatever is not at fault in them is read all the same */
@@ -118,9 +148,38 @@ static const struct conf_case bad[] = {
 	{{CUDA "yes "}, DEFAULT},
 	{{CUDA "y"}, DEFAULT},
 	{{ROCM "n"}, DEFAULT},
+	{{STATS ""}, DEFAULT},
+	{{STATS "all"}, DEFAULT},
+	/* a word's number is no word, nor is a part of it, nor one of the other's */
+	{{PATH ""}, DEFAULT},
+	{{PATH "1"}, DEFAULT},
+	{{PATH "pee"}, DEFAULT},
+	{{PATH "peers"}, DEFAULT},
+	{{PATH " peer"}, DEFAULT},
+	{{PATH "peer,stage"}, DEFAULT},
+	{{PATH "none"}, DEFAULT},
+	{{PATH "dmabuf"}, DEFAULT},
+	{{PIN ""}, DEFAULT},
+	{{PIN "0"}, DEFAULT},
+	{{PIN "no"}, DEFAULT},
+	{{PIN "dma-buf"}, DEFAULT},
+	{{PIN "peermem "}, DEFAULT},
+	{{PIN "stage"}, DEFAULT},
+	{{MAP_SIZE "0"}, DEFAULT},
+	{{MAP_SIZE "65535"}, DEFAULT},
+	{{MAP_SIZE "1048577g"}, DEFAULT},
+	{{MAP_SIZE "1125899906842625"}, DEFAULT},
+	{{MAP_SIZE "all"}, DEFAULT},
+	{{MAP_COUNT "0"}, DEFAULT},
+	{{MAP_COUNT "-1"}, DEFAULT},
+	{{MAP_COUNT "1048577"}, DEFAULT},
+	{{MAP_COUNT "1025k"}, DEFAULT},
+	{{MAP_COUNT "many"}, DEFAULT},
 	/* one good value does not make up for a bad one, before or after it */
 	{{EAGER "x", CUDA "no"}, IS(0, 0, 0, false)},
 	{{EAGER "8k", CUDA "x"}, IS(8 * KiB, 0, 0, true)},
+	{{PATH "x", PIN "none"}, BUT(.pin = CONF_PIN_NONE)},
+	{{PIN "x", PATH "stage"}, BUT(.path = CONF_PATH_STAGE)},
 };
 
 static size_t either(size_t size, size_t fallback)
@@ -136,7 +195,11 @@ static bool same(const struct conf *want, const struct conf *initial)
 	return conf.eager_size == (eager < chunk ? eager : chunk) &&
 	       conf.chunk_size == chunk &&
 	       conf.pinned_size == either(want->pinned_size, initial->pinned_size) &&
-	       conf.cuda == want->cuda && conf.rocm == want->rocm;
+	       conf.map_size == either(want->map_size, initial->map_size) &&
+	       conf.map_count == either(want->map_count, initial->map_count) &&
+	       conf.path == want->path && conf.pin == want->pin &&
+	       conf.stats == want->stats && conf.cuda == want->cuda &&
+	       conf.rocm == want->rocm;
 }
 
 /* The child: returns its exit status */
@@ -196,13 +259,16 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_bad),
 	};
+	static const char *const names[] = {
+		"FI_P2P_EAGER_SIZE", "FI_P2P_CHUNK_SIZE", "FI_P2P_PINNED_SIZE",
+		"FI_P2P_PATH",       "FI_P2P_PIN",        "FI_P2P_MAP_SIZE",
+		"FI_P2P_MAP_COUNT",  "FI_P2P_STATS",      "FI_P2P_CUDA",
+		"FI_P2P_ROCM",
+	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 
 	/* the user's own settings are not what is tested */
-	unsetenv("FI_P2P_EAGER_SIZE");
-	unsetenv("FI_P2P_CHUNK_SIZE");
-	unsetenv("FI_P2P_PINNED_SIZE");
-	unsetenv("FI_P2P_CUDA");
-	unsetenv("FI_P2P_ROCM");
+	for (size_t i = 0; i < UNIT_COUNT(names); i++)
+		unsetenv(names[i]);
 	return unit_main(argc, argv, &unit);
 }

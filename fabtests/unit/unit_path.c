@@ -13,11 +13,30 @@
 
 #define HOST FI_P2P_PATH_HOST
 #define STAGE FI_P2P_PATH_STAGE
+#define PEER FI_P2P_PATH_PEER
+
+/* The core's CPU may touch what is no longer than this */
+#define INLINE 220
+
+#define NO_PEER "the test's NIC does not reach it"
 
 #define Q(device, layered, stalls, len, slot, name_len)                          \
 	{                                                                        \
 		device, layered, stalls, len, SHORT, PLAIN, slot, name_len, NAME \
 	}
+
+/*
+ * Device memory, one piece of it, a slot free for it; P: the NIC reaches it, N: it does
+ * not. What a row names comes last, and counts.
+ */
+#define P(is_layered, length, ...)                                                     \
+	{                                                                              \
+		true, is_layered, false, length, SHORT, PLAIN, true, 28, NAME,         \
+			.pieces = 1, .peer = true, .inline_max = INLINE, ##__VA_ARGS__ \
+	}
+#define N(is_layered, length, ...) P(is_layered, length, .peer = false, ##__VA_ARGS__)
+
+#pragma GCC diagnostic ignored "-Woverride-init"
 
 static const struct path_case {
 	struct path_query query;
@@ -57,33 +76,89 @@ static const struct path_case {
 	{Q(true, true, true, SHORT, false, 28), STAGE, PATH_WHOLE},
 	{Q(true, false, false, SHORT, false, 28), STAGE, PATH_WHOLE},
 	{Q(true, true, false, SHORT, false, NAME + 1), STAGE, PATH_WHOLE},
-	{{true, true, false, SHORT + 1, SHORT, SHORT + 1, false, 28, NAME},
-	 STAGE,
-	 PATH_LONG},
+	{N(true, SHORT + 1, .plain_max = SHORT + 1, .slot = false), STAGE, PATH_LONG},
 	{Q(false, true, false, SHORT, false, 28), HOST, PATH_CORE},
-	{{true, true, false, 1, 0, PLAIN, true, 28, NAME}, STAGE, PATH_LONG},
-	{{true, true, false, 0, 0, PLAIN, true, 28, NAME}, STAGE, PATH_SHORT},
+	{N(true, 1, .short_max = 0), STAGE, PATH_LONG},
+	{N(true, 0, .short_max = 0), STAGE, PATH_SHORT},
 	/* injected */
-	{{true, true, false, SHORT + 1, SHORT, PLAIN, true, 28, NAME, true},
-	 STAGE,
-	 PATH_WHOLE},
-	{{true, true, false, PLAIN + 1, SHORT, PLAIN, false, 28, NAME, true},
-	 STAGE,
-	 PATH_WHOLE},
-	{{true, true, false, SHORT, SHORT, PLAIN, true, 28, NAME, true},
-	 STAGE,
-	 PATH_SHORT},
-	{{false, true, false, SHORT + 1, SHORT, PLAIN, true, 28, NAME, true},
-	 HOST,
-	 PATH_CORE},
+	{N(true, SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
+	{N(true, PLAIN + 1, .inject = true, .slot = false), STAGE, PATH_WHOLE},
+	{N(true, SHORT, .inject = true), STAGE, PATH_SHORT},
+	{N(true, SHORT + 1, .device = false, .inject = true), HOST, PATH_CORE},
+	/* what the NIC reaches is read, unless a copy is cheaper or it cannot be
+	   announced */
+	{P(true, 0), STAGE, PATH_SHORT},
+	{P(true, PLAIN), STAGE, PATH_SHORT},
+	{P(true, PLAIN + 1), PEER, PATH_READ},
+	{P(true, PLAIN + 1, .slot = false), PEER, PATH_READ},
+	{P(true, PLAIN + 1, .inline_max = PLAIN + 1), PEER, PATH_READ},
+	{P(true, SIZE_MAX), PEER, PATH_READ},
+	{P(true, SIZE_MAX, .direct = true), PEER, PATH_READ},
+	{P(true, SIZE_MAX, .device = false), HOST, PATH_CORE},
+	{P(true, PLAIN + 1, .stalls = true), STAGE, PATH_SHORT},
+	{P(true, SHORT + 1, .stalls = true), STAGE, PATH_WHOLE},
+	{P(true, PLAIN + 1, .inject = true), STAGE, PATH_SHORT},
+	{P(true, SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
+	{P(true, SHORT + 1, .name_len = NAME), PEER, PATH_READ},
+	{P(true, SHORT + 1, .name_len = NAME + 1), STAGE, PATH_WHOLE},
+	{P(true, SHORT + 1, .pieces = 1), PEER, PATH_READ},
+	{P(true, SHORT + 1, .pieces = 2), STAGE, PATH_LONG},
+	{P(true, SHORT, .pieces = 2), STAGE, PATH_SHORT},
+	/* over a hook only the core's own call can carry it, where no CPU touches it */
+	{P(false, SIZE_MAX), STAGE, PATH_WHOLE},
+	{P(false, SHORT), STAGE, PATH_SHORT},
+	{P(false, 0, .direct = true), STAGE, PATH_SHORT},
+	{P(false, 0, .direct = true, .inline_max = 0), STAGE, PATH_SHORT},
+	{P(false, INLINE, .direct = true), STAGE, PATH_SHORT},
+	{P(false, INLINE + 1, .direct = true), PEER, PATH_DIRECT},
+	{P(false, 1, .direct = true, .inline_max = 0), PEER, PATH_DIRECT},
+	{P(false, SIZE_MAX, .direct = true), PEER, PATH_DIRECT},
+	{P(false, SIZE_MAX, .direct = true, .stalls = true), PEER, PATH_DIRECT},
+	{P(false, SIZE_MAX, .direct = true, .name_len = NAME + 1), PEER, PATH_DIRECT},
+	{P(false, SIZE_MAX, .direct = true, .pieces = 8), PEER, PATH_DIRECT},
+	{P(false, SIZE_MAX, .direct = true, .inject = true), STAGE, PATH_WHOLE},
+	{N(false, SIZE_MAX, .direct = true), STAGE, PATH_WHOLE},
+	/* to be staged, whatever the NIC reaches */
+	{P(true, PLAIN + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_SHORT},
+	{P(true, SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
+	{P(false, SHORT + 1, .direct = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_WHOLE},
+	/* long ones not to be staged */
+	{P(true, PLAIN, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG), PEER, PATH_READ},
+	{N(true, PLAIN, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{N(true, PLAIN + 1, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{N(true, SIZE_MAX, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG, .stalls = true), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG, .inject = true), STAGE, PATH_NONE},
+	{P(true, PLAIN, .wish = PATH_PEER_LONG, .inject = true), STAGE, PATH_SHORT},
+	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG, .pieces = 2), STAGE, PATH_NONE},
+	{P(false, INLINE, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{N(false, PLAIN, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{N(false, PLAIN + 1, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{N(true, SIZE_MAX, .device = false, .wish = PATH_PEER_LONG), HOST, PATH_CORE},
+	/* none to be staged, but what has no bytes */
+	{P(true, 0, .wish = PATH_PEER_ONLY), STAGE, PATH_SHORT},
+	{P(true, 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(true, PLAIN, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .wish = PATH_PEER_ONLY), PEER, PATH_READ},
+	{N(true, PLAIN + 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(false, 0, .direct = true, .wish = PATH_PEER_ONLY), STAGE, PATH_SHORT},
+	{P(false, INLINE, .direct = true, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(false, INLINE + 1, .direct = true, .wish = PATH_PEER_ONLY), PEER, PATH_DIRECT},
+	{P(false, INLINE + 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{N(true, 1, .device = false, .wish = PATH_PEER_ONLY), HOST, PATH_CORE},
 };
 
 static void test_table(void **state)
 {
 	struct path_choice choice;
+	struct path_query query;
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-		choice = path_choose(&cases[i].query);
+		query = cases[i].query;
+		/* of memory that the NIC does not reach somebody has said why */
+		query.peer_why = NO_PEER;
+		choice = path_choose(&query);
 		if (choice.path != cases[i].path || choice.proto != cases[i].proto)
 			fail_msg("row %zu: path %d, proto %d (%s)", i, choice.path,
 				 choice.proto, choice.reason);
@@ -95,13 +170,116 @@ static void test_table(void **state)
 /* Each reason says something else: two causes of one protocol are told apart */
 static void test_reasons(void **state)
 {
-	static const size_t distinct[] = {2, 8, 12, 15, 18, 21, 35};
+	static const struct path_query distinct[] = {
+		P(true, SHORT + 1, .device = false),
+		P(true, 0),
+		P(true, PLAIN),
+		P(true, SHORT + 1),
+		N(true, SHORT + 1, .peer_why = NO_PEER),
+		P(true, SHORT + 1, .wish = PATH_STAGE_ONLY),
+		P(true, SHORT + 1, .inject = true),
+		P(true, SHORT + 1, .stalls = true),
+		P(true, SHORT + 1, .name_len = NAME + 1),
+		P(true, SHORT + 1, .pieces = 2),
+		P(false, SHORT + 1),
+		P(false, INLINE, .direct = true),
+	};
 
 	for (size_t i = 0; i < UNIT_COUNT(distinct); i++) {
 		for (size_t j = 0; j < i; j++)
-			assert_string_not_equal(
-				path_choose(&cases[distinct[i]].query).reason,
-				path_choose(&cases[distinct[j]].query).reason);
+			assert_string_not_equal(path_choose(&distinct[i]).reason,
+						path_choose(&distinct[j]).reason);
+	}
+}
+
+/* What holds for every message */
+static void check_rules(const struct path_query *query)
+{
+	const struct path_choice choice = path_choose(query);
+	struct path_query staged = *query;
+	const char *why = "";
+	bool wants = path_wants_peer(query, &why), forbidden;
+
+	assert_int_equal(wants, !why);
+	if (!query->device) {
+		assert_int_equal(choice.path, HOST);
+		assert_int_equal(choice.proto, PATH_CORE);
+		return;
+	}
+	/* the NIC's way is taken if, and only if, it is wanted and there */
+	assert_int_equal(choice.path, wants && query->peer ? PEER : STAGE);
+	if (choice.path == PEER) {
+		assert_int_equal(choice.proto, query->layered ? PATH_READ : PATH_DIRECT);
+		assert_true(query->len && !query->inject);
+		assert_true(query->wish != PATH_STAGE_ONLY);
+		return;
+	}
+	/* the reason is the first cause */
+	assert_ptr_equal(choice.reason, wants ? query->peer_why : why);
+	forbidden = query->len && (query->wish == PATH_PEER_ONLY ||
+				   (query->wish == PATH_PEER_LONG && query->len > PLAIN));
+	assert_int_equal(choice.proto == PATH_NONE, forbidden);
+	if (forbidden)
+		return;
+	/* through the host it goes in one way, whatever else was hoped for */
+	staged.wish = PATH_STAGE_ONLY;
+	staged.direct = staged.peer = false;
+	assert_int_equal(choice.proto, path_choose(&staged).proto);
+	if (choice.proto == PATH_SHORT)
+		assert_true(query->len <= SHORT && (query->slot || query->len <= PLAIN));
+	else if (choice.proto == PATH_LONG)
+		assert_true(query->layered && !query->inject && !query->stalls &&
+			    query->name_len <= NAME && query->len > PLAIN);
+	else
+		assert_int_equal(choice.proto, PATH_WHOLE);
+}
+
+static void test_rules(void **state)
+{
+	static const size_t lens[] = {0,         1,     INLINE,    INLINE + 1, PLAIN,
+				      PLAIN + 1, SHORT, SHORT + 1, SIZE_MAX};
+
+	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
+		for (unsigned int bits = 0; bits < 1 << 11; bits++) {
+			const struct path_query query = {
+				.device = bits >> 0 & 1,
+				.layered = bits >> 1 & 1,
+				.stalls = bits >> 2 & 1,
+				.slot = bits >> 3 & 1,
+				.inject = bits >> 4 & 1,
+				.direct = bits >> 5 & 1,
+				.peer = bits >> 6 & 1,
+				.pieces = 1 + (bits >> 7 & 1),
+				.name_len = NAME + (bits >> 8 & 1),
+				.wish = bits >> 9 & 3,
+				.len = lens[i],
+				.short_max = SHORT,
+				.plain_max = PLAIN,
+				.name_max = NAME,
+				.inline_max = INLINE,
+				.peer_why = NO_PEER,
+			};
+
+			check_rules(&query);
+		}
+	}
+}
+
+/* Asked for before anything is known of the memory: the answer does not depend on that */
+static void test_wants(void **state)
+{
+	struct path_query query;
+	const char *why, *other;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		query = cases[i].query;
+		query.peer = false;
+		query.peer_why = NULL;
+		assert_int_equal(path_wants_peer(&query, &why),
+				 path_wants_peer(&cases[i].query, &other));
+		assert_ptr_equal(why, other);
+		if (cases[i].path == PEER)
+			assert_null(why);
 	}
 }
 
@@ -110,6 +288,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_reasons),
+		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_wants),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

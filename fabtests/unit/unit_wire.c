@@ -48,6 +48,10 @@ static const struct wire_msg good[] = {
 	    .data = WIRE_USER_DATA_MASK, .flags = WIRE_HAS_DATA | WIRE_WANT_FIN,
 	    NAME(WIRE_NAME_MAX)),
 	MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX, .chunk = 1, NAME(28)),
+	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_READABLE, TARGET,
+	    NAME(WIRE_NAME_MAX)),
+	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
+	    .flags = WIRE_READABLE | WIRE_HAS_DATA | WIRE_WANT_FIN, NAME(1)),
 	MSG(CTS, 7, .len = 0),
 	MSG(CTS, 7, .flags = WIRE_PLAIN),
 	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
@@ -79,8 +83,8 @@ static const struct wire_msg good[] = {
 
 static bool has_target(enum wire_type type)
 {
-	return type == WIRE_WRITE || type == WIRE_READ || type == WIRE_SUPPLY ||
-	       type == WIRE_ATOMIC;
+	return type == WIRE_ANNOUNCE || type == WIRE_WRITE || type == WIRE_READ ||
+	       type == WIRE_SUPPLY || type == WIRE_ATOMIC;
 }
 
 /* What wire_decode() makes of @len bytes at @bytes, in a buffer of just that size */
@@ -144,14 +148,15 @@ static void test_round_trip(void **state)
 		assert_int_equal(msg.name_len, good[i].name_len);
 		assert_memory_equal(msg.name, good[i].name, good[i].name_len);
 		if (msg.payload_len)
-			assert_memory_equal(msg.payload, good[i].payload, msg.payload_len);
+			assert_memory_equal(msg.payload, good[i].payload,
+					    msg.payload_len);
 	}
 }
 
-/* Only an announcement has a name; an encoder given one for anything else drops it */
+/* An encoder given a name or a key for what has none drops it */
 static void test_name_of_others(void **state)
 {
-	const struct wire_msg fin = MSG(FIN, 7, NAME(9));
+	const struct wire_msg fin = MSG(FIN, 7, TARGET, NAME(9));
 	unsigned char buf[WIRE_MSG_MAX];
 	struct wire_msg msg;
 	const char *why;
@@ -159,6 +164,8 @@ static void test_name_of_others(void **state)
 	assert_int_equal(wire_encode(&fin, buf), HEAD);
 	assert_int_equal(decode(buf, HEAD, &msg, &why), 0);
 	assert_int_equal(msg.name_len, 0);
+	assert_int_equal(msg.key, 0);
+	assert_int_equal(msg.addr, 0);
 }
 
 static void test_layout(void **state)
@@ -168,22 +175,26 @@ static void test_layout(void **state)
 		.id = 0x0123456789abcdef,
 		.len = 0x1112131415161718,
 		.data = 0x21222324,
-		.flags = WIRE_HAS_DATA | WIRE_WANT_FIN,
+		.flags = WIRE_HAS_DATA | WIRE_WANT_FIN | WIRE_READABLE,
 		.transfer = 0x31323334,
 		.chunk = 0x41424344,
 		.count = 0x51525354,
 		.status = -2,
 		.to_sender = true,
+		.key = 0x6162636465666768,
+		.addr = 0x7172737475767778,
 		.name_len = 5,
 		.name = "peer1",
 	};
 	static const unsigned char bytes[] = {
-		0x70, 0x32, 0x50, 0x66, 1,    1,    1,    0,    0xef, 0xcd, 0xab,
+		0x70, 0x32, 0x50, 0x66, 2,    1,    1,    0,    0xef, 0xcd, 0xab,
 		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
-		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    3,
+		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    19,
 		0,    0,    0,    0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
 		0x54, 0x53, 0x52, 0x51, 0xfe, 0xff, 0xff, 0xff, 5,    0,    0,
-		0,    'p',  'e',  'e',  'r',  '1',
+		0,    0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61, 0x78, 0x77,
+		0x76, 0x75, 0x74, 0x73, 0x72, 0x71, 0,    0,    0,    0,    0,
+		0,    0,    0,    'p',  'e',  'e',  'r',  '1',
 	};
 	unsigned char buf[WIRE_MSG_MAX + 1];
 
@@ -264,6 +275,33 @@ static void test_bad_content(void **state)
 		refused(buf, wire_encode(&bad[i], buf), "bad content", i);
 }
 
+/*
+ * Where a name would begin, there is a key now: an announcement without one, as the
+ * version before had them, is refused at every length, whatever its name is long.
+ */
+static void test_announce_without_key(void **state)
+{
+	const struct wire_msg msg =
+		MSG(ANNOUNCE, 7, .len = 65536, .chunk = 4096, .flags = WIRE_READABLE,
+		    TARGET, NAME(WIRE_NAME_MAX));
+	unsigned char buf[WIRE_MSG_MAX];
+	struct wire_msg back;
+	const char *why;
+	uint32_t len;
+
+	for (uint32_t name_len = 0; name_len <= WIRE_NAME_MAX; name_len++) {
+		wire_encode(&msg, buf);
+		len = htole32(name_len);
+		memcpy(buf + AT_NAME_LEN, &len, sizeof len);
+		refused(buf, HEAD + name_len, "announcement without key", name_len);
+		if (name_len < TARGET_LEN) {
+			assert_int_equal(decode(buf, HEAD + name_len, &back, &why),
+					 -FI_EINVAL);
+			assert_string_equal(why, "too short");
+		}
+	}
+}
+
 /* One field of a good announcement changed: nothing of what it was remains good */
 static void test_bad_bytes(void **state)
 {
@@ -272,15 +310,25 @@ static void test_bad_bytes(void **state)
 		unsigned char bytes[4];
 		size_t count;
 	} changes[] = {
-		{AT_MAGIC, {0x71}, 1},          {AT_MAGIC + 3, {0x67}, 1},
-		{AT_MAGIC, {0, 0, 0, 0}, 4},    {AT_MAGIC, {0x66, 0x50, 0x32, 0x70}, 4},
-		{AT_VERSION, {0}, 1},           {AT_VERSION, {WIRE_VERSION + 1}, 1},
-		{AT_VERSION, {255}, 1},         {AT_TYPE, {0}, 1},
-		{AT_TYPE, {WIRE_TYPES}, 1},     {AT_TYPE, {255}, 1},
-		{AT_NAME_LEN, {0}, 1},          {AT_NAME_LEN, {27}, 1},
-		{AT_NAME_LEN, {29}, 1},         {AT_NAME_LEN, {1, 1}, 2},
-		{AT_NAME_LEN + 3, {0x80}, 1},   {AT_NAME_LEN, {255, 255, 255, 255}, 4},
-		{AT_ID + 7, {0x80}, 1},         {AT_DATA + 4, {1}, 1},
+		{AT_MAGIC, {0x71}, 1},
+		{AT_MAGIC + 3, {0x67}, 1},
+		{AT_MAGIC, {0, 0, 0, 0}, 4},
+		{AT_MAGIC, {0x66, 0x50, 0x32, 0x70}, 4},
+		{AT_VERSION, {0}, 1},
+		{AT_VERSION, {WIRE_VERSION + 1}, 1},
+		{AT_VERSION, {WIRE_VERSION - 1}, 1},
+		{AT_VERSION, {255}, 1},
+		{AT_TYPE, {0}, 1},
+		{AT_TYPE, {WIRE_TYPES}, 1},
+		{AT_TYPE, {255}, 1},
+		{AT_NAME_LEN, {0}, 1},
+		{AT_NAME_LEN, {27}, 1},
+		{AT_NAME_LEN, {29}, 1},
+		{AT_NAME_LEN, {1, 1}, 2},
+		{AT_NAME_LEN + 3, {0x80}, 1},
+		{AT_NAME_LEN, {255, 255, 255, 255}, 4},
+		{AT_ID + 7, {0x80}, 1},
+		{AT_DATA + 4, {1}, 1},
 		{AT_LEN, {0, 16, 0, 0}, 4},
 	};
 	const struct wire_msg msg =
@@ -306,7 +354,7 @@ static void test_long_name(void **state)
 	for (uint32_t name_len = WIRE_NAME_MAX + 1; name_len < 400; name_len++) {
 		len = htole32(name_len);
 		memcpy(buf + AT_NAME_LEN, &len, sizeof len);
-		refused(buf, HEAD + name_len, "name", name_len);
+		refused(buf, HEAD + TARGET_LEN + name_len, "name", name_len);
 	}
 }
 
@@ -349,19 +397,23 @@ static void test_random(void **state)
 	struct wire_msg msg, copy;
 	unsigned int seed = 20240229, accepted = 0;
 	const char *why;
-	size_t len;
+	size_t len, rest;
 
 	for (int round = 0; round < 100000; round++) {
 		len = (size_t)rand_r(&seed) % sizeof buf;
 		for (size_t i = 0; i < len; i++)
 			buf[i] = (unsigned char)(rand_r(&seed) >> 8);
 		if (round % 2 && len >= HEAD) {
-			memcpy(buf, "\x70\x32\x50\x66\x01", 5);
+			memcpy(buf, "\x70\x32\x50\x66", 4);
+			buf[AT_VERSION] = WIRE_VERSION;
 			buf[AT_TYPE] %= WIRE_TYPES + 1;
 			buf[AT_ID + 7] &= round % 16 ? 0x7f : 0xff;
 			memset(buf + AT_DATA + 4, 0, round % 8 ? 4 : 0);
 			memset(buf + AT_NAME_LEN, 0, 4);
-			buf[AT_NAME_LEN] = (unsigned char)(len - HEAD - (round % 4 == 3));
+			rest = len - HEAD - (round % 4 == 3);
+			if (has_target(buf[AT_TYPE]))
+				rest -= TARGET_LEN;
+			buf[AT_NAME_LEN] = (unsigned char)rest;
 		}
 		if (decode(buf, len, &msg, &why)) {
 			assert_non_null(why);
@@ -374,6 +426,9 @@ static void test_random(void **state)
 		assert_int_equal(copy.type, msg.type);
 		assert_int_equal(copy.id, msg.id);
 		assert_int_equal(copy.len, msg.len);
+		assert_int_equal(copy.flags, msg.flags);
+		assert_int_equal(copy.key, msg.key);
+		assert_int_equal(copy.addr, msg.addr);
 	}
 	/* else this shows nothing */
 	assert_in_range(accepted, 1000, 50000);
@@ -382,10 +437,15 @@ static void test_random(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),  cmocka_unit_test(test_name_of_others),
-		cmocka_unit_test(test_layout),      cmocka_unit_test(test_other_lengths),
-		cmocka_unit_test(test_bad_content), cmocka_unit_test(test_bad_bytes),
-		cmocka_unit_test(test_long_name),   cmocka_unit_test(test_random),
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_name_of_others),
+		cmocka_unit_test(test_layout),
+		cmocka_unit_test(test_other_lengths),
+		cmocka_unit_test(test_bad_content),
+		cmocka_unit_test(test_bad_bytes),
+		cmocka_unit_test(test_long_name),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_announce_without_key),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

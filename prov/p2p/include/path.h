@@ -44,7 +44,7 @@ enum path_wish {
  * @layered:	the peer runs ofi_p2p too (always so over the layered provider)
  * @stalls:	the core provider reads nothing more from a peer whose message has no
  *		receive yet, so that pieces and answers could wait behind it for ever
- * @len:	the message's length
+ * @len:	the message's length, in @pieces
  * @short_max:	longest message that fits a slot; @plain_max: longest one that has to
  *		wait for a slot, as it may not be announced
  * @slot:	there is a free slot for it now
@@ -69,6 +69,7 @@ struct path_query {
 	enum path_wish wish;
 	bool peer;
 	const char *peer_why;
+	size_t pieces;
 	bool direct;
 	size_t inline_max;
 };

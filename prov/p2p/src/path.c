@@ -21,6 +21,8 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 		*why = "this core provider stops at a message that has no receive yet";
 	else if (query->layered && query->name_len > query->name_max)
 		*why = "the core provider's addresses are too long to announce";
+	else if (query->layered && query->pieces > 1)
+		*why = "a buffer of several pieces, and an announcement has one key";
 	return !*why;
 }
 

@@ -119,7 +119,7 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 	}
 	if (req->pipe.fin_wanted)
 		msg.flags |= WIRE_WANT_FIN;
-	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ && req->count == 1) {
+	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ) {
 		pin_remote(req, &memory);
 		msg.flags |= WIRE_READABLE;
 		msg.key = memory.key;

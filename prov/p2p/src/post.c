@@ -34,6 +34,7 @@ static struct path_query post_query(const struct xfer_ep *ep, const struct core_
 		.name_max = WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
 		.wish = ep->wish,
+		.pieces = op->count,
 		.direct = ep->xfer->direct,
 		.inline_max = ep->inline_max,
 	};
