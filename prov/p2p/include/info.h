@@ -77,7 +77,7 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 
 /*
  * Does it look for a message that came before its receive among those of all endpoints of a
- * domain? Ours should then find a receive at once.
+ * domain? Then these have to have tags of their own.
  */
 bool info_core_mixes(const struct fi_info *core);
 

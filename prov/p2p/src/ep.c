@@ -266,6 +266,13 @@ static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_add
 	return ep->av ? av_resolve(ep->av, name, len, addr) : -FI_EINVAL;
 }
 
+static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
+{
+	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+
+	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
+}
+
 static int ep_enable(struct p2p_ep *ep)
 {
 	size_t len = sizeof ep->xfer.name;
@@ -353,6 +360,7 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	ep->xfer.layered = layered;
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
+	ep->xfer.lookup = ep_lookup;
 	xfer_ep_init(&ep->xfer, &domain->xfer);
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
