@@ -15,6 +15,7 @@
  * @source:	messages tell where they come from (FI_SOURCE)
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @counts:	the core's counters may be used beside ours
+ * @serves_all:	peers reach no memory but by asking us, as the core does not count it
  */
 struct p2p_domain {
 	struct fid_domain fid;
@@ -24,6 +25,7 @@ struct p2p_domain {
 	bool source;
 	bool virt_addr;
 	bool counts;
+	bool serves_all;
 	struct xfer xfer;
 };
 

@@ -130,8 +130,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain->counts = info_core_counts(core_info);
 	domain->source = info->caps & FI_SOURCE;
 	domain->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
-	if (domain->layered)
-		info_keys(info, &domain->xfer.key_mark, &domain->xfer.keys_ours);
+	if (domain->layered) {
+		domain->serves_all = info_serves_all(info, core_info);
+		info_keys(info, domain->serves_all, &domain->xfer.key_mark,
+			  &domain->xfer.keys_ours);
+	}
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;

@@ -187,7 +187,7 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 
 uint64_t ep_core_counts(const struct p2p_ep *ep)
 {
-	uint64_t kinds = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	uint64_t kinds = ep->domain->serves_all ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 	/* what comes by way of a shared context is that context's */
 	if (ep->shares_rx)

@@ -103,7 +103,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	return ret;
 }
 
-/* Memory that the core cannot reach, or not under the key that it is to have */
+/* Memory that the core cannot reach, not under the key that it is to have, or uncounted */
 static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 			    const struct dev_mem *mem)
 {
@@ -186,8 +186,9 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	ret = mem.ops || domain->xfer.keys_ours ? mr_register_ours(mr, attr, &mem)
-						: mr_register_core(mr, attr, flags, &mem);
+	ret = mem.ops || domain->xfer.keys_ours || domain->serves_all
+		      ? mr_register_ours(mr, attr, &mem)
+		      : mr_register_core(mr, attr, flags, &mem);
 	if (ret) {
 		free(mr);
 		return ret;
