@@ -53,6 +53,8 @@ static const struct {
 	 "mixes up the unexpected messages of a domain's endpoints"},
 	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
+	{"tcp", true, FI_VERSION(1, 18), ANY_VERSION, QUIRK_REMOTE,
+	 "counts no reads of peers, and writes only if they come with data"},
 	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_UNEXPECTED,
 	 "stops at 64 unexpected messages"},
 };
