@@ -2,8 +2,9 @@
 /*
  * fi_p2p_rma: every call that reads or writes remote memory, between every pair of memory
  * kinds, with keys of the provider's choice and of the application's. Checks every byte,
- * the guards around, remote cq data; and that a wrong key, range or access is an error at
- * the initiator and touches nothing.
+ * the guards around, remote cq data; that each operation is counted once at its target, and
+ * not before the data is in place (FI_RMA_EVENT); and that a wrong key, range or access is an
+ * error at the initiator and touches nothing.
  *
  * Rank 0 initiates, rank 1 owns the target memory.
  */
@@ -14,6 +15,7 @@
 #include "ft_test.h"
 
 #define GUARD_LEN 64
+#define WAIT_MS 60000
 
 enum rma_call {
 	RMA_WRITE,
@@ -53,6 +55,9 @@ static const size_t sizes[] = {
 
 static const size_t offsets[] = {0, 1, 63};
 
+/* What the owner counts */
+static const uint64_t events[] = {FI_REMOTE_READ, FI_REMOTE_WRITE};
+
 /* What rank 0 has to know of a buffer of rank 1's */
 struct target {
 	uint64_t key, base;
@@ -64,6 +69,8 @@ struct side {
 	struct ft_buf local[2], shared[2]; /* by kind: host, device */
 	struct target target[2];
 	uint64_t number;
+	struct fid_cntr *cntr[FT_COUNT(events)]; /* NULL: without FI_RMA_EVENT */
+	uint64_t counted[FT_COUNT(events)];
 };
 
 struct op {
@@ -156,6 +163,8 @@ static bool never_completes(const struct op *op)
 /* What was injected is delivered some time: until then nobody can look at it. */
 static int flush(struct side *side, const struct op *op)
 {
+	/* the owner sees it counted, and each look would be */
+	const bool counted = side->cntr[0];
 	const struct variant read = {"read", RMA_READ, 0, true, false, false, false};
 	struct op look = *op;
 	struct ft_req req = {0};
@@ -165,6 +174,8 @@ static int flush(struct side *side, const struct op *op)
 
 	look.variant = &read;
 	look.from = 0;
+	if (counted)
+		return 0;
 	do {
 		req = (struct ft_req){.done = false};
 		FT_TRY(post(side, &look, &side->target[op->to], &req));
@@ -198,6 +209,37 @@ static int initiate(struct side *side, const struct op *op)
 	return ft_slot_check(&slot, op->size, side->number, op->what);
 }
 
+/* Waits until the operation is counted, by all ways that the provider has. */
+static int wait_counted(struct side *side, const struct op *op)
+{
+	struct fid_cntr *cntr = side->cntr[!op->variant->read];
+	uint64_t *const value = &side->counted[!op->variant->read];
+	int ret;
+
+	++*value;
+	if (side->number % 2 && ft_is_p2p(&side->ctx)) {
+		ret = fi_cntr_wait(cntr, *value, WAIT_MS);
+		if (ret)
+			return ft_fail(ret, "fi_cntr_wait", "%s", op->what);
+	}
+	while (fi_cntr_read(cntr) < *value)
+		FT_TRY(ft_idle(&side->ctx));
+	ft_progress_note();
+	return 0;
+}
+
+static int check_counted(const struct side *side, const char *what)
+{
+	for (size_t i = 0; i < FT_COUNT(events); i++) {
+		const uint64_t value = fi_cntr_read(side->cntr[i]);
+
+		FT_CHECK(value == side->counted[i],
+			 "%s: the counter of %s is %" PRIu64 " after %" PRIu64 " operations",
+			 what, fi_tostr(&events[i], FI_TYPE_CAPS), value, side->counted[i]);
+	}
+	return 0;
+}
+
 static int own(struct side *side, const struct op *op)
 {
 	const struct ft_slot slot = place(&side->shared[op->to], op);
@@ -213,7 +255,13 @@ static int own(struct side *side, const struct op *op)
 			 "%s: completion has flags %#" PRIx64 ", data %#" PRIx64, op->what,
 			 event.comp.flags, event.comp.data);
 	}
+	if (side->cntr[0]) {
+		FT_TRY(wait_counted(side, op));
+		FT_TRY(ft_slot_check(&slot, op->size, side->number, op->what));
+	}
 	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	if (side->cntr[0])
+		return check_counted(side, op->what);
 	return ft_slot_check(&slot, op->size, side->number, op->what);
 }
 
@@ -243,7 +291,7 @@ static int one(struct side *side, struct op *op)
 
 static int all(struct side *side, size_t kinds)
 {
-	const bool quick = side->proc->opts.quick;
+	const size_t step = !side->proc->opts.quick ? 1 : side->cntr[0] ? 7 : 3;
 	struct op op;
 	size_t i = 0;
 
@@ -252,7 +300,7 @@ static int all(struct side *side, size_t kinds)
 		for (op.from = 0; op.from < (int)kinds; op.from++) {
 			for (op.to = 0; op.to < (int)kinds; op.to++) {
 				for (size_t s = 0; s < FT_COUNT(sizes); s++, i++) {
-					if (quick && i % 3)
+					if (i % step)
 						continue;
 					op.size = sizes[s];
 					op.offset = offsets[i % FT_COUNT(offsets)];
@@ -361,7 +409,54 @@ static int exchange(struct side *side, size_t kinds)
 	return ft_oob_send(side->proc->fd[0], side->target, len);
 }
 
-static int with_keys(struct ft_proc *proc, bool chosen)
+static int open_cntrs(struct ft_ctx *ctx)
+{
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
+	struct side *side = ctx->test;
+	int ret;
+
+	for (size_t i = 0; i < FT_COUNT(events); i++) {
+		ret = fi_cntr_open(ctx->domain, &attr, &side->cntr[i], NULL);
+		if (!ret)
+			ret = fi_ep_bind(ctx->ep, &side->cntr[i]->fid, events[i]);
+		if (ret)
+			return ft_fail(ret, "fi_ep_bind", "counter of %s",
+				       fi_tostr(&events[i], FI_TYPE_CAPS));
+	}
+	return 0;
+}
+
+/* Cores that offer it and do not count, and a hook can but hand on what they count */
+static bool events_offered(const struct side *side)
+{
+	const char *prov = side->proc->opts.prov;
+	struct fi_info *info;
+
+	if (ft_hook_active() || (prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) ||
+	    fi_getinfo(side->proc->opts.api_version, NULL, NULL, 0, side->ctx.hints, &info))
+		return false;
+	fi_freeinfo(info);
+	return true;
+}
+
+static int close_all(struct side *side)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < FT_COUNT(side->local); i++) {
+		ft_buf_free(&side->local[i]);
+		ft_buf_free(&side->shared[i]);
+	}
+	if (side->cntr[0]) {
+		ret = fi_close(&side->ctx.ep->fid);
+		side->ctx.ep = NULL;
+	}
+	for (size_t i = 0; !ret && side->cntr[0] && i < FT_COUNT(events); i++)
+		ret = fi_close(&side->cntr[i]->fid);
+	return ret ? ft_fail(ret, "fi_close", "endpoint and counters") : ft_close(&side->ctx);
+}
+
+static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 {
 	const size_t room = sizes[FT_COUNT(sizes) - 1] + 3 * GUARD_LEN;
 	struct side side = {.proc = proc};
@@ -374,6 +469,15 @@ static int with_keys(struct ft_proc *proc, bool chosen)
 	/* not asked for by default: a core may need it */
 	if (!chosen)
 		side.ctx.hints->domain_attr->mr_mode &= ~FI_MR_PROV_KEY;
+	if (counted) {
+		side.ctx.hints->caps |= FI_RMA_EVENT;
+		side.ctx.prepare = open_cntrs;
+		side.ctx.test = &side;
+		if (!events_offered(&side)) {
+			fi_freeinfo(side.ctx.hints);
+			return 0;
+		}
+	}
 	FT_TRY(ft_test_open(proc, &side.ctx));
 	FT_TRY(ft_test_connect(proc, &side.ctx));
 	for (size_t i = 0; i < kinds; i++) {
@@ -386,24 +490,21 @@ static int with_keys(struct ft_proc *proc, bool chosen)
 	}
 	FT_TRY(exchange(&side, kinds));
 	FT_TRY(all(&side, kinds));
-	for (size_t i = 0; i < kinds; i++) {
+	for (size_t i = 0; !counted && i < kinds; i++) {
 		if (!ft_is_p2p(&side.ctx) || !(side.ctx.info->caps & FI_HMEM) ||
 		    (chosen && side.shared[i].ops->iface == FI_HMEM_SYSTEM))
 			continue;
 		FT_TRY(refuse_all(&side, (int)i));
 		FT_TRY(refuse_access(&side, (int)i));
 	}
-	for (size_t i = 0; i < kinds; i++) {
-		ft_buf_free(&side.local[i]);
-		ft_buf_free(&side.shared[i]);
-	}
-	return ft_close(&side.ctx);
+	return close_all(&side);
 }
 
 static int run(struct ft_proc *proc)
 {
-	FT_TRY(with_keys(proc, true));
-	return with_keys(proc, false);
+	for (int i = 0; i < 4; i++)
+		FT_TRY(with_keys(proc, !(i & 1), i & 2));
+	return 0;
 }
 
 int main(int argc, char **argv)

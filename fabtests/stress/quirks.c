@@ -53,9 +53,8 @@ static const struct {
 	 "mixes up the unexpected messages of a domain's endpoints"},
 	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
-	/* not alone: why it is so below ours is an open question */
-	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_REMOTE,
-	 "does not always count below ofi_p2p what peers read and write"},
+	{"tcp", true, FI_VERSION(1, 18), ANY_VERSION, QUIRK_REMOTE,
+	 "counts no reads of peers, and writes only if they come with data"},
 	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_UNEXPECTED,
 	 "stops at 64 unexpected messages"},
 };

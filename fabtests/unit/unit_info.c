@@ -473,15 +473,75 @@ static void test_plain(void **state)
 	}
 }
 
+/* Accesses of peers are counted by the core, or by us for those who ask for it */
+static void test_events(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t wanted, order;
+		bool events, all, ordered, fits;
+	} cases[] = {
+		{"shm", FI_RMA, 0, true, false, true, true},
+		{"shm", FI_RMA | FI_RMA_EVENT, FI_ORDER_WAW, true, false, true, true},
+		{"tcp", 0, 0, false, false, false, true},
+		{"tcp", FI_RMA, FI_ORDER_WAW, false, false, true, true},
+		{"tcp", FI_RMA | FI_RMA_EVENT, 0, true, true, false, true},
+		{"net", FI_RMA | FI_RMA_EVENT | FI_HMEM, 0, true, true, false, true},
+		{"tcp", FI_RMA | FI_RMA_EVENT, FI_ORDER_WAW, false, false, false, false},
+		{"tcp", FI_MSG | FI_RMA_EVENT, FI_ORDER_WAW, false, false, true, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+	uint64_t mark;
+	bool ours;
+
+	assert_non_null(hints);
+	hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		const uint64_t event = cases[i].events ? FI_RMA_EVENT : 0;
+
+		core = core_make();
+		core->fabric_attr->prov_name = strdup(cases[i].name);
+		core->tx_attr->msg_order = core->rx_attr->msg_order = FI_ORDER_STRICT;
+		core->rx_attr->caps |= FI_RMA_EVENT;
+		hints->caps = cases[i].wanted;
+		hints->tx_attr->msg_order = cases[i].order;
+		assert_int_equal(info_from_core(hints, core, &why), cases[i].fits);
+		if (cases[i].fits) {
+			assert_int_equal(core->caps & FI_RMA_EVENT, event);
+			assert_int_equal(core->rx_attr->caps & FI_RMA_EVENT, event);
+			assert_int_equal(info_serves_all(core, core), cases[i].all);
+			assert_int_equal(core->tx_attr->msg_order,
+					 cases[i].ordered ? FI_ORDER_STRICT : FI_ORDER_SAS);
+		}
+		if (cases[i].all) {
+			info_keys(core, true, &mark, &ours);
+			assert_int_equal(mark, 1ULL << 63);
+			core->domain_attr->mr_mode = 0;
+			info_keys(core, true, &mark, &ours);
+			assert_true(!mark && ours);
+		}
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
 /* ---- there and back, with real cores ---- */
+
+/* What of the core's capabilities is handed through */
+static uint64_t handed(const struct fi_info *core, uint64_t caps)
+{
+	caps &= MESSAGES | REMOTE;
+	return info_core_counts_remote(core) ? caps : caps & ~FI_RMA_EVENT;
+}
 
 static void check_ours(const struct fi_info *ours, const struct fi_info *core)
 {
 	uint64_t format = ours->ep_attr->mem_tag_format, bit = info_tag_bit(format);
 
-	assert_int_equal(ours->caps, (core->caps & (MESSAGES | REMOTE)) | FI_HMEM | FI_P2P);
-	assert_int_equal(ours->tx_attr->caps, (core->tx_attr->caps & (MESSAGES | REMOTE)) | FI_HMEM);
-	assert_int_equal(ours->rx_attr->caps, (core->rx_attr->caps & (MESSAGES | REMOTE)) | FI_HMEM);
+	assert_int_equal(ours->caps, handed(core, core->caps) | FI_HMEM | FI_P2P);
+	assert_int_equal(ours->tx_attr->caps, handed(core, core->tx_attr->caps) | FI_HMEM);
+	assert_int_equal(ours->rx_attr->caps, handed(core, core->rx_attr->caps) | FI_HMEM);
 	assert_int_equal(ours->tx_attr->size, core->tx_attr->size - R);
 	assert_int_equal(ours->rx_attr->size, core->rx_attr->size - R);
 	assert_in_range(ours->tx_attr->iov_limit, 1, P2P_IOV_MAX);
@@ -496,9 +556,9 @@ static void check_ours(const struct fi_info *ours, const struct fi_info *core)
 static void check_core_again(const struct fi_info *info, const struct fi_info *core)
 {
 	assert_string_equal(info->fabric_attr->prov_name, core->fabric_attr->prov_name);
-	assert_int_equal(info->caps, core->caps & (MESSAGES | REMOTE));
-	assert_int_equal(info->tx_attr->caps, core->tx_attr->caps & (MESSAGES | REMOTE));
-	assert_int_equal(info->rx_attr->caps, core->rx_attr->caps & (MESSAGES | REMOTE));
+	assert_int_equal(info->caps, handed(core, core->caps));
+	assert_int_equal(info->tx_attr->caps, handed(core, core->tx_attr->caps));
+	assert_int_equal(info->rx_attr->caps, handed(core, core->rx_attr->caps));
 	assert_int_equal(info->tx_attr->size, core->tx_attr->size);
 	assert_int_equal(info->rx_attr->size, core->rx_attr->size);
 	assert_int_equal(info->domain_attr->cq_data_size,
@@ -566,6 +626,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_core_refused),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),
 	};

@@ -5,7 +5,9 @@
  */
 #include "unit.h"
 
+#include <arpa/inet.h>
 #include <endian.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -434,6 +436,26 @@ static void test_random(void **state)
 	assert_in_range(accepted, 1000, 50000);
 }
 
+/* Endpoints of one domain differ by it, and nothing but whole IP addresses has one */
+static void test_ident(void **state)
+{
+	const struct sockaddr_in in = {.sin_family = AF_INET,
+				       .sin_port = htons(0xfedc),
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(7)};
+	char room[WIRE_NAME_MAX] = "fi_shm://1234:0";
+
+	assert_int_equal(wire_name_ident(&in, sizeof in), 0xfedc);
+	assert_int_equal(wire_name_ident(&in6, sizeof in6), 7);
+	assert_int_equal(wire_name_ident(&in, sizeof in - 1), 0);
+	assert_int_equal(wire_name_ident(&in6, sizeof in), 0);
+	assert_int_equal(wire_name_ident(room, sizeof room), 0);
+	assert_int_equal(wire_name_ident(NULL, 0), 0);
+	/* some cores say how much room there was */
+	memcpy(room, &in, sizeof in);
+	assert_int_equal(wire_name_ident(room, sizeof room), 0xfedc);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,6 +468,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_long_name),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_announce_without_key),
+		cmocka_unit_test(test_ident),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

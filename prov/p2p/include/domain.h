@@ -14,6 +14,7 @@
  *		are neither connected nor unreliable
  * @source:	messages tell where they come from (FI_SOURCE)
  * @counts:	the core's counters may be used beside ours
+ * @serves_all:	peers reach no memory but by asking us, as the core does not count it
  */
 struct p2p_domain {
 	struct fid_domain fid;
@@ -22,6 +23,7 @@ struct p2p_domain {
 	bool layered;
 	bool source;
 	bool counts;
+	bool serves_all;
 	struct xfer xfer;
 };
 

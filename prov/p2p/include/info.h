@@ -51,9 +51,10 @@ int info_to_core(struct fi_info *info);
 /*
  * Who serves the remote memory of a domain opened with @info. @mark: the bit of keys that
  * are ours to serve, the core serving the rest; 0: there is none. @ours: the application
- * chooses the keys, so that nothing can be told from them, and all are ours.
+ * chooses the keys, so that nothing can be told from them, and all are ours. @all: see
+ * info_serves_all().
  */
-void info_keys(const struct fi_info *info, uint64_t *mark, bool *ours);
+void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours);
 
 /*
  * The core's part of a provider name, less every "ofi_p2p" in it: "tcp;ofi_rxm;ofi_p2p"
@@ -77,7 +78,7 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 
 /*
  * Does it look for a message that came before its receive among those of all endpoints of a
- * domain? Ours should then find a receive at once.
+ * domain? Then these have to have tags of their own.
  */
 bool info_core_mixes(const struct fi_info *core);
 
@@ -95,5 +96,15 @@ void info_core_add_maps(struct fi_info *core);
 
 /* May its counters be bound to endpoints? */
 bool info_core_counts(const struct fi_info *core);
+
+/* Does it count all that peers do to the memory of an endpoint's process (FI_RMA_EVENT)? */
+bool info_core_counts_remote(const struct fi_info *core);
+
+/*
+ * Is all remote memory of a domain opened with @info ours to serve, host memory too, since
+ * accesses are to be counted and @core does not? Both sides have to agree on that, as on
+ * FI_HMEM: FI_RMA_EVENT is offered over such a core to those that ask for it, only.
+ */
+bool info_serves_all(const struct fi_info *info, const struct fi_info *core);
 
 #endif /* P2P_INFO_H */

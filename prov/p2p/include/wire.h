@@ -44,7 +44,8 @@
  *	a core provider that notices dead peers notices when something is sent to them
  *
  * A piece's tag: the internal bit, WIRE_TAG_PIECE, the receiver's number for the
- * transfer, the piece's number. A control message's tag: the internal bit alone.
+ * transfer, the piece's number. A control message's tag: the internal bit alone, or, over
+ * cores that mix up a domain's endpoints, with wire_name_ident() of its receiver.
  *
  * Numbers are little-endian. Whatever arrives is checked by wire_decode() before use.
  */
@@ -160,5 +161,11 @@ size_t wire_encode(const struct wire_msg *msg, void *buf);
  * is wrong with them.
  */
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
+
+/*
+ * What tells the endpoints of a domain apart, below WIRE_TAG_PIECE: the port of an IP
+ * address. 0 for other names.
+ */
+uint64_t wire_name_ident(const void *name, size_t len);
 
 #endif /* P2P_WIRE_H */

@@ -160,12 +160,13 @@ struct xfer {
  * @wakes:	the waker counts what the core completes here (wait.h)
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
- * @mixes:	messages without a receive are in danger: more internal receives are posted
+ * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
  * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
  * @data_mask:	the bits of remote cq data that are the user's
  * @name:	the endpoint's own name, for announcements
  * @resolve:	finds the address of a peer by its name, inserting it if need be
+ * @lookup:	finds the name of a peer by its address
  * @sendq:	messages waiting for their copy or for room in the core: none may overtake
  *		another to the same address
  * @outq:	control messages and pieces waiting for room in the core
@@ -201,6 +202,7 @@ struct xfer_ep {
 	uint8_t name[WIRE_NAME_MAX];
 	size_t name_len;
 	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
+	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
 	struct xfer_list sendq;
 	TAILQ_HEAD(, xfer_out) outq;
 	unsigned int waiting;

@@ -12,10 +12,11 @@
 /*
  * Receives posted for control messages. Cores look through posted receives one by one,
  * so each of these is paid for by every message of the user's; what does not find one
- * free waits in the core. There are more where that is where they get lost.
+ * free waits in the core, until one of them is posted again: that depends on nothing but
+ * our progress. There are more where the core stops reading meanwhile.
  */
 #define CTRL_RECEIVES 2
-#define CTRL_RECEIVES_MIXES 16
+#define CTRL_RECEIVES_STALLS 16
 
 /* @reserve: where it lies if it is too long for @buf */
 struct ctrl_out {
@@ -69,6 +70,26 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 		(size_t) msg->id, (size_t) msg->len, msg->count, msg->status);
 }
 
+/*
+ * "net" and "tcp" look for a message that came before its receive among those of all of a
+ * domain's endpoints. The wrong endpoint would take what is asked of another, count and
+ * report it, and post receives for pieces that go to the other. So each has a tag.
+ */
+static uint64_t ctrl_tag(const struct xfer_ep *ep, const void *name, size_t len)
+{
+	return ep->tag_bit | (ep->mixes ? wire_name_ident(name, len) : 0);
+}
+
+static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
+{
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+
+	if (ep->mixes && ep->lookup(ep, addr, name, &len))
+		len = 0;
+	return ctrl_tag(ep, name, len);
+}
+
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct xfer *xfer = ep->xfer;
@@ -86,7 +107,7 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 			return -FI_ENOMEM;
 		}
 	}
-	xfer_out_init(&ctrl->out, ep, addr, ep->tag_bit, ctrl_sent, ctrl_out_drop);
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
 	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
 	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
@@ -99,6 +120,7 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 
 static int ctrl_in_post(struct ctrl_in *ctrl)
 {
+	const struct xfer_ep *ep = ctrl->ctx.ep;
 	struct iovec iov = {ctrl->reserve->addr, WIRE_MSG_MAX};
 	void *desc = ctrl->reserve->desc;
 	const struct core_op op = {
@@ -108,12 +130,12 @@ static int ctrl_in_post(struct ctrl_in *ctrl)
 		.desc = &desc,
 		.count = 1,
 		.addr = FI_ADDR_UNSPEC,
-		.tag = ctrl->ctx.ep->tag_bit,
+		.tag = ctrl_tag(ep, ep->name, ep->name_len),
 		.flags = FI_COMPLETION,
 		.context = &ctrl->ctx,
 	};
 
-	return (int) core_post(ctrl->ctx.ep->core, &op);
+	return (int) core_post(ep->core, &op);
 }
 
 static void ctrl_in_drop(struct xfer_ctx *ctx)
@@ -158,7 +180,7 @@ int ctrl_start(struct xfer_ep *ep)
 	struct ctrl_in *ctrl;
 	int ret;
 
-	for (int i = 0; i < (ep->mixes ? CTRL_RECEIVES_MIXES : CTRL_RECEIVES); i++) {
+	for (int i = 0; i < (ep->stalls ? CTRL_RECEIVES_STALLS : CTRL_RECEIVES); i++) {
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
 			return -FI_ENOMEM;

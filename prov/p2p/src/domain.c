@@ -167,8 +167,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain->xfer.wait.fabric = fabric->core;
 	domain->counts = info_core_counts(core_info);
 	domain->source = info->caps & FI_SOURCE;
-	if (domain->layered)
-		info_keys(info, &domain->xfer.key_mark, &domain->xfer.keys_ours);
+	if (domain->layered) {
+		domain->serves_all = info_serves_all(info, core_info);
+		info_keys(info, domain->serves_all, &domain->xfer.key_mark,
+			  &domain->xfer.keys_ours);
+	}
 	/* the bit below the other one */
 	if (adds)
 		domain->xfer.key_device = domain->xfer.key_mark >> 1;

@@ -263,7 +263,7 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 
 uint64_t ep_core_counts(const struct p2p_ep *ep)
 {
-	uint64_t kinds = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	uint64_t kinds = ep->domain->serves_all ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 	/* what comes by way of a shared context is that context's */
 	if (ep->shares_rx)
@@ -340,6 +340,13 @@ static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_add
 	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
 
 	return ep->av ? av_resolve(ep->av, name, len, addr) : -FI_EINVAL;
+}
+
+static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
+{
+	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+
+	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
 }
 
 static int ep_enable(struct p2p_ep *ep)
@@ -434,6 +441,7 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	ep->xfer.layered = layered;
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
+	ep->xfer.lookup = ep_lookup;
 	xfer_ep_init(&ep->xfer, &domain->xfer);
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;

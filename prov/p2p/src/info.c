@@ -212,6 +212,20 @@ static bool info_order_asked(const struct fi_info *hints)
 			 (hints->rx_attr && hints->rx_attr->msg_order & ~INFO_ORDER));
 }
 
+static bool info_core_is(const struct fi_info *core, const char *name)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       !strcasecmp(core->fabric_attr->prov_name, name);
+}
+
+/* Who has not asked for them does not pay for them: see info_serves_all(). */
+static void info_no_events(struct fi_info *info)
+{
+	info->caps &= ~FI_RMA_EVENT;
+	info->tx_attr->caps &= ~FI_RMA_EVENT;
+	info->rx_attr->caps &= ~FI_RMA_EVENT;
+}
+
 /* What reaches remote memory goes by the core or by us: in any order */
 static void info_disorder(struct fi_info *info)
 {
@@ -243,7 +257,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
-	bool disorder, direct;
+	bool serves, disorder, direct;
 
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
@@ -273,12 +287,15 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 		return false;
 	}
 
-	disorder = hmem && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS;
+	if (!(wanted & FI_RMA_EVENT) && !info_core_counts_remote(info))
+		info_no_events(info);
+	serves = hmem || info_serves_all(info, info);
+	disorder = serves && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS;
 	if (disorder && info_order_asked(hints)) {
 		*why = "an order of remote memory operations is asked for";
 		if (wanted)
 			return false;
-		hmem = disorder = 0;
+		hmem = serves = disorder = 0;
 	}
 
 	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
@@ -308,14 +325,15 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	if (info_core_maps(info, &direct))
 		info->domain_attr->mr_key_size = sizeof(uint64_t);
 	/* keys of our choice tell the memory that the core reaches from the rest */
-	if (info->caps & INFO_REMOTE_CAPS && hmem)
+	if (info->caps & INFO_REMOTE_CAPS && serves)
 		info->domain_attr->mr_mode |= asked_mr & FI_MR_PROV_KEY;
 	return true;
 }
 
-void info_keys(const struct fi_info *info, uint64_t *mark, bool *ours)
+void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 {
-	bool remote = info->caps & INFO_REMOTE_CAPS && info->caps & (FI_HMEM | FI_P2P);
+	bool remote = info->caps & INFO_REMOTE_CAPS &&
+		      (all || info->caps & (FI_HMEM | FI_P2P));
 	bool chosen = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	size_t size = info->domain_attr->mr_key_size;
 
@@ -363,12 +381,6 @@ int info_to_core(struct fi_info *info)
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
 	}
 	return 0;
-}
-
-static bool info_core_is(const struct fi_info *core, const char *name)
-{
-	return core->fabric_attr && core->fabric_attr->prov_name &&
-	       !strcasecmp(core->fabric_attr->prov_name, name);
 }
 
 /*
@@ -421,4 +433,18 @@ void info_core_add_maps(struct fi_info *core)
 bool info_core_counts(const struct fi_info *core)
 {
 	return !info_core_is(core, "net");
+}
+
+/*
+ * "net" and "tcp" count no reads, and writes only if they come with data: for the rest of
+ * what peers do they set up no report, and it is the report that is counted.
+ */
+bool info_core_counts_remote(const struct fi_info *core)
+{
+	return !info_core_is(core, "net") && !info_core_is(core, "tcp");
+}
+
+bool info_serves_all(const struct fi_info *info, const struct fi_info *core)
+{
+	return info->caps & FI_RMA_EVENT && !info_core_counts_remote(core);
 }

@@ -141,7 +141,7 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	return true;
 }
 
-/* Memory that the core cannot reach, or not under the key that it is to have */
+/* Memory that the core cannot reach, not under the key that it is to have, or uncounted */
 static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 			    const struct dev_mem *mem)
 {
@@ -228,7 +228,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	if (mem.ops || (domain->xfer.keys_ours && !(flags & MR_DMABUF)))
+	if (mem.ops || (!(flags & MR_DMABUF) &&
+			(domain->xfer.keys_ours || domain->serves_all)))
 		ret = mr_register_ours(mr, attr, &mem);
 	else
 		ret = mr_register_core(mr, attr, flags, &mem);

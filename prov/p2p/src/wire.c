@@ -3,6 +3,7 @@
 #include "wire.h"
 
 #include <endian.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
@@ -224,4 +225,22 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	msg->payload_len = end - at - msg->name_len;
 	*why = wire_check(msg);
 	return *why ? -FI_EINVAL : 0;
+}
+
+uint64_t wire_name_ident(const void *name, size_t len)
+{
+	struct sockaddr_in6 in6;
+	struct sockaddr_in in;
+
+	if (len >= sizeof in6) {
+		memcpy(&in6, name, sizeof in6);
+		if (in6.sin6_family == AF_INET6)
+			return ntohs(in6.sin6_port);
+	}
+	if (len >= sizeof in) {
+		memcpy(&in, name, sizeof in);
+		if (in.sin_family == AF_INET)
+			return ntohs(in.sin_port);
+	}
+	return 0;
 }
