@@ -218,6 +218,22 @@ static void info_disorder(struct fi_info *info)
 	info->ep_attr->max_order_waw_size = 0;
 }
 
+static bool info_core_over(const struct fi_info *core, const char *part)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       strstr(core->fabric_attr->prov_name, part);
+}
+
+/*
+ * Bytes of remote cq data that messages carry. ofi_rxm has a header for 8 of them, whatever
+ * is below; what it offers is for remote writes, too, which verbs gives 4.
+ */
+static size_t info_core_data_size(const struct fi_info *core)
+{
+	return info_core_over(core, "ofi_rxm") ? INFO_CORE_CQ_DATA_SIZE
+					       : core->domain_attr->cq_data_size;
+}
+
 bool info_from_core(const struct fi_info *hints, struct fi_info *info, const char **why)
 {
 	uint64_t wanted = hints ? hints->caps : 0;
@@ -235,7 +251,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 		*why = "it lacks tagged messages";
 		return false;
 	}
-	if (info->domain_attr->cq_data_size < INFO_CORE_CQ_DATA_SIZE) {
+	if (info_core_data_size(info) < INFO_CORE_CQ_DATA_SIZE) {
 		*why = "its remote cq data is too short for a mark";
 		return false;
 	}
@@ -331,7 +347,9 @@ int info_to_core(struct fi_info *info)
 	if (info->ep_attr)
 		info->ep_attr->mem_tag_format = 0;
 	if (info->domain_attr) {
-		info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
+		/* ofi_rxm asks the provider below for as much */
+		if (!info_core_over(info, "ofi_rxm"))
+			info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
 	}
 	return 0;
@@ -355,10 +373,8 @@ bool info_core_stalls(const struct fi_info *core)
 /* shm has them since 1.19; before, it took them for receives. ofi_rxm's flags came in 2.0. */
 bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data)
 {
-	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
-
 	*data = FI_REMOTE_CQ_DATA;
-	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) && name && strstr(name, "ofi_rxm"))
+	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) && info_core_over(core, "ofi_rxm"))
 		*data = 0;
 	return FI_VERSION_GE(version, FI_VERSION(1, 19)) || !info_core_is(core, "shm");
 }
