@@ -38,6 +38,7 @@ required_packages='
 optional_packages='
 	libfabric-bin  fi_info
 	libcmocka-dev  cmocka.h
+	libibverbs-dev infiniband/verbs.h
 '
 # Without these the tests that want an MPI are skipped
 mpi_packages='
