@@ -38,6 +38,7 @@ required_packages='
 optional_packages='
 	libfabric-bin  fi_info
 	libcmocka-dev  cmocka.h
+	libibverbs-dev infiniband/verbs.h
 '
 # Without these the tests that want an MPI are skipped
 mpi_packages='
@@ -52,6 +53,11 @@ check_packages='
 	libhsa-runtime-dev  hsa/hsa.h
 	xz-utils       xz
 	mmdebstrap     mmdebstrap
+'
+# What contrib/vm wants
+vm_packages='
+	qemu-system-x86  qemu-system-x86_64
+	mmdebstrap       mmdebstrap
 '
 
 # there COMMAND-OR-HEADER
@@ -175,4 +181,58 @@ build_tree() {
 # absolute DIR: its path, made if need be
 absolute() {
 	mkdir -p "$1" && (cd "$1" && pwd)
+}
+
+# skip_all REASON: ends a script that cannot do here what it is for
+skip_all() {
+	echo "skip: $*"
+	exit 77
+}
+
+# ---- userlands of Debian releases ----
+
+# Where they are kept between runs
+cache=${XDG_CACHE_HOME:-/var/cache}/p2p-fi
+
+# debian_mirror: where apt has Debian's own packages from
+debian_mirror() {
+	# shellcheck disable=SC2016 # apt-get's own
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
+		'Label: Debian' 2>/dev/null | sort -u | head -n 1 | grep .
+}
+
+# debian_tree TREE RELEASE CONTENTS [FINISH]: makes TREE of packages, CONTENTS, separated by commas,
+# unless it is there and of this recipe. Nothing is configured in it, only unpacked; no more
+# is needed to run programs. FINISH, a function, does the rest, given the new tree.
+debian_tree() {
+	local tree=$1 release=$2 contents=$3 finish=${4-} recipe=$3 mirror new=$1.$$
+
+	[ -z "$finish" ] || recipe+=$'\n'$(declare -f "$finish")
+	! debian_tree_is "$tree" "$recipe" || return 0
+	[ ! -e "$tree" ] || [ -e "$tree/.packages" ] || rmdir "$tree" 2>/dev/null ||
+		die "$tree: there is something else"
+	there mmdebstrap || skip_all "mmdebstrap is not installed"
+	mirror=$(debian_mirror) ||
+		{ apt-get -qq update >/dev/null 2>&1 && mirror=$(debian_mirror); } ||
+		skip_all "apt knows no mirror of Debian here"
+	mkdir -p "$(dirname "$tree")" || exit 2
+	# shellcheck disable=SC2064 # of now
+	trap "rm -rf --one-file-system '$new'" EXIT
+	mmdebstrap --variant=extract --include="$contents" "$release" "$new" \
+		"deb $mirror $release main" >"$tree.log" 2>&1 </dev/null ||
+		skip_all "mmdebstrap: $(grep '^E: ' "$tree.log" | head -n 1) (log $tree.log)"
+	[ -z "$finish" ] || "$finish" "$new" >>"$tree.log" 2>&1 ||
+		die "$tree: cannot be finished (log $tree.log)"
+	echo "$recipe" >"$new/.packages"
+	[ ! -e "$tree/.packages" ] || rm -rf --one-file-system "$tree"
+	# Another run may have been quicker.
+	mv -T "$new" "$tree" 2>/dev/null || debian_tree_is "$tree" "$recipe" ||
+		die "$tree: cannot be put there"
+	rm -rf --one-file-system "$new"
+	trap - EXIT
+}
+
+# debian_tree_is TREE RECIPE
+debian_tree_is() {
+	[ "$(cat "$1/.packages" 2>/dev/null)" = "$2" ]
 }

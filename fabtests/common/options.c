@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ft.h"
 
@@ -69,7 +70,8 @@ static const struct option_row rows[] = {
 	 "kind of messages: tagged or msg (tagged)"},
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
 	{'c', NULL, required_argument, FT_SCOPE_BENCH, " METHOD",
-	 "wait for completions by spin, yield, sread or fd (spin)"},
+	 "wait for completions by spin, yield, sread or fd "
+	 "(spin; on a single processor, yield)"},
 	{'j', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
 	 "inject messages up to this size (default: the provider's)"},
 	{'U', NULL, no_argument, FT_SCOPE_BENCH, "", "ask for FI_DELIVERY_COMPLETE"},
@@ -411,6 +413,8 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.timeout = 60,
 		.seed = (uint64_t)time(NULL),
 		.no_hmem = ft_hook_active(),
+		/* a lone processor that spins keeps those whom we wait for from it */
+		.wait = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? FT_WAIT_YIELD : FT_WAIT_SPIN,
 	};
 	ft_prefix_set(argv[0], -1);
 	if (timeout)

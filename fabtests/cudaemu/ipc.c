@@ -7,15 +7,19 @@
  * that a handle that outlived its memory is refused.
  */
 #define _GNU_SOURCE
+#include "backing.h"
 #include "emu.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/dma-buf.h>
 #include <linux/udmabuf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EMU_IPC_MAGIC 0x43504965u
@@ -274,6 +278,10 @@ EMU_API(cuIpcOpenEventHandle, CUevent *out, CUipcEventHandle handle)
 
 /* ---- dma-buf ---- */
 
+/* Descriptor, number and offset of the file behind a dma-buf */
+#define EMU_DMABUF_NAME "emu%d:%" PRIx64 ":%" PRIx64
+#define EMU_DMABUF_SCAN "name: emu%d:%" SCNx64 ":%" SCNx64
+
 static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
 {
 	struct udmabuf_create create = {
@@ -283,12 +291,24 @@ static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
 		.size = size,
 	};
 	int dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	char name[DMA_BUF_NAME_LEN];
+	struct stat file;
 	int fd;
 
 	if (dev < 0)
 		return -1;
 	fd = ioctl(dev, UDMABUF_CREATE, &create);
 	close(dev);
+	if (fd < 0)
+		return fd;
+	/* Its name tells what is behind it: see cudaemu_dmabuf_backing() */
+	if (fstat(memfd, &file) ||
+	    snprintf(name, sizeof(name), EMU_DMABUF_NAME, memfd, (uint64_t)file.st_ino,
+		     offset) >= (int)sizeof(name) ||
+	    ioctl(fd, DMA_BUF_SET_NAME, name)) {
+		close(fd);
+		return -1;
+	}
 	return fd;
 }
 
@@ -343,4 +363,45 @@ EMU_API(cuMemGetHandleForAddressRange, void *out, CUdeviceptr ptr, size_t size,
 unlock:
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
+}
+
+EMU_EXPORT bool cudaemu_address_backing(uint64_t address, struct cudaemu_backing *backing)
+{
+	struct emu_alloc *alloc;
+	bool found;
+
+	pthread_mutex_lock(&emu.lock);
+	alloc = emu_alloc_find(address);
+	found = alloc &&
+		emu_dmabuf_source(alloc, address, &backing->fd, &backing->offset);
+	if (found)
+		backing->size = EMU_ROUND_UP(alloc->size, EMU_PAGE) -
+				(address - alloc->base);
+	pthread_mutex_unlock(&emu.lock);
+	return found;
+}
+
+EMU_EXPORT bool cudaemu_dmabuf_backing(int dmabuf, struct cudaemu_backing *backing)
+{
+	char path[64], line[128];
+	struct stat file;
+	uint64_t number;
+	bool found = false;
+	off_t size;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", dmabuf);
+	info = fopen(path, "re");
+	if (!info)
+		return false;
+	while (!found && fgets(line, sizeof(line), info))
+		found = sscanf(line, EMU_DMABUF_SCAN, &backing->fd, &number,
+			       &backing->offset) == 3;
+	fclose(info);
+	/* Memory of a file of its own is gone with it, and the number may be another's */
+	if (!found || fstat(backing->fd, &file) || file.st_ino != number)
+		return false;
+	size = lseek(dmabuf, 0, SEEK_END);
+	backing->size = size < 0 ? 0 : (uint64_t)size;
+	return size > 0;
 }

@@ -342,6 +342,30 @@ static void test_core_refused(void **state)
 	}
 }
 
+/* What verbs has for the data of a write is not what ofi_rxm's messages carry. */
+static void test_core_data(void **state)
+{
+	static const struct {
+		const char *name;
+		bool fits;
+	} cases[] = {{"verbs;ofi_rxm", true}, {"verbs", false}};
+	struct fi_info *core;
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->fabric_attr->prov_name = strdup(cases[i].name);
+		core->domain_attr->cq_data_size = 4;
+		assert_int_equal(info_from_core(NULL, core, &why), cases[i].fits);
+		if (cases[i].fits) {
+			assert_int_equal(core->domain_attr->cq_data_size, 4);
+			assert_int_equal(info_to_core(core), 0);
+			assert_int_equal(core->domain_attr->cq_data_size, 4);
+		}
+		fi_freeinfo(core);
+	}
+}
+
 /* What is offered follows from what was asked for */
 static void test_caps(void **state)
 {
@@ -561,8 +585,7 @@ static void check_core_again(const struct fi_info *info, const struct fi_info *c
 	assert_int_equal(info->rx_attr->caps, handed(core, core->rx_attr->caps));
 	assert_int_equal(info->tx_attr->size, core->tx_attr->size);
 	assert_int_equal(info->rx_attr->size, core->rx_attr->size);
-	assert_int_equal(info->domain_attr->cq_data_size,
-			 core->domain_attr->cq_data_size);
+	assert_in_range(info->domain_attr->cq_data_size, 4, core->domain_attr->cq_data_size);
 	assert_int_equal(info->domain_attr->mr_mode & FI_MR_P2P, 0);
 }
 
@@ -624,6 +647,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stalls),
 		cmocka_unit_test(test_peeks),
 		cmocka_unit_test(test_core_refused),
+		cmocka_unit_test(test_core_data),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_events),

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the emulated driver tells rdmaemu, which stands in for the kernel's part in the
+ * pinning of device memory: the file that has it. Not a part of the driver's interface;
+ * found by dlsym, so that neither needs the other.
+ */
+#ifndef CUDAEMU_BACKING_H
+#define CUDAEMU_BACKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * struct cudaemu_backing - where emulated device memory is
+ * @fd:		a file of this process, the emulator's
+ * @offset:	in that file
+ * @size:	bytes from there on that belong to what was asked for
+ */
+struct cudaemu_backing {
+	int fd;
+	uint64_t offset, size;
+};
+
+/**
+ * cudaemu_address_backing() - of a device address, up to its allocation's last page
+ *
+ * Returns false for all that a NIC's driver would get no pages for: host memory, memory
+ * that is free, managed or another process's.
+ */
+typedef bool cudaemu_address_backing_fn(uint64_t address, struct cudaemu_backing *backing);
+cudaemu_address_backing_fn cudaemu_address_backing;
+
+/**
+ * cudaemu_dmabuf_backing() - of a dma-buf that cuMemGetHandleForAddressRange() has given
+ *
+ * Returns false for other descriptors, and where the memory is gone altogether.
+ */
+typedef bool cudaemu_dmabuf_backing_fn(int dmabuf, struct cudaemu_backing *backing);
+cudaemu_dmabuf_backing_fn cudaemu_dmabuf_backing;
+
+#endif
