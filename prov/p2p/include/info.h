@@ -82,6 +82,6 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 bool info_core_mixes(const struct fi_info *core);
 
 /* May its counters be bound to endpoints? */
-bool info_core_counts(const struct fi_info *core);
+bool info_core_counts(const struct fi_info *core, uint32_t version);
 
 #endif /* P2P_INFO_H */

@@ -127,7 +127,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		goto close_core;
 
 	domain->xfer.wait.fabric = fabric->core;
-	domain->counts = info_core_counts(core_info);
+	domain->counts = info_core_counts(core_info, fi_version());
 	domain->source = info->caps & FI_SOURCE;
 	domain->virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	if (domain->layered)
