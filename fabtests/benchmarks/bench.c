@@ -21,8 +21,7 @@ struct hello {
 	uint32_t magic, kind;
 	uint64_t size_count, size_sum, iterations, warmup, window, verify, one_buffer, tagged,
 		oob_sync;
-	uint64_t name_len;
-	char name[FT_NAME_MAX];
+	struct ft_name name;
 };
 
 _Static_assert(sizeof(struct hello) <= CTRL_SIZE, "a hello fits into a control message");
@@ -128,17 +127,20 @@ static int resolve(struct bench *b)
 		return ft_getinfo(&b->ctx, opts->dst_addr,
 				  opts->dst_port ? opts->dst_port : FABRIC_PORT, 0);
 	}
+	if (b->client && ft_connected(&b->ctx)) {
+		FT_TRY(source_hint(b));
+		return ft_resolve_listener(&b->ctx, b->oob);
+	}
 	if (!opts->oob_addr && !port)
 		port = FABRIC_PORT;
-	return ft_getinfo(&b->ctx, opts->src_addr, port,
-			  opts->src_addr || port ? FI_SOURCE : 0);
+	FT_TRY(ft_getinfo(&b->ctx, opts->src_addr, port,
+			  opts->src_addr || port ? FI_SOURCE : 0));
+	return ft_connected(&b->ctx) ? ft_listen(&b->ctx, b->oob) : 0;
 }
 
 static int hello_make(struct bench *b, const struct bench_kind *kind, struct hello *hello)
 {
 	const struct ft_opts *opts = &b->opts;
-	size_t len = sizeof(hello->name);
-
 	memset(hello, 0, sizeof(*hello));
 	hello->magic = HELLO_MAGIC;
 	hello->kind = kind->id;
@@ -152,9 +154,7 @@ static int hello_make(struct bench *b, const struct bench_kind *kind, struct hel
 	hello->one_buffer = opts->one_buffer;
 	hello->tagged = opts->tagged;
 	hello->oob_sync = opts->oob_sync;
-	FT_TRY(ft_getname(&b->ctx, hello->name, &len));
-	hello->name_len = len;
-	return 0;
+	return ft_connected(&b->ctx) ? 0 : ft_getname(&b->ctx, &hello->name);
 }
 
 static int hello_compare(const struct hello *mine, const struct hello *other)
@@ -190,7 +190,7 @@ static int meet_oob(struct bench *b, const struct hello *mine, struct hello *oth
 	FT_TRY(ft_oob_send(b->oob, mine, sizeof(*mine)));
 	FT_TRY(ft_oob_recv(b->oob, other, sizeof(*other), b->opts.timeout));
 	FT_TRY(hello_compare(mine, other));
-	return ft_av_insert(&b->ctx, other->name, &b->peer);
+	return ft_av_insert(&b->ctx, other->name.bytes, &b->peer);
 }
 
 static int meet_in_band(struct bench *b, const struct hello *mine, struct hello *other)
@@ -209,7 +209,7 @@ static int meet_in_band(struct bench *b, const struct hello *mine, struct hello 
 	if (!b->client) {
 		FT_CHECK(other->magic == mine->magic,
 			 "the first message is not from a client of ours");
-		FT_TRY(ft_av_insert(&b->ctx, other->name, &b->peer));
+		FT_TRY(ft_av_insert(&b->ctx, other->name.bytes, &b->peer));
 		FT_TRY(bench_ctrl_send(b, sizeof(*mine)));
 	}
 	return hello_compare(mine, other);
@@ -262,6 +262,7 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	FT_TRY(ft_buf_alloc(&b->ctx, &b->ctrl_rx, FI_HMEM_SYSTEM, CTRL_SIZE));
 	FT_TRY(alloc_buffers(b));
 	FT_TRY(hello_make(b, kind, &mine));
+	FT_TRY(ft_connect(&b->ctx));
 	return opts->oob_addr ? meet_oob(b, &mine, &other)
 			      : meet_in_band(b, &mine, &other);
 }

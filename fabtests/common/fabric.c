@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Opening and closing an RDM endpoint with its AV and CQ, and registering buffers. */
+/* Opening and closing an endpoint with its AV or EQ and its CQ, and registering buffers.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,13 @@ int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
 	FT_TRY(set_name(&hints->fabric_attr->prov_name, opts->prov));
 	FT_TRY(set_name(&hints->fabric_attr->name, opts->fabric));
 	FT_TRY(set_name(&hints->domain_attr->name, opts->domain));
-	hints->ep_attr->type = FI_EP_RDM;
+	hints->ep_attr->type = opts->ep_type;
 	hints->caps = opts->tagged ? FI_TAGGED : FI_MSG;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	/* verbs has no remote cq data for those who do not know that it takes a receive
+	 */
+	if (opts->ep_type == FI_EP_MSG)
+		hints->mode |= FI_RX_CQ_DATA;
 	hints->domain_attr->mr_mode = (int)mr_modes;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
@@ -62,17 +67,22 @@ static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
 {
 	const struct fi_info *hints = ctx->hints;
 	const char *prov = hints->fabric_attr->prov_name;
+	const bool msg = ft_connected(ctx);
 
 	return ft_fail(
 		ret, "fi_getinfo",
-		"no provider matches -p '%s'%s%s%s%s%s; is "
-		"FI_PROVIDER_PATH set? `fi_info -l` lists the providers that load%s",
-		prov ? prov : "(any)", hints->fabric_attr->name ? ", -f" : "",
+		"no provider matches -p '%s'%s%s%s%s%s%s; is "
+		"FI_PROVIDER_PATH set? `fi_info -l` lists the providers that load%s%s",
+		prov ? prov : "(any)", msg ? ", -e msg" : "",
+		hints->fabric_attr->name ? ", -f" : "",
 		hints->domain_attr->name ? ", -d" : "", node ? ", address " : "",
 		node ? node : "", hints->caps & FI_HMEM ? ", FI_HMEM" : "",
 		hints->caps & FI_HMEM
 			? "; device memory needs ';ofi_p2p' at the end of -p, or "
 			  "FI_HOOK=p2p with --no-hmem"
+			: "",
+		msg && hints->caps & FI_TAGGED
+			? "; few providers have tagged messages over connections: try -o msg"
 			: "");
 }
 
@@ -84,11 +94,26 @@ int ft_getinfo(struct ft_ctx *ctx, const char *node, const char *service, uint64
 	return ret ? getinfo_failed(ctx, ret, node) : 0;
 }
 
+bool ft_offered(const struct ft_ctx *ctx)
+{
+	struct fi_info *info;
+	int ret = fi_getinfo(ctx->opts->api_version, NULL, NULL, 0, ctx->hints, &info);
+
+	if (!ret)
+		fi_freeinfo(info);
+	return !ret;
+}
+
 bool ft_is_p2p(const struct ft_ctx *ctx)
 {
 	const char *last = strrchr(ctx->info->fabric_attr->prov_name, ';');
 
-	return last && !strcmp(last, ";ofi_p2p");
+	return last && !strcmp(last, ";ofi_p2p") && !ft_connected(ctx);
+}
+
+bool ft_connected(const struct ft_ctx *ctx)
+{
+	return ctx->hints->ep_attr->type == FI_EP_MSG;
 }
 
 static int open_cq(struct ft_ctx *ctx)
@@ -121,31 +146,40 @@ static int set_min_multi_recv(struct ft_ctx *ctx, bool enabled)
 	return ret ? ft_fail(ret, "fi_setopt", "FI_OPT_MIN_MULTI_RECV") : 0;
 }
 
-int ft_open(struct ft_ctx *ctx)
+static int open_av(struct ft_ctx *ctx)
 {
-	struct fi_av_attr av_attr = {.type = ctx->av_type};
+	struct fi_av_attr attr = {.type = ctx->av_type};
 	int ret;
 
-	ret = fi_fabric(ctx->info->fabric_attr, &ctx->fabric, NULL);
-	if (ret)
-		return ft_fail(ret, "fi_fabric", "%s", ctx->info->fabric_attr->prov_name);
-	ret = fi_domain(ctx->fabric, ctx->info, &ctx->domain, NULL);
-	if (ret)
-		return ft_fail(ret, "fi_domain", "%s", ctx->info->domain_attr->name);
-	if (av_attr.type == FI_AV_UNSPEC)
-		av_attr.type = ctx->info->domain_attr->av_type;
-	ret = fi_av_open(ctx->domain, &av_attr, &ctx->av, NULL);
-	if (ret)
-		return ft_fail(ret, "fi_av_open", "type %s",
-			       fi_tostr(&av_attr.type, FI_TYPE_AV_TYPE));
-	FT_TRY(open_cq(ctx));
+	if (attr.type == FI_AV_UNSPEC)
+		attr.type = ctx->info->domain_attr->av_type;
+	ret = fi_av_open(ctx->domain, &attr, &ctx->av, NULL);
+	return ret ? ft_fail(ret, "fi_av_open", "type %s",
+			     fi_tostr(&attr.type, FI_TYPE_AV_TYPE))
+		   : 0;
+}
+
+int ft_fabric_open(struct ft_ctx *ctx)
+{
+	int ret = ctx->fabric ? 0 : fi_fabric(ctx->info->fabric_attr, &ctx->fabric, NULL);
+
+	return ret ? ft_fail(ret, "fi_fabric", "%s", ctx->info->fabric_attr->prov_name)
+		   : 0;
+}
+
+int ft_ep_open(struct ft_ctx *ctx)
+{
+	const bool connected = ft_connected(ctx);
+	int ret;
+
 	ret = fi_endpoint(ctx->domain, ctx->info, &ctx->ep, NULL);
 	if (ret)
 		return ft_fail(ret, "fi_endpoint", "%s",
 			       ctx->info->fabric_attr->prov_name);
-	ret = fi_ep_bind(ctx->ep, &ctx->av->fid, 0);
+	ret = fi_ep_bind(ctx->ep, connected ? &ctx->eq->fid : &ctx->av->fid, 0);
 	if (ret)
-		return ft_fail(ret, "fi_ep_bind", "address vector");
+		return ft_fail(ret, "fi_ep_bind", "%s",
+			       connected ? "event queue" : "address vector");
 	ret = fi_ep_bind(ctx->ep, &ctx->cq->fid,
 			 FI_TRANSMIT | (ctx->tx_only ? 0 : FI_RECV) | ctx->cq_flags);
 	if (ret)
@@ -157,6 +191,20 @@ int ft_open(struct ft_ctx *ctx)
 	if (ret)
 		return ft_fail(ret, "fi_enable", "%s", ctx->info->fabric_attr->prov_name);
 	return set_min_multi_recv(ctx, true);
+}
+
+int ft_open(struct ft_ctx *ctx)
+{
+	int ret;
+
+	FT_TRY(ft_fabric_open(ctx));
+	FT_TRY(ctx->pep ? ft_request_wait(ctx) : 0);
+	ret = fi_domain(ctx->fabric, ctx->info, &ctx->domain, NULL);
+	if (ret)
+		return ft_fail(ret, "fi_domain", "%s", ctx->info->domain_attr->name);
+	FT_TRY(ft_connected(ctx) ? ft_eq_open(ctx) : open_av(ctx));
+	FT_TRY(open_cq(ctx));
+	return ft_ep_open(ctx);
 }
 
 static int close_fid(struct fid *fid, const char *what, int earlier)
@@ -173,9 +221,11 @@ int ft_close(struct ft_ctx *ctx)
 	int ret = 0;
 
 	ret = close_fid(ctx->ep ? &ctx->ep->fid : NULL, "endpoint", ret);
+	ret = close_fid(ctx->pep ? &ctx->pep->fid : NULL, "passive endpoint", ret);
 	ret = close_fid(ctx->cq ? &ctx->cq->fid : NULL, "completion queue", ret);
 	ret = close_fid(ctx->av ? &ctx->av->fid : NULL, "address vector", ret);
 	ret = close_fid(ctx->domain ? &ctx->domain->fid : NULL, "domain", ret);
+	ret = close_fid(ctx->eq ? &ctx->eq->fid : NULL, "event queue", ret);
 	ret = close_fid(ctx->fabric ? &ctx->fabric->fid : NULL, "fabric", ret);
 	fi_freeinfo(ctx->info);
 	fi_freeinfo(ctx->hints);
@@ -183,17 +233,25 @@ int ft_close(struct ft_ctx *ctx)
 	return ret;
 }
 
-int ft_getname(struct ft_ctx *ctx, void *name, size_t *len)
+int ft_getname(struct ft_ctx *ctx, struct ft_name *name)
 {
-	int ret = fi_getname(&ctx->ep->fid, name, len);
+	size_t len = sizeof(name->bytes);
+	int ret;
 
-	return ret ? ft_fail(ret, "fi_getname", "the name has %zu bytes", *len) : 0;
+	memset(name, 0, sizeof(*name));
+	ret = fi_getname(ctx->ep ? &ctx->ep->fid : &ctx->pep->fid, name->bytes, &len);
+	name->len = len;
+	return ret ? ft_fail(ret, "fi_getname", "the name has %zu bytes", len) : 0;
 }
 
 int ft_av_insert(struct ft_ctx *ctx, const void *name, fi_addr_t *addr)
 {
-	int ret = fi_av_insert(ctx->av, name, 1, addr, 0, NULL);
+	int ret;
 
+	*addr = 0;
+	if (ft_connected(ctx))
+		return 0;
+	ret = fi_av_insert(ctx->av, name, 1, addr, 0, NULL);
 	if (ret != 1)
 		return ft_fail(
 			ret < 0 ? ret : -FI_EADDRNOTAVAIL, "fi_av_insert",

@@ -103,6 +103,7 @@ enum ft_scope {
 struct ft_opts {
 	int argc;
 	char **argv;
+	enum fi_ep_type ep_type;
 	const char *prov, *fabric, *domain;
 	const char *src_addr, *src_port, *dst_addr, *dst_port, *oob_port;
 	bool oob_addr; /* names are exchanged over a socket */
@@ -113,7 +114,8 @@ struct ft_opts {
 	bool no_hmem, one_buffer;
 	uint32_t api_version;
 	enum ft_wait wait;
-	bool tagged, delivery_complete, verify, machine_readable;
+	bool tagged, kind_given; /* by -o */
+	bool delivery_complete, verify, machine_readable;
 	size_t *sizes; /* NULL: the default sizes */
 	size_t size_count;
 	long iterations; /* 0: by size */
@@ -135,6 +137,8 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		      int argc, char **argv);
 /** ft_hook_active() - true when FI_HOOK asks for the p2p hook */
 bool ft_hook_active(void);
+/** ft_has_ours() - the hook, or ofi_p2p by -p: not a core provider alone */
+bool ft_has_ours(const struct ft_opts *opts);
 
 /* ---- oob.c: stream sockets beside the fabric ---- */
 
@@ -189,9 +193,10 @@ struct ft_buf {
 /* ---- fabric.c: opening and closing ---- */
 
 /**
- * struct ft_ctx - an open endpoint and what it needs. ft_hints() sets the hints, which
- * the caller may change; so may it set cq_attr, av_type, cq_flags and mr_access before
- * ft_open().
+ * struct ft_ctx - an open endpoint and what it needs: an address vector, or (-e msg) a
+ * connection, an event queue, and at the end that listens a passive endpoint. ft_hints()
+ *sets the hints, which the caller may change; so may it set cq_attr, av_type, cq_flags
+ *and mr_access before ft_open().
  * @cq_flags:	added to FI_TRANSMIT | FI_RECV when the CQ is bound
  * @min_multi_recv: FI_OPT_MIN_MULTI_RECV; 0: the provider's
  * @tx_only:	the CQ is for FI_TRANSMIT alone: @prepare has to bind another
@@ -208,6 +213,8 @@ struct ft_ctx {
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_av *av;
+	struct fid_eq *eq;
+	struct fid_pep *pep;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
 	struct fi_cq_attr cq_attr;
@@ -228,19 +235,70 @@ struct ft_ctx {
 
 int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts);
 int ft_getinfo(struct ft_ctx *ctx, const char *node, const char *service, uint64_t flags);
+/** ft_offered() - does any provider have what the hints ask for? Reports nothing */
+bool ft_offered(const struct ft_ctx *ctx);
+/** ft_fabric_open() - once; ft_open() does it too */
+int ft_fabric_open(struct ft_ctx *ctx);
+/** ft_open() - all but the connection; with a passive endpoint, waits for a request */
 int ft_open(struct ft_ctx *ctx);
+/** ft_ep_open() - the last of it: ctx->ep, for ctx->info */
+int ft_ep_open(struct ft_ctx *ctx);
 /** ft_close() - closes what is open, the hints too; may be called at any stage */
 int ft_close(struct ft_ctx *ctx);
-int ft_getname(struct ft_ctx *ctx, void *name, size_t *len);
+/** struct ft_name - an endpoint's name, as it is sent to peers */
+struct ft_name {
+	uint64_t len;
+	char bytes[FT_NAME_MAX];
+};
+
+/** ft_getname() - of the endpoint; before there is one, of the passive endpoint */
+int ft_getname(struct ft_ctx *ctx, struct ft_name *name);
+/** ft_av_insert() - a peer's name; over a connection there is but one peer, at 0 */
 int ft_av_insert(struct ft_ctx *ctx, const void *name, fi_addr_t *addr);
-/** ft_is_p2p() - true when ofi_p2p is on top (not the hook) */
+/** ft_is_p2p() - is ofi_p2p's protocol there? Not with the hook, nor over connections */
 bool ft_is_p2p(const struct ft_ctx *ctx);
+/** ft_connected() - true for -e msg */
+bool ft_connected(const struct ft_ctx *ctx);
 
 int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
 		 size_t size);
 /** ft_buf_share() - register for @access by peers; once for a buffer */
 int ft_buf_share(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access);
 void ft_buf_free(struct ft_buf *buf);
+
+/* ---- cm.c: connections, for -e msg ---- */
+
+/**
+ * ft_listen() - after ft_getinfo(), in place of ft_resolve_listener() at the other end:
+ * open fabric, event queue and passive endpoint. Its name is sent by the socket @fd, if
+ * not -1.
+ */
+int ft_listen(struct ft_ctx *ctx, int fd);
+/** ft_resolve_listener() - the info for whoever listens and sends its name by @fd */
+int ft_resolve_listener(struct ft_ctx *ctx, int fd);
+/** ft_eq_open() - once */
+int ft_eq_open(struct ft_ctx *ctx);
+/** ft_request_wait() - until somebody asks for a connection: the request's info is ours
+ */
+int ft_request_wait(struct ft_ctx *ctx);
+/** ft_connect() - after ft_open() at both ends: ask or accept, and wait until it stands
+ */
+int ft_connect(struct ft_ctx *ctx);
+
+/** struct ft_event - of a connection; @data_len: of what the other end gave, entry.data
+ */
+struct ft_event {
+	size_t data_len;
+	union {
+		struct fi_eq_cm_entry entry;
+		char room[sizeof(struct fi_eq_cm_entry) + 256];
+	};
+};
+
+/** ft_eq_wait() - for the event @type; others are errors */
+int ft_eq_wait(struct ft_ctx *ctx, uint32_t type, struct ft_event *event);
+/** ft_eq_wait_any() - as fi_eq_sread(), which it calls until something comes */
+ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *event);
 
 /* ---- xfer.c: posting, progress, waiting ---- */
 
@@ -265,7 +323,10 @@ enum ft_call {
 	FT_RECVMSG,
 };
 
-/** struct ft_op - the arguments of any one of the calls above, tagged or not */
+/**
+ * struct ft_op - the arguments of any one of the calls above, tagged or not. An endpoint
+ * without tags posts it untagged, whatever @tagged says.
+ */
 struct ft_op {
 	enum ft_call call;
 	bool tagged;
@@ -277,6 +338,8 @@ struct ft_op {
 	struct ft_req *req;
 };
 
+/** ft_has_tags() - were tagged messages asked for? */
+bool ft_has_tags(const struct ft_ctx *ctx);
 /** ft_op_buf() - point @op at one piece of @buf */
 void ft_op_buf(struct ft_op *op, const struct ft_buf *buf, size_t off, size_t len);
 /** ft_post_once() - the bare call: reports nothing, returns what libfabric returned */

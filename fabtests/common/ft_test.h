@@ -20,12 +20,14 @@ struct ft_proc {
  * @scope:	the options it has (enum ft_scope); 0: those of a test
  * @run:	called in each process, before which libfabric and the GPU are untouched.
  *		Returns 0, FT_SKIP (after ft_skip()) or an error
+ * @connects:	it is for connected endpoints, too: between two ranks, whatever @ranks is
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */
 struct ft_test {
 	const char *purpose;
 	unsigned int scope;
 	int ranks;
+	bool connects;
 	int may_die;
 	int (*run)(struct ft_proc *proc);
 };
@@ -33,9 +35,13 @@ struct ft_test {
 int ft_test_main(const struct ft_test *test, int argc, char **argv);
 /** ft_skip() - say why on stdout. Returns FT_SKIP */
 int ft_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/** ft_has_cntrs() - verbs has no counters, and so ours are not over its endpoints */
+bool ft_has_cntrs(const struct ft_opts *opts);
 /** ft_test_hints() - ft_hints() with what most tests ask for */
 int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx);
-/** ft_test_open() - getinfo and open; ft_test_connect() - exchange names, fill ctx->peer
+/**
+ * ft_test_open() - getinfo and open; ft_test_connect() - exchange names, fill ctx->peer,
+ * or connect. Rank 0 is the one that listens.
  */
 int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx);
 int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);

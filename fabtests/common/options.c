@@ -47,8 +47,8 @@ static const struct option_row rows[] = {
 	 "provider name, e.g. \"tcp;ofi_rxm;ofi_p2p\""},
 	{'f', NULL, required_argument, FT_SCOPE_ANY, " FABRIC", "fabric name"},
 	{'d', NULL, required_argument, FT_SCOPE_ANY, " DOMAIN", "domain name"},
-	{'e', NULL, required_argument, FT_SCOPE_BENCH, " TYPE",
-	 "endpoint type: only rdm"},
+	{'e', NULL, required_argument, FT_SCOPE_BENCH | FT_SCOPE_TEST, " TYPE",
+	 "endpoint type: rdm, or msg for connected ones (rdm)"},
 	{'s', NULL, required_argument, FT_SCOPE_ANY, " ADDRESS", "source address"},
 	{'B', NULL, required_argument, FT_SCOPE_BENCH, " PORT",
 	 "source port (server: 9228)"},
@@ -67,7 +67,7 @@ static const struct option_row rows[] = {
 	{'W', NULL, required_argument, FT_SCOPE_BW, " NUMBER",
 	 "messages per window (64), each with its own buffer"},
 	{'o', NULL, required_argument, FT_SCOPE_BENCH, " KIND",
-	 "kind of messages: tagged or msg (tagged)"},
+	 "kind of messages: tagged or msg (tagged; with -e msg: msg)"},
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
 	{'c', NULL, required_argument, FT_SCOPE_BENCH, " METHOD",
 	 "wait for completions by spin, yield, sread or fd "
@@ -259,6 +259,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 {
 	static const char *const kinds[] = {"tagged", "msg"};
 	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
+	static const char *const types[] = {"rdm", "msg"};
 
 	switch (letter) {
 	case 'p':
@@ -271,11 +272,8 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->domain = arg;
 		break;
 	case 'e':
-		if (strcasecmp(arg, "rdm"))
-			usage_error(
-				"option -e: '%s': only rdm endpoints here; "
-				"libfabric's own fabtests have programs for others",
-				arg);
+		opts->ep_type = choice(arg, letter, types, FT_COUNT(types)) ? FI_EP_MSG
+									    : FI_EP_RDM;
 		break;
 	case 's':
 		opts->src_addr = arg;
@@ -308,6 +306,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case 'o':
 	case 't':
 		opts->tagged = choice(arg, letter, kinds, FT_COUNT(kinds)) == 0;
+		opts->kind_given = true;
 		break;
 	case 'c':
 		opts->wait = (enum ft_wait)choice(arg, letter, waits, FT_COUNT(waits));
@@ -392,6 +391,11 @@ bool ft_hook_active(void)
 	return hooks && strstr(hooks, "p2p");
 }
 
+bool ft_has_ours(const struct ft_opts *opts)
+{
+	return ft_hook_active() || (opts->prov && strstr(opts->prov, "ofi_p2p"));
+}
+
 void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose,
 		      int argc, char **argv)
 {
@@ -403,6 +407,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 	*opts = (struct ft_opts){
 		.argc = argc,
 		.argv = argv,
+		.ep_type = FI_EP_RDM,
 		.iface = FI_HMEM_SYSTEM,
 		.init_iface = FI_HMEM_SYSTEM,
 		.api_version = FI_VERSION(1, 17),
@@ -429,6 +434,8 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		}
 		apply(opts, letter, optarg);
 	}
+	/* few providers have tags over connections */
+	opts->tagged &= opts->kind_given || opts->ep_type == FI_EP_RDM;
 	if (optind < argc && (scope & FT_SCOPE_BENCH))
 		opts->dst_addr = argv[optind++];
 	if (optind < argc)

@@ -41,10 +41,17 @@ size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2])
 	return opts->iface == FI_HMEM_SYSTEM ? 1 : 2;
 }
 
+bool ft_has_cntrs(const struct ft_opts *opts)
+{
+	return opts->ep_type != FI_EP_MSG || !opts->prov || strncmp(opts->prov, "verbs", 5);
+}
+
 int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx)
 {
 	FT_TRY(ft_hints(ctx, &proc->opts));
-	ctx->hints->caps |= FI_TAGGED | FI_MSG | FI_DIRECTED_RECV;
+	ctx->hints->caps |= FI_MSG;
+	if (!ft_connected(ctx))
+		ctx->hints->caps |= FI_TAGGED | FI_DIRECTED_RECV;
 	ctx->hints->domain_attr->cq_data_size = 4;
 	for (int i = 0; i < proc->ranks; i++)
 		if (i != proc->rank)
@@ -54,21 +61,26 @@ int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx)
 
 int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx)
 {
-	FT_TRY(ft_getinfo(ctx, proc->opts.src_addr, NULL,
-			  proc->opts.src_addr ? FI_SOURCE : 0));
+	const char *const addr = proc->opts.src_addr;
+	const bool connected = ft_connected(ctx);
+	const int fd = proc->fd[!proc->rank];
+
+	if (connected && proc->rank)
+		FT_TRY(ft_resolve_listener(ctx, fd));
+	else
+		FT_TRY(ft_getinfo(ctx, addr, NULL, addr ? FI_SOURCE : 0));
+	if (connected && !proc->rank)
+		FT_TRY(ft_listen(ctx, fd));
 	return ft_open(ctx);
 }
 
 int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx)
 {
-	struct {
-		uint64_t len;
-		char bytes[FT_NAME_MAX];
-	} mine = {0}, other;
-	size_t len = sizeof(mine.bytes);
+	struct ft_name mine, other;
 
-	FT_TRY(ft_getname(ctx, mine.bytes, &len));
-	mine.len = len;
+	if (ft_connected(ctx))
+		return ft_connect(ctx);
+	FT_TRY(ft_getname(ctx, &mine));
 	for (int i = 0; i < proc->ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_send(proc->fd[i], &mine, sizeof(mine)));
@@ -196,10 +208,10 @@ static void on_alarm(int sig)
 	/* Nothing to do: it interrupts waitpid(). */
 }
 
-static int supervise(const struct ft_test *test, pid_t pid[FT_MAX_RANKS])
+static int supervise(const struct ft_test *test, int ranks, pid_t pid[FT_MAX_RANKS])
 {
 	struct sigaction action = {.sa_handler = on_alarm};
-	int result = EXIT_SUCCESS, left = test->ranks;
+	int result = EXIT_SUCCESS, left = ranks;
 
 	sigaction(SIGALRM, &action, NULL);
 	while (left) {
@@ -208,16 +220,16 @@ static int supervise(const struct ft_test *test, pid_t pid[FT_MAX_RANKS])
 
 		if (ended < 0 && errno == EINTR) {
 			ft_err("ranks left over after another's failure are killed");
-			for (rank = 0; rank < test->ranks; rank++)
+			for (rank = 0; rank < ranks; rank++)
 				if (pid[rank])
 					kill(pid[rank], SIGKILL);
 			continue;
 		}
 		if (ended < 0)
 			return EXIT_FAILURE;
-		for (rank = 0; rank < test->ranks && pid[rank] != ended; rank++)
+		for (rank = 0; rank < ranks && pid[rank] != ended; rank++)
 			;
-		if (rank == test->ranks)
+		if (rank == ranks)
 			continue;
 		pid[rank] = 0;
 		left--;
@@ -235,17 +247,20 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 {
 	int fd[FT_MAX_RANKS][FT_MAX_RANKS];
 	pid_t pid[FT_MAX_RANKS] = {0};
-	struct ft_proc proc = {.ranks = test->ranks};
+	struct ft_proc proc;
 	int ret;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ft_options_parse(&proc.opts, test->scope ? test->scope : FT_SCOPE_TEST, test->purpose,
 			 argc, argv);
-	if (connect_all(test->ranks, fd))
+	if (proc.opts.ep_type == FI_EP_MSG && !test->connects)
+		return ft_skip("for reliable datagram endpoints only");
+	proc.ranks = proc.opts.ep_type == FI_EP_MSG ? 2 : test->ranks;
+	if (connect_all(proc.ranks, fd))
 		return EXIT_FAILURE;
 	printf("provider %s, seed %" PRIu64 "\n",
 	       proc.opts.prov ? proc.opts.prov : "(any)", proc.opts.seed);
-	for (int i = 0; i < test->ranks; i++) {
+	for (int i = 0; i < proc.ranks; i++) {
 		pid[i] = fork();
 		if (pid[i] < 0) {
 			ft_errno("fork", "rank");
@@ -255,11 +270,11 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 			continue;
 		proc.rank = i;
 		memcpy(proc.fd, fd[i], sizeof(proc.fd));
-		close_others(test->ranks, i, fd);
+		close_others(proc.ranks, i, fd);
 		rank_main(test, &proc);
 	}
-	close_others(test->ranks, -1, fd);
-	ret = supervise(test, pid);
+	close_others(proc.ranks, -1, fd);
+	ret = supervise(test, proc.ranks, pid);
 	if (ret == EXIT_SUCCESS)
 		printf("passed\n");
 	return ret;

@@ -76,6 +76,11 @@ int ft_watchdog_start(long timeout)
 	return 0;
 }
 
+bool ft_has_tags(const struct ft_ctx *ctx)
+{
+	return ctx->hints->caps & FI_TAGGED;
+}
+
 void ft_op_buf(struct ft_op *op, const struct ft_buf *buf, size_t off, size_t len)
 {
 	op->iov[0] = (struct iovec){buf->addr + off, len};
@@ -155,7 +160,7 @@ ssize_t ft_post_once(struct ft_ctx *ctx, const struct ft_op *op)
 		op->req->done = false;
 		op->req->err = 0;
 	}
-	return op->tagged ? post_tagged(ctx, op) : post_msg(ctx, op);
+	return op->tagged && ft_has_tags(ctx) ? post_tagged(ctx, op) : post_msg(ctx, op);
 }
 
 int ft_post(struct ft_ctx *ctx, const struct ft_op *op)

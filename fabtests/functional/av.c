@@ -17,17 +17,12 @@
 
 static const size_t sizes[] = {8, 5000, 100001, 2097155};
 
-struct name {
-	uint64_t len;
-	char bytes[FT_NAME_MAX];
-};
-
 struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	struct ft_buf buf[2];
 	size_t kind_count;
-	struct name names[RANKS];
+	struct ft_name names[RANKS];
 };
 
 static int transfer(struct side *s, int kind, size_t size, fi_addr_t addr, uint64_t tag,
@@ -74,11 +69,9 @@ static int transfer_all(struct side *s, fi_addr_t addr, uint64_t tag, bool send)
 static int exchange_names(struct side *s)
 {
 	struct ft_proc *proc = s->proc;
-	struct name *mine = &s->names[proc->rank];
-	size_t len = sizeof(mine->bytes);
+	struct ft_name *mine = &s->names[proc->rank];
 
-	FT_TRY(ft_getname(&s->ctx, mine->bytes, &len));
-	mine->len = len;
+	FT_TRY(ft_getname(&s->ctx, mine));
 	for (int i = 0; i < RANKS; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_send(proc->fd[i], mine, sizeof(*mine)));
@@ -91,7 +84,7 @@ static int exchange_names(struct side *s)
 
 static int check_lookup(struct side *s, int rank, fi_addr_t addr)
 {
-	struct name found = {0};
+	struct ft_name found = {0};
 	size_t len = sizeof(found.bytes);
 	int ret = fi_av_lookup(s->ctx.av, addr, found.bytes, &len);
 

@@ -15,11 +15,11 @@
 #define LARGEST 300000
 #define RECEIVES 4
 #define SENDERS 2
-#define RECEIVER SENDERS
+#define RECEIVER 1
 
 static const size_t sizes[] = {1, 4096, 4097, 65537, LARGEST};
 
-/* The receiver is the last rank. */
+/* Over connections there is only the first sender. */
 struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
@@ -32,6 +32,12 @@ struct test_case {
 	bool late; /* cancelled when the messages are under way */
 	uint64_t key;
 };
+
+/* What @rank is among the senders */
+static int sender(int rank)
+{
+	return rank > RECEIVER ? rank - 1 : rank;
+}
 
 static struct ft_slot place(const struct side *s, const struct test_case *c, size_t i)
 {
@@ -72,7 +78,8 @@ static int send_all(struct side *s, const struct test_case *c, size_t count)
 			.req = &req,
 		};
 
-		FT_TRY(ft_slot_fill(&slot, c->key + SENDERS * i + s->proc->rank));
+		FT_TRY(ft_slot_fill(&slot, c->key + SENDERS * i +
+						    (uint64_t)sender(s->proc->rank)));
 		ft_op_buf(&op, slot.buf, slot.off, slot.len);
 		FT_TRY(ft_post(&s->ctx, &op));
 		FT_TRY(ft_wait(&s->ctx, &req, 1));
@@ -140,7 +147,7 @@ static int directed_case(struct side *s, const struct test_case *c)
 		return send_all(s, c, 1);
 	}
 	for (size_t i = 0; i < SENDERS; i++)
-		FT_TRY(post_recv(s, c, i, s->ctx.peer[SENDERS - 1 - i], &req[i]));
+		FT_TRY(post_recv(s, c, i, s->ctx.peer[i ? 0 : RECEIVER + 1], &req[i]));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	FT_TRY(ft_wait(&s->ctx, req, SENDERS));
 	for (size_t i = 0; i < SENDERS; i++) {
@@ -159,7 +166,7 @@ static int one(struct side *s, const struct test_case *c)
 	if (!ret)
 		ret = ft_barrier(s->proc, &s->ctx);
 	/* net and tcp heed the source of tagged receives only */
-	if (!ret && c->tagged)
+	if (!ret && c->tagged && ft_has_tags(&s->ctx))
 		ret = directed_case(s, c);
 	if (!ret)
 		ret = ft_barrier(s->proc, &s->ctx);
@@ -177,7 +184,6 @@ static int run(struct ft_proc *proc)
 	const size_t kind_count = ft_kinds(&proc->opts, kinds);
 
 	FT_TRY(ft_test_hints(proc, &s.ctx));
-	s.ctx.hints->caps |= FI_DIRECTED_RECV;
 	FT_TRY(ft_test_open(proc, &s.ctx));
 	FT_TRY(ft_test_connect(proc, &s.ctx));
 	for (size_t i = 0; i < kind_count; i++)
@@ -206,6 +212,7 @@ int main(int argc, char **argv)
 	static const struct ft_test test = {
 		.purpose = "Cancelled receives, and directed ones.",
 		.ranks = SENDERS + 1,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

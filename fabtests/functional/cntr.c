@@ -282,7 +282,7 @@ static int side_run(struct ft_proc *proc, uint64_t cq_flags)
 	FT_TRY(counted(&s, cq_flags));
 	FT_TRY(values(&s));
 	/* cores count cancelled receives, or not, as they like */
-	if (ft_is_p2p(&s.ctx) || ft_hook_active())
+	if (ft_has_ours(&proc->opts))
 		FT_TRY(errors(&s));
 	FT_TRY(ft_meet(s.proc));
 	return side_close(&s);
@@ -290,18 +290,22 @@ static int side_run(struct ft_proc *proc, uint64_t cq_flags)
 
 /*
  * Alone, net of libfabric 1.17 crashes with a counter at a message that was there before its
- * receive, and fi_cntr_wait() of shm does not come back.
+ * receive, fi_cntr_wait() of shm does not come back, nor does that of tcp's connected endpoints
+ * before 1.18.
  */
-static bool core_counts(const char *prov)
+static bool core_counts(const struct ft_opts *opts)
 {
-	return !prov || ft_hook_active() || strstr(prov, "ofi_p2p") ||
-	       (strncmp(prov, "net", 3) && strncmp(prov, "shm", 3));
+	const char *prov = opts->prov ? opts->prov : "";
+
+	return ft_has_ours(opts) || (strncmp(prov, "net", 3) && strncmp(prov, "shm", 3) &&
+				     (opts->ep_type != FI_EP_MSG || strncmp(prov, "tcp", 3) ||
+				      fi_version() >= FI_VERSION(1, 18)));
 }
 
 static int run(struct ft_proc *proc)
 {
-	if (!core_counts(proc->opts.prov))
-		return proc->rank ? FT_SKIP : ft_skip("not by this provider alone");
+	if (!ft_has_cntrs(&proc->opts) || !core_counts(&proc->opts))
+		return proc->rank ? FT_SKIP : ft_skip("no counters by this provider, or not alone");
 	FT_TRY(side_run(proc, 0));
 	return side_run(proc, FI_SELECTIVE_COMPLETION);
 }
@@ -311,6 +315,7 @@ int main(int argc, char **argv)
 	static const struct ft_test test = {
 		.purpose = "Counters: each operation once, when its data is in place.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

@@ -212,8 +212,12 @@ static int run_rounds(struct flood *f, const struct flood_round *rounds, size_t 
 		FT_TRY(ft_buf_alloc(&f->ctx, &f->tx[i], kinds[i], slots * f->stride));
 		FT_TRY(ft_buf_alloc(&f->ctx, &f->rx[i], kinds[i], slots * f->stride));
 	}
-	for (size_t i = 0; i < count; i++)
-		FT_TRY(one_round(f, &rounds[i], i));
+	for (size_t i = 0; i < count; i++) {
+		struct flood_round round = rounds[i];
+
+		round.tagged &= ft_has_tags(&f->ctx);
+		FT_TRY(one_round(f, &round, i));
+	}
 	FT_TRY(ft_barrier(f->proc, &f->ctx));
 	for (size_t i = 0; i < kind_count; i++) {
 		ft_buf_free(&f->tx[i]);

@@ -10,7 +10,7 @@
 /**
  * struct flood_round - what a round is like
  * @count:	messages each way
- * @tagged:	else untagged, and always received in order
+ * @tagged:	else (and where there are no tags) untagged, and always received in order
  * @one_tag:	all messages have the same tag: only order tells them apart. Else each has
  *		its own, and receives are posted in a random order
  * @any_source:	some receives take from any source, the others from the peer

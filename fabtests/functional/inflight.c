@@ -51,6 +51,7 @@ int main(int argc, char **argv)
 	static const struct ft_test test = {
 		.purpose = "Many messages in flight both ways, received out of order.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

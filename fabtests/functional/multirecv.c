@@ -289,6 +289,10 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_test_hints(proc, &s.ctx));
 	s.ctx.hints->caps |= FI_MULTI_RECV;
 	s.ctx.min_multi_recv = LARGEST;
+	if (ft_connected(&s.ctx) && !ft_offered(&s.ctx)) {
+		ft_close(&s.ctx);
+		return proc->rank ? FT_SKIP : ft_skip("no such buffers over connections here");
+	}
 	FT_TRY(ft_test_open(proc, &s.ctx));
 	if (!strncmp(s.ctx.info->fabric_attr->prov_name, "shm", 3) &&
 	    FI_VERSION_GE(fi_version(), FI_VERSION(2, 0))) {
@@ -320,6 +324,7 @@ int main(int argc, char **argv)
 	static const struct ft_test test = {
 		.purpose = "Buffers for many messages.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

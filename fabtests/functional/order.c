@@ -53,6 +53,7 @@ int main(int argc, char **argv)
 		.purpose =
 			"Messages of one tag match in the order in which they were sent.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

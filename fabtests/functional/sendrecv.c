@@ -243,7 +243,7 @@ static int all(struct side *side)
 		size_t rest = i;
 
 		msg.number = i;
-		msg.tagged = rest % 2;
+		msg.tagged = rest % 2 && ft_has_tags(&side->ctx);
 		rest /= 2;
 		msg.from = kinds[rest % kind_count];
 		rest /= kind_count;
@@ -286,6 +286,7 @@ int main(int argc, char **argv)
 		.purpose =
 			"Every send and receive call, memory kind, size and alignment.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

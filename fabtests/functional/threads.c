@@ -19,8 +19,9 @@
 /* pattern.c has one buffer for all */
 static pthread_mutex_t patterns = PTHREAD_MUTEX_INITIALIZER;
 
+/* Of @req only the context is in use: what it says is for one thread alone. */
 struct op {
-	struct fi_context2 context;
+	struct ft_req req;
 	atomic_bool done;
 	atomic_int err;
 };
@@ -30,7 +31,7 @@ struct shared {
 	struct ft_ctx ctx;
 	struct fid_cntr *cntr;
 	struct ft_buf buf[2 * PAIRS][2];
-	size_t kind_count;
+	size_t kind_count, pairs;
 	fi_addr_t peer;
 	atomic_bool failed;
 	atomic_bool ended;
@@ -71,7 +72,9 @@ static int shared_open(struct shared *s, struct ft_proc *proc, bool counts)
 	FT_TRY(ft_test_open(proc, &s->ctx));
 	FT_TRY(ft_test_connect(proc, &s->ctx));
 	s->peer = s->ctx.peer[!proc->rank];
-	for (size_t i = 0; i < 2 * PAIRS; i++)
+	/* without tags nobody could tell whose message it is */
+	s->pairs = ft_has_tags(&s->ctx) ? PAIRS : 1;
+	for (size_t i = 0; i < 2 * s->pairs; i++)
 		for (size_t k = 0; k < s->kind_count; k++)
 			FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i][k], kinds[k],
 					    LARGEST + FT_ROOM));
@@ -82,7 +85,7 @@ static int shared_close(struct shared *s)
 {
 	int ret;
 
-	for (size_t i = 0; i < 2 * PAIRS; i++)
+	for (size_t i = 0; i < 2 * s->pairs; i++)
 		for (size_t k = 0; k < s->kind_count; k++)
 			ft_buf_free(&s->buf[i][k]);
 	ret = fi_close(&s->ctx.ep->fid);
@@ -123,19 +126,18 @@ static int post(struct worker *w, size_t kind, size_t len, uint64_t tag, struct 
 {
 	struct shared *s = w->shared;
 	const struct ft_buf *buf = &s->buf[w->index][kind];
+	struct ft_op call = {
+		.call = w->sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = s->peer,
+		.tag = tag,
+		.req = &op->req,
+	};
 	ssize_t ret;
 
-	for (;;) {
-		if (w->sends)
-			ret = fi_tsend(s->ctx.ep, buf->addr + 64, len, buf->desc, s->peer,
-				       tag, op);
-		else
-			ret = fi_trecv(s->ctx.ep, buf->addr + 64, len, buf->desc, s->peer,
-				       tag, 0, op);
-		if (ret != -FI_EAGAIN)
-			break;
+	ft_op_buf(&call, buf, 64, len);
+	while ((ret = ft_post_once(&s->ctx, &call)) == -FI_EAGAIN)
 		FT_TRY(progress(s));
-	}
 	return ret ? ft_fail((int)ret, "posting", "%zu bytes", len) : 0;
 }
 
@@ -191,7 +193,7 @@ static void *count(void *arg)
 
 	while (!w->ret && !atomic_load(&s->ended)) {
 		value = fi_cntr_read(s->cntr);
-		if (value < last || value > 2 * PAIRS * ROUNDS || fi_cntr_readerr(s->cntr)) {
+		if (value < last || value > 2 * s->pairs * ROUNDS || fi_cntr_readerr(s->cntr)) {
 			ft_err("the counter went from %" PRIu64 " to %" PRIu64, last, value);
 			w->ret = -FI_EOTHER;
 		}
@@ -218,13 +220,13 @@ static int traffic(struct ft_proc *proc, bool counts)
 	counter.shared = &s;
 	if (counts)
 		FT_TRY(start(&counter, count));
-	for (size_t i = 0; i < 2 * PAIRS; i++) {
+	for (size_t i = 0; i < 2 * s.pairs; i++) {
 		workers[i].shared = &s;
 		workers[i].index = i;
 		workers[i].sends = i % 2;
 		FT_TRY(start(&workers[i], work));
 	}
-	for (size_t i = 0; i < 2 * PAIRS; i++) {
+	for (size_t i = 0; i < 2 * s.pairs; i++) {
 		pthread_join(workers[i].thread, NULL);
 		ret = ret ? ret : workers[i].ret;
 	}
@@ -232,9 +234,9 @@ static int traffic(struct ft_proc *proc, bool counts)
 	if (counts) {
 		pthread_join(counter.thread, NULL);
 		ret = ret ? ret : counter.ret;
-		FT_CHECK(ret || fi_cntr_read(s.cntr) == 2 * PAIRS * ROUNDS,
-			 "%" PRIu64 " operations counted of %d", fi_cntr_read(s.cntr),
-			 2 * PAIRS * ROUNDS);
+		FT_CHECK(ret || fi_cntr_read(s.cntr) == 2 * s.pairs * ROUNDS,
+			 "%" PRIu64 " operations counted of %zu", fi_cntr_read(s.cntr),
+			 2 * s.pairs * ROUNDS);
 	}
 	FT_TRY(ret);
 	FT_TRY(ft_barrier(proc, &s.ctx));
@@ -270,14 +272,11 @@ static int signalled(struct ft_proc *proc)
 
 static int run(struct ft_proc *proc)
 {
-	const char *prov = proc->opts.prov ? proc->opts.prov : "";
-	const bool ours = strstr(prov, "ofi_p2p") || ft_hook_active();
-
 	FT_TRY(traffic(proc, false));
 	/* what of cores alone fails here is told in cntr.c and wait.c */
-	if (!ours)
+	if (!ft_has_ours(&proc->opts))
 		return 0;
-	FT_TRY(traffic(proc, true));
+	FT_TRY(ft_has_cntrs(&proc->opts) ? traffic(proc, true) : 0);
 	return signalled(proc);
 }
 
@@ -286,6 +285,7 @@ int main(int argc, char **argv)
 	static const struct ft_test test = {
 		.purpose = "Several threads on one endpoint, queue and counter.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

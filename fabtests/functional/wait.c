@@ -229,7 +229,7 @@ static int run(struct ft_proc *proc)
 	const bool shm = !strncmp(prov, "shm", 3);
 
 	/* fi_cq_sread() of shm alone does not come back */
-	if (shm && !strstr(prov, "ofi_p2p") && !ft_hook_active())
+	if (shm && !ft_has_ours(&proc->opts))
 		return proc->rank ? FT_SKIP : ft_skip("not by this provider alone");
 	FT_TRY(ways(proc, FI_WAIT_UNSPEC));
 	/* shm has no descriptors */
@@ -237,7 +237,7 @@ static int run(struct ft_proc *proc)
 		return ways(proc, FI_WAIT_YIELD);
 	FT_TRY(ways(proc, FI_WAIT_FD));
 	/* in core providers the descriptors are several, and change */
-	return ft_hook_active() || strstr(prov, "ofi_p2p") ? ways(proc, FI_WAIT_POLLFD) : 0;
+	return ft_has_ours(&proc->opts) ? ways(proc, FI_WAIT_POLLFD) : 0;
 }
 
 int main(int argc, char **argv)
@@ -245,6 +245,7 @@ int main(int argc, char **argv)
 	static const struct ft_test test = {
 		.purpose = "Waiting for completions, by every wait object.",
 		.ranks = 2,
+		.connects = true,
 		.may_die = -1,
 		.run = run,
 	};

@@ -252,9 +252,7 @@ static int get_multi_min(struct stress *s)
 
 /* What the other process has to know */
 struct hello {
-	struct {
-		char name[FT_NAME_MAX];
-	} ep[STRESS_EPS];
+	struct ft_name name[STRESS_EPS];
 	struct stress_remote remote[ENDS][2];
 };
 
@@ -263,11 +261,8 @@ static int meet(struct stress *s)
 	const int fd = s->proc->fd[!s->proc->rank];
 	struct hello mine = {0}, other;
 
-	for (int i = 0; i < STRESS_EPS; i++) {
-		size_t len = sizeof(mine.ep[i].name);
-
-		FT_TRY(ft_getname(&s->ctx[i], mine.ep[i].name, &len));
-	}
+	for (int i = 0; i < STRESS_EPS; i++)
+		FT_TRY(ft_getname(&s->ctx[i], &mine.name[i]));
 	for (int end = 0; end < ENDS; end++)
 		for (size_t k = 0; k < s->plan.kind_count; k++) {
 			const struct ft_buf *buf = &s->arena[end][k];
@@ -282,7 +277,7 @@ static int meet(struct stress *s)
 	FT_TRY(ft_oob_recv(fd, &other, sizeof(other), s->proc->opts.timeout));
 	memcpy(s->remote, other.remote, sizeof(s->remote));
 	for (int i = 0; i < STRESS_EPS; i++)
-		FT_TRY(ft_av_insert(&s->ctx[0], other.ep[i].name, &s->peer[i]));
+		FT_TRY(ft_av_insert(&s->ctx[0], other.name[i].bytes, &s->peer[i]));
 	return 0;
 }
 

@@ -13,9 +13,11 @@ struct p2p_eq {
 	struct fid_eq *core;
 };
 
+/* @info: what it was opened with; NULL with the hook, which leaves infos as they are */
 struct p2p_pep {
 	struct fid_pep fid;
 	struct fid_pep *core;
+	struct fi_info *info;
 };
 
 int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,

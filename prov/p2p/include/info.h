@@ -95,7 +95,7 @@ bool info_core_maps(const struct fi_info *core, bool *direct);
 void info_core_add_maps(struct fi_info *core);
 
 /* May its counters be bound to endpoints? */
-bool info_core_counts(const struct fi_info *core);
+bool info_core_counts(const struct fi_info *core, uint32_t version);
 
 /* Does it count all that peers do to the memory of an endpoint's process (FI_RMA_EVENT)? */
 bool info_core_counts_remote(const struct fi_info *core);

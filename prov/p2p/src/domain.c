@@ -165,7 +165,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		goto fini_xfer;
 
 	domain->xfer.wait.fabric = fabric->core;
-	domain->counts = info_core_counts(core_info);
+	domain->counts = info_core_counts(core_info, fi_version());
 	domain->source = info->caps & FI_SOURCE;
 	if (domain->layered) {
 		domain->serves_all = info_serves_all(info, core_info);

@@ -3,14 +3,36 @@
 #include "eq.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
 #include "ep.h"
 #include "info.h"
 #include "lf.h"
+#include "log.h"
 
 /* ---- event queues: the core's, with the objects in the events exchanged ---- */
+
+/* The core's info of a request becomes such as the application had for its listener. */
+static void eq_request(struct fi_info *info, const struct p2p_pep *pep)
+{
+	const char *why = "no memory";
+	char *name;
+
+	/* a second look at the same event (FI_PEEK) finds it done */
+	if (!pep->info || !strcmp(info->fabric_attr->prov_name,
+				  pep->info->fabric_attr->prov_name))
+		return;
+	name = strdup(pep->info->fabric_attr->prov_name);
+	if (!name || !info_from_core(pep->info, info, &why)) {
+		P2P_WARN("a connection request has the core provider's info: %s\n", why);
+		free(name);
+		return;
+	}
+	free(info->fabric_attr->prov_name);
+	info->fabric_attr->prov_name = name;
+}
 
 static ssize_t eq_translate(ssize_t ret, uint32_t event, void *buf)
 {
@@ -18,8 +40,12 @@ static ssize_t eq_translate(ssize_t ret, uint32_t event, void *buf)
 	struct fi_eq_entry *entry = buf;
 
 	/* but for what applications write: that is theirs */
-	if (event != FI_NOTIFY && ret >= (ssize_t) sizeof entry->fid)
-		entry->fid = fid_user(entry->fid);
+	if (event == FI_NOTIFY || ret < (ssize_t) sizeof entry->fid)
+		return ret;
+	entry->fid = fid_user(entry->fid);
+	if (event == FI_CONNREQ && fid_core(entry->fid) != entry->fid)
+		eq_request(((struct fi_eq_cm_entry *) buf)->info,
+			   (struct p2p_pep *) entry->fid);
 	return ret;
 }
 
@@ -181,9 +207,19 @@ static int pep_setopt(fid_t fid, int level, int name, const void *value, size_t 
 	return fi_setopt(fid_core(fid), level, name, value, len);
 }
 
+static int pep_close(struct fid *fid)
+{
+	struct fi_info *info = ((struct p2p_pep *) fid)->info;
+	int ret = fid_close(fid);
+
+	if (!ret && info)
+		lf.freeinfo(info);
+	return ret;
+}
+
 static struct fi_ops pep_fid_ops = {
 	.size = sizeof(struct fi_ops),
-	.close = fid_close,
+	.close = pep_close,
 	.bind = pep_bind,
 	.control = fid_control,
 	.ops_open = fid_ops_open,
@@ -198,13 +234,19 @@ static struct fi_ops_ep pep_ops = {
 int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep_fid,
 	     void *context)
 {
+	const bool layered = ((struct p2p_fabric *) fabric)->layered;
 	struct p2p_pep *pep = calloc(1, sizeof *pep);
 	struct fi_info *core_info = lf.dupinfo(info);
 	int ret = -FI_ENOMEM;
 
 	if (!pep || !core_info)
 		goto free_both;
-	ret = ((struct p2p_fabric *) fabric)->layered ? info_to_core(core_info) : 0;
+	if (layered && info->fabric_attr && info->fabric_attr->prov_name) {
+		pep->info = lf.dupinfo(info);
+		if (!pep->info)
+			goto free_both;
+	}
+	ret = layered ? info_to_core(core_info) : 0;
 	if (!ret)
 		ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, core_info,
 				    &pep->core, pep);
@@ -227,6 +269,8 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 free_both:
 	if (core_info)
 		lf.freeinfo(core_info);
+	if (pep && pep->info)
+		lf.freeinfo(pep->info);
 	free(pep);
 	return ret;
 }
