@@ -120,6 +120,11 @@ static int open_cq(struct ft_ctx *ctx)
 {
 	int ret = fi_cq_open(ctx->domain, &ctx->cq_attr, &ctx->cq, NULL);
 
+	if (ret == -FI_ENOSYS && ft_connected(ctx)) {
+		/* verbs has no tags */
+		ctx->cq_attr.format = FI_CQ_FORMAT_DATA;
+		ret = fi_cq_open(ctx->domain, &ctx->cq_attr, &ctx->cq, NULL);
+	}
 	if (ret)
 		return ft_fail(ret, "fi_cq_open", "provider %s%s",
 			       ctx->info->fabric_attr->prov_name,

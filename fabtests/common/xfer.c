@@ -263,11 +263,17 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 	return (int)ret;
 }
 
+/* An entry without a tag is the beginning of one with it: they are read one by one. */
+static size_t batch(const struct ft_ctx *ctx)
+{
+	return ctx->cq_attr.format == FI_CQ_FORMAT_TAGGED ? CQ_BATCH : 1;
+}
+
 int ft_progress(struct ft_ctx *ctx)
 {
-	struct fi_cq_tagged_entry comp[CQ_BATCH];
+	struct fi_cq_tagged_entry comp[CQ_BATCH] = {{0}};
 
-	return take(ctx, comp, fi_cq_read(ctx->cq, comp, CQ_BATCH), "fi_cq_read");
+	return take(ctx, comp, fi_cq_read(ctx->cq, comp, batch(ctx)), "fi_cq_read");
 }
 
 /* Sleeps until the CQ may have something; at most SLEEP_MS. */
@@ -288,8 +294,8 @@ static int wait_fd(struct ft_ctx *ctx)
 
 static int wait_sread(struct ft_ctx *ctx)
 {
-	struct fi_cq_tagged_entry comp[CQ_BATCH];
-	ssize_t ret = fi_cq_sread(ctx->cq, comp, CQ_BATCH, NULL, SLEEP_MS);
+	struct fi_cq_tagged_entry comp[CQ_BATCH] = {{0}};
+	ssize_t ret = fi_cq_sread(ctx->cq, comp, batch(ctx), NULL, SLEEP_MS);
 
 	if (ret == -FI_EINTR)
 		return 0;

@@ -10,7 +10,7 @@
 /**
  * struct p2p_cq - a completion queue.
  * @xfer:	the part that transfers report to
- * @format:	the application's format; the core's is always FI_CQ_FORMAT_TAGGED
+ * @format:	the application's format; the core's has tags if the core has them
  * @av:		of the endpoints bound to it, for the addresses that messages come from
  * @wait_obj:	what the application asked for
  * @point:	where to sleep, if @xfer.point points there

@@ -70,7 +70,8 @@ struct xfer_cntr {
 
 /**
  * struct xfer_cq - a completion queue.
- * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED
+ * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED, or in FI_CQ_FORMAT_DATA if it is
+ *		@narrow: the core has no tags
  * @source:	the core tells where messages come from
  * @reports:	what is to be delivered before anything is read from @core
  * @count:	how many; read without the lock
@@ -83,6 +84,7 @@ struct xfer_cq {
 	struct xfer *xfer;
 	struct fid_cq *core;
 	bool source;
+	bool narrow;
 	bool silent;
 	int fd;
 	struct wait_point *point;
@@ -366,6 +368,22 @@ void xfer_progress_locked(struct xfer *xfer);
 
 /* Adds and removes queues; the caller has set core, source, silent and fd. */
 void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
+
+/*
+ * Reads the core's queue: entries with tags, whatever it has, and where they come from if
+ * it tells. As fi_cq_read(3)
+ */
+ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
+			    size_t count, fi_addr_t *src);
+
+static inline ssize_t xfer_cq_read(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
+				   size_t count, fi_addr_t *src)
+{
+	if (p2p_unlikely(cq->narrow))
+		return xfer_cq_read_narrow(cq, entries, count, src);
+	return cq->source ? fi_cq_readfrom(cq->core, entries, count, src)
+			  : fi_cq_read(cq->core, entries, count);
+}
 
 /* Closes the core's queue. 0 or the core's error; then the queue is as before. */
 int xfer_cq_fini(struct xfer_cq *cq);

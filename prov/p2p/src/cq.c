@@ -108,8 +108,7 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 static inline ssize_t cq_read_core(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 				   size_t count, fi_addr_t *from)
 {
-	return cq->xfer.source ? fi_cq_readfrom(cq->xfer.core, entries, count, from)
-			       : fi_cq_read(cq->xfer.core, entries, count);
+	return xfer_cq_read(&cq->xfer, entries, count, from);
 }
 
 /*
@@ -408,6 +407,7 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 		 struct xfer_cq *cq, void *context)
 {
 	enum fi_wait_obj wait_obj = attr->wait_obj;
+	bool tags = attr->format == FI_CQ_FORMAT_TAGGED;
 	int ret;
 
 	attr->format = FI_CQ_FORMAT_TAGGED;
@@ -416,6 +416,11 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 	if (sleeps)
 		attr->wait_obj = FI_WAIT_FD;
 	ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	if (ret == -FI_ENOSYS && !tags) {
+		attr->format = FI_CQ_FORMAT_DATA;
+		ret = fi_cq_open(domain->core, attr, &cq->core, context);
+		cq->narrow = !ret;
+	}
 	if (ret && wait_obj == FI_WAIT_UNSPEC) {
 		attr->wait_obj = wait_obj;
 		sleeps = false;
@@ -448,17 +453,18 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
 		return -FI_ENOMEM;
-	/* unspecified is ours to choose */
-	cq->format = core_attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_TAGGED
-							     : core_attr.format;
-	if (attr)
-		attr->format = cq->format;
+	cq->format = core_attr.format;
 	cq->wait_obj = core_attr.wait_obj;
 	ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
 	if (ret) {
 		free(cq);
 		return ret;
 	}
+	/* unspecified is ours to choose */
+	if (cq->format == FI_CQ_FORMAT_UNSPEC)
+		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
+	if (attr)
+		attr->format = cq->format;
 	if (cq->xfer.fd >= 0) {
 		ret = wait_open(&cq->point, &cq->xfer, !domain->layered);
 		if (ret) {

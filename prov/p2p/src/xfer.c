@@ -6,6 +6,7 @@
 #include "xfer.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <rdma/fi_errno.h>
 
@@ -297,6 +298,27 @@ int xfer_cq_fini(struct xfer_cq *cq)
 	return 0;
 }
 
+ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
+			    size_t count, fi_addr_t *src)
+{
+	struct fi_cq_data_entry *narrow = (struct fi_cq_data_entry *) entries, entry;
+	ssize_t ret = cq->source ? fi_cq_readfrom(cq->core, narrow, count, src)
+				 : fi_cq_read(cq->core, narrow, count);
+
+	/* from the last one on: they grow */
+	for (ssize_t i = ret - 1; i >= 0; i--) {
+		memcpy(&entry, &narrow[i], sizeof entry);
+		entries[i] = (struct fi_cq_tagged_entry){
+			.op_context = entry.op_context,
+			.flags = entry.flags,
+			.len = entry.len,
+			.buf = entry.buf,
+			.data = entry.data,
+		};
+	}
+	return ret;
+}
+
 void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_report *report;
@@ -379,8 +401,7 @@ static bool xfer_cq_pull(struct xfer_cq *cq)
 	ssize_t ret = XFER_READ_BATCH;
 
 	for (int reads = 0; ret == XFER_READ_BATCH && reads < XFER_READS_MAX; reads++) {
-		ret = cq->source ? fi_cq_readfrom(cq->core, entries, XFER_READ_BATCH, src)
-				 : fi_cq_read(cq->core, entries, XFER_READ_BATCH);
+		ret = xfer_cq_read(cq, entries, XFER_READ_BATCH, src);
 		for (ssize_t i = 0; i < ret; i++) {
 			core_comp_from_entry(&entries[i],
 					     cq->source ? src[i] : FI_ADDR_NOTAVAIL, &comp);
