@@ -90,6 +90,12 @@ struct map {
 	size_t bytes;
 };
 
+/*
+ * Registration flag that keeps a region out of the core's cache, which knows nothing of
+ * freed device memory
+ */
+#define MAP_FLAG_NOCACHE (1ULL << 60)
+
 /* @domain: the core's; or NULL, and @why nothing can be mapped (kept, not copied) */
 void map_init(struct map *map, struct fid_domain *domain, const char *why);
 

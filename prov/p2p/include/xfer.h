@@ -117,6 +117,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @map:	device memory in the NIC's hands
  * @local:	the core wants descriptors of host memory: one that is valid, for memory that
  *		the NIC will not touch. NULL: it wants none
+ * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @direct:	see struct path_query
  */
@@ -148,6 +149,7 @@ struct xfer {
 	struct wait_domain wait;
 	struct map map;
 	struct stage_reserve *local;
+	uint64_t local_flags;
 	bool virt_addr;
 	bool direct;
 };

@@ -160,6 +160,10 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain->xfer.direct = !why && direct;
 	domain->xfer.virt_addr =
 		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	/* ofi_rxm keeps a table by key for atomic operations: no key may be in it twice, as
+	 * the cache's may */
+	if (info->caps & FI_ATOMIC)
+		domain->xfer.local_flags = MAP_FLAG_NOCACHE;
 	ret = adds ? xfer_want_local(&domain->xfer) : 0;
 	if (ret)
 		goto fini_xfer;

@@ -12,10 +12,8 @@
 #include "conf.h"
 #include "log.h"
 
-/* Registration flags of libfabric's that its oldest headers do not have: dma-bufs came with
- * 1.20; the other keeps a region out of caches that know nothing of freed device memory */
+/* FI_MR_DMABUF, which the oldest headers do not have */
 #define MAP_FLAG_DMABUF (1ULL << 40)
-#define MAP_FLAG_NOCACHE (1ULL << 60)
 #define MAP_DMABUF_RELEASE FI_VERSION(1, 20)
 
 /* fi_mr(3)'s struct fi_mr_dmabuf */

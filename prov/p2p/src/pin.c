@@ -63,7 +63,8 @@ int pin_device(struct xfer_req *req, const char **why)
 int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc)
 {
 	int ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
-			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, 0, mr, NULL);
+			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, xfer->local_flags, mr,
+			    NULL);
 
 	if (ret)
 		P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,
