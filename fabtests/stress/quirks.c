@@ -10,7 +10,8 @@
 
 #define ANY_VERSION FI_VERSION(255, 0)
 
-/* @prov: without ours; ofi_rxm is meant over any; @alone: ours makes up for it; @from, @below: versions of libfabric
+/* @prov: without ours; ofi_rxm is meant over any; @alone: ours makes up for it; @from,
+ * @below: versions of libfabric
  */
 static const struct {
 	const char *prov;
