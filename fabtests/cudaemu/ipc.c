@@ -375,8 +375,8 @@ EMU_EXPORT bool cudaemu_address_backing(uint64_t address, struct cudaemu_backing
 	found = alloc &&
 		emu_dmabuf_source(alloc, address, &backing->fd, &backing->offset);
 	if (found)
-		backing->size = EMU_ROUND_UP(alloc->size, EMU_PAGE) -
-				(address - alloc->base);
+		backing->size =
+			EMU_ROUND_UP(alloc->size, EMU_PAGE) - (address - alloc->base);
 	pthread_mutex_unlock(&emu.lock);
 	return found;
 }

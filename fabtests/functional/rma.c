@@ -520,8 +520,13 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 
 static int run(struct ft_proc *proc)
 {
-	for (int i = 0; i < 4; i++)
-		FT_TRY(with_keys(proc, !(i & 1), i & 2));
+	/* a NIC chooses its keys: verbs is not there for who does not let it */
+	const bool nic = proc->opts.prov && !strncmp(proc->opts.prov, "verbs", 5);
+
+	for (int i = 0; i < 4; i++) {
+		if (!(nic && i & 1))
+			FT_TRY(with_keys(proc, !(i & 1), i & 2));
+	}
 	return 0;
 }
 

@@ -8,8 +8,8 @@
  * the memory: who uses a stale registration gets wrong data.
  *
  * Faults by environment:
- *   RDMAEMU_PEERMEM=1         there is a peer-memory module; else device addresses are left
- *                             to the kernel, which knows nothing about them
+ *   RDMAEMU_PEERMEM=1         there is a peer-memory module; else device addresses are
+ *                             left to the kernel, which knows nothing about them
  *   RDMAEMU_DMABUF=ERROR      dma-bufs are refused, with EOPNOTSUPP for example
  *   RDMAEMU_FAIL=N[+][:ERROR] the Nth registration of device memory fails (and all after
  *                             it), with ENOMEM or ERROR
@@ -78,7 +78,7 @@ static int error_number(const char *name, const char *text)
 		const char *name;
 		int number;
 	} errors[] = {
-		{"EFAULT", EFAULT}, {"EINVAL", EINVAL},	        {"EIO", EIO},
+		{"EFAULT", EFAULT}, {"EINVAL", EINVAL},         {"EIO", EIO},
 		{"ENOMEM", ENOMEM}, {"EOPNOTSUPP", EOPNOTSUPP},
 	};
 
@@ -118,7 +118,8 @@ static void conf_read(void)
 		conf.fail_at = number("RDMAEMU_FAIL", text, &end);
 		conf.fail_on = *end == '+';
 		end += conf.fail_on;
-		conf.fail_error = *end == ':' ? error_number("RDMAEMU_FAIL", end + 1) : ENOMEM;
+		conf.fail_error =
+			*end == ':' ? error_number("RDMAEMU_FAIL", end + 1) : ENOMEM;
 		if (!conf.fail_at || (*end && *end != ':'))
 			bad_variable("RDMAEMU_FAIL");
 	}
@@ -256,15 +257,17 @@ free_pin:
 
 /* ---- what programs call ---- */
 
-RDMAEMU_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
-					       uint64_t iova, unsigned int access)
+RDMAEMU_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+					       size_t length, uint64_t iova,
+					       unsigned int access)
 {
 	struct cudaemu_backing backing;
 	cudaemu_address_backing_fn *find;
 
 	start_once();
-	find = conf.peermem ? (cudaemu_address_backing_fn *)emulator("cudaemu_address_backing")
-			    : NULL;
+	find = conf.peermem
+		       ? (cudaemu_address_backing_fn *)emulator("cudaemu_address_backing")
+		       : NULL;
 	if (find && find((uintptr_t)addr, &backing))
 		return pin_memory(pd, &backing, addr, length, iova, access);
 	return real.reg_mr_iova2(pd, addr, length, iova, access);

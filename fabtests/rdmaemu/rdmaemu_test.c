@@ -22,19 +22,19 @@
 #define SKIP 77
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
-#define CHECK(condition)                                                                 \
-	do {                                                                             \
-		if (!(condition))                                                        \
-			fail(__LINE__, #condition);                                      \
+#define CHECK(condition)                            \
+	do {                                        \
+		if (!(condition))                   \
+			fail(__LINE__, #condition); \
 	} while (0)
 /* Of the driver's functions */
 #define OK(call) CHECK((call) == CUDA_SUCCESS)
 /* Of libibverbs' functions */
-#define REFUSED(call, error)                                                             \
-	do {                                                                             \
-		errno = 0;                                                               \
-		CHECK(!(call));                                                          \
-		CHECK(errno == (error));                                                 \
+#define REFUSED(call, error)             \
+	do {                             \
+		errno = 0;               \
+		CHECK(!(call));          \
+		CHECK(errno == (error)); \
 	} while (0)
 
 static struct ibv_pd *pd;
@@ -134,9 +134,9 @@ static void qp_connect(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 				     IBV_QP_ACCESS_FLAGS));
 	CHECK(!ibv_modify_qp(qp, &rtr,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				     IBV_QP_MIN_RNR_TIMER));
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
 	CHECK(!ibv_modify_qp(qp, &rts,
 			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
@@ -163,13 +163,14 @@ static void rdma(enum ibv_wr_opcode opcode, uint64_t local, const struct ibv_mr 
 		 uint64_t remote, const struct ibv_mr *remote_mr, size_t len)
 {
 	struct ibv_sge sge = {local, (uint32_t)len, local_mr->lkey};
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = opcode,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {.remote_addr = remote, .rkey = remote_mr->rkey},
-	};
+	struct ibv_send_wr *bad,
+		wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = opcode,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = remote, .rkey = remote_mr->rkey},
+		};
 	struct ibv_wc wc;
 	int n;
 
@@ -199,8 +200,8 @@ static CUdeviceptr device_alloc(void)
 static int dmabuf_export(uint64_t addr, size_t len)
 {
 	int fd = -1;
-	CUresult rc = cuMemGetHandleForAddressRange(&fd, addr, len,
-						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	CUresult rc = cuMemGetHandleForAddressRange(
+		&fd, addr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 
 	if (rc == CUDA_ERROR_NOT_SUPPORTED)
 		skip("no dma-bufs: the kernel has no udmabuf");
@@ -242,8 +243,8 @@ static void device_is(CUdeviceptr ptr, const unsigned char *expected, size_t len
 	for (size_t i = 0; i < len; i++) {
 		if (got[i] == expected[i])
 			continue;
-		fprintf(stderr, "rdmaemu_test: byte %zu is 0x%02x, not 0x%02x\n", i, got[i],
-			expected[i]);
+		fprintf(stderr, "rdmaemu_test: byte %zu is 0x%02x, not 0x%02x\n", i,
+			got[i], expected[i]);
 		exit(EXIT_FAILURE);
 	}
 }
@@ -256,7 +257,8 @@ static void test_move(reg_fn *reg)
 	static const struct {
 		size_t from, to, len;
 	} moves[] = {
-		{0, 0, SIZE}, {1, 4095, 1}, {4093, 7, 8190}, {PAGE, 3 * PAGE + 5, 12289},
+		{0, 0, SIZE},     {1, 4095, 1},
+		{4093, 7, 8190},  {PAGE, 3 * PAGE + 5, 12289},
 		{SIZE - 1, 0, 1},
 	};
 	static unsigned char source[SIZE], expected[SIZE];
@@ -309,13 +311,14 @@ static void test_part(reg_fn *reg)
 	device_is(to, expected, SIZE);
 
 	struct ibv_sge sge = {(uintptr_t)host, 2, host_mr->lkey};
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {.remote_addr = to + at + len - 1, .rkey = mr->rkey},
-	};
+	struct ibv_send_wr *bad,
+		wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = to + at + len - 1, .rkey = mr->rkey},
+		};
 
 	CHECK(!ibv_post_send(qps[0], &wr, &bad));
 	while (!ibv_poll_cq(cq, 1, &wc))
@@ -422,9 +425,9 @@ static const struct {
 	const char *name;
 	void (*run)(reg_fn *reg);
 } cases[] = {
-	{"move", test_move},     {"part", test_part},     {"stale", test_stale},
-	{"absent", test_absent}, {"foreign", test_foreign}, {"bounds", test_bounds},
-	{"refused", test_refused}, {"second", test_second}, {"full", test_full},
+	{"move", test_move},       {"part", test_part},       {"stale", test_stale},
+	{"absent", test_absent},   {"foreign", test_foreign}, {"bounds", test_bounds},
+	{"refused", test_refused}, {"second", test_second},   {"full", test_full},
 };
 
 int main(int argc, char **argv)

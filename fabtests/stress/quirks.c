@@ -10,7 +10,8 @@
 
 #define ANY_VERSION FI_VERSION(255, 0)
 
-/* @prov: without ours; @alone: ours makes up for it; @from, @below: versions of libfabric
+/* @prov: without ours; ofi_rxm is meant over any; @alone: ours makes up for it; @from,
+ * @below: versions of libfabric
  */
 static const struct {
 	const char *prov;
@@ -23,7 +24,7 @@ static const struct {
 	 "compares unexpected messages with the wrong side's ignored bits"},
 	{"shm", false, 0, ANY_VERSION, QUIRK_MIX,
 	 "receives from any source and directed ones lose their order"},
-	{"tcp;ofi_rxm", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_MIX,
+	{"ofi_rxm", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_MIX,
 	 "receives from any source and directed ones lose their order"},
 	{"shm", false, 0, FI_VERSION(2, 0), QUIRK_ORDER,
 	 "loses the order when some receives are posted before and some after arrival"},
@@ -31,9 +32,9 @@ static const struct {
 	 "reports messages with remote cq data that were not to be reported"},
 	{"shm", false, 0, ANY_VERSION, QUIRK_NOTHING,
 	 "hangs when the delivery of an empty message is asked for"},
-	{"tcp;ofi_rxm", false, 0, ANY_VERSION, QUIRK_DELIVERY,
+	{"ofi_rxm", false, 0, ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
-	{"tcp;ofi_rxm", false, 0, ANY_VERSION, QUIRK_EMPTY,
+	{"ofi_rxm", false, 0, ANY_VERSION, QUIRK_EMPTY,
 	 "loses messages of several pieces of which one is empty"},
 	{"net", false, 0, ANY_VERSION, QUIRK_EPS,
 	 "mixes up the unexpected messages of a domain's endpoints"},
@@ -63,7 +64,10 @@ static const struct {
 static bool matches(const char *prov, const char *core, bool alone)
 {
 	size_t len = strlen(core);
+	const char *over = strstr(prov, ";ofi_rxm");
 
+	if (over && !strcmp(core, "ofi_rxm"))
+		prov = over + 1;
 	return !strncmp(prov, core, len) &&
 	       (!prov[len] || (!alone && !strcmp(prov + len, ";ofi_p2p")));
 }
