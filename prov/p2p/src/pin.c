@@ -35,10 +35,10 @@ void pin_release(struct xfer_req *req)
 int pin_device(struct xfer_req *req, const char **why)
 {
 	struct xfer_ep *ep = req->ctx.ep;
+	const char *refusal = "out of memory";
 	struct dev_mem mem = req->mem;
 	int ret = pin_new(req);
 
-	*why = "out of memory";
 	for (size_t i = 0; !ret && i < req->count; i++) {
 		const struct iovec *iov = &req->iov[i];
 
@@ -46,17 +46,19 @@ int pin_device(struct xfer_req *req, const char **why)
 			continue;
 		/* pieces may lie in allocations of their own */
 		if (i && !dev_find(iov->iov_base, &mem)) {
-			*why = "some of the buffer is host memory";
+			refusal = "some of the buffer is host memory";
 			ret = -FI_EOPNOTSUPP;
+			break;
 		}
-		if (!ret)
-			ret = map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base, iov->iov_len,
-				      PIN_ACCESS, &req->pin->map[i], why);
+		ret = map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base, iov->iov_len,
+			      PIN_ACCESS, &req->pin->map[i], &refusal);
 		if (!ret)
 			req->pin->desc[i] = fi_mr_desc(req->pin->map[i]->mr);
 	}
-	if (ret)
-		pin_release(req);
+	if (!ret)
+		return 0;
+	*why = refusal;
+	pin_release(req);
 	return ret;
 }
 
