@@ -357,7 +357,8 @@ static int map_add(struct map *map, struct map_device *device, struct fi_p2p_sta
 	if (ret)
 		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", all, mem->ops->name,
 			 mem->ordinal, (size_t) first, *why);
-	if (ret == -FI_ENOMEM) {
+	/* there may be room later, unless nothing of ours has taken any */
+	if (ret == -FI_ENOMEM && map->bytes) {
 		map_entry_free(map, entry);
 		return ret;
 	}
