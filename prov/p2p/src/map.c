@@ -299,7 +299,8 @@ static int map_register_peermem(struct map *map, struct map_device *device,
 
 	u.attr.mr_iov = &iov;
 	ret = map_register(map, &u, entry->access, MAP_FLAG_NOCACHE, &entry->mr);
-	if (ret && ret != -FI_ENOMEM && !device->worked)
+	/* of memory that may be no dma-buf either this says nothing about other memory */
+	if (ret && ret != -FI_ENOMEM && !device->worked && device->closed[MAP_DMABUF])
 		map_device_close(device, MAP_PEERMEM,
 				 "the NIC's driver refuses device addresses");
 	entry->why = map_refusal(ret);
