@@ -28,26 +28,31 @@
 
 #include "dev.h"
 
+/* An allocation, by its id, and the pieces of it that are known; there is at least one */
+struct map_alloc {
+	uint64_t id;
+	LIST_HEAD(, map_entry) pieces;
+	UT_hash_handle hh;
+};
+
 /**
  * struct map_entry - a piece of an allocation in the NIC's hands.
- * @id:		the allocation's
+ * @alloc:	which
  * @start, @len: the piece
  * @access:	what it was registered for
  * @mr:		the core's region; NULL: it was refused, because of @why
  * @users:	who has it from map_get()
- * @next:	another piece of the same allocation
  */
 struct map_entry {
-	uint64_t id;
+	struct map_alloc *alloc;
 	uintptr_t start;
 	size_t len;
 	uint64_t access;
 	struct fid_mr *mr;
 	const char *why;
 	unsigned int users;
-	struct map_entry *next;
+	LIST_ENTRY(map_entry) piece;
 	TAILQ_ENTRY(map_entry) used;
-	UT_hash_handle hh;
 };
 
 /* How a device's memory is given to the NIC */
@@ -77,13 +82,14 @@ struct map_device {
 /**
  * struct map - one domain's mappings.
  * @domain:	the core's domain; NULL: nothing can be mapped, because of @why
- * @entries:	by id; @used: all of them, what was used last at the end
+ * @allocs:	by id
+ * @used:	all pieces, what was used last at the end
  * @count:	how many; @bytes of those with a region
  */
 struct map {
 	struct fid_domain *domain;
 	const char *why;
-	struct map_entry *entries;
+	struct map_alloc *allocs;
 	TAILQ_HEAD(, map_entry) used;
 	LIST_HEAD(, map_device) devices;
 	size_t count;

@@ -148,7 +148,7 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 		*param->size = size;
 		return 0;
 	}
-	P2P_WARN("FI_%s=%s: use a number of bytes from %zu to %zu (k, m, g may follow)\n",
+	P2P_WARN("FI_%s=%s: use a number from %zu to %zu (k, m, g may follow)\n",
 		 param->name, text, param->min, param->max);
 	return -FI_EINVAL;
 }

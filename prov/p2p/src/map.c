@@ -41,18 +41,12 @@ void map_init(struct map *map, struct fid_domain *domain, const char *why)
 
 static void map_entry_free(struct map *map, struct map_entry *entry)
 {
-	struct map_entry *head, *other;
+	struct map_alloc *alloc = entry->alloc;
 
-	HASH_FIND(hh, map->entries, &entry->id, sizeof entry->id, head);
-	if (head == entry) {
-		HASH_DELETE(hh, map->entries, entry);
-		other = entry->next;
-		if (other)
-			HASH_ADD(hh, map->entries, id, sizeof other->id, other);
-	} else {
-		for (other = head; other->next != entry; other = other->next)
-			;
-		other->next = entry->next;
+	LIST_REMOVE(entry, piece);
+	if (LIST_EMPTY(&alloc->pieces)) {
+		HASH_DELETE(hh, map->allocs, alloc);
+		free(alloc);
 	}
 	TAILQ_REMOVE(&map->used, entry, used);
 	map->count--;
@@ -85,14 +79,9 @@ void map_fini(struct map *map)
 	}
 }
 
-static bool map_has_room(const struct map *map, size_t len)
-{
-	return map->count < conf.map_count && len <= conf.map_size &&
-	       map->bytes <= conf.map_size - len;
-}
-
 /*
- * Gives back the piece that was not used for longest, or of those in the NIC's hands (@held) that one. False: all are in use.
+ * Gives back the piece that was not used for longest, or of those in the NIC's hands
+ * (@held) that one. False: all are in use.
  */
 static bool map_evict(struct map *map, struct fi_p2p_stats *stats, bool held)
 {
@@ -101,20 +90,37 @@ static bool map_evict(struct map *map, struct fi_p2p_stats *stats, bool held)
 	TAILQ_FOREACH(entry, &map->used, used) {
 		if (entry->users || (held && !entry->mr))
 			continue;
+		stats->evictions += entry->mr != NULL;
 		map_entry_free(map, entry);
-		stats->evictions++;
 		return true;
 	}
 	return false;
 }
 
+/* Makes room for a piece of @len <= conf.map_size bytes. False: too much is in use. */
+static bool map_make_room(struct map *map, struct fi_p2p_stats *stats, size_t len)
+{
+	while (map->count >= conf.map_count) {
+		if (!map_evict(map, stats, false))
+			return false;
+	}
+	while (map->bytes > conf.map_size - len) {
+		if (!map_evict(map, stats, true))
+			return false;
+	}
+	return true;
+}
+
 static struct map_entry *map_entry_find(struct map *map, const struct dev_mem *mem,
 					uintptr_t start, size_t len, uint64_t access)
 {
+	struct map_alloc *alloc;
 	struct map_entry *entry;
 
-	HASH_FIND(hh, map->entries, &mem->id, sizeof mem->id, entry);
-	for (; entry; entry = entry->next) {
+	HASH_FIND(hh, map->allocs, &mem->id, sizeof mem->id, alloc);
+	if (!alloc)
+		return NULL;
+	LIST_FOREACH(entry, &alloc->pieces, piece) {
 		if (entry->access == access && start >= entry->start &&
 		    start - entry->start + len <= entry->len)
 			return entry;
@@ -122,29 +128,43 @@ static struct map_entry *map_entry_find(struct map *map, const struct dev_mem *m
 	return NULL;
 }
 
-/* An entry without a region yet; the piece must not overlap others of its kind */
+/* The allocation; one that was not known has no piece yet */
+static struct map_alloc *map_alloc_get(struct map *map, uint64_t id)
+{
+	struct map_alloc *alloc;
+
+	HASH_FIND(hh, map->allocs, &id, sizeof id, alloc);
+	if (alloc)
+		return alloc;
+	alloc = calloc(1, sizeof *alloc);
+	if (!alloc)
+		return NULL;
+	alloc->id = id;
+	LIST_INIT(&alloc->pieces);
+	HASH_ADD(hh, map->allocs, id, sizeof id, alloc);
+	if (alloc->hh.tbl)
+		return alloc;
+	free(alloc);
+	return NULL;
+}
+
+/* An entry without a region yet */
 static struct map_entry *map_entry_new(struct map *map, uint64_t id, uintptr_t start,
 				       size_t len, uint64_t access)
 {
-	struct map_entry *entry = calloc(1, sizeof *entry), *head;
+	struct map_entry *entry = calloc(1, sizeof *entry);
 
 	if (!entry)
 		return NULL;
-	entry->id = id;
+	entry->alloc = map_alloc_get(map, id);
+	if (!entry->alloc) {
+		free(entry);
+		return NULL;
+	}
 	entry->start = start;
 	entry->len = len;
 	entry->access = access;
-	HASH_FIND(hh, map->entries, &id, sizeof id, head);
-	if (head) {
-		entry->next = head->next;
-		head->next = entry;
-	} else {
-		HASH_ADD(hh, map->entries, id, sizeof id, entry);
-		if (!entry->hh.tbl) {
-			free(entry);
-			return NULL;
-		}
-	}
+	LIST_INSERT_HEAD(&entry->alloc->pieces, entry, piece);
 	TAILQ_INSERT_TAIL(&map->used, entry, used);
 	map->count++;
 	return entry;
@@ -277,7 +297,8 @@ static int map_register_peermem(struct map *map, struct map_device *device,
 
 	u.attr.mr_iov = &iov;
 	ret = map_register(map, &u, entry->access, MAP_FLAG_NOCACHE, &entry->mr);
-	if (ret && ret != -FI_ENOMEM && !device->worked)
+	/* of memory that may be no dma-buf either this says nothing about other memory */
+	if (ret && ret != -FI_ENOMEM && !device->worked && device->closed[MAP_DMABUF])
 		map_device_close(device, MAP_PEERMEM,
 				 "the NIC's driver refuses device addresses");
 	entry->why = map_refusal(ret);
@@ -290,7 +311,6 @@ static int map_entry_register(struct map *map, struct map_device *device,
 {
 	int ret = -FI_EOPNOTSUPP;
 
-	entry->why = device->all;
 	if (!device->closed[MAP_DMABUF])
 		ret = map_register_dmabuf(map, device, mem, entry);
 	if (ret && ret != -FI_ENOMEM && !device->closed[MAP_PEERMEM])
@@ -310,16 +330,17 @@ static int map_add(struct map *map, struct map_device *device, struct fi_p2p_sta
 	struct map_entry *entry;
 	int ret;
 
-	if (all > conf.map_size / 2 && len < all) {
+	if (all > conf.map_size / 2) {
 		all = P2P_ALIGN_UP(start + len, DEV_PAGE);
 		first = start & ~(uintptr_t) (DEV_PAGE - 1);
 		all -= first;
 	}
+	*why = "longer than FI_P2P_MAP_SIZE";
+	if (all > conf.map_size)
+		return -FI_EOPNOTSUPP;
 	*why = "as much device memory as FI_P2P_MAP_SIZE and FI_P2P_MAP_COUNT allow is in use";
-	while (!map_has_room(map, all)) {
-		if (!map_evict(map, stats, false))
-			return -FI_ENOMEM;
-	}
+	if (!map_make_room(map, stats, all))
+		return -FI_ENOMEM;
 	entry = map_entry_new(map, mem->id, first, all, access);
 	if (!entry) {
 		*why = "out of memory";
@@ -335,7 +356,8 @@ static int map_add(struct map *map, struct map_device *device, struct fi_p2p_sta
 	if (ret)
 		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", all, mem->ops->name,
 			 mem->ordinal, (size_t) first, *why);
-	if (ret == -FI_ENOMEM) {
+	/* there may be room later, unless nothing of ours has taken any */
+	if (ret == -FI_ENOMEM && map->bytes) {
 		map_entry_free(map, entry);
 		return ret;
 	}

@@ -44,14 +44,17 @@ int pin_device(struct xfer_req *req, const char **why)
 
 		if (!iov->iov_len)
 			continue;
-		/* pieces may lie in allocations of their own */
-		if (i && !dev_find(iov->iov_base, &mem)) {
+		/* pieces may lie in allocations of their own, of the device that is flushed */
+		if (req->count > 1 && !dev_find(iov->iov_base, &mem)) {
 			refusal = "some of the buffer is host memory";
 			ret = -FI_EOPNOTSUPP;
-			break;
+		} else if (mem.ops != req->mem.ops || mem.ordinal != req->mem.ordinal) {
+			refusal = "the buffer lies on several devices";
+			ret = -FI_EOPNOTSUPP;
 		}
-		ret = map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base, iov->iov_len,
-			      PIN_ACCESS, &req->pin->map[i], &refusal);
+		if (!ret)
+			ret = map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base,
+				      iov->iov_len, PIN_ACCESS, &req->pin->map[i], &refusal);
 		if (!ret)
 			req->pin->desc[i] = fi_mr_desc(req->pin->map[i]->mr);
 	}

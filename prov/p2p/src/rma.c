@@ -43,14 +43,15 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 
 /* An operation on one buffer that is not for the core alone */
 static ssize_t rma_post_buf(struct p2p_ep *ep, bool read, const void *buf, size_t len,
-			    fi_addr_t peer, uint64_t addr, uint64_t key, uint64_t data,
-			    uint64_t flags, void *context)
+			    void *desc, fi_addr_t peer, uint64_t addr, uint64_t key,
+			    uint64_t data, uint64_t flags, void *context)
 {
 	const struct iovec iov = {(void *) buf, len};
 	const struct fi_rma_iov remote = {addr, len, key};
 	struct core_rma op = {
 		.read = read,
 		.iov = &iov,
+		.desc = &desc,
 		.count = 1,
 		.addr = peer,
 		.remote = &remote,
@@ -131,7 +132,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
 	if (rma_special(ep, buf, len, key))
-		return rma_post_buf(ep, true, buf, len, src, addr, key, 0, ep->tx_flags,
+		return rma_post_buf(ep, true, buf, len, desc, src, addr, key, 0, ep->tx_flags,
 				    context);
 	return fi_read(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), addr, key,
 		       context);
@@ -169,8 +170,8 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
 	if (rma_special(ep, buf, len, key))
-		return rma_post_buf(ep, false, buf, len, dest, addr, key, 0, ep->tx_flags,
-				    context);
+		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, 0,
+				    ep->tx_flags, context);
 	return fi_write(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest), addr, key,
 			context);
 }
@@ -209,7 +210,8 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
 	if (rma_special(ep, buf, len, key))
-		return rma_post_buf(ep, false, buf, len, dest, addr, key, 0, FI_INJECT, NULL);
+		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, 0, FI_INJECT,
+				    NULL);
 	return fi_inject_write(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), addr, key);
 }
 
@@ -220,7 +222,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
 	if (rma_special(ep, buf, len, key))
-		return rma_post_buf(ep, false, buf, len, dest, addr, key, data,
+		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, data,
 				    ep->tx_flags | FI_REMOTE_CQ_DATA, context);
 	return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 			    av_core_addr(ep->av, dest), addr, key, context);
@@ -232,7 +234,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
 	if (rma_special(ep, buf, len, key))
-		return rma_post_buf(ep, false, buf, len, dest, addr, key, data,
+		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, data,
 				    FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
 	return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
 				   av_core_addr(ep->av, dest), addr, key);
