@@ -75,11 +75,23 @@ static const char *cuda_ordering(CUdevice dev)
 								       : "none";
 }
 
+/* Makes the device's primary context the current one; what has failed, or NULL */
+static const char *cuda_enter(CUdevice dev)
+{
+	CUcontext ctx;
+	const char *error;
+
+	error = cuda_error("cuDevicePrimaryCtxRetain", cuda.ctx_retain(&ctx, dev));
+	return error ? error : cuda_error("cuCtxSetCurrent", cuda.ctx_set(ctx));
+}
+
 static int cuda_expose(const struct info_gpu *gpu)
 {
+	CUdevice dev;
 	int fd;
 
-	if (cuda.range_handle(&fd, (CUdeviceptr) (uintptr_t) gpu->buffer, INFO_LONG,
+	if (cuda.device_get(&dev, gpu->number) != CUDA_SUCCESS || cuda_enter(dev) ||
+	    cuda.range_handle(&fd, (CUdeviceptr) (uintptr_t) gpu->buffer, INFO_LONG,
 			      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS)
 		return -1;
 	return fd;
@@ -88,13 +100,9 @@ static int cuda_expose(const struct info_gpu *gpu)
 /* The process's end gives it back, after the endpoints that have it pinned */
 static const char *cuda_alloc(struct info_gpu *gpu, CUdevice dev)
 {
-	CUcontext ctx;
 	CUdeviceptr ptr;
-	const char *error;
+	const char *error = cuda_enter(dev);
 
-	error = cuda_error("cuDevicePrimaryCtxRetain", cuda.ctx_retain(&ctx, dev));
-	if (!error)
-		error = cuda_error("cuCtxSetCurrent", cuda.ctx_set(ctx));
 	if (!error)
 		error = cuda_error("cuMemAlloc", cuda.mem_alloc(&ptr, INFO_LONG));
 	if (!error)
