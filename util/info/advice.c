@@ -5,7 +5,6 @@
  */
 #include "info.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
@@ -67,7 +66,8 @@ static const struct advice_entry advice_table[] = {
 	 "load NVIDIA's peer memory module: modprobe nvidia_peermem (after ib_core)"},
 	{"the kernel module %s is not loaded", advice_is_rocm,
 	 "use amdgpu with peer memory (ib_peer_mem), which vendors' RDMA stacks bring along"},
-	{"the driver is older than dma-bufs", NULL, "install an NVIDIA driver of CUDA 11.7 or later"},
+	{"the driver is older than dma-bufs", NULL,
+	 "install an NVIDIA driver of CUDA 11.7 or later"},
 	{"the device exports no dma-buf", NULL,
 	 "install NVIDIA's open kernel modules, on Linux 5.12 or later"},
 	{"the runtime is older than dma-bufs", NULL, "install ROCm 5.5 or later"},
@@ -94,17 +94,13 @@ static const struct advice_entry advice_table[] = {
 /* Is @found, with anything in place of a "%s" in it, a part of @reason? */
 static bool advice_matches(const char *reason, const char *found)
 {
-	const char *gap = strstr(found, "%s");
-	char *head;
-	bool matches;
+	const char *gap = strstr(found, "%s"), *head;
 
 	if (!gap)
 		return strstr(reason, found);
 	head = info_text("%.*s", (int) (gap - found), found);
 	reason = strstr(reason, head);
-	matches = reason && strstr(reason + strlen(head), gap + 2);
-	free(head);
-	return matches;
+	return reason && strstr(reason + strlen(head), gap + 2);
 }
 
 static void advice_add_to_path(struct info_path *path, const char *text)
@@ -120,8 +116,8 @@ static void advice_for_path(const struct info *info, const struct info_offer *of
 	if (!path->ret && path->path != FI_P2P_PATH_STAGE)
 		return;
 	if (path->ret == -FI_EFAULT)
-		advice_add_to_path(path, "unset FI_P2P_CUDA and FI_P2P_ROCM, or build the provider with "
-					 "this runtime's backend");
+		advice_add_to_path(path, "unset FI_P2P_CUDA and FI_P2P_ROCM, or build the "
+					 "provider with this runtime's backend");
 	if (path->ret == -FI_EOPNOTSUPP)
 		advice_add_to_path(path, "FI_P2P_PATH=peer forbids to stage it: unset it");
 	for (size_t i = 0; i < INFO_COUNT(advice_table); i++) {
@@ -148,8 +144,8 @@ static void advice_library(struct info *info)
 		advice_add(info, "libfabric has not loaded libp2p-fi.so: set "
 				 "FI_PROVIDER_PATH=" PROVIDER_DIR);
 	else
-		advice_add(info, "libfabric has not loaded libp2p-fi.so: set FI_PROVIDER_PATH to the "
-				 "directory where it is installed (make install puts it "
+		advice_add(info, "libfabric has not loaded libp2p-fi.so: set FI_PROVIDER_PATH to "
+				 "the directory where it is installed (make install puts it "
 				 "into " PROVIDER_DIR ")");
 	advice_add(info, "if it is there already: FI_LOG_LEVEL=info FI_LOG_PROV=core fi_info -l "
 			 "tells why it is not loaded");
@@ -162,11 +158,10 @@ static void advice_gpus(struct info *info)
 		bool driven = gpu->driver && (!strcmp(gpu->driver, "nvidia") ||
 					      !strcmp(gpu->driver, "amdgpu"));
 
-		advice_add(info, driven ? info_text("%s GPU %s has a driver, but its runtime offers "
-						    "no such device: see the runtimes above",
-						    gpu->vendor, gpu->pci)
-					: info_text("%s GPU %s: install its driver", gpu->vendor,
-						    gpu->pci));
+		advice_add(info, info_text("%s GPU %s: %s", gpu->vendor, gpu->pci,
+					   driven ? "it has a driver, but the runtimes (above) "
+						    "do not offer it"
+						  : "install its driver"));
 	}
 }
 
@@ -186,18 +181,18 @@ static void advice_nics(struct info *info)
 	if (!info->gpu_count || !info->nic_count)
 		return;
 	if (!advice_offers_nic(info))
-		advice_add(info, "no provider of ours is offered over the RDMA devices: libfabric's verbs "
-				 "provider, rdma-core, and an active port are needed");
+		advice_add(info, "no provider of ours is offered over the RDMA devices: libfabric's "
+				 "verbs provider, rdma-core, and an active port are needed");
 	for (size_t i = 0; i < info->nic_count; i++) {
 		for (size_t j = 0; j < info->gpu_count; j++)
 			redirected |= info->nics[i].ways[j].acs == INFO_YES;
 	}
 	if (redirected)
-		advice_add(info, "bridges send what GPU and NIC have for each other through the root "
-				 "complex: disable ACS redirection (firmware, or setpci)");
+		advice_add(info, "bridges send what GPU and NIC have for each other through the "
+				 "root complex: disable ACS redirection (firmware, or setpci)");
 	if (info->system.iommu == INFO_IOMMU_TRANSLATES)
-		advice_add(info, "the IOMMU translates what GPU and NIC have for each other: boot with "
-				 "iommu=pt");
+		advice_add(info, "the IOMMU translates what GPU and NIC have for each other: boot "
+				 "with iommu=pt");
 }
 
 void info_advise(struct info *info)

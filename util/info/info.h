@@ -2,7 +2,7 @@
 /*
  * fi_p2p_info: what there is on this machine, which way device memory would travel, and
  * why. One structure, struct info: the probing files fill it, print_table.c and
- * print_json.c print it. Strings live as long as the program; NULL: not known.
+ * print_json.c print it. Strings live as long as the program, none is freed; NULL: not known.
  */
 #ifndef INFO_H
 #define INFO_H
@@ -249,7 +249,7 @@ long info_file_number(long unknown, const char *fmt, ...)
 bool info_file_there(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The last part of what a link leads to; NULL: there is none */
 char *info_file_link(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The names in a directory, in order; returns how many */
+/* The names in a directory, in order, in a list that the caller frees; returns how many */
 size_t info_file_names(char ***names, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

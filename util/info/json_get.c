@@ -13,6 +13,8 @@ int main(int argc, char **argv)
 {
 	struct json_tokener *tokener = json_tokener_new();
 	struct json_object *whole, *value;
+	enum json_tokener_error error;
+	int missing;
 	char *text = NULL;
 	size_t room = 0;
 	ssize_t len = getdelim(&text, &room, '\0', stdin);
@@ -22,14 +24,16 @@ int main(int argc, char **argv)
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
 	/* with the zero behind it, which ends the input */
 	whole = json_tokener_parse_ex(tokener, text, (int) len + 1);
-	if (json_tokener_get_error(tokener) != json_tokener_success)
-		return 2;
+	error = json_tokener_get_error(tokener);
 	json_tokener_free(tokener);
 	free(text);
-	if (json_pointer_get(whole, argv[1], &value))
-		return 1;
-	puts(json_object_is_type(value, json_type_string) ? json_object_get_string(value)
-							  : json_object_to_json_string(value));
+	if (error != json_tokener_success)
+		return 2;
+	missing = json_pointer_get(whole, argv[1], &value);
+	if (!missing)
+		puts(json_object_is_type(value, json_type_string)
+			     ? json_object_get_string(value)
+			     : json_object_to_json_string(value));
 	json_object_put(whole);
-	return 0;
+	return missing ? 1 : 0;
 }

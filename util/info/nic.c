@@ -2,6 +2,7 @@
 /* Verbs devices, from sysfs. See info.h. */
 #include "info.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define NIC_CLASS "/sys/class/infiniband"
@@ -30,6 +31,7 @@ static void nic_ports(struct info_nic *nic)
 		port->rate =
 			info_file_line(NIC_CLASS "/%s/ports/%s/rate", nic->name, names[i]);
 	}
+	free(names);
 }
 
 void info_nics(struct info *info)
@@ -50,4 +52,5 @@ void info_nics(struct info *info)
 		nic_ports(nic);
 		info_nic_try_dmabuf(nic, info);
 	}
+	free(names);
 }

@@ -171,7 +171,7 @@ static int path_try_name(struct info *info, const char *provider, bool hooked)
 
 	if (!hints)
 		return -FI_ENOMEM;
-	hints->fabric_attr->prov_name = info_text("%s", provider);
+	hints->fabric_attr->prov_name = strdup(provider);
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->caps = FI_MSG | FI_TAGGED | (hooked ? 0 : FI_HMEM);
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -196,7 +196,6 @@ static int path_try_core(struct info *info, const char *core)
 	char *name = info_text("%s;%s", core, PATH_NAME);
 	int ret = path_try_name(info, core, false), named = path_try_name(info, name, false);
 
-	free(name);
 	return ret && named ? named : 0;
 }
 

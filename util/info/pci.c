@@ -28,7 +28,6 @@ static uint64_t pci_bar(const char *address)
 	FILE *file = fopen(path, "re");
 	uint64_t first, last, flags, largest = 0;
 
-	free(path);
 	if (!file)
 		return 0;
 	while (fscanf(file, "%" SCNx64 " %" SCNx64 " %" SCNx64, &first, &last, &flags) == 3) {
@@ -89,4 +88,5 @@ void info_gpus_pci(struct info *info)
 		unused->vendor = vendor;
 		unused->driver = info_file_link(PCI_DEVICES "/%s/driver", names[i]);
 	}
+	free(names);
 }

@@ -26,42 +26,39 @@ static void system_add_modules(struct info_system *system)
 /* Words of the kernel's command line that are about the IOMMU */
 static const char *system_iommu_words(void)
 {
-	char *line = info_file_line("/proc/cmdline"), *words = NULL, *save, *more;
+	char *line = info_file_line("/proc/cmdline"), *words = NULL, *save;
 
 	if (!line)
 		return NULL;
 	for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		if (!strstr(word, "iommu"))
 			continue;
-		more = words ? info_text("%s %s", words, word) : info_text("%s", word);
-		free(words);
-		words = more;
+		words = words ? info_text("%s %s", words, word) : word;
 	}
-	free(line);
 	return words;
 }
 
 /* What most devices' groups are like is what the kernel's default is */
 static enum info_iommu system_iommu(void)
 {
-	size_t direct = 0, groups, units;
+	size_t direct = 0, known = 0, groups, units;
 	char **names, *type;
 
 	if (!info_file_there("/sys/class"))
 		return INFO_IOMMU_UNKNOWN;
 	units = info_file_names(&names, "/sys/class/iommu");
+	free(names);
 	if (!units)
 		return INFO_IOMMU_OFF;
 	groups = info_file_names(&names, "/sys/kernel/iommu_groups");
-	if (!groups)
-		return INFO_IOMMU_UNKNOWN;
 	for (size_t i = 0; i < groups; i++) {
 		type = info_file_line("/sys/kernel/iommu_groups/%s/type", names[i]);
-		if (!type)
-			return INFO_IOMMU_UNKNOWN;
-		direct += !strcmp(type, "identity");
-		free(type);
+		known += type != NULL;
+		direct += type && !strcmp(type, "identity");
 	}
+	free(names);
+	if (!groups || known < groups)
+		return INFO_IOMMU_UNKNOWN;
 	return 2 * direct > groups ? INFO_IOMMU_PASSTHROUGH : INFO_IOMMU_TRANSLATES;
 }
 
@@ -76,5 +73,4 @@ void info_system(struct info_system *system)
 	if (version)
 		system->nvidia_open =
 			strstr(version, "Open Kernel Module") ? INFO_YES : INFO_NO;
-	free(version);
 }

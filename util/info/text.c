@@ -21,17 +21,30 @@ static void *text_need(void *memory)
 	exit(1);
 }
 
+/* All strings: what they are part of need not give them back */
+struct text {
+	struct text *next;
+	char chars[];
+};
+
+static struct text *texts;
+
 static char *text_format(const char *head, const char *fmt, va_list args)
 {
-	char *tail, *text;
+	size_t front = strlen(head);
+	struct text *text;
+	va_list again;
+	int len;
 
-	if (vasprintf(&tail, fmt, args) < 0)
-		tail = NULL;
-	text_need(tail);
-	if (asprintf(&text, "%s%s", head, tail) < 0)
-		text = NULL;
-	free(tail);
-	return text_need(text);
+	va_copy(again, args);
+	len = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	text = text_need(len < 0 ? NULL : malloc(sizeof *text + front + (size_t) len + 1));
+	text->next = texts;
+	texts = text;
+	memcpy(text->chars, head, front);
+	vsnprintf(text->chars + front, (size_t) len + 1, fmt, args);
+	return text->chars;
 }
 
 /* @text: what the function's own format and arguments say */
@@ -74,38 +87,30 @@ char *info_file(const char *fmt, ...)
 
 static char *text_line(const char *path)
 {
-	char *line = NULL, *start, *end;
+	char *line = NULL, *text = NULL, *start, *end;
 	size_t room = 0;
 	FILE *file = fopen(path, "re");
 
 	if (!file)
 		return NULL;
-	if (getline(&line, &room, file) < 0) {
-		free(line);
-		line = NULL;
+	if (getline(&line, &room, file) >= 0) {
+		start = line + strspn(line, " \t\n");
+		for (end = start + strlen(start); end > start && strchr(" \t\n", end[-1]); end--)
+			;
+		if (end > start)
+			text = info_text("%.*s", (int) (end - start), start);
 	}
-	fclose(file);
-	if (!line)
-		return NULL;
-	start = line + strspn(line, " \t\n");
-	for (end = start + strlen(start); end > start && strchr(" \t\n", end[-1]); end--)
-		;
-	*end = '\0';
-	memmove(line, start, (size_t) (end - start) + 1);
-	if (*line)
-		return line;
 	free(line);
-	return NULL;
+	fclose(file);
+	return text;
 }
 
 char *info_file_line(const char *fmt, ...)
 {
-	char *path, *line;
+	char *path;
 
 	TEXT_OF(path, root, fmt);
-	line = text_line(path);
-	free(path);
-	return line;
+	return text_line(path);
 }
 
 long info_file_number(long unknown, const char *fmt, ...)
@@ -115,25 +120,20 @@ long info_file_number(long unknown, const char *fmt, ...)
 
 	TEXT_OF(path, root, fmt);
 	line = text_line(path);
-	free(path);
 	if (!line)
 		return unknown;
 	number = strtol(line, &end, 0);
 	if (*end)
 		number = unknown;
-	free(line);
 	return number;
 }
 
 bool info_file_there(const char *fmt, ...)
 {
 	char *path;
-	bool there;
 
 	TEXT_OF(path, root, fmt);
-	there = !access(path, F_OK);
-	free(path);
-	return there;
+	return !access(path, F_OK);
 }
 
 char *info_file_link(const char *fmt, ...)
@@ -143,7 +143,6 @@ char *info_file_link(const char *fmt, ...)
 
 	TEXT_OF(path, root, fmt);
 	len = readlink(path, target, sizeof target - 1);
-	free(path);
 	if (len <= 0)
 		return NULL;
 	target[len] = '\0';
@@ -165,7 +164,6 @@ size_t info_file_names(char ***names, const char *fmt, ...)
 
 	TEXT_OF(path, root, fmt);
 	found = scandir(path, &entries, text_visible, alphasort);
-	free(path);
 	*names = NULL;
 	for (int i = 0; i < found; i++) {
 		*(char **) info_append(names, &count, sizeof **names) =

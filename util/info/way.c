@@ -106,7 +106,7 @@ static void way_measure(struct info_way *way, const char *nic, const char *gpu)
 
 /*
  * The devices on the way from the root complex to @address, that one included, as they
- * stand in its path: NULL-terminated, in a buffer of its own.
+ * stand in its path: NULL-terminated, the caller's to free; NULL: not known.
  */
 static char **way_route(const char *address)
 {
@@ -116,14 +116,15 @@ static char **way_route(const char *address)
 	size_t count = 0;
 	char tail;
 
-	free(link);
 	for (char *part = path ? strtok_r(path, "/", &save) : NULL; part;
 	     part = strtok_r(NULL, "/", &save)) {
 		if (sscanf(part, "%x:%x:%x.%x%c", &domain, &bus, &device, &function, &tail) == 4)
-			*(char **) info_append(&route, &count, sizeof *route) = part;
+			*(char **) info_append(&route, &count, sizeof *route) =
+				info_text("%s", part);
 	}
 	if (route)
 		info_append(&route, &count, sizeof *route);
+	free(path);
 	return route;
 }
 
@@ -135,7 +136,6 @@ static enum info_answer way_redirects(const char *bridge)
 	ssize_t len = fd < 0 ? 0 : read(fd, config, sizeof config);
 	size_t at = ACS_FIRST;
 
-	free(path);
 	if (fd >= 0)
 		close(fd);
 	if (len <= CONFIG_PUBLIC)
@@ -169,13 +169,15 @@ static void way_ask_acs(struct info_way *way, const char *nic, const char *gpu)
 	char **a = way_route(nic), **b = way_route(gpu);
 	size_t common = 0;
 
-	if (!a || !b)
-		return;
-	while (a[common] && b[common] && !strcmp(a[common], b[common]))
-		common++;
-	way->acs = INFO_NO;
-	way_ask_bridges(way, a, common);
-	way_ask_bridges(way, b, common);
+	if (a && b) {
+		while (a[common] && b[common] && !strcmp(a[common], b[common]))
+			common++;
+		way->acs = INFO_NO;
+		way_ask_bridges(way, a, common);
+		way_ask_bridges(way, b, common);
+	}
+	free(a);
+	free(b);
 }
 
 void info_ways(struct info *info)
