@@ -20,7 +20,8 @@ struct advice_case {
 
 static bool advice_is_local(const struct advice_case *it)
 {
-	return !strncmp(it->offer->provider, "shm", 3);
+	return !strncmp(it->offer->provider, "shm;", 4) ||
+	       !strncmp(it->offer->provider, "sm2;", 4);
 }
 
 static bool advice_has_nic(const struct advice_case *it)
@@ -181,8 +182,9 @@ static void advice_nics(struct info *info)
 	if (!info->gpu_count || !info->nic_count)
 		return;
 	if (!advice_offers_nic(info))
-		advice_add(info, "no provider of ours is offered over the RDMA devices: libfabric's "
-				 "verbs provider, rdma-core, and an active port are needed");
+		advice_add(info, "no provider of ours is offered over the RDMA devices: "
+				 "libfabric's verbs provider, rdma-core, and an active port "
+				 "are needed");
 	for (size_t i = 0; i < info->nic_count; i++) {
 		for (size_t j = 0; j < info->gpu_count; j++)
 			redirected |= info->nics[i].ways[j].acs == INFO_YES;
