@@ -34,10 +34,12 @@ required_packages='
 	libfabric-dev  rdma/providers/fi_prov.h
 	uthash-dev     uthash.h
 '
-# Without these some tests are skipped
+# Without these some tests are skipped, and fi_p2p_info knows less
 optional_packages='
 	libfabric-bin  fi_info
 	libcmocka-dev  cmocka.h
+	libhwloc-dev   hwloc.h
+	libjson-c-dev  json-c/json.h
 	libibverbs-dev infiniband/verbs.h
 '
 # Without these the tests that want an MPI are skipped

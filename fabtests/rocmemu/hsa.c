@@ -128,7 +128,9 @@ hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t info, void *
 	ROCM_ENTER();
 	if (dev < EMU_NO_DEVICE)
 		return HSA_STATUS_ERROR_INVALID_AGENT;
-	switch (info) {
+	/* AMD's are of another enumeration */
+	switch ((int)info) {
+	case HSA_AMD_AGENT_INFO_PRODUCT_NAME:
 	case HSA_AGENT_INFO_NAME:
 		/* 64 bytes, as HSA has it */
 		snprintf(value, 64, dev >= 0 ? "rocmemu emulated GPU %d" : "rocmemu CPU",
@@ -137,6 +139,13 @@ hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t info, void *
 	case HSA_AGENT_INFO_DEVICE:
 		*(hsa_device_type_t *)value =
 			dev >= 0 ? HSA_DEVICE_TYPE_GPU : HSA_DEVICE_TYPE_CPU;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_AGENT_INFO_BDFID:
+		/* bus, device and function; not the buses of the emulated CUDA devices */
+		*(uint32_t *)value = dev >= 0 ? (0xc0 + (uint32_t)dev) << 8 : 0;
+		return HSA_STATUS_SUCCESS;
+	case HSA_AMD_AGENT_INFO_DOMAIN:
+		*(uint32_t *)value = 0;
 		return HSA_STATUS_SUCCESS;
 	}
 	return HSA_STATUS_ERROR_INVALID_ARGUMENT;
