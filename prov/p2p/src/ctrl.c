@@ -12,7 +12,9 @@
 /*
  * Receives posted for control messages. Cores look through posted receives one by one,
  * so each of these is paid for by every message of the user's; what does not find one
- * free waits in the core. There are more where that is where they get lost.
+ * free waits in the core. So there are none before they are needed: before something comes
+ * or goes that control messages are about. There are more, and at once, where messages
+ * without a receive get lost.
  */
 #define CTRL_RECEIVES 2
 #define CTRL_RECEIVES_MIXES 16
@@ -67,34 +69,6 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 
 	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],
 		(size_t) msg->id, (size_t) msg->len, msg->count, msg->status);
-}
-
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
-{
-	struct xfer *xfer = ep->xfer;
-	struct ctrl_out *ctrl = cell_get(&xfer->cells);
-
-	if (!ctrl) {
-		P2P_WARN("no room for a control message\n");
-		return -FI_ENOMEM;
-	}
-	ctrl->reserve = NULL;
-	if (msg->payload_len) {
-		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
-		if (!ctrl->reserve) {
-			cell_put(&xfer->cells, ctrl);
-			return -FI_ENOMEM;
-		}
-	}
-	xfer_out_init(&ctrl->out, ep, addr, ep->tag_bit, ctrl_sent, ctrl_out_drop);
-	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
-	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
-	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
-	ctrl->out.count = 1;
-	ctrl_trace("sending", msg);
-	xfer_busy_add(ep->xfer, 1);
-	xfer_out_post(&ctrl->out);
-	return 0;
 }
 
 static int ctrl_in_post(struct ctrl_in *ctrl)
@@ -153,11 +127,13 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		ctrl_in_drop(ctx);
 }
 
-int ctrl_start(struct xfer_ep *ep)
+static int ctrl_listen(struct xfer_ep *ep)
 {
 	struct ctrl_in *ctrl;
 	int ret;
 
+	if (ep->listens)
+		return 0;
 	for (int i = 0; i < (ep->mixes ? CTRL_RECEIVES_MIXES : CTRL_RECEIVES); i++) {
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
@@ -174,6 +150,60 @@ int ctrl_start(struct xfer_ep *ep)
 			ctrl_in_drop(&ctrl->ctx);
 			return ret;
 		}
+		ep->listens = true;
 	}
+	return 0;
+}
+
+void ctrl_expect(struct xfer_cq *cq, uint64_t data)
+{
+	struct xfer_ep *ep;
+
+	if (!(data & cq->xfer->mark))
+		return;
+	/* the completion does not tell which endpoint it came to */
+	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
+		if (ep->layered && ep->rxcq == cq && !ep->closing)
+			ctrl_listen(ep);
+	}
+}
+
+int ctrl_start(struct xfer_ep *ep)
+{
+	const struct xfer *xfer = ep->xfer;
+
+	/* peers may ask for memory of ours before anything else happens */
+	return ep->mixes || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+}
+
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct xfer *xfer = ep->xfer;
+	struct ctrl_out *ctrl;
+	int ret = ctrl_listen(ep);
+
+	if (ret)
+		return ret;
+	ctrl = cell_get(&xfer->cells);
+	if (!ctrl) {
+		P2P_WARN("no room for a control message\n");
+		return -FI_ENOMEM;
+	}
+	ctrl->reserve = NULL;
+	if (msg->payload_len) {
+		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
+		if (!ctrl->reserve) {
+			cell_put(&xfer->cells, ctrl);
+			return -FI_ENOMEM;
+		}
+	}
+	xfer_out_init(&ctrl->out, ep, addr, ep->tag_bit, ctrl_sent, ctrl_out_drop);
+	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
+	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
+	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
+	ctrl->out.count = 1;
+	ctrl_trace("sending", msg);
+	xfer_busy_add(ep->xfer, 1);
+	xfer_out_post(&ctrl->out);
 	return 0;
 }
