@@ -96,7 +96,9 @@ enum ft_scope {
 	FT_SCOPE_TEST = 1 << 2,
 	FT_SCOPE_MPI = 1 << 3, /* libfabric's options are Open MPI's business */
 	FT_SCOPE_STRESS = 1 << 4,
-	FT_SCOPE_ANY = FT_SCOPE_BENCH | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
+	FT_SCOPE_OVERHEAD = 1 << 5,
+	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD, /* a server and a client */
+	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
 	FT_SCOPE_ALL = FT_SCOPE_ANY | FT_SCOPE_MPI,
 };
 

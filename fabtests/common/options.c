@@ -56,17 +56,17 @@ static const struct option_row rows[] = {
 	 "destination port (9228)"},
 	{'E', NULL, optional_argument, FT_SCOPE_BENCH, "[=PORT]",
 	 "exchange endpoint names over a TCP socket (" OOB_PORT ")"},
-	{'b', NULL, optional_argument, FT_SCOPE_BENCH, "[=PORT]",
+	{'b', NULL, optional_argument, FT_SCOPE_PAIR, "[=PORT]",
 	 "as -E, and synchronise over that socket too"},
-	{'S', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
+	{'S', NULL, required_argument, FT_SCOPE_PAIR, " SIZE",
 	 "message sizes: SIZE,..., \"all\", or r:START,STEP,END"},
 	{'I', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
 	 "iterations (default: by size)"},
 	{'w', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
 	 "warmup iterations (10)"},
-	{'W', NULL, required_argument, FT_SCOPE_BW, " NUMBER",
+	{'W', NULL, required_argument, FT_SCOPE_BW | FT_SCOPE_OVERHEAD, " NUMBER",
 	 "messages per window (64), each with its own buffer"},
-	{'o', NULL, required_argument, FT_SCOPE_BENCH, " KIND",
+	{'o', NULL, required_argument, FT_SCOPE_PAIR, " KIND",
 	 "kind of messages: tagged or msg (tagged; with -e msg: msg)"},
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
 	{'c', NULL, required_argument, FT_SCOPE_BENCH, " METHOD",
@@ -82,7 +82,7 @@ static const struct option_row rows[] = {
 	{'i', NULL, required_argument, FT_SCOPE_ALL, " NUMBER", "GPU (0)"},
 	{OPT_ONE_BUFFER, "one-buffer", no_argument, FT_SCOPE_BW, "",
 	 "one buffer for all messages of a window (not with -v): it stays in the CPU's cache"},
-	{OPT_INIT_DEVICE, "init-device", required_argument, FT_SCOPE_BENCH, " MEMORY",
+	{OPT_INIT_DEVICE, "init-device", required_argument, FT_SCOPE_PAIR, " MEMORY",
 	 "initialise the GPU as if it were -D MEMORY, whatever -D says"},
 	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
 	 "do not ask for FI_HMEM for device memory (default with FI_HOOK=p2p)"},
@@ -95,12 +95,12 @@ static const struct option_row rows[] = {
 	 "how long to go on (10, or as long as --rounds takes)"},
 	{OPT_FIRST, "first", required_argument, FT_SCOPE_STRESS, " NUMBER",
 	 "the round to begin with (0)"},
-	{OPT_ROUNDS, "rounds", required_argument, FT_SCOPE_STRESS, " NUMBER",
+	{OPT_ROUNDS, "rounds", required_argument, FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD, " NUMBER",
 	 "end after so many rounds"},
 	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS, " LIST",
 	 "operations to choose from, with commas (all that the provider offers)"},
 	{OPT_SEED, "seed", required_argument,
-	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS, " NUMBER",
+	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD, " NUMBER",
 	 "seed of the random choices (default: the time)"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
@@ -123,7 +123,7 @@ static void print_help(const char *prog, const char *purpose, unsigned int scope
 	const char *slash = strrchr(prog, '/');
 
 	prog = slash ? slash + 1 : prog;
-	if (!(scope & FT_SCOPE_BENCH))
+	if (!(scope & FT_SCOPE_PAIR))
 		printf("Usage: %s [OPTIONS]\n", prog);
 	else
 		printf("Usage: %s [OPTIONS]          start the server\n"
@@ -143,7 +143,7 @@ static void print_help(const char *prog, const char *purpose, unsigned int scope
 			 rows[i].long_name ? rows[i].long_name : "", rows[i].arg);
 		printf("  %-22s %s\n", left, rows[i].help);
 	}
-	if (!(scope & FT_SCOPE_BENCH))
+	if (!(scope & FT_SCOPE_PAIR))
 		printf("\nWithout -p the provider is that of FT_PROVIDER, else of "
 		       "FI_PROVIDER, in the environment.\n"
 		       "Exit status: 0 passed, 77 skipped, else failed.\n");
@@ -436,11 +436,11 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 	}
 	/* few providers have tags over connections */
 	opts->tagged &= opts->kind_given || opts->ep_type == FI_EP_RDM;
-	if (optind < argc && (scope & FT_SCOPE_BENCH))
+	if (optind < argc && (scope & FT_SCOPE_PAIR))
 		opts->dst_addr = argv[optind++];
 	if (optind < argc)
 		usage_error("unexpected argument '%s'", argv[optind]);
-	if (!(scope & FT_SCOPE_BENCH) && !opts->prov) {
+	if (!(scope & FT_SCOPE_PAIR) && !opts->prov) {
 		opts->prov = getenv("FT_PROVIDER");
 		if (!opts->prov)
 			opts->prov = getenv("FI_PROVIDER");

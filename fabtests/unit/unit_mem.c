@@ -3,9 +3,11 @@
  */
 #include "unit.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
@@ -293,6 +295,66 @@ static void test_in_heap(void **state)
 	free(large);
 }
 
+static char other_stack[64 << 10] __attribute__((aligned(64)));
+static ucontext_t own_context, other_context;
+static bool passed;
+
+/* On a stack that is not the thread's: nothing is known */
+static void on_other_stack(void)
+{
+	char here[PAGE] = {0};
+
+	passed = !mem_in_stack(here, sizeof here) && !mem_in_stack(host, sizeof host);
+}
+
+static void *in_other_thread(void *outside)
+{
+	char here[PAGE] = {0};
+
+	passed = mem_in_stack(here, sizeof here) && !mem_in_stack(outside, PAGE);
+	return NULL;
+}
+
+/* What a thread's stack holds is known for what it is, and nothing else is taken for it */
+static void test_in_stack(void **state)
+{
+	char here[SIZE] = {0}, *top, *heap = malloc(SIZE);
+	pthread_attr_t attr;
+	pthread_t thread;
+	void *bottom;
+	size_t size;
+
+	assert_true(mem_in_stack(here, sizeof here));
+	assert_true(mem_in_stack(here + SIZE - 1, 1));
+	assert_false(mem_in_stack(here, SIZE_MAX));
+	assert_false(mem_in_stack((char *)((uintptr_t)here - (64 << 10)), 1));
+	assert_false(mem_in_stack(host, sizeof host));
+	assert_false(mem_in_stack(heap, SIZE));
+	assert_false(mem_in_stack(dev, SIZE));
+
+	assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
+	assert_int_equal(pthread_attr_getstack(&attr, &bottom, &size), 0);
+	pthread_attr_destroy(&attr);
+	top = (char *)bottom + size;
+	assert_true(mem_in_stack(top - 1, 1));
+	assert_false(mem_in_stack(top - 1, 2));
+	assert_false(mem_in_stack(top, 1));
+
+	assert_int_equal(pthread_create(&thread, NULL, in_other_thread, here), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(passed);
+
+	passed = false;
+	assert_int_equal(getcontext(&other_context), 0);
+	other_context.uc_stack.ss_sp = other_stack;
+	other_context.uc_stack.ss_size = sizeof other_stack;
+	other_context.uc_link = &own_context;
+	makecontext(&other_context, on_other_stack, 0);
+	assert_int_equal(swapcontext(&own_context, &other_context), 0);
+	assert_true(passed);
+	free(heap);
+}
+
 static int sync_memops(const void *ptr)
 {
 	int on = -1;
@@ -441,6 +503,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_mappings),
 		cmocka_unit_test(test_is_device),
 		cmocka_unit_test(test_in_heap),
+		cmocka_unit_test(test_in_stack),
 		cmocka_unit_test(test_freed_and_allocated),
 		cmocka_unit_test(test_iov_len),
 		cmocka_unit_test(test_iov_slice),

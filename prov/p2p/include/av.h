@@ -29,13 +29,13 @@
 struct p2p_av {
 	struct fid_av fid;
 	struct fid_av *core;
+	struct av_table *table;
 	struct p2p_domain *domain;
 	bool indexed;
 	pthread_mutex_t lock;
 	fi_addr_t *known;
 	size_t count;
 	size_t room;
-	struct av_table *table;
 	bool named;
 	struct av_name *names;
 	struct av_table *old;
@@ -47,10 +47,16 @@ int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **
 fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 
+/* Are the application's addresses the core's? */
+static inline bool av_same(const struct p2p_av *av)
+{
+	return p2p_likely(!av || !__atomic_load_n(&av->table, __ATOMIC_ACQUIRE));
+}
+
 /* The core's address for one of the application's */
 static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
 {
-	if (p2p_likely(!av || !__atomic_load_n(&av->table, __ATOMIC_ACQUIRE)))
+	if (av_same(av))
 		return addr;
 	return av_core_addr_slow(av, addr);
 }
@@ -58,7 +64,7 @@ static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
 /* The way back; FI_ADDR_NOTAVAIL for a peer that the application does not know */
 static inline fi_addr_t av_user_addr(const struct p2p_av *av, fi_addr_t addr)
 {
-	if (p2p_likely(!av || !__atomic_load_n(&av->table, __ATOMIC_ACQUIRE)))
+	if (av_same(av))
 		return addr;
 	return av_user_addr_slow(av, addr);
 }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 #include <rdma/fabric.h>
 
 #define P2P_NAME "ofi_p2p"
@@ -17,12 +19,26 @@
 #define p2p_likely(x) __builtin_expect(!!(x), 1)
 #define p2p_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Kept out of its callers: what seldom happens shall cost those nothing that call it */
+/* Kept out of its callers, which then need not keep anything for it */
+#define P2P_NOINLINE __attribute__((noinline))
+
+/* The same: what seldom happens shall cost those nothing that call it */
 #define P2P_APART __attribute__((noinline, cold))
 
 #define P2P_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define P2P_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define P2P_ALIGN_UP(x, a) (((x) + (a) - 1) & ~((size_t) (a) - 1))
+
+/* What every message on its way to the core or back makes us look at lies together in these. */
+#define P2P_CACHE_LINE 64
+
+/* Zeroed memory that begins with a cache line, for free(3); NULL: there is none */
+static inline void *p2p_new(size_t size)
+{
+	void *obj = aligned_alloc(P2P_CACHE_LINE, P2P_ALIGN_UP(size, P2P_CACHE_LINE));
+
+	return obj ? memset(obj, 0, size) : NULL;
+}
 
 /* More pieces than this in one message are not offered (fi_tx_attr.iov_limit) */
 #define P2P_IOV_MAX 8

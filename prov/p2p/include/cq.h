@@ -19,15 +19,18 @@
  */
 struct p2p_cq {
 	struct fid_cq fid;
+	enum fi_cq_format format;
 	struct xfer_cq xfer;
 	struct p2p_domain *domain;
-	enum fi_cq_format format;
 	struct p2p_av *av;
 	enum fi_wait_obj wait_obj;
 	struct wait_point point;
 	bool signalled;
 	void *err_data;
 };
+
+_Static_assert(offsetof(struct p2p_cq, xfer.count) < P2P_CACHE_LINE,
+	       "what a read looks at is one cache line");
 
 int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
 	    void *context);

@@ -5,10 +5,16 @@
 
 #include "xfer.h"
 
-/* Posts the endpoint's internal receives. 0 or a negative error, logged */
+/*
+ * The endpoint begins: posts its internal receives if they may be needed before we hear of it.
+ * 0 or a negative error, logged
+ */
 int ctrl_start(struct xfer_ep *ep);
 
-/* Sends @msg to @addr, now or when the core has room. 0 or -FI_ENOMEM (logged) */
+/* A completion of ours came from the queue, with @data: control messages may be to follow. */
+void ctrl_expect(struct xfer_cq *cq, uint64_t data);
+
+/* Sends @msg to @addr, now or when the core has room. 0 or a negative error (logged) */
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 
 #endif /* P2P_CTRL_H */

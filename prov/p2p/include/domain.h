@@ -27,6 +27,9 @@ struct p2p_domain {
 	struct xfer xfer;
 };
 
+_Static_assert(offsetof(struct p2p_domain, xfer) % P2P_CACHE_LINE == 0,
+	       "what a read of a queue looks at is one cache line");
+
 int domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		struct fid_domain **domain, void *context);
 

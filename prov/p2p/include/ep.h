@@ -23,11 +23,11 @@
  */
 struct p2p_ep {
 	struct fid_ep fid;
+	struct p2p_av *av;
+	uint64_t rx_flags;
 	struct xfer_ep xfer;
 	struct p2p_domain *domain;
-	struct p2p_av *av;
 	uint64_t tx_flags;
-	uint64_t rx_flags;
 	uint64_t caps;
 	bool shares_rx;
 	struct xfer_cq own[2];
@@ -35,6 +35,12 @@ struct p2p_ep {
 	bool tx_all;
 	bool rx_all;
 };
+
+_Static_assert(offsetof(struct p2p_ep, av) / P2P_CACHE_LINE ==
+		       offsetof(struct p2p_ep, xfer.layered) / P2P_CACHE_LINE,
+	       "what decides about a message is one cache line");
+_Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
+	       "what counts it is another");
 
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	    void *context);

@@ -18,6 +18,13 @@
 bool mem_in_heap(const void *addr, size_t len);
 
 /*
+ * Does all of a buffer of @len > 0 bytes lie in the part of the calling thread's stack that
+ * is in use? Nothing else can be there as long as the thread runs on it. False where it is
+ * not known, and for other threads' stacks.
+ */
+bool mem_in_stack(const void *addr, size_t len);
+
+/*
  * Is there device memory at either end of a buffer? The one question that every
  * operation on a host buffer pays for: a load and a branch without a GPU runtime.
  */

@@ -86,10 +86,10 @@ struct xfer_cq {
 	bool source;
 	bool narrow;
 	bool silent;
+	unsigned int count;
 	int fd;
 	struct wait_point *point;
 	struct xfer_reports reports;
-	unsigned int count;
 	int failed;
 	LIST_ENTRY(xfer_cq) entry;
 };
@@ -122,12 +122,12 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @direct:	see struct path_query
  */
 struct xfer {
-	struct p2p_lock lock;
 	uint64_t mark;
 	struct cell_pool cells;
+	unsigned int busy;
+	struct p2p_lock lock;
 	struct stage stage;
 	struct copy_engines copies;
-	unsigned int busy;
 	uint64_t id_base;
 	uint32_t id_next;
 	uint32_t transfer_next;
@@ -165,6 +165,7 @@ struct xfer {
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
  * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
+ * @listens:	internal receives are posted
  * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
  * @data_mask:	the bits of remote cq data that are the user's
@@ -187,20 +188,23 @@ struct xfer {
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
 struct xfer_ep {
-	struct xfer *xfer;
 	struct fid_ep *core;
+	uint64_t followed;
+	uint64_t tag_bit;
+	unsigned int waiting;
+	bool layered;
+	struct fi_p2p_stats stats;
+	struct xfer *xfer;
 	struct xfer_cq *txcq;
 	struct xfer_cq *rxcq;
-	uint64_t followed;
 	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
 	bool wakes;
-	bool layered;
 	bool stalls;
 	bool mixes;
+	bool listens;
 	bool counts_remote;
 	bool closing;
 	bool started;
-	uint64_t tag_bit;
 	uint64_t data_mask;
 	size_t iov_limit;
 	uint8_t name[WIRE_NAME_MAX];
@@ -209,7 +213,6 @@ struct xfer_ep {
 	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
 	struct xfer_list sendq;
 	TAILQ_HEAD(, xfer_out) outq;
-	unsigned int waiting;
 	unsigned int copying;
 	bool peeks;
 	uint64_t peek_data;
@@ -220,7 +223,6 @@ struct xfer_ep {
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
 	size_t inline_max;
-	struct fi_p2p_stats stats;
 	const char *reason[FI_P2P_PATH_MAX];
 };
 

@@ -390,7 +390,7 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 
 	if (!attr || !av_fid)
 		return -FI_EINVAL;
-	av = calloc(1, sizeof *av);
+	av = p2p_new(sizeof *av);
 	if (!av)
 		return -FI_ENOMEM;
 	ret = fi_av_open(domain->core, attr, &av->core, av);

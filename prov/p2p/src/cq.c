@@ -19,9 +19,6 @@
 /* Entries read at once when the application's format is not the core's */
 #define CQ_BATCH 16
 
-/* Completions of our own that the core's queue has to hold besides the application's */
-#define CQ_RESERVE 128
-
 static void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
 			 const struct fi_cq_tagged_entry *entry)
 {
@@ -180,8 +177,8 @@ static ssize_t cq_peek(struct p2p_cq *cq)
 }
 
 /* A read that is not just the core's */
-static __attribute__((noinline)) ssize_t cq_read_special(struct p2p_cq *cq, void *buf,
-							 size_t count, fi_addr_t *src)
+static P2P_NOINLINE ssize_t cq_read_special(struct p2p_cq *cq, void *buf, size_t count,
+					    fi_addr_t *src)
 {
 	if (!count)
 		return cq_peek(cq);
@@ -410,9 +407,11 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 	bool tags = attr->format == FI_CQ_FORMAT_TAGGED;
 	int ret;
 
+	/*
+	 * No larger than asked for: cores round up to a power of two, and a queue twice as
+	 * long costs every message. They keep what does not fit, of ours as of the user's.
+	 */
 	attr->format = FI_CQ_FORMAT_TAGGED;
-	if (attr->size)
-		attr->size += CQ_RESERVE;
 	if (sleeps)
 		attr->wait_obj = FI_WAIT_FD;
 	ret = fi_cq_open(domain->core, attr, &cq->core, context);
@@ -450,7 +449,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 		P2P_WARN("completion queue format %d is unknown\n", core_attr.format);
 		return -FI_ENOSYS;
 	}
-	cq = calloc(1, sizeof *cq);
+	cq = p2p_new(sizeof *cq);
 	if (!cq)
 		return -FI_ENOMEM;
 	cq->format = core_attr.format;

@@ -13,7 +13,9 @@
  * Receives posted for control messages. Cores look through posted receives one by one,
  * so each of these is paid for by every message of the user's; what does not find one
  * free waits in the core, until one of them is posted again: that depends on nothing but
- * our progress. There are more where the core stops reading meanwhile.
+ * our progress. So there are none before they are needed: before something comes or goes
+ * that control messages are about. There are more, and at once, where the core stops reading
+ * meanwhile.
  */
 #define CTRL_RECEIVES 2
 #define CTRL_RECEIVES_STALLS 16
@@ -90,34 +92,6 @@ static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
 	return ctrl_tag(ep, name, len);
 }
 
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
-{
-	struct xfer *xfer = ep->xfer;
-	struct ctrl_out *ctrl = cell_get(&xfer->cells);
-
-	if (!ctrl) {
-		P2P_WARN("no room for a control message\n");
-		return -FI_ENOMEM;
-	}
-	ctrl->reserve = NULL;
-	if (msg->payload_len) {
-		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
-		if (!ctrl->reserve) {
-			cell_put(&xfer->cells, ctrl);
-			return -FI_ENOMEM;
-		}
-	}
-	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
-	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
-	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
-	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
-	ctrl->out.count = 1;
-	ctrl_trace("sending", msg);
-	xfer_busy_add(ep->xfer, 1);
-	xfer_out_post(&ctrl->out);
-	return 0;
-}
-
 static int ctrl_in_post(struct ctrl_in *ctrl)
 {
 	const struct xfer_ep *ep = ctrl->ctx.ep;
@@ -175,11 +149,13 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		ctrl_in_drop(ctx);
 }
 
-int ctrl_start(struct xfer_ep *ep)
+static int ctrl_listen(struct xfer_ep *ep)
 {
 	struct ctrl_in *ctrl;
 	int ret;
 
+	if (ep->listens)
+		return 0;
 	for (int i = 0; i < (ep->stalls ? CTRL_RECEIVES_STALLS : CTRL_RECEIVES); i++) {
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
@@ -196,6 +172,60 @@ int ctrl_start(struct xfer_ep *ep)
 			ctrl_in_drop(&ctrl->ctx);
 			return ret;
 		}
+		ep->listens = true;
 	}
+	return 0;
+}
+
+void ctrl_expect(struct xfer_cq *cq, uint64_t data)
+{
+	struct xfer_ep *ep;
+
+	if (!(data & cq->xfer->mark))
+		return;
+	/* the completion does not tell which endpoint it came to */
+	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
+		if (ep->layered && ep->rxcq == cq && !ep->closing)
+			ctrl_listen(ep);
+	}
+}
+
+int ctrl_start(struct xfer_ep *ep)
+{
+	const struct xfer *xfer = ep->xfer;
+
+	/* peers may ask for memory of ours before anything else happens */
+	return ep->mixes || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+}
+
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct xfer *xfer = ep->xfer;
+	struct ctrl_out *ctrl;
+	int ret = ctrl_listen(ep);
+
+	if (ret)
+		return ret;
+	ctrl = cell_get(&xfer->cells);
+	if (!ctrl) {
+		P2P_WARN("no room for a control message\n");
+		return -FI_ENOMEM;
+	}
+	ctrl->reserve = NULL;
+	if (msg->payload_len) {
+		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
+		if (!ctrl->reserve) {
+			cell_put(&xfer->cells, ctrl);
+			return -FI_ENOMEM;
+		}
+	}
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
+	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
+	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
+	ctrl->out.count = 1;
+	ctrl_trace("sending", msg);
+	xfer_busy_add(ep->xfer, 1);
+	xfer_out_post(&ctrl->out);
 	return 0;
 }

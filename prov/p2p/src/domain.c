@@ -136,7 +136,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (!core_info)
 		return -FI_ENOMEM;
 	ret = -FI_ENOMEM;
-	domain = calloc(1, sizeof *domain);
+	domain = p2p_new(sizeof *domain);
 	if (!domain)
 		goto free_info;
 	ret = fabric->layered ? info_to_core(core_info) : 0;

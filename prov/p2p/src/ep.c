@@ -469,7 +469,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 		return -FI_ENOMEM;
 	/* a connection request's handle belongs to the core, and is given to it once */
 	core_info->handle = fid_core(info->handle);
-	ep = calloc(1, sizeof *ep);
+	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		goto free_info;
 	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
@@ -525,7 +525,7 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
 		P2P_INFO("shared receive contexts are not offered\n");
 		return -FI_ENOSYS;
 	}
-	ep = calloc(1, sizeof *ep);
+	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		return -FI_ENOMEM;
 	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);

@@ -2,6 +2,7 @@
 /* Rank 2: classification of buffers. See mem.h. */
 #include "mem.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -68,12 +69,44 @@ bool mem_in_heap(const void *addr, size_t len)
 	return first >= start && first + len > first && first + len <= (uintptr_t) sbrk(0);
 }
 
+/* The kernel leaves so much below the main thread's stack free, whatever its limit is */
+#define MEM_STACK_MAX ((size_t) 128 << 20)
+
+/* This thread's stack; an empty one if it is not known */
+static void mem_stack_find(uintptr_t *start, uintptr_t *end)
+{
+	pthread_attr_t attr;
+	void *addr;
+	size_t size;
+
+	*start = *end = UINTPTR_MAX;
+	if (pthread_getattr_np(pthread_self(), &attr))
+		return;
+	if (!pthread_attr_getstack(&attr, &addr, &size)) {
+		*end = (uintptr_t) addr + size;
+		*start = *end - P2P_MIN(size, MEM_STACK_MAX);
+	}
+	pthread_attr_destroy(&attr);
+}
+
+bool mem_in_stack(const void *addr, size_t len)
+{
+	static __thread uintptr_t start, end;
+	uintptr_t here = (uintptr_t) __builtin_frame_address(0), first = (uintptr_t) addr;
+
+	if (p2p_unlikely(!end))
+		mem_stack_find(&start, &end);
+	/* a thread may run on another stack than its own for a while */
+	return here >= start && here < end && first >= here && first + len > first &&
+	       first + len <= end;
+}
+
 bool mem_finds_device(const void *addr, size_t len)
 {
 	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
 	struct dev_mem mem;
 
-	if (!len || mem_in_heap(addr, len))
+	if (!len || mem_in_heap(addr, len) || mem_in_stack(addr, len))
 		return false;
 	return dev_find(addr, &mem) ||
 	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, &mem));

@@ -3,8 +3,9 @@
  * Rank 5: the calls to send and receive.
  *
  * A host buffer goes on to the same call of the core provider, with the application's own
- * context: that costs a branch or two and is written out for each call. Everything else
- * becomes one struct core_op for xfer_post().
+ * context. Where no GPU runtime is and nothing else is to be heeded, that costs a few loads
+ * and branches, and is written out for each call, which then ends in the core's. Everything
+ * else becomes one struct core_op for xfer_post(), or the core's call after a closer look.
  */
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
@@ -32,7 +33,7 @@ static inline bool ops_special(const void *buf, size_t len)
 
 static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count)
 {
-	if (count > ep->xfer.iov_limit)
+	if (count > 1 && count > ep->xfer.iov_limit)
 		return true;
 	for (size_t i = 0; i < count; i++) {
 		if (!iov || ops_special(iov[i].iov_base, iov[i].iov_len))
@@ -52,18 +53,6 @@ static inline void ops_count(struct p2p_ep *ep, size_t len)
 			 __ATOMIC_RELAXED);
 }
 
-static inline enum ops_way ops_send_way(struct p2p_ep *ep, const void *buf, size_t len,
-					fi_addr_t dest)
-{
-	if (p2p_unlikely(ops_special(buf, len)) || xfer_ep_follows(&ep->xfer, FI_SEND))
-		return OPS_XFER;
-	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
-	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
-		return OPS_LATER;
-	ops_count(ep, len);
-	return OPS_CORE;
-}
-
 static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 				     size_t count, fi_addr_t dest)
 {
@@ -71,12 +60,30 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 
 	if (ops_special_iov(ep, iov, count) || xfer_ep_follows(&ep->xfer, FI_SEND))
 		return OPS_XFER;
-	if (xfer_ep_waiting(&ep->xfer) &&
+	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
 		return OPS_LATER;
 	len = mem_iov_len(iov, count);
 	ops_count(ep, len);
 	return OPS_CORE;
+}
+
+/*
+ * Host memory for sure, to an address that is the core's, and nothing of ours to heed? What
+ * is not direct may turn out to be the core's alone all the same.
+ */
+static inline bool ops_direct(const struct p2p_ep *ep, const void *buf, size_t len)
+{
+	return p2p_likely(!dev_present && (buf || !len) && av_same(ep->av));
+}
+
+static inline bool ops_send_direct(struct p2p_ep *ep, const void *buf, size_t len)
+{
+	if (!ops_direct(ep, buf, len) || xfer_ep_follows(&ep->xfer, FI_SEND) ||
+	    p2p_unlikely(xfer_ep_waiting(&ep->xfer)))
+		return false;
+	ops_count(ep, len);
+	return true;
 }
 
 /* The tag bit that is ours is not the application's (mem_tag_format). */
@@ -103,11 +110,46 @@ static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
 	return xfer_post(&ep->xfer, op);
 }
 
-/* A send of one piece that is not for the core alone */
-static P2P_APART ssize_t ops_send_special(struct p2p_ep *ep, enum ops_way way, bool tagged,
-					  const void *buf, size_t len, void *desc,
-					  fi_addr_t dest, uint64_t tag, uint64_t data,
-					  uint64_t flags, void *context)
+/* The calls to send one piece, tagged or not */
+enum ops_call {
+	OPS_SEND,
+	OPS_SENDDATA,
+	OPS_INJECT,
+	OPS_INJECTDATA
+};
+
+static ssize_t ops_send_core(const struct p2p_ep *ep, enum ops_call call,
+			     const struct core_op *op)
+{
+	struct fid_ep *core = ep->xfer.core;
+	const void *buf = op->iov->iov_base;
+	size_t len = op->iov->iov_len;
+	uint64_t tag = op->tag, data = op->data & ep->xfer.data_mask;
+	fi_addr_t to = av_core_addr(ep->av, op->addr);
+	void *desc = *op->desc, *context = op->context;
+
+	switch (call) {
+	case OPS_SEND:
+		return op->tagged ? fi_tsend(core, buf, len, desc, to, tag, context)
+				  : fi_send(core, buf, len, desc, to, context);
+	case OPS_SENDDATA:
+		return op->tagged ? fi_tsenddata(core, buf, len, desc, data, to, tag, context)
+				  : fi_senddata(core, buf, len, desc, data, to, context);
+	case OPS_INJECT:
+		return op->tagged ? fi_tinject(core, buf, len, to, tag)
+				  : fi_inject(core, buf, len, to);
+	case OPS_INJECTDATA:
+		return op->tagged ? fi_tinjectdata(core, buf, len, data, to, tag)
+				  : fi_injectdata(core, buf, len, data, to);
+	}
+	return -FI_EINVAL;
+}
+
+/* A send of one piece that is not direct */
+static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call, bool tagged,
+					   const void *buf, size_t len, void *desc,
+					   fi_addr_t dest, uint64_t tag, uint64_t data,
+					   void *context)
 {
 	struct iovec iov = {(void *) buf, len};
 	struct core_op op = {
@@ -118,10 +160,18 @@ static P2P_APART ssize_t ops_send_special(struct p2p_ep *ep, enum ops_way way, b
 		.addr = dest,
 		.tag = tag,
 		.data = data,
-		.flags = flags,
+		.flags = call < OPS_INJECT ? ep->tx_flags : FI_INJECT,
 		.context = context,
 	};
+	enum ops_way way;
 
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	way = ops_send_way_iov(ep, &iov, 1, dest);
+	if (way == OPS_CORE)
+		return ops_send_core(ep, call, &op);
+	if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
+		op.flags |= FI_REMOTE_CQ_DATA;
 	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
 }
 
@@ -131,48 +181,40 @@ static ssize_t ops_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 			fi_addr_t dest, void *context)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (p2p_likely(way == OPS_CORE))
-		return fi_send(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
-			       context);
-	return ops_send_special(ep, way, false, buf, len, desc, dest, 0, 0, ep->tx_flags, context);
+	if (ops_send_direct(ep, buf, len))
+		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
+	return ops_send_other(ep, OPS_SEND, false, buf, len, desc, dest, 0, 0, context);
 }
 
 static ssize_t ops_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			    uint64_t data, fi_addr_t dest, void *context)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (p2p_likely(way == OPS_CORE))
+	if (ops_send_direct(ep, buf, len))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
-				   av_core_addr(ep->av, dest), context);
-	return ops_send_special(ep, way, false, buf, len, desc, dest, 0, data,
-				ep->tx_flags | FI_REMOTE_CQ_DATA, context);
+				   dest, context);
+	return ops_send_other(ep, OPS_SENDDATA, false, buf, len, desc, dest, 0, data, context);
 }
 
 static ssize_t ops_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (p2p_likely(way == OPS_CORE))
-		return fi_inject(ep->xfer.core, buf, len, av_core_addr(ep->av, dest));
-	return ops_send_special(ep, way, false, buf, len, NULL, dest, 0, 0, FI_INJECT, NULL);
+	if (ops_send_direct(ep, buf, len))
+		return fi_inject(ep->xfer.core, buf, len, dest);
+	return ops_send_other(ep, OPS_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
 }
 
 static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			      uint64_t data, fi_addr_t dest)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (p2p_likely(way == OPS_CORE))
-		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
-				     av_core_addr(ep->av, dest));
-	return ops_send_special(ep, way, false, buf, len, NULL, dest, 0, data,
-				FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
+	if (ops_send_direct(ep, buf, len))
+		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
+	return ops_send_other(ep, OPS_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
 }
 
 static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -227,61 +269,52 @@ static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 
 /* ---- fi_tagged(3): sending ---- */
 
+static inline bool ops_tsend_direct(struct p2p_ep *ep, const void *buf, size_t len,
+				    uint64_t tag)
+{
+	return p2p_likely(!(tag & ep->xfer.tag_bit)) && ops_send_direct(ep, buf, len);
+}
+
 static ssize_t ops_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (ops_tag_bad(ep, tag))
-		return -FI_EINVAL;
-	if (p2p_likely(way == OPS_CORE))
-		return fi_tsend(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest),
-				tag, context);
-	return ops_send_special(ep, way, true, buf, len, desc, dest, tag, 0, ep->tx_flags, context);
+	if (ops_tsend_direct(ep, buf, len, tag))
+		return fi_tsend(ep->xfer.core, buf, len, desc, dest, tag, context);
+	return ops_send_other(ep, OPS_SEND, true, buf, len, desc, dest, tag, 0, context);
 }
 
 static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			     uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (ops_tag_bad(ep, tag))
-		return -FI_EINVAL;
-	if (p2p_likely(way == OPS_CORE))
+	if (ops_tsend_direct(ep, buf, len, tag))
 		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
-				    av_core_addr(ep->av, dest), tag, context);
-	return ops_send_special(ep, way, true, buf, len, desc, dest, tag, data,
-				ep->tx_flags | FI_REMOTE_CQ_DATA, context);
+				    dest, tag, context);
+	return ops_send_other(ep, OPS_SENDDATA, true, buf, len, desc, dest, tag, data, context);
 }
 
 static ssize_t ops_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
 			   uint64_t tag)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (ops_tag_bad(ep, tag))
-		return -FI_EINVAL;
-	if (p2p_likely(way == OPS_CORE))
-		return fi_tinject(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), tag);
-	return ops_send_special(ep, way, true, buf, len, NULL, dest, tag, 0, FI_INJECT, NULL);
+	if (ops_tsend_direct(ep, buf, len, tag))
+		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
+	return ops_send_other(ep, OPS_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
 }
 
 static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
 			       uint64_t data, fi_addr_t dest, uint64_t tag)
 {
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way(ep, buf, len, dest);
 
-	if (ops_tag_bad(ep, tag))
-		return -FI_EINVAL;
-	if (p2p_likely(way == OPS_CORE))
-		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
-				      av_core_addr(ep->av, dest), tag);
-	return ops_send_special(ep, way, true, buf, len, NULL, dest, tag, data,
-				FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
+	if (ops_tsend_direct(ep, buf, len, tag))
+		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
+				      tag);
+	return ops_send_other(ep, OPS_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
 }
 
 static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
@@ -343,13 +376,13 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 /* ---- receiving ---- */
 
-/* May the core receive this by itself, and report it? */
-static inline bool ops_recv_plain(const struct p2p_ep *ep, const void *buf, size_t len,
-				  uint64_t flags)
+static inline bool ops_recv_direct(const struct p2p_ep *ep, const void *buf, size_t len,
+				   uint64_t flags)
 {
-	return !xfer_recv_followed(&ep->xfer, len, flags) && !ops_special(buf, len);
+	return ops_direct(ep, buf, len) && !xfer_recv_followed(&ep->xfer, len, flags);
 }
 
+/* May the core receive this by itself, and report it? */
 static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
 			       size_t count, uint64_t flags)
 {
@@ -375,9 +408,10 @@ static inline uint64_t ops_trecv_flags(uint64_t flags)
 	return flags & ~FI_MULTI_RECV;
 }
 
-static P2P_APART ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *buf,
-					  size_t len, void *desc, fi_addr_t src,
-					  uint64_t tag, uint64_t ignore, void *context)
+/* A receive of one piece that is not direct */
+static P2P_NOINLINE ssize_t ops_recv_other(struct p2p_ep *ep, bool tagged, void *buf,
+					   size_t len, void *desc, fi_addr_t src,
+					   uint64_t tag, uint64_t ignore, void *context)
 {
 	struct iovec iov = {buf, len};
 	struct core_op op = {
@@ -393,7 +427,13 @@ static P2P_APART ssize_t ops_recv_special(struct p2p_ep *ep, bool tagged, void *
 		.context = context,
 	};
 
-	return ops_post(ep, &op);
+	if (ops_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (!ops_recv_plain_iov(ep, &iov, 1, op.flags))
+		return ops_post(ep, &op);
+	src = av_core_addr(ep->av, src);
+	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, op.ignore, context)
+		      : fi_recv(ep->xfer.core, buf, len, desc, src, context);
 }
 
 static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
@@ -401,10 +441,9 @@ static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (p2p_likely(ops_recv_plain(ep, buf, len, ep->rx_flags)))
-		return fi_recv(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src),
-			       context);
-	return ops_recv_special(ep, false, buf, len, desc, src, 0, 0, context);
+	if (ops_recv_direct(ep, buf, len, ep->rx_flags))
+		return fi_recv(ep->xfer.core, buf, len, desc, src, context);
+	return ops_recv_other(ep, false, buf, len, desc, src, 0, 0, context);
 }
 
 static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -462,12 +501,11 @@ static ssize_t ops_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tag_bad(ep, tag))
-		return -FI_EINVAL;
-	if (p2p_likely(ops_recv_plain(ep, buf, len, ops_trecv_flags(ep->rx_flags))))
-		return fi_trecv(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), tag,
+	if (p2p_likely(!(tag & ep->xfer.tag_bit)) &&
+	    ops_recv_direct(ep, buf, len, ops_trecv_flags(ep->rx_flags)))
+		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag,
 				ignore & ~ep->xfer.tag_bit, context);
-	return ops_recv_special(ep, true, buf, len, desc, src, tag, ignore, context);
+	return ops_recv_other(ep, true, buf, len, desc, src, tag, ignore, context);
 }
 
 static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **desc,

@@ -365,6 +365,7 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_ctx *ctx = comp->context;
 
+	ctrl_expect(cq, comp->data);
 	if (cell_mine(&cq->xfer->cells, ctx)) {
 		if (!ctx->ep->closing)
 			ctx->done(ctx, comp);
@@ -655,11 +656,10 @@ void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 
 int xfer_ep_start(struct xfer_ep *ep)
 {
-	int ret = 0;
+	int ret;
 
 	p2p_lock_take(&ep->xfer->lock);
-	if (ep->layered)
-		ret = ctrl_start(ep);
+	ret = ctrl_start(ep);
 	p2p_lock_drop(&ep->xfer->lock);
 	return ret;
 }
