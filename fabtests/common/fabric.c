@@ -308,14 +308,14 @@ static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 	return 0;
 }
 
-int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
-		 size_t size)
+int ft_buf_alloc_by(struct ft_ctx *ctx, struct ft_buf *buf, const struct ft_mem_ops *ops,
+		    size_t size)
 {
 	void *addr;
 	int ret;
 
 	memset(buf, 0, sizeof(*buf));
-	buf->ops = ft_mem_ops(iface);
+	buf->ops = ops;
 	FT_TRY(buf->ops->init(ctx->opts->device));
 	FT_TRY(buf->ops->alloc(size, &addr));
 	buf->addr = addr;
@@ -326,6 +326,12 @@ int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface ifac
 	if (ret)
 		ft_buf_free(buf);
 	return ret;
+}
+
+int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
+		 size_t size)
+{
+	return ft_buf_alloc_by(ctx, buf, ft_mem_ops(iface), size);
 }
 
 int ft_buf_share(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)

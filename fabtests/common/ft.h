@@ -97,6 +97,7 @@ enum ft_scope {
 	FT_SCOPE_MPI = 1 << 3, /* libfabric's options are Open MPI's business */
 	FT_SCOPE_STRESS = 1 << 4,
 	FT_SCOPE_OVERHEAD = 1 << 5,
+	FT_SCOPE_ROUNDS = 1 << 6, /* of a test that goes on as long as one likes */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD, /* a server and a client */
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
 	FT_SCOPE_ALL = FT_SCOPE_ANY | FT_SCOPE_MPI,
@@ -264,6 +265,9 @@ bool ft_connected(const struct ft_ctx *ctx);
 
 int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
 		 size_t size);
+/** ft_buf_alloc_by() - memory of a kind that has no name of libfabric's */
+int ft_buf_alloc_by(struct ft_ctx *ctx, struct ft_buf *buf, const struct ft_mem_ops *ops,
+		    size_t size);
 /** ft_buf_share() - register for @access by peers; once for a buffer */
 int ft_buf_share(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access);
 void ft_buf_free(struct ft_buf *buf);

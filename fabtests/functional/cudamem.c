@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Kinds of CUDA memory. See cudamem.h. */
+#include "cudamem.h"
+
+#include <stdlib.h>
+
+#include "p2p_cuda_abi.h"
+
+static struct {
+	bool ready;
+	CUdevice device;
+	size_t granularity;
+	int rdma; /* NICs may have virtual memory */
+	CUstream stream;
+	CUresult (*ctx_device)(CUdevice *dev);
+	CUresult (*device_attribute)(int *value, CUdevice_attribute attr, CUdevice dev);
+	CUresult (*free)(CUdeviceptr ptr);
+	CUresult (*alloc_managed)(CUdeviceptr *ptr, size_t size, unsigned int flags);
+	CUresult (*alloc_async)(CUdeviceptr *ptr, size_t size, CUstream stream);
+	CUresult (*free_async)(CUdeviceptr ptr, CUstream stream);
+	CUresult (*stream_create)(CUstream *stream, unsigned int flags);
+	CUresult (*stream_sync)(CUstream stream);
+	CUresult (*granularity_get)(size_t *size, const CUmemAllocationProp *prop,
+				    CUmemAllocationGranularity_flags option);
+	CUresult (*reserve)(CUdeviceptr *ptr, size_t size, size_t align, CUdeviceptr hint,
+			    unsigned long long flags);
+	CUresult (*create)(CUmemGenericAllocationHandle *handle, size_t size,
+			   const CUmemAllocationProp *prop, unsigned long long flags);
+	CUresult (*release)(CUmemGenericAllocationHandle handle);
+	CUresult (*map)(CUdeviceptr ptr, size_t size, size_t offset,
+			CUmemGenericAllocationHandle handle, unsigned long long flags);
+	CUresult (*unmap)(CUdeviceptr ptr, size_t size);
+	CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+			       size_t count);
+	CUresult (*error_name)(CUresult err, const char **name);
+} cuda;
+
+static const struct ft_symbol symbols[] = {
+	{"cuCtxGetDevice", &cuda.ctx_device},
+	{"cuDeviceGetAttribute", &cuda.device_attribute},
+	{"cuMemFree_v2", &cuda.free},
+	{"cuMemAllocManaged", &cuda.alloc_managed},
+	{"cuMemAllocAsync", &cuda.alloc_async},
+	{"cuMemFreeAsync", &cuda.free_async},
+	{"cuStreamCreate", &cuda.stream_create},
+	{"cuStreamSynchronize", &cuda.stream_sync},
+	{"cuMemGetAllocationGranularity", &cuda.granularity_get},
+	{"cuMemAddressReserve", &cuda.reserve},
+	{"cuMemCreate", &cuda.create},
+	{"cuMemRelease", &cuda.release},
+	{"cuMemMap", &cuda.map},
+	{"cuMemUnmap", &cuda.unmap},
+	{"cuMemSetAccess", &cuda.set_access},
+	{"cuGetErrorName", &cuda.error_name},
+};
+
+/* Reports a driver's error, if it is one */
+static int check(CUresult err, const char *call)
+{
+	const char *name = NULL;
+
+	if (!err)
+		return 0;
+	cuda.error_name(err, &name);
+	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error",
+		       (int)err);
+}
+
+/* Device memory; @rdma: for NICs */
+static CUmemAllocationProp properties(bool rdma)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device},
+		.allocFlags.gpuDirectRDMACapable = rdma,
+	};
+}
+
+static int init(int device)
+{
+	CUmemAllocationProp prop;
+
+	FT_TRY(ft_cuda_ops.init(device));
+	if (cuda.ready)
+		return 0;
+	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
+	FT_TRY(check(cuda.ctx_device(&cuda.device), "cuCtxGetDevice"));
+	FT_TRY(check(cuda.device_attribute(
+			     &cuda.rdma,
+			     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+			     cuda.device),
+		     "cuDeviceGetAttribute"));
+	prop = properties(cuda.rdma);
+	FT_TRY(check(cuda.granularity_get(&cuda.granularity, &prop,
+					  CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+		     "cuMemGetAllocationGranularity"));
+	FT_TRY(check(cuda.stream_create(&cuda.stream, CU_STREAM_NON_BLOCKING),
+		     "cuStreamCreate"));
+	cuda.ready = true;
+	return 0;
+}
+
+/* ---- virtual memory ---- */
+
+/**
+ * struct range - reserved addresses, kept for the next allocation of the same size
+ * @used:	handed out, at @addr
+ */
+struct range {
+	CUdeviceptr base;
+	size_t size;
+	bool used;
+	void *addr;
+	struct range *next;
+};
+
+static struct range *ranges;
+
+static int range_get(size_t size, struct range **out)
+{
+	struct range *range = ranges;
+
+	while (range && (range->used || range->size != size))
+		range = range->next;
+	if (!range) {
+		range = calloc(1, sizeof(*range));
+		if (!range)
+			return ft_fail(-FI_ENOMEM, "calloc", "address range");
+		range->size = size;
+		if (check(cuda.reserve(&range->base, size, 0, 0, 0),
+			  "cuMemAddressReserve")) {
+			free(range);
+			return -FI_ENOMEM;
+		}
+		range->next = ranges;
+		ranges = range;
+	}
+	*out = range;
+	return 0;
+}
+
+/* New physical memory at @ptr, which nothing but the mapping holds */
+static int map_piece(CUdeviceptr ptr, size_t size, bool rdma)
+{
+	const CUmemAllocationProp prop = properties(rdma);
+	CUmemGenericAllocationHandle handle;
+	int ret;
+
+	FT_TRY(check(cuda.create(&handle, size, &prop, 0), "cuMemCreate"));
+	ret = check(cuda.map(ptr, size, 0, handle, 0), "cuMemMap");
+	FT_TRY(check(cuda.release(handle), "cuMemRelease"));
+	return ret;
+}
+
+static int vmm_alloc(size_t size, size_t pieces, bool rdma, void **addr)
+{
+	const size_t piece =
+		(size + cuda.granularity - 1) / cuda.granularity * cuda.granularity;
+	const CUmemAccessDesc access = {
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	struct range *range = NULL;
+
+	FT_TRY(range_get(pieces * piece, &range));
+	for (size_t i = 0; i < pieces; i++)
+		FT_TRY(map_piece(range->base + i * piece, piece, rdma));
+	FT_TRY(check(cuda.set_access(range->base, range->size, &access, 1),
+		     "cuMemSetAccess"));
+	range->used = true;
+	range->addr =
+		(void *)(uintptr_t)(range->base + (pieces > 1 ? piece - size / 2 : 0));
+	*addr = range->addr;
+	return 0;
+}
+
+static int vmm_alloc_rdma(size_t size, void **addr)
+{
+	return vmm_alloc(size, 1, cuda.rdma, addr);
+}
+
+static int vmm_alloc_plain(size_t size, void **addr)
+{
+	return vmm_alloc(size, 1, false, addr);
+}
+
+static int vmm_alloc_two(size_t size, void **addr)
+{
+	return vmm_alloc(size, 2, cuda.rdma, addr);
+}
+
+static void vmm_release(void *addr)
+{
+	struct range *range = ranges;
+
+	while (range->addr != addr || !range->used)
+		range = range->next;
+	check(cuda.unmap(range->base, range->size), "cuMemUnmap");
+	range->used = false;
+}
+
+/* ---- the others ---- */
+
+static int pool_alloc(size_t size, void **addr)
+{
+	CUdeviceptr ptr;
+
+	FT_TRY(check(cuda.alloc_async(&ptr, size, cuda.stream), "cuMemAllocAsync"));
+	*addr = (void *)(uintptr_t)ptr;
+	return check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
+}
+
+static void pool_release(void *addr)
+{
+	check(cuda.free_async((CUdeviceptr)(uintptr_t)addr, cuda.stream),
+	      "cuMemFreeAsync");
+	check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
+}
+
+static int managed_alloc(size_t size, void **addr)
+{
+	CUdeviceptr ptr;
+
+	FT_TRY(check(cuda.alloc_managed(&ptr, size, CU_MEM_ATTACH_GLOBAL),
+		     "cuMemAllocManaged"));
+	*addr = (void *)(uintptr_t)ptr;
+	return 0;
+}
+
+static void managed_release(void *addr)
+{
+	check(cuda.free((CUdeviceptr)(uintptr_t)addr), "cuMemFree");
+}
+
+static int copy_to(void *dst, const void *src, size_t len)
+{
+	return ft_cuda_ops.to(dst, src, len);
+}
+
+static int copy_from(void *dst, const void *src, size_t len)
+{
+	return ft_cuda_ops.from(dst, src, len);
+}
+
+#define KIND(text, alloc_fn, release_fn)                                              \
+	{                                                                             \
+		.name = text, .iface = FI_HMEM_CUDA, .init = init, .alloc = alloc_fn, \
+		.release = release_fn, .to = copy_to, .from = copy_from,              \
+	}
+
+const struct ft_mem_ops cudamem_vmm = KIND("virtual", vmm_alloc_rdma, vmm_release);
+const struct ft_mem_ops cudamem_vmm_plain =
+	KIND("virtual, not for NICs", vmm_alloc_plain, vmm_release);
+const struct ft_mem_ops cudamem_vmm_two =
+	KIND("virtual, in two pieces", vmm_alloc_two, vmm_release);
+const struct ft_mem_ops cudamem_pool = KIND("pool", pool_alloc, pool_release);
+const struct ft_mem_ops cudamem_managed = KIND("managed", managed_alloc, managed_release);
+
+int cudamem_exported(const struct ft_mem_ops *ops, bool *exported)
+{
+	const bool virtual = ops == &cudamem_vmm || ops == &cudamem_vmm_two;
+	int value = 0;
+
+	FT_TRY(check(cuda.device_attribute(&value, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+					   cuda.device),
+		     "cuDeviceGetAttribute"));
+	*exported = value && (ops == &ft_cuda_ops || (virtual && cuda.rdma));
+	return 0;
+}
