@@ -143,6 +143,9 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	domain->layered = fabric->layered && info_layered(info);
+	/* whichever thread calls, all of the domain's queues are read */
+	if (core_info->domain_attr->threading != FI_THREAD_DOMAIN)
+		core_info->domain_attr->threading = FI_THREAD_SAFE;
 	why = domain_maps_not(info, core_info, domain->layered, &direct);
 	adds = !why && domain->layered;
 	if (adds)
