@@ -13,7 +13,7 @@
 #include "ft_test.h"
 
 #define SHORT_LEN 1000 /* ofi_p2p copies that much, where it has a protocol */
-#define LONG_LEN 200000
+#define LONG_LEN 1100000 /* beyond FI_P2P_EAGER_SIZE */
 
 static const struct value {
 	const char *name;
@@ -101,6 +101,37 @@ static int message(struct side *side, const struct value *value, size_t len)
 	return ft_barrier(side->proc, &side->ctx);
 }
 
+/*
+ * What the sender may stage, and the receiver may not: the receive ends with an error, the
+ * send with one or none. Over a hook, such a receive has no way to be posted.
+ */
+static int mixed(struct side *side, size_t len)
+{
+	const bool sends = side->proc->rank == 0;
+	const int value = sends ? FI_HMEM_P2P_DISABLED : FI_HMEM_P2P_REQUIRED;
+	const struct ft_slot slot = place(side, len);
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = sends ? side->ctx.peer[1] : FI_ADDR_UNSPEC,
+		.tag = ++side->number,
+		.req = &req,
+	};
+
+	FT_TRY(fi_setopt(&side->ctx.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &value,
+			 sizeof(value)));
+	FT_TRY(sends ? ft_slot_fill(&slot, side->number) : ft_slot_arm(&slot));
+	ft_op_buf(&op, &side->buf, slot.off, slot.len);
+	FT_TRY(ft_post(&side->ctx, &op));
+	FT_TRY(ft_wait_any_result(&side->ctx, &req, 1));
+	FT_CHECK(req.err == FI_EOPNOTSUPP || (sends && !req.err),
+		 "%zu bytes that may not be staged at the receiver: %s ended with %d (%s)",
+		 len, sends ? "the send" : "the receive", req.err, fi_strerror(req.err));
+	FT_TRY(sends ? 0 : ft_slot_check(&slot, 0, 0, "a refused message"));
+	return ft_barrier(side->proc, &side->ctx);
+}
+
 static int set(struct side *side, const struct value *value, bool *taken)
 {
 	const char *prov = side->proc->opts.prov;
@@ -148,6 +179,10 @@ static int run(struct ft_proc *proc)
 			continue;
 		FT_TRY(message(&side, &values[i], SHORT_LEN));
 		FT_TRY(message(&side, &values[i], LONG_LEN));
+		if (values[i].number != FI_HMEM_P2P_REQUIRED || !ft_is_p2p(&side.ctx))
+			continue;
+		FT_TRY(mixed(&side, SHORT_LEN));
+		FT_TRY(mixed(&side, LONG_LEN));
 	}
 	ret = fi_setopt(&side.ctx.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &wrong,
 			sizeof(wrong));

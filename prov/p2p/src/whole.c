@@ -189,7 +189,6 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		P2P_WARN("%zu bytes for %s device %d have come by way of host memory: "
 			 "FI_HMEM_P2P_REQUIRED\n",
 			 req->comp.len, req->mem.ops->name, req->mem.ordinal);
-		req->comp.len = 0;
 		xfer_req_end(req, err ? err : FI_EOPNOTSUPP);
 		return;
 	}
