@@ -276,6 +276,7 @@ static int finish(struct bench *b)
 	FT_TRY(bench_sync(b));
 	ft_path_print(b->ctx.ep, b->ctx.info->fabric_attr->prov_name,
 		      b->opts.machine_readable);
+	FT_TRY(ft_path_expect(b->ctx.ep, &b->opts));
 	if (!b->opts.oob_addr)
 		return 0;
 	b->ctx.watch_count = 0;

@@ -79,6 +79,15 @@ void ft_result_print(const struct ft_result *res, bool machine_readable, int arg
 		     char **argv);
 /** ft_path_print() - which way the endpoint's bytes went, if its provider tells */
 void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readable);
+struct ft_buf;
+/** ft_path() - the way of @len bytes of @buf (enum fi_p2p_path), if the provider tells;
+ * -FI_ENOSYS: it does not; -FI_EOPNOTSUPP: they have none */
+int ft_path(struct fid_ep *ep, const struct ft_buf *buf, size_t len);
+/** ft_path_bytes() - what the endpoint has sent, or received, by a way */
+int ft_path_bytes(struct fid_ep *ep, bool sent, int path, uint64_t *bytes);
+struct ft_opts;
+/** ft_path_expect() - have all bytes of device memory gone as --expect-path has it? */
+int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts);
 
 /* ---- options.c: the command line ---- */
 
@@ -125,6 +134,8 @@ struct ft_opts {
 	long warmup, window;
 	long inject_size; /* -1: the provider's */
 	long timeout;     /* seconds without progress */
+	int expect_path;  /* enum fi_p2p_path; -1: any */
+	const char *expect_reason;
 	bool quick;
 	uint64_t seed;
 	long seconds; /* of the stress program; 0: as many rounds as are asked for */

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rdma/fi_ext_p2p.h>
+
 #include "ft.h"
 
 #define EXIT_USAGE 2
@@ -31,6 +33,8 @@ enum {
 	OPT_FIRST,
 	OPT_ROUNDS,
 	OPT_OPS,
+	OPT_EXPECT_PATH,
+	OPT_EXPECT_REASON,
 };
 
 struct option_row {
@@ -84,6 +88,10 @@ static const struct option_row rows[] = {
 	 "one buffer for all messages of a window (not with -v): it stays in the CPU's cache"},
 	{OPT_INIT_DEVICE, "init-device", required_argument, FT_SCOPE_PAIR, " MEMORY",
 	 "initialise the GPU as if it were -D MEMORY, whatever -D says"},
+	{OPT_EXPECT_PATH, "expect-path", required_argument, FT_SCOPE_BENCH, " PATH",
+	 "fail if device memory travelled otherwise: stage or peer"},
+	{OPT_EXPECT_REASON, "expect-reason", required_argument, FT_SCOPE_BENCH, " TEXT",
+	 "fail if that path's reason does not have this in it"},
 	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
 	 "do not ask for FI_HMEM for device memory (default with FI_HOOK=p2p)"},
 	{OPT_API, "api", required_argument, FT_SCOPE_ANY, " MAJOR.MINOR",
@@ -261,6 +269,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	static const char *const kinds[] = {"tagged", "msg"};
 	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 	static const char *const types[] = {"rdm", "msg"};
+	static const char *const paths[] = {"stage", "peer"};
 
 	switch (letter) {
 	case 'p':
@@ -360,6 +369,14 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case OPT_ROUNDS:
 		opts->rounds = number(arg, letter, 1, INT64_MAX);
 		break;
+	case OPT_EXPECT_PATH:
+		opts->expect_path = choice(arg, letter, paths, FT_COUNT(paths))
+					    ? FI_P2P_PATH_PEER
+					    : FI_P2P_PATH_STAGE;
+		break;
+	case OPT_EXPECT_REASON:
+		opts->expect_reason = arg;
+		break;
 	case OPT_OPS:
 		opts->ops = arg;
 		break;
@@ -417,6 +434,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.window = 64,
 		.inject_size = -1,
 		.timeout = 60,
+		.expect_path = -1,
 		.seed = (uint64_t)time(NULL),
 		.no_hmem = ft_hook_active(),
 		/* a lone processor that spins keeps those whom we wait for from it */

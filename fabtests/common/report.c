@@ -136,28 +136,88 @@ void ft_result_print(const struct ft_result *res, bool machine_readable, int arg
 	fflush(stdout);
 }
 
+/* NULL: the provider has no such thing */
+static struct fi_p2p_stats_ops *path_ops(struct fid_ep *ep)
+{
+	struct fi_p2p_stats_ops *ops = NULL;
+
+	return fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **)&ops, NULL) ? NULL : ops;
+}
+
+static int path_stats(struct fid_ep *ep, struct fi_p2p_stats *stats)
+{
+	struct fi_p2p_stats_ops *ops = path_ops(ep);
+	int ret;
+
+	if (!ops || !ops->read)
+		return -FI_ENOSYS;
+	ret = ops->read(&ep->fid, stats, sizeof(*stats));
+	return ret ? ft_fail(ret, "fi_p2p_stats_ops.read", "no path totals") : 0;
+}
+
+int ft_path(struct fid_ep *ep, const struct ft_buf *buf, size_t len)
+{
+	struct fi_p2p_stats_ops *ops = path_ops(ep);
+	char reason[FI_P2P_REASON_MAX];
+	enum fi_p2p_path path;
+	int ret;
+
+	if (!ops || !ops->path)
+		return -FI_ENOSYS;
+	ret = ops->path(&ep->fid, buf->addr, len, &path, reason, sizeof(reason));
+	return ret ? ret : (int)path;
+}
+
+static uint64_t path_bytes(const struct fi_p2p_stats *stats, enum fi_p2p_path path)
+{
+	return stats->tx_bytes[path] + stats->rx_bytes[path];
+}
+
 void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readable)
 {
 	const char *mark = machine_readable ? "# " : ""; /* a comment in YAML */
-	struct fi_p2p_stats_ops *ops = NULL;
 	struct fi_p2p_stats stats = {0};
-	uint64_t bytes[FI_P2P_PATH_MAX];
-	int ret;
+	int ret = path_stats(ep, &stats);
 
-	ret = fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **)&ops, NULL);
-	if (ret || !ops || !ops->read) {
+	if (ret == -FI_ENOSYS)
 		printf("%spath: not offered by provider %s\n", mark, prov_name);
+	if (ret)
 		return;
-	}
-	ret = ops->read(&ep->fid, &stats, sizeof(stats));
-	if (ret) {
-		ft_fail(ret, "fi_p2p_stats_ops.read", "no path totals");
-		return;
-	}
-	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
-		bytes[i] = stats.tx_bytes[i] + stats.rx_bytes[i];
 	printf("%spath: peer %" PRIu64 " B, ipc %" PRIu64 " B, staged %" PRIu64
 	       " B, host %" PRIu64 " B (tx + rx)\n",
-	       mark, bytes[FI_P2P_PATH_PEER], bytes[FI_P2P_PATH_IPC],
-	       bytes[FI_P2P_PATH_STAGE], bytes[FI_P2P_PATH_HOST]);
+	       mark, path_bytes(&stats, FI_P2P_PATH_PEER),
+	       path_bytes(&stats, FI_P2P_PATH_IPC), path_bytes(&stats, FI_P2P_PATH_STAGE),
+	       path_bytes(&stats, FI_P2P_PATH_HOST));
+}
+
+int ft_path_bytes(struct fid_ep *ep, bool sent, int path, uint64_t *bytes)
+{
+	struct fi_p2p_stats stats = {0};
+	int ret = path_stats(ep, &stats);
+
+	if (ret)
+		return ft_fail(ret, "fi_open_ops", "no path totals");
+	*bytes = sent ? stats.tx_bytes[path] : stats.rx_bytes[path];
+	return 0;
+}
+
+int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts)
+{
+	const enum fi_p2p_path path = (enum fi_p2p_path)opts->expect_path;
+	struct fi_p2p_stats stats = {0};
+	const char *reason;
+
+	if (opts->expect_path < 0)
+		return 0;
+	FT_CHECK(!path_stats(ep, &stats), "no path totals to compare with --expect-path");
+	/* what the program itself has to say is in host memory */
+	for (int i = FI_P2P_PATH_HOST + 1; i < FI_P2P_PATH_MAX; i++)
+		FT_CHECK(!path_bytes(&stats, i) == (i != (int)path),
+			 "%" PRIu64 " bytes by path %d, expected was path %d alone: %s",
+			 path_bytes(&stats, i), i, path, stats.reason[i]);
+	reason = stats.reason[path];
+	FT_CHECK(!opts->expect_reason || strstr(reason, opts->expect_reason),
+		 "the path's reason is \"%s\", and not \"%s\"", reason,
+		 opts->expect_reason);
+	return 0;
 }

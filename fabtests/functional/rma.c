@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rdma/fi_ext_p2p.h>
+
 #include "ft_test.h"
 
 #define GUARD_LEN 64
@@ -58,9 +60,9 @@ static const size_t offsets[] = {0, 1, 63};
 /* What the owner counts */
 static const uint64_t events[] = {FI_REMOTE_READ, FI_REMOTE_WRITE};
 
-/* What rank 0 has to know of a buffer of rank 1's */
+/* What rank 0 has to know of a buffer of rank 1's; @nic: the core's NIC serves it */
 struct target {
-	uint64_t key, base;
+	uint64_t key, base, nic;
 };
 
 struct side {
@@ -361,7 +363,8 @@ static int refuse(struct side *side, const struct wrong *wrong, int kind)
 	return ft_slot_check(&slot, 0, 0, op.what);
 }
 
-/* Keys that the core serves are its business; some cores end the connection over it. */
+/* Keys that the core serves, of host memory or of what its NIC reaches, are its business;
+ * some cores end the connection over it. */
 static int refuse_all(struct side *side, int kind)
 {
 	struct ft_buf *shared = &side->shared[kind];
@@ -387,7 +390,7 @@ static int refuse_access(struct side *side, int kind)
 	for (int round = 0; round < 2; round++) {
 		if (side->proc->rank == 1 && round == 0) {
 			FT_TRY(ft_buf_share(&side->ctx, shared, FI_REMOTE_READ));
-			side->target[kind] = (struct target){shared->key, shared->base};
+			side->target[kind] = (struct target){shared->key, shared->base, 0};
 			FT_TRY(ft_oob_send(side->proc->fd[0], &side->target[kind],
 					   sizeof(side->target[kind])));
 		} else if (side->proc->rank == 1) {
@@ -415,9 +418,16 @@ static int exchange(struct side *side, size_t kinds)
 	if (side->proc->rank == 0)
 		return ft_oob_recv(side->proc->fd[1], side->target, len,
 				   side->proc->opts.timeout);
-	for (size_t i = 0; i < kinds; i++)
-		side->target[i] =
-			(struct target){side->shared[i].key, side->shared[i].base};
+	for (size_t i = 0; i < kinds; i++) {
+		const struct ft_buf *shared = &side->shared[i];
+
+		side->target[i] = (struct target){
+			.key = shared->key,
+			.base = shared->base,
+			.nic = ft_path(side->ctx.ep, shared, shared->size) ==
+			       FI_P2P_PATH_PEER,
+		};
+	}
 	return ft_oob_send(side->proc->fd[0], side->target, len);
 }
 
@@ -468,13 +478,34 @@ static int close_all(struct side *side)
 	return ret ? ft_fail(ret, "fi_close", "endpoint and counters") : ft_close(&side->ctx);
 }
 
+/*
+ * Through a hook, device memory can be read from and written to where the NIC reaches it;
+ * else only at the initiator's end.
+ */
+static bool can_be_target(struct side *side, enum fi_hmem_iface iface)
+{
+	struct ft_buf buf;
+	struct fid_mr *mr;
+	int ret;
+
+	if (!ft_hook_active() || iface == FI_HMEM_SYSTEM)
+		return true;
+	if (ft_buf_alloc(&side->ctx, &buf, iface, GUARD_LEN))
+		return false;
+	ret = fi_mr_reg(side->ctx.domain, buf.addr, buf.size, FI_REMOTE_READ, 0, 0, 0, &mr,
+			NULL);
+	if (!ret)
+		fi_close(&mr->fid);
+	ft_buf_free(&buf);
+	return !ret;
+}
+
 static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 {
 	const size_t room = sizes[FT_COUNT(sizes) - 1] + 3 * GUARD_LEN;
 	struct side side = {.proc = proc};
 	enum fi_hmem_iface ifaces[2];
 	const size_t kinds = ft_kinds(&proc->opts, ifaces);
-	const bool hook = ft_hook_active();
 
 	FT_TRY(ft_test_hints(proc, &side.ctx));
 	side.ctx.hints->caps |= FI_RMA;
@@ -500,9 +531,10 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 	FT_TRY(ft_test_connect(proc, &side.ctx));
 	for (size_t i = 0; i < kinds; i++) {
 		FT_TRY(ft_buf_alloc(&side.ctx, &side.local[i], ifaces[i], room));
-		/* through a hook, device memory can be read from and written to only here */
 		FT_TRY(ft_buf_alloc(&side.ctx, &side.shared[i],
-				    hook ? FI_HMEM_SYSTEM : ifaces[i], room));
+				    can_be_target(&side, ifaces[i]) ? ifaces[i]
+								    : FI_HMEM_SYSTEM,
+				    room));
 		FT_TRY(ft_buf_share(&side.ctx, &side.shared[i],
 				    FI_REMOTE_READ | FI_REMOTE_WRITE));
 	}
@@ -510,6 +542,7 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 	FT_TRY(all(&side, kinds));
 	for (size_t i = 0; !counted && i < kinds; i++) {
 		if (!ft_is_p2p(&side.ctx) || !(side.ctx.info->caps & FI_HMEM) ||
+		    side.target[i].nic ||
 		    (chosen && side.shared[i].ops->iface == FI_HMEM_SYSTEM))
 			continue;
 		FT_TRY(refuse_all(&side, (int)i));

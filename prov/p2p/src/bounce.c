@@ -245,8 +245,6 @@ static int bounce_choose(struct xfer_req *req, void *const *desc)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	const char *why = NULL;
-	bool allowed = ep->wish != PATH_PEER_ONLY &&
-		       (ep->wish != PATH_PEER_LONG || req->len <= WIRE_PLAIN_MAX);
 
 	if (!req->mem.ops) {
 		req->path.reason = "host memory";
@@ -260,7 +258,7 @@ static int bounce_choose(struct xfer_req *req, void *const *desc)
 		why = "short: the core provider's CPU copies it into the work request";
 	else if (req->len && !pin_device(req, &why))
 		req->direct = true;
-	if (!req->direct && req->len && !allowed) {
+	if (!req->direct && req->len && !xfer_ep_may_stage(ep, req->len)) {
 		P2P_WARN("%zu bytes of %s device %d may not be staged: %s\n", req->len,
 			 req->mem.ops->name, req->mem.ordinal, why);
 		return -FI_EOPNOTSUPP;

@@ -241,14 +241,17 @@ void pipe_read_end(struct xfer_req *req)
  * Can the sender's memory be read? Straight into the buffer if the NIC has that, too; else
  * there is nothing to be gained for device memory but a copy less at the other end.
  */
-static bool pipe_read_begin(struct pipe_arrival *arrival)
+static bool pipe_read_prepare(struct pipe_arrival *arrival, const char **reason)
 {
 	struct xfer_req *req = arrival->req;
 	struct xfer_ep *ep = req->ctx.ep;
-	const struct fi_rma_iov from = {arrival->addr, req->pipe.wanted, arrival->key};
 	const char *why = "the NIC reaches the device memory";
 
-	if (!(arrival->flags & WIRE_READABLE) || !ep->xfer->map.domain)
+	*reason = "the sender's NIC does not reach the message";
+	if (!(arrival->flags & WIRE_READABLE))
+		return false;
+	*reason = ep->xfer->map.why;
+	if (!ep->xfer->map.domain)
 		return false;
 	if (!req->mem.ops) {
 		/* a short one has no descriptor of its own yet */
@@ -264,8 +267,7 @@ static bool pipe_read_begin(struct pipe_arrival *arrival)
 	}
 	if (req->mem.ops)
 		ep->reason[req->path.path] = why;
-	P2P_DBG("%zu bytes are read: %s\n", (size_t) from.len, why);
-	bounce_pull(req, &from, arrival->src);
+	*reason = why;
 	return true;
 }
 
@@ -275,6 +277,8 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	struct xfer_req *req = arrival->req;
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer *xfer = ep->xfer;
+	const char *why;
+	bool readable;
 	int ret;
 
 	req->pipe.wanted = P2P_MIN(arrival->total, req->len);
@@ -295,8 +299,22 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		pipe_recv_check(req);
 		return;
 	}
-	if (pipe_read_begin(arrival))
+	readable = pipe_read_prepare(arrival, &why);
+	if (req->mem.ops && !req->direct && !xfer_ep_may_stage(ep, req->pipe.wanted)) {
+		P2P_WARN("%zu bytes for %s device %d may not be staged: %s\n",
+			 (size_t) req->pipe.wanted, req->mem.ops->name, req->mem.ordinal,
+			 why);
+		pipe_recv_fail(req, -FI_EOPNOTSUPP, true);
 		return;
+	}
+	if (readable) {
+		const struct fi_rma_iov from = {arrival->addr, req->pipe.wanted,
+						arrival->key};
+
+		P2P_DBG("%zu bytes are read: %s\n", (size_t) from.len, why);
+		bounce_pull(req, &from, arrival->src);
+		return;
+	}
 	req->pipe.pieces = (req->pipe.wanted - 1) / req->pipe.chunk + 1;
 	pipe_list_add(req, &xfer->pulling);
 	pipe_pull(req);

@@ -184,6 +184,14 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		xfer_req_end(req, err);
 		return;
 	}
+	/* the other end may not know, and have sent it as a short message is sent */
+	if (req->ctx.ep->wish == PATH_PEER_ONLY) {
+		P2P_WARN("%zu bytes for %s device %d have come by way of host memory: "
+			 "FI_HMEM_P2P_REQUIRED\n",
+			 req->comp.len, req->mem.ops->name, req->mem.ordinal);
+		xfer_req_end(req, err ? err : FI_EOPNOTSUPP);
+		return;
+	}
 	xfer_set_busy(req);
 	ret = whole_copy_next(req, COPY_IN, req->comp.len, whole_copied_in);
 	if (ret)
