@@ -448,13 +448,16 @@ static int open_cntrs(struct ft_ctx *ctx)
 	return 0;
 }
 
-/* Cores that offer it and do not count, and a hook can but hand on what they count */
+/*
+ * There are cores that offer it and do not count; a hook, and ours over connections, can but
+ * hand on what they count.
+ */
 static bool events_offered(const struct side *side)
 {
 	const char *prov = side->proc->opts.prov;
 	struct fi_info *info;
 
-	if (ft_hook_active() || (prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) ||
+	if (ft_hook_active() || ft_connected(&side->ctx) || (prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) ||
 	    fi_getinfo(side->proc->opts.api_version, NULL, NULL, 0, side->ctx.hints, &info))
 		return false;
 	fi_freeinfo(info);
