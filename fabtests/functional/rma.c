@@ -457,7 +457,8 @@ static bool events_offered(const struct side *side)
 	const char *prov = side->proc->opts.prov;
 	struct fi_info *info;
 
-	if (ft_hook_active() || ft_connected(&side->ctx) || (prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) ||
+	if (ft_hook_active() || ft_connected(&side->ctx) ||
+	    (prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) ||
 	    fi_getinfo(side->proc->opts.api_version, NULL, NULL, 0, side->ctx.hints, &info))
 		return false;
 	fi_freeinfo(info);

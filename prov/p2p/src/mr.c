@@ -27,6 +27,9 @@ static int mr_close(struct fid *fid)
 
 	if (mr->served) {
 		p2p_lock_take(&xfer->lock);
+		/* a peer may know of the end of its access before we do */
+		if (mr->region.users)
+			xfer_progress_locked(xfer);
 		ret = region_remove(xfer, &mr->region);
 		p2p_lock_drop(&xfer->lock);
 		mr->served = ret;
