@@ -30,6 +30,7 @@ void pin_release(struct xfer_req *req)
 	}
 	cell_put(&req->ctx.ep->xfer->cells, req->pin);
 	req->pin = NULL;
+	req->direct = false;
 }
 
 int pin_device(struct xfer_req *req, const char **why)
