@@ -536,13 +536,6 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 /* Frees a request that was not begun */
 void xfer_req_undo(struct xfer_req *req);
 
-/* May device memory of a message or operation of @len bytes be staged? */
-static inline bool xfer_ep_may_stage(const struct xfer_ep *ep, size_t len)
-{
-	return ep->wish != PATH_PEER_ONLY &&
-	       (ep->wish != PATH_PEER_LONG || len <= WIRE_PLAIN_MAX);
-}
-
 /* Counts what needs xfer_progress(): a request as long as it lives, or anything else */
 void xfer_set_busy(struct xfer_req *req);
 void xfer_busy_add(struct xfer *xfer, int change);

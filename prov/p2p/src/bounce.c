@@ -243,30 +243,10 @@ void bounce_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t 
 /* Which way a read or write of the core's takes at this end */
 static int bounce_choose(struct xfer_req *req, void *const *desc)
 {
-	struct xfer_ep *ep = req->ctx.ep;
-	const char *why = NULL;
-
-	if (!req->mem.ops) {
-		req->path.reason = "host memory";
-		return pin_host(req, desc, true);
-	}
-	if (ep->wish == PATH_STAGE_ONLY)
-		why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it staged";
-	else if (req->op_flags & FI_INJECT)
-		why = "injected: the buffer is the application's again at once";
-	else if (!req->recv && req->len <= ep->inline_max)
-		why = "short: the core provider's CPU copies it into the work request";
-	else if (req->len && !pin_device(req, &why))
-		req->direct = true;
-	if (!req->direct && req->len && !xfer_ep_may_stage(ep, req->len)) {
-		P2P_WARN("%zu bytes of %s device %d may not be staged: %s\n", req->len,
-			 req->mem.ops->name, req->mem.ordinal, why);
-		return -FI_EOPNOTSUPP;
-	}
-	req->path.reason = req->direct ? "the NIC reaches the device memory" : why;
-	if (req->direct)
-		req->path.path = FI_P2P_PATH_PEER;
-	return 0;
+	if (req->mem.ops)
+		return pin_choose_rma(req, req->len, NULL);
+	req->path.reason = "host memory";
+	return pin_host(req, desc, true);
 }
 
 ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)

@@ -66,6 +66,37 @@ int pin_device(struct xfer_req *req, const char **why)
 	return ret;
 }
 
+struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
+{
+	if (path_wants_peer(query, &query->peer_why))
+		query->peer = !pin_device(req, &query->peer_why);
+	return path_choose(query);
+}
+
+int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+	/* no protocol of ours is between the core and the buffer, as over a hook */
+	struct path_query query = {
+		.device = true,
+		.len = len,
+		.plain_max = WIRE_PLAIN_MAX,
+		.inject = req->op_flags & FI_INJECT,
+		.wish = ep->wish,
+		.peer_why = far_why,
+		.direct = true,
+		.inline_max = req->recv ? 0 : ep->inline_max,
+	};
+
+	req->path = far_why ? path_choose(&query) : pin_choose(req, &query);
+	req->direct = req->path.proto == PATH_DIRECT;
+	if (req->path.proto != PATH_NONE)
+		return 0;
+	P2P_WARN("%zu bytes of %s device %d may not be staged: %s\n", len, req->mem.ops->name,
+		 req->mem.ordinal, req->path.reason);
+	return -FI_EOPNOTSUPP;
+}
+
 int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc)
 {
 	int ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,

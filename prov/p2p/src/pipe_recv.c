@@ -237,38 +237,22 @@ void pipe_read_end(struct xfer_req *req)
 	pipe_recv_check(req);
 }
 
-/*
- * Can the sender's memory be read? Straight into the buffer if the NIC has that, too; else
- * there is nothing to be gained for device memory but a copy less at the other end.
- */
-static bool pipe_read_prepare(struct pipe_arrival *arrival, const char **reason)
+/* Why the sender's memory cannot be read by the core; NULL: it can */
+static const char *pipe_read_not(const struct pipe_arrival *arrival)
 {
-	struct xfer_req *req = arrival->req;
-	struct xfer_ep *ep = req->ctx.ep;
-	const char *why = "the NIC reaches the device memory";
+	const struct xfer *xfer = arrival->req->ctx.ep->xfer;
 
-	*reason = "the sender's NIC does not reach the message";
 	if (!(arrival->flags & WIRE_READABLE))
-		return false;
-	*reason = ep->xfer->map.why;
-	if (!ep->xfer->map.domain)
-		return false;
-	if (!req->mem.ops) {
-		/* a short one has no descriptor of its own yet */
-		if (req->len <= WIRE_PLAIN_MAX)
-			pin_release(req);
-		if (!req->pin && pin_host(req, NULL, true))
-			return false;
-	} else if (ep->wish == PATH_STAGE_ONLY) {
-		why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it staged";
-	} else if (!pin_device(req, &why)) {
-		req->direct = true;
-		req->path.path = FI_P2P_PATH_PEER;
-	}
-	if (req->mem.ops)
-		ep->reason[req->path.path] = why;
-	*reason = why;
-	return true;
+		return "the sender's NIC does not reach the message";
+	return xfer->map.domain ? NULL : xfer->map.why;
+}
+
+/* May the core read into a host buffer? A short one has no descriptor of its own yet. */
+static bool pipe_read_host(struct xfer_req *req)
+{
+	if (req->len <= WIRE_PLAIN_MAX)
+		pin_release(req);
+	return req->pin || !pin_host(req, NULL, true);
 }
 
 /* Announcement and receive have found each other. */
@@ -278,7 +262,6 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer *xfer = ep->xfer;
 	const char *why;
-	bool readable;
 	int ret;
 
 	req->pipe.wanted = P2P_MIN(arrival->total, req->len);
@@ -299,19 +282,21 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		pipe_recv_check(req);
 		return;
 	}
-	readable = pipe_read_prepare(arrival, &why);
-	if (req->mem.ops && !req->direct && !xfer_ep_may_stage(ep, req->pipe.wanted)) {
-		P2P_WARN("%zu bytes for %s device %d may not be staged: %s\n",
-			 (size_t) req->pipe.wanted, req->mem.ops->name, req->mem.ordinal,
-			 why);
-		pipe_recv_fail(req, -FI_EOPNOTSUPP, true);
+	why = pipe_read_not(arrival);
+	if (req->mem.ops) {
+		ret = pin_choose_rma(req, req->pipe.wanted, why);
+		if (!why)
+			ep->reason[req->path.path] = req->path.reason;
+	}
+	if (ret) {
+		pipe_recv_fail(req, ret, true);
 		return;
 	}
-	if (readable) {
+	/* where only the sender's NIC reaches its memory, a copy is saved at that end */
+	if (!why && (req->mem.ops || pipe_read_host(req))) {
 		const struct fi_rma_iov from = {arrival->addr, req->pipe.wanted,
 						arrival->key};
 
-		P2P_DBG("%zu bytes are read: %s\n", (size_t) from.len, why);
 		bounce_pull(req, &from, arrival->src);
 		return;
 	}

@@ -40,14 +40,11 @@ static struct path_query post_query(const struct xfer_ep *ep, const struct core_
 	};
 }
 
-/* Pins the request's device buffer if that is of use */
 static struct path_choice post_choose(struct xfer_req *req, const struct core_op *op)
 {
 	struct path_query query = post_query(req->ctx.ep, op, req->len);
 
-	if (path_wants_peer(&query, &query.peer_why))
-		query.peer = !pin_device(req, &query.peer_why);
-	return path_choose(&query);
+	return pin_choose(req, &query);
 }
 
 /* Fills @choice: the request may be gone when it returns */
