@@ -82,11 +82,11 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
  */
 bool info_core_mixes(const struct fi_info *core);
 
-/*
- * Can the NIC below it be given device memory, by registration? @direct: its CPU touches
- * nothing of what is sent and received but short messages, either.
- */
-bool info_core_maps(const struct fi_info *core, bool *direct);
+/* Can the NIC below it be given device memory, by registration? */
+bool info_core_maps(const struct fi_info *core);
+
+/* And does its CPU touch nothing of what is sent and received, but short messages? */
+bool info_core_direct(const struct fi_info *core);
 
 /*
  * Makes what info_to_core() made one for a core that takes descriptors of all buffers and

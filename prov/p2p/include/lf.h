@@ -11,6 +11,16 @@
 #define P2P_LF_H
 
 #include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+
+/* FI_MR_DMABUF, of libfabric 1.20 and later: attr->mr_iov is no list of buffers then */
+#define LF_MR_DMABUF (1ULL << 40)
+
+/* Longer than this header's structure, for releases where it has grown */
+union lf_mr_attr {
+	struct fi_mr_attr attr;
+	char room[256];
+};
 
 struct lf {
 	int (*getinfo)(uint32_t version, const char *node, const char *service,

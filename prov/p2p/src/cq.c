@@ -102,12 +102,6 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 	return kept;
 }
 
-static inline ssize_t cq_read_core(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
-				   size_t count, fi_addr_t *from)
-{
-	return xfer_cq_read(&cq->xfer, entries, count, from);
-}
-
 /*
  * What a read of the core's queue returned becomes what the application's read returns:
  * @ret entries, from where @from says, into @buf and @src (which may be the same places)
@@ -141,7 +135,7 @@ static ssize_t cq_read_batch(struct p2p_cq *cq, void *buf, size_t count, fi_addr
 	ssize_t ret;
 
 	count = P2P_MIN(count, CQ_BATCH);
-	ret = cq_read_core(cq, entries, count, from);
+	ret = xfer_cq_read(&cq->xfer, entries, count, from);
 	return cq_take(cq, entries, from, ret, buf, count, src);
 }
 
@@ -156,7 +150,7 @@ static inline ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entr
 		from = batch;
 		count = P2P_MIN(count, CQ_BATCH);
 	}
-	ret = cq_read_core(cq, entries, count, from);
+	ret = xfer_cq_read(&cq->xfer, entries, count, from);
 	if (p2p_likely(ret == -FI_EAGAIN))
 		return ret;
 	while (!src && plain < ret && !cq_concerned(cq, &entries[plain]))

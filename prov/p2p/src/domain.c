@@ -101,9 +101,9 @@ static struct fi_ops_domain domain_ops = {
 
 /* Why the core's NIC cannot be given device memory; NULL: it can, as far as is known */
 static const char *domain_maps_not(const struct fi_info *info, const struct fi_info *core,
-				   bool layered, bool *direct)
+				   bool layered)
 {
-	if (!info_core_maps(core, direct))
+	if (!info_core_maps(core))
 		return "the core provider registers no device memory";
 	if (!dev_present)
 		return "there is no GPU runtime";
@@ -123,7 +123,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
 	struct p2p_domain *domain;
 	struct fi_info *core_info;
-	bool local_mr, direct, adds;
+	bool local_mr, adds;
 	const char *why;
 	int ret;
 
@@ -146,7 +146,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	/* whichever thread calls, all of the domain's queues are read */
 	if (core_info->domain_attr->threading != FI_THREAD_DOMAIN)
 		core_info->domain_attr->threading = FI_THREAD_SAFE;
-	why = domain_maps_not(info, core_info, domain->layered, &direct);
+	why = domain_maps_not(info, core_info, domain->layered);
 	adds = !why && domain->layered;
 	if (adds)
 		info_core_add_maps(core_info);
@@ -160,7 +160,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto close_core;
 	map_init(&domain->xfer.map, why ? NULL : domain->core, why);
-	domain->xfer.direct = !why && direct;
+	domain->xfer.direct = !why && info_core_direct(core_info);
 	domain->xfer.virt_addr =
 		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	/* ofi_rxm keeps a table by key for atomic operations: no key may be in it twice, as

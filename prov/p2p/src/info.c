@@ -257,7 +257,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
-	bool serves, disorder, direct;
+	bool serves, disorder;
 
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
@@ -322,7 +322,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
 	/* room for marks beside the core's keys */
-	if (info_core_maps(info, &direct))
+	if (info_core_maps(info))
 		info->domain_attr->mr_key_size = sizeof(uint64_t);
 	/* keys of our choice tell the memory that the core reaches from the rest */
 	if (info->caps & INFO_REMOTE_CAPS && serves)
@@ -344,7 +344,6 @@ void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 int info_to_core(struct fi_info *info)
 {
 	char *name, *excluded;
-	bool direct;
 
 	if (info->fabric_attr && info->fabric_attr->prov_name) {
 		if (info_name_split(info->fabric_attr->prov_name, &name, &excluded))
@@ -357,7 +356,7 @@ int info_to_core(struct fi_info *info)
 		info_plain_to_core(info);
 		return 0;
 	}
-	if (info->domain_attr && info_core_maps(info, &direct))
+	if (info->domain_attr && info_core_maps(info))
 		info->domain_attr->mr_key_size = INFO_VERBS_KEY_SIZE;
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
 	if (info->tx_attr) {
@@ -407,12 +406,16 @@ bool info_core_mixes(const struct fi_info *core)
 	return info_core_is(core, "net") || info_core_is(core, "tcp");
 }
 
-bool info_core_maps(const struct fi_info *core, bool *direct)
+bool info_core_maps(const struct fi_info *core)
 {
 	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
 
-	*direct = info_core_is(core, INFO_VERBS);
 	return name && !strncasecmp(name, INFO_VERBS, strlen(INFO_VERBS));
+}
+
+bool info_core_direct(const struct fi_info *core)
+{
+	return info_core_is(core, INFO_VERBS);
 }
 
 void info_core_add_maps(struct fi_info *core)

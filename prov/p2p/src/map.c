@@ -10,10 +10,9 @@
 
 #include "base.h"
 #include "conf.h"
+#include "lf.h"
 #include "log.h"
 
-/* FI_MR_DMABUF, which the oldest headers do not have */
-#define MAP_FLAG_DMABUF (1ULL << 40)
 #define MAP_DMABUF_RELEASE FI_VERSION(1, 20)
 
 /* fi_mr(3)'s struct fi_mr_dmabuf */
@@ -22,12 +21,6 @@ struct map_dmabuf {
 	uint64_t offset;
 	size_t len;
 	void *base_addr;
-};
-
-/* Longer than this header's structure, for releases where it has grown */
-union map_attr {
-	struct fi_mr_attr attr;
-	char room[256];
 };
 
 void map_init(struct map *map, struct fid_domain *domain, const char *why)
@@ -249,7 +242,7 @@ bool map_possible(struct map *map, const struct dev_mem *mem, const char **why)
 
 /* ---- registration ---- */
 
-static int map_register(struct map *map, union map_attr *u, uint64_t access, uint64_t flags,
+static int map_register(struct map *map, union lf_mr_attr *u, uint64_t access, uint64_t flags,
 			struct fid_mr **mr)
 {
 	u->attr.iov_count = 1;
@@ -268,7 +261,7 @@ static int map_register_dmabuf(struct map *map, struct map_device *device,
 			       const struct dev_mem *mem, struct map_entry *entry)
 {
 	struct map_dmabuf dmabuf = {.len = entry->len};
-	union map_attr u = {.room = {0}};
+	union lf_mr_attr u = {.room = {0}};
 	int ret;
 
 	ret = mem->ops->expose(mem, entry->start, entry->len, &dmabuf.fd, &dmabuf.offset,
@@ -280,7 +273,7 @@ static int map_register_dmabuf(struct map *map, struct map_device *device,
 	dmabuf.base_addr = (void *) (entry->start - dmabuf.offset);
 	/* newer headers have a field of this type in the same place */
 	u.attr.mr_iov = (const struct iovec *) &dmabuf;
-	ret = map_register(map, &u, entry->access, MAP_FLAG_DMABUF, &entry->mr);
+	ret = map_register(map, &u, entry->access, LF_MR_DMABUF, &entry->mr);
 	close(dmabuf.fd);
 	if (ret && ret != -FI_ENOMEM && !device->worked)
 		map_device_close(device, MAP_DMABUF, "the NIC's driver refuses to register one");
@@ -292,7 +285,7 @@ static int map_register_peermem(struct map *map, struct map_device *device,
 				struct map_entry *entry)
 {
 	const struct iovec iov = {(void *) entry->start, entry->len};
-	union map_attr u = {.room = {0}};
+	union lf_mr_attr u = {.room = {0}};
 	int ret;
 
 	u.attr.mr_iov = &iov;

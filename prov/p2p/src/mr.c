@@ -6,18 +6,10 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "lf.h"
 #include "log.h"
 #include "mem.h"
 #include "pin.h"
-
-/* FI_MR_DMABUF, of libfabric 1.20 and later: attr->mr_iov is no list of buffers then */
-#define MR_DMABUF (1ULL << 40)
-
-/* Longer than this header's structure, for releases where it has grown */
-union mr_attr {
-	struct fi_mr_attr attr;
-	char room[256];
-};
 
 static int mr_close(struct fid *fid)
 {
@@ -172,11 +164,11 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 			    const struct dev_mem *mem)
 {
 	const struct xfer *xfer = &mr->domain->xfer;
-	union mr_attr u = {.room = {0}};
+	union lf_mr_attr u = {.room = {0}};
 	int ret;
 
 	/* what is behind a dma-buf is not ours to see */
-	if (!xfer->key_mark || flags & MR_DMABUF) {
+	if (!xfer->key_mark || flags & LF_MR_DMABUF) {
 		ret = fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
 		if (!ret)
 			mr_show_core(mr);
@@ -214,10 +206,10 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	    !mr_fid)
 		return -FI_EINVAL;
 	mem.ops = NULL;
-	ret = flags & MR_DMABUF ? 0 : mem_classify(attr->mr_iov, attr->iov_count, &mem);
+	ret = flags & LF_MR_DMABUF ? 0 : mem_classify(attr->mr_iov, attr->iov_count, &mem);
 	if (ret)
 		return ret;
-	if (!mem.ops && !(flags & MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {
+	if (!mem.ops && !(flags & LF_MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {
 		P2P_WARN("memory at %p is registered as a device's and is not (or its GPU "
 			 "runtime cannot be loaded)\n",
 			 attr->mr_iov[0].iov_base);
@@ -231,7 +223,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	if (mem.ops || (!(flags & MR_DMABUF) &&
+	if (mem.ops || (!(flags & LF_MR_DMABUF) &&
 			(domain->xfer.keys_ours || domain->serves_all)))
 		ret = mr_register_ours(mr, attr, &mem);
 	else
@@ -251,7 +243,7 @@ static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint6
 		   uint64_t offset, uint64_t requested_key, uint64_t flags,
 		   struct fid_mr **mr, void *context)
 {
-	union mr_attr u = {.room = {0}};
+	union lf_mr_attr u = {.room = {0}};
 
 	u.attr.mr_iov = iov;
 	u.attr.iov_count = count;
