@@ -100,6 +100,29 @@ static int check_comp(const struct stress *s, const struct stress_part *part,
 	return 0;
 }
 
+/*
+ * A peek has ended, and what it says of the message is true. That there is data, and who has
+ * sent it, core providers need not say.
+ */
+static int probed(const struct stress *s, struct stress_part *part,
+		  const struct fi_cq_tagged_entry *comp, int err)
+{
+	const struct stress_op *op = &s->round.op[part->op];
+	char what[512];
+
+	part->probing = false;
+	part->found = !err;
+	stress_op_name(op, what, sizeof(what));
+	FT_CHECK(!err || err == FI_ENOMSG, "%s: the peek ended with %s", what,
+		 fi_strerror(err));
+	FT_CHECK(err || (comp->len == op->size && comp->tag == op->tag),
+		 "%s: the peek says %zu bytes, tag %#" PRIx64, what, comp->len, comp->tag);
+	FT_CHECK(err || !(comp->flags & FI_REMOTE_CQ_DATA) ||
+			 (op->has_data && comp->data == op->data),
+		 "%s: the peek says data %#" PRIx64, what, comp->data);
+	return 0;
+}
+
 int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
 		     fi_addr_t src, int err)
 {
@@ -113,6 +136,8 @@ int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
 		part = part_by_data(s, comp->data, -1);
 	else
 		part = part_by_context(s, comp->op_context);
+	if (part && part->probing)
+		return probed(s, part, comp, err);
 	FT_CHECK(part && part->mine && (part->posted || comp->flags & FI_REMOTE_WRITE),
 		 "a completion of nothing that is under way: flags %#" PRIx64
 		 ", data %#" PRIx64 ", tag %#" PRIx64 ", %zu bytes, %s",

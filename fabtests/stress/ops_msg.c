@@ -236,6 +236,80 @@ const struct stress_type stress_tagged = {
 	.counter = {CNTR_SEND, CNTR_RECV},
 };
 
+/* ---- probes: a peek until the message is there, then its receive ---- */
+
+/* To an endpoint that reports and counts neither more nor less than what is asked for */
+#define PROBED_EP 0
+
+/*
+ * The tag is its own, as is the receive's time: it is waited for as it is posted. A message
+ * that another receive may take is none.
+ */
+static bool probe_plan(const struct stress_plan *plan, struct stress_round *round,
+		       struct stress_op *op, uint64_t *rnd)
+{
+	const struct stress_end *from = &op->end[FROM];
+	bool whole;
+
+	op->end[TO].ep = PROBED_EP;
+	if (plan->quirks & QUIRK_PEEK || round->wild ||
+	    (plan->quirks & QUIRK_EPS && round->eps > 1) ||
+	    (plan->quirks & QUIRK_UNEXPECTED && op->when == EARLY))
+		return false;
+	op->when = LAST;
+	op->size = stress_plan_size(plan, round, rnd);
+	plan_tag(op, FAMILIES + op->number, 0, rnd);
+	whole = op->size <= 4096 ||
+		(from->kind != FI_HMEM_SYSTEM && op->size > plan->announced);
+	op->claim = stress_coin(rnd) && (whole || !(plan->quirks & QUIRK_CLAIM));
+	if (!plan_message(plan, round, op, rnd))
+		return false;
+	op->end[TO].call = &recv_calls[FT_COUNT(recv_calls) - 1];
+	return true;
+}
+
+static ssize_t probe_peek(struct stress *s, struct stress_op *op)
+{
+	struct stress_part *part = &s->part[op->number][TO];
+	const struct ft_op peek = {
+		.call = FT_RECVMSG,
+		.tagged = true,
+		.addr = op->directed ? s->peer[op->end[FROM].ep] : FI_ADDR_UNSPEC,
+		.tag = op->match,
+		.flags = FI_PEEK | FI_COMPLETION | (op->claim ? FI_CLAIM : 0),
+		.req = &part->req,
+	};
+	ssize_t ret;
+
+	part->probing = true;
+	ret = ft_post_once(&s->ctx[PROBED_EP], &peek);
+	part->probing = !ret;
+	return ret ? ret : -FI_EAGAIN;
+}
+
+static ssize_t probe_take(struct stress *s, struct stress_op *op)
+{
+	const struct stress_part *part = &s->part[op->number][TO];
+
+	if (part->probing)
+		return -FI_EAGAIN;
+	if (!part->found)
+		return probe_peek(s, op);
+	return message_post(s, op, TO, true, FI_COMPLETION | (op->claim ? FI_CLAIM : 0));
+}
+
+const struct stress_type stress_probe = {
+	.name = "probe",
+	.caps = FI_TAGGED,
+	.weight = 2,
+	.starter = FROM,
+	.plan = probe_plan,
+	.start = tagged_start,
+	.take = probe_take,
+	.flags = {FI_SEND | FI_TAGGED, FI_RECV | FI_TAGGED},
+	.counter = {CNTR_SEND, CNTR_RECV},
+};
+
 /* ---- cancelled receives: nothing comes, and one process does it all ---- */
 
 static bool cancel_plan(const struct stress_plan *plan, struct stress_round *round,

@@ -227,7 +227,8 @@ void stress_plan_round(const struct stress_plan *plan, uint64_t number,
 void stress_op_name(const struct stress_op *op, char *text, size_t len)
 {
 	const struct stress_end *from = &op->end[FROM], *to = &op->end[TO];
-	static const char *const when[] = {"early", "among the sends", "late"};
+	static const char *const when[] = {"early", "among the sends", "late",
+					   "last"};
 
 	snprintf(
 		text, len,

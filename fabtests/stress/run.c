@@ -238,7 +238,7 @@ static int none_delivered(const struct stress *s)
 	for (unsigned int n = 0; n < s->round.count; n++) {
 		const struct stress_op *op = &s->round.op[n];
 
-		if (!(op->flags & FI_DELIVERY_COMPLETE) || op->when != LATE ||
+		if (!(op->flags & FI_DELIVERY_COMPLETE) || op->when < LATE ||
 		    !s->part[n][FROM].mine || !s->part[n][FROM].done || !op->type->take)
 			continue;
 		stress_op_name(op, what, sizeof(what));
@@ -291,6 +291,7 @@ int stress_round_run(struct stress *s)
 	FT_TRY(post_takes(s, LATE));
 	for (; next_start(s, &start); start++)
 		FT_TRY(post(s, start, true));
+	FT_TRY(post_takes(s, LAST));
 	FT_TRY(wait_all(s));
 	FT_TRY(stress_barrier(s));
 	for (int i = 0; i < STRAYS; i++) {

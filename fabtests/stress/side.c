@@ -160,6 +160,7 @@ static void plan_limits(struct stress *s)
 	};
 
 	plan->seed = s->proc->opts.seed;
+	plan->announced = ft_hook_active() ? SIZE_MAX : eager;
 	plan->kind_count = ft_kinds(&s->proc->opts, plan->kinds);
 	plan->inject = info->tx_attr->inject_size;
 	plan->iov_limit[FROM] = info->tx_attr->iov_limit;

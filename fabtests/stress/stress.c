@@ -10,8 +10,8 @@
 #define REPORT_US 5e6
 
 const struct stress_type *const stress_types[] = {
-	&stress_msg,  &stress_tagged, &stress_cancel, &stress_multi,   &stress_write,
-	&stress_read, &stress_atomic, &stress_fetch,  &stress_compare,
+	&stress_msg,   &stress_tagged, &stress_probe,  &stress_cancel, &stress_multi,
+	&stress_write, &stress_read,   &stress_atomic, &stress_fetch,  &stress_compare,
 };
 const size_t stress_type_count = FT_COUNT(stress_types);
 

@@ -35,9 +35,11 @@
 /* The two ends of an operation: where the data comes from, and where it goes */
 enum { FROM, TO, ENDS };
 
-/* When a receive is posted: before anything is sent, among the sends, after all of them
+/*
+ * When a receive is posted: before anything is sent, among the sends, after all of them;
+ * when everything else of the round is posted, so that it may wait for its message
  */
-enum stress_when { EARLY, AMONG, LATE };
+enum stress_when { EARLY, AMONG, LATE, LAST };
 
 /* What is counted, in the order of stress_counters[] */
 enum {
@@ -68,6 +70,8 @@ enum {
 	QUIRK_NOTHING = 1 << 10, /* FI_DELIVERY_COMPLETE of no bytes */
 	QUIRK_REMOTE = 1 << 12,  /* counters of what peers do */
 	QUIRK_EPS = 1 << 11,     /* unexpected messages, with several endpoints */
+	QUIRK_PEEK = 1 << 13,    /* FI_PEEK */
+	QUIRK_CLAIM = 1 << 14,   /* FI_CLAIM of what the core sends in several parts */
 };
 
 struct stress;
@@ -124,8 +128,8 @@ struct stress_type {
 		     const char *what);
 };
 
-extern const struct stress_type stress_msg, stress_tagged, stress_cancel, stress_multi,
-	stress_write, stress_read, stress_atomic, stress_fetch, stress_compare;
+extern const struct stress_type stress_msg, stress_tagged, stress_probe, stress_cancel,
+	stress_multi, stress_write, stress_read, stress_atomic, stress_fetch, stress_compare;
 extern const struct stress_type *const stress_types[];
 extern const size_t stress_type_count;
 
@@ -149,7 +153,7 @@ struct stress_end {
  * @size:	bytes that travel
  * @tag:	of the message; @match, @ignore: of its receive
  * @flags:	of the starter's *msg call
- * @directed:	received from its source only
+ * @directed:	received from its source only; @claim: found by a peek that claims it
  * @when, @place: when the receive is posted, and its place among the others
  * @group:	what matches in order; -1: nothing else can match
  * @cuts:	random, for the lengths of pieces
@@ -165,7 +169,7 @@ struct stress_op {
 	struct stress_end end[ENDS];
 	size_t size;
 	uint64_t tag, match, ignore, data, flags;
-	bool has_data, directed;
+	bool has_data, directed, claim;
 	enum stress_when when;
 	uint64_t place;
 	int group;
@@ -204,6 +208,8 @@ struct stress_round {
  * @multi:	there are multi-receives among @types; @multi_min: FI_OPT_MIN_MULTI_RECV
  * @levels:	the completion levels (FI_DELIVERY_COMPLETE ...) that it offers
  * @types:	operations to choose from, an entry for each unit of weight
+ * @announced:	messages from device memory that are longer than this are no messages of
+ *		the core's
  */
 struct stress_plan {
 	uint64_t seed, caps, levels;
@@ -215,18 +221,22 @@ struct stress_plan {
 	size_t inject;
 	struct fid_ep *ep; /* to ask for its limits */
 	size_t iov_limit[ENDS], rma_iov_limit;
+	size_t announced;
 	size_t size[16];
 	size_t size_count;
 	unsigned int types[64];
 	size_t type_count;
 };
 
-/** struct stress_part - one end of an operation, in the process that it belongs to */
+/**
+ * struct stress_part - one end of an operation, in the process that it belongs to
+ * @probing:	a peek is under way; @found: it has found the message
+ */
 struct stress_part {
 	struct ft_req req; /* first: op_context */
 	unsigned int op;
 	int end;
-	bool mine, posted, wanted, done, released;
+	bool mine, posted, wanted, done, released, probing, found;
 };
 
 /* Where the other process has its arenas, for one-sided operations */
