@@ -52,4 +52,34 @@ int ft_meet(struct ft_proc *proc);
 /** ft_kinds() - kinds of memory under test: host, and the device's with -D */
 size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2]);
 
+/**
+ * struct ft_pair - one of two ranks that send to each other
+ * @buf:	by kind: host, and the device's with -D
+ */
+struct ft_pair {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct ft_buf buf[2];
+	size_t kind_count;
+	fi_addr_t peer;
+};
+
+/** ft_pair_hints() - what most tests ask for; the caller may change pair->ctx after it */
+int ft_pair_hints(struct ft_pair *pair, struct ft_proc *proc);
+/** ft_pair_open() - endpoint, peer, and buffers with room for @len bytes and guards */
+int ft_pair_open(struct ft_pair *pair, size_t len);
+/** ft_pair_close() - and the @count objects that were @bound to the endpoint, after it */
+int ft_pair_close(struct ft_pair *pair, struct fid *const *bound, size_t count);
+/** ft_pair_sends() - in tests in which all messages go one way: rank 1 sends */
+static inline bool ft_pair_sends(const struct ft_pair *pair)
+{
+	return pair->proc->rank == 1;
+}
+/**
+ * ft_pair_message() - such a message of @len bytes between buffers of the kinds @from and
+ * @to: fills @op with this rank's end of it, and returns where its data lies
+ */
+struct ft_slot ft_pair_message(struct ft_pair *pair, size_t from, size_t to, size_t len,
+			       uint64_t tag, struct ft_req *req, struct ft_op *op);
+
 #endif /* FT_TEST_H */

@@ -16,13 +16,9 @@
 #define SHORT_MS 50
 
 struct side {
-	struct ft_proc *proc;
-	struct ft_ctx ctx;
+	struct ft_pair pair;
 	struct fid_cntr *tx, *rx;
 	uint64_t sent, received;
-	struct ft_buf buf[2];
-	size_t kind_count;
-	fi_addr_t peer;
 };
 
 static int open_cntr(struct ft_ctx *ctx, uint64_t flags, struct fid_cntr **cntr)
@@ -50,40 +46,21 @@ static int open_cntrs(struct ft_ctx *ctx)
 
 static int side_open(struct side *s, struct ft_proc *proc, uint64_t cq_flags)
 {
-	enum fi_hmem_iface kinds[2];
-
 	memset(s, 0, sizeof(*s));
-	s->proc = proc;
-	s->kind_count = ft_kinds(&proc->opts, kinds);
-	FT_TRY(ft_test_hints(proc, &s->ctx));
-	s->ctx.cq_flags = cq_flags;
-	s->ctx.prepare = open_cntrs;
-	s->ctx.test = s;
-	FT_TRY(ft_test_open(proc, &s->ctx));
-	FT_TRY(ft_test_connect(proc, &s->ctx));
-	s->peer = s->ctx.peer[!proc->rank];
-	for (size_t i = 0; i < s->kind_count; i++)
-		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], LARGEST + FT_ROOM));
-	return 0;
+	FT_TRY(ft_pair_hints(&s->pair, proc));
+	s->pair.ctx.cq_flags = cq_flags;
+	s->pair.ctx.prepare = open_cntrs;
+	s->pair.ctx.test = s;
+	return ft_pair_open(&s->pair, LARGEST);
 }
 
 static int side_close(struct side *s)
 {
-	int ret;
+	struct fid *const cntrs[] = {&s->tx->fid, &s->rx->fid};
 
 	FT_CHECK(fi_close(&s->tx->fid) == -FI_EBUSY,
 		 "a counter that an endpoint counts with could be closed");
-	for (size_t i = 0; i < s->kind_count; i++)
-		ft_buf_free(&s->buf[i]);
-	ret = fi_close(&s->ctx.ep->fid);
-	s->ctx.ep = NULL;
-	if (!ret)
-		ret = fi_close(&s->tx->fid);
-	if (!ret)
-		ret = fi_close(&s->rx->fid);
-	if (ret)
-		return ft_fail(ret, "fi_close", "endpoint and counters");
-	return ft_close(&s->ctx);
+	return ft_pair_close(&s->pair, cntrs, FT_COUNT(cntrs));
 }
 
 /* Leaves queues and counters alone. */
@@ -91,9 +68,9 @@ static int post(struct side *s, const struct ft_op *op)
 {
 	ssize_t ret;
 
-	while ((ret = ft_post_once(&s->ctx, op)) == -FI_EAGAIN) {
+	while ((ret = ft_post_once(&s->pair.ctx, op)) == -FI_EAGAIN) {
 		fi_cntr_read(s->tx);
-		FT_TRY(ft_idle(&s->ctx));
+		FT_TRY(ft_idle(&s->pair.ctx));
 	}
 	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
 }
@@ -114,17 +91,17 @@ static enum ft_call send_call(const struct side *s, size_t i, size_t len)
 		FT_SEND, FT_SENDV, FT_SENDMSG, FT_SENDDATA, FT_INJECT, FT_INJECTDATA,
 	};
 
-	return calls[i % (len <= s->ctx.info->tx_attr->inject_size ? 6 : 4)];
+	return calls[i % (len <= s->pair.ctx.info->tx_attr->inject_size ? 6 : 4)];
 }
 
 static int send_one(struct side *s, size_t kind, size_t i, size_t len)
 {
-	const struct ft_slot slot = {&s->buf[kind], 0, len + FT_ROOM, 64, len};
+	const struct ft_slot slot = {&s->pair.buf[kind], 0, len + FT_ROOM, 64, len};
 	struct ft_req req = {0};
 	struct ft_op op = {
 		.call = send_call(s, i, len),
 		.tagged = i % 2,
-		.addr = s->peer,
+		.addr = s->pair.peer,
 		.tag = 7,
 		.req = &req,
 	};
@@ -139,12 +116,12 @@ static int send_one(struct side *s, size_t kind, size_t i, size_t len)
 
 static int recv_one(struct side *s, size_t kind, size_t i, size_t len)
 {
-	const struct ft_slot slot = {&s->buf[kind], 0, len + FT_ROOM, 64, len};
+	const struct ft_slot slot = {&s->pair.buf[kind], 0, len + FT_ROOM, 64, len};
 	struct ft_req req = {0};
 	struct ft_op op = {
 		.call = i % 3 ? FT_RECV : FT_RECVMSG,
 		.tagged = i % 2,
-		.addr = s->peer,
+		.addr = s->pair.peer,
 		.tag = 7,
 		.req = &req,
 	};
@@ -153,7 +130,7 @@ static int recv_one(struct side *s, size_t kind, size_t i, size_t len)
 	ft_op_buf(&op, slot.buf, slot.off, len);
 	FT_TRY(post(s, &op));
 	if (i % 4 == 0)
-		FT_TRY(ft_meet(s->proc)); /* else the message may be there first */
+		FT_TRY(ft_meet(s->pair.proc)); /* else the message may be there first */
 	s->received++;
 	FT_TRY(wait_for(s->rx, s->received, "received"));
 	return ft_slot_check(&slot, len, i, "a message that was counted");
@@ -175,13 +152,13 @@ static int check_totals(const struct side *s)
 static int exchange(struct side *s, size_t from, size_t to, size_t len)
 {
 	for (size_t i = 0; i < COUNT; i++) {
-		const bool sends = (size_t)s->proc->rank == i / 2 % 2;
+		const bool sends = (size_t)s->pair.proc->rank == i / 2 % 2;
 
 		if (sends && i % 4 == 0)
-			FT_TRY(ft_meet(s->proc));
+			FT_TRY(ft_meet(s->pair.proc));
 		FT_TRY(sends ? send_one(s, from, i, len) : recv_one(s, to, i, len));
 	}
-	FT_TRY(ft_meet(s->proc));
+	FT_TRY(ft_meet(s->pair.proc));
 	return check_totals(s);
 }
 
@@ -192,7 +169,7 @@ static int check_reports(struct side *s, uint64_t want)
 	uint64_t found = 0;
 	ssize_t n;
 
-	while ((n = fi_cq_read(s->ctx.cq, &entry, 1)) == 1)
+	while ((n = fi_cq_read(s->pair.ctx.cq, &entry, 1)) == 1)
 		found++;
 	FT_CHECK(n == -FI_EAGAIN, "fi_cq_read: %zd", n);
 	FT_CHECK(found == want, "%" PRIu64 " reports instead of %" PRIu64, found, want);
@@ -205,17 +182,17 @@ static int counted(struct side *s, bool selective)
 	uint64_t injected = 0;
 
 	for (size_t i = 0; i < FT_COUNT(sizes); i++) {
-		for (size_t kinds = 0; kinds < s->kind_count * s->kind_count; kinds++) {
-			FT_TRY(exchange(s, kinds % s->kind_count, kinds / s->kind_count,
+		for (size_t kinds = 0; kinds < s->pair.kind_count * s->pair.kind_count; kinds++) {
+			FT_TRY(exchange(s, kinds % s->pair.kind_count, kinds / s->pair.kind_count,
 					sizes[i]));
 			for (size_t m = 0; m < COUNT; m++)
-				injected += (size_t)s->proc->rank == m / 2 % 2 &&
+				injected += (size_t)s->pair.proc->rank == m / 2 % 2 &&
 					    send_call(s, m, sizes[i]) >= FT_INJECT &&
 					    send_call(s, m, sizes[i]) <= FT_INJECTDATA;
 		}
 	}
 	/* net, the forerunner of tcp's RDM endpoints in 1.17, reports all it does */
-	if (selective && s->proc->opts.prov && !strncmp(s->proc->opts.prov, "net", 3))
+	if (selective && s->pair.proc->opts.prov && !strncmp(s->pair.proc->opts.prov, "net", 3))
 		return 0;
 	return check_reports(s, selective ? 0 : s->sent - injected + s->received);
 }
@@ -250,20 +227,20 @@ static int values(struct side *s)
 static int errors(struct side *s)
 {
 	struct ft_req req = {0};
-	struct ft_op op = {.call = FT_RECV, .tagged = true, .addr = s->peer, .tag = 99};
+	struct ft_op op = {.call = FT_RECV, .tagged = true, .addr = s->pair.peer, .tag = 99};
 	struct fi_cq_err_entry err = {0};
 	ssize_t ret;
 
-	for (size_t kind = 0; kind < s->kind_count; kind++) {
+	for (size_t kind = 0; kind < s->pair.kind_count; kind++) {
 		op.req = &req;
-		ft_op_buf(&op, &s->buf[kind], 0, 10000);
+		ft_op_buf(&op, &s->pair.buf[kind], 0, 10000);
 		FT_TRY(post(s, &op));
-		ret = fi_cancel(&s->ctx.ep->fid, &req);
+		ret = fi_cancel(&s->pair.ctx.ep->fid, &req);
 		FT_CHECK(!ret, "fi_cancel: %zd", ret);
 		while (fi_cntr_readerr(s->rx) != kind + 1)
-			FT_TRY(ft_idle(&s->ctx));
-		while ((ret = fi_cq_readerr(s->ctx.cq, &err, 0)) == -FI_EAGAIN)
-			fi_cq_read(s->ctx.cq, NULL, 0);
+			FT_TRY(ft_idle(&s->pair.ctx));
+		while ((ret = fi_cq_readerr(s->pair.ctx.cq, &err, 0)) == -FI_EAGAIN)
+			fi_cq_read(s->pair.ctx.cq, NULL, 0);
 		FT_CHECK(ret == 1 && err.op_context == &req &&
 				 (err.err == FI_ECANCELED || err.err == -FI_ECANCELED),
 			 "a cancelled receive ended with %zd, %s", ret,
@@ -284,7 +261,7 @@ static int side_run(struct ft_proc *proc, uint64_t cq_flags)
 	/* cores count cancelled receives, or not, as they like */
 	if (ft_has_ours(&proc->opts))
 		FT_TRY(errors(&s));
-	FT_TRY(ft_meet(s.proc));
+	FT_TRY(ft_meet(s.pair.proc));
 	return side_close(&s);
 }
 

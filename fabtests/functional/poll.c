@@ -10,13 +10,9 @@
 #define LARGEST ((size_t)(3 << 20))
 
 struct side {
-	struct ft_proc *proc;
-	struct ft_ctx ctx;
+	struct ft_pair pair;
 	struct fid_cntr *rx;
 	struct fid_poll *poll;
-	struct ft_buf buf[2];
-	size_t kind_count;
-	fi_addr_t peer;
 	uint64_t received;
 	bool cntr_seen;
 };
@@ -36,45 +32,33 @@ static int open_cntr(struct ft_ctx *ctx)
 static int side_open(struct side *s, struct ft_proc *proc)
 {
 	struct fi_poll_attr attr = {0};
-	enum fi_hmem_iface kinds[2];
 	int ret;
 
 	memset(s, 0, sizeof(*s));
-	s->proc = proc;
-	s->kind_count = ft_kinds(&proc->opts, kinds);
-	FT_TRY(ft_test_hints(proc, &s->ctx));
-	s->ctx.prepare = open_cntr;
-	s->ctx.test = s;
-	FT_TRY(ft_test_open(proc, &s->ctx));
-	s->ctx.cq->fid.context = &s->ctx.cq;
-	FT_TRY(ft_test_connect(proc, &s->ctx));
-	s->peer = s->ctx.peer[!proc->rank];
-	for (size_t i = 0; i < s->kind_count; i++)
-		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], LARGEST + FT_ROOM));
-	ret = fi_poll_open(s->ctx.domain, &attr, &s->poll);
+	FT_TRY(ft_pair_hints(&s->pair, proc));
+	s->pair.ctx.prepare = open_cntr;
+	s->pair.ctx.test = s;
+	FT_TRY(ft_pair_open(&s->pair, LARGEST));
+	s->pair.ctx.cq->fid.context = &s->pair.ctx.cq;
+	ret = fi_poll_open(s->pair.ctx.domain, &attr, &s->poll);
 	if (ret)
 		return ft_fail(ret, "fi_poll_open", "poll set");
-	FT_TRY(fi_poll_add(s->poll, &s->ctx.cq->fid, 0));
+	FT_TRY(fi_poll_add(s->poll, &s->pair.ctx.cq->fid, 0));
 	FT_TRY(fi_poll_add(s->poll, &s->rx->fid, 0));
 	return 0;
 }
 
 static int side_close(struct side *s)
 {
+	struct fid *const rx = &s->rx->fid;
 	int ret;
 
-	FT_TRY(fi_poll_del(s->poll, &s->ctx.cq->fid, 0));
+	FT_TRY(fi_poll_del(s->poll, &s->pair.ctx.cq->fid, 0));
 	FT_TRY(fi_poll_del(s->poll, &s->rx->fid, 0));
 	ret = fi_close(&s->poll->fid);
 	if (ret)
 		return ft_fail(ret, "fi_close", "poll set");
-	for (size_t i = 0; i < s->kind_count; i++)
-		ft_buf_free(&s->buf[i]);
-	ret = fi_close(&s->ctx.ep->fid);
-	s->ctx.ep = NULL;
-	if (!ret)
-		ret = fi_close(&s->rx->fid);
-	return ret ? ft_fail(ret, "fi_close", "endpoint, counter") : ft_close(&s->ctx);
+	return ft_pair_close(&s->pair, &rx, 1);
 }
 
 static int cntr_found(struct side *s)
@@ -90,7 +74,7 @@ static int cntr_found(struct side *s)
 static int cq_found(struct side *s, struct ft_req *req)
 {
 	struct fi_cq_tagged_entry entry;
-	const ssize_t n = fi_cq_read(s->ctx.cq, &entry, 1);
+	const ssize_t n = fi_cq_read(s->pair.ctx.cq, &entry, 1);
 
 	FT_CHECK(n == 1, "fi_poll reports a queue, fi_cq_read says %zd", n);
 	FT_CHECK(entry.op_context == req, "a completion of something else");
@@ -112,46 +96,39 @@ static int poll_for(struct side *s, struct ft_req *req, bool counted)
 		for (int i = 0; i < n; i++) {
 			if (found[i] == &s->rx)
 				FT_TRY(cntr_found(s));
-			else if (found[i] == &s->ctx.cq)
+			else if (found[i] == &s->pair.ctx.cq)
 				FT_TRY(cq_found(s, req));
 			else
 				FT_CHECK(false, "fi_poll reports an unknown context");
 		}
 		if (!n)
-			FT_TRY(ft_idle(&s->ctx));
+			FT_TRY(ft_idle(&s->pair.ctx));
 	}
 	return 0;
 }
 
 static int transfer(struct side *s, size_t from, size_t to, size_t len, bool early)
 {
-	const bool sends = s->proc->rank == 1;
-	const struct ft_slot slot = {&s->buf[sends ? from : to], 0, len + FT_ROOM, 64, len};
+	const bool sends = ft_pair_sends(&s->pair);
 	struct ft_req req = {0};
-	struct ft_op op = {
-		.call = sends ? FT_SEND : FT_RECV,
-		.tagged = true,
-		.addr = s->peer,
-		.tag = 5,
-		.req = &req,
-	};
+	struct ft_op op;
+	const struct ft_slot slot = ft_pair_message(&s->pair, from, to, len, 5, &req, &op);
 	void *found[2];
 	ssize_t ret;
 
 	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
-	ft_op_buf(&op, slot.buf, slot.off, len);
 	if (sends == early)
-		FT_TRY(ft_meet(s->proc));
-	while ((ret = ft_post_once(&s->ctx, &op)) == -FI_EAGAIN)
+		FT_TRY(ft_meet(s->pair.proc));
+	while ((ret = ft_post_once(&s->pair.ctx, &op)) == -FI_EAGAIN)
 		FT_CHECK(!fi_poll(s->poll, found, 2), "fi_poll reports what nobody sent");
 	if (ret)
 		return ft_fail((int)ret, "posting", "%zu bytes", len);
 	if (sends != early)
-		FT_TRY(ft_meet(s->proc));
+		FT_TRY(ft_meet(s->pair.proc));
 	FT_TRY(poll_for(s, &req, !sends));
 	ret = fi_poll(s->poll, found, 2);
 	FT_CHECK(!ret, "fi_poll reports %zd objects with nothing new", ret);
-	FT_TRY(ft_meet(s->proc));
+	FT_TRY(ft_meet(s->pair.proc));
 	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was polled for");
 }
 
@@ -168,8 +145,8 @@ static int run(struct ft_proc *proc)
 		return proc->rank ? FT_SKIP : ft_skip("no counters by this provider");
 	FT_TRY(side_open(&s, proc));
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
-		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
-			FT_TRY(transfer(&s, kinds % s.kind_count, kinds / s.kind_count,
+		for (size_t kinds = 0; kinds < s.pair.kind_count * s.pair.kind_count; kinds++)
+			FT_TRY(transfer(&s, kinds % s.pair.kind_count, kinds / s.pair.kind_count,
 					sizes[i / 2], i % 2 == 0));
 	return side_close(&s);
 }

@@ -16,12 +16,8 @@
 #define WAKES_MAX 2000 /* in IDLE_MS; whoever does not sleep wakes a hundred times as often */
 
 struct side {
-	struct ft_proc *proc;
-	struct ft_ctx ctx;
-	struct fid_cq *rx_cq; /* ctx.cq is for sends */
-	struct ft_buf buf[2];
-	size_t kind_count;
-	fi_addr_t peer;
+	struct ft_pair pair;
+	struct fid_cq *rx_cq; /* pair.ctx.cq is for sends */
 };
 
 static int bind_rx_cq(struct ft_ctx *ctx)
@@ -37,35 +33,12 @@ static int bind_rx_cq(struct ft_ctx *ctx)
 
 static int side_open(struct side *s, struct ft_proc *proc, enum fi_wait_obj wait_obj)
 {
-	enum fi_hmem_iface kinds[2];
-
-	memset(s, 0, sizeof(*s));
-	s->proc = proc;
-	s->kind_count = ft_kinds(&proc->opts, kinds);
-	FT_TRY(ft_test_hints(proc, &s->ctx));
-	s->ctx.cq_attr.wait_obj = wait_obj;
-	s->ctx.tx_only = true;
-	s->ctx.prepare = bind_rx_cq;
-	s->ctx.test = s;
-	FT_TRY(ft_test_open(proc, &s->ctx));
-	FT_TRY(ft_test_connect(proc, &s->ctx));
-	s->peer = s->ctx.peer[!proc->rank];
-	for (size_t i = 0; i < s->kind_count; i++)
-		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], LARGEST + FT_ROOM));
-	return 0;
-}
-
-static int side_close(struct side *s)
-{
-	int ret;
-
-	for (size_t i = 0; i < s->kind_count; i++)
-		ft_buf_free(&s->buf[i]);
-	ret = fi_close(&s->ctx.ep->fid);
-	s->ctx.ep = NULL;
-	if (!ret)
-		ret = fi_close(&s->rx_cq->fid);
-	return ret ? ft_fail(ret, "fi_close", "endpoint, queue") : ft_close(&s->ctx);
+	FT_TRY(ft_pair_hints(&s->pair, proc));
+	s->pair.ctx.cq_attr.wait_obj = wait_obj;
+	s->pair.ctx.tx_only = true;
+	s->pair.ctx.prepare = bind_rx_cq;
+	s->pair.ctx.test = s;
+	return ft_pair_open(&s->pair, LARGEST);
 }
 
 static int wait_fd(struct fid_cq *cq, enum fi_wait_obj wait_obj, int *fd)
@@ -87,7 +60,7 @@ static int sleep_on(struct side *s, struct fid_cq *cq, int cq_fd, int ms)
 {
 	struct pollfd pfd = {.fd = cq_fd, .events = POLLIN};
 	struct fid *fid = &cq->fid;
-	int ret = fi_trywait(s->ctx.fabric, &fid, 1);
+	int ret = fi_trywait(s->pair.ctx.fabric, &fid, 1);
 
 	if (ret == -FI_EAGAIN)
 		return 1;
@@ -99,7 +72,7 @@ static int sleep_on(struct side *s, struct fid_cq *cq, int cq_fd, int ms)
 
 static int read_one(struct side *s, struct fid_cq *cq, struct ft_req *want)
 {
-	const enum fi_wait_obj wait_obj = s->ctx.cq_attr.wait_obj;
+	const enum fi_wait_obj wait_obj = s->pair.ctx.cq_attr.wait_obj;
 	const bool polls = wait_obj == FI_WAIT_FD || wait_obj == FI_WAIT_POLLFD;
 	struct fi_cq_tagged_entry entry;
 	int fd, woken = 0;
@@ -125,32 +98,25 @@ static int post(struct side *s, const struct ft_op *op)
 {
 	ssize_t ret;
 
-	while ((ret = ft_post_once(&s->ctx, op)) == -FI_EAGAIN)
-		fi_cq_read(s->ctx.cq, NULL, 0);
+	while ((ret = ft_post_once(&s->pair.ctx, op)) == -FI_EAGAIN)
+		fi_cq_read(s->pair.ctx.cq, NULL, 0);
 	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
 }
 
 static int transfer(struct side *s, size_t from, size_t to, size_t len, bool early)
 {
-	const bool sends = s->proc->rank == 1;
-	const struct ft_slot slot = {&s->buf[sends ? from : to], 0, len + FT_ROOM, 64, len};
+	const bool sends = ft_pair_sends(&s->pair);
 	struct ft_req req = {0};
-	struct ft_op op = {
-		.call = sends ? FT_SEND : FT_RECV,
-		.tagged = true,
-		.addr = s->peer,
-		.tag = 5,
-		.req = &req,
-	};
+	struct ft_op op;
+	const struct ft_slot slot = ft_pair_message(&s->pair, from, to, len, 5, &req, &op);
 
 	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
-	ft_op_buf(&op, slot.buf, slot.off, len);
 	if (!sends && early)
 		FT_TRY(post(s, &op));
-	FT_TRY(ft_meet(s->proc));
+	FT_TRY(ft_meet(s->pair.proc));
 	if (sends || !early)
 		FT_TRY(post(s, &op));
-	FT_TRY(read_one(s, sends ? s->ctx.cq : s->rx_cq, &req));
+	FT_TRY(read_one(s, sends ? s->pair.ctx.cq : s->rx_cq, &req));
 	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was waited for");
 }
 
@@ -163,7 +129,7 @@ static int idle(struct side *s, struct fid_cq *cq, const char *when)
 	int fd, ret;
 	ssize_t n;
 
-	FT_TRY(wait_fd(cq, s->ctx.cq_attr.wait_obj, &fd));
+	FT_TRY(wait_fd(cq, s->pair.ctx.cq_attr.wait_obj, &fd));
 	while (ft_usec() < end) {
 		n = fi_cq_read(cq, &entry, 1);
 		FT_CHECK(n == -FI_EAGAIN, "%s: fi_cq_read %zd", when, n);
@@ -179,48 +145,45 @@ static int idle(struct side *s, struct fid_cq *cq, const char *when)
 /* The receive is not there, so a long message from device memory cannot go on. */
 static int idle_stuck(struct side *s)
 {
-	const bool sends = s->proc->rank == 1;
+	const size_t device = s->pair.kind_count - 1;
+	const bool sends = ft_pair_sends(&s->pair);
 	struct ft_req req = {0};
-	struct ft_op op = {
-		.call = sends ? FT_SEND : FT_RECV,
-		.tagged = true,
-		.addr = s->peer,
-		.tag = 6,
-		.req = &req,
-	};
+	struct ft_op op;
 
-	ft_op_buf(&op, &s->buf[s->kind_count - 1], 0, LARGEST);
+	ft_pair_message(&s->pair, device, device, LARGEST, 6, &req, &op);
 	if (sends) {
 		FT_TRY(post(s, &op));
-		FT_TRY(idle(s, s->ctx.cq, "with a message that is not received"));
-		FT_TRY(ft_meet(s->proc));
+		FT_TRY(idle(s, s->pair.ctx.cq, "with a message that is not received"));
+		FT_TRY(ft_meet(s->pair.proc));
 	} else {
-		FT_TRY(ft_meet(s->proc));
+		FT_TRY(ft_meet(s->pair.proc));
 		FT_TRY(post(s, &op));
 	}
-	return read_one(s, sends ? s->ctx.cq : s->rx_cq, &req);
+	return read_one(s, sends ? s->pair.ctx.cq : s->rx_cq, &req);
 }
 
 static int ways(struct ft_proc *proc, enum fi_wait_obj wait_obj)
 {
 	static const size_t sizes[] = {8, 20000, LARGEST};
+	struct fid *rx_cq;
 	struct side s;
 
 	FT_TRY(side_open(&s, proc, wait_obj));
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
-		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
-			FT_TRY(transfer(&s, kinds % s.kind_count, kinds / s.kind_count,
+		for (size_t kinds = 0; kinds < s.pair.kind_count * s.pair.kind_count; kinds++)
+			FT_TRY(transfer(&s, kinds % s.pair.kind_count, kinds / s.pair.kind_count,
 					sizes[i / 2], i % 2));
-	FT_TRY(ft_meet(s.proc));
+	FT_TRY(ft_meet(s.pair.proc));
 	/* net of libfabric 1.17 wakes all the time */
-	if (wait_obj == FI_WAIT_FD && strncmp(s.ctx.info->fabric_attr->prov_name, "net", 3)) {
+	if (wait_obj == FI_WAIT_FD && strncmp(s.pair.ctx.info->fabric_attr->prov_name, "net", 3)) {
 		FT_TRY(idle(&s, s.rx_cq, "without anything under way"));
 		/* only what is announced waits for its receive */
-		if (ft_is_p2p(&s.ctx) && s.kind_count == 2)
+		if (ft_is_p2p(&s.pair.ctx) && s.pair.kind_count == 2)
 			FT_TRY(idle_stuck(&s));
-		FT_TRY(ft_meet(s.proc));
+		FT_TRY(ft_meet(s.pair.proc));
 	}
-	return side_close(&s);
+	rx_cq = &s.rx_cq->fid;
+	return ft_pair_close(&s.pair, &rx_cq, 1);
 }
 
 static int run(struct ft_proc *proc)
