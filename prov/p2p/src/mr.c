@@ -110,7 +110,8 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
 	region->mem = *mem;
 	p2p_lock_take(&xfer->lock);
-	ret = region_add(xfer, region);
+	/* what an allocation, or a cache of the core's, is registered as may serve several */
+	ret = region_add(xfer, region, mr->core || mr->map);
 	p2p_lock_drop(&xfer->lock);
 	mr->served = !ret;
 	return ret;
