@@ -68,6 +68,7 @@ enum {
 	QUIRK_NOTHING = 1 << 10, /* FI_DELIVERY_COMPLETE of no bytes */
 	QUIRK_REMOTE = 1 << 12,  /* counters of what peers do */
 	QUIRK_EPS = 1 << 11,     /* unexpected messages, with several endpoints */
+	QUIRK_ATOMICS = 1 << 13, /* atomic operations */
 };
 
 struct stress;
@@ -272,7 +273,8 @@ void stress_op_name(const struct stress_op *op, char *text, size_t len);
 
 /* ---- quirks.c ---- */
 
-unsigned int stress_quirks(const char *prov, bool say);
+/* @hmem: with FI_HMEM. @say: prints what is left out, and why */
+unsigned int stress_quirks(const char *prov, bool hmem, bool say);
 
 /* ---- side.c ---- */
 

@@ -83,6 +83,12 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 bool info_core_mixes(const struct fi_info *core);
 
 /*
+ * Are its atomic operations to be avoided? They are its CPU's work, on memory that may be a
+ * device's, and make it report the end of other operations than those that have ended.
+ */
+bool info_core_fails_atomics(const struct fi_info *core);
+
+/*
  * Can the NIC below it be given device memory, by registration? @direct: its CPU touches
  * nothing of what is sent and received but short messages, either.
  */
