@@ -35,6 +35,8 @@ struct ft_test {
 int ft_test_main(const struct ft_test *test, int argc, char **argv);
 /** ft_skip() - say why on stdout. Returns FT_SKIP */
 int ft_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/** ft_over_verbs() - does -p name the provider of NICs? */
+bool ft_over_verbs(const struct ft_opts *opts);
 /** ft_has_cntrs() - verbs has no counters, and so ours are not over its endpoints */
 bool ft_has_cntrs(const struct ft_opts *opts);
 /** ft_test_hints() - ft_hints() with what most tests ask for */

@@ -41,9 +41,14 @@ size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2])
 	return opts->iface == FI_HMEM_SYSTEM ? 1 : 2;
 }
 
+bool ft_over_verbs(const struct ft_opts *opts)
+{
+	return opts->prov && !strncmp(opts->prov, "verbs", 5);
+}
+
 bool ft_has_cntrs(const struct ft_opts *opts)
 {
-	return opts->ep_type != FI_EP_MSG || !opts->prov || strncmp(opts->prov, "verbs", 5);
+	return opts->ep_type != FI_EP_MSG || !ft_over_verbs(opts);
 }
 
 int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx)

@@ -134,8 +134,7 @@ static int mixed(struct side *side, size_t len)
 
 static int set(struct side *side, const struct value *value, bool *taken)
 {
-	const char *prov = side->proc->opts.prov;
-	const bool nic = prov && !strncmp(prov, "verbs", 5);
+	const bool nic = ft_over_verbs(&side->proc->opts);
 	int got, ret;
 	size_t len = sizeof(got);
 

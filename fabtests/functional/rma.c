@@ -69,6 +69,7 @@ struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	struct ft_buf local[2], shared[2]; /* by kind: host, device */
+	struct fid_mr *first[2];	   /* another region of what is shared */
 	struct target target[2];
 	uint64_t number;
 	struct fid_cntr *cntr[FT_COUNT(events)]; /* NULL: without FI_RMA_EVENT */
@@ -431,6 +432,18 @@ static int exchange(struct side *side, size_t kinds)
 	return ft_oob_send(side->proc->fd[0], side->target, len);
 }
 
+/* An allocation may have several regions; peers use the last. */
+static int share_twice(struct side *side, int kind)
+{
+	const uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	struct ft_buf *shared = &side->shared[kind];
+
+	FT_TRY(ft_buf_share(&side->ctx, shared, access));
+	side->first[kind] = shared->mr;
+	shared->mr = NULL;
+	return ft_buf_share(&side->ctx, shared, access);
+}
+
 static int open_cntrs(struct ft_ctx *ctx)
 {
 	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
@@ -470,6 +483,8 @@ static int close_all(struct side *side)
 	int ret = 0;
 
 	for (size_t i = 0; i < FT_COUNT(side->local); i++) {
+		if (side->first[i])
+			fi_close(&side->first[i]->fid);
 		ft_buf_free(&side->local[i]);
 		ft_buf_free(&side->shared[i]);
 	}
@@ -539,8 +554,7 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 				    can_be_target(&side, ifaces[i]) ? ifaces[i]
 								    : FI_HMEM_SYSTEM,
 				    room));
-		FT_TRY(ft_buf_share(&side.ctx, &side.shared[i],
-				    FI_REMOTE_READ | FI_REMOTE_WRITE));
+		FT_TRY(share_twice(&side, (int)i));
 	}
 	FT_TRY(exchange(&side, kinds));
 	FT_TRY(all(&side, kinds));
@@ -558,7 +572,7 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 static int run(struct ft_proc *proc)
 {
 	/* a NIC chooses its keys: verbs is not there for who does not let it */
-	const bool nic = proc->opts.prov && !strncmp(proc->opts.prov, "verbs", 5);
+	const bool nic = ft_over_verbs(&proc->opts);
 
 	for (int i = 0; i < 4; i++) {
 		if (!(nic && i & 1))

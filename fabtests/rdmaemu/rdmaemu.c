@@ -103,7 +103,7 @@ static void conf_read(void)
 	char *end;
 
 	text = getenv("RDMAEMU_PEERMEM");
-	conf.peermem = text && strcmp(text, "0");
+	conf.peermem = text && *text && strcmp(text, "0");
 	text = getenv("RDMAEMU_DMABUF");
 	if (text)
 		conf.dmabuf_error = error_number("RDMAEMU_DMABUF", text);

@@ -10,79 +10,83 @@
 
 #define ANY_VERSION FI_VERSION(255, 0)
 
-/* @prov: without ours; ofi_rxm is meant over any; @alone: ours makes up for it; @from,
- * @below: versions of libfabric
- */
+/* With ours on top: as bad, made up for, or so where there may be device memory */
+enum cure { STAYS, CURED, CURED_HMEM };
+
+/* @prov: without ours; ofi_rxm is meant over any; @from, @below: versions of libfabric */
 static const struct {
 	const char *prov;
-	bool alone;
+	enum cure cure;
 	uint32_t from, below;
 	unsigned int quirks;
 	const char *why;
 } table[] = {
-	{"shm", false, 0, FI_VERSION(1, 18), QUIRK_IGNORE,
+	{"shm", STAYS, 0, FI_VERSION(1, 18), QUIRK_IGNORE,
 	 "compares unexpected messages with the wrong side's ignored bits"},
-	{"shm", false, 0, ANY_VERSION, QUIRK_MIX,
+	{"shm", STAYS, 0, ANY_VERSION, QUIRK_MIX,
 	 "receives from any source and directed ones lose their order"},
-	{"ofi_rxm", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_MIX,
+	{"ofi_rxm", STAYS, FI_VERSION(1, 18), ANY_VERSION, QUIRK_MIX,
 	 "receives from any source and directed ones lose their order"},
-	{"shm", false, 0, FI_VERSION(2, 0), QUIRK_ORDER,
+	{"shm", STAYS, 0, FI_VERSION(2, 0), QUIRK_ORDER,
 	 "loses the order when some receives are posted before and some after arrival"},
-	{"shm", true, 0, ANY_VERSION, QUIRK_DATA,
+	{"shm", CURED, 0, ANY_VERSION, QUIRK_DATA,
 	 "reports messages with remote cq data that were not to be reported"},
-	{"shm", false, 0, ANY_VERSION, QUIRK_NOTHING,
+	{"shm", STAYS, 0, ANY_VERSION, QUIRK_NOTHING,
 	 "hangs when the delivery of an empty message is asked for"},
-	{"ofi_rxm", false, 0, ANY_VERSION, QUIRK_DELIVERY,
+	{"ofi_rxm", STAYS, 0, ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
-	{"ofi_rxm", false, 0, ANY_VERSION, QUIRK_EMPTY,
+	{"ofi_rxm", STAYS, 0, ANY_VERSION, QUIRK_EMPTY,
 	 "loses messages of several pieces of which one is empty"},
-	{"shm", false, 0, FI_VERSION(1, 19), QUIRK_PEEK, "takes peeks for receives"},
-	{"net", false, 0, ANY_VERSION, QUIRK_PEEK,
+	{"shm", STAYS, 0, FI_VERSION(1, 19), QUIRK_PEEK, "takes peeks for receives"},
+	{"net", STAYS, 0, ANY_VERSION, QUIRK_PEEK,
 	 "looks for the first message that has come, and no further"},
-	{"ofi_rxm", false, 0, ANY_VERSION, QUIRK_CLAIM,
+	{"ofi_rxm", STAYS, 0, ANY_VERSION, QUIRK_CLAIM,
 	 "claims only the first part of a message that comes in several"},
-	{"net", false, 0, ANY_VERSION, QUIRK_EPS,
+	{"verbs;ofi_rxm", CURED_HMEM, 0, ANY_VERSION, QUIRK_ATOMICS,
+	 "reports other sends than those that ended, after atomic operations"},
+	{"net", STAYS, 0, ANY_VERSION, QUIRK_EPS,
 	 "mixes up the unexpected messages of a domain's endpoints"},
-	{"net", false, 0, ANY_VERSION, QUIRK_DELIVERY,
+	{"net", STAYS, 0, ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
-	{"net", false, 0, ANY_VERSION, QUIRK_COUNTERS,
+	{"net", STAYS, 0, ANY_VERSION, QUIRK_COUNTERS,
 	 "crashes when it counts a message that came before its receive"},
-	{"net", false, 0, ANY_VERSION, QUIRK_SELECTIVE,
+	{"net", STAYS, 0, ANY_VERSION, QUIRK_SELECTIVE,
 	 "reports what was not to be reported"},
-	{"net", false, 0, ANY_VERSION, QUIRK_UNEXPECTED,
+	{"net", STAYS, 0, ANY_VERSION, QUIRK_UNEXPECTED,
 	 "reads no more from a peer whose message has no receive"},
-	{"shm", false, FI_VERSION(2, 0), ANY_VERSION, QUIRK_DELIVERY,
+	{"shm", STAYS, FI_VERSION(2, 0), ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
-	{"tcp", true, FI_VERSION(1, 18), ANY_VERSION, QUIRK_SELECTIVE,
+	{"tcp", CURED, FI_VERSION(1, 18), ANY_VERSION, QUIRK_SELECTIVE,
 	 "does not report multi-receives where only what is asked for is reported"},
-	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_EPS,
+	{"tcp", STAYS, FI_VERSION(1, 18), ANY_VERSION, QUIRK_EPS,
 	 "mixes up the unexpected messages of a domain's endpoints"},
-	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_DELIVERY,
+	{"tcp", STAYS, FI_VERSION(1, 18), ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
-	{"tcp", true, FI_VERSION(1, 18), ANY_VERSION, QUIRK_REMOTE,
+	{"tcp", CURED, FI_VERSION(1, 18), ANY_VERSION, QUIRK_REMOTE,
 	 "counts no reads of peers, and writes only if they come with data"},
-	{"tcp", false, FI_VERSION(1, 18), ANY_VERSION, QUIRK_UNEXPECTED,
+	{"tcp", STAYS, FI_VERSION(1, 18), ANY_VERSION, QUIRK_UNEXPECTED,
 	 "stops at 64 unexpected messages"},
 };
 
 /* Our part of the name is not the core's. */
-static bool matches(const char *prov, const char *core, bool alone)
+static bool matches(const char *prov, bool hmem, const char *core, enum cure cure)
 {
+	const bool stays = cure == STAYS || (cure == CURED_HMEM && !hmem);
 	size_t len = strlen(core);
 	const char *over = strstr(prov, ";ofi_rxm");
 
 	if (over && !strcmp(core, "ofi_rxm"))
 		prov = over + 1;
 	return !strncmp(prov, core, len) &&
-	       (!prov[len] || (!alone && !strcmp(prov + len, ";ofi_p2p")));
+	       (!prov[len] || (stays && !strcmp(prov + len, ";ofi_p2p")));
 }
 
-unsigned int stress_quirks(const char *prov, bool say)
+unsigned int stress_quirks(const char *prov, bool hmem, bool say)
 {
 	unsigned int quirks = 0;
 
 	for (size_t i = 0; i < FT_COUNT(table); i++) {
-		if (!matches(prov, table[i].prov, table[i].alone) ||
+		if (!matches(prov, hmem, table[i].prov, table[i].cure) ||
 		    fi_version() < table[i].from || fi_version() >= table[i].below)
 			continue;
 		quirks |= table[i].quirks;

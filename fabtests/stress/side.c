@@ -101,7 +101,8 @@ static int plan_types(struct stress *s)
 	for (size_t i = 0; i < stress_type_count; i++) {
 		const struct stress_type *type = stress_types[i];
 
-		if (!ops_named(&s->proc->opts, type->name))
+		if (!ops_named(&s->proc->opts, type->name) ||
+		    (type->caps & FI_ATOMIC && plan->quirks & QUIRK_ATOMICS))
 			continue;
 		if (type->caps & needed & ~plan->caps) {
 			if (s->proc->rank == 0)
@@ -120,10 +121,11 @@ static int plan_types(struct stress *s)
 
 static void plan_quirks(struct stress *s)
 {
+	const struct fi_info *info = s->ctx[0].info;
 	const bool say = s->proc->rank == 0;
 	struct stress_plan *plan = &s->plan;
 
-	plan->quirks = stress_quirks(s->ctx[0].info->fabric_attr->prov_name, say);
+	plan->quirks = stress_quirks(info->fabric_attr->prov_name, info->caps & FI_HMEM, say);
 	if (plan->kind_count == 1)
 		return;
 	if (ft_hook_active()) {
@@ -308,8 +310,8 @@ int stress_open(struct stress *s)
 	FT_TRY(hints(s));
 	FT_TRY(ft_getinfo(ctx, opts->src_addr, NULL, opts->src_addr ? FI_SOURCE : 0));
 	plan_limits(s);
-	FT_TRY(plan_types(s));
 	plan_quirks(s);
+	FT_TRY(plan_types(s));
 	FT_TRY(ft_open(ctx));
 	s->plan.ep = ctx->ep;
 	s->cq[0] = ctx->cq;

@@ -72,6 +72,7 @@ enum {
 	QUIRK_EPS = 1 << 11,     /* unexpected messages, with several endpoints */
 	QUIRK_PEEK = 1 << 13,    /* FI_PEEK */
 	QUIRK_CLAIM = 1 << 14,   /* FI_CLAIM of what the core sends in several parts */
+	QUIRK_ATOMICS = 1 << 15, /* atomic operations */
 };
 
 struct stress;
@@ -282,7 +283,8 @@ void stress_op_name(const struct stress_op *op, char *text, size_t len);
 
 /* ---- quirks.c ---- */
 
-unsigned int stress_quirks(const char *prov, bool say);
+/* @hmem: with FI_HMEM. @say: prints what is left out, and why */
+unsigned int stress_quirks(const char *prov, bool hmem, bool say);
 
 /* ---- side.c ---- */
 

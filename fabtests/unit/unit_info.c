@@ -366,6 +366,23 @@ static void test_core_data(void **state)
 	}
 }
 
+/* Whose atomic operations are not to be used, because of what is below them */
+static void test_core_atomics(void **state)
+{
+	static const struct {
+		const char *name;
+		bool fails;
+	} cases[] = {{"verbs;ofi_rxm", true}, {"tcp;ofi_rxm", false}, {"shm", false}};
+	struct fi_info *core;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->fabric_attr->prov_name = strdup(cases[i].name);
+		assert_int_equal(info_core_fails_atomics(core), cases[i].fails);
+		fi_freeinfo(core);
+	}
+}
+
 /* What is offered follows from what was asked for */
 static void test_caps(void **state)
 {
@@ -648,6 +665,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_peeks),
 		cmocka_unit_test(test_core_refused),
 		cmocka_unit_test(test_core_data),
+		cmocka_unit_test(test_core_atomics),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_events),

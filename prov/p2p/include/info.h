@@ -87,6 +87,11 @@ bool info_core_maps(const struct fi_info *core);
 
 /* And does its CPU touch nothing of what is sent and received, but short messages? */
 bool info_core_direct(const struct fi_info *core);
+/*
+ * Are its atomic operations to be avoided? They are its CPU's work, on memory that may be a
+ * device's, and make it report the end of other operations than those that have ended.
+ */
+bool info_core_fails_atomics(const struct fi_info *core);
 
 /*
  * Makes what info_to_core() made one for a core that takes descriptors of all buffers and

@@ -10,7 +10,8 @@
 
 /**
  * struct region - one registration.
- * @key:	what peers name it by; unique in its domain
+ * @key:	what peers name it by
+ * @same:	the next one under the same key: it is the core's
  * @access:	FI_REMOTE_READ, FI_REMOTE_WRITE
  * @base:	the remote address of its first byte
  * @iov, @count, @len: the memory, in the allocation @mem (ops NULL: host memory)
@@ -25,13 +26,14 @@ struct region {
 	size_t len;
 	struct dev_mem mem;
 	unsigned int users;
+	struct region *same;
 	UT_hash_handle hh;
 };
 
-/* 0; -FI_ENOKEY: there is one with this key; -FI_ENOMEM */
-int region_add(struct xfer *xfer, struct region *region);
+/* @shared: there may be others with this key. 0; -FI_ENOKEY: there is one; -FI_ENOMEM */
+int region_add(struct xfer *xfer, struct region *region, bool shared);
 
-/* 0, or -FI_EBUSY while transfers are under way in it */
+/* 0, -FI_EBUSY while transfers are under way in it, or -FI_ENOMEM */
 int region_remove(struct xfer *xfer, struct region *region);
 
 /*

@@ -110,9 +110,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
  * @regions:	memory that we let peers reach, by key
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
- * @key_device:	the bit of keys of device memory that the NIC reaches: reads and writes are the
- *		core's, without this bit, atomic operations are ours to serve. 0: no such keys
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
+ * @atomics_ours: atomic operations are ours to serve under the core's keys, too
  * @wait:	who sleeps until something happens
  * @map:	device memory in the NIC's hands
  * @local:	the core wants descriptors of host memory: one that is valid, for memory that
@@ -142,8 +141,8 @@ struct xfer {
 	struct xfer_list bouncing;
 	struct region *regions;
 	uint64_t key_mark;
-	uint64_t key_device;
 	bool keys_ours;
+	bool atomics_ours;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
 	struct wait_domain wait;
@@ -432,7 +431,7 @@ static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 /* The same for an atomic operation: it may be so where reads and writes are the core's */
 static inline bool xfer_key_atomic_remote(const struct xfer *xfer, uint64_t key)
 {
-	return xfer_key_remote(xfer, key) || key & xfer->key_device;
+	return xfer->atomics_ours || xfer_key_remote(xfer, key);
 }
 
 /* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */

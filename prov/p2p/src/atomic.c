@@ -26,7 +26,7 @@ static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op
 {
 	size_t size = amo_size(op->datatype);
 
-	return xfer_key_remote(ep->xfer.xfer, op->remote->key) ||
+	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
 	       atomic_device(op->operand, op->operands, size) ||
 	       atomic_device(op->compare, op->compares, size) ||

@@ -35,7 +35,6 @@ static size_t bounce_target(const struct xfer_req *req, size_t offset, size_t le
 			continue;
 		}
 		out[pieces] = *target;
-		out[pieces].key &= ~req->ctx.ep->xfer->key_device;
 		out[pieces].addr += offset;
 		out[pieces].len = P2P_MIN(target->len - offset, len);
 		len -= out[pieces++].len;

@@ -178,10 +178,9 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		domain->serves_all = info_serves_all(info, core_info);
 		info_keys(info, domain->serves_all, &domain->xfer.key_mark,
 			  &domain->xfer.keys_ours);
+		domain->xfer.atomics_ours =
+			domain->xfer.key_mark && info_core_fails_atomics(core_info);
 	}
-	/* the bit below the other one */
-	if (adds)
-		domain->xfer.key_device = domain->xfer.key_mark >> 1;
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;

@@ -418,6 +418,17 @@ bool info_core_direct(const struct fi_info *core)
 	return info_core_is(core, INFO_VERBS);
 }
 
+/*
+ * ofi_rxm's rxm_handle_atomic_resp() frees the request's buffer, which the NIC may not have
+ * given back yet: what is sent from it next is reported when the request's own completion comes
+ * (rxm_handle_comp(), at RXM_ATOMIC_RESP_WAIT), and once more at its own. "tcp" has completed
+ * what it has sent before it reads an answer.
+ */
+bool info_core_fails_atomics(const struct fi_info *core)
+{
+	return info_core_maps(core);
+}
+
 void info_core_add_maps(struct fi_info *core)
 {
 	uint64_t caps = FI_RMA | FI_READ | FI_REMOTE_READ;

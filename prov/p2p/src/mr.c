@@ -102,7 +102,8 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
 	region->mem = *mem;
 	p2p_lock_take(&xfer->lock);
-	ret = region_add(xfer, region);
+	/* what an allocation, or a cache of the core's, is registered as may serve several */
+	ret = region_add(xfer, region, mr->core || mr->map);
 	p2p_lock_drop(&xfer->lock);
 	mr->served = !ret;
 	return ret;
@@ -110,7 +111,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 
 /*
  * Device memory given to the NIC: false when it cannot be. Peers read and write it by the
- * core's key; where we have a mark to tell them so, atomic operations are ours to serve.
+ * core's key, under which atomic operations are ours to serve.
  */
 static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 		   const struct dev_mem *mem)
@@ -132,7 +133,7 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 		return false;
 	}
 	mr->fid.mem_desc = fi_mr_desc(mr->map->mr);
-	mr->fid.key = fi_mr_key(mr->map->mr) | xfer->key_device;
+	mr->fid.key = fi_mr_key(mr->map->mr);
 	return true;
 }
 
@@ -143,7 +144,7 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	const struct xfer *xfer = &mr->domain->xfer;
 
 	if (mem->ops && mr_map(mr, attr, mem))
-		return xfer->key_device ? mr_serve(mr, attr, mem) : 0;
+		return xfer->atomics_ours ? mr_serve(mr, attr, mem) : 0;
 	if (!xfer->key_mark && !xfer->keys_ours &&
 	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
 		P2P_WARN("device memory cannot be the target of remote access %s\n",

@@ -95,9 +95,16 @@ void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 	LIST_INSERT_HEAD(&ep->live, ctx, live);
 }
 
+/* A record that nobody has taken since would else be ended, and freed, twice. */
+static void xfer_ctx_ended(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	P2P_WARN("the core provider reports the end of an operation that has ended\n");
+}
+
 void xfer_ctx_free(struct xfer_ctx *ctx)
 {
 	LIST_REMOVE(ctx, live);
+	ctx->done = xfer_ctx_ended;
 	cell_put(&ctx->ep->xfer->cells, ctx);
 }
 
