@@ -18,6 +18,7 @@
 #define TURN_USEC 3000          /* how long a turn is to last */
 #define WINDOW_BYTES (64 << 20) /* of memory: longer windows have fewer messages, */
 #define WINDOW_SIZE (1 << 20)   /* where these are longer than this */
+#define WINDOW_MIN 4
 #define RATE_SIZE 4096          /* up to which messages are counted, too */
 #define VERIFY_WINDOW 4
 
@@ -48,9 +49,10 @@ struct suite {
 
 static uint64_t window_for(const struct ft_opts *opts, size_t size)
 {
-	if (size <= WINDOW_SIZE)
-		return (uint64_t)opts->window;
-	return FT_MAX(FT_MIN(WINDOW_BYTES / size, (uint64_t)opts->window), 1);
+	const uint64_t window = (uint64_t)opts->window;
+
+	return size <= WINDOW_SIZE ? window
+				   : FT_MIN(FT_MAX(WINDOW_BYTES / size, WINDOW_MIN), window);
 }
 
 /* Four acknowledgments a window, or as near to it as can be */

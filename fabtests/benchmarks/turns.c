@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* See turns.h. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +15,20 @@
 #define TRIAL_FIRST 16
 #define TRIAL 256
 #define TRIAL_BYTES (4 << 20)
+#define WARM_BYTES (4 << 20)
 #define CQ_SIZE 1024
 #define CQ_BATCH 16
 
 /*
  * Messages of each turn that are not timed: as many as are, or as lead once around the
- * completion queue, which the others' turns may have driven from the CPU's cache.
+ * completion queue, which the others' turns may have driven from the CPU's cache; of long
+ * ones, as few as can be acknowledged.
  */
 static uint64_t untimed(const struct turns_row *row, uint64_t count)
 {
-	return FT_MAX(FT_MIN(count, CQ_SIZE) / row->window, 1) * row->window;
+	const uint64_t few = FT_MIN(CQ_SIZE, WARM_BYTES / FT_MAX(row->size, 1));
+
+	return FT_MAX(FT_MIN(count, few) / row->batch, 1) * row->batch;
 }
 
 void turns_shuffle(struct turns *t)
@@ -46,10 +51,14 @@ static int progress(struct turns_side *s)
 
 	for (ssize_t i = 0; i < ret; i++)
 		((struct turns_slot *)comp[i].op_context)->busy = false;
-	return ret >= 0 || ret == -FI_EAGAIN
-		       ? 0
-		       : ft_fail((int)ret, "fi_cq_read", "%s",
-				 s->ep->ctx.info->fabric_attr->prov_name);
+	if (ret >= 0)
+		return 0;
+	if (ret != -FI_EAGAIN)
+		return ft_fail((int)ret, "fi_cq_read", "%s",
+			       s->ep->ctx.info->fabric_attr->prov_name);
+	if (s->ep->opts.wait == FT_WAIT_YIELD)
+		sched_yield();
+	return 0;
 }
 
 static int wait_for(struct turns_side *s, const struct turns_slot *slot)
@@ -354,6 +363,8 @@ int turns_start(struct turns *t)
 
 	t->client = opts->dst_addr;
 	FT_CHECK(opts->prov && opts->oob_addr, "-p and -b are needed");
+	FT_CHECK(opts->wait == FT_WAIT_SPIN || opts->wait == FT_WAIT_YIELD,
+		 "-c: spin and yield are the only ways to wait here");
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(iface)->init(opts->device));
 	FT_TRY(t->client

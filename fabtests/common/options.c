@@ -75,7 +75,7 @@ static const struct option_row rows[] = {
 	{'o', NULL, required_argument, FT_SCOPE_PAIR, " KIND",
 	 "kind of messages: tagged or msg (tagged; with -e msg: msg)"},
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
-	{'c', NULL, required_argument, FT_SCOPE_BENCH, " METHOD",
+	{'c', NULL, required_argument, FT_SCOPE_PAIR, " METHOD",
 	 "wait for completions by spin, yield, sread or fd "
 	 "(spin; on a single processor, yield)"},
 	{'j', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
