@@ -223,7 +223,7 @@ core_cpus() {
 }
 
 # choose_gpu BUILD PROVIDER LOG: whether device memory can be used is asked of those who will use
-# it, with FI_PROVIDER_PATH as it is. Sets $device, what there is in words, and $where, the
+# it, with FI_PROVIDER_PATH as it is. Sets $device, what there is in words, and $gpus, the
 # options for fabtests/pair that give each process a GPU of its own; fails, with the reason
 # in LOG, where there is none that can be used.
 choose_gpu() {
@@ -231,7 +231,7 @@ choose_gpu() {
 	local probe=("$top/fabtests/pair" "$build/fabtests/fi_p2p_pingpong" -p "$provider" -D cuda
 		-S 64 -I 1 -w 0)
 
-	where=()
+	gpus=()
 	if ! timeout -s KILL 60 "${probe[@]}" >"$log" 2>&1 </dev/null; then
 		! nvidia-smi -L 2>/dev/null | grep -q '^GPU ' || {
 			cat "$log" >&2
@@ -243,7 +243,7 @@ choose_gpu() {
 	device="one GPU for both processes"
 	if timeout -s KILL 60 "${probe[@]}" --server -i 0 --client -i 1 >"$log.two" 2>&1 </dev/null
 	then
-		where=(--server -i 0 --client -i 1)
+		gpus=(--server -i 0 --client -i 1)
 		device="two GPUs, one for each process"
 	fi
 	if grep -q EMULATED "$log"; then
@@ -262,7 +262,7 @@ emulated_gpu() {
 	eval "$settings"
 	emulate=yes
 	device="EMULATED: a test device, whose figures mean nothing"
-	where=(--server -i 0 --client -i 1)
+	gpus=(--server -i 0 --client -i 1)
 }
 
 # ---- userlands of Debian releases ----
