@@ -4,8 +4,9 @@
 #   -v mode=merge      those of several runs become one; figures of others become its "peers"
 #   -v mode=goals      what is to be reached, and whether it is
 #   -v mode=table      everything, in markdown
-#   -v mode=series -v provider=P -v path=P -v test=T -v direction=D -v field=F
-#                      "SIZE FIGURE" lines of one line of a picture; "peers.NAME" is a field, too
+#   -v mode=series -v provider=P -v path=P -v test=T -v direction=D -v field=F -v by=B
+#                      "SIZE FIGURE" lines of one line of a picture; "peers.NAME" is a field, too;
+#                      no B: whatever way the data took
 
 # get(LINE, KEY): the value, without quotes or brackets; "" for null, and if there is none
 function get(line, key,    rest) {
@@ -285,7 +286,8 @@ function series(    k, line, value) {
 	for (k = 1; k <= keys; k++) {
 		line = record[order[k]]
 		if (get(line, "provider") != provider || get(line, "path") != path ||
-		    get(line, "test") != test || get(line, "direction") != direction)
+		    get(line, "test") != test || get(line, "direction") != direction ||
+		    (by != "" && get(line, "by") != by))
 			continue
 		value = field ~ /^peers\./ ? get("{" get(line, "peers") "}", substr(field, 7)) : \
 			get(line, field)
