@@ -191,6 +191,80 @@ skip_all() {
 	exit 77
 }
 
+# ---- the machine ----
+
+# pick_cpus: two that we may use, on different cores if there are such
+pick_cpus() {
+	local range cpu first='' second='' siblings
+
+	for range in $(sed -n 's/^Cpus_allowed_list:[ \t]*//p' /proc/self/status | tr , ' '); do
+		for ((cpu = ${range%-*}; cpu <= ${range#*-}; cpu++)); do
+			if [ -z "$first" ]; then
+				first=$cpu
+				siblings=,$(core_cpus "$cpu"),
+			elif [[ $siblings != *,$cpu,* ]]; then
+				echo "$first,$cpu"
+				return
+			elif [ -z "$second" ]; then
+				second=$cpu
+			fi
+		done
+	done
+	[ -z "$second" ] || echo "$first,$second"
+}
+
+# core_cpus CPU: the CPUs of its core, with commas
+core_cpus() {
+	local file=/sys/devices/system/cpu/cpu$1/topology/thread_siblings_list range
+
+	for range in $(tr , ' ' <"$file" 2>/dev/null); do
+		seq -s , "${range%-*}" "${range#*-}"
+	done | paste -s -d ,
+}
+
+# choose_gpu BUILD PROVIDER LOG: whether device memory can be used is asked of those who will use
+# it, with FI_PROVIDER_PATH as it is. Sets $device, what there is in words, and $gpus, the
+# options for fabtests/pair that give each process a GPU of its own; fails, with the reason
+# in LOG, where there is none that can be used.
+choose_gpu() {
+	local build=$1 provider=$2 log=$3 name
+	local probe=("$top/fabtests/pair" "$build/fabtests/fi_p2p_pingpong" -p "$provider" -D cuda
+		-S 64 -I 1 -w 0)
+
+	gpus=()
+	if ! timeout -s KILL 60 "${probe[@]}" >"$log" 2>&1 </dev/null; then
+		! nvidia-smi -L 2>/dev/null | grep -q '^GPU ' || {
+			cat "$log" >&2
+			die "there is a GPU, but its memory could not be used (above);" \
+				"--emulate does without"
+		}
+		return 1
+	fi
+	device="one GPU for both processes"
+	if timeout -s KILL 60 "${probe[@]}" --server -i 0 --client -i 1 >"$log.two" 2>&1 </dev/null
+	then
+		gpus=(--server -i 0 --client -i 1)
+		device="two GPUs, one for each process"
+	fi
+	if grep -q EMULATED "$log"; then
+		emulated_gpu "$build"
+	else
+		name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
+		device="real: $device${name:+ ($name)}"
+	fi
+}
+
+# emulated_gpu BUILD: the same, with BUILD's emulated ones in the place of any others
+emulated_gpu() {
+	local settings
+
+	settings=$("$top/contrib/env" --emulate "$1") || exit 2
+	eval "$settings"
+	emulate=yes
+	device="EMULATED: a test device, whose figures mean nothing"
+	gpus=(--server -i 0 --client -i 1)
+}
+
 # ---- userlands of Debian releases ----
 
 # Where they are kept between runs

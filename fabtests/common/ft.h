@@ -98,6 +98,13 @@ enum ft_wait {
 	FT_WAIT_FD,
 };
 
+/** enum ft_floor - copies of the GPU's that messages are compared with */
+enum ft_floor {
+	FT_FLOOR_NONE,
+	FT_FLOOR_COPY,
+	FT_FLOOR_PEER,
+};
+
 /** enum ft_scope - which programs know an option */
 enum ft_scope {
 	FT_SCOPE_BENCH = 1 << 0,
@@ -107,7 +114,9 @@ enum ft_scope {
 	FT_SCOPE_STRESS = 1 << 4,
 	FT_SCOPE_OVERHEAD = 1 << 5,
 	FT_SCOPE_ROUNDS = 1 << 6, /* of a test that goes on as long as one likes */
-	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD, /* a server and a client */
+	FT_SCOPE_SUITE = 1 << 7,
+	/* a server and a client */
+	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
 	FT_SCOPE_ALL = FT_SCOPE_ANY | FT_SCOPE_MPI,
 };
@@ -141,6 +150,8 @@ struct ft_opts {
 	long seconds; /* of the stress program; 0: as many rounds as are asked for */
 	uint64_t first, rounds;
 	const char *ops;
+	enum ft_floor floor;
+	bool json;
 };
 
 /**

@@ -35,6 +35,8 @@ enum {
 	OPT_OPS,
 	OPT_EXPECT_PATH,
 	OPT_EXPECT_REASON,
+	OPT_FLOOR,
+	OPT_JSON,
 };
 
 struct option_row {
@@ -68,12 +70,12 @@ static const struct option_row rows[] = {
 	 "iterations (default: by size)"},
 	{'w', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
 	 "warmup iterations (10)"},
-	{'W', NULL, required_argument, FT_SCOPE_BW | FT_SCOPE_OVERHEAD, " NUMBER",
+	{'W', NULL, required_argument, FT_SCOPE_BW | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE, " NUMBER",
 	 "messages per window (64), each with its own buffer"},
 	{'o', NULL, required_argument, FT_SCOPE_PAIR, " KIND",
 	 "kind of messages: tagged or msg (tagged; with -e msg: msg)"},
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
-	{'c', NULL, required_argument, FT_SCOPE_BENCH, " METHOD",
+	{'c', NULL, required_argument, FT_SCOPE_PAIR, " METHOD",
 	 "wait for completions by spin, yield, sread or fd "
 	 "(spin; on a single processor, yield)"},
 	{'j', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
@@ -99,18 +101,23 @@ static const struct option_row rows[] = {
 	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ALL, " SECONDS",
 	 "give up after so long without progress (FT_TIMEOUT, else 60)"},
 	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
-	{OPT_SECONDS, "seconds", required_argument, FT_SCOPE_STRESS, " NUMBER",
+	{OPT_SECONDS, "seconds", required_argument, FT_SCOPE_STRESS | FT_SCOPE_SUITE, " NUMBER",
 	 "how long to go on (10, or as long as --rounds takes)"},
 	{OPT_FIRST, "first", required_argument, FT_SCOPE_STRESS, " NUMBER",
 	 "the round to begin with (0)"},
 	{OPT_ROUNDS, "rounds", required_argument,
-	 FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_ROUNDS, " NUMBER",
+	 FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE | FT_SCOPE_ROUNDS, " NUMBER",
 	 "end after so many rounds"},
 	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS, " LIST",
 	 "operations to choose from, with commas (all that the provider offers)"},
 	{OPT_SEED, "seed", required_argument,
-	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD, " NUMBER",
+	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
+	 " NUMBER",
 	 "seed of the random choices (default: the time)"},
+	{OPT_FLOOR, "floor", required_argument, FT_SCOPE_SUITE, " KIND",
+	 "also what the GPU's own copies take: to and from the host (copy), or from GPU to GPU "
+	 "(peer)"},
+	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE, "", "one JSON object a line"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
 
@@ -270,6 +277,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 	static const char *const types[] = {"rdm", "msg"};
 	static const char *const paths[] = {"stage", "peer"};
+	static const char *const floors[] = {"none", "copy", "peer"};
 
 	switch (letter) {
 	case 'p':
@@ -376,6 +384,12 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		break;
 	case OPT_EXPECT_REASON:
 		opts->expect_reason = arg;
+		break;
+	case OPT_FLOOR:
+		opts->floor = (enum ft_floor)choice(arg, letter, floors, FT_COUNT(floors));
+		break;
+	case OPT_JSON:
+		opts->json = true;
 		break;
 	case OPT_OPS:
 		opts->ops = arg;

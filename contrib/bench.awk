@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# What contrib/bench does with records, one JSON object a line, as fi_p2p_bench prints them:
+#   -v mode=merge      those of several runs become one; figures of others become its "peers"
+#   -v mode=goals      what is to be reached, and whether it is
+#   -v mode=table      everything, in markdown
+#   -v mode=series -v provider=P -v path=P -v test=T -v direction=D -v field=F -v by=B
+#                      "SIZE FIGURE" lines of one line of a picture; "peers.NAME" is a field, too;
+#                      no B: whatever way the data took
+
+# get(LINE, KEY): the value, without quotes or brackets; "" for null, and if there is none
+function get(line, key,    rest) {
+	if (!match(line, "\"" key "\":"))
+		return ""
+	rest = substr(line, RSTART + RLENGTH)
+	if (rest ~ /^"/) {
+		match(rest, /^"[^"]*"/)
+		return substr(rest, 2, RLENGTH - 2)
+	}
+	if (rest ~ /^[[{]/) {
+		match(rest, /^[[{][^]}]*[]}]/)
+		return substr(rest, 2, RLENGTH - 2)
+	}
+	match(rest, /^[^,}]*/)
+	rest = substr(rest, 1, RLENGTH)
+	return rest == "null" ? "" : rest
+}
+
+# median(LIST): of numbers, with spaces between them
+function median(list,    v, n, i, j, t) {
+	n = split(list, v, " ")
+	if (!n)
+		return ""
+	for (i = 2; i <= n; i++)
+		for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
+			t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
+		}
+	return (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
+}
+
+function id_of(line) {
+	return get(line, "provider") "|" get(line, "path") "|" get(line, "test") "|" \
+		get(line, "direction") "|" get(line, "size")
+}
+
+function size_name(size) {
+	if (size >= 1048576 && size % 1048576 == 0)
+		return size / 1048576 " MiB"
+	if (size >= 1024 && size % 1024 == 0)
+		return size / 1024 " KiB"
+	return size " B"
+}
+
+function number(value) {
+	return value == "" ? "-" : sprintf("%.4g", value)
+}
+
+function json_number(value) {
+	return value == "" ? "null" : sprintf("%.6g", value)
+}
+
+# ---- merge ----
+
+# widen(OLD, NEW): the interval that has both in it
+function widen(old, new,    a, b) {
+	if (old == "" || new == "")
+		return old == "" ? new : old
+	split(old, a, ",")
+	split(new, b, ",")
+	return (a[1] + 0 < b[1] + 0 ? a[1] : b[1]) "," (a[2] + 0 > b[2] + 0 ? a[2] : b[2])
+}
+
+function merge_line(line,    key, i) {
+	if (get(line, "peer") != "") {
+		key = id_of(line) "|" get(line, "peer")
+		if (!(key in peer_list))
+			peer_names[id_of(line)] = peer_names[id_of(line)] " " get(line, "peer")
+		peer_list[key] = peer_list[key] " " get(line, "figure")
+		return
+	}
+	if (get(line, "test") == "machine") {
+		if (!machine[line]++)
+			print line
+		return
+	}
+	key = id_of(line) "|" get(line, "inflight") "|" get(line, "call")
+	if (!(key in first)) {
+		first[key] = line
+		order[++keys] = key
+	}
+	for (i = 1; i <= field_count; i++)
+		lists[key, i] = lists[key, i] " " get(line, fields[i])
+	spread[key] = widen(spread[key], get(line, "spread"))
+	floor_spread[key] = widen(floor_spread[key], get(line, "floor_spread"))
+	n[key] += get(line, "n")
+	runs[key]++
+}
+
+function merge_end(    k, key, line, id, i, j, names, count, peers) {
+	for (k = 1; k <= keys; k++) {
+		key = order[k]
+		line = first[key]
+		id = id_of(line)
+		sub(/"host":.*/, "", line)
+		for (i = 1; i <= field_count; i++)
+			line = line "\"" fields[i] "\":" json_number(median(lists[key, i])) ","
+		line = line "\"spread\":" (spread[key] == "" ? "null" : "[" spread[key] "]") ","
+		line = line "\"floor_spread\":" \
+			(floor_spread[key] == "" ? "null" : "[" floor_spread[key] "]") ","
+		peers = ""
+		count = line ~ /"inflight":1,/ && line !~ /"latency"/ ? 0 : split(peer_names[id], names, " ")
+		for (j = 1; j <= count; j++)
+			peers = peers (peers == "" ? "" : ",") "\"" names[j] "\":" \
+				json_number(median(peer_list[id "|" names[j]]))
+		print line "\"peers\":{" peers "},\"n\":" n[key] ",\"runs\":" runs[key] "}"
+	}
+}
+
+# ---- what was read, for the modes after merge ----
+
+function keep_line(line,    key) {
+	if (get(line, "test") == "machine")
+		return
+	key = id_of(line) "|" get(line, "inflight")
+	if (get(line, "call") != "")
+		key = key "|" get(line, "call")
+	record[key] = line
+	order[++keys] = key
+	if (!(get(line, "provider") in is_provider)) {
+		is_provider[get(line, "provider")] = 1
+		providers[++provider_count] = get(line, "provider")
+	}
+}
+
+# one(PROVIDER, PATH, TEST, DIRECTION, SIZE, INFLIGHT): that record; without INFLIGHT the
+# one with most under way
+function one(provider, path, test, direction, size, inflight,    k, found) {
+	for (k = 1; k <= keys; k++)
+		if (id_of(record[order[k]]) == provider "|" path "|" test "|" direction "|" size &&
+		    (inflight == "" || get(record[order[k]], "inflight") == inflight))
+			found = record[order[k]]
+	return found
+}
+
+# ---- goals ----
+
+# goal(WHAT, FIGURE, SPREAD, SIGN, LIMIT, UNIT): one line; SIGN 1: at least, -1: at most
+function goal(what, figure, spread, sign, limit, unit,    verdict, bounds) {
+	verdict = sign * figure >= sign * limit ? "met" : "NOT MET"
+	if (figure == "")
+		verdict = "not measured"
+	else
+		figure = sprintf("%.4g", figure) unit
+	if (spread != "") {
+		split(spread, bounds, ",")
+		spread = sprintf(" (%.3g to %.3g)", bounds[1], bounds[2])
+	}
+	limit = (sign > 0 ? "at least " : "at most ") limit unit
+	print "| " what " | " figure spread " | " limit " | " verdict " |"
+}
+
+function staged_goals(p,    line, i, sizes, count, many, single, what) {
+	count = split("65536 1048576 4194304 16777216", sizes, " ")
+	for (i = 1; i <= count; i++) {
+		line = one(p, "stage", "bandwidth", "one", sizes[i])
+		what = p ", staged: bandwidth, device / host, " size_name(sizes[i])
+		if (line != "")
+			what = what ", " get(line, "inflight") " under way"
+		goal(what, get(line, "ratio"), get(line, "spread"), 1, 0.95, "")
+	}
+	line = one(p, "stage", "latency", "one", 8)
+	what = p ", staged: 8 B latency, (device - host) / raw copies"
+	if (line != "")
+		what = what sprintf(": (%.4g - %.4g) / %s us", get(line, "device"),
+				    get(line, "host"), number(get(line, "floor")))
+	goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), -1, 1.05, "")
+	many = get(one(p, "stage", "rate", "one", 8), "device")
+	single = get(one(p, "stage", "rate", "one", 8, 1), "device")
+	goal(p ", staged: 8 B message rate, device, 64 under way / one at a time",
+	     single > 0 ? many / single : "", "", 1, 5, "")
+}
+
+function host_goals(p,    sizes, i, count, line, what) {
+	count = split("16777216 67108864", sizes, " ")
+	for (i = 1; i <= count; i++) {
+		line = one(p, "auto", "bandwidth", "one", sizes[i])
+		what = p ", same host: bandwidth, device / raw peer copy, " size_name(sizes[i])
+		if (line != "")
+			what = what sprintf(": %.4g of %.4g GB/s, by %s", get(line, "device"),
+					    get(line, "floor"), get(line, "by"))
+		goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), 1, 0.95, "")
+	}
+	if (p != "shm")
+		return
+	line = one(p, "auto", "latency", "one", 1048576)
+	goal(p ", same host: 1 MiB, one way", get(line, "device"), "", -1, 12, " us")
+	line = one(p, "auto", "latency", "one", 8)
+	goal(p ", same host: 8 B, one way", get(line, "device"), "", -1, 10, " us")
+}
+
+# The least ratio of all rows of a test of contrib/bench-overhead
+function overhead_goal(p, test,    k, line, least, worst, what) {
+	for (k = 1; k <= keys; k++) {
+		line = record[order[k]]
+		if (get(line, "test") != "overhead-" test || get(line, "provider") != p)
+			continue
+		if (least == "" || get(line, "ratio") < least) {
+			least = get(line, "ratio") + 0
+			worst = line
+		}
+	}
+	what = p ", host to host: " test ", ofi_p2p / core alone"
+	if (worst != "")
+		what = what ", worst row: " get(worst, "size") " B " get(worst, "call")
+	goal(what, least, get(worst, "spread"), 1, 0.99, "")
+}
+
+function goals(    i, p) {
+	print "| what | figure (spread) | goal | |"
+	print "|---|---|---|---|"
+	for (i = 1; i <= provider_count; i++)
+		if (providers[i] ~ /^(tcp|net)/)
+			staged_goals(providers[i])
+	for (i = 1; i <= provider_count; i++)
+		if (providers[i] ~ /^(tcp|shm)/)
+			host_goals(providers[i])
+	for (i = 1; i <= provider_count; i++)
+		if (providers[i] ~ /^(tcp|shm)/) {
+			overhead_goal(providers[i], "latency")
+			overhead_goal(providers[i], "rate")
+		}
+}
+
+# ---- table ----
+
+function table(    k, line, head, last, key) {
+	for (k = 1; k <= keys; k++) {
+		line = record[order[k]]
+		head = get(line, "provider") ", FI_P2P_PATH=" get(line, "path") ", " get(line, "test") \
+			(get(line, "direction") == "both" ? ", both ways" : "") ", " get(line, "unit")
+		key[head] = key[head] " " k
+		if (!(head in last)) {
+			last[head] = 1
+			heads[++head_count] = head
+		}
+	}
+	for (k = 1; k <= head_count; k++)
+		table_part(heads[k], key[heads[k]])
+}
+
+function table_part(head, list,    rows, count, i, line, both) {
+	count = split(list, rows, " ")
+	line = record[order[rows[1]]]
+	print "\n### " head "\n"
+	if (get(line, "test") ~ /^overhead/) {
+		print "| size | call | core alone | ofi_p2p | ratio in speed | spread | runs |"
+		print "|---|---|---|---|---|---|---|"
+		for (i = 1; i <= count; i++) {
+			line = record[order[rows[i]]]
+			print "| " size_name(get(line, "size")) " | " get(line, "call") " | " \
+				number(get(line, "host")) " | " number(get(line, "ours")) " | " \
+				number(get(line, "ratio")) " | " get(line, "spread") " | " get(line, "n") " |"
+		}
+		return
+	}
+	print "| size | under way | by | host, core alone | host, ofi_p2p | device | " \
+		"device / host | spread | raw " (get(line, "floor_kind") == "peer" ? "peer copy" : \
+		"D2H, H2D") " | " (get(line, "test") == "latency" && get(line, "floor_kind") == "copy" ? \
+		"(device - host) / raw" : "device / raw") " | spread | others | n |"
+	print "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+	for (i = 1; i <= count; i++) {
+		line = record[order[rows[i]]]
+		both = get(line, "peers")
+		gsub(/"/, "", both)
+		gsub(/,/, ", ", both)
+		print "| " size_name(get(line, "size")) " | " get(line, "inflight") " | " \
+			get(line, "by") " | " number(get(line, "host")) " | " number(get(line, "ours")) \
+			" | " number(get(line, "device")) " | " number(get(line, "ratio")) " | " \
+			get(line, "spread") " | " number(get(line, "floor")) " | " \
+			number(get(line, "floor_ratio")) " | " get(line, "floor_spread") " | " both \
+			" | " get(line, "n") " |"
+	}
+}
+
+function series(    k, line, value) {
+	for (k = 1; k <= keys; k++) {
+		line = record[order[k]]
+		if (get(line, "provider") != provider || get(line, "path") != path ||
+		    get(line, "test") != test || get(line, "direction") != direction ||
+		    (by != "" && get(line, "by") != by))
+			continue
+		value = field ~ /^peers\./ ? get("{" get(line, "peers") "}", substr(field, 7)) : \
+			get(line, field)
+		if (value != "")
+			print get(line, "size"), value
+	}
+}
+
+BEGIN {
+	field_count = split("host ours device floor ratio floor_ratio", fields, " ")
+}
+
+/^{/ {
+	if (mode == "merge")
+		merge_line($0)
+	else
+		keep_line($0)
+}
+
+END {
+	if (mode == "merge")
+		merge_end()
+	else if (mode == "goals")
+		goals()
+	else if (mode == "table")
+		table()
+	else if (mode == "series")
+		series()
+}
