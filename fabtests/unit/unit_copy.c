@@ -251,7 +251,7 @@ static void scene_one_fails(void **state)
 }
 
 /* The device fails while copies are under way: each is told so, with an error, once */
-static void scene_device_fails(void **state)
+static void device_fails(enum copy_dir dir)
 {
 	struct dev_mem mem;
 	struct job jobs[5];
@@ -262,8 +262,8 @@ static void scene_device_fails(void **state)
 	assert_true(dev_find(iov.iov_base, &mem));
 	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
 		job_init(&jobs[i]);
-		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
-					    got + i * 100, &jobs[i].copy),
+		assert_int_equal(copy_start(&engines, &mem, dir, &iov, 1, got + i * 100,
+					    &jobs[i].copy),
 				 0);
 	}
 	jobs_wait(&engines);
@@ -272,6 +272,17 @@ static void scene_device_fails(void **state)
 		assert_true(jobs[i].status < 0);
 	}
 	/* not closed: that would wait for the copy which never ends */
+}
+
+static void scene_device_fails(void **state)
+{
+	device_fails(COPY_IN);
+}
+
+/* The same of copies that may be told by what they bring: nothing */
+static void scene_nothing_comes(void **state)
+{
+	device_fails(COPY_OUT);
 }
 
 /* ---- who plays what ---- */
@@ -289,6 +300,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(scene_bytes),        cmocka_unit_test(scene_many),
 		cmocka_unit_test(scene_close),        cmocka_unit_test(scene_one_fails),
 		cmocka_unit_test(scene_device_fails),
+		cmocka_unit_test(scene_nothing_comes),
 	};
 	const struct unit unit = {
 		.tests = own,

@@ -37,6 +37,7 @@ const struct unit_copy_play unit_copy_plays[] = {
 	{"scene_one_fails", {FAIL("cuEventCreate:300"), EVENTS}},
 	{"scene_device_fails", {FAIL("cuEventQuery:1+:719"), EVENTS}},
 	{"scene_device_fails", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
+	{"scene_nothing_comes", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
 };
 
 const size_t unit_copy_play_count = UNIT_COUNT(unit_copy_plays);

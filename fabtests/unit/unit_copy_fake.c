@@ -84,8 +84,21 @@ static const struct dev_ops fake_ops = {
 	.queue_drain = fake_drain,
 };
 
+/* The same, but what comes to the host can be watched */
+static const struct dev_ops fake_word_ops = {
+	.name = "fake words",
+	.queue_open = fake_open,
+	.queue_close = fake_close,
+	.queue_copy = fake_copy,
+	.queue_mark = fake_mark,
+	.queue_poll = fake_poll,
+	.queue_drain = fake_drain,
+	.words = true,
+};
+
 static struct copy_engines engines;
 static const struct dev_mem mem = {.ops = &fake_ops, .ctx = &fake};
+static const struct dev_mem word_mem = {.ops = &fake_word_ops, .ctx = &fake};
 
 static int setup(void **state)
 {
@@ -245,11 +258,157 @@ static void test_start_in_callback(void **state)
 	assert_int_equal(engines.pending, 0);
 }
 
+/* ---- watching what comes ---- */
+
+#define WORDS 6
+
+static uint32_t device_words[WORDS + 1], host_words[WORDS + 1];
+
+/* A copy of @len bytes, @shift bytes into both ends */
+static void start_words(size_t len, size_t host_shift, size_t device_shift, struct job *job)
+{
+	const struct iovec iov = {(char *)device_words + device_shift, len};
+
+	job_init(job);
+	assert_int_equal(copy_start(&engines, &word_mem, COPY_OUT, &iov, 1,
+				    (char *)host_words + host_shift, &job->copy),
+			 0);
+}
+
+/* Words come in any order; the last of them ends the copy, and no mark is asked for */
+static void test_words_come(void **state)
+{
+	static const int orders[][WORDS] = {
+		{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {5, 0, 4, 1, 3, 2}, {2, 3, 1, 4, 5, 0}};
+	struct job job;
+
+	for (size_t i = 0; i < UNIT_COUNT(orders); i++) {
+		start_words(WORDS * 4, 0, 0, &job);
+		for (int j = 0; j < WORDS; j++) {
+			copy_progress(&engines);
+			assert_int_equal(job.calls, 0);
+			host_words[orders[i][j]] = 7;
+		}
+		copy_progress(&engines);
+		assert_int_equal(job.calls, 1);
+		assert_int_equal(job.status, 0);
+		assert_int_equal(engines.pending, 0);
+	}
+	assert_int_equal(fake.marks, 0);
+	assert_int_equal(fake.copies, UNIT_COUNT(orders));
+}
+
+/* Data that looks as if it had not come: a mark is asked for in the end, once, and tells */
+static void test_words_like_the_sign(void **state)
+{
+	uint32_t sign;
+	struct job job;
+
+	start_words(WORDS * 4, 0, 0, &job);
+	sign = host_words[2];
+	for (int i = 0; i < WORDS; i++)
+		host_words[i] = i == 2 ? sign : ~sign;
+	while (!fake.marks)
+		copy_progress(&engines);
+	for (int i = 0; i < 100; i++)
+		copy_progress(&engines);
+	assert_int_equal(fake.marks, 1);
+	assert_int_equal(job.calls, 0);
+	fake.queues[COPY_OUT]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(job.calls, 1);
+	assert_int_equal(job.status, 0);
+	/* the next time the same data is told from the sign */
+	start_words(4, 0, 0, &job);
+	assert_int_not_equal(host_words[0], sign);
+	host_words[0] = sign;
+	copy_progress(&engines);
+	assert_int_equal(job.calls, 1);
+	assert_int_equal(fake.marks, 1);
+}
+
+/* The mark that one copy needs tells of those before it as well, and of none behind it */
+static void test_words_and_marks(void **state)
+{
+	struct job first, second, third;
+
+	start_words(4, 0, 0, &first);
+	job_init(&second);
+	start_words(WORDS * 4 - 3, 4, 4, &second);
+	assert_int_equal(fake.marks, 1);
+	start_words(4, 0, 0, &third);
+	assert_int_equal(fake.marks, 1);
+	fake.queues[COPY_OUT]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(first.calls, 1);
+	assert_int_equal(second.calls, 1);
+	assert_int_equal(third.calls, 0);
+	host_words[0] = 1;
+	copy_progress(&engines);
+	assert_int_equal(third.calls, 1);
+}
+
+/* What cannot be told word by word has a mark from the beginning */
+static void test_no_words(void **state)
+{
+	static uint32_t device_many[1025], host_many[1025];
+	static const struct {
+		size_t len, host_shift, device_shift;
+		int marks;
+	} cases[] = {{4, 0, 0, 0}, {8, 4, 8, 0}, {4, 1, 0, 1}, {4, 0, 2, 1},
+		     {3, 0, 0, 1}, {5, 0, 0, 1}, {0, 0, 0, 1}, {WORDS * 4, 0, 0, 0}};
+	struct job job, more[3];
+	struct iovec iov[2];
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		setup(state);
+		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift, &job);
+		assert_int_equal(fake.marks, cases[i].marks);
+		fake.queues[COPY_OUT]->reached++;
+		fake.queues[COPY_OUT]->base.marked = fake.queues[COPY_OUT]->reached;
+		copy_progress(&engines);
+		assert_int_equal(job.calls, 1);
+		teardown(state);
+	}
+	setup(state);
+	/* too long, in two pieces, or the other way */
+	for (int i = 0; i < 3; i++) {
+		iov[0] = (struct iovec){device_many, i ? 4 : sizeof device_many};
+		iov[1] = (struct iovec){device_many + 8, 4};
+		job_init(&more[i]);
+		assert_int_equal(copy_start(&engines, &word_mem, i == 2 ? COPY_IN : COPY_OUT,
+					    iov, i == 1 ? 2 : 1, host_many, &more[i].copy),
+				 0);
+		assert_int_equal(fake.marks, i + 1);
+	}
+	fake.queues[COPY_OUT]->reached = 2;
+	fake.queues[COPY_IN]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+/* The mark that is asked for cannot be put: the copy ends with that error */
+static void test_late_mark_fails(void **state)
+{
+	struct job job;
+
+	fake.mark_fails = 1;
+	start_words(4, 0, 0, &job);
+	while (!job.calls)
+		copy_progress(&engines);
+	assert_int_equal(job.status, -FI_EIO);
+	assert_int_equal(fake.drains, 1);
+	assert_int_equal(engines.pending, 0);
+}
+
 #define FAKE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 const struct CMUnitTest unit_copy_fake_tests[] = {
 	FAKE_TEST(test_marks_wrap),   FAKE_TEST(test_directions_apart),
 	FAKE_TEST(test_device_fails), FAKE_TEST(test_starts_fail),
 	FAKE_TEST(test_contexts),     FAKE_TEST(test_start_in_callback),
+	FAKE_TEST(test_words_come),   FAKE_TEST(test_words_like_the_sign),
+	FAKE_TEST(test_words_and_marks), FAKE_TEST(test_no_words),
+	FAKE_TEST(test_late_mark_fails),
 };
 const size_t unit_copy_fake_count = UNIT_COUNT(unit_copy_fake_tests);

@@ -24,6 +24,7 @@ const struct unit_copy_play unit_copy_plays[] = {
 	{"scene_one_fails", {FAIL("hsa_amd_signal_create:300:2")}},
 	{"scene_device_fails", {FAIL("hsa_copy_ends:1")}},
 	{"scene_device_fails", {FAIL("hsa_copy_ends:1+"), SLOW}},
+	{"scene_nothing_comes", {FAIL("hsa_copy_ends:1+"), SLOW}},
 };
 
 const size_t unit_copy_play_count = UNIT_COUNT(unit_copy_plays);

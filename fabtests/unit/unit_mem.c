@@ -47,7 +47,7 @@ static int classify(const void *base, size_t len, struct dev_mem *mem)
 	const struct iovec iov = {(void *)(uintptr_t)base, len};
 
 	memset(mem, 0x5a, sizeof *mem);
-	return mem_classify(&iov, 1, mem);
+	return mem_classify(&iov, 1, NULL, mem);
 }
 
 /* One piece: what is said of it, and whether it is device memory (and of which device) */
@@ -152,7 +152,7 @@ static void test_iov(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		memset(&mem, 0x5a, sizeof mem);
-		if (mem_classify(cases[i].iov, cases[i].count, &mem) != cases[i].ret)
+		if (mem_classify(cases[i].iov, cases[i].count, NULL, &mem) != cases[i].ret)
 			fail_msg("row %zu", i);
 		if (cases[i].ret)
 			continue;

@@ -22,28 +22,53 @@ enum copy_dir {
 
 /**
  * struct copy - one copy in flight; part of the record that waits for it.
+ * @mark:	the first mark behind it in the queue, whether it is there yet or not
+ * @begun:	when it began [ns]; @alone: with nothing before it in the queue
+ * @words:	of a small copy to the host: where it goes, filled with @sign, so that it tells
+ *		of its end by itself; @left of them have not come. NULL: only a mark tells
  * @done:	called when it has ended, with 0 or a negative error
  */
 struct copy {
 	TAILQ_ENTRY(copy) entry;
 	uint32_t mark;
+	uint32_t sign;
+	uint32_t *words;
+	uint32_t left;
+	bool small;
+	bool alone;
+	uint64_t begun;
 	void (*done)(struct copy *copy, int status);
 };
 
 TAILQ_HEAD(copy_list, copy);
 
-/* One device context's two queues and the copies in each, in order */
+/**
+ * struct copy_queue - copies in one direction.
+ * @waiting:	those in flight, in order
+ * @usual:	how long a small one takes that is alone [ns]; 0: not known yet
+ */
+struct copy_queue {
+	struct dev_queue *dev;
+	struct copy_list waiting;
+	uint32_t usual;
+};
+
+/* One device context's queues */
 struct copy_engine {
 	LIST_ENTRY(copy_engine) entry;
 	void *ctx;
-	struct dev_queue *queues[COPY_DIRS];
-	struct copy_list waiting[COPY_DIRS];
+	struct copy_queue queues[COPY_DIRS];
 };
 
-/* @pending: copies in flight; read without the lock */
+/**
+ * struct copy_engines - all of one domain's.
+ * @pending:	copies in flight; read without the lock
+ * @sign:	the latest sign
+ */
 struct copy_engines {
 	LIST_HEAD(, copy_engine) list;
 	unsigned int pending;
+	uint32_t sign;
 };
 
 void copy_engines_init(struct copy_engines *engines);
@@ -57,7 +82,13 @@ void copy_engines_fini(struct copy_engines *engines);
 int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
 	       const struct iovec *iov, size_t count, void *host, struct copy *copy);
 
-/* Calls the @done of every copy that has ended */
-void copy_progress(struct copy_engines *engines);
+/* Calls the @done of every copy that has ended; has any? */
+bool copy_progress(struct copy_engines *engines);
+
+/*
+ * The same, but if a small copy is about to end it waits for that, for a few microseconds at
+ * most. For who has nothing better to do: other looks for news take longer than the copy.
+ */
+void copy_await(struct copy_engines *engines);
 
 #endif /* P2P_COPY_H */

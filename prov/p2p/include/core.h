@@ -19,6 +19,7 @@
  * struct core_op - one operation on a core endpoint.
  * @recv, @tagged: which of the four
  * @flags:	as for fi_sendmsg(3), fi_recvmsg(3)
+ * @seen:	as for mem_classify()
  */
 struct core_op {
 	bool recv;
@@ -32,6 +33,7 @@ struct core_op {
 	uint64_t data;
 	uint64_t flags;
 	void *context;
+	const struct dev_mem *seen;
 };
 
 /* Pieces of remote memory that one operation may have: no core takes more */

@@ -71,6 +71,8 @@ struct dev_queue {
  *		the queue's device has failed
  *
  * @queue_drain: waits until nothing in the queue is under way: after errors
+ * @words:	what a copy brings to the host can be seen coming, in whole words of 32 bits, and
+ *		earlier than the mark behind it
  * @modules:	kernel modules, NULL at the end; with any of them loaded, NICs can be given
  *		this backend's memory by its address
  * @expose:	opens a dma-buf @fd of which, @offset bytes in, the @len bytes of device memory
@@ -95,6 +97,7 @@ struct dev_ops {
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
 	void (*queue_drain)(struct dev_queue *queue);
+	bool words;
 	const char *const *modules;
 	int (*expose)(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
 		      uint64_t *offset, const char **why);

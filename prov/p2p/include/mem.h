@@ -25,26 +25,31 @@ bool mem_in_heap(const void *addr, size_t len);
 bool mem_in_stack(const void *addr, size_t len);
 
 /*
- * Is there device memory at either end of a buffer? The one question that every
- * operation on a host buffer pays for: a load and a branch without a GPU runtime.
+ * Is there device memory at either end of a buffer? Fills @mem with its allocation if so. The
+ * one question that every operation on a host buffer pays for: a load and a branch without a
+ * GPU runtime.
  */
-bool mem_finds_device(const void *addr, size_t len);
+bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem);
 
 static inline bool mem_is_device(const void *addr, size_t len)
 {
-	return p2p_unlikely(dev_present) && mem_finds_device(addr, len);
+	struct dev_mem mem;
+
+	return p2p_unlikely(dev_present) && mem_finds_device(addr, len, &mem);
 }
 
 /*
- * Looks at every piece of a buffer. Fills @mem with the first device allocation found,
- * or with ops = NULL when all of it is host memory. Returns
+ * Looks at every piece of a buffer. @seen: an allocation that the caller, in the same call of
+ * the application's, has seen already: nobody is asked for it again; or NULL. Fills @mem with
+ * the first device allocation found, or with ops = NULL when all of it is host memory. Returns
  *   -FI_EINVAL	a piece has length but no address
  *   -FI_EFAULT	a piece leaves the allocation that it begins in, or begins in host memory
  *		and runs into device memory
  * Both are logged, with the piece. Copies that the application made before are visible
  * to our copy queues afterwards.
  */
-int mem_classify(const struct iovec *iov, size_t count, struct dev_mem *mem);
+int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
+		 struct dev_mem *mem);
 
 /* The bytes in @iov; SIZE_MAX if the sum is more than that */
 size_t mem_iov_len(const struct iovec *iov, size_t count);

@@ -101,6 +101,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
  * @busy:	requests that need xfer_progress(); read without the lock
  * @watch_at:	when to look for transfers that do not move [ms]
+ * @quiet:	the core's queues had nothing at the last look
  * @starved:	a piece could not begin for want of a slot; @moved: one has ended
  * @spare:	pieces that may begin without a slot, since neither happens any more
  * @sending:	announced messages, by id, until the receiver has answered for all of it
@@ -131,6 +132,7 @@ struct xfer {
 	uint32_t id_next;
 	uint32_t transfer_next;
 	uint64_t watch_at;
+	bool quiet;
 	bool starved;
 	bool moved;
 	unsigned int spare;
@@ -368,6 +370,9 @@ bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
 /* Moves everything that can move: completions, copies, messages. The second one [locked] */
 void xfer_progress(struct xfer *xfer);
 void xfer_progress_locked(struct xfer *xfer);
+
+/* The same, but no further than until there is a report in @cq */
+void xfer_cq_progress(struct xfer_cq *cq);
 
 /* Adds and removes queues; the caller has set core, source, silent and fd. */
 void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);

@@ -110,7 +110,7 @@ static int core_array_init(struct core_array *array, const struct fi_ioc *ioc, s
 			return -FI_EINVAL;
 	}
 	array->len = mem_iov_len(array->iov, array->count);
-	return mem_classify(array->iov, array->count, &array->mem);
+	return mem_classify(array->iov, array->count, NULL, &array->mem);
 }
 
 int core_atomic_arrays(const struct core_atomic *op, struct core_array *operand,

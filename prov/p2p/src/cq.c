@@ -180,10 +180,11 @@ static P2P_NOINLINE ssize_t cq_read_special(struct p2p_cq *cq, void *buf, size_t
 		P2P_WARN("fi_cq_read of %zu entries without a buffer\n", count);
 		return -FI_EINVAL;
 	}
-	if (xfer_busy(cq->xfer.xfer))
-		xfer_progress(cq->xfer.xfer);
-	else if (!xfer_cq_has(&cq->xfer))
+	if (xfer_cq_has(&cq->xfer))
+		return cq_read_reports(cq, buf, count, src);
+	if (!xfer_busy(cq->xfer.xfer))
 		return cq_read_batch(cq, buf, count, src);
+	xfer_cq_progress(&cq->xfer);
 	return cq_read_reports(cq, buf, count, src);
 }
 

@@ -176,7 +176,6 @@ static int cuda_load(void)
 		       : -FI_ENOSYS;
 }
 
-/* Memory of no particular context (VMM, pools) is worked on from the primary one. */
 static CUcontext cuda_primary_ctx(int ordinal)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -194,32 +193,48 @@ static CUcontext cuda_primary_ctx(int ordinal)
 	return ctx;
 }
 
-/* What there is to know of device memory */
-static P2P_APART bool cuda_describe(CUdeviceptr ptr, struct dev_mem *mem)
+/*
+ * What belongs to no context was mapped piece by piece, or is from a pool: it is worked on
+ * from the primary one, and of its bounds the attributes tell the whole reservation's.
+ */
+static P2P_APART bool cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 {
 	CUdeviceptr base = 0;
-	CUcontext ctx = NULL;
-	int ordinal = -1;
-	unsigned long long id = 0;
-	CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,
-					    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-					    CU_POINTER_ATTRIBUTE_BUFFER_ID};
-	void *data[] = {&ctx, &ordinal, &id};
 	size_t size = 0;
-	bool pushed, mapped;
+	bool pushed;
 
-	if (cuda_check(cuda.pointer_get(3, attributes, data, ptr),
-		       "cuPointerGetAttributes"))
-		return false;
-	/* no allocation of cuMemAlloc's: mapped piece by piece, or from a pool */
-	mapped = !ctx;
-	if (!ctx)
-		ctx = cuda_primary_ctx(ordinal);
-	if (!ctx || cuda_enter(ctx, &pushed))
+	mem->mapped = true;
+	mem->ctx = cuda_primary_ctx(mem->ordinal);
+	if (!mem->ctx || cuda_enter(mem->ctx, &pushed))
 		return false;
 	cuda_check(cuda.address_range(&base, &size, ptr), "cuMemGetAddressRange");
 	cuda_leave(pushed);
+	mem->base = base;
+	mem->size = size;
+	return true;
+}
 
+/* All there is to know of an allocation in one call: hardly longer than for one thing */
+static bool cuda_find(const void *addr, struct dev_mem *mem)
+{
+	static const CUpointer_attribute attributes[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	};
+	CUdeviceptr ptr = (CUdeviceptr) (uintptr_t) addr, base = 0;
+	unsigned int type = 0;
+	CUcontext ctx = NULL;
+	int ordinal = -1;
+	unsigned long long id = 0;
+	size_t size = 0;
+	void *data[] = {&type, &ctx, &ordinal, &id, &base, &size};
+
+	if (cuda.pointer_get(sizeof data / sizeof data[0],
+			     (CUpointer_attribute *) (uintptr_t) attributes, data,
+			     ptr) != CUDA_SUCCESS ||
+	    type != CU_MEMORYTYPE_DEVICE)
+		return false;
 	*mem = (struct dev_mem){
 		.ops = &dev_cuda_ops,
 		.ctx = ctx,
@@ -227,20 +242,8 @@ static P2P_APART bool cuda_describe(CUdeviceptr ptr, struct dev_mem *mem)
 		.base = base,
 		.size = size,
 		.id = id,
-		.mapped = mapped,
 	};
-	return true;
-}
-
-static bool cuda_find(const void *addr, struct dev_mem *mem)
-{
-	CUdeviceptr ptr = (CUdeviceptr) (uintptr_t) addr;
-	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-	unsigned int type = 0;
-	void *data = &type;
-
-	return cuda.pointer_get(1, &attribute, &data, ptr) == CUDA_SUCCESS &&
-	       type == CU_MEMORYTYPE_DEVICE && cuda_describe(ptr, mem);
+	return p2p_likely(ctx != NULL) || cuda_describe_mapped(ptr, mem);
 }
 
 /*
@@ -554,6 +557,7 @@ const struct dev_ops dev_cuda_ops = {
 	.queue_mark = cuda_queue_mark,
 	.queue_poll = cuda_queue_poll,
 	.queue_drain = cuda_queue_drain,
+	.words = true,
 	.modules = cuda_modules,
 	.expose = cuda_expose,
 	.flush = cuda_flush,

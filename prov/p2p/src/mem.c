@@ -101,15 +101,14 @@ bool mem_in_stack(const void *addr, size_t len)
 	       first + len <= end;
 }
 
-bool mem_finds_device(const void *addr, size_t len)
+bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem)
 {
 	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
-	struct dev_mem mem;
 
 	if (!len || mem_in_heap(addr, len) || mem_in_stack(addr, len))
 		return false;
-	return dev_find(addr, &mem) ||
-	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, &mem));
+	return dev_find(addr, mem) ||
+	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, mem));
 }
 
 /* Does the allocation reach to @end, together with those mapped right behind it? */
@@ -125,7 +124,16 @@ static bool mem_covers(const struct dev_mem *mem, uintptr_t end)
 	return true;
 }
 
-static int mem_classify_piece(const struct iovec *iov, struct dev_mem *mem)
+static bool mem_find(const void *addr, const struct dev_mem *seen, struct dev_mem *mem)
+{
+	if (!seen || (uintptr_t) addr - seen->base >= seen->size)
+		return dev_find(addr, mem);
+	*mem = *seen;
+	return true;
+}
+
+static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen,
+			      struct dev_mem *mem)
 {
 	uintptr_t start = (uintptr_t) iov->iov_base;
 	struct dev_mem other;
@@ -142,7 +150,7 @@ static int mem_classify_piece(const struct iovec *iov, struct dev_mem *mem)
 			 iov->iov_len);
 		return -FI_EFAULT;
 	}
-	if (!dev_find(iov->iov_base, mem)) {
+	if (!mem_find(iov->iov_base, seen, mem)) {
 		mem->ops = NULL;
 		if (!dev_find((char *) iov->iov_base + iov->iov_len - 1, &other))
 			return 0;
@@ -161,14 +169,15 @@ static int mem_classify_piece(const struct iovec *iov, struct dev_mem *mem)
 	return 0;
 }
 
-int mem_classify(const struct iovec *iov, size_t count, struct dev_mem *mem)
+int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
+		 struct dev_mem *mem)
 {
 	struct dev_mem piece;
 	int ret;
 
 	mem->ops = NULL;
 	for (size_t i = 0; i < count; i++) {
-		ret = mem_classify_piece(&iov[i], &piece);
+		ret = mem_classify_piece(&iov[i], seen, &piece);
 		if (ret)
 			return ret;
 		if (piece.ops && !mem->ops)

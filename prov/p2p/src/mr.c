@@ -207,7 +207,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	    !mr_fid)
 		return -FI_EINVAL;
 	mem.ops = NULL;
-	ret = flags & LF_MR_DMABUF ? 0 : mem_classify(attr->mr_iov, attr->iov_count, &mem);
+	ret = flags & LF_MR_DMABUF ? 0 : mem_classify(attr->mr_iov, attr->iov_count, NULL, &mem);
 	if (ret)
 		return ret;
 	if (!mem.ops && !(flags & LF_MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {

@@ -26,17 +26,22 @@ static inline struct p2p_ep *ops_ep(struct fid_ep *fid)
 	return (struct p2p_ep *) fid;
 }
 
-static inline bool ops_special(const void *buf, size_t len)
+static inline bool ops_special(const struct iovec *iov, struct dev_mem *seen)
 {
-	return mem_is_device(buf, len) || (p2p_unlikely(!buf) && len);
+	return (p2p_unlikely(dev_present) &&
+		mem_finds_device(iov->iov_base, iov->iov_len, seen)) ||
+	       (p2p_unlikely(!iov->iov_base) && iov->iov_len);
 }
 
-static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count)
+/* @seen: what this sees of device memory, for struct core_op */
+static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count,
+			    struct dev_mem *seen)
 {
+	seen->base = seen->size = 0;
 	if (count > 1 && count > ep->xfer.iov_limit)
 		return true;
 	for (size_t i = 0; i < count; i++) {
-		if (!iov || ops_special(iov[i].iov_base, iov[i].iov_len))
+		if (!iov || ops_special(&iov[i], seen))
 			return true;
 	}
 	return false;
@@ -54,11 +59,11 @@ static inline void ops_count(struct p2p_ep *ep, size_t len)
 }
 
 static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
-				     size_t count, fi_addr_t dest)
+				     size_t count, fi_addr_t dest, struct dev_mem *seen)
 {
 	size_t len;
 
-	if (ops_special_iov(ep, iov, count) || xfer_ep_follows(&ep->xfer, FI_SEND))
+	if (ops_special_iov(ep, iov, count, seen) || xfer_ep_follows(&ep->xfer, FI_SEND))
 		return OPS_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
@@ -151,6 +156,7 @@ static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call
 					   fi_addr_t dest, uint64_t tag, uint64_t data,
 					   void *context)
 {
+	struct dev_mem seen;
 	struct iovec iov = {(void *) buf, len};
 	struct core_op op = {
 		.tagged = tagged,
@@ -162,12 +168,13 @@ static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call
 		.data = data,
 		.flags = call < OPS_INJECT ? ep->tx_flags : FI_INJECT,
 		.context = context,
+		.seen = &seen,
 	};
 	enum ops_way way;
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, &iov, 1, dest);
+	way = ops_send_way_iov(ep, &iov, 1, dest, &seen);
 	if (way == OPS_CORE)
 		return ops_send_core(ep, call, &op);
 	if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
@@ -219,13 +226,14 @@ static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 
 static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
 	struct fi_msg core_msg;
 	enum ops_way way;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr);
+	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr, &seen);
 	if (way == OPS_XFER) {
 		struct core_op op = {
 			.iov = msg->msg_iov,
@@ -235,6 +243,7 @@ static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 			.data = msg->data,
 			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
 			.context = msg->context,
+			.seen = &seen,
 		};
 
 		return ops_post(ep, &op);
@@ -250,8 +259,9 @@ static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
 			 size_t count, fi_addr_t dest, void *context)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way_iov(ep, iov, count, dest);
+	enum ops_way way = ops_send_way_iov(ep, iov, count, dest, &seen);
 	struct core_op op = {
 		.iov = iov,
 		.desc = desc,
@@ -259,6 +269,7 @@ static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 		.addr = dest,
 		.flags = ep->tx_flags,
 		.context = context,
+		.seen = &seen,
 	};
 
 	if (way == OPS_CORE)
@@ -320,13 +331,14 @@ static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
 static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 			    uint64_t flags)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
 	struct fi_msg_tagged core_msg;
 	enum ops_way way;
 
 	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr);
+	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr, &seen);
 	if (way == OPS_XFER) {
 		struct core_op op = {
 			.tagged = true,
@@ -338,6 +350,7 @@ static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 			.data = msg->data,
 			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
 			.context = msg->context,
+			.seen = &seen,
 		};
 
 		return ops_post(ep, &op);
@@ -353,8 +366,9 @@ static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
 			  size_t count, fi_addr_t dest, uint64_t tag, void *context)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way_iov(ep, iov, count, dest);
+	enum ops_way way = ops_send_way_iov(ep, iov, count, dest, &seen);
 	struct core_op op = {
 		.tagged = true,
 		.iov = iov,
@@ -364,6 +378,7 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 		.tag = tag,
 		.flags = ep->tx_flags,
 		.context = context,
+		.seen = &seen,
 	};
 
 	if (ops_tag_bad(ep, tag))
@@ -384,9 +399,9 @@ static inline bool ops_recv_direct(const struct p2p_ep *ep, const void *buf, siz
 
 /* May the core receive this by itself, and report it? */
 static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
-			       size_t count, uint64_t flags)
+			       size_t count, uint64_t flags, struct dev_mem *seen)
 {
-	return !ops_special_iov(ep, iov, count) &&
+	return !ops_special_iov(ep, iov, count, seen) &&
 	       !xfer_recv_followed(&ep->xfer, mem_iov_len(iov, count), flags);
 }
 
@@ -413,6 +428,7 @@ static P2P_NOINLINE ssize_t ops_recv_other(struct p2p_ep *ep, bool tagged, void 
 					   size_t len, void *desc, fi_addr_t src,
 					   uint64_t tag, uint64_t ignore, void *context)
 {
+	struct dev_mem seen;
 	struct iovec iov = {buf, len};
 	struct core_op op = {
 		.recv = true,
@@ -425,11 +441,12 @@ static P2P_NOINLINE ssize_t ops_recv_other(struct p2p_ep *ep, bool tagged, void 
 		.ignore = ignore & ~ep->xfer.tag_bit,
 		.flags = tagged ? ops_trecv_flags(ep->rx_flags) : ep->rx_flags,
 		.context = context,
+		.seen = &seen,
 	};
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (!ops_recv_plain_iov(ep, &iov, 1, op.flags))
+	if (!ops_recv_plain_iov(ep, &iov, 1, op.flags, &seen))
 		return ops_post(ep, &op);
 	src = av_core_addr(ep->av, src);
 	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, op.ignore, context)
@@ -449,6 +466,7 @@ static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
 			 size_t count, fi_addr_t src, void *context)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
 	struct core_op op = {
 		.recv = true,
@@ -458,9 +476,10 @@ static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 		.addr = src,
 		.flags = ep->rx_flags,
 		.context = context,
+		.seen = &seen,
 	};
 
-	if (ops_recv_plain_iov(ep, iov, count, ep->rx_flags))
+	if (ops_recv_plain_iov(ep, iov, count, ep->rx_flags, &seen))
 		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				context);
 	return ops_post(ep, &op);
@@ -468,6 +487,7 @@ static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 
 static ssize_t ops_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg core_msg;
@@ -475,7 +495,7 @@ static ssize_t ops_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report);
+	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report, &seen);
 	if (ops_recv_flags_bad(ep, plain, flags))
 		return -FI_EOPNOTSUPP;
 	if (!plain) {
@@ -487,6 +507,7 @@ static ssize_t ops_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 			.addr = msg->addr,
 			.flags = report,
 			.context = msg->context,
+			.seen = &seen,
 		};
 
 		return ops_post(ep, &op);
@@ -512,6 +533,7 @@ static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 			  size_t count, fi_addr_t src, uint64_t tag, uint64_t ignore,
 			  void *context)
 {
+	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
 	struct core_op op = {
 		.recv = true,
@@ -524,11 +546,12 @@ static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 		.ignore = ignore & ~ep->xfer.tag_bit,
 		.flags = ops_trecv_flags(ep->rx_flags),
 		.context = context,
+		.seen = &seen,
 	};
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (ops_recv_plain_iov(ep, iov, count, op.flags))
+	if (ops_recv_plain_iov(ep, iov, count, op.flags, &seen))
 		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				 tag, op.ignore, context);
 	return ops_post(ep, &op);
@@ -537,6 +560,7 @@ static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 			    uint64_t flags)
 {
+	struct dev_mem seen = {.size = 0};
 	struct p2p_ep *ep = ops_ep(fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg_tagged core_msg;
@@ -544,7 +568,7 @@ static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
 	if (flags & OPS_PROBE ||
-	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report)) {
+	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report, &seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
 		struct core_op op = {
 			.recv = true,
@@ -557,6 +581,7 @@ static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 			.ignore = msg->ignore & ~ep->xfer.tag_bit,
 			.flags = ops_trecv_flags(report),
 			.context = msg->context,
+			.seen = &seen,
 		};
 
 		return ops_post(ep, &op);

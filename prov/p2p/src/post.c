@@ -127,7 +127,7 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 			 op->count, ep->iov_limit);
 		return -FI_EINVAL;
 	}
-	ret = mem_classify(op->iov, op->count, &mem);
+	ret = mem_classify(op->iov, op->count, op->seen, &mem);
 	if (ret)
 		return ret;
 
@@ -147,7 +147,7 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 	struct dev_mem mem;
 	int ret;
 
-	ret = mem_classify(op->iov, op->count, &mem);
+	ret = mem_classify(op->iov, op->count, op->seen, &mem);
 	if (ret)
 		return ret;
 	*choice = (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
@@ -171,7 +171,7 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	struct dev_mem mem;
 	ssize_t ret;
 
-	ret = mem_classify(op->iov, op->count, &mem);
+	ret = mem_classify(op->iov, op->count, NULL, &mem);
 	if (ret)
 		return ret;
 	p2p_lock_take(&xfer->lock);

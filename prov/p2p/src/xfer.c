@@ -597,13 +597,28 @@ bool xfer_copy_ended(struct xfer_ep *ep)
 
 /* ---- progress ---- */
 
-void xfer_progress_locked(struct xfer *xfer)
+/*
+ * Copies first: a look at them costs nearly nothing, one at the core's queues system calls.
+ * Where those were in vain last time, a copy is even waited for a little.
+ */
+static void xfer_progress_copies(struct xfer *xfer)
+{
+	if (xfer->quiet)
+		copy_await(&xfer->copies);
+	else
+		copy_progress(&xfer->copies);
+}
+
+static void xfer_progress_core(struct xfer *xfer)
 {
 	struct xfer_cq *cq;
 	struct xfer_ep *ep;
 
-	LIST_FOREACH(cq, &xfer->cqs, entry)
-		xfer_cq_pull(cq);
+	xfer->quiet = true;
+	LIST_FOREACH(cq, &xfer->cqs, entry) {
+		if (xfer_cq_pull(cq))
+			xfer->quiet = false;
+	}
 	copy_progress(&xfer->copies);
 	pipe_progress(xfer);
 	bounce_progress(xfer);
@@ -611,6 +626,21 @@ void xfer_progress_locked(struct xfer *xfer)
 		xfer_sendq_flush(ep);
 		xfer_outq_flush(ep);
 	}
+}
+
+void xfer_progress_locked(struct xfer *xfer)
+{
+	xfer_progress_copies(xfer);
+	xfer_progress_core(xfer);
+}
+
+void xfer_cq_progress(struct xfer_cq *cq)
+{
+	p2p_lock_take(&cq->xfer->lock);
+	xfer_progress_copies(cq->xfer);
+	if (!cq->count)
+		xfer_progress_core(cq->xfer);
+	p2p_lock_drop(&cq->xfer->lock);
 }
 
 void xfer_progress(struct xfer *xfer)
