@@ -82,6 +82,9 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
  */
 bool info_core_mixes(const struct fi_info *core);
 
+/* Are all peers that it reaches on this host? */
+bool info_core_near(const struct fi_info *core);
+
 /*
  * Can the NIC below it be given device memory, by registration? @direct: its CPU touches
  * nothing of what is sent and received but short messages, either.

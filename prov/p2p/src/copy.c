@@ -47,8 +47,8 @@ static struct copy_engine *copy_engine_open(struct copy_engines *engines,
 	return engine;
 
 close_queues:
-	if (engine->queues[COPY_OUT])
-		mem->ops->queue_close(engine->queues[COPY_OUT]);
+	for (int dir = 0; dir < COPY_DIRS && engine->queues[dir]; dir++)
+		mem->ops->queue_close(engine->queues[dir]);
 	free(engine);
 	return NULL;
 }
