@@ -91,7 +91,7 @@ static const struct option_row rows[] = {
 	{OPT_INIT_DEVICE, "init-device", required_argument, FT_SCOPE_PAIR, " MEMORY",
 	 "initialise the GPU as if it were -D MEMORY, whatever -D says"},
 	{OPT_EXPECT_PATH, "expect-path", required_argument, FT_SCOPE_BENCH, " PATH",
-	 "fail if device memory travelled otherwise: stage or peer"},
+	 "fail if device memory travelled otherwise: stage, ipc or peer"},
 	{OPT_EXPECT_REASON, "expect-reason", required_argument, FT_SCOPE_BENCH, " TEXT",
 	 "fail if that path's reason does not have this in it"},
 	{OPT_NO_HMEM, "no-hmem", no_argument, FT_SCOPE_ANY, "",
@@ -276,7 +276,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	static const char *const kinds[] = {"tagged", "msg"};
 	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 	static const char *const types[] = {"rdm", "msg"};
-	static const char *const paths[] = {"stage", "peer"};
+	static const char *const paths[] = {"stage", "ipc", "peer"};
 	static const char *const floors[] = {"none", "copy", "peer"};
 
 	switch (letter) {
@@ -378,9 +378,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->rounds = number(arg, letter, 1, INT64_MAX);
 		break;
 	case OPT_EXPECT_PATH:
-		opts->expect_path = choice(arg, letter, paths, FT_COUNT(paths))
-					    ? FI_P2P_PATH_PEER
-					    : FI_P2P_PATH_STAGE;
+		opts->expect_path = FI_P2P_PATH_STAGE + choice(arg, letter, paths, FT_COUNT(paths));
 		break;
 	case OPT_EXPECT_REASON:
 		opts->expect_reason = arg;

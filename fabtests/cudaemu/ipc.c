@@ -4,7 +4,8 @@
  *
  * A handle says where in which file of the exporting process the memory is. That file
  * begins with a table in which every exported allocation has its id until it is freed, so
- * that a handle that outlived its memory is refused.
+ * that a handle that outlived its memory is refused. So is one for memory at the place of other
+ * memory that is still open here, as drivers do: who keeps an import too long shall notice.
  */
 #define _GNU_SOURCE
 #include "backing.h"
@@ -130,6 +131,25 @@ static struct emu_alloc *emu_import_find(const struct emu_ipc_handle *handle)
 	return NULL;
 }
 
+/* Is what was where the handle's memory is still open? */
+static bool emu_import_stale(const struct emu_ipc_handle *handle)
+{
+	const struct emu_ipc_handle *other;
+	size_t i;
+
+	for (i = 0; i < emu.nallocs; i++) {
+		if (emu.allocs[i]->kind != EMU_IPC)
+			continue;
+		other = &emu.allocs[i]->import->handle;
+		if (other->token == handle->token && other->dev == handle->dev &&
+		    other->id != handle->id &&
+		    other->offset < handle->offset + handle->size &&
+		    handle->offset < other->offset + other->size)
+			return true;
+	}
+	return false;
+}
+
 /* An address range for an import, with nothing behind it yet */
 static struct emu_block *emu_import_block(size_t size)
 {
@@ -223,7 +243,9 @@ EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque,
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_import_find(&handle);
-	if (!alloc)
+	if (!alloc && emu_import_stale(&handle))
+		rc = CUDA_ERROR_ALREADY_MAPPED;
+	else if (!alloc)
 		rc = emu_import_create(&handle, fd, &alloc);
 	if (rc == CUDA_SUCCESS) {
 		alloc->import->refs++;

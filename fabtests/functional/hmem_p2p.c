@@ -25,12 +25,19 @@ static const struct value {
 	{"FI_HMEM_P2P_PREFERRED", FI_HMEM_P2P_PREFERRED},
 };
 
-/** struct side - @reaches: the NIC does, the long message's buffer */
+/**
+ * struct side - one end.
+ * @reaches:	the NIC does, the long message's buffer
+ * @across:	else it is copied from device to device, within this host; @near: which is all
+ *		that the core provider reaches
+ */
 struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	struct ft_buf buf;
 	bool reaches;
+	bool across;
+	bool near;
 	uint64_t number;
 };
 
@@ -46,12 +53,20 @@ static int expected(const struct side *side, int value, size_t len)
 	const char *forced = getenv("FI_P2P_PATH");
 	const bool may_not = forced && !strcmp(forced, "peer") && len == LONG_LEN;
 
-	if (value == FI_HMEM_P2P_DISABLED)
-		return FI_P2P_PATH_STAGE;
-	if (side->reaches && (len == LONG_LEN || ft_connected(&side->ctx)))
+	if (side->reaches && value != FI_HMEM_P2P_DISABLED &&
+	    (len == LONG_LEN || ft_connected(&side->ctx)))
 		return FI_P2P_PATH_PEER;
-	return may_not || value == FI_HMEM_P2P_REQUIRED ? -FI_EOPNOTSUPP
-							: FI_P2P_PATH_STAGE;
+	if (value == FI_HMEM_P2P_REQUIRED || (may_not && value != FI_HMEM_P2P_DISABLED))
+		return -FI_EOPNOTSUPP;
+	return side->near && side->across && len == LONG_LEN ? FI_P2P_PATH_IPC
+							     : FI_P2P_PATH_STAGE;
+}
+
+/* Where the other end is, is not known before */
+static int goes(const struct side *side, int path, size_t len)
+{
+	return side->across && len == LONG_LEN && path == FI_P2P_PATH_STAGE ? FI_P2P_PATH_IPC
+									    : path;
 }
 
 /* By way @path; a negative one is how the send has to be refused */
@@ -97,7 +112,7 @@ static int message(struct side *side, const struct value *value, size_t len)
 	snprintf(what, sizeof(what), "%s, %zu bytes", value->name, len);
 	FT_CHECK(path == expected(side, value->number, len), "%s: would go by way %d", what,
 		 path);
-	FT_TRY(transfer(side, &slot, path, what));
+	FT_TRY(transfer(side, &slot, goes(side, path, len), what));
 	return ft_barrier(side->proc, &side->ctx);
 }
 
@@ -169,6 +184,9 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_test_connect(proc, &side.ctx));
 	FT_TRY(ft_buf_alloc(&side.ctx, &side.buf, proc->opts.iface, LONG_LEN + FT_ROOM));
 	side.reaches = ft_path(side.ctx.ep, &side.buf, LONG_LEN) == FI_P2P_PATH_PEER;
+	side.near = !strncmp(proc->opts.prov, "shm;", 4);
+	side.across = ft_is_p2p(&side.ctx) && proc->opts.iface == FI_HMEM_CUDA &&
+		      !getenv("FI_P2P_PATH") && strncmp(proc->opts.prov, "net;", 4);
 	if (proc->rank == 0)
 		printf("device memory is %sreached by the NIC\n",
 		       side.reaches ? "" : "not ");

@@ -400,10 +400,13 @@ static int report(const struct side *side)
 	if (!fi_open_ops(ep, FI_P2P_STATS_OPS, 0, (void **)&ops, NULL) && ops) {
 		FT_TRY(ops->read(ep, &stats, sizeof(stats)));
 		printf("; %" PRIu64 " pins, %" PRIu64 " cache hits, %" PRIu64
-		       " evictions; %" PRIu64 " bytes staged, %" PRIu64 " by the NIC",
+		       " evictions; %" PRIu64 " bytes staged, %" PRIu64
+		       " within the host, %" PRIu64 " by the NIC",
 		       stats.pins, stats.cache_hits, stats.evictions,
 		       stats.tx_bytes[FI_P2P_PATH_STAGE] +
 			       stats.rx_bytes[FI_P2P_PATH_STAGE],
+		       stats.tx_bytes[FI_P2P_PATH_IPC] +
+			       stats.rx_bytes[FI_P2P_PATH_IPC],
 		       stats.tx_bytes[FI_P2P_PATH_PEER] +
 			       stats.rx_bytes[FI_P2P_PATH_PEER]);
 	}

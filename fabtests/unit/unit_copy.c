@@ -135,34 +135,39 @@ static void scene_bytes(void **state)
 
 static void scene_many(void **state)
 {
+	static const size_t at[COPY_DIRS] = {
+		[COPY_IN] = 0, [COPY_OUT] = MANY, [COPY_ACROSS] = 2 * MANY};
 	static struct job jobs[COPY_DIRS][MANY];
+	unsigned char *other[COPY_DIRS];
 	unsigned int last[COPY_DIRS] = {0}, begun = jobs_ended;
 	struct dev_mem mem;
 	struct iovec iov;
 	char *dev;
 
 	begin();
-	dev = unit_dev_alloc(2 * MANY);
-	unit_fill(want, 2 * MANY, 9);
-	unit_dev_write(dev, want, 2 * MANY);
+	dev = unit_dev_alloc(3 * MANY);
+	unit_fill(want, 3 * MANY, 9);
+	unit_dev_write(dev, want, 3 * MANY);
 	unit_fill(host, MANY, 10);
+	other[COPY_IN] = host;
+	other[COPY_OUT] = got;
+	other[COPY_ACROSS] = (unsigned char *)dev + MANY;
 	memset(got, 0, MANY);
 	assert_true(dev_find(dev, &mem));
 	for (size_t i = 0; i < MANY; i++) {
 		for (int dir = 0; dir < COPY_DIRS; dir++) {
 			job_init(&jobs[dir][i]);
-			iov = (struct iovec){dev + (dir == COPY_IN ? 0 : MANY) + i, 1};
+			iov = (struct iovec){dev + at[dir] + i, 1};
 			assert_int_equal(copy_start(&engines, &mem, dir, &iov, 1,
-						    (dir == COPY_IN ? host : got) + i,
-						    &jobs[dir][i].copy),
+						    other[dir] + i, &jobs[dir][i].copy),
 					 0);
 		}
 		/* nobody is told, whatever has ended: that is for copy_progress() */
-		assert_int_equal(engines.pending, 2 * (i + 1));
+		assert_int_equal(engines.pending, COPY_DIRS * (i + 1));
 	}
 	assert_int_equal(jobs_ended, begun);
 	jobs_wait(&engines);
-	assert_int_equal(jobs_ended, begun + 2 * MANY);
+	assert_int_equal(jobs_ended, begun + COPY_DIRS * MANY);
 	for (int dir = 0; dir < COPY_DIRS; dir++) {
 		for (size_t i = 0; i < MANY; i++) {
 			assert_int_equal(jobs[dir][i].calls, 1);
@@ -172,8 +177,9 @@ static void scene_many(void **state)
 		}
 	}
 	assert_memory_equal(got, want + MANY, MANY);
-	unit_dev_read(got, dev, MANY);
+	unit_dev_read(got, dev, 3 * MANY);
 	assert_memory_equal(got, host, MANY);
+	assert_memory_equal(got + 2 * MANY, want + MANY, MANY);
 	copy_engines_fini(&engines);
 	unit_dev_free(dev);
 }

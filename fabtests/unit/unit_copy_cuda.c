@@ -23,13 +23,14 @@ const struct unit_copy_play unit_copy_plays[] = {
 	{"scene_one_fails", {FAIL("cuMemcpyAsync:17")}},
 	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), SLOW}},
 	{"scene_one_fails", {FAIL("cuMemcpyAsync:9"), EVENTS}},
-	/* the first two of these are the backend's trials */
-	{"scene_one_fails", {FAIL("cuStreamWriteValue32:3")}},
-	{"scene_one_fails", {FAIL("cuStreamWriteValue32:5")}},
+	/* the first three of these are the backend's trials */
+	{"scene_one_fails", {FAIL("cuStreamWriteValue32:4")}},
+	{"scene_one_fails", {FAIL("cuStreamWriteValue32:6")}},
 	{"scene_one_fails", {FAIL("cuEventRecord:1"), EVENTS}},
 	{"scene_one_fails", {FAIL("cuEventRecord:4"), EVENTS}},
 	{"scene_one_fails", {FAIL("cuStreamCreate:1")}},
 	{"scene_one_fails", {FAIL("cuStreamCreate:2")}},
+	{"scene_one_fails", {FAIL("cuStreamCreate:3")}},
 	{"scene_one_fails", {FAIL("cuStreamCreate:1:2"), EVENTS}},
 	{"scene_one_fails", {FAIL("cuMemHostRegister:1")}},
 	{"scene_one_fails", {FAIL("cuMemHostRegister:2")}},

@@ -183,7 +183,7 @@ static void test_starts_fail(void **state)
 {
 	static const struct {
 		int open, copy, mark;
-	} cases[] = {{1, 0, 0}, {2, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 0, 1}};
+	} cases[] = {{1, 0, 0}, {2, 0, 0}, {3, 0, 0}, {0, 1, 0}, {0, 2, 0}, {0, 0, 1}};
 	struct job bad, good;
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {

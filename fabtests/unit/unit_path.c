@@ -14,11 +14,13 @@
 #define HOST FI_P2P_PATH_HOST
 #define STAGE FI_P2P_PATH_STAGE
 #define PEER FI_P2P_PATH_PEER
+#define IPC FI_P2P_PATH_IPC
 
 /* The core's CPU may touch what is no longer than this */
 #define INLINE 220
 
 #define NO_PEER "the test's NIC does not reach it"
+#define NO_ACROSS "the test's runtime does not share it"
 
 #define Q(device, layered, stalls, len, slot, name_len)                          \
 	{                                                                        \
@@ -35,6 +37,10 @@
 			.pieces = 1, .peer = true, .inline_max = INLINE, ##__VA_ARGS__ \
 	}
 #define N(is_layered, length, ...) P(is_layered, length, .peer = false, ##__VA_ARGS__)
+
+/* The NIC does not reach it, other processes of the host do: over a network, or within a host */
+#define A(length, ...) N(true, length, .across = true, ##__VA_ARGS__)
+#define H(length, ...) A(length, .near = true, ##__VA_ARGS__)
 
 #pragma GCC diagnostic ignored "-Woverride-init"
 
@@ -147,6 +153,55 @@ static const struct path_case {
 	{P(false, INLINE + 1, .direct = true, .wish = PATH_PEER_ONLY), PEER, PATH_DIRECT},
 	{P(false, INLINE + 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
 	{N(true, 1, .device = false, .wish = PATH_PEER_ONLY), HOST, PATH_CORE},
+	/* what other processes open is offered, if it would not be sent at once; where the
+	   receiver is, only the core provider within a host knows */
+	{A(0), STAGE, PATH_SHORT},
+	{A(PLAIN), STAGE, PATH_SHORT},
+	{A(PLAIN + 1), STAGE, PATH_SHORT},
+	{A(SHORT), STAGE, PATH_SHORT},
+	{A(SHORT, .slot = false), STAGE, PATH_ACROSS},
+	{A(SHORT + 1), STAGE, PATH_ACROSS},
+	{A(SIZE_MAX), STAGE, PATH_ACROSS},
+	{A(SIZE_MAX, .peer = true), PEER, PATH_READ},
+	{A(SIZE_MAX, .device = false), HOST, PATH_CORE},
+	{A(SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
+	{A(SHORT + 1, .stalls = true), STAGE, PATH_WHOLE},
+	{A(SHORT + 1, .name_len = NAME + 1), STAGE, PATH_WHOLE},
+	{A(SHORT + 1, .pieces = 2), STAGE, PATH_LONG},
+	{H(0), STAGE, PATH_SHORT},
+	{H(PLAIN), STAGE, PATH_SHORT},
+	{H(PLAIN + 1), IPC, PATH_ACROSS},
+	{H(SIZE_MAX), IPC, PATH_ACROSS},
+	{H(PLAIN + 1, .inject = true), STAGE, PATH_SHORT},
+	{H(PLAIN + 1, .pieces = 2), STAGE, PATH_SHORT},
+	{H(PLAIN + 1, .across = false), STAGE, PATH_SHORT},
+	{H(SHORT + 1, .across = false), STAGE, PATH_LONG},
+	{H(SHORT + 1, .device = false), HOST, PATH_CORE},
+	/* the wishes for it */
+	{A(SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
+	{H(SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
+	{H(SHORT + 1, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{H(1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{A(SHORT + 1, .wish = PATH_NO_NIC, .peer = true), STAGE, PATH_ACROSS},
+	{H(SHORT + 1, .wish = PATH_NO_NIC, .peer = true), IPC, PATH_ACROSS},
+	{P(true, SHORT + 1, .wish = PATH_NO_NIC), STAGE, PATH_LONG},
+	{P(false, SIZE_MAX, .direct = true, .wish = PATH_NO_NIC), STAGE, PATH_WHOLE},
+	{A(PLAIN, .wish = PATH_ACROSS_LONG), STAGE, PATH_SHORT},
+	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG), IPC, PATH_ACROSS},
+	{A(SIZE_MAX, .wish = PATH_ACROSS_LONG, .peer = true), IPC, PATH_ACROSS},
+	{N(true, PLAIN + 1, .wish = PATH_ACROSS_LONG), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .wish = PATH_ACROSS_LONG), STAGE, PATH_NONE},
+	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_NONE},
+	{A(PLAIN, .wish = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_SHORT},
+	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG, .pieces = 2), STAGE, PATH_NONE},
+	{P(false, PLAIN + 1, .wish = PATH_ACROSS_LONG, .direct = true), STAGE, PATH_NONE},
+	{N(true, SIZE_MAX, .device = false, .wish = PATH_ACROSS_LONG), HOST, PATH_CORE},
+	/* the other end of it: what is open here is copied, whatever it is long */
+	{P(false, 1, .direct = true, .peer = false, .across = true), IPC, PATH_ACROSS},
+	{P(false, SIZE_MAX, .direct = true, .peer = false, .across = true,
+	   .wish = PATH_ACROSS_LONG),
+	 IPC, PATH_ACROSS},
+	{P(false, SIZE_MAX, .direct = true, .across = true), PEER, PATH_DIRECT},
 };
 
 static void test_table(void **state)
@@ -158,6 +213,7 @@ static void test_table(void **state)
 		query = cases[i].query;
 		/* of memory that the NIC does not reach somebody has said why */
 		query.peer_why = NO_PEER;
+		query.across_why = NO_ACROSS;
 		choice = path_choose(&query);
 		if (choice.path != cases[i].path || choice.proto != cases[i].proto)
 			fail_msg("row %zu: path %d, proto %d (%s)", i, choice.path,
@@ -183,6 +239,10 @@ static void test_reasons(void **state)
 		P(true, SHORT + 1, .pieces = 2),
 		P(false, SHORT + 1),
 		P(false, INLINE, .direct = true),
+		H(SHORT + 1),
+		H(SHORT + 1, .across = false, .across_why = NO_ACROSS),
+		P(true, SHORT + 1, .wish = PATH_NO_NIC),
+		N(true, SHORT + 1, .near = true, .wish = PATH_PEER_LONG),
 	};
 
 	for (size_t i = 0; i < UNIT_COUNT(distinct); i++) {
@@ -192,38 +252,62 @@ static void test_reasons(void **state)
 	}
 }
 
+/* May no more than this many bytes be staged? */
+static size_t stage_max(enum path_wish wish)
+{
+	if (wish == PATH_PEER_ONLY)
+		return 0;
+	return wish == PATH_PEER_LONG || wish == PATH_ACROSS_LONG ? PLAIN : SIZE_MAX;
+}
+
 /* What holds for every message */
 static void check_rules(const struct path_query *query)
 {
 	const struct path_choice choice = path_choose(query);
+	const char *why = "", *across_why = "", *first;
 	struct path_query staged = *query;
-	const char *why = "";
-	bool wants = path_wants_peer(query, &why), forbidden;
+	bool wants = path_wants_peer(query, &why);
+	bool wants_across = path_wants_across(query, &across_why);
 
 	assert_int_equal(wants, !why);
+	assert_int_equal(wants_across, !across_why);
 	if (!query->device) {
 		assert_int_equal(choice.path, HOST);
 		assert_int_equal(choice.proto, PATH_CORE);
 		return;
 	}
 	/* the NIC's way is taken if, and only if, it is wanted and there */
-	assert_int_equal(choice.path, wants && query->peer ? PEER : STAGE);
+	assert_int_equal(choice.path == PEER, wants && query->peer);
 	if (choice.path == PEER) {
 		assert_int_equal(choice.proto, query->layered ? PATH_READ : PATH_DIRECT);
 		assert_true(query->len && !query->inject);
-		assert_true(query->wish != PATH_STAGE_ONLY);
+		assert_true(query->wish == PATH_ANY || query->wish == PATH_PEER_LONG ||
+			    query->wish == PATH_PEER_ONLY);
 		return;
 	}
-	/* the reason is the first cause */
-	assert_ptr_equal(choice.reason, wants ? query->peer_why : why);
-	forbidden = query->len && (query->wish == PATH_PEER_ONLY ||
-				   (query->wish == PATH_PEER_LONG && query->len > PLAIN));
-	assert_int_equal(choice.proto == PATH_NONE, forbidden);
-	if (forbidden)
+	/* and if not that one, the other one */
+	assert_int_equal(choice.proto == PATH_ACROSS, wants_across && query->across);
+	if (choice.proto == PATH_ACROSS) {
+		assert_true(query->len && !query->inject);
+		assert_true(query->wish == PATH_ANY || query->wish == PATH_NO_NIC ||
+			    query->wish == PATH_ACROSS_LONG);
+		if (query->layered)
+			assert_true(!query->stalls && query->name_len <= NAME &&
+				    query->pieces == 1 && query->len > PLAIN);
+		return;
+	}
+	assert_int_equal(choice.path, STAGE);
+	/* the reason is the first cause, of the way that was the likelier one */
+	first = wants ? query->peer_why : why;
+	if (query->near || query->wish == PATH_ACROSS_LONG)
+		first = wants_across ? query->across_why : across_why;
+	assert_ptr_equal(choice.reason, first);
+	assert_int_equal(choice.proto == PATH_NONE, query->len > stage_max(query->wish));
+	if (choice.proto == PATH_NONE)
 		return;
 	/* through the host it goes in one way, whatever else was hoped for */
 	staged.wish = PATH_STAGE_ONLY;
-	staged.direct = staged.peer = false;
+	staged.direct = staged.peer = staged.across = false;
 	assert_int_equal(choice.proto, path_choose(&staged).proto);
 	if (choice.proto == PATH_SHORT)
 		assert_true(query->len <= SHORT && (query->slot || query->len <= PLAIN));
@@ -240,7 +324,7 @@ static void test_rules(void **state)
 				      PLAIN + 1, SHORT, SHORT + 1, SIZE_MAX};
 
 	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
-		for (unsigned int bits = 0; bits < 1 << 11; bits++) {
+		for (unsigned int bits = 0; bits < 1 << 14; bits++) {
 			const struct path_query query = {
 				.device = bits >> 0 & 1,
 				.layered = bits >> 1 & 1,
@@ -251,16 +335,20 @@ static void test_rules(void **state)
 				.peer = bits >> 6 & 1,
 				.pieces = 1 + (bits >> 7 & 1),
 				.name_len = NAME + (bits >> 8 & 1),
-				.wish = bits >> 9 & 3,
+				.near = bits >> 9 & 1,
+				.across = bits >> 10 & 1,
+				.wish = bits >> 11 & 7,
 				.len = lens[i],
 				.short_max = SHORT,
 				.plain_max = PLAIN,
 				.name_max = NAME,
 				.inline_max = INLINE,
 				.peer_why = NO_PEER,
+				.across_why = NO_ACROSS,
 			};
 
-			check_rules(&query);
+			if (query.wish <= PATH_STAGE_ONLY)
+				check_rules(&query);
 		}
 	}
 }
@@ -273,14 +361,31 @@ static void test_wants(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		query = cases[i].query;
-		query.peer = false;
-		query.peer_why = NULL;
+		query.peer = query.across = false;
+		query.peer_why = query.across_why = NULL;
 		assert_int_equal(path_wants_peer(&query, &why),
 				 path_wants_peer(&cases[i].query, &other));
 		assert_ptr_equal(why, other);
 		if (cases[i].path == PEER)
 			assert_null(why);
+		assert_int_equal(path_wants_across(&query, &why),
+				 path_wants_across(&cases[i].query, &other));
+		assert_ptr_equal(why, other);
+		if (cases[i].proto == PATH_ACROSS)
+			assert_null(why);
 	}
+}
+
+/* What a receiver says, of whatever release it is */
+static void test_far_reasons(void **state)
+{
+	for (uint64_t i = 0; i < PATH_FAR_KINDS; i++) {
+		assert_non_null(path_far_reason(i));
+		for (uint64_t j = 0; j < i; j++)
+			assert_string_not_equal(path_far_reason(i), path_far_reason(j));
+	}
+	assert_ptr_equal(path_far_reason(PATH_FAR_KINDS), path_far_reason(PATH_FAR_UNKNOWN));
+	assert_ptr_equal(path_far_reason(UINT64_MAX), path_far_reason(PATH_FAR_UNKNOWN));
 }
 
 int main(int argc, char **argv)
@@ -290,6 +395,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_reasons),
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_wants),
+		cmocka_unit_test(test_far_reasons),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

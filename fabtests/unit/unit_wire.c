@@ -23,6 +23,7 @@
 #define AT_ID 8
 #define AT_LEN 16
 #define AT_DATA 24
+#define AT_FLAGS 32
 #define AT_TRANSFER 36
 #define AT_CHUNK 40
 #define AT_COUNT 44
@@ -38,8 +39,16 @@
 #define TARGET .key = UINT64_MAX, .addr = 0x1112131415161718
 #define PAYLOAD(n) .payload = payload, .payload_len = (n)
 
-/* after the head, where a message is about target memory */
+/* after the head, where a message is about target memory; then what is offered */
 #define TARGET_LEN 24
+#define OFFER_LEN 120
+#define AT_OFFSET (HEAD + TARGET_LEN + 40)
+
+/* @at in an allocation of @size bytes */
+#define OFFER(size_, at)                                                                \
+	.offer = {.host = UINT64_MAX, .process = 0x8182838485868788, .id = 3,           \
+		  .base = 1 << 21, .size = (size_), .offset = (at), .device = UINT32_MAX, \
+		  .handle = {9, 8, [DEV_IPC_HANDLE - 1] = 7}}
 
 static const unsigned char payload[WIRE_PAYLOAD_MAX] = {5, 6, [WIRE_PAYLOAD_MAX - 1] = 7};
 
@@ -54,7 +63,13 @@ static const struct wire_msg good[] = {
 	    NAME(WIRE_NAME_MAX)),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
 	    .flags = WIRE_READABLE | WIRE_HAS_DATA | WIRE_WANT_FIN, NAME(1)),
+	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_OFFERED,
+	    OFFER(1 << 20, 0), NAME(WIRE_NAME_MAX)),
+	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
+	    .flags = WIRE_OFFERED | WIRE_READABLE | WIRE_HAS_DATA, TARGET,
+	    OFFER(UINT64_MAX - (1 << 21), UINT64_MAX - (3 << 20)), NAME(1)),
 	MSG(CTS, 7, .len = 0),
+	MSG(CTS, 7, .data = WIRE_USER_DATA_MASK),
 	MSG(CTS, 7, .flags = WIRE_PLAIN),
 	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
 	MSG(CTS, 7, .len = WIRE_PIECES_MAX, .chunk = 1, .count = UINT32_MAX),
@@ -73,6 +88,10 @@ static const struct wire_msg good[] = {
 	MSG(WRITE, 7, .len = 100, PAYLOAD(100), TARGET, NAME(28)),
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX, PAYLOAD(WIRE_PAYLOAD_MAX), TARGET,
 	    NAME(WIRE_NAME_MAX)),
+	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
+	    OFFER(WIRE_PAYLOAD_MAX + 2, 1), NAME(28)),
+	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9,
+	    .flags = WIRE_OFFERED, OFFER(1 << 20, 4097), NAME(28)),
 	MSG(READ, 7, .len = 0, TARGET, NAME(1)),
 	MSG(READ, 7, .len = UINT64_MAX, TARGET, NAME(28)),
 	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9, NAME(28)),
@@ -87,6 +106,25 @@ static bool has_target(enum wire_type type)
 {
 	return type == WIRE_ANNOUNCE || type == WIRE_WRITE || type == WIRE_READ ||
 	       type == WIRE_SUPPLY || type == WIRE_ATOMIC;
+}
+
+static bool has_offer(const struct wire_msg *msg)
+{
+	return msg->flags & WIRE_OFFERED &&
+	       (msg->type == WIRE_ANNOUNCE || msg->type == WIRE_WRITE ||
+		msg->type == WIRE_SUPPLY);
+}
+
+static void same_offer(const struct ipc_offer *one, const struct ipc_offer *other)
+{
+	assert_int_equal(one->host, other->host);
+	assert_int_equal(one->process, other->process);
+	assert_int_equal(one->id, other->id);
+	assert_int_equal(one->base, other->base);
+	assert_int_equal(one->size, other->size);
+	assert_int_equal(one->offset, other->offset);
+	assert_int_equal(one->device, other->device);
+	assert_memory_equal(one->handle, other->handle, sizeof one->handle);
 }
 
 /* What wire_decode() makes of @len bytes at @bytes, in a buffer of just that size */
@@ -129,11 +167,13 @@ static void test_round_trip(void **state)
 		memset(&msg, 0xa5, sizeof msg);
 		len = wire_encode(&good[i], buf);
 		assert_int_equal(len, HEAD + (has_target(good[i].type) ? TARGET_LEN : 0) +
+					      (has_offer(&good[i]) ? OFFER_LEN : 0) +
 					      good[i].name_len + good[i].payload_len);
 		if (decode(buf, len, &msg, &why))
 			fail_msg("row %zu: %s", i, why);
 		assert_int_equal(msg.key, good[i].key);
 		assert_int_equal(msg.addr, good[i].addr);
+		same_offer(&msg.offer, &good[i].offer);
 		assert_int_equal(msg.op, good[i].op);
 		assert_int_equal(msg.datatype, good[i].datatype);
 		assert_int_equal(msg.payload_len, good[i].payload_len);
@@ -177,7 +217,7 @@ static void test_layout(void **state)
 		.id = 0x0123456789abcdef,
 		.len = 0x1112131415161718,
 		.data = 0x21222324,
-		.flags = WIRE_HAS_DATA | WIRE_WANT_FIN | WIRE_READABLE,
+		.flags = WIRE_HAS_DATA | WIRE_WANT_FIN | WIRE_READABLE | WIRE_OFFERED,
 		.transfer = 0x31323334,
 		.chunk = 0x41424344,
 		.count = 0x51525354,
@@ -185,18 +225,34 @@ static void test_layout(void **state)
 		.to_sender = true,
 		.key = 0x6162636465666768,
 		.addr = 0x7172737475767778,
+		.offer = {.host = 0x8182838485868788,
+			  .process = 0x9192939495969798,
+			  .id = 0xa1a2a3a4a5a6a7a8,
+			  .base = 0x0102030405060708,
+			  .size = 0xc1c2c3c4c5c6c7c8,
+			  .offset = 0xd1d2d3d4d5d6d7d8,
+			  .device = 0xe1e2e3e4,
+			  .handle = "handle"},
 		.name_len = 5,
 		.name = "peer1",
 	};
 	static const unsigned char bytes[] = {
-		0x70, 0x32, 0x50, 0x66, 2,    1,    1,    0,    0xef, 0xcd, 0xab,
+		0x70, 0x32, 0x50, 0x66, 3,    1,    1,    0,    0xef, 0xcd, 0xab,
 		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
-		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    19,
+		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    51,
 		0,    0,    0,    0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
 		0x54, 0x53, 0x52, 0x51, 0xfe, 0xff, 0xff, 0xff, 5,    0,    0,
 		0,    0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61, 0x78, 0x77,
 		0x76, 0x75, 0x74, 0x73, 0x72, 0x71, 0,    0,    0,    0,    0,
-		0,    0,    0,    'p',  'e',  'e',  'r',  '1',
+		0,    0,    0,
+		/* the offer */
+		0x88, 0x87, 0x86, 0x85, 0x84, 0x83, 0x82, 0x81, 0x98, 0x97, 0x96,
+		0x95, 0x94, 0x93, 0x92, 0x91, 0xa8, 0xa7, 0xa6, 0xa5, 0xa4, 0xa3,
+		0xa2, 0xa1, 0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, 0xc8,
+		0xc7, 0xc6, 0xc5, 0xc4, 0xc3, 0xc2, 0xc1, 0xd8, 0xd7, 0xd6, 0xd5,
+		0xd4, 0xd3, 0xd2, 0xd1, 0xe4, 0xe3, 0xe2, 0xe1, 0,    0,    0,
+		0,    'h',  'a',  'n',  'd',  'l',  'e',  [HEAD + TARGET_LEN + OFFER_LEN] =
+		'p',  'e',  'e',  'r',  '1',
 	};
 	unsigned char buf[WIRE_MSG_MAX + 1];
 
@@ -237,6 +293,24 @@ static void test_bad_content(void **state)
 		MSG(ANNOUNCE, WIRE_MARK, .len = 1 << 20, .chunk = 1, NAME(28)),
 		MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, NAME(28)),
 		MSG(ANNOUNCE, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, NAME(28)),
+		/* offers of what cannot be there */
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
+		    OFFER((1 << 20) - 1, 0), NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
+		    OFFER(1 << 20, 1), NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
+		    OFFER(1 << 20, UINT64_MAX), NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
+		    OFFER(UINT64_MAX, 0), NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
+		    OFFER(0, 0), NAME(28)),
+		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
+		    OFFER(1 << 20, 1), NAME(28)),
+		MSG(WRITE, 7, .len = 8, PAYLOAD(8), .flags = WIRE_OFFERED, TARGET,
+		    OFFER(1 << 20, 0), NAME(28)),
+		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .key = 9, .flags = WIRE_OFFERED,
+		    OFFER(1 << 20, 1), NAME(28)),
+		MSG(CTS, 7, .data = WIRE_USER_DATA_MASK + 1),
 		MSG(CTS, 7, .len = 1, .chunk = 0, .count = 1),
 		MSG(CTS, 7, .len = 1, .chunk = 1, .count = 0),
 		MSG(CTS, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, .count = 1),
@@ -370,6 +444,12 @@ static void check_accepted(const struct wire_msg *msg)
 	assert_true(msg->data <= WIRE_USER_DATA_MASK);
 	if (msg->type == WIRE_ANNOUNCE || has_target(msg->type))
 		assert_true(msg->name_len);
+	if (has_offer(msg)) {
+		assert_true(msg->offer.base + msg->offer.size >= msg->offer.base);
+		assert_true(msg->offer.offset <= msg->offer.size);
+		assert_true(msg->len <= msg->offer.size - msg->offer.offset);
+		assert_true(msg->len > WIRE_PLAIN_MAX);
+	}
 	if (msg->type == WIRE_WRITE && msg->len <= WIRE_PAYLOAD_MAX) {
 		assert_int_equal(msg->payload_len, msg->len);
 	} else if (msg->type == WIRE_ANNOUNCE || msg->type == WIRE_SUPPLY ||
@@ -397,7 +477,7 @@ static void test_random(void **state)
 {
 	unsigned char buf[WIRE_PLAIN_MSG_MAX + 64], again[WIRE_MSG_MAX];
 	struct wire_msg msg, copy;
-	unsigned int seed = 20240229, accepted = 0;
+	unsigned int seed = 20240229, accepted = 0, offers = 0;
 	const char *why;
 	size_t len, rest;
 
@@ -415,6 +495,12 @@ static void test_random(void **state)
 			rest = len - HEAD - (round % 4 == 3);
 			if (has_target(buf[AT_TYPE]))
 				rest -= TARGET_LEN;
+			if (buf[AT_FLAGS] & WIRE_OFFERED && round % 5)
+				rest -= OFFER_LEN;
+			/* messages that are shorter than their allocations */
+			memset(buf + AT_LEN + 4, 0, round % 3 ? 4 : 0);
+			if (len >= HEAD + TARGET_LEN + OFFER_LEN && round % 3)
+				memset(buf + AT_OFFSET + 4, 0, 4);
 			buf[AT_NAME_LEN] = (unsigned char)rest;
 		}
 		if (decode(buf, len, &msg, &why)) {
@@ -431,9 +517,12 @@ static void test_random(void **state)
 		assert_int_equal(copy.flags, msg.flags);
 		assert_int_equal(copy.key, msg.key);
 		assert_int_equal(copy.addr, msg.addr);
+		same_offer(&copy.offer, &msg.offer);
+		offers += has_offer(&msg);
 	}
 	/* else this shows nothing */
 	assert_in_range(accepted, 1000, 50000);
+	assert_in_range(offers, 100, 50000);
 }
 
 /* Endpoints of one domain differ by it, and nothing but whole IP addresses has one */

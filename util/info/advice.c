@@ -120,7 +120,7 @@ static void advice_for_path(const struct info *info, const struct info_offer *of
 		advice_add_to_path(path, "unset FI_P2P_CUDA and FI_P2P_ROCM, or build the "
 					 "provider with this runtime's backend");
 	if (path->ret == -FI_EOPNOTSUPP)
-		advice_add_to_path(path, "FI_P2P_PATH=peer forbids to stage it: unset it");
+		advice_add_to_path(path, "FI_P2P_PATH=peer or =ipc forbids to stage it: unset it");
 	for (size_t i = 0; i < INFO_COUNT(advice_table); i++) {
 		const struct advice_entry *entry = &advice_table[i];
 

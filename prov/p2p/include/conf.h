@@ -14,6 +14,7 @@
 enum conf_path {
 	CONF_PATH_AUTO,
 	CONF_PATH_PEER,		/* what cannot go from or to the NIC is an error */
+	CONF_PATH_IPC,		/* what cannot go from device to device is an error */
 	CONF_PATH_STAGE
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 4: copies between device and host memory in flight, and who is told of their end.
+ * Rank 4: copies between device and host or other device memory in flight, and who is told
+ * of their end.
  * The owner's lock guards it all; callbacks run with the lock held.
  */
 #ifndef P2P_COPY_H
@@ -17,6 +18,7 @@
 enum copy_dir {
 	COPY_OUT,	/* device to host */
 	COPY_IN,	/* host to device */
+	COPY_ACROSS,	/* device to device, from what another process has */
 	COPY_DIRS
 };
 
@@ -76,8 +78,9 @@ void copy_engines_fini(struct copy_engines *engines);
 
 /*
  * Starts copying between the pieces of @iov (device memory, @mem its allocation) and the
- * consecutive bytes at @host. Returns 0: @copy->done will be called, from copy_progress();
- * or a negative error, logged: it will not.
+ * consecutive bytes at @host, for COPY_ACROSS those of an allocation that was opened for
+ * @mem's context. Returns 0: @copy->done will be called, from copy_progress(); or a negative
+ * error, logged: it will not.
  */
 int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
 	       const struct iovec *iov, size_t count, void *host, struct copy *copy);

@@ -52,6 +52,9 @@ struct dev_queue {
 	uint32_t *reached;
 };
 
+/* What a runtime opens another process's memory by, at most */
+#define DEV_IPC_HANDLE 64
+
 /**
  * struct dev_ops - one GPU runtime.
  * @name:	for logs
@@ -65,7 +68,8 @@ struct dev_queue {
  * @copy:	copies and waits. @dst or @src may also be host memory
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
  * @queue_open:	a new queue in @mem's context; @queue_close waits for what is in it
- * @queue_copy:	starts a copy between device and host memory, or within either
+ * @queue_copy:	starts a copy between device and host memory, or within either, or from
+ *		what ipc_open() has given
  * @queue_mark:	puts a mark after the copies started so far
  * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
  *		the queue's device has failed
@@ -80,6 +84,12 @@ struct dev_queue {
  *		can never do that; another error: this memory cannot; both with @why
  * @flush:	what NICs have written to @mem's device becomes visible there; costs nothing
  *		where the device keeps that order by itself
+ * @ipc_export:	fills @handle (DEV_IPC_HANDLE bytes) with what other processes open the
+ *		allocation @mem by, or says @why they cannot; nothing is logged
+ * @ipc_open:	opens another process's allocation for copies in @mem's context: @addr is its
+ *		first byte. An error comes with @why, and is not logged
+ * @ipc_close:	closes what was opened in @ctx; no copy may be under way
+ *		These three are NULL where the runtime cannot do that.
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
@@ -102,6 +112,10 @@ struct dev_ops {
 	int (*expose)(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
 		      uint64_t *offset, const char **why);
 	int (*flush)(const struct dev_mem *mem);
+	int (*ipc_export)(const struct dev_mem *mem, void *handle, const char **why);
+	int (*ipc_open)(const struct dev_mem *mem, const void *handle, void **addr,
+			const char **why);
+	void (*ipc_close)(void *ctx, void *addr);
 };
 
 /* What a dma-buf begins and ends at */

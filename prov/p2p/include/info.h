@@ -87,6 +87,9 @@ bool info_core_maps(const struct fi_info *core);
 
 /* And does its CPU touch nothing of what is sent and received, but short messages? */
 bool info_core_direct(const struct fi_info *core);
+/* Are all peers that it reaches on this host? */
+bool info_core_near(const struct fi_info *core);
+
 /*
  * Are its atomic operations to be avoided? They are its CPU's work, on memory that may be a
  * device's, and make it report the end of other operations than those that have ended.

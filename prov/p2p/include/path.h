@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <rdma/fi_ext_p2p.h>
 
 /**
@@ -18,6 +19,8 @@
  * @PATH_WHOLE:	copied to a host buffer of full length, sent from there as one message
  * @PATH_READ:	announced, then read by the receiver, whose NIC reaches it
  * @PATH_DIRECT: the core provider's call with device memory that the NIC reaches
+ * @PATH_ACROSS: announced, then copied from device to device by the receiver, if it is a process
+ *		on the same host that can; else as PATH_LONG
  * @PATH_NONE:	not allowed to travel in any way that there is
  */
 enum path_proto {
@@ -27,15 +30,30 @@ enum path_proto {
 	PATH_WHOLE,
 	PATH_READ,
 	PATH_DIRECT,
+	PATH_ACROSS,
 	PATH_NONE
 };
 
 /* Which ways the user and the application leave open: as FI_OPT_FI_HMEM_P2P has them */
 enum path_wish {
 	PATH_ANY,
-	PATH_PEER_LONG,		/* what is longer than plain_max may not be staged */
-	PATH_PEER_ONLY,		/* nothing may be staged */
+	PATH_NO_NIC,		/* any but the NIC's own */
+	PATH_PEER_LONG,		/* what is longer than plain_max has to go the NIC's way */
+	PATH_PEER_ONLY,		/* everything has */
+	PATH_ACROSS_LONG,	/* what is longer than plain_max may go from device to device only */
 	PATH_STAGE_ONLY
+};
+
+/* Why a receiver does not copy what it is offered from device to device: travels (wire.h) */
+enum path_far {
+	PATH_FAR_UNKNOWN,	/* it did not say */
+	PATH_FAR_NOT,		/* it does copy it */
+	PATH_FAR_HOST,
+	PATH_FAR_BUFFER,
+	PATH_FAR_WISH,
+	PATH_FAR_CLOSED,
+	PATH_FAR_BUSY,
+	PATH_FAR_KINDS
 };
 
 /**
@@ -54,6 +72,9 @@ enum path_wish {
  * @peer:	the NIC reaches the buffer; if not, @peer_why
  * @direct:	over a hook: the NIC, and no CPU, touches what is sent or received, if it is
  *		longer than @inline_max
+ * @near:	all peers that the core provider reaches are on this host
+ * @across:	the buffer can be opened by other processes of this host; receiving: the sender's
+ *		is open here; if not, @across_why
  */
 struct path_query {
 	bool device;
@@ -72,6 +93,9 @@ struct path_query {
 	size_t pieces;
 	bool direct;
 	size_t inline_max;
+	bool near;
+	bool across;
+	const char *across_why;
 };
 
 struct path_choice {
@@ -87,5 +111,11 @@ struct path_choice path_choose(const struct path_query *query);
  * before that is tried; when not, @why.
  */
 bool path_wants_peer(const struct path_query *query, const char **why);
+
+/* The same for a copy from device to device within the host */
+bool path_wants_across(const struct path_query *query, const char **why);
+
+/* Why a receiver that was offered a message copies it, or not, in words (any number will do) */
+const char *path_far_reason(uint64_t far);
 
 #endif /* P2P_PATH_H */

@@ -23,15 +23,20 @@ struct pin {
 	struct fid_mr *local[P2P_IOV_MAX];
 };
 
-/* path_choose() for a request's device buffer, given to the NIC if that is of use */
+/*
+ * path_choose() for a request's device buffer, given to the NIC if that is of use, or else to
+ * other processes (req->export)
+ */
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query);
 
 /*
  * The same for the core's own read or write of @len bytes of remote memory, whose end here
  * the buffer is: what is chosen becomes the request's path. @far_why: what is wrong with the
- * other end for that; NULL: nothing. 0, or -FI_EOPNOTSUPP when it may not be staged (logged).
+ * other end for that; NULL: nothing. @across_why: why no copy from device to device can do it
+ * instead; NULL: one can. 0, or -FI_EOPNOTSUPP when it may not be staged (logged).
  */
-int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why);
+int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
+		   const char *across_why);
 
 /* Gives the NIC a request's device buffer: 0, or an error with @why (see map_get()) */
 int pin_device(struct xfer_req *req, const char **why);

@@ -11,7 +11,7 @@
  * struct pipe_arrival - a message on its way here, from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
  * @announced:	the announcement has come; @total, @data, @flags, @chunk, @key, @addr,
- *		@name are its
+ *		@offer, @name are its
  * @ready:	the marker has come, too: what to do when both have
  * @req:	the request that the marker has matched, or NULL
  * @cq, @marker: what is known of a receive that is not followed up
@@ -39,6 +39,7 @@ struct pipe_arrival {
 	uint32_t chunk;
 	uint64_t key;
 	uint64_t addr;
+	struct ipc_offer offer;
 	fi_addr_t src;
 	size_t name_len;
 	uint8_t name[WIRE_NAME_MAX];

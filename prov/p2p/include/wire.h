@@ -24,6 +24,13 @@
  *	marker(id)	     ->	matched with a receive; the core reads
  *			     <-	FIN(id)
  *
+ * A message in memory that other processes of the host can open is announced with what they
+ * open it by. A receiver that can copies it, from device to device, instead of answering:
+ *	ANNOUNCE(id, length, offer) ->
+ *	marker(id)	     ->	matched with a receive; the receiver copies
+ *			     <-	FIN(id)
+ * Any other asks for the pieces, and says why. So it is with WRITE and SUPPLY below.
+ *
  *	A multi-receive buffer that a marker has matched has no room for the message:
  *			     <-	CTS(id, WIRE_PLAIN)
  *	the whole message, its cq_data as the marker's, through the user's channel ->
@@ -56,7 +63,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 2
+#include "ipc.h"
+
+#define WIRE_VERSION 3
 
 /*
  * Messages up to this length are never announced, by no version: a host receive no
@@ -95,10 +104,11 @@ enum wire_type {
 	WIRE_TYPES
 };
 
-/* flags of ANNOUNCE and WRITE */
+/* flags of ANNOUNCE, WRITE and SUPPLY */
 #define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
 #define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
 #define WIRE_READABLE (1u << 4)		/* ANNOUNCE: there is a key to read it with */
+#define WIRE_OFFERED (1u << 5)		/* there is an offer; a FIN follows where it is taken */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)		/* the values before are wanted */
@@ -112,7 +122,8 @@ enum wire_type {
  * @type:	which of the fields below count
  * @id:		the sender's id of the transaction
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes; CTS: how much of it the receiver takes
- * @data:	ANNOUNCE, WRITE: the user's remote cq data
+ * @data:	ANNOUNCE, WRITE: the user's remote cq data; CTS: why an offer was not taken
+ *		(enum path_far)
  * @flags:	ANNOUNCE, WRITE, ATOMIC, CTS: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: longest piece that the sender can make; CTS:
@@ -123,6 +134,8 @@ enum wire_type {
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
  *		SUPPLY: @key is the read's id
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE
+ * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
+ *		WIRE_OFFERED: all of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
  * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: the sending endpoint's name, of
  *		@name_len bytes
@@ -141,6 +154,7 @@ struct wire_msg {
 	bool to_sender;
 	uint64_t key;
 	uint64_t addr;
+	struct ipc_offer offer;
 	uint8_t op;
 	uint8_t datatype;
 	size_t name_len;
@@ -150,7 +164,7 @@ struct wire_msg {
 };
 
 /* Longest encoded message without payload, and with */
-#define WIRE_PLAIN_MSG_MAX (96 + WIRE_NAME_MAX)
+#define WIRE_PLAIN_MSG_MAX (200 + WIRE_NAME_MAX)
 #define WIRE_MSG_MAX (WIRE_PLAIN_MSG_MAX + WIRE_PAYLOAD_MAX)
 
 /* Writes @msg to @buf and returns its length there */

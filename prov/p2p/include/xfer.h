@@ -18,6 +18,7 @@
 #include "cell.h"
 #include "copy.h"
 #include "core.h"
+#include "ipc.h"
 #include "lock.h"
 #include "map.h"
 #include "path.h"
@@ -115,6 +116,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @atomics_ours: atomic operations are ours to serve under the core's keys, too
  * @wait:	who sleeps until something happens
  * @map:	device memory in the NIC's hands
+ * @ipc:	device memory in other processes' hands, and theirs in ours
  * @local:	the core wants descriptors of host memory: one that is valid, for memory that
  *		the NIC will not touch. NULL: it wants none
  * @local_flags: what to register host memory with
@@ -149,6 +151,7 @@ struct xfer {
 	LIST_HEAD(, xfer_ep) eps;
 	struct wait_domain wait;
 	struct map map;
+	struct ipc ipc;
 	struct stage_reserve *local;
 	uint64_t local_flags;
 	bool virt_addr;
@@ -184,7 +187,7 @@ struct xfer {
  * @claimed:	messages that were claimed and not yet received
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
- * @wish:	see struct path_query
+ * @wish, @near: see struct path_query
  * @inline_max:	what the core sends may be copied by its CPU up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -223,6 +226,7 @@ struct xfer_ep {
 	LIST_HEAD(, xfer_ctx) live;
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
+	bool near;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
@@ -265,6 +269,8 @@ struct xfer_out {
  * @comp:	what will be reported
  * @pin:	the buffer's descriptors, or NULL (pin.h)
  * @direct:	the core is given the buffer itself, though it is device memory
+ * @export:	sending, until it is announced: what other processes open the buffer by
+ * @import:	receiving: the sender's memory, open here
  * @pipe:	the state of a long message, see pipe.c
  */
 struct xfer_req {
@@ -306,6 +312,8 @@ struct xfer_req {
 	TAILQ_ENTRY(xfer_req) entry;
 	struct pin *pin;
 	bool direct;
+	const struct ipc_export *export;
+	struct ipc_import *import;
 	struct {
 		uint64_t id;
 		uint64_t wanted;	/* bytes that will travel */
@@ -318,6 +326,7 @@ struct xfer_req {
 		uint64_t heard;		/* when the peer last did something [ms] */
 		unsigned int probes;
 		unsigned int granted;	/* receiving: pieces posted that the sender does not know of */
+		enum path_far far;	/* receiving: whether an offer is taken */
 		int status;		/* the first error */
 		bool hashed;		/* in xfer.sending */
 		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing, or none */

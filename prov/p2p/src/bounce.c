@@ -243,7 +243,8 @@ void bounce_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t 
 static int bounce_choose(struct xfer_req *req, void *const *desc)
 {
 	if (req->mem.ops)
-		return pin_choose_rma(req, req->len, NULL);
+		return pin_choose_rma(req, req->len, NULL,
+				      "the core provider itself reaches the remote memory");
 	req->path.reason = "host memory";
 	return pin_host(req, desc, true);
 }

@@ -28,7 +28,7 @@ struct conf conf = {
 
 static int conf_error;
 
-static const char *const conf_paths[] = {"auto", "peer", "stage", NULL};
+static const char *const conf_paths[] = {"auto", "peer", "ipc", "stage", NULL};
 static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
 
 /*
@@ -57,8 +57,9 @@ static const struct conf_param {
 	 "Bytes of host memory that one domain may pin for staging (default: 67108864)"},
 	{"p2p_path", .choice = &conf.path, .words = conf_paths, .help =
 	 "How messages between device memories travel: auto (the NIC reads and writes "
-	 "device memory where it can), peer (the same, and what cannot is an error), or "
-	 "stage (through host memory) (default: auto)"},
+	 "device memory where it can; within a host, one copy from device to device), peer "
+	 "(the NIC, and what it cannot is an error), ipc (from device to device, and what "
+	 "cannot is an error), or stage (through host memory) (default: auto)"},
 	{"p2p_pin", .choice = &conf.pin, .words = conf_pins, .help =
 	 "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
 	 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
@@ -67,7 +68,8 @@ static const struct conf_param {
 	 "Bytes of device memory that one domain keeps pinned for NICs "
 	 "(default: 17179869184)"},
 	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20, .help =
-	 "Pieces of device memory that one domain keeps pinned for NICs (default: 1024)"},
+	 "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
+	 "of other processes that it keeps open (default: 1024)"},
 	{"p2p_stats", .flag = &conf.stats, .help =
 	 "Print what an endpoint has carried, by which path and why, when it is closed "
 	 "(default: no)"},

@@ -78,8 +78,8 @@ static struct copy_engine *copy_engine_open(struct copy_engines *engines,
 	return engine;
 
 close_queues:
-	if (engine->queues[COPY_OUT].dev)
-		mem->ops->queue_close(engine->queues[COPY_OUT].dev);
+	for (int dir = 0; dir < COPY_DIRS && engine->queues[dir].dev; dir++)
+		mem->ops->queue_close(engine->queues[dir].dev);
 	free(engine);
 	return NULL;
 }

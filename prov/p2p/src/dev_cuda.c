@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
@@ -68,6 +69,9 @@ static struct {
 				 CUmemRangeHandleType type, unsigned long long flags);
 	CUresult (*flush_writes)(CUflushGPUDirectRDMAWritesTarget target,
 				 CUflushGPUDirectRDMAWritesScope scope);
+	CUresult (*ipc_get)(CUipcMemHandle *handle, CUdeviceptr ptr);
+	CUresult (*ipc_open)(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
+	CUresult (*ipc_close)(CUdeviceptr ptr);
 } cuda;
 
 #define CUDA_SYMBOL(field, name, older, optional)                                        \
@@ -101,6 +105,9 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(device_get, "cuDeviceGetAttribute", NULL, 0),
 	CUDA_SYMBOL(range_handle, "cuMemGetHandleForAddressRange", NULL, 1),
 	CUDA_SYMBOL(flush_writes, "cuFlushGPUDirectRDMAWrites", NULL, 1),
+	CUDA_SYMBOL(ipc_get, "cuIpcGetMemHandle", NULL, 1),
+	CUDA_SYMBOL(ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle", 1),
+	CUDA_SYMBOL(ipc_close, "cuIpcCloseMemHandle", NULL, 1),
 };
 
 /**
@@ -541,6 +548,69 @@ static int cuda_flush(const struct dev_mem *mem)
 	return ret;
 }
 
+/* ---- for other processes ---- */
+
+_Static_assert(sizeof(CUipcMemHandle) == DEV_IPC_HANDLE, "a handle is what others open it by");
+
+static int cuda_ipc_export(const struct dev_mem *mem, void *handle, const char **why)
+{
+	CUresult error;
+	bool pushed;
+
+	*why = "the driver shares no memory between processes";
+	if (!cuda.ipc_get)
+		return -FI_ENOSYS;
+	*why = "virtual memory, or memory of a pool, has no CUDA IPC handle";
+	if (mem->mapped)
+		return -FI_EOPNOTSUPP;
+	*why = "its context cannot be entered";
+	if (cuda_enter(mem->ctx, &pushed))
+		return -FI_EIO;
+	error = cuda.ipc_get(handle, mem->base);
+	cuda_leave(pushed);
+	*why = error == CUDA_SUCCESS
+		       ? NULL
+		       : "the driver gives no CUDA IPC handle of this memory (managed memory, or "
+			 "another process's)";
+	return *why ? -FI_EOPNOTSUPP : 0;
+}
+
+static int cuda_ipc_open(const struct dev_mem *mem, const void *handle, void **addr,
+			 const char **why)
+{
+	CUipcMemHandle opaque;
+	CUdeviceptr ptr = 0;
+	CUresult error;
+	bool pushed;
+
+	*why = "the driver shares no memory between processes";
+	if (!cuda.ipc_open || !cuda.ipc_close)
+		return -FI_ENOSYS;
+	*why = "its context cannot be entered";
+	if (cuda_enter(mem->ctx, &pushed))
+		return -FI_EIO;
+	memcpy(&opaque, handle, sizeof opaque);
+	error = cuda.ipc_open(&ptr, opaque, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	cuda_leave(pushed);
+	if (error == CUDA_SUCCESS) {
+		*addr = (void *) (uintptr_t) ptr;
+		return 0;
+	}
+	*why = cuda_strerror(error);
+	return -FI_EOPNOTSUPP;
+}
+
+static void cuda_ipc_close(void *ctx, void *addr)
+{
+	bool pushed;
+
+	/* with the context it is gone, too */
+	if (cuda_enter(ctx, &pushed))
+		return;
+	cuda.ipc_close((CUdeviceptr) (uintptr_t) addr);
+	cuda_leave(pushed);
+}
+
 static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL};
 
 const struct dev_ops dev_cuda_ops = {
@@ -561,4 +631,7 @@ const struct dev_ops dev_cuda_ops = {
 	.modules = cuda_modules,
 	.expose = cuda_expose,
 	.flush = cuda_flush,
+	.ipc_export = cuda_ipc_export,
+	.ipc_open = cuda_ipc_open,
+	.ipc_close = cuda_ipc_close,
 };

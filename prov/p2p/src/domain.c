@@ -109,6 +109,8 @@ static const char *domain_maps_not(const struct fi_info *info, const struct fi_i
 		return "there is no GPU runtime";
 	if (conf.path == CONF_PATH_STAGE)
 		return "FI_P2P_PATH=stage";
+	if (conf.path == CONF_PATH_IPC)
+		return "FI_P2P_PATH=ipc";
 	if (layered && !(info->caps & (FI_HMEM | FI_P2P)))
 		return "the domain was opened without FI_HMEM";
 	if (!layered && !(info->domain_attr->mr_mode & FI_MR_LOCAL))

@@ -122,6 +122,7 @@ static void ep_set_wish(struct p2p_ep *ep, int hmem_p2p)
 	static const enum path_wish wishes[] = {
 		[CONF_PATH_AUTO] = PATH_ANY,
 		[CONF_PATH_PEER] = PATH_PEER_LONG,
+		[CONF_PATH_IPC] = PATH_ACROSS_LONG,
 		[CONF_PATH_STAGE] = PATH_STAGE_ONLY,
 	};
 
@@ -129,7 +130,9 @@ static void ep_set_wish(struct p2p_ep *ep, int hmem_p2p)
 	ep->xfer.wish = wishes[conf.path];
 	if (hmem_p2p == FI_HMEM_P2P_REQUIRED)
 		ep->xfer.wish = PATH_PEER_ONLY;
-	else if (hmem_p2p == FI_HMEM_P2P_DISABLED)
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_ANY)
+		ep->xfer.wish = PATH_NO_NIC;
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_PEER_LONG)
 		ep->xfer.wish = PATH_STAGE_ONLY;
 }
 
@@ -502,6 +505,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.stalls = info_core_stalls(core_info);
 	ep->xfer.mixes = info_core_mixes(core_info);
+	ep->xfer.near = domain->layered && info_core_near(core_info);
 	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
 			 !domain->layered;
 	if (domain->layered)

@@ -406,6 +406,11 @@ bool info_core_mixes(const struct fi_info *core)
 	return info_core_is(core, "net") || info_core_is(core, "tcp");
 }
 
+bool info_core_near(const struct fi_info *core)
+{
+	return info_core_is(core, "shm") || info_core_is(core, "sm2");
+}
+
 bool info_core_maps(const struct fi_info *core)
 {
 	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;

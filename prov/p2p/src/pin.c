@@ -68,12 +68,19 @@ int pin_device(struct xfer_req *req, const char **why)
 
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 {
+	const char *why;
+
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
+	if (!query->peer && query->layered && path_wants_across(query, &why)) {
+		req->export = ipc_export(&req->ctx.ep->xfer->ipc, &req->mem, &query->across_why);
+		query->across = req->export;
+	}
 	return path_choose(query);
 }
 
-int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why)
+int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
+		   const char *across_why)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 	/* no protocol of ours is between the core and the buffer, as over a hook */
@@ -86,6 +93,8 @@ int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why)
 		.peer_why = far_why,
 		.direct = true,
 		.inline_max = req->recv ? 0 : ep->inline_max,
+		.across = !across_why,
+		.across_why = across_why,
 	};
 
 	req->path = far_why ? path_choose(&query) : pin_choose(req, &query);

@@ -89,7 +89,8 @@ static void pipe_recv_check(struct xfer_req *req)
 
 	if (req->pipe.in_flight || (!status && !pipe_req_done(req)))
 		return;
-	if (!status && (arrival->flags & WIRE_WANT_FIN))
+	if (!status &&
+	    (arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS))
 		ctrl_send(ep, arrival->src, &fin);
 	pipe_list_remove(req);
 	req->comp.len = req->pipe.wanted;
@@ -177,6 +178,7 @@ static void pipe_grant(struct xfer_req *req)
 		.chunk = req->pipe.chunk,
 		.transfer = req->pipe.transfer,
 		.count = req->pipe.granted,
+		.data = req->pipe.answered ? 0 : req->pipe.far,
 	};
 
 	if (ctrl_send(req->ctx.ep, req->pipe.arrival->src, &msg))
@@ -255,12 +257,67 @@ static bool pipe_read_host(struct xfer_req *req)
 	return req->pin || !pin_host(req, NULL, true);
 }
 
+/* Opens what the sender offers, as req->import, with @from; or says why not */
+static enum path_far pipe_open(struct pipe_arrival *arrival, void **from)
+{
+	struct xfer_req *req = arrival->req;
+	struct ipc *ipc = &req->ctx.ep->xfer->ipc;
+	const struct path_query query = {.len = req->pipe.wanted, .wish = req->ctx.ep->wish};
+	const char *why;
+	int ret;
+
+	if (!(arrival->flags & WIRE_OFFERED))
+		return PATH_FAR_UNKNOWN;
+	if (!ipc_near(ipc, &arrival->offer))
+		return PATH_FAR_HOST;
+	if (!req->mem.ops)
+		return PATH_FAR_BUFFER;
+	if (!path_wants_across(&query, &why))
+		return PATH_FAR_WISH;
+	ret = ipc_open(ipc, &arrival->offer, &req->mem, &req->import, from);
+	if (ret)
+		return ret == -FI_EAGAIN ? PATH_FAR_BUSY : PATH_FAR_CLOSED;
+	return PATH_FAR_NOT;
+}
+
+static void pipe_copied_across(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->pipe.in_flight--;
+	if (status)
+		pipe_recv_fail(req, status, true);
+	else
+		pipe_recv_check(req);
+}
+
+/* Copies all of the message from the sender's memory, which is open here at @from. */
+static void pipe_across(struct xfer_req *req, void *from)
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count = mem_iov_slice(req->iov, req->count, 0, req->pipe.wanted, iov);
+	int ret;
+
+	req->copy.done = pipe_copied_across;
+	req->pipe.answered = true;
+	req->pipe.in_flight++;
+	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_ACROSS, iov, count, from,
+			      &req->copy);
+	if (!ret)
+		return;
+	req->pipe.in_flight--;
+	pipe_recv_fail(req, ret, true);
+}
+
 /* Announcement and receive have found each other. */
 static void pipe_recv_begin(struct pipe_arrival *arrival)
 {
 	struct xfer_req *req = arrival->req;
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer *xfer = ep->xfer;
+	void *from;
 	const char *why;
 	int ret;
 
@@ -283,9 +340,17 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		return;
 	}
 	why = pipe_read_not(arrival);
+	if (why)
+		req->pipe.far = pipe_open(arrival, &from);
+	/* of a process on this host there is more to say than of the NIC */
+	if (req->pipe.far > PATH_FAR_HOST || (req->pipe.far && ep->near))
+		why = path_far_reason(req->pipe.far);
 	if (req->mem.ops) {
-		ret = pin_choose_rma(req, req->pipe.wanted, why);
-		if (!why)
+		ret = pin_choose_rma(req, req->pipe.wanted, why,
+				     req->pipe.far == PATH_FAR_NOT
+					     ? NULL
+					     : path_far_reason(req->pipe.far));
+		if (!why || req->pipe.far)
 			ep->reason[req->path.path] = req->path.reason;
 	}
 	if (ret) {
@@ -294,10 +359,14 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	}
 	/* where only the sender's NIC reaches its memory, a copy is saved at that end */
 	if (!why && (req->mem.ops || pipe_read_host(req))) {
-		const struct fi_rma_iov from = {arrival->addr, req->pipe.wanted,
+		const struct fi_rma_iov source = {arrival->addr, req->pipe.wanted,
 						arrival->key};
 
-		bounce_pull(req, &from, arrival->src);
+		bounce_pull(req, &source, arrival->src);
+		return;
+	}
+	if (req->path.proto == PATH_ACROSS) {
+		pipe_across(req, from);
 		return;
 	}
 	req->pipe.pieces = (req->pipe.wanted - 1) / req->pipe.chunk + 1;
@@ -519,6 +588,7 @@ static void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *
 	arrival->chunk = msg->chunk;
 	arrival->key = msg->key;
 	arrival->addr = msg->addr;
+	arrival->offer = msg->offer;
 	arrival->name_len = msg->name_len;
 	memcpy(arrival->name, msg->name, msg->name_len);
 }

@@ -125,6 +125,11 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 		msg.key = memory.key;
 		msg.addr = memory.addr;
 	}
+	if (req->path.proto == PATH_ACROSS) {
+		ipc_describe(&ep->xfer->ipc, req->export, &req->mem, req->iov[0].iov_base,
+			     &msg.offer);
+		msg.flags |= WIRE_OFFERED;
+	}
 	memcpy(msg.name, ep->name, ep->name_len);
 	ret = pipe_sending_add(req);
 	if (ret)
@@ -216,6 +221,34 @@ void pipe_push(struct xfer_req *req)
 	}
 }
 
+/* It is known whether a message that was offered has been taken: it is counted. */
+static void pipe_taken(struct xfer_req *req, enum path_far far)
+{
+	struct path_choice choice = {FI_P2P_PATH_STAGE, PATH_LONG, path_far_reason(far)};
+
+	if (req->path.proto != PATH_ACROSS)
+		return;
+	if (far == PATH_FAR_NOT)
+		choice.path = FI_P2P_PATH_IPC;
+	/* to another host it goes as it would have gone without an offer */
+	if (far == PATH_FAR_HOST && req->path.path == FI_P2P_PATH_STAGE)
+		choice.reason = req->path.reason;
+	req->path = choice;
+	if (!req->served)
+		xfer_ep_sent(req->ctx.ep, &choice, req->len);
+}
+
+/* Is a message to be staged, as the receiver wants, that may not be? */
+static bool pipe_forbidden(const struct xfer_req *req)
+{
+	if (req->ctx.ep->wish != PATH_ACROSS_LONG || !req->mem.ops ||
+	    req->len <= WIRE_PLAIN_MAX)
+		return false;
+	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
+		 req->mem.ops->name, req->mem.ordinal, req->path.reason);
+	return true;
+}
+
 static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
@@ -229,6 +262,11 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 	}
 	req->pipe.answered = true;
 	req->pipe.plain = msg->flags & WIRE_PLAIN;
+	pipe_taken(req, (enum path_far) msg->data);
+	if ((req->pipe.plain || msg->len) && pipe_forbidden(req)) {
+		pipe_send_fail(req, -FI_EOPNOTSUPP, true);
+		return;
+	}
 	if (req->pipe.plain) {
 		if (req->pipe.marker_sent)
 			pipe_send_plain(req);
@@ -273,7 +311,9 @@ void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg)
 		remote_result(req, msg);
 		break;
 	case WIRE_FIN:
-		/* who has read it, or the rest of it, asks for nothing more */
+		/* who has read or copied it, or the rest of it, asks for nothing more */
+		if (!msg->status && !req->pipe.answered)
+			pipe_taken(req, PATH_FAR_NOT);
 		req->pipe.answered = true;
 		req->pipe.fin_wanted = false;
 		if (msg->status && !req->pipe.status)

@@ -37,6 +37,8 @@ static struct path_query post_query(const struct xfer_ep *ep, const struct core_
 		.pieces = op->count,
 		.direct = ep->xfer->direct,
 		.inline_max = ep->inline_max,
+		.near = ep->near,
+		.across_why = "over a hook there are no announcements",
 	};
 }
 
@@ -54,6 +56,7 @@ static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
 	req->path = *choice = post_choose(req, op);
 	switch (req->path.proto) {
 	case PATH_READ:
+	case PATH_ACROSS:
 	case PATH_LONG:
 		return pipe_send(req);
 	case PATH_DIRECT:
@@ -89,7 +92,9 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 		xfer_req_undo(req);
 		return ret;
 	}
-	xfer_ep_sent(ep, &choice, len);
+	/* what was offered is counted when it is known whether it was taken */
+	if (choice.proto != PATH_ACROSS)
+		xfer_ep_sent(ep, &choice, len);
 	if (mem->ops)
 		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
 			mem->ordinal, choice.reason);

@@ -70,6 +70,40 @@ static int remote_inject(struct xfer_req *req)
 	return ret;
 }
 
+/*
+ * What is too long for one control message is offered to the other end, where that may be of
+ * use. 0, or -FI_EOPNOTSUPP when it has to be and cannot (logged)
+ */
+static int remote_offer(struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+	struct path_query query = {
+		.device = true,
+		.layered = true,
+		.len = req->len,
+		.plain_max = WIRE_PAYLOAD_MAX,
+		.name_len = ep->name_len,
+		.name_max = WIRE_NAME_MAX,
+		.wish = ep->wish == PATH_ACROSS_LONG || ep->wish == PATH_STAGE_ONLY
+				? ep->wish
+				: PATH_NO_NIC,
+		.pieces = req->count,
+		.near = ep->near,
+	};
+	struct path_choice choice;
+
+	if (!req->mem.ops || req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT)
+		return 0;
+	choice = pin_choose(req, &query);
+	if (choice.proto == PATH_ACROSS)
+		req->path = choice;
+	if (choice.proto != PATH_NONE)
+		return 0;
+	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
+		 req->mem.ops->name, req->mem.ordinal, choice.reason);
+	return -FI_EOPNOTSUPP;
+}
+
 static int remote_write(struct xfer_req *req)
 {
 	char payload[WIRE_PAYLOAD_MAX];
@@ -116,16 +150,19 @@ ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 	if (!req)
 		return -FI_EAGAIN;
 	req->path.reason = "its owner is asked for the remote memory";
-	choice = req->path;
 	len = req->len;
 	ret = mem->ops ? 0 : pin_host(req, op->desc, false);
+	if (!ret && !op->read)
+		ret = remote_offer(req);
+	choice = req->path;
 	if (!ret)
 		ret = op->read ? remote_read(req) : remote_write(req);
 	if (ret) {
 		xfer_req_undo(req);
 		return ret;
 	}
-	if (!op->read)
+	/* what was offered is counted when it is known whether it was taken */
+	if (!op->read && choice.proto != PATH_ACROSS)
 		xfer_ep_sent(ep, &choice, len);
 	return 0;
 }
@@ -299,7 +336,9 @@ static void remote_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct w
 			   &reach.region, reach.iov, &reach.count);
 	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
 		req = remote_req_new(ep, addr, msg, &reach);
-		ret = req ? pipe_send_unmarked(req, WIRE_SUPPLY, msg->id, 0) : -FI_ENOMEM;
+		ret = req ? remote_offer(req) : -FI_ENOMEM;
+		if (!ret)
+			ret = pipe_send_unmarked(req, WIRE_SUPPLY, msg->id, 0);
 		if (!ret)
 			return;
 		if (req)

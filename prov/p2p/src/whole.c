@@ -209,7 +209,8 @@ static int whole_recv_prepare(struct xfer_req *req, void *const *desc)
 
 	if (!req->mem.ops)
 		return pin_host(req, desc, false);
-	if (ep->xfer->direct && ep->wish != PATH_STAGE_ONLY && req->len &&
+	if (ep->xfer->direct && ep->wish != PATH_STAGE_ONLY && ep->wish != PATH_NO_NIC &&
+	    ep->wish != PATH_ACROSS_LONG && req->len &&
 	    !pin_device(req, &why)) {
 		req->direct = true;
 		req->path.path = FI_P2P_PATH_PEER;

@@ -27,7 +27,7 @@ struct wire_head {
 	uint32_t name_len;
 };
 
-/* Follows it where a message is about memory that peers reach; then the name, then the payload */
+/* Follows it where a message is about memory that peers reach */
 struct wire_target {
 	uint64_t key;
 	uint64_t addr;
@@ -36,27 +36,83 @@ struct wire_target {
 	uint8_t zero[6];
 };
 
+/* Follows that if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
+struct wire_offer {
+	uint64_t host;
+	uint64_t process;
+	uint64_t id;
+	uint64_t base;
+	uint64_t size;
+	uint64_t offset;
+	uint32_t device;
+	uint32_t zero;
+	uint8_t handle[DEV_IPC_HANDLE];
+};
+
 _Static_assert(sizeof(struct wire_head) == 56, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
-_Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) + WIRE_NAME_MAX <=
-		       WIRE_PLAIN_MSG_MAX,
+_Static_assert(sizeof(struct wire_offer) == 120, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) +
+				       sizeof(struct wire_offer) + WIRE_NAME_MAX <=
+			       WIRE_PLAIN_MSG_MAX,
 	       "a message fits its buffer");
 
 /* What the types have besides the head */
 enum {
 	WIRE_NAMED = 1 << 0,
 	WIRE_TARGETED = 1 << 1,
-	WIRE_LOADED = 1 << 2
+	WIRE_LOADED = 1 << 2,
+	WIRE_OFFERING = 1 << 3	/* if WIRE_OFFERED */
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
-	[WIRE_ANNOUNCE] = WIRE_NAMED | WIRE_TARGETED,
-	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
+	[WIRE_ANNOUNCE] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
 	[WIRE_READ] = WIRE_NAMED | WIRE_TARGETED,
-	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED,
+	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
 	[WIRE_ATOMIC] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_RESULT] = WIRE_LOADED,
 };
+
+static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
+{
+	return parts & WIRE_OFFERING && msg->flags & WIRE_OFFERED;
+}
+
+static size_t wire_encode_offer(const struct ipc_offer *from, void *at)
+{
+	struct wire_offer offer = {
+		.host = htole64(from->host),
+		.process = htole64(from->process),
+		.id = htole64(from->id),
+		.base = htole64(from->base),
+		.size = htole64(from->size),
+		.offset = htole64(from->offset),
+		.device = htole32(from->device),
+	};
+
+	memcpy(offer.handle, from->handle, sizeof offer.handle);
+	memcpy(at, &offer, sizeof offer);
+	return sizeof offer;
+}
+
+static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
+{
+	struct wire_offer offer;
+
+	memcpy(&offer, at, sizeof offer);
+	*to = (struct ipc_offer){
+		.host = le64toh(offer.host),
+		.process = le64toh(offer.process),
+		.id = le64toh(offer.id),
+		.base = le64toh(offer.base),
+		.size = le64toh(offer.size),
+		.offset = le64toh(offer.offset),
+		.device = le32toh(offer.device),
+	};
+	memcpy(to->handle, offer.handle, sizeof to->handle);
+	return sizeof offer;
+}
 
 size_t wire_encode(const struct wire_msg *msg, void *buf)
 {
@@ -91,6 +147,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		memcpy(at, &target, sizeof target);
 		at += sizeof target;
 	}
+	if (wire_offers(parts, msg))
+		at += wire_encode_offer(&msg->offer, at);
 	memcpy(at, msg->name, name_len);
 	at += name_len;
 	if (parts & WIRE_LOADED && msg->payload_len) {
@@ -106,6 +164,20 @@ static bool wire_status_ok(int32_t status)
 	return status < 0 && status > INT32_MIN;
 }
 
+/* Whether the memory that is offered is there */
+static const char *wire_check_offer(const struct wire_msg *msg)
+{
+	const struct ipc_offer *offer = &msg->offer;
+
+	if (!wire_offers(wire_parts[msg->type], msg))
+		return NULL;
+	if (offer->base + offer->size < offer->base)
+		return "an offer of memory past the end of all memory";
+	if (offer->offset > offer->size || msg->len > offer->size - offer->offset)
+		return "an offer of a message that leaves its allocation";
+	return NULL;
+}
+
 /* What is to come in pieces */
 static const char *wire_check_announced(const struct wire_msg *msg)
 {
@@ -115,7 +187,7 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an announcement of pieces without a size";
 	if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
 		return "an announcement of too many pieces";
-	return NULL;
+	return wire_check_offer(msg);
 }
 
 static const char *wire_check(const struct wire_msg *msg)
@@ -131,6 +203,8 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_SUPPLY:
 		return wire_check_announced(msg);
 	case WIRE_WRITE:
+		if (msg->len <= WIRE_PAYLOAD_MAX && msg->flags & WIRE_OFFERED)
+			return "a short write that is offered";
 		if (msg->len <= WIRE_PAYLOAD_MAX)
 			return msg->len == msg->payload_len ? NULL : "a write without its data";
 		return msg->payload_len ? "a long write with data" : wire_check_announced(msg);
@@ -213,6 +287,13 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	} else if (parts & WIRE_TARGETED) {
 		*why = "too short";
 		return -FI_EINVAL;
+	}
+	if (wire_offers(parts, msg)) {
+		if (end - at < (ptrdiff_t) sizeof(struct wire_offer)) {
+			*why = "too short";
+			return -FI_EINVAL;
+		}
+		at += wire_decode_offer(at, &msg->offer);
 	}
 	if (msg->name_len > WIRE_NAME_MAX || (size_t) (end - at) < msg->name_len ||
 	    (!(parts & WIRE_LOADED) && (size_t) (end - at) > msg->name_len) ||

@@ -43,6 +43,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	p2p_lock_init(&xfer->lock, shared);
 	stage_init(&xfer->stage, local_mr_domain);
 	map_init(&xfer->map, NULL, "no domain is open");
+	ipc_init(&xfer->ipc, random);
 	copy_engines_init(&xfer->copies);
 	wait_domain_init(&xfer->wait);
 	TAILQ_INIT(&xfer->pushing);
@@ -62,6 +63,7 @@ void xfer_give_back(struct xfer *xfer)
 		xfer->local = NULL;
 		stage_fini(&xfer->stage);
 		map_trim(&xfer->map);
+		ipc_trim(&xfer->ipc);
 	}
 	p2p_lock_drop(&xfer->lock);
 }
@@ -71,6 +73,7 @@ void xfer_fini(struct xfer *xfer)
 	pipe_fini(xfer);
 	copy_engines_fini(&xfer->copies);
 	map_fini(&xfer->map);
+	ipc_fini(&xfer->ipc);
 	stage_fini(&xfer->stage);
 	p2p_lock_fini(&xfer->lock);
 	cell_pool_fini(&xfer->cells);
@@ -134,9 +137,12 @@ void xfer_req_release(struct xfer_req *req)
 	if (req->region)
 		region_release(req->region);
 	pin_release(req);
+	if (req->import)
+		ipc_close(req->import);
 	if (req->busy)
 		xfer_busy_add(xfer, -1);
 	req->region = NULL;
+	req->import = NULL;
 	req->slot = NULL;
 	req->reserve = NULL;
 	req->busy = false;
@@ -584,8 +590,10 @@ int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir
 	/* no descriptor tells of a copy's end: nobody may sleep until then */
 	wait_wake_all(&ep->xfer->wait);
 	ep->copying++;
-	ep->stats.copies++;
-	ep->stats.copy_bytes += mem_iov_len(iov, count);
+	if (dir != COPY_ACROSS) {
+		ep->stats.copies++;
+		ep->stats.copy_bytes += mem_iov_len(iov, count);
+	}
 	return 0;
 }
 

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of ipc.c: two "processes" in one, with a made-up runtime between them that is as
+ * strict as a driver may be: it opens nothing where something else is still open.
+ */
+#include "unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base.h"
+#include "conf.h"
+#include "ipc.h"
+
+#define MiB ((size_t)1 << 20)
+#define BASE ((uintptr_t)0x7f0000000000)
+
+/* Where the fake runtime puts what it opens */
+#define HERE ((uintptr_t)0x10000000000)
+
+/* What a handle says */
+struct fake_handle {
+	uint64_t id;
+	uint64_t base;
+	uint64_t size;
+};
+
+struct fake_open {
+	struct fake_handle handle;
+	void *ctx;
+	uintptr_t addr;
+	int opens;
+};
+
+static struct {
+	int exports, opens, closes;
+	int count;	  /* open now */
+	int fail_exports; /* the next so many */
+	int fail_opens;
+	int room; /* how many may be open; 0: any number */
+	struct fake_open open[64];
+} fake;
+
+static int fake_export(const struct dev_mem *mem, void *handle, const char **why)
+{
+	const struct fake_handle all = {mem->id, mem->base, mem->size};
+
+	fake.exports++;
+	if (fake.fail_exports) {
+		fake.fail_exports--;
+		*why = "the test says so";
+		return -FI_EOPNOTSUPP;
+	}
+	memset(handle, 0, DEV_IPC_HANDLE);
+	memcpy(handle, &all, sizeof all);
+	return 0;
+}
+
+static int fake_open(const struct dev_mem *mem, const void *opaque, void **addr,
+		     const char **why)
+{
+	static uintptr_t next = HERE;
+	struct fake_open *room = NULL;
+	struct fake_handle handle;
+
+	fake.opens++;
+	*why = "the test says so";
+	if (fake.fail_opens) {
+		fake.fail_opens--;
+		return -FI_EOPNOTSUPP;
+	}
+	memcpy(&handle, opaque, sizeof handle);
+	for (size_t i = 0; i < UNIT_COUNT(fake.open); i++) {
+		struct fake_open *it = &fake.open[i];
+
+		if (!it->opens)
+			room = it;
+		else if (it->ctx == mem->ctx && it->handle.id != handle.id &&
+			 it->handle.base < handle.base + handle.size &&
+			 handle.base < it->handle.base + it->handle.size)
+			return -FI_EALREADY;
+		/* nothing is open twice: what is open is to be found */
+		assert_false(it->opens && it->ctx == mem->ctx && it->handle.id == handle.id);
+	}
+	if (!room || (fake.room && fake.count == fake.room))
+		return -FI_ENOMEM;
+	*room = (struct fake_open){handle, mem->ctx, next, 1};
+	next += handle.size;
+	fake.count++;
+	*addr = (void *)room->addr;
+	return 0;
+}
+
+static struct fake_open *fake_find(const void *addr)
+{
+	for (size_t i = 0; i < UNIT_COUNT(fake.open); i++) {
+		if (fake.open[i].opens && fake.open[i].addr == (uintptr_t)addr)
+			return &fake.open[i];
+	}
+	return NULL;
+}
+
+static void fake_close(void *ctx, void *addr)
+{
+	struct fake_open *it = fake_find(addr);
+
+	assert_non_null(it);
+	assert_ptr_equal(it->ctx, ctx);
+	it->opens = 0;
+	fake.closes++;
+	fake.count--;
+}
+
+static const struct dev_ops fake_dev = {
+	.name = "fake",
+	.ipc_export = fake_export,
+	.ipc_open = fake_open,
+	.ipc_close = fake_close,
+};
+
+static const struct dev_ops mute_dev = {.name = "mute"};
+
+/* ---- the two ends ---- */
+
+static struct ipc owner, user;
+static const struct dev_mem local = {.ops = &fake_dev, .ctx = &owner};
+static const struct dev_mem other_local = {.ops = &fake_dev, .ctx = &user, .ordinal = 1};
+
+static int setup(void **state)
+{
+	memset(&fake, 0, sizeof fake);
+	conf.map_count = 8;
+	ipc_init(&owner, 1);
+	ipc_init(&user, 2);
+	/* they are one process, and shall not know */
+	user.process = owner.process + 1;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	ipc_fini(&owner);
+	ipc_fini(&user);
+	assert_int_equal(fake.count, 0);
+	return 0;
+}
+
+static struct dev_mem alloc(uintptr_t base, size_t size)
+{
+	static uint64_t id;
+
+	return (struct dev_mem){
+		.ops = &fake_dev, .base = base, .size = size, .id = ++id, .ordinal = 3};
+}
+
+static void offer_of(const struct dev_mem *mem, size_t offset, struct ipc_offer *offer)
+{
+	const struct ipc_export *export;
+	const char *why;
+
+	export = ipc_export(&owner, mem, &why);
+	assert_non_null(export);
+	ipc_describe(&owner, export, mem, (void *)(mem->base + offset), offer);
+}
+
+/* Opens @offset bytes into @mem, and checks that it is that memory */
+static struct ipc_import *open_at(const struct dev_mem *mem, size_t offset,
+				  const struct dev_mem *in)
+{
+	struct ipc_import *import = NULL;
+	const struct fake_open *opened;
+	struct ipc_offer offer;
+	void *addr;
+
+	offer_of(mem, offset, &offer);
+	assert_int_equal(ipc_open(&user, &offer, in, &import, &addr), 0);
+	assert_non_null(import);
+	opened = fake_find((char *)addr - offset);
+	assert_non_null(opened);
+	assert_int_equal(opened->handle.id, mem->id);
+	assert_ptr_equal(opened->ctx, in->ctx);
+	return import;
+}
+
+static int open_fails(const struct dev_mem *mem, const struct dev_mem *in)
+{
+	struct ipc_import *import;
+	struct ipc_offer offer;
+	void *addr;
+
+	offer_of(mem, 0, &offer);
+	return ipc_open(&user, &offer, in, &import, &addr);
+}
+
+/* Each is exported once and opened once, however often it is used */
+static void test_once(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB);
+	struct ipc_import *first, *second;
+
+	first = open_at(&mem, 0, &local);
+	second = open_at(&mem, 4097, &local);
+	assert_ptr_equal(first, second);
+	ipc_close(first);
+	ipc_close(second);
+	for (size_t i = 0; i < 100; i++)
+		ipc_close(open_at(&mem, i, &local));
+	assert_int_equal(fake.exports, 1);
+	assert_int_equal(fake.opens, 1);
+	assert_int_equal(fake.closes, 0);
+	/* in another context it has to be opened again */
+	ipc_close(open_at(&mem, 0, &other_local));
+	assert_int_equal(fake.opens, 2);
+	ipc_trim(&user);
+	assert_int_equal(fake.closes, 2);
+}
+
+/* Memory of the process itself is where it is */
+static void test_own(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB);
+	struct ipc_import *import = (struct ipc_import *)&owner;
+	struct ipc_offer offer;
+	void *addr;
+
+	offer_of(&mem, 77, &offer);
+	assert_true(ipc_near(&owner, &offer));
+	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), 0);
+	assert_null(import);
+	assert_ptr_equal(addr, (void *)(BASE + 77));
+	assert_int_equal(fake.opens, 0);
+}
+
+/* A freed and re-used address is other memory: the old one is closed before it is opened */
+static void test_reused(void **state)
+{
+	struct dev_mem mem = alloc(BASE, MiB);
+	struct ipc_import *import;
+
+	for (int i = 0; i < 50; i++) {
+		/* overlapping the one before, at either end */
+		import = open_at(&mem, 5, &local);
+		assert_int_equal(fake.count, 1);
+		ipc_close(import);
+		mem = alloc(BASE + i % 3 * MiB / 2, 2 * MiB);
+	}
+	assert_int_equal(fake.opens, 50);
+	/* what lies beside it, or belongs to another process, is left alone */
+	mem = alloc(BASE + 8 * MiB, MiB);
+	ipc_close(open_at(&mem, 0, &local));
+	mem = alloc(BASE + 9 * MiB, MiB);
+	ipc_close(open_at(&mem, 0, &local));
+	assert_int_equal(fake.count, 3);
+}
+
+/* While the old one is in use the new one waits, and is not taken for impossible */
+static void test_reused_in_use(void **state)
+{
+	const struct dev_mem old = alloc(BASE, MiB), now = alloc(BASE, MiB);
+	struct ipc_import *import = open_at(&old, 0, &local);
+
+	assert_int_equal(open_fails(&now, &local), -FI_EAGAIN);
+	assert_int_equal(fake.opens, 1);
+	ipc_close(import);
+	ipc_close(open_at(&now, 0, &local));
+	assert_int_equal(fake.count, 1);
+}
+
+/* No more than that many are kept, what was used last among them; what is in use stays */
+static void test_bounded(void **state)
+{
+	struct dev_mem mems[20];
+	struct ipc_import *held[8];
+	int opens;
+
+	for (size_t i = 0; i < UNIT_COUNT(mems); i++)
+		mems[i] = alloc(BASE + i * MiB, MiB);
+	for (size_t i = 0; i < UNIT_COUNT(mems); i++) {
+		ipc_close(open_at(&mems[i], 0, &local));
+		ipc_close(open_at(&mems[0], 0, &local));
+		assert_true(fake.count <= 8);
+	}
+	assert_int_equal(fake.count, 8);
+	opens = fake.opens;
+	/* the first was used all the time, the others one after the other */
+	ipc_close(open_at(&mems[0], 0, &local));
+	for (size_t i = 13; i < 20; i++)
+		ipc_close(open_at(&mems[i], 0, &local));
+	assert_int_equal(fake.opens, opens);
+	ipc_close(open_at(&mems[12], 0, &local));
+	assert_int_equal(fake.opens, opens + 1);
+
+	for (size_t i = 0; i < 8; i++)
+		held[i] = open_at(&mems[i], 0, &local);
+	assert_int_equal(open_fails(&mems[8], &local), -FI_EAGAIN);
+	ipc_trim(&user);
+	assert_int_equal(fake.count, 8);
+	ipc_close(held[3]);
+	ipc_close(open_at(&mems[8], 0, &local));
+	for (size_t i = 0; i < 8; i++) {
+		if (i != 3)
+			ipc_close(held[i]);
+	}
+	assert_int_equal(fake.count, 8);
+	/* as many exports */
+	opens = fake.exports;
+	for (size_t i = 0; i < UNIT_COUNT(mems); i++) {
+		struct ipc_offer offer;
+
+		offer_of(&mems[i], 0, &offer);
+	}
+	assert_true(fake.exports - opens >= 12);
+}
+
+/* The runtime has less room than we: all that is not in use is given back, and that helps */
+static void test_runtime_full(void **state)
+{
+	struct dev_mem mems[6];
+	struct ipc_import *held;
+
+	fake.room = 4;
+	for (size_t i = 0; i < UNIT_COUNT(mems); i++)
+		mems[i] = alloc(BASE + i * MiB, MiB);
+	held = open_at(&mems[0], 0, &local);
+	for (size_t i = 1; i < UNIT_COUNT(mems); i++)
+		ipc_close(open_at(&mems[i], 0, &local));
+	assert_ptr_equal(open_at(&mems[0], 0, &local), held);
+	ipc_close(held);
+	ipc_close(held);
+}
+
+/* What cannot be opened is not tried again, of that process and device and in that context */
+static void test_failure(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB), next = alloc(BASE + MiB, MiB);
+	struct dev_mem elsewhere = alloc(BASE + 2 * MiB, MiB);
+	int opens;
+
+	fake.fail_opens = 1;
+	assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
+	opens = fake.opens;
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
+		assert_int_equal(open_fails(&next, &local), -FI_EOPNOTSUPP);
+	}
+	assert_int_equal(fake.opens, opens);
+	ipc_close(open_at(&mem, 0, &other_local));
+	elsewhere.ordinal = 4;
+	ipc_close(open_at(&elsewhere, 0, &local));
+	owner.process += 100;
+	ipc_close(open_at(&next, 0, &local));
+}
+
+/* Many failures: the oldest may be forgotten, the latest may not */
+static void test_failures(void **state)
+{
+	struct dev_mem mem = alloc(BASE, MiB);
+	int opens;
+
+	for (int i = 0; i < 5 * IPC_FAILURES; i++) {
+		mem.ordinal = i;
+		mem.id += 1000000;
+		fake.fail_opens = 1;
+		assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
+		assert_int_equal(fake.fail_opens, 0);
+		opens = fake.opens;
+		for (int j = P2P_MAX(i - IPC_FAILURES + 1, 0); j <= i; j++) {
+			mem.ordinal = j;
+			assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
+		}
+		assert_int_equal(fake.opens, opens);
+	}
+}
+
+/* What cannot be exported is asked once, and says why; other memory can */
+static void test_refused(void **state)
+{
+	struct dev_mem mem = alloc(BASE, MiB), next = alloc(BASE + MiB, MiB);
+	struct ipc_offer offer;
+	const char *why;
+
+	fake.fail_exports = 1;
+	for (int i = 0; i < 3; i++) {
+		why = NULL;
+		assert_null(ipc_export(&owner, &mem, &why));
+		assert_string_equal(why, "the test says so");
+	}
+	assert_int_equal(fake.exports, 1);
+	offer_of(&next, 0, &offer);
+
+	/* a runtime that does not know such things, at either end */
+	mem.ops = &mute_dev;
+	assert_null(ipc_export(&owner, &mem, &why));
+	assert_non_null(why);
+	mem.ctx = local.ctx;
+	assert_int_equal(open_fails(&next, &mem), -FI_EOPNOTSUPP);
+}
+
+/* One host, two processes: a child is not its parent, whatever it has from it */
+static void test_identity(void **state)
+{
+	struct ipc again, child;
+	struct ipc_offer offer = {.host = owner.host};
+	int status;
+	pid_t pid;
+
+	ipc_init(&again, 99);
+	assert_int_equal(again.host, owner.host);
+	assert_int_equal(again.process, owner.process);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		ipc_init(&child, 3);
+		_exit(child.host != owner.host || child.process == owner.process);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(ipc_near(&user, &offer));
+	offer.host ^= 1;
+	assert_false(ipc_near(&user, &offer));
+}
+
+/* Allocations come and go, are used by several at a time, fail: nothing is ever stale */
+static void test_torture(void **state)
+{
+	enum { PLACES = 12, USES = 6 };
+	struct dev_mem mems[PLACES];
+	struct ipc_import *uses[USES] = {NULL};
+	int used[USES], opened = 0, refused = 0;
+	unsigned int seed = 7;
+
+	for (int i = 0; i < PLACES; i++)
+		mems[i] = alloc(BASE + i * MiB, MiB);
+	for (int round = 0; round < 20000; round++) {
+		int place = rand_r(&seed) % PLACES, use = rand_r(&seed) % USES;
+		const struct dev_mem *in = rand_r(&seed) % 2 ? &local : &other_local;
+
+		if (uses[use]) {
+			ipc_close(uses[use]);
+			uses[use] = NULL;
+		}
+		/* nobody frees what is being copied */
+		for (int i = 0; i < USES && place >= 0; i++) {
+			if (uses[i] && used[i] == place)
+				place = -1;
+		}
+		if (place >= 0 && rand_r(&seed) % 3 == 0)
+			mems[place] = alloc(BASE + place * MiB, MiB / (1 + rand_r(&seed) % 2));
+		place = rand_r(&seed) % PLACES;
+		fake.room = 4 + rand_r(&seed) % 8;
+		if (fake.count >= fake.room) {
+			refused++;
+			continue;
+		}
+		uses[use] = open_at(&mems[place], rand_r(&seed) % (MiB / 2), in);
+		used[use] = place;
+		opened++;
+		assert_true(fake.count <= 8);
+	}
+	assert_true(opened > 1000 && refused > 100 && fake.opens > 1000);
+	for (int i = 0; i < USES; i++) {
+		if (uses[i])
+			ipc_close(uses[i]);
+	}
+}
+
+#define IPC_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		IPC_TEST(test_once),	 IPC_TEST(test_own),
+		IPC_TEST(test_reused),	 IPC_TEST(test_reused_in_use),
+		IPC_TEST(test_bounded),	 IPC_TEST(test_runtime_full),
+		IPC_TEST(test_failure),	 IPC_TEST(test_failures),
+		IPC_TEST(test_refused),	 IPC_TEST(test_identity),
+		IPC_TEST(test_torture),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 2: device memory shared within a host. See ipc.h. */
+#include "ipc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base.h"
+#include "conf.h"
+#include "log.h"
+
+/* ---- who we are ---- */
+
+static void ipc_hash(uint64_t *hash, const void *data, size_t len)
+{
+	const unsigned char *byte = data;
+
+	/* FNV-1a */
+	for (size_t i = 0; i < len; i++)
+		*hash = (*hash ^ byte[i]) * 0x100000001b3;
+}
+
+static void ipc_hash_namespace(uint64_t *hash, const char *path)
+{
+	struct stat ns;
+
+	if (!stat(path, &ns))
+		ipc_hash(hash, &ns.st_ino, sizeof ns.st_ino);
+}
+
+/* One number for all processes that may open each other's memory; @random if not known */
+static uint64_t ipc_host(uint64_t random)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	uint64_t hash = 0xcbf29ce484222325;
+	uid_t user = geteuid();
+	char boot[64];
+	size_t len;
+
+	if (!file)
+		return random;
+	len = fread(boot, 1, sizeof boot, file);
+	fclose(file);
+	ipc_hash(&hash, boot, len);
+	ipc_hash_namespace(&hash, "/proc/self/ns/pid");
+	ipc_hash_namespace(&hash, "/proc/self/ns/ipc");
+	ipc_hash(&hash, &user, sizeof user);
+	return hash;
+}
+
+void ipc_init(struct ipc *ipc, uint64_t random)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t host, process;
+	static pid_t owner;
+
+	*ipc = (struct ipc){.failed = 0};
+	TAILQ_INIT(&ipc->exported);
+	TAILQ_INIT(&ipc->imported);
+	pthread_mutex_lock(&lock);
+	/* a child has the parent's variables */
+	if (owner != getpid()) {
+		owner = getpid();
+		process = random;
+		host = ipc_host(random);
+	}
+	ipc->host = host;
+	ipc->process = process;
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- our memory ---- */
+
+static void ipc_export_free(struct ipc *ipc, struct ipc_export *export)
+{
+	TAILQ_REMOVE(&ipc->exported, export, used);
+	HASH_DELETE(hh, ipc->exports, export);
+	free(export);
+}
+
+static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *mem)
+{
+	struct ipc_export *export;
+
+	while (HASH_COUNT(ipc->exports) >= conf.map_count)
+		ipc_export_free(ipc, TAILQ_FIRST(&ipc->exported));
+	export = calloc(1, sizeof *export);
+	if (!export)
+		return NULL;
+	export->id = mem->id;
+	HASH_ADD(hh, ipc->exports, id, sizeof export->id, export);
+	if (!export->hh.tbl) {
+		free(export);
+		return NULL;
+	}
+	TAILQ_INSERT_TAIL(&ipc->exported, export, used);
+	if (mem->ops->ipc_export(mem, export->handle, &export->why) && !export->why)
+		export->why = "its runtime does not share this memory with other processes";
+	return export;
+}
+
+const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
+				    const char **why)
+{
+	struct ipc_export *export;
+
+	if (!mem->ops->ipc_export) {
+		*why = "this GPU runtime's memory is not shared with other processes yet";
+		return NULL;
+	}
+	HASH_FIND(hh, ipc->exports, &mem->id, sizeof mem->id, export);
+	if (!export) {
+		export = ipc_export_new(ipc, mem);
+	} else if (TAILQ_NEXT(export, used)) {
+		TAILQ_REMOVE(&ipc->exported, export, used);
+		TAILQ_INSERT_TAIL(&ipc->exported, export, used);
+	}
+	*why = export ? export->why : "out of memory";
+	return *why ? NULL : export;
+}
+
+void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
+		  const struct dev_mem *mem, const void *addr, struct ipc_offer *offer)
+{
+	*offer = (struct ipc_offer){
+		.host = ipc->host,
+		.process = ipc->process,
+		.id = mem->id,
+		.base = mem->base,
+		.size = mem->size,
+		.offset = (uintptr_t) addr - mem->base,
+		.device = (uint32_t) mem->ordinal,
+	};
+	memcpy(offer->handle, export->handle, sizeof offer->handle);
+}
+
+/* ---- the others' ---- */
+
+static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
+{
+	import->ops->ipc_close(import->key.ctx, import->addr);
+	TAILQ_REMOVE(&ipc->imported, import, used);
+	HASH_DELETE(hh, ipc->imports, import);
+	free(import);
+}
+
+/* Was it freed? No two allocations of a process are in one place. */
+static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer *offer)
+{
+	return import->key.process == offer->process && import->key.id != offer->id &&
+	       import->base < offer->base + offer->size &&
+	       offer->base < import->base + import->size;
+}
+
+/*
+ * Closes what is not in use, of what lies where @offer does, or all of it. False: some of it
+ * is in use
+ */
+static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
+{
+	struct ipc_import *import, *next;
+	bool all = true;
+
+	for (import = TAILQ_FIRST(&ipc->imported); import; import = next) {
+		next = TAILQ_NEXT(import, used);
+		if (offer && !ipc_is_stale(import, offer))
+			continue;
+		if (import->users)
+			all = false;
+		else
+			ipc_import_free(ipc, import);
+	}
+	return all;
+}
+
+/* Makes room for one more. False: too many are in use */
+static bool ipc_make_room(struct ipc *ipc)
+{
+	struct ipc_import *import;
+
+	if (HASH_COUNT(ipc->imports) < conf.map_count)
+		return true;
+	TAILQ_FOREACH(import, &ipc->imported, used) {
+		if (!import->users) {
+			ipc_import_free(ipc, import);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool ipc_has_failed(const struct ipc *ipc, const struct ipc_offer *offer, void *ctx)
+{
+	for (unsigned int i = 0; i < P2P_MIN(ipc->failed, IPC_FAILURES); i++) {
+		const struct ipc_failure *failure = &ipc->failures[i];
+
+		if (failure->process == offer->process && failure->device == offer->device &&
+		    failure->ctx == ctx)
+			return true;
+	}
+	return false;
+}
+
+static void ipc_fail(struct ipc *ipc, const struct ipc_offer *offer,
+		     const struct dev_mem *local, const char *why)
+{
+	P2P_INFO("memory of device %u of another process cannot be opened for %s device %d: "
+		 "%s\n",
+		 offer->device, local->ops->name, local->ordinal, why);
+	ipc->failures[ipc->failed % IPC_FAILURES] = (struct ipc_failure){
+		.process = offer->process,
+		.device = offer->device,
+		.ctx = local->ctx,
+	};
+	/* never less than the number of those that are known */
+	ipc->failed = ipc->failed + 1 < 2 * IPC_FAILURES ? ipc->failed + 1 : IPC_FAILURES;
+}
+
+static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
+			  const struct dev_mem *local, const struct ipc_key *key,
+			  struct ipc_import **result)
+{
+	const char *why = "this GPU runtime opens no memory of other processes yet";
+	struct ipc_import *import;
+	int ret = -FI_ENOSYS;
+
+	if (ipc_has_failed(ipc, offer, local->ctx))
+		return -FI_EOPNOTSUPP;
+	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc))
+		return -FI_EAGAIN;
+	import = calloc(1, sizeof *import);
+	if (!import)
+		return -FI_EAGAIN;
+	import->key = *key;
+	import->ops = local->ops;
+	import->base = offer->base;
+	import->size = offer->size;
+	if (local->ops->ipc_open)
+		ret = local->ops->ipc_open(local, offer->handle, &import->addr, &why);
+	if (ret && ret != -FI_ENOSYS && ipc->imports) {
+		/* what else is open may be in its way, or more than there is room for */
+		ipc_close_unused(ipc, NULL);
+		ret = local->ops->ipc_open(local, offer->handle, &import->addr, &why);
+	}
+	if (ret) {
+		ipc_fail(ipc, offer, local, why);
+		free(import);
+		return -FI_EOPNOTSUPP;
+	}
+	HASH_ADD(hh, ipc->imports, key, sizeof import->key, import);
+	if (!import->hh.tbl) {
+		local->ops->ipc_close(local->ctx, import->addr);
+		free(import);
+		return -FI_EAGAIN;
+	}
+	TAILQ_INSERT_TAIL(&ipc->imported, import, used);
+	*result = import;
+	return 0;
+}
+
+int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_mem *local,
+	     struct ipc_import **result, void **addr)
+{
+	const struct ipc_key key = {offer->process, offer->id, local->ctx};
+	struct ipc_import *import;
+	int ret = 0;
+
+	if (offer->process == ipc->process) {
+		*result = NULL;
+		*addr = (void *) (uintptr_t) (offer->base + offer->offset);
+		return 0;
+	}
+	HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
+	if (!import) {
+		ret = ipc_import_new(ipc, offer, local, &key, &import);
+	} else if (TAILQ_NEXT(import, used)) {
+		TAILQ_REMOVE(&ipc->imported, import, used);
+		TAILQ_INSERT_TAIL(&ipc->imported, import, used);
+	}
+	if (ret)
+		return ret;
+	import->users++;
+	*result = import;
+	*addr = (char *) import->addr + offer->offset;
+	return 0;
+}
+
+void ipc_close(struct ipc_import *import)
+{
+	import->users--;
+}
+
+void ipc_trim(struct ipc *ipc)
+{
+	ipc_close_unused(ipc, NULL);
+}
+
+void ipc_fini(struct ipc *ipc)
+{
+	struct ipc_export *export;
+
+	ipc_trim(ipc);
+	while ((export = TAILQ_FIRST(&ipc->exported)))
+		ipc_export_free(ipc, export);
+}
