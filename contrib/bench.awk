@@ -59,6 +59,10 @@ function json_number(value) {
 	return value == "" ? "null" : sprintf("%.6g", value)
 }
 
+function interval(name, value) {
+	return "\"" name "\":" (value == "" ? "null" : "[" value "]") ","
+}
+
 # ---- merge ----
 
 # widen(OLD, NEW): the interval that has both in it
@@ -91,6 +95,7 @@ function merge_line(line,    key, i) {
 	for (i = 1; i <= field_count; i++)
 		lists[key, i] = lists[key, i] " " get(line, fields[i])
 	spread[key] = widen(spread[key], get(line, "spread"))
+	device_spread[key] = widen(device_spread[key], get(line, "device_spread"))
 	floor_spread[key] = widen(floor_spread[key], get(line, "floor_spread"))
 	n[key] += get(line, "n")
 	runs[key]++
@@ -104,9 +109,8 @@ function merge_end(    k, key, line, id, i, j, names, count, peers) {
 		sub(/"host":.*/, "", line)
 		for (i = 1; i <= field_count; i++)
 			line = line "\"" fields[i] "\":" json_number(median(lists[key, i])) ","
-		line = line "\"spread\":" (spread[key] == "" ? "null" : "[" spread[key] "]") ","
-		line = line "\"floor_spread\":" \
-			(floor_spread[key] == "" ? "null" : "[" floor_spread[key] "]") ","
+		line = line interval("device_spread", device_spread[key]) \
+			interval("spread", spread[key]) interval("floor_spread", floor_spread[key])
 		peers = ""
 		count = line ~ /"inflight":1,/ && line !~ /"latency"/ ? 0 : split(peer_names[id], names, " ")
 		for (j = 1; j <= count; j++)
@@ -193,9 +197,11 @@ function host_goals(p,    sizes, i, count, line, what) {
 	if (p != "shm")
 		return
 	line = one(p, "auto", "latency", "one", 1048576)
-	goal(p ", same host: 1 MiB, one way", get(line, "device"), "", -1, 12, " us")
+	goal(p ", same host: 1 MiB, one way", get(line, "device"),
+	     get(line, "device_spread"), -1, 12, " us")
 	line = one(p, "auto", "latency", "one", 8)
-	goal(p ", same host: 8 B, one way", get(line, "device"), "", -1, 10, " us")
+	goal(p ", same host: 8 B, one way", get(line, "device"),
+	     get(line, "device_spread"), -1, 10, " us")
 }
 
 # The least ratio of all rows of a test of contrib/bench-overhead
@@ -215,17 +221,28 @@ function overhead_goal(p, test,    k, line, least, worst, what) {
 	goal(what, least, get(worst, "spread"), 1, 0.99, "")
 }
 
+# has(PROVIDER, PATH, PATTERN): is there any record of such a test?
+function has(provider, path, pattern,    k, line) {
+	for (k = 1; k <= keys; k++) {
+		line = record[order[k]]
+		if (get(line, "provider") == provider && get(line, "path") == path &&
+		    get(line, "test") ~ pattern)
+			return 1
+	}
+	return 0
+}
+
 function goals(    i, p) {
 	print "| what | figure (spread) | goal | |"
 	print "|---|---|---|---|"
 	for (i = 1; i <= provider_count; i++)
-		if (providers[i] ~ /^(tcp|net)/)
+		if (providers[i] != "shm" && has(providers[i], "stage", "bandwidth"))
 			staged_goals(providers[i])
 	for (i = 1; i <= provider_count; i++)
-		if (providers[i] ~ /^(tcp|shm)/)
+		if (has(providers[i], "auto", "bandwidth"))
 			host_goals(providers[i])
 	for (i = 1; i <= provider_count; i++)
-		if (providers[i] ~ /^(tcp|shm)/) {
+		if (has(providers[i], "auto", "overhead")) {
 			overhead_goal(providers[i], "latency")
 			overhead_goal(providers[i], "rate")
 		}

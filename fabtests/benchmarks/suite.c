@@ -84,7 +84,8 @@ static size_t count_rows(const struct ft_opts *opts)
 /** struct figures - medians of the rounds, in usec a message, and ratios in speed */
 struct figures {
 	double usec[TURNS_SIDES];
-	double ratio[3];       /* device to host; quartiles, the median in the middle */
+	double device[3];      /* usec; quartiles, the median in the middle, as all below */
+	double ratio[3];       /* device to host */
 	double floor_ratio[3]; /* see floor_ratio() */
 };
 
@@ -116,6 +117,8 @@ static void take_figures(const struct suite *s, struct figures *f)
 		for (size_t r = 0; r < t->row.rounds; r++)
 			values[r] = t->usec[r][i];
 		f->usec[i] = turns_quantile(values, t->row.rounds, 0.5);
+		if (i == DEVICE)
+			quartiles(values, t->row.rounds, f->device);
 	}
 	for (size_t r = 0; r < t->row.rounds; r++)
 		values[r] = t->usec[r][HOST] / t->usec[r][FT_MIN(last, DEVICE)];
@@ -178,6 +181,12 @@ static void print_ratio(const char *name, const char *spread, const double *of, 
 		printf(" %7s %7s", "-", "-");
 }
 
+/* What @usec a message are in the row's unit; @scale: of a rate */
+static double in_unit(double usec, double scale)
+{
+	return scale > 0 ? scale / usec : usec;
+}
+
 static void print_row(const struct suite *s, const char *test, const char *unit,
 		      const struct figures *f, double scale, const char *by)
 {
@@ -199,12 +208,12 @@ static void print_row(const struct suite *s, const char *test, const char *unit,
 	else
 		printf("%-9s %-9s %5zu %9zu %-4s", test, direction, (size_t)row->window,
 		       (size_t)row->size, unit);
-	for (int i = 0; i < TURNS_SIDES; i++) {
-		const double usec = f->usec[i];
-
-		print_figure(names[i], scale > 0 ? scale / usec : usec, i < t->side_count,
-			     opts->json);
-	}
+	for (int i = 0; i < TURNS_SIDES; i++)
+		print_figure(names[i], in_unit(f->usec[i], scale), i < t->side_count, opts->json);
+	if (opts->json && t->side_count > DEVICE)
+		printf("\"device_spread\":[%.6g,%.6g],",
+		       in_unit(f->device[scale > 0 ? 2 : 0], scale),
+		       in_unit(f->device[scale > 0 ? 0 : 2], scale));
 	print_ratio("ratio", "spread", f->ratio, true, opts->json);
 	print_ratio("floor_ratio", "floor_spread", f->floor_ratio, t->side_count > FLOOR,
 		    opts->json);
