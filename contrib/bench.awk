@@ -112,7 +112,10 @@ function merge_end(    k, key, line, id, i, j, names, count, peers) {
 		line = line interval("device_spread", device_spread[key]) \
 			interval("spread", spread[key]) interval("floor_spread", floor_spread[key])
 		peers = ""
-		count = line ~ /"inflight":1,/ && line !~ /"latency"/ ? 0 : split(peer_names[id], names, " ")
+		# others have many under way, but when they measure latency
+		count = split(peer_names[id], names, " ")
+		if (get(line, "inflight") == 1 && get(line, "test") != "latency")
+			count = 0
 		for (j = 1; j <= count; j++)
 			peers = peers (peers == "" ? "" : ",") "\"" names[j] "\":" \
 				json_number(median(peer_list[id "|" names[j]]))
@@ -253,8 +256,9 @@ function goals(    i, p) {
 function table(    k, line, head, last, key) {
 	for (k = 1; k <= keys; k++) {
 		line = record[order[k]]
-		head = get(line, "provider") ", FI_P2P_PATH=" get(line, "path") ", " get(line, "test") \
-			(get(line, "direction") == "both" ? ", both ways" : "") ", " get(line, "unit")
+		head = get(line, "provider") ", FI_P2P_PATH=" get(line, "path") ", " \
+			get(line, "test") (get(line, "direction") == "both" ? ", both ways" : "") \
+			", " get(line, "unit")
 		key[head] = key[head] " " k
 		if (!(head in last)) {
 			last[head] = 1
@@ -276,13 +280,15 @@ function table_part(head, list,    rows, count, i, line, both) {
 			line = record[order[rows[i]]]
 			print "| " size_name(get(line, "size")) " | " get(line, "call") " | " \
 				number(get(line, "host")) " | " number(get(line, "ours")) " | " \
-				number(get(line, "ratio")) " | " get(line, "spread") " | " get(line, "n") " |"
+				number(get(line, "ratio")) " | " get(line, "spread") " | " \
+				get(line, "n") " |"
 		}
 		return
 	}
 	print "| size | under way | by | host, core alone | host, ofi_p2p | device | " \
 		"device / host | spread | raw " (get(line, "floor_kind") == "peer" ? "peer copy" : \
-		"D2H, H2D") " | " (get(line, "test") == "latency" && get(line, "floor_kind") == "copy" ? \
+		"D2H, H2D") " | " \
+		(get(line, "test") == "latency" && get(line, "floor_kind") == "copy" ? \
 		"(device - host) / raw" : "device / raw") " | spread | others | n |"
 	print "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 	for (i = 1; i <= count; i++) {
@@ -291,11 +297,11 @@ function table_part(head, list,    rows, count, i, line, both) {
 		gsub(/"/, "", both)
 		gsub(/,/, ", ", both)
 		print "| " size_name(get(line, "size")) " | " get(line, "inflight") " | " \
-			get(line, "by") " | " number(get(line, "host")) " | " number(get(line, "ours")) \
-			" | " number(get(line, "device")) " | " number(get(line, "ratio")) " | " \
+			get(line, "by") " | " number(get(line, "host")) " | " \
+			number(get(line, "ours")) " | " number(get(line, "device")) " | " number(get(line, "ratio")) " | " \
 			get(line, "spread") " | " number(get(line, "floor")) " | " \
-			number(get(line, "floor_ratio")) " | " get(line, "floor_spread") " | " both \
-			" | " get(line, "n") " |"
+			number(get(line, "floor_ratio")) " | " get(line, "floor_spread") \
+			" | " both " | " get(line, "n") " |"
 	}
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_scale: what endpoints and peers cost. One process has one endpoint, the other one
- * has all its peers, each with a domain of its own, as if it were a process. They come one
- * by one and stay, idle; whenever there are twice as many, a line tells what they took.
+ * fi_p2p_scale: what endpoints and peers cost. One process has one endpoint, the other
+ * one has all its peers, each with a domain of its own, as if it were a process. They
+ * come one by one and stay, idle; whenever there are twice as many, a line tells what
+ * they took.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,8 +48,8 @@ static int resident(uint64_t *bytes)
 	return 0;
 }
 
-static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf, size_t len,
-		fi_addr_t addr, struct ft_req *req)
+static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf,
+		size_t len, fi_addr_t addr, struct ft_req *req)
 {
 	struct ft_op op = {
 		.call = call,
@@ -62,7 +63,8 @@ static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf,
 	return ft_post(ctx, &op);
 }
 
-/* Opens an endpoint and tells the other process its name; a peer learns the other one's. */
+/* Opens an endpoint and tells the other process its name; a peer learns the other one's.
+ */
 static int open_one(struct scale *s, struct ft_ctx *ctx, double *usec)
 {
 	const int fd = s->proc->fd[!s->proc->rank];
@@ -95,7 +97,8 @@ static int answer(struct scale *s, struct ft_ctx *ctx, fi_addr_t addr)
 	struct ft_req in, out;
 
 	for (int i = 0; i <= device; i++) {
-		FT_TRY(post(ctx, FT_RECV, &s->rx, i ? LARGE : SMALL, FI_ADDR_UNSPEC, &in));
+		FT_TRY(post(ctx, FT_RECV, &s->rx, i ? LARGE : SMALL, FI_ADDR_UNSPEC,
+			    &in));
 		FT_TRY(ft_wait(ctx, &in, 1));
 		if (i)
 			FT_TRY(ft_verify(&s->rx, 0, LARGE, 0));
@@ -193,14 +196,15 @@ static int run_one(struct scale *s, int peers)
 		if (opts->iface != FI_HMEM_SYSTEM)
 			FT_TRY(exchange(s, &s->device, LARGE, addr));
 		long_ones = ft_usec() - start;
-		FT_TRY(ft_oob_recv(s->proc->fd[1], &figures, sizeof(figures), opts->timeout));
+		FT_TRY(ft_oob_recv(s->proc->fd[1], &figures, sizeof(figures),
+				   opts->timeout));
 		if (i & (i - 1))
 			continue;
 		FT_TRY(empty_read(ctx->cq, &ns));
 		FT_TRY(resident(&rss));
 		printf("%6d %12.0f %12.0f %12.0f %12" PRIu64 " %12" PRIu64 " %12.0f\n", i,
-		       figures.open_usec, first, long_ones, (rss - FT_MIN(rss, s->rss)) >> 10,
-		       figures.rss >> 10, ns);
+		       figures.open_usec, first, long_ones,
+		       (rss - FT_MIN(rss, s->rss)) >> 10, figures.rss >> 10, ns);
 	}
 	FT_TRY(ft_meet(s->proc));
 	ft_buf_free(&s->tx);
