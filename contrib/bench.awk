@@ -298,7 +298,8 @@ function table_part(head, list,    rows, count, i, line, both) {
 		gsub(/,/, ", ", both)
 		print "| " size_name(get(line, "size")) " | " get(line, "inflight") " | " \
 			get(line, "by") " | " number(get(line, "host")) " | " \
-			number(get(line, "ours")) " | " number(get(line, "device")) " | " number(get(line, "ratio")) " | " \
+			number(get(line, "ours")) " | " number(get(line, "device")) \
+			" | " number(get(line, "ratio")) " | " \
 			get(line, "spread") " | " number(get(line, "floor")) " | " \
 			number(get(line, "floor_ratio")) " | " get(line, "floor_spread") \
 			" | " both " | " get(line, "n") " |"
