@@ -59,6 +59,10 @@ function json_number(value) {
 	return value == "" ? "null" : sprintf("%.6g", value)
 }
 
+function interval(name, value) {
+	return "\"" name "\":" (value == "" ? "null" : "[" value "]") ","
+}
+
 # ---- merge ----
 
 # widen(OLD, NEW): the interval that has both in it
@@ -91,6 +95,7 @@ function merge_line(line,    key, i) {
 	for (i = 1; i <= field_count; i++)
 		lists[key, i] = lists[key, i] " " get(line, fields[i])
 	spread[key] = widen(spread[key], get(line, "spread"))
+	device_spread[key] = widen(device_spread[key], get(line, "device_spread"))
 	floor_spread[key] = widen(floor_spread[key], get(line, "floor_spread"))
 	n[key] += get(line, "n")
 	runs[key]++
@@ -104,11 +109,13 @@ function merge_end(    k, key, line, id, i, j, names, count, peers) {
 		sub(/"host":.*/, "", line)
 		for (i = 1; i <= field_count; i++)
 			line = line "\"" fields[i] "\":" json_number(median(lists[key, i])) ","
-		line = line "\"spread\":" (spread[key] == "" ? "null" : "[" spread[key] "]") ","
-		line = line "\"floor_spread\":" \
-			(floor_spread[key] == "" ? "null" : "[" floor_spread[key] "]") ","
+		line = line interval("device_spread", device_spread[key]) \
+			interval("spread", spread[key]) interval("floor_spread", floor_spread[key])
 		peers = ""
-		count = line ~ /"inflight":1,/ && line !~ /"latency"/ ? 0 : split(peer_names[id], names, " ")
+		# others have many under way, but when they measure latency
+		count = split(peer_names[id], names, " ")
+		if (get(line, "inflight") == 1 && get(line, "test") != "latency")
+			count = 0
 		for (j = 1; j <= count; j++)
 			peers = peers (peers == "" ? "" : ",") "\"" names[j] "\":" \
 				json_number(median(peer_list[id "|" names[j]]))
@@ -193,9 +200,11 @@ function host_goals(p,    sizes, i, count, line, what) {
 	if (p != "shm")
 		return
 	line = one(p, "auto", "latency", "one", 1048576)
-	goal(p ", same host: 1 MiB, one way", get(line, "device"), "", -1, 12, " us")
+	goal(p ", same host: 1 MiB, one way", get(line, "device"),
+	     get(line, "device_spread"), -1, 12, " us")
 	line = one(p, "auto", "latency", "one", 8)
-	goal(p ", same host: 8 B, one way", get(line, "device"), "", -1, 10, " us")
+	goal(p ", same host: 8 B, one way", get(line, "device"),
+	     get(line, "device_spread"), -1, 10, " us")
 }
 
 # The least ratio of all rows of a test of contrib/bench-overhead
@@ -215,17 +224,28 @@ function overhead_goal(p, test,    k, line, least, worst, what) {
 	goal(what, least, get(worst, "spread"), 1, 0.99, "")
 }
 
+# has(PROVIDER, PATH, PATTERN): is there any record of such a test?
+function has(provider, path, pattern,    k, line) {
+	for (k = 1; k <= keys; k++) {
+		line = record[order[k]]
+		if (get(line, "provider") == provider && get(line, "path") == path &&
+		    get(line, "test") ~ pattern)
+			return 1
+	}
+	return 0
+}
+
 function goals(    i, p) {
 	print "| what | figure (spread) | goal | |"
 	print "|---|---|---|---|"
 	for (i = 1; i <= provider_count; i++)
-		if (providers[i] ~ /^(tcp|net)/)
+		if (providers[i] != "shm" && has(providers[i], "stage", "bandwidth"))
 			staged_goals(providers[i])
 	for (i = 1; i <= provider_count; i++)
-		if (providers[i] ~ /^(tcp|shm)/)
+		if (has(providers[i], "auto", "bandwidth"))
 			host_goals(providers[i])
 	for (i = 1; i <= provider_count; i++)
-		if (providers[i] ~ /^(tcp|shm)/) {
+		if (has(providers[i], "auto", "overhead")) {
 			overhead_goal(providers[i], "latency")
 			overhead_goal(providers[i], "rate")
 		}
@@ -236,8 +256,9 @@ function goals(    i, p) {
 function table(    k, line, head, last, key) {
 	for (k = 1; k <= keys; k++) {
 		line = record[order[k]]
-		head = get(line, "provider") ", FI_P2P_PATH=" get(line, "path") ", " get(line, "test") \
-			(get(line, "direction") == "both" ? ", both ways" : "") ", " get(line, "unit")
+		head = get(line, "provider") ", FI_P2P_PATH=" get(line, "path") ", " \
+			get(line, "test") (get(line, "direction") == "both" ? ", both ways" : "") \
+			", " get(line, "unit")
 		key[head] = key[head] " " k
 		if (!(head in last)) {
 			last[head] = 1
@@ -259,13 +280,15 @@ function table_part(head, list,    rows, count, i, line, both) {
 			line = record[order[rows[i]]]
 			print "| " size_name(get(line, "size")) " | " get(line, "call") " | " \
 				number(get(line, "host")) " | " number(get(line, "ours")) " | " \
-				number(get(line, "ratio")) " | " get(line, "spread") " | " get(line, "n") " |"
+				number(get(line, "ratio")) " | " get(line, "spread") " | " \
+				get(line, "n") " |"
 		}
 		return
 	}
 	print "| size | under way | by | host, core alone | host, ofi_p2p | device | " \
 		"device / host | spread | raw " (get(line, "floor_kind") == "peer" ? "peer copy" : \
-		"D2H, H2D") " | " (get(line, "test") == "latency" && get(line, "floor_kind") == "copy" ? \
+		"D2H, H2D") " | " \
+		(get(line, "test") == "latency" && get(line, "floor_kind") == "copy" ? \
 		"(device - host) / raw" : "device / raw") " | spread | others | n |"
 	print "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 	for (i = 1; i <= count; i++) {
@@ -274,11 +297,12 @@ function table_part(head, list,    rows, count, i, line, both) {
 		gsub(/"/, "", both)
 		gsub(/,/, ", ", both)
 		print "| " size_name(get(line, "size")) " | " get(line, "inflight") " | " \
-			get(line, "by") " | " number(get(line, "host")) " | " number(get(line, "ours")) \
-			" | " number(get(line, "device")) " | " number(get(line, "ratio")) " | " \
+			get(line, "by") " | " number(get(line, "host")) " | " \
+			number(get(line, "ours")) " | " number(get(line, "device")) \
+			" | " number(get(line, "ratio")) " | " \
 			get(line, "spread") " | " number(get(line, "floor")) " | " \
-			number(get(line, "floor_ratio")) " | " get(line, "floor_spread") " | " both \
-			" | " get(line, "n") " |"
+			number(get(line, "floor_ratio")) " | " get(line, "floor_spread") \
+			" | " both " | " get(line, "n") " |"
 	}
 }
 

@@ -83,15 +83,15 @@ static int lane_start(struct lane *l, size_t size, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++)
 		FT_TRY(cuda.kind == FT_FLOOR_PEER
-			       ? check(cuda.copy_peer(l->dst, l->dst_ctx, l->src, l->src_ctx,
-						      size, l->stream),
+			       ? check(cuda.copy_peer(l->dst, l->dst_ctx, l->src,
+						      l->src_ctx, size, l->stream),
 				       "cuMemcpyPeerAsync")
 			       : check(cuda.copy(l->dst, l->src, size, l->stream),
 				       "cuMemcpyAsync"));
 	if (!cuda.flagged)
 		return 0;
-	return check(cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag, ++l->mark,
-				       CU_STREAM_WRITE_VALUE_DEFAULT),
+	return check(cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag,
+				       ++l->mark, CU_STREAM_WRITE_VALUE_DEFAULT),
 		     "cuStreamWriteValue32");
 }
 
@@ -138,7 +138,7 @@ static int lane_usec(struct lane *l, const struct turns_row *row, uint64_t count
 	return 0;
 }
 
-int floor_turn(void *arg, const struct turns_row *row, uint64_t count, double *usec)
+int floor_turn(const struct turns_row *row, uint64_t count, double *usec)
 {
 	double start, other = 0;
 
@@ -162,7 +162,8 @@ int floor_turn(void *arg, const struct turns_row *row, uint64_t count, double *u
 /* Flags, if the device can write them and polling them is not the slower way. */
 static int choose_way(const char **way)
 {
-	static const char *const names[] = {"stream synchronised", "flag written by stream"};
+	static const char *const names[] = {"stream synchronised",
+					    "flag written by stream"};
 	struct lane *const l = &cuda.lanes[0];
 	double took[2];
 
@@ -170,8 +171,9 @@ static int choose_way(const char **way)
 		double start;
 
 		cuda.flagged = flagged;
-		if (flagged && cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag,
-						 0, CU_STREAM_WRITE_VALUE_DEFAULT))
+		if (flagged &&
+		    cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag, 0,
+				      CU_STREAM_WRITE_VALUE_DEFAULT))
 			break;
 		FT_TRY(lane_run(l, 1, 1));
 		start = ft_usec();
@@ -210,7 +212,8 @@ int floor_open(enum ft_floor kind, int peer, size_t size, const char **way)
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
 	FT_TRY(check(cuda.ctx_get(&cuda.ctx), "cuCtxGetCurrent"));
 	FT_TRY(check(cuda.mem_alloc(&cuda.here, size), "cuMemAlloc"));
-	FT_TRY(check(cuda.host_alloc(&flags, LANES * sizeof(uint32_t), 0), "cuMemHostAlloc"));
+	FT_TRY(check(cuda.host_alloc(&flags, LANES * sizeof(uint32_t), 0),
+		     "cuMemHostAlloc"));
 	if (kind == FT_FLOOR_PEER) {
 		FT_TRY(peer_open(peer, size));
 	} else {

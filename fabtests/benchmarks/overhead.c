@@ -107,7 +107,8 @@ static int start(struct overhead *o)
 		opts->rounds = ROUNDS;
 	t->side_count = ROLES;
 	for (int i = 0; i < ROLES; i++)
-		t->sides[i] = (struct turns_side){.ep = &o->eps[i], .tx = &o->tx, .rx = &o->rx};
+		t->sides[i] =
+			(struct turns_side){.ep = &o->eps[i], .tx = &o->tx, .rx = &o->rx};
 	FT_TRY(turns_start(t));
 	turns_shuffle(t);
 	for (int i = 0; i < ROLES; i++)
@@ -139,12 +140,13 @@ int main(int argc, char **argv)
 	struct overhead o = {.turns.oob = -1};
 	int ret;
 
-	ft_options_parse(&o.turns.opts, FT_SCOPE_OVERHEAD,
-			 "What ofi_p2p costs messages between host buffers: the medians of "
-			 "the ratios, in speed, of\nPROVIDER (-p), which ends in \";ofi_p2p\", "
-			 "to the core provider below it, and of a\nsecond endpoint of the core "
-			 "provider's to the first.",
-			 argc, argv);
+	ft_options_parse(
+		&o.turns.opts, FT_SCOPE_OVERHEAD,
+		"What ofi_p2p costs messages between host buffers: the medians of "
+		"the ratios, in speed, of\nPROVIDER (-p), which ends in \";ofi_p2p\", "
+		"to the core provider below it, and of a\nsecond endpoint of the core "
+		"provider's to the first.",
+		argc, argv);
 	ret = start(&o);
 	if (!ret)
 		ret = o.turns.client ? run_client(&o) : run_server(&o);

@@ -19,11 +19,11 @@
 #define WINDOW_BYTES (64 << 20) /* of memory: longer windows have fewer messages, */
 #define WINDOW_SIZE (1 << 20)   /* where these are longer than this */
 #define WINDOW_MIN 4
-#define RATE_SIZE 4096          /* up to which messages are counted, too */
+#define RATE_SIZE 4096 /* up to which messages are counted, too */
 #define VERIFY_WINDOW 4
 
-static const size_t default_sizes[] = {8,         256,     4096,    32768,   65536,
-				       262144,    1048576, 4194304, 16777216};
+static const size_t default_sizes[] = {8,      256,     4096,    32768,   65536,
+				       262144, 1048576, 4194304, 16777216};
 
 /* HOST is the core provider's alone. Without -D only the first two */
 enum side { HOST, OURS, DEVICE, FLOOR };
@@ -51,8 +51,9 @@ static uint64_t window_for(const struct ft_opts *opts, size_t size)
 {
 	const uint64_t window = (uint64_t)opts->window;
 
-	return size <= WINDOW_SIZE ? window
-				   : FT_MIN(FT_MAX(WINDOW_BYTES / size, WINDOW_MIN), window);
+	return size <= WINDOW_SIZE
+		       ? window
+		       : FT_MIN(FT_MAX(WINDOW_BYTES / size, WINDOW_MIN), window);
 }
 
 /* Four acknowledgments a window, or as near to it as can be */
@@ -84,7 +85,8 @@ static size_t count_rows(const struct ft_opts *opts)
 /** struct figures - medians of the rounds, in usec a message, and ratios in speed */
 struct figures {
 	double usec[TURNS_SIDES];
-	double ratio[3];       /* device to host; quartiles, the median in the middle */
+	double device[3]; /* usec; quartiles, the median in the middle, as all below */
+	double ratio[3];  /* device to host */
 	double floor_ratio[3]; /* see floor_ratio() */
 };
 
@@ -116,6 +118,8 @@ static void take_figures(const struct suite *s, struct figures *f)
 		for (size_t r = 0; r < t->row.rounds; r++)
 			values[r] = t->usec[r][i];
 		f->usec[i] = turns_quantile(values, t->row.rounds, 0.5);
+		if (i == DEVICE)
+			quartiles(values, t->row.rounds, f->device);
 	}
 	for (size_t r = 0; r < t->row.rounds; r++)
 		values[r] = t->usec[r][HOST] / t->usec[r][FT_MIN(last, DEVICE)];
@@ -164,8 +168,8 @@ static void print_figure(const char *name, double value, bool known, bool json)
 		printf(" %9s", "-");
 }
 
-static void print_ratio(const char *name, const char *spread, const double *of, bool known,
-			bool json)
+static void print_ratio(const char *name, const char *spread, const double *of,
+			bool known, bool json)
 {
 	print_figure(name, of[1], known, json);
 	if (json && known)
@@ -176,6 +180,12 @@ static void print_ratio(const char *name, const char *spread, const double *of, 
 		printf(" %7.3f %7.3f", of[0], of[2]);
 	else
 		printf(" %7s %7s", "-", "-");
+}
+
+/* What @usec a message are in the row's unit; @scale: of a rate */
+static double in_unit(double usec, double scale)
+{
+	return scale > 0 ? scale / usec : usec;
 }
 
 static void print_row(const struct suite *s, const char *test, const char *unit,
@@ -193,18 +203,19 @@ static void print_row(const struct suite *s, const char *test, const char *unit,
 		printf("{\"test\":\"%s\",\"provider\":\"%.*s\",\"size\":%zu,"
 		       "\"direction\":\"%s\",\"inflight\":%zu,\"unit\":\"%s\","
 		       "\"path\":\"%s\",\"by\":\"%s\",\"floor_kind\":\"%s\",",
-		       test, (int)(strstr(opts->prov, ";ofi_p2p") - opts->prov), opts->prov,
-		       (size_t)row->size, direction, (size_t)row->window, unit,
-		       path ? path : "auto", by, floors[opts->floor]);
+		       test, (int)(strstr(opts->prov, ";ofi_p2p") - opts->prov),
+		       opts->prov, (size_t)row->size, direction, (size_t)row->window,
+		       unit, path ? path : "auto", by, floors[opts->floor]);
 	else
 		printf("%-9s %-9s %5zu %9zu %-4s", test, direction, (size_t)row->window,
 		       (size_t)row->size, unit);
-	for (int i = 0; i < TURNS_SIDES; i++) {
-		const double usec = f->usec[i];
-
-		print_figure(names[i], scale > 0 ? scale / usec : usec, i < t->side_count,
+	for (int i = 0; i < TURNS_SIDES; i++)
+		print_figure(names[i], in_unit(f->usec[i], scale), i < t->side_count,
 			     opts->json);
-	}
+	if (opts->json && t->side_count > DEVICE)
+		printf("\"device_spread\":[%.6g,%.6g],",
+		       in_unit(f->device[scale > 0 ? 2 : 0], scale),
+		       in_unit(f->device[scale > 0 ? 0 : 2], scale));
 	print_ratio("ratio", "spread", f->ratio, true, opts->json);
 	print_ratio("floor_ratio", "floor_spread", f->floor_ratio, t->side_count > FLOOR,
 		    opts->json);
@@ -223,16 +234,16 @@ static void print_machine(const struct suite *s)
 	if (opts->json) {
 		printf("{\"test\":\"machine\",\"provider\":\"%s\",\"libfabric\":\"%u.%u\","
 		       "\"gpu\":\"%s\",\"devices\":[%d,%d],\"floor_wait\":\"%s\"}\n",
-		       opts->prov, FI_MAJOR(version), FI_MINOR(version), name, s->devices[0],
-		       s->devices[1], s->way);
+		       opts->prov, FI_MAJOR(version), FI_MINOR(version), name,
+		       s->devices[0], s->devices[1], s->way);
 		return;
 	}
-	printf("# %s, libfabric %u.%u, device %s (%d, %d), copies waited for: %s\n", opts->prov,
-	       FI_MAJOR(version), FI_MINOR(version), name, s->devices[0], s->devices[1],
-	       s->way);
-	printf("%-9s %-9s %5s %9s %-4s %9s %9s %9s %9s %9s %7s %7s %9s %7s %7s %4s\n", "test",
-	       "direction", "under", "size", "unit", "host", "ours", "device", "floor", "ratio",
-	       "25%", "75%", "to floor", "25%", "75%", "n");
+	printf("# %s, libfabric %u.%u, device %s (%d, %d), copies waited for: %s\n",
+	       opts->prov, FI_MAJOR(version), FI_MINOR(version), name, s->devices[0],
+	       s->devices[1], s->way);
+	printf("%-9s %-9s %5s %9s %-4s %9s %9s %9s %9s %9s %7s %7s %9s %7s %7s %4s\n",
+	       "test", "direction", "under", "size", "unit", "host", "ours", "device",
+	       "floor", "ratio", "25%", "75%", "to floor", "25%", "75%", "n");
 }
 
 static void report(struct suite *s, const char *by)
@@ -324,14 +335,15 @@ static int run_server(struct suite *s)
 }
 
 /* Both ends copy, each with its own device: the mean of what both took. */
-static int take_floor(void *arg, const struct turns_row *row, uint64_t count, double *usec)
+static int take_floor(void *arg, const struct turns_row *row, uint64_t count,
+		      double *usec)
 {
 	struct suite *s = arg;
 	struct turns *t = &s->turns;
 	double other;
 
 	if (t->client || t->opts.floor == FT_FLOOR_COPY)
-		FT_TRY(floor_turn(NULL, row, count, usec));
+		FT_TRY(floor_turn(row, count, usec));
 	FT_TRY(ft_oob_send(t->oob, usec, sizeof(*usec)));
 	FT_TRY(ft_oob_recv(t->oob, &other, sizeof(other), t->opts.timeout));
 	if (t->opts.floor == FT_FLOOR_COPY)
@@ -345,7 +357,8 @@ static int swap_devices(struct suite *s)
 
 	s->devices[0] = t->opts.device;
 	FT_TRY(ft_oob_send(t->oob, &s->devices[0], sizeof(s->devices[0])));
-	return ft_oob_recv(t->oob, &s->devices[1], sizeof(s->devices[1]), t->opts.timeout);
+	return ft_oob_recv(t->oob, &s->devices[1], sizeof(s->devices[1]),
+			   t->opts.timeout);
 }
 
 static int alloc(struct suite *s, enum fi_hmem_iface iface, struct turns_ep *ep,
@@ -380,7 +393,7 @@ static int start(struct suite *s)
 		 "--floor is for -D cuda");
 	if (!opts->rounds)
 		opts->rounds = ROUNDS;
-	t->side_count = opts->iface == FI_HMEM_SYSTEM ? DEVICE
+	t->side_count = opts->iface == FI_HMEM_SYSTEM  ? DEVICE
 			: opts->floor == FT_FLOOR_NONE ? FLOOR
 						       : TURNS_SIDES;
 	memcpy(t->sides, sides, sizeof(sides));
@@ -418,12 +431,13 @@ int main(int argc, char **argv)
 	struct suite s = {.turns.oob = -1, .way = "none"};
 	int ret;
 
-	ft_options_parse(&s.turns.opts, FT_SCOPE_SUITE,
-			 "Latency, bandwidth and rate of messages between device buffers (-D) "
-			 "by PROVIDER (-p),\nwhich ends in \";ofi_p2p\", compared with those "
-			 "between host buffers, by PROVIDER and by the\ncore provider below "
-			 "it, and with the GPU's own copies (--floor): all take turns.",
-			 argc, argv);
+	ft_options_parse(
+		&s.turns.opts, FT_SCOPE_SUITE,
+		"Latency, bandwidth and rate of messages between device buffers (-D) "
+		"by PROVIDER (-p),\nwhich ends in \";ofi_p2p\", compared with those "
+		"between host buffers, by PROVIDER and by the\ncore provider below "
+		"it, and with the GPU's own copies (--floor): all take turns.",
+		argc, argv);
 	ret = start(&s);
 	if (!ret)
 		ret = s.turns.client ? run_client(&s) : run_server(&s);

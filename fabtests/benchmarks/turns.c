@@ -83,8 +83,9 @@ static ssize_t send_once(const struct turns_row *row, struct turns_side *s,
 			   : fi_send(ep, pos, len, buf->desc, s->ep->peer, context);
 }
 
-static int put(const struct turns_row *row, struct turns_side *s, const struct ft_buf *buf,
-	       size_t off, size_t len, uint64_t tag, struct turns_slot *slot)
+static int put(const struct turns_row *row, struct turns_side *s,
+	       const struct ft_buf *buf, size_t off, size_t len, uint64_t tag,
+	       struct turns_slot *slot)
 {
 	ssize_t ret;
 
@@ -100,8 +101,9 @@ static int put_data(struct turns *t, struct turns_side *s, size_t i)
 	return put(&t->row, s, s->tx, i * t->row.size, t->row.size, DATA_TAG, &t->tx[i]);
 }
 
-static int arm(const struct turns_row *row, struct turns_side *s, const struct ft_buf *buf,
-	       size_t off, size_t len, uint64_t tag, struct turns_slot *slot)
+static int arm(const struct turns_row *row, struct turns_side *s,
+	       const struct ft_buf *buf, size_t off, size_t len, uint64_t tag,
+	       struct turns_slot *slot)
 {
 	struct fid_ep *const ep = s->ep->ctx.ep;
 	char *const pos = buf->addr + off;
@@ -109,9 +111,10 @@ static int arm(const struct turns_row *row, struct turns_side *s, const struct f
 
 	slot->busy = true;
 	do {
-		ret = row->tagged ? fi_trecv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, tag, 0,
-					     slot)
-				  : fi_recv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, slot);
+		ret = row->tagged
+			      ? fi_trecv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, tag, 0,
+					 slot)
+			      : fi_recv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, slot);
 		if (ret == -FI_EAGAIN)
 			FT_TRY(progress(s));
 	} while (ret == -FI_EAGAIN);
@@ -139,7 +142,8 @@ static int drain(struct turns *t, struct turns_side *s)
 }
 
 /* A message goes to the server, one of the same size returns. */
-static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
+static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count,
+			double *usec)
 {
 	const uint64_t before = (untimed(&t->row, count) + 1) / 2, total = before + count;
 	double start = 0;
@@ -162,15 +166,16 @@ static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count, d
 }
 
 /*
- * @out messages go, @in come. A message is sent when less than a window of them wait to be
- * acknowledged, and one is acknowledged when the receive for its successor's successor, a
- * window later, is posted: none comes unexpected. The clock starts when the first @before are
- * acknowledged, with a window of others under way.
+ * @out messages go, @in come. A message is sent when less than a window of them wait to
+ * be acknowledged, and one is acknowledged when the receive for its successor's
+ * successor, a window later, is posted: none comes unexpected. The clock starts when the
+ * first @before are acknowledged, with a window of others under way.
  */
 static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t in,
 		  uint64_t before, double *start)
 {
-	const uint64_t window = t->row.window, batch = t->row.batch, acks = window / batch;
+	const uint64_t window = t->row.window, batch = t->row.batch,
+		       acks = window / batch;
 	uint64_t sent = 0, acked = 0, taken = 0;
 
 	for (uint64_t i = 0; i < window && i < in; i++)
@@ -207,7 +212,8 @@ static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t 
 	return 0;
 }
 
-static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
+static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count,
+		       double *usec)
 {
 	const bool both = t->row.test == TURNS_BOTH_WAYS;
 	const uint64_t before = untimed(&t->row, count), total = before + count;
@@ -220,7 +226,8 @@ static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count, do
 }
 
 /* A window each way, one after the other; nothing of an earlier one may be left there. */
-static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
+static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count,
+		       double *usec)
 {
 	const size_t size = t->row.size, window = t->row.window;
 	const uint64_t mine = t->row.seed + (t->client ? 0 : window);
@@ -271,9 +278,9 @@ static int run(struct turns *t)
 
 	FT_CHECK(t->row.rounds <= TURNS_ROUNDS, "--rounds: at most %d", TURNS_ROUNDS);
 	for (int i = 0; i < t->side_count; i++)
-		FT_CHECK(t->sides[i].own || (t->row.window <= t->slots &&
-					     t->row.size * t->row.window <=
-						     t->sides[i].tx->size),
+		FT_CHECK(t->sides[i].own ||
+				 (t->row.window <= t->slots &&
+				  t->row.size * t->row.window <= t->sides[i].tx->size),
 			 "the peer runs with another -S or -W: give both sides the same");
 	for (uint64_t r = 0; r < t->row.rounds; r++) {
 		double took[2 * TURNS_SIDES];
@@ -305,15 +312,16 @@ int turns_obey(struct turns *t)
 	return run(t);
 }
 
-/* What one message took each side, of a turn of about @count; the longest goes to @slowest */
+/* What one message took each side, of a turn of about @count; the longest goes to
+ * @slowest */
 static int try_count(struct turns *t, uint64_t count, double *slowest)
 {
 	struct turns_row *const row = &t->row;
 	const uint64_t short_enough = TRIAL_BYTES / FT_MAX(row->size, 1);
 
 	for (int i = 0; i < t->side_count; i++)
-		row->count[i] =
-			FT_MAX(FT_MIN(count, short_enough) / row->window, 1) * row->window;
+		row->count[i] = FT_MAX(FT_MIN(count, short_enough) / row->window, 1) *
+				row->window;
 	row->rounds = 1;
 	FT_TRY(turns_tell(t));
 	*slowest = 0;
@@ -335,7 +343,8 @@ int turns_plan(struct turns *t, double turn_usec, double *round)
 	for (int i = 0; i < t->side_count; i++) {
 		/* an answer is as long as the message */
 		const double one = t->usec[0][i] * (row->test == TURNS_LATENCY ? 2 : 1);
-		const double windows = one > 0 ? turn_usec / one / (double)row->window : 0;
+		const double windows =
+			one > 0 ? turn_usec / one / (double)row->window : 0;
 
 		row->count[i] = (uint64_t)FT_MAX(windows, 1) * row->window;
 		*round += 2 * one * (double)(row->count[i] + untimed(row, row->count[i]));
@@ -367,9 +376,9 @@ int turns_start(struct turns *t)
 		 "-c: spin and yield are the only ways to wait here");
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(iface)->init(opts->device));
-	FT_TRY(t->client
-		       ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout, &t->oob)
-		       : ft_oob_listen(NULL, opts->oob_port, opts->timeout, &t->oob));
+	FT_TRY(t->client ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout,
+					  &t->oob)
+			 : ft_oob_listen(NULL, opts->oob_port, opts->timeout, &t->oob));
 	t->row.seed = opts->seed;
 	t->row.tagged = opts->tagged;
 	for (int i = 0; i < t->side_count; i++)
@@ -393,11 +402,13 @@ int turns_open(struct turns *t, struct turns_ep *ep, bool ours)
 	ep->opts.no_hmem |= !ours;
 	FT_TRY(ft_hints(&ep->ctx, &ep->opts));
 	ep->ctx.cq_attr.size = CQ_SIZE;
-	FT_TRY(ft_getinfo(&ep->ctx, t->opts.src_addr, NULL, t->opts.src_addr ? FI_SOURCE : 0));
+	FT_TRY(ft_getinfo(&ep->ctx, t->opts.src_addr, NULL,
+			  t->opts.src_addr ? FI_SOURCE : 0));
 	FT_CHECK(ft_is_p2p(&ep->ctx) == ours, "-p %s: it is %s that was found", prov,
 		 ep->ctx.info->fabric_attr->prov_name);
 	FT_CHECK(!(ep->ctx.info->domain_attr->mr_mode & FI_MR_LOCAL),
-		 "-p %s: a provider that wants its buffers registered is not measured", prov);
+		 "-p %s: a provider that wants its buffers registered is not measured",
+		 prov);
 	FT_TRY(ft_open(&ep->ctx));
 	FT_TRY(ft_getname(&ep->ctx, &name));
 	FT_TRY(ft_oob_send(t->oob, &name, sizeof(name)));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the benchmarks that compare have in common: several ways to send the same messages,
- * all open in one pair of processes, take turns of a millisecond or so, so that whatever
- * else the machine does meets all of them; what counts are ratios within a round of turns.
+ * What the benchmarks that compare have in common: several ways to send the same
+ * messages, all open in one pair of processes, take turns of a millisecond or so, so that
+ * whatever else the machine does meets all of them; what counts are ratios within a round
+ * of turns.
  *
  * The client says what is to be done, the server obeys.
  */
@@ -14,11 +15,13 @@
 #define TURNS_SIDES 4 /* at most */
 #define TURNS_ROUNDS 1000
 
-/** enum turns_test - what is done in a turn. VERIFY fills and compares, and is not timed */
+/** enum turns_test - what is done in a turn. VERIFY fills and compares, and is not timed
+ */
 enum turns_test { TURNS_LATENCY, TURNS_STREAM, TURNS_BOTH_WAYS, TURNS_VERIFY };
 
 /**
- * struct turns_row - turns of one kind, as the client tells the server; no rounds: the end
+ * struct turns_row - turns of one kind, as the client tells the server; no rounds: the
+ *end
  * @window:	messages under way: sent, and not yet acknowledged
  * @batch:	messages that one acknowledgment, 4 bytes of host memory, stands for; a
  *		divisor of @window
@@ -57,10 +60,11 @@ struct turns_slot {
 };
 
 /**
- * struct turns - the program. Whoever has it fills @opts, by ft_options_parse(), and @sides
+ * struct turns - the program. Whoever has it fills @opts, by ft_options_parse(), and
+ *@sides
  * @order:	of the turns; another in each round
- * @usec:	what a message took of each side, by rounds of the last row; by both ways, what
- *		a message each way took
+ * @usec:	what a message took of each side, by rounds of the last row; by both ways,
+ *what a message each way took
  * @slots:	the longest window
  */
 struct turns {
