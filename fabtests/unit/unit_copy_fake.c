@@ -27,7 +27,7 @@ static struct {
 	struct fake_queue *queues[8];
 } fake;
 
-static int fake_open(const struct dev_mem *mem, struct dev_queue **queue)
+static int fake_open(const struct dev_mem *mem, bool asks, struct dev_queue **queue)
 {
 	struct fake_queue *opened;
 

@@ -160,7 +160,7 @@ static void scene_places(void **state)
 	unit_dev_start();
 	dev = unit_dev_alloc(SIZE);
 	assert_true(dev_find(dev, &mem));
-	assert_int_equal(mem.ops->queue_open(&mem, &queue), 0);
+	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	unit_fill(bytes, SIZE, 1);
 	assert_int_equal(queue->ops->queue_copy(queue, dev, bytes, SIZE), 0);
 	assert_int_equal(queue->ops->queue_mark(queue), 0);
@@ -199,7 +199,7 @@ static void scene_shut_down(void **state)
 	dev = unit_dev_alloc(SIZE);
 	pinned = unit_dev_pinned(SIZE);
 	assert_true(dev_find(dev, &mem));
-	assert_int_equal(mem.ops->queue_open(&mem, &queue), 0);
+	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	assert_int_equal(hsa_shut_down(), HSA_STATUS_SUCCESS);
 	unit_fill((void *)pinned, SIZE, 5);
 	assert_int_equal(queue->ops->queue_copy(queue, dev, pinned, SIZE), 0);
@@ -221,7 +221,7 @@ static void scene_marks(void **state)
 	pinned = unit_dev_pinned(MARKS);
 	unit_fill(pinned, MARKS, 3);
 	assert_true(dev_find(dev, &mem));
-	assert_int_equal(mem.ops->queue_open(&mem, &queue), 0);
+	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	for (int i = 0; i < MARKS; i++) {
 		if (i % 5)
 			assert_int_equal(
@@ -254,14 +254,14 @@ static void scene_overtaken(void **state)
 	dev = unit_dev_alloc(SIZE);
 	pinned = unit_dev_pinned(SIZE);
 	assert_true(dev_find(dev, &mem));
-	assert_int_equal(mem.ops->queue_open(&mem, &queue), 0);
+	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(queue->ops->queue_copy(queue, dev + i, pinned + i, 1),
 				 0);
 		assert_int_equal(queue->ops->queue_mark(queue), 0);
 	}
 	for (int i = 0; i < LATER; i++) {
-		assert_int_equal(mem.ops->queue_open(&mem, &later[i]), 0);
+		assert_int_equal(mem.ops->queue_open(&mem, false, &later[i]), 0);
 		assert_int_equal(later[i]->ops->queue_copy(later[i], dev + i + 2,
 							   pinned + i + 2, 1),
 				 0);
@@ -290,7 +290,7 @@ static void scene_failed(void **state)
 	dev = unit_dev_alloc(SIZE);
 	pinned = unit_dev_pinned(SIZE);
 	assert_true(dev_find(dev, &mem));
-	assert_int_equal(mem.ops->queue_open(&mem, &queue), 0);
+	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	assert_int_equal(queue->ops->queue_copy(queue, dev, pinned, SIZE), 0);
 	queue->ops->queue_drain(queue);
 	assert_int_equal(queue->ops->queue_copy(queue, dev, pinned, SIZE), -FI_EIO);

@@ -67,7 +67,9 @@ struct dev_queue {
  *		our queues; called once for each allocation (its id)
  * @copy:	copies and waits. @dst or @src may also be host memory
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
- * @queue_open:	a new queue in @mem's context; @queue_close waits for what is in it
+ * @queue_open:	a new queue in @mem's context. @asks: for copies between devices, whose end
+ *		the driver knows of before the device could have written a mark: it is asked.
+ *		@queue_close waits for what is in it
  * @queue_copy:	starts a copy between device and host memory, or within either, or from
  *		what ipc_open() has given
  * @queue_mark:	puts a mark after the copies started so far
@@ -101,7 +103,7 @@ struct dev_ops {
 	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
 	void (*unpin)(void *addr);
-	int (*queue_open)(const struct dev_mem *mem, struct dev_queue **queue);
+	int (*queue_open)(const struct dev_mem *mem, bool asks, struct dev_queue **queue);
 	void (*queue_close)(struct dev_queue *queue);
 	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
 	int (*queue_mark)(struct dev_queue *queue);

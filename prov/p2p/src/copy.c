@@ -71,7 +71,7 @@ static struct copy_engine *copy_engine_open(struct copy_engines *engines,
 	engine->ctx = mem->ctx;
 	for (int dir = 0; dir < COPY_DIRS; dir++) {
 		TAILQ_INIT(&engine->queues[dir].waiting);
-		if (mem->ops->queue_open(mem, &engine->queues[dir].dev))
+		if (mem->ops->queue_open(mem, dir == COPY_ACROSS, &engine->queues[dir].dev))
 			goto close_queues;
 	}
 	LIST_INSERT_HEAD(&engines->list, engine, entry);

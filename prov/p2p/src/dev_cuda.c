@@ -332,7 +332,6 @@ static void cuda_queue_try_memops(struct cuda_queue *queue)
 
 static int cuda_queue_create_events(struct cuda_queue *queue)
 {
-	P2P_INFO("no stream memory operations on this device: events are used\n");
 	for (int i = 0; i < CUDA_EVENTS; i++) {
 		if (cuda_check(cuda.event_create(&queue->events[i],
 						 CU_EVENT_DISABLE_TIMING),
@@ -355,7 +354,7 @@ static void cuda_queue_free(struct cuda_queue *queue)
 	free(queue);
 }
 
-static int cuda_queue_open(const struct dev_mem *mem, struct dev_queue **base)
+static int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base)
 {
 	struct cuda_queue *queue;
 	void *page;
@@ -380,7 +379,12 @@ static int cuda_queue_open(const struct dev_mem *mem, struct dev_queue **base)
 				 "cuStreamCreate");
 	if (ret)
 		goto free_queue;
-	cuda_queue_try_memops(queue);
+	if (!asks) {
+		cuda_queue_try_memops(queue);
+		if (!queue->reached_dev)
+			P2P_INFO("no stream memory operations on this device: events are "
+				 "used\n");
+	}
 	if (!queue->reached_dev)
 		ret = cuda_queue_create_events(queue);
 	if (ret)

@@ -236,7 +236,7 @@ static void rocr_queue_free(struct rocr_queue *queue)
 	rocr.shut_down();
 }
 
-static int rocr_queue_open(const struct dev_mem *mem, struct dev_queue **base)
+static int rocr_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base)
 {
 	struct rocr_queue *queue;
 	int ret;
