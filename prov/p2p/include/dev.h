@@ -52,6 +52,19 @@ struct dev_queue {
 	uint32_t *reached;
 };
 
+/* Of a copy between device and host memory, at least one byte */
+struct dev_copy {
+	void *dst;
+	const void *src;
+	size_t len;
+};
+
+/* Copies that the device is given at once, at most */
+#define DEV_BATCH 16
+
+/* Bytes that may be put to the device instead of copied, at most */
+#define DEV_PUT 16
+
 /**
  * struct dev_ops - one GPU runtime.
  * @name:	for logs
@@ -66,6 +79,11 @@ struct dev_queue {
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
  * @queue_open:	a new queue in @mem's context; @queue_close waits for what is in it
  * @queue_copy:	starts a copy between device and host memory, or within either
+ * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory, for much
+ *		less than each would take; NULL: there is no gain
+ * @queue_put:	writes up to DEV_PUT bytes of host memory, which may change when the call has
+ *		returned, to the device, and puts a mark behind them: sooner than a copy is
+ *		there. -FI_ENOSYS: not these; NULL: none
  * @queue_mark:	puts a mark after the copies started so far
  * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
  *		the queue's device has failed
@@ -94,6 +112,8 @@ struct dev_ops {
 	int (*queue_open)(const struct dev_mem *mem, struct dev_queue **queue);
 	void (*queue_close)(struct dev_queue *queue);
 	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
+	int (*queue_put)(struct dev_queue *queue, void *dst, const void *src, size_t len);
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
 	void (*queue_drain)(struct dev_queue *queue);

@@ -90,7 +90,9 @@ static void whole_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 static int whole_copy_now(struct xfer_req *req)
 {
 	req->ready = true;
-	return mem_gather(&req->mem, req->iov, req->count, req->host);
+	return req->len ? copy_run(&req->ctx.ep->xfer->copies, &req->mem, COPY_OUT, req->iov,
+				   req->count, req->host, &req->copy)
+			: 0;
 }
 
 static ssize_t whole_begin(struct xfer_req *req)

@@ -570,8 +570,10 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
 		    const struct iovec *iov, size_t count, void *host, struct copy *copy)
 {
-	int ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
+	int ret;
 
+	copy->pinned = stage_pinned(&ep->xfer->stage, host);
+	ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
 	if (ret)
 		return ret;
 	/* no descriptor tells of a copy's end: nobody may sleep until then */
@@ -625,6 +627,7 @@ void xfer_progress_locked(struct xfer *xfer)
 {
 	xfer_progress_copies(xfer);
 	xfer_progress_core(xfer);
+	copy_push(&xfer->copies);
 }
 
 void xfer_cq_progress(struct xfer_cq *cq)
@@ -633,6 +636,7 @@ void xfer_cq_progress(struct xfer_cq *cq)
 	xfer_progress_copies(cq->xfer);
 	if (!cq->count)
 		xfer_progress_core(cq->xfer);
+	copy_push(&cq->xfer->copies);
 	p2p_lock_drop(&cq->xfer->lock);
 }
 
