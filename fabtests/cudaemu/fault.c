@@ -138,7 +138,8 @@ static void emu_count(const char *function)
 		at = (at + 1) % EMU_MAX_FUNCTIONS;
 		there = NULL;
 	} while (!__atomic_compare_exchange_n(&emu_counts[at].function, &there, function,
-					      false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+					      false, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED) &&
 		 there != function);
 	__atomic_add_fetch(&emu_counts[at].calls, 1, __ATOMIC_RELAXED);
 }

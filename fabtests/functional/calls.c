@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_calls: what the driver is asked for a message, counted by the emulator: once what
- * the buffer is, and a copy. What follows a copy, and what several messages at once take, is
- * bounded; and nothing else is called.
+ * fi_p2p_calls: what the driver is asked for a message, counted by the emulator: once
+ * what the buffer is, and a copy. What follows a copy, and what several messages at once
+ * take, is bounded; and nothing else is called.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -14,8 +14,9 @@
 
 /* Those that may be called, in the order of enum what */
 static const char *const names[] = {
-	"cuPointerGetAttributes", "cuMemcpyAsync",   "cuMemcpyBatchAsync", "cuStreamBatchMemOp",
-	"cuStreamWriteValue32",   "cuCtxGetCurrent", "cuStreamQuery",
+	"cuPointerGetAttributes", "cuMemcpyAsync",        "cuMemcpyBatchAsync",
+	"cuStreamBatchMemOp",     "cuStreamWriteValue32", "cuCtxGetCurrent",
+	"cuStreamQuery",
 };
 
 enum what {
@@ -35,28 +36,45 @@ struct calls {
 	unsigned long all;
 };
 
+/* A copy, and a mark where it is not seen to end; bytes that are put; host memory */
+#define COPIED                                    \
+	{                                         \
+		[ASK] = 1, [COPY] = 1, [MARK] = 1 \
+	}
+#define PUT_THERE                    \
+	{                            \
+		[ASK] = 1, [PUT] = 1 \
+	}
+#define ASKED             \
+	{                 \
+		[ASK] = 1 \
+	}
+
 /*
- * @count messages of @size bytes at once. @tx, @rx: what they may take; of what a mark is for
- * there may be another one where a machine is slow to notice the end of a copy.
+ * @count messages of @size bytes at once, in host memory if @host. @tx, @rx: what they
+ * may take; a mark more than need be is put where a machine is slow to see the end of a
+ * copy.
  */
 static const struct row {
 	const char *what;
 	size_t size, count;
-	bool inject;
+	bool inject, host;
 	unsigned long tx[WHATS], rx[WHATS];
 } rows[] = {
-	{"8 bytes", 8, 1, false, {[ASK] = 1, [COPY] = 1, [MARK] = 1}, {[ASK] = 1, [PUT] = 1}},
-	{"8 bytes, injected", 8, 1, true,
-	 {[ASK] = 1, [COPY] = 1, [MARK] = 1}, {[ASK] = 1, [PUT] = 1}},
-	{"64 bytes", 64, 1, false,
-	 {[ASK] = 1, [COPY] = 1, [MARK] = 1}, {[ASK] = 1, [COPY] = 1, [MARK] = 1}},
-	{"4 KiB", 4096, 1, false,
-	 {[ASK] = 1, [COPY] = 1, [MARK] = 1}, {[ASK] = 1, [COPY] = 1, [MARK] = 1}},
-	{"64 KiB", 65536, 1, false,
-	 {[ASK] = 1, [COPY] = 1, [MARK] = 1}, {[ASK] = 1, [COPY] = 1, [MARK] = 1}},
-	{"64 of 64 bytes", 64, 64, false,
+	{"8 bytes", 8, 1, false, false, COPIED, PUT_THERE},
+	{"8 bytes, injected", 8, 1, true, false, COPIED, PUT_THERE},
+	{"64 bytes", 64, 1, false, false, COPIED, COPIED},
+	{"4 KiB", 4096, 1, false, false, COPIED, COPIED},
+	{"64 KiB", 65536, 1, false, false, COPIED, COPIED},
+	{"64 of 64 bytes",
+	 64,
+	 64,
+	 false,
+	 false,
 	 {[ASK] = 64, [COPY] = 2, [BATCH] = 4, [MARK] = 6},
 	 {[ASK] = 64, [COPY] = 64, [BATCH] = 32, [MARK] = 64}},
+	{"8 bytes of the host", 8, 1, false, true, ASKED, ASKED},
+	{"8 bytes of the host, injected", 8, 1, true, true, ASKED, ASKED},
 };
 
 static int count_calls(struct calls *calls)
@@ -67,7 +85,8 @@ static int count_calls(struct calls *calls)
 	if (!counter) {
 		lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 		if (lib)
-			counter = (unsigned long (*)(const char *))dlsym(lib, "cudaemu_calls");
+			counter = (unsigned long (*)(const char *))dlsym(lib,
+									 "cudaemu_calls");
 		if (!counter)
 			return ft_skip("not on the emulator: nobody counts");
 	}
@@ -97,7 +116,7 @@ static int check(const struct row *row, const struct calls *before, bool sends)
 	return 0;
 }
 
-static int play(struct ft_proc *proc, struct ft_ctx *ctx, const struct ft_buf *buf,
+static int play(struct ft_proc *proc, struct ft_ctx *ctx, const struct ft_buf *bufs,
 		const struct row *row, bool counted)
 {
 	static struct ft_req reqs[MOST];
@@ -116,7 +135,7 @@ static int play(struct ft_proc *proc, struct ft_ctx *ctx, const struct ft_buf *b
 	FT_TRY(count_calls(&before));
 	for (size_t i = 0; i < row->count; i++) {
 		op.req = row->inject && sends ? NULL : &reqs[i];
-		ft_op_buf(&op, buf, i * row->size, row->size);
+		ft_op_buf(&op, &bufs[row->host], i * row->size, row->size);
 		FT_TRY(ft_post(ctx, &op));
 	}
 	if (!sends)
@@ -131,7 +150,7 @@ static int play(struct ft_proc *proc, struct ft_ctx *ctx, const struct ft_buf *b
 static int run(struct ft_proc *proc)
 {
 	struct ft_ctx ctx = {0};
-	struct ft_buf buf = {0};
+	struct ft_buf bufs[2] = {{0}};
 	struct calls calls;
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
@@ -140,14 +159,16 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_test_open(proc, &ctx));
 	FT_TRY(count_calls(&calls));
 	FT_TRY(ft_test_connect(proc, &ctx));
-	FT_TRY(ft_buf_alloc(&ctx, &buf, FI_HMEM_CUDA, LARGEST));
+	FT_TRY(ft_buf_alloc(&ctx, &bufs[0], FI_HMEM_CUDA, LARGEST));
+	FT_TRY(ft_buf_alloc(&ctx, &bufs[1], FI_HMEM_SYSTEM, LARGEST));
 	for (size_t i = 0; i < FT_COUNT(rows); i++) {
 		/* the first time, everything may be new */
-		FT_TRY(play(proc, &ctx, &buf, &rows[i], false));
+		FT_TRY(play(proc, &ctx, bufs, &rows[i], false));
 		for (int again = 0; again < 5; again++)
-			FT_TRY(play(proc, &ctx, &buf, &rows[i], true));
+			FT_TRY(play(proc, &ctx, bufs, &rows[i], true));
 	}
-	ft_buf_free(&buf);
+	ft_buf_free(&bufs[0]);
+	ft_buf_free(&bufs[1]);
 	return ft_close(&ctx);
 }
 

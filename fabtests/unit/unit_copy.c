@@ -308,8 +308,9 @@ static void scene_run(void **state)
 				job_init(&others[i]);
 				others[i].copy.pinned = true;
 				iov = (struct iovec){dev, LEN};
-				assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
-							    want + i * LEN, &others[i].copy),
+				assert_int_equal(copy_start(&engines, &mem, COPY_OUT,
+							    &iov, 1, want + i * LEN,
+							    &others[i].copy),
 						 0);
 			}
 			memset(got, 0, LEN);
@@ -375,8 +376,10 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest own[] = {cmocka_unit_test(test_plays)};
 	const struct CMUnitTest scenes[] = {
-		cmocka_unit_test(scene_bytes),        cmocka_unit_test(scene_many),
-		cmocka_unit_test(scene_close),        cmocka_unit_test(scene_one_fails),
+		cmocka_unit_test(scene_bytes),
+		cmocka_unit_test(scene_many),
+		cmocka_unit_test(scene_close),
+		cmocka_unit_test(scene_one_fails),
 		cmocka_unit_test(scene_device_fails),
 		cmocka_unit_test(scene_nothing_comes),
 		cmocka_unit_test(scene_held_fails),

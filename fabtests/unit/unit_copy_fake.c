@@ -57,7 +57,8 @@ static int fake_copy(struct dev_queue *queue, void *dst, const void *src, size_t
 	return ++fake.copies == fake.copy_fails ? -FI_EIO : 0;
 }
 
-static int fake_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count)
+static int fake_batch(struct dev_queue *queue, const struct dev_copy *copies,
+		      size_t count)
 {
 	assert_in_range(count, 1, DEV_BATCH);
 	for (size_t i = 0; i < count; i++)
@@ -287,7 +288,8 @@ static void test_start_in_callback(void **state)
 static uint32_t device_words[WORDS + 1], host_words[WORDS + 1];
 
 /* A copy of @len bytes, @shift bytes into both ends */
-static void start_words(size_t len, size_t host_shift, size_t device_shift, struct job *job)
+static void start_words(size_t len, size_t host_shift, size_t device_shift,
+			struct job *job)
 {
 	const struct iovec iov = {(char *)device_words + device_shift, len};
 
@@ -300,8 +302,10 @@ static void start_words(size_t len, size_t host_shift, size_t device_shift, stru
 /* Words come in any order; the last of them ends the copy, and no mark is asked for */
 static void test_words_come(void **state)
 {
-	static const int orders[][WORDS] = {
-		{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {5, 0, 4, 1, 3, 2}, {2, 3, 1, 4, 5, 0}};
+	static const int orders[][WORDS] = {{0, 1, 2, 3, 4, 5},
+					    {5, 4, 3, 2, 1, 0},
+					    {5, 0, 4, 1, 3, 2},
+					    {2, 3, 1, 4, 5, 0}};
 	struct job job;
 
 	for (size_t i = 0; i < UNIT_COUNT(orders); i++) {
@@ -320,7 +324,8 @@ static void test_words_come(void **state)
 	assert_int_equal(fake.copies, UNIT_COUNT(orders));
 }
 
-/* Data that looks as if it had not come: a mark is asked for in the end, once, and tells */
+/* Data that looks as if it had not come: a mark is asked for in the end, once, and tells
+ */
 static void test_words_like_the_sign(void **state)
 {
 	uint32_t sign;
@@ -373,7 +378,7 @@ static void test_words_and_marks(void **state)
 /* What cannot be told word by word has a mark from the beginning */
 static void test_no_words(void **state)
 {
-	static uint32_t device_many[1025], host_many[1025];
+	static uint32_t device_many[4097], host_many[4097];
 	static const struct {
 		size_t len, host_shift, device_shift;
 		int marks;
@@ -384,7 +389,8 @@ static void test_no_words(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		setup(state);
-		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift, &job);
+		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift,
+			    &job);
 		assert_int_equal(fake.marks, cases[i].marks);
 		fake.queues[COPY_OUT]->reached++;
 		fake.queues[COPY_OUT]->base.marked = fake.queues[COPY_OUT]->reached;
@@ -398,8 +404,9 @@ static void test_no_words(void **state)
 		iov[0] = (struct iovec){device_many, i ? 4 : sizeof device_many};
 		iov[1] = (struct iovec){device_many + 8, 4};
 		job_init(&more[i]);
-		assert_int_equal(copy_start(&engines, &word_mem, i == 2 ? COPY_IN : COPY_OUT,
-					    iov, i ? 2 : 1, host_many, &more[i].copy),
+		assert_int_equal(copy_start(&engines, &word_mem,
+					    i == 2 ? COPY_IN : COPY_OUT, iov, i ? 2 : 1,
+					    host_many, &more[i].copy),
 				 0);
 		assert_int_equal(fake.marks, i + 1);
 	}
@@ -435,7 +442,8 @@ static void start_pinned(enum copy_dir dir, size_t count, size_t len, struct job
 		iov[i] = (struct iovec){device[i], len};
 	job_init(job);
 	job->copy.pinned = true;
-	assert_int_equal(copy_start(&engines, &word_mem, dir, iov, count, host, &job->copy), 0);
+	assert_int_equal(
+		copy_start(&engines, &word_mem, dir, iov, count, host, &job->copy), 0);
 }
 
 /* The first begins at once, those behind it together, and one mark tells of them all */
@@ -467,7 +475,8 @@ static void test_begin_together(void **state)
 	assert_int_equal(fake.batches, 1);
 }
 
-/* One that is held back alone begins as one alone; it may also be in the other direction */
+/* One that is held back alone begins as one alone; it may also be in the other direction
+ */
 static void test_held_alone(void **state)
 {
 	struct job jobs[3];
@@ -486,7 +495,8 @@ static void test_held_alone(void **state)
 	assert_int_equal(engines.pending, 0);
 }
 
-/* No more are held back than begin at once, and what is not held back does not overtake them */
+/* No more are held back than begin at once, and what is not held back does not overtake
+ * them */
 static void test_held_begin_by_themselves(void **state)
 {
 	static char device[100], host[100];
@@ -552,6 +562,23 @@ static void test_held_one_fails(void **state)
 	assert_int_equal(fake.drains, 2);
 }
 
+/* Of several together only very few bytes are watched: one mark for all is less work */
+static void test_held_longer(void **state)
+{
+	struct job jobs[3];
+
+	start_pinned(COPY_OUT, 1, 400, &jobs[0]);
+	assert_int_equal(fake.marks, 0);
+	start_pinned(COPY_OUT, 1, 400, &jobs[1]);
+	start_pinned(COPY_OUT, 1, 400, &jobs[2]);
+	copy_push(&engines);
+	assert_int_equal(fake.batches, 1);
+	assert_int_equal(fake.marks, 1);
+	fake.queues[COPY_OUT]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
 /* Words that can be watched need no mark, together as little as alone */
 static void test_held_words(void **state)
 {
@@ -614,14 +641,24 @@ static void test_put(void **state)
 #define FAKE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 const struct CMUnitTest unit_copy_fake_tests[] = {
-	FAKE_TEST(test_marks_wrap),   FAKE_TEST(test_directions_apart),
-	FAKE_TEST(test_device_fails), FAKE_TEST(test_starts_fail),
-	FAKE_TEST(test_contexts),     FAKE_TEST(test_start_in_callback),
-	FAKE_TEST(test_words_come),   FAKE_TEST(test_words_like_the_sign),
-	FAKE_TEST(test_words_and_marks), FAKE_TEST(test_no_words),
-	FAKE_TEST(test_late_mark_fails), FAKE_TEST(test_begin_together),
-	FAKE_TEST(test_held_alone), FAKE_TEST(test_held_begin_by_themselves),
-	FAKE_TEST(test_held_pieces), FAKE_TEST(test_held_one_fails),
-	FAKE_TEST(test_held_words), FAKE_TEST(test_put),
+	FAKE_TEST(test_marks_wrap),
+	FAKE_TEST(test_directions_apart),
+	FAKE_TEST(test_device_fails),
+	FAKE_TEST(test_starts_fail),
+	FAKE_TEST(test_contexts),
+	FAKE_TEST(test_start_in_callback),
+	FAKE_TEST(test_words_come),
+	FAKE_TEST(test_words_like_the_sign),
+	FAKE_TEST(test_words_and_marks),
+	FAKE_TEST(test_no_words),
+	FAKE_TEST(test_late_mark_fails),
+	FAKE_TEST(test_begin_together),
+	FAKE_TEST(test_held_alone),
+	FAKE_TEST(test_held_begin_by_themselves),
+	FAKE_TEST(test_held_pieces),
+	FAKE_TEST(test_held_one_fails),
+	FAKE_TEST(test_held_longer),
+	FAKE_TEST(test_held_words),
+	FAKE_TEST(test_put),
 };
 const size_t unit_copy_fake_count = UNIT_COUNT(unit_copy_fake_tests);

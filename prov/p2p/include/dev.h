@@ -76,6 +76,7 @@ struct dev_copy {
  * @settle:	makes sure that copies which the application believes done are visible to
  *		our queues; called once for each allocation (its id)
  * @copy:	copies and waits. @dst or @src may also be host memory
+ * @node:	the NUMA node that @mem's device is at, or a negative number; NULL: not known
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
  * @queue_open:	a new queue in @mem's context; @queue_close waits for what is in it
  * @queue_copy:	starts a copy between device and host memory, or within either
@@ -107,6 +108,7 @@ struct dev_ops {
 	bool (*find)(const void *addr, struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
 	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+	int (*node)(const struct dev_mem *mem);
 	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
 	void (*unpin)(void *addr);
 	int (*queue_open)(const struct dev_mem *mem, struct dev_queue **queue);
@@ -135,6 +137,9 @@ extern bool dev_present;
 
 /* Fills @mem and returns true when @addr is device memory. */
 bool dev_find(const void *addr, struct dev_mem *mem);
+
+/* The NUMA node of a device on the PCI bus; -1: there is no such device, or no such node */
+int dev_pci_node(int domain, int bus, int device);
 
 /*
  * Has the device passed mark number @mark of @queue? Negative: the device has failed,

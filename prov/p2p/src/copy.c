@@ -12,17 +12,19 @@
 
 /*
  * A device writes a mark some microseconds after the last byte of the copy before it. So a
- * copy up to this length is watched itself, and the mark only follows when it has not been
- * seen to end for COPY_OVERDUE [ns]: the data may be what its place was filled with.
- */
-#define COPY_WATCHED ((size_t) 4096)
-#define COPY_OVERDUE 32000
-
-/*
- * What copy_await() waits for: a copy up to this length, when there are few and one is about
- * to end within COPY_SOON, and how late it may be [ns].
+ * small copy is watched itself, and the mark only follows when it has not been seen to end
+ * for COPY_OVERDUE [ns]: the data may be what its place was filled with.
  */
 #define COPY_SMALL ((size_t) 16384)
+#define COPY_OVERDUE 32000
+
+/* Behind others time does not press: there, to fill and to look must take less than a mark */
+#define COPY_TINY ((size_t) 256)
+
+/*
+ * copy_await() waits for a small copy, when there are few and one is to end within
+ * COPY_SOON, and no longer than until it is COPY_LATE [ns].
+ */
 #define COPY_FEW 2
 #define COPY_SOON 2000
 #define COPY_LATE 1000
@@ -111,7 +113,7 @@ static void copy_watch(struct copy_engines *engines, const struct dev_queue *dev
 {
 	size_t words = piece->len / sizeof *copy->words;
 
-	if (!dev->ops->words || piece->len > COPY_WATCHED ||
+	if (!dev->ops->words || piece->len > (copy->alone ? COPY_SMALL : COPY_TINY) ||
 	    ((uintptr_t) piece->dst | (uintptr_t) piece->src | piece->len) %
 		    sizeof *copy->words)
 		return;
@@ -191,12 +193,17 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 	return !dev->ops->queue_put(dev, pieces->dst, pieces->src, pieces->len);
 }
 
-/* Those held back cannot begin together: which of them can? */
+/*
+ * Those held back cannot begin together: which of them can? Some of what they bring may be
+ * there already, so that it tells nothing.
+ */
 static void copy_begin_each(struct copy_queue *queue, struct copy *copy)
 {
 	const struct dev_copy *pieces = queue->held;
 
 	for (; copy; copy = TAILQ_NEXT(copy, entry)) {
+		if (queue->held_count > 1)
+			copy->words = NULL;
 		copy->status = copy_begin(queue->dev, pieces, copy);
 		pieces += copy->pieces;
 		copy->held = false;

@@ -239,7 +239,38 @@ static P2P_APART bool cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 	return true;
 }
 
-/* All there is to know of an allocation in one call: hardly longer than for one thing */
+/*
+ * Addresses among which device memory has been seen. There, everything is asked at once: that
+ * takes hardly longer than one thing. Of host memory it does, so elsewhere one thing comes
+ * first.
+ */
+static uintptr_t cuda_seen_first = UINTPTR_MAX, cuda_seen_last;
+
+static bool cuda_seen(uintptr_t addr)
+{
+	return addr >= __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED) &&
+	       addr <= __atomic_load_n(&cuda_seen_last, __ATOMIC_RELAXED);
+}
+
+/* When threads meet here one of them may be forgotten, until the next time */
+static P2P_APART void cuda_see(uintptr_t addr)
+{
+	if (addr < __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED))
+		__atomic_store_n(&cuda_seen_first, addr, __ATOMIC_RELAXED);
+	if (addr > __atomic_load_n(&cuda_seen_last, __ATOMIC_RELAXED))
+		__atomic_store_n(&cuda_seen_last, addr, __ATOMIC_RELAXED);
+}
+
+static bool cuda_is_device(CUdeviceptr ptr)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type = 0;
+	void *data = &type;
+
+	return cuda.pointer_get(1, &attribute, &data, ptr) == CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE;
+}
+
 static bool cuda_find(const void *addr, struct dev_mem *mem)
 {
 	static const CUpointer_attribute attributes[] = {
@@ -255,6 +286,11 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 	size_t size = 0;
 	void *data[] = {&type, &ctx, &ordinal, &id, &base, &size};
 
+	if (!cuda_seen(ptr)) {
+		if (!cuda_is_device(ptr))
+			return false;
+		cuda_see(ptr);
+	}
 	if (cuda.pointer_get(sizeof data / sizeof data[0],
 			     (CUpointer_attribute *) (uintptr_t) attributes, data,
 			     ptr) != CUDA_SUCCESS ||
@@ -306,6 +342,20 @@ static int cuda_copy(const struct dev_mem *mem, void *dst, const void *src, size
 			 "cuMemcpy");
 	cuda_leave(pushed);
 	return ret;
+}
+
+static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
+{
+	int value = 0;
+
+	return cuda.device_get(&value, attribute, mem->ordinal) == CUDA_SUCCESS ? value : 0;
+}
+
+static int cuda_node(const struct dev_mem *mem)
+{
+	return dev_pci_node(cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 }
 
 static int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)
@@ -605,13 +655,6 @@ static int cuda_queue_mark(struct dev_queue *base)
 
 /* ---- for NICs ---- */
 
-static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
-{
-	int value = 0;
-
-	return cuda.device_get(&value, attribute, mem->ordinal) == CUDA_SUCCESS ? value : 0;
-}
-
 static int cuda_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
 		       uint64_t *offset, const char **why)
 {
@@ -669,6 +712,7 @@ const struct dev_ops dev_cuda_ops = {
 	.find = cuda_find,
 	.settle = cuda_settle,
 	.copy = cuda_copy,
+	.node = cuda_node,
 	.pin = cuda_pin,
 	.unpin = cuda_unpin,
 	.queue_open = cuda_queue_open,

@@ -520,8 +520,15 @@ void xfer_sendq_add(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
+	req->ready = false;
 	TAILQ_INSERT_TAIL(&ep->sendq, req, entry);
 	__atomic_store_n(&ep->waiting, ep->waiting + 1, __ATOMIC_RELAXED);
+}
+
+void xfer_sendq_ready(struct xfer_req *req)
+{
+	req->ready = true;
+	req->ctx.ep->ready++;
 }
 
 static ssize_t xfer_sendq_try(struct xfer_req *req)
@@ -548,11 +555,13 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 void xfer_sendq_flush(struct xfer_ep *ep)
 {
 	struct xfer_blocked blocked = {.count = 0};
+	unsigned int left = ep->ready;
 	struct xfer_req *req, *next;
 	ssize_t ret;
 
-	for (req = TAILQ_FIRST(&ep->sendq); req; req = next) {
+	for (req = TAILQ_FIRST(&ep->sendq); req && left; req = next) {
 		next = TAILQ_NEXT(req, entry);
+		left -= req->ready;
 		if (xfer_blocked_has(&blocked, req->addr))
 			continue;
 		ret = xfer_sendq_try(req);
@@ -561,6 +570,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 			continue;
 		}
 		TAILQ_REMOVE(&ep->sendq, req, entry);
+		ep->ready--;
 		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);
 		if (ret)
 			xfer_ctx_fail(&req->ctx, ret);
