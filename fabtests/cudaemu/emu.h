@@ -193,6 +193,8 @@ extern __thread bool emu_in_callback;
 /* fault.c */
 CUresult emu_enter(const char *function, enum emu_need need);
 void emu_config_read(struct emu_config *conf);
+/* For tests: how often a function was called, whatever its version; NULL: all of them */
+EMU_EXPORT unsigned long cudaemu_calls(const char *name);
 
 /* init.c */
 CUresult emu_error_name(CUresult rc, const char **name);

@@ -4,7 +4,8 @@
  * function, so that any of them can be made to fail at a given call:
  *   CUDAEMU_FAIL="cuMemcpyAsync:5,cuMemHostAlloc:1+,cuMemAlloc:2:801"
  * is the fifth cuMemcpyAsync, every cuMemHostAlloc, and the second cuMemAlloc with code
- * 801. Names carry no _v2: the fault hits every version of the function.
+ * 801. Names carry no _v2: the fault hits every version of the function. The calls are
+ * counted, too.
  */
 #include "emu.h"
 
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define EMU_MAX_FAULTS 32
+#define EMU_MAX_FUNCTIONS 1024
 
 struct emu_fault {
 	char name[64];
@@ -25,6 +27,10 @@ struct emu_fault {
 __thread bool emu_in_callback;
 static struct emu_fault emu_faults[EMU_MAX_FAULTS];
 static int emu_nfaults;
+static struct {
+	const char *function;
+	unsigned long calls;
+} emu_counts[EMU_MAX_FUNCTIONS];
 static pthread_once_t emu_env_once = PTHREAD_ONCE_INIT;
 
 static unsigned long emu_env_number(const char *name, unsigned long fallback)
@@ -122,10 +128,41 @@ static CUresult emu_fault_check(const char *function)
 	return CUDA_SUCCESS;
 }
 
+static void emu_count(const char *function)
+{
+	size_t at = (uintptr_t)function / 16;
+	const char *there = NULL;
+
+	/* each has one address, and there are fewer of them than places */
+	do {
+		at = (at + 1) % EMU_MAX_FUNCTIONS;
+		there = NULL;
+	} while (!__atomic_compare_exchange_n(&emu_counts[at].function, &there, function,
+					      false, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED) &&
+		 there != function);
+	__atomic_add_fetch(&emu_counts[at].calls, 1, __ATOMIC_RELAXED);
+}
+
+unsigned long cudaemu_calls(const char *name)
+{
+	unsigned long calls = 0;
+	const char *function;
+
+	for (int i = 0; i < EMU_MAX_FUNCTIONS; i++) {
+		function = __atomic_load_n(&emu_counts[i].function, __ATOMIC_RELAXED);
+		if (function && (!name || (strlen(name) == emu_name_length(function) &&
+					   !strncmp(name, function, strlen(name)))))
+			calls += __atomic_load_n(&emu_counts[i].calls, __ATOMIC_RELAXED);
+	}
+	return calls;
+}
+
 CUresult emu_enter(const char *function, enum emu_need need)
 {
 	CUresult rc = CUDA_SUCCESS;
 
+	emu_count(function);
 	pthread_once(&emu_env_once, emu_env_read);
 	if (emu_nfaults)
 		rc = emu_fault_check(function);

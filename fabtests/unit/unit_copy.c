@@ -157,6 +157,7 @@ static void scene_many(void **state)
 	for (size_t i = 0; i < MANY; i++) {
 		for (int dir = 0; dir < COPY_DIRS; dir++) {
 			job_init(&jobs[dir][i]);
+			jobs[dir][i].copy.pinned = i % 100 < 90;
 			iov = (struct iovec){dev + at[dir] + i, 1};
 			assert_int_equal(copy_start(&engines, &mem, dir, &iov, 1,
 						    other[dir] + i, &jobs[dir][i].copy),
@@ -256,6 +257,84 @@ static void scene_one_fails(void **state)
 	copy_engines_fini(&engines);
 }
 
+/*
+ * Some call fails once, when copies begin together: no more than one fails, and then
+ * nothing is wrong with the others.
+ */
+static void scene_held_fails(void **state)
+{
+	enum { JOBS = 40, LEN = 3000 };
+	struct job jobs[JOBS];
+	struct dev_mem mem;
+	struct iovec iov;
+	unsigned int failed = 0;
+	char *dev;
+
+	begin();
+	dev = unit_dev_alloc(JOBS * LEN);
+	assert_true(dev_find(dev, &mem));
+	unit_fill(host, JOBS * LEN, 6);
+	for (int i = 0; i < JOBS; i++) {
+		job_init(&jobs[i]);
+		jobs[i].copy.pinned = true;
+		iov = (struct iovec){dev + i * LEN, LEN};
+		assert_int_equal(copy_start(&engines, &mem, COPY_IN, &iov, 1,
+					    host + i * LEN, &jobs[i].copy),
+				 0);
+	}
+	jobs_wait(&engines);
+	unit_dev_read(got, dev, JOBS * LEN);
+	for (int i = 0; i < JOBS; i++) {
+		assert_int_equal(jobs[i].calls, 1);
+		failed += jobs[i].status < 0;
+		if (!jobs[i].status)
+			assert_memory_equal(got + i * LEN, host + i * LEN, LEN);
+	}
+	assert_in_range(failed, 0, 1);
+	copy_engines_fini(&engines);
+}
+
+/* Waiting for one of many, and for the first that there is */
+static void scene_run(void **state)
+{
+	enum { LEN = 5000 };
+	struct job others[3], job;
+	struct dev_mem mem;
+	struct iovec iov;
+	char *dev;
+
+	begin();
+	dev = unit_dev_alloc(LEN);
+	assert_true(dev_find(dev, &mem));
+	unit_fill(host, LEN, 7);
+	unit_dev_write(dev, host, LEN);
+	for (size_t many = 0; many < 2; many++) {
+		for (size_t len = 1; len <= LEN; len = len * 3 / 2 + 1) {
+			for (size_t i = 0; many && i < UNIT_COUNT(others); i++) {
+				job_init(&others[i]);
+				others[i].copy.pinned = true;
+				iov = (struct iovec){dev, LEN};
+				assert_int_equal(copy_start(&engines, &mem, COPY_OUT,
+							    &iov, 1, want + i * LEN,
+							    &others[i].copy),
+						 0);
+			}
+			memset(got, 0, LEN);
+			job_init(&job);
+			iov = (struct iovec){dev, len};
+			assert_int_equal(copy_run(&engines, &mem, COPY_OUT, &iov, 1, got,
+						  &job.copy),
+					 0);
+			assert_memory_equal(got, host, len);
+			assert_int_equal(job.calls, 0);
+			jobs_wait(&engines);
+			for (size_t i = 0; many && i < UNIT_COUNT(others); i++)
+				assert_memory_equal(want + i * LEN, host, LEN);
+		}
+	}
+	copy_engines_fini(&engines);
+}
+
 /* The device fails while copies are under way: each is told so, with an error, once */
 static void device_fails(enum copy_dir dir)
 {
@@ -303,10 +382,14 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest own[] = {cmocka_unit_test(test_plays)};
 	const struct CMUnitTest scenes[] = {
-		cmocka_unit_test(scene_bytes),        cmocka_unit_test(scene_many),
-		cmocka_unit_test(scene_close),        cmocka_unit_test(scene_one_fails),
+		cmocka_unit_test(scene_bytes),
+		cmocka_unit_test(scene_many),
+		cmocka_unit_test(scene_close),
+		cmocka_unit_test(scene_one_fails),
 		cmocka_unit_test(scene_device_fails),
 		cmocka_unit_test(scene_nothing_comes),
+		cmocka_unit_test(scene_held_fails),
+		cmocka_unit_test(scene_run),
 	};
 	const struct unit unit = {
 		.tests = own,

@@ -38,6 +38,15 @@ const struct unit_copy_play unit_copy_plays[] = {
 	{"scene_one_fails", {FAIL("cuEventCreate:300"), EVENTS}},
 	{"scene_device_fails", {FAIL("cuEventQuery:1+:719"), EVENTS}},
 	{"scene_device_fails", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
+	{"scene_held_fails", {FAIL("cuMemcpyBatchAsync:1")}},
+	{"scene_held_fails", {FAIL("cuMemcpyBatchAsync:2"), SLOW}},
+	{"scene_held_fails", {FAIL("cuMemcpyBatchAsync:1+:801,cuMemcpyAsync:22")}},
+	{"scene_held_fails", {FAIL("cuStreamWriteValue32:4")}},
+	{"scene_held_fails", {FAIL("cuEventRecord:2"), EVENTS}},
+	{"scene_run", {NULL}},
+	{"scene_run", {EVENTS}},
+	{"scene_run", {SLOW}},
+	{"scene_run", {"CUDAEMU_SHUFFLE=7"}},
 	{"scene_nothing_comes", {FAIL("cuStreamQuery:1+:700"), "CUDAEMU_HANG_COPY=1"}},
 };
 

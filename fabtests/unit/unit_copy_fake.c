@@ -21,8 +21,10 @@ static struct {
 	int open_fails; /* which call of each kind fails; 0: none */
 	int copy_fails;
 	int mark_fails;
+	int batch_fails;
+	int put_fails;
 	int poll_status;
-	int opens, closes, copies, marks, drains;
+	int opens, closes, copies, batches, pieces, puts, marks, drains;
 	struct dev_queue *drained; /* the last one */
 	struct fake_queue *queues[8];
 } fake;
@@ -55,6 +57,25 @@ static int fake_copy(struct dev_queue *queue, void *dst, const void *src, size_t
 	return ++fake.copies == fake.copy_fails ? -FI_EIO : 0;
 }
 
+static int fake_batch(struct dev_queue *queue, const struct dev_copy *copies,
+		      size_t count)
+{
+	assert_in_range(count, 1, DEV_BATCH);
+	for (size_t i = 0; i < count; i++)
+		assert_int_not_equal(copies[i].len, 0);
+	fake.pieces += (int)count;
+	return ++fake.batches == fake.batch_fails ? -FI_EIO : 0;
+}
+
+static int fake_put(struct dev_queue *queue, void *dst, const void *src, size_t len)
+{
+	assert_in_range(len, 1, DEV_PUT);
+	if (++fake.puts == fake.put_fails)
+		return -FI_ENOSYS;
+	queue->marked++;
+	return 0;
+}
+
 static int fake_mark(struct dev_queue *queue)
 {
 	if (++fake.marks == fake.mark_fails)
@@ -84,12 +105,14 @@ static const struct dev_ops fake_ops = {
 	.queue_drain = fake_drain,
 };
 
-/* The same, but what comes to the host can be watched */
+/* One that can do more: what comes to the host can be watched, and see struct dev_ops */
 static const struct dev_ops fake_word_ops = {
 	.name = "fake words",
 	.queue_open = fake_open,
 	.queue_close = fake_close,
 	.queue_copy = fake_copy,
+	.queue_batch = fake_batch,
+	.queue_put = fake_put,
 	.queue_mark = fake_mark,
 	.queue_poll = fake_poll,
 	.queue_drain = fake_drain,
@@ -265,7 +288,8 @@ static void test_start_in_callback(void **state)
 static uint32_t device_words[WORDS + 1], host_words[WORDS + 1];
 
 /* A copy of @len bytes, @shift bytes into both ends */
-static void start_words(size_t len, size_t host_shift, size_t device_shift, struct job *job)
+static void start_words(size_t len, size_t host_shift, size_t device_shift,
+			struct job *job)
 {
 	const struct iovec iov = {(char *)device_words + device_shift, len};
 
@@ -278,8 +302,10 @@ static void start_words(size_t len, size_t host_shift, size_t device_shift, stru
 /* Words come in any order; the last of them ends the copy, and no mark is asked for */
 static void test_words_come(void **state)
 {
-	static const int orders[][WORDS] = {
-		{0, 1, 2, 3, 4, 5}, {5, 4, 3, 2, 1, 0}, {5, 0, 4, 1, 3, 2}, {2, 3, 1, 4, 5, 0}};
+	static const int orders[][WORDS] = {{0, 1, 2, 3, 4, 5},
+					    {5, 4, 3, 2, 1, 0},
+					    {5, 0, 4, 1, 3, 2},
+					    {2, 3, 1, 4, 5, 0}};
 	struct job job;
 
 	for (size_t i = 0; i < UNIT_COUNT(orders); i++) {
@@ -298,7 +324,8 @@ static void test_words_come(void **state)
 	assert_int_equal(fake.copies, UNIT_COUNT(orders));
 }
 
-/* Data that looks as if it had not come: a mark is asked for in the end, once, and tells */
+/* Data that looks as if it had not come: a mark is asked for in the end, once, and tells
+ */
 static void test_words_like_the_sign(void **state)
 {
 	uint32_t sign;
@@ -351,7 +378,7 @@ static void test_words_and_marks(void **state)
 /* What cannot be told word by word has a mark from the beginning */
 static void test_no_words(void **state)
 {
-	static uint32_t device_many[1025], host_many[1025];
+	static uint32_t device_many[4097], host_many[4097];
 	static const struct {
 		size_t len, host_shift, device_shift;
 		int marks;
@@ -362,7 +389,8 @@ static void test_no_words(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		setup(state);
-		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift, &job);
+		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift,
+			    &job);
 		assert_int_equal(fake.marks, cases[i].marks);
 		fake.queues[COPY_OUT]->reached++;
 		fake.queues[COPY_OUT]->base.marked = fake.queues[COPY_OUT]->reached;
@@ -376,8 +404,9 @@ static void test_no_words(void **state)
 		iov[0] = (struct iovec){device_many, i ? 4 : sizeof device_many};
 		iov[1] = (struct iovec){device_many + 8, 4};
 		job_init(&more[i]);
-		assert_int_equal(copy_start(&engines, &word_mem, i == 2 ? COPY_IN : COPY_OUT,
-					    iov, i == 1 ? 2 : 1, host_many, &more[i].copy),
+		assert_int_equal(copy_start(&engines, &word_mem,
+					    i == 2 ? COPY_IN : COPY_OUT, iov, i ? 2 : 1,
+					    host_many, &more[i].copy),
 				 0);
 		assert_int_equal(fake.marks, i + 1);
 	}
@@ -401,14 +430,235 @@ static void test_late_mark_fails(void **state)
 	assert_int_equal(engines.pending, 0);
 }
 
+/* ---- several together ---- */
+
+/* @count pieces of @len bytes each, in host memory that is pinned */
+static void start_pinned(enum copy_dir dir, size_t count, size_t len, struct job *job)
+{
+	static char device[8][1000], host[8 * 1000];
+	struct iovec iov[8];
+
+	for (size_t i = 0; i < count; i++)
+		iov[i] = (struct iovec){device[i], len};
+	job_init(job);
+	job->copy.pinned = true;
+	assert_int_equal(
+		copy_start(&engines, &word_mem, dir, iov, count, host, &job->copy), 0);
+}
+
+/* The first begins at once, those behind it together, and one mark tells of them all */
+static void test_begin_together(void **state)
+{
+	struct job jobs[5];
+
+	for (int i = 0; i < 5; i++)
+		start_pinned(COPY_IN, 2, 100, &jobs[i]);
+	assert_int_equal(fake.copies, 2);
+	assert_int_equal(fake.marks, 1);
+	assert_int_equal(fake.batches, 0);
+	copy_push(&engines);
+	assert_int_equal(fake.copies, 2);
+	assert_int_equal(fake.batches, 1);
+	assert_int_equal(fake.pieces, 8);
+	assert_int_equal(fake.marks, 2);
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 5);
+	fake.queues[COPY_IN]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 4);
+	fake.queues[COPY_IN]->reached = 2;
+	copy_progress(&engines);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(jobs[i].calls, 1);
+		assert_int_equal(jobs[i].status, 0);
+	}
+	assert_int_equal(fake.batches, 1);
+}
+
+/* One that is held back alone begins as one alone; it may also be in the other direction
+ */
+static void test_held_alone(void **state)
+{
+	struct job jobs[3];
+
+	start_pinned(COPY_IN, 1, 100, &jobs[0]);
+	start_pinned(COPY_IN, 1, 100, &jobs[1]);
+	start_pinned(COPY_OUT, 1, 101, &jobs[2]);
+	assert_int_equal(fake.copies, 2);
+	copy_progress(&engines);
+	assert_int_equal(fake.copies, 3);
+	assert_int_equal(fake.batches, 0);
+	assert_int_equal(fake.marks, 3);
+	fake.queues[COPY_IN]->reached = 2;
+	fake.queues[COPY_OUT]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+/* No more are held back than begin at once, and what is not held back does not overtake
+ * them */
+static void test_held_begin_by_themselves(void **state)
+{
+	static char device[100], host[100];
+	const struct iovec iov = {device, sizeof device};
+	struct job jobs[1 + DEV_BATCH + 2], other;
+
+	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+		start_pinned(COPY_IN, 1, 100, &jobs[i]);
+		assert_int_equal(fake.batches, i >= DEV_BATCH);
+	}
+	job_init(&other);
+	assert_int_equal(
+		copy_start(&engines, &word_mem, COPY_IN, &iov, 1, host, &other.copy), 0);
+	assert_int_equal(fake.batches, 2);
+	assert_int_equal(fake.pieces, DEV_BATCH + 2);
+	assert_int_equal(fake.copies, 2);
+	assert_int_equal(fake.marks, 4);
+	fake.queues[COPY_IN]->reached = 3;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 1);
+	fake.queues[COPY_IN]->reached = 4;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+/* Together with pieces of others a copy has no more of them than fit */
+static void test_held_pieces(void **state)
+{
+	struct job jobs[4];
+
+	start_pinned(COPY_IN, 8, 10, &jobs[0]);
+	start_pinned(COPY_IN, 7, 10, &jobs[1]);
+	start_pinned(COPY_IN, 8, 10, &jobs[2]);
+	assert_int_equal(fake.batches, 0);
+	start_pinned(COPY_IN, 2, 10, &jobs[3]);
+	assert_int_equal(fake.batches, 1);
+	assert_int_equal(fake.pieces, 15);
+	copy_push(&engines);
+	assert_int_equal(fake.batches, 2);
+	assert_int_equal(fake.pieces, 17);
+	fake.queues[COPY_IN]->reached = 3;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+/* They cannot begin together, and one of them not at all */
+static void test_held_one_fails(void **state)
+{
+	struct job jobs[5];
+
+	fake.batch_fails = 1;
+	fake.copy_fails = 4;
+	for (int i = 0; i < 5; i++)
+		start_pinned(COPY_IN, 1, 100, &jobs[i]);
+	copy_progress(&engines);
+	fake.queues[COPY_IN]->reached = 4;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(jobs[i].calls, 1);
+		assert_int_equal(jobs[i].status, i == 3 ? -FI_EIO : 0);
+	}
+	assert_int_equal(fake.drains, 2);
+}
+
+/* Of several together only very few bytes are watched: one mark for all is less work */
+static void test_held_longer(void **state)
+{
+	struct job jobs[3];
+
+	start_pinned(COPY_OUT, 1, 400, &jobs[0]);
+	assert_int_equal(fake.marks, 0);
+	start_pinned(COPY_OUT, 1, 400, &jobs[1]);
+	start_pinned(COPY_OUT, 1, 400, &jobs[2]);
+	copy_push(&engines);
+	assert_int_equal(fake.batches, 1);
+	assert_int_equal(fake.marks, 1);
+	fake.queues[COPY_OUT]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+/* Words that can be watched need no mark, together as little as alone */
+static void test_held_words(void **state)
+{
+	const struct iovec iov = {device_words, 4};
+	struct job jobs[3];
+
+	for (size_t i = 0; i < 3; i++) {
+		job_init(&jobs[i]);
+		jobs[i].copy.pinned = true;
+		assert_int_equal(copy_start(&engines, &word_mem, COPY_OUT, &iov, 1,
+					    host_words + i, &jobs[i].copy),
+				 0);
+	}
+	copy_push(&engines);
+	assert_int_equal(fake.batches, 1);
+	assert_int_equal(fake.marks, 0);
+	for (size_t i = 0; i < 3; i++)
+		host_words[i] = 99;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+/* ---- bytes that are put ---- */
+
+static void test_put(void **state)
+{
+	struct job job;
+
+	start_pinned(COPY_IN, 1, DEV_PUT, &job);
+	assert_int_equal(fake.puts, 1);
+	assert_int_equal(fake.copies, 0);
+	assert_int_equal(fake.marks, 0);
+	copy_progress(&engines);
+	assert_int_equal(job.calls, 0);
+	fake.queues[COPY_IN]->reached = 1;
+	copy_progress(&engines);
+	assert_int_equal(job.calls, 1);
+	/* the device would rather not */
+	fake.put_fails = 2;
+	start_pinned(COPY_IN, 1, DEV_PUT, &job);
+	assert_int_equal(fake.puts, 2);
+	assert_int_equal(fake.copies, 1);
+	fake.queues[COPY_IN]->reached = 2;
+	copy_progress(&engines);
+	assert_int_equal(job.calls, 1);
+	/* neither more bytes nor from the device, nor two pieces of them */
+	start_pinned(COPY_IN, 1, DEV_PUT + 1, &job);
+	fake.queues[COPY_IN]->reached = 3;
+	copy_progress(&engines);
+	start_pinned(COPY_OUT, 1, 7, &job);
+	fake.queues[COPY_OUT]->reached = 1;
+	copy_progress(&engines);
+	start_pinned(COPY_IN, 2, 2, &job);
+	fake.queues[COPY_IN]->reached = 4;
+	copy_progress(&engines);
+	assert_int_equal(fake.puts, 2);
+	assert_int_equal(engines.pending, 0);
+}
+
 #define FAKE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 const struct CMUnitTest unit_copy_fake_tests[] = {
-	FAKE_TEST(test_marks_wrap),   FAKE_TEST(test_directions_apart),
-	FAKE_TEST(test_device_fails), FAKE_TEST(test_starts_fail),
-	FAKE_TEST(test_contexts),     FAKE_TEST(test_start_in_callback),
-	FAKE_TEST(test_words_come),   FAKE_TEST(test_words_like_the_sign),
-	FAKE_TEST(test_words_and_marks), FAKE_TEST(test_no_words),
+	FAKE_TEST(test_marks_wrap),
+	FAKE_TEST(test_directions_apart),
+	FAKE_TEST(test_device_fails),
+	FAKE_TEST(test_starts_fail),
+	FAKE_TEST(test_contexts),
+	FAKE_TEST(test_start_in_callback),
+	FAKE_TEST(test_words_come),
+	FAKE_TEST(test_words_like_the_sign),
+	FAKE_TEST(test_words_and_marks),
+	FAKE_TEST(test_no_words),
 	FAKE_TEST(test_late_mark_fails),
+	FAKE_TEST(test_begin_together),
+	FAKE_TEST(test_held_alone),
+	FAKE_TEST(test_held_begin_by_themselves),
+	FAKE_TEST(test_held_pieces),
+	FAKE_TEST(test_held_one_fails),
+	FAKE_TEST(test_held_longer),
+	FAKE_TEST(test_held_words),
+	FAKE_TEST(test_put),
 };
 const size_t unit_copy_fake_count = UNIT_COUNT(unit_copy_fake_tests);

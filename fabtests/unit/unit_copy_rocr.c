@@ -24,6 +24,8 @@ const struct unit_copy_play unit_copy_plays[] = {
 	{"scene_one_fails", {FAIL("hsa_amd_signal_create:300:2")}},
 	{"scene_device_fails", {FAIL("hsa_copy_ends:1")}},
 	{"scene_device_fails", {FAIL("hsa_copy_ends:1+"), SLOW}},
+	{"scene_run", {NULL}},
+	{"scene_run", {SLOW}},
 	{"scene_nothing_comes", {FAIL("hsa_copy_ends:1+"), SLOW}},
 };
 

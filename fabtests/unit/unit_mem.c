@@ -3,7 +3,10 @@
  */
 #include "unit.h"
 
+#include <dirent.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -249,6 +252,34 @@ static void test_mappings(void **state)
 	assert_int_equal(classify(at, 2 * MAPPING, &mem), -FI_EFAULT);
 	vmm_unmap(at);
 	vmm_free(at);
+}
+
+/* What the kernel says of the first device that there is on the bus, and of one there is not */
+static void test_pci_node(void **state)
+{
+	unsigned int domain, bus, device;
+	char path[300];
+	struct dirent *entry;
+	DIR *dir = opendir("/sys/bus/pci/devices");
+	int node = INT_MIN;
+	FILE *file;
+
+	assert_int_equal(dev_pci_node(0xfffe, 0xff, 0x1f), -1);
+	while (dir && node == INT_MIN && (entry = readdir(dir))) {
+		if (sscanf(entry->d_name, "%x:%x:%x.0", &domain, &bus, &device) != 3 ||
+		    strcmp(strrchr(entry->d_name, '.'), ".0"))
+			continue;
+		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node",
+			 entry->d_name);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		assert_int_equal(fscanf(file, "%d", &node), 1);
+		fclose(file);
+		assert_int_equal(dev_pci_node((int)domain, (int)bus, (int)device), node);
+	}
+	if (dir)
+		closedir(dir);
 }
 
 static void test_is_device(void **state)
@@ -504,6 +535,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_iov),
 		cmocka_unit_test(test_host_runs_into_device),
 		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_pci_node),
 		cmocka_unit_test(test_is_device),
 		cmocka_unit_test(test_in_heap),
 		cmocka_unit_test(test_in_stack),

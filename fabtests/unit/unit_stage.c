@@ -9,6 +9,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
@@ -503,13 +506,51 @@ static void test_pin_fails(void **state)
 		  (const char *[]){"CUDAEMU_FAIL=cuMemHostRegister:1:2", NULL});
 }
 
+/* The pages come from the device's node: 0 is the one that every machine has */
+static int node_asked;
+
+static int fake_node(const struct dev_mem *dev)
+{
+	return node_asked;
+}
+
+static void test_node(void **state)
+{
+	struct dev_ops ops = *mem.ops;
+	struct dev_mem at_node = mem;
+	unsigned long nodes[16];
+	struct stage stage;
+	int policy;
+
+	ops.node = fake_node;
+	at_node.ops = &ops;
+	for (node_asked = -1; node_asked <= 0; node_asked++) {
+		stage_init(&stage, NULL);
+		assert_int_equal(stage_ready(&stage, &at_node), 0);
+		memset(nodes, 0, sizeof(nodes));
+		if (syscall(SYS_get_mempolicy, &policy, nodes, 8 * sizeof(nodes),
+			    stage.region, MPOL_F_ADDR)) {
+			stage_fini(&stage);
+			skip(); /* a kernel without nodes, or one that does not tell */
+		}
+		assert_int_equal(policy, node_asked < 0 ? MPOL_DEFAULT : MPOL_PREFERRED);
+		assert_int_equal(nodes[0], node_asked < 0 ? 0 : 1);
+		stage_fini(&stage);
+	}
+	/* more than there are: then any will do */
+	node_asked = 1000;
+	stage_init(&stage, NULL);
+	assert_int_equal(stage_ready(&stage, &at_node), 0);
+	stage_fini(&stage);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slots),      cmocka_unit_test(test_whole_messages),
 		cmocka_unit_test(test_pieces),     cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_registered), cmocka_unit_test(test_register_fails),
-		cmocka_unit_test(test_pin_fails),
+		cmocka_unit_test(test_pin_fails),  cmocka_unit_test(test_node),
 	};
 	const struct CMUnitTest scenes[] = {
 		cmocka_unit_test(scene_pin_fails),

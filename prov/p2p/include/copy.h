@@ -24,6 +24,9 @@ enum copy_dir {
 
 /**
  * struct copy - one copy in flight; part of the record that waits for it.
+ * @pinned:	the host memory is; set by who starts it
+ * @held:	the device has not been given it yet; it has @pieces
+ * @status:	what giving it has led to
  * @mark:	the first mark behind it in the queue, whether it is there yet or not
  * @begun:	when it began [ns]; @alone: with nothing before it in the queue
  * @words:	of a small copy to the host: where it goes, filled with @sign, so that it tells
@@ -32,12 +35,16 @@ enum copy_dir {
  */
 struct copy {
 	TAILQ_ENTRY(copy) entry;
-	uint32_t mark;
-	uint32_t sign;
-	uint32_t *words;
-	uint32_t left;
+	bool pinned;
+	bool held;
 	bool small;
 	bool alone;
+	uint32_t pieces;
+	int status;
+	uint32_t mark;
+	uint32_t sign;
+	uint32_t left;
+	uint32_t *words;
 	uint64_t begun;
 	void (*done)(struct copy *copy, int status);
 };
@@ -48,11 +55,16 @@ TAILQ_HEAD(copy_list, copy);
  * struct copy_queue - copies in one direction.
  * @waiting:	those in flight, in order
  * @usual:	how long a small one takes that is alone [ns]; 0: not known yet
+ * @held:	@held_count pieces, @held_len bytes, of those that the device will be given
+ *		together: the last ones waiting
  */
 struct copy_queue {
 	struct dev_queue *dev;
 	struct copy_list waiting;
 	uint32_t usual;
+	unsigned int held_count;
+	size_t held_len;
+	struct dev_copy held[DEV_BATCH];
 };
 
 /* One device context's queues */
@@ -80,12 +92,20 @@ void copy_engines_fini(struct copy_engines *engines);
  * Starts copying between the pieces of @iov (device memory, @mem its allocation) and the
  * consecutive bytes at @host, for COPY_ACROSS those of an allocation that was opened for
  * @mem's context. Returns 0: @copy->done will be called, from copy_progress(); or a negative
- * error, logged: it will not.
+ * error, logged: it will not. Behind others it may begin as late as copy_push(), for several
+ * begun together take much less than each by itself.
  */
 int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
 	       const struct iovec *iov, size_t count, void *host, struct copy *copy);
 
-/* Calls the @done of every copy that has ended; has any? */
+/* The same, and waits for its end: @copy->done is not called. 0 or a negative error */
+int copy_run(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
+	     const struct iovec *iov, size_t count, void *host, struct copy *copy);
+
+/* Begins what was started and is not begun */
+void copy_push(struct copy_engines *engines);
+
+/* copy_push(), and calls the @done of every copy that has ended; has any? */
 bool copy_progress(struct copy_engines *engines);
 
 /*

@@ -55,6 +55,19 @@ struct dev_queue {
 /* What a runtime opens another process's memory by, at most */
 #define DEV_IPC_HANDLE 64
 
+/* Of a copy between device and host memory, at least one byte */
+struct dev_copy {
+	void *dst;
+	const void *src;
+	size_t len;
+};
+
+/* Copies that the device is given at once, at most */
+#define DEV_BATCH 16
+
+/* Bytes that may be put to the device instead of copied, at most */
+#define DEV_PUT 16
+
 /**
  * struct dev_ops - one GPU runtime.
  * @name:	for logs
@@ -66,12 +79,18 @@ struct dev_queue {
  * @settle:	makes sure that copies which the application believes done are visible to
  *		our queues; called once for each allocation (its id)
  * @copy:	copies and waits. @dst or @src may also be host memory
+ * @node:	the NUMA node that @mem's device is at, or a negative number; NULL: not known
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
  * @queue_open:	a new queue in @mem's context. @asks: for copies between devices, whose end
  *		the driver knows of before the device could have written a mark: it is asked.
  *		@queue_close waits for what is in it
  * @queue_copy:	starts a copy between device and host memory, or within either, or from
  *		what ipc_open() has given
+ * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory, for much
+ *		less than each would take; NULL: there is no gain
+ * @queue_put:	writes up to DEV_PUT bytes of host memory, which may change when the call has
+ *		returned, to the device, and puts a mark behind them: sooner than a copy is
+ *		there. -FI_ENOSYS: not these; NULL: none
  * @queue_mark:	puts a mark after the copies started so far
  * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
  *		the queue's device has failed
@@ -101,11 +120,14 @@ struct dev_ops {
 	bool (*find)(const void *addr, struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
 	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+	int (*node)(const struct dev_mem *mem);
 	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
 	void (*unpin)(void *addr);
 	int (*queue_open)(const struct dev_mem *mem, bool asks, struct dev_queue **queue);
 	void (*queue_close)(struct dev_queue *queue);
 	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
+	int (*queue_put)(struct dev_queue *queue, void *dst, const void *src, size_t len);
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
 	void (*queue_drain)(struct dev_queue *queue);
@@ -131,6 +153,9 @@ extern bool dev_present;
 
 /* Fills @mem and returns true when @addr is device memory. */
 bool dev_find(const void *addr, struct dev_mem *mem);
+
+/* The NUMA node of a device on the PCI bus; -1: there is no such device, or no such node */
+int dev_pci_node(int domain, int bus, int device);
 
 /*
  * Has the device passed mark number @mark of @queue? Negative: the device has failed,

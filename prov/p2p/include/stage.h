@@ -21,6 +21,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include "dev.h"
@@ -113,6 +114,12 @@ void stage_fini(struct stage *stage);
  * yet. 0 or a negative error, logged.
  */
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
+
+/* Is this in one of the slots? */
+static inline bool stage_pinned(const struct stage *stage, const void *addr)
+{
+	return (uintptr_t) addr - (uintptr_t) stage->region < stage->region_len;
+}
 
 /* A free slot of at least @len bytes for such a use, or NULL */
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len);

@@ -180,6 +180,7 @@ struct xfer {
  *		another to the same address
  * @outq:	control messages and pieces waiting for room in the core
  * @waiting:	length of @sendq; read without the lock
+ * @ready:	how many of them may be sent
  * @copying:	copies in flight for its records
  * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
  * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0:
@@ -216,6 +217,7 @@ struct xfer_ep {
 	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
 	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
 	struct xfer_list sendq;
+	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;
 	unsigned int copying;
 	bool peeks;
@@ -567,8 +569,9 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);
 
-/* Appends to the endpoint's sends, and sends what is ready at its head */
+/* Appends to the endpoint's sends; it may be sent; sends those that may and can be */
 void xfer_sendq_add(struct xfer_req *req);
+void xfer_sendq_ready(struct xfer_req *req);
 void xfer_sendq_flush(struct xfer_ep *ep);
 
 /* Does anything in there go to @addr? */

@@ -3,6 +3,7 @@
 #include "copy.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <rdma/fi_errno.h>
 
@@ -11,20 +12,25 @@
 
 /*
  * A device writes a mark some microseconds after the last byte of the copy before it. So a
- * copy up to this length is watched itself, and the mark only follows when it has not been
- * seen to end for COPY_OVERDUE [ns]: the data may be what its place was filled with.
- */
-#define COPY_WATCHED ((size_t) 4096)
-#define COPY_OVERDUE 32000
-
-/*
- * What copy_await() waits for: a copy up to this length, when there are few and one is about
- * to end within COPY_SOON, and how late it may be [ns].
+ * small copy is watched itself, and the mark only follows when it has not been seen to end
+ * for COPY_OVERDUE [ns]: the data may be what its place was filled with.
  */
 #define COPY_SMALL ((size_t) 16384)
+#define COPY_OVERDUE 32000
+
+/* Behind others time does not press: there, to fill and to look must take less than a mark */
+#define COPY_TINY ((size_t) 256)
+
+/*
+ * copy_await() waits for a small copy, when there are few and one is to end within
+ * COPY_SOON, and no longer than until it is COPY_LATE [ns].
+ */
 #define COPY_FEW 2
 #define COPY_SOON 2000
 #define COPY_LATE 1000
+
+/* Bytes that are held back, at most, to begin with others: the first must not wait long */
+#define COPY_HELD ((size_t) 262144)
 
 static uint64_t copy_now(void)
 {
@@ -102,19 +108,19 @@ static struct copy_engine *copy_engine_find(struct copy_engines *engines,
  * What a copy brings comes in whole words if both ends begin with one (a bus does not tear
  * them), though in any order: it is complete when none of its words is the sign any more.
  */
-static void copy_watch(struct copy_engines *engines, struct copy *copy, void *host,
-		       const struct iovec *iov)
+static void copy_watch(struct copy_engines *engines, const struct dev_queue *dev,
+		       const struct dev_copy *piece, struct copy *copy)
 {
-	size_t words = iov->iov_len / sizeof *copy->words;
+	size_t words = piece->len / sizeof *copy->words;
 
-	if (((uintptr_t) host | (uintptr_t) iov->iov_base | iov->iov_len) %
-		    sizeof *copy->words ||
-	    !words || iov->iov_len > COPY_WATCHED)
+	if (!dev->ops->words || piece->len > (copy->alone ? COPY_SMALL : COPY_TINY) ||
+	    ((uintptr_t) piece->dst | (uintptr_t) piece->src | piece->len) %
+		    sizeof *copy->words)
 		return;
 	/* another one each time: data that is like one sign is not like the next */
 	engines->sign = engines->sign * 1664525 + 1013904223;
 	copy->sign = engines->sign;
-	copy->words = host;
+	copy->words = piece->dst;
 	copy->left = (uint32_t) words;
 	for (size_t i = 0; i < words; i++)
 		copy->words[i] = copy->sign;
@@ -132,11 +138,13 @@ static bool copy_arrived(struct copy *copy)
 	return true;
 }
 
-/* Has it ended? Negative: the device has failed */
+/* Has it ended? Negative: the device has failed, or would not begin it */
 static int copy_ended(struct dev_queue *dev, struct copy *copy)
 {
 	int ret;
 
+	if (copy->held || copy->status)
+		return copy->status;
 	if (copy->words && copy_arrived(copy))
 		return 1;
 	if ((int32_t) (dev->marked - copy->mark) >= 0)
@@ -149,44 +157,187 @@ static int copy_ended(struct dev_queue *dev, struct copy *copy)
 	return ret;
 }
 
-/* ---- copies ---- */
+/* ---- beginning ---- */
+
+/* What has begun must not go on in memory that is used otherwise. */
+static int copy_check(struct dev_queue *dev, int ret)
+{
+	if (ret)
+		dev->ops->queue_drain(dev);
+	return ret;
+}
+
+/* Whatever one @copy consists of, by itself */
+static int copy_begin(struct dev_queue *dev, const struct dev_copy *pieces, struct copy *copy)
+{
+	int ret = 0;
+
+	copy->begun = copy_now();
+	copy->mark = dev->marked + 1;
+	for (uint32_t i = 0; !ret && i < copy->pieces; i++)
+		ret = dev->ops->queue_copy(dev, pieces[i].dst, pieces[i].src, pieces[i].len);
+	if (!ret && !copy->words)
+		ret = dev->ops->queue_mark(dev);
+	return copy_check(dev, ret);
+}
+
+/* Small enough to be put there? It ends as others do. */
+static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, struct copy *copy)
+{
+	struct dev_queue *dev = queue->dev;
+
+	if (copy->pieces != 1 || pieces->len > DEV_PUT || !dev->ops->queue_put || !copy->alone)
+		return false;
+	copy->begun = copy_now();
+	copy->mark = dev->marked + 1;
+	return !dev->ops->queue_put(dev, pieces->dst, pieces->src, pieces->len);
+}
+
+/*
+ * Those held back cannot begin together: which of them can? Some of what they bring may be
+ * there already, so that it tells nothing.
+ */
+static void copy_begin_each(struct copy_queue *queue, struct copy *copy)
+{
+	const struct dev_copy *pieces = queue->held;
+
+	for (; copy; copy = TAILQ_NEXT(copy, entry)) {
+		if (queue->held_count > 1)
+			copy->words = NULL;
+		copy->status = copy_begin(queue->dev, pieces, copy);
+		pieces += copy->pieces;
+		copy->held = false;
+	}
+}
+
+static void copy_begin_held(struct copy_queue *queue)
+{
+	struct copy *first = TAILQ_LAST(&queue->waiting, copy_list), *copy;
+	struct dev_queue *dev = queue->dev;
+	uint64_t now = copy_now();
+	bool words = true;
+
+	for (copy = first; copy && copy->held; copy = TAILQ_PREV(copy, copy_list, entry))
+		first = copy;
+	if (queue->held_count < 2 ||
+	    copy_check(dev, dev->ops->queue_batch(dev, queue->held, queue->held_count))) {
+		copy_begin_each(queue, first);
+	} else {
+		for (copy = first; copy; copy = TAILQ_NEXT(copy, entry)) {
+			copy->held = false;
+			copy->begun = now;
+			copy->mark = dev->marked + 1;
+			words &= copy->words != NULL;
+		}
+		if (!words && copy_check(dev, dev->ops->queue_mark(dev)))
+			copy_begin_each(queue, first);
+	}
+	queue->held_count = 0;
+	queue->held_len = 0;
+}
+
+void copy_push(struct copy_engines *engines)
+{
+	struct copy_engine *engine;
+
+	if (!engines->pending)
+		return;
+	LIST_FOREACH(engine, &engines->list, entry) {
+		for (int dir = 0; dir < COPY_DIRS; dir++) {
+			if (engine->queues[dir].held_count)
+				copy_begin_held(&engine->queues[dir]);
+		}
+	}
+}
+
+/* Behind others, a short one waits for more of its kind, to begin with them. */
+static void copy_hold(struct copy_queue *queue, const struct dev_copy *pieces, size_t len,
+		      struct copy *copy)
+{
+	if (queue->held_count + copy->pieces > DEV_BATCH)
+		copy_begin_held(queue);
+	memcpy(queue->held + queue->held_count, pieces, copy->pieces * sizeof *pieces);
+	queue->held_count += copy->pieces;
+	queue->held_len += len;
+	copy->held = true;
+	TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+	if (queue->held_count == DEV_BATCH || queue->held_len >= COPY_HELD)
+		copy_begin_held(queue);
+}
 
 int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
 	       const struct iovec *iov, size_t count, void *host, struct copy *copy)
 {
 	struct copy_engine *engine = copy_engine_find(engines, mem);
+	struct dev_copy pieces[P2P_IOV_MAX];
 	struct copy_queue *queue;
-	struct dev_queue *dev;
 	char *at = host;
-	int ret = 0;
+	size_t len;
+	int ret;
 
 	if (!engine)
 		return -FI_EIO;
 	queue = &engine->queues[dir];
-	dev = queue->dev;
-	copy->words = NULL;
-	if (dir == COPY_OUT && dev->ops->words && count == 1)
-		copy_watch(engines, copy, host, iov);
-	copy->begun = copy_now();
-	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
-		if (dir == COPY_OUT)
-			ret = dev->ops->queue_copy(dev, at, iov[i].iov_base, iov[i].iov_len);
-		else
-			ret = dev->ops->queue_copy(dev, iov[i].iov_base, at, iov[i].iov_len);
+	copy->pieces = 0;
+	for (size_t i = 0; i < count; at += iov[i++].iov_len) {
+		if (!iov[i].iov_len)
+			continue;
+		pieces[copy->pieces++] = (struct dev_copy){
+			.dst = dir == COPY_OUT ? at : iov[i].iov_base,
+			.src = dir == COPY_OUT ? iov[i].iov_base : at,
+			.len = iov[i].iov_len,
+		};
 	}
-	copy->mark = dev->marked + 1;
-	if (!ret && !copy->words)
-		ret = dev->ops->queue_mark(dev);
-	if (ret) {
-		/* what has begun must not go on in memory that is used otherwise */
-		dev->ops->queue_drain(dev);
-		return ret;
-	}
-	copy->small = at - (char *) host <= (ptrdiff_t) COPY_SMALL;
+	len = at - (char *) host;
+	copy->small = len <= COPY_SMALL;
 	copy->alone = TAILQ_EMPTY(&queue->waiting);
-	TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+	copy->held = false;
+	copy->status = 0;
+	copy->words = NULL;
+	if (dir == COPY_OUT && copy->pieces == 1)
+		copy_watch(engines, queue->dev, pieces, copy);
+	if (copy->pinned && copy->pieces && !copy->alone && len < COPY_HELD &&
+	    queue->dev->ops->queue_batch) {
+		copy_hold(queue, pieces, len, copy);
+	} else {
+		if (queue->held_count)
+			copy_begin_held(queue);
+		ret = dir == COPY_IN && copy_put(queue, pieces, copy)
+			      ? 0
+			      : copy_begin(queue->dev, pieces, copy);
+		if (ret)
+			return ret;
+		TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+	}
 	copy_pending_add(engines, 1);
 	return 0;
+}
+
+/* ---- ending ---- */
+
+static void copy_remove(struct copy_engines *engines, struct copy_queue *queue,
+			struct copy *copy)
+{
+	TAILQ_REMOVE(&queue->waiting, copy, entry);
+	copy_pending_add(engines, -1);
+}
+
+int copy_run(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
+	     const struct iovec *iov, size_t count, void *host, struct copy *copy)
+{
+	struct copy_queue *queue;
+	int ret;
+
+	copy->pinned = false;
+	ret = copy_start(engines, mem, dir, iov, count, host, copy);
+	if (ret)
+		return ret;
+	queue = &copy_engine_find(engines, mem)->queues[dir];
+	do
+		ret = copy_ended(queue->dev, copy);
+	while (!ret);
+	copy_remove(engines, queue, copy);
+	return ret < 0 ? ret : 0;
 }
 
 /* Learns from a copy that has ended */
@@ -211,8 +362,7 @@ static bool copy_queue_progress(struct copy_engines *engines, struct copy_queue 
 		if (!ended)
 			break;
 		copy_learn(queue, copy);
-		TAILQ_REMOVE(&queue->waiting, copy, entry);
-		copy_pending_add(engines, -1);
+		copy_remove(engines, queue, copy);
 		copy->done(copy, ended < 0 ? ended : 0);
 		any = true;
 	}
@@ -226,6 +376,7 @@ bool copy_progress(struct copy_engines *engines)
 
 	if (!engines->pending)
 		return false;
+	copy_push(engines);
 	LIST_FOREACH(engine, &engines->list, entry) {
 		for (int dir = 0; dir < COPY_DIRS; dir++)
 			any |= copy_queue_progress(engines, &engine->queues[dir]);

@@ -37,6 +37,17 @@
 
 #define CUDA_DEVICES_MAX 64
 
+/* Values that the device writes for less than a copy takes */
+#define CUDA_PUT_VALUES 2
+
+/* CUmemcpyAttributes: headers before CUDA 12.8 have none */
+struct cuda_batch_attributes {
+	int order; /* when the sources are read: 1, in the order of the stream */
+	int src[2];
+	int dst[2];
+	unsigned int flags;
+};
+
 /* What is used of the driver. The symbols' versions are those of CUDA 11 and later. */
 static struct {
 	CUresult (*get_error_name)(CUresult error, const char **name);
@@ -51,6 +62,13 @@ static struct {
 	CUresult (*address_range)(CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
 	CUresult (*copy)(CUdeviceptr dst, CUdeviceptr src, size_t len);
 	CUresult (*copy_async)(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream);
+	CUresult (*copy_batch)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
+			       struct cuda_batch_attributes *attributes, size_t *first,
+			       size_t kinds, CUstream stream);
+	CUresult (*copy_batch_12)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len,
+				  size_t count, struct cuda_batch_attributes *attributes,
+				  size_t *first, size_t kinds, size_t *failed,
+				  CUstream stream);
 	CUresult (*host_register)(void *addr, size_t len, unsigned int flags);
 	CUresult (*host_unregister)(void *addr);
 	CUresult (*host_device_pointer)(CUdeviceptr *ptr, void *addr, unsigned int flags);
@@ -60,6 +78,8 @@ static struct {
 	CUresult (*stream_synchronize)(CUstream stream);
 	CUresult (*stream_write32)(CUstream stream, CUdeviceptr ptr, uint32_t value,
 				   unsigned int flags);
+	CUresult (*stream_memops)(CUstream stream, unsigned int count,
+				  CUstreamBatchMemOpParams *ops, unsigned int flags);
 	CUresult (*event_create)(CUevent *event, unsigned int flags);
 	CUresult (*event_destroy)(CUevent event);
 	CUresult (*event_record)(CUevent event, CUstream stream);
@@ -90,6 +110,8 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(address_range, "cuMemGetAddressRange_v2", NULL, 0),
 	CUDA_SYMBOL(copy, "cuMemcpy", NULL, 0),
 	CUDA_SYMBOL(copy_async, "cuMemcpyAsync", NULL, 0),
+	CUDA_SYMBOL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
+	CUDA_SYMBOL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
 	CUDA_SYMBOL(host_register, "cuMemHostRegister_v2", "cuMemHostRegister", 0),
 	CUDA_SYMBOL(host_unregister, "cuMemHostUnregister", NULL, 0),
 	CUDA_SYMBOL(host_device_pointer, "cuMemHostGetDevicePointer_v2", NULL, 0),
@@ -98,6 +120,7 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(stream_query, "cuStreamQuery", NULL, 0),
 	CUDA_SYMBOL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
 	CUDA_SYMBOL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
+	CUDA_SYMBOL(stream_memops, "cuStreamBatchMemOp_v2", "cuStreamBatchMemOp", 1),
 	CUDA_SYMBOL(event_create, "cuEventCreate", NULL, 0),
 	CUDA_SYMBOL(event_destroy, "cuEventDestroy_v2", NULL, 0),
 	CUDA_SYMBOL(event_record, "cuEventRecord", NULL, 0),
@@ -116,6 +139,7 @@ static const struct dl_symbol cuda_symbols[] = {
  * @reached_dev: the same for the device; 0: this device cannot, @events are used
  * @polls:	unsuccessful looks since the last question to the driver
  * @seen:	@reached at the last look
+ * @no_put:	the device has refused to write values to its own memory
  */
 struct cuda_queue {
 	struct dev_queue base;
@@ -124,6 +148,7 @@ struct cuda_queue {
 	CUdeviceptr reached_dev;
 	unsigned int polls;
 	uint32_t seen;
+	bool no_put;
 	CUevent events[CUDA_EVENTS];
 };
 
@@ -221,7 +246,38 @@ static P2P_APART bool cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 	return true;
 }
 
-/* All there is to know of an allocation in one call: hardly longer than for one thing */
+/*
+ * Addresses among which device memory has been seen. There, everything is asked at once: that
+ * takes hardly longer than one thing. Of host memory it does, so elsewhere one thing comes
+ * first.
+ */
+static uintptr_t cuda_seen_first = UINTPTR_MAX, cuda_seen_last;
+
+static bool cuda_seen(uintptr_t addr)
+{
+	return addr >= __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED) &&
+	       addr <= __atomic_load_n(&cuda_seen_last, __ATOMIC_RELAXED);
+}
+
+/* When threads meet here one of them may be forgotten, until the next time */
+static P2P_APART void cuda_see(uintptr_t addr)
+{
+	if (addr < __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED))
+		__atomic_store_n(&cuda_seen_first, addr, __ATOMIC_RELAXED);
+	if (addr > __atomic_load_n(&cuda_seen_last, __ATOMIC_RELAXED))
+		__atomic_store_n(&cuda_seen_last, addr, __ATOMIC_RELAXED);
+}
+
+static bool cuda_is_device(CUdeviceptr ptr)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type = 0;
+	void *data = &type;
+
+	return cuda.pointer_get(1, &attribute, &data, ptr) == CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE;
+}
+
 static bool cuda_find(const void *addr, struct dev_mem *mem)
 {
 	static const CUpointer_attribute attributes[] = {
@@ -237,6 +293,11 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 	size_t size = 0;
 	void *data[] = {&type, &ctx, &ordinal, &id, &base, &size};
 
+	if (!cuda_seen(ptr)) {
+		if (!cuda_is_device(ptr))
+			return false;
+		cuda_see(ptr);
+	}
 	if (cuda.pointer_get(sizeof data / sizeof data[0],
 			     (CUpointer_attribute *) (uintptr_t) attributes, data,
 			     ptr) != CUDA_SUCCESS ||
@@ -288,6 +349,20 @@ static int cuda_copy(const struct dev_mem *mem, void *dst, const void *src, size
 			 "cuMemcpy");
 	cuda_leave(pushed);
 	return ret;
+}
+
+static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
+{
+	int value = 0;
+
+	return cuda.device_get(&value, attribute, mem->ordinal) == CUDA_SUCCESS ? value : 0;
+}
+
+static int cuda_node(const struct dev_mem *mem)
+{
+	return dev_pci_node(cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 }
 
 static int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)
@@ -436,6 +511,101 @@ static int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, s
 	return ret;
 }
 
+static CUresult cuda_queue_copy_all(struct cuda_queue *queue, const struct dev_copy *copies,
+				    size_t count)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+		result = cuda.copy_async((CUdeviceptr) (uintptr_t) copies[i].dst,
+					 (CUdeviceptr) (uintptr_t) copies[i].src,
+					 copies[i].len, queue->stream);
+	return result;
+}
+
+static CUresult cuda_queue_copy_batch(struct cuda_queue *queue, const struct dev_copy *copies,
+				      size_t count)
+{
+	struct cuda_batch_attributes attributes = {.order = 1};
+	CUdeviceptr dst[DEV_BATCH], src[DEV_BATCH];
+	size_t len[DEV_BATCH], first = 0, failed;
+
+	for (size_t i = 0; i < count; i++) {
+		dst[i] = (CUdeviceptr) (uintptr_t) copies[i].dst;
+		src[i] = (CUdeviceptr) (uintptr_t) copies[i].src;
+		len[i] = copies[i].len;
+	}
+	return cuda.copy_batch ? cuda.copy_batch(dst, src, len, count, &attributes, &first, 1,
+						 queue->stream)
+			       : cuda.copy_batch_12(dst, src, len, count, &attributes, &first,
+						    1, &failed, queue->stream);
+}
+
+static int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies,
+			    size_t count)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	bool pushed, batch = cuda.copy_batch || cuda.copy_batch_12;
+	int ret;
+
+	ret = cuda_enter(base->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(batch ? cuda_queue_copy_batch(queue, copies, count)
+			       : cuda_queue_copy_all(queue, copies, count),
+			 batch ? "cuMemcpyBatchAsync" : "cuMemcpyAsync");
+	cuda_leave(pushed);
+	return ret;
+}
+
+/* Values for @len bytes, as wide as the address allows: how many; 0: too many */
+static unsigned int cuda_put_values(CUdeviceptr dst, const char *src, size_t len,
+				    CUstreamBatchMemOpParams *ops)
+{
+	size_t width = (dst | len) % 8 ? 4 : 8;
+	unsigned int count = 0;
+
+	if ((dst | len) % width || len / width > CUDA_PUT_VALUES)
+		return 0;
+	for (; len; len -= width, dst += width, src += width, count++) {
+		ops[count] = (CUstreamBatchMemOpParams){
+			.writeValue = {.operation = width == 8
+							    ? CU_STREAM_MEM_OP_WRITE_VALUE_64
+							    : CU_STREAM_MEM_OP_WRITE_VALUE_32,
+				       .address = dst}};
+		memcpy(&ops[count].writeValue.value64, src, width);
+	}
+	return count;
+}
+
+static int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t len)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	CUstreamBatchMemOpParams ops[CUDA_PUT_VALUES + 1];
+	unsigned int count;
+	CUresult result;
+	bool pushed;
+
+	if (!queue->reached_dev || !cuda.stream_memops || queue->no_put)
+		return -FI_ENOSYS;
+	count = cuda_put_values((CUdeviceptr) (uintptr_t) dst, src, len, ops);
+	if (!count || cuda_enter(base->ctx, &pushed))
+		return -FI_ENOSYS;
+	ops[count] = (CUstreamBatchMemOpParams){
+		.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+			       .address = queue->reached_dev,
+			       .value = base->marked + 1}};
+	result = cuda.stream_memops(queue->stream, count + 1, ops, 0);
+	cuda_leave(pushed);
+	if (result == CUDA_SUCCESS) {
+		base->marked++;
+		return 0;
+	}
+	queue->no_put = true;
+	P2P_INFO("cuStreamBatchMemOp: %s: small messages are copied\n", cuda_strerror(result));
+	return -FI_ENOSYS;
+}
+
 static void cuda_queue_drain(struct dev_queue *base)
 {
 	cuda.stream_synchronize(((struct cuda_queue *) base)->stream);
@@ -495,13 +665,6 @@ static int cuda_queue_mark(struct dev_queue *base)
 }
 
 /* ---- for NICs ---- */
-
-static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
-{
-	int value = 0;
-
-	return cuda.device_get(&value, attribute, mem->ordinal) == CUDA_SUCCESS ? value : 0;
-}
 
 static int cuda_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
 		       uint64_t *offset, const char **why)
@@ -623,11 +786,14 @@ const struct dev_ops dev_cuda_ops = {
 	.find = cuda_find,
 	.settle = cuda_settle,
 	.copy = cuda_copy,
+	.node = cuda_node,
 	.pin = cuda_pin,
 	.unpin = cuda_unpin,
 	.queue_open = cuda_queue_open,
 	.queue_close = cuda_queue_close,
 	.queue_copy = cuda_queue_copy,
+	.queue_batch = cuda_queue_batch,
+	.queue_put = cuda_queue_put,
 	.queue_mark = cuda_queue_mark,
 	.queue_poll = cuda_queue_poll,
 	.queue_drain = cuda_queue_drain,

@@ -154,8 +154,8 @@ ssize_t pipe_send(struct xfer_req *req)
 	req->ctx.done = pipe_marker_sent;
 	req->out.data = WIRE_MARK | req->pipe.id;
 	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
-	req->ready = true;
 	xfer_sendq_add(req);
+	xfer_sendq_ready(req);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
 }

@@ -4,7 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
@@ -61,6 +64,18 @@ static void *stage_map_huge(size_t len)
 	munmap(start + len, addr + STAGE_HUGE - start);
 	madvise(start, len, MADV_HUGEPAGE);
 	return start;
+}
+
+/* Has its pages come from a node, if there are any there; before they are touched */
+static void stage_place(void *addr, size_t len, int node)
+{
+	unsigned long nodes[16] = {0}, bits = 8 * sizeof nodes[0];
+
+	if (node < 0 || (unsigned long) node >= bits * (sizeof nodes / sizeof nodes[0]))
+		return;
+	nodes[node / bits] = 1UL << node % bits;
+	if (syscall(SYS_mbind, addr, len, MPOL_PREFERRED, nodes, 8 * sizeof nodes, 0))
+		P2P_INFO("staging memory cannot be put on node %d, where the device is\n", node);
 }
 
 /* Registers with the core provider, where that wants its local buffers registered. */
@@ -174,6 +189,8 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 	if (!stage->region)
 		return -FI_ENOMEM;
 	stage->region_len = len;
+	if (mem->ops->node)
+		stage_place(stage->region, len, mem->ops->node(mem));
 	ret = mem->ops->pin(mem, stage->region, len);
 	if (ret)
 		goto free_region;

@@ -73,7 +73,7 @@ static void whole_copied_out(struct copy *copy, int status)
 		req->comp.err = -status;
 	else if (req->copied < req->len)
 		return;
-	req->ready = true;
+	xfer_sendq_ready(req);
 	xfer_sendq_flush(req->ctx.ep);
 }
 
@@ -89,8 +89,9 @@ static void whole_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 /* FI_INJECT: the user's buffer is free when the call returns, so the copy cannot wait. */
 static int whole_copy_now(struct xfer_req *req)
 {
-	req->ready = true;
-	return mem_gather(&req->mem, req->iov, req->count, req->host);
+	return req->len ? copy_run(&req->ctx.ep->xfer->copies, &req->mem, COPY_OUT, req->iov,
+				   req->count, req->host, &req->copy)
+			: 0;
 }
 
 static ssize_t whole_begin(struct xfer_req *req)
@@ -100,7 +101,6 @@ static ssize_t whole_begin(struct xfer_req *req)
 	if (ret)
 		return ret;
 	req->out.len = req->len;
-	req->ready = false;
 	if (req->op_flags & FI_INJECT)
 		ret = whole_copy_now(req);
 	else
@@ -109,6 +109,8 @@ static ssize_t whole_begin(struct xfer_req *req)
 		return ret;
 	xfer_set_busy(req);
 	xfer_sendq_add(req);
+	if (req->op_flags & FI_INJECT)
+		xfer_sendq_ready(req);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
 }

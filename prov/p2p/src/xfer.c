@@ -533,8 +533,15 @@ void xfer_sendq_add(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
+	req->ready = false;
 	TAILQ_INSERT_TAIL(&ep->sendq, req, entry);
 	__atomic_store_n(&ep->waiting, ep->waiting + 1, __ATOMIC_RELAXED);
+}
+
+void xfer_sendq_ready(struct xfer_req *req)
+{
+	req->ready = true;
+	req->ctx.ep->ready++;
 }
 
 static ssize_t xfer_sendq_try(struct xfer_req *req)
@@ -561,11 +568,13 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 void xfer_sendq_flush(struct xfer_ep *ep)
 {
 	struct xfer_blocked blocked = {.count = 0};
+	unsigned int left = ep->ready;
 	struct xfer_req *req, *next;
 	ssize_t ret;
 
-	for (req = TAILQ_FIRST(&ep->sendq); req; req = next) {
+	for (req = TAILQ_FIRST(&ep->sendq); req && left; req = next) {
 		next = TAILQ_NEXT(req, entry);
+		left -= req->ready;
 		if (xfer_blocked_has(&blocked, req->addr))
 			continue;
 		ret = xfer_sendq_try(req);
@@ -574,6 +583,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 			continue;
 		}
 		TAILQ_REMOVE(&ep->sendq, req, entry);
+		ep->ready--;
 		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);
 		if (ret)
 			xfer_ctx_fail(&req->ctx, ret);
@@ -583,8 +593,10 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
 		    const struct iovec *iov, size_t count, void *host, struct copy *copy)
 {
-	int ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
+	int ret;
 
+	copy->pinned = stage_pinned(&ep->xfer->stage, host);
+	ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
 	if (ret)
 		return ret;
 	/* no descriptor tells of a copy's end: nobody may sleep until then */
@@ -640,6 +652,7 @@ void xfer_progress_locked(struct xfer *xfer)
 {
 	xfer_progress_copies(xfer);
 	xfer_progress_core(xfer);
+	copy_push(&xfer->copies);
 }
 
 void xfer_cq_progress(struct xfer_cq *cq)
@@ -648,6 +661,7 @@ void xfer_cq_progress(struct xfer_cq *cq)
 	xfer_progress_copies(cq->xfer);
 	if (!cq->count)
 		xfer_progress_core(cq->xfer);
+	copy_push(&cq->xfer->copies);
 	p2p_lock_drop(&cq->xfer->lock);
 }
 
