@@ -187,6 +187,8 @@ struct xfer {
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
  * @wish, @near: see struct path_query
+ * @follows:	peers are told that all receives here are followed up (peer.h)
+ * @peers:	what is known of them, by address; @peer_count of them
  * @inline_max:	what the core sends may be copied by its CPU up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -226,6 +228,9 @@ struct xfer_ep {
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
 	bool near;
+	bool follows;
+	uint8_t *peers;
+	size_t peer_count;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };

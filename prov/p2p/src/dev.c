@@ -53,6 +53,15 @@ bool dev_find(const void *addr, struct dev_mem *mem)
 	return false;
 }
 
+bool dev_ipc_ready(void)
+{
+	for (int i = 0; dev_backends[i]; i++) {
+		if (dev_backends[i]->ipc_ready && dev_backends[i]->ipc_ready())
+			return true;
+	}
+	return false;
+}
+
 int dev_queue_passed(struct dev_queue *queue, uint32_t mark)
 {
 	int ret = queue->ops->queue_poll(queue);

@@ -696,6 +696,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
+	free(ep->peers);
 	p2p_lock_drop(&xfer->lock);
 	return 0;
 }
