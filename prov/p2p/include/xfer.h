@@ -525,7 +525,8 @@ void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
 void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
 			 const struct dev_mem *mem);
 
-/* Gives back the staging memory that it holds */
+/* Gives back the staging memory that it holds, of which @used bytes were written; or all it has */
+void xfer_req_unstage(struct xfer_req *req, size_t used);
 void xfer_req_release(struct xfer_req *req);
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
