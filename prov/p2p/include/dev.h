@@ -88,8 +88,6 @@ struct dev_queue {
  *		first byte. An error comes with @why, and is not logged
  * @ipc_close:	closes what was opened in @ctx; no copy may be under way
  *		These three are NULL where the runtime cannot do that.
- * @ipc_ready:	has the application initialised the runtime, so that there may be something
- *		to open it for?
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
@@ -115,7 +113,6 @@ struct dev_ops {
 	int (*ipc_open)(const struct dev_mem *mem, const void *handle, void **addr,
 			const char **why);
 	void (*ipc_close)(void *ctx, void *addr);
-	bool (*ipc_ready)(void);
 };
 
 /* What a dma-buf begins and ends at */
@@ -130,8 +127,8 @@ extern bool dev_present;
 /* Fills @mem and returns true when @addr is device memory. */
 bool dev_find(const void *addr, struct dev_mem *mem);
 
-/* Does any runtime that the application has initialised open other processes' memory? */
-bool dev_ipc_ready(void);
+/* Does any runtime here open other processes' memory? */
+bool dev_ipc_present(void);
 
 /*
  * Has the device passed mark number @mark of @queue? Negative: the device has failed,

@@ -5,7 +5,11 @@
  * A short message from device memory may be offered like a long one (wire.h), and not staged,
  * if its receiver looks after all of its receives (struct xfer_ep.follows): a marker that met
  * one which it does not look after would be lost. So it is asked, with WIRE_HELLO, when the
- * first such message goes there, and until it has answered they are staged. All [locked].
+ * first such message goes there, and until it has answered they are staged.
+ *
+ * Applications may initialise their GPU after the endpoint, as MPI's do: where there is a GPU
+ * all receives are looked after at first, and no more after PEER_TRIAL of them, if no device
+ * memory has been seen by then, nor a peer that asks. All [locked].
  */
 #ifndef P2P_PEER_H
 #define P2P_PEER_H
@@ -14,6 +18,12 @@
 
 /* Fills in what is known of the peer at @addr; asks it if that is nothing yet */
 void peer_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
+
+/* The endpoint is about to be enabled: does it look after all receives? */
+void peer_start(struct xfer_ep *ep);
+
+/* A receive into host memory is posted that is looked after; or device memory is in use */
+void peer_trial(struct xfer_ep *ep, bool device);
 
 /* A peer has asked, or answered */
 void peer_hello(struct xfer_ep *ep, const struct wire_msg *msg);

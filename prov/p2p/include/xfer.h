@@ -187,7 +187,8 @@ struct xfer {
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
  * @wish, @near: see struct path_query
- * @follows:	peers are told that all receives here are followed up (peer.h)
+ * @follows:	peers are told that all receives here are followed up; @trial: they are, for so
+ *		many receives more, though nobody has been told (peer.h)
  * @peers:	what is known of them, by address; @peer_count of them
  * @inline_max:	what the core sends may be copied by its CPU up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
@@ -229,6 +230,7 @@ struct xfer_ep {
 	enum path_wish wish;
 	bool near;
 	bool follows;
+	unsigned int trial;
 	uint8_t *peers;
 	size_t peer_count;
 	size_t inline_max;
@@ -455,7 +457,7 @@ ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 /* Are operations of this kind followed up, whatever memory they are about? */
 static inline bool xfer_ep_follows(const struct xfer_ep *ep, uint64_t kind)
 {
-	return p2p_unlikely(ep->followed & kind);
+	return p2p_unlikely(__atomic_load_n(&ep->followed, __ATOMIC_RELAXED) & kind);
 }
 
 static inline unsigned int xfer_count_index(uint64_t kind)

@@ -140,8 +140,9 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	const char *why;
 
 	if (comp->err) {
-		P2P_WARN("a control message could not be received: %s\n",
-			 fi_strerror(abs(comp->err)));
+		if (comp->err != FI_ECANCELED)
+			P2P_WARN("a control message could not be received: %s\n",
+				 fi_strerror(abs(comp->err)));
 	} else if (wire_decode(ctrl->reserve->addr, comp->len, &msg, &why)) {
 		P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len, why);
 	} else {
@@ -199,7 +200,21 @@ int ctrl_start(struct xfer_ep *ep)
 	const struct xfer *xfer = ep->xfer;
 
 	/* peers may ask for memory of ours, or about us, before anything else happens */
-	return ep->mixes || ep->follows || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+	return ep->mixes || ep->follows || ep->trial || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+}
+
+void ctrl_stop(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx;
+
+	if (!ep->listens || ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours)
+		return;
+	ep->listens = false;
+	/* they end as cancelled */
+	LIST_FOREACH(ctx, &ep->live, live) {
+		if (ctx->done == ctrl_received)
+			fi_cancel(&ep->core->fid, ctx);
+	}
 }
 
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)

@@ -53,10 +53,10 @@ bool dev_find(const void *addr, struct dev_mem *mem)
 	return false;
 }
 
-bool dev_ipc_ready(void)
+bool dev_ipc_present(void)
 {
 	for (int i = 0; dev_backends[i]; i++) {
-		if (dev_backends[i]->ipc_ready && dev_backends[i]->ipc_ready())
+		if (dev_backends[i]->ipc_open)
 			return true;
 	}
 	return false;

@@ -597,14 +597,6 @@ static int cuda_ipc_open(const struct dev_mem *mem, const void *handle, void **a
 	return -FI_EOPNOTSUPP;
 }
 
-static bool cuda_ipc_ready(void)
-{
-	CUcontext ctx;
-
-	/* without a context, too; it is an error before cuInit */
-	return cuda.ipc_open && cuda.ctx_get_current(&ctx) == CUDA_SUCCESS;
-}
-
 static void cuda_ipc_close(void *ctx, void *addr)
 {
 	bool pushed;
@@ -638,5 +630,4 @@ const struct dev_ops dev_cuda_ops = {
 	.ipc_export = cuda_ipc_export,
 	.ipc_open = cuda_ipc_open,
 	.ipc_close = cuda_ipc_close,
-	.ipc_ready = cuda_ipc_ready,
 };

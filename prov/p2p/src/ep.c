@@ -14,6 +14,7 @@
 #include "info.h"
 #include "lf.h"
 #include "log.h"
+#include "peer.h"
 
 /* Came with libfabric 1.18, as the next of the enumeration */
 #define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
@@ -352,25 +353,13 @@ static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *l
 	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
 }
 
-/*
- * Where a message takes less time than a copy through the host, short ones are to be offered,
- * too: if the application may have device memory for them.
- */
-static void ep_follow(struct xfer_ep *ep)
-{
-	ep->follows = ep->near && ep->wish != PATH_STAGE_ONLY && ep->wish != PATH_PEER_LONG &&
-		      dev_ipc_ready();
-	if (ep->follows)
-		ep->followed |= FI_RECV;
-}
-
 static int ep_enable(struct p2p_ep *ep)
 {
 	size_t len = sizeof ep->xfer.name;
 	int ret;
 
 	if (!ep->xfer.started)
-		ep_follow(&ep->xfer);
+		peer_start(&ep->xfer);
 	ret = ep_complete_cqs(ep);
 	if (!ret)
 		ret = fi_enable(ep->xfer.core);

@@ -11,6 +11,9 @@
 /* Addresses beyond are no indices: nothing is known of them */
 #define PEER_MAX (1u << 20)
 
+/* Receives that are looked after though there may be no need */
+#define PEER_TRIAL 1024
+
 /* @PEER_PLAIN: short messages are staged; @PEER_REFUSES: all that is not announced anyway */
 enum peer_state {
 	PEER_UNKNOWN,
@@ -39,6 +42,34 @@ static uint8_t *peer_state(struct xfer_ep *ep, fi_addr_t addr)
 	ep->peers = peers;
 	ep->peer_count = count;
 	return &peers[addr];
+}
+
+/*
+ * Only where a message takes less time than a copy through the host are short ones worth it.
+ */
+void peer_start(struct xfer_ep *ep)
+{
+	if (!ep->near || !dev_ipc_present() || ep->wish == PATH_STAGE_ONLY ||
+	    ep->wish == PATH_PEER_LONG || ep->wish == PATH_PEER_ONLY)
+		return;
+	/* where that is so anyway it costs nothing */
+	ep->follows = ep->followed & FI_RECV;
+	ep->followed |= FI_RECV;
+	ep->trial = ep->follows ? 0 : PEER_TRIAL;
+}
+
+void peer_trial(struct xfer_ep *ep, bool device)
+{
+	if (!ep->trial)
+		return;
+	if (device) {
+		ep->trial = 0;
+		ep->follows = true;
+	} else if (!--ep->trial) {
+		P2P_DBG("no device memory so far: receives are not followed up any more\n");
+		__atomic_store_n(&ep->followed, ep->followed & ~FI_RECV, __ATOMIC_RELAXED);
+		ctrl_stop(ep);
+	}
 }
 
 static void peer_hello_send(struct xfer_ep *ep, fi_addr_t addr, bool ask)
@@ -79,8 +110,10 @@ void peer_hello(struct xfer_ep *ep, const struct wire_msg *msg)
 
 	if (ep->resolve(ep, msg->name, msg->name_len, &addr))
 		return;
-	if (msg->flags & WIRE_ASKS)
+	if (msg->flags & WIRE_ASKS) {
+		peer_trial(ep, true);
 		peer_hello_send(ep, addr, false);
+	}
 	state = peer_state(ep, addr);
 	if (!state || *state > PEER_ASKED)
 		return;

@@ -139,6 +139,8 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 		return ret;
 
 	p2p_lock_take(&xfer->lock);
+	if (mem.ops || op->recv)
+		peer_trial(ep, mem.ops);
 	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
 	if (!ret)
 		ret = op->recv ? post_recv(ep, op, &mem) : post_send(ep, op, &mem);
