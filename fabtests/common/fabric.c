@@ -54,8 +54,7 @@ int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
 	if (opts->delivery_complete)
 		hints->tx_attr->op_flags |= FI_DELIVERY_COMPLETE;
-	if ((opts->iface != FI_HMEM_SYSTEM || opts->init_iface != FI_HMEM_SYSTEM) &&
-	    !opts->no_hmem) {
+	if (opts->init_iface != FI_HMEM_SYSTEM && !opts->no_hmem) {
 		hints->caps |= FI_HMEM;
 		hints->domain_attr->mr_mode |= FI_MR_HMEM;
 	}

@@ -130,7 +130,7 @@ struct ft_opts {
 	bool oob_addr; /* names are exchanged over a socket */
 	bool oob_sync; /* barriers go over it, too */
 	enum fi_hmem_iface iface;
-	enum fi_hmem_iface init_iface; /* initialised even if no buffer is there */
+	enum fi_hmem_iface init_iface; /* initialised before all else; buffers need not be there */
 	int device;
 	bool no_hmem, one_buffer;
 	uint32_t api_version;

@@ -467,6 +467,8 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 	}
 	/* few providers have tags over connections */
 	opts->tagged &= opts->kind_given || opts->ep_type == FI_EP_RDM;
+	if (opts->init_iface == FI_HMEM_SYSTEM)
+		opts->init_iface = opts->iface;
 	if (optind < argc && (scope & FT_SCOPE_PAIR))
 		opts->dst_addr = argv[optind++];
 	if (optind < argc)

@@ -177,6 +177,17 @@ static const struct path_case {
 	{H(PLAIN + 1, .across = false), STAGE, PATH_SHORT},
 	{H(SHORT + 1, .across = false), STAGE, PATH_LONG},
 	{H(SHORT + 1, .device = false), HOST, PATH_CORE},
+	{H(PLAIN, .follows = true), IPC, PATH_ACROSS},
+	{H(1, .follows = true), IPC, PATH_ACROSS},
+	{H(0, .follows = true), STAGE, PATH_SHORT},
+	{H(1, .follows = true, .inject = true), STAGE, PATH_SHORT},
+	{H(1, .follows = true, .pieces = 2), STAGE, PATH_SHORT},
+	{H(1, .follows = true, .across = false), STAGE, PATH_SHORT},
+	{H(1, .follows = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_SHORT},
+	{H(1, .follows = true, .peer = true, .across = false), STAGE, PATH_SHORT},
+	{H(SHORT, .refuses = true), STAGE, PATH_SHORT},
+	{H(SHORT + 1, .refuses = true), IPC, PATH_ACROSS},
+	{H(SHORT, .refuses = true, .wish = PATH_ACROSS_LONG), IPC, PATH_ACROSS},
 	/* the wishes for it */
 	{A(SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
 	{H(SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
@@ -241,6 +252,8 @@ static void test_reasons(void **state)
 		P(false, INLINE, .direct = true),
 		H(SHORT + 1),
 		H(SHORT + 1, .across = false, .across_why = NO_ACROSS),
+		H(PLAIN),
+		H(SHORT, .refuses = true),
 		P(true, SHORT + 1, .wish = PATH_NO_NIC),
 		N(true, SHORT + 1, .near = true, .wish = PATH_PEER_LONG),
 	};
@@ -293,7 +306,8 @@ static void check_rules(const struct path_query *query)
 			    query->wish == PATH_ACROSS_LONG);
 		if (query->layered)
 			assert_true(!query->stalls && query->name_len <= NAME &&
-				    query->pieces == 1 && query->len > PLAIN);
+				    query->pieces == 1 &&
+				    (query->len > PLAIN || query->follows));
 		return;
 	}
 	assert_int_equal(choice.path, STAGE);
@@ -324,7 +338,7 @@ static void test_rules(void **state)
 				      PLAIN + 1, SHORT, SHORT + 1, SIZE_MAX};
 
 	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
-		for (unsigned int bits = 0; bits < 1 << 14; bits++) {
+		for (unsigned int bits = 0; bits < 1 << 16; bits++) {
 			const struct path_query query = {
 				.device = bits >> 0 & 1,
 				.layered = bits >> 1 & 1,
@@ -337,7 +351,9 @@ static void test_rules(void **state)
 				.name_len = NAME + (bits >> 8 & 1),
 				.near = bits >> 9 & 1,
 				.across = bits >> 10 & 1,
-				.wish = bits >> 11 & 7,
+				.follows = bits >> 11 & 1,
+				.refuses = bits >> 12 & 1,
+				.wish = bits >> 13 & 7,
 				.len = lens[i],
 				.short_max = SHORT,
 				.plain_max = PLAIN,

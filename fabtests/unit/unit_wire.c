@@ -68,6 +68,11 @@ static const struct wire_msg good[] = {
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
 	    .flags = WIRE_OFFERED | WIRE_READABLE | WIRE_HAS_DATA, TARGET,
 	    OFFER(UINT64_MAX - (1 << 21), UINT64_MAX - (3 << 20)), NAME(1)),
+	MSG(ANNOUNCE, 7, .len = 1, .chunk = 1, .flags = WIRE_OFFERED, OFFER(1, 0), NAME(28)),
+	MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX, .chunk = 1 << 19, .flags = WIRE_OFFERED,
+	    OFFER(1 << 20, 3), NAME(28)),
+	MSG(HELLO, 0, .key = UINT64_MAX, NAME(WIRE_NAME_MAX)),
+	MSG(HELLO, 0, .flags = WIRE_ASKS | WIRE_FOLLOWS, NAME(1)),
 	MSG(CTS, 7, .len = 0),
 	MSG(CTS, 7, .data = WIRE_USER_DATA_MASK),
 	MSG(CTS, 7, .flags = WIRE_PLAIN),
@@ -105,7 +110,7 @@ static const struct wire_msg good[] = {
 static bool has_target(enum wire_type type)
 {
 	return type == WIRE_ANNOUNCE || type == WIRE_WRITE || type == WIRE_READ ||
-	       type == WIRE_SUPPLY || type == WIRE_ATOMIC;
+	       type == WIRE_SUPPLY || type == WIRE_ATOMIC || type == WIRE_HELLO;
 }
 
 static bool has_offer(const struct wire_msg *msg)
@@ -310,6 +315,15 @@ static void test_bad_content(void **state)
 		    OFFER(1 << 20, 0), NAME(28)),
 		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .key = 9, .flags = WIRE_OFFERED,
 		    OFFER(1 << 20, 1), NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 0, .chunk = 1, .flags = WIRE_OFFERED, OFFER(1, 0),
+		    NAME(28)),
+		MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .flags = WIRE_READABLE,
+		    TARGET, NAME(28)),
+		MSG(SUPPLY, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .key = 9,
+		    .flags = WIRE_OFFERED, OFFER(1 << 20, 1), NAME(28)),
+		MSG(HELLO, 0, .flags = WIRE_ASKS),
+		MSG(HELLO, 0, .flags = WIRE_FOLLOWS << 1, NAME(28)),
+		MSG(HELLO, WIRE_MARK, .flags = WIRE_FOLLOWS, NAME(28)),
 		MSG(CTS, 7, .data = WIRE_USER_DATA_MASK + 1),
 		MSG(CTS, 7, .len = 1, .chunk = 0, .count = 1),
 		MSG(CTS, 7, .len = 1, .chunk = 1, .count = 0),
@@ -448,14 +462,15 @@ static void check_accepted(const struct wire_msg *msg)
 		assert_true(msg->offer.base + msg->offer.size >= msg->offer.base);
 		assert_true(msg->offer.offset <= msg->offer.size);
 		assert_true(msg->len <= msg->offer.size - msg->offer.offset);
-		assert_true(msg->len > WIRE_PLAIN_MAX);
+		assert_true(msg->len);
 	}
 	if (msg->type == WIRE_WRITE && msg->len <= WIRE_PAYLOAD_MAX) {
 		assert_int_equal(msg->payload_len, msg->len);
 	} else if (msg->type == WIRE_ANNOUNCE || msg->type == WIRE_SUPPLY ||
 		   msg->type == WIRE_WRITE) {
 		assert_true(msg->chunk);
-		assert_true(msg->len > WIRE_PLAIN_MAX);
+		assert_true(msg->len > WIRE_PLAIN_MAX ||
+			    (msg->type == WIRE_ANNOUNCE && has_offer(msg)));
 		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
 	} else if (msg->type == WIRE_CTS && msg->len) {
 		assert_true(msg->chunk && msg->count);

@@ -157,6 +157,9 @@ bool dev_find(const void *addr, struct dev_mem *mem);
 /* The NUMA node of a device on the PCI bus; -1: there is no such device, or no such node */
 int dev_pci_node(int domain, int bus, int device);
 
+/* Does any runtime here open other processes' memory? */
+bool dev_ipc_present(void);
+
 /*
  * Has the device passed mark number @mark of @queue? Negative: the device has failed,
  * and nothing in the queue can be relied on.

@@ -73,6 +73,8 @@ enum path_far {
  * @direct:	over a hook: the NIC, and no CPU, touches what is sent or received, if it is
  *		longer than @inline_max
  * @near:	all peers that the core provider reaches are on this host
+ * @follows:	the receiver takes announcements of messages that are not longer than @plain_max
+ * @refuses:	it has not opened what it was offered before
  * @across:	the buffer can be opened by other processes of this host; receiving: the sender's
  *		is open here; if not, @across_why
  */
@@ -94,6 +96,8 @@ struct path_query {
 	bool direct;
 	size_t inline_max;
 	bool near;
+	bool follows;
+	bool refuses;
 	bool across;
 	const char *across_why;
 };

@@ -31,6 +31,10 @@
  *			     <-	FIN(id)
  * Any other asks for the pieces, and says why. So it is with WRITE and SUPPLY below.
  *
+ * So may a short message be, to a receiver that has said that it looks after short receives:
+ *	HELLO(host, asks)    ->
+ *			     <-	HELLO(host, follows)
+ *
  *	A multi-receive buffer that a marker has matched has no room for the message:
  *			     <-	CTS(id, WIRE_PLAIN)
  *	the whole message, its cq_data as the marker's, through the user's channel ->
@@ -68,8 +72,8 @@
 #define WIRE_VERSION 3
 
 /*
- * Messages up to this length are never announced, by no version: a host receive no
- * longer than this need not be followed up.
+ * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,
+ * a host receive no longer than this need not be followed up.
  */
 #define WIRE_PLAIN_MAX 4096
 
@@ -101,6 +105,7 @@ enum wire_type {
 	WIRE_SUPPLY,
 	WIRE_ATOMIC,
 	WIRE_RESULT,
+	WIRE_HELLO,
 	WIRE_TYPES
 };
 
@@ -114,6 +119,10 @@ enum wire_type {
 #define WIRE_FETCH (1u << 2)		/* the values before are wanted */
 #define WIRE_COMPARE (1u << 3)		/* there are compare values */
 
+/* flags of HELLO */
+#define WIRE_ASKS (1u << 0)		/* for a HELLO in return */
+#define WIRE_FOLLOWS (1u << 1)		/* the sender follows up all of its receives */
+
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
 
@@ -124,7 +133,7 @@ enum wire_type {
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes; CTS: how much of it the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data; CTS: why an offer was not taken
  *		(enum path_far)
- * @flags:	ANNOUNCE, WRITE, ATOMIC, CTS: see above
+ * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: longest piece that the sender can make; CTS:
  *		bytes in every piece but the last
@@ -132,12 +141,12 @@ enum wire_type {
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: comes from the receiving side
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
- *		SUPPLY: @key is the read's id
+ *		SUPPLY: @key is the read's id. HELLO: @key is the host (struct ipc)
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED: all of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: the sending endpoint's name, of
+ * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the sending endpoint's name, of
  *		@name_len bytes
  * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
  */

@@ -189,6 +189,9 @@ struct xfer {
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
  * @wish, @near: see struct path_query
+ * @follows:	peers are told that all receives here are followed up; @trial: they are, for so
+ *		many receives more, though nobody has been told (peer.h)
+ * @peers:	what is known of them, by address; @peer_count of them
  * @inline_max:	what the core sends may be copied by its CPU up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -229,6 +232,10 @@ struct xfer_ep {
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
 	bool near;
+	bool follows;
+	unsigned int trial;
+	uint8_t *peers;
+	size_t peer_count;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
@@ -456,7 +463,7 @@ ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 /* Are operations of this kind followed up, whatever memory they are about? */
 static inline bool xfer_ep_follows(const struct xfer_ep *ep, uint64_t kind)
 {
-	return p2p_unlikely(ep->followed & kind);
+	return p2p_unlikely(__atomic_load_n(&ep->followed, __ATOMIC_RELAXED) & kind);
 }
 
 static inline unsigned int xfer_count_index(uint64_t kind)
@@ -526,7 +533,8 @@ void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
 void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
 			 const struct dev_mem *mem);
 
-/* Gives back the staging memory that it holds */
+/* Gives back the staging memory that it holds, of which @used bytes were written; or all it has */
+void xfer_req_unstage(struct xfer_req *req, size_t used);
 void xfer_req_release(struct xfer_req *req);
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,

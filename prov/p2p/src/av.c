@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "log.h"
+#include "peer.h"
 #include "wire.h"
 
 /* A peer's name and the core's address for it */
@@ -302,6 +303,10 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 
 	if (!fi_addr && count)
 		return -FI_EINVAL;
+	p2p_lock_take(&av->domain->xfer.lock);
+	for (size_t i = 0; i < count; i++)
+		peer_forget(&av->domain->xfer, av_core_addr(av, fi_addr[i]));
+	p2p_lock_drop(&av->domain->xfer.lock);
 	pthread_mutex_lock(&av->lock);
 	for (size_t i = 0; !ret && i < count; i++) {
 		fi_addr_t addr = av_core_addr(av, fi_addr[i]);

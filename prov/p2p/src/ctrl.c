@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "log.h"
+#include "peer.h"
 #include "pipe.h"
 #include "remote.h"
 
@@ -66,6 +67,7 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 		[WIRE_FIN] = "FIN",	      [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
 		[WIRE_WRITE] = "WRITE",	      [WIRE_READ] = "READ",   [WIRE_SUPPLY] = "SUPPLY",
 		[WIRE_ATOMIC] = "ATOMIC",     [WIRE_RESULT] = "RESULT",
+		[WIRE_HELLO] = "HELLO",
 	};
 
 	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],
@@ -120,11 +122,13 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
-/* Requests for our memory are served; the rest is about messages in pieces. */
+/* Requests for our memory are served; most of the rest is about messages in pieces. */
 static void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	if (msg->type == WIRE_WRITE || msg->type == WIRE_READ || msg->type == WIRE_ATOMIC)
 		remote_serve(ep, msg);
+	else if (msg->type == WIRE_HELLO)
+		peer_hello(ep, msg);
 	else
 		pipe_control(ep, msg);
 }
@@ -136,8 +140,9 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	const char *why;
 
 	if (comp->err) {
-		P2P_WARN("a control message could not be received: %s\n",
-			 fi_strerror(abs(comp->err)));
+		if (comp->err != FI_ECANCELED)
+			P2P_WARN("a control message could not be received: %s\n",
+				 fi_strerror(abs(comp->err)));
 	} else if (wire_decode(ctrl->reserve->addr, comp->len, &msg, &why)) {
 		P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len, why);
 	} else {
@@ -194,8 +199,22 @@ int ctrl_start(struct xfer_ep *ep)
 {
 	const struct xfer *xfer = ep->xfer;
 
-	/* peers may ask for memory of ours before anything else happens */
-	return ep->mixes || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+	/* peers may ask for memory of ours, or about us, before anything else happens */
+	return ep->mixes || ep->follows || ep->trial || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+}
+
+void ctrl_stop(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx;
+
+	if (!ep->listens || ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours)
+		return;
+	ep->listens = false;
+	/* they end as cancelled */
+	LIST_FOREACH(ctx, &ep->live, live) {
+		if (ctx->done == ctrl_received)
+			fi_cancel(&ep->core->fid, ctx);
+	}
 }
 
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)

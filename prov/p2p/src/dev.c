@@ -71,6 +71,15 @@ int dev_pci_node(int domain, int bus, int device)
 	return node;
 }
 
+bool dev_ipc_present(void)
+{
+	for (int i = 0; dev_backends[i]; i++) {
+		if (dev_backends[i]->ipc_open)
+			return true;
+	}
+	return false;
+}
+
 int dev_queue_passed(struct dev_queue *queue, uint32_t mark)
 {
 	int ret = queue->ops->queue_poll(queue);

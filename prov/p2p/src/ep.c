@@ -14,6 +14,7 @@
 #include "info.h"
 #include "lf.h"
 #include "log.h"
+#include "peer.h"
 
 /* Came with libfabric 1.18, as the next of the enumeration */
 #define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
@@ -357,6 +358,8 @@ static int ep_enable(struct p2p_ep *ep)
 	size_t len = sizeof ep->xfer.name;
 	int ret;
 
+	if (!ep->xfer.started)
+		peer_start(&ep->xfer);
 	ret = ep_complete_cqs(ep);
 	if (!ret)
 		ret = fi_enable(ep->xfer.core);

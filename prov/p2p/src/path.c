@@ -17,8 +17,6 @@ static const char *path_only_stage(const struct path_query *query)
 /* Why a message cannot be announced with its memory; NULL: it can */
 static const char *path_announce_not(const struct path_query *query)
 {
-	if (query->len <= query->plain_max)
-		return "short message: one copy is cheaper than a round trip";
 	if (query->stalls)
 		return "this core provider stops at a message that has no receive yet";
 	if (query->name_len > query->name_max)
@@ -41,6 +39,8 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 		*why = "over a hook, and the core provider's CPU may touch a message's buffer";
 	else if (!query->layered && query->len <= query->inline_max)
 		*why = "short: the core provider's CPU copies it into the work request";
+	else if (query->layered && query->len <= query->plain_max)
+		*why = "short message: one copy is cheaper than a round trip";
 	else if (query->layered)
 		*why = path_announce_not(query);
 	return !*why;
@@ -64,12 +64,20 @@ bool path_wants_across(const struct path_query *query, const char **why)
 		return false;
 	if (query->wish == PATH_PEER_LONG || query->wish == PATH_PEER_ONLY)
 		*why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P leaves nothing but the NIC";
+	else if (query->layered && query->len <= query->plain_max && !query->follows)
+		*why = query->near
+			       ? "short message: its receiver has not said that it follows up all"
+			       : "short message: one copy is cheaper than a round trip";
 	else if (query->layered)
 		*why = path_announce_not(query);
-	/* whoever is on another host would have to ask for it first */
-	if (!*why && query->layered && !query->near && query->wish != PATH_ACROSS_LONG &&
-	    path_stage(query) != PATH_LONG)
+	if (*why || !query->layered || query->wish == PATH_ACROSS_LONG ||
+	    path_stage(query) == PATH_LONG)
+		return !*why;
+	/* whoever cannot take it so would have to ask for it first */
+	if (!query->near)
 		*why = "short enough to be sent at once, to whatever host";
+	else if (query->refuses)
+		*why = "short enough to be sent at once to who has refused it before";
 	return !*why;
 }
 

@@ -448,6 +448,8 @@ static void pipe_arrival_take(struct xfer_req *req,
 
 void pipe_matched(struct xfer_req *req)
 {
+	/* for a message that might have come whole */
+	xfer_req_unstage(req, 0);
 	pipe_arrival_take(req, pipe_recv_begin);
 }
 

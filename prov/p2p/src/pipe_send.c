@@ -9,6 +9,7 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "peer.h"
 #include "pin.h"
 #include "remote.h"
 #include "whole.h"
@@ -262,6 +263,9 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 	}
 	req->pipe.answered = true;
 	req->pipe.plain = msg->flags & WIRE_PLAIN;
+	if (req->path.proto == PATH_ACROSS)
+		peer_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
+			      req->pipe.plain);
 	pipe_taken(req, (enum path_far) msg->data);
 	if ((req->pipe.plain || msg->len) && pipe_forbidden(req)) {
 		pipe_send_fail(req, -FI_EOPNOTSUPP, true);

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "mem.h"
 #include "multi.h"
+#include "peer.h"
 #include "pin.h"
 #include "pipe.h"
 #include "probe.h"
@@ -46,6 +47,7 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 {
 	struct path_query query = post_query(req->ctx.ep, op, req->len);
 
+	peer_query(req->ctx.ep, op->addr, &query);
 	return pin_choose(req, &query);
 }
 
@@ -137,6 +139,8 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 		return ret;
 
 	p2p_lock_take(&xfer->lock);
+	if (mem.ops || op->recv)
+		peer_trial(ep, mem.ops);
 	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
 	if (!ret)
 		ret = op->recv ? post_recv(ep, op, &mem) : post_send(ep, op, &mem);

@@ -72,6 +72,7 @@ static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
 	[WIRE_ATOMIC] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_RESULT] = WIRE_LOADED,
+	[WIRE_HELLO] = WIRE_NAMED | WIRE_TARGETED,
 };
 
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
@@ -181,7 +182,8 @@ static const char *wire_check_offer(const struct wire_msg *msg)
 /* What is to come in pieces */
 static const char *wire_check_announced(const struct wire_msg *msg)
 {
-	if (msg->len <= WIRE_PLAIN_MAX)
+	if (msg->len <= WIRE_PLAIN_MAX &&
+	    (!msg->len || msg->type != WIRE_ANNOUNCE || !(msg->flags & WIRE_OFFERED)))
 		return "an announcement of a short message";
 	if (!msg->chunk)
 		return "an announcement of pieces without a size";
@@ -225,6 +227,9 @@ static const char *wire_check(const struct wire_msg *msg)
 		return msg->count ? NULL : "a credit of nothing";
 	case WIRE_PROBE:
 		return NULL;
+	case WIRE_HELLO:
+		return msg->flags & ~(WIRE_ASKS | WIRE_FOLLOWS) ? "a greeting with unknown flags"
+								: NULL;
 	case WIRE_FIN:
 	case WIRE_RESULT:
 		return wire_status_ok(msg->status) || !msg->status

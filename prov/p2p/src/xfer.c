@@ -126,14 +126,23 @@ void xfer_set_busy(struct xfer_req *req)
 	req->busy = true;
 }
 
+void xfer_req_unstage(struct xfer_req *req, size_t used)
+{
+	struct stage *stage = &req->ctx.ep->xfer->stage;
+
+	if (req->slot)
+		stage_slot_put(stage, req->slot);
+	if (req->reserve)
+		stage_reserve_put(stage, req->reserve, used);
+	req->slot = NULL;
+	req->reserve = NULL;
+}
+
 void xfer_req_release(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
-	if (req->slot)
-		stage_slot_put(&xfer->stage, req->slot);
-	if (req->reserve)
-		stage_reserve_put(&xfer->stage, req->reserve, req->comp.len);
+	xfer_req_unstage(req, req->comp.len);
 	if (req->region)
 		region_release(req->region);
 	pin_release(req);
@@ -143,8 +152,6 @@ void xfer_req_release(struct xfer_req *req)
 		xfer_busy_add(xfer, -1);
 	req->region = NULL;
 	req->import = NULL;
-	req->slot = NULL;
-	req->reserve = NULL;
 	req->busy = false;
 }
 
@@ -747,6 +754,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
+	free(ep->peers);
 	p2p_lock_drop(&xfer->lock);
 	return 0;
 }

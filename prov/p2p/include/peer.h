@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: what is known of peers within the host, a byte each.
+ *
+ * A short message from device memory may be offered like a long one (wire.h), and not staged,
+ * if its receiver looks after all of its receives (struct xfer_ep.follows): a marker that met
+ * one which it does not look after would be lost. So it is asked, with WIRE_HELLO, when the
+ * first such message goes there, and until it has answered they are staged.
+ *
+ * Applications may initialise their GPU after the endpoint, as MPI's do: where there is a GPU
+ * all receives are looked after at first, and no more after PEER_TRIAL of them, if no device
+ * memory has been seen by then, nor a peer that asks. All [locked].
+ */
+#ifndef P2P_PEER_H
+#define P2P_PEER_H
+
+#include "xfer.h"
+
+/* Fills in what is known of the peer at @addr; asks it if that is nothing yet */
+void peer_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
+
+/* The endpoint is about to be enabled: does it look after all receives? */
+void peer_start(struct xfer_ep *ep);
+
+/* A receive into host memory is posted that is looked after; or device memory is in use */
+void peer_trial(struct xfer_ep *ep, bool device);
+
+/* A peer has asked, or answered */
+void peer_hello(struct xfer_ep *ep, const struct wire_msg *msg);
+
+/* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
+void peer_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
+		   bool plain);
+
+/* @addr is nobody's any more */
+void peer_forget(struct xfer *xfer, fi_addr_t addr);
+
+#endif /* P2P_PEER_H */
