@@ -40,7 +40,7 @@ enum path_wish {
 	PATH_NO_NIC,		/* any but the NIC's own */
 	PATH_PEER_LONG,		/* what is longer than plain_max has to go the NIC's way */
 	PATH_PEER_ONLY,		/* everything has */
-	PATH_ACROSS_LONG,	/* what is longer than plain_max may go from device to device only */
+	PATH_ACROSS_LONG,	/* what is longer than plain_max has to go across the host */
 	PATH_STAGE_ONLY
 };
 

@@ -195,19 +195,23 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data)
 	}
 }
 
+/* May peers ask for memory of ours before anything else happens, and at any time? */
+static bool ctrl_serves(const struct xfer_ep *ep)
+{
+	return ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours;
+}
+
 int ctrl_start(struct xfer_ep *ep)
 {
-	const struct xfer *xfer = ep->xfer;
-
-	/* peers may ask for memory of ours, or about us, before anything else happens */
-	return ep->mixes || ep->follows || ep->trial || xfer->key_mark || xfer->keys_ours ? ctrl_listen(ep) : 0;
+	/* or about us (peer.h) */
+	return ctrl_serves(ep) || ep->follows || ep->trial ? ctrl_listen(ep) : 0;
 }
 
 void ctrl_stop(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx;
 
-	if (!ep->listens || ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours)
+	if (!ep->listens || ctrl_serves(ep))
 		return;
 	ep->listens = false;
 	/* they end as cancelled */
