@@ -130,12 +130,9 @@ static void copy_watch(struct copy_engines *engines, const struct dev_queue *dev
 static bool copy_arrived(struct copy *copy)
 {
 	while (copy->left && __atomic_load_n(&copy->words[copy->left - 1],
-					     __ATOMIC_RELAXED) != copy->sign)
+					     __ATOMIC_ACQUIRE) != copy->sign)
 		copy->left--;
-	if (copy->left)
-		return false;
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return true;
+	return !copy->left;
 }
 
 /* Has it ended? Negative: the device has failed, or would not begin it */
