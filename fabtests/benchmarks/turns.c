@@ -18,6 +18,8 @@
 #define WARM_BYTES (4 << 20)
 #define CQ_SIZE 1024
 #define CQ_BATCH 16
+/* of a turn with several messages under way: what fills and drains the pipe is little of it */
+#define WINDOWS_MIN 4
 
 /*
  * Messages of each turn that are not timed: as many as are, or as lead once around the
@@ -168,8 +170,9 @@ static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count,
 /*
  * @out messages go, @in come. A message is sent when less than a window of them wait to
  * be acknowledged, and one is acknowledged when the receive for its successor's
- * successor, a window later, is posted: none comes unexpected. The clock starts when the
- * first @before are acknowledged, with a window of others under way.
+ * successor, a window later, is posted: none comes unexpected. The clock starts with the
+ * first message after @before, none of which is under way any more: what was would be had for
+ * nothing, and a core provider that is busy sending may see acknowledgments a window late.
  */
 static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t in,
 		  uint64_t before, double *start)
@@ -183,7 +186,11 @@ static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t 
 	for (uint64_t i = 0; i < acks && i * batch < out; i++)
 		FT_TRY(arm_ack(t, s, i));
 	while (acked < out || taken < in) {
-		if (sent < out && sent - acked < window) {
+		if (sent == before && acked < before) {
+			/* nothing to send until they are acknowledged */
+		} else if (sent < out && sent - acked < window) {
+			if (sent == before)
+				*start = ft_usec();
 			FT_TRY(put_data(t, s, sent++ % window));
 			/* what comes the other way has to be looked after, too */
 			if (taken == in)
@@ -196,8 +203,6 @@ static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t 
 			else
 				t->acks_in[acked / batch % acks].busy = true;
 			acked += batch;
-			if (acked == before)
-				*start = ft_usec();
 		}
 		while (taken < in && !t->rx[taken % window].busy) {
 			if (taken + window < in)
@@ -345,8 +350,9 @@ int turns_plan(struct turns *t, double turn_usec, double *round)
 		const double one = t->usec[0][i] * (row->test == TURNS_LATENCY ? 2 : 1);
 		const double windows =
 			one > 0 ? turn_usec / one / (double)row->window : 0;
+		const double least = row->window > 1 ? WINDOWS_MIN : 1;
 
-		row->count[i] = (uint64_t)FT_MAX(windows, 1) * row->window;
+		row->count[i] = (uint64_t)FT_MAX(windows, least) * row->window;
 		*round += 2 * one * (double)(row->count[i] + untimed(row, row->count[i]));
 	}
 	return 0;
