@@ -252,13 +252,18 @@ static int bounce_choose(struct xfer_req *req, void *const *desc)
 ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
 {
 	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);
+	struct iovec nothing = {.iov_len = 0};
 	struct path_choice choice;
+	bool empty;
 	size_t len;
 	ssize_t ret;
 
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
+	/* ofi_rxm registers no bytes, too: not at a device's address, and verbs crashes then */
+	empty = !len && op->count;
+	nothing.iov_base = &req->context;
 	ret = bounce_choose(req, op->desc);
 	choice = req->path;
 	if (!ret && ep->counts_remote && !bounce_at_once(req)) {
@@ -276,8 +281,9 @@ ssize_t bounce_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 		bounce_begin(req, len);
 	} else if (!ret) {
 		req->ctx.done = bounce_done;
-		ret = bounce_post(req, op->iov, req->pin ? req->pin->desc : op->desc, op->count,
-				  0, op->flags, req);
+		ret = bounce_post(req, empty ? &nothing : op->iov,
+				  req->pin ? req->pin->desc : op->desc,
+				  empty ? 1 : op->count, 0, op->flags, req);
 	}
 	if (ret) {
 		xfer_req_undo(req);

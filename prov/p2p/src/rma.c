@@ -12,11 +12,13 @@
 #include "log.h"
 #include "mem.h"
 
+/* No bytes at a device's address are special, too: see bounce_rma() */
 static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t len,
 			       uint64_t key)
 {
 	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) ||
-	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) || mem_is_device(buf, len) ||
+	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
+	       mem_is_device(buf, len ? len : 1) ||
 	       (!buf && len);
 }
 
