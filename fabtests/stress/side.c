@@ -152,7 +152,7 @@ static void plan_limits(struct stress *s)
 {
 	const struct fi_info *info = s->ctx[0].info;
 	struct stress_plan *plan = &s->plan;
-	const size_t eager = threshold("FI_P2P_EAGER_SIZE", 1 << 20);
+	const size_t eager = threshold("FI_P2P_EAGER_SIZE", 1 << 16);
 	const size_t chunk = threshold("FI_P2P_CHUNK_SIZE", 1 << 20);
 	const size_t sizes[] = {
 		0,         1,         64,    info->tx_attr->inject_size,

@@ -66,7 +66,7 @@ static const struct conf_case good[] = {
 	{{EAGER "64m"}, IS(64 * MiB, 0, 0, true)},
 	{{EAGER "16385", CHUNK "16k"}, IS(16 * KiB, 16 * KiB, 0, true)},
 	{{EAGER "16384", CHUNK "16385"}, IS(16 * KiB, 16385, 0, true)},
-	{{CHUNK "8388608"}, IS(0, 8 * MiB, 0, true)},
+	{{CHUNK "8388608", PINNED "64m"}, IS(0, 8 * MiB, 64 * MiB, true)},
 	{{PINNED "8388608", CHUNK "1m"}, IS(0, 1 * MiB, 8 * MiB, true)},
 	{{ROCM "yes"}, DEFAULT},
 	{{ROCM "no"}, GPUS(true, false, .stats = false)},

@@ -56,7 +56,8 @@ TAILQ_HEAD(copy_list, copy);
  * @waiting:	those in flight, in order
  * @usual:	how long a small one takes that is alone [ns]; 0: not known yet
  * @held:	@held_count pieces, @held_len bytes, of those that the device will be given
- *		together: the last ones waiting
+ *		together: the last ones waiting; @patient: they may wait for more to come
+ * @last:	when something was started [ns]
  */
 struct copy_queue {
 	struct dev_queue *dev;
@@ -64,6 +65,8 @@ struct copy_queue {
 	uint32_t usual;
 	unsigned int held_count;
 	size_t held_len;
+	bool patient;
+	uint64_t last;
 	struct dev_copy held[DEV_BATCH];
 };
 
@@ -78,11 +81,13 @@ struct copy_engine {
  * struct copy_engines - all of one domain's.
  * @pending:	copies in flight; read without the lock
  * @sign:	the latest sign
+ * @more:	messages come one after the other: set by the owner
  */
 struct copy_engines {
 	LIST_HEAD(, copy_engine) list;
 	unsigned int pending;
 	uint32_t sign;
+	bool more;
 };
 
 void copy_engines_init(struct copy_engines *engines);
@@ -102,7 +107,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 int copy_run(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
 	     const struct iovec *iov, size_t count, void *host, struct copy *copy);
 
-/* Begins what was started and is not begun */
+/* Begins what was started and is not begun, unless there is soon to be more of it */
 void copy_push(struct copy_engines *engines);
 
 /* copy_push(), and calls the @done of every copy that has ended; has any? */

@@ -3,7 +3,7 @@
 #ifndef P2P_DEV_CUDA_H
 #define P2P_DEV_CUDA_H
 
-#include "config.h"
+/* config.h comes first, where it says so */
 #if HAVE_CUDA_H
 #include <cuda.h>
 #else

@@ -59,12 +59,16 @@ struct stage_slot {
 
 SLIST_HEAD(stage_slots, stage_slot);
 
-/* A lazily backed buffer. @addr, @desc as above; @size is at least what was asked for */
+/*
+ * A lazily backed buffer. @addr, @desc as above; @size is at least what was asked for; the
+ * first @backed bytes have pages, if something was ever written there
+ */
 struct stage_reserve {
 	LIST_ENTRY(stage_reserve) entry;
 	void *addr;
 	void *desc;
 	size_t size;
+	size_t backed;
 	struct fid_mr *mr;
 };
 
@@ -89,7 +93,7 @@ struct stage_pool {
  * @domain:	the core's domain to register it with; NULL: registration not wanted
  * @pools:	the slots; @region is the memory behind all of them, there from the
  *		first use of a device on
- * @kept:	reserves for re-use
+ * @kept:	reserves for re-use, of which @backed bytes may have pages
  */
 struct stage {
 	struct fid_domain *domain;
@@ -100,6 +104,7 @@ struct stage {
 	struct fid_mr *mr;
 	struct stage_reserves kept;
 	size_t kept_count;
+	size_t backed;
 };
 
 /*

@@ -14,9 +14,9 @@
 #include "log.h"
 
 struct conf conf = {
-	.eager_size = 1048576,
+	.eager_size = 65536,
 	.chunk_size = 1048576,
-	.pinned_size = 67108864,
+	.pinned_size = 33554432,
 	.path = CONF_PATH_AUTO,
 	.pin = CONF_PIN_AUTO,
 	.map_size = 17179869184,
@@ -48,13 +48,13 @@ static const struct conf_param {
 	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26, .help =
 	 "Bytes up to which a message from device memory is copied to the host and sent "
 	 "as it is, while there is pinned memory for it; a longer one is announced and sent "
-	 "in pieces. At most FI_P2P_CHUNK_SIZE (default: 1048576)"},
+	 "in pieces. At most FI_P2P_CHUNK_SIZE (default: 65536)"},
 	{"p2p_chunk_size", .size = &conf.chunk_size, .min = 1 << 14, .max = 1 << 26, .help =
 	 "Bytes in one piece of a long message, so in one copy between device and host "
 	 "(default: 1048576)"},
 	{"p2p_pinned_size", .size = &conf.pinned_size, .min = 1 << 22,
 	 .max = (size_t) 1 << 40, .help =
-	 "Bytes of host memory that one domain may pin for staging (default: 67108864)"},
+	 "Bytes of host memory that one domain may pin for staging (default: 33554432)"},
 	{"p2p_path", .choice = &conf.path, .words = conf_paths, .help =
 	 "How messages between device memories travel: auto (the NIC reads and writes "
 	 "device memory where it can; within a host, one copy from device to device), peer "

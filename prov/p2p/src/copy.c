@@ -32,6 +32,14 @@
 /* Bytes that are held back, at most, to begin with others: the first must not wait long */
 #define COPY_HELD ((size_t) 262144)
 
+/*
+ * A copy in of at least COPY_LARGE that follows another one within COPY_CROWD [ns] waits for
+ * the next ones even if the device has nothing to do, as long as messages come one after the
+ * other: it is the CPU that is short of time then, and several at once cost it as much as one.
+ */
+#define COPY_LARGE ((size_t) 16384)
+#define COPY_CROWD 60000
+
 static uint64_t copy_now(void)
 {
 	struct timespec now;
@@ -241,8 +249,10 @@ void copy_push(struct copy_engines *engines)
 		return;
 	LIST_FOREACH(engine, &engines->list, entry) {
 		for (int dir = 0; dir < COPY_DIRS; dir++) {
-			if (engine->queues[dir].held_count)
-				copy_begin_held(&engine->queues[dir]);
+			struct copy_queue *queue = &engine->queues[dir];
+
+			if (queue->held_count && !(queue->patient && engines->more))
+				copy_begin_held(queue);
 		}
 	}
 }
@@ -269,6 +279,8 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	struct dev_copy pieces[P2P_IOV_MAX];
 	struct copy_queue *queue;
 	char *at = host;
+	bool patient;
+	uint64_t now;
 	size_t len;
 	int ret;
 
@@ -293,8 +305,12 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	copy->words = NULL;
 	if (dir == COPY_OUT && copy->pieces == 1)
 		copy_watch(engines, queue->dev, pieces, copy);
-	if (copy->pinned && copy->pieces && !copy->alone && len < COPY_HELD &&
+	now = copy_now();
+	patient = dir == COPY_IN && len >= COPY_LARGE && now - queue->last < COPY_CROWD;
+	queue->last = now;
+	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&
 	    queue->dev->ops->queue_batch) {
+		queue->patient = patient && (queue->patient || !queue->held_count);
 		copy_hold(queue, pieces, len, copy);
 	} else {
 		if (queue->held_count)

@@ -6,6 +6,7 @@
  * application has not called cuInit (or the runtime for it), no address can be CUDA
  * memory, and the driver says so quickly.
  */
+#include "config.h"
 #include "dev_cuda.h"
 
 #include <pthread.h>

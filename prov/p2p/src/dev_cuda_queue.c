@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Rank 1: the CUDA backend's queues: streams, and how their progress is learned. */
+#include "config.h"
 #include "dev_cuda.h"
 
 #include <stdlib.h>

@@ -20,15 +20,16 @@
 static struct path_query post_query(const struct xfer_ep *ep, const struct core_op *op,
 				    size_t len)
 {
+	bool pieces = ep->layered && !ep->stalls;
 	/* of the core we only hear when a message is in the receiver's staging memory */
-	bool delivery = op->flags & FI_DELIVERY_COMPLETE && ep->layered && !ep->stalls;
+	bool delivery = pieces && op->flags & FI_DELIVERY_COMPLETE;
 
 	return (struct path_query){
 		.device = true,
 		.layered = ep->layered,
 		.stalls = ep->stalls,
 		.len = len,
-		.short_max = delivery ? WIRE_PLAIN_MAX : conf.eager_size,
+		.short_max = delivery ? WIRE_PLAIN_MAX : pieces ? conf.eager_size : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		.name_len = ep->name_len,

@@ -15,9 +15,13 @@
 #include "conf.h"
 #include "log.h"
 
-/* Reserves kept for re-use, and how much of each may stay backed by memory */
+/*
+ * Reserves kept for re-use, and how much of each stays backed by memory whatever the others
+ * have; beyond that, so much of all of them: to get pages again takes longer than to copy them
+ */
 #define STAGE_KEPT_MAX 64
-#define STAGE_KEPT_BACKED (64 << 10)
+#define STAGE_KEPT_BACKED ((size_t) 64 << 10)
+#define STAGE_BACKED_MAX ((size_t) 32 << 20)
 #define STAGE_HUGE ((size_t) 2 << 20)
 #define STAGE_RESERVE_MIN ((size_t) 64 << 10)
 
@@ -31,8 +35,8 @@ static const struct {
 	size_t share;
 } stage_shares[STAGE_POOLS] = {
 	[STAGE_TINY_OUT] = {&stage_tiny_size, 1},   [STAGE_TINY_IN] = {&stage_tiny_size, 1},
-	[STAGE_SHORT_OUT] = {&stage_short_size, 3}, [STAGE_SHORT_IN] = {&stage_short_size, 3},
-	[STAGE_PIECE] = {&conf.chunk_size, 24},
+	[STAGE_SHORT_OUT] = {&stage_short_size, 5}, [STAGE_SHORT_IN] = {&stage_short_size, 5},
+	[STAGE_PIECE] = {&conf.chunk_size, 20},
 };
 
 static void *stage_map(size_t len)
@@ -276,6 +280,7 @@ struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len)
 		if (reserve->size == size) {
 			LIST_REMOVE(reserve, entry);
 			stage->kept_count--;
+			stage->backed -= reserve->backed;
 			return reserve;
 		}
 	}
@@ -304,10 +309,15 @@ void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_
 		stage_reserve_free(reserve);
 		return;
 	}
+	reserve->backed = P2P_MAX(reserve->backed, used);
 	/* a registered one stays backed: the NIC knows its pages */
-	if (used > STAGE_KEPT_BACKED && !reserve->mr)
+	if (reserve->backed > STAGE_KEPT_BACKED && !reserve->mr &&
+	    stage->backed + reserve->backed > STAGE_BACKED_MAX) {
 		madvise((char *) reserve->addr + STAGE_KEPT_BACKED,
 			reserve->size - STAGE_KEPT_BACKED, MADV_DONTNEED);
+		reserve->backed = STAGE_KEPT_BACKED;
+	}
+	stage->backed += reserve->backed;
 	LIST_INSERT_HEAD(&stage->kept, reserve, entry);
 	stage->kept_count++;
 }

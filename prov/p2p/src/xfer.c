@@ -646,6 +646,7 @@ static void xfer_progress_core(struct xfer *xfer)
 		if (xfer_cq_pull(cq))
 			xfer->quiet = false;
 	}
+	xfer->copies.more = !xfer->quiet;
 	copy_progress(&xfer->copies);
 	pipe_progress(xfer);
 	bounce_progress(xfer);
@@ -749,6 +750,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 		while (xfer_cq_pull(cq))
 			;
 	}
+	xfer->copies.more = false;
 	while (ep->copying)
 		copy_progress(&xfer->copies);
 	while ((ctx = LIST_FIRST(&ep->live)))
