@@ -18,7 +18,7 @@
 #include "ft_test.h"
 
 #define SHORT_LEN 1000	  /* longer ones may be announced to anybody */
-#define MIDDLE_LEN 70001  /* sent at once to a peer that may be anywhere */
+#define MIDDLE_LEN 60001  /* sent at once to a peer that may be anywhere */
 #define LONG_LEN 1100000  /* beyond FI_P2P_EAGER_SIZE */
 #define ROUNDS 200
 #define HOST_ROUNDS 1100 /* more than ofi_p2p waits for device memory */
