@@ -343,9 +343,9 @@ static void device_fails(enum copy_dir dir)
 	struct iovec iov;
 
 	begin();
-	iov = (struct iovec){unit_dev_alloc(100), 100};
+	iov = (struct iovec){unit_dev_alloc(100 * UNIT_COUNT(jobs)), 100};
 	assert_true(dev_find(iov.iov_base, &mem));
-	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+	for (size_t i = 0; i < UNIT_COUNT(jobs); i++, iov.iov_base = (char *) iov.iov_base + 100) {
 		job_init(&jobs[i]);
 		assert_int_equal(copy_start(&engines, &mem, dir, &iov, 1, got + i * 100,
 					    &jobs[i].copy),
