@@ -335,6 +335,34 @@ static uint32_t pipe_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 	return (uint32_t) P2P_MIN(chunk, most);
 }
 
+/*
+ * Chooses how a device buffer is filled. What the sender's NIC does not reach is the sender's to
+ * tell why; of a process on this host there is more to say than of a NIC.
+ */
+static int pipe_recv_choose(struct pipe_arrival *arrival, void **from)
+{
+	struct xfer_req *req = arrival->req;
+	struct xfer_ep *ep = req->ctx.ep;
+	const char *why = pipe_read_not(arrival), *far_why = NULL;
+	bool ours = !why;
+	int ret;
+
+	if (why) {
+		req->pipe.far = pipe_open(arrival, from);
+		if (req->pipe.far != PATH_FAR_NOT)
+			far_why = path_far_reason(req->pipe.far);
+		ours = req->pipe.far > PATH_FAR_HOST || (req->pipe.far && ep->near);
+		if (ours)
+			why = path_far_reason(req->pipe.far);
+	}
+	if (!req->mem.ops)
+		return 0;
+	ret = pin_choose_rma(req, req->pipe.wanted, why, far_why);
+	if (ours)
+		ep->reason[req->path.path] = req->path.reason;
+	return ret;
+}
+
 /* Announcement and receive have found each other. */
 static void pipe_recv_begin(struct pipe_arrival *arrival)
 {
@@ -342,7 +370,6 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer *xfer = ep->xfer;
 	void *from;
-	const char *why;
 	int ret;
 
 	req->pipe.wanted = P2P_MIN(arrival->total, req->len);
@@ -364,26 +391,13 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		pipe_recv_check(req);
 		return;
 	}
-	why = pipe_read_not(arrival);
-	if (why)
-		req->pipe.far = pipe_open(arrival, &from);
-	/* of a process on this host there is more to say than of the NIC */
-	if (req->pipe.far > PATH_FAR_HOST || (req->pipe.far && ep->near))
-		why = path_far_reason(req->pipe.far);
-	if (req->mem.ops) {
-		ret = pin_choose_rma(req, req->pipe.wanted, why,
-				     req->pipe.far == PATH_FAR_NOT
-					     ? NULL
-					     : path_far_reason(req->pipe.far));
-		if (!why || req->pipe.far)
-			ep->reason[req->path.path] = req->path.reason;
-	}
+	ret = pipe_recv_choose(arrival, &from);
 	if (ret) {
 		pipe_recv_fail(req, ret, true);
 		return;
 	}
 	/* where only the sender's NIC reaches its memory, a copy is saved at that end */
-	if (!why && (req->mem.ops || pipe_read_host(req))) {
+	if (!pipe_read_not(arrival) && (req->mem.ops || pipe_read_host(req))) {
 		const struct fi_rma_iov source = {arrival->addr, req->pipe.wanted,
 						arrival->key};
 
