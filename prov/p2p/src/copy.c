@@ -110,6 +110,14 @@ static struct copy_engine *copy_engine_find(struct copy_engines *engines,
 	return copy_engine_open(engines, mem);
 }
 
+/* What has begun must not go on in memory that is used otherwise. */
+static int copy_check(struct dev_queue *dev, int ret)
+{
+	if (ret)
+		dev->ops->queue_drain(dev);
+	return ret;
+}
+
 /* ---- watching ---- */
 
 /*
@@ -146,8 +154,6 @@ static bool copy_arrived(struct copy *copy)
 /* Has it ended? Negative: the device has failed, or would not begin it */
 static int copy_ended(struct dev_queue *dev, struct copy *copy)
 {
-	int ret;
-
 	if (copy->held || copy->status)
 		return copy->status;
 	if (copy->words && copy_arrived(copy))
@@ -156,28 +162,16 @@ static int copy_ended(struct dev_queue *dev, struct copy *copy)
 		return dev_queue_passed(dev, copy->mark);
 	if (copy_now() - copy->begun < COPY_OVERDUE)
 		return 0;
-	ret = dev->ops->queue_mark(dev);
-	if (ret)
-		dev->ops->queue_drain(dev);
-	return ret;
+	return copy_check(dev, dev->ops->queue_mark(dev));
 }
 
 /* ---- beginning ---- */
-
-/* What has begun must not go on in memory that is used otherwise. */
-static int copy_check(struct dev_queue *dev, int ret)
-{
-	if (ret)
-		dev->ops->queue_drain(dev);
-	return ret;
-}
 
 /* Whatever one @copy consists of, by itself */
 static int copy_begin(struct dev_queue *dev, const struct dev_copy *pieces, struct copy *copy)
 {
 	int ret = 0;
 
-	copy->begun = copy_now();
 	copy->mark = dev->marked + 1;
 	for (uint32_t i = 0; !ret && i < copy->pieces; i++)
 		ret = dev->ops->queue_copy(dev, pieces[i].dst, pieces[i].src, pieces[i].len);
@@ -193,7 +187,6 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 
 	if (copy->pieces != 1 || pieces->len > DEV_PUT || !dev->ops->queue_put || !copy->alone)
 		return false;
-	copy->begun = copy_now();
 	copy->mark = dev->marked + 1;
 	return !dev->ops->queue_put(dev, pieces->dst, pieces->src, pieces->len);
 }
@@ -202,13 +195,14 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
  * Those held back cannot begin together: which of them can? Some of what they bring may be
  * there already, so that it tells nothing.
  */
-static void copy_begin_each(struct copy_queue *queue, struct copy *copy)
+static void copy_begin_each(struct copy_queue *queue, struct copy *copy, uint64_t now)
 {
 	const struct dev_copy *pieces = queue->held;
 
 	for (; copy; copy = TAILQ_NEXT(copy, entry)) {
 		if (queue->held_count > 1)
 			copy->words = NULL;
+		copy->begun = now;
 		copy->status = copy_begin(queue->dev, pieces, copy);
 		pieces += copy->pieces;
 		copy->held = false;
@@ -226,7 +220,7 @@ static void copy_begin_held(struct copy_queue *queue)
 		first = copy;
 	if (queue->held_count < 2 ||
 	    copy_check(dev, dev->ops->queue_batch(dev, queue->held, queue->held_count))) {
-		copy_begin_each(queue, first);
+		copy_begin_each(queue, first, now);
 	} else {
 		for (copy = first; copy; copy = TAILQ_NEXT(copy, entry)) {
 			copy->held = false;
@@ -235,7 +229,7 @@ static void copy_begin_held(struct copy_queue *queue)
 			words &= copy->words != NULL;
 		}
 		if (!words && copy_check(dev, dev->ops->queue_mark(dev)))
-			copy_begin_each(queue, first);
+			copy_begin_each(queue, first, now);
 	}
 	queue->held_count = 0;
 	queue->held_len = 0;
@@ -305,7 +299,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	copy->words = NULL;
 	if (dir == COPY_OUT && copy->pieces == 1)
 		copy_watch(engines, queue->dev, pieces, copy);
-	now = copy_now();
+	now = copy->begun = copy_now();
 	patient = dir == COPY_IN && len >= COPY_LARGE && now - queue->last < COPY_CROWD;
 	queue->last = now;
 	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&

@@ -49,8 +49,10 @@ static uint8_t *peer_state(struct xfer_ep *ep, fi_addr_t addr)
  */
 void peer_start(struct xfer_ep *ep)
 {
-	if (!ep->near || !dev_ipc_present() || ep->wish == PATH_STAGE_ONLY ||
-	    ep->wish == PATH_PEER_LONG || ep->wish == PATH_PEER_ONLY)
+	const struct path_query query = {.len = 1, .wish = ep->wish};
+	const char *why;
+
+	if (!ep->near || !dev_ipc_present() || !path_wants_across(&query, &why))
 		return;
 	/* where that is so anyway it costs nothing */
 	ep->follows = ep->followed & FI_RECV;

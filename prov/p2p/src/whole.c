@@ -207,13 +207,16 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 static int whole_recv_prepare(struct xfer_req *req, void *const *desc)
 {
 	struct xfer_ep *ep = req->ctx.ep;
+	const struct path_query query = {
+		.len = req->len,
+		.wish = ep->wish,
+		.direct = ep->xfer->direct,
+	};
 	const char *why;
 
 	if (!req->mem.ops)
 		return pin_host(req, desc, false);
-	if (ep->xfer->direct && ep->wish != PATH_STAGE_ONLY && ep->wish != PATH_NO_NIC &&
-	    ep->wish != PATH_ACROSS_LONG && req->len &&
-	    !pin_device(req, &why)) {
+	if (path_wants_peer(&query, &why) && !pin_device(req, &why)) {
 		req->direct = true;
 		req->path.path = FI_P2P_PATH_PEER;
 		return 0;
