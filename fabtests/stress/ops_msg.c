@@ -258,8 +258,6 @@ static bool probe_plan(const struct stress_plan *plan, struct stress_round *roun
 		return false;
 	op->when = LAST;
 	op->size = stress_plan_size(plan, round, rnd);
-	if (!op->size && plan->quirks & QUIRK_PEEK_EMPTY)
-		return false;
 	plan_tag(op, FAMILIES + op->number, 0, rnd);
 	whole = op->size <= 4096 ||
 		(from->kind != FI_HMEM_SYSTEM && op->size > plan->announced);

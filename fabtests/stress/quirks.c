@@ -40,8 +40,6 @@ static const struct {
 	{"shm", STAYS, 0, FI_VERSION(1, 19), QUIRK_PEEK, "takes peeks for receives"},
 	{"net", STAYS, 0, ANY_VERSION, QUIRK_PEEK,
 	 "looks for the first message that has come, and no further"},
-	{"ofi_rxm", STAYS, 0, FI_VERSION(2, 0), QUIRK_PEEK_EMPTY,
-	 "tells another message's data of an empty one, so that it looks like a marker"},
 	{"ofi_rxm", STAYS, 0, ANY_VERSION, QUIRK_CLAIM,
 	 "claims only the first part of a message that comes in several"},
 	{"verbs;ofi_rxm", CURED_HMEM, 0, ANY_VERSION, QUIRK_ATOMICS,

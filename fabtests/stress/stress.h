@@ -71,7 +71,6 @@ enum {
 	QUIRK_REMOTE = 1 << 12,  /* counters of what peers do */
 	QUIRK_EPS = 1 << 11,     /* unexpected messages, with several endpoints */
 	QUIRK_PEEK = 1 << 13,    /* FI_PEEK */
-	QUIRK_PEEK_EMPTY = 1 << 16, /* FI_PEEK of messages of no bytes */
 	QUIRK_CLAIM = 1 << 14,   /* FI_CLAIM of what the core sends in several parts */
 	QUIRK_ATOMICS = 1 << 15, /* atomic operations */
 };

@@ -54,6 +54,13 @@ void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp);
 void pipe_peeked(struct xfer_req *req);
 
 /*
+ * Has the marker with this id been received, so that whatever seems to be it now is another
+ * message, shown with data that the marker has left behind? Asked where peeks tell data
+ * without saying whose it is (xfer_ep.peek_data).
+ */
+bool pipe_marker_spent(const struct xfer *xfer, uint64_t id);
+
+/*
  * A marker has come and its message is not wanted: the request ends when the sender has
  * been told.
  */

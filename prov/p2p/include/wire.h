@@ -80,6 +80,8 @@
 /* cq_data: the mark, and the transaction's id below it; without it, the user's 32 bits */
 #define WIRE_MARK (1ULL << 63)
 #define WIRE_ID_MASK (WIRE_MARK - 1)
+/* An id's sender counts in these bits; the others are its own. */
+#define WIRE_ID_COUNT 0xffffffULL
 #define WIRE_USER_DATA_MASK 0xffffffffULL
 
 /* Below the internal tag bit: kind, transfer, piece */

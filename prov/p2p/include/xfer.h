@@ -18,6 +18,7 @@
 #include "cell.h"
 #include "copy.h"
 #include "core.h"
+#include "heard.h"
 #include "ipc.h"
 #include "lock.h"
 #include "map.h"
@@ -108,6 +109,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @sending:	announced messages, by id, until the receiver has answered for all of it
  * @arriving:	announcements and markers waiting for each other, and what is being
  *		received, by id
+ * @heard:	what has been announced, where that is asked for (pipe_marker_spent())
  * @pushing, @pulling: long messages on their way out and in
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
  * @regions:	memory that we let peers reach, by key
@@ -140,6 +142,7 @@ struct xfer {
 	unsigned int spare;
 	struct xfer_req *sending;
 	struct pipe_arrival *arriving;
+	struct heard heard;
 	struct xfer_list pushing;
 	struct xfer_list pulling;
 	struct xfer_list bouncing;

@@ -35,7 +35,7 @@ uint64_t pipe_now(void)
 /* Unique here by its lower bits, among processes by the upper ones */
 uint64_t pipe_id_new(struct xfer *xfer)
 {
-	return (xfer->id_base & ~0xffffffULL) | (++xfer->id_next & 0xffffff);
+	return (xfer->id_base & ~WIRE_ID_COUNT) | (++xfer->id_next & WIRE_ID_COUNT);
 }
 
 bool pipe_req_done(const struct xfer_req *req)
@@ -272,4 +272,5 @@ void pipe_fini(struct xfer *xfer)
 {
 	HASH_CLEAR(hh, xfer->arriving);
 	HASH_CLEAR(pipe.hh, xfer->sending);
+	heard_fini(&xfer->heard);
 }

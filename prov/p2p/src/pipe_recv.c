@@ -528,6 +528,15 @@ void pipe_discard(struct xfer_req *req)
 	pipe_arrival_take(req, pipe_thrown_away);
 }
 
+bool pipe_marker_spent(const struct xfer *xfer, uint64_t id)
+{
+	const struct pipe_arrival *arrival;
+
+	HASH_FIND(hh, xfer->arriving, &id, sizeof id, arrival);
+	/* one that has been announced, and that no more is known of, is over */
+	return arrival ? arrival->ready != NULL : heard_before(&xfer->heard, id);
+}
+
 static void pipe_peek_end(struct pipe_arrival *arrival, struct xfer_req *req)
 {
 	pipe_describe(arrival, &req->comp);
@@ -622,6 +631,8 @@ static void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *
 				  const struct wire_msg *msg)
 {
 	pipe_arrival_bind(arrival, ep);
+	if (ep->peeks && !ep->peek_data)
+		heard_add(&ep->xfer->heard, msg->id);
 	arrival->announced = true;
 	arrival->total = msg->len;
 	arrival->data = msg->data;

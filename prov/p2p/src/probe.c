@@ -10,8 +10,10 @@
 
 static bool probe_is_marker(const struct xfer_ep *ep, const struct core_comp *comp)
 {
-	return !comp->len && comp->data & ep->xfer->mark &&
-	       (comp->flags & ep->peek_data) == ep->peek_data;
+	if (comp->len || !(comp->data & ep->xfer->mark))
+		return false;
+	return ep->peek_data ? comp->flags & ep->peek_data
+			     : !pipe_marker_spent(ep->xfer, comp->data & WIRE_ID_MASK);
 }
 
 void probe_found(struct xfer_req *req)
@@ -37,7 +39,8 @@ static void probe_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	req->comp.buf = NULL;
 	req->data = probe_is_marker(ctx->ep, comp) ? comp->data : 0;
 	/* what is there without data may be another message's */
-	if (!(comp->flags & FI_REMOTE_CQ_DATA) && ctx->ep->peek_data)
+	if (!req->data && !(comp->flags & FI_REMOTE_CQ_DATA) &&
+	    (ctx->ep->peek_data || comp->data & ctx->ep->xfer->mark))
 		req->comp.data = 0;
 	if (comp->err)
 		xfer_req_end(req, comp->err);
