@@ -44,7 +44,6 @@ static struct {
 	CUresult (*copy)(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream stream);
 	CUresult (*copy_peer)(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
 			      CUcontext src_ctx, size_t len, CUstream stream);
-	CUresult (*error_name)(CUresult err, const char **name);
 } cuda;
 
 static const struct ft_symbol symbols[] = {
@@ -63,42 +62,30 @@ static const struct ft_symbol symbols[] = {
 	{"cuStreamWriteValue32_v2", &cuda.stream_write},
 	{"cuMemcpyAsync", &cuda.copy},
 	{"cuMemcpyPeerAsync", &cuda.copy_peer},
-	{"cuGetErrorName", &cuda.error_name},
 };
-
-/* Reports a driver's error, if it is one */
-static int check(CUresult err, const char *call)
-{
-	const char *name = NULL;
-
-	if (!err)
-		return 0;
-	cuda.error_name(err, &name);
-	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error",
-		       (int)err);
-}
 
 /* Starts @count copies, and what tells that they have ended */
 static int lane_start(struct lane *l, size_t size, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++)
 		FT_TRY(cuda.kind == FT_FLOOR_PEER
-			       ? check(cuda.copy_peer(l->dst, l->dst_ctx, l->src,
-						      l->src_ctx, size, l->stream),
-				       "cuMemcpyPeerAsync")
-			       : check(cuda.copy(l->dst, l->src, size, l->stream),
-				       "cuMemcpyAsync"));
+			       ? ft_cuda_check(cuda.copy_peer(l->dst, l->dst_ctx, l->src,
+							      l->src_ctx, size,
+							      l->stream),
+					       "cuMemcpyPeerAsync")
+			       : ft_cuda_check(cuda.copy(l->dst, l->src, size, l->stream),
+					       "cuMemcpyAsync"));
 	if (!cuda.flagged)
 		return 0;
-	return check(cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag,
-				       ++l->mark, CU_STREAM_WRITE_VALUE_DEFAULT),
-		     "cuStreamWriteValue32");
+	return ft_cuda_check(cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag,
+					       ++l->mark, CU_STREAM_WRITE_VALUE_DEFAULT),
+			     "cuStreamWriteValue32");
 }
 
 static int lane_wait(struct lane *l)
 {
 	if (!cuda.flagged)
-		return check(cuda.stream_sync(l->stream), "cuStreamSynchronize");
+		return ft_cuda_check(cuda.stream_sync(l->stream), "cuStreamSynchronize");
 	while (*l->flag != l->mark)
 		;
 	return 0;
@@ -192,13 +179,14 @@ static int peer_open(int peer, size_t size)
 {
 	CUdevice dev;
 
-	FT_TRY(check(cuda.device_get(&dev, peer), "cuDeviceGet"));
-	FT_TRY(check(cuda.ctx_retain(&cuda.peer_ctx, dev), "cuDevicePrimaryCtxRetain"));
-	FT_TRY(check(cuda.ctx_set(cuda.peer_ctx), "cuCtxSetCurrent"));
-	FT_TRY(check(cuda.mem_alloc(&cuda.there, size), "cuMemAlloc"));
+	FT_TRY(ft_cuda_check(cuda.device_get(&dev, peer), "cuDeviceGet"));
+	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.peer_ctx, dev),
+			     "cuDevicePrimaryCtxRetain"));
+	FT_TRY(ft_cuda_check(cuda.ctx_set(cuda.peer_ctx), "cuCtxSetCurrent"));
+	FT_TRY(ft_cuda_check(cuda.mem_alloc(&cuda.there, size), "cuMemAlloc"));
 	/* where it cannot be had, the copies go another way */
 	cuda.enable_peer(cuda.ctx, 0);
-	FT_TRY(check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent"));
+	FT_TRY(ft_cuda_check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent"));
 	cuda.enable_peer(cuda.peer_ctx, 0);
 	return 0;
 }
@@ -210,22 +198,24 @@ int floor_open(enum ft_floor kind, int peer, size_t size, const char **way)
 	if (kind == FT_FLOOR_NONE)
 		return 0;
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
-	FT_TRY(check(cuda.ctx_get(&cuda.ctx), "cuCtxGetCurrent"));
-	FT_TRY(check(cuda.mem_alloc(&cuda.here, size), "cuMemAlloc"));
-	FT_TRY(check(cuda.host_alloc(&flags, LANES * sizeof(uint32_t), 0),
-		     "cuMemHostAlloc"));
+	FT_TRY(ft_cuda_check(cuda.ctx_get(&cuda.ctx), "cuCtxGetCurrent"));
+	FT_TRY(ft_cuda_check(cuda.mem_alloc(&cuda.here, size), "cuMemAlloc"));
+	FT_TRY(ft_cuda_check(cuda.host_alloc(&flags, LANES * sizeof(uint32_t), 0),
+			     "cuMemHostAlloc"));
 	if (kind == FT_FLOOR_PEER) {
 		FT_TRY(peer_open(peer, size));
 	} else {
-		FT_TRY(check(cuda.host_alloc(&cuda.host, size, 0), "cuMemHostAlloc"));
+		FT_TRY(ft_cuda_check(cuda.host_alloc(&cuda.host, size, 0),
+				     "cuMemHostAlloc"));
 		cuda.there = (CUdeviceptr)(uintptr_t)cuda.host;
 	}
 	cuda.kind = kind;
 	for (int i = 0; i < LANES; i++) {
 		struct lane *const l = &cuda.lanes[i];
 
-		FT_TRY(check(cuda.stream_create(&l->stream, CU_STREAM_NON_BLOCKING),
-			     "cuStreamCreate"));
+		FT_TRY(ft_cuda_check(
+			cuda.stream_create(&l->stream, CU_STREAM_NON_BLOCKING),
+			"cuStreamCreate"));
 		l->flag = (volatile uint32_t *)flags + i;
 		l->src = i ? cuda.there : cuda.here;
 		l->dst = i ? cuda.here : cuda.there;
@@ -240,10 +230,12 @@ void floor_close(void)
 	if (cuda.kind == FT_FLOOR_NONE)
 		return;
 	for (int i = 0; i < LANES; i++)
-		check(cuda.stream_destroy(cuda.lanes[i].stream), "cuStreamDestroy");
-	check(cuda.mem_free(cuda.here), "cuMemFree");
-	check(cuda.kind == FT_FLOOR_PEER ? cuda.mem_free(cuda.there)
-					 : cuda.host_free(cuda.host),
-	      "the other buffer");
-	check(cuda.host_free((void *)(uintptr_t)cuda.lanes[0].flag), "cuMemFreeHost");
+		ft_cuda_check(cuda.stream_destroy(cuda.lanes[i].stream),
+			      "cuStreamDestroy");
+	ft_cuda_check(cuda.mem_free(cuda.here), "cuMemFree");
+	ft_cuda_check(cuda.kind == FT_FLOOR_PEER ? cuda.mem_free(cuda.there)
+						 : cuda.host_free(cuda.host),
+		      "the other buffer");
+	ft_cuda_check(cuda.host_free((void *)(uintptr_t)cuda.lanes[0].flag),
+		      "cuMemFreeHost");
 }

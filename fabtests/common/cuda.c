@@ -39,48 +39,39 @@ static const struct ft_symbol symbols[] = {
 	{"cuGetErrorName", &cuda.error_name},
 };
 
-static int cuda_fail(CUresult err, const char *call)
+int ft_cuda_check(int err, const char *call)
 {
 	const char *name = NULL;
 
+	if (!err)
+		return 0;
 	if (cuda.error_name)
 		cuda.error_name(err, &name);
-	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error",
-		       (int)err);
+	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error", err);
 }
 
 /* A thread's business: each that copies calls init. */
 static int set_current(void)
 {
-	const CUresult err = cuda.ctx_set(cuda.ctx);
-
-	return err ? cuda_fail(err, "cuCtxSetCurrent") : 0;
+	return ft_cuda_check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent");
 }
 
 static int cuda_init(int device)
 {
-	CUresult err;
 	int count;
 
 	if (cuda.ready)
 		return set_current();
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
-	err = cuda.init(0);
-	if (err)
-		return cuda_fail(err, "cuInit");
-	err = cuda.device_get_count(&count);
-	if (err)
-		return cuda_fail(err, "cuDeviceGetCount");
+	FT_TRY(ft_cuda_check(cuda.init(0), "cuInit"));
+	FT_TRY(ft_cuda_check(cuda.device_get_count(&count), "cuDeviceGetCount"));
 	if (device < 0 || device >= count) {
 		ft_err("-i %d: there are %d CUDA devices, counted from 0", device, count);
 		return -FI_EINVAL;
 	}
-	err = cuda.device_get(&cuda.device, device);
-	if (err)
-		return cuda_fail(err, "cuDeviceGet");
-	err = cuda.ctx_retain(&cuda.ctx, cuda.device);
-	if (err)
-		return cuda_fail(err, "cuDevicePrimaryCtxRetain");
+	FT_TRY(ft_cuda_check(cuda.device_get(&cuda.device, device), "cuDeviceGet"));
+	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.ctx, cuda.device),
+			     "cuDevicePrimaryCtxRetain"));
 	FT_TRY(set_current());
 	cuda.ready = true;
 	return 0;
@@ -89,20 +80,15 @@ static int cuda_init(int device)
 static int cuda_alloc(size_t size, void **addr)
 {
 	CUdeviceptr ptr;
-	CUresult err = cuda.mem_alloc(&ptr, size);
 
-	if (err)
-		return cuda_fail(err, "cuMemAlloc");
+	FT_TRY(ft_cuda_check(cuda.mem_alloc(&ptr, size), "cuMemAlloc"));
 	*addr = (void *)(uintptr_t)ptr;
 	return 0;
 }
 
 static void cuda_release(void *addr)
 {
-	CUresult err = cuda.mem_free((CUdeviceptr)(uintptr_t)addr);
-
-	if (err)
-		cuda_fail(err, "cuMemFree");
+	ft_cuda_check(cuda.mem_free((CUdeviceptr)(uintptr_t)addr), "cuMemFree");
 }
 
 static int cuda_to(void *dst, const void *src, size_t len)
@@ -114,7 +100,7 @@ static int cuda_to(void *dst, const void *src, size_t len)
 	/* From pageable memory the call may return before other streams see the data. */
 	if (!err)
 		err = cuda.ctx_sync();
-	return err ? cuda_fail(err, "cuMemcpyHtoD") : 0;
+	return ft_cuda_check(err, "cuMemcpyHtoD");
 }
 
 static int cuda_from(void *dst, const void *src, size_t len)
@@ -123,14 +109,13 @@ static int cuda_from(void *dst, const void *src, size_t len)
 
 	if (len)
 		err = cuda.copy_dtoh(dst, (CUdeviceptr)(uintptr_t)src, len);
-	return err ? cuda_fail(err, "cuMemcpyDtoH") : 0;
+	return ft_cuda_check(err, "cuMemcpyDtoH");
 }
 
 static int cuda_device_name(char *name, size_t len)
 {
-	CUresult err = cuda.device_get_name(name, (int)len, cuda.device);
-
-	return err ? cuda_fail(err, "cuDeviceGetName") : 0;
+	return ft_cuda_check(cuda.device_get_name(name, (int)len, cuda.device),
+			     "cuDeviceGetName");
 }
 
 const struct ft_mem_ops ft_cuda_ops = {

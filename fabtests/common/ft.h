@@ -193,6 +193,10 @@ struct ft_mem_ops {
 };
 
 extern const struct ft_mem_ops ft_cuda_ops, ft_rocr_ops;
+
+/** ft_cuda_check() - reports what @call of the CUDA driver has returned: 0, or -FI_EIO and why */
+int ft_cuda_check(int err, const char *call);
+
 /** ft_mem_ops() - the operations for @iface; never NULL for a value that -D accepts */
 const struct ft_mem_ops *ft_mem_ops(enum fi_hmem_iface iface);
 

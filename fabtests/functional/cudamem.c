@@ -32,7 +32,6 @@ static struct {
 	CUresult (*unmap)(CUdeviceptr ptr, size_t size);
 	CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
 			       size_t count);
-	CUresult (*error_name)(CUresult err, const char **name);
 } cuda;
 
 static const struct ft_symbol symbols[] = {
@@ -51,20 +50,7 @@ static const struct ft_symbol symbols[] = {
 	{"cuMemMap", &cuda.map},
 	{"cuMemUnmap", &cuda.unmap},
 	{"cuMemSetAccess", &cuda.set_access},
-	{"cuGetErrorName", &cuda.error_name},
 };
-
-/* Reports a driver's error, if it is one */
-static int check(CUresult err, const char *call)
-{
-	const char *name = NULL;
-
-	if (!err)
-		return 0;
-	cuda.error_name(err, &name);
-	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error",
-		       (int)err);
-}
 
 /* Device memory; @rdma: for NICs */
 static CUmemAllocationProp properties(bool rdma)
@@ -84,18 +70,19 @@ static int init(int device)
 	if (cuda.ready)
 		return 0;
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
-	FT_TRY(check(cuda.ctx_device(&cuda.device), "cuCtxGetDevice"));
-	FT_TRY(check(cuda.device_attribute(
-			     &cuda.rdma,
-			     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-			     cuda.device),
-		     "cuDeviceGetAttribute"));
+	FT_TRY(ft_cuda_check(cuda.ctx_device(&cuda.device), "cuCtxGetDevice"));
+	FT_TRY(ft_cuda_check(
+		cuda.device_attribute(
+			&cuda.rdma,
+			CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+			cuda.device),
+		"cuDeviceGetAttribute"));
 	prop = properties(cuda.rdma);
-	FT_TRY(check(cuda.granularity_get(&cuda.granularity, &prop,
-					  CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-		     "cuMemGetAllocationGranularity"));
-	FT_TRY(check(cuda.stream_create(&cuda.stream, CU_STREAM_NON_BLOCKING),
-		     "cuStreamCreate"));
+	FT_TRY(ft_cuda_check(cuda.granularity_get(&cuda.granularity, &prop,
+						  CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+			     "cuMemGetAllocationGranularity"));
+	FT_TRY(ft_cuda_check(cuda.stream_create(&cuda.stream, CU_STREAM_NON_BLOCKING),
+			     "cuStreamCreate"));
 	cuda.ready = true;
 	return 0;
 }
@@ -127,8 +114,8 @@ static int range_get(size_t size, struct range **out)
 		if (!range)
 			return ft_fail(-FI_ENOMEM, "calloc", "address range");
 		range->size = size;
-		if (check(cuda.reserve(&range->base, size, 0, 0, 0),
-			  "cuMemAddressReserve")) {
+		if (ft_cuda_check(cuda.reserve(&range->base, size, 0, 0, 0),
+				  "cuMemAddressReserve")) {
 			free(range);
 			return -FI_ENOMEM;
 		}
@@ -146,9 +133,9 @@ static int map_piece(CUdeviceptr ptr, size_t size, bool rdma)
 	CUmemGenericAllocationHandle handle;
 	int ret;
 
-	FT_TRY(check(cuda.create(&handle, size, &prop, 0), "cuMemCreate"));
-	ret = check(cuda.map(ptr, size, 0, handle, 0), "cuMemMap");
-	FT_TRY(check(cuda.release(handle), "cuMemRelease"));
+	FT_TRY(ft_cuda_check(cuda.create(&handle, size, &prop, 0), "cuMemCreate"));
+	ret = ft_cuda_check(cuda.map(ptr, size, 0, handle, 0), "cuMemMap");
+	FT_TRY(ft_cuda_check(cuda.release(handle), "cuMemRelease"));
 	return ret;
 }
 
@@ -165,8 +152,8 @@ static int vmm_alloc(size_t size, size_t pieces, bool rdma, void **addr)
 	FT_TRY(range_get(pieces * piece, &range));
 	for (size_t i = 0; i < pieces; i++)
 		FT_TRY(map_piece(range->base + i * piece, piece, rdma));
-	FT_TRY(check(cuda.set_access(range->base, range->size, &access, 1),
-		     "cuMemSetAccess"));
+	FT_TRY(ft_cuda_check(cuda.set_access(range->base, range->size, &access, 1),
+			     "cuMemSetAccess"));
 	range->used = true;
 	range->addr =
 		(void *)(uintptr_t)(range->base + (pieces > 1 ? piece - size / 2 : 0));
@@ -195,7 +182,7 @@ static void vmm_release(void *addr)
 
 	while (range->addr != addr || !range->used)
 		range = range->next;
-	check(cuda.unmap(range->base, range->size), "cuMemUnmap");
+	ft_cuda_check(cuda.unmap(range->base, range->size), "cuMemUnmap");
 	range->used = false;
 }
 
@@ -205,31 +192,32 @@ static int pool_alloc(size_t size, void **addr)
 {
 	CUdeviceptr ptr;
 
-	FT_TRY(check(cuda.alloc_async(&ptr, size, cuda.stream), "cuMemAllocAsync"));
+	FT_TRY(ft_cuda_check(cuda.alloc_async(&ptr, size, cuda.stream),
+			     "cuMemAllocAsync"));
 	*addr = (void *)(uintptr_t)ptr;
-	return check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
+	return ft_cuda_check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
 }
 
 static void pool_release(void *addr)
 {
-	check(cuda.free_async((CUdeviceptr)(uintptr_t)addr, cuda.stream),
-	      "cuMemFreeAsync");
-	check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
+	ft_cuda_check(cuda.free_async((CUdeviceptr)(uintptr_t)addr, cuda.stream),
+		      "cuMemFreeAsync");
+	ft_cuda_check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
 }
 
 static int managed_alloc(size_t size, void **addr)
 {
 	CUdeviceptr ptr;
 
-	FT_TRY(check(cuda.alloc_managed(&ptr, size, CU_MEM_ATTACH_GLOBAL),
-		     "cuMemAllocManaged"));
+	FT_TRY(ft_cuda_check(cuda.alloc_managed(&ptr, size, CU_MEM_ATTACH_GLOBAL),
+			     "cuMemAllocManaged"));
 	*addr = (void *)(uintptr_t)ptr;
 	return 0;
 }
 
 static void managed_release(void *addr)
 {
-	check(cuda.free((CUdeviceptr)(uintptr_t)addr), "cuMemFree");
+	ft_cuda_check(cuda.free((CUdeviceptr)(uintptr_t)addr), "cuMemFree");
 }
 
 static int copy_to(void *dst, const void *src, size_t len)
@@ -261,9 +249,10 @@ int cudamem_exported(const struct ft_mem_ops *ops, bool *exported)
 	const bool virtual = ops == &cudamem_vmm || ops == &cudamem_vmm_two;
 	int value = 0;
 
-	FT_TRY(check(cuda.device_attribute(&value, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-					   cuda.device),
-		     "cuDeviceGetAttribute"));
+	FT_TRY(ft_cuda_check(cuda.device_attribute(&value,
+						   CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+						   cuda.device),
+			     "cuDeviceGetAttribute"));
 	*exported = value && (ops == &ft_cuda_ops || (virtual && cuda.rdma));
 	return 0;
 }
