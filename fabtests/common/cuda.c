@@ -3,7 +3,9 @@
  * Device memory by the CUDA driver API. The library is opened at run time, so that the
  * programs run, and say what is missing, on machines that have none.
  */
-#include "ft.h"
+#include <dlfcn.h>
+
+#include "ft_test.h"
 #include "p2p_cuda_abi.h"
 
 static struct {
@@ -48,6 +50,23 @@ int ft_cuda_check(int err, const char *call)
 	if (cuda.error_name)
 		cuda.error_name(err, &name);
 	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error", err);
+}
+
+int ft_cuda_calls(const char *name, unsigned long *calls)
+{
+	static unsigned long (*counter)(const char *name);
+	void *lib;
+
+	if (!counter) {
+		lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+		if (lib)
+			counter = (unsigned long (*)(const char *))dlsym(lib,
+									 "cudaemu_calls");
+		if (!counter)
+			return ft_skip("not on the emulator: nobody counts");
+	}
+	*calls = counter(name);
+	return 0;
 }
 
 /* A thread's business: each that copies calls init. */

@@ -196,6 +196,11 @@ extern const struct ft_mem_ops ft_cuda_ops, ft_rocr_ops;
 
 /** ft_cuda_check() - reports what @call of the CUDA driver has returned: 0, or -FI_EIO and why */
 int ft_cuda_check(int err, const char *call);
+/**
+ * ft_cuda_calls() - how often @name was called in this process, whatever its version (NULL: all
+ * of the driver's functions); skips on a real device, where nobody counts
+ */
+int ft_cuda_calls(const char *name, unsigned long *calls);
 
 /** ft_mem_ops() - the operations for @iface; never NULL for a value that -D accepts */
 const struct ft_mem_ops *ft_mem_ops(enum fi_hmem_iface iface);

@@ -173,6 +173,9 @@ EMU_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
 		*value = 0xe0 + dev;
 	if (attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)
 		*value = emu.udmabuf;
+	if (emu.conf.unordered &&
+	    attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING)
+		*value = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
 	if (emu.conf.no_memops &&
 	    (attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ||
 	     attribute == CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR))

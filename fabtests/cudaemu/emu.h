@@ -158,7 +158,7 @@ struct emu_config {
 	bool shuffle;
 	uint64_t shuffle_seed;
 	unsigned long hang_copy;
-	bool no_dmabuf, no_memops, no_init;
+	bool no_dmabuf, no_memops, no_init, unordered;
 };
 
 struct emu {

@@ -99,6 +99,7 @@ void emu_config_read(struct emu_config *conf)
 	conf->hang_copy = emu_env_number("CUDAEMU_HANG_COPY", 0);
 	conf->no_dmabuf = emu_env_number("CUDAEMU_NO_DMABUF", 0) != 0;
 	conf->no_memops = emu_env_number("CUDAEMU_NO_MEMOPS", 0) != 0;
+	conf->unordered = emu_env_number("CUDAEMU_UNORDERED", 0) != 0;
 	conf->no_init = emu_env_number("CUDAEMU_NO_INIT", 0) != 0;
 }
 

@@ -4,7 +4,6 @@
  * what the buffer is, and a copy. What follows a copy, and what several messages at once
  * take, is bounded; and nothing else is called.
  */
-#include <dlfcn.h>
 #include <string.h>
 
 #include "ft_test.h"
@@ -79,21 +78,9 @@ static const struct row {
 
 static int count_calls(struct calls *calls)
 {
-	static unsigned long (*counter)(const char *name);
-	void *lib;
-
-	if (!counter) {
-		lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-		if (lib)
-			counter = (unsigned long (*)(const char *))dlsym(lib,
-									 "cudaemu_calls");
-		if (!counter)
-			return ft_skip("not on the emulator: nobody counts");
-	}
 	for (int i = 0; i < WHATS; i++)
-		calls->of[i] = counter(names[i]);
-	calls->all = counter(NULL);
-	return 0;
+		FT_TRY(ft_cuda_calls(names[i], &calls->of[i]));
+	return ft_cuda_calls(NULL, &calls->all);
 }
 
 static int check(const struct row *row, const struct calls *before, bool sends)
