@@ -178,9 +178,16 @@ static int formats(struct ft_proc *proc)
 	return 0;
 }
 
+/* The two messages of a pair, 0 and 1, 2 and 3, ..., have the same kind of memory. */
+static size_t pair_slot(size_t m)
+{
+	return m - m % 4 + m % 2 * 2 + m / 2 % 2;
+}
+
 /*
  * Bound with FI_SELECTIVE_COMPLETION, only operations with FI_COMPLETION complete in the
- * CQ. The second message of each pair is reported, so it says that the first is through.
+ * CQ. The second message of each pair is reported, so it says that the first is through:
+ * both go the same way.
  */
 static int selective(struct ft_proc *proc)
 {
@@ -197,12 +204,12 @@ static int selective(struct ft_proc *proc)
 	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE,
 			 FI_SELECTIVE_COMPLETION));
 	for (size_t m = 0; !send && m < BATCH; m++)
-		FT_TRY(post(&s, FT_RECVMSG, m, SIZE, m, m % 2 ? FI_COMPLETION : 0,
-			    &reqs[m]));
+		FT_TRY(post(&s, FT_RECVMSG, pair_slot(m), SIZE, m,
+			    m % 2 ? FI_COMPLETION : 0, &reqs[m]));
 	FT_TRY(ft_meet(s.proc));
 	for (size_t m = 0; send && m < BATCH; m++)
-		FT_TRY(post(&s, FT_SENDMSG, m, SIZE, m, m % 2 ? FI_COMPLETION : 0,
-			    &reqs[m]));
+		FT_TRY(post(&s, FT_SENDMSG, pair_slot(m), SIZE, m,
+			    m % 2 ? FI_COMPLETION : 0, &reqs[m]));
 	for (size_t m = 1; m < BATCH; m += 2)
 		FT_TRY(ft_wait(&s.ctx, &reqs[m], 1));
 	FT_TRY(ft_barrier(proc, &s.ctx));
