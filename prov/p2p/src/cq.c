@@ -146,7 +146,7 @@ static inline ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entr
 	fi_addr_t batch[CQ_BATCH], *from = src;
 	ssize_t ret, plain = 0;
 
-	if (!src) {
+	if (!src && cq->xfer.source) {
 		from = batch;
 		count = P2P_MIN(count, CQ_BATCH);
 	}
