@@ -2,7 +2,8 @@
 /*
  * fi_p2p_av: an endpoint receives from peers that it has not inserted; inserting them
  * later gives FI_AV_TABLE's indices 0, 1, 2 all the same; lookup and removal; the same
- * with FI_AV_MAP.
+ * with FI_AV_MAP. And both again with a vector that has been in use: a peer was inserted
+ * twice, an address was removed and another took its place.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,21 +112,36 @@ static int insert(struct side *s, int rank, bool table, fi_addr_t expected)
 	return check_lookup(s, rank, s->ctx.peer[rank]);
 }
 
-/* Rank 0. It knows nobody until the others' messages are in. */
-static int receiver(struct side *s, bool table)
+static int forget(struct side *s, int rank)
 {
-	int ret;
+	int ret = fi_av_remove(s->ctx.av, &s->ctx.peer[rank], 1, 0);
 
+	return ret ? ft_fail(ret, "fi_av_remove", "rank %d", rank) : 0;
+}
+
+static int use(struct side *s)
+{
+	FT_TRY(insert(s, 0, false, 0));
+	FT_TRY(forget(s, 0));
+	FT_TRY(insert(s, 1, false, 0));
+	FT_TRY(insert(s, 1, false, 0));
+	return insert(s, 0, false, 0);
+}
+
+/* Rank 0. It does not know all until the others' messages are in. */
+static int receiver(struct side *s, bool table, bool used)
+{
+	if (used)
+		FT_TRY(use(s));
 	for (int i = 1; i < RANKS; i++)
 		FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_RECEIVER + (uint64_t)i, false));
-	FT_TRY(insert(s, 2, table, 0));
-	FT_TRY(insert(s, 1, table, 1));
+	FT_TRY(insert(s, 2, table && !used, 0));
+	if (!used)
+		FT_TRY(insert(s, 1, table, 1));
 	for (int i = 1; i < RANKS; i++)
 		FT_TRY(transfer_all(s, s->ctx.peer[i], TO_SENDER + (uint64_t)i, true));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
-	ret = fi_av_remove(s->ctx.av, &s->ctx.peer[2], 1, 0);
-	if (ret)
-		return ft_fail(ret, "fi_av_remove", "rank 2");
+	FT_TRY(forget(s, 2));
 	FT_TRY(transfer_all(s, s->ctx.peer[1], AFTER_REMOVE, true));
 	return check_lookup(s, 1, s->ctx.peer[1]);
 }
@@ -144,7 +160,7 @@ static int sender(struct side *s, bool table)
 	return 0;
 }
 
-static int with_type(struct ft_proc *proc, enum fi_av_type type)
+static int with_type(struct ft_proc *proc, enum fi_av_type type, bool used)
 {
 	struct side s = {.proc = proc};
 	enum fi_hmem_iface kinds[2];
@@ -158,7 +174,7 @@ static int with_type(struct ft_proc *proc, enum fi_av_type type)
 	for (size_t i = 0; i < s.kind_count; i++)
 		FT_TRY(ft_buf_alloc(&s.ctx, &s.buf[i], kinds[i], room));
 	FT_TRY(exchange_names(&s));
-	FT_TRY(proc->rank == 0 ? receiver(&s, type == FI_AV_TABLE)
+	FT_TRY(proc->rank == 0 ? receiver(&s, type == FI_AV_TABLE, used)
 			       : sender(&s, type == FI_AV_TABLE));
 	FT_TRY(ft_barrier(proc, &s.ctx));
 	for (size_t i = 0; i < s.kind_count; i++)
@@ -168,8 +184,11 @@ static int with_type(struct ft_proc *proc, enum fi_av_type type)
 
 static int run(struct ft_proc *proc)
 {
-	FT_TRY(with_type(proc, FI_AV_TABLE));
-	return with_type(proc, FI_AV_MAP);
+	for (int used = 0; used < 2; used++) {
+		FT_TRY(with_type(proc, FI_AV_TABLE, used));
+		FT_TRY(with_type(proc, FI_AV_MAP, used));
+	}
+	return 0;
 }
 
 int main(int argc, char **argv)

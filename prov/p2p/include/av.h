@@ -20,10 +20,11 @@
  * struct p2p_av - an address vector.
  * @lock:	guards everything but @table, which is read without it
  * @indexed:	FI_AV_TABLE: the application's addresses are indices
- * @known:	the core's addresses of what the application inserted, in order
- * @table:	the way from the application's addresses to the core's, once a peer was
- *		learned; NULL: both are the same. Replaced as it grows; @old ones are kept
- *		for those who are reading them
+ * @known:	what the application has inserted and the core's addresses of it: by the
+ *		application's index where addresses are indices, else in order. Replaced as
+ *		it grows; old ones are kept for those who are reading them
+ * @table:	the way from the application's addresses to the core's: @known, once a peer was
+ *		learned; NULL: both are the same
  * @names:	the core's addresses by name, made when the first peer is looked up
  */
 struct p2p_av {
@@ -33,12 +34,9 @@ struct p2p_av {
 	struct p2p_domain *domain;
 	bool indexed;
 	pthread_mutex_t lock;
-	fi_addr_t *known;
-	size_t count;
-	size_t room;
+	struct av_table *known;
 	bool named;
 	struct av_name *names;
-	struct av_table *old;
 };
 
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,

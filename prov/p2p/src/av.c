@@ -19,14 +19,29 @@ struct av_name {
 	UT_hash_handle hh;
 };
 
-/* The core's address of each of the application's; never changed but replaced */
+/*
+ * The core's address of each of the application's, and how often it was inserted. Entries are
+ * read without the lock; a longer table replaces one that is full.
+ */
 struct av_table {
-	struct av_table *next;
+	struct av_table *old;
+	size_t room;
 	size_t count;
-	fi_addr_t addr[];
+	struct av_entry {
+		fi_addr_t addr;
+		size_t uses;
+	} entry[];
 };
 
+/* The first table's room: growing doubles it */
+#define AV_ROOM 64
+
 /* ---- the application's addresses and the core's ---- */
+
+static fi_addr_t av_entry_addr(const struct av_table *table, size_t index)
+{
+	return __atomic_load_n(&table->entry[index].addr, __ATOMIC_RELAXED);
+}
 
 fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 {
@@ -34,50 +49,78 @@ fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 
 	if (addr == FI_ADDR_UNSPEC)
 		return addr;
-	return addr < table->count ? table->addr[addr] : FI_ADDR_NOTAVAIL;
+	return addr < __atomic_load_n(&table->count, __ATOMIC_ACQUIRE)
+		       ? av_entry_addr(table, addr)
+		       : FI_ADDR_NOTAVAIL;
 }
 
 fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 {
 	const struct av_table *table = __atomic_load_n(&av->table, __ATOMIC_ACQUIRE);
+	size_t count = __atomic_load_n(&table->count, __ATOMIC_ACQUIRE);
+	size_t near = P2P_MIN(addr + 1, count);
 
 	/* most are where they would be without learned peers, or a little before */
-	for (size_t i = P2P_MIN(addr + 1, table->count); i-- > 0;) {
-		if (table->addr[i] == addr)
+	for (size_t i = near; i-- > 0;) {
+		if (av_entry_addr(table, i) == addr)
+			return i;
+	}
+	for (size_t i = near; i < count; i++) {
+		if (av_entry_addr(table, i) == addr)
 			return i;
 	}
 	return FI_ADDR_NOTAVAIL;
 }
 
-/* Publishes @known as the table that translates. */
-static int av_table_publish(struct p2p_av *av)
+/* Makes room for entries up to @end. */
+static int av_known_reserve(struct p2p_av *av, size_t end)
 {
-	struct av_table *table = malloc(sizeof *table + av->count * sizeof *table->addr);
+	struct av_table *known = av->known, *table;
+	size_t room = known ? known->room : AV_ROOM;
 
+	if (known && end <= known->room)
+		return 0;
+	while (room < end)
+		room *= 2;
+	table = malloc(sizeof *table + room * sizeof *table->entry);
 	if (!table)
 		return -FI_ENOMEM;
-	table->count = av->count;
-	if (av->count)
-		memcpy(table->addr, av->known, av->count * sizeof *table->addr);
-	table->next = av->old;
-	av->old = table;
-	__atomic_store_n(&av->table, table, __ATOMIC_RELEASE);
+	*table = (struct av_table){.old = known, .room = room};
+	if (known) {
+		table->count = known->count;
+		memcpy(table->entry, known->entry, known->count * sizeof *known->entry);
+	}
+	av->known = table;
+	if (av->table)
+		__atomic_store_n(&av->table, table, __ATOMIC_RELEASE);
 	return 0;
 }
 
-static int av_known_reserve(struct p2p_av *av, size_t more)
+/* The application has inserted @addr, and knows it by the index @at. */
+static void av_known_add(struct p2p_av *av, size_t at, fi_addr_t addr)
 {
-	size_t room = P2P_MAX(av->room * 2, av->count + more);
-	fi_addr_t *known;
+	struct av_table *known = av->known;
 
-	if (av->count + more <= av->room)
-		return 0;
-	known = realloc(av->known, room * sizeof *known);
-	if (!known)
-		return -FI_ENOMEM;
-	av->known = known;
-	av->room = room;
-	return 0;
+	for (size_t i = known->count; i <= at; i++)
+		known->entry[i] = (struct av_entry){.addr = FI_ADDR_NOTAVAIL};
+	known->entry[at].uses++;
+	__atomic_store_n(&known->entry[at].addr, addr, __ATOMIC_RELAXED);
+	if (at >= known->count)
+		__atomic_store_n(&known->count, at + 1, __ATOMIC_RELEASE);
+}
+
+/* It has removed it, by the core's address where that is its own. */
+static void av_known_remove(struct p2p_av *av, fi_addr_t user, fi_addr_t addr)
+{
+	struct av_table *known = av->known;
+	size_t at = user;
+
+	/* without indices, those of one address are alike */
+	if (!av->indexed)
+		for (at = 0; at < known->count && known->entry[at].addr != addr;)
+			at++;
+	if (at < known->count && known->entry[at].uses && !--known->entry[at].uses)
+		__atomic_store_n(&known->entry[at].addr, FI_ADDR_NOTAVAIL, __ATOMIC_RELAXED);
 }
 
 /* ---- names ---- */
@@ -114,34 +157,39 @@ static void av_name_add(struct p2p_av *av, const uint8_t *name, size_t len, fi_a
 		free(entry);
 }
 
-/* Forgets the names of @addr; FI_ADDR_UNSPEC: of all */
-static void av_names_forget(struct p2p_av *av, fi_addr_t addr)
+static struct av_name *av_name_find(const struct p2p_av *av, const uint8_t *name, size_t len)
 {
-	struct av_name *entry, *next;
+	struct av_name *entry;
 
-	HASH_ITER(hh, av->names, entry, next) {
-		if (addr != FI_ADDR_UNSPEC && addr != entry->addr)
-			continue;
-		HASH_DEL(av->names, entry);
-		free(entry);
-	}
+	HASH_FIND(hh, av->names, name, len, entry);
+	return entry;
 }
 
-/* Names the addresses from the @first on. */
-static void av_names_make(struct p2p_av *av, size_t first)
+/* The name of one of the core's addresses, and its length; 0: it has none */
+static size_t av_name_of(const struct p2p_av *av, fi_addr_t addr, uint8_t *name)
 {
-	uint8_t raw[WIRE_NAME_MAX + 1], name[WIRE_NAME_MAX];
-	size_t len;
+	uint8_t raw[WIRE_NAME_MAX + 1] = {0};
+	size_t len = WIRE_NAME_MAX;
 
-	for (size_t i = first; i < av->count; i++) {
-		memset(raw, 0, sizeof raw);
-		len = WIRE_NAME_MAX;
-		if (av->known[i] == FI_ADDR_NOTAVAIL ||
-		    fi_av_lookup(av->core, av->known[i], raw, &len) || len > WIRE_NAME_MAX)
-			continue;
-		len = av_name_canon(raw, len, name);
-		av_name_add(av, name, len, av->known[i]);
-	}
+	if (fi_av_lookup(av->core, addr, raw, &len) || len > WIRE_NAME_MAX)
+		return 0;
+	return av_name_canon(raw, len, name);
+}
+
+static void av_name_make(struct p2p_av *av, fi_addr_t addr)
+{
+	uint8_t name[WIRE_NAME_MAX];
+	size_t len = addr == FI_ADDR_NOTAVAIL ? 0 : av_name_of(av, addr, name);
+
+	/* one that was learned, or inserted twice, has its name */
+	if (len && !av_name_find(av, name, len))
+		av_name_add(av, name, len, addr);
+}
+
+static void av_names_make(struct p2p_av *av)
+{
+	for (size_t i = 0; av->known && i < av->known->count; i++)
+		av_name_make(av, av->known->entry[i].addr);
 	av->named = true;
 }
 
@@ -153,9 +201,10 @@ static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, si
 
 	/* from here on the core's indices are not the application's any more */
 	if (av->indexed && !av->table) {
-		ret = av_table_publish(av);
+		ret = av_known_reserve(av, 0);
 		if (ret)
 			return ret;
+		__atomic_store_n(&av->table, av->known, __ATOMIC_RELEASE);
 	}
 	ret = fi_av_insert(av->core, addr, 1, core_addr, 0, NULL);
 	if (ret != 1) {
@@ -178,8 +227,8 @@ int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_
 	len = av_name_canon(raw, len, name);
 	pthread_mutex_lock(&av->lock);
 	if (!av->named)
-		av_names_make(av, 0);
-	HASH_FIND(hh, av->names, name, len, entry);
+		av_names_make(av);
+	entry = av_name_find(av, name, len);
 	if (entry)
 		*core_addr = entry->addr;
 	else
@@ -197,20 +246,29 @@ int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_
 static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count,
 		     fi_addr_t *fi_addr)
 {
-	size_t first = av->count;
+	size_t at;
+	int ret;
 
 	for (size_t i = 0; i < count; i++) {
 		if (fi_addr)
 			fi_addr[i] = got[i];
 		if (got[i] == FI_ADDR_NOTAVAIL)
 			continue;
+		/* the core's own indices as long as they are the application's, too */
+		at = av->indexed && !av->table ? got[i] : av->known ? av->known->count : 0;
+		if (av->named)
+			av_name_make(av, got[i]);
+		/* else only what has no name yet is to be known */
+		if (!av->indexed && av->named)
+			continue;
+		ret = av_known_reserve(av, at + 1);
+		if (ret)
+			return ret;
+		av_known_add(av, at, got[i]);
 		if (fi_addr && av->table)
-			fi_addr[i] = av->count;
-		av->known[av->count++] = got[i];
+			fi_addr[i] = at;
 	}
-	if (av->named)
-		av_names_make(av, first);
-	return av->table ? av_table_publish(av) : 0;
+	return 0;
 }
 
 /* The three ways to insert, with their arguments as the core's call wants them */
@@ -246,10 +304,8 @@ static int av_insert_any(struct p2p_av *av, const struct av_insertion *what,
 		got[i] = user_id && fi_addr ? fi_addr[i] : FI_ADDR_NOTAVAIL;
 
 	pthread_mutex_lock(&av->lock);
-	ret = av_known_reserve(av, what->count);
-	inserted = ret ? ret : av_insert_core(av, what, got, flags, context);
-	if (inserted >= 0)
-		ret = av_record(av, got, what->count, fi_addr);
+	inserted = av_insert_core(av, what, got, flags, context);
+	ret = inserted < 0 ? inserted : av_record(av, got, what->count, fi_addr);
 	pthread_mutex_unlock(&av->lock);
 	free(got);
 	return ret ? ret : inserted;
@@ -296,6 +352,26 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 	return av_insert_any((struct p2p_av *) fid, &what, fi_addr, flags, context);
 }
 
+static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags)
+{
+	fi_addr_t addr = av_core_addr(av, user);
+	uint8_t name[WIRE_NAME_MAX];
+	/* by which it is found quicker than among all names */
+	size_t len = av->named && addr != FI_ADDR_NOTAVAIL ? av_name_of(av, addr, name) : 0;
+	struct av_name *entry = len ? av_name_find(av, name, len) : NULL;
+	int ret = fi_av_remove(av->core, &addr, 1, flags);
+
+	if (ret)
+		return ret;
+	if (entry && entry->addr == addr) {
+		HASH_DEL(av->names, entry);
+		free(entry);
+	}
+	if (av->known && (av->indexed || !av->named))
+		av_known_remove(av, user, addr);
+	return 0;
+}
+
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
 	struct p2p_av *av = (struct p2p_av *) fid;
@@ -308,19 +384,8 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 		peer_forget(&av->domain->xfer, av_core_addr(av, fi_addr[i]));
 	p2p_lock_drop(&av->domain->xfer.lock);
 	pthread_mutex_lock(&av->lock);
-	for (size_t i = 0; !ret && i < count; i++) {
-		fi_addr_t addr = av_core_addr(av, fi_addr[i]);
-
-		ret = fi_av_remove(av->core, &addr, 1, flags);
-		if (!ret)
-			av_names_forget(av, addr);
-		for (size_t k = 0; !ret && k < av->count; k++) {
-			if (av->known[k] == addr)
-				av->known[k] = FI_ADDR_NOTAVAIL;
-		}
-	}
-	if (av->table && !ret)
-		ret = av_table_publish(av);
+	for (size_t i = 0; !ret && i < count; i++)
+		ret = av_remove_one(av, fi_addr[i], flags);
 	pthread_mutex_unlock(&av->lock);
 	return ret;
 }
@@ -346,17 +411,20 @@ static int av_no_set(struct fid_av *av, struct fi_av_set_attr *attr,
 static int av_close(struct fid *fid)
 {
 	struct p2p_av *av = (struct p2p_av *) fid;
-	struct av_table *table;
+	struct av_name *entry, *next;
+	struct av_table *known;
 	int ret = fid_close_core(&av->core->fid);
 
 	if (ret)
 		return ret;
-	while ((table = av->old)) {
-		av->old = table->next;
-		free(table);
+	while ((known = av->known)) {
+		av->known = known->old;
+		free(known);
 	}
-	av_names_forget(av, FI_ADDR_UNSPEC);
-	free(av->known);
+	HASH_ITER(hh, av->names, entry, next) {
+		HASH_DEL(av->names, entry);
+		free(entry);
+	}
 	pthread_mutex_destroy(&av->lock);
 	free(av);
 	return 0;
