@@ -15,8 +15,12 @@
 #define CELL_SIZE 1024
 #define CELL_COUNT (1u << 17)
 
+/* Kept back from new operations, for what those under way take to end */
+#define CELL_SPARE (1u << 13)
+
 struct cell_pool {
 	char *base;
+	uint32_t used;
 	uint32_t touched;	/* cells ever handed out: the memory behind the rest has no pages */
 	void *free;		/* linked through their first word, the last one put first */
 };
@@ -27,6 +31,12 @@ void cell_pool_fini(struct cell_pool *pool);
 /* An unused cell with undefined content, or NULL when all are in use */
 void *cell_get(struct cell_pool *pool);
 void cell_put(struct cell_pool *pool, void *cell);
+
+/* Is a new operation to wait until others have ended? */
+static inline bool cell_scarce(const struct cell_pool *pool)
+{
+	return pool->used >= CELL_COUNT - CELL_SPARE;
+}
 
 static inline bool cell_mine(const struct cell_pool *pool, const void *ptr)
 {

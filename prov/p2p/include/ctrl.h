@@ -14,6 +14,9 @@ int ctrl_start(struct xfer_ep *ep);
 /* No control message is expected any more, unless one comes: takes back those receives */
 void ctrl_stop(struct xfer_ep *ep);
 
+/* Posts internal receives that the core had no room for */
+void ctrl_progress(struct xfer_ep *ep);
+
 /* A completion of ours came from the queue, with @data: control messages may be to follow. */
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 

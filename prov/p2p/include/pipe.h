@@ -81,6 +81,9 @@ struct multi_msg *pipe_diverted(struct xfer *xfer, struct core_comp *comp);
 /* A control message has come. */
 void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg);
 
+/* A message is announced in a way that we cannot read: what its marker matches fails. */
+void pipe_unreadable(struct xfer_ep *ep, uint64_t id);
+
 /* Nothing can be sent to @addr: ends with @status what is under way with that peer. */
 void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status);
 

@@ -183,7 +183,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf);
 
 /*
  * Reads @len bytes that came from the network. 0, or -FI_EINVAL with @why set to what
- * is wrong with them.
+ * is wrong with them, or -FI_EOPNOTSUPP: a peer has sent them that speaks another version of
+ * this, of which type and id are told alone.
  */
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
 

@@ -172,7 +172,7 @@ struct xfer {
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
  * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
- * @listens:	internal receives are posted
+ * @listens:	internal receives are posted, but for @deaf of them
  * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
  * @data_mask:	the bits of remote cq data that are the user's
@@ -213,6 +213,7 @@ struct xfer_ep {
 	bool stalls;
 	bool mixes;
 	bool listens;
+	unsigned int deaf;
 	bool counts_remote;
 	bool closing;
 	bool started;

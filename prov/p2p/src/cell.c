@@ -33,6 +33,8 @@ void *cell_get(struct cell_pool *pool)
 		pool->free = *(void **) cell;
 	else if (pool->touched < CELL_COUNT)
 		cell = pool->base + (size_t) CELL_SIZE * pool->touched++;
+	if (cell)
+		pool->used++;
 	return cell;
 }
 
@@ -40,4 +42,5 @@ void cell_put(struct cell_pool *pool, void *cell)
 {
 	*(void **) cell = pool->free;
 	pool->free = cell;
+	pool->used--;
 }

@@ -28,9 +28,11 @@ struct ctrl_out {
 	uint8_t buf[WIRE_PLAIN_MSG_MAX];
 };
 
+/* @waits: the core has no room for it now */
 struct ctrl_in {
 	struct xfer_ctx ctx;
 	struct stage_reserve *reserve;
+	bool waits;
 };
 
 _Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
@@ -114,12 +116,40 @@ static int ctrl_in_post(struct ctrl_in *ctrl)
 	return (int) core_post(ep->core, &op);
 }
 
+static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)
+{
+	struct xfer_ep *ep = ctrl->ctx.ep;
+
+	if (ctrl->waits == waits)
+		return;
+	ctrl->waits = waits;
+	ep->deaf += waits ? 1 : -1;
+	xfer_busy_add(ep->xfer, waits ? 1 : -1);
+}
+
 static void ctrl_in_drop(struct xfer_ctx *ctx)
 {
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
+	ctrl_in_wait(ctrl, false);
 	stage_reserve_put(&ctx->ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
 	xfer_ctx_free(ctx);
+}
+
+/*
+ * Posts it once more. Others may have taken the place that it had in the core, which has only
+ * so many, and says so in one of two ways.
+ */
+static void ctrl_in_again(struct ctrl_in *ctrl)
+{
+	int ret = ctrl_in_post(ctrl);
+
+	if (!ret || ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+		ctrl_in_wait(ctrl, ret);
+		return;
+	}
+	P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
+	ctrl_in_drop(&ctrl->ctx);
 }
 
 /* Requests for our memory are served; most of the rest is about messages in pieces. */
@@ -138,20 +168,40 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 	struct wire_msg msg;
 	const char *why;
+	int ret;
 
 	if (comp->err) {
 		if (comp->err != FI_ECANCELED)
 			P2P_WARN("a control message could not be received: %s\n",
 				 fi_strerror(abs(comp->err)));
-	} else if (wire_decode(ctrl->reserve->addr, comp->len, &msg, &why)) {
-		P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len, why);
 	} else {
-		ctrl_trace("received", &msg);
-		ctrl_dispatch(ctx->ep, &msg);
+		ret = wire_decode(ctrl->reserve->addr, comp->len, &msg, &why);
+		if (ret)
+			P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len,
+				 why);
+		else
+			ctrl_trace("received", &msg);
+		if (!ret)
+			ctrl_dispatch(ctx->ep, &msg);
+		else if (ret == -FI_EOPNOTSUPP && msg.type == WIRE_ANNOUNCE)
+			pipe_unreadable(ctx->ep, msg.id & WIRE_ID_MASK);
 	}
 
-	if (comp->err == FI_ECANCELED || ctrl_in_post(ctrl))
+	if (comp->err == FI_ECANCELED)
 		ctrl_in_drop(ctx);
+	else
+		ctrl_in_again(ctrl);
+}
+
+void ctrl_progress(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx, *next;
+
+	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = next) {
+		next = LIST_NEXT(ctx, live);
+		if (ctx->done == ctrl_received && ((struct ctrl_in *) ctx)->waits)
+			ctrl_in_again((struct ctrl_in *) ctx);
+	}
 }
 
 static int ctrl_listen(struct xfer_ep *ep)
@@ -170,6 +220,7 @@ static int ctrl_listen(struct xfer_ep *ep)
 			cell_put(&ep->xfer->cells, ctrl);
 			return -FI_ENOMEM;
 		}
+		ctrl->waits = false;
 		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
 		ret = ctrl_in_post(ctrl);
 		if (ret) {
@@ -225,7 +276,7 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct xfer *xfer = ep->xfer;
 	struct ctrl_out *ctrl;
-	int ret = ctrl_listen(ep);
+	int ret = ep->closing ? -FI_ECANCELED : ctrl_listen(ep);
 
 	if (ret)
 		return ret;

@@ -277,6 +277,9 @@ static void multi_placed(struct multi_buf *buf, const struct core_comp *comp)
 	int ret;
 
 	known.flags &= ~FI_MULTI_RECV;
+	/* of a message that is too long some cores tell the whole length */
+	if (known.err && known.buf)
+		known.len = P2P_MIN(known.len, buf->len - ((char *) known.buf - buf->host));
 	if (xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
 		msg = pipe_diverted(ep->xfer, &known);
 	if (!msg)

@@ -35,7 +35,15 @@ uint64_t pipe_now(void)
 /* Unique here by its lower bits, among processes by the upper ones */
 uint64_t pipe_id_new(struct xfer *xfer)
 {
-	return (xfer->id_base & ~WIRE_ID_COUNT) | (++xfer->id_next & WIRE_ID_COUNT);
+	struct xfer_req *same;
+	uint64_t id;
+
+	/* they come round again, and an old one may still wait to be received */
+	do {
+		id = (xfer->id_base & ~WIRE_ID_COUNT) | (++xfer->id_next & WIRE_ID_COUNT);
+		HASH_FIND(pipe.hh, xfer->sending, &id, sizeof id, same);
+	} while (same);
+	return id;
 }
 
 bool pipe_req_done(const struct xfer_req *req)

@@ -76,6 +76,16 @@ static void pipe_arrival_bind(struct pipe_arrival *arrival, struct xfer_ep *ep)
 		xfer_ctx_init(&arrival->ctx, ep, NULL, pipe_arrival_drop);
 }
 
+/* Finds out where it comes from. 0, or why nothing will come from there */
+static int pipe_arrival_source(struct pipe_arrival *arrival)
+{
+	struct xfer_ep *ep = arrival->ctx.ep;
+
+	if (arrival->status)
+		return arrival->status;
+	return ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src);
+}
+
 /* Puts what the announcement says into the completion of what the marker has matched. */
 static void pipe_describe(const struct pipe_arrival *arrival, struct core_comp *comp)
 {
@@ -219,7 +229,8 @@ static ssize_t pipe_piece_post(struct xfer_req *req)
 		pipe_piece_drop(&piece->out.ctx);
 	else
 		pipe_piece_begun(req);
-	return ret;
+	/* as shm says that its receives are all in use */
+	return ret == -FI_ENOMEM ? -FI_EAGAIN : ret;
 }
 
 /* Posts the pieces that there is room for. */
@@ -380,10 +391,10 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	req->pipe.heard = pipe_now();
 	pipe_describe(arrival, &req->comp);
 
-	ret = ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src);
-	if (ret || arrival->status) {
+	ret = pipe_arrival_source(arrival);
+	if (ret) {
 		req->pipe.aborted = true;
-		pipe_recv_fail(req, ret ? ret : arrival->status, false);
+		pipe_recv_fail(req, ret, false);
 		return;
 	}
 	if (!req->pipe.wanted) {
@@ -476,7 +487,7 @@ static void pipe_decline(struct pipe_arrival *arrival)
 	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
 	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
 
-	if (ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src))
+	if (pipe_arrival_source(arrival))
 		return;
 	ctrl_send(ep, arrival->src, &msg);
 	if (arrival->flags & WIRE_WANT_FIN)
@@ -583,9 +594,7 @@ static void pipe_ask_plain(struct pipe_arrival *arrival)
 	};
 
 	arrival->heard = pipe_now();
-	if (arrival->status ||
-	    ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src) ||
-	    ctrl_send(ep, arrival->src, &msg))
+	if (pipe_arrival_source(arrival) || ctrl_send(ep, arrival->src, &msg))
 		pipe_divert_fail(arrival);
 }
 
@@ -680,10 +689,22 @@ void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
 	pipe_recv_unmarked(req, msg);
 }
 
+/* What waited for the announcement goes on. */
+static void pipe_arrival_known(struct pipe_arrival *arrival)
+{
+	struct xfer_req *peek;
+
+	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
+		TAILQ_REMOVE(&arrival->peeks, peek, entry);
+		peek->pipe.arrival = NULL;
+		pipe_peek_end(arrival, peek);
+	}
+	pipe_arrival_check(arrival);
+}
+
 void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
-	struct xfer_req *peek;
 
 	if (!arrival)
 		return;
@@ -692,12 +713,19 @@ void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	}
 	pipe_arrival_announce(arrival, ep, msg);
-	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
-		TAILQ_REMOVE(&arrival->peeks, peek, entry);
-		peek->pipe.arrival = NULL;
-		pipe_peek_end(arrival, peek);
-	}
-	pipe_arrival_check(arrival);
+	pipe_arrival_known(arrival);
+}
+
+void pipe_unreadable(struct xfer_ep *ep, uint64_t id)
+{
+	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, id);
+
+	if (!arrival || arrival->announced)
+		return;
+	pipe_arrival_bind(arrival, ep);
+	arrival->announced = true;
+	arrival->status = -FI_EOPNOTSUPP;
+	pipe_arrival_known(arrival);
 }
 
 /* The sender has given up. */

@@ -227,9 +227,11 @@ static void pipe_taken(struct xfer_req *req, enum path_far far)
 {
 	struct path_choice choice = {FI_P2P_PATH_STAGE, PATH_LONG, path_far_reason(far)};
 
-	if (req->path.proto != PATH_ACROSS)
+	if (req->path.proto != PATH_ACROSS && req->path.proto != PATH_READ)
 		return;
-	if (far == PATH_FAR_NOT)
+	if (far == PATH_FAR_NOT && req->path.proto == PATH_READ)
+		choice = req->path;
+	else if (far == PATH_FAR_NOT)
 		choice.path = FI_P2P_PATH_IPC;
 	/* to another host it goes as it would have gone without an offer */
 	if (far == PATH_FAR_HOST && req->path.path == FI_P2P_PATH_STAGE)
@@ -239,11 +241,13 @@ static void pipe_taken(struct xfer_req *req, enum path_far far)
 		xfer_ep_sent(req->ctx.ep, &choice, req->len);
 }
 
-/* Is a message to be staged, as the receiver wants, that may not be? */
-static bool pipe_forbidden(const struct xfer_req *req)
+/* Is a message to be staged, as the receiver wants, that may not be? @proto: as announced */
+static bool pipe_forbidden(const struct xfer_req *req, enum path_proto proto)
 {
-	if (req->ctx.ep->wish != PATH_ACROSS_LONG || !req->mem.ops ||
-	    req->len <= WIRE_PLAIN_MAX)
+	enum path_wish wish = req->ctx.ep->wish;
+	bool nic = proto == PATH_READ && (wish == PATH_PEER_LONG || wish == PATH_PEER_ONLY);
+
+	if (!req->mem.ops || req->len <= WIRE_PLAIN_MAX || (wish != PATH_ACROSS_LONG && !nic))
 		return false;
 	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
 		 req->mem.ops->name, req->mem.ordinal, req->path.reason);
@@ -253,6 +257,7 @@ static bool pipe_forbidden(const struct xfer_req *req)
 static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
+	enum path_proto proto = req->path.proto;
 
 	if (req->pipe.answered || msg->len > req->len ||
 	    msg->chunk > xfer->stage.pools[STAGE_PIECE].size) {
@@ -267,7 +272,7 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 		peer_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
 			      req->pipe.plain);
 	pipe_taken(req, (enum path_far) msg->data);
-	if ((req->pipe.plain || msg->len) && pipe_forbidden(req)) {
+	if ((req->pipe.plain || msg->len) && pipe_forbidden(req, proto)) {
 		pipe_send_fail(req, -FI_EOPNOTSUPP, true);
 		return;
 	}
@@ -279,7 +284,8 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 	req->pipe.wanted = msg->len;
 	req->pipe.chunk = msg->chunk;
 	req->pipe.transfer = msg->transfer;
-	req->pipe.credits = msg->count;
+	/* another thread may have dealt with what came after this */
+	req->pipe.credits += msg->count;
 	if (!msg->len) {
 		pipe_send_check(req);
 		return;

@@ -96,7 +96,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 		return ret;
 	}
 	/* what was offered is counted when it is known whether it was taken */
-	if (choice.proto != PATH_ACROSS)
+	if (choice.proto != PATH_ACROSS && choice.proto != PATH_READ)
 		xfer_ep_sent(ep, &choice, len);
 	if (mem->ops)
 		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
@@ -123,6 +123,14 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
 	return ret;
 }
 
+/* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
+static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
+{
+	if (cell_scarce(&xfer->cells))
+		return -FI_EAGAIN;
+	return mem->ops ? stage_ready(&xfer->stage, mem) : 0;
+}
+
 ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 {
 	struct xfer *xfer = ep->xfer;
@@ -142,7 +150,7 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 	p2p_lock_take(&xfer->lock);
 	if (mem.ops || op->recv)
 		peer_trial(ep, mem.ops);
-	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	ret = post_ready(xfer, &mem);
 	if (!ret)
 		ret = op->recv ? post_recv(ep, op, &mem) : post_send(ep, op, &mem);
 	if (ret == -FI_EAGAIN)
@@ -185,7 +193,7 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	if (ret)
 		return ret;
 	p2p_lock_take(&xfer->lock);
-	ret = mem.ops ? stage_ready(&xfer->stage, &mem) : 0;
+	ret = post_ready(xfer, &mem);
 	if (!ret)
 		ret = xfer_key_remote(xfer, op->remote->key) ? remote_rma(ep, op, &mem)
 							     : bounce_rma(ep, op, &mem);
@@ -201,8 +209,9 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ssize_t ret;
 
 	p2p_lock_take(&xfer->lock);
-	ret = xfer_key_atomic_remote(xfer, op->remote->key) ? remote_atomic(ep, op)
-							    : bounce_atomic(ep, op);
+	ret = cell_scarce(&xfer->cells)				? -FI_EAGAIN
+	      : xfer_key_atomic_remote(xfer, op->remote->key) ? remote_atomic(ep, op)
+							      : bounce_atomic(ep, op);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);

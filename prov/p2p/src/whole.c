@@ -172,8 +172,9 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	req->comp = *comp;
 	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
-	if (!comp->err && xfer_concerned(req->ctx.ep->rxcq, NULL, comp->flags, comp->data)) {
-		if (!comp->len) {
+	if ((!comp->err || comp->err == FI_ETRUNC) &&
+	    xfer_concerned(req->ctx.ep->rxcq, NULL, comp->flags, comp->data)) {
+		if (!comp->err && !comp->len) {
 			pipe_matched(req);
 			return;
 		}

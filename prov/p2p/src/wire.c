@@ -262,7 +262,8 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	if (head.version != WIRE_VERSION) {
 		*why = "the peer speaks another version of the protocol: install the same "
 		       "release on both ends";
-		return -FI_EINVAL;
+		*msg = (struct wire_msg){.type = head.type, .id = le64toh(head.id)};
+		return -FI_EOPNOTSUPP;
 	}
 	if (!head.type || head.type >= WIRE_TYPES) {
 		*why = "an unknown type";

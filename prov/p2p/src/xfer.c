@@ -142,7 +142,7 @@ void xfer_req_release(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
-	xfer_req_unstage(req, req->comp.len);
+	xfer_req_unstage(req, req->recv ? req->comp.len : req->len);
 	if (req->region)
 		region_release(req->region);
 	pin_release(req);
@@ -391,9 +391,11 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 			ctx->done(ctx, comp);
 		return true;
 	}
-	if (comp->err || !xfer_concerned(cq, ctx, comp->flags, comp->data))
+	if ((comp->err && comp->err != FI_ETRUNC) ||
+	    !xfer_concerned(cq, ctx, comp->flags, comp->data))
 		return false;
-	if (comp->len)
+	/* a marker has no bytes that could be too many */
+	if (comp->len || comp->err)
 		multi_body_stray(cq, comp);
 	else
 		pipe_marker_untracked(cq, comp);
@@ -651,6 +653,7 @@ static void xfer_progress_core(struct xfer *xfer)
 	pipe_progress(xfer);
 	bounce_progress(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
+		ctrl_progress(ep);
 		xfer_sendq_flush(ep);
 		xfer_outq_flush(ep);
 	}
