@@ -74,9 +74,10 @@ there() {
 		;;&
 	*.h)
 		# cmocka.h wants others before it
+		# shellcheck disable=SC2086 # it may have arguments, and a cache before it
 		printf '%s\n' '#include <stdarg.h>' '#include <stddef.h>' '#include <setjmp.h>' \
 			'#include <stdint.h>' "#include <$1>" |
-			"$compiler" -E -x c - >/dev/null 2>&1
+			$compiler -E -x c - >/dev/null 2>&1
 		;;
 	*) command -v "$1" >/dev/null ;;
 	esac
@@ -163,15 +164,21 @@ make_configure() {
 }
 
 # configure_tree DIR ARG...: DIR is configured anew only when there are arguments or when
-# it never was; later changes are make's business
+# it never was, or, with $look_again, as it was, for what has been installed since; later
+# changes are make's business
+look_again=
 configure_tree() {
 	local dir=$1
 
 	shift
 	mkdir -p "$dir" || return 1
 	make_configure "$dir" || return 1
-	[ -f "$dir/Makefile" ] && [ $# -eq 0 ] && return
-	(cd "$dir" && quietly "$dir/configure.log" "$top/configure" "$@")
+	if [ $# -gt 0 ] || [ ! -f "$dir/Makefile" ]; then
+		(cd "$dir" && quietly "$dir/configure.log" "$top/configure" "$@")
+	elif [ -n "$look_again" ]; then
+		(cd "$dir" && quietly "$dir/configure.log" ./config.status --recheck &&
+			quietly "$dir/config.status.log" ./config.status)
+	fi
 }
 
 # build_tree DIR ARG...: configures DIR and builds

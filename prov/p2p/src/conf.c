@@ -10,7 +10,6 @@
 #include <rdma/fi_errno.h>
 #include <rdma/providers/fi_prov.h>
 
-#include "base.h"
 #include "log.h"
 
 struct conf conf = {
@@ -57,9 +56,10 @@ static const struct conf_param {
 	 "Bytes of host memory that one domain may pin for staging (default: 33554432)"},
 	{"p2p_path", .choice = &conf.path, .words = conf_paths, .help =
 	 "How messages between device memories travel: auto (the NIC reads and writes "
-	 "device memory where it can; within a host, one copy from device to device), peer "
-	 "(the NIC, and what it cannot is an error), ipc (from device to device, and what "
-	 "cannot is an error), or stage (through host memory) (default: auto)"},
+	 "device memory where it can; else, within a host, one copy from device to device; "
+	 "else through host memory), peer (the NIC; what is longer than 4096 bytes and cannot "
+	 "is an error), ipc (from device to device; what is longer than 4096 bytes and cannot "
+	 "is an error), or stage (through host memory) (default: auto)"},
 	{"p2p_pin", .choice = &conf.pin, .words = conf_pins, .help =
 	 "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
 	 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
@@ -116,10 +116,21 @@ static int conf_parse_flag(const char *text, bool *flag)
 	return -FI_EINVAL;
 }
 
+/* Says what the variable may be, by the name that users know it by */
+static int conf_refuse(const struct conf_param *param, const char *text, const char *use)
+{
+	char name[32] = "";
+
+	for (size_t i = 0; param->name[i] && i < sizeof name - 1; i++)
+		name[i] = toupper((unsigned char) param->name[i]);
+	P2P_WARN("FI_%s=%s: use %s\n", name, text, use);
+	return -FI_EINVAL;
+}
+
 /* The number of a word; the list of all is logged when it is none of them. */
 static int conf_parse_choice(const struct conf_param *param, const char *text)
 {
-	char list[64] = "";
+	char list[64] = "one of ";
 
 	for (unsigned int i = 0; param->words[i]; i++) {
 		if (!strcasecmp(text, param->words[i])) {
@@ -129,12 +140,12 @@ static int conf_parse_choice(const struct conf_param *param, const char *text)
 		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
 			 i ? ", " : "", param->words[i]);
 	}
-	P2P_WARN("FI_%s=%s: use one of %s\n", param->name, text, list);
-	return -FI_EINVAL;
+	return conf_refuse(param, text, list);
 }
 
 static int conf_param_set(const struct conf_param *param, const char *text)
 {
+	char range[96];
 	size_t size;
 
 	if (param->choice)
@@ -143,16 +154,15 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 	if (param->flag) {
 		if (!conf_parse_flag(text, param->flag))
 			return 0;
-		P2P_WARN("FI_%s=%s: use yes or no\n", param->name, text);
-		return -FI_EINVAL;
+		return conf_refuse(param, text, "yes or no");
 	}
 	if (!conf_parse_size(text, &size) && size >= param->min && size <= param->max) {
 		*param->size = size;
 		return 0;
 	}
-	P2P_WARN("FI_%s=%s: use a number from %zu to %zu (k, m, g may follow)\n",
-		 param->name, text, param->min, param->max);
-	return -FI_EINVAL;
+	snprintf(range, sizeof range, "a number from %zu to %zu (k, m, g may follow)",
+		 param->min, param->max);
+	return conf_refuse(param, text, range);
 }
 
 int conf_read(void)
@@ -181,7 +191,11 @@ int conf_read(void)
 			 conf.pinned_size, conf.chunk_size, least);
 		conf_error = -FI_EINVAL;
 	}
-	conf.eager_size = P2P_MIN(conf.eager_size, conf.chunk_size);
+	if (conf.eager_size > conf.chunk_size) {
+		P2P_WARN("FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
+			 conf.eager_size, conf.chunk_size);
+		conf.eager_size = conf.chunk_size;
+	}
 	return conf_error;
 }
 
