@@ -25,7 +25,8 @@
  *		it grows; old ones are kept for those who are reading them
  * @table:	the way from the application's addresses to the core's: @known, once a peer was
  *		learned; NULL: both are the same
- * @names:	the core's addresses by name, made when the first peer is looked up
+ * @names, @named_addrs: the core's addresses by name, made when the first peer is looked up,
+ *		and the same by address
  */
 struct p2p_av {
 	struct fid_av fid;
@@ -37,6 +38,7 @@ struct p2p_av {
 	struct av_table *known;
 	bool named;
 	struct av_name *names;
+	struct av_name *named_addrs;
 };
 
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,

@@ -17,6 +17,7 @@ struct av_name {
 	size_t len;
 	uint8_t name[WIRE_NAME_MAX];
 	UT_hash_handle hh;
+	UT_hash_handle by_addr;
 };
 
 /*
@@ -143,6 +144,13 @@ static size_t av_name_canon(const void *addr, size_t len, uint8_t *name)
 	return len;
 }
 
+static void av_name_drop(struct p2p_av *av, struct av_name *entry)
+{
+	HASH_DELETE(hh, av->names, entry);
+	HASH_DELETE(by_addr, av->named_addrs, entry);
+	free(entry);
+}
+
 static void av_name_add(struct p2p_av *av, const uint8_t *name, size_t len, fi_addr_t addr)
 {
 	struct av_name *entry = calloc(1, sizeof *entry);
@@ -153,8 +161,15 @@ static void av_name_add(struct p2p_av *av, const uint8_t *name, size_t len, fi_a
 	entry->len = len;
 	memcpy(entry->name, name, len);
 	HASH_ADD(hh, av->names, name, entry->len, entry);
-	if (!entry->hh.tbl)
+	if (!entry->hh.tbl) {
 		free(entry);
+		return;
+	}
+	HASH_ADD(by_addr, av->named_addrs, addr, sizeof entry->addr, entry);
+	if (entry->by_addr.tbl)
+		return;
+	HASH_DELETE(hh, av->names, entry);
+	free(entry);
 }
 
 static struct av_name *av_name_find(const struct p2p_av *av, const uint8_t *name, size_t len)
@@ -165,24 +180,17 @@ static struct av_name *av_name_find(const struct p2p_av *av, const uint8_t *name
 	return entry;
 }
 
-/* The name of one of the core's addresses, and its length; 0: it has none */
-static size_t av_name_of(const struct p2p_av *av, fi_addr_t addr, uint8_t *name)
-{
-	uint8_t raw[WIRE_NAME_MAX + 1] = {0};
-	size_t len = WIRE_NAME_MAX;
-
-	if (fi_av_lookup(av->core, addr, raw, &len) || len > WIRE_NAME_MAX)
-		return 0;
-	return av_name_canon(raw, len, name);
-}
-
 static void av_name_make(struct p2p_av *av, fi_addr_t addr)
 {
-	uint8_t name[WIRE_NAME_MAX];
-	size_t len = addr == FI_ADDR_NOTAVAIL ? 0 : av_name_of(av, addr, name);
+	uint8_t raw[WIRE_NAME_MAX + 1] = {0}, name[WIRE_NAME_MAX];
+	size_t len = WIRE_NAME_MAX;
 
+	if (addr == FI_ADDR_NOTAVAIL || fi_av_lookup(av->core, addr, raw, &len) ||
+	    len > WIRE_NAME_MAX)
+		return;
+	len = av_name_canon(raw, len, name);
 	/* one that was learned, or inserted twice, has its name */
-	if (len && !av_name_find(av, name, len))
+	if (!av_name_find(av, name, len))
 		av_name_add(av, name, len, addr);
 }
 
@@ -355,18 +363,14 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags)
 {
 	fi_addr_t addr = av_core_addr(av, user);
-	uint8_t name[WIRE_NAME_MAX];
-	/* by which it is found quicker than among all names */
-	size_t len = av->named && addr != FI_ADDR_NOTAVAIL ? av_name_of(av, addr, name) : 0;
-	struct av_name *entry = len ? av_name_find(av, name, len) : NULL;
+	struct av_name *entry;
 	int ret = fi_av_remove(av->core, &addr, 1, flags);
 
 	if (ret)
 		return ret;
-	if (entry && entry->addr == addr) {
-		HASH_DEL(av->names, entry);
-		free(entry);
-	}
+	HASH_FIND(by_addr, av->named_addrs, &addr, sizeof addr, entry);
+	if (entry)
+		av_name_drop(av, entry);
 	if (av->known && (av->indexed || !av->named))
 		av_known_remove(av, user, addr);
 	return 0;
@@ -421,10 +425,8 @@ static int av_close(struct fid *fid)
 		av->known = known->old;
 		free(known);
 	}
-	HASH_ITER(hh, av->names, entry, next) {
-		HASH_DEL(av->names, entry);
-		free(entry);
-	}
+	HASH_ITER(hh, av->names, entry, next)
+		av_name_drop(av, entry);
 	pthread_mutex_destroy(&av->lock);
 	free(av);
 	return 0;
