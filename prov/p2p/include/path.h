@@ -34,6 +34,12 @@ enum path_proto {
 	PATH_NONE
 };
 
+/* Is a message announced with its memory, which the receiver may take or not? */
+static inline bool path_offers(enum path_proto proto)
+{
+	return proto == PATH_READ || proto == PATH_ACROSS;
+}
+
 /* Which ways the user and the application leave open: as FI_OPT_FI_HMEM_P2P has them */
 enum path_wish {
 	PATH_ANY,

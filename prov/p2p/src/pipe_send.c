@@ -227,7 +227,7 @@ static void pipe_taken(struct xfer_req *req, enum path_far far)
 {
 	struct path_choice choice = {FI_P2P_PATH_STAGE, PATH_LONG, path_far_reason(far)};
 
-	if (req->path.proto != PATH_ACROSS && req->path.proto != PATH_READ)
+	if (!path_offers(req->path.proto))
 		return;
 	if (far == PATH_FAR_NOT && req->path.proto == PATH_READ)
 		choice = req->path;

@@ -96,7 +96,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 		return ret;
 	}
 	/* what was offered is counted when it is known whether it was taken */
-	if (choice.proto != PATH_ACROSS && choice.proto != PATH_READ)
+	if (!path_offers(choice.proto))
 		xfer_ep_sent(ep, &choice, len);
 	if (mem->ops)
 		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
@@ -209,9 +209,10 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ssize_t ret;
 
 	p2p_lock_take(&xfer->lock);
-	ret = cell_scarce(&xfer->cells)				? -FI_EAGAIN
-	      : xfer_key_atomic_remote(xfer, op->remote->key) ? remote_atomic(ep, op)
-							      : bounce_atomic(ep, op);
+	ret = cell_scarce(&xfer->cells) ? -FI_EAGAIN : 0;
+	if (!ret)
+		ret = xfer_key_atomic_remote(xfer, op->remote->key) ? remote_atomic(ep, op)
+								    : bounce_atomic(ep, op);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);

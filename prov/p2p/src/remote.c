@@ -162,7 +162,7 @@ ssize_t remote_rma(struct xfer_ep *ep, const struct core_rma *op, const struct d
 		return ret;
 	}
 	/* what was offered is counted when it is known whether it was taken */
-	if (!op->read && choice.proto != PATH_ACROSS)
+	if (!op->read && !path_offers(choice.proto))
 		xfer_ep_sent(ep, &choice, len);
 	return 0;
 }

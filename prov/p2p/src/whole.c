@@ -2,6 +2,7 @@
 /* Rank 4: messages that travel whole. See whole.h. */
 #include "whole.h"
 
+#include <stdlib.h>
 #include <rdma/fi_errno.h>
 
 #include "conf.h"
@@ -172,7 +173,7 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	req->comp = *comp;
 	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
-	if ((!comp->err || comp->err == FI_ETRUNC) &&
+	if ((!comp->err || abs(comp->err) == FI_ETRUNC) &&
 	    xfer_concerned(req->ctx.ep->rxcq, NULL, comp->flags, comp->data)) {
 		if (!comp->err && !comp->len) {
 			pipe_matched(req);

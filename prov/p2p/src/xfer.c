@@ -391,7 +391,7 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 			ctx->done(ctx, comp);
 		return true;
 	}
-	if ((comp->err && comp->err != FI_ETRUNC) ||
+	if ((comp->err && abs(comp->err) != FI_ETRUNC) ||
 	    !xfer_concerned(cq, ctx, comp->flags, comp->data))
 		return false;
 	/* a marker has no bytes that could be too many */
