@@ -24,13 +24,22 @@ skip() {
 	echo "skip $*"
 }
 
+# log_of NAME: where the output of what is called so goes; long names end in a checksum
+log_of() {
+	local name
+
+	name=$(printf '%s' "$1" | tr -cs 'A-Za-z0-9.=-' _)
+	[ ${#name} -le 120 ] || name=${name:0:100}_$(cksum <<<"$1" | cut -d ' ' -f 1)
+	echo "$logs/$name.log"
+}
+
 # test_that NAME COMMAND...: one test, passed when COMMAND succeeds; its output is shown
 # when not
 test_that() {
 	local name=$1 log
 
 	shift
-	log=$logs/$(printf '%s' "$name" | tr -cs 'A-Za-z0-9.=-' _).log
+	log=$(log_of "$name")
 	if "$@" >"$log" 2>&1 </dev/null; then
 		pass "$name"
 	else
@@ -62,7 +71,7 @@ counted() {
 	local name=$1 log
 
 	shift
-	log=$logs/$(printf '%s' "$name" | tr -cs 'A-Za-z0-9.=-' _).log
+	log=$(log_of "$name")
 	echo "-- $name"
 	"$@" >"$log" 2>&1 </dev/null
 	grep -E '^(FAIL|skip) |^     ' "$log"

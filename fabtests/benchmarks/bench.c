@@ -254,6 +254,7 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	}
 	FT_TRY(resolve(b));
 	FT_TRY(ft_open(&b->ctx));
+	ft_path_count(b->ctx.ep);
 	b->inject_size = opts->inject_size < 0
 				 ? b->ctx.info->tx_attr->inject_size
 				 : FT_MIN((size_t)opts->inject_size,

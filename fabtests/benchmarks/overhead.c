@@ -124,8 +124,6 @@ static int stop(struct overhead *o)
 {
 	int ret = turns_stop(&o->turns), closed;
 
-	if (o->turns.client)
-		ft_path_print(o->eps[OURS].ctx.ep, o->turns.opts.prov, true);
 	ft_buf_free(&o->tx);
 	ft_buf_free(&o->rx);
 	for (int i = 0; i < ROLES; i++) {

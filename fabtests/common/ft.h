@@ -77,6 +77,8 @@ struct ft_result {
 
 void ft_result_print(const struct ft_result *res, bool machine_readable, int argc,
 		     char **argv);
+/** ft_path_count() - from here on host messages are counted, too */
+void ft_path_count(struct fid_ep *ep);
 /** ft_path_print() - which way the endpoint's bytes went, if its provider tells */
 void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readable);
 struct ft_buf;
@@ -146,6 +148,8 @@ struct ft_opts {
 	int expect_path;  /* enum fi_p2p_path; -1: any */
 	const char *expect_reason;
 	bool quick;
+	bool automatic; /* FI_PROGRESS_AUTO */
+	bool expect_gdrcopy;
 	uint64_t seed;
 	long seconds; /* of the stress program; 0: as many rounds as are asked for */
 	uint64_t first, rounds;

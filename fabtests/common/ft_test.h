@@ -39,6 +39,8 @@ int ft_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool ft_over_verbs(const struct ft_opts *opts);
 /** ft_has_cntrs() - verbs has no counters, and so ours are not over its endpoints */
 bool ft_has_cntrs(const struct ft_opts *opts);
+/** ft_has_events() - does FI_RMA_EVENT, asked for with the rest of the hints, lead to counts? */
+bool ft_has_events(const struct ft_ctx *ctx);
 /** ft_test_hints() - ft_hints() with what most tests ask for */
 int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx);
 /**

@@ -37,6 +37,8 @@ enum {
 	OPT_EXPECT_REASON,
 	OPT_FLOOR,
 	OPT_JSON,
+	OPT_AUTO,
+	OPT_EXPECT_GDRCOPY,
 };
 
 struct option_row {
@@ -117,6 +119,10 @@ static const struct option_row rows[] = {
 	{OPT_FLOOR, "floor", required_argument, FT_SCOPE_SUITE, " KIND",
 	 "also what the GPU's own copies take: to and from the host (copy), or from GPU to GPU "
 	 "(peer)"},
+	{OPT_AUTO, "auto", no_argument, FT_SCOPE_TEST | FT_SCOPE_STRESS, "",
+	 "ask for automatic progress; skipped where the core provider has none"},
+	{OPT_EXPECT_GDRCOPY, "expect-gdrcopy", no_argument, FT_SCOPE_TEST | FT_SCOPE_STRESS, "",
+	 "fail if no device memory was copied by way of gdrcopy (on the emulator)"},
 	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE, "", "one JSON object a line"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
@@ -388,6 +394,12 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		break;
 	case OPT_JSON:
 		opts->json = true;
+		break;
+	case OPT_AUTO:
+		opts->automatic = true;
+		break;
+	case OPT_EXPECT_GDRCOPY:
+		opts->expect_gdrcopy = true;
 		break;
 	case OPT_OPS:
 		opts->ops = arg;

@@ -155,6 +155,11 @@ static int path_stats(struct fid_ep *ep, struct fi_p2p_stats *stats)
 	return ret ? ft_fail(ret, "fi_p2p_stats_ops.read", "no path totals") : 0;
 }
 
+void ft_path_count(struct fid_ep *ep)
+{
+	path_ops(ep);
+}
+
 int ft_path(struct fid_ep *ep, const struct ft_buf *buf, size_t len)
 {
 	struct fi_p2p_stats_ops *ops = path_ops(ep);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the emulated driver tells rdmaemu, which stands in for the kernel's part in the
+ * What the emulated driver tells rdmaemu and gdremu, which stand in for the kernel's part in the
  * pinning of device memory: the file that has it. Not a part of the driver's interface;
  * found by dlsym, so that neither needs the other.
  */
@@ -15,10 +15,11 @@
  * @fd:		a file of this process, the emulator's
  * @offset:	in that file
  * @size:	bytes from there on that belong to what was asked for
+ * @id:		the allocation's; of a dma-buf, none
  */
 struct cudaemu_backing {
 	int fd;
-	uint64_t offset, size;
+	uint64_t offset, size, id;
 };
 
 /**

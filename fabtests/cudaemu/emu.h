@@ -191,7 +191,7 @@ extern struct emu emu;
 extern __thread bool emu_in_callback;
 
 /* fault.c */
-CUresult emu_enter(const char *function, enum emu_need need);
+EMU_EXPORT CUresult emu_enter(const char *function, enum emu_need need);
 void emu_config_read(struct emu_config *conf);
 /* For tests: how often a function was called, whatever its version; NULL: all of them */
 EMU_EXPORT unsigned long cudaemu_calls(const char *name);

@@ -396,9 +396,11 @@ EMU_EXPORT bool cudaemu_address_backing(uint64_t address, struct cudaemu_backing
 	alloc = emu_alloc_find(address);
 	found = alloc &&
 		emu_dmabuf_source(alloc, address, &backing->fd, &backing->offset);
-	if (found)
+	if (found) {
 		backing->size =
 			EMU_ROUND_UP(alloc->size, EMU_PAGE) - (address - alloc->base);
+		backing->id = alloc->id;
+	}
 	pthread_mutex_unlock(&emu.lock);
 	return found;
 }

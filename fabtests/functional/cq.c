@@ -162,7 +162,8 @@ static int formats(struct ft_proc *proc)
 		const bool send = proc->rank == 0;
 		struct side s;
 
-		FT_TRY(side_open(&s, proc, format, FI_WAIT_NONE, 0));
+		FT_TRY(side_open(&s, proc, format,
+				 i % 2 ? FI_WAIT_UNSPEC : FI_WAIT_NONE, 0));
 		for (size_t m = 0; !send && m < BATCH; m++)
 			FT_TRY(post(&s, FT_RECV, m, SIZE, m, 0, &reqs[m]));
 		FT_TRY(ft_meet(s.proc));

@@ -52,13 +52,15 @@ static const struct ft_symbol symbols[] = {
 	{"cuMemSetAccess", &cuda.set_access},
 };
 
-/* Device memory; @rdma: for NICs */
-static CUmemAllocationProp properties(bool rdma)
+/* Device memory; @rdma: for NICs; @shared: for other processes */
+static CUmemAllocationProp properties(bool rdma, bool shared)
 {
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device},
 		.allocFlags.gpuDirectRDMACapable = rdma,
+		.requestedHandleTypes =
+			shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
 	};
 }
 
@@ -77,7 +79,7 @@ static int init(int device)
 			CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
 			cuda.device),
 		"cuDeviceGetAttribute"));
-	prop = properties(cuda.rdma);
+	prop = properties(cuda.rdma, false);
 	FT_TRY(ft_cuda_check(cuda.granularity_get(&cuda.granularity, &prop,
 						  CU_MEM_ALLOC_GRANULARITY_MINIMUM),
 			     "cuMemGetAllocationGranularity"));
@@ -127,9 +129,9 @@ static int range_get(size_t size, struct range **out)
 }
 
 /* New physical memory at @ptr, which nothing but the mapping holds */
-static int map_piece(CUdeviceptr ptr, size_t size, bool rdma)
+static int map_piece(CUdeviceptr ptr, size_t size, bool rdma, bool shared)
 {
-	const CUmemAllocationProp prop = properties(rdma);
+	const CUmemAllocationProp prop = properties(rdma, shared);
 	CUmemGenericAllocationHandle handle;
 	int ret;
 
@@ -139,7 +141,7 @@ static int map_piece(CUdeviceptr ptr, size_t size, bool rdma)
 	return ret;
 }
 
-static int vmm_alloc(size_t size, size_t pieces, bool rdma, void **addr)
+static int vmm_alloc(size_t size, size_t pieces, bool rdma, bool shared, void **addr)
 {
 	const size_t piece =
 		(size + cuda.granularity - 1) / cuda.granularity * cuda.granularity;
@@ -151,7 +153,7 @@ static int vmm_alloc(size_t size, size_t pieces, bool rdma, void **addr)
 
 	FT_TRY(range_get(pieces * piece, &range));
 	for (size_t i = 0; i < pieces; i++)
-		FT_TRY(map_piece(range->base + i * piece, piece, rdma));
+		FT_TRY(map_piece(range->base + i * piece, piece, rdma, shared));
 	FT_TRY(ft_cuda_check(cuda.set_access(range->base, range->size, &access, 1),
 			     "cuMemSetAccess"));
 	range->used = true;
@@ -163,17 +165,27 @@ static int vmm_alloc(size_t size, size_t pieces, bool rdma, void **addr)
 
 static int vmm_alloc_rdma(size_t size, void **addr)
 {
-	return vmm_alloc(size, 1, cuda.rdma, addr);
+	return vmm_alloc(size, 1, cuda.rdma, false, addr);
 }
 
 static int vmm_alloc_plain(size_t size, void **addr)
 {
-	return vmm_alloc(size, 1, false, addr);
+	return vmm_alloc(size, 1, false, false, addr);
 }
 
 static int vmm_alloc_two(size_t size, void **addr)
 {
-	return vmm_alloc(size, 2, cuda.rdma, addr);
+	return vmm_alloc(size, 2, cuda.rdma, false, addr);
+}
+
+static int vmm_alloc_shared(size_t size, void **addr)
+{
+	return vmm_alloc(size, 1, false, true, addr);
+}
+
+static int vmm_alloc_shared_two(size_t size, void **addr)
+{
+	return vmm_alloc(size, 2, false, true, addr);
 }
 
 static void vmm_release(void *addr)
@@ -241,6 +253,10 @@ const struct ft_mem_ops cudamem_vmm_plain =
 	KIND("virtual, not for NICs", vmm_alloc_plain, vmm_release);
 const struct ft_mem_ops cudamem_vmm_two =
 	KIND("virtual, in two pieces", vmm_alloc_two, vmm_release);
+const struct ft_mem_ops cudamem_vmm_shared =
+	KIND("virtual, for other processes", vmm_alloc_shared, vmm_release);
+const struct ft_mem_ops cudamem_vmm_shared_two = KIND(
+	"virtual, for other processes, in two pieces", vmm_alloc_shared_two, vmm_release);
 const struct ft_mem_ops cudamem_pool = KIND("pool", pool_alloc, pool_release);
 const struct ft_mem_ops cudamem_managed = KIND("managed", managed_alloc, managed_release);
 

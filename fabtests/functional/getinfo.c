@@ -24,6 +24,7 @@ struct query {
 	int mr_mode;
 	const char *node, *service;
 	uint64_t flags;
+	enum fi_progress progress;
 };
 
 struct names {
@@ -45,6 +46,7 @@ static int ask(const struct ft_opts *opts, const struct query *query,
 	hints->caps = query->caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->domain_attr->mr_mode = query->mr_mode;
+	hints->domain_attr->data_progress = query->progress;
 	if (query->prov)
 		hints->fabric_attr->prov_name = strdup(query->prov);
 	ret = fi_getinfo(opts->api_version, query->node, query->service, query->flags,
@@ -94,6 +96,10 @@ static int check_one(const struct fi_info *info, const struct query *query)
 	FT_CHECK((info->domain_attr->mr_mode & ~query->mr_mode) == 0,
 		 "%s: mr_mode %#x has bits that were not offered (%#x)", name,
 		 info->domain_attr->mr_mode, query->mr_mode);
+	FT_CHECK((info->domain_attr->data_progress == FI_PROGRESS_AUTO) ==
+			 (query->progress == FI_PROGRESS_AUTO),
+		 "%s: data_progress %d where %d was asked for", name,
+		 (int)info->domain_attr->data_progress, (int)query->progress);
 	return 0;
 }
 
@@ -220,6 +226,32 @@ static int check_addresses(const struct ft_opts *opts, const struct names *names
 	return 0;
 }
 
+/* It is there where the core provider has it. */
+static int check_progress(const struct ft_opts *opts, const struct names *names)
+{
+	struct query query = {
+		.prov = names->core,
+		.caps = FI_TAGGED,
+		.mr_mode = CORE_MODES,
+		.progress = FI_PROGRESS_AUTO,
+	};
+	struct fi_info *list;
+	bool offered = !ask(opts, &query, &list);
+	int ret;
+
+	fi_freeinfo(list);
+	query.prov = names->full;
+	query.caps |= FI_HMEM;
+	if (offered)
+		FT_TRY(check_query(opts, &query, names->full));
+	ret = ask(opts, &query, &list);
+	fi_freeinfo(list);
+	FT_CHECK(offered || ret == -FI_ENODATA,
+		 "automatic progress, which %s has not, gave %d", names->core, ret);
+	query.progress = FI_PROGRESS_MANUAL;
+	return check_query(opts, &query, names->full);
+}
+
 static int check_refusals(const struct ft_opts *opts, const struct names *names)
 {
 	const struct query unknown = {
@@ -259,6 +291,7 @@ static int run(struct ft_proc *proc)
 		*end = '\0';
 	FT_TRY(check_names(&proc->opts, &names));
 	FT_TRY(check_addresses(&proc->opts, &names));
+	FT_TRY(check_progress(&proc->opts, &names));
 	return check_refusals(&proc->opts, &names);
 }
 

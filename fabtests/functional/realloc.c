@@ -24,6 +24,7 @@
 #define SIZE_USUAL 65536
 #define SIZE_LARGE (1 << 20)
 #define LEN_MIN 4097 /* shorter ones are never left to the NIC */
+#define LEN_GDRCOPY 128 /* longer ones, and to the device 4096, are never left to the CPU */
 #define FREED 64     /* addresses that are remembered */
 
 /* cuMemAlloc's is the commonest */
@@ -180,7 +181,9 @@ static void choose_part(struct side *side, struct transfer *transfer)
 	const size_t room = FT_MIN(side->sizes[0][transfer->buffer[0]],
 				   side->sizes[1][transfer->buffer[1]]) -
 			    3 * GUARD_LEN;
-	const size_t part = LEN_MIN + below(side, room - LEN_MIN + 1);
+	const size_t part = side->proc->opts.expect_gdrcopy
+				    ? 1 + below(side, LEN_GDRCOPY + 1)
+				    : LEN_MIN + below(side, room - LEN_MIN + 1);
 
 	transfer->len = below(side, 2) ? room : part;
 	transfer->off = GUARD_LEN + below(side, GUARD_LEN);

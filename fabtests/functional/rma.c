@@ -84,11 +84,11 @@ struct op {
 };
 
 static size_t cut(const struct ft_buf *buf, size_t off, size_t len, bool split,
-		  struct iovec *iov, void **desc)
+		  bool described, struct iovec *iov, void **desc)
 {
 	const size_t first = split ? len / 3 : 0;
 
-	desc[0] = desc[1] = buf->desc;
+	desc[0] = desc[1] = described ? buf->desc : NULL;
 	iov[0] = (struct iovec){buf->addr + off, first ? first : len};
 	iov[1] = (struct iovec){buf->addr + off + first, len - first};
 	return first ? 2 : 1;
@@ -105,7 +105,10 @@ static ssize_t post_once(struct side *side, const struct op *op, const struct ta
 	const uint64_t addr = target->base + at, data = 0x5a000000 + side->number;
 	struct iovec iov[2];
 	void *desc[2];
-	size_t count = cut(local, at, len, op->variant->split, iov, desc);
+	/* where descriptors need not be, every other operation has one */
+	const bool described =
+		side->ctx.info->domain_attr->mr_mode & FI_MR_LOCAL || side->number % 2;
+	size_t count = cut(local, at, len, op->variant->split, described, iov, desc);
 	struct fi_rma_iov rma = {addr, len, target->key};
 	const struct fi_msg_rma msg = {iov, desc, count, peer, &rma, 1, req, data};
 
@@ -461,23 +464,6 @@ static int open_cntrs(struct ft_ctx *ctx)
 	return 0;
 }
 
-/*
- * There are cores that offer it and do not count; a hook, and ours over connections, can but
- * hand on what they count.
- */
-static bool events_offered(const struct side *side)
-{
-	const char *prov = side->proc->opts.prov;
-	struct fi_info *info;
-
-	if (ft_hook_active() || ft_connected(&side->ctx) ||
-	    (prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) ||
-	    fi_getinfo(side->proc->opts.api_version, NULL, NULL, 0, side->ctx.hints, &info))
-		return false;
-	fi_freeinfo(info);
-	return true;
-}
-
 static int close_all(struct side *side)
 {
 	int ret = 0;
@@ -528,6 +514,7 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 
 	FT_TRY(ft_test_hints(proc, &side.ctx));
 	side.ctx.hints->caps |= FI_RMA;
+	side.ctx.mr_access = FI_READ | FI_WRITE;
 	/* not asked for by default: a core may need it */
 	if (!chosen)
 		side.ctx.hints->domain_attr->mr_mode &= ~FI_MR_PROV_KEY;
@@ -535,7 +522,7 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 		side.ctx.hints->caps |= FI_RMA_EVENT;
 		side.ctx.prepare = open_cntrs;
 		side.ctx.test = &side;
-		if (!events_offered(&side)) {
+		if (!ft_has_events(&side.ctx)) {
 			fi_freeinfo(side.ctx.hints);
 			return 0;
 		}

@@ -27,6 +27,7 @@
 #define STATS "FI_P2P_STATS="
 #define CUDA "FI_P2P_CUDA="
 #define ROCM "FI_P2P_ROCM="
+#define GDRCOPY "FI_P2P_GDRCOPY="
 
 /* In @want, a size of 0 is the default; what is eager is never more than a piece */
 struct conf_case {
@@ -100,6 +101,8 @@ static const struct conf_case good[] = {
 	 BUT(.map_count = 1 << 20, .map_size = 1 * MiB)},
 	{{STATS "yes"}, BUT(.stats = true)},
 	{{STATS "off"}, DEFAULT},
+	{{GDRCOPY "yes"}, BUT(.gdrcopy = true)},
+	{{GDRCOPY "0"}, DEFAULT},
 };
 
 /* Refused; whatever is not at fault in them is read all the same */
@@ -199,7 +202,7 @@ static bool same(const struct conf *want, const struct conf *initial)
 	       conf.map_count == either(want->map_count, initial->map_count) &&
 	       conf.path == want->path && conf.pin == want->pin &&
 	       conf.stats == want->stats && conf.cuda == want->cuda &&
-	       conf.rocm == want->rocm;
+	       conf.rocm == want->rocm && conf.gdrcopy == want->gdrcopy;
 }
 
 /* The child: returns its exit status */
@@ -263,7 +266,7 @@ int main(int argc, char **argv)
 		"FI_P2P_EAGER_SIZE", "FI_P2P_CHUNK_SIZE", "FI_P2P_PINNED_SIZE",
 		"FI_P2P_PATH",       "FI_P2P_PIN",        "FI_P2P_MAP_SIZE",
 		"FI_P2P_MAP_COUNT",  "FI_P2P_STATS",      "FI_P2P_CUDA",
-		"FI_P2P_ROCM",
+		"FI_P2P_ROCM",       "FI_P2P_GDRCOPY",
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

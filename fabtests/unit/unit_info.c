@@ -105,7 +105,7 @@ static void test_names(void **state)
 struct hints_case {
 	enum fi_ep_type type;
 	uint64_t caps, tx_caps, rx_caps, format;
-	size_t data_size, tx_size, rx_size, tx_iov, rx_iov;
+	size_t data_size, tx_size, rx_size, tx_iov, rx_iov, rma_iov;
 	enum fi_progress progress;
 };
 
@@ -120,6 +120,7 @@ static struct fi_info *hints_make(const struct hints_case *fields)
 	hints->tx_attr->caps = fields->tx_caps;
 	hints->tx_attr->size = fields->tx_size;
 	hints->tx_attr->iov_limit = fields->tx_iov;
+	hints->tx_attr->rma_iov_limit = fields->rma_iov;
 	hints->rx_attr->caps = fields->rx_caps;
 	hints->rx_attr->size = fields->rx_size;
 	hints->rx_attr->iov_limit = fields->rx_iov;
@@ -154,6 +155,8 @@ static void test_hints(void **state)
 		 {.type = FI_EP_RDM, .tx_iov = P2P_IOV_MAX, .rx_iov = 1}},
 		{{.data_size = 4, .format = TAG_63, .progress = FI_PROGRESS_MANUAL},
 		 {.type = FI_EP_RDM, .progress = FI_PROGRESS_MANUAL}},
+		{{.progress = FI_PROGRESS_AUTO},
+		 {.type = FI_EP_RDM, .progress = FI_PROGRESS_AUTO}},
 	};
 	struct fi_info *hints;
 
@@ -188,11 +191,11 @@ static void test_hints_refused(void **state)
 		{.rx_caps = FI_MSG | FI_P2P},
 		{.data_size = 5},
 		{.data_size = 8},
-		{.progress = FI_PROGRESS_AUTO},
 		{.format = TAG_64},
 		{.format = 1ULL << 63},
 		{.tx_iov = P2P_IOV_MAX + 1},
 		{.rx_iov = P2P_IOV_MAX + 1},
+		{.rma_iov = 2},
 		/* the reserve on top of these is more than there is */
 		{.tx_size = SIZE_MAX},
 		{.rx_size = SIZE_MAX - R + 1},
@@ -205,6 +208,22 @@ static void test_hints_refused(void **state)
 			fail_msg("row %zu is not refused", i);
 		fi_freeinfo(hints);
 	}
+}
+
+/* All that an application may say it can do; two of it are not for us */
+static void test_modes(void **state)
+{
+	struct fi_info *hints = hints_make(&(struct hints_case){0});
+
+	hints->mode = hints->tx_attr->mode = hints->rx_attr->mode = ~0ULL;
+	assert_int_equal(info_hints_to_core(hints), 0);
+	assert_int_equal(hints->mode, ~(FI_MSG_PREFIX | 1ULL << 51));
+	assert_int_equal(hints->tx_attr->mode, hints->mode);
+	assert_int_equal(hints->rx_attr->mode, hints->mode);
+	hints->mode = FI_CONTEXT | 1ULL << 51;
+	assert_int_equal(info_to_core(hints), 0);
+	assert_int_equal(hints->mode, FI_CONTEXT);
+	fi_freeinfo(hints);
 }
 
 static void test_hints_without_parts(void **state)
@@ -431,6 +450,7 @@ static void test_order(void **state)
 	static const struct {
 		uint64_t wanted, tx_order, rx_order, caps, order;
 		bool fits;
+		size_t raw_size;
 	} cases[] = {
 		{0, 0, 0, MESSAGES | REMOTE | FI_HMEM | FI_P2P, FI_ORDER_SAS, true},
 		{0, 0, FI_ORDER_RAR, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
@@ -440,6 +460,9 @@ static void test_order(void **state)
 		 FI_ORDER_SAS, true},
 		{FI_RMA | FI_HMEM, FI_ORDER_WAW, 0, 0, 0, false},
 		{FI_RMA | FI_HMEM, 0, FI_ORDER_SAW, 0, 0, false},
+		{FI_RMA | FI_HMEM, 0, 0, 0, 0, false, 8},
+		{FI_RMA, 0, 0, (MESSAGES | REMOTE) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC),
+		 FI_ORDER_STRICT, true, 8},
 		{FI_MSG | FI_HMEM, FI_ORDER_WAW, 0,
 		 (MESSAGES | FI_HMEM | FI_P2P) & ~FI_TAGGED, FI_ORDER_STRICT, true},
 	};
@@ -453,6 +476,7 @@ static void test_order(void **state)
 		hints->caps = cases[i].wanted;
 		hints->tx_attr->msg_order = cases[i].tx_order;
 		hints->rx_attr->msg_order = cases[i].rx_order;
+		hints->ep_attr->max_order_raw_size = cases[i].raw_size;
 		why = NULL;
 		assert_int_equal(info_from_core(hints, core, &why), cases[i].fits);
 		assert_true(cases[i].fits || (why && *why));
@@ -467,6 +491,33 @@ static void test_order(void **state)
 }
 
 /* Endpoints without a protocol of ours: the core's, but for device memory */
+/* Automatic where it was asked for and the core has it, whatever it offers unasked */
+static void test_progress(void **state)
+{
+	static const struct {
+		enum fi_progress asked, core, ours;
+	} cases[] = {
+		{FI_PROGRESS_UNSPEC, FI_PROGRESS_MANUAL, FI_PROGRESS_MANUAL},
+		{FI_PROGRESS_UNSPEC, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL},
+		{FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL},
+		{FI_PROGRESS_AUTO, FI_PROGRESS_AUTO, FI_PROGRESS_AUTO},
+		{FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL, FI_PROGRESS_UNSPEC},
+	};
+	struct fi_info *hints, *core;
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		hints = hints_make(&(struct hints_case){.progress = cases[i].asked});
+		core = core_make();
+		core->domain_attr->data_progress = cases[i].core;
+		assert_int_equal(info_from_core(hints, core, &why), cases[i].ours != 0);
+		if (cases[i].ours)
+			assert_int_equal(core->domain_attr->data_progress, cases[i].ours);
+		fi_freeinfo(core);
+		fi_freeinfo(hints);
+	}
+}
+
 static void test_plain(void **state)
 {
 	static const struct {
@@ -661,6 +712,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_hints_refused),
 		cmocka_unit_test(test_hints_without_parts),
+		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_stalls),
 		cmocka_unit_test(test_peeks),
 		cmocka_unit_test(test_core_refused),
@@ -669,6 +721,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),
 	};

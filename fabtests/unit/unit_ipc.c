@@ -41,6 +41,7 @@ static struct {
 	int fail_exports; /* the next so many */
 	int fail_opens;
 	int room; /* how many may be open; 0: any number */
+	struct dev_mem own; /* what this process has at its base */
 	struct fake_open open[64];
 } fake;
 
@@ -114,8 +115,15 @@ static void fake_close(void *ctx, void *addr)
 	fake.count--;
 }
 
+static bool fake_has(const void *addr, struct dev_mem *mem)
+{
+	*mem = fake.own;
+	return (uintptr_t)addr == fake.own.base;
+}
+
 static const struct dev_ops fake_dev = {
 	.name = "fake",
+	.find = fake_has,
 	.ipc_export = fake_export,
 	.ipc_open = fake_open,
 	.ipc_close = fake_close,
@@ -161,7 +169,7 @@ static void offer_of(const struct dev_mem *mem, size_t offset, struct ipc_offer 
 	const struct ipc_export *export;
 	const char *why;
 
-	export = ipc_export(&owner, mem, &why);
+	export = ipc_export(&owner, mem, (void *)mem->base, mem->size, &why);
 	assert_non_null(export);
 	ipc_describe(&owner, export, mem, (void *)(mem->base + offset), offer);
 }
@@ -218,10 +226,10 @@ static void test_once(void **state)
 	assert_int_equal(fake.closes, 2);
 }
 
-/* Memory of the process itself is where it is */
+/* Memory of the process itself is where it is, if it is there: anybody may say so */
 static void test_own(void **state)
 {
-	const struct dev_mem mem = alloc(BASE, MiB);
+	const struct dev_mem mem = fake.own = alloc(BASE, MiB);
 	struct ipc_import *import = (struct ipc_import *)&owner;
 	struct ipc_offer offer;
 	void *addr;
@@ -231,6 +239,14 @@ static void test_own(void **state)
 	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), 0);
 	assert_null(import);
 	assert_ptr_equal(addr, (void *)(BASE + 77));
+	offer.base += 4096;
+	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
+	offer.base -= 4096;
+	offer.size++;
+	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
+	offer.size--;
+	fake.own.id++;
+	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
 	assert_int_equal(fake.opens, 0);
 }
 
@@ -385,7 +401,7 @@ static void test_refused(void **state)
 	fake.fail_exports = 1;
 	for (int i = 0; i < 3; i++) {
 		why = NULL;
-		assert_null(ipc_export(&owner, &mem, &why));
+		assert_null(ipc_export(&owner, &mem, (void *)mem.base, mem.size, &why));
 		assert_string_equal(why, "the test says so");
 	}
 	assert_int_equal(fake.exports, 1);
@@ -393,7 +409,7 @@ static void test_refused(void **state)
 
 	/* a runtime that does not know such things, at either end */
 	mem.ops = &mute_dev;
-	assert_null(ipc_export(&owner, &mem, &why));
+	assert_null(ipc_export(&owner, &mem, (void *)mem.base, mem.size, &why));
 	assert_non_null(why);
 	mem.ctx = local.ctx;
 	assert_int_equal(open_fails(&next, &mem), -FI_EOPNOTSUPP);

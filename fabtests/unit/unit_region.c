@@ -31,9 +31,10 @@ static void reach(uint64_t key, size_t at, size_t len, uint64_t access,
 	struct iovec iov[P2P_IOV_MAX];
 	struct region *found = NULL;
 	size_t count = 0;
+	struct dev_mem mem;
 
 	assert_int_equal(region_reach(&xfer, key, (uintptr_t)memory + at, len, access, &found,
-				      iov, &count),
+				      iov, &count, &mem),
 			 error);
 	assert_ptr_equal(found, expected);
 	if (!expected)

@@ -34,7 +34,7 @@
 	{                                                \
 		.type = WIRE_##t, .id = (i), __VA_ARGS__ \
 	}
-#define NAME(n) .name_len = (n), .name = {1, 2, 3, [WIRE_NAME_MAX - 1] = 4}
+#define NAME(n) .name_len = (n), .name = some_name
 
 #define TARGET .key = UINT64_MAX, .addr = 0x1112131415161718
 #define PAYLOAD(n) .payload = payload, .payload_len = (n)
@@ -51,6 +51,7 @@
 		  .handle = {9, 8, [DEV_IPC_HANDLE - 1] = 7}}
 
 static const unsigned char payload[WIRE_PAYLOAD_MAX] = {5, 6, [WIRE_PAYLOAD_MAX - 1] = 7};
+static const unsigned char some_name[WIRE_NAME_MAX] = {1, 2, 3, [WIRE_NAME_MAX - 1] = 4};
 
 static const struct wire_msg good[] = {
 	MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX + 1, .chunk = 1, NAME(1)),
@@ -72,7 +73,8 @@ static const struct wire_msg good[] = {
 	MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX, .chunk = 1 << 19, .flags = WIRE_OFFERED,
 	    OFFER(1 << 20, 3), NAME(28)),
 	MSG(HELLO, 0, .key = UINT64_MAX, NAME(WIRE_NAME_MAX)),
-	MSG(HELLO, 0, .flags = WIRE_ASKS | WIRE_FOLLOWS, NAME(1)),
+	MSG(HELLO, 0, .flags = WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS, NAME(1)),
+	MSG(HELLO, WIRE_ID_MASK, .flags = WIRE_BOARD | WIRE_READS, TARGET, NAME(28)),
 	MSG(CTS, 7, .len = 0),
 	MSG(CTS, 7, .data = WIRE_USER_DATA_MASK),
 	MSG(CTS, 7, .flags = WIRE_PLAIN),
@@ -143,9 +145,11 @@ static int decode(const void *bytes, size_t len, struct wire_msg *msg, const cha
 	*why = NULL;
 	/* len 0: one byte is there, and it must not be looked at either */
 	ret = wire_decode(len ? exact : (char *)exact + 1, len, msg, why);
-	/* the payload stays in the caller's buffer */
-	if (!ret)
+	/* name and payload stay in the caller's buffer */
+	if (!ret) {
 		msg->payload = (const char *)bytes + len - msg->payload_len;
+		msg->name = (const char *)msg->payload - msg->name_len;
+	}
 	free(exact);
 	return ret;
 }
@@ -213,7 +217,8 @@ static void test_round_trip(void **state)
 		assert_int_equal(msg.status, good[i].status);
 		assert_int_equal(msg.to_sender, good[i].to_sender);
 		assert_int_equal(msg.name_len, good[i].name_len);
-		assert_memory_equal(msg.name, good[i].name, good[i].name_len);
+		if (msg.name_len)
+			assert_memory_equal(msg.name, good[i].name, good[i].name_len);
 		if (msg.payload_len)
 			assert_memory_equal(msg.payload, good[i].payload,
 					    msg.payload_len);
@@ -262,7 +267,7 @@ static void test_layout(void **state)
 		.name = "peer1",
 	};
 	static const unsigned char bytes[] = {
-		0x70, 0x32, 0x50, 0x66, 3,    1,    1,    0,    0xef, 0xcd, 0xab,
+		0x70, 0x32, 0x50, 0x66, 4,    1,    1,    0,    0xef, 0xcd, 0xab,
 		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
 		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    51,
 		0,    0,    0,    0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
@@ -342,7 +347,7 @@ static void test_bad_content(void **state)
 		MSG(SUPPLY, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .key = 9,
 		    .flags = WIRE_OFFERED, OFFER(1 << 20, 1), NAME(28)),
 		MSG(HELLO, 0, .flags = WIRE_ASKS),
-		MSG(HELLO, 0, .flags = WIRE_FOLLOWS << 1, NAME(28)),
+		MSG(HELLO, 0, .flags = WIRE_READS << 1, NAME(28)),
 		MSG(HELLO, WIRE_MARK, .flags = WIRE_FOLLOWS, NAME(28)),
 		MSG(CTS, 7, .data = WIRE_USER_DATA_MASK + 1),
 		MSG(CTS, 7, .len = 1, .chunk = 0, .count = 1),

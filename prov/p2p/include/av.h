@@ -27,6 +27,7 @@
  *		learned; NULL: both are the same
  * @names, @named_addrs: the core's addresses by name, made when the first peer is looked up,
  *		and the same by address
+ * @found:	what was looked up last, in @names, or NULL
  */
 struct p2p_av {
 	struct fid_av fid;
@@ -39,6 +40,7 @@ struct p2p_av {
 	bool named;
 	struct av_name *names;
 	struct av_name *named_addrs;
+	struct av_name *found;
 };
 
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
@@ -50,7 +52,7 @@ fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 /* Are the application's addresses the core's? */
 static inline bool av_same(const struct p2p_av *av)
 {
-	return p2p_likely(!av || !__atomic_load_n(&av->table, __ATOMIC_ACQUIRE));
+	return p2p_unlikely(!av) || p2p_likely(!__atomic_load_n(&av->table, __ATOMIC_ACQUIRE));
 }
 
 /* The core's address for one of the application's */

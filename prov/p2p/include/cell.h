@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CELL_SIZE 1024
+/* An odd number of cache lines, so that the beginnings of cells do not share a few sets of them */
+#define CELL_SIZE 960
 #define CELL_COUNT (1u << 17)
 
 /* Kept back from new operations, for what those under way take to end */
@@ -31,6 +32,9 @@ void cell_pool_fini(struct cell_pool *pool);
 /* An unused cell with undefined content, or NULL when all are in use */
 void *cell_get(struct cell_pool *pool);
 void cell_put(struct cell_pool *pool, void *cell);
+
+/* The same with its first @size bytes zeroed */
+void *cell_get_zeroed(struct cell_pool *pool, size_t size);
 
 /* Is a new operation to wait until others have ended? */
 static inline bool cell_scarce(const struct cell_pool *pool)

@@ -5,6 +5,7 @@
 
 #include "domain.h"
 #include "ep.h"
+#include "waitset.h"
 
 /**
  * struct p2p_cntr - a counter. Its value is the sum of two:
@@ -13,6 +14,9 @@
  * @xfer:	we count the rest, when the data is where it should be: the core would
  *		count markers, pieces and messages that still have to be copied, too
  * @waits:	fi_cntr_wait() is allowed
+ * @wait_obj:	what the application asked for
+ * @point:	where to sleep, if @xfer.point points there
+ * @member:	of the wait set that it is in
  * @by_core:	@core is bound to something
  * @refs:	bindings to endpoints; the domain's lock guards it
  */
@@ -22,12 +26,18 @@ struct p2p_cntr {
 	struct xfer_cntr xfer;
 	struct p2p_domain *domain;
 	bool waits;
+	enum fi_wait_obj wait_obj;
+	struct wait_point point;
+	struct waitset_member member;
 	bool by_core;
 	unsigned int refs;
 };
 
 int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 	      void *context);
+
+/* fi_trywait() of a counter */
+int cntr_trywait(struct fid *cntr);
 
 /* fi_ep_bind() of a counter */
 int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags);

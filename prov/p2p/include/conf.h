@@ -37,6 +37,7 @@ struct conf {
 	bool stats;		/* FI_P2P_STATS */
 	bool cuda;		/* FI_P2P_CUDA */
 	bool rocm;		/* FI_P2P_ROCM */
+	bool gdrcopy;		/* FI_P2P_GDRCOPY */
 };
 
 extern struct conf conf;

@@ -26,7 +26,8 @@ enum copy_dir {
  * struct copy - one copy in flight; part of the record that waits for it.
  * @pinned:	the host memory is; set by who starts it
  * @held:	the device has not been given it yet; it has @pieces
- * @status:	what giving it has led to
+ * @small:	how long it takes tells how long others will
+ * @status:	what giving it has led to; 1: it was over at once
  * @mark:	the first mark behind it in the queue, whether it is there yet or not
  * @begun:	when it began [ns]; @alone: with nothing before it in the queue
  * @words:	of a small copy to the host: where it goes, filled with @sign, so that it tells

@@ -68,27 +68,37 @@ enum core_atomic_kind {
  * struct core_atomic - an atomic operation on remote memory.
  * @operand, @compare, @result: pieces of memory; there are @operands of the first …;
  *		compare values and results as @kind has them
+ * @operand_desc …: their descriptors, or NULL
  * @remote, @remotes: the remote memory, as long
+ * @plain:	it is what a call without flags does: if no array has several pieces it goes to the
+ *		core as that call, since not all cores have the other ones
  */
 struct core_atomic {
 	enum core_atomic_kind kind;
 	const struct fi_ioc *operand;
+	void **operand_desc;
 	size_t operands;
 	const struct fi_ioc *compare;
+	void **compare_desc;
 	size_t compares;
 	const struct fi_ioc *result;
+	void **result_desc;
 	size_t results;
 	fi_addr_t addr;
 	const struct fi_rma_ioc *remote;
 	size_t remotes;
 	enum fi_datatype datatype;
 	enum fi_op op;
+	bool plain;
 	uint64_t flags;
 	void *context;
 };
 
 /* Posts it. 0 or the core's negative error; -FI_EAGAIN is not logged */
 ssize_t core_post(struct fid_ep *ep, const struct core_op *op);
+
+/* Sends @op.data with no bytes, without a completion. 0, -FI_EAGAIN or another error, not logged */
+ssize_t core_inject_empty(struct fid_ep *ep, const struct core_op *op);
 ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op);
 ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op);
 

@@ -6,25 +6,32 @@
 #include <rdma/fi_eq.h>
 
 #include "domain.h"
+#include "waitset.h"
 
 /**
  * struct p2p_cq - a completion queue.
+ * @direct:	the application's entries are the core's
  * @xfer:	the part that transfers report to
- * @format:	the application's format; the core's has tags if the core has them
- * @av:		of the endpoints bound to it, for the addresses that messages come from
+ * @av:		of the endpoints bound to it, for the addresses that messages come from;
+ *		@many_avs: they have, or had, others besides
  * @wait_obj:	what the application asked for
+ * @format:	the application's format; the core's has tags if the core has them
  * @point:	where to sleep, if @xfer.point points there
+ * @member:	of the wait set that it is in
  * @signalled:	fi_cq_signal() was called, and no waiting read has come back for it
  * @err_data:	what the last error pointed to; lives until the next read
  */
 struct p2p_cq {
 	struct fid_cq fid;
-	enum fi_cq_format format;
+	bool direct;
 	struct xfer_cq xfer;
 	struct p2p_domain *domain;
 	struct p2p_av *av;
+	bool many_avs;
 	enum fi_wait_obj wait_obj;
+	enum fi_cq_format format;
 	struct wait_point point;
+	struct waitset_member member;
 	bool signalled;
 	void *err_data;
 };
@@ -36,11 +43,17 @@ int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **
 	    void *context);
 
 /*
- * A core queue for transfers: @attr for the core, with @sleeps: with a descriptor, if the
- * core has one. 0 or the core's error.
+ * A core queue for transfers: @attr for the core, with @sleeps, or for our thread: with a
+ * descriptor, if the core has one. 0 or the core's error.
  */
 int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
 		 struct xfer_cq *cq, void *context);
+
+/* Another endpoint bound to it has @av, or NULL */
+void cq_set_av(struct p2p_cq *cq, struct p2p_av *av);
+
+/* @av is closed: the queues of its domain may be read all the same */
+void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av);
 
 /* fi_trywait() of a queue */
 int cq_trywait(struct fid *cq);

@@ -5,6 +5,9 @@
 
 #include "xfer.h"
 
+/* Posts the internal receives if they are not posted. 0 or an error */
+int ctrl_listen(struct xfer_ep *ep);
+
 /*
  * The endpoint begins: posts its internal receives if they may be needed before we hear of it.
  * 0 or a negative error, logged

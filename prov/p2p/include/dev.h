@@ -79,6 +79,9 @@ struct dev_copy {
  * @settle:	makes sure that copies which the application believes done are visible to
  *		our queues; called once for each allocation (its id)
  * @copy:	copies and waits. @dst or @src may also be host memory
+ * @copy_short:	copies a few bytes between @mem and host memory at once, by the CPU, as if there had
+ *		been nothing in any queue before; nothing is logged. -FI_ENOSYS: not these; they
+ *		may have been copied in part. NULL: none
  * @node:	the NUMA node that @mem's device is at, or a negative number; NULL: not known
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
  * @queue_open:	a new queue in @mem's context. @asks: for copies between devices, whose end
@@ -111,6 +114,12 @@ struct dev_copy {
  *		first byte. An error comes with @why, and is not logged
  * @ipc_close:	closes what was opened in @ctx; no copy may be under way
  *		These three are NULL where the runtime cannot do that.
+ * @ipc_share:	the same for what is @mapped, which has no handle: opens a descriptor @fd that
+ *		another process, which got it over a socket, can attach
+ * @ipc_attach:	maps the @size bytes that @fd is of, for copies in @mem's context: @addr is the
+ *		first one. The caller closes @fd
+ * @ipc_detach:	undoes that; no copy may be under way
+ *		These three are NULL where the runtime cannot do that.
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
@@ -120,6 +129,7 @@ struct dev_ops {
 	bool (*find)(const void *addr, struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
 	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+	int (*copy_short)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 	int (*node)(const struct dev_mem *mem);
 	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
 	void (*unpin)(void *addr);
@@ -140,6 +150,10 @@ struct dev_ops {
 	int (*ipc_open)(const struct dev_mem *mem, const void *handle, void **addr,
 			const char **why);
 	void (*ipc_close)(void *ctx, void *addr);
+	int (*ipc_share)(const struct dev_mem *mem, int *fd, const char **why);
+	int (*ipc_attach)(const struct dev_mem *mem, int fd, size_t size, void **addr,
+			  const char **why);
+	void (*ipc_detach)(void *addr, size_t size);
 };
 
 /* What a dma-buf begins and ends at */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Rank 1: what the two halves of the CUDA backend share: dev_cuda.c, dev_cuda_queue.c. */
+/* Rank 1: what the parts of the CUDA backend share: dev_cuda.c and the dev_cuda_*.c. */
 #ifndef P2P_DEV_CUDA_H
 #define P2P_DEV_CUDA_H
 
@@ -63,6 +63,20 @@ struct cuda_driver {
 	CUresult (*ipc_get)(CUipcMemHandle *handle, CUdeviceptr ptr);
 	CUresult (*ipc_open)(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
 	CUresult (*ipc_close)(CUdeviceptr ptr);
+	CUresult (*handle_retain)(CUmemGenericAllocationHandle *handle, void *addr);
+	CUresult (*handle_export)(void *shareable, CUmemGenericAllocationHandle handle,
+				  CUmemAllocationHandleType type, unsigned long long flags);
+	CUresult (*handle_import)(CUmemGenericAllocationHandle *handle, void *shareable,
+				  CUmemAllocationHandleType type);
+	CUresult (*handle_map)(CUdeviceptr ptr, size_t size, size_t offset,
+			       CUmemGenericAllocationHandle handle, unsigned long long flags);
+	CUresult (*handle_release)(CUmemGenericAllocationHandle handle);
+	CUresult (*address_reserve)(CUdeviceptr *ptr, size_t size, size_t align,
+				    CUdeviceptr hint, unsigned long long flags);
+	CUresult (*address_free)(CUdeviceptr ptr, size_t size);
+	CUresult (*unmap)(CUdeviceptr ptr, size_t size);
+	CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+			       size_t count);
 };
 
 extern struct cuda_driver cuda;
@@ -77,6 +91,7 @@ int cuda_enter(void *ctx, bool *pushed);
 void cuda_leave(bool pushed);
 
 /* What struct dev_ops has of these names */
+int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len);
 int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base);
 void cuda_queue_close(struct dev_queue *base);
@@ -86,5 +101,9 @@ int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t le
 int cuda_queue_mark(struct dev_queue *base);
 int cuda_queue_poll(struct dev_queue *base);
 void cuda_queue_drain(struct dev_queue *base);
+int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
+int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
+		    const char **why);
+void cuda_ipc_detach(void *addr, size_t size);
 
 #endif /* P2P_DEV_CUDA_H */

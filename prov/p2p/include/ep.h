@@ -13,30 +13,31 @@
 /**
  * struct p2p_ep - an endpoint, or a shared receive context.
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
- * @tx_flags, @rx_flags: what calls without flags do; FI_COMPLETION included where the
- *		queue is not selective
+ * @tx_flags:	what sends without flags do; FI_COMPLETION included where the queue is not
+ *		selective
  * @caps:	what it was opened with
  * @shares_rx:	a shared receive context is bound
  * @own:	queues of the core's in place of those that the application has not bound
+ * @binds:	what the core's endpoint is still to be bound to its queues with (ep_bind_core())
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */
 struct p2p_ep {
 	struct fid_ep fid;
 	struct p2p_av *av;
-	uint64_t rx_flags;
 	struct xfer_ep xfer;
 	struct p2p_domain *domain;
 	uint64_t tx_flags;
 	uint64_t caps;
 	bool shares_rx;
 	struct xfer_cq own[2];
+	uint64_t binds[2];
 	int hmem_p2p;
 	bool tx_all;
 	bool rx_all;
 };
 
-_Static_assert(offsetof(struct p2p_ep, av) / P2P_CACHE_LINE ==
+_Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
 		       offsetof(struct p2p_ep, xfer.layered) / P2P_CACHE_LINE,
 	       "what decides about a message is one cache line");
 _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
@@ -50,8 +51,8 @@ int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_e
 /* The operations whose counters are bound to the core's endpoint: what it alone knows of */
 uint64_t ep_core_counts(const struct p2p_ep *ep);
 
-/* fi_open_ops(FI_P2P_STATS_OPS) */
-int ep_stats_ops_open(void **ops);
+/* fi_open_ops(FI_P2P_STATS_OPS): from here on host messages are counted, too */
+int ep_stats_ops_open(struct p2p_ep *ep, void **ops);
 
 /*
  * How many elements an atomic operation may have, where the core takes @core_count and some

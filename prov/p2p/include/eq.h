@@ -7,10 +7,13 @@
 #include <rdma/fi_eq.h>
 
 #include "fabric.h"
+#include "waitset.h"
 
+/* @member: of the wait set that it is in */
 struct p2p_eq {
 	struct fid_eq fid;
 	struct fid_eq *core;
+	struct waitset_member member;
 };
 
 /* @info: what it was opened with; NULL with the hook, which leaves infos as they are */

@@ -82,6 +82,12 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
  */
 bool info_core_mixes(const struct fi_info *core);
 
+/*
+ * After one of its endpoints was closed, must fi_trywait() not be asked any more about the
+ * queues that were bound to it?
+ */
+bool info_core_litters(const struct fi_info *core);
+
 /* Can the NIC below it be given device memory, by registration? */
 bool info_core_maps(const struct fi_info *core);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Rank 2: device memory of one process in the hands of another one on the same host: what is
- * told of it (an offer), and what is kept of that at both ends. The only caller of the GPU
- * runtimes' ipc_export(), ipc_open() and ipc_close().
+ * told of it (an offer), and what is kept of that at both ends. With ipc_share.c, the only caller
+ * of the GPU runtimes' ipc_ operations.
  *
  * An allocation is known by its id, which no other one of its process ever has, and a process
  * by a random number, which no other one has: a freed and re-used address finds nothing of
@@ -34,7 +34,8 @@
  * @id:		the allocation, in that process; it is @size bytes at @base there
  * @offset:	where in the allocation the buffer begins
  * @device:	the device's number in that process
- * @handle:	what the runtime opens it by
+ * @shared:	the owner gives a descriptor of it to who asks (ipc_share.h)
+ * @handle:	else what the runtime opens it by
  */
 struct ipc_offer {
 	uint64_t host;
@@ -44,6 +45,7 @@ struct ipc_offer {
 	uint64_t size;
 	uint64_t offset;
 	uint32_t device;
+	bool shared;
 	uint8_t handle[DEV_IPC_HANDLE];
 };
 
@@ -58,24 +60,26 @@ struct ipc_export {
 
 TAILQ_HEAD(ipc_exports, ipc_export);
 
-/* Whose allocation, and the context here that it is opened in */
+/* Whose allocation, where it is there, and the context here that it is opened in */
 struct ipc_key {
 	uint64_t process;
 	uint64_t id;
+	uint64_t base;
 	void *ctx;
 };
 
 /**
  * struct ipc_import - another process's allocation, opened here.
- * @base, @size: where it is there
+ * @size:	its size
+ * @shared:	attached, not opened
  * @addr:	where it is here
  * @users:	who has it from ipc_open()
  */
 struct ipc_import {
 	struct ipc_key key;
 	const struct dev_ops *ops;
-	uint64_t base;
 	uint64_t size;
+	bool shared;
 	void *addr;
 	unsigned int users;
 	TAILQ_ENTRY(ipc_import) used;
@@ -84,10 +88,11 @@ struct ipc_import {
 
 TAILQ_HEAD(ipc_imports, ipc_import);
 
-/* A device of another process whose memory could not be opened in a context here */
+/* A device of another process whose memory, of one kind, could not be opened in a context here */
 struct ipc_failure {
 	uint64_t process;
 	uint32_t device;
+	bool shared;
 	void *ctx;
 };
 
@@ -119,11 +124,11 @@ void ipc_trim(struct ipc *ipc);
 void ipc_fini(struct ipc *ipc);
 
 /*
- * What others can open the allocation @mem by, valid until the next call; NULL, with @why,
- * when they cannot.
+ * What others can open the allocation @mem by, of which they need @len bytes from @addr on; valid
+ * until the next call. NULL, with @why, when they cannot.
  */
 const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
-				    const char **why);
+				    const void *addr, size_t len, const char **why);
 
 /* Fills @offer with what there is to tell of the buffer at @addr in it */
 void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,

@@ -14,6 +14,7 @@
  * @core:	the core's region, whose key and descriptor it shows; NULL for memory that only
  *		we serve
  * @map:	or the mapping of device memory that it shows them of
+ * @desc:	or a descriptor of ours, NULL where it has another one or none
  * @region:	what peers may ask us for
  * @served:	they may
  */
@@ -21,6 +22,7 @@ struct p2p_mr {
 	struct fid_mr fid;
 	struct fid_mr *core;
 	struct map_entry *map;
+	struct xfer_desc *desc;
 	struct p2p_domain *domain;
 	struct region region;
 	bool served;

@@ -5,7 +5,9 @@
  * A short message from device memory may be offered like a long one (wire.h), and not staged,
  * if its receiver looks after all of its receives (struct xfer_ep.follows): a marker that met
  * one which it does not look after would be lost. So it is asked, with WIRE_HELLO, when the
- * first such message goes there, and until it has answered they are staged.
+ * first such message goes there, and until it has answered they are staged. In the same way it is
+ * told, when the first message is offered to it, of the board (board.h) that later ones are
+ * announced on once it has said that it reads it.
  *
  * Applications may initialise their GPU after the endpoint, as MPI's do: where there is a GPU
  * all receives are looked after at first, and no more after PEER_TRIAL of them, if no device
@@ -25,7 +27,16 @@ void peer_start(struct xfer_ep *ep);
 /* A receive into host memory is posted that is looked after; or device memory is in use */
 void peer_trial(struct xfer_ep *ep, bool device);
 
-/* A peer has asked, or answered */
+/* Does the peer at @addr look for announcements on our board? */
+bool peer_reads(const struct xfer_ep *ep, fi_addr_t addr);
+
+/*
+ * It has not answered a note: tells it of our board once more. It may have been started anew, and
+ * know nothing of it.
+ */
+void peer_remind(struct xfer_ep *ep, fi_addr_t addr);
+
+/* A peer has asked, told, or answered */
 void peer_hello(struct xfer_ep *ep, const struct wire_msg *msg);
 
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */

@@ -31,8 +31,8 @@ void pipe_read_end(struct xfer_req *req);
 /* A number for a transaction that begins here */
 uint64_t pipe_id_new(struct xfer *xfer);
 
-/* Enters a request whose peer will answer to its id. 0 or -FI_ENOMEM */
-int pipe_sending_add(struct xfer_req *req);
+/* Enters a request whose peer will answer to its id */
+void pipe_sending_add(struct xfer_req *req);
 void pipe_sending_remove(struct xfer_req *req);
 
 /* Ends a send if nothing of it is left */
@@ -84,14 +84,23 @@ void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg);
 /* A message is announced in a way that we cannot read: what its marker matches fails. */
 void pipe_unreadable(struct xfer_ep *ep, uint64_t id);
 
+/* @owner's board can be read now: what is announced there may have been waited for. */
+void pipe_board_found(struct xfer_ep *ep, uint64_t owner);
+
 /* Nothing can be sent to @addr: ends with @status what is under way with that peer. */
 void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status);
+
+/* A clock that is cheap to read [ms] */
+uint64_t pipe_now(void);
 
 /* Begins what pieces can begin, and looks after transfers that do not move. */
 void pipe_progress(struct xfer *xfer);
 
 /* Forgets a request whose endpoint closes. */
 void pipe_req_drop(struct xfer_req *req);
+
+/* Forgets what would be reported in a queue that closes. */
+void pipe_cq_drop(struct xfer_cq *cq);
 
 /* Forgets everything, as the domain closes. */
 void pipe_fini(struct xfer *xfer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 4: what pipe.c (both sides), pipe_send.c and pipe_recv.c share. All [locked].
+ * Rank 4: what pipe.c (both sides), pipe_send.c, pipe_recv.c and pipe_arrival.c share. All [locked].
  */
 #ifndef P2P_PIPE_SIDES_H
 #define P2P_PIPE_SIDES_H
@@ -12,6 +12,7 @@
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
  * @announced:	the announcement has come; @total, @data, @flags, @chunk, @key, @addr,
  *		@offer, @name are its
+ * @noted:	it is on the sender's board
  * @ready:	the marker has come, too: what to do when both have
  * @req:	the request that the marker has matched, or NULL
  * @cq, @marker: what is known of a receive that is not followed up
@@ -24,6 +25,7 @@ struct pipe_arrival {
 	struct xfer_ctx ctx;
 	uint64_t id;
 	bool announced;
+	bool noted;
 	int status;
 	void (*ready)(struct pipe_arrival *arrival);
 	struct xfer_req *req;
@@ -43,7 +45,7 @@ struct pipe_arrival {
 	fi_addr_t src;
 	size_t name_len;
 	uint8_t name[WIRE_NAME_MAX];
-	UT_hash_handle hh;
+	LIST_ENTRY(pipe_arrival) chain;
 };
 
 /**
@@ -69,9 +71,6 @@ struct pipe_piece {
 
 /* ---- pipe.c ---- */
 
-/* A clock that is cheap to read [ms] */
-uint64_t pipe_now(void);
-
 /* Has every piece begun? */
 bool pipe_req_done(const struct xfer_req *req);
 
@@ -96,6 +95,12 @@ void pipe_list_remove(struct xfer_req *req);
 
 /* ---- pipe_send.c ---- */
 
+/* The announced message with this id, or NULL */
+struct xfer_req *pipe_sending_find(const struct xfer *xfer, uint64_t id);
+
+/* Who has yet to read its announcement, if that is a note, shall read that it has failed */
+void pipe_sending_recall(struct xfer_req *req, int status);
+
 /* Begins the pieces that there are credits and slots for */
 void pipe_push(struct xfer_req *req);
 
@@ -103,7 +108,48 @@ void pipe_push(struct xfer_req *req);
 void pipe_send_fail(struct xfer_req *req, int status, bool tell);
 
 /* What the receiver says about a message that was announced to it */
-void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg);
+void pipe_answer(struct xfer *xfer, const struct wire_msg *msg);
+
+/* ---- pipe_arrival.c ---- */
+
+/* The record with this id, or NULL */
+struct pipe_arrival *pipe_arrival_find(const struct xfer *xfer, uint64_t id);
+void pipe_arrival_free(struct pipe_arrival *arrival, struct xfer *xfer);
+
+/* The same, made if it is the first time that it is heard of; NULL: no room */
+struct pipe_arrival *pipe_arrival_get(struct xfer *xfer, uint64_t id);
+
+/* It concerns @ep, if nothing else is known yet */
+void pipe_arrival_bind(struct pipe_arrival *arrival, struct xfer_ep *ep);
+
+/* This is its announcement */
+void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *ep,
+			   const struct wire_msg *msg);
+
+/* It will not be announced, for the reason @status: what waits for that ends */
+void pipe_arrival_lost(struct pipe_arrival *arrival, struct xfer_ep *ep, int status);
+
+/*
+ * The marker of a message has come, and @ready is to be done when it is announced. Sets
+ * @err when that cannot be: to FI_ENOMEM, or FI_EIO if it is the second marker.
+ */
+struct pipe_arrival *pipe_arrival_claim(struct xfer *xfer, uint64_t id,
+					void (*ready)(struct pipe_arrival *arrival), int *err);
+
+/* After that: the marker has come to @ep, or to one of the endpoints of its queue */
+void pipe_arrival_check(struct pipe_arrival *arrival, struct xfer_ep *ep);
+
+/* All of this for a request with the marker's completion in req->comp */
+void pipe_arrival_take(struct xfer_req *req, void (*ready)(struct pipe_arrival *arrival));
+
+/* Finds out where it comes from. 0, or why nothing will come from there */
+int pipe_arrival_source(struct pipe_arrival *arrival);
+
+/* Puts what the announcement says into the completion of what the marker has matched */
+void pipe_arrival_describe(const struct pipe_arrival *arrival, struct core_comp *comp);
+
+/* A message is announced */
+void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg);
 
 /* ---- pipe_recv.c ---- */
 
@@ -113,8 +159,7 @@ void pipe_pull(struct xfer_req *req);
 /* Posts no more pieces; @tell: the sender does not know yet */
 void pipe_recv_fail(struct xfer_req *req, int status, bool tell);
 
-/* A message is announced, or what was asked for; the sender has given up */
-void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg);
+/* What was asked for is announced; the sender has given up */
 void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg);
 void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg);
 

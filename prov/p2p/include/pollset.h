@@ -15,11 +15,16 @@ struct pollset_entry {
 
 struct p2p_pollset {
 	struct fid_poll fid;
+	struct p2p_domain *domain;
 	struct p2p_lock lock;
 	LIST_HEAD(, pollset_entry) entries;
+	LIST_ENTRY(p2p_pollset) entry;
 };
 
 int pollset_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **pollset);
+
+/* Takes a queue or a counter that is closed out of all sets */
+void pollset_forget(const struct fid *fid);
 
 #endif /* P2P_POLLSET_H */

@@ -15,6 +15,7 @@
  * @access:	FI_REMOTE_READ, FI_REMOTE_WRITE
  * @base:	the remote address of its first byte
  * @iov, @count, @len: the memory, in the allocation @mem (ops NULL: host memory)
+ * @all:	it is registered as all of memory: what a peer asks for may be of any kind
  * @users:	transfers under way in it
  */
 struct region {
@@ -25,6 +26,7 @@ struct region {
 	size_t count;
 	size_t len;
 	struct dev_mem mem;
+	bool all;
 	unsigned int users;
 	struct region *same;
 	UT_hash_handle hh;
@@ -38,11 +40,12 @@ int region_remove(struct xfer *xfer, struct region *region);
 
 /*
  * The memory that a peer means by @key, @addr and @len, if it may have all of @access.
- * Fills @iov (P2P_IOV_MAX pieces) and @count. 0, -FI_EKEYREJECTED: no such key, or
- * -FI_EACCES: outside, or not allowed; both are logged.
+ * Fills @iov (P2P_IOV_MAX pieces) and @count, and @mem with what it is. 0, -FI_EKEYREJECTED: no
+ * such key, or -FI_EACCES: outside, or not allowed; both are logged.
  */
 int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len,
-		 uint64_t access, struct region **region, struct iovec *iov, size_t *count);
+		 uint64_t access, struct region **region, struct iovec *iov, size_t *count,
+		 struct dev_mem *mem);
 
 static inline void region_hold(struct region *region)
 {

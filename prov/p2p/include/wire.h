@@ -35,6 +35,15 @@
  *	HELLO(host, asks)    ->
  *			     <-	HELLO(host, follows)
  *
+ * On one host an announcement need not be sent: it is a note on the sender's board (board.h), for
+ * receivers that have said that they read it, and the FIN is their answer on the note:
+ *	HELLO(host, board)   ->
+ *			     <-	HELLO(host, reads)
+ *	note(id)		(on the sender's board)
+ *	marker(id)	     ->	matched with a receive; reads the note
+ *				answers on the note, once all is copied; or, where WIRE_CALLS asks
+ *			     <-	FIN(id)
+ *
  *	A multi-receive buffer that a marker has matched has no room for the message:
  *			     <-	CTS(id, WIRE_PLAIN)
  *	the whole message, its cq_data as the marker's, through the user's channel ->
@@ -69,7 +78,7 @@
 
 #include "ipc.h"
 
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 
 /*
  * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,
@@ -116,6 +125,7 @@ enum wire_type {
 #define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
 #define WIRE_READABLE (1u << 4)		/* ANNOUNCE: there is a key to read it with */
 #define WIRE_OFFERED (1u << 5)		/* there is an offer; a FIN follows where it is taken */
+#define WIRE_CALLS (1u << 6)		/* ANNOUNCE: the FIN is to be sent: somebody may sleep */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)		/* the values before are wanted */
@@ -123,7 +133,10 @@ enum wire_type {
 
 /* flags of HELLO */
 #define WIRE_ASKS (1u << 0)		/* for a HELLO in return */
-#define WIRE_FOLLOWS (1u << 1)		/* the sender follows up all of its receives */
+#define WIRE_SAYS (1u << 1)		/* the next flag, or its absence, is meant */
+#define WIRE_FOLLOWS (1u << 2)		/* the sender follows up all of its receives */
+#define WIRE_BOARD (1u << 3)		/* it has a board, at @addr, and counts from @id */
+#define WIRE_READS (1u << 4)		/* it reads the receiver's board */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
@@ -143,13 +156,14 @@ enum wire_type {
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: comes from the receiving side
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
- *		SUPPLY: @key is the read's id. HELLO: @key is the host (struct ipc)
+ *		SUPPLY: @key is the read's id. HELLO: @key is the host (struct ipc), @addr where
+ *		the board is if WIRE_BOARD
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED: all of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
  * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the sending endpoint's name, of
- *		@name_len bytes
+ *		@name_len bytes; decoded, it lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
  */
 struct wire_msg {
@@ -169,7 +183,7 @@ struct wire_msg {
 	uint8_t op;
 	uint8_t datatype;
 	size_t name_len;
-	uint8_t name[WIRE_NAME_MAX];
+	const void *name;
 	const void *payload;
 	size_t payload_len;
 };

@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 
 #include "base.h"
+#include "board.h"
 #include "cell.h"
 #include "copy.h"
 #include "core.h"
@@ -39,9 +40,10 @@ struct xfer_req;
 /**
  * struct xfer_ctx - the context of a core operation of ours; every record begins with one.
  * @core:	room for core providers that ask for FI_CONTEXT or FI_CONTEXT2
+ * @ep:		NULL: the endpoint is closed (struct xfer.retired)
  * @done:	called with the operation's completion [locked]
  * @drop:	called instead when the endpoint closes: frees the record [locked]
- * @live:	all records of @ep
+ * @live:	all records of @ep, or those that are retired
  */
 struct xfer_ctx {
 	struct fi_context2 core;
@@ -51,6 +53,8 @@ struct xfer_ctx {
 	LIST_ENTRY(xfer_ctx) live;
 };
 
+LIST_HEAD(xfer_ctxs, xfer_ctx);
+
 /* A completion for the user, waiting to be read; lives in a cell */
 struct xfer_report {
 	STAILQ_ENTRY(xfer_report) entry;
@@ -59,10 +63,11 @@ struct xfer_report {
 
 STAILQ_HEAD(xfer_reports, xfer_report);
 
-/* What we count of a counter; read without the lock */
+/* What we count of a counter; read without the lock. @point: who sleeps on it, or NULL */
 struct xfer_cntr {
 	uint64_t value;
 	uint64_t errors;
+	struct wait_point *point;
 };
 
 /* What an endpoint's counters count: a flag each, from FI_READ to FI_REMOTE_WRITE */
@@ -77,6 +82,7 @@ struct xfer_cntr {
  * @source:	the core tells where messages come from
  * @reports:	what is to be delivered before anything is read from @core
  * @count:	how many; read without the lock
+ * @reader:	takes what is reported next if no other report waits; NULL: nobody is there
  * @failed:	what reading @core ended with, once it cannot be read any more
  * @silent:	it is not the application's: there is nobody to report to
  * @fd:		the core queue's descriptor to sleep on, or -1
@@ -92,23 +98,29 @@ struct xfer_cq {
 	int fd;
 	struct wait_point *point;
 	struct xfer_reports reports;
+	struct core_comp *reader;
 	int failed;
 	LIST_ENTRY(xfer_cq) entry;
 };
 
 TAILQ_HEAD(xfer_list, xfer_req);
 
+/* Ids are counted, each sender's from somewhere, so that these are of one length */
+#define XFER_CHAINS 256
+#define xfer_chain(chains, id) (&(chains)[((id) ^ (id) >> 24) % XFER_CHAINS])
+
 /**
  * struct xfer - one domain's transfers.
  * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
- * @busy:	requests that need xfer_progress(); read without the lock
+ * @busy:	requests that need xfer_progress(), and the thread that makes it: as long as there
+ *		is any, the core's queues are read under the lock only. Itself read without it
  * @watch_at:	when to look for transfers that do not move [ms]
  * @quiet:	the core's queues had nothing at the last look
  * @starved:	a piece could not begin for want of a slot; @moved: one has ended
  * @spare:	pieces that may begin without a slot, since neither happens any more
- * @sending:	announced messages, by id, until the receiver has answered for all of it
- * @arriving:	announcements and markers waiting for each other, and what is being
- *		received, by id
+ * @sending:	announced messages, until the receiver has answered for all of it
+ * @arriving:	announcements and markers waiting for each other, and what is being received.
+ *		Both in chains, by id; @open: how many there are
  * @heard:	what has been announced, where that is asked for (pipe_marker_spent())
  * @pushing, @pulling: long messages on their way out and in
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
@@ -116,9 +128,12 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
  * @atomics_ours: atomic operations are ours to serve under the core's keys, too
+ * @retired:	records of closed endpoints that a thread may still hold a completion of; since
+ *		@retired_at [ms] new ones come to the list number @retired_last
  * @wait:	who sleeps until something happens
  * @map:	device memory in the NIC's hands
  * @ipc:	device memory in other processes' hands, and theirs in ours
+ * @board:	announcements for other processes of the host; @boards: theirs
  * @local:	the core wants descriptors of host memory: one that is valid, for memory that
  *		the NIC will not touch. NULL: it wants none
  * @local_flags: what to register host memory with
@@ -140,8 +155,9 @@ struct xfer {
 	bool starved;
 	bool moved;
 	unsigned int spare;
-	struct xfer_req *sending;
-	struct pipe_arrival *arriving;
+	LIST_HEAD(, xfer_req) sending[XFER_CHAINS];
+	LIST_HEAD(, pipe_arrival) arriving[XFER_CHAINS];
+	unsigned int open;
 	struct heard heard;
 	struct xfer_list pushing;
 	struct xfer_list pulling;
@@ -152,9 +168,14 @@ struct xfer {
 	bool atomics_ours;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
+	struct xfer_ctxs retired[2];
+	unsigned int retired_last;
+	uint64_t retired_at;
 	struct wait_domain wait;
 	struct map map;
 	struct ipc ipc;
+	struct board board;
+	struct board_far *boards;
 	struct stage_reserve *local;
 	uint64_t local_flags;
 	bool virt_addr;
@@ -165,13 +186,20 @@ struct xfer {
  * struct xfer_ep - one endpoint's side of it.
  * @core:	the core's endpoint
  * @txcq, @rxcq: where its operations report; NULL: not bound
+ * @send_limit, @recv_limit: calls about fewer bytes of host memory are the core's own as they
+ *		are: see xfer_ep_limit(); read without the lock
  * @followed:	the operations (FI_SEND, FI_RECV, ...) that are followed up even where the core
  *		could do and report them by itself: we count them, or add descriptors
  * @cntrs:	the counters, see xfer_count_index()
  * @wakes:	the waker counts what the core completes here (wait.h)
+ * @renamed:	the application's addresses are not the core's
+ * @tally:	somebody wants host messages counted, too
+ * @rx_flags:	what receives without flags do; FI_COMPLETION included where the queue is not
+ *		selective
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @stalls:	see struct path_query
  * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
+ * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	internal receives are posted, but for @deaf of them
  * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
@@ -200,11 +228,16 @@ struct xfer {
  */
 struct xfer_ep {
 	struct fid_ep *core;
-	uint64_t followed;
+	size_t send_limit;
+	size_t recv_limit;
 	uint64_t tag_bit;
 	unsigned int waiting;
 	bool layered;
+	bool renamed;
+	bool tally;
 	struct fi_p2p_stats stats;
+	uint64_t followed;
+	uint64_t rx_flags;
 	struct xfer *xfer;
 	struct xfer_cq *txcq;
 	struct xfer_cq *rxcq;
@@ -212,6 +245,7 @@ struct xfer_ep {
 	bool wakes;
 	bool stalls;
 	bool mixes;
+	bool litters;
 	bool listens;
 	unsigned int deaf;
 	bool counts_remote;
@@ -232,7 +266,7 @@ struct xfer_ep {
 	TAILQ_HEAD(, xfer_req) claimed;
 	LIST_HEAD(, multi_buf) multis;
 	TAILQ_HEAD(, multi_msg) multi_msgs;
-	LIST_HEAD(, xfer_ctx) live;
+	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
 	bool near;
@@ -263,7 +297,8 @@ struct xfer_out {
 };
 
 /**
- * struct xfer_req - an operation of the user's.
+ * struct xfer_req - an operation of the user's. What all of them use comes first: a receive of
+ * host memory touches little else than what is zeroed.
  * @op_flags, @context, @tag, @data, @addr: as the user gave them; @data of a message that
  *		was peeked at is its marker's, 0 if it has none
  * @report:	the user wants to hear of success
@@ -293,40 +328,37 @@ struct xfer_req {
 	uint64_t tag;
 	uint64_t data;
 	fi_addr_t addr;
-	bool report;
 	struct xfer_cq *cq;
 	uint64_t done_flags;
-	struct region *region;
-	struct fi_rma_iov target[CORE_RMA_MAX];
-	size_t targets;
+	size_t count;
+	size_t len;
+	bool report;
 	bool recv;
 	bool tagged;
 	bool served;
 	bool probe;
 	bool busy;
 	bool ready;
-	struct path_choice path;
+	bool direct;
 	struct dev_mem mem;
-	struct iovec iov[P2P_IOV_MAX];
-	size_t count;
-	size_t len;
+	struct path_choice path;
 	struct stage_slot *slot;
 	struct stage_reserve *reserve;
+	struct region *region;
+	struct pin *pin;
+	struct ipc_import *import;
+	const struct ipc_export *export;
+	struct core_comp comp;
 	void *host;
 	void *host_desc;
 	size_t copied;
-	struct copy copy;
 	struct {
 		size_t len;
 		uint64_t data;
 		uint64_t flags;
 	} out;
-	struct core_comp comp;
 	TAILQ_ENTRY(xfer_req) entry;
-	struct pin *pin;
-	bool direct;
-	const struct ipc_export *export;
-	struct ipc_import *import;
+	size_t targets;
 	struct {
 		uint64_t id;
 		uint64_t wanted;	/* bytes that will travel */
@@ -336,12 +368,12 @@ struct xfer_req {
 		uint32_t chunk;
 		uint32_t transfer;
 		unsigned int in_flight;	/* pieces begun and not ended */
-		uint64_t heard;		/* when the peer last did something [ms] */
-		unsigned int probes;
+		uint64_t heard;		/* when the peer last did something or was to be probed [ms] */
+		unsigned int probes;	/* how often that was */
 		unsigned int granted;	/* receiving: pieces posted that the sender does not know of */
 		enum path_far far;	/* receiving: whether an offer is taken */
 		int status;		/* the first error */
-		bool hashed;		/* in xfer.sending */
+		bool listed;		/* in xfer.sending */
 		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing, or none */
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
@@ -349,11 +381,36 @@ struct xfer_req {
 		bool plain;		/* sending: the receiver wants it whole */
 		bool aborted;		/* the other side knows that this failed */
 		struct pipe_arrival *arrival;
-		UT_hash_handle hh;
+		LIST_ENTRY(xfer_req) chain;	/* not zeroed, nor is what follows */
 	} pipe;
+	struct iovec iov[P2P_IOV_MAX];
+	struct copy copy;
+	struct fi_rma_iov target[CORE_RMA_MAX];
 };
 
+/* So much of a new request is zeroed; the rest has no value before who uses it gives it one */
+#define XFER_REQ_ZEROED offsetof(struct xfer_req, pipe.chain)
+
 _Static_assert(sizeof(struct xfer_req) <= CELL_SIZE, "a request is a cell");
+
+/*
+ * A descriptor of ours, for a region of device memory that the core has none for: who gives it
+ * with a buffer spares us the question to the driver. Lives in a cell, as long as the region.
+ */
+struct xfer_desc {
+	struct dev_mem mem;
+};
+
+/* The allocation that one of a buffer's @count descriptors is about, or NULL: none is ours */
+static inline const struct dev_mem *xfer_desc_mem(const struct xfer *xfer, void *const *desc,
+						  size_t count)
+{
+	for (size_t i = 0; desc && i < count; i++) {
+		if (cell_mine(&xfer->cells, desc[i]))
+			return &((const struct xfer_desc *) desc[i])->mem;
+	}
+	return NULL;
+}
 
 /*
  * @layered: the peers run ofi_p2p. @shared: several threads may call at a time.
@@ -375,6 +432,18 @@ int xfer_want_local(struct xfer *xfer);
 static inline bool xfer_busy(const struct xfer *xfer)
 {
 	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED);
+}
+
+/* The same, without the thread [locked] */
+static inline bool xfer_moving(const struct xfer *xfer)
+{
+	return xfer->busy > (xfer->wait.mover != NULL);
+}
+
+/* Whose board the transaction @id is announced on, if it is on one */
+static inline uint64_t xfer_board_owner(uint64_t id)
+{
+	return id & WIRE_ID_MASK & ~WIRE_ID_COUNT;
 }
 
 /* Is anything waiting to be sent? Only then xfer_ep_overtakes() may be true. */
@@ -406,14 +475,36 @@ void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
 ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
 			    size_t count, fi_addr_t *src);
 
-static inline ssize_t xfer_cq_read(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
-				   size_t count, fi_addr_t *src)
+/* The same of a queue that has tags */
+static inline ssize_t xfer_cq_read_tagged(struct xfer_cq *cq,
+					  struct fi_cq_tagged_entry *entries, size_t count,
+					  fi_addr_t *src)
 {
-	if (p2p_unlikely(cq->narrow))
-		return xfer_cq_read_narrow(cq, entries, count, src);
 	return cq->source ? fi_cq_readfrom(cq->core, entries, count, src)
 			  : fi_cq_read(cq->core, entries, count);
 }
+
+static inline ssize_t xfer_cq_read(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
+				   size_t count, fi_addr_t *src)
+{
+	return p2p_unlikely(cq->narrow) ? xfer_cq_read_narrow(cq, entries, count, src)
+					: xfer_cq_read_tagged(cq, entries, count, src);
+}
+
+/*
+ * Reads what the core's queue has, or much of it: ours is dealt with, the user's becomes
+ * reports. True: there was something, and there may be more [locked].
+ */
+bool xfer_cq_pull(struct xfer_cq *cq);
+
+/* May what comes out of this queue be for this endpoint, and can it answer? */
+static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_cq *cq)
+{
+	return ep->rxcq == cq && ep->started && !ep->closing;
+}
+
+/* The first one that it holds of, or the next one @after that; NULL: no more */
+struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after);
 
 /* Closes the core's queue. 0 or the core's error; then the queue is as before. */
 int xfer_cq_fini(struct xfer_cq *cq);
@@ -481,19 +572,33 @@ static inline unsigned int xfer_count_index(uint64_t kind)
  */
 void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err);
 
-/* Does a receive like this have to be followed up, or may the core report it itself? */
-static inline bool xfer_recv_followed(const struct xfer_ep *ep, size_t len, uint64_t flags)
+/*
+ * Sets the endpoint's limits after a change of @renamed, @tally, @waiting, @followed or @rx_flags
+ * [locked].
+ */
+void xfer_ep_limit(struct xfer_ep *ep);
+
+/* Receives with these flags need not be followed up for their own sake if shorter than this. */
+static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 {
-	return (ep->layered && (len > WIRE_PLAIN_MAX || !(flags & FI_COMPLETION) ||
-				flags & FI_MULTI_RECV)) ||
-	       xfer_ep_follows(ep, FI_RECV);
+	if (!ep->layered)
+		return SIZE_MAX;
+	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
 }
 
+/* What a completion in a core's queue turns out to be */
+enum xfer_taken {
+	XFER_PLAIN,	/* simply the user's */
+	XFER_TAKEN,	/* ours, and dealt with */
+	XFER_REPORTED	/* the same, and there is a report to be read in its place */
+};
+
 /*
- * A completion that was read from a core's queue: deals with it and returns true, or
- * returns false when it is simply the user's.
+ * Deals with a completion that was read from a core's queue, and gives the @report that this
+ * leads to if no other one waits: then the order is the core's.
  */
-bool xfer_take(struct xfer_cq *cq, const struct core_comp *comp);
+enum xfer_taken xfer_take(struct xfer_cq *cq, const struct core_comp *comp,
+			  struct core_comp *report);
 
 /* Is this entry possibly something for xfer_take()? */
 static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context,
@@ -514,7 +619,8 @@ static inline bool xfer_cq_has(const struct xfer_cq *cq)
 
 /*
  * Takes the first report if it is an error, or if it is none, as @error says. What the
- * queue failed with, once the reports are read: a negative error; 1: taken; 0: no such.
+ * queue failed with, once the reports are read: a negative error; 1: taken; 0: no such;
+ * -FI_EAVAIL: it is an error, and none was wanted.
  */
 int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp);
 

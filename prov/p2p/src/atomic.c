@@ -49,8 +49,9 @@ static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
 /* The message forms, with everything in it */
 static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
-			       size_t compares, const struct fi_ioc *result, size_t results,
-			       uint64_t flags)
+			       void **compare_desc, size_t compares,
+			       const struct fi_ioc *result, void **result_desc,
+			       size_t results, uint64_t flags)
 {
 	struct core_atomic op;
 
@@ -59,10 +60,13 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 	op = (struct core_atomic){
 		.kind = kind,
 		.operand = msg->msg_iov,
+		.operand_desc = msg->desc,
 		.operands = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count,
 		.compare = compare,
+		.compare_desc = compare_desc,
 		.compares = compares,
 		.result = result,
+		.result_desc = result_desc,
 		.results = results,
 		.addr = msg->addr,
 		.remote = msg->rma_iov,
@@ -85,9 +89,10 @@ static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
 }
 
 static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
-			       const struct fi_ioc *operand, size_t operands,
-			       const struct fi_ioc *compare, size_t compares,
-			       const struct fi_ioc *result, size_t results, fi_addr_t dest,
+			       const struct fi_ioc *operand, void **desc, size_t operands,
+			       const struct fi_ioc *compare, void **compare_desc,
+			       size_t compares, const struct fi_ioc *result,
+			       void **result_desc, size_t results, fi_addr_t dest,
 			       uint64_t addr, uint64_t key, enum fi_datatype datatype,
 			       enum fi_op op, uint64_t flags, void *context)
 {
@@ -100,10 +105,14 @@ static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
 	struct core_atomic atomic = {
 		.kind = kind,
 		.operand = operand,
+		.operand_desc = desc,
 		.operands = op == FI_ATOMIC_READ ? 0 : operands,
+		.plain = true,
 		.compare = compare,
+		.compare_desc = compare_desc,
 		.compares = compares,
 		.result = result,
+		.result_desc = result_desc,
 		.results = results,
 		.addr = dest,
 		.remote = &remote,
@@ -123,7 +132,7 @@ static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void 
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return atomic_post_iov(ep, CORE_ATOMIC, iov, count, NULL, 0, NULL, 0, dest, addr, key,
+	return atomic_post_iov(ep, CORE_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0, dest, addr, key,
 			       datatype, op, ep->tx_flags, context);
 }
 
@@ -164,8 +173,8 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
 static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 			       uint64_t flags)
 {
-	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC, msg, NULL, 0, NULL, 0,
-			       flags);
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC, msg, NULL, NULL, 0, NULL,
+			       NULL, 0, flags);
 }
 
 static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -176,9 +185,9 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return atomic_post_iov(ep, CORE_ATOMIC_FETCH, iov, count, NULL, 0, resultv,
-			       result_count, dest, addr, key, datatype, op, ep->tx_flags,
-			       context);
+	return atomic_post_iov(ep, CORE_ATOMIC_FETCH, iov, desc, count, NULL, NULL, 0, resultv,
+			       result_desc, result_count, dest, addr, key, datatype, op,
+			       ep->tx_flags, context);
 }
 
 static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count,
@@ -197,8 +206,8 @@ static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   struct fi_ioc *resultv, void **result_desc,
 				   size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_FETCH, msg, NULL, 0, resultv,
-			       result_count, flags);
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_FETCH, msg, NULL, NULL, 0,
+			       resultv, result_desc, result_count, flags);
 }
 
 static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -211,9 +220,9 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return atomic_post_iov(ep, CORE_ATOMIC_COMPARE, iov, count, comparev, compare_count,
-			       resultv, result_count, dest, addr, key, datatype, op,
-			       ep->tx_flags, context);
+	return atomic_post_iov(ep, CORE_ATOMIC_COMPARE, iov, desc, count, comparev,
+			       compare_desc, compare_count, resultv, result_desc, result_count,
+			       dest, addr, key, datatype, op, ep->tx_flags, context);
 }
 
 static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count,
@@ -235,7 +244,8 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   void **result_desc, size_t result_count, uint64_t flags)
 {
 	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_COMPARE, msg, comparev,
-			       compare_count, resultv, result_count, flags);
+			       compare_desc, compare_count, resultv, result_desc, result_count,
+			       flags);
 }
 
 /* ---- queries ---- */

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "collective.h"
+#include "cq.h"
 #include "log.h"
 #include "peer.h"
 #include "wire.h"
@@ -148,6 +150,8 @@ static void av_name_drop(struct p2p_av *av, struct av_name *entry)
 {
 	HASH_DELETE(hh, av->names, entry);
 	HASH_DELETE(by_addr, av->named_addrs, entry);
+	if (av->found == entry)
+		av->found = NULL;
 	free(entry);
 }
 
@@ -201,10 +205,11 @@ static void av_names_make(struct p2p_av *av)
 	av->named = true;
 }
 
-/* Inserts a peer that the application does not know. */
+/* Inserts a peer that the application does not know [xfer.lock is held]. */
 static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, size_t len,
 		    fi_addr_t *core_addr)
 {
+	struct xfer_ep *ep;
 	int ret;
 
 	/* from here on the core's indices are not the application's any more */
@@ -212,7 +217,12 @@ static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, si
 		ret = av_known_reserve(av, 0);
 		if (ret)
 			return ret;
+		LIST_FOREACH(ep, &av->domain->xfer.eps, entry) {
+			ep->renamed = true;
+			xfer_ep_limit(ep);
+		}
 		__atomic_store_n(&av->table, av->known, __ATOMIC_RELEASE);
+		av->domain->learned = true;
 	}
 	ret = fi_av_insert(av->core, addr, 1, core_addr, 0, NULL);
 	if (ret != 1) {
@@ -225,22 +235,39 @@ static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, si
 	return 0;
 }
 
-int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_addr)
+/* Does this spell the name of @entry? The one of its spellings that ends later is a string. */
+static bool av_name_is(const struct av_name *entry, const void *addr, size_t len)
+{
+	return entry && entry->len <= len && !memcmp(entry->name, addr, entry->len) &&
+	       (entry->len == len || !((const char *) addr)[entry->len]);
+}
+
+/* It is not the one that was looked up last. */
+static int av_resolve_other(struct p2p_av *av, const void *addr, size_t len,
+			    fi_addr_t *core_addr)
 {
 	uint8_t raw[WIRE_NAME_MAX + 1] = {0}, name[WIRE_NAME_MAX + 1] = {0};
-	struct av_name *entry;
-	int ret = 0;
 
 	memcpy(raw, addr, len);
 	len = av_name_canon(raw, len, name);
-	pthread_mutex_lock(&av->lock);
 	if (!av->named)
 		av_names_make(av);
-	entry = av_name_find(av, name, len);
-	if (entry)
-		*core_addr = entry->addr;
+	av->found = av_name_find(av, name, len);
+	if (!av->found)
+		return av_learn(av, raw, name, len, core_addr);
+	*core_addr = av->found->addr;
+	return 0;
+}
+
+int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_addr)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&av->lock);
+	if (av_name_is(av->found, addr, len))
+		*core_addr = av->found->addr;
 	else
-		ret = av_learn(av, raw, name, len, core_addr);
+		ret = av_resolve_other(av, addr, len, core_addr);
 	pthread_mutex_unlock(&av->lock);
 	return ret;
 }
@@ -406,12 +433,6 @@ static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, s
 	return fi_av_straddr(((struct p2p_av *) fid)->core, addr, buf, len);
 }
 
-static int av_no_set(struct fid_av *av, struct fi_av_set_attr *attr,
-		     struct fid_av_set **av_set, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static int av_close(struct fid *fid)
 {
 	struct p2p_av *av = (struct p2p_av *) fid;
@@ -421,6 +442,7 @@ static int av_close(struct fid *fid)
 
 	if (ret)
 		return ret;
+	cq_forget_av(av->domain, av);
 	while ((known = av->known)) {
 		av->known = known->old;
 		free(known);
@@ -453,7 +475,7 @@ static struct fi_ops_av av_ops = {
 	.remove = av_remove,
 	.lookup = av_lookup,
 	.straddr = av_straddr,
-	.av_set = av_no_set,
+	.av_set = collective_av_set,
 };
 
 int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_av **av_fid,
@@ -465,6 +487,9 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 
 	if (!attr || !av_fid)
 		return -FI_EINVAL;
+	/* a provider's own, see cq_open() */
+	if (attr->flags & FI_PEER)
+		return fi_av_open(domain->core, attr, av_fid, context);
 	av = p2p_new(sizeof *av);
 	if (!av)
 		return -FI_ENOMEM;

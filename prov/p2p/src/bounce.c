@@ -326,6 +326,8 @@ static ssize_t bounce_atomic_post(struct xfer_req *req, const struct core_atomic
 		ret = mem_gather(&compare->mem, compare->iov, compare->count, compare_at);
 	if (ret)
 		return ret;
+	host.operand_desc = host.compare_desc = host.result_desc = &req->reserve->desc;
+	host.plain = false;
 	host.operand = op->operands ? &operand_ioc : NULL;
 	host.operands = op->operands ? 1 : 0;
 	host.compare = op->compares ? &compare_ioc : NULL;

@@ -2,6 +2,7 @@
 /* Rank 0: records of one size from one address range. See cell.h. */
 #include "cell.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <rdma/fi_errno.h>
 
@@ -35,6 +36,11 @@ void *cell_get(struct cell_pool *pool)
 		cell = pool->base + (size_t) CELL_SIZE * pool->touched++;
 	if (cell)
 		pool->used++;
+#ifndef NDEBUG
+	/* who reads what is undefined shall find out */
+	if (cell)
+		memset(cell, 0xa5, CELL_SIZE);
+#endif
 	return cell;
 }
 
@@ -43,4 +49,11 @@ void cell_put(struct cell_pool *pool, void *cell)
 	*(void **) cell = pool->free;
 	pool->free = cell;
 	pool->used--;
+}
+
+void *cell_get_zeroed(struct cell_pool *pool, size_t size)
+{
+	void *cell = cell_get(pool);
+
+	return cell ? memset(cell, 0, size) : NULL;
 }

@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "log.h"
+#include "pollset.h"
 
 /* How long to sleep at a time on a counter that the core counts as well as we do [ms] */
 #define CNTR_SLICE 1
@@ -48,6 +49,8 @@ static int cntr_change(struct p2p_cntr *cntr, uint64_t *count, unsigned int base
 
 	p2p_lock_take(&xfer->lock);
 	__atomic_store_n(count, *count * base + value, __ATOMIC_RELEASE);
+	if (cntr->xfer.point)
+		wait_wake(cntr->xfer.point);
 	wait_wake_all(&xfer->wait);
 	p2p_lock_drop(&xfer->lock);
 	return 0;
@@ -107,7 +110,8 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
 	struct xfer *xfer = &cntr->domain->xfer;
-	uint64_t errors = cntr_errors(cntr), seen, value;
+	uint64_t errors = cntr_errors(cntr), value;
+	struct wait_seen seen;
 	int64_t end = wait_end(timeout), left;
 	unsigned int rounds = 0;
 	int ret;
@@ -129,6 +133,25 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 				    : wait_waker_sleep(xfer, seen, left, &rounds);
 	} while (!ret);
 	return ret;
+}
+
+/*
+ * What the counter has counted since the last time is told, whoever has read it since: to look
+ * once more costs less than a value that nobody looks at.
+ */
+int cntr_trywait(struct fid *fid)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	return cntr->xfer.point ? wait_try(cntr->xfer.point) : -FI_EINVAL;
+}
+
+static int cntr_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	return waitset_control(fid, &cntr->member, cntr->xfer.point, cntr->wait_obj, command,
+			       arg);
 }
 
 /* ---- endpoints ---- */
@@ -171,6 +194,7 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
 	if (ret)
 		return ret;
 	p2p_lock_take(&cntr->domain->xfer.lock);
+	cntr->point.blind = cntr->by_core;
 	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
 		if (!(flags & kind))
 			continue;
@@ -179,6 +203,7 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
 	}
 	/* peers' accesses are counted by whoever serves them */
 	ep->xfer.followed |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
+	xfer_ep_limit(&ep->xfer);
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	return 0;
 }
@@ -206,9 +231,14 @@ static int cntr_close(struct fid *fid)
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	if (bound)
 		return -FI_EBUSY;
+	waitset_hold(&cntr->member);
 	ret = fi_close(&cntr->core->fid);
+	waitset_drop(&cntr->member, !ret);
 	if (ret)
 		return ret;
+	pollset_forget(fid);
+	if (cntr->xfer.point)
+		wait_close(cntr->xfer.point);
 	if (cntr->waits)
 		wait_waker_put(&cntr->domain->xfer);
 	free(cntr);
@@ -219,7 +249,7 @@ static struct fi_ops cntr_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = cntr_close,
 	.bind = fid_no_bind,
-	.control = fid_control,
+	.control = cntr_control,
 	.ops_open = fid_ops_open,
 };
 
@@ -234,11 +264,35 @@ static struct fi_ops_cntr cntr_ops = {
 	.wait = cntr_wait,
 };
 
+/* The core's counter, and a point if the application wants a descriptor and the core waits */
+static int cntr_open_core(struct p2p_cntr *cntr, const struct fi_cntr_attr *attr, int set)
+{
+	struct p2p_domain *domain = cntr->domain;
+	struct fi_cntr_attr core_attr = *attr;
+	bool sleeps;
+	int ret;
+
+	/* a list of descriptors would make tcp start a thread */
+	if (core_attr.wait_obj == FI_WAIT_POLLFD)
+		core_attr.wait_obj = FI_WAIT_FD;
+	sleeps = core_attr.wait_obj == FI_WAIT_FD;
+	ret = fi_cntr_open(domain->core, &core_attr, &cntr->core, cntr);
+	if (ret || !sleeps)
+		return ret;
+	ret = wait_open_all(&cntr->point, &domain->xfer, set);
+	if (ret)
+		fi_close(&cntr->core->fid);
+	else
+		cntr->xfer.point = &cntr->point;
+	return ret;
+}
+
 int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	      struct fid_cntr **cntr_fid, void *context)
 {
 	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
 	struct fi_cntr_attr core_attr = attr ? *attr : (struct fi_cntr_attr){0};
+	struct p2p_waitset *set;
 	struct p2p_cntr *cntr;
 	int ret;
 
@@ -247,19 +301,23 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	cntr = calloc(1, sizeof *cntr);
 	if (!cntr)
 		return -FI_ENOMEM;
-	cntr->waits = core_attr.wait_obj != FI_WAIT_NONE;
-	ret = fi_cntr_open(domain->core, &core_attr, &cntr->core, cntr);
+	cntr->domain = domain;
+	cntr->wait_obj = core_attr.wait_obj;
+	cntr->waits = cntr->wait_obj != FI_WAIT_NONE && cntr->wait_obj != FI_WAIT_SET;
+	cntr->fid.fid.fclass = FI_CLASS_CNTR;
+	cntr->fid.fid.context = context;
+	cntr->fid.fid.ops = &cntr_fid_ops;
+	cntr->fid.ops = &cntr_ops;
+	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
+	if (!ret)
+		ret = cntr_open_core(cntr, &core_attr, waitset_fd(set));
 	if (ret) {
 		free(cntr);
 		return ret;
 	}
 	if (cntr->waits)
 		wait_waker_get(&domain->xfer, domain->counts ? domain->core : NULL);
-	cntr->domain = domain;
-	cntr->fid.fid.fclass = FI_CLASS_CNTR;
-	cntr->fid.fid.context = context;
-	cntr->fid.fid.ops = &cntr_fid_ops;
-	cntr->fid.ops = &cntr_ops;
+	waitset_join(set, &cntr->member, &cntr->fid.fid);
 	*cntr_fid = &cntr->fid;
 	return 0;
 }

@@ -23,6 +23,7 @@ struct conf conf = {
 	.stats = false,
 	.cuda = true,
 	.rocm = true,
+	.gdrcopy = false,
 };
 
 static int conf_error;
@@ -77,6 +78,10 @@ static const struct conf_param {
 	 "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
 	{"p2p_rocm", .flag = &conf.rocm, .help =
 	 "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
+	{"p2p_gdrcopy", .flag = &conf.gdrcopy, .help =
+	 "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
+	 "(libgdrapi.so.2 and its kernel module), where they are there. This has run on an emulated "
+	 "driver only (default: no)"},
 };
 
 /* A number of bytes, with k, m or g for the powers of 1024. */

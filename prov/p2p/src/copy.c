@@ -191,6 +191,18 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 	return !dev->ops->queue_put(dev, pieces->dst, pieces->src, pieces->len);
 }
 
+/* Short enough for the CPU? Then it has ended, whatever is before it, and tells nothing of others */
+static bool copy_at_once(const struct dev_mem *mem, const struct dev_copy *pieces,
+			 struct copy *copy)
+{
+	if (copy->pieces != 1 || !mem->ops->copy_short ||
+	    mem->ops->copy_short(mem, pieces->dst, pieces->src, pieces->len))
+		return false;
+	copy->status = 1;
+	copy->small = false;
+	return true;
+}
+
 /*
  * Those held back cannot begin together: which of them can? Some of what they bring may be
  * there already, so that it tells nothing.
@@ -251,9 +263,16 @@ void copy_push(struct copy_engines *engines)
 	}
 }
 
+static void copy_insert(struct copy_engines *engines, struct copy_queue *queue,
+			struct copy *copy)
+{
+	TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+	copy_pending_add(engines, 1);
+}
+
 /* Behind others, a short one waits for more of its kind, to begin with them. */
-static void copy_hold(struct copy_queue *queue, const struct dev_copy *pieces, size_t len,
-		      struct copy *copy)
+static void copy_hold(struct copy_engines *engines, struct copy_queue *queue,
+		      const struct dev_copy *pieces, size_t len, struct copy *copy)
 {
 	if (queue->held_count + copy->pieces > DEV_BATCH)
 		copy_begin_held(queue);
@@ -261,7 +280,7 @@ static void copy_hold(struct copy_queue *queue, const struct dev_copy *pieces, s
 	queue->held_count += copy->pieces;
 	queue->held_len += len;
 	copy->held = true;
-	TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+	copy_insert(engines, queue, copy);
 	if (queue->held_count == DEV_BATCH || queue->held_len >= COPY_HELD)
 		copy_begin_held(queue);
 }
@@ -297,6 +316,13 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	copy->held = false;
 	copy->status = 0;
 	copy->words = NULL;
+	if (dir != COPY_ACROSS && copy_at_once(mem, pieces, copy)) {
+		/* those held back are the last ones in the queue */
+		if (queue->held_count)
+			copy_begin_held(queue);
+		copy_insert(engines, queue, copy);
+		return 0;
+	}
 	if (dir == COPY_OUT && copy->pieces == 1)
 		copy_watch(engines, queue->dev, pieces, copy);
 	now = copy->begun = copy_now();
@@ -305,7 +331,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&
 	    queue->dev->ops->queue_batch) {
 		queue->patient = patient && (queue->patient || !queue->held_count);
-		copy_hold(queue, pieces, len, copy);
+		copy_hold(engines, queue, pieces, len, copy);
 	} else {
 		if (queue->held_count)
 			copy_begin_held(queue);
@@ -314,9 +340,8 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 			      : copy_begin(queue->dev, pieces, copy);
 		if (ret)
 			return ret;
-		TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+		copy_insert(engines, queue, copy);
 	}
-	copy_pending_add(engines, 1);
 	return 0;
 }
 

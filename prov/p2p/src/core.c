@@ -48,6 +48,12 @@ ssize_t core_post(struct fid_ep *ep, const struct core_op *op)
 	return ret;
 }
 
+ssize_t core_inject_empty(struct fid_ep *ep, const struct core_op *op)
+{
+	return op->tagged ? fi_tinjectdata(ep, NULL, 0, op->data, op->addr, op->tag)
+			  : fi_injectdata(ep, NULL, 0, op->data, op->addr);
+}
+
 ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
 {
 	const struct fi_msg_rma msg = {
@@ -68,12 +74,42 @@ ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
 	return ret;
 }
 
-ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op)
+static void *core_desc(void *const *desc)
 {
-	void *descs[P2P_IOV_MAX] = {NULL};
+	return desc ? *desc : NULL;
+}
+
+/* One piece of everything, in the endpoint's own way */
+static ssize_t core_call_atomic(struct fid_ep *ep, const struct core_atomic *op)
+{
+	const struct fi_ioc *sizes = op->operands ? op->operand : op->result;
+	const void *buf = op->operands ? op->operand->addr : NULL;
+	void *desc = op->operands ? core_desc(op->operand_desc) : NULL;
+
+	switch (op->kind) {
+	case CORE_ATOMIC:
+		return fi_atomic(ep, buf, sizes->count, desc, op->addr, op->remote->addr,
+				 op->remote->key, op->datatype, op->op, op->context);
+	case CORE_ATOMIC_FETCH:
+		return fi_fetch_atomic(ep, buf, sizes->count, desc, op->result->addr,
+				       core_desc(op->result_desc), op->addr, op->remote->addr,
+				       op->remote->key, op->datatype, op->op, op->context);
+	case CORE_ATOMIC_COMPARE:
+		return fi_compare_atomic(ep, buf, sizes->count, desc, op->compare->addr,
+					 core_desc(op->compare_desc), op->result->addr,
+					 core_desc(op->result_desc), op->addr,
+					 op->remote->addr, op->remote->key, op->datatype,
+					 op->op, op->context);
+	}
+	return -FI_EINVAL;
+}
+
+static ssize_t core_msg_atomic(struct fid_ep *ep, const struct core_atomic *op)
+{
+	void *none[P2P_IOV_MAX] = {NULL};
 	const struct fi_msg_atomic msg = {
 		.msg_iov = op->operand,
-		.desc = descs,
+		.desc = op->operand_desc ? op->operand_desc : none,
 		.iov_count = op->operands,
 		.addr = op->addr,
 		.rma_iov = op->remote,
@@ -82,17 +118,33 @@ ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op)
 		.op = op->op,
 		.context = op->context,
 	};
-	ssize_t ret;
+	void **compare_desc = op->compare_desc ? op->compare_desc : none;
+	void **result_desc = op->result_desc ? op->result_desc : none;
 
 	if (op->kind == CORE_ATOMIC)
-		ret = fi_atomicmsg(ep, &msg, op->flags);
-	else if (op->kind == CORE_ATOMIC_FETCH)
-		ret = fi_fetch_atomicmsg(ep, &msg, (struct fi_ioc *) op->result, descs,
-					 op->results, op->flags);
-	else
-		ret = fi_compare_atomicmsg(ep, &msg, op->compare, descs, op->compares,
-					   (struct fi_ioc *) op->result, descs, op->results,
-					   op->flags);
+		return fi_atomicmsg(ep, &msg, op->flags);
+	if (op->kind == CORE_ATOMIC_FETCH)
+		return fi_fetch_atomicmsg(ep, &msg, (struct fi_ioc *) op->result, result_desc,
+					  op->results, op->flags);
+	return fi_compare_atomicmsg(ep, &msg, op->compare, compare_desc, op->compares,
+				    (struct fi_ioc *) op->result, result_desc, op->results,
+				    op->flags);
+}
+
+/* Has every array that it has to have, one piece each? */
+static bool core_atomic_single(const struct core_atomic *op)
+{
+	return op->remotes == 1 &&
+	       op->operands == (op->op == FI_ATOMIC_READ && op->kind != CORE_ATOMIC ? 0 : 1) &&
+	       op->results == (op->kind == CORE_ATOMIC ? 0 : 1) &&
+	       op->compares == (op->kind == CORE_ATOMIC_COMPARE ? 1 : 0);
+}
+
+ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op)
+{
+	ssize_t ret = op->plain && core_atomic_single(op) ? core_call_atomic(ep, op)
+							  : core_msg_atomic(ep, op);
+
 	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
 		P2P_WARN("atomic: %s\n", fi_strerror((int) -ret));
 	return ret;

@@ -8,13 +8,13 @@
  */
 #include "cq.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "av.h"
 #include "log.h"
+#include "pollset.h"
 
 /* Entries read at once when the application's format is not the core's */
 #define CQ_BATCH 16
@@ -34,6 +34,55 @@ static void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
 	memmove((char *) buf + index * size, entry, size);
 }
 
+static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
+{
+	return (struct fi_cq_tagged_entry){
+		.op_context = comp->context,
+		.flags = comp->flags,
+		.len = comp->len,
+		.buf = comp->buf,
+		.data = comp->data,
+		.tag = comp->tag,
+	};
+}
+
+/*
+ * Where a message comes from, as the application knows it. An entry does not tell which endpoint
+ * it is for: of several address vectors, once one's indices are not the core's, none can be meant.
+ */
+static inline fi_addr_t cq_user_addr(const struct p2p_cq *cq, fi_addr_t addr)
+{
+	if (p2p_unlikely(cq->many_avs) && cq->domain->learned)
+		return FI_ADDR_NOTAVAIL;
+	return av_user_addr(cq->av, addr);
+}
+
+void cq_set_av(struct p2p_cq *cq, struct p2p_av *av)
+{
+	/* the queue may be bound before the vector */
+	if (!av)
+		return;
+	cq->many_avs |= cq->av && cq->av != av;
+	cq->av = av;
+}
+
+void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av)
+{
+	struct xfer_cq *xfer_cq;
+
+	p2p_lock_take(&domain->xfer.lock);
+	LIST_FOREACH(xfer_cq, &domain->xfer.cqs, entry) {
+		struct p2p_cq *cq = container_of(xfer_cq, struct p2p_cq, xfer);
+
+		/* those that we have opened ourselves have none, and are nothing but that */
+		if (xfer_cq->silent || cq->av != av)
+			continue;
+		cq->many_avs |= !av_same(av);
+		cq->av = NULL;
+	}
+	p2p_lock_drop(&domain->xfer.lock);
+}
+
 /* ---- reports ---- */
 
 static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
@@ -49,24 +98,15 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 		ret = xfer_cq_next(&cq->xfer, false, &comp);
 		if (ret != 1)
 			break;
-		entry = (struct fi_cq_tagged_entry){
-			.op_context = comp.context,
-			.flags = comp.flags,
-			.len = comp.len,
-			.buf = comp.buf,
-			.data = comp.data,
-			.tag = comp.tag,
-		};
+		entry = cq_entry(&comp);
 		cq_entry_put(cq, buf, read, &entry);
 		if (src)
-			src[read] = av_user_addr(cq->av, comp.src);
+			src[read] = cq_user_addr(cq, comp.src);
 		read++;
 	}
 	if (read)
 		return read;
-	if (ret < 0)
-		return ret;
-	return xfer_cq_has(&cq->xfer) ? -FI_EAVAIL : -FI_EAGAIN;
+	return ret < 0 ? ret : -FI_EAGAIN;
 }
 
 /* ---- the core's queue ---- */
@@ -78,25 +118,35 @@ static inline bool cq_concerned(const struct p2p_cq *cq,
 		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
 }
 
-/* Deals with what is not the application's among @read entries; how many are left */
+/*
+ * Deals with what is not the application's among @read entries, and puts in its place what it
+ * leads to; how many there are then
+ */
 static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 			 fi_addr_t *src, ssize_t read)
 {
-	struct core_comp comp;
+	struct core_comp comp, report;
+	enum xfer_taken taken;
 	ssize_t kept = 0;
 
 	for (ssize_t i = 0; i < read; i++) {
 		fi_addr_t from = cq->xfer.source ? src[i] : FI_ADDR_NOTAVAIL;
 
+		taken = XFER_PLAIN;
 		if (cq_concerned(cq, &entries[i])) {
 			core_comp_from_entry(&entries[i], from, &comp);
-			if (xfer_take(&cq->xfer, &comp))
-				continue;
+			taken = xfer_take(&cq->xfer, &comp, &report);
 		}
-		if (kept != i)
+		if (taken == XFER_TAKEN)
+			continue;
+		if (taken == XFER_REPORTED) {
+			entries[kept] = cq_entry(&report);
+			from = report.src;
+		} else if (kept != i) {
 			entries[kept] = entries[i];
+		}
 		if (cq->xfer.source)
-			src[kept] = av_user_addr(cq->av, from);
+			src[kept] = cq_user_addr(cq, from);
 		kept++;
 	}
 	return kept;
@@ -139,24 +189,18 @@ static ssize_t cq_read_batch(struct p2p_cq *cq, void *buf, size_t count, fi_addr
 	return cq_take(cq, entries, from, ret, buf, count, src);
 }
 
-/* Into the application's own buffer, where there is most often nothing, or nothing of ours */
-static inline ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
-				     size_t count, fi_addr_t *src)
+/* Into the application's own buffer */
+static ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
+			      size_t count, fi_addr_t *src)
 {
 	fi_addr_t batch[CQ_BATCH], *from = src;
-	ssize_t ret, plain = 0;
+	ssize_t ret;
 
-	if (!src && cq->xfer.source) {
+	if (!src) {
 		from = batch;
 		count = P2P_MIN(count, CQ_BATCH);
 	}
 	ret = xfer_cq_read(&cq->xfer, entries, count, from);
-	if (p2p_likely(ret == -FI_EAGAIN))
-		return ret;
-	while (!src && plain < ret && !cq_concerned(cq, &entries[plain]))
-		plain++;
-	if (plain && plain == ret)
-		return ret;
 	return cq_take(cq, entries, from, ret, entries, count, src);
 }
 
@@ -188,13 +232,11 @@ static P2P_NOINLINE ssize_t cq_read_special(struct p2p_cq *cq, void *buf, size_t
 	return cq_read_reports(cq, buf, count, src);
 }
 
-/* Polling costs this much: a few loads and branches besides the core's read. */
-static inline __attribute__((always_inline)) ssize_t cq_read_any(struct p2p_cq *cq, void *buf,
-								 size_t count,
-								 fi_addr_t *src)
+static P2P_NOINLINE ssize_t cq_read_any(struct p2p_cq *cq, void *buf, size_t count,
+					fi_addr_t *src)
 {
-	if (p2p_likely(cq->format == FI_CQ_FORMAT_TAGGED && buf && count &&
-		       !xfer_busy(cq->xfer.xfer) && !xfer_cq_has(&cq->xfer)))
+	if (cq->format == FI_CQ_FORMAT_TAGGED && buf && count && !xfer_busy(cq->xfer.xfer) &&
+	    !xfer_cq_has(&cq->xfer))
 		return cq_read_direct(cq, buf, count, src);
 	return cq_read_special(cq, buf, count, src);
 }
@@ -204,9 +246,29 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 	return cq_read_any((struct p2p_cq *) fid, buf, count, src);
 }
 
+/*
+ * What is called most often, finds nothing most often, and else nothing of ours: it costs a few
+ * loads and branches besides the core's read.
+ */
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
-	return cq_read_any((struct p2p_cq *) fid, buf, count, NULL);
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct fi_cq_tagged_entry *entries = buf;
+	fi_addr_t from[CQ_BATCH];
+	ssize_t ret, plain = 0;
+
+	if (p2p_unlikely(!cq->direct || !buf || !count || xfer_busy(cq->xfer.xfer) ||
+			 xfer_cq_has(&cq->xfer)))
+		return cq_read_any(cq, buf, count, NULL);
+	count = P2P_MIN(count, CQ_BATCH);
+	ret = xfer_cq_read_tagged(&cq->xfer, entries, count, from);
+	if (p2p_likely(ret == -FI_EAGAIN))
+		return ret;
+	while (plain < ret && !cq_concerned(cq, &entries[plain]))
+		plain++;
+	if (plain && plain == ret)
+		return ret;
+	return cq_take(cq, entries, from, ret, buf, count, NULL);
 }
 
 /* ---- waiting ---- */
@@ -219,7 +281,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	unsigned int rounds = 0;
 	ssize_t ret;
 
-	if (cq->wait_obj == FI_WAIT_NONE)
+	if (cq->wait_obj == FI_WAIT_NONE || cq->wait_obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
 	do {
 		ret = cq_readfrom(fid, buf, count, src);
@@ -267,43 +329,11 @@ static int cq_signal(struct fid_cq *fid)
 	return 0;
 }
 
-static int cq_get_wait(const struct p2p_cq *cq, void *arg)
-{
-	struct fi_wait_pollfd *polled = arg;
-
-	if (!cq->xfer.point || !arg)
-		return -FI_ENODATA;
-	if (cq->wait_obj != FI_WAIT_POLLFD) {
-		*(int *) arg = cq->xfer.point->fd;
-		return 0;
-	}
-	if (polled->nfds >= 1)
-		*polled->fd = (struct pollfd){.fd = cq->xfer.point->fd, .events = POLLIN};
-	polled->change_index = 1;
-	if (polled->nfds < 1) {
-		polled->nfds = 1;
-		return -FI_ETOOSMALL;
-	}
-	polled->nfds = 1;
-	return 0;
-}
-
 static int cq_control(struct fid *fid, int command, void *arg)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
 
-	switch (command) {
-	case FI_GETWAIT:
-		return cq_get_wait(cq, arg);
-	case FI_GETWAITOBJ:
-		if (!cq->xfer.point)
-			return fid_control(fid, command, arg);
-		*(enum fi_wait_obj *) arg =
-			cq->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : cq->wait_obj;
-		return 0;
-	default:
-		return fid_control(fid, command, arg);
-	}
+	return waitset_control(fid, &cq->member, cq->xfer.point, cq->wait_obj, command, arg);
 }
 
 /* ---- errors ---- */
@@ -358,10 +388,14 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *e
 static int cq_close(struct fid *fid)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
-	int ret = xfer_cq_fini(&cq->xfer);
+	int ret;
 
+	waitset_hold(&cq->member);
+	ret = xfer_cq_fini(&cq->xfer);
+	waitset_drop(&cq->member, !ret);
 	if (ret)
 		return ret;
+	pollset_forget(fid);
 	if (cq->xfer.point)
 		wait_close(cq->xfer.point);
 	free(cq->err_data);
@@ -392,7 +426,23 @@ static struct fi_ops_cq cq_ops = {
 static bool cq_sleeps(enum fi_wait_obj wait_obj)
 {
 	return wait_obj == FI_WAIT_UNSPEC || wait_obj == FI_WAIT_FD ||
-	       wait_obj == FI_WAIT_POLLFD;
+	       wait_obj == FI_WAIT_POLLFD || wait_obj == FI_WAIT_SET;
+}
+
+/* With tags or, where the core has none and nobody needs them, without */
+static int cq_open_format(struct p2p_domain *domain, struct fi_cq_attr *attr, bool tags,
+			  struct xfer_cq *cq, void *context)
+{
+	int ret;
+
+	attr->format = FI_CQ_FORMAT_TAGGED;
+	ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	if (ret != -FI_ENOSYS || tags)
+		return ret;
+	attr->format = FI_CQ_FORMAT_DATA;
+	ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	cq->narrow = !ret;
+	return ret;
 }
 
 int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
@@ -400,25 +450,23 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 {
 	enum fi_wait_obj wait_obj = attr->wait_obj;
 	bool tags = attr->format == FI_CQ_FORMAT_TAGGED;
+	/* if not the application, our thread, as well as it can */
+	bool optional = wait_obj == FI_WAIT_UNSPEC || !sleeps;
 	int ret;
+
+	sleeps |= domain->automatic;
 
 	/*
 	 * No larger than asked for: cores round up to a power of two, and a queue twice as
 	 * long costs every message. They keep what does not fit, of ours as of the user's.
 	 */
-	attr->format = FI_CQ_FORMAT_TAGGED;
 	if (sleeps)
 		attr->wait_obj = FI_WAIT_FD;
-	ret = fi_cq_open(domain->core, attr, &cq->core, context);
-	if (ret == -FI_ENOSYS && !tags) {
-		attr->format = FI_CQ_FORMAT_DATA;
-		ret = fi_cq_open(domain->core, attr, &cq->core, context);
-		cq->narrow = !ret;
-	}
-	if (ret && wait_obj == FI_WAIT_UNSPEC) {
+	ret = cq_open_format(domain, attr, tags, cq, context);
+	if (ret && sleeps && optional) {
 		attr->wait_obj = wait_obj;
 		sleeps = false;
-		ret = fi_cq_open(domain->core, attr, &cq->core, context);
+		ret = cq_open_format(domain, attr, tags, cq, context);
 	}
 	if (ret)
 		return ret;
@@ -434,11 +482,15 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 {
 	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
 	struct fi_cq_attr core_attr;
+	struct p2p_waitset *set;
 	struct p2p_cq *cq;
 	int ret;
 
 	if (!cq_fid)
 		return -FI_EINVAL;
+	/* a provider's own, which it wants to see in the core's hands as it is */
+	if (attr && attr->flags & FI_PEER)
+		return fi_cq_open(domain->core, attr, cq_fid, context);
 	core_attr = attr ? *attr : (struct fi_cq_attr){0};
 	if (core_attr.format > FI_CQ_FORMAT_TAGGED) {
 		P2P_WARN("completion queue format %d is unknown\n", core_attr.format);
@@ -447,32 +499,41 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	cq = p2p_new(sizeof *cq);
 	if (!cq)
 		return -FI_ENOMEM;
+	cq->domain = domain;
 	cq->format = core_attr.format;
 	cq->wait_obj = core_attr.wait_obj;
-	ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
-	if (ret) {
-		free(cq);
-		return ret;
-	}
-	/* unspecified is ours to choose */
-	if (cq->format == FI_CQ_FORMAT_UNSPEC)
-		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
-	if (attr)
-		attr->format = cq->format;
-	if (cq->xfer.fd >= 0) {
-		ret = wait_open(&cq->point, &cq->xfer, !domain->layered);
-		if (ret) {
-			xfer_cq_fini(&cq->xfer);
-			free(cq);
-			return ret;
-		}
-		cq->xfer.point = &cq->point;
-	}
-	cq->domain = domain;
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_fid_ops;
 	cq->fid.ops = &cq_ops;
+	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
+	if (!ret)
+		ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
+	if (ret)
+		goto free_cq;
+	/* unspecified is ours to choose */
+	if (cq->format == FI_CQ_FORMAT_UNSPEC)
+		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
+	cq->direct = cq->format == FI_CQ_FORMAT_TAGGED && !cq->xfer.narrow;
+	if (cq->xfer.fd >= 0) {
+		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(set), !domain->layered);
+		if (!ret)
+			cq->xfer.point = &cq->point;
+	} else if (set) {
+		P2P_INFO("the core provider has no descriptor for a wait set\n");
+		ret = -FI_ENOSYS;
+	}
+	if (ret)
+		goto fini_xfer;
+	waitset_join(set, &cq->member, &cq->fid.fid);
+	if (attr)
+		attr->format = cq->format;
 	*cq_fid = &cq->fid;
 	return 0;
+
+fini_xfer:
+	xfer_cq_fini(&cq->xfer);
+free_cq:
+	free(cq);
+	return ret;
 }

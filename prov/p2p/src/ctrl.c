@@ -204,7 +204,7 @@ void ctrl_progress(struct xfer_ep *ep)
 	}
 }
 
-static int ctrl_listen(struct xfer_ep *ep)
+int ctrl_listen(struct xfer_ep *ep)
 {
 	struct ctrl_in *ctrl;
 	int ret;
@@ -241,7 +241,7 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data)
 		return;
 	/* the completion does not tell which endpoint it came to */
 	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
-		if (ep->layered && ep->rxcq == cq && !ep->closing)
+		if (xfer_ep_answers(ep, cq))
 			ctrl_listen(ep);
 	}
 }

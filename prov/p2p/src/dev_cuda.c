@@ -64,6 +64,15 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(ipc_get, "cuIpcGetMemHandle", NULL, 1),
 	CUDA_SYMBOL(ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle", 1),
 	CUDA_SYMBOL(ipc_close, "cuIpcCloseMemHandle", NULL, 1),
+	CUDA_SYMBOL(handle_retain, "cuMemRetainAllocationHandle", NULL, 1),
+	CUDA_SYMBOL(handle_export, "cuMemExportToShareableHandle", NULL, 1),
+	CUDA_SYMBOL(handle_import, "cuMemImportFromShareableHandle", NULL, 1),
+	CUDA_SYMBOL(handle_map, "cuMemMap", NULL, 1),
+	CUDA_SYMBOL(handle_release, "cuMemRelease", NULL, 1),
+	CUDA_SYMBOL(address_reserve, "cuMemAddressReserve", NULL, 1),
+	CUDA_SYMBOL(address_free, "cuMemAddressFree", NULL, 1),
+	CUDA_SYMBOL(unmap, "cuMemUnmap", NULL, 1),
+	CUDA_SYMBOL(set_access, "cuMemSetAccess", NULL, 1),
 };
 
 const char *cuda_strerror(CUresult error)
@@ -362,9 +371,6 @@ static int cuda_ipc_export(const struct dev_mem *mem, void *handle, const char *
 	*why = "the driver shares no memory between processes";
 	if (!cuda.ipc_get)
 		return -FI_ENOSYS;
-	*why = "virtual memory, or memory of a pool, has no CUDA IPC handle";
-	if (mem->mapped)
-		return -FI_EOPNOTSUPP;
 	*why = "its context cannot be entered";
 	if (cuda_enter(mem->ctx, &pushed))
 		return -FI_EIO;
@@ -421,6 +427,7 @@ const struct dev_ops dev_cuda_ops = {
 	.find = cuda_find,
 	.settle = cuda_settle,
 	.copy = cuda_copy,
+	.copy_short = cuda_copy_short,
 	.node = cuda_node,
 	.pin = cuda_pin,
 	.unpin = cuda_unpin,
@@ -439,4 +446,7 @@ const struct dev_ops dev_cuda_ops = {
 	.ipc_export = cuda_ipc_export,
 	.ipc_open = cuda_ipc_open,
 	.ipc_close = cuda_ipc_close,
+	.ipc_share = cuda_ipc_share,
+	.ipc_attach = cuda_ipc_attach,
+	.ipc_detach = cuda_ipc_detach,
 };

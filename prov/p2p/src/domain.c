@@ -8,6 +8,7 @@
 
 #include "av.h"
 #include "cntr.h"
+#include "collective.h"
 #include "conf.h"
 #include "cq.h"
 #include "dev.h"
@@ -24,6 +25,8 @@ static int domain_close(struct fid *fid)
 	bool local = domain->xfer.local;
 	int ret;
 
+	if (__atomic_load_n(&domain->users, __ATOMIC_ACQUIRE))
+		return -FI_EBUSY;
 	xfer_give_back(&domain->xfer);
 	ret = fi_close(&domain->core->fid);
 	if (ret) {
@@ -31,6 +34,9 @@ static int domain_close(struct fid *fid)
 			xfer_want_local(&domain->xfer);
 		return ret;
 	}
+	/* as long as that could fail it had to go on; now there is nothing that it may touch */
+	if (domain->automatic)
+		auto_stop(&domain->auto_thread);
 	xfer_fini(&domain->xfer);
 	free(domain);
 	return 0;
@@ -70,13 +76,6 @@ static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 	return -FI_ENOSYS;
 }
 
-static int domain_no_query_collective(struct fid_domain *domain,
-				      enum fi_collective_op collective,
-				      struct fi_collective_attr *attr, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops domain_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = domain_close,
@@ -96,7 +95,7 @@ static struct fi_ops_domain domain_ops = {
 	.stx_ctx = domain_no_stx,
 	.srx_ctx = ep_open_srx,
 	.query_atomic = domain_query_atomic,
-	.query_collective = domain_no_query_collective,
+	.query_collective = collective_query,
 };
 
 /* Why the core's NIC cannot be given device memory; NULL: it can, as far as is known */
@@ -126,7 +125,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
 	struct p2p_domain *domain;
 	struct fi_info *core_info;
-	bool local_mr, adds;
+	bool local_mr, adds, shared;
 	const char *why;
 	int ret;
 
@@ -146,8 +145,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	domain->layered = fabric->layered && info_layered(info);
+	domain->automatic = domain->layered &&
+			    info->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	shared = domain->automatic || info->domain_attr->threading != FI_THREAD_DOMAIN;
 	/* whichever thread calls, all of the domain's queues are read */
-	if (core_info->domain_attr->threading != FI_THREAD_DOMAIN)
+	if (shared)
 		core_info->domain_attr->threading = FI_THREAD_SAFE;
 	why = domain_maps_not(info, core_info, domain->layered);
 	adds = !why && domain->layered;
@@ -157,8 +159,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	local_mr = adds || info->domain_attr->mr_mode & FI_MR_LOCAL;
-	ret = xfer_init(&domain->xfer, domain->layered,
-			info->domain_attr->threading != FI_THREAD_DOMAIN,
+	ret = xfer_init(&domain->xfer, domain->layered, shared,
 			local_mr ? domain->core : NULL);
 	if (ret)
 		goto close_core;
@@ -184,6 +185,9 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		domain->xfer.atomics_ours =
 			domain->xfer.key_mark && info_core_fails_atomics(core_info);
 	}
+	ret = domain->automatic ? auto_start(&domain->auto_thread, &domain->xfer) : 0;
+	if (ret)
+		goto fini_xfer;
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;

@@ -9,6 +9,7 @@
 #include <rdma/fi_errno.h>
 
 #include "cntr.h"
+#include "collective.h"
 #include "conf.h"
 #include "eq.h"
 #include "info.h"
@@ -60,7 +61,7 @@ static int ep_stats_path(struct fid *fid, const void *buf, size_t len, enum fi_p
 	return ret;
 }
 
-int ep_stats_ops_open(void **ops)
+int ep_stats_ops_open(struct p2p_ep *ep, void **ops)
 {
 	static struct fi_p2p_stats_ops stats_ops = {
 		.size = sizeof(struct fi_p2p_stats_ops),
@@ -68,6 +69,10 @@ int ep_stats_ops_open(void **ops)
 		.path = ep_stats_path,
 	};
 
+	p2p_lock_take(&ep->domain->xfer.lock);
+	__atomic_store_n(&ep->xfer.tally, true, __ATOMIC_RELAXED);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
 	*ops = &stats_ops;
 	return 0;
 }
@@ -219,6 +224,56 @@ static struct fi_ops_ep ep_ops = {
 
 /* ---- bind, enable, close ---- */
 
+static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->xfer.rx_flags = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+}
+
+/*
+ * ofi_rxm crashes when a queue is read that an endpoint was bound to and not yet enabled. If
+ * there is a thread that reads queues at any time, it must not come between.
+ */
+static int ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
+{
+	bool send = flags & FI_TRANSMIT;
+	int ret = 0;
+
+	if (!ep->domain->automatic)
+		ret = fi_ep_bind(ep->xfer.core, &cq->core->fid, flags);
+	if (ret)
+		return ret;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	if (ep->domain->automatic)
+		ep->binds[!send] = flags;
+	if (send)
+		ep->xfer.txcq = cq;
+	else
+		ep->xfer.rxcq = cq;
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	return 0;
+}
+
+static int ep_enable_core(struct p2p_ep *ep)
+{
+	struct xfer_cq *cqs[] = {ep->xfer.txcq, ep->xfer.rxcq};
+	int ret = 0;
+
+	p2p_lock_take(&ep->domain->xfer.lock);
+	for (int i = 0; !ret && i < 2; i++) {
+		if (ep->binds[i])
+			ret = fi_ep_bind(ep->xfer.core, &cqs[i]->core->fid, ep->binds[i]);
+		if (!ret)
+			ep->binds[i] = 0;
+	}
+	if (!ret)
+		ret = fi_enable(ep->xfer.core);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	return ret;
+}
+
 static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 {
 	uint64_t rx_flags = flags & ~FI_TRANSMIT, tx_flags = flags & ~FI_RECV;
@@ -232,23 +287,20 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 	if (ep->xfer.layered)
 		rx_flags &= ~FI_SELECTIVE_COMPLETION;
 	if (flags & FI_TRANSMIT) {
-		ret = fi_ep_bind(ep->xfer.core, &cq->xfer.core->fid, tx_flags);
+		ret = ep_bind_core(ep, &cq->xfer, tx_flags);
 		if (ret)
 			return ret;
-		ep->xfer.txcq = &cq->xfer;
 		ep->tx_all = all;
 		if (all)
 			ep->tx_flags |= FI_COMPLETION;
 	}
 	if (flags & FI_RECV) {
-		ret = fi_ep_bind(ep->xfer.core, &cq->xfer.core->fid, rx_flags);
+		ret = ep_bind_core(ep, &cq->xfer, rx_flags);
 		if (ret)
 			return ret;
-		ep->xfer.rxcq = &cq->xfer;
 		ep->rx_all = all;
-		if (all)
-			ep->rx_flags |= FI_COMPLETION;
-		cq->av = ep->av;
+		ep_set_rx_flags(ep, ep->xfer.rx_flags);
+		cq_set_av(cq, ep->av);
 	}
 	return 0;
 }
@@ -260,8 +312,12 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 	if (ret)
 		return ret;
 	ep->av = av;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->xfer.renamed = !av_same(av);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
 	if (ep->xfer.rxcq)
-		container_of(ep->xfer.rxcq, struct p2p_cq, xfer)->av = av;
+		cq_set_av(container_of(ep->xfer.rxcq, struct p2p_cq, xfer), av);
 	return 0;
 }
 
@@ -285,16 +341,27 @@ static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint6
 	return ep->xfer.followed & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
 }
 
+/* Does anybody sleep on what a counter of the endpoint says? */
+static bool ep_sleeps(const struct p2p_ep *ep)
+{
+	for (int i = 0; i < XFER_COUNT_KINDS; i++) {
+		if (ep->xfer.cntrs[i] && ep->xfer.cntrs[i]->point)
+			return true;
+	}
+	return false;
+}
+
 static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
 {
-	struct fi_cq_attr attr = {.wait_obj = FI_WAIT_NONE};
+	bool sleeps = ep_sleeps(ep);
+	struct fi_cq_attr attr = {.wait_obj = sleeps ? FI_WAIT_UNSPEC : FI_WAIT_NONE};
 	int ret;
 
 	own->silent = true;
-	ret = cq_open_core(ep->domain, &attr, false, own, NULL);
+	ret = cq_open_core(ep->domain, &attr, sleeps, own, NULL);
 	if (ret)
 		return ret;
-	ret = fi_ep_bind(ep->xfer.core, &own->core->fid, flags);
+	ret = ep_bind_core(ep, own, flags);
 	if (ret) {
 		xfer_cq_fini(own);
 		own->core = NULL;
@@ -311,15 +378,9 @@ static int ep_complete_cqs(struct p2p_ep *ep)
 		ret = ep_own_cq(ep, &ep->own[0], FI_TRANSMIT);
 		if (ret)
 			return ret;
-		ep->xfer.txcq = &ep->own[0];
 	}
-	if (ep_lacks_cq(ep, ep->xfer.rxcq, FI_RECV)) {
-		ret = ep_own_cq(ep, &ep->own[1], FI_RECV);
-		if (ret)
-			return ret;
-		ep->xfer.rxcq = &ep->own[1];
-	}
-	return 0;
+	return ep_lacks_cq(ep, ep->xfer.rxcq, FI_RECV) ? ep_own_cq(ep, &ep->own[1], FI_RECV)
+						       : 0;
 }
 
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -358,11 +419,13 @@ static int ep_enable(struct p2p_ep *ep)
 	size_t len = sizeof ep->xfer.name;
 	int ret;
 
+	p2p_lock_take(&ep->domain->xfer.lock);
 	if (!ep->xfer.started)
 		peer_start(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
 	ret = ep_complete_cqs(ep);
 	if (!ret)
-		ret = fi_enable(ep->xfer.core);
+		ret = ep_enable_core(ep);
 	if (ret || ep->xfer.started || !ep->xfer.layered)
 		return ret;
 	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
@@ -372,9 +435,7 @@ static int ep_enable(struct p2p_ep *ep)
 		return ret;
 	}
 	ep->xfer.name_len = len;
-	ret = xfer_ep_start(&ep->xfer);
-	ep->xfer.started = !ret;
-	return ret;
+	return xfer_ep_start(&ep->xfer);
 }
 
 /* FI_SETOPSFLAG: what calls without flags do from now on, in one direction */
@@ -388,7 +449,7 @@ static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 	if (flags & FI_TRANSMIT)
 		ep->tx_flags = defaults | (ep->tx_all ? FI_COMPLETION : 0);
 	if (flags & FI_RECV)
-		ep->rx_flags = defaults | (ep->rx_all ? FI_COMPLETION : 0);
+		ep_set_rx_flags(ep, defaults);
 	return 0;
 }
 
@@ -445,6 +506,7 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	if (domain->xfer.local)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.layered = layered;
+	ep->xfer.tally = conf.stats;
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
 	ep->xfer.lookup = ep_lookup;
@@ -458,6 +520,7 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	ep->fid.tagged = &ops_tagged;
 	ep->fid.rma = &rma_ops;
 	ep->fid.atomic = &atomic_ops;
+	ep->fid.collective = &collective_ops;
 }
 
 int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep **ep_fid,
@@ -502,18 +565,18 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 					      : P2P_MAX(info->tx_attr->inject_size,
 							WIRE_PLAIN_MAX);
 	}
-	if (info->rx_attr)
-		ep->rx_flags = info->rx_attr->op_flags;
 	ep->caps = info->caps;
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.stalls = info_core_stalls(core_info);
 	ep->xfer.mixes = info_core_mixes(core_info);
+	ep->xfer.litters = info_core_litters(core_info);
 	ep->xfer.near = domain->layered && info_core_near(core_info);
 	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
 			 !domain->layered;
 	if (domain->layered)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
 	ep_init(ep, domain, FI_CLASS_EP, context);
+	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	*ep_fid = &ep->fid;
 	ret = 0;
 free_info:
@@ -532,6 +595,9 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
 		P2P_INFO("shared receive contexts are not offered\n");
 		return -FI_ENOSYS;
 	}
+	/* a provider's own, see cq_open() */
+	if (attr && attr->op_flags & FI_PEER)
+		return fi_srx_context(domain->core, attr, ep_fid, context);
 	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		return -FI_ENOMEM;
@@ -542,6 +608,7 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
 	}
 	ep->xfer.iov_limit = attr ? P2P_MIN(attr->iov_limit, P2P_IOV_MAX) : P2P_IOV_MAX;
 	ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
+	ep_set_rx_flags(ep, 0);
 	*ep_fid = &ep->fid;
 	return 0;
 }

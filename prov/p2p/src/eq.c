@@ -7,6 +7,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include "collective.h"
 #include "ep.h"
 #include "info.h"
 #include "lf.h"
@@ -60,9 +61,13 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t le
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
 			int timeout, uint64_t flags)
 {
-	ssize_t ret = fi_eq_sread(((struct p2p_eq *) fid)->core, event, buf, len, timeout,
-				  flags);
+	struct p2p_eq *eq = (struct p2p_eq *) fid;
+	ssize_t ret;
 
+	/* who sleeps in a set's fi_wait() */
+	if (eq->member.set)
+		return -FI_ENOSYS;
+	ret = fi_eq_sread(eq->core, event, buf, len, timeout, flags);
 	return ret > 0 ? eq_translate(ret, *event, buf) : ret;
 }
 
@@ -85,11 +90,30 @@ static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *e
 	return fi_eq_strerror(((struct p2p_eq *) fid)->core, prov_errno, err_data, buf, len);
 }
 
+static int eq_control(struct fid *fid, int command, void *arg)
+{
+	return waitset_control(fid, &((struct p2p_eq *) fid)->member, NULL, FI_WAIT_NONE,
+			       command, arg);
+}
+
+static int eq_close(struct fid *fid)
+{
+	struct p2p_eq *eq = (struct p2p_eq *) fid;
+	int ret;
+
+	waitset_hold(&eq->member);
+	ret = fi_close(&eq->core->fid);
+	waitset_drop(&eq->member, !ret);
+	if (!ret)
+		free(eq);
+	return ret;
+}
+
 static struct fi_ops eq_fid_ops = {
 	.size = sizeof(struct fi_ops),
-	.close = fid_close,
+	.close = eq_close,
 	.bind = fid_no_bind,
-	.control = fid_control,
+	.control = eq_control,
 	.ops_open = fid_ops_open,
 };
 
@@ -102,25 +126,45 @@ static struct fi_ops_eq eq_ops = {
 	.strerror = eq_strerror,
 };
 
-int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq_fid,
+int eq_open(struct fid_fabric *fabric_fid, struct fi_eq_attr *attr, struct fid_eq **eq_fid,
 	    void *context)
 {
-	struct p2p_eq *eq = calloc(1, sizeof *eq);
-	int ret;
+	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
+	struct fi_eq_attr core_attr;
+	struct p2p_waitset *set;
+	struct p2p_eq *eq;
+	int ret, fd;
 
+	if (!attr || !eq_fid)
+		return -FI_EINVAL;
+	eq = calloc(1, sizeof *eq);
 	if (!eq)
 		return -FI_ENOMEM;
-	ret = fi_eq_open(((struct p2p_fabric *) fabric)->core, attr, &eq->core, eq);
-	if (ret) {
-		free(eq);
-		return ret;
-	}
 	eq->fid.fid.fclass = FI_CLASS_EQ;
 	eq->fid.fid.context = context;
 	eq->fid.fid.ops = &eq_fid_ops;
 	eq->fid.ops = &eq_ops;
+	core_attr = *attr;
+	ret = waitset_choose(fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
+	if (!ret)
+		ret = fi_eq_open(fabric->core, &core_attr, &eq->core, eq);
+	if (ret)
+		goto free_eq;
+	if (set)
+		ret = fi_control(&eq->core->fid, FI_GETWAIT, &fd);
+	if (set && !ret)
+		ret = waitset_add(set, fd);
+	if (ret)
+		goto close_core;
+	waitset_join(set, &eq->member, &eq->fid.fid);
 	*eq_fid = &eq->fid;
 	return 0;
+
+close_core:
+	fi_close(&eq->core->fid);
+free_eq:
+	free(eq);
+	return ret;
 }
 
 /* ---- connections, of endpoints active and passive ---- */
@@ -171,12 +215,6 @@ static int cm_shutdown(struct fid_ep *ep, uint64_t flags)
 	return fi_shutdown(cm_core_ep(ep), flags);
 }
 
-static int cm_no_join(struct fid_ep *ep, const void *addr, uint64_t flags,
-		      struct fid_mc **mc, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 struct fi_ops_cm cm_ops = {
 	.size = sizeof(struct fi_ops_cm),
 	.setname = cm_setname,
@@ -187,7 +225,7 @@ struct fi_ops_cm cm_ops = {
 	.accept = cm_accept,
 	.reject = cm_reject,
 	.shutdown = cm_shutdown,
-	.join = cm_no_join,
+	.join = collective_join,
 };
 
 /* ---- passive endpoints ---- */

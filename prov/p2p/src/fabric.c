@@ -15,6 +15,7 @@
 #include "eq.h"
 #include "log.h"
 #include "mr.h"
+#include "waitset.h"
 
 /* ---- what all objects have in common ---- */
 
@@ -41,6 +42,8 @@ static struct fid *fid_behind(struct fid *fid)
 		return &((struct p2p_eq *) fid)->core->fid;
 	case FI_CLASS_MR:
 		return &((struct p2p_mr *) fid)->core->fid;
+	case FI_CLASS_WAIT:
+		return &((struct p2p_waitset *) fid)->core->fid;
 	default:
 		return NULL;
 	}
@@ -131,7 +134,7 @@ int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
 	if (!name || !ops)
 		return -FI_EINVAL;
 	if (fid->fclass == FI_CLASS_EP && !strcmp(name, FI_P2P_STATS_OPS))
-		return ep_stats_ops_open(ops);
+		return ep_stats_ops_open((struct p2p_ep *) fid, ops);
 	if (core == fid || !strncmp(name, "ofix_", 5))
 		return -FI_ENOSYS;
 	return fi_open_ops(core, name, flags, ops, context);
@@ -166,13 +169,6 @@ int fid_close(struct fid *fid)
 
 /* ---- fabrics ---- */
 
-static int fabric_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr,
-			    struct fid_wait **waitset)
-{
-	P2P_INFO("wait sets are not offered\n");
-	return -FI_ENOSYS;
-}
-
 static int fabric_trywait(struct fid_fabric *fid, struct fid **fids, int count)
 {
 	struct p2p_fabric *fabric = (struct p2p_fabric *) fid;
@@ -183,6 +179,10 @@ static int fabric_trywait(struct fid_fabric *fid, struct fid **fids, int count)
 		core = fid_core(fids[i]);
 		if (core != fids[i] && core->fclass == FI_CLASS_CQ)
 			ret = cq_trywait(fids[i]);
+		else if (core != fids[i] && core->fclass == FI_CLASS_CNTR)
+			ret = cntr_trywait(fids[i]);
+		else if (core != fids[i] && core->fclass == FI_CLASS_WAIT)
+			ret = waitset_trywait(fids[i]);
 		else
 			ret = fi_trywait(fabric->core, &core, 1);
 	}
@@ -202,7 +202,7 @@ static struct fi_ops_fabric fabric_ops = {
 	.domain = domain_open,
 	.passive_ep = pep_open,
 	.eq_open = eq_open,
-	.wait_open = fabric_wait_open,
+	.wait_open = waitset_open,
 	.trywait = fabric_trywait,
 };
 

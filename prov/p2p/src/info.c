@@ -18,7 +18,8 @@
 
 /* What we hand through from core to application */
 #define INFO_REMOTE_CAPS (FI_RMA | FI_ATOMIC)
-#define INFO_PRIMARY_CAPS (FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_HMEM | FI_P2P)
+#define INFO_PRIMARY_CAPS                                                                \
+	(FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_COLLECTIVE | FI_HMEM | FI_P2P)
 #define INFO_REMOTE_MODIFIERS                                                            \
 	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
 #define INFO_SECONDARY_CAPS                                                              \
@@ -32,6 +33,9 @@
 
 /* The order that we keep */
 #define INFO_ORDER FI_ORDER_SAS
+
+/* Pieces of remote memory in one operation: the owner may have to be asked */
+#define INFO_RMA_IOV_LIMIT 1
 
 /* The bits of cq_data that an application may use: the rest carry marks */
 #define INFO_CQ_DATA_SIZE 4
@@ -132,6 +136,21 @@ static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t
 	return true;
 }
 
+/*
+ * These change what a receive's buffer holds, or means. Our own receives would be taken for such.
+ * The second is FI_BUFFERED_RECV, which has no public name in 2.x and works there all the same.
+ */
+#define INFO_MODES_NOT (FI_MSG_PREFIX | 1ULL << 51)
+
+static void info_modes_to_core(struct fi_info *info)
+{
+	info->mode &= ~INFO_MODES_NOT;
+	if (info->tx_attr)
+		info->tx_attr->mode &= ~INFO_MODES_NOT;
+	if (info->rx_attr)
+		info->rx_attr->mode &= ~INFO_MODES_NOT;
+}
+
 int info_hints_to_core(struct fi_info *hints)
 {
 	if (!info_layered(hints)) {
@@ -143,14 +162,11 @@ int info_hints_to_core(struct fi_info *hints)
 			 (size_t) (hints->caps & ~INFO_CAPS));
 		return -FI_ENODATA;
 	}
+	info_modes_to_core(hints);
 	if (hints->domain_attr) {
 		if (hints->domain_attr->cq_data_size > INFO_CQ_DATA_SIZE) {
 			P2P_INFO("%zu bytes of cq data are asked for, %d are offered\n",
 				 hints->domain_attr->cq_data_size, INFO_CQ_DATA_SIZE);
-			return -FI_ENODATA;
-		}
-		if (hints->domain_attr->data_progress == FI_PROGRESS_AUTO) {
-			P2P_INFO("automatic data progress is not offered\n");
 			return -FI_ENODATA;
 		}
 		/* the core registers what it sends by itself: our buffers need it to */
@@ -176,6 +192,7 @@ int info_hints_to_core(struct fi_info *hints)
 		if (hints->tx_attr->caps)
 			hints->tx_attr->caps |= INFO_CORE_CAPS & ~FI_RECV;
 		if (hints->tx_attr->iov_limit > P2P_IOV_MAX ||
+		    hints->tx_attr->rma_iov_limit > INFO_RMA_IOV_LIMIT ||
 		    info_size_to_core(&hints->tx_attr->size))
 			return -FI_ENODATA;
 	}
@@ -203,13 +220,19 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 
 	if (wanted)
 		caps &= wanted | INFO_SECONDARY_CAPS;
+	/* they take a bit of the tags away, so only from who wants them */
+	caps &= ~FI_COLLECTIVE | wanted;
 	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
 }
 
 static bool info_order_asked(const struct fi_info *hints)
 {
+	const struct fi_ep_attr *ep = hints ? hints->ep_attr : NULL;
+
 	return hints && ((hints->tx_attr && hints->tx_attr->msg_order & ~INFO_ORDER) ||
-			 (hints->rx_attr && hints->rx_attr->msg_order & ~INFO_ORDER));
+			 (hints->rx_attr && hints->rx_attr->msg_order & ~INFO_ORDER) ||
+			 (ep && (ep->max_order_raw_size || ep->max_order_war_size ||
+				 ep->max_order_waw_size)));
 }
 
 static bool info_core_is(const struct fi_info *core, const char *name)
@@ -257,8 +280,13 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
+	bool automatic = hints && hints->domain_attr &&
+			 hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	bool serves, disorder;
 
+	/* whoever used the core's own objects would go past us */
+	info->fabric_attr->fabric = NULL;
+	info->domain_attr->domain = NULL;
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
 		if (!hints || info_layered(hints))
@@ -280,6 +308,10 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	if (info->tx_attr->size <= INFO_QUEUE_RESERVE ||
 	    info->rx_attr->size <= INFO_QUEUE_RESERVE) {
 		*why = "its queues are too short";
+		return false;
+	}
+	if (automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO) {
+		*why = "its transfers need calls to progress";
 		return false;
 	}
 	if (info->domain_attr->mr_mode & FI_MR_LOCAL) {
@@ -313,13 +345,16 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->rx_attr->size -= INFO_QUEUE_RESERVE;
 	if (disorder)
 		info_disorder(info);
-	info->tx_attr->rma_iov_limit = P2P_MIN(info->tx_attr->rma_iov_limit, 1);
+	info->tx_attr->rma_iov_limit =
+		P2P_MIN(info->tx_attr->rma_iov_limit, INFO_RMA_IOV_LIMIT);
 	/* a short message may be complete before the long one posted ahead of it */
 	info->tx_attr->comp_order = 0;
 	info->rx_attr->comp_order = 0;
 	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
-	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	/* it takes a thread, which is not for who has not asked for it */
+	info->domain_attr->data_progress =
+		automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
 	/* room for marks beside the core's keys */
 	if (info_core_maps(info))
@@ -356,6 +391,7 @@ int info_to_core(struct fi_info *info)
 		info_plain_to_core(info);
 		return 0;
 	}
+	info_modes_to_core(info);
 	if (info->domain_attr && info_core_maps(info))
 		info->domain_attr->mr_key_size = INFO_VERBS_KEY_SIZE;
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
@@ -404,6 +440,15 @@ bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *dat
 bool info_core_mixes(const struct fi_info *core)
 {
 	return info_core_is(core, "net") || info_core_is(core, "tcp");
+}
+
+/*
+ * The queues of ofi_rxm keep the closed endpoint's among what fi_trywait() looks at (1.17 to
+ * 2.6): nobody calls ofi_wait_del_fid().
+ */
+bool info_core_litters(const struct fi_info *core)
+{
+	return info_core_over(core, "ofi_rxm");
 }
 
 bool info_core_near(const struct fi_info *core)

@@ -12,6 +12,7 @@
 
 #include "base.h"
 #include "conf.h"
+#include "ipc_share.h"
 #include "log.h"
 
 /* ---- who we are ---- */
@@ -83,8 +84,26 @@ static void ipc_export_free(struct ipc *ipc, struct ipc_export *export)
 	free(export);
 }
 
+/* Memory without a handle: can the runtime share it, and can others ask for it? */
+static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem, const char **why)
+{
+	int fd, ret;
+
+	*why = "this GPU runtime's virtual memory is not shared with other processes yet";
+	if (!mem->ops->ipc_share)
+		return -FI_ENOSYS;
+	ret = mem->ops->ipc_share(mem, &fd, why);
+	if (ret)
+		return ret;
+	close(fd);
+	*why = "nobody could ask for it";
+	return ipc_share_start(ipc->process);
+}
+
 static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *mem)
 {
+	int ret;
+
 	struct ipc_export *export;
 
 	while (HASH_COUNT(ipc->exports) >= conf.map_count)
@@ -99,13 +118,17 @@ static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *
 		return NULL;
 	}
 	TAILQ_INSERT_TAIL(&ipc->exported, export, used);
-	if (mem->ops->ipc_export(mem, export->handle, &export->why) && !export->why)
+	ret = mem->mapped ? ipc_export_shared(ipc, mem, &export->why)
+			  : mem->ops->ipc_export(mem, export->handle, &export->why);
+	if (!ret)
+		export->why = NULL;
+	else if (!export->why)
 		export->why = "its runtime does not share this memory with other processes";
 	return export;
 }
 
 const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
-				    const char **why)
+				    const void *addr, size_t len, const char **why)
 {
 	struct ipc_export *export;
 
@@ -113,7 +136,13 @@ const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
 		*why = "this GPU runtime's memory is not shared with other processes yet";
 		return NULL;
 	}
-	HASH_FIND(hh, ipc->exports, &mem->id, sizeof mem->id, export);
+	if (mem->mapped && (uintptr_t) addr - mem->base + len > mem->size) {
+		*why = "the buffer lies in several mappings";
+		return NULL;
+	}
+	export = TAILQ_LAST(&ipc->exported, ipc_exports);
+	if (!export || export->id != mem->id)
+		HASH_FIND(hh, ipc->exports, &mem->id, sizeof mem->id, export);
 	if (!export) {
 		export = ipc_export_new(ipc, mem);
 	} else if (TAILQ_NEXT(export, used)) {
@@ -135,15 +164,24 @@ void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 		.size = mem->size,
 		.offset = (uintptr_t) addr - mem->base,
 		.device = (uint32_t) mem->ordinal,
+		.shared = mem->mapped,
 	};
 	memcpy(offer->handle, export->handle, sizeof offer->handle);
 }
 
 /* ---- the others' ---- */
 
+static void ipc_import_close(const struct ipc_import *import)
+{
+	if (import->shared)
+		import->ops->ipc_detach(import->addr, import->size);
+	else
+		import->ops->ipc_close(import->key.ctx, import->addr);
+}
+
 static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
 {
-	import->ops->ipc_close(import->key.ctx, import->addr);
+	ipc_import_close(import);
 	TAILQ_REMOVE(&ipc->imported, import, used);
 	HASH_DELETE(hh, ipc->imports, import);
 	free(import);
@@ -153,8 +191,8 @@ static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
 static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer *offer)
 {
 	return import->key.process == offer->process && import->key.id != offer->id &&
-	       import->base < offer->base + offer->size &&
-	       offer->base < import->base + import->size;
+	       import->key.base < offer->base + offer->size &&
+	       offer->base < import->key.base + import->size;
 }
 
 /*
@@ -200,7 +238,7 @@ static bool ipc_has_failed(const struct ipc *ipc, const struct ipc_offer *offer,
 		const struct ipc_failure *failure = &ipc->failures[i];
 
 		if (failure->process == offer->process && failure->device == offer->device &&
-		    failure->ctx == ctx)
+		    failure->shared == offer->shared && failure->ctx == ctx)
 			return true;
 	}
 	return false;
@@ -215,19 +253,34 @@ static void ipc_fail(struct ipc *ipc, const struct ipc_offer *offer,
 	ipc->failures[ipc->failed % IPC_FAILURES] = (struct ipc_failure){
 		.process = offer->process,
 		.device = offer->device,
+		.shared = offer->shared,
 		.ctx = local->ctx,
 	};
 	/* never less than the number of those that are known */
 	ipc->failed = ipc->failed + 1 < 2 * IPC_FAILURES ? ipc->failed + 1 : IPC_FAILURES;
 }
 
+/* @fd: a descriptor of it, if it is shared */
+static int ipc_import_open(struct ipc_import *import, const struct ipc_offer *offer,
+			   const struct dev_mem *local, int fd, const char **why)
+{
+	*why = "this GPU runtime opens no memory of other processes yet";
+	if (offer->shared)
+		return local->ops->ipc_attach ? local->ops->ipc_attach(local, fd, offer->size,
+								       &import->addr, why)
+					      : -FI_ENOSYS;
+	return local->ops->ipc_open
+		       ? local->ops->ipc_open(local, offer->handle, &import->addr, why)
+		       : -FI_ENOSYS;
+}
+
 static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 			  const struct dev_mem *local, const struct ipc_key *key,
 			  struct ipc_import **result)
 {
-	const char *why = "this GPU runtime opens no memory of other processes yet";
 	struct ipc_import *import;
-	int ret = -FI_ENOSYS;
+	const char *why;
+	int ret, fd = -1;
 
 	if (ipc_has_failed(ipc, offer, local->ctx))
 		return -FI_EOPNOTSUPP;
@@ -238,15 +291,22 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 		return -FI_EAGAIN;
 	import->key = *key;
 	import->ops = local->ops;
-	import->base = offer->base;
 	import->size = offer->size;
-	if (local->ops->ipc_open)
-		ret = local->ops->ipc_open(local, offer->handle, &import->addr, &why);
+	import->shared = offer->shared;
+	/* next time the owner may have an answer */
+	if (offer->shared && ipc_share_get(offer, &fd, &why)) {
+		P2P_INFO("virtual memory of another process: %s\n", why);
+		free(import);
+		return -FI_EOPNOTSUPP;
+	}
+	ret = ipc_import_open(import, offer, local, fd, &why);
 	if (ret && ret != -FI_ENOSYS && ipc->imports) {
 		/* what else is open may be in its way, or more than there is room for */
 		ipc_close_unused(ipc, NULL);
-		ret = local->ops->ipc_open(local, offer->handle, &import->addr, &why);
+		ret = ipc_import_open(import, offer, local, fd, &why);
 	}
+	if (fd >= 0)
+		close(fd);
 	if (ret) {
 		ipc_fail(ipc, offer, local, why);
 		free(import);
@@ -254,7 +314,7 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 	}
 	HASH_ADD(hh, ipc->imports, key, sizeof import->key, import);
 	if (!import->hh.tbl) {
-		local->ops->ipc_close(local->ctx, import->addr);
+		ipc_import_close(import);
 		free(import);
 		return -FI_EAGAIN;
 	}
@@ -263,19 +323,36 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 	return 0;
 }
 
+/* Is it what this process has there now? Whoever has heard its numbers may say so. */
+static bool ipc_is_own(const struct ipc_offer *offer, const struct dev_ops *ops)
+{
+	struct dev_mem mem;
+
+	return ops->find((void *) (uintptr_t) offer->base, &mem) && mem.id == offer->id &&
+	       mem.base == offer->base && mem.size == offer->size;
+}
+
 int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_mem *local,
 	     struct ipc_import **result, void **addr)
 {
-	const struct ipc_key key = {offer->process, offer->id, local->ctx};
+	const struct ipc_key key = {offer->process, offer->id, offer->base, local->ctx};
 	struct ipc_import *import;
 	int ret = 0;
 
-	if (offer->process == ipc->process) {
+	/* shared memory is mapped for one device, maybe, and opened for another */
+	if (offer->process == ipc->process &&
+	    (!offer->shared || offer->device == (uint32_t) local->ordinal)) {
+		if (!ipc_is_own(offer, local->ops)) {
+			P2P_WARN("memory of this process is offered that it does not have\n");
+			return -FI_EOPNOTSUPP;
+		}
 		*result = NULL;
 		*addr = (void *) (uintptr_t) (offer->base + offer->offset);
 		return 0;
 	}
-	HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
+	import = TAILQ_LAST(&ipc->imported, ipc_imports);
+	if (!import || memcmp(&import->key, &key, sizeof key))
+		HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
 	if (!import) {
 		ret = ipc_import_new(ipc, offer, local, &key, &import);
 	} else if (TAILQ_NEXT(import, used)) {

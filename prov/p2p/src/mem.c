@@ -124,10 +124,10 @@ static bool mem_covers(const struct dev_mem *mem, uintptr_t end)
 	return true;
 }
 
-static bool mem_find(const void *addr, const struct dev_mem *seen, struct dev_mem *mem)
+static bool mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
 {
-	if (!seen || (uintptr_t) addr - seen->base >= seen->size)
-		return dev_find(addr, mem);
+	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size)
+		return mem_finds_device(iov->iov_base, iov->iov_len, mem);
 	*mem = *seen;
 	return true;
 }
@@ -136,7 +136,6 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 			      struct dev_mem *mem)
 {
 	uintptr_t start = (uintptr_t) iov->iov_base;
-	struct dev_mem other;
 
 	mem->ops = NULL;
 	if (!iov->iov_len)
@@ -150,16 +149,17 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 			 iov->iov_len);
 		return -FI_EFAULT;
 	}
-	if (!mem_find(iov->iov_base, seen, mem)) {
+	if (!mem_find(iov, seen, mem)) {
 		mem->ops = NULL;
-		if (!dev_find((char *) iov->iov_base + iov->iov_len - 1, &other))
-			return 0;
+		return 0;
+	}
+	if (start < mem->base) {
 		P2P_WARN("buffer %p+%zu begins in host memory and ends in %s memory of "
 			 "device %d: use one buffer for each\n",
-			 iov->iov_base, iov->iov_len, other.ops->name, other.ordinal);
+			 iov->iov_base, iov->iov_len, mem->ops->name, mem->ordinal);
 		return -FI_EFAULT;
 	}
-	if (start < mem->base || !mem_covers(mem, start + iov->iov_len)) {
+	if (!mem_covers(mem, start + iov->iov_len)) {
 		P2P_WARN("buffer %p+%zu leaves its allocation 0x%zx+%zu on %s device %d\n",
 			 iov->iov_base, iov->iov_len, (size_t) mem->base, mem->size,
 			 mem->ops->name, mem->ordinal);
@@ -218,7 +218,9 @@ size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_
 static int mem_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
 {
 	if (mem->ops)
-		return mem->ops->copy(mem, dst, src, len);
+		return mem->ops->copy_short && !mem->ops->copy_short(mem, dst, src, len)
+			       ? 0
+			       : mem->ops->copy(mem, dst, src, len);
 	memcpy(dst, src, len);
 	return 0;
 }

@@ -11,10 +11,25 @@
 #include "mem.h"
 #include "pin.h"
 
+/* What it has of the domain's; and frees it */
+static void mr_free(struct p2p_mr *mr)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	if (mr->map)
+		map_put(mr->map);
+	if (mr->desc)
+		cell_put(&xfer->cells, mr->desc);
+	p2p_lock_drop(&xfer->lock);
+	free(mr);
+}
+
 static int mr_close(struct fid *fid)
 {
 	struct p2p_mr *mr = (struct p2p_mr *) fid;
-	struct xfer *xfer = &mr->domain->xfer;
+	struct p2p_domain *domain = mr->domain;
+	struct xfer *xfer = &domain->xfer;
 	int ret = 0;
 
 	if (mr->served) {
@@ -30,12 +45,8 @@ static int mr_close(struct fid *fid)
 		ret = fi_close(&mr->core->fid);
 	if (ret)
 		return ret;
-	if (mr->map) {
-		p2p_lock_take(&xfer->lock);
-		map_put(mr->map);
-		p2p_lock_drop(&xfer->lock);
-	}
-	free(mr);
+	mr_free(mr);
+	domain_release(domain);
 	return 0;
 }
 
@@ -49,7 +60,9 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct p2p_mr *mr = (struct p2p_mr *) fid;
 
-	return mr->core ? fi_mr_bind(mr->core, fid_core(bfid), flags) : 0;
+	if (mr->core)
+		return fi_mr_bind(mr->core, fid_core(bfid), flags);
+	return bfid && bfid->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
 }
 
 static int mr_control(struct fid *fid, int command, void *arg)
@@ -82,6 +95,19 @@ static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
 	return ours ? key | xfer->key_mark : key & ~xfer->key_mark;
 }
 
+/*
+ * Whoever registers from address zero on, or to the end of memory, means all of it, as far as
+ * there is any, and wherever it may be: what it is can only be told of what a peer then asks for.
+ */
+static bool mr_is_all(const struct fi_mr_attr *attr)
+{
+	const struct iovec *iov = attr->mr_iov;
+	uintptr_t start = (uintptr_t) iov->iov_base;
+
+	return attr->iov_count == 1 && iov->iov_len &&
+	       (!start || start + iov->iov_len < start);
+}
+
 /* Lets peers ask us for the memory under the key that the region has. */
 static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 		    const struct dev_mem *mem)
@@ -101,6 +127,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	region->count = attr->iov_count;
 	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
 	region->mem = *mem;
+	region->all = mr_is_all(attr);
 	p2p_lock_take(&xfer->lock);
 	/* what an allocation, or a cache of the core's, is registered as may serve several */
 	ret = region_add(xfer, region, mr->core || mr->map);
@@ -135,6 +162,22 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	mr->fid.mem_desc = fi_mr_desc(mr->map->mr);
 	mr->fid.key = fi_mr_key(mr->map->mr);
 	return true;
+}
+
+/* More regions than that have no descriptors: the cells are for operations */
+#define MR_DESCS (CELL_COUNT / 2)
+
+/* Who gives the descriptor with a buffer spares us the question what memory that is. */
+static void mr_describe(struct p2p_mr *mr, const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	mr->desc = xfer->cells.used < MR_DESCS ? cell_get(&xfer->cells) : NULL;
+	p2p_lock_drop(&xfer->lock);
+	if (mr->desc)
+		mr->desc->mem = *mem;
+	mr->fid.mem_desc = mr->desc;
 }
 
 /* Memory that the core cannot reach, not under the key that it is to have, or uncounted */
@@ -201,13 +244,14 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	struct p2p_domain *domain = (struct p2p_domain *) fid;
 	struct dev_mem mem;
 	struct p2p_mr *mr;
-	int ret;
+	int ret = 0;
 
 	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
 	    !mr_fid)
 		return -FI_EINVAL;
 	mem.ops = NULL;
-	ret = flags & LF_MR_DMABUF ? 0 : mem_classify(attr->mr_iov, attr->iov_count, NULL, &mem);
+	if (!(flags & LF_MR_DMABUF) && !mr_is_all(attr))
+		ret = mem_classify(attr->mr_iov, attr->iov_count, NULL, &mem);
 	if (ret)
 		return ret;
 	if (!mem.ops && !(flags & LF_MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {
@@ -230,12 +274,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	else
 		ret = mr_register_core(mr, attr, flags, &mem);
 	if (ret) {
-		if (mr->map)
-			mr_close(&mr->fid.fid);
-		else
-			free(mr);
+		mr_free(mr);
 		return ret;
 	}
+	if (mem.ops && !mr->map)
+		mr_describe(mr, &mem);
+	domain_hold(domain);
 	*mr_fid = &mr->fid;
 	return 0;
 }

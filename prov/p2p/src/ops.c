@@ -4,8 +4,8 @@
  *
  * A host buffer goes on to the same call of the core provider, with the application's own
  * context. Where no GPU runtime is and nothing else is to be heeded, that costs a few loads
- * and branches, and is written out for each call, which then ends in the core's. Everything
- * else becomes one struct core_op for xfer_post(), or the core's call after a closer look.
+ * and branches, and is written out for each call. Everything else becomes one struct core_op
+ * for xfer_post(), or the core's call after a closer look.
  */
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
@@ -33,12 +33,16 @@ static inline bool ops_special(const struct iovec *iov, struct dev_mem *seen)
 	       (p2p_unlikely(!iov->iov_base) && iov->iov_len);
 }
 
-/* @seen: what this sees of device memory, for struct core_op */
-static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count,
-			    struct dev_mem *seen)
+/*
+ * @seen: what this sees of device memory, for struct core_op. To look costs more than all else,
+ * and xfer_post() looks itself: what goes there anyway need not come here first.
+ */
+static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
+			    void *const *desc, size_t count, struct dev_mem *seen)
 {
-	seen->base = seen->size = 0;
 	if (count > 1 && count > ep->xfer.iov_limit)
+		return true;
+	if (p2p_unlikely(dev_present) && xfer_desc_mem(ep->xfer.xfer, desc, count))
 		return true;
 	for (size_t i = 0; i < count; i++) {
 		if (!iov || ops_special(&iov[i], seen))
@@ -47,48 +51,41 @@ static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov, si
 	return false;
 }
 
-static inline void ops_count(struct p2p_ep *ep, size_t len)
+/* What a call of the core's to send @len bytes has returned: counts the message if it is sent */
+static ssize_t ops_counted(struct p2p_ep *ep, size_t len, ssize_t ret)
 {
 	uint64_t *msgs = &ep->xfer.stats.tx_msgs[FI_P2P_PATH_HOST];
 	uint64_t *bytes = &ep->xfer.stats.tx_bytes[FI_P2P_PATH_HOST];
 
-	/* may lose one when threads meet; that is better than a locked instruction */
-	__atomic_store_n(msgs, __atomic_load_n(msgs, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(bytes, __atomic_load_n(bytes, __ATOMIC_RELAXED) + len,
-			 __ATOMIC_RELAXED);
+	if (ret || !__atomic_load_n(&ep->xfer.tally, __ATOMIC_RELAXED))
+		return ret;
+	__atomic_fetch_add(msgs, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(bytes, len, __ATOMIC_RELAXED);
+	return 0;
 }
 
 static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
-				     size_t count, fi_addr_t dest, struct dev_mem *seen)
+				     void *const *desc, size_t count, fi_addr_t dest,
+				     struct dev_mem *seen)
 {
-	size_t len;
-
-	if (ops_special_iov(ep, iov, count, seen) || xfer_ep_follows(&ep->xfer, FI_SEND))
+	seen->base = seen->size = 0;
+	if (xfer_ep_follows(&ep->xfer, FI_SEND) ||
+	    ops_special_iov(ep, iov, desc, count, seen))
 		return OPS_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
 		return OPS_LATER;
-	len = mem_iov_len(iov, count);
-	ops_count(ep, len);
 	return OPS_CORE;
 }
 
 /*
- * Host memory for sure, to an address that is the core's, and nothing of ours to heed? What
- * is not direct may turn out to be the core's alone all the same.
+ * Host memory for sure, and nothing of ours to heed? What is not direct may turn out to be the
+ * core's alone all the same.
  */
-static inline bool ops_direct(const struct p2p_ep *ep, const void *buf, size_t len)
+static inline bool ops_direct(const void *buf, size_t len, const size_t *limit)
 {
-	return p2p_likely(!dev_present && (buf || !len) && av_same(ep->av));
-}
-
-static inline bool ops_send_direct(struct p2p_ep *ep, const void *buf, size_t len)
-{
-	if (!ops_direct(ep, buf, len) || xfer_ep_follows(&ep->xfer, FI_SEND) ||
-	    p2p_unlikely(xfer_ep_waiting(&ep->xfer)))
-		return false;
-	ops_count(ep, len);
-	return true;
+	return p2p_likely(!dev_present && (p2p_likely(buf) || !len) &&
+			  len < __atomic_load_n(limit, __ATOMIC_RELAXED));
 }
 
 /* The tag bit that is ours is not the application's (mem_tag_format). */
@@ -174,9 +171,9 @@ static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, &iov, 1, dest, &seen);
+	way = ops_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
 	if (way == OPS_CORE)
-		return ops_send_core(ep, call, &op);
+		return ops_counted(ep, len, ops_send_core(ep, call, &op));
 	if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
 		op.flags |= FI_REMOTE_CQ_DATA;
 	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
@@ -189,7 +186,7 @@ static ssize_t ops_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_send_direct(ep, buf, len))
+	if (ops_direct(buf, len, &ep->xfer.send_limit))
 		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
 	return ops_send_other(ep, OPS_SEND, false, buf, len, desc, dest, 0, 0, context);
 }
@@ -199,7 +196,7 @@ static ssize_t ops_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_send_direct(ep, buf, len))
+	if (ops_direct(buf, len, &ep->xfer.send_limit))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				   dest, context);
 	return ops_send_other(ep, OPS_SENDDATA, false, buf, len, desc, dest, 0, data, context);
@@ -209,7 +206,7 @@ static ssize_t ops_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_send_direct(ep, buf, len))
+	if (ops_direct(buf, len, &ep->xfer.send_limit))
 		return fi_inject(ep->xfer.core, buf, len, dest);
 	return ops_send_other(ep, OPS_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
 }
@@ -219,7 +216,7 @@ static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_send_direct(ep, buf, len))
+	if (ops_direct(buf, len, &ep->xfer.send_limit))
 		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
 	return ops_send_other(ep, OPS_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
 }
@@ -233,7 +230,7 @@ static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr, &seen);
+	way = ops_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == OPS_XFER) {
 		struct core_op op = {
 			.iov = msg->msg_iov,
@@ -253,7 +250,8 @@ static ssize_t ops_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	core_msg = *msg;
 	core_msg.addr = av_core_addr(ep->av, msg->addr);
 	core_msg.data &= ep->xfer.data_mask;
-	return fi_sendmsg(ep->xfer.core, &core_msg, flags);
+	return ops_counted(ep, mem_iov_len(msg->msg_iov, msg->iov_count),
+			   fi_sendmsg(ep->xfer.core, &core_msg, flags));
 }
 
 static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -261,7 +259,7 @@ static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way_iov(ep, iov, count, dest, &seen);
+	enum ops_way way = ops_send_way_iov(ep, iov, desc, count, dest, &seen);
 	struct core_op op = {
 		.iov = iov,
 		.desc = desc,
@@ -273,17 +271,19 @@ static ssize_t ops_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 	};
 
 	if (way == OPS_CORE)
-		return fi_sendv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest),
-				context);
+		return ops_counted(ep, mem_iov_len(iov, count),
+				   fi_sendv(ep->xfer.core, iov, desc, count,
+					    av_core_addr(ep->av, dest), context));
 	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
 }
 
 /* ---- fi_tagged(3): sending ---- */
 
-static inline bool ops_tsend_direct(struct p2p_ep *ep, const void *buf, size_t len,
-				    uint64_t tag)
+/* The same for one of the two limits, and a tag that is not ours */
+static inline bool ops_tagged_direct(const struct p2p_ep *ep, const void *buf, size_t len,
+				     const size_t *limit, uint64_t tag)
 {
-	return p2p_likely(!(tag & ep->xfer.tag_bit)) && ops_send_direct(ep, buf, len);
+	return p2p_likely(!(tag & ep->xfer.tag_bit)) && ops_direct(buf, len, limit);
 }
 
 static ssize_t ops_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -291,7 +291,7 @@ static ssize_t ops_tsend(struct fid_ep *fid, const void *buf, size_t len, void *
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tsend_direct(ep, buf, len, tag))
+	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
 		return fi_tsend(ep->xfer.core, buf, len, desc, dest, tag, context);
 	return ops_send_other(ep, OPS_SEND, true, buf, len, desc, dest, tag, 0, context);
 }
@@ -301,7 +301,7 @@ static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, vo
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tsend_direct(ep, buf, len, tag))
+	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
 		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				    dest, tag, context);
 	return ops_send_other(ep, OPS_SENDDATA, true, buf, len, desc, dest, tag, data, context);
@@ -312,7 +312,7 @@ static ssize_t ops_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tsend_direct(ep, buf, len, tag))
+	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
 		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
 	return ops_send_other(ep, OPS_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
 }
@@ -322,7 +322,7 @@ static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tsend_direct(ep, buf, len, tag))
+	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
 		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
 				      tag);
 	return ops_send_other(ep, OPS_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
@@ -338,7 +338,7 @@ static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 
 	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, msg->msg_iov, msg->iov_count, msg->addr, &seen);
+	way = ops_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == OPS_XFER) {
 		struct core_op op = {
 			.tagged = true,
@@ -360,7 +360,8 @@ static ssize_t ops_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	core_msg = *msg;
 	core_msg.addr = av_core_addr(ep->av, msg->addr);
 	core_msg.data &= ep->xfer.data_mask;
-	return fi_tsendmsg(ep->xfer.core, &core_msg, flags);
+	return ops_counted(ep, mem_iov_len(msg->msg_iov, msg->iov_count),
+			   fi_tsendmsg(ep->xfer.core, &core_msg, flags));
 }
 
 static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -368,7 +369,7 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = ops_ep(fid);
-	enum ops_way way = ops_send_way_iov(ep, iov, count, dest, &seen);
+	enum ops_way way = ops_send_way_iov(ep, iov, desc, count, dest, &seen);
 	struct core_op op = {
 		.tagged = true,
 		.iov = iov,
@@ -384,25 +385,23 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
 	if (way == OPS_CORE)
-		return fi_tsendv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest),
-				 tag, context);
+		return ops_counted(ep, mem_iov_len(iov, count),
+				   fi_tsendv(ep->xfer.core, iov, desc, count,
+					     av_core_addr(ep->av, dest), tag, context));
 	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
 }
 
 /* ---- receiving ---- */
 
-static inline bool ops_recv_direct(const struct p2p_ep *ep, const void *buf, size_t len,
-				   uint64_t flags)
-{
-	return ops_direct(ep, buf, len) && !xfer_recv_followed(&ep->xfer, len, flags);
-}
-
 /* May the core receive this by itself, and report it? */
 static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
-			       size_t count, uint64_t flags, struct dev_mem *seen)
+			       void *const *desc, size_t count, uint64_t flags,
+			       struct dev_mem *seen)
 {
-	return !ops_special_iov(ep, iov, count, seen) &&
-	       !xfer_recv_followed(&ep->xfer, mem_iov_len(iov, count), flags);
+	seen->base = seen->size = 0;
+	return !xfer_ep_follows(&ep->xfer, FI_RECV) &&
+	       !ops_special_iov(ep, iov, desc, count, seen) &&
+	       mem_iov_len(iov, count) < xfer_recv_limit(&ep->xfer, flags);
 }
 
 /* These three are for tagged messages: of the others, cores take them for receives. */
@@ -423,10 +422,9 @@ static inline uint64_t ops_trecv_flags(uint64_t flags)
 	return flags & ~FI_MULTI_RECV;
 }
 
-/* A receive of one piece that is not direct */
-static P2P_NOINLINE ssize_t ops_recv_other(struct p2p_ep *ep, bool tagged, void *buf,
-					   size_t len, void *desc, fi_addr_t src,
-					   uint64_t tag, uint64_t ignore, void *context)
+static inline ssize_t ops_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, size_t len,
+				     void *desc, fi_addr_t src, uint64_t tag,
+				     uint64_t ignore, void *context)
 {
 	struct dev_mem seen;
 	struct iovec iov = {buf, len};
@@ -439,18 +437,32 @@ static P2P_NOINLINE ssize_t ops_recv_other(struct p2p_ep *ep, bool tagged, void 
 		.addr = src,
 		.tag = tag,
 		.ignore = ignore & ~ep->xfer.tag_bit,
-		.flags = tagged ? ops_trecv_flags(ep->rx_flags) : ep->rx_flags,
+		.flags = tagged ? ops_trecv_flags(ep->xfer.rx_flags) : ep->xfer.rx_flags,
 		.context = context,
 		.seen = &seen,
 	};
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (!ops_recv_plain_iov(ep, &iov, 1, op.flags, &seen))
+	if (!ops_recv_plain_iov(ep, &iov, &desc, 1, op.flags, &seen))
 		return ops_post(ep, &op);
 	src = av_core_addr(ep->av, src);
 	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, op.ignore, context)
 		      : fi_recv(ep->xfer.core, buf, len, desc, src, context);
+}
+
+/* Receives of one piece that are not direct, with the arguments where the calls have them */
+static P2P_NOINLINE ssize_t ops_recv_other(struct fid_ep *fid, void *buf, size_t len,
+					   void *desc, fi_addr_t src, void *context)
+{
+	return ops_recv_piece(ops_ep(fid), false, buf, len, desc, src, 0, 0, context);
+}
+
+static P2P_NOINLINE ssize_t ops_trecv_other(struct fid_ep *fid, void *buf, size_t len,
+					    void *desc, fi_addr_t src, uint64_t tag,
+					    uint64_t ignore, void *context)
+{
+	return ops_recv_piece(ops_ep(fid), true, buf, len, desc, src, tag, ignore, context);
 }
 
 static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
@@ -458,9 +470,9 @@ static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_recv_direct(ep, buf, len, ep->rx_flags))
+	if (ops_direct(buf, len, &ep->xfer.recv_limit))
 		return fi_recv(ep->xfer.core, buf, len, desc, src, context);
-	return ops_recv_other(ep, false, buf, len, desc, src, 0, 0, context);
+	return ops_recv_other(fid, buf, len, desc, src, context);
 }
 
 static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -474,12 +486,12 @@ static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 		.desc = desc,
 		.count = count,
 		.addr = src,
-		.flags = ep->rx_flags,
+		.flags = ep->xfer.rx_flags,
 		.context = context,
 		.seen = &seen,
 	};
 
-	if (ops_recv_plain_iov(ep, iov, count, ep->rx_flags, &seen))
+	if (ops_recv_plain_iov(ep, iov, desc, count, ep->xfer.rx_flags, &seen))
 		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				context);
 	return ops_post(ep, &op);
@@ -495,7 +507,7 @@ static ssize_t ops_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report, &seen);
+	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, report, &seen);
 	if (ops_recv_flags_bad(ep, plain, flags))
 		return -FI_EOPNOTSUPP;
 	if (!plain) {
@@ -522,11 +534,10 @@ static ssize_t ops_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (p2p_likely(!(tag & ep->xfer.tag_bit)) &&
-	    ops_recv_direct(ep, buf, len, ops_trecv_flags(ep->rx_flags)))
+	if (ops_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag))
 		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag,
 				ignore & ~ep->xfer.tag_bit, context);
-	return ops_recv_other(ep, true, buf, len, desc, src, tag, ignore, context);
+	return ops_trecv_other(fid, buf, len, desc, src, tag, ignore, context);
 }
 
 static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -544,14 +555,14 @@ static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 		.addr = src,
 		.tag = tag,
 		.ignore = ignore & ~ep->xfer.tag_bit,
-		.flags = ops_trecv_flags(ep->rx_flags),
+		.flags = ops_trecv_flags(ep->xfer.rx_flags),
 		.context = context,
 		.seen = &seen,
 	};
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (ops_recv_plain_iov(ep, iov, count, op.flags, &seen))
+	if (ops_recv_plain_iov(ep, iov, desc, count, op.flags, &seen))
 		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				 tag, op.ignore, context);
 	return ops_post(ep, &op);
@@ -568,7 +579,7 @@ static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
 	if (flags & OPS_PROBE ||
-	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->iov_count, report, &seen)) {
+	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, report, &seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
 		struct core_op op = {
 			.recv = true,

@@ -4,9 +4,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <rdma/fi_errno.h>
 
 #include "ctrl.h"
 #include "log.h"
+#include "pipe.h"
 
 /* Addresses beyond are no indices: nothing is known of them */
 #define PEER_MAX (1u << 20)
@@ -14,17 +16,16 @@
 /* Receives that are looked after though there may be no need */
 #define PEER_TRIAL 1024
 
-/* @PEER_PLAIN: short messages are staged; @PEER_REFUSES: all that is not announced anyway */
-enum peer_state {
-	PEER_UNKNOWN,
-	PEER_ASKED,
-	PEER_FOLLOWS,
-	PEER_PLAIN,
-	PEER_REFUSES
-};
+/* What is known of a peer: */
+#define PEER_ASKED (1u << 0)	/* whether it follows up all of its receives */
+#define PEER_KNOWN (1u << 1)	/* whether it does; if not, short messages are staged */
+#define PEER_FOLLOWS (1u << 2)
+#define PEER_REFUSES (1u << 3)	/* to take what is offered: only what is announced anyway is */
+#define PEER_TOLD (1u << 4)	/* it has been told of our board */
+#define PEER_READS (1u << 5)	/* it reads our board */
 
 /* NULL: there is no room to remember anything of it */
-static uint8_t *peer_state(struct xfer_ep *ep, fi_addr_t addr)
+static uint8_t *peer_facts(struct xfer_ep *ep, fi_addr_t addr)
 {
 	size_t count = P2P_MAX(ep->peer_count, 64);
 	uint8_t *peers;
@@ -38,7 +39,7 @@ static uint8_t *peer_state(struct xfer_ep *ep, fi_addr_t addr)
 	peers = realloc(ep->peers, count);
 	if (!peers)
 		return NULL;
-	memset(peers + ep->peer_count, PEER_UNKNOWN, count - ep->peer_count);
+	memset(peers + ep->peer_count, 0, count - ep->peer_count);
 	ep->peers = peers;
 	ep->peer_count = count;
 	return &peers[addr];
@@ -58,6 +59,7 @@ void peer_start(struct xfer_ep *ep)
 	ep->follows = ep->followed & FI_RECV;
 	ep->followed |= FI_RECV;
 	ep->trial = ep->follows ? 0 : PEER_TRIAL;
+	xfer_ep_limit(ep);
 }
 
 void peer_trial(struct xfer_ep *ep, bool device)
@@ -70,71 +72,129 @@ void peer_trial(struct xfer_ep *ep, bool device)
 	} else if (!--ep->trial) {
 		P2P_DBG("no device memory so far: receives are not followed up any more\n");
 		__atomic_store_n(&ep->followed, ep->followed & ~FI_RECV, __ATOMIC_RELAXED);
+		xfer_ep_limit(ep);
 		ctrl_stop(ep);
 	}
 }
 
-static void peer_hello_send(struct xfer_ep *ep, fi_addr_t addr, bool ask)
+static void peer_hello_send(struct xfer_ep *ep, fi_addr_t addr, uint32_t flags, uint64_t place)
 {
-	struct wire_msg msg = {
+	const struct wire_msg msg = {
 		.type = WIRE_HELLO,
-		.flags = (ask ? WIRE_ASKS : 0) | (ep->follows ? WIRE_FOLLOWS : 0),
+		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0),
+		.id = xfer_board_owner(ep->xfer->id_base),
 		.key = ep->xfer->ipc.host,
+		.addr = place,
+		.name = ep->name,
 		.name_len = ep->name_len,
 	};
 
-	memcpy(msg.name, ep->name, ep->name_len);
 	ctrl_send(ep, addr, &msg);
+}
+
+/* Greets a peer that something is to be offered to, if there is anything to ask or tell */
+static void peer_greet(struct xfer_ep *ep, fi_addr_t addr, uint8_t *facts, bool ask)
+{
+	uint32_t flags = 0;
+	uint64_t place = 0;
+
+	if (ask && !(*facts & (PEER_ASKED | PEER_KNOWN))) {
+		*facts |= PEER_ASKED;
+		flags |= WIRE_ASKS | WIRE_SAYS;
+	}
+	if (!(*facts & PEER_TOLD)) {
+		*facts |= PEER_TOLD;
+		place = board_open(&ep->xfer->board, xfer_board_owner(ep->xfer->id_base));
+		flags |= place ? WIRE_BOARD : 0;
+	}
+	if (flags)
+		peer_hello_send(ep, addr, flags, place);
 }
 
 void peer_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
 {
 	struct path_query hoped = *query;
-	uint8_t *state = ep->near ? peer_state(ep, addr) : NULL;
+	uint8_t *facts = ep->near ? peer_facts(ep, addr) : NULL;
 	const char *why;
 
-	if (!state)
+	if (!facts)
 		return;
 	hoped.follows = true;
-	if (*state == PEER_UNKNOWN && query->len <= query->plain_max &&
-	    path_wants_across(&hoped, &why)) {
-		*state = PEER_ASKED;
-		peer_hello_send(ep, addr, true);
-	}
-	query->follows = *state == PEER_FOLLOWS;
-	query->refuses = *state == PEER_REFUSES;
+	hoped.refuses = *facts & PEER_REFUSES;
+	if (path_wants_across(&hoped, &why))
+		peer_greet(ep, addr, facts, query->len <= query->plain_max);
+	query->follows = *facts & PEER_FOLLOWS;
+	query->refuses = *facts & PEER_REFUSES;
+}
+
+void peer_remind(struct xfer_ep *ep, fi_addr_t addr)
+{
+	uint64_t place = board_open(&ep->xfer->board, xfer_board_owner(ep->xfer->id_base));
+
+	if (place)
+		peer_hello_send(ep, addr, WIRE_BOARD, place);
+}
+
+bool peer_reads(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	return addr < ep->peer_count && ep->peers[addr] & PEER_READS;
+}
+
+/* A peer tells of its board. Can it be read here? */
+static bool peer_board(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	int ret;
+
+	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host || !ep->near)
+		return false;
+	ret = board_far_open(&ep->xfer->boards, msg->id, msg->addr);
+	if (ret)
+		P2P_INFO("the board of another process cannot be read: %s\n",
+			 fi_strerror(-ret));
+	else
+		pipe_board_found(ep, msg->id);
+	return !ret;
 }
 
 void peer_hello(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	uint8_t *state;
+	bool near = msg->key == ep->xfer->ipc.host, known;
+	uint32_t answer = 0;
+	uint8_t *facts;
 	fi_addr_t addr;
 
 	if (ep->resolve(ep, msg->name, msg->name_len, &addr))
 		return;
 	if (msg->flags & WIRE_ASKS) {
 		peer_trial(ep, true);
-		peer_hello_send(ep, addr, false);
+		answer |= WIRE_SAYS;
 	}
-	state = peer_state(ep, addr);
-	if (!state || *state > PEER_ASKED)
+	if (peer_board(ep, msg))
+		answer |= WIRE_READS;
+	if (answer)
+		peer_hello_send(ep, addr, answer, 0);
+	facts = peer_facts(ep, addr);
+	if (!facts)
 		return;
-	*state = msg->flags & WIRE_FOLLOWS && msg->key == ep->xfer->ipc.host ? PEER_FOLLOWS
-									       : PEER_PLAIN;
-	P2P_DBG("peer %zu %s short messages\n", (size_t) addr,
-		*state == PEER_FOLLOWS ? "may be offered" : "is sent copies of");
+	known = *facts & PEER_KNOWN;
+	if (msg->flags & WIRE_SAYS && !known)
+		*facts |= PEER_KNOWN | (msg->flags & WIRE_FOLLOWS && near ? PEER_FOLLOWS : 0);
+	/* an answer may be about who had this address before */
+	if (msg->flags & WIRE_READS && near && *facts & PEER_TOLD)
+		*facts |= PEER_READS;
+	P2P_DBG("peer %zu %s short messages, announced by %s\n", (size_t) addr,
+		*facts & PEER_FOLLOWS ? "may be offered" : "is sent copies of",
+		*facts & PEER_READS ? "notes" : "messages");
 }
 
 void peer_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far, bool plain)
 {
-	uint8_t *state = ep->near ? peer_state(ep, addr) : NULL;
+	uint8_t *facts = ep->near ? peer_facts(ep, addr) : NULL;
+	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
 
-	if (!state)
+	if (!facts || (!refuses && !(plain && len <= WIRE_PLAIN_MAX)))
 		return;
-	if (far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED)
-		*state = PEER_REFUSES;
-	else if (plain && len <= WIRE_PLAIN_MAX)
-		*state = PEER_PLAIN;
+	*facts = (*facts & ~PEER_FOLLOWS) | PEER_KNOWN | (refuses ? PEER_REFUSES : 0);
 }
 
 void peer_forget(struct xfer *xfer, fi_addr_t addr)
@@ -143,6 +203,6 @@ void peer_forget(struct xfer *xfer, fi_addr_t addr)
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		if (addr < ep->peer_count)
-			ep->peers[addr] = PEER_UNKNOWN;
+			ep->peers[addr] = 0;
 	}
 }

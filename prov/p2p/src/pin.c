@@ -73,7 +73,8 @@ struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
 	if (!query->peer && query->layered && path_wants_across(query, &why)) {
-		req->export = ipc_export(&req->ctx.ep->xfer->ipc, &req->mem, &query->across_why);
+		req->export = ipc_export(&req->ctx.ep->xfer->ipc, &req->mem,
+					 req->iov[0].iov_base, req->len, &query->across_why);
 		query->across = req->export;
 	}
 	return path_choose(query);

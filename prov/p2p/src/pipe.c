@@ -13,16 +13,19 @@
 #include "ctrl.h"
 #include "log.h"
 #include "mem.h"
+#include "peer.h"
 #include "pin.h"
 
 /*
  * Cores may never tell of what was under way with a peer that died, and the slots of it
  * are lost. When for PIPE_STALL no piece has ended and some want a slot, PIPE_SPARE of
- * them go on with ordinary memory. After PIPE_SILENCE a peer is probed [ms].
+ * them go on with ordinary memory. After PIPE_SILENCE a peer is probed [ms], then each time
+ * after twice as long, which is doubled PIPE_PATIENCE times at most.
  */
 #define PIPE_STALL 100
 #define PIPE_SPARE 4
 #define PIPE_SILENCE 2000
+#define PIPE_PATIENCE 6
 
 uint64_t pipe_now(void)
 {
@@ -35,14 +38,12 @@ uint64_t pipe_now(void)
 /* Unique here by its lower bits, among processes by the upper ones */
 uint64_t pipe_id_new(struct xfer *xfer)
 {
-	struct xfer_req *same;
 	uint64_t id;
 
 	/* they come round again, and an old one may still wait to be received */
-	do {
-		id = (xfer->id_base & ~WIRE_ID_COUNT) | (++xfer->id_next & WIRE_ID_COUNT);
-		HASH_FIND(pipe.hh, xfer->sending, &id, sizeof id, same);
-	} while (same);
+	do
+		id = xfer_board_owner(xfer->id_base) | (++xfer->id_next & WIRE_ID_COUNT);
+	while (pipe_sending_find(xfer, id));
 	return id;
 }
 
@@ -185,49 +186,75 @@ void pipe_control(struct xfer_ep *ep, const struct wire_msg *msg)
 	else if (msg->type == WIRE_ABORT && !msg->to_sender)
 		pipe_aborted(ep, msg);
 	else
-		pipe_answer(ep, msg);
+		pipe_answer(ep->xfer, msg);
 }
 
 void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
 	struct pipe_arrival *arrival, *next_arrival;
+	struct xfer *xfer = ep->xfer;
 	struct xfer_req *req, *next;
 
-	HASH_ITER(hh, ep->xfer->arriving, arrival, next_arrival) {
-		if (arrival->held && arrival->announced && arrival->ctx.ep == ep &&
-		    arrival->src == addr)
-			pipe_divert_fail(arrival);
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		for (arrival = LIST_FIRST(&xfer->arriving[i]); arrival;
+		     arrival = next_arrival) {
+			next_arrival = LIST_NEXT(arrival, chain);
+			if (arrival->held && arrival->announced && arrival->ctx.ep == ep &&
+			    arrival->src == addr)
+				pipe_divert_fail(arrival);
+		}
 	}
-	for (req = TAILQ_FIRST(&ep->xfer->pulling); req; req = next) {
+	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
 		if (req->ctx.ep == ep && req->pipe.arrival->src == addr)
 			pipe_recv_fail(req, status, false);
 	}
-	HASH_ITER(pipe.hh, ep->xfer->sending, req, next) {
-		if (req->ctx.ep == ep && req->addr == addr)
-			pipe_send_fail(req, status, false);
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
+			next = LIST_NEXT(req, pipe.chain);
+			if (req->ctx.ep == ep && req->addr == addr)
+				pipe_send_fail(req, status, false);
+		}
 	}
 }
 
-/* @silent: since when nothing was heard [ms] */
-static void pipe_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_sender,
-		       uint64_t silent, unsigned int *probes)
+/* Does anything wait for room in the core that goes to @addr? */
+static bool pipe_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_out *out;
+
+	TAILQ_FOREACH(out, &ep->outq, entry) {
+		if (out->addr == addr)
+			return true;
+	}
+	return false;
+}
+
+/* @heard, @probes: as in struct xfer_req. True: the peer is probed now */
+static bool pipe_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_sender,
+		       uint64_t *heard, unsigned int *probes)
 {
 	const struct wire_msg msg = {.type = WIRE_PROBE, .id = id, .to_sender = to_sender};
+	uint64_t now = pipe_now();
 
 	/* the next one after twice the time */
-	if (silent < (uint64_t) PIPE_SILENCE << P2P_MIN(*probes, 6))
-		return;
+	if (now - *heard < (uint64_t) PIPE_SILENCE << P2P_MIN(*probes, PIPE_PATIENCE))
+		return false;
+	*heard = now;
 	++*probes;
+	/* what waits finds out as much; and cores may have no room for a dead peer for ever */
+	if (pipe_outq_has(ep, addr))
+		return false;
 	ctrl_send(ep, addr, &msg);
+	return true;
 }
 
 /* Looks after transfers that do not move; a few times a second is enough. */
 static void pipe_watch(struct xfer *xfer)
 {
 	uint64_t now = pipe_now();
-	struct pipe_arrival *arrival, *next_arrival;
-	struct xfer_req *req, *next;
+	struct pipe_arrival *arrival;
+	struct xfer_req *req;
 
 	if (now < xfer->watch_at)
 		return;
@@ -236,23 +263,31 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->starved = xfer->moved = false;
 	TAILQ_FOREACH(req, &xfer->pulling, entry)
 		pipe_probe(req->ctx.ep, req->pipe.arrival->src, req->pipe.id, true,
-			   now - req->pipe.heard, &req->pipe.probes);
-	HASH_ITER(hh, xfer->arriving, arrival, next_arrival) {
-		if (arrival->held && arrival->announced)
-			pipe_probe(arrival->ctx.ep, arrival->src, arrival->id, true,
-				   now - arrival->heard, &arrival->probes);
+			   &req->pipe.heard, &req->pipe.probes);
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		LIST_FOREACH(arrival, &xfer->arriving[i], chain) {
+			if (arrival->held && arrival->announced)
+				pipe_probe(arrival->ctx.ep, arrival->src, arrival->id, true,
+					   &arrival->heard, &arrival->probes);
+		}
+		LIST_FOREACH(req, &xfer->sending[i], pipe.chain) {
+			if (pipe_probe(req->ctx.ep, req->addr, req->pipe.id, false,
+				       &req->pipe.heard, &req->pipe.probes) &&
+			    peer_reads(req->ctx.ep, req->addr))
+				peer_remind(req->ctx.ep, req->addr);
+		}
 	}
-	HASH_ITER(pipe.hh, xfer->sending, req, next)
-		pipe_probe(req->ctx.ep, req->addr, req->pipe.id, false,
-			   now - req->pipe.heard, &req->pipe.probes);
 }
 
 void pipe_progress(struct xfer *xfer)
 {
+	struct wire_msg fin = {.type = WIRE_FIN};
 	struct xfer_req *req, *next;
 
-	if (!xfer->sending && !xfer->arriving && TAILQ_EMPTY(&xfer->bouncing))
+	if (!xfer->open && TAILQ_EMPTY(&xfer->bouncing))
 		return;
+	while (board_answered(&xfer->board, &fin.id))
+		pipe_answer(xfer, &fin);
 	for (req = TAILQ_FIRST(&xfer->pushing); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
 		pipe_push(req);
@@ -267,6 +302,7 @@ void pipe_progress(struct xfer *xfer)
 void pipe_req_drop(struct xfer_req *req)
 {
 	pipe_list_remove(req);
+	pipe_sending_recall(req, -FI_ECANCELED);
 	pipe_sending_remove(req);
 	if (!req->pipe.arrival)
 		return;
@@ -278,7 +314,5 @@ void pipe_req_drop(struct xfer_req *req)
 
 void pipe_fini(struct xfer *xfer)
 {
-	HASH_CLEAR(hh, xfer->arriving);
-	HASH_CLEAR(pipe.hh, xfer->sending);
 	heard_fini(&xfer->heard);
 }

@@ -12,7 +12,6 @@
 #include "mem.h"
 #include "multi.h"
 #include "pin.h"
-#include "probe.h"
 
 /* Pieces of one message that are posted at a time */
 #define PIPE_WINDOW 8
@@ -24,76 +23,19 @@
 #define PIPE_CHUNK_MIN ((uint64_t) 256 << 10)
 #define PIPE_PIECE ((uint64_t) 96 << 10)
 
-_Static_assert(sizeof(struct pipe_arrival) <= CELL_SIZE, "an arrival is a cell");
-
-static void pipe_arrival_free(struct pipe_arrival *arrival, struct xfer *xfer)
+/* Tells the sender that all of the message is here. */
+static void pipe_recv_fin(struct xfer_req *req)
 {
-	HASH_DELETE(hh, xfer->arriving, arrival);
-	if (arrival->ctx.ep)
-		xfer_ctx_free(&arrival->ctx);
-	else
-		cell_put(&xfer->cells, arrival);
-}
+	const struct pipe_arrival *arrival = req->pipe.arrival;
+	const struct wire_msg fin = {.type = WIRE_FIN, .id = req->pipe.id};
+	struct xfer_ep *ep = req->ctx.ep;
 
-static void pipe_arrival_drop(struct xfer_ctx *ctx)
-{
-	struct pipe_arrival *arrival = (struct pipe_arrival *) ctx;
-	struct xfer_req *peek;
+	/* on the note, where that does not overtake a message and wakes nobody */
+	bool note = arrival->noted && req->path.proto == PATH_ACROSS &&
+		    !(arrival->flags & WIRE_CALLS);
 
-	if (arrival->req)
-		arrival->req->pipe.arrival = NULL;
-	TAILQ_FOREACH(peek, &arrival->peeks, entry)
-		peek->pipe.arrival = NULL;
-	pipe_arrival_free(arrival, ctx->ep->xfer);
-}
-
-/* The record with this id, made if it is the first time that it is heard of; or NULL */
-static struct pipe_arrival *pipe_arrival_get(struct xfer *xfer, uint64_t id)
-{
-	struct pipe_arrival *arrival;
-
-	HASH_FIND(hh, xfer->arriving, &id, sizeof id, arrival);
-	if (arrival)
-		return arrival;
-	arrival = cell_get(&xfer->cells);
-	if (!arrival) {
-		P2P_WARN("no room for an announced message\n");
-		return NULL;
-	}
-	*arrival = (struct pipe_arrival){.id = id};
-	TAILQ_INIT(&arrival->peeks);
-	HASH_ADD(hh, xfer->arriving, id, sizeof id, arrival);
-	if (!arrival->hh.tbl) {
-		cell_put(&xfer->cells, arrival);
-		return NULL;
-	}
-	return arrival;
-}
-
-static void pipe_arrival_bind(struct pipe_arrival *arrival, struct xfer_ep *ep)
-{
-	if (!arrival->ctx.ep)
-		xfer_ctx_init(&arrival->ctx, ep, NULL, pipe_arrival_drop);
-}
-
-/* Finds out where it comes from. 0, or why nothing will come from there */
-static int pipe_arrival_source(struct pipe_arrival *arrival)
-{
-	struct xfer_ep *ep = arrival->ctx.ep;
-
-	if (arrival->status)
-		return arrival->status;
-	return ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src);
-}
-
-/* Puts what the announcement says into the completion of what the marker has matched. */
-static void pipe_describe(const struct pipe_arrival *arrival, struct core_comp *comp)
-{
-	comp->flags &= ~FI_REMOTE_CQ_DATA;
-	comp->data = arrival->data;
-	comp->len = arrival->total;
-	if (arrival->flags & WIRE_HAS_DATA)
-		comp->flags |= FI_REMOTE_CQ_DATA;
+	if (!note || !board_far_answer(ep->xfer->boards, xfer_board_owner(fin.id), fin.id))
+		ctrl_send(ep, arrival->src, &fin);
 }
 
 /* Ends the receive if nothing of it is left. */
@@ -101,14 +43,13 @@ static void pipe_recv_check(struct xfer_req *req)
 {
 	struct pipe_arrival *arrival = req->pipe.arrival;
 	struct xfer_ep *ep = req->ctx.ep;
-	struct wire_msg fin = {.type = WIRE_FIN, .id = req->pipe.id};
 	int status = req->pipe.status;
 
 	if (req->pipe.in_flight || (!status && !pipe_req_done(req)))
 		return;
 	if (!status &&
 	    (arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS))
-		ctrl_send(ep, arrival->src, &fin);
+		pipe_recv_fin(req);
 	pipe_list_remove(req);
 	req->comp.len = req->pipe.wanted;
 	if (!status && arrival->total > req->pipe.wanted) {
@@ -389,7 +330,7 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 					     xfer->stage.pools[STAGE_PIECE].size));
 	req->pipe.transfer = ++xfer->transfer_next;
 	req->pipe.heard = pipe_now();
-	pipe_describe(arrival, &req->comp);
+	pipe_arrival_describe(arrival, &req->comp);
 
 	ret = pipe_arrival_source(arrival);
 	if (ret) {
@@ -424,53 +365,6 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	pipe_pull(req);
 }
 
-/*
- * The marker of a message has come, and @ready is to be done when it is announced. Sets
- * @err when that cannot be: to FI_ENOMEM, or FI_EIO if it is the second marker.
- */
-static struct pipe_arrival *pipe_arrival_claim(struct xfer *xfer, uint64_t id,
-					       void (*ready)(struct pipe_arrival *arrival),
-					       int *err)
-{
-	struct pipe_arrival *arrival = pipe_arrival_get(xfer, id);
-
-	if (arrival && !arrival->ready) {
-		arrival->ready = ready;
-		return arrival;
-	}
-	if (arrival)
-		P2P_WARN("two messages came under one id\n");
-	*err = arrival ? FI_EIO : FI_ENOMEM;
-	return NULL;
-}
-
-static void pipe_arrival_check(struct pipe_arrival *arrival)
-{
-	if (arrival->announced && arrival->ready)
-		arrival->ready(arrival);
-}
-
-/* As pipe_arrival_claim(), for a request with the marker's completion in req->comp */
-static void pipe_arrival_take(struct xfer_req *req,
-			      void (*ready)(struct pipe_arrival *arrival))
-{
-	struct xfer_ep *ep = req->ctx.ep;
-	struct pipe_arrival *arrival;
-	int err;
-
-	xfer_set_busy(req);
-	req->pipe.id = req->comp.data & WIRE_ID_MASK;
-	arrival = pipe_arrival_claim(ep->xfer, req->pipe.id, ready, &err);
-	if (!arrival) {
-		xfer_req_end(req, err);
-		return;
-	}
-	pipe_arrival_bind(arrival, ep);
-	arrival->req = req;
-	req->pipe.arrival = arrival;
-	pipe_arrival_check(arrival);
-}
-
 void pipe_matched(struct xfer_req *req)
 {
 	/* for a message that might have come whole */
@@ -500,7 +394,7 @@ static void pipe_refuse(struct pipe_arrival *arrival)
 	struct core_comp comp = arrival->marker;
 
 	pipe_decline(arrival);
-	pipe_describe(arrival, &comp);
+	pipe_arrival_describe(arrival, &comp);
 	comp.err = FI_ETRUNC;
 	comp.len = 0;
 	comp.olen = arrival->total;
@@ -512,6 +406,7 @@ void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct pipe_arrival *arrival;
 	struct core_comp lost = *comp;
+	struct xfer_ep *ep;
 
 	arrival = pipe_arrival_claim(cq->xfer, comp->data & WIRE_ID_MASK, pipe_refuse,
 				     &lost.err);
@@ -521,7 +416,13 @@ void pipe_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 	}
 	arrival->cq = cq;
 	arrival->marker = *comp;
-	pipe_arrival_check(arrival);
+	ep = xfer_cq_ep(cq, NULL);
+	if (!ep)
+		return;
+	/* it may be another's, and must outlive this one then */
+	if (!xfer_cq_ep(cq, ep))
+		pipe_arrival_bind(arrival, ep);
+	pipe_arrival_check(arrival, ep);
 }
 
 static void pipe_thrown_away(struct pipe_arrival *arrival)
@@ -529,7 +430,7 @@ static void pipe_thrown_away(struct pipe_arrival *arrival)
 	struct xfer_req *req = arrival->req;
 
 	pipe_decline(arrival);
-	pipe_describe(arrival, &req->comp);
+	pipe_arrival_describe(arrival, &req->comp);
 	pipe_arrival_free(arrival, req->ctx.ep->xfer);
 	xfer_req_end(req, 0);
 }
@@ -537,41 +438,6 @@ static void pipe_thrown_away(struct pipe_arrival *arrival)
 void pipe_discard(struct xfer_req *req)
 {
 	pipe_arrival_take(req, pipe_thrown_away);
-}
-
-bool pipe_marker_spent(const struct xfer *xfer, uint64_t id)
-{
-	const struct pipe_arrival *arrival;
-
-	HASH_FIND(hh, xfer->arriving, &id, sizeof id, arrival);
-	/* one that has been announced, and that no more is known of, is over */
-	return arrival ? arrival->ready != NULL : heard_before(&xfer->heard, id);
-}
-
-static void pipe_peek_end(struct pipe_arrival *arrival, struct xfer_req *req)
-{
-	pipe_describe(arrival, &req->comp);
-	probe_found(req);
-}
-
-void pipe_peeked(struct xfer_req *req)
-{
-	struct xfer_ep *ep = req->ctx.ep;
-	struct pipe_arrival *arrival;
-
-	arrival = pipe_arrival_get(ep->xfer, req->comp.data & WIRE_ID_MASK);
-	if (!arrival) {
-		xfer_req_end(req, FI_ENOMEM);
-		return;
-	}
-	pipe_arrival_bind(arrival, ep);
-	if (arrival->announced) {
-		pipe_peek_end(arrival, req);
-		return;
-	}
-	xfer_set_busy(req);
-	req->pipe.arrival = arrival;
-	TAILQ_INSERT_TAIL(&arrival->peeks, req, entry);
 }
 
 void pipe_divert_fail(struct pipe_arrival *arrival)
@@ -610,49 +476,30 @@ void pipe_divert(struct xfer_ep *ep, uint64_t id, struct multi_msg *held)
 	}
 	pipe_arrival_bind(arrival, ep);
 	arrival->held = held;
-	pipe_arrival_check(arrival);
+	pipe_arrival_check(arrival, ep);
 }
 
 struct multi_msg *pipe_diverted(struct xfer *xfer, struct core_comp *comp)
 {
-	uint64_t id = comp->data & WIRE_ID_MASK;
+	struct pipe_arrival *arrival = pipe_arrival_find(xfer, comp->data & WIRE_ID_MASK);
 	size_t len = comp->len;
-	struct pipe_arrival *arrival;
 	struct multi_msg *held;
 
-	HASH_FIND(hh, xfer->arriving, &id, sizeof id, arrival);
-	if (!arrival || !arrival->held) {
+	/* before the announcement nobody has */
+	if (!arrival || !arrival->held || !arrival->announced) {
 		P2P_WARN("a message has come that nobody has asked for\n");
 		comp->flags &= ~FI_REMOTE_CQ_DATA;
 		comp->data = 0;
 		return NULL;
 	}
 	held = arrival->held;
-	pipe_describe(arrival, comp);
+	pipe_arrival_describe(arrival, comp);
 	comp->len = len;
 	pipe_arrival_free(arrival, xfer);
 	return held;
 }
 
 /* ---- what the sender says ---- */
-
-static void pipe_arrival_announce(struct pipe_arrival *arrival, struct xfer_ep *ep,
-				  const struct wire_msg *msg)
-{
-	pipe_arrival_bind(arrival, ep);
-	if (ep->peeks && !ep->peek_data)
-		heard_add(&ep->xfer->heard, msg->id);
-	arrival->announced = true;
-	arrival->total = msg->len;
-	arrival->data = msg->data;
-	arrival->flags = msg->flags;
-	arrival->chunk = msg->chunk;
-	arrival->key = msg->key;
-	arrival->addr = msg->addr;
-	arrival->offer = msg->offer;
-	arrival->name_len = msg->name_len;
-	memcpy(arrival->name, msg->name, msg->name_len);
-}
 
 void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 {
@@ -676,9 +523,8 @@ void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 /* The answer to a long read */
 void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	struct xfer_req *req;
+	struct xfer_req *req = pipe_sending_find(ep->xfer, msg->key);
 
-	HASH_FIND(pipe.hh, ep->xfer->sending, &msg->key, sizeof msg->key, req);
 	if (!req || !req->recv || msg->len != req->len) {
 		P2P_WARN("%zu bytes are supplied that were not asked for\n",
 			 (size_t) msg->len);
@@ -689,53 +535,17 @@ void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
 	pipe_recv_unmarked(req, msg);
 }
 
-/* What waited for the announcement goes on. */
-static void pipe_arrival_known(struct pipe_arrival *arrival)
-{
-	struct xfer_req *peek;
-
-	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
-		TAILQ_REMOVE(&arrival->peeks, peek, entry);
-		peek->pipe.arrival = NULL;
-		pipe_peek_end(arrival, peek);
-	}
-	pipe_arrival_check(arrival);
-}
-
-void pipe_announced(struct xfer_ep *ep, const struct wire_msg *msg)
-{
-	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
-
-	if (!arrival)
-		return;
-	if (arrival->announced) {
-		P2P_WARN("a message is announced twice: the second time is ignored\n");
-		return;
-	}
-	pipe_arrival_announce(arrival, ep, msg);
-	pipe_arrival_known(arrival);
-}
-
-void pipe_unreadable(struct xfer_ep *ep, uint64_t id)
-{
-	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, id);
-
-	if (!arrival || arrival->announced)
-		return;
-	pipe_arrival_bind(arrival, ep);
-	arrival->announced = true;
-	arrival->status = -FI_EOPNOTSUPP;
-	pipe_arrival_known(arrival);
-}
-
 /* The sender has given up. */
 void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	struct pipe_arrival *arrival;
+	struct pipe_arrival *arrival = pipe_arrival_find(ep->xfer, msg->id);
 
-	HASH_FIND(hh, ep->xfer->arriving, &msg->id, sizeof msg->id, arrival);
 	if (!arrival)
 		return;
+	if (!arrival->announced) {
+		pipe_arrival_lost(arrival, ep, msg->status);
+		return;
+	}
 	arrival->status = msg->status;
 	if (arrival->held)
 		pipe_divert_fail(arrival);

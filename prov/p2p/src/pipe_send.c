@@ -15,24 +15,49 @@
 #include "whole.h"
 
 _Static_assert(sizeof(struct pipe_piece) <= CELL_SIZE, "a piece is a cell");
+_Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
+
+struct xfer_req *pipe_sending_find(const struct xfer *xfer, uint64_t id)
+{
+	struct xfer_req *req;
+
+	LIST_FOREACH(req, xfer_chain(xfer->sending, id), pipe.chain) {
+		if (req->pipe.id == id)
+			return req;
+	}
+	return NULL;
+}
 
 void pipe_sending_remove(struct xfer_req *req)
 {
-	if (req->pipe.hashed)
-		HASH_DELETE(pipe.hh, req->ctx.ep->xfer->sending, req);
-	req->pipe.hashed = false;
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	if (!req->pipe.listed)
+		return;
+	LIST_REMOVE(req, pipe.chain);
+	xfer->open--;
+	board_take_down(&xfer->board, req->pipe.id);
+	req->pipe.listed = false;
 }
 
-int pipe_sending_add(struct xfer_req *req)
+void pipe_sending_recall(struct xfer_req *req, int status)
+{
+	const struct wire_msg msg = {.type = WIRE_ABORT, .id = req->pipe.id, .status = status};
+	struct board *board = &req->ctx.ep->xfer->board;
+	void *note = req->pipe.listed ? board_recall(board, msg.id) : NULL;
+
+	if (note)
+		board_leave(board, msg.id, wire_encode(&msg, note));
+}
+
+void pipe_sending_add(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
-	HASH_ADD(pipe.hh, xfer->sending, pipe.id, sizeof req->pipe.id, req);
-	if (!req->pipe.hh.tbl)
-		return -FI_ENOMEM;
-	req->pipe.hashed = true;
+	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->pipe.id), req, pipe.chain);
+	xfer->open++;
+	req->pipe.listed = true;
 	req->pipe.heard = pipe_now();
-	return 0;
 }
 
 void pipe_send_check(struct xfer_req *req)
@@ -57,6 +82,7 @@ void pipe_send_fail(struct xfer_req *req, int status, bool tell)
 		req->pipe.status = status;
 	if (tell)
 		pipe_abort_send(req, req->addr);
+	pipe_sending_recall(req, req->pipe.status);
 	req->pipe.aborted = true;
 	pipe_send_check(req);
 }
@@ -97,6 +123,29 @@ static void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 		pipe_send_check(req);
 }
 
+/* Tells the receiver: by a note that it will look for, or a message */
+static int pipe_tell(struct xfer_req *req, struct wire_msg *msg)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct board *board = &ep->xfer->board;
+	void *note;
+	int ret;
+
+	if (msg->type != WIRE_ANNOUNCE || !peer_reads(ep, req->addr))
+		return ctrl_send(ep, req->addr, msg);
+	note = board_note(board, msg->id);
+	if (!note)
+		return ctrl_send(ep, req->addr, msg);
+	/* an answer may be a message all the same */
+	ret = ctrl_listen(ep);
+	if (ret)
+		return ret;
+	if (wait_sleepers(&ep->xfer->wait))
+		msg->flags |= WIRE_CALLS;
+	board_show(board, msg->id, wire_encode(msg, note));
+	return 0;
+}
+
 /* Tells the receiver what is to come. */
 static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key,
 			 uint64_t addr)
@@ -109,6 +158,7 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
 		.key = key,
 		.addr = addr,
+		.name = ep->name,
 		.name_len = ep->name_len,
 	};
 	struct fi_rma_iov memory;
@@ -131,16 +181,31 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 			     &msg.offer);
 		msg.flags |= WIRE_OFFERED;
 	}
-	memcpy(msg.name, ep->name, ep->name_len);
-	ret = pipe_sending_add(req);
-	if (ret)
-		return ret;
-	ret = ctrl_send(ep, req->addr, &msg);
+	pipe_sending_add(req);
+	ret = pipe_tell(req, &msg);
 	if (ret)
 		pipe_sending_remove(req);
 	else
 		xfer_set_busy(req);
 	return ret;
+}
+
+/* Within a host the core is done with a marker when the call returns. False: it is not sent */
+static bool pipe_marker_inject(struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+	const struct core_op op = {
+		.tagged = req->tagged,
+		.addr = req->addr,
+		.tag = req->tag,
+		.data = WIRE_MARK | req->pipe.id,
+	};
+
+	if (!ep->near || ep->waiting || req->op_flags & FI_FENCE ||
+	    core_inject_empty(ep->core, &op))
+		return false;
+	req->pipe.marker_sent = true;
+	return true;
 }
 
 ssize_t pipe_send(struct xfer_req *req)
@@ -152,6 +217,8 @@ ssize_t pipe_send(struct xfer_req *req)
 	ret = pipe_announce(req, WIRE_ANNOUNCE, 0, 0);
 	if (ret)
 		return ret;
+	if (pipe_marker_inject(req))
+		return 0;
 	req->ctx.done = pipe_marker_sent;
 	req->out.data = WIRE_MARK | req->pipe.id;
 	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
@@ -295,12 +362,10 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 	pipe_push(req);
 }
 
-/* What the receiver says about a message that was announced to it */
-void pipe_answer(struct xfer_ep *ep, const struct wire_msg *msg)
+void pipe_answer(struct xfer *xfer, const struct wire_msg *msg)
 {
-	struct xfer_req *req;
+	struct xfer_req *req = pipe_sending_find(xfer, msg->id);
 
-	HASH_FIND(pipe.hh, ep->xfer->sending, &msg->id, sizeof msg->id, req);
 	if (!req) {
 		/* one that failed here in the meantime */
 		P2P_INFO("an answer for a message that is not being sent is dropped\n");

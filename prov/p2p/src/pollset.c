@@ -2,10 +2,15 @@
 /* Rank 5: poll sets. See pollset.h. */
 #include "pollset.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
 #include "log.h"
+
+/* All that there are; this lock is taken before a set's own */
+static LIST_HEAD(, p2p_pollset) pollset_all = LIST_HEAD_INITIALIZER(pollset_all);
+static pthread_mutex_t pollset_all_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct pollset_entry *pollset_find(struct p2p_pollset *set, const struct fid *fid)
 {
@@ -42,19 +47,32 @@ static int pollset_add(struct fid_poll *fid, struct fid *object, uint64_t flags)
 	return 0;
 }
 
-static int pollset_del(struct fid_poll *fid, struct fid *object, uint64_t flags)
+static bool pollset_remove(struct p2p_pollset *set, const struct fid *object)
 {
-	struct p2p_pollset *set = (struct p2p_pollset *) fid;
 	struct pollset_entry *entry;
 
 	p2p_lock_take(&set->lock);
 	entry = pollset_find(set, object);
-	if (entry) {
+	if (entry)
 		LIST_REMOVE(entry, entry);
-		free(entry);
-	}
 	p2p_lock_drop(&set->lock);
-	return entry ? 0 : -FI_EINVAL;
+	free(entry);
+	return entry;
+}
+
+static int pollset_del(struct fid_poll *fid, struct fid *object, uint64_t flags)
+{
+	return pollset_remove((struct p2p_pollset *) fid, object) ? 0 : -FI_EINVAL;
+}
+
+void pollset_forget(const struct fid *fid)
+{
+	struct p2p_pollset *set;
+
+	pthread_mutex_lock(&pollset_all_lock);
+	LIST_FOREACH(set, &pollset_all, entry)
+		pollset_remove(set, fid);
+	pthread_mutex_unlock(&pollset_all_lock);
 }
 
 /* 1: there is something, 0: there is not, or an error */
@@ -106,11 +124,15 @@ static int pollset_close(struct fid *fid)
 	struct p2p_pollset *set = (struct p2p_pollset *) fid;
 	struct pollset_entry *entry;
 
+	pthread_mutex_lock(&pollset_all_lock);
+	LIST_REMOVE(set, entry);
+	pthread_mutex_unlock(&pollset_all_lock);
 	while ((entry = LIST_FIRST(&set->entries))) {
 		LIST_REMOVE(entry, entry);
 		free(entry);
 	}
 	p2p_lock_fini(&set->lock);
+	domain_release(set->domain);
 	free(set);
 	return 0;
 }
@@ -148,6 +170,11 @@ int pollset_open(struct fid_domain *domain_fid, struct fi_poll_attr *attr,
 		return -FI_ENOMEM;
 	p2p_lock_init(&set->lock, domain->xfer.lock.shared);
 	LIST_INIT(&set->entries);
+	set->domain = domain;
+	domain_hold(domain);
+	pthread_mutex_lock(&pollset_all_lock);
+	LIST_INSERT_HEAD(&pollset_all, set, entry);
+	pthread_mutex_unlock(&pollset_all_lock);
 	set->fid.fid.fclass = FI_CLASS_POLL;
 	set->fid.fid.ops = &pollset_fid_ops;
 	set->fid.ops = &pollset_ops;

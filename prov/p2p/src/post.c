@@ -63,6 +63,9 @@ static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
 	case PATH_LONG:
 		return pipe_send(req);
 	case PATH_DIRECT:
+		/* what goes there at once must not overtake what is being copied */
+		if (xfer_sendq_has(req->ctx.ep, op->addr))
+			return -FI_EAGAIN;
 		req->direct = true;
 		return whole_send_followed(req, op);
 	case PATH_NONE:
@@ -123,6 +126,9 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
 	return ret;
 }
 
+/* For the core in place of ours, which it does not know */
+static void *post_no_desc[P2P_IOV_MAX];
+
 /* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
 static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
@@ -134,6 +140,8 @@ static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 {
 	struct xfer *xfer = ep->xfer;
+	const struct dev_mem *described;
+	struct core_op plain;
 	struct dev_mem mem;
 	ssize_t ret;
 
@@ -143,9 +151,15 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 			 op->count, ep->iov_limit);
 		return -FI_EINVAL;
 	}
-	ret = mem_classify(op->iov, op->count, op->seen, &mem);
+	described = xfer_desc_mem(xfer, op->desc, op->count);
+	ret = mem_classify(op->iov, op->count, described ? described : op->seen, &mem);
 	if (ret)
 		return ret;
+	if (described && !mem.ops) {
+		plain = *op;
+		plain.desc = post_no_desc;
+		op = &plain;
+	}
 
 	p2p_lock_take(&xfer->lock);
 	if (mem.ops || op->recv)
@@ -186,12 +200,19 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 {
 	struct xfer *xfer = ep->xfer;
+	const struct dev_mem *described = xfer_desc_mem(xfer, op->desc, op->count);
+	struct core_rma plain;
 	struct dev_mem mem;
 	ssize_t ret;
 
-	ret = mem_classify(op->iov, op->count, NULL, &mem);
+	ret = mem_classify(op->iov, op->count, described, &mem);
 	if (ret)
 		return ret;
+	if (described && !mem.ops) {
+		plain = *op;
+		plain.desc = post_no_desc;
+		op = &plain;
+	}
 	p2p_lock_take(&xfer->lock);
 	ret = post_ready(xfer, &mem);
 	if (!ret)

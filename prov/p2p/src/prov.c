@@ -15,6 +15,7 @@
 #include "conf.h"
 #include "fabric.h"
 #include "info.h"
+#include "ipc_share.h"
 #include "lf.h"
 #include "log.h"
 
@@ -33,6 +34,17 @@ static int prov_hints_name(struct fi_info *hints, const char *core, const char *
 	free(hints->fabric_attr->prov_name);
 	hints->fabric_attr->prov_name = name;
 	return 0;
+}
+
+/* What the application has open is ours, and its hints mean what is behind it. */
+static void prov_hints_objects(struct fi_info *hints)
+{
+	struct fi_fabric_attr *fabric = hints->fabric_attr;
+	struct fi_domain_attr *domain = hints->domain_attr;
+
+	fabric->fabric = (struct fid_fabric *) fid_core((struct fid *) fabric->fabric);
+	if (domain)
+		domain->domain = (struct fid_domain *) fid_core((struct fid *) domain->domain);
 }
 
 /*
@@ -113,6 +125,8 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 		core_hints->fabric_attr = calloc(1, 4 * sizeof *core_hints->fabric_attr);
 	ret = core_hints->fabric_attr ? 0 : -FI_ENOMEM;
 	if (!ret)
+		prov_hints_objects(core_hints);
+	if (!ret)
 		ret = info_name_split(core_hints->fabric_attr->prov_name, &core_name,
 				      &excluded);
 	if (!ret)
@@ -165,6 +179,7 @@ static struct fi_provider prov_provider = {
 	.name = P2P_NAME,
 	.getinfo = prov_getinfo,
 	.fabric = prov_fabric,
+	.cleanup = ipc_share_stop,
 };
 
 struct fi_provider *log_prov = &prov_provider;

@@ -64,7 +64,8 @@ static bool region_covers(const struct region *region, uint64_t addr, uint64_t l
 }
 
 int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len,
-		 uint64_t access, struct region **region, struct iovec *iov, size_t *count)
+		 uint64_t access, struct region **region, struct iovec *iov, size_t *count,
+		 struct dev_mem *mem)
 {
 	struct region *first = region_find(xfer, key), *found = first;
 
@@ -89,5 +90,6 @@ int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len,
 	}
 	*count = mem_iov_slice(found->iov, found->count, addr - found->base, len, iov);
 	*region = found;
-	return 0;
+	*mem = found->mem;
+	return found->all && mem_classify(iov, *count, NULL, mem) ? -FI_EACCES : 0;
 }

@@ -28,9 +28,9 @@ static void remote_msg_init(const struct xfer_req *req, enum wire_type type,
 		.len = req->len,
 		.key = req->target->key,
 		.addr = req->target->addr,
+		.name = ep->name,
 		.name_len = ep->name_len,
 	};
-	memcpy(msg->name, ep->name, ep->name_len);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg->flags |= WIRE_HAS_DATA;
 		msg->data = req->data & WIRE_USER_DATA_MASK;
@@ -44,9 +44,7 @@ static int remote_ask(struct xfer_req *req, struct wire_msg *msg)
 
 	msg->id = req->pipe.id = pipe_id_new(req->ctx.ep->xfer);
 	req->pipe.marker_sent = req->pipe.answered = req->pipe.fin_wanted = true;
-	ret = pipe_sending_add(req);
-	if (ret)
-		return ret;
+	pipe_sending_add(req);
 	ret = ctrl_send(req->ctx.ep, req->addr, msg);
 	if (ret)
 		pipe_sending_remove(req);
@@ -240,6 +238,7 @@ struct remote_reach {
 	struct region *region;
 	struct iovec iov[P2P_IOV_MAX];
 	size_t count;
+	struct dev_mem mem;
 };
 
 static void remote_answer(struct xfer_ep *ep, fi_addr_t addr, enum wire_type type,
@@ -271,9 +270,9 @@ static struct xfer_req *remote_req_new(struct xfer_ep *ep, fi_addr_t addr,
 	};
 	struct xfer_req *req;
 
-	if (reach->region->mem.ops && stage_ready(&ep->xfer->stage, &reach->region->mem))
+	if (reach->mem.ops && stage_ready(&ep->xfer->stage, &reach->mem))
 		return NULL;
-	req = xfer_req_new(ep, &local, &reach->region->mem);
+	req = xfer_req_new(ep, &local, &reach->mem);
 	if (!req)
 		return NULL;
 	if (!req->mem.ops && pin_host(req, NULL, false)) {
@@ -309,7 +308,7 @@ static void remote_serve_write(struct xfer_ep *ep, fi_addr_t addr, const struct 
 	int ret;
 
 	ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len, FI_REMOTE_WRITE,
-			   &reach.region, reach.iov, &reach.count);
+			   &reach.region, reach.iov, &reach.count, &reach.mem);
 	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
 		req = remote_req_new(ep, addr, msg, &reach);
 		if (req) {
@@ -319,7 +318,7 @@ static void remote_serve_write(struct xfer_ep *ep, fi_addr_t addr, const struct 
 		ret = -FI_ENOMEM;
 	}
 	if (!ret)
-		ret = mem_scatter(&reach.region->mem, reach.iov, reach.count, msg->payload);
+		ret = mem_scatter(&reach.mem, reach.iov, reach.count, msg->payload);
 	if (!ret)
 		remote_written(ep, msg);
 	remote_answer(ep, addr, WIRE_FIN, msg, ret, NULL, 0);
@@ -333,7 +332,7 @@ static void remote_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct w
 	int ret;
 
 	ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len, FI_REMOTE_READ,
-			   &reach.region, reach.iov, &reach.count);
+			   &reach.region, reach.iov, &reach.count, &reach.mem);
 	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
 		req = remote_req_new(ep, addr, msg, &reach);
 		ret = req ? remote_offer(req) : -FI_ENOMEM;
@@ -345,7 +344,7 @@ static void remote_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct w
 			xfer_req_undo(req);
 	}
 	if (!ret)
-		ret = mem_gather(&reach.region->mem, reach.iov, reach.count, payload);
+		ret = mem_gather(&reach.mem, reach.iov, reach.count, payload);
 	if (!ret)
 		xfer_ep_count(ep, FI_REMOTE_READ, 0);
 	remote_answer(ep, addr, WIRE_RESULT, msg, ret, payload, msg->len);
@@ -381,16 +380,16 @@ static void remote_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 	else
 		ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len,
 				   remote_atomic_access(msg), &reach.region, reach.iov,
-				   &reach.count);
+				   &reach.count, &reach.mem);
 	if (!ret)
-		ret = mem_gather(&reach.region->mem, reach.iov, reach.count, before);
+		ret = mem_gather(&reach.mem, reach.iov, reach.count, before);
 	if (!ret && msg->op != FI_ATOMIC_READ) {
 		memcpy(now, before, msg->len);
 		amo_apply(msg->datatype, msg->op, msg->len / amo_size(msg->datatype), now,
 			  msg->payload,
 			  msg->flags & WIRE_COMPARE ? (const char *) msg->payload + msg->len
 						    : NULL);
-		ret = mem_scatter(&reach.region->mem, reach.iov, reach.count, now);
+		ret = mem_scatter(&reach.mem, reach.iov, reach.count, now);
 	}
 	if (!ret)
 		xfer_ep_count(ep, msg->flags & WIRE_FETCH ? FI_REMOTE_READ : FI_REMOTE_WRITE,

@@ -14,22 +14,24 @@
 
 /* No bytes at a device's address are special, too: see bounce_rma() */
 static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t len,
-			       uint64_t key)
+			       void *desc, uint64_t key)
 {
 	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
+	       (p2p_unlikely(dev_present) && xfer_desc_mem(ep->xfer.xfer, &desc, 1)) ||
 	       mem_is_device(buf, len ? len : 1) ||
 	       (!buf && len);
 }
 
-static bool rma_special_iov(const struct p2p_ep *ep, const struct iovec *iov, size_t count,
-			    uint64_t key)
+static bool rma_special_iov(const struct p2p_ep *ep, const struct iovec *iov, void **desc,
+			    size_t count, uint64_t key)
 {
 	for (size_t i = 0; iov && i < count; i++) {
-		if (rma_special(ep, iov[i].iov_base, iov[i].iov_len, key))
+		if (rma_special(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL,
+				key))
 			return true;
 	}
-	return !iov || count > ep->xfer.iov_limit || rma_special(ep, iov, 0, key);
+	return !iov || count > ep->xfer.iov_limit || rma_special(ep, iov, 0, NULL, key);
 }
 
 static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
@@ -70,7 +72,7 @@ static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *io
 			    void **desc, size_t count, fi_addr_t peer, uint64_t addr,
 			    uint64_t key, void *context)
 {
-	const struct fi_rma_iov remote = {addr, mem_iov_len(iov, count), key};
+	const struct fi_rma_iov remote = {addr, iov ? mem_iov_len(iov, count) : 0, key};
 	struct core_rma op = {
 		.read = read,
 		.iov = iov,
@@ -122,7 +124,8 @@ static ssize_t rma_post_msg(struct p2p_ep *ep, bool read, const struct fi_msg_rm
 static bool rma_special_msg(const struct p2p_ep *ep, const struct fi_msg_rma *msg)
 {
 	for (size_t i = 0; msg->rma_iov && i < msg->rma_iov_count; i++) {
-		if (rma_special_iov(ep, msg->msg_iov, msg->iov_count, msg->rma_iov[i].key))
+		if (rma_special_iov(ep, msg->msg_iov, msg->desc, msg->iov_count,
+				    msg->rma_iov[i].key))
 			return true;
 	}
 	return !msg->rma_iov;
@@ -133,7 +136,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, key))
+	if (rma_special(ep, buf, len, desc, key))
 		return rma_post_buf(ep, true, buf, len, desc, src, addr, key, 0, ep->tx_flags,
 				    context);
 	return fi_read(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), addr, key,
@@ -146,7 +149,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special_iov(ep, iov, count, key))
+	if (rma_special_iov(ep, iov, desc, count, key))
 		return rma_post_iov(ep, true, iov, desc, count, src, addr, key, context);
 	return fi_readv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src), addr, key,
 			context);
@@ -171,7 +174,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, key))
+	if (rma_special(ep, buf, len, desc, key))
 		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, 0,
 				    ep->tx_flags, context);
 	return fi_write(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest), addr, key,
@@ -184,7 +187,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special_iov(ep, iov, count, key))
+	if (rma_special_iov(ep, iov, desc, count, key))
 		return rma_post_iov(ep, false, iov, desc, count, dest, addr, key, context);
 	return fi_writev(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest), addr,
 			 key, context);
@@ -211,7 +214,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, key))
+	if (rma_special(ep, buf, len, NULL, key))
 		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, 0, FI_INJECT,
 				    NULL);
 	return fi_inject_write(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), addr, key);
@@ -223,7 +226,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, key))
+	if (rma_special(ep, buf, len, desc, key))
 		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, data,
 				    ep->tx_flags | FI_REMOTE_CQ_DATA, context);
 	return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
@@ -235,7 +238,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, key))
+	if (rma_special(ep, buf, len, NULL, key))
 		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, data,
 				    FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
 	return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,

@@ -46,7 +46,10 @@ static int wait_epoll(int epoll, int op, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
-	return epoll_ctl(epoll, op, fd, &event) ? wait_errno("epoll_ctl") : 0;
+	/* in a set, another point may have put it there already, or taken it away */
+	if (!epoll_ctl(epoll, op, fd, &event) || errno == EEXIST || errno == ENOENT)
+		return 0;
+	return wait_errno("epoll_ctl");
 }
 
 /* ---- points ---- */
@@ -67,11 +70,48 @@ void wait_domain_add(struct wait_domain *domain, int fd)
 	}
 }
 
-static int wait_open_set(struct wait_point *point)
+/* Who sleeps on that queue alone needs it in any case. */
+static void wait_own_add(struct wait_domain *domain, const struct xfer_cq *cq, int fd)
+{
+	struct wait_point *point;
+
+	LIST_FOREACH(point, &domain->points, entry) {
+		if (fd >= 0 && point->cq == cq && point->event >= 0)
+			wait_epoll(point->fd, EPOLL_CTL_ADD, fd);
+	}
+}
+
+void wait_domain_remove(struct wait_domain *domain, struct xfer_cq *cq)
+{
+	wait_own_add(domain, cq, wait_domain_forget(domain, cq));
+}
+
+int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
+{
+	struct wait_point *point;
+	const int fd = cq->fd;
+
+	LIST_FOREACH(point, &domain->points, entry) {
+		if (fd >= 0 && point->event >= 0 && (point->wide || point->cq == cq))
+			wait_epoll(point->fd, EPOLL_CTL_DEL, fd);
+	}
+	cq->fd = -1;
+	return fd;
+}
+
+void wait_domain_recall(struct wait_domain *domain, struct xfer_cq *cq, int fd)
+{
+	cq->fd = fd;
+	wait_domain_add(domain, fd);
+	wait_own_add(domain, cq, fd);
+}
+
+static int wait_open_fds(struct wait_point *point, int set)
 {
 	int ret;
 
-	point->fd = epoll_create1(EPOLL_CLOEXEC);
+	point->shared = set >= 0;
+	point->fd = point->shared ? set : epoll_create1(EPOLL_CLOEXEC);
 	if (point->fd < 0)
 		return wait_errno("epoll_create1");
 	point->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -87,7 +127,7 @@ static int wait_open_set(struct wait_point *point)
 	ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->event);
 	if (!ret)
 		ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->timer);
-	if (!ret)
+	if (!ret && point->cq)
 		ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->cq->fd);
 	if (!ret)
 		return 0;
@@ -96,35 +136,35 @@ static int wait_open_set(struct wait_point *point)
 close_event:
 	close(point->event);
 close_fd:
-	close(point->fd);
+	if (!point->shared)
+		close(point->fd);
 	return ret;
 }
 
-int wait_open(struct wait_point *point, struct xfer_cq *cq, bool plain)
+static int wait_point_add(struct wait_point *point, int set, bool plain)
 {
-	struct xfer *xfer = cq->xfer;
+	struct xfer *xfer = point->xfer;
 	int ret = 0;
 
-	*point = (struct wait_point){.xfer = xfer, .cq = cq, .fd = cq->fd, .event = -1};
 	p2p_lock_take(&xfer->lock);
 	if (!plain)
-		ret = wait_open_set(point);
+		ret = wait_open_fds(point, set);
 	if (!ret)
 		LIST_INSERT_HEAD(&xfer->wait.points, point, entry);
 	p2p_lock_drop(&xfer->lock);
 	return ret;
 }
 
-void wait_close(struct wait_point *point)
+int wait_open(struct wait_point *point, struct xfer_cq *cq, int set, bool plain)
 {
-	p2p_lock_take(&point->xfer->lock);
-	LIST_REMOVE(point, entry);
-	p2p_lock_drop(&point->xfer->lock);
-	if (point->event < 0)
-		return;
-	close(point->timer);
-	close(point->event);
-	close(point->fd);
+	*point = (struct wait_point){.xfer = cq->xfer, .cq = cq, .fd = cq->fd, .event = -1};
+	return wait_point_add(point, set, plain && set < 0);
+}
+
+int wait_open_all(struct wait_point *point, struct xfer *xfer, int set)
+{
+	*point = (struct wait_point){.xfer = xfer};
+	return wait_point_add(point, set, false);
 }
 
 void wait_wake(struct wait_point *point)
@@ -141,6 +181,13 @@ void wait_wake(struct wait_point *point)
 		point->written = write(point->event, &one, sizeof one) == sizeof one;
 }
 
+void wait_wake_counted(struct wait_domain *domain)
+{
+	__atomic_store_n(&domain->counted, domain->counted + 1, __ATOMIC_RELEASE);
+	if (domain->sleepers)
+		fi_cntr_add(domain->waker, 1);
+}
+
 void wait_wake_all(struct wait_domain *domain)
 {
 	struct wait_point *point;
@@ -149,8 +196,7 @@ void wait_wake_all(struct wait_domain *domain)
 		if (point->armed)
 			wait_wake(point);
 	}
-	if (domain->sleepers)
-		fi_cntr_add(domain->waker, 1);
+	wait_wake_counted(domain);
 }
 
 static void wait_timer_set(const struct wait_point *point, struct timespec when)
@@ -158,6 +204,26 @@ static void wait_timer_set(const struct wait_point *point, struct timespec when)
 	const struct itimerspec timer = {.it_value = when};
 
 	timerfd_settime(point->timer, 0, &timer, NULL);
+}
+
+/* Does nobody else see to it that transfers move? */
+static bool wait_moves(const struct wait_point *point)
+{
+	const struct wait_point *mover = point->xfer->wait.mover;
+
+	return !mover || mover == point;
+}
+
+/* Sends that wait for room in the core: nothing says when there is some. */
+static bool wait_sends(const struct xfer *xfer)
+{
+	const struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->waiting || !TAILQ_EMPTY(&ep->outq))
+			return true;
+	}
+	return false;
 }
 
 /* Asks the core about every queue that has a descriptor; is there one that has none? */
@@ -169,7 +235,7 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
 
 	LIST_FOREACH(cq, &xfer->cqs, entry) {
 		if (cq->fd < 0) {
-			*blind = true;
+			*blind |= !LIST_EMPTY(&xfer->eps);
 			continue;
 		}
 		fids[count++] = &cq->core->fid;
@@ -183,7 +249,16 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
 	return count ? fi_trywait(xfer->wait.fabric, fids, count) : 0;
 }
 
-/* While transfers are under way, any queue counts. */
+/*
+ * While transfers are under way, any queue counts to who moves them; to who wants all of them it
+ * always does. What lies in a set stays there, since it may be there for several points.
+ */
+static bool wait_wide(const struct wait_point *point)
+{
+	return !point->cq || point->shared ||
+	       (wait_moves(point) && xfer_busy(point->xfer));
+}
+
 static int wait_widen(struct wait_point *point, bool wide)
 {
 	const int op = wide ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
@@ -194,7 +269,7 @@ static int wait_widen(struct wait_point *point, bool wide)
 	if (wide == point->wide)
 		return 0;
 	LIST_FOREACH(cq, &point->xfer->cqs, entry) {
-		if (!ret && cq != point->cq && cq->fd >= 0)
+		if (!ret && cq->fd >= 0 && (cq != point->cq || point->shared))
 			ret = wait_epoll(point->fd, op, cq->fd);
 	}
 	if (!ret)
@@ -207,41 +282,67 @@ static int wait_widen(struct wait_point *point, bool wide)
 static int wait_arm_set(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
-	bool busy = xfer_busy(xfer), blind = false;
+	bool moving = xfer_moving(xfer);
+	bool blind = point->blind || (xfer->wait.mover && wait_sends(xfer));
 	struct timespec when = {0};
 	uint64_t events;
 	int ret;
 
 	if (point->written && read(point->event, &events, sizeof events) == sizeof events)
 		point->written = false;
-	ret = wait_widen(point, busy);
-	if (ret || !busy)
+	ret = wait_widen(point, wait_wide(point));
+	if (ret || !point->wide)
 		return ret;
 	ret = wait_try_queues(xfer, &blind);
-	when.tv_nsec = (blind ? WAIT_BLIND : WAIT_WATCH) * 1000000L;
+	/* a queue by itself needs no other */
+	if (blind && (moving || !point->cq))
+		when.tv_nsec = WAIT_BLIND * 1000000L;
+	else if (moving)
+		when.tv_nsec = WAIT_WATCH * 1000000L;
 	wait_timer_set(point, when);
 	return ret;
 }
 
-/* Sends that wait for room in the core: nothing says when there is some. */
-static bool wait_sends(const struct xfer *xfer)
+/* What the point has put into its set goes; the others look again what they need of it. */
+static void wait_unshare(struct wait_point *point)
 {
-	const struct xfer_ep *ep;
+	struct wait_point *other;
 
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->waiting)
-			return true;
+	wait_widen(point, false);
+	LIST_FOREACH(other, &point->xfer->wait.points, entry) {
+		if (!other->shared || other->fd != point->fd)
+			continue;
+		other->wide = false;
+		wait_wake(other);
 	}
-	return false;
+}
+
+void wait_close(struct wait_point *point)
+{
+	p2p_lock_take(&point->xfer->lock);
+	LIST_REMOVE(point, entry);
+	if (point->shared) {
+		wait_unshare(point);
+		/* a child of this process may have them open, too: they would stay in the set */
+		wait_epoll(point->fd, EPOLL_CTL_DEL, point->event);
+		wait_epoll(point->fd, EPOLL_CTL_DEL, point->timer);
+	}
+	p2p_lock_drop(&point->xfer->lock);
+	if (point->event < 0)
+		return;
+	close(point->timer);
+	close(point->event);
+	if (!point->shared)
+		close(point->fd);
 }
 
 static int wait_arm(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
-	struct fid *core = &point->cq->core->fid;
+	struct fid *core = point->cq ? &point->cq->core->fid : NULL;
 	int ret = 0;
 
-	if (point->news || xfer->copies.pending) {
+	if (point->news || (xfer->copies.pending && wait_moves(point))) {
 		point->news = false;
 		return -FI_EAGAIN;
 	}
@@ -249,7 +350,7 @@ static int wait_arm(struct wait_point *point)
 		ret = wait_arm_set(point);
 	else if (wait_sends(xfer))
 		ret = -FI_EAGAIN;
-	if (!ret)
+	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
 	point->armed = !ret;
 	return ret;
@@ -261,7 +362,7 @@ int wait_try(struct wait_point *point)
 	int ret;
 
 	/* leaves nothing in the core's queues that would keep the descriptors readable */
-	if (xfer_busy(xfer))
+	if (wait_wide(point))
 		xfer_progress(xfer);
 	p2p_lock_take(&xfer->lock);
 	ret = wait_arm(point);
@@ -269,12 +370,43 @@ int wait_try(struct wait_point *point)
 	return ret;
 }
 
+int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg)
+{
+	struct fi_wait_pollfd *polled = arg;
+	size_t room;
+
+	if (!arg)
+		return -FI_EINVAL;
+	if (command == FI_GETWAITOBJ) {
+		*(enum fi_wait_obj *) arg =
+			wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : wait_obj;
+		return 0;
+	}
+	if (command != FI_GETWAIT)
+		return -FI_ENOSYS;
+	switch (wait_obj) {
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_FD:
+		*(int *) arg = fd;
+		return 0;
+	case FI_WAIT_POLLFD:
+		room = polled->nfds;
+		if (room)
+			*polled->fd = (struct pollfd){.fd = fd, .events = POLLIN};
+		polled->change_index = 1;
+		polled->nfds = 1;
+		return room ? 0 : -FI_ETOOSMALL;
+	default:
+		return -FI_ENODATA;
+	}
+}
+
 /* For what has no descriptor, and while copies are in flight: lets others run. */
 static int wait_doze(struct xfer *xfer, unsigned int *rounds)
 {
 	const struct timespec doze = {.tv_nsec = WAIT_DOZE};
 
-	if (xfer_busy(xfer) || (*rounds)++ < WAIT_YIELDS)
+	if ((xfer_busy(xfer) && !xfer->wait.mover) || (*rounds)++ < WAIT_YIELDS)
 		sched_yield();
 	else if (nanosleep(&doze, NULL))
 		return -FI_EINTR;
@@ -317,14 +449,19 @@ void wait_waker_get(struct xfer *xfer, struct fid_domain *domain)
 void wait_waker_put(struct xfer *xfer)
 {
 	p2p_lock_take(&xfer->lock);
-	if (!--xfer->wait.users && xfer->wait.waker)
+	if (!--xfer->wait.users && xfer->wait.waker) {
 		fi_close(&xfer->wait.waker->fid);
+		xfer->wait.waker = NULL;
+	}
 	p2p_lock_drop(&xfer->lock);
 }
 
-uint64_t wait_waker_read(struct xfer *xfer)
+struct wait_seen wait_waker_read(struct xfer *xfer)
 {
-	return xfer->wait.waker ? fi_cntr_read(xfer->wait.waker) : 0;
+	return (struct wait_seen){
+		.waker = xfer->wait.waker ? fi_cntr_read(xfer->wait.waker) : 0,
+		.counted = __atomic_load_n(&xfer->wait.counted, __ATOMIC_ACQUIRE),
+	};
 }
 
 /* Is there an endpoint whose completions the waker does not count? */
@@ -339,26 +476,31 @@ static bool wait_waker_blind(const struct xfer *xfer)
 	return false;
 }
 
-int wait_waker_sleep(struct xfer *xfer, uint64_t seen, int64_t timeout,
+int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 		     unsigned int *rounds)
 {
 	int64_t longest = INT_MAX;
-	bool sleeps;
+	bool sleeps, news;
 	int ret;
 
 	p2p_lock_take(&xfer->lock);
-	sleeps = xfer->wait.waker && !xfer->copies.pending;
-	if (xfer_busy(xfer))
+	/* another thread may have counted what the caller has not seen yet */
+	news = xfer->wait.counted != seen.counted;
+	sleeps = xfer->wait.waker && (xfer->wait.mover || !xfer->copies.pending);
+	if (xfer_busy(xfer) && !xfer->wait.mover)
 		longest = wait_waker_blind(xfer) ? WAIT_BLIND : WAIT_WATCH;
+	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;
 	p2p_lock_drop(&xfer->lock);
+	if (news)
+		return 0;
 	if (!sleeps)
 		return wait_doze(xfer, rounds);
 	if (timeout < 0 || timeout > longest)
 		timeout = longest;
 
-	ret = fi_cntr_wait(xfer->wait.waker, seen + 1, (int) timeout);
+	ret = fi_cntr_wait(xfer->wait.waker, seen.waker + 1, (int) timeout);
 	p2p_lock_take(&xfer->lock);
 	xfer->wait.sleepers--;
 	p2p_lock_drop(&xfer->lock);

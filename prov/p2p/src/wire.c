@@ -45,7 +45,7 @@ struct wire_offer {
 	uint64_t size;
 	uint64_t offset;
 	uint32_t device;
-	uint32_t zero;
+	uint32_t shared;
 	uint8_t handle[DEV_IPC_HANDLE];
 };
 
@@ -90,6 +90,7 @@ static size_t wire_encode_offer(const struct ipc_offer *from, void *at)
 		.size = htole64(from->size),
 		.offset = htole64(from->offset),
 		.device = htole32(from->device),
+		.shared = htole32(from->shared),
 	};
 
 	memcpy(offer.handle, from->handle, sizeof offer.handle);
@@ -110,6 +111,7 @@ static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
 		.size = le64toh(offer.size),
 		.offset = le64toh(offer.offset),
 		.device = le32toh(offer.device),
+		.shared = offer.shared != 0,
 	};
 	memcpy(to->handle, offer.handle, sizeof to->handle);
 	return sizeof offer;
@@ -150,7 +152,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	}
 	if (wire_offers(parts, msg))
 		at += wire_encode_offer(&msg->offer, at);
-	memcpy(at, msg->name, name_len);
+	if (name_len)
+		memcpy(at, msg->name, name_len);
 	at += name_len;
 	if (parts & WIRE_LOADED && msg->payload_len) {
 		memcpy(at, msg->payload, msg->payload_len);
@@ -228,8 +231,10 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_PROBE:
 		return NULL;
 	case WIRE_HELLO:
-		return msg->flags & ~(WIRE_ASKS | WIRE_FOLLOWS) ? "a greeting with unknown flags"
-								: NULL;
+		return msg->flags & ~(WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS | WIRE_BOARD |
+				      WIRE_READS)
+			       ? "a greeting with unknown flags"
+			       : NULL;
 	case WIRE_FIN:
 	case WIRE_RESULT:
 		return wire_status_ok(msg->status) || !msg->status
@@ -307,7 +312,7 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 		*why = "its length does not fit its content";
 		return -FI_EINVAL;
 	}
-	memcpy(msg->name, at, msg->name_len);
+	msg->name = at;
 	msg->payload = at + msg->name_len;
 	msg->payload_len = end - at - msg->name_len;
 	*why = wire_check(msg);

@@ -19,9 +19,8 @@
 #include "pipe.h"
 #include "region.h"
 
-/* Completions read from one core queue in one go, and reads in one progress call */
-#define XFER_READ_BATCH 16
-#define XFER_READS_MAX 4
+/* See xfer_ctx_retire() [ms] */
+#define XFER_RETIRE 10000
 
 int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	      struct fid_domain *local_mr_domain)
@@ -74,6 +73,8 @@ void xfer_fini(struct xfer *xfer)
 	copy_engines_fini(&xfer->copies);
 	map_fini(&xfer->map);
 	ipc_fini(&xfer->ipc);
+	board_close(&xfer->board);
+	board_far_close_all(&xfer->boards);
 	stage_fini(&xfer->stage);
 	p2p_lock_fini(&xfer->lock);
 	cell_pool_fini(&xfer->cells);
@@ -104,17 +105,55 @@ static void xfer_ctx_ended(struct xfer_ctx *ctx, const struct core_comp *comp)
 	P2P_WARN("the core provider reports the end of an operation that has ended\n");
 }
 
+/*
+ * Another thread may have read a completion of this record from the core's queue, without the
+ * lock, and be on its way to xfer_take() with it when the endpoint is closed. It must find
+ * neither another record there nor the endpoint. Nobody sets out with one any more: the core's
+ * endpoint is closed, and its queues have been emptied under the lock. To know who is still on
+ * the way would cost every read; but it is a few instructions, so the record rests, with no
+ * endpoint to be told by, for many times longer than a thread that is ready to run has to wait.
+ * Only when cells are scarce it may be for less.
+ */
+static void xfer_ctx_retire(struct xfer_ctx *ctx)
+{
+	struct xfer *xfer = ctx->ep->xfer;
+
+	ctx->ep = NULL;
+	LIST_INSERT_HEAD(&xfer->retired[xfer->retired_last], ctx, live);
+}
+
+/* Every XFER_RETIRE at most, those that had rested at the last time go back. */
+static void xfer_retired_turn(struct xfer *xfer)
+{
+	uint64_t now = pipe_now();
+	struct xfer_ctx *ctx;
+
+	if (now < xfer->retired_at + XFER_RETIRE && !cell_scarce(&xfer->cells))
+		return;
+	xfer->retired_last = !xfer->retired_last;
+	xfer->retired_at = now;
+	while ((ctx = LIST_FIRST(&xfer->retired[xfer->retired_last]))) {
+		LIST_REMOVE(ctx, live);
+		cell_put(&xfer->cells, ctx);
+	}
+}
+
 void xfer_ctx_free(struct xfer_ctx *ctx)
 {
+	struct xfer *xfer = ctx->ep->xfer;
+
 	LIST_REMOVE(ctx, live);
 	ctx->done = xfer_ctx_ended;
-	cell_put(&ctx->ep->xfer->cells, ctx);
+	if (p2p_unlikely(ctx->ep->closing && xfer->lock.shared))
+		xfer_ctx_retire(ctx);
+	else
+		cell_put(&xfer->cells, ctx);
 }
 
 void xfer_busy_add(struct xfer *xfer, int change)
 {
 	/* who sleeps did not reckon with it */
-	if (!xfer->busy)
+	if (!xfer_moving(xfer))
 		wait_wake_all(&xfer->wait);
 	__atomic_store_n(&xfer->busy, xfer->busy + change, __ATOMIC_RELAXED);
 }
@@ -186,21 +225,18 @@ void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
 struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 			      const struct dev_mem *mem)
 {
-	struct xfer_req *req = cell_get(&ep->xfer->cells);
+	struct xfer_req *req = cell_get_zeroed(&ep->xfer->cells, XFER_REQ_ZEROED);
 
 	if (!req)
 		return NULL;
-	*req = (struct xfer_req){
-		.context = op->context,
-		.tag = op->tag,
-		.data = op->data,
-		.addr = op->addr,
-		.recv = op->recv,
-		.tagged = op->tagged,
-		.cq = op->recv ? ep->rxcq : ep->txcq,
-		.done_flags = (op->recv ? FI_RECV : FI_SEND) |
-			      (op->tagged ? FI_TAGGED : FI_MSG),
-	};
+	req->context = op->context;
+	req->tag = op->tag;
+	req->data = op->data;
+	req->addr = op->addr;
+	req->recv = op->recv;
+	req->tagged = op->tagged;
+	req->cq = op->recv ? ep->rxcq : ep->txcq;
+	req->done_flags = (op->recv ? FI_RECV : FI_SEND) | (op->tagged ? FI_TAGGED : FI_MSG);
 	xfer_req_set_buffer(req, op, mem);
 	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
 	return req;
@@ -259,6 +295,9 @@ void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
 		return;
 	count = err ? &cntr->errors : &cntr->value;
 	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
+	if (cntr->point)
+		wait_wake(cntr->point);
+	wait_wake_counted(&ep->xfer->wait);
 }
 
 void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len)
@@ -272,182 +311,20 @@ void xfer_req_end(struct xfer_req *req, int err)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer_cq *cq = req->cq;
-	struct core_comp comp = req->comp;
 	bool report = err ? !req->served : req->report;
 
-	comp.context = req->context;
-	comp.err = err;
+	req->comp.context = req->context;
+	req->comp.err = err;
 	if (req->recv && !err && !req->probe) {
 		ep->stats.rx_msgs[req->path.path]++;
-		ep->stats.rx_bytes[req->path.path] += comp.len;
+		ep->stats.rx_bytes[req->path.path] += req->comp.len;
 	}
 	if (!req->probe)
 		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
+	if (cq && report)
+		xfer_cq_report(cq, &req->comp);
 	xfer_req_release(req);
 	xfer_ctx_free(&req->ctx);
-	if (cq && report)
-		xfer_cq_report(cq, &comp);
-}
-
-/* ---- completion queues ---- */
-
-void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer)
-{
-	cq->xfer = xfer;
-	STAILQ_INIT(&cq->reports);
-	p2p_lock_take(&xfer->lock);
-	LIST_INSERT_HEAD(&xfer->cqs, cq, entry);
-	wait_domain_add(&xfer->wait, cq->fd);
-	p2p_lock_drop(&xfer->lock);
-}
-
-int xfer_cq_fini(struct xfer_cq *cq)
-{
-	struct core_comp comp;
-	int ret;
-
-	p2p_lock_take(&cq->xfer->lock);
-	ret = fi_close(&cq->core->fid);
-	if (!ret)
-		LIST_REMOVE(cq, entry);
-	p2p_lock_drop(&cq->xfer->lock);
-	if (ret)
-		return ret;
-	while (xfer_cq_next(cq, true, &comp) == 1 || xfer_cq_next(cq, false, &comp) == 1)
-		free(comp.err_data);
-	return 0;
-}
-
-ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
-			    size_t count, fi_addr_t *src)
-{
-	struct fi_cq_data_entry *narrow = (struct fi_cq_data_entry *) entries, entry;
-	ssize_t ret = cq->source ? fi_cq_readfrom(cq->core, narrow, count, src)
-				 : fi_cq_read(cq->core, narrow, count);
-
-	/* from the last one on: they grow */
-	for (ssize_t i = ret - 1; i >= 0; i--) {
-		memcpy(&entry, &narrow[i], sizeof entry);
-		entries[i] = (struct fi_cq_tagged_entry){
-			.op_context = entry.op_context,
-			.flags = entry.flags,
-			.len = entry.len,
-			.buf = entry.buf,
-			.data = entry.data,
-		};
-	}
-	return ret;
-}
-
-void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
-{
-	struct xfer_report *report;
-
-	if (cq->silent) {
-		free(comp->err_data);
-		return;
-	}
-	if (cq->point)
-		wait_wake(cq->point);
-	report = cell_get(&cq->xfer->cells);
-	if (!report) {
-		P2P_WARN("more than %u completions wait to be read: one is lost\n",
-			 CELL_COUNT);
-		cq->failed = -FI_EOVERRUN;
-		return;
-	}
-	report->comp = *comp;
-	STAILQ_INSERT_TAIL(&cq->reports, report, entry);
-	__atomic_store_n(&cq->count, cq->count + 1, __ATOMIC_RELAXED);
-}
-
-int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp)
-{
-	struct xfer_report *report;
-	int ret = 0;
-
-	p2p_lock_take(&cq->xfer->lock);
-	report = STAILQ_FIRST(&cq->reports);
-	if (!report) {
-		ret = cq->failed;
-	} else if (!report->comp.err == !error) {
-		*comp = report->comp;
-		STAILQ_REMOVE_HEAD(&cq->reports, entry);
-		__atomic_store_n(&cq->count, cq->count - 1, __ATOMIC_RELAXED);
-		cell_put(&cq->xfer->cells, report);
-		ret = 1;
-	}
-	p2p_lock_drop(&cq->xfer->lock);
-	return ret;
-}
-
-static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
-{
-	struct xfer_ctx *ctx = comp->context;
-
-	ctrl_expect(cq, comp->data);
-	if (cell_mine(&cq->xfer->cells, ctx)) {
-		if (!ctx->ep->closing)
-			ctx->done(ctx, comp);
-		return true;
-	}
-	if ((comp->err && abs(comp->err) != FI_ETRUNC) ||
-	    !xfer_concerned(cq, ctx, comp->flags, comp->data))
-		return false;
-	/* a marker has no bytes that could be too many */
-	if (comp->len || comp->err)
-		multi_body_stray(cq, comp);
-	else
-		pipe_marker_untracked(cq, comp);
-	return true;
-}
-
-bool xfer_take(struct xfer_cq *cq, const struct core_comp *comp)
-{
-	bool taken;
-
-	p2p_lock_take(&cq->xfer->lock);
-	taken = xfer_take_locked(cq, comp);
-	p2p_lock_drop(&cq->xfer->lock);
-	return taken;
-}
-
-/*
- * Reads what the core's queue has, or much of it: ours is dealt with, the user's becomes
- * reports. True: there was something, and there may be more.
- */
-static bool xfer_cq_pull(struct xfer_cq *cq)
-{
-	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
-	fi_addr_t src[XFER_READ_BATCH];
-	struct core_comp comp;
-	ssize_t ret = XFER_READ_BATCH;
-
-	for (int reads = 0; ret == XFER_READ_BATCH && reads < XFER_READS_MAX; reads++) {
-		ret = xfer_cq_read(cq, entries, XFER_READ_BATCH, src);
-		for (ssize_t i = 0; i < ret; i++) {
-			core_comp_from_entry(&entries[i],
-					     cq->source ? src[i] : FI_ADDR_NOTAVAIL, &comp);
-			if (!xfer_take_locked(cq, &comp))
-				xfer_cq_report(cq, &comp);
-		}
-	}
-	if (ret == -FI_EAVAIL) {
-		ret = core_comp_from_error(cq->core, &comp);
-		if (ret)
-			return false;
-		if (!xfer_take_locked(cq, &comp))
-			xfer_cq_report(cq, &comp);
-		else
-			free(comp.err_data);
-		return true;
-	}
-	if (ret < 0 && ret != -FI_EAGAIN && !cq->failed) {
-		P2P_WARN("reading the core provider's completions: %s\n",
-			 fi_strerror((int) -ret));
-		cq->failed = (int) ret;
-	}
-	return ret > 0;
 }
 
 /* ---- sending ---- */
@@ -492,8 +369,10 @@ void xfer_out_post(struct xfer_out *out)
 	struct xfer_ep *ep = out->ctx.ep;
 
 	out->ret = TAILQ_EMPTY(&ep->outq) ? out->post(out) : -FI_EAGAIN;
-	if (out->ret)
-		TAILQ_INSERT_TAIL(&ep->outq, out, entry);
+	if (!out->ret)
+		return;
+	TAILQ_INSERT_TAIL(&ep->outq, out, entry);
+	wait_wake_mover(&ep->xfer->wait);
 }
 
 bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
@@ -538,6 +417,16 @@ static void xfer_outq_flush(struct xfer_ep *ep)
 	}
 }
 
+void xfer_ep_limit(struct xfer_ep *ep)
+{
+	bool sends = !ep->renamed && !ep->tally && !ep->waiting && !(ep->followed & FI_SEND);
+	bool receives = !ep->renamed && !(ep->followed & FI_RECV);
+
+	__atomic_store_n(&ep->send_limit, sends ? SIZE_MAX : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ep->recv_limit, receives ? xfer_recv_limit(ep, ep->rx_flags) : 0,
+			 __ATOMIC_RELAXED);
+}
+
 void xfer_sendq_add(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -545,6 +434,8 @@ void xfer_sendq_add(struct xfer_req *req)
 	req->ready = false;
 	TAILQ_INSERT_TAIL(&ep->sendq, req, entry);
 	__atomic_store_n(&ep->waiting, ep->waiting + 1, __ATOMIC_RELAXED);
+	xfer_ep_limit(ep);
+	wait_wake_mover(&ep->xfer->wait);
 }
 
 void xfer_sendq_ready(struct xfer_req *req)
@@ -594,6 +485,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 		TAILQ_REMOVE(&ep->sendq, req, entry);
 		ep->ready--;
 		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);
+		xfer_ep_limit(ep);
 		if (ret)
 			xfer_ctx_fail(&req->ctx, ret);
 	}
@@ -638,6 +530,15 @@ static void xfer_progress_copies(struct xfer *xfer)
 		copy_progress(&xfer->copies);
 }
 
+/*
+ * The application may not be reading this queue, while the thread is: what does not fit here
+ * stays with the core. A call by the application is asked for then.
+ */
+static bool xfer_cq_full(const struct xfer_cq *cq)
+{
+	return cq->xfer->wait.mover && cq->count && cell_scarce(&cq->xfer->cells);
+}
+
 static void xfer_progress_core(struct xfer *xfer)
 {
 	struct xfer_cq *cq;
@@ -645,7 +546,7 @@ static void xfer_progress_core(struct xfer *xfer)
 
 	xfer->quiet = true;
 	LIST_FOREACH(cq, &xfer->cqs, entry) {
-		if (xfer_cq_pull(cq))
+		if (!xfer_cq_full(cq) && xfer_cq_pull(cq))
 			xfer->quiet = false;
 	}
 	xfer->copies.more = !xfer->quiet;
@@ -661,6 +562,8 @@ static void xfer_progress_core(struct xfer *xfer)
 
 void xfer_progress_locked(struct xfer *xfer)
 {
+	if (p2p_unlikely(cell_scarce(&xfer->cells)))
+		xfer_retired_turn(xfer);
 	xfer_progress_copies(xfer);
 	xfer_progress_core(xfer);
 	copy_push(&xfer->copies);
@@ -721,6 +624,8 @@ void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	LIST_INIT(&ep->live);
 	p2p_lock_take(&xfer->lock);
 	LIST_INSERT_HEAD(&xfer->eps, ep, entry);
+	/* who sleeps without a descriptor has something to look for now */
+	wait_wake_all(&xfer->wait);
 	p2p_lock_drop(&xfer->lock);
 }
 
@@ -730,6 +635,7 @@ int xfer_ep_start(struct xfer_ep *ep)
 
 	p2p_lock_take(&ep->xfer->lock);
 	ret = ctrl_start(ep);
+	ep->started = !ret;
 	p2p_lock_drop(&ep->xfer->lock);
 	return ret;
 }
@@ -756,9 +662,14 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	xfer->copies.more = false;
 	while (ep->copying)
 		copy_progress(&xfer->copies);
+	xfer_retired_turn(xfer);
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
+	if (ep->litters && ep->txcq)
+		wait_domain_remove(&xfer->wait, ep->txcq);
+	if (ep->litters && ep->rxcq)
+		wait_domain_remove(&xfer->wait, ep->rxcq);
 	free(ep->peers);
 	p2p_lock_drop(&xfer->lock);
 	return 0;

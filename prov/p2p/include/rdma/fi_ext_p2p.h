@@ -51,7 +51,9 @@ enum fi_p2p_path {
 
 /**
  * struct fi_p2p_stats - what an endpoint has carried since it was opened.
- * @tx_msgs, @tx_bytes:	messages posted for sending and their payload, by path
+ * @tx_msgs, @tx_bytes:	messages posted for sending and their payload, by path; those from host
+ *			memory since FI_P2P_STATS_OPS were opened first, or since the endpoint
+ *			was if FI_P2P_STATS is set: to count them costs them some nanoseconds
  * @rx_msgs, @rx_bytes:	receives completed and their payload, by path; receives into host
  *			memory that the core provider completes by itself are not counted
  * @copies, @copy_bytes: asynchronous copies started between device and host memory

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_objects: objects in unusual orders. A domain is busy as long as a region or a poll set
+ * is open, whoever serves it; a queue leaves its poll set when it is closed, and can be read when
+ * the address vector is closed already; what is refused is refused before anything happens.
+ * And a region of all memory (from address zero on), which some register once for everything:
+ * a peer writes and reads memory of each kind through it.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "ft_test.h"
+
+#define SIZE ((size_t)70001)
+#define KEY 42
+
+static int expect(int ret, int expected, const char *what)
+{
+	FT_CHECK(ret == expected, "%s: %s, not %s", what, fi_strerror(-ret),
+		 fi_strerror(-expected));
+	return 0;
+}
+
+static int no_list(struct ft_pair *pair)
+{
+	struct ft_ctx *const ctx = &pair->ctx;
+
+	if (!(ctx->info->caps & FI_RMA))
+		return 0;
+	FT_TRY(expect((int)fi_writev(ctx->ep, NULL, NULL, 1, pair->peer, 0, KEY, NULL),
+		      -FI_EINVAL, "fi_writev of no list"));
+	return expect((int)fi_readv(ctx->ep, NULL, NULL, 1, pair->peer, 0, KEY, NULL), -FI_EINVAL,
+		      "fi_readv of no list");
+}
+
+/* ---- all of memory ---- */
+
+static int all_register(struct ft_ctx *ctx, struct fid_mr **mr)
+{
+	int ret = fi_mr_reg(ctx->domain, NULL, SIZE_MAX, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY,
+			    0, mr, NULL);
+
+	return ret ? ft_fail(ret, "fi_mr_reg", "all of memory") : 0;
+}
+
+/* One read or write, of the buffer in @slot and of the memory at @addr, and its end */
+static int all_move(struct ft_pair *pair, bool read, const struct ft_slot *slot, uint64_t addr,
+		    uint64_t key)
+{
+	char *const buf = slot->buf->addr + slot->off;
+	struct ft_ctx *const ctx = &pair->ctx;
+	struct ft_req req = {0};
+	ssize_t ret;
+
+	while ((ret = read ? fi_read(ctx->ep, buf, slot->len, NULL, pair->peer, addr, key, &req)
+			   : fi_write(ctx->ep, buf, slot->len, NULL, pair->peer, addr, key,
+				      &req)) == -FI_EAGAIN)
+		FT_TRY(ft_progress(ctx) < 0 ? -FI_EIO : 0);
+	FT_TRY(expect((int)ret, 0, read ? "fi_read" : "fi_write"));
+	return ft_wait(ctx, &req, 1);
+}
+
+/* Rank 1 writes into, and reads back, what rank 0 has at the address that it tells */
+static int all_access(struct ft_pair *pair, uint64_t key, size_t kind, size_t len)
+{
+	struct ft_ctx *const ctx = &pair->ctx;
+	const struct ft_buf *const buf = &pair->buf[kind];
+	const struct ft_slot slot = {buf, 0, SIZE + FT_ROOM, 64, len};
+	const int fd = pair->proc->fd[!pair->proc->rank];
+	uint64_t target[2] = {key, (uintptr_t)buf->addr + slot.off};
+
+	if (!ft_pair_sends(pair)) {
+		FT_TRY(ft_slot_arm(&slot));
+		FT_TRY(ft_oob_send(fd, target, sizeof(target)));
+		FT_TRY(ft_barrier(pair->proc, ctx));
+		return ft_slot_check(&slot, len, KEY, "what a peer wrote");
+	}
+	FT_TRY(ft_oob_recv(fd, target, sizeof(target), pair->proc->opts.timeout));
+	FT_TRY(ft_slot_fill(&slot, KEY));
+	FT_TRY(all_move(pair, false, &slot, target[1], target[0]));
+	FT_TRY(ft_slot_arm(&slot));
+	FT_TRY(all_move(pair, true, &slot, target[1], target[0]));
+	FT_TRY(ft_slot_check(&slot, len, KEY, "what was written, read back"));
+	return ft_barrier(pair->proc, ctx);
+}
+
+/* Keys of the application's choice: the owner serves all of it, and sees what it is */
+static int all_of_memory(struct ft_proc *proc)
+{
+	static const size_t sizes[] = {1, 600, SIZE};
+	struct ft_pair pair;
+	struct fid_mr *mr;
+	size_t kinds;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	pair.ctx.hints->caps |= FI_RMA;
+	pair.ctx.hints->domain_attr->mr_mode &= ~(FI_MR_PROV_KEY | FI_MR_VIRT_ADDR);
+	if (!ft_offered(&pair.ctx)) {
+		fi_freeinfo(pair.ctx.hints);
+		return 0;
+	}
+	FT_TRY(ft_pair_open(&pair, SIZE));
+	FT_TRY(all_register(&pair.ctx, &mr));
+	/* with the hook it is the core that serves it */
+	kinds = ft_is_p2p(&pair.ctx) ? pair.kind_count : 1;
+	for (size_t i = 0; i < FT_COUNT(sizes) * kinds; i++)
+		FT_TRY(all_access(&pair, fi_mr_key(mr), i % kinds, sizes[i / kinds]));
+	FT_TRY(expect(fi_close(&mr->fid), 0, "fi_close of all of memory"));
+	return ft_pair_close(&pair, NULL, 0);
+}
+
+/* ---- who is busy ---- */
+
+/* One region of each kind, and a poll set with the queue in it, keep the domain */
+static int busy(struct ft_proc *proc)
+{
+	struct fi_poll_attr attr = {0};
+	struct fid_poll *poll;
+	struct ft_pair pair;
+	void *context;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	pair.ctx.hints->caps |= FI_RMA;
+	pair.ctx.mr_access = FI_SEND | FI_RECV;
+	FT_TRY(ft_pair_open(&pair, SIZE));
+	FT_TRY(no_list(&pair));
+	FT_TRY(expect(fi_poll_open(pair.ctx.domain, &attr, &poll), 0, "fi_poll_open"));
+	FT_TRY(expect(fi_poll_add(poll, &pair.ctx.cq->fid, 0), 0, "fi_poll_add"));
+	FT_TRY(ft_barrier(proc, &pair.ctx));
+	FT_TRY(expect(fi_close(&pair.ctx.ep->fid), 0, "fi_close of the endpoint"));
+	pair.ctx.ep = NULL;
+	FT_TRY(expect(fi_close(&pair.ctx.av->fid), 0, "fi_close of the address vector"));
+	pair.ctx.av = NULL;
+	FT_TRY(expect((int)fi_cq_read(pair.ctx.cq, NULL, 0), -FI_EAGAIN,
+		      "reading a queue without an address vector"));
+	FT_TRY(expect(fi_close(&pair.ctx.cq->fid), 0, "fi_close of a queue in a poll set"));
+	pair.ctx.cq = NULL;
+	FT_TRY(expect(fi_poll(poll, &context, 1), 0, "fi_poll of nothing"));
+	for (size_t i = 0; i < pair.kind_count; i++) {
+		FT_TRY(expect(fi_close(&pair.ctx.domain->fid), -FI_EBUSY,
+			      "fi_close of a domain with a region"));
+		ft_buf_free(&pair.buf[i]);
+	}
+	FT_TRY(expect(fi_close(&pair.ctx.domain->fid), -FI_EBUSY,
+		      "fi_close of a domain with a poll set"));
+	FT_TRY(expect(fi_close(&poll->fid), 0, "fi_close of the poll set"));
+	return ft_close(&pair.ctx);
+}
+
+/* A message came, its completion waits; the vector goes before it is read */
+static int late_read(struct ft_proc *proc)
+{
+	struct fi_cq_tagged_entry entry;
+	struct ft_req req = {0};
+	struct ft_pair pair;
+	struct ft_slot slot;
+	struct ft_op op;
+	fi_addr_t src;
+	ssize_t ret;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	pair.ctx.hints->caps |= FI_SOURCE;
+	FT_TRY(ft_pair_open(&pair, SIZE));
+	slot = ft_pair_message(&pair, pair.kind_count - 1, 0, SIZE, KEY, &req, &op);
+	FT_TRY(ft_slot_fill(&slot, ft_pair_sends(&pair) ? KEY : ~KEY));
+	FT_TRY(ft_post(&pair.ctx, &op));
+	if (ft_pair_sends(&pair))
+		FT_TRY(ft_wait(&pair.ctx, &req, 1));
+	else
+		/* of what there is nothing is taken */
+		while ((ret = fi_cq_read(pair.ctx.cq, NULL, 0)) == -FI_EAGAIN)
+			FT_TRY(ft_idle(&pair.ctx));
+	FT_TRY(ft_meet(proc));
+	FT_TRY(expect(fi_close(&pair.ctx.ep->fid), 0, "fi_close of the endpoint"));
+	pair.ctx.ep = NULL;
+	FT_TRY(expect(fi_close(&pair.ctx.av->fid), 0, "fi_close of the address vector"));
+	pair.ctx.av = NULL;
+	if (!ft_pair_sends(&pair)) {
+		ret = fi_cq_readfrom(pair.ctx.cq, &entry, 1, &src);
+		FT_CHECK(ret == 1 && entry.op_context == &req && entry.len == SIZE,
+			 "a late read gives %zd", ret);
+		FT_TRY(ft_slot_check(&slot, SIZE, KEY, "the message"));
+	}
+	for (size_t i = 0; i < pair.kind_count; i++)
+		ft_buf_free(&pair.buf[i]);
+	return ft_close(&pair.ctx);
+}
+
+static int run(struct ft_proc *proc)
+{
+	FT_TRY(busy(proc));
+	FT_TRY(late_read(proc));
+	return all_of_memory(proc);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Objects in unusual orders, and a region of all memory.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
