@@ -369,6 +369,8 @@ static int alloc(struct suite *s, enum fi_hmem_iface iface, struct turns_ep *ep,
 
 	for (size_t i = 0; i < opts->size_count; i++)
 		size = FT_MAX(size, opts->sizes[i] * window_for(opts, opts->sizes[i]));
+	/* as applications register it that know what it is: its descriptor spares look-ups */
+	ep->ctx.mr_access = iface == FI_HMEM_SYSTEM ? 0 : FI_SEND | FI_RECV;
 	FT_TRY(ft_buf_alloc(&ep->ctx, tx, iface, size));
 	return ft_buf_alloc(&ep->ctx, rx, iface, size);
 }
