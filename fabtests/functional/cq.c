@@ -350,14 +350,10 @@ static bool core_truncates(const struct side *s)
 	       !ft_connected(&s->ctx);
 }
 
-/*
- * Short messages and those from host memory are plain ones of the core provider, and over
- * net all are.
- */
+/* Short messages and those from host memory are plain ones of the core provider. */
 static bool ours(const struct side *s, size_t from, size_t size)
 {
-	return ft_is_p2p(&s->ctx) && from && size > EAGER_SIZE &&
-	       strncmp(s->ctx.info->fabric_attr->prov_name, "net;", 4);
+	return ft_is_p2p(&s->ctx) && from && size > EAGER_SIZE;
 }
 
 static int truncated_one(struct side *s, size_t from, size_t to, size_t size)

@@ -199,7 +199,7 @@ static int run(struct ft_proc *proc)
 	side.reaches = ft_path(side.ctx.ep, &side.buf, LONG_LEN) == FI_P2P_PATH_PEER;
 	side.near = !strncmp(proc->opts.prov, "shm;", 4);
 	side.across = ft_is_p2p(&side.ctx) && proc->opts.iface == FI_HMEM_CUDA &&
-		      !getenv("FI_P2P_PATH") && strncmp(proc->opts.prov, "net;", 4);
+		      !getenv("FI_P2P_PATH");
 	if (proc->rank == 0)
 		printf("device memory is %sreached by the NIC\n",
 		       side.reaches ? "" : "not ");

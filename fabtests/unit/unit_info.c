@@ -242,7 +242,7 @@ static void test_stalls(void **state)
 	} cases[] = {
 		{"net", true},
 		{"NET", true},
-		{"tcp", false},
+		{"tcp", true},
 		{"net;ofi_rxm", false},
 		{"tcp;ofi_rxm", false},
 		{"shm", false},

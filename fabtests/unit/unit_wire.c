@@ -78,6 +78,8 @@ static const struct wire_msg good[] = {
 	MSG(CTS, 7, .len = 0),
 	MSG(CTS, 7, .data = WIRE_USER_DATA_MASK),
 	MSG(CTS, 7, .flags = WIRE_PLAIN),
+	MSG(CTS, 7, .flags = WIRE_ASIDE, NAME(1)),
+	MSG(CTS, 7, .flags = WIRE_ASIDE, .len = 1, .chunk = 1, .count = 1, NAME(WIRE_NAME_MAX)),
 	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
 	MSG(CTS, 7, .len = WIRE_PIECES_MAX, .chunk = 1, .count = UINT32_MAX),
 	MSG(CTS, WIRE_ID_MASK, .len = WIRE_PIECES_MAX << 26, .chunk = 1 << 26,
@@ -267,7 +269,7 @@ static void test_layout(void **state)
 		.name = "peer1",
 	};
 	static const unsigned char bytes[] = {
-		0x70, 0x32, 0x50, 0x66, 4,    1,    1,    0,    0xef, 0xcd, 0xab,
+		0x70, 0x32, 0x50, 0x66, 5,    1,    1,    0,    0xef, 0xcd, 0xab,
 		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
 		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    51,
 		0,    0,    0,    0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
@@ -356,6 +358,8 @@ static void test_bad_content(void **state)
 		MSG(CTS, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, .count = 1),
 		MSG(CTS, UINT64_MAX),
 		MSG(CTS, 7, .flags = WIRE_PLAIN << 1),
+		MSG(CTS, 7, .flags = WIRE_ASIDE),
+		MSG(CTS, 7, NAME(1)),
 		MSG(CTS, 7, .flags = WIRE_PLAIN, .len = 1, .chunk = 1, .count = 1),
 		MSG(CREDIT, 7, .count = 0),
 		MSG(CREDIT, WIRE_MARK, .count = 1),

@@ -46,6 +46,9 @@ struct p2p_av {
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
 	    void *context);
 
+/* One that the application knows nothing of: peers come into it by av_resolve() alone */
+int av_open_own(struct p2p_domain *domain, struct p2p_av **av);
+
 fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 

@@ -5,6 +5,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "aside.h"
 #include "av.h"
 #include "cq.h"
 #include "domain.h"
@@ -13,6 +14,7 @@
 /**
  * struct p2p_ep - an endpoint, or a shared receive context.
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
+ * @aside:	what the endpoint aside takes, where there may be one
  * @tx_flags:	what sends without flags do; FI_COMPLETION included where the queue is not
  *		selective
  * @caps:	what it was opened with
@@ -27,6 +29,7 @@ struct p2p_ep {
 	struct p2p_av *av;
 	struct xfer_ep xfer;
 	struct p2p_domain *domain;
+	struct p2p_aside *aside;
 	uint64_t tx_flags;
 	uint64_t caps;
 	bool shares_rx;

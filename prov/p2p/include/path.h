@@ -67,7 +67,8 @@ enum path_far {
  * @device:	the buffer is device memory
  * @layered:	the peer runs ofi_p2p too (always so over the layered provider)
  * @stalls:	the core provider reads nothing more from a peer whose message has no
- *		receive yet, so that pieces and answers could wait behind it for ever
+ *		receive yet, so that pieces and answers could wait behind it for ever, and
+ *		there is no endpoint aside for them
  * @len:	the message's length, in @pieces
  * @short_max:	longest message that fits a slot; @plain_max: longest one that has to
  *		wait for a slot, as it may not be announced

@@ -15,6 +15,7 @@
  * @noted:	it is on the sender's board
  * @ready:	the marker has come, too: what to do when both have
  * @req:	the request that the marker has matched, or NULL
+ * @via, @src:	between which endpoints answers, and pieces, travel
  * @cq, @marker: what is known of a receive that is not followed up
  * @held:	the place of a message that is to come by itself, see pipe_divert()
  * @peeks:	peeks that wait for the announcement
@@ -42,6 +43,7 @@ struct pipe_arrival {
 	uint64_t key;
 	uint64_t addr;
 	struct ipc_offer offer;
+	struct xfer_ep *via;
 	fi_addr_t src;
 	size_t name_len;
 	uint8_t name[WIRE_NAME_MAX];
@@ -87,7 +89,7 @@ struct xfer_req *pipe_piece_end(struct pipe_piece *piece);
 void pipe_piece_drop(struct xfer_ctx *ctx);
 
 /* Tells the other side, once, that this request has failed */
-void pipe_abort_send(struct xfer_req *req, fi_addr_t addr);
+void pipe_abort_send(struct xfer_req *req);
 
 /* Puts a request on one of xfer's lists, or takes it off the one that it is on */
 void pipe_list_add(struct xfer_req *req, struct xfer_list *list);
@@ -158,6 +160,9 @@ void pipe_pull(struct xfer_req *req);
 
 /* Posts no more pieces; @tell: the sender does not know yet */
 void pipe_recv_fail(struct xfer_req *req, int status, bool tell);
+
+/* Ends the receive if nothing of it is left */
+void pipe_recv_check(struct xfer_req *req);
 
 /* What was asked for is announced; the sender has given up */
 void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg);

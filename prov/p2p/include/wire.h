@@ -44,6 +44,14 @@
  *				answers on the note, once all is copied; or, where WIRE_CALLS asks
  *			     <-	FIN(id)
  *
+ * Where the core reads nothing more from a peer whose message has no receive yet, what is between
+ * markers and FIN goes between two endpoints beside the application's (aside.h), which can never have
+ * such messages: the announcement and the CTS name them.
+ *	ANNOUNCE(id, length, name of the endpoint aside) ->
+ *	marker(id)	     ->	matched with a receive
+ * from aside to aside:	     <-	CTS(id, wanted, window, tag, name of the endpoint aside)
+ *	pieces, CREDIT, FIN, ABORT as above
+ *
  *	A multi-receive buffer that a marker has matched has no room for the message:
  *			     <-	CTS(id, WIRE_PLAIN)
  *	the whole message, its cq_data as the marker's, through the user's channel ->
@@ -78,7 +86,7 @@
 
 #include "ipc.h"
 
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
 
 /*
  * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,
@@ -127,6 +135,9 @@ enum wire_type {
 #define WIRE_OFFERED (1u << 5)		/* there is an offer; a FIN follows where it is taken */
 #define WIRE_CALLS (1u << 6)		/* ANNOUNCE: the FIN is to be sent: somebody may sleep */
 
+/* a flag of CTS, too */
+#define WIRE_ASIDE (1u << 7)		/* the name is that of the endpoint aside */
+
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)		/* the values before are wanted */
 #define WIRE_COMPARE (1u << 3)		/* there are compare values */
@@ -162,8 +173,9 @@ enum wire_type {
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED: all of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the sending endpoint's name, of
- *		@name_len bytes; decoded, it lies in the buffer
+ * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the name of the endpoint that is to be
+ *		answered; CTS: of the one for the pieces, if WIRE_ASIDE. Of @name_len bytes; decoded,
+ *		it lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
  */
 struct wire_msg {

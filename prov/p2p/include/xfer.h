@@ -197,7 +197,10 @@ struct xfer {
  * @rx_flags:	what receives without flags do; FI_COMPLETION included where the queue is not
  *		selective
  * @layered:	the peers run ofi_p2p: markers, control messages, pieces
- * @stalls:	see struct path_query
+ * @stalls:	the core reads nothing more from a peer whose message has no receive yet
+ * @aside:	where it does, the endpoint for what may not wait behind such a message, once there
+ *		is one; @aside_open: opens it, or is NULL when that is of no use
+ * @front:	the application's endpoint that this is the one aside of, or itself
  * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
  * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	internal receives are posted, but for @deaf of them
@@ -257,6 +260,9 @@ struct xfer_ep {
 	size_t name_len;
 	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
 	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
+	struct xfer_ep *front;
+	struct xfer_ep *aside;
+	int (*aside_open)(struct xfer_ep *ep, struct xfer_ep **aside);
 	struct xfer_list sendq;
 	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;
@@ -361,6 +367,8 @@ struct xfer_req {
 	size_t targets;
 	struct {
 		uint64_t id;
+		struct xfer_ep *via;	/* between which the rest of it travels */
+		fi_addr_t to;
 		uint64_t wanted;	/* bytes that will travel */
 		uint64_t next;		/* the piece to begin next */
 		uint64_t pieces;
@@ -378,6 +386,7 @@ struct xfer_req {
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
 		bool fin_wanted;	/* sending: FIN is still to come */
+		bool fin_sent;		/* receiving: all is here, and the sender is told */
 		bool plain;		/* sending: the receiver wants it whole */
 		bool aborted;		/* the other side knows that this failed */
 		struct pipe_arrival *arrival;
@@ -512,12 +521,24 @@ int xfer_cq_fini(struct xfer_cq *cq);
 /* Adds an endpoint; the caller sets what is not a list before it is started. */
 void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer);
 
+/*
+ * The same for one aside of @front, whose core endpoint is enabled, and whose names can be resolved
+ * and looked up. 0, or an error, after which the core's endpoint is closed [locked].
+ */
+int xfer_ep_init_aside(struct xfer_ep *aside, struct xfer_ep *front);
+
+/*
+ * Between which endpoints that which may not wait behind the user's messages travels: @ep, the one
+ * aside of it, or NULL, if there ought to be one and is none [locked].
+ */
+struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep);
+
 /* The core's endpoint is enabled: posts the internal receives. */
 int xfer_ep_start(struct xfer_ep *ep);
 
 /*
- * Closes the core's endpoint and ends what was under way on it without reports. 0 or the
- * core's error; then the endpoint is as before.
+ * Closes the core's endpoint, and the one aside of it, and ends what was under way on them without
+ * reports. 0 or the core's error; then the endpoint is as before.
  */
 int xfer_ep_fini(struct xfer_ep *ep);
 
@@ -692,8 +713,9 @@ void xfer_sendq_add(struct xfer_req *req);
 void xfer_sendq_ready(struct xfer_req *req);
 void xfer_sendq_flush(struct xfer_ep *ep);
 
-/* Does anything in there go to @addr? */
+/* Does anything in there go to @addr? The same of what is sent by itself */
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
+bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr);
 
 /*
  * copy_start() for a record of @ep. The callback begins with xfer_copy_ended(), which

@@ -478,6 +478,34 @@ static struct fi_ops_av av_ops = {
 	.av_set = collective_av_set,
 };
 
+static int av_new(struct p2p_domain *domain, struct fi_av_attr *attr, struct p2p_av **opened)
+{
+	struct p2p_av *av = p2p_new(sizeof *av);
+	int ret;
+
+	if (!av)
+		return -FI_ENOMEM;
+	ret = fi_av_open(domain->core, attr, &av->core, av);
+	if (ret)
+		goto free_av;
+	ret = fid_pair_add(&av->core->fid, &av->fid.fid);
+	if (ret)
+		goto close_core;
+	av->domain = domain;
+	pthread_mutex_init(&av->lock, NULL);
+	av->fid.fid.fclass = FI_CLASS_AV;
+	av->fid.fid.ops = &av_fid_ops;
+	av->fid.ops = &av_ops;
+	*opened = av;
+	return 0;
+
+close_core:
+	fi_close(&av->core->fid);
+free_av:
+	free(av);
+	return ret;
+}
+
 int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_av **av_fid,
 	    void *context)
 {
@@ -490,29 +518,19 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 	/* a provider's own, see cq_open() */
 	if (attr->flags & FI_PEER)
 		return fi_av_open(domain->core, attr, av_fid, context);
-	av = p2p_new(sizeof *av);
-	if (!av)
-		return -FI_ENOMEM;
-	ret = fi_av_open(domain->core, attr, &av->core, av);
+	ret = av_new(domain, attr, &av);
 	if (ret)
-		goto free_av;
-	ret = fid_pair_add(&av->core->fid, &av->fid.fid);
-	if (ret)
-		goto close_core;
+		return ret;
 	/* the core may have chosen the type */
 	av->indexed = attr->type != FI_AV_MAP;
-	av->domain = domain;
-	pthread_mutex_init(&av->lock, NULL);
-	av->fid.fid.fclass = FI_CLASS_AV;
 	av->fid.fid.context = context;
-	av->fid.fid.ops = &av_fid_ops;
-	av->fid.ops = &av_ops;
 	*av_fid = &av->fid;
 	return 0;
+}
 
-close_core:
-	fi_close(&av->core->fid);
-free_av:
-	free(av);
-	return ret;
+int av_open_own(struct p2p_domain *domain, struct p2p_av **av)
+{
+	struct fi_av_attr attr = {.type = FI_AV_UNSPEC};
+
+	return av_new(domain, &attr, av);
 }

@@ -220,6 +220,8 @@ static void bounce_begin(struct xfer_req *req, uint64_t len)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
+	req->pipe.via = req->ctx.ep;
+	req->pipe.to = req->addr;
 	req->pipe.wanted = len;
 	req->pipe.chunk = req->mem.ops && !req->direct
 				  ? (uint32_t) xfer->stage.pools[STAGE_PIECE].size

@@ -15,11 +15,11 @@
  * so each of these is paid for by every message of the user's; what does not find one
  * free waits in the core, until one of them is posted again: that depends on nothing but
  * our progress. So there are none before they are needed: before something comes or goes
- * that control messages are about. There are more, and at once, where the core stops reading
- * meanwhile.
+ * that control messages are about. There are more on an endpoint aside: nothing else is received
+ * there but pieces, and the core stops reading meanwhile.
  */
 #define CTRL_RECEIVES 2
-#define CTRL_RECEIVES_STALLS 16
+#define CTRL_RECEIVES_ASIDE 16
 
 /* @reserve: where it lies if it is too long for @buf */
 struct ctrl_out {
@@ -182,9 +182,9 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		else
 			ctrl_trace("received", &msg);
 		if (!ret)
-			ctrl_dispatch(ctx->ep, &msg);
+			ctrl_dispatch(ctx->ep->front, &msg);
 		else if (ret == -FI_EOPNOTSUPP && msg.type == WIRE_ANNOUNCE)
-			pipe_unreadable(ctx->ep, msg.id & WIRE_ID_MASK);
+			pipe_unreadable(ctx->ep->front, msg.id & WIRE_ID_MASK);
 	}
 
 	if (comp->err == FI_ECANCELED)
@@ -211,7 +211,7 @@ int ctrl_listen(struct xfer_ep *ep)
 
 	if (ep->listens)
 		return 0;
-	for (int i = 0; i < (ep->stalls ? CTRL_RECEIVES_STALLS : CTRL_RECEIVES); i++) {
+	for (int i = 0; i < (ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_ASIDE); i++) {
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
 			return -FI_ENOMEM;

@@ -481,6 +481,7 @@ static int ep_close(struct fid *fid)
 		if (ep->own[i].core)
 			xfer_cq_fini(&ep->own[i]);
 	}
+	aside_fini(ep);
 	free(ep);
 	return 0;
 }
@@ -544,6 +545,9 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
 	if (!ret && domain->xfer.local)
 		info_core_add_maps(core_info);
+	ep->xfer.stalls = domain->layered && info_core_stalls(core_info);
+	if (!ret && ep->xfer.stalls)
+		ret = aside_init(ep, core_info);
 	if (!ret)
 		ret = fi_endpoint(domain->core, core_info, &ep->xfer.core, ep);
 	if (!ret) {
@@ -552,6 +556,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 			fi_close(&ep->xfer.core->fid);
 	}
 	if (ret) {
+		aside_fini(ep);
 		free(ep);
 		goto free_info;
 	}
@@ -567,7 +572,6 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	}
 	ep->caps = info->caps;
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
-	ep->xfer.stalls = info_core_stalls(core_info);
 	ep->xfer.mixes = info_core_mixes(core_info);
 	ep->xfer.litters = info_core_litters(core_info);
 	ep->xfer.near = domain->layered && info_core_near(core_info);

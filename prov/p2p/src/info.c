@@ -419,12 +419,13 @@ int info_to_core(struct fi_info *info)
 }
 
 /*
- * "net" (1.17, and tcp's predecessor) sets aside four messages of 64 bytes for each peer;
- * the others keep what comes (ofi_rxm, shm) or many times that (tcp).
+ * "net" (1.17, and tcp's predecessor) sets aside four tagged messages of 64 bytes for each peer,
+ * "tcp" 64 of any length (FI_TCP_MAX_SAVED), and neither any without a tag; the others keep what
+ * comes.
  */
 bool info_core_stalls(const struct fi_info *core)
 {
-	return info_core_is(core, "net");
+	return info_core_is(core, "net") || info_core_is(core, "tcp");
 }
 
 /* shm has them since 1.19; before, it took them for receives. ofi_rxm's flags came in 2.0. */

@@ -110,7 +110,7 @@ struct pipe_piece *pipe_piece_new(struct xfer_req *req, enum stage_use use,
 		cell_put(&ep->xfer->cells, piece);
 		return NULL;
 	}
-	xfer_out_init(&piece->out, ep, req->addr,
+	xfer_out_init(&piece->out, req->pipe.via, req->pipe.to,
 		      ep->tag_bit | WIRE_TAG_PIECE |
 			      (uint64_t) req->pipe.transfer << WIRE_TAG_TRANSFER_SHIFT |
 			      piece->index,
@@ -148,7 +148,7 @@ struct xfer_req *pipe_piece_end(struct pipe_piece *piece)
 
 /* ---- both sides ---- */
 
-void pipe_abort_send(struct xfer_req *req, fi_addr_t addr)
+void pipe_abort_send(struct xfer_req *req)
 {
 	const struct wire_msg msg = {
 		.type = WIRE_ABORT,
@@ -158,7 +158,7 @@ void pipe_abort_send(struct xfer_req *req, fi_addr_t addr)
 	};
 
 	if (!req->pipe.aborted)
-		ctrl_send(req->ctx.ep, addr, &msg);
+		ctrl_send(req->pipe.via, req->pipe.to, &msg);
 	req->pipe.aborted = true;
 }
 
@@ -199,35 +199,23 @@ void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 		for (arrival = LIST_FIRST(&xfer->arriving[i]); arrival;
 		     arrival = next_arrival) {
 			next_arrival = LIST_NEXT(arrival, chain);
-			if (arrival->held && arrival->announced && arrival->ctx.ep == ep &&
+			if (arrival->held && arrival->announced && arrival->via == ep &&
 			    arrival->src == addr)
 				pipe_divert_fail(arrival);
 		}
 	}
 	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (req->ctx.ep == ep && req->pipe.arrival->src == addr)
+		if (req->pipe.via == ep && req->pipe.to == addr)
 			pipe_recv_fail(req, status, false);
 	}
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, pipe.chain);
-			if (req->ctx.ep == ep && req->addr == addr)
+			if (req->pipe.via == ep && req->pipe.to == addr)
 				pipe_send_fail(req, status, false);
 		}
 	}
-}
-
-/* Does anything wait for room in the core that goes to @addr? */
-static bool pipe_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	const struct xfer_out *out;
-
-	TAILQ_FOREACH(out, &ep->outq, entry) {
-		if (out->addr == addr)
-			return true;
-	}
-	return false;
 }
 
 /* @heard, @probes: as in struct xfer_req. True: the peer is probed now */
@@ -243,7 +231,7 @@ static bool pipe_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_
 	*heard = now;
 	++*probes;
 	/* what waits finds out as much; and cores may have no room for a dead peer for ever */
-	if (pipe_outq_has(ep, addr))
+	if (xfer_outq_has(ep, addr))
 		return false;
 	ctrl_send(ep, addr, &msg);
 	return true;
@@ -262,16 +250,16 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
 	xfer->starved = xfer->moved = false;
 	TAILQ_FOREACH(req, &xfer->pulling, entry)
-		pipe_probe(req->ctx.ep, req->pipe.arrival->src, req->pipe.id, true,
+		pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
 			   &req->pipe.heard, &req->pipe.probes);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->arriving[i], chain) {
 			if (arrival->held && arrival->announced)
-				pipe_probe(arrival->ctx.ep, arrival->src, arrival->id, true,
+				pipe_probe(arrival->via, arrival->src, arrival->id, true,
 					   &arrival->heard, &arrival->probes);
 		}
 		LIST_FOREACH(req, &xfer->sending[i], pipe.chain) {
-			if (pipe_probe(req->ctx.ep, req->addr, req->pipe.id, false,
+			if (pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, false,
 				       &req->pipe.heard, &req->pipe.probes) &&
 			    peer_reads(req->ctx.ep, req->addr))
 				peer_remind(req->ctx.ep, req->addr);

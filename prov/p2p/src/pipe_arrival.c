@@ -148,11 +148,18 @@ static void pipe_arrival_look(struct pipe_arrival *arrival, struct xfer_ep *ep)
 
 int pipe_arrival_source(struct pipe_arrival *arrival)
 {
-	struct xfer_ep *ep = arrival->ctx.ep;
+	struct xfer_ep *aside = NULL;
 
+	arrival->via = arrival->ctx.ep;
 	if (arrival->status)
 		return arrival->status;
-	return ep->resolve(ep, arrival->name, arrival->name_len, &arrival->src);
+	/* in need the application's own endpoint answers, and may have to wait */
+	if (arrival->flags & WIRE_ASIDE)
+		aside = xfer_ep_beside(arrival->via);
+	if (aside)
+		arrival->via = aside;
+	return arrival->via->resolve(arrival->via, arrival->name, arrival->name_len,
+				     &arrival->src);
 }
 
 void pipe_arrival_describe(const struct pipe_arrival *arrival, struct core_comp *comp)

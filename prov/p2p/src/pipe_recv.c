@@ -13,6 +13,9 @@
 #include "multi.h"
 #include "pin.h"
 
+/* The longest that a receive waits until its sender can be told of its end [ms] */
+#define PIPE_FIN_WAIT 1000
+
 /* Pieces of one message that are posted at a time */
 #define PIPE_WINDOW 8
 
@@ -35,11 +38,22 @@ static void pipe_recv_fin(struct xfer_req *req)
 		    !(arrival->flags & WIRE_CALLS);
 
 	if (!note || !board_far_answer(ep->xfer->boards, xfer_board_owner(fin.id), fin.id))
-		ctrl_send(ep, arrival->src, &fin);
+		ctrl_send(arrival->via, arrival->src, &fin);
 }
 
-/* Ends the receive if nothing of it is left. */
-static void pipe_recv_check(struct xfer_req *req)
+/*
+ * Where the sender is told by way of the endpoint aside, there may be no connection yet, and once
+ * it has this message the application may leave us no time for making one. A sender that
+ * does not answer is not waited for.
+ */
+static bool pipe_fin_waits(const struct xfer_req *req)
+{
+	return req->pipe.fin_sent && req->pipe.via != req->ctx.ep &&
+	       xfer_outq_has(req->pipe.via, req->pipe.to) &&
+	       pipe_now() - req->pipe.heard < PIPE_FIN_WAIT;
+}
+
+void pipe_recv_check(struct xfer_req *req)
 {
 	struct pipe_arrival *arrival = req->pipe.arrival;
 	struct xfer_ep *ep = req->ctx.ep;
@@ -47,9 +61,17 @@ static void pipe_recv_check(struct xfer_req *req)
 
 	if (req->pipe.in_flight || (!status && !pipe_req_done(req)))
 		return;
-	if (!status &&
-	    (arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS))
+	if (!status && !req->pipe.fin_sent &&
+	    (arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS)) {
 		pipe_recv_fin(req);
+		req->pipe.fin_sent = true;
+		req->pipe.heard = pipe_now();
+	}
+	if (pipe_fin_waits(req)) {
+		if (!req->pipe.list)
+			pipe_list_add(req, &ep->xfer->pulling);
+		return;
+	}
 	pipe_list_remove(req);
 	req->comp.len = req->pipe.wanted;
 	if (!status && arrival->total > req->pipe.wanted) {
@@ -90,7 +112,7 @@ static void pipe_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	}
 	if (!status && !req->pipe.status && piece->host) {
 		piece->copy.done = pipe_piece_copied_in;
-		status = xfer_copy_start(ctx->ep, &req->mem, COPY_IN, piece->iov,
+		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, piece->iov,
 					 piece->count, piece->host, &piece->copy);
 		if (!status)
 			return;
@@ -105,7 +127,7 @@ static void pipe_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 /* Takes back the pieces that are posted; they end as cancelled. */
 static void pipe_recv_cancel(struct xfer_req *req)
 {
-	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_ep *ep = req->pipe.via;
 	struct xfer_ctx *ctx;
 
 	LIST_FOREACH(ctx, &ep->live, live) {
@@ -117,19 +139,24 @@ static void pipe_recv_cancel(struct xfer_req *req)
 
 void pipe_recv_fail(struct xfer_req *req, int status, bool tell)
 {
-	if (!req->pipe.status) {
+	/* what is on its way to the endpoint aside has its receives, until the sender answers */
+	bool answered = tell && req->pipe.via != req->ctx.ep;
+
+	if (!req->pipe.status && !req->pipe.fin_sent) {
 		req->pipe.status = status;
-		pipe_recv_cancel(req);
 		if (tell)
-			pipe_abort_send(req, req->pipe.arrival->src);
+			pipe_abort_send(req);
 	}
+	if (req->pipe.status && !answered)
+		pipe_recv_cancel(req);
 	pipe_recv_check(req);
 }
 
 /* Tells the sender of the pieces that have been posted since it was told last. */
 static void pipe_grant(struct xfer_req *req)
 {
-	const struct wire_msg msg = {
+	const struct xfer_ep *via = req->pipe.via;
+	struct wire_msg msg = {
 		.type = req->pipe.answered ? WIRE_CREDIT : WIRE_CTS,
 		.id = req->pipe.id,
 		.len = req->pipe.wanted,
@@ -139,7 +166,12 @@ static void pipe_grant(struct xfer_req *req)
 		.data = req->pipe.answered ? 0 : req->pipe.far,
 	};
 
-	if (ctrl_send(req->ctx.ep, req->pipe.arrival->src, &msg))
+	if (via != req->ctx.ep && !req->pipe.answered) {
+		msg.flags = WIRE_ASIDE;
+		msg.name = via->name;
+		msg.name_len = via->name_len;
+	}
+	if (ctrl_send(req->pipe.via, req->pipe.to, &msg))
 		return;
 	req->pipe.answered = true;
 	req->pipe.granted = 0;
@@ -148,7 +180,6 @@ static void pipe_grant(struct xfer_req *req)
 /* Posts the next piece: 0, -FI_EAGAIN when there is no room for it, or another error. */
 static ssize_t pipe_piece_post(struct xfer_req *req)
 {
-	struct xfer_ep *ep = req->ctx.ep;
 	struct pipe_piece *piece = pipe_piece_new(req, STAGE_PIECE_IN, pipe_piece_received);
 	struct core_op op = {
 		.recv = true,
@@ -165,7 +196,7 @@ static ssize_t pipe_piece_post(struct xfer_req *req)
 	op.count = piece->out.count;
 	op.tag = piece->out.tag;
 	op.context = &piece->out.ctx;
-	ret = core_post(ep->core, &op);
+	ret = core_post(req->pipe.via->core, &op);
 	if (ret)
 		pipe_piece_drop(&piece->out.ctx);
 	else
@@ -189,12 +220,14 @@ void pipe_pull(struct xfer_req *req)
 		pipe_recv_fail(req, (int) ret, true);
 	else if (req->pipe.granted)
 		pipe_grant(req);
+	else if (req->pipe.fin_sent)
+		pipe_recv_check(req);
 }
 
 void pipe_read_end(struct xfer_req *req)
 {
 	if (req->pipe.status)
-		pipe_abort_send(req, req->pipe.arrival->src);
+		pipe_abort_send(req);
 	pipe_recv_check(req);
 }
 
@@ -333,6 +366,8 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	pipe_arrival_describe(arrival, &req->comp);
 
 	ret = pipe_arrival_source(arrival);
+	req->pipe.via = arrival->via;
+	req->pipe.to = arrival->src;
 	if (ret) {
 		req->pipe.aborted = true;
 		pipe_recv_fail(req, ret, false);
@@ -377,15 +412,14 @@ void pipe_matched(struct xfer_req *req)
 /* Tells the sender that nothing of a message is wanted. */
 static void pipe_decline(struct pipe_arrival *arrival)
 {
-	struct xfer_ep *ep = arrival->ctx.ep;
 	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
 	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
 
 	if (pipe_arrival_source(arrival))
 		return;
-	ctrl_send(ep, arrival->src, &msg);
+	ctrl_send(arrival->via, arrival->src, &msg);
 	if (arrival->flags & WIRE_WANT_FIN)
-		ctrl_send(ep, arrival->src, &fin);
+		ctrl_send(arrival->via, arrival->src, &fin);
 }
 
 /* The receive that the marker has matched has no room. */
@@ -452,7 +486,6 @@ void pipe_divert_fail(struct pipe_arrival *arrival)
 
 static void pipe_ask_plain(struct pipe_arrival *arrival)
 {
-	struct xfer_ep *ep = arrival->ctx.ep;
 	const struct wire_msg msg = {
 		.type = WIRE_CTS,
 		.id = arrival->id,
@@ -460,7 +493,7 @@ static void pipe_ask_plain(struct pipe_arrival *arrival)
 	};
 
 	arrival->heard = pipe_now();
-	if (pipe_arrival_source(arrival) || ctrl_send(ep, arrival->src, &msg))
+	if (pipe_arrival_source(arrival) || ctrl_send(arrival->via, arrival->src, &msg))
 		pipe_divert_fail(arrival);
 }
 

@@ -58,6 +58,9 @@ void pipe_sending_add(struct xfer_req *req)
 	xfer->open++;
 	req->pipe.listed = true;
 	req->pipe.heard = pipe_now();
+	/* until the receiver says otherwise */
+	req->pipe.via = req->ctx.ep;
+	req->pipe.to = req->addr;
 }
 
 void pipe_send_check(struct xfer_req *req)
@@ -81,7 +84,7 @@ void pipe_send_fail(struct xfer_req *req, int status, bool tell)
 	if (!req->pipe.status)
 		req->pipe.status = status;
 	if (tell)
-		pipe_abort_send(req, req->addr);
+		pipe_abort_send(req);
 	pipe_sending_recall(req, req->pipe.status);
 	req->pipe.aborted = true;
 	pipe_send_check(req);
@@ -93,7 +96,7 @@ static void pipe_plain_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	req->pipe.status = -abs(comp->err);
 	if (comp->err)
-		pipe_abort_send(req, req->addr);
+		pipe_abort_send(req);
 	req->comp = *comp;
 	req->comp.len = 0;
 	xfer_req_end(req, comp->err);
@@ -150,16 +153,18 @@ static int pipe_tell(struct xfer_req *req, struct wire_msg *msg)
 static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key,
 			 uint64_t addr)
 {
-	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_ep *ep = req->ctx.ep, *beside = xfer_ep_beside(ep);
+	const struct xfer_ep *named = beside ? beside : ep;
 	struct wire_msg msg = {
 		.type = type,
 		.id = req->pipe.id = pipe_id_new(ep->xfer),
 		.len = req->len,
+		.flags = named == ep ? 0 : WIRE_ASIDE,
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
 		.key = key,
 		.addr = addr,
-		.name = ep->name,
-		.name_len = ep->name_len,
+		.name = named->name,
+		.name_len = named->name_len,
 	};
 	struct fi_rma_iov memory;
 	int ret;
@@ -321,6 +326,26 @@ static bool pipe_forbidden(const struct xfer_req *req, enum path_proto proto)
 	return true;
 }
 
+/* Where the receiver wants the pieces: 0, or an error, and it is told */
+static int pipe_cts_route(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer_ep *via;
+	fi_addr_t to;
+	int ret;
+
+	if (!(msg->flags & WIRE_ASIDE))
+		return 0;
+	via = xfer_ep_beside(req->ctx.ep);
+	ret = via ? via->resolve(via, msg->name, msg->name_len, &to) : -FI_EADDRNOTAVAIL;
+	if (ret) {
+		pipe_send_fail(req, ret, true);
+		return ret;
+	}
+	req->pipe.via = via;
+	req->pipe.to = to;
+	return 0;
+}
+
 static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
@@ -334,6 +359,8 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 		return;
 	}
 	req->pipe.answered = true;
+	if (pipe_cts_route(req, msg))
+		return;
 	req->pipe.plain = msg->flags & WIRE_PLAIN;
 	if (req->path.proto == PATH_ACROSS)
 		peer_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
@@ -396,6 +423,7 @@ void pipe_answer(struct xfer *xfer, const struct wire_msg *msg)
 		pipe_send_check(req);
 		break;
 	default:
-		pipe_send_fail(req, msg->status, false);
+		/* there, receives stay posted until nothing more can come */
+		pipe_send_fail(req, msg->status, req->pipe.via != req->ctx.ep);
 	}
 }

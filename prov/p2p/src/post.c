@@ -17,17 +17,27 @@
 #include "remote.h"
 #include "whole.h"
 
-static struct path_query post_query(const struct xfer_ep *ep, const struct core_op *op,
-				    size_t len)
+/* Up to this length a message is not announced, on a core that may be on other hosts */
+static size_t post_whole_max(const struct xfer_ep *ep, const struct core_op *op)
 {
-	bool pieces = ep->layered && !ep->stalls;
+	return op->flags & FI_DELIVERY_COMPLETE || ep->wish == PATH_ACROSS_LONG
+		       ? WIRE_PLAIN_MAX
+		       : conf.eager_size;
+}
+
+static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op, size_t len)
+{
+	bool whole = len <= post_whole_max(ep, op);
+	/* who sends short messages only needs no other endpoint */
+	bool stalls = ep->stalls && (whole || !xfer_ep_beside(ep));
+	bool pieces = ep->layered && (whole || !stalls);
 	/* of the core we only hear when a message is in the receiver's staging memory */
 	bool delivery = pieces && op->flags & FI_DELIVERY_COMPLETE;
 
 	return (struct path_query){
 		.device = true,
 		.layered = ep->layered,
-		.stalls = ep->stalls,
+		.stalls = stalls,
 		.len = len,
 		.short_max = delivery ? WIRE_PLAIN_MAX : pieces ? conf.eager_size : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,

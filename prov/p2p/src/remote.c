@@ -301,7 +301,9 @@ static void remote_written(struct xfer_ep *ep, const struct wire_msg *msg)
 		xfer_cq_report(ep->rxcq, &comp);
 }
 
-static void remote_serve_write(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+/* @via, @addr: between which endpoints the answer travels */
+static void remote_serve_write(struct xfer_ep *ep, struct xfer_ep *via, fi_addr_t addr,
+			       const struct wire_msg *msg)
 {
 	struct remote_reach reach;
 	struct xfer_req *req;
@@ -321,7 +323,7 @@ static void remote_serve_write(struct xfer_ep *ep, fi_addr_t addr, const struct 
 		ret = mem_scatter(&reach.mem, reach.iov, reach.count, msg->payload);
 	if (!ret)
 		remote_written(ep, msg);
-	remote_answer(ep, addr, WIRE_FIN, msg, ret, NULL, 0);
+	remote_answer(via, addr, WIRE_FIN, msg, ret, NULL, 0);
 }
 
 static void remote_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
@@ -400,14 +402,19 @@ static void remote_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 
 void remote_serve(struct xfer_ep *ep, const struct wire_msg *msg)
 {
+	struct xfer_ep *via = NULL;
 	fi_addr_t addr;
 
-	if (ep->resolve(ep, msg->name, msg->name_len, &addr)) {
+	if (msg->flags & WIRE_ASIDE && msg->type == WIRE_WRITE)
+		via = xfer_ep_beside(ep);
+	if (!via)
+		via = ep;
+	if (via->resolve(via, msg->name, msg->name_len, &addr)) {
 		P2P_WARN("a request from a peer whose address cannot be used is dropped\n");
 		return;
 	}
 	if (msg->type == WIRE_WRITE)
-		remote_serve_write(ep, addr, msg);
+		remote_serve_write(ep, via, addr, msg);
 	else if (msg->type == WIRE_READ)
 		remote_serve_read(ep, addr, msg);
 	else

@@ -67,6 +67,7 @@ enum {
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_ANNOUNCE] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_CTS] = WIRE_NAMED,
 	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
 	[WIRE_READ] = WIRE_NAMED | WIRE_TARGETED,
 	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
@@ -199,7 +200,8 @@ static const char *wire_check(const struct wire_msg *msg)
 {
 	if (msg->id & ~WIRE_ID_MASK)
 		return "the transaction's id is out of range";
-	if (wire_parts[msg->type] & WIRE_NAMED && !msg->name_len)
+	if (wire_parts[msg->type] & WIRE_NAMED && !msg->name_len &&
+	    (msg->type != WIRE_CTS || msg->flags & WIRE_ASIDE))
 		return "a request without the sender's name";
 	if (msg->data & ~WIRE_USER_DATA_MASK)
 		return "remote cq data is out of range";
@@ -217,9 +219,11 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_ATOMIC:
 		return NULL;
 	case WIRE_CTS:
-		if (msg->flags & ~WIRE_PLAIN)
+		if (msg->flags & ~(WIRE_PLAIN | WIRE_ASIDE))
 			return "a request with unknown flags";
-		if (msg->flags && msg->len)
+		if (msg->name_len && !(msg->flags & WIRE_ASIDE))
+			return "a request for data with a name and no use for it";
+		if (msg->flags & WIRE_PLAIN && msg->len)
 			return "a request for a plain message that asks for pieces";
 		if (msg->len && (!msg->chunk || !msg->count))
 			return "a request for data that gives no room for it";

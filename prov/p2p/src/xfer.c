@@ -444,6 +444,17 @@ void xfer_sendq_ready(struct xfer_req *req)
 	req->ctx.ep->ready++;
 }
 
+/*
+ * Where the core stops at messages without a receive, a marker's announcement goes before it:
+ * what follows the marker may be such a message.
+ */
+static bool xfer_sendq_waits(const struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+
+	return !req->ready || (ep->stalls && xfer_outq_has(ep, req->addr));
+}
+
 static ssize_t xfer_sendq_try(struct xfer_req *req)
 {
 	struct iovec iov = {req->host, req->out.len};
@@ -459,7 +470,7 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 		.context = &req->ctx,
 	};
 
-	if (!req->ready)
+	if (xfer_sendq_waits(req))
 		return -FI_EAGAIN;
 	/* a copy that failed is known here, in its turn */
 	return req->comp.err ? -req->comp.err : core_post(req->ctx.ep->core, &op);
@@ -555,8 +566,8 @@ static void xfer_progress_core(struct xfer *xfer)
 	bounce_progress(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		ctrl_progress(ep);
-		xfer_sendq_flush(ep);
 		xfer_outq_flush(ep);
+		xfer_sendq_flush(ep);
 	}
 }
 
@@ -597,6 +608,17 @@ bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
 	return false;
 }
 
+bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_out *out;
+
+	TAILQ_FOREACH(out, &ep->outq, entry) {
+		if (out->addr == addr)
+			return true;
+	}
+	return false;
+}
+
 bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)
 {
 	bool waits;
@@ -613,20 +635,92 @@ bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)
 
 /* ---- endpoints ---- */
 
-void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
+/* Closes the core's endpoint, and reads what it has completed or cancelled: records of ours */
+static int xfer_ep_close_core(struct xfer_ep *ep)
+{
+	struct xfer_cq *cq;
+	int ret = fi_close(&ep->core->fid);
+
+	if (ret)
+		return ret;
+	ep->closing = true;
+	/* what comes there is about this one */
+	if (ep->aside)
+		ep->aside->closing = true;
+	LIST_FOREACH(cq, &ep->xfer->cqs, entry) {
+		while (xfer_cq_pull(cq))
+			;
+	}
+	return 0;
+}
+
+/* Ends what is left of it */
+static void xfer_ep_drop(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx;
+
+	while ((ctx = LIST_FIRST(&ep->live)))
+		ctx->drop(ctx);
+	LIST_REMOVE(ep, entry);
+}
+
+static void xfer_ep_add(struct xfer_ep *ep, struct xfer *xfer, struct xfer_ep *front)
 {
 	ep->xfer = xfer;
+	ep->front = front;
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);
 	TAILQ_INIT(&ep->claimed);
 	LIST_INIT(&ep->multis);
 	TAILQ_INIT(&ep->multi_msgs);
 	LIST_INIT(&ep->live);
-	p2p_lock_take(&xfer->lock);
 	LIST_INSERT_HEAD(&xfer->eps, ep, entry);
 	/* who sleeps without a descriptor has something to look for now */
 	wait_wake_all(&xfer->wait);
+}
+
+void xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
+{
+	p2p_lock_take(&xfer->lock);
+	xfer_ep_add(ep, xfer, ep);
 	p2p_lock_drop(&xfer->lock);
+}
+
+int xfer_ep_init_aside(struct xfer_ep *aside, struct xfer_ep *front)
+{
+	int ret;
+
+	aside->layered = true;
+	aside->mixes = front->mixes;
+	aside->tag_bit = front->tag_bit;
+	aside->txcq = front->txcq;
+	aside->rxcq = front->rxcq;
+	xfer_ep_add(aside, front->xfer, front);
+	ret = ctrl_listen(aside);
+	if (!ret)
+		return 0;
+	xfer_ep_close_core(aside);
+	xfer_ep_drop(aside);
+	return ret;
+}
+
+struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep)
+{
+	int ret;
+
+	if (!ep->stalls)
+		return ep;
+	if (ep->aside || !ep->aside_open || !ep->started || ep->closing)
+		return ep->aside;
+	ret = ep->aside_open(ep, &ep->aside);
+	if (!ret)
+		return ep->aside;
+	ep->aside = NULL;
+	/* and it is not tried again */
+	ep->aside_open = NULL;
+	P2P_WARN("no endpoint for long messages from device memory, which travel whole: %s\n",
+		 fi_strerror(-ret));
+	return NULL;
 }
 
 int xfer_ep_start(struct xfer_ep *ep)
@@ -643,29 +737,24 @@ int xfer_ep_start(struct xfer_ep *ep)
 int xfer_ep_fini(struct xfer_ep *ep)
 {
 	struct xfer *xfer = ep->xfer;
-	struct xfer_ctx *ctx;
-	struct xfer_cq *cq;
 	int ret;
 
 	p2p_lock_take(&xfer->lock);
-	ret = fi_close(&ep->core->fid);
+	ret = xfer_ep_close_core(ep);
 	if (ret) {
 		p2p_lock_drop(&xfer->lock);
 		return ret;
 	}
-	/* what the core has completed or cancelled must not find its record gone */
-	ep->closing = true;
-	LIST_FOREACH(cq, &xfer->cqs, entry) {
-		while (xfer_cq_pull(cq))
-			;
-	}
+	if (ep->aside && xfer_ep_close_core(ep->aside))
+		P2P_WARN("the endpoint for long messages does not close\n");
 	xfer->copies.more = false;
 	while (ep->copying)
 		copy_progress(&xfer->copies);
 	xfer_retired_turn(xfer);
-	while ((ctx = LIST_FIRST(&ep->live)))
-		ctx->drop(ctx);
-	LIST_REMOVE(ep, entry);
+	/* its records are about requests of this one */
+	if (ep->aside)
+		xfer_ep_drop(ep->aside);
+	xfer_ep_drop(ep);
 	if (ep->litters && ep->txcq)
 		wait_domain_remove(&xfer->wait, ep->txcq);
 	if (ep->litters && ep->rxcq)
