@@ -23,6 +23,12 @@ void ctrl_progress(struct xfer_ep *ep);
 /* A completion of ours came from the queue, with @data: control messages may be to follow. */
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
+/*
+ * The endpoint that answers a message with these flags: @ep, or the one aside of it if that is what
+ * the peer has named. In need @ep does all the same, and may have to wait
+ */
+struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags);
+
 /* Sends @msg to @addr, now or when the core has room. 0 or a negative error (logged) */
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 

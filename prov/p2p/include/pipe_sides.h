@@ -161,9 +161,6 @@ void pipe_pull(struct xfer_req *req);
 /* Posts no more pieces; @tell: the sender does not know yet */
 void pipe_recv_fail(struct xfer_req *req, int status, bool tell);
 
-/* Ends the receive if nothing of it is left */
-void pipe_recv_check(struct xfer_req *req);
-
 /* What was asked for is announced; the sender has given up */
 void pipe_supplied(struct xfer_ep *ep, const struct wire_msg *msg);
 void pipe_aborted(struct xfer_ep *ep, const struct wire_msg *msg);

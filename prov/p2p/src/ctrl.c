@@ -272,6 +272,13 @@ void ctrl_stop(struct xfer_ep *ep)
 	}
 }
 
+struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)
+{
+	struct xfer_ep *aside = flags & WIRE_ASIDE ? xfer_ep_beside(ep) : NULL;
+
+	return aside ? aside : ep;
+}
+
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct xfer *xfer = ep->xfer;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "ctrl.h"
 #include "log.h"
 #include "probe.h"
 
@@ -148,16 +149,10 @@ static void pipe_arrival_look(struct pipe_arrival *arrival, struct xfer_ep *ep)
 
 int pipe_arrival_source(struct pipe_arrival *arrival)
 {
-	struct xfer_ep *aside = NULL;
-
 	arrival->via = arrival->ctx.ep;
 	if (arrival->status)
 		return arrival->status;
-	/* in need the application's own endpoint answers, and may have to wait */
-	if (arrival->flags & WIRE_ASIDE)
-		aside = xfer_ep_beside(arrival->via);
-	if (aside)
-		arrival->via = aside;
+	arrival->via = ctrl_answering(arrival->via, arrival->flags);
 	return arrival->via->resolve(arrival->via, arrival->name, arrival->name_len,
 				     &arrival->src);
 }

@@ -53,7 +53,8 @@ static bool pipe_fin_waits(const struct xfer_req *req)
 	       pipe_now() - req->pipe.heard < PIPE_FIN_WAIT;
 }
 
-void pipe_recv_check(struct xfer_req *req)
+/* Ends the receive if nothing of it is left. */
+static void pipe_recv_check(struct xfer_req *req)
 {
 	struct pipe_arrival *arrival = req->pipe.arrival;
 	struct xfer_ep *ep = req->ctx.ep;

@@ -402,13 +402,9 @@ static void remote_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 
 void remote_serve(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	struct xfer_ep *via = NULL;
+	struct xfer_ep *via = msg->type == WIRE_WRITE ? ctrl_answering(ep, msg->flags) : ep;
 	fi_addr_t addr;
 
-	if (msg->flags & WIRE_ASIDE && msg->type == WIRE_WRITE)
-		via = xfer_ep_beside(ep);
-	if (!via)
-		via = ep;
 	if (via->resolve(via, msg->name, msg->name_len, &addr)) {
 		P2P_WARN("a request from a peer whose address cannot be used is dropped\n");
 		return;
