@@ -10,6 +10,7 @@
 #include "flood.h"
 
 #define LARGEST (300 * 1024)
+#define MIDDLING (64 * 1024)
 
 /*
  * The shm provider of libfabric 1.17 compares an unexpected message with the ignored bits
@@ -41,7 +42,7 @@ static int run(struct ft_proc *proc)
 			.any_source = true,
 			.ignore = ignore,
 			.early = early[i % FT_COUNT(early)],
-			.largest = LARGEST,
+			.largest = i % 2 ? MIDDLING : LARGEST,
 		};
 	return flood(proc, rounds, total);
 }

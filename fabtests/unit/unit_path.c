@@ -8,6 +8,7 @@
 
 /* Sizes of the borders; the name is announced up to NAME */
 #define SHORT 16384
+#define LEND 8192
 #define PLAIN 4096
 #define NAME 256
 
@@ -34,7 +35,8 @@
 #define P(is_layered, length, ...)                                                     \
 	{                                                                              \
 		true, is_layered, false, length, SHORT, PLAIN, true, 28, NAME,         \
-			.pieces = 1, .peer = true, .inline_max = INLINE, ##__VA_ARGS__ \
+			.pieces = 1, .peer = true, .inline_max = INLINE,               \
+			.lend_min = LEND, ##__VA_ARGS__                                \
 	}
 #define N(is_layered, length, ...) P(is_layered, length, .peer = false, ##__VA_ARGS__)
 
@@ -86,6 +88,22 @@ static const struct path_case {
 	{Q(false, true, false, SHORT, false, 28), HOST, PATH_CORE},
 	{N(true, 1, .short_max = 0), STAGE, PATH_LONG},
 	{N(true, 0, .short_max = 0), STAGE, PATH_SHORT},
+	/* read in its slot, with others */
+	{N(true, LEND, .lends = true), STAGE, PATH_SHORT},
+	{N(true, LEND + 1, .lends = true), STAGE, PATH_LENT},
+	{N(true, SHORT, .lends = true), STAGE, PATH_LENT},
+	{N(true, SHORT, .lends = true, .pieces = 2), STAGE, PATH_LENT},
+	{N(true, SHORT, .lends = true, .name_len = NAME), STAGE, PATH_LENT},
+	{N(true, SHORT, .lends = true, .name_len = NAME + 1), STAGE, PATH_SHORT},
+	{N(true, SHORT, .lends = true, .inject = true), STAGE, PATH_SHORT},
+	{N(true, SHORT, .lends = true, .slot = false), STAGE, PATH_LONG},
+	{N(true, SHORT, .lends = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_LENT},
+	{N(true, SHORT, .lends = true, .device = false), HOST, PATH_CORE},
+	{N(true, SHORT + 1, .lends = true), STAGE, PATH_LONG},
+	{A(SHORT, .lends = true), STAGE, PATH_LENT},
+	{A(SHORT + 1, .lends = true), STAGE, PATH_ACROSS},
+	{H(SHORT, .lends = true), IPC, PATH_ACROSS},
+	{P(true, SHORT, .lends = true), PEER, PATH_READ},
 	/* injected */
 	{N(true, SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
 	{N(true, PLAIN + 1, .inject = true, .slot = false), STAGE, PATH_WHOLE},
@@ -323,7 +341,11 @@ static void check_rules(const struct path_query *query)
 	staged.wish = PATH_STAGE_ONLY;
 	staged.direct = staged.peer = staged.across = false;
 	assert_int_equal(choice.proto, path_choose(&staged).proto);
-	if (choice.proto == PATH_SHORT)
+	if (choice.proto == PATH_LENT)
+		assert_true(query->lends && query->slot && !query->inject &&
+			    query->len > LEND && query->len <= SHORT &&
+			    query->name_len <= NAME);
+	else if (choice.proto == PATH_SHORT)
 		assert_true(query->len <= SHORT && (query->slot || query->len <= PLAIN));
 	else if (choice.proto == PATH_LONG)
 		assert_true(query->layered && !query->inject && !query->stalls &&
@@ -334,11 +356,11 @@ static void check_rules(const struct path_query *query)
 
 static void test_rules(void **state)
 {
-	static const size_t lens[] = {0,         1,     INLINE,    INLINE + 1, PLAIN,
-				      PLAIN + 1, SHORT, SHORT + 1, SIZE_MAX};
+	static const size_t lens[] = {0,    1,        INLINE, INLINE + 1, PLAIN,   PLAIN + 1,
+				      LEND, LEND + 1, SHORT,  SHORT + 1,  SIZE_MAX};
 
 	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
-		for (unsigned int bits = 0; bits < 1 << 16; bits++) {
+		for (unsigned int bits = 0; bits < 1 << 17; bits++) {
 			const struct path_query query = {
 				.device = bits >> 0 & 1,
 				.layered = bits >> 1 & 1,
@@ -354,6 +376,8 @@ static void test_rules(void **state)
 				.follows = bits >> 11 & 1,
 				.refuses = bits >> 12 & 1,
 				.wish = bits >> 13 & 7,
+				.lends = bits >> 16 & bits >> 1 & 1,
+				.lend_min = LEND,
 				.len = lens[i],
 				.short_max = SHORT,
 				.plain_max = PLAIN,

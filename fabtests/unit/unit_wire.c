@@ -29,6 +29,7 @@
 #define AT_COUNT 44
 #define AT_STATUS 48
 #define AT_NAME_LEN 52
+#define AT_SIZE 54
 
 #define MSG(t, i, ...)                                   \
 	{                                                \
@@ -62,6 +63,8 @@ static const struct wire_msg good[] = {
 	MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX, .chunk = 1, NAME(28)),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_READABLE, TARGET,
 	    NAME(WIRE_NAME_MAX)),
+	MSG(ANNOUNCE, 7, .len = 65536, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_FIN,
+	    TARGET, NAME(28)),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
 	    .flags = WIRE_READABLE | WIRE_HAS_DATA | WIRE_WANT_FIN, NAME(1)),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_OFFERED,
@@ -149,11 +152,20 @@ static int decode(const void *bytes, size_t len, struct wire_msg *msg, const cha
 	ret = wire_decode(len ? exact : (char *)exact + 1, len, msg, why);
 	/* name and payload stay in the caller's buffer */
 	if (!ret) {
-		msg->payload = (const char *)bytes + len - msg->payload_len;
+		assert_in_range(msg->size, HEAD, len);
+		msg->payload = (const char *)bytes + msg->size - msg->payload_len;
 		msg->name = (const char *)msg->payload - msg->name_len;
 	}
 	free(exact);
 	return ret;
+}
+
+/* What a message says of its own length */
+static void set_size(unsigned char *bytes, size_t size)
+{
+	uint16_t two = htole16((uint16_t)size);
+
+	memcpy(bytes + AT_SIZE, &two, sizeof two);
 }
 
 static void refused(const void *bytes, size_t len, const char *what, size_t row)
@@ -200,8 +212,10 @@ static void test_round_trip(void **state)
 		assert_int_equal(len, HEAD + (has_target(good[i].type) ? TARGET_LEN : 0) +
 					      (has_offer(&good[i]) ? OFFER_LEN : 0) +
 					      good[i].name_len + good[i].payload_len);
+		assert_int_equal(wire_size(&good[i]), len);
 		if (decode(buf, len, &msg, &why))
 			fail_msg("row %zu: %s", i, why);
+		assert_int_equal(msg.size, len);
 		assert_int_equal(msg.key, good[i].key);
 		assert_int_equal(msg.addr, good[i].addr);
 		same_offer(&msg.offer, &good[i].offer);
@@ -269,11 +283,11 @@ static void test_layout(void **state)
 		.name = "peer1",
 	};
 	static const unsigned char bytes[] = {
-		0x70, 0x32, 0x50, 0x66, 5,    1,    1,    0,    0xef, 0xcd, 0xab,
+		0x70, 0x32, 0x50, 0x66, 6,    1,    1,    0,    0xef, 0xcd, 0xab,
 		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
 		0x12, 0x11, 0x24, 0x23, 0x22, 0x21, 0,    0,    0,    0,    51,
 		0,    0,    0,    0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
-		0x54, 0x53, 0x52, 0x51, 0xfe, 0xff, 0xff, 0xff, 5,    0,    0,
+		0x54, 0x53, 0x52, 0x51, 0xfe, 0xff, 0xff, 0xff, 5,    0,    205,
 		0,    0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61, 0x78, 0x77,
 		0x76, 0x75, 0x74, 0x73, 0x72, 0x71, 0,    0,    0,    0,    0,
 		0,    0,    0,
@@ -304,10 +318,46 @@ static void test_other_lengths(void **state)
 		if (good[i].type == WIRE_RESULT || good[i].type == WIRE_ATOMIC)
 			continue;
 		full = wire_encode(&good[i], buf);
-		for (size_t len = 0; len < sizeof buf; len++) {
+		for (size_t len = 0; len < full; len++)
+			refused(buf, len, "part of a good message", i);
+		for (size_t len = HEAD; len < sizeof buf; len++) {
+			set_size(buf, len);
 			if (len != full)
 				refused(buf, len, "good message", i);
 		}
+	}
+}
+
+/* Behind a message, good or bad, there may be another */
+static void test_several(void **state)
+{
+	const struct wire_msg bad = MSG(CREDIT, 7, .count = 0);
+	unsigned char buf[3 * WIRE_MSG_MAX];
+	struct wire_msg msg;
+	const char *why;
+	size_t first, all;
+
+	for (size_t i = 0; i + 1 < UNIT_COUNT(good); i++) {
+		first = wire_encode(&good[i], buf);
+		all = first + wire_encode(&good[i + 1], buf + first);
+		assert_int_equal(decode(buf, all, &msg, &why), 0);
+		assert_int_equal(msg.type, good[i].type);
+		assert_int_equal(msg.size, first);
+		assert_int_equal(decode(buf + first, all - first, &msg, &why), 0);
+		assert_int_equal(msg.type, good[i + 1].type);
+		assert_int_equal(msg.size, all - first);
+	}
+	first = wire_encode(&bad, buf);
+	all = first + wire_encode(&good[0], buf + first);
+	assert_int_equal(decode(buf, all, &msg, &why), -FI_EINVAL);
+	assert_int_equal(msg.size, first);
+	/* where it ends cannot be told */
+	for (size_t size = 0; size < 1 << 16; size++) {
+		if (size >= HEAD && size <= all)
+			continue;
+		set_size(buf, size);
+		assert_int_equal(decode(buf, all, &msg, &why), -FI_EINVAL);
+		assert_int_equal(msg.size, 0);
 	}
 }
 
@@ -325,6 +375,9 @@ static void test_bad_content(void **state)
 		MSG(ANNOUNCE, WIRE_MARK, .len = 1 << 20, .chunk = 1, NAME(28)),
 		MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, NAME(28)),
 		MSG(ANNOUNCE, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, NAME(28)),
+		/* lent is what a message stands for */
+		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET, NAME(28)),
+		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET, NAME(28)),
 		/* offers of what cannot be there */
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
 		    OFFER((1 << 20) - 1, 0), NAME(28)),
@@ -406,12 +459,13 @@ static void test_announce_without_key(void **state)
 	unsigned char buf[WIRE_MSG_MAX];
 	struct wire_msg back;
 	const char *why;
-	uint32_t len;
+	uint16_t len;
 
-	for (uint32_t name_len = 0; name_len <= WIRE_NAME_MAX; name_len++) {
+	for (uint16_t name_len = 0; name_len <= WIRE_NAME_MAX; name_len++) {
 		wire_encode(&msg, buf);
-		len = htole32(name_len);
+		len = htole16(name_len);
 		memcpy(buf + AT_NAME_LEN, &len, sizeof len);
+		set_size(buf, HEAD + name_len);
 		refused(buf, HEAD + name_len, "announcement without key", name_len);
 		if (name_len < TARGET_LEN) {
 			assert_int_equal(decode(buf, HEAD + name_len, &back, &why),
@@ -444,8 +498,12 @@ static void test_bad_bytes(void **state)
 		{AT_NAME_LEN, {27}, 1},
 		{AT_NAME_LEN, {29}, 1},
 		{AT_NAME_LEN, {1, 1}, 2},
-		{AT_NAME_LEN + 3, {0x80}, 1},
-		{AT_NAME_LEN, {255, 255, 255, 255}, 4},
+		{AT_NAME_LEN + 1, {0x80}, 1},
+		{AT_NAME_LEN, {255, 255}, 2},
+		{AT_SIZE, {0, 0}, 2},
+		{AT_SIZE, {HEAD + TARGET_LEN + 27}, 1},
+		{AT_SIZE, {HEAD + TARGET_LEN + 29}, 1},
+		{AT_SIZE + 1, {0x80}, 1},
 		{AT_ID + 7, {0x80}, 1},
 		{AT_DATA + 4, {1}, 1},
 		{AT_LEN, {0, 16, 0, 0}, 4},
@@ -467,12 +525,13 @@ static void test_long_name(void **state)
 {
 	const struct wire_msg msg = MSG(ANNOUNCE, 7, .len = 65536, .chunk = 1, NAME(256));
 	unsigned char buf[WIRE_MSG_MAX + 256] = {0};
-	uint32_t len;
+	uint16_t len;
 
 	wire_encode(&msg, buf);
-	for (uint32_t name_len = WIRE_NAME_MAX + 1; name_len < 400; name_len++) {
-		len = htole32(name_len);
+	for (uint16_t name_len = WIRE_NAME_MAX + 1; name_len < 400; name_len++) {
+		len = htole16(name_len);
 		memcpy(buf + AT_NAME_LEN, &len, sizeof len);
+		set_size(buf, HEAD + TARGET_LEN + name_len);
 		refused(buf, HEAD + TARGET_LEN + name_len, "name", name_len);
 	}
 }
@@ -535,7 +594,8 @@ static void test_random(void **state)
 			buf[AT_TYPE] %= WIRE_TYPES + 1;
 			buf[AT_ID + 7] &= round % 16 ? 0x7f : 0xff;
 			memset(buf + AT_DATA + 4, 0, round % 8 ? 4 : 0);
-			memset(buf + AT_NAME_LEN, 0, 4);
+			memset(buf + AT_NAME_LEN, 0, 2);
+			set_size(buf, len);
 			rest = len - HEAD - (round % 4 == 3);
 			if (has_target(buf[AT_TYPE]))
 				rest -= TARGET_LEN;
@@ -600,6 +660,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad_content),
 		cmocka_unit_test(test_bad_bytes),
 		cmocka_unit_test(test_long_name),
+		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_announce_without_key),
 		cmocka_unit_test(test_ident),

@@ -29,7 +29,12 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data);
  */
 struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags);
 
-/* Sends @msg to @addr, now or when the core has room. 0 or a negative error (logged) */
+/*
+ * Sends @msg to @addr, now or when the core has room. 0 or a negative error (logged). Where messages
+ * are lent, whose answers come several at a time, it waits for others until the pass through progress
+ * has ended, with ctrl_flush().
+ */
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
+void ctrl_flush(struct xfer_ep *ep);
 
 #endif /* P2P_CTRL_H */

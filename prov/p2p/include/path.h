@@ -15,6 +15,8 @@
  * enum path_proto - how the bytes of one message are carried.
  * @PATH_CORE:	the core provider's call with the user's own buffer
  * @PATH_SHORT:	copied to a pinned slot, sent from there as one message
+ * @PATH_LENT:	copied to a pinned slot, then announced, and read from there by the receiver's
+ *		core; if that cannot, as PATH_LONG
  * @PATH_LONG:	announced, then sent in pieces as the receiver asks for them
  * @PATH_WHOLE:	copied to a host buffer of full length, sent from there as one message
  * @PATH_READ:	announced, then read by the receiver, whose NIC reaches it
@@ -26,6 +28,7 @@
 enum path_proto {
 	PATH_CORE,
 	PATH_SHORT,
+	PATH_LENT,
 	PATH_LONG,
 	PATH_WHOLE,
 	PATH_READ,
@@ -84,6 +87,8 @@ enum path_far {
  * @refuses:	it has not opened what it was offered before
  * @across:	the buffer can be opened by other processes of this host; receiving: the sender's
  *		is open here; if not, @across_why
+ * @lends:	what is longer than @lend_min and in a slot its receiver may read there, and there are
+ *		others under way to read with it
  */
 struct path_query {
 	bool device;
@@ -107,6 +112,8 @@ struct path_query {
 	bool refuses;
 	bool across;
 	const char *across_why;
+	bool lends;
+	size_t lend_min;
 };
 
 struct path_choice {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 4: what is known of peers within the host, a byte each.
+ * Rank 4: what is known of peers, most of it of those within the host, a byte each.
  *
  * A short message from device memory may be offered like a long one (wire.h), and not staged,
  * if its receiver looks after all of its receives (struct xfer_ep.follows): a marker that met
@@ -42,6 +42,13 @@ void peer_hello(struct xfer_ep *ep, const struct wire_msg *msg);
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
 void peer_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
 		   bool plain);
+
+/*
+ * May short messages be left in staging memory for the peer at @addr to read (lend.h)? Not once it
+ * has asked for one in another way: it cannot, or they meet multi-receive buffers.
+ */
+bool peer_borrows(const struct xfer_ep *ep, fi_addr_t addr);
+void peer_borrows_not(struct xfer_ep *ep, fi_addr_t addr);
 
 /* @addr is nobody's any more */
 void peer_forget(struct xfer *xfer, fi_addr_t addr);

@@ -103,6 +103,15 @@ struct xfer_req *pipe_sending_find(const struct xfer *xfer, uint64_t id);
 /* Who has yet to read its announcement, if that is a note, shall read that it has failed */
 void pipe_sending_recall(struct xfer_req *req, int status);
 
+/*
+ * Tells the receiver what is to come; @key and @addr as @type has them, or where it is lent. 0 or an
+ * error (logged): it is as if it had not been called
+ */
+int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
+
+/* The request's marker has gone */
+void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
+
 /* Begins the pieces that there are credits and slots for */
 void pipe_push(struct xfer_req *req);
 

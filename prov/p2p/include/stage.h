@@ -91,12 +91,14 @@ struct stage_pool {
 /**
  * struct stage - one domain's staging memory.
  * @domain:	the core's domain to register it with; NULL: registration not wanted
+ * @lender:	the same, if peers are to read the slots
  * @pools:	the slots; @region is the memory behind all of them, there from the
  *		first use of a device on
  * @kept:	reserves for re-use, of which @backed bytes may have pages
  */
 struct stage {
 	struct fid_domain *domain;
+	struct fid_domain *lender;
 	struct stage_pool pools[STAGE_POOLS];
 	void *region;
 	size_t region_len;
@@ -119,6 +121,17 @@ void stage_fini(struct stage *stage);
  * yet. 0 or a negative error, logged.
  */
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
+
+/*
+ * Are there messages on their way out of slots of some 10 KiB, and is there room for more that may
+ * wait for their receives there? Some is left to those that go whole.
+ */
+static inline bool stage_lends(const struct stage *stage)
+{
+	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
+
+	return pool->idle < pool->count && pool->idle > pool->count / 8;
+}
 
 /* Is this in one of the slots? */
 static inline bool stage_pinned(const struct stage *stage, const void *addr)

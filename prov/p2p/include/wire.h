@@ -52,6 +52,13 @@
  * from aside to aside:	     <-	CTS(id, wanted, window, tag, name of the endpoint aside)
  *	pieces, CREDIT, FIN, ABORT as above
  *
+ * A message of middling length may be announced once it lies in the sender's staging memory, whose
+ * key and address are told. The receiver's core reads it, and others of the same sender with it:
+ *	ANNOUNCE(id, length, lent, key, address) ->
+ *	marker(id)	     ->	matched with a receive; the core reads
+ *			     <-	FIN(id)
+ * Who cannot read asks for the pieces.
+ *
  *	A multi-receive buffer that a marker has matched has no room for the message:
  *			     <-	CTS(id, WIRE_PLAIN)
  *	the whole message, its cq_data as the marker's, through the user's channel ->
@@ -73,7 +80,8 @@
  *
  * A piece's tag: the internal bit, WIRE_TAG_PIECE, the receiver's number for the
  * transfer, the piece's number. A control message's tag: the internal bit alone, or, over
- * cores that mix up a domain's endpoints, with wire_name_ident() of its receiver.
+ * cores that mix up a domain's endpoints, with wire_name_ident() of its receiver. Several messages
+ * may come as one, one behind the other.
  *
  * Numbers are little-endian. Whatever arrives is checked by wire_decode() before use.
  */
@@ -86,7 +94,7 @@
 
 #include "ipc.h"
 
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 
 /*
  * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,
@@ -134,6 +142,7 @@ enum wire_type {
 #define WIRE_READABLE (1u << 4)		/* ANNOUNCE: there is a key to read it with */
 #define WIRE_OFFERED (1u << 5)		/* there is an offer; a FIN follows where it is taken */
 #define WIRE_CALLS (1u << 6)		/* ANNOUNCE: the FIN is to be sent: somebody may sleep */
+#define WIRE_LENT (1u << 8)		/* ANNOUNCE: the key is that of a copy in staging memory */
 
 /* a flag of CTS, too */
 #define WIRE_ASIDE (1u << 7)		/* the name is that of the endpoint aside */
@@ -169,7 +178,8 @@ enum wire_type {
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
  *		SUPPLY: @key is the read's id. HELLO: @key is the host (struct ipc), @addr where
  *		the board is if WIRE_BOARD
- *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE
+ *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or
+ *		WIRE_LENT
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED: all of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
@@ -177,6 +187,7 @@ enum wire_type {
  *		answered; CTS: of the one for the pieces, if WIRE_ASIDE. Of @name_len bytes; decoded,
  *		it lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
+ * @size:	decoded: the message's own length; the next one begins behind it
  */
 struct wire_msg {
 	enum wire_type type;
@@ -198,19 +209,23 @@ struct wire_msg {
 	const void *name;
 	const void *payload;
 	size_t payload_len;
+	size_t size;
 };
 
 /* Longest encoded message without payload, and with */
 #define WIRE_PLAIN_MSG_MAX (200 + WIRE_NAME_MAX)
 #define WIRE_MSG_MAX (WIRE_PLAIN_MSG_MAX + WIRE_PAYLOAD_MAX)
 
+/* The length of @msg, encoded */
+size_t wire_size(const struct wire_msg *msg);
+
 /* Writes @msg to @buf and returns its length there */
 size_t wire_encode(const struct wire_msg *msg, void *buf);
 
 /*
- * Reads @len bytes that came from the network. 0, or -FI_EINVAL with @why set to what
- * is wrong with them, or -FI_EOPNOTSUPP: a peer has sent them that speaks another version of
- * this, of which type and id are told alone.
+ * Reads the first message of @len bytes that came from the network. 0, or -FI_EINVAL with @why set
+ * to what is wrong with it, and @msg.size to 0 if the next one cannot be found; or -FI_EOPNOTSUPP: a
+ * peer has sent it that speaks another version of this, of which type and id are told alone.
  */
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
 

@@ -29,6 +29,7 @@
 #include "wire.h"
 #include <rdma/fi_ext_p2p.h>
 
+struct lend_read;
 struct multi_buf;
 struct multi_msg;
 struct pin;
@@ -116,6 +117,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  *		is any, the core's queues are read under the lock only. Itself read without it
  * @watch_at:	when to look for transfers that do not move [ms]
  * @quiet:	the core's queues had nothing at the last look
+ * @passing:	xfer_progress() is under way
  * @starved:	a piece could not begin for want of a slot; @moved: one has ended
  * @spare:	pieces that may begin without a slot, since neither happens any more
  * @sending:	announced messages, until the receiver has answered for all of it
@@ -124,6 +126,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @heard:	what has been announced, where that is asked for (pipe_marker_spent())
  * @pushing, @pulling: long messages on their way out and in
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
+ * @borrowing:	messages that lie in their senders' staging memory and are to be read (lend.h);
+ *		@reads: the core's reads under way of others
  * @regions:	memory that we let peers reach, by key
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
@@ -152,6 +156,7 @@ struct xfer {
 	uint32_t transfer_next;
 	uint64_t watch_at;
 	bool quiet;
+	bool passing;
 	bool starved;
 	bool moved;
 	unsigned int spare;
@@ -162,6 +167,8 @@ struct xfer {
 	struct xfer_list pushing;
 	struct xfer_list pulling;
 	struct xfer_list bouncing;
+	struct xfer_list borrowing;
+	LIST_HEAD(, lend_read) reads;
 	struct region *regions;
 	uint64_t key_mark;
 	bool keys_ours;
@@ -201,6 +208,8 @@ struct xfer {
  * @aside:	where it does, the endpoint for what may not wait behind such a message, once there
  *		is one; @aside_open: opens it, or is NULL when that is of no use
  * @front:	the application's endpoint that this is the one aside of, or itself
+ * @lends:	what is staged whole may be left for the receiver's core to read (lend.h)
+ * @letter:	a control message that waits for others to go with it
  * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
  * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	internal receives are posted, but for @deaf of them
@@ -247,6 +256,7 @@ struct xfer_ep {
 	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
 	bool wakes;
 	bool stalls;
+	bool lends;
 	bool mixes;
 	bool litters;
 	bool listens;
@@ -266,6 +276,7 @@ struct xfer_ep {
 	struct xfer_list sendq;
 	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;
+	struct xfer_out *letter;
 	unsigned int copying;
 	bool peeks;
 	uint64_t peek_data;
@@ -382,7 +393,7 @@ struct xfer_req {
 		enum path_far far;	/* receiving: whether an offer is taken */
 		int status;		/* the first error */
 		bool listed;		/* in xfer.sending */
-		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing, or none */
+		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing, borrowing, or none */
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
 		bool fin_wanted;	/* sending: FIN is still to come */
@@ -707,6 +718,9 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);
+
+/* Sends those that wait. Cores may have no room for a dead peer for ever: the others go on. */
+void xfer_outq_flush(struct xfer_ep *ep);
 
 /* Appends to the endpoint's sends; it may be sent; sends those that may and can be */
 void xfer_sendq_add(struct xfer_req *req);

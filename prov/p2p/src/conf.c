@@ -47,8 +47,8 @@ static const struct conf_param {
 } conf_params[] = {
 	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26, .help =
 	 "Bytes up to which a message from device memory is copied to the host and sent "
-	 "as it is, while there is pinned memory for it; a longer one is announced and sent "
-	 "in pieces. At most FI_P2P_CHUNK_SIZE (default: 65536)"},
+	 "as it is, or read there by its receiver, while there is pinned memory for it; a "
+	 "longer one is announced and sent in pieces. At most FI_P2P_CHUNK_SIZE (default: 65536)"},
 	{"p2p_chunk_size", .size = &conf.chunk_size, .min = 1 << 14, .max = 1 << 26, .help =
 	 "Bytes in one piece of a long message, so in one copy between device and host "
 	 "(default: 1048576)"},

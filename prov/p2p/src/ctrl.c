@@ -21,11 +21,11 @@
 #define CTRL_RECEIVES 2
 #define CTRL_RECEIVES_ASIDE 16
 
-/* @reserve: where it lies if it is too long for @buf */
+/* @reserve: where it lies if it is too long for @buf, which may have several messages in it */
 struct ctrl_out {
 	struct xfer_out out;
 	struct stage_reserve *reserve;
-	uint8_t buf[WIRE_PLAIN_MSG_MAX];
+	uint8_t buf[CELL_SIZE - sizeof(struct xfer_out) - sizeof(struct stage_reserve *)];
 };
 
 /* @waits: the core has no room for it now */
@@ -36,6 +36,9 @@ struct ctrl_in {
 };
 
 _Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
+_Static_assert(sizeof((struct ctrl_out *) 0)->buf >= WIRE_PLAIN_MSG_MAX &&
+		       sizeof((struct ctrl_out *) 0)->buf <= WIRE_MSG_MAX,
+	       "any fits, and what it fits in fits a receive");
 _Static_assert(sizeof(struct ctrl_in) <= CELL_SIZE, "a control message is a cell");
 
 static void ctrl_out_drop(struct xfer_ctx *ctx)
@@ -163,30 +166,37 @@ static void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
 		pipe_control(ep, msg);
 }
 
-static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+/* All messages that have come as one, of @len bytes */
+static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 {
-	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 	struct wire_msg msg;
 	const char *why;
 	int ret;
 
-	if (comp->err) {
-		if (comp->err != FI_ECANCELED)
-			P2P_WARN("a control message could not be received: %s\n",
-				 fi_strerror(abs(comp->err)));
-	} else {
-		ret = wire_decode(ctrl->reserve->addr, comp->len, &msg, &why);
+	do {
+		ret = wire_decode(at, len, &msg, &why);
 		if (ret)
-			P2P_WARN("a control message of %zu bytes is dropped: %s\n", comp->len,
-				 why);
+			P2P_WARN("a control message of %zu bytes is dropped: %s\n", len, why);
 		else
 			ctrl_trace("received", &msg);
 		if (!ret)
-			ctrl_dispatch(ctx->ep->front, &msg);
+			ctrl_dispatch(ep, &msg);
 		else if (ret == -FI_EOPNOTSUPP && msg.type == WIRE_ANNOUNCE)
-			pipe_unreadable(ctx->ep->front, msg.id & WIRE_ID_MASK);
-	}
+			pipe_unreadable(ep, msg.id & WIRE_ID_MASK);
+		at += msg.size;
+		len -= msg.size;
+	} while (msg.size && len);
+}
 
+static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
+
+	if (!comp->err)
+		ctrl_read(ctx->ep->front, ctrl->reserve->addr, comp->len);
+	else if (comp->err != FI_ECANCELED)
+		P2P_WARN("a control message could not be received: %s\n",
+			 fi_strerror(abs(comp->err)));
 	if (comp->err == FI_ECANCELED)
 		ctrl_in_drop(ctx);
 	else
@@ -279,6 +289,33 @@ struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)
 	return aside ? aside : ep;
 }
 
+void ctrl_flush(struct xfer_ep *ep)
+{
+	struct xfer_out *out = ep->letter;
+
+	ep->letter = NULL;
+	if (out)
+		xfer_out_post(out);
+}
+
+/* Puts it behind others that are about to be sent there. False: there are none, or no room */
+static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct ctrl_out *ctrl = (struct ctrl_out *) ep->letter;
+	size_t *len;
+
+	if (!ctrl)
+		return false;
+	len = &ctrl->out.iov[0].iov_len;
+	if (ctrl->out.addr != addr || msg->payload_len ||
+	    *len + wire_size(msg) > sizeof ctrl->buf) {
+		ctrl_flush(ep);
+		return false;
+	}
+	*len += wire_encode(msg, ctrl->buf + *len);
+	return true;
+}
+
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct xfer *xfer = ep->xfer;
@@ -287,6 +324,9 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 
 	if (ret)
 		return ret;
+	ctrl_trace("sending", msg);
+	if (ctrl_append(ep, addr, msg))
+		return 0;
 	ctrl = cell_get(&xfer->cells);
 	if (!ctrl) {
 		P2P_WARN("no room for a control message\n");
@@ -305,8 +345,10 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
 	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
 	ctrl->out.count = 1;
-	ctrl_trace("sending", msg);
 	xfer_busy_add(ep->xfer, 1);
-	xfer_out_post(&ctrl->out);
+	if (ep->lends && xfer->passing && !ctrl->reserve)
+		ep->letter = &ctrl->out;
+	else
+		xfer_out_post(&ctrl->out);
 	return 0;
 }

@@ -125,7 +125,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
 	struct p2p_domain *domain;
 	struct fi_info *core_info;
-	bool local_mr, adds, shared;
+	bool local_mr, adds, lends, shared;
 	const char *why;
 	int ret;
 
@@ -153,8 +153,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		core_info->domain_attr->threading = FI_THREAD_SAFE;
 	why = domain_maps_not(info, core_info, domain->layered);
 	adds = !why && domain->layered;
+	lends = domain->layered && dev_present && info_core_lends(core_info);
 	if (adds)
 		info_core_add_maps(core_info);
+	if (lends)
+		info_core_add_reads(core_info);
 	ret = fi_domain(fabric->core, core_info, &domain->core, domain);
 	if (ret)
 		goto free_domain;
@@ -163,6 +166,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 			local_mr ? domain->core : NULL);
 	if (ret)
 		goto close_core;
+	domain->xfer.stage.lender = lends ? domain->core : NULL;
 	map_init(&domain->xfer.map, why ? NULL : domain->core, why);
 	domain->xfer.direct = !why && info_core_direct(core_info);
 	domain->xfer.virt_addr =

@@ -545,6 +545,8 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
 	if (!ret && domain->xfer.local)
 		info_core_add_maps(core_info);
+	if (!ret && domain->xfer.stage.lender)
+		info_core_add_reads(core_info);
 	ep->xfer.stalls = domain->layered && info_core_stalls(core_info);
 	if (!ret && ep->xfer.stalls)
 		ret = aside_init(ep, core_info);
@@ -573,6 +575,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ep->caps = info->caps;
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.mixes = info_core_mixes(core_info);
+	ep->xfer.lends = domain->xfer.stage.lender;
 	ep->xfer.litters = info_core_litters(core_info);
 	ep->xfer.near = domain->layered && info_core_near(core_info);
 	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||

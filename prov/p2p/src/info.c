@@ -480,18 +480,30 @@ bool info_core_fails_atomics(const struct fi_info *core)
 	return info_core_maps(core);
 }
 
-void info_core_add_maps(struct fi_info *core)
+/*
+ * ofi_rxm copies a message of up to 128 KiB through buffers of 16 KiB at both ends; what is read
+ * goes from place to place, and several such messages at once. "net" and "tcp" do that with messages.
+ */
+bool info_core_lends(const struct fi_info *core)
 {
-	uint64_t caps = FI_RMA | FI_READ | FI_REMOTE_READ;
+	return info_core_is(core, "tcp;ofi_rxm");
+}
 
-	core->caps |= caps;
-	/* an application without remote memory of its own need not have asked for these */
-	core->domain_attr->mr_mode |=
-		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+void info_core_add_reads(struct fi_info *core)
+{
+	core->caps |= FI_RMA | FI_READ | FI_REMOTE_READ;
 	if (core->tx_attr)
 		core->tx_attr->caps |= FI_RMA | FI_READ;
 	if (core->rx_attr)
 		core->rx_attr->caps |= FI_RMA | FI_REMOTE_READ;
+}
+
+void info_core_add_maps(struct fi_info *core)
+{
+	info_core_add_reads(core);
+	/* an application without remote memory of its own need not have asked for these */
+	core->domain_attr->mr_mode |=
+		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 }
 
 /*

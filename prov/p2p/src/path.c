@@ -49,6 +49,9 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 /* The ways through host memory */
 static enum path_proto path_stage(const struct path_query *query)
 {
+	if (query->lends && query->slot && !query->inject && query->len > query->lend_min &&
+	    query->len <= query->short_max && query->name_len <= query->name_max)
+		return PATH_LENT;
 	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))
 		return PATH_SHORT;
 	if (!query->layered || query->inject || query->stalls ||

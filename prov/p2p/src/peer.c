@@ -23,6 +23,7 @@
 #define PEER_REFUSES (1u << 3)	/* to take what is offered: only what is announced anyway is */
 #define PEER_TOLD (1u << 4)	/* it has been told of our board */
 #define PEER_READS (1u << 5)	/* it reads our board */
+#define PEER_WHOLE (1u << 6)	/* it wants sent what could be lent */
 
 /* NULL: there is no room to remember anything of it */
 static uint8_t *peer_facts(struct xfer_ep *ep, fi_addr_t addr)
@@ -195,6 +196,19 @@ void peer_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far
 	if (!facts || (!refuses && !(plain && len <= WIRE_PLAIN_MAX)))
 		return;
 	*facts = (*facts & ~PEER_FOLLOWS) | PEER_KNOWN | (refuses ? PEER_REFUSES : 0);
+}
+
+bool peer_borrows(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	return addr >= ep->peer_count || !(ep->peers[addr] & PEER_WHOLE);
+}
+
+void peer_borrows_not(struct xfer_ep *ep, fi_addr_t addr)
+{
+	uint8_t *facts = peer_facts(ep, addr);
+
+	if (facts)
+		*facts |= PEER_WHOLE;
 }
 
 void peer_forget(struct xfer *xfer, fi_addr_t addr)

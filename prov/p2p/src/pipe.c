@@ -11,6 +11,7 @@
 
 #include "conf.h"
 #include "ctrl.h"
+#include "lend.h"
 #include "log.h"
 #include "mem.h"
 #include "peer.h"
@@ -209,6 +210,7 @@ void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 		if (req->pipe.via == ep && req->pipe.to == addr)
 			pipe_recv_fail(req, status, false);
 	}
+	lend_peer_lost(ep, addr, status);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, pipe.chain);
@@ -249,6 +251,9 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->watch_at = now + PIPE_STALL;
 	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
 	xfer->starved = xfer->moved = false;
+	TAILQ_FOREACH(req, &xfer->borrowing, entry)
+		pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
+			   &req->pipe.heard, &req->pipe.probes);
 	TAILQ_FOREACH(req, &xfer->pulling, entry)
 		pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
 			   &req->pipe.heard, &req->pipe.probes);

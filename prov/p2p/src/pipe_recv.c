@@ -8,6 +8,7 @@
 #include "bounce.h"
 #include "conf.h"
 #include "ctrl.h"
+#include "lend.h"
 #include "log.h"
 #include "mem.h"
 #include "multi.h"
@@ -394,6 +395,10 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 	}
 	if (req->path.proto == PATH_ACROSS) {
 		pipe_across(req, from);
+		return;
+	}
+	if (arrival->flags & WIRE_LENT && ep->lends) {
+		lend_borrow(req, arrival->addr, arrival->key);
 		return;
 	}
 	req->pipe.pieces = (req->pipe.wanted - 1) / req->pipe.chunk + 1;

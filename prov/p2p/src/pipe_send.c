@@ -108,12 +108,13 @@ static void pipe_send_plain(struct xfer_req *req)
 	ssize_t ret;
 
 	pipe_sending_remove(req);
+	xfer_req_unstage(req, 0);
 	ret = whole_send_as(req, WIRE_MARK | req->pipe.id, pipe_plain_sent);
 	if (ret)
 		pipe_send_fail(req, (int) ret, true);
 }
 
-static void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+void pipe_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
 
@@ -150,8 +151,7 @@ static int pipe_tell(struct xfer_req *req, struct wire_msg *msg)
 }
 
 /* Tells the receiver what is to come. */
-static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key,
-			 uint64_t addr)
+int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
 {
 	struct xfer_ep *ep = req->ctx.ep, *beside = xfer_ep_beside(ep);
 	const struct xfer_ep *named = beside ? beside : ep;
@@ -175,6 +175,8 @@ static int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key
 	}
 	if (req->pipe.fin_wanted)
 		msg.flags |= WIRE_WANT_FIN;
+	if (req->path.proto == PATH_LENT)
+		msg.flags |= WIRE_LENT;
 	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ) {
 		pin_remote(req, &memory);
 		msg.flags |= WIRE_READABLE;
@@ -362,6 +364,8 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 	if (pipe_cts_route(req, msg))
 		return;
 	req->pipe.plain = msg->flags & WIRE_PLAIN;
+	if (req->path.proto == PATH_LENT && (req->pipe.plain || msg->len))
+		peer_borrows_not(req->ctx.ep, req->addr);
 	if (req->path.proto == PATH_ACROSS)
 		peer_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
 			      req->pipe.plain);
@@ -385,6 +389,8 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 		return;
 	}
 	req->pipe.pieces = (msg->len - 1) / msg->chunk + 1;
+	/* it need not be there whole any more */
+	xfer_req_unstage(req, 0);
 	pipe_list_add(req, &xfer->pushing);
 	pipe_push(req);
 }

@@ -7,6 +7,7 @@
 
 #include "bounce.h"
 #include "conf.h"
+#include "lend.h"
 #include "log.h"
 #include "mem.h"
 #include "multi.h"
@@ -16,6 +17,9 @@
 #include "probe.h"
 #include "remote.h"
 #include "whole.h"
+
+/* What is longer may be lent: up to that, cores send a message as one */
+#define POST_LEND_MIN 16384
 
 /* Up to this length a message is not announced, on a core that may be on other hosts */
 static size_t post_whole_max(const struct xfer_ep *ep, const struct core_op *op)
@@ -42,6 +46,9 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 		.short_max = delivery ? WIRE_PLAIN_MAX : pieces ? conf.eager_size : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
+		.lends = ep->lends && stage_lends(&ep->xfer->stage) &&
+			 peer_borrows(ep, op->addr),
+		.lend_min = POST_LEND_MIN,
 		.name_len = ep->name_len,
 		.name_max = WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
@@ -72,6 +79,8 @@ static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
 	case PATH_ACROSS:
 	case PATH_LONG:
 		return pipe_send(req);
+	case PATH_LENT:
+		return lend_send(req);
 	case PATH_DIRECT:
 		/* what goes there at once must not overtake what is being copied */
 		if (xfer_sendq_has(req->ctx.ep, op->addr))

@@ -82,16 +82,17 @@ static void stage_place(void *addr, size_t len, int node)
 		P2P_INFO("staging memory cannot be put on node %d, where the device is\n", node);
 }
 
-/* Registers with the core provider, where that wants its local buffers registered. */
-static int stage_register(struct stage *stage, void *addr, size_t len, struct fid_mr **mr)
+/* Registers with the core provider, for @access, where @domain says that it wants that. */
+static int stage_register(struct fid_domain *domain, void *addr, size_t len, uint64_t access,
+			  struct fid_mr **mr)
 {
 	static uint64_t key = 1ULL << 60;
 	int ret;
 
 	*mr = NULL;
-	if (!stage->domain)
+	if (!domain)
 		return 0;
-	ret = fi_mr_reg(stage->domain, addr, len, FI_SEND | FI_RECV, 0,
+	ret = fi_mr_reg(domain, addr, len, access, 0,
 			__atomic_fetch_add(&key, 1, __ATOMIC_RELAXED), 0, mr, NULL);
 	if (ret)
 		P2P_WARN("fi_mr_reg of %zu bytes for staging: %s\n", len,
@@ -199,7 +200,10 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 	if (ret)
 		goto free_region;
 	stage->pinned_by = mem->ops;
-	ret = stage_register(stage, stage->region, len, &stage->mr);
+	ret = stage_register(stage->lender ? stage->lender : stage->domain, stage->region, len,
+			     FI_SEND | FI_RECV |
+				     (stage->lender ? FI_READ | FI_REMOTE_READ : 0),
+			     &stage->mr);
 	for (int i = 0; !ret && i < STAGE_POOLS; i++)
 		ret = stage_pool_fill(stage, i, (char *) stage->region + offsets[i]);
 	if (ret)
@@ -291,7 +295,7 @@ struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len)
 	reserve->addr = stage_map(size);
 	if (!reserve->addr)
 		goto free_reserve;
-	if (stage_register(stage, reserve->addr, size, &reserve->mr))
+	if (stage_register(stage->domain, reserve->addr, size, FI_SEND | FI_RECV, &reserve->mr))
 		goto unmap;
 	reserve->desc = reserve->mr ? fi_mr_desc(reserve->mr) : NULL;
 	return reserve;

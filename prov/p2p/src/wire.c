@@ -24,7 +24,8 @@ struct wire_head {
 	uint32_t chunk;
 	uint32_t count;
 	uint32_t status;
-	uint32_t name_len;
+	uint16_t name_len;
+	uint16_t size;
 };
 
 /* Follows it where a message is about memory that peers reach */
@@ -118,6 +119,17 @@ static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
 	return sizeof offer;
 }
 
+size_t wire_size(const struct wire_msg *msg)
+{
+	uint8_t parts = wire_parts[msg->type];
+
+	return sizeof(struct wire_head) +
+	       (parts & WIRE_TARGETED ? sizeof(struct wire_target) : 0) +
+	       (wire_offers(parts, msg) ? sizeof(struct wire_offer) : 0) +
+	       (parts & WIRE_NAMED ? msg->name_len : 0) +
+	       (parts & WIRE_LOADED ? msg->payload_len : 0);
+}
+
 size_t wire_encode(const struct wire_msg *msg, void *buf)
 {
 	uint8_t parts = wire_parts[msg->type];
@@ -135,7 +147,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.chunk = htole32(msg->chunk),
 		.count = htole32(msg->count),
 		.status = htole32((uint32_t) msg->status),
-		.name_len = htole32((uint32_t) name_len),
+		.name_len = htole16((uint16_t) name_len),
+		.size = htole16((uint16_t) wire_size(msg)),
 	};
 	const struct wire_target target = {
 		.key = htole64(msg->key),
@@ -193,6 +206,8 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an announcement of pieces without a size";
 	if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
 		return "an announcement of too many pieces";
+	if (msg->flags & WIRE_LENT && msg->type != WIRE_ANNOUNCE)
+		return "a copy of what is no message";
 	return wire_check_offer(msg);
 }
 
@@ -253,11 +268,12 @@ static const char *wire_check(const struct wire_msg *msg)
 
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why)
 {
-	const char *at = buf, *end = at + len;
+	const char *at = buf, *end;
 	struct wire_target target;
 	struct wire_head head;
 	uint8_t parts;
 
+	*msg = (struct wire_msg){.size = 0};
 	if (len < sizeof head) {
 		*why = "too short";
 		return -FI_EINVAL;
@@ -274,6 +290,13 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 		*msg = (struct wire_msg){.type = head.type, .id = le64toh(head.id)};
 		return -FI_EOPNOTSUPP;
 	}
+	msg->size = le16toh(head.size);
+	if (msg->size < sizeof head || msg->size > len) {
+		msg->size = 0;
+		*why = "it is not as long as it says";
+		return -FI_EINVAL;
+	}
+	end = (const char *) buf + msg->size;
 	if (!head.type || head.type >= WIRE_TYPES) {
 		*why = "an unknown type";
 		return -FI_EINVAL;
@@ -289,7 +312,8 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 		.chunk = le32toh(head.chunk),
 		.count = le32toh(head.count),
 		.status = (int32_t) le32toh(head.status),
-		.name_len = le32toh(head.name_len),
+		.name_len = le16toh(head.name_len),
+		.size = msg->size,
 	};
 	parts = wire_parts[msg->type];
 	if (parts & WIRE_TARGETED && end - at >= (ptrdiff_t) sizeof target) {

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rank 4: messages of middling length that lie in their sender's staging memory until the receiver's
+ * core has read them (wire.h), several at a time. All [locked].
+ *
+ * To the core such a read is one operation, from place to place, where messages of that length go
+ * through buffers of its own; what is in turn added, a marker, is small. It is of use as long as others
+ * are under way: one by itself travels whole, without a round trip.
+ */
+#ifndef P2P_LEND_H
+#define P2P_LEND_H
+
+#include "xfer.h"
+
+/* Begins a send: 0, or an error, and the caller frees the request. */
+ssize_t lend_send(struct xfer_req *req);
+
+/* Reads what the receive is to have from its sender's memory, with others or alone. */
+void lend_borrow(struct xfer_req *req, uint64_t addr, uint64_t key);
+
+/* Nothing can be sent to @addr: ends with @status what would be read from there. */
+void lend_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status);
+
+/* Begins the reads that can begin */
+void lend_progress(struct xfer *xfer);
+
+#endif /* P2P_LEND_H */

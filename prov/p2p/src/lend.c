@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Rank 4: messages read out of their sender's staging memory. See lend.h. */
+#include "lend.h"
+
+#include <rdma/fi_errno.h>
+
+#include "log.h"
+#include "mem.h"
+#include "pipe_sides.h"
+
+/* What is read at once, at most: the copies at the receiver wait for all of it */
+#define LEND_TOGETHER ((size_t) 256 << 10)
+
+/* ---- the sender ---- */
+
+/* Where the core of a peer finds the slot */
+static int lend_announce(struct xfer_req *req)
+{
+	const struct xfer *xfer = req->ctx.ep->xfer;
+	uintptr_t at = (uintptr_t) req->host;
+	int ret;
+
+	if (!xfer->virt_addr)
+		at -= (uintptr_t) xfer->stage.region;
+	ret = pipe_announce(req, WIRE_ANNOUNCE, fi_mr_key(xfer->stage.mr), at);
+	req->pipe.aborted = ret;
+	req->out.data = WIRE_MARK | req->pipe.id;
+	return ret;
+}
+
+static void lend_copied_out(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	if (!status)
+		status = lend_announce(req);
+	req->comp.err = -status;
+	xfer_sendq_ready(req);
+	xfer_sendq_flush(req->ctx.ep);
+}
+
+ssize_t lend_send(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	int ret;
+
+	req->slot = stage_slot_get(&ep->xfer->stage, STAGE_WHOLE_OUT, req->len);
+	if (!req->slot)
+		return -FI_EAGAIN;
+	req->host = req->slot->addr;
+	req->ctx.done = pipe_marker_sent;
+	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
+	/* until it is announced, the receiver need not be told of failures */
+	req->pipe.aborted = true;
+	req->pipe.fin_wanted = true;
+	req->copy.done = lend_copied_out;
+	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
+			      &req->copy);
+	if (ret)
+		return ret;
+	xfer_set_busy(req);
+	xfer_sendq_add(req);
+	return 0;
+}
+
+/* ---- the receiver ---- */
+
+/* One read from @to, for @count receives */
+struct lend_read {
+	struct xfer_ctx ctx;
+	fi_addr_t to;
+	size_t count;
+	struct xfer_req *req[CORE_RMA_MAX];
+	LIST_ENTRY(lend_read) entry;
+};
+
+_Static_assert(sizeof(struct lend_read) <= CELL_SIZE, "a read is a cell");
+
+static void lend_read_drop(struct xfer_ctx *ctx)
+{
+	LIST_REMOVE((struct lend_read *) ctx, entry);
+	xfer_ctx_free(ctx);
+}
+
+static void lend_end(struct xfer_req *req, int status)
+{
+	req->pipe.in_flight--;
+	if (status && !req->pipe.status)
+		req->pipe.status = status;
+	pipe_read_end(req);
+}
+
+static void lend_copied_in(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (!xfer_copy_ended(req->ctx.ep))
+		lend_end(req, status);
+}
+
+static void lend_read_one(struct xfer_req *req, int status)
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count;
+
+	if (!status && req->mem.ops && !req->pipe.status) {
+		count = mem_iov_slice(req->iov, req->count, 0, req->pipe.wanted, iov);
+		req->copy.done = lend_copied_in;
+		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count,
+					 req->host, &req->copy);
+		if (!status)
+			return;
+	}
+	lend_end(req, status);
+}
+
+static void lend_read_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct lend_read read = *(struct lend_read *) ctx;
+
+	lend_read_drop(ctx);
+	for (size_t i = 0; i < read.count; i++)
+		lend_read_one(read.req[i], -abs(comp->err));
+}
+
+/* Staging memory for what is to go to a device. False: none now */
+static bool lend_stage(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	struct stage *stage = &xfer->stage;
+
+	if (!req->mem.ops || req->slot || req->reserve)
+		return true;
+	/* those for messages may all be waiting for one; those for pieces come back */
+	req->slot = stage_slot_get(stage, STAGE_WHOLE_IN, req->pipe.wanted);
+	if (!req->slot)
+		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->pipe.wanted);
+	if (req->slot) {
+		req->host = req->slot->addr;
+		return true;
+	}
+	xfer->starved = true;
+	if (!xfer->spare)
+		return false;
+	req->reserve = stage_reserve_get(stage, req->pipe.wanted);
+	if (!req->reserve)
+		return false;
+	xfer->spare--;
+	req->host = req->reserve->addr;
+	return true;
+}
+
+/* The places that a receive's bytes are read to */
+static size_t lend_places(const struct xfer_req *req, struct iovec *iov)
+{
+	if (!req->mem.ops)
+		return mem_iov_slice(req->iov, req->count, 0, req->pipe.wanted, iov);
+	iov[0] = (struct iovec){req->host, req->pipe.wanted};
+	return 1;
+}
+
+/* Is one of this kind under way? */
+static bool lend_reads(const struct xfer *xfer, const struct xfer_ep *ep, fi_addr_t to)
+{
+	const struct lend_read *read;
+
+	LIST_FOREACH(read, &xfer->reads, entry) {
+		if (read->ctx.ep == ep && read->to == to)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Fills @op, a read for @first and those behind it of the same sender, with as many as there is room
+ * for; @read has them. Is there room left?
+ */
+static bool lend_gather(struct xfer_req *first, struct lend_read *read, struct core_rma *op,
+			struct iovec *iov, struct fi_rma_iov *from)
+{
+	const struct xfer_ep *ep = first->ctx.ep;
+	struct xfer_req *req;
+	size_t len = 0, places;
+
+	for (req = first; req; req = TAILQ_NEXT(req, entry)) {
+		if (req->pipe.via != first->pipe.via || req->pipe.to != first->pipe.to)
+			continue;
+		if (!lend_stage(req))
+			return true;
+		places = lend_places(req, iov + op->count);
+		if (op->count + places > ep->iov_limit || read->count == CORE_RMA_MAX ||
+		    (len && len + req->pipe.wanted > LEND_TOGETHER))
+			return false;
+		op->count += places;
+		len += req->pipe.wanted;
+		from[read->count] = req->target[0];
+		read->req[read->count++] = req;
+	}
+	return read->count < CORE_RMA_MAX && len < LEND_TOGETHER;
+}
+
+/*
+ * Gives the core a read for @first and others. What does not fill one waits as long as there is
+ * another from there: to read several messages at once takes little more than to read one. 0,
+ * -FI_EAGAIN: not now, or another error, with which they have ended
+ */
+static ssize_t lend_read_begin(struct xfer_req *first)
+{
+	struct xfer *xfer = first->ctx.ep->xfer;
+	struct lend_read *read = cell_get(&xfer->cells);
+	struct iovec iov[2 * P2P_IOV_MAX];
+	struct fi_rma_iov from[CORE_RMA_MAX];
+	struct core_rma op = {
+		.read = true,
+		.iov = iov,
+		.addr = first->pipe.to,
+		.remote = from,
+		.flags = FI_COMPLETION,
+		.context = read,
+	};
+	ssize_t ret = -FI_EAGAIN;
+
+	if (!read)
+		return ret;
+	read->to = first->pipe.to;
+	read->count = 0;
+	xfer_ctx_init(&read->ctx, first->pipe.via, lend_read_done, lend_read_drop);
+	if (!(lend_gather(first, read, &op, iov, from) &&
+	      lend_reads(xfer, first->pipe.via, first->pipe.to)) &&
+	    read->count) {
+		op.remotes = read->count;
+		ret = core_post_rma(first->pipe.via->core, &op);
+	}
+	LIST_INSERT_HEAD(&xfer->reads, read, entry);
+	if (ret == -FI_EAGAIN) {
+		lend_read_drop(&read->ctx);
+		return ret;
+	}
+	for (size_t i = 0; i < read->count; i++)
+		pipe_list_remove(read->req[i]);
+	if (ret)
+		lend_read_done(&read->ctx, &(struct core_comp){.err = (int) -ret});
+	return ret;
+}
+
+void lend_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
+{
+	req->target[0] = (struct fi_rma_iov){addr, req->pipe.wanted, key};
+	req->pipe.answered = true;
+	req->pipe.in_flight++;
+	pipe_list_add(req, &req->ctx.ep->xfer->borrowing);
+}
+
+void lend_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&ep->xfer->borrowing); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (req->pipe.via != ep || req->pipe.to != addr)
+			continue;
+		/* there is nobody to be told of it */
+		req->pipe.aborted = true;
+		pipe_list_remove(req);
+		lend_end(req, status);
+	}
+}
+
+void lend_progress(struct xfer *xfer)
+{
+	struct xfer_blocked blocked = {.count = 0};
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&xfer->borrowing); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (xfer_blocked_has(&blocked, req->pipe.to))
+			continue;
+		if (lend_read_begin(req) == -FI_EAGAIN)
+			xfer_blocked_add(&blocked, req->pipe.to);
+		else
+			/* others have gone with it */
+			next = TAILQ_FIRST(&xfer->borrowing);
+	}
+}
