@@ -105,8 +105,8 @@ bool info_core_fails_atomics(const struct fi_info *core);
 /* Is a message of middling length better read by its receiver than sent (lend.h)? */
 bool info_core_lends(const struct fi_info *core);
 
-/* Makes what info_to_core() made one for a core that reads remote memory. */
-void info_core_add_reads(struct fi_info *core);
+/* Makes what info_to_core() made one for a core that does: it reads remote memory. */
+void info_core_add_lending(struct fi_info *core);
 
 /*
  * Makes what info_to_core() made one for a core that takes descriptors of all buffers and

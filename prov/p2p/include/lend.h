@@ -15,13 +15,19 @@
 /* Begins a send: 0, or an error, and the caller frees the request. */
 ssize_t lend_send(struct xfer_req *req);
 
+/* Can the receive read what is lent to it? Else it asks for pieces. */
+bool lend_borrows(const struct xfer_req *req);
+
 /* Reads what the receive is to have from its sender's memory, with others or alone. */
 void lend_borrow(struct xfer_req *req, uint64_t addr, uint64_t key);
 
 /* Nothing can be sent to @addr: ends with @status what would be read from there. */
 void lend_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status);
 
-/* Begins the reads that can begin */
-void lend_progress(struct xfer *xfer);
+/* The endpoint is about to be closed: waits for the core's reads there, a little. */
+void lend_close(struct xfer_ep *ep);
+
+/* Begins the endpoint's reads that can begin */
+void lend_progress(struct xfer_ep *ep);
 
 #endif /* P2P_LEND_H */

@@ -91,7 +91,8 @@ struct stage_pool {
 /**
  * struct stage - one domain's staging memory.
  * @domain:	the core's domain to register it with; NULL: registration not wanted
- * @lender:	the same, if peers are to read the slots
+ * @lender:	the same, if peers are to read messages of some 10 KiB in their slots; @lent: what
+ *		they are registered as for that, NULL: they are not
  * @pools:	the slots; @region is the memory behind all of them, there from the
  *		first use of a device on
  * @kept:	reserves for re-use, of which @backed bytes may have pages
@@ -104,6 +105,7 @@ struct stage {
 	size_t region_len;
 	const struct dev_ops *pinned_by;
 	struct fid_mr *mr;
+	struct fid_mr *lent;
 	struct stage_reserves kept;
 	size_t kept_count;
 	size_t backed;
@@ -123,14 +125,15 @@ void stage_fini(struct stage *stage);
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
 
 /*
- * Are there messages on their way out of slots of some 10 KiB, and is there room for more that may
- * wait for their receives there? Some is left to those that go whole.
+ * May a message of @len bytes be read in its slot: are there others on their way out of such, and is
+ * there room for more that may wait for their receives there? Some is left to those that go whole.
  */
-static inline bool stage_lends(const struct stage *stage)
+static inline bool stage_lends(const struct stage *stage, size_t len)
 {
 	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
 
-	return pool->idle < pool->count && pool->idle > pool->count / 8;
+	return stage->lent && len <= pool->size && pool->idle < pool->count &&
+	       pool->idle > pool->count / 8;
 }
 
 /* Is this in one of the slots? */

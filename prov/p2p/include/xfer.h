@@ -127,7 +127,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @pushing, @pulling: long messages on their way out and in
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
  * @borrowing:	messages that lie in their senders' staging memory and are to be read (lend.h);
- *		@reads: the core's reads under way of others
+ *		@reading: those that are being read, by the core's @reads
  * @regions:	memory that we let peers reach, by key
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
@@ -168,6 +168,7 @@ struct xfer {
 	struct xfer_list pulling;
 	struct xfer_list bouncing;
 	struct xfer_list borrowing;
+	struct xfer_list reading;
 	LIST_HEAD(, lend_read) reads;
 	struct region *regions;
 	uint64_t key_mark;
@@ -393,7 +394,7 @@ struct xfer_req {
 		enum path_far far;	/* receiving: whether an offer is taken */
 		int status;		/* the first error */
 		bool listed;		/* in xfer.sending */
-		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing, borrowing, or none */
+		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing …, or none */
 		bool marker_sent;
 		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
 		bool fin_wanted;	/* sending: FIN is still to come */

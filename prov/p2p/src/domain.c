@@ -157,7 +157,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (adds)
 		info_core_add_maps(core_info);
 	if (lends)
-		info_core_add_reads(core_info);
+		info_core_add_lending(core_info);
 	ret = fi_domain(fabric->core, core_info, &domain->core, domain);
 	if (ret)
 		goto free_domain;

@@ -546,7 +546,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (!ret && domain->xfer.local)
 		info_core_add_maps(core_info);
 	if (!ret && domain->xfer.stage.lender)
-		info_core_add_reads(core_info);
+		info_core_add_lending(core_info);
 	ep->xfer.stalls = domain->layered && info_core_stalls(core_info);
 	if (!ret && ep->xfer.stalls)
 		ret = aside_init(ep, core_info);

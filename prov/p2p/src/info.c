@@ -37,6 +37,9 @@
 /* Pieces of remote memory in one operation: the owner may have to be asked */
 #define INFO_RMA_IOV_LIMIT 1
 
+/* The same that a core which lends reads at once: it takes as many */
+#define INFO_READ_PLACES 4
+
 /* The bits of cq_data that an application may use: the rest carry marks */
 #define INFO_CQ_DATA_SIZE 4
 #define INFO_CORE_CQ_DATA_SIZE 8
@@ -489,13 +492,20 @@ bool info_core_lends(const struct fi_info *core)
 	return info_core_is(core, "tcp;ofi_rxm");
 }
 
-void info_core_add_reads(struct fi_info *core)
+static void info_core_add_reads(struct fi_info *core)
 {
 	core->caps |= FI_RMA | FI_READ | FI_REMOTE_READ;
 	if (core->tx_attr)
 		core->tx_attr->caps |= FI_RMA | FI_READ;
 	if (core->rx_attr)
 		core->rx_attr->caps |= FI_RMA | FI_REMOTE_READ;
+}
+
+void info_core_add_lending(struct fi_info *core)
+{
+	info_core_add_reads(core);
+	if (core->tx_attr)
+		core->tx_attr->rma_iov_limit = INFO_READ_PLACES;
 }
 
 void info_core_add_maps(struct fi_info *core)

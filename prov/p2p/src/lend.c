@@ -11,6 +11,9 @@
 /* What is read at once, at most: the copies at the receiver wait for all of it */
 #define LEND_TOGETHER ((size_t) 256 << 10)
 
+/* The longest that a read is waited for when its endpoint is closed [ms] */
+#define LEND_CLOSE 100
+
 /* ---- the sender ---- */
 
 /* Where the core of a peer finds the slot */
@@ -21,8 +24,8 @@ static int lend_announce(struct xfer_req *req)
 	int ret;
 
 	if (!xfer->virt_addr)
-		at -= (uintptr_t) xfer->stage.region;
-	ret = pipe_announce(req, WIRE_ANNOUNCE, fi_mr_key(xfer->stage.mr), at);
+		at -= (uintptr_t) xfer->stage.pools[STAGE_SHORT_OUT].slots->addr;
+	ret = pipe_announce(req, WIRE_ANNOUNCE, fi_mr_key(xfer->stage.lent), at);
 	req->pipe.aborted = ret;
 	req->out.data = WIRE_MARK | req->pipe.id;
 	return ret;
@@ -105,6 +108,8 @@ static void lend_read_one(struct xfer_req *req, int status)
 	struct iovec iov[P2P_IOV_MAX];
 	size_t count;
 
+	pipe_list_remove(req);
+	req->ctx.ep->xfer->moved = true;
 	if (!status && req->mem.ops && !req->pipe.status) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->pipe.wanted, iov);
 		req->copy.done = lend_copied_in;
@@ -139,6 +144,7 @@ static bool lend_stage(struct xfer_req *req)
 		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->pipe.wanted);
 	if (req->slot) {
 		req->host = req->slot->addr;
+		req->host_desc = req->slot->desc;
 		return true;
 	}
 	xfer->starved = true;
@@ -149,6 +155,7 @@ static bool lend_stage(struct xfer_req *req)
 		return false;
 	xfer->spare--;
 	req->host = req->reserve->addr;
+	req->host_desc = req->reserve->desc;
 	return true;
 }
 
@@ -161,13 +168,13 @@ static size_t lend_places(const struct xfer_req *req, struct iovec *iov)
 	return 1;
 }
 
-/* Is one of this kind under way? */
-static bool lend_reads(const struct xfer *xfer, const struct xfer_ep *ep, fi_addr_t to)
+/* Is a read from @to under way, or from anywhere (FI_ADDR_UNSPEC)? */
+static bool lend_reads(const struct xfer_ep *ep, fi_addr_t to)
 {
 	const struct lend_read *read;
 
-	LIST_FOREACH(read, &xfer->reads, entry) {
-		if (read->ctx.ep == ep && read->to == to)
+	LIST_FOREACH(read, &ep->xfer->reads, entry) {
+		if (read->ctx.ep == ep && (read->to == to || to == FI_ADDR_UNSPEC))
 			return true;
 	}
 	return false;
@@ -193,6 +200,7 @@ static bool lend_gather(struct xfer_req *first, struct lend_read *read, struct c
 		if (op->count + places > ep->iov_limit || read->count == CORE_RMA_MAX ||
 		    (len && len + req->pipe.wanted > LEND_TOGETHER))
 			return false;
+		op->desc[op->count] = req->mem.ops ? req->host_desc : NULL;
 		op->count += places;
 		len += req->pipe.wanted;
 		from[read->count] = req->target[0];
@@ -201,48 +209,64 @@ static bool lend_gather(struct xfer_req *first, struct lend_read *read, struct c
 	return read->count < CORE_RMA_MAX && len < LEND_TOGETHER;
 }
 
+/* What lend_read_begin() did not begin waits for another read of the same peer */
+#define LEND_HELD 1
+
 /*
  * Gives the core a read for @first and others. What does not fill one waits as long as there is
  * another from there: to read several messages at once takes little more than to read one. 0,
- * -FI_EAGAIN: not now, or another error, with which they have ended
+ * LEND_HELD, -FI_EAGAIN: there is no room now, or another error, with which they have ended
  */
 static ssize_t lend_read_begin(struct xfer_req *first)
 {
 	struct xfer *xfer = first->ctx.ep->xfer;
 	struct lend_read *read = cell_get(&xfer->cells);
 	struct iovec iov[2 * P2P_IOV_MAX];
+	void *desc[P2P_IOV_MAX] = {NULL};
 	struct fi_rma_iov from[CORE_RMA_MAX];
 	struct core_rma op = {
 		.read = true,
 		.iov = iov,
+		.desc = desc,
 		.addr = first->pipe.to,
 		.remote = from,
 		.flags = FI_COMPLETION,
 		.context = read,
 	};
 	ssize_t ret = -FI_EAGAIN;
+	bool room;
 
 	if (!read)
 		return ret;
 	read->to = first->pipe.to;
 	read->count = 0;
 	xfer_ctx_init(&read->ctx, first->pipe.via, lend_read_done, lend_read_drop);
-	if (!(lend_gather(first, read, &op, iov, from) &&
-	      lend_reads(xfer, first->pipe.via, first->pipe.to)) &&
-	    read->count) {
-		op.remotes = read->count;
+	room = lend_gather(first, read, &op, iov, from);
+	op.remotes = read->count;
+	if (read->count && room && lend_reads(first->pipe.via, first->pipe.to))
+		ret = LEND_HELD;
+	else if (read->count)
 		ret = core_post_rma(first->pipe.via->core, &op);
-	}
 	LIST_INSERT_HEAD(&xfer->reads, read, entry);
-	if (ret == -FI_EAGAIN) {
+	if (ret == LEND_HELD || ret == -FI_EAGAIN) {
 		lend_read_drop(&read->ctx);
 		return ret;
 	}
-	for (size_t i = 0; i < read->count; i++)
+	for (size_t i = 0; i < read->count; i++) {
 		pipe_list_remove(read->req[i]);
+		pipe_list_add(read->req[i], &xfer->reading);
+	}
 	if (ret)
 		lend_read_done(&read->ctx, &(struct core_comp){.err = (int) -ret});
 	return ret;
+}
+
+bool lend_borrows(const struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+
+	return ep->lends && (!req->mem.ops ||
+			     req->pipe.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size);
 }
 
 void lend_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
@@ -268,19 +292,37 @@ void lend_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
-void lend_progress(struct xfer *xfer)
+/*
+ * "tcp" (1.17) reports, and frees, a read twice whose answer is just coming in when its endpoint is
+ * closed, and ofi_rxm crashes: tcpx_ep_flush_all_queues() finds it in two places.
+ */
+void lend_close(struct xfer_ep *ep)
 {
+	uint64_t until = pipe_now() + LEND_CLOSE;
+	struct xfer_cq *cq;
+
+	while (lend_reads(ep, FI_ADDR_UNSPEC) && pipe_now() < until) {
+		LIST_FOREACH(cq, &ep->xfer->cqs, entry)
+			xfer_cq_pull(cq);
+	}
+}
+
+void lend_progress(struct xfer_ep *ep)
+{
+	struct xfer_list *list = &ep->xfer->borrowing;
 	struct xfer_blocked blocked = {.count = 0};
 	struct xfer_req *req, *next;
+	ssize_t ret;
 
-	for (req = TAILQ_FIRST(&xfer->borrowing); req; req = next) {
+	for (req = TAILQ_FIRST(list); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (xfer_blocked_has(&blocked, req->pipe.to))
+		if (req->pipe.via != ep || xfer_blocked_has(&blocked, req->pipe.to))
 			continue;
-		if (lend_read_begin(req) == -FI_EAGAIN)
+		ret = lend_read_begin(req);
+		if (ret == -FI_EAGAIN)
 			xfer_blocked_add(&blocked, req->pipe.to);
-		else
+		else if (ret != LEND_HELD)
 			/* others have gone with it */
-			next = TAILQ_FIRST(&xfer->borrowing);
+			next = TAILQ_FIRST(list);
 	}
 }

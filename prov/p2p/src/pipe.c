@@ -214,8 +214,9 @@ void pipe_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, pipe.chain);
+			/* who lives all the same, and connects again, must not read its slot */
 			if (req->pipe.via == ep && req->pipe.to == addr)
-				pipe_send_fail(req, status, false);
+				pipe_send_fail(req, status, req->path.proto == PATH_LENT);
 		}
 	}
 }
@@ -242,6 +243,8 @@ static bool pipe_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_
 /* Looks after transfers that do not move; a few times a second is enough. */
 static void pipe_watch(struct xfer *xfer)
 {
+	const struct xfer_list *const receiving[] = {&xfer->pulling, &xfer->borrowing,
+						     &xfer->reading};
 	uint64_t now = pipe_now();
 	struct pipe_arrival *arrival;
 	struct xfer_req *req;
@@ -251,12 +254,11 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->watch_at = now + PIPE_STALL;
 	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
 	xfer->starved = xfer->moved = false;
-	TAILQ_FOREACH(req, &xfer->borrowing, entry)
-		pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
-			   &req->pipe.heard, &req->pipe.probes);
-	TAILQ_FOREACH(req, &xfer->pulling, entry)
-		pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
-			   &req->pipe.heard, &req->pipe.probes);
+	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
+		TAILQ_FOREACH(req, receiving[i], entry)
+			pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
+				   &req->pipe.heard, &req->pipe.probes);
+	}
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->arriving[i], chain) {
 			if (arrival->held && arrival->announced)

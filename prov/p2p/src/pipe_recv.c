@@ -397,7 +397,7 @@ static void pipe_recv_begin(struct pipe_arrival *arrival)
 		pipe_across(req, from);
 		return;
 	}
-	if (arrival->flags & WIRE_LENT && ep->lends) {
+	if (arrival->flags & WIRE_LENT && lend_borrows(req)) {
 		lend_borrow(req, arrival->addr, arrival->key);
 		return;
 	}

@@ -46,7 +46,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 		.short_max = delivery ? WIRE_PLAIN_MAX : pieces ? conf.eager_size : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
-		.lends = ep->lends && stage_lends(&ep->xfer->stage) &&
+		.lends = ep->lends && stage_lends(&ep->xfer->stage, len) &&
 			 peer_borrows(ep, op->addr),
 		.lend_min = POST_LEND_MIN,
 		.name_len = ep->name_len,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <rdma/fi_domain.h>
@@ -82,17 +83,22 @@ static void stage_place(void *addr, size_t len, int node)
 		P2P_INFO("staging memory cannot be put on node %d, where the device is\n", node);
 }
 
-/* Registers with the core provider, for @access, where @domain says that it wants that. */
-static int stage_register(struct fid_domain *domain, void *addr, size_t len, uint64_t access,
-			  struct fid_mr **mr)
+/* From one slot to the next */
+static size_t stage_stride(const struct stage_pool *pool)
+{
+	return P2P_ALIGN_UP(pool->size, 64);
+}
+
+/* Registers with the core provider, where that wants its local buffers registered. */
+static int stage_register(struct stage *stage, void *addr, size_t len, struct fid_mr **mr)
 {
 	static uint64_t key = 1ULL << 60;
 	int ret;
 
 	*mr = NULL;
-	if (!domain)
+	if (!stage->domain)
 		return 0;
-	ret = fi_mr_reg(domain, addr, len, access, 0,
+	ret = fi_mr_reg(stage->domain, addr, len, FI_SEND | FI_RECV, 0,
 			__atomic_fetch_add(&key, 1, __ATOMIC_RELAXED), 0, mr, NULL);
 	if (ret)
 		P2P_WARN("fi_mr_reg of %zu bytes for staging: %s\n", len,
@@ -100,10 +106,25 @@ static int stage_register(struct fid_domain *domain, void *addr, size_t len, uin
 	return ret;
 }
 
-/* From one slot to the next */
-static size_t stage_stride(const struct stage_pool *pool)
+/*
+ * Lets peers read the slots of messages going out. Where keys are chosen, it is one that is neither
+ * an application's nor guessed. What cannot be read is sent.
+ */
+static void stage_lend(struct stage *stage)
 {
-	return P2P_ALIGN_UP(pool->size, 64);
+	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
+	uint64_t key;
+	int ret;
+
+	if (!stage->lender || !pool->count ||
+	    getrandom(&key, sizeof key, 0) != sizeof key)
+		return;
+	ret = fi_mr_reg(stage->lender, pool->slots->addr, pool->count * stage_stride(pool),
+			FI_REMOTE_READ, 0, key, 0, &stage->lent, NULL);
+	if (ret) {
+		P2P_INFO("peers cannot read staging memory: %s\n", fi_strerror(-ret));
+		stage->lent = NULL;
+	}
 }
 
 void stage_init(struct stage *stage, struct fid_domain *domain)
@@ -130,6 +151,8 @@ static void stage_region_free(struct stage *stage)
 		SLIST_INIT(&stage->pools[i].free);
 		stage->pools[i].idle = 0;
 	}
+	if (stage->lent)
+		fi_close(&stage->lent->fid);
 	if (stage->mr)
 		fi_close(&stage->mr->fid);
 	if (stage->pinned_by)
@@ -138,7 +161,7 @@ static void stage_region_free(struct stage *stage)
 		munmap(stage->region, stage->region_len);
 	stage->region = NULL;
 	stage->pinned_by = NULL;
-	stage->mr = NULL;
+	stage->mr = stage->lent = NULL;
 }
 
 static void stage_reserve_free(struct stage_reserve *reserve)
@@ -200,14 +223,12 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 	if (ret)
 		goto free_region;
 	stage->pinned_by = mem->ops;
-	ret = stage_register(stage->lender ? stage->lender : stage->domain, stage->region, len,
-			     FI_SEND | FI_RECV |
-				     (stage->lender ? FI_READ | FI_REMOTE_READ : 0),
-			     &stage->mr);
+	ret = stage_register(stage, stage->region, len, &stage->mr);
 	for (int i = 0; !ret && i < STAGE_POOLS; i++)
 		ret = stage_pool_fill(stage, i, (char *) stage->region + offsets[i]);
 	if (ret)
 		goto free_region;
+	stage_lend(stage);
 	P2P_INFO("pinned %zu bytes for staging: %zu slots of %zu, and each way %zu of "
 		 "%zu and %zu of %zu\n",
 		 len, stage->pools[STAGE_PIECE].count, stage->pools[STAGE_PIECE].size,
@@ -295,7 +316,7 @@ struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len)
 	reserve->addr = stage_map(size);
 	if (!reserve->addr)
 		goto free_reserve;
-	if (stage_register(stage->domain, reserve->addr, size, FI_SEND | FI_RECV, &reserve->mr))
+	if (stage_register(stage, reserve->addr, size, &reserve->mr))
 		goto unmap;
 	reserve->desc = reserve->mr ? fi_mr_desc(reserve->mr) : NULL;
 	return reserve;

@@ -214,7 +214,7 @@ static bool wait_moves(const struct wait_point *point)
 	return !mover || mover == point;
 }
 
-/* Sends that wait for room in the core: nothing says when there is some. */
+/* Sends, and reads, that wait for room in the core: nothing says when there is some. */
 static bool wait_sends(const struct xfer *xfer)
 {
 	const struct xfer_ep *ep;
@@ -223,7 +223,7 @@ static bool wait_sends(const struct xfer *xfer)
 		if (ep->waiting || !TAILQ_EMPTY(&ep->outq))
 			return true;
 	}
-	return false;
+	return !TAILQ_EMPTY(&xfer->borrowing);
 }
 
 /* Asks the core about every queue that has a descriptor; is there one that has none? */

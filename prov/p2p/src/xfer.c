@@ -50,6 +50,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	TAILQ_INIT(&xfer->pulling);
 	TAILQ_INIT(&xfer->bouncing);
 	TAILQ_INIT(&xfer->borrowing);
+	TAILQ_INIT(&xfer->reading);
 	LIST_INIT(&xfer->reads);
 	LIST_INIT(&xfer->cqs);
 	LIST_INIT(&xfer->eps);
@@ -402,8 +403,8 @@ static void xfer_progress_core(struct xfer *xfer)
 	copy_progress(&xfer->copies);
 	pipe_progress(xfer);
 	bounce_progress(xfer);
-	lend_progress(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
+		lend_progress(ep);
 		ctrl_progress(ep);
 		xfer_outq_flush(ep);
 		xfer_sendq_flush(ep);
@@ -560,6 +561,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	int ret;
 
 	p2p_lock_take(&xfer->lock);
+	lend_close(ep);
 	ret = xfer_ep_close_core(ep);
 	if (ret) {
 		p2p_lock_drop(&xfer->lock);
