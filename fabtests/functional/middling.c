@@ -147,7 +147,7 @@ static int run(struct ft_proc *proc)
 	for (size_t i = 0; i < 8 * pair.kind_count; i++) {
 		const struct test_case c = {
 			.from = i / 4 % pair.kind_count,
-			.tagged = i % 2,
+			.tagged = i % 2 && ft_has_tags(&pair.ctx),
 			.late = i / 2 % 2,
 			.key = (i + 1) * 1000,
 		};
