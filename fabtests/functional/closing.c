@@ -14,8 +14,9 @@
 #define SIZE ((size_t)60000)
 #define PLACE (SIZE + FT_ROOM)
 
+/* One of them: a context like the first, but for its endpoint */
 struct node {
-	struct fid_ep *ep;
+	struct ft_ctx ctx;
 	fi_addr_t addr;
 };
 
@@ -29,22 +30,12 @@ struct state {
 
 static int node_open(struct state *s, struct node *n)
 {
-	struct ft_name name = {.len = sizeof(name.bytes)};
-	size_t len = sizeof(name.bytes);
-	int ret = fi_endpoint(s->ctx.domain, s->ctx.info, &n->ep, NULL);
+	struct ft_name name;
 
-	if (!ret)
-		ret = fi_ep_bind(n->ep, &s->ctx.cq->fid, FI_TRANSMIT | FI_RECV);
-	if (!ret)
-		ret = fi_ep_bind(n->ep, &s->ctx.av->fid, 0);
-	if (!ret)
-		ret = fi_enable(n->ep);
-	if (!ret)
-		ret = fi_getname(&n->ep->fid, name.bytes, &len);
-	if (ret)
-		return ft_fail(ret, "endpoint", "opened again");
-	ret = fi_av_insert(s->ctx.av, name.bytes, 1, &n->addr, 0, NULL);
-	return ret == 1 ? 0 : ft_fail(ret < 0 ? ret : -FI_EOTHER, "fi_av_insert", "a name");
+	n->ctx = s->ctx;
+	FT_TRY(ft_ep_open(&n->ctx));
+	FT_TRY(ft_getname(&n->ctx, &name));
+	return ft_av_insert(&n->ctx, name.bytes, &n->addr);
 }
 
 static struct ft_slot slot(const struct ft_buf *buf, size_t i)
@@ -55,22 +46,29 @@ static struct ft_slot slot(const struct ft_buf *buf, size_t i)
 /* Message @i, between the endpoints that its number says */
 static int post(struct state *s, size_t i)
 {
-	const struct node *from = &s->node[i / EACH % ENDPOINTS];
-	const struct node *to = &s->node[i / EACH / ENDPOINTS];
+	struct node *from = &s->node[i / EACH % ENDPOINTS], *to = &s->node[i / EACH / ENDPOINTS];
 	const struct ft_slot in = slot(&s->rx, i), out = slot(&s->tx, i);
-	ssize_t ret;
+	struct ft_op recv = {
+		.call = FT_RECV,
+		.tagged = true,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = i,
+		.req = &s->recv[i],
+	};
+	struct ft_op send = {
+		.call = FT_SEND,
+		.tagged = true,
+		.addr = to->addr,
+		.tag = i,
+		.req = &s->send[i],
+	};
 
 	FT_TRY(ft_slot_arm(&in));
 	FT_TRY(ft_slot_fill(&out, s->key + i));
-	while ((ret = fi_trecv(to->ep, s->rx.addr + in.off, SIZE, s->rx.desc, FI_ADDR_UNSPEC, i, 0,
-			       &s->recv[i])) == -FI_EAGAIN)
-		FT_TRY(ft_progress(&s->ctx) < 0);
-	if (ret)
-		return ft_fail((int)ret, "fi_trecv", "message %zu", i);
-	while ((ret = fi_tsend(from->ep, s->tx.addr + out.off, SIZE, s->tx.desc, to->addr, i,
-			       &s->send[i])) == -FI_EAGAIN)
-		FT_TRY(ft_progress(&s->ctx) < 0);
-	return ret ? ft_fail((int)ret, "fi_tsend", "message %zu", i) : 0;
+	ft_op_buf(&recv, &s->rx, in.off, SIZE);
+	ft_op_buf(&send, &s->tx, out.off, SIZE);
+	FT_TRY(ft_post(&to->ctx, &recv));
+	return ft_post(&from->ctx, &send);
 }
 
 static int check_all(struct state *s)
@@ -108,7 +106,7 @@ static int cycle(struct state *s, bool whole)
 	else
 		progress(s, ft_random(&s->random) % 60);
 	for (size_t i = 0; i < ENDPOINTS; i++) {
-		ret = fi_close(&s->node[i].ep->fid);
+		ret = fi_close(&s->node[i].ctx.ep->fid);
 		if (ret)
 			return ft_fail(ret, "fi_close", "endpoint %zu", i);
 		progress(s, 50);

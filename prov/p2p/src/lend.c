@@ -4,7 +4,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "log.h"
 #include "mem.h"
 #include "pipe_sides.h"
 
@@ -147,13 +146,9 @@ static bool lend_stage(struct xfer_req *req)
 		req->host_desc = req->slot->desc;
 		return true;
 	}
-	xfer->starved = true;
-	if (!xfer->spare)
-		return false;
-	req->reserve = stage_reserve_get(stage, req->pipe.wanted);
+	req->reserve = pipe_spare(xfer, req->pipe.wanted);
 	if (!req->reserve)
 		return false;
-	xfer->spare--;
 	req->host = req->reserve->addr;
 	req->host_desc = req->reserve->desc;
 	return true;

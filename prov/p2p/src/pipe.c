@@ -67,6 +67,17 @@ void pipe_piece_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
+struct stage_reserve *pipe_spare(struct xfer *xfer, size_t len)
+{
+	struct stage_reserve *reserve;
+
+	xfer->starved = true;
+	reserve = xfer->spare ? stage_reserve_get(&xfer->stage, len) : NULL;
+	if (reserve)
+		xfer->spare--;
+	return reserve;
+}
+
 /* Staging memory for a piece: a slot, or in need any other. False: none now */
 static bool pipe_piece_stage(struct pipe_piece *piece, enum stage_use use)
 {
@@ -78,13 +89,9 @@ static bool pipe_piece_stage(struct pipe_piece *piece, enum stage_use use)
 		piece->host_desc = piece->slot->desc;
 		return true;
 	}
-	xfer->starved = true;
-	if (!xfer->spare)
-		return false;
-	piece->reserve = stage_reserve_get(&xfer->stage, piece->len);
+	piece->reserve = pipe_spare(xfer, piece->len);
 	if (!piece->reserve)
 		return false;
-	xfer->spare--;
 	piece->host = piece->reserve->addr;
 	piece->host_desc = piece->reserve->desc;
 	return true;

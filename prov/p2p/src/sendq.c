@@ -5,7 +5,6 @@
  */
 #include <rdma/fi_errno.h>
 
-#include "mem.h"
 #include "xfer.h"
 
 /* ---- one by one ---- */
