@@ -47,11 +47,18 @@ static struct ft_slot place(const struct side *side, size_t len)
 		.buf = &side->buf, .room = len + FT_ROOM, .off = FT_ROOM / 2, .len = len};
 }
 
+/* What FI_P2P_PATH asks for; "auto" is what is done without it */
+static const char *wished(void)
+{
+	const char *path = getenv("FI_P2P_PATH");
+
+	return path ? path : "auto";
+}
+
 /* The way that a message has to take, or how it has to be refused */
 static int expected(const struct side *side, int value, size_t len)
 {
-	const char *forced = getenv("FI_P2P_PATH");
-	const bool may_not = forced && !strcmp(forced, "peer") && len == LONG_LEN;
+	const bool may_not = !strcmp(wished(), "peer") && len == LONG_LEN;
 
 	if (side->reaches && value != FI_HMEM_P2P_DISABLED &&
 	    (len == LONG_LEN || ft_connected(&side->ctx)))
@@ -199,7 +206,7 @@ static int run(struct ft_proc *proc)
 	side.reaches = ft_path(side.ctx.ep, &side.buf, LONG_LEN) == FI_P2P_PATH_PEER;
 	side.near = !strncmp(proc->opts.prov, "shm;", 4);
 	side.across = ft_is_p2p(&side.ctx) && proc->opts.iface == FI_HMEM_CUDA &&
-		      !getenv("FI_P2P_PATH");
+		      !strcmp(wished(), "auto");
 	if (proc->rank == 0)
 		printf("device memory is %sreached by the NIC\n",
 		       side.reaches ? "" : "not ");

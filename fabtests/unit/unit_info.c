@@ -490,7 +490,6 @@ static void test_order(void **state)
 	fi_freeinfo(hints);
 }
 
-/* Endpoints without a protocol of ours: the core's, but for device memory */
 /* Automatic where it was asked for and the core has it, whatever it offers unasked */
 static void test_progress(void **state)
 {
@@ -513,11 +512,17 @@ static void test_progress(void **state)
 		assert_int_equal(info_from_core(hints, core, &why), cases[i].ours != 0);
 		if (cases[i].ours)
 			assert_int_equal(core->domain_attr->data_progress, cases[i].ours);
+		/* and it is our thread, not one of the core's, that makes it so */
+		assert_int_equal(info_to_core(core), 0);
+		if (cases[i].ours)
+			assert_int_equal(core->domain_attr->data_progress,
+					 FI_PROGRESS_MANUAL);
 		fi_freeinfo(core);
 		fi_freeinfo(hints);
 	}
 }
 
+/* Endpoints without a protocol of ours: the core's, but for device memory */
 static void test_plain(void **state)
 {
 	static const struct {

@@ -417,6 +417,12 @@ int info_to_core(struct fi_info *info)
 		if (!info_core_over(info, "ofi_rxm"))
 			info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
+		/*
+		 * Where it is to be automatic our thread moves what is the core's, too. ofi_rxm's own
+		 * looks for what has come without the endpoint's lock, where there are atomic
+		 * operations (rxm_cm_atomic_progress(), 1.17 to 2.6), and messages are lost.
+		 */
+		info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	}
 	return 0;
 }
