@@ -359,6 +359,13 @@ static void test_core_refused(void **state)
 		assert_true(cases[i].fits || (why && *why));
 		fi_freeinfo(core);
 	}
+
+	/* one that offers all of it, and loses what the marks are in */
+	core = core_make();
+	free(core->fabric_attr->prov_name);
+	core->fabric_attr->prov_name = strdup("sm2");
+	assert_false(info_from_core(NULL, core, &why));
+	fi_freeinfo(core);
 }
 
 /* What verbs has for the data of a write is not what ofi_rxm's messages carry. */

@@ -300,6 +300,11 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 		*why = "it lacks tagged messages";
 		return false;
 	}
+	if (info_core_is(info, "sm2")) {
+		/* 2.6: sm2_rx_cq_flags() */
+		*why = "its completions do not tell of remote cq data";
+		return false;
+	}
 	if (info_core_data_size(info) < INFO_CORE_CQ_DATA_SIZE) {
 		*why = "its remote cq data is too short for a mark";
 		return false;
@@ -463,7 +468,7 @@ bool info_core_litters(const struct fi_info *core)
 
 bool info_core_near(const struct fi_info *core)
 {
-	return info_core_is(core, "shm") || info_core_is(core, "sm2");
+	return info_core_is(core, "shm");
 }
 
 bool info_core_maps(const struct fi_info *core)
