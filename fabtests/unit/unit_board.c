@@ -59,7 +59,10 @@ static void test_note(void **state)
 
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 0);
 	assert_false(board_far_answer(fars, OWNER, OWNER + 1));
+	assert_false(board_far_known(fars, OWNER));
 	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_true(board_far_known(fars, OWNER));
+	assert_false(board_far_known(fars, OWNER + (1 << 24)));
 	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 0);
 

@@ -12,7 +12,7 @@
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
  * @announced:	the announcement has come; @total, @data, @flags, @chunk, @key, @addr,
  *		@offer, @name are its
- * @noted:	it is on the sender's board
+ * @noted:	it is on the sender's board; @looks: it may be, soon, and is looked for (@look)
  * @ready:	the marker has come, too: what to do when both have
  * @req:	the request that the marker has matched, or NULL
  * @via, @src:	between which endpoints answers, and pieces, travel
@@ -27,6 +27,7 @@ struct pipe_arrival {
 	uint64_t id;
 	bool announced;
 	bool noted;
+	bool looks;
 	int status;
 	void (*ready)(struct pipe_arrival *arrival);
 	struct xfer_req *req;
@@ -48,6 +49,7 @@ struct pipe_arrival {
 	size_t name_len;
 	uint8_t name[WIRE_NAME_MAX];
 	LIST_ENTRY(pipe_arrival) chain;
+	LIST_ENTRY(pipe_arrival) look;
 };
 
 /**
@@ -155,6 +157,9 @@ void pipe_arrival_check(struct pipe_arrival *arrival, struct xfer_ep *ep);
 
 /* All of this for a request with the marker's completion in req->comp */
 void pipe_arrival_take(struct xfer_req *req, void (*ready)(struct pipe_arrival *arrival));
+
+/* Looks once more for the notes of those whose marker came before it */
+void pipe_arrivals_look(struct xfer *xfer);
 
 /* Finds out where it comes from. 0, or why nothing will come from there */
 int pipe_arrival_source(struct pipe_arrival *arrival);

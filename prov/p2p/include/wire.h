@@ -39,8 +39,8 @@
  * receivers that have said that they read it, and the FIN is their answer on the note:
  *	HELLO(host, board)   ->
  *			     <-	HELLO(host, reads)
- *	note(id)		(on the sender's board)
- *	marker(id)	     ->	matched with a receive; reads the note
+ *	marker(id)	     ->	matched with a receive; reads the note, once it is there
+ *	note(id)		(on the sender's board; it may be there before the marker)
  *				answers on the note, once all is copied; or, where WIRE_CALLS asks
  *			     <-	FIN(id)
  *
@@ -94,7 +94,7 @@
 
 #include "ipc.h"
 
-#define WIRE_VERSION 6
+#define WIRE_VERSION 7
 
 /*
  * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,

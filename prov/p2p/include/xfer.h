@@ -123,6 +123,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @sending:	announced messages, until the receiver has answered for all of it
  * @arriving:	announcements and markers waiting for each other, and what is being received.
  *		Both in chains, by id; @open: how many there are
+ * @looking:	of @arriving, those whose note has yet to be put up: it is looked for again
  * @heard:	what has been announced, where that is asked for (pipe_marker_spent())
  * @pushing, @pulling: long messages on their way out and in
  * @bouncing:	remote memory operations of the core's that device memory here is staged for
@@ -163,6 +164,7 @@ struct xfer {
 	LIST_HEAD(, xfer_req) sending[XFER_CHAINS];
 	LIST_HEAD(, pipe_arrival) arriving[XFER_CHAINS];
 	unsigned int open;
+	LIST_HEAD(, pipe_arrival) looking;
 	struct heard heard;
 	struct xfer_list pushing;
 	struct xfer_list pulling;

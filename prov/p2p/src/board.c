@@ -346,6 +346,14 @@ void board_far_close_all(struct board_far **fars)
 		board_far_free(fars, far);
 }
 
+bool board_far_known(struct board_far *fars, uint64_t owner)
+{
+	struct board_far *far;
+
+	HASH_FIND(hh, fars, &owner, sizeof owner, far);
+	return far;
+}
+
 size_t board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text)
 {
 	const struct board_note *note;

@@ -290,6 +290,7 @@ void pipe_progress(struct xfer *xfer)
 		return;
 	while (board_answered(&xfer->board, &fin.id))
 		pipe_answer(xfer, &fin);
+	pipe_arrivals_look(xfer);
 	for (req = TAILQ_FIRST(&xfer->pushing); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
 		pipe_push(req);

@@ -14,8 +14,29 @@
 
 _Static_assert(sizeof(struct pipe_arrival) <= CELL_SIZE, "an arrival is a cell");
 
+/* Its marker may be on its way before its note is put up. */
+static void pipe_arrival_look_again(struct pipe_arrival *arrival, struct xfer *xfer)
+{
+	if (arrival->looks || !board_far_known(xfer->boards, xfer_board_owner(arrival->id)))
+		return;
+	LIST_INSERT_HEAD(&xfer->looking, arrival, look);
+	arrival->looks = true;
+	/* else nobody would look */
+	xfer_busy_add(xfer, 1);
+}
+
+static void pipe_arrival_look_no_more(struct pipe_arrival *arrival, struct xfer *xfer)
+{
+	if (!arrival->looks)
+		return;
+	LIST_REMOVE(arrival, look);
+	arrival->looks = false;
+	xfer_busy_add(xfer, -1);
+}
+
 void pipe_arrival_free(struct pipe_arrival *arrival, struct xfer *xfer)
 {
+	pipe_arrival_look_no_more(arrival, xfer);
 	LIST_REMOVE(arrival, chain);
 	xfer->open--;
 	if (arrival->ctx.ep)
@@ -94,6 +115,7 @@ void pipe_arrival_bind(struct pipe_arrival *arrival, struct xfer_ep *ep)
 static void pipe_arrival_told(struct pipe_arrival *arrival, struct xfer_ep *ep)
 {
 	pipe_arrival_bind(arrival, ep);
+	pipe_arrival_look_no_more(arrival, ep->xfer);
 	if (ep->peeks && !ep->peek_data)
 		heard_add(&ep->xfer->heard, arrival->id);
 	arrival->announced = true;
@@ -133,8 +155,10 @@ static void pipe_arrival_look(struct pipe_arrival *arrival, struct xfer_ep *ep)
 	if (arrival->announced || !ep->xfer->boards)
 		return;
 	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id, text);
-	if (!len)
+	if (!len) {
+		pipe_arrival_look_again(arrival, ep->xfer);
 		return;
+	}
 	ret = wire_decode(text, len, &msg, &why);
 	if (!ret && msg.id == arrival->id && msg.type == WIRE_ANNOUNCE) {
 		pipe_arrival_announce(arrival, ep, &msg);
@@ -208,6 +232,19 @@ void pipe_arrival_check(struct pipe_arrival *arrival, struct xfer_ep *ep)
 	pipe_arrival_look(arrival, ep);
 	if (arrival->announced)
 		pipe_arrival_known(arrival);
+}
+
+void pipe_arrivals_look(struct xfer *xfer)
+{
+	struct pipe_arrival *arrival, *next;
+	struct xfer_ep *ep;
+
+	for (arrival = LIST_FIRST(&xfer->looking); arrival; arrival = next) {
+		next = LIST_NEXT(arrival, look);
+		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
+		if (ep)
+			pipe_arrival_check(arrival, ep);
+	}
 }
 
 void pipe_arrival_take(struct xfer_req *req, void (*ready)(struct pipe_arrival *arrival))

@@ -157,7 +157,7 @@ int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	const struct xfer_ep *named = beside ? beside : ep;
 	struct wire_msg msg = {
 		.type = type,
-		.id = req->pipe.id = pipe_id_new(ep->xfer),
+		.id = req->pipe.id,
 		.len = req->len,
 		.flags = named == ep ? 0 : WIRE_ASIDE,
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
@@ -169,6 +169,8 @@ int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	struct fi_rma_iov memory;
 	int ret;
 
+	if (!msg.id)
+		msg.id = req->pipe.id = pipe_id_new(ep->xfer);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg.flags |= WIRE_HAS_DATA;
 		msg.data = req->data & WIRE_USER_DATA_MASK;
@@ -215,16 +217,33 @@ static bool pipe_marker_inject(struct xfer_req *req)
 	return true;
 }
 
+/*
+ * What is announced by a note may have its marker sent first: the note is written while that is on
+ * its way, and the receiver looks again if it is not there. False: the marker has not been sent
+ */
+static bool pipe_marker_first(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+
+	if (!ep->near || !peer_reads(ep, req->addr) || ctrl_listen(ep))
+		return false;
+	req->pipe.id = pipe_id_new(ep->xfer);
+	return board_note(&ep->xfer->board, req->pipe.id) && pipe_marker_inject(req);
+}
+
 ssize_t pipe_send(struct xfer_req *req)
 {
+	bool first;
 	int ret;
 
 	req->pipe.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
 			       req->path.proto == PATH_READ;
+	first = pipe_marker_first(req);
+	/* not after the marker: then there is a place for the note */
 	ret = pipe_announce(req, WIRE_ANNOUNCE, 0, 0);
 	if (ret)
 		return ret;
-	if (pipe_marker_inject(req))
+	if (first || pipe_marker_inject(req))
 		return 0;
 	req->ctx.done = pipe_marker_sent;
 	req->out.data = WIRE_MARK | req->pipe.id;

@@ -283,7 +283,8 @@ static int wait_arm_set(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
 	bool moving = xfer_moving(xfer);
-	bool blind = point->blind || (xfer->wait.mover && wait_sends(xfer));
+	bool blind = point->blind || !LIST_EMPTY(&xfer->looking) ||
+		     (xfer->wait.mover && wait_sends(xfer));
 	struct timespec when = {0};
 	uint64_t events;
 	int ret;
@@ -348,7 +349,7 @@ static int wait_arm(struct wait_point *point)
 	}
 	if (point->event >= 0)
 		ret = wait_arm_set(point);
-	else if (wait_sends(xfer))
+	else if (wait_sends(xfer) || !LIST_EMPTY(&xfer->looking))
 		ret = -FI_EAGAIN;
 	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
@@ -488,7 +489,8 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	news = xfer->wait.counted != seen.counted;
 	sleeps = xfer->wait.waker && (xfer->wait.mover || !xfer->copies.pending);
 	if (xfer_busy(xfer) && !xfer->wait.mover)
-		longest = wait_waker_blind(xfer) ? WAIT_BLIND : WAIT_WATCH;
+		longest = wait_waker_blind(xfer) || !LIST_EMPTY(&xfer->looking) ? WAIT_BLIND
+										: WAIT_WATCH;
 	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;

@@ -52,6 +52,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 	TAILQ_INIT(&xfer->borrowing);
 	TAILQ_INIT(&xfer->reading);
 	LIST_INIT(&xfer->reads);
+	LIST_INIT(&xfer->looking);
 	LIST_INIT(&xfer->cqs);
 	LIST_INIT(&xfer->eps);
 	return 0;
