@@ -20,6 +20,8 @@ struct ft_proc {
  * @scope:	the options it has (enum ft_scope); 0: those of a test
  * @run:	called in each process, before which libfabric and the GPU are untouched.
  *		Returns 0, FT_SKIP (after ft_skip()) or an error
+ * @ask:	called before that, while there is one thread, so that it may fork(2); or NULL.
+ *		0 or an error
  * @connects:	it is for connected endpoints, too: between two ranks, whatever @ranks is
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */
@@ -29,6 +31,7 @@ struct ft_test {
 	int ranks;
 	bool connects;
 	int may_die;
+	int (*ask)(struct ft_proc *proc);
 	int (*run)(struct ft_proc *proc);
 };
 

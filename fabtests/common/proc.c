@@ -216,7 +216,9 @@ rank_main(const struct ft_test *test, struct ft_proc *proc)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	default_signals();
 	ft_prefix_set(proc->opts.argv[0], proc->ranks > 1 ? proc->rank : -1);
-	ret = ft_watchdog_start(proc->opts.timeout);
+	ret = test->ask ? test->ask(proc) : 0;
+	if (!ret)
+		ret = ft_watchdog_start(proc->opts.timeout);
 	if (!ret)
 		ret = proc->opts.expect_gdrcopy ? run_with_gdrcopy(test, proc) : test->run(proc);
 	if (ret == FT_SKIP) {

@@ -89,7 +89,7 @@ static int core_offer(const struct ft_proc *proc)
 	struct fid_cntr *cntr;
 	char *prov = core.opts.prov ? strdup(core.opts.prov) : NULL;
 	char *ours = prov ? strstr(prov, ";ofi_p2p") : NULL;
-	int offer = 0;
+	int found = 0;
 
 	if (ours)
 		*ours = '\0';
@@ -101,25 +101,31 @@ static int core_offer(const struct ft_proc *proc)
 		return OFFER_FAILED;
 	if (!fi_wait_open(ctx.fabric, &set_attr, &cq_attr.wait_set) &&
 	    !fi_cq_open(ctx.domain, &cq_attr, &ctx.cq, NULL))
-		offer |= OFFER_SET;
+		found |= OFFER_SET;
 	if (!fi_cntr_open(ctx.domain, &cntr_attr, &cntr, NULL))
-		offer |= OFFER_CNTR;
-	return offer;
+		found |= OFFER_CNTR;
+	return found;
 }
 
-/* Asks the core provider without us, in a process that has not seen us */
-static int ask_core(const struct ft_proc *proc, int *offer)
+/* What the core provider offers */
+static int offer;
+
+/* Asks it without us, in a process that has not seen us */
+static int ask_core(struct ft_proc *proc)
 {
-	pid_t pid = fork();
+	pid_t pid;
 	int status;
 
+	if (!ft_has_ours(&proc->opts))
+		return 0;
+	pid = fork();
 	if (!pid)
 		_exit(core_offer(proc));
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return ft_errno("fork", "to ask the core provider");
 	FT_CHECK(WIFEXITED(status) && !(WEXITSTATUS(status) & OFFER_FAILED),
 		 "asking the core provider ended with status 0x%x", status);
-	*offer = WEXITSTATUS(status);
+	offer = WEXITSTATUS(status);
 	return 0;
 }
 
@@ -536,7 +542,7 @@ static int writes(struct ft_proc *proc, const struct way *way)
 }
 
 /* Where the core has none of it, we have not, either. */
-static int refused(struct ft_proc *proc, int offer)
+static int refused(struct ft_proc *proc)
 {
 	struct fi_wait_attr set_attr = {.wait_obj = FI_WAIT_FD};
 	struct fi_cq_attr cq_attr = {.wait_obj = FI_WAIT_SET};
@@ -563,13 +569,11 @@ static int refused(struct ft_proc *proc, int offer)
 static int run(struct ft_proc *proc)
 {
 	const int all = OFFER_SET | OFFER_CNTR;
-	int offer = 0;
 
 	if (!ft_has_ours(&proc->opts))
 		return proc->rank ? FT_SKIP : ft_skip("core providers alone are not tested");
-	FT_TRY(ask_core(proc, &offer));
 	if (offer != all)
-		FT_TRY(refused(proc, offer));
+		FT_TRY(refused(proc));
 	for (size_t i = 0; i < FT_COUNT(ways); i++) {
 		if (!(offer & OFFER_CNTR) || (ways[i].set != FI_WAIT_NONE && !(offer & OFFER_SET)))
 			continue;
@@ -590,6 +594,7 @@ int main(int argc, char **argv)
 		.ranks = 2,
 		.connects = true,
 		.may_die = -1,
+		.ask = ask_core,
 		.run = run,
 	};
 
