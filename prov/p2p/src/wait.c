@@ -226,6 +226,12 @@ static bool wait_sends(const struct xfer *xfer)
 	return !TAILQ_EMPTY(&xfer->borrowing);
 }
 
+/* Notes that are looked for: nothing says when they are there. */
+static bool wait_looks(const struct xfer *xfer)
+{
+	return !LIST_EMPTY(&xfer->looking);
+}
+
 /* Asks the core about every queue that has a descriptor; is there one that has none? */
 static int wait_try_queues(struct xfer *xfer, bool *blind)
 {
@@ -283,8 +289,7 @@ static int wait_arm_set(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
 	bool moving = xfer_moving(xfer);
-	bool blind = point->blind || !LIST_EMPTY(&xfer->looking) ||
-		     (xfer->wait.mover && wait_sends(xfer));
+	bool blind = point->blind || wait_looks(xfer) || (xfer->wait.mover && wait_sends(xfer));
 	struct timespec when = {0};
 	uint64_t events;
 	int ret;
@@ -349,7 +354,7 @@ static int wait_arm(struct wait_point *point)
 	}
 	if (point->event >= 0)
 		ret = wait_arm_set(point);
-	else if (wait_sends(xfer) || !LIST_EMPTY(&xfer->looking))
+	else if (wait_sends(xfer) || wait_looks(xfer))
 		ret = -FI_EAGAIN;
 	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
@@ -465,7 +470,7 @@ struct wait_seen wait_waker_read(struct xfer *xfer)
 	};
 }
 
-/* Is there an endpoint whose completions the waker does not count? */
+/* Is there something that the waker does not count: a note, or an endpoint's completions? */
 static bool wait_waker_blind(const struct xfer *xfer)
 {
 	const struct xfer_ep *ep;
@@ -474,7 +479,7 @@ static bool wait_waker_blind(const struct xfer *xfer)
 		if (!ep->wakes)
 			return true;
 	}
-	return false;
+	return wait_looks(xfer);
 }
 
 int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
@@ -489,8 +494,7 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	news = xfer->wait.counted != seen.counted;
 	sleeps = xfer->wait.waker && (xfer->wait.mover || !xfer->copies.pending);
 	if (xfer_busy(xfer) && !xfer->wait.mover)
-		longest = wait_waker_blind(xfer) || !LIST_EMPTY(&xfer->looking) ? WAIT_BLIND
-										: WAIT_WATCH;
+		longest = wait_waker_blind(xfer) ? WAIT_BLIND : WAIT_WATCH;
 	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;
