@@ -58,7 +58,8 @@ int ft_cuda_calls(const char *name, unsigned long *calls)
 	void *lib;
 
 	if (!counter) {
-		lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+		/* it may not have come into the process yet */
+		lib = dlopen("libcuda.so.1", RTLD_NOW);
 		if (lib)
 			counter = (unsigned long (*)(const char *))dlsym(lib,
 									 "cudaemu_calls");

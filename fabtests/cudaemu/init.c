@@ -23,10 +23,23 @@ static void emu_fork_child(void)
 	__atomic_store_n(&emu.initialised, false, __ATOMIC_RELEASE);
 }
 
+/* This library, whatever its name; to be closed. NULL: it is part of the program */
+static void *emu_self(int flags)
+{
+	static const char here;
+	Dl_info info;
+
+	return dladdr(&here, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | flags) : NULL;
+}
+
 static CUresult emu_start(void)
 {
+	void *self = emu_self(RTLD_NODELETE);
 	int i;
 
+	/* a program may close the library while streams have threads */
+	if (self)
+		dlclose(self);
 	if (getrandom(&emu.token, sizeof(emu.token), 0) != sizeof(emu.token))
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	emu.token |= 1;
@@ -116,13 +129,8 @@ static const struct emu_proc {
 
 static void *emu_symbol(const char *name)
 {
-	static const char here;
-	Dl_info info;
-	void *self, *symbol;
+	void *self = emu_self(0), *symbol;
 
-	if (!dladdr(&here, &info))
-		return NULL;
-	self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	if (!self)
 		return NULL;
 	symbol = dlsym(self, name);

@@ -229,7 +229,7 @@ static int run(struct ft_proc *proc)
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return ft_skip("it is about CUDA's memory (-D cuda)");
 	FT_TRY(cudamem_vmm.init(proc->opts.device));
-	dev_load();
+	dev_init();
 	if (!dev_present)
 		return ft_skip("built without the CUDA backend");
 	FT_TRY(ft_cuda_ops.device_name(name, sizeof(name)));

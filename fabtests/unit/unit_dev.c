@@ -16,7 +16,7 @@ void unit_dev_start(void)
 {
 	assert_int_equal(cuInit(0), CUDA_SUCCESS);
 	unit_dev_use(0);
-	dev_load();
+	dev_init();
 	assert_true(dev_present);
 }
 

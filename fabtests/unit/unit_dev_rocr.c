@@ -40,7 +40,7 @@ void unit_dev_start(void)
 	agent_count = 0;
 	assert_int_equal(hsa_iterate_agents(take_agent, NULL), HSA_STATUS_SUCCESS);
 	unit_dev_use(0);
-	dev_load();
+	dev_init();
 	assert_true(dev_present);
 }
 

@@ -483,7 +483,7 @@ static void scene_not_initialised(void **state)
 	CUcontext ctx;
 	int count;
 
-	dev_load();
+	dev_init();
 	assert_true(dev_present);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(classify(host, sizeof host, &mem), 0);

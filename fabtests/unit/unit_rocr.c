@@ -121,7 +121,7 @@ static void scene_not_initialised(void **state)
 	struct dev_mem mem;
 	void *ptr;
 
-	dev_load();
+	dev_init();
 	assert_true(dev_present);
 	for (int i = 0; i < 3; i++) {
 		assert_false(dev_find(bytes, &mem));

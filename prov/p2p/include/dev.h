@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base.h"
+#include "dl.h"
+
 struct dev_ops;
 
 /**
@@ -71,8 +74,10 @@ struct dev_copy {
 /**
  * struct dev_ops - one GPU runtime.
  * @name:	for logs
- * @load:	finds the runtime's library without initialising a device.
- *		-FI_ENOSYS: not on this machine
+ * @libdir:	where configure was told that its library is; NULL: where the system looks
+ * @soname:	the library that is in every process that has such memory
+ * @load:	finds what is needed of the library without initialising a device.
+ *		-FI_ENOSYS: it lacks something
  * @find:	tells whether @addr is this backend's device memory and fills @mem if so.
  *		False for host memory, pinned or not, and as long as the application has
  *		not initialised the runtime itself
@@ -125,6 +130,8 @@ struct dev_copy {
  */
 struct dev_ops {
 	const char *name;
+	const char *libdir;
+	const char *soname;
 	int (*load)(void);
 	bool (*find)(const void *addr, struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
@@ -159,11 +166,28 @@ struct dev_ops {
 /* What a dma-buf begins and ends at */
 #define DEV_PAGE 4096
 
-/* Loads the runtimes that this machine has and the user allows. May be called again. */
-void dev_load(void);
+/*
+ * Finds out which runtimes this machine has and the user allows, without leaving them in the
+ * process if they are not. May be called again.
+ */
+void dev_init(void);
 
-/* Is there any runtime? Without one no address can be device memory. */
+/* Is there any runtime on this machine? */
 extern bool dev_present;
+
+/*
+ * Is any of them in this process? As long as the application has loaded none it can have no
+ * device memory, and knowing that costs two loads: of @dev_news, and of what it points to, which
+ * is NULL until a library comes (dl_watch()). Then dev_look() looks which it was. From the first
+ * runtime on the answer is yes.
+ */
+extern void *const *dev_news;
+bool dev_look(void);
+
+static inline bool dev_active(void)
+{
+	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED))) && dev_look();
+}
 
 /* Fills @mem and returns true when @addr is device memory. */
 bool dev_find(const void *addr, struct dev_mem *mem);

@@ -25,9 +25,9 @@ bool mem_in_heap(const void *addr, size_t len);
 bool mem_in_stack(const void *addr, size_t len);
 
 /*
- * Is there device memory at either end of a buffer? Fills @mem with its allocation if so. The
- * one question that every operation on a host buffer pays for: a load and a branch without a
- * GPU runtime.
+ * Is there device memory at either end of a buffer? Fills @mem with its allocation if so. Only
+ * asked where dev_active(): that is the one question that every operation on a host buffer
+ * pays for.
  */
 bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem);
 
@@ -35,7 +35,7 @@ static inline bool mem_is_device(const void *addr, size_t len)
 {
 	struct dev_mem mem;
 
-	return p2p_unlikely(dev_present) && mem_finds_device(addr, len, &mem);
+	return dev_active() && mem_finds_device(addr, len, &mem);
 }
 
 /*

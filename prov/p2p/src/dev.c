@@ -8,6 +8,7 @@
 #include "config.h"
 #include "conf.h"
 #include "dev_backends.h"
+#include "dl.h"
 #include "log.h"
 
 static const struct {
@@ -22,25 +23,79 @@ static const struct {
 #endif
 	{NULL, NULL}};
 
-/* Those of them that this machine has; NULL ends the list */
-static const struct dev_ops *dev_backends[sizeof dev_known / sizeof dev_known[0]];
+#define DEV_KNOWN (sizeof dev_known / sizeof dev_known[0])
+
+/* Those of them that this machine has, and those that are in use; NULL ends the lists */
+static const struct dev_ops *dev_installed[DEV_KNOWN], *dev_backends[DEV_KNOWN];
 static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool dev_loaded;
 bool dev_present;
 
-void dev_load(void)
+/* What dev_news points to where nothing can come, and where nothing more can */
+static void *const dev_never, *const dev_always = (void *) &dev_always;
+void *const *dev_news = &dev_never;
+
+static bool dev_in_process(void)
+{
+	for (int i = 0; dev_installed[i]; i++) {
+		if (dl_loaded(dev_installed[i]->soname))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Once one of them is in the process all are loaded, so that there is nothing to watch for any
+ * more. Where libraries cannot be watched they are loaded at once.
+ */
+static void dev_look_locked(void)
+{
+	/* first, so that nothing comes in between unseen */
+	void *const *news = dl_watch();
+	int found = 0;
+
+	if (news && !dev_in_process()) {
+		__atomic_store_n(&dev_news, news, __ATOMIC_RELAXED);
+		return;
+	}
+	for (int i = 0; dev_installed[i]; i++) {
+		if (dev_installed[i]->load())
+			continue;
+		P2P_INFO("%s: buffers are looked up from now on\n", dev_installed[i]->name);
+		dev_backends[found++] = dev_installed[i];
+	}
+	__atomic_store_n(&dev_loaded, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&dev_news, &dev_always, __ATOMIC_RELAXED);
+}
+
+bool dev_look(void)
+{
+	if (__atomic_load_n(&dev_loaded, __ATOMIC_ACQUIRE))
+		return true;
+	pthread_mutex_lock(&dev_lock);
+	if (!dev_loaded)
+		dev_look_locked();
+	pthread_mutex_unlock(&dev_lock);
+	return __atomic_load_n(&dev_loaded, __ATOMIC_ACQUIRE);
+}
+
+void dev_init(void)
 {
 	static bool tried;
 	int found = 0;
 
 	pthread_mutex_lock(&dev_lock);
 	for (int i = 0; !tried && dev_known[i].ops; i++) {
-		if (*dev_known[i].wanted && !dev_known[i].ops->load())
-			dev_backends[found++] = dev_known[i].ops;
+		if (*dev_known[i].wanted &&
+		    dl_installed(dev_known[i].ops->libdir, dev_known[i].ops->soname))
+			dev_installed[found++] = dev_known[i].ops;
 	}
-	if (found)
+	if (found) {
 		dev_present = true;
-	else if (!tried)
+		dev_look_locked();
+	} else if (!tried) {
 		P2P_INFO("no GPU runtime on this machine: all buffers are host memory\n");
+	}
 	tried = true;
 	pthread_mutex_unlock(&dev_lock);
 }
@@ -73,8 +128,8 @@ int dev_pci_node(int domain, int bus, int device)
 
 bool dev_ipc_present(void)
 {
-	for (int i = 0; dev_backends[i]; i++) {
-		if (dev_backends[i]->ipc_open)
+	for (int i = 0; dev_installed[i]; i++) {
+		if (dev_installed[i]->ipc_open)
 			return true;
 	}
 	return false;

@@ -123,7 +123,7 @@ void cuda_leave(bool pushed)
 
 static int cuda_load(void)
 {
-	return dl_open(CUDA_LIBDIR, "libcuda.so.1", cuda_symbols,
+	return dl_open(dev_cuda_ops.libdir, dev_cuda_ops.soname, cuda_symbols,
 		       sizeof cuda_symbols / sizeof cuda_symbols[0])
 		       ? 0
 		       : -FI_ENOSYS;
@@ -423,6 +423,8 @@ static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL
 
 const struct dev_ops dev_cuda_ops = {
 	.name = "cuda",
+	.libdir = CUDA_LIBDIR,
+	.soname = "libcuda.so.1",
 	.load = cuda_load,
 	.find = cuda_find,
 	.settle = cuda_settle,

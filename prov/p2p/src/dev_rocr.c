@@ -116,7 +116,7 @@ static int rocr_check(hsa_status_t status, const char *call)
 
 static int rocr_load(void)
 {
-	return dl_open(ROCM_LIBDIR, "libhsa-runtime64.so.1", rocr_symbols,
+	return dl_open(dev_rocr_ops.libdir, dev_rocr_ops.soname, rocr_symbols,
 		       sizeof rocr_symbols / sizeof rocr_symbols[0])
 		       ? 0
 		       : -FI_ENOSYS;
@@ -399,6 +399,8 @@ static const char *const rocr_modules[] = {"ib_peer_mem", NULL};
 
 const struct dev_ops dev_rocr_ops = {
 	.name = "rocr",
+	.libdir = ROCM_LIBDIR,
+	.soname = "libhsa-runtime64.so.1",
 	.load = rocr_load,
 	.find = rocr_find,
 	.settle = rocr_settle,

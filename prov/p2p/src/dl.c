@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "log.h"
 
@@ -17,20 +19,75 @@ static void *dl_find(void *lib, const struct dl_symbol *symbol)
 	return address;
 }
 
-void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbols,
-	      size_t count)
+static void *dl_open_any(const char *dir, const char *soname)
 {
 	char path[PATH_MAX];
 	void *lib;
-	size_t i;
 
 	/* the process's own comes first: another copy would know nothing of its memory */
 	lib = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
 	if (!lib && dir &&
 	    snprintf(path, sizeof path, "%s/%s", dir, soname) < (int) sizeof path)
 		lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+	return lib ? lib : dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+}
+
+bool dl_loaded(const char *soname)
+{
+	void *lib = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (lib)
+		dlclose(lib);
+	return lib;
+}
+
+bool dl_installed(const char *dir, const char *soname)
+{
+	void *lib = dl_open_any(dir, soname);
+
+	if (lib)
+		dlclose(lib);
+	else
+		P2P_INFO("%s\n", dlerror());
+	return lib;
+}
+
+/* The last of them is the last to have come */
+static int dl_last_name(struct dl_phdr_info *info, size_t size, void *name)
+{
+	if (strlen(info->dlpi_name) < PATH_MAX)
+		strcpy(name, info->dlpi_name);
+	return 0;
+}
+
+void *const *dl_watch(void)
+{
+	char name[PATH_MAX] = "";
+	struct link_map *map;
+	void *const *watch;
+	void *lib;
+	int ret;
+
+	dl_iterate_phdr(dl_last_name, name);
+	/* what is watched must not be unmapped */
+	lib = dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 	if (!lib)
-		lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+		return NULL;
+	ret = dlinfo(lib, RTLD_DI_LINKMAP, &map);
+	dlclose(lib);
+	if (ret)
+		return NULL;
+	watch = (void *const *) &map->l_next;
+	/* another has come meanwhile, or the list is in another order than we think */
+	return dl_news(watch) ? NULL : watch;
+}
+
+void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbols,
+	      size_t count)
+{
+	void *lib = dl_open_any(dir, soname);
+	size_t i;
+
 	if (!lib) {
 		P2P_INFO("%s\n", dlerror());
 		return NULL;

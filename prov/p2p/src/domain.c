@@ -132,7 +132,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (!info || !info->domain_attr || !domain_fid)
 		return -FI_EINVAL;
 	/* not at load time: the application may never open one */
-	dev_load();
+	dev_init();
 
 	core_info = lf.dupinfo(info);
 	if (!core_info)

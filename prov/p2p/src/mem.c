@@ -127,7 +127,7 @@ static bool mem_covers(const struct dev_mem *mem, uintptr_t end)
 static bool mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
 {
 	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size)
-		return mem_finds_device(iov->iov_base, iov->iov_len, mem);
+		return dev_active() && mem_finds_device(iov->iov_base, iov->iov_len, mem);
 	*mem = *seen;
 	return true;
 }

@@ -28,7 +28,7 @@ static inline struct p2p_ep *ops_ep(struct fid_ep *fid)
 
 static inline bool ops_special(const struct iovec *iov, struct dev_mem *seen)
 {
-	return (p2p_unlikely(dev_present) &&
+	return (dev_active() &&
 		mem_finds_device(iov->iov_base, iov->iov_len, seen)) ||
 	       (p2p_unlikely(!iov->iov_base) && iov->iov_len);
 }
@@ -42,7 +42,7 @@ static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
 {
 	if (count > 1 && count > ep->xfer.iov_limit)
 		return true;
-	if (p2p_unlikely(dev_present) && xfer_desc_mem(ep->xfer.xfer, desc, count))
+	if (dev_active() && xfer_desc_mem(ep->xfer.xfer, desc, count))
 		return true;
 	for (size_t i = 0; i < count; i++) {
 		if (!iov || ops_special(&iov[i], seen))
@@ -84,7 +84,7 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
  */
 static inline bool ops_direct(const void *buf, size_t len, const size_t *limit)
 {
-	return p2p_likely(!dev_present && (p2p_likely(buf) || !len) &&
+	return p2p_likely(!dev_active() && (p2p_likely(buf) || !len) &&
 			  len < __atomic_load_n(limit, __ATOMIC_RELAXED));
 }
 

@@ -18,7 +18,7 @@ static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t 
 {
 	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
-	       (p2p_unlikely(dev_present) && xfer_desc_mem(ep->xfer.xfer, &desc, 1)) ||
+	       (dev_active() && xfer_desc_mem(ep->xfer.xfer, &desc, 1)) ||
 	       mem_is_device(buf, len ? len : 1) ||
 	       (!buf && len);
 }
