@@ -84,7 +84,7 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
  */
 static inline bool ops_direct(const void *buf, size_t len, const size_t *limit)
 {
-	return p2p_likely(!dev_active() && (p2p_likely(buf) || !len) &&
+	return p2p_likely(!dev_maybe() && (p2p_likely(buf) || !len) &&
 			  len < __atomic_load_n(limit, __ATOMIC_RELAXED));
 }
 
