@@ -28,10 +28,9 @@ static const struct {
 /* Those of them that this machine has, and those that are in use; NULL ends the lists */
 static const struct dev_ops *dev_installed[DEV_KNOWN], *dev_backends[DEV_KNOWN];
 static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool dev_loaded;
 bool dev_present;
 
-/* What dev_news points to where nothing can come, and where nothing more can */
+/* What dev_news points to where there is nothing to look for, and once what there is is in use */
 static void *const dev_never, *const dev_always = (void *) &dev_always;
 void *const *dev_news = &dev_never;
 
@@ -64,19 +63,24 @@ static void dev_look_locked(void)
 		P2P_INFO("%s: buffers are looked up from now on\n", dev_installed[i]->name);
 		dev_backends[found++] = dev_installed[i];
 	}
-	__atomic_store_n(&dev_loaded, true, __ATOMIC_RELEASE);
-	__atomic_store_n(&dev_news, &dev_always, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev_news, found ? &dev_always : &dev_never, __ATOMIC_RELEASE);
+}
+
+static bool dev_used(void)
+{
+	return __atomic_load_n(&dev_news, __ATOMIC_ACQUIRE) == &dev_always;
 }
 
 bool dev_look(void)
 {
-	if (__atomic_load_n(&dev_loaded, __ATOMIC_ACQUIRE))
+	if (dev_used())
 		return true;
 	pthread_mutex_lock(&dev_lock);
-	if (!dev_loaded)
+	/* another thread may have looked meanwhile */
+	if (!dev_used() && dl_news(dev_news))
 		dev_look_locked();
 	pthread_mutex_unlock(&dev_lock);
-	return __atomic_load_n(&dev_loaded, __ATOMIC_ACQUIRE);
+	return dev_used();
 }
 
 void dev_init(void)

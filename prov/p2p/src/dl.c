@@ -29,7 +29,11 @@ static void *dl_open_any(const char *dir, const char *soname)
 	if (!lib && dir &&
 	    snprintf(path, sizeof path, "%s/%s", dir, soname) < (int) sizeof path)
 		lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-	return lib ? lib : dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+	if (!lib)
+		lib = dlopen(soname, RTLD_LAZY | RTLD_LOCAL);
+	if (!lib)
+		P2P_INFO("%s\n", dlerror());
+	return lib;
 }
 
 bool dl_loaded(const char *soname)
@@ -47,8 +51,6 @@ bool dl_installed(const char *dir, const char *soname)
 
 	if (lib)
 		dlclose(lib);
-	else
-		P2P_INFO("%s\n", dlerror());
 	return lib;
 }
 
@@ -88,10 +90,8 @@ void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbo
 	void *lib = dl_open_any(dir, soname);
 	size_t i;
 
-	if (!lib) {
-		P2P_INFO("%s\n", dlerror());
+	if (!lib)
 		return NULL;
-	}
 	for (i = 0; i < count; i++) {
 		if (!symbols[i].optional && !dl_find(lib, &symbols[i])) {
 			P2P_INFO("%s lacks %s: not used\n", soname, symbols[i].name);
