@@ -40,7 +40,7 @@ static size_t entry_size(enum fi_cq_format format)
 }
 
 static int side_open(struct side *s, struct ft_proc *proc, enum fi_cq_format format,
-		     enum fi_wait_obj wait, uint64_t cq_flags)
+		     enum fi_wait_obj wait, uint64_t cq_flags, uint64_t caps)
 {
 	enum fi_hmem_iface kinds[2];
 
@@ -48,6 +48,7 @@ static int side_open(struct side *s, struct ft_proc *proc, enum fi_cq_format for
 	s->proc = proc;
 	s->kind_count = ft_kinds(&proc->opts, kinds);
 	FT_TRY(ft_test_hints(proc, &s->ctx));
+	s->ctx.hints->caps |= caps;
 	s->ctx.cq_attr.format = format;
 	s->ctx.cq_attr.wait_obj = wait;
 	s->ctx.cq_flags = cq_flags;
@@ -163,7 +164,7 @@ static int formats(struct ft_proc *proc)
 		struct side s;
 
 		FT_TRY(side_open(&s, proc, format,
-				 i % 2 ? FI_WAIT_UNSPEC : FI_WAIT_NONE, 0));
+				 i % 2 ? FI_WAIT_UNSPEC : FI_WAIT_NONE, 0, 0));
 		for (size_t m = 0; !send && m < BATCH; m++)
 			FT_TRY(post(&s, FT_RECV, m, SIZE, m, 0, &reqs[m]));
 		FT_TRY(ft_meet(s.proc));
@@ -203,7 +204,7 @@ static int selective(struct ft_proc *proc)
 		return 0;
 	}
 	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE,
-			 FI_SELECTIVE_COMPLETION));
+			 FI_SELECTIVE_COMPLETION, 0));
 	for (size_t m = 0; !send && m < BATCH; m++)
 		FT_TRY(post(&s, FT_RECVMSG, pair_slot(m), SIZE, m,
 			    m % 2 ? FI_COMPLETION : 0, &reqs[m]));
@@ -217,6 +218,49 @@ static int selective(struct ft_proc *proc)
 	for (size_t m = 0; m < BATCH; m += 2)
 		FT_CHECK(!reqs[m].done,
 			 "operation %zu completed in the CQ without FI_COMPLETION", m);
+	return side_close(&s);
+}
+
+/*
+ * Where a message comes from is told to who asked for that, whatever calls have read the queue
+ * before: each message's completion is waited for by both in turns.
+ */
+static int sources(struct ft_proc *proc, uint64_t caps)
+{
+	struct fi_cq_tagged_entry entry;
+	struct ft_req reqs[BATCH] = {0};
+	const bool send = proc->rank == 0;
+	fi_addr_t src, expected;
+	struct side s;
+	ssize_t ret;
+
+	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, 0, caps));
+	expected = s.ctx.info->caps & FI_SOURCE ? s.peer : FI_ADDR_NOTAVAIL;
+	for (size_t m = 0; m < BATCH; m++) {
+		const size_t slot = pair_slot(m);
+
+		if (send) {
+			FT_TRY(ft_meet(s.proc));
+			FT_TRY(post(&s, FT_SEND, m, SIZE, m, 0, &reqs[m]));
+			FT_TRY(ft_wait(&s.ctx, &reqs[m], 1));
+			continue;
+		}
+		FT_TRY(post(&s, FT_RECV, slot, SIZE, m, 0, &reqs[m]));
+		FT_TRY(ft_meet(s.proc));
+		for (size_t reads = m / 4;; reads++) {
+			src = reads % 2 ? ~expected : expected;
+			ret = reads % 2 ? fi_cq_readfrom(s.ctx.cq, &entry, 1, &src)
+					: fi_cq_read(s.ctx.cq, &entry, 1);
+			if (ret != -FI_EAGAIN)
+				break;
+			FT_TRY(ft_idle(&s.ctx));
+		}
+		FT_CHECK(ret == 1 && entry.op_context == &reqs[m], "message %zu: reading gives %zd",
+			 m, ret);
+		FT_CHECK(src == expected, "message %zu comes from %#" PRIx64 " instead of %#" PRIx64,
+			 m, src, expected);
+	}
+	FT_TRY(ft_meet(s.proc));
 	return side_close(&s);
 }
 
@@ -270,7 +314,7 @@ static int sread(struct ft_proc *proc)
 			printf("note: fi_cq_sread left out: shm's ignores the timeout\n");
 		return 0;
 	}
-	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_UNSPEC, 0));
+	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_UNSPEC, 0, 0));
 	if (proc->rank == 0)
 		FT_TRY(sread_timeout(&s));
 	FT_TRY(ft_meet(s.proc));
@@ -374,7 +418,7 @@ static int truncated(struct ft_proc *proc)
 	static const size_t sizes[] = {2000, SIZE * 3, SIZE * 7};
 	struct side s;
 
-	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, 0));
+	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, 0, 0));
 	for (size_t i = 0; i < FT_COUNT(sizes); i++)
 		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
 			FT_TRY(truncated_one(&s, kinds % s.kind_count,
@@ -387,6 +431,8 @@ static int run(struct ft_proc *proc)
 {
 	FT_TRY(formats(proc));
 	FT_TRY(selective(proc));
+	FT_TRY(sources(proc, 0));
+	FT_TRY(sources(proc, proc->opts.ep_type == FI_EP_RDM ? FI_SOURCE : 0));
 	FT_TRY(sread(proc));
 	return truncated(proc);
 }

@@ -18,9 +18,10 @@
 
 #define R INFO_QUEUE_RESERVE
 #define NEEDED (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
-#define MESSAGES                                                                 \
-	(NEEDED | FI_DIRECTED_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_LOCAL_COMM | \
-	 FI_REMOTE_COMM | FI_MULTI_RECV)
+#define SOURCE (FI_SOURCE | FI_SOURCE_ERR)
+#define MESSAGES                                                                   \
+	(NEEDED | FI_DIRECTED_RECV | SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | \
+	 FI_MULTI_RECV)
 #define REMOTE                                                                       \
 	(FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | \
 	 FI_RMA_EVENT)
@@ -412,13 +413,15 @@ static void test_core_atomics(void **state)
 /* What is offered follows from what was asked for */
 static void test_caps(void **state)
 {
-	const uint64_t secondary = MESSAGES & ~(FI_MSG | FI_TAGGED);
+	const uint64_t secondary = MESSAGES & ~(FI_MSG | FI_TAGGED | SOURCE);
 	const struct {
 		uint64_t wanted, caps;
 	} cases[] = {
 		{0, MESSAGES | REMOTE | FI_HMEM | FI_P2P},
 		{FI_RMA | FI_HMEM, FI_RMA | secondary | (REMOTE & ~FI_ATOMIC) | FI_HMEM | FI_P2P},
 		{FI_MSG, FI_MSG | secondary},
+		{FI_MSG | FI_SOURCE, FI_MSG | FI_SOURCE | secondary},
+		{FI_MSG | SOURCE, FI_MSG | SOURCE | secondary},
 		{FI_TAGGED | FI_RECV, FI_TAGGED | secondary},
 		{FI_MSG | FI_HMEM, FI_MSG | secondary | FI_HMEM | FI_P2P},
 		{FI_MSG | FI_P2P, FI_MSG | secondary | FI_HMEM | FI_P2P},
@@ -439,6 +442,7 @@ static void test_caps(void **state)
 				 cases[i].caps & FI_RMA ? FI_REMOTE_READ : 0);
 		assert_int_equal(core->tx_attr->caps & FI_HMEM, cases[i].caps & FI_HMEM);
 		assert_int_equal(core->rx_attr->caps & FI_HMEM, cases[i].caps & FI_HMEM);
+		assert_int_equal(core->rx_attr->caps & FI_SOURCE, cases[i].caps & FI_SOURCE);
 		assert_int_equal(core->tx_attr->size, 2048 - R);
 		assert_int_equal(core->rx_attr->size, 1);
 		assert_int_equal(core->tx_attr->iov_limit, P2P_IOV_MAX);
@@ -463,15 +467,15 @@ static void test_order(void **state)
 		{0, 0, FI_ORDER_RAR, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
 		{0, FI_ORDER_WAW, 0, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
 		{FI_RMA | FI_HMEM, FI_ORDER_SAS, FI_ORDER_SAS,
-		 (MESSAGES | REMOTE | FI_HMEM | FI_P2P) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC),
+		 (MESSAGES | REMOTE | FI_HMEM | FI_P2P) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC | SOURCE),
 		 FI_ORDER_SAS, true},
 		{FI_RMA | FI_HMEM, FI_ORDER_WAW, 0, 0, 0, false},
 		{FI_RMA | FI_HMEM, 0, FI_ORDER_SAW, 0, 0, false},
 		{FI_RMA | FI_HMEM, 0, 0, 0, 0, false, 8},
-		{FI_RMA, 0, 0, (MESSAGES | REMOTE) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC),
+		{FI_RMA, 0, 0, (MESSAGES | REMOTE) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC | SOURCE),
 		 FI_ORDER_STRICT, true, 8},
 		{FI_MSG | FI_HMEM, FI_ORDER_WAW, 0,
-		 (MESSAGES | FI_HMEM | FI_P2P) & ~FI_TAGGED, FI_ORDER_STRICT, true},
+		 (MESSAGES | FI_HMEM | FI_P2P) & ~(FI_TAGGED | SOURCE), FI_ORDER_STRICT, true},
 	};
 	struct fi_info *core, *hints = fi_allocinfo();
 	const char *why;

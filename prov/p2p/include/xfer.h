@@ -498,20 +498,13 @@ void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
 ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
 			    size_t count, fi_addr_t *src);
 
-/* The same of a queue that has tags */
-static inline ssize_t xfer_cq_read_tagged(struct xfer_cq *cq,
-					  struct fi_cq_tagged_entry *entries, size_t count,
-					  fi_addr_t *src)
-{
-	return cq->source ? fi_cq_readfrom(cq->core, entries, count, src)
-			  : fi_cq_read(cq->core, entries, count);
-}
-
 static inline ssize_t xfer_cq_read(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
 				   size_t count, fi_addr_t *src)
 {
-	return p2p_unlikely(cq->narrow) ? xfer_cq_read_narrow(cq, entries, count, src)
-					: xfer_cq_read_tagged(cq, entries, count, src);
+	if (p2p_unlikely(cq->narrow))
+		return xfer_cq_read_narrow(cq, entries, count, src);
+	return cq->source ? fi_cq_readfrom(cq->core, entries, count, src)
+			  : fi_cq_read(cq->core, entries, count);
 }
 
 /*

@@ -118,6 +118,17 @@ static inline bool cq_concerned(const struct p2p_cq *cq,
 		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
 }
 
+/* Is all of it, @read entries, the application's alone? */
+static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entries,
+			    ssize_t read)
+{
+	ssize_t i = 0;
+
+	while (i < read && !cq_concerned(cq, &entries[i]))
+		i++;
+	return i && i == read;
+}
+
 /*
  * Deals with what is not the application's among @read entries, and puts in its place what it
  * leads to; how many there are then
@@ -201,6 +212,8 @@ static ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entry *entr
 		count = P2P_MIN(count, CQ_BATCH);
 	}
 	ret = xfer_cq_read(&cq->xfer, entries, count, from);
+	if (!src && cq_plain(cq, entries, ret))
+		return ret;
 	return cq_take(cq, entries, from, ret, entries, count, src);
 }
 
@@ -253,22 +266,15 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
-	struct fi_cq_tagged_entry *entries = buf;
-	fi_addr_t from[CQ_BATCH];
-	ssize_t ret, plain = 0;
+	ssize_t ret;
 
 	if (p2p_unlikely(!cq->direct || !buf || !count || xfer_busy(cq->xfer.xfer) ||
 			 xfer_cq_has(&cq->xfer)))
 		return cq_read_any(cq, buf, count, NULL);
-	count = P2P_MIN(count, CQ_BATCH);
-	ret = xfer_cq_read_tagged(&cq->xfer, entries, count, from);
-	if (p2p_likely(ret == -FI_EAGAIN))
+	ret = fi_cq_read(cq->xfer.core, buf, count);
+	if (p2p_likely(ret == -FI_EAGAIN) || cq_plain(cq, buf, ret))
 		return ret;
-	while (plain < ret && !cq_concerned(cq, &entries[plain]))
-		plain++;
-	if (plain && plain == ret)
-		return ret;
-	return cq_take(cq, entries, from, ret, buf, count, NULL);
+	return cq_take(cq, buf, NULL, ret, buf, count, NULL);
 }
 
 /* ---- waiting ---- */
@@ -514,7 +520,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	/* unspecified is ours to choose */
 	if (cq->format == FI_CQ_FORMAT_UNSPEC)
 		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
-	cq->direct = cq->format == FI_CQ_FORMAT_TAGGED && !cq->xfer.narrow;
+	cq->direct = cq->format == FI_CQ_FORMAT_TAGGED && !cq->xfer.narrow && !cq->xfer.source;
 	if (cq->xfer.fd >= 0) {
 		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(set), !domain->layered);
 		if (!ret)

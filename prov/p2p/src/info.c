@@ -23,9 +23,11 @@
 #define INFO_REMOTE_MODIFIERS                                                            \
 	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
 #define INFO_SECONDARY_CAPS                                                              \
-	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_SOURCE |      \
-	 FI_SOURCE_ERR | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_MULTI_RECV)
-#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS)
+	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |  \
+	 FI_REMOTE_COMM | FI_MULTI_RECV)
+/* They cost every message something, so only who asks for them has them, as with libfabric 2.x */
+#define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
+#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS)
 
 /* The provider whose NICs can be given device memory, and the size of its keys */
 #define INFO_VERBS "verbs"
@@ -213,7 +215,7 @@ int info_hints_to_core(struct fi_info *hints)
 }
 
 /*
- * Primary capabilities are returned when they were asked for, or when nothing was;
+ * Primary capabilities and sources are returned when they were asked for, or when nothing was;
  * secondary ones whenever they are there.
  */
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)

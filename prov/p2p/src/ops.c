@@ -534,9 +534,9 @@ static ssize_t ops_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag))
-		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag,
-				ignore & ~ep->xfer.tag_bit, context);
+	/* our bit in what is to be ignored is taken out there */
+	if (ops_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore))
+		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context);
 	return ops_trecv_other(fid, buf, len, desc, src, tag, ignore, context);
 }
 
