@@ -3,7 +3,8 @@
  * fi_p2p_av: an endpoint receives from peers that it has not inserted; inserting them
  * later gives FI_AV_TABLE's indices 0, 1, 2 all the same; lookup and removal; the same
  * with FI_AV_MAP. And both again with a vector that has been in use: a peer was inserted
- * twice, an address was removed and another took its place.
+ * twice, an address was removed and another took its place, and one left a hole, which is
+ * nobody's source. A peer may be removed while a message of its is on its way.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +16,10 @@
 #define TO_RECEIVER 0x100 /* tags: plus the sender's rank */
 #define TO_SENDER 0x200
 #define AFTER_REMOVE 0x300
+#define NO_SOURCE 0x400
+#define LEAVING 0x500
+#define READS 1000
+#define SETTLE_US 200e3
 
 static const size_t sizes[] = {8, 5000, 100001, 2097155};
 
@@ -125,7 +130,45 @@ static int use(struct side *s)
 	FT_TRY(forget(s, 0));
 	FT_TRY(insert(s, 1, false, 0));
 	FT_TRY(insert(s, 1, false, 0));
-	return insert(s, 0, false, 0);
+	FT_TRY(insert(s, 0, false, 0));
+	return forget(s, 0);
+}
+
+/* Rank 2, which is not inserted any more, sends, and nobody has asked for sources. */
+static int no_source(struct side *s)
+{
+	const struct ft_slot slot = {&s->buf[0], 0, sizes[0] + FT_ROOM, 64, sizes[0]};
+	struct fi_cq_tagged_entry entry;
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = FT_RECV,
+		.tagged = true,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = NO_SOURCE,
+		.req = &req,
+	};
+	fi_addr_t src = 0;
+	ssize_t ret;
+
+	FT_TRY(ft_slot_arm(&slot));
+	ft_op_buf(&op, slot.buf, slot.off, slot.len);
+	FT_TRY(ft_post(&s->ctx, &op));
+	while ((ret = fi_cq_readfrom(s->ctx.cq, &entry, 1, &src)) == -FI_EAGAIN)
+		FT_TRY(ft_idle(&s->ctx));
+	FT_CHECK(ret == 1 && entry.op_context == &req, "fi_cq_readfrom gives %zd", ret);
+	FT_CHECK(s->ctx.info->caps & FI_SOURCE || src == FI_ADDR_NOTAVAIL,
+		 "a message comes from %#" PRIx64 ", without FI_SOURCE", src);
+	return ft_slot_check(&slot, sizes[0], NO_SOURCE, "message");
+}
+
+static int settle(struct side *s)
+{
+	const double end = ft_usec() + SETTLE_US;
+
+	while (ft_usec() < end)
+		if (ft_progress(&s->ctx) < 0)
+			return -FI_EOTHER;
+	return 0;
 }
 
 /* Rank 0. It does not know all until the others' messages are in. */
@@ -135,6 +178,8 @@ static int receiver(struct side *s, bool table, bool used)
 		FT_TRY(use(s));
 	for (int i = 1; i < RANKS; i++)
 		FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_RECEIVER + (uint64_t)i, false));
+	if (used)
+		FT_TRY(no_source(s));
 	FT_TRY(insert(s, 2, table && !used, 0));
 	if (!used)
 		FT_TRY(insert(s, 1, table, 1));
@@ -146,12 +191,14 @@ static int receiver(struct side *s, bool table, bool used)
 	return check_lookup(s, 1, s->ctx.peer[1]);
 }
 
-static int sender(struct side *s, bool table)
+static int sender(struct side *s, bool table, bool used)
 {
 	const uint64_t rank = (uint64_t)s->proc->rank;
 
 	FT_TRY(insert(s, 0, table, 0));
 	FT_TRY(transfer_all(s, s->ctx.peer[0], TO_RECEIVER + rank, true));
+	if (used && rank == 2)
+		FT_TRY(transfer(s, 0, sizes[0], s->ctx.peer[0], NO_SOURCE, true, NO_SOURCE));
 	FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_SENDER + rank, false));
 	FT_TRY(insert(s, s->proc->rank == 1 ? 2 : 1, table, 1));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
@@ -160,26 +207,78 @@ static int sender(struct side *s, bool table)
 	return 0;
 }
 
+static int side_open(struct side *s, enum fi_av_type type)
+{
+	const size_t room = sizes[FT_COUNT(sizes) - 1] + FT_ROOM;
+	enum fi_hmem_iface kinds[2];
+
+	s->kind_count = ft_kinds(&s->proc->opts, kinds);
+	FT_TRY(ft_test_hints(s->proc, &s->ctx));
+	s->ctx.hints->domain_attr->av_type = type;
+	s->ctx.av_type = type;
+	FT_TRY(ft_test_open(s->proc, &s->ctx));
+	for (size_t i = 0; i < s->kind_count; i++)
+		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], room));
+	return exchange_names(s);
+}
+
+static int side_close(struct side *s)
+{
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	/* what was lost may still come, and its buffer be written to */
+	FT_TRY(fi_close(&s->ctx.ep->fid));
+	s->ctx.ep = NULL;
+	for (size_t i = 0; i < s->kind_count; i++)
+		ft_buf_free(&s->buf[i]);
+	return ft_close(&s->ctx);
+}
+
 static int with_type(struct ft_proc *proc, enum fi_av_type type, bool used)
 {
 	struct side s = {.proc = proc};
-	enum fi_hmem_iface kinds[2];
-	const size_t room = sizes[FT_COUNT(sizes) - 1] + FT_ROOM;
 
-	s.kind_count = ft_kinds(&proc->opts, kinds);
-	FT_TRY(ft_test_hints(proc, &s.ctx));
-	s.ctx.hints->domain_attr->av_type = type;
-	s.ctx.av_type = type;
-	FT_TRY(ft_test_open(proc, &s.ctx));
-	for (size_t i = 0; i < s.kind_count; i++)
-		FT_TRY(ft_buf_alloc(&s.ctx, &s.buf[i], kinds[i], room));
-	FT_TRY(exchange_names(&s));
+	FT_TRY(side_open(&s, type));
 	FT_TRY(proc->rank == 0 ? receiver(&s, type == FI_AV_TABLE, used)
-			       : sender(&s, type == FI_AV_TABLE));
-	FT_TRY(ft_barrier(proc, &s.ctx));
-	for (size_t i = 0; i < s.kind_count; i++)
-		ft_buf_free(&s.buf[i]);
-	return ft_close(&s.ctx);
+			       : sender(&s, type == FI_AV_TABLE, used));
+	return side_close(&s);
+}
+
+/*
+ * Rank 0 removes rank 1 between the beginning and the end of a long message. It may come whole
+ * or not at all.
+ */
+static int removed_early(struct ft_proc *proc)
+{
+	const size_t size = sizes[FT_COUNT(sizes) - 1];
+	const bool send = proc->rank == 1;
+	struct side s = {.proc = proc};
+	struct ft_req req = {0};
+	struct ft_op op = {.call = send ? FT_SEND : FT_RECV, .tagged = true, .tag = LEAVING};
+	struct ft_slot slot;
+
+	FT_TRY(side_open(&s, FI_AV_TABLE));
+	slot = (struct ft_slot){&s.buf[s.kind_count - 1], 0, size + FT_ROOM, 64, size};
+	ft_op_buf(&op, slot.buf, slot.off, slot.len);
+	op.req = &req;
+	if (proc->rank == 2)
+		return side_close(&s);
+	FT_TRY(insert(&s, !proc->rank, true, 0));
+	FT_TRY(transfer(&s, 0, 8, send ? s.ctx.peer[0] : FI_ADDR_UNSPEC, 0, send, 0));
+	op.addr = send ? s.ctx.peer[0] : FI_ADDR_UNSPEC;
+	FT_TRY(send ? ft_slot_fill(&slot, LEAVING) : ft_slot_arm(&slot));
+	FT_TRY(send ? 0 : ft_post(&s.ctx, &op));
+	FT_TRY(ft_meet(proc));
+	FT_TRY(send ? ft_post(&s.ctx, &op) : 0);
+	FT_TRY(ft_meet(proc));
+	for (int i = 0; !send && i < READS; i++)
+		if (ft_progress(&s.ctx) < 0)
+			return -FI_EOTHER;
+	FT_TRY(send ? 0 : forget(&s, 1));
+	FT_TRY(ft_meet(proc));
+	FT_TRY(settle(&s));
+	if (!send && req.done && !req.err)
+		FT_TRY(ft_slot_check(&slot, size, LEAVING, "the message of who was removed"));
+	return side_close(&s);
 }
 
 static int run(struct ft_proc *proc)
@@ -188,7 +287,7 @@ static int run(struct ft_proc *proc)
 		FT_TRY(with_type(proc, FI_AV_TABLE, used));
 		FT_TRY(with_type(proc, FI_AV_MAP, used));
 	}
-	return 0;
+	return removed_early(proc);
 }
 
 int main(int argc, char **argv)

@@ -18,6 +18,9 @@
 
 #define GUARD_LEN 64
 #define WAIT_MS 60000
+/* What is injected at a time, and of what size, where the core allows it */
+#define INJECTED 256
+#define INJECT_SIZE 16384
 
 enum rma_call {
 	RMA_WRITE,
@@ -330,6 +333,47 @@ static int all(struct side *side, size_t kinds)
 	return 0;
 }
 
+/* Many that are injected are under way at a time, and their buffers are the user's already. */
+static int injected(struct side *side, int kind)
+{
+	const struct variant variant = {
+		"writemsg(inject) beside others", RMA_WRITEMSG, FI_INJECT, false, false, false, true,
+	};
+	const size_t size = FT_MIN(side->ctx.info->tx_attr->inject_size, INJECT_SIZE);
+	const size_t room = INJECT_SIZE + 2 * GUARD_LEN;
+	struct ft_buf *const buf = side->proc->rank ? &side->shared[kind] : &side->local[0];
+	struct op op = {.variant = &variant, .to = kind, .size = size};
+	struct ft_req reqs[INJECTED] = {0};
+	struct ft_slot slots[INJECTED];
+	const uint64_t first = side->number;
+
+	for (size_t i = 0; i < INJECTED; i++) {
+		slots[i] = (struct ft_slot){buf, i * room, room, i * room + GUARD_LEN, size};
+		FT_TRY(ft_slot_arm(&slots[i]));
+	}
+	snprintf(op.what, sizeof(op.what), "%s", variant.name);
+	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	for (size_t i = 0; !side->proc->rank && i < INJECTED; i++) {
+		side->number = first + i;
+		op.offset = i * room;
+		FT_TRY(ft_slot_fill(&slots[i], side->number));
+		FT_TRY(post(side, &op, &side->target[kind], &reqs[i]));
+		FT_TRY(ft_slot_arm(&slots[i]));
+	}
+	if (!side->proc->rank)
+		FT_TRY(ft_wait(&side->ctx, reqs, INJECTED));
+	for (size_t i = 0; !side->proc->rank && i < INJECTED; i++) {
+		side->number = first + i;
+		op.offset = i * room;
+		FT_TRY(flush(side, &op));
+	}
+	FT_TRY(ft_barrier(side->proc, &side->ctx));
+	for (size_t i = 0; side->proc->rank && i < INJECTED; i++)
+		FT_TRY(ft_slot_check(&slots[i], size, first + i, op.what));
+	side->number = first + INJECTED;
+	return 0;
+}
+
 /* ---- what must not work ---- */
 
 static const struct wrong {
@@ -515,6 +559,9 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 	FT_TRY(ft_test_hints(proc, &side.ctx));
 	side.ctx.hints->caps |= FI_RMA;
 	side.ctx.mr_access = FI_READ | FI_WRITE;
+	side.ctx.hints->tx_attr->inject_size = INJECT_SIZE;
+	if (!ft_offered(&side.ctx))
+		side.ctx.hints->tx_attr->inject_size = 0;
 	/* not asked for by default: a core may need it */
 	if (!chosen)
 		side.ctx.hints->domain_attr->mr_mode &= ~FI_MR_PROV_KEY;
@@ -545,6 +592,8 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 	}
 	FT_TRY(exchange(&side, kinds));
 	FT_TRY(all(&side, kinds));
+	for (size_t i = 0; !counted && i < kinds; i++)
+		FT_TRY(injected(&side, (int)i));
 	for (size_t i = 0; !counted && i < kinds; i++) {
 		if (!ft_is_p2p(&side.ctx) || !(side.ctx.info->caps & FI_HMEM) ||
 		    side.target[i].nic ||

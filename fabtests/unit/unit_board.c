@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -283,8 +284,44 @@ static void test_processes(void **state)
 	board_close(&board);
 }
 
+/* Its board stays mapped when its owner dies, and says so; what it had put up can be read. */
+static void test_left(void **state)
+{
+	struct board board = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint8_t text[BOARD_TEXT_MAX];
+	uint64_t place;
+	int pipes[2];
+	pid_t pid;
+
+	assert_false(board_far_left(fars, OWNER));
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		place = board_open(&board, OWNER);
+		put_up(&board, OWNER + 1, 7, 9);
+		if (write(pipes[1], &place, sizeof place) == sizeof place)
+			pause();
+		_exit(1);
+	}
+	assert_int_equal(read(pipes[0], &place, sizeof place), sizeof place);
+	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_false(board_far_left(fars, OWNER));
+	assert_false(board_far_left(fars, OWNER + (1 << 24)));
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_true(board_far_left(fars, OWNER));
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 9);
+	check_text(text, 7, 9);
+	board_far_close_all(&fars);
+	assert_int_equal(close(pipes[0]), 0);
+	assert_int_equal(close(pipes[1]), 0);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_note),
+	cmocka_unit_test(test_left),
 	cmocka_unit_test(test_scribble),
 	cmocka_unit_test(test_no_board),
 	cmocka_unit_test(test_many),

@@ -422,6 +422,7 @@ static void test_caps(void **state)
 		{FI_MSG, FI_MSG | secondary},
 		{FI_MSG | FI_SOURCE, FI_MSG | FI_SOURCE | secondary},
 		{FI_MSG | SOURCE, FI_MSG | SOURCE | secondary},
+		{FI_MSG | FI_MULTI_RECV, FI_MSG | SOURCE | secondary},
 		{FI_TAGGED | FI_RECV, FI_TAGGED | secondary},
 		{FI_MSG | FI_HMEM, FI_MSG | secondary | FI_HMEM | FI_P2P},
 		{FI_MSG | FI_P2P, FI_MSG | secondary | FI_HMEM | FI_P2P},
@@ -452,6 +453,14 @@ static void test_caps(void **state)
 		assert_int_equal(core->domain_attr->mr_mode, i % 2 ? FI_MR_P2P : 0);
 		fi_freeinfo(core);
 	}
+
+	/* a part of an endpoint has no more than the whole */
+	core = core_make();
+	hints->caps = FI_MSG;
+	hints->rx_attr->caps = FI_MSG | FI_RECV | FI_SOURCE;
+	assert_true(info_from_core(hints, core, &why));
+	assert_int_equal((core->caps | core->rx_attr->caps) & SOURCE, 0);
+	fi_freeinfo(core);
 	fi_freeinfo(hints);
 }
 

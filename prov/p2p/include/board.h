@@ -80,8 +80,9 @@ bool board_answered(struct board *board, uint64_t *id);
 int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place);
 void board_far_close_all(struct board_far **fars);
 
-/* Is @owner's board mapped? */
+/* Is @owner's board mapped? And is it, though its owner has closed it, or died? */
 bool board_far_known(struct board_far *fars, uint64_t owner);
+bool board_far_left(struct board_far *fars, uint64_t owner);
 
 /*
  * Copies what the note @id on @owner's board says to @text (BOARD_TEXT_MAX bytes). Its length;

@@ -161,6 +161,9 @@ void pipe_arrival_take(struct xfer_req *req, void (*ready)(struct pipe_arrival *
 /* Looks once more for the notes of those whose marker came before it */
 void pipe_arrivals_look(struct xfer *xfer);
 
+/* Gives up those of them whose sender has died, or left, between the two */
+void pipe_arrivals_give_up(struct xfer *xfer);
+
 /* Finds out where it comes from. 0, or why nothing will come from there */
 int pipe_arrival_source(struct pipe_arrival *arrival);
 

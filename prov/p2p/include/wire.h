@@ -112,7 +112,6 @@
 /* Below the internal tag bit: kind, transfer, piece */
 #define WIRE_TAG_PIECE (1ULL << 60)
 #define WIRE_TAG_TRANSFER_SHIFT 28
-#define WIRE_TAG_TRANSFER_MASK 0xffffffffULL
 #define WIRE_PIECES_MAX (1ULL << WIRE_TAG_TRANSFER_SHIFT)
 
 #define WIRE_NAME_MAX 256

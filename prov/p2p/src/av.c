@@ -63,6 +63,9 @@ fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 	size_t count = __atomic_load_n(&table->count, __ATOMIC_ACQUIRE);
 	size_t near = P2P_MIN(addr + 1, count);
 
+	/* as holes have it */
+	if (addr == FI_ADDR_NOTAVAIL)
+		return addr;
 	/* most are where they would be without learned peers, or a little before */
 	for (size_t i = near; i-- > 0;) {
 		if (av_entry_addr(table, i) == addr)
@@ -387,9 +390,15 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 	return av_insert_any((struct p2p_av *) fid, &what, fi_addr, flags, context);
 }
 
-static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags)
+/* The core's address of one that the application names. False: it names none */
+static bool av_find(const struct p2p_av *av, fi_addr_t user, fi_addr_t *addr)
 {
-	fi_addr_t addr = av_core_addr(av, user);
+	*addr = av_core_addr(av, user);
+	return av_same(av) || *addr != FI_ADDR_NOTAVAIL;
+}
+
+static int av_remove_core(struct p2p_av *av, fi_addr_t addr, uint64_t flags)
+{
 	struct av_name *entry;
 	int ret = fi_av_remove(av->core, &addr, 1, flags);
 
@@ -398,6 +407,20 @@ static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags)
 	HASH_FIND(by_addr, av->named_addrs, &addr, sizeof addr, entry);
 	if (entry)
 		av_name_drop(av, entry);
+	return 0;
+}
+
+/* @keep: it stays with the core, like those that were learned */
+static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags, bool keep)
+{
+	fi_addr_t addr;
+	int ret;
+
+	if (!av_find(av, user, &addr))
+		return -FI_EINVAL;
+	ret = keep ? 0 : av_remove_core(av, addr, flags);
+	if (ret)
+		return ret;
 	if (av->known && (av->indexed || !av->named))
 		av_known_remove(av, user, addr);
 	return 0;
@@ -406,26 +429,33 @@ static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags)
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
 	struct p2p_av *av = (struct p2p_av *) fid;
+	struct xfer *xfer = &av->domain->xfer;
+	bool keep;
 	int ret = 0;
 
 	if (!fi_addr && count)
 		return -FI_EINVAL;
-	p2p_lock_take(&av->domain->xfer.lock);
+	p2p_lock_take(&xfer->lock);
+	/* what is under way may have to answer it yet, and cores trust an address */
+	keep = av->domain->layered && xfer_moving(xfer);
 	for (size_t i = 0; i < count; i++)
-		peer_forget(&av->domain->xfer, av_core_addr(av, fi_addr[i]));
-	p2p_lock_drop(&av->domain->xfer.lock);
+		peer_forget(xfer, av_core_addr(av, fi_addr[i]));
 	pthread_mutex_lock(&av->lock);
 	for (size_t i = 0; !ret && i < count; i++)
-		ret = av_remove_one(av, fi_addr[i], flags);
+		ret = av_remove_one(av, fi_addr[i], flags, keep);
 	pthread_mutex_unlock(&av->lock);
+	p2p_lock_drop(&xfer->lock);
 	return ret;
 }
 
 static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
 {
 	struct p2p_av *av = (struct p2p_av *) fid;
+	fi_addr_t core_addr;
 
-	return fi_av_lookup(av->core, av_core_addr(av, fi_addr), addr, addrlen);
+	if (!av_find(av, fi_addr, &core_addr))
+		return -FI_EINVAL;
+	return fi_av_lookup(av->core, core_addr, addr, addrlen);
 }
 
 static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)

@@ -25,7 +25,10 @@
 #define INFO_SECONDARY_CAPS                                                              \
 	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |  \
 	 FI_REMOTE_COMM | FI_MULTI_RECV)
-/* They cost every message something, so only who asks for them has them, as with libfabric 2.x */
+/*
+ * They cost every message something, so only who asks for them has them, as with libfabric 2.x, or
+ * who asks for what they help with: messages for multi-receive buffers wait for others' (multi.h)
+ */
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS)
 
@@ -223,6 +226,8 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 	/* whether device memory may be used is our word */
 	uint64_t caps = core_caps & INFO_CAPS & ~FI_HMEM;
 
+	if (wanted & FI_MULTI_RECV)
+		wanted |= INFO_SOURCE_CAPS;
 	if (wanted)
 		caps &= wanted | INFO_SECONDARY_CAPS;
 	/* they take a bit of the tags away, so only from who wants them */
@@ -349,6 +354,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 		info_caps(info->rx_attr->caps, hints && hints->rx_attr && hints->rx_attr->caps
 						       ? hints->rx_attr->caps
 						       : wanted) | hmem;
+	/* a context's capabilities are among the endpoint's (fi_endpoint(3)) */
+	info->rx_attr->caps &= info->caps | ~INFO_SOURCE_CAPS;
 	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
 	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->tx_attr->size -= INFO_QUEUE_RESERVE;

@@ -168,12 +168,20 @@ static void multi_msg_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
-static struct multi_msg *multi_msg_new(struct xfer_ep *ep, const struct core_comp *comp)
+/* NULL: there is no room for it, and that is reported */
+static struct multi_msg *multi_msg_new(const struct multi_buf *buf, const struct core_comp *comp)
 {
+	struct xfer_ep *ep = buf->ctx.ep;
 	struct multi_msg *msg = cell_get(&ep->xfer->cells);
+	struct core_comp lost = *comp;
 
-	if (!msg)
+	if (!msg) {
+		lost.context = buf->context;
+		lost.err = FI_ENOMEM;
+		xfer_ep_count(ep, FI_RECV, lost.err);
+		xfer_cq_report(ep->rxcq, &lost);
 		return NULL;
+	}
 	msg->buf = NULL;
 	msg->copying = false;
 	msg->copied = 0;
@@ -283,15 +291,10 @@ static void multi_placed(struct multi_buf *buf, const struct core_comp *comp)
 	if (xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
 		msg = pipe_diverted(ep->xfer, &known);
 	if (!msg)
-		msg = multi_msg_new(ep, &known);
+		msg = multi_msg_new(buf, &known);
 	buf->placed += comp->len;
-	if (!msg) {
-		known.context = buf->context;
-		known.err = FI_ENOMEM;
-		xfer_ep_count(ep, FI_RECV, known.err);
-		xfer_cq_report(ep->rxcq, &known);
+	if (!msg)
 		return;
-	}
 	msg->comp = known;
 	msg->buf = buf;
 	buf->queued++;
@@ -303,12 +306,12 @@ static void multi_placed(struct multi_buf *buf, const struct core_comp *comp)
 		msg->comp.err = -ret;
 }
 
-static void multi_marker(struct xfer_ep *ep, const struct core_comp *comp)
+static void multi_marker(const struct multi_buf *buf, const struct core_comp *comp)
 {
-	struct multi_msg *msg = multi_msg_new(ep, comp);
+	struct multi_msg *msg = multi_msg_new(buf, comp);
 
 	if (msg)
-		pipe_divert(ep, comp->data & WIRE_ID_MASK, msg);
+		pipe_divert(buf->ctx.ep, comp->data & WIRE_ID_MASK, msg);
 }
 
 static void multi_received(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -321,7 +324,7 @@ static void multi_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		multi_buf_release(buf, comp);
 	if (!comp->err && !comp->len &&
 	    xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
-		multi_marker(ep, comp);
+		multi_marker(buf, comp);
 	else if (!cancelled && (comp->err || comp->flags & FI_RECV))
 		multi_placed(buf, comp);
 	if (multi_buf_done(buf))

@@ -104,11 +104,18 @@ static inline bool ops_tag_bad(const struct p2p_ep *ep, uint64_t tag)
 
 static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
 {
+	fi_addr_t addr;
+
 	if (op->count && !op->iov) {
 		P2P_WARN("%zu pieces of a message and no list of them\n", op->count);
 		return -FI_EINVAL;
 	}
-	op->addr = av_core_addr(ep->av, op->addr);
+	addr = av_core_addr(ep->av, op->addr);
+	if (addr == FI_ADDR_NOTAVAIL && op->addr != addr) {
+		P2P_WARN("address 0x%zx is not in the address vector\n", (size_t) op->addr);
+		return -FI_EINVAL;
+	}
+	op->addr = addr;
 	return xfer_post(&ep->xfer, op);
 }
 

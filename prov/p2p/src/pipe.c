@@ -261,6 +261,7 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->watch_at = now + PIPE_STALL;
 	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
 	xfer->starved = xfer->moved = false;
+	pipe_arrivals_give_up(xfer);
 	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
 		TAILQ_FOREACH(req, receiving[i], entry)
 			pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,

@@ -435,7 +435,7 @@ static void pipe_refuse(struct pipe_arrival *arrival)
 
 	pipe_decline(arrival);
 	pipe_arrival_describe(arrival, &comp);
-	comp.err = FI_ETRUNC;
+	comp.err = arrival->status ? -arrival->status : FI_ETRUNC;
 	comp.len = 0;
 	comp.olen = arrival->total;
 	xfer_cq_report(arrival->cq, &comp);

@@ -408,8 +408,9 @@ static void pipe_cts(struct xfer_req *req, const struct wire_msg *msg)
 		return;
 	}
 	req->pipe.pieces = (msg->len - 1) / msg->chunk + 1;
-	/* it need not be there whole any more */
-	xfer_req_unstage(req, 0);
+	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
+	if (req->mem.ops)
+		xfer_req_unstage(req, 0);
 	pipe_list_add(req, &xfer->pushing);
 	pipe_push(req);
 }
