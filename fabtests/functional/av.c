@@ -134,7 +134,7 @@ static int use(struct side *s)
 	return forget(s, 0);
 }
 
-/* Rank 2, which is not inserted any more, sends, and nobody has asked for sources. */
+/* Rank 2, which is not inserted, sends, and nobody has asked for sources. */
 static int no_source(struct side *s)
 {
 	const struct ft_slot slot = {&s->buf[0], 0, sizes[0] + FT_ROOM, 64, sizes[0]};

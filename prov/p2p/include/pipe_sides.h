@@ -158,11 +158,11 @@ void pipe_arrival_check(struct pipe_arrival *arrival, struct xfer_ep *ep);
 /* All of this for a request with the marker's completion in req->comp */
 void pipe_arrival_take(struct xfer_req *req, void (*ready)(struct pipe_arrival *arrival));
 
-/* Looks once more for the notes of those whose marker came before it */
-void pipe_arrivals_look(struct xfer *xfer);
-
-/* Gives up those of them whose sender has died, or left, between the two */
-void pipe_arrivals_give_up(struct xfer *xfer);
+/*
+ * Looks once more for the notes of those whose marker came before it. @doubt: gives up those whose
+ * sender has died, or left, between the two
+ */
+void pipe_arrivals_look(struct xfer *xfer, bool doubt);
 
 /* Finds out where it comes from. 0, or why nothing will come from there */
 int pipe_arrival_source(struct pipe_arrival *arrival);

@@ -261,7 +261,7 @@ static void pipe_watch(struct xfer *xfer)
 	xfer->watch_at = now + PIPE_STALL;
 	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
 	xfer->starved = xfer->moved = false;
-	pipe_arrivals_give_up(xfer);
+	pipe_arrivals_look(xfer, true);
 	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
 		TAILQ_FOREACH(req, receiving[i], entry)
 			pipe_probe(req->pipe.via, req->pipe.to, req->pipe.id, true,
@@ -291,7 +291,7 @@ void pipe_progress(struct xfer *xfer)
 		return;
 	while (board_answered(&xfer->board, &fin.id))
 		pipe_answer(xfer, &fin);
-	pipe_arrivals_look(xfer);
+	pipe_arrivals_look(xfer, false);
 	for (req = TAILQ_FIRST(&xfer->pushing); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
 		pipe_push(req);

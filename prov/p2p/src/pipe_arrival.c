@@ -234,34 +234,24 @@ void pipe_arrival_check(struct pipe_arrival *arrival, struct xfer_ep *ep)
 		pipe_arrival_known(arrival);
 }
 
-void pipe_arrivals_look(struct xfer *xfer)
+void pipe_arrivals_look(struct xfer *xfer, bool doubt)
 {
 	struct pipe_arrival *arrival, *next;
 	struct xfer_ep *ep;
+	bool left;
 
 	for (arrival = LIST_FIRST(&xfer->looking); arrival; arrival = next) {
 		next = LIST_NEXT(arrival, look);
 		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
-		if (ep)
-			pipe_arrival_check(arrival, ep);
-	}
-}
-
-void pipe_arrivals_give_up(struct xfer *xfer)
-{
-	struct pipe_arrival *arrival, *next;
-	struct xfer_ep *ep;
-
-	for (arrival = LIST_FIRST(&xfer->looking); arrival; arrival = next) {
-		next = LIST_NEXT(arrival, look);
-		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
-		if (!ep || !board_far_left(xfer->boards, xfer_board_owner(arrival->id)))
+		if (!ep)
 			continue;
-		/* it may have been put up just before */
+		/* asked first: what was put up before that is found */
+		left = doubt && board_far_left(xfer->boards, xfer_board_owner(arrival->id));
 		pipe_arrival_look(arrival, ep);
-		if (!arrival->announced)
+		if (left && !arrival->announced)
 			pipe_arrival_fail(arrival, ep, -FI_ECONNABORTED);
-		pipe_arrival_known(arrival);
+		if (arrival->announced)
+			pipe_arrival_known(arrival);
 	}
 }
 
