@@ -110,6 +110,7 @@ static int run(struct ft_proc *proc)
 				FT_TRY(message(&late, i % 2, 0, 0, sizes[i / 2 % 2]));
 		FT_TRY(messages(&late));
 	}
+	FT_TRY(ft_barrier(proc, &pair->ctx)); /* the peer may be waiting for the last message */
 	return ft_pair_close(pair, NULL, 0);
 }
 
