@@ -4,11 +4,13 @@
  * later gives FI_AV_TABLE's indices 0, 1, 2 all the same; lookup and removal; the same
  * with FI_AV_MAP. And both again with a vector that has been in use: a peer was inserted
  * twice, an address was removed and another took its place, and one left a hole, which is
- * nobody's source. A peer may be removed while a message of its is on its way.
+ * nobody's source, and nothing can be sent to. A peer may be removed while a message of its
+ * is on its way.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <rdma/fi_rma.h>
 
 #include "ft_test.h"
 
@@ -18,6 +20,8 @@
 #define AFTER_REMOVE 0x300
 #define NO_SOURCE 0x400
 #define LEAVING 0x500
+#define REFUSED 0x600
+#define FAR_OUT 100000 /* an index that nothing was inserted for */
 #define READS 1000
 #define SETTLE_US 200e3
 
@@ -161,6 +165,53 @@ static int no_source(struct side *s)
 	return ft_slot_check(&slot, sizes[0], NO_SOURCE, "message");
 }
 
+/* Has it had to learn its peers? Over net and tcp they are answered by an endpoint of its own. */
+static bool has_learned(const struct side *s)
+{
+	const char *prov = s->ctx.info->fabric_attr->prov_name;
+
+	return ft_is_p2p(&s->ctx) && s->kind_count == 2 &&
+	       (!strncmp(prov, "shm", 3) || strstr(prov, "ofi_rxm"));
+}
+
+/* From then on it is ofi_p2p that knows the indices, and refuses those of nobody. */
+static int refused(struct side *s, fi_addr_t nobody)
+{
+	struct fid_ep *ep = s->ctx.ep;
+	struct ft_req req = {0};
+	struct ft_op op = {.addr = nobody, .tag = REFUSED, .req = &req};
+	ssize_t ret;
+
+	for (size_t i = 0; i < s->kind_count * FT_COUNT(sizes); i++) {
+		const struct ft_buf *buf = &s->buf[i / FT_COUNT(sizes)];
+		const size_t len = sizes[i % FT_COUNT(sizes)];
+		const bool injected = len <= s->ctx.info->tx_attr->inject_size;
+
+		ft_op_buf(&op, buf, 0, len);
+		for (int call = FT_SEND; call <= FT_RECVMSG; call++) {
+			if (!injected && (call == FT_INJECT || call == FT_INJECTDATA))
+				continue;
+			op.call = (enum ft_call)call;
+			for (op.tagged = false;; op.tagged = true) {
+				ret = ft_post_once(&s->ctx, &op);
+				FT_CHECK(ret == -FI_EINVAL, "call %d, %zu bytes, nobody: %zd",
+					 call, len, ret);
+				if (op.tagged)
+					break;
+			}
+		}
+		if (!(s->ctx.info->caps & FI_RMA))
+			continue;
+		ret = fi_read(ep, buf->addr, len, buf->desc, nobody, 0, 1, &req);
+		FT_CHECK(ret == -FI_EINVAL, "fi_read, %zu bytes, nobody: %zd", len, ret);
+		ret = fi_write(ep, buf->addr, len, buf->desc, nobody, 0, 1, &req);
+		FT_CHECK(ret == -FI_EINVAL, "fi_write, %zu bytes, nobody: %zd", len, ret);
+		ret = injected ? fi_inject_write(ep, buf->addr, len, nobody, 0, 1) : -FI_EINVAL;
+		FT_CHECK(ret == -FI_EINVAL, "fi_inject_write, %zu bytes, nobody: %zd", len, ret);
+	}
+	return 0;
+}
+
 static int settle(struct side *s)
 {
 	const double end = ft_usec() + SETTLE_US;
@@ -187,6 +238,10 @@ static int receiver(struct side *s, bool table, bool used)
 		FT_TRY(transfer_all(s, s->ctx.peer[i], TO_SENDER + (uint64_t)i, true));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	FT_TRY(forget(s, 2));
+	if (table && has_learned(s)) {
+		FT_TRY(refused(s, s->ctx.peer[2]));
+		FT_TRY(refused(s, FAR_OUT));
+	}
 	FT_TRY(transfer_all(s, s->ctx.peer[1], AFTER_REMOVE, true));
 	return check_lookup(s, 1, s->ctx.peer[1]);
 }
@@ -216,6 +271,9 @@ static int side_open(struct side *s, enum fi_av_type type)
 	FT_TRY(ft_test_hints(s->proc, &s->ctx));
 	s->ctx.hints->domain_attr->av_type = type;
 	s->ctx.av_type = type;
+	s->ctx.hints->caps |= FI_RMA;
+	if (!ft_offered(&s->ctx))
+		s->ctx.hints->caps &= ~FI_RMA;
 	FT_TRY(ft_test_open(s->proc, &s->ctx));
 	for (size_t i = 0; i < s->kind_count; i++)
 		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], room));

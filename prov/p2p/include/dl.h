@@ -24,9 +24,9 @@ struct dl_symbol {
 
 /*
  * Opens the library @soname: the one that the process has loaded, else that in @dir if
- * @dir is not NULL, else wherever the system finds it; and fills the table's slots. Nothing is filled unless every function that is not optional was found.
- * Returns a handle, or NULL (logged at info level: not having a GPU is no
- * fault).
+ * @dir is not NULL, else wherever the system finds it; and fills the table's slots. Nothing is
+ * filled unless every function that is not optional was found. Returns a handle, or NULL (logged
+ * at info level: not having a GPU is no fault).
  */
 void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbols,
 	      size_t count);

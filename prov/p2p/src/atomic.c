@@ -35,7 +35,10 @@ static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op
 
 static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
 {
-	op->addr = av_core_addr(ep->av, op->addr);
+	int ret = av_to_core(ep->av, &op->addr);
+
+	if (ret)
+		return ret;
 	if (!atomic_special(ep, op))
 		return core_post_atomic(ep->xfer.core, op);
 	if (!amo_valid(op->datatype, op->op, op->kind == CORE_ATOMIC_COMPARE)) {
@@ -163,7 +166,7 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
 		.flags = FI_INJECT,
 	};
 
-	if (atomic_special(ep, &atomic))
+	if (av_unknown(ep->av, dest) || atomic_special(ep, &atomic))
 		return atomic_post(ep, &atomic);
 	/* unlike a message with FI_INJECT, this never completes */
 	return fi_inject_atomic(ep->xfer.core, buf, count, av_core_addr(ep->av, dest), addr,

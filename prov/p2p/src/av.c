@@ -57,6 +57,16 @@ fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 		       : FI_ADDR_NOTAVAIL;
 }
 
+int av_to_core(const struct p2p_av *av, fi_addr_t *addr)
+{
+	if (av_unknown(av, *addr)) {
+		P2P_WARN("address 0x%zx is not in the address vector\n", (size_t) *addr);
+		return -FI_EINVAL;
+	}
+	*addr = av_core_addr(av, *addr);
+	return 0;
+}
+
 fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 {
 	const struct av_table *table = __atomic_load_n(&av->table, __ATOMIC_ACQUIRE);

@@ -69,7 +69,7 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 				     struct dev_mem *seen)
 {
 	seen->base = seen->size = 0;
-	if (xfer_ep_follows(&ep->xfer, FI_SEND) ||
+	if (xfer_ep_follows(&ep->xfer, FI_SEND) || av_unknown(ep->av, dest) ||
 	    ops_special_iov(ep, iov, desc, count, seen))
 		return OPS_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
@@ -104,19 +104,14 @@ static inline bool ops_tag_bad(const struct p2p_ep *ep, uint64_t tag)
 
 static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
 {
-	fi_addr_t addr;
+	int ret;
 
 	if (op->count && !op->iov) {
 		P2P_WARN("%zu pieces of a message and no list of them\n", op->count);
 		return -FI_EINVAL;
 	}
-	addr = av_core_addr(ep->av, op->addr);
-	if (addr == FI_ADDR_NOTAVAIL && op->addr != addr) {
-		P2P_WARN("address 0x%zx is not in the address vector\n", (size_t) op->addr);
-		return -FI_EINVAL;
-	}
-	op->addr = addr;
-	return xfer_post(&ep->xfer, op);
+	ret = av_to_core(ep->av, &op->addr);
+	return ret ? ret : xfer_post(&ep->xfer, op);
 }
 
 /* The calls to send one piece, tagged or not */
@@ -402,11 +397,11 @@ static ssize_t ops_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 /* May the core receive this by itself, and report it? */
 static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
-			       void *const *desc, size_t count, uint64_t flags,
+			       void *const *desc, size_t count, fi_addr_t src, uint64_t flags,
 			       struct dev_mem *seen)
 {
 	seen->base = seen->size = 0;
-	return !xfer_ep_follows(&ep->xfer, FI_RECV) &&
+	return !xfer_ep_follows(&ep->xfer, FI_RECV) && !av_unknown(ep->av, src) &&
 	       !ops_special_iov(ep, iov, desc, count, seen) &&
 	       mem_iov_len(iov, count) < xfer_recv_limit(&ep->xfer, flags);
 }
@@ -451,7 +446,7 @@ static inline ssize_t ops_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (!ops_recv_plain_iov(ep, &iov, &desc, 1, op.flags, &seen))
+	if (!ops_recv_plain_iov(ep, &iov, &desc, 1, src, op.flags, &seen))
 		return ops_post(ep, &op);
 	src = av_core_addr(ep->av, src);
 	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, op.ignore, context)
@@ -498,7 +493,7 @@ static ssize_t ops_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 		.seen = &seen,
 	};
 
-	if (ops_recv_plain_iov(ep, iov, desc, count, ep->xfer.rx_flags, &seen))
+	if (ops_recv_plain_iov(ep, iov, desc, count, src, ep->xfer.rx_flags, &seen))
 		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				context);
 	return ops_post(ep, &op);
@@ -514,7 +509,8 @@ static ssize_t ops_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, report, &seen);
+	plain = ops_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr,
+				   report, &seen);
 	if (ops_recv_flags_bad(ep, plain, flags))
 		return -FI_EOPNOTSUPP;
 	if (!plain) {
@@ -569,7 +565,7 @@ static ssize_t ops_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (ops_recv_plain_iov(ep, iov, desc, count, op.flags, &seen))
+	if (ops_recv_plain_iov(ep, iov, desc, count, src, op.flags, &seen))
 		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
 				 tag, op.ignore, context);
 	return ops_post(ep, &op);
@@ -586,7 +582,8 @@ static ssize_t ops_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	if (p2p_unlikely(!msg || ops_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
 	if (flags & OPS_PROBE ||
-	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, report, &seen)) {
+	    !ops_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, report,
+				&seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
 		struct core_op op = {
 			.recv = true,

@@ -13,36 +13,38 @@
 #include "mem.h"
 
 /* No bytes at a device's address are special, too: see bounce_rma() */
-static inline bool rma_special(const struct p2p_ep *ep, const void *buf, size_t len,
-			       void *desc, uint64_t key)
+static inline bool rma_special(const struct p2p_ep *ep, fi_addr_t peer, const void *buf,
+			       size_t len, void *desc, uint64_t key)
 {
-	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key)) ||
+	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key) || av_unknown(ep->av, peer)) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
 	       (dev_active() && xfer_desc_mem(ep->xfer.xfer, &desc, 1)) ||
 	       mem_is_device(buf, len ? len : 1) ||
 	       (!buf && len);
 }
 
-static bool rma_special_iov(const struct p2p_ep *ep, const struct iovec *iov, void **desc,
-			    size_t count, uint64_t key)
+static bool rma_special_iov(const struct p2p_ep *ep, fi_addr_t peer, const struct iovec *iov,
+			    void **desc, size_t count, uint64_t key)
 {
 	for (size_t i = 0; iov && i < count; i++) {
-		if (rma_special(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL,
-				key))
+		if (rma_special(ep, peer, iov[i].iov_base, iov[i].iov_len,
+				desc ? desc[i] : NULL, key))
 			return true;
 	}
-	return !iov || count > ep->xfer.iov_limit || rma_special(ep, iov, 0, NULL, key);
+	return !iov || count > ep->xfer.iov_limit || rma_special(ep, peer, iov, 0, NULL, key);
 }
 
 static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 {
+	int ret;
+
 	if ((op->count && !op->iov) || op->count > ep->xfer.iov_limit) {
 		P2P_WARN("%zu pieces of a buffer: %s\n", op->count,
 			 op->iov ? "more than iov_limit" : "and no list of them");
 		return -FI_EINVAL;
 	}
-	op->addr = av_core_addr(ep->av, op->addr);
-	return xfer_post_rma(&ep->xfer, op);
+	ret = av_to_core(ep->av, &op->addr);
+	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }
 
 /* An operation on one buffer that is not for the core alone */
@@ -124,7 +126,7 @@ static ssize_t rma_post_msg(struct p2p_ep *ep, bool read, const struct fi_msg_rm
 static bool rma_special_msg(const struct p2p_ep *ep, const struct fi_msg_rma *msg)
 {
 	for (size_t i = 0; msg->rma_iov && i < msg->rma_iov_count; i++) {
-		if (rma_special_iov(ep, msg->msg_iov, msg->desc, msg->iov_count,
+		if (rma_special_iov(ep, msg->addr, msg->msg_iov, msg->desc, msg->iov_count,
 				    msg->rma_iov[i].key))
 			return true;
 	}
@@ -136,7 +138,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, desc, key))
+	if (rma_special(ep, src, buf, len, desc, key))
 		return rma_post_buf(ep, true, buf, len, desc, src, addr, key, 0, ep->tx_flags,
 				    context);
 	return fi_read(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), addr, key,
@@ -149,7 +151,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special_iov(ep, iov, desc, count, key))
+	if (rma_special_iov(ep, src, iov, desc, count, key))
 		return rma_post_iov(ep, true, iov, desc, count, src, addr, key, context);
 	return fi_readv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src), addr, key,
 			context);
@@ -174,7 +176,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, desc, key))
+	if (rma_special(ep, dest, buf, len, desc, key))
 		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, 0,
 				    ep->tx_flags, context);
 	return fi_write(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest), addr, key,
@@ -187,7 +189,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special_iov(ep, iov, desc, count, key))
+	if (rma_special_iov(ep, dest, iov, desc, count, key))
 		return rma_post_iov(ep, false, iov, desc, count, dest, addr, key, context);
 	return fi_writev(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest), addr,
 			 key, context);
@@ -214,7 +216,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, NULL, key))
+	if (rma_special(ep, dest, buf, len, NULL, key))
 		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, 0, FI_INJECT,
 				    NULL);
 	return fi_inject_write(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), addr, key);
@@ -226,7 +228,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, desc, key))
+	if (rma_special(ep, dest, buf, len, desc, key))
 		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, data,
 				    ep->tx_flags | FI_REMOTE_CQ_DATA, context);
 	return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
@@ -238,7 +240,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, buf, len, NULL, key))
+	if (rma_special(ep, dest, buf, len, NULL, key))
 		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, data,
 				    FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
 	return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
