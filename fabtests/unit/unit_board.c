@@ -291,6 +291,7 @@ static void test_left(void **state)
 	struct board_far *fars = NULL;
 	uint8_t text[BOARD_TEXT_MAX];
 	uint64_t place;
+	siginfo_t how;
 	int pipes[2];
 	pid_t pid;
 
@@ -310,6 +311,9 @@ static void test_left(void **state)
 	assert_false(board_far_left(fars, OWNER));
 	assert_false(board_far_left(fars, OWNER + (1 << 24)));
 	assert_int_equal(kill(pid, SIGKILL), 0);
+	/* dead, and not waited for yet */
+	assert_int_equal(waitid(P_PID, (id_t) pid, &how, WEXITED | WNOWAIT), 0);
+	assert_true(board_far_left(fars, OWNER));
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_true(board_far_left(fars, OWNER));
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 9);
