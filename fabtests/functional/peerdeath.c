@@ -30,6 +30,24 @@ struct side {
 	struct ft_req send[TRANSFERS], recv[TRANSFERS];
 };
 
+/* Not for ever: cores may try to connect again and again to one that is dead already. */
+static int post(struct side *s, int peer, const struct ft_op *op)
+{
+	ssize_t ret;
+	int n;
+
+	while ((ret = ft_post_once(&s->ctx, op)) && !ft_oob_closed(s->proc->fd[peer])) {
+		if (ret != -FI_EAGAIN)
+			return ft_fail((int)ret, "posting", "a transfer");
+		n = ft_progress(&s->ctx);
+		if (n < 0)
+			return n;
+		if (!n)
+			FT_TRY(ft_idle(&s->ctx));
+	}
+	return 0;
+}
+
 static int post_all(struct side *s, int peer, enum ft_call call)
 {
 	struct ft_req *reqs = call == FT_SEND ? s->send : s->recv;
@@ -45,7 +63,7 @@ static int post_all(struct side *s, int peer, enum ft_call call)
 		};
 
 		ft_op_buf(&op, &s->lost, (first + i) * s->lost_size, s->lost_size);
-		FT_TRY(ft_post(&s->ctx, &op));
+		FT_TRY(post(s, peer, &op));
 	}
 	return 0;
 }
