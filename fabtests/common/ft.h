@@ -389,6 +389,8 @@ ssize_t ft_post_once(struct ft_ctx *ctx, const struct ft_op *op);
 int ft_post(struct ft_ctx *ctx, const struct ft_op *op);
 /** ft_progress() - read completions. Returns how many, 0 for none, or -FI_E* */
 int ft_progress(struct ft_ctx *ctx);
+/** ft_progress_for() - for as many microseconds, whatever comes of it */
+int ft_progress_for(struct ft_ctx *ctx, double usec);
 /** ft_idle() - between fruitless polls: waits as -c has it, watches clock and peers */
 int ft_idle(struct ft_ctx *ctx);
 /** ft_wait() - until all @count requests are done. A failed one is an error */

@@ -88,5 +88,13 @@ static inline bool ft_pair_sends(const struct ft_pair *pair)
  */
 struct ft_slot ft_pair_message(struct ft_pair *pair, size_t from, size_t to, size_t len,
 			       uint64_t tag, struct ft_req *req, struct ft_op *op);
+/** ft_pair_post() - reads the queue while there is no room, and takes nothing from it */
+int ft_pair_post(struct ft_pair *pair, const struct ft_op *op);
+/**
+ * ft_pair_transfer() - such a message, whose end @wait waits for in its own way. @early: the
+ * receive is there before it is sent, else after it
+ */
+int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, bool early,
+		     int (*wait)(struct ft_pair *pair, struct ft_req *req));
 
 #endif /* FT_TEST_H */

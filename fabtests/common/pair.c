@@ -4,6 +4,8 @@
 
 #include "ft_test.h"
 
+#define TAG 5
+
 int ft_pair_hints(struct ft_pair *pair, struct ft_proc *proc)
 {
 	memset(pair, 0, sizeof(*pair));
@@ -53,4 +55,31 @@ struct ft_slot ft_pair_message(struct ft_pair *pair, size_t from, size_t to, siz
 	};
 	ft_op_buf(op, slot.buf, slot.off, len);
 	return slot;
+}
+
+int ft_pair_post(struct ft_pair *pair, const struct ft_op *op)
+{
+	ssize_t ret;
+
+	while ((ret = ft_post_once(&pair->ctx, op)) == -FI_EAGAIN)
+		fi_cq_read(pair->ctx.cq, NULL, 0);
+	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
+}
+
+int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, bool early,
+		     int (*wait)(struct ft_pair *pair, struct ft_req *req))
+{
+	const bool sends = ft_pair_sends(pair);
+	struct ft_req req = {0};
+	struct ft_op op;
+	const struct ft_slot slot = ft_pair_message(pair, from, to, len, TAG, &req, &op);
+
+	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
+	if (!sends && early)
+		FT_TRY(ft_pair_post(pair, &op));
+	FT_TRY(ft_meet(pair->proc));
+	if (sends || !early)
+		FT_TRY(ft_pair_post(pair, &op));
+	FT_TRY(wait(pair, &req));
+	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was waited for");
 }

@@ -276,6 +276,16 @@ int ft_progress(struct ft_ctx *ctx)
 	return take(ctx, comp, fi_cq_read(ctx->cq, comp, batch(ctx)), "fi_cq_read");
 }
 
+int ft_progress_for(struct ft_ctx *ctx, double usec)
+{
+	const double end = ft_usec() + usec;
+	int n = 0;
+
+	while (n >= 0 && ft_usec() < end)
+		n = ft_progress(ctx);
+	return n < 0 ? n : 0;
+}
+
 /* Sleeps until the CQ may have something; at most SLEEP_MS. */
 static int wait_fd(struct ft_ctx *ctx)
 {

@@ -212,16 +212,6 @@ static int refused(struct side *s, fi_addr_t nobody)
 	return 0;
 }
 
-static int settle(struct side *s)
-{
-	const double end = ft_usec() + SETTLE_US;
-
-	while (ft_usec() < end)
-		if (ft_progress(&s->ctx) < 0)
-			return -FI_EOTHER;
-	return 0;
-}
-
 /* Rank 0. It does not know all until the others' messages are in. */
 static int receiver(struct side *s, bool table, bool used)
 {
@@ -333,7 +323,7 @@ static int removed_early(struct ft_proc *proc)
 			return -FI_EOTHER;
 	FT_TRY(send ? 0 : forget(&s, 1));
 	FT_TRY(ft_meet(proc));
-	FT_TRY(settle(&s));
+	FT_TRY(ft_progress_for(&s.ctx, SETTLE_US));
 	if (!send && req.done && !req.err)
 		FT_TRY(ft_slot_check(&slot, size, LEAVING, "the message of who was removed"));
 	return side_close(&s);

@@ -125,12 +125,9 @@ static int victim(struct side *s)
 
 static int drain(struct side *s)
 {
-	const double end = ft_usec() + SETTLE_US;
 	size_t done = 0, failed = 0;
 
-	while (ft_usec() < end)
-		if (ft_progress(&s->ctx) < 0)
-			return -FI_EOTHER;
+	FT_TRY(ft_progress_for(&s->ctx, SETTLE_US));
 	for (size_t i = 0; i < TRANSFERS; i++) {
 		done += s->send[i].done + s->recv[i].done;
 		failed += (s->send[i].done && s->send[i].err) +

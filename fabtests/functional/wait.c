@@ -94,30 +94,11 @@ static int read_one(struct side *s, struct fid_cq *cq, struct ft_req *want)
 	return 0;
 }
 
-static int post(struct side *s, const struct ft_op *op)
+static int wait_for(struct ft_pair *pair, struct ft_req *req)
 {
-	ssize_t ret;
+	struct side *s = pair->ctx.test;
 
-	while ((ret = ft_post_once(&s->pair.ctx, op)) == -FI_EAGAIN)
-		fi_cq_read(s->pair.ctx.cq, NULL, 0);
-	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
-}
-
-static int transfer(struct side *s, size_t from, size_t to, size_t len, bool early)
-{
-	const bool sends = ft_pair_sends(&s->pair);
-	struct ft_req req = {0};
-	struct ft_op op;
-	const struct ft_slot slot = ft_pair_message(&s->pair, from, to, len, 5, &req, &op);
-
-	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
-	if (!sends && early)
-		FT_TRY(post(s, &op));
-	FT_TRY(ft_meet(s->pair.proc));
-	if (sends || !early)
-		FT_TRY(post(s, &op));
-	FT_TRY(read_one(s, sends ? s->pair.ctx.cq : s->rx_cq, &req));
-	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was waited for");
+	return read_one(s, ft_pair_sends(pair) ? pair->ctx.cq : s->rx_cq, req);
 }
 
 /* Nothing comes: how often does a waiting process wake? */
@@ -152,12 +133,12 @@ static int idle_stuck(struct side *s)
 
 	ft_pair_message(&s->pair, device, device, LARGEST, 6, &req, &op);
 	if (sends) {
-		FT_TRY(post(s, &op));
+		FT_TRY(ft_pair_post(&s->pair, &op));
 		FT_TRY(idle(s, s->pair.ctx.cq, "with a message that is not received"));
 		FT_TRY(ft_meet(s->pair.proc));
 	} else {
 		FT_TRY(ft_meet(s->pair.proc));
-		FT_TRY(post(s, &op));
+		FT_TRY(ft_pair_post(&s->pair, &op));
 	}
 	return read_one(s, sends ? s->pair.ctx.cq : s->rx_cq, &req);
 }
@@ -171,8 +152,9 @@ static int ways(struct ft_proc *proc, enum fi_wait_obj wait_obj)
 	FT_TRY(side_open(&s, proc, wait_obj));
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
 		for (size_t kinds = 0; kinds < s.pair.kind_count * s.pair.kind_count; kinds++)
-			FT_TRY(transfer(&s, kinds % s.pair.kind_count, kinds / s.pair.kind_count,
-					sizes[i / 2], i % 2));
+			FT_TRY(ft_pair_transfer(&s.pair, kinds % s.pair.kind_count,
+						kinds / s.pair.kind_count, sizes[i / 2], i % 2,
+						wait_for));
 	FT_TRY(ft_meet(s.pair.proc));
 	/* net of libfabric 1.17 wakes all the time */
 	if (wait_obj == FI_WAIT_FD && strncmp(s.pair.ctx.info->fabric_attr->prov_name, "net", 3)) {

@@ -298,21 +298,14 @@ static int idle(struct side *s)
 
 /* ---- messages ---- */
 
-static int post(struct side *s, const struct ft_op *op)
-{
-	ssize_t ret;
-
-	while ((ret = ft_post_once(&s->pair.ctx, op)) == -FI_EAGAIN)
-		fi_cq_read(s->pair.ctx.cq, NULL, 0);
-	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
-}
-
 /*
- * What is counted is reported (if @cq), so the counter is looked at first. If another thread is
- * about to do both, it may have done one.
+ * What is counted is reported (if there is a queue), so the counter is looked at first. If another
+ * thread is about to do both, it may have done one.
  */
-static int wait_for(struct side *s, struct fid_cq *cq, struct ft_req *req)
+static int wait_for(struct ft_pair *pair, struct ft_req *req)
 {
+	struct side *s = pair->ctx.test;
+	struct fid_cq *cq = ft_pair_sends(pair) ? pair->ctx.cq : s->rx_cq;
 	struct fi_cq_tagged_entry entry = {.op_context = req};
 	bool counted = false;
 	ssize_t n = cq ? 0 : 1;
@@ -329,23 +322,6 @@ static int wait_for(struct side *s, struct fid_cq *cq, struct ft_req *req)
 	FT_CHECK(entry.op_context == req, "a completion of something else");
 	s->count++;
 	return 0;
-}
-
-static int transfer(struct side *s, size_t from, size_t to, size_t len, bool early)
-{
-	const bool sends = ft_pair_sends(&s->pair);
-	struct ft_req req = {0};
-	struct ft_op op;
-	const struct ft_slot slot = ft_pair_message(&s->pair, from, to, len, 5, &req, &op);
-
-	FT_TRY(sends ? ft_slot_fill(&slot, len) : ft_slot_arm(&slot));
-	if (!sends && early)
-		FT_TRY(post(s, &op));
-	FT_TRY(ft_meet(s->pair.proc));
-	if (sends || !early)
-		FT_TRY(post(s, &op));
-	FT_TRY(wait_for(s, sends ? s->pair.ctx.cq : s->rx_cq, &req));
-	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was waited for");
 }
 
 /* ---- events, of queues and of values that the application changes ---- */
@@ -464,8 +440,9 @@ static int messages(struct ft_proc *proc, const struct way *way)
 	FT_TRY(side_open(&s));
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++) {
 		for (size_t kinds = 0; kinds < s.pair.kind_count * s.pair.kind_count; kinds++)
-			FT_TRY(transfer(&s, kinds % s.pair.kind_count, kinds / s.pair.kind_count,
-					sizes[i / 2], i % 2));
+			FT_TRY(ft_pair_transfer(&s.pair, kinds % s.pair.kind_count,
+						kinds / s.pair.kind_count, sizes[i / 2], i % 2,
+						wait_for));
 		if (s.set)
 			FT_TRY(passer_by(&s));
 	}
