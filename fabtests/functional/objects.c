@@ -2,7 +2,8 @@
 /*
  * fi_p2p_objects: objects in unusual orders. A domain is busy as long as a region or a poll set
  * is open, whoever serves it; a queue leaves its poll set when it is closed, and can be read when
- * the address vector is closed already; what is refused is refused before anything happens.
+ * the address vector is closed already; what is refused is refused before anything happens. An
+ * endpoint that is not enabled yet is in nobody's way.
  * And a region of all memory (from address zero on), which some register once for everything:
  * a peer writes and reads memory of each kind through it.
  */
@@ -186,10 +187,44 @@ static int late_read(struct ft_proc *proc)
 	return ft_close(&pair.ctx);
 }
 
+static int wait_for(struct ft_pair *pair, struct ft_req *req)
+{
+	return ft_wait(&pair->ctx, req, 1);
+}
+
+/* Another endpoint has a queue of its own and is not enabled yet, while long messages come and go */
+static int half_open(struct ft_proc *proc)
+{
+	struct ft_pair pair;
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	FT_TRY(ft_pair_open(&pair, SIZE));
+	/* two endpoints in a domain crash shm of later ones by themselves */
+	if (!strncmp(pair.ctx.info->fabric_attr->prov_name, "shm", 3) &&
+	    FI_VERSION_GE(fi_version(), FI_VERSION(2, 0)))
+		return ft_pair_close(&pair, NULL, 0);
+	FT_TRY(expect(fi_cq_open(pair.ctx.domain, &pair.ctx.cq_attr, &cq, NULL), 0, "fi_cq_open"));
+	FT_TRY(expect(fi_endpoint(pair.ctx.domain, pair.ctx.info, &ep, NULL), 0, "fi_endpoint"));
+	FT_TRY(expect(fi_ep_bind(ep, &pair.ctx.av->fid, 0), 0, "fi_ep_bind"));
+	FT_TRY(expect(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0, "fi_ep_bind"));
+	for (size_t i = 0; i < 2 * pair.kind_count; i++)
+		FT_TRY(ft_pair_transfer(&pair, i / 2, i / 2, SIZE, i % 2, wait_for));
+	FT_TRY(expect(fi_close(&cq->fid), -FI_EBUSY, "fi_close of a queue that is bound"));
+	FT_TRY(expect(fi_enable(ep), 0, "fi_enable"));
+	FT_TRY(ft_pair_transfer(&pair, 0, 0, SIZE, true, wait_for));
+	FT_TRY(ft_barrier(proc, &pair.ctx));
+	FT_TRY(expect(fi_close(&ep->fid), 0, "fi_close of another endpoint"));
+	FT_TRY(expect(fi_close(&cq->fid), 0, "fi_close of its queue"));
+	return ft_pair_close(&pair, NULL, 0);
+}
+
 static int run(struct ft_proc *proc)
 {
 	FT_TRY(busy(proc));
 	FT_TRY(late_read(proc));
+	FT_TRY(half_open(proc));
 	return all_of_memory(proc);
 }
 

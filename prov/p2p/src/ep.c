@@ -233,27 +233,20 @@ static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
 }
 
 /*
- * ofi_rxm crashes when a queue is read that an endpoint was bound to and not yet enabled. If
- * there is a thread that reads queues at any time, it must not come between.
+ * ofi_rxm and shm crash when a queue is read that an endpoint was bound to and not yet enabled, and
+ * any progress in the domain reads all of its queues: the core's endpoint is bound when it is enabled.
  */
-static int ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
+static void ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
 {
 	bool send = flags & FI_TRANSMIT;
-	int ret = 0;
 
-	if (!ep->domain->automatic)
-		ret = fi_ep_bind(ep->xfer.core, &cq->core->fid, flags);
-	if (ret)
-		return ret;
 	p2p_lock_take(&ep->domain->xfer.lock);
-	if (ep->domain->automatic)
-		ep->binds[!send] = flags;
+	ep->binds[!send] = flags;
 	if (send)
 		ep->xfer.txcq = cq;
 	else
 		ep->xfer.rxcq = cq;
 	p2p_lock_drop(&ep->domain->xfer.lock);
-	return 0;
 }
 
 static int ep_enable_core(struct p2p_ep *ep)
@@ -278,7 +271,6 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 {
 	uint64_t rx_flags = flags & ~FI_TRANSMIT, tx_flags = flags & ~FI_RECV;
 	bool all = !(flags & FI_SELECTIVE_COMPLETION);
-	int ret = 0;
 
 	if (!(flags & (FI_TRANSMIT | FI_RECV)))
 		return -FI_EINVAL;
@@ -287,17 +279,13 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 	if (ep->xfer.layered)
 		rx_flags &= ~FI_SELECTIVE_COMPLETION;
 	if (flags & FI_TRANSMIT) {
-		ret = ep_bind_core(ep, &cq->xfer, tx_flags);
-		if (ret)
-			return ret;
+		ep_bind_core(ep, &cq->xfer, tx_flags);
 		ep->tx_all = all;
 		if (all)
 			ep->tx_flags |= FI_COMPLETION;
 	}
 	if (flags & FI_RECV) {
-		ret = ep_bind_core(ep, &cq->xfer, rx_flags);
-		if (ret)
-			return ret;
+		ep_bind_core(ep, &cq->xfer, rx_flags);
 		ep->rx_all = all;
 		ep_set_rx_flags(ep, ep->xfer.rx_flags);
 		cq_set_av(cq, ep->av);
@@ -361,12 +349,8 @@ static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
 	ret = cq_open_core(ep->domain, &attr, sleeps, own, NULL);
 	if (ret)
 		return ret;
-	ret = ep_bind_core(ep, own, flags);
-	if (ret) {
-		xfer_cq_fini(own);
-		own->core = NULL;
-	}
-	return ret;
+	ep_bind_core(ep, own, flags);
+	return 0;
 }
 
 /* The core wants both queues, and our own receives and what we count report somewhere. */
