@@ -168,7 +168,7 @@ int pollset_open(struct fid_domain *domain_fid, struct fi_poll_attr *attr,
 	set = calloc(1, sizeof *set);
 	if (!set)
 		return -FI_ENOMEM;
-	p2p_lock_init(&set->lock, domain->xfer.lock.shared);
+	p2p_lock_init(&set->lock, true); /* other domains' threads look through all sets */
 	LIST_INIT(&set->entries);
 	set->domain = domain;
 	domain_hold(domain);
