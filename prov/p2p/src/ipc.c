@@ -353,6 +353,10 @@ int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_me
 	import = TAILQ_LAST(&ipc->imported, ipc_imports);
 	if (!import || memcmp(&import->key, &key, sizeof key))
 		HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
+	if (import && import->size != offer->size) {
+		P2P_WARN("memory of another process is offered in two sizes\n");
+		return -FI_EOPNOTSUPP;
+	}
 	if (!import) {
 		ret = ipc_import_new(ipc, offer, local, &key, &import);
 	} else if (TAILQ_NEXT(import, used)) {
