@@ -37,4 +37,7 @@ struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags);
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 void ctrl_flush(struct xfer_ep *ep);
 
+/* Has anything that was sent to @addr yet to be given to the core? */
+bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr);
+
 #endif /* P2P_CTRL_H */

@@ -96,6 +96,9 @@ uint64_t pipe_now(void);
 /* Begins what pieces can begin, and looks after transfers that do not move. */
 void pipe_progress(struct xfer *xfer);
 
+/* Receives end that waited for their senders to be told of it by ctrl_flush() */
+void pipe_told(struct xfer *xfer);
+
 /* Forgets a request whose endpoint closes. */
 void pipe_req_drop(struct xfer_req *req);
 

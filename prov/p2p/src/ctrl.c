@@ -140,19 +140,20 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 }
 
 /*
- * Posts it once more. Others may have taken the place that it had in the core, which has only
- * so many, and says so in one of two ways.
+ * Posts it, now or when the core has room: others may have taken all of its places, and it says so
+ * in one of two ways.
  */
-static void ctrl_in_again(struct ctrl_in *ctrl)
+static int ctrl_in_again(struct ctrl_in *ctrl)
 {
 	int ret = ctrl_in_post(ctrl);
 
 	if (!ret || ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
 		ctrl_in_wait(ctrl, ret);
-		return;
+		return 0;
 	}
 	P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
 	ctrl_in_drop(&ctrl->ctx);
+	return ret;
 }
 
 /* Requests for our memory are served; most of the rest is about messages in pieces. */
@@ -194,10 +195,10 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	if (!comp->err)
 		ctrl_read(ctx->ep->front, ctrl->reserve->addr, comp->len);
-	else if (comp->err != FI_ECANCELED)
+	else if (abs(comp->err) != FI_ECANCELED)
 		P2P_WARN("a control message could not be received: %s\n",
 			 fi_strerror(abs(comp->err)));
-	if (comp->err == FI_ECANCELED)
+	if (abs(comp->err) == FI_ECANCELED)
 		ctrl_in_drop(ctx);
 	else
 		ctrl_in_again(ctrl);
@@ -232,12 +233,9 @@ int ctrl_listen(struct xfer_ep *ep)
 		}
 		ctrl->waits = false;
 		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
-		ret = ctrl_in_post(ctrl);
-		if (ret) {
-			P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
-			ctrl_in_drop(&ctrl->ctx);
+		ret = ctrl_in_again(ctrl);
+		if (ret)
 			return ret;
-		}
 		ep->listens = true;
 	}
 	return 0;
@@ -296,6 +294,11 @@ void ctrl_flush(struct xfer_ep *ep)
 	ep->letter = NULL;
 	if (out)
 		xfer_out_post(out);
+}
+
+bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	return (ep->letter && ep->letter->addr == addr) || xfer_outq_has(ep, addr);
 }
 
 /* Puts it behind others that are about to be sent there. False: there are none, or no room */

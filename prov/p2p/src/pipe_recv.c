@@ -43,14 +43,14 @@ static void pipe_recv_fin(struct xfer_req *req)
 }
 
 /*
- * Where the sender is told by way of the endpoint aside, there may be no connection yet, and once
- * it has this message the application may leave us no time for making one. A sender that
- * does not answer is not waited for.
+ * What the sender is told last may have to wait: for room in the core, or a connection of the endpoint
+ * aside. Once it has this message the application may leave us no time for that. A sender that
+ * cannot be told is not waited for.
  */
-static bool pipe_fin_waits(const struct xfer_req *req)
+static bool pipe_end_waits(const struct xfer_req *req)
 {
-	return req->pipe.fin_sent && req->pipe.via != req->ctx.ep &&
-	       xfer_outq_has(req->pipe.via, req->pipe.to) &&
+	return (req->pipe.fin_sent || !req->pipe.wanted) &&
+	       ctrl_unsent(req->pipe.via, req->pipe.to) &&
 	       pipe_now() - req->pipe.heard < PIPE_FIN_WAIT;
 }
 
@@ -69,9 +69,11 @@ static void pipe_recv_check(struct xfer_req *req)
 		req->pipe.fin_sent = true;
 		req->pipe.heard = pipe_now();
 	}
-	if (pipe_fin_waits(req)) {
-		if (!req->pipe.list)
+	if (pipe_end_waits(req)) {
+		if (req->pipe.list != &ep->xfer->pulling) {
+			pipe_list_remove(req);
 			pipe_list_add(req, &ep->xfer->pulling);
+		}
 		return;
 	}
 	pipe_list_remove(req);
@@ -222,8 +224,18 @@ void pipe_pull(struct xfer_req *req)
 		pipe_recv_fail(req, (int) ret, true);
 	else if (req->pipe.granted)
 		pipe_grant(req);
-	else if (req->pipe.fin_sent)
+	else
 		pipe_recv_check(req);
+}
+
+void pipe_told(struct xfer *xfer)
+{
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		pipe_recv_check(req);
+	}
 }
 
 void pipe_read_end(struct xfer_req *req)
@@ -546,12 +558,14 @@ void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 	struct pipe_arrival *arrival = pipe_arrival_get(ep->xfer, msg->id);
 
 	xfer_set_busy(req);
-	if (!arrival || arrival->announced || arrival->req) {
+	if (!arrival || arrival->announced || arrival->ready || !TAILQ_EMPTY(&arrival->peeks)) {
 		P2P_WARN("two transfers came under one id, or there is no room for one\n");
 		xfer_req_end(req, FI_EIO);
 		return;
 	}
 	pipe_arrival_announce(arrival, ep, msg);
+	/* a marker under this id is refused */
+	arrival->ready = pipe_recv_begin;
 	arrival->req = req;
 	req->pipe.id = msg->id;
 	req->pipe.arrival = arrival;

@@ -348,7 +348,9 @@ static int wait_arm(struct wait_point *point)
 	struct fid *core = point->cq ? &point->cq->core->fid : NULL;
 	int ret = 0;
 
-	if (point->news || (xfer->copies.pending && wait_moves(point))) {
+	/* of two threads that wait for one queue the other may have seen the news */
+	if (point->news || (point->cq && point->cq->count) ||
+	    (xfer->copies.pending && wait_moves(point))) {
 		point->news = false;
 		return -FI_EAGAIN;
 	}
@@ -470,7 +472,7 @@ struct wait_seen wait_waker_read(struct xfer *xfer)
 	};
 }
 
-/* Is there something that the waker does not count: a note, or an endpoint's completions? */
+/* Is there something that the waker does not count: room, a note, an endpoint's completions? */
 static bool wait_waker_blind(const struct xfer *xfer)
 {
 	const struct xfer_ep *ep;
@@ -479,7 +481,7 @@ static bool wait_waker_blind(const struct xfer *xfer)
 		if (!ep->wakes)
 			return true;
 	}
-	return wait_looks(xfer);
+	return wait_sends(xfer) || wait_looks(xfer);
 }
 
 int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,

@@ -382,12 +382,12 @@ static void xfer_progress_copies(struct xfer *xfer)
 }
 
 /*
- * The application may not be reading this queue, while the thread is: what does not fit here
- * stays with the core. A call by the application is asked for then.
+ * The application may not be reading this queue, but another one, or leave all to the thread: what
+ * does not fit here stays with the core. A call by the application is asked for then.
  */
 static bool xfer_cq_full(const struct xfer_cq *cq)
 {
-	return cq->xfer->wait.mover && cq->count && cell_scarce(&cq->xfer->cells);
+	return cq->count && cell_scarce(&cq->xfer->cells);
 }
 
 static void xfer_progress_core(struct xfer *xfer)
@@ -416,13 +416,18 @@ static void xfer_progress_core(struct xfer *xfer)
 static void xfer_pass_end(struct xfer *xfer)
 {
 	struct xfer_ep *ep;
+	bool told = false;
 
 	xfer->passing = false;
 	copy_push(&xfer->copies);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->letter)
+		if (ep->letter) {
 			ctrl_flush(ep);
+			told = true;
+		}
 	}
+	if (told)
+		pipe_told(xfer);
 }
 
 void xfer_progress_locked(struct xfer *xfer)

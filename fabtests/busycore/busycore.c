@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Preloaded into tests: core providers whose queues are full every now and then. fi_fabric(3) is
+ * what ofi_p2p opens them by, so it stands before libfabric's, and puts itself before the sends and
+ * the remote memory operations of each endpoint that is opened in such a fabric: one of four ends with
+ * -FI_EAGAIN, and now and then many in a row, as ofi_p2p must expect at any time. Nothing
+ * is lost by it, and no data passes here.
+ *
+ * BUSYCORE_SEED=N: of the random choices; 1 unless it is set
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+/* The name of a function here */
+#undef fi_fabric
+#define BUSY_EXPORT __attribute__((visibility("default")))
+
+#define BUSY_ONE_OF 4	   /* calls, that many of which one is refused */
+#define BUSY_SPELL_OF 64   /* and one of these is the first of a spell */
+#define BUSY_SPELL_MAX 256 /* of so many refusals at most */
+
+/** struct busy - the core's own calls of one object; those stay that are closed */
+struct busy {
+	struct busy *next;
+	const void *object;
+	struct fi_ops_fabric *fabric;
+	struct fi_ops_domain *domain;
+	struct fi_ops *fid;
+	struct fi_ops_msg *msg;
+	struct fi_ops_tagged *tagged;
+	struct fi_ops_rma *rma;
+};
+
+/** struct table - calls that stand before an object's own */
+struct table {
+	struct table *next;
+	max_align_t calls[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct busy *all;
+static struct table *tables;
+
+static struct busy *busy_find(const void *object)
+{
+	struct busy *busy;
+
+	pthread_mutex_lock(&lock);
+	for (busy = all; busy && busy->object != object;)
+		busy = busy->next;
+	pthread_mutex_unlock(&lock);
+	return busy;
+}
+
+/* The one of @object, which may lie where another one has been. Without memory tests end. */
+static struct busy *busy_new(const void *object)
+{
+	struct busy *busy = busy_find(object);
+
+	if (busy)
+		return busy;
+	busy = calloc(1, sizeof(*busy));
+	if (!busy)
+		abort();
+	busy->object = object;
+	pthread_mutex_lock(&lock);
+	busy->next = all;
+	all = busy;
+	pthread_mutex_unlock(&lock);
+	return busy;
+}
+
+/* A table of calls like @ops, whose length is its first member, to be changed; it stays, too */
+static void *busy_copy(const void *ops)
+{
+	const size_t size = *(const size_t *)ops;
+	struct table *table = malloc(sizeof(*table) + size);
+
+	if (!table)
+		abort();
+	pthread_mutex_lock(&lock);
+	table->next = tables;
+	tables = table;
+	pthread_mutex_unlock(&lock);
+	return memcpy(table->calls, ops, size);
+}
+
+static bool busy_refuses(void)
+{
+	static unsigned int seed, spell;
+	const char *given = getenv("BUSYCORE_SEED");
+	bool refuses;
+
+	pthread_mutex_lock(&lock);
+	if (!seed)
+		seed = given ? (unsigned int)atoi(given) : 1;
+	if (!spell && rand_r(&seed) % BUSY_SPELL_OF == 0)
+		spell = (unsigned int)rand_r(&seed) % BUSY_SPELL_MAX;
+	refuses = spell || rand_r(&seed) % BUSY_ONE_OF == 0;
+	spell -= spell > 0;
+	pthread_mutex_unlock(&lock);
+	return refuses;
+}
+
+/* ---- an endpoint's calls: those that ofi_p2p sends with ---- */
+
+static ssize_t busy_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->msg->sendmsg(ep, msg, flags);
+}
+
+static ssize_t busy_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+			       fi_addr_t dest)
+{
+	return busy_refuses() ? -FI_EAGAIN
+			      : busy_find(ep)->msg->injectdata(ep, buf, len, data, dest);
+}
+
+static ssize_t busy_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->tagged->sendmsg(ep, msg, flags);
+}
+
+static ssize_t busy_tinjectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+				fi_addr_t dest, uint64_t tag)
+{
+	return busy_refuses()
+		       ? -FI_EAGAIN
+		       : busy_find(ep)->tagged->injectdata(ep, buf, len, data, dest, tag);
+}
+
+static ssize_t busy_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->rma->readmsg(ep, msg, flags);
+}
+
+static ssize_t busy_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->rma->writemsg(ep, msg, flags);
+}
+
+/* Once it is enabled its tables do not change any more. */
+static void busy_enabled(struct busy *busy, struct fid_ep *ep)
+{
+	busy->msg = ep->msg;
+	if (ep->msg) {
+		ep->msg = busy_copy(ep->msg);
+		ep->msg->sendmsg = busy_sendmsg;
+		ep->msg->injectdata = busy_injectdata;
+	}
+	busy->tagged = ep->tagged;
+	if (ep->tagged) {
+		ep->tagged = busy_copy(ep->tagged);
+		ep->tagged->sendmsg = busy_tsendmsg;
+		ep->tagged->injectdata = busy_tinjectdata;
+	}
+	busy->rma = ep->rma;
+	if (ep->rma) {
+		ep->rma = busy_copy(ep->rma);
+		ep->rma->readmsg = busy_readmsg;
+		ep->rma->writemsg = busy_writemsg;
+	}
+}
+
+static int busy_control(struct fid *fid, int command, void *arg)
+{
+	struct busy *busy = busy_find(fid);
+	const int ret = busy->fid->control(fid, command, arg);
+
+	if (!ret && command == FI_ENABLE)
+		busy_enabled(busy, (struct fid_ep *)fid);
+	return ret;
+}
+
+/* ---- the way to it ---- */
+
+static int busy_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+			 void *context)
+{
+	const int ret = busy_find(domain)->domain->endpoint(domain, info, ep, context);
+
+	if (ret)
+		return ret;
+	busy_new(*ep)->fid = (*ep)->fid.ops;
+	(*ep)->fid.ops = busy_copy((*ep)->fid.ops);
+	(*ep)->fid.ops->control = busy_control;
+	return 0;
+}
+
+static int busy_domain(struct fid_fabric *fabric, struct fi_info *info,
+		       struct fid_domain **domain, void *context)
+{
+	const int ret = busy_find(fabric)->fabric->domain(fabric, info, domain, context);
+
+	if (ret)
+		return ret;
+	busy_new(*domain)->domain = (*domain)->ops;
+	(*domain)->ops = busy_copy((*domain)->ops);
+	(*domain)->ops->endpoint = busy_endpoint;
+	return 0;
+}
+
+BUSY_EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+	int (*const real)(struct fi_fabric_attr *, struct fid_fabric **, void *) =
+		(int (*)(struct fi_fabric_attr *, struct fid_fabric **, void *))(uintptr_t)dlsym(
+			RTLD_NEXT, "fi_fabric");
+	const int ret = real(attr, fabric, context);
+
+	if (ret || strstr(attr->prov_name, "ofi_p2p"))
+		return ret;
+	busy_new(*fabric)->fabric = (*fabric)->ops;
+	(*fabric)->ops = busy_copy((*fabric)->ops);
+	(*fabric)->ops->domain = busy_domain;
+	return 0;
+}
