@@ -90,8 +90,8 @@ void pipe_piece_begun(struct xfer_req *req);
 struct xfer_req *pipe_piece_end(struct pipe_piece *piece);
 void pipe_piece_drop(struct xfer_ctx *ctx);
 
-/* No slot is free: ordinary memory for it, if nothing has moved for long; or NULL */
-struct stage_reserve *pipe_spare(struct xfer *xfer, size_t len);
+/* No slot is free: ordinary memory for it, if that has been so for long; or NULL */
+struct stage_reserve *pipe_spare(struct xfer_req *req, size_t len);
 
 /* Tells the other side, once, that this request has failed */
 void pipe_abort_send(struct xfer_req *req);

@@ -5,7 +5,7 @@
  * Slots are pinned, in pools of one size each. No use of them may take what another needs
  * to go on, at one end or across two:
  * - a piece of a long message goes out only when the receiver has a buffer posted for it,
- *   so its slot always comes back: it may take any;
+ *   so its slot comes back unless that peer stops calling libfabric: it may take any;
  * - a piece coming in waits for the sender's slots: it leaves some to those going out;
  * - a message sent whole may wait for its receive, and a posted receive for its message, as
  *   long as the application likes: they leave some to pieces, and the small ones have pools

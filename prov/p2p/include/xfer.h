@@ -118,8 +118,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @watch_at:	when to look for transfers that do not move [ms]
  * @quiet:	the core's queues had nothing at the last look
  * @passing:	xfer_progress() is under way
- * @starved:	a piece could not begin for want of a slot; @moved: one has ended
- * @spare:	pieces that may begin without a slot, since neither happens any more
+ * @spare:	pieces that may begin without a slot now
  * @sending:	announced messages, until the receiver has answered for all of it
  * @arriving:	announcements and markers waiting for each other, and what is being received.
  *		Both in chains, by id; @open: how many there are
@@ -158,8 +157,6 @@ struct xfer {
 	uint64_t watch_at;
 	bool quiet;
 	bool passing;
-	bool starved;
-	bool moved;
 	unsigned int spare;
 	LIST_HEAD(, xfer_req) sending[XFER_CHAINS];
 	LIST_HEAD(, pipe_arrival) arriving[XFER_CHAINS];
@@ -390,6 +387,7 @@ struct xfer_req {
 		uint32_t chunk;
 		uint32_t transfer;
 		unsigned int in_flight;	/* pieces begun and not ended */
+		uint32_t starved;	/* since when it wants a slot [ms], 0: it does not */
 		uint64_t heard;		/* when the peer last did something or was to be probed [ms] */
 		unsigned int probes;	/* how often that was */
 		unsigned int granted;	/* receiving: pieces posted that the sender does not know of */

@@ -108,7 +108,6 @@ static void lend_read_one(struct xfer_req *req, int status)
 	size_t count;
 
 	pipe_list_remove(req);
-	req->ctx.ep->xfer->moved = true;
 	if (!status && req->mem.ops && !req->pipe.status) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->pipe.wanted, iov);
 		req->copy.done = lend_copied_in;
@@ -132,8 +131,7 @@ static void lend_read_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 /* Staging memory for what is to go to a device. False: none now */
 static bool lend_stage(struct xfer_req *req)
 {
-	struct xfer *xfer = req->ctx.ep->xfer;
-	struct stage *stage = &xfer->stage;
+	struct stage *stage = &req->ctx.ep->xfer->stage;
 
 	if (!req->mem.ops || req->slot || req->reserve)
 		return true;
@@ -142,11 +140,12 @@ static bool lend_stage(struct xfer_req *req)
 	if (!req->slot)
 		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->pipe.wanted);
 	if (req->slot) {
+		req->pipe.starved = 0;
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
 		return true;
 	}
-	req->reserve = pipe_spare(xfer, req->pipe.wanted);
+	req->reserve = pipe_spare(req, req->pipe.wanted);
 	if (!req->reserve)
 		return false;
 	req->host = req->reserve->addr;

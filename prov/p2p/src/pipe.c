@@ -18,13 +18,14 @@
 #include "pin.h"
 
 /*
- * Cores may never tell of what was under way with a peer that died, and the slots of it
- * are lost. When for PIPE_STALL no piece has ended and some want a slot, PIPE_SPARE of
- * them go on with ordinary memory. After PIPE_SILENCE a peer is probed [ms], then each time
- * after twice as long, which is doubled PIPE_PATIENCE times at most.
+ * Slots may all be with peers that do not call libfabric for long, or have died, of which cores may
+ * never tell. What has wanted one for PIPE_STALL, and has nothing in flight, goes on with ordinary
+ * memory; PIPE_SPARE pieces in that time, so that what is merely many keeps to slots. After
+ * PIPE_SILENCE a peer is probed [ms], then each time after twice as long, which is doubled
+ * PIPE_PATIENCE times at most.
  */
 #define PIPE_STALL 100
-#define PIPE_SPARE 4
+#define PIPE_SPARE 16
 #define PIPE_SILENCE 2000
 #define PIPE_PATIENCE 6
 
@@ -67,12 +68,16 @@ void pipe_piece_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
-struct stage_reserve *pipe_spare(struct xfer *xfer, size_t len)
+struct stage_reserve *pipe_spare(struct xfer_req *req, size_t len)
 {
-	struct stage_reserve *reserve;
+	struct xfer *xfer = req->ctx.ep->xfer;
+	uint32_t now = (uint32_t) pipe_now() | 1;
+	struct stage_reserve *reserve = NULL;
 
-	xfer->starved = true;
-	reserve = xfer->spare ? stage_reserve_get(&xfer->stage, len) : NULL;
+	if (!req->pipe.starved)
+		req->pipe.starved = now;
+	if (xfer->spare && now - req->pipe.starved >= PIPE_STALL)
+		reserve = stage_reserve_get(&xfer->stage, len);
 	if (reserve)
 		xfer->spare--;
 	return reserve;
@@ -81,15 +86,16 @@ struct stage_reserve *pipe_spare(struct xfer *xfer, size_t len)
 /* Staging memory for a piece: a slot, or in need any other. False: none now */
 static bool pipe_piece_stage(struct pipe_piece *piece, enum stage_use use)
 {
-	struct xfer *xfer = piece->req->ctx.ep->xfer;
+	struct xfer_req *req = piece->req;
 
-	piece->slot = stage_slot_get(&xfer->stage, use, piece->len);
+	piece->slot = stage_slot_get(&req->ctx.ep->xfer->stage, use, piece->len);
 	if (piece->slot) {
+		req->pipe.starved = 0;
 		piece->host = piece->slot->addr;
 		piece->host_desc = piece->slot->desc;
 		return true;
 	}
-	piece->reserve = pipe_spare(xfer, piece->len);
+	piece->reserve = req->pipe.in_flight ? NULL : pipe_spare(req, piece->len);
 	if (!piece->reserve)
 		return false;
 	piece->host = piece->reserve->addr;
@@ -149,7 +155,6 @@ struct xfer_req *pipe_piece_end(struct pipe_piece *piece)
 	struct xfer_req *req = piece->req;
 
 	req->pipe.in_flight--;
-	req->ctx.ep->xfer->moved = true;
 	pipe_piece_drop(&piece->out.ctx);
 	return req;
 }
@@ -259,8 +264,7 @@ static void pipe_watch(struct xfer *xfer)
 	if (now < xfer->watch_at)
 		return;
 	xfer->watch_at = now + PIPE_STALL;
-	xfer->spare = xfer->starved && !xfer->moved ? PIPE_SPARE : 0;
-	xfer->starved = xfer->moved = false;
+	xfer->spare = PIPE_SPARE;
 	pipe_arrivals_look(xfer, true);
 	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
 		TAILQ_FOREACH(req, receiving[i], entry)

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_silent: peers announce long messages, whose receives are there, and then do not call
+ * libfabric for a while. They hold staging memory meanwhile; another peer's messages arrive all the
+ * same, and so do its own sends. Then the silent ones speak again, and nothing of theirs is lost.
+ */
+#include <stdio.h>
+
+#include "ft_test.h"
+
+enum { RECEIVER, TALKER, FIRST_SILENT, RANKS = 4 };
+
+#define GOOD 8   /* messages, each way */
+#define LONG 3   /* messages of each silent one: all of them together want more slots than there are */
+#define LEN ((size_t)8 << 20)
+#define PLACE (LEN + FT_ROOM)
+#define SHORT ((size_t)64)
+#define TAG_FIRST 1
+#define TAG_SILENT 2
+#define TAG_GOOD 3
+
+/** struct side - @in: by sender; @out: what this one sends */
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct ft_buf in[RANKS], out;
+};
+
+static struct ft_slot place(const struct ft_buf *buf, size_t i, size_t len)
+{
+	return (struct ft_slot){buf, i * PLACE, len + FT_ROOM, i * PLACE + 64, len};
+}
+
+static uint64_t tag_of(int sender, uint64_t tag, size_t i)
+{
+	return tag << 16 | (uint64_t)sender << 8 | i;
+}
+
+/* The @i-th such message to or from @peer */
+static int post(struct side *s, int peer, bool sends, uint64_t tag, size_t i, size_t len,
+		struct ft_req *req)
+{
+	const struct ft_slot slot = place(sends ? &s->out : &s->in[peer], i, len);
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = s->ctx.peer[peer],
+		.tag = tag_of(sends ? s->proc->rank : peer, tag, i),
+		.req = req,
+	};
+
+	*req = (struct ft_req){0};
+	FT_TRY(sends ? ft_slot_fill(&slot, op.tag) : ft_slot_arm(&slot));
+	ft_op_buf(&op, slot.buf, slot.off, len);
+	return ft_post(&s->ctx, &op);
+}
+
+static int check(const struct side *s, int peer, uint64_t tag, size_t i, size_t len)
+{
+	const struct ft_slot slot = place(&s->in[peer], i, len);
+
+	return ft_slot_check(&slot, len, tag_of(peer, tag, i), "a message");
+}
+
+/* @count messages, both ways at once, one after the other */
+static int talk(struct side *s, int peer, uint64_t tag, size_t count, size_t len)
+{
+	struct ft_req req[2];
+
+	for (size_t i = 0; i < count; i++) {
+		FT_TRY(post(s, peer, false, tag, i % LONG, len, &req[0]));
+		FT_TRY(post(s, peer, true, tag, i % LONG, len, &req[1]));
+		FT_TRY(ft_wait(&s->ctx, req, 2));
+		FT_TRY(check(s, peer, tag, i % LONG, len));
+	}
+	return 0;
+}
+
+static int receiver(struct side *s)
+{
+	struct ft_req req[RANKS][LONG];
+	char byte = 0;
+
+	/* short ones first: connections are there when somebody falls silent */
+	for (int peer = TALKER; peer < RANKS; peer++)
+		FT_TRY(talk(s, peer, TAG_FIRST, 1, SHORT));
+	for (int peer = FIRST_SILENT; peer < RANKS; peer++)
+		for (size_t i = 0; i < LONG; i++)
+			FT_TRY(post(s, peer, false, TAG_SILENT, i, LEN, &req[peer][i]));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	FT_TRY(talk(s, TALKER, TAG_GOOD, GOOD, LEN));
+	for (int peer = FIRST_SILENT; peer < RANKS; peer++)
+		FT_TRY(ft_oob_send(s->proc->fd[peer], &byte, 1));
+	for (int peer = FIRST_SILENT; peer < RANKS; peer++) {
+		FT_TRY(ft_wait(&s->ctx, req[peer], LONG));
+		for (size_t i = 0; i < LONG; i++)
+			FT_TRY(check(s, peer, TAG_SILENT, i, LEN));
+	}
+	return 0;
+}
+
+static int talker(struct side *s)
+{
+	FT_TRY(talk(s, RECEIVER, TAG_FIRST, 1, SHORT));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	return talk(s, RECEIVER, TAG_GOOD, GOOD, LEN);
+}
+
+static int silent(struct side *s)
+{
+	struct ft_req req[LONG];
+	char byte;
+
+	FT_TRY(talk(s, RECEIVER, TAG_FIRST, 1, SHORT));
+	for (size_t i = 0; i < LONG; i++)
+		FT_TRY(post(s, RECEIVER, true, TAG_SILENT, i, LEN, &req[i]));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	FT_TRY(ft_oob_recv(s->proc->fd[RECEIVER], &byte, 1, s->proc->opts.timeout));
+	return ft_wait(&s->ctx, req, LONG);
+}
+
+static int run(struct ft_proc *proc)
+{
+	static struct side s; /* requests are under way until the end */
+	const int peers = proc->rank == RECEIVER ? RANKS : 1;
+
+	s.proc = proc;
+	FT_TRY(ft_test_hints(proc, &s.ctx));
+	FT_TRY(ft_test_open(proc, &s.ctx));
+	FT_TRY(ft_test_connect(proc, &s.ctx));
+	FT_TRY(ft_buf_alloc(&s.ctx, &s.out, proc->opts.iface, LONG * PLACE));
+	for (int i = 0; i < peers; i++)
+		FT_TRY(ft_buf_alloc(&s.ctx, &s.in[i], proc->opts.iface, LONG * PLACE));
+	if (proc->rank == RECEIVER)
+		FT_TRY(receiver(&s));
+	else
+		FT_TRY(proc->rank == TALKER ? talker(&s) : silent(&s));
+	FT_TRY(ft_barrier(proc, &s.ctx));
+	ft_buf_free(&s.out);
+	for (int i = 0; i < peers; i++)
+		ft_buf_free(&s.in[i]);
+	return ft_close(&s.ctx);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Peers that do not call libfabric for long, and one that does.",
+		.ranks = RANKS,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
