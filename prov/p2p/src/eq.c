@@ -273,10 +273,14 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	     void *context)
 {
 	const bool layered = ((struct p2p_fabric *) fabric)->layered;
-	struct p2p_pep *pep = calloc(1, sizeof *pep);
-	struct fi_info *core_info = lf.dupinfo(info);
+	struct fi_info *core_info;
+	struct p2p_pep *pep;
 	int ret = -FI_ENOMEM;
 
+	if (!info)
+		return -FI_EINVAL;
+	pep = calloc(1, sizeof *pep);
+	core_info = lf.dupinfo(info);
 	if (!pep || !core_info)
 		goto free_both;
 	if (layered && info->fabric_attr && info->fabric_attr->prov_name) {

@@ -106,7 +106,7 @@ static int pollset_poll(struct fid_poll *fid, void **context, int count)
 
 	p2p_lock_take(&set->lock);
 	LIST_FOREACH(entry, &set->entries, entry) {
-		/* what does not fit is found the next time */
+		/* what does not fit is found when what is before it has been read */
 		if (found == count)
 			break;
 		ret = pollset_check(entry);

@@ -88,10 +88,11 @@ struct fi_p2p_stats {
  *		while transfers run are approximate.
  * @path:	tells which path a message of the @len bytes at @buf would take now from
  *		endpoint @fid, and in @reason (of @size bytes) why, or why no better one.
- *		Memory may be pinned for that, as for a message. Returns 0, -FI_EINVAL as
- *		above, -FI_EFAULT when @buf is not what it should be (fi_send would return the
- *		same), or -FI_EOPNOTSUPP when FI_P2P_PATH or FI_OPT_FI_HMEM_P2P forbid to send
- *		it; @reason is filled then, too.
+ *		Memory may be pinned for that, as for a message. Returns 0, -FI_EINVAL when
+ *		@fid is not an endpoint of ours or a pointer is NULL, -FI_EAGAIN when there is
+ *		no room for a message now, -FI_EFAULT when @buf is not what it should be
+ *		(fi_send would return the same), or -FI_EOPNOTSUPP when FI_P2P_PATH or
+ *		FI_OPT_FI_HMEM_P2P forbid to send it; @reason is filled then, too.
  */
 struct fi_p2p_stats_ops {
 	size_t size;
