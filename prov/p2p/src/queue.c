@@ -62,6 +62,9 @@ static int xfer_cq_close(struct xfer_cq *cq)
 		return ret;
 	}
 	LIST_REMOVE(cq, entry);
+	/* its point is there a little longer, and nobody is to be woken by way of the core's queue */
+	if (cq->point)
+		cq->point->armed = false;
 	pipe_cq_drop(cq);
 	return 0;
 }
