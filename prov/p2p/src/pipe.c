@@ -25,7 +25,7 @@
  * PIPE_PATIENCE times at most.
  */
 #define PIPE_STALL 100
-#define PIPE_SPARE 16
+#define PIPE_SPARE 4
 #define PIPE_SILENCE 2000
 #define PIPE_PATIENCE 6
 
