@@ -209,6 +209,9 @@ static int half_open(struct ft_proc *proc)
 	FT_TRY(expect(fi_endpoint(pair.ctx.domain, pair.ctx.info, &ep, NULL), 0, "fi_endpoint"));
 	FT_TRY(expect(fi_ep_bind(ep, &pair.ctx.av->fid, 0), 0, "fi_ep_bind"));
 	FT_TRY(expect(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0, "fi_ep_bind"));
+	if (ft_is_p2p(&pair.ctx))
+		FT_TRY(expect(fi_ep_bind(ep, &cq->fid, FI_RECV), -FI_EINVAL,
+			      "fi_ep_bind of a second queue"));
 	for (size_t i = 0; i < 2 * pair.kind_count; i++)
 		FT_TRY(ft_pair_transfer(&pair, i / 2, i / 2, SIZE, i % 2, wait_for));
 	FT_TRY(expect(fi_close(&cq->fid), -FI_EBUSY, "fi_close of a queue that is bound"));

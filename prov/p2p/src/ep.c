@@ -274,6 +274,10 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 
 	if (!(flags & (FI_TRANSMIT | FI_RECV)))
 		return -FI_EINVAL;
+	if ((flags & FI_TRANSMIT && ep->xfer.txcq) || (flags & FI_RECV && ep->xfer.rxcq)) {
+		P2P_WARN("an endpoint is bound to a second completion queue\n");
+		return -FI_EINVAL;
+	}
 	/* markers must be seen whatever receive they match; what nobody asked for is
 	 * kept back by us */
 	if (ep->xfer.layered)
