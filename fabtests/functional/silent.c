@@ -2,7 +2,8 @@
 /*
  * fi_p2p_silent: peers announce long messages, whose receives are there, and then do not call
  * libfabric for a while. They hold staging memory meanwhile; another peer's messages arrive all the
- * same, and so do its own sends. Then the silent ones speak again, and nothing of theirs is lost.
+ * same, though this end's own sends never pause. Then the silent ones speak again, and nothing of
+ * theirs is lost.
  */
 #include <stdio.h>
 
@@ -10,7 +11,7 @@
 
 enum { RECEIVER, TALKER, FIRST_SILENT, RANKS = 4 };
 
-#define GOOD 8   /* messages, each way */
+#define GOOD 8   /* messages of the other one */
 #define LONG 3   /* messages of each silent one: all of them together want more slots than there are */
 #define LEN ((size_t)8 << 20)
 #define PLACE (LEN + FT_ROOM)
@@ -62,18 +63,53 @@ static int check(const struct side *s, int peer, uint64_t tag, size_t i, size_t 
 	return ft_slot_check(&slot, len, tag_of(peer, tag, i), "a message");
 }
 
-/* @count messages, both ways at once, one after the other */
-static int talk(struct side *s, int peer, uint64_t tag, size_t count, size_t len)
+/* Short ones both ways first: connections are there when somebody falls silent */
+static int greet(struct side *s, int peer)
 {
 	struct ft_req req[2];
 
-	for (size_t i = 0; i < count; i++) {
-		FT_TRY(post(s, peer, false, tag, i % LONG, len, &req[0]));
-		FT_TRY(post(s, peer, true, tag, i % LONG, len, &req[1]));
-		FT_TRY(ft_wait(&s->ctx, req, 2));
-		FT_TRY(check(s, peer, tag, i % LONG, len));
+	FT_TRY(post(s, peer, false, TAG_FIRST, 0, SHORT, &req[0]));
+	FT_TRY(post(s, peer, true, TAG_FIRST, 0, SHORT, &req[1]));
+	FT_TRY(ft_wait(&s->ctx, req, 2));
+	return check(s, peer, TAG_FIRST, 0, SHORT);
+}
+
+/*
+ * The talker sends GOOD long messages, one after the other. The receiver's own do not pause until it
+ * has them all; then a short one is the last.
+ */
+static int stream(struct side *s, int peer)
+{
+	const bool talks = s->proc->rank == TALKER;
+	struct ft_req in, out = {.done = true};
+	size_t received = 0, sent = 0, len;
+	bool more = true;
+	int n;
+
+	FT_TRY(post(s, peer, false, TAG_GOOD, 0, LEN, &in));
+	while (more) {
+		FT_CHECK(!in.err && !out.err, "errors %d and %d", in.err, out.err);
+		if (out.done && (!talks || sent < GOOD))
+			FT_TRY(post(s, peer, true, TAG_GOOD, sent++ % LONG, LEN, &out));
+		if (in.done) {
+			len = in.comp.len;
+			FT_TRY(check(s, peer, TAG_GOOD, received++ % LONG, len));
+			more = talks ? len == LEN : received < GOOD;
+			if (more)
+				FT_TRY(post(s, peer, false, TAG_GOOD, received % LONG, LEN, &in));
+			continue;
+		}
+		n = ft_progress(&s->ctx);
+		if (n < 0)
+			return n;
+		if (!n)
+			FT_TRY(ft_idle(&s->ctx));
 	}
-	return 0;
+	FT_TRY(ft_wait(&s->ctx, &out, 1));
+	if (talks)
+		return 0;
+	FT_TRY(post(s, peer, true, TAG_GOOD, sent % LONG, SHORT, &out));
+	return ft_wait(&s->ctx, &out, 1);
 }
 
 static int receiver(struct side *s)
@@ -81,14 +117,13 @@ static int receiver(struct side *s)
 	struct ft_req req[RANKS][LONG];
 	char byte = 0;
 
-	/* short ones first: connections are there when somebody falls silent */
 	for (int peer = TALKER; peer < RANKS; peer++)
-		FT_TRY(talk(s, peer, TAG_FIRST, 1, SHORT));
+		FT_TRY(greet(s, peer));
 	for (int peer = FIRST_SILENT; peer < RANKS; peer++)
 		for (size_t i = 0; i < LONG; i++)
 			FT_TRY(post(s, peer, false, TAG_SILENT, i, LEN, &req[peer][i]));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
-	FT_TRY(talk(s, TALKER, TAG_GOOD, GOOD, LEN));
+	FT_TRY(stream(s, TALKER));
 	for (int peer = FIRST_SILENT; peer < RANKS; peer++)
 		FT_TRY(ft_oob_send(s->proc->fd[peer], &byte, 1));
 	for (int peer = FIRST_SILENT; peer < RANKS; peer++) {
@@ -101,9 +136,9 @@ static int receiver(struct side *s)
 
 static int talker(struct side *s)
 {
-	FT_TRY(talk(s, RECEIVER, TAG_FIRST, 1, SHORT));
+	FT_TRY(greet(s, RECEIVER));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
-	return talk(s, RECEIVER, TAG_GOOD, GOOD, LEN);
+	return stream(s, RECEIVER);
 }
 
 static int silent(struct side *s)
@@ -111,7 +146,7 @@ static int silent(struct side *s)
 	struct ft_req req[LONG];
 	char byte;
 
-	FT_TRY(talk(s, RECEIVER, TAG_FIRST, 1, SHORT));
+	FT_TRY(greet(s, RECEIVER));
 	for (size_t i = 0; i < LONG; i++)
 		FT_TRY(post(s, RECEIVER, true, TAG_SILENT, i, LEN, &req[i]));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
