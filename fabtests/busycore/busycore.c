@@ -98,12 +98,16 @@ static void *busy_copy(const void *ops)
 static bool busy_refuses(void)
 {
 	static unsigned int seed, spell;
-	const char *given = getenv("BUSYCORE_SEED");
+	static bool seeded;
+	const char *given;
 	bool refuses;
 
 	pthread_mutex_lock(&lock);
-	if (!seed)
+	if (!seeded) {
+		given = getenv("BUSYCORE_SEED");
 		seed = given ? (unsigned int)atoi(given) : 1;
+		seeded = true;
+	}
 	if (!spell && rand_r(&seed) % BUSY_SPELL_OF == 0)
 		spell = (unsigned int)rand_r(&seed) % BUSY_SPELL_MAX;
 	refuses = spell || rand_r(&seed) % BUSY_ONE_OF == 0;

@@ -69,8 +69,7 @@ static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
 /* Does it name nobody? While the addresses are the core's, only the core knows. */
 static inline bool av_unknown(const struct p2p_av *av, fi_addr_t addr)
 {
-	return !av_same(av) && addr != FI_ADDR_UNSPEC &&
-	       av_core_addr_slow(av, addr) == FI_ADDR_NOTAVAIL;
+	return addr != FI_ADDR_UNSPEC && av_core_addr(av, addr) == FI_ADDR_NOTAVAIL;
 }
 
 /* Puts the core's address in the application's place; -FI_EINVAL, and a warning: nobody has it */

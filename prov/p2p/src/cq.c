@@ -310,14 +310,8 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 int cq_trywait(struct fid *fid)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
-	int ret;
 
-	if (!cq->xfer.point)
-		return -FI_EINVAL;
-	ret = wait_try(cq->xfer.point);
-	if (ret)
-		return ret;
-	return cq_read_reports(cq, NULL, 0, NULL) == -FI_EAGAIN ? 0 : -FI_EAGAIN;
+	return cq->xfer.point ? wait_try(cq->xfer.point) : -FI_EINVAL;
 }
 
 static int cq_signal(struct fid_cq *fid)
