@@ -2,7 +2,8 @@
 /*
  * fi_p2p_threads: one endpoint in the hands of several threads at once (FI_THREAD_SAFE):
  * some send, some receive, each reads the queue and finds the others' completions, and one
- * reads counters. A sleeping read is woken from another thread.
+ * reads counters. A sleeping read is woken from another thread; of two that sleep, neither
+ * sleeps through what comes.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,6 +16,8 @@
 #define PAIRS 2 /* of a sending and a receiving thread, at each end */
 #define ROUNDS 24
 #define LARGEST ((size_t)(2 << 20))
+#define NAPS 500
+#define NAP_LEN ((size_t)70000)
 
 /* pattern.c has one buffer for all */
 static pthread_mutex_t patterns = PTHREAD_MUTEX_INITIALIZER;
@@ -39,6 +42,7 @@ struct shared {
 	fi_addr_t peer;
 	atomic_bool failed;
 	atomic_bool ended;
+	atomic_size_t taken; /* by those that sleep */
 };
 
 struct worker {
@@ -307,6 +311,87 @@ static int signalled(struct ft_proc *proc)
 	return shared_close(&s);
 }
 
+/* Whoever has got one of two messages stays away until another thread has got the other one. */
+static void *nap(void *arg)
+{
+	struct worker *w = arg;
+	struct shared *s = w->shared;
+	struct fi_cq_tagged_entry entry;
+
+	for (size_t round = 1; round <= NAPS && !atomic_load(&s->failed); round++) {
+		ssize_t n = fi_cq_sread(s->ctx.cq, &entry, 1, NULL, -1);
+
+		if (n != 1) {
+			ft_err("a read that two threads sleep in: %zd", n);
+			w->ret = -FI_EOTHER;
+			atomic_store(&s->failed, true);
+			break;
+		}
+		atomic_fetch_add(&s->taken, 1);
+		while (atomic_load(&s->taken) < 2 * round && !atomic_load(&s->failed))
+			sched_yield();
+	}
+	return NULL;
+}
+
+static int nap_pair(struct worker ends[2], size_t round)
+{
+	struct shared *s = ends->shared;
+	const size_t kind = round % s->kind_count;
+	struct op op[2] = {{.done = false}, {.done = false}};
+	struct ft_slot slot[2];
+
+	for (size_t i = 0; i < 2; i++) {
+		slot[i] = (struct ft_slot){&s->buf[i][kind], 0, NAP_LEN + FT_ROOM, 64, NAP_LEN};
+		FT_TRY(ends[i].sends ? ft_slot_fill(&slot[i], 2 * round + i)
+				     : ft_slot_arm(&slot[i]));
+		if (!ends[i].sends)
+			FT_TRY(post(&ends[i], kind, NAP_LEN, i, &op[i]));
+	}
+	FT_TRY(ft_meet(s->proc));
+	for (size_t i = 0; i < 2 && ends[i].sends; i++)
+		FT_TRY(post(&ends[i], kind, NAP_LEN, i, &op[i]));
+	for (size_t i = 0; i < 2 && ends[i].sends; i++)
+		while (!atomic_load(&op[i].done))
+			FT_TRY(progress(s));
+	if (ends->sends)
+		return 0;
+	while (atomic_load(&s->taken) < 2 * (round + 1)) {
+		FT_CHECK(!atomic_load(&s->failed), "another thread failed");
+		sched_yield();
+	}
+	for (size_t i = 0; i < 2; i++)
+		FT_TRY(ft_slot_check(&slot[i], NAP_LEN, 2 * round + i, "a message that wakes"));
+	ft_progress_note();
+	return 0;
+}
+
+static int naps(struct ft_proc *proc)
+{
+	struct worker nappers[2] = {0}, ends[2] = {0};
+	struct shared s;
+	int ret = 0;
+
+	FT_TRY(shared_open(&s, proc, false));
+	for (size_t i = 0; i < 2; i++) {
+		ends[i] = (struct worker){.shared = &s, .index = i, .sends = proc->rank};
+		nappers[i].shared = &s;
+		if (!proc->rank)
+			FT_TRY(start(&nappers[i], nap));
+	}
+	for (size_t round = 0; round < NAPS && !ret; round++)
+		ret = nap_pair(ends, round);
+	if (ret)
+		atomic_store(&s.failed, true);
+	for (size_t i = 0; i < 2 && !proc->rank; i++) {
+		pthread_join(nappers[i].thread, NULL);
+		ret = ret ? ret : nappers[i].ret;
+	}
+	FT_TRY(ret);
+	FT_TRY(ft_barrier(proc, &s.ctx));
+	return shared_close(&s);
+}
+
 static int run(struct ft_proc *proc)
 {
 	FT_TRY(traffic(proc, false));
@@ -314,7 +399,8 @@ static int run(struct ft_proc *proc)
 	if (!ft_has_ours(&proc->opts))
 		return 0;
 	FT_TRY(ft_has_cntrs(&proc->opts) ? traffic(proc, true) : 0);
-	return signalled(proc);
+	FT_TRY(signalled(proc));
+	return naps(proc);
 }
 
 int main(int argc, char **argv)

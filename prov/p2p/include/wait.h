@@ -34,11 +34,14 @@ struct xfer_cq;
  * @cq:		the queue; NULL: all, for a counter or for who moves transfers on
  * @fd:		what to poll: an epoll instance with @event, @timer and the core's descriptor
  *		of @cq; or just that one
- * @event:	an eventfd; -1: the core's queue can be signalled
+ * @event:	an eventfd
  * @timer:	wakes for what no descriptor tells of
+ * @plain:	@fd is the core's: its queue is signalled, and since any read of it may take that
+ *		back, wait_sleep() looks at @event besides
  * @shared:	@fd is a wait set's, with what belongs to its other members
  * @blind:	there is always something that no descriptor tells of
  * @armed:	somebody may be asleep: news write to @event
+ * @asleep:	threads in wait_sleep(); each may take away what was to wake the others
  * @written:	@event is readable
  * @news:	something has happened since the last wait_try()
  * @wide:	the descriptors of the domain's other queues are in @fd, too
@@ -49,9 +52,11 @@ struct wait_point {
 	int fd;
 	int event;
 	int timer;
+	bool plain;
 	bool shared;
 	bool blind;
 	bool armed;
+	unsigned int asleep;
 	bool written;
 	bool news;
 	bool wide;

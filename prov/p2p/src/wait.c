@@ -76,7 +76,7 @@ static void wait_own_add(struct wait_domain *domain, const struct xfer_cq *cq, i
 	struct wait_point *point;
 
 	LIST_FOREACH(point, &domain->points, entry) {
-		if (fd >= 0 && point->cq == cq && point->event >= 0)
+		if (fd >= 0 && point->cq == cq && !point->plain)
 			wait_epoll(point->fd, EPOLL_CTL_ADD, fd);
 	}
 }
@@ -92,7 +92,7 @@ int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
 	const int fd = cq->fd;
 
 	LIST_FOREACH(point, &domain->points, entry) {
-		if (fd >= 0 && point->event >= 0 && (point->wide || point->cq == cq))
+		if (fd >= 0 && !point->plain && (point->wide || point->cq == cq))
 			wait_epoll(point->fd, EPOLL_CTL_DEL, fd);
 	}
 	cq->fd = -1;
@@ -106,7 +106,7 @@ void wait_domain_recall(struct wait_domain *domain, struct xfer_cq *cq, int fd)
 	wait_own_add(domain, cq, fd);
 }
 
-static int wait_open_fds(struct wait_point *point, int set)
+static int wait_open_set(struct wait_point *point, int set)
 {
 	int ret;
 
@@ -114,15 +114,10 @@ static int wait_open_fds(struct wait_point *point, int set)
 	point->fd = point->shared ? set : epoll_create1(EPOLL_CLOEXEC);
 	if (point->fd < 0)
 		return wait_errno("epoll_create1");
-	point->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (point->event < 0) {
-		ret = wait_errno("eventfd");
-		goto close_fd;
-	}
 	point->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (point->timer < 0) {
 		ret = wait_errno("timerfd_create");
-		goto close_event;
+		goto close_fd;
 	}
 	ret = wait_epoll(point->fd, EPOLL_CTL_ADD, point->event);
 	if (!ret)
@@ -133,38 +128,46 @@ static int wait_open_fds(struct wait_point *point, int set)
 		return 0;
 
 	close(point->timer);
-close_event:
-	close(point->event);
 close_fd:
 	if (!point->shared)
 		close(point->fd);
 	return ret;
 }
 
-static int wait_point_add(struct wait_point *point, int set, bool plain)
+static int wait_point_add(struct wait_point *point, int set)
 {
 	struct xfer *xfer = point->xfer;
 	int ret = 0;
 
+	point->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (point->event < 0)
+		return wait_errno("eventfd");
 	p2p_lock_take(&xfer->lock);
-	if (!plain)
-		ret = wait_open_fds(point, set);
+	if (!point->plain)
+		ret = wait_open_set(point, set);
 	if (!ret)
 		LIST_INSERT_HEAD(&xfer->wait.points, point, entry);
 	p2p_lock_drop(&xfer->lock);
+	if (ret)
+		close(point->event);
 	return ret;
 }
 
 int wait_open(struct wait_point *point, struct xfer_cq *cq, int set, bool plain)
 {
-	*point = (struct wait_point){.xfer = cq->xfer, .cq = cq, .fd = cq->fd, .event = -1};
-	return wait_point_add(point, set, plain && set < 0);
+	*point = (struct wait_point){
+		.xfer = cq->xfer,
+		.cq = cq,
+		.fd = cq->fd,
+		.plain = plain && set < 0,
+	};
+	return wait_point_add(point, set);
 }
 
 int wait_open_all(struct wait_point *point, struct xfer *xfer, int set)
 {
 	*point = (struct wait_point){.xfer = xfer};
-	return wait_point_add(point, set, false);
+	return wait_point_add(point, set);
 }
 
 void wait_wake(struct wait_point *point)
@@ -175,9 +178,9 @@ void wait_wake(struct wait_point *point)
 	if (!point->armed)
 		return;
 	point->armed = false;
-	if (point->event < 0)
+	if (point->plain)
 		fi_cq_signal(point->cq->core);
-	else
+	if (!point->plain || point->asleep)
 		point->written = write(point->event, &one, sizeof one) == sizeof one;
 }
 
@@ -291,11 +294,8 @@ static int wait_arm_set(struct wait_point *point)
 	bool moving = xfer_moving(xfer);
 	bool blind = point->blind || wait_looks(xfer) || (xfer->wait.mover && wait_sends(xfer));
 	struct timespec when = {0};
-	uint64_t events;
 	int ret;
 
-	if (point->written && read(point->event, &events, sizeof events) == sizeof events)
-		point->written = false;
 	ret = wait_widen(point, wait_wide(point));
 	if (ret || !point->wide)
 		return ret;
@@ -334,10 +334,10 @@ void wait_close(struct wait_point *point)
 		wait_epoll(point->fd, EPOLL_CTL_DEL, point->timer);
 	}
 	p2p_lock_drop(&point->xfer->lock);
-	if (point->event < 0)
+	close(point->event);
+	if (point->plain)
 		return;
 	close(point->timer);
-	close(point->event);
 	if (!point->shared)
 		close(point->fd);
 }
@@ -346,6 +346,7 @@ static int wait_arm(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
 	struct fid *core = point->cq ? &point->cq->core->fid : NULL;
+	uint64_t events;
 	int ret = 0;
 
 	/* of two threads that wait for one queue the other may have seen the news */
@@ -354,17 +355,23 @@ static int wait_arm(struct wait_point *point)
 		point->news = false;
 		return -FI_EAGAIN;
 	}
-	if (point->event >= 0)
+	if (point->written && read(point->event, &events, sizeof events) == sizeof events)
+		point->written = false;
+	if (!point->plain)
 		ret = wait_arm_set(point);
 	else if (wait_sends(xfer) || wait_looks(xfer))
 		ret = -FI_EAGAIN;
 	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
-	point->armed = !ret;
+	/* what was to wake another thread is gone now; what there is may be enough for two */
+	point->armed |= !ret || point->asleep;
+	if (ret == -FI_EAGAIN && point->asleep)
+		wait_wake(point);
 	return ret;
 }
 
-int wait_try(struct wait_point *point)
+/* @stays: the caller sleeps at once if it may */
+static int wait_prepare(struct wait_point *point, bool stays)
 {
 	struct xfer *xfer = point->xfer;
 	int ret;
@@ -374,8 +381,15 @@ int wait_try(struct wait_point *point)
 		xfer_progress(xfer);
 	p2p_lock_take(&xfer->lock);
 	ret = wait_arm(point);
+	if (!ret && stays)
+		point->asleep++;
 	p2p_lock_drop(&xfer->lock);
 	return ret;
+}
+
+int wait_try(struct wait_point *point)
+{
+	return wait_prepare(point, false);
 }
 
 int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg)
@@ -424,20 +438,25 @@ static int wait_doze(struct xfer *xfer, unsigned int *rounds)
 int wait_sleep(struct wait_point *point, struct xfer *xfer, int64_t timeout,
 	       unsigned int *rounds)
 {
-	struct pollfd polled;
+	struct pollfd polled[2];
 	int ret;
 
 	if (!point)
 		return wait_doze(xfer, rounds);
-	ret = wait_try(point);
+	ret = wait_prepare(point, true);
 	if (ret == -FI_EAGAIN)
 		return wait_doze(xfer, rounds);
 	if (ret)
 		return ret;
 	*rounds = 0;
-	polled = (struct pollfd){.fd = point->fd, .events = POLLIN};
-	ret = poll(&polled, 1, (int) P2P_MIN(timeout, INT_MAX));
-	return ret < 0 ? -errno : 0;
+	polled[0] = (struct pollfd){.fd = point->fd, .events = POLLIN};
+	polled[1] = (struct pollfd){.fd = point->event, .events = POLLIN};
+	if (poll(polled, point->plain ? 2 : 1, (int) P2P_MIN(timeout, INT_MAX)) < 0)
+		ret = -errno;
+	p2p_lock_take(&xfer->lock);
+	point->asleep--;
+	p2p_lock_drop(&xfer->lock);
+	return ret;
 }
 
 /* ---- counters ---- */
