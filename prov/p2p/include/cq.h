@@ -16,6 +16,7 @@
  *		@many_avs: they have, or had, others besides
  * @wait_obj:	what the application asked for
  * @format:	the application's format; the core's has tags if the core has them
+ * @vain:	reads that have found nothing
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
  * @signalled:	fi_cq_signal() was called, and no waiting read has come back for it
@@ -30,6 +31,7 @@ struct p2p_cq {
 	bool many_avs;
 	enum fi_wait_obj wait_obj;
 	enum fi_cq_format format;
+	unsigned int vain;
 	struct wait_point point;
 	struct waitset_member member;
 	bool signalled;

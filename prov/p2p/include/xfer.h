@@ -115,6 +115,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
  * @busy:	requests that need xfer_progress(), and the thread that makes it: as long as there
  *		is any, the core's queues are read under the lock only. Itself read without it
+ * @apart:	peers may ask at any time, in another queue than the one that is read. Read without
+ *		the lock
  * @watch_at:	when to look for transfers that do not move [ms]
  * @quiet:	the core's queues had nothing at the last look
  * @passing:	xfer_progress() is under way
@@ -148,6 +150,7 @@ struct xfer {
 	uint64_t mark;
 	struct cell_pool cells;
 	unsigned int busy;
+	bool apart;
 	struct p2p_lock lock;
 	struct stage stage;
 	struct copy_engines copies;
@@ -483,8 +486,16 @@ bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
 void xfer_progress(struct xfer *xfer);
 void xfer_progress_locked(struct xfer *xfer);
 
-/* The same, but no further than until there is a report in @cq */
-void xfer_cq_progress(struct xfer_cq *cq);
+/* The same, but no further than until there is a report in @cq. Did the core have anything? */
+bool xfer_cq_progress(struct xfer_cq *cq);
+
+/* A queue has come or gone, or an endpoint listens from now on or does not [locked]. */
+void xfer_apart_update(struct xfer *xfer);
+
+static inline bool xfer_apart(const struct xfer *xfer)
+{
+	return __atomic_load_n(&xfer->apart, __ATOMIC_RELAXED);
+}
 
 /* Adds and removes queues; the caller has set core, source, silent and fd. */
 void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);

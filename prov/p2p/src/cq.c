@@ -4,7 +4,8 @@
  *
  * As long as no transfer of ours is under way, a read is the core's read, with a look at
  * each entry. Otherwise all of the domain's queues are drained into reports first, so that
- * transfers advance whichever queue the application reads.
+ * transfers advance whichever queue the application reads; and every now and then without that,
+ * where peers may ask for one in a queue that the application does not read.
  */
 #include "cq.h"
 
@@ -18,6 +19,9 @@
 
 /* Entries read at once when the application's format is not the core's */
 #define CQ_BATCH 16
+
+/* After so many reads in vain of one queue the others are looked at, too (xfer_apart()) */
+#define CQ_VAIN 256
 
 static void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
 			 const struct fi_cq_tagged_entry *entry)
@@ -220,7 +224,7 @@ static ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entry *entr
 /* Is there something? What the core has may be ours, so it is looked at. */
 static ssize_t cq_peek(struct p2p_cq *cq)
 {
-	if (!xfer_busy(cq->xfer.xfer) && !xfer_cq_has(&cq->xfer) &&
+	if (!xfer_busy(cq->xfer.xfer) && !xfer_apart(cq->xfer.xfer) && !xfer_cq_has(&cq->xfer) &&
 	    fi_cq_read(cq->xfer.core, NULL, 0) == -FI_EAGAIN)
 		return -FI_EAGAIN;
 	xfer_progress(cq->xfer.xfer);
@@ -245,13 +249,41 @@ static P2P_NOINLINE ssize_t cq_read_special(struct p2p_cq *cq, void *buf, size_t
 	return cq_read_reports(cq, buf, count, src);
 }
 
+/* Nothing was there to read: is it time to look elsewhere? */
+static inline bool cq_in_vain(struct p2p_cq *cq)
+{
+	unsigned int vain;
+
+	if (p2p_likely(!xfer_apart(cq->xfer.xfer)))
+		return false;
+	/* of several threads, one or another counts */
+	vain = __atomic_load_n(&cq->vain, __ATOMIC_RELAXED) + 1;
+	__atomic_store_n(&cq->vain, vain % CQ_VAIN, __ATOMIC_RELAXED);
+	return vain == CQ_VAIN;
+}
+
+static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size_t count,
+					      fi_addr_t *src)
+{
+	/* what comes there seldom comes alone */
+	if (xfer_cq_progress(&cq->xfer))
+		__atomic_store_n(&cq->vain, CQ_VAIN - 1, __ATOMIC_RELAXED);
+	return cq_read_reports(cq, buf, count, src);
+}
+
 static P2P_NOINLINE ssize_t cq_read_any(struct p2p_cq *cq, void *buf, size_t count,
 					fi_addr_t *src)
 {
+	ssize_t ret;
+
 	if (cq->format == FI_CQ_FORMAT_TAGGED && buf && count && !xfer_busy(cq->xfer.xfer) &&
 	    !xfer_cq_has(&cq->xfer))
-		return cq_read_direct(cq, buf, count, src);
-	return cq_read_special(cq, buf, count, src);
+		ret = cq_read_direct(cq, buf, count, src);
+	else
+		ret = cq_read_special(cq, buf, count, src);
+	if (ret == -FI_EAGAIN && cq_in_vain(cq))
+		ret = cq_read_elsewhere(cq, buf, count, src);
+	return ret;
 }
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
@@ -272,7 +304,9 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 			 xfer_cq_has(&cq->xfer)))
 		return cq_read_any(cq, buf, count, NULL);
 	ret = fi_cq_read(cq->xfer.core, buf, count);
-	if (p2p_likely(ret == -FI_EAGAIN) || cq_plain(cq, buf, ret))
+	if (p2p_likely(ret == -FI_EAGAIN))
+		return cq_in_vain(cq) ? cq_read_elsewhere(cq, buf, count, NULL) : ret;
+	if (cq_plain(cq, buf, ret))
 		return ret;
 	return cq_take(cq, buf, NULL, ret, buf, count, NULL);
 }

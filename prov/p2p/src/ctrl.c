@@ -237,6 +237,7 @@ int ctrl_listen(struct xfer_ep *ep)
 		if (ret)
 			return ret;
 		ep->listens = true;
+		xfer_apart_update(ep->xfer);
 	}
 	return 0;
 }
@@ -273,11 +274,23 @@ void ctrl_stop(struct xfer_ep *ep)
 	if (!ep->listens || ctrl_serves(ep))
 		return;
 	ep->listens = false;
+	xfer_apart_update(ep->xfer);
 	/* they end as cancelled */
 	LIST_FOREACH(ctx, &ep->live, live) {
 		if (ctx->done == ctrl_received)
 			fi_cancel(&ep->core->fid, ctx);
 	}
+}
+
+void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg)
+{
+	struct xfer_ep *beside = xfer_ep_beside(ep);
+	const struct xfer_ep *named = beside ? beside : ep;
+
+	if (named != ep)
+		msg->flags |= WIRE_ASIDE;
+	msg->name = named->name;
+	msg->name_len = named->name_len;
 }
 
 struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)

@@ -153,22 +153,19 @@ static int pipe_tell(struct xfer_req *req, struct wire_msg *msg)
 /* Tells the receiver what is to come. */
 int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
 {
-	struct xfer_ep *ep = req->ctx.ep, *beside = xfer_ep_beside(ep);
-	const struct xfer_ep *named = beside ? beside : ep;
+	struct xfer_ep *ep = req->ctx.ep;
 	struct wire_msg msg = {
 		.type = type,
 		.id = req->pipe.id,
 		.len = req->len,
-		.flags = named == ep ? 0 : WIRE_ASIDE,
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
 		.key = key,
 		.addr = addr,
-		.name = named->name,
-		.name_len = named->name_len,
 	};
 	struct fi_rma_iov memory;
 	int ret;
 
+	ctrl_sign(ep, &msg);
 	if (!msg.id)
 		msg.id = req->pipe.id = pipe_id_new(ep->xfer);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {

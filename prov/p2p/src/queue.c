@@ -24,6 +24,7 @@ void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer)
 	p2p_lock_take(&xfer->lock);
 	LIST_INSERT_HEAD(&xfer->cqs, cq, entry);
 	wait_domain_add(&xfer->wait, cq->fd);
+	xfer_apart_update(xfer);
 	p2p_lock_drop(&xfer->lock);
 }
 
@@ -62,6 +63,7 @@ static int xfer_cq_close(struct xfer_cq *cq)
 		return ret;
 	}
 	LIST_REMOVE(cq, entry);
+	xfer_apart_update(cq->xfer);
 	/* its point is there a little longer, and nobody is to be woken by way of the core's queue */
 	if (cq->point)
 		cq->point->armed = false;

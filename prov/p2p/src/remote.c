@@ -20,7 +20,7 @@
 static void remote_msg_init(const struct xfer_req *req, enum wire_type type,
 			    struct wire_msg *msg)
 {
-	const struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_ep *ep = req->ctx.ep;
 
 	*msg = (struct wire_msg){
 		.type = type,
@@ -31,6 +31,9 @@ static void remote_msg_init(const struct xfer_req *req, enum wire_type type,
 		.name = ep->name,
 		.name_len = ep->name_len,
 	};
+	/* no message that has no receive here may be in the way of what ends it */
+	if (type == WIRE_WRITE)
+		ctrl_sign(ep, msg);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg->flags |= WIRE_HAS_DATA;
 		msg->data = req->data & WIRE_USER_DATA_MASK;

@@ -259,13 +259,14 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
 }
 
 /*
- * While transfers are under way, any queue counts to who moves them; to who wants all of them it
- * always does. What lies in a set stays there, since it may be there for several points.
+ * While transfers are under way, or where peers may ask for one in another queue, any queue counts
+ * to who moves them; to who wants all of them it always does. What lies in a set stays there, since
+ * it may be there for several points.
  */
 static bool wait_wide(const struct wait_point *point)
 {
 	return !point->cq || point->shared ||
-	       (wait_moves(point) && xfer_busy(point->xfer));
+	       (wait_moves(point) && (xfer_busy(point->xfer) || xfer_apart(point->xfer)));
 }
 
 static int wait_widen(struct wait_point *point, bool wide)
@@ -301,7 +302,7 @@ static int wait_arm_set(struct wait_point *point)
 		return ret;
 	ret = wait_try_queues(xfer, &blind);
 	/* a queue by itself needs no other */
-	if (blind && (moving || !point->cq))
+	if (blind && (moving || xfer_apart(xfer) || !point->cq))
 		when.tv_nsec = WAIT_BLIND * 1000000L;
 	else if (moving)
 		when.tv_nsec = WAIT_WATCH * 1000000L;
@@ -497,7 +498,7 @@ static bool wait_waker_blind(const struct xfer *xfer)
 	const struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (!ep->wakes)
+		if (!ep->wakes && (ep->listens || xfer_busy(xfer)))
 			return true;
 	}
 	return wait_sends(xfer) || wait_looks(xfer);
@@ -514,8 +515,10 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	/* another thread may have counted what the caller has not seen yet */
 	news = xfer->wait.counted != seen.counted;
 	sleeps = xfer->wait.waker && (xfer->wait.mover || !xfer->copies.pending);
-	if (xfer_busy(xfer) && !xfer->wait.mover)
-		longest = wait_waker_blind(xfer) ? WAIT_BLIND : WAIT_WATCH;
+	if (!xfer->wait.mover && wait_waker_blind(xfer))
+		longest = WAIT_BLIND;
+	else if (!xfer->wait.mover && xfer_busy(xfer))
+		longest = WAIT_WATCH;
 	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;

@@ -440,9 +440,10 @@ void xfer_progress_locked(struct xfer *xfer)
 	xfer_pass_end(xfer);
 }
 
-void xfer_cq_progress(struct xfer_cq *cq)
+bool xfer_cq_progress(struct xfer_cq *cq)
 {
 	struct xfer *xfer = cq->xfer;
+	bool moved;
 
 	p2p_lock_take(&xfer->lock);
 	xfer->passing = true;
@@ -450,7 +451,24 @@ void xfer_cq_progress(struct xfer_cq *cq)
 	if (!cq->count)
 		xfer_progress_core(xfer);
 	xfer_pass_end(xfer);
+	moved = !xfer->quiet;
 	p2p_lock_drop(&xfer->lock);
+	return moved;
+}
+
+void xfer_apart_update(struct xfer *xfer)
+{
+	const struct xfer_cq *first = LIST_FIRST(&xfer->cqs);
+	const struct xfer_ep *ep;
+	bool listens = false, apart;
+
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		listens |= ep->listens;
+	apart = listens && first && LIST_NEXT(first, entry);
+	/* who sleeps did not reckon with it */
+	if (apart && !xfer->apart)
+		wait_wake_all(&xfer->wait);
+	__atomic_store_n(&xfer->apart, apart, __ATOMIC_RELAXED);
 }
 
 void xfer_progress(struct xfer *xfer)
@@ -489,6 +507,7 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
+	xfer_apart_update(ep->xfer);
 }
 
 static void xfer_ep_add(struct xfer_ep *ep, struct xfer *xfer, struct xfer_ep *front)
