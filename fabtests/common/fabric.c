@@ -171,6 +171,16 @@ int ft_fabric_open(struct ft_ctx *ctx)
 		   : 0;
 }
 
+int ft_rx_cq_open(struct ft_ctx *ctx, struct fid_cq **cq)
+{
+	int ret = fi_cq_open(ctx->domain, &ctx->cq_attr, cq, NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_cq_open", "a second one");
+	ret = fi_ep_bind(ctx->ep, &(*cq)->fid, FI_RECV);
+	return ret ? ft_fail(ret, "fi_ep_bind", "completion queue for receives") : 0;
+}
+
 int ft_ep_open(struct ft_ctx *ctx)
 {
 	const bool connected = ft_connected(ctx);

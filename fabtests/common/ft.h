@@ -281,6 +281,8 @@ int ft_fabric_open(struct ft_ctx *ctx);
 int ft_open(struct ft_ctx *ctx);
 /** ft_ep_open() - the last of it: ctx->ep, for ctx->info */
 int ft_ep_open(struct ft_ctx *ctx);
+/** ft_rx_cq_open() - for @prepare, with @tx_only: a queue like the other one, for receives */
+int ft_rx_cq_open(struct ft_ctx *ctx, struct fid_cq **cq);
 /** ft_close() - closes what is open, the hints too; may be called at any stage */
 int ft_close(struct ft_ctx *ctx);
 /** struct ft_name - an endpoint's name, as it is sent to peers */

@@ -32,12 +32,8 @@ struct side {
 static int bind_rx_cq(struct ft_ctx *ctx)
 {
 	struct side *s = ctx->test;
-	int ret = fi_cq_open(ctx->domain, &ctx->cq_attr, &s->rx_cq, NULL);
 
-	if (ret)
-		return ft_fail(ret, "fi_cq_open", "a second one");
-	ret = fi_ep_bind(ctx->ep, &s->rx_cq->fid, FI_RECV);
-	return ret ? ft_fail(ret, "fi_ep_bind", "completion queue for receives") : 0;
+	return ft_rx_cq_open(ctx, &s->rx_cq);
 }
 
 static int side_open(struct side *s, struct ft_proc *proc, bool sleeps)
