@@ -19,11 +19,28 @@
 #define p2p_likely(x) __builtin_expect(!!(x), 1)
 #define p2p_unlikely(x) __builtin_expect(!!(x), 0)
 
+/* Written out in each of its callers, where what they give is known */
+#define P2P_INLINE static inline __attribute__((always_inline))
+
 /* Kept out of its callers, which then need not keep anything for it */
 #define P2P_NOINLINE __attribute__((noinline))
 
 /* The same: what seldom happens shall cost those nothing that call it */
 #define P2P_APART __attribute__((noinline, cold))
+
+/* Not to be looked for in other libraries, which takes a load */
+#define P2P_HIDDEN __attribute__((visibility("hidden")))
+
+/*
+ * For small functions that look, without a lock, at what other threads may change, where each
+ * instruction counts: a plain load is part of the comparison, an atomic one never is. Only for who
+ * looks once in a call of the application's: a loop may look once for all its rounds.
+ */
+#ifdef __SANITIZE_THREAD__ /* gcc's, which looks at what has moved to a caller all the same */
+#define P2P_GLANCE static __attribute__((no_sanitize("thread"), noipa, unused))
+#else
+#define P2P_GLANCE static inline __attribute__((no_sanitize("thread")))
+#endif
 
 #define P2P_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define P2P_MAX(a, b) ((a) > (b) ? (a) : (b))

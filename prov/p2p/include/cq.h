@@ -10,13 +10,13 @@
 
 /**
  * struct p2p_cq - a completion queue.
- * @direct:	the application's entries are the core's
+ * @vain:	reads that have found nothing, modulo 256
  * @xfer:	the part that transfers report to
  * @av:		of the endpoints bound to it, for the addresses that messages come from;
  *		@many_avs: they have, or had, others besides
  * @wait_obj:	what the application asked for
  * @format:	the application's format; the core's has tags if the core has them
- * @vain:	reads that have found nothing
+ * @ops:	the functions that suit its format
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
  * @signalled:	fi_cq_signal() was called, and no waiting read has come back for it
@@ -24,14 +24,14 @@
  */
 struct p2p_cq {
 	struct fid_cq fid;
-	bool direct;
+	uint8_t vain;
 	struct xfer_cq xfer;
 	struct p2p_domain *domain;
 	struct p2p_av *av;
 	bool many_avs;
 	enum fi_wait_obj wait_obj;
 	enum fi_cq_format format;
-	unsigned int vain;
+	struct fi_ops_cq ops;
 	struct wait_point point;
 	struct waitset_member member;
 	bool signalled;

@@ -181,12 +181,18 @@ extern bool dev_present;
  * is NULL until a library comes (dl_watch()): dev_maybe(). Then dev_look() looks which it was.
  * From the first runtime on the answer is yes.
  */
-extern void *const *dev_news;
+extern void *const *dev_news P2P_HIDDEN;
 bool dev_look(void);
 
 static inline bool dev_maybe(void)
 {
 	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED)));
+}
+
+/* The same, at the beginning of a call */
+P2P_GLANCE bool dev_glance(void)
+{
+	return p2p_unlikely(*dev_news);
 }
 
 static inline bool dev_active(void)

@@ -654,6 +654,12 @@ static inline bool xfer_cq_has(const struct xfer_cq *cq)
 	return __atomic_load_n(&cq->count, __ATOMIC_RELAXED);
 }
 
+/* Is there a report, or something under way that may lead to one? At the beginning of a call */
+P2P_GLANCE bool xfer_cq_ours(const struct xfer_cq *cq)
+{
+	return cq->count | cq->xfer->busy;
+}
+
 /*
  * Takes the first report if it is an error, or if it is none, as @error says. What the
  * queue failed with, once the reports are read: a negative error; 1: taken; 0: no such;

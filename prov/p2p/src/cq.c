@@ -17,25 +17,28 @@
 #include "log.h"
 #include "pollset.h"
 
-/* Entries read at once when the application's format is not the core's */
+/* Entries read at once where they are not just the application's */
 #define CQ_BATCH 16
 
-/* After so many reads in vain of one queue the others are looked at, too (xfer_apart()) */
-#define CQ_VAIN 256
-
-static void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
-			 const struct fi_cq_tagged_entry *entry)
+/* Each format is the beginning of the next */
+static inline void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
+				const struct fi_cq_tagged_entry *entry)
 {
-	/* each format is the beginning of the next */
-	static const size_t sizes[] = {
-		[FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry),
-		[FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
-		[FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
-		[FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry),
-	};
-	size_t size = sizes[cq->format];
-
-	memmove((char *) buf + index * size, entry, size);
+	switch (cq->format) {
+	case FI_CQ_FORMAT_CONTEXT:
+		memcpy((struct fi_cq_entry *) buf + index, entry, sizeof(struct fi_cq_entry));
+		break;
+	case FI_CQ_FORMAT_MSG:
+		memcpy((struct fi_cq_msg_entry *) buf + index, entry,
+		       sizeof(struct fi_cq_msg_entry));
+		break;
+	case FI_CQ_FORMAT_DATA:
+		memcpy((struct fi_cq_data_entry *) buf + index, entry,
+		       sizeof(struct fi_cq_data_entry));
+		break;
+	default:
+		((struct fi_cq_tagged_entry *) buf)[index] = *entry;
+	}
 }
 
 static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
@@ -126,11 +129,15 @@ static inline bool cq_concerned(const struct p2p_cq *cq,
 static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entries,
 			    ssize_t read)
 {
-	ssize_t i = 0;
-
-	while (i < read && !cq_concerned(cq, &entries[i]))
-		i++;
-	return i && i == read;
+	if (p2p_likely(read == 1))
+		return !cq_concerned(cq, entries);
+	if (p2p_unlikely(read <= 0))
+		return false;
+	for (ssize_t i = 0; i < read; i++) {
+		if (cq_concerned(cq, &entries[i]))
+			return false;
+	}
+	return true;
 }
 
 /*
@@ -169,7 +176,7 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 
 /*
  * What a read of the core's queue returned becomes what the application's read returns:
- * @ret entries, from where @from says, into @buf and @src (which may be the same places)
+ * @ret entries, which may lie in @buf, from where @from says, into @buf and @src
  */
 static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 		       fi_addr_t *from, ssize_t ret, void *buf, size_t count,
@@ -192,48 +199,19 @@ static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 	return cq_read_reports(cq, buf, count, src);
 }
 
-/* The application's entries are shorter than the core's. */
-static ssize_t cq_read_batch(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
-{
-	struct fi_cq_tagged_entry entries[CQ_BATCH];
-	fi_addr_t from[CQ_BATCH];
-	ssize_t ret;
-
-	count = P2P_MIN(count, CQ_BATCH);
-	ret = xfer_cq_read(&cq->xfer, entries, count, from);
-	return cq_take(cq, entries, from, ret, buf, count, src);
-}
-
-/* Into the application's own buffer */
-static ssize_t cq_read_direct(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
-			      size_t count, fi_addr_t *src)
-{
-	fi_addr_t batch[CQ_BATCH], *from = src;
-	ssize_t ret;
-
-	if (!src) {
-		from = batch;
-		count = P2P_MIN(count, CQ_BATCH);
-	}
-	ret = xfer_cq_read(&cq->xfer, entries, count, from);
-	if (!src && cq_plain(cq, entries, ret))
-		return ret;
-	return cq_take(cq, entries, from, ret, entries, count, src);
-}
-
 /* Is there something? What the core has may be ours, so it is looked at. */
 static ssize_t cq_peek(struct p2p_cq *cq)
 {
-	if (!xfer_busy(cq->xfer.xfer) && !xfer_apart(cq->xfer.xfer) && !xfer_cq_has(&cq->xfer) &&
+	if (!xfer_cq_ours(&cq->xfer) && !xfer_apart(cq->xfer.xfer) &&
 	    fi_cq_read(cq->xfer.core, NULL, 0) == -FI_EAGAIN)
 		return -FI_EAGAIN;
 	xfer_progress(cq->xfer.xfer);
 	return cq_read_reports(cq, NULL, 0, NULL);
 }
 
-/* A read that is not just the core's */
-static P2P_NOINLINE ssize_t cq_read_special(struct p2p_cq *cq, void *buf, size_t count,
-					    fi_addr_t *src)
+/* Not just the core's: there are reports, or transfers under way; or nothing to read into */
+static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t count,
+					 fi_addr_t *src)
 {
 	if (!count)
 		return cq_peek(cq);
@@ -241,74 +219,85 @@ static P2P_NOINLINE ssize_t cq_read_special(struct p2p_cq *cq, void *buf, size_t
 		P2P_WARN("fi_cq_read of %zu entries without a buffer\n", count);
 		return -FI_EINVAL;
 	}
-	if (xfer_cq_has(&cq->xfer))
-		return cq_read_reports(cq, buf, count, src);
-	if (!xfer_busy(cq->xfer.xfer))
-		return cq_read_batch(cq, buf, count, src);
-	xfer_cq_progress(&cq->xfer);
+	if (!xfer_cq_has(&cq->xfer))
+		xfer_cq_progress(&cq->xfer);
 	return cq_read_reports(cq, buf, count, src);
 }
 
-/* Nothing was there to read: is it time to look elsewhere? */
-static inline bool cq_in_vain(struct p2p_cq *cq)
+/*
+ * Nothing was there to read: is it time to look elsewhere? After 256 times. Of several threads,
+ * one or another counts.
+ */
+P2P_GLANCE bool cq_in_vain(struct p2p_cq *cq)
 {
-	unsigned int vain;
-
-	if (p2p_likely(!xfer_apart(cq->xfer.xfer)))
-		return false;
-	/* of several threads, one or another counts */
-	vain = __atomic_load_n(&cq->vain, __ATOMIC_RELAXED) + 1;
-	__atomic_store_n(&cq->vain, vain % CQ_VAIN, __ATOMIC_RELAXED);
-	return vain == CQ_VAIN;
+	return p2p_unlikely(!++cq->vain);
 }
 
 static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size_t count,
 					      fi_addr_t *src)
 {
+	if (!xfer_apart(cq->xfer.xfer))
+		return -FI_EAGAIN;
 	/* what comes there seldom comes alone */
 	if (xfer_cq_progress(&cq->xfer))
-		__atomic_store_n(&cq->vain, CQ_VAIN - 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&cq->vain, UINT8_MAX, __ATOMIC_RELAXED);
 	return cq_read_reports(cq, buf, count, src);
 }
 
-static P2P_NOINLINE ssize_t cq_read_any(struct p2p_cq *cq, void *buf, size_t count,
-					fi_addr_t *src)
+/*
+ * What is called most often, finds nothing most often, and else nothing of ours: it costs a few
+ * loads and branches besides the core's read, into @entries, which may be @buf, and @from, for which
+ * there is @room. Without @from the core tells of tags and not of sources.
+ */
+P2P_INLINE ssize_t cq_read_quick(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src,
+				 struct fi_cq_tagged_entry *entries, fi_addr_t *from,
+				 size_t room)
 {
+	size_t most = P2P_MIN(count, room);
 	ssize_t ret;
 
-	if (cq->format == FI_CQ_FORMAT_TAGGED && buf && count && !xfer_busy(cq->xfer.xfer) &&
-	    !xfer_cq_has(&cq->xfer))
-		ret = cq_read_direct(cq, buf, count, src);
-	else
-		ret = cq_read_special(cq, buf, count, src);
-	if (ret == -FI_EAGAIN && cq_in_vain(cq))
-		ret = cq_read_elsewhere(cq, buf, count, src);
+	if (p2p_unlikely(!buf || xfer_cq_ours(&cq->xfer)))
+		return cq_read_ours(cq, buf, count, src);
+	ret = from ? xfer_cq_read(&cq->xfer, entries, most, from)
+		   : fi_cq_read(cq->xfer.core, entries, most);
+	if (p2p_likely(ret == -FI_EAGAIN))
+		return cq_in_vain(cq) ? cq_read_elsewhere(cq, buf, count, src) : ret;
+	if (p2p_unlikely(!cq_plain(cq, entries, ret)))
+		return ret ? cq_take(cq, entries, from, ret, buf, count, src) : cq_peek(cq);
+	for (ssize_t i = 0; i < ret && entries != buf; i++)
+		cq_entry_put(cq, buf, i, &entries[i]);
+	for (ssize_t i = 0; i < ret && src; i++)
+		src[i] = cq->xfer.source ? cq_user_addr(cq, from[i]) : FI_ADDR_NOTAVAIL;
 	return ret;
 }
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
-	return cq_read_any((struct p2p_cq *) fid, buf, count, src);
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct fi_cq_tagged_entry entries[CQ_BATCH];
+	fi_addr_t from[CQ_BATCH];
+
+	return cq_read_quick(cq, buf, count, src,
+			     cq->format == FI_CQ_FORMAT_TAGGED ? buf : entries, from, CQ_BATCH);
 }
 
-/*
- * What is called most often, finds nothing most often, and else nothing of ours: it costs a few
- * loads and branches besides the core's read.
- */
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
-	ssize_t ret;
+	return cq_readfrom(fid, buf, count, NULL);
+}
 
-	if (p2p_unlikely(!cq->direct || !buf || !count || xfer_busy(cq->xfer.xfer) ||
-			 xfer_cq_has(&cq->xfer)))
-		return cq_read_any(cq, buf, count, NULL);
-	ret = fi_cq_read(cq->xfer.core, buf, count);
-	if (p2p_likely(ret == -FI_EAGAIN))
-		return cq_in_vain(cq) ? cq_read_elsewhere(cq, buf, count, NULL) : ret;
-	if (cq_plain(cq, buf, ret))
-		return ret;
-	return cq_take(cq, buf, NULL, ret, buf, count, NULL);
+/* The application's entries are the core's. */
+static ssize_t cq_read_tagged(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_read_quick((struct p2p_cq *) fid, buf, count, NULL, buf, NULL, SIZE_MAX);
+}
+
+/* They are shorter. */
+static ssize_t cq_read_short(struct fid_cq *fid, void *buf, size_t count)
+{
+	struct fi_cq_tagged_entry entries[CQ_BATCH];
+
+	return cq_read_quick((struct p2p_cq *) fid, buf, count, NULL, entries, NULL, CQ_BATCH);
 }
 
 /* ---- waiting ---- */
@@ -445,7 +434,7 @@ static struct fi_ops cq_fid_ops = {
 	.ops_open = fid_ops_open,
 };
 
-static struct fi_ops_cq cq_ops = {
+static const struct fi_ops_cq cq_ops = {
 	.size = sizeof(struct fi_ops_cq),
 	.read = cq_read,
 	.readfrom = cq_readfrom,
@@ -539,7 +528,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_fid_ops;
-	cq->fid.ops = &cq_ops;
+	cq->fid.ops = &cq->ops;
 	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
 	if (!ret)
 		ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
@@ -548,7 +537,9 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	/* unspecified is ours to choose */
 	if (cq->format == FI_CQ_FORMAT_UNSPEC)
 		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
-	cq->direct = cq->format == FI_CQ_FORMAT_TAGGED && !cq->xfer.narrow && !cq->xfer.source;
+	cq->ops = cq_ops;
+	if (!cq->xfer.narrow && !cq->xfer.source)
+		cq->ops.read = cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
 	if (cq->xfer.fd >= 0) {
 		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(set), !domain->layered);
 		if (!ret)

@@ -82,10 +82,9 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
  * Host memory for sure, and nothing of ours to heed? What is not direct may turn out to be the
  * core's alone all the same.
  */
-static inline bool ops_direct(const void *buf, size_t len, const size_t *limit)
+P2P_GLANCE bool ops_direct(const void *buf, size_t len, const size_t *limit)
 {
-	return p2p_likely(!dev_maybe() && (p2p_likely(buf) || !len) &&
-			  len < __atomic_load_n(limit, __ATOMIC_RELAXED));
+	return !dev_glance() && p2p_likely(buf || !len) && p2p_likely(len < *limit);
 }
 
 /* The tag bit that is ours is not the application's (mem_tag_format). */
@@ -188,7 +187,7 @@ static ssize_t ops_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_direct(buf, len, &ep->xfer.send_limit))
+	if (p2p_likely(ops_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
 	return ops_send_other(ep, OPS_SEND, false, buf, len, desc, dest, 0, 0, context);
 }
@@ -198,7 +197,7 @@ static ssize_t ops_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_direct(buf, len, &ep->xfer.send_limit))
+	if (p2p_likely(ops_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				   dest, context);
 	return ops_send_other(ep, OPS_SENDDATA, false, buf, len, desc, dest, 0, data, context);
@@ -208,7 +207,7 @@ static ssize_t ops_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_direct(buf, len, &ep->xfer.send_limit))
+	if (p2p_likely(ops_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_inject(ep->xfer.core, buf, len, dest);
 	return ops_send_other(ep, OPS_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
 }
@@ -218,7 +217,7 @@ static ssize_t ops_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_direct(buf, len, &ep->xfer.send_limit))
+	if (p2p_likely(ops_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
 	return ops_send_other(ep, OPS_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
 }
@@ -288,14 +287,31 @@ static inline bool ops_tagged_direct(const struct p2p_ep *ep, const void *buf, s
 	return p2p_likely(!(tag & ep->xfer.tag_bit)) && ops_direct(buf, len, limit);
 }
 
+/* With the arguments where the calls have them: what lies on the stack is not moved then */
+static P2P_NOINLINE ssize_t ops_tsend_other(struct fid_ep *fid, const void *buf, size_t len,
+					    void *desc, fi_addr_t dest, uint64_t tag,
+					    void *context)
+{
+	return ops_send_other(ops_ep(fid), OPS_SEND, true, buf, len, desc, dest, tag, 0,
+			      context);
+}
+
+static P2P_NOINLINE ssize_t ops_tsenddata_other(struct fid_ep *fid, const void *buf, size_t len,
+						void *desc, uint64_t data, fi_addr_t dest,
+						uint64_t tag, void *context)
+{
+	return ops_send_other(ops_ep(fid), OPS_SENDDATA, true, buf, len, desc, dest, tag, data,
+			      context);
+}
+
 static ssize_t ops_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
+	if (p2p_likely(ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tsend(ep->xfer.core, buf, len, desc, dest, tag, context);
-	return ops_send_other(ep, OPS_SEND, true, buf, len, desc, dest, tag, 0, context);
+	return ops_tsend_other(fid, buf, len, desc, dest, tag, context);
 }
 
 static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -303,10 +319,10 @@ static ssize_t ops_tsenddata(struct fid_ep *fid, const void *buf, size_t len, vo
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
+	if (p2p_likely(ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				    dest, tag, context);
-	return ops_send_other(ep, OPS_SENDDATA, true, buf, len, desc, dest, tag, data, context);
+	return ops_tsenddata_other(fid, buf, len, desc, data, dest, tag, context);
 }
 
 static ssize_t ops_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
@@ -314,7 +330,7 @@ static ssize_t ops_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
+	if (p2p_likely(ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
 	return ops_send_other(ep, OPS_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
 }
@@ -324,7 +340,7 @@ static ssize_t ops_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag))
+	if (p2p_likely(ops_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
 				      tag);
 	return ops_send_other(ep, OPS_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
@@ -472,7 +488,7 @@ static ssize_t ops_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = ops_ep(fid);
 
-	if (ops_direct(buf, len, &ep->xfer.recv_limit))
+	if (p2p_likely(ops_direct(buf, len, &ep->xfer.recv_limit)))
 		return fi_recv(ep->xfer.core, buf, len, desc, src, context);
 	return ops_recv_other(fid, buf, len, desc, src, context);
 }
@@ -538,7 +554,7 @@ static ssize_t ops_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	struct p2p_ep *ep = ops_ep(fid);
 
 	/* our bit in what is to be ignored is taken out there */
-	if (ops_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore))
+	if (p2p_likely(ops_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore)))
 		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context);
 	return ops_trecv_other(fid, buf, len, desc, src, tag, ignore, context);
 }
