@@ -71,16 +71,19 @@ static bool dev_used(void)
 	return __atomic_load_n(&dev_news, __ATOMIC_ACQUIRE) == &dev_always;
 }
 
-bool dev_look(void)
+static P2P_APART bool dev_look_news(void)
 {
-	if (dev_used())
-		return true;
 	pthread_mutex_lock(&dev_lock);
 	/* another thread may have looked meanwhile */
 	if (!dev_used() && dl_news(dev_news))
 		dev_look_locked();
 	pthread_mutex_unlock(&dev_lock);
 	return dev_used();
+}
+
+bool dev_look(void)
+{
+	return dev_used() || dev_look_news();
 }
 
 void dev_init(void)

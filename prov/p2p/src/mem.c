@@ -72,33 +72,39 @@ bool mem_in_heap(const void *addr, size_t len)
 /* The kernel leaves so much below the main thread's stack free, whatever its limit is */
 #define MEM_STACK_MAX ((size_t) 128 << 20)
 
+struct mem_stack {
+	uintptr_t start;
+	uintptr_t end;
+};
+
 /* This thread's stack; an empty one if it is not known */
-static void mem_stack_find(uintptr_t *start, uintptr_t *end)
+static P2P_APART void mem_stack_find(struct mem_stack *stack)
 {
 	pthread_attr_t attr;
 	void *addr;
 	size_t size;
 
-	*start = *end = UINTPTR_MAX;
+	stack->start = stack->end = UINTPTR_MAX;
 	if (pthread_getattr_np(pthread_self(), &attr))
 		return;
 	if (!pthread_attr_getstack(&attr, &addr, &size)) {
-		*end = (uintptr_t) addr + size;
-		*start = *end - P2P_MIN(size, MEM_STACK_MAX);
+		stack->end = (uintptr_t) addr + size;
+		stack->start = stack->end - P2P_MIN(size, MEM_STACK_MAX);
 	}
 	pthread_attr_destroy(&attr);
 }
 
 bool mem_in_stack(const void *addr, size_t len)
 {
-	static __thread uintptr_t start, end;
+	static __thread struct mem_stack known;
+	struct mem_stack *stack = &known;
 	uintptr_t here = (uintptr_t) __builtin_frame_address(0), first = (uintptr_t) addr;
 
-	if (p2p_unlikely(!end))
-		mem_stack_find(&start, &end);
+	if (p2p_unlikely(!stack->end))
+		mem_stack_find(stack);
 	/* a thread may run on another stack than its own for a while */
-	return here >= start && here < end && first >= here && first + len > first &&
-	       first + len <= end;
+	return here >= stack->start && here < stack->end && first >= here &&
+	       first + len > first && first + len <= stack->end;
 }
 
 bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem)

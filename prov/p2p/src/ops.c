@@ -26,11 +26,12 @@ static inline struct p2p_ep *ops_ep(struct fid_ep *fid)
 	return (struct p2p_ep *) fid;
 }
 
-static inline bool ops_special(const struct iovec *iov, struct dev_mem *seen)
+/* One piece of a buffer, which has an address. @seen: as below */
+static inline bool ops_device(const struct p2p_ep *ep, const void *buf, size_t len,
+			      void *const *desc, struct dev_mem *seen)
 {
-	return (dev_active() &&
-		mem_finds_device(iov->iov_base, iov->iov_len, seen)) ||
-	       (p2p_unlikely(!iov->iov_base) && iov->iov_len);
+	return dev_active() &&
+	       (xfer_desc_mem(ep->xfer.xfer, desc, 1) || mem_finds_device(buf, len, seen));
 }
 
 /*
@@ -40,12 +41,15 @@ static inline bool ops_special(const struct iovec *iov, struct dev_mem *seen)
 static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
 			    void *const *desc, size_t count, struct dev_mem *seen)
 {
+	bool active = dev_active();
+
 	if (count > 1 && count > ep->xfer.iov_limit)
 		return true;
-	if (dev_active() && xfer_desc_mem(ep->xfer.xfer, desc, count))
+	if (active && xfer_desc_mem(ep->xfer.xfer, desc, count))
 		return true;
 	for (size_t i = 0; i < count; i++) {
-		if (!iov || ops_special(&iov[i], seen))
+		if (!iov || (!iov[i].iov_base && iov[i].iov_len) ||
+		    (active && mem_finds_device(iov[i].iov_base, iov[i].iov_len, seen)))
 			return true;
 	}
 	return false;
@@ -78,13 +82,16 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 	return OPS_CORE;
 }
 
-/*
- * Host memory for sure, and nothing of ours to heed? What is not direct may turn out to be the
- * core's alone all the same.
- */
-P2P_GLANCE bool ops_direct(const void *buf, size_t len, const size_t *limit)
+/* If it is host memory, is there nothing of ours to heed? */
+P2P_GLANCE bool ops_plain(const void *buf, size_t len, const size_t *limit)
 {
-	return !dev_glance() && p2p_likely(buf || !len) && p2p_likely(len < *limit);
+	return p2p_likely(buf || !len) && p2p_likely(len < *limit);
+}
+
+/* The same, and it is host memory for sure. What is not direct may turn out to be so, too. */
+static inline bool ops_direct(const void *buf, size_t len, const size_t *limit)
+{
+	return !dev_glance() && ops_plain(buf, len, limit);
 }
 
 /* The tag bit that is ours is not the application's (mem_tag_format). */
@@ -121,29 +128,27 @@ enum ops_call {
 	OPS_INJECTDATA
 };
 
-static ssize_t ops_send_core(const struct p2p_ep *ep, enum ops_call call,
-			     const struct core_op *op)
+static ssize_t ops_send_core(const struct p2p_ep *ep, enum ops_call call, bool tagged,
+			     const void *buf, size_t len, void *desc, fi_addr_t dest,
+			     uint64_t tag, uint64_t data, void *context)
 {
 	struct fid_ep *core = ep->xfer.core;
-	const void *buf = op->iov->iov_base;
-	size_t len = op->iov->iov_len;
-	uint64_t tag = op->tag, data = op->data & ep->xfer.data_mask;
-	fi_addr_t to = av_core_addr(ep->av, op->addr);
-	void *desc = *op->desc, *context = op->context;
+	fi_addr_t to = av_core_addr(ep->av, dest);
 
+	data &= ep->xfer.data_mask;
 	switch (call) {
 	case OPS_SEND:
-		return op->tagged ? fi_tsend(core, buf, len, desc, to, tag, context)
-				  : fi_send(core, buf, len, desc, to, context);
+		return tagged ? fi_tsend(core, buf, len, desc, to, tag, context)
+			      : fi_send(core, buf, len, desc, to, context);
 	case OPS_SENDDATA:
-		return op->tagged ? fi_tsenddata(core, buf, len, desc, data, to, tag, context)
-				  : fi_senddata(core, buf, len, desc, data, to, context);
+		return tagged ? fi_tsenddata(core, buf, len, desc, data, to, tag, context)
+			      : fi_senddata(core, buf, len, desc, data, to, context);
 	case OPS_INJECT:
-		return op->tagged ? fi_tinject(core, buf, len, to, tag)
-				  : fi_inject(core, buf, len, to);
+		return tagged ? fi_tinject(core, buf, len, to, tag)
+			      : fi_inject(core, buf, len, to);
 	case OPS_INJECTDATA:
-		return op->tagged ? fi_tinjectdata(core, buf, len, data, to, tag)
-				  : fi_injectdata(core, buf, len, data, to);
+		return tagged ? fi_tinjectdata(core, buf, len, data, to, tag)
+			      : fi_injectdata(core, buf, len, data, to);
 	}
 	return -FI_EINVAL;
 }
@@ -154,30 +159,38 @@ static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call
 					   fi_addr_t dest, uint64_t tag, uint64_t data,
 					   void *context)
 {
-	struct dev_mem seen;
+	struct dev_mem seen = {.size = 0};
 	struct iovec iov = {(void *) buf, len};
-	struct core_op op = {
-		.tagged = tagged,
-		.iov = &iov,
-		.desc = &desc,
-		.count = 1,
-		.addr = dest,
-		.tag = tag,
-		.data = data,
-		.flags = call < OPS_INJECT ? ep->tx_flags : FI_INJECT,
-		.context = context,
-		.seen = &seen,
-	};
 	enum ops_way way;
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	way = ops_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
-	if (way == OPS_CORE)
-		return ops_counted(ep, len, ops_send_core(ep, call, &op));
-	if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
-		op.flags |= FI_REMOTE_CQ_DATA;
-	return way == OPS_LATER ? -FI_EAGAIN : ops_post(ep, &op);
+	if (ops_plain(buf, len, &ep->xfer.send_limit))
+		way = ops_device(ep, buf, len, &desc, &seen) ? OPS_XFER : OPS_CORE;
+	else
+		way = ops_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
+	if (way == OPS_XFER) {
+		struct core_op op = {
+			.tagged = tagged,
+			.iov = &iov,
+			.desc = &desc,
+			.count = 1,
+			.addr = dest,
+			.tag = tag,
+			.data = data,
+			.flags = call < OPS_INJECT ? ep->tx_flags : FI_INJECT,
+			.context = context,
+			.seen = &seen,
+		};
+
+		if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
+			op.flags |= FI_REMOTE_CQ_DATA;
+		return ops_post(ep, &op);
+	}
+	if (way == OPS_LATER)
+		return -FI_EAGAIN;
+	return ops_counted(ep, len, ops_send_core(ep, call, tagged, buf, len, desc, dest, tag,
+						  data, context));
 }
 
 /* ---- fi_msg(3): sending ---- */
@@ -444,28 +457,36 @@ static inline ssize_t ops_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 				     void *desc, fi_addr_t src, uint64_t tag,
 				     uint64_t ignore, void *context)
 {
-	struct dev_mem seen;
+	uint64_t flags = tagged ? ops_trecv_flags(ep->xfer.rx_flags) : ep->xfer.rx_flags;
+	struct dev_mem seen = {.size = 0};
 	struct iovec iov = {buf, len};
-	struct core_op op = {
-		.recv = true,
-		.tagged = tagged,
-		.iov = &iov,
-		.desc = &desc,
-		.count = 1,
-		.addr = src,
-		.tag = tag,
-		.ignore = ignore & ~ep->xfer.tag_bit,
-		.flags = tagged ? ops_trecv_flags(ep->xfer.rx_flags) : ep->xfer.rx_flags,
-		.context = context,
-		.seen = &seen,
-	};
+	bool plain;
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (!ops_recv_plain_iov(ep, &iov, &desc, 1, src, op.flags, &seen))
+	ignore &= ~ep->xfer.tag_bit;
+	plain = ops_plain(buf, len, &ep->xfer.recv_limit)
+			? !ops_device(ep, buf, len, &desc, &seen)
+			: ops_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
+	if (!plain) {
+		struct core_op op = {
+			.recv = true,
+			.tagged = tagged,
+			.iov = &iov,
+			.desc = &desc,
+			.count = 1,
+			.addr = src,
+			.tag = tag,
+			.ignore = ignore,
+			.flags = flags,
+			.context = context,
+			.seen = &seen,
+		};
+
 		return ops_post(ep, &op);
+	}
 	src = av_core_addr(ep->av, src);
-	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, op.ignore, context)
+	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context)
 		      : fi_recv(ep->xfer.core, buf, len, desc, src, context);
 }
 
