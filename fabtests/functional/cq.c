@@ -116,12 +116,12 @@ static int read_entries(struct side *s, void *entries, size_t size, size_t want,
 	return 0;
 }
 
-static int check_entry(const void *entry, enum fi_cq_format format,
-		       const struct ft_req *reqs, bool send, bool tags)
+static int check_entry(const void *entry, enum fi_cq_format format, struct ft_req *reqs,
+		       bool send, bool tags)
 {
 	/* Each format has the one before as its head. */
 	const struct fi_cq_tagged_entry *e = entry;
-	const struct ft_req *req = e->op_context;
+	struct ft_req *req = e->op_context;
 	const uint64_t flags = (send ? FI_SEND : FI_RECV | FI_REMOTE_CQ_DATA) |
 			       (tags ? FI_TAGGED : FI_MSG);
 	size_t i;
@@ -129,6 +129,8 @@ static int check_entry(const void *entry, enum fi_cq_format format,
 	FT_CHECK(req >= reqs && req < reqs + BATCH,
 		 "completion with a foreign op_context");
 	i = (size_t)(req - reqs);
+	FT_CHECK(!req->done, "entry %zu: twice", i);
+	req->done = true;
 	if (format == FI_CQ_FORMAT_CONTEXT)
 		return 0;
 	FT_CHECK((e->flags & flags) == flags,
