@@ -196,8 +196,8 @@ struct xfer {
  * struct xfer_ep - one endpoint's side of it.
  * @core:	the core's endpoint
  * @txcq, @rxcq: where its operations report; NULL: not bound
- * @send_limit, @recv_limit: calls about fewer bytes of host memory are the core's own as they
- *		are: see xfer_ep_limit(); read without the lock
+ * @send_limit, @recv_limit, @rma_limit: calls about fewer bytes of host memory are the core's own
+ *		as they are: see xfer_ep_limit(); read without the lock
  * @followed:	the operations (FI_SEND, FI_RECV, ...) that are followed up even where the core
  *		could do and report them by itself: we count them, or add descriptors
  * @cntrs:	the counters, see xfer_count_index()
@@ -251,6 +251,7 @@ struct xfer_ep {
 	bool renamed;
 	bool tally;
 	struct fi_p2p_stats stats;
+	size_t rma_limit;
 	uint64_t followed;
 	uint64_t rx_flags;
 	struct xfer *xfer;

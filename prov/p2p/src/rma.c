@@ -3,7 +3,8 @@
  * Rank 5: the calls of fi_rma(3).
  *
  * From and to host memory, with a key that the core provider serves, it is the core's own
- * call; everything else becomes one struct core_rma for xfer_post_rma().
+ * call; where no GPU runtime is that costs a few loads and branches, as in ops.c. Everything
+ * else becomes one struct core_rma for xfer_post_rma().
  */
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
@@ -21,6 +22,13 @@ static inline bool rma_special(const struct p2p_ep *ep, fi_addr_t peer, const vo
 	       (dev_active() && xfer_desc_mem(ep->xfer.xfer, &desc, 1)) ||
 	       mem_is_device(buf, len ? len : 1) ||
 	       (!buf && len);
+}
+
+/* Host memory for sure, the core's to reach, and nothing of ours to heed? */
+P2P_GLANCE bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len, uint64_t key)
+{
+	return !dev_glance() && p2p_likely(buf || !len) && p2p_likely(len < ep->xfer.rma_limit) &&
+	       p2p_likely(!(key & ep->xfer.xfer->key_mark));
 }
 
 static bool rma_special_iov(const struct p2p_ep *ep, fi_addr_t peer, const struct iovec *iov,
@@ -47,15 +55,52 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }
 
-/* An operation on one buffer that is not for the core alone */
-static ssize_t rma_post_buf(struct p2p_ep *ep, bool read, const void *buf, size_t len,
-			    void *desc, fi_addr_t peer, uint64_t addr, uint64_t key,
-			    uint64_t data, uint64_t flags, void *context)
+/* The calls about one buffer */
+enum rma_call {
+	RMA_READ,
+	RMA_WRITE,
+	RMA_WRITEDATA,
+	RMA_INJECT,
+	RMA_INJECTDATA
+};
+
+static ssize_t rma_core(const struct p2p_ep *ep, enum rma_call call, void *buf, size_t len,
+			void *desc, fi_addr_t peer, uint64_t addr, uint64_t key, uint64_t data,
+			void *context)
+{
+	struct fid_ep *core = ep->xfer.core;
+	fi_addr_t to = av_core_addr(ep->av, peer);
+
+	data &= ep->xfer.data_mask;
+	switch (call) {
+	case RMA_READ:
+		return fi_read(core, buf, len, desc, to, addr, key, context);
+	case RMA_WRITE:
+		return fi_write(core, buf, len, desc, to, addr, key, context);
+	case RMA_WRITEDATA:
+		return fi_writedata(core, buf, len, desc, data, to, addr, key, context);
+	case RMA_INJECT:
+		return fi_inject_write(core, buf, len, to, addr, key);
+	case RMA_INJECTDATA:
+		return fi_inject_writedata(core, buf, len, data, to, addr, key);
+	}
+	return -FI_EINVAL;
+}
+
+/* One that is not direct */
+static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum rma_call call, const void *buf,
+				      size_t len, void *desc, fi_addr_t peer, uint64_t addr,
+				      uint64_t key, uint64_t data, void *context)
 {
 	const struct iovec iov = {(void *) buf, len};
 	const struct fi_rma_iov remote = {addr, len, key};
-	struct core_rma op = {
-		.read = read,
+	struct core_rma op;
+
+	if (!rma_special(ep, peer, buf, len, desc, key))
+		return rma_core(ep, call, iov.iov_base, len, desc, peer, addr, key, data,
+				context);
+	op = (struct core_rma){
+		.read = call == RMA_READ,
 		.iov = &iov,
 		.desc = &desc,
 		.count = 1,
@@ -63,10 +108,11 @@ static ssize_t rma_post_buf(struct p2p_ep *ep, bool read, const void *buf, size_
 		.remote = &remote,
 		.remotes = 1,
 		.data = data,
-		.flags = flags,
+		.flags = call < RMA_INJECT ? ep->tx_flags : FI_INJECT,
 		.context = context,
 	};
-
+	if (call == RMA_WRITEDATA || call == RMA_INJECTDATA)
+		op.flags |= FI_REMOTE_CQ_DATA;
 	return rma_post(ep, &op);
 }
 
@@ -138,11 +184,9 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, src, buf, len, desc, key))
-		return rma_post_buf(ep, true, buf, len, desc, src, addr, key, 0, ep->tx_flags,
-				    context);
-	return fi_read(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, src), addr, key,
-		       context);
+	if (p2p_likely(rma_direct(ep, buf, len, key)))
+		return fi_read(ep->xfer.core, buf, len, desc, src, addr, key, context);
+	return rma_other(ep, RMA_READ, buf, len, desc, src, addr, key, 0, context);
 }
 
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -176,11 +220,9 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, dest, buf, len, desc, key))
-		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, 0,
-				    ep->tx_flags, context);
-	return fi_write(ep->xfer.core, buf, len, desc, av_core_addr(ep->av, dest), addr, key,
-			context);
+	if (p2p_likely(rma_direct(ep, buf, len, key)))
+		return fi_write(ep->xfer.core, buf, len, desc, dest, addr, key, context);
+	return rma_other(ep, RMA_WRITE, buf, len, desc, dest, addr, key, 0, context);
 }
 
 static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -216,10 +258,9 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, dest, buf, len, NULL, key))
-		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, 0, FI_INJECT,
-				    NULL);
-	return fi_inject_write(ep->xfer.core, buf, len, av_core_addr(ep->av, dest), addr, key);
+	if (p2p_likely(rma_direct(ep, buf, len, key)))
+		return fi_inject_write(ep->xfer.core, buf, len, dest, addr, key);
+	return rma_other(ep, RMA_INJECT, buf, len, NULL, dest, addr, key, 0, NULL);
 }
 
 static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -228,11 +269,10 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, dest, buf, len, desc, key))
-		return rma_post_buf(ep, false, buf, len, desc, dest, addr, key, data,
-				    ep->tx_flags | FI_REMOTE_CQ_DATA, context);
-	return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
-			    av_core_addr(ep->av, dest), addr, key, context);
+	if (p2p_likely(rma_direct(ep, buf, len, key)))
+		return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
+				    dest, addr, key, context);
+	return rma_other(ep, RMA_WRITEDATA, buf, len, desc, dest, addr, key, data, context);
 }
 
 static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
@@ -240,11 +280,10 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	if (rma_special(ep, dest, buf, len, NULL, key))
-		return rma_post_buf(ep, false, buf, len, NULL, dest, addr, key, data,
-				    FI_INJECT | FI_REMOTE_CQ_DATA, NULL);
-	return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
-				   av_core_addr(ep->av, dest), addr, key);
+	if (p2p_likely(rma_direct(ep, buf, len, key)))
+		return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
+					   dest, addr, key);
+	return rma_other(ep, RMA_INJECTDATA, buf, len, NULL, dest, addr, key, data, NULL);
 }
 
 struct fi_ops_rma rma_ops = {

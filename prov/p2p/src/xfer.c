@@ -336,7 +336,9 @@ void xfer_ep_limit(struct xfer_ep *ep)
 {
 	bool sends = !ep->renamed && !ep->tally && !ep->waiting && !(ep->followed & FI_SEND);
 	bool receives = !ep->renamed && !(ep->followed & FI_RECV);
+	bool remote = !ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;
 
+	__atomic_store_n(&ep->rma_limit, remote ? SIZE_MAX : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->send_limit, sends ? SIZE_MAX : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->recv_limit, receives ? xfer_recv_limit(ep, ep->rx_flags) : 0,
 			 __ATOMIC_RELAXED);
