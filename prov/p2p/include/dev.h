@@ -178,26 +178,21 @@ extern bool dev_present;
 /*
  * Is any of them in this process? As long as the application has loaded none it can have no
  * device memory, and knowing that costs two loads: of @dev_news, and of what it points to, which
- * is NULL until a library comes (dl_watch()): dev_maybe(). Then dev_look() looks which it was.
+ * is NULL until a library comes (dl_watch()): dev_glance(). Then dev_look() looks which it was.
  * From the first runtime on the answer is yes.
  */
 extern void *const *dev_news P2P_HIDDEN;
 bool dev_look(void);
 
-static inline bool dev_maybe(void)
+static inline bool dev_active(void)
 {
-	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED)));
+	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED))) && dev_look();
 }
 
-/* The same, at the beginning of a call */
+/* May it be so? At the beginning of a call */
 P2P_GLANCE bool dev_glance(void)
 {
 	return p2p_unlikely(*dev_news);
-}
-
-static inline bool dev_active(void)
-{
-	return dev_maybe() && dev_look();
 }
 
 /* Fills @mem and returns true when @addr is device memory. */

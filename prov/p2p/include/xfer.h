@@ -616,6 +616,15 @@ void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err);
  */
 void xfer_ep_limit(struct xfer_ep *ep);
 
+/*
+ * If a buffer of @len bytes is host memory, is there nothing of ours to heed? @limit: the
+ * endpoint's for that kind of call. At the beginning of a call
+ */
+P2P_GLANCE bool xfer_plain(const void *buf, size_t len, const size_t *limit)
+{
+	return p2p_likely(buf || !len) && p2p_likely(len < *limit);
+}
+
 /* Receives with these flags need not be followed up for their own sake if shorter than this. */
 static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 {

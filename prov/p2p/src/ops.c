@@ -82,16 +82,10 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 	return OPS_CORE;
 }
 
-/* If it is host memory, is there nothing of ours to heed? */
-P2P_GLANCE bool ops_plain(const void *buf, size_t len, const size_t *limit)
-{
-	return p2p_likely(buf || !len) && p2p_likely(len < *limit);
-}
-
-/* The same, and it is host memory for sure. What is not direct may turn out to be so, too. */
+/* Is it xfer_plain(), and host memory for sure? What is not direct may turn out to be so, too. */
 static inline bool ops_direct(const void *buf, size_t len, const size_t *limit)
 {
-	return !dev_glance() && ops_plain(buf, len, limit);
+	return !dev_glance() && xfer_plain(buf, len, limit);
 }
 
 /* The tag bit that is ours is not the application's (mem_tag_format). */
@@ -165,7 +159,7 @@ static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call
 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (ops_plain(buf, len, &ep->xfer.send_limit))
+	if (xfer_plain(buf, len, &ep->xfer.send_limit))
 		way = ops_device(ep, buf, len, &desc, &seen) ? OPS_XFER : OPS_CORE;
 	else
 		way = ops_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
@@ -465,7 +459,7 @@ static inline ssize_t ops_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
 	ignore &= ~ep->xfer.tag_bit;
-	plain = ops_plain(buf, len, &ep->xfer.recv_limit)
+	plain = xfer_plain(buf, len, &ep->xfer.recv_limit)
 			? !ops_device(ep, buf, len, &desc, &seen)
 			: ops_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
 	if (!plain) {

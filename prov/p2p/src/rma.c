@@ -25,9 +25,9 @@ static inline bool rma_special(const struct p2p_ep *ep, fi_addr_t peer, const vo
 }
 
 /* Host memory for sure, the core's to reach, and nothing of ours to heed? */
-P2P_GLANCE bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len, uint64_t key)
+static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len, uint64_t key)
 {
-	return !dev_glance() && p2p_likely(buf || !len) && p2p_likely(len < ep->xfer.rma_limit) &&
+	return !dev_glance() && xfer_plain(buf, len, &ep->xfer.rma_limit) &&
 	       p2p_likely(!(key & ep->xfer.xfer->key_mark));
 }
 
