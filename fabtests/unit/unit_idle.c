@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,27 @@ static void *open_library(const char *name)
 	if (!lib)
 		fail_msg("%s", dlerror());
 	return lib;
+}
+
+/* What another thread does to the list of libraries just when it has been read, once */
+static const char *comes;
+static void *goes;
+
+int dl_iterate_phdr(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data)
+{
+	__typeof(&dl_iterate_phdr) real =
+		(__typeof(real)) dlsym(RTLD_NEXT, "dl_iterate_phdr");
+	const char *name = comes;
+	void *lib = goes;
+	int ret = real(look, data);
+
+	comes = NULL;
+	goes = NULL;
+	if (name)
+		open_library(name);
+	if (lib)
+		assert_int_equal(dlclose(lib), 0);
+	return ret;
 }
 
 /* A device's memory, as an application gets it that has loaded the driver itself */
@@ -99,6 +121,23 @@ static void scene_others(void **state)
 		assert_false(dev_active());
 	}
 	assert_false(dl_loaded(DRIVER));
+}
+
+/* Libraries that come and go while it is looked what has come say nothing of a driver */
+static void scene_busy(void **state)
+{
+	comes = others[0];
+	start_idle();
+	assert_null(comes);
+	assert_false(dl_loaded(DRIVER));
+	goes = open_library(others[1]);
+	assert_non_null(*dev_news);
+	assert_false(dev_active());
+	assert_null(goes);
+	assert_false(dl_loaded(others[1]));
+	assert_false(dl_loaded(DRIVER));
+	assert_null(*dev_news);
+	expect_active(open_library(DRIVER));
 }
 
 static void scene_late(void **state)
@@ -184,6 +223,7 @@ static void play(const char *scene)
 }
 
 SCENE(others)
+SCENE(busy)
 SCENE(late)
 SCENE(early)
 SCENE(gone)
@@ -192,14 +232,14 @@ SCENE(threads)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_others), cmocka_unit_test(test_late),
-		cmocka_unit_test(test_early),  cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_others), cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_late),   cmocka_unit_test(test_early),
+		cmocka_unit_test(test_gone),   cmocka_unit_test(test_threads),
 	};
 	static const struct CMUnitTest scenes[] = {
-		cmocka_unit_test(scene_others), cmocka_unit_test(scene_late),
-		cmocka_unit_test(scene_early),  cmocka_unit_test(scene_gone),
-		cmocka_unit_test(scene_threads),
+		cmocka_unit_test(scene_others), cmocka_unit_test(scene_busy),
+		cmocka_unit_test(scene_late),   cmocka_unit_test(scene_early),
+		cmocka_unit_test(scene_gone),   cmocka_unit_test(scene_threads),
 	};
 	static const struct unit unit = {
 		.tests = tests,

@@ -10,6 +10,9 @@
 
 #include "log.h"
 
+/* Of dl_watch(), before libraries are taken for what cannot be watched */
+#define DL_TRIES 100
+
 static void *dl_find(void *lib, const struct dl_symbol *symbol)
 {
 	void *address = dlsym(lib, symbol->name);
@@ -62,7 +65,7 @@ static int dl_last_name(struct dl_phdr_info *info, size_t size, void *name)
 	return 0;
 }
 
-void *const *dl_watch(void)
+static void *const *dl_watch_last(void)
 {
 	char name[PATH_MAX] = "";
 	struct link_map *map;
@@ -82,6 +85,17 @@ void *const *dl_watch(void)
 	watch = (void *const *) &map->l_next;
 	/* another has come meanwhile, or the list is in another order than we think */
 	return dl_news(watch) ? NULL : watch;
+}
+
+void *const *dl_watch(void)
+{
+	void *const *watch = NULL;
+
+	/* where another thread opens and closes libraries, what was the last one may not be it any
+	 * more, or be gone, when it is opened */
+	for (int i = 0; !watch && i < DL_TRIES; i++)
+		watch = dl_watch_last();
+	return watch;
 }
 
 void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbols,
