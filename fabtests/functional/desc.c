@@ -4,11 +4,13 @@
  * a buffer, its own, another region's or none, the message is of the buffer that the address
  * says. fi_p2p_calls counts what its own spares; fi_p2p_rma does the same for remote memory.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "ft_test.h"
 
 #define LARGEST ((size_t)100000)
+#define DATA 0xfedcba9876543210ULL /* all 64 bits count, or else the lowest */
 
 static const size_t sizes[] = {0, 8, 4096, 70000, LARGEST};
 
@@ -27,6 +29,14 @@ struct side {
 	struct ft_buf other; /* device memory */
 	uint64_t tag;
 };
+
+/* Of what the sender gives, as much as the provider carries */
+static uint64_t data_of(const struct side *s)
+{
+	const size_t size = s->pair.ctx.info->domain_attr->cq_data_size;
+
+	return size < sizeof(DATA) ? DATA & ((1ULL << 8 * size) - 1) : DATA;
+}
 
 static void describe(const struct side *s, struct ft_op *op, enum whose whose)
 {
@@ -56,11 +66,15 @@ static int message(struct side *s, size_t from, size_t to, size_t len, enum whos
 		op.call = calls[i][!sends];
 		op.flags = op.call == FT_SENDMSG || op.call == FT_RECVMSG ? FI_COMPLETION : 0;
 		op.tagged = i % 2;
+		op.data = DATA;
 		describe(s, &op, whose);
 		FT_TRY(ft_post(&s->pair.ctx, &op));
 		FT_TRY(ft_wait(&s->pair.ctx, &req, 1));
 		if (!sends)
 			FT_TRY(ft_slot_check(&slot, len, s->tag, "a message"));
+		if (!sends && req.comp.flags & FI_REMOTE_CQ_DATA)
+			FT_CHECK(req.comp.data == data_of(s), "data %#" PRIx64,
+				 req.comp.data);
 		FT_TRY(ft_barrier(s->pair.proc, &s->pair.ctx));
 		memset(&req, 0, sizeof(req));
 	}

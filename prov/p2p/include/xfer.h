@@ -218,7 +218,8 @@ struct xfer {
  * @listens:	internal receives are posted, but for @deaf of them
  * @counts_remote: peers' accesses may be counted: an operation may not become several
  * @tag_bit:	the tag bit that is ours; 0: none
- * @data_mask:	the bits of remote cq data that are the user's
+ * @data_mask:	the bits of remote cq data that are the user's; operations come here with no others
+ * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
  * @name:	the endpoint's own name, for announcements
  * @resolve:	finds the address of a peer by its name, inserting it if need be
  * @lookup:	finds the name of a peer by its address

@@ -56,7 +56,7 @@ static ssize_t bounce_post(struct xfer_req *req, const struct iovec *iov, void *
 		.addr = req->addr,
 		.remote = target,
 		.remotes = bounce_target(req, offset, mem_iov_len(iov, count), target),
-		.data = req->data & req->ctx.ep->data_mask,
+		.data = req->data,
 		.flags = flags | FI_COMPLETION,
 		.context = context,
 	};

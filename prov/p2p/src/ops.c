@@ -110,6 +110,7 @@ static ssize_t ops_post(struct p2p_ep *ep, struct core_op *op)
 		P2P_WARN("%zu pieces of a message and no list of them\n", op->count);
 		return -FI_EINVAL;
 	}
+	op->data &= ep->xfer.data_mask;
 	ret = av_to_core(ep->av, &op->addr);
 	return ret ? ret : xfer_post(&ep->xfer, op);
 }

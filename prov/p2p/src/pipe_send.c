@@ -170,7 +170,7 @@ int pipe_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 		msg.id = req->pipe.id = pipe_id_new(ep->xfer);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg.flags |= WIRE_HAS_DATA;
-		msg.data = req->data & WIRE_USER_DATA_MASK;
+		msg.data = req->data;
 	}
 	if (req->pipe.fin_wanted)
 		msg.flags |= WIRE_WANT_FIN;

@@ -51,6 +51,7 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 			 op->iov ? "more than iov_limit" : "and no list of them");
 		return -FI_EINVAL;
 	}
+	op->data &= ep->xfer.data_mask;
 	ret = av_to_core(ep->av, &op->addr);
 	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }

@@ -119,7 +119,7 @@ static ssize_t whole_begin(struct xfer_req *req)
 ssize_t whole_send(struct xfer_req *req)
 {
 	req->ctx.done = whole_sent;
-	req->out.data = req->data & req->ctx.ep->data_mask;
+	req->out.data = req->data;
 	req->out.flags = req->op_flags & WHOLE_CORE_FLAGS;
 	return whole_begin(req);
 }
@@ -143,7 +143,6 @@ ssize_t whole_send_followed(struct xfer_req *req, const struct core_op *op)
 	if (req->pin)
 		followed.desc = req->pin->desc;
 	followed.context = &req->ctx;
-	followed.data &= req->ctx.ep->data_mask;
 	followed.flags |= FI_COMPLETION;
 	req->ctx.done = whole_sent;
 	return core_post(req->ctx.ep->core, &followed);
