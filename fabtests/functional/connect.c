@@ -2,7 +2,8 @@
 /*
  * fi_p2p_connect: connections. A request that is rejected, with data both ways; several
  * endpoints by way of one that listens, which share a queue and keep their messages
- * apart; an end that shuts down, of which the other is told, and whose receives end.
+ * apart; one whose receives come from a shared context, where the provider has those;
+ * an end that shuts down, of which the other is told, and whose receives end.
  * Events are about our objects, and what a request says of the provider is what
  * fi_getinfo said.
  *
@@ -16,6 +17,7 @@
 #include "ft_test.h"
 
 #define CONNECTIONS 3
+#define SHARED CONNECTIONS /* the one more that has a shared context */
 #define MESSAGES 4 /* each way, of every connection */
 #define TOTAL (CONNECTIONS * MESSAGES)
 #define LARGEST ((size_t)200000)
@@ -23,11 +25,16 @@
 
 static const char question[] = "may I?", answer[] = "you may not";
 
+/**
+ * struct side
+ * @listener:	what fi_getinfo() said to rank 0
+ * @ep, @rx_ep:	connections, and where each one's receives are posted
+ */
 struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
-	struct fi_info *listener; /* what fi_getinfo() said to rank 0 */
-	struct fid_ep *ep[CONNECTIONS];
+	struct fi_info *listener;
+	struct fid_ep *ep[CONNECTIONS + 1], *rx_ep[CONNECTIONS + 1];
 	struct ft_buf tx[2], rx[2]; /* by kind: host, device */
 	size_t kind_count;
 };
@@ -99,20 +106,54 @@ static int be_rejected(struct side *s)
 		   : 0;
 }
 
+static int connect_one(struct side *s, size_t i)
+{
+	if (s->proc->rank == 0)
+		FT_TRY(check_request(s, s->ctx.info));
+	if (!s->ctx.ep)
+		FT_TRY(ft_ep_open(&s->ctx));
+	FT_TRY(ft_connect(&s->ctx));
+	s->ep[i] = s->ctx.ep;
+	if (!s->rx_ep[i])
+		s->rx_ep[i] = s->ctx.ep;
+	s->ctx.ep = NULL;
+	return 0;
+}
+
 static int connect_all(struct side *s)
 {
 	for (size_t i = 0; i < CONNECTIONS; i++) {
 		if (s->proc->rank == 0 && i) /* ft_open() has waited for the first */
 			FT_TRY(ft_request_wait(&s->ctx));
-		if (s->proc->rank == 0)
-			FT_TRY(check_request(s, s->ctx.info));
-		if (!s->ctx.ep)
-			FT_TRY(ft_ep_open(&s->ctx));
-		FT_TRY(ft_connect(&s->ctx));
-		s->ep[i] = s->ctx.ep;
-		s->ctx.ep = NULL;
+		FT_TRY(connect_one(s, i));
 	}
 	return 0;
+}
+
+static int bind_shared(struct ft_ctx *ctx)
+{
+	const struct side *s = ctx->test;
+	int ret = fi_ep_bind(ctx->ep, &s->rx_ep[SHARED]->fid, 0);
+
+	return ret ? ft_fail(ret, "fi_ep_bind", "a shared receive context") : 0;
+}
+
+/* One more, with a context whose attributes say next to nothing, as they may */
+static int connect_shared(struct side *s)
+{
+	struct fi_rx_attr attr = {.size = s->ctx.info->rx_attr->size};
+	int ret = fi_srx_context(s->ctx.domain, &attr, &s->rx_ep[SHARED], NULL);
+
+	if (ret == -FI_ENOSYS || ret == -FI_EOPNOTSUPP)
+		return 0;
+	if (ret)
+		return ft_fail(ret, "fi_srx_context", "next to no attributes");
+	if (s->proc->rank == 0)
+		FT_TRY(ft_request_wait(&s->ctx));
+	s->ctx.info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	s->ctx.test = s;
+	s->ctx.prepare = bind_shared;
+	return connect_one(s, SHARED);
 }
 
 static int open_all(struct side *s)
@@ -139,7 +180,7 @@ static int open_all(struct side *s)
 
 /* ---- messages ---- */
 
-/* Message @n goes by connection n % CONNECTIONS, from @rank. */
+/* Message @n is one of @rank's. */
 static struct ft_slot place(const struct side *s, const struct ft_buf *bufs, size_t n,
 			    int rank)
 {
@@ -155,21 +196,21 @@ static uint64_t key(size_t n, int rank)
 	return 2 * n + (uint64_t)rank;
 }
 
-static int post(struct side *s, enum ft_call call, const struct ft_slot *slot, size_t n,
+static int post(struct side *s, enum ft_call call, const struct ft_slot *slot, size_t to,
 		struct ft_req *req)
 {
 	struct ft_op op = {.call = call, .req = req};
 	int ret;
 
 	ft_op_buf(&op, slot->buf, slot->off, slot->len);
-	s->ctx.ep = s->ep[n % CONNECTIONS];
+	s->ctx.ep = call == FT_RECV ? s->rx_ep[to] : s->ep[to];
 	ret = ft_post(&s->ctx, &op);
 	s->ctx.ep = NULL;
 	return ret;
 }
 
-/* All that one way and the other, connections taking turns */
-static int exchange(struct side *s)
+/* All that one way and the other; @count connections from @first on take turns */
+static int exchange(struct side *s, size_t first, size_t count)
 {
 	struct ft_req sent[TOTAL] = {0}, received[TOTAL] = {0};
 	const int self = s->proc->rank;
@@ -178,13 +219,13 @@ static int exchange(struct side *s)
 		const struct ft_slot slot = place(s, s->rx, n, !self);
 
 		FT_TRY(ft_slot_arm(&slot));
-		FT_TRY(post(s, FT_RECV, &slot, n, &received[n]));
+		FT_TRY(post(s, FT_RECV, &slot, first + n % count, &received[n]));
 	}
 	for (size_t n = 0; n < TOTAL; n++) {
 		const struct ft_slot slot = place(s, s->tx, n, self);
 
 		FT_TRY(ft_slot_fill(&slot, key(n, self)));
-		FT_TRY(post(s, FT_SEND, &slot, n, &sent[n]));
+		FT_TRY(post(s, FT_SEND, &slot, first + n % count, &sent[n]));
 	}
 	FT_TRY(ft_wait(&s->ctx, sent, TOTAL));
 	FT_TRY(ft_wait(&s->ctx, received, TOTAL));
@@ -278,16 +319,21 @@ static int run(struct ft_proc *proc)
 
 	s.kind_count = ft_kinds(&proc->opts, kinds);
 	FT_TRY(open_all(&s));
+	FT_TRY(connect_shared(&s));
 	for (size_t k = 0; k < s.kind_count; k++) {
 		FT_TRY(ft_buf_alloc(&s.ctx, &s.tx[k], kinds[k], TOTAL * STRIDE));
 		FT_TRY(ft_buf_alloc(&s.ctx, &s.rx[k], kinds[k], TOTAL * STRIDE));
 	}
 	FT_TRY(ft_barrier(proc, &s.ctx));
 	for (int round = 0; round < (proc->opts.quick ? 3 : 20); round++)
-		FT_TRY(exchange(&s));
+		FT_TRY(exchange(&s, 0, CONNECTIONS));
+	if (s.ep[SHARED])
+		FT_TRY(exchange(&s, SHARED, 1));
 	FT_TRY(shut_one(&s));
-	for (size_t i = 0; !ret && i < CONNECTIONS; i++)
+	for (size_t i = 0; !ret && i <= SHARED && s.ep[i]; i++)
 		ret = fi_close(&s.ep[i]->fid);
+	if (!ret && s.ep[SHARED])
+		ret = fi_close(&s.rx_ep[SHARED]->fid);
 	if (ret)
 		return ft_fail(ret, "fi_close", "a connected endpoint");
 	for (size_t k = 0; k < s.kind_count; k++) {

@@ -93,6 +93,7 @@ static void ep_open_on(struct xfer_ep *ep, struct xfer_cq *queue)
 		.txcq = queue,
 		.resolve = fake_resolve,
 		.iov_limit = 1,
+		.recv_iov_limit = 1,
 		.layered = true,
 		.listens = true,
 		.started = true,

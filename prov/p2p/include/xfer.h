@@ -42,6 +42,7 @@ struct xfer_req;
  * struct xfer_ctx - the context of a core operation of ours; every record begins with one.
  * @core:	room for core providers that ask for FI_CONTEXT or FI_CONTEXT2
  * @ep:		NULL: the endpoint is closed (struct xfer.retired)
+ * @cq:		the queue in which its completion came
  * @done:	called with the operation's completion [locked]
  * @drop:	called instead when the endpoint closes: frees the record [locked]
  * @live:	all records of @ep, or those that are retired
@@ -49,6 +50,7 @@ struct xfer_req;
 struct xfer_ctx {
 	struct fi_context2 core;
 	struct xfer_ep *ep;
+	struct xfer_cq *cq;
 	void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp);
 	void (*drop)(struct xfer_ctx *ctx);
 	LIST_ENTRY(xfer_ctx) live;
@@ -271,6 +273,7 @@ struct xfer_ep {
 	bool started;
 	uint64_t data_mask;
 	size_t iov_limit;
+	size_t recv_iov_limit;
 	uint8_t name[WIRE_NAME_MAX];
 	size_t name_len;
 	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);

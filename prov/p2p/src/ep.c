@@ -512,6 +512,12 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	ep->fid.collective = &collective_ops;
 }
 
+/* What attributes leave open (0) is up to us */
+static size_t ep_iov_limit(size_t asked)
+{
+	return asked ? P2P_MIN(asked, P2P_IOV_MAX) : P2P_IOV_MAX;
+}
+
 int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep **ep_fid,
 	    void *context)
 {
@@ -550,10 +556,10 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 		free(ep);
 		goto free_info;
 	}
-	ep->xfer.iov_limit = P2P_IOV_MAX;
+	ep->xfer.iov_limit = ep_iov_limit(info->tx_attr ? info->tx_attr->iov_limit : 0);
+	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);
 	if (info->tx_attr) {
 		ep->tx_flags = info->tx_attr->op_flags;
-		ep->xfer.iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
 		/* a utility provider does not tell what the one below it does */
 		ep->xfer.inline_max = domain->xfer.direct
 					      ? info->tx_attr->inject_size
@@ -601,9 +607,11 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
 		free(ep);
 		return ret;
 	}
-	ep->xfer.iov_limit = attr ? P2P_MIN(attr->iov_limit, P2P_IOV_MAX) : P2P_IOV_MAX;
+	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
 	ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
-	ep_set_rx_flags(ep, 0);
+	/* whose queues are selective is not known when a receive is posted */
+	ep->rx_all = true;
+	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);
 	*ep_fid = &ep->fid;
 	return 0;
 }

@@ -39,11 +39,12 @@ static inline bool ops_device(const struct p2p_ep *ep, const void *buf, size_t l
  * and xfer_post() looks itself: what goes there anyway need not come here first.
  */
 static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
-			    void *const *desc, size_t count, struct dev_mem *seen)
+			    void *const *desc, size_t count, size_t limit,
+			    struct dev_mem *seen)
 {
 	bool active = dev_active();
 
-	if (count > 1 && count > ep->xfer.iov_limit)
+	if (count > 1 && count > limit)
 		return true;
 	if (active && xfer_desc_mem(ep->xfer.xfer, desc, count))
 		return true;
@@ -74,7 +75,7 @@ static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 {
 	seen->base = seen->size = 0;
 	if (xfer_ep_follows(&ep->xfer, FI_SEND) || av_unknown(ep->av, dest) ||
-	    ops_special_iov(ep, iov, desc, count, seen))
+	    ops_special_iov(ep, iov, desc, count, ep->xfer.iov_limit, seen))
 		return OPS_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
@@ -426,7 +427,7 @@ static bool ops_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
 {
 	seen->base = seen->size = 0;
 	return !xfer_ep_follows(&ep->xfer, FI_RECV) && !av_unknown(ep->av, src) &&
-	       !ops_special_iov(ep, iov, desc, count, seen) &&
+	       !ops_special_iov(ep, iov, desc, count, ep->xfer.recv_iov_limit, seen) &&
 	       mem_iov_len(iov, count) < xfer_recv_limit(&ep->xfer, flags);
 }
 

@@ -163,15 +163,16 @@ static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 {
 	struct xfer *xfer = ep->xfer;
+	const size_t limit = op->recv ? ep->recv_iov_limit : ep->iov_limit;
 	const struct dev_mem *described;
 	struct core_op plain;
 	struct dev_mem mem;
 	ssize_t ret;
 
-	if (op->count > ep->iov_limit) {
+	if (op->count > limit) {
 		P2P_WARN("%zu pieces in one message: no more than %zu are offered "
 			 "(iov_limit)\n",
-			 op->count, ep->iov_limit);
+			 op->count, limit);
 		return -FI_EINVAL;
 	}
 	described = xfer_desc_mem(xfer, op->desc, op->count);

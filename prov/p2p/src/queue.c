@@ -162,8 +162,10 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 
 	ctrl_expect(cq, comp->data);
 	if (cell_mine(&cq->xfer->cells, ctx)) {
-		if (p2p_likely(ctx->ep && !ctx->ep->closing))
+		if (p2p_likely(ctx->ep && !ctx->ep->closing)) {
+			ctx->cq = cq;
 			ctx->done(ctx, comp);
+		}
 		return true;
 	}
 	if ((comp->err && abs(comp->err) != FI_ETRUNC) ||

@@ -172,8 +172,11 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	req->comp = *comp;
 	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
+	/* a shared context has none: it is that of the endpoint that the message came to */
+	if (!req->cq)
+		req->cq = ctx->cq;
 	if ((!comp->err || abs(comp->err) == FI_ETRUNC) &&
-	    xfer_concerned(req->ctx.ep->rxcq, NULL, comp->flags, comp->data)) {
+	    xfer_concerned(ctx->cq, NULL, comp->flags, comp->data)) {
 		if (!comp->err && !comp->len) {
 			pipe_matched(req);
 			return;
