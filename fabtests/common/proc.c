@@ -137,11 +137,20 @@ int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx)
 	return 0;
 }
 
-static int byte_ready(int fd)
+/*
+ * Has every other rank sent its byte? All have before any is read, as a rank may end once it has
+ * everybody's, and ft_idle() must not take it for one that failed.
+ */
+static bool all_ready(const struct ft_proc *proc)
 {
-	struct pollfd pfd = {.fd = fd, .events = POLLIN};
+	struct pollfd pfd = {.events = POLLIN};
 
-	return poll(&pfd, 1, 0) > 0;
+	for (int i = 0; i < proc->ranks; i++) {
+		pfd.fd = proc->fd[i];
+		if (i != proc->rank && poll(&pfd, 1, 0) <= 0)
+			return false;
+	}
+	return true;
 }
 
 int ft_meet(struct ft_proc *proc)
@@ -160,20 +169,18 @@ int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
 	for (int i = 0; i < proc->ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_send(proc->fd[i], &byte, 1));
-	for (int i = 0; i < proc->ranks; i++) {
-		if (i == proc->rank)
-			continue;
-		/* Peers may need our progress to get to their barrier. */
-		while (ctx->cq && !byte_ready(proc->fd[i])) {
-			int n = ft_progress(ctx);
+	/* Peers may need our progress to get to their barrier. */
+	while (ctx->cq && !all_ready(proc)) {
+		int n = ft_progress(ctx);
 
-			if (n < 0)
-				return n;
-			if (!n)
-				FT_TRY(ft_idle(ctx));
-		}
-		FT_TRY(ft_oob_recv(proc->fd[i], &byte, 1, proc->opts.timeout));
+		if (n < 0)
+			return n;
+		if (!n)
+			FT_TRY(ft_idle(ctx));
 	}
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_recv(proc->fd[i], &byte, 1, proc->opts.timeout));
 	return 0;
 }
 
