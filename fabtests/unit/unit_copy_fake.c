@@ -299,7 +299,10 @@ static void start_words(size_t len, size_t host_shift, size_t device_shift,
 			 0);
 }
 
-/* Words come in any order; the last of them ends the copy, and no mark is asked for */
+/*
+ * Words come in any order, and the last of them ends the copy: no mark is asked for as it begins,
+ * and none is waited for, though one is asked for where this takes longer than it should.
+ */
 static void test_words_come(void **state)
 {
 	static const int orders[][WORDS] = {{0, 1, 2, 3, 4, 5},
@@ -307,9 +310,12 @@ static void test_words_come(void **state)
 					    {5, 0, 4, 1, 3, 2},
 					    {2, 3, 1, 4, 5, 0}};
 	struct job job;
+	int marks;
 
 	for (size_t i = 0; i < UNIT_COUNT(orders); i++) {
+		marks = fake.marks;
 		start_words(WORDS * 4, 0, 0, &job);
+		assert_int_equal(fake.marks, marks);
 		for (int j = 0; j < WORDS; j++) {
 			copy_progress(&engines);
 			assert_int_equal(job.calls, 0);
@@ -320,7 +326,7 @@ static void test_words_come(void **state)
 		assert_int_equal(job.status, 0);
 		assert_int_equal(engines.pending, 0);
 	}
-	assert_int_equal(fake.marks, 0);
+	assert_int_equal(fake.queues[COPY_OUT]->reached, 0);
 	assert_int_equal(fake.copies, UNIT_COUNT(orders));
 }
 
