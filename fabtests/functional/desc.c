@@ -7,9 +7,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cudamem.h"
 #include "ft_test.h"
 
 #define LARGEST ((size_t)100000)
+#define MR_KEY 77
 #define DATA 0xfedcba9876543210ULL /* all 64 bits count, or else the lowest */
 
 static const size_t sizes[] = {0, 8, 4096, 70000, LARGEST};
@@ -19,10 +21,12 @@ enum whose {
 	OWN,
 	NONE,
 	ANOTHERS, /* of device memory that it does not lie in */
+	HOSTS, /* of host memory, though it lies in a device's */
 	WHOSE
 };
 
-static const char *const whose_names[WHOSE] = {"its own", "no", "another region's"};
+static const char *const whose_names[WHOSE] = {"its own", "no", "another region's",
+					       "host memory's"};
 
 struct side {
 	struct ft_pair pair;
@@ -44,6 +48,8 @@ static void describe(const struct side *s, struct ft_op *op, enum whose whose)
 		op->desc[0] = NULL;
 	else if (whose == ANOTHERS)
 		op->desc[0] = s->other.desc;
+	else if (whose == HOSTS)
+		op->desc[0] = s->pair.buf[0].desc;
 }
 
 /* One message; the sender's descriptor and the receiver's are of the same kind */
@@ -81,12 +87,47 @@ static int message(struct side *s, size_t from, size_t to, size_t len, enum whos
 	return 0;
 }
 
+/* Registered addresses of nothing may become device memory, unless FI_MR_ALLOCATED is promised. */
+static int later(struct ft_proc *proc)
+{
+	const size_t room = LARGEST + FT_ROOM;
+	struct side s = {.tag = 0};
+	struct ft_buf late = {0}, usual;
+	struct fid_mr *mr;
+	const char *before;
+	int ret;
+
+	FT_TRY(ft_pair_hints(&s.pair, proc));
+	s.pair.ctx.hints->domain_attr->mr_mode &= ~FI_MR_ALLOCATED;
+	FT_TRY(ft_pair_open(&s.pair, LARGEST));
+	FT_TRY(ft_buf_alloc_by(&s.pair.ctx, &late, &cudamem_vmm_plain, room));
+	before = late.addr;
+	ft_buf_free(&late);
+	ret = fi_mr_reg(s.pair.ctx.domain, before, room, FI_SEND | FI_RECV, 0, MR_KEY, 0, &mr,
+			NULL);
+	FT_CHECK(!ret, "fi_mr_reg of addresses of nothing: %s", fi_strerror(-ret));
+	FT_TRY(ft_buf_alloc_by(&s.pair.ctx, &late, &cudamem_vmm_plain, room));
+	FT_CHECK(late.addr == before, "%p instead of %p", late.addr, before);
+	usual = s.pair.buf[1];
+	s.pair.buf[1] = late;
+	s.pair.buf[1].desc = fi_mr_desc(mr);
+	for (size_t i = 0; i < FT_COUNT(sizes); i++)
+		FT_TRY(message(&s, 1, 1, sizes[i], OWN));
+	s.pair.buf[1] = usual;
+	FT_CHECK(!fi_close(&mr->fid), "fi_close of a region");
+	ft_buf_free(&late);
+	return ft_pair_close(&s.pair, NULL, 0);
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct side s = {.tag = 0};
 
 	if (proc->opts.iface == FI_HMEM_SYSTEM)
 		return ft_skip("needs device memory (-D)");
+	/* verbs wants that promise */
+	if (proc->opts.iface == FI_HMEM_CUDA && !ft_over_verbs(&proc->opts))
+		FT_TRY(later(proc));
 	FT_TRY(ft_pair_hints(&s.pair, proc));
 	s.pair.ctx.mr_access = FI_SEND | FI_RECV;
 	FT_TRY(ft_pair_open(&s.pair, LARGEST));

@@ -434,7 +434,7 @@ static void test_caps(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		core = core_make();
 		hints->caps = cases[i].wanted;
-		hints->domain_attr->mr_mode = i % 2 ? FI_MR_P2P : 0;
+		hints->domain_attr->mr_mode = i % 2 ? FI_MR_P2P | FI_MR_ALLOCATED : 0;
 		assert_true(info_from_core(hints, core, &why));
 		assert_int_equal(core->caps, cases[i].caps);
 		assert_int_equal(core->tx_attr->caps & (FI_RMA | FI_WRITE | FI_P2P),
@@ -450,7 +450,7 @@ static void test_caps(void **state)
 		assert_int_equal(core->rx_attr->iov_limit, 4);
 		assert_int_equal(core->tx_attr->comp_order | core->rx_attr->comp_order,
 				 0);
-		assert_int_equal(core->domain_attr->mr_mode, i % 2 ? FI_MR_P2P : 0);
+		assert_int_equal(core->domain_attr->mr_mode, hints->domain_attr->mr_mode);
 		fi_freeinfo(core);
 	}
 

@@ -17,6 +17,7 @@
  * @counts:	the core's counters may be used beside ours
  * @automatic:	the application has asked for progress without its calls
  * @auto_thread: makes it then
+ * @allocated:	what is registered is there (FI_MR_ALLOCATED), and so stays what it is
  * @serves_all:	peers reach no memory but by asking us, as the core does not count it
  * @learned:	some address vector of its has indices that are not the core's
  * @users:	objects of ours that the core does not know of: it cannot be closed before them
@@ -28,6 +29,7 @@ struct p2p_domain {
 	bool layered;
 	bool source;
 	bool counts;
+	bool allocated;
 	bool serves_all;
 	bool automatic;
 	struct xfer xfer;

@@ -26,8 +26,8 @@ bool mem_in_stack(const void *addr, size_t len);
 
 /*
  * Is there device memory at either end of a buffer? Fills @mem with its allocation if so. Only
- * asked where dev_active(): that is the one question that every operation on a host buffer
- * pays for.
+ * asked where dev_active(): that is what an operation on a host buffer pays for there, unless
+ * its descriptor tells (desc.h).
  */
 bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem);
 

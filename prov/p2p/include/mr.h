@@ -15,6 +15,8 @@
  *		we serve
  * @map:	or the mapping of device memory that it shows them of
  * @desc:	or a descriptor of ours, NULL where it has another one or none
+ * @host:	of @core, where it is one piece of host memory that is to stay that; or empty.
+ *		@noted: with its descriptor (desc.h)
  * @region:	what peers may ask us for
  * @served:	they may
  */
@@ -22,7 +24,9 @@ struct p2p_mr {
 	struct fid_mr fid;
 	struct fid_mr *core;
 	struct map_entry *map;
-	struct xfer_desc *desc;
+	struct dev_mem *desc;
+	struct iovec host;
+	bool noted;
 	struct p2p_domain *domain;
 	struct region region;
 	bool served;

@@ -19,6 +19,7 @@
 #include "cell.h"
 #include "copy.h"
 #include "core.h"
+#include "desc.h"
 #include "heard.h"
 #include "ipc.h"
 #include "lock.h"
@@ -133,6 +134,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @borrowing:	messages that lie in their senders' staging memory and are to be read (lend.h);
  *		@reading: those that are being read, by the core's @reads
  * @regions:	memory that we let peers reach, by key
+ * @descs:	what descriptors tell of buffers
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
  * @keys_ours:	the application chooses the keys: all of them are ours to serve
  * @atomics_ours: atomic operations are ours to serve under the core's keys, too
@@ -175,6 +177,7 @@ struct xfer {
 	struct xfer_list reading;
 	LIST_HEAD(, lend_read) reads;
 	struct region *regions;
+	struct desc_book descs;
 	uint64_t key_mark;
 	bool keys_ours;
 	bool atomics_ours;
@@ -421,25 +424,6 @@ struct xfer_req {
 #define XFER_REQ_ZEROED offsetof(struct xfer_req, pipe.chain)
 
 _Static_assert(sizeof(struct xfer_req) <= CELL_SIZE, "a request is a cell");
-
-/*
- * A descriptor of ours, for a region of device memory that the core has none for: who gives it
- * with a buffer spares us the question to the driver. Lives in a cell, as long as the region.
- */
-struct xfer_desc {
-	struct dev_mem mem;
-};
-
-/* The allocation that one of a buffer's @count descriptors is about, or NULL: none is ours */
-static inline const struct dev_mem *xfer_desc_mem(const struct xfer *xfer, void *const *desc,
-						  size_t count)
-{
-	for (size_t i = 0; desc && i < count; i++) {
-		if (cell_mine(&xfer->cells, desc[i]))
-			return &((const struct xfer_desc *) desc[i])->mem;
-	}
-	return NULL;
-}
 
 /*
  * @layered: the peers run ofi_p2p. @shared: several threads may call at a time.

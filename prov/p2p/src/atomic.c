@@ -9,13 +9,16 @@
 #include "amo.h"
 #include "ep.h"
 #include "log.h"
-#include "mem.h"
 #include "remote.h"
 
-static bool atomic_device(const struct fi_ioc *ioc, size_t count, size_t size)
+static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, void *const *desc,
+			  size_t count, size_t size)
 {
-	for (size_t i = 0; ioc && i < count; i++) {
-		if (mem_is_device(ioc[i].addr, ioc[i].count * size))
+	struct dev_mem mem;
+
+	for (size_t i = 0; ioc && i < count && dev_active(); i++) {
+		if (desc_finds_device(&ep->xfer.xfer->descs, ioc[i].addr, ioc[i].count * size,
+				      desc ? desc[i] : NULL, &mem))
 			return true;
 	}
 	return false;
@@ -28,9 +31,9 @@ static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op
 
 	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
-	       atomic_device(op->operand, op->operands, size) ||
-	       atomic_device(op->compare, op->compares, size) ||
-	       atomic_device(op->result, op->results, size);
+	       atomic_device(ep, op->operand, op->operand_desc, op->operands, size) ||
+	       atomic_device(ep, op->compare, op->compare_desc, op->compares, size) ||
+	       atomic_device(ep, op->result, op->result_desc, op->results, size);
 }
 
 static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)

@@ -171,6 +171,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain->xfer.direct = !why && info_core_direct(core_info);
 	domain->xfer.virt_addr =
 		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
 	/* ofi_rxm keeps a table by key for atomic operations: no key may be in it twice, as
 	 * the cache's may */
 	if (info->caps & FI_ATOMIC)

@@ -372,7 +372,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	/* it takes a thread, which is not for who has not asked for it */
 	info->domain_attr->data_progress =
 		automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
-	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
+	/* the second lets us trust in descriptors of host memory (desc.h) */
+	info->domain_attr->mr_mode |= asked_mr & (FI_MR_P2P | FI_MR_ALLOCATED);
 	/* room for marks beside the core's keys */
 	if (info_core_maps(info))
 		info->domain_attr->mr_key_size = sizeof(uint64_t);

@@ -21,6 +21,8 @@ static void mr_free(struct p2p_mr *mr)
 		map_put(mr->map);
 	if (mr->desc)
 		cell_put(&xfer->cells, mr->desc);
+	if (mr->noted)
+		desc_host_remove(&xfer->descs, mr->fid.mem_desc, &mr->host);
 	p2p_lock_drop(&xfer->lock);
 	free(mr);
 }
@@ -50,8 +52,23 @@ static int mr_close(struct fid *fid)
 	return 0;
 }
 
+/* Notes that host memory has a descriptor, @desc; or that it has none, or may be another kind now */
+static void mr_note(struct p2p_mr *mr, void *desc)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	if (mr->noted)
+		desc_host_remove(&xfer->descs, mr->fid.mem_desc, &mr->host);
+	mr->noted = desc && mr->host.iov_len;
+	if (mr->noted)
+		desc_host_add(&xfer->descs, desc, &mr->host);
+	p2p_lock_drop(&xfer->lock);
+}
+
 static void mr_show_core(struct p2p_mr *mr)
 {
+	mr_note(mr, fi_mr_desc(mr->core));
 	mr->fid.mem_desc = fi_mr_desc(mr->core);
 	mr->fid.key = fi_mr_key(mr->core);
 }
@@ -72,6 +89,8 @@ static int mr_control(struct fid *fid, int command, void *arg)
 
 	if (!mr->core)
 		return command == FI_ENABLE || command == FI_REFRESH ? 0 : -FI_ENOSYS;
+	if (command == FI_REFRESH)
+		mr_note(mr, NULL);
 	ret = fi_control(&mr->core->fid, command, arg);
 	if (!ret && command == FI_ENABLE)
 		mr_show_core(mr);
@@ -176,7 +195,7 @@ static void mr_describe(struct p2p_mr *mr, const struct dev_mem *mem)
 	mr->desc = xfer->cells.used < MR_DESCS ? cell_get(&xfer->cells) : NULL;
 	p2p_lock_drop(&xfer->lock);
 	if (mr->desc)
-		mr->desc->mem = *mem;
+		*mr->desc = *mem;
 	mr->fid.mem_desc = mr->desc;
 }
 
@@ -211,6 +230,9 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 	union lf_mr_attr u = {.room = {0}};
 	int ret;
 
+	if (mr->domain->allocated && !(flags & LF_MR_DMABUF) && !mr_is_all(attr) &&
+	    attr->iov_count == 1)
+		mr->host = *attr->mr_iov;
 	/* what is behind a dma-buf is not ours to see */
 	if (!xfer->key_mark || flags & LF_MR_DMABUF) {
 		ret = fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);

@@ -28,10 +28,10 @@ static inline struct p2p_ep *ops_ep(struct fid_ep *fid)
 
 /* One piece of a buffer, which has an address. @seen: as below */
 static inline bool ops_device(const struct p2p_ep *ep, const void *buf, size_t len,
-			      void *const *desc, struct dev_mem *seen)
+			      const void *desc, struct dev_mem *seen)
 {
 	return dev_active() &&
-	       (xfer_desc_mem(ep->xfer.xfer, desc, 1) || mem_finds_device(buf, len, seen));
+	       desc_finds_device(&ep->xfer.xfer->descs, buf, len, desc, seen);
 }
 
 /*
@@ -42,15 +42,11 @@ static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
 			    void *const *desc, size_t count, size_t limit,
 			    struct dev_mem *seen)
 {
-	bool active = dev_active();
-
 	if (count > 1 && count > limit)
-		return true;
-	if (active && xfer_desc_mem(ep->xfer.xfer, desc, count))
 		return true;
 	for (size_t i = 0; i < count; i++) {
 		if (!iov || (!iov[i].iov_base && iov[i].iov_len) ||
-		    (active && mem_finds_device(iov[i].iov_base, iov[i].iov_len, seen)))
+		    ops_device(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL, seen))
 			return true;
 	}
 	return false;
@@ -162,7 +158,7 @@ static P2P_NOINLINE ssize_t ops_send_other(struct p2p_ep *ep, enum ops_call call
 	if (ops_tag_bad(ep, tag))
 		return -FI_EINVAL;
 	if (xfer_plain(buf, len, &ep->xfer.send_limit))
-		way = ops_device(ep, buf, len, &desc, &seen) ? OPS_XFER : OPS_CORE;
+		way = ops_device(ep, buf, len, desc, &seen) ? OPS_XFER : OPS_CORE;
 	else
 		way = ops_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
 	if (way == OPS_XFER) {
@@ -462,7 +458,7 @@ static inline ssize_t ops_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 		return -FI_EINVAL;
 	ignore &= ~ep->xfer.tag_bit;
 	plain = xfer_plain(buf, len, &ep->xfer.recv_limit)
-			? !ops_device(ep, buf, len, &desc, &seen)
+			? !ops_device(ep, buf, len, desc, &seen)
 			: ops_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
 	if (!plain) {
 		struct core_op op = {

@@ -149,8 +149,25 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
 	return ret;
 }
 
-/* For the core in place of ours, which it does not know */
-static void *post_no_desc[P2P_IOV_MAX];
+/*
+ * What a buffer is, by its descriptors where they tell. @seen: as for mem_classify(). Where one of
+ * them is ours and wrong, as it is host memory, @desc becomes none, since the core knows it not.
+ */
+static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_t count,
+			 const struct dev_mem *seen, void ***desc, struct dev_mem *mem)
+{
+	static void *none[P2P_IOV_MAX];
+	const struct dev_mem *described = desc_device(&xfer->descs, *desc, count);
+	int ret = 0;
+
+	if (described || !desc_host(&xfer->descs, iov, *desc, count))
+		ret = mem_classify(iov, count, described ? described : seen, mem);
+	else
+		mem->ops = NULL;
+	if (!ret && described && !mem->ops)
+		*desc = none;
+	return ret;
+}
 
 /* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
 static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
@@ -164,7 +181,7 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 {
 	struct xfer *xfer = ep->xfer;
 	const size_t limit = op->recv ? ep->recv_iov_limit : ep->iov_limit;
-	const struct dev_mem *described;
+	void **desc = op->desc;
 	struct core_op plain;
 	struct dev_mem mem;
 	ssize_t ret;
@@ -175,13 +192,12 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 			 op->count, limit);
 		return -FI_EINVAL;
 	}
-	described = xfer_desc_mem(xfer, op->desc, op->count);
-	ret = mem_classify(op->iov, op->count, described ? described : op->seen, &mem);
+	ret = post_classify(xfer, op->iov, op->count, op->seen, &desc, &mem);
 	if (ret)
 		return ret;
-	if (described && !mem.ops) {
+	if (desc != op->desc) {
 		plain = *op;
-		plain.desc = post_no_desc;
+		plain.desc = desc;
 		op = &plain;
 	}
 
@@ -224,17 +240,17 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 {
 	struct xfer *xfer = ep->xfer;
-	const struct dev_mem *described = xfer_desc_mem(xfer, op->desc, op->count);
+	void **desc = op->desc;
 	struct core_rma plain;
 	struct dev_mem mem;
 	ssize_t ret;
 
-	ret = mem_classify(op->iov, op->count, described, &mem);
+	ret = post_classify(xfer, op->iov, op->count, NULL, &desc, &mem);
 	if (ret)
 		return ret;
-	if (described && !mem.ops) {
+	if (desc != op->desc) {
 		plain = *op;
-		plain.desc = post_no_desc;
+		plain.desc = desc;
 		op = &plain;
 	}
 	p2p_lock_take(&xfer->lock);

@@ -13,15 +13,21 @@
 #include "log.h"
 #include "mem.h"
 
-/* No bytes at a device's address are special, too: see bounce_rma() */
-static inline bool rma_special(const struct p2p_ep *ep, fi_addr_t peer, const void *buf,
-			       size_t len, void *desc, uint64_t key)
+static inline bool rma_special_target(const struct p2p_ep *ep, fi_addr_t peer, uint64_t key)
 {
 	return p2p_unlikely(xfer_key_remote(ep->xfer.xfer, key) || av_unknown(ep->av, peer)) ||
-	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
-	       (dev_active() && xfer_desc_mem(ep->xfer.xfer, &desc, 1)) ||
-	       mem_is_device(buf, len ? len : 1) ||
-	       (!buf && len);
+	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE);
+}
+
+/* No bytes at a device's address are special, too: see bounce_rma() */
+static inline bool rma_special_piece(const struct p2p_ep *ep, const void *buf, size_t len,
+				     void *desc)
+{
+	struct dev_mem mem;
+
+	return (!buf && len) ||
+	       (dev_active() && desc_finds_device(&ep->xfer.xfer->descs, buf, len ? len : 1,
+						  desc, &mem));
 }
 
 /* Host memory for sure, the core's to reach, and nothing of ours to heed? */
@@ -34,12 +40,13 @@ static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t l
 static bool rma_special_iov(const struct p2p_ep *ep, fi_addr_t peer, const struct iovec *iov,
 			    void **desc, size_t count, uint64_t key)
 {
-	for (size_t i = 0; iov && i < count; i++) {
-		if (rma_special(ep, peer, iov[i].iov_base, iov[i].iov_len,
-				desc ? desc[i] : NULL, key))
+	if (!iov || count > ep->xfer.iov_limit || rma_special_target(ep, peer, key))
+		return true;
+	for (size_t i = 0; i < count; i++) {
+		if (rma_special_piece(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL))
 			return true;
 	}
-	return !iov || count > ep->xfer.iov_limit || rma_special(ep, peer, iov, 0, NULL, key);
+	return false;
 }
 
 static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
@@ -97,7 +104,7 @@ static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum rma_call call, con
 	const struct fi_rma_iov remote = {addr, len, key};
 	struct core_rma op;
 
-	if (!rma_special(ep, peer, buf, len, desc, key))
+	if (!rma_special_target(ep, peer, key) && !rma_special_piece(ep, buf, len, desc))
 		return rma_core(ep, call, iov.iov_base, len, desc, peer, addr, key, data,
 				context);
 	op = (struct core_rma){

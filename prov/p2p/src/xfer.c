@@ -38,6 +38,7 @@ int xfer_init(struct xfer *xfer, bool layered, bool shared,
 		cell_pool_fini(&xfer->cells);
 		return -FI_EIO;
 	}
+	xfer->descs.cells = &xfer->cells;
 	/* told apart from the other processes' by its upper bits */
 	xfer->id_base = random & WIRE_ID_MASK;
 	p2p_lock_init(&xfer->lock, shared);
@@ -81,6 +82,7 @@ void xfer_fini(struct xfer *xfer)
 	board_close(&xfer->board);
 	board_far_close_all(&xfer->boards);
 	stage_fini(&xfer->stage);
+	desc_book_fini(&xfer->descs);
 	p2p_lock_fini(&xfer->lock);
 	cell_pool_fini(&xfer->cells);
 }
