@@ -20,4 +20,7 @@ ssize_t whole_send_as(struct xfer_req *req, uint64_t data,
 ssize_t whole_send_followed(struct xfer_req *req, const struct core_op *op);
 ssize_t whole_recv(struct xfer_req *req, const struct core_op *op);
 
+/* Forgets what would be reported in a queue that closes, though it is no endpoint's any more. */
+void whole_cq_drop(const struct xfer_cq *cq);
+
 #endif /* P2P_WHOLE_H */

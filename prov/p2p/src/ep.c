@@ -384,7 +384,14 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		return ep_bind_av(ep, (struct p2p_av *) bfid, flags);
 	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
 		return cntr_bind_ep((struct p2p_cntr *) bfid, ep, flags);
-	ep->shares_rx |= bfid->fclass == FI_CLASS_SRX_CTX;
+	if (bfid->fclass == FI_CLASS_SRX_CTX) {
+		if (ep->xfer.cntrs[xfer_count_index(FI_RECV)]) {
+			P2P_WARN("a shared receive context is to be bound before the counter of "
+				 "receives\n");
+			return -FI_EINVAL;
+		}
+		ep->shares_rx = true;
+	}
 	return fi_ep_bind(ep->xfer.core, core, flags);
 }
 

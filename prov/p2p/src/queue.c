@@ -11,6 +11,7 @@
 #include "log.h"
 #include "multi.h"
 #include "pipe.h"
+#include "whole.h"
 #include "xfer.h"
 
 /* Completions read from one core queue in one go, and reads in one progress call */
@@ -68,6 +69,7 @@ static int xfer_cq_close(struct xfer_cq *cq)
 	if (cq->point)
 		cq->point->armed = false;
 	pipe_cq_drop(cq);
+	whole_cq_drop(cq);
 	return 0;
 }
 

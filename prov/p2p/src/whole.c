@@ -204,6 +204,24 @@ static void whole_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		xfer_req_end(req, -ret);
 }
 
+/* Of endpoints without a queue of their own: of shared contexts */
+void whole_cq_drop(const struct xfer_cq *cq)
+{
+	struct xfer_ctx *ctx;
+	struct xfer_req *req;
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
+		if (ep->rxcq)
+			continue;
+		LIST_FOREACH(ctx, &ep->live, live) {
+			req = (struct xfer_req *) ctx;
+			if (ctx->done == whole_received && req->cq == cq)
+				req->cq = NULL;
+		}
+	}
+}
+
 /*
  * Where the core's CPU touches nothing that is received, the NIC may put it into device
  * memory; else it is received into host memory.
