@@ -714,7 +714,16 @@ void xfer_req_undo(struct xfer_req *req);
 void xfer_set_busy(struct xfer_req *req);
 void xfer_busy_add(struct xfer *xfer, int change);
 
-/* Counts a message, or a write, of @len bytes that is on its way */
+/* Counts a message from host memory, of @len bytes, that the core was given, for who wants it */
+static inline void xfer_ep_tally(struct xfer_ep *ep, size_t len)
+{
+	if (!__atomic_load_n(&ep->tally, __ATOMIC_RELAXED))
+		return;
+	__atomic_fetch_add(&ep->stats.tx_msgs[FI_P2P_PATH_HOST], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&ep->stats.tx_bytes[FI_P2P_PATH_HOST], len, __ATOMIC_RELAXED);
+}
+
+/* Counts a message, or a write, of @len bytes that is on its way [locked] */
 void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len);
 
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */

@@ -55,14 +55,9 @@ static bool ops_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
 /* What a call of the core's to send @len bytes has returned: counts the message if it is sent */
 static ssize_t ops_counted(struct p2p_ep *ep, size_t len, ssize_t ret)
 {
-	uint64_t *msgs = &ep->xfer.stats.tx_msgs[FI_P2P_PATH_HOST];
-	uint64_t *bytes = &ep->xfer.stats.tx_bytes[FI_P2P_PATH_HOST];
-
-	if (ret || !__atomic_load_n(&ep->xfer.tally, __ATOMIC_RELAXED))
-		return ret;
-	__atomic_fetch_add(msgs, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(bytes, len, __ATOMIC_RELAXED);
-	return 0;
+	if (!ret)
+		xfer_ep_tally(&ep->xfer, len);
+	return ret;
 }
 
 static enum ops_way ops_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,

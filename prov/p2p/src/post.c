@@ -109,7 +109,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND)) {
 		ret = core_post(ep->core, op);
 		if (!ret)
-			xfer_ep_sent(ep, &choice, mem_iov_len(op->iov, op->count));
+			xfer_ep_tally(ep, mem_iov_len(op->iov, op->count));
 		return ret;
 	}
 	req = xfer_req_new(ep, op, mem);
