@@ -159,7 +159,9 @@ int ft_meet(struct ft_proc *proc)
 	int fd = proc->fd[!proc->rank];
 
 	FT_TRY(ft_oob_send(fd, &byte, 1));
-	return ft_oob_recv(fd, &byte, 1, proc->opts.timeout);
+	FT_TRY(ft_oob_recv(fd, &byte, 1, proc->opts.timeout));
+	ft_progress_note();
+	return 0;
 }
 
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
@@ -181,6 +183,7 @@ int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
 	for (int i = 0; i < proc->ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_recv(proc->fd[i], &byte, 1, proc->opts.timeout));
+	ft_progress_note();
 	return 0;
 }
 
