@@ -238,8 +238,9 @@ static int cancel_all(struct side *s)
 
 		FT_TRY(next(s, &comp, &err));
 		m = multi_of(s, comp.op_context);
-		FT_CHECK(m && m->posted && (err == FI_ECANCELED ||
-					    (!err && comp.flags & FI_MULTI_RECV)),
+		FT_CHECK(m && m->posted &&
+				 (err == FI_ECANCELED ? comp.flags & FI_RECV
+						      : !err && comp.flags & FI_MULTI_RECV),
 			 "a cancelled buffer ended with %s, flags %#" PRIx64,
 			 err ? fi_strerror(err) : "success", comp.flags);
 		m->posted = false;

@@ -96,7 +96,7 @@ static void bounce_check(struct xfer_req *req)
 	}
 	req->comp = (struct core_comp){
 		.flags = req->done_flags,
-		.len = req->recv ? req->len : 0,
+		.len = req->recv && !req->pipe.status ? req->len : 0,
 		.src = FI_ADDR_NOTAVAIL,
 	};
 	xfer_req_end(req, -req->pipe.status);

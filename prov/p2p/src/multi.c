@@ -125,6 +125,7 @@ static void multi_buf_release(struct multi_buf *buf, const struct core_comp *com
 	}
 	buf->vague = true;
 	if (abs(comp->err) == FI_ECANCELED) {
+		buf->end.flags |= FI_RECV | FI_MSG;
 		buf->end.err = comp->err;
 		buf->end.prov_errno = comp->prov_errno;
 	}

@@ -570,6 +570,7 @@ void pipe_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 	req->pipe.id = msg->id;
 	req->pipe.arrival = arrival;
 	req->comp.flags = req->done_flags;
+	req->comp.src = FI_ADDR_NOTAVAIL;
 	pipe_recv_begin(arrival);
 }
 
