@@ -19,9 +19,9 @@ struct ft_proc {
  * struct ft_test - a functional program
  * @scope:	the options it has (enum ft_scope); 0: those of a test
  * @run:	called in each process, before which libfabric and the GPU are untouched.
- *		Returns 0, FT_SKIP (after ft_skip()) or an error
+ *		Returns 0, FT_SKIP (after ft_skip()) or an error; NULL where @ask is all
  * @ask:	called before that, while there is one thread, so that it may fork(2); or NULL.
- *		0 or an error
+ *		Returns as @run does
  * @connects:	it is for connected endpoints, too: between two ranks, whatever @ranks is
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */
