@@ -227,10 +227,12 @@ rank_main(const struct ft_test *test, struct ft_proc *proc)
 	default_signals();
 	ft_prefix_set(proc->opts.argv[0], proc->ranks > 1 ? proc->rank : -1);
 	ret = test->ask ? test->ask(proc) : 0;
-	if (!ret && test->run)
+	if (!ret && test->run) {
 		ret = ft_watchdog_start(proc->opts.timeout);
-	if (!ret && test->run)
-		ret = proc->opts.expect_gdrcopy ? run_with_gdrcopy(test, proc) : test->run(proc);
+		if (!ret)
+			ret = proc->opts.expect_gdrcopy ? run_with_gdrcopy(test, proc)
+							: test->run(proc);
+	}
 	if (ret == FT_SKIP) {
 		/* what it had begun is no leak */
 		fflush(NULL);

@@ -135,7 +135,7 @@ static bool core_survives(const struct ft_proc *proc)
 static int run(struct ft_proc *proc)
 {
 	static struct state s;
-	const size_t cycles = proc->opts.quick ? 10 : 200;
+	const size_t cycles = proc->opts.quick ? 20 : 200;
 
 	if (!core_survives(proc))
 		return ft_skip("%s does not survive this, or not with such memory",
