@@ -2,7 +2,7 @@
 /* See floor.h. */
 #include "floor.h"
 
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 #define LANES 2
 #define TRIES 200 /* copies by which ways to wait are compared */

@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 
 #include "ft_test.h"
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 static struct {
 	bool ready;

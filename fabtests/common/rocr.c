@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "ft.h"
-#include "p2p_hsa_abi.h"
+#include "dev/p2p_hsa_abi.h"
 
 #define NAME_LEN 64 /* of an agent, by HSA's definition */
 

@@ -17,7 +17,7 @@
 
 #if defined(CUDA_VERSION) && CUDA_VERSION == OUR_CUDA_VERSION
 #define P2P_CUDA_ABI_LISTS_ONLY
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 #define CHECK(expr, value) _Static_assert((expr) == (value), #expr);
 P2P_CUDA_ENUMS(CHECK)

@@ -6,7 +6,7 @@
 #ifndef EMU_DRIVER_H
 #define EMU_DRIVER_H
 
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 CUresult cuInit(unsigned int flags);
 CUresult cuDriverGetVersion(int *version);

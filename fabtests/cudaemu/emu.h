@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 #define EMU_EXPORT __attribute__((visibility("default")))
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 static struct {
 	bool ready;

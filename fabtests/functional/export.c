@@ -2,7 +2,7 @@
 /*
  * fi_p2p_export: what the CUDA backend finds out about device memory of every kind, and
  * what of it the driver exports as a dma-buf: whole allocations, rounded to pages as the
- * map of the NIC's memory rounds them (map.c), and single pages in them. One line for
+ * map of the NIC's memory rounds them (nic_map.c), and single pages in them. One line for
  * each. An allocation at an address that was another's must have an id of its own.
  *
  * Uses the provider's own code, without libfabric: no NIC is needed.
@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base.h"
+#include "base/base.h"
 #include "cudamem.h"
-#include "dev.h"
+#include "dev/dev.h"
 #include "ft_test.h"
-#include "log.h"
+#include "base/log.h"
 
 #define TRIES 16 /* to get an address a second time */
 

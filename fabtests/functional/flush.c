@@ -8,7 +8,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "ft_test.h"
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 #define MESSAGES 6
 #define LEN 70000

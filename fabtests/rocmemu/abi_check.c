@@ -14,7 +14,7 @@
 #include <hsa/hsa_ext_amd.h>
 
 #define P2P_HSA_ABI_LISTS_ONLY
-#include "p2p_hsa_abi.h"
+#include "dev/p2p_hsa_abi.h"
 
 #define CHECK(expr, value) _Static_assert((expr) == (value), #expr);
 #define DECLARE(type, name, parameters) type name parameters;

@@ -13,7 +13,7 @@
 
 /* What is declared here is what the library exports */
 #pragma GCC visibility push(default)
-#include "p2p_hsa_abi.h"
+#include "dev/p2p_hsa_abi.h"
 #pragma GCC visibility pop
 
 /* Opens every function that returns a status */

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "base/log.h"
 
 /* Far more than any scene takes, with any sanitizer */
 #define UNIT_SCENE_SECONDS 120

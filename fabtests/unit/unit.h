@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "dev.h"
+#include "dev/dev.h"
 
 #define UNIT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

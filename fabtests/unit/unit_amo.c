@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "amo.h"
+#include "base/amo.h"
 
 struct row {
 	enum fi_op op;

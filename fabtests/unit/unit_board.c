@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base.h"
-#include "board.h"
+#include "base/base.h"
+#include "mem/board.h"
 
 #define OWNER 0x123456789a000000ULL
 

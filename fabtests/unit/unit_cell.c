@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "cell.h"
+#include "base/cell.h"
 
 static int setup(void **state)
 {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
-#include "conf.h"
+#include "base/conf.h"
 
 #define KiB ((size_t)1 << 10)
 #define MiB ((size_t)1 << 20)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <rdma/fabric.h>
 
-#include "mem.h"
+#include "mem/mem.h"
 
 unsigned int jobs_ended;
 

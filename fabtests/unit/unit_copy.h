@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "copy.h"
+#include "mem/copy.h"
 
 /**
  * struct job - a copy.

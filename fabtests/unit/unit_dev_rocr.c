@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "p2p_hsa_abi.h"
+#include "dev/p2p_hsa_abi.h"
 
 #define PAGE 4096
 

@@ -14,9 +14,9 @@
 
 #include "../cudaemu/driver.h"
 #include "../cudaemu/emu.h"
-#include "base.h"
-#include "conf.h"
-#include "mem.h"
+#include "base/base.h"
+#include "base/conf.h"
+#include "mem/mem.h"
 #include "unit_copy.h"
 
 /* Of dev_cuda_gdr.c */

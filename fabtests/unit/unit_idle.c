@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "../cudaemu/driver.h"
-#include "dl.h"
-#include "mem.h"
+#include "dev/dl.h"
+#include "mem/mem.h"
 
 #define DRIVER "libcuda.so.1"
 #define SIZE 65536

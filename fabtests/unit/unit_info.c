@@ -13,8 +13,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_ext_p2p.h>
 
-#include "base.h"
-#include "info.h"
+#include "base/base.h"
+#include "path/info.h"
 
 #define R INFO_QUEUE_RESERVE
 #define NEEDED (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)

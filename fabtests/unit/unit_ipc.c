@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
-#include "base.h"
-#include "conf.h"
-#include "ipc.h"
+#include "base/base.h"
+#include "base/conf.h"
+#include "mem/ipc.h"
 
 #define MiB ((size_t)1 << 20)
 #define BASE ((uintptr_t)0x7f0000000000)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
-#include "ipc_share.h"
+#include "mem/ipc_share.h"
 
 #define THREADS 8
 #define ASKS 50

@@ -15,7 +15,7 @@
 #include <rdma/fi_errno.h>
 
 #include "../cudaemu/driver.h"
-#include "mem.h"
+#include "mem/mem.h"
 
 #define PAGE 4096
 #define SIZE ((size_t)3 * PAGE)

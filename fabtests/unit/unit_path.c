@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "path.h"
+#include "path/path.h"
 
 /* Sizes of the borders; the name is announced up to NAME */
 #define SHORT 16384

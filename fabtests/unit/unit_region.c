@@ -6,7 +6,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "region.h"
+#include "xfer/region.h"
 
 static char memory[100];
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
-#include "dl.h"
-#include "p2p_hsa_abi.h"
+#include "dev/dl.h"
+#include "dev/p2p_hsa_abi.h"
 
 #define SIZE 10000
 

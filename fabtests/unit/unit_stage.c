@@ -5,7 +5,7 @@
  */
 #include "unit_stage.h"
 
-#include "base.h"
+#include "base/base.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,9 @@
 #include <rdma/fi_errno.h>
 
 #include "../cudaemu/driver.h"
-#include "conf.h"
-#include "stage.h"
-#include "wire.h"
+#include "base/conf.h"
+#include "mem/stage.h"
+#include "xfer/wire.h"
 
 #define KiB ((size_t)1 << 10)
 #define MiB ((size_t)1 << 20)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "stage.h"
+#include "mem/stage.h"
 
 #define KiB ((size_t)1 << 10)
 #define MiB ((size_t)1 << 20)

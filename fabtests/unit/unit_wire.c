@@ -12,8 +12,8 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
-#include "base.h"
-#include "wire.h"
+#include "base/base.h"
+#include "xfer/wire.h"
 
 /* The fixed part of a message, and where its fields are: the same in all releases */
 #define HEAD 56

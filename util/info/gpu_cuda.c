@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#include "p2p_cuda_abi.h"
+#include "dev/p2p_cuda_abi.h"
 
 #define CUDA_LIBRARY "libcuda.so.1"
 

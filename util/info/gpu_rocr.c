@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "p2p_hsa_abi.h"
+#include "dev/p2p_hsa_abi.h"
 
 #define ROCR_LIBRARY "libhsa-runtime64.so.1"
 #define ROCR_NAME_LEN 64 /* by HSA's definition */

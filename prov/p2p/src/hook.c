@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 6: libp2p_hook-fi.so, the provider ofi_hook_p2p: FI_HOOK=p2p puts it around every
+ * Libp2p_hook-fi.so, the provider ofi_hook_p2p: FI_HOOK=p2p puts it around every
  * fabric that is opened, of whatever provider.
  */
 #include <string.h>
@@ -8,11 +8,11 @@
 #include <rdma/providers/fi_prov.h>
 
 #include "config.h"
-#include "base.h"
-#include "conf.h"
-#include "fabric.h"
-#include "lf.h"
-#include "log.h"
+#include "base/base.h"
+#include "base/conf.h"
+#include "fid/fabric.h"
+#include "base/libfabric.h"
+#include "base/log.h"
 
 /*
  * libfabric calls this after a fabric has been opened: @attr->fabric is that fabric,
@@ -55,7 +55,7 @@ FI_EXT_INI
 {
 	/* what libfabric speaks, we hand through */
 	hook_provider.fi_version = fi_version();
-	if (lf_bind())
+	if (libfabric_bind())
 		return NULL;
 	conf_read();
 	return &hook_provider;

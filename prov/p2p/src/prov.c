@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Rank 6: libp2p-fi.so, the layered provider ofi_p2p: fi_getinfo and the way to the core
+ * Libp2p-fi.so, the layered provider ofi_p2p: fi_getinfo and the way to the core
  * provider's fabric.
  */
 #include <stdio.h>
@@ -11,13 +11,13 @@
 #include <rdma/providers/fi_prov.h>
 
 #include "config.h"
-#include "base.h"
-#include "conf.h"
-#include "fabric.h"
-#include "info.h"
-#include "ipc_share.h"
-#include "lf.h"
-#include "log.h"
+#include "base/base.h"
+#include "base/conf.h"
+#include "fid/fabric.h"
+#include "path/info.h"
+#include "mem/ipc_share.h"
+#include "base/libfabric.h"
+#include "base/log.h"
 
 /* Excludes us from a nested fi_getinfo; exclusions stand last in a provider's name */
 #define PROV_EXCLUDE_SELF "^" P2P_NAME
@@ -190,7 +190,7 @@ FI_EXT_INI
 {
 	/* what libfabric speaks, the cores below us speak */
 	prov_provider.fi_version = fi_version();
-	if (lf_bind())
+	if (libfabric_bind())
 		return NULL;
 	conf_read();
 	return &prov_provider;

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The table of parameters. See conf.h. */
+#include "base/conf.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <rdma/fi_errno.h>
+#include <rdma/providers/fi_prov.h>
+
+#include "base/log.h"
+
+struct conf conf = {
+	.eager_size = 65536,
+	.chunk_size = 1048576,
+	.pinned_size = 33554432,
+	.path = CONF_PATH_AUTO,
+	.pin = CONF_PIN_AUTO,
+	.map_size = 17179869184,
+	.map_count = 1024,
+	.stats = false,
+	.cuda = true,
+	.rocm = true,
+	.gdrcopy = false,
+};
+
+static int conf_error;
+
+static const char *const conf_paths[] = {"auto", "peer", "ipc", "stage", NULL};
+static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
+
+/*
+ * Name, what it is, for sizes the least and the greatest value, for choices the words, in
+ * the order of their numbers. The default in the help text is the initial value above;
+ * contrib/check-params holds the two, the man page and README.md together.
+ */
+static const struct conf_param {
+	const char *name;
+	bool *flag;
+	size_t *size;
+	size_t min, max;
+	unsigned int *choice;
+	const char *const *words;
+	const char *help;
+} conf_params[] = {
+	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26, .help =
+	 "Bytes up to which a message from device memory is copied to the host and sent "
+	 "as it is, or read there by its receiver, while there is pinned memory for it; a "
+	 "longer one is announced and sent in pieces. At most FI_P2P_CHUNK_SIZE (default: 65536)"},
+	{"p2p_chunk_size", .size = &conf.chunk_size, .min = 1 << 14, .max = 1 << 26, .help =
+	 "Bytes in one piece of a long message, so in one copy between device and host "
+	 "(default: 1048576)"},
+	{"p2p_pinned_size", .size = &conf.pinned_size, .min = 1 << 22,
+	 .max = (size_t) 1 << 40, .help =
+	 "Bytes of host memory that one domain may pin for staging (default: 33554432)"},
+	{"p2p_path", .choice = &conf.path, .words = conf_paths, .help =
+	 "How messages between device memories travel: auto (the NIC reads and writes "
+	 "device memory where it can; else, within a host, one copy from device to device; "
+	 "else through host memory), peer (the NIC; what is longer than 4096 bytes and cannot "
+	 "is an error), ipc (from device to device; what is longer than 4096 bytes and cannot "
+	 "is an error), or stage (through host memory) (default: auto)"},
+	{"p2p_pin", .choice = &conf.pin, .words = conf_pins, .help =
+	 "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
+	 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
+	{"p2p_map_size", .size = &conf.map_size, .min = 1 << 16, .max = (size_t) 1 << 50,
+	 .help =
+	 "Bytes of device memory that one domain keeps pinned for NICs "
+	 "(default: 17179869184)"},
+	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20, .help =
+	 "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
+	 "of other processes that it keeps open (default: 1024)"},
+	{"p2p_stats", .flag = &conf.stats, .help =
+	 "Print what an endpoint has carried, by which path and why, when it is closed "
+	 "(default: no)"},
+	{"p2p_cuda", .flag = &conf.cuda, .help =
+	 "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
+	{"p2p_rocm", .flag = &conf.rocm, .help =
+	 "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
+	{"p2p_gdrcopy", .flag = &conf.gdrcopy, .help =
+	 "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
+	 "(libgdrapi.so.2 and its kernel module), where they are there. This has run on an emulated "
+	 "driver only (default: no)"},
+};
+
+/* A number of bytes, with k, m or g for the powers of 1024. */
+static int conf_parse_size(const char *text, size_t *size)
+{
+	static const char units[] = "kmg";
+	unsigned long long value;
+	const char *unit;
+	char *end;
+
+	if (!isdigit((unsigned char) *text))
+		return -FI_EINVAL;
+	value = strtoull(text, &end, 0);
+	if (*end) {
+		unit = index(units, tolower((unsigned char) *end));
+		if (!unit || end[1] || value >> 32)
+			return -FI_EINVAL;
+		value <<= 10 * (unit - units + 1);
+	}
+	*size = value;
+	return 0;
+}
+
+static int conf_parse_flag(const char *text, bool *flag)
+{
+	static const char *const words[2][4] = {{"0", "no", "off", "false"},
+						{"1", "yes", "on", "true"}};
+
+	for (int value = 0; value < 2; value++) {
+		for (int i = 0; i < 4; i++) {
+			if (!strcasecmp(text, words[value][i])) {
+				*flag = value;
+				return 0;
+			}
+		}
+	}
+	return -FI_EINVAL;
+}
+
+/* Says what the variable may be, by the name that users know it by */
+static int conf_refuse(const struct conf_param *param, const char *text, const char *use)
+{
+	char name[32] = "";
+
+	for (size_t i = 0; param->name[i] && i < sizeof name - 1; i++)
+		name[i] = toupper((unsigned char) param->name[i]);
+	P2P_WARN("FI_%s=%s: use %s\n", name, text, use);
+	return -FI_EINVAL;
+}
+
+/* The number of a word; the list of all is logged when it is none of them. */
+static int conf_parse_choice(const struct conf_param *param, const char *text)
+{
+	char list[64] = "one of ";
+
+	for (unsigned int i = 0; param->words[i]; i++) {
+		if (!strcasecmp(text, param->words[i])) {
+			*param->choice = i;
+			return 0;
+		}
+		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+			 i ? ", " : "", param->words[i]);
+	}
+	return conf_refuse(param, text, list);
+}
+
+static int conf_param_set(const struct conf_param *param, const char *text)
+{
+	char range[96];
+	size_t size;
+
+	if (param->choice)
+		return conf_parse_choice(param, text);
+
+	if (param->flag) {
+		if (!conf_parse_flag(text, param->flag))
+			return 0;
+		return conf_refuse(param, text, "yes or no");
+	}
+	if (!conf_parse_size(text, &size) && size >= param->min && size <= param->max) {
+		*param->size = size;
+		return 0;
+	}
+	snprintf(range, sizeof range, "a number from %zu to %zu (k, m, g may follow)",
+		 param->min, param->max);
+	return conf_refuse(param, text, range);
+}
+
+int conf_read(void)
+{
+	size_t least;
+	char *text;
+	int ret;
+
+	conf_error = 0;
+	for (size_t i = 0; i < sizeof conf_params / sizeof conf_params[0]; i++) {
+		/* the other of our two objects may have defined it already */
+		ret = fi_param_get_str(NULL, conf_params[i].name, &text);
+		if (ret == -FI_ENOENT) {
+			fi_param_define(NULL, conf_params[i].name, FI_PARAM_STRING, "%s",
+					conf_params[i].help);
+			ret = fi_param_get_str(NULL, conf_params[i].name, &text);
+		}
+		if (!ret && conf_param_set(&conf_params[i], text))
+			conf_error = -FI_EINVAL;
+	}
+	/* every pool of slots wants a few (stage.c) */
+	least = 8 * conf.chunk_size;
+	if (!conf_error && conf.pinned_size < least) {
+		P2P_WARN("FI_P2P_PINNED_SIZE=%zu is too small for FI_P2P_CHUNK_SIZE=%zu: "
+			 "use at least %zu\n",
+			 conf.pinned_size, conf.chunk_size, least);
+		conf_error = -FI_EINVAL;
+	}
+	if (conf.eager_size > conf.chunk_size) {
+		P2P_WARN("FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
+			 conf.eager_size, conf.chunk_size);
+		conf.eager_size = conf.chunk_size;
+	}
+	return conf_error;
+}
+
+int conf_status(void)
+{
+	return conf_error;
+}

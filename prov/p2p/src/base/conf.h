@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The user's parameters (environment variables FI_P2P_*). One table in conf.c
+ * defines them for libfabric (fi_info -e), reads them and checks them; `make check`
+ * compares the same table with the man page and README.md.
+ */
+#ifndef P2P_CONF_H
+#define P2P_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Which way device memory may go */
+enum conf_path {
+	CONF_PATH_AUTO,
+	CONF_PATH_PEER,		/* what cannot go from or to the NIC is an error */
+	CONF_PATH_IPC,		/* what cannot go from device to device is an error */
+	CONF_PATH_STAGE
+};
+
+/* How NICs may be given device memory */
+enum conf_pin {
+	CONF_PIN_AUTO,
+	CONF_PIN_DMABUF,
+	CONF_PIN_PEERMEM,	/* whatever modules are loaded */
+	CONF_PIN_NONE
+};
+
+struct conf {
+	size_t eager_size;	/* FI_P2P_EAGER_SIZE */
+	size_t chunk_size;	/* FI_P2P_CHUNK_SIZE */
+	size_t pinned_size;	/* FI_P2P_PINNED_SIZE */
+	size_t map_size;	/* FI_P2P_MAP_SIZE */
+	size_t map_count;	/* FI_P2P_MAP_COUNT */
+	unsigned int path;	/* FI_P2P_PATH: enum conf_path */
+	unsigned int pin;	/* FI_P2P_PIN: enum conf_pin */
+	bool stats;		/* FI_P2P_STATS */
+	bool cuda;		/* FI_P2P_CUDA */
+	bool rocm;		/* FI_P2P_ROCM */
+	bool gdrcopy;		/* FI_P2P_GDRCOPY */
+};
+
+extern struct conf conf;
+
+/*
+ * Defines and reads the parameters. 0, or -FI_EINVAL when one has a value that cannot
+ * be used: it is logged with what it may be, and conf_status() remembers it.
+ */
+int conf_read(void);
+
+/* What conf_read() returned: checked where an error can reach the application. */
+int conf_status(void);
+
+#endif /* P2P_CONF_H */

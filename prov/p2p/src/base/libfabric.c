@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Binds the versioned functions of the libfabric in memory. See libfabric.h. */
+#include "base/libfabric.h"
+
+#include <dlfcn.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/log.h"
+
+struct lf lf;
+
+int libfabric_bind(void)
+{
+	const struct {
+		const char *name;
+		void **slot;
+	} functions[] = {
+		{"fi_getinfo", (void **) &lf.getinfo},
+		{"fi_dupinfo", (void **) &lf.dupinfo},
+		{"fi_freeinfo", (void **) &lf.freeinfo},
+	};
+	Dl_info where;
+	void *lib;
+	int ret = 0;
+
+	/* the copy of libfabric that resolved our own references, whatever its path */
+	if (!dladdr((void *) fi_version, &where)) {
+		P2P_WARN("cannot tell which libfabric is loaded\n");
+		return -FI_ENOSYS;
+	}
+	lib = dlopen(where.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+		*functions[i].slot = dlsym(lib ? lib : RTLD_DEFAULT, functions[i].name);
+		if (!*functions[i].slot) {
+			P2P_WARN("%s has no %s\n", where.dli_fname, functions[i].name);
+			ret = -FI_ENOSYS;
+		}
+	}
+	if (lib)
+		dlclose(lib);
+	return ret;
+}

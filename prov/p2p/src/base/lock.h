@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * A mutex that costs one branch when the application has promised to serialise
+ * its calls itself (FI_THREAD_DOMAIN), and that knows whether it is held.
+ */
+#ifndef P2P_LOCK_H
+#define P2P_LOCK_H
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+struct p2p_lock {
+	pthread_mutex_t mutex;
+	bool shared;	/* several threads may come: the mutex is taken */
+	bool held;
+};
+
+static inline void p2p_lock_init(struct p2p_lock *lock, bool shared)
+{
+	pthread_mutex_init(&lock->mutex, NULL);
+	lock->shared = shared;
+	lock->held = false;
+}
+
+static inline void p2p_lock_fini(struct p2p_lock *lock)
+{
+	pthread_mutex_destroy(&lock->mutex);
+}
+
+static inline void p2p_lock_take(struct p2p_lock *lock)
+{
+	if (lock->shared)
+		pthread_mutex_lock(&lock->mutex);
+	assert(!lock->held);
+	lock->held = true;
+}
+
+static inline void p2p_lock_drop(struct p2p_lock *lock)
+{
+	assert(lock->held);
+	lock->held = false;
+	if (lock->shared)
+		pthread_mutex_unlock(&lock->mutex);
+}
+
+#endif /* P2P_LOCK_H */

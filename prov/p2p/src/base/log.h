@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Log lines, through libfabric's own log (FI_LOG_LEVEL, FI_LOG_PROV).
+ * Who first knows of an error logs it, once; callers pass the code on.
+ */
+#ifndef P2P_LOG_H
+#define P2P_LOG_H
+
+#include <rdma/providers/fi_log.h>
+
+/* The provider that this object registers: its name stands before every line */
+extern struct fi_provider *log_prov;
+
+#define P2P_LOG(level, ...)                                                              \
+	do {                                                                             \
+		if (fi_log_enabled(log_prov, level, FI_LOG_CORE))                        \
+			fi_log(log_prov, level, FI_LOG_CORE, __func__, __LINE__,         \
+			       __VA_ARGS__);                                             \
+	} while (0)
+
+#define P2P_WARN(...) P2P_LOG(FI_LOG_WARN, __VA_ARGS__)
+#define P2P_INFO(...) P2P_LOG(FI_LOG_INFO, __VA_ARGS__)
+#define P2P_DBG(...) P2P_LOG(FI_LOG_DEBUG, __VA_ARGS__)
+
+#endif /* P2P_LOG_H */

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The list of GPU runtimes. See dev.h. */
+#include "dev/dev.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "config.h"
+#include "base/conf.h"
+#include "dev/dev_backends.h"
+#include "dev/dl.h"
+#include "base/log.h"
+
+static const struct {
+	const struct dev_ops *ops;
+	const bool *wanted;
+} dev_known[] = {
+#if HAVE_CUDA
+	{&dev_cuda_ops, &conf.cuda},
+#endif
+#if HAVE_ROCM
+	{&dev_rocr_ops, &conf.rocm},
+#endif
+	{NULL, NULL}};
+
+#define DEV_KNOWN (sizeof dev_known / sizeof dev_known[0])
+
+/* Those of them that this machine has, and those that are in use; NULL ends the lists */
+static const struct dev_ops *dev_installed[DEV_KNOWN], *dev_backends[DEV_KNOWN];
+static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
+bool dev_present;
+
+/* What dev_news points to where there is nothing to look for, and once what there is is in use */
+static void *const dev_never, *const dev_always = (void *) &dev_always;
+void *const *dev_news = &dev_never;
+
+static bool dev_in_process(void)
+{
+	for (int i = 0; dev_installed[i]; i++) {
+		if (dl_loaded(dev_installed[i]->soname))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Once one of them is in the process all are loaded, so that there is nothing to watch for any
+ * more. Where libraries cannot be watched they are loaded at once.
+ */
+static void dev_look_locked(void)
+{
+	/* first, so that nothing comes in between unseen */
+	void *const *news = dl_watch();
+	int found = 0;
+
+	if (news && !dev_in_process()) {
+		__atomic_store_n(&dev_news, news, __ATOMIC_RELAXED);
+		return;
+	}
+	for (int i = 0; dev_installed[i]; i++) {
+		if (dev_installed[i]->load())
+			continue;
+		P2P_INFO("%s: buffers are looked up from now on\n", dev_installed[i]->name);
+		dev_backends[found++] = dev_installed[i];
+	}
+	__atomic_store_n(&dev_news, found ? &dev_always : &dev_never, __ATOMIC_RELEASE);
+}
+
+static bool dev_used(void)
+{
+	return __atomic_load_n(&dev_news, __ATOMIC_ACQUIRE) == &dev_always;
+}
+
+static P2P_APART bool dev_look_news(void)
+{
+	pthread_mutex_lock(&dev_lock);
+	/* another thread may have looked meanwhile */
+	if (!dev_used() && dl_news(dev_news))
+		dev_look_locked();
+	pthread_mutex_unlock(&dev_lock);
+	return dev_used();
+}
+
+bool dev_look(void)
+{
+	return dev_used() || dev_look_news();
+}
+
+void dev_init(void)
+{
+	static bool tried;
+	int found = 0;
+
+	pthread_mutex_lock(&dev_lock);
+	for (int i = 0; !tried && dev_known[i].ops; i++) {
+		if (*dev_known[i].wanted &&
+		    dl_installed(dev_known[i].ops->libdir, dev_known[i].ops->soname))
+			dev_installed[found++] = dev_known[i].ops;
+	}
+	if (found) {
+		dev_present = true;
+		dev_look_locked();
+	} else if (!tried) {
+		P2P_INFO("no GPU runtime on this machine: all buffers are host memory\n");
+	}
+	tried = true;
+	pthread_mutex_unlock(&dev_lock);
+}
+
+bool dev_find(const void *addr, struct dev_mem *mem)
+{
+	for (int i = 0; dev_backends[i]; i++) {
+		if (dev_backends[i]->find(addr, mem))
+			return true;
+	}
+	return false;
+}
+
+int dev_pci_node(int domain, int bus, int device)
+{
+	char path[64];
+	int node = -1;
+	FILE *file;
+
+	snprintf(path, sizeof path, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node", domain,
+		 bus, device);
+	file = fopen(path, "re");
+	if (!file)
+		return -1;
+	if (fscanf(file, "%d", &node) != 1)
+		node = -1;
+	fclose(file);
+	return node;
+}
+
+bool dev_ipc_present(void)
+{
+	for (int i = 0; dev_installed[i]; i++) {
+		if (dev_installed[i]->ipc_open)
+			return true;
+	}
+	return false;
+}
+
+int dev_queue_passed(struct dev_queue *queue, uint32_t mark)
+{
+	int ret = queue->ops->queue_poll(queue);
+
+	if (ret)
+		return ret;
+	/* numbers wrap around; fewer than 2^31 marks are ever in flight */
+	return (int32_t) (__atomic_load_n(queue->reached, __ATOMIC_ACQUIRE) - mark) >= 0;
+}

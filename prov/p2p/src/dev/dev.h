@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The GPU runtimes, behind one table of operations. Nothing above this rank
+ * knows a vendor's name, and nothing here is linked against a vendor's library.
+ *
+ * Copies are asynchronous. Those of one queue may overtake each other; after a group of
+ * copies a mark is put into the queue, and the queue's count of marks reached tells what
+ * is done: a mark is reached when all copies before it have ended. Reading that count is a load from host memory where the device can write it
+ * there, so that waiting costs no driver call.
+ *
+ * Threads: everything but the queues may be used from any thread at any time; a queue is
+ * used by one thread at a time (its owner's lock).
+ */
+#ifndef P2P_DEV_H
+#define P2P_DEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "dev/dl.h"
+
+struct dev_ops;
+
+/**
+ * struct dev_mem - the allocation that a device address lies in.
+ * @ops:	the backend it belongs to; NULL: not device memory
+ * @ctx:	the backend's own handle of the context (or device) that owns it
+ * @ordinal:	the device's number in this process
+ * @base, @size: the allocation's bounds
+ * @mapped:	it may be one of several mappings that the application uses as one
+ * @id:		a number that no other allocation of this process ever had or will have
+ */
+struct dev_mem {
+	const struct dev_ops *ops;
+	void *ctx;
+	int ordinal;
+	uintptr_t base;
+	size_t size;
+	uint64_t id;
+	bool mapped;
+};
+
+/**
+ * struct dev_queue - a queue of copies. The backend's own queue begins with one.
+ * @ops, @ctx:	whose it is
+ * @marked:	marks put in so far
+ * @reached:	how many marks the device has passed; it may write this itself
+ */
+struct dev_queue {
+	const struct dev_ops *ops;
+	void *ctx;
+	uint32_t marked;
+	uint32_t *reached;
+};
+
+/* What a runtime opens another process's memory by, at most */
+#define DEV_IPC_HANDLE 64
+
+/* Of a copy between device and host memory, at least one byte */
+struct dev_copy {
+	void *dst;
+	const void *src;
+	size_t len;
+};
+
+/* Copies that the device is given at once, at most */
+#define DEV_BATCH 16
+
+/* Bytes that may be put to the device instead of copied, at most */
+#define DEV_PUT 16
+
+/**
+ * struct dev_ops - one GPU runtime.
+ * @name:	for logs
+ * @libdir:	where configure was told that its library is; NULL: where the system looks
+ * @soname:	the library that is in every process that has such memory
+ * @load:	finds what is needed of the library without initialising a device.
+ *		-FI_ENOSYS: it lacks something
+ * @find:	tells whether @addr is this backend's device memory and fills @mem if so.
+ *		False for host memory, pinned or not, and as long as the application has
+ *		not initialised the runtime itself
+ * @settle:	makes sure that copies which the application believes done are visible to
+ *		our queues; called once for each allocation (its id)
+ * @copy:	copies and waits. @dst or @src may also be host memory
+ * @copy_short:	copies a few bytes between @mem and host memory at once, by the CPU, as if there had
+ *		been nothing in any queue before; nothing is logged. -FI_ENOSYS: not these; they
+ *		may have been copied in part. NULL: none
+ * @node:	the NUMA node that @mem's device is at, or a negative number; NULL: not known
+ * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
+ * @queue_open:	a new queue in @mem's context. @asks: for copies between devices, whose end
+ *		the driver knows of before the device could have written a mark: it is asked.
+ *		@queue_close waits for what is in it
+ * @queue_copy:	starts a copy between device and host memory, or within either, or from
+ *		what ipc_open() has given
+ * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory, for much
+ *		less than each would take; NULL: there is no gain
+ * @queue_put:	writes up to DEV_PUT bytes of host memory, which may change when the call has
+ *		returned, to the device, and puts a mark behind them: sooner than a copy is
+ *		there. -FI_ENOSYS: not these; NULL: none
+ * @queue_mark:	puts a mark after the copies started so far
+ * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
+ *		the queue's device has failed
+ *
+ * @queue_drain: waits until nothing in the queue is under way: after errors
+ * @words:	what a copy brings to the host can be seen coming, in whole words of 32 bits, and
+ *		earlier than the mark behind it
+ * @modules:	kernel modules, NULL at the end; with any of them loaded, NICs can be given
+ *		this backend's memory by its address
+ * @expose:	opens a dma-buf @fd of which, @offset bytes in, the @len bytes of device memory
+ *		at @addr are (both multiples of DEV_PAGE). -FI_ENOSYS: this device or driver
+ *		can never do that; another error: this memory cannot; both with @why
+ * @flush:	what NICs have written to @mem's device becomes visible there; costs nothing
+ *		where the device keeps that order by itself
+ * @ipc_export:	fills @handle (DEV_IPC_HANDLE bytes) with what other processes open the
+ *		allocation @mem by, or says @why they cannot; nothing is logged
+ * @ipc_open:	opens another process's allocation for copies in @mem's context: @addr is its
+ *		first byte. An error comes with @why, and is not logged
+ * @ipc_close:	closes what was opened in @ctx; no copy may be under way
+ *		These three are NULL where the runtime cannot do that.
+ * @ipc_share:	the same for what is @mapped, which has no handle: opens a descriptor @fd that
+ *		another process, which got it over a socket, can attach
+ * @ipc_attach:	maps the @size bytes that @fd is of, for copies in @mem's context: @addr is the
+ *		first one. The caller closes @fd
+ * @ipc_detach:	undoes that; no copy may be under way
+ *		These three are NULL where the runtime cannot do that.
+ *
+ * Functions return 0 or a negative fi_errno value, and have logged the cause.
+ */
+struct dev_ops {
+	const char *name;
+	const char *libdir;
+	const char *soname;
+	int (*load)(void);
+	bool (*find)(const void *addr, struct dev_mem *mem);
+	void (*settle)(const struct dev_mem *mem);
+	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+	int (*copy_short)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+	int (*node)(const struct dev_mem *mem);
+	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
+	void (*unpin)(void *addr);
+	int (*queue_open)(const struct dev_mem *mem, bool asks, struct dev_queue **queue);
+	void (*queue_close)(struct dev_queue *queue);
+	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
+	int (*queue_put)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_mark)(struct dev_queue *queue);
+	int (*queue_poll)(struct dev_queue *queue);
+	void (*queue_drain)(struct dev_queue *queue);
+	bool words;
+	const char *const *modules;
+	int (*expose)(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
+		      uint64_t *offset, const char **why);
+	int (*flush)(const struct dev_mem *mem);
+	int (*ipc_export)(const struct dev_mem *mem, void *handle, const char **why);
+	int (*ipc_open)(const struct dev_mem *mem, const void *handle, void **addr,
+			const char **why);
+	void (*ipc_close)(void *ctx, void *addr);
+	int (*ipc_share)(const struct dev_mem *mem, int *fd, const char **why);
+	int (*ipc_attach)(const struct dev_mem *mem, int fd, size_t size, void **addr,
+			  const char **why);
+	void (*ipc_detach)(void *addr, size_t size);
+};
+
+/* What a dma-buf begins and ends at */
+#define DEV_PAGE 4096
+
+/*
+ * Finds out which runtimes this machine has and the user allows, without leaving them in the
+ * process if they are not. May be called again.
+ */
+void dev_init(void);
+
+/* Is there any runtime on this machine? */
+extern bool dev_present;
+
+/*
+ * Is any of them in this process? As long as the application has loaded none it can have no
+ * device memory, and knowing that costs two loads: of @dev_news, and of what it points to, which
+ * is NULL until a library comes (dl_watch()): dev_glance(). Then dev_look() looks which it was.
+ * From the first runtime on the answer is yes.
+ */
+extern void *const *dev_news P2P_HIDDEN;
+bool dev_look(void);
+
+static inline bool dev_active(void)
+{
+	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED))) && dev_look();
+}
+
+/* May it be so? At the beginning of a call */
+P2P_GLANCE bool dev_glance(void)
+{
+	return p2p_unlikely(*dev_news);
+}
+
+/* Fills @mem and returns true when @addr is device memory. */
+bool dev_find(const void *addr, struct dev_mem *mem);
+
+/* The NUMA node of a device on the PCI bus; -1: there is no such device, or no such node */
+int dev_pci_node(int domain, int bus, int device);
+
+/* Does any runtime here open other processes' memory? */
+bool dev_ipc_present(void);
+
+/*
+ * Has the device passed mark number @mark of @queue? Negative: the device has failed,
+ * and nothing in the queue can be relied on.
+ */
+int dev_queue_passed(struct dev_queue *queue, uint32_t mark);
+
+#endif /* P2P_DEV_H */

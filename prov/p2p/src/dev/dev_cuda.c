@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The CUDA backend, on the driver API alone.
+ *
+ * The library is opened at run time and never initialised by us: as long as the
+ * application has not called cuInit (or the runtime for it), no address can be CUDA
+ * memory, and the driver says so quickly.
+ */
+#include "config.h"
+#include "dev/dev_cuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "dev/dl.h"
+#include "base/log.h"
+
+#ifndef CUDA_LIBDIR
+#define CUDA_LIBDIR NULL
+#endif
+
+#define CUDA_DEVICES_MAX 64
+
+struct cuda_driver cuda;
+
+#define CUDA_SYMBOL(field, name, older, optional)                                        \
+	{                                                                                \
+		name, older, (void **) &cuda.field, optional                             \
+	}
+
+static const struct dl_symbol cuda_symbols[] = {
+	CUDA_SYMBOL(get_error_name, "cuGetErrorName", NULL, 0),
+	CUDA_SYMBOL(ctx_get_current, "cuCtxGetCurrent", NULL, 0),
+	CUDA_SYMBOL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
+	CUDA_SYMBOL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
+	CUDA_SYMBOL(primary_ctx_retain, "cuDevicePrimaryCtxRetain", NULL, 0),
+	CUDA_SYMBOL(pointer_get, "cuPointerGetAttributes", NULL, 0),
+	CUDA_SYMBOL(pointer_set, "cuPointerSetAttribute", NULL, 0),
+	CUDA_SYMBOL(address_range, "cuMemGetAddressRange_v2", NULL, 0),
+	CUDA_SYMBOL(copy, "cuMemcpy", NULL, 0),
+	CUDA_SYMBOL(copy_async, "cuMemcpyAsync", NULL, 0),
+	CUDA_SYMBOL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
+	CUDA_SYMBOL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
+	CUDA_SYMBOL(host_register, "cuMemHostRegister_v2", "cuMemHostRegister", 0),
+	CUDA_SYMBOL(host_unregister, "cuMemHostUnregister", NULL, 0),
+	CUDA_SYMBOL(host_device_pointer, "cuMemHostGetDevicePointer_v2", NULL, 0),
+	CUDA_SYMBOL(stream_create, "cuStreamCreate", NULL, 0),
+	CUDA_SYMBOL(stream_destroy, "cuStreamDestroy_v2", NULL, 0),
+	CUDA_SYMBOL(stream_query, "cuStreamQuery", NULL, 0),
+	CUDA_SYMBOL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
+	CUDA_SYMBOL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
+	CUDA_SYMBOL(stream_memops, "cuStreamBatchMemOp_v2", "cuStreamBatchMemOp", 1),
+	CUDA_SYMBOL(event_create, "cuEventCreate", NULL, 0),
+	CUDA_SYMBOL(event_destroy, "cuEventDestroy_v2", NULL, 0),
+	CUDA_SYMBOL(event_record, "cuEventRecord", NULL, 0),
+	CUDA_SYMBOL(event_query, "cuEventQuery", NULL, 0),
+	CUDA_SYMBOL(device_get, "cuDeviceGetAttribute", NULL, 0),
+	CUDA_SYMBOL(range_handle, "cuMemGetHandleForAddressRange", NULL, 1),
+	CUDA_SYMBOL(flush_writes, "cuFlushGPUDirectRDMAWrites", NULL, 1),
+	CUDA_SYMBOL(ipc_get, "cuIpcGetMemHandle", NULL, 1),
+	CUDA_SYMBOL(ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle", 1),
+	CUDA_SYMBOL(ipc_close, "cuIpcCloseMemHandle", NULL, 1),
+	CUDA_SYMBOL(handle_retain, "cuMemRetainAllocationHandle", NULL, 1),
+	CUDA_SYMBOL(handle_export, "cuMemExportToShareableHandle", NULL, 1),
+	CUDA_SYMBOL(handle_import, "cuMemImportFromShareableHandle", NULL, 1),
+	CUDA_SYMBOL(handle_map, "cuMemMap", NULL, 1),
+	CUDA_SYMBOL(handle_release, "cuMemRelease", NULL, 1),
+	CUDA_SYMBOL(address_reserve, "cuMemAddressReserve", NULL, 1),
+	CUDA_SYMBOL(address_free, "cuMemAddressFree", NULL, 1),
+	CUDA_SYMBOL(unmap, "cuMemUnmap", NULL, 1),
+	CUDA_SYMBOL(set_access, "cuMemSetAccess", NULL, 1),
+};
+
+const char *cuda_strerror(CUresult error)
+{
+	const char *name = NULL;
+
+	cuda.get_error_name(error, &name);
+	return name ? name : "unknown CUDA error";
+}
+
+int cuda_check(CUresult error, const char *call)
+{
+	if (p2p_likely(error == CUDA_SUCCESS))
+		return 0;
+	P2P_WARN("%s: %s\n", call, cuda_strerror(error));
+	switch (error) {
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return -FI_ENOMEM;
+	case CUDA_ERROR_INVALID_VALUE:
+		return -FI_EFAULT;
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return -FI_EOPNOTSUPP;
+	default:
+		return -FI_EIO;
+	}
+}
+
+int cuda_enter(void *ctx, bool *pushed)
+{
+	CUcontext current = NULL;
+
+	*pushed = false;
+	if (cuda.ctx_get_current(&current) == CUDA_SUCCESS && current == ctx)
+		return 0;
+	if (cuda_check(cuda.ctx_push(ctx), "cuCtxPushCurrent"))
+		return -FI_EIO;
+	*pushed = true;
+	return 0;
+}
+
+void cuda_leave(bool pushed)
+{
+	CUcontext ctx;
+
+	if (pushed)
+		cuda.ctx_pop(&ctx);
+}
+
+static int cuda_load(void)
+{
+	return dl_open(dev_cuda_ops.libdir, dev_cuda_ops.soname, cuda_symbols,
+		       sizeof cuda_symbols / sizeof cuda_symbols[0])
+		       ? 0
+		       : -FI_ENOSYS;
+}
+
+static CUcontext cuda_primary_ctx(int ordinal)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static CUcontext retained[CUDA_DEVICES_MAX];
+	CUcontext ctx = NULL;
+
+	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	if (!retained[ordinal])
+		cuda_check(cuda.primary_ctx_retain(&retained[ordinal], ordinal),
+			   "cuDevicePrimaryCtxRetain");
+	ctx = retained[ordinal];
+	pthread_mutex_unlock(&lock);
+	return ctx;
+}
+
+/*
+ * What belongs to no context was mapped piece by piece, or is from a pool: it is worked on
+ * from the primary one, and of its bounds the attributes tell the whole reservation's.
+ */
+static P2P_APART bool cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
+{
+	CUdeviceptr base = 0;
+	size_t size = 0;
+	bool pushed;
+
+	mem->mapped = true;
+	mem->ctx = cuda_primary_ctx(mem->ordinal);
+	if (!mem->ctx || cuda_enter(mem->ctx, &pushed))
+		return false;
+	cuda_check(cuda.address_range(&base, &size, ptr), "cuMemGetAddressRange");
+	cuda_leave(pushed);
+	mem->base = base;
+	mem->size = size;
+	return true;
+}
+
+/*
+ * Addresses among which device memory has been seen. There, everything is asked at once: that
+ * takes hardly longer than one thing. Of host memory it does, so elsewhere one thing comes
+ * first.
+ */
+static uintptr_t cuda_seen_first = UINTPTR_MAX, cuda_seen_last;
+
+static bool cuda_seen(uintptr_t addr)
+{
+	return addr >= __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED) &&
+	       addr <= __atomic_load_n(&cuda_seen_last, __ATOMIC_RELAXED);
+}
+
+/* When threads meet here one of them may be forgotten, until the next time */
+static P2P_APART void cuda_see(uintptr_t addr)
+{
+	if (addr < __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED))
+		__atomic_store_n(&cuda_seen_first, addr, __ATOMIC_RELAXED);
+	if (addr > __atomic_load_n(&cuda_seen_last, __ATOMIC_RELAXED))
+		__atomic_store_n(&cuda_seen_last, addr, __ATOMIC_RELAXED);
+}
+
+static bool cuda_is_device(CUdeviceptr ptr)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type = 0;
+	void *data = &type;
+
+	return cuda.pointer_get(1, &attribute, &data, ptr) == CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE;
+}
+
+static bool cuda_find(const void *addr, struct dev_mem *mem)
+{
+	static const CUpointer_attribute attributes[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	};
+	CUdeviceptr ptr = (CUdeviceptr) (uintptr_t) addr, base = 0;
+	unsigned int type = 0;
+	CUcontext ctx = NULL;
+	int ordinal = -1;
+	unsigned long long id = 0;
+	size_t size = 0;
+	void *data[] = {&type, &ctx, &ordinal, &id, &base, &size};
+
+	if (!cuda_seen(ptr)) {
+		if (!cuda_is_device(ptr))
+			return false;
+		cuda_see(ptr);
+	}
+	if (cuda.pointer_get(sizeof data / sizeof data[0],
+			     (CUpointer_attribute *) (uintptr_t) attributes, data,
+			     ptr) != CUDA_SUCCESS ||
+	    type != CU_MEMORYTYPE_DEVICE)
+		return false;
+	*mem = (struct dev_mem){
+		.ops = &dev_cuda_ops,
+		.ctx = ctx,
+		.ordinal = ordinal,
+		.base = base,
+		.size = size,
+		.id = id,
+	};
+	return p2p_likely(ctx != NULL) || cuda_describe_mapped(ptr, mem);
+}
+
+/*
+ * A cuMemcpy from pageable memory may return before the data is on the device for any
+ * other stream than the default one. So: from now on such copies shall wait, and those
+ * made before now are waited for.
+ */
+static void cuda_settle(const struct dev_mem *mem)
+{
+	unsigned int on = 1;
+	bool pushed;
+
+	if (cuda_enter(mem->ctx, &pushed))
+		return;
+	if (cuda.pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) !=
+	    CUDA_SUCCESS)
+		P2P_INFO("memory at 0x%zx cannot be made synchronous (virtual memory "
+			 "management or a pool): the application must synchronise "
+			 "its copies itself\n",
+			 (size_t) mem->base);
+	cuda_check(cuda.stream_synchronize(CU_STREAM_LEGACY), "cuStreamSynchronize");
+	cuda_leave(pushed);
+}
+
+static int cuda_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
+{
+	bool pushed;
+	int ret;
+
+	ret = cuda_enter(mem->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.copy((CUdeviceptr) (uintptr_t) dst,
+				   (CUdeviceptr) (uintptr_t) src, len),
+			 "cuMemcpy");
+	cuda_leave(pushed);
+	return ret;
+}
+
+static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
+{
+	int value = 0;
+
+	return cuda.device_get(&value, attribute, mem->ordinal) == CUDA_SUCCESS ? value : 0;
+}
+
+static int cuda_node(const struct dev_mem *mem)
+{
+	return dev_pci_node(cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+}
+
+int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)
+{
+	bool pushed;
+	int ret;
+
+	ret = cuda_enter(mem->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.host_register(addr, len,
+					    CU_MEMHOSTREGISTER_PORTABLE |
+						    CU_MEMHOSTREGISTER_DEVICEMAP),
+			 "cuMemHostRegister");
+	cuda_leave(pushed);
+	return ret;
+}
+
+static void cuda_unpin(void *addr)
+{
+	/* at exit the driver may be gone already: nothing is lost then */
+	cuda.host_unregister(addr);
+}
+
+/* ---- for NICs ---- */
+
+static int cuda_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
+		       uint64_t *offset, const char **why)
+{
+	CUresult error;
+	bool pushed;
+
+	if (!cuda.range_handle) {
+		*why = "the driver is older than dma-bufs (CUDA 11.7)";
+		return -FI_ENOSYS;
+	}
+	if (!cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)) {
+		*why = "the device exports no dma-buf (the open kernel modules and Linux 5.12 "
+		       "or later do)";
+		return -FI_ENOSYS;
+	}
+	if (cuda_enter(mem->ctx, &pushed)) {
+		*why = "its context cannot be entered";
+		return -FI_EIO;
+	}
+	error = cuda.range_handle(fd, addr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	cuda_leave(pushed);
+	if (error == CUDA_SUCCESS) {
+		*offset = 0;
+		return 0;
+	}
+	*why = "the driver exports no dma-buf of this memory (managed memory, or virtual memory "
+	       "made without gpuDirectRDMACapable)";
+	return -FI_EOPNOTSUPP;
+}
+
+static int cuda_flush(const struct dev_mem *mem)
+{
+	bool pushed;
+	int ret;
+
+	if (!cuda.flush_writes ||
+	    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+		    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
+		return 0;
+	ret = cuda_enter(mem->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.flush_writes(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+					   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+			 "cuFlushGPUDirectRDMAWrites");
+	cuda_leave(pushed);
+	return ret;
+}
+
+/* ---- for other processes ---- */
+
+_Static_assert(sizeof(CUipcMemHandle) == DEV_IPC_HANDLE, "a handle is what others open it by");
+
+static int cuda_ipc_export(const struct dev_mem *mem, void *handle, const char **why)
+{
+	CUresult error;
+	bool pushed;
+
+	*why = "the driver shares no memory between processes";
+	if (!cuda.ipc_get)
+		return -FI_ENOSYS;
+	*why = "its context cannot be entered";
+	if (cuda_enter(mem->ctx, &pushed))
+		return -FI_EIO;
+	error = cuda.ipc_get(handle, mem->base);
+	cuda_leave(pushed);
+	*why = error == CUDA_SUCCESS
+		       ? NULL
+		       : "the driver gives no CUDA IPC handle of this memory (managed memory, or "
+			 "another process's)";
+	return *why ? -FI_EOPNOTSUPP : 0;
+}
+
+static int cuda_ipc_open(const struct dev_mem *mem, const void *handle, void **addr,
+			 const char **why)
+{
+	CUipcMemHandle opaque;
+	CUdeviceptr ptr = 0;
+	CUresult error;
+	bool pushed;
+
+	*why = "the driver shares no memory between processes";
+	if (!cuda.ipc_open || !cuda.ipc_close)
+		return -FI_ENOSYS;
+	*why = "its context cannot be entered";
+	if (cuda_enter(mem->ctx, &pushed))
+		return -FI_EIO;
+	memcpy(&opaque, handle, sizeof opaque);
+	error = cuda.ipc_open(&ptr, opaque, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	cuda_leave(pushed);
+	if (error == CUDA_SUCCESS) {
+		*addr = (void *) (uintptr_t) ptr;
+		return 0;
+	}
+	*why = cuda_strerror(error);
+	return -FI_EOPNOTSUPP;
+}
+
+static void cuda_ipc_close(void *ctx, void *addr)
+{
+	bool pushed;
+
+	/* with the context it is gone, too */
+	if (cuda_enter(ctx, &pushed))
+		return;
+	cuda.ipc_close((CUdeviceptr) (uintptr_t) addr);
+	cuda_leave(pushed);
+}
+
+static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL};
+
+const struct dev_ops dev_cuda_ops = {
+	.name = "cuda",
+	.libdir = CUDA_LIBDIR,
+	.soname = "libcuda.so.1",
+	.load = cuda_load,
+	.find = cuda_find,
+	.settle = cuda_settle,
+	.copy = cuda_copy,
+	.copy_short = cuda_copy_short,
+	.node = cuda_node,
+	.pin = cuda_pin,
+	.unpin = cuda_unpin,
+	.queue_open = cuda_queue_open,
+	.queue_close = cuda_queue_close,
+	.queue_copy = cuda_queue_copy,
+	.queue_batch = cuda_queue_batch,
+	.queue_put = cuda_queue_put,
+	.queue_mark = cuda_queue_mark,
+	.queue_poll = cuda_queue_poll,
+	.queue_drain = cuda_queue_drain,
+	.words = true,
+	.modules = cuda_modules,
+	.expose = cuda_expose,
+	.flush = cuda_flush,
+	.ipc_export = cuda_ipc_export,
+	.ipc_open = cuda_ipc_open,
+	.ipc_close = cuda_ipc_close,
+	.ipc_share = cuda_ipc_share,
+	.ipc_attach = cuda_ipc_attach,
+	.ipc_detach = cuda_ipc_detach,
+};

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What the parts of the CUDA backend share: dev_cuda.c and the dev_cuda_*.c. */
+#ifndef P2P_DEV_CUDA_H
+#define P2P_DEV_CUDA_H
+
+/* config.h comes first, where it says so */
+#if HAVE_CUDA_H
+#include <cuda.h>
+#else
+#include "dev/p2p_cuda_abi.h"
+#endif
+#include "dev/dev_backends.h"
+
+/* CUmemcpyAttributes: headers before CUDA 12.8 have none */
+struct cuda_batch_attributes {
+	int order; /* when the sources are read: 1, in the order of the stream */
+	int src[2];
+	int dst[2];
+	unsigned int flags;
+};
+
+/* What is used of the driver. The symbols' versions are those of CUDA 11 and later. */
+struct cuda_driver {
+	CUresult (*get_error_name)(CUresult error, const char **name);
+	CUresult (*ctx_get_current)(CUcontext *ctx);
+	CUresult (*ctx_push)(CUcontext ctx);
+	CUresult (*ctx_pop)(CUcontext *ctx);
+	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*pointer_get)(unsigned int count, CUpointer_attribute *attributes,
+				void **data, CUdeviceptr ptr);
+	CUresult (*pointer_set)(const void *value, CUpointer_attribute attribute,
+				CUdeviceptr ptr);
+	CUresult (*address_range)(CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
+	CUresult (*copy)(CUdeviceptr dst, CUdeviceptr src, size_t len);
+	CUresult (*copy_async)(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream);
+	CUresult (*copy_batch)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
+			       struct cuda_batch_attributes *attributes, size_t *first,
+			       size_t kinds, CUstream stream);
+	CUresult (*copy_batch_12)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len,
+				  size_t count, struct cuda_batch_attributes *attributes,
+				  size_t *first, size_t kinds, size_t *failed,
+				  CUstream stream);
+	CUresult (*host_register)(void *addr, size_t len, unsigned int flags);
+	CUresult (*host_unregister)(void *addr);
+	CUresult (*host_device_pointer)(CUdeviceptr *ptr, void *addr, unsigned int flags);
+	CUresult (*stream_create)(CUstream *stream, unsigned int flags);
+	CUresult (*stream_destroy)(CUstream stream);
+	CUresult (*stream_query)(CUstream stream);
+	CUresult (*stream_synchronize)(CUstream stream);
+	CUresult (*stream_write32)(CUstream stream, CUdeviceptr ptr, uint32_t value,
+				   unsigned int flags);
+	CUresult (*stream_memops)(CUstream stream, unsigned int count,
+				  CUstreamBatchMemOpParams *ops, unsigned int flags);
+	CUresult (*event_create)(CUevent *event, unsigned int flags);
+	CUresult (*event_destroy)(CUevent event);
+	CUresult (*event_record)(CUevent event, CUstream stream);
+	CUresult (*event_query)(CUevent event);
+	CUresult (*device_get)(int *value, CUdevice_attribute attribute, CUdevice dev);
+	CUresult (*range_handle)(void *handle, CUdeviceptr ptr, size_t size,
+				 CUmemRangeHandleType type, unsigned long long flags);
+	CUresult (*flush_writes)(CUflushGPUDirectRDMAWritesTarget target,
+				 CUflushGPUDirectRDMAWritesScope scope);
+	CUresult (*ipc_get)(CUipcMemHandle *handle, CUdeviceptr ptr);
+	CUresult (*ipc_open)(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
+	CUresult (*ipc_close)(CUdeviceptr ptr);
+	CUresult (*handle_retain)(CUmemGenericAllocationHandle *handle, void *addr);
+	CUresult (*handle_export)(void *shareable, CUmemGenericAllocationHandle handle,
+				  CUmemAllocationHandleType type, unsigned long long flags);
+	CUresult (*handle_import)(CUmemGenericAllocationHandle *handle, void *shareable,
+				  CUmemAllocationHandleType type);
+	CUresult (*handle_map)(CUdeviceptr ptr, size_t size, size_t offset,
+			       CUmemGenericAllocationHandle handle, unsigned long long flags);
+	CUresult (*handle_release)(CUmemGenericAllocationHandle handle);
+	CUresult (*address_reserve)(CUdeviceptr *ptr, size_t size, size_t align,
+				    CUdeviceptr hint, unsigned long long flags);
+	CUresult (*address_free)(CUdeviceptr ptr, size_t size);
+	CUresult (*unmap)(CUdeviceptr ptr, size_t size);
+	CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
+			       size_t count);
+};
+
+extern struct cuda_driver cuda;
+
+const char *cuda_strerror(CUresult error);
+
+/* Translates a driver's error; the one place where it is logged. */
+int cuda_check(CUresult error, const char *call);
+
+/* Makes @ctx current; *@pushed tells cuda_leave() whether that took anything. */
+int cuda_enter(void *ctx, bool *pushed);
+void cuda_leave(bool pushed);
+
+/* What struct dev_ops has of these names */
+int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+int cuda_pin(const struct dev_mem *mem, void *addr, size_t len);
+int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base);
+void cuda_queue_close(struct dev_queue *base);
+int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len);
+int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size_t count);
+int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t len);
+int cuda_queue_mark(struct dev_queue *base);
+int cuda_queue_poll(struct dev_queue *base);
+void cuda_queue_drain(struct dev_queue *base);
+int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
+int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
+		    const char **why);
+void cuda_ipc_detach(void *addr, size_t size);
+
+#endif /* P2P_DEV_CUDA_H */

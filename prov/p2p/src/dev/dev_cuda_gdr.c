@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The smallest copies of the CUDA backend, by the CPU: gdrcopy's library maps device
+ * memory by way of its kernel module. Off unless FI_P2P_GDRCOPY is set, and nothing is lost where
+ * any of it is missing: who is told -FI_ENOSYS has the driver copy.
+ *
+ * Memory is mapped in windows, the latest used of which are kept, by their allocation's id: what
+ * is freed is never looked for again, though its mapping may stay, and keep the memory from the
+ * driver, until a window is opened the next time.
+ *
+ * The library may be used by one thread at a time: there is a lock, held while copying, too.
+ */
+#include "config.h"
+#include "dev/dev_cuda.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/conf.h"
+#include "dev/dl.h"
+#include "base/log.h"
+
+/* What the kernel module pins at least, and aligns to */
+#define GDR_WINDOW ((size_t) 65536)
+#define GDR_WINDOWS 64
+
+/*
+ * Bytes that the CPU copies at most. Reads of such memory are not cached: 3.5 us for 128 bytes,
+ * and 0.4 us to write 4096, by the tables in gdrcopy's README.md; not measured by us. A copy of
+ * the driver's takes 4 to 5 us of any such length.
+ */
+#define GDR_OUT_MAX 128
+#define GDR_IN_MAX 4096
+
+/*
+ * To open a window takes as long as hundreds of the driver's copies (1.3 ms to pin it, by the same
+ * tables, and 0.7 to give another one up). So when all are in use, only one copy of so many that
+ * have no window gets one.
+ */
+#define GDR_PATIENCE 512
+
+struct gdr_handle {
+	unsigned long value;
+};
+
+/* What has been pinned. More may follow, by the library's version */
+struct gdr_info {
+	uint64_t addr;
+	uint64_t len;
+	uint64_t rest[16];
+};
+
+/**
+ * struct gdr_window - GDR_WINDOW bytes of an allocation.
+ * @id:		the allocation's; 0: none
+ * @addr:	an address of it in the window, whose first one is @start
+ * @map:	where @start is mapped; NULL: the library would not
+ */
+struct gdr_window {
+	TAILQ_ENTRY(gdr_window) entry;
+	uint64_t id;
+	uintptr_t addr;
+	uintptr_t start;
+	struct gdr_handle handle;
+	void *map;
+};
+
+/* @lib: NULL: there is no library, or no module, or this is a child of the process that had it */
+static struct {
+	void *lib;
+	void *(*open)(void);
+	int (*pin)(void *lib, unsigned long addr, size_t len, uint64_t token, uint32_t space,
+		   struct gdr_handle *handle);
+	int (*unpin)(void *lib, struct gdr_handle handle);
+	int (*info)(void *lib, struct gdr_handle handle, struct gdr_info *info);
+	int (*map)(void *lib, struct gdr_handle handle, void **map, size_t len);
+	int (*unmap)(void *lib, struct gdr_handle handle, void *map, size_t len);
+	int (*to)(struct gdr_handle handle, void *map, const void *src, size_t len);
+	int (*from)(struct gdr_handle handle, void *dst, const void *map, size_t len);
+	pthread_mutex_t lock;
+	TAILQ_HEAD(gdr_windows, gdr_window) windows; /* the latest used first */
+	struct gdr_window all[GDR_WINDOWS];
+	unsigned int missed;
+} gdr = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const struct dl_symbol gdr_symbols[] = {
+	{"gdr_open", NULL, (void **) &gdr.open, 0},
+	{"gdr_pin_buffer", NULL, (void **) &gdr.pin, 0},
+	{"gdr_unpin_buffer", NULL, (void **) &gdr.unpin, 0},
+	{"gdr_get_info_v2", "gdr_get_info", (void **) &gdr.info, 0},
+	{"gdr_map", NULL, (void **) &gdr.map, 0},
+	{"gdr_unmap", NULL, (void **) &gdr.unmap, 0},
+	{"gdr_copy_to_mapping", NULL, (void **) &gdr.to, 0},
+	{"gdr_copy_from_mapping", NULL, (void **) &gdr.from, 0},
+};
+
+/* The mappings are the parent's, and so is the lock that another thread of it may have held */
+static void gdr_forked(void)
+{
+	gdr.lib = NULL;
+}
+
+/* Never closed: it would be at the end of the process, when the driver may be gone already */
+static void gdr_open(void)
+{
+	TAILQ_INIT(&gdr.windows);
+	for (int i = 0; i < GDR_WINDOWS; i++)
+		TAILQ_INSERT_TAIL(&gdr.windows, &gdr.all[i], entry);
+	if (!dl_open(NULL, "libgdrapi.so.2", gdr_symbols,
+		     sizeof gdr_symbols / sizeof gdr_symbols[0]))
+		return;
+	if (pthread_atfork(NULL, NULL, gdr_forked))
+		return;
+	gdr.lib = gdr.open();
+	if (!gdr.lib)
+		P2P_INFO("gdr_open: no kernel module that maps device memory (gdrdrv): the driver "
+			 "copies it\n");
+}
+
+static void gdr_window_close(struct gdr_window *window)
+{
+	if (window->map) {
+		gdr.unmap(gdr.lib, window->handle, window->map, GDR_WINDOW);
+		gdr.unpin(gdr.lib, window->handle);
+	}
+	window->id = 0;
+	window->map = NULL;
+	TAILQ_REMOVE(&gdr.windows, window, entry);
+	TAILQ_INSERT_TAIL(&gdr.windows, window, entry);
+}
+
+/* Lets go of allocations that are gone */
+static void gdr_sweep(void)
+{
+	struct gdr_window *window;
+	struct dev_mem mem;
+
+	for (int i = 0; i < GDR_WINDOWS; i++) {
+		window = &gdr.all[i];
+		if (window->id && !(dev_cuda_ops.find((void *) window->addr, &mem) &&
+				    mem.id == window->id))
+			gdr_window_close(window);
+	}
+}
+
+/* Returns what has failed; @error is a number of errno's */
+static const char *gdr_window_map(struct gdr_window *window, int *error)
+{
+	struct gdr_info info = {0};
+
+	*error = gdr.pin(gdr.lib, window->start, GDR_WINDOW, 0, 0, &window->handle);
+	if (*error)
+		return "gdr_pin_buffer";
+	*error = gdr.info(gdr.lib, window->handle, &info);
+	/* a mapping begins where that says, which may be before what was asked for */
+	if (!*error && (info.addr != window->start || info.len < GDR_WINDOW))
+		*error = EINVAL;
+	if (!*error)
+		*error = gdr.map(gdr.lib, window->handle, &window->map, GDR_WINDOW);
+	if (!*error)
+		return NULL;
+	window->map = NULL;
+	gdr.unpin(gdr.lib, window->handle);
+	return "gdr_map";
+}
+
+static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem, uintptr_t addr)
+{
+	const char *failed = "cuCtxPushCurrent";
+	int error = 0;
+	bool pushed;
+
+	window->id = mem->id;
+	window->addr = addr;
+	window->start = addr / GDR_WINDOW * GDR_WINDOW;
+	if (!cuda_enter(mem->ctx, &pushed)) {
+		failed = gdr_window_map(window, &error);
+		cuda_leave(pushed);
+	}
+	if (failed)
+		P2P_INFO("memory at 0x%zx cannot be mapped (%s: %s): the driver copies it\n",
+			 (size_t) mem->base, failed, strerror(error));
+}
+
+/* The window that @addr is in. NULL: there is none; of an allocation that failed for one, too */
+static struct gdr_window *gdr_window_get(const struct dev_mem *mem, uintptr_t addr)
+{
+	struct gdr_window *window;
+
+	TAILQ_FOREACH(window, &gdr.windows, entry) {
+		if (window->id == mem->id && (!window->map || addr - window->start < GDR_WINDOW))
+			break;
+	}
+	if (!window) {
+		if (TAILQ_LAST(&gdr.windows, gdr_windows)->id && ++gdr.missed < GDR_PATIENCE)
+			return NULL;
+		gdr.missed = 0;
+		gdr_sweep();
+		window = TAILQ_LAST(&gdr.windows, gdr_windows);
+		gdr_window_close(window);
+		gdr_window_open(window, mem, addr);
+	}
+	if (window != TAILQ_FIRST(&gdr.windows)) {
+		TAILQ_REMOVE(&gdr.windows, window, entry);
+		TAILQ_INSERT_HEAD(&gdr.windows, window, entry);
+	}
+	return window->map ? window : NULL;
+}
+
+/*
+ * What is written is visible to kernels launched and to copies and messages posted afterwards: the
+ * library ends with a store fence where writes are combined, and the bus keeps writes in order
+ * with those that launch and post. It is not to kernels that run already, which is so of any copy.
+ */
+int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len)
+{
+	const bool in = (uintptr_t) dst - mem->base < mem->size;
+	const uintptr_t addr = in ? (uintptr_t) dst : (uintptr_t) src;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct gdr_window *window;
+	size_t done = 0, part, at;
+	int error = 0;
+
+	/* where mappings make one buffer, or pools are, the library promises nothing */
+	if (!conf.gdrcopy || len > (in ? GDR_IN_MAX : GDR_OUT_MAX) || mem->mapped ||
+	    addr - mem->base >= mem->size || len > mem->size - (addr - mem->base))
+		return -FI_ENOSYS;
+	pthread_once(&once, gdr_open);
+	if (!gdr.lib)
+		return -FI_ENOSYS;
+	pthread_mutex_lock(&gdr.lock);
+	for (; done < len && !error; done += part) {
+		window = gdr_window_get(mem, addr + done);
+		if (!window)
+			break;
+		at = addr + done - window->start;
+		part = P2P_MIN(len - done, GDR_WINDOW - at);
+		error = in ? gdr.to(window->handle, (char *) window->map + at,
+				    (const char *) src + done, part)
+			   : gdr.from(window->handle, (char *) dst + done,
+				      (char *) window->map + at, part);
+	}
+	pthread_mutex_unlock(&gdr.lock);
+	return done == len && !error ? 0 : -FI_ENOSYS;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The CUDA backend's queues: streams, and how their progress is learned. */
+#include "config.h"
+#include "dev/dev_cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/log.h"
+
+/* marks that a queue without stream memory operations can have in flight */
+#define CUDA_EVENTS 256
+
+/* polls after which a waiting queue asks the driver whether the device still lives */
+#define CUDA_POLLS_TO_CHECK 4096
+
+/* Values that the device writes for less than a copy takes */
+#define CUDA_PUT_VALUES 2
+
+/**
+ * struct cuda_queue - a stream, and how its progress is learned.
+ * @reached:	page of pinned memory that the stream writes its mark number to
+ * @reached_dev: the same for the device; 0: this device cannot, @events are used
+ * @polls:	unsuccessful looks since the last question to the driver
+ * @seen:	@reached at the last look
+ * @no_put:	the device has refused to write values to its own memory
+ */
+struct cuda_queue {
+	struct dev_queue base;
+	CUstream stream;
+	uint32_t *reached;
+	CUdeviceptr reached_dev;
+	unsigned int polls;
+	uint32_t seen;
+	bool no_put;
+	CUevent events[CUDA_EVENTS];
+};
+
+/*
+ * Can the stream write its marks to host memory? Found out by doing it once: the device
+ * attribute changed its number and its meaning between CUDA releases.
+ */
+static void cuda_queue_try_memops(struct cuda_queue *queue)
+{
+	CUdeviceptr ptr = 0;
+
+	if (!cuda.stream_write32 ||
+	    cuda.host_device_pointer(&ptr, queue->reached, 0) != CUDA_SUCCESS)
+		return;
+	if (cuda.stream_write32(queue->stream, ptr, 1, 0) == CUDA_SUCCESS &&
+	    cuda.stream_synchronize(queue->stream) == CUDA_SUCCESS &&
+	    *(volatile uint32_t *) queue->reached == 1)
+		queue->reached_dev = ptr;
+	*(volatile uint32_t *) queue->reached = 0;
+}
+
+static int cuda_queue_create_events(struct cuda_queue *queue)
+{
+	for (int i = 0; i < CUDA_EVENTS; i++) {
+		if (cuda_check(cuda.event_create(&queue->events[i],
+						 CU_EVENT_DISABLE_TIMING),
+			       "cuEventCreate"))
+			return -FI_EIO;
+	}
+	return 0;
+}
+
+static void cuda_queue_free(struct cuda_queue *queue)
+{
+	for (int i = 0; i < CUDA_EVENTS && queue->events[i]; i++)
+		cuda.event_destroy(queue->events[i]);
+	if (queue->stream)
+		cuda.stream_destroy(queue->stream);
+	if (queue->reached) {
+		cuda.host_unregister(queue->reached);
+		munmap(queue->reached, getpagesize());
+	}
+	free(queue);
+}
+
+int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base)
+{
+	struct cuda_queue *queue;
+	void *page;
+	bool pushed;
+	int ret;
+
+	ret = cuda_enter(mem->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = -FI_ENOMEM;
+	queue = calloc(1, sizeof *queue);
+	if (!queue)
+		goto leave;
+	page = mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		goto free_queue;
+	queue->reached = page;
+	ret = cuda_pin(mem, page, getpagesize());
+	if (!ret)
+		ret = cuda_check(cuda.stream_create(&queue->stream, CU_STREAM_NON_BLOCKING),
+				 "cuStreamCreate");
+	if (ret)
+		goto free_queue;
+	if (!asks) {
+		cuda_queue_try_memops(queue);
+		if (!queue->reached_dev)
+			P2P_INFO("no stream memory operations on this device: events are "
+				 "used\n");
+	}
+	if (!queue->reached_dev)
+		ret = cuda_queue_create_events(queue);
+	if (ret)
+		goto free_queue;
+
+	queue->base.ops = &dev_cuda_ops;
+	queue->base.ctx = mem->ctx;
+	queue->base.reached = queue->reached;
+	*base = &queue->base;
+	cuda_leave(pushed);
+	return 0;
+
+free_queue:
+	cuda_queue_free(queue);
+leave:
+	cuda_leave(pushed);
+	return ret;
+}
+
+void cuda_queue_close(struct dev_queue *base)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	bool pushed;
+
+	if (cuda_enter(base->ctx, &pushed)) {
+		/* the context is gone, and with it the stream */
+		munmap(queue->reached, getpagesize());
+		free(queue);
+		return;
+	}
+	cuda.stream_synchronize(queue->stream);
+	cuda_queue_free(queue);
+	cuda_leave(pushed);
+}
+
+int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	bool pushed;
+	int ret;
+
+	ret = cuda_enter(base->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.copy_async((CUdeviceptr) (uintptr_t) dst,
+					 (CUdeviceptr) (uintptr_t) src, len, queue->stream),
+			 "cuMemcpyAsync");
+	cuda_leave(pushed);
+	return ret;
+}
+
+static CUresult cuda_queue_copy_all(struct cuda_queue *queue, const struct dev_copy *copies,
+				    size_t count)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+		result = cuda.copy_async((CUdeviceptr) (uintptr_t) copies[i].dst,
+					 (CUdeviceptr) (uintptr_t) copies[i].src,
+					 copies[i].len, queue->stream);
+	return result;
+}
+
+static CUresult cuda_queue_copy_batch(struct cuda_queue *queue, const struct dev_copy *copies,
+				      size_t count)
+{
+	struct cuda_batch_attributes attributes = {.order = 1};
+	CUdeviceptr dst[DEV_BATCH], src[DEV_BATCH];
+	size_t len[DEV_BATCH], first = 0, failed;
+
+	for (size_t i = 0; i < count; i++) {
+		dst[i] = (CUdeviceptr) (uintptr_t) copies[i].dst;
+		src[i] = (CUdeviceptr) (uintptr_t) copies[i].src;
+		len[i] = copies[i].len;
+	}
+	return cuda.copy_batch ? cuda.copy_batch(dst, src, len, count, &attributes, &first, 1,
+						 queue->stream)
+			       : cuda.copy_batch_12(dst, src, len, count, &attributes, &first,
+						    1, &failed, queue->stream);
+}
+
+int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies,
+			    size_t count)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	bool pushed, batch = cuda.copy_batch || cuda.copy_batch_12;
+	int ret;
+
+	ret = cuda_enter(base->ctx, &pushed);
+	if (ret)
+		return ret;
+	ret = cuda_check(batch ? cuda_queue_copy_batch(queue, copies, count)
+			       : cuda_queue_copy_all(queue, copies, count),
+			 batch ? "cuMemcpyBatchAsync" : "cuMemcpyAsync");
+	cuda_leave(pushed);
+	return ret;
+}
+
+/* Values for @len bytes, as wide as the address allows: how many; 0: too many */
+static unsigned int cuda_put_values(CUdeviceptr dst, const char *src, size_t len,
+				    CUstreamBatchMemOpParams *ops)
+{
+	size_t width = (dst | len) % 8 ? 4 : 8;
+	unsigned int count = 0;
+
+	if ((dst | len) % width || len / width > CUDA_PUT_VALUES)
+		return 0;
+	for (; len; len -= width, dst += width, src += width, count++) {
+		ops[count] = (CUstreamBatchMemOpParams){
+			.writeValue = {.operation = width == 8
+							    ? CU_STREAM_MEM_OP_WRITE_VALUE_64
+							    : CU_STREAM_MEM_OP_WRITE_VALUE_32,
+				       .address = dst}};
+		memcpy(&ops[count].writeValue.value64, src, width);
+	}
+	return count;
+}
+
+int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t len)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	CUstreamBatchMemOpParams ops[CUDA_PUT_VALUES + 1];
+	unsigned int count;
+	CUresult result;
+	bool pushed;
+
+	if (!queue->reached_dev || !cuda.stream_memops || queue->no_put)
+		return -FI_ENOSYS;
+	count = cuda_put_values((CUdeviceptr) (uintptr_t) dst, src, len, ops);
+	if (!count || cuda_enter(base->ctx, &pushed))
+		return -FI_ENOSYS;
+	ops[count] = (CUstreamBatchMemOpParams){
+		.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+			       .address = queue->reached_dev,
+			       .value = base->marked + 1}};
+	result = cuda.stream_memops(queue->stream, count + 1, ops, 0);
+	cuda_leave(pushed);
+	if (result == CUDA_SUCCESS) {
+		base->marked++;
+		return 0;
+	}
+	queue->no_put = true;
+	P2P_INFO("cuStreamBatchMemOp: %s: small messages are copied\n", cuda_strerror(result));
+	return -FI_ENOSYS;
+}
+
+void cuda_queue_drain(struct dev_queue *base)
+{
+	cuda.stream_synchronize(((struct cuda_queue *) base)->stream);
+}
+
+int cuda_queue_poll(struct dev_queue *base)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	CUresult result = CUDA_SUCCESS;
+
+	if (!queue->reached_dev) {
+		while (*queue->reached != base->marked) {
+			result = cuda.event_query(
+				queue->events[(*queue->reached + 1) % CUDA_EVENTS]);
+			if (result != CUDA_SUCCESS)
+				break;
+			++*queue->reached;
+		}
+	} else if (__atomic_load_n(queue->reached, __ATOMIC_ACQUIRE) != queue->seen) {
+		queue->seen = __atomic_load_n(queue->reached, __ATOMIC_ACQUIRE);
+		queue->polls = 0;
+	} else if (queue->seen != base->marked &&
+		   ++queue->polls % CUDA_POLLS_TO_CHECK == 0) {
+		/* a failed device writes no marks */
+		result = cuda.stream_query(queue->stream);
+	}
+	return result == CUDA_ERROR_NOT_READY ? 0 : cuda_check(result, "waiting for a copy");
+}
+
+int cuda_queue_mark(struct dev_queue *base)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	uint32_t mark = base->marked + 1;
+	bool pushed;
+	int ret;
+
+	ret = cuda_enter(base->ctx, &pushed);
+	if (ret)
+		return ret;
+	if (queue->reached_dev) {
+		ret = cuda_check(cuda.stream_write32(queue->stream, queue->reached_dev,
+						     mark, 0),
+				 "cuStreamWriteValue32");
+	} else {
+		/* an event that is used again must have happened */
+		while (!ret && mark - *queue->reached >= CUDA_EVENTS)
+			ret = cuda_queue_poll(base);
+		if (!ret)
+			ret = cuda_check(cuda.event_record(queue->events[mark % CUDA_EVENTS],
+							   queue->stream),
+					 "cuEventRecord");
+	}
+	if (!ret)
+		base->marked = mark;
+	cuda_leave(pushed);
+	return ret;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The calls of fi_atomic(3). All of them become one struct core_atomic; on host
+ * memory, with a key that the core provider serves, that goes to the core as it is.
+ */
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_errno.h>
+
+#include "base/amo.h"
+#include "fid/ep.h"
+#include "base/log.h"
+#include "proto/rma_served.h"
+
+static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, void *const *desc,
+			  size_t count, size_t size)
+{
+	struct dev_mem mem;
+
+	for (size_t i = 0; ioc && i < count && dev_active(); i++) {
+		if (desc_cache_finds_device(&ep->xfer.xfer->descs, ioc[i].addr, ioc[i].count * size,
+				      desc ? desc[i] : NULL, &mem))
+			return true;
+	}
+	return false;
+}
+
+/* Is it more than the core can do alone? */
+static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op)
+{
+	size_t size = amo_size(op->datatype);
+
+	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
+	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
+	       atomic_device(ep, op->operand, op->operand_desc, op->operands, size) ||
+	       atomic_device(ep, op->compare, op->compare_desc, op->compares, size) ||
+	       atomic_device(ep, op->result, op->result_desc, op->results, size);
+}
+
+static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
+{
+	int ret = av_to_core(ep->av, &op->addr);
+
+	if (ret)
+		return ret;
+	if (!atomic_special(ep, op))
+		return core_post_atomic(ep->xfer.core, op);
+	if (!amo_valid(op->datatype, op->op, op->kind == CORE_ATOMIC_COMPARE)) {
+		P2P_WARN("atomic operation %d on type %d is not offered\n", op->op,
+			 op->datatype);
+		return -FI_EOPNOTSUPP;
+	}
+	return xfer_post_atomic(&ep->xfer, op);
+}
+
+/* The message forms, with everything in it */
+static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
+			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
+			       void **compare_desc, size_t compares,
+			       const struct fi_ioc *result, void **result_desc,
+			       size_t results, uint64_t flags)
+{
+	struct core_atomic op;
+
+	if (!msg || !msg->rma_iov || !msg->rma_iov_count)
+		return -FI_EINVAL;
+	op = (struct core_atomic){
+		.kind = kind,
+		.operand = msg->msg_iov,
+		.operand_desc = msg->desc,
+		.operands = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count,
+		.compare = compare,
+		.compare_desc = compare_desc,
+		.compares = compares,
+		.result = result,
+		.result_desc = result_desc,
+		.results = results,
+		.addr = msg->addr,
+		.remote = msg->rma_iov,
+		.remotes = msg->rma_iov_count,
+		.datatype = msg->datatype,
+		.op = msg->op,
+		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+		.context = msg->context,
+	};
+	return atomic_post(ep, &op);
+}
+
+static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
+{
+	size_t elements = 0;
+
+	for (size_t i = 0; ioc && i < count; i++)
+		elements += ioc[i].count;
+	return elements;
+}
+
+static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
+			       const struct fi_ioc *operand, void **desc, size_t operands,
+			       const struct fi_ioc *compare, void **compare_desc,
+			       size_t compares, const struct fi_ioc *result,
+			       void **result_desc, size_t results, fi_addr_t dest,
+			       uint64_t addr, uint64_t key, enum fi_datatype datatype,
+			       enum fi_op op, uint64_t flags, void *context)
+{
+	const struct fi_rma_ioc remote = {
+		.addr = addr,
+		.count = atomic_elements(op == FI_ATOMIC_READ ? result : operand,
+					 op == FI_ATOMIC_READ ? results : operands),
+		.key = key,
+	};
+	struct core_atomic atomic = {
+		.kind = kind,
+		.operand = operand,
+		.operand_desc = desc,
+		.operands = op == FI_ATOMIC_READ ? 0 : operands,
+		.plain = true,
+		.compare = compare,
+		.compare_desc = compare_desc,
+		.compares = compares,
+		.result = result,
+		.result_desc = result_desc,
+		.results = results,
+		.addr = dest,
+		.remote = &remote,
+		.remotes = 1,
+		.datatype = datatype,
+		.op = op,
+		.flags = flags,
+		.context = context,
+	};
+
+	return atomic_post(ep, &atomic);
+}
+
+static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
+			     size_t count, fi_addr_t dest, uint64_t addr, uint64_t key,
+			     enum fi_datatype datatype, enum fi_op op, void *context)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	return atomic_post_iov(ep, CORE_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0, dest, addr, key,
+			       datatype, op, ep->tx_flags, context);
+}
+
+static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, void *desc,
+			    fi_addr_t dest, uint64_t addr, uint64_t key,
+			    enum fi_datatype datatype, enum fi_op op, void *context)
+{
+	const struct fi_ioc operand = {(void *) buf, count};
+
+	return atomic_writev(fid, &operand, &desc, 1, dest, addr, key, datatype, op, context);
+}
+
+static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
+			     fi_addr_t dest, uint64_t addr, uint64_t key,
+			     enum fi_datatype datatype, enum fi_op op)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	const struct fi_ioc operand = {(void *) buf, count};
+	const struct fi_rma_ioc remote = {addr, count, key};
+	struct core_atomic atomic = {
+		.operand = &operand,
+		.operands = 1,
+		.addr = dest,
+		.remote = &remote,
+		.remotes = 1,
+		.datatype = datatype,
+		.op = op,
+		.flags = FI_INJECT,
+	};
+
+	if (av_unknown(ep->av, dest) || atomic_special(ep, &atomic))
+		return atomic_post(ep, &atomic);
+	/* unlike a message with FI_INJECT, this never completes */
+	return fi_inject_atomic(ep->xfer.core, buf, count, av_core_addr(ep->av, dest), addr,
+				key, datatype, op);
+}
+
+static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
+			       uint64_t flags)
+{
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC, msg, NULL, NULL, 0, NULL,
+			       NULL, 0, flags);
+}
+
+static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
+				 size_t count, struct fi_ioc *resultv, void **result_desc,
+				 size_t result_count, fi_addr_t dest, uint64_t addr,
+				 uint64_t key, enum fi_datatype datatype, enum fi_op op,
+				 void *context)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	return atomic_post_iov(ep, CORE_ATOMIC_FETCH, iov, desc, count, NULL, NULL, 0, resultv,
+			       result_desc, result_count, dest, addr, key, datatype, op,
+			       ep->tx_flags, context);
+}
+
+static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count,
+				void *desc, void *result, void *result_desc, fi_addr_t dest,
+				uint64_t addr, uint64_t key, enum fi_datatype datatype,
+				enum fi_op op, void *context)
+{
+	const struct fi_ioc operand = {(void *) buf, count};
+	struct fi_ioc before = {result, count};
+
+	return atomic_readwritev(fid, &operand, &desc, 1, &before, &result_desc, 1, dest, addr,
+				 key, datatype, op, context);
+}
+
+static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
+				   struct fi_ioc *resultv, void **result_desc,
+				   size_t result_count, uint64_t flags)
+{
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_FETCH, msg, NULL, NULL, 0,
+			       resultv, result_desc, result_count, flags);
+}
+
+static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
+				 size_t count, const struct fi_ioc *comparev,
+				 void **compare_desc, size_t compare_count,
+				 struct fi_ioc *resultv, void **result_desc,
+				 size_t result_count, fi_addr_t dest, uint64_t addr,
+				 uint64_t key, enum fi_datatype datatype, enum fi_op op,
+				 void *context)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	return atomic_post_iov(ep, CORE_ATOMIC_COMPARE, iov, desc, count, comparev,
+			       compare_desc, compare_count, resultv, result_desc, result_count,
+			       dest, addr, key, datatype, op, ep->tx_flags, context);
+}
+
+static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count,
+				void *desc, const void *compare, void *compare_desc,
+				void *result, void *result_desc, fi_addr_t dest,
+				uint64_t addr, uint64_t key, enum fi_datatype datatype,
+				enum fi_op op, void *context)
+{
+	const struct fi_ioc operand = {(void *) buf, count}, expected = {(void *) compare, count};
+	struct fi_ioc before = {result, count};
+
+	return atomic_compwritev(fid, &operand, &desc, 1, &expected, &compare_desc, 1, &before,
+				 &result_desc, 1, dest, addr, key, datatype, op, context);
+}
+
+static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
+				   const struct fi_ioc *comparev, void **compare_desc,
+				   size_t compare_count, struct fi_ioc *resultv,
+				   void **result_desc, size_t result_count, uint64_t flags)
+{
+	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_COMPARE, msg, comparev,
+			       compare_desc, compare_count, resultv, result_desc, result_count,
+			       flags);
+}
+
+/* ---- queries ---- */
+
+size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
+		    bool compare, size_t core_count)
+{
+	if (!xfer->keys_ours && !xfer->key_mark)
+		return core_count;
+	if (!amo_valid(datatype, op, compare))
+		return 0;
+	return P2P_MIN(core_count, rma_served_atomic_max(datatype));
+}
+
+static int atomic_valid(const struct p2p_ep *ep, int ret, enum fi_datatype datatype,
+			enum fi_op op, bool compare, size_t *count)
+{
+	size_t both;
+
+	if (ret)
+		return ret;
+	both = atomic_count(ep->xfer.xfer, datatype, op, compare, count ? *count : 1);
+	if (!both)
+		return -FI_EOPNOTSUPP;
+	if (count)
+		*count = both;
+	return 0;
+}
+
+static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
+			     size_t *count)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	return atomic_valid(ep, fi_atomicvalid(ep->xfer.core, datatype, op, count), datatype,
+			    op, false, count);
+}
+
+static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
+				 enum fi_op op, size_t *count)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	return atomic_valid(ep, fi_fetch_atomicvalid(ep->xfer.core, datatype, op, count),
+			    datatype, op, false, count);
+}
+
+static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
+				 enum fi_op op, size_t *count)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	return atomic_valid(ep, fi_compare_atomicvalid(ep->xfer.core, datatype, op, count),
+			    datatype, op, true, count);
+}
+
+struct fi_ops_atomic atomic_ops = {
+	.size = sizeof(struct fi_ops_atomic),
+	.write = atomic_write,
+	.writev = atomic_writev,
+	.writemsg = atomic_writemsg,
+	.inject = atomic_inject,
+	.readwrite = atomic_readwrite,
+	.readwritev = atomic_readwritev,
+	.readwritemsg = atomic_readwritemsg,
+	.compwrite = atomic_compwrite,
+	.compwritev = atomic_compwritev,
+	.compwritemsg = atomic_compwritemsg,
+	.writevalid = atomic_writevalid,
+	.readwritevalid = atomic_readwritevalid,
+	.compwritevalid = atomic_compwritevalid,
+};

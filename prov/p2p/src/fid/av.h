@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Address vectors.
+ *
+ * An endpoint may have to answer a peer that the application never inserted. Such a peer
+ * goes into the core's address vector too; the indices that the application sees must not
+ * shift by it. So the application's addresses and the core's are the same until then, and
+ * from then on a table leads from the one to the other.
+ */
+#ifndef P2P_AV_H
+#define P2P_AV_H
+
+#include <pthread.h>
+#include <rdma/fi_domain.h>
+
+#include "base/base.h"
+#include "fid/domain.h"
+
+/**
+ * struct p2p_av - an address vector.
+ * @lock:	guards everything but @table, which is read without it
+ * @indexed:	FI_AV_TABLE: the application's addresses are indices
+ * @known:	what the application has inserted and the core's addresses of it: by the
+ *		application's index where addresses are indices, else in order. Replaced as
+ *		it grows; old ones are kept for those who are reading them
+ * @table:	the way from the application's addresses to the core's: @known, once a peer was
+ *		learned; NULL: both are the same
+ * @names, @named_addrs: the core's addresses by name, made when the first peer is looked up,
+ *		and the same by address
+ * @found:	what was looked up last, in @names, or NULL
+ */
+struct p2p_av {
+	struct fid_av fid;
+	struct fid_av *core;
+	struct av_table *table;
+	struct p2p_domain *domain;
+	bool indexed;
+	pthread_mutex_t lock;
+	struct av_table *known;
+	bool named;
+	struct av_name *names;
+	struct av_name *named_addrs;
+	struct av_name *found;
+};
+
+int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
+	    void *context);
+
+/* One that the application knows nothing of: peers come into it by av_resolve() alone */
+int av_open_own(struct p2p_domain *domain, struct p2p_av **av);
+
+fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
+fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
+
+/* Are the application's addresses the core's? */
+static inline bool av_same(const struct p2p_av *av)
+{
+	return p2p_unlikely(!av) || p2p_likely(!__atomic_load_n(&av->table, __ATOMIC_ACQUIRE));
+}
+
+/* The core's address for one of the application's */
+static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
+{
+	if (av_same(av))
+		return addr;
+	return av_core_addr_slow(av, addr);
+}
+
+/* Does it name nobody? While the addresses are the core's, only the core knows. */
+static inline bool av_unknown(const struct p2p_av *av, fi_addr_t addr)
+{
+	return addr != FI_ADDR_UNSPEC && av_core_addr(av, addr) == FI_ADDR_NOTAVAIL;
+}
+
+/* Puts the core's address in the application's place; -FI_EINVAL, and a warning: nobody has it */
+int av_to_core(const struct p2p_av *av, fi_addr_t *addr);
+
+/* The way back; FI_ADDR_NOTAVAIL for a peer that the application does not know */
+static inline fi_addr_t av_user_addr(const struct p2p_av *av, fi_addr_t addr)
+{
+	if (av_same(av))
+		return addr;
+	return av_user_addr_slow(av, addr);
+}
+
+/* The core's address of the peer with this name, inserted if it is not known. */
+int av_resolve(struct p2p_av *av, const void *name, size_t len, fi_addr_t *addr);
+
+#endif /* P2P_AV_H */

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Counters. See cntr.h. */
+#include "fid/cntr.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "fid/pollset.h"
+
+/* How long to sleep at a time on a counter that the core counts as well as we do [ms] */
+#define CNTR_SLICE 1
+
+/* ---- values ---- */
+
+static uint64_t cntr_value(const struct p2p_cntr *cntr)
+{
+	return fi_cntr_read(cntr->core) +
+	       __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t cntr_errors(const struct p2p_cntr *cntr)
+{
+	return fi_cntr_readerr(cntr->core) +
+	       __atomic_load_n(&cntr->xfer.errors, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t cntr_read(struct fid_cntr *fid)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	xfer_progress(&cntr->domain->xfer);
+	return cntr_value(cntr);
+}
+
+static uint64_t cntr_readerr(struct fid_cntr *fid)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	xfer_progress(&cntr->domain->xfer);
+	return cntr_errors(cntr);
+}
+
+/* What we count becomes @base (0 or 1) times what it was, and @value. */
+static int cntr_change(struct p2p_cntr *cntr, uint64_t *count, unsigned int base,
+		       uint64_t value)
+{
+	struct xfer *xfer = &cntr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	__atomic_store_n(count, *count * base + value, __ATOMIC_RELEASE);
+	if (cntr->xfer.point)
+		wait_wake(cntr->xfer.point);
+	wait_wake_all(&xfer->wait);
+	p2p_lock_drop(&xfer->lock);
+	return 0;
+}
+
+static int cntr_add(struct fid_cntr *fid, uint64_t value)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	return cntr_change(cntr, &cntr->xfer.value, 1, value);
+}
+
+static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	return cntr_change(cntr, &cntr->xfer.errors, 1, value);
+}
+
+static int cntr_set(struct fid_cntr *fid, uint64_t value)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	int ret = fi_cntr_set(cntr->core, 0);
+
+	return ret ? ret : cntr_change(cntr, &cntr->xfer.value, 0, value);
+}
+
+static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	int ret = fi_cntr_seterr(cntr->core, 0);
+
+	return ret ? ret : cntr_change(cntr, &cntr->xfer.errors, 0, value);
+}
+
+/* ---- waiting ---- */
+
+/*
+ * Until the core counts, and no longer than we could be needed for what it does not. What
+ * comes of it the caller sees.
+ */
+static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeout,
+			   unsigned int *rounds)
+{
+	struct xfer *xfer = &cntr->domain->xfer;
+	uint64_t core = fi_cntr_read(cntr->core);
+
+	if (!xfer->wait.waker || xfer_busy(xfer) || cntr_value(cntr) != value)
+		return wait_sleep(NULL, xfer, timeout, rounds);
+	if (timeout < 0 || timeout > CNTR_SLICE)
+		timeout = CNTR_SLICE;
+	fi_cntr_wait(cntr->core, core + 1, (int) timeout);
+	return 0;
+}
+
+static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct xfer *xfer = &cntr->domain->xfer;
+	uint64_t errors = cntr_errors(cntr), value;
+	struct wait_seen seen;
+	int64_t end = wait_end(timeout), left;
+	unsigned int rounds = 0;
+	int ret;
+
+	if (!cntr->waits)
+		return -FI_ENOSYS;
+	do {
+		seen = wait_waker_read(xfer);
+		xfer_progress(xfer);
+		value = cntr_value(cntr);
+		if (value >= threshold)
+			return 0;
+		if (cntr_errors(cntr) != errors)
+			return -FI_EAVAIL;
+		left = wait_left(end);
+		if (!left)
+			return -FI_ETIMEDOUT;
+		ret = cntr->by_core ? cntr_sleep_core(cntr, value, left, &rounds)
+				    : wait_waker_sleep(xfer, seen, left, &rounds);
+	} while (!ret);
+	return ret;
+}
+
+/*
+ * What the counter has counted since the last time is told, whoever has read it since: to look
+ * once more costs less than a value that nobody looks at.
+ */
+int cntr_trywait(struct fid *fid)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	return cntr->xfer.point ? wait_try(cntr->xfer.point) : -FI_EINVAL;
+}
+
+static int cntr_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+
+	return waitset_control(fid, &cntr->member, cntr->xfer.point, cntr->wait_obj, command,
+			       arg);
+}
+
+/* ---- endpoints ---- */
+
+static int cntr_wake_by(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t by_core)
+{
+	const uint64_t kinds = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+	struct fid_cntr *waker = cntr->domain->xfer.wait.waker;
+	int ret;
+
+	if (!cntr->waits || !waker || ep->xfer.wakes)
+		return 0;
+	ret = fi_ep_bind(ep->xfer.core, &waker->fid, kinds & ~by_core);
+	ep->xfer.wakes = !ret;
+	return ret;
+}
+
+int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
+{
+	uint64_t by_core = ep_core_counts(ep);
+	int ret = 0;
+
+	if (!flags || flags & ~XFER_COUNT_ALL) {
+		P2P_WARN("binding a counter: flags 0x%zx\n", (size_t) flags);
+		return -FI_EBADFLAGS;
+	}
+	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
+		if (flags & kind && ep->xfer.cntrs[xfer_count_index(kind)]) {
+			P2P_WARN("binding a counter: there is one already\n");
+			return -FI_EINVAL;
+		}
+	}
+	if (flags & by_core) {
+		ret = fi_ep_bind(ep->xfer.core, &cntr->core->fid, flags & by_core);
+		if (ret)
+			return ret;
+		cntr->by_core = true;
+	}
+	ret = cntr_wake_by(cntr, ep, by_core);
+	if (ret)
+		return ret;
+	p2p_lock_take(&cntr->domain->xfer.lock);
+	cntr->point.blind = cntr->by_core;
+	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
+		if (!(flags & kind))
+			continue;
+		ep->xfer.cntrs[xfer_count_index(kind)] = &cntr->xfer;
+		cntr->refs++;
+	}
+	/* peers' accesses are counted by whoever serves them */
+	ep->xfer.followed |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&cntr->domain->xfer.lock);
+	return 0;
+}
+
+void cntr_release_ep(struct p2p_ep *ep)
+{
+	p2p_lock_take(&ep->domain->xfer.lock);
+	for (int i = 0; i < XFER_COUNT_KINDS; i++) {
+		if (ep->xfer.cntrs[i])
+			container_of(ep->xfer.cntrs[i], struct p2p_cntr, xfer)->refs--;
+	}
+	p2p_lock_drop(&ep->domain->xfer.lock);
+}
+
+/* ---- open and close ---- */
+
+static int cntr_close(struct fid *fid)
+{
+	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	bool bound;
+	int ret;
+
+	p2p_lock_take(&cntr->domain->xfer.lock);
+	bound = cntr->refs;
+	p2p_lock_drop(&cntr->domain->xfer.lock);
+	if (bound)
+		return -FI_EBUSY;
+	waitset_hold(&cntr->member);
+	ret = fi_close(&cntr->core->fid);
+	waitset_drop(&cntr->member, !ret);
+	if (ret)
+		return ret;
+	pollset_forget(fid);
+	if (cntr->xfer.point)
+		wait_close(cntr->xfer.point);
+	if (cntr->waits)
+		wait_waker_put(&cntr->domain->xfer);
+	free(cntr);
+	return 0;
+}
+
+static struct fi_ops cntr_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = cntr_close,
+	.bind = fid_no_bind,
+	.control = cntr_control,
+	.ops_open = fid_ops_open,
+};
+
+static struct fi_ops_cntr cntr_ops = {
+	.size = sizeof(struct fi_ops_cntr),
+	.read = cntr_read,
+	.readerr = cntr_readerr,
+	.add = cntr_add,
+	.adderr = cntr_adderr,
+	.set = cntr_set,
+	.seterr = cntr_seterr,
+	.wait = cntr_wait,
+};
+
+/* The core's counter, and a point if the application wants a descriptor and the core waits */
+static int cntr_open_core(struct p2p_cntr *cntr, const struct fi_cntr_attr *attr, int set)
+{
+	struct p2p_domain *domain = cntr->domain;
+	struct fi_cntr_attr core_attr = *attr;
+	bool sleeps;
+	int ret;
+
+	/* a list of descriptors would make tcp start a thread */
+	if (core_attr.wait_obj == FI_WAIT_POLLFD)
+		core_attr.wait_obj = FI_WAIT_FD;
+	sleeps = core_attr.wait_obj == FI_WAIT_FD;
+	ret = fi_cntr_open(domain->core, &core_attr, &cntr->core, cntr);
+	if (ret || !sleeps)
+		return ret;
+	ret = wait_open_all(&cntr->point, &domain->xfer, set);
+	if (ret)
+		fi_close(&cntr->core->fid);
+	else
+		cntr->xfer.point = &cntr->point;
+	return ret;
+}
+
+int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
+	      struct fid_cntr **cntr_fid, void *context)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct fi_cntr_attr core_attr = attr ? *attr : (struct fi_cntr_attr){0};
+	struct p2p_waitset *set;
+	struct p2p_cntr *cntr;
+	int ret;
+
+	if (!cntr_fid)
+		return -FI_EINVAL;
+	cntr = calloc(1, sizeof *cntr);
+	if (!cntr)
+		return -FI_ENOMEM;
+	cntr->domain = domain;
+	cntr->wait_obj = core_attr.wait_obj;
+	cntr->waits = cntr->wait_obj != FI_WAIT_NONE && cntr->wait_obj != FI_WAIT_SET;
+	cntr->fid.fid.fclass = FI_CLASS_CNTR;
+	cntr->fid.fid.context = context;
+	cntr->fid.fid.ops = &cntr_fid_ops;
+	cntr->fid.ops = &cntr_ops;
+	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
+	if (!ret)
+		ret = cntr_open_core(cntr, &core_attr, waitset_fd(set));
+	if (ret) {
+		free(cntr);
+		return ret;
+	}
+	if (cntr->waits)
+		wait_waker_get(&domain->xfer, domain->counts ? domain->core : NULL);
+	waitset_join(set, &cntr->member, &cntr->fid.fid);
+	*cntr_fid = &cntr->fid;
+	return 0;
+}

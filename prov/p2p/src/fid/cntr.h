@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Counters. */
+#ifndef P2P_CNTR_H
+#define P2P_CNTR_H
+
+#include "fid/domain.h"
+#include "fid/ep.h"
+#include "fid/waitset.h"
+
+/**
+ * struct p2p_cntr - a counter. Its value is the sum of two:
+ * @core:	the core's counter counts what the core alone knows of, such as accesses by
+ *		peers to host memory
+ * @xfer:	we count the rest, when the data is where it should be: the core would
+ *		count markers, pieces and messages that still have to be copied, too
+ * @waits:	fi_cntr_wait() is allowed
+ * @wait_obj:	what the application asked for
+ * @point:	where to sleep, if @xfer.point points there
+ * @member:	of the wait set that it is in
+ * @by_core:	@core is bound to something
+ * @refs:	bindings to endpoints; the domain's lock guards it
+ */
+struct p2p_cntr {
+	struct fid_cntr fid;
+	struct fid_cntr *core;
+	struct xfer_cntr xfer;
+	struct p2p_domain *domain;
+	bool waits;
+	enum fi_wait_obj wait_obj;
+	struct wait_point point;
+	struct waitset_member member;
+	bool by_core;
+	unsigned int refs;
+};
+
+int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+	      void *context);
+
+/* fi_trywait() of a counter */
+int cntr_trywait(struct fid *cntr);
+
+/* fi_ep_bind() of a counter */
+int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags);
+
+/* The endpoint is closed: its counters may be, too. */
+void cntr_release_ep(struct p2p_ep *ep);
+
+#endif /* P2P_CNTR_H */

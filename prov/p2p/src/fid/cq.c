@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Completion queues. See cq.h.
+ *
+ * As long as no transfer of ours is under way, a read is the core's read, with a look at
+ * each entry. Otherwise all of the domain's queues are drained into reports first, so that
+ * transfers advance whichever queue the application reads; and every now and then without that,
+ * where peers may ask for one in a queue that the application does not read.
+ */
+#include "fid/cq.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "fid/av.h"
+#include "base/log.h"
+#include "fid/pollset.h"
+
+/* Entries read at once where they are not just the application's */
+#define CQ_BATCH 16
+
+/* Each format is the beginning of the next */
+static inline void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
+				const struct fi_cq_tagged_entry *entry)
+{
+	switch (cq->format) {
+	case FI_CQ_FORMAT_CONTEXT:
+		memcpy((struct fi_cq_entry *) buf + index, entry, sizeof(struct fi_cq_entry));
+		break;
+	case FI_CQ_FORMAT_MSG:
+		memcpy((struct fi_cq_msg_entry *) buf + index, entry,
+		       sizeof(struct fi_cq_msg_entry));
+		break;
+	case FI_CQ_FORMAT_DATA:
+		memcpy((struct fi_cq_data_entry *) buf + index, entry,
+		       sizeof(struct fi_cq_data_entry));
+		break;
+	default:
+		((struct fi_cq_tagged_entry *) buf)[index] = *entry;
+	}
+}
+
+static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
+{
+	return (struct fi_cq_tagged_entry){
+		.op_context = comp->context,
+		.flags = comp->flags,
+		.len = comp->len,
+		.buf = comp->buf,
+		.data = comp->data,
+		.tag = comp->tag,
+	};
+}
+
+/*
+ * Where a message comes from, as the application knows it. An entry does not tell which endpoint
+ * it is for: of several address vectors, once one's indices are not the core's, none can be meant.
+ */
+static inline fi_addr_t cq_user_addr(const struct p2p_cq *cq, fi_addr_t addr)
+{
+	if (p2p_unlikely(cq->many_avs) && cq->domain->learned)
+		return FI_ADDR_NOTAVAIL;
+	return av_user_addr(cq->av, addr);
+}
+
+void cq_set_av(struct p2p_cq *cq, struct p2p_av *av)
+{
+	/* the queue may be bound before the vector */
+	if (!av)
+		return;
+	cq->many_avs |= cq->av && cq->av != av;
+	cq->av = av;
+}
+
+void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av)
+{
+	struct xfer_cq *xfer_cq;
+
+	p2p_lock_take(&domain->xfer.lock);
+	LIST_FOREACH(xfer_cq, &domain->xfer.cqs, entry) {
+		struct p2p_cq *cq = container_of(xfer_cq, struct p2p_cq, xfer);
+
+		/* those that we have opened ourselves have none, and are nothing but that */
+		if (xfer_cq->silent || cq->av != av)
+			continue;
+		cq->many_avs |= !av_same(av);
+		cq->av = NULL;
+	}
+	p2p_lock_drop(&domain->xfer.lock);
+}
+
+/* ---- reports ---- */
+
+static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	struct fi_cq_tagged_entry entry;
+	struct core_comp comp;
+	ssize_t read = 0;
+	int ret = 0;
+
+	if (!count)
+		return xfer_cq_has(&cq->xfer) ? 0 : -FI_EAGAIN;
+	while (read < (ssize_t) count) {
+		ret = xfer_cq_next(&cq->xfer, false, &comp);
+		if (ret != 1)
+			break;
+		entry = cq_entry(&comp);
+		cq_entry_put(cq, buf, read, &entry);
+		if (src)
+			src[read] = cq_user_addr(cq, comp.src);
+		read++;
+	}
+	if (read)
+		return read;
+	return ret < 0 ? ret : -FI_EAGAIN;
+}
+
+/* ---- the core's queue ---- */
+
+static inline bool cq_concerned(const struct p2p_cq *cq,
+				const struct fi_cq_tagged_entry *entry)
+{
+	return p2p_unlikely(
+		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
+}
+
+/* Is all of it, @read entries, the application's alone? */
+static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entries,
+			    ssize_t read)
+{
+	if (p2p_likely(read == 1))
+		return !cq_concerned(cq, entries);
+	if (p2p_unlikely(read <= 0))
+		return false;
+	for (ssize_t i = 0; i < read; i++) {
+		if (cq_concerned(cq, &entries[i]))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Deals with what is not the application's among @read entries, and puts in its place what it
+ * leads to; how many there are then
+ */
+static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
+			 fi_addr_t *src, ssize_t read)
+{
+	struct core_comp comp, report;
+	enum xfer_taken taken;
+	ssize_t kept = 0;
+
+	for (ssize_t i = 0; i < read; i++) {
+		fi_addr_t from = cq->xfer.source ? src[i] : FI_ADDR_NOTAVAIL;
+
+		taken = XFER_PLAIN;
+		if (cq_concerned(cq, &entries[i])) {
+			core_comp_from_entry(&entries[i], from, &comp);
+			taken = xfer_take(&cq->xfer, &comp, &report);
+		}
+		if (taken == XFER_TAKEN)
+			continue;
+		if (taken == XFER_REPORTED) {
+			entries[kept] = cq_entry(&report);
+			from = report.src;
+		} else if (kept != i) {
+			entries[kept] = entries[i];
+		}
+		if (cq->xfer.source)
+			src[kept] = cq_user_addr(cq, from);
+		kept++;
+	}
+	return kept;
+}
+
+/*
+ * What a read of the core's queue returned becomes what the application's read returns:
+ * @ret entries, which may lie in @buf, from where @from says, into @buf and @src
+ */
+static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
+		       fi_addr_t *from, ssize_t ret, void *buf, size_t count,
+		       fi_addr_t *src)
+{
+	if (p2p_unlikely(ret == -FI_EAVAIL)) {
+		xfer_progress(cq->xfer.xfer);
+		return cq_read_reports(cq, buf, count, src);
+	}
+	if (ret <= 0)
+		return ret;
+	ret = cq_filter(cq, entries, from, ret);
+	for (ssize_t i = 0; i < ret && entries != buf; i++)
+		cq_entry_put(cq, buf, i, &entries[i]);
+	for (ssize_t i = 0; i < ret && src; i++)
+		src[i] = cq->xfer.source ? from[i] : FI_ADDR_NOTAVAIL;
+	if (ret)
+		return ret;
+	/* what was taken may have ended something */
+	return cq_read_reports(cq, buf, count, src);
+}
+
+/* Is there something? What the core has may be ours, so it is looked at. */
+static ssize_t cq_peek(struct p2p_cq *cq)
+{
+	if (!xfer_cq_ours(&cq->xfer) && !xfer_apart(cq->xfer.xfer) &&
+	    fi_cq_read(cq->xfer.core, NULL, 0) == -FI_EAGAIN)
+		return -FI_EAGAIN;
+	xfer_progress(cq->xfer.xfer);
+	return cq_read_reports(cq, NULL, 0, NULL);
+}
+
+/* Not just the core's: there are reports, or transfers under way; or nothing to read into */
+static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t count,
+					 fi_addr_t *src)
+{
+	if (!count)
+		return cq_peek(cq);
+	if (!buf) {
+		P2P_WARN("fi_cq_read of %zu entries without a buffer\n", count);
+		return -FI_EINVAL;
+	}
+	if (!xfer_cq_has(&cq->xfer))
+		xfer_cq_progress(&cq->xfer);
+	return cq_read_reports(cq, buf, count, src);
+}
+
+/*
+ * Nothing was there to read: is it time to look elsewhere? After 256 times. Of several threads,
+ * one or another counts.
+ */
+P2P_GLANCE bool cq_in_vain(struct p2p_cq *cq)
+{
+	return p2p_unlikely(!++cq->vain);
+}
+
+static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size_t count,
+					      fi_addr_t *src)
+{
+	if (!xfer_apart(cq->xfer.xfer))
+		return -FI_EAGAIN;
+	/* what comes there seldom comes alone */
+	if (xfer_cq_progress(&cq->xfer))
+		__atomic_store_n(&cq->vain, UINT8_MAX, __ATOMIC_RELAXED);
+	return cq_read_reports(cq, buf, count, src);
+}
+
+/*
+ * What is called most often, finds nothing most often, and else nothing of ours: it costs a few
+ * loads and branches besides the core's read, into @entries, which may be @buf, and @from, for which
+ * there is @room. Without @from the core tells of tags and not of sources.
+ */
+P2P_INLINE ssize_t cq_read_quick(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src,
+				 struct fi_cq_tagged_entry *entries, fi_addr_t *from,
+				 size_t room)
+{
+	size_t most = P2P_MIN(count, room);
+	ssize_t ret;
+
+	if (p2p_unlikely(!buf || xfer_cq_ours(&cq->xfer)))
+		return cq_read_ours(cq, buf, count, src);
+	ret = from ? xfer_cq_read(&cq->xfer, entries, most, from)
+		   : fi_cq_read(cq->xfer.core, entries, most);
+	if (p2p_likely(ret == -FI_EAGAIN))
+		return cq_in_vain(cq) ? cq_read_elsewhere(cq, buf, count, src) : ret;
+	if (p2p_unlikely(!cq_plain(cq, entries, ret)))
+		return ret ? cq_take(cq, entries, from, ret, buf, count, src) : cq_peek(cq);
+	for (ssize_t i = 0; i < ret && entries != buf; i++)
+		cq_entry_put(cq, buf, i, &entries[i]);
+	for (ssize_t i = 0; i < ret && src; i++)
+		src[i] = cq->xfer.source ? cq_user_addr(cq, from[i]) : FI_ADDR_NOTAVAIL;
+	return ret;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct fi_cq_tagged_entry entries[CQ_BATCH];
+	fi_addr_t from[CQ_BATCH];
+
+	return cq_read_quick(cq, buf, count, src,
+			     cq->format == FI_CQ_FORMAT_TAGGED ? buf : entries, from, CQ_BATCH);
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_readfrom(fid, buf, count, NULL);
+}
+
+/* The application's entries are the core's. */
+static ssize_t cq_read_tagged(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_read_quick((struct p2p_cq *) fid, buf, count, NULL, buf, NULL, SIZE_MAX);
+}
+
+/* They are shorter. */
+static ssize_t cq_read_short(struct fid_cq *fid, void *buf, size_t count)
+{
+	struct fi_cq_tagged_entry entries[CQ_BATCH];
+
+	return cq_read_quick((struct p2p_cq *) fid, buf, count, NULL, entries, NULL, CQ_BATCH);
+}
+
+/* ---- waiting ---- */
+
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src,
+			    const void *cond, int timeout)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	int64_t end = wait_end(timeout), left;
+	unsigned int rounds = 0;
+	ssize_t ret;
+
+	if (cq->wait_obj == FI_WAIT_NONE || cq->wait_obj == FI_WAIT_SET)
+		return -FI_ENOSYS;
+	do {
+		ret = cq_readfrom(fid, buf, count, src);
+		if (ret != -FI_EAGAIN)
+			return ret;
+		left = wait_left(end);
+		if (!left || __atomic_exchange_n(&cq->signalled, false, __ATOMIC_RELAXED))
+			return -FI_EAGAIN;
+		ret = wait_sleep(cq->xfer.point, cq->xfer.xfer, left, &rounds);
+	} while (!ret);
+	return ret;
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond,
+			int timeout)
+{
+	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+int cq_trywait(struct fid *fid)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+
+	return cq->xfer.point ? wait_try(cq->xfer.point) : -FI_EINVAL;
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+
+	if (cq->wait_obj == FI_WAIT_NONE)
+		return -FI_ENOSYS;
+	__atomic_store_n(&cq->signalled, true, __ATOMIC_RELAXED);
+	if (!cq->xfer.point)
+		return 0;
+	p2p_lock_take(&cq->xfer.xfer->lock);
+	wait_wake(cq->xfer.point);
+	p2p_lock_drop(&cq->xfer.xfer->lock);
+	return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+
+	return waitset_control(fid, &cq->member, cq->xfer.point, cq->wait_obj, command, arg);
+}
+
+/* ---- errors ---- */
+
+static void cq_err_data_put(struct p2p_cq *cq, const struct core_comp *comp,
+			    struct fi_cq_err_entry *buf)
+{
+	/* the application's buffer, as API 1.5 and later have it; else ours, until next time */
+	if (buf->err_data && buf->err_data_size) {
+		buf->err_data_size = P2P_MIN(buf->err_data_size, comp->err_data_size);
+		memcpy(buf->err_data, comp->err_data, buf->err_data_size);
+		free(comp->err_data);
+		return;
+	}
+	free(cq->err_data);
+	cq->err_data = comp->err_data;
+	buf->err_data = comp->err_data;
+	buf->err_data_size = comp->err_data_size;
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct core_comp comp;
+
+	if (!buf)
+		return -FI_EINVAL;
+	if (xfer_cq_next(&cq->xfer, true, &comp) != 1)
+		return -FI_EAGAIN;
+	buf->op_context = comp.context;
+	buf->flags = comp.flags;
+	buf->len = comp.len;
+	buf->buf = comp.buf;
+	buf->data = comp.data;
+	buf->tag = comp.tag;
+	buf->olen = comp.olen;
+	buf->err = comp.err;
+	buf->prov_errno = comp.prov_errno;
+	cq_err_data_put(cq, &comp, buf);
+	return 1;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data,
+			       char *buf, size_t len)
+{
+	return fi_cq_strerror(((struct p2p_cq *) fid)->xfer.core, prov_errno, err_data, buf,
+			      len);
+}
+
+/* ---- open and close ---- */
+
+static int cq_close(struct fid *fid)
+{
+	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	int ret;
+
+	waitset_hold(&cq->member);
+	ret = xfer_cq_fini(&cq->xfer);
+	waitset_drop(&cq->member, !ret);
+	if (ret)
+		return ret;
+	pollset_forget(fid);
+	if (cq->xfer.point)
+		wait_close(cq->xfer.point);
+	free(cq->err_data);
+	free(cq);
+	return 0;
+}
+
+static struct fi_ops cq_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = cq_close,
+	.bind = fid_no_bind,
+	.control = cq_control,
+	.ops_open = fid_ops_open,
+};
+
+static const struct fi_ops_cq cq_ops = {
+	.size = sizeof(struct fi_ops_cq),
+	.read = cq_read,
+	.readfrom = cq_readfrom,
+	.readerr = cq_readerr,
+	.sread = cq_sread,
+	.sreadfrom = cq_sreadfrom,
+	.signal = cq_signal,
+	.strerror = cq_strerror,
+};
+
+/* Does it take a descriptor to wait like that? */
+static bool cq_sleeps(enum fi_wait_obj wait_obj)
+{
+	return wait_obj == FI_WAIT_UNSPEC || wait_obj == FI_WAIT_FD ||
+	       wait_obj == FI_WAIT_POLLFD || wait_obj == FI_WAIT_SET;
+}
+
+/* With tags or, where the core has none and nobody needs them, without */
+static int cq_open_format(struct p2p_domain *domain, struct fi_cq_attr *attr, bool tags,
+			  struct xfer_cq *cq, void *context)
+{
+	int ret;
+
+	attr->format = FI_CQ_FORMAT_TAGGED;
+	ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	if (ret != -FI_ENOSYS || tags)
+		return ret;
+	attr->format = FI_CQ_FORMAT_DATA;
+	ret = fi_cq_open(domain->core, attr, &cq->core, context);
+	cq->narrow = !ret;
+	return ret;
+}
+
+int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
+		 struct xfer_cq *cq, void *context)
+{
+	enum fi_wait_obj wait_obj = attr->wait_obj;
+	bool tags = attr->format == FI_CQ_FORMAT_TAGGED;
+	/* if not the application, our thread, as well as it can */
+	bool optional = wait_obj == FI_WAIT_UNSPEC || !sleeps;
+	int ret;
+
+	sleeps |= domain->automatic;
+
+	/*
+	 * No larger than asked for: cores round up to a power of two, and a queue twice as
+	 * long costs every message. They keep what does not fit, of ours as of the user's.
+	 */
+	if (sleeps)
+		attr->wait_obj = FI_WAIT_FD;
+	ret = cq_open_format(domain, attr, tags, cq, context);
+	if (ret && sleeps && optional) {
+		attr->wait_obj = wait_obj;
+		sleeps = false;
+		ret = cq_open_format(domain, attr, tags, cq, context);
+	}
+	if (ret)
+		return ret;
+	if (!sleeps || fi_control(&cq->core->fid, FI_GETWAIT, &cq->fd))
+		cq->fd = -1;
+	cq->source = domain->source;
+	xfer_cq_init(cq, &domain->xfer);
+	return 0;
+}
+
+int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_cq **cq_fid,
+	    void *context)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct fi_cq_attr core_attr;
+	struct p2p_waitset *set;
+	struct p2p_cq *cq;
+	int ret;
+
+	if (!cq_fid)
+		return -FI_EINVAL;
+	/* a provider's own, which it wants to see in the core's hands as it is */
+	if (attr && attr->flags & FI_PEER)
+		return fi_cq_open(domain->core, attr, cq_fid, context);
+	core_attr = attr ? *attr : (struct fi_cq_attr){0};
+	if (core_attr.format > FI_CQ_FORMAT_TAGGED) {
+		P2P_WARN("completion queue format %d is unknown\n", core_attr.format);
+		return -FI_ENOSYS;
+	}
+	cq = p2p_new(sizeof *cq);
+	if (!cq)
+		return -FI_ENOMEM;
+	cq->domain = domain;
+	cq->format = core_attr.format;
+	cq->wait_obj = core_attr.wait_obj;
+	cq->fid.fid.fclass = FI_CLASS_CQ;
+	cq->fid.fid.context = context;
+	cq->fid.fid.ops = &cq_fid_ops;
+	cq->fid.ops = &cq->ops;
+	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
+	if (!ret)
+		ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
+	if (ret)
+		goto free_cq;
+	/* unspecified is ours to choose */
+	if (cq->format == FI_CQ_FORMAT_UNSPEC)
+		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
+	cq->ops = cq_ops;
+	if (!cq->xfer.narrow && !cq->xfer.source)
+		cq->ops.read = cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
+	if (cq->xfer.fd >= 0) {
+		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(set), !domain->layered);
+		if (!ret)
+			cq->xfer.point = &cq->point;
+	} else if (set) {
+		P2P_INFO("the core provider has no descriptor for a wait set\n");
+		ret = -FI_ENOSYS;
+	}
+	if (ret)
+		goto fini_xfer;
+	waitset_join(set, &cq->member, &cq->fid.fid);
+	if (attr)
+		attr->format = cq->format;
+	*cq_fid = &cq->fid;
+	return 0;
+
+fini_xfer:
+	xfer_cq_fini(&cq->xfer);
+free_cq:
+	free(cq);
+	return ret;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Completion queues. */
+#ifndef P2P_CQ_H
+#define P2P_CQ_H
+
+#include <rdma/fi_eq.h>
+
+#include "fid/domain.h"
+#include "fid/waitset.h"
+
+/**
+ * struct p2p_cq - a completion queue.
+ * @vain:	reads that have found nothing, modulo 256
+ * @xfer:	the part that transfers report to
+ * @av:		of the endpoints bound to it, for the addresses that messages come from;
+ *		@many_avs: they have, or had, others besides
+ * @wait_obj:	what the application asked for
+ * @format:	the application's format; the core's has tags if the core has them
+ * @ops:	the functions that suit its format
+ * @point:	where to sleep, if @xfer.point points there
+ * @member:	of the wait set that it is in
+ * @signalled:	fi_cq_signal() was called, and no waiting read has come back for it
+ * @err_data:	what the last error pointed to; lives until the next read
+ */
+struct p2p_cq {
+	struct fid_cq fid;
+	uint8_t vain;
+	struct xfer_cq xfer;
+	struct p2p_domain *domain;
+	struct p2p_av *av;
+	bool many_avs;
+	enum fi_wait_obj wait_obj;
+	enum fi_cq_format format;
+	struct fi_ops_cq ops;
+	struct wait_point point;
+	struct waitset_member member;
+	bool signalled;
+	void *err_data;
+};
+
+_Static_assert(offsetof(struct p2p_cq, xfer.count) < P2P_CACHE_LINE,
+	       "what a read looks at is one cache line");
+
+int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+	    void *context);
+
+/*
+ * A core queue for transfers: @attr for the core, with @sleeps, or for our thread: with a
+ * descriptor, if the core has one. 0 or the core's error.
+ */
+int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
+		 struct xfer_cq *cq, void *context);
+
+/* Another endpoint bound to it has @av, or NULL */
+void cq_set_av(struct p2p_cq *cq, struct p2p_av *av);
+
+/* @av is closed: the queues of its domain may be read all the same */
+void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av);
+
+/* fi_trywait() of a queue */
+int cq_trywait(struct fid *cq);
+
+#endif /* P2P_CQ_H */

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Domains. */
+#ifndef P2P_DOMAIN_H
+#define P2P_DOMAIN_H
+
+#include <rdma/fi_domain.h>
+
+#include "xfer/auto.h"
+#include "fid/fabric.h"
+#include "xfer/xfer.h"
+
+/**
+ * struct p2p_domain - a domain.
+ * @layered:	peers of its endpoints run ofi_p2p, too: it is not a hook's, and its endpoints
+ *		are neither connected nor unreliable
+ * @source:	messages tell where they come from (FI_SOURCE)
+ * @counts:	the core's counters may be used beside ours
+ * @automatic:	the application has asked for progress without its calls
+ * @auto_thread: makes it then
+ * @allocated:	what is registered is there (FI_MR_ALLOCATED), and so stays what it is
+ * @serves_all:	peers reach no memory but by asking us, as the core does not count it
+ * @learned:	some address vector of its has indices that are not the core's
+ * @users:	objects of ours that the core does not know of: it cannot be closed before them
+ */
+struct p2p_domain {
+	struct fid_domain fid;
+	struct fid_domain *core;
+	struct p2p_fabric *fabric;
+	bool layered;
+	bool source;
+	bool counts;
+	bool allocated;
+	bool serves_all;
+	bool automatic;
+	struct xfer xfer;
+	struct auto_thread auto_thread;
+	bool learned;
+	unsigned int users;
+};
+
+_Static_assert(offsetof(struct p2p_domain, xfer) % P2P_CACHE_LINE == 0,
+	       "what a read of a queue looks at is one cache line");
+
+static inline void domain_hold(struct p2p_domain *domain)
+{
+	__atomic_fetch_add(&domain->users, 1, __ATOMIC_RELAXED);
+}
+
+static inline void domain_release(struct p2p_domain *domain)
+{
+	__atomic_fetch_sub(&domain->users, 1, __ATOMIC_RELEASE);
+}
+
+int domain_open(struct fid_fabric *fabric, struct fi_info *info,
+		struct fid_domain **domain, void *context);
+
+#endif /* P2P_DOMAIN_H */

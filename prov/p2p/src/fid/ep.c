@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Endpoints. See ep.h; the data transfer calls are in msg.c, rma.c, atomic.c. */
+#include "fid/ep.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "fid/cntr.h"
+#include "fid/collective.h"
+#include "base/conf.h"
+#include "fid/eq.h"
+#include "path/info.h"
+#include "base/libfabric.h"
+#include "base/log.h"
+#include "proto/hello.h"
+
+/* Came with libfabric 1.18, as the next of the enumeration */
+#define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
+
+/* ---- statistics ---- */
+
+static bool ep_is_ours(const struct fid *fid)
+{
+	return fid && fid->fclass == FI_CLASS_EP && fid->ops->ops_open == fid_ops_open;
+}
+
+static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t size)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct fi_p2p_stats now;
+
+	if (!ep_is_ours(fid) || !stats)
+		return -FI_EINVAL;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	now = ep->xfer.stats;
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
+		snprintf(now.reason[i], sizeof now.reason[i], "%s",
+			 ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	memcpy(stats, &now, P2P_MIN(size, sizeof now));
+	return 0;
+}
+
+static int ep_stats_path(struct fid *fid, const void *buf, size_t len, enum fi_p2p_path *path,
+			 char *reason, size_t size)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	const struct iovec iov = {(void *) buf, len};
+	const struct core_op op = {.iov = &iov, .count = 1, .addr = FI_ADDR_NOTAVAIL};
+	struct path_choice choice = {.reason = ""};
+	int ret;
+
+	if (!ep_is_ours(fid) || !path || !reason)
+		return -FI_EINVAL;
+	ret = xfer_ask_path(&ep->xfer, &op, &choice);
+	*path = choice.path;
+	snprintf(reason, size, "%s", choice.reason);
+	return ret;
+}
+
+int ep_stats_ops_open(struct p2p_ep *ep, void **ops)
+{
+	static struct fi_p2p_stats_ops stats_ops = {
+		.size = sizeof(struct fi_p2p_stats_ops),
+		.read = ep_stats_read,
+		.path = ep_stats_path,
+	};
+
+	p2p_lock_take(&ep->domain->xfer.lock);
+	__atomic_store_n(&ep->xfer.tally, true, __ATOMIC_RELAXED);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	*ops = &stats_ops;
+	return 0;
+}
+
+/* FI_P2P_STATS=1: what there is to say of it at its end */
+static void ep_stats_print(struct p2p_ep *ep)
+{
+	static const char *const names[FI_P2P_PATH_MAX] = {"host", "staged", "ipc", "peer"};
+	const struct fi_p2p_stats *stats = &ep->xfer.stats;
+
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++) {
+		if (stats->tx_msgs[i] || stats->rx_msgs[i])
+			fprintf(stderr,
+				"libfabric:p2p: endpoint %p: %s: sent %" PRIu64 " (%" PRIu64
+				" bytes), received %" PRIu64 " (%" PRIu64 " bytes)%s%s\n",
+				(void *) ep, names[i], stats->tx_msgs[i], stats->tx_bytes[i],
+				stats->rx_msgs[i], stats->rx_bytes[i],
+				ep->xfer.reason[i] ? ": " : "",
+				ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
+	}
+	fprintf(stderr,
+		"libfabric:p2p: endpoint %p: copies %" PRIu64 " (%" PRIu64
+		" bytes), pins %" PRIu64 ", found pinned %" PRIu64 ", taken back %" PRIu64 "\n",
+		(void *) ep, stats->copies, stats->copy_bytes, stats->pins, stats->cache_hits,
+		stats->evictions);
+}
+
+/* ---- options ---- */
+
+static ssize_t ep_cancel(fid_t fid, void *context)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	ssize_t ret = xfer_cancel(&ep->xfer, context);
+
+	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
+}
+
+static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	if (level != FI_OPT_ENDPOINT || name != FI_OPT_FI_HMEM_P2P)
+		return fi_getopt(fid_core(fid), level, name, value, len);
+	if (!value || !len || *len < sizeof(int))
+		return -FI_EINVAL;
+	*(int *) value = ep->hmem_p2p;
+	*len = sizeof(int);
+	return 0;
+}
+
+static void ep_set_wish(struct p2p_ep *ep, int hmem_p2p)
+{
+	static const enum path_wish wishes[] = {
+		[CONF_PATH_AUTO] = PATH_ANY,
+		[CONF_PATH_PEER] = PATH_PEER_LONG,
+		[CONF_PATH_IPC] = PATH_ACROSS_LONG,
+		[CONF_PATH_STAGE] = PATH_STAGE_ONLY,
+	};
+
+	ep->hmem_p2p = hmem_p2p;
+	ep->xfer.wish = wishes[conf.path];
+	if (hmem_p2p == FI_HMEM_P2P_REQUIRED)
+		ep->xfer.wish = PATH_PEER_ONLY;
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_ANY)
+		ep->xfer.wish = PATH_NO_NIC;
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_PEER_LONG)
+		ep->xfer.wish = PATH_STAGE_ONLY;
+}
+
+static int ep_set_hmem_p2p(struct p2p_ep *ep, int value)
+{
+	const struct nic_map *map = &ep->domain->xfer.map;
+
+	switch (value) {
+	case FI_HMEM_P2P_REQUIRED:
+		if (!map->domain) {
+			P2P_WARN("FI_HMEM_P2P_REQUIRED: %s; without this option device memory "
+				 "is staged\n",
+				 map->why);
+			return -FI_EOPNOTSUPP;
+		}
+		break;
+	case FI_HMEM_P2P_ENABLED:
+	case FI_HMEM_P2P_PREFERRED:
+	case FI_HMEM_P2P_DISABLED:
+		break;
+	default:
+		P2P_WARN("FI_OPT_FI_HMEM_P2P: %d is none of the values\n", value);
+		return -FI_EINVAL;
+	}
+	ep_set_wish(ep, value);
+	return 0;
+}
+
+static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+
+	if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P) {
+		if (!value || len < sizeof(int))
+			return -FI_EINVAL;
+		return ep_set_hmem_p2p(ep, *(const int *) value);
+	}
+	if (level == FI_OPT_ENDPOINT && name == EP_OPT_CUDA_API_PERMITTED) {
+		if (!value || len < sizeof(bool))
+			return -FI_EINVAL;
+		/* device memory is copied by the GPU's runtime */
+		return *(const bool *) value || !dev_present ? 0 : -FI_EOPNOTSUPP;
+	}
+	return fi_setopt(fid_core(fid), level, name, value, len);
+}
+
+static int ep_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+			struct fid_ep **tx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+			struct fid_ep **rx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static ssize_t ep_rx_size_left(struct fid_ep *ep)
+{
+	struct fid_ep *core = ((struct p2p_ep *) ep)->xfer.core;
+
+	return core->ops->rx_size_left(core);
+}
+
+static ssize_t ep_tx_size_left(struct fid_ep *ep)
+{
+	struct fid_ep *core = ((struct p2p_ep *) ep)->xfer.core;
+
+	return core->ops->tx_size_left(core);
+}
+
+static struct fi_ops_ep ep_ops = {
+	.size = sizeof(struct fi_ops_ep),
+	.cancel = ep_cancel,
+	.getopt = ep_getopt,
+	.setopt = ep_setopt,
+	.tx_ctx = ep_no_tx_ctx,
+	.rx_ctx = ep_no_rx_ctx,
+	.rx_size_left = ep_rx_size_left,
+	.tx_size_left = ep_tx_size_left,
+};
+
+/* ---- bind, enable, close ---- */
+
+static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->xfer.rx_flags = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+}
+
+/*
+ * ofi_rxm and shm crash when a queue is read that an endpoint was bound to and not yet enabled, and
+ * any progress in the domain reads all of its queues: the core's endpoint is bound when it is enabled.
+ */
+static void ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
+{
+	bool send = flags & FI_TRANSMIT;
+
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->binds[!send] = flags;
+	if (send)
+		ep->xfer.txcq = cq;
+	else
+		ep->xfer.rxcq = cq;
+	p2p_lock_drop(&ep->domain->xfer.lock);
+}
+
+static int ep_enable_core(struct p2p_ep *ep)
+{
+	struct xfer_cq *cqs[] = {ep->xfer.txcq, ep->xfer.rxcq};
+	int ret = 0;
+
+	p2p_lock_take(&ep->domain->xfer.lock);
+	for (int i = 0; !ret && i < 2; i++) {
+		if (ep->binds[i])
+			ret = fi_ep_bind(ep->xfer.core, &cqs[i]->core->fid, ep->binds[i]);
+		if (!ret)
+			ep->binds[i] = 0;
+	}
+	if (!ret)
+		ret = fi_enable(ep->xfer.core);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	return ret;
+}
+
+static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
+{
+	uint64_t rx_flags = flags & ~FI_TRANSMIT, tx_flags = flags & ~FI_RECV;
+	bool all = !(flags & FI_SELECTIVE_COMPLETION);
+
+	if (!(flags & (FI_TRANSMIT | FI_RECV)))
+		return -FI_EINVAL;
+	if ((flags & FI_TRANSMIT && ep->xfer.txcq) || (flags & FI_RECV && ep->xfer.rxcq)) {
+		P2P_WARN("an endpoint is bound to a second completion queue\n");
+		return -FI_EINVAL;
+	}
+	/* markers must be seen whatever receive they match; what nobody asked for is
+	 * kept back by us */
+	if (ep->xfer.layered)
+		rx_flags &= ~FI_SELECTIVE_COMPLETION;
+	if (flags & FI_TRANSMIT) {
+		ep_bind_core(ep, &cq->xfer, tx_flags);
+		ep->tx_all = all;
+		if (all)
+			ep->tx_flags |= FI_COMPLETION;
+	}
+	if (flags & FI_RECV) {
+		ep_bind_core(ep, &cq->xfer, rx_flags);
+		ep->rx_all = all;
+		ep_set_rx_flags(ep, ep->xfer.rx_flags);
+		cq_set_av(cq, ep->av);
+	}
+	return 0;
+}
+
+static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
+{
+	int ret = fi_ep_bind(ep->xfer.core, &av->core->fid, flags);
+
+	if (ret)
+		return ret;
+	ep->av = av;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->xfer.renamed = !av_same(av);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	if (ep->xfer.rxcq)
+		cq_set_av(container_of(ep->xfer.rxcq, struct p2p_cq, xfer), av);
+	return 0;
+}
+
+uint64_t ep_core_counts(const struct p2p_ep *ep)
+{
+	uint64_t kinds = ep->domain->serves_all ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+	/* what comes by way of a shared context is that context's */
+	if (ep->shares_rx)
+		kinds |= FI_RECV;
+	return kinds;
+}
+
+/* Has the application left a queue out that we, or our counters, need? */
+static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
+{
+	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
+
+	if (cq)
+		return false;
+	return ep->xfer.followed & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
+}
+
+/* Does anybody sleep on what a counter of the endpoint says? */
+static bool ep_sleeps(const struct p2p_ep *ep)
+{
+	for (int i = 0; i < XFER_COUNT_KINDS; i++) {
+		if (ep->xfer.cntrs[i] && ep->xfer.cntrs[i]->point)
+			return true;
+	}
+	return false;
+}
+
+static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
+{
+	bool sleeps = ep_sleeps(ep);
+	struct fi_cq_attr attr = {.wait_obj = sleeps ? FI_WAIT_UNSPEC : FI_WAIT_NONE};
+	int ret;
+
+	own->silent = true;
+	ret = cq_open_core(ep->domain, &attr, sleeps, own, NULL);
+	if (ret)
+		return ret;
+	ep_bind_core(ep, own, flags);
+	return 0;
+}
+
+/* The core wants both queues, and our own receives and what we count report somewhere. */
+static int ep_complete_cqs(struct p2p_ep *ep)
+{
+	int ret;
+
+	if (ep_lacks_cq(ep, ep->xfer.txcq, FI_SEND | FI_READ | FI_WRITE)) {
+		ret = ep_own_cq(ep, &ep->own[0], FI_TRANSMIT);
+		if (ret)
+			return ret;
+	}
+	return ep_lacks_cq(ep, ep->xfer.rxcq, FI_RECV) ? ep_own_cq(ep, &ep->own[1], FI_RECV)
+						       : 0;
+}
+
+static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct fid *core = fid_core(bfid);
+
+	if (!bfid)
+		return -FI_EINVAL;
+	if (core != bfid && bfid->fclass == FI_CLASS_CQ)
+		return ep_bind_cq(ep, (struct p2p_cq *) bfid, flags);
+	if (core != bfid && bfid->fclass == FI_CLASS_AV)
+		return ep_bind_av(ep, (struct p2p_av *) bfid, flags);
+	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
+		return cntr_bind_ep((struct p2p_cntr *) bfid, ep, flags);
+	if (bfid->fclass == FI_CLASS_SRX_CTX) {
+		if (ep->xfer.cntrs[xfer_count_index(FI_RECV)]) {
+			P2P_WARN("a shared receive context is to be bound before the counter of "
+				 "receives\n");
+			return -FI_EINVAL;
+		}
+		ep->shares_rx = true;
+	}
+	return fi_ep_bind(ep->xfer.core, core, flags);
+}
+
+static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_addr_t *addr)
+{
+	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+
+	return ep->av ? av_resolve(ep->av, name, len, addr) : -FI_EINVAL;
+}
+
+static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
+{
+	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+
+	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
+}
+
+static int ep_enable(struct p2p_ep *ep)
+{
+	size_t len = sizeof ep->xfer.name;
+	int ret;
+
+	p2p_lock_take(&ep->domain->xfer.lock);
+	if (!ep->xfer.started)
+		hello_start(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	ret = ep_complete_cqs(ep);
+	if (!ret)
+		ret = ep_enable_core(ep);
+	if (ret || ep->xfer.started || !ep->xfer.layered)
+		return ret;
+	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
+	/* a longer name is not kept, but its length says so */
+	if (ret && ret != -FI_ETOOSMALL) {
+		P2P_WARN("fi_getname: %s\n", fi_strerror(-ret));
+		return ret;
+	}
+	ep->xfer.name_len = len;
+	return xfer_ep_start(&ep->xfer);
+}
+
+/* FI_SETOPSFLAG: what calls without flags do from now on, in one direction */
+static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &flags);
+	uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
+
+	if (ret)
+		return ret;
+	if (flags & FI_TRANSMIT)
+		ep->tx_flags = defaults | (ep->tx_all ? FI_COMPLETION : 0);
+	if (flags & FI_RECV)
+		ep_set_rx_flags(ep, defaults);
+	return 0;
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+	if (command == FI_ENABLE)
+		return ep_enable((struct p2p_ep *) fid);
+	if (command == FI_SETOPSFLAG && arg)
+		return ep_set_ops_flags((struct p2p_ep *) fid, *(uint64_t *) arg);
+	return fid_control(fid, command, arg);
+}
+
+static int ep_close(struct fid *fid)
+{
+	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct fid *core = &ep->xfer.core->fid;
+	int ret;
+
+	fid_pair_remove(core);
+	ret = xfer_ep_fini(&ep->xfer);
+	if (ret) {
+		fid_pair_add(core, fid);
+		return ret;
+	}
+	if (conf.stats)
+		ep_stats_print(ep);
+	cntr_release_ep(ep);
+	for (int i = 0; i < 2; i++) {
+		if (ep->own[i].core)
+			xfer_cq_fini(&ep->own[i]);
+	}
+	side_ep_fini(ep);
+	free(ep);
+	return 0;
+}
+
+static struct fi_ops ep_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = ep_close,
+	.bind = ep_bind,
+	.control = ep_control,
+	.ops_open = fid_ops_open,
+};
+
+/* ---- open ---- */
+
+static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
+		    void *context)
+{
+	bool layered = domain->layered;
+
+	ep->domain = domain;
+	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
+	/* the core adds descriptors to nothing: we do */
+	if (domain->xfer.local)
+		ep->xfer.followed = XFER_COUNT_ALL;
+	ep->xfer.layered = layered;
+	ep->xfer.tally = conf.stats;
+	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
+	ep->xfer.resolve = ep_resolve;
+	ep->xfer.lookup = ep_lookup;
+	xfer_ep_init(&ep->xfer, &domain->xfer);
+	ep->fid.fid.fclass = fclass;
+	ep->fid.fid.context = context;
+	ep->fid.fid.ops = &ep_fid_ops;
+	ep->fid.ops = &ep_ops;
+	ep->fid.cm = &cm_ops;
+	ep->fid.msg = &msg_ops;
+	ep->fid.tagged = &tagged_ops;
+	ep->fid.rma = &rma_ops;
+	ep->fid.atomic = &atomic_ops;
+	ep->fid.collective = &collective_ops;
+}
+
+/* What attributes leave open (0) is up to us */
+static size_t ep_iov_limit(size_t asked)
+{
+	return asked ? P2P_MIN(asked, P2P_IOV_MAX) : P2P_IOV_MAX;
+}
+
+int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep **ep_fid,
+	    void *context)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct fi_info *core_info;
+	struct p2p_ep *ep;
+	int ret = -FI_ENOMEM;
+
+	if (!info || !info->ep_attr || !ep_fid)
+		return -FI_EINVAL;
+	core_info = lf.dupinfo(info);
+	if (!core_info)
+		return -FI_ENOMEM;
+	/* a connection request's handle belongs to the core, and is given to it once */
+	core_info->handle = fid_core(info->handle);
+	ep = p2p_new(sizeof *ep);
+	if (!ep)
+		goto free_info;
+	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
+	if (!ret && domain->xfer.local)
+		info_core_add_maps(core_info);
+	if (!ret && domain->xfer.stage.lender)
+		info_core_add_lending(core_info);
+	ep->xfer.stalls = domain->layered && info_core_stalls(core_info);
+	if (!ret && ep->xfer.stalls)
+		ret = side_ep_init(ep, core_info);
+	if (!ret)
+		ret = fi_endpoint(domain->core, core_info, &ep->xfer.core, ep);
+	if (!ret) {
+		ret = fid_pair_add(&ep->xfer.core->fid, &ep->fid.fid);
+		if (ret)
+			fi_close(&ep->xfer.core->fid);
+	}
+	if (ret) {
+		side_ep_fini(ep);
+		free(ep);
+		goto free_info;
+	}
+	ep->xfer.iov_limit = ep_iov_limit(info->tx_attr ? info->tx_attr->iov_limit : 0);
+	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);
+	if (info->tx_attr) {
+		ep->tx_flags = info->tx_attr->op_flags;
+		/* a utility provider does not tell what the one below it does */
+		ep->xfer.inline_max = domain->xfer.direct
+					      ? info->tx_attr->inject_size
+					      : P2P_MAX(info->tx_attr->inject_size,
+							WIRE_PLAIN_MAX);
+	}
+	ep->caps = info->caps;
+	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
+	ep->xfer.mixes = info_core_mixes(core_info);
+	ep->xfer.lends = domain->xfer.stage.lender;
+	ep->xfer.litters = info_core_litters(core_info);
+	ep->xfer.near = domain->layered && info_core_near(core_info);
+	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
+			 !domain->layered;
+	if (domain->layered)
+		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
+	ep_init(ep, domain, FI_CLASS_EP, context);
+	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
+	*ep_fid = &ep->fid;
+	ret = 0;
+free_info:
+	lf.freeinfo(core_info);
+	return ret;
+}
+
+int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
+		struct fid_ep **ep_fid, void *context)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_ep *ep;
+	int ret;
+
+	if (domain->layered) {
+		P2P_INFO("shared receive contexts are not offered\n");
+		return -FI_ENOSYS;
+	}
+	/* a provider's own, see cq_open() */
+	if (attr && attr->op_flags & FI_PEER)
+		return fi_srx_context(domain->core, attr, ep_fid, context);
+	ep = p2p_new(sizeof *ep);
+	if (!ep)
+		return -FI_ENOMEM;
+	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);
+	if (ret) {
+		free(ep);
+		return ret;
+	}
+	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
+	ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
+	/* whose queues are selective is not known when a receive is posted */
+	ep->rx_all = true;
+	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);
+	*ep_fid = &ep->fid;
+	return 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Endpoints. */
+#ifndef P2P_EP_H
+#define P2P_EP_H
+
+#include <rdma/fi_endpoint.h>
+
+#include "fid/side_ep.h"
+#include "fid/av.h"
+#include "fid/cq.h"
+#include "fid/domain.h"
+#include "xfer/xfer.h"
+
+/**
+ * struct p2p_ep - an endpoint, or a shared receive context.
+ * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
+ * @aside:	what the endpoint aside takes, where there may be one
+ * @tx_flags:	what sends without flags do; FI_COMPLETION included where the queue is not
+ *		selective
+ * @caps:	what it was opened with
+ * @shares_rx:	a shared receive context is bound
+ * @own:	queues of the core's in place of those that the application has not bound
+ * @binds:	what the core's endpoint is still to be bound to its queues with (ep_bind_core())
+ * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
+ * @tx_all, @rx_all: every operation completes: the queue is not selective
+ */
+struct p2p_ep {
+	struct fid_ep fid;
+	struct p2p_av *av;
+	struct xfer_ep xfer;
+	struct p2p_domain *domain;
+	struct p2p_aside *aside;
+	uint64_t tx_flags;
+	uint64_t caps;
+	bool shares_rx;
+	struct xfer_cq own[2];
+	uint64_t binds[2];
+	int hmem_p2p;
+	bool tx_all;
+	bool rx_all;
+};
+
+_Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
+		       offsetof(struct p2p_ep, xfer.layered) / P2P_CACHE_LINE,
+	       "what decides about a message is one cache line");
+_Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
+	       "what counts it is another");
+
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+	    void *context);
+int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
+		void *context);
+
+/* The operations whose counters are bound to the core's endpoint: what it alone knows of */
+uint64_t ep_core_counts(const struct p2p_ep *ep);
+
+/* fi_open_ops(FI_P2P_STATS_OPS): from here on host messages are counted, too */
+int ep_stats_ops_open(struct p2p_ep *ep, void **ops);
+
+/*
+ * How many elements an atomic operation may have, where the core takes @core_count and some
+ * memory is served by us; 0: none (atomic.c)
+ */
+size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
+		    bool compare, size_t core_count);
+
+/* The tables of data transfer calls: msg.c, rma.c, atomic.c */
+extern struct fi_ops_msg msg_ops;
+extern struct fi_ops_tagged tagged_ops;
+extern struct fi_ops_rma rma_ops;
+extern struct fi_ops_atomic atomic_ops;
+
+#endif /* P2P_EP_H */

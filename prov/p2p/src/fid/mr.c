@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Memory regions. See mr.h. */
+#include "fid/mr.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base/libfabric.h"
+#include "base/log.h"
+#include "mem/mem.h"
+#include "xfer/pin.h"
+
+/* What it has of the domain's; and frees it */
+static void mr_free(struct p2p_mr *mr)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	if (mr->map)
+		nic_map_put(mr->map);
+	if (mr->desc)
+		cell_put(&xfer->cells, mr->desc);
+	if (mr->noted)
+		desc_cache_host_remove(&xfer->descs, mr->fid.mem_desc, &mr->host);
+	p2p_lock_drop(&xfer->lock);
+	free(mr);
+}
+
+static int mr_close(struct fid *fid)
+{
+	struct p2p_mr *mr = (struct p2p_mr *) fid;
+	struct p2p_domain *domain = mr->domain;
+	struct xfer *xfer = &domain->xfer;
+	int ret = 0;
+
+	if (mr->served) {
+		p2p_lock_take(&xfer->lock);
+		/* a peer may know of the end of its access before we do */
+		if (mr->region.users)
+			xfer_progress_locked(xfer);
+		ret = region_remove(xfer, &mr->region);
+		p2p_lock_drop(&xfer->lock);
+		mr->served = ret;
+	}
+	if (!ret && mr->core)
+		ret = fi_close(&mr->core->fid);
+	if (ret)
+		return ret;
+	mr_free(mr);
+	domain_release(domain);
+	return 0;
+}
+
+/* Notes that host memory has a descriptor, @desc; or that it has none, or may be another kind now */
+static void mr_note(struct p2p_mr *mr, void *desc)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	if (mr->noted)
+		desc_cache_host_remove(&xfer->descs, mr->fid.mem_desc, &mr->host);
+	mr->noted = desc && mr->host.iov_len;
+	if (mr->noted)
+		desc_cache_host_add(&xfer->descs, desc, &mr->host);
+	p2p_lock_drop(&xfer->lock);
+}
+
+static void mr_show_core(struct p2p_mr *mr)
+{
+	mr_note(mr, fi_mr_desc(mr->core));
+	mr->fid.mem_desc = fi_mr_desc(mr->core);
+	mr->fid.key = fi_mr_key(mr->core);
+}
+
+static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct p2p_mr *mr = (struct p2p_mr *) fid;
+
+	if (mr->core)
+		return fi_mr_bind(mr->core, fid_core(bfid), flags);
+	return bfid && bfid->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
+}
+
+static int mr_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_mr *mr = (struct p2p_mr *) fid;
+	int ret;
+
+	if (!mr->core)
+		return command == FI_ENABLE || command == FI_REFRESH ? 0 : -FI_ENOSYS;
+	if (command == FI_REFRESH)
+		mr_note(mr, NULL);
+	ret = fi_control(&mr->core->fid, command, arg);
+	if (!ret && command == FI_ENABLE)
+		mr_show_core(mr);
+	return ret;
+}
+
+static struct fi_ops mr_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = mr_close,
+	.bind = mr_bind,
+	.control = mr_control,
+	.ops_open = fid_ops_open,
+};
+
+/* Keys of the provider's choice count up; those of regions that we serve have the mark. */
+static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
+{
+	static uint64_t last;
+	uint64_t key = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+
+	return ours ? key | xfer->key_mark : key & ~xfer->key_mark;
+}
+
+/*
+ * Whoever registers from address zero on, or to the end of memory, means all of it, as far as
+ * there is any, and wherever it may be: what it is can only be told of what a peer then asks for.
+ */
+static bool mr_is_all(const struct fi_mr_attr *attr)
+{
+	const struct iovec *iov = attr->mr_iov;
+	uintptr_t start = (uintptr_t) iov->iov_base;
+
+	return attr->iov_count == 1 && iov->iov_len &&
+	       (!start || start + iov->iov_len < start);
+}
+
+/* Lets peers ask us for the memory under the key that the region has. */
+static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
+		    const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+	struct region *region = &mr->region;
+	int ret;
+
+	if (!(attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)))
+		return 0;
+	if (attr->iov_count > P2P_IOV_MAX)
+		return -FI_EINVAL;
+	region->key = mr->fid.key;
+	region->access = attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region->base = xfer->virt_addr ? (uintptr_t) attr->mr_iov[0].iov_base : 0;
+	memcpy(region->iov, attr->mr_iov, attr->iov_count * sizeof *attr->mr_iov);
+	region->count = attr->iov_count;
+	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
+	region->mem = *mem;
+	region->all = mr_is_all(attr);
+	p2p_lock_take(&xfer->lock);
+	/* what an allocation, or a cache of the core's, is registered as may serve several */
+	ret = region_add(xfer, region, mr->core || mr->map);
+	p2p_lock_drop(&xfer->lock);
+	mr->served = !ret;
+	return ret;
+}
+
+/*
+ * Device memory given to the NIC: false when it cannot be. Peers read and write it by the
+ * core's key, under which atomic operations are ours to serve.
+ */
+static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
+		   const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+	struct fi_p2p_stats stats = {.pins = 0};
+	const char *why;
+	int ret;
+
+	if (attr->iov_count != 1 || !xfer->virt_addr || xfer->keys_ours)
+		return false;
+	p2p_lock_take(&xfer->lock);
+	ret = nic_map_get(&xfer->map, &stats, mem, attr->mr_iov->iov_base, attr->mr_iov->iov_len,
+		      attr->access ? attr->access : PIN_ACCESS, &mr->map, &why);
+	p2p_lock_drop(&xfer->lock);
+	if (ret) {
+		P2P_INFO("%zu bytes of %s device %d are not given to the NIC: %s\n",
+			 attr->mr_iov->iov_len, mem->ops->name, mem->ordinal, why);
+		return false;
+	}
+	mr->fid.mem_desc = fi_mr_desc(mr->map->mr);
+	mr->fid.key = fi_mr_key(mr->map->mr);
+	return true;
+}
+
+/* More regions than that have no descriptors: the cells are for operations */
+#define MR_DESCS (CELL_COUNT / 2)
+
+/* Who gives the descriptor with a buffer spares us the question what memory that is. */
+static void mr_describe(struct p2p_mr *mr, const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	mr->desc = xfer->cells.used < MR_DESCS ? cell_get(&xfer->cells) : NULL;
+	p2p_lock_drop(&xfer->lock);
+	if (mr->desc)
+		*mr->desc = *mem;
+	mr->fid.mem_desc = mr->desc;
+}
+
+/* Memory that the core cannot reach, not under the key that it is to have, or uncounted */
+static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
+			    const struct dev_mem *mem)
+{
+	const struct xfer *xfer = &mr->domain->xfer;
+
+	if (mem->ops && mr_map(mr, attr, mem))
+		return xfer->atomics_ours ? mr_serve(mr, attr, mem) : 0;
+	if (!xfer->key_mark && !xfer->keys_ours &&
+	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
+		P2P_WARN("device memory cannot be the target of remote access %s\n",
+			 mr->domain->layered
+				 ? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC"
+				 : "here: it takes ofi_p2p, and reliable datagram endpoints");
+		return -FI_ENOSYS;
+	}
+	mr->fid.key = xfer->key_mark ? mr_key_new(xfer, true) : attr->requested_key;
+	return xfer->key_mark || xfer->keys_ours ? mr_serve(mr, attr, mem) : 0;
+}
+
+/*
+ * A region of the core's, under a key of its or our choice, or the application's. We serve
+ * it, too, for what peers cannot do in one operation of the core's.
+ */
+static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_t flags,
+			    const struct dev_mem *mem)
+{
+	const struct xfer *xfer = &mr->domain->xfer;
+	union libfabric_mr_attr u = {.room = {0}};
+	int ret;
+
+	if (mr->domain->allocated && !(flags & LF_MR_DMABUF) && !mr_is_all(attr) &&
+	    attr->iov_count == 1)
+		mr->host = *attr->mr_iov;
+	/* what is behind a dma-buf is not ours to see */
+	if (!xfer->key_mark || flags & LF_MR_DMABUF) {
+		ret = fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
+		if (!ret)
+			mr_show_core(mr);
+		return ret;
+	}
+	/* what newer releases have behind it is about device memory */
+	u.attr = *attr;
+	u.attr.requested_key = mr_key_new(xfer, false);
+	ret = fi_mr_regattr(mr->domain->core, &u.attr, flags, &mr->core);
+	if (ret)
+		return ret;
+	mr_show_core(mr);
+	/* newer releases give none to what no peer may reach */
+	if (mr->fid.key == FI_KEY_NOTAVAIL)
+		return 0;
+	if (mr->fid.key & xfer->key_mark) {
+		P2P_WARN("the core provider's key 0x%zx has the bit that is to tell keys of "
+			 "ours\n",
+			 (size_t) mr->fid.key);
+		ret = -FI_EKEYREJECTED;
+	} else {
+		ret = mr_serve(mr, attr, mem);
+	}
+	if (ret)
+		fi_close(&mr->core->fid);
+	return ret;
+}
+
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+		      struct fid_mr **mr_fid)
+{
+	struct p2p_domain *domain = (struct p2p_domain *) fid;
+	struct dev_mem mem;
+	struct p2p_mr *mr;
+	int ret = 0;
+
+	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
+	    !mr_fid)
+		return -FI_EINVAL;
+	mem.ops = NULL;
+	if (!(flags & LF_MR_DMABUF) && !mr_is_all(attr))
+		ret = mem_classify(attr->mr_iov, attr->iov_count, NULL, &mem);
+	if (ret)
+		return ret;
+	if (!mem.ops && !(flags & LF_MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {
+		P2P_WARN("memory at %p is registered as a device's and is not (or its GPU "
+			 "runtime cannot be loaded)\n",
+			 attr->mr_iov[0].iov_base);
+		return -FI_EINVAL;
+	}
+
+	mr = calloc(1, sizeof *mr);
+	if (!mr)
+		return -FI_ENOMEM;
+	mr->domain = domain;
+	mr->fid.fid.fclass = FI_CLASS_MR;
+	mr->fid.fid.context = attr->context;
+	mr->fid.fid.ops = &mr_fid_ops;
+	if (mem.ops || (!(flags & LF_MR_DMABUF) &&
+			(domain->xfer.keys_ours || domain->serves_all)))
+		ret = mr_register_ours(mr, attr, &mem);
+	else
+		ret = mr_register_core(mr, attr, flags, &mem);
+	if (ret) {
+		mr_free(mr);
+		return ret;
+	}
+	if (mem.ops && !mr->map)
+		mr_describe(mr, &mem);
+	domain_hold(domain);
+	*mr_fid = &mr->fid;
+	return 0;
+}
+
+static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
+		   uint64_t offset, uint64_t requested_key, uint64_t flags,
+		   struct fid_mr **mr, void *context)
+{
+	union libfabric_mr_attr u = {.room = {0}};
+
+	u.attr.mr_iov = iov;
+	u.attr.iov_count = count;
+	u.attr.access = access;
+	u.attr.offset = offset;
+	u.attr.requested_key = requested_key;
+	u.attr.context = context;
+	/* FI_HMEM_SYSTEM stands for "whatever it is" here: the address tells */
+	u.attr.iface = FI_HMEM_SYSTEM;
+	return mr_regattr(fid, &u.attr, flags, mr);
+}
+
+static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+		  uint64_t offset, uint64_t requested_key, uint64_t flags,
+		  struct fid_mr **mr, void *context)
+{
+	struct iovec iov = {(void *) buf, len};
+
+	return mr_regv(fid, &iov, 1, access, offset, requested_key, flags, mr, context);
+}
+
+struct fi_ops_mr mr_ops = {
+	.size = sizeof(struct fi_ops_mr),
+	.reg = mr_reg,
+	.regv = mr_regv,
+	.regattr = mr_regattr,
+};

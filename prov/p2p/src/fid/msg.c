@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The calls to send and receive.
+ *
+ * A host buffer goes on to the same call of the core provider, with the application's own
+ * context. Where no GPU runtime is and nothing else is to be heeded, that costs a few loads
+ * and branches, and is written out for each call. Everything else becomes one struct core_op
+ * for xfer_post(), or the core's call after a closer look.
+ */
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include "fid/ep.h"
+#include "base/log.h"
+#include "mem/mem.h"
+
+/* What to do with a message */
+enum msg_way {
+	MSG_CORE,	/* the core's own call */
+	MSG_XFER,	/* it takes more than that, or is wrong */
+	MSG_LATER	/* it would overtake others */
+};
+
+static inline struct p2p_ep *msg_ep(struct fid_ep *fid)
+{
+	return (struct p2p_ep *) fid;
+}
+
+/* One piece of a buffer, which has an address. @seen: as below */
+static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t len,
+			      const void *desc, struct dev_mem *seen)
+{
+	return dev_active() &&
+	       desc_cache_finds_device(&ep->xfer.xfer->descs, buf, len, desc, seen);
+}
+
+/*
+ * @seen: what this sees of device memory, for struct core_op. To look costs more than all else,
+ * and xfer_post() looks itself: what goes there anyway need not come here first.
+ */
+static bool msg_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
+			    void *const *desc, size_t count, size_t limit,
+			    struct dev_mem *seen)
+{
+	if (count > 1 && count > limit)
+		return true;
+	for (size_t i = 0; i < count; i++) {
+		if (!iov || (!iov[i].iov_base && iov[i].iov_len) ||
+		    msg_device(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL, seen))
+			return true;
+	}
+	return false;
+}
+
+/* What a call of the core's to send @len bytes has returned: counts the message if it is sent */
+static ssize_t msg_counted(struct p2p_ep *ep, size_t len, ssize_t ret)
+{
+	if (!ret)
+		xfer_ep_tally(&ep->xfer, len);
+	return ret;
+}
+
+static enum msg_way msg_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
+				     void *const *desc, size_t count, fi_addr_t dest,
+				     struct dev_mem *seen)
+{
+	seen->base = seen->size = 0;
+	if (xfer_ep_follows(&ep->xfer, FI_SEND) || av_unknown(ep->av, dest) ||
+	    msg_special_iov(ep, iov, desc, count, ep->xfer.iov_limit, seen))
+		return MSG_XFER;
+	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
+	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
+		return MSG_LATER;
+	return MSG_CORE;
+}
+
+/* Is it xfer_plain(), and host memory for sure? What is not direct may turn out to be so, too. */
+static inline bool msg_direct(const void *buf, size_t len, const size_t *limit)
+{
+	return !dev_glance() && xfer_plain(buf, len, limit);
+}
+
+/* The tag bit that is ours is not the application's (mem_tag_format). */
+static P2P_APART void msg_tag_warn(uint64_t tag)
+{
+	P2P_WARN("tag 0x%zx has a bit that is not in mem_tag_format\n", (size_t) tag);
+}
+
+static inline bool msg_tag_bad(const struct p2p_ep *ep, uint64_t tag)
+{
+	if (p2p_likely(!(tag & ep->xfer.tag_bit)))
+		return false;
+	msg_tag_warn(tag);
+	return true;
+}
+
+static ssize_t msg_post(struct p2p_ep *ep, struct core_op *op)
+{
+	int ret;
+
+	if (op->count && !op->iov) {
+		P2P_WARN("%zu pieces of a message and no list of them\n", op->count);
+		return -FI_EINVAL;
+	}
+	op->data &= ep->xfer.data_mask;
+	ret = av_to_core(ep->av, &op->addr);
+	return ret ? ret : xfer_post(&ep->xfer, op);
+}
+
+/* The calls to send one piece, tagged or not */
+enum msg_call {
+	OPS_SEND,
+	OPS_SENDDATA,
+	OPS_INJECT,
+	OPS_INJECTDATA
+};
+
+static ssize_t msg_send_core(const struct p2p_ep *ep, enum msg_call call, bool tagged,
+			     const void *buf, size_t len, void *desc, fi_addr_t dest,
+			     uint64_t tag, uint64_t data, void *context)
+{
+	struct fid_ep *core = ep->xfer.core;
+	fi_addr_t to = av_core_addr(ep->av, dest);
+
+	data &= ep->xfer.data_mask;
+	switch (call) {
+	case OPS_SEND:
+		return tagged ? fi_tsend(core, buf, len, desc, to, tag, context)
+			      : fi_send(core, buf, len, desc, to, context);
+	case OPS_SENDDATA:
+		return tagged ? fi_tsenddata(core, buf, len, desc, data, to, tag, context)
+			      : fi_senddata(core, buf, len, desc, data, to, context);
+	case OPS_INJECT:
+		return tagged ? fi_tinject(core, buf, len, to, tag)
+			      : fi_inject(core, buf, len, to);
+	case OPS_INJECTDATA:
+		return tagged ? fi_tinjectdata(core, buf, len, data, to, tag)
+			      : fi_injectdata(core, buf, len, data, to);
+	}
+	return -FI_EINVAL;
+}
+
+/* A send of one piece that is not direct */
+static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum msg_call call, bool tagged,
+					   const void *buf, size_t len, void *desc,
+					   fi_addr_t dest, uint64_t tag, uint64_t data,
+					   void *context)
+{
+	struct dev_mem seen = {.size = 0};
+	struct iovec iov = {(void *) buf, len};
+	enum msg_way way;
+
+	if (msg_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (xfer_plain(buf, len, &ep->xfer.send_limit))
+		way = msg_device(ep, buf, len, desc, &seen) ? MSG_XFER : MSG_CORE;
+	else
+		way = msg_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
+	if (way == MSG_XFER) {
+		struct core_op op = {
+			.tagged = tagged,
+			.iov = &iov,
+			.desc = &desc,
+			.count = 1,
+			.addr = dest,
+			.tag = tag,
+			.data = data,
+			.flags = call < OPS_INJECT ? ep->tx_flags : FI_INJECT,
+			.context = context,
+			.seen = &seen,
+		};
+
+		if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
+			op.flags |= FI_REMOTE_CQ_DATA;
+		return msg_post(ep, &op);
+	}
+	if (way == MSG_LATER)
+		return -FI_EAGAIN;
+	return msg_counted(ep, len, msg_send_core(ep, call, tagged, buf, len, desc, dest, tag,
+						  data, context));
+}
+
+/* ---- fi_msg(3): sending ---- */
+
+static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			fi_addr_t dest, void *context)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
+		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
+	return msg_send_other(ep, OPS_SEND, false, buf, len, desc, dest, 0, 0, context);
+}
+
+static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			    uint64_t data, fi_addr_t dest, void *context)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
+		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
+				   dest, context);
+	return msg_send_other(ep, OPS_SENDDATA, false, buf, len, desc, dest, 0, data, context);
+}
+
+static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
+		return fi_inject(ep->xfer.core, buf, len, dest);
+	return msg_send_other(ep, OPS_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
+}
+
+static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len,
+			      uint64_t data, fi_addr_t dest)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
+		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
+	return msg_send_other(ep, OPS_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
+}
+
+static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	struct fi_msg core_msg;
+	enum msg_way way;
+
+	if (p2p_unlikely(!msg))
+		return -FI_EINVAL;
+	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
+	if (way == MSG_XFER) {
+		struct core_op op = {
+			.iov = msg->msg_iov,
+			.desc = msg->desc,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.data = msg->data,
+			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+			.context = msg->context,
+			.seen = &seen,
+		};
+
+		return msg_post(ep, &op);
+	}
+	if (way == MSG_LATER)
+		return -FI_EAGAIN;
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.data &= ep->xfer.data_mask;
+	return msg_counted(ep, mem_iov_len(msg->msg_iov, msg->iov_count),
+			   fi_sendmsg(ep->xfer.core, &core_msg, flags));
+}
+
+static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			 size_t count, fi_addr_t dest, void *context)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	enum msg_way way = msg_send_way_iov(ep, iov, desc, count, dest, &seen);
+	struct core_op op = {
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = dest,
+		.flags = ep->tx_flags,
+		.context = context,
+		.seen = &seen,
+	};
+
+	if (way == MSG_CORE)
+		return msg_counted(ep, mem_iov_len(iov, count),
+				   fi_sendv(ep->xfer.core, iov, desc, count,
+					    av_core_addr(ep->av, dest), context));
+	return way == MSG_LATER ? -FI_EAGAIN : msg_post(ep, &op);
+}
+
+/* ---- fi_tagged(3): sending ---- */
+
+/* The same for one of the two limits, and a tag that is not ours */
+static inline bool msg_tagged_direct(const struct p2p_ep *ep, const void *buf, size_t len,
+				     const size_t *limit, uint64_t tag)
+{
+	return p2p_likely(!(tag & ep->xfer.tag_bit)) && msg_direct(buf, len, limit);
+}
+
+/* With the arguments where the calls have them: what lies on the stack is not moved then */
+static P2P_NOINLINE ssize_t msg_tsend_other(struct fid_ep *fid, const void *buf, size_t len,
+					    void *desc, fi_addr_t dest, uint64_t tag,
+					    void *context)
+{
+	return msg_send_other(msg_ep(fid), OPS_SEND, true, buf, len, desc, dest, tag, 0,
+			      context);
+}
+
+static P2P_NOINLINE ssize_t msg_tsenddata_other(struct fid_ep *fid, const void *buf, size_t len,
+						void *desc, uint64_t data, fi_addr_t dest,
+						uint64_t tag, void *context)
+{
+	return msg_send_other(msg_ep(fid), OPS_SENDDATA, true, buf, len, desc, dest, tag, data,
+			      context);
+}
+
+static ssize_t msg_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			 fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
+		return fi_tsend(ep->xfer.core, buf, len, desc, dest, tag, context);
+	return msg_tsend_other(fid, buf, len, desc, dest, tag, context);
+}
+
+static ssize_t msg_tsenddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			     uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
+		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
+				    dest, tag, context);
+	return msg_tsenddata_other(fid, buf, len, desc, data, dest, tag, context);
+}
+
+static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
+			   uint64_t tag)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
+		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
+	return msg_send_other(ep, OPS_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
+}
+
+static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
+			       uint64_t data, fi_addr_t dest, uint64_t tag)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
+		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
+				      tag);
+	return msg_send_other(ep, OPS_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
+}
+
+static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
+			    uint64_t flags)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	struct fi_msg_tagged core_msg;
+	enum msg_way way;
+
+	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
+		return -FI_EINVAL;
+	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
+	if (way == MSG_XFER) {
+		struct core_op op = {
+			.tagged = true,
+			.iov = msg->msg_iov,
+			.desc = msg->desc,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.tag = msg->tag,
+			.data = msg->data,
+			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
+			.context = msg->context,
+			.seen = &seen,
+		};
+
+		return msg_post(ep, &op);
+	}
+	if (way == MSG_LATER)
+		return -FI_EAGAIN;
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.data &= ep->xfer.data_mask;
+	return msg_counted(ep, mem_iov_len(msg->msg_iov, msg->iov_count),
+			   fi_tsendmsg(ep->xfer.core, &core_msg, flags));
+}
+
+static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			  size_t count, fi_addr_t dest, uint64_t tag, void *context)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	enum msg_way way = msg_send_way_iov(ep, iov, desc, count, dest, &seen);
+	struct core_op op = {
+		.tagged = true,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = dest,
+		.tag = tag,
+		.flags = ep->tx_flags,
+		.context = context,
+		.seen = &seen,
+	};
+
+	if (msg_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (way == MSG_CORE)
+		return msg_counted(ep, mem_iov_len(iov, count),
+				   fi_tsendv(ep->xfer.core, iov, desc, count,
+					     av_core_addr(ep->av, dest), tag, context));
+	return way == MSG_LATER ? -FI_EAGAIN : msg_post(ep, &op);
+}
+
+/* ---- receiving ---- */
+
+/* May the core receive this by itself, and report it? */
+static bool msg_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
+			       void *const *desc, size_t count, fi_addr_t src, uint64_t flags,
+			       struct dev_mem *seen)
+{
+	seen->base = seen->size = 0;
+	return !xfer_ep_follows(&ep->xfer, FI_RECV) && !av_unknown(ep->av, src) &&
+	       !msg_special_iov(ep, iov, desc, count, ep->xfer.recv_iov_limit, seen) &&
+	       mem_iov_len(iov, count) < xfer_recv_limit(&ep->xfer, flags);
+}
+
+/* These three are for tagged messages: of the others, cores take them for receives. */
+#define OPS_PROBE (FI_PEEK | FI_CLAIM | FI_DISCARD)
+
+static bool msg_recv_flags_bad(const struct p2p_ep *ep, bool plain, uint64_t flags)
+{
+	if (!(flags & OPS_PROBE) || (plain && !ep->xfer.layered))
+		return false;
+	P2P_WARN("receive flags 0x%zx are not offered for untagged messages\n",
+		 (size_t) (flags & OPS_PROBE));
+	return true;
+}
+
+/* What a tagged receive's flags are: they may be meant for both kinds. */
+static inline uint64_t msg_trecv_flags(uint64_t flags)
+{
+	return flags & ~FI_MULTI_RECV;
+}
+
+static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, size_t len,
+				     void *desc, fi_addr_t src, uint64_t tag,
+				     uint64_t ignore, void *context)
+{
+	uint64_t flags = tagged ? msg_trecv_flags(ep->xfer.rx_flags) : ep->xfer.rx_flags;
+	struct dev_mem seen = {.size = 0};
+	struct iovec iov = {buf, len};
+	bool plain;
+
+	if (msg_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	ignore &= ~ep->xfer.tag_bit;
+	plain = xfer_plain(buf, len, &ep->xfer.recv_limit)
+			? !msg_device(ep, buf, len, desc, &seen)
+			: msg_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
+	if (!plain) {
+		struct core_op op = {
+			.recv = true,
+			.tagged = tagged,
+			.iov = &iov,
+			.desc = &desc,
+			.count = 1,
+			.addr = src,
+			.tag = tag,
+			.ignore = ignore,
+			.flags = flags,
+			.context = context,
+			.seen = &seen,
+		};
+
+		return msg_post(ep, &op);
+	}
+	src = av_core_addr(ep->av, src);
+	return tagged ? fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context)
+		      : fi_recv(ep->xfer.core, buf, len, desc, src, context);
+}
+
+/* Receives of one piece that are not direct, with the arguments where the calls have them */
+static P2P_NOINLINE ssize_t msg_recv_other(struct fid_ep *fid, void *buf, size_t len,
+					   void *desc, fi_addr_t src, void *context)
+{
+	return msg_recv_piece(msg_ep(fid), false, buf, len, desc, src, 0, 0, context);
+}
+
+static P2P_NOINLINE ssize_t msg_trecv_other(struct fid_ep *fid, void *buf, size_t len,
+					    void *desc, fi_addr_t src, uint64_t tag,
+					    uint64_t ignore, void *context)
+{
+	return msg_recv_piece(msg_ep(fid), true, buf, len, desc, src, tag, ignore, context);
+}
+
+static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
+			fi_addr_t src, void *context)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	if (p2p_likely(msg_direct(buf, len, &ep->xfer.recv_limit)))
+		return fi_recv(ep->xfer.core, buf, len, desc, src, context);
+	return msg_recv_other(fid, buf, len, desc, src, context);
+}
+
+static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			 size_t count, fi_addr_t src, void *context)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	struct core_op op = {
+		.recv = true,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = src,
+		.flags = ep->xfer.rx_flags,
+		.context = context,
+		.seen = &seen,
+	};
+
+	if (msg_recv_plain_iov(ep, iov, desc, count, src, ep->xfer.rx_flags, &seen))
+		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
+				context);
+	return msg_post(ep, &op);
+}
+
+static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	struct fi_msg core_msg;
+	bool plain;
+
+	if (p2p_unlikely(!msg))
+		return -FI_EINVAL;
+	plain = msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr,
+				   report, &seen);
+	if (msg_recv_flags_bad(ep, plain, flags))
+		return -FI_EOPNOTSUPP;
+	if (!plain) {
+		struct core_op op = {
+			.recv = true,
+			.iov = msg->msg_iov,
+			.desc = msg->desc,
+			.count = msg->iov_count,
+			.addr = msg->addr,
+			.flags = report,
+			.context = msg->context,
+			.seen = &seen,
+		};
+
+		return msg_post(ep, &op);
+	}
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	return fi_recvmsg(ep->xfer.core, &core_msg, flags);
+}
+
+static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
+			 fi_addr_t src, uint64_t tag, uint64_t ignore, void *context)
+{
+	struct p2p_ep *ep = msg_ep(fid);
+
+	/* our bit in what is to be ignored is taken out there */
+	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore)))
+		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context);
+	return msg_trecv_other(fid, buf, len, desc, src, tag, ignore, context);
+}
+
+static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
+			  size_t count, fi_addr_t src, uint64_t tag, uint64_t ignore,
+			  void *context)
+{
+	struct dev_mem seen;
+	struct p2p_ep *ep = msg_ep(fid);
+	struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = src,
+		.tag = tag,
+		.ignore = ignore & ~ep->xfer.tag_bit,
+		.flags = msg_trecv_flags(ep->xfer.rx_flags),
+		.context = context,
+		.seen = &seen,
+	};
+
+	if (msg_tag_bad(ep, tag))
+		return -FI_EINVAL;
+	if (msg_recv_plain_iov(ep, iov, desc, count, src, op.flags, &seen))
+		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
+				 tag, op.ignore, context);
+	return msg_post(ep, &op);
+}
+
+static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
+			    uint64_t flags)
+{
+	struct dev_mem seen = {.size = 0};
+	struct p2p_ep *ep = msg_ep(fid);
+	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	struct fi_msg_tagged core_msg;
+
+	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
+		return -FI_EINVAL;
+	if (flags & OPS_PROBE ||
+	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, report,
+				&seen)) {
+		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
+		struct core_op op = {
+			.recv = true,
+			.tagged = true,
+			.iov = msg->msg_iov,
+			.desc = msg->desc,
+			.count = buffer ? msg->iov_count : 0,
+			.addr = msg->addr,
+			.tag = msg->tag,
+			.ignore = msg->ignore & ~ep->xfer.tag_bit,
+			.flags = msg_trecv_flags(report),
+			.context = msg->context,
+			.seen = &seen,
+		};
+
+		return msg_post(ep, &op);
+	}
+	core_msg = *msg;
+	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.ignore &= ~ep->xfer.tag_bit;
+	return fi_trecvmsg(ep->xfer.core, &core_msg, flags);
+}
+
+struct fi_ops_msg msg_ops = {
+	.size = sizeof(struct fi_ops_msg),
+	.recv = msg_recv,
+	.recvv = msg_recvv,
+	.recvmsg = msg_recvmsg,
+	.send = msg_send,
+	.sendv = msg_sendv,
+	.sendmsg = msg_sendmsg,
+	.inject = msg_inject,
+	.senddata = msg_senddata,
+	.injectdata = msg_injectdata,
+};
+
+struct fi_ops_tagged tagged_ops = {
+	.size = sizeof(struct fi_ops_tagged),
+	.recv = msg_trecv,
+	.recvv = msg_trecvv,
+	.recvmsg = msg_trecvmsg,
+	.send = msg_tsend,
+	.sendv = msg_tsendv,
+	.sendmsg = msg_tsendmsg,
+	.inject = msg_tinject,
+	.senddata = msg_tsenddata,
+	.injectdata = msg_tinjectdata,
+};

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The endpoint aside. See side_ep.h. */
+#include "fid/side_ep.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+
+#include "fid/ep.h"
+#include "base/libfabric.h"
+#include "base/log.h"
+
+/* The waker counts what comes and goes here, too (wait.h) */
+#define ASIDE_COUNTED (FI_SEND | FI_RECV)
+
+static int side_ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_addr_t *addr)
+{
+	return av_resolve(container_of(xfer, struct p2p_aside, xfer)->av, name, len, addr);
+}
+
+static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
+{
+	return fi_av_lookup(container_of(xfer, struct p2p_aside, xfer)->av->core, addr, name,
+			    len);
+}
+
+/*
+ * The address of the application's endpoint, at any other port. One that listens at all of a host's
+ * addresses has no name that a peer could do anything with.
+ */
+static int side_ep_address(struct p2p_aside *aside)
+{
+	const struct xfer_ep *front = &aside->ep->xfer;
+	struct sockaddr_in6 *in6;
+	struct sockaddr_in *in;
+	void *addr;
+	bool named;
+
+	if (front->name_len < sizeof *in || front->name_len > WIRE_NAME_MAX)
+		return -FI_EADDRNOTAVAIL;
+	addr = calloc(1, P2P_MAX(front->name_len, sizeof *in6));
+	if (!addr)
+		return -FI_ENOMEM;
+	memcpy(addr, front->name, front->name_len);
+	in = addr;
+	in6 = addr;
+	if (in->sin_family == AF_INET) {
+		named = in->sin_addr.s_addr != htonl(INADDR_ANY);
+		in->sin_port = 0;
+	} else {
+		named = !IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+		in6->sin6_port = 0;
+	}
+	free(aside->info->src_addr);
+	aside->info->src_addr = addr;
+	aside->info->src_addrlen = front->name_len;
+	return named ? 0 : -FI_EADDRNOTAVAIL;
+}
+
+static int side_ep_bind(struct p2p_aside *aside)
+{
+	const struct p2p_ep *ep = aside->ep;
+	struct fid_cntr *waker = ep->domain->xfer.wait.waker;
+	struct fid_ep *core = aside->xfer.core;
+	int ret = fi_ep_bind(core, &ep->xfer.txcq->core->fid, FI_TRANSMIT);
+
+	if (!ret)
+		ret = fi_ep_bind(core, &ep->xfer.rxcq->core->fid, FI_RECV);
+	if (!ret)
+		ret = fi_ep_bind(core, &aside->av->core->fid, 0);
+	if (!ret && ep->xfer.wakes) {
+		ret = fi_ep_bind(core, &waker->fid, ASIDE_COUNTED);
+		aside->xfer.wakes = !ret;
+	}
+	return ret;
+}
+
+static int side_ep_start(struct p2p_aside *aside)
+{
+	struct xfer_ep *xfer = &aside->xfer;
+	int ret = side_ep_bind(aside);
+
+	if (!ret)
+		ret = fi_enable(xfer->core);
+	xfer->name_len = sizeof xfer->name;
+	if (!ret)
+		ret = fi_getname(&xfer->core->fid, xfer->name, &xfer->name_len);
+	if (ret)
+		return ret;
+	xfer->resolve = side_ep_resolve;
+	xfer->lookup = side_ep_lookup;
+	return 0;
+}
+
+static int aside_open(struct xfer_ep *front, struct xfer_ep **opened)
+{
+	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
+	struct p2p_aside *aside = ep->aside;
+	int ret = side_ep_address(aside);
+
+	if (!ret)
+		ret = av_open_own(ep->domain, &aside->av);
+	if (!ret)
+		ret = fi_endpoint(ep->domain->core, aside->info, &aside->xfer.core, aside);
+	if (ret)
+		return ret;
+	ret = side_ep_start(aside);
+	if (ret) {
+		fi_close(&aside->xfer.core->fid);
+		return ret;
+	}
+	ret = xfer_ep_init_aside(&aside->xfer, front);
+	if (ret)
+		return ret;
+	P2P_INFO("opened an endpoint for long messages\n");
+	*opened = &aside->xfer;
+	return 0;
+}
+
+int side_ep_init(struct p2p_ep *ep, const struct fi_info *core)
+{
+	struct p2p_aside *aside = calloc(1, sizeof *aside);
+
+	if (!aside)
+		return -FI_ENOMEM;
+	aside->info = lf.dupinfo(core);
+	if (!aside->info) {
+		free(aside);
+		return -FI_ENOMEM;
+	}
+	/* with it "net" crashes at messages from peers that are not inserted yet */
+	aside->info->caps &= ~FI_DIRECTED_RECV;
+	if (aside->info->rx_attr)
+		aside->info->rx_attr->caps &= ~FI_DIRECTED_RECV;
+	free(aside->info->dest_addr);
+	aside->info->dest_addr = NULL;
+	aside->info->dest_addrlen = 0;
+	aside->ep = ep;
+	ep->aside = aside;
+	ep->xfer.aside_open = aside_open;
+	return 0;
+}
+
+void side_ep_fini(struct p2p_ep *ep)
+{
+	struct p2p_aside *aside = ep->aside;
+
+	if (!aside)
+		return;
+	if (aside->av)
+		fi_close(&aside->av->fid.fid);
+	lf.freeinfo(aside->info);
+	free(aside);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Notes that other processes of the host read by themselves. See board.h. */
+#include "mem/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+/* a library does not end the process when memory is short */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "base/base.h"
+#include "base/log.h"
+
+/*
+ * The thread sanitizer knows no fences, nor does it see what these order, which another mapping
+ * is of; there they are for the compiler only.
+ */
+#ifdef __SANITIZE_THREAD__
+#define board_fence(order) __asm__ volatile("" ::: "memory")
+#else
+#define board_fence(order) __atomic_thread_fence(order)
+#endif
+
+/* "p2pBoard", and after the owner has closed it: 0 */
+#define BOARD_MAGIC 0x703270426f617264ULL
+
+/**
+ * struct board_note - what is told about one id.
+ * @id:		0: nothing. The text changes only while it is
+ * @done:	@id, once the reader needs no more of what it is about
+ */
+struct board_note {
+	uint64_t id;
+	uint64_t done;
+	uint32_t len;
+	uint8_t text[BOARD_TEXT_MAX];
+};
+
+_Static_assert(sizeof(struct board_note) % P2P_CACHE_LINE == 0, "notes share no cache line");
+
+/* @answers: how often a reader has set some note's @done */
+struct board_page {
+	uint64_t magic;
+	uint64_t owner;
+	uint64_t zero[6];
+	uint64_t answers;
+	uint64_t zero_too[7];
+	struct board_note notes[BOARD_NOTES];
+};
+
+_Static_assert(offsetof(struct board_page, notes) == 2 * P2P_CACHE_LINE,
+	       "what owner and readers write is apart");
+
+struct board_far {
+	uint64_t owner;
+	uint64_t place;
+	struct board_page *page;
+	UT_hash_handle hh;
+};
+
+static size_t board_index(uint64_t id)
+{
+	return id % BOARD_NOTES;
+}
+
+/* ---- our own ---- */
+
+/* Kernels may insist on its not being made executable; older ones know no such flag */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+static int board_create_fd(void)
+{
+	int fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd < 0 ? -errno : fd;
+}
+
+static int board_create(struct board *board, uint64_t owner)
+{
+	struct board_page *page;
+	int fd = board_create_fd(), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = -posix_fallocate(fd, 0, sizeof *page);
+	/* without the seal its owner could make a reader's look at it a SIGBUS */
+	if (!ret && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		ret = -errno;
+	if (ret)
+		goto fail;
+	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED) {
+		ret = -FI_ENOMEM;
+		goto fail;
+	}
+	page->owner = owner;
+	__atomic_store_n(&page->magic, BOARD_MAGIC, __ATOMIC_RELEASE);
+	board->page = page;
+	board->fd = fd;
+	return 0;
+
+fail:
+	close(fd);
+	return ret;
+}
+
+uint64_t board_open(struct board *board, uint64_t owner)
+{
+	int ret;
+
+	if (!board->page && !board->failed) {
+		ret = board_create(board, owner);
+		if (ret)
+			P2P_INFO("no board for processes of this host: %s\n",
+				 fi_strerror(-ret));
+		board->failed = ret;
+	}
+	return board->page ? (uint64_t) getpid() << 32 | (uint32_t) board->fd : 0;
+}
+
+void board_close(struct board *board)
+{
+	if (!board->page)
+		return;
+	/* who still has it mapped may let it go */
+	__atomic_store_n(&board->page->magic, 0, __ATOMIC_RELAXED);
+	munmap(board->page, sizeof *board->page);
+	close(board->fd);
+	board->page = NULL;
+}
+
+void *board_note(struct board *board, uint64_t id)
+{
+	struct board_note *note;
+
+	if (!board->page || !id || board->ids[board_index(id)])
+		return NULL;
+	note = &board->page->notes[board_index(id)];
+	/* what was left here (board_leave()) must not be read while it changes */
+	__atomic_store_n(&note->id, 0, __ATOMIC_RELAXED);
+	board_fence(__ATOMIC_RELEASE);
+	return note->text;
+}
+
+static void board_put_up(struct board_note *note, uint64_t id, size_t len)
+{
+	note->len = (uint32_t) len;
+	__atomic_store_n(&note->id, id, __ATOMIC_RELEASE);
+}
+
+void board_show(struct board *board, uint64_t id, size_t len)
+{
+	size_t index = board_index(id);
+	struct board_note *note = &board->page->notes[index];
+
+	board->ids[index] = id;
+	board->used[index / 64] |= 1ULL << index % 64;
+	/* ids come round again */
+	__atomic_store_n(&note->done, 0, __ATOMIC_RELAXED);
+	board_put_up(note, id, len);
+}
+
+/* Takes the note out of the lists. False: it is not there */
+static bool board_forget(struct board *board, uint64_t id)
+{
+	size_t index = board_index(id);
+
+	if (!board->page || !id || board->ids[index] != id)
+		return false;
+	board->ids[index] = 0;
+	board->used[index / 64] &= ~(1ULL << index % 64);
+	return true;
+}
+
+void board_take_down(struct board *board, uint64_t id)
+{
+	if (board_forget(board, id))
+		__atomic_store_n(&board->page->notes[board_index(id)].id, 0,
+				 __ATOMIC_RELAXED);
+}
+
+void *board_recall(struct board *board, uint64_t id)
+{
+	return board_forget(board, id) ? board_note(board, id) : NULL;
+}
+
+void board_leave(struct board *board, uint64_t id, size_t len)
+{
+	board_put_up(&board->page->notes[board_index(id)], id, len);
+}
+
+static bool board_find_done(const struct board *board, uint64_t *id)
+{
+	for (size_t word = 0; word < BOARD_NOTES / 64; word++) {
+		for (uint64_t left = board->used[word]; left; left &= left - 1) {
+			size_t index = word * 64 + __builtin_ctzll(left);
+
+			*id = board->ids[index];
+			if (__atomic_load_n(&board->page->notes[index].done,
+					    __ATOMIC_ACQUIRE) == *id)
+				return true;
+		}
+	}
+	return false;
+}
+
+bool board_answered(struct board *board, uint64_t *id)
+{
+	uint64_t answers;
+
+	if (!board->page)
+		return false;
+	answers = __atomic_load_n(&board->page->answers, __ATOMIC_ACQUIRE);
+	if (answers == board->seen)
+		return false;
+	if (board_find_done(board, id)) {
+		board_take_down(board, *id);
+		return true;
+	}
+	/* an answer that comes meanwhile has been counted after that */
+	board->seen = answers;
+	return false;
+}
+
+/* ---- others' ---- */
+
+/* Has it ended? One that its parent has not waited for still takes signals, but its pidfd tells. */
+static bool board_process_ended(pid_t pid)
+{
+	bool ended = false;
+
+	if (kill(pid, 0))
+		return errno == ESRCH;
+#ifdef SYS_pidfd_open
+	struct pollfd look = {.fd = (int) syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+
+	if (look.fd >= 0) {
+		ended = poll(&look, 1, 0) == 1;
+		close(look.fd);
+	}
+#endif
+	return ended;
+}
+
+static bool board_far_over(const struct board_far *far)
+{
+	return __atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
+	       board_process_ended((pid_t) (far->place >> 32));
+}
+
+static void board_far_free(struct board_far **fars, struct board_far *far)
+{
+	HASH_DEL(*fars, far);
+	munmap(far->page, sizeof *far->page);
+	free(far);
+}
+
+/* Is there room for one more, after those have gone whose owners have? */
+static bool board_far_room(struct board_far **fars)
+{
+	struct board_far *far, *next;
+
+	if (HASH_COUNT(*fars) < BOARD_FAR_MAX)
+		return true;
+	HASH_ITER(hh, *fars, far, next) {
+		if (board_far_over(far))
+			board_far_free(fars, far);
+	}
+	return HASH_COUNT(*fars) < BOARD_FAR_MAX;
+}
+
+/*
+ * Opens what is at @place. It may be anything, so it is looked at before it is opened in
+ * earnest, which has effects with some files. Negative: it is no board
+ */
+static int board_far_fd(uint64_t place)
+{
+	struct stat stat;
+	char path[64];
+	int fd, look, seals;
+
+	snprintf(path, sizeof path, "/proc/%u/fd/%u", (unsigned int) (place >> 32),
+		 (unsigned int) place);
+	look = open(path, O_PATH | O_CLOEXEC);
+	if (look < 0)
+		return -errno;
+	if (fstat(look, &stat) || !S_ISREG(stat.st_mode) || stat.st_nlink ||
+	    stat.st_size != (off_t) sizeof(struct board_page)) {
+		close(look);
+		return -FI_EINVAL;
+	}
+	snprintf(path, sizeof path, "/proc/self/fd/%d", look);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	close(look);
+	if (fd < 0)
+		return -errno;
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals >= 0 && seals & F_SEAL_SHRINK)
+		return fd;
+	close(fd);
+	return -FI_EINVAL;
+}
+
+static struct board_page *board_far_map(uint64_t owner, uint64_t place)
+{
+	struct board_page *page;
+	int fd = board_far_fd(place);
+
+	if (fd < 0)
+		return NULL;
+	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (page == MAP_FAILED)
+		return NULL;
+	if (page->magic == BOARD_MAGIC && page->owner == owner)
+		return page;
+	munmap(page, sizeof *page);
+	return NULL;
+}
+
+int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place)
+{
+	struct board_far *far;
+
+	HASH_FIND(hh, *fars, &owner, sizeof owner, far);
+	if (far)
+		return far->place == place ? 0 : -FI_EACCES;
+	if (!board_far_room(fars))
+		return -FI_ENOSPC;
+	far = calloc(1, sizeof *far);
+	if (!far)
+		return -FI_ENOMEM;
+	far->owner = owner;
+	far->place = place;
+	far->page = board_far_map(owner, place);
+	if (far->page)
+		HASH_ADD(hh, *fars, owner, sizeof far->owner, far);
+	if (far->page && far->hh.tbl)
+		return 0;
+	if (far->page)
+		munmap(far->page, sizeof *far->page);
+	free(far);
+	return -FI_EACCES;
+}
+
+void board_far_close_all(struct board_far **fars)
+{
+	struct board_far *far, *next;
+
+	HASH_ITER(hh, *fars, far, next)
+		board_far_free(fars, far);
+}
+
+bool board_far_known(struct board_far *fars, uint64_t owner)
+{
+	struct board_far *far;
+
+	HASH_FIND(hh, fars, &owner, sizeof owner, far);
+	return far;
+}
+
+bool board_far_left(struct board_far *fars, uint64_t owner)
+{
+	struct board_far *far;
+
+	HASH_FIND(hh, fars, &owner, sizeof owner, far);
+	return far && board_far_over(far);
+}
+
+size_t board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text)
+{
+	const struct board_note *note;
+	struct board_far *far;
+	uint32_t len;
+
+	HASH_FIND(hh, fars, &owner, sizeof owner, far);
+	if (!far)
+		return 0;
+	note = &far->page->notes[board_index(id)];
+	if (__atomic_load_n(&note->id, __ATOMIC_ACQUIRE) != id)
+		return 0;
+	len = P2P_MIN(__atomic_load_n(&note->len, __ATOMIC_RELAXED), BOARD_TEXT_MAX);
+	memcpy(text, note->text, len);
+	/* was it still the same text at the end? */
+	board_fence(__ATOMIC_ACQUIRE);
+	return __atomic_load_n(&note->id, __ATOMIC_RELAXED) == id ? len : 0;
+}
+
+bool board_far_answer(struct board_far *fars, uint64_t owner, uint64_t id)
+{
+	struct board_note *note;
+	struct board_far *far;
+	uint64_t old;
+
+	HASH_FIND(hh, fars, &owner, sizeof owner, far);
+	if (!far)
+		return false;
+	note = &far->page->notes[board_index(id)];
+	old = __atomic_load_n(&note->done, __ATOMIC_RELAXED);
+	do {
+		/* nobody waits for it any more, and another answer must not be lost */
+		if (__atomic_load_n(&note->id, __ATOMIC_ACQUIRE) != id)
+			return true;
+	} while (!__atomic_compare_exchange_n(&note->done, &old, id, false, __ATOMIC_RELEASE,
+					      __ATOMIC_RELAXED));
+	__atomic_fetch_add(&far->page->answers, 1, __ATOMIC_RELEASE);
+	return true;
+}

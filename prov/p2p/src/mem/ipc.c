@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Device memory shared within a host. See ipc.h. */
+#include "mem/ipc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/conf.h"
+#include "mem/ipc_share.h"
+#include "base/log.h"
+
+/* ---- who we are ---- */
+
+static void ipc_hash(uint64_t *hash, const void *data, size_t len)
+{
+	const unsigned char *byte = data;
+
+	/* FNV-1a */
+	for (size_t i = 0; i < len; i++)
+		*hash = (*hash ^ byte[i]) * 0x100000001b3;
+}
+
+static void ipc_hash_namespace(uint64_t *hash, const char *path)
+{
+	struct stat ns;
+
+	if (!stat(path, &ns))
+		ipc_hash(hash, &ns.st_ino, sizeof ns.st_ino);
+}
+
+/* One number for all processes that may open each other's memory; @random if not known */
+static uint64_t ipc_host(uint64_t random)
+{
+	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+	uint64_t hash = 0xcbf29ce484222325;
+	uid_t user = geteuid();
+	char boot[64];
+	size_t len;
+
+	if (!file)
+		return random;
+	len = fread(boot, 1, sizeof boot, file);
+	fclose(file);
+	ipc_hash(&hash, boot, len);
+	ipc_hash_namespace(&hash, "/proc/self/ns/pid");
+	ipc_hash_namespace(&hash, "/proc/self/ns/ipc");
+	ipc_hash(&hash, &user, sizeof user);
+	return hash;
+}
+
+void ipc_init(struct ipc *ipc, uint64_t random)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t host, process;
+	static pid_t owner;
+
+	*ipc = (struct ipc){.failed = 0};
+	TAILQ_INIT(&ipc->exported);
+	TAILQ_INIT(&ipc->imported);
+	pthread_mutex_lock(&lock);
+	/* a child has the parent's variables */
+	if (owner != getpid()) {
+		owner = getpid();
+		process = random;
+		host = ipc_host(random);
+	}
+	ipc->host = host;
+	ipc->process = process;
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- our memory ---- */
+
+static void ipc_export_free(struct ipc *ipc, struct ipc_export *export)
+{
+	TAILQ_REMOVE(&ipc->exported, export, used);
+	HASH_DELETE(hh, ipc->exports, export);
+	free(export);
+}
+
+/* Memory without a handle: can the runtime share it, and can others ask for it? */
+static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem, const char **why)
+{
+	int fd, ret;
+
+	*why = "this GPU runtime's virtual memory is not shared with other processes yet";
+	if (!mem->ops->ipc_share)
+		return -FI_ENOSYS;
+	ret = mem->ops->ipc_share(mem, &fd, why);
+	if (ret)
+		return ret;
+	close(fd);
+	*why = "nobody could ask for it";
+	return ipc_share_start(ipc->process);
+}
+
+static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *mem)
+{
+	int ret;
+
+	struct ipc_export *export;
+
+	while (HASH_COUNT(ipc->exports) >= conf.map_count)
+		ipc_export_free(ipc, TAILQ_FIRST(&ipc->exported));
+	export = calloc(1, sizeof *export);
+	if (!export)
+		return NULL;
+	export->id = mem->id;
+	HASH_ADD(hh, ipc->exports, id, sizeof export->id, export);
+	if (!export->hh.tbl) {
+		free(export);
+		return NULL;
+	}
+	TAILQ_INSERT_TAIL(&ipc->exported, export, used);
+	ret = mem->mapped ? ipc_export_shared(ipc, mem, &export->why)
+			  : mem->ops->ipc_export(mem, export->handle, &export->why);
+	if (!ret)
+		export->why = NULL;
+	else if (!export->why)
+		export->why = "its runtime does not share this memory with other processes";
+	return export;
+}
+
+const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
+				    const void *addr, size_t len, const char **why)
+{
+	struct ipc_export *export;
+
+	if (!mem->ops->ipc_export) {
+		*why = "this GPU runtime's memory is not shared with other processes yet";
+		return NULL;
+	}
+	if (mem->mapped && (uintptr_t) addr - mem->base + len > mem->size) {
+		*why = "the buffer lies in several mappings";
+		return NULL;
+	}
+	export = TAILQ_LAST(&ipc->exported, ipc_exports);
+	if (!export || export->id != mem->id)
+		HASH_FIND(hh, ipc->exports, &mem->id, sizeof mem->id, export);
+	if (!export) {
+		export = ipc_export_new(ipc, mem);
+	} else if (TAILQ_NEXT(export, used)) {
+		TAILQ_REMOVE(&ipc->exported, export, used);
+		TAILQ_INSERT_TAIL(&ipc->exported, export, used);
+	}
+	*why = export ? export->why : "out of memory";
+	return *why ? NULL : export;
+}
+
+void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
+		  const struct dev_mem *mem, const void *addr, struct ipc_offer *offer)
+{
+	*offer = (struct ipc_offer){
+		.host = ipc->host,
+		.process = ipc->process,
+		.id = mem->id,
+		.base = mem->base,
+		.size = mem->size,
+		.offset = (uintptr_t) addr - mem->base,
+		.device = (uint32_t) mem->ordinal,
+		.shared = mem->mapped,
+	};
+	memcpy(offer->handle, export->handle, sizeof offer->handle);
+}
+
+/* ---- the others' ---- */
+
+static void ipc_import_close(const struct ipc_import *import)
+{
+	if (import->shared)
+		import->ops->ipc_detach(import->addr, import->size);
+	else
+		import->ops->ipc_close(import->key.ctx, import->addr);
+}
+
+static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
+{
+	ipc_import_close(import);
+	TAILQ_REMOVE(&ipc->imported, import, used);
+	HASH_DELETE(hh, ipc->imports, import);
+	free(import);
+}
+
+/* Was it freed? No two allocations of a process are in one place. */
+static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer *offer)
+{
+	return import->key.process == offer->process && import->key.id != offer->id &&
+	       import->key.base < offer->base + offer->size &&
+	       offer->base < import->key.base + import->size;
+}
+
+/*
+ * Closes what is not in use, of what lies where @offer does, or all of it. False: some of it
+ * is in use
+ */
+static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
+{
+	struct ipc_import *import, *next;
+	bool all = true;
+
+	for (import = TAILQ_FIRST(&ipc->imported); import; import = next) {
+		next = TAILQ_NEXT(import, used);
+		if (offer && !ipc_is_stale(import, offer))
+			continue;
+		if (import->users)
+			all = false;
+		else
+			ipc_import_free(ipc, import);
+	}
+	return all;
+}
+
+/* Makes room for one more. False: too many are in use */
+static bool ipc_make_room(struct ipc *ipc)
+{
+	struct ipc_import *import;
+
+	if (HASH_COUNT(ipc->imports) < conf.map_count)
+		return true;
+	TAILQ_FOREACH(import, &ipc->imported, used) {
+		if (!import->users) {
+			ipc_import_free(ipc, import);
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool ipc_has_failed(const struct ipc *ipc, const struct ipc_offer *offer, void *ctx)
+{
+	for (unsigned int i = 0; i < P2P_MIN(ipc->failed, IPC_FAILURES); i++) {
+		const struct ipc_failure *failure = &ipc->failures[i];
+
+		if (failure->process == offer->process && failure->device == offer->device &&
+		    failure->shared == offer->shared && failure->ctx == ctx)
+			return true;
+	}
+	return false;
+}
+
+static void ipc_fail(struct ipc *ipc, const struct ipc_offer *offer,
+		     const struct dev_mem *local, const char *why)
+{
+	P2P_INFO("memory of device %u of another process cannot be opened for %s device %d: "
+		 "%s\n",
+		 offer->device, local->ops->name, local->ordinal, why);
+	ipc->failures[ipc->failed % IPC_FAILURES] = (struct ipc_failure){
+		.process = offer->process,
+		.device = offer->device,
+		.shared = offer->shared,
+		.ctx = local->ctx,
+	};
+	/* never less than the number of those that are known */
+	ipc->failed = ipc->failed + 1 < 2 * IPC_FAILURES ? ipc->failed + 1 : IPC_FAILURES;
+}
+
+/* @fd: a descriptor of it, if it is shared */
+static int ipc_import_open(struct ipc_import *import, const struct ipc_offer *offer,
+			   const struct dev_mem *local, int fd, const char **why)
+{
+	*why = "this GPU runtime opens no memory of other processes yet";
+	if (offer->shared)
+		return local->ops->ipc_attach ? local->ops->ipc_attach(local, fd, offer->size,
+								       &import->addr, why)
+					      : -FI_ENOSYS;
+	return local->ops->ipc_open
+		       ? local->ops->ipc_open(local, offer->handle, &import->addr, why)
+		       : -FI_ENOSYS;
+}
+
+static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
+			  const struct dev_mem *local, const struct ipc_key *key,
+			  struct ipc_import **result)
+{
+	struct ipc_import *import;
+	const char *why;
+	int ret, fd = -1;
+
+	if (ipc_has_failed(ipc, offer, local->ctx))
+		return -FI_EOPNOTSUPP;
+	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc))
+		return -FI_EAGAIN;
+	import = calloc(1, sizeof *import);
+	if (!import)
+		return -FI_EAGAIN;
+	import->key = *key;
+	import->ops = local->ops;
+	import->size = offer->size;
+	import->shared = offer->shared;
+	/* next time the owner may have an answer */
+	if (offer->shared && ipc_share_get(offer, &fd, &why)) {
+		P2P_INFO("virtual memory of another process: %s\n", why);
+		free(import);
+		return -FI_EOPNOTSUPP;
+	}
+	ret = ipc_import_open(import, offer, local, fd, &why);
+	if (ret && ret != -FI_ENOSYS && ipc->imports) {
+		/* what else is open may be in its way, or more than there is room for */
+		ipc_close_unused(ipc, NULL);
+		ret = ipc_import_open(import, offer, local, fd, &why);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (ret) {
+		ipc_fail(ipc, offer, local, why);
+		free(import);
+		return -FI_EOPNOTSUPP;
+	}
+	HASH_ADD(hh, ipc->imports, key, sizeof import->key, import);
+	if (!import->hh.tbl) {
+		ipc_import_close(import);
+		free(import);
+		return -FI_EAGAIN;
+	}
+	TAILQ_INSERT_TAIL(&ipc->imported, import, used);
+	*result = import;
+	return 0;
+}
+
+/* Is it what this process has there now? Whoever has heard its numbers may say so. */
+static bool ipc_is_own(const struct ipc_offer *offer, const struct dev_ops *ops)
+{
+	struct dev_mem mem;
+
+	return ops->find((void *) (uintptr_t) offer->base, &mem) && mem.id == offer->id &&
+	       mem.base == offer->base && mem.size == offer->size;
+}
+
+int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_mem *local,
+	     struct ipc_import **result, void **addr)
+{
+	const struct ipc_key key = {offer->process, offer->id, offer->base, local->ctx};
+	struct ipc_import *import;
+	int ret = 0;
+
+	/* shared memory is mapped for one device, maybe, and opened for another */
+	if (offer->process == ipc->process &&
+	    (!offer->shared || offer->device == (uint32_t) local->ordinal)) {
+		if (!ipc_is_own(offer, local->ops)) {
+			P2P_WARN("memory of this process is offered that it does not have\n");
+			return -FI_EOPNOTSUPP;
+		}
+		*result = NULL;
+		*addr = (void *) (uintptr_t) (offer->base + offer->offset);
+		return 0;
+	}
+	import = TAILQ_LAST(&ipc->imported, ipc_imports);
+	if (!import || memcmp(&import->key, &key, sizeof key))
+		HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
+	if (import && import->size != offer->size) {
+		P2P_WARN("memory of another process is offered in two sizes\n");
+		return -FI_EOPNOTSUPP;
+	}
+	if (!import) {
+		ret = ipc_import_new(ipc, offer, local, &key, &import);
+	} else if (TAILQ_NEXT(import, used)) {
+		TAILQ_REMOVE(&ipc->imported, import, used);
+		TAILQ_INSERT_TAIL(&ipc->imported, import, used);
+	}
+	if (ret)
+		return ret;
+	import->users++;
+	*result = import;
+	*addr = (char *) import->addr + offer->offset;
+	return 0;
+}
+
+void ipc_close(struct ipc_import *import)
+{
+	import->users--;
+}
+
+void ipc_trim(struct ipc *ipc)
+{
+	ipc_close_unused(ipc, NULL);
+}
+
+void ipc_fini(struct ipc *ipc)
+{
+	struct ipc_export *export;
+
+	ipc_trim(ipc);
+	while ((export = TAILQ_FIRST(&ipc->exported)))
+		ipc_export_free(ipc, export);
+}

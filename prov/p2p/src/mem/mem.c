@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Classification of buffers. See mem.h. */
+#include "mem/mem.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/log.h"
+
+/* Device memory is mapped in pages: only a page boundary can have it on one side */
+#define MEM_PAGE_SHIFT 12
+
+/* Allocations known to be settled (dev_ops.settle), by the id of the latest one there */
+#define MEM_SETTLED 256
+
+static uint64_t mem_settled[MEM_SETTLED];
+
+static void mem_settle(const struct dev_mem *mem)
+{
+	uint64_t *slot = &mem_settled[mem->id % MEM_SETTLED];
+
+	/* a lost update costs one more call, a stale value is impossible: ids are unique */
+	if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == mem->id)
+		return;
+	mem->ops->settle(mem);
+	__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
+}
+
+/*
+ * The heap's first address; UINTPTR_MAX if what the kernel says does not end where the
+ * heap ends, as it is under valgrind, which has a heap beside the program's.
+ */
+static uintptr_t mem_heap_find(void)
+{
+	unsigned long first, last, start = 0, end = 0;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+
+	if (!maps)
+		return UINTPTR_MAX;
+	while (fgets(line, sizeof line, maps)) {
+		if (!strstr(line, "[heap]") || sscanf(line, "%lx-%lx", &first, &last) != 2)
+			continue;
+		/* it may be listed in parts, of different protection */
+		if (!start)
+			start = first;
+		end = last;
+	}
+	fclose(maps);
+	return start && end == P2P_ALIGN_UP((uintptr_t) sbrk(0), sysconf(_SC_PAGESIZE))
+		       ? start
+		       : UINTPTR_MAX;
+}
+
+bool mem_in_heap(const void *addr, size_t len)
+{
+	static uintptr_t known;
+	uintptr_t start = __atomic_load_n(&known, __ATOMIC_RELAXED), first = (uintptr_t) addr;
+
+	if (p2p_unlikely(!start)) {
+		start = mem_heap_find();
+		__atomic_store_n(&known, start, __ATOMIC_RELAXED);
+	}
+	/* the end may move, to both sides */
+	return first >= start && first + len > first && first + len <= (uintptr_t) sbrk(0);
+}
+
+/* The kernel leaves so much below the main thread's stack free, whatever its limit is */
+#define MEM_STACK_MAX ((size_t) 128 << 20)
+
+struct mem_stack {
+	uintptr_t start;
+	uintptr_t end;
+};
+
+/* This thread's stack; an empty one if it is not known */
+static P2P_APART void mem_stack_find(struct mem_stack *stack)
+{
+	pthread_attr_t attr;
+	void *addr;
+	size_t size;
+
+	stack->start = stack->end = UINTPTR_MAX;
+	if (pthread_getattr_np(pthread_self(), &attr))
+		return;
+	if (!pthread_attr_getstack(&attr, &addr, &size)) {
+		stack->end = (uintptr_t) addr + size;
+		stack->start = stack->end - P2P_MIN(size, MEM_STACK_MAX);
+	}
+	pthread_attr_destroy(&attr);
+}
+
+bool mem_in_stack(const void *addr, size_t len)
+{
+	static __thread struct mem_stack known;
+	struct mem_stack *stack = &known;
+	uintptr_t here = (uintptr_t) __builtin_frame_address(0), first = (uintptr_t) addr;
+
+	if (p2p_unlikely(!stack->end))
+		mem_stack_find(stack);
+	/* a thread may run on another stack than its own for a while */
+	return here >= stack->start && here < stack->end && first >= here &&
+	       first + len > first && first + len <= stack->end;
+}
+
+bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem)
+{
+	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
+
+	if (!len || mem_in_heap(addr, len) || mem_in_stack(addr, len))
+		return false;
+	return dev_find(addr, mem) ||
+	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, mem));
+}
+
+/* Does the allocation reach to @end, together with those mapped right behind it? */
+static bool mem_covers(const struct dev_mem *mem, uintptr_t end)
+{
+	struct dev_mem part = *mem;
+
+	while (end > part.base + part.size) {
+		if (!part.mapped || !dev_find((void *) (part.base + part.size), &part) ||
+		    !part.mapped || part.ctx != mem->ctx)
+			return false;
+	}
+	return true;
+}
+
+static bool mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
+{
+	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size)
+		return dev_active() && mem_finds_device(iov->iov_base, iov->iov_len, mem);
+	*mem = *seen;
+	return true;
+}
+
+static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen,
+			      struct dev_mem *mem)
+{
+	uintptr_t start = (uintptr_t) iov->iov_base;
+
+	mem->ops = NULL;
+	if (!iov->iov_len)
+		return 0;
+	if (!start) {
+		P2P_WARN("a buffer of %zu bytes has no address\n", iov->iov_len);
+		return -FI_EINVAL;
+	}
+	if (start + iov->iov_len < start) {
+		P2P_WARN("buffer %p+%zu runs past the end of memory\n", iov->iov_base,
+			 iov->iov_len);
+		return -FI_EFAULT;
+	}
+	if (!mem_find(iov, seen, mem)) {
+		mem->ops = NULL;
+		return 0;
+	}
+	if (start < mem->base) {
+		P2P_WARN("buffer %p+%zu begins in host memory and ends in %s memory of "
+			 "device %d: use one buffer for each\n",
+			 iov->iov_base, iov->iov_len, mem->ops->name, mem->ordinal);
+		return -FI_EFAULT;
+	}
+	if (!mem_covers(mem, start + iov->iov_len)) {
+		P2P_WARN("buffer %p+%zu leaves its allocation 0x%zx+%zu on %s device %d\n",
+			 iov->iov_base, iov->iov_len, (size_t) mem->base, mem->size,
+			 mem->ops->name, mem->ordinal);
+		return -FI_EFAULT;
+	}
+	mem_settle(mem);
+	return 0;
+}
+
+int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
+		 struct dev_mem *mem)
+{
+	struct dev_mem piece;
+	int ret;
+
+	mem->ops = NULL;
+	for (size_t i = 0; i < count; i++) {
+		ret = mem_classify_piece(&iov[i], seen, &piece);
+		if (ret)
+			return ret;
+		if (piece.ops && !mem->ops)
+			*mem = piece;
+	}
+	return 0;
+}
+
+size_t mem_iov_len(const struct iovec *iov, size_t count)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (__builtin_add_overflow(len, iov[i].iov_len, &len))
+			return SIZE_MAX;
+	}
+	return len;
+}
+
+size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
+		     struct iovec *out)
+{
+	size_t pieces = 0;
+
+	for (size_t i = 0; i < count && len; i++) {
+		if (offset >= iov[i].iov_len) {
+			offset -= iov[i].iov_len;
+			continue;
+		}
+		out[pieces].iov_base = (char *) iov[i].iov_base + offset;
+		out[pieces].iov_len = P2P_MIN(iov[i].iov_len - offset, len);
+		len -= out[pieces++].iov_len;
+		offset = 0;
+	}
+	return pieces;
+}
+
+static int mem_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
+{
+	if (mem->ops)
+		return mem->ops->copy_short && !mem->ops->copy_short(mem, dst, src, len)
+			       ? 0
+			       : mem->ops->copy(mem, dst, src, len);
+	memcpy(dst, src, len);
+	return 0;
+}
+
+int mem_gather(const struct dev_mem *mem, const struct iovec *iov, size_t count, void *host)
+{
+	char *at = host;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
+		if (iov[i].iov_len)
+			ret = mem_copy(mem, at, iov[i].iov_base, iov[i].iov_len);
+	}
+	return ret;
+}
+
+int mem_scatter(const struct dev_mem *mem, const struct iovec *iov, size_t count,
+		const void *host)
+{
+	const char *at = host;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
+		if (iov[i].iov_len)
+			ret = mem_copy(mem, iov[i].iov_base, at, iov[i].iov_len);
+	}
+	return ret;
+}

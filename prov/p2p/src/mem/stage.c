@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Pinned slots and lazily backed buffers. See stage.h. */
+#include "mem/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/conf.h"
+#include "base/log.h"
+
+/*
+ * Reserves kept for re-use, and how much of each stays backed by memory whatever the others
+ * have; beyond that, so much of all of them: to get pages again takes longer than to copy them
+ */
+#define STAGE_KEPT_MAX 64
+#define STAGE_KEPT_BACKED ((size_t) 64 << 10)
+#define STAGE_BACKED_MAX ((size_t) 32 << 20)
+#define STAGE_HUGE ((size_t) 2 << 20)
+#define STAGE_RESERVE_MIN ((size_t) 64 << 10)
+
+/* How the memory that may be pinned is shared out, in parts of STAGE_SHARES */
+#define STAGE_SHARES 32
+
+static const size_t stage_tiny_size = 4096, stage_short_size = 65536;
+
+static const struct {
+	const size_t *size;
+	size_t share;
+} stage_shares[STAGE_POOLS] = {
+	[STAGE_TINY_OUT] = {&stage_tiny_size, 1},   [STAGE_TINY_IN] = {&stage_tiny_size, 1},
+	[STAGE_SHORT_OUT] = {&stage_short_size, 5}, [STAGE_SHORT_IN] = {&stage_short_size, 5},
+	[STAGE_PIECE] = {&conf.chunk_size, 20},
+};
+
+static void *stage_map(size_t len)
+{
+	void *addr = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (addr == MAP_FAILED) {
+		P2P_WARN("no %zu bytes of host memory for staging\n", len);
+		return NULL;
+	}
+	return addr;
+}
+
+/*
+ * The same at a multiple of STAGE_HUGE, in huge pages if the system has them: the slots
+ * are copied through in turn, and with small pages every copy begins with the address
+ * translations of the last one gone.
+ */
+static void *stage_map_huge(size_t len)
+{
+	char *addr = stage_map(len + STAGE_HUGE), *start;
+
+	if (!addr)
+		return NULL;
+	start = (char *) P2P_ALIGN_UP((uintptr_t) addr, STAGE_HUGE);
+	if (start != addr)
+		munmap(addr, start - addr);
+	munmap(start + len, addr + STAGE_HUGE - start);
+	madvise(start, len, MADV_HUGEPAGE);
+	return start;
+}
+
+/* Has its pages come from a node, if there are any there; before they are touched */
+static void stage_place(void *addr, size_t len, int node)
+{
+	unsigned long nodes[16] = {0}, bits = 8 * sizeof nodes[0];
+
+	if (node < 0 || (unsigned long) node >= bits * (sizeof nodes / sizeof nodes[0]))
+		return;
+	nodes[node / bits] = 1UL << node % bits;
+	if (syscall(SYS_mbind, addr, len, MPOL_PREFERRED, nodes, 8 * sizeof nodes, 0))
+		P2P_INFO("staging memory cannot be put on node %d, where the device is\n", node);
+}
+
+/* From one slot to the next */
+static size_t stage_stride(const struct stage_pool *pool)
+{
+	return P2P_ALIGN_UP(pool->size, 64);
+}
+
+/* Registers with the core provider, where that wants its local buffers registered. */
+static int stage_register(struct stage *stage, void *addr, size_t len, struct fid_mr **mr)
+{
+	static uint64_t key = 1ULL << 60;
+	int ret;
+
+	*mr = NULL;
+	if (!stage->domain)
+		return 0;
+	ret = fi_mr_reg(stage->domain, addr, len, FI_SEND | FI_RECV, 0,
+			__atomic_fetch_add(&key, 1, __ATOMIC_RELAXED), 0, mr, NULL);
+	if (ret)
+		P2P_WARN("fi_mr_reg of %zu bytes for staging: %s\n", len,
+			 fi_strerror(-ret));
+	return ret;
+}
+
+/*
+ * Lets peers read the slots of messages going out. Where keys are chosen, it is one that is neither
+ * an application's nor guessed. What cannot be read is sent.
+ */
+static void stage_lend(struct stage *stage)
+{
+	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
+	uint64_t key;
+	int ret;
+
+	if (!stage->lender || !pool->count ||
+	    getrandom(&key, sizeof key, 0) != sizeof key)
+		return;
+	ret = fi_mr_reg(stage->lender, pool->slots->addr, pool->count * stage_stride(pool),
+			FI_REMOTE_READ, 0, key, 0, &stage->lent, NULL);
+	if (ret) {
+		P2P_INFO("peers cannot read staging memory: %s\n", fi_strerror(-ret));
+		stage->lent = NULL;
+	}
+}
+
+void stage_init(struct stage *stage, struct fid_domain *domain)
+{
+	*stage = (struct stage){.domain = domain};
+	for (int i = 0; i < STAGE_POOLS; i++)
+		SLIST_INIT(&stage->pools[i].free);
+	LIST_INIT(&stage->kept);
+
+	for (int i = 0; i < STAGE_POOLS; i++) {
+		struct stage_pool *pool = &stage->pools[i];
+
+		pool->size = *stage_shares[i].size;
+		pool->count = conf.pinned_size / STAGE_SHARES * stage_shares[i].share /
+			      stage_stride(pool);
+	}
+}
+
+static void stage_region_free(struct stage *stage)
+{
+	for (int i = 0; i < STAGE_POOLS; i++) {
+		free(stage->pools[i].slots);
+		stage->pools[i].slots = NULL;
+		SLIST_INIT(&stage->pools[i].free);
+		stage->pools[i].idle = 0;
+	}
+	if (stage->lent)
+		fi_close(&stage->lent->fid);
+	if (stage->mr)
+		fi_close(&stage->mr->fid);
+	if (stage->pinned_by)
+		stage->pinned_by->unpin(stage->region);
+	if (stage->region)
+		munmap(stage->region, stage->region_len);
+	stage->region = NULL;
+	stage->pinned_by = NULL;
+	stage->mr = stage->lent = NULL;
+}
+
+static void stage_reserve_free(struct stage_reserve *reserve)
+{
+	if (reserve->mr)
+		fi_close(&reserve->mr->fid);
+	munmap(reserve->addr, reserve->size);
+	free(reserve);
+}
+
+void stage_fini(struct stage *stage)
+{
+	struct stage_reserve *reserve;
+
+	while ((reserve = LIST_FIRST(&stage->kept))) {
+		LIST_REMOVE(reserve, entry);
+		stage_reserve_free(reserve);
+	}
+	stage_region_free(stage);
+}
+
+static int stage_pool_fill(struct stage *stage, enum stage_pool_id id, char *addr)
+{
+	struct stage_pool *pool = &stage->pools[id];
+
+	pool->slots = calloc(pool->count, sizeof *pool->slots);
+	if (!pool->slots)
+		return -FI_ENOMEM;
+	for (size_t i = pool->count; i--;) {
+		pool->slots[i].addr = addr + i * stage_stride(pool);
+		pool->slots[i].desc = stage->mr ? fi_mr_desc(stage->mr) : NULL;
+		pool->slots[i].pool = id;
+		SLIST_INSERT_HEAD(&pool->free, &pool->slots[i], entry);
+	}
+	pool->idle = pool->count;
+	return 0;
+}
+
+int stage_ready(struct stage *stage, const struct dev_mem *mem)
+{
+	size_t offsets[STAGE_POOLS], len = 0;
+	int ret;
+
+	if (p2p_likely(stage->region != NULL))
+		return 0;
+
+	for (int i = 0; i < STAGE_POOLS; i++) {
+		offsets[i] = len;
+		len += stage->pools[i].count * stage_stride(&stage->pools[i]);
+	}
+	len = P2P_ALIGN_UP(len, 4096);
+	stage->region = stage_map_huge(len);
+	if (!stage->region)
+		return -FI_ENOMEM;
+	stage->region_len = len;
+	if (mem->ops->node)
+		stage_place(stage->region, len, mem->ops->node(mem));
+	ret = mem->ops->pin(mem, stage->region, len);
+	if (ret)
+		goto free_region;
+	stage->pinned_by = mem->ops;
+	ret = stage_register(stage, stage->region, len, &stage->mr);
+	for (int i = 0; !ret && i < STAGE_POOLS; i++)
+		ret = stage_pool_fill(stage, i, (char *) stage->region + offsets[i]);
+	if (ret)
+		goto free_region;
+	stage_lend(stage);
+	P2P_INFO("pinned %zu bytes for staging: %zu slots of %zu, and each way %zu of "
+		 "%zu and %zu of %zu\n",
+		 len, stage->pools[STAGE_PIECE].count, stage->pools[STAGE_PIECE].size,
+		 stage->pools[STAGE_SHORT_OUT].count, stage->pools[STAGE_SHORT_OUT].size,
+		 stage->pools[STAGE_TINY_OUT].count, stage->pools[STAGE_TINY_OUT].size);
+	return 0;
+
+free_region:
+	stage_region_free(stage);
+	return ret;
+}
+
+/* The pool to take a slot from; STAGE_POOLS: none has one for this use */
+static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
+					    size_t len)
+{
+	static const enum stage_pool_id small[2][2] = {{STAGE_TINY_OUT, STAGE_SHORT_OUT},
+						       {STAGE_TINY_IN, STAGE_SHORT_IN}};
+	const struct stage_pool *pool;
+	size_t left = 0;
+
+	if (use == STAGE_WHOLE_OUT || use == STAGE_WHOLE_IN) {
+		for (int i = 0; i < 2; i++) {
+			pool = &stage->pools[small[use][i]];
+			if (len <= pool->size && pool->idle)
+				return small[use][i];
+		}
+		left = P2P_MAX(stage->pools[STAGE_PIECE].count / 3, 2);
+	} else if (use == STAGE_PIECE_IN) {
+		left = P2P_MAX(stage->pools[STAGE_PIECE].count / 6, 1);
+	}
+	pool = &stage->pools[STAGE_PIECE];
+	return len <= pool->size && pool->idle > left ? STAGE_PIECE : STAGE_POOLS;
+}
+
+bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len)
+{
+	return stage_pool_choose(stage, use, len) != STAGE_POOLS;
+}
+
+struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)
+{
+	enum stage_pool_id id = stage_pool_choose(stage, use, len);
+	struct stage_slot *slot;
+
+	if (id == STAGE_POOLS)
+		return NULL;
+	slot = SLIST_FIRST(&stage->pools[id].free);
+	SLIST_REMOVE_HEAD(&stage->pools[id].free, entry);
+	stage->pools[id].idle--;
+	return slot;
+}
+
+void stage_slot_put(struct stage *stage, struct stage_slot *slot)
+{
+	SLIST_INSERT_HEAD(&stage->pools[slot->pool].free, slot, entry);
+	stage->pools[slot->pool].idle++;
+}
+
+struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len)
+{
+	struct stage_reserve *reserve;
+	size_t size = STAGE_RESERVE_MIN;
+
+	/* powers of two, so that a kept one is likely to fit */
+	while (size < len && size < (size_t) 1 << 40)
+		size <<= 1;
+	size = P2P_MAX(size, P2P_ALIGN_UP(len, 4096));
+	if (size < len) {
+		P2P_WARN("a message of %zu bytes cannot be staged\n", len);
+		return NULL;
+	}
+	LIST_FOREACH(reserve, &stage->kept, entry) {
+		if (reserve->size == size) {
+			LIST_REMOVE(reserve, entry);
+			stage->kept_count--;
+			stage->backed -= reserve->backed;
+			return reserve;
+		}
+	}
+	reserve = calloc(1, sizeof *reserve);
+	if (!reserve)
+		return NULL;
+	reserve->size = size;
+	reserve->addr = stage_map(size);
+	if (!reserve->addr)
+		goto free_reserve;
+	if (stage_register(stage, reserve->addr, size, &reserve->mr))
+		goto unmap;
+	reserve->desc = reserve->mr ? fi_mr_desc(reserve->mr) : NULL;
+	return reserve;
+
+unmap:
+	munmap(reserve->addr, size);
+free_reserve:
+	free(reserve);
+	return NULL;
+}
+
+void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_t used)
+{
+	if (stage->kept_count == STAGE_KEPT_MAX) {
+		stage_reserve_free(reserve);
+		return;
+	}
+	reserve->backed = P2P_MAX(reserve->backed, used);
+	/* a registered one stays backed: the NIC knows its pages */
+	if (reserve->backed > STAGE_KEPT_BACKED && !reserve->mr &&
+	    stage->backed + reserve->backed > STAGE_BACKED_MAX) {
+		madvise((char *) reserve->addr + STAGE_KEPT_BACKED,
+			reserve->size - STAGE_KEPT_BACKED, MADV_DONTNEED);
+		reserve->backed = STAGE_KEPT_BACKED;
+	}
+	stage->backed += reserve->backed;
+	LIST_INSERT_HEAD(&stage->kept, reserve, entry);
+	stage->kept_count++;
+}

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Fi_info of ours from the core's and back. See info.h. */
+#include "path/info.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_p2p.h>
+
+#include "base/base.h"
+#include "base/log.h"
+
+/* What we ask every core for, beyond what the application wants */
+#define INFO_CORE_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
+
+/* What we hand through from core to application */
+#define INFO_REMOTE_CAPS (FI_RMA | FI_ATOMIC)
+#define INFO_PRIMARY_CAPS                                                                \
+	(FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_COLLECTIVE | FI_HMEM | FI_P2P)
+#define INFO_REMOTE_MODIFIERS                                                            \
+	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
+#define INFO_SECONDARY_CAPS                                                              \
+	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |  \
+	 FI_REMOTE_COMM | FI_MULTI_RECV)
+/*
+ * They cost every message something, so only who asks for them has them, as with libfabric 2.x, or
+ * who asks for what they help with: messages for multi-receive buffers wait for others' (multi_recv.h)
+ */
+#define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
+#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS)
+
+/* The provider whose NICs can be given device memory, and the size of its keys */
+#define INFO_VERBS "verbs"
+#define INFO_VERBS_KEY_SIZE 4
+
+/* The order that we keep */
+#define INFO_ORDER FI_ORDER_SAS
+
+/* Pieces of remote memory in one operation: the owner may have to be asked */
+#define INFO_RMA_IOV_LIMIT 1
+
+/* The same that a core which lends reads at once: it takes as many */
+#define INFO_READ_PLACES 4
+
+/* The bits of cq_data that an application may use: the rest carry marks */
+#define INFO_CQ_DATA_SIZE 4
+#define INFO_CORE_CQ_DATA_SIZE 8
+
+/* Below this bit come the fields of internal tags (wire.h) */
+#define INFO_TAG_BIT_MIN 61
+
+/* Formats up to this are names for the tag's layout, not masks (FI_TAG_MAX_FORMAT) */
+#define INFO_TAG_FORMATS (1ULL << 16)
+
+/* 63 bits, as masks of alternating fields have them */
+#define INFO_TAG_63_BITS 0x5555555555555555ULL
+
+uint64_t info_tag_bit(uint64_t format)
+{
+	int bit = 64 - __builtin_clzll(format | 1);
+
+	return bit < INFO_TAG_BIT_MIN || bit > 63 ? 0 : 1ULL << bit;
+}
+
+/* Fewer bits than the core's by one; fields of alternating bits keep their widths */
+static uint64_t info_tag_format(uint64_t core_format)
+{
+	return core_format < INFO_TAG_FORMATS ? INFO_TAG_63_BITS : core_format >> 1;
+}
+
+int info_name_split(const char *name, char **core, char **excluded)
+{
+	size_t size = name ? strlen(name) + 1 : 0;
+	char *copy, *rest, *part, **list;
+
+	*core = *excluded = NULL;
+	if (!name)
+		return 0;
+	copy = strdup(name);
+	*core = calloc(1, size);
+	*excluded = calloc(1, size);
+	if (!copy || !*core || !*excluded) {
+		free(copy);
+		free(*core);
+		free(*excluded);
+		*core = *excluded = NULL;
+		return -FI_ENOMEM;
+	}
+	for (rest = copy; (part = strsep(&rest, ";"));) {
+		if (!strcasecmp(part, P2P_NAME))
+			continue;
+		list = *part == '^' ? excluded : core;
+		if (**list)
+			strcat(*list, ";");
+		strcat(*list, part);
+	}
+	free(copy);
+	return 0;
+}
+
+/* Room for ours besides what is asked for; 0 asks for nothing in particular. */
+static int info_size_to_core(size_t *size)
+{
+	if (*size > SIZE_MAX - INFO_QUEUE_RESERVE)
+		return -FI_ENODATA;
+	if (*size)
+		*size += INFO_QUEUE_RESERVE;
+	return 0;
+}
+
+/* Everything is the core's but the kinds of memory. */
+static void info_plain_to_core(struct fi_info *info)
+{
+	info->caps &= ~(FI_HMEM | FI_P2P);
+	if (info->tx_attr)
+		info->tx_attr->caps &= ~FI_HMEM;
+	if (info->rx_attr)
+		info->rx_attr->caps &= ~FI_HMEM;
+	if (info->domain_attr) {
+		info->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_HMEM);
+		info->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
+	}
+}
+
+/* What a peer may reach here would have to be device memory, too: that takes a protocol. */
+static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t hmem,
+				 int asked_mr, const char **why)
+{
+	if (hmem && info->caps & INFO_REMOTE_CAPS) {
+		*why = "peers cannot reach device memory over endpoints of this type";
+		if (wanted)
+			return false;
+		hmem = 0;
+	}
+	info->caps |= hmem | (hmem ? FI_P2P : 0);
+	info->tx_attr->caps |= hmem;
+	info->rx_attr->caps |= hmem;
+	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
+	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
+	return true;
+}
+
+/*
+ * These change what a receive's buffer holds, or means. Our own receives would be taken for such.
+ * The second is FI_BUFFERED_RECV, which has no public name in 2.x and works there all the same.
+ */
+#define INFO_MODES_NOT (FI_MSG_PREFIX | 1ULL << 51)
+
+static void info_modes_to_core(struct fi_info *info)
+{
+	info->mode &= ~INFO_MODES_NOT;
+	if (info->tx_attr)
+		info->tx_attr->mode &= ~INFO_MODES_NOT;
+	if (info->rx_attr)
+		info->rx_attr->mode &= ~INFO_MODES_NOT;
+}
+
+int info_hints_to_core(struct fi_info *hints)
+{
+	if (!info_layered(hints)) {
+		info_plain_to_core(hints);
+		return 0;
+	}
+	if (hints->caps & ~INFO_CAPS) {
+		P2P_INFO("capabilities 0x%zx are not offered\n",
+			 (size_t) (hints->caps & ~INFO_CAPS));
+		return -FI_ENODATA;
+	}
+	info_modes_to_core(hints);
+	if (hints->domain_attr) {
+		if (hints->domain_attr->cq_data_size > INFO_CQ_DATA_SIZE) {
+			P2P_INFO("%zu bytes of cq data are asked for, %d are offered\n",
+				 hints->domain_attr->cq_data_size, INFO_CQ_DATA_SIZE);
+			return -FI_ENODATA;
+		}
+		/* the core registers what it sends by itself: our buffers need it to */
+		hints->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM);
+		hints->domain_attr->cq_data_size = 0;
+		hints->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
+	}
+	if (hints->ep_attr) {
+		if (hints->ep_attr->mem_tag_format & (1ULL << 63)) {
+			P2P_INFO("a tag format of 64 bits is asked for, 63 are offered\n");
+			return -FI_ENODATA;
+		}
+		hints->ep_attr->mem_tag_format = 0;
+		hints->ep_attr->type = FI_EP_RDM;
+	}
+	hints->caps &= ~(FI_HMEM | FI_P2P);
+	if (hints->caps)
+		hints->caps |= INFO_CORE_CAPS;
+	if (hints->tx_attr) {
+		if (hints->tx_attr->caps & FI_P2P || hints->tx_attr->caps & ~INFO_CAPS)
+			return -FI_ENODATA;
+		hints->tx_attr->caps &= ~FI_HMEM;
+		if (hints->tx_attr->caps)
+			hints->tx_attr->caps |= INFO_CORE_CAPS & ~FI_RECV;
+		if (hints->tx_attr->iov_limit > P2P_IOV_MAX ||
+		    hints->tx_attr->rma_iov_limit > INFO_RMA_IOV_LIMIT ||
+		    info_size_to_core(&hints->tx_attr->size))
+			return -FI_ENODATA;
+	}
+	if (hints->rx_attr) {
+		if (hints->rx_attr->caps & FI_P2P || hints->rx_attr->caps & ~INFO_CAPS)
+			return -FI_ENODATA;
+		hints->rx_attr->caps &= ~FI_HMEM;
+		if (hints->rx_attr->caps)
+			hints->rx_attr->caps |= INFO_CORE_CAPS & ~FI_SEND;
+		if (hints->rx_attr->iov_limit > P2P_IOV_MAX ||
+		    info_size_to_core(&hints->rx_attr->size))
+			return -FI_ENODATA;
+	}
+	return 0;
+}
+
+/*
+ * Primary capabilities and sources are returned when they were asked for, or when nothing was;
+ * secondary ones whenever they are there.
+ */
+static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
+{
+	/* whether device memory may be used is our word */
+	uint64_t caps = core_caps & INFO_CAPS & ~FI_HMEM;
+
+	if (wanted & FI_MULTI_RECV)
+		wanted |= INFO_SOURCE_CAPS;
+	if (wanted)
+		caps &= wanted | INFO_SECONDARY_CAPS;
+	/* they take a bit of the tags away, so only from who wants them */
+	caps &= ~FI_COLLECTIVE | wanted;
+	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
+}
+
+static bool info_order_asked(const struct fi_info *hints)
+{
+	const struct fi_ep_attr *ep = hints ? hints->ep_attr : NULL;
+
+	return hints && ((hints->tx_attr && hints->tx_attr->msg_order & ~INFO_ORDER) ||
+			 (hints->rx_attr && hints->rx_attr->msg_order & ~INFO_ORDER) ||
+			 (ep && (ep->max_order_raw_size || ep->max_order_war_size ||
+				 ep->max_order_waw_size)));
+}
+
+static bool info_core_is(const struct fi_info *core, const char *name)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       !strcasecmp(core->fabric_attr->prov_name, name);
+}
+
+/* Who has not asked for them does not pay for them: see info_serves_all(). */
+static void info_no_events(struct fi_info *info)
+{
+	info->caps &= ~FI_RMA_EVENT;
+	info->tx_attr->caps &= ~FI_RMA_EVENT;
+	info->rx_attr->caps &= ~FI_RMA_EVENT;
+}
+
+/* What reaches remote memory goes by the core or by us: in any order */
+static void info_disorder(struct fi_info *info)
+{
+	info->tx_attr->msg_order &= INFO_ORDER;
+	info->rx_attr->msg_order &= INFO_ORDER;
+	info->ep_attr->max_order_raw_size = 0;
+	info->ep_attr->max_order_war_size = 0;
+	info->ep_attr->max_order_waw_size = 0;
+}
+
+static bool info_core_over(const struct fi_info *core, const char *part)
+{
+	return core->fabric_attr && core->fabric_attr->prov_name &&
+	       strstr(core->fabric_attr->prov_name, part);
+}
+
+/*
+ * Bytes of remote cq data that messages carry. ofi_rxm has a header for 8 of them, whatever
+ * is below; what it offers is for remote writes, too, which verbs gives 4.
+ */
+static size_t info_core_data_size(const struct fi_info *core)
+{
+	return info_core_over(core, "ofi_rxm") ? INFO_CORE_CQ_DATA_SIZE
+					       : core->domain_attr->cq_data_size;
+}
+
+bool info_from_core(const struct fi_info *hints, struct fi_info *info, const char **why)
+{
+	uint64_t wanted = hints ? hints->caps : 0;
+	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
+	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
+	bool automatic = hints && hints->domain_attr &&
+			 hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	bool serves, disorder;
+
+	/* whoever used the core's own objects would go past us */
+	info->fabric_attr->fabric = NULL;
+	info->domain_attr->domain = NULL;
+	if (info->ep_attr->type != FI_EP_RDM) {
+		*why = "it has no reliable datagram endpoints";
+		if (!hints || info_layered(hints))
+			return false;
+		return info_plain_from_core(info, wanted, hmem, asked_mr, why);
+	}
+	if (~info->caps & INFO_CORE_CAPS) {
+		*why = "it lacks tagged messages";
+		return false;
+	}
+	if (info_core_is(info, "sm2")) {
+		/* 2.6: sm2_rx_cq_flags() */
+		*why = "its completions do not tell of remote cq data";
+		return false;
+	}
+	if (info_core_data_size(info) < INFO_CORE_CQ_DATA_SIZE) {
+		*why = "its remote cq data is too short for a mark";
+		return false;
+	}
+	if (!info_tag_bit(info_tag_format(info->ep_attr->mem_tag_format))) {
+		*why = "its tags have too few bits";
+		return false;
+	}
+	if (info->tx_attr->size <= INFO_QUEUE_RESERVE ||
+	    info->rx_attr->size <= INFO_QUEUE_RESERVE) {
+		*why = "its queues are too short";
+		return false;
+	}
+	if (automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO) {
+		*why = "its transfers need calls to progress";
+		return false;
+	}
+	if (info->domain_attr->mr_mode & FI_MR_LOCAL) {
+		*why = "it does not register local buffers by itself";
+		return false;
+	}
+
+	if (!(wanted & FI_RMA_EVENT) && !info_core_counts_remote(info))
+		info_no_events(info);
+	serves = hmem || info_serves_all(info, info);
+	disorder = serves && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS;
+	if (disorder && info_order_asked(hints)) {
+		*why = "an order of remote memory operations is asked for";
+		if (wanted)
+			return false;
+		hmem = serves = disorder = 0;
+	}
+
+	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
+	info->tx_attr->caps =
+		info_caps(info->tx_attr->caps, hints && hints->tx_attr && hints->tx_attr->caps
+						       ? hints->tx_attr->caps
+						       : wanted) | hmem;
+	info->rx_attr->caps =
+		info_caps(info->rx_attr->caps, hints && hints->rx_attr && hints->rx_attr->caps
+						       ? hints->rx_attr->caps
+						       : wanted) | hmem;
+	/* a context's capabilities are among the endpoint's (fi_endpoint(3)) */
+	info->rx_attr->caps &= info->caps | ~INFO_SOURCE_CAPS;
+	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
+	info->tx_attr->size -= INFO_QUEUE_RESERVE;
+	info->rx_attr->size -= INFO_QUEUE_RESERVE;
+	if (disorder)
+		info_disorder(info);
+	info->tx_attr->rma_iov_limit =
+		P2P_MIN(info->tx_attr->rma_iov_limit, INFO_RMA_IOV_LIMIT);
+	/* a short message may be complete before the long one posted ahead of it */
+	info->tx_attr->comp_order = 0;
+	info->rx_attr->comp_order = 0;
+	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
+	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
+	/* it takes a thread, which is not for who has not asked for it */
+	info->domain_attr->data_progress =
+		automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+	/* the second lets us trust in descriptors of host memory (desc_cache.h) */
+	info->domain_attr->mr_mode |= asked_mr & (FI_MR_P2P | FI_MR_ALLOCATED);
+	/* room for marks beside the core's keys */
+	if (info_core_maps(info))
+		info->domain_attr->mr_key_size = sizeof(uint64_t);
+	/* keys of our choice tell the memory that the core reaches from the rest */
+	if (info->caps & INFO_REMOTE_CAPS && serves)
+		info->domain_attr->mr_mode |= asked_mr & FI_MR_PROV_KEY;
+	return true;
+}
+
+void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
+{
+	bool remote = info->caps & INFO_REMOTE_CAPS &&
+		      (all || info->caps & (FI_HMEM | FI_P2P));
+	bool chosen = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
+	size_t size = info->domain_attr->mr_key_size;
+
+	*mark = remote && chosen ? 1ULL << (8 * (size && size < 8 ? size : 8) - 1) : 0;
+	*ours = remote && !chosen;
+}
+
+int info_to_core(struct fi_info *info)
+{
+	char *name, *excluded;
+
+	if (info->fabric_attr && info->fabric_attr->prov_name) {
+		if (info_name_split(info->fabric_attr->prov_name, &name, &excluded))
+			return -FI_ENOMEM;
+		free(excluded);
+		free(info->fabric_attr->prov_name);
+		info->fabric_attr->prov_name = name;
+	}
+	if (!info_layered(info)) {
+		info_plain_to_core(info);
+		return 0;
+	}
+	info_modes_to_core(info);
+	if (info->domain_attr && info_core_maps(info))
+		info->domain_attr->mr_key_size = INFO_VERBS_KEY_SIZE;
+	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
+	if (info->tx_attr) {
+		info->tx_attr->caps = (info->tx_attr->caps & ~FI_HMEM) |
+				      (INFO_CORE_CAPS & ~FI_RECV);
+		info->tx_attr->size += INFO_QUEUE_RESERVE;
+	}
+	if (info->rx_attr) {
+		info->rx_attr->caps = (info->rx_attr->caps & ~FI_HMEM) |
+				      (INFO_CORE_CAPS & ~FI_SEND);
+		info->rx_attr->size += INFO_QUEUE_RESERVE;
+		/* our own receives would get it, too */
+		info->rx_attr->op_flags &= ~FI_MULTI_RECV;
+	}
+	if (info->ep_attr)
+		info->ep_attr->mem_tag_format = 0;
+	if (info->domain_attr) {
+		/* ofi_rxm asks the provider below for as much */
+		if (!info_core_over(info, "ofi_rxm"))
+			info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
+		info->domain_attr->mr_mode &= ~FI_MR_P2P;
+		/*
+		 * Where it is to be automatic our thread moves what is the core's, too. ofi_rxm's own
+		 * looks for what has come without the endpoint's lock, where there are atomic
+		 * operations (rxm_cm_atomic_progress(), 1.17 to 2.6), and messages are lost.
+		 */
+		info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	}
+	return 0;
+}
+
+/*
+ * "net" (1.17, and tcp's predecessor) sets aside four tagged messages of 64 bytes for each peer,
+ * "tcp" 64 of any length (FI_TCP_MAX_SAVED), and neither any without a tag; the others keep what
+ * comes.
+ */
+bool info_core_stalls(const struct fi_info *core)
+{
+	return info_core_is(core, "net") || info_core_is(core, "tcp");
+}
+
+/* shm has them since 1.19; before, it took them for receives. ofi_rxm's flags came in 2.0. */
+bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data)
+{
+	*data = FI_REMOTE_CQ_DATA;
+	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) && info_core_over(core, "ofi_rxm"))
+		*data = 0;
+	return FI_VERSION_GE(version, FI_VERSION(1, 19)) || !info_core_is(core, "shm");
+}
+
+/* "net" of 1.17, and "tcp" that came of it */
+bool info_core_mixes(const struct fi_info *core)
+{
+	return info_core_is(core, "net") || info_core_is(core, "tcp");
+}
+
+/*
+ * The queues of ofi_rxm keep the closed endpoint's among what fi_trywait() looks at (1.17 to
+ * 2.6): nobody calls ofi_wait_del_fid().
+ */
+bool info_core_litters(const struct fi_info *core)
+{
+	return info_core_over(core, "ofi_rxm");
+}
+
+bool info_core_near(const struct fi_info *core)
+{
+	return info_core_is(core, "shm");
+}
+
+bool info_core_maps(const struct fi_info *core)
+{
+	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
+
+	return name && !strncasecmp(name, INFO_VERBS, strlen(INFO_VERBS));
+}
+
+bool info_core_direct(const struct fi_info *core)
+{
+	return info_core_is(core, INFO_VERBS);
+}
+
+/*
+ * ofi_rxm's rxm_handle_atomic_resp() frees the request's buffer, which the NIC may not have
+ * given back yet: what is sent from it next is reported when the request's own completion comes
+ * (rxm_handle_comp(), at RXM_ATOMIC_RESP_WAIT), and once more at its own. "tcp" has completed
+ * what it has sent before it reads an answer.
+ */
+bool info_core_fails_atomics(const struct fi_info *core)
+{
+	return info_core_maps(core);
+}
+
+/*
+ * ofi_rxm copies a message of up to 128 KiB through buffers of 16 KiB at both ends; what is read
+ * goes from place to place, and several such messages at once. "net" and "tcp" do that with messages.
+ */
+bool info_core_lends(const struct fi_info *core)
+{
+	return info_core_is(core, "tcp;ofi_rxm");
+}
+
+static void info_core_add_reads(struct fi_info *core)
+{
+	core->caps |= FI_RMA | FI_READ | FI_REMOTE_READ;
+	if (core->tx_attr)
+		core->tx_attr->caps |= FI_RMA | FI_READ;
+	if (core->rx_attr)
+		core->rx_attr->caps |= FI_RMA | FI_REMOTE_READ;
+}
+
+void info_core_add_lending(struct fi_info *core)
+{
+	info_core_add_reads(core);
+	if (core->tx_attr)
+		core->tx_attr->rma_iov_limit = INFO_READ_PLACES;
+}
+
+void info_core_add_maps(struct fi_info *core)
+{
+	info_core_add_reads(core);
+	/* an application without remote memory of its own need not have asked for these */
+	core->domain_attr->mr_mode |=
+		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+}
+
+/*
+ * Those of "net" crash at a message that was there before its receive; whoever waits for one
+ * of tcp's, before 1.18, does not see that anything has come.
+ */
+bool info_core_counts(const struct fi_info *core, uint32_t version)
+{
+	return !info_core_is(core, "net") &&
+	       (FI_VERSION_GE(version, FI_VERSION(1, 18)) || !info_core_is(core, "tcp"));
+}
+
+/*
+ * "net" and "tcp" count no reads, and writes only if they come with data: for the rest of
+ * what peers do they set up no report, and it is the report that is counted.
+ */
+bool info_core_counts_remote(const struct fi_info *core)
+{
+	return !info_core_is(core, "net") && !info_core_is(core, "tcp");
+}
+
+bool info_serves_all(const struct fi_info *info, const struct fi_info *core)
+{
+	return info->caps & FI_RMA_EVENT && !info_core_counts_remote(core);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The policy. See path.h. */
+#include "path/path.h"
+
+/* What holds for all ways but those through host memory */
+static const char *path_only_stage(const struct path_query *query)
+{
+	if (!query->len)
+		return "an empty message";
+	if (query->wish == PATH_STAGE_ONLY)
+		return "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it staged";
+	if (query->inject)
+		return "injected: the buffer is the application's again at once";
+	return NULL;
+}
+
+/* Why a message cannot be announced with its memory; NULL: it can */
+static const char *path_announce_not(const struct path_query *query)
+{
+	if (query->stalls)
+		return "this core provider stops at a message that has no receive yet";
+	if (query->name_len > query->name_max)
+		return "the core provider's addresses are too long to announce";
+	if (query->pieces > 1)
+		return "a buffer of several pieces, and an announcement has one key";
+	return NULL;
+}
+
+bool path_wants_peer(const struct path_query *query, const char **why)
+{
+	*why = path_only_stage(query);
+	if (*why)
+		return false;
+	if (query->wish == PATH_NO_NIC)
+		*why = "FI_OPT_FI_HMEM_P2P leaves the NIC out";
+	else if (query->wish == PATH_ACROSS_LONG)
+		*why = "FI_P2P_PATH=ipc leaves the NIC out";
+	else if (!query->layered && !query->direct)
+		*why = "over a hook, and the core provider's CPU may touch a message's buffer";
+	else if (!query->layered && query->len <= query->inline_max)
+		*why = "short: the core provider's CPU copies it into the work request";
+	else if (query->layered && query->len <= query->plain_max)
+		*why = "short message: one copy is cheaper than a round trip";
+	else if (query->layered)
+		*why = path_announce_not(query);
+	return !*why;
+}
+
+/* The ways through host memory */
+static enum path_proto path_stage(const struct path_query *query)
+{
+	if (query->lends && query->slot && !query->inject && query->len > query->lend_min &&
+	    query->len <= query->short_max && query->name_len <= query->name_max)
+		return PATH_LENT;
+	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))
+		return PATH_SHORT;
+	if (!query->layered || query->inject || query->stalls ||
+	    query->name_len > query->name_max)
+		return PATH_WHOLE;
+	return PATH_LONG;
+}
+
+bool path_wants_across(const struct path_query *query, const char **why)
+{
+	*why = path_only_stage(query);
+	if (*why)
+		return false;
+	if (query->wish == PATH_PEER_LONG || query->wish == PATH_PEER_ONLY)
+		*why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P leaves nothing but the NIC";
+	else if (query->layered && query->len <= query->plain_max && !query->follows)
+		*why = query->near
+			       ? "short message: its receiver has not said that it follows up all"
+			       : "short message: one copy is cheaper than a round trip";
+	else if (query->layered)
+		*why = path_announce_not(query);
+	if (*why || !query->layered || query->wish == PATH_ACROSS_LONG ||
+	    path_stage(query) == PATH_LONG)
+		return !*why;
+	/* whoever cannot take it so would have to ask for it first */
+	if (!query->near)
+		*why = "short enough to be sent at once, to whatever host";
+	else if (query->refuses)
+		*why = "short enough to be sent at once to who has refused it before";
+	return !*why;
+}
+
+const char *path_far_reason(uint64_t far)
+{
+	static const char *const reasons[PATH_FAR_KINDS] = {
+		[PATH_FAR_UNKNOWN] = "the receiver asks for the message in pieces",
+		[PATH_FAR_NOT] = "one copy from device to device, within the host",
+		[PATH_FAR_HOST] = "the receiver is on another host, in another container or "
+				  "another user's",
+		[PATH_FAR_BUFFER] = "the receiver's buffer is host memory",
+		[PATH_FAR_WISH] = "the receiver's FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it "
+				  "staged",
+		[PATH_FAR_CLOSED] = "the receiver's device cannot open the sender's memory",
+		[PATH_FAR_BUSY] = "the receiver has as much of other processes' memory in use as "
+				  "FI_P2P_MAP_COUNT allows",
+	};
+
+	return reasons[far < PATH_FAR_KINDS ? far : PATH_FAR_UNKNOWN];
+}
+
+struct path_choice path_choose(const struct path_query *query)
+{
+	const char *why, *far_why;
+	bool peer = path_wants_peer(query, &why) && query->peer;
+	bool across = path_wants_across(query, &far_why) && query->across;
+	bool here = query->near || query->wish == PATH_ACROSS_LONG || !query->layered;
+
+	if (!query->device)
+		return (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
+	if (peer)
+		return (struct path_choice){FI_P2P_PATH_PEER,
+					    query->layered ? PATH_READ : PATH_DIRECT,
+					    "the NIC reaches the device memory"};
+	if (!why)
+		why = query->peer_why;
+	/* where the receiver is has still to be seen */
+	if (across)
+		return (struct path_choice){here ? FI_P2P_PATH_IPC : FI_P2P_PATH_STAGE,
+					    PATH_ACROSS,
+					    here ? path_far_reason(PATH_FAR_NOT) : why};
+	if (query->near || query->wish == PATH_ACROSS_LONG)
+		why = far_why ? far_why : query->across_why;
+	if (query->len &&
+	    (query->wish == PATH_PEER_ONLY ||
+	     ((query->wish == PATH_PEER_LONG || query->wish == PATH_ACROSS_LONG) &&
+	      query->len > query->plain_max)))
+		return (struct path_choice){FI_P2P_PATH_STAGE, PATH_NONE, why};
+	return (struct path_choice){FI_P2P_PATH_STAGE, path_stage(query), why};
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Messages that travel whole. See eager.h. */
+#include "proto/eager.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "mem/mem.h"
+#include "proto/multi_recv.h"
+#include "xfer/pin.h"
+#include "proto/rndv.h"
+
+/* What of the user's flags is the core's business when it sends a copy */
+#define EAGER_CORE_FLAGS                                                                 \
+	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                 \
+	 FI_DELIVERY_COMPLETE | FI_FENCE)
+
+/* A host buffer for the request: a slot if one fits and is free, else a reserve */
+static int eager_buffer_get(struct xfer_req *req)
+{
+	struct stage *stage = &req->ctx.ep->xfer->stage;
+
+	req->slot = stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT,
+				   req->len);
+	if (req->slot) {
+		req->host = req->slot->addr;
+		req->host_desc = req->slot->desc;
+		return 0;
+	}
+	/* a send waits for a slot; a receive may not, as it may be what others wait for */
+	if (!req->recv && req->path.proto == PATH_SHORT)
+		return -FI_EAGAIN;
+	req->reserve = stage_reserve_get(stage, req->len);
+	if (!req->reserve)
+		return -FI_ENOMEM;
+	req->host = req->reserve->addr;
+	req->host_desc = req->reserve->desc;
+	return 0;
+}
+
+/* The length of the copy under way, or of the next one: pageable memory makes a copy
+ * wait in the driver, so it is done a piece at a time. */
+static size_t eager_step(const struct xfer_req *req, size_t total)
+{
+	return P2P_MIN(total - req->copied, conf.chunk_size);
+}
+
+static int eager_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total,
+			   void (*done)(struct copy *copy, int status))
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count = mem_iov_slice(req->iov, req->count, req->copied,
+				     eager_step(req, total), iov);
+
+	req->copy.done = done;
+	return xfer_copy_start(req->ctx.ep, &req->mem, dir, iov, count,
+			       (char *) req->host + req->copied, &req->copy);
+}
+
+/* ---- sending ---- */
+
+static void eager_copied_out(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->copied += eager_step(req, req->len);
+	if (!status && req->copied < req->len)
+		status = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
+	if (status)
+		req->comp.err = -status;
+	else if (req->copied < req->len)
+		return;
+	xfer_sendq_ready(req);
+	xfer_sendq_flush(req->ctx.ep);
+}
+
+static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->comp = *comp;
+	req->comp.len = 0;
+	xfer_req_end(req, comp->err);
+}
+
+/* FI_INJECT: the user's buffer is free when the call returns, so the copy cannot wait. */
+static int eager_copy_now(struct xfer_req *req)
+{
+	return req->len ? copy_run(&req->ctx.ep->xfer->copies, &req->mem, COPY_OUT, req->iov,
+				   req->count, req->host, &req->copy)
+			: 0;
+}
+
+static ssize_t eager_begin(struct xfer_req *req)
+{
+	int ret = eager_buffer_get(req);
+
+	if (ret)
+		return ret;
+	req->out.len = req->len;
+	if (req->op_flags & FI_INJECT)
+		ret = eager_copy_now(req);
+	else
+		ret = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
+	if (ret)
+		return ret;
+	xfer_set_busy(req);
+	xfer_sendq_add(req);
+	if (req->op_flags & FI_INJECT)
+		xfer_sendq_ready(req);
+	xfer_sendq_flush(req->ctx.ep);
+	return 0;
+}
+
+ssize_t eager_send(struct xfer_req *req)
+{
+	req->ctx.done = eager_sent;
+	req->out.data = req->data;
+	req->out.flags = req->op_flags & EAGER_CORE_FLAGS;
+	return eager_begin(req);
+}
+
+ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
+		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp))
+{
+	req->ctx.done = done;
+	req->out.data = data;
+	req->out.flags = (req->op_flags & EAGER_CORE_FLAGS) | FI_REMOTE_CQ_DATA;
+	return eager_begin(req);
+}
+
+ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op)
+{
+	struct core_op followed = *op;
+	int ret = req->direct ? 0 : pin_host(req, op->desc, false);
+
+	if (ret)
+		return ret;
+	if (req->pin)
+		followed.desc = req->pin->desc;
+	followed.context = &req->ctx;
+	followed.flags |= FI_COMPLETION;
+	req->ctx.done = eager_sent;
+	return core_post(req->ctx.ep->core, &followed);
+}
+
+/* ---- receiving ---- */
+
+static void eager_copied_in(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->copied += eager_step(req, req->comp.len);
+	if (!status && req->copied < req->comp.len)
+		status = eager_copy_next(req, COPY_IN, req->comp.len, eager_copied_in);
+	if (status)
+		xfer_req_end(req, -status);
+	else if (req->copied == req->comp.len)
+		xfer_req_end(req, req->comp.err);
+}
+
+static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+	int ret, err = comp->err;
+
+	req->comp = *comp;
+	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
+	/* a shared context has none: it is that of the endpoint that the message came to */
+	if (!req->cq)
+		req->cq = ctx->cq;
+	if ((!comp->err || abs(comp->err) == FI_ETRUNC) &&
+	    xfer_concerned(ctx->cq, NULL, comp->flags, comp->data)) {
+		if (!comp->err && !comp->len) {
+			rndv_matched(req);
+			return;
+		}
+		multi_recv_body(req->ctx.ep->xfer, &req->comp);
+	}
+	req->comp.len = P2P_MIN(comp->len, req->len);
+	if (req->direct && !err && req->comp.len)
+		err = -req->mem.ops->flush(&req->mem);
+	if (req->direct || !req->mem.ops || !req->comp.len) {
+		xfer_req_end(req, err);
+		return;
+	}
+	/* the other end may not know, and have sent it as a short message is sent */
+	if (req->ctx.ep->wish == PATH_PEER_ONLY) {
+		P2P_WARN("%zu bytes for %s device %d have come by way of host memory: "
+			 "FI_HMEM_P2P_REQUIRED\n",
+			 req->comp.len, req->mem.ops->name, req->mem.ordinal);
+		xfer_req_end(req, err ? err : FI_EOPNOTSUPP);
+		return;
+	}
+	xfer_set_busy(req);
+	ret = eager_copy_next(req, COPY_IN, req->comp.len, eager_copied_in);
+	if (ret)
+		xfer_req_end(req, -ret);
+}
+
+/* Of endpoints without a queue of their own: of shared contexts */
+void eager_cq_drop(const struct xfer_cq *cq)
+{
+	struct xfer_ctx *ctx;
+	struct xfer_req *req;
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
+		if (ep->rxcq)
+			continue;
+		LIST_FOREACH(ctx, &ep->live, live) {
+			req = (struct xfer_req *) ctx;
+			if (ctx->done == eager_received && req->cq == cq)
+				req->cq = NULL;
+		}
+	}
+}
+
+/*
+ * Where the core's CPU touches nothing that is received, the NIC may put it into device
+ * memory; else it is received into host memory.
+ */
+static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	const struct path_query query = {
+		.len = req->len,
+		.wish = ep->wish,
+		.direct = ep->xfer->direct,
+	};
+	const char *why;
+
+	if (!req->mem.ops)
+		return pin_host(req, desc, false);
+	if (path_wants_peer(&query, &why) && !pin_device(req, &why)) {
+		req->direct = true;
+		req->path.path = FI_P2P_PATH_PEER;
+		return 0;
+	}
+	if (ep->xfer->direct && ep->wish == PATH_PEER_ONLY && req->len) {
+		P2P_WARN("a receive into %s device %d may not be staged: %s\n",
+			 req->mem.ops->name, req->mem.ordinal, why);
+		return -FI_EOPNOTSUPP;
+	}
+	return eager_buffer_get(req);
+}
+
+ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
+{
+	struct core_op staged = *op;
+	struct iovec iov;
+	int ret = eager_recv_prepare(req, op->desc);
+
+	if (ret)
+		return ret;
+	staged.context = &req->ctx;
+	staged.flags |= FI_COMPLETION;
+	if (req->pin)
+		staged.desc = req->pin->desc;
+	if (req->mem.ops && !req->direct) {
+		iov = (struct iovec){req->host, req->len};
+		staged.iov = &iov;
+		staged.desc = &req->host_desc;
+		staged.count = 1;
+	}
+	req->ctx.done = eager_received;
+	return core_post(req->ctx.ep->core, &staged);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What is known of peers, most of it of those within the host, a byte each.
+ *
+ * A short message from device memory may be offered like a long one (wire.h), and not staged,
+ * if its receiver looks after all of its receives (struct xfer_ep.follows): a marker that met
+ * one which it does not look after would be lost. So it is asked, with WIRE_HELLO, when the
+ * first such message goes there, and until it has answered they are staged. In the same way it is
+ * told, when the first message is offered to it, of the board (board.h) that later ones are
+ * announced on once it has said that it reads it.
+ *
+ * Applications may initialise their GPU after the endpoint, as MPI's do: where there is a GPU
+ * all receives are looked after at first, and no more after HELLO_TRIAL of them, if no device
+ * memory has been seen by then, nor a peer that asks. All [locked].
+ */
+#ifndef P2P_HELLO_H
+#define P2P_HELLO_H
+
+#include "xfer/xfer.h"
+
+/* Fills in what is known of the peer at @addr; asks it if that is nothing yet */
+void hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
+
+/* The endpoint is about to be enabled: does it look after all receives? */
+void hello_start(struct xfer_ep *ep);
+
+/* A receive into host memory is posted that is looked after; or device memory is in use */
+void hello_trial(struct xfer_ep *ep, bool device);
+
+/* Does the peer at @addr look for announcements on our board? */
+bool hello_reads(const struct xfer_ep *ep, fi_addr_t addr);
+
+/*
+ * It has not answered a note: tells it of our board once more. It may have been started anew, and
+ * know nothing of it.
+ */
+void hello_remind(struct xfer_ep *ep, fi_addr_t addr);
+
+/* A peer has asked, told, or answered */
+void hello_received(struct xfer_ep *ep, const struct wire_msg *msg);
+
+/* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
+void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
+		   bool plain);
+
+/*
+ * May short messages be left in staging memory for the peer at @addr to read (rndv_lent.h)? Not once it
+ * has asked for one in another way: it cannot, or they meet multi-receive buffers.
+ */
+bool hello_borrows(const struct xfer_ep *ep, fi_addr_t addr);
+void hello_borrows_not(struct xfer_ep *ep, fi_addr_t addr);
+
+/* @addr is nobody's any more */
+void hello_forget(struct xfer *xfer, fi_addr_t addr);
+
+#endif /* P2P_HELLO_H */

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Looking for messages without receiving them. See peek.h. */
+#include "proto/peek.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "proto/rndv.h"
+#include "proto/eager.h"
+
+static bool peek_is_marker(const struct xfer_ep *ep, const struct core_comp *comp)
+{
+	if (comp->len || !(comp->data & ep->xfer->mark))
+		return false;
+	return ep->peek_data ? comp->flags & ep->peek_data
+			     : !rndv_marker_spent(ep->xfer, comp->data & WIRE_ID_MASK);
+}
+
+void peek_found(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct core_comp comp = req->comp;
+
+	if (!(req->op_flags & FI_CLAIM)) {
+		xfer_req_end(req, 0);
+		return;
+	}
+	comp.context = req->context;
+	xfer_req_release(req);
+	TAILQ_INSERT_TAIL(&ep->claimed, req, entry);
+	xfer_cq_report(ep->rxcq, &comp);
+}
+
+static void peek_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->comp = *comp;
+	req->comp.buf = NULL;
+	req->data = peek_is_marker(ctx->ep, comp) ? comp->data : 0;
+	/* what is there without data may be another message's */
+	if (!req->data && !(comp->flags & FI_REMOTE_CQ_DATA) &&
+	    (ctx->ep->peek_data || comp->data & ctx->ep->xfer->mark))
+		req->comp.data = 0;
+	if (comp->err)
+		xfer_req_end(req, comp->err);
+	else if (!req->data)
+		peek_found(req);
+	else if (req->op_flags & FI_DISCARD)
+		rndv_discard(req);
+	else
+		rndv_peeked(req);
+}
+
+static ssize_t peek_look(struct xfer_ep *ep, const struct core_op *op)
+{
+	const struct dev_mem none = {.ops = NULL};
+	struct core_op core = *op;
+	struct xfer_req *req;
+	ssize_t ret;
+
+	/* what a peek may receive is not promised: no buffer is needed */
+	core.count = 0;
+	core.flags |= FI_COMPLETION;
+	req = xfer_req_new(ep, &core, &none);
+	if (!req)
+		return -FI_EAGAIN;
+	req->probe = true;
+	req->ctx.done = peek_done;
+	core.context = &req->ctx;
+	ret = core_post(ep->core, &core);
+	if (ret)
+		xfer_ctx_free(&req->ctx);
+	return ret;
+}
+
+/* A claimed message is thrown away; req->comp is what the peek has said of it. */
+static void peek_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	if (comp->err || !req->data) {
+		xfer_req_end(req, comp->err);
+		return;
+	}
+	req->comp.data = req->data;
+	rndv_discard(req);
+}
+
+static ssize_t peek_claim_post(struct xfer_req *req, const struct core_op *op,
+				const struct dev_mem *mem)
+{
+	struct core_op core = *op;
+
+	if (!(op->flags & FI_DISCARD)) {
+		xfer_req_set_buffer(req, op, mem);
+		req->probe = false;
+		return eager_recv(req, op);
+	}
+	core.count = 0;
+	core.flags |= FI_COMPLETION;
+	core.context = &req->ctx;
+	req->ctx.done = peek_discarded;
+	return core_post(req->ctx.ep->core, &core);
+}
+
+static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
+			   const struct dev_mem *mem)
+{
+	struct xfer_req *req;
+	ssize_t ret;
+
+	TAILQ_FOREACH(req, &ep->claimed, entry) {
+		if (req->context == op->context)
+			break;
+	}
+	/* FI_BUFFERED_RECV claims without having peeked */
+	if (!req && !ep->layered && !mem->ops)
+		return core_post(ep->core, op);
+	if (!req) {
+		P2P_WARN("FI_CLAIM with a context that no message was claimed with\n");
+		return -FI_EINVAL;
+	}
+	ret = peek_claim_post(req, op, mem);
+	if (ret) {
+		xfer_req_release(req);
+		req->probe = true;
+		return ret;
+	}
+	TAILQ_REMOVE(&ep->claimed, req, entry);
+	return 0;
+}
+
+ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem)
+{
+	if (!ep->peeks) {
+		P2P_WARN("FI_PEEK: the core provider has no such thing\n");
+		return -FI_EOPNOTSUPP;
+	}
+	/* a shared receive context's completions are another's */
+	if (!ep->rxcq && !mem->ops)
+		return core_post(ep->core, op);
+	return op->flags & FI_PEEK ? peek_look(ep, op) : peek_claim(ep, op, mem);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * FI_PEEK, FI_CLAIM and FI_DISCARD of tagged messages. The core finds, keeps and
+ * throws away; we see to it that what is told is the message and not its marker. A core
+ * knows a claimed message by the context it was claimed with, so that the request of the
+ * peek lives on, and the receive that takes the message uses it. All [locked].
+ */
+#ifndef P2P_PEEK_H
+#define P2P_PEEK_H
+
+#include "xfer/xfer.h"
+
+/* Any receive with one of the three flags: as xfer_post() */
+ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem);
+
+/* A peek has found a message, and knows all about it (req->comp). */
+void peek_found(struct xfer_req *req);
+
+#endif /* P2P_PEEK_H */

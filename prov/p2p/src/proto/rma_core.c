@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Device memory at this end of the core's remote operations. See rma_core.h. */
+#include "proto/rma_core.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/amo.h"
+#include "base/log.h"
+#include "mem/mem.h"
+#include "xfer/pin.h"
+#include "proto/rndv_sides.h"
+#include "proto/rma_served.h"
+
+/* Pieces of one operation under way at a time */
+#define RMA_CORE_WINDOW 8
+
+/* One operation of the NIC's is no longer than this: no NIC takes less */
+#define RMA_CORE_DIRECT (1u << 30)
+
+/* ---- reading and writing ---- */
+
+/* The part of the remote memory that begins @offset bytes in; returns its pieces */
+static size_t rma_core_target(const struct xfer_req *req, size_t offset, size_t len,
+			    struct fi_rma_iov *out)
+{
+	size_t pieces = 0;
+
+	/* of nothing, too, the core wants to know where */
+	for (size_t i = 0; i < req->targets && (len || !pieces); i++) {
+		const struct fi_rma_iov *target = &req->target[i];
+
+		if (offset >= target->len && i + 1 < req->targets) {
+			offset -= target->len;
+			continue;
+		}
+		out[pieces] = *target;
+		out[pieces].addr += offset;
+		out[pieces].len = P2P_MIN(target->len - offset, len);
+		len -= out[pieces++].len;
+		offset = 0;
+	}
+	return pieces;
+}
+
+/* The core's operation on one piece, or on all of a host buffer */
+static ssize_t rma_core_give(struct xfer_req *req, const struct iovec *iov, void **desc,
+			   size_t count, uint64_t offset, uint64_t flags, void *context)
+{
+	struct fi_rma_iov target[CORE_RMA_MAX];
+	const struct core_rma op = {
+		.read = req->recv,
+		.iov = iov,
+		.desc = desc,
+		.count = count,
+		.addr = req->addr,
+		.remote = target,
+		.remotes = rma_core_target(req, offset, mem_iov_len(iov, count), target),
+		.data = req->data,
+		.flags = flags | FI_COMPLETION,
+		.context = context,
+	};
+
+	return core_post_rma(req->ctx.ep->core, &op);
+}
+
+static bool rma_core_last(const struct xfer_req *req, uint64_t index)
+{
+	return index + 1 == req->rndv.pieces;
+}
+
+static ssize_t rma_core_piece_try(struct xfer_out *out)
+{
+	struct rndv_piece *piece = container_of(out, struct rndv_piece, out);
+	struct xfer_req *req = piece->req;
+	uint64_t flags = req->op_flags & (FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE);
+
+	if (rma_core_last(req, piece->index))
+		flags |= req->op_flags & FI_REMOTE_CQ_DATA;
+	return rma_core_give(req, out->iov, out->desc, out->count,
+			   piece->index * req->rndv.chunk, flags, &out->ctx);
+}
+
+/* Ends the operation if nothing of it is left. */
+static void rma_core_check(struct xfer_req *req)
+{
+	if (req->rndv.in_flight || (!req->rndv.status && !rndv_req_done(req)))
+		return;
+	/* what the NIC has written to the device is to be seen there */
+	if (req->direct && req->recv && !req->rndv.status)
+		req->rndv.status = req->mem.ops->flush(&req->mem);
+	rndv_list_remove(req);
+	if (req->rndv.arrival) {
+		rndv_read_end(req);
+		return;
+	}
+	req->comp = (struct core_comp){
+		.flags = req->done_flags,
+		.len = req->recv && !req->rndv.status ? req->len : 0,
+		.src = FI_ADDR_NOTAVAIL,
+	};
+	xfer_req_end(req, -req->rndv.status);
+}
+
+static void rma_core_piece_end(struct rndv_piece *piece, int status)
+{
+	struct xfer_req *req = rndv_piece_end(piece);
+
+	if (status && !req->rndv.status)
+		req->rndv.status = status;
+	rma_core_check(req);
+}
+
+static void rma_core_piece_copied_in(struct copy *copy, int status)
+{
+	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
+
+	if (!xfer_copy_ended(piece->req->ctx.ep))
+		rma_core_piece_end(piece, status);
+}
+
+static void rma_core_piece_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct rndv_piece *piece = (struct rndv_piece *) ctx;
+	int status = -abs(comp->err);
+
+	if (!status && piece->req->recv && piece->host) {
+		piece->copy.done = rma_core_piece_copied_in;
+		status = xfer_copy_start(ctx->ep, &piece->req->mem, COPY_IN, piece->iov,
+					 piece->count, piece->host, &piece->copy);
+		if (!status)
+			return;
+	}
+	rma_core_piece_end(piece, status);
+}
+
+static void rma_core_piece_copied_out(struct copy *copy, int status)
+{
+	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
+
+	if (xfer_copy_ended(piece->req->ctx.ep))
+		return;
+	if (status || piece->req->rndv.status)
+		rma_core_piece_end(piece, status);
+	else
+		xfer_out_post(&piece->out);
+}
+
+static void rma_core_piece_begin(struct rndv_piece *piece)
+{
+	struct xfer_req *req = piece->req;
+	int ret = 0;
+
+	piece->out.post = rma_core_piece_try;
+	rndv_piece_begun(req);
+	if (req->op_flags & FI_INJECT) {
+		ret = mem_gather(&req->mem, piece->iov, piece->count, piece->host);
+	} else if (!req->recv && piece->host) {
+		piece->copy.done = rma_core_piece_copied_out;
+		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
+				      piece->count, piece->host, &piece->copy);
+		if (!ret)
+			return;
+	}
+	if (ret)
+		rma_core_piece_end(piece, ret);
+	else
+		xfer_out_post(&piece->out);
+}
+
+/* Begins the pieces that there are slots for; what tells the peer goes last. */
+static void rma_core_push(struct xfer_req *req)
+{
+	enum stage_use use = req->recv ? STAGE_PIECE_IN : STAGE_PIECE_OUT;
+	struct rndv_piece *piece;
+
+	/* one more than there are: it must not end meanwhile */
+	req->rndv.in_flight++;
+	while (!req->rndv.status && req->rndv.next < req->rndv.pieces &&
+	       req->rndv.in_flight <= RMA_CORE_WINDOW) {
+		if (rma_core_last(req, req->rndv.next) && req->op_flags & FI_REMOTE_CQ_DATA &&
+		    req->rndv.in_flight > 1)
+			break;
+		piece = rndv_piece_new(req, use, rma_core_piece_done);
+		if (!piece)
+			break;
+		rma_core_piece_begin(piece);
+	}
+	req->rndv.in_flight--;
+	rma_core_check(req);
+}
+
+void rma_core_progress(struct xfer *xfer)
+{
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&xfer->bouncing); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		rma_core_push(req);
+	}
+}
+
+/* The core's answer where it did it all */
+static void rma_core_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->comp = *comp;
+	xfer_req_end(req, comp->err);
+}
+
+static bool rma_core_at_once(const struct xfer_req *req)
+{
+	return !req->mem.ops || req->direct ||
+	       req->len <= req->ctx.ep->xfer->stage.pools[STAGE_PIECE].size;
+}
+
+/* Begins to move what the request wants, piece by piece */
+static void rma_core_begin(struct xfer_req *req, uint64_t len)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	req->rndv.via = req->ctx.ep;
+	req->rndv.to = req->addr;
+	req->rndv.wanted = len;
+	req->rndv.chunk = req->mem.ops && !req->direct
+				  ? (uint32_t) xfer->stage.pools[STAGE_PIECE].size
+				  : RMA_CORE_DIRECT;
+	req->rndv.pieces = len ? (len - 1) / req->rndv.chunk + 1 : 1;
+	req->rndv.answered = true;
+	rndv_list_add(req, &xfer->bouncing);
+	xfer_set_busy(req);
+	rma_core_push(req);
+}
+
+void rma_core_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t addr)
+{
+	req->target[0] = *from;
+	req->targets = 1;
+	req->addr = addr;
+	rma_core_begin(req, from->len);
+}
+
+/* Which way a read or write of the core's takes at this end */
+static int rma_core_choose(struct xfer_req *req, void *const *desc)
+{
+	if (req->mem.ops)
+		return pin_choose_rma(req, req->len, NULL,
+				      "the core provider itself reaches the remote memory");
+	req->path.reason = "host memory";
+	return pin_host(req, desc, true);
+}
+
+ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
+{
+	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);
+	struct iovec nothing = {.iov_len = 0};
+	struct path_choice choice;
+	bool empty;
+	size_t len;
+	ssize_t ret;
+
+	if (!req)
+		return -FI_EAGAIN;
+	len = req->len;
+	/* ofi_rxm registers no bytes, too: not at a device's address, and verbs crashes then */
+	empty = !len && op->count;
+	nothing.iov_base = &req->context;
+	ret = rma_core_choose(req, op->desc);
+	choice = req->path;
+	if (!ret && ep->counts_remote && !rma_core_at_once(req)) {
+		/* in pieces the core would do it, and count it, several times */
+		xfer_req_undo(req);
+		return rma_served_post(ep, op, mem);
+	}
+	if (!ret && op->flags & FI_INJECT && mem->ops) {
+		if (!rma_core_at_once(req))
+			ret = -FI_EINVAL;
+		else if (!stage_slot_free(&ep->xfer->stage, STAGE_PIECE_OUT, len))
+			ret = -FI_EAGAIN;
+	}
+	if (!ret && mem->ops) {
+		rma_core_begin(req, len);
+	} else if (!ret) {
+		req->ctx.done = rma_core_done;
+		ret = rma_core_give(req, empty ? &nothing : op->iov,
+				  req->pin ? req->pin->desc : op->desc,
+				  empty ? 1 : op->count, 0, op->flags, req);
+	}
+	if (ret) {
+		xfer_req_undo(req);
+		return ret;
+	}
+	if (!op->read)
+		xfer_ep_sent(ep, &choice, len);
+	return 0;
+}
+
+/* ---- atomic operations ---- */
+
+static void rma_core_atomic_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+	int err = comp->err;
+
+	req->comp = *comp;
+	if (!err)
+		err = -mem_scatter(&req->mem, req->iov, req->count, req->host);
+	req->comp.len = req->len;
+	xfer_req_end(req, err);
+}
+
+/* Host copies of an operation's arrays lie in a row: result, operand, compare values. */
+static ssize_t rma_core_atomic_post(struct xfer_req *req, const struct core_atomic *op,
+				  const struct core_array *operand,
+				  const struct core_array *compare, size_t len)
+{
+	char *result_at = req->host, *operand_at = result_at + len,
+	     *compare_at = operand_at + len;
+	const size_t count = len / amo_size(op->datatype);
+	const struct fi_ioc result_ioc = {result_at, count}, operand_ioc = {operand_at, count},
+			    compare_ioc = {compare_at, count};
+	struct core_atomic host = *op;
+	int ret;
+
+	ret = mem_gather(&operand->mem, operand->iov, operand->count, operand_at);
+	if (!ret)
+		ret = mem_gather(&compare->mem, compare->iov, compare->count, compare_at);
+	if (ret)
+		return ret;
+	host.operand_desc = host.compare_desc = host.result_desc = &req->reserve->desc;
+	host.plain = false;
+	host.operand = op->operands ? &operand_ioc : NULL;
+	host.operands = op->operands ? 1 : 0;
+	host.compare = op->compares ? &compare_ioc : NULL;
+	host.compares = op->compares ? 1 : 0;
+	host.result = op->results ? &result_ioc : NULL;
+	host.results = op->results ? 1 : 0;
+	/* nothing need be injected from memory that is ours; cores do not tell of its end */
+	host.flags = (op->flags | FI_COMPLETION) & ~FI_INJECT;
+	host.context = &req->ctx;
+	return core_post_atomic(req->ctx.ep->core, &host);
+}
+
+ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+{
+	struct core_array operand, compare, result;
+	struct xfer_req *req;
+	size_t len;
+	ssize_t ret;
+
+	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
+	if (ret)
+		return ret;
+	req = xfer_req_new_atomic(ep, op, &result);
+	if (!req)
+		return -FI_EAGAIN;
+	req->ctx.done = rma_core_atomic_done;
+	req->reserve = stage_reserve_get(&ep->xfer->stage, 3 * len);
+	if (req->reserve) {
+		req->host = req->reserve->addr;
+		ret = rma_core_atomic_post(req, op, &operand, &compare, len);
+	} else {
+		ret = -FI_ENOMEM;
+	}
+	if (ret)
+		xfer_req_undo(req);
+	return ret;
+}

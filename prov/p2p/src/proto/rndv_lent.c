@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Messages read out of their sender's staging memory. See rndv_lent.h. */
+#include "proto/rndv_lent.h"
+
+#include <rdma/fi_errno.h>
+
+#include "mem/mem.h"
+#include "proto/rndv_sides.h"
+
+/* What is read at once, at most: the copies at the receiver wait for all of it */
+#define RNDV_LENT_TOGETHER ((size_t) 256 << 10)
+
+/* The longest that a read is waited for when its endpoint is closed [ms] */
+#define RNDV_LENT_CLOSE 100
+
+/* ---- the sender ---- */
+
+/* Where the core of a peer finds the slot */
+static int rndv_lent_announce(struct xfer_req *req)
+{
+	const struct xfer *xfer = req->ctx.ep->xfer;
+	uintptr_t at = (uintptr_t) req->host;
+	int ret;
+
+	if (!xfer->virt_addr)
+		at -= (uintptr_t) xfer->stage.pools[STAGE_SHORT_OUT].slots->addr;
+	ret = rndv_announce(req, WIRE_ANNOUNCE, fi_mr_key(xfer->stage.lent), at);
+	req->rndv.aborted = ret;
+	req->out.data = WIRE_MARK | req->rndv.id;
+	return ret;
+}
+
+static void rndv_lent_copied_out(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	if (!status)
+		status = rndv_lent_announce(req);
+	req->comp.err = -status;
+	xfer_sendq_ready(req);
+	xfer_sendq_flush(req->ctx.ep);
+}
+
+ssize_t rndv_lent_send(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	int ret;
+
+	req->slot = stage_slot_get(&ep->xfer->stage, STAGE_WHOLE_OUT, req->len);
+	if (!req->slot)
+		return -FI_EAGAIN;
+	req->host = req->slot->addr;
+	req->ctx.done = rndv_marker_sent;
+	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
+	/* until it is announced, the receiver need not be told of failures */
+	req->rndv.aborted = true;
+	req->rndv.fin_wanted = true;
+	req->copy.done = rndv_lent_copied_out;
+	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
+			      &req->copy);
+	if (ret)
+		return ret;
+	xfer_set_busy(req);
+	xfer_sendq_add(req);
+	return 0;
+}
+
+/* ---- the receiver ---- */
+
+/* One read from @to, for @count receives */
+struct rndv_lent_read {
+	struct xfer_ctx ctx;
+	fi_addr_t to;
+	size_t count;
+	struct xfer_req *req[CORE_RMA_MAX];
+	LIST_ENTRY(rndv_lent_read) entry;
+};
+
+_Static_assert(sizeof(struct rndv_lent_read) <= CELL_SIZE, "a read is a cell");
+
+static void rndv_lent_read_drop(struct xfer_ctx *ctx)
+{
+	LIST_REMOVE((struct rndv_lent_read *) ctx, entry);
+	xfer_ctx_free(ctx);
+}
+
+static void rndv_lent_end(struct xfer_req *req, int status)
+{
+	req->rndv.in_flight--;
+	if (status && !req->rndv.status)
+		req->rndv.status = status;
+	rndv_read_end(req);
+}
+
+static void rndv_lent_copied_in(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (!xfer_copy_ended(req->ctx.ep))
+		rndv_lent_end(req, status);
+}
+
+static void rndv_lent_read_one(struct xfer_req *req, int status)
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count;
+
+	rndv_list_remove(req);
+	if (!status && req->mem.ops && !req->rndv.status) {
+		count = mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
+		req->copy.done = rndv_lent_copied_in;
+		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count,
+					 req->host, &req->copy);
+		if (!status)
+			return;
+	}
+	rndv_lent_end(req, status);
+}
+
+static void rndv_lent_read_done(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct rndv_lent_read read = *(struct rndv_lent_read *) ctx;
+
+	rndv_lent_read_drop(ctx);
+	for (size_t i = 0; i < read.count; i++)
+		rndv_lent_read_one(read.req[i], -abs(comp->err));
+}
+
+/* Staging memory for what is to go to a device. False: none now */
+static bool rndv_lent_stage(struct xfer_req *req)
+{
+	struct stage *stage = &req->ctx.ep->xfer->stage;
+
+	if (!req->mem.ops || req->slot || req->reserve)
+		return true;
+	/* those for messages may all be waiting for one; those for pieces come back */
+	req->slot = stage_slot_get(stage, STAGE_WHOLE_IN, req->rndv.wanted);
+	if (!req->slot)
+		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->rndv.wanted);
+	if (req->slot) {
+		req->rndv.starved = 0;
+		req->host = req->slot->addr;
+		req->host_desc = req->slot->desc;
+		return true;
+	}
+	req->reserve = rndv_spare(req, req->rndv.wanted);
+	if (!req->reserve)
+		return false;
+	req->host = req->reserve->addr;
+	req->host_desc = req->reserve->desc;
+	return true;
+}
+
+/* The places that a receive's bytes are read to */
+static size_t rndv_lent_places(const struct xfer_req *req, struct iovec *iov)
+{
+	if (!req->mem.ops)
+		return mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
+	iov[0] = (struct iovec){req->host, req->rndv.wanted};
+	return 1;
+}
+
+/* Is a read from @to under way, or from anywhere (FI_ADDR_UNSPEC)? */
+static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
+{
+	const struct rndv_lent_read *read;
+
+	LIST_FOREACH(read, &ep->xfer->reads, entry) {
+		if (read->ctx.ep == ep && (read->to == to || to == FI_ADDR_UNSPEC))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Fills @op, a read for @first and those behind it of the same sender, with as many as there is room
+ * for; @read has them. Is there room left?
+ */
+static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read, struct core_rma *op,
+			struct iovec *iov, struct fi_rma_iov *from)
+{
+	const struct xfer_ep *ep = first->ctx.ep;
+	struct xfer_req *req;
+	size_t len = 0, places;
+
+	for (req = first; req; req = TAILQ_NEXT(req, entry)) {
+		if (req->rndv.via != first->rndv.via || req->rndv.to != first->rndv.to)
+			continue;
+		if (!rndv_lent_stage(req))
+			return true;
+		places = rndv_lent_places(req, iov + op->count);
+		if (op->count + places > ep->iov_limit || read->count == CORE_RMA_MAX ||
+		    (len && len + req->rndv.wanted > RNDV_LENT_TOGETHER))
+			return false;
+		op->desc[op->count] = req->mem.ops ? req->host_desc : NULL;
+		op->count += places;
+		len += req->rndv.wanted;
+		from[read->count] = req->target[0];
+		read->req[read->count++] = req;
+	}
+	return read->count < CORE_RMA_MAX && len < RNDV_LENT_TOGETHER;
+}
+
+/* What rndv_lent_read_begin() did not begin waits for another read of the same peer */
+#define RNDV_LENT_HELD 1
+
+/*
+ * Gives the core a read for @first and others. What does not fill one waits as long as there is
+ * another from there: to read several messages at once takes little more than to read one. 0,
+ * RNDV_LENT_HELD, -FI_EAGAIN: there is no room now, or another error, with which they have ended
+ */
+static ssize_t rndv_lent_read_begin(struct xfer_req *first)
+{
+	struct xfer *xfer = first->ctx.ep->xfer;
+	struct rndv_lent_read *read = cell_get(&xfer->cells);
+	struct iovec iov[2 * P2P_IOV_MAX];
+	void *desc[P2P_IOV_MAX] = {NULL};
+	struct fi_rma_iov from[CORE_RMA_MAX];
+	struct core_rma op = {
+		.read = true,
+		.iov = iov,
+		.desc = desc,
+		.addr = first->rndv.to,
+		.remote = from,
+		.flags = FI_COMPLETION,
+		.context = read,
+	};
+	ssize_t ret = -FI_EAGAIN;
+	bool room;
+
+	if (!read)
+		return ret;
+	read->to = first->rndv.to;
+	read->count = 0;
+	xfer_ctx_init(&read->ctx, first->rndv.via, rndv_lent_read_done, rndv_lent_read_drop);
+	room = rndv_lent_gather(first, read, &op, iov, from);
+	op.remotes = read->count;
+	if (read->count && room && rndv_lent_reads(first->rndv.via, first->rndv.to))
+		ret = RNDV_LENT_HELD;
+	else if (read->count)
+		ret = core_post_rma(first->rndv.via->core, &op);
+	LIST_INSERT_HEAD(&xfer->reads, read, entry);
+	if (ret == RNDV_LENT_HELD || ret == -FI_EAGAIN) {
+		rndv_lent_read_drop(&read->ctx);
+		return ret;
+	}
+	for (size_t i = 0; i < read->count; i++) {
+		rndv_list_remove(read->req[i]);
+		rndv_list_add(read->req[i], &xfer->reading);
+	}
+	if (ret)
+		rndv_lent_read_done(&read->ctx, &(struct core_comp){.err = (int) -ret});
+	return ret;
+}
+
+bool rndv_lent_borrows(const struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+
+	return ep->lends && (!req->mem.ops ||
+			     req->rndv.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size);
+}
+
+void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
+{
+	req->target[0] = (struct fi_rma_iov){addr, req->rndv.wanted, key};
+	req->rndv.answered = true;
+	req->rndv.in_flight++;
+	rndv_list_add(req, &req->ctx.ep->xfer->borrowing);
+}
+
+void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&ep->xfer->borrowing); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (req->rndv.via != ep || req->rndv.to != addr)
+			continue;
+		/* there is nobody to be told of it */
+		req->rndv.aborted = true;
+		rndv_list_remove(req);
+		rndv_lent_end(req, status);
+	}
+}
+
+/*
+ * "tcp" (1.17) reports, and frees, a read twice whose answer is just coming in when its endpoint is
+ * closed, and ofi_rxm crashes: tcpx_ep_flush_all_queues() finds it in two places.
+ */
+void rndv_lent_close(struct xfer_ep *ep)
+{
+	uint64_t until = rndv_now() + RNDV_LENT_CLOSE;
+	struct xfer_cq *cq;
+
+	while (rndv_lent_reads(ep, FI_ADDR_UNSPEC) && rndv_now() < until) {
+		LIST_FOREACH(cq, &ep->xfer->cqs, entry)
+			xfer_cq_pull(cq);
+	}
+}
+
+void rndv_lent_progress(struct xfer_ep *ep)
+{
+	struct xfer_list *list = &ep->xfer->borrowing;
+	struct xfer_blocked blocked = {.count = 0};
+	struct xfer_req *req, *next;
+	ssize_t ret;
+
+	for (req = TAILQ_FIRST(list); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (req->rndv.via != ep || xfer_blocked_has(&blocked, req->rndv.to))
+			continue;
+		ret = rndv_lent_read_begin(req);
+		if (ret == -FI_EAGAIN)
+			xfer_blocked_add(&blocked, req->rndv.to);
+		else if (ret != RNDV_LENT_HELD)
+			/* others have gone with it */
+			next = TAILQ_FIRST(list);
+	}
+}

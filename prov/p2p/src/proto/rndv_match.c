@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What is known of long messages coming in, until marker and announcement have both
+ * come. See rndv_sides.h.
+ */
+#include "proto/rndv_sides.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "xfer/ctrl.h"
+#include "base/log.h"
+#include "proto/peek.h"
+
+_Static_assert(sizeof(struct rndv_arrival) <= CELL_SIZE, "an arrival is a cell");
+
+/* Its marker may be on its way before its note is put up. */
+static void rndv_arrival_look_again(struct rndv_arrival *arrival, struct xfer *xfer)
+{
+	if (arrival->looks || !board_far_known(xfer->boards, xfer_board_owner(arrival->id)))
+		return;
+	LIST_INSERT_HEAD(&xfer->looking, arrival, look);
+	arrival->looks = true;
+	/* else nobody would look */
+	xfer_busy_add(xfer, 1);
+}
+
+static void rndv_arrival_look_no_more(struct rndv_arrival *arrival, struct xfer *xfer)
+{
+	if (!arrival->looks)
+		return;
+	LIST_REMOVE(arrival, look);
+	arrival->looks = false;
+	xfer_busy_add(xfer, -1);
+}
+
+void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer)
+{
+	rndv_arrival_look_no_more(arrival, xfer);
+	LIST_REMOVE(arrival, chain);
+	xfer->open--;
+	if (arrival->ctx.ep)
+		xfer_ctx_free(&arrival->ctx);
+	else
+		cell_put(&xfer->cells, arrival);
+}
+
+/* Frees it, whatever waits for it */
+static void rndv_arrival_forget(struct rndv_arrival *arrival, struct xfer *xfer)
+{
+	struct xfer_req *peek;
+
+	if (arrival->req)
+		arrival->req->rndv.arrival = NULL;
+	TAILQ_FOREACH(peek, &arrival->peeks, entry)
+		peek->rndv.arrival = NULL;
+	rndv_arrival_free(arrival, xfer);
+}
+
+static void rndv_arrival_drop(struct xfer_ctx *ctx)
+{
+	rndv_arrival_forget((struct rndv_arrival *) ctx, ctx->ep->xfer);
+}
+
+void rndv_cq_drop(struct xfer_cq *cq)
+{
+	struct rndv_arrival *arrival, *next;
+	struct xfer *xfer = cq->xfer;
+
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		for (arrival = LIST_FIRST(&xfer->arriving[i]); arrival; arrival = next) {
+			next = LIST_NEXT(arrival, chain);
+			if (arrival->cq == cq)
+				rndv_arrival_forget(arrival, xfer);
+		}
+	}
+}
+
+struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id)
+{
+	struct rndv_arrival *arrival;
+
+	LIST_FOREACH(arrival, xfer_chain(xfer->arriving, id), chain) {
+		if (arrival->id == id)
+			return arrival;
+	}
+	return NULL;
+}
+
+struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
+{
+	struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
+
+	if (arrival)
+		return arrival;
+	arrival = cell_get(&xfer->cells);
+	if (!arrival) {
+		P2P_WARN("no room for an announced message\n");
+		return NULL;
+	}
+	*arrival = (struct rndv_arrival){.id = id};
+	TAILQ_INIT(&arrival->peeks);
+	LIST_INSERT_HEAD(xfer_chain(xfer->arriving, id), arrival, chain);
+	xfer->open++;
+	return arrival;
+}
+
+void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep)
+{
+	if (!arrival->ctx.ep)
+		xfer_ctx_init(&arrival->ctx, ep, NULL, rndv_arrival_drop);
+}
+
+/* All that will be known of it is known. */
+static void rndv_arrival_told(struct rndv_arrival *arrival, struct xfer_ep *ep)
+{
+	rndv_arrival_bind(arrival, ep);
+	rndv_arrival_look_no_more(arrival, ep->xfer);
+	if (ep->peeks && !ep->peek_data)
+		seen_ids_add(&ep->xfer->heard, arrival->id);
+	arrival->announced = true;
+}
+
+void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
+			   const struct wire_msg *msg)
+{
+	rndv_arrival_told(arrival, ep);
+	arrival->total = msg->len;
+	arrival->data = msg->data;
+	arrival->flags = msg->flags;
+	arrival->chunk = msg->chunk;
+	arrival->key = msg->key;
+	arrival->addr = msg->addr;
+	arrival->offer = msg->offer;
+	arrival->name_len = msg->name_len;
+	memcpy(arrival->name, msg->name, msg->name_len);
+}
+
+/* What would have been announced will not come, for the reason @status. */
+static void rndv_arrival_fail(struct rndv_arrival *arrival, struct xfer_ep *ep, int status)
+{
+	rndv_arrival_told(arrival, ep);
+	arrival->status = status;
+}
+
+/* Looks whether it is announced, or given up, on its sender's board */
+static void rndv_arrival_look(struct rndv_arrival *arrival, struct xfer_ep *ep)
+{
+	const char *why = "it is about something else";
+	uint8_t text[BOARD_TEXT_MAX];
+	struct wire_msg msg;
+	size_t len;
+	int ret;
+
+	if (arrival->announced || !ep->xfer->boards)
+		return;
+	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id, text);
+	if (!len) {
+		rndv_arrival_look_again(arrival, ep->xfer);
+		return;
+	}
+	ret = wire_decode(text, len, &msg, &why);
+	if (!ret && msg.id == arrival->id && msg.type == WIRE_ANNOUNCE) {
+		rndv_arrival_announce(arrival, ep, &msg);
+		arrival->noted = true;
+	} else if (!ret && msg.id == arrival->id && msg.type == WIRE_ABORT) {
+		rndv_arrival_fail(arrival, ep, msg.status);
+	} else {
+		P2P_WARN("a note of %zu bytes cannot be read: %s\n", len, why);
+		rndv_arrival_fail(arrival, ep, -FI_EIO);
+	}
+}
+
+int rndv_arrival_source(struct rndv_arrival *arrival)
+{
+	arrival->via = arrival->ctx.ep;
+	if (arrival->status)
+		return arrival->status;
+	arrival->via = ctrl_answering(arrival->via, arrival->flags);
+	return arrival->via->resolve(arrival->via, arrival->name, arrival->name_len,
+				     &arrival->src);
+}
+
+void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp *comp)
+{
+	comp->flags &= ~FI_REMOTE_CQ_DATA;
+	comp->data = arrival->data;
+	comp->len = arrival->total;
+	if (arrival->flags & WIRE_HAS_DATA)
+		comp->flags |= FI_REMOTE_CQ_DATA;
+}
+
+/* ---- marker and announcement ---- */
+
+static void rndv_peek_end(struct rndv_arrival *arrival, struct xfer_req *req)
+{
+	rndv_arrival_describe(arrival, &req->comp);
+	peek_found(req);
+}
+
+/* What waited for the announcement goes on. */
+static void rndv_arrival_known(struct rndv_arrival *arrival)
+{
+	struct xfer_req *peek;
+
+	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
+		TAILQ_REMOVE(&arrival->peeks, peek, entry);
+		peek->rndv.arrival = NULL;
+		rndv_peek_end(arrival, peek);
+	}
+	if (arrival->ready)
+		arrival->ready(arrival);
+}
+
+struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
+					void (*ready)(struct rndv_arrival *arrival), int *err)
+{
+	struct rndv_arrival *arrival = rndv_arrival_get(xfer, id);
+
+	if (arrival && !arrival->ready) {
+		arrival->ready = ready;
+		return arrival;
+	}
+	if (arrival)
+		P2P_WARN("two messages came under one id\n");
+	*err = arrival ? FI_EIO : FI_ENOMEM;
+	return NULL;
+}
+
+void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep)
+{
+	rndv_arrival_look(arrival, ep);
+	if (arrival->announced)
+		rndv_arrival_known(arrival);
+}
+
+void rndv_arrivals_look(struct xfer *xfer, bool doubt)
+{
+	struct rndv_arrival *arrival, *next;
+	struct xfer_ep *ep;
+	bool left;
+
+	for (arrival = LIST_FIRST(&xfer->looking); arrival; arrival = next) {
+		next = LIST_NEXT(arrival, look);
+		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
+		if (!ep)
+			continue;
+		/* asked first: what was put up before that is found */
+		left = doubt && board_far_left(xfer->boards, xfer_board_owner(arrival->id));
+		rndv_arrival_look(arrival, ep);
+		if (left && !arrival->announced)
+			rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
+		if (arrival->announced)
+			rndv_arrival_known(arrival);
+	}
+}
+
+void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *arrival))
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct rndv_arrival *arrival;
+	int err;
+
+	xfer_set_busy(req);
+	req->rndv.id = req->comp.data & WIRE_ID_MASK;
+	arrival = rndv_arrival_claim(ep->xfer, req->rndv.id, ready, &err);
+	if (!arrival) {
+		xfer_req_end(req, err);
+		return;
+	}
+	rndv_arrival_bind(arrival, ep);
+	arrival->req = req;
+	req->rndv.arrival = arrival;
+	rndv_arrival_check(arrival, ep);
+}
+
+/* ---- peeks ---- */
+
+bool rndv_marker_spent(const struct xfer *xfer, uint64_t id)
+{
+	const struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
+
+	/* one that has been announced, and that no more is known of, is over */
+	return arrival ? arrival->ready != NULL : seen_ids_before(&xfer->heard, id);
+}
+
+void rndv_peeked(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct rndv_arrival *arrival;
+
+	arrival = rndv_arrival_get(ep->xfer, req->comp.data & WIRE_ID_MASK);
+	if (!arrival) {
+		xfer_req_end(req, FI_ENOMEM);
+		return;
+	}
+	rndv_arrival_bind(arrival, ep);
+	rndv_arrival_look(arrival, ep);
+	if (arrival->announced) {
+		rndv_peek_end(arrival, req);
+		return;
+	}
+	xfer_set_busy(req);
+	req->rndv.arrival = arrival;
+	TAILQ_INSERT_TAIL(&arrival->peeks, req, entry);
+}
+
+/* ---- announcements ---- */
+
+void rndv_announced(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
+
+	if (!arrival)
+		return;
+	if (arrival->announced) {
+		P2P_WARN("a message is announced twice: the second time is ignored\n");
+		return;
+	}
+	rndv_arrival_announce(arrival, ep, msg);
+	rndv_arrival_known(arrival);
+}
+
+void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int status)
+{
+	rndv_arrival_fail(arrival, ep, status);
+	rndv_arrival_known(arrival);
+}
+
+void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
+{
+	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, id);
+
+	if (arrival && !arrival->announced)
+		rndv_arrival_lost(arrival, ep, -FI_EOPNOTSUPP);
+}
+
+void rndv_board_found(struct xfer_ep *ep, uint64_t owner)
+{
+	struct rndv_arrival *arrival, *next;
+
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		for (arrival = LIST_FIRST(&ep->xfer->arriving[i]); arrival; arrival = next) {
+			next = LIST_NEXT(arrival, chain);
+			if (arrival->announced || xfer_board_owner(arrival->id) != owner)
+				continue;
+			rndv_arrival_look(arrival, arrival->ctx.ep ? arrival->ctx.ep : ep);
+			if (arrival->announced)
+				rndv_arrival_known(arrival);
+		}
+	}
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Long messages going out. See rndv.h. */
+#include "proto/rndv_sides.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "xfer/ctrl.h"
+#include "base/log.h"
+#include "mem/mem.h"
+#include "proto/hello.h"
+#include "xfer/pin.h"
+#include "proto/rma_served.h"
+#include "proto/eager.h"
+
+_Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
+_Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
+
+struct xfer_req *rndv_sending_find(const struct xfer *xfer, uint64_t id)
+{
+	struct xfer_req *req;
+
+	LIST_FOREACH(req, xfer_chain(xfer->sending, id), rndv.chain) {
+		if (req->rndv.id == id)
+			return req;
+	}
+	return NULL;
+}
+
+void rndv_sending_remove(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	if (!req->rndv.listed)
+		return;
+	LIST_REMOVE(req, rndv.chain);
+	xfer->open--;
+	board_take_down(&xfer->board, req->rndv.id);
+	req->rndv.listed = false;
+}
+
+void rndv_sending_recall(struct xfer_req *req, int status)
+{
+	const struct wire_msg msg = {.type = WIRE_ABORT, .id = req->rndv.id, .status = status};
+	struct board *board = &req->ctx.ep->xfer->board;
+	void *note = req->rndv.listed ? board_recall(board, msg.id) : NULL;
+
+	if (note)
+		board_leave(board, msg.id, wire_encode(&msg, note));
+}
+
+void rndv_sending_add(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->rndv.id), req, rndv.chain);
+	xfer->open++;
+	req->rndv.listed = true;
+	req->rndv.heard = rndv_now();
+	/* until the receiver says otherwise */
+	req->rndv.via = req->ctx.ep;
+	req->rndv.to = req->addr;
+}
+
+void rndv_send_check(struct xfer_req *req)
+{
+	if (!req->rndv.marker_sent || req->rndv.in_flight)
+		return;
+	if (!req->rndv.status && (!rndv_req_done(req) || req->rndv.fin_wanted))
+		return;
+	rndv_list_remove(req);
+	rndv_sending_remove(req);
+	req->comp = (struct core_comp){
+		.flags = req->done_flags,
+		.src = FI_ADDR_NOTAVAIL,
+	};
+	xfer_req_end(req, -req->rndv.status);
+}
+
+/* Begins no more pieces; @tell: the receiver does not know yet. */
+void rndv_send_fail(struct xfer_req *req, int status, bool tell)
+{
+	if (!req->rndv.status)
+		req->rndv.status = status;
+	if (tell)
+		rndv_abort_send(req);
+	rndv_sending_recall(req, req->rndv.status);
+	req->rndv.aborted = true;
+	rndv_send_check(req);
+}
+
+static void rndv_plain_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->rndv.status = -abs(comp->err);
+	if (comp->err)
+		rndv_abort_send(req);
+	req->comp = *comp;
+	req->comp.len = 0;
+	xfer_req_end(req, comp->err);
+}
+
+/* Sends the whole message after all; its data tells what it stands for. */
+static void rndv_send_plain(struct xfer_req *req)
+{
+	ssize_t ret;
+
+	rndv_sending_remove(req);
+	xfer_req_unstage(req, 0);
+	ret = eager_send_as(req, WIRE_MARK | req->rndv.id, rndv_plain_sent);
+	if (ret)
+		rndv_send_fail(req, (int) ret, true);
+}
+
+void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->rndv.marker_sent = true;
+	if (comp->err)
+		rndv_send_fail(req, -abs(comp->err), true);
+	else if (req->rndv.plain && !req->rndv.status)
+		rndv_send_plain(req);
+	else
+		rndv_send_check(req);
+}
+
+/* Tells the receiver: by a note that it will look for, or a message */
+static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct board *board = &ep->xfer->board;
+	void *note;
+	int ret;
+
+	if (msg->type != WIRE_ANNOUNCE || !hello_reads(ep, req->addr))
+		return ctrl_send(ep, req->addr, msg);
+	note = board_note(board, msg->id);
+	if (!note)
+		return ctrl_send(ep, req->addr, msg);
+	/* an answer may be a message all the same */
+	ret = ctrl_listen(ep);
+	if (ret)
+		return ret;
+	if (wait_sleepers(&ep->xfer->wait))
+		msg->flags |= WIRE_CALLS;
+	board_show(board, msg->id, wire_encode(msg, note));
+	return 0;
+}
+
+/* Tells the receiver what is to come. */
+int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct wire_msg msg = {
+		.type = type,
+		.id = req->rndv.id,
+		.len = req->len,
+		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
+		.key = key,
+		.addr = addr,
+	};
+	struct fi_rma_iov memory;
+	int ret;
+
+	ctrl_sign(ep, &msg);
+	if (!msg.id)
+		msg.id = req->rndv.id = rndv_id_new(ep->xfer);
+	if (req->op_flags & FI_REMOTE_CQ_DATA) {
+		msg.flags |= WIRE_HAS_DATA;
+		msg.data = req->data;
+	}
+	if (req->rndv.fin_wanted)
+		msg.flags |= WIRE_WANT_FIN;
+	if (req->path.proto == PATH_LENT)
+		msg.flags |= WIRE_LENT;
+	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ) {
+		pin_remote(req, &memory);
+		msg.flags |= WIRE_READABLE;
+		msg.key = memory.key;
+		msg.addr = memory.addr;
+	}
+	if (req->path.proto == PATH_ACROSS) {
+		ipc_describe(&ep->xfer->ipc, req->export, &req->mem, req->iov[0].iov_base,
+			     &msg.offer);
+		msg.flags |= WIRE_OFFERED;
+	}
+	rndv_sending_add(req);
+	ret = rndv_tell(req, &msg);
+	if (ret)
+		rndv_sending_remove(req);
+	else
+		xfer_set_busy(req);
+	return ret;
+}
+
+/* Within a host the core is done with a marker when the call returns. False: it is not sent */
+static bool rndv_marker_inject(struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+	const struct core_op op = {
+		.tagged = req->tagged,
+		.addr = req->addr,
+		.tag = req->tag,
+		.data = WIRE_MARK | req->rndv.id,
+	};
+
+	if (!ep->near || ep->waiting || req->op_flags & FI_FENCE ||
+	    core_inject_empty(ep->core, &op))
+		return false;
+	req->rndv.marker_sent = true;
+	return true;
+}
+
+/*
+ * What is announced by a note may have its marker sent first: the note is written while that is on
+ * its way, and the receiver looks again if it is not there. False: the marker has not been sent
+ */
+static bool rndv_marker_first(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+
+	if (!ep->near || !hello_reads(ep, req->addr) || ctrl_listen(ep))
+		return false;
+	req->rndv.id = rndv_id_new(ep->xfer);
+	return board_note(&ep->xfer->board, req->rndv.id) && rndv_marker_inject(req);
+}
+
+ssize_t rndv_send(struct xfer_req *req)
+{
+	bool first;
+	int ret;
+
+	req->rndv.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
+			       req->path.proto == PATH_READ;
+	first = rndv_marker_first(req);
+	/* not after the marker: then there is a place for the note */
+	ret = rndv_announce(req, WIRE_ANNOUNCE, 0, 0);
+	if (ret)
+		return ret;
+	if (first || rndv_marker_inject(req))
+		return 0;
+	req->ctx.done = rndv_marker_sent;
+	req->out.data = WIRE_MARK | req->rndv.id;
+	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
+	xfer_sendq_add(req);
+	xfer_sendq_ready(req);
+	xfer_sendq_flush(req->ctx.ep);
+	return 0;
+}
+
+int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key,
+		       uint64_t addr)
+{
+	req->rndv.marker_sent = true;
+	req->rndv.fin_wanted = type == WIRE_WRITE;
+	return rndv_announce(req, type, key, addr);
+}
+
+static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
+
+	req->rndv.heard = rndv_now();
+	if (comp->err)
+		rndv_send_fail(req, -abs(comp->err), true);
+	else
+		rndv_send_check(req);
+}
+
+static void rndv_piece_copied_out(struct copy *copy, int status)
+{
+	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
+	struct xfer_req *req = piece->req;
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	if (status || req->rndv.status) {
+		rndv_piece_end(piece);
+		rndv_send_fail(req, status, true);
+		return;
+	}
+	xfer_out_post(&piece->out);
+}
+
+/* Begins the pieces that there are credits and slots for. */
+void rndv_push(struct xfer_req *req)
+{
+	struct rndv_piece *piece;
+	int ret;
+
+	while (!req->rndv.status && req->rndv.credits && req->rndv.next < req->rndv.pieces) {
+		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
+		if (!piece)
+			return;
+		piece->copy.done = rndv_piece_copied_out;
+		rndv_piece_begun(req);
+		req->rndv.credits--;
+		if (!piece->host) {
+			xfer_out_post(&piece->out);
+			continue;
+		}
+		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
+				      piece->count, piece->host, &piece->copy);
+		if (ret) {
+			rndv_piece_end(piece);
+			rndv_send_fail(req, ret, true);
+			return;
+		}
+	}
+}
+
+/* It is known whether a message that was offered has been taken: it is counted. */
+static void rndv_taken(struct xfer_req *req, enum path_far far)
+{
+	struct path_choice choice = {FI_P2P_PATH_STAGE, PATH_LONG, path_far_reason(far)};
+
+	if (!path_offers(req->path.proto))
+		return;
+	if (far == PATH_FAR_NOT && req->path.proto == PATH_READ)
+		choice = req->path;
+	else if (far == PATH_FAR_NOT)
+		choice.path = FI_P2P_PATH_IPC;
+	/* to another host it goes as it would have gone without an offer */
+	if (far == PATH_FAR_HOST && req->path.path == FI_P2P_PATH_STAGE)
+		choice.reason = req->path.reason;
+	req->path = choice;
+	if (!req->served)
+		xfer_ep_sent(req->ctx.ep, &choice, req->len);
+}
+
+/* Is a message to be staged, as the receiver wants, that may not be? @proto: as announced */
+static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
+{
+	enum path_wish wish = req->ctx.ep->wish;
+	bool nic = proto == PATH_READ && (wish == PATH_PEER_LONG || wish == PATH_PEER_ONLY);
+
+	if (!req->mem.ops || req->len <= WIRE_PLAIN_MAX || (wish != PATH_ACROSS_LONG && !nic))
+		return false;
+	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
+		 req->mem.ops->name, req->mem.ordinal, req->path.reason);
+	return true;
+}
+
+/* Where the receiver wants the pieces: 0, or an error, and it is told */
+static int rndv_cts_route(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer_ep *via;
+	fi_addr_t to;
+	int ret;
+
+	if (!(msg->flags & WIRE_ASIDE))
+		return 0;
+	via = xfer_ep_beside(req->ctx.ep);
+	ret = via ? via->resolve(via, msg->name, msg->name_len, &to) : -FI_EADDRNOTAVAIL;
+	if (ret) {
+		rndv_send_fail(req, ret, true);
+		return ret;
+	}
+	req->rndv.via = via;
+	req->rndv.to = to;
+	return 0;
+}
+
+static void rndv_cts(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	enum path_proto proto = req->path.proto;
+
+	if (req->rndv.answered || msg->len > req->len ||
+	    msg->chunk > xfer->stage.pools[STAGE_PIECE].size) {
+		P2P_WARN("a request for %zu bytes of a message of %zu is dropped: it does "
+			 "not fit what was announced\n",
+			 (size_t) msg->len, req->len);
+		return;
+	}
+	req->rndv.answered = true;
+	if (rndv_cts_route(req, msg))
+		return;
+	req->rndv.plain = msg->flags & WIRE_PLAIN;
+	if (req->path.proto == PATH_LENT && (req->rndv.plain || msg->len))
+		hello_borrows_not(req->ctx.ep, req->addr);
+	if (req->path.proto == PATH_ACROSS)
+		hello_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
+			      req->rndv.plain);
+	rndv_taken(req, (enum path_far) msg->data);
+	if ((req->rndv.plain || msg->len) && rndv_forbidden(req, proto)) {
+		rndv_send_fail(req, -FI_EOPNOTSUPP, true);
+		return;
+	}
+	if (req->rndv.plain) {
+		if (req->rndv.marker_sent)
+			rndv_send_plain(req);
+		return;
+	}
+	req->rndv.wanted = msg->len;
+	req->rndv.chunk = msg->chunk;
+	req->rndv.transfer = msg->transfer;
+	/* another thread may have dealt with what came after this */
+	req->rndv.credits += msg->count;
+	if (!msg->len) {
+		rndv_send_check(req);
+		return;
+	}
+	req->rndv.pieces = (msg->len - 1) / msg->chunk + 1;
+	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
+	if (req->mem.ops)
+		xfer_req_unstage(req, 0);
+	rndv_list_add(req, &xfer->pushing);
+	rndv_push(req);
+}
+
+void rndv_answer(struct xfer *xfer, const struct wire_msg *msg)
+{
+	struct xfer_req *req = rndv_sending_find(xfer, msg->id);
+
+	if (!req) {
+		/* one that failed here in the meantime */
+		P2P_INFO("an answer for a message that is not being sent is dropped\n");
+		return;
+	}
+	req->rndv.heard = rndv_now();
+	switch (msg->type) {
+	case WIRE_CTS:
+		rndv_cts(req, msg);
+		break;
+	case WIRE_CREDIT:
+		req->rndv.credits += msg->count;
+		rndv_push(req);
+		break;
+	case WIRE_PROBE:
+		break;
+	case WIRE_RESULT:
+		rma_served_result(req, msg);
+		break;
+	case WIRE_FIN:
+		/* who has read or copied it, or the rest of it, asks for nothing more */
+		if (!msg->status && !req->rndv.answered)
+			rndv_taken(req, PATH_FAR_NOT);
+		req->rndv.answered = true;
+		req->rndv.fin_wanted = false;
+		if (msg->status && !req->rndv.status)
+			req->rndv.status = msg->status;
+		rndv_send_check(req);
+		break;
+	default:
+		/* there, receives stay posted until nothing more can come */
+		rndv_send_fail(req, msg->status, req->rndv.via != req->ctx.ep);
+	}
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Control messages sent and received. See ctrl.h. */
+#include "xfer/ctrl.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "proto/hello.h"
+#include "proto/rndv.h"
+#include "proto/rma_served.h"
+
+/*
+ * Receives posted for control messages. Cores look through posted receives one by one,
+ * so each of these is paid for by every message of the user's; what does not find one
+ * free waits in the core, until one of them is posted again: that depends on nothing but
+ * our progress. So there are none before they are needed: before something comes or goes
+ * that control messages are about. There are more on an endpoint aside: nothing else is received
+ * there but pieces, and the core stops reading meanwhile.
+ */
+#define CTRL_RECEIVES 2
+#define CTRL_RECEIVES_ASIDE 16
+
+/* @reserve: where it lies if it is too long for @buf, which may have several messages in it */
+struct ctrl_out {
+	struct xfer_out out;
+	struct stage_reserve *reserve;
+	uint8_t buf[CELL_SIZE - sizeof(struct xfer_out) - sizeof(struct stage_reserve *)];
+};
+
+/* @waits: the core has no room for it now */
+struct ctrl_in {
+	struct xfer_ctx ctx;
+	struct stage_reserve *reserve;
+	bool waits;
+};
+
+_Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
+_Static_assert(sizeof((struct ctrl_out *) 0)->buf >= WIRE_PLAIN_MSG_MAX &&
+		       sizeof((struct ctrl_out *) 0)->buf <= WIRE_MSG_MAX,
+	       "any fits, and what it fits in fits a receive");
+_Static_assert(sizeof(struct ctrl_in) <= CELL_SIZE, "a control message is a cell");
+
+static void ctrl_out_drop(struct xfer_ctx *ctx)
+{
+	struct ctrl_out *ctrl = (struct ctrl_out *) ctx;
+	struct xfer *xfer = ctx->ep->xfer;
+
+	if (ctrl->reserve)
+		stage_reserve_put(&xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
+	xfer_busy_add(xfer, -1);
+	xfer_ctx_free(ctx);
+}
+
+static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_ep *ep = ctx->ep;
+	fi_addr_t addr = ((struct xfer_out *) ctx)->addr;
+	int err = comp->err;
+
+	ctrl_out_drop(ctx);
+	if (!err)
+		return;
+	P2P_WARN("a control message could not be sent: %s\n", fi_strerror(abs(err)));
+	rndv_peer_lost(ep, addr, -abs(err));
+}
+
+static void ctrl_trace(const char *what, const struct wire_msg *msg)
+{
+	static const char *const names[] = {
+		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",     [WIRE_CREDIT] = "CREDIT",
+		[WIRE_FIN] = "FIN",	      [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
+		[WIRE_WRITE] = "WRITE",	      [WIRE_READ] = "READ",   [WIRE_SUPPLY] = "SUPPLY",
+		[WIRE_ATOMIC] = "ATOMIC",     [WIRE_RESULT] = "RESULT",
+		[WIRE_HELLO] = "HELLO",
+	};
+
+	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],
+		(size_t) msg->id, (size_t) msg->len, msg->count, msg->status);
+}
+
+/*
+ * "net" and "tcp" look for a message that came before its receive among those of all of a
+ * domain's endpoints. The wrong endpoint would take what is asked of another, count and
+ * report it, and post receives for pieces that go to the other. So each has a tag.
+ */
+static uint64_t ctrl_tag(const struct xfer_ep *ep, const void *name, size_t len)
+{
+	return ep->tag_bit | (ep->mixes ? wire_name_ident(name, len) : 0);
+}
+
+static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
+{
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+
+	if (ep->mixes && ep->lookup(ep, addr, name, &len))
+		len = 0;
+	return ctrl_tag(ep, name, len);
+}
+
+static int ctrl_in_post(struct ctrl_in *ctrl)
+{
+	const struct xfer_ep *ep = ctrl->ctx.ep;
+	struct iovec iov = {ctrl->reserve->addr, WIRE_MSG_MAX};
+	void *desc = ctrl->reserve->desc;
+	const struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.iov = &iov,
+		.desc = &desc,
+		.count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = ctrl_tag(ep, ep->name, ep->name_len),
+		.flags = FI_COMPLETION,
+		.context = &ctrl->ctx,
+	};
+
+	return (int) core_post(ep->core, &op);
+}
+
+static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)
+{
+	struct xfer_ep *ep = ctrl->ctx.ep;
+
+	if (ctrl->waits == waits)
+		return;
+	ctrl->waits = waits;
+	ep->deaf += waits ? 1 : -1;
+	xfer_busy_add(ep->xfer, waits ? 1 : -1);
+}
+
+static void ctrl_in_drop(struct xfer_ctx *ctx)
+{
+	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
+
+	ctrl_in_wait(ctrl, false);
+	stage_reserve_put(&ctx->ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
+	xfer_ctx_free(ctx);
+}
+
+/*
+ * Posts it, now or when the core has room: others may have taken all of its places, and it says so
+ * in one of two ways.
+ */
+static int ctrl_in_again(struct ctrl_in *ctrl)
+{
+	int ret = ctrl_in_post(ctrl);
+
+	if (!ret || ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+		ctrl_in_wait(ctrl, ret);
+		return 0;
+	}
+	P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
+	ctrl_in_drop(&ctrl->ctx);
+	return ret;
+}
+
+/* Requests for our memory are served; most of the rest is about messages in pieces. */
+static void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	if (msg->type == WIRE_WRITE || msg->type == WIRE_READ || msg->type == WIRE_ATOMIC)
+		rma_served_serve(ep, msg);
+	else if (msg->type == WIRE_HELLO)
+		hello_received(ep, msg);
+	else
+		rndv_control(ep, msg);
+}
+
+/* All messages that have come as one, of @len bytes */
+static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
+{
+	struct wire_msg msg;
+	const char *why;
+	int ret;
+
+	do {
+		ret = wire_decode(at, len, &msg, &why);
+		if (ret)
+			P2P_WARN("a control message of %zu bytes is dropped: %s\n", len, why);
+		else
+			ctrl_trace("received", &msg);
+		if (!ret)
+			ctrl_dispatch(ep, &msg);
+		else if (ret == -FI_EOPNOTSUPP && msg.type == WIRE_ANNOUNCE)
+			rndv_unreadable(ep, msg.id & WIRE_ID_MASK);
+		at += msg.size;
+		len -= msg.size;
+	} while (msg.size && len);
+}
+
+static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
+
+	if (!comp->err)
+		ctrl_read(ctx->ep->front, ctrl->reserve->addr, comp->len);
+	else if (abs(comp->err) != FI_ECANCELED)
+		P2P_WARN("a control message could not be received: %s\n",
+			 fi_strerror(abs(comp->err)));
+	if (abs(comp->err) == FI_ECANCELED)
+		ctrl_in_drop(ctx);
+	else
+		ctrl_in_again(ctrl);
+}
+
+void ctrl_progress(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx, *next;
+
+	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = next) {
+		next = LIST_NEXT(ctx, live);
+		if (ctx->done == ctrl_received && ((struct ctrl_in *) ctx)->waits)
+			ctrl_in_again((struct ctrl_in *) ctx);
+	}
+}
+
+int ctrl_listen(struct xfer_ep *ep)
+{
+	struct ctrl_in *ctrl;
+	int ret;
+
+	if (ep->listens)
+		return 0;
+	for (int i = 0; i < (ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_ASIDE); i++) {
+		ctrl = cell_get(&ep->xfer->cells);
+		if (!ctrl)
+			return -FI_ENOMEM;
+		ctrl->reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
+		if (!ctrl->reserve) {
+			cell_put(&ep->xfer->cells, ctrl);
+			return -FI_ENOMEM;
+		}
+		ctrl->waits = false;
+		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
+		ret = ctrl_in_again(ctrl);
+		if (ret)
+			return ret;
+		ep->listens = true;
+		xfer_apart_update(ep->xfer);
+	}
+	return 0;
+}
+
+void ctrl_expect(struct xfer_cq *cq, uint64_t data)
+{
+	struct xfer_ep *ep;
+
+	if (!(data & cq->xfer->mark))
+		return;
+	/* the completion does not tell which endpoint it came to */
+	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
+		if (xfer_ep_answers(ep, cq))
+			ctrl_listen(ep);
+	}
+}
+
+/* May peers ask for memory of ours before anything else happens, and at any time? */
+static bool ctrl_serves(const struct xfer_ep *ep)
+{
+	return ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours;
+}
+
+int ctrl_start(struct xfer_ep *ep)
+{
+	/* or about us (hello.h) */
+	return ctrl_serves(ep) || ep->follows || ep->trial ? ctrl_listen(ep) : 0;
+}
+
+void ctrl_stop(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx;
+
+	if (!ep->listens || ctrl_serves(ep))
+		return;
+	ep->listens = false;
+	xfer_apart_update(ep->xfer);
+	/* they end as cancelled */
+	LIST_FOREACH(ctx, &ep->live, live) {
+		if (ctx->done == ctrl_received)
+			fi_cancel(&ep->core->fid, ctx);
+	}
+}
+
+void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg)
+{
+	struct xfer_ep *beside = xfer_ep_beside(ep);
+	const struct xfer_ep *named = beside ? beside : ep;
+
+	if (named != ep)
+		msg->flags |= WIRE_ASIDE;
+	msg->name = named->name;
+	msg->name_len = named->name_len;
+}
+
+struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)
+{
+	struct xfer_ep *aside = flags & WIRE_ASIDE ? xfer_ep_beside(ep) : NULL;
+
+	return aside ? aside : ep;
+}
+
+void ctrl_flush(struct xfer_ep *ep)
+{
+	struct xfer_out *out = ep->letter;
+
+	ep->letter = NULL;
+	if (out)
+		xfer_out_post(out);
+}
+
+bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	return (ep->letter && ep->letter->addr == addr) || xfer_outq_has(ep, addr);
+}
+
+/* Puts it behind others that are about to be sent there. False: there are none, or no room */
+static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct ctrl_out *ctrl = (struct ctrl_out *) ep->letter;
+	size_t *len;
+
+	if (!ctrl)
+		return false;
+	len = &ctrl->out.iov[0].iov_len;
+	if (ctrl->out.addr != addr || msg->payload_len ||
+	    *len + wire_size(msg) > sizeof ctrl->buf) {
+		ctrl_flush(ep);
+		return false;
+	}
+	*len += wire_encode(msg, ctrl->buf + *len);
+	return true;
+}
+
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	struct xfer *xfer = ep->xfer;
+	struct ctrl_out *ctrl;
+	int ret = ep->closing ? -FI_ECANCELED : ctrl_listen(ep);
+
+	if (ret)
+		return ret;
+	ctrl_trace("sending", msg);
+	if (ctrl_append(ep, addr, msg))
+		return 0;
+	ctrl = cell_get(&xfer->cells);
+	if (!ctrl) {
+		P2P_WARN("no room for a control message\n");
+		return -FI_ENOMEM;
+	}
+	ctrl->reserve = NULL;
+	if (msg->payload_len) {
+		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
+		if (!ctrl->reserve) {
+			cell_put(&xfer->cells, ctrl);
+			return -FI_ENOMEM;
+		}
+	}
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
+	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
+	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
+	ctrl->out.count = 1;
+	xfer_busy_add(ep->xfer, 1);
+	if (ep->lends && xfer->passing && !ctrl->reserve)
+		ep->letter = &ctrl->out;
+	else
+		xfer_out_post(&ctrl->out);
+	return 0;
+}

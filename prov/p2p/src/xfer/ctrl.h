@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Control messages (wire.h) sent and received. All [locked]. */
+#ifndef P2P_CTRL_H
+#define P2P_CTRL_H
+
+#include "xfer/xfer.h"
+
+/* Posts the internal receives if they are not posted. 0 or an error */
+int ctrl_listen(struct xfer_ep *ep);
+
+/*
+ * The endpoint begins: posts its internal receives if they may be needed before we hear of it.
+ * 0 or a negative error, logged
+ */
+int ctrl_start(struct xfer_ep *ep);
+
+/* No control message is expected any more, unless one comes: takes back those receives */
+void ctrl_stop(struct xfer_ep *ep);
+
+/* Posts internal receives that the core had no room for */
+void ctrl_progress(struct xfer_ep *ep);
+
+/* A completion of ours came from the queue, with @data: control messages may be to follow. */
+void ctrl_expect(struct xfer_cq *cq, uint64_t data);
+
+/* Names in @msg the endpoint that answers are to come to: @ep, or the one aside of it [locked]. */
+void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg);
+
+/*
+ * The endpoint that answers a message with these flags: @ep, or the one aside of it if that is what
+ * the peer has named. In need @ep does all the same, and may have to wait
+ */
+struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags);
+
+/*
+ * Sends @msg to @addr, now or when the core has room. 0 or a negative error (logged). Where messages
+ * are lent, whose answers come several at a time, it waits for others until the pass through progress
+ * has ended, with ctrl_flush().
+ */
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
+void ctrl_flush(struct xfer_ep *ep);
+
+/* Has anything that was sent to @addr yet to be given to the core? */
+bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr);
+
+#endif /* P2P_CTRL_H */

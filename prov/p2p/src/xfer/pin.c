@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Buffers in the NIC's hands. See pin.h. */
+#include "xfer/pin.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+
+_Static_assert(sizeof(struct pin) <= CELL_SIZE, "a pin is a cell");
+
+static int pin_new(struct xfer_req *req)
+{
+	req->pin = cell_get(&req->ctx.ep->xfer->cells);
+	if (!req->pin)
+		return -FI_EAGAIN;
+	*req->pin = (struct pin){.desc = {NULL}};
+	return 0;
+}
+
+void pin_release(struct xfer_req *req)
+{
+	if (!req->pin)
+		return;
+	for (size_t i = 0; i < P2P_IOV_MAX; i++) {
+		if (req->pin->map[i])
+			nic_map_put(req->pin->map[i]);
+		if (req->pin->local[i])
+			fi_close(&req->pin->local[i]->fid);
+	}
+	cell_put(&req->ctx.ep->xfer->cells, req->pin);
+	req->pin = NULL;
+	req->direct = false;
+}
+
+int pin_device(struct xfer_req *req, const char **why)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	const char *refusal = "out of memory";
+	struct dev_mem mem = req->mem;
+	int ret = pin_new(req);
+
+	for (size_t i = 0; !ret && i < req->count; i++) {
+		const struct iovec *iov = &req->iov[i];
+
+		if (!iov->iov_len)
+			continue;
+		/* pieces may lie in allocations of their own, of the device that is flushed */
+		if (req->count > 1 && !dev_find(iov->iov_base, &mem)) {
+			refusal = "some of the buffer is host memory";
+			ret = -FI_EOPNOTSUPP;
+		} else if (mem.ops != req->mem.ops || mem.ordinal != req->mem.ordinal) {
+			refusal = "the buffer lies on several devices";
+			ret = -FI_EOPNOTSUPP;
+		}
+		if (!ret)
+			ret = nic_map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base,
+				      iov->iov_len, PIN_ACCESS, &req->pin->map[i], &refusal);
+		if (!ret)
+			req->pin->desc[i] = fi_mr_desc(req->pin->map[i]->mr);
+	}
+	if (!ret)
+		return 0;
+	*why = refusal;
+	pin_release(req);
+	return ret;
+}
+
+struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
+{
+	const char *why;
+
+	if (path_wants_peer(query, &query->peer_why))
+		query->peer = !pin_device(req, &query->peer_why);
+	if (!query->peer && query->layered && path_wants_across(query, &why)) {
+		req->export = ipc_export(&req->ctx.ep->xfer->ipc, &req->mem,
+					 req->iov[0].iov_base, req->len, &query->across_why);
+		query->across = req->export;
+	}
+	return path_choose(query);
+}
+
+int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
+		   const char *across_why)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+	/* no protocol of ours is between the core and the buffer, as over a hook */
+	struct path_query query = {
+		.device = true,
+		.len = len,
+		.plain_max = WIRE_PLAIN_MAX,
+		.inject = req->op_flags & FI_INJECT,
+		.wish = ep->wish,
+		.peer_why = far_why,
+		.direct = true,
+		.inline_max = req->recv ? 0 : ep->inline_max,
+		.across = !across_why,
+		.across_why = across_why,
+	};
+
+	req->path = far_why ? path_choose(&query) : pin_choose(req, &query);
+	req->direct = req->path.proto == PATH_DIRECT;
+	if (req->path.proto != PATH_NONE)
+		return 0;
+	P2P_WARN("%zu bytes of %s device %d may not be staged: %s\n", len, req->mem.ops->name,
+		 req->mem.ordinal, req->path.reason);
+	return -FI_EOPNOTSUPP;
+}
+
+int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc)
+{
+	int ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
+			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, xfer->local_flags, mr,
+			    NULL);
+
+	if (ret)
+		P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,
+			 fi_strerror(-ret));
+	else
+		*desc = fi_mr_desc(*mr);
+	return ret;
+}
+
+/*
+ * Short messages are copied by the core's CPU: any descriptor will do for them, and
+ * registering would cost more than the copy. One that is too long for a short receive may
+ * come by the NIC, which then refuses the descriptor: the receive fails either way.
+ */
+int pin_host(struct xfer_req *req, void *const *desc, bool far)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	int ret;
+
+	if (!xfer->local)
+		return 0;
+	ret = pin_new(req);
+	for (size_t i = 0; !ret && i < req->count; i++) {
+		const struct iovec *iov = &req->iov[i];
+
+		req->pin->desc[i] = desc && desc[i] ? desc[i] : xfer->local->desc;
+		if ((desc && desc[i]) || (!far && req->len <= WIRE_PLAIN_MAX) || !iov->iov_len)
+			continue;
+		ret = pin_local(xfer, iov, &req->pin->local[i], &req->pin->desc[i]);
+	}
+	if (ret)
+		pin_release(req);
+	return ret;
+}
+
+void pin_slice(const struct xfer_req *req, size_t offset, size_t count, void **desc)
+{
+	size_t pieces = 0;
+
+	memset(desc, 0, count * sizeof *desc);
+	/* the pieces that mem_iov_slice() gives */
+	for (size_t i = 0; req->pin && i < req->count && pieces < count; i++) {
+		if (offset >= req->iov[i].iov_len) {
+			offset -= req->iov[i].iov_len;
+			continue;
+		}
+		desc[pieces++] = req->pin->desc[i];
+		offset = 0;
+	}
+}
+
+void pin_remote(const struct xfer_req *req, struct fi_rma_iov *remote)
+{
+	const struct nic_map_entry *entry = req->pin->map[0];
+	uintptr_t addr = (uintptr_t) req->iov[0].iov_base;
+
+	remote->addr = req->ctx.ep->xfer->virt_addr ? addr : addr - entry->start;
+	remote->len = req->len;
+	remote->key = fi_mr_key(entry->mr);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What makes a request's buffer fit for the core's NIC: device memory from the
+ * map, host memory registered where the core wants that (struct xfer.local). All [locked].
+ */
+#ifndef P2P_PIN_H
+#define P2P_PIN_H
+
+#include "mem/nic_map.h"
+#include "xfer/xfer.h"
+
+/* What device memory is registered for: messages' own, and remote access by the core */
+#define PIN_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ)
+
+/**
+ * struct pin - a buffer in the NIC's hands; lives in a cell.
+ * @desc:	the descriptors of its pieces
+ * @map:	where they come from; or @local, of host memory, which are closed with it
+ */
+struct pin {
+	void *desc[P2P_IOV_MAX];
+	struct nic_map_entry *map[P2P_IOV_MAX];
+	struct fid_mr *local[P2P_IOV_MAX];
+};
+
+/*
+ * path_choose() for a request's device buffer, given to the NIC if that is of use, or else to
+ * other processes (req->export)
+ */
+struct path_choice pin_choose(struct xfer_req *req, struct path_query *query);
+
+/*
+ * The same for the core's own read or write of @len bytes of remote memory, whose end here
+ * the buffer is: what is chosen becomes the request's path. @far_why: what is wrong with the
+ * other end for that; NULL: nothing. @across_why: why no copy from device to device can do it
+ * instead; NULL: one can. 0, or -FI_EOPNOTSUPP when it may not be staged (logged).
+ */
+int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
+		   const char *across_why);
+
+/* Gives the NIC a request's device buffer: 0, or an error with @why (see nic_map_get()) */
+int pin_device(struct xfer_req *req, const char **why);
+
+/*
+ * Sees to it that a request's host buffer has descriptors where the core wants them: those
+ * of @desc, the application's, else our own. @far: the NIC itself will reach it, however
+ * short. 0 or a negative error, logged
+ */
+int pin_host(struct xfer_req *req, void *const *desc, bool far);
+
+/* Registers host memory with a core that wants that: 0 with @mr and @desc, or an error, logged */
+int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc);
+
+/* Takes back what a request has */
+void pin_release(struct xfer_req *req);
+
+/* The descriptors of the part of a request's buffer that begins @offset bytes in */
+void pin_slice(const struct xfer_req *req, size_t offset, size_t count, void **desc);
+
+/* The remote address of a pinned buffer's first byte, and its key */
+void pin_remote(const struct xfer_req *req, struct fi_rma_iov *remote);
+
+#endif /* P2P_PIN_H */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Sleeping until a completion queue or a counter may have something new.
+ *
+ * A wait point is a file descriptor of ours. A queue's wakes for the core's object behind it, for
+ * what we have to tell ourselves and, as long as transfers are under way, for every queue
+ * of the domain, since any of them may carry what moves a transfer on. Copies have no
+ * descriptor: while some are in flight, nobody sleeps.
+ *
+ * A counter's point is for those who asked for a descriptor. What we count comes out of the
+ * domain's queues, so it wakes for all of them at any time. Cores give no descriptors for their
+ * own counters: what one of them counts besides, and what a queue without a descriptor
+ * brings, is looked for every WAIT_BLIND ms.
+ *
+ * Where a thread moves transfers on (auto.h), it alone looks after copies and other queues: it
+ * has a point for all of them.
+ *
+ * In fi_cntr_wait() we sleep in the core's, on a counter of our own that counts whatever the
+ * core completes on the domain's endpoints with counters.
+ */
+#ifndef P2P_WAIT_H
+#define P2P_WAIT_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <rdma/fi_domain.h>
+
+struct xfer;
+struct xfer_cq;
+
+/**
+ * struct wait_point - what to sleep on for a queue, or for all of a domain's. The domain's lock
+ *		guards it.
+ * @cq:		the queue; NULL: all, for a counter or for who moves transfers on
+ * @fd:		what to poll: an epoll instance with @event, @timer and the core's descriptor
+ *		of @cq; or just that one
+ * @event:	an eventfd
+ * @timer:	wakes for what no descriptor tells of
+ * @plain:	@fd is the core's: its queue is signalled, and since any read of it may take that
+ *		back, wait_sleep() looks at @event besides
+ * @shared:	@fd is a wait set's, with what belongs to its other members
+ * @blind:	there is always something that no descriptor tells of
+ * @armed:	somebody may be asleep: news write to @event
+ * @asleep:	threads in wait_sleep(); each may take away what was to wake the others
+ * @written:	@event is readable
+ * @news:	something has happened since the last wait_try()
+ * @wide:	the descriptors of the domain's other queues are in @fd, too
+ */
+struct wait_point {
+	struct xfer *xfer;
+	struct xfer_cq *cq;
+	int fd;
+	int event;
+	int timer;
+	bool plain;
+	bool shared;
+	bool blind;
+	bool armed;
+	unsigned int asleep;
+	bool written;
+	bool news;
+	bool wide;
+	LIST_ENTRY(wait_point) entry;
+};
+
+/**
+ * struct wait_domain - what the points of one domain share.
+ * @fabric:	the core's, for fi_trywait(); set by whoever opens the domain
+ * @mover:	the point of the thread that moves transfers on by itself, or NULL
+ * @waker:	the core counter that counters sleep on, or NULL; @users: those that
+ *		may, @sleepers: those that do
+ * @counted:	what the domain's counters have counted, all together
+ */
+struct wait_domain {
+	struct fid_fabric *fabric;
+	LIST_HEAD(, wait_point) points;
+	struct wait_point *mover;
+	struct fid_cntr *waker;
+	unsigned int users;
+	unsigned int sleepers;
+	uint64_t counted;
+};
+
+/* What was counted when a counter was looked at */
+struct wait_seen {
+	uint64_t waker;
+	uint64_t counted;
+};
+
+void wait_domain_init(struct wait_domain *domain);
+
+/* A queue of the core's was added, with descriptor @fd [locked]. */
+void wait_domain_add(struct wait_domain *domain, int fd);
+
+/* The descriptor of @cq is of no use any more, but to who sleeps on that queue alone [locked]. */
+void wait_domain_remove(struct wait_domain *domain, struct xfer_cq *cq);
+
+/* @cq is about to be closed: nobody sleeps on its descriptor, which is returned, or if it was not
+ * closed, is told again [locked]. */
+int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq);
+void wait_domain_recall(struct wait_domain *domain, struct xfer_cq *cq, int fd);
+
+/*
+ * @cq has a descriptor. @set: a wait set's epoll instance that the point is to use, or -1. @plain:
+ * without a set, that is all there is to sleep on, as nothing moves by way of another queue.
+ * Either saves an epoll instance: the kernel limits how many may lie within each other.
+ * 0 or a negative error, logged.
+ */
+int wait_open(struct wait_point *point, struct xfer_cq *cq, int set, bool plain);
+
+/* The same for all of the domain's queues; for a counter, which is @blind if the core counts, too */
+int wait_open_all(struct wait_point *point, struct xfer *xfer, int set);
+void wait_close(struct wait_point *point);
+
+/*
+ * May the caller sleep on @point.fd? 0; -FI_EAGAIN: there may be something already; or
+ * another error. Makes progress.
+ */
+int wait_try(struct wait_point *point);
+
+/*
+ * fi_control(): FI_GETWAIT and FI_GETWAITOBJ of an object that is slept on by way of @fd, as the
+ * application has asked for with @wait_obj
+ */
+int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg);
+
+/*
+ * Sleeps until there may be something, for at most @timeout [ms], or without limit if that
+ * is negative. 0, -FI_EINTR or another error. Where there is no descriptor to sleep on
+ * (NULL) it lets others run, and dozes for moments once @rounds (0 at first) is high.
+ */
+int wait_sleep(struct wait_point *point, struct xfer *xfer, int64_t timeout,
+	       unsigned int *rounds);
+
+/*
+ * The first user opens the waker, if the core has one to sleep on, the last closes it.
+ * @domain: the core's, or NULL if its counters are of no use.
+ */
+void wait_waker_get(struct xfer *xfer, struct fid_domain *domain);
+void wait_waker_put(struct xfer *xfer);
+
+/* What the waker has counted so far, and the domain's counters: before they are looked at */
+struct wait_seen wait_waker_read(struct xfer *xfer);
+
+/* Sleeps as wait_sleep() does, until more than @seen is counted */
+int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
+		     unsigned int *rounds);
+
+/* May anybody sleep, so that news has to come by way of the core? [locked] */
+static inline bool wait_sleepers(const struct wait_domain *domain)
+{
+	return !LIST_EMPTY(&domain->points) || domain->waker;
+}
+
+/* There is news: wakes who sleeps on this point, or on any of the domain [locked]. */
+void wait_wake(struct wait_point *point);
+void wait_wake_all(struct wait_domain *domain);
+
+/* There is something to do for the thread that moves transfers on, if there is one [locked]. */
+static inline void wait_wake_mover(struct wait_domain *domain)
+{
+	if (domain->mover)
+		wait_wake(domain->mover);
+}
+
+/* That thread may have counted something: wakes who sleeps on the waker, or is about to [locked]. */
+void wait_wake_counted(struct wait_domain *domain);
+
+/* A clock that timeouts are told by [ms] */
+int64_t wait_now(void);
+
+/* When a timeout that begins now ends, and what is left of it: -1 for no limit */
+int64_t wait_end(int timeout);
+int64_t wait_left(int64_t end);
+
+#endif /* P2P_WAIT_H */

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Encoding and checking of control messages. See wire.h. */
+#include "xfer/wire.h"
+
+#include <endian.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#define WIRE_MAGIC 0x66503270u	/* "p2Pf" */
+
+/* The head of every control message: the union of what the types carry */
+struct wire_head {
+	uint32_t magic;
+	uint8_t version;
+	uint8_t type;
+	uint8_t to_sender;
+	uint8_t zero;
+	uint64_t id;
+	uint64_t len;
+	uint64_t data;
+	uint32_t flags;
+	uint32_t transfer;
+	uint32_t chunk;
+	uint32_t count;
+	uint32_t status;
+	uint16_t name_len;
+	uint16_t size;
+};
+
+/* Follows it where a message is about memory that peers reach */
+struct wire_target {
+	uint64_t key;
+	uint64_t addr;
+	uint8_t op;
+	uint8_t datatype;
+	uint8_t zero[6];
+};
+
+/* Follows that if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
+struct wire_offer {
+	uint64_t host;
+	uint64_t process;
+	uint64_t id;
+	uint64_t base;
+	uint64_t size;
+	uint64_t offset;
+	uint32_t device;
+	uint32_t shared;
+	uint8_t handle[DEV_IPC_HANDLE];
+};
+
+_Static_assert(sizeof(struct wire_head) == 56, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_offer) == 120, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) +
+				       sizeof(struct wire_offer) + WIRE_NAME_MAX <=
+			       WIRE_PLAIN_MSG_MAX,
+	       "a message fits its buffer");
+
+/* What the types have besides the head */
+enum {
+	WIRE_NAMED = 1 << 0,
+	WIRE_TARGETED = 1 << 1,
+	WIRE_LOADED = 1 << 2,
+	WIRE_OFFERING = 1 << 3	/* if WIRE_OFFERED */
+};
+
+static const uint8_t wire_parts[WIRE_TYPES] = {
+	[WIRE_ANNOUNCE] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_CTS] = WIRE_NAMED,
+	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
+	[WIRE_READ] = WIRE_NAMED | WIRE_TARGETED,
+	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_ATOMIC] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
+	[WIRE_RESULT] = WIRE_LOADED,
+	[WIRE_HELLO] = WIRE_NAMED | WIRE_TARGETED,
+};
+
+static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
+{
+	return parts & WIRE_OFFERING && msg->flags & WIRE_OFFERED;
+}
+
+static size_t wire_encode_offer(const struct ipc_offer *from, void *at)
+{
+	struct wire_offer offer = {
+		.host = htole64(from->host),
+		.process = htole64(from->process),
+		.id = htole64(from->id),
+		.base = htole64(from->base),
+		.size = htole64(from->size),
+		.offset = htole64(from->offset),
+		.device = htole32(from->device),
+		.shared = htole32(from->shared),
+	};
+
+	memcpy(offer.handle, from->handle, sizeof offer.handle);
+	memcpy(at, &offer, sizeof offer);
+	return sizeof offer;
+}
+
+static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
+{
+	struct wire_offer offer;
+
+	memcpy(&offer, at, sizeof offer);
+	*to = (struct ipc_offer){
+		.host = le64toh(offer.host),
+		.process = le64toh(offer.process),
+		.id = le64toh(offer.id),
+		.base = le64toh(offer.base),
+		.size = le64toh(offer.size),
+		.offset = le64toh(offer.offset),
+		.device = le32toh(offer.device),
+		.shared = offer.shared != 0,
+	};
+	memcpy(to->handle, offer.handle, sizeof to->handle);
+	return sizeof offer;
+}
+
+size_t wire_size(const struct wire_msg *msg)
+{
+	uint8_t parts = wire_parts[msg->type];
+
+	return sizeof(struct wire_head) +
+	       (parts & WIRE_TARGETED ? sizeof(struct wire_target) : 0) +
+	       (wire_offers(parts, msg) ? sizeof(struct wire_offer) : 0) +
+	       (parts & WIRE_NAMED ? msg->name_len : 0) +
+	       (parts & WIRE_LOADED ? msg->payload_len : 0);
+}
+
+size_t wire_encode(const struct wire_msg *msg, void *buf)
+{
+	uint8_t parts = wire_parts[msg->type];
+	size_t name_len = parts & WIRE_NAMED ? msg->name_len : 0;
+	const struct wire_head head = {
+		.magic = htole32(WIRE_MAGIC),
+		.version = WIRE_VERSION,
+		.type = msg->type,
+		.to_sender = msg->to_sender,
+		.id = htole64(msg->id),
+		.len = htole64(msg->len),
+		.data = htole64(msg->data),
+		.flags = htole32(msg->flags),
+		.transfer = htole32(msg->transfer),
+		.chunk = htole32(msg->chunk),
+		.count = htole32(msg->count),
+		.status = htole32((uint32_t) msg->status),
+		.name_len = htole16((uint16_t) name_len),
+		.size = htole16((uint16_t) wire_size(msg)),
+	};
+	const struct wire_target target = {
+		.key = htole64(msg->key),
+		.addr = htole64(msg->addr),
+		.op = msg->op,
+		.datatype = msg->datatype,
+	};
+	char *at = buf;
+
+	memcpy(at, &head, sizeof head);
+	at += sizeof head;
+	if (parts & WIRE_TARGETED) {
+		memcpy(at, &target, sizeof target);
+		at += sizeof target;
+	}
+	if (wire_offers(parts, msg))
+		at += wire_encode_offer(&msg->offer, at);
+	if (name_len)
+		memcpy(at, msg->name, name_len);
+	at += name_len;
+	if (parts & WIRE_LOADED && msg->payload_len) {
+		memcpy(at, msg->payload, msg->payload_len);
+		at += msg->payload_len;
+	}
+	return at - (char *) buf;
+}
+
+/* Negative, and a number that can be negated */
+static bool wire_status_ok(int32_t status)
+{
+	return status < 0 && status > INT32_MIN;
+}
+
+/* Whether the memory that is offered is there */
+static const char *wire_check_offer(const struct wire_msg *msg)
+{
+	const struct ipc_offer *offer = &msg->offer;
+
+	if (!wire_offers(wire_parts[msg->type], msg))
+		return NULL;
+	if (offer->base + offer->size < offer->base)
+		return "an offer of memory past the end of all memory";
+	if (offer->offset > offer->size || msg->len > offer->size - offer->offset)
+		return "an offer of a message that leaves its allocation";
+	return NULL;
+}
+
+/* What is to come in pieces */
+static const char *wire_check_announced(const struct wire_msg *msg)
+{
+	if (msg->len <= WIRE_PLAIN_MAX &&
+	    (!msg->len || msg->type != WIRE_ANNOUNCE || !(msg->flags & WIRE_OFFERED)))
+		return "an announcement of a short message";
+	if (!msg->chunk)
+		return "an announcement of pieces without a size";
+	if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
+		return "an announcement of too many pieces";
+	if (msg->flags & WIRE_LENT && msg->type != WIRE_ANNOUNCE)
+		return "a copy of what is no message";
+	return wire_check_offer(msg);
+}
+
+static const char *wire_check(const struct wire_msg *msg)
+{
+	if (msg->id & ~WIRE_ID_MASK)
+		return "the transaction's id is out of range";
+	if (wire_parts[msg->type] & WIRE_NAMED && !msg->name_len &&
+	    (msg->type != WIRE_CTS || msg->flags & WIRE_ASIDE))
+		return "a request without the sender's name";
+	if (msg->data & ~WIRE_USER_DATA_MASK)
+		return "remote cq data is out of range";
+	switch (msg->type) {
+	case WIRE_ANNOUNCE:
+	case WIRE_SUPPLY:
+		return wire_check_announced(msg);
+	case WIRE_WRITE:
+		if (msg->len <= WIRE_PAYLOAD_MAX && msg->flags & WIRE_OFFERED)
+			return "a short write that is offered";
+		if (msg->len <= WIRE_PAYLOAD_MAX)
+			return msg->len == msg->payload_len ? NULL : "a write without its data";
+		return msg->payload_len ? "a long write with data" : wire_check_announced(msg);
+	case WIRE_READ:
+	case WIRE_ATOMIC:
+		return NULL;
+	case WIRE_CTS:
+		if (msg->flags & ~(WIRE_PLAIN | WIRE_ASIDE))
+			return "a request with unknown flags";
+		if (msg->name_len && !(msg->flags & WIRE_ASIDE))
+			return "a request for data with a name and no use for it";
+		if (msg->flags & WIRE_PLAIN && msg->len)
+			return "a request for a plain message that asks for pieces";
+		if (msg->len && (!msg->chunk || !msg->count))
+			return "a request for data that gives no room for it";
+		if (msg->len && (msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
+			return "a request for too many pieces";
+		return NULL;
+	case WIRE_CREDIT:
+		return msg->count ? NULL : "a credit of nothing";
+	case WIRE_PROBE:
+		return NULL;
+	case WIRE_HELLO:
+		return msg->flags & ~(WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS | WIRE_BOARD |
+				      WIRE_READS)
+			       ? "a greeting with unknown flags"
+			       : NULL;
+	case WIRE_FIN:
+	case WIRE_RESULT:
+		return wire_status_ok(msg->status) || !msg->status
+			       ? NULL
+			       : "a status that is no error number";
+	case WIRE_ABORT:
+		return wire_status_ok(msg->status) ? NULL : "an abort without an error";
+	default:
+		return "an unknown type";
+	}
+}
+
+int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why)
+{
+	const char *at = buf, *end;
+	struct wire_target target;
+	struct wire_head head;
+	uint8_t parts;
+
+	*msg = (struct wire_msg){.size = 0};
+	if (len < sizeof head) {
+		*why = "too short";
+		return -FI_EINVAL;
+	}
+	memcpy(&head, at, sizeof head);
+	at += sizeof head;
+	if (le32toh(head.magic) != WIRE_MAGIC) {
+		*why = "not a control message";
+		return -FI_EINVAL;
+	}
+	if (head.version != WIRE_VERSION) {
+		*why = "the peer speaks another version of the protocol: install the same "
+		       "release on both ends";
+		*msg = (struct wire_msg){.type = head.type, .id = le64toh(head.id)};
+		return -FI_EOPNOTSUPP;
+	}
+	msg->size = le16toh(head.size);
+	if (msg->size < sizeof head || msg->size > len) {
+		msg->size = 0;
+		*why = "it is not as long as it says";
+		return -FI_EINVAL;
+	}
+	end = (const char *) buf + msg->size;
+	if (!head.type || head.type >= WIRE_TYPES) {
+		*why = "an unknown type";
+		return -FI_EINVAL;
+	}
+	*msg = (struct wire_msg){
+		.type = head.type,
+		.to_sender = head.to_sender,
+		.id = le64toh(head.id),
+		.len = le64toh(head.len),
+		.data = le64toh(head.data),
+		.flags = le32toh(head.flags),
+		.transfer = le32toh(head.transfer),
+		.chunk = le32toh(head.chunk),
+		.count = le32toh(head.count),
+		.status = (int32_t) le32toh(head.status),
+		.name_len = le16toh(head.name_len),
+		.size = msg->size,
+	};
+	parts = wire_parts[msg->type];
+	if (parts & WIRE_TARGETED && end - at >= (ptrdiff_t) sizeof target) {
+		memcpy(&target, at, sizeof target);
+		at += sizeof target;
+		msg->key = le64toh(target.key);
+		msg->addr = le64toh(target.addr);
+		msg->op = target.op;
+		msg->datatype = target.datatype;
+	} else if (parts & WIRE_TARGETED) {
+		*why = "too short";
+		return -FI_EINVAL;
+	}
+	if (wire_offers(parts, msg)) {
+		if (end - at < (ptrdiff_t) sizeof(struct wire_offer)) {
+			*why = "too short";
+			return -FI_EINVAL;
+		}
+		at += wire_decode_offer(at, &msg->offer);
+	}
+	if (msg->name_len > WIRE_NAME_MAX || (size_t) (end - at) < msg->name_len ||
+	    (!(parts & WIRE_LOADED) && (size_t) (end - at) > msg->name_len) ||
+	    (size_t) (end - at) > msg->name_len + WIRE_PAYLOAD_MAX) {
+		*why = "its length does not fit its content";
+		return -FI_EINVAL;
+	}
+	msg->name = at;
+	msg->payload = at + msg->name_len;
+	msg->payload_len = end - at - msg->name_len;
+	*why = wire_check(msg);
+	return *why ? -FI_EINVAL : 0;
+}
+
+uint64_t wire_name_ident(const void *name, size_t len)
+{
+	struct sockaddr_in6 in6;
+	struct sockaddr_in in;
+
+	if (len >= sizeof in6) {
+		memcpy(&in6, name, sizeof in6);
+		if (in6.sin6_family == AF_INET6)
+			return ntohs(in6.sin6_port);
+	}
+	if (len >= sizeof in) {
+		memcpy(&in, name, sizeof in);
+		if (in.sin_family == AF_INET)
+			return ntohs(in.sin_port);
+	}
+	return 0;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What travels between two ofi_p2p endpoints besides the user's messages.
+ *
+ * A long message from device memory is two messages. The *marker* goes through the
+ * user's own channel with the user's tag and no payload: the core provider matches it
+ * with a receive, in order, as it would have matched the message; its cq_data has the
+ * top bit set and names the transaction. The *announcement*, a control message, tells
+ * what is to come. They may arrive in either order. The receiver answers a matched
+ * announcement with WIRE_CTS; pieces then come as tagged messages of their own.
+ *
+ *	sender			receiver
+ *	ANNOUNCE(id, length) ->
+ *	marker(id)	     ->	matched with a receive
+ *			     <-	CTS(id, wanted, window, tag)
+ *	pieces tag+0, tag+1 …->
+ *			     <-	CREDIT(id, count), as buffers are free again
+ *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
+ *	either side, when it cannot go on: ABORT(id, status)
+ *
+ * Where the sender's NIC reaches the memory, the announcement has its key and address, and a
+ * receiver that can reads it instead of answering:
+ *	ANNOUNCE(id, length, key, address) ->
+ *	marker(id)	     ->	matched with a receive; the core reads
+ *			     <-	FIN(id)
+ *
+ * A message in memory that other processes of the host can open is announced with what they
+ * open it by. A receiver that can copies it, from device to device, instead of answering:
+ *	ANNOUNCE(id, length, offer) ->
+ *	marker(id)	     ->	matched with a receive; the receiver copies
+ *			     <-	FIN(id)
+ * Any other asks for the pieces, and says why. So it is with WRITE and SUPPLY below.
+ *
+ * So may a short message be, to a receiver that has said that it looks after short receives:
+ *	HELLO(host, asks)    ->
+ *			     <-	HELLO(host, follows)
+ *
+ * On one host an announcement need not be sent: it is a note on the sender's board (board.h), for
+ * receivers that have said that they read it, and the FIN is their answer on the note:
+ *	HELLO(host, board)   ->
+ *			     <-	HELLO(host, reads)
+ *	marker(id)	     ->	matched with a receive; reads the note, once it is there
+ *	note(id)		(on the sender's board; it may be there before the marker)
+ *				answers on the note, once all is copied; or, where WIRE_CALLS asks
+ *			     <-	FIN(id)
+ *
+ * Where the core reads nothing more from a peer whose message has no receive yet, what is between
+ * markers and FIN goes between two endpoints beside the application's (side_ep.h), which can never have
+ * such messages: the announcement and the CTS name them.
+ *	ANNOUNCE(id, length, name of the endpoint aside) ->
+ *	marker(id)	     ->	matched with a receive
+ * from aside to aside:	     <-	CTS(id, wanted, window, tag, name of the endpoint aside)
+ *	pieces, CREDIT, FIN, ABORT as above
+ *
+ * A message of middling length may be announced once it lies in the sender's staging memory, whose
+ * key and address are told. The receiver's core reads it, and others of the same sender with it:
+ *	ANNOUNCE(id, length, lent, key, address) ->
+ *	marker(id)	     ->	matched with a receive; the core reads
+ *			     <-	FIN(id)
+ * Who cannot read asks for the pieces.
+ *
+ *	A multi-receive buffer that a marker has matched has no room for the message:
+ *			     <-	CTS(id, WIRE_PLAIN)
+ *	the whole message, its cq_data as the marker's, through the user's channel ->
+ *
+ * Memory that the core provider of its owner cannot reach is reached by asking the owner:
+ *
+ *	initiator		target
+ *	WRITE(id, key, address, data) -> checks, writes
+ *			     <-	FIN(id, status)
+ *	WRITE(id, key, address, length) -> when it is longer: CTS, pieces, FIN as above
+ *	READ(id, key, address, length) -> checks, reads
+ *			     <-	RESULT(id, status, data)
+ *			     <- or, when it is longer: SUPPLY(new id, id), and CTS, pieces as above
+ *	ATOMIC(id, key, address, operands) -> checks, computes
+ *			     <-	RESULT(id, status, what was there before)
+ *
+ *	either side, when it has long heard nothing: PROBE(id), which asks for no answer;
+ *	a core provider that notices dead peers notices when something is sent to them
+ *
+ * A piece's tag: the internal bit, WIRE_TAG_PIECE, the receiver's number for the
+ * transfer, the piece's number. A control message's tag: the internal bit alone, or, over
+ * cores that mix up a domain's endpoints, with wire_name_ident() of its receiver. Several messages
+ * may come as one, one behind the other.
+ *
+ * Numbers are little-endian. Whatever arrives is checked by wire_decode() before use.
+ */
+#ifndef P2P_WIRE_H
+#define P2P_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mem/ipc.h"
+
+#define WIRE_VERSION 7
+
+/*
+ * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,
+ * a host receive no longer than this need not be followed up.
+ */
+#define WIRE_PLAIN_MAX 4096
+
+/* cq_data: the mark, and the transaction's id below it; without it, the user's 32 bits */
+#define WIRE_MARK (1ULL << 63)
+#define WIRE_ID_MASK (WIRE_MARK - 1)
+/* An id's sender counts in these bits; the others are its own. */
+#define WIRE_ID_COUNT 0xffffffULL
+#define WIRE_USER_DATA_MASK 0xffffffffULL
+
+/* Below the internal tag bit: kind, transfer, piece */
+#define WIRE_TAG_PIECE (1ULL << 60)
+#define WIRE_TAG_TRANSFER_SHIFT 28
+#define WIRE_PIECES_MAX (1ULL << WIRE_TAG_TRANSFER_SHIFT)
+
+#define WIRE_NAME_MAX 256
+
+/* The longest data that a control message carries itself */
+#define WIRE_PAYLOAD_MAX 4096
+
+enum wire_type {
+	WIRE_ANNOUNCE = 1,
+	WIRE_CTS,
+	WIRE_CREDIT,
+	WIRE_FIN,
+	WIRE_ABORT,
+	WIRE_PROBE,
+	WIRE_WRITE,
+	WIRE_READ,
+	WIRE_SUPPLY,
+	WIRE_ATOMIC,
+	WIRE_RESULT,
+	WIRE_HELLO,
+	WIRE_TYPES
+};
+
+/* flags of ANNOUNCE, WRITE and SUPPLY */
+#define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
+#define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
+#define WIRE_READABLE (1u << 4)		/* ANNOUNCE: there is a key to read it with */
+#define WIRE_OFFERED (1u << 5)		/* there is an offer; a FIN follows where it is taken */
+#define WIRE_CALLS (1u << 6)		/* ANNOUNCE: the FIN is to be sent: somebody may sleep */
+#define WIRE_LENT (1u << 8)		/* ANNOUNCE: the key is that of a copy in staging memory */
+
+/* a flag of CTS, too */
+#define WIRE_ASIDE (1u << 7)		/* the name is that of the endpoint aside */
+
+/* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
+#define WIRE_FETCH (1u << 2)		/* the values before are wanted */
+#define WIRE_COMPARE (1u << 3)		/* there are compare values */
+
+/* flags of HELLO */
+#define WIRE_ASKS (1u << 0)		/* for a HELLO in return */
+#define WIRE_SAYS (1u << 1)		/* the next flag, or its absence, is meant */
+#define WIRE_FOLLOWS (1u << 2)		/* the sender follows up all of its receives */
+#define WIRE_BOARD (1u << 3)		/* it has a board, at @addr, and counts from @id */
+#define WIRE_READS (1u << 4)		/* it reads the receiver's board */
+
+/* CTS flag: the message is to be sent as if there were no announcements */
+#define WIRE_PLAIN (1u << 0)
+
+/**
+ * struct wire_msg - a control message, decoded.
+ * @type:	which of the fields below count
+ * @id:		the sender's id of the transaction
+ * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes; CTS: how much of it the receiver takes
+ * @data:	ANNOUNCE, WRITE: the user's remote cq data; CTS: why an offer was not taken
+ *		(enum path_far)
+ * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO: see above
+ * @transfer:	CTS: the receiver's number, for the tags of the pieces
+ * @chunk:	ANNOUNCE, WRITE, SUPPLY: longest piece that the sender can make; CTS:
+ *		bytes in every piece but the last
+ * @count:	CTS, CREDIT: pieces that may be sent more than before
+ * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
+ * @to_sender:	ABORT: comes from the receiving side
+ * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
+ *		SUPPLY: @key is the read's id. HELLO: @key is the host (struct ipc), @addr where
+ *		the board is if WIRE_BOARD
+ *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or
+ *		WIRE_LENT
+ * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
+ *		WIRE_OFFERED: all of it lies in the allocation
+ * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
+ * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the name of the endpoint that is to be
+ *		answered; CTS: of the one for the pieces, if WIRE_ASIDE. Of @name_len bytes; decoded,
+ *		it lies in the buffer
+ * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
+ * @size:	decoded: the message's own length; the next one begins behind it
+ */
+struct wire_msg {
+	enum wire_type type;
+	uint64_t id;
+	uint64_t len;
+	uint64_t data;
+	uint32_t flags;
+	uint32_t transfer;
+	uint32_t chunk;
+	uint32_t count;
+	int32_t status;
+	bool to_sender;
+	uint64_t key;
+	uint64_t addr;
+	struct ipc_offer offer;
+	uint8_t op;
+	uint8_t datatype;
+	size_t name_len;
+	const void *name;
+	const void *payload;
+	size_t payload_len;
+	size_t size;
+};
+
+/* Longest encoded message without payload, and with */
+#define WIRE_PLAIN_MSG_MAX (200 + WIRE_NAME_MAX)
+#define WIRE_MSG_MAX (WIRE_PLAIN_MSG_MAX + WIRE_PAYLOAD_MAX)
+
+/* The length of @msg, encoded */
+size_t wire_size(const struct wire_msg *msg);
+
+/* Writes @msg to @buf and returns its length there */
+size_t wire_encode(const struct wire_msg *msg, void *buf);
+
+/*
+ * Reads the first message of @len bytes that came from the network. 0, or -FI_EINVAL with @why set
+ * to what is wrong with it, and @msg.size to 0 if the next one cannot be found; or -FI_EOPNOTSUPP: a
+ * peer has sent it that speaks another version of this, of which type and id are told alone.
+ */
+int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
+
+/*
+ * What tells the endpoints of a domain apart, below WIRE_TAG_PIECE: the port of an IP
+ * address. 0 for other names.
+ */
+uint64_t wire_name_ident(const void *name, size_t len);
+
+#endif /* P2P_WIRE_H */
