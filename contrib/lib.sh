@@ -50,6 +50,7 @@ mpi_packages='
 check_packages='
 	g++            g++
 	clang          clang
+	clang-format   clang-format
 	shellcheck     shellcheck
 	mandoc         mandoc
 	libhsa-runtime-dev  hsa/hsa.h

@@ -101,9 +101,9 @@ static int source_hint(struct bench *b)
 
 	if (!b->opts.src_addr && !b->opts.src_port)
 		return 0;
-	ret = getaddrinfo(
-		b->opts.src_addr, b->opts.src_port,
-		&(struct addrinfo){.ai_flags = b->opts.src_addr ? 0 : AI_PASSIVE}, &list);
+	ret = getaddrinfo(b->opts.src_addr, b->opts.src_port,
+			  &(struct addrinfo){.ai_flags = b->opts.src_addr ? 0 : AI_PASSIVE},
+			  &list);
 	if (ret) {
 		ft_err("getaddrinfo: %s: source address (-s, -B)", gai_strerror(ret));
 		return -FI_EADDRNOTAVAIL;
@@ -147,9 +147,9 @@ static int hello_make(struct bench *b, const struct bench_kind *kind, struct hel
 	hello->size_count = opts->size_count;
 	for (size_t i = 0; i < opts->size_count; i++)
 		hello->size_sum += opts->sizes[i];
-	hello->iterations = (uint64_t)opts->iterations;
-	hello->warmup = (uint64_t)opts->warmup;
-	hello->window = (uint64_t)opts->window;
+	hello->iterations = (uint64_t) opts->iterations;
+	hello->warmup = (uint64_t) opts->warmup;
+	hello->window = (uint64_t) opts->window;
 	hello->verify = opts->verify;
 	hello->one_buffer = opts->one_buffer;
 	hello->tagged = opts->tagged;
@@ -177,9 +177,8 @@ static int hello_compare(const struct hello *mine, const struct hello *other)
 	FT_CHECK(other->magic == mine->magic && other->kind == mine->kind,
 		 "the peer runs another program, or another version of this one");
 	for (size_t i = 0; i < FT_COUNT(fields); i++)
-		FT_CHECK(!memcmp((const char *)mine + fields[i].offset,
-				 (const char *)other + fields[i].offset,
-				 sizeof(uint64_t)),
+		FT_CHECK(!memcmp((const char *) mine + fields[i].offset,
+				 (const char *) other + fields[i].offset, sizeof(uint64_t)),
 			 "the peer runs with another %s: give both sides the same",
 			 fields[i].option);
 	return 0;
@@ -227,8 +226,7 @@ static int alloc_buffers(struct bench *b)
 	FT_CHECK(largest <= b->ctx.info->ep_attr->max_msg_size,
 		 "-S %zu: the provider's largest message has %zu bytes", largest,
 		 b->ctx.info->ep_attr->max_msg_size);
-	FT_CHECK(largest <= SIZE_MAX / slots, "-S %zu: too large with -W",
-		 largest);
+	FT_CHECK(largest <= SIZE_MAX / slots, "-S %zu: too large with -W", largest);
 	FT_TRY(ft_buf_alloc(&b->ctx, &b->tx, b->opts.iface, largest * slots));
 	FT_TRY(ft_buf_alloc(&b->ctx, &b->rx, b->opts.iface, largest * slots));
 	b->tx_req = calloc(b->window, sizeof(*b->tx_req));
@@ -246,26 +244,24 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(opts->init_iface)->init(opts->device));
 	if (opts->oob_addr) {
-		FT_TRY(b->client ? ft_oob_connect(opts->dst_addr, opts->oob_port,
-						  opts->timeout, &b->oob)
-				 : ft_oob_listen(opts->src_addr, opts->oob_port,
-						 opts->timeout, &b->oob));
+		FT_TRY(b->client ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout,
+						  &b->oob)
+				 : ft_oob_listen(opts->src_addr, opts->oob_port, opts->timeout,
+						 &b->oob));
 		b->ctx.watch_fd[b->ctx.watch_count++] = b->oob;
 	}
 	FT_TRY(resolve(b));
 	FT_TRY(ft_open(&b->ctx));
 	ft_path_count(b->ctx.ep);
-	b->inject_size = opts->inject_size < 0
-				 ? b->ctx.info->tx_attr->inject_size
-				 : FT_MIN((size_t)opts->inject_size,
-					  b->ctx.info->tx_attr->inject_size);
+	b->inject_size = opts->inject_size < 0 ? b->ctx.info->tx_attr->inject_size
+					       : FT_MIN((size_t) opts->inject_size,
+							b->ctx.info->tx_attr->inject_size);
 	FT_TRY(ft_buf_alloc(&b->ctx, &b->ctrl_tx, FI_HMEM_SYSTEM, CTRL_SIZE));
 	FT_TRY(ft_buf_alloc(&b->ctx, &b->ctrl_rx, FI_HMEM_SYSTEM, CTRL_SIZE));
 	FT_TRY(alloc_buffers(b));
 	FT_TRY(hello_make(b, kind, &mine));
 	FT_TRY(ft_connect(&b->ctx));
-	return opts->oob_addr ? meet_oob(b, &mine, &other)
-			      : meet_in_band(b, &mine, &other);
+	return opts->oob_addr ? meet_oob(b, &mine, &other) : meet_in_band(b, &mine, &other);
 }
 
 /* Nobody closes before the other has all it waits for. */
@@ -275,8 +271,7 @@ static int finish(struct bench *b)
 
 	FT_TRY(bench_sync_prepare(b));
 	FT_TRY(bench_sync(b));
-	ft_path_print(b->ctx.ep, b->ctx.info->fabric_attr->prov_name,
-		      b->opts.machine_readable);
+	ft_path_print(b->ctx.ep, b->ctx.info->fabric_attr->prov_name, b->opts.machine_readable);
 	FT_TRY(ft_path_expect(b->ctx.ep, &b->opts));
 	if (!b->opts.oob_addr)
 		return 0;
@@ -285,8 +280,7 @@ static int finish(struct bench *b)
 	return ft_oob_recv(b->oob, &byte, 1, b->opts.timeout);
 }
 
-static long count_for(const struct bench_kind *kind, const struct ft_opts *opts,
-		      size_t size)
+static long count_for(const struct bench_kind *kind, const struct ft_opts *opts, size_t size)
 {
 	const long base = size >= 1 << 20 ? 100 : size >= 1 << 16 ? 1000 : 10000;
 
@@ -344,7 +338,7 @@ int bench_main(const struct bench_kind *kind, int argc, char **argv)
 		opts->size_count = FT_COUNT(default_sizes);
 	}
 	b.client = opts->dst_addr != NULL;
-	b.window = kind->scope & FT_SCOPE_BW ? (size_t)opts->window : 1;
+	b.window = kind->scope & FT_SCOPE_BW ? (size_t) opts->window : 1;
 	ret = ft_hints(&b.ctx, opts);
 	if (!ret)
 		ret = run(&b, kind);

@@ -43,9 +43,8 @@ static int take_window(struct bench *b, size_t size, size_t count)
 {
 	FT_TRY(ft_wait(&b->ctx, b->rx_req, count));
 	for (size_t i = 0; i < count; i++, b->message++) {
-		FT_CHECK(b->rx_req[i].comp.len == size,
-			 "a message of %zu bytes arrived as %zu", size,
-			 b->rx_req[i].comp.len);
+		FT_CHECK(b->rx_req[i].comp.len == size, "a message of %zu bytes arrived as %zu",
+			 size, b->rx_req[i].comp.len);
 		if (b->opts.verify)
 			FT_TRY(ft_verify(&b->rx, place(b, size, i), size, b->message));
 	}
@@ -54,7 +53,7 @@ static int take_window(struct bench *b, size_t size, size_t count)
 
 static int measure(struct bench *b, size_t size, long count, struct ft_result *res)
 {
-	size_t left = (size_t)count, now = FT_MIN(left, b->window);
+	size_t left = (size_t) count, now = FT_MIN(left, b->window);
 	uint64_t windows = 0;
 	double start;
 
@@ -76,7 +75,7 @@ static int measure(struct bench *b, size_t size, long count, struct ft_result *r
 	*res = (struct ft_result){
 		.usec = ft_usec() - start,
 		.bytes = size,
-		.sent = (uint64_t)count,
+		.sent = (uint64_t) count,
 		.acked = windows,
 		.xfers_per_sent = 1,
 	};
@@ -87,9 +86,8 @@ int main(int argc, char **argv)
 {
 	static const struct bench_kind kind = {
 		.id = 2,
-		.purpose =
-			"Bandwidth of messages between two RDM endpoints, in host or GPU "
-			"memory.",
+		.purpose = "Bandwidth of messages between two RDM endpoints, in host or GPU "
+			   "memory.",
 		.scope = FT_SCOPE_BENCH | FT_SCOPE_BW,
 		.measure = measure,
 	};

@@ -70,14 +70,13 @@ static int lane_start(struct lane *l, size_t size, uint64_t count)
 	for (uint64_t i = 0; i < count; i++)
 		FT_TRY(cuda.kind == FT_FLOOR_PEER
 			       ? ft_cuda_check(cuda.copy_peer(l->dst, l->dst_ctx, l->src,
-							      l->src_ctx, size,
-							      l->stream),
+							      l->src_ctx, size, l->stream),
 					       "cuMemcpyPeerAsync")
 			       : ft_cuda_check(cuda.copy(l->dst, l->src, size, l->stream),
 					       "cuMemcpyAsync"));
 	if (!cuda.flagged)
 		return 0;
-	return ft_cuda_check(cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag,
+	return ft_cuda_check(cuda.stream_write(l->stream, (CUdeviceptr) (uintptr_t) l->flag,
 					       ++l->mark, CU_STREAM_WRITE_VALUE_DEFAULT),
 			     "cuStreamWriteValue32");
 }
@@ -112,8 +111,7 @@ static int copies(const struct turns_row *row)
 }
 
 /* How long a copy takes, of @count in windows by one lane */
-static int lane_usec(struct lane *l, const struct turns_row *row, uint64_t count,
-		     double *usec)
+static int lane_usec(struct lane *l, const struct turns_row *row, uint64_t count, double *usec)
 {
 	double start;
 
@@ -121,7 +119,7 @@ static int lane_usec(struct lane *l, const struct turns_row *row, uint64_t count
 	start = ft_usec();
 	for (uint64_t i = 0; i < count; i += row->window)
 		FT_TRY(lane_run(l, row->size, row->window));
-	*usec = (ft_usec() - start) / (double)count;
+	*usec = (ft_usec() - start) / (double) count;
 	return 0;
 }
 
@@ -142,15 +140,14 @@ int floor_turn(const struct turns_row *row, uint64_t count, double *usec)
 	start = ft_usec();
 	for (uint64_t i = 0; i < count; i += row->window)
 		FT_TRY(copies(row));
-	*usec = (ft_usec() - start) / (double)count;
+	*usec = (ft_usec() - start) / (double) count;
 	return 0;
 }
 
 /* Flags, if the device can write them and polling them is not the slower way. */
 static int choose_way(const char **way)
 {
-	static const char *const names[] = {"stream synchronised",
-					    "flag written by stream"};
+	static const char *const names[] = {"stream synchronised", "flag written by stream"};
 	struct lane *const l = &cuda.lanes[0];
 	double took[2];
 
@@ -158,9 +155,8 @@ static int choose_way(const char **way)
 		double start;
 
 		cuda.flagged = flagged;
-		if (flagged &&
-		    cuda.stream_write(l->stream, (CUdeviceptr)(uintptr_t)l->flag, 0,
-				      CU_STREAM_WRITE_VALUE_DEFAULT))
+		if (flagged && cuda.stream_write(l->stream, (CUdeviceptr) (uintptr_t) l->flag,
+						 0, CU_STREAM_WRITE_VALUE_DEFAULT))
 			break;
 		FT_TRY(lane_run(l, 1, 1));
 		start = ft_usec();
@@ -180,8 +176,7 @@ static int peer_open(int peer, size_t size)
 	CUdevice dev;
 
 	FT_TRY(ft_cuda_check(cuda.device_get(&dev, peer), "cuDeviceGet"));
-	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.peer_ctx, dev),
-			     "cuDevicePrimaryCtxRetain"));
+	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.peer_ctx, dev), "cuDevicePrimaryCtxRetain"));
 	FT_TRY(ft_cuda_check(cuda.ctx_set(cuda.peer_ctx), "cuCtxSetCurrent"));
 	FT_TRY(ft_cuda_check(cuda.mem_alloc(&cuda.there, size), "cuMemAlloc"));
 	/* where it cannot be had, the copies go another way */
@@ -205,18 +200,16 @@ int floor_open(enum ft_floor kind, int peer, size_t size, const char **way)
 	if (kind == FT_FLOOR_PEER) {
 		FT_TRY(peer_open(peer, size));
 	} else {
-		FT_TRY(ft_cuda_check(cuda.host_alloc(&cuda.host, size, 0),
-				     "cuMemHostAlloc"));
-		cuda.there = (CUdeviceptr)(uintptr_t)cuda.host;
+		FT_TRY(ft_cuda_check(cuda.host_alloc(&cuda.host, size, 0), "cuMemHostAlloc"));
+		cuda.there = (CUdeviceptr) (uintptr_t) cuda.host;
 	}
 	cuda.kind = kind;
 	for (int i = 0; i < LANES; i++) {
 		struct lane *const l = &cuda.lanes[i];
 
-		FT_TRY(ft_cuda_check(
-			cuda.stream_create(&l->stream, CU_STREAM_NON_BLOCKING),
-			"cuStreamCreate"));
-		l->flag = (volatile uint32_t *)flags + i;
+		FT_TRY(ft_cuda_check(cuda.stream_create(&l->stream, CU_STREAM_NON_BLOCKING),
+				     "cuStreamCreate"));
+		l->flag = (volatile uint32_t *) flags + i;
 		l->src = i ? cuda.there : cuda.here;
 		l->dst = i ? cuda.here : cuda.there;
 		l->src_ctx = i ? cuda.peer_ctx : cuda.ctx;
@@ -230,12 +223,10 @@ void floor_close(void)
 	if (cuda.kind == FT_FLOOR_NONE)
 		return;
 	for (int i = 0; i < LANES; i++)
-		ft_cuda_check(cuda.stream_destroy(cuda.lanes[i].stream),
-			      "cuStreamDestroy");
+		ft_cuda_check(cuda.stream_destroy(cuda.lanes[i].stream), "cuStreamDestroy");
 	ft_cuda_check(cuda.mem_free(cuda.here), "cuMemFree");
 	ft_cuda_check(cuda.kind == FT_FLOOR_PEER ? cuda.mem_free(cuda.there)
 						 : cuda.host_free(cuda.host),
 		      "the other buffer");
-	ft_cuda_check(cuda.host_free((void *)(uintptr_t)cuda.lanes[0].flag),
-		      "cuMemFreeHost");
+	ft_cuda_check(cuda.host_free((void *) (uintptr_t) cuda.lanes[0].flag), "cuMemFreeHost");
 }

@@ -30,9 +30,8 @@ static void report(const struct turns *t, double *values)
 	const bool rate = row->test == TURNS_STREAM;
 	const size_t rounds = row->rounds;
 
-	printf("%-8s %-7s %-7s %6zu", rate ? "rate" : "latency",
-	       row->tagged ? "tagged" : "msg", row->inject ? "inject" : "send",
-	       (size_t)row->size);
+	printf("%-8s %-7s %-7s %6zu", rate ? "rate" : "latency", row->tagged ? "tagged" : "msg",
+	       row->inject ? "inject" : "send", (size_t) row->size);
 	for (enum role role = CORE; role <= OURS; role++) {
 		double middle;
 
@@ -59,7 +58,7 @@ static int measure(struct turns *t, enum turns_test test, bool inject, size_t si
 	t->row.inject = inject;
 	t->row.size = size;
 	/* a window goes, and is acknowledged, before the next one */
-	t->row.window = test == TURNS_STREAM ? (uint64_t)t->opts.window : 1;
+	t->row.window = test == TURNS_STREAM ? (uint64_t) t->opts.window : 1;
 	t->row.batch = t->row.window;
 	FT_TRY(turns_plan(t, TURN_USEC, &round));
 	t->row.rounds = t->opts.rounds;
@@ -99,7 +98,7 @@ static int start(struct overhead *o)
 {
 	struct turns *t = &o->turns;
 	struct ft_opts *opts = &t->opts;
-	const size_t window = (size_t)opts->window;
+	const size_t window = (size_t) opts->window;
 	size_t largest = 1;
 
 	FT_TRY(turns_sizes(opts, default_sizes, FT_COUNT(default_sizes)));
@@ -107,8 +106,7 @@ static int start(struct overhead *o)
 		opts->rounds = ROUNDS;
 	t->side_count = ROLES;
 	for (int i = 0; i < ROLES; i++)
-		t->sides[i] =
-			(struct turns_side){.ep = &o->eps[i], .tx = &o->tx, .rx = &o->rx};
+		t->sides[i] = (struct turns_side){.ep = &o->eps[i], .tx = &o->tx, .rx = &o->rx};
 	FT_TRY(turns_start(t));
 	turns_shuffle(t);
 	for (int i = 0; i < ROLES; i++)
@@ -138,13 +136,12 @@ int main(int argc, char **argv)
 	struct overhead o = {.turns.oob = -1};
 	int ret;
 
-	ft_options_parse(
-		&o.turns.opts, FT_SCOPE_OVERHEAD,
-		"What ofi_p2p costs messages between host buffers: the medians of "
-		"the ratios, in speed, of\nPROVIDER (-p), which ends in \";ofi_p2p\", "
-		"to the core provider below it, and of a\nsecond endpoint of the core "
-		"provider's to the first.",
-		argc, argv);
+	ft_options_parse(&o.turns.opts, FT_SCOPE_OVERHEAD,
+			 "What ofi_p2p costs messages between host buffers: the medians of "
+			 "the ratios, in speed, of\nPROVIDER (-p), which ends in \";ofi_p2p\", "
+			 "to the core provider below it, and of a\nsecond endpoint of the core "
+			 "provider's to the first.",
+			 argc, argv);
 	ret = start(&o);
 	if (!ret)
 		ret = o.turns.client ? run_client(&o) : run_server(&o);

@@ -21,8 +21,8 @@ static int put(struct bench *b, size_t size, uint64_t number)
 static int get(struct bench *b, size_t size, uint64_t number, bool again)
 {
 	FT_TRY(ft_wait(&b->ctx, b->rx_req, 1));
-	FT_CHECK(b->rx_req->comp.len == size, "a message of %zu bytes arrived as %zu",
-		 size, b->rx_req->comp.len);
+	FT_CHECK(b->rx_req->comp.len == size, "a message of %zu bytes arrived as %zu", size,
+		 b->rx_req->comp.len);
 	if (b->opts.verify)
 		FT_TRY(ft_verify(&b->rx, 0, size, number));
 	return again ? bench_recv(b, 0, size, b->rx_req) : 0;
@@ -51,8 +51,8 @@ static int measure(struct bench *b, size_t size, long count, struct ft_result *r
 	*res = (struct ft_result){
 		.usec = ft_usec() - start,
 		.bytes = size,
-		.sent = (uint64_t)count,
-		.acked = (uint64_t)count,
+		.sent = (uint64_t) count,
+		.acked = (uint64_t) count,
 		.xfers_per_sent = 2,
 	};
 	return 0;
@@ -62,9 +62,8 @@ int main(int argc, char **argv)
 {
 	static const struct bench_kind kind = {
 		.id = 1,
-		.purpose =
-			"Latency of messages between two RDM endpoints, in host or GPU "
-			"memory.",
+		.purpose = "Latency of messages between two RDM endpoints, in host or GPU "
+			   "memory.",
 		.scope = FT_SCOPE_BENCH,
 		.measure = measure,
 	};

@@ -44,12 +44,12 @@ static int resident(uint64_t *bytes)
 	found = fscanf(file, "%*u %llu", &pages);
 	fclose(file);
 	FT_CHECK(found == 1, "/proc/self/statm: not as expected");
-	*bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	*bytes = pages * (uint64_t) sysconf(_SC_PAGESIZE);
 	return 0;
 }
 
-static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf,
-		size_t len, fi_addr_t addr, struct ft_req *req)
+static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf, size_t len,
+		fi_addr_t addr, struct ft_req *req)
 {
 	struct ft_op op = {
 		.call = call,
@@ -97,8 +97,7 @@ static int answer(struct scale *s, struct ft_ctx *ctx, fi_addr_t addr)
 	struct ft_req in, out;
 
 	for (int i = 0; i <= device; i++) {
-		FT_TRY(post(ctx, FT_RECV, &s->rx, i ? LARGE : SMALL, FI_ADDR_UNSPEC,
-			    &in));
+		FT_TRY(post(ctx, FT_RECV, &s->rx, i ? LARGE : SMALL, FI_ADDR_UNSPEC, &in));
 		FT_TRY(ft_wait(ctx, &in, 1));
 		if (i)
 			FT_TRY(ft_verify(&s->rx, 0, LARGE, 0));
@@ -128,7 +127,7 @@ static int run_peers(struct scale *s, int peers)
 		FT_TRY(ft_av_insert(ctx, name.bytes, &addr));
 		FT_TRY(answer(s, ctx, addr));
 		FT_TRY(resident(&rss));
-		figures.rss = i ? (rss - FT_MIN(rss, s->rss)) / (uint64_t)i : 0;
+		figures.rss = i ? (rss - FT_MIN(rss, s->rss)) / (uint64_t) i : 0;
 		FT_TRY(ft_oob_send(s->proc->fd[0], &figures, sizeof(figures)));
 	}
 	FT_TRY(ft_meet(s->proc));
@@ -196,15 +195,14 @@ static int run_one(struct scale *s, int peers)
 		if (opts->iface != FI_HMEM_SYSTEM)
 			FT_TRY(exchange(s, &s->device, LARGE, addr));
 		long_ones = ft_usec() - start;
-		FT_TRY(ft_oob_recv(s->proc->fd[1], &figures, sizeof(figures),
-				   opts->timeout));
+		FT_TRY(ft_oob_recv(s->proc->fd[1], &figures, sizeof(figures), opts->timeout));
 		if (i & (i - 1))
 			continue;
 		FT_TRY(empty_read(ctx->cq, &ns));
 		FT_TRY(resident(&rss));
 		printf("%6d %12.0f %12.0f %12.0f %12" PRIu64 " %12" PRIu64 " %12.0f\n", i,
-		       figures.open_usec, first, long_ones,
-		       (rss - FT_MIN(rss, s->rss)) >> 10, figures.rss >> 10, ns);
+		       figures.open_usec, first, long_ones, (rss - FT_MIN(rss, s->rss)) >> 10,
+		       figures.rss >> 10, ns);
 	}
 	FT_TRY(ft_meet(s->proc));
 	ft_buf_free(&s->tx);

@@ -49,11 +49,10 @@ struct suite {
 
 static uint64_t window_for(const struct ft_opts *opts, size_t size)
 {
-	const uint64_t window = (uint64_t)opts->window;
+	const uint64_t window = (uint64_t) opts->window;
 
-	return size <= WINDOW_SIZE
-		       ? window
-		       : FT_MIN(FT_MAX(WINDOW_BYTES / size, WINDOW_MIN), window);
+	return size <= WINDOW_SIZE ? window
+				   : FT_MIN(FT_MAX(WINDOW_BYTES / size, WINDOW_MIN), window);
 }
 
 /* Four acknowledgments a window, or as near to it as can be */
@@ -85,8 +84,8 @@ static size_t count_rows(const struct ft_opts *opts)
 /** struct figures - medians of the rounds, in usec a message, and ratios in speed */
 struct figures {
 	double usec[TURNS_SIDES];
-	double device[3]; /* usec; quartiles, the median in the middle, as all below */
-	double ratio[3];  /* device to host */
+	double device[3];      /* usec; quartiles, the median in the middle, as all below */
+	double ratio[3];       /* device to host */
 	double floor_ratio[3]; /* see floor_ratio() */
 };
 
@@ -168,8 +167,8 @@ static void print_figure(const char *name, double value, bool known, bool json)
 		printf(" %9s", "-");
 }
 
-static void print_ratio(const char *name, const char *spread, const double *of,
-			bool known, bool json)
+static void print_ratio(const char *name, const char *spread, const double *of, bool known,
+			bool json)
 {
 	print_figure(name, of[1], known, json);
 	if (json && known)
@@ -203,12 +202,12 @@ static void print_row(const struct suite *s, const char *test, const char *unit,
 		printf("{\"test\":\"%s\",\"provider\":\"%.*s\",\"size\":%zu,"
 		       "\"direction\":\"%s\",\"inflight\":%zu,\"unit\":\"%s\","
 		       "\"path\":\"%s\",\"by\":\"%s\",\"floor_kind\":\"%s\",",
-		       test, (int)(strstr(opts->prov, ";ofi_p2p") - opts->prov),
-		       opts->prov, (size_t)row->size, direction, (size_t)row->window,
-		       unit, path ? path : "auto", by, floors[opts->floor]);
+		       test, (int) (strstr(opts->prov, ";ofi_p2p") - opts->prov), opts->prov,
+		       (size_t) row->size, direction, (size_t) row->window, unit,
+		       path ? path : "auto", by, floors[opts->floor]);
 	else
-		printf("%-9s %-9s %5zu %9zu %-4s", test, direction, (size_t)row->window,
-		       (size_t)row->size, unit);
+		printf("%-9s %-9s %5zu %9zu %-4s", test, direction, (size_t) row->window,
+		       (size_t) row->size, unit);
 	for (int i = 0; i < TURNS_SIDES; i++)
 		print_figure(names[i], in_unit(f->usec[i], scale), i < t->side_count,
 			     opts->json);
@@ -219,7 +218,7 @@ static void print_row(const struct suite *s, const char *test, const char *unit,
 	print_ratio("ratio", "spread", f->ratio, true, opts->json);
 	print_ratio("floor_ratio", "floor_spread", f->floor_ratio, t->side_count > FLOOR,
 		    opts->json);
-	printf(opts->json ? "\"n\":%zu}\n" : " %4zu\n", (size_t)row->rounds);
+	printf(opts->json ? "\"n\":%zu}\n" : " %4zu\n", (size_t) row->rounds);
 	fflush(stdout);
 }
 
@@ -234,22 +233,22 @@ static void print_machine(const struct suite *s)
 	if (opts->json) {
 		printf("{\"test\":\"machine\",\"provider\":\"%s\",\"libfabric\":\"%u.%u\","
 		       "\"gpu\":\"%s\",\"devices\":[%d,%d],\"floor_wait\":\"%s\"}\n",
-		       opts->prov, FI_MAJOR(version), FI_MINOR(version), name,
-		       s->devices[0], s->devices[1], s->way);
+		       opts->prov, FI_MAJOR(version), FI_MINOR(version), name, s->devices[0],
+		       s->devices[1], s->way);
 		return;
 	}
-	printf("# %s, libfabric %u.%u, device %s (%d, %d), copies waited for: %s\n",
-	       opts->prov, FI_MAJOR(version), FI_MINOR(version), name, s->devices[0],
-	       s->devices[1], s->way);
-	printf("%-9s %-9s %5s %9s %-4s %9s %9s %9s %9s %9s %7s %7s %9s %7s %7s %4s\n",
-	       "test", "direction", "under", "size", "unit", "host", "ours", "device",
-	       "floor", "ratio", "25%", "75%", "to floor", "25%", "75%", "n");
+	printf("# %s, libfabric %u.%u, device %s (%d, %d), copies waited for: %s\n", opts->prov,
+	       FI_MAJOR(version), FI_MINOR(version), name, s->devices[0], s->devices[1],
+	       s->way);
+	printf("%-9s %-9s %5s %9s %-4s %9s %9s %9s %9s %9s %7s %7s %9s %7s %7s %4s\n", "test",
+	       "direction", "under", "size", "unit", "host", "ours", "device", "floor", "ratio",
+	       "25%", "75%", "to floor", "25%", "75%", "n");
 }
 
 static void report(struct suite *s, const char *by)
 {
 	const struct turns_row *row = &s->turns.row;
-	const double size = (double)row->size;
+	const double size = (double) row->size;
 	struct figures f;
 
 	take_figures(s, &f);
@@ -293,9 +292,9 @@ static int measure(struct suite *s, enum turns_test test, size_t size, uint64_t 
 	FT_TRY(turns_plan(t, TURN_USEC, &round));
 	row->rounds = t->opts.rounds;
 	if (s->deadline > 0) {
-		share = (s->deadline - ft_usec()) / (double)s->rows_left--;
+		share = (s->deadline - ft_usec()) / (double) s->rows_left--;
 		share = FT_MAX(share / round, ROUNDS_MIN);
-		row->rounds = (uint64_t)FT_MIN(share, (double)TURNS_ROUNDS);
+		row->rounds = (uint64_t) FT_MIN(share, (double) TURNS_ROUNDS);
 	}
 	row->seed++;
 	path_taken(s, path_bytes);
@@ -335,8 +334,7 @@ static int run_server(struct suite *s)
 }
 
 /* Both ends copy, each with its own device: the mean of what both took. */
-static int take_floor(void *arg, const struct turns_row *row, uint64_t count,
-		      double *usec)
+static int take_floor(void *arg, const struct turns_row *row, uint64_t count, double *usec)
 {
 	struct suite *s = arg;
 	struct turns *t = &s->turns;
@@ -357,8 +355,7 @@ static int swap_devices(struct suite *s)
 
 	s->devices[0] = t->opts.device;
 	FT_TRY(ft_oob_send(t->oob, &s->devices[0], sizeof(s->devices[0])));
-	return ft_oob_recv(t->oob, &s->devices[1], sizeof(s->devices[1]),
-			   t->opts.timeout);
+	return ft_oob_recv(t->oob, &s->devices[1], sizeof(s->devices[1]), t->opts.timeout);
 }
 
 static int alloc(struct suite *s, enum fi_hmem_iface iface, struct turns_ep *ep,
@@ -409,8 +406,8 @@ static int start(struct suite *s)
 	if (t->client || opts->floor == FT_FLOOR_COPY)
 		FT_TRY(floor_open(opts->floor, s->devices[1], largest, &s->way));
 	if (opts->seconds)
-		s->deadline = ft_usec() + (double)opts->seconds * 1e6;
-	return turns_slots(t, &s->core, (size_t)opts->window);
+		s->deadline = ft_usec() + (double) opts->seconds * 1e6;
+	return turns_slots(t, &s->core, (size_t) opts->window);
 }
 
 static int stop(struct suite *s)
@@ -433,13 +430,12 @@ int main(int argc, char **argv)
 	struct suite s = {.turns.oob = -1, .way = "none"};
 	int ret;
 
-	ft_options_parse(
-		&s.turns.opts, FT_SCOPE_SUITE,
-		"Latency, bandwidth and rate of messages between device buffers (-D) "
-		"by PROVIDER (-p),\nwhich ends in \";ofi_p2p\", compared with those "
-		"between host buffers, by PROVIDER and by the\ncore provider below "
-		"it, and with the GPU's own copies (--floor): all take turns.",
-		argc, argv);
+	ft_options_parse(&s.turns.opts, FT_SCOPE_SUITE,
+			 "Latency, bandwidth and rate of messages between device buffers (-D) "
+			 "by PROVIDER (-p),\nwhich ends in \";ofi_p2p\", compared with those "
+			 "between host buffers, by PROVIDER and by the\ncore provider below "
+			 "it, and with the GPU's own copies (--floor): all take turns.",
+			 argc, argv);
 	ret = start(&s);
 	if (!ret)
 		ret = s.turns.client ? run_client(&s) : run_server(&s);

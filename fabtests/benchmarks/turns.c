@@ -36,7 +36,7 @@ static uint64_t untimed(const struct turns_row *row, uint64_t count)
 void turns_shuffle(struct turns *t)
 {
 	for (int i = t->side_count - 1; i > 0; i--) {
-		const int k = (int)(ft_random(&t->row.seed) % (uint64_t)(i + 1));
+		const int k = (int) (ft_random(&t->row.seed) % (uint64_t) (i + 1));
 		const int side = t->order[i];
 
 		t->order[i] = t->order[k];
@@ -52,11 +52,11 @@ static int progress(struct turns_side *s)
 	const ssize_t ret = fi_cq_read(s->ep->ctx.cq, comp, CQ_BATCH);
 
 	for (ssize_t i = 0; i < ret; i++)
-		((struct turns_slot *)comp[i].op_context)->busy = false;
+		((struct turns_slot *) comp[i].op_context)->busy = false;
 	if (ret >= 0)
 		return 0;
 	if (ret != -FI_EAGAIN)
-		return ft_fail((int)ret, "fi_cq_read", "%s",
+		return ft_fail((int) ret, "fi_cq_read", "%s",
 			       s->ep->ctx.info->fabric_attr->prov_name);
 	if (s->ep->opts.wait == FT_WAIT_YIELD)
 		sched_yield();
@@ -78,16 +78,15 @@ static ssize_t send_once(const struct turns_row *row, struct turns_side *s,
 	const char *const pos = buf->addr + off;
 
 	if (row->tagged)
-		return row->inject ? fi_tinject(ep, pos, len, s->ep->peer, tag)
-				   : fi_tsend(ep, pos, len, buf->desc, s->ep->peer, tag,
-					      context);
+		return row->inject
+			       ? fi_tinject(ep, pos, len, s->ep->peer, tag)
+			       : fi_tsend(ep, pos, len, buf->desc, s->ep->peer, tag, context);
 	return row->inject ? fi_inject(ep, pos, len, s->ep->peer)
 			   : fi_send(ep, pos, len, buf->desc, s->ep->peer, context);
 }
 
-static int put(const struct turns_row *row, struct turns_side *s,
-	       const struct ft_buf *buf, size_t off, size_t len, uint64_t tag,
-	       struct turns_slot *slot)
+static int put(const struct turns_row *row, struct turns_side *s, const struct ft_buf *buf,
+	       size_t off, size_t len, uint64_t tag, struct turns_slot *slot)
 {
 	ssize_t ret;
 
@@ -95,7 +94,7 @@ static int put(const struct turns_row *row, struct turns_side *s,
 	slot->busy = !row->inject;
 	while ((ret = send_once(row, s, buf, off, len, tag, slot)) == -FI_EAGAIN)
 		FT_TRY(progress(s));
-	return ret ? ft_fail((int)ret, "sending", "%zu bytes", len) : 0;
+	return ret ? ft_fail((int) ret, "sending", "%zu bytes", len) : 0;
 }
 
 static int put_data(struct turns *t, struct turns_side *s, size_t i)
@@ -103,9 +102,8 @@ static int put_data(struct turns *t, struct turns_side *s, size_t i)
 	return put(&t->row, s, s->tx, i * t->row.size, t->row.size, DATA_TAG, &t->tx[i]);
 }
 
-static int arm(const struct turns_row *row, struct turns_side *s,
-	       const struct ft_buf *buf, size_t off, size_t len, uint64_t tag,
-	       struct turns_slot *slot)
+static int arm(const struct turns_row *row, struct turns_side *s, const struct ft_buf *buf,
+	       size_t off, size_t len, uint64_t tag, struct turns_slot *slot)
 {
 	struct fid_ep *const ep = s->ep->ctx.ep;
 	char *const pos = buf->addr + off;
@@ -114,13 +112,12 @@ static int arm(const struct turns_row *row, struct turns_side *s,
 	slot->busy = true;
 	do {
 		ret = row->tagged
-			      ? fi_trecv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, tag, 0,
-					 slot)
+			      ? fi_trecv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, tag, 0, slot)
 			      : fi_recv(ep, pos, len, buf->desc, FI_ADDR_UNSPEC, slot);
 		if (ret == -FI_EAGAIN)
 			FT_TRY(progress(s));
 	} while (ret == -FI_EAGAIN);
-	return ret ? ft_fail((int)ret, "receiving", "%zu bytes", len) : 0;
+	return ret ? ft_fail((int) ret, "receiving", "%zu bytes", len) : 0;
 }
 
 static int arm_data(struct turns *t, struct turns_side *s, size_t i)
@@ -153,8 +150,7 @@ static int arm_one(struct turns *t, struct turns_side *s, uint64_t i)
  * A message goes to the server, one of the same size returns. While it is on its way the receive
  * for the one after it is posted: none comes unexpected.
  */
-static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count,
-			double *usec)
+static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
 {
 	const uint64_t before = (untimed(&t->row, count) + 1) / 2, total = before + count;
 	double start = 0;
@@ -171,7 +167,7 @@ static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count,
 		if (!t->client)
 			FT_TRY(put_data(t, s, 0));
 	}
-	*usec = (ft_usec() - start) / (double)(2 * count);
+	*usec = (ft_usec() - start) / (double) (2 * count);
 	return drain(t, s);
 }
 
@@ -185,8 +181,7 @@ static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count,
 static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t in,
 		  uint64_t before, double *start)
 {
-	const uint64_t window = t->row.window, batch = t->row.batch,
-		       acks = window / batch;
+	const uint64_t window = t->row.window, batch = t->row.batch, acks = window / batch;
 	uint64_t sent = 0, acked = 0, taken = 0;
 
 	for (uint64_t i = 0; i < window && i < in; i++)
@@ -225,8 +220,7 @@ static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t 
 	return 0;
 }
 
-static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count,
-		       double *usec)
+static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
 {
 	const bool both = t->row.test == TURNS_BOTH_WAYS;
 	const uint64_t before = untimed(&t->row, count), total = before + count;
@@ -234,13 +228,12 @@ static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count,
 
 	FT_TRY(stream(t, s, both || t->client ? total : 0, both || !t->client ? total : 0,
 		      before, &start));
-	*usec = (ft_usec() - start) / (double)count;
+	*usec = (ft_usec() - start) / (double) count;
 	return drain(t, s);
 }
 
 /* A window each way, one after the other; nothing of an earlier one may be left there. */
-static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count,
-		       double *usec)
+static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
 {
 	const size_t size = t->row.size, window = t->row.window;
 	const uint64_t mine = t->row.seed + (t->client ? 0 : window);
@@ -264,8 +257,7 @@ static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count,
 
 static int take_turn(struct turns *t, int side, double *usec)
 {
-	static int (*const turns[])(struct turns *, struct turns_side *, uint64_t,
-				    double *) = {
+	static int (*const turns[])(struct turns *, struct turns_side *, uint64_t, double *) = {
 		[TURNS_LATENCY] = latency_turn,
 		[TURNS_STREAM] = stream_turn,
 		[TURNS_BOTH_WAYS] = stream_turn,
@@ -333,8 +325,8 @@ static int try_count(struct turns *t, uint64_t count, double *slowest)
 	const uint64_t short_enough = TRIAL_BYTES / FT_MAX(row->size, 1);
 
 	for (int i = 0; i < t->side_count; i++)
-		row->count[i] = FT_MAX(FT_MIN(count, short_enough) / row->window, 1) *
-				row->window;
+		row->count[i] =
+			FT_MAX(FT_MIN(count, short_enough) / row->window, 1) * row->window;
 	row->rounds = 1;
 	FT_TRY(turns_tell(t));
 	*slowest = 0;
@@ -356,12 +348,11 @@ int turns_plan(struct turns *t, double turn_usec, double *round)
 	for (int i = 0; i < t->side_count; i++) {
 		/* an answer is as long as the message */
 		const double one = t->usec[0][i] * (row->test == TURNS_LATENCY ? 2 : 1);
-		const double windows =
-			one > 0 ? turn_usec / one / (double)row->window : 0;
+		const double windows = one > 0 ? turn_usec / one / (double) row->window : 0;
 		const double least = row->window > 1 ? WINDOWS_MIN : 1;
 
-		row->count[i] = (uint64_t)FT_MAX(windows, least) * row->window;
-		*round += 2 * one * (double)(row->count[i] + untimed(row, row->count[i]));
+		row->count[i] = (uint64_t) FT_MAX(windows, least) * row->window;
+		*round += 2 * one * (double) (row->count[i] + untimed(row, row->count[i]));
 	}
 	return 0;
 }
@@ -390,16 +381,16 @@ int turns_start(struct turns *t)
 		 "-c: spin and yield are the only ways to wait here");
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(iface)->init(opts->device));
-	FT_TRY(t->client ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout,
-					  &t->oob)
-			 : ft_oob_listen(NULL, opts->oob_port, opts->timeout, &t->oob));
+	FT_TRY(t->client
+		       ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout, &t->oob)
+		       : ft_oob_listen(NULL, opts->oob_port, opts->timeout, &t->oob));
 	t->row.seed = opts->seed;
 	t->row.tagged = opts->tagged;
 	for (int i = 0; i < t->side_count; i++)
 		t->order[i] = i;
-	return t->client ? ft_oob_send(t->oob, &t->row.seed, sizeof(t->row.seed))
-			 : ft_oob_recv(t->oob, &t->row.seed, sizeof(t->row.seed),
-				       opts->timeout);
+	return t->client
+		       ? ft_oob_send(t->oob, &t->row.seed, sizeof(t->row.seed))
+		       : ft_oob_recv(t->oob, &t->row.seed, sizeof(t->row.seed), opts->timeout);
 }
 
 int turns_open(struct turns *t, struct turns_ep *ep, bool ours)
@@ -409,20 +400,18 @@ int turns_open(struct turns *t, struct turns_ep *ep, bool ours)
 	char prov[128];
 
 	FT_CHECK(suffix, "-p %s: it has to end in \";ofi_p2p\"", t->opts.prov);
-	snprintf(prov, sizeof(prov), "%.*s%s", (int)(suffix - t->opts.prov), t->opts.prov,
+	snprintf(prov, sizeof(prov), "%.*s%s", (int) (suffix - t->opts.prov), t->opts.prov,
 		 ours ? suffix : "");
 	ep->opts = t->opts;
 	ep->opts.prov = prov;
 	ep->opts.no_hmem |= !ours;
 	FT_TRY(ft_hints(&ep->ctx, &ep->opts));
 	ep->ctx.cq_attr.size = CQ_SIZE;
-	FT_TRY(ft_getinfo(&ep->ctx, t->opts.src_addr, NULL,
-			  t->opts.src_addr ? FI_SOURCE : 0));
+	FT_TRY(ft_getinfo(&ep->ctx, t->opts.src_addr, NULL, t->opts.src_addr ? FI_SOURCE : 0));
 	FT_CHECK(ft_is_p2p(&ep->ctx) == ours, "-p %s: it is %s that was found", prov,
 		 ep->ctx.info->fabric_attr->prov_name);
 	FT_CHECK(!(ep->ctx.info->domain_attr->mr_mode & FI_MR_LOCAL),
-		 "-p %s: a provider that wants its buffers registered is not measured",
-		 prov);
+		 "-p %s: a provider that wants its buffers registered is not measured", prov);
 	FT_TRY(ft_open(&ep->ctx));
 	FT_TRY(ft_getname(&ep->ctx, &name));
 	FT_TRY(ft_oob_send(t->oob, &name, sizeof(name)));
@@ -468,16 +457,16 @@ int turns_stop(struct turns *t)
 
 static int compare(const void *one, const void *other)
 {
-	const double a = *(const double *)one, b = *(const double *)other;
+	const double a = *(const double *) one, b = *(const double *) other;
 
 	return (a > b) - (a < b);
 }
 
 double turns_quantile(double *values, size_t count, double q)
 {
-	const double place = q * (double)(count - 1);
-	const size_t below = (size_t)place, above = FT_MIN(below + 1, count - 1);
+	const double place = q * (double) (count - 1);
+	const size_t below = (size_t) place, above = FT_MIN(below + 1, count - 1);
 
 	qsort(values, count, sizeof(*values), compare);
-	return values[below] + (place - (double)below) * (values[above] - values[below]);
+	return values[below] + (place - (double) below) * (values[above] - values[below]);
 }

@@ -25,7 +25,7 @@
 #undef fi_fabric
 #define BUSY_EXPORT __attribute__((visibility("default")))
 
-#define BUSY_ONE_OF 4	   /* calls, that many of which one is refused */
+#define BUSY_ONE_OF 4      /* calls, that many of which one is refused */
 #define BUSY_SPELL_OF 64   /* and one of these is the first of a spell */
 #define BUSY_SPELL_MAX 256 /* of so many refusals at most */
 
@@ -83,7 +83,7 @@ static struct busy *busy_new(const void *object)
 /* A table of calls like @ops, whose length is its first member, to be changed; it stays, too */
 static void *busy_copy(const void *ops)
 {
-	const size_t size = *(const size_t *)ops;
+	const size_t size = *(const size_t *) ops;
 	struct table *table = malloc(sizeof(*table) + size);
 
 	if (!table)
@@ -105,11 +105,11 @@ static bool busy_refuses(void)
 	pthread_mutex_lock(&lock);
 	if (!seeded) {
 		given = getenv("BUSYCORE_SEED");
-		seed = given ? (unsigned int)atoi(given) : 1;
+		seed = given ? (unsigned int) atoi(given) : 1;
 		seeded = true;
 	}
 	if (!spell && rand_r(&seed) % BUSY_SPELL_OF == 0)
-		spell = (unsigned int)rand_r(&seed) % BUSY_SPELL_MAX;
+		spell = (unsigned int) rand_r(&seed) % BUSY_SPELL_MAX;
 	refuses = spell || rand_r(&seed) % BUSY_ONE_OF == 0;
 	spell -= spell > 0;
 	pthread_mutex_unlock(&lock);
@@ -182,7 +182,7 @@ static int busy_control(struct fid *fid, int command, void *arg)
 	const int ret = busy->fid->control(fid, command, arg);
 
 	if (!ret && command == FI_ENABLE)
-		busy_enabled(busy, (struct fid_ep *)fid);
+		busy_enabled(busy, (struct fid_ep *) fid);
 	return ret;
 }
 
@@ -214,11 +214,12 @@ static int busy_domain(struct fid_fabric *fabric, struct fi_info *info,
 	return 0;
 }
 
-BUSY_EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+BUSY_EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
+			  void *context)
 {
 	int (*const real)(struct fi_fabric_attr *, struct fid_fabric **, void *) =
-		(int (*)(struct fi_fabric_attr *, struct fid_fabric **, void *))(uintptr_t)dlsym(
-			RTLD_NEXT, "fi_fabric");
+		(int (*)(struct fi_fabric_attr *, struct fid_fabric **, void *))(
+			uintptr_t) dlsym(RTLD_NEXT, "fi_fabric");
 	const int ret = real(attr, fabric, context);
 
 	if (ret || strstr(attr->prov_name, "ofi_p2p"))

@@ -18,8 +18,7 @@ int ft_eq_open(struct ft_ctx *ctx)
 	struct fi_eq_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
 	int ret = ctx->eq ? 0 : fi_eq_open(ctx->fabric, &attr, &ctx->eq, NULL);
 
-	return ret ? ft_fail(ret, "fi_eq_open", "%s", ctx->info->fabric_attr->prov_name)
-		   : 0;
+	return ret ? ft_fail(ret, "fi_eq_open", "%s", ctx->info->fabric_attr->prov_name) : 0;
 }
 
 int ft_listen(struct ft_ctx *ctx, int fd)
@@ -31,8 +30,7 @@ int ft_listen(struct ft_ctx *ctx, int fd)
 	FT_TRY(ft_eq_open(ctx));
 	ret = fi_passive_ep(ctx->fabric, ctx->info, &ctx->pep, NULL);
 	if (ret)
-		return ft_fail(ret, "fi_passive_ep", "%s",
-			       ctx->info->fabric_attr->prov_name);
+		return ft_fail(ret, "fi_passive_ep", "%s", ctx->info->fabric_attr->prov_name);
 	ret = fi_pep_bind(ctx->pep, &ctx->eq->fid, 0);
 	if (ret)
 		return ft_fail(ret, "fi_pep_bind", "event queue");
@@ -67,32 +65,30 @@ static int read_error(struct ft_ctx *ctx)
 	char text[128];
 
 	if (ret < 0)
-		return ft_fail((int)ret, "fi_eq_readerr", "after -FI_EAVAIL");
+		return ft_fail((int) ret, "fi_eq_readerr", "after -FI_EAVAIL");
 	return ft_fail(-err.entry.err, "fi_eq_readerr", "connection: %s",
-		       fi_eq_strerror(ctx->eq, err.entry.prov_errno, err.entry.err_data,
-				      text, sizeof(text)));
+		       fi_eq_strerror(ctx->eq, err.entry.prov_errno, err.entry.err_data, text,
+				      sizeof(text)));
 }
 
 ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *event)
 {
-	const double deadline = ft_usec() + (double)ctx->opts->timeout * 1e6;
+	const double deadline = ft_usec() + (double) ctx->opts->timeout * 1e6;
 	ssize_t ret;
 
-	while ((ret = fi_eq_sread(ctx->eq, type, event->room, sizeof(event->room),
-				  SLEEP_MS, 0)) == -FI_EAGAIN) {
+	while ((ret = fi_eq_sread(ctx->eq, type, event->room, sizeof(event->room), SLEEP_MS,
+				  0)) == -FI_EAGAIN) {
 		for (int i = 0; i < ctx->watch_count; i++)
 			if (ft_oob_closed(ctx->watch_fd[i]))
 				return ft_fail(-FI_ECONNRESET, "connecting",
 					       "the peer has ended; its output says why");
 		if (ft_usec() > deadline)
 			return ft_fail(-FI_ETIMEDOUT, "connecting",
-				       "no event for %ld s (--timeout)",
-				       ctx->opts->timeout);
+				       "no event for %ld s (--timeout)", ctx->opts->timeout);
 	}
 	ft_progress_note();
-	event->data_len = ret > (ssize_t)sizeof(event->entry)
-				  ? (size_t)ret - sizeof(event->entry)
-				  : 0;
+	event->data_len =
+		ret > (ssize_t) sizeof(event->entry) ? (size_t) ret - sizeof(event->entry) : 0;
 	return ret;
 }
 
@@ -104,8 +100,8 @@ int ft_eq_wait(struct ft_ctx *ctx, uint32_t type, struct ft_event *event)
 	if (ret == -FI_EAVAIL)
 		return read_error(ctx);
 	if (ret < 0)
-		return ft_fail((int)ret, "fi_eq_sread", "event queue");
-	FT_CHECK(ret >= (ssize_t)sizeof(event->entry) && found == type,
+		return ft_fail((int) ret, "fi_eq_sread", "event queue");
+	FT_CHECK(ret >= (ssize_t) sizeof(event->entry) && found == type,
 		 "event %" PRIu32 " of %zd bytes instead of %" PRIu32, found, ret, type);
 	return 0;
 }

@@ -61,8 +61,7 @@ int ft_cuda_calls(const char *name, unsigned long *calls)
 		/* it may not have come into the process yet */
 		lib = dlopen("libcuda.so.1", RTLD_NOW);
 		if (lib)
-			counter = (unsigned long (*)(const char *))dlsym(lib,
-									 "cudaemu_calls");
+			counter = (unsigned long (*)(const char *)) dlsym(lib, "cudaemu_calls");
 		if (!counter)
 			return ft_skip("not on the emulator: nobody counts");
 	}
@@ -102,13 +101,13 @@ static int cuda_alloc(size_t size, void **addr)
 	CUdeviceptr ptr;
 
 	FT_TRY(ft_cuda_check(cuda.mem_alloc(&ptr, size), "cuMemAlloc"));
-	*addr = (void *)(uintptr_t)ptr;
+	*addr = (void *) (uintptr_t) ptr;
 	return 0;
 }
 
 static void cuda_release(void *addr)
 {
-	ft_cuda_check(cuda.mem_free((CUdeviceptr)(uintptr_t)addr), "cuMemFree");
+	ft_cuda_check(cuda.mem_free((CUdeviceptr) (uintptr_t) addr), "cuMemFree");
 }
 
 static int cuda_to(void *dst, const void *src, size_t len)
@@ -116,7 +115,7 @@ static int cuda_to(void *dst, const void *src, size_t len)
 	CUresult err = 0;
 
 	if (len)
-		err = cuda.copy_htod((CUdeviceptr)(uintptr_t)dst, src, len);
+		err = cuda.copy_htod((CUdeviceptr) (uintptr_t) dst, src, len);
 	/* From pageable memory the call may return before other streams see the data. */
 	if (!err)
 		err = cuda.ctx_sync();
@@ -128,13 +127,13 @@ static int cuda_from(void *dst, const void *src, size_t len)
 	CUresult err = 0;
 
 	if (len)
-		err = cuda.copy_dtoh(dst, (CUdeviceptr)(uintptr_t)src, len);
+		err = cuda.copy_dtoh(dst, (CUdeviceptr) (uintptr_t) src, len);
 	return ft_cuda_check(err, "cuMemcpyDtoH");
 }
 
 static int cuda_device_name(char *name, size_t len)
 {
-	return ft_cuda_check(cuda.device_get_name(name, (int)len, cuda.device),
+	return ft_cuda_check(cuda.device_get_name(name, (int) len, cuda.device),
 			     "cuDeviceGetName");
 }
 

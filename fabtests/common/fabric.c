@@ -8,8 +8,7 @@
 #include "ft.h"
 
 #define CQ_SIZE 4096
-#define TAIL_ROOM \
-	256 /* libfabric's structs grow at the end, and it may copy them whole */
+#define TAIL_ROOM 256 /* libfabric's structs grow at the end, and it may copy them whole */
 
 static const uint64_t mr_modes =
 	FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -48,7 +47,7 @@ int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
 	 */
 	if (opts->ep_type == FI_EP_MSG)
 		hints->mode |= FI_RX_CQ_DATA;
-	hints->domain_attr->mr_mode = (int)mr_modes;
+	hints->domain_attr->mr_mode = (int) mr_modes;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
@@ -73,13 +72,12 @@ static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
 		"no provider matches -p '%s'%s%s%s%s%s%s; is "
 		"FI_PROVIDER_PATH set? `fi_info -l` lists the providers that load%s%s",
 		prov ? prov : "(any)", msg ? ", -e msg" : "",
-		hints->fabric_attr->name ? ", -f" : "",
-		hints->domain_attr->name ? ", -d" : "", node ? ", address " : "",
-		node ? node : "", hints->caps & FI_HMEM ? ", FI_HMEM" : "",
-		hints->caps & FI_HMEM
-			? "; device memory needs ';ofi_p2p' at the end of -p, or "
-			  "FI_HOOK=p2p with --no-hmem"
-			: "",
+		hints->fabric_attr->name ? ", -f" : "", hints->domain_attr->name ? ", -d" : "",
+		node ? ", address " : "", node ? node : "",
+		hints->caps & FI_HMEM ? ", FI_HMEM" : "",
+		hints->caps & FI_HMEM ? "; device memory needs ';ofi_p2p' at the end of -p, or "
+					"FI_HOOK=p2p with --no-hmem"
+				      : "",
 		msg && hints->caps & FI_TAGGED
 			? "; few providers have tagged messages over connections: try -o msg"
 			: "");
@@ -133,8 +131,7 @@ static int open_cq(struct ft_ctx *ctx)
 	if (ctx->cq_attr.wait_obj != FI_WAIT_FD)
 		return 0;
 	ret = fi_control(&ctx->cq->fid, FI_GETWAIT, &ctx->cq_fd);
-	return ret ? ft_fail(ret, "fi_control(FI_GETWAIT)", "no descriptor: try -c spin")
-		   : 0;
+	return ret ? ft_fail(ret, "fi_control(FI_GETWAIT)", "no descriptor: try -c spin") : 0;
 }
 
 /* shm's endpoints have no place for it until they are enabled; ofi_rxm's take it then. */
@@ -167,8 +164,7 @@ int ft_fabric_open(struct ft_ctx *ctx)
 {
 	int ret = ctx->fabric ? 0 : fi_fabric(ctx->info->fabric_attr, &ctx->fabric, NULL);
 
-	return ret ? ft_fail(ret, "fi_fabric", "%s", ctx->info->fabric_attr->prov_name)
-		   : 0;
+	return ret ? ft_fail(ret, "fi_fabric", "%s", ctx->info->fabric_attr->prov_name) : 0;
 }
 
 int ft_rx_cq_open(struct ft_ctx *ctx, struct fid_cq **cq)
@@ -188,8 +184,7 @@ int ft_ep_open(struct ft_ctx *ctx)
 
 	ret = fi_endpoint(ctx->domain, ctx->info, &ctx->ep, NULL);
 	if (ret)
-		return ft_fail(ret, "fi_endpoint", "%s",
-			       ctx->info->fabric_attr->prov_name);
+		return ft_fail(ret, "fi_endpoint", "%s", ctx->info->fabric_attr->prov_name);
 	ret = fi_ep_bind(ctx->ep, connected ? &ctx->eq->fid : &ctx->av->fid, 0);
 	if (ret)
 		return ft_fail(ret, "fi_ep_bind", "%s",
@@ -297,7 +292,7 @@ static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 	/* An application that did not ask for FI_HMEM does not know what it passes. */
 	if (ctx->info->caps & FI_HMEM && buf->ops->iface != FI_HMEM_SYSTEM) {
 		mr.attr.iface = buf->ops->iface;
-		mr.attr.device.reserved = (uint64_t)ctx->opts->device;
+		mr.attr.device.reserved = (uint64_t) ctx->opts->device;
 	}
 	ret = fi_mr_regattr(ctx->domain, &mr.attr, 0, &buf->mr);
 	if (ret) {
@@ -337,8 +332,7 @@ int ft_buf_alloc_by(struct ft_ctx *ctx, struct ft_buf *buf, const struct ft_mem_
 	return ret;
 }
 
-int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
-		 size_t size)
+int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface, size_t size)
 {
 	return ft_buf_alloc_by(ctx, buf, ft_mem_ops(iface), size);
 }
@@ -351,7 +345,7 @@ int ft_buf_share(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 		fi_close(&buf->mr->fid);
 	FT_TRY(buf_register(ctx, buf, access));
 	buf->key = fi_mr_key(buf->mr);
-	buf->base = mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t)buf->addr : 0;
+	buf->base = mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t) buf->addr : 0;
 	return 0;
 }
 

@@ -33,20 +33,20 @@
 #define FT_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /** FT_TRY() - leave the function with the error of @expr, if it has one */
-#define FT_TRY(expr)                        \
-	do {                                \
-		int try_ret_ = (int)(expr); \
-		if (try_ret_)               \
-			return try_ret_;    \
+#define FT_TRY(expr)                                                                           \
+	do {                                                                                   \
+		int try_ret_ = (int) (expr);                                                   \
+		if (try_ret_)                                                                  \
+			return try_ret_;                                                       \
 	} while (0)
 
 /** FT_CHECK() - the test's own expectations: report what was found and leave */
-#define FT_CHECK(cond, ...)                  \
-	do {                                 \
-		if (!(cond)) {               \
-			ft_err(__VA_ARGS__); \
-			return -FI_EOTHER;   \
-		}                            \
+#define FT_CHECK(cond, ...)                                                                    \
+	do {                                                                                   \
+		if (!(cond)) {                                                                 \
+			ft_err(__VA_ARGS__);                                                   \
+			return -FI_EOTHER;                                                     \
+		}                                                                              \
 	} while (0)
 
 /* ---- report.c: messages and result tables ---- */
@@ -75,8 +75,7 @@ struct ft_result {
 	unsigned int xfers_per_sent;
 };
 
-void ft_result_print(const struct ft_result *res, bool machine_readable, int argc,
-		     char **argv);
+void ft_result_print(const struct ft_result *res, bool machine_readable, int argc, char **argv);
 /** ft_path_count() - from here on host messages are counted, too */
 void ft_path_count(struct fid_ep *ep);
 /** ft_path_print() - which way the endpoint's bytes went, if its provider tells */
@@ -132,7 +131,8 @@ struct ft_opts {
 	bool oob_addr; /* names are exchanged over a socket */
 	bool oob_sync; /* barriers go over it, too */
 	enum fi_hmem_iface iface;
-	enum fi_hmem_iface init_iface; /* initialised before all else; buffers need not be there */
+	enum fi_hmem_iface
+		init_iface; /* initialised before all else; buffers need not be there */
 	int device;
 	bool no_hmem, one_buffer;
 	uint32_t api_version;
@@ -162,8 +162,8 @@ struct ft_opts {
  * ft_options_parse() - fill @opts from the command line and the environment. Does not
  * return on -h (exit status 0) or on a mistake (2).
  */
-void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose,
-		      int argc, char **argv);
+void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose, int argc,
+		      char **argv);
 /** ft_hook_active() - true when FI_HOOK asks for the p2p hook */
 bool ft_hook_active(void);
 /** ft_has_ours() - the hook, or ofi_p2p by -p: not a core provider alone */
@@ -300,8 +300,7 @@ bool ft_is_p2p(const struct ft_ctx *ctx);
 /** ft_connected() - true for -e msg */
 bool ft_connected(const struct ft_ctx *ctx);
 
-int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface,
-		 size_t size);
+int ft_buf_alloc(struct ft_ctx *ctx, struct ft_buf *buf, enum fi_hmem_iface iface, size_t size);
 /** ft_buf_alloc_by() - memory of a kind that has no name of libfabric's */
 int ft_buf_alloc_by(struct ft_ctx *ctx, struct ft_buf *buf, const struct ft_mem_ops *ops,
 		    size_t size);
@@ -413,8 +412,7 @@ double ft_usec(void);
 /** ft_pattern_fill() - bytes that depend on @key and position */
 void ft_pattern_fill(void *buf, size_t len, uint64_t key);
 /** ft_pattern_diff() - offset of the first byte that is not the pattern's, or -1 */
-ssize_t ft_pattern_diff(const void *buf, size_t len, uint64_t key,
-			unsigned char *expected);
+ssize_t ft_pattern_diff(const void *buf, size_t len, uint64_t key, unsigned char *expected);
 uint64_t ft_random(uint64_t *state);
 
 /** struct ft_slot - a payload of up to @len bytes inside a guarded part of a buffer */

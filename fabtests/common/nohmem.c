@@ -20,13 +20,13 @@ __attribute__((visibility("default"))) int fi_getinfo(uint32_t version, const ch
 						      const struct fi_info *hints,
 						      struct fi_info **info)
 {
-	nohmem_getinfo *next = (nohmem_getinfo *)dlsym(RTLD_NEXT, "fi_getinfo");
+	nohmem_getinfo *next = (nohmem_getinfo *) dlsym(RTLD_NEXT, "fi_getinfo");
 	uint64_t *caps[NOHMEM_PLACES] = {NULL}, asked[NOHMEM_PLACES] = {0};
 	int i, rc;
 
 	if (hints) {
 		/* in place, as no copy made here has the length of another release's */
-		caps[0] = (uint64_t *)&hints->caps;
+		caps[0] = (uint64_t *) &hints->caps;
 		caps[1] = hints->tx_attr ? &hints->tx_attr->caps : NULL;
 		caps[2] = hints->rx_attr ? &hints->rx_attr->caps : NULL;
 		caps[3] = hints->domain_attr ? &hints->domain_attr->caps : NULL;

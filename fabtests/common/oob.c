@@ -20,17 +20,17 @@
 static int poll_one(int fd, short events, long timeout, const char *what)
 {
 	struct pollfd pfd = {.fd = fd, .events = events};
-	const double deadline = ft_usec() + (double)timeout * 1e6;
+	const double deadline = ft_usec() + (double) timeout * 1e6;
 
 	for (;;) {
 		double left_ms = (deadline - ft_usec()) / 1e3;
-		int ret = poll(&pfd, 1, left_ms > 0 ? (int)left_ms + 1 : 0);
+		int ret = poll(&pfd, 1, left_ms > 0 ? (int) left_ms + 1 : 0);
 
 		if (ret > 0)
 			return 0;
 		if (ret == 0)
-			return ft_fail(-FI_ETIMEDOUT, "poll", "%s: nothing for %ld s",
-				       what, timeout);
+			return ft_fail(-FI_ETIMEDOUT, "poll", "%s: nothing for %ld s", what,
+				       timeout);
 		if (errno != EINTR)
 			return ft_errno("poll", what);
 	}
@@ -42,8 +42,8 @@ static int resolve(const char *addr, const char *port, int flags, struct addrinf
 	int ret = getaddrinfo(addr, port, &want, list);
 
 	if (ret) {
-		ft_err("getaddrinfo: %s: out-of-band address %s port %s",
-		       gai_strerror(ret), addr ? addr : "(any)", port);
+		ft_err("getaddrinfo: %s: out-of-band address %s port %s", gai_strerror(ret),
+		       addr ? addr : "(any)", port);
 		return -FI_EADDRNOTAVAIL;
 	}
 	return 0;
@@ -96,7 +96,7 @@ free_list:
 int ft_oob_connect(const char *addr, const char *port, long timeout, int *fd)
 {
 	const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
-	const double deadline = ft_usec() + (double)timeout * 1e6;
+	const double deadline = ft_usec() + (double) timeout * 1e6;
 	struct addrinfo *list;
 	int err = 0;
 
@@ -136,7 +136,7 @@ int ft_oob_send(int fd, const void *buf, size_t len)
 		if (n < 0)
 			return ft_errno("send", "out-of-band: the peer has gone?");
 		pos += n;
-		len -= (size_t)n;
+		len -= (size_t) n;
 	}
 	return 0;
 }
@@ -158,7 +158,7 @@ int ft_oob_recv(int fd, void *buf, size_t len, long timeout)
 			return ft_fail(-FI_ECONNRESET, "recv",
 				       "the peer has ended; its output says why");
 		pos += n;
-		len -= (size_t)n;
+		len -= (size_t) n;
 	}
 	return 0;
 }
@@ -168,6 +168,5 @@ bool ft_oob_closed(int fd)
 	char byte;
 	ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
-	return n == 0 ||
-	       (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }

@@ -58,10 +58,8 @@ static const struct option_row rows[] = {
 	{'e', NULL, required_argument, FT_SCOPE_BENCH | FT_SCOPE_TEST, " TYPE",
 	 "endpoint type: rdm, or msg for connected ones (rdm)"},
 	{'s', NULL, required_argument, FT_SCOPE_ANY, " ADDRESS", "source address"},
-	{'B', NULL, required_argument, FT_SCOPE_BENCH, " PORT",
-	 "source port (server: 9228)"},
-	{'P', NULL, required_argument, FT_SCOPE_BENCH, " PORT",
-	 "destination port (9228)"},
+	{'B', NULL, required_argument, FT_SCOPE_BENCH, " PORT", "source port (server: 9228)"},
+	{'P', NULL, required_argument, FT_SCOPE_BENCH, " PORT", "destination port (9228)"},
 	{'E', NULL, optional_argument, FT_SCOPE_BENCH, "[=PORT]",
 	 "exchange endpoint names over a TCP socket (" OOB_PORT ")"},
 	{'b', NULL, optional_argument, FT_SCOPE_PAIR, "[=PORT]",
@@ -70,10 +68,9 @@ static const struct option_row rows[] = {
 	 "message sizes: SIZE,..., \"all\", or r:START,STEP,END"},
 	{'I', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
 	 "iterations (default: by size)"},
-	{'w', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
-	 "warmup iterations (10)"},
-	{'W', NULL, required_argument, FT_SCOPE_BW | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE, " NUMBER",
-	 "messages per window (64), each with its own buffer"},
+	{'w', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER", "warmup iterations (10)"},
+	{'W', NULL, required_argument, FT_SCOPE_BW | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
+	 " NUMBER", "messages per window (64), each with its own buffer"},
 	{'o', NULL, required_argument, FT_SCOPE_PAIR, " KIND",
 	 "kind of messages: tagged or msg (tagged; with -e msg: msg)"},
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
@@ -114,8 +111,7 @@ static const struct option_row rows[] = {
 	 "operations to choose from, with commas (all that the provider offers)"},
 	{OPT_SEED, "seed", required_argument,
 	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
-	 " NUMBER",
-	 "seed of the random choices (default: the time)"},
+	 " NUMBER", "seed of the random choices (default: the time)"},
 	{OPT_FLOOR, "floor", required_argument, FT_SCOPE_SUITE, " KIND",
 	 "also what the GPU's own copies take: to and from the host (copy), or from GPU to GPU "
 	 "(peer)"},
@@ -127,8 +123,7 @@ static const struct option_row rows[] = {
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
 
-static void __attribute__((format(printf, 1, 2), noreturn))
-usage_error(const char *fmt, ...)
+static void __attribute__((format(printf, 1, 2), noreturn)) usage_error(const char *fmt, ...)
 {
 	char text[256];
 	va_list args;
@@ -178,7 +173,7 @@ static const char *option_name(int letter)
 	for (size_t i = 0; i < FT_COUNT(rows); i++)
 		if (rows[i].letter == letter && letter >= OPT_NO_HMEM)
 			return rows[i].long_name;
-	name[1] = (char)letter;
+	name[1] = (char) letter;
 	return name;
 }
 
@@ -189,11 +184,11 @@ static uint64_t number(const char *text, int letter, uint64_t min, uint64_t max)
 
 	errno = 0;
 	value = strtoull(text, &end, 0);
-	if (errno || end == text || *end || !isdigit((unsigned char)*text) ||
-	    value < min || value > max)
+	if (errno || end == text || *end || !isdigit((unsigned char) *text) || value < min ||
+	    value > max)
 		usage_error("option %s: '%s' is not a number from %llu to %llu",
-			    option_name(letter), text, (unsigned long long)min,
-			    (unsigned long long)max);
+			    option_name(letter), text, (unsigned long long) min,
+			    (unsigned long long) max);
 	return value;
 }
 
@@ -238,7 +233,7 @@ static void parse_sizes(struct ft_opts *opts, const char *text)
 		for (const char *comma; (comma = strchr(text, ',')); text = comma + 1) {
 			char one[32];
 
-			snprintf(one, sizeof(one), "%.*s", (int)(comma - text), text);
+			snprintf(one, sizeof(one), "%.*s", (int) (comma - text), text);
 			add_size(opts, number(one, 'S', 0, SIZE_MAX / 2));
 		}
 		add_size(opts, number(text, 'S', 0, SIZE_MAX / 2));
@@ -262,8 +257,7 @@ static void parse_api(struct ft_opts *opts, const char *text)
 	unsigned int major, minor;
 	char rest;
 
-	if (sscanf(text, "%u.%u%c", &major, &minor, &rest) != 2 || major > 255 ||
-	    minor > 255)
+	if (sscanf(text, "%u.%u%c", &major, &minor, &rest) != 2 || major > 255 || minor > 255)
 		usage_error("option --api: '%s' is not MAJOR.MINOR", text);
 	opts->api_version = FI_VERSION(major, minor);
 }
@@ -271,8 +265,7 @@ static void parse_api(struct ft_opts *opts, const char *text)
 static enum fi_hmem_iface memory(const char *text, int letter)
 {
 	static const char *const names[] = {"system", "cuda", "rocr"};
-	static const enum fi_hmem_iface ifaces[] = {FI_HMEM_SYSTEM, FI_HMEM_CUDA,
-						    FI_HMEM_ROCR};
+	static const enum fi_hmem_iface ifaces[] = {FI_HMEM_SYSTEM, FI_HMEM_CUDA, FI_HMEM_ROCR};
 
 	return ifaces[choice(text, letter, names, FT_COUNT(names))];
 }
@@ -296,8 +289,8 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->domain = arg;
 		break;
 	case 'e':
-		opts->ep_type = choice(arg, letter, types, FT_COUNT(types)) ? FI_EP_MSG
-									    : FI_EP_RDM;
+		opts->ep_type =
+			choice(arg, letter, types, FT_COUNT(types)) ? FI_EP_MSG : FI_EP_RDM;
 		break;
 	case 's':
 		opts->src_addr = arg;
@@ -319,13 +312,13 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		parse_sizes(opts, arg);
 		break;
 	case 'I':
-		opts->iterations = (long)number(arg, letter, 1, INT_MAX);
+		opts->iterations = (long) number(arg, letter, 1, INT_MAX);
 		break;
 	case 'w':
-		opts->warmup = (long)number(arg, letter, 0, INT_MAX);
+		opts->warmup = (long) number(arg, letter, 0, INT_MAX);
 		break;
 	case 'W':
-		opts->window = (long)number(arg, letter, 1, 65536);
+		opts->window = (long) number(arg, letter, 1, 65536);
 		break;
 	case 'o':
 	case 't':
@@ -333,10 +326,10 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->kind_given = true;
 		break;
 	case 'c':
-		opts->wait = (enum ft_wait)choice(arg, letter, waits, FT_COUNT(waits));
+		opts->wait = (enum ft_wait) choice(arg, letter, waits, FT_COUNT(waits));
 		break;
 	case 'j':
-		opts->inject_size = (long)number(arg, letter, 0, LONG_MAX);
+		opts->inject_size = (long) number(arg, letter, 0, LONG_MAX);
 		break;
 	case 'U':
 		opts->delivery_complete = true;
@@ -351,7 +344,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->iface = memory(arg, letter);
 		break;
 	case 'i':
-		opts->device = (int)number(arg, letter, 0, INT_MAX);
+		opts->device = (int) number(arg, letter, 0, INT_MAX);
 		break;
 	case OPT_INIT_DEVICE:
 		opts->init_iface = memory(arg, letter);
@@ -366,7 +359,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		parse_api(opts, arg);
 		break;
 	case OPT_TIMEOUT:
-		opts->timeout = (long)number(arg, letter, 1, 86400);
+		opts->timeout = (long) number(arg, letter, 1, 86400);
 		break;
 	case 'q':
 		opts->quick = true;
@@ -375,7 +368,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->seed = number(arg, letter, 0, UINT64_MAX);
 		break;
 	case OPT_SECONDS:
-		opts->seconds = (long)number(arg, letter, 1, 1000000);
+		opts->seconds = (long) number(arg, letter, 1, 1000000);
 		break;
 	case OPT_FIRST:
 		opts->first = number(arg, letter, 0, INT64_MAX);
@@ -384,13 +377,14 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->rounds = number(arg, letter, 1, INT64_MAX);
 		break;
 	case OPT_EXPECT_PATH:
-		opts->expect_path = FI_P2P_PATH_STAGE + choice(arg, letter, paths, FT_COUNT(paths));
+		opts->expect_path =
+			FI_P2P_PATH_STAGE + choice(arg, letter, paths, FT_COUNT(paths));
 		break;
 	case OPT_EXPECT_REASON:
 		opts->expect_reason = arg;
 		break;
 	case OPT_FLOOR:
-		opts->floor = (enum ft_floor)choice(arg, letter, floors, FT_COUNT(floors));
+		opts->floor = (enum ft_floor) choice(arg, letter, floors, FT_COUNT(floors));
 		break;
 	case OPT_JSON:
 		opts->json = true;
@@ -414,13 +408,13 @@ static void describe(unsigned int scope, char *letters, struct option *longs)
 		if (!(rows[i].scope & scope))
 			continue;
 		if (rows[i].letter < OPT_NO_HMEM) {
-			*letters++ = (char)rows[i].letter;
+			*letters++ = (char) rows[i].letter;
 			for (int c = 0; c < rows[i].has_arg; c++)
 				*letters++ = ':';
 		}
 		if (rows[i].long_name)
-			*longs++ = (struct option){rows[i].long_name, rows[i].has_arg,
-						   NULL, rows[i].letter};
+			*longs++ = (struct option){rows[i].long_name, rows[i].has_arg, NULL,
+						   rows[i].letter};
 	}
 	*letters = '\0';
 	*longs = (struct option){0};
@@ -438,8 +432,8 @@ bool ft_has_ours(const struct ft_opts *opts)
 	return ft_hook_active() || (opts->prov && strstr(opts->prov, "ofi_p2p"));
 }
 
-void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose,
-		      int argc, char **argv)
+void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose, int argc,
+		      char **argv)
 {
 	char letters[3 * FT_COUNT(rows) + 1];
 	struct option longs[FT_COUNT(rows) + 1];
@@ -459,7 +453,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.inject_size = -1,
 		.timeout = 60,
 		.expect_path = -1,
-		.seed = (uint64_t)time(NULL),
+		.seed = (uint64_t) time(NULL),
 		.no_hmem = ft_hook_active(),
 		/* a lone processor that spins keeps those whom we wait for from it */
 		.wait = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? FT_WAIT_YIELD : FT_WAIT_SPIN,

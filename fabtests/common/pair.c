@@ -63,7 +63,7 @@ int ft_pair_post(struct ft_pair *pair, const struct ft_op *op)
 
 	while ((ret = ft_post_once(&pair->ctx, op)) == -FI_EAGAIN)
 		fi_cq_read(pair->ctx.cq, NULL, 0);
-	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
+	return ret ? ft_fail((int) ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
 }
 
 int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, bool early,

@@ -51,8 +51,7 @@ void ft_pattern_fill(void *buf, size_t len, uint64_t key)
 	}
 }
 
-ssize_t ft_pattern_diff(const void *buf, size_t len, uint64_t key,
-			unsigned char *expected)
+ssize_t ft_pattern_diff(const void *buf, size_t len, uint64_t key, unsigned char *expected)
 {
 	const uint64_t start = mix(key + 1);
 	const unsigned char *pos = buf;
@@ -64,9 +63,9 @@ ssize_t ft_pattern_diff(const void *buf, size_t len, uint64_t key,
 		if (!memcmp(pos + off, &word, n))
 			continue;
 		for (size_t i = 0; i < n; i++) {
-			memcpy(expected, (const char *)&word + i, 1);
+			memcpy(expected, (const char *) &word + i, 1);
 			if (pos[off + i] != *expected)
-				return (ssize_t)(off + i);
+				return (ssize_t) (off + i);
 		}
 	}
 	return -1;
@@ -128,11 +127,10 @@ static int guard_check(const unsigned char *mem, size_t from, size_t to, size_t 
 		       const char *what)
 {
 	for (size_t i = from; i < to; i++)
-		FT_CHECK(
-			mem[i] == FT_GUARD,
-			"%s: byte %zd relative to the message was overwritten: "
-			"guard %#04x, found %#04x",
-			what, (ssize_t)i - (ssize_t)payload, FT_GUARD, mem[i]);
+		FT_CHECK(mem[i] == FT_GUARD,
+			 "%s: byte %zd relative to the message was overwritten: "
+			 "guard %#04x, found %#04x",
+			 what, (ssize_t) i - (ssize_t) payload, FT_GUARD, mem[i]);
 	return 0;
 }
 
@@ -164,14 +162,13 @@ int ft_slot_check(const struct ft_slot *slot, size_t got, uint64_t key, const ch
 	FT_CHECK(diff < 0,
 		 "%s: wrong data in %s memory at offset %zd of %zu: expected "
 		 "%#04x, found %#04x",
-		 what, slot->buf->ops->name, diff, got, expected,
-		 mem[start + (size_t)diff]);
+		 what, slot->buf->ops->name, diff, got, expected, mem[start + (size_t) diff]);
 	return guards_check(slot, mem, got, what);
 }
 
 int ft_verify(const struct ft_buf *buf, size_t off, size_t len, uint64_t key)
 {
-	unsigned char *mem = (unsigned char *)buf->addr + off, expected;
+	unsigned char *mem = (unsigned char *) buf->addr + off, expected;
 	ssize_t diff;
 
 	if (buf->ops->iface != FI_HMEM_SYSTEM) {

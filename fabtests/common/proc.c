@@ -130,8 +130,7 @@ int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx)
 	for (int i = 0; i < proc->ranks; i++) {
 		if (i == proc->rank)
 			continue;
-		FT_TRY(ft_oob_recv(proc->fd[i], &other, sizeof(other),
-				   proc->opts.timeout));
+		FT_TRY(ft_oob_recv(proc->fd[i], &other, sizeof(other), proc->opts.timeout));
 		FT_TRY(ft_av_insert(ctx, other.bytes, &ctx->peer[i]));
 	}
 	return 0;
@@ -269,8 +268,7 @@ static int judge(const struct ft_test *test, int rank, int status)
 {
 	if (WIFEXITED(status)) {
 		if (WEXITSTATUS(status) != EXIT_SUCCESS && WEXITSTATUS(status) != FT_SKIP)
-			ft_err("rank %d failed with exit status %d", rank,
-			       WEXITSTATUS(status));
+			ft_err("rank %d failed with exit status %d", rank, WEXITSTATUS(status));
 		return WEXITSTATUS(status);
 	}
 	if (WTERMSIG(status) == SIGKILL && rank == test->may_die)
@@ -335,8 +333,8 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 	proc.ranks = proc.opts.ep_type == FI_EP_MSG ? 2 : test->ranks;
 	if (connect_all(proc.ranks, fd))
 		return EXIT_FAILURE;
-	printf("provider %s, seed %" PRIu64 "\n",
-	       proc.opts.prov ? proc.opts.prov : "(any)", proc.opts.seed);
+	printf("provider %s, seed %" PRIu64 "\n", proc.opts.prov ? proc.opts.prov : "(any)",
+	       proc.opts.seed);
 	for (int i = 0; i < proc.ranks; i++) {
 		pid[i] = fork();
 		if (pid[i] < 0) {

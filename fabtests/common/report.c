@@ -79,7 +79,7 @@ static const char *short_number(char *str, size_t len, uint64_t value, bool bina
 	}
 	/* Totals are seldom round: one decimal says enough of them. */
 	if (value >= 100 * step && *unit) {
-		double approx = (double)value;
+		double approx = (double) value;
 
 		while (approx >= step && *unit) {
 			approx /= step;
@@ -98,23 +98,22 @@ static void print_row(const struct ft_result *res, double total, double per_xfer
 	char bytes[32], sent[32], acked[32], sum[32];
 
 	if (!header_done)
-		printf("%-8s%-8s%-8s%-8s%9s%12s%13s%13s\n", "bytes", "#sent", "#ack",
-		       "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec");
+		printf("%-8s%-8s%-8s%-8s%9s%12s%13s%13s\n", "bytes", "#sent", "#ack", "total",
+		       "time", "MB/sec", "usec/xfer", "Mxfers/sec");
 	header_done = true;
 	printf("%-8s%-8s%-8s%-8s%8.2fs%12.2f%13.2f%13.4f\n",
 	       short_number(bytes, sizeof(bytes), res->bytes, true),
 	       short_number(sent, sizeof(sent), res->sent, false),
 	       short_number(acked, sizeof(acked), res->acked, false),
-	       short_number(sum, sizeof(sum), (uint64_t)total, true), res->usec / 1e6,
+	       short_number(sum, sizeof(sum), (uint64_t) total, true), res->usec / 1e6,
 	       total / res->usec, per_xfer, 1 / per_xfer);
 }
 
-void ft_result_print(const struct ft_result *res, bool machine_readable, int argc,
-		     char **argv)
+void ft_result_print(const struct ft_result *res, bool machine_readable, int argc, char **argv)
 {
 	static bool header_done;
-	const double xfers = (double)res->sent * res->xfers_per_sent;
-	const double total = xfers * (double)res->bytes;
+	const double xfers = (double) res->sent * res->xfers_per_sent;
+	const double total = xfers * (double) res->bytes;
 	const double per_xfer = res->usec / xfers;
 
 	if (!machine_readable) {
@@ -131,8 +130,8 @@ void ft_result_print(const struct ft_result *res, bool machine_readable, int arg
 	header_done = true;
 	printf("- { xfer_size: %zu, iterations: %" PRIu64 ", acks: %" PRIu64
 	       ", total: %.0f, time: %f, MB/sec: %f, usec/xfer: %f, Mxfers/sec: %f }\n",
-	       res->bytes, res->sent, res->acked, total, res->usec / 1e6,
-	       total / res->usec, per_xfer, 1 / per_xfer);
+	       res->bytes, res->sent, res->acked, total, res->usec / 1e6, total / res->usec,
+	       per_xfer, 1 / per_xfer);
 	fflush(stdout);
 }
 
@@ -141,7 +140,7 @@ static struct fi_p2p_stats_ops *path_ops(struct fid_ep *ep)
 {
 	struct fi_p2p_stats_ops *ops = NULL;
 
-	return fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **)&ops, NULL) ? NULL : ops;
+	return fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL) ? NULL : ops;
 }
 
 static int path_stats(struct fid_ep *ep, struct fi_p2p_stats *stats)
@@ -170,7 +169,7 @@ int ft_path(struct fid_ep *ep, const struct ft_buf *buf, size_t len)
 	if (!ops || !ops->path)
 		return -FI_ENOSYS;
 	ret = ops->path(&ep->fid, buf->addr, len, &path, reason, sizeof(reason));
-	return ret ? ret : (int)path;
+	return ret ? ret : (int) path;
 }
 
 static uint64_t path_bytes(const struct fi_p2p_stats *stats, enum fi_p2p_path path)
@@ -190,9 +189,8 @@ void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readab
 		return;
 	printf("%spath: peer %" PRIu64 " B, ipc %" PRIu64 " B, staged %" PRIu64
 	       " B, host %" PRIu64 " B (tx + rx)\n",
-	       mark, path_bytes(&stats, FI_P2P_PATH_PEER),
-	       path_bytes(&stats, FI_P2P_PATH_IPC), path_bytes(&stats, FI_P2P_PATH_STAGE),
-	       path_bytes(&stats, FI_P2P_PATH_HOST));
+	       mark, path_bytes(&stats, FI_P2P_PATH_PEER), path_bytes(&stats, FI_P2P_PATH_IPC),
+	       path_bytes(&stats, FI_P2P_PATH_STAGE), path_bytes(&stats, FI_P2P_PATH_HOST));
 }
 
 int ft_path_bytes(struct fid_ep *ep, bool sent, int path, uint64_t *bytes)
@@ -208,7 +206,7 @@ int ft_path_bytes(struct fid_ep *ep, bool sent, int path, uint64_t *bytes)
 
 int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts)
 {
-	const enum fi_p2p_path path = (enum fi_p2p_path)opts->expect_path;
+	const enum fi_p2p_path path = (enum fi_p2p_path) opts->expect_path;
 	struct fi_p2p_stats stats = {0};
 	const char *reason;
 
@@ -217,12 +215,11 @@ int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts)
 	FT_CHECK(!path_stats(ep, &stats), "no path totals to compare with --expect-path");
 	/* what the program itself has to say is in host memory */
 	for (int i = FI_P2P_PATH_HOST + 1; i < FI_P2P_PATH_MAX; i++)
-		FT_CHECK(!path_bytes(&stats, i) == (i != (int)path),
+		FT_CHECK(!path_bytes(&stats, i) == (i != (int) path),
 			 "%" PRIu64 " bytes by path %d, expected was path %d alone: %s",
 			 path_bytes(&stats, i), i, path, stats.reason[i]);
 	reason = stats.reason[path];
 	FT_CHECK(!opts->expect_reason || strstr(reason, opts->expect_reason),
-		 "the path's reason is \"%s\", and not \"%s\"", reason,
-		 opts->expect_reason);
+		 "the path's reason is \"%s\", and not \"%s\"", reason, opts->expect_reason);
 	return 0;
 }

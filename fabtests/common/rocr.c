@@ -43,7 +43,7 @@ static int hsa_fail(hsa_status_t status, const char *call)
 
 	hsa.status_string(status, &text);
 	return ft_fail(-FI_EIO, call, "%s (0x%x)", text ? text : "unknown HSA status",
-		       (unsigned int)status);
+		       (unsigned int) status);
 }
 
 /* Counts GPUs down to the one that is wanted */
@@ -54,7 +54,7 @@ static hsa_status_t take_gpu(hsa_agent_t agent, void *left)
 
 	if (status != HSA_STATUS_SUCCESS || type != HSA_DEVICE_TYPE_GPU)
 		return status;
-	if ((*(int *)left)--)
+	if ((*(int *) left)--)
 		return HSA_STATUS_SUCCESS;
 	hsa.gpu = agent;
 	return HSA_STATUS_INFO_BREAK;
@@ -65,13 +65,11 @@ static hsa_status_t take_pool(hsa_amd_memory_pool_t pool, void *arg)
 {
 	hsa_amd_segment_t segment;
 	bool allowed;
-	hsa_status_t status =
-		hsa.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_SEGMENT, &segment);
+	hsa_status_t status = hsa.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_SEGMENT, &segment);
 
 	if (status != HSA_STATUS_SUCCESS || segment != HSA_AMD_SEGMENT_GLOBAL)
 		return status;
-	status = hsa.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED,
-			       &allowed);
+	status = hsa.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED, &allowed);
 	if (status != HSA_STATUS_SUCCESS || !allowed)
 		return status;
 	hsa.pool = pool;

@@ -33,7 +33,7 @@ double ft_usec(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+	return (double) now.tv_sec * 1e6 + (double) now.tv_nsec / 1e3;
 }
 
 void ft_progress_note(void)
@@ -44,7 +44,7 @@ void ft_progress_note(void)
 
 static void *watchdog(void *arg)
 {
-	const long timeout = (long)(intptr_t)arg;
+	const long timeout = (long) (intptr_t) arg;
 	uint64_t seen = 0;
 	long quiet = 0;
 
@@ -68,7 +68,7 @@ static void *watchdog(void *arg)
 int ft_watchdog_start(long timeout)
 {
 	pthread_t thread;
-	int err = pthread_create(&thread, NULL, watchdog, (void *)(intptr_t)timeout);
+	int err = pthread_create(&thread, NULL, watchdog, (void *) (intptr_t) timeout);
 
 	if (err)
 		return ft_fail(-err, "pthread_create", "watchdog");
@@ -93,7 +93,7 @@ static ssize_t post_msg(struct ft_ctx *ctx, const struct ft_op *op)
 	struct fid_ep *ep = ctx->ep;
 	void *const base = op->iov[0].iov_base, *context = op->req;
 	const size_t len = op->iov[0].iov_len;
-	void **desc = (void **)op->desc;
+	void **desc = (void **) op->desc;
 	const struct fi_msg msg = {op->iov, desc, op->count, op->addr, context, op->data};
 
 	switch (op->call) {
@@ -124,7 +124,7 @@ static ssize_t post_tagged(struct ft_ctx *ctx, const struct ft_op *op)
 	struct fid_ep *ep = ctx->ep;
 	void *const base = op->iov[0].iov_base, *context = op->req;
 	const size_t len = op->iov[0].iov_len;
-	void **desc = (void **)op->desc;
+	void **desc = (void **) op->desc;
 	const uint64_t tag = op->tag, ignore = op->ignore;
 	const struct fi_msg_tagged msg = {op->iov, desc,   op->count, op->addr,
 					  tag,     ignore, context,   op->data};
@@ -137,8 +137,7 @@ static ssize_t post_tagged(struct ft_ctx *ctx, const struct ft_op *op)
 	case FT_SENDMSG:
 		return fi_tsendmsg(ep, &msg, op->flags);
 	case FT_SENDDATA:
-		return fi_tsenddata(ep, base, len, desc[0], op->data, op->addr, tag,
-				    context);
+		return fi_tsenddata(ep, base, len, desc[0], op->data, op->addr, tag, context);
 	case FT_INJECT:
 		return fi_tinject(ep, base, len, op->addr, tag);
 	case FT_INJECTDATA:
@@ -146,8 +145,7 @@ static ssize_t post_tagged(struct ft_ctx *ctx, const struct ft_op *op)
 	case FT_RECV:
 		return fi_trecv(ep, base, len, desc[0], op->addr, tag, ignore, context);
 	case FT_RECVV:
-		return fi_trecvv(ep, op->iov, desc, op->count, op->addr, tag, ignore,
-				 context);
+		return fi_trecvv(ep, op->iov, desc, op->count, op->addr, tag, ignore, context);
 	case FT_RECVMSG:
 		return fi_trecvmsg(ep, &msg, op->flags);
 	}
@@ -186,9 +184,8 @@ int ft_post(struct ft_ctx *ctx, const struct ft_op *op)
 		if (ret != -FI_EAGAIN) {
 			snprintf(call, sizeof(call), "fi_%s%s", op->tagged ? "t" : "",
 				 names[op->call]);
-			return ft_fail((int)ret, call,
-				       "%zu pieces, the first of %zu bytes", op->count,
-				       op->iov[0].iov_len);
+			return ft_fail((int) ret, call, "%zu pieces, the first of %zu bytes",
+				       op->count, op->iov[0].iov_len);
 		}
 		n = ft_progress(ctx);
 		if (n < 0)
@@ -202,8 +199,7 @@ static int read_error(struct ft_ctx *ctx)
 {
 	union {
 		struct fi_cq_err_entry entry;
-		char room[sizeof(struct fi_cq_err_entry) +
-			  256]; /* newer ones are longer */
+		char room[sizeof(struct fi_cq_err_entry) + 256]; /* newer ones are longer */
 	} err = {.room = {0}};
 	struct ft_req *req;
 	char text[128];
@@ -212,14 +208,12 @@ static int read_error(struct ft_ctx *ctx)
 	if (ret == -FI_EAGAIN)
 		return 0;
 	if (ret < 0)
-		return ft_fail((int)ret, "fi_cq_readerr",
-			       "after fi_cq_read said -FI_EAVAIL");
+		return ft_fail((int) ret, "fi_cq_readerr", "after fi_cq_read said -FI_EAVAIL");
 	req = err.entry.op_context;
 	if (!req)
-		return ft_fail(-err.entry.err, "fi_cq_readerr",
-			       "for no operation of ours: %s",
-			       fi_cq_strerror(ctx->cq, err.entry.prov_errno,
-					      err.entry.err_data, text, sizeof(text)));
+		return ft_fail(-err.entry.err, "fi_cq_readerr", "for no operation of ours: %s",
+			       fi_cq_strerror(ctx->cq, err.entry.prov_errno, err.entry.err_data,
+					      text, sizeof(text)));
 	req->done = true;
 	req->err = err.entry.err;
 	req->olen = err.entry.olen;
@@ -243,7 +237,7 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 	if (ret == -FI_EAVAIL)
 		ret = read_error(ctx);
 	else if (ret < 0)
-		return ft_fail((int)ret, call, "completion queue");
+		return ft_fail((int) ret, call, "completion queue");
 	else
 		for (ssize_t i = 0; i < ret; i++) {
 			struct ft_req *req = comp[i].op_context;
@@ -253,14 +247,13 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 			    (!req && comp[i].flags & FI_REMOTE_CQ_DATA))
 				req = ctx->remote;
 			FT_CHECK(req, "%s: a completion without our context", call);
-			FT_CHECK(!req->done, "%s: the same operation completed twice",
-				 call);
+			FT_CHECK(!req->done, "%s: the same operation completed twice", call);
 			req->comp = comp[i];
 			req->done = true;
 		}
 	if (ret > 0)
 		ft_progress_note();
-	return (int)ret;
+	return (int) ret;
 }
 
 /* An entry without a tag is the beginning of one with it: they are read one by one. */
@@ -310,7 +303,7 @@ static int wait_sread(struct ft_ctx *ctx)
 	if (ret == -FI_EINTR)
 		return 0;
 	ret = take(ctx, comp, ret, "fi_cq_sread");
-	return ret < 0 ? (int)ret : 0;
+	return ret < 0 ? (int) ret : 0;
 }
 
 int ft_idle(struct ft_ctx *ctx)
@@ -327,16 +320,14 @@ int ft_idle(struct ft_ctx *ctx)
 		last_look = now;
 		for (int i = 0; i < ctx->watch_count; i++)
 			if (ft_oob_closed(ctx->watch_fd[i]))
-				return ft_fail(
-					-FI_ECONNRESET, "waiting",
-					"the peer ended while messages were under way; "
-					"its output says why");
-		if (now - last_progress > (double)ctx->opts->timeout * 1e6)
-			return ft_fail(
-				-FI_ETIMEDOUT, "waiting",
-				"no completion for %ld s (--timeout); does the peer run "
-				"with the same options?",
-				ctx->opts->timeout);
+				return ft_fail(-FI_ECONNRESET, "waiting",
+					       "the peer ended while messages were under way; "
+					       "its output says why");
+		if (now - last_progress > (double) ctx->opts->timeout * 1e6)
+			return ft_fail(-FI_ETIMEDOUT, "waiting",
+				       "no completion for %ld s (--timeout); does the peer run "
+				       "with the same options?",
+				       ctx->opts->timeout);
 	}
 	switch (ctx->opts->wait) {
 	case FT_WAIT_SPIN:

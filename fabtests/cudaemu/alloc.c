@@ -54,8 +54,7 @@ EMU_API(cuMemAllocManaged, CUdeviceptr *out, size_t size, unsigned int flags)
 	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_CTX);
-	if (!out || !size ||
-	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+	if (!out || !size || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
 		return CUDA_ERROR_INVALID_VALUE;
 	rc = emu_alloc_for_ctx(EMU_MANAGED, size, flags, 1, &base);
 	if (rc == CUDA_SUCCESS)
@@ -137,13 +136,13 @@ EMU_API(cuMemHostAlloc, void **out, size_t size, unsigned int flags)
 
 	EMU_ENTER(EMU_NEED_CTX);
 	if (!out ||
-	    flags & ~(unsigned int)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
-				    CU_MEMHOSTALLOC_WRITECOMBINED))
+	    flags & ~(unsigned int) (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+				     CU_MEMHOSTALLOC_WRITECOMBINED))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size)
 		rc = emu_alloc_for_ctx(EMU_HOST, size, flags, 0, &base);
 	if (rc == CUDA_SUCCESS)
-		*out = (void *)(uintptr_t)base;
+		*out = (void *) (uintptr_t) base;
 	return rc;
 }
 
@@ -158,7 +157,7 @@ EMU_API(cuMemFreeHost, void *ptr)
 	EMU_ENTER(EMU_NEED_INIT);
 	if (!ptr)
 		return CUDA_SUCCESS;
-	return emu_free((uintptr_t)ptr, 1u << EMU_HOST);
+	return emu_free((uintptr_t) ptr, 1u << EMU_HOST);
 }
 
 /* The first allocation that shares an address with [ptr, ptr + size) */
@@ -175,23 +174,22 @@ static struct emu_alloc *emu_alloc_overlap(uint64_t ptr, size_t size)
 
 EMU_API(cuMemHostRegister_v2, void *ptr, size_t size, unsigned int flags)
 {
-	uint64_t base = (uintptr_t)ptr;
+	uint64_t base = (uintptr_t) ptr;
 	struct emu_alloc *alloc;
 	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_CTX);
 	if (!ptr || !size || base + size < base ||
-	    flags & ~(unsigned int)(CU_MEMHOSTREGISTER_PORTABLE |
-				    CU_MEMHOSTREGISTER_DEVICEMAP |
-				    CU_MEMHOSTREGISTER_IOMEMORY |
-				    CU_MEMHOSTREGISTER_READ_ONLY))
+	    flags & ~(unsigned int) (CU_MEMHOSTREGISTER_PORTABLE |
+				     CU_MEMHOSTREGISTER_DEVICEMAP |
+				     CU_MEMHOSTREGISTER_IOMEMORY |
+				     CU_MEMHOSTREGISTER_READ_ONLY))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_overlap(base, size);
 	if (alloc) {
-		rc = alloc->kind == EMU_REGISTERED
-			     ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
-			     : CUDA_ERROR_INVALID_VALUE;
+		rc = alloc->kind == EMU_REGISTERED ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+						   : CUDA_ERROR_INVALID_VALUE;
 		goto unlock;
 	}
 	rc = CUDA_ERROR_INVALID_VALUE;
@@ -225,11 +223,11 @@ EMU_API(cuMemHostUnregister, void *ptr)
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
-	alloc = emu_alloc_find((uintptr_t)ptr);
+	alloc = emu_alloc_find((uintptr_t) ptr);
 	pthread_mutex_unlock(&emu.lock);
 	if (!alloc)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	return emu_free((uintptr_t)ptr, 1u << EMU_REGISTERED);
+	return emu_free((uintptr_t) ptr, 1u << EMU_REGISTERED);
 }
 
 EMU_API(cuMemHostGetDevicePointer_v2, CUdeviceptr *out, void *ptr, unsigned int flags)
@@ -240,9 +238,9 @@ EMU_API(cuMemHostGetDevicePointer_v2, CUdeviceptr *out, void *ptr, unsigned int 
 	if (!out || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
-	alloc = emu_alloc_find((uintptr_t)ptr);
+	alloc = emu_alloc_find((uintptr_t) ptr);
 	if (alloc && emu_alloc_is_host(alloc))
-		*out = (uintptr_t)ptr;
+		*out = (uintptr_t) ptr;
 	else
 		alloc = NULL;
 	pthread_mutex_unlock(&emu.lock);
@@ -255,7 +253,7 @@ EMU_API(cuMemHostGetFlags, unsigned int *flags, void *ptr)
 
 	EMU_ENTER(EMU_NEED_CTX);
 	pthread_mutex_lock(&emu.lock);
-	alloc = emu_alloc_find((uintptr_t)ptr);
+	alloc = emu_alloc_find((uintptr_t) ptr);
 	if (alloc && emu_alloc_is_host(alloc))
 		*flags = alloc->flags | CU_MEMHOSTALLOC_DEVICEMAP;
 	else

@@ -56,7 +56,7 @@ static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute 
 		emu_vmm_range(alloc, &base, &size);
 	switch (attr) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*value = (uintptr_t)alloc->ctx;
+		*value = (uintptr_t) alloc->ctx;
 		break;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*value = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -72,7 +72,7 @@ static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute 
 		*value = ptr;
 		break;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		*value = (uint64_t)alloc->sync_memops;
+		*value = (uint64_t) alloc->sync_memops;
 		break;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -82,7 +82,7 @@ static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute 
 		*value = alloc->kind == EMU_MANAGED;
 		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*value = (uint64_t)alloc->dev;
+		*value = (uint64_t) alloc->dev;
 		break;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*value = alloc->kind == EMU_DEVICE;
@@ -106,7 +106,7 @@ static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute 
 		*value = alloc->access;
 		break;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*value = (uintptr_t)alloc->pool;
+		*value = (uintptr_t) alloc->pool;
 		break;
 	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		*value = alloc->size;
@@ -131,7 +131,7 @@ static uint64_t emu_attr_unknown(CUpointer_attribute attr, uint64_t ptr)
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		return ptr;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		return (uint64_t)EMU_NO_DEVICE;
+		return (uint64_t) EMU_NO_DEVICE;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		return base;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -169,8 +169,8 @@ EMU_API(cuPointerGetAttribute, void *data, CUpointer_attribute attr, CUdeviceptr
 	return rc;
 }
 
-EMU_API(cuPointerGetAttributes, unsigned int count, CUpointer_attribute *attrs,
-	void **data, CUdeviceptr ptr)
+EMU_API(cuPointerGetAttributes, unsigned int count, CUpointer_attribute *attrs, void **data,
+	CUdeviceptr ptr)
 {
 	struct emu_alloc *alloc;
 	uint64_t value;
@@ -197,8 +197,7 @@ EMU_API(cuPointerGetAttributes, unsigned int count, CUpointer_attribute *attrs,
 }
 
 /* Mapped memory does not take the flag */
-EMU_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attr,
-	CUdeviceptr ptr)
+EMU_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attr, CUdeviceptr ptr)
 {
 	struct emu_alloc *alloc;
 	unsigned int value;

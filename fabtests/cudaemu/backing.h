@@ -28,8 +28,7 @@ struct cudaemu_backing {
  * Returns false for all that a NIC's driver would get no pages for: host memory, memory
  * that is free, managed or another process's.
  */
-typedef bool cudaemu_address_backing_fn(uint64_t address,
-					struct cudaemu_backing *backing);
+typedef bool cudaemu_address_backing_fn(uint64_t address, struct cudaemu_backing *backing);
 cudaemu_address_backing_fn cudaemu_address_backing;
 
 /**

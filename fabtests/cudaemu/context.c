@@ -144,7 +144,7 @@ EMU_API(cuDevicePrimaryCtxSetFlags_v2, CUdevice device, unsigned int flags)
 	dev = emu_device_get(device);
 	if (!dev)
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+	if (flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	dev->primary.flags = flags;
@@ -185,7 +185,7 @@ EMU_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
 	EMU_ENTER(EMU_NEED_INIT);
 	if (!emu_device_get(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (!out || flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+	if (!out || flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	ctx = emu_ctx_unused();
@@ -309,7 +309,7 @@ EMU_API(cuCtxGetFlags, unsigned int *flags)
 EMU_API(cuCtxSetFlags, unsigned int flags)
 {
 	EMU_ENTER(EMU_NEED_CTX);
-	if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
+	if (flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	emu_ctx_current()->flags = flags;
@@ -386,11 +386,11 @@ EMU_API(cuFlushGPUDirectRDMAWrites, CUflushGPUDirectRDMAWritesTarget target,
 }
 
 /* There is nothing here that runs kernels */
-#define EMU_NO_MODULES(name, ...)                    \
-	EMU_API(name, CUmodule *module, __VA_ARGS__) \
-	{                                            \
-		EMU_ENTER(EMU_NEED_CTX);             \
-		return CUDA_ERROR_NO_BINARY_FOR_GPU; \
+#define EMU_NO_MODULES(name, ...)                                                              \
+	EMU_API(name, CUmodule *module, __VA_ARGS__)                                           \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_CTX);                                                       \
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;                                           \
 	}
 
 EMU_NO_MODULES(cuModuleLoad, const char *file)

@@ -44,8 +44,7 @@ static struct emu_manner emu_copy_manner(const struct emu_copy *copy,
 	return m;
 }
 
-static struct emu_op *emu_copy_op(const struct emu_copy *copy,
-				  const struct emu_operand *dst,
+static struct emu_op *emu_copy_op(const struct emu_copy *copy, const struct emu_operand *dst,
 				  const struct emu_operand *src, bool stage,
 				  const struct CUstream_st *stream)
 {
@@ -86,8 +85,7 @@ static CUresult emu_copy_resolve(const struct emu_copy *copy, struct emu_operand
 
 	rc = emu_operand_resolve(copy->dst, emu_copy_span(copy, copy->dpitch), dst);
 	if (rc == CUDA_SUCCESS)
-		rc = emu_operand_resolve(copy->src, emu_copy_span(copy, copy->spitch),
-					 src);
+		rc = emu_operand_resolve(copy->src, emu_copy_span(copy, copy->spitch), src);
 	if (rc != CUDA_SUCCESS)
 		return rc;
 	if ((copy->flags & EMU_COPY_DST_KNOWN && !dst->alloc) ||
@@ -137,22 +135,21 @@ static CUresult emu_copy_1d(uint64_t dst, uint64_t src, size_t size, unsigned in
 }
 
 /* The synchronous form and the one with a stream of each direction */
-#define EMU_COPY(sync_name, async_name, dst_type, src_type, known)                     \
-	EMU_API(sync_name, dst_type dst, src_type src, size_t size)                    \
-	{                                                                              \
-		EMU_ENTER(EMU_NEED_CTX);                                               \
-		return emu_copy_1d((uint64_t)dst, (uint64_t)src, size,                 \
-				   (known) | EMU_COPY_BLOCKING, NULL);                 \
-	}                                                                              \
-	EMU_API(async_name, dst_type dst, src_type src, size_t size, CUstream stream)  \
-	{                                                                              \
-		EMU_ENTER(EMU_NEED_INIT);                                              \
-		return emu_copy_1d((uint64_t)dst, (uint64_t)src, size, known, stream); \
+#define EMU_COPY(sync_name, async_name, dst_type, src_type, known)                             \
+	EMU_API(sync_name, dst_type dst, src_type src, size_t size)                            \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_CTX);                                                       \
+		return emu_copy_1d((uint64_t) dst, (uint64_t) src, size,                       \
+				   (known) | EMU_COPY_BLOCKING, NULL);                         \
+	}                                                                                      \
+	EMU_API(async_name, dst_type dst, src_type src, size_t size, CUstream stream)          \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_INIT);                                                      \
+		return emu_copy_1d((uint64_t) dst, (uint64_t) src, size, known, stream);       \
 	}
 
 EMU_COPY(cuMemcpy, cuMemcpyAsync, CUdeviceptr, CUdeviceptr, 0)
-EMU_COPY(cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *,
-	 EMU_COPY_DST_KNOWN)
+EMU_COPY(cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, EMU_COPY_DST_KNOWN)
 EMU_COPY(cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, EMU_COPY_SRC_KNOWN)
 EMU_COPY(cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr,
 	 EMU_COPY_DST_KNOWN | EMU_COPY_SRC_KNOWN)
@@ -161,15 +158,14 @@ static CUresult emu_copy_peer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr sr
 			      CUcontext src_ctx, size_t size, unsigned int flags,
 			      CUstream stream)
 {
-	if (emu_ctx_check(dst_ctx) != CUDA_SUCCESS ||
-	    emu_ctx_check(src_ctx) != CUDA_SUCCESS)
+	if (emu_ctx_check(dst_ctx) != CUDA_SUCCESS || emu_ctx_check(src_ctx) != CUDA_SUCCESS)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	return emu_copy_1d(dst, src, size,
-			   flags | EMU_COPY_DST_KNOWN | EMU_COPY_SRC_KNOWN, stream);
+	return emu_copy_1d(dst, src, size, flags | EMU_COPY_DST_KNOWN | EMU_COPY_SRC_KNOWN,
+			   stream);
 }
 
-EMU_API(cuMemcpyPeer, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
-	CUcontext src_ctx, size_t size)
+EMU_API(cuMemcpyPeer, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx,
+	size_t size)
 {
 	EMU_ENTER(EMU_NEED_CTX);
 	return emu_copy_peer(dst, dst_ctx, src, src_ctx, size, EMU_COPY_BLOCKING, NULL);
@@ -192,15 +188,14 @@ static CUresult emu_copy_2d(const CUDA_MEMCPY2D *p, unsigned int flags, CUstream
 		.flags = flags,
 	};
 
-	if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY ||
-	    p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+	if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (copy.dpitch < copy.width || copy.spitch < copy.width)
 		return CUDA_ERROR_INVALID_VALUE;
-	copy.src = p->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)p->srcHost
-							  : p->srcDevice;
-	copy.dst = p->dstMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)p->dstHost
-							  : p->dstDevice;
+	copy.src =
+		p->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t) p->srcHost : p->srcDevice;
+	copy.dst =
+		p->dstMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t) p->dstHost : p->dstDevice;
 	copy.src += p->srcY * copy.spitch + p->srcXInBytes;
 	copy.dst += p->dstY * copy.dpitch + p->dstXInBytes;
 	if (p->srcMemoryType == CU_MEMORYTYPE_DEVICE)
@@ -225,8 +220,8 @@ EMU_API(cuMemcpy2DAsync_v2, const CUDA_MEMCPY2D *copy, CUstream stream)
 
 /* ---- batches ---- */
 
-static bool emu_batch_valid(size_t count, const CUmemcpyAttributes *attrs,
-			    const size_t *first, size_t nattrs, CUstream stream)
+static bool emu_batch_valid(size_t count, const CUmemcpyAttributes *attrs, const size_t *first,
+			    size_t nattrs, CUstream stream)
 {
 	size_t i;
 
@@ -271,8 +266,7 @@ EMU_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
 		copy.dst = dsts[i];
 		copy.src = srcs[i];
 		copy.width = sizes[i];
-		rc = sizes[i] ? emu_copy_resolve(&copy, &dst, &src)
-			      : CUDA_ERROR_INVALID_VALUE;
+		rc = sizes[i] ? emu_copy_resolve(&copy, &dst, &src) : CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_unlock(&emu.lock);
 	while (rc == CUDA_SUCCESS && count-- > 0) {
@@ -285,9 +279,9 @@ EMU_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
 }
 
 /* The form of CUDA 12.8, which names the copy at fault; SIZE_MAX when none is at fault */
-EMU_API(cuMemcpyBatchAsync, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
-	size_t count, CUmemcpyAttributes *attrs, size_t *attrs_first, size_t nattrs,
-	size_t *failed, CUstream stream)
+EMU_API(cuMemcpyBatchAsync, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+	CUmemcpyAttributes *attrs, size_t *attrs_first, size_t nattrs, size_t *failed,
+	CUstream stream)
 {
 	if (failed)
 		*failed = SIZE_MAX;
@@ -308,8 +302,8 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	rc = emu_stream_get(stream, &stream);
 	if (rc != CUDA_SUCCESS || !count)
 		goto unlock;
-	rc = emu_operand_resolve(dst, count * (size_t)width, &where);
-	if (rc == CUDA_SUCCESS && (!where.alloc || dst % (unsigned int)width))
+	rc = emu_operand_resolve(dst, count * (size_t) width, &where);
+	if (rc == CUDA_SUCCESS && (!where.alloc || dst % (unsigned int) width))
 		rc = CUDA_ERROR_INVALID_VALUE;
 	if (rc != CUDA_SUCCESS)
 		goto unlock;
@@ -328,16 +322,16 @@ unlock:
 	return rc;
 }
 
-#define EMU_SET(name, async_name, type)                                                 \
-	EMU_API(name, CUdeviceptr dst, type value, size_t count)                        \
-	{                                                                               \
-		EMU_ENTER(EMU_NEED_CTX);                                                \
-		return emu_set_submit(dst, value, sizeof(type), count, true, NULL);     \
-	}                                                                               \
-	EMU_API(async_name, CUdeviceptr dst, type value, size_t count, CUstream stream) \
-	{                                                                               \
-		EMU_ENTER(EMU_NEED_INIT);                                               \
-		return emu_set_submit(dst, value, sizeof(type), count, false, stream);  \
+#define EMU_SET(name, async_name, type)                                                        \
+	EMU_API(name, CUdeviceptr dst, type value, size_t count)                               \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_CTX);                                                       \
+		return emu_set_submit(dst, value, sizeof(type), count, true, NULL);            \
+	}                                                                                      \
+	EMU_API(async_name, CUdeviceptr dst, type value, size_t count, CUstream stream)        \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_INIT);                                                      \
+		return emu_set_submit(dst, value, sizeof(type), count, false, stream);         \
 	}
 
 EMU_SET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char)

@@ -42,8 +42,8 @@ static CUcontext rt_primary[EMU_MAX_DEVICES];
 static pthread_mutex_t rt_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Declares and opens the definition of one runtime function */
-#define RT_API(name, ...)                      \
-	EMU_EXPORT CUresult name(__VA_ARGS__); \
+#define RT_API(name, ...)                                                                      \
+	EMU_EXPORT CUresult name(__VA_ARGS__);                                                 \
 	CUresult name(__VA_ARGS__)
 
 static CUresult rt_result(CUresult rc)
@@ -84,31 +84,31 @@ static CUresult rt_enter(void)
 }
 
 /* Most functions are the driver's with a context made current */
-#define RT_ENTERED(call)                          \
-	do {                                      \
-		CUresult entered_rc = rt_enter(); \
-		if (entered_rc == CUDA_SUCCESS)   \
-			entered_rc = (call);      \
-		return rt_result(entered_rc);     \
+#define RT_ENTERED(call)                                                                       \
+	do {                                                                                   \
+		CUresult entered_rc = rt_enter();                                              \
+		if (entered_rc == CUDA_SUCCESS)                                                \
+			entered_rc = (call);                                                   \
+		return rt_result(entered_rc);                                                  \
 	} while (0)
 
-#define RT_FORWARD(name, params, call)   \
-	EMU_EXPORT CUresult name params; \
-	CUresult name params             \
-	{                                \
-		RT_ENTERED(call);        \
+#define RT_FORWARD(name, params, call)                                                         \
+	EMU_EXPORT CUresult name params;                                                       \
+	CUresult name params                                                                   \
+	{                                                                                      \
+		RT_ENTERED(call);                                                              \
 	}
 
 /* For those that ask about the machine and want no context */
-#define RT_FORWARD_BARE(name, params, call)                                   \
-	EMU_EXPORT CUresult name params;                                      \
-	CUresult name params                                                  \
-	{                                                                     \
-		CUresult bare_rc = rt_driver();                               \
-		return rt_result(bare_rc == CUDA_SUCCESS ? (call) : bare_rc); \
+#define RT_FORWARD_BARE(name, params, call)                                                    \
+	EMU_EXPORT CUresult name params;                                                       \
+	CUresult name params                                                                   \
+	{                                                                                      \
+		CUresult bare_rc = rt_driver();                                                \
+		return rt_result(bare_rc == CUDA_SUCCESS ? (call) : bare_rc);                  \
 	}
 
-#define RT_PTR(p) ((CUdeviceptr)(uintptr_t)(p))
+#define RT_PTR(p) ((CUdeviceptr) (uintptr_t) (p))
 
 /* ---- devices ---- */
 
@@ -172,9 +172,8 @@ RT_API(cudaSetDeviceFlags, unsigned int flags)
 {
 	CUresult rc = rt_driver();
 
-	return rt_result(rc == CUDA_SUCCESS
-				 ? cuDevicePrimaryCtxSetFlags_v2(rt_device, flags)
-				 : rc);
+	return rt_result(rc == CUDA_SUCCESS ? cuDevicePrimaryCtxSetFlags_v2(rt_device, flags)
+					    : rc);
 }
 
 RT_API(cudaDeviceReset, void)
@@ -200,8 +199,7 @@ static CUresult rt_enable_peer(int peer)
 	return rc == CUDA_SUCCESS ? cuCtxEnablePeerAccess(ctx, 0) : rc;
 }
 
-RT_FORWARD(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags),
-	   rt_enable_peer(peer))
+RT_FORWARD(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags), rt_enable_peer(peer))
 
 /* The beginning of cudaDeviceProp; the clock rate is not there in CUDA 13 */
 struct rt_prop {
@@ -251,16 +249,16 @@ static CUresult rt_prop_fill(struct rt_prop *prop, int dev, int *major, int *min
 	cuDeviceGetUuid_v2(&prop->uuid, dev);
 	cuDeviceTotalMem_v2(&prop->total_memory, dev);
 	for (i = 0; i < sizeof(ints) / sizeof(ints[0]); i++)
-		cuDeviceGetAttribute(ints[i].to, (CUdevice_attribute)ints[i].attr, dev);
+		cuDeviceGetAttribute(ints[i].to, (CUdevice_attribute) ints[i].attr, dev);
 	return CUDA_SUCCESS;
 }
 
 /* Both leave alone what programs that only use the beginning never look at */
-#define RT_GET_PROPERTIES(name, vintage)                                       \
-	RT_API(name, struct rt_prop *prop, int dev)                            \
-	{                                                                      \
-		return rt_result(rt_prop_fill(prop, dev, &prop->vintage.major, \
-					      &prop->vintage.minor));          \
+#define RT_GET_PROPERTIES(name, vintage)                                                       \
+	RT_API(name, struct rt_prop *prop, int dev)                                            \
+	{                                                                                      \
+		return rt_result(                                                              \
+			rt_prop_fill(prop, dev, &prop->vintage.major, &prop->vintage.minor));  \
 	}
 
 RT_GET_PROPERTIES(cudaGetDeviceProperties, v13)
@@ -278,7 +276,7 @@ static CUresult rt_malloc(void **out, size_t size)
 	if (size)
 		rc = cuMemAlloc_v2(&ptr, size);
 	if (rc == CUDA_SUCCESS)
-		*out = (void *)(uintptr_t)ptr;
+		*out = (void *) (uintptr_t) ptr;
 	return rc;
 }
 
@@ -292,35 +290,31 @@ RT_FORWARD(cudaHostRegister, (void *ptr, size_t size, unsigned int flags),
 	   cuMemHostRegister_v2(ptr, size, flags))
 RT_FORWARD(cudaHostUnregister, (void *ptr), cuMemHostUnregister(ptr))
 RT_FORWARD(cudaHostGetDevicePointer, (void **out, void *ptr, unsigned int flags),
-	   cuMemHostGetDevicePointer_v2((CUdeviceptr *)out, ptr, flags))
-RT_FORWARD(cudaHostGetFlags, (unsigned int *flags, void *ptr),
-	   cuMemHostGetFlags(flags, ptr))
+	   cuMemHostGetDevicePointer_v2((CUdeviceptr *) out, ptr, flags))
+RT_FORWARD(cudaHostGetFlags, (unsigned int *flags, void *ptr), cuMemHostGetFlags(flags, ptr))
 RT_FORWARD(cudaMallocManaged, (void **out, size_t size, unsigned int flags),
-	   cuMemAllocManaged((CUdeviceptr *)out, size, flags))
+	   cuMemAllocManaged((CUdeviceptr *) out, size, flags))
 RT_FORWARD(cudaMallocAsync, (void **out, size_t size, CUstream stream),
-	   cuMemAllocAsync((CUdeviceptr *)out, size, stream))
-RT_FORWARD(cudaFreeAsync, (void *ptr, CUstream stream),
-	   cuMemFreeAsync(RT_PTR(ptr), stream))
+	   cuMemAllocAsync((CUdeviceptr *) out, size, stream))
+RT_FORWARD(cudaFreeAsync, (void *ptr, CUstream stream), cuMemFreeAsync(RT_PTR(ptr), stream))
 RT_FORWARD(cudaMemset, (void *dst, int value, size_t count),
-	   cuMemsetD8_v2(RT_PTR(dst), (unsigned char)value, count))
+	   cuMemsetD8_v2(RT_PTR(dst), (unsigned char) value, count))
 RT_FORWARD(cudaMemsetAsync, (void *dst, int value, size_t count, CUstream stream),
-	   cuMemsetD8Async(RT_PTR(dst), (unsigned char)value, count, stream))
+	   cuMemsetD8Async(RT_PTR(dst), (unsigned char) value, count, stream))
 
 /* The driver sees where memory is; the kind is only checked for being one */
 static bool rt_kind_valid(enum rt_memcpy_kind kind)
 {
-	return (unsigned int)kind <= RT_DEFAULT;
+	return (unsigned int) kind <= RT_DEFAULT;
 }
 
-RT_FORWARD(cudaMemcpy,
-	   (void *dst, const void *src, size_t size, enum rt_memcpy_kind kind),
+RT_FORWARD(cudaMemcpy, (void *dst, const void *src, size_t size, enum rt_memcpy_kind kind),
 	   rt_kind_valid(kind) ? cuMemcpy(RT_PTR(dst), RT_PTR(src), size)
-			       : (CUresult)RT_INVALID_MEMCPY_DIRECTION)
+			       : (CUresult) RT_INVALID_MEMCPY_DIRECTION)
 RT_FORWARD(cudaMemcpyAsync,
-	   (void *dst, const void *src, size_t size, enum rt_memcpy_kind kind,
-	    CUstream stream),
+	   (void *dst, const void *src, size_t size, enum rt_memcpy_kind kind, CUstream stream),
 	   rt_kind_valid(kind) ? cuMemcpyAsync(RT_PTR(dst), RT_PTR(src), size, stream)
-			       : (CUresult)RT_INVALID_MEMCPY_DIRECTION)
+			       : (CUresult) RT_INVALID_MEMCPY_DIRECTION)
 
 static CUDA_MEMCPY2D rt_2d(void *dst, size_t dpitch, const void *src, size_t spitch,
 			   size_t width, size_t height)
@@ -339,8 +333,8 @@ static CUDA_MEMCPY2D rt_2d(void *dst, size_t dpitch, const void *src, size_t spi
 	return copy;
 }
 
-RT_API(cudaMemcpy2D, void *dst, size_t dpitch, const void *src, size_t spitch,
-       size_t width, size_t height, enum rt_memcpy_kind kind)
+RT_API(cudaMemcpy2D, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
+       size_t height, enum rt_memcpy_kind kind)
 {
 	CUDA_MEMCPY2D copy = rt_2d(dst, dpitch, src, spitch, width, height);
 
@@ -383,14 +377,13 @@ static CUresult rt_pointer(struct rt_pointer_attributes *out, const void *ptr)
 	return CUDA_SUCCESS;
 }
 
-RT_FORWARD(cudaPointerGetAttributes,
-	   (struct rt_pointer_attributes * out, const void *ptr),
+RT_FORWARD(cudaPointerGetAttributes, (struct rt_pointer_attributes * out, const void *ptr),
 	   out ? rt_pointer(out, ptr) : CUDA_ERROR_INVALID_VALUE)
 
 RT_FORWARD(cudaIpcGetMemHandle, (CUipcMemHandle * out, void *ptr),
 	   cuIpcGetMemHandle(out, RT_PTR(ptr)))
 RT_FORWARD(cudaIpcOpenMemHandle, (void **out, CUipcMemHandle handle, unsigned int flags),
-	   cuIpcOpenMemHandle_v2((CUdeviceptr *)out, handle, flags))
+	   cuIpcOpenMemHandle_v2((CUdeviceptr *) out, handle, flags))
 RT_FORWARD(cudaIpcCloseMemHandle, (void *ptr), cuIpcCloseMemHandle(RT_PTR(ptr)))
 
 /* ---- streams, events ---- */
@@ -398,8 +391,7 @@ RT_FORWARD(cudaIpcCloseMemHandle, (void *ptr), cuIpcCloseMemHandle(RT_PTR(ptr)))
 RT_FORWARD(cudaStreamCreate, (CUstream * out), cuStreamCreate(out, 0))
 RT_FORWARD(cudaStreamCreateWithFlags, (CUstream * out, unsigned int flags),
 	   cuStreamCreate(out, flags))
-RT_FORWARD(cudaStreamCreateWithPriority,
-	   (CUstream * out, unsigned int flags, int priority),
+RT_FORWARD(cudaStreamCreateWithPriority, (CUstream * out, unsigned int flags, int priority),
 	   cuStreamCreateWithPriority(out, flags, priority))
 RT_FORWARD(cudaStreamDestroy, (CUstream stream), cuStreamDestroy_v2(stream))
 RT_FORWARD(cudaStreamSynchronize, (CUstream stream), cuStreamSynchronize(stream))
@@ -415,8 +407,7 @@ RT_FORWARD(cudaEventCreate, (CUevent * out), cuEventCreate(out, 0))
 RT_FORWARD(cudaEventCreateWithFlags, (CUevent * out, unsigned int flags),
 	   cuEventCreate(out, flags))
 RT_FORWARD(cudaEventDestroy, (CUevent event), cuEventDestroy_v2(event))
-RT_FORWARD(cudaEventRecord, (CUevent event, CUstream stream),
-	   cuEventRecord(event, stream))
+RT_FORWARD(cudaEventRecord, (CUevent event, CUstream stream), cuEventRecord(event, stream))
 RT_FORWARD(cudaEventQuery, (CUevent event), cuEventQuery(event))
 RT_FORWARD(cudaEventSynchronize, (CUevent event), cuEventSynchronize(event))
 RT_FORWARD(cudaEventElapsedTime, (float *ms, CUevent start, CUevent end),
@@ -437,11 +428,10 @@ RT_API(cudaDriverGetVersion, int *version)
 	return rt_result(cuDriverGetVersion(version));
 }
 
-RT_API(cudaGetDriverEntryPointByVersion, const char *symbol, void **fn,
-       unsigned int version, unsigned long long flags,
-       CUdriverProcAddressQueryResult *status)
+RT_API(cudaGetDriverEntryPointByVersion, const char *symbol, void **fn, unsigned int version,
+       unsigned long long flags, CUdriverProcAddressQueryResult *status)
 {
-	return rt_result(cuGetProcAddress_v2(symbol, fn, (int)version, flags, status));
+	return rt_result(cuGetProcAddress_v2(symbol, fn, (int) version, flags, status));
 }
 
 RT_API(cudaGetDriverEntryPoint, const char *symbol, void **fn, unsigned long long flags,
@@ -484,8 +474,7 @@ static const struct {
 	{CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "cudaErrorPeerAccessAlreadyEnabled"},
 	{CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "cudaErrorPeerAccessUnsupported"},
 	{CUDA_ERROR_CONTEXT_IS_DESTROYED, "cudaErrorContextIsDestroyed"},
-	{CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
-	 "cudaErrorHostMemoryAlreadyRegistered"},
+	{CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered"},
 	{CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered"},
 	{CUDA_ERROR_NOT_PERMITTED, "cudaErrorNotPermitted"},
 	{CUDA_ERROR_NOT_SUPPORTED, "cudaErrorNotSupported"},
@@ -502,11 +491,11 @@ static const char *rt_error_name(int code)
 	return "unrecognized error code";
 }
 
-#define RT_ERROR_NAME(function)                    \
-	EMU_EXPORT const char *function(int code); \
-	const char *function(int code)             \
-	{                                          \
-		return rt_error_name(code);        \
+#define RT_ERROR_NAME(function)                                                                \
+	EMU_EXPORT const char *function(int code);                                             \
+	const char *function(int code)                                                         \
+	{                                                                                      \
+		return rt_error_name(code);                                                    \
 	}
 
 RT_ERROR_NAME(cudaGetErrorName)

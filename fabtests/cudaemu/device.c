@@ -79,11 +79,11 @@ void emu_device_init(struct emu_device *dev, int ordinal)
 	dev->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	dev->file_size = EMU_GRANULARITY;
 	/* udmabuf takes only memory that cannot shrink under it */
-	if (dev->fd < 0 || ftruncate(dev->fd, (off_t)dev->file_size) ||
+	if (dev->fd < 0 || ftruncate(dev->fd, (off_t) dev->file_size) ||
 	    fcntl(dev->fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		goto fail;
-	dev->slots = mmap(NULL, EMU_GRANULARITY, PROT_READ | PROT_WRITE, MAP_SHARED,
-			  dev->fd, 0);
+	dev->slots =
+		mmap(NULL, EMU_GRANULARITY, PROT_READ | PROT_WRITE, MAP_SHARED, dev->fd, 0);
 	if (dev->slots == MAP_FAILED)
 		goto fail;
 	dev->slots[0] = emu.token;
@@ -128,7 +128,7 @@ EMU_API(cuDeviceGetName, char *name, int len, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!name || len <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	snprintf(name, (size_t)len, "cudaemu emulated CUDA device %d", dev);
+	snprintf(name, (size_t) len, "cudaemu emulated CUDA device %d", dev);
 	return CUDA_SUCCESS;
 }
 
@@ -140,7 +140,7 @@ EMU_API(cuDeviceGetUuid_v2, CUuuid *uuid, CUdevice dev)
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(uuid->bytes, "cudaemu-device-", 15);
-	uuid->bytes[15] = (char)dev;
+	uuid->bytes[15] = (char) dev;
 	return CUDA_SUCCESS;
 }
 EMU_API_ALIAS(cuDeviceGetUuid, cuDeviceGetUuid_v2);
@@ -167,7 +167,7 @@ EMU_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
 		return CUDA_ERROR_INVALID_DEVICE;
 	*value = 0;
 	for (i = 0; i < sizeof(emu_attributes) / sizeof(emu_attributes[0]); i++)
-		if (emu_attributes[i].attribute == (int)attribute)
+		if (emu_attributes[i].attribute == (int) attribute)
 			*value = emu_attributes[i].value;
 	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
 		*value = 0xe0 + dev;
@@ -190,7 +190,7 @@ EMU_API(cuDeviceGetPCIBusId, char *id, int len, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!id || len < 13)
 		return CUDA_ERROR_INVALID_VALUE;
-	snprintf(id, (size_t)len, "0000:%02X:00.0", (unsigned int)(0xe0 + dev) & 0xff);
+	snprintf(id, (size_t) len, "0000:%02X:00.0", (unsigned int) (0xe0 + dev) & 0xff);
 	return CUDA_SUCCESS;
 }
 
@@ -206,9 +206,9 @@ EMU_API(cuDeviceGetByPCIBusId, CUdevice *dev, const char *id)
 		if (sscanf(id, "%x:%x", &bus, &slot) != 2)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (domain || slot || !emu_device_get((int)bus - 0xe0))
+	if (domain || slot || !emu_device_get((int) bus - 0xe0))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*dev = (int)bus - 0xe0;
+	*dev = (int) bus - 0xe0;
 	return CUDA_SUCCESS;
 }
 

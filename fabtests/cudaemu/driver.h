@@ -54,10 +54,9 @@ CUresult cuMemHostUnregister(void *ptr);
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *ptr, unsigned int flags);
 CUresult cuMemHostGetFlags(unsigned int *flags, void *ptr);
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr ptr);
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attrs,
-				void **data, CUdeviceptr ptr);
-CUresult cuPointerSetAttribute(const void *data, CUpointer_attribute attr,
-			       CUdeviceptr ptr);
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attrs, void **data,
+				CUdeviceptr ptr);
+CUresult cuPointerSetAttribute(const void *data, CUpointer_attribute attr, CUdeviceptr ptr);
 
 CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream);
@@ -66,8 +65,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		     const CUmemAllocationProp *prop, unsigned long long flags);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
-CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align,
-			     CUdeviceptr hint, unsigned long long flags);
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align, CUdeviceptr hint,
+			     unsigned long long flags);
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 		  CUmemGenericAllocationHandle handle, unsigned long long flags);
@@ -75,29 +74,25 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size);
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
 			size_t count);
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
-				      CUmemAllocationHandleType type,
-				      unsigned long long flags);
+				      CUmemAllocationHandleType type, unsigned long long flags);
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os,
 					CUmemAllocationHandleType type);
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size);
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size);
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size,
-			      CUstream stream);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream);
 CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size);
 CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size);
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size,
-			      CUstream stream);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream);
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy);
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
 			       size_t count, CUmemcpyAttributes *attrs, size_t *first,
 			       size_t nattrs, CUstream stream);
 CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count);
-CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count,
-			 CUstream stream);
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream);
 CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t count);
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
@@ -127,11 +122,9 @@ CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end);
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr);
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle,
-			       unsigned int flags);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags);
 CUresult cuIpcCloseMemHandle(CUdeviceptr ptr);
 CUresult cuMemGetHandleForAddressRange(void *out, CUdeviceptr ptr, size_t size,
-				       CUmemRangeHandleType type,
-				       unsigned long long flags);
+				       CUmemRangeHandleType type, unsigned long long flags);
 
 #endif

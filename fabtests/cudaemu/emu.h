@@ -22,12 +22,12 @@
 #define EMU_EXPORT __attribute__((visibility("default")))
 
 /* Declares and opens the definition of one driver function */
-#define EMU_API(name, ...)                     \
-	EMU_EXPORT CUresult name(__VA_ARGS__); \
+#define EMU_API(name, ...)                                                                     \
+	EMU_EXPORT CUresult name(__VA_ARGS__);                                                 \
 	CUresult name(__VA_ARGS__)
 
 /* A second exported name with the same signature */
-#define EMU_API_ALIAS(alias_name, name) \
+#define EMU_API_ALIAS(alias_name, name)                                                        \
 	extern __typeof(name) alias_name __attribute__((alias(#name))) EMU_EXPORT
 
 /* What an entry point needs before it does anything */
@@ -38,11 +38,11 @@ enum emu_need {
 };
 
 /* Opens every driver function: injected faults, cuInit, current context */
-#define EMU_ENTER(need)                                        \
-	do {                                                   \
-		CUresult enter_rc = emu_enter(__func__, need); \
-		if (enter_rc != CUDA_SUCCESS)                  \
-			return enter_rc;                       \
+#define EMU_ENTER(need)                                                                        \
+	do {                                                                                   \
+		CUresult enter_rc = emu_enter(__func__, need);                                 \
+		if (enter_rc != CUDA_SUCCESS)                                                  \
+			return enter_rc;                                                       \
 	} while (0)
 
 #define EMU_MAX_DEVICES 16
@@ -56,7 +56,7 @@ enum emu_need {
 #define EMU_POISON_NEW 0xdb
 #define EMU_POISON_FREED 0xdf
 
-#define EMU_ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
+#define EMU_ROUND_UP(x, to) (((x) + (to) -1) / (to) * (to))
 
 /* ---- memory ---- */
 
@@ -96,8 +96,8 @@ struct emu_alloc {
 	struct CUmemPoolHandle_st *pool;
 	struct emu_phys *phys;        /* VMM only */
 	struct emu_reservation *resv; /* VMM only */
-	uint32_t slot; /* in the device's table of exported memory, 0 for none */
-	struct emu_import *import; /* IPC only */
+	uint32_t slot;                /* in the device's table of exported memory, 0 for none */
+	struct emu_import *import;    /* IPC only */
 };
 
 /* How a copy reaches one operand */
@@ -145,8 +145,7 @@ struct emu_device {
 	uint64_t used;
 	int fd; /* memory file: the table of exported memory, then device memory */
 	uint64_t file_size;
-	uint64_t
-		*slots; /* slot 0: this process's token; others: an id each, 0 for none */
+	uint64_t *slots; /* slot 0: this process's token; others: an id each, 0 for none */
 	pthread_mutex_t engine[EMU_DIRECTIONS]; /* held for the modelled time of a copy */
 };
 
@@ -320,9 +319,8 @@ void emu_op_run(struct CUstream_st *stream, struct emu_op *op);
 
 /* copy.c: one copy for all the entry points */
 enum emu_copy_flags {
-	EMU_COPY_BLOCKING = 1 << 0, /* the synchronous form */
-	EMU_COPY_DST_KNOWN =
-		1 << 1, /* destination must be memory that the driver knows */
+	EMU_COPY_BLOCKING = 1 << 0,  /* the synchronous form */
+	EMU_COPY_DST_KNOWN = 1 << 1, /* destination must be memory that the driver knows */
 	EMU_COPY_SRC_KNOWN = 1 << 2,
 	EMU_COPY_SNAPSHOT = 1 << 3,    /* the source may change after the call */
 	EMU_COPY_NO_SNAPSHOT = 1 << 4, /* the source is read in stream order */

@@ -34,7 +34,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	ok(cuMemFreeHost((void *)pinned));
+	ok(cuMemFreeHost((void *) pinned));
 	ok(cuStreamDestroy_v2(stream));
 	ok(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;
@@ -43,7 +43,7 @@ static int teardown(void **state)
 static void gate_close(CUstream s)
 {
 	__atomic_store_n(pinned, 0, __ATOMIC_SEQ_CST);
-	ok(cuStreamWaitValue32_v2(s, (uintptr_t)pinned, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ok(cuStreamWaitValue32_v2(s, (uintptr_t) pinned, 1, CU_STREAM_WAIT_VALUE_EQ));
 }
 
 static void gate_open(void)
@@ -56,7 +56,7 @@ static void fill(unsigned char *p, size_t n, unsigned int seed)
 	size_t i;
 
 	for (i = 0; i < n; i++)
-		p[i] = (unsigned char)(i * 7 + seed);
+		p[i] = (unsigned char) (i * 7 + seed);
 }
 
 static void test_copies(void **state)
@@ -76,14 +76,14 @@ static void test_copies(void **state)
 		assert_memory_equal(in, out, SIZE - off);
 	}
 	ok(cuMemcpy(b, a, SIZE));
-	ok(cuMemcpy((uintptr_t)out, (uintptr_t)in, SIZE));
+	ok(cuMemcpy((uintptr_t) out, (uintptr_t) in, SIZE));
 	assert_memory_equal(in, out, SIZE);
 	fails(cuMemcpyHtoD_v2(a + 1, in, SIZE), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemcpyDtoH_v2(out, a + SIZE - 4, 5), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemcpyDtoD_v2(b, a + SIZE, 1), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemcpyDtoD_v2(b + 9, a, SIZE - 8), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemsetD8_v2(a, 0, SIZE + 1), CUDA_ERROR_INVALID_VALUE);
-	fails(cuMemcpyHtoD_v2((uintptr_t)out, in, 1), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemcpyHtoD_v2((uintptr_t) out, in, 1), CUDA_ERROR_INVALID_VALUE);
 	ok(cuMemFree_v2(b));
 	fails(cuMemcpyDtoH_v2(out, b, 1), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemFree_v2(b), CUDA_ERROR_INVALID_VALUE);
@@ -110,7 +110,7 @@ static void test_copies_2d(void **state)
 	copy.dstDevice = d;
 	ok(cuMemcpy2D_v2(&copy));
 	for (row = 0; row < 4; row++) {
-		ok(cuMemcpyDtoH_v2(out + row * 5, d + (CUdeviceptr)row * 32, 5));
+		ok(cuMemcpyDtoH_v2(out + row * 5, d + (CUdeviceptr) row * 32, 5));
 		memcpy(want + row * 5, in + row * 16, 5);
 	}
 	assert_memory_equal(out, want, sizeof(want));
@@ -160,11 +160,11 @@ static void test_reuse(void **state)
 	ok(cuMemFree_v2(b));
 	ok(cuMemFree_v2(c));
 	ok(cuMemHostAlloc(&h, SIZE, 0));
-	ids[0] = buffer_id((uintptr_t)h);
+	ids[0] = buffer_id((uintptr_t) h);
 	ok(cuMemFreeHost(h));
 	ok(cuMemHostAlloc(&h2, SIZE, 0));
 	assert_ptr_equal(h, h2);
-	assert_int_not_equal(ids[0], buffer_id((uintptr_t)h2));
+	assert_int_not_equal(ids[0], buffer_id((uintptr_t) h2));
 	memset(h2, 1, SIZE);
 	ok(cuMemFreeHost(h2));
 }
@@ -172,7 +172,7 @@ static void test_reuse(void **state)
 /* Nothing shows at the destination before the stream gets there */
 static void test_asynchronous(void **state)
 {
-	volatile unsigned char *h = (volatile unsigned char *)pinned + 4096;
+	volatile unsigned char *h = (volatile unsigned char *) pinned + 4096;
 	CUdeviceptr d;
 	CUevent event;
 
@@ -182,7 +182,7 @@ static void test_asynchronous(void **state)
 	ok(cuCtxSynchronize());
 	*h = 7;
 	gate_close(stream);
-	ok(cuMemcpyDtoHAsync_v2((void *)h, d, 1, stream));
+	ok(cuMemcpyDtoHAsync_v2((void *) h, d, 1, stream));
 	ok(cuEventRecord(event, stream));
 	fails(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
 	fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
@@ -197,10 +197,10 @@ static void test_asynchronous(void **state)
 	/* A pinned source is read when the copy runs, not when it is asked for */
 	*h = 2;
 	gate_close(stream);
-	ok(cuMemcpyHtoDAsync_v2(d, (void *)h, 1, stream));
+	ok(cuMemcpyHtoDAsync_v2(d, (void *) h, 1, stream));
 	*h = 3;
 	gate_open();
-	ok(cuMemcpyDtoHAsync_v2((void *)(h + 1), d, 1, stream));
+	ok(cuMemcpyDtoHAsync_v2((void *) (h + 1), d, 1, stream));
 	ok(cuStreamSynchronize(stream));
 	assert_int_equal(h[1], 3);
 	ok(cuMemFree_v2(d));
@@ -256,7 +256,7 @@ static void test_stream_order(void **state)
 	ok(cuEventCreate(&event, 0));
 	for (i = 0; i < 1000; i++) {
 		ok(cuStreamWriteValue32_v2(stream, d, i, 0));
-		ok(cuMemcpyDtoHAsync_v2((void *)&h[i], d, 4, stream));
+		ok(cuMemcpyDtoHAsync_v2((void *) &h[i], d, 4, stream));
 	}
 	ok(cuStreamSynchronize(stream));
 	for (i = 0; i < 1000; i++)
@@ -267,7 +267,7 @@ static void test_stream_order(void **state)
 	ok(cuStreamWriteValue32_v2(stream, d, 77, 0));
 	ok(cuEventRecord(event, stream));
 	ok(cuStreamWaitEvent(other, event, 0));
-	ok(cuMemcpyDtoHAsync_v2((void *)h, d, 4, other));
+	ok(cuMemcpyDtoHAsync_v2((void *) h, d, 4, other));
 	fails(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
 	gate_open();
 	ok(cuStreamSynchronize(other));
@@ -285,14 +285,14 @@ static void test_default_stream(void **state)
 
 	ok(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
 	gate_close(blocking);
-	ok(cuStreamWriteValue32_v2(NULL, (uintptr_t)(pinned + 1), 1, 0));
+	ok(cuStreamWriteValue32_v2(NULL, (uintptr_t) (pinned + 1), 1, 0));
 	fails(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
 	ok(cuStreamQuery(stream));
 	gate_open();
 	ok(cuStreamSynchronize(NULL));
 	ok(cuStreamQuery(blocking));
 	gate_close(NULL);
-	ok(cuStreamWriteValue32_v2(blocking, (uintptr_t)(pinned + 1), 1, 0));
+	ok(cuStreamWriteValue32_v2(blocking, (uintptr_t) (pinned + 1), 1, 0));
 	fails(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
 	gate_open();
 	ok(cuStreamSynchronize(blocking));
@@ -301,16 +301,16 @@ static void test_default_stream(void **state)
 
 static void test_memops(void **state)
 {
-	uint64_t *wide = (uint64_t *)(uintptr_t)(pinned + 16);
+	uint64_t *wide = (uint64_t *) (uintptr_t) (pinned + 16);
 	CUdeviceptr d;
 	CUstreamBatchMemOpParams batch[3];
 	uint32_t back;
 
 	ok(cuMemAlloc_v2(&d, 16));
-	ok(cuStreamWriteValue64_v2(stream, (uintptr_t)wide, 1ull << 40, 0));
-	ok(cuStreamWaitValue64_v2(stream, (uintptr_t)wide, 1ull << 40,
+	ok(cuStreamWriteValue64_v2(stream, (uintptr_t) wide, 1ull << 40, 0));
+	ok(cuStreamWaitValue64_v2(stream, (uintptr_t) wide, 1ull << 40,
 				  CU_STREAM_WAIT_VALUE_GEQ));
-	ok(cuStreamWaitValue64_v2(stream, (uintptr_t)wide, 3ull << 40,
+	ok(cuStreamWaitValue64_v2(stream, (uintptr_t) wide, 3ull << 40,
 				  CU_STREAM_WAIT_VALUE_AND));
 	/* Cyclic: 2 is at or after 0xffffffff */
 	ok(cuStreamWriteValue32_v2(stream, d, 2, 0));
@@ -329,7 +329,7 @@ static void test_memops(void **state)
 	ok(cuStreamSynchronize(stream));
 	ok(cuMemcpyDtoH_v2(&back, d + 4, 4));
 	assert_int_equal(back, 42);
-	batch[2].waitValue.address = (uintptr_t)&back;
+	batch[2].waitValue.address = (uintptr_t) &back;
 	batch[0].writeValue.value = 43;
 	fails(cuStreamBatchMemOp_v2(stream, 3, batch, 0), CUDA_ERROR_INVALID_VALUE);
 	ok(cuStreamSynchronize(stream));
@@ -346,12 +346,12 @@ static CUresult callback_rc;
 static void host_function(void *data)
 {
 	callback_rc = cuStreamQuery(NULL);
-	*(uint32_t *)data += 1;
+	*(uint32_t *) data += 1;
 }
 
 static void stream_callback(CUstream s, CUresult status, void *data)
 {
-	*(uint32_t *)data += status == CUDA_SUCCESS && s == stream ? 10 : 0;
+	*(uint32_t *) data += status == CUDA_SUCCESS && s == stream ? 10 : 0;
 }
 
 static void test_host_functions(void **state)
@@ -395,17 +395,16 @@ static void test_events(void **state)
 /* The copies of a batch have no order; bad ones keep all of it from running */
 static void test_batch(void **state)
 {
-	unsigned char *h = (unsigned char *)(uintptr_t)(pinned + 1024);
+	unsigned char *h = (unsigned char *) (uintptr_t) (pinned + 1024);
 	CUdeviceptr d, dsts[3], srcs[3];
 	size_t sizes[3] = {10, 20, 30}, first[1] = {0}, i;
-	CUmemcpyAttributes attrs[1] = {
-		{.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}};
+	CUmemcpyAttributes attrs[1] = {{.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}};
 
 	fill(h, 128, 9);
 	ok(cuMemAlloc_v2(&d, 96));
 	for (i = 0; i < 3; i++) {
 		dsts[i] = d + i * 32;
-		srcs[i] = (uintptr_t)(h + i * 32);
+		srcs[i] = (uintptr_t) (h + i * 32);
 	}
 	ok(cuMemcpyBatchAsync_v2(dsts, srcs, sizes, 3, attrs, first, 1, stream));
 	ok(cuStreamSynchronize(stream));
@@ -460,11 +459,11 @@ static void test_attributes(void **state)
 	assert_ptr_equal(owner, ctx);
 	ok(cuMemGetAddressRange_v2(&base, &size, d + 99));
 	assert_true(base == d && size == SIZE);
-	ok(cuPointerGetAttributes(3, names, out, (uintptr_t)&local));
+	ok(cuPointerGetAttributes(3, names, out, (uintptr_t) &local));
 	assert_int_equal(type, 0);
 	assert_int_equal(ordinal, -2);
 	assert_int_equal(id, 0);
-	fails(cuPointerGetAttribute(&type, names[0], (uintptr_t)&local),
+	fails(cuPointerGetAttribute(&type, names[0], (uintptr_t) &local),
 	      CUDA_ERROR_INVALID_VALUE);
 	fails(cuPointerGetAttribute(&type, names[0], d + SIZE), CUDA_ERROR_INVALID_VALUE);
 	ok(cuMemFree_v2(d));
@@ -475,7 +474,7 @@ static void test_attributes(void **state)
 	assert_non_null(h);
 	ok(cuMemHostRegister_v2(h, 4096, 0));
 	fails(cuMemHostRegister_v2(h, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-	ok(cuPointerGetAttribute(&type, names[0], (uintptr_t)h));
+	ok(cuPointerGetAttribute(&type, names[0], (uintptr_t) h));
 	assert_int_equal(type, CU_MEMORYTYPE_HOST);
 	ok(cuMemAlloc_v2(&d, SIZE));
 	fails(cuMemcpyHtoD_v2(d, h, 8192), CUDA_ERROR_INVALID_VALUE);
@@ -488,7 +487,7 @@ static void test_attributes(void **state)
 	ok(cuMemAllocManaged(&d, SIZE, CU_MEM_ATTACH_GLOBAL));
 	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_IS_MANAGED, d));
 	assert_int_equal(type, 1);
-	memset((void *)(uintptr_t)d, 3, SIZE);
+	memset((void *) (uintptr_t) d, 3, SIZE);
 	ok(cuMemcpyDtoH_v2(&local, d + 1, 1));
 	assert_int_equal(local, 3);
 	ok(cuMemFree_v2(d));
@@ -565,7 +564,7 @@ static void test_vmm(void **state)
 	fails(cuMemcpyHtoD_v2(va, in, 1), CUDA_ERROR_INVALID_VALUE);
 	for (i = 0; i < 2; i++) {
 		ok(cuMemCreate(&handle[i], piece, &prop, 0));
-		ok(cuMemMap(va + (CUdeviceptr)i * piece, piece, 0, handle[i], 0));
+		ok(cuMemMap(va + (CUdeviceptr) i * piece, piece, 0, handle[i], 0));
 	}
 	fails(cuMemcpyHtoD_v2(va, in, 1), CUDA_ERROR_INVALID_VALUE);
 	ok(cuMemSetAccess(va, 2 * piece, &access, 1));
@@ -583,7 +582,7 @@ static void test_vmm(void **state)
 	/* The same bytes through an exported and imported handle */
 	ok(cuMemExportToShareableHandle(&fd, handle[1],
 					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	ok(cuMemImportFromShareableHandle(&shared, (void *)(uintptr_t)fd,
+	ok(cuMemImportFromShareableHandle(&shared, (void *) (uintptr_t) fd,
 					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	close(fd);
 	ok(cuMemAddressReserve(&other, piece, 0, 0, 0));
@@ -646,8 +645,8 @@ static void test_dmabuf(void **state)
 	fails(cuMemGetHandleForAddressRange(&fd, d, 1 << 17,
 					    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
 	      CUDA_ERROR_INVALID_VALUE);
-	rc = cuMemGetHandleForAddressRange(&fd, d, 4096,
-					   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	rc = cuMemGetHandleForAddressRange(&fd, d, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					   0);
 	assert_int_equal(rc, supported ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
 	if (fd >= 0)
 		close(fd);
@@ -661,7 +660,7 @@ static void test_lookup(void **state)
 	void *fn;
 
 	ok(cuGetProcAddress_v2("cuMemAlloc", &fn, 12000, 0, &status));
-	assert_ptr_equal(fn, (void *)cuMemAlloc_v2);
+	assert_ptr_equal(fn, (void *) cuMemAlloc_v2);
 	ok(cuGetProcAddress_v2("cuMemcpyBatchAsync", &fn, 12000, 0, &status));
 	assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 	assert_null(fn);
@@ -669,7 +668,7 @@ static void test_lookup(void **state)
 	assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 	ok(cuGetErrorName(CUDA_ERROR_NOT_READY, &name));
 	assert_string_equal(name, "CUDA_ERROR_NOT_READY");
-	fails(cuGetErrorName((CUresult)12345, &name), CUDA_ERROR_INVALID_VALUE);
+	fails(cuGetErrorName((CUresult) 12345, &name), CUDA_ERROR_INVALID_VALUE);
 }
 
 int main(int argc, char **argv)

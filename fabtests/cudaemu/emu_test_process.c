@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 /* Scenes are no cmocka tests: they say where they failed and end */
-#define check(expr)                                                                \
-	do {                                                                       \
-		if (!(expr)) {                                                     \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #expr); \
-			_exit(1);                                                  \
-		}                                                                  \
+#define check(expr)                                                                            \
+	do {                                                                                   \
+		if (!(expr)) {                                                                 \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #expr);             \
+			_exit(1);                                                              \
+		}                                                                              \
 	} while (0)
 #define want(call, rc) check((call) == (rc))
 #define good(call) want(call, CUDA_SUCCESS)
@@ -36,7 +36,7 @@ int emu_test_spawn(const char *scene, const char *env, const char *value)
 	if (pid == 0) {
 		if (env)
 			setenv(env, value, 1);
-		execl("/proc/self/exe", "emu_test", scene, (char *)NULL);
+		execl("/proc/self/exe", "emu_test", scene, (char *) NULL);
 		_exit(127);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -66,7 +66,7 @@ static int scene_cpu_access(void)
 	signal(SIGSEGV, SIG_DFL);
 	use_device(0);
 	good(cuMemAlloc_v2(&d, 64));
-	return *(volatile char *)(uintptr_t)d;
+	return *(volatile char *) (uintptr_t) d;
 }
 
 void test_cpu_access_dies(void **state)
@@ -85,10 +85,9 @@ static void nothing_initialised(void)
 	CUdeviceptr d;
 	int n;
 
-	want(cuPointerGetAttributes(1, &attr, &out, (uintptr_t)&n),
+	want(cuPointerGetAttributes(1, &attr, &out, (uintptr_t) &n),
 	     CUDA_ERROR_NOT_INITIALIZED);
-	want(cuPointerGetAttribute(&type, attr, (uintptr_t)&n),
-	     CUDA_ERROR_NOT_INITIALIZED);
+	want(cuPointerGetAttribute(&type, attr, (uintptr_t) &n), CUDA_ERROR_NOT_INITIALIZED);
 	want(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
 	want(cuMemAlloc_v2(&d, 1), CUDA_ERROR_NOT_INITIALIZED);
 	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_INITIALIZED);
@@ -175,8 +174,7 @@ static int scene_no_memops(void)
 	int can;
 
 	use_device(0);
-	good(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-				  0));
+	good(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0));
 	check(can == 0);
 	good(cuMemAlloc_v2(&d, 16));
 	want(cuStreamWriteValue32_v2(NULL, d, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
@@ -285,12 +283,12 @@ struct ipc_line {
 
 static void ipc_say(int fd, const void *data, size_t size)
 {
-	check(write(fd, data, size) == (ssize_t)size);
+	check(write(fd, data, size) == (ssize_t) size);
 }
 
 static void ipc_hear(int fd, void *data, size_t size)
 {
-	check(read(fd, data, size) == (ssize_t)size);
+	check(read(fd, data, size) == (ssize_t) size);
 }
 
 static void ipc_exporter(const struct ipc_line *line)
@@ -330,8 +328,8 @@ static void ipc_importer(const struct ipc_line *line)
 	good(cuMemcpyDtoH_v2(text, d, 8));
 	check(!strcmp(text, "to peer"));
 	want(cuMemcpyDtoH_v2(text, d + 96, 8), CUDA_ERROR_INVALID_VALUE);
-	good(cuPointerGetAttribute(&capable,
-				   CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, d));
+	good(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+				   d));
 	check(!capable);
 	want(cuMemFree_v2(d), CUDA_ERROR_INVALID_VALUE);
 	good(cuMemcpyHtoD_v2(d + 50, "to host", 8));
@@ -384,11 +382,11 @@ static void runtime_check(const char *library)
 	void *d;
 
 	check(lib);
-	*(void **)&rt_malloc = dlsym(lib, "cudaMalloc");
-	*(void **)&rt_free = dlsym(lib, "cudaFree");
-	*(void **)&rt_memcpy = dlsym(lib, "cudaMemcpy");
-	*(void **)&rt_last = dlsym(lib, "cudaGetLastError");
-	*(void **)&rt_name = dlsym(lib, "cudaGetErrorName");
+	*(void **) &rt_malloc = dlsym(lib, "cudaMalloc");
+	*(void **) &rt_free = dlsym(lib, "cudaFree");
+	*(void **) &rt_memcpy = dlsym(lib, "cudaMemcpy");
+	*(void **) &rt_last = dlsym(lib, "cudaGetLastError");
+	*(void **) &rt_name = dlsym(lib, "cudaGetErrorName");
 	check(rt_malloc && rt_free && rt_memcpy && rt_last && rt_name);
 	good(rt_free(NULL));
 	good(rt_malloc(&d, 6));
@@ -419,7 +417,7 @@ void test_runtime(void **state)
 	Dl_info driver;
 	char dir[PATH_MAX];
 
-	assert_true(dladdr((void *)cuInit, &driver));
+	assert_true(dladdr((void *) cuInit, &driver));
 	assert_non_null(realpath(driver.dli_fname, dir));
 	*strrchr(dir, '/') = 0;
 	play("runtime", "LD_LIBRARY_PATH", dir);

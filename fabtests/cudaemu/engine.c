@@ -23,14 +23,14 @@ static uint64_t emu_now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+	return (uint64_t) ts.tv_sec * 1000000000ull + (uint64_t) ts.tv_nsec;
 }
 
 static void emu_sleep_until(uint64_t ns)
 {
 	struct timespec ts = {
-		.tv_sec = (time_t)(ns / 1000000000ull),
-		.tv_nsec = (long)(ns % 1000000000ull),
+		.tv_sec = (time_t) (ns / 1000000000ull),
+		.tv_nsec = (long) (ns % 1000000000ull),
 	};
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL))
@@ -65,7 +65,7 @@ static uint64_t emu_copy_ns(size_t bytes)
 	uint64_t ns = emu.conf.copy_latency_us * 1000ull;
 
 	if (emu.conf.copy_gbps > 0)
-		ns += (uint64_t)((double)bytes / emu.conf.copy_gbps);
+		ns += (uint64_t) ((double) bytes / emu.conf.copy_gbps);
 	return ns;
 }
 
@@ -80,7 +80,7 @@ static void emu_move_words(char *dst, const char *src, size_t len)
 	while (len) {
 		len -= sizeof(word);
 		memcpy(&word, src + len, sizeof(word));
-		__atomic_store_n((uint32_t *)(void *)(dst + len), word, __ATOMIC_RELEASE);
+		__atomic_store_n((uint32_t *) (void *) (dst + len), word, __ATOMIC_RELEASE);
 	}
 }
 
@@ -89,7 +89,7 @@ static void emu_move(const struct emu_op *op, char *dst, const char *src)
 	size_t len = op->copy.width;
 
 	if (op->copy.dir == EMU_TO_HOST && len <= EMU_WORDS_MAX &&
-	    !(((uintptr_t)dst | (uintptr_t)src | len) % sizeof(uint32_t)))
+	    !(((uintptr_t) dst | (uintptr_t) src | len) % sizeof(uint32_t)))
 		emu_move_words(dst, src, len);
 	else
 		memmove(dst, src, len);
@@ -124,13 +124,13 @@ static void emu_run_set(struct emu_op *op)
 	size_t i;
 
 	if (op->set.width == 1) {
-		memset(op->set.dst, (int)op->set.value, op->set.count);
+		memset(op->set.dst, (int) op->set.value, op->set.count);
 		return;
 	}
 	/* Little-endian: the low bytes of the value are the ones to store */
 	for (i = 0; i < op->set.count; i++)
-		memcpy(op->set.dst + i * (size_t)op->set.width, &op->set.value,
-		       (size_t)op->set.width);
+		memcpy(op->set.dst + i * (size_t) op->set.width, &op->set.value,
+		       (size_t) op->set.width);
 }
 
 static void emu_run_wait(struct emu_op *op)
@@ -153,10 +153,10 @@ static void emu_run_record(struct CUstream_st *stream, struct emu_op *op)
 static void emu_run_write_value(struct emu_op *op)
 {
 	if (op->memop.width == 4)
-		__atomic_store_n((uint32_t *)op->memop.addr, (uint32_t)op->memop.value,
+		__atomic_store_n((uint32_t *) op->memop.addr, (uint32_t) op->memop.value,
 				 __ATOMIC_SEQ_CST);
 	else
-		__atomic_store_n((uint64_t *)op->memop.addr, op->memop.value,
+		__atomic_store_n((uint64_t *) op->memop.addr, op->memop.value,
 				 __ATOMIC_SEQ_CST);
 }
 
@@ -168,13 +168,13 @@ static bool emu_value_reached(const struct emu_op *op)
 	uint64_t now;
 
 	if (wide)
-		now = __atomic_load_n((uint64_t *)op->memop.addr, __ATOMIC_ACQUIRE);
+		now = __atomic_load_n((uint64_t *) op->memop.addr, __ATOMIC_ACQUIRE);
 	else
-		now = __atomic_load_n((uint32_t *)op->memop.addr, __ATOMIC_ACQUIRE);
-	switch (op->memop.flags & ~(unsigned int)CU_STREAM_WAIT_VALUE_FLUSH) {
+		now = __atomic_load_n((uint32_t *) op->memop.addr, __ATOMIC_ACQUIRE);
+	switch (op->memop.flags & ~(unsigned int) CU_STREAM_WAIT_VALUE_FLUSH) {
 	case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic: the difference is signed */
-		return wide ? (int64_t)(now - want) >= 0
-			    : (int32_t)((uint32_t)now - (uint32_t)want) >= 0;
+		return wide ? (int64_t) (now - want) >= 0
+			    : (int32_t) ((uint32_t) now - (uint32_t) want) >= 0;
 	case CU_STREAM_WAIT_VALUE_EQ:
 		return now == (want & mask);
 	case CU_STREAM_WAIT_VALUE_AND:

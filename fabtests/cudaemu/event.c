@@ -26,8 +26,8 @@ EMU_API(cuEventCreate, CUevent *out, unsigned int flags)
 
 	EMU_ENTER(EMU_NEED_CTX);
 	if (!out ||
-	    flags & ~(unsigned int)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING |
-				    CU_EVENT_INTERPROCESS) ||
+	    flags & ~(unsigned int) (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING |
+				     CU_EVENT_INTERPROCESS) ||
 	    (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
@@ -131,7 +131,7 @@ EMU_API(cuEventElapsedTime_v2, float *ms, CUevent start, CUevent end)
 	else if (!emu_event_done(start) || !emu_event_done(end))
 		rc = CUDA_ERROR_NOT_READY;
 	else
-		*ms = (float)((double)(int64_t)(end->ns - start->ns) / 1e6);
+		*ms = (float) ((double) (int64_t) (end->ns - start->ns) / 1e6);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

@@ -44,7 +44,7 @@ static void emu_fault_parse(const char *item)
 {
 	struct emu_fault *fault = &emu_faults[emu_nfaults];
 	const char *colon = strchr(item, ':');
-	size_t len = colon ? (size_t)(colon - item) : strlen(item);
+	size_t len = colon ? (size_t) (colon - item) : strlen(item);
 	char *end;
 
 	if (len == 0 || len >= sizeof(fault->name) || emu_nfaults == EMU_MAX_FAULTS) {
@@ -59,7 +59,7 @@ static void emu_fault_parse(const char *item)
 		fault->onwards = *end == '+';
 		end += fault->onwards;
 		if (*end == ':')
-			fault->code = (CUresult)strtoul(end + 1, &end, 0);
+			fault->code = (CUresult) strtoul(end + 1, &end, 0);
 		if (*end || !fault->nth) {
 			fprintf(stderr, "cudaemu: CUDAEMU_FAIL: bad item \"%s\"\n", item);
 			abort();
@@ -87,12 +87,11 @@ void emu_config_read(struct emu_config *conf)
 {
 	const char *gbps = getenv("CUDAEMU_COPY_GBPS");
 
-	conf->devices = (int)emu_env_number("CUDAEMU_DEVICES", 2);
+	conf->devices = (int) emu_env_number("CUDAEMU_DEVICES", 2);
 	if (conf->devices > EMU_MAX_DEVICES)
 		conf->devices = EMU_MAX_DEVICES;
-	conf->memory = (uint64_t)emu_env_number("CUDAEMU_MEMORY_MB", 2048) << 20;
-	conf->copy_latency_us =
-		(unsigned int)emu_env_number("CUDAEMU_COPY_LATENCY_US", 0);
+	conf->memory = (uint64_t) emu_env_number("CUDAEMU_MEMORY_MB", 2048) << 20;
+	conf->copy_latency_us = (unsigned int) emu_env_number("CUDAEMU_COPY_LATENCY_US", 0);
 	conf->copy_gbps = gbps ? strtod(gbps, NULL) : 0;
 	conf->shuffle = getenv("CUDAEMU_SHUFFLE") != NULL;
 	conf->shuffle_seed = emu_env_number("CUDAEMU_SHUFFLE", 0);
@@ -131,16 +130,15 @@ static CUresult emu_fault_check(const char *function)
 
 static void emu_count(const char *function)
 {
-	size_t at = (uintptr_t)function / 16;
+	size_t at = (uintptr_t) function / 16;
 	const char *there = NULL;
 
 	/* each has one address, and there are fewer of them than places */
 	do {
 		at = (at + 1) % EMU_MAX_FUNCTIONS;
 		there = NULL;
-	} while (!__atomic_compare_exchange_n(&emu_counts[at].function, &there, function,
-					      false, __ATOMIC_RELAXED,
-					      __ATOMIC_RELAXED) &&
+	} while (!__atomic_compare_exchange_n(&emu_counts[at].function, &there, function, false,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
 		 there != function);
 	__atomic_add_fetch(&emu_counts[at].calls, 1, __ATOMIC_RELAXED);
 }

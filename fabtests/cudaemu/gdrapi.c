@@ -19,8 +19,8 @@
 #include "backing.h"
 #include "driver.h"
 
-#define GDR_API(type, name, ...)          \
-	EMU_EXPORT type name(__VA_ARGS__); \
+#define GDR_API(type, name, ...)                                                               \
+	EMU_EXPORT type name(__VA_ARGS__);                                                     \
 	EMU_EXPORT type name(__VA_ARGS__)
 
 #define GDR_PAGE 65536ull
@@ -98,7 +98,7 @@ static int gdr_pin(uint64_t addr, size_t size, struct gdr_mh *handle)
 	pin->id = backing.id;
 	pin->fd = backing.fd;
 	pin->offset = backing.offset;
-	handle->h = (unsigned long)pin;
+	handle->h = (unsigned long) pin;
 	return 0;
 }
 
@@ -112,7 +112,7 @@ GDR_API(int, gdr_pin_buffer, void *g, unsigned long addr, size_t size, uint64_t 
 
 GDR_API(int, gdr_unpin_buffer, void *g, struct gdr_mh handle)
 {
-	struct gdr_pin *pin = (struct gdr_pin *)handle.h;
+	struct gdr_pin *pin = (struct gdr_pin *) handle.h;
 	int error = gdr_enter(__func__);
 
 	if (pin->map)
@@ -123,7 +123,7 @@ GDR_API(int, gdr_unpin_buffer, void *g, struct gdr_mh handle)
 
 GDR_API(int, gdr_get_info_v2, void *g, struct gdr_mh handle, struct gdr_info_v2 *info)
 {
-	const struct gdr_pin *pin = (const struct gdr_pin *)handle.h;
+	const struct gdr_pin *pin = (const struct gdr_pin *) handle.h;
 	int error = gdr_enter(__func__);
 
 	*info = (struct gdr_info_v2){.va = pin->va,
@@ -136,12 +136,12 @@ GDR_API(int, gdr_get_info_v2, void *g, struct gdr_mh handle, struct gdr_info_v2 
 
 GDR_API(int, gdr_map, void *g, struct gdr_mh handle, void **map, size_t size)
 {
-	struct gdr_pin *pin = (struct gdr_pin *)handle.h;
+	struct gdr_pin *pin = (struct gdr_pin *) handle.h;
 	int error = gdr_enter(__func__);
 
 	if (!error) {
 		*map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, pin->fd,
-			    (off_t)pin->offset);
+			    (off_t) pin->offset);
 		if (*map == MAP_FAILED)
 			error = errno;
 		else
@@ -152,7 +152,7 @@ GDR_API(int, gdr_map, void *g, struct gdr_mh handle, void **map, size_t size)
 
 GDR_API(int, gdr_unmap, void *g, struct gdr_mh handle, void *map, size_t size)
 {
-	struct gdr_pin *pin = (struct gdr_pin *)handle.h;
+	struct gdr_pin *pin = (struct gdr_pin *) handle.h;
 	int error = gdr_enter(__func__);
 
 	if (pin->map != map || munmap(map, size))
@@ -161,10 +161,11 @@ GDR_API(int, gdr_unmap, void *g, struct gdr_mh handle, void *map, size_t size)
 	return gdr_leave(error);
 }
 
-static int gdr_copy(struct gdr_mh handle, const void *at, void *dst, const void *src, size_t size)
+static int gdr_copy(struct gdr_mh handle, const void *at, void *dst, const void *src,
+		    size_t size)
 {
-	const struct gdr_pin *pin = (const struct gdr_pin *)handle.h;
-	const uint64_t offset = (uint64_t)((const char *)at - pin->map);
+	const struct gdr_pin *pin = (const struct gdr_pin *) handle.h;
+	const uint64_t offset = (uint64_t) ((const char *) at - pin->map);
 	struct cudaemu_backing backing;
 
 	if (!pin->map || offset >= pin->size || size > pin->size - offset)
@@ -182,7 +183,8 @@ GDR_API(int, gdr_copy_to_mapping, struct gdr_mh handle, void *map, const void *s
 	return gdr_leave(error ? error : gdr_copy(handle, map, map, src, size));
 }
 
-GDR_API(int, gdr_copy_from_mapping, struct gdr_mh handle, void *dst, const void *map, size_t size)
+GDR_API(int, gdr_copy_from_mapping, struct gdr_mh handle, void *dst, const void *map,
+	size_t size)
 {
 	int error = gdr_enter(__func__);
 

@@ -29,7 +29,8 @@ static void *emu_self(int flags)
 	static const char here;
 	Dl_info info;
 
-	return dladdr(&here, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | flags) : NULL;
+	return dladdr(&here, &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | flags)
+				    : NULL;
 }
 
 static CUresult emu_start(void)
@@ -49,7 +50,7 @@ static CUresult emu_start(void)
 	pthread_atfork(NULL, NULL, emu_fork_child);
 	fprintf(stderr,
 		"cudaemu: EMULATED %s device (test only): %d devices, %llu MiB each%s%s\n",
-		emu.vendor, emu.conf.devices, (unsigned long long)emu.conf.memory >> 20,
+		emu.vendor, emu.conf.devices, (unsigned long long) emu.conf.memory >> 20,
 		emu.udmabuf ? "" : ", no dma-buf",
 		emu.conf.no_memops ? ", no stream memory operations" : "");
 	__atomic_store_n(&emu.initialised, true, __ATOMIC_RELEASE);
@@ -138,8 +139,7 @@ static void *emu_symbol(const char *name)
 	return symbol;
 }
 
-static CUdriverProcAddressQueryResult emu_proc_find(const char *name, int version,
-						    void **fn)
+static CUdriverProcAddressQueryResult emu_proc_find(const char *name, int version, void **fn)
 {
 	char versioned[80];
 	bool known = false;

@@ -45,8 +45,7 @@ struct emu_import {
 void emu_ipc_forget(struct emu_alloc *alloc)
 {
 	if (alloc->slot)
-		__atomic_store_n(&emu.dev[alloc->dev].slots[alloc->slot], 0,
-				 __ATOMIC_RELEASE);
+		__atomic_store_n(&emu.dev[alloc->dev].slots[alloc->slot], 0, __ATOMIC_RELEASE);
 }
 
 static uint32_t emu_slot_take(const struct emu_device *dev, uint64_t id)
@@ -110,10 +109,10 @@ static int emu_ipc_file(const struct emu_ipc_handle *handle)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	if (pread(fd, &token, sizeof(token), 0) == (ssize_t)sizeof(token) &&
+	if (pread(fd, &token, sizeof(token), 0) == (ssize_t) sizeof(token) &&
 	    token == handle->token &&
-	    pread(fd, &id, sizeof(id), (off_t)(handle->slot * sizeof(id))) ==
-		    (ssize_t)sizeof(id) &&
+	    pread(fd, &id, sizeof(id), (off_t) (handle->slot * sizeof(id))) ==
+		    (ssize_t) sizeof(id) &&
 	    id == handle->id)
 		return fd;
 	close(fd);
@@ -142,8 +141,7 @@ static bool emu_import_stale(const struct emu_ipc_handle *handle)
 			continue;
 		other = &emu.allocs[i]->import->handle;
 		if (other->token == handle->token && other->dev == handle->dev &&
-		    other->id != handle->id &&
-		    other->offset < handle->offset + handle->size &&
+		    other->id != handle->id && other->offset < handle->offset + handle->size &&
 		    handle->offset < other->offset + other->size)
 			return true;
 	}
@@ -170,7 +168,7 @@ static struct emu_block *emu_import_block(size_t size)
 		free(block);
 		return NULL;
 	}
-	block->va = (uintptr_t)va;
+	block->va = (uintptr_t) va;
 	block->len = len;
 	block->dev = EMU_IPC_BLOCK;
 	return block;
@@ -192,8 +190,8 @@ static CUresult emu_import_create(const struct emu_ipc_handle *handle, int fd,
 
 	if (!alloc || !import || !block)
 		goto free_all;
-	block->rw = mmap(NULL, block->len, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_NORESERVE, fd, (off_t)handle->offset);
+	block->rw = mmap(NULL, block->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			 fd, (off_t) handle->offset);
 	if (block->rw == MAP_FAILED)
 		goto free_all;
 	import->handle = *handle;
@@ -222,8 +220,7 @@ free_all:
 	return rc;
 }
 
-EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque,
-	unsigned int flags)
+EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque, unsigned int flags)
 {
 	struct emu_ipc_handle handle;
 	struct emu_alloc *alloc;
@@ -307,7 +304,7 @@ EMU_API(cuIpcOpenEventHandle, CUevent *out, CUipcEventHandle handle)
 static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
 {
 	struct udmabuf_create create = {
-		.memfd = (uint32_t)memfd,
+		.memfd = (uint32_t) memfd,
 		.flags = UDMABUF_FLAGS_CLOEXEC,
 		.offset = offset,
 		.size = size,
@@ -325,8 +322,8 @@ static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
 		return fd;
 	/* Its name tells what is behind it: see cudaemu_dmabuf_backing() */
 	if (fstat(memfd, &file) ||
-	    snprintf(name, sizeof(name), EMU_DMABUF_NAME, memfd, (uint64_t)file.st_ino,
-		     offset) >= (int)sizeof(name) ||
+	    snprintf(name, sizeof(name), EMU_DMABUF_NAME, memfd, (uint64_t) file.st_ino,
+		     offset) >= (int) sizeof(name) ||
 	    ioctl(fd, DMA_BUF_SET_NAME, name)) {
 		close(fd);
 		return -1;
@@ -365,7 +362,7 @@ EMU_API(cuMemGetHandleForAddressRange, void *out, CUdeviceptr ptr, size_t size,
 	if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !ptr || !size ||
 	    ptr % EMU_PAGE || size % EMU_PAGE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (flags & ~(unsigned long long)CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)
+	if (flags & ~(unsigned long long) CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find(ptr);
@@ -394,11 +391,9 @@ EMU_EXPORT bool cudaemu_address_backing(uint64_t address, struct cudaemu_backing
 
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find(address);
-	found = alloc &&
-		emu_dmabuf_source(alloc, address, &backing->fd, &backing->offset);
+	found = alloc && emu_dmabuf_source(alloc, address, &backing->fd, &backing->offset);
 	if (found) {
-		backing->size =
-			EMU_ROUND_UP(alloc->size, EMU_PAGE) - (address - alloc->base);
+		backing->size = EMU_ROUND_UP(alloc->size, EMU_PAGE) - (address - alloc->base);
 		backing->id = alloc->id;
 	}
 	pthread_mutex_unlock(&emu.lock);
@@ -426,6 +421,6 @@ EMU_EXPORT bool cudaemu_dmabuf_backing(int dmabuf, struct cudaemu_backing *backi
 	if (!found || fstat(backing->fd, &file) || file.st_ino != number)
 		return false;
 	size = lseek(dmabuf, 0, SEEK_END);
-	backing->size = size < 0 ? 0 : (uint64_t)size;
+	backing->size = size < 0 ? 0 : (uint64_t) size;
 	return size > 0;
 }

@@ -19,9 +19,9 @@ static CUresult emu_memop_prepare(enum emu_op_kind kind, int width, CUdeviceptr 
 	struct emu_operand where;
 	CUresult rc;
 
-	if (addr % (unsigned int)width || !emu_memop_flags_valid(kind, flags))
+	if (addr % (unsigned int) width || !emu_memop_flags_valid(kind, flags))
 		return CUDA_ERROR_INVALID_VALUE;
-	rc = emu_operand_resolve(addr, (size_t)width, &where);
+	rc = emu_operand_resolve(addr, (size_t) width, &where);
 	if (rc != CUDA_SUCCESS || !where.alloc)
 		return CUDA_ERROR_INVALID_VALUE;
 	*out = emu_op_new(kind);
@@ -50,13 +50,12 @@ static CUresult emu_memop_submit(enum emu_op_kind kind, int width, CUstream stre
 	return rc;
 }
 
-#define EMU_MEMOP(name, kind, type)                                                      \
-	EMU_API(name##_v2, CUstream stream, CUdeviceptr addr, type value,                \
-		unsigned int flags)                                                      \
-	{                                                                                \
-		EMU_ENTER(EMU_NEED_INIT);                                                \
-		return emu_memop_submit(kind, sizeof(type), stream, addr, value, flags); \
-	}                                                                                \
+#define EMU_MEMOP(name, kind, type)                                                            \
+	EMU_API(name##_v2, CUstream stream, CUdeviceptr addr, type value, unsigned int flags)  \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_INIT);                                                      \
+		return emu_memop_submit(kind, sizeof(type), stream, addr, value, flags);       \
+	}                                                                                      \
 	EMU_API_ALIAS(name, name##_v2)
 
 EMU_MEMOP(cuStreamWriteValue32, EMU_OP_WRITE_VALUE, cuuint32_t);

@@ -63,12 +63,11 @@ CUresult emu_alloc_insert(struct emu_alloc *alloc)
 {
 	size_t i;
 
-	if (!emu_array_grow((void **)&emu.allocs, &emu.allocs_cap, emu.nallocs,
+	if (!emu_array_grow((void **) &emu.allocs, &emu.allocs_cap, emu.nallocs,
 			    sizeof(*emu.allocs)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	i = emu_alloc_above(alloc->base);
-	memmove(&emu.allocs[i + 1], &emu.allocs[i],
-		(emu.nallocs - i) * sizeof(*emu.allocs));
+	memmove(&emu.allocs[i + 1], &emu.allocs[i], (emu.nallocs - i) * sizeof(*emu.allocs));
 	emu.allocs[i] = alloc;
 	emu.nallocs++;
 	alloc->id = ++emu.next_id;
@@ -80,8 +79,7 @@ void emu_alloc_remove(struct emu_alloc *alloc)
 	size_t i = emu_alloc_above(alloc->base) - 1;
 
 	emu.nallocs--;
-	memmove(&emu.allocs[i], &emu.allocs[i + 1],
-		(emu.nallocs - i) * sizeof(*emu.allocs));
+	memmove(&emu.allocs[i], &emu.allocs[i + 1], (emu.nallocs - i) * sizeof(*emu.allocs));
 }
 
 static size_t emu_range_above(uint64_t ptr)
@@ -110,11 +108,10 @@ void emu_range_add(uint64_t base, uint64_t len)
 {
 	size_t i = emu_range_above(base);
 
-	if (!emu_array_grow((void **)&emu.ranges, &emu.ranges_cap, emu.nranges,
+	if (!emu_array_grow((void **) &emu.ranges, &emu.ranges_cap, emu.nranges,
 			    sizeof(*emu.ranges)))
 		abort();
-	memmove(&emu.ranges[i + 1], &emu.ranges[i],
-		(emu.nranges - i) * sizeof(*emu.ranges));
+	memmove(&emu.ranges[i + 1], &emu.ranges[i], (emu.nranges - i) * sizeof(*emu.ranges));
 	emu.ranges[i].base = base;
 	emu.ranges[i].len = len;
 	emu.nranges++;
@@ -134,13 +131,13 @@ char *emu_address_reserve(size_t len)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
-	aligned = (char *)EMU_ROUND_UP((uintptr_t)p, EMU_GRANULARITY);
+	aligned = (char *) EMU_ROUND_UP((uintptr_t) p, EMU_GRANULARITY);
 	if (aligned != p)
-		munmap(p, (size_t)(aligned - p));
+		munmap(p, (size_t) (aligned - p));
 	if (aligned + whole != p + whole + EMU_GRANULARITY)
 		munmap(aligned + whole,
-		       (size_t)(p + whole + EMU_GRANULARITY - (aligned + whole)));
-	emu_range_add((uintptr_t)aligned, whole);
+		       (size_t) (p + whole + EMU_GRANULARITY - (aligned + whole)));
+	emu_range_add((uintptr_t) aligned, whole);
 	return aligned;
 }
 
@@ -161,7 +158,7 @@ static struct emu_block *emu_block_map(int dev, size_t len)
 
 	if (!va)
 		goto free_block;
-	block->va = (uintptr_t)va;
+	block->va = (uintptr_t) va;
 	block->len = len;
 	block->dev = dev;
 	if (!device) {
@@ -171,10 +168,10 @@ static struct emu_block *emu_block_map(int dev, size_t len)
 		return block;
 	}
 	block->offset = device->file_size;
-	if (ftruncate(device->fd, (off_t)(device->file_size + len)))
+	if (ftruncate(device->fd, (off_t) (device->file_size + len)))
 		goto free_block;
 	block->rw = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-			 device->fd, (off_t)block->offset);
+			 device->fd, (off_t) block->offset);
 	if (block->rw == MAP_FAILED)
 		goto free_block;
 	device->file_size += len;
@@ -195,8 +192,7 @@ static struct emu_block *emu_block_get(int dev, size_t size)
 		block = *link;
 		if (block->dev != dev || block->len != len)
 			continue;
-		if (dev == EMU_NO_DEVICE &&
-		    mprotect(block->rw, len, PROT_READ | PROT_WRITE))
+		if (dev == EMU_NO_DEVICE && mprotect(block->rw, len, PROT_READ | PROT_WRITE))
 			return NULL;
 		*link = block->next;
 		return block;
@@ -211,10 +207,9 @@ static void emu_block_put(struct emu_block *block, size_t size)
 		mprotect(block->rw, block->len, PROT_NONE);
 	else if (block->len > 2 * EMU_POISON_SPAN)
 		/* What was written between the two ends goes back to the system */
-		fallocate(emu.dev[block->dev].fd,
-			  FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			  (off_t)(block->offset + EMU_POISON_SPAN),
-			  (off_t)(block->len - EMU_POISON_SPAN));
+		fallocate(emu.dev[block->dev].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			  (off_t) (block->offset + EMU_POISON_SPAN),
+			  (off_t) (block->len - EMU_POISON_SPAN));
 	block->next = emu.free_blocks;
 	emu.free_blocks = block;
 }
@@ -237,8 +232,7 @@ static uint64_t emu_alloc_charge(const struct emu_alloc *alloc)
 }
 
 /* New memory of the given kind in dev; called with the lock held */
-CUresult emu_alloc_create(enum emu_kind kind, CUdevice dev, size_t size,
-			  struct emu_alloc **out)
+CUresult emu_alloc_create(enum emu_kind kind, CUdevice dev, size_t size, struct emu_alloc **out)
 {
 	struct emu_alloc *alloc = calloc(1, sizeof(*alloc));
 	CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
@@ -335,7 +329,7 @@ CUresult emu_operand_resolve(uint64_t ptr, size_t size, struct emu_operand *out)
 	if (!alloc) {
 		if (emu_range_owned(ptr))
 			return CUDA_ERROR_INVALID_VALUE;
-		out->p = (char *)(uintptr_t)ptr;
+		out->p = (char *) (uintptr_t) ptr;
 		out->host = true;
 		return CUDA_SUCCESS;
 	}

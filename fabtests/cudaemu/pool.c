@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult emu_pool_alloc(CUdeviceptr *out, size_t size,
-			       struct CUmemPoolHandle_st *pool, CUstream stream)
+static CUresult emu_pool_alloc(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_st *pool,
+			       CUstream stream)
 {
 	struct emu_alloc *alloc;
 	CUresult rc;
@@ -63,9 +63,8 @@ EMU_API(cuMemFreeAsync, CUdeviceptr ptr, CUstream stream)
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
 	alloc = emu_alloc_find(ptr);
-	if (rc == CUDA_SUCCESS &&
-	    (!alloc || alloc->base != ptr || alloc->freeing ||
-	     (alloc->kind != EMU_POOL && alloc->kind != EMU_DEVICE)))
+	if (rc == CUDA_SUCCESS && (!alloc || alloc->base != ptr || alloc->freeing ||
+				   (alloc->kind != EMU_POOL && alloc->kind != EMU_DEVICE)))
 		rc = CUDA_ERROR_INVALID_VALUE;
 	if (rc == CUDA_SUCCESS) {
 		alloc->freeing = true;
@@ -221,8 +220,7 @@ static CUresult emu_pool_access(struct CUmemPoolHandle_st *pool, CUmemPool_attri
 EMU_API(cuMemPoolSetAttribute, CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
 	EMU_ENTER(EMU_NEED_INIT);
-	if (attr > CU_MEMPOOL_ATTR_RELEASE_THRESHOLD &&
-	    attr != CU_MEMPOOL_ATTR_USED_MEM_HIGH &&
+	if (attr > CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attr != CU_MEMPOOL_ATTR_USED_MEM_HIGH &&
 	    attr != CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	return emu_pool_access(pool, attr, value, true);
@@ -235,11 +233,11 @@ EMU_API(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attr, void
 }
 
 /* Pools are not shared between processes here; programs that link to these still start */
-#define EMU_POOL_UNSUPPORTED(name, ...)          \
-	EMU_API(name, __VA_ARGS__)               \
-	{                                        \
-		EMU_ENTER(EMU_NEED_INIT);        \
-		return CUDA_ERROR_NOT_SUPPORTED; \
+#define EMU_POOL_UNSUPPORTED(name, ...)                                                        \
+	EMU_API(name, __VA_ARGS__)                                                             \
+	{                                                                                      \
+		EMU_ENTER(EMU_NEED_INIT);                                                      \
+		return CUDA_ERROR_NOT_SUPPORTED;                                               \
 	}
 
 EMU_POOL_UNSUPPORTED(cuMemPoolExportToShareableHandle, void *out, CUmemoryPool pool,
@@ -247,5 +245,4 @@ EMU_POOL_UNSUPPORTED(cuMemPoolExportToShareableHandle, void *out, CUmemoryPool p
 EMU_POOL_UNSUPPORTED(cuMemPoolImportFromShareableHandle, CUmemoryPool *out, void *handle,
 		     CUmemAllocationHandleType type, unsigned long long flags)
 EMU_POOL_UNSUPPORTED(cuMemPoolExportPointer, void *out, CUdeviceptr ptr)
-EMU_POOL_UNSUPPORTED(cuMemPoolImportPointer, CUdeviceptr *out, CUmemoryPool pool,
-		     void *data)
+EMU_POOL_UNSUPPORTED(cuMemPoolImportPointer, CUdeviceptr *out, CUmemoryPool pool, void *data)

@@ -33,9 +33,9 @@ static const struct {
 	CUpointer_attribute a;
 	const char *name;
 } attrs[] = {
-#define A(x)                                 \
-	{                                    \
-		CU_POINTER_ATTRIBUTE_##x, #x \
+#define A(x)                                                                                   \
+	{                                                                                      \
+		CU_POINTER_ATTRIBUTE_##x, #x                                                   \
 	}
 	A(CONTEXT),
 	A(MEMORY_TYPE),
@@ -66,13 +66,13 @@ static void show(const char *what, void *p)
 	printf("-- pointer %s\n", what);
 	for (i = 0; i < n; i++) {
 		v[0] = v[1] = 0;
-		CUresult rc = cuPointerGetAttribute(v, attrs[i].a, (CUdeviceptr)p);
+		CUresult rc = cuPointerGetAttribute(v, attrs[i].a, (CUdeviceptr) p);
 		long long x = v[0];
 
 		if (attrs[i].a == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
 		    attrs[i].a == CU_POINTER_ATTRIBUTE_HOST_POINTER ||
 		    attrs[i].a == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-			x = v[0] ? (long long)(v[0] - (unsigned long long)p) : -1;
+			x = v[0] ? (long long) (v[0] - (unsigned long long) p) : -1;
 		if (attrs[i].a == CU_POINTER_ATTRIBUTE_CONTEXT ||
 		    attrs[i].a == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
 		    attrs[i].a == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
@@ -84,23 +84,22 @@ static void show(const char *what, void *p)
 		list[i] = attrs[i].a;
 		out[i] = all[i];
 	}
-	printf("plural %s:", name(cuPointerGetAttributes(n, list, out, (CUdeviceptr)p)));
+	printf("plural %s:", name(cuPointerGetAttributes(n, list, out, (CUdeviceptr) p)));
 	for (i = 0; i < n; i++)
 		printf(" %s=%s%d", attrs[i].name, all[i][0] ? "set" : "0",
-		       list[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? (int)all[i][0]
-								      : 0);
+		       list[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? (int) all[i][0] : 0);
 	printf("\n");
 	size_t size = 0;
 	CUdeviceptr base = 0;
-	CUresult rc = cuMemGetAddressRange(&base, &size, (CUdeviceptr)p);
-	printf("range %s %lld %zu\n", name(rc),
-	       rc ? 0LL : (long long)(base - (CUdeviceptr)p), size);
+	CUresult rc = cuMemGetAddressRange(&base, &size, (CUdeviceptr) p);
+	printf("range %s %lld %zu\n", name(rc), rc ? 0LL : (long long) (base - (CUdeviceptr) p),
+	       size);
 	int one = 1;
-	P(cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr)p));
+	P(cuPointerSetAttribute(&one, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, (CUdeviceptr) p));
 	CUipcMemHandle h;
-	P(cuIpcGetMemHandle(&h, (CUdeviceptr)p));
+	P(cuIpcGetMemHandle(&h, (CUdeviceptr) p));
 	int fd = -1;
-	P(cuMemGetHandleForAddressRange(&fd, (CUdeviceptr)p, 4096,
+	P(cuMemGetHandleForAddressRange(&fd, (CUdeviceptr) p, 4096,
 					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 }
 
@@ -126,7 +125,7 @@ static void without_init(void)
 	char buf[64];
 	int n;
 	CUcontext ctx;
-	CUdeviceptr d = (CUdeviceptr)buf;
+	CUdeviceptr d = (CUdeviceptr) buf;
 	unsigned flags;
 	void *fn;
 	CUdriverProcAddressQueryResult st;
@@ -203,9 +202,9 @@ int main(int argc, char **argv)
 	P(cuEventCreate(&e, 0));
 	P(cuStreamQuery(NULL));
 	P(cuStreamSynchronize(NULL));
-	P(cuMemcpy((CUdeviceptr)host, (CUdeviceptr)host + 8, 8));
-	P(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)host));
-	P(cuMemGetAddressRange(&d, &sz, (CUdeviceptr)host));
+	P(cuMemcpy((CUdeviceptr) host, (CUdeviceptr) host + 8, 8));
+	P(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr) host));
+	P(cuMemGetAddressRange(&d, &sz, (CUdeviceptr) host));
 	P(cuDevicePrimaryCtxGetState(0, &u, &n));
 	printf("flags %u active %d\n", u, n);
 	H("primary retained, not current");
@@ -223,16 +222,16 @@ int main(int argc, char **argv)
 	H("objects exist, no context current");
 	P(cuCtxSetCurrent(NULL));
 	P(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, d));
-	P(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)host));
+	P(cuPointerGetAttribute(&n, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr) host));
 	P(cuMemGetAddressRange(&x, &sz, d));
-	P(cuMemcpy(d, (CUdeviceptr)hp, 8));
+	P(cuMemcpy(d, (CUdeviceptr) hp, 8));
 	P(cuMemcpyHtoD(d, host, 8));
 	P(cuMemcpyDtoH(host, d, 8));
-	P(cuMemcpyAsync(d, (CUdeviceptr)hp, 8, s));
+	P(cuMemcpyAsync(d, (CUdeviceptr) hp, 8, s));
 	P(cuMemcpyHtoDAsync(d, hp, 8, s));
 	P(cuMemcpyDtoHAsync(hp, d, 8, s));
 	P(cuMemcpyDtoDAsync(d2, d, 8, s));
-	P(cuMemcpyAsync(d, (CUdeviceptr)hp, 8, NULL));
+	P(cuMemcpyAsync(d, (CUdeviceptr) hp, 8, NULL));
 	P(cuMemsetD8(d, 0, 8));
 	P(cuMemsetD8Async(d, 0, 8, s));
 	P(cuEventRecord(e, s));
@@ -242,14 +241,13 @@ int main(int argc, char **argv)
 	P(cuStreamWaitEvent(s, e, 0));
 	P(cuStreamSynchronize(s));
 	P(cuStreamQuery(s));
-	P(cuStreamWriteValue32(s, (CUdeviceptr)hp, 1, 0));
+	P(cuStreamWriteValue32(s, (CUdeviceptr) hp, 1, 0));
 	P(cuMemHostGetDevicePointer(&x, hp, 0));
 	P(cuMemHostGetFlags(&u, hp));
 	P(cuMemHostRegister(page, 4096, 0));
 	P(cuMemHostUnregister(page));
 	P(cuIpcGetMemHandle(&ih, d));
-	P(cuMemGetHandleForAddressRange(&n, big, 4096,
-					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	P(cuMemGetHandleForAddressRange(&n, big, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	n = 1;
 	P(cuPointerSetAttribute(&n, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, d2));
 	P(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
@@ -265,14 +263,14 @@ int main(int argc, char **argv)
 	P(cuMemAlloc(NULL, 64));
 	P(cuMemAlloc(&x, 1ull << 50));
 	P(cuMemFree(0));
-	P(cuMemFree((CUdeviceptr)host));
+	P(cuMemFree((CUdeviceptr) host));
 	P(cuMemFree(big + 4096));
 	P(cuMemAlloc(&d, 4096));
-	printf("align %llu\n", (unsigned long long)(d & 511));
+	printf("align %llu\n", (unsigned long long) (d & 511));
 	P(cuMemHostAlloc(&hp, 8192, 0));
 	P(cuMemHostAlloc(&hp2, 0, 0));
-	P(cuMemFree((CUdeviceptr)hp));
-	P(cuMemFreeHost((void *)d));
+	P(cuMemFree((CUdeviceptr) hp));
+	P(cuMemFreeHost((void *) d));
 	P(cuMemFreeHost(host));
 	P(cuMemFreeHost(NULL));
 	P(cuMemHostAlloc(&hp, 8192, 0));
@@ -283,7 +281,7 @@ int main(int argc, char **argv)
 	P(cuMemHostRegister(page, 4096, 0));
 	P(cuMemHostRegister(page + 4096, 8192, 0));
 	P(cuMemHostRegister(page + 65536, 0, 0));
-	P(cuMemHostRegister((void *)d, 4096, 0));
+	P(cuMemHostRegister((void *) d, 4096, 0));
 	P(cuMemHostRegister(hp, 4096, 0));
 	P(cuMemHostGetDevicePointer(&x, page + 100, 0));
 	P(cuMemHostGetDevicePointer(&x, page, 1));
@@ -294,20 +292,20 @@ int main(int argc, char **argv)
 	P(cuMemHostUnregister(host));
 	P(cuMemHostUnregister(hp));
 	widths(big);
-	show("device", (void *)big);
-	show("device interior", (void *)(big + 4096));
+	show("device", (void *) big);
+	show("device interior", (void *) (big + 4096));
 	show("pinned", hp);
-	show("pinned interior", (char *)hp + 4096);
+	show("pinned interior", (char *) hp + 4096);
 	show("registered", page);
 	show("host", page + 65536);
 	show("null", NULL);
 	P(cuMemAllocManaged(&x, 8192, CU_MEM_ATTACH_GLOBAL));
-	show("managed", (void *)x);
+	show("managed", (void *) x);
 	P(cuMemFree(x));
 	P(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	P(cuMemAllocAsync(&x, 8192, s));
 	P(cuStreamSynchronize(s));
-	show("pool", (void *)x);
+	show("pool", (void *) x);
 	P(cuMemFreeAsync(x, s));
 	P(cuStreamSynchronize(s));
 	P(cuMemFreeAsync(d2, s));
@@ -331,21 +329,21 @@ int main(int argc, char **argv)
 	P(cuMemAddressReserve(&x, 4096, 0, 0, 0));
 	P(cuMemAddressReserve(&x, 8 << 20, 0, 0, 0));
 	P(cuMemcpyHtoD(x, host, 8));
-	show("reserved only", (void *)x);
+	show("reserved only", (void *) x);
 	P(cuMemMap(x, 1 << 20, 0, mh, 0));
 	P(cuMemMap(x, 2 << 20, 0, mh, 0));
 	P(cuMemMap(x, 2 << 20, 0, mh, 0));
-	show("vmm without access", (void *)x);
+	show("vmm without access", (void *) x);
 	P(cuMemcpyHtoD(x, host, 8));
 	P(cuMemSetAccess(x, 2 << 20, &acc, 1));
 	P(cuMemcpyHtoD(x, host, 8));
-	show("vmm", (void *)x);
+	show("vmm", (void *) x);
 	P(cuMemMap(x + (2 << 20), 2 << 20, 0, mh, 0));
 	P(cuMemSetAccess(x, 4 << 20, &acc, 1));
 	P(cuMemcpyHtoD(x, page, 1 << 20));
 	P(cuMemcpyHtoD(x + (3 << 20) + (1 << 19), page, 1 << 20));
 	P(cuMemcpyDtoD(x + (1 << 20) + 4096, big, 2 << 20));
-	show("vmm second", (void *)(x + (2 << 20)));
+	show("vmm second", (void *) (x + (2 << 20)));
 	P(cuMemFree(x));
 	P(cuMemAddressFree(x, 8 << 20));
 	P(cuMemRelease(mh));
@@ -359,33 +357,33 @@ int main(int argc, char **argv)
 	P(cuMemcpyHtoD(d, host, 0));
 	P(cuMemcpyHtoD(0, host, 8));
 	P(cuMemcpyHtoD(d, NULL, 8));
-	P(cuMemcpyHtoD(d, (void *)big, 8));
-	P(cuMemcpyDtoH((void *)d, big, 8));
-	P(cuMemcpyHtoD((CUdeviceptr)host, host + 64, 8));
-	P(cuMemcpyDtoH(host, (CUdeviceptr)host + 64, 8));
-	P(cuMemcpyHtoD((CUdeviceptr)hp, host + 64, 8));
-	P(cuMemcpyDtoD((CUdeviceptr)hp, d, 8));
-	P(cuMemcpyDtoD((CUdeviceptr)host, d, 8));
-	P(cuMemcpy((CUdeviceptr)host, (CUdeviceptr)host + 64, 8));
+	P(cuMemcpyHtoD(d, (void *) big, 8));
+	P(cuMemcpyDtoH((void *) d, big, 8));
+	P(cuMemcpyHtoD((CUdeviceptr) host, host + 64, 8));
+	P(cuMemcpyDtoH(host, (CUdeviceptr) host + 64, 8));
+	P(cuMemcpyHtoD((CUdeviceptr) hp, host + 64, 8));
+	P(cuMemcpyDtoD((CUdeviceptr) hp, d, 8));
+	P(cuMemcpyDtoD((CUdeviceptr) host, d, 8));
+	P(cuMemcpy((CUdeviceptr) host, (CUdeviceptr) host + 64, 8));
 	P(cuMemcpyHtoD(big + (8 << 20) - 4, host, 8));
 	P(cuMemcpyHtoD(d + 4092, host, 8));
 	P(cuMemsetD8(big + (8 << 20) - 4, 0, 8));
 	P(cuMemsetD32(big + 2, 0, 1));
-	P(cuMemsetD8((CUdeviceptr)host, 0, 8));
+	P(cuMemsetD8((CUdeviceptr) host, 0, 8));
 	P(cuMemcpyDtoDAsync(big, big + 4096, 4096, NULL));
 	P(cuMemFree(big));
 	P(cuMemFree(big));
-	show("freed", (void *)big);
+	show("freed", (void *) big);
 	P(cuMemcpyHtoD(big, host, 8));
 	P(cuMemcpyPeer(d, ctx, d, ctx, 8));
 	size_t bsz = 8, zero = 0;
-	CUdeviceptr bd = d, bs = (CUdeviceptr)hp;
+	CUdeviceptr bd = d, bs = (CUdeviceptr) hp;
 	CUmemcpyAttributes at = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
 	P(cuMemcpyBatchAsync(&bd, &bs, &bsz, 1, &at, &zero, 1, NULL));
 	P(cuMemcpyBatchAsync(&bd, &bs, &bsz, 1, &at, &zero, 1, s));
 	P(cuMemcpyBatchAsync(&bd, &bs, &bsz, 0, &at, &zero, 1, s));
 	P(cuMemcpyBatchAsync(&bd, &bs, &bsz, 1, NULL, NULL, 0, s));
-	bs = (CUdeviceptr)host;
+	bs = (CUdeviceptr) host;
 	P(cuMemcpyBatchAsync(&bd, &bs, &bsz, 1, &at, &zero, 1, s));
 	P(cuStreamSynchronize(s));
 
@@ -410,7 +408,7 @@ int main(int argc, char **argv)
 	P(cuEventQuery(NULL));
 	P(cuEventRecord(NULL, s));
 	memset(hp, 0, 64);
-	P(cuStreamWaitValue32(s, (CUdeviceptr)hp, 1, CU_STREAM_WAIT_VALUE_EQ));
+	P(cuStreamWaitValue32(s, (CUdeviceptr) hp, 1, CU_STREAM_WAIT_VALUE_EQ));
 	P(cuStreamQuery(s));
 	P(cuEventRecord(e, s));
 	P(cuEventQuery(e));
@@ -418,19 +416,19 @@ int main(int argc, char **argv)
 	host[0] = 1;
 	P(cuMemcpyHtoDAsync(d, host, 64, s));
 	host[0] = 2;
-	*(volatile int *)hp = 1;
+	*(volatile int *) hp = 1;
 	P(cuStreamSynchronize(s));
 	P(cuMemcpyDtoH(host + 1, d, 1));
 	printf("pageable source snapshot: %d\n", host[1]);
-	P(cuStreamWaitValue32(s, (CUdeviceptr)hp + 2, 1, 0));
-	P(cuStreamWaitValue32(s, (CUdeviceptr)hp, 1, 0x100));
-	P(cuStreamWaitValue32(s, (CUdeviceptr)page + 65536, 1, 0));
-	P(cuStreamWriteValue64(s, (CUdeviceptr)hp + 4, 1, 0));
-	P(cuStreamWriteValue64(s, (CUdeviceptr)hp, 1,
+	P(cuStreamWaitValue32(s, (CUdeviceptr) hp + 2, 1, 0));
+	P(cuStreamWaitValue32(s, (CUdeviceptr) hp, 1, 0x100));
+	P(cuStreamWaitValue32(s, (CUdeviceptr) page + 65536, 1, 0));
+	P(cuStreamWriteValue64(s, (CUdeviceptr) hp + 4, 1, 0));
+	P(cuStreamWriteValue64(s, (CUdeviceptr) hp, 1,
 			       CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
-	P(cuStreamWriteValue32(NULL, (CUdeviceptr)hp, 1, 0));
+	P(cuStreamWriteValue32(NULL, (CUdeviceptr) hp, 1, 0));
 	P(cuStreamWriteValue32(s, d, 1, 0));
-	P(cuStreamWriteValue32(s, (CUdeviceptr)page, 1, 0));
+	P(cuStreamWriteValue32(s, (CUdeviceptr) page, 1, 0));
 	P(cuStreamBatchMemOp(s, 0, NULL, 0));
 	P(cuStreamSynchronize(CU_STREAM_LEGACY));
 	P(cuStreamQuery(CU_STREAM_LEGACY));
@@ -444,16 +442,15 @@ int main(int argc, char **argv)
 	P(cuIpcOpenMemHandle(&x, ih, 0));
 	P(cuIpcCloseMemHandle(big));
 	n = -1;
-	P(cuMemGetHandleForAddressRange(&n, big, 65536,
-					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	P(cuMemGetHandleForAddressRange(&n, big, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					0));
 	P(cuMemGetHandleForAddressRange(&n, big + 512, 65536,
 					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	P(cuMemGetHandleForAddressRange(&n, big, 100, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+	P(cuMemGetHandleForAddressRange(&n, big, 100, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	P(cuMemGetHandleForAddressRange(&n, big, 16 << 20, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
 					0));
-	P(cuMemGetHandleForAddressRange(&n, big, 16 << 20,
-					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	P(cuMemGetHandleForAddressRange(&n, big, 65536,
-					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 99));
+	P(cuMemGetHandleForAddressRange(&n, big, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					99));
 
 	H("procs and contexts");
 	P(cuGetProcAddress("cuMemAlloc", &fn, 12000, 0, &st));
@@ -464,7 +461,7 @@ int main(int argc, char **argv)
 	printf("found %d status %d\n", !!fn, st);
 	P(cuGetProcAddress("cuMemAlloc_v2", &fn, 12000, 0, &st));
 	printf("found %d status %d\n", !!fn, st);
-	P(cuGetErrorName(12345, (const char **)&fn));
+	P(cuGetErrorName(12345, (const char **) &fn));
 	P(cuCtxGetFlags(&u));
 	printf("flags %u\n", u);
 	P(cuCtxGetApiVersion(ctx, &u));

@@ -247,7 +247,7 @@ EMU_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int prior
 	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_CTX);
-	if (!out || flags & ~(unsigned int)CU_STREAM_NON_BLOCKING)
+	if (!out || flags & ~(unsigned int) CU_STREAM_NON_BLOCKING)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_create(emu_ctx_current(), flags, priority, out);
@@ -275,11 +275,11 @@ static CUresult emu_stream_enter(const char *function, CUstream *stream)
 	return rc;
 }
 
-#define EMU_ENTER_STREAM(stream)                                           \
-	do {                                                               \
-		CUresult enter_rc = emu_stream_enter(__func__, &(stream)); \
-		if (enter_rc != CUDA_SUCCESS)                              \
-			return enter_rc;                                   \
+#define EMU_ENTER_STREAM(stream)                                                               \
+	do {                                                                                   \
+		CUresult enter_rc = emu_stream_enter(__func__, &(stream));                     \
+		if (enter_rc != CUDA_SUCCESS)                                                  \
+			return enter_rc;                                                       \
 	} while (0)
 
 /* What is queued still runs */
@@ -306,8 +306,8 @@ EMU_API(cuStreamQuery, CUstream stream)
 	pending = emu_stream_pending(stream);
 	if (stream == stream->ctx->legacy)
 		for (other = emu.streams; other; other = other->next)
-			pending |= other->ctx == stream->ctx &&
-				   emu_stream_blocks(other) && emu_stream_pending(other);
+			pending |= other->ctx == stream->ctx && emu_stream_blocks(other) &&
+				   emu_stream_pending(other);
 	pthread_mutex_unlock(&emu.lock);
 	return pending ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
@@ -327,20 +327,20 @@ EMU_API(cuStreamSynchronize, CUstream stream)
 }
 
 /* Property getters: one line each */
-#define EMU_STREAM_GETTER(name, type, expr)       \
-	EMU_API(name, CUstream stream, type *out) \
-	{                                         \
-		EMU_ENTER_STREAM(stream);         \
-		*out = (expr);                    \
-		pthread_mutex_unlock(&emu.lock);  \
-		return CUDA_SUCCESS;              \
+#define EMU_STREAM_GETTER(name, type, expr)                                                    \
+	EMU_API(name, CUstream stream, type *out)                                              \
+	{                                                                                      \
+		EMU_ENTER_STREAM(stream);                                                      \
+		*out = (expr);                                                                 \
+		pthread_mutex_unlock(&emu.lock);                                               \
+		return CUDA_SUCCESS;                                                           \
 	}
 
 EMU_STREAM_GETTER(cuStreamGetFlags, unsigned int, stream->flags)
 EMU_STREAM_GETTER(cuStreamGetPriority, int, stream->priority)
 EMU_STREAM_GETTER(cuStreamGetCtx, CUcontext, stream->ctx)
 EMU_STREAM_GETTER(cuStreamGetDevice, CUdevice, stream->ctx->dev)
-EMU_STREAM_GETTER(cuStreamGetId, unsigned long long, (uintptr_t)stream)
+EMU_STREAM_GETTER(cuStreamGetId, unsigned long long, (uintptr_t) stream)
 /* 0: nothing is being captured */
 EMU_STREAM_GETTER(cuStreamIsCapturing, int, 0)
 

@@ -97,7 +97,7 @@ static struct emu_phys *emu_phys_get(CUmemGenericAllocationHandle handle)
 	struct emu_phys *phys;
 
 	for (phys = emu_phys_list; phys; phys = phys->next)
-		if ((uintptr_t)phys == handle && phys->handles)
+		if ((uintptr_t) phys == handle && phys->handles)
 			break;
 	return phys;
 }
@@ -134,7 +134,7 @@ static CUresult emu_phys_new(int fd, const struct emu_trailer *trailer, bool imp
 	phys->refs = phys->handles = 1;
 	phys->next = emu_phys_list;
 	emu_phys_list = phys;
-	*out = (uintptr_t)phys;
+	*out = (uintptr_t) phys;
 	return CUDA_SUCCESS;
 }
 
@@ -153,10 +153,10 @@ static int emu_phys_file(const struct emu_trailer *trailer)
 
 	if (fd < 0)
 		return -1;
-	if (ftruncate(fd, (off_t)(trailer->size + EMU_PAGE)) ||
+	if (ftruncate(fd, (off_t) (trailer->size + EMU_PAGE)) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) ||
-	    pwrite(fd, trailer, sizeof(*trailer), (off_t)trailer->size) !=
-		    (ssize_t)sizeof(*trailer))
+	    pwrite(fd, trailer, sizeof(*trailer), (off_t) trailer->size) !=
+		    (ssize_t) sizeof(*trailer))
 		goto close_fd;
 	p = mmap(NULL, trailer->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
@@ -201,16 +201,16 @@ unlock:
 }
 
 /* Runs the body with phys looked up from handle and the lock held */
-#define EMU_WITH_PHYS(phys, handle, body)              \
-	do {                                           \
-		struct emu_phys *phys;                 \
-		pthread_mutex_lock(&emu.lock);         \
-		phys = emu_phys_get(handle);           \
-		if (!phys)                             \
-			rc = CUDA_ERROR_INVALID_VALUE; \
-		else                                   \
-			body;                          \
-		pthread_mutex_unlock(&emu.lock);       \
+#define EMU_WITH_PHYS(phys, handle, body)                                                      \
+	do {                                                                                   \
+		struct emu_phys *phys;                                                         \
+		pthread_mutex_lock(&emu.lock);                                                 \
+		phys = emu_phys_get(handle);                                                   \
+		if (!phys)                                                                     \
+			rc = CUDA_ERROR_INVALID_VALUE;                                         \
+		else                                                                           \
+			body;                                                                  \
+		pthread_mutex_unlock(&emu.lock);                                               \
 	} while (0)
 
 EMU_API(cuMemRelease, CUmemGenericAllocationHandle handle)
@@ -242,11 +242,11 @@ EMU_API(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *out, void *ad
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
-	alloc = emu_alloc_find((uintptr_t)addr);
+	alloc = emu_alloc_find((uintptr_t) addr);
 	if (alloc && alloc->kind == EMU_VMM) {
 		alloc->phys->refs++;
 		alloc->phys->handles++;
-		*out = (uintptr_t)alloc->phys;
+		*out = (uintptr_t) alloc->phys;
 		rc = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&emu.lock);
@@ -298,14 +298,14 @@ EMU_API(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *out, void 
 	EMU_ENTER(EMU_NEED_INIT);
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	fd = fcntl((int)(uintptr_t)handle, F_DUPFD_CLOEXEC, 0);
+	fd = fcntl((int) (uintptr_t) handle, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (fstat(fd, &st) || st.st_size < (off_t)EMU_PAGE ||
-	    pread(fd, &trailer, sizeof(trailer), st.st_size - (off_t)EMU_PAGE) !=
-		    (ssize_t)sizeof(trailer) ||
+	if (fstat(fd, &st) || st.st_size < (off_t) EMU_PAGE ||
+	    pread(fd, &trailer, sizeof(trailer), st.st_size - (off_t) EMU_PAGE) !=
+		    (ssize_t) sizeof(trailer) ||
 	    trailer.magic != EMU_PHYS_MAGIC ||
-	    trailer.size != (uint64_t)st.st_size - EMU_PAGE ||
+	    trailer.size != (uint64_t) st.st_size - EMU_PAGE ||
 	    !emu_device_get(trailer.prop.location.id)) {
 		close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
@@ -337,15 +337,15 @@ static struct emu_reservation *emu_reservation_new(size_t size)
 		free(resv);
 		return NULL;
 	}
-	resv->base = (uintptr_t)va;
+	resv->base = (uintptr_t) va;
 	resv->size = size;
 	resv->next = emu_reservations;
 	emu_reservations = resv;
 	return resv;
 }
 
-EMU_API(cuMemAddressReserve, CUdeviceptr *out, size_t size, size_t align,
-	CUdeviceptr hint, unsigned long long flags)
+EMU_API(cuMemAddressReserve, CUdeviceptr *out, size_t size, size_t align, CUdeviceptr hint,
+	unsigned long long flags)
 {
 	struct emu_reservation *resv;
 
@@ -382,8 +382,7 @@ EMU_API(cuMemAddressFree, CUdeviceptr ptr, size_t size)
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	resv = emu_reservation_find(ptr);
-	if (resv && resv->base == ptr && resv->size == size &&
-	    !emu_mapping_in(ptr, size)) {
+	if (resv && resv->base == ptr && resv->size == size && !emu_mapping_in(ptr, size)) {
 		resv->live = false;
 		rc = CUDA_SUCCESS;
 	}
@@ -408,8 +407,8 @@ static CUresult emu_mapping_create(struct emu_reservation *resv, uint64_t ptr,
 	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	alloc->phys = phys;
 	alloc->resv = resv;
-	alloc->rw = mmap(resv->twin + (ptr - resv->base), phys->size,
-			 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, phys->fd, 0);
+	alloc->rw = mmap(resv->twin + (ptr - resv->base), phys->size, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, phys->fd, 0);
 	if (alloc->rw == MAP_FAILED)
 		goto free_alloc;
 	rc = emu_alloc_insert(alloc);
@@ -446,8 +445,8 @@ EMU_API(cuMemMap, CUdeviceptr ptr, size_t size, size_t offset,
 		return CUDA_ERROR_NOT_SUPPORTED;
 	EMU_WITH_PHYS(phys, handle, {
 		resv = emu_reservation_find(ptr);
-		if (!resv || size != phys->size ||
-		    size > resv->size - (ptr - resv->base) || emu_mapping_in(ptr, size))
+		if (!resv || size != phys->size || size > resv->size - (ptr - resv->base) ||
+		    emu_mapping_in(ptr, size))
 			rc = CUDA_ERROR_INVALID_VALUE;
 		else
 			rc = emu_mapping_create(resv, ptr, phys);
@@ -463,8 +462,7 @@ static bool emu_mappings_whole(uint64_t ptr, size_t size)
 
 	for (at = ptr; at - ptr < size; at += EMU_GRANULARITY) {
 		alloc = emu_alloc_find(at);
-		if (alloc &&
-		    (alloc->base < ptr || alloc->base + alloc->size > ptr + size))
+		if (alloc && (alloc->base < ptr || alloc->base + alloc->size > ptr + size))
 			return false;
 	}
 	return true;
@@ -484,8 +482,7 @@ EMU_API(cuMemUnmap, CUdeviceptr ptr, size_t size)
 	for (dev = 0; dev < emu.conf.devices; dev++)
 		emu_device_wait(dev);
 	resv = emu_reservation_find(ptr);
-	if (resv && size <= resv->size - (ptr - resv->base) &&
-	    emu_mappings_whole(ptr, size)) {
+	if (resv && size <= resv->size - (ptr - resv->base) && emu_mappings_whole(ptr, size)) {
 		while ((alloc = emu_mapping_in(ptr, size)))
 			emu_mapping_destroy(alloc);
 		rc = CUDA_SUCCESS;
@@ -494,8 +491,7 @@ EMU_API(cuMemUnmap, CUdeviceptr ptr, size_t size)
 	return rc;
 }
 
-EMU_API(cuMemSetAccess, CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-	size_t count)
+EMU_API(cuMemSetAccess, CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	struct emu_alloc *alloc;
 	CUresult rc = CUDA_SUCCESS;

@@ -11,7 +11,7 @@
 
 #include "ft_test.h"
 
-#define LARGEST ((size_t)200000)
+#define LARGEST ((size_t) 200000)
 #define SLEEP_MS 100
 
 static const size_t sizes[] = {1, 1000, 70001, LARGEST};
@@ -150,13 +150,13 @@ static int write_one(struct side *s, const struct ft_slot *slot)
 	const struct fi_msg_rma msg = {&iov, &desc, 1, s->pair.peer, &remote, 1, &req, 0};
 	ssize_t ret;
 
-	while ((ret = fi_writemsg(s->pair.ctx.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE)) ==
-	       -FI_EAGAIN) {
+	while ((ret = fi_writemsg(s->pair.ctx.ep, &msg,
+				  FI_COMPLETION | FI_DELIVERY_COMPLETE)) == -FI_EAGAIN) {
 		if (ft_progress(&s->pair.ctx) < 0)
 			return -FI_EOTHER;
 	}
 	if (ret)
-		return ft_fail((int)ret, "fi_writemsg", "%zu bytes", slot->len);
+		return ft_fail((int) ret, "fi_writemsg", "%zu bytes", slot->len);
 	return ft_wait(&s->pair.ctx, &req, 1);
 }
 

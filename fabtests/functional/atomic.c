@@ -35,11 +35,15 @@ static const struct step {
 	enum fi_op op;
 	bool fetch, compare;
 } steps[] = {
-	{"write", FI_ATOMIC_WRITE, false, false}, {"sum", FI_SUM, false, false},
-	{"max", FI_MAX, false, false},            {"bxor", FI_BXOR, false, false},
-	{"fetch sum", FI_SUM, true, false},       {"fetch write", FI_ATOMIC_WRITE, true, false},
+	{"write", FI_ATOMIC_WRITE, false, false},
+	{"sum", FI_SUM, false, false},
+	{"max", FI_MAX, false, false},
+	{"bxor", FI_BXOR, false, false},
+	{"fetch sum", FI_SUM, true, false},
+	{"fetch write", FI_ATOMIC_WRITE, true, false},
 	{"fetch read", FI_ATOMIC_READ, true, false},
-	{"cswap", FI_CSWAP, true, true},          {"mswap", FI_MSWAP, true, true},
+	{"cswap", FI_CSWAP, true, true},
+	{"mswap", FI_MSWAP, true, true},
 };
 
 static uint64_t compute(enum fi_op op, uint64_t t, uint64_t o, uint64_t c)
@@ -95,7 +99,7 @@ static int post(struct side *side, const struct step *step, struct ft_buf *local
 		if (!n)
 			FT_TRY(ft_idle(&side->ctx));
 	}
-	return ret ? ft_fail((int)ret, step->name, "not posted") : 0;
+	return ret ? ft_fail((int) ret, step->name, "not posted") : 0;
 }
 
 /* One operation, waited for; what it fetches must be what was expected before it. */
@@ -198,7 +202,7 @@ static int sums(struct side *side, int kind)
 							  sizeof(ones)));
 	memset(req, 0, sizeof(req));
 	for (int i = 0; i < SUMS; i++)
-		FT_TRY(post(side, &sum, side->local[(size_t)i % side->kinds],
+		FT_TRY(post(side, &sum, side->local[(size_t) i % side->kinds],
 			    &side->target[kind], &req[i]));
 	FT_TRY(ft_wait(&side->ctx, req, SUMS));
 	return look(side, &side->target[kind], "many sums");
@@ -249,7 +253,7 @@ static int with_keys(struct ft_proc *proc, bool chosen)
 	else
 		FT_TRY(ft_oob_recv(proc->fd[1], side.target, sizeof(side.target),
 				   proc->opts.timeout));
-	for (int kind = 0; kind < (int)side.kinds; kind++) {
+	for (int kind = 0; kind < (int) side.kinds; kind++) {
 		FT_TRY(steps_to(&side, kind));
 		if (proc->rank)
 			continue;

@@ -32,11 +32,11 @@
 #define MAY_LEAVE 1
 #endif
 
-#define SUMS 20	       /* to each of ELEMENTS */
-#define ELEMENTS ((size_t)9)
+#define SUMS 20 /* to each of ELEMENTS */
+#define ELEMENTS ((size_t) 9)
 #define SUMMED_LEN (ELEMENTS * sizeof(uint64_t))
-#define FLOOD 150000   /* more than ofi_p2p keeps */
-#define LATE_LEN ((size_t)64)
+#define FLOOD 150000 /* more than ofi_p2p keeps */
+#define LATE_LEN ((size_t) 64)
 #define SILENCE_MS 250 /* longer than the thread sleeps while anything is under way */
 
 static const size_t sizes[] = {1, 1000, 60001, 3300001};
@@ -111,7 +111,7 @@ static unsigned long count_sleeps(const char *tid)
 static int check_idle(const struct side *s)
 {
 	const struct timespec silence = {.tv_nsec = SILENCE_MS * 1000000L};
-	const double end = ft_usec() + 1e6 * (double)s->pair.proc->opts.timeout;
+	const double end = ft_usec() + 1e6 * (double) s->pair.proc->opts.timeout;
 	unsigned long before, after;
 
 	do {
@@ -126,7 +126,7 @@ static int check_idle(const struct side *s)
 /* Somewhen it is, else the test takes too long: who was joined may still be listed. */
 static int check_gone(const struct side *s)
 {
-	const double end = ft_usec() + 1e6 * (double)s->pair.proc->opts.timeout;
+	const double end = ft_usec() + 1e6 * (double) s->pair.proc->opts.timeout;
 
 	while (count_sleeps(s->tid) && ft_usec() < end)
 		sched_yield();
@@ -143,7 +143,7 @@ static int check_unasked(struct ft_proc *proc)
 	FT_TRY(ft_test_open(proc, &ctx));
 	FT_CHECK(ctx.info->domain_attr->data_progress == FI_PROGRESS_MANUAL,
 		 "data_progress is %d though nobody has asked",
-		 (int)ctx.info->domain_attr->data_progress);
+		 (int) ctx.info->domain_attr->data_progress);
 	FT_CHECK(!find_thread(tid), "there is a thread though nobody has asked");
 	return ft_close(&ctx);
 }
@@ -193,8 +193,7 @@ static int post_messages(struct side *s, bool send)
 {
 	memset(s->req, 0, sizeof(s->req));
 	for (size_t i = 0; i < MESSAGES; i++) {
-		const struct ft_slot slot =
-			place(&s->pair.buf[send ? i % 2 : i / 2 % 2], i);
+		const struct ft_slot slot = place(&s->pair.buf[send ? i % 2 : i / 2 % 2], i);
 		struct ft_op op = {
 			.call = send ? FT_SENDMSG : FT_RECV,
 			.tagged = true,
@@ -256,9 +255,8 @@ static ssize_t post_remote(struct side *s, size_t from, size_t to, size_t which,
 	if (which == READ)
 		return fi_readmsg(ep, &msg, FI_COMPLETION);
 	/* what was there before is not of interest */
-	return fi_fetch_atomic(ep, buf, ELEMENTS, desc, (char *)buf + local.len, desc,
-			       s->pair.peer, remote.addr, remote.key, FI_UINT64, FI_SUM,
-			       req);
+	return fi_fetch_atomic(ep, buf, ELEMENTS, desc, (char *) buf + local.len, desc,
+			       s->pair.peer, remote.addr, remote.key, FI_UINT64, FI_SUM, req);
 }
 
 static int do_remote(struct side *s, size_t from, size_t to, size_t which)
@@ -271,7 +269,7 @@ static int do_remote(struct side *s, size_t from, size_t to, size_t which)
 			return -FI_EOTHER;
 	}
 	if (ret)
-		return ft_fail((int)ret, "remote memory", "%zu, to kind %zu", which, to);
+		return ft_fail((int) ret, "remote memory", "%zu, to kind %zu", which, to);
 	return ft_wait(&s->pair.ctx, &req, 1);
 }
 
@@ -346,7 +344,7 @@ static int flood(struct side *s)
 	ssize_t ret;
 
 	for (uint64_t i = 0; i < FLOOD; i++) {
-		const char byte = (char)i;
+		const char byte = (char) i;
 
 		while ((ret = fi_inject_writedata(s->pair.ctx.ep, &byte, 1, i, s->pair.peer,
 						  s->target[0].base + to.off,
@@ -355,7 +353,7 @@ static int flood(struct side *s)
 				return -FI_EOTHER;
 		}
 		if (ret)
-			return ft_fail((int)ret, "fi_inject_writedata", "%" PRIu64, i);
+			return ft_fail((int) ret, "fi_inject_writedata", "%" PRIu64, i);
 	}
 	return 0;
 }
@@ -377,11 +375,11 @@ static int check_flood(struct side *s)
 			continue;
 		}
 		if (ret < 0)
-			return ft_fail((int)ret, "fi_cq_read", "with %d left", left);
+			return ft_fail((int) ret, "fi_cq_read", "with %d left", left);
 		ft_progress_note();
 		for (ssize_t i = 0; i < ret; i++, left--)
-			FT_CHECK(entry[i].flags & FI_REMOTE_WRITE &&
-					 entry[i].data < FLOOD && !seen[entry[i].data]++,
+			FT_CHECK(entry[i].flags & FI_REMOTE_WRITE && entry[i].data < FLOOD &&
+					 !seen[entry[i].data]++,
 				 "data %" PRIu64 ", flags %#" PRIx64, entry[i].data,
 				 entry[i].flags);
 	}
@@ -463,11 +461,10 @@ static int side_open(struct side *s, struct ft_proc *proc)
 		ctx->hints->caps &= ~FI_ATOMIC;
 	FT_TRY(ft_pair_open(&s->pair, MESSAGES * stride(sizes[FT_COUNT(sizes) - 1])));
 	FT_CHECK(ctx->info->domain_attr->data_progress == FI_PROGRESS_AUTO,
-		 "data_progress is %d", (int)ctx->info->domain_attr->data_progress);
+		 "data_progress is %d", (int) ctx->info->domain_attr->data_progress);
 	FT_CHECK(find_thread(s->tid), "there is no thread %s", THREAD);
 	/* net has none, whatever it says */
-	s->atomics = s->atomics &&
-		     !fi_fetch_atomicvalid(ctx->ep, FI_UINT64, FI_SUM, &count) &&
+	s->atomics = s->atomics && !fi_fetch_atomicvalid(ctx->ep, FI_UINT64, FI_SUM, &count) &&
 		     count >= ELEMENTS;
 	/* ofi_rxm has freed half of it when it finds that it cannot be closed */
 	FT_CHECK(strstr(ctx->info->fabric_attr->prov_name, "ofi_rxm") ||
@@ -486,7 +483,7 @@ static int side_open(struct side *s, struct ft_proc *proc)
 static int see_late(const struct side *s, const volatile char *byte)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
-	const double end = ft_usec() + 1e6 * (double)s->pair.proc->opts.timeout;
+	const double end = ft_usec() + 1e6 * (double) s->pair.proc->opts.timeout;
 
 	while (!*byte && ft_usec() < end)
 		nanosleep(&pause, NULL);
@@ -518,7 +515,7 @@ static int receive_late(struct side *s)
 	FT_TRY(see_late(s, buf.addr + LATE_LEN - 1));
 	FT_TRY(ft_wait(ctx, &req, 1));
 	for (size_t i = 0; i < LATE_LEN; i++)
-		FT_CHECK(buf.addr[i] == (char)(i + 1), "byte %zu is %d", i, buf.addr[i]);
+		FT_CHECK(buf.addr[i] == (char) (i + 1), "byte %zu is %d", i, buf.addr[i]);
 	ft_buf_free(&buf);
 	return say(s);
 }
@@ -534,7 +531,7 @@ static int send_late(struct side *s)
 
 	FT_TRY(ft_buf_alloc(ctx, &buf, FI_HMEM_SYSTEM, LATE_LEN));
 	for (size_t i = 0; i < LATE_LEN; i++)
-		buf.addr[i] = (char)(i + 1);
+		buf.addr[i] = (char) (i + 1);
 	FT_TRY(ft_oob_recv(proc->fd[0], &name, sizeof(name), proc->opts.timeout));
 	FT_TRY(ft_av_insert(ctx, name.bytes, &op.addr));
 	op.req = &req;

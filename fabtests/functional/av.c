@@ -54,8 +54,8 @@ static int transfer(struct side *s, int kind, size_t size, fi_addr_t addr, uint6
 	FT_TRY(ft_wait(&s->ctx, &req, 1));
 	if (send)
 		return 0;
-	FT_CHECK(req.comp.len == size, "tag %#" PRIx64 ": %zu bytes of %zu", tag,
-		 req.comp.len, size);
+	FT_CHECK(req.comp.len == size, "tag %#" PRIx64 ": %zu bytes of %zu", tag, req.comp.len,
+		 size);
 	return ft_slot_check(&slot, size, key, "message");
 }
 
@@ -64,8 +64,8 @@ static int transfer_all(struct side *s, fi_addr_t addr, uint64_t tag, bool send)
 {
 	for (size_t i = 0; i < FT_COUNT(sizes); i++)
 		for (size_t k = 0; k < s->kind_count; k++) {
-			int ret = transfer(s, (int)k, sizes[i], addr, tag, send,
-					   (tag << 8) + i);
+			int ret =
+				transfer(s, (int) k, sizes[i], addr, tag, send, (tag << 8) + i);
 
 			if (ret) {
 				ft_err("%s of %zu bytes, tag %#" PRIx64,
@@ -103,12 +103,9 @@ static int check_lookup(struct side *s, int rank, fi_addr_t addr)
 	/* shm has another form of names in its AV, in libfabric 2.6 at least. */
 	if (!strncmp(s->ctx.info->fabric_attr->prov_name, "shm", 3))
 		return 0;
-	FT_CHECK(
-		len == s->names[rank].len &&
-			!memcmp(found.bytes, s->names[rank].bytes, len),
-		"fi_av_lookup: rank %d's name came back changed (%zu bytes, was %" PRIu64
-		")",
-		rank, len, s->names[rank].len);
+	FT_CHECK(len == s->names[rank].len && !memcmp(found.bytes, s->names[rank].bytes, len),
+		 "fi_av_lookup: rank %d's name came back changed (%zu bytes, was %" PRIu64 ")",
+		 rank, len, s->names[rank].len);
 	return 0;
 }
 
@@ -191,7 +188,7 @@ static int refused(struct side *s, fi_addr_t nobody)
 		for (int call = FT_SEND; call <= FT_RECVMSG; call++) {
 			if (!injected && (call == FT_INJECT || call == FT_INJECTDATA))
 				continue;
-			op.call = (enum ft_call)call;
+			op.call = (enum ft_call) call;
 			for (op.tagged = false;; op.tagged = true) {
 				ret = ft_post_once(&s->ctx, &op);
 				FT_CHECK(ret == -FI_EINVAL, "call %d, %zu bytes, nobody: %zd",
@@ -207,7 +204,8 @@ static int refused(struct side *s, fi_addr_t nobody)
 		ret = fi_write(ep, buf->addr, len, buf->desc, nobody, 0, 1, &req);
 		FT_CHECK(ret == -FI_EINVAL, "fi_write, %zu bytes, nobody: %zd", len, ret);
 		ret = injected ? fi_inject_write(ep, buf->addr, len, nobody, 0, 1) : -FI_EINVAL;
-		FT_CHECK(ret == -FI_EINVAL, "fi_inject_write, %zu bytes, nobody: %zd", len, ret);
+		FT_CHECK(ret == -FI_EINVAL, "fi_inject_write, %zu bytes, nobody: %zd", len,
+			 ret);
 	}
 	return 0;
 }
@@ -218,14 +216,14 @@ static int receiver(struct side *s, bool table, bool used)
 	if (used)
 		FT_TRY(use(s));
 	for (int i = 1; i < RANKS; i++)
-		FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_RECEIVER + (uint64_t)i, false));
+		FT_TRY(transfer_all(s, FI_ADDR_UNSPEC, TO_RECEIVER + (uint64_t) i, false));
 	if (used)
 		FT_TRY(no_source(s));
 	FT_TRY(insert(s, 2, table && !used, 0));
 	if (!used)
 		FT_TRY(insert(s, 1, table, 1));
 	for (int i = 1; i < RANKS; i++)
-		FT_TRY(transfer_all(s, s->ctx.peer[i], TO_SENDER + (uint64_t)i, true));
+		FT_TRY(transfer_all(s, s->ctx.peer[i], TO_SENDER + (uint64_t) i, true));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	FT_TRY(forget(s, 2));
 	if (table && has_learned(s)) {
@@ -238,7 +236,7 @@ static int receiver(struct side *s, bool table, bool used)
 
 static int sender(struct side *s, bool table, bool used)
 {
-	const uint64_t rank = (uint64_t)s->proc->rank;
+	const uint64_t rank = (uint64_t) s->proc->rank;
 
 	FT_TRY(insert(s, 0, table, 0));
 	FT_TRY(transfer_all(s, s->ctx.peer[0], TO_RECEIVER + rank, true));
@@ -341,8 +339,7 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose =
-			"Address vectors: peers learned from the wire, indices, removal.",
+		.purpose = "Address vectors: peers learned from the wire, indices, removal.",
 		.ranks = RANKS,
 		.may_die = -1,
 		.run = run,

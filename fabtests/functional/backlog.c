@@ -9,14 +9,14 @@
 
 #include "ft_test.h"
 
-#define FIRST ((size_t)1 << 20)
-#define REST ((size_t)3000)
+#define FIRST ((size_t) 1 << 20)
+#define REST ((size_t) 3000)
 #define BEHIND_MAX 80
 
 struct test_case {
 	size_t from, to; /* kinds of memory: of the first message */
-	size_t behind;	 /* messages behind it, in host memory */
-	size_t against;	 /* messages the other way, before it */
+	size_t behind;   /* messages behind it, in host memory */
+	size_t against;  /* messages the other way, before it */
 	bool tagged;
 	uint64_t key;
 };
@@ -139,16 +139,18 @@ static int run(struct ft_proc *proc)
 				.key = (i * 4 + kinds + 1) * 1000,
 			};
 
-			ret = ft_pair_sends(&pair) ? send_side(&pair, &c) : recv_side(&pair, &c);
+			ret = ft_pair_sends(&pair) ? send_side(&pair, &c)
+						   : recv_side(&pair, &c);
 			if (!ret)
 				ret = ft_barrier(proc, &pair.ctx);
 			if (ret)
-				return ft_fail(ret, "test",
-					       "%s, from %s to %s memory, %zu messages behind it and "
-					       "%zu against it",
-					       c.tagged ? "tagged" : "untagged",
-					       pair.buf[c.from].ops->name,
-					       pair.buf[c.to].ops->name, c.behind, c.against);
+				return ft_fail(
+					ret, "test",
+					"%s, from %s to %s memory, %zu messages behind it and "
+					"%zu against it",
+					c.tagged ? "tagged" : "untagged",
+					pair.buf[c.from].ops->name, pair.buf[c.to].ops->name,
+					c.behind, c.against);
 		}
 	}
 	return ft_pair_close(&pair, NULL, 0);

@@ -36,13 +36,13 @@ struct bad_case {
 /* cuMemAlloc gives whole pages at least: far beyond them nothing of ours is mapped. */
 static void past_end(const struct side *s, struct ft_op *op)
 {
-	op->iov[0] = (struct iovec){s->device.addr + SIZE - 16, (size_t)1 << 40};
+	op->iov[0] = (struct iovec){s->device.addr + SIZE - 16, (size_t) 1 << 40};
 	op->desc[0] = s->device.desc;
 }
 
 static void outside(const struct side *s, struct ft_op *op)
 {
-	op->iov[0] = (struct iovec){s->device.addr, SIZE_MAX - (uintptr_t)s->device.addr};
+	op->iov[0] = (struct iovec){s->device.addr, SIZE_MAX - (uintptr_t) s->device.addr};
 	op->desc[0] = s->device.desc;
 }
 
@@ -125,12 +125,11 @@ static int refused(struct side *s, const struct bad_case *bad)
 
 		bad->spoil(s, &op);
 		ret = ft_post_once(&s->ctx, &op);
-		FT_CHECK(
-			ret == -FI_EINVAL || ret == -FI_EFAULT || ret == -FI_EMSGSIZE ||
-				ret == -FI_ENOSYS || ret == -FI_EOPNOTSUPP,
-			"%s with %s returned %zd (%s), not -FI_EINVAL or -FI_EFAULT",
-			calls[i].name, bad->name, ret,
-			ret ? fi_strerror((int)-ret) : "taken");
+		FT_CHECK(ret == -FI_EINVAL || ret == -FI_EFAULT || ret == -FI_EMSGSIZE ||
+				 ret == -FI_ENOSYS || ret == -FI_EOPNOTSUPP,
+			 "%s with %s returned %zd (%s), not -FI_EINVAL or -FI_EFAULT",
+			 calls[i].name, bad->name, ret,
+			 ret ? fi_strerror((int) -ret) : "taken");
 	}
 	return 0;
 }
@@ -150,8 +149,7 @@ static int good_message(struct side *s, const struct ft_buf *buf, uint64_t key)
 	FT_TRY(ft_wait(&s->ctx, &req, 1));
 	if (send)
 		return 0;
-	FT_CHECK(req.comp.tag == GOOD_TAG,
-		 "a message arrived that was refused to its sender");
+	FT_CHECK(req.comp.tag == GOOD_TAG, "a message arrived that was refused to its sender");
 	return ft_slot_check(&slot, slot.len, key, "the message after a refused one");
 }
 

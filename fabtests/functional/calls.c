@@ -9,14 +9,14 @@
 #include "ft_test.h"
 
 #define MOST 64
-#define LARGEST ((size_t)64 << 10)
-#define HOST ((size_t)1 << 20) /* malloc() takes so much from elsewhere than the heap */
+#define LARGEST ((size_t) 64 << 10)
+#define HOST ((size_t) 1 << 20) /* malloc() takes so much from elsewhere than the heap */
 
 /* Those that may be called, in the order of enum what */
 static const char *const names[] = {
 	"cuPointerGetAttributes", "cuMemcpyAsync",        "cuMemcpyBatchAsync",
 	"cuStreamBatchMemOp",     "cuStreamWriteValue32", "cuCtxGetCurrent",
-	"cuStreamQuery",      "gdr_copy_to_mapping",  "gdr_copy_from_mapping",
+	"cuStreamQuery",          "gdr_copy_to_mapping",  "gdr_copy_from_mapping",
 };
 
 enum what {
@@ -39,35 +39,35 @@ struct calls {
 };
 
 /* A copy, and a mark where it is not seen to end; bytes that are put; host memory */
-#define COPIED                                    \
-	{                                         \
-		[ASK] = 1, [COPY] = 1, [MARK] = 1 \
+#define COPIED                                                                                 \
+	{                                                                                      \
+		[ASK] = 1, [COPY] = 1, [MARK] = 1                                              \
 	}
-#define PUT_THERE                    \
-	{                            \
-		[ASK] = 1, [PUT] = 1 \
+#define PUT_THERE                                                                              \
+	{                                                                                      \
+		[ASK] = 1, [PUT] = 1                                                           \
 	}
 /* The same of a buffer that comes with its descriptor */
-#define KNOWN_COPIED                   \
-	{                              \
-		[COPY] = 1, [MARK] = 1 \
+#define KNOWN_COPIED                                                                           \
+	{                                                                                      \
+		[COPY] = 1, [MARK] = 1                                                         \
 	}
-#define KNOWN_PUT        \
-	{                \
-		[PUT] = 1 \
+#define KNOWN_PUT                                                                              \
+	{                                                                                      \
+		[PUT] = 1                                                                      \
 	}
 /* By the CPU, without the driver */
-#define ASKED_FROM                    \
-	{                             \
-		[ASK] = 1, [FROM] = 1 \
+#define ASKED_FROM                                                                             \
+	{                                                                                      \
+		[ASK] = 1, [FROM] = 1                                                          \
 	}
-#define ASKED_TO                    \
-	{                           \
-		[ASK] = 1, [TO] = 1 \
+#define ASKED_TO                                                                               \
+	{                                                                                      \
+		[ASK] = 1, [TO] = 1                                                            \
 	}
-#define ASKED             \
-	{                 \
-		[ASK] = 1 \
+#define ASKED                                                                                  \
+	{                                                                                      \
+		[ASK] = 1                                                                      \
 	}
 
 /*

@@ -78,8 +78,8 @@ static int send_all(struct side *s, const struct test_case *c, size_t count)
 			.req = &req,
 		};
 
-		FT_TRY(ft_slot_fill(&slot, c->key + SENDERS * i +
-						    (uint64_t)sender(s->proc->rank)));
+		FT_TRY(ft_slot_fill(&slot,
+				    c->key + SENDERS * i + (uint64_t) sender(s->proc->rank)));
 		ft_op_buf(&op, slot.buf, slot.off, slot.len);
 		FT_TRY(ft_post(&s->ctx, &op));
 		FT_TRY(ft_wait(&s->ctx, &req, 1));
@@ -113,7 +113,7 @@ static int cancel_recv(struct side *s, const struct test_case *c)
 	if (c->late)
 		FT_TRY(ft_wait(&s->ctx, req, 1));
 	for (size_t i = RECEIVES; i--;)
-		FT_TRY(req[i].done ? 0 : (int)fi_cancel(&s->ctx.ep->fid, &req[i]));
+		FT_TRY(req[i].done ? 0 : (int) fi_cancel(&s->ctx.ep->fid, &req[i]));
 	FT_TRY(ft_wait_any_result(&s->ctx, req, RECEIVES));
 	for (size_t i = 0; i < RECEIVES; i++)
 		FT_TRY(judge(s, c, &req[i], i, &got));
@@ -171,9 +171,9 @@ static int one(struct side *s, const struct test_case *c)
 	if (!ret)
 		ret = ft_barrier(s->proc, &s->ctx);
 	if (ret)
-		ft_err("%zu bytes, %s%s to %s memory%s", c->size,
-		       c->tagged ? "tagged, " : "", s->buf[c->from].ops->name,
-		       s->buf[c->to].ops->name, c->late ? ", cancelled late" : "");
+		ft_err("%zu bytes, %s%s to %s memory%s", c->size, c->tagged ? "tagged, " : "",
+		       s->buf[c->from].ops->name, s->buf[c->to].ops->name,
+		       c->late ? ", cancelled late" : "");
 	return ret;
 }
 

@@ -11,7 +11,7 @@
 #define ENDPOINTS 3
 #define EACH 6 /* messages from each endpoint to each */
 #define COUNT (ENDPOINTS * ENDPOINTS * EACH)
-#define SIZE ((size_t)60000)
+#define SIZE ((size_t) 60000)
 #define PLACE (SIZE + FT_ROOM)
 
 /* One of them: a context like the first, but for its endpoint */
@@ -46,7 +46,8 @@ static struct ft_slot slot(const struct ft_buf *buf, size_t i)
 /* Message @i, between the endpoints that its number says */
 static int post(struct state *s, size_t i)
 {
-	struct node *from = &s->node[i / EACH % ENDPOINTS], *to = &s->node[i / EACH / ENDPOINTS];
+	struct node *from = &s->node[i / EACH % ENDPOINTS],
+		    *to = &s->node[i / EACH / ENDPOINTS];
 	const struct ft_slot in = slot(&s->rx, i), out = slot(&s->tx, i);
 	struct ft_op recv = {
 		.call = FT_RECV,

@@ -11,7 +11,7 @@
 #include "ft_test.h"
 
 #define COUNT 12
-#define LARGEST ((size_t)(3 << 20))
+#define LARGEST ((size_t) (3 << 20))
 #define WAIT_MS 60000
 #define SHORT_MS 50
 
@@ -72,7 +72,7 @@ static int post(struct side *s, const struct ft_op *op)
 		fi_cntr_read(s->tx);
 		FT_TRY(ft_idle(&s->pair.ctx));
 	}
-	return ret ? ft_fail((int)ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
+	return ret ? ft_fail((int) ret, "posting", "%zu bytes", op->iov[0].iov_len) : 0;
 }
 
 static int wait_for(struct fid_cntr *cntr, uint64_t value, const char *what)
@@ -152,7 +152,7 @@ static int check_totals(const struct side *s)
 static int exchange(struct side *s, size_t from, size_t to, size_t len)
 {
 	for (size_t i = 0; i < COUNT; i++) {
-		const bool sends = (size_t)s->pair.proc->rank == i / 2 % 2;
+		const bool sends = (size_t) s->pair.proc->rank == i / 2 % 2;
 
 		if (sends && i % 4 == 0)
 			FT_TRY(ft_meet(s->pair.proc));
@@ -182,11 +182,12 @@ static int counted(struct side *s, bool selective)
 	uint64_t injected = 0;
 
 	for (size_t i = 0; i < FT_COUNT(sizes); i++) {
-		for (size_t kinds = 0; kinds < s->pair.kind_count * s->pair.kind_count; kinds++) {
-			FT_TRY(exchange(s, kinds % s->pair.kind_count, kinds / s->pair.kind_count,
-					sizes[i]));
+		for (size_t kinds = 0; kinds < s->pair.kind_count * s->pair.kind_count;
+		     kinds++) {
+			FT_TRY(exchange(s, kinds % s->pair.kind_count,
+					kinds / s->pair.kind_count, sizes[i]));
 			for (size_t m = 0; m < COUNT; m++)
-				injected += (size_t)s->pair.proc->rank == m / 2 % 2 &&
+				injected += (size_t) s->pair.proc->rank == m / 2 % 2 &&
 					    send_call(s, m, sizes[i]) >= FT_INJECT &&
 					    send_call(s, m, sizes[i]) <= FT_INJECTDATA;
 		}
@@ -207,8 +208,7 @@ static int values(struct side *s)
 	FT_CHECK(fi_cntr_read(s->tx) == value + 5, "fi_cntr_add(5): %" PRIu64 " to %" PRIu64,
 		 value, fi_cntr_read(s->tx));
 	FT_TRY(fi_cntr_set(s->tx, 100));
-	FT_CHECK(fi_cntr_read(s->tx) == 100, "fi_cntr_set(100): %" PRIu64,
-		 fi_cntr_read(s->tx));
+	FT_CHECK(fi_cntr_read(s->tx) == 100, "fi_cntr_set(100): %" PRIu64, fi_cntr_read(s->tx));
 	FT_TRY(fi_cntr_adderr(s->tx, 2));
 	FT_TRY(fi_cntr_adderr(s->tx, 1));
 	FT_CHECK(fi_cntr_readerr(s->tx) == 3, "fi_cntr_adderr: %" PRIu64,
@@ -243,8 +243,7 @@ static int errors(struct side *s)
 			fi_cq_read(s->pair.ctx.cq, NULL, 0);
 		FT_CHECK(ret == 1 && err.op_context == &req &&
 				 (err.err == FI_ECANCELED || err.err == -FI_ECANCELED),
-			 "a cancelled receive ended with %zd, %s", ret,
-			 fi_strerror(err.err));
+			 "a cancelled receive ended with %zd, %s", ret, fi_strerror(err.err));
 		FT_CHECK(fi_cntr_read(s->rx) == s->received,
 			 "a cancelled receive is counted as received");
 	}
@@ -282,7 +281,8 @@ static bool core_counts(const struct ft_opts *opts)
 static int run(struct ft_proc *proc)
 {
 	if (!ft_has_cntrs(&proc->opts) || !core_counts(&proc->opts))
-		return proc->rank ? FT_SKIP : ft_skip("no counters by this provider, or not alone");
+		return proc->rank ? FT_SKIP
+				  : ft_skip("no counters by this provider, or not alone");
 	FT_TRY(side_run(proc, 0));
 	return side_run(proc, FI_SELECTIVE_COMPLETION);
 }

@@ -80,7 +80,7 @@ static int join(struct side *s)
 		fi_cq_read(s->ctx.cq, NULL, 0);
 		FT_TRY(ft_idle(&s->ctx));
 	}
-	FT_CHECK(n == (ssize_t)sizeof(entry), "fi_eq_read: %zd", n);
+	FT_CHECK(n == (ssize_t) sizeof(entry), "fi_eq_read: %zd", n);
 	/* what else is in it is not what fi_collective(3) says, with the core alone neither */
 	FT_CHECK(event == FI_JOIN_COMPLETE, "event %u instead of the group's", event);
 	s->addr = fi_mc_addr(s->group);
@@ -91,7 +91,7 @@ static int barrier(struct side *s)
 {
 	const ssize_t ret = fi_barrier(s->ctx.ep, s->addr, &s->addr);
 
-	return ret ? ft_fail((int)ret, "fi_barrier", "two ranks") : completed(s, &s->addr);
+	return ret ? ft_fail((int) ret, "fi_barrier", "two ranks") : completed(s, &s->addr);
 }
 
 static int allreduce(struct side *s)
@@ -101,13 +101,13 @@ static int allreduce(struct side *s)
 
 	for (uint64_t i = 0; i < COUNT; i++)
 		mine[i] = (i << 33) + i * (s->proc->rank ? 1000003 : 7);
-	ret = fi_allreduce(s->ctx.ep, mine, COUNT, NULL, sum, NULL, s->addr, FI_UINT64, FI_SUM, 0,
-			   mine);
+	ret = fi_allreduce(s->ctx.ep, mine, COUNT, NULL, sum, NULL, s->addr, FI_UINT64, FI_SUM,
+			   0, mine);
 	if (ret)
-		return ft_fail((int)ret, "fi_allreduce", "%d numbers", COUNT);
+		return ft_fail((int) ret, "fi_allreduce", "%d numbers", COUNT);
 	FT_TRY(completed(s, mine));
 	for (uint64_t i = 0; i < COUNT; i++)
-		FT_CHECK(sum[i] == (i << 34) + i * 1000010, "sum %d is wrong", (int)i);
+		FT_CHECK(sum[i] == (i << 34) + i * 1000010, "sum %d is wrong", (int) i);
 	return 0;
 }
 

@@ -18,9 +18,9 @@
 
 #define CONNECTIONS 3
 #define SHARED CONNECTIONS /* the one more that has a shared context */
-#define MESSAGES 4 /* each way, of every connection */
+#define MESSAGES 4         /* each way, of every connection */
 #define TOTAL (CONNECTIONS * MESSAGES)
-#define LARGEST ((size_t)200000)
+#define LARGEST ((size_t) 200000)
 #define STRIDE (LARGEST + FT_ROOM)
 
 static const char question[] = "may I?", answer[] = "you may not";
@@ -54,9 +54,8 @@ static int check_request(const struct side *s, const struct fi_info *info)
 			 info->domain_attr->mr_mode == mine->domain_attr->mr_mode,
 		 "a request with caps %#" PRIx64 ", %#" PRIx64
 		 ", mr_mode %#x; asked for %#" PRIx64 ", listening is mr_mode %#x",
-		 info->caps, info->tx_attr->caps,
-		 (unsigned int)info->domain_attr->mr_mode, wanted,
-		 (unsigned int)mine->domain_attr->mr_mode);
+		 info->caps, info->tx_attr->caps, (unsigned int) info->domain_attr->mr_mode,
+		 wanted, (unsigned int) mine->domain_attr->mr_mode);
 	return 0;
 }
 
@@ -88,22 +87,21 @@ static int be_rejected(struct side *s)
 
 	ret = fi_connect(s->ctx.ep, s->ctx.info->dest_addr, question, sizeof(question));
 	if (ret)
-		return ft_fail((int)ret, "fi_connect", "with data");
+		return ft_fail((int) ret, "fi_connect", "with data");
 	ret = ft_eq_wait_any(&s->ctx, &type, &event);
 	FT_CHECK(ret == -FI_EAVAIL, "a rejected request ended with %zd", ret);
 	ret = fi_eq_readerr(s->ctx.eq, &err.entry, 0);
 	FT_CHECK(ret > 0 && err.entry.fid == &s->ctx.ep->fid &&
 			 err.entry.err == FI_ECONNREFUSED,
-		 "a rejected request: fi_eq_readerr %zd, error %d (%s)%s", ret,
-		 err.entry.err, fi_strerror(err.entry.err),
+		 "a rejected request: fi_eq_readerr %zd, error %d (%s)%s", ret, err.entry.err,
+		 fi_strerror(err.entry.err),
 		 err.entry.fid == &s->ctx.ep->fid ? "" : ", of another endpoint");
 	FT_CHECK(err.entry.err_data_size >= sizeof(answer) &&
 			 !memcmp(err.entry.err_data, answer, sizeof(answer)),
 		 "%zu bytes came with the rejection", err.entry.err_data_size);
 	ret = fi_close(&s->ctx.ep->fid);
 	s->ctx.ep = NULL;
-	return ret ? ft_fail((int)ret, "fi_close", "the endpoint of a rejected request")
-		   : 0;
+	return ret ? ft_fail((int) ret, "fi_close", "the endpoint of a rejected request") : 0;
 }
 
 static int connect_one(struct side *s, size_t i)
@@ -181,11 +179,10 @@ static int open_all(struct side *s)
 /* ---- messages ---- */
 
 /* Message @n is one of @rank's. */
-static struct ft_slot place(const struct side *s, const struct ft_buf *bufs, size_t n,
-			    int rank)
+static struct ft_slot place(const struct side *s, const struct ft_buf *bufs, size_t n, int rank)
 {
 	static const size_t sizes[] = {1, 4096, LARGEST, 0, 70000};
-	const size_t len = sizes[(n + (size_t)rank) % FT_COUNT(sizes)];
+	const size_t len = sizes[(n + (size_t) rank) % FT_COUNT(sizes)];
 
 	return (struct ft_slot){&bufs[n / 2 % s->kind_count], n * STRIDE, len + FT_ROOM,
 				n * STRIDE + 64, len};
@@ -193,7 +190,7 @@ static struct ft_slot place(const struct side *s, const struct ft_buf *bufs, siz
 
 static uint64_t key(size_t n, int rank)
 {
-	return 2 * n + (uint64_t)rank;
+	return 2 * n + (uint64_t) rank;
 }
 
 static int post(struct side *s, enum ft_call call, const struct ft_slot *slot, size_t to,
@@ -232,9 +229,8 @@ static int exchange(struct side *s, size_t first, size_t count)
 	for (size_t n = 0; n < TOTAL; n++) {
 		const struct ft_slot slot = place(s, s->rx, n, !self);
 
-		FT_CHECK(received[n].comp.len == slot.len,
-			 "message %zu has %zu bytes of %zu", n, received[n].comp.len,
-			 slot.len);
+		FT_CHECK(received[n].comp.len == slot.len, "message %zu has %zu bytes of %zu",
+			 n, received[n].comp.len, slot.len);
 		FT_TRY(ft_slot_check(&slot, slot.len, key(n, !self), "a message"));
 	}
 	return ft_barrier(s->proc, &s->ctx);
@@ -258,8 +254,7 @@ static int wait_shutdown(struct side *s)
 		if (!n)
 			FT_TRY(ft_idle(&s->ctx));
 	}
-	FT_CHECK(ret > 0 && type == FI_SHUTDOWN, "fi_eq_read %zd, event %" PRIu32, ret,
-		 type);
+	FT_CHECK(ret > 0 && type == FI_SHUTDOWN, "fi_eq_read %zd, event %" PRIu32, ret, type);
 	FT_CHECK(event.entry.fid == &s->ep[0]->fid, "another endpoint was shut down");
 	return 0;
 }
@@ -305,9 +300,7 @@ static int shut_one(struct side *s)
 	FT_TRY(s->proc->rank ? ft_slot_fill(&slot, 77) : ft_slot_arm(&slot));
 	FT_TRY(post(s, s->proc->rank ? FT_SEND : FT_RECV, &slot, 1, &req));
 	FT_TRY(ft_wait(&s->ctx, &req, 1));
-	FT_TRY(s->proc->rank
-		       ? 0
-		       : ft_slot_check(&slot, slot.len, 77, "another connection's"));
+	FT_TRY(s->proc->rank ? 0 : ft_slot_check(&slot, slot.len, 77, "another connection's"));
 	return ft_barrier(s->proc, &s->ctx);
 }
 
@@ -354,8 +347,7 @@ static int run_if_asked(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose =
-			"Connections: asked for, rejected, accepted, used and shut down.",
+		.purpose = "Connections: asked for, rejected, accepted, used and shut down.",
 		.ranks = 2,
 		.connects = true,
 		.may_die = -1,

@@ -88,30 +88,28 @@ static int post(struct side *s, enum ft_call call, size_t slot, size_t len, uint
 		fi_cq_read(s->ctx.cq, NULL, 0);
 		FT_TRY(ft_idle(&s->ctx));
 	}
-	return ret ? ft_fail((int)ret, "posting", "message of %zu bytes", len) : 0;
+	return ret ? ft_fail((int) ret, "posting", "message of %zu bytes", len) : 0;
 }
 
 /* Reads @want entries of any format, up to @at_once a call, into @entries. */
-static int read_entries(struct side *s, void *entries, size_t size, size_t want,
-			size_t at_once)
+static int read_entries(struct side *s, void *entries, size_t size, size_t want, size_t at_once)
 {
 	char *pos = entries;
 	size_t have = 0;
 
 	while (have < want) {
-		ssize_t n = fi_cq_read(s->ctx.cq, pos + have * size,
-				       FT_MIN(at_once, want - have));
+		ssize_t n =
+			fi_cq_read(s->ctx.cq, pos + have * size, FT_MIN(at_once, want - have));
 
 		if (n == -FI_EAGAIN) {
 			FT_TRY(ft_idle(&s->ctx));
 			continue;
 		}
 		if (n < 0)
-			return ft_fail((int)n, "fi_cq_read", "entry %zu of %zu", have,
-				       want);
-		FT_CHECK((size_t)n <= at_once,
-			 "fi_cq_read: %zd entries, %zu were asked for", n, at_once);
-		have += (size_t)n;
+			return ft_fail((int) n, "fi_cq_read", "entry %zu of %zu", have, want);
+		FT_CHECK((size_t) n <= at_once, "fi_cq_read: %zd entries, %zu were asked for",
+			 n, at_once);
+		have += (size_t) n;
 	}
 	return 0;
 }
@@ -122,13 +120,12 @@ static int check_entry(const void *entry, enum fi_cq_format format, struct ft_re
 	/* Each format has the one before as its head. */
 	const struct fi_cq_tagged_entry *e = entry;
 	struct ft_req *req = e->op_context;
-	const uint64_t flags = (send ? FI_SEND : FI_RECV | FI_REMOTE_CQ_DATA) |
-			       (tags ? FI_TAGGED : FI_MSG);
+	const uint64_t flags =
+		(send ? FI_SEND : FI_RECV | FI_REMOTE_CQ_DATA) | (tags ? FI_TAGGED : FI_MSG);
 	size_t i;
 
-	FT_CHECK(req >= reqs && req < reqs + BATCH,
-		 "completion with a foreign op_context");
-	i = (size_t)(req - reqs);
+	FT_CHECK(req >= reqs && req < reqs + BATCH, "completion with a foreign op_context");
+	i = (size_t) (req - reqs);
 	FT_CHECK(!req->done, "entry %zu: twice", i);
 	req->done = true;
 	if (format == FI_CQ_FORMAT_CONTEXT)
@@ -165,8 +162,8 @@ static int formats(struct ft_proc *proc)
 		const bool send = proc->rank == 0;
 		struct side s;
 
-		FT_TRY(side_open(&s, proc, format,
-				 i % 2 ? FI_WAIT_UNSPEC : FI_WAIT_NONE, 0, 0));
+		FT_TRY(side_open(&s, proc, format, i % 2 ? FI_WAIT_UNSPEC : FI_WAIT_NONE, 0,
+				 0));
 		for (size_t m = 0; !send && m < BATCH; m++)
 			FT_TRY(post(&s, FT_RECV, m, SIZE, m, 0, &reqs[m]));
 		FT_TRY(ft_meet(s.proc));
@@ -174,7 +171,7 @@ static int formats(struct ft_proc *proc)
 			FT_TRY(post(&s, FT_SENDDATA, m, SIZE - m, m, 0, &reqs[m]));
 		FT_TRY(read_entries(&s, room, size, BATCH, i % 2 ? BATCH : 1));
 		for (size_t m = 0; m < BATCH; m++)
-			FT_TRY(check_entry((char *)room + m * size, format, reqs, send,
+			FT_TRY(check_entry((char *) room + m * size, format, reqs, send,
 					   ft_has_tags(&s.ctx)));
 		FT_TRY(ft_meet(s.proc));
 		FT_TRY(side_close(&s));
@@ -205,15 +202,15 @@ static int selective(struct ft_proc *proc)
 			printf("note: selective completion left out: not in net\n");
 		return 0;
 	}
-	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE,
-			 FI_SELECTIVE_COMPLETION, 0));
+	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, FI_SELECTIVE_COMPLETION,
+			 0));
 	for (size_t m = 0; !send && m < BATCH; m++)
-		FT_TRY(post(&s, FT_RECVMSG, pair_slot(m), SIZE, m,
-			    m % 2 ? FI_COMPLETION : 0, &reqs[m]));
+		FT_TRY(post(&s, FT_RECVMSG, pair_slot(m), SIZE, m, m % 2 ? FI_COMPLETION : 0,
+			    &reqs[m]));
 	FT_TRY(ft_meet(s.proc));
 	for (size_t m = 0; send && m < BATCH; m++)
-		FT_TRY(post(&s, FT_SENDMSG, pair_slot(m), SIZE, m,
-			    m % 2 ? FI_COMPLETION : 0, &reqs[m]));
+		FT_TRY(post(&s, FT_SENDMSG, pair_slot(m), SIZE, m, m % 2 ? FI_COMPLETION : 0,
+			    &reqs[m]));
 	for (size_t m = 1; m < BATCH; m += 2)
 		FT_TRY(ft_wait(&s.ctx, &reqs[m], 1));
 	FT_TRY(ft_barrier(proc, &s.ctx));
@@ -257,10 +254,11 @@ static int sources(struct ft_proc *proc, uint64_t caps)
 				break;
 			FT_TRY(ft_idle(&s.ctx));
 		}
-		FT_CHECK(ret == 1 && entry.op_context == &reqs[m], "message %zu: reading gives %zd",
-			 m, ret);
-		FT_CHECK(src == expected, "message %zu comes from %#" PRIx64 " instead of %#" PRIx64,
-			 m, src, expected);
+		FT_CHECK(ret == 1 && entry.op_context == &reqs[m],
+			 "message %zu: reading gives %zd", m, ret);
+		FT_CHECK(src == expected,
+			 "message %zu comes from %#" PRIx64 " instead of %#" PRIx64, m, src,
+			 expected);
 	}
 	FT_TRY(ft_meet(s.proc));
 	return side_close(&s);
@@ -340,13 +338,11 @@ static int truncated_recv(struct side *s, size_t kind, size_t size, size_t room)
 	FT_CHECK(req.err == FI_ETRUNC || req.err == -FI_ETRUNC,
 		 "a message of %zu bytes for a %s buffer of %zu ended with %s instead of "
 		 "FI_ETRUNC",
-		 size, slot.buf->ops->name, room,
-		 req.err ? fi_strerror(req.err) : "success");
+		 size, slot.buf->ops->name, room, req.err ? fi_strerror(req.err) : "success");
 	/* What did arrive is the provider's choice; nothing may lie beyond the buffer. */
-	FT_TRY(slot.buf->ops->from(s->buf[0].addr + SIZE * 8, slot.buf->addr + 64 + room,
-				   64));
+	FT_TRY(slot.buf->ops->from(s->buf[0].addr + SIZE * 8, slot.buf->addr + 64 + room, 64));
 	for (size_t i = 0; i < 64; i++)
-		FT_CHECK((unsigned char)s->buf[0].addr[SIZE * 8 + i] == FT_GUARD,
+		FT_CHECK((unsigned char) s->buf[0].addr[SIZE * 8 + i] == FT_GUARD,
 			 "a truncated message went %zu bytes beyond its buffer", i + 1);
 	return 0;
 }
@@ -392,8 +388,7 @@ static bool core_truncates(const struct side *s)
 {
 	const char *prov = s->ctx.info->fabric_attr->prov_name;
 
-	return !strncmp(prov, "tcp", 3) && !strstr(prov, "ofi_rxm") &&
-	       !ft_connected(&s->ctx);
+	return !strncmp(prov, "tcp", 3) && !strstr(prov, "ofi_rxm") && !ft_connected(&s->ctx);
 }
 
 /* Short messages and those from host memory are plain ones of the core provider. */
@@ -410,8 +405,8 @@ static int truncated_one(struct side *s, size_t from, size_t to, size_t size)
 		return 0;
 	ret = truncated_case(s, from, to, size);
 	if (ret)
-		ft_err("truncated message of %zu bytes, %s to %s", size,
-		       s->buf[from].ops->name, s->buf[to].ops->name);
+		ft_err("truncated message of %zu bytes, %s to %s", size, s->buf[from].ops->name,
+		       s->buf[to].ops->name);
 	return ret;
 }
 
@@ -423,8 +418,8 @@ static int truncated(struct ft_proc *proc)
 	FT_TRY(side_open(&s, proc, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, 0, 0));
 	for (size_t i = 0; i < FT_COUNT(sizes); i++)
 		for (size_t kinds = 0; kinds < s.kind_count * s.kind_count; kinds++)
-			FT_TRY(truncated_one(&s, kinds % s.kind_count,
-					     kinds / s.kind_count, sizes[i]));
+			FT_TRY(truncated_one(&s, kinds % s.kind_count, kinds / s.kind_count,
+					     sizes[i]));
 	FT_TRY(ft_barrier(proc, &s.ctx));
 	return side_close(&s);
 }

@@ -59,8 +59,7 @@ static CUmemAllocationProp properties(bool rdma, bool shared)
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device},
 		.allocFlags.gpuDirectRDMACapable = rdma,
-		.requestedHandleTypes =
-			shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
+		.requestedHandleTypes = shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
 	};
 }
 
@@ -75,8 +74,7 @@ static int init(int device)
 	FT_TRY(ft_cuda_check(cuda.ctx_device(&cuda.device), "cuCtxGetDevice"));
 	FT_TRY(ft_cuda_check(
 		cuda.device_attribute(
-			&cuda.rdma,
-			CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+			&cuda.rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
 			cuda.device),
 		"cuDeviceGetAttribute"));
 	prop = properties(cuda.rdma, false);
@@ -157,8 +155,7 @@ static int vmm_alloc(size_t size, size_t pieces, bool rdma, bool shared, void **
 	FT_TRY(ft_cuda_check(cuda.set_access(range->base, range->size, &access, 1),
 			     "cuMemSetAccess"));
 	range->used = true;
-	range->addr =
-		(void *)(uintptr_t)(range->base + (pieces > 1 ? piece - size / 2 : 0));
+	range->addr = (void *) (uintptr_t) (range->base + (pieces > 1 ? piece - size / 2 : 0));
 	*addr = range->addr;
 	return 0;
 }
@@ -204,15 +201,14 @@ static int pool_alloc(size_t size, void **addr)
 {
 	CUdeviceptr ptr;
 
-	FT_TRY(ft_cuda_check(cuda.alloc_async(&ptr, size, cuda.stream),
-			     "cuMemAllocAsync"));
-	*addr = (void *)(uintptr_t)ptr;
+	FT_TRY(ft_cuda_check(cuda.alloc_async(&ptr, size, cuda.stream), "cuMemAllocAsync"));
+	*addr = (void *) (uintptr_t) ptr;
 	return ft_cuda_check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
 }
 
 static void pool_release(void *addr)
 {
-	ft_cuda_check(cuda.free_async((CUdeviceptr)(uintptr_t)addr, cuda.stream),
+	ft_cuda_check(cuda.free_async((CUdeviceptr) (uintptr_t) addr, cuda.stream),
 		      "cuMemFreeAsync");
 	ft_cuda_check(cuda.stream_sync(cuda.stream), "cuStreamSynchronize");
 }
@@ -223,13 +219,13 @@ static int managed_alloc(size_t size, void **addr)
 
 	FT_TRY(ft_cuda_check(cuda.alloc_managed(&ptr, size, CU_MEM_ATTACH_GLOBAL),
 			     "cuMemAllocManaged"));
-	*addr = (void *)(uintptr_t)ptr;
+	*addr = (void *) (uintptr_t) ptr;
 	return 0;
 }
 
 static void managed_release(void *addr)
 {
-	ft_cuda_check(cuda.free((CUdeviceptr)(uintptr_t)addr), "cuMemFree");
+	ft_cuda_check(cuda.free((CUdeviceptr) (uintptr_t) addr), "cuMemFree");
 }
 
 static int copy_to(void *dst, const void *src, size_t len)
@@ -242,10 +238,10 @@ static int copy_from(void *dst, const void *src, size_t len)
 	return ft_cuda_ops.from(dst, src, len);
 }
 
-#define KIND(text, alloc_fn, release_fn)                                              \
-	{                                                                             \
-		.name = text, .iface = FI_HMEM_CUDA, .init = init, .alloc = alloc_fn, \
-		.release = release_fn, .to = copy_to, .from = copy_from,              \
+#define KIND(text, alloc_fn, release_fn)                                                       \
+	{                                                                                      \
+		.name = text, .iface = FI_HMEM_CUDA, .init = init, .alloc = alloc_fn,          \
+		.release = release_fn, .to = copy_to, .from = copy_from,                       \
 	}
 
 const struct ft_mem_ops cudamem_vmm = KIND("virtual", vmm_alloc_rdma, vmm_release);
@@ -255,8 +251,8 @@ const struct ft_mem_ops cudamem_vmm_two =
 	KIND("virtual, in two pieces", vmm_alloc_two, vmm_release);
 const struct ft_mem_ops cudamem_vmm_shared =
 	KIND("virtual, for other processes", vmm_alloc_shared, vmm_release);
-const struct ft_mem_ops cudamem_vmm_shared_two = KIND(
-	"virtual, for other processes, in two pieces", vmm_alloc_shared_two, vmm_release);
+const struct ft_mem_ops cudamem_vmm_shared_two =
+	KIND("virtual, for other processes, in two pieces", vmm_alloc_shared_two, vmm_release);
 const struct ft_mem_ops cudamem_pool = KIND("pool", pool_alloc, pool_release);
 const struct ft_mem_ops cudamem_managed = KIND("managed", managed_alloc, managed_release);
 

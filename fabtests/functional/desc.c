@@ -10,7 +10,7 @@
 #include "cudamem.h"
 #include "ft_test.h"
 
-#define LARGEST ((size_t)100000)
+#define LARGEST ((size_t) 100000)
 #define MR_KEY 77
 #define DATA 0xfedcba9876543210ULL /* all 64 bits count, or else the lowest */
 
@@ -21,7 +21,7 @@ enum whose {
 	OWN,
 	NONE,
 	ANOTHERS, /* of device memory that it does not lie in */
-	HOSTS, /* of host memory, though it lies in a device's */
+	HOSTS,    /* of host memory, though it lies in a device's */
 	WHOSE
 };
 
@@ -79,8 +79,7 @@ static int message(struct side *s, size_t from, size_t to, size_t len, enum whos
 		if (!sends)
 			FT_TRY(ft_slot_check(&slot, len, s->tag, "a message"));
 		if (!sends && req.comp.flags & FI_REMOTE_CQ_DATA)
-			FT_CHECK(req.comp.data == data_of(s), "data %#" PRIx64,
-				 req.comp.data);
+			FT_CHECK(req.comp.data == data_of(s), "data %#" PRIx64, req.comp.data);
 		FT_TRY(ft_barrier(s->pair.proc, &s->pair.ctx));
 		memset(&req, 0, sizeof(req));
 	}
@@ -133,8 +132,8 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_pair_open(&s.pair, LARGEST));
 	FT_TRY(ft_buf_alloc(&s.pair.ctx, &s.other, proc->opts.iface, LARGEST));
 	FT_CHECK(s.pair.buf[1].desc && s.other.desc && s.pair.buf[1].desc != s.other.desc,
-		 "descriptors %p and %p of two regions of device memory",
-		 s.pair.buf[1].desc, s.other.desc);
+		 "descriptors %p and %p of two regions of device memory", s.pair.buf[1].desc,
+		 s.other.desc);
 	for (size_t i = 0; i < WHOSE * FT_COUNT(sizes) * 4; i++) {
 		const enum whose whose = i % WHOSE;
 		const size_t len = sizes[i / WHOSE % FT_COUNT(sizes)];
@@ -142,8 +141,8 @@ static int run(struct ft_proc *proc)
 
 		if (message(&s, kinds % 2, kinds / 2, len, whose))
 			return ft_fail(-FI_EOTHER, "test",
-				       "%zu bytes from %s to %s memory, with %s descriptor", len,
-				       s.pair.buf[kinds % 2].ops->name,
+				       "%zu bytes from %s to %s memory, with %s descriptor",
+				       len, s.pair.buf[kinds % 2].ops->name,
 				       s.pair.buf[kinds / 2].ops->name, whose_names[whose]);
 	}
 	ft_buf_free(&s.other);

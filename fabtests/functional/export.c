@@ -79,12 +79,12 @@ static int check_fd(int fd, uint64_t offset, size_t len, struct outcome *outcome
 
 	FT_CHECK(flags >= 0, "the descriptor %d is not open", fd);
 	FT_CHECK(exporter(fd, name, sizeof(name)), "the descriptor %d is no dma-buf", fd);
-	FT_CHECK(size < 0 || (uint64_t)size >= offset + len,
-		 "the dma-buf has %lld bytes, too few for %zu at %" PRIu64,
-		 (long long)size, len, offset);
+	FT_CHECK(size < 0 || (uint64_t) size >= offset + len,
+		 "the dma-buf has %lld bytes, too few for %zu at %" PRIu64, (long long) size,
+		 len, offset);
 	snprintf(outcome->text, sizeof(outcome->text),
-		 "%zu bytes at %" PRIu64 " of %lld, by %s%s", len, offset,
-		 (long long)size, name, flags & FD_CLOEXEC ? "" : ", stays open on exec");
+		 "%zu bytes at %" PRIu64 " of %lld, by %s%s", len, offset, (long long) size,
+		 name, flags & FD_CLOEXEC ? "" : ", stays open on exec");
 	return 0;
 }
 
@@ -92,7 +92,7 @@ static int check_fd(int fd, uint64_t offset, size_t len, struct outcome *outcome
 static int expose(const struct dev_mem *mem, uintptr_t addr, size_t len,
 		  struct outcome *outcome)
 {
-	const uintptr_t first = addr & ~(uintptr_t)(DEV_PAGE - 1);
+	const uintptr_t first = addr & ~(uintptr_t) (DEV_PAGE - 1);
 	const size_t all = P2P_ALIGN_UP(addr + len - first, DEV_PAGE);
 	const char *why = "";
 	uint64_t offset;
@@ -111,13 +111,13 @@ static int expose(const struct dev_mem *mem, uintptr_t addr, size_t len,
 
 static int find(const struct kind *kind, const void *addr, struct dev_mem *mem)
 {
-	const uintptr_t at = (uintptr_t)addr;
+	const uintptr_t at = (uintptr_t) addr;
 
 	FT_CHECK(dev_find(addr, mem), "%s: dev_find() says that it is not device memory",
 		 kind->ops->name);
 	FT_CHECK(at >= mem->base && at - mem->base < mem->size,
-		 "%s: found %zu bytes at %#zx, and asked for %#zx", kind->ops->name,
-		 mem->size, mem->base, at);
+		 "%s: found %zu bytes at %#zx, and asked for %#zx", kind->ops->name, mem->size,
+		 mem->base, at);
 	return 0;
 }
 
@@ -135,14 +135,14 @@ static int show(const struct kind *kind, const void *addr)
 
 	FT_TRY(cudamem_exported(kind->ops, &exported));
 	FT_TRY(find(kind, addr, &mem));
-	FT_CHECK(across == ((uintptr_t)addr - mem.base > mem.size - kind->size ||
+	FT_CHECK(across == ((uintptr_t) addr - mem.base > mem.size - kind->size ||
 			    kind->size > mem.size),
 		 "%s: found %zu bytes at %#zx for %zu at %p", kind->ops->name, mem.size,
 		 mem.base, kind->size, addr);
 	FT_TRY(expose(&mem, mem.base, mem.size, &whole));
 	FT_TRY(expose(&mem, mem.base + mem.size / 2, 1, &page));
 	if (across)
-		FT_TRY(expose(&mem, (uintptr_t)addr, kind->size, &range));
+		FT_TRY(expose(&mem, (uintptr_t) addr, kind->size, &range));
 	printf("%s, %zu bytes: found %zu at %#zx, id %" PRIu64 "%s; ", kind->ops->name,
 	       kind->size, mem.size, mem.base, mem.id, mem.mapped ? ", mapped" : "");
 	print("whole", &whole);
@@ -150,11 +150,10 @@ static int show(const struct kind *kind, const void *addr)
 	if (across)
 		print("; across the pieces", &range);
 	printf("\n");
-	FT_CHECK(
-		!exported || (whole.ok && page.ok),
-		"%s, %zu bytes, cannot be exported as a dma-buf, and the driver says that "
-		"it can be",
-		kind->ops->name, kind->size);
+	FT_CHECK(!exported || (whole.ok && page.ok),
+		 "%s, %zu bytes, cannot be exported as a dma-buf, and the driver says that "
+		 "it can be",
+		 kind->ops->name, kind->size);
 	return 0;
 }
 
@@ -184,11 +183,10 @@ static int again(const struct kind *kind)
 		FT_TRY(kind->ops->alloc(kind->size, &addr));
 		FT_TRY(find(kind, addr, &mem));
 		same = addr == last;
-		FT_CHECK(
-			!last || mem.id != before.id,
-			"%s, %zu bytes at %#zx, was freed and allocated again at %#zx, and "
-			"has the same id, %" PRIu64,
-			kind->ops->name, kind->size, before.base, mem.base, mem.id);
+		FT_CHECK(!last || mem.id != before.id,
+			 "%s, %zu bytes at %#zx, was freed and allocated again at %#zx, and "
+			 "has the same id, %" PRIu64,
+			 kind->ops->name, kind->size, before.base, mem.base, mem.id);
 		if (same)
 			printf("%s, %zu bytes at %p: id %" PRIu64 ", then %" PRIu64 "\n",
 			       kind->ops->name, kind->size, addr, before.id, mem.id);
@@ -214,9 +212,8 @@ static int refusal(void)
 	FT_TRY(find(kind, addr, &mem));
 	FT_TRY(expose(&mem, mem.base, mem.size, &outcome));
 	kind->ops->release(addr);
-	FT_CHECK(!outcome.ok,
-		 "memory is exported as a dma-buf, and the driver says that the "
-		 "device does not do that");
+	FT_CHECK(!outcome.ok, "memory is exported as a dma-buf, and the driver says that the "
+			      "device does not do that");
 	return ft_skip("%s", outcome.text);
 }
 

@@ -29,10 +29,10 @@ struct flood {
 
 /* Both ranks know both directions' messages: the generator depends on sender and round.
  */
-static void plan(struct flood *f, const struct flood_round *round, size_t number,
-		 int sender, struct message *list)
+static void plan(struct flood *f, const struct flood_round *round, size_t number, int sender,
+		 struct message *list)
 {
-	uint64_t rnd = f->proc->opts.seed * 1000003 + number * 2 + (uint64_t)sender;
+	uint64_t rnd = f->proc->opts.seed * 1000003 + number * 2 + (uint64_t) sender;
 	enum fi_hmem_iface kinds[2];
 	const size_t kind_count = ft_kinds(&f->proc->opts, kinds);
 
@@ -42,10 +42,9 @@ static void plan(struct flood *f, const struct flood_round *round, size_t number
 		if (round->size_count)
 			msg->size = round->sizes[ft_random(&rnd) % round->size_count];
 		else /* small ones as often as large ones */
-			msg->size = ft_random(&rnd) %
-				    (round->largest >> ft_random(&rnd) % 16);
+			msg->size = ft_random(&rnd) % (round->largest >> ft_random(&rnd) % 16);
 		msg->tag = round->one_tag ? 42 : (i << LOW_BITS) + ft_random(&rnd) % 256;
-		msg->key = (number * 2 + (uint64_t)sender) * FLOOD_MAX + i;
+		msg->key = (number * 2 + (uint64_t) sender) * FLOOD_MAX + i;
 		msg->from = kinds[ft_random(&rnd) % kind_count];
 		msg->to = kinds[ft_random(&rnd) % kind_count];
 		msg->offset = ft_random(&rnd) % 64;
@@ -69,8 +68,7 @@ static void shuffle(struct flood *f, const struct flood_round *round, uint64_t r
 }
 
 static struct ft_slot slot_of(const struct flood *f, const struct ft_buf *bufs,
-			      enum fi_hmem_iface kind, const struct message *msg,
-			      size_t i)
+			      enum fi_hmem_iface kind, const struct message *msg, size_t i)
 {
 	return (struct ft_slot){
 		.buf = &bufs[kind != FI_HMEM_SYSTEM],
@@ -99,8 +97,7 @@ static int post_recv(struct flood *f, const struct flood_round *round, size_t i)
 }
 
 /* With @patience > 0, gives up on -FI_EAGAIN after so many polls: returns that. */
-static int post_send(struct flood *f, const struct flood_round *round, size_t i,
-		     int patience)
+static int post_send(struct flood *f, const struct flood_round *round, size_t i, int patience)
 {
 	const struct message *msg = &f->out[i];
 	const struct ft_slot slot = slot_of(f, f->tx, msg->from, msg, i);
@@ -121,7 +118,7 @@ static int post_send(struct flood *f, const struct flood_round *round, size_t i,
 
 		ret = ft_post_once(&f->ctx, &op);
 		if (ret != -FI_EAGAIN)
-			return ret ? ft_fail((int)ret, "fi_tsend", "message %zu", i) : 0;
+			return ret ? ft_fail((int) ret, "fi_tsend", "message %zu", i) : 0;
 		n = ft_progress(&f->ctx);
 		if (n < 0)
 			return n;
@@ -164,12 +161,10 @@ static int check(struct flood *f, const struct flood_round *round, size_t number
 		const struct ft_slot slot = slot_of(f, f->rx, msg->to, msg, i);
 		const struct fi_cq_tagged_entry *comp = &f->rx_req[i].comp;
 
-		snprintf(what, sizeof(what),
-			 "round %zu message %zu (%zu bytes, %s to %s)", number, i,
-			 msg->size, ft_mem_ops(msg->from)->name,
+		snprintf(what, sizeof(what), "round %zu message %zu (%zu bytes, %s to %s)",
+			 number, i, msg->size, ft_mem_ops(msg->from)->name,
 			 ft_mem_ops(msg->to)->name);
-		FT_CHECK(comp->len == msg->size, "%s: %zu bytes arrived", what,
-			 comp->len);
+		FT_CHECK(comp->len == msg->size, "%s: %zu bytes arrived", what, comp->len);
 		FT_CHECK(!round->tagged || comp->tag == msg->tag,
 			 "%s: tag %#" PRIx64 " instead of %#" PRIx64, what, comp->tag,
 			 msg->tag);

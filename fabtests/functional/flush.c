@@ -20,9 +20,9 @@ static int unordered(bool *answer)
 	int ordering;
 
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
-	FT_TRY(ft_cuda_check(
-		attribute(&ordering, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 0),
-		"cuDeviceGetAttribute"));
+	FT_TRY(ft_cuda_check(attribute(&ordering,
+				       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 0),
+			     "cuDeviceGetAttribute"));
 	*answer = ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
 	return 0;
 }

@@ -14,9 +14,8 @@
 
 #define SUFFIX ";ofi_p2p"
 #define UNKNOWN_CAP (1ULL << 61)
-#define CORE_MODES                                                          \
-	(FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | \
-	 FI_MR_PROV_KEY)
+#define CORE_MODES                                                                             \
+	(FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
 
 struct query {
 	const char *prov; /* NULL: any */
@@ -33,8 +32,7 @@ struct names {
 	char first[128]; /* tcp */
 };
 
-static int ask(const struct ft_opts *opts, const struct query *query,
-	       struct fi_info **info)
+static int ask(const struct ft_opts *opts, const struct query *query, struct fi_info **info)
 {
 	struct fi_info *hints = fi_allocinfo();
 	int ret;
@@ -49,8 +47,8 @@ static int ask(const struct ft_opts *opts, const struct query *query,
 	hints->domain_attr->data_progress = query->progress;
 	if (query->prov)
 		hints->fabric_attr->prov_name = strdup(query->prov);
-	ret = fi_getinfo(opts->api_version, query->node, query->service, query->flags,
-			 hints, info);
+	ret = fi_getinfo(opts->api_version, query->node, query->service, query->flags, hints,
+			 info);
 	fi_freeinfo(hints);
 	return ret;
 }
@@ -81,25 +79,22 @@ static int check_one(const struct fi_info *info, const struct query *query)
 {
 	const char *name = info->fabric_attr->prov_name;
 
-	FT_CHECK(info->caps & FI_P2P || !(query->caps & FI_P2P), "%s: caps lack FI_P2P",
-		 name);
+	FT_CHECK(info->caps & FI_P2P || !(query->caps & FI_P2P), "%s: caps lack FI_P2P", name);
 	FT_CHECK(info->caps & FI_HMEM || !(query->caps & (FI_HMEM | FI_P2P)),
 		 "%s: caps lack FI_HMEM", name);
 	FT_CHECK(!(info->tx_attr->caps & FI_P2P) && !(info->rx_attr->caps & FI_P2P),
 		 "%s: FI_P2P stands in tx or rx attributes", name);
-	FT_CHECK(!(info->domain_attr->mr_mode & FI_MR_P2P) ||
-			 (query->mr_mode & FI_MR_P2P),
+	FT_CHECK(!(info->domain_attr->mr_mode & FI_MR_P2P) || (query->mr_mode & FI_MR_P2P),
 		 "%s: FI_MR_P2P was returned unasked", name);
-	FT_CHECK(info->domain_attr->cq_data_size == 4,
-		 "%s: cq_data_size %zu instead of 4", name,
-		 info->domain_attr->cq_data_size);
+	FT_CHECK(info->domain_attr->cq_data_size == 4, "%s: cq_data_size %zu instead of 4",
+		 name, info->domain_attr->cq_data_size);
 	FT_CHECK((info->domain_attr->mr_mode & ~query->mr_mode) == 0,
 		 "%s: mr_mode %#x has bits that were not offered (%#x)", name,
 		 info->domain_attr->mr_mode, query->mr_mode);
 	FT_CHECK((info->domain_attr->data_progress == FI_PROGRESS_AUTO) ==
 			 (query->progress == FI_PROGRESS_AUTO),
 		 "%s: data_progress %d where %d was asked for", name,
-		 (int)info->domain_attr->data_progress, (int)query->progress);
+		 (int) info->domain_attr->data_progress, (int) query->progress);
 	return 0;
 }
 
@@ -111,8 +106,7 @@ static int check_query(const struct ft_opts *opts, const struct query *query,
 	int ret = ask(opts, query, &list);
 
 	if (ret)
-		return ft_fail(ret, "fi_getinfo", "-p '%s' caps %#" PRIx64, prov,
-			       query->caps);
+		return ft_fail(ret, "fi_getinfo", "-p '%s' caps %#" PRIx64, prov, query->caps);
 	FT_CHECK(first_named(list, expected),
 		 "prov_name '%s', caps %#" PRIx64 ": no '%s' among the results", prov,
 		 query->caps, expected);
@@ -171,9 +165,8 @@ static int compare(const struct ft_opts *opts, const struct names *names,
 	query.prov = names->full;
 	FT_CHECK(!ask(opts, &query, &our_list),
 		 "node %s service %s flags %#" PRIx64 ": %s answers, %s does not",
-		 query.node ? query.node : "(none)",
-		 query.service ? query.service : "(none)", query.flags, names->core,
-		 names->full);
+		 query.node ? query.node : "(none)", query.service ? query.service : "(none)",
+		 query.flags, names->core, names->full);
 	core = first_named(core_list, names->core);
 	ours = first_named(our_list, names->full);
 	FT_CHECK(core && ours, "%s: results have other names", names->full);
@@ -186,12 +179,9 @@ static int compare(const struct ft_opts *opts, const struct names *names,
 			  same_bytes(core->src_addr, core->src_addrlen, ours->src_addr,
 				     ours->src_addrlen)),
 		 "%s: other src_addr than %s has", names->full, names->core);
-	FT_CHECK(core->addr_format == ours->addr_format, "%s: other addr_format",
-		 names->full);
-	FT_CHECK(bits(ours->ep_attr->mem_tag_format) ==
-			 bits(core->ep_attr->mem_tag_format) - 1,
-		 "mem_tag_format: %s %#" PRIx64 ", %s %#" PRIx64
-		 ": expected one bit fewer",
+	FT_CHECK(core->addr_format == ours->addr_format, "%s: other addr_format", names->full);
+	FT_CHECK(bits(ours->ep_attr->mem_tag_format) == bits(core->ep_attr->mem_tag_format) - 1,
+		 "mem_tag_format: %s %#" PRIx64 ", %s %#" PRIx64 ": expected one bit fewer",
 		 names->core, core->ep_attr->mem_tag_format, names->full,
 		 ours->ep_attr->mem_tag_format);
 	FT_CHECK(!strcmp(core->domain_attr->name, ours->domain_attr->name),
@@ -246,8 +236,8 @@ static int check_progress(const struct ft_opts *opts, const struct names *names)
 		FT_TRY(check_query(opts, &query, names->full));
 	ret = ask(opts, &query, &list);
 	fi_freeinfo(list);
-	FT_CHECK(offered || ret == -FI_ENODATA,
-		 "automatic progress, which %s has not, gave %d", names->core, ret);
+	FT_CHECK(offered || ret == -FI_ENODATA, "automatic progress, which %s has not, gave %d",
+		 names->core, ret);
 	query.progress = FI_PROGRESS_MANUAL;
 	return check_query(opts, &query, names->full);
 }
@@ -284,7 +274,7 @@ static int run(struct ft_proc *proc)
 		return ft_skip("-p does not name ofi_p2p");
 	snprintf(names.full, sizeof(names.full), "%s", proc->opts.prov);
 	snprintf(names.core, sizeof(names.core), "%.*s",
-		 (int)(strstr(names.full, SUFFIX) - names.full), names.full);
+		 (int) (strstr(names.full, SUFFIX) - names.full), names.full);
 	snprintf(names.first, sizeof(names.first), "%s", names.core);
 	end = strchr(names.first, ';');
 	if (end)

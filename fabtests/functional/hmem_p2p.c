@@ -12,7 +12,7 @@
 
 #include "ft_test.h"
 
-#define SHORT_LEN 1000 /* ofi_p2p copies that much, where it has a protocol */
+#define SHORT_LEN 1000   /* ofi_p2p copies that much, where it has a protocol */
 #define LONG_LEN 1100000 /* beyond FI_P2P_EAGER_SIZE */
 
 static const struct value {
@@ -43,8 +43,10 @@ struct side {
 
 static struct ft_slot place(const struct side *side, size_t len)
 {
-	return (struct ft_slot){
-		.buf = &side->buf, .room = len + FT_ROOM, .off = FT_ROOM / 2, .len = len};
+	return (struct ft_slot){.buf = &side->buf,
+				.room = len + FT_ROOM,
+				.off = FT_ROOM / 2,
+				.len = len};
 }
 
 /* What FI_P2P_PATH asks for; "auto" is what is done without it */
@@ -119,7 +121,7 @@ static int transfer(struct side *side, const struct ft_slot *slot, int path, con
 	FT_TRY(ft_wait(&side->ctx, &req, 1));
 	FT_TRY(counted(side, path, &after));
 	FT_CHECK(after - before == slot->len, "%s: %zu bytes went by way %d", what,
-		 (size_t)(after - before), path);
+		 (size_t) (after - before), path);
 	return sends ? 0 : ft_slot_check(slot, slot->len, side->number, what);
 }
 
@@ -161,8 +163,8 @@ static int mixed(struct side *side, size_t len)
 	FT_TRY(ft_post(&side->ctx, &op));
 	FT_TRY(ft_wait_any_result(&side->ctx, &req, 1));
 	FT_CHECK(req.err == FI_EOPNOTSUPP || (sends && !req.err),
-		 "%zu bytes that may not be staged at the receiver: %s ended with %d (%s)",
-		 len, sends ? "the send" : "the receive", req.err, fi_strerror(req.err));
+		 "%zu bytes that may not be staged at the receiver: %s ended with %d (%s)", len,
+		 sends ? "the send" : "the receive", req.err, fi_strerror(req.err));
 	FT_TRY(sends ? 0 : ft_slot_check(&slot, 0, 0, "a refused message"));
 	return ft_barrier(side->proc, &side->ctx);
 }
@@ -173,8 +175,8 @@ static int set(struct side *side, const struct value *value, bool *taken)
 	int got, ret;
 	size_t len = sizeof(got);
 
-	ret = fi_setopt(&side->ctx.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P,
-			&value->number, sizeof(value->number));
+	ret = fi_setopt(&side->ctx.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &value->number,
+			sizeof(value->number));
 	*taken = !ret;
 	if (value->number == FI_HMEM_P2P_REQUIRED && !side->reaches) {
 		FT_CHECK(ret == -FI_EOPNOTSUPP || (!ret && nic),
@@ -185,8 +187,8 @@ static int set(struct side *side, const struct value *value, bool *taken)
 	if (ret)
 		return ft_fail(ret, "fi_setopt", "%s", value->name);
 	ret = fi_getopt(&side->ctx.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &got, &len);
-	FT_CHECK(!ret && got == value->number, "%s: fi_getopt gives %d (%s)", value->name,
-		 got, fi_strerror(-ret));
+	FT_CHECK(!ret && got == value->number, "%s: fi_getopt gives %d (%s)", value->name, got,
+		 fi_strerror(-ret));
 	return 0;
 }
 
@@ -208,8 +210,7 @@ static int run(struct ft_proc *proc)
 	side.across = ft_is_p2p(&side.ctx) && proc->opts.iface == FI_HMEM_CUDA &&
 		      !strcmp(wished(), "auto");
 	if (proc->rank == 0)
-		printf("device memory is %sreached by the NIC\n",
-		       side.reaches ? "" : "not ");
+		printf("device memory is %sreached by the NIC\n", side.reaches ? "" : "not ");
 	for (size_t i = 0; i < FT_COUNT(values); i++) {
 		FT_TRY(set(&side, &values[i], &taken));
 		if (!taken)

@@ -17,9 +17,9 @@
 #include "cudamem.h"
 #include "ft_test.h"
 
-#define SHORT_LEN 1000	  /* longer ones may be announced to anybody */
-#define MIDDLE_LEN 60001  /* sent at once to a peer that may be anywhere */
-#define LONG_LEN 1100000  /* beyond FI_P2P_EAGER_SIZE */
+#define SHORT_LEN 1000   /* longer ones may be announced to anybody */
+#define MIDDLE_LEN 60001 /* sent at once to a peer that may be anywhere */
+#define LONG_LEN 1100000 /* beyond FI_P2P_EAGER_SIZE */
 #define ROUNDS 200
 #define HOST_ROUNDS 1100 /* more than ofi_p2p waits for device memory */
 
@@ -72,14 +72,14 @@ static const struct kind_case {
 	 .tx = IPC, .rx = IPC},
 	{"into pieces", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = LONG_LEN, .to_pieces = 3,
 	 .tx = IPC, .rx = IPC},
-	{"from pieces", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = LONG_LEN,
-	 .from_pieces = 3, .tx = STAGE, .rx = STAGE},
+	{"from pieces", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = LONG_LEN, .from_pieces = 3,
+	 .tx = STAGE, .rx = STAGE},
 	{"into a larger buffer", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = LONG_LEN,
 	 .room = LONG_LEN + 100, .tx = IPC, .rx = IPC},
 	{"truncated", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = LONG_LEN, .room = 12345,
 	 .tx = IPC, .rx = NOT_COUNTED},
-	{"short, truncated", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = SHORT_LEN,
-	 .room = 77, .near = true, .tx = IPC, .rx = NOT_COUNTED},
+	{"short, truncated", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = SHORT_LEN, .room = 77,
+	 .near = true, .tx = IPC, .rx = NOT_COUNTED},
 	{"device to host", MESSAGE, &ft_cuda_ops, NULL, .len = LONG_LEN, .tx = STAGE,
 	 .rx = HOST, .reason = "the receiver's buffer is host memory"},
 	{"short, device to host", MESSAGE, &ft_cuda_ops, NULL, .len = SHORT_LEN, .tx = STAGE,
@@ -88,16 +88,16 @@ static const struct kind_case {
 	 .rx = STAGE},
 	{"from virtual memory", MESSAGE, &cudamem_vmm, &ft_cuda_ops, .len = LONG_LEN,
 	 .tx = STAGE, .rx = STAGE},
-	{"into virtual memory", MESSAGE, &ft_cuda_ops, &cudamem_vmm, .len = LONG_LEN,
-	 .tx = IPC, .rx = IPC},
+	{"into virtual memory", MESSAGE, &ft_cuda_ops, &cudamem_vmm, .len = LONG_LEN, .tx = IPC,
+	 .rx = IPC},
 	{"from shared virtual memory", MESSAGE, &cudamem_vmm_shared, &ft_cuda_ops,
 	 .len = LONG_LEN, .tx = IPC, .rx = IPC},
 	{"the same once more", MESSAGE, &cudamem_vmm_shared, &cudamem_vmm_shared,
 	 .len = LONG_LEN, .tx = IPC, .rx = IPC},
-	{"a byte of it", MESSAGE, &cudamem_vmm_shared, &ft_cuda_ops, .len = 1,
-	 .tx = NEAR_IPC, .rx = NEAR_IPC},
-	{"write of it", WRITE, &cudamem_vmm_shared, &ft_cuda_ops, .len = LONG_LEN,
-	 .tx = IPC, .rx = IPC},
+	{"a byte of it", MESSAGE, &cudamem_vmm_shared, &ft_cuda_ops, .len = 1, .tx = NEAR_IPC,
+	 .rx = NEAR_IPC},
+	{"write of it", WRITE, &cudamem_vmm_shared, &ft_cuda_ops, .len = LONG_LEN, .tx = IPC,
+	 .rx = IPC},
 	{"read of it", READ, &cudamem_vmm_shared, &ft_cuda_ops, .len = LONG_LEN,
 	 .tx = NOT_COUNTED, .rx = IPC},
 	{"from two pieces of it", MESSAGE, &cudamem_vmm_shared_two, &ft_cuda_ops,
@@ -131,8 +131,10 @@ static bool sends(const struct side *side)
 
 static struct ft_slot place(const struct ft_buf *buf, size_t len)
 {
-	return (struct ft_slot){
-		.buf = buf, .room = len + FT_ROOM, .off = FT_ROOM / 2 + 1, .len = len};
+	return (struct ft_slot){.buf = buf,
+				.room = len + FT_ROOM,
+				.off = FT_ROOM / 2 + 1,
+				.len = len};
 }
 
 /* ---- what is counted ---- */
@@ -217,8 +219,8 @@ static int recv_one(struct side *side, const struct kind_case *it, const struct 
 		 it->name, fi_strerror(req->err));
 	FT_CHECK(req->err || req->comp.len == got, "%s: %zu bytes, expected %zu", it->name,
 		 req->comp.len, got);
-	FT_CHECK(!req->err || req->olen == it->len - got, "%s: %zu bytes too many, expected %zu",
-		 it->name, req->olen, it->len - got);
+	FT_CHECK(!req->err || req->olen == it->len - got,
+		 "%s: %zu bytes too many, expected %zu", it->name, req->olen, it->len - got);
 	return ft_slot_check(&slot, got, side->number, it->name);
 }
 
@@ -241,7 +243,7 @@ static int reach(struct side *side, const struct kind_case *it, const struct ft_
 			       : fi_read(side->ctx.ep, at, it->len, buf->desc, peer,
 					 target.addr, target.key, req);
 	if (ret)
-		return ft_fail((int)ret, "fi_write or fi_read", "%s", it->name);
+		return ft_fail((int) ret, "fi_write or fi_read", "%s", it->name);
 	return ft_wait(&side->ctx, req, 1);
 }
 
@@ -256,8 +258,7 @@ static int remote(struct side *side, const struct kind_case *it, struct ft_buf *
 	if (!asks) {
 		FT_TRY(ft_buf_share(&side->ctx, buf, FI_REMOTE_READ | FI_REMOTE_WRITE));
 		target = (struct target){buf->key, buf->base};
-		FT_TRY(ft_oob_send(side->proc->fd[!side->proc->rank], &target,
-				   sizeof(target)));
+		FT_TRY(ft_oob_send(side->proc->fd[!side->proc->rank], &target, sizeof(target)));
 	} else {
 		FT_TRY(reach(side, it, buf, req));
 	}
@@ -306,8 +307,7 @@ static int one(struct side *side, const struct kind_case *it)
 /* Short messages are staged until the receiver has said what it does */
 static int greet(struct side *side)
 {
-	static const struct kind_case hello = {.name = "greeting",
-					       .len = SHORT_LEN};
+	static const struct kind_case hello = {.name = "greeting", .len = SHORT_LEN};
 	struct ft_op op = {.call = sends(side) ? FT_RECV : FT_SEND, .tagged = true};
 	struct ft_req req = {0};
 	struct ft_buf buf = {0};
@@ -354,8 +354,7 @@ static int reallocate(struct side *side, const struct ft_mem_ops *ops)
 {
 	struct fi_p2p_stats before, after;
 	uint64_t random = side->proc->opts.seed, bytes = 0;
-	struct kind_case it = {
-		.name = "allocated again", .from = ops, .tx = IPC, .rx = IPC};
+	struct kind_case it = {.name = "allocated again", .from = ops, .tx = IPC, .rx = IPC};
 	struct ft_req req;
 	struct ft_buf buf;
 
@@ -391,7 +390,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_test_open(proc, &side.ctx));
 	FT_TRY(ft_test_connect(proc, &side.ctx));
 	side.near = !strncmp(proc->opts.prov, "shm;", 4);
-	if (fi_open_ops(&side.ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **)&side.stats, NULL))
+	if (fi_open_ops(&side.ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &side.stats, NULL))
 		return proc->rank ? FT_SKIP : ft_skip("needs ofi_p2p");
 	side.late = proc->opts.quick;
 	FT_TRY(side.late ? talk(&side) : 0);

@@ -8,9 +8,10 @@
 
 #include "ft_test.h"
 
-#define MOST ((size_t)300000)
-#define PLACE (MOST + FT_ROOM) /* of which a buffer has two: one to receive in, one to send from */
-#define ENOUGH 1100           /* receives after which ofi_p2p takes it that there is no GPU */
+#define MOST ((size_t) 300000)
+#define PLACE                                                                                  \
+	(MOST + FT_ROOM) /* of which a buffer has two: one to receive in, one to send from */
+#define ENOUGH 1100      /* receives after which ofi_p2p takes it that there is no GPU */
 
 static const size_t sizes[] = {1, 8, 4096, 4097, 20000, 65536, MOST};
 
@@ -53,8 +54,8 @@ static int message(struct late *late, int sender, size_t from, size_t to, size_t
 	struct ft_req req;
 	char what[80];
 
-	snprintf(what, sizeof(what), "%zu bytes from rank %d's %s memory to %s memory", len, sender,
-		 from ? "device" : "host", to ? "device" : "host");
+	snprintf(what, sizeof(what), "%zu bytes from rank %d's %s memory to %s memory", len,
+		 sender, from ? "device" : "host", to ? "device" : "host");
 	FT_TRY(post(late, &slot, sends, key, &req));
 	FT_TRY(ft_wait(&late->pair.ctx, &req, 1));
 	return sends ? 0 : ft_slot_check(&slot, len, key, what);
@@ -75,18 +76,21 @@ static int arrive(struct late *late, int rank)
 {
 	struct ft_pair *pair = &late->pair;
 	const bool arrives = pair->proc->rank == rank;
-	const struct ft_slot in = place(late, 0, false, MOST), out = place(late, arrives, true, MOST);
+	const struct ft_slot in = place(late, 0, false, MOST),
+			     out = place(late, arrives, true, MOST);
 	const uint64_t key = ++late->key;
 	struct ft_req req[2];
 
 	FT_TRY(post(late, &in, false, key, &req[0]));
 	if (arrives)
-		FT_TRY(ft_buf_alloc(&pair->ctx, &pair->buf[1], pair->proc->opts.iface, 2 * PLACE));
+		FT_TRY(ft_buf_alloc(&pair->ctx, &pair->buf[1], pair->proc->opts.iface,
+				    2 * PLACE));
 	late->kinds[rank] = 2;
 	FT_TRY(ft_barrier(pair->proc, &pair->ctx));
 	FT_TRY(post(late, &out, true, key, &req[1]));
 	FT_TRY(ft_wait(&pair->ctx, req, 2));
-	return ft_slot_check(&in, MOST, key, "in a receive that was posted before the device came");
+	return ft_slot_check(&in, MOST, key,
+			     "in a receive that was posted before the device came");
 }
 
 static int run(struct ft_proc *proc)

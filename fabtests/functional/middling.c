@@ -10,8 +10,8 @@
 #include "ft_test.h"
 
 #define COUNT 40
-#define LEAST ((size_t)16385)
-#define MOST ((size_t)65536)
+#define LEAST ((size_t) 16385)
+#define MOST ((size_t) 65536)
 #define PLACE (MOST + FT_ROOM)
 
 struct test_case {
@@ -66,7 +66,8 @@ static struct ft_slot message_slot(struct ft_pair *pair, const struct test_case 
 	const size_t kind = sends ? c->from : i / 2 % pair->kind_count;
 	const size_t len = sends ? message_len(i) : message_room(pair, c, i);
 
-	return (struct ft_slot){&pair->buf[kind], i * PLACE, len + FT_ROOM, i * PLACE + 64, len};
+	return (struct ft_slot){&pair->buf[kind], i * PLACE, len + FT_ROOM, i * PLACE + 64,
+				len};
 }
 
 static int post(struct ft_pair *pair, const struct test_case *c, size_t i, struct ft_req *req)
@@ -112,13 +113,15 @@ static int check(struct ft_pair *pair, const struct test_case *c, size_t i,
 	const size_t len = message_len(i);
 	const int wanted = slot.len < len ? FI_ETRUNC : 0;
 
-	FT_CHECK(req->err == wanted, "message %zu, of %zu bytes, ended with %s in a buffer of %zu",
-		 i, len, req->err ? fi_strerror(req->err) : "success", slot.len);
+	FT_CHECK(req->err == wanted,
+		 "message %zu, of %zu bytes, ended with %s in a buffer of %zu", i, len,
+		 req->err ? fi_strerror(req->err) : "success", slot.len);
 	if (!wanted)
 		return ft_slot_check(&slot, len, c->key + i, "a message among others");
-	FT_CHECK(req->comp.len <= slot.len && req->comp.len + req->olen == len,
-		 "message %zu, of %zu bytes, in a buffer of %zu: %zu are said to be there, %zu lost",
-		 i, len, slot.len, req->comp.len, req->olen);
+	FT_CHECK(
+		req->comp.len <= slot.len && req->comp.len + req->olen == len,
+		"message %zu, of %zu bytes, in a buffer of %zu: %zu are said to be there, %zu lost",
+		i, len, slot.len, req->comp.len, req->olen);
 	/* what did arrive is not said to be anything */
 	return ft_slot_guards(&slot, slot.len, "a truncated message");
 }
@@ -170,7 +173,8 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose = "Messages of middling length, many at a time, meet receives of all kinds.",
+		.purpose =
+			"Messages of middling length, many at a time, meet receives of all kinds.",
 		.ranks = 2,
 		.connects = true,
 		.may_die = -1,

@@ -106,7 +106,7 @@ static int send_all(struct side *s, const struct round *round, struct ft_buf buf
 		ft_op_buf(&op, slot.buf, slot.off, slot.len);
 		if (msg.call == FT_SENDV && msg.len > 1) {
 			op.iov[0].iov_len = msg.len / 3;
-			op.iov[1].iov_base = (char *)op.iov[0].iov_base + msg.len / 3;
+			op.iov[1].iov_base = (char *) op.iov[0].iov_base + msg.len / 3;
 			op.iov[1].iov_len = msg.len - msg.len / 3;
 			op.desc[1] = op.desc[0];
 			op.count = 2;
@@ -132,7 +132,7 @@ static int post(struct side *s, struct multi *m)
 	while ((ret = fi_recvmsg(s->ctx.ep, &msg, FI_MULTI_RECV)) == -FI_EAGAIN)
 		FT_TRY(ft_idle(&s->ctx));
 	if (ret)
-		return ft_fail((int)ret, "fi_recvmsg", "with FI_MULTI_RECV");
+		return ft_fail((int) ret, "fi_recvmsg", "with FI_MULTI_RECV");
 	m->posted = true;
 	return 0;
 }
@@ -160,7 +160,7 @@ static int next(struct side *s, struct fi_cq_tagged_entry *comp, int *err)
 	if (ret == 1)
 		return 0;
 	if (ret != -FI_EAVAIL)
-		return ft_fail((int)ret, "fi_cq_read", "multi-receive buffers");
+		return ft_fail((int) ret, "fi_cq_read", "multi-receive buffers");
 	ret = fi_cq_readerr(s->ctx.cq, &error.entry, 0);
 	FT_CHECK(ret == 1, "fi_cq_readerr: %zd after -FI_EAVAIL", ret);
 	comp->op_context = error.entry.op_context;
@@ -173,11 +173,10 @@ static int take_message(struct side *s, const struct round *round, struct multi 
 			const struct fi_cq_tagged_entry *comp, uint64_t position)
 {
 	const uint64_t n = round->ordered ? position : comp->data - DATA_BASE;
-	const size_t off = comp->buf ? (size_t)((char *)comp->buf - m->buf.addr) : 0;
+	const size_t off = comp->buf ? (size_t) ((char *) comp->buf - m->buf.addr) : 0;
 	struct message msg;
 
-	FT_CHECK(n < s->count && !s->seen[n], "message %" PRIu64 " comes twice, or is none",
-		 n);
+	FT_CHECK(n < s->count && !s->seen[n], "message %" PRIu64 " comes twice, or is none", n);
 	s->seen[n] = true;
 	msg = message(s, round, n);
 	FT_CHECK((comp->flags & FI_MSG) && !(comp->flags & (FI_SEND | FI_TAGGED)),
@@ -259,8 +258,7 @@ static int one_round(struct side *s, const struct round *round, enum fi_hmem_ifa
 
 	if (s->proc->rank == 0) {
 		for (size_t i = 0; i < s->kind_count; i++)
-			FT_TRY(ft_buf_alloc(&s->ctx, &bufs[i], s->kinds[i],
-					    WINDOW * LARGEST));
+			FT_TRY(ft_buf_alloc(&s->ctx, &bufs[i], s->kinds[i], WINDOW * LARGEST));
 		FT_TRY(ft_meet(s->proc));
 		FT_TRY(send_all(s, round, bufs));
 		FT_TRY(ft_barrier(s->proc, &s->ctx));

@@ -12,7 +12,7 @@
 
 #include "ft_test.h"
 
-#define SIZE ((size_t)70001)
+#define SIZE ((size_t) 70001)
 #define KEY 42
 
 static int expect(int ret, int expected, const char *what)
@@ -28,18 +28,18 @@ static int no_list(struct ft_pair *pair)
 
 	if (!(ctx->info->caps & FI_RMA))
 		return 0;
-	FT_TRY(expect((int)fi_writev(ctx->ep, NULL, NULL, 1, pair->peer, 0, KEY, NULL),
+	FT_TRY(expect((int) fi_writev(ctx->ep, NULL, NULL, 1, pair->peer, 0, KEY, NULL),
 		      -FI_EINVAL, "fi_writev of no list"));
-	return expect((int)fi_readv(ctx->ep, NULL, NULL, 1, pair->peer, 0, KEY, NULL), -FI_EINVAL,
-		      "fi_readv of no list");
+	return expect((int) fi_readv(ctx->ep, NULL, NULL, 1, pair->peer, 0, KEY, NULL),
+		      -FI_EINVAL, "fi_readv of no list");
 }
 
 /* ---- all of memory ---- */
 
 static int all_register(struct ft_ctx *ctx, struct fid_mr **mr)
 {
-	int ret = fi_mr_reg(ctx->domain, NULL, SIZE_MAX, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY,
-			    0, mr, NULL);
+	int ret = fi_mr_reg(ctx->domain, NULL, SIZE_MAX, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+			    KEY, 0, mr, NULL);
 
 	return ret ? ft_fail(ret, "fi_mr_reg", "all of memory") : 0;
 }
@@ -57,7 +57,7 @@ static int all_move(struct ft_pair *pair, bool read, const struct ft_slot *slot,
 			   : fi_write(ctx->ep, buf, slot->len, NULL, pair->peer, addr, key,
 				      &req)) == -FI_EAGAIN)
 		FT_TRY(ft_progress(ctx) < 0 ? -FI_EIO : 0);
-	FT_TRY(expect((int)ret, 0, read ? "fi_read" : "fi_write"));
+	FT_TRY(expect((int) ret, 0, read ? "fi_read" : "fi_write"));
 	return ft_wait(ctx, &req, 1);
 }
 
@@ -68,7 +68,7 @@ static int all_access(struct ft_pair *pair, uint64_t key, size_t kind, size_t le
 	const struct ft_buf *const buf = &pair->buf[kind];
 	const struct ft_slot slot = {buf, 0, SIZE + FT_ROOM, 64, len};
 	const int fd = pair->proc->fd[!pair->proc->rank];
-	uint64_t target[2] = {key, (uintptr_t)buf->addr + slot.off};
+	uint64_t target[2] = {key, (uintptr_t) buf->addr + slot.off};
 
 	if (!ft_pair_sends(pair)) {
 		FT_TRY(ft_slot_arm(&slot));
@@ -132,7 +132,7 @@ static int busy(struct ft_proc *proc)
 	pair.ctx.ep = NULL;
 	FT_TRY(expect(fi_close(&pair.ctx.av->fid), 0, "fi_close of the address vector"));
 	pair.ctx.av = NULL;
-	FT_TRY(expect((int)fi_cq_read(pair.ctx.cq, NULL, 0), -FI_EAGAIN,
+	FT_TRY(expect((int) fi_cq_read(pair.ctx.cq, NULL, 0), -FI_EAGAIN,
 		      "reading a queue without an address vector"));
 	FT_TRY(expect(fi_close(&pair.ctx.cq->fid), 0, "fi_close of a queue in a poll set"));
 	pair.ctx.cq = NULL;
@@ -205,8 +205,10 @@ static int half_open(struct ft_proc *proc)
 	if (!strncmp(pair.ctx.info->fabric_attr->prov_name, "shm", 3) &&
 	    FI_VERSION_GE(fi_version(), FI_VERSION(2, 0)))
 		return ft_pair_close(&pair, NULL, 0);
-	FT_TRY(expect(fi_cq_open(pair.ctx.domain, &pair.ctx.cq_attr, &cq, NULL), 0, "fi_cq_open"));
-	FT_TRY(expect(fi_endpoint(pair.ctx.domain, pair.ctx.info, &ep, NULL), 0, "fi_endpoint"));
+	FT_TRY(expect(fi_cq_open(pair.ctx.domain, &pair.ctx.cq_attr, &cq, NULL), 0,
+		      "fi_cq_open"));
+	FT_TRY(expect(fi_endpoint(pair.ctx.domain, pair.ctx.info, &ep, NULL), 0,
+		      "fi_endpoint"));
 	FT_TRY(expect(fi_ep_bind(ep, &pair.ctx.av->fid, 0), 0, "fi_ep_bind"));
 	FT_TRY(expect(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0, "fi_ep_bind"));
 	if (ft_is_p2p(&pair.ctx))

@@ -26,8 +26,7 @@ static int run(struct ft_proc *proc)
 	const bool shm = !strncmp(prov, "shm", 3);
 	const bool no_mix =
 		shm || (strstr(prov, "ofi_rxm") && fi_version() >= FI_VERSION(1, 18));
-	const size_t early_count =
-		shm && fi_version() < FI_VERSION(2, 0) ? 2 : FT_COUNT(early);
+	const size_t early_count = shm && fi_version() < FI_VERSION(2, 0) ? 2 : FT_COUNT(early);
 	struct flood_round rounds[4 * FT_COUNT(early)];
 	const size_t total = FT_COUNT(rounds) / (proc->opts.quick ? 2 : 1);
 
@@ -50,8 +49,7 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose =
-			"Messages of one tag match in the order in which they were sent.",
+		.purpose = "Messages of one tag match in the order in which they were sent.",
 		.ranks = 2,
 		.connects = true,
 		.may_die = -1,

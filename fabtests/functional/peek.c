@@ -30,8 +30,8 @@ enum way {
 };
 
 static const char *const way_names[WAYS] = {
-	"peek, receive", "peek twice, receive", "claim, receive",
-	"peek and discard", "claim, discard", "claim, receive the next, then the claimed",
+	"peek, receive",    "peek twice, receive", "claim, receive",
+	"peek and discard", "claim, discard",      "claim, receive the next, then the claimed",
 };
 
 struct side {
@@ -66,7 +66,8 @@ static bool left_out(const struct side *s, const struct test_case *c)
 		return c->way == CLAIM_SECOND_FIRST;
 	if (ours || c->size <= 4096 || c->way == PEEK_RECV || c->way == PEEK_PEEK_RECV)
 		return false;
-	return c->way == PEEK_DISCARD || c->way == CLAIM_DISCARD || strstr(s->ctx.info->fabric_attr->prov_name, "ofi_rxm");
+	return c->way == PEEK_DISCARD || c->way == CLAIM_DISCARD ||
+	       strstr(s->ctx.info->fabric_attr->prov_name, "ofi_rxm");
 }
 
 /* ---- sending ---- */
@@ -167,8 +168,8 @@ static int receive(struct side *s, const struct test_case *c, uint64_t flags, si
 	ft_op_buf(&op, slot.buf, slot.off, c->size);
 	FT_TRY(ft_post(&s->ctx, &op));
 	FT_TRY(ft_wait(&s->ctx, req, 1));
-	FT_CHECK(req->comp.len == c->size, "received %zu bytes instead of %zu",
-		 req->comp.len, c->size);
+	FT_CHECK(req->comp.len == c->size, "received %zu bytes instead of %zu", req->comp.len,
+		 c->size);
 	FT_CHECK(!c->data || ((req->comp.flags & FI_REMOTE_CQ_DATA) &&
 			      req->comp.data == DATA_BASE + s->number),
 		 "received with flags %#" PRIx64 ", data %#" PRIx64, req->comp.flags,

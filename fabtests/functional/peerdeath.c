@@ -38,7 +38,7 @@ static int post(struct side *s, int peer, const struct ft_op *op)
 
 	while ((ret = ft_post_once(&s->ctx, op)) && !ft_oob_closed(s->proc->fd[peer])) {
 		if (ret != -FI_EAGAIN)
-			return ft_fail((int)ret, "posting", "a transfer");
+			return ft_fail((int) ret, "posting", "a transfer");
 		n = ft_progress(&s->ctx);
 		if (n < 0)
 			return n;
@@ -87,8 +87,7 @@ static int good_exchange(struct side *s, int peer, bool first)
 {
 	for (uint64_t i = 0; i < 2 * GOOD_MESSAGES; i++) {
 		const bool send = (i % 2 == 0) == first;
-		const struct ft_slot slot = {&s->good, 0, GOOD_SIZE + FT_ROOM, 64,
-					     GOOD_SIZE};
+		const struct ft_slot slot = {&s->good, 0, GOOD_SIZE + FT_ROOM, 64, GOOD_SIZE};
 		struct ft_req req = {0};
 		struct ft_op op = {
 			.call = send ? FT_SEND : FT_RECV,
@@ -103,8 +102,7 @@ static int good_exchange(struct side *s, int peer, bool first)
 		FT_TRY(ft_post(&s->ctx, &op));
 		FT_TRY(ft_wait(&s->ctx, &req, 1));
 		if (!send)
-			FT_TRY(ft_slot_check(&slot, GOOD_SIZE, i,
-					     "other peer's message"));
+			FT_TRY(ft_slot_check(&slot, GOOD_SIZE, i, "other peer's message"));
 	}
 	return 0;
 }
@@ -133,8 +131,8 @@ static int drain(struct side *s)
 		failed += (s->send[i].done && s->send[i].err) +
 			  (s->recv[i].done && s->recv[i].err);
 	}
-	printf("of %d lost transfers %zu ended, %zu of them with an error\n",
-	       2 * TRANSFERS, done, failed);
+	printf("of %d lost transfers %zu ended, %zu of them with an error\n", 2 * TRANSFERS,
+	       done, failed);
 	return 0;
 }
 
@@ -178,8 +176,7 @@ static int closing(struct side *s)
 		 (ft_usec() - start) / 1e6);
 	/* Neither leaves before the other has closed. */
 	FT_TRY(ft_oob_send(s->proc->fd[s->proc->rank ^ OTHER], &byte, 1));
-	return ft_oob_recv(s->proc->fd[s->proc->rank ^ OTHER], &byte, 1,
-			   s->proc->opts.timeout);
+	return ft_oob_recv(s->proc->fd[s->proc->rank ^ OTHER], &byte, 1, s->proc->opts.timeout);
 }
 
 static int run(struct ft_proc *proc)
@@ -195,8 +192,7 @@ static int run(struct ft_proc *proc)
 	s.ctx.watch_count = 0; /* that a peer goes is the point */
 	FT_TRY(ft_test_open(proc, &s.ctx));
 	FT_TRY(ft_test_connect(proc, &s.ctx));
-	FT_TRY(ft_buf_alloc(&s.ctx, &s.lost, proc->opts.iface,
-			    2 * TRANSFERS * s.lost_size));
+	FT_TRY(ft_buf_alloc(&s.ctx, &s.lost, proc->opts.iface, 2 * TRANSFERS * s.lost_size));
 	FT_TRY(ft_buf_alloc(&s.ctx, &s.good, proc->opts.iface, GOOD_SIZE + FT_ROOM));
 	switch (proc->rank) {
 	case SURVIVOR:

@@ -7,7 +7,7 @@
 
 #include "ft_test.h"
 
-#define LARGEST ((size_t)(3 << 20))
+#define LARGEST ((size_t) (3 << 20))
 
 struct side {
 	struct ft_pair pair;
@@ -122,7 +122,7 @@ static int transfer(struct side *s, size_t from, size_t to, size_t len, bool ear
 	while ((ret = ft_post_once(&s->pair.ctx, &op)) == -FI_EAGAIN)
 		FT_CHECK(!fi_poll(s->poll, found, 2), "fi_poll reports what nobody sent");
 	if (ret)
-		return ft_fail((int)ret, "posting", "%zu bytes", len);
+		return ft_fail((int) ret, "posting", "%zu bytes", len);
 	if (sends != early)
 		FT_TRY(ft_meet(s->pair.proc));
 	FT_TRY(poll_for(s, &req, !sends));
@@ -146,8 +146,8 @@ static int run(struct ft_proc *proc)
 	FT_TRY(side_open(&s, proc));
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
 		for (size_t kinds = 0; kinds < s.pair.kind_count * s.pair.kind_count; kinds++)
-			FT_TRY(transfer(&s, kinds % s.pair.kind_count, kinds / s.pair.kind_count,
-					sizes[i / 2], i % 2 == 0));
+			FT_TRY(transfer(&s, kinds % s.pair.kind_count,
+					kinds / s.pair.kind_count, sizes[i / 2], i % 2 == 0));
 	return side_close(&s);
 }
 

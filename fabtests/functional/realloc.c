@@ -23,14 +23,13 @@
 #define SIZE_MIN 8192
 #define SIZE_USUAL 65536
 #define SIZE_LARGE (1 << 20)
-#define LEN_MIN 4097 /* shorter ones are never left to the NIC */
+#define LEN_MIN 4097    /* shorter ones are never left to the NIC */
 #define LEN_GDRCOPY 128 /* longer ones, and to the device 4096, are never left to the CPU */
-#define FREED 64     /* addresses that are remembered */
+#define FREED 64        /* addresses that are remembered */
 
 /* cuMemAlloc's is the commonest */
 static const struct ft_mem_ops *const cuda_kinds[] = {
-	&ft_cuda_ops, &ft_cuda_ops,     &ft_cuda_ops,
-	&cudamem_vmm, &cudamem_vmm_two, &cudamem_pool,
+	&ft_cuda_ops, &ft_cuda_ops, &ft_cuda_ops, &cudamem_vmm, &cudamem_vmm_two, &cudamem_pool,
 };
 
 enum use {
@@ -83,8 +82,8 @@ static int piece_check(const struct side *side, size_t i, const char *when)
 	char what[128];
 
 	snprintf(what, sizeof(what),
-		 "round %" PRIu64 ": buffer %zu, %zu bytes of %s memory, %s", side->round,
-		 i, piece->buf.size, piece->buf.ops->name, when);
+		 "round %" PRIu64 ": buffer %zu, %zu bytes of %s memory, %s", side->round, i,
+		 piece->buf.size, piece->buf.ops->name, when);
 	return ft_slot_check(&piece->slot, piece->slot.len, piece->key, what);
 }
 
@@ -95,13 +94,14 @@ static struct ft_slot *piece_use(struct side *side, size_t i, size_t off, size_t
 	struct piece *piece = &side->pieces[i];
 
 	piece->key = key;
-	piece->slot = (struct ft_slot){
-		.buf = &piece->buf, .room = piece->buf.size, .off = off, .len = len};
+	piece->slot = (struct ft_slot){.buf = &piece->buf,
+				       .room = piece->buf.size,
+				       .off = off,
+				       .len = len};
 	return &piece->slot;
 }
 
-static int piece_alloc(struct side *side, size_t i, const struct ft_mem_ops *ops,
-		       size_t size)
+static int piece_alloc(struct side *side, size_t i, const struct ft_mem_ops *ops, size_t size)
 {
 	struct piece *piece = &side->pieces[i];
 
@@ -171,8 +171,7 @@ static void choose_buffers(struct side *side, struct transfer *transfer,
 	for (int rank = 0; rank < 2; rank++) {
 		size_t i = below(side, used ? BUFFERS - 1 : BUFFERS);
 
-		transfer->buffer[rank] =
-			used ? (used->buffer[rank] + 1 + i) % BUFFERS : i;
+		transfer->buffer[rank] = used ? (used->buffer[rank] + 1 + i) % BUFFERS : i;
 	}
 }
 
@@ -223,8 +222,8 @@ static int message_end(struct side *side, struct transfer *transfer, const char 
 	if (side->proc->rank == transfer->from)
 		return 0;
 	FT_CHECK(transfer->req.comp.len == transfer->len,
-		 "round %" PRIu64 ": %zu bytes, of %zu", side->round,
-		 transfer->req.comp.len, transfer->len);
+		 "round %" PRIu64 ": %zu bytes, of %zu", side->round, transfer->req.comp.len,
+		 transfer->len);
 	return piece_check(side, transfer->buffer[side->proc->rank], when);
 }
 
@@ -257,14 +256,14 @@ static int rma(struct side *side, bool write, const struct ft_op *op,
 		FT_TRY(n < 0 ? n : n ? 0 : ft_idle(ctx));
 	}
 	if (ret)
-		return ft_fail((int)ret, write ? "fi_write" : "fi_read", "%zu bytes",
+		return ft_fail((int) ret, write ? "fi_write" : "fi_read", "%zu bytes",
 			       iov->iov_len);
 	return ft_wait(ctx, &req, 1);
 }
 
 /* A write is complete here before it is there: reads until it is */
-static int see_written(struct side *side, const struct transfer *transfer,
-		       struct ft_op *op, const struct target *target)
+static int see_written(struct side *side, const struct transfer *transfer, struct ft_op *op,
+		       const struct target *target)
 {
 	unsigned char expected;
 
@@ -300,8 +299,7 @@ static int reach(struct side *side, const struct transfer *transfer, struct ft_o
 	struct target target;
 
 	FT_TRY(ft_barrier(proc, &side->ctx));
-	FT_TRY(ft_oob_recv(proc->fd[!proc->rank], &target, sizeof(target),
-			   proc->opts.timeout));
+	FT_TRY(ft_oob_recv(proc->fd[!proc->rank], &target, sizeof(target), proc->opts.timeout));
 	FT_TRY(rma(side, write, op, &target));
 	return write ? see_written(side, transfer, op, &target) : 0;
 }
@@ -325,8 +323,8 @@ static int remote(struct side *side, struct transfer *transfer, int owner)
 
 static int one(struct side *side)
 {
-	const int owner = (int)below(side, 2);
-	const enum use use = (enum use)below(side, side->rma ? USES : USE_RECV + 1);
+	const int owner = (int) below(side, 2);
+	const enum use use = (enum use) below(side, side->rma ? USES : USE_RECV + 1);
 	const bool remotely = use == USE_READ || use == USE_WRITE;
 	const bool busy = !below(side, 3);
 	/* through a hook, device memory is reached only from this end */
@@ -337,7 +335,7 @@ static int one(struct side *side)
 	};
 	struct transfer other = {
 		.number = 2 * side->round + 1,
-		.from = (int)below(side, 2),
+		.from = (int) below(side, 2),
 	};
 	const struct ft_mem_ops *kind = choose_kind(side, !host);
 	const bool same_size = below(side, 2);
@@ -400,18 +398,15 @@ static int report(const struct side *side)
 	       " allocated where another had been",
 	       side->proc->rank, side->round, side->rma ? "" : " without remote memory",
 	       side->frees, side->reused);
-	if (!fi_open_ops(ep, FI_P2P_STATS_OPS, 0, (void **)&ops, NULL) && ops) {
+	if (!fi_open_ops(ep, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL) && ops) {
 		FT_TRY(ops->read(ep, &stats, sizeof(stats)));
 		printf("; %" PRIu64 " pins, %" PRIu64 " cache hits, %" PRIu64
 		       " evictions; %" PRIu64 " bytes staged, %" PRIu64
 		       " within the host, %" PRIu64 " by the NIC",
 		       stats.pins, stats.cache_hits, stats.evictions,
-		       stats.tx_bytes[FI_P2P_PATH_STAGE] +
-			       stats.rx_bytes[FI_P2P_PATH_STAGE],
-		       stats.tx_bytes[FI_P2P_PATH_IPC] +
-			       stats.rx_bytes[FI_P2P_PATH_IPC],
-		       stats.tx_bytes[FI_P2P_PATH_PEER] +
-			       stats.rx_bytes[FI_P2P_PATH_PEER]);
+		       stats.tx_bytes[FI_P2P_PATH_STAGE] + stats.rx_bytes[FI_P2P_PATH_STAGE],
+		       stats.tx_bytes[FI_P2P_PATH_IPC] + stats.rx_bytes[FI_P2P_PATH_IPC],
+		       stats.tx_bytes[FI_P2P_PATH_PEER] + stats.rx_bytes[FI_P2P_PATH_PEER]);
 	}
 	printf("\n");
 	/* host memory's allocator may be one that avoids it, for sanitizers */
@@ -442,8 +437,7 @@ static int run(struct ft_proc *proc)
 	for (; !ret && side.round < rounds; side.round += !ret)
 		ret = one(&side);
 	if (ret) {
-		ft_err("round %" PRIu64 " failed; again: --seed %" PRIu64
-		       " --rounds %" PRIu64,
+		ft_err("round %" PRIu64 " failed; again: --seed %" PRIu64 " --rounds %" PRIu64,
 		       side.round, opts->seed, side.round + 1);
 		return ret;
 	}

@@ -72,7 +72,7 @@ struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	struct ft_buf local[2], shared[2]; /* by kind: host, device */
-	struct fid_mr *first[2];	   /* another region of what is shared */
+	struct fid_mr *first[2];           /* another region of what is shared */
 	struct target target[2];
 	uint64_t number;
 	struct fid_cntr *cntr[FT_COUNT(events)]; /* NULL: without FI_RMA_EVENT */
@@ -86,8 +86,8 @@ struct op {
 	char what[160];
 };
 
-static size_t cut(const struct ft_buf *buf, size_t off, size_t len, bool split,
-		  bool described, struct iovec *iov, void **desc)
+static size_t cut(const struct ft_buf *buf, size_t off, size_t len, bool split, bool described,
+		  struct iovec *iov, void **desc)
 {
 	const size_t first = split ? len / 3 : 0;
 
@@ -151,7 +151,7 @@ static int post(struct side *side, const struct op *op, const struct target *tar
 		if (!n)
 			FT_TRY(ft_idle(&side->ctx));
 	}
-	return ret ? ft_fail((int)ret, op->what, "not posted") : 0;
+	return ret ? ft_fail((int) ret, op->what, "not posted") : 0;
 }
 
 static struct ft_slot place(const struct ft_buf *buf, const struct op *op)
@@ -318,8 +318,8 @@ static int all(struct side *side, size_t kinds)
 
 	for (size_t v = 0; v < FT_COUNT(variants); v++) {
 		op.variant = &variants[v];
-		for (op.from = 0; op.from < (int)kinds; op.from++) {
-			for (op.to = 0; op.to < (int)kinds; op.to++) {
+		for (op.from = 0; op.from < (int) kinds; op.from++) {
+			for (op.to = 0; op.to < (int) kinds; op.to++) {
 				for (size_t s = 0; s < FT_COUNT(sizes); s++, i++) {
 					if (i % step)
 						continue;
@@ -337,7 +337,13 @@ static int all(struct side *side, size_t kinds)
 static int injected(struct side *side, int kind)
 {
 	const struct variant variant = {
-		"writemsg(inject) beside others", RMA_WRITEMSG, FI_INJECT, false, false, false, true,
+		"writemsg(inject) beside others",
+		RMA_WRITEMSG,
+		FI_INJECT,
+		false,
+		false,
+		false,
+		true,
 	};
 	const size_t size = FT_MIN(side->ctx.info->tx_attr->inject_size, INJECT_SIZE);
 	const size_t room = INJECT_SIZE + 2 * GUARD_LEN;
@@ -386,7 +392,7 @@ static const struct wrong {
 	{"a wrong key, long", 77, 0, 3000000, false},
 	{"a wrong key to read", 77, 0, 100, true},
 	{"too far", 0, 1ULL << 40, 100, false},
-	{"before the beginning", 0, -(uint64_t)65536, 100, true},
+	{"before the beginning", 0, -(uint64_t) 65536, 100, true},
 	{"past the end", 0, 1048576, 10 * 1048576, false},
 	{"past the end, reading", 0, 1048576, 10 * 1048576, true},
 };
@@ -406,8 +412,8 @@ static int refuse(struct side *side, const struct wrong *wrong, int kind)
 	FT_TRY(ft_slot_arm(&slot));
 	FT_TRY(post(side, &op, &target, &req));
 	FT_TRY(ft_wait_any_result(&side->ctx, &req, 1));
-	FT_CHECK(req.err == FI_EKEYREJECTED || req.err == FI_EACCES,
-		 "%s: ended with %d (%s)", op.what, req.err, fi_strerror(req.err));
+	FT_CHECK(req.err == FI_EKEYREJECTED || req.err == FI_EACCES, "%s: ended with %d (%s)",
+		 op.what, req.err, fi_strerror(req.err));
 	return ft_slot_check(&slot, 0, 0, op.what);
 }
 
@@ -472,8 +478,7 @@ static int exchange(struct side *side, size_t kinds)
 		side->target[i] = (struct target){
 			.key = shared->key,
 			.base = shared->base,
-			.nic = ft_path(side->ctx.ep, shared, shared->size) ==
-			       FI_P2P_PATH_PEER,
+			.nic = ft_path(side->ctx.ep, shared, shared->size) == FI_P2P_PATH_PEER,
 		};
 	}
 	return ft_oob_send(side->proc->fd[0], side->target, len);
@@ -588,19 +593,19 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 				    can_be_target(&side, ifaces[i]) ? ifaces[i]
 								    : FI_HMEM_SYSTEM,
 				    room));
-		FT_TRY(share_twice(&side, (int)i));
+		FT_TRY(share_twice(&side, (int) i));
 	}
 	FT_TRY(exchange(&side, kinds));
 	FT_TRY(all(&side, kinds));
 	for (size_t i = 0; !counted && i < kinds; i++)
-		FT_TRY(injected(&side, (int)i));
+		FT_TRY(injected(&side, (int) i));
 	for (size_t i = 0; !counted && i < kinds; i++) {
 		if (!ft_is_p2p(&side.ctx) || !(side.ctx.info->caps & FI_HMEM) ||
 		    side.target[i].nic ||
 		    (chosen && side.shared[i].ops->iface == FI_HMEM_SYSTEM))
 			continue;
-		FT_TRY(refuse_all(&side, (int)i));
-		FT_TRY(refuse_access(&side, (int)i));
+		FT_TRY(refuse_all(&side, (int) i));
+		FT_TRY(refuse_access(&side, (int) i));
 	}
 	return close_all(&side);
 }

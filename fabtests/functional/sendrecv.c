@@ -136,12 +136,10 @@ static void describe(const struct message *msg, char *text, size_t len)
 		 msg->size, msg->offset, msg->size + msg->slack);
 }
 
-static int check_flags(const struct ft_req *req, uint64_t want, uint64_t not,
-		       const char *what)
+static int check_flags(const struct ft_req *req, uint64_t want, uint64_t not, const char *what)
 {
 	FT_CHECK((req->comp.flags & (want | not )) == want,
-		 "%s: completion flags %#" PRIx64 ": expected %#" PRIx64
-		 ", none of %#" PRIx64,
+		 "%s: completion flags %#" PRIx64 ": expected %#" PRIx64 ", none of %#" PRIx64,
 		 what, req->comp.flags, want, not );
 	return 0;
 }
@@ -149,8 +147,7 @@ static int check_flags(const struct ft_req *req, uint64_t want, uint64_t not,
 static int send_one(struct side *side, const struct message *msg, const char *what)
 {
 	const struct ft_slot slot = place(side, msg, msg->from, 0);
-	const bool no_completion =
-		msg->tx->call == FT_INJECT || msg->tx->call == FT_INJECTDATA;
+	const bool no_completion = msg->tx->call == FT_INJECT || msg->tx->call == FT_INJECTDATA;
 	struct ft_req req = {0};
 	struct ft_op op = {
 		.call = msg->tx->call,
@@ -173,8 +170,7 @@ static int send_one(struct side *side, const struct message *msg, const char *wh
 	if (no_completion)
 		return 0;
 	FT_TRY(ft_wait(&side->ctx, &req, 1));
-	return check_flags(&req, FI_SEND | (msg->tagged ? FI_TAGGED : FI_MSG), FI_RECV,
-			   what);
+	return check_flags(&req, FI_SEND | (msg->tagged ? FI_TAGGED : FI_MSG), FI_RECV, what);
 }
 
 static int recv_one(struct side *side, const struct message *msg, const char *what)
@@ -197,13 +193,13 @@ static int recv_one(struct side *side, const struct message *msg, const char *wh
 		split(&op, side->ctx.info->rx_attr->iov_limit, msg->number);
 	FT_TRY(ft_post(&side->ctx, &op));
 	FT_TRY(ft_wait(&side->ctx, &req, 1));
-	FT_TRY(check_flags(&req, FI_RECV | kind | data,
-			   FI_SEND | (FI_REMOTE_CQ_DATA ^ data), what));
+	FT_TRY(check_flags(&req, FI_RECV | kind | data, FI_SEND | (FI_REMOTE_CQ_DATA ^ data),
+			   what));
 	FT_CHECK(req.comp.len == msg->size, "%s: completion says %zu bytes", what,
 		 req.comp.len);
 	FT_CHECK(!msg->tagged || req.comp.tag == op.tag,
-		 "%s: completion has tag %#" PRIx64 ", expected %#" PRIx64, what,
-		 req.comp.tag, op.tag);
+		 "%s: completion has tag %#" PRIx64 ", expected %#" PRIx64, what, req.comp.tag,
+		 op.tag);
 	FT_CHECK(!msg->tx->data || req.comp.data == data_of(msg),
 		 "%s: completion has data %#" PRIx64 ", expected %#" PRIx64, what,
 		 req.comp.data, data_of(msg));
@@ -218,8 +214,7 @@ static int one(struct side *side, const struct message *msg)
 	if (msg->tx->inject && msg->size > side->ctx.info->tx_attr->inject_size)
 		return 0;
 	describe(msg, what, sizeof(what));
-	ret = side->proc->rank == 0 ? send_one(side, msg, what)
-				    : recv_one(side, msg, what);
+	ret = side->proc->rank == 0 ? send_one(side, msg, what) : recv_one(side, msg, what);
 	if (ret)
 		ft_err("%s failed", what);
 	return ret;
@@ -283,8 +278,7 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose =
-			"Every send and receive call, memory kind, size and alignment.",
+		.purpose = "Every send and receive call, memory kind, size and alignment.",
 		.ranks = 2,
 		.connects = true,
 		.may_die = -1,

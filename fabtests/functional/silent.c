@@ -11,11 +11,12 @@
 
 enum { RECEIVER, TALKER, FIRST_SILENT, RANKS = 4 };
 
-#define GOOD 8   /* messages of the other one */
-#define LONG 3   /* messages of each silent one: all of them together want more slots than there are */
-#define LEN ((size_t)8 << 20)
+#define GOOD 8 /* messages of the other one */
+#define LONG                                                                                   \
+	3 /* messages of each silent one: all of them together want more slots than there are */
+#define LEN ((size_t) 8 << 20)
 #define PLACE (LEN + FT_ROOM)
-#define SHORT ((size_t)64)
+#define SHORT ((size_t) 64)
 #define TAG_FIRST 1
 #define TAG_SILENT 2
 #define TAG_GOOD 3
@@ -34,7 +35,7 @@ static struct ft_slot place(const struct ft_buf *buf, size_t i, size_t len)
 
 static uint64_t tag_of(int sender, uint64_t tag, size_t i)
 {
-	return tag << 16 | (uint64_t)sender << 8 | i;
+	return tag << 16 | (uint64_t) sender << 8 | i;
 }
 
 /* The @i-th such message to or from @peer */
@@ -105,7 +106,8 @@ static int stream(struct side *s, int peer)
 			FT_TRY(talks ? 0 : tell_silent(s));
 			more = talks ? len == LEN : received < GOOD;
 			if (more)
-				FT_TRY(post(s, peer, false, TAG_GOOD, received % LONG, LEN, &in));
+				FT_TRY(post(s, peer, false, TAG_GOOD, received % LONG, LEN,
+					    &in));
 			continue;
 		}
 		n = ft_progress(&s->ctx);

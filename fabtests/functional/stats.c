@@ -29,10 +29,9 @@ static int check(struct side *s, uint64_t msgs)
 	FT_TRY(s->ops->read(&s->pair.ctx.ep->fid, &stats, sizeof(stats)));
 	FT_CHECK(stats.tx_msgs[FI_P2P_PATH_HOST] == msgs &&
 			 stats.tx_bytes[FI_P2P_PATH_HOST] == msgs * SIZE,
-		 "%" PRIu64 " messages of %d bytes sent, counted are %" PRIu64
-		 " and %" PRIu64 " bytes",
-		 msgs, SIZE, stats.tx_msgs[FI_P2P_PATH_HOST],
-		 stats.tx_bytes[FI_P2P_PATH_HOST]);
+		 "%" PRIu64 " messages of %d bytes sent, counted are %" PRIu64 " and %" PRIu64
+		 " bytes",
+		 msgs, SIZE, stats.tx_msgs[FI_P2P_PATH_HOST], stats.tx_bytes[FI_P2P_PATH_HOST]);
 	return 0;
 }
 
@@ -51,7 +50,7 @@ static int send_all(struct side *s, enum ft_call call, uint64_t before)
 		if (ret == -FI_EAGAIN)
 			refused++;
 		else if (ret)
-			return ft_fail((int)ret, "sending", "message %zu", sent);
+			return ft_fail((int) ret, "sending", "message %zu", sent);
 		else
 			sent++;
 	}
@@ -93,7 +92,7 @@ static int run(struct ft_proc *proc)
 
 	FT_TRY(ft_pair_hints(&s.pair, proc));
 	FT_TRY(ft_pair_open(&s.pair, SIZE));
-	ret = fi_open_ops(&s.pair.ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **)&s.ops, NULL);
+	ret = fi_open_ops(&s.pair.ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &s.ops, NULL);
 	if (ret)
 		return ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS);
 	if (ft_pair_sends(&s.pair)) {

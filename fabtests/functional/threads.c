@@ -15,9 +15,9 @@
 
 #define PAIRS 2 /* of a sending and a receiving thread, at each end */
 #define ROUNDS 24
-#define LARGEST ((size_t)(2 << 20))
+#define LARGEST ((size_t) (2 << 20))
 #define NAPS 500
-#define NAP_LEN ((size_t)70000)
+#define NAP_LEN ((size_t) 70000)
 
 /* pattern.c has one buffer for all */
 static pthread_mutex_t patterns = PTHREAD_MUTEX_INITIALIZER;
@@ -140,13 +140,12 @@ static int progress(struct shared *s)
 	n = fi_cq_read(s->ctx.cq, entries, FT_COUNT(entries));
 	call_end(s);
 	for (ssize_t i = 0; i < n; i++)
-		atomic_store(&((struct op *)entries[i].op_context)->done, true);
+		atomic_store(&((struct op *) entries[i].op_context)->done, true);
 	if (n == -FI_EAVAIL) {
 		n = fi_cq_readerr(s->ctx.cq, &err.entry, 0);
 		if (n == 1) {
-			atomic_store(&((struct op *)err.entry.op_context)->err,
-				     err.entry.err);
-			atomic_store(&((struct op *)err.entry.op_context)->done, true);
+			atomic_store(&((struct op *) err.entry.op_context)->err, err.entry.err);
+			atomic_store(&((struct op *) err.entry.op_context)->done, true);
 		}
 	}
 	if (n == -FI_EAGAIN)
@@ -177,7 +176,7 @@ static int post(struct worker *w, size_t kind, size_t len, uint64_t tag, struct 
 		if (ret == -FI_EAGAIN)
 			FT_TRY(progress(s));
 	} while (ret == -FI_EAGAIN);
-	return ret ? ft_fail((int)ret, "posting", "%zu bytes", len) : 0;
+	return ret ? ft_fail((int) ret, "posting", "%zu bytes", len) : 0;
 }
 
 static int transfer(struct worker *w, size_t round)
@@ -244,7 +243,7 @@ static void *count(void *arg)
 	return NULL;
 }
 
-static int start(struct worker *w, void *(*run)(void *))
+static int start(struct worker *w, void *(*run)(void *) )
 {
 	int err = pthread_create(&w->thread, NULL, run, w);
 
@@ -289,7 +288,7 @@ static void *sleep_in_read(void *arg)
 	struct worker *w = arg;
 	struct fi_cq_tagged_entry entry;
 
-	w->ret = (int)fi_cq_sread(w->shared->ctx.cq, &entry, 1, NULL, -1);
+	w->ret = (int) fi_cq_sread(w->shared->ctx.cq, &entry, 1, NULL, -1);
 	atomic_store(&w->shared->ended, true);
 	return NULL;
 }

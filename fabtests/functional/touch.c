@@ -40,7 +40,7 @@ static int touch(const struct ft_opts *opts, bool write)
 	bool emulated;
 
 	/* Nobody else looks after it: the watchdog is a thread. */
-	alarm((unsigned int)opts->timeout);
+	alarm((unsigned int) opts->timeout);
 	setrlimit(RLIMIT_CORE, &no_core);
 	/* A sanitizer's handler would turn the signal into an exit. */
 	signal(SIGSEGV, SIG_DFL);
@@ -74,8 +74,7 @@ static int expect_death(const struct ft_opts *opts, bool write)
 	if (waitpid(pid, &status, 0) != pid)
 		return ft_errno("waitpid", "child");
 	if (WIFEXITED(status) && WEXITSTATUS(status) == FT_SKIP)
-		return ft_skip(
-			"not on the emulator: a real driver may map device memory");
+		return ft_skip("not on the emulator: a real driver may map device memory");
 	FT_CHECK(WIFSIGNALED(status),
 		 "%s device memory with the CPU: the process lived on and "
 		 "ended with exit status %d",

@@ -10,7 +10,7 @@
 
 #include "ft_test.h"
 
-#define LARGEST ((size_t)(5 << 20))
+#define LARGEST ((size_t) (5 << 20))
 #define WAIT_MS 30000
 #define IDLE_MS 300
 #define WAKES_MAX 2000 /* in IDLE_MS; whoever does not sleep wakes a hundred times as often */
@@ -42,7 +42,7 @@ static int wait_fd(struct fid_cq *cq, enum fi_wait_obj wait_obj, int *fd)
 	struct pollfd room[8];
 	struct fi_wait_pollfd polled = {.nfds = FT_COUNT(room), .fd = room};
 	int ret = fi_control(&cq->fid, FI_GETWAIT,
-			     wait_obj == FI_WAIT_POLLFD ? (void *)&polled : (void *)fd);
+			     wait_obj == FI_WAIT_POLLFD ? (void *) &polled : (void *) fd);
 
 	if (ret)
 		return ft_fail(ret, "fi_control(FI_GETWAIT)", "wait object %d", wait_obj);
@@ -153,7 +153,8 @@ static int ways(struct ft_proc *proc, enum fi_wait_obj wait_obj)
 						wait_for));
 	FT_TRY(ft_meet(s.pair.proc));
 	/* net of libfabric 1.17 wakes all the time */
-	if (wait_obj == FI_WAIT_FD && strncmp(s.pair.ctx.info->fabric_attr->prov_name, "net", 3)) {
+	if (wait_obj == FI_WAIT_FD &&
+	    strncmp(s.pair.ctx.info->fabric_attr->prov_name, "net", 3)) {
 		FT_TRY(idle(&s, s.rx_cq, "without anything under way"));
 		/* only what is announced waits for its receive */
 		if (ft_is_p2p(&s.pair.ctx) && s.pair.kind_count == 2)

@@ -16,7 +16,7 @@
 
 #include "ft_test.h"
 
-#define LARGEST ((size_t)(3 << 20))
+#define LARGEST ((size_t) (3 << 20))
 #define WAIT_MS 30000
 #define SHORT_MS 20
 #define IDLE_MS 300
@@ -331,7 +331,8 @@ static void *write_event(void *arg)
 	struct fi_eq_entry entry = {.data = 42};
 	struct side *s = arg;
 
-	return fi_eq_write(s->eq, FI_NOTIFY, &entry, sizeof(entry), 0) == sizeof(entry) ? s : NULL;
+	return fi_eq_write(s->eq, FI_NOTIFY, &entry, sizeof(entry), 0) == sizeof(entry) ? s
+											: NULL;
 }
 
 static int events(struct side *s)
@@ -401,13 +402,14 @@ static int mistakes(struct side *s)
 	struct fid_eq *eq;
 	struct fid_cq *cq;
 
-	FT_CHECK(fi_wait_open(ctx->fabric, &none, &set) && fi_wait_open(ctx->fabric, &flags, &set),
+	FT_CHECK(fi_wait_open(ctx->fabric, &none, &set) &&
+			 fi_wait_open(ctx->fabric, &flags, &set),
 		 "a set with bad attributes could be opened");
 	FT_CHECK(fi_cq_open(ctx->domain, &cq_attr, &cq, NULL) == -FI_EINVAL &&
 			 fi_cntr_open(ctx->domain, &cntr_attr, &cntr, NULL) == -FI_EINVAL &&
 			 fi_eq_open(ctx->fabric, &eq_attr, &eq, NULL) == -FI_EINVAL,
 		 "FI_WAIT_SET without a set");
-	cq_attr.wait_set = (struct fid_wait *)s->cntr;
+	cq_attr.wait_set = (struct fid_wait *) s->cntr;
 	FT_CHECK(fi_cq_open(ctx->domain, &cq_attr, &cq, NULL) == -FI_EINVAL,
 		 "a counter was taken for a set");
 	FT_CHECK((!s->rx_cq || fi_cq_sread(s->rx_cq, &entry, 1, NULL, 0) == -FI_ENOSYS) &&
@@ -485,7 +487,7 @@ static int write_all(struct side *s)
 					       &req)) == -FI_EAGAIN)
 				fi_cq_read(ctx->cq, NULL, 0);
 			if (ret)
-				return ft_fail((int)ret, "fi_write", "%zu bytes", len);
+				return ft_fail((int) ret, "fi_write", "%zu bytes", len);
 			FT_TRY(ft_wait(ctx, &req, 1));
 			FT_TRY(ft_meet(proc));
 			continue;
@@ -552,7 +554,8 @@ static int run(struct ft_proc *proc)
 	if (offer != all)
 		FT_TRY(refused(proc));
 	for (size_t i = 0; i < FT_COUNT(ways); i++) {
-		if (!(offer & OFFER_CNTR) || (ways[i].set != FI_WAIT_NONE && !(offer & OFFER_SET)))
+		if (!(offer & OFFER_CNTR) ||
+		    (ways[i].set != FI_WAIT_NONE && !(offer & OFFER_SET)))
 			continue;
 		FT_TRY(messages(proc, &ways[i]));
 		FT_TRY(writes(proc, &ways[i]));

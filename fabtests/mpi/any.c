@@ -30,11 +30,9 @@ static int judge(const struct mpi_msg *msg, int *sent, int senders, int index,
 	const int source = status->MPI_SOURCE;
 	int next;
 
-	FT_CHECK(source >= 1 && source <= senders, "receive %d: from rank %d", index,
-		 source);
+	FT_CHECK(source >= 1 && source <= senders, "receive %d: from rank %d", index, source);
 	next = sent[source]++;
-	FT_CHECK(next < COUNT, "receive %d: one message too many from rank %d", index,
-		 source);
+	FT_CHECK(next < COUNT, "receive %d: one message too many from rank %d", index, source);
 	return mpi_msg_check(&msg[(source - 1) * COUNT + next], slot, status);
 }
 
@@ -65,7 +63,7 @@ static int post_all(struct mpi_run *run, struct round *round)
 	for (int i = 0; run->rank == 0 && i < round->total; i++) {
 		struct ft_slot *slot = &round->slot[i];
 
-		FT_TRY(mpi_slot_take(run, (size_t)i % run->kinds, LONGEST, slot));
+		FT_TRY(mpi_slot_take(run, (size_t) i % run->kinds, LONGEST, slot));
 		FT_TRY(ft_slot_arm(slot));
 		MPI_Irecv(mpi_addr(slot), LONGEST, MPI_BYTE,
 			  variant->any_source ? MPI_ANY_SOURCE : 1 + i % round->senders,
@@ -88,14 +86,13 @@ static int gather(struct mpi_run *run, const struct variant *variant)
 	mpi_stage(run, "%s", variant->name);
 	for (int i = 0; i < total; i++) {
 		mpi_msg_any(run, &msg[i], 1 + i / COUNT, 0,
-			    variant->any_tag ? (int)mpi_random(run, 1000) : COUNT,
-			    LONGEST);
+			    variant->any_tag ? (int) mpi_random(run, 1000) : COUNT, LONGEST);
 		req[i] = MPI_REQUEST_NULL;
 	}
 	for (int i = 0; i < run->ranks; i++)
 		sent[i] = 0;
 	if (run->rank)
-		FT_TRY(mpi_msgs_ready(run, msg, (size_t)total));
+		FT_TRY(mpi_msgs_ready(run, msg, (size_t) total));
 	if (variant->early)
 		FT_TRY(post_all(run, &round));
 	else

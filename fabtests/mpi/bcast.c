@@ -17,8 +17,8 @@ static int one(struct mpi_run *run, MPI_Comm comm, int color, bool blocking, siz
 	mpi_stage(run, "%s of %zu bytes", blocking ? "MPI_Bcast" : "MPI_Ibcast", len);
 	MPI_Comm_rank(comm, &rank);
 	MPI_Comm_size(comm, &ranks);
-	root = (int)mpi_random(run, (size_t)run->ranks) % ranks;
-	key = ft_random(&run->random) + (uint64_t)color;
+	root = (int) mpi_random(run, (size_t) run->ranks) % ranks;
+	key = ft_random(&run->random) + (uint64_t) color;
 	for (int i = 0; i < run->ranks; i++) {
 		const size_t drawn = mpi_random(run, run->kinds);
 
@@ -28,9 +28,9 @@ static int one(struct mpi_run *run, MPI_Comm comm, int color, bool blocking, siz
 	FT_TRY(mpi_slot_take(run, kind, len, &slot));
 	FT_TRY(rank == root ? ft_slot_fill(&slot, key) : ft_slot_arm(&slot));
 	if (blocking) {
-		MPI_Bcast(mpi_addr(&slot), (int)len, MPI_BYTE, root, comm);
+		MPI_Bcast(mpi_addr(&slot), (int) len, MPI_BYTE, root, comm);
 	} else {
-		MPI_Ibcast(mpi_addr(&slot), (int)len, MPI_BYTE, root, comm, &req);
+		MPI_Ibcast(mpi_addr(&slot), (int) len, MPI_BYTE, root, comm, &req);
 		MPI_Wait(&req, MPI_STATUS_IGNORE);
 	}
 	return ft_slot_check(&slot, len, key, "MPI_Bcast");

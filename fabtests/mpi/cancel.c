@@ -20,20 +20,19 @@ static int unmatched(struct mpi_run *run, size_t len)
 	mpi_msg_init(run, &msg, 1, 0, DATA_TAG, len);
 	FT_TRY(mpi_msg_ready(run, &msg));
 	if (run->rank == 0) {
-		MPI_Irecv(mpi_addr(&msg.rx), msg.room, MPI_BYTE, 1, ABSENT_TAG,
-			  MPI_COMM_WORLD, &msg.req);
+		MPI_Irecv(mpi_addr(&msg.rx), msg.room, MPI_BYTE, 1, ABSENT_TAG, MPI_COMM_WORLD,
+			  &msg.req);
 		MPI_Cancel(&msg.req);
 		MPI_Wait(&msg.req, &status);
 		MPI_Test_cancelled(&status, &cancelled);
 		FT_CHECK(cancelled, "a receive that nothing matches was not cancelled");
 		FT_TRY(ft_slot_check(&msg.rx, 0, 0, "a cancelled receive"));
-		MPI_Recv(mpi_addr(&msg.rx), msg.room, MPI_BYTE, 1, DATA_TAG,
-			 MPI_COMM_WORLD, &status);
+		MPI_Recv(mpi_addr(&msg.rx), msg.room, MPI_BYTE, 1, DATA_TAG, MPI_COMM_WORLD,
+			 &status);
 		return mpi_msg_check(&msg, &msg.rx, &status);
 	}
 	if (run->rank == 1)
-		MPI_Send(mpi_addr(&msg.tx), msg.len, MPI_BYTE, 0, DATA_TAG,
-			 MPI_COMM_WORLD);
+		MPI_Send(mpi_addr(&msg.tx), msg.len, MPI_BYTE, 0, DATA_TAG, MPI_COMM_WORLD);
 	return 0;
 }
 
@@ -56,19 +55,18 @@ static int some_matched(struct mpi_run *run)
 				 MPI_COMM_WORLD);
 	if (run->rank == 0) {
 		for (int i = 0; i < COUNT; i++)
-			MPI_Irecv(mpi_addr(&msg[i].rx), msg[i].room, MPI_BYTE, 1,
-				  DATA_TAG, MPI_COMM_WORLD, &req[i]);
+			MPI_Irecv(mpi_addr(&msg[i].rx), msg[i].room, MPI_BYTE, 1, DATA_TAG,
+				  MPI_COMM_WORLD, &req[i]);
 		MPI_Waitall(used, req, status);
 		for (int i = used; i < COUNT; i++)
 			MPI_Cancel(&req[i]);
 		MPI_Waitall(COUNT - used, req + used, status + used);
 		for (int i = 0; i < COUNT; i++) {
 			MPI_Test_cancelled(&status[i], &cancelled);
-			FT_CHECK(cancelled == (i >= used), "receive %d of %d: %s", i,
-				 COUNT, cancelled ? "cancelled" : "not cancelled");
+			FT_CHECK(cancelled == (i >= used), "receive %d of %d: %s", i, COUNT,
+				 cancelled ? "cancelled" : "not cancelled");
 			if (cancelled)
-				FT_TRY(ft_slot_check(&msg[i].rx, 0, 0,
-						     "a cancelled receive"));
+				FT_TRY(ft_slot_check(&msg[i].rx, 0, 0, "a cancelled receive"));
 			else
 				FT_TRY(mpi_msg_check(&msg[i], &msg[i].rx, &status[i]));
 		}
@@ -89,11 +87,10 @@ static int race(struct mpi_run *run)
 	FT_TRY(mpi_msg_ready(run, &msg));
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (run->rank == 1)
-		MPI_Send(mpi_addr(&msg.tx), msg.len, MPI_BYTE, 0, DATA_TAG,
-			 MPI_COMM_WORLD);
+		MPI_Send(mpi_addr(&msg.tx), msg.len, MPI_BYTE, 0, DATA_TAG, MPI_COMM_WORLD);
 	if (run->rank == 0) {
-		MPI_Irecv(mpi_addr(&msg.rx), msg.room, MPI_BYTE, 1, DATA_TAG,
-			  MPI_COMM_WORLD, &msg.req);
+		MPI_Irecv(mpi_addr(&msg.rx), msg.room, MPI_BYTE, 1, DATA_TAG, MPI_COMM_WORLD,
+			  &msg.req);
 		MPI_Cancel(&msg.req);
 		MPI_Wait(&msg.req, &status);
 		MPI_Test_cancelled(&status, &cancelled);

@@ -53,16 +53,15 @@ void mpi_stage(struct mpi_run *run, const char *fmt, ...)
 	int len = snprintf(stage, sizeof(stage), "rank %d: ", run->rank);
 
 	va_start(args, fmt);
-	vsnprintf(stage + len, sizeof(stage) - (size_t)len - 1, fmt, args);
+	vsnprintf(stage + len, sizeof(stage) - (size_t) len - 1, fmt, args);
 	va_end(args);
 	strcat(stage, "\n");
 	for (size_t i = 0; i < run->kinds; i++)
 		run->pool[i].used = 0;
-	alarm((unsigned int)run->opts.timeout);
+	alarm((unsigned int) run->opts.timeout);
 }
 
-static int pool_open(struct mpi_pool *pool, enum fi_hmem_iface iface, int device,
-		     size_t size)
+static int pool_open(struct mpi_pool *pool, enum fi_hmem_iface iface, int device, size_t size)
 {
 	void *addr;
 
@@ -76,8 +75,7 @@ static int pool_open(struct mpi_pool *pool, enum fi_hmem_iface iface, int device
 
 static int run_open(const struct mpi_test *test, struct mpi_run *run)
 {
-	const enum fi_hmem_iface kinds[MPI_TEST_KINDS] = {FI_HMEM_SYSTEM,
-							  run->opts.iface};
+	const enum fi_hmem_iface kinds[MPI_TEST_KINDS] = {FI_HMEM_SYSTEM, run->opts.iface};
 
 	MPI_Comm_rank(MPI_COMM_WORLD, &run->rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &run->ranks);
@@ -99,7 +97,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 	ft_prefix_set(argv[0], -1);
 	ft_options_parse(&run.opts, FT_SCOPE_MPI, test->purpose, argc, argv);
 	signal(SIGALRM, on_alarm);
-	alarm((unsigned int)run.opts.timeout);
+	alarm((unsigned int) run.opts.timeout);
 	MPI_Init(&argc, &argv);
 	if (run_open(test, &run) || test->run(&run)) {
 		ft_err("failed (--seed %" PRIu64 ")", run.opts.seed);
@@ -125,8 +123,8 @@ void mpi_msg_init(struct mpi_run *run, struct mpi_msg *msg, int src, int dst, in
 		.src = src,
 		.dst = dst,
 		.tag = tag,
-		.len = (int)len,
-		.room = (int)len,
+		.len = (int) len,
+		.room = (int) len,
 		.from = mpi_random(run, run->kinds),
 		.to = mpi_random(run, run->kinds),
 		.key = ft_random(&run->random),
@@ -150,8 +148,7 @@ int mpi_slot_take(struct mpi_run *run, size_t kind, size_t len, struct ft_slot *
 	const size_t room = len + FT_ROOM;
 
 	FT_CHECK(pool->used + room <= pool->buf.size,
-		 "the test has too little memory for its messages: %zu bytes",
-		 pool->buf.size);
+		 "the test has too little memory for its messages: %zu bytes", pool->buf.size);
 	*slot = (struct ft_slot){
 		.buf = &pool->buf,
 		.base = pool->used,
@@ -171,11 +168,11 @@ void *mpi_addr(const struct ft_slot *slot)
 int mpi_msg_ready(struct mpi_run *run, struct mpi_msg *msg)
 {
 	if (run->rank == msg->src) {
-		FT_TRY(mpi_slot_take(run, msg->from, (size_t)msg->len, &msg->tx));
+		FT_TRY(mpi_slot_take(run, msg->from, (size_t) msg->len, &msg->tx));
 		FT_TRY(ft_slot_fill(&msg->tx, msg->key));
 	}
 	if (run->rank == msg->dst) {
-		FT_TRY(mpi_slot_take(run, msg->to, (size_t)msg->room, &msg->rx));
+		FT_TRY(mpi_slot_take(run, msg->to, (size_t) msg->room, &msg->rx));
 		FT_TRY(ft_slot_arm(&msg->rx));
 	}
 	return 0;
@@ -192,12 +189,11 @@ int mpi_status_check(const struct mpi_msg *msg, const MPI_Status *status)
 {
 	int count;
 
-	MPI_Get_count((MPI_Status *)status, MPI_BYTE, &count);
+	MPI_Get_count((MPI_Status *) status, MPI_BYTE, &count);
 	FT_CHECK(status->MPI_SOURCE == msg->src && status->MPI_TAG == msg->tag &&
 			 count == msg->len,
-		 "expected source %d, tag %d, %d bytes; the status has %d, %d, %d",
-		 msg->src, msg->tag, msg->len, status->MPI_SOURCE, status->MPI_TAG,
-		 count);
+		 "expected source %d, tag %d, %d bytes; the status has %d, %d, %d", msg->src,
+		 msg->tag, msg->len, status->MPI_SOURCE, status->MPI_TAG, count);
 	return 0;
 }
 
@@ -207,7 +203,7 @@ int mpi_msg_check(const struct mpi_msg *msg, const struct ft_slot *slot,
 	char what[128];
 
 	FT_TRY(mpi_status_check(msg, status));
-	snprintf(what, sizeof(what), "%d bytes, rank %d to %d, tag %d", msg->len,
-		 msg->src, msg->dst, msg->tag);
-	return ft_slot_check(slot, (size_t)msg->len, msg->key, what);
+	snprintf(what, sizeof(what), "%d bytes, rank %d to %d, tag %d", msg->len, msg->src,
+		 msg->dst, msg->tag);
+	return ft_slot_check(slot, (size_t) msg->len, msg->key, what);
 }

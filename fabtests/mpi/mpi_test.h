@@ -54,8 +54,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv);
 /** mpi_stage() - what follows has a time limit of its own, and this name when it ends.
  * All slots are free again.
  */
-void mpi_stage(struct mpi_run *run, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+void mpi_stage(struct mpi_run *run, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /** Lengths around every threshold of ours, of libfabric's and of Open MPI's */
 extern const size_t mpi_test_sizes[];

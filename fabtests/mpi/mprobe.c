@@ -79,7 +79,7 @@ static int receive(struct mpi_msg *msg, const struct variant *variant)
 /* Two messages, alike but for their lengths and data, from one rank to rank 0 */
 static int one(struct mpi_run *run, const struct variant *variant, size_t index)
 {
-	const int src = 1 + (int)mpi_random(run, (size_t)run->ranks - 1);
+	const int src = 1 + (int) mpi_random(run, (size_t) run->ranks - 1);
 	struct mpi_msg msg[2];
 	MPI_Request req[2];
 

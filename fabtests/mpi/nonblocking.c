@@ -30,9 +30,9 @@ struct round {
 
 static int round_alloc(struct round *round, int ranks)
 {
-	const size_t count = (size_t)(ranks * ranks * PER_PAIR);
+	const size_t count = (size_t) (ranks * ranks * PER_PAIR);
 
-	round->count = (int)count;
+	round->count = (int) count;
 	round->msg = calloc(count, sizeof(*round->msg));
 	round->rx = calloc(count, sizeof(*round->rx));
 	round->tx = calloc(count, sizeof(*round->tx));
@@ -58,11 +58,10 @@ static int round_plan(struct mpi_run *run, struct round *round)
 		const int pair = i / PER_PAIR, which = i % PER_PAIR;
 
 		mpi_msg_any(run, &round->msg[i], pair / run->ranks, pair % run->ranks, i,
-			    which < LONG_ONES ? MPI_TEST_LONGEST / (size_t)run->ranks
-					      : SHORT);
+			    which < LONG_ONES ? MPI_TEST_LONGEST / (size_t) run->ranks : SHORT);
 		round->rx[i] = round->tx[i] = MPI_REQUEST_NULL;
 	}
-	return mpi_msgs_ready(run, round->msg, (size_t)round->count);
+	return mpi_msgs_ready(run, round->msg, (size_t) round->count);
 }
 
 static int round_check(struct mpi_run *run, struct round *round, int index,
@@ -103,8 +102,7 @@ static int complete_some(struct mpi_run *run, struct round *round)
 		if (count == MPI_UNDEFINED)
 			return 0;
 		for (int i = 0; i < count; i++)
-			FT_TRY(round_check(run, round, round->done[i],
-					   &round->status[i]));
+			FT_TRY(round_check(run, round, round->done[i], &round->status[i]));
 	}
 }
 
@@ -122,11 +120,11 @@ static int exchange(struct mpi_run *run, struct round *round, enum completion ho
 		struct mpi_msg *msg = &round->msg[i];
 
 		if (run->rank == msg->src)
-			MPI_Isend(mpi_addr(&msg->tx), msg->len, MPI_BYTE, msg->dst,
-				  msg->tag, MPI_COMM_WORLD, &round->tx[i]);
+			MPI_Isend(mpi_addr(&msg->tx), msg->len, MPI_BYTE, msg->dst, msg->tag,
+				  MPI_COMM_WORLD, &round->tx[i]);
 		if (run->rank == msg->dst)
-			MPI_Irecv(mpi_addr(&msg->rx), msg->room, MPI_BYTE, msg->src,
-				  msg->tag, MPI_COMM_WORLD, &round->rx[i]);
+			MPI_Irecv(mpi_addr(&msg->rx), msg->room, MPI_BYTE, msg->src, msg->tag,
+				  MPI_COMM_WORLD, &round->rx[i]);
 	}
 	FT_TRY(complete[how](run, round));
 	MPI_Waitall(round->count, round->tx, MPI_STATUSES_IGNORE);
@@ -186,7 +184,7 @@ static int run_all(struct mpi_run *run)
 
 	FT_TRY(round_alloc(&round, run->ranks));
 	for (int how = 0; how < COMPLETIONS; how++)
-		FT_TRY(exchange(run, &round, (enum completion)how));
+		FT_TRY(exchange(run, &round, (enum completion) how));
 	FT_TRY(persistent(run, &round));
 	round_free(&round);
 	return 0;

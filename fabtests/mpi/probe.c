@@ -12,8 +12,8 @@
 
 static void probe(const struct mpi_msg *msg, bool any, MPI_Status *status)
 {
-	MPI_Probe(any ? MPI_ANY_SOURCE : msg->src, any ? MPI_ANY_TAG : msg->tag,
-		  MPI_COMM_WORLD, status);
+	MPI_Probe(any ? MPI_ANY_SOURCE : msg->src, any ? MPI_ANY_TAG : msg->tag, MPI_COMM_WORLD,
+		  status);
 }
 
 static void iprobe(const struct mpi_msg *msg, bool any, MPI_Status *status)
@@ -40,8 +40,7 @@ static const struct variant {
 	{"MPI_Iprobe of anything", iprobe, true},
 };
 
-static int receive(struct mpi_run *run, struct mpi_msg *msg,
-		   const struct variant *variant)
+static int receive(struct mpi_run *run, struct mpi_msg *msg, const struct variant *variant)
 {
 	MPI_Status status;
 	int there;
@@ -53,8 +52,8 @@ static int receive(struct mpi_run *run, struct mpi_msg *msg,
 		variant->probe(msg, variant->any, &status);
 		FT_TRY(mpi_status_check(msg, &status));
 	}
-	MPI_Recv(mpi_addr(&msg->rx), msg->room, MPI_BYTE, status.MPI_SOURCE,
-		 status.MPI_TAG, MPI_COMM_WORLD, &status);
+	MPI_Recv(mpi_addr(&msg->rx), msg->room, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG,
+		 MPI_COMM_WORLD, &status);
 	FT_TRY(mpi_msg_check(msg, &msg->rx, &status));
 	MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &there, &status);
 	FT_CHECK(!there, "MPI_Iprobe found a message that was received before");
@@ -67,13 +66,12 @@ static int one(struct mpi_run *run, const struct variant *variant, size_t index)
 	struct mpi_msg msg;
 
 	mpi_stage(run, "%s, %zu bytes", variant->name, mpi_test_sizes[index]);
-	mpi_msg_init(run, &msg, 1 + (int)mpi_random(run, (size_t)run->ranks - 1), 0,
-		     (int)index, mpi_test_sizes[index]);
-	msg.room += (int)mpi_random(run, 2) * 1000;
+	mpi_msg_init(run, &msg, 1 + (int) mpi_random(run, (size_t) run->ranks - 1), 0,
+		     (int) index, mpi_test_sizes[index]);
+	msg.room += (int) mpi_random(run, 2) * 1000;
 	FT_TRY(mpi_msg_ready(run, &msg));
 	if (run->rank == msg.src)
-		MPI_Send(mpi_addr(&msg.tx), msg.len, MPI_BYTE, 0, msg.tag,
-			 MPI_COMM_WORLD);
+		MPI_Send(mpi_addr(&msg.tx), msg.len, MPI_BYTE, 0, msg.tag, MPI_COMM_WORLD);
 	if (run->rank == 0)
 		FT_TRY(receive(run, &msg, variant));
 	MPI_Barrier(MPI_COMM_WORLD);

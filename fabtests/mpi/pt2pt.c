@@ -45,7 +45,7 @@ static int send_one(const struct mpi_msg *msg, const struct variant *variant)
 	variant->send(mpi_addr(&msg->tx), msg->len, MPI_BYTE, msg->dst, msg->tag,
 		      MPI_COMM_WORLD);
 	/* The data is still there, and nothing around it was touched. */
-	return ft_slot_check(&msg->tx, (size_t)msg->len, msg->key, "the sender's buffer");
+	return ft_slot_check(&msg->tx, (size_t) msg->len, msg->key, "the sender's buffer");
 }
 
 static int one(struct mpi_run *run, const struct variant *variant, int src, size_t len,
@@ -53,12 +53,11 @@ static int one(struct mpi_run *run, const struct variant *variant, int src, size
 {
 	struct mpi_msg msg;
 
-	mpi_stage(run, "%s, %zu bytes, kind %zu to kind %zu", variant->name, len, from,
-		  to);
+	mpi_stage(run, "%s, %zu bytes, kind %zu to kind %zu", variant->name, len, from, to);
 	mpi_msg_init(run, &msg, src, (src + 1) % run->ranks, TAG, len);
 	msg.from = from;
 	msg.to = to;
-	msg.room += (int)mpi_random(run, 2) * SLACK;
+	msg.room += (int) mpi_random(run, 2) * SLACK;
 	FT_TRY(mpi_msg_ready(run, &msg));
 	if (run->rank == msg.src)
 		return send_one(&msg, variant);

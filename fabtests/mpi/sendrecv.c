@@ -19,13 +19,13 @@ static int around(struct mpi_run *run, int step, size_t index)
 	mpi_stage(run, "MPI_Sendrecv %d ranks on, from size %zu", step, index);
 	for (int i = 0; i < ranks; i++) {
 		mpi_msg_init(run, &msg[i], i, (i + step) % ranks, TAG + i,
-			     mpi_test_sizes[(index + (size_t)i) % mpi_test_size_count]);
-		msg[i].room += (int)mpi_random(run, 2) * 1000;
+			     mpi_test_sizes[(index + (size_t) i) % mpi_test_size_count]);
+		msg[i].room += (int) mpi_random(run, 2) * 1000;
 	}
-	FT_TRY(mpi_msgs_ready(run, msg, (size_t)ranks));
+	FT_TRY(mpi_msgs_ready(run, msg, (size_t) ranks));
 	MPI_Sendrecv(mpi_addr(&out->tx), out->len, MPI_BYTE, out->dst, out->tag,
-		     mpi_addr(&in->rx), in->room, MPI_BYTE, in->src, in->tag,
-		     MPI_COMM_WORLD, &status);
+		     mpi_addr(&in->rx), in->room, MPI_BYTE, in->src, in->tag, MPI_COMM_WORLD,
+		     &status);
 	return mpi_msg_check(in, &in->rx, &status);
 }
 
@@ -42,15 +42,14 @@ static int along(struct mpi_run *run)
 	mpi_stage(run, "MPI_Sendrecv with MPI_PROC_NULL at the ends");
 	for (int i = 0; i < run->ranks; i++)
 		mpi_msg_any(run, &msg[i], i, i + 1, TAG, MPI_TEST_LONGEST);
-	FT_TRY(mpi_msgs_ready(run, msg, (size_t)run->ranks));
+	FT_TRY(mpi_msgs_ready(run, msg, (size_t) run->ranks));
 	if (prev == MPI_PROC_NULL) {
 		MPI_Sendrecv(mpi_addr(&out->tx), out->len, MPI_BYTE, next, TAG, NULL, 0,
 			     MPI_BYTE, prev, TAG, MPI_COMM_WORLD, &status);
 		return 0;
 	}
-	MPI_Sendrecv(mpi_addr(&out->tx), out->len, MPI_BYTE, next, TAG,
-		     mpi_addr(&msg[prev].rx), msg[prev].room, MPI_BYTE, prev, TAG,
-		     MPI_COMM_WORLD, &status);
+	MPI_Sendrecv(mpi_addr(&out->tx), out->len, MPI_BYTE, next, TAG, mpi_addr(&msg[prev].rx),
+		     msg[prev].room, MPI_BYTE, prev, TAG, MPI_COMM_WORLD, &status);
 	return mpi_msg_check(&msg[prev], &msg[prev].rx, &status);
 }
 

@@ -22,11 +22,11 @@ static int flood(struct mpi_run *run, bool one_tag)
 		req[i] = MPI_REQUEST_NULL;
 	}
 	if (run->rank)
-		FT_TRY(mpi_msgs_ready(run, msg, (size_t)total));
+		FT_TRY(mpi_msgs_ready(run, msg, (size_t) total));
 	for (int i = 0; i < total; i++)
 		if (run->rank == msg[i].src)
-			MPI_Isend(mpi_addr(&msg[i].tx), msg[i].len, MPI_BYTE, 0,
-				  msg[i].tag, MPI_COMM_WORLD, &req[i]);
+			MPI_Isend(mpi_addr(&msg[i].tx), msg[i].len, MPI_BYTE, 0, msg[i].tag,
+				  MPI_COMM_WORLD, &req[i]);
 	/* Behind the messages on every sender's way to rank 0 */
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (int i = 0; run->rank == 0 && i < total; i++) {

@@ -33,10 +33,8 @@
 #define RDMAEMU_EXPORT __attribute__((visibility("default")))
 
 static struct {
-	struct ibv_mr *(*reg_mr_iova2)(struct ibv_pd *, void *, size_t, uint64_t,
-				       unsigned int);
-	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *, uint64_t, size_t, uint64_t, int,
-					int);
+	struct ibv_mr *(*reg_mr_iova2)(struct ibv_pd *, void *, size_t, uint64_t, unsigned int);
+	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 	int (*dereg_mr)(struct ibv_mr *);
 } real;
 
@@ -118,8 +116,7 @@ static void conf_read(void)
 		conf.fail_at = number("RDMAEMU_FAIL", text, &end);
 		conf.fail_on = *end == '+';
 		end += conf.fail_on;
-		conf.fail_error =
-			*end == ':' ? error_number("RDMAEMU_FAIL", end + 1) : ENOMEM;
+		conf.fail_error = *end == ':' ? error_number("RDMAEMU_FAIL", end + 1) : ENOMEM;
 		if (!conf.fail_at || (*end && *end != ':'))
 			bad_variable("RDMAEMU_FAIL");
 	}
@@ -170,8 +167,8 @@ static int pin_charge(size_t len)
 
 	pthread_mutex_lock(&lock);
 	registrations++;
-	if (conf.fail_at && (registrations == conf.fail_at ||
-			     (conf.fail_on && registrations > conf.fail_at)))
+	if (conf.fail_at &&
+	    (registrations == conf.fail_at || (conf.fail_on && registrations > conf.fail_at)))
 		error = conf.fail_error;
 	else if (len > conf.bar1 - pinned)
 		error = ENOMEM;
@@ -212,10 +209,9 @@ static struct pin *pin_take(const struct ibv_mr *mr)
 
 /* @shown: what the mr says that it is of */
 static struct ibv_mr *pin_memory(struct ibv_pd *pd, const struct cudaemu_backing *backing,
-				 void *shown, size_t length, uint64_t iova,
-				 unsigned int access)
+				 void *shown, size_t length, uint64_t iova, unsigned int access)
 {
-	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const size_t page = (size_t) sysconf(_SC_PAGESIZE);
 	const size_t lead = backing->offset % page;
 	struct pin *pin;
 	int error;
@@ -232,11 +228,11 @@ static struct ibv_mr *pin_memory(struct ibv_pd *pd, const struct cudaemu_backing
 	if (error)
 		goto free_pin;
 	pin->map = mmap(NULL, pin->len, PROT_READ | PROT_WRITE, MAP_SHARED, backing->fd,
-			(off_t)(backing->offset - lead));
+			(off_t) (backing->offset - lead));
 	error = errno;
 	if (pin->map == MAP_FAILED)
 		goto uncharge;
-	pin->mr = real.reg_mr_iova2(pd, (char *)pin->map + lead, length, iova, access);
+	pin->mr = real.reg_mr_iova2(pd, (char *) pin->map + lead, length, iova, access);
 	error = errno;
 	if (!pin->mr)
 		goto unmap;
@@ -257,18 +253,16 @@ free_pin:
 
 /* ---- what programs call ---- */
 
-RDMAEMU_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
-					       size_t length, uint64_t iova,
-					       unsigned int access)
+RDMAEMU_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+					       uint64_t iova, unsigned int access)
 {
 	struct cudaemu_backing backing;
 	cudaemu_address_backing_fn *find;
 
 	start_once();
-	find = conf.peermem
-		       ? (cudaemu_address_backing_fn *)emulator("cudaemu_address_backing")
-		       : NULL;
-	if (find && find((uintptr_t)addr, &backing))
+	find = conf.peermem ? (cudaemu_address_backing_fn *) emulator("cudaemu_address_backing")
+			    : NULL;
+	if (find && find((uintptr_t) addr, &backing))
 		return pin_memory(pd, &backing, addr, length, iova, access);
 	return real.reg_mr_iova2(pd, addr, length, iova, access);
 }
@@ -276,7 +270,7 @@ RDMAEMU_EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 RDMAEMU_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 					 int access)
 {
-	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
+	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t) addr, (unsigned int) access);
 }
 
 RDMAEMU_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
@@ -287,7 +281,7 @@ RDMAEMU_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offs
 	cudaemu_dmabuf_backing_fn *find;
 
 	start_once();
-	find = (cudaemu_dmabuf_backing_fn *)emulator("cudaemu_dmabuf_backing");
+	find = (cudaemu_dmabuf_backing_fn *) emulator("cudaemu_dmabuf_backing");
 	if (!find || !find(fd, &backing))
 		return real.reg_dmabuf_mr(pd, offset, length, iova, fd, access);
 	if (conf.dmabuf_error || offset > backing.size) {
@@ -296,8 +290,8 @@ RDMAEMU_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offs
 	}
 	backing.offset += offset;
 	backing.size -= offset;
-	return pin_memory(pd, &backing, (void *)(uintptr_t)offset, length, iova,
-			  (unsigned int)access);
+	return pin_memory(pd, &backing, (void *) (uintptr_t) offset, length, iova,
+			  (unsigned int) access);
 }
 
 RDMAEMU_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)

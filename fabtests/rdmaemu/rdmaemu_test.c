@@ -22,19 +22,19 @@
 #define SKIP 77
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
-#define CHECK(condition)                            \
-	do {                                        \
-		if (!(condition))                   \
-			fail(__LINE__, #condition); \
+#define CHECK(condition)                                                                       \
+	do {                                                                                   \
+		if (!(condition))                                                              \
+			fail(__LINE__, #condition);                                            \
 	} while (0)
 /* Of the driver's functions */
 #define OK(call) CHECK((call) == CUDA_SUCCESS)
 /* Of libibverbs' functions */
-#define REFUSED(call, error)             \
-	do {                             \
-		errno = 0;               \
-		CHECK(!(call));          \
-		CHECK(errno == (error)); \
+#define REFUSED(call, error)                                                                   \
+	do {                                                                                   \
+		errno = 0;                                                                     \
+		CHECK(!(call));                                                                \
+		CHECK(errno == (error));                                                       \
 	} while (0)
 
 static struct ibv_pd *pd;
@@ -83,7 +83,7 @@ static uint8_t gid_find(struct ibv_context *context, union ibv_gid *gid)
 	for (int i = 0; i < port.gid_tbl_len; i++)
 		if (!ibv_query_gid(context, PORT, i, gid) &&
 		    !memcmp(gid->raw, mapped, sizeof(mapped)))
-			return (uint8_t)i;
+			return (uint8_t) i;
 	fail(__LINE__, "the device has an IPv4 address");
 }
 
@@ -134,9 +134,9 @@ static void qp_connect(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 				     IBV_QP_ACCESS_FLAGS));
 	CHECK(!ibv_modify_qp(qp, &rtr,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-				     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER));
 	CHECK(!ibv_modify_qp(qp, &rts,
 			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
@@ -162,7 +162,7 @@ static void device_set_up(const char *name)
 static void rdma(enum ibv_wr_opcode opcode, uint64_t local, const struct ibv_mr *local_mr,
 		 uint64_t remote, const struct ibv_mr *remote_mr, size_t len)
 {
-	struct ibv_sge sge = {local, (uint32_t)len, local_mr->lkey};
+	struct ibv_sge sge = {local, (uint32_t) len, local_mr->lkey};
 	struct ibv_send_wr *bad,
 		wr = {
 			.sg_list = &sge,
@@ -186,7 +186,7 @@ static void rdma(enum ibv_wr_opcode opcode, uint64_t local, const struct ibv_mr 
 static void pattern(unsigned char *p, size_t len, unsigned int seed)
 {
 	for (size_t i = 0; i < len; i++)
-		p[i] = (unsigned char)(seed + i + (i >> 8) * 7);
+		p[i] = (unsigned char) (seed + i + (i >> 8) * 7);
 }
 
 static CUdeviceptr device_alloc(void)
@@ -200,8 +200,8 @@ static CUdeviceptr device_alloc(void)
 static int dmabuf_export(uint64_t addr, size_t len)
 {
 	int fd = -1;
-	CUresult rc = cuMemGetHandleForAddressRange(
-		&fd, addr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	CUresult rc = cuMemGetHandleForAddressRange(&fd, addr, len,
+						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 
 	if (rc == CUDA_ERROR_NOT_SUPPORTED)
 		skip("no dma-bufs: the kernel has no udmabuf");
@@ -211,7 +211,7 @@ static int dmabuf_export(uint64_t addr, size_t len)
 
 static struct ibv_mr *reg_address(uint64_t addr, size_t len)
 {
-	return ibv_reg_mr(pd, (void *)(uintptr_t)addr, len, ACCESS);
+	return ibv_reg_mr(pd, (void *) (uintptr_t) addr, len, ACCESS);
 }
 
 /* Of the whole pages; the descriptor is not needed afterwards */
@@ -243,8 +243,8 @@ static void device_is(CUdeviceptr ptr, const unsigned char *expected, size_t len
 	for (size_t i = 0; i < len; i++) {
 		if (got[i] == expected[i])
 			continue;
-		fprintf(stderr, "rdmaemu_test: byte %zu is 0x%02x, not 0x%02x\n", i,
-			got[i], expected[i]);
+		fprintf(stderr, "rdmaemu_test: byte %zu is 0x%02x, not 0x%02x\n", i, got[i],
+			expected[i]);
 		exit(EXIT_FAILURE);
 	}
 }
@@ -257,8 +257,7 @@ static void test_move(reg_fn *reg)
 	static const struct {
 		size_t from, to, len;
 	} moves[] = {
-		{0, 0, SIZE},     {1, 4095, 1},
-		{4093, 7, 8190},  {PAGE, 3 * PAGE + 5, 12289},
+		{0, 0, SIZE},     {1, 4095, 1}, {4093, 7, 8190}, {PAGE, 3 * PAGE + 5, 12289},
 		{SIZE - 1, 0, 1},
 	};
 	static unsigned char source[SIZE], expected[SIZE];
@@ -271,7 +270,7 @@ static void test_move(reg_fn *reg)
 	mr_is(to_mr, SIZE);
 	for (i = 0; i < 2 * sizeof(moves) / sizeof(moves[0]); i++) {
 		reading = i % 2;
-		pattern(source, SIZE, 17 + (unsigned int)i);
+		pattern(source, SIZE, 17 + (unsigned int) i);
 		memset(expected, 0xee, SIZE);
 		OK(cuMemcpyHtoD_v2(from, source, SIZE));
 		OK(cuMemcpyHtoD_v2(to, expected, SIZE));
@@ -306,11 +305,11 @@ static void test_part(reg_fn *reg)
 	pattern(host, SIZE, 5);
 	memset(expected, 0xee, SIZE);
 	OK(cuMemcpyHtoD_v2(to, expected, SIZE));
-	rdma(IBV_WR_RDMA_WRITE, (uintptr_t)host, host_mr, to + at, mr, len);
+	rdma(IBV_WR_RDMA_WRITE, (uintptr_t) host, host_mr, to + at, mr, len);
 	memcpy(expected + at, host, len);
 	device_is(to, expected, SIZE);
 
-	struct ibv_sge sge = {(uintptr_t)host, 2, host_mr->lkey};
+	struct ibv_sge sge = {(uintptr_t) host, 2, host_mr->lkey};
 	struct ibv_send_wr *bad,
 		wr = {
 			.sg_list = &sge,
@@ -341,10 +340,10 @@ static void test_stale(reg_fn *reg)
 	mr_is(host_mr, SIZE);
 	OK(cuMemFree_v2(old));
 	pattern(host, SIZE, 91);
-	rdma(IBV_WR_RDMA_WRITE, (uintptr_t)host, host_mr, old, mr, SIZE);
+	rdma(IBV_WR_RDMA_WRITE, (uintptr_t) host, host_mr, old, mr, SIZE);
 	new = device_alloc();
 	CHECK(new == old);
-	rdma(IBV_WR_RDMA_WRITE, (uintptr_t)host, host_mr, old, mr, SIZE);
+	rdma(IBV_WR_RDMA_WRITE, (uintptr_t) host, host_mr, old, mr, SIZE);
 	device_is(new, host, SIZE);
 	CHECK(!ibv_dereg_mr(mr));
 	CHECK(!ibv_dereg_mr(host_mr));

@@ -93,15 +93,14 @@ CUdevice rocm_device(hsa_agent_t agent)
 {
 	if (agent.handle == ROCM_CPU)
 		return EMU_NO_DEVICE;
-	if (agent.handle < ROCM_GPU ||
-	    agent.handle - ROCM_GPU >= (unsigned)emu.conf.devices)
+	if (agent.handle < ROCM_GPU || agent.handle - ROCM_GPU >= (unsigned) emu.conf.devices)
 		return EMU_NO_DEVICE - 1;
-	return (CUdevice)(agent.handle - ROCM_GPU);
+	return (CUdevice) (agent.handle - ROCM_GPU);
 }
 
 hsa_agent_t rocm_agent(CUdevice dev)
 {
-	return (hsa_agent_t){dev == EMU_NO_DEVICE ? ROCM_CPU : ROCM_GPU + (unsigned)dev};
+	return (hsa_agent_t){dev == EMU_NO_DEVICE ? ROCM_CPU : ROCM_GPU + (unsigned) dev};
 }
 
 CUresult rocm_use(CUdevice dev)
@@ -129,23 +128,22 @@ hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t info, void *
 	if (dev < EMU_NO_DEVICE)
 		return HSA_STATUS_ERROR_INVALID_AGENT;
 	/* AMD's are of another enumeration */
-	switch ((int)info) {
+	switch ((int) info) {
 	case HSA_AMD_AGENT_INFO_PRODUCT_NAME:
 	case HSA_AGENT_INFO_NAME:
 		/* 64 bytes, as HSA has it */
-		snprintf(value, 64, dev >= 0 ? "rocmemu emulated GPU %d" : "rocmemu CPU",
-			 dev);
+		snprintf(value, 64, dev >= 0 ? "rocmemu emulated GPU %d" : "rocmemu CPU", dev);
 		return HSA_STATUS_SUCCESS;
 	case HSA_AGENT_INFO_DEVICE:
-		*(hsa_device_type_t *)value =
+		*(hsa_device_type_t *) value =
 			dev >= 0 ? HSA_DEVICE_TYPE_GPU : HSA_DEVICE_TYPE_CPU;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_BDFID:
 		/* bus, device and function; not the buses of the emulated CUDA devices */
-		*(uint32_t *)value = dev >= 0 ? (0xc0 + (uint32_t)dev) << 8 : 0;
+		*(uint32_t *) value = dev >= 0 ? (0xc0 + (uint32_t) dev) << 8 : 0;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_AGENT_INFO_DOMAIN:
-		*(uint32_t *)value = 0;
+		*(uint32_t *) value = 0;
 		return HSA_STATUS_SUCCESS;
 	}
 	return HSA_STATUS_ERROR_INVALID_ARGUMENT;

@@ -33,7 +33,7 @@ static unsigned int rocm_copies;
 
 static bool rocm_within(const void *start, size_t size, const void *ptr)
 {
-	return (uintptr_t)ptr - (uintptr_t)start < size;
+	return (uintptr_t) ptr - (uintptr_t) start < size;
 }
 
 /* With the lock held */
@@ -84,8 +84,8 @@ static bool rocm_alloc_drop(const void *base, hsa_amd_pointer_type_t type, CUdev
 /* ---- pools: one an agent, with the agent's handle ---- */
 
 hsa_status_t hsa_amd_agent_iterate_memory_pools(
-	hsa_agent_t agent,
-	hsa_status_t (*callback)(hsa_amd_memory_pool_t pool, void *data), void *data)
+	hsa_agent_t agent, hsa_status_t (*callback)(hsa_amd_memory_pool_t pool, void *data),
+	void *data)
 {
 	ROCM_ENTER();
 	if (rocm_device(agent) < EMU_NO_DEVICE)
@@ -99,10 +99,10 @@ hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool,
 	ROCM_ENTER();
 	switch (info) {
 	case HSA_AMD_MEMORY_POOL_INFO_SEGMENT:
-		*(hsa_amd_segment_t *)value = HSA_AMD_SEGMENT_GLOBAL;
+		*(hsa_amd_segment_t *) value = HSA_AMD_SEGMENT_GLOBAL;
 		return HSA_STATUS_SUCCESS;
 	case HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED:
-		*(bool *)value = true;
+		*(bool *) value = true;
 		return HSA_STATUS_SUCCESS;
 	}
 	return HSA_STATUS_ERROR_INVALID_ARGUMENT;
@@ -131,7 +131,7 @@ hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t siz
 		rc = cuMemHostAlloc(&host, size, 0);
 	if (rc != CUDA_SUCCESS)
 		return rocm_status(rc);
-	alloc.base = alloc.place = host ? host : (void *)(uintptr_t)base;
+	alloc.base = alloc.place = host ? host : (void *) (uintptr_t) base;
 	status = rocm_alloc_add(&alloc);
 	if (status == HSA_STATUS_SUCCESS)
 		*ptr = alloc.base;
@@ -145,7 +145,7 @@ hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 	ROCM_ENTER();
 	if (!rocm_alloc_drop(ptr, HSA_EXT_POINTER_TYPE_HSA, &dev))
 		return HSA_STATUS_ERROR_INVALID_ALLOCATION;
-	return rocm_status(dev >= 0 ? cuMemFree_v2((uintptr_t)ptr) : cuMemFreeHost(ptr));
+	return rocm_status(dev >= 0 ? cuMemFree_v2((uintptr_t) ptr) : cuMemFreeHost(ptr));
 }
 
 /* ---- host memory of others ---- */
@@ -159,7 +159,7 @@ hsa_status_t hsa_amd_memory_lock(void *host, size_t size, hsa_agent_t *agents, i
 		.size = size,
 		.dev = EMU_NO_DEVICE,
 	};
-	size_t in_page = (uintptr_t)host % EMU_PAGE;
+	size_t in_page = (uintptr_t) host % EMU_PAGE;
 	CUresult rc;
 	hsa_status_t status;
 
@@ -256,7 +256,7 @@ hsa_status_t hsa_memory_copy(void *dst, const void *src, size_t size)
 		return HSA_STATUS_SUCCESS;
 	rc = rocm_use(0);
 	if (rc == CUDA_SUCCESS)
-		rc = cuMemcpy((uintptr_t)dst, (uintptr_t)src, size);
+		rc = cuMemcpy((uintptr_t) dst, (uintptr_t) src, size);
 	/* within a device that one returns before it has ended */
 	if (rc == CUDA_SUCCESS)
 		rc = cuStreamSynchronize(CU_STREAM_LEGACY);
@@ -273,9 +273,9 @@ static CUdeviceptr rocm_operand(const void *place, size_t size, hsa_agent_t agen
 	pthread_mutex_lock(&rocm_memory_lock);
 	alloc = rocm_alloc_find(place);
 	if (alloc && rocm_within(alloc->place, alloc->size, place)) {
-		offset = (size_t)((const char *)place - alloc->place);
+		offset = (size_t) ((const char *) place - alloc->place);
 		if (size <= alloc->size - offset && alloc->dev == rocm_device(agent))
-			ptr = (uintptr_t)alloc->base + offset;
+			ptr = (uintptr_t) alloc->base + offset;
 	}
 	pthread_mutex_unlock(&rocm_memory_lock);
 	if (!ptr)
@@ -299,9 +299,8 @@ static CUresult rocm_stream(CUdevice dev, CUstream *stream)
 }
 
 hsa_status_t hsa_amd_memory_async_copy(void *dst, hsa_agent_t dst_agent, const void *src,
-				       hsa_agent_t src_agent, size_t size,
-				       uint32_t num_after, const hsa_signal_t *after,
-				       hsa_signal_t completion)
+				       hsa_agent_t src_agent, size_t size, uint32_t num_after,
+				       const hsa_signal_t *after, hsa_signal_t completion)
 {
 	CUdevice to = rocm_device(dst_agent), from = rocm_device(src_agent);
 	CUdeviceptr to_ptr, from_ptr;
@@ -327,6 +326,6 @@ hsa_status_t hsa_amd_memory_async_copy(void *dst, hsa_agent_t dst_agent, const v
 		rc = cuMemcpyAsync(to_ptr, from_ptr, size, stream);
 	if (rc == CUDA_SUCCESS)
 		rc = cuLaunchHostFunc(stream, rocm_copy_ends,
-				      (void *)(uintptr_t)completion.handle);
+				      (void *) (uintptr_t) completion.handle);
 	return rocm_status(rc);
 }

@@ -17,11 +17,11 @@
 #pragma GCC visibility pop
 
 /* Opens every function that returns a status */
-#define ROCM_ENTER()                                          \
-	do {                                                  \
-		hsa_status_t enter_rc = rocm_enter(__func__); \
-		if (enter_rc != HSA_STATUS_SUCCESS)           \
-			return enter_rc;                      \
+#define ROCM_ENTER()                                                                           \
+	do {                                                                                   \
+		hsa_status_t enter_rc = rocm_enter(__func__);                                  \
+		if (enter_rc != HSA_STATUS_SUCCESS)                                            \
+			return enter_rc;                                                       \
 	} while (0)
 
 /* ---- hsa.c ---- */

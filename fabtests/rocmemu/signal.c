@@ -9,7 +9,7 @@ static pthread_cond_t rocm_signal_changed = PTHREAD_COND_INITIALIZER;
 
 static hsa_signal_value_t *rocm_signal_value(hsa_signal_t signal)
 {
-	return (hsa_signal_value_t *)(uintptr_t)signal.handle;
+	return (hsa_signal_value_t *) (uintptr_t) signal.handle;
 }
 
 hsa_status_t hsa_amd_signal_create(hsa_signal_value_t initial, uint32_t num_consumers,
@@ -23,7 +23,7 @@ hsa_status_t hsa_amd_signal_create(hsa_signal_value_t initial, uint32_t num_cons
 	if (!value)
 		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
 	*value = initial;
-	signal->handle = (uintptr_t)value;
+	signal->handle = (uintptr_t) value;
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -93,8 +93,8 @@ hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal,
 
 void rocm_copy_ends(void *value)
 {
-	hsa_signal_t signal = {(uintptr_t)value};
+	hsa_signal_t signal = {(uintptr_t) value};
 
-	rocm_signal_set(signal,
-			emu_enter("hsa_copy_ends", EMU_NEED_NOTHING) == CUDA_SUCCESS, -1);
+	rocm_signal_set(signal, emu_enter("hsa_copy_ends", EMU_NEED_NOTHING) == CUDA_SUCCESS,
+			-1);
 }

@@ -6,9 +6,9 @@
 #include "stress.h"
 
 /* The flags that say what has completed; others are the provider's own business. */
-#define COMP_FLAGS                                                               \
-	(FI_SEND | FI_RECV | FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_READ | \
-	 FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)
+#define COMP_FLAGS                                                                             \
+	(FI_SEND | FI_RECV | FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE |    \
+	 FI_REMOTE_READ | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)
 
 /* ---- completions ---- */
 
@@ -19,8 +19,7 @@ static struct stress_part *part_by_data(struct stress *s, uint64_t data, int lea
 		const struct stress_op *op = &s->round.op[n];
 
 		if (op->has_data && op->data == data && s->part[n][TO].mine &&
-		    (leader < 0 ||
-		     (op->type->multi && op->leader == (unsigned int)leader)))
+		    (leader < 0 || (op->type->multi && op->leader == (unsigned int) leader)))
 			return &s->part[n][TO];
 	}
 	return NULL;
@@ -28,11 +27,11 @@ static struct stress_part *part_by_data(struct stress *s, uint64_t data, int lea
 
 static struct stress_part *part_by_context(struct stress *s, const void *context)
 {
-	const uintptr_t at = (uintptr_t)context - (uintptr_t)s->part;
+	const uintptr_t at = (uintptr_t) context - (uintptr_t) s->part;
 
 	if (at >= sizeof(s->part) || at % sizeof(struct stress_part))
 		return NULL;
-	return (struct stress_part *)context;
+	return (struct stress_part *) context;
 }
 
 /* One of several completions of a multi-receive. NULL: only the buffer's release */
@@ -43,32 +42,30 @@ static int find_multi(struct stress *s, const struct fi_cq_tagged_entry *comp,
 	const struct stress_op *op = &s->round.op[leader->op];
 	const struct stress_end *to = &op->end[TO];
 	const char *buf = s->arena[TO][to->kind != FI_HMEM_SYSTEM].addr + to->off;
-	const uintptr_t at = (uintptr_t)comp->buf - (uintptr_t)buf;
+	const uintptr_t at = (uintptr_t) comp->buf - (uintptr_t) buf;
 
 	if (comp->flags & FI_MULTI_RECV) {
-		FT_CHECK(!leader->released,
-			 "the buffer of operation %u was released twice", leader->op);
+		FT_CHECK(!leader->released, "the buffer of operation %u was released twice",
+			 leader->op);
 		leader->released = true;
 	}
 	*found = NULL;
 	if (!(comp->flags & FI_RECV))
 		return 0;
-	*found = part_by_data(s, comp->data, (int)leader->op);
+	*found = part_by_data(s, comp->data, (int) leader->op);
 	FT_CHECK(*found,
 		 "in the buffer of operation %u arrived a message with data %#" PRIx64
 		 ", which is none of its own",
 		 leader->op, comp->data);
-	FT_CHECK(
-		at <= to->len && comp->len <= to->len - at,
-		"operation %u: %zu bytes at %+zd of the buffer of operation %u, which has %zu",
-		(*found)->op, comp->len, (ssize_t)at, leader->op, to->len);
+	FT_CHECK(at <= to->len && comp->len <= to->len - at,
+		 "operation %u: %zu bytes at %+zd of the buffer of operation %u, which has %zu",
+		 (*found)->op, comp->len, (ssize_t) at, leader->op, to->len);
 	s->round.op[(*found)->op].found = at;
 	return 0;
 }
 
 static int check_comp(const struct stress *s, const struct stress_part *part,
-		      const struct fi_cq_tagged_entry *comp, fi_addr_t src,
-		      const char *what)
+		      const struct fi_cq_tagged_entry *comp, fi_addr_t src, const char *what)
 {
 	const struct stress_op *op = &s->round.op[part->op];
 	const bool arrives = part->end == TO && op->type->starter == FROM;
@@ -81,22 +78,20 @@ static int check_comp(const struct stress *s, const struct stress_part *part,
 		flags |= FI_REMOTE_CQ_DATA;
 	FT_CHECK((comp->flags & compared) == (flags & compared),
 		 "%s: completion flags %#" PRIx64 " (%s) instead of %#" PRIx64, what,
-		 comp->flags, part->end == TO ? "at its destination" : "at its source",
-		 flags);
+		 comp->flags, part->end == TO ? "at its destination" : "at its source", flags);
 	if (!arrives)
 		return 0;
 	FT_CHECK(comp->len == op->size || !op->type->take,
-		 "%s: completion says %zu bytes, tag %#" PRIx64, what, comp->len,
-		 comp->tag);
+		 "%s: completion says %zu bytes, tag %#" PRIx64, what, comp->len, comp->tag);
 	FT_CHECK(!op->has_data || comp->data == op->data,
-		 "%s: completion has data %#" PRIx64 " instead of %#" PRIx64, what,
-		 comp->data, op->data);
+		 "%s: completion has data %#" PRIx64 " instead of %#" PRIx64, what, comp->data,
+		 op->data);
 	FT_CHECK(!(flags & FI_TAGGED) || comp->tag == op->tag,
 		 "%s: completion has tag %#" PRIx64, what, comp->tag);
 	if (s->plan.caps & FI_SOURCE && op->type->take)
 		FT_CHECK(src == s->peer[op->end[FROM].ep],
-			 "%s: completion has source %#" PRIx64 " instead of %#" PRIx64,
-			 what, (uint64_t)src, (uint64_t)s->peer[op->end[FROM].ep]);
+			 "%s: completion has source %#" PRIx64 " instead of %#" PRIx64, what,
+			 (uint64_t) src, (uint64_t) s->peer[op->end[FROM].ep]);
 	return 0;
 }
 
@@ -123,8 +118,8 @@ static int probed(const struct stress *s, struct stress_part *part,
 	return 0;
 }
 
-int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
-		     fi_addr_t src, int err)
+int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp, fi_addr_t src,
+		     int err)
 {
 	struct stress_part *part;
 	const struct stress_op *op;
@@ -139,8 +134,8 @@ int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
 	if (part && part->probing)
 		return probed(s, part, comp, err);
 	FT_CHECK(part && part->mine && (part->posted || comp->flags & FI_REMOTE_WRITE),
-		 "a completion of nothing that is under way: flags %#" PRIx64
-		 ", data %#" PRIx64 ", tag %#" PRIx64 ", %zu bytes, %s",
+		 "a completion of nothing that is under way: flags %#" PRIx64 ", data %#" PRIx64
+		 ", tag %#" PRIx64 ", %zu bytes, %s",
 		 comp->flags, comp->data, comp->tag, comp->len,
 		 err ? fi_strerror(err) : "no error");
 	op = &s->round.op[part->op];
@@ -153,8 +148,7 @@ int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
 	stress_op_name(op, what, sizeof(what));
 	expected = part->end == TO ? op->type->error : 0;
 	FT_CHECK(err == expected, "%s: completed at its %s with %s instead of %s", what,
-		 part->end == TO ? "destination" : "source",
-		 err ? fi_strerror(err) : "success",
+		 part->end == TO ? "destination" : "source", err ? fi_strerror(err) : "success",
 		 expected ? fi_strerror(expected) : "success");
 	FT_CHECK(part->wanted, "%s: a completion that was not asked for", what);
 	FT_CHECK(!part->done, "%s: completed twice", what);
@@ -210,8 +204,7 @@ static int check_end(struct stress *s, unsigned int n, int end)
 	stress_op_name(op, name, sizeof(name));
 	snprintf(what, sizeof(what), "%s, at its %s", name,
 		 end == TO ? "destination" : "source");
-	FT_CHECK(!op->type->multi || end == FROM || op->leader != n ||
-			 s->part[n][TO].released,
+	FT_CHECK(!op->type->multi || end == FROM || op->leader != n || s->part[n][TO].released,
 		 "%s: the full buffer was not released", what);
 	if (op->type->check)
 		return op->type->check(s, op, end, what);
@@ -240,8 +233,7 @@ int stress_check_counters(struct stress *s)
 				break;
 		FT_CHECK(!s->cntr[i] || value == s->counted[i],
 			 "the counter of %s is %" PRIu64 " after %" PRIu64 " operations",
-			 fi_tostr(&stress_counters[i], FI_TYPE_CAPS), value,
-			 s->counted[i]);
+			 fi_tostr(&stress_counters[i], FI_TYPE_CAPS), value, s->counted[i]);
 	}
 	return 0;
 }

@@ -25,16 +25,14 @@ static const enum fi_datatype datatypes[] = {FI_UINT8, FI_UINT16, FI_UINT32, FI_
 
 static const enum fi_op plain_ops[] = {FI_MIN, FI_MAX,  FI_SUM,  FI_PROD,
 				       FI_BOR, FI_BAND, FI_BXOR, FI_ATOMIC_WRITE};
-static const enum fi_op fetch_ops[] = {FI_MIN,  FI_MAX,          FI_SUM,
-				       FI_PROD, FI_BOR,          FI_BAND,
-				       FI_BXOR, FI_ATOMIC_WRITE, FI_ATOMIC_READ};
-static const enum fi_op compare_ops[] = {FI_CSWAP,    FI_CSWAP_NE, FI_CSWAP_LE,
-					 FI_CSWAP_LT, FI_CSWAP_GE, FI_CSWAP_GT,
-					 FI_MSWAP};
+static const enum fi_op fetch_ops[] = {FI_MIN,  FI_MAX,  FI_SUM,          FI_PROD,       FI_BOR,
+				       FI_BAND, FI_BXOR, FI_ATOMIC_WRITE, FI_ATOMIC_READ};
+static const enum fi_op compare_ops[] = {FI_CSWAP,    FI_CSWAP_NE, FI_CSWAP_LE, FI_CSWAP_LT,
+					 FI_CSWAP_GE, FI_CSWAP_GT, FI_MSWAP};
 
 static size_t unit_of(enum fi_datatype datatype)
 {
-	return (size_t)1 << (datatype - FI_UINT8) / 2;
+	return (size_t) 1 << (datatype - FI_UINT8) / 2;
 }
 
 /* What @target becomes; all is unsigned, in the lowest bits */
@@ -109,12 +107,11 @@ static bool plan_atomic(const struct stress_plan *plan, struct stress_round *rou
 		return false;
 	op->size = (1 + stress_pick(rnd, most)) * unit;
 	do /* the last one of the calls is for operations that fetch nothing */
-		from->call =
-			&atomic_calls[stress_pick(rnd, FT_COUNT(atomic_calls) - fetches)];
+		from->call = &atomic_calls[stress_pick(rnd, FT_COUNT(atomic_calls) - fetches)];
 	while (from->call->inject && op->size > plan->inject);
-	from->signal = !from->call->inject &&
-		       (!stress_plan_selective(plan, from) ||
-			(from->call->msg && (fetches || stress_coin(rnd))));
+	from->signal =
+		!from->call->inject && (!stress_plan_selective(plan, from) ||
+					(from->call->msg && (fetches || stress_coin(rnd))));
 	/* what is fetched is there when that is reported */
 	if (fetches && !from->signal)
 		return false;
@@ -123,8 +120,8 @@ static bool plan_atomic(const struct stress_plan *plan, struct stress_round *rou
 	to->signal = false;
 	if (plan->quirks & QUIRK_DEVICE)
 		from->kind = to->kind = FI_HMEM_SYSTEM;
-	return stress_plan_end(round, op, FROM, fetches ? op->size * PARTS : op->size,
-			       true, rnd) &&
+	return stress_plan_end(round, op, FROM, fetches ? op->size * PARTS : op->size, true,
+			       rnd) &&
 	       stress_plan_end(round, op, TO, op->size, true, rnd);
 }
 
@@ -143,8 +140,7 @@ static bool fetch_plan(const struct stress_plan *plan, struct stress_round *roun
 static bool compare_plan(const struct stress_plan *plan, struct stress_round *round,
 			 struct stress_op *op, uint64_t *rnd)
 {
-	return plan_atomic(plan, round, op, compare_ops, FT_COUNT(compare_ops), true,
-			   rnd);
+	return plan_atomic(plan, round, op, compare_ops, FT_COUNT(compare_ops), true, rnd);
 }
 
 /* ---- what is where, before and after ---- */
@@ -177,8 +173,7 @@ static void values_make(const struct stress_op *op, struct values *v)
 		if (op->cuts >> at / unit & 1)
 			memcpy(v->compare + at, v->target + at, unit);
 		after = apply(op->atomic, element(v->target, at, unit),
-			      element(v->operand, at, unit),
-			      element(v->compare, at, unit));
+			      element(v->operand, at, unit), element(v->compare, at, unit));
 		memcpy(v->after + at, &after, unit);
 	}
 }
@@ -200,14 +195,12 @@ static int atomic_prepare(struct stress *s, const struct stress_op *op, int end)
 }
 
 static int compare_values(const struct stress_op *op, const unsigned char *found,
-			  const unsigned char *expected, const char *part,
-			  const char *what)
+			  const unsigned char *expected, const char *part, const char *what)
 {
 	for (size_t i = 0; i < op->size; i++)
 		FT_CHECK(found[i] == expected[i],
-			 "%s: %s: byte %zu is %#04x instead of %#04x (%s, %s)", what,
-			 part, i, found[i], expected[i],
-			 fi_tostr(&op->atomic, FI_TYPE_ATOMIC_OP),
+			 "%s: %s: byte %zu is %#04x instead of %#04x (%s, %s)", what, part, i,
+			 found[i], expected[i], fi_tostr(&op->atomic, FI_TYPE_ATOMIC_OP),
 			 op->datatype == FI_UINT8 ? "8 bits" : "more bits");
 	return 0;
 }
@@ -223,8 +216,7 @@ static int atomic_arrived(struct stress *s, const struct stress_op *op)
 	return !memcmp(mem + (slot.off - slot.base), v.after, op->size);
 }
 
-static int atomic_check(struct stress *s, const struct stress_op *op, int end,
-			const char *what)
+static int atomic_check(struct stress *s, const struct stress_op *op, int end, const char *what)
 {
 	const struct ft_slot slot = stress_slot(s, op, end);
 	unsigned char *mem;
@@ -241,10 +233,8 @@ static int atomic_check(struct stress *s, const struct stress_op *op, int end,
 	FT_TRY(compare_values(op, mem, v.operand, "operands", what));
 	if (slot.len == op->size)
 		return 0;
-	FT_TRY(compare_values(op, mem + op->size * COMPARE, v.compare, "comparands",
-			      what));
-	return compare_values(op, mem + op->size * RESULT, v.target, "fetched values",
-			      what);
+	FT_TRY(compare_values(op, mem + op->size * COMPARE, v.compare, "comparands", what));
+	return compare_values(op, mem + op->size * RESULT, v.target, "fetched values", what);
 }
 
 /* ---- posting ---- */
@@ -257,7 +247,7 @@ static size_t pieces(const struct stress *s, const struct stress_op *op, int par
 	const size_t unit = unit_of(op->datatype);
 	struct iovec iov[FT_MAX_IOV];
 	size_t count =
-		stress_cut(s, iov, slot.buf->addr + slot.off + op->size * (size_t)part,
+		stress_cut(s, iov, slot.buf->addr + slot.off + op->size * (size_t) part,
 			   op->size, s->plan.iov_limit[FROM], op->cuts >> part * 8, unit);
 
 	for (size_t i = 0; i < count; i++)
@@ -272,13 +262,11 @@ static ssize_t atomic_start(struct stress *s, struct stress_op *op)
 	const struct stress_remote *remote = &s->remote[TO][to->kind != FI_HMEM_SYSTEM];
 	struct fid_ep *ep = s->ctx[from->ep].ep;
 	char *const at = slot.buf->addr + slot.off;
-	char *const compare = at + op->size * COMPARE, *const result =
-							       at + op->size * RESULT;
+	char *const compare = at + op->size * COMPARE, *const result = at + op->size * RESULT;
 	const size_t count = op->size / unit_of(op->datatype);
 	const fi_addr_t peer = s->peer[to->ep];
 	const uint64_t addr = remote->addr + to->off, key = remote->key;
-	void *const desc = slot.buf->desc, *const context =
-						   &s->part[op->number][FROM].req;
+	void *const desc = slot.buf->desc, *const context = &s->part[op->number][FROM].req;
 	void *descs[FT_MAX_IOV] = {desc, desc, desc, desc};
 	struct fi_ioc ioc[PARTS][FT_MAX_IOV];
 	struct fi_rma_ioc rma = {addr, count, key};
@@ -307,34 +295,32 @@ static ssize_t atomic_start(struct stress *s, struct stress_op *op)
 	}
 	if (op->type == &stress_atomic) {
 		if (from->call->call == CALL)
-			return fi_atomic(ep, at, count, desc, peer, addr, key, type,
-					 op->atomic, context);
+			return fi_atomic(ep, at, count, desc, peer, addr, key, type, op->atomic,
+					 context);
 		if (from->call->call == CALLV)
-			return fi_atomicv(ep, ioc[OPERAND], descs, msg.iov_count, peer,
-					  addr, key, type, op->atomic, context);
+			return fi_atomicv(ep, ioc[OPERAND], descs, msg.iov_count, peer, addr,
+					  key, type, op->atomic, context);
 		return fi_atomicmsg(ep, &msg, op->flags);
 	}
 	if (op->type == &stress_fetch) {
 		if (from->call->call == CALL)
-			return fi_fetch_atomic(ep, at, count, desc, result, desc, peer,
-					       addr, key, type, op->atomic, context);
+			return fi_fetch_atomic(ep, at, count, desc, result, desc, peer, addr,
+					       key, type, op->atomic, context);
 		if (from->call->call == CALLV)
 			return fi_fetch_atomicv(ep, ioc[OPERAND], descs, msg.iov_count,
-						ioc[RESULT], descs, results, peer, addr,
-						key, type, op->atomic, context);
-		return fi_fetch_atomicmsg(ep, &msg, ioc[RESULT], descs, results,
-					  op->flags);
+						ioc[RESULT], descs, results, peer, addr, key,
+						type, op->atomic, context);
+		return fi_fetch_atomicmsg(ep, &msg, ioc[RESULT], descs, results, op->flags);
 	}
 	if (from->call->call == CALL)
-		return fi_compare_atomic(ep, at, count, desc, compare, desc, result, desc,
-					 peer, addr, key, type, op->atomic, context);
+		return fi_compare_atomic(ep, at, count, desc, compare, desc, result, desc, peer,
+					 addr, key, type, op->atomic, context);
 	if (from->call->call == CALLV)
-		return fi_compare_atomicv(ep, ioc[OPERAND], descs, msg.iov_count,
-					  ioc[COMPARE], descs, compares, ioc[RESULT],
-					  descs, results, peer, addr, key, type,
-					  op->atomic, context);
-	return fi_compare_atomicmsg(ep, &msg, ioc[COMPARE], descs, compares, ioc[RESULT],
-				    descs, results, op->flags);
+		return fi_compare_atomicv(ep, ioc[OPERAND], descs, msg.iov_count, ioc[COMPARE],
+					  descs, compares, ioc[RESULT], descs, results, peer,
+					  addr, key, type, op->atomic, context);
+	return fi_compare_atomicmsg(ep, &msg, ioc[COMPARE], descs, compares, ioc[RESULT], descs,
+				    results, op->flags);
 }
 
 const struct stress_type stress_atomic = {

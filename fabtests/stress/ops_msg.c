@@ -31,8 +31,7 @@ static const struct stress_call cancel_call = {.name = "cancel"};
 /* ---- planning ---- */
 
 /* A receive that reports nothing is done when its data is there: it needs some. */
-static void plan_recv_call(const struct stress_plan *plan, struct stress_op *op,
-			   uint64_t *rnd)
+static void plan_recv_call(const struct stress_plan *plan, struct stress_op *op, uint64_t *rnd)
 {
 	struct stress_end *to = &op->end[TO];
 	bool reported;
@@ -46,8 +45,7 @@ static void plan_recv_call(const struct stress_plan *plan, struct stress_op *op,
 	to->signal = to->call->msg && (reported || stress_coin(rnd));
 }
 
-static void plan_send_call(const struct stress_plan *plan, struct stress_op *op,
-			   uint64_t *rnd)
+static void plan_send_call(const struct stress_plan *plan, struct stress_op *op, uint64_t *rnd)
 {
 	struct stress_end *from = &op->end[FROM];
 
@@ -87,7 +85,7 @@ static bool plan_message(const struct stress_plan *plan, struct stress_round *ro
 /* A number that stands for a pair of endpoints, in one direction */
 static int pair_of(const struct stress_op *op)
 {
-	return (int)((op->end[FROM].ep * STRESS_EPS + op->end[TO].ep) * 2) +
+	return (int) ((op->end[FROM].ep * STRESS_EPS + op->end[TO].ep) * 2) +
 	       op->end[FROM].rank;
 }
 
@@ -107,12 +105,10 @@ static bool msg_plan(const struct stress_plan *plan, struct stress_round *round,
 
 static void plan_tag(struct stress_op *op, uint64_t id, uint64_t ignore, uint64_t *rnd)
 {
-	op->tag = id << TAG_SHIFT | (ft_random(rnd) & TAG_LOW) |
-		  (ft_random(rnd) & TAG_HIGH);
+	op->tag = id << TAG_SHIFT | (ft_random(rnd) & TAG_LOW) | (ft_random(rnd) & TAG_HIGH);
 	op->ignore = ignore;
 	/* ignored bits of the receive's tag mean nothing, whatever they are */
-	op->match =
-		(op->tag & ~ignore) | (ft_random(rnd) & ignore & (TAG_LOW | TAG_HIGH));
+	op->match = (op->tag & ~ignore) | (ft_random(rnd) & ignore & (TAG_LOW | TAG_HIGH));
 }
 
 /*
@@ -138,9 +134,9 @@ static bool tagged_plan(const struct stress_plan *plan, struct stress_round *rou
 		op->group = 200 + pair_of(op);
 		ignore = ~0ULL;
 	} else if (family < FAMILIES) {
-		from->ep = (unsigned int)family % round->eps;
-		to->ep = (unsigned int)family / 2 % round->eps;
-		op->group = 100 + (int)family * 2 + from->rank;
+		from->ep = (unsigned int) family % round->eps;
+		to->ep = (unsigned int) family / 2 % round->eps;
+		op->group = 100 + (int) family * 2 + from->rank;
 		id = family;
 	}
 	plan_tag(op, id, ignore, rnd);
@@ -156,7 +152,7 @@ static ssize_t message_post(struct stress *s, struct stress_op *op, int end, boo
 	const struct ft_buf *buf = &s->arena[end][e->kind != FI_HMEM_SYSTEM];
 	const bool unnamed = end == FROM && e->call->inject;
 	struct ft_op post = {
-		.call = (enum ft_call)e->call->call,
+		.call = (enum ft_call) e->call->call,
 		.tagged = tagged,
 		.addr = end == FROM || op->directed ? s->peer[op->end[!end].ep]
 						    : FI_ADDR_UNSPEC,
@@ -323,8 +319,7 @@ static bool cancel_plan(const struct stress_plan *plan, struct stress_round *rou
 	op->when = EARLY;
 	plan_tag(op, FAMILIES + STRESS_OPS + op->number, 0, rnd);
 	to->call = &recv_calls[stress_pick(rnd, FT_COUNT(recv_calls))];
-	return stress_plan_end(round, op, TO, stress_plan_size(plan, round, rnd), false,
-			       rnd);
+	return stress_plan_end(round, op, TO, stress_plan_size(plan, round, rnd), false, rnd);
 }
 
 static ssize_t cancel_start(struct stress *s, struct stress_op *op)
@@ -332,8 +327,7 @@ static ssize_t cancel_start(struct stress *s, struct stress_op *op)
 	return fi_cancel(&s->ctx[op->end[TO].ep].ep->fid, &s->part[op->number][TO].req);
 }
 
-static int cancel_check(struct stress *s, const struct stress_op *op, int end,
-			const char *what)
+static int cancel_check(struct stress *s, const struct stress_op *op, int end, const char *what)
 {
 	const struct ft_slot slot = stress_slot(s, op, TO);
 
@@ -359,8 +353,9 @@ const struct stress_type stress_cancel = {
 static bool multi_plan(const struct stress_plan *plan, struct stress_round *round,
 		       struct stress_op *op, uint64_t *rnd)
 {
-	static const struct stress_call call = {
-		.name = "recvmsg(multi)", .call = FT_RECVMSG, .msg = true};
+	static const struct stress_call call = {.name = "recvmsg(multi)",
+						.call = FT_RECVMSG,
+						.msg = true};
 	struct stress_end *from = &op->end[FROM], *to = &op->end[TO];
 	int *leader = &round->multi_leader[to->rank][to->ep];
 	struct stress_end *shared;
@@ -372,8 +367,7 @@ static bool multi_plan(const struct stress_plan *plan, struct stress_round *roun
 		op->when = EARLY;
 	/* too long ones would leave too little for others, none at all no trace */
 	op->size = 1 + stress_plan_size(plan, round, rnd) % 65536;
-	if (*leader >= 0 &&
-	    round->op[*leader].end[TO].len + op->size > STRESS_MULTI_ROOM / 2)
+	if (*leader >= 0 && round->op[*leader].end[TO].len + op->size > STRESS_MULTI_ROOM / 2)
 		return false;
 	plan_send_call(plan, op, rnd);
 	/* its data tells which message it is */
@@ -385,8 +379,8 @@ static bool multi_plan(const struct stress_plan *plan, struct stress_round *roun
 	if (!stress_plan_end(round, op, FROM, op->size, false, rnd))
 		return false;
 	if (*leader < 0)
-		*leader = (int)op->number;
-	op->leader = (unsigned int)*leader;
+		*leader = (int) op->number;
+	op->leader = (unsigned int) *leader;
 	shared = op->leader == op->number ? to : &round->op[op->leader].end[TO];
 	shared->len += op->size;
 	shared->call = &call;
@@ -404,8 +398,7 @@ static ssize_t multi_take(struct stress *s, struct stress_op *op)
 }
 
 /* The leader's buffer, looked at once: what was written lies at its beginning. */
-static int multi_check(struct stress *s, const struct stress_op *op, int end,
-		       const char *what)
+static int multi_check(struct stress *s, const struct stress_op *op, int end, const char *what)
 {
 	const struct ft_slot slot = stress_slot(s, &s->round.op[op->leader], TO);
 

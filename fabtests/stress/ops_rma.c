@@ -58,8 +58,7 @@ static bool read_plan(const struct stress_plan *plan, struct stress_round *round
 
 	op->size = stress_plan_size(plan, round, rnd);
 	to->call = &read_calls[stress_pick(rnd, FT_COUNT(read_calls))];
-	to->signal =
-		!stress_plan_selective(plan, to) || (to->call->msg && stress_coin(rnd));
+	to->signal = !stress_plan_selective(plan, to) || (to->call->msg && stress_coin(rnd));
 	if (to->call->msg && to->signal)
 		op->flags = FI_COMPLETION;
 	op->end[FROM].signal = false;
@@ -71,8 +70,7 @@ static ssize_t rma_start(struct stress *s, struct stress_op *op)
 	const int mine = op->type->starter;
 	const struct stress_end *e = &op->end[mine], *other = &op->end[!mine];
 	const struct ft_buf *buf = &s->arena[mine][e->kind != FI_HMEM_SYSTEM];
-	const struct stress_remote *remote =
-		&s->remote[!mine][other->kind != FI_HMEM_SYSTEM];
+	const struct stress_remote *remote = &s->remote[!mine][other->kind != FI_HMEM_SYSTEM];
 	struct fid_ep *ep = s->ctx[e->ep].ep;
 	const fi_addr_t peer = s->peer[other->ep];
 	const uint64_t addr = remote->addr + other->off, key = remote->key;
@@ -90,13 +88,12 @@ static ssize_t rma_start(struct stress *s, struct stress_op *op)
 		.data = op->data,
 	};
 
-	msg.iov_count =
-		stress_cut(s, iov, base, e->len, s->plan.iov_limit[FROM], op->cuts, 1);
+	msg.iov_count = stress_cut(s, iov, base, e->len, s->plan.iov_limit[FROM], op->cuts, 1);
 	msg.rma_iov_count =
 		stress_cut(s, far, NULL, e->len, s->plan.rma_iov_limit, op->cuts >> 8, 1);
 	for (size_t i = 0; i < msg.rma_iov_count; i++)
-		rma[i] = (struct fi_rma_iov){addr + (uintptr_t)far[i].iov_base,
-					     far[i].iov_len, key};
+		rma[i] = (struct fi_rma_iov){addr + (uintptr_t) far[i].iov_base, far[i].iov_len,
+					     key};
 	switch (e->call->call) {
 	case WRITE:
 		return fi_write(ep, base, e->len, buf->desc, peer, addr, key, context);
@@ -105,8 +102,8 @@ static ssize_t rma_start(struct stress *s, struct stress_op *op)
 	case WRITEMSG:
 		return fi_writemsg(ep, &msg, op->flags);
 	case WRITEDATA:
-		return fi_writedata(ep, base, e->len, buf->desc, op->data, peer, addr,
-				    key, context);
+		return fi_writedata(ep, base, e->len, buf->desc, op->data, peer, addr, key,
+				    context);
 	case INJECT:
 		return fi_inject_write(ep, base, e->len, peer, addr, key);
 	case INJECTDATA:

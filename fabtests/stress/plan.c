@@ -27,8 +27,7 @@ size_t stress_plan_size(const struct stress_plan *plan, const struct stress_roun
 	if (stress_pick(rnd, 4) == 0) /* any, small ones as often as large ones */
 		return stress_pick(rnd, (round->largest >> stress_pick(rnd, 20)) + 1);
 	do {
-		size = plan->size[stress_pick(rnd, plan->size_count)] +
-		       stress_pick(rnd, 3);
+		size = plan->size[stress_pick(rnd, plan->size_count)] + stress_pick(rnd, 3);
 		size -= FT_MIN(size, 1);
 	} while (size > round->largest && --tries);
 	return FT_MIN(size, round->largest);
@@ -56,8 +55,8 @@ uint64_t stress_plan_levels(const struct stress_plan *plan, const struct stress_
 	return level;
 }
 
-bool stress_plan_end(struct stress_round *round, struct stress_op *op, int end,
-		     size_t len, bool aligned, uint64_t *rnd)
+bool stress_plan_end(struct stress_round *round, struct stress_op *op, int end, size_t len,
+		     bool aligned, uint64_t *rnd)
 {
 	struct stress_end *e = &op->end[end];
 	size_t *used = &round->used[e->rank][end][e->kind != FI_HMEM_SYSTEM];
@@ -67,7 +66,7 @@ bool stress_plan_end(struct stress_round *round, struct stress_op *op, int end,
 	e->base = *used;
 	e->off = e->base + STRESS_MARGIN + (stress_coin(rnd) ? shift : 0);
 	if (aligned)
-		e->off = (e->off + 15) & ~(size_t)15;
+		e->off = (e->off + 15) & ~(size_t) 15;
 	e->room = e->off + len + STRESS_MARGIN - e->base;
 	if (e->base + e->room > STRESS_ARENA)
 		return false;
@@ -83,7 +82,7 @@ static void plan_frame(const struct stress_plan *plan, struct stress_round *roun
 	static const size_t largest[] = {300, 5000, 70000, 300000, 4 << 20};
 
 	round->largest = largest[stress_pick(rnd, FT_COUNT(largest))];
-	round->earliest = (enum stress_when)stress_pick(rnd, 3);
+	round->earliest = (enum stress_when) stress_pick(rnd, 3);
 	round->latest = round->earliest;
 	if (!(plan->quirks & QUIRK_ORDER) && stress_pick(rnd, 4))
 		round->latest = LATE;
@@ -96,19 +95,17 @@ static void plan_frame(const struct stress_plan *plan, struct stress_round *roun
 	round->eps = plan->quirks & QUIRK_EPS && round->latest != EARLY ? 1 : STRESS_EPS;
 	for (int rank = 0; rank < 2; rank++)
 		for (int ep = 0; ep < STRESS_EPS; ep++) {
-			round->source[rank][ep] =
-				(unsigned int)stress_pick(rnd, round->eps);
+			round->source[rank][ep] = (unsigned int) stress_pick(rnd, round->eps);
 			round->multi[rank][ep] = plan->multi && stress_pick(rnd, 3) == 0;
 			round->multi_leader[rank][ep] = -1;
 		}
 }
 
-static enum stress_when plan_when(const struct stress_plan *plan,
-				  struct stress_round *round, uint64_t *rnd)
+static enum stress_when plan_when(const struct stress_plan *plan, struct stress_round *round,
+				  uint64_t *rnd)
 {
-	const uint64_t span = (uint64_t)(round->latest - round->earliest) + 1;
-	enum stress_when when =
-		round->earliest + (enum stress_when)stress_pick(rnd, span);
+	const uint64_t span = (uint64_t) (round->latest - round->earliest) + 1;
+	enum stress_when when = round->earliest + (enum stress_when) stress_pick(rnd, span);
 
 	if (when == EARLY || !(plan->quirks & QUIRK_UNEXPECTED))
 		return when;
@@ -128,7 +125,7 @@ static bool plan_op(const struct stress_plan *plan, struct stress_round *round,
 	op->leader = op->number;
 	for (int end = 0; end < ENDS; end++) {
 		op->end[end].rank = end == FROM ? from : !from;
-		op->end[end].ep = (unsigned int)stress_pick(rnd, round->eps);
+		op->end[end].ep = (unsigned int) stress_pick(rnd, round->eps);
 		op->end[end].kind = plan->kinds[stress_pick(rnd, plan->kind_count)];
 		op->end[end].signal = true;
 	}
@@ -216,7 +213,7 @@ void stress_plan_round(const struct stress_plan *plan, uint64_t number,
 	memset(round, 0, sizeof(*round));
 	round->number = number;
 	plan_frame(plan, round, &rnd);
-	count = 1 + (unsigned int)stress_pick(&rnd, STRESS_OPS);
+	count = 1 + (unsigned int) stress_pick(&rnd, STRESS_OPS);
 	for (tries = 2 * count; tries && round->count < count; tries--)
 		if (plan_op(plan, round, &round->op[round->count], &rnd))
 			round->count++;
@@ -227,21 +224,18 @@ void stress_plan_round(const struct stress_plan *plan, uint64_t number,
 void stress_op_name(const struct stress_op *op, char *text, size_t len)
 {
 	const struct stress_end *from = &op->end[FROM], *to = &op->end[TO];
-	static const char *const when[] = {"early", "among the sends", "late",
-					   "last"};
+	static const char *const when[] = {"early", "among the sends", "late", "last"};
 
-	snprintf(
-		text, len,
-		"operation %u (%s by %s, rank %d endpoint %u %s %+zd to rank %d endpoint "
-		"%u %s %+zd%s%s, %zu bytes for %zu, tag %#" PRIx64 " for %#" PRIx64
-		" ignoring %#" PRIx64 ", flags %#" PRIx64 ", receive %s)",
-		op->number, op->type->name,
-		op->end[op->type->starter].call ? op->end[op->type->starter].call->name
-						: "nobody",
-		from->rank, from->ep, ft_mem_ops(from->kind)->name, (ssize_t)from->off,
-		to->rank, to->ep, ft_mem_ops(to->kind)->name, (ssize_t)to->off,
-		op->type->take && to->call ? " by " : "",
-		op->type->take && to->call ? to->call->name : "", op->size, to->len,
-		op->tag, op->match, op->ignore, op->flags,
-		op->type->take ? when[op->when] : "none");
+	snprintf(text, len,
+		 "operation %u (%s by %s, rank %d endpoint %u %s %+zd to rank %d endpoint "
+		 "%u %s %+zd%s%s, %zu bytes for %zu, tag %#" PRIx64 " for %#" PRIx64
+		 " ignoring %#" PRIx64 ", flags %#" PRIx64 ", receive %s)",
+		 op->number, op->type->name,
+		 op->end[op->type->starter].call ? op->end[op->type->starter].call->name
+						 : "nobody",
+		 from->rank, from->ep, ft_mem_ops(from->kind)->name, (ssize_t) from->off,
+		 to->rank, to->ep, ft_mem_ops(to->kind)->name, (ssize_t) to->off,
+		 op->type->take && to->call ? " by " : "",
+		 op->type->take && to->call ? to->call->name : "", op->size, to->len, op->tag,
+		 op->match, op->ignore, op->flags, op->type->take ? when[op->when] : "none");
 }

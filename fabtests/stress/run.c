@@ -15,8 +15,7 @@ static int read_error(struct stress *s, struct fid_cq *cq)
 {
 	union {
 		struct fi_cq_err_entry entry;
-		char room[sizeof(struct fi_cq_err_entry) +
-			  256]; /* newer ones are longer */
+		char room[sizeof(struct fi_cq_err_entry) + 256]; /* newer ones are longer */
 	} err = {.room = {0}};
 	ssize_t ret = fi_cq_readerr(cq, &err.entry, 0);
 	const struct fi_cq_err_entry *e = &err.entry;
@@ -32,10 +31,9 @@ static int read_error(struct stress *s, struct fid_cq *cq)
 	if (ret == -FI_EAGAIN)
 		return 0;
 	if (ret < 0)
-		return ft_fail((int)ret, "fi_cq_readerr", "after -FI_EAVAIL");
+		return ft_fail((int) ret, "fi_cq_readerr", "after -FI_EAVAIL");
 	/* libfabric's shm reports errors with the wrong sign */
-	FT_TRY(stress_completed(s, &comp, FI_ADDR_NOTAVAIL,
-				e->err < 0 ? -e->err : e->err));
+	FT_TRY(stress_completed(s, &comp, FI_ADDR_NOTAVAIL, e->err < 0 ? -e->err : e->err));
 	return 1;
 }
 
@@ -56,10 +54,10 @@ static int read_queue(struct stress *s, struct fid_cq *cq)
 	if (ret == -FI_EAVAIL)
 		return read_error(s, cq);
 	if (ret < 0)
-		return ft_fail((int)ret, "fi_cq_read", "completion queue");
+		return ft_fail((int) ret, "fi_cq_read", "completion queue");
 	for (ssize_t i = 0; i < ret; i++)
 		FT_TRY(stress_completed(s, &comp[i], src[i], 0));
-	return (int)ret;
+	return (int) ret;
 }
 
 int stress_progress(struct stress *s)
@@ -108,7 +106,7 @@ static int failed(const struct stress_op *op, ssize_t ret)
 	char what[512];
 
 	stress_op_name(op, what, sizeof(what));
-	return ft_fail((int)ret, "posting", "%s", what);
+	return ft_fail((int) ret, "posting", "%s", what);
 }
 
 /* What begins operation number @n, or receives it: 0, -FI_EAGAIN or an error, told */
@@ -177,13 +175,12 @@ static int post_takes(struct stress *s, enum stress_when when)
  */
 static int post_mixed(struct stress *s, unsigned int *start)
 {
-	uint64_t rnd = s->round.number * 2 + (uint64_t)s->proc->rank;
+	uint64_t rnd = s->round.number * 2 + (uint64_t) s->proc->rank;
 	unsigned int take = 0;
 	int patience = PATIENCE;
 
 	for (;;) {
-		const bool starts = next_start(s, start),
-			   takes = next_take(s, AMONG, &take);
+		const bool starts = next_start(s, start), takes = next_take(s, AMONG, &take);
 		bool first = starts && (!takes || stress_coin(&rnd));
 		int ret;
 

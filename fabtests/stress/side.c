@@ -12,8 +12,7 @@ static const struct {
 	uint64_t cap;
 	bool one_sided;
 } optional[] = {
-	{FI_DIRECTED_RECV, false}, {FI_SOURCE, false},
-	{FI_MULTI_RECV, false},    {FI_RMA, true},
+	{FI_DIRECTED_RECV, false}, {FI_SOURCE, false},   {FI_MULTI_RECV, false}, {FI_RMA, true},
 	{FI_ATOMIC, true},         {FI_RMA_EVENT, true},
 };
 
@@ -80,8 +79,7 @@ static int hints(struct stress *s)
 		if (!offered(ctx))
 			ctx->hints->caps &= ~optional[i].cap;
 		else if (optional[i].one_sided)
-			ctx->mr_access =
-				FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+			ctx->mr_access = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 	}
 	for (size_t i = 0; i < FT_COUNT(levels); i++) {
 		ctx->hints->tx_attr->op_flags = levels[i];
@@ -111,10 +109,9 @@ static int plan_types(struct stress *s)
 		}
 		plan->multi = plan->multi || type->multi;
 		for (unsigned int n = 0; n < type->weight; n++)
-			plan->types[plan->type_count++] = (unsigned int)i;
+			plan->types[plan->type_count++] = (unsigned int) i;
 	}
-	FT_CHECK(plan->type_count,
-		 "none of the operations of --ops %s is known and offered",
+	FT_CHECK(plan->type_count, "none of the operations of --ops %s is known and offered",
 		 s->proc->opts.ops ? s->proc->opts.ops : "");
 	return 0;
 }
@@ -185,8 +182,8 @@ static int open_counters(struct stress *s, struct ft_ctx *ctx)
 		int ret;
 
 		if ((event & (remote | FI_READ | FI_WRITE) && !ctx->mr_access) ||
-		    (event & remote && (!(s->plan.caps & FI_RMA_EVENT) ||
-					s->plan.quirks & QUIRK_REMOTE)))
+		    (event & remote &&
+		     (!(s->plan.caps & FI_RMA_EVENT) || s->plan.quirks & QUIRK_REMOTE)))
 			continue;
 		ret = fi_cntr_open(ctx->domain, &attr, &s->cntr[i], NULL);
 		if (ret == -FI_ENOSYS || ret == -FI_EOPNOTSUPP) {
@@ -274,7 +271,7 @@ static int meet(struct stress *s)
 				continue;
 			mine.remote[end][k].key = fi_mr_key(buf->mr);
 			if (s->ctx[0].info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
-				mine.remote[end][k].addr = (uint64_t)(uintptr_t)buf->addr;
+				mine.remote[end][k].addr = (uint64_t) (uintptr_t) buf->addr;
 		}
 	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
 	FT_TRY(ft_oob_recv(fd, &other, sizeof(other), s->proc->opts.timeout));
@@ -292,11 +289,9 @@ static int alloc_arenas(struct stress *s)
 
 	for (int end = 0; end < ENDS; end++)
 		for (size_t k = 0; k < s->plan.kind_count; k++) {
-			if (s->plan.kinds[k] != FI_HMEM_SYSTEM &&
-			    s->plan.quirks & QUIRK_DEVICE)
+			if (s->plan.kinds[k] != FI_HMEM_SYSTEM && s->plan.quirks & QUIRK_DEVICE)
 				ctx->mr_access = 0;
-			FT_TRY(ft_buf_alloc(ctx, &s->arena[end][k], s->plan.kinds[k],
-					    size));
+			FT_TRY(ft_buf_alloc(ctx, &s->arena[end][k], s->plan.kinds[k], size));
 			ctx->mr_access = access;
 		}
 	return 0;
@@ -373,7 +368,7 @@ size_t stress_cut(const struct stress *s, struct iovec *iov, char *base, size_t 
 			part = FT_MAX(FT_MIN(part, (left - later) * unit), unit);
 		if (!later)
 			part = len - done;
-		iov[i] = (struct iovec){(char *)((uintptr_t)base + done), part};
+		iov[i] = (struct iovec){(char *) ((uintptr_t) base + done), part};
 		done += part;
 	}
 	return pieces;

@@ -46,8 +46,7 @@ static void print_replay(const struct stress *s)
 	       "--seed %" PRIu64 " --first %" PRIu64 " --rounds 1; with those before it: "
 	       "--first %" PRIu64 " --rounds %" PRIu64,
 	       s->round.number, opts->seed, ft_hook_active() ? "FI_HOOK=p2p " : "",
-	       opts->prov ? " -p '" : "", opts->prov ? opts->prov : "",
-	       opts->prov ? "'" : "",
+	       opts->prov ? " -p '" : "", opts->prov ? opts->prov : "", opts->prov ? "'" : "",
 	       opts->iface == FI_HMEM_SYSTEM ? " -D system" : " -D cuda",
 	       opts->ops ? " --ops " : "", opts->ops ? opts->ops : "", opts->seed,
 	       s->round.number, opts->first, s->round.number - opts->first + 1);
@@ -84,8 +83,7 @@ static int go_on(struct stress *s, uint64_t number, double began, bool *more)
 		FT_TRY(ft_oob_recv(fd, &byte, 1, opts->timeout));
 	else {
 		byte = (!opts->rounds || number - opts->first < opts->rounds) &&
-		       (!opts->seconds ||
-			ft_usec() - began < (double)opts->seconds * 1e6);
+		       (!opts->seconds || ft_usec() - began < (double) opts->seconds * 1e6);
 		FT_TRY(ft_oob_send(fd, &byte, 1));
 	}
 	*more = byte;
@@ -106,8 +104,8 @@ static int rounds(struct stress *s)
 		FT_TRY(go_on(s, number, began, &more));
 		if (s->proc->rank == 0 && (!more || now - said > REPORT_US)) {
 			said = now;
-			printf("%4.0f s: %" PRIu64 " rounds, %" PRIu64
-			       " operations, %" PRIu64 " MiB received\n",
+			printf("%4.0f s: %" PRIu64 " rounds, %" PRIu64 " operations, %" PRIu64
+			       " MiB received\n",
 			       (now - began) / 1e6, number - s->proc->opts.first, s->ops,
 			       s->bytes >> 20);
 		}
@@ -158,8 +156,7 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose =
-			"Random operations between two processes, all that they do checked.",
+		.purpose = "Random operations between two processes, all that they do checked.",
 		.scope = FT_SCOPE_STRESS,
 		.ranks = 2,
 		.may_die = -1,

@@ -28,8 +28,8 @@
 #define STRESS_COUNTED 1   /* this one has counters */
 #define STRESS_SELECTIVE 2 /* this one reports only what it is asked to */
 #define STRESS_OPS 64      /* in a round */
-#define STRESS_ARENA ((size_t)12 << 20)
-#define STRESS_MULTI_ROOM ((size_t)1 << 20)
+#define STRESS_ARENA ((size_t) 12 << 20)
+#define STRESS_MULTI_ROOM ((size_t) 1 << 20)
 #define STRESS_MARGIN 64 /* guard bytes on each side of a payload */
 
 /* The two ends of an operation: where the data comes from, and where it goes */
@@ -64,15 +64,15 @@ enum {
 	QUIRK_UNEXPECTED = 1 << 4, /* room for a few unexpected messages only */
 	QUIRK_DEVICE = 1 << 5,     /* device memory in one-sided operations */
 	QUIRK_DELIVERY = 1 << 6,   /* FI_DELIVERY_COMPLETE before the receive is posted */
-	QUIRK_DATA = 1 << 7, /* as QUIRK_SELECTIVE, for messages with remote cq data */
-	QUIRK_COUNTERS = 1 << 8, /* counters */
-	QUIRK_EMPTY = 1 << 9,    /* pieces of no bytes */
-	QUIRK_NOTHING = 1 << 10, /* FI_DELIVERY_COMPLETE of no bytes */
-	QUIRK_REMOTE = 1 << 12,  /* counters of what peers do */
-	QUIRK_EPS = 1 << 11,     /* unexpected messages, with several endpoints */
-	QUIRK_PEEK = 1 << 13,    /* FI_PEEK */
-	QUIRK_CLAIM = 1 << 14,   /* FI_CLAIM of what the core sends in several parts */
-	QUIRK_ATOMICS = 1 << 15, /* atomic operations */
+	QUIRK_DATA = 1 << 7,       /* as QUIRK_SELECTIVE, for messages with remote cq data */
+	QUIRK_COUNTERS = 1 << 8,   /* counters */
+	QUIRK_EMPTY = 1 << 9,      /* pieces of no bytes */
+	QUIRK_NOTHING = 1 << 10,   /* FI_DELIVERY_COMPLETE of no bytes */
+	QUIRK_REMOTE = 1 << 12,    /* counters of what peers do */
+	QUIRK_EPS = 1 << 11,       /* unexpected messages, with several endpoints */
+	QUIRK_PEEK = 1 << 13,      /* FI_PEEK */
+	QUIRK_CLAIM = 1 << 14,     /* FI_CLAIM of what the core sends in several parts */
+	QUIRK_ATOMICS = 1 << 15,   /* atomic operations */
 };
 
 struct stress;
@@ -125,8 +125,7 @@ struct stress_type {
 	int error;
 	bool multi;
 	int (*arrived)(struct stress *s, const struct stress_op *op);
-	int (*check)(struct stress *s, const struct stress_op *op, int end,
-		     const char *what);
+	int (*check)(struct stress *s, const struct stress_op *op, int end, const char *what);
 };
 
 extern const struct stress_type stress_msg, stress_tagged, stress_probe, stress_cancel,
@@ -268,8 +267,8 @@ void stress_plan_round(const struct stress_plan *plan, uint64_t number,
 		       struct stress_round *round);
 /** stress_plan_end() - a place for @len bytes at @end, aligned for atomics or not at all
  */
-bool stress_plan_end(struct stress_round *round, struct stress_op *op, int end,
-		     size_t len, bool aligned, uint64_t *rnd);
+bool stress_plan_end(struct stress_round *round, struct stress_op *op, int end, size_t len,
+		     bool aligned, uint64_t *rnd);
 /** stress_plan_size() - a random size, as a rule next to a threshold */
 size_t stress_plan_size(const struct stress_plan *plan, const struct stress_round *round,
 			uint64_t *rnd);
@@ -307,8 +306,8 @@ int stress_turn(struct stress *s);
 /* ---- check.c ---- */
 
 /** stress_completed() - a completion was read; @err: positive, or 0 */
-int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp,
-		     fi_addr_t src, int err);
+int stress_completed(struct stress *s, const struct fi_cq_tagged_entry *comp, fi_addr_t src,
+		     int err);
 /** stress_arrived() - has all come that nothing reports? 1, 0 or -FI_E* */
 int stress_arrived(struct stress *s);
 /** stress_check_source() - data that was sent is as it was, unless it was injected */

@@ -26,8 +26,7 @@ int unit_main(int argc, char **argv, const struct unit *unit)
 {
 	if (argc < 2)
 		return _cmocka_run_group_tests(program_invocation_short_name, unit->tests,
-					       unit->test_count, unit->setup,
-					       unit->teardown);
+					       unit->test_count, unit->setup, unit->teardown);
 	/* one that hangs fails */
 	alarm(UNIT_SCENE_SECONDS);
 	for (size_t i = 0; i < unit->scene_count; i++) {
@@ -47,16 +46,15 @@ void unit_play(const char *scene, const char *const *env)
 	assert_true(pid >= 0);
 	if (!pid) {
 		for (; *env; env++)
-			putenv((char *)(uintptr_t)*env);
-		execl("/proc/self/exe", program_invocation_short_name, scene,
-		      (char *)NULL);
+			putenv((char *) (uintptr_t) *env);
+		execl("/proc/self/exe", program_invocation_short_name, scene, (char *) NULL);
 		_exit(127);
 	}
 	while (waitpid(pid, &status, 0) < 0)
 		assert_int_equal(errno, EINTR);
 	if (status)
-		print_error("%s with %s: wait status 0x%x\n", scene,
-			    *env ? *env : "nothing", status);
+		print_error("%s with %s: wait status 0x%x\n", scene, *env ? *env : "nothing",
+			    status);
 	assert_int_equal(status, 0);
 }
 
@@ -66,7 +64,7 @@ void unit_fill(void *buf, size_t len, unsigned int seed)
 
 	for (size_t i = 0; i < len; i++) {
 		x = x * 1664525 + 1013904223;
-		((unsigned char *)buf)[i] = x >> 24;
+		((unsigned char *) buf)[i] = x >> 24;
 	}
 }
 
@@ -80,7 +78,7 @@ size_t unit_resident(const void *addr)
 	assert_non_null(smaps);
 	while (!found && fgets(line, sizeof line, smaps)) {
 		if (sscanf(line, "%zx-%zx ", &first, &last) == 2)
-			inside = (uintptr_t)addr >= first && (uintptr_t)addr < last;
+			inside = (uintptr_t) addr >= first && (uintptr_t) addr < last;
 		else
 			found = inside && sscanf(line, "Rss: %zu", &kb) == 1;
 	}

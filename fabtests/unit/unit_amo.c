@@ -15,20 +15,13 @@ struct row {
 
 /* The same for every type that can hold the numbers; all fit in 8 bits without a sign */
 static const struct row any_rows[] = {
-	{FI_SUM, false, 40, 2, 0, 42},
-	{FI_PROD, false, 7, 6, 0, 42},
-	{FI_LOR, false, 0, 0, 0, 0},
-	{FI_LOR, false, 0, 9, 0, 1},
-	{FI_LAND, false, 3, 9, 0, 1},
-	{FI_LAND, false, 3, 0, 0, 0},
-	{FI_LXOR, false, 3, 9, 0, 0},
-	{FI_LXOR, false, 0, 9, 0, 1},
-	{FI_ATOMIC_WRITE, false, 3, 9, 0, 9},
-	{FI_ATOMIC_READ, false, 3, 9, 0, 3},
-	{FI_CSWAP, true, 3, 9, 3, 9},
-	{FI_CSWAP, true, 3, 9, 4, 3},
-	{FI_CSWAP_NE, true, 3, 9, 3, 3},
-	{FI_CSWAP_NE, true, 3, 9, 4, 9},
+	{FI_SUM, false, 40, 2, 0, 42},        {FI_PROD, false, 7, 6, 0, 42},
+	{FI_LOR, false, 0, 0, 0, 0},          {FI_LOR, false, 0, 9, 0, 1},
+	{FI_LAND, false, 3, 9, 0, 1},         {FI_LAND, false, 3, 0, 0, 0},
+	{FI_LXOR, false, 3, 9, 0, 0},         {FI_LXOR, false, 0, 9, 0, 1},
+	{FI_ATOMIC_WRITE, false, 3, 9, 0, 9}, {FI_ATOMIC_READ, false, 3, 9, 0, 3},
+	{FI_CSWAP, true, 3, 9, 3, 9},         {FI_CSWAP, true, 3, 9, 4, 3},
+	{FI_CSWAP_NE, true, 3, 9, 3, 3},      {FI_CSWAP_NE, true, 3, 9, 4, 9},
 };
 
 static const struct row order_rows[] = {
@@ -57,34 +50,34 @@ static const struct row bit_rows[] = {
 };
 
 /* Three elements at an odd address: the first and last by the row, guards around */
-#define TEST_ROWS(type, datatype, rows)                                                  \
-	for (size_t i = 0; i < UNIT_COUNT(rows); i++) {                                  \
-		type t[3], o[3], c[3], want = (type)(rows)[i].want;                      \
-		char bytes[sizeof t + 3];                                                \
-                                                                                         \
-		for (int k = 0; k < 3; k++) {                                            \
-			t[k] = (type)(rows)[i].target;                                   \
-			o[k] = (type)(rows)[i].operand;                                  \
-			c[k] = (type)(rows)[i].expected;                                 \
-		}                                                                        \
-		assert_true(amo_valid(datatype, (rows)[i].op, (rows)[i].compare));       \
-		assert_false(amo_valid(datatype, (rows)[i].op, !(rows)[i].compare));     \
-		assert_int_equal(amo_size(datatype), sizeof(type));                      \
-		memset(bytes, 0x77, sizeof bytes);                                       \
-		memcpy(bytes + 1, t, sizeof t);                                          \
-		amo_apply(datatype, (rows)[i].op, 3, bytes + 1,                          \
-			  (rows)[i].op == FI_ATOMIC_READ ? NULL : o,                     \
-			  (rows)[i].compare ? c : NULL);                                 \
-		memcpy(t, bytes + 1, sizeof t);                                          \
-		if (t[0] != want || t[1] != want || t[2] != want)                        \
-			fail_msg(#datatype ", row %zu of " #rows, i);                    \
-		assert_int_equal(bytes[0], 0x77);                                        \
-		assert_int_equal(bytes[sizeof bytes - 1], 0x77);                         \
+#define TEST_ROWS(type, datatype, rows)                                                        \
+	for (size_t i = 0; i < UNIT_COUNT(rows); i++) {                                        \
+		type t[3], o[3], c[3], want = (type) (rows)[i].want;                           \
+		char bytes[sizeof t + 3];                                                      \
+                                                                                               \
+		for (int k = 0; k < 3; k++) {                                                  \
+			t[k] = (type) (rows)[i].target;                                        \
+			o[k] = (type) (rows)[i].operand;                                       \
+			c[k] = (type) (rows)[i].expected;                                      \
+		}                                                                              \
+		assert_true(amo_valid(datatype, (rows)[i].op, (rows)[i].compare));             \
+		assert_false(amo_valid(datatype, (rows)[i].op, !(rows)[i].compare));           \
+		assert_int_equal(amo_size(datatype), sizeof(type));                            \
+		memset(bytes, 0x77, sizeof bytes);                                             \
+		memcpy(bytes + 1, t, sizeof t);                                                \
+		amo_apply(datatype, (rows)[i].op, 3, bytes + 1,                                \
+			  (rows)[i].op == FI_ATOMIC_READ ? NULL : o,                           \
+			  (rows)[i].compare ? c : NULL);                                       \
+		memcpy(t, bytes + 1, sizeof t);                                                \
+		if (t[0] != want || t[1] != want || t[2] != want)                              \
+			fail_msg(#datatype ", row %zu of " #rows, i);                          \
+		assert_int_equal(bytes[0], 0x77);                                              \
+		assert_int_equal(bytes[sizeof bytes - 1], 0x77);                               \
 	}
 
-#define TEST_INTEGER(type, datatype)            \
-	TEST_ROWS(type, datatype, any_rows)     \
-	TEST_ROWS(type, datatype, order_rows)   \
+#define TEST_INTEGER(type, datatype)                                                           \
+	TEST_ROWS(type, datatype, any_rows)                                                    \
+	TEST_ROWS(type, datatype, order_rows)                                                  \
 	TEST_ROWS(type, datatype, bit_rows)
 
 static void test_integers(void **state)
@@ -136,8 +129,8 @@ static void test_none(void **state)
 		assert_false(amo_valid(FI_LONG_DOUBLE_COMPLEX + 1, op, true));
 	}
 	for (size_t i = 0; i < UNIT_COUNT(order_rows); i++)
-		assert_false(amo_valid(FI_DOUBLE_COMPLEX, order_rows[i].op,
-				       order_rows[i].compare));
+		assert_false(
+			amo_valid(FI_DOUBLE_COMPLEX, order_rows[i].op, order_rows[i].compare));
 	for (size_t i = 0; i < UNIT_COUNT(bit_rows); i++)
 		assert_false(amo_valid(FI_DOUBLE, bit_rows[i].op, bit_rows[i].compare));
 	assert_false(amo_valid(FI_INT32, 255, false));

@@ -328,12 +328,9 @@ static void test_left(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_note),
-	cmocka_unit_test(test_left),
-	cmocka_unit_test(test_scribble),
-	cmocka_unit_test(test_no_board),
-	cmocka_unit_test(test_many),
-	cmocka_unit_test(test_processes),
+	cmocka_unit_test(test_note),     cmocka_unit_test(test_left),
+	cmocka_unit_test(test_scribble), cmocka_unit_test(test_no_board),
+	cmocka_unit_test(test_many),     cmocka_unit_test(test_processes),
 };
 
 int main(int argc, char **argv)

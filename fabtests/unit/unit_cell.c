@@ -37,8 +37,8 @@ static void test_last_put_first(void **state)
 static void test_mine(void **state)
 {
 	struct cell_pool *pool = *state;
-	uintptr_t first = (uintptr_t)pool->base;
-	uintptr_t end = first + (uintptr_t)CELL_SIZE * CELL_COUNT;
+	uintptr_t first = (uintptr_t) pool->base;
+	uintptr_t end = first + (uintptr_t) CELL_SIZE * CELL_COUNT;
 	struct cell_pool other;
 	const struct {
 		uintptr_t addr;
@@ -54,11 +54,11 @@ static void test_mine(void **state)
 		{end, false},
 		{end + CELL_SIZE, false},
 		{UINTPTR_MAX, false},
-		{(uintptr_t)pool, false},
+		{(uintptr_t) pool, false},
 	};
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++)
-		assert_int_equal(cell_mine(pool, (void *)cases[i].addr), cases[i].mine);
+		assert_int_equal(cell_mine(pool, (void *) cases[i].addr), cases[i].mine);
 	assert_true(cell_mine(pool, cell_get(pool)));
 	assert_int_equal(cell_pool_init(&other), 0);
 	assert_false(cell_mine(pool, cell_get(&other)));
@@ -68,7 +68,7 @@ static void test_mine(void **state)
 /* Cells are given by number, for there is no order that they must come in */
 static size_t cell_number(const struct cell_pool *pool, const void *cell)
 {
-	size_t offset = (size_t)((const char *)cell - pool->base);
+	size_t offset = (size_t) ((const char *) cell - pool->base);
 
 	assert_true(cell_mine(pool, cell));
 	assert_int_equal(offset % CELL_SIZE, 0);
@@ -87,7 +87,7 @@ static void test_all_of_them(void **state)
 		assert_non_null(cell);
 		assert_false(seen[cell_number(pool, cell)]);
 		seen[cell_number(pool, cell)] = 1;
-		*(char *)cell = (char)i;
+		*(char *) cell = (char) i;
 		first = first ? first : cell;
 		last = cell;
 	}
@@ -106,8 +106,8 @@ static void test_lazy(void **state)
 {
 	struct cell_pool *pool = *state;
 
-	*(char *)cell_get(pool) = 1;
-	assert_in_range(unit_resident(pool->base), 1, (size_t)CELL_SIZE * CELL_COUNT / 8);
+	*(char *) cell_get(pool) = 1;
+	assert_in_range(unit_resident(pool->base), 1, (size_t) CELL_SIZE * CELL_COUNT / 8);
 }
 
 int main(int argc, char **argv)

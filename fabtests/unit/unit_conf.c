@@ -14,8 +14,8 @@
 
 #include "base/conf.h"
 
-#define KiB ((size_t)1 << 10)
-#define MiB ((size_t)1 << 20)
+#define KiB ((size_t) 1 << 10)
+#define MiB ((size_t) 1 << 20)
 
 #define EAGER "FI_P2P_EAGER_SIZE="
 #define CHUNK "FI_P2P_CHUNK_SIZE="
@@ -35,13 +35,13 @@ struct conf_case {
 	struct conf want;
 };
 
-#define GPUS(use_cuda, use_rocm, ...)                           \
-	{                                                       \
-		.cuda = use_cuda, .rocm = use_rocm, __VA_ARGS__ \
+#define GPUS(use_cuda, use_rocm, ...)                                                          \
+	{                                                                                      \
+		.cuda = use_cuda, .rocm = use_rocm, __VA_ARGS__                                \
 	}
 #define BUT(...) GPUS(true, true, __VA_ARGS__)
-#define IS(eager, chunk, pinned, use_cuda)                                 \
-	GPUS(use_cuda, true, .eager_size = (eager), .chunk_size = (chunk), \
+#define IS(eager, chunk, pinned, use_cuda)                                                     \
+	GPUS(use_cuda, true, .eager_size = (eager), .chunk_size = (chunk),                     \
 	     .pinned_size = (pinned))
 #define DEFAULT IS(0, 0, 0, true)
 
@@ -59,10 +59,9 @@ static const struct conf_case good[] = {
 	{{CHUNK "4M"}, IS(0, 4 * MiB, 0, true)},
 	{{CHUNK "64m", PINNED "1g"}, IS(0, 64 * MiB, 1024 * MiB, true)},
 	{{PINNED "1G"}, IS(0, 0, 1024 * MiB, true)},
-	{{PINNED "1024g"}, IS(0, 0, (size_t)1 << 40, true)},
+	{{PINNED "1024g"}, IS(0, 0, (size_t) 1 << 40, true)},
 	{{PINNED "4m", CHUNK "0x80000"}, IS(0, 512 * KiB, 4 * MiB, true)},
-	{{PINNED "0x400000", EAGER "16k", CHUNK "16k"},
-	 IS(16 * KiB, 16 * KiB, 4 * MiB, true)},
+	{{PINNED "0x400000", EAGER "16k", CHUNK "16k"}, IS(16 * KiB, 16 * KiB, 4 * MiB, true)},
 	/* a message that is longer than a piece is sent in pieces */
 	{{EAGER "64m"}, IS(64 * MiB, 0, 0, true)},
 	{{EAGER "16385", CHUNK "16k"}, IS(16 * KiB, 16 * KiB, 0, true)},
@@ -92,13 +91,12 @@ static const struct conf_case good[] = {
 	{{MAP_SIZE "65536"}, BUT(.map_size = 64 * KiB)},
 	{{MAP_SIZE "65537"}, BUT(.map_size = 64 * KiB + 1)},
 	{{MAP_SIZE "16g"}, DEFAULT},
-	{{MAP_SIZE "1048576g"}, BUT(.map_size = (size_t)1 << 50)},
-	{{MAP_SIZE "1125899906842624"}, BUT(.map_size = (size_t)1 << 50)},
+	{{MAP_SIZE "1048576g"}, BUT(.map_size = (size_t) 1 << 50)},
+	{{MAP_SIZE "1125899906842624"}, BUT(.map_size = (size_t) 1 << 50)},
 	{{MAP_COUNT "1"}, BUT(.map_count = 1)},
 	{{MAP_COUNT "1025"}, BUT(.map_count = 1025)},
 	{{MAP_COUNT "1m"}, BUT(.map_count = 1 << 20)},
-	{{MAP_COUNT "1048576", MAP_SIZE "1m"},
-	 BUT(.map_count = 1 << 20, .map_size = 1 * MiB)},
+	{{MAP_COUNT "1048576", MAP_SIZE "1m"}, BUT(.map_count = 1 << 20, .map_size = 1 * MiB)},
 	{{STATS "yes"}, BUT(.stats = true)},
 	{{STATS "off"}, DEFAULT},
 	{{GDRCOPY "yes"}, BUT(.gdrcopy = true)},
@@ -195,14 +193,13 @@ static bool same(const struct conf *want, const struct conf *initial)
 	size_t chunk = either(want->chunk_size, initial->chunk_size);
 	size_t eager = either(want->eager_size, initial->eager_size);
 
-	return conf.eager_size == (eager < chunk ? eager : chunk) &&
-	       conf.chunk_size == chunk &&
+	return conf.eager_size == (eager < chunk ? eager : chunk) && conf.chunk_size == chunk &&
 	       conf.pinned_size == either(want->pinned_size, initial->pinned_size) &&
 	       conf.map_size == either(want->map_size, initial->map_size) &&
 	       conf.map_count == either(want->map_count, initial->map_count) &&
-	       conf.path == want->path && conf.pin == want->pin &&
-	       conf.stats == want->stats && conf.cuda == want->cuda &&
-	       conf.rocm == want->rocm && conf.gdrcopy == want->gdrcopy;
+	       conf.path == want->path && conf.pin == want->pin && conf.stats == want->stats &&
+	       conf.cuda == want->cuda && conf.rocm == want->rocm &&
+	       conf.gdrcopy == want->gdrcopy;
 }
 
 /* The child: returns its exit status */
@@ -211,7 +208,7 @@ static int read_conf(const struct conf_case *row, int want)
 	const struct conf initial = conf;
 
 	for (const char *const *env = row->env; *env; env++)
-		putenv((char *)(uintptr_t)*env);
+		putenv((char *) (uintptr_t) *env);
 	/* before it is read there is nothing wrong; read twice, it is the same */
 	if (conf_status())
 		return 1;
@@ -237,11 +234,10 @@ static void check_rows(const struct conf_case *rows, size_t count, int want)
 		if (!pid)
 			_exit(read_conf(&rows[i], want));
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		if (!WIFEXITED(status) || (size_t)WEXITSTATUS(status) >= UNIT_COUNT(why))
+		if (!WIFEXITED(status) || (size_t) WEXITSTATUS(status) >= UNIT_COUNT(why))
 			fail_msg("row %zu: wait status 0x%x", i, status);
 		if (status)
-			fail_msg("row %zu (%s): %s", i,
-				 rows[i].env[0] ? rows[i].env[0] : "-",
+			fail_msg("row %zu (%s): %s", i, rows[i].env[0] ? rows[i].env[0] : "-",
 				 why[WEXITSTATUS(status)]);
 	}
 }
@@ -263,10 +259,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad),
 	};
 	static const char *const names[] = {
-		"FI_P2P_EAGER_SIZE", "FI_P2P_CHUNK_SIZE", "FI_P2P_PINNED_SIZE",
-		"FI_P2P_PATH",       "FI_P2P_PIN",        "FI_P2P_MAP_SIZE",
-		"FI_P2P_MAP_COUNT",  "FI_P2P_STATS",      "FI_P2P_CUDA",
-		"FI_P2P_ROCM",       "FI_P2P_GDRCOPY",
+		"FI_P2P_EAGER_SIZE", "FI_P2P_CHUNK_SIZE", "FI_P2P_PINNED_SIZE", "FI_P2P_PATH",
+		"FI_P2P_PIN",        "FI_P2P_MAP_SIZE",   "FI_P2P_MAP_COUNT",   "FI_P2P_STATS",
+		"FI_P2P_CUDA",       "FI_P2P_ROCM",       "FI_P2P_GDRCOPY",
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -44,7 +44,7 @@ static struct copy_engines engines;
 
 /* ---- bytes ---- */
 
-#define ROOM ((size_t)256 << 10)
+#define ROOM ((size_t) 256 << 10)
 
 /* Pieces lie this far apart, and what is between them stays as it was */
 #define GAP 13
@@ -61,8 +61,7 @@ static void begin(void)
 	copy_engines_init(&engines);
 }
 
-static void check_pieces(const struct dev_mem *mem, char *dev, const size_t *lens,
-			 size_t count)
+static void check_pieces(const struct dev_mem *mem, char *dev, const size_t *lens, size_t count)
 {
 	struct iovec iov[P2P_IOV_MAX];
 	size_t len = 0, at = GAP;
@@ -78,8 +77,7 @@ static void check_pieces(const struct dev_mem *mem, char *dev, const size_t *len
 		at += lens[i] + GAP;
 	}
 	job_init(&job);
-	assert_int_equal(copy_start(&engines, mem, COPY_IN, iov, count, host, &job.copy),
-			 0);
+	assert_int_equal(copy_start(&engines, mem, COPY_IN, iov, count, host, &job.copy), 0);
 	assert_int_equal(engines.pending, 1);
 	assert_int_equal(job.calls, 0);
 	jobs_wait(&engines);
@@ -92,8 +90,8 @@ static void check_pieces(const struct dev_mem *mem, char *dev, const size_t *len
 	unit_fill(want, ROOM, 3);
 	memcpy(want + 1, host, len);
 	job_init(&job);
-	assert_int_equal(
-		copy_start(&engines, mem, COPY_OUT, iov, count, got + 1, &job.copy), 0);
+	assert_int_equal(copy_start(&engines, mem, COPY_OUT, iov, count, got + 1, &job.copy),
+			 0);
 	jobs_wait(&engines);
 	assert_int_equal(job.status, 0);
 	assert_memory_equal(got, want, ROOM);
@@ -135,8 +133,8 @@ static void scene_bytes(void **state)
 
 static void scene_many(void **state)
 {
-	static const size_t at[COPY_DIRS] = {
-		[COPY_IN] = 0, [COPY_OUT] = MANY, [COPY_ACROSS] = 2 * MANY};
+	static const size_t at[COPY_DIRS] =
+		{[COPY_IN] = 0, [COPY_OUT] = MANY, [COPY_ACROSS] = 2 * MANY};
 	static struct job jobs[COPY_DIRS][MANY];
 	unsigned char *other[COPY_DIRS];
 	unsigned int last[COPY_DIRS] = {0}, begun = jobs_ended;
@@ -151,7 +149,7 @@ static void scene_many(void **state)
 	unit_fill(host, MANY, 10);
 	other[COPY_IN] = host;
 	other[COPY_OUT] = got;
-	other[COPY_ACROSS] = (unsigned char *)dev + MANY;
+	other[COPY_ACROSS] = (unsigned char *) dev + MANY;
 	memset(got, 0, MANY);
 	assert_true(dev_find(dev, &mem));
 	for (size_t i = 0; i < MANY; i++) {
@@ -202,8 +200,8 @@ static void scene_close(void **state)
 	for (size_t i = 0; i < JOBS; i++) {
 		job_init(&jobs[i]);
 		iov = (struct iovec){dev + i * LEN, LEN};
-		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
-					    got + i * LEN, &jobs[i].copy),
+		assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1, got + i * LEN,
+					    &jobs[i].copy),
 				 0);
 	}
 	copy_engines_fini(&engines);
@@ -278,8 +276,8 @@ static void scene_held_fails(void **state)
 		job_init(&jobs[i]);
 		jobs[i].copy.pinned = true;
 		iov = (struct iovec){dev + i * LEN, LEN};
-		assert_int_equal(copy_start(&engines, &mem, COPY_IN, &iov, 1,
-					    host + i * LEN, &jobs[i].copy),
+		assert_int_equal(copy_start(&engines, &mem, COPY_IN, &iov, 1, host + i * LEN,
+					    &jobs[i].copy),
 				 0);
 	}
 	jobs_wait(&engines);
@@ -314,9 +312,8 @@ static void scene_run(void **state)
 				job_init(&others[i]);
 				others[i].copy.pinned = true;
 				iov = (struct iovec){dev, LEN};
-				assert_int_equal(copy_start(&engines, &mem, COPY_OUT,
-							    &iov, 1, want + i * LEN,
-							    &others[i].copy),
+				assert_int_equal(copy_start(&engines, &mem, COPY_OUT, &iov, 1,
+							    want + i * LEN, &others[i].copy),
 						 0);
 			}
 			memset(got, 0, LEN);
@@ -349,7 +346,8 @@ static void device_fails(enum copy_dir dir)
 	begin();
 	iov = (struct iovec){unit_dev_alloc(100 * UNIT_COUNT(jobs)), 100};
 	assert_true(dev_find(iov.iov_base, &mem));
-	for (size_t i = 0; i < UNIT_COUNT(jobs); i++, iov.iov_base = (char *) iov.iov_base + 100) {
+	for (size_t i = 0; i < UNIT_COUNT(jobs);
+	     i++, iov.iov_base = (char *) iov.iov_base + 100) {
 		job_init(&jobs[i]);
 		assert_int_equal(copy_start(&engines, &mem, dir, &iov, 1, got + i * 100,
 					    &jobs[i].copy),
@@ -388,14 +386,10 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest own[] = {cmocka_unit_test(test_plays)};
 	const struct CMUnitTest scenes[] = {
-		cmocka_unit_test(scene_bytes),
-		cmocka_unit_test(scene_many),
-		cmocka_unit_test(scene_close),
-		cmocka_unit_test(scene_one_fails),
-		cmocka_unit_test(scene_device_fails),
-		cmocka_unit_test(scene_nothing_comes),
-		cmocka_unit_test(scene_held_fails),
-		cmocka_unit_test(scene_run),
+		cmocka_unit_test(scene_bytes),        cmocka_unit_test(scene_many),
+		cmocka_unit_test(scene_close),        cmocka_unit_test(scene_one_fails),
+		cmocka_unit_test(scene_device_fails), cmocka_unit_test(scene_nothing_comes),
+		cmocka_unit_test(scene_held_fails),   cmocka_unit_test(scene_run),
 	};
 	const struct unit unit = {
 		.tests = own,

@@ -57,13 +57,12 @@ static int fake_copy(struct dev_queue *queue, void *dst, const void *src, size_t
 	return ++fake.copies == fake.copy_fails ? -FI_EIO : 0;
 }
 
-static int fake_batch(struct dev_queue *queue, const struct dev_copy *copies,
-		      size_t count)
+static int fake_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count)
 {
 	assert_in_range(count, 1, DEV_BATCH);
 	for (size_t i = 0; i < count; i++)
 		assert_int_not_equal(copies[i].len, 0);
-	fake.pieces += (int)count;
+	fake.pieces += (int) count;
 	return ++fake.batches == fake.batch_fails ? -FI_EIO : 0;
 }
 
@@ -243,8 +242,8 @@ static void test_contexts(void **state)
 	other.ctx = &other;
 	for (int i = 0; i < 4; i++) {
 		job_init(&jobs[i]);
-		assert_int_equal(copy_start(&engines, i % 2 ? &other : &mem, COPY_OUT,
-					    &iov, 1, &byte, &jobs[i].copy),
+		assert_int_equal(copy_start(&engines, i % 2 ? &other : &mem, COPY_OUT, &iov, 1,
+					    &byte, &jobs[i].copy),
 				 0);
 	}
 	assert_int_equal(fake.opens, 2 * COPY_DIRS);
@@ -288,14 +287,13 @@ static void test_start_in_callback(void **state)
 static uint32_t device_words[WORDS + 1], host_words[WORDS + 1];
 
 /* A copy of @len bytes, @shift bytes into both ends */
-static void start_words(size_t len, size_t host_shift, size_t device_shift,
-			struct job *job)
+static void start_words(size_t len, size_t host_shift, size_t device_shift, struct job *job)
 {
-	const struct iovec iov = {(char *)device_words + device_shift, len};
+	const struct iovec iov = {(char *) device_words + device_shift, len};
 
 	job_init(job);
 	assert_int_equal(copy_start(&engines, &word_mem, COPY_OUT, &iov, 1,
-				    (char *)host_words + host_shift, &job->copy),
+				    (char *) host_words + host_shift, &job->copy),
 			 0);
 }
 
@@ -395,8 +393,7 @@ static void test_no_words(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		setup(state);
-		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift,
-			    &job);
+		start_words(cases[i].len, cases[i].host_shift, cases[i].device_shift, &job);
 		assert_int_equal(fake.marks, cases[i].marks);
 		fake.queues[COPY_OUT]->reached++;
 		fake.queues[COPY_OUT]->base.marked = fake.queues[COPY_OUT]->reached;
@@ -410,9 +407,8 @@ static void test_no_words(void **state)
 		iov[0] = (struct iovec){device_many, i ? 4 : sizeof device_many};
 		iov[1] = (struct iovec){device_many + 8, 4};
 		job_init(&more[i]);
-		assert_int_equal(copy_start(&engines, &word_mem,
-					    i == 2 ? COPY_IN : COPY_OUT, iov, i ? 2 : 1,
-					    host_many, &more[i].copy),
+		assert_int_equal(copy_start(&engines, &word_mem, i == 2 ? COPY_IN : COPY_OUT,
+					    iov, i ? 2 : 1, host_many, &more[i].copy),
 				 0);
 		assert_int_equal(fake.marks, i + 1);
 	}
@@ -448,8 +444,7 @@ static void start_pinned(enum copy_dir dir, size_t count, size_t len, struct job
 		iov[i] = (struct iovec){device[i], len};
 	job_init(job);
 	job->copy.pinned = true;
-	assert_int_equal(
-		copy_start(&engines, &word_mem, dir, iov, count, host, &job->copy), 0);
+	assert_int_equal(copy_start(&engines, &word_mem, dir, iov, count, host, &job->copy), 0);
 }
 
 /* The first begins at once, those behind it together, and one mark tells of them all */
@@ -514,8 +509,8 @@ static void test_held_begin_by_themselves(void **state)
 		assert_int_equal(fake.batches, i >= DEV_BATCH);
 	}
 	job_init(&other);
-	assert_int_equal(
-		copy_start(&engines, &word_mem, COPY_IN, &iov, 1, host, &other.copy), 0);
+	assert_int_equal(copy_start(&engines, &word_mem, COPY_IN, &iov, 1, host, &other.copy),
+			 0);
 	assert_int_equal(fake.batches, 2);
 	assert_int_equal(fake.pieces, DEV_BATCH + 2);
 	assert_int_equal(fake.copies, 2);

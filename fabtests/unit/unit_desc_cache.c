@@ -9,7 +9,7 @@
 
 #include "mem/desc_cache.h"
 
-#define LEN ((size_t)1 << 12)
+#define LEN ((size_t) 1 << 12)
 #define ROUNDS 2000000
 #define PLACES (DESC_SETS * DESC_WAYS)
 
@@ -21,12 +21,12 @@ static char records[2 * PLACES][656];
 
 static struct iovec region_at(uintptr_t start)
 {
-	return (struct iovec){(void *)start, LEN};
+	return (struct iovec){(void *) start, LEN};
 }
 
 static bool holds(void *desc, uintptr_t start, size_t len)
 {
-	const struct iovec iov = {(void *)start, len};
+	const struct iovec iov = {(void *) start, len};
 
 	return desc_cache_host(&book, &iov, &desc, 1);
 }
@@ -80,7 +80,7 @@ static void test_same_descriptor(void **state)
 static void test_pieces(void **state)
 {
 	const struct iovec regions[] = {region_at(0x10000), region_at(0x20000)};
-	struct iovec iov[] = {{(void *)0x10010, 16}, {(void *)0x20020, 32}};
+	struct iovec iov[] = {{(void *) 0x10010, 16}, {(void *) 0x20020, 32}};
 	void *desc[] = {records[0], records[1]}, *some[] = {records[0], NULL};
 
 	for (size_t i = 0; i < 2; i++)
@@ -150,7 +150,7 @@ static void test_device(void **state)
 	assert_null(desc_cache_device(&book, NULL, 2));
 	assert_null(desc_cache_device(&book, desc, 1));
 	assert_ptr_equal(desc_cache_device(&book, desc, 2), ours);
-	assert_true(desc_cache_finds_device(&book, (void *)0x10000, 1, ours, &mem));
+	assert_true(desc_cache_finds_device(&book, (void *) 0x10000, 1, ours, &mem));
 	cell_put(&pool, ours);
 	cell_pool_fini(&pool);
 	pool = (struct cell_pool){.base = NULL};
@@ -221,9 +221,9 @@ static void test_threads(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bounds),  cmocka_unit_test(test_same_descriptor),
-		cmocka_unit_test(test_pieces),  cmocka_unit_test(test_many),
-		cmocka_unit_test(test_device),  cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_bounds), cmocka_unit_test(test_same_descriptor),
+		cmocka_unit_test(test_pieces), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_device), cmocka_unit_test(test_threads),
 	};
 	static const struct unit unit = {
 		.tests = tests,

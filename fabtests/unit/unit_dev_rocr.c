@@ -28,10 +28,10 @@ static hsa_status_t take_pool(hsa_amd_memory_pool_t its_pool, void *arg)
 
 void unit_dev_use(int ordinal)
 {
-	assert_true(ordinal + 1 < (int)agent_count);
-	assert_int_equal(
-		hsa_amd_agent_iterate_memory_pools(agents[ordinal + 1], take_pool, NULL),
-		HSA_STATUS_SUCCESS);
+	assert_true(ordinal + 1 < (int) agent_count);
+	assert_int_equal(hsa_amd_agent_iterate_memory_pools(agents[ordinal + 1], take_pool,
+							    NULL),
+			 HSA_STATUS_SUCCESS);
 }
 
 void unit_dev_start(void)
@@ -48,8 +48,7 @@ void *unit_dev_alloc(size_t len)
 {
 	void *ptr = NULL;
 
-	assert_int_equal(hsa_amd_memory_pool_allocate(pool, len, 0, &ptr),
-			 HSA_STATUS_SUCCESS);
+	assert_int_equal(hsa_amd_memory_pool_allocate(pool, len, 0, &ptr), HSA_STATUS_SUCCESS);
 	return ptr;
 }
 

@@ -20,7 +20,7 @@
 #include "unit_copy.h"
 
 /* Of dev_cuda_gdr.c */
-#define WINDOW ((size_t)65536)
+#define WINDOW ((size_t) 65536)
 #define WINDOWS 64
 #define OUT_MAX 128
 #define IN_MAX 4096
@@ -50,8 +50,7 @@ static int copy_short(void *dst, const void *src, size_t len)
 /* By the library, in either direction */
 static unsigned long copies(void)
 {
-	return cudaemu_calls("gdr_copy_to_mapping") +
-	       cudaemu_calls("gdr_copy_from_mapping");
+	return cudaemu_calls("gdr_copy_to_mapping") + cudaemu_calls("gdr_copy_from_mapping");
 }
 
 /* By the driver, which has other names for what the tests themselves copy by */
@@ -69,7 +68,7 @@ static void check_bytes(char *dev, size_t at, size_t len)
 	const unsigned int parts = at / WINDOW == (at + len - 1) / WINDOW ? 1 : 2;
 	unsigned long before = copies();
 
-	unit_fill(bytes, ROOM, (unsigned int)(at + len));
+	unit_fill(bytes, ROOM, (unsigned int) (at + len));
 	unit_fill(want, ROOM, 1);
 	unit_dev_write(dev, want, ROOM);
 	if (len <= IN_MAX) {
@@ -136,8 +135,8 @@ static void scene_others(void **state)
 	assert_int_equal(copy_short(bytes, other, 8), -FI_ENOSYS);
 	assert_int_equal(cuMemAllocAsync(&pool, 100, NULL), CUDA_SUCCESS);
 	unit_dev_sync();
-	assert_true(dev_find((void *)(uintptr_t)pool, &mem));
-	assert_int_equal(copy_short((void *)(uintptr_t)pool, bytes, 8), -FI_ENOSYS);
+	assert_true(dev_find((void *) (uintptr_t) pool, &mem));
+	assert_int_equal(copy_short((void *) (uintptr_t) pool, bytes, 8), -FI_ENOSYS);
 	assert_true(dev_find(dev, &mem));
 	conf.gdrcopy = false;
 	assert_int_equal(copy_short(dev, bytes, 8), -FI_ENOSYS);
@@ -151,7 +150,7 @@ static void scene_others(void **state)
 
 static void check_window(char *dev, size_t i, int result)
 {
-	const unsigned char value[3] = {(unsigned char)i, (unsigned char)(i >> 8), 77};
+	const unsigned char value[3] = {(unsigned char) i, (unsigned char) (i >> 8), 77};
 
 	assert_int_equal(copy_short(dev + i * WINDOW + i, value, sizeof value), result);
 	if (result)
@@ -197,7 +196,7 @@ static void scene_freed(void **state)
 	const size_t rounds = 3 * WINDOWS;
 
 	for (size_t i = 0; i < rounds; i++) {
-		unit_fill(bytes, 100, (unsigned int)i);
+		unit_fill(bytes, 100, (unsigned int) i);
 		assert_int_equal(copy_short(dev + i, bytes, 100), 0);
 		unit_dev_read(got, dev + i, 100);
 		assert_memory_equal(got, bytes, 100);
@@ -279,7 +278,7 @@ static void *thread(void *arg)
 	if (!dev_find(dev, &own))
 		return NULL;
 	for (size_t i = 0; i < 300; i++) {
-		unit_fill(value, sizeof value, (unsigned int)i);
+		unit_fill(value, sizeof value, (unsigned int) i);
 		/* more windows than there are: each may be given up while others copy */
 		if (!own.ops->copy_short(&own, dev + i % 20 * WINDOW, value, sizeof value) &&
 		    !own.ops->copy_short(&own, back, dev + i % 20 * WINDOW, sizeof back) &&
@@ -342,7 +341,7 @@ static void scene_queue(void **state)
 	copy_engines_init(&engines);
 	for (int dir = COPY_OUT; dir <= COPY_IN; dir++) {
 		host[dir] = unit_dev_pinned(JOBS * LEN);
-		unit_fill(host[dir], JOBS * LEN, (unsigned int)dir);
+		unit_fill(host[dir], JOBS * LEN, (unsigned int) dir);
 		unit_fill(want, JOBS * LEN, 7);
 		unit_dev_write(dev, want, JOBS * LEN);
 		ended = 0;
@@ -401,7 +400,8 @@ static void scene_alone(void **state)
 		assert_int_equal(job.status, 0);
 		memset(got, 0, 8);
 		job.calls = 0;
-		assert_int_equal(copy_run(&engines, &mem, COPY_OUT, &iov, 1, got, &job.copy), 0);
+		assert_int_equal(copy_run(&engines, &mem, COPY_OUT, &iov, 1, got, &job.copy),
+				 0);
 		assert_memory_equal(got, bytes + 64, 8);
 		assert_int_equal(job.calls, 0);
 		assert_int_equal(mem_scatter(&mem, &iov, 1, bytes + i), 0);

@@ -39,8 +39,7 @@ static void *goes;
 
 int dl_iterate_phdr(int (*look)(struct dl_phdr_info *info, size_t size, void *data), void *data)
 {
-	__typeof(&dl_iterate_phdr) real =
-		(__typeof(real)) dlsym(RTLD_NEXT, "dl_iterate_phdr");
+	__typeof(&dl_iterate_phdr) real = (__typeof(real)) dlsym(RTLD_NEXT, "dl_iterate_phdr");
 	const char *name = comes;
 	void *lib = goes;
 	int ret = real(look, data);
@@ -71,7 +70,7 @@ static void *alloc(void *driver)
 	assert_int_equal(retain(&ctx, 0), CUDA_SUCCESS);
 	assert_int_equal(use(ctx), CUDA_SUCCESS);
 	assert_int_equal(mem_alloc(&ptr, SIZE), CUDA_SUCCESS);
-	return (void *)(uintptr_t)ptr;
+	return (void *) (uintptr_t) ptr;
 }
 
 static void start_idle(void)
@@ -209,7 +208,11 @@ static void scene_threads(void **state)
 	}
 }
 
-#define SCENE(name) static void test_##name(void **state) { play("scene_" #name); }
+#define SCENE(name)                                                                            \
+	static void test_##name(void **state)                                                  \
+	{                                                                                      \
+		play("scene_" #name);                                                          \
+	}
 
 /* By the path that users take: a sanitizer's dlopen() does not see our run path */
 static void play(const char *scene)
@@ -218,7 +221,7 @@ static void play(const char *scene)
 	char set[4096];
 
 	assert_true(snprintf(set, sizeof set, "LD_LIBRARY_PATH=%s:%s", UNIT_CUDAEMU,
-			     path ? path : "") < (int)sizeof set);
+			     path ? path : "") < (int) sizeof set);
 	unit_play(scene, (const char *[]){set, NULL});
 }
 

@@ -19,11 +19,10 @@
 #define R INFO_QUEUE_RESERVE
 #define NEEDED (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
 #define SOURCE (FI_SOURCE | FI_SOURCE_ERR)
-#define MESSAGES                                                                   \
-	(NEEDED | FI_DIRECTED_RECV | SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | \
-	 FI_MULTI_RECV)
-#define REMOTE                                                                       \
-	(FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | \
+#define MESSAGES                                                                               \
+	(NEEDED | FI_DIRECTED_RECV | SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_MULTI_RECV)
+#define REMOTE                                                                                 \
+	(FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE |          \
 	 FI_RMA_EVENT)
 #define TAG_64 0xaaaaaaaaaaaaaaaaULL
 #define TAG_63 0x5555555555555555ULL
@@ -56,8 +55,8 @@ static void test_tag_bit(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		if (info_tag_bit(cases[i].format) != cases[i].bit)
-			fail_msg("0x%zx: 0x%zx", (size_t)cases[i].format,
-				 (size_t)info_tag_bit(cases[i].format));
+			fail_msg("0x%zx: 0x%zx", (size_t) cases[i].format,
+				 (size_t) info_tag_bit(cases[i].format));
 	}
 }
 
@@ -87,7 +86,7 @@ static void test_names(void **state)
 	char *core, *excluded;
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-		core = excluded = (char *)1;
+		core = excluded = (char *) 1;
 		assert_int_equal(info_name_split(cases[i].name, &core, &excluded), 0);
 		if (!cases[i].core) {
 			assert_null(core);
@@ -127,8 +126,7 @@ static struct fi_info *hints_make(const struct hints_case *fields)
 	hints->rx_attr->iov_limit = fields->rx_iov;
 	hints->domain_attr->cq_data_size = fields->data_size;
 	hints->domain_attr->data_progress = fields->progress;
-	hints->domain_attr->mr_mode =
-		FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM | FI_MR_PROV_KEY;
+	hints->domain_attr->mr_mode = FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM | FI_MR_PROV_KEY;
 	return hints;
 }
 
@@ -140,8 +138,7 @@ static void test_hints(void **state)
 		{{0}, {.type = FI_EP_RDM}},
 		{{.type = FI_EP_RDM}, {.type = FI_EP_RDM}},
 		{{.caps = FI_TAGGED}, {.type = FI_EP_RDM, .caps = NEEDED}},
-		{{.caps = FI_MSG | FI_HMEM | FI_P2P},
-		 {.type = FI_EP_RDM, .caps = NEEDED}},
+		{{.caps = FI_MSG | FI_HMEM | FI_P2P}, {.type = FI_EP_RDM, .caps = NEEDED}},
 		{{.caps = MESSAGES}, {.type = FI_EP_RDM, .caps = MESSAGES}},
 		{{.caps = FI_P2P}, {.type = FI_EP_RDM}},
 		{{.caps = REMOTE}, {.type = FI_EP_RDM, .caps = NEEDED | REMOTE}},
@@ -241,20 +238,14 @@ static void test_stalls(void **state)
 		const char *name;
 		bool stalls;
 	} cases[] = {
-		{"net", true},
-		{"NET", true},
-		{"tcp", true},
-		{"net;ofi_rxm", false},
-		{"tcp;ofi_rxm", false},
-		{"shm", false},
-		{"", false},
-		{NULL, false},
+		{"net", true},          {"NET", true},  {"tcp", true}, {"net;ofi_rxm", false},
+		{"tcp;ofi_rxm", false}, {"shm", false}, {"", false},   {NULL, false},
 	};
 	struct fi_fabric_attr fabric = {0};
 	const struct fi_info core = {.fabric_attr = &fabric}, none = {0};
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-		fabric.prov_name = (char *)(uintptr_t)cases[i].name;
+		fabric.prov_name = (char *) (uintptr_t) cases[i].name;
 		assert_int_equal(info_core_stalls(&core), cases[i].stalls);
 	}
 	assert_false(info_core_stalls(&none));
@@ -284,7 +275,7 @@ static void test_peeks(void **state)
 	uint64_t data;
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-		fabric.prov_name = (char *)(uintptr_t)cases[i].name;
+		fabric.prov_name = (char *) (uintptr_t) cases[i].name;
 		assert_int_equal(info_core_peeks(&core, cases[i].version, &data),
 				 cases[i].peeks);
 		assert_int_equal(data, cases[i].data);
@@ -304,7 +295,8 @@ static struct fi_info *core_make(void)
 	core->ep_attr->mem_tag_format = TAG_64;
 	core->caps = MESSAGES | REMOTE | FI_HMEM;
 	core->tx_attr->caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RMA | FI_WRITE;
-	core->rx_attr->caps = FI_MSG | FI_TAGGED | FI_RECV | FI_SOURCE | FI_RMA | FI_REMOTE_READ;
+	core->rx_attr->caps =
+		FI_MSG | FI_TAGGED | FI_RECV | FI_SOURCE | FI_RMA | FI_REMOTE_READ;
 	core->tx_attr->size = 2048;
 	core->rx_attr->size = R + 1;
 	core->tx_attr->iov_limit = 32;
@@ -418,7 +410,8 @@ static void test_caps(void **state)
 		uint64_t wanted, caps;
 	} cases[] = {
 		{0, MESSAGES | REMOTE | FI_HMEM | FI_P2P},
-		{FI_RMA | FI_HMEM, FI_RMA | secondary | (REMOTE & ~FI_ATOMIC) | FI_HMEM | FI_P2P},
+		{FI_RMA | FI_HMEM,
+		 FI_RMA | secondary | (REMOTE & ~FI_ATOMIC) | FI_HMEM | FI_P2P},
 		{FI_MSG, FI_MSG | secondary},
 		{FI_MSG | FI_SOURCE, FI_MSG | FI_SOURCE | secondary},
 		{FI_MSG | SOURCE, FI_MSG | SOURCE | secondary},
@@ -448,8 +441,7 @@ static void test_caps(void **state)
 		assert_int_equal(core->rx_attr->size, 1);
 		assert_int_equal(core->tx_attr->iov_limit, P2P_IOV_MAX);
 		assert_int_equal(core->rx_attr->iov_limit, 4);
-		assert_int_equal(core->tx_attr->comp_order | core->rx_attr->comp_order,
-				 0);
+		assert_int_equal(core->tx_attr->comp_order | core->rx_attr->comp_order, 0);
 		assert_int_equal(core->domain_attr->mr_mode, hints->domain_attr->mr_mode);
 		fi_freeinfo(core);
 	}
@@ -476,7 +468,8 @@ static void test_order(void **state)
 		{0, 0, FI_ORDER_RAR, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
 		{0, FI_ORDER_WAW, 0, MESSAGES | REMOTE, FI_ORDER_STRICT, true},
 		{FI_RMA | FI_HMEM, FI_ORDER_SAS, FI_ORDER_SAS,
-		 (MESSAGES | REMOTE | FI_HMEM | FI_P2P) & ~(FI_MSG | FI_TAGGED | FI_ATOMIC | SOURCE),
+		 (MESSAGES | REMOTE | FI_HMEM | FI_P2P) &
+			 ~(FI_MSG | FI_TAGGED | FI_ATOMIC | SOURCE),
 		 FI_ORDER_SAS, true},
 		{FI_RMA | FI_HMEM, FI_ORDER_WAW, 0, 0, 0, false},
 		{FI_RMA | FI_HMEM, 0, FI_ORDER_SAW, 0, 0, false},
@@ -535,8 +528,7 @@ static void test_progress(void **state)
 		/* and it is our thread, not one of the core's, that makes it so */
 		assert_int_equal(info_to_core(core), 0);
 		if (cases[i].ours)
-			assert_int_equal(core->domain_attr->data_progress,
-					 FI_PROGRESS_MANUAL);
+			assert_int_equal(core->domain_attr->data_progress, FI_PROGRESS_MANUAL);
 		fi_freeinfo(core);
 		fi_freeinfo(hints);
 	}
@@ -563,8 +555,9 @@ static void test_plain(void **state)
 	const char *why;
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-		hints = hints_make(&(struct hints_case){
-			.type = cases[i].type, .caps = cases[i].wanted, .data_size = 8});
+		hints = hints_make(&(struct hints_case){.type = cases[i].type,
+							.caps = cases[i].wanted,
+							.data_size = 8});
 		core = fi_dupinfo(hints);
 		assert_int_equal(info_hints_to_core(core), 0);
 		assert_int_equal(core->caps, cases[i].wanted & ~(FI_HMEM | FI_P2P));

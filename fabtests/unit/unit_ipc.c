@@ -15,11 +15,11 @@
 #include "base/conf.h"
 #include "mem/ipc.h"
 
-#define MiB ((size_t)1 << 20)
-#define BASE ((uintptr_t)0x7f0000000000)
+#define MiB ((size_t) 1 << 20)
+#define BASE ((uintptr_t) 0x7f0000000000)
 
 /* Where the fake runtime puts what it opens */
-#define HERE ((uintptr_t)0x10000000000)
+#define HERE ((uintptr_t) 0x10000000000)
 
 /* What a handle says */
 struct fake_handle {
@@ -37,10 +37,10 @@ struct fake_open {
 
 static struct {
 	int exports, opens, closes;
-	int count;	  /* open now */
+	int count;        /* open now */
 	int fail_exports; /* the next so many */
 	int fail_opens;
-	int room; /* how many may be open; 0: any number */
+	int room;           /* how many may be open; 0: any number */
 	struct dev_mem own; /* what this process has at its base */
 	struct fake_open open[64];
 } fake;
@@ -91,14 +91,14 @@ static int fake_open(const struct dev_mem *mem, const void *opaque, void **addr,
 	*room = (struct fake_open){handle, mem->ctx, next, 1};
 	next += handle.size;
 	fake.count++;
-	*addr = (void *)room->addr;
+	*addr = (void *) room->addr;
 	return 0;
 }
 
 static struct fake_open *fake_find(const void *addr)
 {
 	for (size_t i = 0; i < UNIT_COUNT(fake.open); i++) {
-		if (fake.open[i].opens && fake.open[i].addr == (uintptr_t)addr)
+		if (fake.open[i].opens && fake.open[i].addr == (uintptr_t) addr)
 			return &fake.open[i];
 	}
 	return NULL;
@@ -118,7 +118,7 @@ static void fake_close(void *ctx, void *addr)
 static bool fake_has(const void *addr, struct dev_mem *mem)
 {
 	*mem = fake.own;
-	return (uintptr_t)addr == fake.own.base;
+	return (uintptr_t) addr == fake.own.base;
 }
 
 static const struct dev_ops fake_dev = {
@@ -160,8 +160,11 @@ static struct dev_mem alloc(uintptr_t base, size_t size)
 {
 	static uint64_t id;
 
-	return (struct dev_mem){
-		.ops = &fake_dev, .base = base, .size = size, .id = ++id, .ordinal = 3};
+	return (struct dev_mem){.ops = &fake_dev,
+				.base = base,
+				.size = size,
+				.id = ++id,
+				.ordinal = 3};
 }
 
 static void offer_of(const struct dev_mem *mem, size_t offset, struct ipc_offer *offer)
@@ -169,9 +172,9 @@ static void offer_of(const struct dev_mem *mem, size_t offset, struct ipc_offer 
 	const struct ipc_export *export;
 	const char *why;
 
-	export = ipc_export(&owner, mem, (void *)mem->base, mem->size, &why);
+	export = ipc_export(&owner, mem, (void *) mem->base, mem->size, &why);
 	assert_non_null(export);
-	ipc_describe(&owner, export, mem, (void *)(mem->base + offset), offer);
+	ipc_describe(&owner, export, mem, (void *) (mem->base + offset), offer);
 }
 
 /* Opens @offset bytes into @mem, and checks that it is that memory */
@@ -186,7 +189,7 @@ static struct ipc_import *open_at(const struct dev_mem *mem, size_t offset,
 	offer_of(mem, offset, &offer);
 	assert_int_equal(ipc_open(&user, &offer, in, &import, &addr), 0);
 	assert_non_null(import);
-	opened = fake_find((char *)addr - offset);
+	opened = fake_find((char *) addr - offset);
 	assert_non_null(opened);
 	assert_int_equal(opened->handle.id, mem->id);
 	assert_ptr_equal(opened->ctx, in->ctx);
@@ -230,7 +233,7 @@ static void test_once(void **state)
 static void test_own(void **state)
 {
 	const struct dev_mem mem = fake.own = alloc(BASE, MiB);
-	struct ipc_import *import = (struct ipc_import *)&owner;
+	struct ipc_import *import = (struct ipc_import *) &owner;
 	struct ipc_offer offer;
 	void *addr;
 
@@ -238,7 +241,7 @@ static void test_own(void **state)
 	assert_true(ipc_near(&owner, &offer));
 	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), 0);
 	assert_null(import);
-	assert_ptr_equal(addr, (void *)(BASE + 77));
+	assert_ptr_equal(addr, (void *) (BASE + 77));
 	offer.base += 4096;
 	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
 	offer.base -= 4096;
@@ -401,7 +404,7 @@ static void test_refused(void **state)
 	fake.fail_exports = 1;
 	for (int i = 0; i < 3; i++) {
 		why = NULL;
-		assert_null(ipc_export(&owner, &mem, (void *)mem.base, mem.size, &why));
+		assert_null(ipc_export(&owner, &mem, (void *) mem.base, mem.size, &why));
 		assert_string_equal(why, "the test says so");
 	}
 	assert_int_equal(fake.exports, 1);
@@ -409,7 +412,7 @@ static void test_refused(void **state)
 
 	/* a runtime that does not know such things, at either end */
 	mem.ops = &mute_dev;
-	assert_null(ipc_export(&owner, &mem, (void *)mem.base, mem.size, &why));
+	assert_null(ipc_export(&owner, &mem, (void *) mem.base, mem.size, &why));
 	assert_non_null(why);
 	mem.ctx = local.ctx;
 	assert_int_equal(open_fails(&next, &mem), -FI_EOPNOTSUPP);
@@ -488,11 +491,11 @@ static void test_torture(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		IPC_TEST(test_once),	 IPC_TEST(test_own),
-		IPC_TEST(test_reused),	 IPC_TEST(test_reused_in_use),
-		IPC_TEST(test_bounded),	 IPC_TEST(test_runtime_full),
-		IPC_TEST(test_failure),	 IPC_TEST(test_failures),
-		IPC_TEST(test_refused),	 IPC_TEST(test_identity),
+		IPC_TEST(test_once),    IPC_TEST(test_own),
+		IPC_TEST(test_reused),  IPC_TEST(test_reused_in_use),
+		IPC_TEST(test_bounded), IPC_TEST(test_runtime_full),
+		IPC_TEST(test_failure), IPC_TEST(test_failures),
+		IPC_TEST(test_refused), IPC_TEST(test_identity),
 		IPC_TEST(test_torture),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

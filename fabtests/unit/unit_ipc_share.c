@@ -23,7 +23,7 @@
 /* No other run of this test has it */
 static uint64_t number(void)
 {
-	return 0x7000000000000000 + (uint64_t)getpid();
+	return 0x7000000000000000 + (uint64_t) getpid();
 }
 
 static int ask(uint64_t process, const char **why)
@@ -43,9 +43,9 @@ static int connect_to(uint64_t process)
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&address,
-				 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-					     (size_t)len)),
+	assert_int_equal(connect(fd, (struct sockaddr *) &address,
+				 (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
+					      (size_t) len)),
 			 0);
 	return fd;
 }
@@ -123,8 +123,8 @@ static void test_child(void **state)
 
 	assert_true(pid >= 0);
 	if (!pid) {
-		status = CHILD_ANSWERS && (ipc_share_start(number()) ||
-					   ask(number(), &why) != -FI_EOPNOTSUPP);
+		status = CHILD_ANSWERS &&
+			 (ipc_share_start(number()) || ask(number(), &why) != -FI_EOPNOTSUPP);
 		status = status || ask(parent, &why) != -FI_EOPNOTSUPP;
 		ipc_share_stop();
 		_exit(status);
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing), cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_many),	cmocka_unit_test(test_child),
+		cmocka_unit_test(test_many),    cmocka_unit_test(test_child),
 		cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

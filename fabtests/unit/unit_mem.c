@@ -18,7 +18,7 @@
 #include "mem/mem.h"
 
 #define PAGE 4096
-#define SIZE ((size_t)3 * PAGE)
+#define SIZE ((size_t) 3 * PAGE)
 
 static char host[2 * PAGE];
 static char *dev, *dev1, *pinned;
@@ -47,7 +47,7 @@ static int teardown(void **state)
 
 static int classify(const void *base, size_t len, struct dev_mem *mem)
 {
-	const struct iovec iov = {(void *)(uintptr_t)base, len};
+	const struct iovec iov = {(void *) (uintptr_t) base, len};
 
 	memset(mem, 0x5a, sizeof *mem);
 	return mem_classify(&iov, 1, NULL, mem);
@@ -73,10 +73,9 @@ static void test_pieces(void **state)
 		{"its last byte", dev + SIZE - 1, 1, 0, 0},
 		{"from an offset to the end", dev + 777, SIZE - 777, 0, 0},
 		{"one past the end", dev, SIZE + 1, -FI_EFAULT, -1},
-		{"one past the end from an offset", dev + 777, SIZE - 776, -FI_EFAULT,
-		 -1},
+		{"one past the end from an offset", dev + 777, SIZE - 776, -FI_EFAULT, -1},
 		{"from the last byte on", dev + SIZE - 1, 2, -FI_EFAULT, -1},
-		{"far past the end", dev, (size_t)1 << 40, -FI_EFAULT, -1},
+		{"far past the end", dev, (size_t) 1 << 40, -FI_EFAULT, -1},
 		{"second device", dev1, SIZE, 0, 1},
 		{"past its end", dev1 + 1, SIZE, -FI_EFAULT, -1},
 		{"no address", NULL, 1, -FI_EINVAL, -1},
@@ -85,10 +84,10 @@ static void test_pieces(void **state)
 		{"no length on the host", host, 0, 0, -1},
 		{"no length on the device", dev, 0, 0, -1},
 		{"no length at the end", dev + SIZE, 0, 0, -1},
-		{"no length nowhere", (void *)UINTPTR_MAX, 0, 0, -1},
+		{"no length nowhere", (void *) UINTPTR_MAX, 0, 0, -1},
 		{"round the end of memory", host, SIZE_MAX, -FI_EFAULT, -1},
 		{"round the end, device", dev, SIZE_MAX, -FI_EFAULT, -1},
-		{"round the end by a byte", (void *)UINTPTR_MAX, 2, -FI_EFAULT, -1},
+		{"round the end by a byte", (void *) UINTPTR_MAX, 2, -FI_EFAULT, -1},
 	};
 	struct dev_mem mem;
 	int ret;
@@ -113,7 +112,7 @@ static void test_bounds(void **state)
 
 	assert_int_equal(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
 	assert_int_equal(classify(dev + 1234, 1, &mem), 0);
-	assert_int_equal(mem.base, (uintptr_t)dev);
+	assert_int_equal(mem.base, (uintptr_t) dev);
 	assert_int_equal(mem.size, SIZE);
 	assert_ptr_equal(mem.ctx, ctx);
 	assert_string_equal(mem.ops->name, "cuda");
@@ -161,19 +160,19 @@ static void test_iov(void **state)
 			continue;
 		assert_int_equal(!!mem.ops, !!cases[i].first);
 		if (mem.ops)
-			assert_int_equal(mem.base, (uintptr_t)cases[i].first);
+			assert_int_equal(mem.base, (uintptr_t) cases[i].first);
 	}
 }
 
 /* Two mappings of device memory in one reservation, as allocators that grow make them */
-#define MAPPING ((size_t)2 << 20)
+#define MAPPING ((size_t) 2 << 20)
 
 static char *vmm_reserve(void)
 {
 	CUdeviceptr ptr;
 
 	assert_int_equal(cuMemAddressReserve(&ptr, 2 * MAPPING, 0, 0, 0), CUDA_SUCCESS);
-	return (char *)(uintptr_t)ptr;
+	return (char *) (uintptr_t) ptr;
 }
 
 static void vmm_map(char *at)
@@ -182,25 +181,23 @@ static void vmm_map(char *at)
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
 	};
-	const CUmemAccessDesc access = {prop.location,
-					CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle handle;
 
 	assert_int_equal(cuMemCreate(&handle, MAPPING, &prop, 0), CUDA_SUCCESS);
-	assert_int_equal(cuMemMap((uintptr_t)at, MAPPING, 0, handle, 0), CUDA_SUCCESS);
-	assert_int_equal(cuMemSetAccess((uintptr_t)at, MAPPING, &access, 1),
-			 CUDA_SUCCESS);
+	assert_int_equal(cuMemMap((uintptr_t) at, MAPPING, 0, handle, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemSetAccess((uintptr_t) at, MAPPING, &access, 1), CUDA_SUCCESS);
 	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
 }
 
 static void vmm_unmap(char *at)
 {
-	assert_int_equal(cuMemUnmap((uintptr_t)at, MAPPING), CUDA_SUCCESS);
+	assert_int_equal(cuMemUnmap((uintptr_t) at, MAPPING), CUDA_SUCCESS);
 }
 
 static void vmm_free(char *at)
 {
-	assert_int_equal(cuMemAddressFree((uintptr_t)at, 2 * MAPPING), CUDA_SUCCESS);
+	assert_int_equal(cuMemAddressFree((uintptr_t) at, 2 * MAPPING), CUDA_SUCCESS);
 }
 
 /*
@@ -276,7 +273,7 @@ static void test_pci_node(void **state)
 			continue;
 		assert_int_equal(fscanf(file, "%d", &node), 1);
 		fclose(file);
-		assert_int_equal(dev_pci_node((int)domain, (int)bus, (int)device), node);
+		assert_int_equal(dev_pci_node((int) domain, (int) bus, (int) device), node);
 	}
 	if (dir)
 		closedir(dir);
@@ -361,7 +358,7 @@ static ON_STACK void test_in_stack(void **state)
 	assert_true(mem_in_stack(here, sizeof here));
 	assert_true(mem_in_stack(here + SIZE - 1, 1));
 	assert_false(mem_in_stack(here, SIZE_MAX));
-	assert_false(mem_in_stack((char *)((uintptr_t)here - (64 << 10)), 1));
+	assert_false(mem_in_stack((char *) ((uintptr_t) here - (64 << 10)), 1));
 	assert_false(mem_in_stack(host, sizeof host));
 	assert_false(mem_in_stack(heap, SIZE));
 	assert_false(mem_in_stack(dev, SIZE));
@@ -369,7 +366,7 @@ static ON_STACK void test_in_stack(void **state)
 	assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
 	assert_int_equal(pthread_attr_getstack(&attr, &bottom, &size), 0);
 	pthread_attr_destroy(&attr);
-	top = (char *)bottom + size;
+	top = (char *) bottom + size;
 	assert_true(mem_in_stack(top - 1, 1));
 	assert_false(mem_in_stack(top - 1, 2));
 	assert_false(mem_in_stack(top, 1));
@@ -394,7 +391,7 @@ static int sync_memops(const void *ptr)
 	int on = -1;
 
 	assert_int_equal(cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-					       (uintptr_t)ptr),
+					       (uintptr_t) ptr),
 			 CUDA_SUCCESS);
 	return on;
 }
@@ -430,8 +427,7 @@ static void test_freed_and_allocated(void **state)
 static void test_iov_len(void **state)
 {
 	const struct iovec iov[] = {
-		{NULL, 0}, {host, 5}, {host, SIZE_MAX - 6},
-		{NULL, 1}, {host, 1}, {host, 1},
+		{NULL, 0}, {host, 5}, {host, SIZE_MAX - 6}, {NULL, 1}, {host, 1}, {host, 1},
 	};
 	const size_t lens[] = {0, 0, 5, SIZE_MAX - 1, SIZE_MAX, SIZE_MAX, SIZE_MAX};
 
@@ -444,15 +440,14 @@ static void test_iov_len(void **state)
 static void test_iov_slice(void **state)
 {
 	static char a[3], b[5], c[1], d[4];
-	const struct iovec iov[] = {{NULL, 0}, {a, 3}, {b, 5}, {d, 0},
-				    {c, 1},    {d, 4}, {a, 0}};
+	const struct iovec iov[] = {{NULL, 0}, {a, 3}, {b, 5}, {d, 0}, {c, 1}, {d, 4}, {a, 0}};
 	struct iovec out[UNIT_COUNT(iov) + 1];
 	char *bytes[16];
 	size_t total = 0, pieces, at, want;
 
 	for (size_t i = 0; i < UNIT_COUNT(iov); i++)
 		for (size_t j = 0; j < iov[i].iov_len; j++)
-			bytes[total++] = (char *)iov[i].iov_base + j;
+			bytes[total++] = (char *) iov[i].iov_base + j;
 	for (size_t offset = 0; offset <= total + 1; offset++) {
 		for (size_t len = 0; len <= total + 2; len++) {
 			memset(out, 0x5a, sizeof out);
@@ -463,7 +458,7 @@ static void test_iov_slice(void **state)
 			for (size_t i = 0; i < pieces; i++) {
 				assert_int_not_equal(out[i].iov_len, 0);
 				for (size_t j = 0; j < out[i].iov_len; j++)
-					assert_ptr_equal((char *)out[i].iov_base + j,
+					assert_ptr_equal((char *) out[i].iov_base + j,
 							 bytes[offset + at++]);
 			}
 			assert_int_equal(at, want);
@@ -488,7 +483,7 @@ static void scene_not_initialised(void **state)
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(classify(host, sizeof host, &mem), 0);
 		assert_null(mem.ops);
-		assert_int_equal(classify((void *)PAGE, SIZE, &mem), 0);
+		assert_int_equal(classify((void *) PAGE, SIZE, &mem), 0);
 		assert_null(mem.ops);
 		assert_false(mem_is_device(host, sizeof host));
 	}

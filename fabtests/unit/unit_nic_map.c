@@ -13,8 +13,7 @@
 
 static void test_once(void **state)
 {
-	const struct dev_mem mem = fake_alloc(BASE, 10 * PAGE),
-			     other = fake_alloc(2 * BASE, 1);
+	const struct dev_mem mem = fake_alloc(BASE, 10 * PAGE), other = fake_alloc(2 * BASE, 1);
 	struct fake_mr *mr = must_and_put(&mem, 3 * PAGE + 5, 7);
 
 	/* the whole of it, by whichever part it was met first */
@@ -85,8 +84,7 @@ static void test_longest(void **state)
 	must_and_put(&small, 0, 1);
 	/* nothing has to make room for what never fits */
 	must_not(&more, 0, more.size, -FI_EOPNOTSUPP, "FI_P2P_MAP_SIZE");
-	must_not(&more, PAGE - 1, conf.map_size - PAGE + 2, -FI_EOPNOTSUPP,
-		 "FI_P2P_MAP_SIZE");
+	must_not(&more, PAGE - 1, conf.map_size - PAGE + 2, -FI_EOPNOTSUPP, "FI_P2P_MAP_SIZE");
 	assert_int_equal(fake.count, 1);
 	assert_int_equal(fake.asked, 1);
 	assert_int_equal(must_and_put(&all, 0, conf.map_size)->len, conf.map_size);
@@ -104,7 +102,7 @@ static void test_reuse(void **state)
 	struct nic_map_entry *old = got_entry;
 
 	for (int i = 0; i < 20; i++) {
-		mem = fake_alloc(BASE, (size_t)(4 - i % 4) * PAGE);
+		mem = fake_alloc(BASE, (size_t) (4 - i % 4) * PAGE);
 		again = must_and_put(&mem, 0, PAGE);
 		assert_ptr_not_equal(again, mr);
 		assert_int_equal(again->id, mem.id);
@@ -127,13 +125,13 @@ static void test_access(void **state)
 
 	for (int again = 0; again < 2; again++) {
 		for (size_t i = 0; i < UNIT_COUNT(accesses); i++) {
-			assert_int_equal(nic_map_get(&map, &stats, &mem, (void *)BASE, 1,
-						 accesses[i], &got_entry, &got_why),
+			assert_int_equal(nic_map_get(&map, &stats, &mem, (void *) BASE, 1,
+						     accesses[i], &got_entry, &got_why),
 					 0);
 			if (!again)
 				mrs[i] = got_entry->mr;
 			assert_ptr_equal(got_entry->mr, mrs[i]);
-			assert_int_equal(((struct fake_mr *)mrs[i])->access, accesses[i]);
+			assert_int_equal(((struct fake_mr *) mrs[i])->access, accesses[i]);
 			nic_map_put(got_entry);
 		}
 	}
@@ -221,8 +219,7 @@ static void test_size(void **state)
 	assert_int_equal(fake.asked, 4);
 	/* one more than fits beside what is in use */
 	mem[4] = fake_alloc(BASE, conf.map_size);
-	must_not(&mem[4], 0, conf.map_size - 2 * third + 1, -FI_ENOMEM,
-		 "FI_P2P_MAP_SIZE");
+	must_not(&mem[4], 0, conf.map_size - 2 * third + 1, -FI_ENOMEM, "FI_P2P_MAP_SIZE");
 	must_and_put(&mem[4], 0, conf.map_size - 2 * third);
 	assert_int_equal(fake.bytes, conf.map_size);
 	put(first);
@@ -346,7 +343,7 @@ static void test_pieces_go(void **state)
 
 	for (int keep = 0; keep < 6; keep++) {
 		for (int i = 0; i < 6; i++) {
-			must(&mem, (size_t)i * 2 * PAGE, PAGE);
+			must(&mem, (size_t) i * 2 * PAGE, PAGE);
 			held[i] = got_entry;
 		}
 		for (int i = 0; i < 6; i++) {
@@ -355,8 +352,7 @@ static void test_pieces_go(void **state)
 		}
 		nic_map_trim(&map);
 		assert_int_equal(fake.count, 1);
-		assert_ptr_equal(must(&mem, (size_t)keep * 2 * PAGE, PAGE),
-				 held[keep]->mr);
+		assert_ptr_equal(must(&mem, (size_t) keep * 2 * PAGE, PAGE), held[keep]->mr);
 		put(held[keep]);
 		put(held[keep]);
 	}

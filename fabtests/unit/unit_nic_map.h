@@ -12,7 +12,7 @@
 
 #include "mem/nic_map.h"
 
-#define PAGE ((size_t)DEV_PAGE)
+#define PAGE ((size_t) DEV_PAGE)
 
 /* The registration flags, as libfabric has them */
 #define FLAG_DMABUF (1ULL << 40)
@@ -93,7 +93,7 @@ extern struct nic_map_entry *got_entry;
 extern const char *got_why;
 
 /* Where allocations of tests lie */
-#define BASE ((uintptr_t)0x7f0000000000)
+#define BASE ((uintptr_t) 0x7f0000000000)
 
 /*
  * Asks for @len bytes, @offset into @mem, which must be given, for nic_map_put() or put at

@@ -88,7 +88,7 @@ struct dev_mem fake_alloc(uintptr_t base, size_t size)
 
 static int fake_mr_close(struct fid *fid)
 {
-	struct fake_mr *mr = (struct fake_mr *)fid;
+	struct fake_mr *mr = (struct fake_mr *) fid;
 
 	/* nobody takes away what is in use */
 	assert_int_equal(mr->users, 0);
@@ -115,13 +115,13 @@ static void fake_import(const struct fi_mr_attr *attr, struct iovec *iov)
 		uint64_t offset;
 		size_t len;
 		void *base_addr;
-	} *dmabuf = (const void *)attr->mr_iov;
+	} *dmabuf = (const void *) attr->mr_iov;
 
 	assert_int_equal(dmabuf->fd, fake.last_fd);
 	assert_true(fcntl(dmabuf->fd, F_GETFD) >= 0);
-	iov->iov_base = (char *)dmabuf->base_addr + dmabuf->offset;
+	iov->iov_base = (char *) dmabuf->base_addr + dmabuf->offset;
 	iov->iov_len = dmabuf->len;
-	assert_int_equal(dmabuf->offset, fake_offset((uintptr_t)iov->iov_base));
+	assert_int_equal(dmabuf->offset, fake_offset((uintptr_t) iov->iov_base));
 }
 
 static int fake_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
@@ -147,7 +147,7 @@ static int fake_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t
 	assert_non_null(mr);
 	mr->fid.fid.ops = &fake_mr_ops;
 	mr->id = flags == FLAG_DMABUF ? fake_exposed : 0;
-	mr->start = (uintptr_t)iov.iov_base;
+	mr->start = (uintptr_t) iov.iov_base;
 	mr->len = iov.iov_len;
 	mr->access = attr->access;
 	mr->flags = flags;
@@ -192,8 +192,8 @@ static int get(const struct dev_mem *mem, size_t offset, size_t len)
 	int ret;
 
 	got_why = NULL;
-	ret = nic_map_get(&map, &stats, mem, (void *)(mem->base + offset), len, ACCESS,
-		      &got_entry, &got_why);
+	ret = nic_map_get(&map, &stats, mem, (void *) (mem->base + offset), len, ACCESS,
+			  &got_entry, &got_why);
 	/* every dma-buf is closed again */
 	if (fake.last_fd >= 0)
 		assert_int_equal(fcntl(fake.last_fd, F_GETFD), -1);
@@ -210,7 +210,7 @@ struct fake_mr *must(const struct dev_mem *mem, size_t offset, size_t len)
 
 	if (get(mem, offset, len))
 		fail_msg("%zu bytes at %zu: %s", len, offset, got_why);
-	mr = (struct fake_mr *)got_entry->mr;
+	mr = (struct fake_mr *) got_entry->mr;
 	assert_true(mr->start <= mem->base + offset);
 	assert_true(mr->start + mr->len >= mem->base + offset + len);
 	assert_int_equal(mr->access, ACCESS);
@@ -221,7 +221,7 @@ struct fake_mr *must(const struct dev_mem *mem, size_t offset, size_t len)
 
 void put(struct nic_map_entry *entry)
 {
-	((struct fake_mr *)entry->mr)->users--;
+	((struct fake_mr *) entry->mr)->users--;
 	nic_map_put(entry);
 }
 

@@ -27,23 +27,21 @@ static unsigned int hits, added, refused, busy;
 
 static size_t random_below(size_t limit)
 {
-	return ((size_t)rand_r(&seed) << 16 ^ (size_t)rand_r(&seed)) % limit;
+	return ((size_t) rand_r(&seed) << 16 ^ (size_t) rand_r(&seed)) % limit;
 }
 
 /* Another allocation at the address of the last one; some are larger than the map */
 static void torture_realloc(size_t i)
 {
-	size_t size =
-		1 + random_below(i % 4 ? 24 * PAGE : conf.map_size + conf.map_size / 4);
+	size_t size = 1 + random_below(i % 4 ? 24 * PAGE : conf.map_size + conf.map_size / 4);
 
-	allocs[i] = fake_alloc(((uintptr_t)i + 1) << 40 | random_below(3) * 512, size);
+	allocs[i] = fake_alloc(((uintptr_t) i + 1) << 40 | random_below(3) * 512, size);
 }
 
 /* What is to be registered for the bytes from @start to @end */
 static size_t torture_need(const struct dev_mem *mem, uintptr_t start, uintptr_t end)
 {
-	uintptr_t first = mem->base & -PAGE,
-		  last = (mem->base + mem->size + PAGE - 1) & -PAGE;
+	uintptr_t first = mem->base & -PAGE, last = (mem->base + mem->size + PAGE - 1) & -PAGE;
 
 	if (last - first <= conf.map_size / 2)
 		return last - first;
@@ -95,8 +93,7 @@ static void torture_check_refusal(int ret, const struct dev_mem *mem, size_t nee
 static void torture_get(void)
 {
 	const struct dev_mem *mem = &allocs[random_below(ALLOCS)];
-	size_t offset = random_below(mem->size),
-	       len = 1 + random_below(mem->size - offset);
+	size_t offset = random_below(mem->size), len = 1 + random_below(mem->size - offset);
 	uintptr_t start = mem->base + offset;
 	uint64_t access = random_below(8) ? ACCESS : FI_SEND;
 	struct fake_mr *mr, *known = torture_known(mem->id, start, start + len, access);
@@ -109,7 +106,7 @@ static void torture_get(void)
 	now++;
 	fake.expose_id = mem->id % REFUSED_EVERY ? UINT64_MAX : mem->id;
 	fake.closed_last = 0;
-	ret = nic_map_get(&map, &stats, mem, (void *)start, len, access, &entry, &why);
+	ret = nic_map_get(&map, &stats, mem, (void *) start, len, access, &entry, &why);
 	assert_int_equal(map.bytes, fake.bytes);
 	assert_true(fake.bytes <= conf.map_size && fake.count <= map.count);
 	assert_true(map.count <= conf.map_count);
@@ -119,7 +116,7 @@ static void torture_get(void)
 		torture_check_refusal(ret, mem, torture_need(mem, start, start + len));
 		return;
 	}
-	mr = (struct fake_mr *)entry->mr;
+	mr = (struct fake_mr *) entry->mr;
 	if (known)
 		hits++;
 	else
@@ -128,8 +125,7 @@ static void torture_get(void)
 		assert_int_equal(fake.asked, asked);
 	else
 		assert_int_equal(mr->len, torture_need(mem, start, start + len));
-	assert_ptr_equal(torture_known(mem->id, mr->start, mr->start + mr->len, access),
-			 mr);
+	assert_ptr_equal(torture_known(mem->id, mr->start, mr->start + mr->len, access), mr);
 	assert_true(mr->start <= start && mr->start + mr->len >= start + len);
 	mr->last = now;
 	torture_check_order();

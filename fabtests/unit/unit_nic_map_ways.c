@@ -20,11 +20,9 @@
 #define SWITCHED(way) way ": switched off by FI_P2P_PIN"
 
 /* What becomes of a row: dma-bufs made, registrations tried, reasons */
-#define BY_DMABUF(e, a) \
-	.flags = FLAG_DMABUF, .exposes = (e), .asked = (a), .possible = true
-#define BY_ADDRESS(e, a) \
-	.flags = FLAG_NOCACHE, .exposes = (e), .asked = (a), .possible = true
-#define NOT_THIS(e, a, why) \
+#define BY_DMABUF(e, a) .flags = FLAG_DMABUF, .exposes = (e), .asked = (a), .possible = true
+#define BY_ADDRESS(e, a) .flags = FLAG_NOCACHE, .exposes = (e), .asked = (a), .possible = true
+#define NOT_THIS(e, a, why)                                                                    \
 	.exposes = (e), .asked = (a), .possible = true, .reasons = {why, why}
 #define NEVER(e, a, one, other) .exposes = (e), .asked = (a), .reasons = {one, other}
 
@@ -59,19 +57,17 @@ static const struct ladder {
 	{"old, another's module", OLD, .module = "unit_peer",
 	 NEVER(0, 0, NO_FLAG("1.19"), ABSENT)},
 	/* the device makes none: never, or not of this memory */
-	{"no dma-bufs, module", .module = MODULE, .expose_error = -FI_ENOSYS,
-	 BY_ADDRESS(1, 2)},
+	{"no dma-bufs, module", .module = MODULE, .expose_error = -FI_ENOSYS, BY_ADDRESS(1, 2)},
 	{"no dma-bufs, no module", .expose_error = -FI_ENOSYS,
 	 NEVER(1, 0, "dma-buf: " NO_DMABUF, ABSENT)},
 	{"no dma-buf of it, module", .module = MODULE, .expose_error = -FI_EIO,
 	 BY_ADDRESS(2, 2)},
-	{"no dma-buf of it, no module", .expose_error = -FI_EIO,
-	 NOT_THIS(2, 0, NO_DMABUF)},
+	{"no dma-buf of it, no module", .expose_error = -FI_EIO, NOT_THIS(2, 0, NO_DMABUF)},
 	{"no dma-buf of it, refused", .module = MODULE, .expose_error = -FI_EIO,
 	 .plain_error = -FI_EINVAL, NOT_THIS(2, 2, "refuses to register this memory")},
 	/* the NIC's driver refuses */
-	{"no dma-buf for the driver, module", .module = MODULE,
-	 .dmabuf_error = -FI_EINVAL, BY_ADDRESS(1, 3)},
+	{"no dma-buf for the driver, module", .module = MODULE, .dmabuf_error = -FI_EINVAL,
+	 BY_ADDRESS(1, 3)},
 	{"no dma-buf for the driver, no module", .dmabuf_error = -FI_EINVAL,
 	 NEVER(1, 1, DRIVER, ABSENT)},
 	{"neither for the driver", .module = MODULE, .dmabuf_error = -FI_EINVAL,
@@ -111,8 +107,7 @@ void test_ladder(void **state)
 			const struct dev_mem *mem = look & 1 ? &second : &first;
 
 			if (row->flags) {
-				assert_int_equal(must_and_put(mem, 0, 1)->flags,
-						 row->flags);
+				assert_int_equal(must_and_put(mem, 0, 1)->flags, row->flags);
 				continue;
 			}
 			must_not(mem, 0, 1, -FI_EOPNOTSUPP, row->reasons[0]);
@@ -122,8 +117,7 @@ void test_ladder(void **state)
 			fail_msg("%s: %u exposed, %u registered", row->name, fake.exposes,
 				 fake.asked);
 		if (nic_map_possible(&map, &first, &got_why) != row->possible)
-			fail_msg("%s: possible %d, %s", row->name, !row->possible,
-				 got_why);
+			fail_msg("%s: possible %d, %s", row->name, !row->possible, got_why);
 		if (!row->possible)
 			assert_non_null(strstr(got_why, row->reasons[1]));
 		fake_end(state);
@@ -162,8 +156,7 @@ void test_no_domain(void **state)
  */
 void test_refused_memory(void **state)
 {
-	const struct dev_mem bad = fake_alloc(BASE, PAGE),
-			     good = fake_alloc(2 * BASE, PAGE);
+	const struct dev_mem bad = fake_alloc(BASE, PAGE), good = fake_alloc(2 * BASE, PAGE);
 
 	fake.module = FAKE_MODULE;
 	fake.expose_error = -FI_EOPNOTSUPP;
@@ -184,8 +177,7 @@ void test_refused_memory(void **state)
 /* Once some memory went that way, what is refused is refused because of the memory */
 void test_refused_later(void **state)
 {
-	const struct dev_mem first = fake_alloc(BASE, PAGE),
-			     bad = fake_alloc(2 * BASE, PAGE),
+	const struct dev_mem first = fake_alloc(BASE, PAGE), bad = fake_alloc(2 * BASE, PAGE),
 			     next = fake_alloc(3 * BASE, PAGE);
 
 	must_and_put(&first, 0, 1);

@@ -23,20 +23,20 @@
 #define NO_PEER "the test's NIC does not reach it"
 #define NO_ACROSS "the test's runtime does not share it"
 
-#define Q(device, layered, stalls, len, slot, name_len)                          \
-	{                                                                        \
-		device, layered, stalls, len, SHORT, PLAIN, slot, name_len, NAME \
+#define Q(device, layered, stalls, len, slot, name_len)                                        \
+	{                                                                                      \
+		device, layered, stalls, len, SHORT, PLAIN, slot, name_len, NAME               \
 	}
 
 /*
  * Device memory, one piece of it, a slot free for it; P: the NIC reaches it, N: it does
  * not. What a row names comes last, and counts.
  */
-#define P(is_layered, length, ...)                                                     \
-	{                                                                              \
-		true, is_layered, false, length, SHORT, PLAIN, true, 28, NAME,         \
-			.pieces = 1, .peer = true, .inline_max = INLINE,               \
-			.lend_min = LEND, ##__VA_ARGS__                                \
+#define P(is_layered, length, ...)                                                             \
+	{                                                                                      \
+		true, is_layered, false, length, SHORT, PLAIN, true, 28, NAME,                 \
+			.pieces = 1, .peer = true, .inline_max = INLINE, .lend_min = LEND,     \
+			##__VA_ARGS__                                                          \
 	}
 #define N(is_layered, length, ...) P(is_layered, length, .peer = false, ##__VA_ARGS__)
 
@@ -431,10 +431,8 @@ static void test_far_reasons(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_reasons),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_wants),
+		cmocka_unit_test(test_table),       cmocka_unit_test(test_reasons),
+		cmocka_unit_test(test_rules),       cmocka_unit_test(test_wants),
 		cmocka_unit_test(test_far_reasons),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

@@ -15,7 +15,7 @@ static struct region region_of(uint64_t key, size_t first, size_t len, uint64_t 
 	return (struct region){
 		.key = key,
 		.access = access,
-		.base = (uintptr_t)memory + first,
+		.base = (uintptr_t) memory + first,
 		.iov = {{memory + first, len}},
 		.count = 1,
 		.len = len,
@@ -33,7 +33,7 @@ static void reach(uint64_t key, size_t at, size_t len, uint64_t access,
 	size_t count = 0;
 	struct dev_mem mem;
 
-	assert_int_equal(region_reach(&xfer, key, (uintptr_t)memory + at, len, access, &found,
+	assert_int_equal(region_reach(&xfer, key, (uintptr_t) memory + at, len, access, &found,
 				      iov, &count, &mem),
 			 error);
 	assert_ptr_equal(found, expected);
@@ -81,8 +81,8 @@ static void test_shared(void **state)
 		for (size_t n = 0; n < UNIT_COUNT(regions); n++)
 			assert_int_equal(region_add(&xfer, &regions[n], true), 0);
 		for (size_t n = 0; n < UNIT_COUNT(regions); n++) {
-			const int left = n + 1 < UNIT_COUNT(regions) ? -FI_EACCES
-								     : -FI_EKEYREJECTED;
+			const int left =
+				n + 1 < UNIT_COUNT(regions) ? -FI_EACCES : -FI_EKEYREJECTED;
 			const int gone = orders[i][n];
 
 			reach(9, 20, 1, FI_REMOTE_READ, NULL, -FI_EACCES);

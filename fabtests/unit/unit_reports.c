@@ -28,8 +28,7 @@ static ssize_t fake_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_
 	return 0;
 }
 
-static ssize_t fake_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg,
-			     uint64_t flags)
+static ssize_t fake_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	if (msg->addr == DEAD)
 		return -FI_EAGAIN;
@@ -296,7 +295,8 @@ static void test_silence(void **state)
 }
 
 /* A request that has met the marker @id */
-static struct xfer_req *marked_new(struct xfer_ep *ep, uint64_t flags, void *context, uint64_t id)
+static struct xfer_req *marked_new(struct xfer_ep *ep, uint64_t flags, void *context,
+				   uint64_t id)
 {
 	const struct core_op op = {
 		.recv = true,
@@ -451,12 +451,9 @@ static void test_body_first(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_closed_meanwhile),
-		cmocka_unit_test(test_closing_often),
-		cmocka_unit_test(test_silence),
-		cmocka_unit_test(test_marker_alone),
-		cmocka_unit_test(test_abort_first),
+		cmocka_unit_test(test_order),         cmocka_unit_test(test_closed_meanwhile),
+		cmocka_unit_test(test_closing_often), cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_marker_alone),  cmocka_unit_test(test_abort_first),
 		cmocka_unit_test(test_body_first),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

@@ -84,13 +84,13 @@ static void scene_find(void **state)
 
 static hsa_status_t take_cpu(hsa_agent_t agent, void *cpu)
 {
-	*(hsa_agent_t *)cpu = agent;
+	*(hsa_agent_t *) cpu = agent;
 	return HSA_STATUS_INFO_BREAK;
 }
 
 static hsa_status_t take_pool(hsa_amd_memory_pool_t its_pool, void *pool)
 {
-	*(hsa_amd_memory_pool_t *)pool = its_pool;
+	*(hsa_amd_memory_pool_t *) pool = its_pool;
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -108,8 +108,7 @@ static void scene_host(void **state)
 	assert_int_equal(hsa_iterate_agents(take_cpu, &cpu), HSA_STATUS_INFO_BREAK);
 	assert_int_equal(hsa_amd_agent_iterate_memory_pools(cpu, take_pool, &pool),
 			 HSA_STATUS_SUCCESS);
-	assert_int_equal(hsa_amd_memory_pool_allocate(pool, SIZE, 0, &ptr),
-			 HSA_STATUS_SUCCESS);
+	assert_int_equal(hsa_amd_memory_pool_allocate(pool, SIZE, 0, &ptr), HSA_STATUS_SUCCESS);
 	assert_false(dev_find(ptr, &mem));
 	memset(ptr, 1, SIZE);
 }
@@ -125,18 +124,16 @@ static void scene_not_initialised(void **state)
 	assert_true(dev_present);
 	for (int i = 0; i < 3; i++) {
 		assert_false(dev_find(bytes, &mem));
-		assert_false(dev_find((void *)SIZE, &mem));
+		assert_false(dev_find((void *) SIZE, &mem));
 	}
-	assert_int_equal(hsa_iterate_agents(take_cpu, &cpu),
-			 HSA_STATUS_ERROR_NOT_INITIALIZED);
+	assert_int_equal(hsa_iterate_agents(take_cpu, &cpu), HSA_STATUS_ERROR_NOT_INITIALIZED);
 	/* and when it does, that is seen; and when it ends, too */
 	unit_dev_start();
 	ptr = unit_dev_alloc(SIZE);
 	assert_true(dev_find(ptr, &mem));
 	assert_int_equal(hsa_shut_down(), HSA_STATUS_SUCCESS);
 	assert_false(dev_find(ptr, &mem));
-	assert_int_equal(hsa_iterate_agents(take_cpu, &cpu),
-			 HSA_STATUS_ERROR_NOT_INITIALIZED);
+	assert_int_equal(hsa_iterate_agents(take_cpu, &cpu), HSA_STATUS_ERROR_NOT_INITIALIZED);
 }
 
 /* ---- copying ---- */
@@ -201,7 +198,7 @@ static void scene_shut_down(void **state)
 	assert_true(dev_find(dev, &mem));
 	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	assert_int_equal(hsa_shut_down(), HSA_STATUS_SUCCESS);
-	unit_fill((void *)pinned, SIZE, 5);
+	unit_fill((void *) pinned, SIZE, 5);
 	assert_int_equal(queue->ops->queue_copy(queue, dev, pinned, SIZE), 0);
 	assert_int_equal(queue->ops->queue_mark(queue), 0);
 	queue->ops->queue_close(queue);
@@ -224,8 +221,8 @@ static void scene_marks(void **state)
 	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	for (int i = 0; i < MARKS; i++) {
 		if (i % 5)
-			assert_int_equal(
-				queue->ops->queue_copy(queue, dev + i, pinned + i, 1), 0);
+			assert_int_equal(queue->ops->queue_copy(queue, dev + i, pinned + i, 1),
+					 0);
 		else
 			unit_dev_write(dev + i, pinned + i, 1);
 		assert_int_equal(queue->ops->queue_mark(queue), 0);
@@ -256,8 +253,7 @@ static void scene_overtaken(void **state)
 	assert_true(dev_find(dev, &mem));
 	assert_int_equal(mem.ops->queue_open(&mem, false, &queue), 0);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(queue->ops->queue_copy(queue, dev + i, pinned + i, 1),
-				 0);
+		assert_int_equal(queue->ops->queue_copy(queue, dev + i, pinned + i, 1), 0);
 		assert_int_equal(queue->ops->queue_mark(queue), 0);
 	}
 	for (int i = 0; i < LATER; i++) {
@@ -304,11 +300,11 @@ static void scene_failed(void **state)
 static void test_libraries(void **state)
 {
 	void *(*found)(void) = NULL;
-	void *(*missing)(void) = (void *(*)(void)) & found;
-	const struct dl_symbol good = {"hsa_init", NULL, (void **)&found, 0};
-	const struct dl_symbol none = {"hsa_no_such", NULL, (void **)&missing, 0};
-	const struct dl_symbol maybe = {"hsa_no_such", NULL, (void **)&missing, 1};
-	const struct dl_symbol older = {"hsa_no_such", "hsa_init", (void **)&missing, 0};
+	void *(*missing)(void) = (void *(*) (void) ) & found;
+	const struct dl_symbol good = {"hsa_init", NULL, (void **) &found, 0};
+	const struct dl_symbol none = {"hsa_no_such", NULL, (void **) &missing, 0};
+	const struct dl_symbol maybe = {"hsa_no_such", NULL, (void **) &missing, 1};
+	const struct dl_symbol older = {"hsa_no_such", "hsa_init", (void **) &missing, 0};
 	const char *lib = "libhsa-runtime64.so.1";
 
 	assert_null(dl_open(NULL, "libno-such-library.so.1", &good, 1));

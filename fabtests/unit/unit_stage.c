@@ -20,8 +20,8 @@
 #include "mem/stage.h"
 #include "xfer/wire.h"
 
-#define KiB ((size_t)1 << 10)
-#define MiB ((size_t)1 << 20)
+#define KiB ((size_t) 1 << 10)
+#define MiB ((size_t) 1 << 20)
 
 /* ---- a domain that counts what is registered with it ---- */
 
@@ -35,7 +35,7 @@ struct fake_domain {
 
 static int fake_mr_close(struct fid *fid)
 {
-	((struct fake_domain *)fid->context)->open--;
+	((struct fake_domain *) fid->context)->open--;
 	free(fid);
 	return 0;
 }
@@ -45,7 +45,7 @@ static int fake_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t ac
 		       void *context)
 {
 	static struct fi_ops ops = {.size = sizeof ops, .close = fake_mr_close};
-	struct fake_domain *domain = (struct fake_domain *)fid;
+	struct fake_domain *domain = (struct fake_domain *) fid;
 
 	assert_true(access & FI_SEND && access & FI_RECV);
 	if (++domain->calls == domain->fail_at)
@@ -117,8 +117,7 @@ static struct stage_slot *pool_get(struct stage *stage, enum stage_pool_id pool)
 		[STAGE_SHORT_OUT] = STAGE_WHOLE_OUT, [STAGE_SHORT_IN] = STAGE_WHOLE_IN,
 		[STAGE_PIECE] = STAGE_PIECE_OUT,
 	};
-	struct stage_slot *slot =
-		stage_slot_get(stage, uses[pool], stage->pools[pool].size);
+	struct stage_slot *slot = stage_slot_get(stage, uses[pool], stage->pools[pool].size);
 
 	if (!slot || slot->pool == pool)
 		return slot;
@@ -129,8 +128,7 @@ static struct stage_slot *pool_get(struct stage *stage, enum stage_pool_id pool)
 }
 
 /* Takes all slots of a pool. Returns how many, and the slots in *@slots */
-static size_t drain(struct stage *stage, enum stage_pool_id pool,
-		    struct stage_slot ***slots)
+static size_t drain(struct stage *stage, enum stage_pool_id pool, struct stage_slot ***slots)
 {
 	size_t count = 0, room = stage->pools[pool].count + 1;
 
@@ -165,12 +163,12 @@ static void check_contents(struct stage_slot **slots, size_t count, size_t size)
 
 	assert_non_null(want);
 	for (size_t i = 0; i < count; i++)
-		unit_fill(slots[i]->addr, size, (unsigned int)i);
+		unit_fill(slots[i]->addr, size, (unsigned int) i);
 	for (size_t i = 0; i < count; i++) {
-		unit_fill(want, size, (unsigned int)i);
+		unit_fill(want, size, (unsigned int) i);
 		assert_memory_equal(slots[i]->addr, want, size);
 		assert_true(is_pinned(slots[i]->addr));
-		assert_true(is_pinned((char *)slots[i]->addr + size - 1));
+		assert_true(is_pinned((char *) slots[i]->addr + size - 1));
 	}
 	free(want);
 }
@@ -215,8 +213,8 @@ static void check_pools(struct stage *stage)
 	for (size_t i = 1; i < all; i++) {
 		const struct stage_slot *low = slots[STAGE_POOLS][i - 1];
 
-		assert_true((char *)low->addr + stage->pools[low->pool].size <=
-			    (char *)slots[STAGE_POOLS][i]->addr);
+		assert_true((char *) low->addr + stage->pools[low->pool].size <=
+			    (char *) slots[STAGE_POOLS][i]->addr);
 	}
 
 	for (int pool = 0; pool < STAGE_POOLS; pool++) {
@@ -324,7 +322,7 @@ static void check_whole(struct stage *stage, bool in, size_t len)
 		 * taken to the last, if it is good for that length, and neither for
 		 * pieces nor for the other direction
 		 */
-		if (i == STAGE_PIECE || i % 2 != (int)first % 2)
+		if (i == STAGE_PIECE || i % 2 != (int) first % 2)
 			assert_non_null(slot);
 		else
 			assert_int_equal(!slot, len <= pool->size);
@@ -423,8 +421,8 @@ static void test_bounded(void **state)
 		stage_init(&stage, NULL);
 		assert_int_equal(stage_ready(&stage, &mem), 0);
 		if (stage.region_len > conf.pinned_size) {
-			print_error("row %zu: %zu bytes pinned, not %zu\n", i,
-				    stage.region_len, conf.pinned_size);
+			print_error("row %zu: %zu bytes pinned, not %zu\n", i, stage.region_len,
+				    conf.pinned_size);
 			over++;
 		}
 		stage_fini(&stage);
@@ -458,7 +456,7 @@ static void test_registered(void **state)
 	memset(reserve->addr, 0x5a, reserve->size);
 	stage_reserve_put(&stage, reserve, reserve->size);
 	assert_ptr_equal(stage_reserve_get(&stage, 100 * KiB), reserve);
-	assert_int_equal(((char *)reserve->addr)[reserve->size - 1], 0x5a);
+	assert_int_equal(((char *) reserve->addr)[reserve->size - 1], 0x5a);
 	stage_reserve_put(&stage, reserve, 0);
 	stage_fini(&stage);
 	assert_int_equal(domain.open, 0);
@@ -528,8 +526,8 @@ static void test_node(void **state)
 		stage_init(&stage, NULL);
 		assert_int_equal(stage_ready(&stage, &at_node), 0);
 		memset(nodes, 0, sizeof(nodes));
-		if (syscall(SYS_get_mempolicy, &policy, nodes, 8 * sizeof(nodes),
-			    stage.region, MPOL_F_ADDR)) {
+		if (syscall(SYS_get_mempolicy, &policy, nodes, 8 * sizeof(nodes), stage.region,
+			    MPOL_F_ADDR)) {
 			stage_fini(&stage);
 			skip(); /* a kernel without nodes, or one that does not tell */
 		}

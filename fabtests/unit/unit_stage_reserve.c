@@ -9,8 +9,8 @@
 
 #include "mem/stage.h"
 
-#define KiB ((size_t)1 << 10)
-#define MiB ((size_t)1 << 20)
+#define KiB ((size_t) 1 << 10)
+#define MiB ((size_t) 1 << 20)
 
 static void test_reserve_sizes(void **state)
 {
@@ -24,17 +24,17 @@ static void test_reserve_sizes(void **state)
 		assert_non_null(reserves[i]);
 		assert_true(reserves[i]->size >= lens[i]);
 		assert_null(reserves[i]->desc);
-		memset(reserves[i]->addr, (int)i, reserves[i]->size);
+		memset(reserves[i]->addr, (int) i, reserves[i]->size);
 	}
 	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
-		assert_int_equal(*(unsigned char *)reserves[i]->addr, i);
-		assert_int_equal(
-			((unsigned char *)reserves[i]->addr)[reserves[i]->size - 1], i);
+		assert_int_equal(*(unsigned char *) reserves[i]->addr, i);
+		assert_int_equal(((unsigned char *) reserves[i]->addr)[reserves[i]->size - 1],
+				 i);
 		stage_reserve_put(&stage, reserves[i], lens[i]);
 	}
 	assert_null(stage_reserve_get(&stage, SIZE_MAX));
 	assert_null(stage_reserve_get(&stage, SIZE_MAX - 4096));
-	assert_null(stage_reserve_get(&stage, (size_t)1 << 62));
+	assert_null(stage_reserve_get(&stage, (size_t) 1 << 62));
 	stage_fini(&stage);
 }
 
@@ -77,7 +77,7 @@ static void test_reserves_kept(void **state)
 			stage_reserve_put(&stage, reserves[i], i * 500);
 		assert_in_range(stage.kept_count, 1, BOUND);
 	}
-	LIST_FOREACH (kept, &stage.kept, entry)
+	LIST_FOREACH(kept, &stage.kept, entry)
 		listed++;
 	assert_int_equal(listed, stage.kept_count);
 	stage_fini(&stage);
@@ -106,9 +106,9 @@ static void test_reserve_returned(void **state)
 
 /* 1 TiB, where the sanitizer leaves that much of the address space in one piece */
 #ifdef __SANITIZE_THREAD__
-#define HUGE_LEN ((size_t)1 << 36)
+#define HUGE_LEN ((size_t) 1 << 36)
 #else
-#define HUGE_LEN ((size_t)1 << 40)
+#define HUGE_LEN ((size_t) 1 << 40)
 #endif
 
 static void test_reserve_huge(void **state)
@@ -125,7 +125,7 @@ static void test_reserve_huge(void **state)
 	/* mappings beside it may count as one with it */
 	before = unit_resident(reserve->addr);
 	for (size_t at = 0; at < len; at += len / 8 - 1)
-		((char *)reserve->addr)[at] = 1;
+		((char *) reserve->addr)[at] = 1;
 	assert_in_range(unit_resident(reserve->addr) - before, 1, 64 * MiB);
 	stage_reserve_put(&stage, reserve, len);
 	stage_fini(&stage);

@@ -31,9 +31,9 @@
 #define AT_NAME_LEN 52
 #define AT_SIZE 54
 
-#define MSG(t, i, ...)                                   \
-	{                                                \
-		.type = WIRE_##t, .id = (i), __VA_ARGS__ \
+#define MSG(t, i, ...)                                                                         \
+	{                                                                                      \
+		.type = WIRE_##t, .id = (i), __VA_ARGS__                                       \
 	}
 #define NAME(n) .name_len = (n), .name = some_name
 
@@ -46,9 +46,14 @@
 #define AT_OFFSET (HEAD + TARGET_LEN + 40)
 
 /* @at in an allocation of @size bytes */
-#define OFFER(size_, at)                                                                \
-	.offer = {.host = UINT64_MAX, .process = 0x8182838485868788, .id = 3,           \
-		  .base = 1 << 21, .size = (size_), .offset = (at), .device = UINT32_MAX, \
+#define OFFER(size_, at)                                                                       \
+	.offer = {.host = UINT64_MAX,                                                          \
+		  .process = 0x8182838485868788,                                               \
+		  .id = 3,                                                                     \
+		  .base = 1 << 21,                                                             \
+		  .size = (size_),                                                             \
+		  .offset = (at),                                                              \
+		  .device = UINT32_MAX,                                                        \
 		  .handle = {9, 8, [DEV_IPC_HANDLE - 1] = 7}}
 
 static const unsigned char payload[WIRE_PAYLOAD_MAX] = {5, 6, [WIRE_PAYLOAD_MAX - 1] = 7};
@@ -85,8 +90,7 @@ static const struct wire_msg good[] = {
 	MSG(CTS, 7, .flags = WIRE_ASIDE, .len = 1, .chunk = 1, .count = 1, NAME(WIRE_NAME_MAX)),
 	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
 	MSG(CTS, 7, .len = WIRE_PIECES_MAX, .chunk = 1, .count = UINT32_MAX),
-	MSG(CTS, WIRE_ID_MASK, .len = WIRE_PIECES_MAX << 26, .chunk = 1 << 26,
-	    .count = 8),
+	MSG(CTS, WIRE_ID_MASK, .len = WIRE_PIECES_MAX << 26, .chunk = 1 << 26, .count = 8),
 	MSG(CREDIT, 7, .count = 1),
 	MSG(CREDIT, WIRE_ID_MASK, .count = UINT32_MAX),
 	MSG(FIN, 7, .status = 0),
@@ -102,13 +106,13 @@ static const struct wire_msg good[] = {
 	    NAME(WIRE_NAME_MAX)),
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
 	    OFFER(WIRE_PAYLOAD_MAX + 2, 1), NAME(28)),
-	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9,
-	    .flags = WIRE_OFFERED, OFFER(1 << 20, 4097), NAME(28)),
+	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9, .flags = WIRE_OFFERED,
+	    OFFER(1 << 20, 4097), NAME(28)),
 	MSG(READ, 7, .len = 0, TARGET, NAME(1)),
 	MSG(READ, 7, .len = UINT64_MAX, TARGET, NAME(28)),
 	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9, NAME(28)),
-	MSG(ATOMIC, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255,
-	    .datatype = 255, TARGET, NAME(28)),
+	MSG(ATOMIC, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255, .datatype = 255,
+	    TARGET, NAME(28)),
 	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_FETCH, TARGET, NAME(28)),
 	MSG(RESULT, 7, .status = -FI_EACCES),
 	MSG(RESULT, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
@@ -149,12 +153,12 @@ static int decode(const void *bytes, size_t len, struct wire_msg *msg, const cha
 	memcpy(exact, bytes, len);
 	*why = NULL;
 	/* len 0: one byte is there, and it must not be looked at either */
-	ret = wire_decode(len ? exact : (char *)exact + 1, len, msg, why);
+	ret = wire_decode(len ? exact : (char *) exact + 1, len, msg, why);
 	/* name and payload stay in the caller's buffer */
 	if (!ret) {
 		assert_in_range(msg->size, HEAD, len);
-		msg->payload = (const char *)bytes + msg->size - msg->payload_len;
-		msg->name = (const char *)msg->payload - msg->name_len;
+		msg->payload = (const char *) bytes + msg->size - msg->payload_len;
+		msg->name = (const char *) msg->payload - msg->name_len;
 	}
 	free(exact);
 	return ret;
@@ -163,7 +167,7 @@ static int decode(const void *bytes, size_t len, struct wire_msg *msg, const cha
 /* What a message says of its own length */
 static void set_size(unsigned char *bytes, size_t size)
 {
-	uint16_t two = htole16((uint16_t)size);
+	uint16_t two = htole16((uint16_t) size);
 
 	memcpy(bytes + AT_SIZE, &two, sizeof two);
 }
@@ -173,7 +177,8 @@ static void refused(const void *bytes, size_t len, const char *what, size_t row)
 	struct wire_msg msg;
 	const char *why;
 	int ret = decode(bytes, len, &msg, &why);
-	const bool foreign = len >= HEAD && ((const unsigned char *)bytes)[AT_VERSION] != WIRE_VERSION;
+	const bool foreign =
+		len >= HEAD && ((const unsigned char *) bytes)[AT_VERSION] != WIRE_VERSION;
 
 	if ((ret != -FI_EINVAL && !(foreign && ret == -FI_EOPNOTSUPP)) || !why || !*why)
 		fail_msg("%s %zu, %zu bytes: %d, reason %s", what, row, len, ret,
@@ -183,8 +188,8 @@ static void refused(const void *bytes, size_t len, const char *what, size_t row)
 /* Who speaks another version is told apart, with what his message is and is about */
 static void test_foreign(void **state)
 {
-	const struct wire_msg msg = MSG(ANNOUNCE, 0x1234567890, .len = 65536, .chunk = 4096,
-					TARGET, NAME(20));
+	const struct wire_msg msg =
+		MSG(ANNOUNCE, 0x1234567890, .len = 65536, .chunk = 4096, TARGET, NAME(20));
 	unsigned char buf[WIRE_MSG_MAX];
 	struct wire_msg back;
 	const char *why;
@@ -236,8 +241,7 @@ static void test_round_trip(void **state)
 		if (msg.name_len)
 			assert_memory_equal(msg.name, good[i].name, good[i].name_len);
 		if (msg.payload_len)
-			assert_memory_equal(msg.payload, good[i].payload,
-					    msg.payload_len);
+			assert_memory_equal(msg.payload, good[i].payload, msg.payload_len);
 	}
 }
 
@@ -282,6 +286,7 @@ static void test_layout(void **state)
 		.name_len = 5,
 		.name = "peer1",
 	};
+	/* clang-format off */
 	static const unsigned char bytes[] = {
 		0x70, 0x32, 0x50, 0x66, 7,    1,    1,    0,    0xef, 0xcd, 0xab,
 		0x89, 0x67, 0x45, 0x23, 0x01, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
@@ -300,6 +305,7 @@ static void test_layout(void **state)
 		0,    'h',  'a',  'n',  'd',  'l',  'e',  [HEAD + TARGET_LEN + OFFER_LEN] =
 		'p',  'e',  'e',  'r',  '1',
 	};
+	/* clang-format on */
 	unsigned char buf[WIRE_MSG_MAX + 1];
 
 	memset(buf, 0x5a, sizeof buf);
@@ -376,7 +382,8 @@ static void test_bad_content(void **state)
 		MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, NAME(28)),
 		MSG(ANNOUNCE, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, NAME(28)),
 		/* lent is what a message stands for */
-		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET, NAME(28)),
+		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET,
+		    NAME(28)),
 		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET, NAME(28)),
 		/* offers of what cannot be there */
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
@@ -387,8 +394,8 @@ static void test_bad_content(void **state)
 		    OFFER(1 << 20, UINT64_MAX), NAME(28)),
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
 		    OFFER(UINT64_MAX, 0), NAME(28)),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
-		    OFFER(0, 0), NAME(28)),
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED, OFFER(0, 0),
+		    NAME(28)),
 		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
 		    OFFER(1 << 20, 1), NAME(28)),
 		MSG(WRITE, 7, .len = 8, PAYLOAD(8), .flags = WIRE_OFFERED, TARGET,
@@ -453,9 +460,8 @@ static void test_bad_content(void **state)
  */
 static void test_announce_without_key(void **state)
 {
-	const struct wire_msg msg =
-		MSG(ANNOUNCE, 7, .len = 65536, .chunk = 4096, .flags = WIRE_READABLE,
-		    TARGET, NAME(WIRE_NAME_MAX));
+	const struct wire_msg msg = MSG(ANNOUNCE, 7, .len = 65536, .chunk = 4096,
+					.flags = WIRE_READABLE, TARGET, NAME(WIRE_NAME_MAX));
 	unsigned char buf[WIRE_MSG_MAX];
 	struct wire_msg back;
 	const char *why;
@@ -468,8 +474,7 @@ static void test_announce_without_key(void **state)
 		set_size(buf, HEAD + name_len);
 		refused(buf, HEAD + name_len, "announcement without key", name_len);
 		if (name_len < TARGET_LEN) {
-			assert_int_equal(decode(buf, HEAD + name_len, &back, &why),
-					 -FI_EINVAL);
+			assert_int_equal(decode(buf, HEAD + name_len, &back, &why), -FI_EINVAL);
 			assert_string_equal(why, "too short");
 		}
 	}
@@ -508,8 +513,7 @@ static void test_bad_bytes(void **state)
 		{AT_DATA + 4, {1}, 1},
 		{AT_LEN, {0, 16, 0, 0}, 4},
 	};
-	const struct wire_msg msg =
-		MSG(ANNOUNCE, 7, .len = 65536, .chunk = 4096, NAME(28));
+	const struct wire_msg msg = MSG(ANNOUNCE, 7, .len = 65536, .chunk = 4096, NAME(28));
 	unsigned char buf[WIRE_MSG_MAX];
 	size_t len;
 
@@ -585,9 +589,9 @@ static void test_random(void **state)
 	size_t len, rest;
 
 	for (int round = 0; round < 100000; round++) {
-		len = (size_t)rand_r(&seed) % sizeof buf;
+		len = (size_t) rand_r(&seed) % sizeof buf;
 		for (size_t i = 0; i < len; i++)
-			buf[i] = (unsigned char)(rand_r(&seed) >> 8);
+			buf[i] = (unsigned char) (rand_r(&seed) >> 8);
 		if (round % 2 && len >= HEAD) {
 			memcpy(buf, "\x70\x32\x50\x66", 4);
 			buf[AT_VERSION] = WIRE_VERSION;
@@ -605,7 +609,7 @@ static void test_random(void **state)
 			memset(buf + AT_LEN + 4, 0, round % 3 ? 4 : 0);
 			if (len >= HEAD + TARGET_LEN + OFFER_LEN && round % 3)
 				memset(buf + AT_OFFSET + 4, 0, 4);
-			buf[AT_NAME_LEN] = (unsigned char)rest;
+			buf[AT_NAME_LEN] = (unsigned char) rest;
 		}
 		if (decode(buf, len, &msg, &why)) {
 			assert_non_null(why);

@@ -62,7 +62,8 @@ static const struct advice_entry advice_table[] = {
 	 "nothing: there is no RDMA device here, and this network cannot reach device memory"},
 	{"the core provider registers no device memory", advice_is_local,
 	 "nothing: within a host, this provider copies by the CPU"},
-	{"cannot register one (1.20 can)", NULL, "install libfabric 1.20 or later, for dma-bufs"},
+	{"cannot register one (1.20 can)", NULL,
+	 "install libfabric 1.20 or later, for dma-bufs"},
 	{"the kernel module %s is not loaded", advice_is_cuda,
 	 "load NVIDIA's peer memory module: modprobe nvidia_peermem (after ib_core)"},
 	{"the kernel module %s is not loaded", advice_is_rocm,
@@ -120,7 +121,8 @@ static void advice_for_path(const struct info *info, const struct info_offer *of
 		advice_add_to_path(path, "unset FI_P2P_CUDA and FI_P2P_ROCM, or build the "
 					 "provider with this runtime's backend");
 	if (path->ret == -FI_EOPNOTSUPP)
-		advice_add_to_path(path, "FI_P2P_PATH=peer or =ipc forbids to stage it: unset it");
+		advice_add_to_path(path,
+				   "FI_P2P_PATH=peer or =ipc forbids to stage it: unset it");
 	for (size_t i = 0; i < INFO_COUNT(advice_table); i++) {
 		const struct advice_entry *entry = &advice_table[i];
 
@@ -145,11 +147,13 @@ static void advice_library(struct info *info)
 		advice_add(info, "libfabric has not loaded libp2p-fi.so: set "
 				 "FI_PROVIDER_PATH=" PROVIDER_DIR);
 	else
-		advice_add(info, "libfabric has not loaded libp2p-fi.so: set FI_PROVIDER_PATH to "
-				 "the directory where it is installed (make install puts it "
-				 "into " PROVIDER_DIR ")");
-	advice_add(info, "if it is there already: FI_LOG_LEVEL=info FI_LOG_PROV=core fi_info -l "
-			 "tells why it is not loaded");
+		advice_add(info,
+			   "libfabric has not loaded libp2p-fi.so: set FI_PROVIDER_PATH to "
+			   "the directory where it is installed (make install puts it "
+			   "into " PROVIDER_DIR ")");
+	advice_add(info,
+		   "if it is there already: FI_LOG_LEVEL=info FI_LOG_PROV=core fi_info -l "
+		   "tells why it is not loaded");
 }
 
 static void advice_gpus(struct info *info)
@@ -190,11 +194,13 @@ static void advice_nics(struct info *info)
 			redirected |= info->nics[i].ways[j].acs == INFO_YES;
 	}
 	if (redirected)
-		advice_add(info, "bridges send what GPU and NIC have for each other through the "
-				 "root complex: disable ACS redirection (firmware, or setpci)");
+		advice_add(info,
+			   "bridges send what GPU and NIC have for each other through the "
+			   "root complex: disable ACS redirection (firmware, or setpci)");
 	if (info->system.iommu == INFO_IOMMU_TRANSLATES)
-		advice_add(info, "the IOMMU translates what GPU and NIC have for each other: boot "
-				 "with iommu=pt");
+		advice_add(info,
+			   "the IOMMU translates what GPU and NIC have for each other: boot "
+			   "with iommu=pt");
 }
 
 void info_advise(struct info *info)

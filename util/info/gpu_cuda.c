@@ -161,8 +161,8 @@ void info_gpus_cuda(struct info *info)
 		return;
 	cuda.driver_version(&version);
 	runtime->ready = true;
-	runtime->status = info_text("CUDA %d.%d, devices: %d", version / 1000,
-				    version / 10 % 100, count);
+	runtime->status =
+		info_text("CUDA %d.%d, devices: %d", version / 1000, version / 10 % 100, count);
 	for (int i = 0; i < count; i++)
 		cuda_describe(info_append(&info->gpus, &info->gpu_count, sizeof *info->gpus), i,
 			      version);

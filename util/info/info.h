@@ -15,11 +15,7 @@
 
 #define INFO_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum info_answer {
-	INFO_UNKNOWN,
-	INFO_NO,
-	INFO_YES
-};
+enum info_answer { INFO_UNKNOWN, INFO_NO, INFO_YES };
 
 /* A provider that libfabric has loaded */
 struct info_provider {
@@ -244,8 +240,7 @@ char *info_file(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Its first line, without the newline and spaces around; NULL: it cannot be read or is empty */
 char *info_file_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Its first line as a number, or @unknown */
-long info_file_number(long unknown, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+long info_file_number(long unknown, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool info_file_there(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The last part of what a link leads to; NULL: there is none */
 char *info_file_link(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

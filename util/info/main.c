@@ -10,11 +10,7 @@
 #include "config.h"
 
 /* Exit status */
-enum {
-	MAIN_WORKS,
-	MAIN_DOES_NOT,
-	MAIN_USAGE
-};
+enum { MAIN_WORKS, MAIN_DOES_NOT, MAIN_USAGE };
 
 static const char main_help[] =
 	"Usage: fi_p2p_info [option...]\n"

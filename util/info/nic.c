@@ -24,12 +24,11 @@ static void nic_ports(struct info_nic *nic)
 	for (size_t i = 0; i < count; i++) {
 		port = info_append(&nic->ports, &nic->port_count, sizeof *port);
 		port->number = names[i];
-		port->state = nic_word(info_file_line(NIC_CLASS "/%s/ports/%s/state", nic->name,
-						      names[i]));
+		port->state = nic_word(
+			info_file_line(NIC_CLASS "/%s/ports/%s/state", nic->name, names[i]));
 		port->link = info_file_line(NIC_CLASS "/%s/ports/%s/link_layer", nic->name,
 					    names[i]);
-		port->rate =
-			info_file_line(NIC_CLASS "/%s/ports/%s/rate", nic->name, names[i]);
+		port->rate = info_file_line(NIC_CLASS "/%s/ports/%s/rate", nic->name, names[i]);
 	}
 	free(names);
 }
@@ -47,8 +46,8 @@ void info_nics(struct info *info)
 		nic->firmware = info_file_line(NIC_CLASS "/%s/fw_ver", names[i]);
 		nic->driver = info_file_link(NIC_CLASS "/%s/device/driver", names[i]);
 		nic->pci = info_file_link(NIC_CLASS "/%s/device", names[i]);
-		nic->numa = (int) info_file_number(-1, NIC_CLASS "/%s/device/numa_node",
-						   names[i]);
+		nic->numa =
+			(int) info_file_number(-1, NIC_CLASS "/%s/device/numa_node", names[i]);
 		nic_ports(nic);
 		info_nic_try_dmabuf(nic, info);
 	}

@@ -46,7 +46,8 @@ static void path_ask_length(struct info_offer *offer, struct fid_ep *ep,
 	path->reason = "the provider takes it for host memory";
 }
 
-static const char *path_ask(struct info_offer *offer, struct fid_ep *ep, const struct info *info)
+static const char *path_ask(struct info_offer *offer, struct fid_ep *ep,
+			    const struct info *info)
 {
 	struct fi_p2p_stats_ops *ops;
 	int ret = fi_open_ops(&ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
@@ -135,7 +136,8 @@ static const struct info_nic *path_nic(const struct info *info, const char *doma
 }
 
 /* One of each provider will do, but every verbs device is of interest */
-static bool path_known(const struct info *info, const char *provider, const struct info_nic *nic)
+static bool path_known(const struct info *info, const char *provider,
+		       const struct info_nic *nic)
 {
 	for (size_t i = 0; i < info->offer_count; i++) {
 		if (!strcmp(info->offers[i].provider, provider) && info->offers[i].nic == nic)

@@ -31,8 +31,8 @@ static uint64_t pci_bar(const char *address)
 	if (!file)
 		return 0;
 	while (fscanf(file, "%" SCNx64 " %" SCNx64 " %" SCNx64, &first, &last, &flags) == 3) {
-		if (flags & PCI_RESOURCE_MEM && flags & PCI_RESOURCE_PREFETCH &&
-		    last > first && last - first + 1 > largest)
+		if (flags & PCI_RESOURCE_MEM && flags & PCI_RESOURCE_PREFETCH && last > first &&
+		    last - first + 1 > largest)
 			largest = last - first + 1;
 	}
 	fclose(file);

@@ -155,9 +155,10 @@ static json *json_ways(const struct info *info, const struct info_nic *nic)
 	for (size_t i = 0; i < info->gpu_count; i++) {
 		object = json_object_new_object();
 		add(object, "gpu", json_object_new_int64((int64_t) i));
-		add(object, "distance", nic->ways[i].distance == INFO_FAR_UNKNOWN
-						? NULL
-						: text(info_distance_word(nic->ways[i].distance)));
+		add(object, "distance",
+		    nic->ways[i].distance == INFO_FAR_UNKNOWN
+			    ? NULL
+			    : text(info_distance_word(nic->ways[i].distance)));
 		add(object, "why", text(nic->ways[i].why));
 		add(object, "acs_redirects", answer(nic->ways[i].acs));
 		add(object, "acs_bridges", text(nic->ways[i].bridges));

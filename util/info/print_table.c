@@ -31,7 +31,8 @@ static void line(const char *key, const char *value)
 	printf("  %-*s%s\n", *value ? 18 : 0, key, value);
 }
 
-static const char *object(const char *path, const char *name, const struct info_library *library)
+static const char *object(const char *path, const char *name,
+			  const struct info_library *library)
 {
 	for (size_t i = 0; path && i < library->provider_count; i++) {
 		const struct info_provider *provider = &library->providers[i];
@@ -60,7 +61,8 @@ static void print_library(const struct info_library *library)
 	if (library->search)
 		line("FI_PROVIDER_PATH", library->search);
 	if (library->restricted)
-		line("FI_PROVIDER", info_text("%s (others are not offered)", library->restricted));
+		line("FI_PROVIDER",
+		     info_text("%s (others are not offered)", library->restricted));
 	if (library->hooked)
 		line("FI_HOOK", library->hooked);
 }
@@ -84,8 +86,8 @@ static void print_system(const struct info_system *system)
 	line("modules loaded", *loaded ? loaded + 1 : "none of those that matter");
 	line("not loaded", *missing ? missing + 1 : "none");
 	if (system->nvidia_open != INFO_UNKNOWN)
-		line("NVIDIA's modules", system->nvidia_open == INFO_YES ? "the open ones"
-									 : "not the open ones");
+		line("NVIDIA's modules",
+		     system->nvidia_open == INFO_YES ? "the open ones" : "not the open ones");
 	line("IOMMU", system->iommu_words ? info_text("%s (%s)", info_iommu_word(system->iommu),
 						      system->iommu_words)
 					  : info_iommu_word(system->iommu));
@@ -113,21 +115,22 @@ static void print_gpus(const struct info *info)
 	for (size_t i = 0; i < info->gpu_count; i++) {
 		const struct info_gpu *gpu = &info->gpus[i];
 
-		line(info_text("GPU %zu", i), info_text("%s, %s device %d", or_unknown(gpu->name),
-							gpu->runtime, gpu->number));
+		line(info_text("GPU %zu", i),
+		     info_text("%s, %s device %d", or_unknown(gpu->name), gpu->runtime,
+			       gpu->number));
 		line("", info_text("PCI %s, NUMA node %s, driver %s", or_unknown(gpu->pci),
 				   numa(gpu->numa), or_unknown(gpu->driver)));
-		line("", info_text("memory %s, largest BAR %s", size(gpu->memory),
-				   size(gpu->bar)));
+		line("",
+		     info_text("memory %s, largest BAR %s", size(gpu->memory), size(gpu->bar)));
 		line("", attributes(gpu));
 		if (gpu->error)
 			line("", gpu->error);
 	}
 	for (size_t i = 0; i < info->unused_count; i++)
-		line("unused", info_text("%s GPU at PCI %s, driver %s: no runtime offers it",
-					 info->unused[i].vendor, info->unused[i].pci,
-					 info->unused[i].driver ? info->unused[i].driver
-								: "none"));
+		line("unused",
+		     info_text("%s GPU at PCI %s, driver %s: no runtime offers it",
+			       info->unused[i].vendor, info->unused[i].pci,
+			       info->unused[i].driver ? info->unused[i].driver : "none"));
 	if (!ready)
 		line("", "no GPU runtime: all buffers are host memory");
 	else if (!info->gpu_count)
@@ -143,7 +146,8 @@ static const char *way(const struct info_way *way)
 	if (way->acs == INFO_YES)
 		return info_text("%s; ACS redirects at %s", far, way->bridges);
 	return info_text("%s; ACS redirects: %s", far,
-			 way->acs == INFO_NO ? "no" : "unknown (not readable, or not permitted)");
+			 way->acs == INFO_NO ? "no"
+					     : "unknown (not readable, or not permitted)");
 }
 
 static void print_nics(const struct info *info)
@@ -154,8 +158,8 @@ static void print_nics(const struct info *info)
 
 		line(nic->name, info_text("%s, driver %s, firmware %s", or_unknown(nic->type),
 					  or_unknown(nic->driver), or_unknown(nic->firmware)));
-		line("", info_text("PCI %s, NUMA node %s", or_unknown(nic->pci),
-				   numa(nic->numa)));
+		line("",
+		     info_text("PCI %s, NUMA node %s", or_unknown(nic->pci), numa(nic->numa)));
 		for (size_t j = 0; j < nic->port_count; j++)
 			line("", info_text("port %s: %s, %s, %s", nic->ports[j].number,
 					   or_unknown(nic->ports[j].state),

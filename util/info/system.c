@@ -6,9 +6,9 @@
 #include <string.h>
 
 static const char *const system_modules[] = {
-	"nvidia",   "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "gdrdrv",	"amdgpu",
-	"ib_peer_mem", "ib_core", "ib_uverbs",	    "rdma_ucm",	   "mlx5_ib",	"irdma",
-	"bnxt_re",  "efa",	  "rdma_rxe",	    "siw",	   "udmabuf",
+	"nvidia",      "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "gdrdrv",  "amdgpu",
+	"ib_peer_mem", "ib_core",    "ib_uverbs",      "rdma_ucm",    "mlx5_ib", "irdma",
+	"bnxt_re",     "efa",        "rdma_rxe",       "siw",         "udmabuf",
 };
 
 static void system_add_modules(struct info_system *system)

@@ -48,12 +48,12 @@ static char *text_format(const char *head, const char *fmt, va_list args)
 }
 
 /* @text: what the function's own format and arguments say */
-#define TEXT_OF(text, head, fmt)                     \
-	do {                                         \
-		va_list args_;                       \
-		va_start(args_, fmt);                \
-		text = text_format(head, fmt, args_); \
-		va_end(args_);                       \
+#define TEXT_OF(text, head, fmt)                                                               \
+	do {                                                                                   \
+		va_list args_;                                                                 \
+		va_start(args_, fmt);                                                          \
+		text = text_format(head, fmt, args_);                                          \
+		va_end(args_);                                                                 \
 	} while (0)
 
 char *info_text(const char *fmt, ...)
@@ -95,7 +95,8 @@ static char *text_line(const char *path)
 		return NULL;
 	if (getline(&line, &room, file) >= 0) {
 		start = line + strspn(line, " \t\n");
-		for (end = start + strlen(start); end > start && strchr(" \t\n", end[-1]); end--)
+		for (end = start + strlen(start); end > start && strchr(" \t\n", end[-1]);
+		     end--)
 			;
 		if (end > start)
 			text = info_text("%.*s", (int) (end - start), start);

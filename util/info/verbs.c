@@ -27,14 +27,10 @@ static struct {
 } verbs;
 
 static const struct info_symbol verbs_symbols[] = {
-	{"ibv_get_device_list", &verbs.get_list},
-	{"ibv_free_device_list", &verbs.free_list},
-	{"ibv_get_device_name", &verbs.get_name},
-	{"ibv_open_device", &verbs.open},
-	{"ibv_close_device", &verbs.close},
-	{"ibv_alloc_pd", &verbs.pd_alloc},
-	{"ibv_dealloc_pd", &verbs.pd_free},
-	{"ibv_reg_dmabuf_mr", &verbs.reg_dmabuf},
+	{"ibv_get_device_list", &verbs.get_list}, {"ibv_free_device_list", &verbs.free_list},
+	{"ibv_get_device_name", &verbs.get_name}, {"ibv_open_device", &verbs.open},
+	{"ibv_close_device", &verbs.close},       {"ibv_alloc_pd", &verbs.pd_alloc},
+	{"ibv_dealloc_pd", &verbs.pd_free},       {"ibv_reg_dmabuf_mr", &verbs.reg_dmabuf},
 	{"ibv_dereg_mr", &verbs.dereg},
 };
 
@@ -57,8 +53,8 @@ static void verbs_try(struct info_nic *nic, const struct info *info, struct ibv_
 	int fd = verbs_expose(info, &gpu), error;
 	struct ibv_mr *mr;
 
-	mr = verbs.reg_dmabuf(pd, 0, INFO_LONG, 0,
-			      fd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+	mr = verbs.reg_dmabuf(pd, 0, INFO_LONG, 0, fd,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
 	error = errno;
 	if (mr) {
 		verbs.dereg(mr);
@@ -70,11 +66,11 @@ static void verbs_try(struct info_nic *nic, const struct info *info, struct ibv_
 		nic->dmabuf_how = info_text("tried with memory of %s device %d: %s",
 					    gpu->runtime, gpu->number, strerror(error));
 	} else {
-		nic->dmabuf = error == EBADF ? INFO_YES
-			      : error == EOPNOTSUPP || error == EPROTONOSUPPORT ||
-					      error == ENOSYS
-				      ? INFO_NO
-				      : INFO_UNKNOWN;
+		nic->dmabuf =
+			error == EBADF ? INFO_YES
+			: error == EOPNOTSUPP || error == EPROTONOSUPPORT || error == ENOSYS
+				? INFO_NO
+				: INFO_UNKNOWN;
 		nic->dmabuf_how = info_text("tried with no dma-buf: %s", strerror(error));
 	}
 	if (fd >= 0)

@@ -118,7 +118,8 @@ static char **way_route(const char *address)
 
 	for (char *part = path ? strtok_r(path, "/", &save) : NULL; part;
 	     part = strtok_r(NULL, "/", &save)) {
-		if (sscanf(part, "%x:%x:%x.%x%c", &domain, &bus, &device, &function, &tail) == 4)
+		if (sscanf(part, "%x:%x:%x.%x%c", &domain, &bus, &device, &function, &tail) ==
+		    4)
 			*(char **) info_append(&route, &count, sizeof *route) =
 				info_text("%s", part);
 	}

@@ -30,10 +30,8 @@ const char *info_iommu_word(enum info_iommu iommu)
 const char *info_distance_word(enum info_distance distance)
 {
 	static const char *const words[] = {
-		[INFO_FAR_UNKNOWN] = "unknown",
-		[INFO_SAME_SWITCH] = "same switch",
-		[INFO_SAME_ROOT] = "same root complex",
-		[INFO_SAME_NUMA] = "same NUMA node",
+		[INFO_FAR_UNKNOWN] = "unknown",         [INFO_SAME_SWITCH] = "same switch",
+		[INFO_SAME_ROOT] = "same root complex", [INFO_SAME_NUMA] = "same NUMA node",
 		[INFO_ACROSS] = "across NUMA nodes",
 	};
 

@@ -18,8 +18,7 @@
  * libfabric calls this after a fabric has been opened: @attr->fabric is that fabric,
  * @context the provider it belongs to. An error leaves the fabric as it was.
  */
-static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
-		       void *context)
+static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
 	const struct fi_provider *hooked = context;
 	int ret = conf_status();

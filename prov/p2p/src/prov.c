@@ -102,8 +102,8 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 	return *list ? 0 : -FI_ENODATA;
 }
 
-static int prov_getinfo(uint32_t version, const char *node, const char *service,
-			uint64_t flags, const struct fi_info *hints, struct fi_info **info)
+static int prov_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+			const struct fi_info *hints, struct fi_info **info)
 {
 	char *core_name = NULL, *excluded = NULL;
 	struct fi_info *core_hints;
@@ -146,8 +146,7 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 	return ret;
 }
 
-static int prov_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
-		       void *context)
+static int prov_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
 	struct fi_fabric_attr core_attr = *attr;
 	struct fid_fabric *core;

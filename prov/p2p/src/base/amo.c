@@ -13,123 +13,121 @@
 
 #include "base/base.h"
 
-#define AMO_INTEGERS(X)                                                                  \
-	X(FI_INT8, int8_t)                                                               \
-	X(FI_UINT8, uint8_t)                                                             \
-	X(FI_INT16, int16_t)                                                             \
-	X(FI_UINT16, uint16_t)                                                           \
-	X(FI_INT32, int32_t)                                                             \
-	X(FI_UINT32, uint32_t)                                                           \
-	X(FI_INT64, int64_t)                                                             \
+#define AMO_INTEGERS(X)                                                                        \
+	X(FI_INT8, int8_t)                                                                     \
+	X(FI_UINT8, uint8_t)                                                                   \
+	X(FI_INT16, int16_t)                                                                   \
+	X(FI_UINT16, uint16_t)                                                                 \
+	X(FI_INT32, int32_t)                                                                   \
+	X(FI_UINT32, uint32_t)                                                                 \
+	X(FI_INT64, int64_t)                                                                   \
 	X(FI_UINT64, uint64_t)
 
-#define AMO_REALS(X)                                                                     \
-	X(FI_FLOAT, float)                                                               \
-	X(FI_DOUBLE, double)                                                             \
+#define AMO_REALS(X)                                                                           \
+	X(FI_FLOAT, float)                                                                     \
+	X(FI_DOUBLE, double)                                                                   \
 	X(FI_LONG_DOUBLE, long double)
 
-#define AMO_COMPLEXES(X)                                                                 \
-	X(FI_FLOAT_COMPLEX, float complex)                                               \
-	X(FI_DOUBLE_COMPLEX, double complex)                                             \
+#define AMO_COMPLEXES(X)                                                                       \
+	X(FI_FLOAT_COMPLEX, float complex)                                                     \
+	X(FI_DOUBLE_COMPLEX, double complex)                                                   \
 	X(FI_LONG_DOUBLE_COMPLEX, long double complex)
 
 /* Integers wrap around: computed without a sign */
 #define AMO_SUM(type, a, b) ((type) ((uint64_t) (a) + (uint64_t) (b)))
 #define AMO_PROD(type, a, b) ((type) ((uint64_t) (a) * (uint64_t) (b)))
 
-#define AMO_ANY_CASES                                                                    \
-	case FI_LOR:                                                                     \
-		t = t || o;                                                              \
-		break;                                                                   \
-	case FI_LAND:                                                                    \
-		t = t && o;                                                              \
-		break;                                                                   \
-	case FI_LXOR:                                                                    \
-		t = !t != !o;                                                            \
-		break;                                                                   \
-	case FI_ATOMIC_WRITE:                                                            \
-		t = o;                                                                   \
-		break;                                                                   \
-	case FI_CSWAP:                                                                   \
-		t = c == t ? o : t;                                                      \
-		break;                                                                   \
-	case FI_CSWAP_NE:                                                                \
-		t = c != t ? o : t;                                                      \
+#define AMO_ANY_CASES                                                                          \
+	case FI_LOR:                                                                           \
+		t = t || o;                                                                    \
+		break;                                                                         \
+	case FI_LAND:                                                                          \
+		t = t && o;                                                                    \
+		break;                                                                         \
+	case FI_LXOR:                                                                          \
+		t = !t != !o;                                                                  \
+		break;                                                                         \
+	case FI_ATOMIC_WRITE:                                                                  \
+		t = o;                                                                         \
+		break;                                                                         \
+	case FI_CSWAP:                                                                         \
+		t = c == t ? o : t;                                                            \
+		break;                                                                         \
+	case FI_CSWAP_NE:                                                                      \
+		t = c != t ? o : t;                                                            \
 		break;
 
-#define AMO_ORDER_CASES                                                                  \
-	case FI_MIN:                                                                     \
-		t = o < t ? o : t;                                                       \
-		break;                                                                   \
-	case FI_MAX:                                                                     \
-		t = o > t ? o : t;                                                       \
-		break;                                                                   \
-	case FI_CSWAP_LE:                                                                \
-		t = c <= t ? o : t;                                                      \
-		break;                                                                   \
-	case FI_CSWAP_LT:                                                                \
-		t = c < t ? o : t;                                                       \
-		break;                                                                   \
-	case FI_CSWAP_GE:                                                                \
-		t = c >= t ? o : t;                                                      \
-		break;                                                                   \
-	case FI_CSWAP_GT:                                                                \
-		t = c > t ? o : t;                                                       \
+#define AMO_ORDER_CASES                                                                        \
+	case FI_MIN:                                                                           \
+		t = o < t ? o : t;                                                             \
+		break;                                                                         \
+	case FI_MAX:                                                                           \
+		t = o > t ? o : t;                                                             \
+		break;                                                                         \
+	case FI_CSWAP_LE:                                                                      \
+		t = c <= t ? o : t;                                                            \
+		break;                                                                         \
+	case FI_CSWAP_LT:                                                                      \
+		t = c < t ? o : t;                                                             \
+		break;                                                                         \
+	case FI_CSWAP_GE:                                                                      \
+		t = c >= t ? o : t;                                                            \
+		break;                                                                         \
+	case FI_CSWAP_GT:                                                                      \
+		t = c > t ? o : t;                                                             \
 		break;
 
-#define AMO_INTEGER_CASES(type)                                                          \
-	AMO_ANY_CASES                                                                    \
-	AMO_ORDER_CASES                                                                  \
-	case FI_SUM:                                                                     \
-		t = AMO_SUM(type, t, o);                                                 \
-		break;                                                                   \
-	case FI_PROD:                                                                    \
-		t = AMO_PROD(type, t, o);                                                \
-		break;                                                                   \
-	case FI_BOR:                                                                     \
-		t |= o;                                                                  \
-		break;                                                                   \
-	case FI_BAND:                                                                    \
-		t &= o;                                                                  \
-		break;                                                                   \
-	case FI_BXOR:                                                                    \
-		t ^= o;                                                                  \
-		break;                                                                   \
-	case FI_MSWAP:                                                                   \
-		t = (o & c) | (t & ~c);                                                  \
+#define AMO_INTEGER_CASES(type)                                                                \
+	AMO_ANY_CASES                                                                          \
+	AMO_ORDER_CASES                                                                        \
+	case FI_SUM:                                                                           \
+		t = AMO_SUM(type, t, o);                                                       \
+		break;                                                                         \
+	case FI_PROD:                                                                          \
+		t = AMO_PROD(type, t, o);                                                      \
+		break;                                                                         \
+	case FI_BOR:                                                                           \
+		t |= o;                                                                        \
+		break;                                                                         \
+	case FI_BAND:                                                                          \
+		t &= o;                                                                        \
+		break;                                                                         \
+	case FI_BXOR:                                                                          \
+		t ^= o;                                                                        \
+		break;                                                                         \
+	case FI_MSWAP:                                                                         \
+		t = (o & c) | (t & ~c);                                                        \
 		break;
 
-#define AMO_NUMBER_CASES                                                                 \
-	AMO_ANY_CASES                                                                    \
-	case FI_SUM:                                                                     \
-		t += o;                                                                  \
-		break;                                                                   \
-	case FI_PROD:                                                                    \
-		t *= o;                                                                  \
+#define AMO_NUMBER_CASES                                                                       \
+	AMO_ANY_CASES                                                                          \
+	case FI_SUM:                                                                           \
+		t += o;                                                                        \
+		break;                                                                         \
+	case FI_PROD:                                                                          \
+		t *= o;                                                                        \
 		break;
 
 #define AMO_REAL_CASES(type) AMO_NUMBER_CASES AMO_ORDER_CASES
 #define AMO_COMPLEX_CASES(type) AMO_NUMBER_CASES
 
-#define AMO_FUNCTION(name, type, cases)                                                  \
-	static void amo_apply_##name(enum fi_op op, size_t count, char *target,          \
-				     const char *operand, const char *compare)           \
-	{                                                                                \
-		for (size_t i = 0; i < count; i++, target += sizeof(type)) {             \
-			type t, o = 0, c = 0;                                            \
-                                                                                         \
-			memcpy(&t, target, sizeof t);                                    \
-			if (operand)                                                     \
-				memcpy(&o, operand + i * sizeof o, sizeof o);            \
-			if (compare)                                                     \
-				memcpy(&c, compare + i * sizeof c, sizeof c);            \
-			switch (op) {                                                    \
-				cases(type)                                              \
-			default:                                                         \
-				break;                                                   \
-			}                                                                \
-			memcpy(target, &t, sizeof t);                                    \
-		}                                                                        \
+#define AMO_FUNCTION(name, type, cases)                                                        \
+	static void amo_apply_##name(enum fi_op op, size_t count, char *target,                \
+				     const char *operand, const char *compare)                 \
+	{                                                                                      \
+		for (size_t i = 0; i < count; i++, target += sizeof(type)) {                   \
+			type t, o = 0, c = 0;                                                  \
+                                                                                               \
+			memcpy(&t, target, sizeof t);                                          \
+			if (operand)                                                           \
+				memcpy(&o, operand + i * sizeof o, sizeof o);                  \
+			if (compare)                                                           \
+				memcpy(&c, compare + i * sizeof c, sizeof c);                  \
+			switch (op) {                                                          \
+				cases(type) default : break;                                   \
+			}                                                                      \
+			memcpy(target, &t, sizeof t);                                          \
+		}                                                                              \
 	}
 
 #define AMO_INTEGER_FUNCTION(name, type) AMO_FUNCTION(name, type, AMO_INTEGER_CASES)
@@ -140,12 +138,7 @@ AMO_INTEGERS(AMO_INTEGER_FUNCTION)
 AMO_REALS(AMO_REAL_FUNCTION)
 AMO_COMPLEXES(AMO_COMPLEX_FUNCTION)
 
-enum amo_class {
-	AMO_NONE,
-	AMO_INTEGER,
-	AMO_REAL,
-	AMO_COMPLEX
-};
+enum amo_class { AMO_NONE, AMO_INTEGER, AMO_REAL, AMO_COMPLEX };
 
 struct amo_type {
 	enum amo_class class;
@@ -165,9 +158,8 @@ static const struct amo_type *amo_type(enum fi_datatype datatype)
 {
 	static const struct amo_type none = {AMO_NONE, 0, NULL};
 
-	return (size_t) datatype < sizeof amo_types / sizeof amo_types[0]
-		       ? &amo_types[datatype]
-		       : &none;
+	return (size_t) datatype < sizeof amo_types / sizeof amo_types[0] ? &amo_types[datatype]
+									  : &none;
 }
 
 size_t amo_size(enum fi_datatype datatype)

@@ -44,7 +44,7 @@
 
 #define P2P_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define P2P_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define P2P_ALIGN_UP(x, a) (((x) + (a) - 1) & ~((size_t) (a) - 1))
+#define P2P_ALIGN_UP(x, a) (((x) + (a) -1) & ~((size_t) (a) -1))
 
 /* What every message on its way to the core or back makes us look at lies together in these. */
 #define P2P_CACHE_LINE 64

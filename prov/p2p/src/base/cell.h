@@ -21,9 +21,9 @@
 
 struct cell_pool {
 	char *base;
-	uint32_t used;		/* cells handed out now */
-	uint32_t touched;	/* cells ever handed out: the memory behind the rest has no pages */
-	void *free;		/* linked through their first word, the last one put first */
+	uint32_t used;    /* cells handed out now */
+	uint32_t touched; /* cells ever handed out: the memory behind the rest has no pages */
+	void *free;       /* linked through their first word, the last one put first */
 };
 
 int cell_pool_init(struct cell_pool *pool);

@@ -45,43 +45,41 @@ static const struct conf_param {
 	const char *const *words;
 	const char *help;
 } conf_params[] = {
-	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26, .help =
-	 "Bytes up to which a message from device memory is copied to the host and sent "
-	 "as it is, or read there by its receiver, while there is pinned memory for it; a "
-	 "longer one is announced and sent in pieces. At most FI_P2P_CHUNK_SIZE (default: 65536)"},
-	{"p2p_chunk_size", .size = &conf.chunk_size, .min = 1 << 14, .max = 1 << 26, .help =
-	 "Bytes in one piece of a long message, so in one copy between device and host "
-	 "(default: 1048576)"},
-	{"p2p_pinned_size", .size = &conf.pinned_size, .min = 1 << 22,
-	 .max = (size_t) 1 << 40, .help =
-	 "Bytes of host memory that one domain may pin for staging (default: 33554432)"},
-	{"p2p_path", .choice = &conf.path, .words = conf_paths, .help =
-	 "How messages between device memories travel: auto (the NIC reads and writes "
-	 "device memory where it can; else, within a host, one copy from device to device; "
-	 "else through host memory), peer (the NIC; what is longer than 4096 bytes and cannot "
-	 "is an error), ipc (from device to device; what is longer than 4096 bytes and cannot "
-	 "is an error), or stage (through host memory) (default: auto)"},
-	{"p2p_pin", .choice = &conf.pin, .words = conf_pins, .help =
-	 "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
-	 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
+	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26,
+	 .help = "Bytes up to which a message from device memory is copied to the host and sent "
+		 "as it is, or read there by its receiver, while there is pinned memory for it; a "
+		 "longer one is announced and sent in pieces. At most FI_P2P_CHUNK_SIZE (default: 65536)"},
+	{"p2p_chunk_size", .size = &conf.chunk_size, .min = 1 << 14, .max = 1 << 26,
+	 .help = "Bytes in one piece of a long message, so in one copy between device and host "
+		 "(default: 1048576)"},
+	{"p2p_pinned_size", .size = &conf.pinned_size, .min = 1 << 22, .max = (size_t) 1 << 40,
+	 .help = "Bytes of host memory that one domain may pin for staging (default: 33554432)"},
+	{"p2p_path", .choice = &conf.path, .words = conf_paths,
+	 .help = "How messages between device memories travel: auto (the NIC reads and writes "
+		 "device memory where it can; else, within a host, one copy from device to device; "
+		 "else through host memory), peer (the NIC; what is longer than 4096 bytes and cannot "
+		 "is an error), ipc (from device to device; what is longer than 4096 bytes and cannot "
+		 "is an error), or stage (through host memory) (default: auto)"},
+	{"p2p_pin", .choice = &conf.pin, .words = conf_pins,
+	 .help = "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
+		 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
 	{"p2p_map_size", .size = &conf.map_size, .min = 1 << 16, .max = (size_t) 1 << 50,
-	 .help =
-	 "Bytes of device memory that one domain keeps pinned for NICs "
-	 "(default: 17179869184)"},
-	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20, .help =
-	 "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
-	 "of other processes that it keeps open (default: 1024)"},
-	{"p2p_stats", .flag = &conf.stats, .help =
-	 "Print what an endpoint has carried, by which path and why, when it is closed "
-	 "(default: no)"},
-	{"p2p_cuda", .flag = &conf.cuda, .help =
-	 "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
-	{"p2p_rocm", .flag = &conf.rocm, .help =
-	 "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
-	{"p2p_gdrcopy", .flag = &conf.gdrcopy, .help =
-	 "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
-	 "(libgdrapi.so.2 and its kernel module), where they are there. This has run on an emulated "
-	 "driver only (default: no)"},
+	 .help = "Bytes of device memory that one domain keeps pinned for NICs "
+		 "(default: 17179869184)"},
+	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20,
+	 .help = "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
+		 "of other processes that it keeps open (default: 1024)"},
+	{"p2p_stats", .flag = &conf.stats,
+	 .help = "Print what an endpoint has carried, by which path and why, when it is closed "
+		 "(default: no)"},
+	{"p2p_cuda", .flag = &conf.cuda,
+	 .help = "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
+	{"p2p_rocm", .flag = &conf.rocm,
+	 .help = "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
+	{"p2p_gdrcopy", .flag = &conf.gdrcopy,
+	 .help = "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
+		 "(libgdrapi.so.2 and its kernel module), where they are there. This has run on an emulated "
+		 "driver only (default: no)"},
 };
 
 /* A number of bytes, with k, m or g for the powers of 1024. */
@@ -142,8 +140,8 @@ static int conf_parse_choice(const struct conf_param *param, const char *text)
 			*param->choice = i;
 			return 0;
 		}
-		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
-			 i ? ", " : "", param->words[i]);
+		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
+			 param->words[i]);
 	}
 	return conf_refuse(param, text, list);
 }
@@ -197,8 +195,9 @@ int conf_read(void)
 		conf_error = -FI_EINVAL;
 	}
 	if (conf.eager_size > conf.chunk_size) {
-		P2P_WARN("FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
-			 conf.eager_size, conf.chunk_size);
+		P2P_WARN(
+			"FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
+			conf.eager_size, conf.chunk_size);
 		conf.eager_size = conf.chunk_size;
 	}
 	return conf_error;

@@ -13,8 +13,8 @@
 /* Which way device memory may go */
 enum conf_path {
 	CONF_PATH_AUTO,
-	CONF_PATH_PEER,		/* what cannot go from or to the NIC is an error */
-	CONF_PATH_IPC,		/* what cannot go from device to device is an error */
+	CONF_PATH_PEER, /* what cannot go from or to the NIC is an error */
+	CONF_PATH_IPC,  /* what cannot go from device to device is an error */
 	CONF_PATH_STAGE
 };
 
@@ -22,22 +22,22 @@ enum conf_path {
 enum conf_pin {
 	CONF_PIN_AUTO,
 	CONF_PIN_DMABUF,
-	CONF_PIN_PEERMEM,	/* whatever modules are loaded */
+	CONF_PIN_PEERMEM, /* whatever modules are loaded */
 	CONF_PIN_NONE
 };
 
 struct conf {
-	size_t eager_size;	/* FI_P2P_EAGER_SIZE */
-	size_t chunk_size;	/* FI_P2P_CHUNK_SIZE */
-	size_t pinned_size;	/* FI_P2P_PINNED_SIZE */
-	size_t map_size;	/* FI_P2P_MAP_SIZE */
-	size_t map_count;	/* FI_P2P_MAP_COUNT */
-	unsigned int path;	/* FI_P2P_PATH: enum conf_path */
-	unsigned int pin;	/* FI_P2P_PIN: enum conf_pin */
-	bool stats;		/* FI_P2P_STATS */
-	bool cuda;		/* FI_P2P_CUDA */
-	bool rocm;		/* FI_P2P_ROCM */
-	bool gdrcopy;		/* FI_P2P_GDRCOPY */
+	size_t eager_size;  /* FI_P2P_EAGER_SIZE */
+	size_t chunk_size;  /* FI_P2P_CHUNK_SIZE */
+	size_t pinned_size; /* FI_P2P_PINNED_SIZE */
+	size_t map_size;    /* FI_P2P_MAP_SIZE */
+	size_t map_count;   /* FI_P2P_MAP_COUNT */
+	unsigned int path;  /* FI_P2P_PATH: enum conf_path */
+	unsigned int pin;   /* FI_P2P_PIN: enum conf_pin */
+	bool stats;         /* FI_P2P_STATS */
+	bool cuda;          /* FI_P2P_CUDA */
+	bool rocm;          /* FI_P2P_ROCM */
+	bool gdrcopy;       /* FI_P2P_GDRCOPY */
 };
 
 extern struct conf conf;

@@ -23,8 +23,8 @@ union libfabric_mr_attr {
 };
 
 struct lf {
-	int (*getinfo)(uint32_t version, const char *node, const char *service,
-		       uint64_t flags, const struct fi_info *hints, struct fi_info **info);
+	int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
+		       const struct fi_info *hints, struct fi_info **info);
 	struct fi_info *(*dupinfo)(const struct fi_info *info);
 	void (*freeinfo)(struct fi_info *info);
 };

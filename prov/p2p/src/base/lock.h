@@ -12,7 +12,7 @@
 
 struct p2p_lock {
 	pthread_mutex_t mutex;
-	bool shared;	/* several threads may come: the mutex is taken */
+	bool shared; /* several threads may come: the mutex is taken */
 	bool held;
 };
 

@@ -11,11 +11,10 @@
 /* The provider that this object registers: its name stands before every line */
 extern struct fi_provider *log_prov;
 
-#define P2P_LOG(level, ...)                                                              \
-	do {                                                                             \
-		if (fi_log_enabled(log_prov, level, FI_LOG_CORE))                        \
-			fi_log(log_prov, level, FI_LOG_CORE, __func__, __LINE__,         \
-			       __VA_ARGS__);                                             \
+#define P2P_LOG(level, ...)                                                                    \
+	do {                                                                                   \
+		if (fi_log_enabled(log_prov, level, FI_LOG_CORE))                              \
+			fi_log(log_prov, level, FI_LOG_CORE, __func__, __LINE__, __VA_ARGS__); \
 	} while (0)
 
 #define P2P_WARN(...) P2P_LOG(FI_LOG_WARN, __VA_ARGS__)

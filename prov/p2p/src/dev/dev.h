@@ -143,7 +143,8 @@ struct dev_ops {
 	int (*queue_open)(const struct dev_mem *mem, bool asks, struct dev_queue **queue);
 	void (*queue_close)(struct dev_queue *queue);
 	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
-	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
+	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies,
+			   size_t count);
 	int (*queue_put)(struct dev_queue *queue, void *dst, const void *src, size_t len);
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
@@ -186,7 +187,8 @@ bool dev_look(void);
 
 static inline bool dev_active(void)
 {
-	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED))) && dev_look();
+	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED))) &&
+	       dev_look();
 }
 
 /* May it be so? At the beginning of a call */

@@ -27,9 +27,9 @@
 
 struct cuda_driver cuda;
 
-#define CUDA_SYMBOL(field, name, older, optional)                                        \
-	{                                                                                \
-		name, older, (void **) &cuda.field, optional                             \
+#define CUDA_SYMBOL(field, name, older, optional)                                              \
+	{                                                                                      \
+		name, older, (void **) &cuda.field, optional                                   \
 	}
 
 static const struct dl_symbol cuda_symbols[] = {
@@ -202,8 +202,8 @@ static bool cuda_is_device(CUdeviceptr ptr)
 static bool cuda_find(const void *addr, struct dev_mem *mem)
 {
 	static const CUpointer_attribute attributes[] = {
-		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_CONTEXT,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,   CU_POINTER_ATTRIBUTE_BUFFER_ID,
 		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 	};
 	CUdeviceptr ptr = (CUdeviceptr) (uintptr_t) addr, base = 0;
@@ -247,8 +247,7 @@ static void cuda_settle(const struct dev_mem *mem)
 
 	if (cuda_enter(mem->ctx, &pushed))
 		return;
-	if (cuda.pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) !=
-	    CUDA_SUCCESS)
+	if (cuda.pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) != CUDA_SUCCESS)
 		P2P_INFO("memory at 0x%zx cannot be made synchronous (virtual memory "
 			 "management or a pool): the application must synchronise "
 			 "its copies itself\n",
@@ -265,8 +264,8 @@ static int cuda_copy(const struct dev_mem *mem, void *dst, const void *src, size
 	ret = cuda_enter(mem->ctx, &pushed);
 	if (ret)
 		return ret;
-	ret = cuda_check(cuda.copy((CUdeviceptr) (uintptr_t) dst,
-				   (CUdeviceptr) (uintptr_t) src, len),
+	ret = cuda_check(cuda.copy((CUdeviceptr) (uintptr_t) dst, (CUdeviceptr) (uintptr_t) src,
+				   len),
 			 "cuMemcpy");
 	cuda_leave(pushed);
 	return ret;

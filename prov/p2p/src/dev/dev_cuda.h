@@ -36,10 +36,9 @@ struct cuda_driver {
 	CUresult (*copy_batch)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
 			       struct cuda_batch_attributes *attributes, size_t *first,
 			       size_t kinds, CUstream stream);
-	CUresult (*copy_batch_12)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len,
-				  size_t count, struct cuda_batch_attributes *attributes,
-				  size_t *first, size_t kinds, size_t *failed,
-				  CUstream stream);
+	CUresult (*copy_batch_12)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
+				  struct cuda_batch_attributes *attributes, size_t *first,
+				  size_t kinds, size_t *failed, CUstream stream);
 	CUresult (*host_register)(void *addr, size_t len, unsigned int flags);
 	CUresult (*host_unregister)(void *addr);
 	CUresult (*host_device_pointer)(CUdeviceptr *ptr, void *addr, unsigned int flags);

@@ -117,8 +117,9 @@ static void gdr_open(void)
 		return;
 	gdr.lib = gdr.open();
 	if (!gdr.lib)
-		P2P_INFO("gdr_open: no kernel module that maps device memory (gdrdrv): the driver "
-			 "copies it\n");
+		P2P_INFO(
+			"gdr_open: no kernel module that maps device memory (gdrdrv): the driver "
+			"copies it\n");
 }
 
 static void gdr_window_close(struct gdr_window *window)
@@ -141,8 +142,8 @@ static void gdr_sweep(void)
 
 	for (int i = 0; i < GDR_WINDOWS; i++) {
 		window = &gdr.all[i];
-		if (window->id && !(dev_cuda_ops.find((void *) window->addr, &mem) &&
-				    mem.id == window->id))
+		if (window->id &&
+		    !(dev_cuda_ops.find((void *) window->addr, &mem) && mem.id == window->id))
 			gdr_window_close(window);
 	}
 }
@@ -168,7 +169,8 @@ static const char *gdr_window_map(struct gdr_window *window, int *error)
 	return "gdr_map";
 }
 
-static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem, uintptr_t addr)
+static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem,
+			    uintptr_t addr)
 {
 	const char *failed = "cuCtxPushCurrent";
 	int error = 0;
@@ -192,7 +194,8 @@ static struct gdr_window *gdr_window_get(const struct dev_mem *mem, uintptr_t ad
 	struct gdr_window *window;
 
 	TAILQ_FOREACH(window, &gdr.windows, entry) {
-		if (window->id == mem->id && (!window->map || addr - window->start < GDR_WINDOW))
+		if (window->id == mem->id &&
+		    (!window->map || addr - window->start < GDR_WINDOW))
 			break;
 	}
 	if (!window) {

@@ -61,8 +61,7 @@ static void cuda_queue_try_memops(struct cuda_queue *queue)
 static int cuda_queue_create_events(struct cuda_queue *queue)
 {
 	for (int i = 0; i < CUDA_EVENTS; i++) {
-		if (cuda_check(cuda.event_create(&queue->events[i],
-						 CU_EVENT_DISABLE_TIMING),
+		if (cuda_check(cuda.event_create(&queue->events[i], CU_EVENT_DISABLE_TIMING),
 			       "cuEventCreate"))
 			return -FI_EIO;
 	}
@@ -96,8 +95,8 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	queue = calloc(1, sizeof *queue);
 	if (!queue)
 		goto leave;
-	page = mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	page = mmap(NULL, getpagesize(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
 	if (page == MAP_FAILED)
 		goto free_queue;
 	queue->reached = page;
@@ -171,8 +170,8 @@ static CUresult cuda_queue_copy_all(struct cuda_queue *queue, const struct dev_c
 
 	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
 		result = cuda.copy_async((CUdeviceptr) (uintptr_t) copies[i].dst,
-					 (CUdeviceptr) (uintptr_t) copies[i].src,
-					 copies[i].len, queue->stream);
+					 (CUdeviceptr) (uintptr_t) copies[i].src, copies[i].len,
+					 queue->stream);
 	return result;
 }
 
@@ -194,8 +193,7 @@ static CUresult cuda_queue_copy_batch(struct cuda_queue *queue, const struct dev
 						    1, &failed, queue->stream);
 }
 
-int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies,
-			    size_t count)
+int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size_t count)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	bool pushed, batch = cuda.copy_batch || cuda.copy_batch_12;
@@ -280,8 +278,7 @@ int cuda_queue_poll(struct dev_queue *base)
 	} else if (__atomic_load_n(queue->reached, __ATOMIC_ACQUIRE) != queue->seen) {
 		queue->seen = __atomic_load_n(queue->reached, __ATOMIC_ACQUIRE);
 		queue->polls = 0;
-	} else if (queue->seen != base->marked &&
-		   ++queue->polls % CUDA_POLLS_TO_CHECK == 0) {
+	} else if (queue->seen != base->marked && ++queue->polls % CUDA_POLLS_TO_CHECK == 0) {
 		/* a failed device writes no marks */
 		result = cuda.stream_query(queue->stream);
 	}
@@ -299,8 +296,8 @@ int cuda_queue_mark(struct dev_queue *base)
 	if (ret)
 		return ret;
 	if (queue->reached_dev) {
-		ret = cuda_check(cuda.stream_write32(queue->stream, queue->reached_dev,
-						     mark, 0),
+		ret = cuda_check(cuda.stream_write32(queue->stream, queue->reached_dev, mark,
+						     0),
 				 "cuStreamWriteValue32");
 	} else {
 		/* an event that is used again must have happened */

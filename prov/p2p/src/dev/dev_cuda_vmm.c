@@ -22,8 +22,7 @@ int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why)
 
 	*why = "memory of a pool, or virtual memory where the driver shares none, has no CUDA "
 	       "IPC handle";
-	if (!cuda_has_vmm() ||
-	    cuda.handle_retain(&handle, (void *) mem->base) != CUDA_SUCCESS)
+	if (!cuda_has_vmm() || cuda.handle_retain(&handle, (void *) mem->base) != CUDA_SUCCESS)
 		return -FI_EOPNOTSUPP;
 	error = cuda.handle_export(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	cuda.handle_release(handle);
@@ -85,6 +84,5 @@ int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 void cuda_ipc_detach(void *addr, size_t size)
 {
 	cuda_check(cuda.unmap((CUdeviceptr) (uintptr_t) addr, size), "cuMemUnmap");
-	cuda_check(cuda.address_free((CUdeviceptr) (uintptr_t) addr, size),
-		   "cuMemAddressFree");
+	cuda_check(cuda.address_free((CUdeviceptr) (uintptr_t) addr, size), "cuMemAddressFree");
 }

@@ -42,22 +42,22 @@
 #define ROCR_POINTER_VMEM 6
 
 /* What is used of the runtime: field, symbol */
-#define ROCR_FUNCTIONS(X)                                 \
-	X(init, hsa_init)                                 \
-	X(shut_down, hsa_shut_down)                       \
-	X(status_string, hsa_status_string)               \
-	X(iterate_agents, hsa_iterate_agents)             \
-	X(agent_get_info, hsa_agent_get_info)             \
-	X(copy, hsa_memory_copy)                          \
-	X(copy_async, hsa_amd_memory_async_copy)          \
-	X(lock, hsa_amd_memory_lock)                      \
-	X(unlock, hsa_amd_memory_unlock)                  \
-	X(pointer_info, hsa_amd_pointer_info)             \
-	X(pointer_set, hsa_amd_pointer_info_set_userdata) \
-	X(signal_create, hsa_amd_signal_create)           \
-	X(signal_destroy, hsa_signal_destroy)             \
-	X(signal_load, hsa_signal_load_scacquire)         \
-	X(signal_add, hsa_signal_add_relaxed)             \
+#define ROCR_FUNCTIONS(X)                                                                      \
+	X(init, hsa_init)                                                                      \
+	X(shut_down, hsa_shut_down)                                                            \
+	X(status_string, hsa_status_string)                                                    \
+	X(iterate_agents, hsa_iterate_agents)                                                  \
+	X(agent_get_info, hsa_agent_get_info)                                                  \
+	X(copy, hsa_memory_copy)                                                               \
+	X(copy_async, hsa_amd_memory_async_copy)                                               \
+	X(lock, hsa_amd_memory_lock)                                                           \
+	X(unlock, hsa_amd_memory_unlock)                                                       \
+	X(pointer_info, hsa_amd_pointer_info)                                                  \
+	X(pointer_set, hsa_amd_pointer_info_set_userdata)                                      \
+	X(signal_create, hsa_amd_signal_create)                                                \
+	X(signal_destroy, hsa_signal_destroy)                                                  \
+	X(signal_load, hsa_signal_load_scacquire)                                              \
+	X(signal_add, hsa_signal_add_relaxed)                                                  \
 	X(signal_wait, hsa_signal_wait_scacquire)
 
 #define ROCR_FIELD(field, name) __typeof__(name) *field;
@@ -127,8 +127,7 @@ static hsa_status_t rocr_agent_add(hsa_agent_t agent, void *arg)
 	struct rocr_agents *agents = arg;
 	hsa_device_type_t type;
 
-	if (rocr.agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type) !=
-	    HSA_STATUS_SUCCESS)
+	if (rocr.agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type) != HSA_STATUS_SUCCESS)
 		return HSA_STATUS_SUCCESS;
 	if (type == HSA_DEVICE_TYPE_CPU && !agents->host.handle)
 		agents->host = agent;
@@ -139,8 +138,7 @@ static hsa_status_t rocr_agent_add(hsa_agent_t agent, void *arg)
 
 static void rocr_agents_find(void)
 {
-	rocr_check(rocr.iterate_agents(rocr_agent_add, &rocr_agents),
-		   "hsa_iterate_agents");
+	rocr_check(rocr.iterate_agents(rocr_agent_add, &rocr_agents), "hsa_iterate_agents");
 }
 
 /* The number of this GPU; negative: it is none */
@@ -218,8 +216,7 @@ static int rocr_pin(const struct dev_mem *mem, void *addr, size_t len)
 	void *device_addr;
 
 	/* for all devices; where they see it, rocr_place() asks */
-	return rocr_check(rocr.lock(addr, len, NULL, 0, &device_addr),
-			  "hsa_amd_memory_lock");
+	return rocr_check(rocr.lock(addr, len, NULL, 0, &device_addr), "hsa_amd_memory_lock");
 }
 
 static void rocr_unpin(void *addr)
@@ -252,8 +249,7 @@ static int rocr_queue_open(const struct dev_mem *mem, bool asks, struct dev_queu
 	}
 	for (int i = 0; i < ROCR_SIGNALS; i++) {
 		/* with no CPU to be woken: of those that do wake one a process has few */
-		ret = rocr_check(rocr.signal_create(0, 0, NULL,
-						    HSA_AMD_SIGNAL_AMD_GPU_ONLY,
+		ret = rocr_check(rocr.signal_create(0, 0, NULL, HSA_AMD_SIGNAL_AMD_GPU_ONLY,
 						    &queue->groups[i]),
 				 "hsa_amd_signal_create");
 		if (ret) {
@@ -335,16 +331,14 @@ static int rocr_queue_copy(struct dev_queue *base, void *dst, const void *src, s
 		return 0;
 	/* pageable memory is copied at once: waiting is the price, as with other vendors
 	 */
-	if (!rocr_place(dst, len, &to, &to_agent) ||
-	    !rocr_place(src, len, &from, &from_agent))
+	if (!rocr_place(dst, len, &to, &to_agent) || !rocr_place(src, len, &from, &from_agent))
 		return rocr_check(rocr.copy(dst, src, len), "hsa_memory_copy");
 	/* counting up must not hide that one of the group has failed */
 	if (rocr.signal_load(group) < 0)
 		return rocr_queue_failed();
 	rocr.signal_add(group, 1);
-	ret = rocr_check(
-		rocr.copy_async(to, to_agent, from, from_agent, len, 0, NULL, group),
-		"hsa_amd_memory_async_copy");
+	ret = rocr_check(rocr.copy_async(to, to_agent, from, from_agent, len, 0, NULL, group),
+			 "hsa_amd_memory_async_copy");
 	if (ret)
 		rocr.signal_add(group, -1);
 	return ret;

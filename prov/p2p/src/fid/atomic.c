@@ -17,8 +17,8 @@ static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, voi
 	struct dev_mem mem;
 
 	for (size_t i = 0; ioc && i < count && dev_active(); i++) {
-		if (desc_cache_finds_device(&ep->xfer.xfer->descs, ioc[i].addr, ioc[i].count * size,
-				      desc ? desc[i] : NULL, &mem))
+		if (desc_cache_finds_device(&ep->xfer.xfer->descs, ioc[i].addr,
+					    ioc[i].count * size, desc ? desc[i] : NULL, &mem))
 			return true;
 	}
 	return false;
@@ -56,8 +56,8 @@ static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
 static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
 			       void **compare_desc, size_t compares,
-			       const struct fi_ioc *result, void **result_desc,
-			       size_t results, uint64_t flags)
+			       const struct fi_ioc *result, void **result_desc, size_t results,
+			       uint64_t flags)
 {
 	struct core_atomic op;
 
@@ -97,10 +97,10 @@ static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
 static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
 			       const struct fi_ioc *operand, void **desc, size_t operands,
 			       const struct fi_ioc *compare, void **compare_desc,
-			       size_t compares, const struct fi_ioc *result,
-			       void **result_desc, size_t results, fi_addr_t dest,
-			       uint64_t addr, uint64_t key, enum fi_datatype datatype,
-			       enum fi_op op, uint64_t flags, void *context)
+			       size_t compares, const struct fi_ioc *result, void **result_desc,
+			       size_t results, fi_addr_t dest, uint64_t addr, uint64_t key,
+			       enum fi_datatype datatype, enum fi_op op, uint64_t flags,
+			       void *context)
 {
 	const struct fi_rma_ioc remote = {
 		.addr = addr,
@@ -138,8 +138,8 @@ static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void 
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
-	return atomic_post_iov(ep, CORE_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0, dest, addr, key,
-			       datatype, op, ep->tx_flags, context);
+	return atomic_post_iov(ep, CORE_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0,
+			       dest, addr, key, datatype, op, ep->tx_flags, context);
 }
 
 static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, void *desc,
@@ -151,9 +151,9 @@ static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, v
 	return atomic_writev(fid, &operand, &desc, 1, dest, addr, key, datatype, op, context);
 }
 
-static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count,
-			     fi_addr_t dest, uint64_t addr, uint64_t key,
-			     enum fi_datatype datatype, enum fi_op op)
+static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, enum fi_datatype datatype,
+			     enum fi_op op)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 	const struct fi_ioc operand = {(void *) buf, count};
@@ -196,10 +196,10 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 			       ep->tx_flags, context);
 }
 
-static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count,
-				void *desc, void *result, void *result_desc, fi_addr_t dest,
-				uint64_t addr, uint64_t key, enum fi_datatype datatype,
-				enum fi_op op, void *context)
+static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count, void *desc,
+				void *result, void *result_desc, fi_addr_t dest, uint64_t addr,
+				uint64_t key, enum fi_datatype datatype, enum fi_op op,
+				void *context)
 {
 	const struct fi_ioc operand = {(void *) buf, count};
 	struct fi_ioc before = {result, count};
@@ -231,13 +231,13 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 			       dest, addr, key, datatype, op, ep->tx_flags, context);
 }
 
-static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count,
-				void *desc, const void *compare, void *compare_desc,
-				void *result, void *result_desc, fi_addr_t dest,
-				uint64_t addr, uint64_t key, enum fi_datatype datatype,
-				enum fi_op op, void *context)
+static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count, void *desc,
+				const void *compare, void *compare_desc, void *result,
+				void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key,
+				enum fi_datatype datatype, enum fi_op op, void *context)
 {
-	const struct fi_ioc operand = {(void *) buf, count}, expected = {(void *) compare, count};
+	const struct fi_ioc operand = {(void *) buf, count},
+			    expected = {(void *) compare, count};
 	struct fi_ioc before = {result, count};
 
 	return atomic_compwritev(fid, &operand, &desc, 1, &expected, &compare_desc, 1, &before,
@@ -290,8 +290,8 @@ static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum
 			    op, false, count);
 }
 
-static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
-				 enum fi_op op, size_t *count)
+static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
+				 size_t *count)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
@@ -299,8 +299,8 @@ static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
 			    datatype, op, false, count);
 }
 
-static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype,
-				 enum fi_op op, size_t *count)
+static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
+				 size_t *count)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 

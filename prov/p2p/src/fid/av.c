@@ -291,8 +291,7 @@ int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_
  * Records what the core has inserted for the application, and turns the addresses into
  * the application's. @got: the core's addresses, @count of them.
  */
-static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count,
-		     fi_addr_t *fi_addr)
+static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count, fi_addr_t *fi_addr)
 {
 	size_t at;
 	int ret;
@@ -327,8 +326,8 @@ struct av_insertion {
 	size_t count;
 };
 
-static int av_insert_core(struct p2p_av *av, const struct av_insertion *what,
-			  fi_addr_t *got, uint64_t flags, void *context)
+static int av_insert_core(struct p2p_av *av, const struct av_insertion *what, fi_addr_t *got,
+			  uint64_t flags, void *context)
 {
 	if (what->addr)
 		return fi_av_insert(av->core, what->addr, what->count, got, flags, context);
@@ -338,8 +337,8 @@ static int av_insert_core(struct p2p_av *av, const struct av_insertion *what,
 	return fi_av_insertsvc(av->core, what->node, what->service, got, flags, context);
 }
 
-static int av_insert_any(struct p2p_av *av, const struct av_insertion *what,
-			 fi_addr_t *fi_addr, uint64_t flags, void *context)
+static int av_insert_any(struct p2p_av *av, const struct av_insertion *what, fi_addr_t *fi_addr,
+			 uint64_t flags, void *context)
 {
 	bool user_id = flags & FI_AV_USER_ID;
 	fi_addr_t *got;
@@ -359,8 +358,8 @@ static int av_insert_any(struct p2p_av *av, const struct av_insertion *what,
 	return ret ? ret : inserted;
 }
 
-static int av_insert(struct fid_av *fid, const void *addr, size_t count,
-		     fi_addr_t *fi_addr, uint64_t flags, void *context)
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
+		     uint64_t flags, void *context)
 {
 	const struct av_insertion what = {.addr = addr, .count = count};
 
@@ -384,8 +383,8 @@ static int av_insertsvc(struct fid_av *fid, const char *node, const char *servic
 }
 
 static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
-			const char *service, size_t svccnt, fi_addr_t *fi_addr,
-			uint64_t flags, void *context)
+			const char *service, size_t svccnt, fi_addr_t *fi_addr, uint64_t flags,
+			void *context)
 {
 	const struct av_insertion what = {.node = node,
 					  .service = service,

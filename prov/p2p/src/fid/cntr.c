@@ -15,8 +15,7 @@
 
 static uint64_t cntr_value(const struct p2p_cntr *cntr)
 {
-	return fi_cntr_read(cntr->core) +
-	       __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
+	return fi_cntr_read(cntr->core) + __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
 }
 
 static uint64_t cntr_errors(const struct p2p_cntr *cntr)

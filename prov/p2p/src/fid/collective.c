@@ -71,8 +71,8 @@ static ssize_t collective_broadcast(struct fid_ep *fid, void *buf, size_t count,
 		    : -FI_EOPNOTSUPP;
 }
 
-static ssize_t collective_alltoall(struct fid_ep *fid, const void *buf, size_t count, void *desc,
-				   void *result, void *result_desc, fi_addr_t group,
+static ssize_t collective_alltoall(struct fid_ep *fid, const void *buf, size_t count,
+				   void *desc, void *result, void *result_desc, fi_addr_t group,
 				   enum fi_datatype datatype, uint64_t flags, void *context)
 {
 	struct fid_ep *core = collective_core(fid, buf, result, count, datatype);
@@ -82,10 +82,10 @@ static ssize_t collective_alltoall(struct fid_ep *fid, const void *buf, size_t c
 		    : -FI_EOPNOTSUPP;
 }
 
-static ssize_t collective_allreduce(struct fid_ep *fid, const void *buf, size_t count, void *desc,
-				    void *result, void *result_desc, fi_addr_t group,
-				    enum fi_datatype datatype, enum fi_op op, uint64_t flags,
-				    void *context)
+static ssize_t collective_allreduce(struct fid_ep *fid, const void *buf, size_t count,
+				    void *desc, void *result, void *result_desc,
+				    fi_addr_t group, enum fi_datatype datatype, enum fi_op op,
+				    uint64_t flags, void *context)
 {
 	struct fid_ep *core = collective_core(fid, buf, result, count, datatype);
 
@@ -94,9 +94,10 @@ static ssize_t collective_allreduce(struct fid_ep *fid, const void *buf, size_t 
 		    : -FI_EOPNOTSUPP;
 }
 
-static ssize_t collective_allgather(struct fid_ep *fid, const void *buf, size_t count, void *desc,
-				    void *result, void *result_desc, fi_addr_t group,
-				    enum fi_datatype datatype, uint64_t flags, void *context)
+static ssize_t collective_allgather(struct fid_ep *fid, const void *buf, size_t count,
+				    void *desc, void *result, void *result_desc,
+				    fi_addr_t group, enum fi_datatype datatype, uint64_t flags,
+				    void *context)
 {
 	struct fid_ep *core = collective_core(fid, buf, result, count, datatype);
 
@@ -118,9 +119,9 @@ static ssize_t collective_reduce_scatter(struct fid_ep *fid, const void *buf, si
 }
 
 static ssize_t collective_reduce(struct fid_ep *fid, const void *buf, size_t count, void *desc,
-				 void *result, void *result_desc, fi_addr_t group, fi_addr_t root,
-				 enum fi_datatype datatype, enum fi_op op, uint64_t flags,
-				 void *context)
+				 void *result, void *result_desc, fi_addr_t group,
+				 fi_addr_t root, enum fi_datatype datatype, enum fi_op op,
+				 uint64_t flags, void *context)
 {
 	struct fid_ep *core = collective_core(fid, buf, result, count, datatype);
 
@@ -142,8 +143,9 @@ static ssize_t collective_scatter(struct fid_ep *fid, const void *buf, size_t co
 }
 
 static ssize_t collective_gather(struct fid_ep *fid, const void *buf, size_t count, void *desc,
-				 void *result, void *result_desc, fi_addr_t group, fi_addr_t root,
-				 enum fi_datatype datatype, uint64_t flags, void *context)
+				 void *result, void *result_desc, fi_addr_t group,
+				 fi_addr_t root, enum fi_datatype datatype, uint64_t flags,
+				 void *context)
 {
 	struct fid_ep *core = collective_core(fid, buf, result, count, datatype);
 

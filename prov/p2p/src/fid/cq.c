@@ -118,8 +118,7 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 
 /* ---- the core's queue ---- */
 
-static inline bool cq_concerned(const struct p2p_cq *cq,
-				const struct fi_cq_tagged_entry *entry)
+static inline bool cq_concerned(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entry)
 {
 	return p2p_unlikely(
 		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
@@ -144,8 +143,8 @@ static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_e
  * Deals with what is not the application's among @read entries, and puts in its place what it
  * leads to; how many there are then
  */
-static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
-			 fi_addr_t *src, ssize_t read)
+static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi_addr_t *src,
+			 ssize_t read)
 {
 	struct core_comp comp, report;
 	enum xfer_taken taken;
@@ -178,9 +177,8 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
  * What a read of the core's queue returned becomes what the application's read returns:
  * @ret entries, which may lie in @buf, from where @from says, into @buf and @src
  */
-static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
-		       fi_addr_t *from, ssize_t ret, void *buf, size_t count,
-		       fi_addr_t *src)
+static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi_addr_t *from,
+		       ssize_t ret, void *buf, size_t count, fi_addr_t *src)
 {
 	if (p2p_unlikely(ret == -FI_EAVAIL)) {
 		xfer_progress(cq->xfer.xfer);
@@ -539,7 +537,8 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
 	cq->ops = cq_ops;
 	if (!cq->xfer.narrow && !cq->xfer.source)
-		cq->ops.read = cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
+		cq->ops.read =
+			cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
 	if (cq->xfer.fd >= 0) {
 		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(set), !domain->layered);
 		if (!ret)

@@ -49,8 +49,8 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return core->ops->bind(core, fid_core(bfid), flags);
 }
 
-static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype,
-			       enum fi_op op, struct fi_atomic_attr *attr, uint64_t flags)
+static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum fi_op op,
+			       struct fi_atomic_attr *attr, uint64_t flags)
 {
 	struct p2p_domain *domain = (struct p2p_domain *) fid;
 
@@ -145,8 +145,8 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	domain->layered = fabric->layered && info_layered(info);
-	domain->automatic = domain->layered &&
-			    info->domain_attr->data_progress == FI_PROGRESS_AUTO;
+	domain->automatic =
+		domain->layered && info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	shared = domain->automatic || info->domain_attr->threading != FI_THREAD_DOMAIN;
 	/* whichever thread calls, all of the domain's queues are read */
 	if (shared)
@@ -162,8 +162,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	local_mr = adds || info->domain_attr->mr_mode & FI_MR_LOCAL;
-	ret = xfer_init(&domain->xfer, domain->layered, shared,
-			local_mr ? domain->core : NULL);
+	ret = xfer_init(&domain->xfer, domain->layered, shared, local_mr ? domain->core : NULL);
 	if (ret)
 		goto close_core;
 	domain->xfer.stage.lender = lends ? domain->core : NULL;

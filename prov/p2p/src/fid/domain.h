@@ -51,7 +51,7 @@ static inline void domain_release(struct p2p_domain *domain)
 	__atomic_fetch_sub(&domain->users, 1, __ATOMIC_RELEASE);
 }
 
-int domain_open(struct fid_fabric *fabric, struct fi_info *info,
-		struct fid_domain **domain, void *context);
+int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+		void *context);
 
 #endif /* P2P_DOMAIN_H */

@@ -386,8 +386,9 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		return cntr_bind_ep((struct p2p_cntr *) bfid, ep, flags);
 	if (bfid->fclass == FI_CLASS_SRX_CTX) {
 		if (ep->xfer.cntrs[xfer_count_index(FI_RECV)]) {
-			P2P_WARN("a shared receive context is to be bound before the counter of "
-				 "receives\n");
+			P2P_WARN(
+				"a shared receive context is to be bound before the counter of "
+				"receives\n");
 			return -FI_EINVAL;
 		}
 		ep->shares_rx = true;
@@ -491,8 +492,7 @@ static struct fi_ops ep_fid_ops = {
 
 /* ---- open ---- */
 
-static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
-		    void *context)
+static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, void *context)
 {
 	bool layered = domain->layered;
 
@@ -568,10 +568,9 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (info->tx_attr) {
 		ep->tx_flags = info->tx_attr->op_flags;
 		/* a utility provider does not tell what the one below it does */
-		ep->xfer.inline_max = domain->xfer.direct
-					      ? info->tx_attr->inject_size
-					      : P2P_MAX(info->tx_attr->inject_size,
-							WIRE_PLAIN_MAX);
+		ep->xfer.inline_max = domain->xfer.direct ? info->tx_attr->inject_size
+							  : P2P_MAX(info->tx_attr->inject_size,
+								    WIRE_PLAIN_MAX);
 	}
 	ep->caps = info->caps;
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
@@ -592,8 +591,8 @@ free_info:
 	return ret;
 }
 
-int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr,
-		struct fid_ep **ep_fid, void *context)
+int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct fid_ep **ep_fid,
+		void *context)
 {
 	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
 	struct p2p_ep *ep;

@@ -46,8 +46,7 @@ _Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
 _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
 	       "what counts it is another");
 
-int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-	    void *context);
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
 		void *context);
 

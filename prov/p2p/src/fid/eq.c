@@ -22,8 +22,8 @@ static void eq_request(struct fi_info *info, const struct p2p_pep *pep)
 	char *name;
 
 	/* a second look at the same event (FI_PEEK) finds it done */
-	if (!pep->info || !strcmp(info->fabric_attr->prov_name,
-				  pep->info->fabric_attr->prov_name))
+	if (!pep->info ||
+	    !strcmp(info->fabric_attr->prov_name, pep->info->fabric_attr->prov_name))
 		return;
 	name = strdup(pep->info->fabric_attr->prov_name);
 	if (!name || !info_from_core(pep->info, info, &why)) {
@@ -58,8 +58,8 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t le
 	return ret > 0 ? eq_translate(ret, *event, buf) : ret;
 }
 
-static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
-			int timeout, uint64_t flags)
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, int timeout,
+			uint64_t flags)
 {
 	struct p2p_eq *eq = (struct p2p_eq *) fid;
 	ssize_t ret;
@@ -189,8 +189,7 @@ static int cm_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen)
 	return fi_getpeer(cm_core_ep(ep), addr, addrlen);
 }
 
-static int cm_connect(struct fid_ep *ep, const void *addr, const void *param,
-		      size_t paramlen)
+static int cm_connect(struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
 {
 	return fi_connect(cm_core_ep(ep), addr, param, paramlen);
 }
@@ -290,8 +289,8 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	}
 	ret = layered ? info_to_core(core_info) : 0;
 	if (!ret)
-		ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, core_info,
-				    &pep->core, pep);
+		ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, core_info, &pep->core,
+				    pep);
 	if (!ret) {
 		ret = fid_pair_add(&pep->core->fid, &pep->fid.fid);
 		if (ret)

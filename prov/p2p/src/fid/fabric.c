@@ -126,8 +126,7 @@ int fid_control(struct fid *fid, int command, void *arg)
  * Some operations that providers of one stack share among themselves take endpoints as
  * arguments; handed through, they would be called with ours.
  */
-int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
-		 void *context)
+int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
 {
 	struct fid *core = fid_core(fid);
 

@@ -37,8 +37,7 @@ struct fid *fid_user(struct fid *core);
 
 /* The common half of every object's operations: handed to the core's object */
 int fid_control(struct fid *fid, int command, void *arg);
-int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops,
-		 void *context);
+int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 
 /* fi_close() of a core's object; and, if that went well, freeing of ours */

@@ -123,13 +123,11 @@ static bool mr_is_all(const struct fi_mr_attr *attr)
 	const struct iovec *iov = attr->mr_iov;
 	uintptr_t start = (uintptr_t) iov->iov_base;
 
-	return attr->iov_count == 1 && iov->iov_len &&
-	       (!start || start + iov->iov_len < start);
+	return attr->iov_count == 1 && iov->iov_len && (!start || start + iov->iov_len < start);
 }
 
 /* Lets peers ask us for the memory under the key that the region has. */
-static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
-		    const struct dev_mem *mem)
+static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr, const struct dev_mem *mem)
 {
 	struct xfer *xfer = &mr->domain->xfer;
 	struct region *region = &mr->region;
@@ -159,8 +157,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr,
  * Device memory given to the NIC: false when it cannot be. Peers read and write it by the
  * core's key, under which atomic operations are ours to serve.
  */
-static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
-		   const struct dev_mem *mem)
+static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr, const struct dev_mem *mem)
 {
 	struct xfer *xfer = &mr->domain->xfer;
 	struct fi_p2p_stats stats = {.pins = 0};
@@ -170,8 +167,9 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	if (attr->iov_count != 1 || !xfer->virt_addr || xfer->keys_ours)
 		return false;
 	p2p_lock_take(&xfer->lock);
-	ret = nic_map_get(&xfer->map, &stats, mem, attr->mr_iov->iov_base, attr->mr_iov->iov_len,
-		      attr->access ? attr->access : PIN_ACCESS, &mr->map, &why);
+	ret = nic_map_get(&xfer->map, &stats, mem, attr->mr_iov->iov_base,
+			  attr->mr_iov->iov_len, attr->access ? attr->access : PIN_ACCESS,
+			  &mr->map, &why);
 	p2p_lock_drop(&xfer->lock);
 	if (ret) {
 		P2P_INFO("%zu bytes of %s device %d are not given to the NIC: %s\n",
@@ -293,8 +291,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_fid_ops;
-	if (mem.ops || (!(flags & LF_MR_DMABUF) &&
-			(domain->xfer.keys_ours || domain->serves_all)))
+	if (mem.ops ||
+	    (!(flags & LF_MR_DMABUF) && (domain->xfer.keys_ours || domain->serves_all)))
 		ret = mr_register_ours(mr, attr, &mem);
 	else
 		ret = mr_register_core(mr, attr, flags, &mem);
@@ -310,8 +308,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 }
 
 static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
-		   uint64_t offset, uint64_t requested_key, uint64_t flags,
-		   struct fid_mr **mr, void *context)
+		   uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr **mr,
+		   void *context)
 {
 	union libfabric_mr_attr u = {.room = {0}};
 
@@ -327,8 +325,8 @@ static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint6
 }
 
 static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
-		  uint64_t offset, uint64_t requested_key, uint64_t flags,
-		  struct fid_mr **mr, void *context)
+		  uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr **mr,
+		  void *context)
 {
 	struct iovec iov = {(void *) buf, len};
 

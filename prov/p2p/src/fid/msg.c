@@ -16,9 +16,9 @@
 
 /* What to do with a message */
 enum msg_way {
-	MSG_CORE,	/* the core's own call */
-	MSG_XFER,	/* it takes more than that, or is wrong */
-	MSG_LATER	/* it would overtake others */
+	MSG_CORE, /* the core's own call */
+	MSG_XFER, /* it takes more than that, or is wrong */
+	MSG_LATER /* it would overtake others */
 };
 
 static inline struct p2p_ep *msg_ep(struct fid_ep *fid)
@@ -38,15 +38,15 @@ static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t l
  * @seen: what this sees of device memory, for struct core_op. To look costs more than all else,
  * and xfer_post() looks itself: what goes there anyway need not come here first.
  */
-static bool msg_special_iov(const struct p2p_ep *ep, const struct iovec *iov,
-			    void *const *desc, size_t count, size_t limit,
-			    struct dev_mem *seen)
+static bool msg_special_iov(const struct p2p_ep *ep, const struct iovec *iov, void *const *desc,
+			    size_t count, size_t limit, struct dev_mem *seen)
 {
 	if (count > 1 && count > limit)
 		return true;
 	for (size_t i = 0; i < count; i++) {
 		if (!iov || (!iov[i].iov_base && iov[i].iov_len) ||
-		    msg_device(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL, seen))
+		    msg_device(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL,
+			       seen))
 			return true;
 	}
 	return false;
@@ -108,12 +108,7 @@ static ssize_t msg_post(struct p2p_ep *ep, struct core_op *op)
 }
 
 /* The calls to send one piece, tagged or not */
-enum msg_call {
-	OPS_SEND,
-	OPS_SENDDATA,
-	OPS_INJECT,
-	OPS_INJECTDATA
-};
+enum msg_call { OPS_SEND, OPS_SENDDATA, OPS_INJECT, OPS_INJECTDATA };
 
 static ssize_t msg_send_core(const struct p2p_ep *ep, enum msg_call call, bool tagged,
 			     const void *buf, size_t len, void *desc, fi_addr_t dest,
@@ -176,8 +171,9 @@ static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum msg_call call
 	}
 	if (way == MSG_LATER)
 		return -FI_EAGAIN;
-	return msg_counted(ep, len, msg_send_core(ep, call, tagged, buf, len, desc, dest, tag,
-						  data, context));
+	return msg_counted(ep, len,
+			   msg_send_core(ep, call, tagged, buf, len, desc, dest, tag, data,
+					 context));
 }
 
 /* ---- fi_msg(3): sending ---- */
@@ -212,8 +208,8 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	return msg_send_other(ep, OPS_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
 }
 
-static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len,
-			      uint64_t data, fi_addr_t dest)
+static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
+			      fi_addr_t dest)
 {
 	struct p2p_ep *ep = msg_ep(fid);
 
@@ -255,8 +251,8 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 			   fi_sendmsg(ep->xfer.core, &core_msg, flags));
 }
 
-static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
-			 size_t count, fi_addr_t dest, void *context)
+static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
+			 fi_addr_t dest, void *context)
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = msg_ep(fid);
@@ -335,8 +331,8 @@ static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 	return msg_send_other(ep, OPS_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
 }
 
-static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
-			       uint64_t data, fi_addr_t dest, uint64_t tag)
+static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
+			       fi_addr_t dest, uint64_t tag)
 {
 	struct p2p_ep *ep = msg_ep(fid);
 
@@ -346,8 +342,7 @@ static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len,
 	return msg_send_other(ep, OPS_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
 }
 
-static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
-			    uint64_t flags)
+static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = msg_ep(fid);
@@ -441,8 +436,8 @@ static inline uint64_t msg_trecv_flags(uint64_t flags)
 }
 
 static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, size_t len,
-				     void *desc, fi_addr_t src, uint64_t tag,
-				     uint64_t ignore, void *context)
+				     void *desc, fi_addr_t src, uint64_t tag, uint64_t ignore,
+				     void *context)
 {
 	uint64_t flags = tagged ? msg_trecv_flags(ep->xfer.rx_flags) : ep->xfer.rx_flags;
 	struct dev_mem seen = {.size = 0};
@@ -491,8 +486,8 @@ static P2P_NOINLINE ssize_t msg_trecv_other(struct fid_ep *fid, void *buf, size_
 	return msg_recv_piece(msg_ep(fid), true, buf, len, desc, src, tag, ignore, context);
 }
 
-static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
-			fi_addr_t src, void *context)
+static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
+			void *context)
 {
 	struct p2p_ep *ep = msg_ep(fid);
 
@@ -501,8 +496,8 @@ static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	return msg_recv_other(fid, buf, len, desc, src, context);
 }
 
-static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc,
-			 size_t count, fi_addr_t src, void *context)
+static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
+			 fi_addr_t src, void *context)
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = msg_ep(fid);
@@ -556,8 +551,8 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	return fi_recvmsg(ep->xfer.core, &core_msg, flags);
 }
 
-static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc,
-			 fi_addr_t src, uint64_t tag, uint64_t ignore, void *context)
+static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
+			 uint64_t tag, uint64_t ignore, void *context)
 {
 	struct p2p_ep *ep = msg_ep(fid);
 
@@ -595,8 +590,7 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 	return msg_post(ep, &op);
 }
 
-static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
-			    uint64_t flags)
+static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct dev_mem seen = {.size = 0};
 	struct p2p_ep *ep = msg_ep(fid);

@@ -26,12 +26,13 @@ static inline bool rma_special_piece(const struct p2p_ep *ep, const void *buf, s
 	struct dev_mem mem;
 
 	return (!buf && len) ||
-	       (dev_active() && desc_cache_finds_device(&ep->xfer.xfer->descs, buf, len ? len : 1,
-						  desc, &mem));
+	       (dev_active() &&
+		desc_cache_finds_device(&ep->xfer.xfer->descs, buf, len ? len : 1, desc, &mem));
 }
 
 /* Host memory for sure, the core's to reach, and nothing of ours to heed? */
-static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len, uint64_t key)
+static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len,
+			      uint64_t key)
 {
 	return !dev_glance() && xfer_plain(buf, len, &ep->xfer.rma_limit) &&
 	       p2p_likely(!(key & ep->xfer.xfer->key_mark));
@@ -43,7 +44,8 @@ static bool rma_special_iov(const struct p2p_ep *ep, fi_addr_t peer, const struc
 	if (!iov || count > ep->xfer.iov_limit || rma_special_target(ep, peer, key))
 		return true;
 	for (size_t i = 0; i < count; i++) {
-		if (rma_special_piece(ep, iov[i].iov_base, iov[i].iov_len, desc ? desc[i] : NULL))
+		if (rma_special_piece(ep, iov[i].iov_base, iov[i].iov_len,
+				      desc ? desc[i] : NULL))
 			return true;
 	}
 	return false;
@@ -64,13 +66,7 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 }
 
 /* The calls about one buffer */
-enum rma_call {
-	RMA_READ,
-	RMA_WRITE,
-	RMA_WRITEDATA,
-	RMA_INJECT,
-	RMA_INJECTDATA
-};
+enum rma_call { RMA_READ, RMA_WRITE, RMA_WRITEDATA, RMA_INJECT, RMA_INJECTDATA };
 
 static ssize_t rma_core(const struct p2p_ep *ep, enum rma_call call, void *buf, size_t len,
 			void *desc, fi_addr_t peer, uint64_t addr, uint64_t key, uint64_t data,
@@ -124,9 +120,9 @@ static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum rma_call call, con
 	return rma_post(ep, &op);
 }
 
-static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *iov,
-			    void **desc, size_t count, fi_addr_t peer, uint64_t addr,
-			    uint64_t key, void *context)
+static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *iov, void **desc,
+			    size_t count, fi_addr_t peer, uint64_t addr, uint64_t key,
+			    void *context)
 {
 	const struct fi_rma_iov remote = {addr, iov ? mem_iov_len(iov, count) : 0, key};
 	struct core_rma op = {
@@ -187,8 +183,8 @@ static bool rma_special_msg(const struct p2p_ep *ep, const struct fi_msg_rma *ms
 	return !msg->rma_iov;
 }
 
-static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
-			fi_addr_t src, uint64_t addr, uint64_t key, void *context)
+static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
+			uint64_t addr, uint64_t key, void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
@@ -197,9 +193,8 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	return rma_other(ep, RMA_READ, buf, len, desc, src, addr, key, 0, context);
 }
 
-static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc,
-			 size_t count, fi_addr_t src, uint64_t addr, uint64_t key,
-			 void *context)
+static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
+			 fi_addr_t src, uint64_t addr, uint64_t key, void *context)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 
@@ -241,12 +236,11 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 
 	if (rma_special_iov(ep, dest, iov, desc, count, key))
 		return rma_post_iov(ep, false, iov, desc, count, dest, addr, key, context);
-	return fi_writev(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest), addr,
-			 key, context);
+	return fi_writev(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, dest), addr, key,
+			 context);
 }
 
-static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
-			    uint64_t flags)
+static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 	struct fi_msg_rma core_msg;
@@ -283,8 +277,8 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 	return rma_other(ep, RMA_WRITEDATA, buf, len, desc, dest, addr, key, data, context);
 }
 
-static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
-			      uint64_t data, fi_addr_t dest, uint64_t addr, uint64_t key)
+static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
+			      fi_addr_t dest, uint64_t addr, uint64_t key)
 {
 	struct p2p_ep *ep = (struct p2p_ep *) fid;
 

@@ -190,8 +190,7 @@ static bool board_forget(struct board *board, uint64_t id)
 void board_take_down(struct board *board, uint64_t id)
 {
 	if (board_forget(board, id))
-		__atomic_store_n(&board->page->notes[board_index(id)].id, 0,
-				 __ATOMIC_RELAXED);
+		__atomic_store_n(&board->page->notes[board_index(id)].id, 0, __ATOMIC_RELAXED);
 }
 
 void *board_recall(struct board *board, uint64_t id)

@@ -145,8 +145,8 @@ static void copy_watch(struct copy_engines *engines, const struct dev_queue *dev
 /* The last one first, since it is most often the last to come */
 static bool copy_arrived(struct copy *copy)
 {
-	while (copy->left && __atomic_load_n(&copy->words[copy->left - 1],
-					     __ATOMIC_ACQUIRE) != copy->sign)
+	while (copy->left &&
+	       __atomic_load_n(&copy->words[copy->left - 1], __ATOMIC_ACQUIRE) != copy->sign)
 		copy->left--;
 	return !copy->left;
 }

@@ -16,9 +16,9 @@
 #include "dev/dev.h"
 
 enum copy_dir {
-	COPY_OUT,	/* device to host */
-	COPY_IN,	/* host to device */
-	COPY_ACROSS,	/* device to device, from what another process has */
+	COPY_OUT,    /* device to host */
+	COPY_IN,     /* host to device */
+	COPY_ACROSS, /* device to device, from what another process has */
 	COPY_DIRS
 };
 

@@ -18,7 +18,8 @@ static inline size_t desc_cache_index(const void *desc)
  * Who reads a part of what is new sees, by the orders below, the odd version or a later one at
  * the end.
  */
-static void desc_cache_host_set(struct desc_cache_host *host, const void *desc, uintptr_t start, size_t len)
+static void desc_cache_host_set(struct desc_cache_host *host, const void *desc, uintptr_t start,
+				size_t len)
 {
 	unsigned int version = host->version;
 
@@ -79,8 +80,8 @@ void desc_cache_host_remove(struct desc_cache *book, const void *desc, const str
 }
 
 /* Is @host, which may be written meanwhile, a region of @desc's that holds the buffer? */
-static bool desc_cache_host_is(const struct desc_cache_host *host, const void *desc, const void *addr,
-			 size_t len)
+static bool desc_cache_host_is(const struct desc_cache_host *host, const void *desc,
+			       const void *addr, size_t len)
 {
 	unsigned int version = __atomic_load_n(&host->version, __ATOMIC_ACQUIRE);
 	const void *known = __atomic_load_n(&host->desc, __ATOMIC_ACQUIRE);
@@ -91,8 +92,8 @@ static bool desc_cache_host_is(const struct desc_cache_host *host, const void *d
 	       version == __atomic_load_n(&host->version, __ATOMIC_RELAXED);
 }
 
-static bool desc_cache_host_holds(const struct desc_cache *book, const void *desc, const void *addr,
-			    size_t len)
+static bool desc_cache_host_holds(const struct desc_cache *book, const void *desc,
+				  const void *addr, size_t len)
 {
 	const struct desc_cache_set *sets = __atomic_load_n(&book->sets, __ATOMIC_ACQUIRE);
 	const struct desc_cache_host *host;
@@ -107,19 +108,21 @@ static bool desc_cache_host_holds(const struct desc_cache *book, const void *des
 }
 
 bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, void *const *desc,
-	       size_t count)
+		     size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (!desc || !desc_cache_host_holds(book, desc[i], iov[i].iov_base, iov[i].iov_len))
+		if (!desc ||
+		    !desc_cache_host_holds(book, desc[i], iov[i].iov_base, iov[i].iov_len))
 			return false;
 	}
 	return true;
 }
 
 bool desc_cache_finds_device(const struct desc_cache *book, const void *addr, size_t len,
-		       const void *desc, struct dev_mem *mem)
+			     const void *desc, struct dev_mem *mem)
 {
 	if (cell_mine(book->cells, desc))
 		return true;
-	return !desc_cache_host_holds(book, desc, addr, len) && mem_finds_device(addr, len, mem);
+	return !desc_cache_host_holds(book, desc, addr, len) &&
+	       mem_finds_device(addr, len, mem);
 }

@@ -56,7 +56,7 @@ void desc_cache_host_remove(struct desc_cache *book, const void *desc, const str
 
 /* The allocation that one of a buffer's @count descriptors is about, or NULL: none is ours */
 static inline const struct dev_mem *desc_cache_device(const struct desc_cache *book,
-						void *const *desc, size_t count)
+						      void *const *desc, size_t count)
 {
 	for (size_t i = 0; desc && i < count; i++) {
 		if (cell_mine(book->cells, desc[i]))
@@ -67,13 +67,13 @@ static inline const struct dev_mem *desc_cache_device(const struct desc_cache *b
 
 /* Is all of a buffer host memory by its descriptors? */
 bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, void *const *desc,
-	       size_t count);
+		     size_t count);
 
 /*
  * mem_finds_device(), where a descriptor may tell; @desc may be NULL. It may also be ours and
  * wrong, so that the buffer must not go to the core with it: that is true, too, without @mem.
  */
 bool desc_cache_finds_device(const struct desc_cache *book, const void *addr, size_t len,
-		       const void *desc, struct dev_mem *mem);
+			     const void *desc, struct dev_mem *mem);
 
 #endif /* P2P_DESC_CACHE_H */

@@ -81,8 +81,7 @@ static bool ipc_share_trusts(int fd, suseconds_t patience)
 	socklen_t len = sizeof(struct ucred);
 	struct ucred peer;
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) &&
-	       peer.uid == geteuid() &&
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == geteuid() &&
 	       !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
@@ -125,8 +124,8 @@ static void ipc_share_answer(int conn)
 	struct ipc_share_ask ask;
 	int status, fd = -1;
 
-	if (!ipc_share_trusts(conn, IPC_SHARE_PATIENCE) || recv(conn, &ask, sizeof ask, 0) != sizeof ask ||
-	    ask.magic != IPC_SHARE_MAGIC) {
+	if (!ipc_share_trusts(conn, IPC_SHARE_PATIENCE) ||
+	    recv(conn, &ask, sizeof ask, 0) != sizeof ask || ask.magic != IPC_SHARE_MAGIC) {
 		P2P_WARN("somebody asks for memory who is another user, or no ofi_p2p\n");
 		return;
 	}

@@ -105,7 +105,7 @@ static bool nic_map_make_room(struct nic_map *map, struct fi_p2p_stats *stats, s
 }
 
 static struct nic_map_entry *nic_map_entry_find(struct nic_map *map, const struct dev_mem *mem,
-					uintptr_t start, size_t len, uint64_t access)
+						uintptr_t start, size_t len, uint64_t access)
 {
 	struct nic_map_alloc *alloc;
 	struct nic_map_entry *entry;
@@ -142,8 +142,8 @@ static struct nic_map_alloc *nic_map_alloc_get(struct nic_map *map, uint64_t id)
 }
 
 /* An entry without a region yet */
-static struct nic_map_entry *nic_map_entry_new(struct nic_map *map, uint64_t id, uintptr_t start,
-				       size_t len, uint64_t access)
+static struct nic_map_entry *nic_map_entry_new(struct nic_map *map, uint64_t id,
+					       uintptr_t start, size_t len, uint64_t access)
 {
 	struct nic_map_entry *entry = calloc(1, sizeof *entry);
 
@@ -165,7 +165,8 @@ static struct nic_map_entry *nic_map_entry_new(struct nic_map *map, uint64_t id,
 
 /* ---- devices ---- */
 
-static void nic_map_device_close(struct nic_map_device *device, enum nic_map_way way, const char *why)
+static void nic_map_device_close(struct nic_map_device *device, enum nic_map_way way,
+				 const char *why)
 {
 	static const char *const names[MAP_WAYS] = {"dma-buf", "peer-mem"};
 
@@ -242,8 +243,8 @@ bool nic_map_possible(struct nic_map *map, const struct dev_mem *mem, const char
 
 /* ---- registration ---- */
 
-static int nic_map_register(struct nic_map *map, union libfabric_mr_attr *u, uint64_t access, uint64_t flags,
-			struct fid_mr **mr)
+static int nic_map_register(struct nic_map *map, union libfabric_mr_attr *u, uint64_t access,
+			    uint64_t flags, struct fid_mr **mr)
 {
 	u->attr.iov_count = 1;
 	u->attr.access = access;
@@ -258,7 +259,7 @@ static const char *nic_map_refusal(int ret)
 }
 
 static int nic_map_register_dmabuf(struct nic_map *map, struct nic_map_device *device,
-			       const struct dev_mem *mem, struct nic_map_entry *entry)
+				   const struct dev_mem *mem, struct nic_map_entry *entry)
 {
 	struct nic_map_dmabuf dmabuf = {.len = entry->len};
 	union libfabric_mr_attr u = {.room = {0}};
@@ -276,13 +277,14 @@ static int nic_map_register_dmabuf(struct nic_map *map, struct nic_map_device *d
 	ret = nic_map_register(map, &u, entry->access, LF_MR_DMABUF, &entry->mr);
 	close(dmabuf.fd);
 	if (ret && ret != -FI_ENOMEM && !device->worked)
-		nic_map_device_close(device, MAP_DMABUF, "the NIC's driver refuses to register one");
+		nic_map_device_close(device, MAP_DMABUF,
+				     "the NIC's driver refuses to register one");
 	entry->why = nic_map_refusal(ret);
 	return ret;
 }
 
 static int nic_map_register_peermem(struct nic_map *map, struct nic_map_device *device,
-				struct nic_map_entry *entry)
+				    struct nic_map_entry *entry)
 {
 	const struct iovec iov = {(void *) entry->start, entry->len};
 	union libfabric_mr_attr u = {.room = {0}};
@@ -293,14 +295,14 @@ static int nic_map_register_peermem(struct nic_map *map, struct nic_map_device *
 	/* of memory that may be no dma-buf either this says nothing about other memory */
 	if (ret && ret != -FI_ENOMEM && !device->worked && device->closed[MAP_DMABUF])
 		nic_map_device_close(device, MAP_PEERMEM,
-				 "the NIC's driver refuses device addresses");
+				     "the NIC's driver refuses device addresses");
 	entry->why = nic_map_refusal(ret);
 	return ret;
 }
 
 /* Tries what is open: 0, or the last error, with entry->why */
 static int nic_map_entry_register(struct nic_map *map, struct nic_map_device *device,
-			      const struct dev_mem *mem, struct nic_map_entry *entry)
+				  const struct dev_mem *mem, struct nic_map_entry *entry)
 {
 	int ret = -FI_EOPNOTSUPP;
 
@@ -314,9 +316,10 @@ static int nic_map_entry_register(struct nic_map *map, struct nic_map_device *de
 }
 
 /* A new piece: the whole allocation, or what is asked for where that is too much */
-static int nic_map_add(struct nic_map *map, struct nic_map_device *device, struct fi_p2p_stats *stats,
-		   const struct dev_mem *mem, uintptr_t start, size_t len, uint64_t access,
-		   struct nic_map_entry **added, const char **why)
+static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
+		       struct fi_p2p_stats *stats, const struct dev_mem *mem, uintptr_t start,
+		       size_t len, uint64_t access, struct nic_map_entry **added,
+		       const char **why)
 {
 	uintptr_t first = mem->base & ~(uintptr_t) (DEV_PAGE - 1);
 	size_t all = P2P_ALIGN_UP(mem->base + mem->size - first, DEV_PAGE);
@@ -365,8 +368,8 @@ static int nic_map_add(struct nic_map *map, struct nic_map_device *device, struc
 }
 
 int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct dev_mem *mem,
-	    const void *addr, size_t len, uint64_t access, struct nic_map_entry **found,
-	    const char **why)
+		const void *addr, size_t len, uint64_t access, struct nic_map_entry **found,
+		const char **why)
 {
 	uintptr_t start = (uintptr_t) addr;
 	struct nic_map_device *device;

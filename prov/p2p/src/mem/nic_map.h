@@ -56,11 +56,7 @@ struct nic_map_entry {
 };
 
 /* How a device's memory is given to the NIC */
-enum nic_map_way {
-	MAP_DMABUF,
-	MAP_PEERMEM,
-	MAP_WAYS
-};
+enum nic_map_way { MAP_DMABUF, MAP_PEERMEM, MAP_WAYS };
 
 /**
  * struct nic_map_device - what is known of one device.
@@ -115,8 +111,8 @@ void nic_map_fini(struct nic_map *map);
  * with @why (which lives as long as @map). Counts in @stats.
  */
 int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct dev_mem *mem,
-	    const void *addr, size_t len, uint64_t access, struct nic_map_entry **entry,
-	    const char **why);
+		const void *addr, size_t len, uint64_t access, struct nic_map_entry **entry,
+		const char **why);
 void nic_map_put(struct nic_map_entry *entry);
 
 /*

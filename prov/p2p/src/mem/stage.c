@@ -80,7 +80,8 @@ static void stage_place(void *addr, size_t len, int node)
 		return;
 	nodes[node / bits] = 1UL << node % bits;
 	if (syscall(SYS_mbind, addr, len, MPOL_PREFERRED, nodes, 8 * sizeof nodes, 0))
-		P2P_INFO("staging memory cannot be put on node %d, where the device is\n", node);
+		P2P_INFO("staging memory cannot be put on node %d, where the device is\n",
+			 node);
 }
 
 /* From one slot to the next */
@@ -101,8 +102,7 @@ static int stage_register(struct stage *stage, void *addr, size_t len, struct fi
 	ret = fi_mr_reg(stage->domain, addr, len, FI_SEND | FI_RECV, 0,
 			__atomic_fetch_add(&key, 1, __ATOMIC_RELAXED), 0, mr, NULL);
 	if (ret)
-		P2P_WARN("fi_mr_reg of %zu bytes for staging: %s\n", len,
-			 fi_strerror(-ret));
+		P2P_WARN("fi_mr_reg of %zu bytes for staging: %s\n", len, fi_strerror(-ret));
 	return ret;
 }
 
@@ -116,8 +116,7 @@ static void stage_lend(struct stage *stage)
 	uint64_t key;
 	int ret;
 
-	if (!stage->lender || !pool->count ||
-	    getrandom(&key, sizeof key, 0) != sizeof key)
+	if (!stage->lender || !pool->count || getrandom(&key, sizeof key, 0) != sizeof key)
 		return;
 	ret = fi_mr_reg(stage->lender, pool->slots->addr, pool->count * stage_stride(pool),
 			FI_REMOTE_READ, 0, key, 0, &stage->lent, NULL);

@@ -30,20 +30,15 @@ struct fid_domain;
 struct fid_mr;
 
 enum stage_pool_id {
-	STAGE_TINY_OUT,		/* messages that are never announced */
+	STAGE_TINY_OUT, /* messages that are never announced */
 	STAGE_TINY_IN,
-	STAGE_SHORT_OUT,	/* messages of some 10 KiB */
+	STAGE_SHORT_OUT, /* messages of some 10 KiB */
 	STAGE_SHORT_IN,
-	STAGE_PIECE,		/* pieces of long messages, and messages of that size */
+	STAGE_PIECE, /* pieces of long messages, and messages of that size */
 	STAGE_POOLS
 };
 
-enum stage_use {
-	STAGE_WHOLE_OUT,
-	STAGE_WHOLE_IN,
-	STAGE_PIECE_OUT,
-	STAGE_PIECE_IN
-};
+enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_IN };
 
 /**
  * struct stage_slot - one pinned buffer.

@@ -18,12 +18,12 @@
 
 /* What we hand through from core to application */
 #define INFO_REMOTE_CAPS (FI_RMA | FI_ATOMIC)
-#define INFO_PRIMARY_CAPS                                                                \
+#define INFO_PRIMARY_CAPS                                                                      \
 	(FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_COLLECTIVE | FI_HMEM | FI_P2P)
-#define INFO_REMOTE_MODIFIERS                                                            \
+#define INFO_REMOTE_MODIFIERS                                                                  \
 	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
-#define INFO_SECONDARY_CAPS                                                              \
-	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |  \
+#define INFO_SECONDARY_CAPS                                                                    \
+	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |        \
 	 FI_REMOTE_COMM | FI_MULTI_RECV)
 /*
  * They cost every message something, so only who asks for them has them, as with libfabric 2.x, or
@@ -349,11 +349,13 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->tx_attr->caps =
 		info_caps(info->tx_attr->caps, hints && hints->tx_attr && hints->tx_attr->caps
 						       ? hints->tx_attr->caps
-						       : wanted) | hmem;
+						       : wanted) |
+		hmem;
 	info->rx_attr->caps =
 		info_caps(info->rx_attr->caps, hints && hints->rx_attr && hints->rx_attr->caps
 						       ? hints->rx_attr->caps
-						       : wanted) | hmem;
+						       : wanted) |
+		hmem;
 	/* a context's capabilities are among the endpoint's (fi_endpoint(3)) */
 	info->rx_attr->caps &= info->caps | ~INFO_SOURCE_CAPS;
 	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
@@ -370,8 +372,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	/* it takes a thread, which is not for who has not asked for it */
-	info->domain_attr->data_progress =
-		automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+	info->domain_attr->data_progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	/* the second lets us trust in descriptors of host memory (desc_cache.h) */
 	info->domain_attr->mr_mode |= asked_mr & (FI_MR_P2P | FI_MR_ALLOCATED);
 	/* room for marks beside the core's keys */
@@ -385,8 +386,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 
 void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 {
-	bool remote = info->caps & INFO_REMOTE_CAPS &&
-		      (all || info->caps & (FI_HMEM | FI_P2P));
+	bool remote = info->caps & INFO_REMOTE_CAPS && (all || info->caps & (FI_HMEM | FI_P2P));
 	bool chosen = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	size_t size = info->domain_attr->mr_key_size;
 
@@ -414,13 +414,13 @@ int info_to_core(struct fi_info *info)
 		info->domain_attr->mr_key_size = INFO_VERBS_KEY_SIZE;
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
 	if (info->tx_attr) {
-		info->tx_attr->caps = (info->tx_attr->caps & ~FI_HMEM) |
-				      (INFO_CORE_CAPS & ~FI_RECV);
+		info->tx_attr->caps =
+			(info->tx_attr->caps & ~FI_HMEM) | (INFO_CORE_CAPS & ~FI_RECV);
 		info->tx_attr->size += INFO_QUEUE_RESERVE;
 	}
 	if (info->rx_attr) {
-		info->rx_attr->caps = (info->rx_attr->caps & ~FI_HMEM) |
-				      (INFO_CORE_CAPS & ~FI_SEND);
+		info->rx_attr->caps =
+			(info->rx_attr->caps & ~FI_HMEM) | (INFO_CORE_CAPS & ~FI_SEND);
 		info->rx_attr->size += INFO_QUEUE_RESERVE;
 		/* our own receives would get it, too */
 		info->rx_attr->op_flags &= ~FI_MULTI_RECV;

@@ -46,17 +46,17 @@ static inline bool path_offers(enum path_proto proto)
 /* Which ways the user and the application leave open: as FI_OPT_FI_HMEM_P2P has them */
 enum path_wish {
 	PATH_ANY,
-	PATH_NO_NIC,		/* any but the NIC's own */
-	PATH_PEER_LONG,		/* what is longer than plain_max has to go the NIC's way */
-	PATH_PEER_ONLY,		/* everything has */
-	PATH_ACROSS_LONG,	/* what is longer than plain_max has to go across the host */
+	PATH_NO_NIC,      /* any but the NIC's own */
+	PATH_PEER_LONG,   /* what is longer than plain_max has to go the NIC's way */
+	PATH_PEER_ONLY,   /* everything has */
+	PATH_ACROSS_LONG, /* what is longer than plain_max has to go across the host */
 	PATH_STAGE_ONLY
 };
 
 /* Why a receiver does not copy what it is offered from device to device: travels (wire.h) */
 enum path_far {
-	PATH_FAR_UNKNOWN,	/* it did not say */
-	PATH_FAR_NOT,		/* it does copy it */
+	PATH_FAR_UNKNOWN, /* it did not say */
+	PATH_FAR_NOT,     /* it does copy it */
 	PATH_FAR_HOST,
 	PATH_FAR_BUFFER,
 	PATH_FAR_WISH,

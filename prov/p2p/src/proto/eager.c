@@ -13,8 +13,8 @@
 #include "proto/rndv.h"
 
 /* What of the user's flags is the core's business when it sends a copy */
-#define EAGER_CORE_FLAGS                                                                 \
-	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                 \
+#define EAGER_CORE_FLAGS                                                                       \
+	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
 	 FI_DELIVERY_COMPLETE | FI_FENCE)
 
 /* A host buffer for the request: a slot if one fits and is free, else a reserve */
@@ -22,8 +22,8 @@ static int eager_buffer_get(struct xfer_req *req)
 {
 	struct stage *stage = &req->ctx.ep->xfer->stage;
 
-	req->slot = stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT,
-				   req->len);
+	req->slot =
+		stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT, req->len);
 	if (req->slot) {
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
@@ -51,8 +51,8 @@ static int eager_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total
 			   void (*done)(struct copy *copy, int status))
 {
 	struct iovec iov[P2P_IOV_MAX];
-	size_t count = mem_iov_slice(req->iov, req->count, req->copied,
-				     eager_step(req, total), iov);
+	size_t count =
+		mem_iov_slice(req->iov, req->count, req->copied, eager_step(req, total), iov);
 
 	req->copy.done = done;
 	return xfer_copy_start(req->ctx.ep, &req->mem, dir, iov, count,

@@ -17,13 +17,13 @@
 #define HELLO_TRIAL 1024
 
 /* What is known of a peer: */
-#define HELLO_ASKED (1u << 0)	/* whether it follows up all of its receives */
-#define HELLO_KNOWN (1u << 1)	/* whether it does; if not, short messages are staged */
+#define HELLO_ASKED (1u << 0) /* whether it follows up all of its receives */
+#define HELLO_KNOWN (1u << 1) /* whether it does; if not, short messages are staged */
 #define HELLO_FOLLOWS (1u << 2)
-#define HELLO_REFUSES (1u << 3)	/* to take what is offered: only what is announced anyway is */
-#define HELLO_TOLD (1u << 4)	/* it has been told of our board */
-#define HELLO_READS (1u << 5)	/* it reads our board */
-#define HELLO_WHOLE (1u << 6)	/* it wants sent what could be lent */
+#define HELLO_REFUSES (1u << 3) /* to take what is offered: only what is announced anyway is */
+#define HELLO_TOLD (1u << 4)    /* it has been told of our board */
+#define HELLO_READS (1u << 5)   /* it reads our board */
+#define HELLO_WHOLE (1u << 6)   /* it wants sent what could be lent */
 
 /* NULL: there is no room to remember anything of it */
 static uint8_t *hello_facts(struct xfer_ep *ep, fi_addr_t addr)
@@ -188,7 +188,8 @@ void hello_received(struct xfer_ep *ep, const struct wire_msg *msg)
 		*facts & HELLO_READS ? "notes" : "messages");
 }
 
-void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far, bool plain)
+void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
+		    bool plain)
 {
 	uint8_t *facts = ep->near ? hello_facts(ep, addr) : NULL;
 	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;

@@ -41,7 +41,7 @@ void hello_received(struct xfer_ep *ep, const struct wire_msg *msg);
 
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
 void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
-		   bool plain);
+		    bool plain);
 
 /*
  * May short messages be left in staging memory for the peer at @addr to read (rndv_lent.h)? Not once it

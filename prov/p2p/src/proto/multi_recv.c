@@ -170,7 +170,8 @@ static void multi_recv_msg_drop(struct xfer_ctx *ctx)
 }
 
 /* NULL: there is no room for it, and that is reported */
-static struct multi_recv_msg *multi_recv_msg_new(const struct multi_recv_buf *buf, const struct core_comp *comp)
+static struct multi_recv_msg *multi_recv_msg_new(const struct multi_recv_buf *buf,
+						 const struct core_comp *comp)
 {
 	struct xfer_ep *ep = buf->ctx.ep;
 	struct multi_recv_msg *msg = cell_get(&ep->xfer->cells);
@@ -323,8 +324,7 @@ static void multi_recv_received(struct xfer_ctx *ctx, const struct core_comp *co
 
 	if (cancelled || comp->flags & FI_MULTI_RECV)
 		multi_recv_buf_release(buf, comp);
-	if (!comp->err && !comp->len &&
-	    xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
+	if (!comp->err && !comp->len && xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
 		multi_recv_marker(buf, comp);
 	else if (!cancelled && (comp->err || comp->flags & FI_RECV))
 		multi_recv_placed(buf, comp);

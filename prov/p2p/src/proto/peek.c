@@ -88,7 +88,7 @@ static void peek_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
 }
 
 static ssize_t peek_claim_post(struct xfer_req *req, const struct core_op *op,
-				const struct dev_mem *mem)
+			       const struct dev_mem *mem)
 {
 	struct core_op core = *op;
 
@@ -105,7 +105,7 @@ static ssize_t peek_claim_post(struct xfer_req *req, const struct core_op *op,
 }
 
 static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
-			   const struct dev_mem *mem)
+			  const struct dev_mem *mem)
 {
 	struct xfer_req *req;
 	ssize_t ret;

@@ -43,7 +43,9 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 		.layered = ep->layered,
 		.stalls = stalls,
 		.len = len,
-		.short_max = delivery ? WIRE_PLAIN_MAX : pieces ? conf.eager_size : conf.chunk_size,
+		.short_max = delivery ? WIRE_PLAIN_MAX
+			     : pieces ? conf.eager_size
+				      : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		.lends = ep->lends && stage_lends(&ep->xfer->stage, len) &&
@@ -125,8 +127,8 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	if (!path_offers(choice.proto))
 		xfer_ep_sent(ep, &choice, len);
 	if (mem->ops)
-		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name,
-			mem->ordinal, choice.reason);
+		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name, mem->ordinal,
+			choice.reason);
 	return 0;
 }
 

@@ -22,7 +22,7 @@
 
 /* The part of the remote memory that begins @offset bytes in; returns its pieces */
 static size_t rma_core_target(const struct xfer_req *req, size_t offset, size_t len,
-			    struct fi_rma_iov *out)
+			      struct fi_rma_iov *out)
 {
 	size_t pieces = 0;
 
@@ -45,7 +45,7 @@ static size_t rma_core_target(const struct xfer_req *req, size_t offset, size_t 
 
 /* The core's operation on one piece, or on all of a host buffer */
 static ssize_t rma_core_give(struct xfer_req *req, const struct iovec *iov, void **desc,
-			   size_t count, uint64_t offset, uint64_t flags, void *context)
+			     size_t count, uint64_t offset, uint64_t flags, void *context)
 {
 	struct fi_rma_iov target[CORE_RMA_MAX];
 	const struct core_rma op = {
@@ -78,7 +78,7 @@ static ssize_t rma_core_piece_try(struct xfer_out *out)
 	if (rma_core_last(req, piece->index))
 		flags |= req->op_flags & FI_REMOTE_CQ_DATA;
 	return rma_core_give(req, out->iov, out->desc, out->count,
-			   piece->index * req->rndv.chunk, flags, &out->ctx);
+			     piece->index * req->rndv.chunk, flags, &out->ctx);
 }
 
 /* Ends the operation if nothing of it is left. */
@@ -284,8 +284,8 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 	} else if (!ret) {
 		req->ctx.done = rma_core_done;
 		ret = rma_core_give(req, empty ? &nothing : op->iov,
-				  req->pin ? req->pin->desc : op->desc,
-				  empty ? 1 : op->count, 0, op->flags, req);
+				    req->pin ? req->pin->desc : op->desc, empty ? 1 : op->count,
+				    0, op->flags, req);
 	}
 	if (ret) {
 		xfer_req_undo(req);
@@ -312,8 +312,8 @@ static void rma_core_atomic_done(struct xfer_ctx *ctx, const struct core_comp *c
 
 /* Host copies of an operation's arrays lie in a row: result, operand, compare values. */
 static ssize_t rma_core_atomic_post(struct xfer_req *req, const struct core_atomic *op,
-				  const struct core_array *operand,
-				  const struct core_array *compare, size_t len)
+				    const struct core_array *operand,
+				    const struct core_array *compare, size_t len)
 {
 	char *result_at = req->host, *operand_at = result_at + len,
 	     *compare_at = operand_at + len;

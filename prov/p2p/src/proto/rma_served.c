@@ -18,7 +18,7 @@
 /* ---- asking ---- */
 
 static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
-			    struct wire_msg *msg)
+				struct wire_msg *msg)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
@@ -135,7 +135,8 @@ static int rma_served_read(struct xfer_req *req)
 	return rma_served_ask(req, &msg);
 }
 
-ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
+ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
+			const struct dev_mem *mem)
 {
 	struct path_choice choice;
 	struct xfer_req *req;
@@ -221,9 +222,10 @@ void rma_served_result(struct xfer_req *req, const struct wire_msg *msg)
 {
 	int status = msg->status;
 
-	if (!status && (!req->rndv.fin_wanted || msg->payload_len != (req->recv ? req->len : 0))) {
-		P2P_WARN("an answer of %zu bytes where %zu were asked for\n",
-			 msg->payload_len, req->len);
+	if (!status &&
+	    (!req->rndv.fin_wanted || msg->payload_len != (req->recv ? req->len : 0))) {
+		P2P_WARN("an answer of %zu bytes where %zu were asked for\n", msg->payload_len,
+			 req->len);
 		status = -FI_EIO;
 	}
 	if (!status && msg->payload_len)
@@ -245,8 +247,8 @@ struct rma_served_reach {
 };
 
 static void rma_served_answer(struct xfer_ep *ep, fi_addr_t addr, enum wire_type type,
-			  const struct wire_msg *request, int status, const void *payload,
-			  size_t len)
+			      const struct wire_msg *request, int status, const void *payload,
+			      size_t len)
 {
 	const struct wire_msg msg = {
 		.type = type,
@@ -261,8 +263,8 @@ static void rma_served_answer(struct xfer_ep *ep, fi_addr_t addr, enum wire_type
 
 /* A request that serves a peer; its buffer is what @reach has found. */
 static struct xfer_req *rma_served_req_new(struct xfer_ep *ep, fi_addr_t addr,
-				       const struct wire_msg *msg,
-				       const struct rma_served_reach *reach)
+					   const struct wire_msg *msg,
+					   const struct rma_served_reach *reach)
 {
 	const struct core_op local = {
 		.recv = msg->type == WIRE_WRITE,
@@ -306,7 +308,7 @@ static void rma_served_written(struct xfer_ep *ep, const struct wire_msg *msg)
 
 /* @via, @addr: between which endpoints the answer travels */
 static void rma_served_serve_write(struct xfer_ep *ep, struct xfer_ep *via, fi_addr_t addr,
-			       const struct wire_msg *msg)
+				   const struct wire_msg *msg)
 {
 	struct rma_served_reach reach;
 	struct xfer_req *req;
@@ -329,7 +331,8 @@ static void rma_served_serve_write(struct xfer_ep *ep, struct xfer_ep *via, fi_a
 	rma_served_answer(via, addr, WIRE_FIN, msg, ret, NULL, 0);
 }
 
-static void rma_served_serve_read(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+static void rma_served_serve_read(struct xfer_ep *ep, fi_addr_t addr,
+				  const struct wire_msg *msg)
 {
 	char payload[WIRE_PAYLOAD_MAX];
 	struct rma_served_reach reach;
@@ -373,7 +376,7 @@ static uint64_t rma_served_atomic_access(const struct wire_msg *msg)
 }
 
 static void rma_served_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
-				const struct wire_msg *msg)
+				    const struct wire_msg *msg)
 {
 	char before[RMA_SERVED_ATOMIC_MAX], now[RMA_SERVED_ATOMIC_MAX];
 	struct rma_served_reach reach;
@@ -400,7 +403,7 @@ static void rma_served_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 		xfer_ep_count(ep, msg->flags & WIRE_FETCH ? FI_REMOTE_READ : FI_REMOTE_WRITE,
 			      0);
 	rma_served_answer(ep, addr, WIRE_RESULT, msg, ret, before,
-		      msg->flags & WIRE_FETCH ? msg->len : 0);
+			  msg->flags & WIRE_FETCH ? msg->len : 0);
 }
 
 void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg)

@@ -9,7 +9,8 @@
 #include "xfer/xfer.h"
 
 /* Posts an operation whose buffer lies in @mem. 0, -FI_EAGAIN or another error */
-ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem);
+ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
+			const struct dev_mem *mem);
 ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
 /* Elements of @datatype that one atomic operation may have */

@@ -105,8 +105,8 @@ static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 
 /* The request's next piece, with staging memory if it wants some; NULL: not now */
 struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
-					 void (*done)(struct xfer_ctx *ctx,
-						      const struct core_comp *comp))
+				  void (*done)(struct xfer_ctx *ctx,
+					       const struct core_comp *comp))
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	uint64_t offset = req->rndv.next * req->rndv.chunk;

@@ -19,8 +19,7 @@ ssize_t rndv_send(struct xfer_req *req);
  * Begins a send that the receiver asked for: @type is WIRE_WRITE (to @key, @addr) or
  * WIRE_SUPPLY (for the read whose id is @key). 0 or an error, as above.
  */
-int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key,
-		       uint64_t addr);
+int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
 
 /* Begins to receive what @msg announces, without a marker */
 void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg);

@@ -111,8 +111,8 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 	if (!status && req->mem.ops && !req->rndv.status) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
 		req->copy.done = rndv_lent_copied_in;
-		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count,
-					 req->host, &req->copy);
+		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count, req->host,
+					 &req->copy);
 		if (!status)
 			return;
 	}
@@ -178,8 +178,8 @@ static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
  * Fills @op, a read for @first and those behind it of the same sender, with as many as there is room
  * for; @read has them. Is there room left?
  */
-static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read, struct core_rma *op,
-			struct iovec *iov, struct fi_rma_iov *from)
+static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read,
+			     struct core_rma *op, struct iovec *iov, struct fi_rma_iov *from)
 {
 	const struct xfer_ep *ep = first->ctx.ep;
 	struct xfer_req *req;

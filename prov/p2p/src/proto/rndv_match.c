@@ -154,7 +154,8 @@ static void rndv_arrival_look(struct rndv_arrival *arrival, struct xfer_ep *ep)
 
 	if (arrival->announced || !ep->xfer->boards)
 		return;
-	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id, text);
+	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id,
+			     text);
 	if (!len) {
 		rndv_arrival_look_again(arrival, ep->xfer);
 		return;

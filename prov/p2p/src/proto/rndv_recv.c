@@ -135,8 +135,7 @@ static void rndv_recv_cancel(struct xfer_req *req)
 	struct xfer_ctx *ctx;
 
 	LIST_FOREACH(ctx, &ep->live, live) {
-		if (ctx->done == rndv_piece_received &&
-		    ((struct rndv_piece *) ctx)->req == req)
+		if (ctx->done == rndv_piece_received && ((struct rndv_piece *) ctx)->req == req)
 			fi_cancel(&ep->core->fid, ctx);
 	}
 }
@@ -372,9 +371,9 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 	int ret;
 
 	req->rndv.wanted = P2P_MIN(arrival->total, req->len);
-	req->rndv.chunk = rndv_chunk(xfer, req->rndv.wanted,
-				     P2P_MIN(arrival->chunk,
-					     xfer->stage.pools[STAGE_PIECE].size));
+	req->rndv.chunk =
+		rndv_chunk(xfer, req->rndv.wanted,
+			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
 	req->rndv.transfer = ++xfer->transfer_next;
 	req->rndv.heard = rndv_now();
 	rndv_arrival_describe(arrival, &req->comp);
@@ -400,7 +399,7 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 	/* where only the sender's NIC reaches its memory, a copy is saved at that end */
 	if (!rndv_read_not(arrival) && (req->mem.ops || rndv_read_host(req))) {
 		const struct fi_rma_iov source = {arrival->addr, req->rndv.wanted,
-						arrival->key};
+						  arrival->key};
 
 		rma_core_pull(req, &source, arrival->src);
 		return;
@@ -460,8 +459,8 @@ void rndv_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 	struct core_comp lost = *comp;
 	struct xfer_ep *ep;
 
-	arrival = rndv_arrival_claim(cq->xfer, comp->data & WIRE_ID_MASK, rndv_refuse,
-				     &lost.err);
+	arrival =
+		rndv_arrival_claim(cq->xfer, comp->data & WIRE_ID_MASK, rndv_refuse, &lost.err);
 	if (!arrival) {
 		xfer_cq_report(cq, &lost);
 		return;
@@ -580,8 +579,7 @@ void rndv_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
 	struct xfer_req *req = rndv_sending_find(ep->xfer, msg->key);
 
 	if (!req || !req->recv || msg->len != req->len) {
-		P2P_WARN("%zu bytes are supplied that were not asked for\n",
-			 (size_t) msg->len);
+		P2P_WARN("%zu bytes are supplied that were not asked for\n", (size_t) msg->len);
 		return;
 	}
 	rndv_sending_remove(req);

@@ -251,8 +251,7 @@ ssize_t rndv_send(struct xfer_req *req)
 	return 0;
 }
 
-int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key,
-		       uint64_t addr)
+int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
 {
 	req->rndv.marker_sent = true;
 	req->rndv.fin_wanted = type == WIRE_WRITE;
@@ -384,7 +383,7 @@ static void rndv_cts(struct xfer_req *req, const struct wire_msg *msg)
 		hello_borrows_not(req->ctx.ep, req->addr);
 	if (req->path.proto == PATH_ACROSS)
 		hello_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
-			      req->rndv.plain);
+			       req->rndv.plain);
 	rndv_taken(req, (enum path_far) msg->data);
 	if ((req->rndv.plain || msg->len) && rndv_forbidden(req, proto)) {
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);

@@ -66,8 +66,8 @@ ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
 		.context = op->context,
 		.data = op->data,
 	};
-	ssize_t ret = op->read ? fi_readmsg(ep, &msg, op->flags)
-			       : fi_writemsg(ep, &msg, op->flags);
+	ssize_t ret =
+		op->read ? fi_readmsg(ep, &msg, op->flags) : fi_writemsg(ep, &msg, op->flags);
 
 	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
 		P2P_WARN("%s: %s\n", op->read ? "read" : "write", fi_strerror((int) -ret));
@@ -97,9 +97,8 @@ static ssize_t core_call_atomic(struct fid_ep *ep, const struct core_atomic *op)
 	case CORE_ATOMIC_COMPARE:
 		return fi_compare_atomic(ep, buf, sizes->count, desc, op->compare->addr,
 					 core_desc(op->compare_desc), op->result->addr,
-					 core_desc(op->result_desc), op->addr,
-					 op->remote->addr, op->remote->key, op->datatype,
-					 op->op, op->context);
+					 core_desc(op->result_desc), op->addr, op->remote->addr,
+					 op->remote->key, op->datatype, op->op, op->context);
 	}
 	return -FI_EINVAL;
 }

@@ -58,11 +58,7 @@ struct core_rma {
 };
 
 /* The three kinds of atomic operations */
-enum core_atomic_kind {
-	CORE_ATOMIC,
-	CORE_ATOMIC_FETCH,
-	CORE_ATOMIC_COMPARE
-};
+enum core_atomic_kind { CORE_ATOMIC, CORE_ATOMIC_FETCH, CORE_ATOMIC_COMPARE };
 
 /**
  * struct core_atomic - an atomic operation on remote memory.

@@ -68,11 +68,12 @@ static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 static void ctrl_trace(const char *what, const struct wire_msg *msg)
 {
 	static const char *const names[] = {
-		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",     [WIRE_CREDIT] = "CREDIT",
-		[WIRE_FIN] = "FIN",	      [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
-		[WIRE_WRITE] = "WRITE",	      [WIRE_READ] = "READ",   [WIRE_SUPPLY] = "SUPPLY",
-		[WIRE_ATOMIC] = "ATOMIC",     [WIRE_RESULT] = "RESULT",
-		[WIRE_HELLO] = "HELLO",
+		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",
+		[WIRE_CREDIT] = "CREDIT",     [WIRE_FIN] = "FIN",
+		[WIRE_ABORT] = "ABORT",       [WIRE_PROBE] = "PROBE",
+		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",
+		[WIRE_SUPPLY] = "SUPPLY",     [WIRE_ATOMIC] = "ATOMIC",
+		[WIRE_RESULT] = "RESULT",     [WIRE_HELLO] = "HELLO",
 	};
 
 	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],

@@ -55,7 +55,8 @@ int pin_device(struct xfer_req *req, const char **why)
 		}
 		if (!ret)
 			ret = nic_map_get(&ep->xfer->map, &ep->stats, &mem, iov->iov_base,
-				      iov->iov_len, PIN_ACCESS, &req->pin->map[i], &refusal);
+					  iov->iov_len, PIN_ACCESS, &req->pin->map[i],
+					  &refusal);
 		if (!ret)
 			req->pin->desc[i] = fi_mr_desc(req->pin->map[i]->mr);
 	}
@@ -110,8 +111,7 @@ int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
 int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc)
 {
 	int ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
-			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, xfer->local_flags, mr,
-			    NULL);
+			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, xfer->local_flags, mr, NULL);
 
 	if (ret)
 		P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,

@@ -63,9 +63,8 @@ static bool region_covers(const struct region *region, uint64_t addr, uint64_t l
 	return offset <= region->len && len <= region->len - offset;
 }
 
-int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len,
-		 uint64_t access, struct region **region, struct iovec *iov, size_t *count,
-		 struct dev_mem *mem)
+int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, uint64_t access,
+		 struct region **region, struct iovec *iov, size_t *count, struct dev_mem *mem)
 {
 	struct region *first = region_find(xfer, key), *found = first;
 

@@ -43,9 +43,8 @@ int region_remove(struct xfer *xfer, struct region *region);
  * Fills @iov (P2P_IOV_MAX pieces) and @count, and @mem with what it is. 0, -FI_EKEYREJECTED: no
  * such key, or -FI_EACCES: outside, or not allowed; both are logged.
  */
-int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len,
-		 uint64_t access, struct region **region, struct iovec *iov, size_t *count,
-		 struct dev_mem *mem);
+int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, uint64_t access,
+		 struct region **region, struct iovec *iov, size_t *count, struct dev_mem *mem);
 
 static inline void region_hold(struct region *region)
 {

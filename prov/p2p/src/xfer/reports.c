@@ -126,8 +126,7 @@ void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
 		wait_wake(cq->point);
 	report = cell_get(&cq->xfer->cells);
 	if (!report) {
-		P2P_WARN("more than %u completions wait to be read: one is lost\n",
-			 CELL_COUNT);
+		P2P_WARN("more than %u completions wait to be read: one is lost\n", CELL_COUNT);
 		cq->failed = -FI_EOVERRUN;
 		return;
 	}

@@ -401,8 +401,7 @@ int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg)
 	if (!arg)
 		return -FI_EINVAL;
 	if (command == FI_GETWAITOBJ) {
-		*(enum fi_wait_obj *) arg =
-			wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : wait_obj;
+		*(enum fi_wait_obj *) arg = wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : wait_obj;
 		return 0;
 	}
 	if (command != FI_GETWAIT)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
-#define WIRE_MAGIC 0x66503270u	/* "p2Pf" */
+#define WIRE_MAGIC 0x66503270u /* "p2Pf" */
 
 /* The head of every control message: the union of what the types carry */
 struct wire_head {
@@ -54,8 +54,8 @@ _Static_assert(sizeof(struct wire_head) == 56, "the wire format is the same ever
 _Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_offer) == 120, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) +
-				       sizeof(struct wire_offer) + WIRE_NAME_MAX <=
-			       WIRE_PLAIN_MSG_MAX,
+			       sizeof(struct wire_offer) + WIRE_NAME_MAX <=
+		       WIRE_PLAIN_MSG_MAX,
 	       "a message fits its buffer");
 
 /* What the types have besides the head */
@@ -63,7 +63,7 @@ enum {
 	WIRE_NAMED = 1 << 0,
 	WIRE_TARGETED = 1 << 1,
 	WIRE_LOADED = 1 << 2,
-	WIRE_OFFERING = 1 << 3	/* if WIRE_OFFERED */
+	WIRE_OFFERING = 1 << 3 /* if WIRE_OFFERED */
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {

@@ -136,26 +136,26 @@ enum wire_type {
 };
 
 /* flags of ANNOUNCE, WRITE and SUPPLY */
-#define WIRE_HAS_DATA (1u << 0)		/* the user gave remote cq data */
-#define WIRE_WANT_FIN (1u << 1)		/* the sender waits for the receiver's end */
-#define WIRE_READABLE (1u << 4)		/* ANNOUNCE: there is a key to read it with */
-#define WIRE_OFFERED (1u << 5)		/* there is an offer; a FIN follows where it is taken */
-#define WIRE_CALLS (1u << 6)		/* ANNOUNCE: the FIN is to be sent: somebody may sleep */
-#define WIRE_LENT (1u << 8)		/* ANNOUNCE: the key is that of a copy in staging memory */
+#define WIRE_HAS_DATA (1u << 0) /* the user gave remote cq data */
+#define WIRE_WANT_FIN (1u << 1) /* the sender waits for the receiver's end */
+#define WIRE_READABLE (1u << 4) /* ANNOUNCE: there is a key to read it with */
+#define WIRE_OFFERED (1u << 5)  /* there is an offer; a FIN follows where it is taken */
+#define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
+#define WIRE_LENT (1u << 8)     /* ANNOUNCE: the key is that of a copy in staging memory */
 
 /* a flag of CTS, too */
-#define WIRE_ASIDE (1u << 7)		/* the name is that of the endpoint aside */
+#define WIRE_ASIDE (1u << 7) /* the name is that of the endpoint aside */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
-#define WIRE_FETCH (1u << 2)		/* the values before are wanted */
-#define WIRE_COMPARE (1u << 3)		/* there are compare values */
+#define WIRE_FETCH (1u << 2)   /* the values before are wanted */
+#define WIRE_COMPARE (1u << 3) /* there are compare values */
 
 /* flags of HELLO */
-#define WIRE_ASKS (1u << 0)		/* for a HELLO in return */
-#define WIRE_SAYS (1u << 1)		/* the next flag, or its absence, is meant */
-#define WIRE_FOLLOWS (1u << 2)		/* the sender follows up all of its receives */
-#define WIRE_BOARD (1u << 3)		/* it has a board, at @addr, and counts from @id */
-#define WIRE_READS (1u << 4)		/* it reads the receiver's board */
+#define WIRE_ASKS (1u << 0)    /* for a HELLO in return */
+#define WIRE_SAYS (1u << 1)    /* the next flag, or its absence, is meant */
+#define WIRE_FOLLOWS (1u << 2) /* the sender follows up all of its receives */
+#define WIRE_BOARD (1u << 3)   /* it has a board, at @addr, and counts from @id */
+#define WIRE_READS (1u << 4)   /* it reads the receiver's board */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)

@@ -23,8 +23,7 @@
 /* See xfer_ctx_retire() [ms] */
 #define XFER_RETIRE 10000
 
-int xfer_init(struct xfer *xfer, bool layered, bool shared,
-	      struct fid_domain *local_mr_domain)
+int xfer_init(struct xfer *xfer, bool layered, bool shared, struct fid_domain *local_mr_domain)
 {
 	uint64_t random;
 	int ret;
@@ -338,7 +337,8 @@ void xfer_ep_limit(struct xfer_ep *ep)
 {
 	bool sends = !ep->renamed && !ep->tally && !ep->waiting && !(ep->followed & FI_SEND);
 	bool receives = !ep->renamed && !(ep->followed & FI_RECV);
-	bool remote = !ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;
+	bool remote =
+		!ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;
 
 	__atomic_store_n(&ep->rma_limit, remote ? SIZE_MAX : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->send_limit, sends ? SIZE_MAX : 0, __ATOMIC_RELAXED);
@@ -632,8 +632,8 @@ ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
 	LIST_FOREACH(ctx, &ep->live, live) {
 		struct xfer_req *req = (struct xfer_req *) ctx;
 
-		if (ctx->drop == xfer_req_drop && req->done_flags & FI_RECV &&
-		    !req->busy && req->context == context) {
+		if (ctx->drop == xfer_req_drop && req->done_flags & FI_RECV && !req->busy &&
+		    req->context == context) {
 			ret = fi_cancel(&ep->core->fid, ctx);
 			break;
 		}

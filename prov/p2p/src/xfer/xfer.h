@@ -76,7 +76,7 @@ struct xfer_cntr {
 
 /* What an endpoint's counters count: a flag each, from FI_READ to FI_REMOTE_WRITE */
 #define XFER_COUNT_KINDS 6
-#define XFER_COUNT_ALL                                                                   \
+#define XFER_COUNT_ALL                                                                         \
 	(FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
 /**
@@ -389,31 +389,32 @@ struct xfer_req {
 	size_t targets;
 	struct {
 		uint64_t id;
-		struct xfer_ep *via;	/* between which the rest of it travels */
+		struct xfer_ep *via; /* between which the rest of it travels */
 		fi_addr_t to;
-		uint64_t wanted;	/* bytes that will travel */
-		uint64_t next;		/* the piece to begin next */
+		uint64_t wanted; /* bytes that will travel */
+		uint64_t next;   /* the piece to begin next */
 		uint64_t pieces;
-		uint64_t credits;	/* sending: pieces that may begin */
+		uint64_t credits; /* sending: pieces that may begin */
 		uint32_t chunk;
 		uint32_t transfer;
-		unsigned int in_flight;	/* pieces begun and not ended */
-		uint32_t starved;	/* since when it wants a slot [ms], 0: it does not */
-		uint64_t heard;		/* when the peer last did something or was to be probed [ms] */
-		unsigned int probes;	/* how often that was */
-		unsigned int granted;	/* receiving: pieces posted that the sender does not know of */
-		enum path_far far;	/* receiving: whether an offer is taken */
-		int status;		/* the first error */
-		bool listed;		/* in xfer.sending */
-		struct xfer_list *list;	/* xfer.pushing, pulling, bouncing …, or none */
+		unsigned int in_flight; /* pieces begun and not ended */
+		uint32_t starved;       /* since when it wants a slot [ms], 0: it does not */
+		uint64_t heard; /* when the peer last did something or was to be probed [ms] */
+		unsigned int probes; /* how often that was */
+		unsigned int
+			granted; /* receiving: pieces posted that the sender does not know of */
+		enum path_far far;      /* receiving: whether an offer is taken */
+		int status;             /* the first error */
+		bool listed;            /* in xfer.sending */
+		struct xfer_list *list; /* xfer.pushing, pulling, bouncing …, or none */
 		bool marker_sent;
-		bool answered;		/* sending: CTS is there; receiving: CTS was sent */
-		bool fin_wanted;	/* sending: FIN is still to come */
-		bool fin_sent;		/* receiving: all is here, and the sender is told */
-		bool plain;		/* sending: the receiver wants it whole */
-		bool aborted;		/* the other side knows that this failed */
+		bool answered;   /* sending: CTS is there; receiving: CTS was sent */
+		bool fin_wanted; /* sending: FIN is still to come */
+		bool fin_sent;   /* receiving: all is here, and the sender is told */
+		bool plain;      /* sending: the receiver wants it whole */
+		bool aborted;    /* the other side knows that this failed */
 		struct rndv_arrival *arrival;
-		LIST_ENTRY(xfer_req) chain;	/* not zeroed, nor is what follows */
+		LIST_ENTRY(xfer_req) chain; /* not zeroed, nor is what follows */
 	} rndv;
 	struct iovec iov[P2P_IOV_MAX];
 	struct copy copy;
@@ -429,8 +430,7 @@ _Static_assert(sizeof(struct xfer_req) <= CELL_SIZE, "a request is a cell");
  * @layered: the peers run ofi_p2p. @shared: several threads may call at a time.
  * @local_mr_domain: see stage_init()
  */
-int xfer_init(struct xfer *xfer, bool layered, bool shared,
-	      struct fid_domain *local_mr_domain);
+int xfer_init(struct xfer *xfer, bool layered, bool shared, struct fid_domain *local_mr_domain);
 void xfer_fini(struct xfer *xfer);
 
 /*
@@ -623,9 +623,9 @@ static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 
 /* What a completion in a core's queue turns out to be */
 enum xfer_taken {
-	XFER_PLAIN,	/* simply the user's */
-	XFER_TAKEN,	/* ours, and dealt with */
-	XFER_REPORTED	/* the same, and there is a report to be read in its place */
+	XFER_PLAIN,   /* simply the user's */
+	XFER_TAKEN,   /* ours, and dealt with */
+	XFER_REPORTED /* the same, and there is a report to be read in its place */
 };
 
 /*
@@ -636,8 +636,8 @@ enum xfer_taken xfer_take(struct xfer_cq *cq, const struct core_comp *comp,
 			  struct core_comp *report);
 
 /* Is this entry possibly something for xfer_take()? */
-static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context,
-				  uint64_t flags, uint64_t data)
+static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context, uint64_t flags,
+				  uint64_t data)
 {
 	return cell_mine(&cq->xfer->cells, context) ||
 	       ((flags & FI_REMOTE_CQ_DATA) && (data & cq->xfer->mark));
