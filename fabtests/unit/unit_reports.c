@@ -9,8 +9,16 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
-#include "proto/rndv.h"
-#include "xfer/xfer.h"
+#include "proto/proto.h"
+#include "proto/post.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_choose.h"
+#include "proto/rndv_match.h"
+#include "proto/rndv_plain.h"
+#include "proto/rndv_send.h"
+#include "xfer/life.h"
+#include "xfer/progress.h"
+#include "xfer/reports.h"
 
 /* Peers: the core has never room for what goes to the one that is dead */
 enum { DEAD, ALIVE, PEERS };
@@ -72,7 +80,7 @@ static void queue_open(struct xfer_cq *queue)
 static void start(bool shared)
 {
 	memset(&fake, 0, sizeof fake);
-	assert_int_equal(xfer_init(&xfer, true, shared, NULL), 0);
+	assert_int_equal(xfer_init(&xfer, &protos, true, shared, NULL), 0);
 	queue_open(&cq);
 }
 
@@ -97,7 +105,7 @@ static void ep_open_on(struct xfer_ep *ep, struct xfer_cq *queue)
 		.listens = true,
 		.started = true,
 	};
-	xfer_ep_init(ep, &xfer);
+	assert_int_equal(xfer_ep_init(ep, &xfer), 0);
 }
 
 static void ep_open(struct xfer_ep *ep)
@@ -248,7 +256,7 @@ static void send_long(struct xfer_ep *ep, fi_addr_t addr)
 	struct xfer_req *req = xfer_req_new(ep, &op, &none);
 
 	assert_non_null(req);
-	assert_int_equal(rndv_send(req), 0);
+	assert_int_equal(rndv_start(req, &op), 0);
 }
 
 /* Nothing is heard of any peer for so long [ms] */
@@ -260,7 +268,7 @@ static void silence(uint64_t time)
 		LIST_FOREACH(req, &xfer.sending[i], rndv.chain)
 			req->rndv.heard -= time;
 	}
-	xfer.watch_at = 0;
+	xfer.proto->watch_at = 0;
 	xfer_progress(&xfer);
 }
 
@@ -313,6 +321,11 @@ static struct xfer_req *marked_new(struct xfer_ep *ep, uint64_t flags, void *con
 	return req;
 }
 
+static void peek_found(struct xfer_req *req)
+{
+	xfer_req_end(req, 0);
+}
+
 /* A peek finds a marker */
 static void marker_seen(struct xfer_ep *ep, uint64_t id, void *context)
 {
@@ -321,7 +334,7 @@ static void marker_seen(struct xfer_ep *ep, uint64_t id, void *context)
 	p2p_lock_take(&xfer.lock);
 	req = marked_new(ep, FI_PEEK, context, id);
 	req->probe = true;
-	rndv_peeked(req);
+	rndv_peeked(req, peek_found);
 	p2p_lock_drop(&xfer.lock);
 }
 
@@ -356,7 +369,7 @@ static void say(struct xfer_ep *ep, enum wire_type type, uint64_t id, int status
 	};
 
 	p2p_lock_take(&xfer.lock);
-	rndv_control(ep, &msg);
+	XFER_PROTO_EACH(&xfer, message[type], ep, &msg);
 	p2p_lock_drop(&xfer.lock);
 }
 
@@ -432,7 +445,7 @@ static void test_body_first(void **state)
 	ep_open(&ep);
 	marker_seen(&ep, 1, &peek);
 	p2p_lock_take(&xfer.lock);
-	rndv_divert(&ep, 1, (struct multi_recv_msg *) &place);
+	rndv_divert(&ep, 1, &place, NULL);
 	assert_null(rndv_diverted(&xfer, &comp));
 	p2p_lock_drop(&xfer.lock);
 	say(&ep, WIRE_ANNOUNCE, 1, 0);

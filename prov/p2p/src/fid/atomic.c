@@ -10,6 +10,8 @@
 #include "fid/ep.h"
 #include "base/log.h"
 #include "proto/rma_served.h"
+#include "proto/post.h"
+#include "xfer/ep_state.h"
 
 static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, void *const *desc,
 			  size_t count, size_t size)

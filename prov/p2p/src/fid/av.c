@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "proto/hello.h"
 #include "xfer/wire.h"
+#include "xfer/ep_state.h"
 
 /* A peer's name and the core's address for it */
 struct av_name {

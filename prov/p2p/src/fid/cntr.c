@@ -7,6 +7,9 @@
 
 #include "base/log.h"
 #include "fid/pollset.h"
+#include "xfer/ep_state.h"
+#include "xfer/progress.h"
+#include "xfer/sleep.h"
 
 /* How long to sleep at a time on a counter that the core counts as well as we do [ms] */
 #define CNTR_SLICE 1
@@ -98,7 +101,7 @@ static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeou
 	uint64_t core = fi_cntr_read(cntr->core);
 
 	if (!xfer->wait.waker || xfer_busy(xfer) || cntr_value(cntr) != value)
-		return wait_sleep(NULL, xfer, timeout, rounds);
+		return sleep_on(NULL, xfer, timeout, rounds);
 	if (timeout < 0 || timeout > CNTR_SLICE)
 		timeout = CNTR_SLICE;
 	fi_cntr_wait(cntr->core, core + 1, (int) timeout);
@@ -142,7 +145,7 @@ int cntr_trywait(struct fid *fid)
 {
 	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
 
-	return cntr->xfer.point ? wait_try(cntr->xfer.point) : -FI_EINVAL;
+	return cntr->xfer.point ? sleep_try(cntr->xfer.point) : -FI_EINVAL;
 }
 
 static int cntr_control(struct fid *fid, int command, void *arg)

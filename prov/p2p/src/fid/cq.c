@@ -16,6 +16,10 @@
 #include "fid/av.h"
 #include "base/log.h"
 #include "fid/pollset.h"
+#include "xfer/life.h"
+#include "xfer/progress.h"
+#include "xfer/reports.h"
+#include "xfer/sleep.h"
 
 /* Entries read at once where they are not just the application's */
 #define CQ_BATCH 16
@@ -317,7 +321,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		left = wait_left(end);
 		if (!left || __atomic_exchange_n(&cq->signalled, false, __ATOMIC_RELAXED))
 			return -FI_EAGAIN;
-		ret = wait_sleep(cq->xfer.point, cq->xfer.xfer, left, &rounds);
+		ret = sleep_on(cq->xfer.point, cq->xfer.xfer, left, &rounds);
 	} while (!ret);
 	return ret;
 }
@@ -332,7 +336,7 @@ int cq_trywait(struct fid *fid)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
 
-	return cq->xfer.point ? wait_try(cq->xfer.point) : -FI_EINVAL;
+	return cq->xfer.point ? sleep_try(cq->xfer.point) : -FI_EINVAL;
 }
 
 static int cq_signal(struct fid_cq *fid)

@@ -16,6 +16,7 @@
 #include "path/info.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "proto/proto.h"
 #include "fid/mr.h"
 #include "fid/pollset.h"
 
@@ -162,7 +163,8 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto free_domain;
 	local_mr = adds || info->domain_attr->mr_mode & FI_MR_LOCAL;
-	ret = xfer_init(&domain->xfer, domain->layered, shared, local_mr ? domain->core : NULL);
+	ret = xfer_init(&domain->xfer, &protos, domain->layered, shared,
+			local_mr ? domain->core : NULL);
 	if (ret)
 		goto close_core;
 	domain->xfer.stage.lender = lends ? domain->core : NULL;

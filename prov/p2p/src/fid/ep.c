@@ -16,6 +16,9 @@
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "proto/hello.h"
+#include "proto/post.h"
+#include "xfer/ep_state.h"
+#include "xfer/life.h"
 
 /* Came with libfabric 1.18, as the next of the enumeration */
 #define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
@@ -492,9 +495,11 @@ static struct fi_ops ep_fid_ops = {
 
 /* ---- open ---- */
 
-static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, void *context)
+/* 0; or an error, after which the endpoint, and the core's, are gone */
+static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, void *context)
 {
 	bool layered = domain->layered;
+	int ret;
 
 	ep->domain = domain;
 	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
@@ -506,7 +511,14 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
 	ep->xfer.lookup = ep_lookup;
-	xfer_ep_init(&ep->xfer, &domain->xfer);
+	ret = xfer_ep_init(&ep->xfer, &domain->xfer);
+	if (ret) {
+		fid_pair_remove(&ep->xfer.core->fid);
+		fi_close(&ep->xfer.core->fid);
+		side_ep_fini(ep);
+		free(ep);
+		return ret;
+	}
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
 	ep->fid.fid.ops = &ep_fid_ops;
@@ -517,6 +529,7 @@ static void ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass,
 	ep->fid.rma = &rma_ops;
 	ep->fid.atomic = &atomic_ops;
 	ep->fid.collective = &collective_ops;
+	return 0;
 }
 
 /* What attributes leave open (0) is up to us */
@@ -582,10 +595,11 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 			 !domain->layered;
 	if (domain->layered)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
-	ep_init(ep, domain, FI_CLASS_EP, context);
+	ret = ep_init(ep, domain, FI_CLASS_EP, context);
+	if (ret)
+		goto free_info;
 	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	*ep_fid = &ep->fid;
-	ret = 0;
 free_info:
 	lf.freeinfo(core_info);
 	return ret;
@@ -614,7 +628,9 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 		return ret;
 	}
 	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
-	ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
+	ret = ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
+	if (ret)
+		return ret;
 	/* whose queues are selective is not known when a receive is posted */
 	ep->rx_all = true;
 	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);

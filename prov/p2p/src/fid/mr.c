@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "mem/mem.h"
 #include "xfer/pin.h"
+#include "xfer/progress.h"
 
 /* What it has of the domain's; and frees it */
 static void mr_free(struct p2p_mr *mr)

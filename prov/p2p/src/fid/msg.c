@@ -13,6 +13,9 @@
 #include "fid/ep.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "proto/post.h"
+#include "xfer/ep_state.h"
+#include "xfer/progress.h"
 
 /* What to do with a message */
 enum msg_way {

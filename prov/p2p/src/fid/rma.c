@@ -12,6 +12,8 @@
 #include "fid/ep.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "proto/post.h"
+#include "xfer/ep_state.h"
 
 static inline bool rma_special_target(const struct p2p_ep *ep, fi_addr_t peer, uint64_t key)
 {

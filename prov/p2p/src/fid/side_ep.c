@@ -11,6 +11,7 @@
 #include "fid/ep.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "xfer/life.h"
 
 /* The waker counts what comes and goes here, too (wait.h) */
 #define ASIDE_COUNTED (FI_SEND | FI_RECV)

@@ -7,10 +7,12 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
+#include "xfer/sendq.h"
 #include "mem/mem.h"
-#include "proto/multi_recv.h"
+#include "proto/proto.h"
 #include "xfer/pin.h"
-#include "proto/rndv.h"
 
 /* What of the user's flags is the core's business when it sends a copy */
 #define EAGER_CORE_FLAGS                                                                       \
@@ -116,7 +118,7 @@ static ssize_t eager_begin(struct xfer_req *req)
 	return 0;
 }
 
-ssize_t eager_send(struct xfer_req *req)
+static ssize_t eager_send(struct xfer_req *req)
 {
 	req->ctx.done = eager_sent;
 	req->out.data = req->data;
@@ -178,10 +180,10 @@ static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	if ((!comp->err || abs(comp->err) == FI_ETRUNC) &&
 	    xfer_concerned(ctx->cq, NULL, comp->flags, comp->data)) {
 		if (!comp->err && !comp->len) {
-			rndv_matched(req);
+			XFER_PROTO_EACH(req->ctx.ep->xfer, matched, req);
 			return;
 		}
-		multi_recv_body(req->ctx.ep->xfer, &req->comp);
+		XFER_PROTO_EACH(req->ctx.ep->xfer, body, req->ctx.ep->xfer, &req->comp);
 	}
 	req->comp.len = P2P_MIN(comp->len, req->len);
 	if (req->direct && !err && req->comp.len)
@@ -205,7 +207,7 @@ static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 }
 
 /* Of endpoints without a queue of their own: of shared contexts */
-void eager_cq_drop(const struct xfer_cq *cq)
+static void eager_cq_drop(struct xfer_cq *cq)
 {
 	struct xfer_ctx *ctx;
 	struct xfer_req *req;
@@ -272,3 +274,21 @@ ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
 	req->ctx.done = eager_received;
 	return core_post(req->ctx.ep->core, &staged);
 }
+
+static ssize_t eager_start(struct xfer_req *req, const struct core_op *op)
+{
+	if (req->path.proto != PATH_DIRECT)
+		return eager_send(req);
+	/* what goes there at once must not overtake what is being copied */
+	if (xfer_sendq_has(req->ctx.ep, op->addr))
+		return -FI_EAGAIN;
+	req->direct = true;
+	return eager_send_followed(req, op);
+}
+
+const struct xfer_proto eager_proto = {
+	.name = "eager",
+	.paths = PROTO_PATH(PATH_SHORT) | PROTO_PATH(PATH_WHOLE) | PROTO_PATH(PATH_DIRECT),
+	.start = eager_start,
+	.cq_drop = eager_cq_drop,
+};

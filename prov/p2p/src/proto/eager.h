@@ -6,21 +6,17 @@
 #ifndef P2P_EAGER_H
 #define P2P_EAGER_H
 
-#include "xfer/xfer.h"
+#include "xfer/req.h"
 
 /*
  * Begin a request [locked]. 0; or -FI_EAGAIN when staging memory is short, or another
  * error: then the caller frees the request. eager_send_as() gives it remote cq data of
  * ours, whatever the user's is, and ends with @done.
  */
-ssize_t eager_send(struct xfer_req *req);
 ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp));
 /* of host memory: the core's own send, but we hear of its end */
 ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op);
 ssize_t eager_recv(struct xfer_req *req, const struct core_op *op);
-
-/* Forgets what would be reported in a queue that closes, though it is no endpoint's any more. */
-void eager_cq_drop(const struct xfer_cq *cq);
 
 #endif /* P2P_EAGER_H */

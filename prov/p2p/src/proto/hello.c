@@ -8,7 +8,10 @@
 
 #include "xfer/ctrl.h"
 #include "base/log.h"
-#include "proto/rndv.h"
+#include "proto/proto.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_match.h"
+#include "xfer/ep_state.h"
 
 /* Addresses beyond are no indices: nothing is known of them */
 #define HELLO_MAX (1u << 20)
@@ -28,21 +31,21 @@
 /* NULL: there is no room to remember anything of it */
 static uint8_t *hello_facts(struct xfer_ep *ep, fi_addr_t addr)
 {
-	size_t count = P2P_MAX(ep->peer_count, 64);
+	size_t count = P2P_MAX(ep->proto->peer_count, 64);
 	uint8_t *peers;
 
 	if (addr >= HELLO_MAX)
 		return NULL;
-	if (addr < ep->peer_count)
-		return &ep->peers[addr];
+	if (addr < ep->proto->peer_count)
+		return &ep->proto->peers[addr];
 	while (count <= addr)
 		count *= 2;
-	peers = realloc(ep->peers, count);
+	peers = realloc(ep->proto->peers, count);
 	if (!peers)
 		return NULL;
-	memset(peers + ep->peer_count, 0, count - ep->peer_count);
-	ep->peers = peers;
-	ep->peer_count = count;
+	memset(peers + ep->proto->peer_count, 0, count - ep->proto->peer_count);
+	ep->proto->peers = peers;
+	ep->proto->peer_count = count;
 	return &peers[addr];
 }
 
@@ -59,18 +62,19 @@ void hello_start(struct xfer_ep *ep)
 	/* where that is so anyway it costs nothing */
 	ep->follows = ep->followed & FI_RECV;
 	ep->followed |= FI_RECV;
-	ep->trial = ep->follows ? 0 : HELLO_TRIAL;
+	ep->asked = true;
+	ep->proto->trial = ep->follows ? 0 : HELLO_TRIAL;
 	xfer_ep_limit(ep);
 }
 
 void hello_trial(struct xfer_ep *ep, bool device)
 {
-	if (!ep->trial)
+	if (!ep->proto->trial)
 		return;
 	if (device) {
-		ep->trial = 0;
+		ep->proto->trial = 0;
 		ep->follows = true;
-	} else if (!--ep->trial) {
+	} else if (!--ep->proto->trial) {
 		P2P_DBG("no device memory so far: receives are not followed up any more\n");
 		__atomic_store_n(&ep->followed, ep->followed & ~FI_RECV, __ATOMIC_RELAXED);
 		xfer_ep_limit(ep);
@@ -138,7 +142,7 @@ void hello_remind(struct xfer_ep *ep, fi_addr_t addr)
 
 bool hello_reads(const struct xfer_ep *ep, fi_addr_t addr)
 {
-	return addr < ep->peer_count && ep->peers[addr] & HELLO_READS;
+	return addr < ep->proto->peer_count && ep->proto->peers[addr] & HELLO_READS;
 }
 
 /* A peer tells of its board. Can it be read here? */
@@ -157,7 +161,7 @@ static bool hello_board(struct xfer_ep *ep, const struct wire_msg *msg)
 	return !ret;
 }
 
-void hello_received(struct xfer_ep *ep, const struct wire_msg *msg)
+static void hello_received(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	bool near = msg->key == ep->xfer->ipc.host, known;
 	uint32_t answer = 0;
@@ -201,7 +205,7 @@ void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_fa
 
 bool hello_borrows(const struct xfer_ep *ep, fi_addr_t addr)
 {
-	return addr >= ep->peer_count || !(ep->peers[addr] & HELLO_WHOLE);
+	return addr >= ep->proto->peer_count || !(ep->proto->peers[addr] & HELLO_WHOLE);
 }
 
 void hello_borrows_not(struct xfer_ep *ep, fi_addr_t addr)
@@ -217,7 +221,12 @@ void hello_forget(struct xfer *xfer, fi_addr_t addr)
 	struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (addr < ep->peer_count)
-			ep->peers[addr] = 0;
+		if (addr < ep->proto->peer_count)
+			ep->proto->peers[addr] = 0;
 	}
 }
+
+const struct xfer_proto hello_proto = {
+	.name = "hello",
+	.message = {[WIRE_HELLO] = hello_received},
+};

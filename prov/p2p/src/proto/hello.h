@@ -16,6 +16,7 @@
 #ifndef P2P_HELLO_H
 #define P2P_HELLO_H
 
+#include "path/path.h"
 #include "xfer/xfer.h"
 
 /* Fills in what is known of the peer at @addr; asks it if that is nothing yet */
@@ -35,9 +36,6 @@ bool hello_reads(const struct xfer_ep *ep, fi_addr_t addr);
  * know nothing of it.
  */
 void hello_remind(struct xfer_ep *ep, fi_addr_t addr);
-
-/* A peer has asked, told, or answered */
-void hello_received(struct xfer_ep *ep, const struct wire_msg *msg);
 
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
 void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,

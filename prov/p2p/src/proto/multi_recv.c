@@ -8,7 +8,12 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "xfer/pin.h"
-#include "proto/rndv.h"
+#include "proto/proto.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_plain.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
+#include "xfer/sendq.h"
 
 /**
  * struct multi_recv_buf - a buffer in the core's hands.
@@ -94,7 +99,7 @@ struct xfer_ctx *multi_recv_find(struct xfer_ep *ep, const void *context)
 {
 	struct multi_recv_buf *buf;
 
-	LIST_FOREACH(buf, &ep->multis, entry) {
+	LIST_FOREACH(buf, &ep->proto->multis, entry) {
 		if (!buf->released && buf->context == context)
 			return &buf->ctx;
 	}
@@ -137,7 +142,7 @@ static void multi_recv_bufs_prune(struct xfer_ep *ep)
 	struct multi_recv_buf *buf, *next;
 	unsigned int over = 0;
 
-	for (buf = LIST_FIRST(&ep->multis); buf; buf = next) {
+	for (buf = LIST_FIRST(&ep->proto->multis); buf; buf = next) {
 		next = LIST_NEXT(buf, entry);
 		over += buf->over;
 		if (buf->over && !buf->queued && over > MULTI_RECV_OVER_MAX)
@@ -150,7 +155,7 @@ static bool multi_recv_room(const struct xfer_ep *ep, fi_addr_t src)
 {
 	const struct multi_recv_buf *buf;
 
-	LIST_FOREACH(buf, &ep->multis, entry) {
+	LIST_FOREACH(buf, &ep->proto->multis, entry) {
 		if (!buf->released && (buf->addr == FI_ADDR_UNSPEC || buf->addr == src ||
 				       src == FI_ADDR_NOTAVAIL))
 			return true;
@@ -164,7 +169,7 @@ static void multi_recv_msg_drop(struct xfer_ctx *ctx)
 {
 	struct multi_recv_msg *msg = (struct multi_recv_msg *) ctx;
 
-	TAILQ_REMOVE(&ctx->ep->multi_msgs, msg, entry);
+	TAILQ_REMOVE(&ctx->ep->proto->multi_msgs, msg, entry);
 	xfer_busy_add(ctx->ep->xfer, -1);
 	xfer_ctx_free(ctx);
 }
@@ -190,7 +195,7 @@ static struct multi_recv_msg *multi_recv_msg_new(const struct multi_recv_buf *bu
 	msg->comp = *comp;
 	xfer_ctx_init(&msg->ctx, ep, NULL, multi_recv_msg_drop);
 	xfer_busy_add(ep->xfer, 1);
-	TAILQ_INSERT_TAIL(&ep->multi_msgs, msg, entry);
+	TAILQ_INSERT_TAIL(&ep->proto->multi_msgs, msg, entry);
 	return msg;
 }
 
@@ -228,7 +233,7 @@ static void multi_recv_deliver(struct xfer_ep *ep)
 	struct xfer_blocked blocked = {.count = 0};
 	struct multi_recv_msg *msg, *next;
 
-	for (msg = TAILQ_FIRST(&ep->multi_msgs); msg; msg = next) {
+	for (msg = TAILQ_FIRST(&ep->proto->multi_msgs); msg; msg = next) {
 		next = TAILQ_NEXT(msg, entry);
 		if (!msg->buf && !multi_recv_room(ep, msg->comp.src))
 			continue;
@@ -308,12 +313,31 @@ static void multi_recv_placed(struct multi_recv_buf *buf, const struct core_comp
 		msg->comp.err = -ret;
 }
 
+/* The message that a marker stood for will not come, or has gone elsewhere. */
+static void multi_recv_gone(void *held)
+{
+	struct multi_recv_msg *msg = held;
+	struct xfer_ep *ep = msg->ctx.ep;
+
+	multi_recv_msg_drop(&msg->ctx);
+	multi_recv_deliver(ep);
+}
+
+/* It has come to a receive that is not one of these. */
+static void multi_recv_body(struct xfer *xfer, struct core_comp *comp)
+{
+	struct multi_recv_msg *held = rndv_diverted(xfer, comp);
+
+	if (held)
+		multi_recv_gone(held);
+}
+
 static void multi_recv_marker(const struct multi_recv_buf *buf, const struct core_comp *comp)
 {
 	struct multi_recv_msg *msg = multi_recv_msg_new(buf, comp);
 
 	if (msg)
-		rndv_divert(buf->ctx.ep, comp->data & WIRE_ID_MASK, msg);
+		rndv_divert(buf->ctx.ep, comp->data & WIRE_ID_MASK, msg, multi_recv_gone);
 }
 
 static void multi_recv_received(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -331,30 +355,6 @@ static void multi_recv_received(struct xfer_ctx *ctx, const struct core_comp *co
 	if (multi_recv_buf_done(buf))
 		multi_recv_buf_end(buf, false);
 	multi_recv_deliver(ep);
-}
-
-void multi_recv_lost(struct multi_recv_msg *msg)
-{
-	struct xfer_ep *ep = msg->ctx.ep;
-
-	multi_recv_msg_drop(&msg->ctx);
-	multi_recv_deliver(ep);
-}
-
-void multi_recv_body(struct xfer *xfer, struct core_comp *comp)
-{
-	struct multi_recv_msg *held = rndv_diverted(xfer, comp);
-
-	if (held)
-		multi_recv_lost(held);
-}
-
-void multi_recv_body_stray(struct xfer_cq *cq, const struct core_comp *comp)
-{
-	struct core_comp body = *comp;
-
-	multi_recv_body(cq->xfer, &body);
-	xfer_cq_report(cq, &body);
 }
 
 /* ---- posting ---- */
@@ -386,7 +386,7 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op, const stru
 		.host_desc = op->desc ? op->desc[0] : NULL,
 	};
 	xfer_ctx_init(&buf->ctx, ep, multi_recv_received, multi_recv_buf_drop);
-	LIST_INSERT_HEAD(&ep->multis, buf, entry);
+	LIST_INSERT_HEAD(&ep->proto->multis, buf, entry);
 	ret = -FI_ENOMEM;
 	if (mem->ops) {
 		buf->reserve = stage_reserve_get(&ep->xfer->stage, buf->len);
@@ -411,3 +411,8 @@ drop:
 	multi_recv_buf_drop(&buf->ctx);
 	return ret;
 }
+
+const struct xfer_proto multi_recv_proto = {
+	.name = "multi-receive",
+	.body = multi_recv_body,
+};

@@ -24,16 +24,4 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op,
 /* What the core knows a buffer by that was posted with @context, or NULL */
 struct xfer_ctx *multi_recv_find(struct xfer_ep *ep, const void *context);
 
-/*
- * The message that a marker stood for has come, to a receive that is not one of these: its
- * place is free, and the completion gets the user's own data.
- */
-void multi_recv_body(struct xfer *xfer, struct core_comp *comp);
-
-/* The same, for a receive that is not followed up */
-void multi_recv_body_stray(struct xfer_cq *cq, const struct core_comp *comp);
-
-/* It will not come. */
-void multi_recv_lost(struct multi_recv_msg *msg);
-
 #endif /* P2P_MULTI_RECV_H */

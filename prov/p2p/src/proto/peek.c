@@ -5,7 +5,9 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
-#include "proto/rndv.h"
+#include "proto/rndv_match.h"
+#include "proto/rndv_plain.h"
+#include "xfer/reports.h"
 #include "proto/eager.h"
 
 static bool peek_is_marker(const struct xfer_ep *ep, const struct core_comp *comp)
@@ -16,7 +18,7 @@ static bool peek_is_marker(const struct xfer_ep *ep, const struct core_comp *com
 			     : !rndv_marker_spent(ep->xfer, comp->data & WIRE_ID_MASK);
 }
 
-void peek_found(struct xfer_req *req)
+static void peek_found(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct core_comp comp = req->comp;
@@ -49,7 +51,7 @@ static void peek_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	else if (req->op_flags & FI_DISCARD)
 		rndv_discard(req);
 	else
-		rndv_peeked(req);
+		rndv_peeked(req, peek_found);
 }
 
 static ssize_t peek_look(struct xfer_ep *ep, const struct core_op *op)

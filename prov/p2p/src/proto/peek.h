@@ -8,12 +8,9 @@
 #ifndef P2P_PEEK_H
 #define P2P_PEEK_H
 
-#include "xfer/xfer.h"
+#include "xfer/req.h"
 
 /* Any receive with one of the three flags: as xfer_post() */
 ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem);
-
-/* A peek has found a message, and knows all about it (req->comp). */
-void peek_found(struct xfer_req *req);
 
 #endif /* P2P_PEEK_H */

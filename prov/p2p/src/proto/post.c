@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * Where an operation begins: what memory it is about, which way it takes, and who
- * carries it. Declared in xfer.h.
- */
+/* Where an operation begins. See post.h. */
+#include "proto/post.h"
+
 #include <rdma/fi_errno.h>
 
-#include "proto/rma_core.h"
 #include "base/conf.h"
-#include "proto/rndv_lent.h"
 #include "base/log.h"
 #include "mem/mem.h"
-#include "proto/multi_recv.h"
-#include "proto/hello.h"
-#include "xfer/pin.h"
-#include "proto/rndv.h"
-#include "proto/peek.h"
-#include "proto/rma_served.h"
 #include "proto/eager.h"
+#include "proto/hello.h"
+#include "proto/multi_recv.h"
+#include "proto/peek.h"
+#include "proto/proto.h"
+#include "proto/rma_core.h"
+#include "proto/rma_served.h"
+#include "xfer/ep_state.h"
+#include "xfer/pin.h"
+#include "xfer/progress.h"
+#include "xfer/sendq.h"
 
 /* What is longer may be lent: up to that, cores send a message as one */
 #define POST_LEND_MIN 16384
@@ -76,26 +77,14 @@ static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
 				struct path_choice *choice)
 {
 	req->path = *choice = post_choose(req, op);
-	switch (req->path.proto) {
-	case PATH_READ:
-	case PATH_ACROSS:
-	case PATH_LONG:
-		return rndv_send(req);
-	case PATH_LENT:
-		return rndv_lent_send(req);
-	case PATH_DIRECT:
-		/* what goes there at once must not overtake what is being copied */
-		if (xfer_sendq_has(req->ctx.ep, op->addr))
-			return -FI_EAGAIN;
-		req->direct = true;
-		return eager_send_followed(req, op);
-	case PATH_NONE:
-		P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
-			 req->mem.ops->name, req->mem.ordinal, req->path.reason);
-		return -FI_EOPNOTSUPP;
-	default:
-		return eager_send(req);
+	for (const struct xfer_proto *const *proto = req->ctx.ep->xfer->protos->table; *proto;
+	     proto++) {
+		if ((*proto)->paths & PROTO_PATH(choice->proto))
+			return (*proto)->start(req, op);
 	}
+	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
+		 req->mem.ops->name, req->mem.ordinal, req->path.reason);
+	return -FI_EOPNOTSUPP;
 }
 
 static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
@@ -243,6 +232,7 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 {
 	struct xfer *xfer = ep->xfer;
 	void **desc = op->desc;
+	bool owner = xfer_key_remote(xfer, op->remote->key);
 	struct core_rma plain;
 	struct dev_mem mem;
 	ssize_t ret;
@@ -257,9 +247,10 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	}
 	p2p_lock_take(&xfer->lock);
 	ret = post_ready(xfer, &mem);
-	if (!ret)
-		ret = xfer_key_remote(xfer, op->remote->key) ? rma_served_post(ep, op, &mem)
-							     : rma_core_post(ep, op, &mem);
+	if (!ret && !owner)
+		ret = rma_core_post(ep, op, &mem, &owner);
+	if (!ret && owner)
+		ret = rma_served_post(ep, op, &mem);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
@@ -279,5 +270,30 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
+{
+	struct xfer_ctx *ctx;
+	ssize_t ret = -FI_ENOENT;
+
+	p2p_lock_take(&ep->xfer->lock);
+	ctx = multi_recv_find(ep, context);
+	if (ctx) {
+		ret = fi_cancel(&ep->core->fid, ctx);
+		p2p_lock_drop(&ep->xfer->lock);
+		return ret;
+	}
+	LIST_FOREACH(ctx, &ep->live, live) {
+		struct xfer_req *req = (struct xfer_req *) ctx;
+
+		if (xfer_ctx_is_req(ctx) && req->done_flags & FI_RECV && !req->busy &&
+		    req->context == context) {
+			ret = fi_cancel(&ep->core->fid, ctx);
+			break;
+		}
+	}
+	p2p_lock_drop(&ep->xfer->lock);
 	return ret;
 }

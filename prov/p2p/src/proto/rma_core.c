@@ -9,8 +9,9 @@
 #include "base/log.h"
 #include "mem/mem.h"
 #include "xfer/pin.h"
-#include "proto/rndv_sides.h"
-#include "proto/rma_served.h"
+#include "proto/proto.h"
+#include "proto/rndv_recv.h"
+#include "xfer/ep_state.h"
 
 /* Pieces of one operation under way at a time */
 #define RMA_CORE_WINDOW 8
@@ -89,7 +90,7 @@ static void rma_core_check(struct xfer_req *req)
 	/* what the NIC has written to the device is to be seen there */
 	if (req->direct && req->recv && !req->rndv.status)
 		req->rndv.status = req->mem.ops->flush(&req->mem);
-	rndv_list_remove(req);
+	xfer_list_remove(req);
 	if (req->rndv.arrival) {
 		rndv_read_end(req);
 		return;
@@ -190,7 +191,7 @@ static void rma_core_push(struct xfer_req *req)
 	rma_core_check(req);
 }
 
-void rma_core_progress(struct xfer *xfer)
+static void rma_core_progress(struct xfer *xfer)
 {
 	struct xfer_req *req, *next;
 
@@ -228,7 +229,7 @@ static void rma_core_begin(struct xfer_req *req, uint64_t len)
 				  : RMA_CORE_DIRECT;
 	req->rndv.pieces = len ? (len - 1) / req->rndv.chunk + 1 : 1;
 	req->rndv.answered = true;
-	rndv_list_add(req, &xfer->bouncing);
+	xfer_list_add(req, &xfer->bouncing);
 	xfer_set_busy(req);
 	rma_core_push(req);
 }
@@ -251,7 +252,8 @@ static int rma_core_choose(struct xfer_req *req, void *const *desc)
 	return pin_host(req, desc, true);
 }
 
-ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem)
+ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem,
+		      bool *owner)
 {
 	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);
 	struct iovec nothing = {.iov_len = 0};
@@ -260,6 +262,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 	size_t len;
 	ssize_t ret;
 
+	*owner = false;
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
@@ -271,7 +274,8 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 	if (!ret && ep->counts_remote && !rma_core_at_once(req)) {
 		/* in pieces the core would do it, and count it, several times */
 		xfer_req_undo(req);
-		return rma_served_post(ep, op, mem);
+		*owner = true;
+		return 0;
 	}
 	if (!ret && op->flags & FI_INJECT && mem->ops) {
 		if (!rma_core_at_once(req))
@@ -367,3 +371,8 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 		xfer_req_undo(req);
 	return ret;
 }
+
+const struct xfer_proto rma_core_proto = {
+	.name = "RMA by the core",
+	.progress = rma_core_progress,
+};

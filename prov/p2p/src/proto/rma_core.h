@@ -6,13 +6,15 @@
 #ifndef P2P_RMA_CORE_H
 #define P2P_RMA_CORE_H
 
-#include "xfer/xfer.h"
+#include "xfer/req.h"
 
 /*
  * Posts an operation whose buffer lies in @mem; host memory goes to the core as it is, with
- * the completion followed. 0, -FI_EAGAIN or another error
+ * the completion followed. 0, -FI_EAGAIN or another error; or 0 with @owner: the owner is to be asked
+ * instead, as the core would count it several times
  */
-ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem);
+ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem,
+		      bool *owner);
 ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
 /*
@@ -21,8 +23,5 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op);
  * rndv_read_end().
  */
 void rma_core_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t addr);
-
-/* Begins what pieces can begin */
-void rma_core_progress(struct xfer *xfer);
 
 #endif /* P2P_RMA_CORE_H */

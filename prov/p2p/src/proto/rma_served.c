@@ -7,9 +7,13 @@
 #include "base/amo.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
 #include "mem/mem.h"
 #include "xfer/pin.h"
-#include "proto/rndv.h"
+#include "proto/proto.h"
+#include "proto/rndv_choose.h"
+#include "proto/rndv_send.h"
 #include "xfer/region.h"
 
 /* Operands and compare values share one payload. */
@@ -45,12 +49,12 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 {
 	int ret;
 
-	msg->id = req->rndv.id = rndv_id_new(req->ctx.ep->xfer);
+	msg->id = req->rndv.id = xfer_id_new(req->ctx.ep->xfer);
 	req->rndv.marker_sent = req->rndv.answered = req->rndv.fin_wanted = true;
-	rndv_sending_add(req);
+	xfer_sending_add(req);
 	ret = ctrl_send(req->ctx.ep, req->addr, msg);
 	if (ret)
-		rndv_sending_remove(req);
+		xfer_sending_remove(req);
 	else
 		xfer_set_busy(req);
 	return ret;
@@ -218,9 +222,15 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	return ret;
 }
 
-void rma_served_result(struct xfer_req *req, const struct wire_msg *msg)
+static void rma_served_result(struct xfer_ep *ep, const struct wire_msg *msg)
 {
+	struct xfer_req *req = xfer_sending_find(ep->xfer, msg->id);
 	int status = msg->status;
+
+	if (!req) {
+		P2P_INFO("an answer for a request that is over is dropped\n");
+		return;
+	}
 
 	if (!status &&
 	    (!req->rndv.fin_wanted || msg->payload_len != (req->recv ? req->len : 0))) {
@@ -406,7 +416,7 @@ static void rma_served_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 			  msg->flags & WIRE_FETCH ? msg->len : 0);
 }
 
-void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg)
+static void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct xfer_ep *via = msg->type == WIRE_WRITE ? ctrl_answering(ep, msg->flags) : ep;
 	fi_addr_t addr;
@@ -422,3 +432,29 @@ void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg)
 	else
 		rma_served_serve_atomic(ep, addr, msg);
 }
+
+/* The answer to a long read */
+static void rma_served_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct xfer_req *req = xfer_sending_find(ep->xfer, msg->key);
+
+	if (!req || !req->recv || msg->len != req->len) {
+		P2P_WARN("%zu bytes are supplied that were not asked for\n", (size_t) msg->len);
+		return;
+	}
+	xfer_sending_remove(req);
+	req->rndv.fin_wanted = req->rndv.answered = false;
+	rndv_recv_unmarked(req, msg);
+}
+
+const struct xfer_proto rma_served_proto = {
+	.name = "RMA by its owner",
+	.message =
+		{
+			[WIRE_WRITE] = rma_served_serve,
+			[WIRE_READ] = rma_served_serve,
+			[WIRE_ATOMIC] = rma_served_serve,
+			[WIRE_SUPPLY] = rma_served_supplied,
+			[WIRE_RESULT] = rma_served_result,
+		},
+};

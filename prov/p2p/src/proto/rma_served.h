@@ -6,7 +6,7 @@
 #ifndef P2P_RMA_SERVED_H
 #define P2P_RMA_SERVED_H
 
-#include "xfer/xfer.h"
+#include "xfer/req.h"
 
 /* Posts an operation whose buffer lies in @mem. 0, -FI_EAGAIN or another error */
 ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
@@ -15,11 +15,5 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
 /* Elements of @datatype that one atomic operation may have */
 size_t rma_served_atomic_max(enum fi_datatype datatype);
-
-/* A peer asks for memory of ours. */
-void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg);
-
-/* The answer to a request of ours */
-void rma_served_result(struct xfer_req *req, const struct wire_msg *msg);
 
 #endif /* P2P_RMA_SERVED_H */

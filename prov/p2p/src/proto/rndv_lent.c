@@ -5,7 +5,12 @@
 #include <rdma/fi_errno.h>
 
 #include "mem/mem.h"
-#include "proto/rndv_sides.h"
+#include "proto/proto.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_recv.h"
+#include "proto/rndv_send.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
 
 /* What is read at once, at most: the copies at the receiver wait for all of it */
 #define RNDV_LENT_TOGETHER ((size_t) 256 << 10)
@@ -43,7 +48,7 @@ static void rndv_lent_copied_out(struct copy *copy, int status)
 	xfer_sendq_flush(req->ctx.ep);
 }
 
-ssize_t rndv_lent_send(struct xfer_req *req)
+static ssize_t rndv_lent_start(struct xfer_req *req, const struct core_op *op)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	int ret;
@@ -107,7 +112,7 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 	struct iovec iov[P2P_IOV_MAX];
 	size_t count;
 
-	rndv_list_remove(req);
+	xfer_list_remove(req);
 	if (!status && req->mem.ops && !req->rndv.status) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
 		req->copy.done = rndv_lent_copied_in;
@@ -167,7 +172,7 @@ static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
 {
 	const struct rndv_lent_read *read;
 
-	LIST_FOREACH(read, &ep->xfer->reads, entry) {
+	LIST_FOREACH(read, &ep->xfer->proto->reads, entry) {
 		if (read->ctx.ep == ep && (read->to == to || to == FI_ADDR_UNSPEC))
 			return true;
 	}
@@ -241,14 +246,14 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 		ret = RNDV_LENT_HELD;
 	else if (read->count)
 		ret = core_post_rma(first->rndv.via->core, &op);
-	LIST_INSERT_HEAD(&xfer->reads, read, entry);
+	LIST_INSERT_HEAD(&xfer->proto->reads, read, entry);
 	if (ret == RNDV_LENT_HELD || ret == -FI_EAGAIN) {
 		rndv_lent_read_drop(&read->ctx);
 		return ret;
 	}
 	for (size_t i = 0; i < read->count; i++) {
-		rndv_list_remove(read->req[i]);
-		rndv_list_add(read->req[i], &xfer->reading);
+		xfer_list_remove(read->req[i]);
+		xfer_list_add(read->req[i], &xfer->reading);
 	}
 	if (ret)
 		rndv_lent_read_done(&read->ctx, &(struct core_comp){.err = (int) -ret});
@@ -268,10 +273,10 @@ void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 	req->target[0] = (struct fi_rma_iov){addr, req->rndv.wanted, key};
 	req->rndv.answered = true;
 	req->rndv.in_flight++;
-	rndv_list_add(req, &req->ctx.ep->xfer->borrowing);
+	xfer_list_add(req, &req->ctx.ep->xfer->borrowing);
 }
 
-void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
+static void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
 	struct xfer_req *req, *next;
 
@@ -281,7 +286,7 @@ void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 			continue;
 		/* there is nobody to be told of it */
 		req->rndv.aborted = true;
-		rndv_list_remove(req);
+		xfer_list_remove(req);
 		rndv_lent_end(req, status);
 	}
 }
@@ -290,18 +295,18 @@ void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
  * "tcp" (1.17) reports, and frees, a read twice whose answer is just coming in when its endpoint is
  * closed, and ofi_rxm crashes: tcpx_ep_flush_all_queues() finds it in two places.
  */
-void rndv_lent_close(struct xfer_ep *ep)
+static void rndv_lent_close(struct xfer_ep *ep)
 {
-	uint64_t until = rndv_now() + RNDV_LENT_CLOSE;
+	uint64_t until = xfer_now() + RNDV_LENT_CLOSE;
 	struct xfer_cq *cq;
 
-	while (rndv_lent_reads(ep, FI_ADDR_UNSPEC) && rndv_now() < until) {
+	while (rndv_lent_reads(ep, FI_ADDR_UNSPEC) && xfer_now() < until) {
 		LIST_FOREACH(cq, &ep->xfer->cqs, entry)
 			xfer_cq_pull(cq);
 	}
 }
 
-void rndv_lent_progress(struct xfer_ep *ep)
+static void rndv_lent_progress_ep(struct xfer_ep *ep)
 {
 	struct xfer_list *list = &ep->xfer->borrowing;
 	struct xfer_blocked blocked = {.count = 0};
@@ -320,3 +325,20 @@ void rndv_lent_progress(struct xfer_ep *ep)
 			next = TAILQ_FIRST(list);
 	}
 }
+
+static void rndv_lent_progress(struct xfer *xfer)
+{
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		rndv_lent_progress_ep(ep);
+}
+
+const struct xfer_proto rndv_lent_proto = {
+	.name = "lent",
+	.paths = PROTO_PATH(PATH_LENT),
+	.start = rndv_lent_start,
+	.progress = rndv_lent_progress,
+	.lost = rndv_lent_peer_lost,
+	.ep_close = rndv_lent_close,
+};

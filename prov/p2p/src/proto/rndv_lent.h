@@ -10,24 +10,12 @@
 #ifndef P2P_RNDV_LENT_H
 #define P2P_RNDV_LENT_H
 
-#include "xfer/xfer.h"
-
-/* Begins a send: 0, or an error, and the caller frees the request. */
-ssize_t rndv_lent_send(struct xfer_req *req);
+#include "xfer/req.h"
 
 /* Can the receive read what is lent to it? Else it asks for pieces. */
 bool rndv_lent_borrows(const struct xfer_req *req);
 
 /* Reads what the receive is to have from its sender's memory, with others or alone. */
 void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key);
-
-/* Nothing can be sent to @addr: ends with @status what would be read from there. */
-void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status);
-
-/* The endpoint is about to be closed: waits for the core's reads there, a little. */
-void rndv_lent_close(struct xfer_ep *ep);
-
-/* Begins the endpoint's reads that can begin */
-void rndv_lent_progress(struct xfer_ep *ep);
 
 #endif /* P2P_RNDV_LENT_H */

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What is known of long messages coming in, until marker and announcement have both
- * come. See rndv_sides.h.
+ * come. See rndv_match.h.
  */
-#include "proto/rndv_sides.h"
+#include "proto/rndv_match.h"
+#include "proto/proto_state.h"
 
 #include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "xfer/ctrl.h"
 #include "base/log.h"
-#include "proto/peek.h"
+#include "xfer/reports.h"
 
 _Static_assert(sizeof(struct rndv_arrival) <= CELL_SIZE, "an arrival is a cell");
 
@@ -19,8 +20,9 @@ static void rndv_arrival_look_again(struct rndv_arrival *arrival, struct xfer *x
 {
 	if (arrival->looks || !board_far_known(xfer->boards, xfer_board_owner(arrival->id)))
 		return;
-	LIST_INSERT_HEAD(&xfer->looking, arrival, look);
+	LIST_INSERT_HEAD(&xfer->proto->looking, arrival, look);
 	arrival->looks = true;
+	xfer->looks++;
 	/* else nobody would look */
 	xfer_busy_add(xfer, 1);
 }
@@ -31,6 +33,7 @@ static void rndv_arrival_look_no_more(struct rndv_arrival *arrival, struct xfer 
 		return;
 	LIST_REMOVE(arrival, look);
 	arrival->looks = false;
+	xfer->looks--;
 	xfer_busy_add(xfer, -1);
 }
 
@@ -68,7 +71,7 @@ void rndv_cq_drop(struct xfer_cq *cq)
 	struct xfer *xfer = cq->xfer;
 
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
-		for (arrival = LIST_FIRST(&xfer->arriving[i]); arrival; arrival = next) {
+		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival; arrival = next) {
 			next = LIST_NEXT(arrival, chain);
 			if (arrival->cq == cq)
 				rndv_arrival_forget(arrival, xfer);
@@ -80,7 +83,7 @@ struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id)
 {
 	struct rndv_arrival *arrival;
 
-	LIST_FOREACH(arrival, xfer_chain(xfer->arriving, id), chain) {
+	LIST_FOREACH(arrival, xfer_chain(xfer->proto->arriving, id), chain) {
 		if (arrival->id == id)
 			return arrival;
 	}
@@ -100,7 +103,7 @@ struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 	}
 	*arrival = (struct rndv_arrival){.id = id};
 	TAILQ_INIT(&arrival->peeks);
-	LIST_INSERT_HEAD(xfer_chain(xfer->arriving, id), arrival, chain);
+	LIST_INSERT_HEAD(xfer_chain(xfer->proto->arriving, id), arrival, chain);
 	xfer->open++;
 	return arrival;
 }
@@ -117,7 +120,7 @@ static void rndv_arrival_told(struct rndv_arrival *arrival, struct xfer_ep *ep)
 	rndv_arrival_bind(arrival, ep);
 	rndv_arrival_look_no_more(arrival, ep->xfer);
 	if (ep->peeks && !ep->peek_data)
-		seen_ids_add(&ep->xfer->heard, arrival->id);
+		seen_ids_add(&ep->xfer->proto->seen, arrival->id);
 	arrival->announced = true;
 }
 
@@ -196,7 +199,7 @@ void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp 
 static void rndv_peek_end(struct rndv_arrival *arrival, struct xfer_req *req)
 {
 	rndv_arrival_describe(arrival, &req->comp);
-	peek_found(req);
+	arrival->found(req);
 }
 
 /* What waited for the announcement goes on. */
@@ -241,7 +244,7 @@ void rndv_arrivals_look(struct xfer *xfer, bool doubt)
 	struct xfer_ep *ep;
 	bool left;
 
-	for (arrival = LIST_FIRST(&xfer->looking); arrival; arrival = next) {
+	for (arrival = LIST_FIRST(&xfer->proto->looking); arrival; arrival = next) {
 		next = LIST_NEXT(arrival, look);
 		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
 		if (!ep)
@@ -282,10 +285,10 @@ bool rndv_marker_spent(const struct xfer *xfer, uint64_t id)
 	const struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
 
 	/* one that has been announced, and that no more is known of, is over */
-	return arrival ? arrival->ready != NULL : seen_ids_before(&xfer->heard, id);
+	return arrival ? arrival->ready != NULL : seen_ids_before(&xfer->proto->seen, id);
 }
 
-void rndv_peeked(struct xfer_req *req)
+void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct rndv_arrival *arrival;
@@ -296,6 +299,7 @@ void rndv_peeked(struct xfer_req *req)
 		return;
 	}
 	rndv_arrival_bind(arrival, ep);
+	arrival->found = found;
 	rndv_arrival_look(arrival, ep);
 	if (arrival->announced) {
 		rndv_peek_end(arrival, req);
@@ -341,7 +345,8 @@ void rndv_board_found(struct xfer_ep *ep, uint64_t owner)
 	struct rndv_arrival *arrival, *next;
 
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
-		for (arrival = LIST_FIRST(&ep->xfer->arriving[i]); arrival; arrival = next) {
+		for (arrival = LIST_FIRST(&ep->xfer->proto->arriving[i]); arrival;
+		     arrival = next) {
 			next = LIST_NEXT(arrival, chain);
 			if (arrival->announced || xfer_board_owner(arrival->id) != owner)
 				continue;

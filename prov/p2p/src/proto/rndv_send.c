@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Long messages going out. See rndv.h. */
-#include "proto/rndv_sides.h"
+/* Long messages going out. See rndv_send.h. */
+#include "proto/rndv_send.h"
 
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
@@ -8,37 +8,14 @@
 #include "base/conf.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
+#include "xfer/ep_state.h"
 #include "mem/mem.h"
 #include "proto/hello.h"
 #include "xfer/pin.h"
-#include "proto/rma_served.h"
 #include "proto/eager.h"
 
 _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
 _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
-
-struct xfer_req *rndv_sending_find(const struct xfer *xfer, uint64_t id)
-{
-	struct xfer_req *req;
-
-	LIST_FOREACH(req, xfer_chain(xfer->sending, id), rndv.chain) {
-		if (req->rndv.id == id)
-			return req;
-	}
-	return NULL;
-}
-
-void rndv_sending_remove(struct xfer_req *req)
-{
-	struct xfer *xfer = req->ctx.ep->xfer;
-
-	if (!req->rndv.listed)
-		return;
-	LIST_REMOVE(req, rndv.chain);
-	xfer->open--;
-	board_take_down(&xfer->board, req->rndv.id);
-	req->rndv.listed = false;
-}
 
 void rndv_sending_recall(struct xfer_req *req, int status)
 {
@@ -50,27 +27,14 @@ void rndv_sending_recall(struct xfer_req *req, int status)
 		board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
-void rndv_sending_add(struct xfer_req *req)
-{
-	struct xfer *xfer = req->ctx.ep->xfer;
-
-	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->rndv.id), req, rndv.chain);
-	xfer->open++;
-	req->rndv.listed = true;
-	req->rndv.heard = rndv_now();
-	/* until the receiver says otherwise */
-	req->rndv.via = req->ctx.ep;
-	req->rndv.to = req->addr;
-}
-
 void rndv_send_check(struct xfer_req *req)
 {
 	if (!req->rndv.marker_sent || req->rndv.in_flight)
 		return;
 	if (!req->rndv.status && (!rndv_req_done(req) || req->rndv.fin_wanted))
 		return;
-	rndv_list_remove(req);
-	rndv_sending_remove(req);
+	xfer_list_remove(req);
+	xfer_sending_remove(req);
 	req->comp = (struct core_comp){
 		.flags = req->done_flags,
 		.src = FI_ADDR_NOTAVAIL,
@@ -107,7 +71,7 @@ static void rndv_send_plain(struct xfer_req *req)
 {
 	ssize_t ret;
 
-	rndv_sending_remove(req);
+	xfer_sending_remove(req);
 	xfer_req_unstage(req, 0);
 	ret = eager_send_as(req, WIRE_MARK | req->rndv.id, rndv_plain_sent);
 	if (ret)
@@ -167,7 +131,7 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 
 	ctrl_sign(ep, &msg);
 	if (!msg.id)
-		msg.id = req->rndv.id = rndv_id_new(ep->xfer);
+		msg.id = req->rndv.id = xfer_id_new(ep->xfer);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg.flags |= WIRE_HAS_DATA;
 		msg.data = req->data;
@@ -187,10 +151,10 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 			     &msg.offer);
 		msg.flags |= WIRE_OFFERED;
 	}
-	rndv_sending_add(req);
+	xfer_sending_add(req);
 	ret = rndv_tell(req, &msg);
 	if (ret)
-		rndv_sending_remove(req);
+		xfer_sending_remove(req);
 	else
 		xfer_set_busy(req);
 	return ret;
@@ -224,11 +188,11 @@ static bool rndv_marker_first(struct xfer_req *req)
 
 	if (!ep->near || !hello_reads(ep, req->addr) || ctrl_listen(ep))
 		return false;
-	req->rndv.id = rndv_id_new(ep->xfer);
+	req->rndv.id = xfer_id_new(ep->xfer);
 	return board_note(&ep->xfer->board, req->rndv.id) && rndv_marker_inject(req);
 }
 
-ssize_t rndv_send(struct xfer_req *req)
+ssize_t rndv_start(struct xfer_req *req, const struct core_op *op)
 {
 	bool first;
 	int ret;
@@ -262,7 +226,7 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
 
-	req->rndv.heard = rndv_now();
+	req->rndv.heard = xfer_now();
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else
@@ -407,20 +371,20 @@ static void rndv_cts(struct xfer_req *req, const struct wire_msg *msg)
 	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
 	if (req->mem.ops)
 		xfer_req_unstage(req, 0);
-	rndv_list_add(req, &xfer->pushing);
+	xfer_list_add(req, &xfer->pushing);
 	rndv_push(req);
 }
 
 void rndv_answer(struct xfer *xfer, const struct wire_msg *msg)
 {
-	struct xfer_req *req = rndv_sending_find(xfer, msg->id);
+	struct xfer_req *req = xfer_sending_find(xfer, msg->id);
 
 	if (!req) {
 		/* one that failed here in the meantime */
 		P2P_INFO("an answer for a message that is not being sent is dropped\n");
 		return;
 	}
-	req->rndv.heard = rndv_now();
+	req->rndv.heard = xfer_now();
 	switch (msg->type) {
 	case WIRE_CTS:
 		rndv_cts(req, msg);
@@ -430,9 +394,6 @@ void rndv_answer(struct xfer *xfer, const struct wire_msg *msg)
 		rndv_push(req);
 		break;
 	case WIRE_PROBE:
-		break;
-	case WIRE_RESULT:
-		rma_served_result(req, msg);
 		break;
 	case WIRE_FIN:
 		/* who has read or copied it, or the rest of it, asks for nothing more */

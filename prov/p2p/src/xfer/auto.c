@@ -10,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/thread.h"
+#include "xfer/sleep.h"
 #include "xfer/xfer.h"
 
 /*
@@ -72,7 +73,7 @@ static void *auto_run(void *arg)
 
 	while (on) {
 		/* this is what moves everything */
-		int ret = wait_try(&thread->point);
+		int ret = sleep_try(&thread->point);
 
 		if (auto_moved(thread, &on))
 			vain = woken = 0;

@@ -6,9 +6,9 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
-#include "proto/hello.h"
-#include "proto/rndv.h"
-#include "proto/rma_served.h"
+#include "xfer/ep_state.h"
+#include "xfer/sendq.h"
+#include "xfer/xfer_proto.h"
 
 /*
  * Receives posted for control messages. Cores look through posted receives one by one,
@@ -62,7 +62,7 @@ static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	if (!err)
 		return;
 	P2P_WARN("a control message could not be sent: %s\n", fi_strerror(abs(err)));
-	rndv_peer_lost(ep, addr, -abs(err));
+	XFER_PROTO_EACH(ep->xfer, lost, ep, addr, -abs(err));
 }
 
 static void ctrl_trace(const char *what, const struct wire_msg *msg)
@@ -157,17 +157,6 @@ static int ctrl_in_again(struct ctrl_in *ctrl)
 	return ret;
 }
 
-/* Requests for our memory are served; most of the rest is about messages in pieces. */
-static void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
-{
-	if (msg->type == WIRE_WRITE || msg->type == WIRE_READ || msg->type == WIRE_ATOMIC)
-		rma_served_serve(ep, msg);
-	else if (msg->type == WIRE_HELLO)
-		hello_received(ep, msg);
-	else
-		rndv_control(ep, msg);
-}
-
 /* All messages that have come as one, of @len bytes */
 static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 {
@@ -182,9 +171,9 @@ static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 		else
 			ctrl_trace("received", &msg);
 		if (!ret)
-			ctrl_dispatch(ep, &msg);
-		else if (ret == -FI_EOPNOTSUPP && msg.type == WIRE_ANNOUNCE)
-			rndv_unreadable(ep, msg.id & WIRE_ID_MASK);
+			XFER_PROTO_EACH(ep->xfer, message[msg.type], ep, &msg);
+		else if (ret == -FI_EOPNOTSUPP)
+			XFER_PROTO_EACH(ep->xfer, unreadable, ep, &msg);
 		at += msg.size;
 		len -= msg.size;
 	} while (msg.size && len);
@@ -264,8 +253,7 @@ static bool ctrl_serves(const struct xfer_ep *ep)
 
 int ctrl_start(struct xfer_ep *ep)
 {
-	/* or about us (hello.h) */
-	return ctrl_serves(ep) || ep->follows || ep->trial ? ctrl_listen(ep) : 0;
+	return ctrl_serves(ep) || ep->asked ? ctrl_listen(ep) : 0;
 }
 
 void ctrl_stop(struct xfer_ep *ep)

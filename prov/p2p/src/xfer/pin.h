@@ -7,7 +7,7 @@
 #define P2P_PIN_H
 
 #include "mem/nic_map.h"
-#include "xfer/xfer.h"
+#include "xfer/req.h"
 
 /* What device memory is registered for: messages' own, and remote access by the core */
 #define PIN_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ)

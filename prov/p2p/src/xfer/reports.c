@@ -9,25 +9,13 @@
 
 #include "xfer/ctrl.h"
 #include "base/log.h"
-#include "proto/multi_recv.h"
-#include "proto/rndv.h"
-#include "proto/eager.h"
-#include "xfer/xfer.h"
+#include "xfer/ep_state.h"
+#include "xfer/xfer_proto.h"
+#include "xfer/reports.h"
 
 /* Completions read from one core queue in one go, and reads in one progress call */
 #define XFER_READ_BATCH 16
 #define XFER_READS_MAX 4
-
-void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer)
-{
-	cq->xfer = xfer;
-	STAILQ_INIT(&cq->reports);
-	p2p_lock_take(&xfer->lock);
-	LIST_INSERT_HEAD(&xfer->cqs, cq, entry);
-	wait_domain_add(&xfer->wait, cq->fd);
-	xfer_apart_update(xfer);
-	p2p_lock_drop(&xfer->lock);
-}
 
 struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after)
 {
@@ -36,56 +24,6 @@ struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after
 	while (ep && !xfer_ep_answers(ep, cq))
 		ep = LIST_NEXT(ep, entry);
 	return ep;
-}
-
-static bool xfer_cq_bound(const struct xfer_cq *cq)
-{
-	const struct xfer_ep *ep;
-
-	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
-		if (ep->txcq == cq || ep->rxcq == cq)
-			return true;
-	}
-	return false;
-}
-
-static int xfer_cq_close(struct xfer_cq *cq)
-{
-	int ret, fd;
-
-	/* the core may not know yet */
-	if (xfer_cq_bound(cq))
-		return -FI_EBUSY;
-	/* a child of this process may have the descriptor, too: it would stay in the sets */
-	fd = wait_domain_forget(&cq->xfer->wait, cq);
-	ret = fi_close(&cq->core->fid);
-	if (ret) {
-		wait_domain_recall(&cq->xfer->wait, cq, fd);
-		return ret;
-	}
-	LIST_REMOVE(cq, entry);
-	xfer_apart_update(cq->xfer);
-	/* its point is there a little longer, and nobody is to be woken by way of the core's queue */
-	if (cq->point)
-		cq->point->armed = false;
-	rndv_cq_drop(cq);
-	eager_cq_drop(cq);
-	return 0;
-}
-
-int xfer_cq_fini(struct xfer_cq *cq)
-{
-	struct core_comp comp;
-	int ret;
-
-	p2p_lock_take(&cq->xfer->lock);
-	ret = xfer_cq_close(cq);
-	p2p_lock_drop(&cq->xfer->lock);
-	if (ret)
-		return ret;
-	while (xfer_cq_next(cq, true, &comp) == 1 || xfer_cq_next(cq, false, &comp) == 1)
-		free(comp.err_data);
-	return 0;
 }
 
 ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
@@ -160,6 +98,7 @@ int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp)
 static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_ctx *ctx = comp->context;
+	struct core_comp body;
 
 	ctrl_expect(cq, comp->data);
 	if (cell_mine(&cq->xfer->cells, ctx)) {
@@ -173,10 +112,13 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 	    !xfer_concerned(cq, ctx, comp->flags, comp->data))
 		return false;
 	/* a marker has no bytes that could be too many */
-	if (comp->len || comp->err)
-		multi_recv_body_stray(cq, comp);
-	else
-		rndv_marker_untracked(cq, comp);
+	if (comp->len || comp->err) {
+		body = *comp;
+		XFER_PROTO_EACH(cq->xfer, body, cq->xfer, &body);
+		xfer_cq_report(cq, &body);
+	} else {
+		XFER_PROTO_EACH(cq->xfer, stray, cq, comp);
+	}
 	return true;
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * What waits to be sent: messages in order, for their copies and for room in the core;
- * control messages and pieces for room. Declared in xfer.h.
- */
+/* What waits to be sent. See sendq.h. */
+#include "xfer/sendq.h"
+
 #include <rdma/fi_errno.h>
 
-#include "xfer/xfer.h"
+#include "xfer/ep_state.h"
 
 /* ---- one by one ---- */
 
@@ -193,18 +192,4 @@ bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
 			return true;
 	}
 	return false;
-}
-
-bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)
-{
-	bool waits;
-
-	p2p_lock_take(&ep->xfer->lock);
-	waits = xfer_sendq_has(ep, addr);
-	if (waits) {
-		xfer_progress_locked(ep->xfer);
-		waits = xfer_sendq_has(ep, addr);
-	}
-	p2p_lock_drop(&ep->xfer->lock);
-	return waits;
 }

@@ -229,10 +229,10 @@ static bool wait_sends(const struct xfer *xfer)
 	return !TAILQ_EMPTY(&xfer->borrowing);
 }
 
-/* Notes that are looked for: nothing says when they are there. */
+/* What is looked for: nothing says when it is there. */
 static bool wait_looks(const struct xfer *xfer)
 {
-	return !LIST_EMPTY(&xfer->looking);
+	return xfer->looks;
 }
 
 /* Asks the core about every queue that has a descriptor; is there one that has none? */
@@ -263,7 +263,7 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
  * to who moves them; to who wants all of them it always does. What lies in a set stays there, since
  * it may be there for several points.
  */
-static bool wait_wide(const struct wait_point *point)
+bool wait_wide(const struct wait_point *point)
 {
 	return !point->cq || point->shared ||
 	       (wait_moves(point) && (xfer_busy(point->xfer) || xfer_apart(point->xfer)));
@@ -343,7 +343,7 @@ void wait_close(struct wait_point *point)
 		close(point->fd);
 }
 
-static int wait_arm(struct wait_point *point)
+int wait_arm(struct wait_point *point)
 {
 	struct xfer *xfer = point->xfer;
 	struct fid *core = point->cq ? &point->cq->core->fid : NULL;
@@ -369,28 +369,6 @@ static int wait_arm(struct wait_point *point)
 	if (ret == -FI_EAGAIN && point->asleep)
 		wait_wake(point);
 	return ret;
-}
-
-/* @stays: the caller sleeps at once if it may */
-static int wait_prepare(struct wait_point *point, bool stays)
-{
-	struct xfer *xfer = point->xfer;
-	int ret;
-
-	/* leaves nothing in the core's queues that would keep the descriptors readable */
-	if (wait_wide(point))
-		xfer_progress(xfer);
-	p2p_lock_take(&xfer->lock);
-	ret = wait_arm(point);
-	if (!ret && stays)
-		point->asleep++;
-	p2p_lock_drop(&xfer->lock);
-	return ret;
-}
-
-int wait_try(struct wait_point *point)
-{
-	return wait_prepare(point, false);
 }
 
 int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg)
@@ -424,7 +402,7 @@ int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg)
 }
 
 /* For what has no descriptor, and while copies are in flight: lets others run. */
-static int wait_doze(struct xfer *xfer, unsigned int *rounds)
+int wait_doze(struct xfer *xfer, unsigned int *rounds)
 {
 	const struct timespec doze = {.tv_nsec = WAIT_DOZE};
 
@@ -433,30 +411,6 @@ static int wait_doze(struct xfer *xfer, unsigned int *rounds)
 	else if (nanosleep(&doze, NULL))
 		return -FI_EINTR;
 	return 0;
-}
-
-int wait_sleep(struct wait_point *point, struct xfer *xfer, int64_t timeout,
-	       unsigned int *rounds)
-{
-	struct pollfd polled[2];
-	int ret;
-
-	if (!point)
-		return wait_doze(xfer, rounds);
-	ret = wait_prepare(point, true);
-	if (ret == -FI_EAGAIN)
-		return wait_doze(xfer, rounds);
-	if (ret)
-		return ret;
-	*rounds = 0;
-	polled[0] = (struct pollfd){.fd = point->fd, .events = POLLIN};
-	polled[1] = (struct pollfd){.fd = point->event, .events = POLLIN};
-	if (poll(polled, point->plain ? 2 : 1, (int) P2P_MIN(timeout, INT_MAX)) < 0)
-		ret = -errno;
-	p2p_lock_take(&xfer->lock);
-	point->asleep--;
-	p2p_lock_drop(&xfer->lock);
-	return ret;
 }
 
 /* ---- counters ---- */

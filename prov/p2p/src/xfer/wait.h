@@ -37,13 +37,13 @@ struct xfer_cq;
  * @event:	an eventfd
  * @timer:	wakes for what no descriptor tells of
  * @plain:	@fd is the core's: its queue is signalled, and since any read of it may take that
- *		back, wait_sleep() looks at @event besides
+ *		back, sleep_on() looks at @event besides
  * @shared:	@fd is a wait set's, with what belongs to its other members
  * @blind:	there is always something that no descriptor tells of
  * @armed:	somebody may be asleep: news write to @event
- * @asleep:	threads in wait_sleep(); each may take away what was to wake the others
+ * @asleep:	threads in sleep_on(); each may take away what was to wake the others
  * @written:	@event is readable
- * @news:	something has happened since the last wait_try()
+ * @news:	something has happened since the last sleep_try()
  * @wide:	the descriptors of the domain's other queues are in @fd, too
  */
 struct wait_point {
@@ -113,24 +113,22 @@ int wait_open_all(struct wait_point *point, struct xfer *xfer, int set);
 void wait_close(struct wait_point *point);
 
 /*
- * May the caller sleep on @point.fd? 0; -FI_EAGAIN: there may be something already; or
- * another error. Makes progress.
+ * Does the point sleep for all of the domain's queues now [locked]? While transfers are under way, or
+ * where peers may ask for one in another queue, any queue counts to who moves them.
  */
-int wait_try(struct wait_point *point);
+bool wait_wide(const struct wait_point *point);
+
+/* Prepares a sleep on the point. 0; -FI_EAGAIN: there may be something already; or an error [locked] */
+int wait_arm(struct wait_point *point);
+
+/* For what has no descriptor, and while copies are in flight: lets others run. 0 or -FI_EINTR */
+int wait_doze(struct xfer *xfer, unsigned int *rounds);
 
 /*
  * fi_control(): FI_GETWAIT and FI_GETWAITOBJ of an object that is slept on by way of @fd, as the
  * application has asked for with @wait_obj
  */
 int wait_control(int fd, enum fi_wait_obj wait_obj, int command, void *arg);
-
-/*
- * Sleeps until there may be something, for at most @timeout [ms], or without limit if that
- * is negative. 0, -FI_EINTR or another error. Where there is no descriptor to sleep on
- * (NULL) it lets others run, and dozes for moments once @rounds (0 at first) is high.
- */
-int wait_sleep(struct wait_point *point, struct xfer *xfer, int64_t timeout,
-	       unsigned int *rounds);
 
 /*
  * The first user opens the waker, if the core has one to sleep on, the last closes it.
@@ -142,7 +140,7 @@ void wait_waker_put(struct xfer *xfer);
 /* What the waker has counted so far, and the domain's counters: before they are looked at */
 struct wait_seen wait_waker_read(struct xfer *xfer);
 
-/* Sleeps as wait_sleep() does, until more than @seen is counted */
+/* Sleeps as sleep_on() does, until more than @seen is counted */
 int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 		     unsigned int *rounds);
 

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The table of protocols. See proto.h. */
+#include "proto/proto.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "proto/proto_state.h"
+
+static int proto_init(struct xfer *xfer)
+{
+	xfer->proto = calloc(1, sizeof *xfer->proto);
+	return xfer->proto ? 0 : -FI_ENOMEM;
+}
+
+static void proto_fini(struct xfer *xfer)
+{
+	seen_ids_fini(&xfer->proto->seen);
+	free(xfer->proto);
+}
+
+static int proto_ep_init(struct xfer_ep *ep)
+{
+	ep->proto = calloc(1, sizeof *ep->proto);
+	if (!ep->proto)
+		return -FI_ENOMEM;
+	TAILQ_INIT(&ep->proto->multi_msgs);
+	return 0;
+}
+
+static void proto_ep_fini(struct xfer_ep *ep)
+{
+	free(ep->proto->peers);
+	free(ep->proto);
+}
+
+/* In the order in which progress asks them */
+static const struct xfer_proto *const proto_table[] = {
+	&rndv_proto,  &rma_core_proto,   &rma_served_proto, &rndv_lent_proto,
+	&eager_proto, &multi_recv_proto, &hello_proto,      NULL,
+};
+
+const struct xfer_protos protos = {
+	.table = proto_table,
+	.init = proto_init,
+	.fini = proto_fini,
+	.ep_init = proto_ep_init,
+	.ep_fini = proto_ep_fini,
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The table of protocols: one row, and one file or more, for each way that bytes travel. Another
+ * protocol is another file and another row.
+ */
+#ifndef P2P_PROTO_H
+#define P2P_PROTO_H
+
+#include "xfer/xfer_proto.h"
+
+extern const struct xfer_proto eager_proto;
+extern const struct xfer_proto hello_proto;
+extern const struct xfer_proto multi_recv_proto;
+extern const struct xfer_proto rma_core_proto;
+extern const struct xfer_proto rma_served_proto;
+extern const struct xfer_proto rndv_lent_proto;
+extern const struct xfer_proto rndv_proto;
+
+/* All of them, for xfer_init() */
+extern const struct xfer_protos protos;
+
+#endif /* P2P_PROTO_H */

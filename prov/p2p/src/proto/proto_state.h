@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What protocols keep of a domain and of an endpoint, beside requests. The domain's lock guards it. */
+#ifndef P2P_PROTO_STATE_H
+#define P2P_PROTO_STATE_H
+
+#include "proto/seen_ids.h"
+#include "xfer/xfer.h"
+
+struct multi_recv_buf;
+struct multi_recv_msg;
+struct rndv_arrival;
+struct rndv_lent_read;
+
+/**
+ * struct proto_domain - of a domain (struct xfer.proto).
+ * @transfers:	numbers given to transfers so far
+ * @watch_at:	when to look for transfers that do not move [ms]
+ * @spare:	pieces that may begin without a slot now
+ * @arriving:	announcements and markers waiting for each other, and what is being received, in
+ *		chains, by id
+ * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
+ * @seen:	what has been announced, where that is asked for (rndv_marker_spent())
+ * @reads:	the core's reads of messages that lie in their senders' staging memory
+ */
+struct proto_domain {
+	uint32_t transfers;
+	uint64_t watch_at;
+	unsigned int spare;
+	LIST_HEAD(, rndv_arrival) arriving[XFER_CHAINS];
+	LIST_HEAD(, rndv_arrival) looking;
+	struct seen_ids seen;
+	LIST_HEAD(, rndv_lent_read) reads;
+};
+
+/**
+ * struct proto_ep - of an endpoint (struct xfer_ep.proto).
+ * @multis:	multi-receive buffers that the core holds
+ * @multi_msgs:	messages in such buffers that are not reported yet, in order
+ * @peers:	what is known of peers, by address; @peer_count of them
+ * @trial:	all receives are followed up, for so many receives more, though no peer has been told
+ */
+struct proto_ep {
+	LIST_HEAD(, multi_recv_buf) multis;
+	TAILQ_HEAD(, multi_recv_msg) multi_msgs;
+	uint8_t *peers;
+	size_t peer_count;
+	unsigned int trial;
+};
+
+#endif /* P2P_PROTO_STATE_H */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Copies from device to device. See rndv_across.h. */
+#include "proto/rndv_across.h"
+
+#include <rdma/fi_errno.h>
+
+#include "proto/rndv_recv.h"
+#include "mem/mem.h"
+#include "xfer/ep_state.h"
+
+/* Opens what the sender offers, as req->import, with @from; or says why not */
+enum path_far rndv_across_open(struct rndv_arrival *arrival, void **from)
+{
+	struct xfer_req *req = arrival->req;
+	struct ipc *ipc = &req->ctx.ep->xfer->ipc;
+	const struct path_query query = {.len = req->rndv.wanted, .wish = req->ctx.ep->wish};
+	const char *why;
+	int ret;
+
+	if (!(arrival->flags & WIRE_OFFERED))
+		return PATH_FAR_UNKNOWN;
+	if (!ipc_near(ipc, &arrival->offer))
+		return PATH_FAR_HOST;
+	if (!req->mem.ops)
+		return PATH_FAR_BUFFER;
+	if (!path_wants_across(&query, &why))
+		return PATH_FAR_WISH;
+	ret = ipc_open(ipc, &arrival->offer, &req->mem, &req->import, from);
+	if (ret)
+		return ret == -FI_EAGAIN ? PATH_FAR_BUSY : PATH_FAR_CLOSED;
+	return PATH_FAR_NOT;
+}
+
+static void rndv_copied_across(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->rndv.in_flight--;
+	if (status)
+		rndv_recv_fail(req, status, true);
+	else
+		rndv_recv_check(req);
+}
+
+/* Copies all of the message from the sender's memory, which is open here at @from. */
+void rndv_across(struct xfer_req *req, void *from)
+{
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count = mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
+	int ret;
+
+	req->copy.done = rndv_copied_across;
+	req->rndv.answered = true;
+	req->rndv.in_flight++;
+	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_ACROSS, iov, count, from,
+			      &req->copy);
+	if (!ret)
+		return;
+	req->rndv.in_flight--;
+	rndv_recv_fail(req, ret, true);
+}

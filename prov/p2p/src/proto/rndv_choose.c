@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* How a long message is received. See rndv_choose.h. */
+#include "proto/rndv_choose.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "mem/mem.h"
+#include "proto/rma_core.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_across.h"
+#include "proto/rndv_lent.h"
+#include "proto/rndv_match.h"
+#include "proto/rndv_recv.h"
+#include "xfer/pin.h"
+
+/*
+ * The shortest pieces made by choice: cores send shorter messages in other, slower ways. And
+ * half of what is copied in the time that a piece takes of the CPUs, some 4 us at 48 GB/s.
+ */
+#define RNDV_CHUNK_MIN ((uint64_t) 256 << 10)
+#define RNDV_PIECE ((uint64_t) 96 << 10)
+
+/* Why the sender's memory cannot be read by the core; NULL: it can */
+static const char *rndv_read_not(const struct rndv_arrival *arrival)
+{
+	const struct xfer *xfer = arrival->req->ctx.ep->xfer;
+
+	if (!(arrival->flags & WIRE_READABLE))
+		return "the sender's NIC does not reach the message";
+	return xfer->map.domain ? NULL : xfer->map.why;
+}
+
+/* May the core read into a host buffer? A short one has no descriptor of its own yet. */
+static bool rndv_read_host(struct xfer_req *req)
+{
+	if (req->len <= WIRE_PLAIN_MAX)
+		pin_release(req);
+	return req->pin || !pin_host(req, NULL, true);
+}
+
+/*
+ * Bytes in a piece, @most at most. A message alone waits for the copies of its first piece out
+ * and of its last one in, and pays for each piece: the sum is least for pieces of
+ * sqrt(@len * RNDV_PIECE), and hardly more for half or twice that. Among others, whose
+ * copies and pieces fill the time, only the number of pieces counts.
+ */
+static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
+{
+	uint64_t chunk = RNDV_CHUNK_MIN;
+
+	if (!TAILQ_EMPTY(&xfer->pulling))
+		return (uint32_t) most;
+	while (chunk < most && 2 * chunk * chunk / RNDV_PIECE < len)
+		chunk *= 2;
+	return (uint32_t) P2P_MIN(chunk, most);
+}
+
+/*
+ * Chooses how a device buffer is filled. What the sender's NIC does not reach is the sender's to
+ * tell why; of a process on this host there is more to say than of a NIC.
+ */
+static int rndv_recv_choose(struct rndv_arrival *arrival, void **from)
+{
+	struct xfer_req *req = arrival->req;
+	struct xfer_ep *ep = req->ctx.ep;
+	const char *why = rndv_read_not(arrival), *far_why = NULL;
+	bool ours = !why;
+	int ret;
+
+	if (why) {
+		req->rndv.far = rndv_across_open(arrival, from);
+		if (req->rndv.far != PATH_FAR_NOT)
+			far_why = path_far_reason(req->rndv.far);
+		ours = req->rndv.far > PATH_FAR_HOST || (req->rndv.far && ep->near);
+		if (ours)
+			why = path_far_reason(req->rndv.far);
+	}
+	if (!req->mem.ops)
+		return 0;
+	ret = pin_choose_rma(req, req->rndv.wanted, why, far_why);
+	if (ours)
+		ep->reason[req->path.path] = req->path.reason;
+	return ret;
+}
+
+/* Announcement and receive have found each other. */
+static void rndv_recv_begin(struct rndv_arrival *arrival)
+{
+	struct xfer_req *req = arrival->req;
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer *xfer = ep->xfer;
+	void *from;
+	int ret;
+
+	req->rndv.wanted = P2P_MIN(arrival->total, req->len);
+	req->rndv.chunk =
+		rndv_chunk(xfer, req->rndv.wanted,
+			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
+	req->rndv.transfer = ++xfer->proto->transfers;
+	req->rndv.heard = xfer_now();
+	rndv_arrival_describe(arrival, &req->comp);
+
+	ret = rndv_arrival_source(arrival);
+	req->rndv.via = arrival->via;
+	req->rndv.to = arrival->src;
+	if (ret) {
+		req->rndv.aborted = true;
+		rndv_recv_fail(req, ret, false);
+		return;
+	}
+	if (!req->rndv.wanted) {
+		rndv_grant(req);
+		rndv_recv_check(req);
+		return;
+	}
+	ret = rndv_recv_choose(arrival, &from);
+	if (ret) {
+		rndv_recv_fail(req, ret, true);
+		return;
+	}
+	/* where only the sender's NIC reaches its memory, a copy is saved at that end */
+	if (!rndv_read_not(arrival) && (req->mem.ops || rndv_read_host(req))) {
+		const struct fi_rma_iov source = {arrival->addr, req->rndv.wanted,
+						  arrival->key};
+
+		rma_core_pull(req, &source, arrival->src);
+		return;
+	}
+	if (req->path.proto == PATH_ACROSS) {
+		rndv_across(req, from);
+		return;
+	}
+	if (arrival->flags & WIRE_LENT && rndv_lent_borrows(req)) {
+		rndv_lent_borrow(req, arrival->addr, arrival->key);
+		return;
+	}
+	req->rndv.pieces = (req->rndv.wanted - 1) / req->rndv.chunk + 1;
+	xfer_list_add(req, &xfer->pulling);
+	rndv_pull(req);
+}
+
+void rndv_matched(struct xfer_req *req)
+{
+	/* for a message that might have come whole */
+	xfer_req_unstage(req, 0);
+	rndv_arrival_take(req, rndv_recv_begin);
+}
+
+void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
+
+	xfer_set_busy(req);
+	if (!arrival || arrival->announced || arrival->ready || !TAILQ_EMPTY(&arrival->peeks)) {
+		P2P_WARN("two transfers came under one id, or there is no room for one\n");
+		xfer_req_end(req, FI_EIO);
+		return;
+	}
+	rndv_arrival_announce(arrival, ep, msg);
+	/* a marker under this id is refused */
+	arrival->ready = rndv_recv_begin;
+	arrival->req = req;
+	req->rndv.id = msg->id;
+	req->rndv.arrival = arrival;
+	req->comp.flags = req->done_flags;
+	req->comp.src = FI_ADDR_NOTAVAIL;
+	rndv_recv_begin(arrival);
+}

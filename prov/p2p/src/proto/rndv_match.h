@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What is known of long messages coming in, until marker and announcement have both come. All [locked]. */
+#ifndef P2P_RNDV_MATCH_H
+#define P2P_RNDV_MATCH_H
+
+#include "xfer/req.h"
+
+/**
+ * struct rndv_arrival - a message on its way here, from the first that is known of it.
+ * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
+ * @announced:	the announcement has come; @total, @data, @flags, @chunk, @key, @addr,
+ *		@offer, @name are its
+ * @noted:	it is on the sender's board; @looks: it may be, soon, and is looked for (@look)
+ * @ready:	the marker has come, too: what to do when both have
+ * @req:	the request that the marker has matched, or NULL
+ * @via, @src:	between which endpoints answers, and pieces, travel
+ * @cq, @marker: what is known of a receive that is not followed up
+ * @held, @gone: of a message that is to come by itself, see rndv_divert()
+ * @peeks:	peeks that wait for the announcement, and are @found then
+ * @status:	the sender's error, if it gave up
+ * @heard, @probes: of a message that is to come by itself, as in struct xfer_req
+ */
+struct rndv_arrival {
+	struct xfer_ctx ctx;
+	uint64_t id;
+	bool announced;
+	bool noted;
+	bool looks;
+	int status;
+	void (*ready)(struct rndv_arrival *arrival);
+	struct xfer_req *req;
+	struct xfer_cq *cq;
+	struct core_comp marker;
+	void *held;
+	void (*gone)(void *held);
+	void (*found)(struct xfer_req *req);
+	TAILQ_HEAD(, xfer_req) peeks;
+	uint64_t heard;
+	unsigned int probes;
+	uint64_t total;
+	uint64_t data;
+	uint32_t flags;
+	uint32_t chunk;
+	uint64_t key;
+	uint64_t addr;
+	struct ipc_offer offer;
+	struct xfer_ep *via;
+	fi_addr_t src;
+	size_t name_len;
+	uint8_t name[WIRE_NAME_MAX];
+	LIST_ENTRY(rndv_arrival) chain;
+	LIST_ENTRY(rndv_arrival) look;
+};
+
+/* The record with this id, or NULL */
+struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id);
+void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer);
+
+/* The same, made if it is the first time that it is heard of; NULL: no room */
+struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id);
+
+/* It concerns @ep, if nothing else is known yet */
+void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep);
+
+/* This is its announcement */
+void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
+			   const struct wire_msg *msg);
+
+/* It will not be announced, for the reason @status: what waits for that ends */
+void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int status);
+
+/*
+ * The marker of a message has come, and @ready is to be done when it is announced. Sets
+ * @err when that cannot be: to FI_ENOMEM, or FI_EIO if it is the second marker.
+ */
+struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
+					void (*ready)(struct rndv_arrival *arrival), int *err);
+
+/* After that: the marker has come to @ep, or to one of the endpoints of its queue */
+void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep);
+
+/* All of this for a request with the marker's completion in req->comp */
+void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *arrival));
+
+/*
+ * Looks once more for the notes of those whose marker came before it. @doubt: gives up those whose
+ * sender has died, or left, between the two
+ */
+void rndv_arrivals_look(struct xfer *xfer, bool doubt);
+
+/* Finds out where it comes from. 0, or why nothing will come from there */
+int rndv_arrival_source(struct rndv_arrival *arrival);
+
+/* Puts what the announcement says into the completion of what the marker has matched */
+void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp *comp);
+
+/* A message is announced */
+void rndv_announced(struct xfer_ep *ep, const struct wire_msg *msg);
+
+/*
+ * A marker has come to a peek (its completion is in req->comp): @found is called,
+ * now or as soon as the message is announced, with its own length and data there instead.
+ */
+void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
+
+/*
+ * Has the marker with this id been received, so that whatever seems to be it now is another
+ * message, shown with data that the marker has left behind? Asked where peeks tell data
+ * without saying whose it is (xfer_ep.peek_data).
+ */
+bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
+
+/* A message is announced in a way that we cannot read: what its marker matches fails. */
+void rndv_unreadable(struct xfer_ep *ep, uint64_t id);
+
+/* @owner's board can be read now: what is announced there may have been waited for. */
+void rndv_board_found(struct xfer_ep *ep, uint64_t owner);
+
+/* Forgets what would be reported in a queue that closes. */
+void rndv_cq_drop(struct xfer_cq *cq);
+
+#endif /* P2P_RNDV_MATCH_H */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Pieces of long messages. See rndv_pieces.h. */
+#include "proto/rndv_pieces.h"
+#include "proto/proto_state.h"
+
+#include <rdma/fi_errno.h>
+
+#include "mem/mem.h"
+#include "xfer/ctrl.h"
+#include "xfer/ep_state.h"
+#include "xfer/pin.h"
+
+/*
+ * Slots may all be with peers that do not call libfabric for long, or have died, of which cores may
+ * never tell. What has wanted one for RNDV_STALL [ms], and has nothing in flight, goes on with
+ * ordinary memory.
+ */
+#define RNDV_STALL 100
+
+bool rndv_req_done(const struct xfer_req *req)
+{
+	return req->rndv.answered && req->rndv.next == req->rndv.pieces;
+}
+
+void rndv_piece_drop(struct xfer_ctx *ctx)
+{
+	struct rndv_piece *piece = (struct rndv_piece *) ctx;
+	struct stage *stage = &ctx->ep->xfer->stage;
+
+	if (piece->slot)
+		stage_slot_put(stage, piece->slot);
+	if (piece->reserve)
+		stage_reserve_put(stage, piece->reserve, piece->len);
+	xfer_ctx_free(ctx);
+}
+
+struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	uint32_t now = (uint32_t) xfer_now() | 1;
+	struct stage_reserve *reserve = NULL;
+
+	if (!req->rndv.starved)
+		req->rndv.starved = now;
+	if (xfer->proto->spare && now - req->rndv.starved >= RNDV_STALL)
+		reserve = stage_reserve_get(&xfer->stage, len);
+	if (reserve)
+		xfer->proto->spare--;
+	return reserve;
+}
+
+/* Staging memory for a piece: a slot, or in need any other. False: none now */
+static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
+{
+	struct xfer_req *req = piece->req;
+
+	piece->slot = stage_slot_get(&req->ctx.ep->xfer->stage, use, piece->len);
+	if (piece->slot) {
+		req->rndv.starved = 0;
+		piece->host = piece->slot->addr;
+		piece->host_desc = piece->slot->desc;
+		return true;
+	}
+	piece->reserve = req->rndv.in_flight ? NULL : rndv_spare(req, piece->len);
+	if (!piece->reserve)
+		return false;
+	piece->host = piece->reserve->addr;
+	piece->host_desc = piece->reserve->desc;
+	return true;
+}
+
+/* The request's next piece, with staging memory if it wants some; NULL: not now */
+struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
+				  void (*done)(struct xfer_ctx *ctx,
+					       const struct core_comp *comp))
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	uint64_t offset = req->rndv.next * req->rndv.chunk;
+	struct rndv_piece *piece = cell_get(&ep->xfer->cells);
+
+	if (!piece)
+		return NULL;
+	piece->req = req;
+	piece->index = req->rndv.next;
+	piece->slot = NULL;
+	piece->reserve = NULL;
+	piece->host = NULL;
+	piece->len = P2P_MIN(req->rndv.wanted - offset, req->rndv.chunk);
+	if (req->mem.ops && !req->direct && !rndv_piece_stage(piece, use)) {
+		cell_put(&ep->xfer->cells, piece);
+		return NULL;
+	}
+	xfer_out_init(&piece->out, req->rndv.via, req->rndv.to,
+		      ep->tag_bit | WIRE_TAG_PIECE |
+			      (uint64_t) req->rndv.transfer << WIRE_TAG_TRANSFER_SHIFT |
+			      piece->index,
+		      done, rndv_piece_drop);
+	piece->count = mem_iov_slice(req->iov, req->count, offset, piece->len, piece->iov);
+	memset(piece->out.desc, 0, sizeof piece->out.desc);
+	if (piece->host) {
+		piece->out.iov[0] = (struct iovec){piece->host, piece->len};
+		piece->out.desc[0] = piece->host_desc;
+		piece->out.count = 1;
+	} else {
+		memcpy(piece->out.iov, piece->iov, piece->count * sizeof *piece->iov);
+		pin_slice(req, offset, piece->count, piece->out.desc);
+		piece->out.count = piece->count;
+	}
+	return piece;
+}
+
+void rndv_piece_begun(struct xfer_req *req)
+{
+	req->rndv.next++;
+	req->rndv.in_flight++;
+}
+
+/* Ends a piece; what it means for its request is up to the caller. */
+struct xfer_req *rndv_piece_end(struct rndv_piece *piece)
+{
+	struct xfer_req *req = piece->req;
+
+	req->rndv.in_flight--;
+	rndv_piece_drop(&piece->out.ctx);
+	return req;
+}
+
+void rndv_abort_send(struct xfer_req *req)
+{
+	const struct wire_msg msg = {
+		.type = WIRE_ABORT,
+		.id = req->rndv.id,
+		.status = req->rndv.status,
+		.to_sender = req->recv,
+	};
+
+	if (!req->rndv.aborted)
+		ctrl_send(req->rndv.via, req->rndv.to, &msg);
+	req->rndv.aborted = true;
+}

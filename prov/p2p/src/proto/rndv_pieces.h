@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What goes in pieces, in either direction: their staging memory and their ends. All [locked]. */
+#ifndef P2P_RNDV_PIECES_H
+#define P2P_RNDV_PIECES_H
+
+#include "mem/stage.h"
+#include "xfer/sendq.h"
+
+/**
+ * struct rndv_piece - a part of a long message, at either end.
+ * @out:	what the core is given
+ * @index:	its number in the message
+ * @iov, @count, @len: its place in the user's buffer
+ * @slot, @reserve: staging memory, at @host; neither: it travels from or to its place
+ */
+struct rndv_piece {
+	struct xfer_out out;
+	struct xfer_req *req;
+	uint64_t index;
+	struct stage_slot *slot;
+	struct stage_reserve *reserve;
+	void *host;
+	void *host_desc;
+	struct copy copy;
+	size_t len;
+	size_t count;
+	struct iovec iov[P2P_IOV_MAX];
+};
+
+/* Has every piece begun? */
+bool rndv_req_done(const struct xfer_req *req);
+
+/*
+ * The request's next piece, with staging memory if it wants some; NULL: not now. It is
+ * counted by rndv_piece_begun(), ended by rndv_piece_end() (which returns its request) or,
+ * if it was never begun, by rndv_piece_drop().
+ */
+struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
+				  void (*done)(struct xfer_ctx *ctx,
+					       const struct core_comp *comp));
+void rndv_piece_begun(struct xfer_req *req);
+struct xfer_req *rndv_piece_end(struct rndv_piece *piece);
+void rndv_piece_drop(struct xfer_ctx *ctx);
+
+/* No slot is free: ordinary memory for it, if that has been so for long; or NULL */
+struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len);
+
+/* Tells the other side, once, that this request has failed */
+void rndv_abort_send(struct xfer_req *req);
+
+#endif /* P2P_RNDV_PIECES_H */

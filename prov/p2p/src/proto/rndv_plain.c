@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Announced messages that do not come in pieces. See rndv_plain.h. */
+#include "proto/rndv_plain.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "xfer/ctrl.h"
+#include "xfer/reports.h"
+
+/* Tells the sender that nothing of a message is wanted. */
+static void rndv_decline(struct rndv_arrival *arrival)
+{
+	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
+	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
+
+	if (rndv_arrival_source(arrival))
+		return;
+	ctrl_send(arrival->via, arrival->src, &msg);
+	if (arrival->flags & WIRE_WANT_FIN)
+		ctrl_send(arrival->via, arrival->src, &fin);
+}
+
+/* The receive that the marker has matched has no room. */
+static void rndv_refuse(struct rndv_arrival *arrival)
+{
+	struct core_comp comp = arrival->marker;
+
+	rndv_decline(arrival);
+	rndv_arrival_describe(arrival, &comp);
+	comp.err = arrival->status ? -arrival->status : FI_ETRUNC;
+	comp.len = 0;
+	comp.olen = arrival->total;
+	xfer_cq_report(arrival->cq, &comp);
+	rndv_arrival_free(arrival, arrival->ctx.ep->xfer);
+}
+
+void rndv_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
+{
+	struct rndv_arrival *arrival;
+	struct core_comp lost = *comp;
+	struct xfer_ep *ep;
+
+	arrival =
+		rndv_arrival_claim(cq->xfer, comp->data & WIRE_ID_MASK, rndv_refuse, &lost.err);
+	if (!arrival) {
+		xfer_cq_report(cq, &lost);
+		return;
+	}
+	arrival->cq = cq;
+	arrival->marker = *comp;
+	ep = xfer_cq_ep(cq, NULL);
+	if (!ep)
+		return;
+	/* it may be another's, and must outlive this one then */
+	if (!xfer_cq_ep(cq, ep))
+		rndv_arrival_bind(arrival, ep);
+	rndv_arrival_check(arrival, ep);
+}
+
+static void rndv_thrown_away(struct rndv_arrival *arrival)
+{
+	struct xfer_req *req = arrival->req;
+
+	rndv_decline(arrival);
+	rndv_arrival_describe(arrival, &req->comp);
+	rndv_arrival_free(arrival, req->ctx.ep->xfer);
+	xfer_req_end(req, 0);
+}
+
+void rndv_discard(struct xfer_req *req)
+{
+	rndv_arrival_take(req, rndv_thrown_away);
+}
+
+void rndv_divert_fail(struct rndv_arrival *arrival)
+{
+	void *held = arrival->held;
+	void (*gone)(void *held) = arrival->gone;
+
+	P2P_WARN("a message of %zu bytes for a multi-receive buffer will not come\n",
+		 (size_t) arrival->total);
+	rndv_arrival_free(arrival, arrival->ctx.ep->xfer);
+	gone(held);
+}
+
+static void rndv_ask_plain(struct rndv_arrival *arrival)
+{
+	const struct wire_msg msg = {
+		.type = WIRE_CTS,
+		.id = arrival->id,
+		.flags = WIRE_PLAIN,
+	};
+
+	arrival->heard = xfer_now();
+	if (rndv_arrival_source(arrival) || ctrl_send(arrival->via, arrival->src, &msg))
+		rndv_divert_fail(arrival);
+}
+
+void rndv_divert(struct xfer_ep *ep, uint64_t id, void *held, void (*gone)(void *held))
+{
+	struct rndv_arrival *arrival;
+	int err;
+
+	arrival = rndv_arrival_claim(ep->xfer, id, rndv_ask_plain, &err);
+	if (!arrival) {
+		gone(held);
+		return;
+	}
+	rndv_arrival_bind(arrival, ep);
+	arrival->held = held;
+	arrival->gone = gone;
+	rndv_arrival_check(arrival, ep);
+}
+
+void *rndv_diverted(struct xfer *xfer, struct core_comp *comp)
+{
+	struct rndv_arrival *arrival = rndv_arrival_find(xfer, comp->data & WIRE_ID_MASK);
+	size_t len = comp->len;
+	void *held;
+
+	/* before the announcement nobody has */
+	if (!arrival || !arrival->held || !arrival->announced) {
+		P2P_WARN("a message has come that nobody has asked for\n");
+		comp->flags &= ~FI_REMOTE_CQ_DATA;
+		comp->data = 0;
+		return NULL;
+	}
+	held = arrival->held;
+	rndv_arrival_describe(arrival, comp);
+	comp->len = len;
+	rndv_arrival_free(arrival, xfer);
+	return held;
+}

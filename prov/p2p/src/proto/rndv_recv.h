@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Long messages coming in, from the first piece to the end of the receive. All [locked]. */
+#ifndef P2P_RNDV_RECV_H
+#define P2P_RNDV_RECV_H
+
+#include "proto/rndv_pieces.h"
+
+/* Ends the receive if nothing of it is left */
+void rndv_recv_check(struct xfer_req *req);
+
+/* Posts the pieces that there is room for */
+void rndv_pull(struct xfer_req *req);
+
+/* Posts no more pieces; @tell: the sender does not know yet */
+void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
+
+/* Tells the sender of the pieces that have been posted since it was told last */
+void rndv_grant(struct xfer_req *req);
+
+/* The core has read what rma_core_pull() was to read, or failed (rndv.status) */
+void rndv_read_end(struct xfer_req *req);
+
+/* Receives end that waited for their senders to be told of it by ctrl_flush() */
+void rndv_told(struct xfer *xfer);
+
+#endif /* P2P_RNDV_RECV_H */

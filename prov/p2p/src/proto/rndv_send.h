@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Long messages going out. All [locked]. */
+#ifndef P2P_RNDV_SEND_H
+#define P2P_RNDV_SEND_H
+
+#include "proto/rndv_pieces.h"
+#include "xfer/wire.h"
+
+/* Begins a send: 0, or an error, and the caller frees the request. */
+ssize_t rndv_start(struct xfer_req *req, const struct core_op *op);
+
+/*
+ * Begins a send that the receiver asked for: @type is WIRE_WRITE (to @key, @addr) or
+ * WIRE_SUPPLY (for the read whose id is @key). 0 or an error, as above.
+ */
+int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
+
+/* Ends a send if nothing of it is left */
+void rndv_send_check(struct xfer_req *req);
+
+/* Who has yet to read its announcement, if that is a note, shall read that it has failed */
+void rndv_sending_recall(struct xfer_req *req, int status);
+
+/*
+ * Tells the receiver what is to come; @key and @addr as @type has them, or where it is lent. 0 or an
+ * error (logged): it is as if it had not been called
+ */
+int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
+
+/* The request's marker has gone */
+void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
+
+/* Begins the pieces that there are credits and slots for */
+void rndv_push(struct xfer_req *req);
+
+/* Begins no more pieces; @tell: the receiver does not know yet */
+void rndv_send_fail(struct xfer_req *req, int status, bool tell);
+
+/* What the receiver says about a message that was announced to it */
+void rndv_answer(struct xfer *xfer, const struct wire_msg *msg);
+
+#endif /* P2P_RNDV_SEND_H */

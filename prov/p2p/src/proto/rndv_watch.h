@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Transfers that do not move: asks peers for a sign of life. All [locked]. */
+#ifndef P2P_RNDV_WATCH_H
+#define P2P_RNDV_WATCH_H
+
+#include "xfer/req.h"
+
+/* Looks after transfers that do not move; a few times a second is enough */
+void rndv_watch(struct xfer *xfer);
+
+#endif /* P2P_RNDV_WATCH_H */

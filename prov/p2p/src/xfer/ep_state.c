@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Endpoints that are open. See ep_state.h. */
+#include "xfer/ep_state.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "mem/mem.h"
+
+void xfer_apart_update(struct xfer *xfer)
+{
+	const struct xfer_cq *first = LIST_FIRST(&xfer->cqs);
+	const struct xfer_ep *ep;
+	bool listens = false, apart;
+
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		listens |= ep->listens;
+	apart = listens && first && LIST_NEXT(first, entry);
+	/* who sleeps did not reckon with it */
+	if (apart && !xfer->apart)
+		wait_wake_all(&xfer->wait);
+	__atomic_store_n(&xfer->apart, apart, __ATOMIC_RELAXED);
+}
+
+struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep)
+{
+	int ret;
+
+	if (!ep->stalls)
+		return ep;
+	if (ep->aside || !ep->aside_open || !ep->started || ep->closing)
+		return ep->aside;
+	ret = ep->aside_open(ep, &ep->aside);
+	if (!ret)
+		return ep->aside;
+	ep->aside = NULL;
+	/* and it is not tried again */
+	ep->aside_open = NULL;
+	P2P_WARN("no endpoint for long messages from device memory, which travel whole: %s\n",
+		 fi_strerror(-ret));
+	return NULL;
+}
+
+void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
+{
+	struct xfer_cntr *cntr = ep->cntrs[xfer_count_index(kind)];
+	uint64_t *count;
+
+	if (!cntr)
+		return;
+	count = err ? &cntr->errors : &cntr->value;
+	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
+	if (cntr->point)
+		wait_wake(cntr->point);
+	wait_wake_counted(&ep->xfer->wait);
+}
+
+void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len)
+{
+	ep->stats.tx_msgs[choice->path]++;
+	ep->stats.tx_bytes[choice->path] += len;
+	ep->reason[choice->path] = choice->reason;
+}
+
+void xfer_ep_limit(struct xfer_ep *ep)
+{
+	bool sends = !ep->renamed && !ep->tally && !ep->waiting && !(ep->followed & FI_SEND);
+	bool receives = !ep->renamed && !(ep->followed & FI_RECV);
+	bool remote =
+		!ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;
+
+	__atomic_store_n(&ep->rma_limit, remote ? SIZE_MAX : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ep->send_limit, sends ? SIZE_MAX : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ep->recv_limit, receives ? xfer_recv_limit(ep, ep->rx_flags) : 0,
+			 __ATOMIC_RELAXED);
+}
+
+int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
+		    const struct iovec *iov, size_t count, void *host, struct copy *copy)
+{
+	int ret;
+
+	copy->pinned = stage_pinned(&ep->xfer->stage, host);
+	ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
+	if (ret)
+		return ret;
+	/* no descriptor tells of a copy's end: nobody may sleep until then */
+	wait_wake_all(&ep->xfer->wait);
+	ep->copying++;
+	if (dir != COPY_ACROSS) {
+		ep->stats.copies++;
+		ep->stats.copy_bytes += mem_iov_len(iov, count);
+	}
+	return 0;
+}
+
+bool xfer_copy_ended(struct xfer_ep *ep)
+{
+	ep->copying--;
+	return ep->closing;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * An endpoint while it is open: what may go to the core as it is, what is counted, and which
+ * endpoint beside it carries what may not wait. Its beginning and end are in life.h.
+ */
+#ifndef P2P_EP_STATE_H
+#define P2P_EP_STATE_H
+
+#include "path/path.h"
+#include "xfer/xfer.h"
+
+/* Is anything waiting to be sent? Only then xfer_ep_overtakes() may be true. */
+static inline bool xfer_ep_waiting(const struct xfer_ep *ep)
+{
+	return __atomic_load_n(&ep->waiting, __ATOMIC_RELAXED);
+}
+
+/* A queue has come or gone, or an endpoint listens from now on or does not [locked]. */
+void xfer_apart_update(struct xfer *xfer);
+
+/* May what comes out of this queue be for this endpoint, and can it answer? */
+static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_cq *cq)
+{
+	return ep->rxcq == cq && ep->started && !ep->closing;
+}
+
+/*
+ * Between which endpoints that which may not wait behind the user's messages travels: @ep, the one
+ * aside of it, or NULL, if there ought to be one and is none [locked].
+ */
+struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep);
+
+/* Are operations of this kind followed up, whatever memory they are about? */
+static inline bool xfer_ep_follows(const struct xfer_ep *ep, uint64_t kind)
+{
+	return p2p_unlikely(__atomic_load_n(&ep->followed, __ATOMIC_RELAXED) & kind);
+}
+
+static inline unsigned int xfer_count_index(uint64_t kind)
+{
+	return (unsigned int) (__builtin_ctzll(kind) - __builtin_ctzll(FI_READ));
+}
+
+/*
+ * Counts an operation of one kind (FI_SEND, ..., FI_REMOTE_WRITE) that has ended well or,
+ * if @err, not [locked]. Nothing happens where we do not count it.
+ */
+void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err);
+
+/*
+ * Sets the endpoint's limits after a change of @renamed, @tally, @waiting, @followed or @rx_flags
+ * [locked].
+ */
+void xfer_ep_limit(struct xfer_ep *ep);
+
+/*
+ * If a buffer of @len bytes is host memory, is there nothing of ours to heed? @limit: the
+ * endpoint's for that kind of call. At the beginning of a call
+ */
+P2P_GLANCE bool xfer_plain(const void *buf, size_t len, const size_t *limit)
+{
+	return p2p_likely(buf || !len) && p2p_likely(len < *limit);
+}
+
+/* Receives with these flags need not be followed up for their own sake if shorter than this. */
+static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
+{
+	if (!ep->layered)
+		return SIZE_MAX;
+	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
+}
+
+/* Counts a message from host memory, of @len bytes, that the core was given, for who wants it */
+static inline void xfer_ep_tally(struct xfer_ep *ep, size_t len)
+{
+	if (!__atomic_load_n(&ep->tally, __ATOMIC_RELAXED))
+		return;
+	__atomic_fetch_add(&ep->stats.tx_msgs[FI_P2P_PATH_HOST], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&ep->stats.tx_bytes[FI_P2P_PATH_HOST], len, __ATOMIC_RELAXED);
+}
+
+/* Counts a message, or a write, of @len bytes that is on its way [locked] */
+void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len);
+
+/*
+ * copy_start() for a record of @ep. The callback begins with xfer_copy_ended(), which
+ * is true when the endpoint is closing and the record must be left alone.
+ */
+int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
+		    const struct iovec *iov, size_t count, void *host, struct copy *copy);
+bool xfer_copy_ended(struct xfer_ep *ep);
+
+#endif /* P2P_EP_STATE_H */

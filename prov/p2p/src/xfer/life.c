@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Queues and endpoints come and go. See life.h. */
+#include "xfer/life.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "xfer/ctrl.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
+#include "xfer/xfer_proto.h"
+
+/* ---- queues ---- */
+
+void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer)
+{
+	cq->xfer = xfer;
+	STAILQ_INIT(&cq->reports);
+	p2p_lock_take(&xfer->lock);
+	LIST_INSERT_HEAD(&xfer->cqs, cq, entry);
+	wait_domain_add(&xfer->wait, cq->fd);
+	xfer_apart_update(xfer);
+	p2p_lock_drop(&xfer->lock);
+}
+
+static bool xfer_cq_bound(const struct xfer_cq *cq)
+{
+	const struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
+		if (ep->txcq == cq || ep->rxcq == cq)
+			return true;
+	}
+	return false;
+}
+
+static int xfer_cq_close(struct xfer_cq *cq)
+{
+	int ret, fd;
+
+	/* the core may not know yet */
+	if (xfer_cq_bound(cq))
+		return -FI_EBUSY;
+	/* a child of this process may have the descriptor, too: it would stay in the sets */
+	fd = wait_domain_forget(&cq->xfer->wait, cq);
+	ret = fi_close(&cq->core->fid);
+	if (ret) {
+		wait_domain_recall(&cq->xfer->wait, cq, fd);
+		return ret;
+	}
+	LIST_REMOVE(cq, entry);
+	xfer_apart_update(cq->xfer);
+	/* its point is there a little longer, and nobody is to be woken by way of the core's queue */
+	if (cq->point)
+		cq->point->armed = false;
+	XFER_PROTO_EACH(cq->xfer, cq_drop, cq);
+	return 0;
+}
+
+int xfer_cq_fini(struct xfer_cq *cq)
+{
+	struct core_comp comp;
+	int ret;
+
+	p2p_lock_take(&cq->xfer->lock);
+	ret = xfer_cq_close(cq);
+	p2p_lock_drop(&cq->xfer->lock);
+	if (ret)
+		return ret;
+	while (xfer_cq_next(cq, true, &comp) == 1 || xfer_cq_next(cq, false, &comp) == 1)
+		free(comp.err_data);
+	return 0;
+}
+
+/* ---- endpoints ---- */
+
+/* Closes the core's endpoint, and reads what it has completed or cancelled: records of ours */
+static int xfer_ep_close_core(struct xfer_ep *ep)
+{
+	struct xfer_cq *cq;
+	int ret = fi_close(&ep->core->fid);
+
+	if (ret)
+		return ret;
+	ep->closing = true;
+	/* what comes there is about this one */
+	if (ep->aside)
+		ep->aside->closing = true;
+	LIST_FOREACH(cq, &ep->xfer->cqs, entry) {
+		while (xfer_cq_pull(cq))
+			;
+	}
+	return 0;
+}
+
+/* Ends what is left of it */
+static void xfer_ep_drop(struct xfer_ep *ep)
+{
+	struct xfer_ctx *ctx;
+
+	while ((ctx = LIST_FIRST(&ep->live)))
+		ctx->drop(ctx);
+	LIST_REMOVE(ep, entry);
+	xfer_apart_update(ep->xfer);
+}
+
+static int xfer_ep_add(struct xfer_ep *ep, struct xfer *xfer, struct xfer_ep *front)
+{
+	int ret = xfer->protos->ep_init(ep);
+
+	if (ret)
+		return ret;
+	ep->xfer = xfer;
+	ep->front = front;
+	TAILQ_INIT(&ep->sendq);
+	TAILQ_INIT(&ep->outq);
+	TAILQ_INIT(&ep->claimed);
+	LIST_INIT(&ep->live);
+	LIST_INSERT_HEAD(&xfer->eps, ep, entry);
+	/* who sleeps without a descriptor has something to look for now */
+	wait_wake_all(&xfer->wait);
+	return 0;
+}
+
+int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
+{
+	int ret;
+
+	p2p_lock_take(&xfer->lock);
+	ret = xfer_ep_add(ep, xfer, ep);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+int xfer_ep_init_aside(struct xfer_ep *aside, struct xfer_ep *front)
+{
+	int ret;
+
+	aside->layered = true;
+	aside->mixes = front->mixes;
+	aside->tag_bit = front->tag_bit;
+	aside->txcq = front->txcq;
+	aside->rxcq = front->rxcq;
+	ret = xfer_ep_add(aside, front->xfer, front);
+	if (ret) {
+		fi_close(&aside->core->fid);
+		return ret;
+	}
+	ret = ctrl_listen(aside);
+	if (!ret)
+		return 0;
+	xfer_ep_close_core(aside);
+	xfer_ep_drop(aside);
+	return ret;
+}
+
+int xfer_ep_start(struct xfer_ep *ep)
+{
+	int ret;
+
+	p2p_lock_take(&ep->xfer->lock);
+	ret = ctrl_start(ep);
+	ep->started = !ret;
+	p2p_lock_drop(&ep->xfer->lock);
+	return ret;
+}
+
+int xfer_ep_fini(struct xfer_ep *ep)
+{
+	struct xfer *xfer = ep->xfer;
+	int ret;
+
+	p2p_lock_take(&xfer->lock);
+	XFER_PROTO_EACH(xfer, ep_close, ep);
+	ret = xfer_ep_close_core(ep);
+	if (ret) {
+		p2p_lock_drop(&xfer->lock);
+		return ret;
+	}
+	if (ep->aside && xfer_ep_close_core(ep->aside))
+		P2P_WARN("the endpoint for long messages does not close\n");
+	xfer->copies.more = false;
+	while (ep->copying)
+		copy_progress(&xfer->copies);
+	xfer_retired_turn(xfer);
+	/* its records are about requests of this one */
+	if (ep->aside)
+		xfer_ep_drop(ep->aside);
+	xfer_ep_drop(ep);
+	if (ep->litters && ep->txcq)
+		wait_domain_remove(&xfer->wait, ep->txcq);
+	if (ep->litters && ep->rxcq)
+		wait_domain_remove(&xfer->wait, ep->rxcq);
+	xfer->protos->ep_fini(ep);
+	p2p_lock_drop(&xfer->lock);
+	return 0;
+}

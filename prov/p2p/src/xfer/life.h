@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The beginning and the end of queues and endpoints. */
+#ifndef P2P_LIFE_H
+#define P2P_LIFE_H
+
+#include "xfer/xfer.h"
+
+/* Adds and removes queues; the caller has set core, source, silent and fd. */
+void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
+
+/* Closes the core's queue. 0 or the core's error; then the queue is as before. */
+int xfer_cq_fini(struct xfer_cq *cq);
+
+/* Adds an endpoint; the caller sets the rest before it is started. 0 or -FI_ENOMEM */
+int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer);
+
+/*
+ * The same for one aside of @front, whose core endpoint is enabled, and whose names can be resolved
+ * and looked up. 0, or an error, after which the core's endpoint is closed [locked].
+ */
+int xfer_ep_init_aside(struct xfer_ep *aside, struct xfer_ep *front);
+
+/* The core's endpoint is enabled: posts the internal receives. */
+int xfer_ep_start(struct xfer_ep *ep);
+
+/*
+ * Closes the core's endpoint, and the one aside of it, and ends what was under way on them without
+ * reports. 0 or the core's error; then the endpoint is as before.
+ */
+int xfer_ep_fini(struct xfer_ep *ep);
+
+#endif /* P2P_LIFE_H */

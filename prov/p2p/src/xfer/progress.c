@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Progress. See progress.h. */
+#include "xfer/progress.h"
+
+#include "xfer/ctrl.h"
+#include "xfer/reports.h"
+#include "xfer/sendq.h"
+#include "xfer/xfer_proto.h"
+
+/*
+ * Copies first: a look at them costs nearly nothing, one at the core's queues system calls.
+ * Where those were in vain last time, a copy is even waited for a little.
+ */
+static void xfer_progress_copies(struct xfer *xfer)
+{
+	if (xfer->quiet)
+		copy_await(&xfer->copies);
+	else
+		copy_progress(&xfer->copies);
+}
+
+/*
+ * The application may not be reading this queue, but another one, or leave all to the thread: what
+ * does not fit here stays with the core. A call by the application is asked for then.
+ */
+static bool xfer_cq_full(const struct xfer_cq *cq)
+{
+	return cq->count && cell_scarce(&cq->xfer->cells);
+}
+
+static void xfer_progress_core(struct xfer *xfer)
+{
+	struct xfer_cq *cq;
+	struct xfer_ep *ep;
+
+	xfer->quiet = true;
+	LIST_FOREACH(cq, &xfer->cqs, entry) {
+		if (!xfer_cq_full(cq) && xfer_cq_pull(cq))
+			xfer->quiet = false;
+	}
+	xfer->copies.more = !xfer->quiet;
+	copy_progress(&xfer->copies);
+	XFER_PROTO_EACH(xfer, progress, xfer);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		ctrl_progress(ep);
+		xfer_outq_flush(ep);
+		xfer_sendq_flush(ep);
+	}
+}
+
+/* What waited for more of its kind, to be begun together, begins. */
+static void xfer_pass_end(struct xfer *xfer)
+{
+	struct xfer_ep *ep;
+	bool told = false;
+
+	xfer->passing = false;
+	copy_push(&xfer->copies);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->letter) {
+			ctrl_flush(ep);
+			told = true;
+		}
+	}
+	if (told)
+		XFER_PROTO_EACH(xfer, told, xfer);
+}
+
+void xfer_progress_locked(struct xfer *xfer)
+{
+	if (p2p_unlikely(cell_scarce(&xfer->cells)))
+		xfer_retired_turn(xfer);
+	xfer->passing = true;
+	xfer_progress_copies(xfer);
+	xfer_progress_core(xfer);
+	xfer_pass_end(xfer);
+}
+
+bool xfer_cq_progress(struct xfer_cq *cq)
+{
+	struct xfer *xfer = cq->xfer;
+	bool moved;
+
+	p2p_lock_take(&xfer->lock);
+	xfer->passing = true;
+	xfer_progress_copies(xfer);
+	if (!cq->count)
+		xfer_progress_core(xfer);
+	xfer_pass_end(xfer);
+	moved = !xfer->quiet;
+	p2p_lock_drop(&xfer->lock);
+	return moved;
+}
+
+void xfer_progress(struct xfer *xfer)
+{
+	p2p_lock_take(&xfer->lock);
+	xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+}
+
+bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)
+{
+	bool waits;
+
+	p2p_lock_take(&ep->xfer->lock);
+	waits = xfer_sendq_has(ep, addr);
+	if (waits) {
+		xfer_progress_locked(ep->xfer);
+		waits = xfer_sendq_has(ep, addr);
+	}
+	p2p_lock_drop(&ep->xfer->lock);
+	return waits;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Moves transfers on: completions, copies, what waits to be sent. Nothing here blocks. */
+#ifndef P2P_PROGRESS_H
+#define P2P_PROGRESS_H
+
+#include "xfer/xfer.h"
+
+/* Moves everything that can move: completions, copies, messages. The second one [locked] */
+void xfer_progress(struct xfer *xfer);
+void xfer_progress_locked(struct xfer *xfer);
+
+/* The same, but no further than until there is a report in @cq. Did the core have anything? */
+bool xfer_cq_progress(struct xfer_cq *cq);
+
+/*
+ * Would a message sent to @addr now overtake one that waits? Does what it can that it
+ * would not.
+ */
+bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
+
+#endif /* P2P_PROGRESS_H */

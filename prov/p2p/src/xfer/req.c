@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Requests. See req.h. */
+#include "xfer/req.h"
+
+#include "mem/mem.h"
+#include "xfer/ep_state.h"
+#include "xfer/pin.h"
+#include "xfer/region.h"
+#include "xfer/reports.h"
+#include "xfer/xfer_proto.h"
+
+/* ---- those that peers answer to ---- */
+
+struct xfer_req *xfer_sending_find(const struct xfer *xfer, uint64_t id)
+{
+	struct xfer_req *req;
+
+	LIST_FOREACH(req, xfer_chain(xfer->sending, id), rndv.chain) {
+		if (req->rndv.id == id)
+			return req;
+	}
+	return NULL;
+}
+
+void xfer_sending_remove(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	if (!req->rndv.listed)
+		return;
+	LIST_REMOVE(req, rndv.chain);
+	xfer->open--;
+	board_take_down(&xfer->board, req->rndv.id);
+	req->rndv.listed = false;
+}
+
+void xfer_sending_add(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->rndv.id), req, rndv.chain);
+	xfer->open++;
+	req->rndv.listed = true;
+	req->rndv.heard = xfer_now();
+	/* until the receiver says otherwise */
+	req->rndv.via = req->ctx.ep;
+	req->rndv.to = req->addr;
+}
+
+/* Unique here by its lower bits, among processes by the upper ones */
+uint64_t xfer_id_new(struct xfer *xfer)
+{
+	uint64_t id;
+
+	/* they come round again, and an old one may still wait to be received */
+	do
+		id = xfer_board_owner(xfer->id_base) | (++xfer->id_next & WIRE_ID_COUNT);
+	while (xfer_sending_find(xfer, id));
+	return id;
+}
+
+/* ---- lists ---- */
+
+void xfer_list_add(struct xfer_req *req, struct xfer_list *list)
+{
+	TAILQ_INSERT_TAIL(list, req, entry);
+	req->rndv.list = list;
+}
+
+void xfer_list_remove(struct xfer_req *req)
+{
+	if (req->rndv.list)
+		TAILQ_REMOVE(req->rndv.list, req, entry);
+	req->rndv.list = NULL;
+}
+
+/* ---- from beginning to end ---- */
+
+void xfer_set_busy(struct xfer_req *req)
+{
+	if (!req->busy)
+		xfer_busy_add(req->ctx.ep->xfer, 1);
+	req->busy = true;
+}
+
+void xfer_req_unstage(struct xfer_req *req, size_t used)
+{
+	struct stage *stage = &req->ctx.ep->xfer->stage;
+
+	if (req->slot)
+		stage_slot_put(stage, req->slot);
+	if (req->reserve)
+		stage_reserve_put(stage, req->reserve, used);
+	req->slot = NULL;
+	req->reserve = NULL;
+}
+
+void xfer_req_release(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	xfer_req_unstage(req, req->recv ? req->comp.len : req->len);
+	if (req->region)
+		region_release(req->region);
+	pin_release(req);
+	if (req->import)
+		ipc_close(req->import);
+	if (req->busy)
+		xfer_busy_add(xfer, -1);
+	req->region = NULL;
+	req->import = NULL;
+	req->busy = false;
+}
+
+void xfer_req_undo(struct xfer_req *req)
+{
+	xfer_req_release(req);
+	xfer_ctx_free(&req->ctx);
+}
+
+/* A request of a closing endpoint */
+static void xfer_req_drop(struct xfer_ctx *ctx)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	XFER_PROTO_EACH(req->ctx.ep->xfer, drop, req);
+	xfer_req_undo(req);
+}
+
+bool xfer_ctx_is_req(const struct xfer_ctx *ctx)
+{
+	return ctx->drop == xfer_req_drop;
+}
+
+void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
+			 const struct dev_mem *mem)
+{
+	req->op_flags = op->flags;
+	req->report = op->flags & FI_COMPLETION;
+	req->mem = *mem;
+	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
+	req->count = op->count;
+	req->len = mem_iov_len(op->iov, op->count);
+	for (size_t i = 0; i < op->count; i++)
+		req->iov[i] = op->iov[i];
+}
+
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem)
+{
+	struct xfer_req *req = cell_get_zeroed(&ep->xfer->cells, XFER_REQ_ZEROED);
+
+	if (!req)
+		return NULL;
+	req->context = op->context;
+	req->tag = op->tag;
+	req->data = op->data;
+	req->addr = op->addr;
+	req->recv = op->recv;
+	req->tagged = op->tagged;
+	req->cq = op->recv ? ep->rxcq : ep->txcq;
+	req->done_flags = (op->recv ? FI_RECV : FI_SEND) | (op->tagged ? FI_TAGGED : FI_MSG);
+	xfer_req_set_buffer(req, op, mem);
+	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
+	return req;
+}
+
+struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
+				  const struct dev_mem *mem)
+{
+	const struct core_op local = {
+		.recv = op->read,
+		.iov = op->iov,
+		.count = op->count,
+		.addr = op->addr,
+		.data = op->data,
+		.flags = op->flags,
+		.context = op->context,
+	};
+	struct xfer_req *req = xfer_req_new(ep, &local, mem);
+
+	if (!req)
+		return NULL;
+	req->cq = ep->txcq;
+	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
+	memcpy(req->target, op->remote, op->remotes * sizeof *op->remote);
+	req->targets = op->remotes;
+	return req;
+}
+
+struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
+				     const struct core_array *result)
+{
+	const struct core_op local = {
+		.recv = op->results,
+		.iov = result->iov,
+		.count = result->count,
+		.addr = op->addr,
+		.flags = op->flags,
+		.context = op->context,
+	};
+	struct xfer_req *req = xfer_req_new(ep, &local, &result->mem);
+
+	if (!req)
+		return NULL;
+	req->cq = ep->txcq;
+	req->done_flags = FI_ATOMIC | (op->results ? FI_READ : FI_WRITE);
+	req->target[0] = (struct fi_rma_iov){.addr = op->remote->addr, .key = op->remote->key};
+	return req;
+}
+
+void xfer_req_end(struct xfer_req *req, int err)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_cq *cq = req->cq;
+	bool report = err ? !req->served : req->report;
+
+	req->comp.context = req->context;
+	req->comp.err = err;
+	if (req->recv && !err && !req->probe) {
+		ep->stats.rx_msgs[req->path.path]++;
+		ep->stats.rx_bytes[req->path.path] += req->comp.len;
+	}
+	if (!req->probe)
+		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
+	if (cq && report)
+		xfer_cq_report(cq, &req->comp);
+	xfer_req_release(req);
+	xfer_ctx_free(&req->ctx);
+}

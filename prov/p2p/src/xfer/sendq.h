@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What waits to be sent: messages in order, for their copies and for room in the core; control
+ * messages and pieces, in any order, for room. All [locked].
+ */
+#ifndef P2P_SENDQ_H
+#define P2P_SENDQ_H
+
+#include "xfer/req.h"
+
+/**
+ * struct xfer_out - the head of a record that is sent by itself, in any order.
+ * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
+ * @post:	gives it to the core
+ * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
+ */
+struct xfer_out {
+	struct xfer_ctx ctx;
+	ssize_t ret;
+	ssize_t (*post)(struct xfer_out *out);
+	TAILQ_ENTRY(xfer_out) entry;
+	struct iovec iov[P2P_IOV_MAX];
+	void *desc[P2P_IOV_MAX];
+	size_t count;
+	fi_addr_t addr;
+	uint64_t tag;
+};
+
+/*
+ * Addresses that, in the course of one walk along a queue, something has to wait for: what
+ * else goes there waits too, and the rest does not wait for it. FI_ADDR_NOTAVAIL is every
+ * address.
+ */
+struct xfer_blocked {
+	fi_addr_t addr[16];
+	size_t count;
+};
+
+bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
+void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
+
+/* Makes a record one that is sent as a tagged message; the caller sets @iov and @count */
+void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
+		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
+		   void (*drop)(struct xfer_ctx *ctx));
+
+/* Sends a record by itself: now or, when the core has no room, in progress */
+void xfer_out_post(struct xfer_out *out);
+
+/* Sends those that wait. Cores may have no room for a dead peer for ever: the others go on. */
+void xfer_outq_flush(struct xfer_ep *ep);
+
+/* Appends to the endpoint's sends; it may be sent; sends those that may and can be */
+void xfer_sendq_add(struct xfer_req *req);
+void xfer_sendq_ready(struct xfer_req *req);
+void xfer_sendq_flush(struct xfer_ep *ep);
+
+/* Does anything in there go to @addr? The same of what is sent by itself */
+bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
+bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr);
+
+#endif /* P2P_SENDQ_H */

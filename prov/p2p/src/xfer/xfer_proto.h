@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the engine asks of a protocol. It knows each as a row of the table that xfer_init() is
+ * given (proto/proto.h), and none by name. All [locked].
+ */
+#ifndef P2P_XFER_PROTO_H
+#define P2P_XFER_PROTO_H
+
+#include "path/path.h"
+#include "xfer/xfer.h"
+
+/**
+ * struct xfer_proto - one protocol. An entry that is NULL: nothing is to be done.
+ * @name:	for the log
+ * @paths:	the ways that its sends take: a bit, PROTO_PATH(), for each
+ * @start:	begins to send a request's buffer, @op's. 0, or an error: the caller frees the
+ *		request; -FI_EAGAIN: not now
+ * @matched:	a marker has come to this request's receive, its completion in req->comp
+ * @stray:	a marker has come to a receive that is not followed up
+ * @body:	a marked message with bytes has come: puts the user's own data into its completion
+ * @message:	a control message has come, by type
+ * @unreadable:	a message that another version of ours has sent: type and id are known
+ * @progress:	begins what can begin now
+ * @told:	what waited for control messages to be sent may go on
+ * @lost:	nothing can be sent to @addr: ends with @status what is under way with that peer
+ * @drop:	forgets a request whose endpoint closes
+ * @cq_drop:	forgets what would be reported in a queue that closes
+ * @ep_close:	the endpoint is about to be closed
+ */
+struct xfer_proto {
+	const char *name;
+	uint32_t paths;
+	ssize_t (*start)(struct xfer_req *req, const struct core_op *op);
+	void (*matched)(struct xfer_req *req);
+	void (*stray)(struct xfer_cq *cq, const struct core_comp *comp);
+	void (*body)(struct xfer *xfer, struct core_comp *comp);
+	void (*message[WIRE_TYPES])(struct xfer_ep *ep, const struct wire_msg *msg);
+	void (*unreadable)(struct xfer_ep *ep, const struct wire_msg *msg);
+	void (*progress)(struct xfer *xfer);
+	void (*told)(struct xfer *xfer);
+	void (*lost)(struct xfer_ep *ep, fi_addr_t addr, int status);
+	void (*drop)(struct xfer_req *req);
+	void (*cq_drop)(struct xfer_cq *cq);
+	void (*ep_close)(struct xfer_ep *ep);
+};
+
+/**
+ * struct xfer_protos - all protocols.
+ * @table:	their rows, ended by NULL
+ * @init, @fini: make and free what they keep of a domain (struct xfer.proto); @ep_init, @ep_fini: of
+ *		an endpoint (struct xfer_ep.proto). 0 or -FI_ENOMEM
+ */
+struct xfer_protos {
+	const struct xfer_proto *const *table;
+	int (*init)(struct xfer *xfer);
+	void (*fini)(struct xfer *xfer);
+	int (*ep_init)(struct xfer_ep *ep);
+	void (*ep_fini)(struct xfer_ep *ep);
+};
+
+#define PROTO_PATH(path) (1u << (path))
+
+/* Calls @entry of every protocol that has one, in the table's order */
+#define XFER_PROTO_EACH(xfer, entry, ...)                                                      \
+	do {                                                                                   \
+		for (const struct xfer_proto *const *each = (xfer)->protos->table; *each;      \
+		     each++) {                                                                 \
+			if ((*each)->entry)                                                    \
+				(*each)->entry(__VA_ARGS__);                                   \
+		}                                                                              \
+	} while (0)
+
+#endif /* P2P_XFER_PROTO_H */
