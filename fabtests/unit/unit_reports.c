@@ -16,6 +16,7 @@
 #include "proto/rndv_match.h"
 #include "proto/rndv_plain.h"
 #include "proto/rndv_send.h"
+#include "xfer/ctrl.h"
 #include "xfer/life.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
@@ -265,8 +266,8 @@ static void silence(uint64_t time)
 	struct xfer_req *req;
 
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
-		LIST_FOREACH(req, &xfer.sending[i], rndv.chain)
-			req->rndv.heard -= time;
+		LIST_FOREACH(req, &xfer.sending[i], transfer.chain)
+			req->transfer.heard -= time;
 	}
 	xfer.proto->watch_at = 0;
 	xfer_progress(&xfer);
@@ -333,7 +334,7 @@ static void marker_seen(struct xfer_ep *ep, uint64_t id, void *context)
 
 	p2p_lock_take(&xfer.lock);
 	req = marked_new(ep, FI_PEEK, context, id);
-	req->probe = true;
+	req->peek = true;
 	rndv_peeked(req, peek_found);
 	p2p_lock_drop(&xfer.lock);
 }
@@ -369,7 +370,7 @@ static void say(struct xfer_ep *ep, enum wire_type type, uint64_t id, int status
 	};
 
 	p2p_lock_take(&xfer.lock);
-	XFER_PROTO_EACH(&xfer, message[type], ep, &msg);
+	ctrl_dispatch(ep, &msg);
 	p2p_lock_drop(&xfer.lock);
 }
 

@@ -13,6 +13,7 @@
 #include "mem/mem.h"
 #include "proto/proto.h"
 #include "xfer/pin.h"
+#include "xfer/req_state.h"
 
 /* What of the user's flags is the core's business when it sends a copy */
 #define EAGER_CORE_FLAGS                                                                       \
@@ -76,7 +77,7 @@ static void eager_copied_out(struct copy *copy, int status)
 		req->comp.err = -status;
 	else if (req->copied < req->len)
 		return;
-	xfer_sendq_ready(req);
+	xfer_req_move(req, XFER_READY);
 	xfer_sendq_flush(req->ctx.ep);
 }
 
@@ -104,6 +105,7 @@ static ssize_t eager_begin(struct xfer_req *req)
 	if (ret)
 		return ret;
 	req->out.len = req->len;
+	req->copied = 0;
 	if (req->op_flags & FI_INJECT)
 		ret = eager_copy_now(req);
 	else
@@ -111,9 +113,7 @@ static ssize_t eager_begin(struct xfer_req *req)
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
-	xfer_sendq_add(req);
-	if (req->op_flags & FI_INJECT)
-		xfer_sendq_ready(req);
+	xfer_req_move(req, req->op_flags & FI_INJECT ? XFER_READY : XFER_STAGING);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
 }
@@ -201,6 +201,8 @@ static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		return;
 	}
 	xfer_set_busy(req);
+	xfer_req_move(req, XFER_COPYING);
+	req->copied = 0;
 	ret = eager_copy_next(req, COPY_IN, req->comp.len, eager_copied_in);
 	if (ret)
 		xfer_req_end(req, -ret);

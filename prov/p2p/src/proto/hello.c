@@ -161,7 +161,7 @@ static bool hello_board(struct xfer_ep *ep, const struct wire_msg *msg)
 	return !ret;
 }
 
-static void hello_received(struct xfer_ep *ep, const struct wire_msg *msg)
+static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	bool near = msg->key == ep->xfer->ipc.host, known;
 	uint32_t answer = 0;

@@ -9,6 +9,7 @@
 #include "proto/rndv_plain.h"
 #include "xfer/reports.h"
 #include "proto/eager.h"
+#include "xfer/req_state.h"
 
 static bool peek_is_marker(const struct xfer_ep *ep, const struct core_comp *comp)
 {
@@ -29,7 +30,7 @@ static void peek_found(struct xfer_req *req)
 	}
 	comp.context = req->context;
 	xfer_req_release(req);
-	TAILQ_INSERT_TAIL(&ep->claimed, req, entry);
+	xfer_req_move(req, XFER_CLAIMED);
 	xfer_cq_report(ep->rxcq, &comp);
 }
 
@@ -67,7 +68,7 @@ static ssize_t peek_look(struct xfer_ep *ep, const struct core_op *op)
 	req = xfer_req_new(ep, &core, &none);
 	if (!req)
 		return -FI_EAGAIN;
-	req->probe = true;
+	req->peek = true;
 	req->ctx.done = peek_done;
 	core.context = &req->ctx;
 	ret = core_post(ep->core, &core);
@@ -96,7 +97,7 @@ static ssize_t peek_claim_post(struct xfer_req *req, const struct core_op *op,
 
 	if (!(op->flags & FI_DISCARD)) {
 		xfer_req_set_buffer(req, op, mem);
-		req->probe = false;
+		req->peek = false;
 		return eager_recv(req, op);
 	}
 	core.count = 0;
@@ -126,10 +127,10 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
 	ret = peek_claim_post(req, op, mem);
 	if (ret) {
 		xfer_req_release(req);
-		req->probe = true;
+		req->peek = true;
 		return ret;
 	}
-	TAILQ_REMOVE(&ep->claimed, req, entry);
+	xfer_req_move(req, XFER_CORE);
 	return 0;
 }
 

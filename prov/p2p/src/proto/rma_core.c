@@ -12,6 +12,7 @@
 #include "proto/proto.h"
 #include "proto/rndv_recv.h"
 #include "xfer/ep_state.h"
+#include "xfer/req_state.h"
 
 /* Pieces of one operation under way at a time */
 #define RMA_CORE_WINDOW 8
@@ -67,7 +68,7 @@ static ssize_t rma_core_give(struct xfer_req *req, const struct iovec *iov, void
 
 static bool rma_core_last(const struct xfer_req *req, uint64_t index)
 {
-	return index + 1 == req->rndv.pieces;
+	return index + 1 == req->transfer.pieces;
 }
 
 static ssize_t rma_core_piece_try(struct xfer_out *out)
@@ -79,36 +80,35 @@ static ssize_t rma_core_piece_try(struct xfer_out *out)
 	if (rma_core_last(req, piece->index))
 		flags |= req->op_flags & FI_REMOTE_CQ_DATA;
 	return rma_core_give(req, out->iov, out->desc, out->count,
-			     piece->index * req->rndv.chunk, flags, &out->ctx);
+			     piece->index * req->transfer.chunk, flags, &out->ctx);
 }
 
 /* Ends the operation if nothing of it is left. */
 static void rma_core_check(struct xfer_req *req)
 {
-	if (req->rndv.in_flight || (!req->rndv.status && !rndv_req_done(req)))
+	if (req->transfer.in_flight || (!req->transfer.status && !rndv_all_begun(req)))
 		return;
 	/* what the NIC has written to the device is to be seen there */
-	if (req->direct && req->recv && !req->rndv.status)
-		req->rndv.status = req->mem.ops->flush(&req->mem);
-	xfer_list_remove(req);
-	if (req->rndv.arrival) {
-		rndv_read_end(req);
+	if (req->direct && req->recv && !req->transfer.status)
+		req->transfer.status = req->mem.ops->flush(&req->mem);
+	if (req->state != XFER_BOUNCING) {
+		rndv_read_end(req, req->transfer.status);
 		return;
 	}
 	req->comp = (struct core_comp){
 		.flags = req->done_flags,
-		.len = req->recv && !req->rndv.status ? req->len : 0,
+		.len = req->recv && !req->transfer.status ? req->len : 0,
 		.src = FI_ADDR_NOTAVAIL,
 	};
-	xfer_req_end(req, -req->rndv.status);
+	xfer_req_end(req, -req->transfer.status);
 }
 
 static void rma_core_piece_end(struct rndv_piece *piece, int status)
 {
 	struct xfer_req *req = rndv_piece_end(piece);
 
-	if (status && !req->rndv.status)
-		req->rndv.status = status;
+	if (status && !req->transfer.status)
+		req->transfer.status = status;
 	rma_core_check(req);
 }
 
@@ -141,7 +141,7 @@ static void rma_core_piece_copied_out(struct copy *copy, int status)
 
 	if (xfer_copy_ended(piece->req->ctx.ep))
 		return;
-	if (status || piece->req->rndv.status)
+	if (status || piece->req->transfer.status)
 		rma_core_piece_end(piece, status);
 	else
 		xfer_out_post(&piece->out);
@@ -176,28 +176,31 @@ static void rma_core_push(struct xfer_req *req)
 	struct rndv_piece *piece;
 
 	/* one more than there are: it must not end meanwhile */
-	req->rndv.in_flight++;
-	while (!req->rndv.status && req->rndv.next < req->rndv.pieces &&
-	       req->rndv.in_flight <= RMA_CORE_WINDOW) {
-		if (rma_core_last(req, req->rndv.next) && req->op_flags & FI_REMOTE_CQ_DATA &&
-		    req->rndv.in_flight > 1)
+	req->transfer.in_flight++;
+	while (!req->transfer.status && req->transfer.next < req->transfer.pieces &&
+	       req->transfer.in_flight <= RMA_CORE_WINDOW) {
+		if (rma_core_last(req, req->transfer.next) &&
+		    req->op_flags & FI_REMOTE_CQ_DATA && req->transfer.in_flight > 1)
 			break;
 		piece = rndv_piece_new(req, use, rma_core_piece_done);
 		if (!piece)
 			break;
 		rma_core_piece_begin(piece);
 	}
-	req->rndv.in_flight--;
+	req->transfer.in_flight--;
 	rma_core_check(req);
 }
 
 static void rma_core_progress(struct xfer *xfer)
 {
+	static const enum xfer_state states[] = {XFER_BOUNCING, XFER_FETCHING};
 	struct xfer_req *req, *next;
 
-	for (req = TAILQ_FIRST(&xfer->bouncing); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		rma_core_push(req);
+	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+		for (req = TAILQ_FIRST(&xfer->in[states[i]]); req; req = next) {
+			next = TAILQ_NEXT(req, entry);
+			rma_core_push(req);
+		}
 	}
 }
 
@@ -216,20 +219,17 @@ static bool rma_core_at_once(const struct xfer_req *req)
 	       req->len <= req->ctx.ep->xfer->stage.pools[STAGE_PIECE].size;
 }
 
-/* Begins to move what the request wants, piece by piece */
-static void rma_core_begin(struct xfer_req *req, uint64_t len)
+/* Begins to move what the request wants, piece by piece, in the state given */
+static void rma_core_begin(struct xfer_req *req, uint64_t len, enum xfer_state state)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
-	req->rndv.via = req->ctx.ep;
-	req->rndv.to = req->addr;
-	req->rndv.wanted = len;
-	req->rndv.chunk = req->mem.ops && !req->direct
-				  ? (uint32_t) xfer->stage.pools[STAGE_PIECE].size
-				  : RMA_CORE_DIRECT;
-	req->rndv.pieces = len ? (len - 1) / req->rndv.chunk + 1 : 1;
-	req->rndv.answered = true;
-	xfer_list_add(req, &xfer->bouncing);
+	req->transfer.wanted = len;
+	req->transfer.chunk = req->mem.ops && !req->direct
+				      ? (uint32_t) xfer->stage.pools[STAGE_PIECE].size
+				      : RMA_CORE_DIRECT;
+	req->transfer.pieces = len ? (len - 1) / req->transfer.chunk + 1 : 1;
+	xfer_req_move(req, state);
 	xfer_set_busy(req);
 	rma_core_push(req);
 }
@@ -239,7 +239,7 @@ void rma_core_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_
 	req->target[0] = *from;
 	req->targets = 1;
 	req->addr = addr;
-	rma_core_begin(req, from->len);
+	rma_core_begin(req, from->len, XFER_FETCHING);
 }
 
 /* Which way a read or write of the core's takes at this end */
@@ -284,7 +284,8 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 			ret = -FI_EAGAIN;
 	}
 	if (!ret && mem->ops) {
-		rma_core_begin(req, len);
+		xfer_transfer_init(req);
+		rma_core_begin(req, len, XFER_BOUNCING);
 	} else if (!ret) {
 		req->ctx.done = rma_core_done;
 		ret = rma_core_give(req, empty ? &nothing : op->iov,

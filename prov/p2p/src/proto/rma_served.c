@@ -15,6 +15,7 @@
 #include "proto/rndv_choose.h"
 #include "proto/rndv_send.h"
 #include "xfer/region.h"
+#include "xfer/req_state.h"
 
 /* Operands and compare values share one payload. */
 #define RMA_SERVED_ATOMIC_MAX (WIRE_PAYLOAD_MAX / 2)
@@ -28,7 +29,6 @@ static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 
 	*msg = (struct wire_msg){
 		.type = type,
-		.id = req->rndv.id,
 		.len = req->len,
 		.key = req->target->key,
 		.addr = req->target->addr,
@@ -45,19 +45,18 @@ static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 }
 
 /* Sends a request that one message answers: FIN, RESULT, or SUPPLY for a long read. */
-static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
+static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg, enum xfer_state asking)
 {
 	int ret;
 
-	msg->id = req->rndv.id = xfer_id_new(req->ctx.ep->xfer);
-	req->rndv.marker_sent = req->rndv.answered = req->rndv.fin_wanted = true;
-	xfer_sending_add(req);
+	xfer_transfer_init(req);
+	msg->id = req->transfer.id = xfer_id_new(req->ctx.ep->xfer);
 	ret = ctrl_send(req->ctx.ep, req->addr, msg);
 	if (ret)
-		xfer_sending_remove(req);
-	else
-		xfer_set_busy(req);
-	return ret;
+		return ret;
+	xfer_set_busy(req);
+	xfer_req_move(req, asking);
+	return 0;
 }
 
 /* FI_INJECT: the buffer is the user's again when the call returns. */
@@ -128,7 +127,7 @@ static int rma_served_write(struct xfer_req *req)
 	rma_served_msg_init(req, WIRE_WRITE, &msg);
 	msg.payload = payload;
 	msg.payload_len = req->len;
-	return rma_served_ask(req, &msg);
+	return rma_served_ask(req, &msg, XFER_ASKING_FIN);
 }
 
 static int rma_served_read(struct xfer_req *req)
@@ -136,7 +135,9 @@ static int rma_served_read(struct xfer_req *req)
 	struct wire_msg msg;
 
 	rma_served_msg_init(req, WIRE_READ, &msg);
-	return rma_served_ask(req, &msg);
+	return rma_served_ask(req, &msg,
+			      req->len > WIRE_PAYLOAD_MAX ? XFER_ASKING_BYTES
+							  : XFER_ASKING_RESULT);
 }
 
 ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
@@ -216,34 +217,27 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 		msg.payload_len += len;
 	}
 	if (!ret)
-		ret = rma_served_ask(req, &msg);
+		ret = rma_served_ask(req, &msg, XFER_ASKING_RESULT);
 	if (ret)
 		xfer_req_undo(req);
 	return ret;
 }
 
-static void rma_served_result(struct xfer_ep *ep, const struct wire_msg *msg)
+/* The answer to a request of ours */
+static void rma_served_result(struct xfer_ep *ep, struct xfer_req *req,
+			      const struct wire_msg *msg)
 {
-	struct xfer_req *req = xfer_sending_find(ep->xfer, msg->id);
 	int status = msg->status;
 
-	if (!req) {
-		P2P_INFO("an answer for a request that is over is dropped\n");
-		return;
-	}
-
-	if (!status &&
-	    (!req->rndv.fin_wanted || msg->payload_len != (req->recv ? req->len : 0))) {
+	if (!status && msg->payload_len != (req->recv ? req->len : 0)) {
 		P2P_WARN("an answer of %zu bytes where %zu were asked for\n", msg->payload_len,
 			 req->len);
 		status = -FI_EIO;
 	}
 	if (!status && msg->payload_len)
 		status = mem_scatter(&req->mem, req->iov, req->count, msg->payload);
-	if (status && !req->rndv.status)
-		req->rndv.status = status;
-	req->rndv.fin_wanted = false;
-	rndv_send_check(req);
+	req->transfer.status = status;
+	rndv_send_end(req);
 }
 
 /* ---- serving ---- */
@@ -416,7 +410,8 @@ static void rma_served_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
 			  msg->flags & WIRE_FETCH ? msg->len : 0);
 }
 
-static void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg)
+static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
+			     const struct wire_msg *msg)
 {
 	struct xfer_ep *via = msg->type == WIRE_WRITE ? ctrl_answering(ep, msg->flags) : ep;
 	fi_addr_t addr;
@@ -434,17 +429,14 @@ static void rma_served_serve(struct xfer_ep *ep, const struct wire_msg *msg)
 }
 
 /* The answer to a long read */
-static void rma_served_supplied(struct xfer_ep *ep, const struct wire_msg *msg)
+static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
+				const struct wire_msg *msg)
 {
-	struct xfer_req *req = xfer_sending_find(ep->xfer, msg->key);
-
-	if (!req || !req->recv || msg->len != req->len) {
-		P2P_WARN("%zu bytes are supplied that were not asked for\n", (size_t) msg->len);
-		return;
-	}
-	xfer_sending_remove(req);
-	req->rndv.fin_wanted = req->rndv.answered = false;
-	rndv_recv_unmarked(req, msg);
+	if (msg->len == req->len)
+		rndv_recv_unmarked(req, msg);
+	else
+		P2P_WARN("%zu bytes are supplied where %zu were asked for\n", (size_t) msg->len,
+			 req->len);
 }
 
 const struct xfer_proto rma_served_proto = {

@@ -17,11 +17,7 @@
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
 #include "proto/rndv_watch.h"
-
-static void rndv_answered(struct xfer_ep *ep, const struct wire_msg *msg)
-{
-	rndv_answer(ep->xfer, msg);
-}
+#include "xfer/req_state.h"
 
 /* The sender has given up. */
 static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -37,17 +33,18 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 	arrival->status = msg->status;
 	if (arrival->held)
 		rndv_divert_fail(arrival);
-	else if (arrival->req)
+	else if (arrival->req && xfer_req_fits(arrival->req, msg->type))
 		rndv_recv_fail(arrival->req, msg->status, false);
 }
 
 /* Either side may give up. */
-static void rndv_abort(struct xfer_ep *ep, const struct wire_msg *msg)
+static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	if (msg->to_sender)
-		rndv_answer(ep->xfer, msg);
-	else
+	if (!req)
 		rndv_aborted(ep, msg);
+	else
+		/* there, receives stay posted until nothing more can come */
+		rndv_send_fail(req, msg->status, req->transfer.via != req->ctx.ep);
 }
 
 static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -58,6 +55,7 @@ static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
 
 static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
+	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_TELLING};
 	struct rndv_arrival *arrival, *next_arrival;
 	struct xfer *xfer = ep->xfer;
 	struct xfer_req *req, *next;
@@ -71,53 +69,93 @@ static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 				rndv_divert_fail(arrival);
 		}
 	}
-	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		if (req->rndv.via == ep && req->rndv.to == addr)
-			rndv_recv_fail(req, status, false);
+	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
+		for (req = TAILQ_FIRST(&xfer->in[receiving[i]]); req; req = next) {
+			next = TAILQ_NEXT(req, entry);
+			if (req->transfer.via == ep && req->transfer.to == addr)
+				rndv_recv_fail(req, status, false);
+		}
 	}
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
-			next = LIST_NEXT(req, rndv.chain);
+			next = LIST_NEXT(req, transfer.chain);
 			/* who lives all the same, and connects again, must not read its slot */
-			if (req->rndv.via == ep && req->rndv.to == addr)
+			if (req->transfer.via == ep && req->transfer.to == addr)
 				rndv_send_fail(req, status, req->path.proto == PATH_LENT);
 		}
+	}
+}
+
+/* Does @step for all requests in a state, of which it may end any that it is called for */
+static void rndv_each(struct xfer *xfer, enum xfer_state state,
+		      void (*step)(struct xfer_req *req))
+{
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(&xfer->in[state]); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		step(req);
 	}
 }
 
 static void rndv_progress(struct xfer *xfer)
 {
 	struct wire_msg fin = {.type = WIRE_FIN};
-	struct xfer_req *req, *next;
+	struct xfer_req *req;
 
-	if (!xfer->open && TAILQ_EMPTY(&xfer->bouncing))
+	if (!xfer->open)
 		return;
-	while (board_answered(&xfer->board, &fin.id))
-		rndv_answer(xfer, &fin);
+	while (board_answered(&xfer->board, &fin.id)) {
+		req = xfer_req_find(xfer, fin.id);
+		if (req && xfer_req_fits(req, fin.type))
+			rndv_fin(req->ctx.ep, req, &fin);
+	}
 	rndv_arrivals_look(xfer, false);
-	for (req = TAILQ_FIRST(&xfer->pushing); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		rndv_push(req);
-	}
-	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		rndv_pull(req);
-	}
+	rndv_each(xfer, XFER_PUSHING, rndv_push);
+	rndv_each(xfer, XFER_GRANTING, rndv_pull);
+	rndv_each(xfer, XFER_PULLING, rndv_pull);
+	rndv_each(xfer, XFER_TELLING, rndv_recv_check);
 	rndv_watch(xfer);
+}
+
+/* Receives that waited for their senders to be told of their end */
+static void rndv_told(struct xfer *xfer)
+{
+	rndv_each(xfer, XFER_TELLING, rndv_recv_check);
 }
 
 static void rndv_drop(struct xfer_req *req)
 {
-	xfer_list_remove(req);
-	rndv_sending_recall(req, -FI_ECANCELED);
-	xfer_sending_remove(req);
-	if (!req->rndv.arrival)
-		return;
-	if (req->rndv.arrival->req == req)
-		req->rndv.arrival->req = NULL;
-	else
-		TAILQ_REMOVE(&req->rndv.arrival->peeks, req, entry);
+	struct rndv_arrival *arrival = req->transfer.recv.arrival;
+
+	switch (req->state) {
+	case XFER_MARKING:
+	case XFER_ANNOUNCED:
+	case XFER_PUSHING:
+	case XFER_WHOLE:
+	case XFER_FINISHING:
+	case XFER_SENT:
+		rndv_note_recall(req, -FI_ECANCELED);
+		break;
+	case XFER_PEEKING:
+		if (arrival)
+			TAILQ_REMOVE(&arrival->peeks, req, entry);
+		break;
+	case XFER_MATCHED:
+	case XFER_GRANTING:
+	case XFER_PULLING:
+	case XFER_BORROWING:
+	case XFER_READING:
+	case XFER_ACROSS:
+	case XFER_FETCHING:
+	case XFER_TELLING:
+	case XFER_RECEIVED:
+		if (arrival)
+			arrival->req = NULL;
+		break;
+	default:
+		break;
+	}
 }
 
 const struct xfer_proto rndv_proto = {
@@ -129,11 +167,10 @@ const struct xfer_proto rndv_proto = {
 	.message =
 		{
 			[WIRE_ANNOUNCE] = rndv_announced,
-			[WIRE_CTS] = rndv_answered,
-			[WIRE_CREDIT] = rndv_answered,
-			[WIRE_FIN] = rndv_answered,
+			[WIRE_CTS] = rndv_cts,
+			[WIRE_CREDIT] = rndv_credit,
+			[WIRE_FIN] = rndv_fin,
 			[WIRE_ABORT] = rndv_abort,
-			[WIRE_PROBE] = rndv_answered,
 		},
 	.unreadable = rndv_foreign,
 	.progress = rndv_progress,

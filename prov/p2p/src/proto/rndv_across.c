@@ -7,13 +7,15 @@
 #include "proto/rndv_recv.h"
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
+#include "xfer/req_state.h"
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
 enum path_far rndv_across_open(struct rndv_arrival *arrival, void **from)
 {
 	struct xfer_req *req = arrival->req;
 	struct ipc *ipc = &req->ctx.ep->xfer->ipc;
-	const struct path_query query = {.len = req->rndv.wanted, .wish = req->ctx.ep->wish};
+	const struct path_query query = {.len = req->transfer.wanted,
+					 .wish = req->ctx.ep->wish};
 	const char *why;
 	int ret;
 
@@ -37,7 +39,7 @@ static void rndv_copied_across(struct copy *copy, int status)
 
 	if (xfer_copy_ended(req->ctx.ep))
 		return;
-	req->rndv.in_flight--;
+	req->transfer.in_flight--;
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else
@@ -48,16 +50,16 @@ static void rndv_copied_across(struct copy *copy, int status)
 void rndv_across(struct xfer_req *req, void *from)
 {
 	struct iovec iov[P2P_IOV_MAX];
-	size_t count = mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
+	size_t count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
 	int ret;
 
 	req->copy.done = rndv_copied_across;
-	req->rndv.answered = true;
-	req->rndv.in_flight++;
+	xfer_req_move(req, XFER_ACROSS);
+	req->transfer.in_flight++;
 	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_ACROSS, iov, count, from,
 			      &req->copy);
 	if (!ret)
 		return;
-	req->rndv.in_flight--;
+	req->transfer.in_flight--;
 	rndv_recv_fail(req, ret, true);
 }

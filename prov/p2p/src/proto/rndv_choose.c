@@ -13,6 +13,7 @@
 #include "proto/rndv_match.h"
 #include "proto/rndv_recv.h"
 #include "xfer/pin.h"
+#include "xfer/req_state.h"
 
 /*
  * The shortest pieces made by choice: cores send shorter messages in other, slower ways. And
@@ -49,7 +50,7 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 {
 	uint64_t chunk = RNDV_CHUNK_MIN;
 
-	if (!TAILQ_EMPTY(&xfer->pulling))
+	if (!TAILQ_EMPTY(&xfer->in[XFER_GRANTING]) || !TAILQ_EMPTY(&xfer->in[XFER_PULLING]))
 		return (uint32_t) most;
 	while (chunk < most && 2 * chunk * chunk / RNDV_PIECE < len)
 		chunk *= 2;
@@ -69,16 +70,17 @@ static int rndv_recv_choose(struct rndv_arrival *arrival, void **from)
 	int ret;
 
 	if (why) {
-		req->rndv.far = rndv_across_open(arrival, from);
-		if (req->rndv.far != PATH_FAR_NOT)
-			far_why = path_far_reason(req->rndv.far);
-		ours = req->rndv.far > PATH_FAR_HOST || (req->rndv.far && ep->near);
+		req->transfer.recv.far = rndv_across_open(arrival, from);
+		if (req->transfer.recv.far != PATH_FAR_NOT)
+			far_why = path_far_reason(req->transfer.recv.far);
+		ours = req->transfer.recv.far > PATH_FAR_HOST ||
+		       (req->transfer.recv.far && ep->near);
 		if (ours)
-			why = path_far_reason(req->rndv.far);
+			why = path_far_reason(req->transfer.recv.far);
 	}
 	if (!req->mem.ops)
 		return 0;
-	ret = pin_choose_rma(req, req->rndv.wanted, why, far_why);
+	ret = pin_choose_rma(req, req->transfer.wanted, why, far_why);
 	if (ours)
 		ep->reason[req->path.path] = req->path.reason;
 	return ret;
@@ -93,23 +95,22 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 	void *from;
 	int ret;
 
-	req->rndv.wanted = P2P_MIN(arrival->total, req->len);
-	req->rndv.chunk =
-		rndv_chunk(xfer, req->rndv.wanted,
+	req->transfer.wanted = P2P_MIN(arrival->total, req->len);
+	req->transfer.chunk =
+		rndv_chunk(xfer, req->transfer.wanted,
 			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
-	req->rndv.transfer = ++xfer->proto->transfers;
-	req->rndv.heard = xfer_now();
+	req->transfer.number = ++xfer->proto->transfers;
+	req->transfer.heard = xfer_now();
 	rndv_arrival_describe(arrival, &req->comp);
 
 	ret = rndv_arrival_source(arrival);
-	req->rndv.via = arrival->via;
-	req->rndv.to = arrival->src;
+	req->transfer.via = arrival->via;
+	req->transfer.to = arrival->src;
 	if (ret) {
-		req->rndv.aborted = true;
 		rndv_recv_fail(req, ret, false);
 		return;
 	}
-	if (!req->rndv.wanted) {
+	if (!req->transfer.wanted) {
 		rndv_grant(req);
 		rndv_recv_check(req);
 		return;
@@ -121,7 +122,7 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 	}
 	/* where only the sender's NIC reaches its memory, a copy is saved at that end */
 	if (!rndv_read_not(arrival) && (req->mem.ops || rndv_read_host(req))) {
-		const struct fi_rma_iov source = {arrival->addr, req->rndv.wanted,
+		const struct fi_rma_iov source = {arrival->addr, req->transfer.wanted,
 						  arrival->key};
 
 		rma_core_pull(req, &source, arrival->src);
@@ -135,8 +136,8 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 		rndv_lent_borrow(req, arrival->addr, arrival->key);
 		return;
 	}
-	req->rndv.pieces = (req->rndv.wanted - 1) / req->rndv.chunk + 1;
-	xfer_list_add(req, &xfer->pulling);
+	req->transfer.pieces = (req->transfer.wanted - 1) / req->transfer.chunk + 1;
+	xfer_req_move(req, XFER_GRANTING);
 	rndv_pull(req);
 }
 
@@ -159,11 +160,13 @@ void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 		return;
 	}
 	rndv_arrival_announce(arrival, ep, msg);
+	xfer_req_move(req, XFER_MATCHED);
+	xfer_transfer_init(req);
 	/* a marker under this id is refused */
 	arrival->ready = rndv_recv_begin;
 	arrival->req = req;
-	req->rndv.id = msg->id;
-	req->rndv.arrival = arrival;
+	req->transfer.id = msg->id;
+	req->transfer.recv.arrival = arrival;
 	req->comp.flags = req->done_flags;
 	req->comp.src = FI_ADDR_NOTAVAIL;
 	rndv_recv_begin(arrival);

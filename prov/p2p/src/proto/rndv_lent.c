@@ -11,6 +11,7 @@
 #include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
 #include "xfer/reports.h"
+#include "xfer/req_state.h"
 
 /* What is read at once, at most: the copies at the receiver wait for all of it */
 #define RNDV_LENT_TOGETHER ((size_t) 256 << 10)
@@ -30,8 +31,8 @@ static int rndv_lent_announce(struct xfer_req *req)
 	if (!xfer->virt_addr)
 		at -= (uintptr_t) xfer->stage.pools[STAGE_SHORT_OUT].slots->addr;
 	ret = rndv_announce(req, WIRE_ANNOUNCE, fi_mr_key(xfer->stage.lent), at);
-	req->rndv.aborted = ret;
-	req->out.data = WIRE_MARK | req->rndv.id;
+	if (!ret)
+		rndv_marker_queue(req);
 	return ret;
 }
 
@@ -43,8 +44,12 @@ static void rndv_lent_copied_out(struct copy *copy, int status)
 		return;
 	if (!status)
 		status = rndv_lent_announce(req);
-	req->comp.err = -status;
-	xfer_sendq_ready(req);
+	if (status) {
+		/* that is told in its turn */
+		req->comp.err = -status;
+		req->ctx.done = rndv_marker_sent;
+		xfer_req_move(req, XFER_READY);
+	}
 	xfer_sendq_flush(req->ctx.ep);
 }
 
@@ -57,18 +62,15 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct core_op *op)
 	if (!req->slot)
 		return -FI_EAGAIN;
 	req->host = req->slot->addr;
-	req->ctx.done = rndv_marker_sent;
-	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
-	/* until it is announced, the receiver need not be told of failures */
-	req->rndv.aborted = true;
-	req->rndv.fin_wanted = true;
+	xfer_transfer_init(req);
+	req->transfer.send.wants_fin = true;
 	req->copy.done = rndv_lent_copied_out;
 	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
 			      &req->copy);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
-	xfer_sendq_add(req);
+	xfer_req_move(req, XFER_STAGING);
 	return 0;
 }
 
@@ -93,10 +95,8 @@ static void rndv_lent_read_drop(struct xfer_ctx *ctx)
 
 static void rndv_lent_end(struct xfer_req *req, int status)
 {
-	req->rndv.in_flight--;
-	if (status && !req->rndv.status)
-		req->rndv.status = status;
-	rndv_read_end(req);
+	req->transfer.in_flight--;
+	rndv_read_end(req, status);
 }
 
 static void rndv_lent_copied_in(struct copy *copy, int status)
@@ -112,9 +112,8 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 	struct iovec iov[P2P_IOV_MAX];
 	size_t count;
 
-	xfer_list_remove(req);
-	if (!status && req->mem.ops && !req->rndv.status) {
-		count = mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
+	if (!status && req->mem.ops && req->state == XFER_READING) {
+		count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
 		req->copy.done = rndv_lent_copied_in;
 		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count, req->host,
 					 &req->copy);
@@ -141,16 +140,16 @@ static bool rndv_lent_stage(struct xfer_req *req)
 	if (!req->mem.ops || req->slot || req->reserve)
 		return true;
 	/* those for messages may all be waiting for one; those for pieces come back */
-	req->slot = stage_slot_get(stage, STAGE_WHOLE_IN, req->rndv.wanted);
+	req->slot = stage_slot_get(stage, STAGE_WHOLE_IN, req->transfer.wanted);
 	if (!req->slot)
-		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->rndv.wanted);
+		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->transfer.wanted);
 	if (req->slot) {
-		req->rndv.starved = 0;
+		req->transfer.starved = 0;
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
 		return true;
 	}
-	req->reserve = rndv_spare(req, req->rndv.wanted);
+	req->reserve = rndv_spare(req, req->transfer.wanted);
 	if (!req->reserve)
 		return false;
 	req->host = req->reserve->addr;
@@ -162,8 +161,8 @@ static bool rndv_lent_stage(struct xfer_req *req)
 static size_t rndv_lent_places(const struct xfer_req *req, struct iovec *iov)
 {
 	if (!req->mem.ops)
-		return mem_iov_slice(req->iov, req->count, 0, req->rndv.wanted, iov);
-	iov[0] = (struct iovec){req->host, req->rndv.wanted};
+		return mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
+	iov[0] = (struct iovec){req->host, req->transfer.wanted};
 	return 1;
 }
 
@@ -191,17 +190,18 @@ static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read
 	size_t len = 0, places;
 
 	for (req = first; req; req = TAILQ_NEXT(req, entry)) {
-		if (req->rndv.via != first->rndv.via || req->rndv.to != first->rndv.to)
+		if (req->transfer.via != first->transfer.via ||
+		    req->transfer.to != first->transfer.to)
 			continue;
 		if (!rndv_lent_stage(req))
 			return true;
 		places = rndv_lent_places(req, iov + op->count);
 		if (op->count + places > ep->iov_limit || read->count == CORE_RMA_MAX ||
-		    (len && len + req->rndv.wanted > RNDV_LENT_TOGETHER))
+		    (len && len + req->transfer.wanted > RNDV_LENT_TOGETHER))
 			return false;
 		op->desc[op->count] = req->mem.ops ? req->host_desc : NULL;
 		op->count += places;
-		len += req->rndv.wanted;
+		len += req->transfer.wanted;
 		from[read->count] = req->target[0];
 		read->req[read->count++] = req;
 	}
@@ -227,7 +227,7 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 		.read = true,
 		.iov = iov,
 		.desc = desc,
-		.addr = first->rndv.to,
+		.addr = first->transfer.to,
 		.remote = from,
 		.flags = FI_COMPLETION,
 		.context = read,
@@ -237,23 +237,24 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 
 	if (!read)
 		return ret;
-	read->to = first->rndv.to;
+	read->to = first->transfer.to;
 	read->count = 0;
-	xfer_ctx_init(&read->ctx, first->rndv.via, rndv_lent_read_done, rndv_lent_read_drop);
+	xfer_ctx_init(&read->ctx, first->transfer.via, rndv_lent_read_done,
+		      rndv_lent_read_drop);
 	room = rndv_lent_gather(first, read, &op, iov, from);
 	op.remotes = read->count;
-	if (read->count && room && rndv_lent_reads(first->rndv.via, first->rndv.to))
+	if (read->count && room && rndv_lent_reads(first->transfer.via, first->transfer.to))
 		ret = RNDV_LENT_HELD;
 	else if (read->count)
-		ret = core_post_rma(first->rndv.via->core, &op);
+		ret = core_post_rma(first->transfer.via->core, &op);
 	LIST_INSERT_HEAD(&xfer->proto->reads, read, entry);
 	if (ret == RNDV_LENT_HELD || ret == -FI_EAGAIN) {
 		rndv_lent_read_drop(&read->ctx);
 		return ret;
 	}
 	for (size_t i = 0; i < read->count; i++) {
-		xfer_list_remove(read->req[i]);
-		xfer_list_add(read->req[i], &xfer->reading);
+		xfer_req_move(read->req[i], XFER_READING);
+		read->req[i]->transfer.in_flight++;
 	}
 	if (ret)
 		rndv_lent_read_done(&read->ctx, &(struct core_comp){.err = (int) -ret});
@@ -264,30 +265,25 @@ bool rndv_lent_borrows(const struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 
-	return ep->lends && (!req->mem.ops ||
-			     req->rndv.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size);
+	return ep->lends &&
+	       (!req->mem.ops ||
+		req->transfer.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size);
 }
 
 void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 {
-	req->target[0] = (struct fi_rma_iov){addr, req->rndv.wanted, key};
-	req->rndv.answered = true;
-	req->rndv.in_flight++;
-	xfer_list_add(req, &req->ctx.ep->xfer->borrowing);
+	req->target[0] = (struct fi_rma_iov){addr, req->transfer.wanted, key};
+	xfer_req_move(req, XFER_BORROWING);
 }
 
 static void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
 	struct xfer_req *req, *next;
 
-	for (req = TAILQ_FIRST(&ep->xfer->borrowing); req; req = next) {
+	for (req = TAILQ_FIRST(&ep->xfer->in[XFER_BORROWING]); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (req->rndv.via != ep || req->rndv.to != addr)
-			continue;
-		/* there is nobody to be told of it */
-		req->rndv.aborted = true;
-		xfer_list_remove(req);
-		rndv_lent_end(req, status);
+		if (req->transfer.via == ep && req->transfer.to == addr)
+			rndv_recv_fail(req, status, false);
 	}
 }
 
@@ -308,18 +304,18 @@ static void rndv_lent_close(struct xfer_ep *ep)
 
 static void rndv_lent_progress_ep(struct xfer_ep *ep)
 {
-	struct xfer_list *list = &ep->xfer->borrowing;
+	struct xfer_list *list = &ep->xfer->in[XFER_BORROWING];
 	struct xfer_blocked blocked = {.count = 0};
 	struct xfer_req *req, *next;
 	ssize_t ret;
 
 	for (req = TAILQ_FIRST(list); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (req->rndv.via != ep || xfer_blocked_has(&blocked, req->rndv.to))
+		if (req->transfer.via != ep || xfer_blocked_has(&blocked, req->transfer.to))
 			continue;
 		ret = rndv_lent_read_begin(req);
 		if (ret == -FI_EAGAIN)
-			xfer_blocked_add(&blocked, req->rndv.to);
+			xfer_blocked_add(&blocked, req->transfer.to);
 		else if (ret != RNDV_LENT_HELD)
 			/* others have gone with it */
 			next = TAILQ_FIRST(list);

@@ -12,6 +12,7 @@
 #include "xfer/ctrl.h"
 #include "base/log.h"
 #include "xfer/reports.h"
+#include "xfer/req_state.h"
 
 _Static_assert(sizeof(struct rndv_arrival) <= CELL_SIZE, "an arrival is a cell");
 
@@ -54,9 +55,9 @@ static void rndv_arrival_forget(struct rndv_arrival *arrival, struct xfer *xfer)
 	struct xfer_req *peek;
 
 	if (arrival->req)
-		arrival->req->rndv.arrival = NULL;
+		arrival->req->transfer.recv.arrival = NULL;
 	TAILQ_FOREACH(peek, &arrival->peeks, entry)
-		peek->rndv.arrival = NULL;
+		peek->transfer.recv.arrival = NULL;
 	rndv_arrival_free(arrival, xfer);
 }
 
@@ -209,7 +210,7 @@ static void rndv_arrival_known(struct rndv_arrival *arrival)
 
 	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
 		TAILQ_REMOVE(&arrival->peeks, peek, entry);
-		peek->rndv.arrival = NULL;
+		peek->transfer.recv.arrival = NULL;
 		rndv_peek_end(arrival, peek);
 	}
 	if (arrival->ready)
@@ -266,15 +267,17 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *
 	int err;
 
 	xfer_set_busy(req);
-	req->rndv.id = req->comp.data & WIRE_ID_MASK;
-	arrival = rndv_arrival_claim(ep->xfer, req->rndv.id, ready, &err);
+	xfer_req_move(req, XFER_MATCHED);
+	xfer_transfer_init(req);
+	req->transfer.id = req->comp.data & WIRE_ID_MASK;
+	arrival = rndv_arrival_claim(ep->xfer, req->transfer.id, ready, &err);
 	if (!arrival) {
 		xfer_req_end(req, err);
 		return;
 	}
 	rndv_arrival_bind(arrival, ep);
 	arrival->req = req;
-	req->rndv.arrival = arrival;
+	req->transfer.recv.arrival = arrival;
 	rndv_arrival_check(arrival, ep);
 }
 
@@ -306,20 +309,22 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 		return;
 	}
 	xfer_set_busy(req);
-	req->rndv.arrival = arrival;
+	xfer_req_move(req, XFER_PEEKING);
+	xfer_transfer_init(req);
+	req->transfer.recv.arrival = arrival;
 	TAILQ_INSERT_TAIL(&arrival->peeks, req, entry);
 }
 
 /* ---- announcements ---- */
 
-void rndv_announced(struct xfer_ep *ep, const struct wire_msg *msg)
+void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
 
 	if (!arrival)
 		return;
 	if (arrival->announced) {
-		P2P_WARN("a message is announced twice: the second time is ignored\n");
+		xfer_message_wrong(ep->xfer, msg->type, "announced");
 		return;
 	}
 	rndv_arrival_announce(arrival, ep, msg);

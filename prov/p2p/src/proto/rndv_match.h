@@ -95,7 +95,7 @@ int rndv_arrival_source(struct rndv_arrival *arrival);
 void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp *comp);
 
 /* A message is announced */
-void rndv_announced(struct xfer_ep *ep, const struct wire_msg *msg);
+void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 /*
  * A marker has come to a peek (its completion is in req->comp): @found is called,

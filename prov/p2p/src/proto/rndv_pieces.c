@@ -17,11 +17,6 @@
  */
 #define RNDV_STALL 100
 
-bool rndv_req_done(const struct xfer_req *req)
-{
-	return req->rndv.answered && req->rndv.next == req->rndv.pieces;
-}
-
 void rndv_piece_drop(struct xfer_ctx *ctx)
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
@@ -40,9 +35,9 @@ struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
 	uint32_t now = (uint32_t) xfer_now() | 1;
 	struct stage_reserve *reserve = NULL;
 
-	if (!req->rndv.starved)
-		req->rndv.starved = now;
-	if (xfer->proto->spare && now - req->rndv.starved >= RNDV_STALL)
+	if (!req->transfer.starved)
+		req->transfer.starved = now;
+	if (xfer->proto->spare && now - req->transfer.starved >= RNDV_STALL)
 		reserve = stage_reserve_get(&xfer->stage, len);
 	if (reserve)
 		xfer->proto->spare--;
@@ -56,12 +51,12 @@ static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 
 	piece->slot = stage_slot_get(&req->ctx.ep->xfer->stage, use, piece->len);
 	if (piece->slot) {
-		req->rndv.starved = 0;
+		req->transfer.starved = 0;
 		piece->host = piece->slot->addr;
 		piece->host_desc = piece->slot->desc;
 		return true;
 	}
-	piece->reserve = req->rndv.in_flight ? NULL : rndv_spare(req, piece->len);
+	piece->reserve = req->transfer.in_flight ? NULL : rndv_spare(req, piece->len);
 	if (!piece->reserve)
 		return false;
 	piece->host = piece->reserve->addr;
@@ -75,24 +70,24 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 					       const struct core_comp *comp))
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	uint64_t offset = req->rndv.next * req->rndv.chunk;
+	uint64_t offset = req->transfer.next * req->transfer.chunk;
 	struct rndv_piece *piece = cell_get(&ep->xfer->cells);
 
 	if (!piece)
 		return NULL;
 	piece->req = req;
-	piece->index = req->rndv.next;
+	piece->index = req->transfer.next;
 	piece->slot = NULL;
 	piece->reserve = NULL;
 	piece->host = NULL;
-	piece->len = P2P_MIN(req->rndv.wanted - offset, req->rndv.chunk);
+	piece->len = P2P_MIN(req->transfer.wanted - offset, req->transfer.chunk);
 	if (req->mem.ops && !req->direct && !rndv_piece_stage(piece, use)) {
 		cell_put(&ep->xfer->cells, piece);
 		return NULL;
 	}
-	xfer_out_init(&piece->out, req->rndv.via, req->rndv.to,
+	xfer_out_init(&piece->out, req->transfer.via, req->transfer.to,
 		      ep->tag_bit | WIRE_TAG_PIECE |
-			      (uint64_t) req->rndv.transfer << WIRE_TAG_TRANSFER_SHIFT |
+			      (uint64_t) req->transfer.number << WIRE_TAG_TRANSFER_SHIFT |
 			      piece->index,
 		      done, rndv_piece_drop);
 	piece->count = mem_iov_slice(req->iov, req->count, offset, piece->len, piece->iov);
@@ -111,8 +106,8 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 
 void rndv_piece_begun(struct xfer_req *req)
 {
-	req->rndv.next++;
-	req->rndv.in_flight++;
+	req->transfer.next++;
+	req->transfer.in_flight++;
 }
 
 /* Ends a piece; what it means for its request is up to the caller. */
@@ -120,7 +115,7 @@ struct xfer_req *rndv_piece_end(struct rndv_piece *piece)
 {
 	struct xfer_req *req = piece->req;
 
-	req->rndv.in_flight--;
+	req->transfer.in_flight--;
 	rndv_piece_drop(&piece->out.ctx);
 	return req;
 }
@@ -129,12 +124,10 @@ void rndv_abort_send(struct xfer_req *req)
 {
 	const struct wire_msg msg = {
 		.type = WIRE_ABORT,
-		.id = req->rndv.id,
-		.status = req->rndv.status,
+		.id = req->transfer.id,
+		.status = req->transfer.status,
 		.to_sender = req->recv,
 	};
 
-	if (!req->rndv.aborted)
-		ctrl_send(req->rndv.via, req->rndv.to, &msg);
-	req->rndv.aborted = true;
+	ctrl_send(req->transfer.via, req->transfer.to, &msg);
 }

@@ -28,7 +28,10 @@ struct rndv_piece {
 };
 
 /* Has every piece begun? */
-bool rndv_req_done(const struct xfer_req *req);
+static inline bool rndv_all_begun(const struct xfer_req *req)
+{
+	return req->transfer.next == req->transfer.pieces;
+}
 
 /*
  * The request's next piece, with staging memory if it wants some; NULL: not now. It is
@@ -45,7 +48,7 @@ void rndv_piece_drop(struct xfer_ctx *ctx);
 /* No slot is free: ordinary memory for it, if that has been so for long; or NULL */
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len);
 
-/* Tells the other side, once, that this request has failed */
+/* Tells the other side that this request has failed (transfer.status) */
 void rndv_abort_send(struct xfer_req *req);
 
 #endif /* P2P_RNDV_PIECES_H */

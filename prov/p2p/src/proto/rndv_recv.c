@@ -10,6 +10,7 @@
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
+#include "xfer/req_state.h"
 
 /* The longest that a receive waits until its sender can be told of its end [ms] */
 #define RNDV_FIN_WAIT 1000
@@ -20,8 +21,8 @@
 /* Tells the sender that all of the message is here. */
 static void rndv_recv_fin(struct xfer_req *req)
 {
-	const struct rndv_arrival *arrival = req->rndv.arrival;
-	const struct wire_msg fin = {.type = WIRE_FIN, .id = req->rndv.id};
+	const struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	const struct wire_msg fin = {.type = WIRE_FIN, .id = req->transfer.id};
 	struct xfer_ep *ep = req->ctx.ep;
 
 	/* on the note, where that does not overtake a message and wakes nobody */
@@ -32,48 +33,68 @@ static void rndv_recv_fin(struct xfer_req *req)
 		ctrl_send(arrival->via, arrival->src, &fin);
 }
 
-/*
- * What the sender is told last may have to wait: for room in the core, or a connection of the endpoint
- * aside. Once it has this message the application may leave us no time for that. A sender that
- * cannot be told is not waited for.
- */
-static bool rndv_end_waits(const struct xfer_req *req)
+static void rndv_recv_end(struct xfer_req *req)
 {
-	return (req->rndv.fin_sent || !req->rndv.wanted) &&
-	       ctrl_unsent(req->rndv.via, req->rndv.to) &&
-	       xfer_now() - req->rndv.heard < RNDV_FIN_WAIT;
-}
+	struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	int status = req->transfer.status;
 
-/* Ends the receive if nothing of it is left. */
-void rndv_recv_check(struct xfer_req *req)
-{
-	struct rndv_arrival *arrival = req->rndv.arrival;
-	struct xfer_ep *ep = req->ctx.ep;
-	int status = req->rndv.status;
-
-	if (req->rndv.in_flight || (!status && !rndv_req_done(req)))
-		return;
-	if (!status && !req->rndv.fin_sent &&
-	    (arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS)) {
-		rndv_recv_fin(req);
-		req->rndv.fin_sent = true;
-		req->rndv.heard = xfer_now();
-	}
-	if (rndv_end_waits(req)) {
-		if (req->rndv.list != &ep->xfer->pulling) {
-			xfer_list_remove(req);
-			xfer_list_add(req, &ep->xfer->pulling);
-		}
-		return;
-	}
-	xfer_list_remove(req);
-	req->comp.len = req->rndv.wanted;
-	if (!status && arrival->total > req->rndv.wanted) {
-		req->comp.olen = arrival->total - req->rndv.wanted;
+	req->comp.len = req->transfer.wanted;
+	if (!status && arrival->total > req->transfer.wanted) {
+		req->comp.olen = arrival->total - req->transfer.wanted;
 		status = -FI_ETRUNC;
 	}
-	rndv_arrival_free(arrival, ep->xfer);
+	rndv_arrival_free(arrival, req->ctx.ep->xfer);
 	xfer_req_end(req, -status);
+}
+
+/*
+ * All of it is here. What the sender is told last may have to wait: for room in the core, or a
+ * connection of the side endpoint. Once it has this message the application may leave us no time
+ * for that. A sender that cannot be told is not waited for.
+ */
+static void rndv_recv_done(struct xfer_req *req)
+{
+	const struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	bool fin = arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS;
+
+	if (fin)
+		rndv_recv_fin(req);
+	req->transfer.heard = xfer_now();
+	if ((fin || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
+		xfer_req_move(req, XFER_TELLING);
+	else
+		rndv_recv_end(req);
+}
+
+void rndv_recv_check(struct xfer_req *req)
+{
+	if (req->transfer.in_flight)
+		return;
+	switch (req->state) {
+	case XFER_PULLING:
+		if (rndv_all_begun(req))
+			rndv_recv_done(req);
+		break;
+	case XFER_READING:
+	case XFER_ACROSS:
+	case XFER_FETCHING:
+		rndv_recv_done(req);
+		break;
+	case XFER_MATCHED:
+		if (!req->transfer.wanted)
+			rndv_recv_done(req);
+		break;
+	case XFER_TELLING:
+		if (!ctrl_unsent(req->transfer.via, req->transfer.to) ||
+		    xfer_now() - req->transfer.heard >= RNDV_FIN_WAIT)
+			rndv_recv_end(req);
+		break;
+	case XFER_RECEIVED:
+		rndv_recv_end(req);
+		break;
+	default:
+		break;
+	}
 }
 
 static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp);
@@ -98,13 +119,13 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	struct xfer_req *req = piece->req;
 	int status = -abs(comp->err);
 
-	req->rndv.heard = xfer_now();
+	req->transfer.heard = xfer_now();
 	if (!status && comp->len != piece->len) {
 		P2P_WARN("piece %zu of a message has %zu bytes, not %zu\n",
 			 (size_t) piece->index, comp->len, piece->len);
 		status = -FI_EIO;
 	}
-	if (!status && !req->rndv.status && piece->host) {
+	if (!status && req->state != XFER_RECEIVED && piece->host) {
 		piece->copy.done = rndv_piece_copied_in;
 		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, piece->iov,
 					 piece->count, piece->host, &piece->copy);
@@ -121,7 +142,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 /* Takes back the pieces that are posted; they end as cancelled. */
 static void rndv_recv_cancel(struct xfer_req *req)
 {
-	struct xfer_ep *ep = req->rndv.via;
+	struct xfer_ep *ep = req->transfer.via;
 	struct xfer_ctx *ctx;
 
 	LIST_FOREACH(ctx, &ep->live, live) {
@@ -132,15 +153,16 @@ static void rndv_recv_cancel(struct xfer_req *req)
 
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 {
-	/* what is on its way to the endpoint aside has its receives, until the sender answers */
-	bool answered = tell && req->rndv.via != req->ctx.ep;
+	/* what is on its way to the side endpoint has its receives, until the sender answers */
+	bool answered = tell && req->transfer.via != req->ctx.ep;
 
-	if (!req->rndv.status && !req->rndv.fin_sent) {
-		req->rndv.status = status;
+	if (req->state != XFER_RECEIVED && req->state != XFER_TELLING) {
+		req->transfer.status = status;
 		if (tell)
 			rndv_abort_send(req);
+		xfer_req_move(req, XFER_RECEIVED);
 	}
-	if (req->rndv.status && !answered)
+	if (req->state == XFER_RECEIVED && !answered)
 		rndv_recv_cancel(req);
 	rndv_recv_check(req);
 }
@@ -148,26 +170,28 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 /* Tells the sender of the pieces that have been posted since it was told last. */
 void rndv_grant(struct xfer_req *req)
 {
-	const struct xfer_ep *via = req->rndv.via;
+	const struct xfer_ep *via = req->transfer.via;
+	bool first = req->state != XFER_PULLING;
 	struct wire_msg msg = {
-		.type = req->rndv.answered ? WIRE_CREDIT : WIRE_CTS,
-		.id = req->rndv.id,
-		.len = req->rndv.wanted,
-		.chunk = req->rndv.chunk,
-		.transfer = req->rndv.transfer,
-		.count = req->rndv.granted,
-		.data = req->rndv.answered ? 0 : req->rndv.far,
+		.type = first ? WIRE_CTS : WIRE_CREDIT,
+		.id = req->transfer.id,
+		.len = req->transfer.wanted,
+		.chunk = req->transfer.chunk,
+		.transfer = req->transfer.number,
+		.count = req->transfer.recv.granted,
+		.data = first ? req->transfer.recv.far : 0,
 	};
 
-	if (via != req->ctx.ep && !req->rndv.answered) {
+	if (via != req->ctx.ep && first) {
 		msg.flags = WIRE_ASIDE;
 		msg.name = via->name;
 		msg.name_len = via->name_len;
 	}
-	if (ctrl_send(req->rndv.via, req->rndv.to, &msg))
+	if (ctrl_send(req->transfer.via, req->transfer.to, &msg))
 		return;
-	req->rndv.answered = true;
-	req->rndv.granted = 0;
+	if (req->state == XFER_GRANTING)
+		xfer_req_move(req, XFER_PULLING);
+	req->transfer.recv.granted = 0;
 }
 
 /* Posts the next piece: 0, -FI_EAGAIN when there is no room for it, or another error. */
@@ -189,7 +213,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 	op.count = piece->out.count;
 	op.tag = piece->out.tag;
 	op.context = &piece->out.ctx;
-	ret = core_post(req->rndv.via->core, &op);
+	ret = core_post(req->transfer.via->core, &op);
 	if (ret)
 		rndv_piece_drop(&piece->out.ctx);
 	else
@@ -203,33 +227,23 @@ void rndv_pull(struct xfer_req *req)
 {
 	ssize_t ret = 0;
 
-	while (!ret && !req->rndv.status && req->rndv.next < req->rndv.pieces &&
-	       req->rndv.in_flight < RNDV_WINDOW) {
+	while (!ret && !rndv_all_begun(req) && req->transfer.in_flight < RNDV_WINDOW) {
 		ret = rndv_piece_post(req);
 		if (!ret)
-			req->rndv.granted++;
+			req->transfer.recv.granted++;
 	}
 	if (ret && ret != -FI_EAGAIN)
 		rndv_recv_fail(req, (int) ret, true);
-	else if (req->rndv.granted)
+	else if (req->transfer.recv.granted)
 		rndv_grant(req);
 	else
 		rndv_recv_check(req);
 }
 
-void rndv_told(struct xfer *xfer)
+void rndv_read_end(struct xfer_req *req, int status)
 {
-	struct xfer_req *req, *next;
-
-	for (req = TAILQ_FIRST(&xfer->pulling); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
+	if (status)
+		rndv_recv_fail(req, status, true);
+	else
 		rndv_recv_check(req);
-	}
-}
-
-void rndv_read_end(struct xfer_req *req)
-{
-	if (req->rndv.status)
-		rndv_abort_send(req);
-	rndv_recv_check(req);
 }

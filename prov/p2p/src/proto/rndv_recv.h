@@ -17,10 +17,7 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 /* Tells the sender of the pieces that have been posted since it was told last */
 void rndv_grant(struct xfer_req *req);
 
-/* The core has read what rma_core_pull() was to read, or failed (rndv.status) */
-void rndv_read_end(struct xfer_req *req);
-
-/* Receives end that waited for their senders to be told of it by ctrl_flush() */
-void rndv_told(struct xfer *xfer);
+/* The core has read the message; or failed, with @status: what is not in flight of it ends */
+void rndv_read_end(struct xfer_req *req, int status);
 
 #endif /* P2P_RNDV_RECV_H */

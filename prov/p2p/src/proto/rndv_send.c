@@ -13,52 +13,74 @@
 #include "proto/hello.h"
 #include "xfer/pin.h"
 #include "proto/eager.h"
+#include "xfer/req_state.h"
 
 _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
 _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
 
-void rndv_sending_recall(struct xfer_req *req, int status)
+void rndv_note_recall(struct xfer_req *req, int status)
 {
-	const struct wire_msg msg = {.type = WIRE_ABORT, .id = req->rndv.id, .status = status};
+	const struct wire_msg msg = {
+		.type = WIRE_ABORT,
+		.id = req->transfer.id,
+		.status = status,
+	};
 	struct board *board = &req->ctx.ep->xfer->board;
-	void *note = req->rndv.listed ? board_recall(board, msg.id) : NULL;
+	void *note = board_recall(board, msg.id);
 
 	if (note)
 		board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
-void rndv_send_check(struct xfer_req *req)
+static void rndv_send_plain(struct xfer_req *req);
+
+/* Goes on where nothing is in flight any more. */
+static void rndv_send_check(struct xfer_req *req)
 {
-	if (!req->rndv.marker_sent || req->rndv.in_flight)
+	if (req->transfer.in_flight)
 		return;
-	if (!req->rndv.status && (!rndv_req_done(req) || req->rndv.fin_wanted))
-		return;
-	xfer_list_remove(req);
-	xfer_sending_remove(req);
+	if (req->state == XFER_WHOLE)
+		rndv_send_plain(req);
+	else if (req->state == XFER_SENT)
+		rndv_send_end(req);
+}
+
+void rndv_send_end(struct xfer_req *req)
+{
 	req->comp = (struct core_comp){
 		.flags = req->done_flags,
 		.src = FI_ADDR_NOTAVAIL,
 	};
-	xfer_req_end(req, -req->rndv.status);
+	xfer_req_end(req, -req->transfer.status);
 }
 
-/* Begins no more pieces; @tell: the receiver does not know yet. */
+/* Begins nothing more; ends when what is in flight has. */
+static void rndv_send_over(struct xfer_req *req)
+{
+	xfer_req_move(req, XFER_SENT);
+	rndv_send_check(req);
+}
+
 void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 {
-	if (!req->rndv.status)
-		req->rndv.status = status;
+	if (req->state == XFER_SENT || req->transfer.status) {
+		rndv_send_check(req);
+		return;
+	}
+	req->transfer.status = status;
 	if (tell)
 		rndv_abort_send(req);
-	rndv_sending_recall(req, req->rndv.status);
-	req->rndv.aborted = true;
-	rndv_send_check(req);
+	rndv_note_recall(req, status);
+	/* its marker goes all the same: the receive that it matches fails, as the receiver is told */
+	if (req->state != XFER_MARKING)
+		rndv_send_over(req);
 }
 
 static void rndv_plain_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
 
-	req->rndv.status = -abs(comp->err);
+	req->transfer.status = -abs(comp->err);
 	if (comp->err)
 		rndv_abort_send(req);
 	req->comp = *comp;
@@ -71,22 +93,27 @@ static void rndv_send_plain(struct xfer_req *req)
 {
 	ssize_t ret;
 
-	xfer_sending_remove(req);
 	xfer_req_unstage(req, 0);
-	ret = eager_send_as(req, WIRE_MARK | req->rndv.id, rndv_plain_sent);
+	ret = eager_send_as(req, WIRE_MARK | req->transfer.id, rndv_plain_sent);
 	if (ret)
 		rndv_send_fail(req, (int) ret, true);
 }
 
+/* The core refuses, or has sent, a marker; or what was to be announced with it could not be. */
 void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
 
-	req->rndv.marker_sent = true;
+	if (req->state == XFER_CORE) {
+		req->transfer.status = -abs(comp->err);
+		rndv_send_end(req);
+		return;
+	}
+	req->transfer.in_flight--;
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
-	else if (req->rndv.plain && !req->rndv.status)
-		rndv_send_plain(req);
+	else if (req->state == XFER_ANNOUNCED && req->transfer.status)
+		rndv_send_over(req);
 	else
 		rndv_send_check(req);
 }
@@ -120,7 +147,7 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	struct xfer_ep *ep = req->ctx.ep;
 	struct wire_msg msg = {
 		.type = type,
-		.id = req->rndv.id,
+		.id = req->transfer.id,
 		.len = req->len,
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
 		.key = key,
@@ -131,12 +158,12 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 
 	ctrl_sign(ep, &msg);
 	if (!msg.id)
-		msg.id = req->rndv.id = xfer_id_new(ep->xfer);
+		msg.id = req->transfer.id = xfer_id_new(ep->xfer);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg.flags |= WIRE_HAS_DATA;
 		msg.data = req->data;
 	}
-	if (req->rndv.fin_wanted)
+	if (req->transfer.send.wants_fin)
 		msg.flags |= WIRE_WANT_FIN;
 	if (req->path.proto == PATH_LENT)
 		msg.flags |= WIRE_LENT;
@@ -151,10 +178,9 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 			     &msg.offer);
 		msg.flags |= WIRE_OFFERED;
 	}
-	xfer_sending_add(req);
 	ret = rndv_tell(req, &msg);
 	if (ret)
-		xfer_sending_remove(req);
+		board_take_down(&ep->xfer->board, msg.id);
 	else
 		xfer_set_busy(req);
 	return ret;
@@ -168,14 +194,11 @@ static bool rndv_marker_inject(struct xfer_req *req)
 		.tagged = req->tagged,
 		.addr = req->addr,
 		.tag = req->tag,
-		.data = WIRE_MARK | req->rndv.id,
+		.data = WIRE_MARK | req->transfer.id,
 	};
 
-	if (!ep->near || ep->waiting || req->op_flags & FI_FENCE ||
-	    core_inject_empty(ep->core, &op))
-		return false;
-	req->rndv.marker_sent = true;
-	return true;
+	return ep->near && !ep->waiting && !(req->op_flags & FI_FENCE) &&
+	       !core_inject_empty(ep->core, &op);
 }
 
 /*
@@ -188,8 +211,18 @@ static bool rndv_marker_first(struct xfer_req *req)
 
 	if (!ep->near || !hello_reads(ep, req->addr) || ctrl_listen(ep))
 		return false;
-	req->rndv.id = xfer_id_new(ep->xfer);
-	return board_note(&ep->xfer->board, req->rndv.id) && rndv_marker_inject(req);
+	req->transfer.id = xfer_id_new(ep->xfer);
+	return board_note(&ep->xfer->board, req->transfer.id) && rndv_marker_inject(req);
+}
+
+void rndv_marker_queue(struct xfer_req *req)
+{
+	req->ctx.done = rndv_marker_sent;
+	req->out.len = 0;
+	req->out.data = WIRE_MARK | req->transfer.id;
+	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
+	req->transfer.in_flight++;
+	xfer_req_move(req, XFER_MARKING);
 }
 
 ssize_t rndv_start(struct xfer_req *req, const struct core_op *op)
@@ -197,36 +230,41 @@ ssize_t rndv_start(struct xfer_req *req, const struct core_op *op)
 	bool first;
 	int ret;
 
-	req->rndv.fin_wanted = req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
-			       req->path.proto == PATH_READ;
+	xfer_transfer_init(req);
+	req->transfer.send.wants_fin =
+		req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
+		req->path.proto == PATH_READ;
 	first = rndv_marker_first(req);
 	/* not after the marker: then there is a place for the note */
 	ret = rndv_announce(req, WIRE_ANNOUNCE, 0, 0);
 	if (ret)
 		return ret;
-	if (first || rndv_marker_inject(req))
+	if (first || rndv_marker_inject(req)) {
+		xfer_req_move(req, XFER_ANNOUNCED);
 		return 0;
-	req->ctx.done = rndv_marker_sent;
-	req->out.data = WIRE_MARK | req->rndv.id;
-	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
-	xfer_sendq_add(req);
-	xfer_sendq_ready(req);
+	}
+	rndv_marker_queue(req);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
 }
 
 int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
 {
-	req->rndv.marker_sent = true;
-	req->rndv.fin_wanted = type == WIRE_WRITE;
-	return rndv_announce(req, type, key, addr);
+	int ret;
+
+	xfer_transfer_init(req);
+	req->transfer.send.wants_fin = type == WIRE_WRITE;
+	ret = rndv_announce(req, type, key, addr);
+	if (!ret)
+		xfer_req_move(req, XFER_ANNOUNCED);
+	return ret;
 }
 
 static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
 
-	req->rndv.heard = xfer_now();
+	req->transfer.heard = xfer_now();
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else
@@ -240,7 +278,7 @@ static void rndv_piece_copied_out(struct copy *copy, int status)
 
 	if (xfer_copy_ended(req->ctx.ep))
 		return;
-	if (status || req->rndv.status) {
+	if (status || req->transfer.status) {
 		rndv_piece_end(piece);
 		rndv_send_fail(req, status, true);
 		return;
@@ -254,13 +292,14 @@ void rndv_push(struct xfer_req *req)
 	struct rndv_piece *piece;
 	int ret;
 
-	while (!req->rndv.status && req->rndv.credits && req->rndv.next < req->rndv.pieces) {
+	while (req->state == XFER_PUSHING && req->transfer.send.credits &&
+	       !rndv_all_begun(req)) {
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
 			return;
 		piece->copy.done = rndv_piece_copied_out;
 		rndv_piece_begun(req);
-		req->rndv.credits--;
+		req->transfer.send.credits--;
 		if (!piece->host) {
 			xfer_out_post(&piece->out);
 			continue;
@@ -273,6 +312,10 @@ void rndv_push(struct xfer_req *req)
 			return;
 		}
 	}
+	if (req->state != XFER_PUSHING || !rndv_all_begun(req))
+		return;
+	xfer_req_move(req, req->transfer.send.wants_fin ? XFER_FINISHING : XFER_SENT);
+	rndv_send_check(req);
 }
 
 /* It is known whether a message that was offered has been taken: it is counted. */
@@ -322,91 +365,77 @@ static int rndv_cts_route(struct xfer_req *req, const struct wire_msg *msg)
 		rndv_send_fail(req, ret, true);
 		return ret;
 	}
-	req->rndv.via = via;
-	req->rndv.to = to;
+	req->transfer.via = via;
+	req->transfer.to = to;
 	return 0;
 }
 
-static void rndv_cts(struct xfer_req *req, const struct wire_msg *msg)
+void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	struct xfer *xfer = req->ctx.ep->xfer;
 	enum path_proto proto = req->path.proto;
+	bool plain = msg->flags & WIRE_PLAIN;
 
-	if (req->rndv.answered || msg->len > req->len ||
-	    msg->chunk > xfer->stage.pools[STAGE_PIECE].size) {
+	if (msg->len > req->len || msg->chunk > ep->xfer->stage.pools[STAGE_PIECE].size) {
 		P2P_WARN("a request for %zu bytes of a message of %zu is dropped: it does "
 			 "not fit what was announced\n",
 			 (size_t) msg->len, req->len);
 		return;
 	}
-	req->rndv.answered = true;
 	if (rndv_cts_route(req, msg))
 		return;
-	req->rndv.plain = msg->flags & WIRE_PLAIN;
-	if (req->path.proto == PATH_LENT && (req->rndv.plain || msg->len))
+	if (proto == PATH_LENT && (plain || msg->len))
 		hello_borrows_not(req->ctx.ep, req->addr);
-	if (req->path.proto == PATH_ACROSS)
+	if (proto == PATH_ACROSS)
 		hello_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
-			       req->rndv.plain);
+			       plain);
 	rndv_taken(req, (enum path_far) msg->data);
-	if ((req->rndv.plain || msg->len) && rndv_forbidden(req, proto)) {
+	if ((plain || msg->len) && rndv_forbidden(req, proto)) {
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);
 		return;
 	}
-	if (req->rndv.plain) {
-		if (req->rndv.marker_sent)
-			rndv_send_plain(req);
-		return;
-	}
-	req->rndv.wanted = msg->len;
-	req->rndv.chunk = msg->chunk;
-	req->rndv.transfer = msg->transfer;
 	/* another thread may have dealt with what came after this */
-	req->rndv.credits += msg->count;
-	if (!msg->len) {
+	req->transfer.send.credits += msg->count;
+	if (plain) {
+		xfer_req_move(req, XFER_WHOLE);
 		rndv_send_check(req);
 		return;
 	}
-	req->rndv.pieces = (msg->len - 1) / msg->chunk + 1;
+	if (!msg->len) {
+		xfer_req_move(req, req->transfer.send.wants_fin ? XFER_FINISHING : XFER_SENT);
+		rndv_send_check(req);
+		return;
+	}
+	req->transfer.wanted = msg->len;
+	req->transfer.chunk = msg->chunk;
+	req->transfer.number = msg->transfer;
+	req->transfer.pieces = (msg->len - 1) / msg->chunk + 1;
 	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
 	if (req->mem.ops)
 		xfer_req_unstage(req, 0);
-	xfer_list_add(req, &xfer->pushing);
+	xfer_req_move(req, XFER_PUSHING);
 	rndv_push(req);
 }
 
-void rndv_answer(struct xfer *xfer, const struct wire_msg *msg)
+void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	struct xfer_req *req = xfer_sending_find(xfer, msg->id);
+	req->transfer.send.credits += msg->count;
+	rndv_push(req);
+}
 
-	if (!req) {
-		/* one that failed here in the meantime */
-		P2P_INFO("an answer for a message that is not being sent is dropped\n");
+void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+{
+	bool taken = req->state == XFER_ANNOUNCED && !msg->status;
+
+	/* who has neither been offered it nor asked for any of it cannot have all of it */
+	if (taken && !path_offers(req->path.proto) && req->path.proto != PATH_LENT &&
+	    !req->transfer.send.wants_fin) {
+		xfer_message_wrong(ep->xfer, msg->type, xfer_state_name(req->state));
 		return;
 	}
-	req->rndv.heard = xfer_now();
-	switch (msg->type) {
-	case WIRE_CTS:
-		rndv_cts(req, msg);
-		break;
-	case WIRE_CREDIT:
-		req->rndv.credits += msg->count;
-		rndv_push(req);
-		break;
-	case WIRE_PROBE:
-		break;
-	case WIRE_FIN:
-		/* who has read or copied it, or the rest of it, asks for nothing more */
-		if (!msg->status && !req->rndv.answered)
-			rndv_taken(req, PATH_FAR_NOT);
-		req->rndv.answered = true;
-		req->rndv.fin_wanted = false;
-		if (msg->status && !req->rndv.status)
-			req->rndv.status = msg->status;
-		rndv_send_check(req);
-		break;
-	default:
-		/* there, receives stay posted until nothing more can come */
-		rndv_send_fail(req, msg->status, req->rndv.via != req->ctx.ep);
-	}
+	/* who has read or copied it, or the rest of it, asks for nothing more */
+	if (taken)
+		rndv_taken(req, PATH_FAR_NOT);
+	if (!req->transfer.status)
+		req->transfer.status = msg->status;
+	rndv_send_over(req);
 }

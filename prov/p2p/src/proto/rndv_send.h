@@ -15,19 +15,22 @@ ssize_t rndv_start(struct xfer_req *req, const struct core_op *op);
  */
 int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
 
-/* Ends a send if nothing of it is left */
-void rndv_send_check(struct xfer_req *req);
+/* Ends a send of which nothing is left, with transfer.status */
+void rndv_send_end(struct xfer_req *req);
 
 /* Who has yet to read its announcement, if that is a note, shall read that it has failed */
-void rndv_sending_recall(struct xfer_req *req, int status);
+void rndv_note_recall(struct xfer_req *req, int status);
 
 /*
- * Tells the receiver what is to come; @key and @addr as @type has them, or where it is lent. 0 or an
- * error (logged): it is as if it had not been called
+ * Tells the receiver what is to come; @key and @addr as @type has them, or where it is lent. The caller
+ * moves the request on. 0 or an error (logged): it is as if it had not been called
  */
 int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
 
-/* The request's marker has gone */
+/* It is announced: its marker is next in its turn. */
+void rndv_marker_queue(struct xfer_req *req);
+
+/* How the marker's send has ended; or, of what could not be announced, how that has */
 void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
 /* Begins the pieces that there are credits and slots for */
@@ -36,7 +39,9 @@ void rndv_push(struct xfer_req *req);
 /* Begins no more pieces; @tell: the receiver does not know yet */
 void rndv_send_fail(struct xfer_req *req, int status, bool tell);
 
-/* What the receiver says about a message that was announced to it */
-void rndv_answer(struct xfer *xfer, const struct wire_msg *msg);
+/* What the receiver says: it asks for pieces, or for the whole message; for more; it has all */
+void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
+void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
+void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 #endif /* P2P_RNDV_SEND_H */

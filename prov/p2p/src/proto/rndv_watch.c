@@ -40,8 +40,8 @@ static bool rndv_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_
 /* Looks after transfers that do not move; a few times a second is enough. */
 void rndv_watch(struct xfer *xfer)
 {
-	const struct xfer_list *const receiving[] = {&xfer->pulling, &xfer->borrowing,
-						     &xfer->reading};
+	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_BORROWING,
+						    XFER_READING, XFER_TELLING};
 	uint64_t now = xfer_now();
 	struct rndv_arrival *arrival;
 	struct xfer_req *req;
@@ -52,9 +52,9 @@ void rndv_watch(struct xfer *xfer)
 	xfer->proto->spare = RNDV_SPARE;
 	rndv_arrivals_look(xfer, true);
 	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
-		TAILQ_FOREACH(req, receiving[i], entry)
-			rndv_probe(req->rndv.via, req->rndv.to, req->rndv.id, true,
-				   &req->rndv.heard, &req->rndv.probes);
+		TAILQ_FOREACH(req, &xfer->in[receiving[i]], entry)
+			rndv_probe(req->transfer.via, req->transfer.to, req->transfer.id, true,
+				   &req->transfer.heard, &req->transfer.probes);
 	}
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
@@ -62,9 +62,9 @@ void rndv_watch(struct xfer *xfer)
 				rndv_probe(arrival->via, arrival->src, arrival->id, true,
 					   &arrival->heard, &arrival->probes);
 		}
-		LIST_FOREACH(req, &xfer->sending[i], rndv.chain) {
-			if (rndv_probe(req->rndv.via, req->rndv.to, req->rndv.id, false,
-				       &req->rndv.heard, &req->rndv.probes) &&
+		LIST_FOREACH(req, &xfer->sending[i], transfer.chain) {
+			if (rndv_probe(req->transfer.via, req->transfer.to, req->transfer.id,
+				       false, &req->transfer.heard, &req->transfer.probes) &&
 			    hello_reads(req->ctx.ep, req->addr))
 				hello_remind(req->ctx.ep, req->addr);
 		}

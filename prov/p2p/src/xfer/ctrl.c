@@ -9,6 +9,7 @@
 #include "xfer/ep_state.h"
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
+#include "xfer/req_state.h"
 
 /*
  * Receives posted for control messages. Cores look through posted receives one by one,
@@ -67,16 +68,7 @@ static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 static void ctrl_trace(const char *what, const struct wire_msg *msg)
 {
-	static const char *const names[] = {
-		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",
-		[WIRE_CREDIT] = "CREDIT",     [WIRE_FIN] = "FIN",
-		[WIRE_ABORT] = "ABORT",       [WIRE_PROBE] = "PROBE",
-		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",
-		[WIRE_SUPPLY] = "SUPPLY",     [WIRE_ATOMIC] = "ATOMIC",
-		[WIRE_RESULT] = "RESULT",     [WIRE_HELLO] = "HELLO",
-	};
-
-	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, names[msg->type],
+	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, wire_type_name(msg->type),
 		(size_t) msg->id, (size_t) msg->len, msg->count, msg->status);
 }
 
@@ -157,6 +149,34 @@ static int ctrl_in_again(struct ctrl_in *ctrl)
 	return ret;
 }
 
+/*
+ * The request that a message answers; NULL: it answers none, as it asks or announces something. False
+ * in @fits: it is dropped
+ */
+static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *msg, bool *fits)
+{
+	struct xfer_req *req;
+
+	*fits = true;
+	if (!wire_answers(msg))
+		return NULL;
+	req = xfer_req_find(xfer, msg->type == WIRE_SUPPLY ? msg->key : msg->id);
+	*fits = req && xfer_req_fits(req, msg->type);
+	if (!req)
+		/* one that failed here in the meantime */
+		P2P_INFO("an answer for a message that is not being sent is dropped\n");
+	return req;
+}
+
+void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	bool fits;
+	struct xfer_req *req = ctrl_answered(ep->xfer, msg, &fits);
+
+	if (fits)
+		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
+}
+
 /* All messages that have come as one, of @len bytes */
 static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 {
@@ -171,7 +191,7 @@ static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 		else
 			ctrl_trace("received", &msg);
 		if (!ret)
-			XFER_PROTO_EACH(ep->xfer, message[msg.type], ep, &msg);
+			ctrl_dispatch(ep, &msg);
 		else if (ret == -FI_EOPNOTSUPP)
 			XFER_PROTO_EACH(ep->xfer, unreadable, ep, &msg);
 		at += msg.size;

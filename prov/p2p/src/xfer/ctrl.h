@@ -5,6 +5,11 @@
 
 #include "xfer/xfer.h"
 
+/*
+ * A message has come: hands it to its protocol, if it fits what is here.
+ */
+void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg);
+
 /* Posts the internal receives if they are not posted. 0 or an error */
 int ctrl_listen(struct xfer_ep *ep);
 

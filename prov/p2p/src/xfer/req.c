@@ -7,74 +7,8 @@
 #include "xfer/pin.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
+#include "xfer/req_state.h"
 #include "xfer/xfer_proto.h"
-
-/* ---- those that peers answer to ---- */
-
-struct xfer_req *xfer_sending_find(const struct xfer *xfer, uint64_t id)
-{
-	struct xfer_req *req;
-
-	LIST_FOREACH(req, xfer_chain(xfer->sending, id), rndv.chain) {
-		if (req->rndv.id == id)
-			return req;
-	}
-	return NULL;
-}
-
-void xfer_sending_remove(struct xfer_req *req)
-{
-	struct xfer *xfer = req->ctx.ep->xfer;
-
-	if (!req->rndv.listed)
-		return;
-	LIST_REMOVE(req, rndv.chain);
-	xfer->open--;
-	board_take_down(&xfer->board, req->rndv.id);
-	req->rndv.listed = false;
-}
-
-void xfer_sending_add(struct xfer_req *req)
-{
-	struct xfer *xfer = req->ctx.ep->xfer;
-
-	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->rndv.id), req, rndv.chain);
-	xfer->open++;
-	req->rndv.listed = true;
-	req->rndv.heard = xfer_now();
-	/* until the receiver says otherwise */
-	req->rndv.via = req->ctx.ep;
-	req->rndv.to = req->addr;
-}
-
-/* Unique here by its lower bits, among processes by the upper ones */
-uint64_t xfer_id_new(struct xfer *xfer)
-{
-	uint64_t id;
-
-	/* they come round again, and an old one may still wait to be received */
-	do
-		id = xfer_board_owner(xfer->id_base) | (++xfer->id_next & WIRE_ID_COUNT);
-	while (xfer_sending_find(xfer, id));
-	return id;
-}
-
-/* ---- lists ---- */
-
-void xfer_list_add(struct xfer_req *req, struct xfer_list *list)
-{
-	TAILQ_INSERT_TAIL(list, req, entry);
-	req->rndv.list = list;
-}
-
-void xfer_list_remove(struct xfer_req *req)
-{
-	if (req->rndv.list)
-		TAILQ_REMOVE(req->rndv.list, req, entry);
-	req->rndv.list = NULL;
-}
-
-/* ---- from beginning to end ---- */
 
 void xfer_set_busy(struct xfer_req *req)
 {
@@ -114,6 +48,8 @@ void xfer_req_release(struct xfer_req *req)
 
 void xfer_req_undo(struct xfer_req *req)
 {
+	if (req->state != XFER_CORE)
+		xfer_req_move(req, XFER_ENDED);
 	xfer_req_release(req);
 	xfer_ctx_free(&req->ctx);
 }
@@ -124,6 +60,7 @@ static void xfer_req_drop(struct xfer_ctx *ctx)
 	struct xfer_req *req = (struct xfer_req *) ctx;
 
 	XFER_PROTO_EACH(req->ctx.ep->xfer, drop, req);
+	xfer_req_move(req, XFER_ENDED);
 	xfer_req_undo(req);
 }
 
@@ -215,13 +152,15 @@ void xfer_req_end(struct xfer_req *req, int err)
 	struct xfer_cq *cq = req->cq;
 	bool report = err ? !req->served : req->report;
 
+	if (p2p_unlikely(req->state != XFER_CORE))
+		xfer_req_move(req, XFER_ENDED);
 	req->comp.context = req->context;
 	req->comp.err = err;
-	if (req->recv && !err && !req->probe) {
+	if (req->recv && !err && !req->peek) {
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += req->comp.len;
 	}
-	if (!req->probe)
+	if (!req->peek)
 		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
 	if (cq && report)
 		xfer_cq_report(cq, &req->comp);

@@ -8,34 +8,159 @@
 
 struct pin;
 struct region;
+struct rndv_arrival;
+
+/**
+ * enum xfer_state - where a request is. The state says which list it is on, whether its peer's answers
+ * find it by its id, and which control messages fit; xfer_req_move() alone changes it.
+ *
+ * Any request:
+ * @XFER_CORE:	the core has it, or nobody yet
+ * @XFER_COPYING: it came whole, and is on its way to the device
+ * @XFER_CLAIMED: a peek has found it; the core keeps it for the receive that takes it
+ * @XFER_ENDED:	it is about to be freed
+ *
+ * Sending, in ep.sendq:
+ * @XFER_STAGING: its copy to the host is under way
+ * @XFER_READY:	may be sent
+ * @XFER_MARKING: it is announced, and its marker may be sent
+ *
+ * Sending, when the peer may answer:
+ * @XFER_ANNOUNCED: its marker is on its way, or it has none; nobody has answered
+ * @XFER_PUSHING: pieces are asked for
+ * @XFER_WHOLE:	it is wanted whole, as soon as its marker has gone
+ * @XFER_FINISHING: everything has begun to travel; the FIN is to come
+ * @XFER_ASKING_FIN, @XFER_ASKING_RESULT, @XFER_ASKING_BYTES: the owner of remote memory is asked, and
+ *		answers with FIN, RESULT or SUPPLY
+ * @XFER_SENT:	nothing more begins: it ends when what is in flight has ended
+ *
+ * Receiving an announced message:
+ * @XFER_PEEKING: a peek that has met a marker waits for the announcement
+ * @XFER_MATCHED: a receive that has met a marker waits for it
+ * @XFER_GRANTING: pieces are posted; the sender does not know yet
+ * @XFER_PULLING: pieces come
+ * @XFER_BORROWING: it lies in the sender's staging memory, to be read by the core
+ * @XFER_READING: the core reads it there
+ * @XFER_ACROSS: it is copied from device to device
+ * @XFER_FETCHING: the core reads the sender's own buffer
+ * @XFER_TELLING: it is here; the core has no room yet for what tells the sender so
+ * @XFER_RECEIVED: it has failed: it ends when what is in flight has ended
+ *
+ * Remote memory:
+ * @XFER_BOUNCING: the core reads or writes it, in pieces that are staged here
+ */
+enum xfer_state {
+	XFER_CORE,
+	XFER_COPYING,
+	XFER_CLAIMED,
+	XFER_ENDED,
+	XFER_STAGING,
+	XFER_READY,
+	XFER_MARKING,
+	XFER_ANNOUNCED,
+	XFER_PUSHING,
+	XFER_WHOLE,
+	XFER_FINISHING,
+	XFER_ASKING_FIN,
+	XFER_ASKING_RESULT,
+	XFER_ASKING_BYTES,
+	XFER_SENT,
+	XFER_PEEKING,
+	XFER_MATCHED,
+	XFER_GRANTING,
+	XFER_PULLING,
+	XFER_BORROWING,
+	XFER_READING,
+	XFER_ACROSS,
+	XFER_FETCHING,
+	XFER_TELLING,
+	XFER_RECEIVED,
+	XFER_BOUNCING,
+	XFER_STATES
+};
+
+/**
+ * struct xfer_transfer - a request whose bytes travel in more than one message.
+ * @id:		what the sender knows it by, and the peer's answers find it
+ * @via, @to:	between which endpoints its pieces and answers travel
+ * @wanted:	bytes that will travel; @chunk in each of @pieces but the last, of which @next is the
+ *		first that has not begun
+ * @number:	the receiver's, in the pieces' tags
+ * @in_flight:	parts of it that the core or a device has now: pieces, copies, the marker
+ * @starved:	since when it wants a slot [ms]; 0: it does not
+ * @heard:	when the peer last did something or was to be probed [ms]; @probes: how often that was
+ * @status:	the first error
+ * @send.credits: pieces that may begin
+ * @send.wants_fin: the announcement says that a FIN is waited for
+ * @recv.arrival: what is known of the message
+ * @recv.granted: pieces posted that the sender does not know of
+ * @recv.far:	whether an offer is taken
+ */
+struct xfer_transfer {
+	uint64_t id;
+	struct xfer_ep *via;
+	fi_addr_t to;
+	uint64_t wanted;
+	uint64_t next;
+	uint64_t pieces;
+	uint32_t chunk;
+	uint32_t number;
+	unsigned int in_flight;
+	uint32_t starved;
+	uint64_t heard;
+	unsigned int probes;
+	int status;
+	union {
+		struct {
+			uint64_t credits;
+			bool wants_fin;
+		} send;
+		struct {
+			struct rndv_arrival *arrival;
+			unsigned int granted;
+			enum path_far far;
+		} recv;
+	};
+	LIST_ENTRY(xfer_req) chain;
+};
 
 /**
  * struct xfer_req - an operation of the user's. What all of them use comes first: a receive of
  * host memory touches little else than what is zeroed.
+ * @state:	where it is
  * @op_flags, @context, @tag, @data, @addr: as the user gave them; @data of a message that
  *		was peeked at is its marker's, 0 if it has none
  * @report:	the user wants to hear of success
  * @recv, @tagged: which operation; to read remote memory is to receive
  * @cq, @done_flags: where it reports, and the flags of its completion
  * @served:	done for a peer: an error is the peer's to hear of
- * @probe:	FI_PEEK: tells of a message, and receives none
+ * @peek:	FI_PEEK: tells of a message, and receives none
  * @region:	the memory of ours that the peer reaches
- * @target, @targets: the remote memory that the core, or its owner, is to reach
  * @busy:	counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
- * @slot, @reserve: staging memory that it holds (one or none), at @host
- * @copied:	bytes copied between buffer and @host so far; @copy the step under way
- * @ready:	in ep.sendq: may be sent, as what @out says
+ * @slot, @reserve: staging memory that it holds (one or none), at @host; @copy: the copy under way
  * @comp:	what will be reported
  * @pin:	the buffer's descriptors, or NULL (pin.h)
  * @direct:	the core is given the buffer itself, though it is device memory
  * @export:	sending, until it is announced: what other processes open the buffer by
  * @import:	receiving: the sender's memory, open here
- * @rndv:	the state of a long message, see rndv.c
+ * @entry:	on the list of its state
+ * @out:	in ep.sendq: what the core is to send
+ * @target, @targets: the remote memory that the core, or its owner, is to reach
+ * @copied:	it travels whole: bytes copied between buffer and @host so far
+ * @transfer:	it travels in parts; xfer_transfer_init() makes it so
  */
 struct xfer_req {
 	struct xfer_ctx ctx;
+	enum xfer_state state;
+	bool report;
+	bool recv;
+	bool tagged;
+	bool served;
+	bool peek;
+	bool busy;
+	bool direct;
 	void *context;
 	uint64_t op_flags;
 	uint64_t tag;
@@ -45,14 +170,6 @@ struct xfer_req {
 	uint64_t done_flags;
 	size_t count;
 	size_t len;
-	bool report;
-	bool recv;
-	bool tagged;
-	bool served;
-	bool probe;
-	bool busy;
-	bool ready;
-	bool direct;
 	struct dev_mem mem;
 	struct path_choice path;
 	struct stage_slot *slot;
@@ -64,51 +181,24 @@ struct xfer_req {
 	struct core_comp comp;
 	void *host;
 	void *host_desc;
-	size_t copied;
+	TAILQ_ENTRY(xfer_req) entry; /* not zeroed, nor is what follows */
+	struct iovec iov[P2P_IOV_MAX];
+	struct copy copy;
 	struct {
 		size_t len;
 		uint64_t data;
 		uint64_t flags;
 	} out;
-	TAILQ_ENTRY(xfer_req) entry;
 	size_t targets;
-	struct {
-		uint64_t id;
-		struct xfer_ep *via; /* between which the rest of it travels */
-		fi_addr_t to;
-		uint64_t wanted; /* bytes that will travel */
-		uint64_t next;   /* the piece to begin next */
-		uint64_t pieces;
-		uint64_t credits; /* sending: pieces that may begin */
-		uint32_t chunk;
-		uint32_t transfer;
-		unsigned int in_flight; /* pieces begun and not ended */
-		uint32_t starved;       /* since when it wants a slot [ms], 0: it does not */
-		uint64_t heard; /* when the peer last did something or was to be probed [ms] */
-		unsigned int probes; /* how often that was */
-		unsigned int
-			granted; /* receiving: pieces posted that the sender does not know of */
-		enum path_far far;      /* receiving: whether an offer is taken */
-		int status;             /* the first error */
-		bool listed;            /* in xfer.sending */
-		struct xfer_list *list; /* xfer.pushing, pulling, bouncing …, or none */
-		bool marker_sent;
-		bool answered;   /* sending: CTS is there; receiving: CTS was sent */
-		bool fin_wanted; /* sending: FIN is still to come */
-		bool fin_sent;   /* receiving: all is here, and the sender is told */
-		bool plain;      /* sending: the receiver wants it whole */
-		bool aborted;    /* the other side knows that this failed */
-		struct rndv_arrival *arrival;
-		LIST_ENTRY(xfer_req) chain; /* not zeroed, nor is what follows */
-	} rndv;
-	struct iovec iov[P2P_IOV_MAX];
-	struct copy copy;
 	struct fi_rma_iov target[CORE_RMA_MAX];
+	size_t copied;
+	struct xfer_transfer transfer;
 };
 
 /* So much of a new request is zeroed; the rest has no value before who uses it gives it one */
-#define XFER_REQ_ZEROED offsetof(struct xfer_req, rndv.chain)
+#define XFER_REQ_ZEROED offsetof(struct xfer_req, entry)
 
+_Static_assert(XFER_STATES <= XFER_STATES_MAX, "each has a list");
 _Static_assert(sizeof(struct xfer_req) <= CELL_SIZE, "a request is a cell");
 
 /* Gives a request the buffer of @op, which may not have more pieces than the endpoint allows */
@@ -142,19 +232,5 @@ void xfer_req_end(struct xfer_req *req, int err);
 
 /* Is this record a request? */
 bool xfer_ctx_is_req(const struct xfer_ctx *ctx);
-
-/* A number for a transaction that begins here */
-uint64_t xfer_id_new(struct xfer *xfer);
-
-/* The request under way whose peer answers to this id, or NULL */
-struct xfer_req *xfer_sending_find(const struct xfer *xfer, uint64_t id);
-
-/* Enters a request whose peer will answer to its id */
-void xfer_sending_add(struct xfer_req *req);
-void xfer_sending_remove(struct xfer_req *req);
-
-/* Puts a request on one of xfer's lists, or takes it off the one that it is on */
-void xfer_list_add(struct xfer_req *req, struct xfer_list *list);
-void xfer_list_remove(struct xfer_req *req);
 
 #endif /* P2P_REQ_H */

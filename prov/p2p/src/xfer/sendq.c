@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include "xfer/ep_state.h"
+#include "xfer/req_state.h"
 
 /* ---- one by one ---- */
 
@@ -108,23 +109,6 @@ void xfer_outq_flush(struct xfer_ep *ep)
 
 /* ---- in order ---- */
 
-void xfer_sendq_add(struct xfer_req *req)
-{
-	struct xfer_ep *ep = req->ctx.ep;
-
-	req->ready = false;
-	TAILQ_INSERT_TAIL(&ep->sendq, req, entry);
-	__atomic_store_n(&ep->waiting, ep->waiting + 1, __ATOMIC_RELAXED);
-	xfer_ep_limit(ep);
-	wait_wake_mover(&ep->xfer->wait);
-}
-
-void xfer_sendq_ready(struct xfer_req *req)
-{
-	req->ready = true;
-	req->ctx.ep->ready++;
-}
-
 /*
  * Where the core stops at messages without a receive, a marker's announcement goes before it:
  * what follows the marker may be such a message.
@@ -133,7 +117,7 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 
-	return !req->ready || (ep->stalls && xfer_outq_has(ep, req->addr));
+	return req->state == XFER_STAGING || (ep->stalls && xfer_outq_has(ep, req->addr));
 }
 
 static ssize_t xfer_sendq_try(struct xfer_req *req)
@@ -166,7 +150,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 
 	for (req = TAILQ_FIRST(&ep->sendq); req && left; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		left -= req->ready;
+		left -= req->state != XFER_STAGING;
 		if (xfer_blocked_has(&blocked, req->addr))
 			continue;
 		ret = xfer_sendq_try(req);
@@ -174,10 +158,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 			xfer_blocked_add(&blocked, req->addr);
 			continue;
 		}
-		TAILQ_REMOVE(&ep->sendq, req, entry);
-		ep->ready--;
-		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);
-		xfer_ep_limit(ep);
+		xfer_req_move(req, req->state == XFER_MARKING ? XFER_ANNOUNCED : XFER_CORE);
 		if (ret)
 			xfer_ctx_fail(&req->ctx, ret);
 	}

@@ -50,9 +50,7 @@ void xfer_out_post(struct xfer_out *out);
 /* Sends those that wait. Cores may have no room for a dead peer for ever: the others go on. */
 void xfer_outq_flush(struct xfer_ep *ep);
 
-/* Appends to the endpoint's sends; it may be sent; sends those that may and can be */
-void xfer_sendq_add(struct xfer_req *req);
-void xfer_sendq_ready(struct xfer_req *req);
+/* Sends those of ep.sendq that may and can be sent */
 void xfer_sendq_flush(struct xfer_ep *ep);
 
 /* Does anything in there go to @addr? The same of what is sent by itself */

@@ -15,7 +15,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
-#include "xfer/xfer.h"
+#include "xfer/req.h"
 
 /*
  * While transfers are under way: how long to sleep when some queue has no descriptor, and
@@ -226,7 +226,7 @@ static bool wait_sends(const struct xfer *xfer)
 		if (ep->waiting || !TAILQ_EMPTY(&ep->outq))
 			return true;
 	}
-	return !TAILQ_EMPTY(&xfer->borrowing);
+	return !TAILQ_EMPTY(&xfer->in[XFER_BORROWING]);
 }
 
 /* What is looked for: nothing says when it is there. */

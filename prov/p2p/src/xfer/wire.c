@@ -364,3 +364,17 @@ uint64_t wire_name_ident(const void *name, size_t len)
 	}
 	return 0;
 }
+
+const char *wire_type_name(enum wire_type type)
+{
+	static const char *const names[WIRE_TYPES] = {
+		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",
+		[WIRE_CREDIT] = "CREDIT",     [WIRE_FIN] = "FIN",
+		[WIRE_ABORT] = "ABORT",       [WIRE_PROBE] = "PROBE",
+		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",
+		[WIRE_SUPPLY] = "SUPPLY",     [WIRE_ATOMIC] = "ATOMIC",
+		[WIRE_RESULT] = "RESULT",     [WIRE_HELLO] = "HELLO",
+	};
+
+	return type < WIRE_TYPES && names[type] ? names[type] : "nothing known";
+}

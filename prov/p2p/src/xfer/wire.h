@@ -215,6 +215,27 @@ struct wire_msg {
 #define WIRE_PLAIN_MSG_MAX (200 + WIRE_NAME_MAX)
 #define WIRE_MSG_MAX (WIRE_PLAIN_MSG_MAX + WIRE_PAYLOAD_MAX)
 
+/* For the log; any number will do */
+const char *wire_type_name(enum wire_type type);
+
+/* Is it about a request of the receiver's, known by its id, or SUPPLY's @key? */
+static inline bool wire_answers(const struct wire_msg *msg)
+{
+	switch (msg->type) {
+	case WIRE_CTS:
+	case WIRE_CREDIT:
+	case WIRE_FIN:
+	case WIRE_SUPPLY:
+	case WIRE_RESULT:
+		return true;
+	case WIRE_ABORT:
+	case WIRE_PROBE:
+		return msg->to_sender;
+	default:
+		return false;
+	}
+}
+
 /* The length of @msg, encoded */
 size_t wire_size(const struct wire_msg *msg);
 

@@ -44,11 +44,8 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	ipc_init(&xfer->ipc, random);
 	copy_engines_init(&xfer->copies);
 	wait_domain_init(&xfer->wait);
-	TAILQ_INIT(&xfer->pushing);
-	TAILQ_INIT(&xfer->pulling);
-	TAILQ_INIT(&xfer->bouncing);
-	TAILQ_INIT(&xfer->borrowing);
-	TAILQ_INIT(&xfer->reading);
+	for (size_t i = 0; i < XFER_STATES_MAX; i++)
+		TAILQ_INIT(&xfer->in[i]);
 	LIST_INIT(&xfer->cqs);
 	LIST_INIT(&xfer->eps);
 	return 0;

@@ -108,6 +108,9 @@ struct xfer_cq {
 
 TAILQ_HEAD(xfer_list, xfer_req);
 
+/* At least as many as there are states (enum xfer_state) */
+#define XFER_STATES_MAX 32
+
 /* Ids are counted, each sender's from somewhere, so that these are of one length */
 #define XFER_CHAINS 256
 #define xfer_chain(chains, id) (&(chains)[((id) ^ (id) >> 24) % XFER_CHAINS])
@@ -122,13 +125,11 @@ TAILQ_HEAD(xfer_list, xfer_req);
  *		the lock
  * @quiet:	the core's queues had nothing at the last look
  * @passing:	xfer_progress() is under way
- * @sending:	requests whose peer answers to their id, in chains, by id; @open: how many there are,
+ * @sending:	requests whose peer answers to their id, in chains, by it; @open: how many there are,
  *		and of those that come in
  * @looks:	things that nothing tells of, so that somebody has to look for them
- * @pushing, @pulling: long messages on their way out and in
- * @bouncing:	remote memory operations of the core's that device memory here is staged for
- * @borrowing:	messages that lie in their senders' staging memory and are to be read;
- *		@reading: those that are being read
+ * @in:		requests by their state, where it means a list of the domain's (req.h)
+ * @wrong:	control messages that fitted nothing, dropped
  * @regions:	memory that we let peers reach, by key
  * @descs:	what descriptors tell of buffers
  * @key_mark:	the bit that makes a key one of ours; without it the core serves it
@@ -163,11 +164,8 @@ struct xfer {
 	LIST_HEAD(, xfer_req) sending[XFER_CHAINS];
 	unsigned int open;
 	unsigned int looks;
-	struct xfer_list pushing;
-	struct xfer_list pulling;
-	struct xfer_list bouncing;
-	struct xfer_list borrowing;
-	struct xfer_list reading;
+	struct xfer_list in[XFER_STATES_MAX];
+	uint64_t wrong;
 	struct region *regions;
 	struct desc_cache descs;
 	uint64_t key_mark;
@@ -281,7 +279,7 @@ struct xfer_ep {
 	unsigned int copying;
 	bool peeks;
 	uint64_t peek_data;
-	TAILQ_HEAD(, xfer_req) claimed;
+	struct xfer_list claimed;
 	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;

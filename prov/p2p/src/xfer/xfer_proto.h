@@ -18,7 +18,8 @@
  * @matched:	a marker has come to this request's receive, its completion in req->comp
  * @stray:	a marker has come to a receive that is not followed up
  * @body:	a marked message with bytes has come: puts the user's own data into its completion
- * @message:	a control message has come, by type
+ * @message:	a control message has come, by type, that fits the state (enum xfer_fit) of the request
+ *		@req that it answers; NULL: it answers none (wire_answers())
  * @unreadable:	a message that another version of ours has sent: type and id are known
  * @progress:	begins what can begin now
  * @told:	what waited for control messages to be sent may go on
@@ -34,7 +35,8 @@ struct xfer_proto {
 	void (*matched)(struct xfer_req *req);
 	void (*stray)(struct xfer_cq *cq, const struct core_comp *comp);
 	void (*body)(struct xfer *xfer, struct core_comp *comp);
-	void (*message[WIRE_TYPES])(struct xfer_ep *ep, const struct wire_msg *msg);
+	void (*message[WIRE_TYPES])(struct xfer_ep *ep, struct xfer_req *req,
+				    const struct wire_msg *msg);
 	void (*unreadable)(struct xfer_ep *ep, const struct wire_msg *msg);
 	void (*progress)(struct xfer *xfer);
 	void (*told)(struct xfer *xfer);

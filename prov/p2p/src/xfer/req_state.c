@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The states of requests. See req_state.h. */
+#include "xfer/req_state.h"
+
+#include <assert.h>
+
+#include "base/log.h"
+#include "xfer/ep_state.h"
+
+/* The lists that a state may mean. A list of the domain's is the state's own (struct xfer.in). */
+enum xfer_list_kind { XFER_LIST_NONE, XFER_LIST_SENDQ, XFER_LIST_CLAIMED, XFER_LIST_DOMAIN };
+
+#define S(state) (1u << XFER_##state)
+#define M(type) (1u << WIRE_##type)
+
+/**
+ * struct xfer_state_row - one state.
+ * @next:	those that may follow; XFER_ENDED may at any time
+ * @list:	the list that it is on
+ * @found:	the peer's answers find it by its id
+ * @ready:	in ep.sendq: it may be sent
+ * @fits, @late: control messages about it: see enum xfer_fit; all others are wrong
+ */
+static const struct xfer_state_row {
+	const char *name;
+	uint32_t next;
+	enum xfer_list_kind list;
+	bool found;
+	bool ready;
+	uint32_t fits;
+	uint32_t late;
+} xfer_states[XFER_STATES] = {
+	[XFER_CORE] =
+		{
+			.name = "with the core",
+			.next = S(COPYING) | S(CLAIMED) | S(STAGING) | S(READY) | S(MARKING) |
+				S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
+				S(ASKING_BYTES) | S(PEEKING) | S(MATCHED) | S(BOUNCING),
+		},
+	[XFER_COPYING] = {.name = "copying"},
+	[XFER_CLAIMED] =
+		{
+			.name = "claimed",
+			.next = S(CORE),
+			.list = XFER_LIST_CLAIMED,
+		},
+	[XFER_ENDED] = {.name = "ended"},
+	[XFER_STAGING] =
+		{
+			.name = "staging",
+			.next = S(READY) | S(MARKING),
+			.list = XFER_LIST_SENDQ,
+		},
+	[XFER_READY] =
+		{
+			.name = "ready",
+			.next = S(CORE),
+			.list = XFER_LIST_SENDQ,
+			.ready = true,
+		},
+	/* a marker that has not been sent can have matched nothing */
+	[XFER_MARKING] =
+		{
+			.name = "marking",
+			.next = S(ANNOUNCED),
+			.list = XFER_LIST_SENDQ,
+			.found = true,
+			.ready = true,
+			.fits = M(PROBE),
+		},
+	/* of two threads that read a queue the second may be first: CREDIT before CTS */
+	[XFER_ANNOUNCED] =
+		{
+			.name = "announced",
+			.next = S(PUSHING) | S(WHOLE) | S(FINISHING) | S(SENT),
+			.found = true,
+			.fits = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT) | M(PROBE),
+		},
+	[XFER_PUSHING] =
+		{
+			.name = "pushing",
+			.next = S(FINISHING) | S(SENT),
+			.list = XFER_LIST_DOMAIN,
+			.found = true,
+			.fits = M(CREDIT) | M(ABORT) | M(PROBE),
+		},
+	[XFER_WHOLE] =
+		{
+			.name = "wanted whole",
+			.next = S(STAGING) | S(READY) | S(SENT),
+			.found = true,
+			.fits = M(ABORT) | M(PROBE),
+		},
+	[XFER_FINISHING] =
+		{
+			.name = "finishing",
+			.next = S(SENT),
+			.found = true,
+			.fits = M(FIN) | M(ABORT) | M(PROBE),
+		},
+	[XFER_ASKING_FIN] =
+		{
+			.name = "asking for a write",
+			.next = S(SENT),
+			.found = true,
+			.fits = M(FIN) | M(PROBE),
+		},
+	[XFER_ASKING_RESULT] =
+		{
+			.name = "asking for a result",
+			.next = S(SENT),
+			.found = true,
+			.fits = M(RESULT) | M(PROBE),
+		},
+	[XFER_ASKING_BYTES] =
+		{
+			.name = "asking for a long read",
+			.next = S(SENT) | S(MATCHED),
+			.found = true,
+			.fits = M(RESULT) | M(SUPPLY) | M(PROBE),
+		},
+	[XFER_SENT] =
+		{
+			.name = "sent",
+			.found = true,
+			.late = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT) | M(PROBE) | M(RESULT),
+		},
+	[XFER_PEEKING] = {.name = "peeking", .next = S(CLAIMED)},
+	[XFER_MATCHED] =
+		{
+			.name = "matched",
+			.next = S(GRANTING) | S(BORROWING) | S(ACROSS) | S(FETCHING) |
+				S(TELLING) | S(RECEIVED),
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_GRANTING] =
+		{
+			.name = "granting",
+			.next = S(PULLING) | S(RECEIVED),
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_PULLING] =
+		{
+			.name = "pulling",
+			.next = S(TELLING) | S(RECEIVED),
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_BORROWING] =
+		{
+			.name = "borrowing",
+			.next = S(READING) | S(RECEIVED),
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_READING] =
+		{
+			.name = "reading",
+			.next = S(TELLING) | S(RECEIVED),
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_ACROSS] =
+		{
+			.name = "copying across",
+			.next = S(TELLING) | S(RECEIVED),
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_FETCHING] =
+		{
+			.name = "fetching",
+			.next = S(TELLING) | S(RECEIVED),
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
+	[XFER_TELLING] =
+		{
+			.name = "telling",
+			.list = XFER_LIST_DOMAIN,
+			.late = M(ABORT) | M(PROBE),
+		},
+	/* the sender has heard of it, and says that no piece will come any more */
+	[XFER_RECEIVED] = {.name = "failed", .fits = M(ABORT), .late = M(PROBE)},
+	[XFER_BOUNCING] = {.name = "bouncing", .list = XFER_LIST_DOMAIN},
+};
+
+#undef S
+#undef M
+
+const char *xfer_state_name(enum xfer_state state)
+{
+	return xfer_states[state].name;
+}
+
+bool xfer_state_follows(enum xfer_state state, enum xfer_state next)
+{
+	return next == XFER_ENDED || xfer_states[state].next & 1u << next;
+}
+
+enum xfer_fit xfer_state_fit(enum xfer_state state, enum wire_type type)
+{
+	if (xfer_states[state].fits & 1u << type)
+		return XFER_FITS;
+	return xfer_states[state].late & 1u << type ? XFER_LATE : XFER_WRONG;
+}
+
+static struct xfer_list *xfer_state_list(const struct xfer_req *req, enum xfer_state state)
+{
+	switch (xfer_states[state].list) {
+	case XFER_LIST_SENDQ:
+		return &req->ctx.ep->sendq;
+	case XFER_LIST_CLAIMED:
+		return &req->ctx.ep->claimed;
+	case XFER_LIST_DOMAIN:
+		return &req->ctx.ep->xfer->in[state];
+	default:
+		return NULL;
+	}
+}
+
+static void xfer_list_add(struct xfer_req *req, struct xfer_list *list)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+
+	TAILQ_INSERT_TAIL(list, req, entry);
+	if (list == &ep->sendq) {
+		__atomic_store_n(&ep->waiting, ep->waiting + 1, __ATOMIC_RELAXED);
+		xfer_ep_limit(ep);
+		wait_wake_mover(&ep->xfer->wait);
+	}
+}
+
+static void xfer_list_remove(struct xfer_req *req, struct xfer_list *list)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+
+	TAILQ_REMOVE(list, req, entry);
+	if (list == &ep->sendq) {
+		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);
+		xfer_ep_limit(ep);
+	}
+}
+
+/* Whose peer will answer to its id */
+static void xfer_chain_add(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->transfer.id), req, transfer.chain);
+	xfer->open++;
+}
+
+static void xfer_chain_remove(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	LIST_REMOVE(req, transfer.chain);
+	xfer->open--;
+	board_take_down(&xfer->board, req->transfer.id);
+}
+
+void xfer_req_move(struct xfer_req *req, enum xfer_state state)
+{
+	const struct xfer_state_row *from = &xfer_states[req->state], *to = &xfer_states[state];
+	struct xfer_list *before = xfer_state_list(req, req->state);
+	struct xfer_list *after = xfer_state_list(req, state);
+
+	assert(xfer_state_follows(req->state, state));
+	if (before && before != after)
+		xfer_list_remove(req, before);
+	if (after && before != after)
+		xfer_list_add(req, after);
+	req->ctx.ep->ready += to->ready - from->ready;
+	if (from->found && !to->found)
+		xfer_chain_remove(req);
+	if (to->found && !from->found)
+		xfer_chain_add(req);
+	req->state = state;
+}
+
+void xfer_message_wrong(struct xfer *xfer, enum wire_type type, const char *where)
+{
+	if (!xfer->wrong++)
+		P2P_WARN("a peer sends %s about what is %s here: such messages are dropped\n",
+			 wire_type_name(type), where);
+}
+
+bool xfer_req_fits(struct xfer_req *req, enum wire_type type)
+{
+	enum xfer_fit fit = xfer_state_fit(req->state, type);
+
+	if (fit == XFER_WRONG)
+		xfer_message_wrong(req->ctx.ep->xfer, type, xfer_state_name(req->state));
+	else
+		req->transfer.heard = xfer_now();
+	return fit == XFER_FITS;
+}
+
+/* ---- transfers ---- */
+
+void xfer_transfer_init(struct xfer_req *req)
+{
+	req->transfer = (struct xfer_transfer){
+		.via = req->ctx.ep,
+		.to = req->addr,
+		.heard = xfer_now(),
+	};
+}
+
+struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
+{
+	struct xfer_req *req;
+
+	LIST_FOREACH(req, xfer_chain(xfer->sending, id), transfer.chain) {
+		if (req->transfer.id == id)
+			return req;
+	}
+	return NULL;
+}
+
+/* Unique here by its lower bits, among processes by the upper ones */
+uint64_t xfer_id_new(struct xfer *xfer)
+{
+	uint64_t id;
+
+	/* they come round again, and an old one may still wait to be received */
+	do
+		id = xfer_board_owner(xfer->id_base) | (++xfer->id_next & WIRE_ID_COUNT);
+	while (xfer_req_find(xfer, id));
+	return id;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The states of requests: what may follow what, which list each means, and which control messages fit.
+ * All [locked], but for what looks up the table.
+ */
+#ifndef P2P_REQ_STATE_H
+#define P2P_REQ_STATE_H
+
+#include "xfer/req.h"
+
+/* What becomes of a control message, by the state of what it is about */
+enum xfer_fit {
+	XFER_FITS,  /* it is acted on */
+	XFER_LATE,  /* it has crossed with what ended here: it is ignored */
+	XFER_WRONG, /* no honest peer sends it now: it is dropped, counted, and said once */
+};
+
+/*
+ * Changes a request's state: takes it off the list of the old one, and puts it last on that of the new
+ * one. Debug builds end when the one may not follow the other.
+ */
+void xfer_req_move(struct xfer_req *req, enum xfer_state state);
+
+/* Does a control message of this type fit a request in this state? (The table itself: pure) */
+enum xfer_fit xfer_state_fit(enum xfer_state state, enum wire_type type);
+
+/* May the second state follow the first? */
+bool xfer_state_follows(enum xfer_state state, enum xfer_state next);
+
+const char *xfer_state_name(enum xfer_state state);
+
+/* The same for what has come: notes that the peer lives, and counts and says what is wrong. */
+bool xfer_req_fits(struct xfer_req *req, enum wire_type type);
+
+/* A control message of this type fits nothing here: counts it, and says so once */
+void xfer_message_wrong(struct xfer *xfer, enum wire_type type, const char *where);
+
+/* From now on it travels in parts. */
+void xfer_transfer_init(struct xfer_req *req);
+
+/* A number for a transaction that begins here */
+uint64_t xfer_id_new(struct xfer *xfer);
+
+/* The request under way whose peer answers to this id, or NULL */
+struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id);
+
+#endif /* P2P_REQ_STATE_H */
