@@ -34,7 +34,7 @@ static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NUL
 /*
  * Name, what it is, for sizes the least and the greatest value, for choices the words, in
  * the order of their numbers. The default in the help text is the initial value above;
- * contrib/check-params holds the two, the man page and README.md together.
+ * contrib/check-params holds the two, the man page and docs/parameters.md together.
  */
 static const struct conf_param {
 	const char *name;

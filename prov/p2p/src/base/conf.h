@@ -2,7 +2,7 @@
 /*
  * The user's parameters (environment variables FI_P2P_*). One table in conf.c
  * defines them for libfabric (fi_info -e), reads them and checks them; `make check`
- * compares the same table with the man page and README.md.
+ * compares the same table with the man page and docs/parameters.md.
  */
 #ifndef P2P_CONF_H
 #define P2P_CONF_H
