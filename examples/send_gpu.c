@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 	struct fid_ep *ep;
 	fi_addr_t peer = FI_ADDR_UNSPEC;
 	static char data[SIZE], got[SIZE];
-	char name[256];
+	char name[256] = "";
 	size_t len = sizeof name;
 	void *gpu;
 	ssize_t ret;
@@ -90,10 +90,9 @@ int main(int argc, char **argv)
 	}
 
 	/* -FI_EAGAIN means "not now". Reads of the queue are what moves transfers on. */
-	do
-		ret = sends ? fi_send(ep, gpu, SIZE, NULL, peer, NULL)
-			    : fi_recv(ep, gpu, SIZE, NULL, peer, NULL);
-	while (ret == -FI_EAGAIN && fi_cq_read(cq, NULL, 0));
+	while ((ret = sends ? fi_send(ep, gpu, SIZE, NULL, peer, NULL)
+			    : fi_recv(ep, gpu, SIZE, NULL, peer, NULL)) == -FI_EAGAIN)
+		fi_cq_read(cq, NULL, 0);
 	TRY(ret);
 	do
 		ret = fi_cq_read(cq, &entry, 1);
