@@ -13,6 +13,7 @@
 #include "fid/fabric.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "path/quirks.h"
 
 /*
  * libfabric calls this after a fabric has been opened: @attr->fabric is that fabric,
@@ -31,8 +32,7 @@ static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 		P2P_INFO("not needed around " P2P_NAME "\n");
 		return -FI_ENOSYS;
 	}
-	/* ofi_rxm opens one for collectives and shares its own objects with it (FI_PEER) */
-	if (!strncmp(hooked->name, "off_", 4)) {
+	if (quirks_of_name(hooked->name, fi_version()) & QUIRK_NO_HOOK) {
 		P2P_INFO("not around %s, which transfers nothing by itself\n", hooked->name);
 		return -FI_ENOSYS;
 	}

@@ -15,6 +15,7 @@
 #include "base/conf.h"
 #include "fid/fabric.h"
 #include "path/info.h"
+#include "path/quirks.h"
 #include "mem/ipc_share.h"
 #include "base/libfabric.h"
 #include "base/log.h"
@@ -47,17 +48,13 @@ static void prov_hints_objects(struct fi_info *hints)
 		domain->domain = (struct fid_domain *) fid_core((struct fid *) domain->domain);
 }
 
-/*
- * Where a core provider has RDM endpoints itself, it comes before the same provider under
- * ofi_rxm. libfabric sees to that only in lists for applications.
- */
-static void prov_reorder(struct fi_info **list)
+/* Puts the infos of cores with QUIRK_AHEAD before the first of one with QUIRK_BEHIND. */
+static void prov_reorder(struct fi_info **list, uint32_t version)
 {
 	struct fi_info *plain = NULL, **plain_end = &plain, **place, *info;
 
 	for (place = list; (info = *place);) {
-		if (!strcmp(info->fabric_attr->prov_name, "tcp") ||
-		    !strcmp(info->fabric_attr->prov_name, "net")) {
+		if (quirks_of(info, version) & QUIRK_AHEAD) {
 			*place = info->next;
 			*plain_end = info;
 			plain_end = &info->next;
@@ -69,8 +66,7 @@ static void prov_reorder(struct fi_info **list)
 	if (!plain)
 		return;
 	for (place = list; *place; place = &(*place)->next) {
-		if (!strcmp((*place)->fabric_attr->prov_name, "tcp;ofi_rxm") ||
-		    !strcmp((*place)->fabric_attr->prov_name, "net;ofi_rxm"))
+		if (quirks_of(*place, version) & QUIRK_BEHIND)
 			break;
 	}
 	*plain_end = *place;
@@ -90,7 +86,7 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 	while ((info = *place)) {
 		why = "another provider was named";
 		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
-		    info_from_core(hints, info, &why)) {
+		    info_from_core(hints, info, fi_version(), &why)) {
 			place = &info->next;
 			continue;
 		}
@@ -137,7 +133,7 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 		ret = lf.getinfo(version, node, service, flags | P2P_GETINFO_INTERNAL,
 				 core_hints, info);
 	if (!ret) {
-		prov_reorder(info);
+		prov_reorder(info, fi_version());
 		ret = prov_convert(hints, core_name, info);
 	}
 	lf.freeinfo(core_hints);

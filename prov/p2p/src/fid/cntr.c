@@ -10,6 +10,7 @@
 #include "xfer/ep_state.h"
 #include "xfer/progress.h"
 #include "xfer/sleep.h"
+#include "path/quirks.h"
 
 /* How long to sleep at a time on a counter that the core counts as well as we do [ms] */
 #define CNTR_SLICE 1
@@ -274,7 +275,7 @@ static int cntr_open_core(struct p2p_cntr *cntr, const struct fi_cntr_attr *attr
 	bool sleeps;
 	int ret;
 
-	/* a list of descriptors would make tcp start a thread */
+	/* a list of descriptors makes some cores start a thread: QUIRK_POLLFD */
 	if (core_attr.wait_obj == FI_WAIT_POLLFD)
 		core_attr.wait_obj = FI_WAIT_FD;
 	sleeps = core_attr.wait_obj == FI_WAIT_FD;
@@ -318,7 +319,8 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 		return ret;
 	}
 	if (cntr->waits)
-		wait_waker_get(&domain->xfer, domain->counts ? domain->core : NULL);
+		wait_waker_get(&domain->xfer,
+			       domain->quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
 	waitset_join(set, &cntr->member, &cntr->fid.fid);
 	*cntr_fid = &cntr->fid;
 	return 0;

@@ -14,6 +14,7 @@
 #include "dev/dev.h"
 #include "fid/ep.h"
 #include "path/info.h"
+#include "path/quirks.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "proto/proto.h"
@@ -100,10 +101,10 @@ static struct fi_ops_domain domain_ops = {
 };
 
 /* Why the core's NIC cannot be given device memory; NULL: it can, as far as is known */
-static const char *domain_maps_not(const struct fi_info *info, const struct fi_info *core,
+static const char *domain_maps_not(const struct fi_info *info, unsigned int quirks,
 				   bool layered)
 {
-	if (!info_core_maps(core))
+	if (!(quirks & QUIRK_MAPS))
 		return "the core provider registers no device memory";
 	if (!dev_present)
 		return "there is no GPU runtime";
@@ -118,6 +119,17 @@ static const char *domain_maps_not(const struct fi_info *info, const struct fi_i
 		return "the domain was opened without FI_MR_LOCAL: the core provider registers "
 		       "buffers by itself";
 	return NULL;
+}
+
+static void domain_say_quirks(const struct fi_info *core)
+{
+	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
+
+	for (size_t i = 0; i < quirks_count; i++) {
+		if (quirks_match(&quirks_table[i], name, fi_version()))
+			P2P_INFO("%s %s\n", name ? name : "the core provider",
+				 quirks_table[i].does);
+	}
 }
 
 int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
@@ -142,7 +154,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain = p2p_new(sizeof *domain);
 	if (!domain)
 		goto free_info;
-	ret = fabric->layered ? info_to_core(core_info) : 0;
+	ret = fabric->layered ? info_to_core(core_info, fi_version()) : 0;
 	if (ret)
 		goto free_domain;
 	domain->layered = fabric->layered && info_layered(info);
@@ -152,9 +164,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	/* whichever thread calls, all of the domain's queues are read */
 	if (shared)
 		core_info->domain_attr->threading = FI_THREAD_SAFE;
-	why = domain_maps_not(info, core_info, domain->layered);
+	domain->quirks = quirks_of(core_info, fi_version());
+	domain_say_quirks(core_info);
+	why = domain_maps_not(info, domain->quirks, domain->layered);
 	adds = !why && domain->layered;
-	lends = domain->layered && dev_present && info_core_lends(core_info);
+	lends = domain->layered && dev_present && domain->quirks & QUIRK_LENDS;
 	if (adds)
 		info_core_add_maps(core_info);
 	if (lends)
@@ -169,12 +183,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		goto close_core;
 	domain->xfer.stage.lender = lends ? domain->core : NULL;
 	nic_map_init(&domain->xfer.map, why ? NULL : domain->core, why);
-	domain->xfer.direct = !why && info_core_direct(core_info);
+	domain->xfer.direct = !why && domain->quirks & QUIRK_DIRECT;
 	domain->xfer.virt_addr =
 		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
-	/* ofi_rxm keeps a table by key for atomic operations: no key may be in it twice, as
-	 * the cache's may */
+	/* no key may be there twice, as one of the cache's may: QUIRK_KEY_ONCE */
 	if (info->caps & FI_ATOMIC)
 		domain->xfer.local_flags = MAP_FLAG_NOCACHE;
 	ret = adds ? xfer_want_local(&domain->xfer) : 0;
@@ -182,14 +195,13 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		goto fini_xfer;
 
 	domain->xfer.wait.fabric = fabric->core;
-	domain->counts = info_core_counts(core_info, fi_version());
 	domain->source = info->caps & FI_SOURCE;
 	if (domain->layered) {
-		domain->serves_all = info_serves_all(info, core_info);
+		domain->serves_all = info_serves_all(info, domain->quirks);
 		info_keys(info, domain->serves_all, &domain->xfer.key_mark,
 			  &domain->xfer.keys_ours);
 		domain->xfer.atomics_ours =
-			domain->xfer.key_mark && info_core_fails_atomics(core_info);
+			domain->xfer.key_mark && domain->quirks & QUIRK_ATOMICS;
 	}
 	ret = domain->automatic ? auto_start(&domain->auto_thread, &domain->xfer) : 0;
 	if (ret)

@@ -14,12 +14,12 @@
  * @layered:	peers of its endpoints run ofi_p2p, too: it is not a hook's, and its endpoints
  *		are neither connected nor unreliable
  * @source:	messages tell where they come from (FI_SOURCE)
- * @counts:	the core's counters may be used beside ours
  * @automatic:	the application has asked for progress without its calls
  * @auto_thread: makes it then
  * @allocated:	what is registered is there (FI_MR_ALLOCATED), and so stays what it is
  * @serves_all:	peers reach no memory but by asking us, as the core does not count it
  * @learned:	some address vector of its has indices that are not the core's
+ * @quirks:	what is special about the core provider (path/quirks.h)
  * @users:	objects of ours that the core does not know of: it cannot be closed before them
  */
 struct p2p_domain {
@@ -28,13 +28,13 @@ struct p2p_domain {
 	struct p2p_fabric *fabric;
 	bool layered;
 	bool source;
-	bool counts;
 	bool allocated;
 	bool serves_all;
 	bool automatic;
 	struct xfer xfer;
 	struct auto_thread auto_thread;
 	bool learned;
+	unsigned int quirks;
 	unsigned int users;
 };
 

@@ -13,6 +13,7 @@
 #include "base/conf.h"
 #include "fid/eq.h"
 #include "path/info.h"
+#include "path/quirks.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "proto/hello.h"
@@ -236,8 +237,8 @@ static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
 }
 
 /*
- * ofi_rxm and shm crash when a queue is read that an endpoint was bound to and not yet enabled, and
- * any progress in the domain reads all of its queues: the core's endpoint is bound when it is enabled.
+ * Progress reads all queues of a domain. So the core's endpoint is bound when it is enabled
+ * (QUIRK_UNENABLED).
  */
 static void ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
 {
@@ -532,6 +533,19 @@ static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, 
 	return 0;
 }
 
+/* What the transfers of @ep have to know of the core provider */
+static void ep_set_quirks(struct p2p_ep *ep, const struct p2p_domain *domain)
+{
+	unsigned int quirks = domain->quirks;
+
+	ep->xfer.stalls = domain->layered && quirks & QUIRK_STALLS;
+	ep->xfer.mixes = quirks & QUIRK_MIXES;
+	ep->xfer.litters = quirks & QUIRK_LITTERS;
+	ep->xfer.near = domain->layered && quirks & QUIRK_NEAR;
+	ep->xfer.peeks = !domain->layered || !(quirks & QUIRK_NO_PEEK);
+	ep->xfer.peek_data = quirks & QUIRK_PEEK_UNMARKED ? 0 : FI_REMOTE_CQ_DATA;
+}
+
 /* What attributes leave open (0) is up to us */
 static size_t ep_iov_limit(size_t asked)
 {
@@ -556,12 +570,12 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		goto free_info;
-	ret = domain->fabric->layered ? info_to_core(core_info) : 0;
+	ret = domain->fabric->layered ? info_to_core(core_info, fi_version()) : 0;
 	if (!ret && domain->xfer.local)
 		info_core_add_maps(core_info);
 	if (!ret && domain->xfer.stage.lender)
 		info_core_add_lending(core_info);
-	ep->xfer.stalls = domain->layered && info_core_stalls(core_info);
+	ep_set_quirks(ep, domain);
 	if (!ret && ep->xfer.stalls)
 		ret = side_ep_init(ep, core_info);
 	if (!ret)
@@ -587,12 +601,7 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	}
 	ep->caps = info->caps;
 	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
-	ep->xfer.mixes = info_core_mixes(core_info);
 	ep->xfer.lends = domain->xfer.stage.lender;
-	ep->xfer.litters = info_core_litters(core_info);
-	ep->xfer.near = domain->layered && info_core_near(core_info);
-	ep->xfer.peeks = info_core_peeks(core_info, fi_version(), &ep->xfer.peek_data) ||
-			 !domain->layered;
 	if (domain->layered)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
 	ret = ep_init(ep, domain, FI_CLASS_EP, context);

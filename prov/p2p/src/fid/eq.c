@@ -26,7 +26,7 @@ static void eq_request(struct fi_info *info, const struct p2p_pep *pep)
 	    !strcmp(info->fabric_attr->prov_name, pep->info->fabric_attr->prov_name))
 		return;
 	name = strdup(pep->info->fabric_attr->prov_name);
-	if (!name || !info_from_core(pep->info, info, &why)) {
+	if (!name || !info_from_core(pep->info, info, fi_version(), &why)) {
 		P2P_WARN("a connection request has the core provider's info: %s\n", why);
 		free(name);
 		return;
@@ -287,7 +287,7 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 		if (!pep->info)
 			goto free_both;
 	}
-	ret = layered ? info_to_core(core_info) : 0;
+	ret = layered ? info_to_core(core_info, fi_version()) : 0;
 	if (!ret)
 		ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, core_info, &pep->core,
 				    pep);

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "path/quirks.h"
 
 /* What we ask every core for, beyond what the application wants */
 #define INFO_CORE_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
@@ -32,9 +33,8 @@
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS)
 
-/* The provider whose NICs can be given device memory, and the size of its keys */
-#define INFO_VERBS "verbs"
-#define INFO_VERBS_KEY_SIZE 4
+/* The size of keys where a NIC can be given device memory (QUIRK_MAPS) */
+#define INFO_NIC_KEY_SIZE 4
 
 /* The order that we keep */
 #define INFO_ORDER FI_ORDER_SAS
@@ -245,12 +245,6 @@ static bool info_order_asked(const struct fi_info *hints)
 				 ep->max_order_waw_size)));
 }
 
-static bool info_core_is(const struct fi_info *core, const char *name)
-{
-	return core->fabric_attr && core->fabric_attr->prov_name &&
-	       !strcasecmp(core->fabric_attr->prov_name, name);
-}
-
 /* Who has not asked for them does not pay for them: see info_serves_all(). */
 static void info_no_events(struct fi_info *info)
 {
@@ -269,30 +263,73 @@ static void info_disorder(struct fi_info *info)
 	info->ep_attr->max_order_waw_size = 0;
 }
 
-static bool info_core_over(const struct fi_info *core, const char *part)
+/* Bytes of remote cq data that messages carry */
+static size_t info_core_data_size(const struct fi_info *core, unsigned int quirks)
 {
-	return core->fabric_attr && core->fabric_attr->prov_name &&
-	       strstr(core->fabric_attr->prov_name, part);
+	return quirks & QUIRK_OWN_DATA ? INFO_CORE_CQ_DATA_SIZE
+				       : core->domain_attr->cq_data_size;
 }
 
-/*
- * Bytes of remote cq data that messages carry. ofi_rxm has a header for 8 of them, whatever
- * is below; what it offers is for remote writes, too, which verbs gives 4.
- */
-static size_t info_core_data_size(const struct fi_info *core)
+/* Why our protocol does not work over this core; NULL: it does */
+static const char *info_core_lacks(const struct fi_info *core, unsigned int quirks)
 {
-	return info_core_over(core, "ofi_rxm") ? INFO_CORE_CQ_DATA_SIZE
-					       : core->domain_attr->cq_data_size;
+	if (~core->caps & INFO_CORE_CAPS)
+		return "it lacks tagged messages";
+	if (quirks & QUIRK_NO_DATA)
+		return "its completions do not tell of remote cq data";
+	if (info_core_data_size(core, quirks) < INFO_CORE_CQ_DATA_SIZE)
+		return "its remote cq data is too short for a mark";
+	if (!info_tag_bit(info_tag_format(core->ep_attr->mem_tag_format)))
+		return "its tags have too few bits";
+	if (core->tx_attr->size <= INFO_QUEUE_RESERVE ||
+	    core->rx_attr->size <= INFO_QUEUE_RESERVE)
+		return "its queues are too short";
+	if (core->domain_attr->mr_mode & FI_MR_LOCAL)
+		return "it does not register local buffers by itself";
+	return NULL;
 }
 
-bool info_from_core(const struct fi_info *hints, struct fi_info *info, const char **why)
+static void info_caps_from_core(const struct fi_info *hints, struct fi_info *info,
+				uint64_t hmem)
 {
+	uint64_t wanted = hints ? hints->caps : 0, tx = wanted, rx = wanted;
+
+	if (hints && hints->tx_attr && hints->tx_attr->caps)
+		tx = hints->tx_attr->caps;
+	if (hints && hints->rx_attr && hints->rx_attr->caps)
+		rx = hints->rx_attr->caps;
+	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
+	info->tx_attr->caps = info_caps(info->tx_attr->caps, tx) | hmem;
+	info->rx_attr->caps = info_caps(info->rx_attr->caps, rx) | hmem;
+	/* a context's capabilities are among the endpoint's (fi_endpoint(3)) */
+	info->rx_attr->caps &= info->caps | ~INFO_SOURCE_CAPS;
+}
+
+static void info_ep_from_core(struct fi_info *info)
+{
+	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
+	info->tx_attr->size -= INFO_QUEUE_RESERVE;
+	info->rx_attr->size -= INFO_QUEUE_RESERVE;
+	info->tx_attr->rma_iov_limit =
+		P2P_MIN(info->tx_attr->rma_iov_limit, INFO_RMA_IOV_LIMIT);
+	/* a short message may be complete before the long one posted ahead of it */
+	info->tx_attr->comp_order = 0;
+	info->rx_attr->comp_order = 0;
+	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
+}
+
+bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t version,
+		    const char **why)
+{
+	unsigned int quirks = quirks_of(info, version);
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
 	bool automatic = hints && hints->domain_attr &&
 			 hints->domain_attr->data_progress == FI_PROGRESS_AUTO;
-	bool serves, disorder;
+	const char *lacks;
+	bool serves;
 
 	/* whoever used the core's own objects would go past us */
 	info->fabric_attr->fabric = NULL;
@@ -303,80 +340,37 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, const cha
 			return false;
 		return info_plain_from_core(info, wanted, hmem, asked_mr, why);
 	}
-	if (~info->caps & INFO_CORE_CAPS) {
-		*why = "it lacks tagged messages";
-		return false;
-	}
-	if (info_core_is(info, "sm2")) {
-		/* 2.6: sm2_rx_cq_flags() */
-		*why = "its completions do not tell of remote cq data";
-		return false;
-	}
-	if (info_core_data_size(info) < INFO_CORE_CQ_DATA_SIZE) {
-		*why = "its remote cq data is too short for a mark";
-		return false;
-	}
-	if (!info_tag_bit(info_tag_format(info->ep_attr->mem_tag_format))) {
-		*why = "its tags have too few bits";
-		return false;
-	}
-	if (info->tx_attr->size <= INFO_QUEUE_RESERVE ||
-	    info->rx_attr->size <= INFO_QUEUE_RESERVE) {
-		*why = "its queues are too short";
-		return false;
-	}
-	if (automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO) {
-		*why = "its transfers need calls to progress";
-		return false;
-	}
-	if (info->domain_attr->mr_mode & FI_MR_LOCAL) {
-		*why = "it does not register local buffers by itself";
+	lacks = info_core_lacks(info, quirks);
+	if (!lacks && automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO)
+		lacks = "its transfers need calls to progress";
+	if (lacks) {
+		*why = lacks;
 		return false;
 	}
 
-	if (!(wanted & FI_RMA_EVENT) && !info_core_counts_remote(info))
+	if (!(wanted & FI_RMA_EVENT) && quirks & QUIRK_UNCOUNTED)
 		info_no_events(info);
-	serves = hmem || info_serves_all(info, info);
-	disorder = serves && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS;
-	if (disorder && info_order_asked(hints)) {
-		*why = "an order of remote memory operations is asked for";
-		if (wanted)
-			return false;
-		hmem = serves = disorder = 0;
+	serves = hmem || info_serves_all(info, quirks);
+	if (serves && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS) {
+		if (!info_order_asked(hints)) {
+			info_disorder(info);
+		} else {
+			*why = "an order of remote memory operations is asked for";
+			if (wanted)
+				return false;
+			hmem = serves = 0;
+		}
 	}
 
-	info->caps = info_caps(info->caps, wanted) | hmem | (hmem ? FI_P2P : 0);
-	info->tx_attr->caps =
-		info_caps(info->tx_attr->caps, hints && hints->tx_attr && hints->tx_attr->caps
-						       ? hints->tx_attr->caps
-						       : wanted) |
-		hmem;
-	info->rx_attr->caps =
-		info_caps(info->rx_attr->caps, hints && hints->rx_attr && hints->rx_attr->caps
-						       ? hints->rx_attr->caps
-						       : wanted) |
-		hmem;
-	/* a context's capabilities are among the endpoint's (fi_endpoint(3)) */
-	info->rx_attr->caps &= info->caps | ~INFO_SOURCE_CAPS;
-	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
-	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
-	info->tx_attr->size -= INFO_QUEUE_RESERVE;
-	info->rx_attr->size -= INFO_QUEUE_RESERVE;
-	if (disorder)
-		info_disorder(info);
-	info->tx_attr->rma_iov_limit =
-		P2P_MIN(info->tx_attr->rma_iov_limit, INFO_RMA_IOV_LIMIT);
-	/* a short message may be complete before the long one posted ahead of it */
-	info->tx_attr->comp_order = 0;
-	info->rx_attr->comp_order = 0;
-	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
+	info_caps_from_core(hints, info, hmem);
+	info_ep_from_core(info);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	/* it takes a thread, which is not for who has not asked for it */
 	info->domain_attr->data_progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	/* the second lets us trust in descriptors of host memory (desc_cache.h) */
 	info->domain_attr->mr_mode |= asked_mr & (FI_MR_P2P | FI_MR_ALLOCATED);
 	/* room for marks beside the core's keys */
-	if (info_core_maps(info))
+	if (quirks & QUIRK_MAPS)
 		info->domain_attr->mr_key_size = sizeof(uint64_t);
 	/* keys of our choice tell the memory that the core reaches from the rest */
 	if (info->caps & INFO_REMOTE_CAPS && serves)
@@ -394,9 +388,10 @@ void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 	*ours = remote && !chosen;
 }
 
-int info_to_core(struct fi_info *info)
+int info_to_core(struct fi_info *info, uint32_t version)
 {
 	char *name, *excluded;
+	unsigned int quirks;
 
 	if (info->fabric_attr && info->fabric_attr->prov_name) {
 		if (info_name_split(info->fabric_attr->prov_name, &name, &excluded))
@@ -410,8 +405,9 @@ int info_to_core(struct fi_info *info)
 		return 0;
 	}
 	info_modes_to_core(info);
-	if (info->domain_attr && info_core_maps(info))
-		info->domain_attr->mr_key_size = INFO_VERBS_KEY_SIZE;
+	quirks = quirks_of(info, version);
+	if (info->domain_attr && quirks & QUIRK_MAPS)
+		info->domain_attr->mr_key_size = INFO_NIC_KEY_SIZE;
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
 	if (info->tx_attr) {
 		info->tx_attr->caps =
@@ -428,89 +424,13 @@ int info_to_core(struct fi_info *info)
 	if (info->ep_attr)
 		info->ep_attr->mem_tag_format = 0;
 	if (info->domain_attr) {
-		/* ofi_rxm asks the provider below for as much */
-		if (!info_core_over(info, "ofi_rxm"))
+		if (!(quirks & QUIRK_OWN_DATA))
 			info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
-		/*
-		 * Where it is to be automatic our thread moves what is the core's, too. ofi_rxm's own
-		 * looks for what has come without the endpoint's lock, where there are atomic
-		 * operations (rxm_cm_atomic_progress(), 1.17 to 2.6), and messages are lost.
-		 */
+		/* where it is to be automatic our thread makes it so: QUIRK_AUTO_LOSES */
 		info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	}
 	return 0;
-}
-
-/*
- * "net" (1.17, and tcp's predecessor) sets aside four tagged messages of 64 bytes for each peer,
- * "tcp" 64 of any length (FI_TCP_MAX_SAVED), and neither any without a tag; the others keep what
- * comes.
- */
-bool info_core_stalls(const struct fi_info *core)
-{
-	return info_core_is(core, "net") || info_core_is(core, "tcp");
-}
-
-/* shm has them since 1.19; before, it took them for receives. ofi_rxm's flags came in 2.0. */
-bool info_core_peeks(const struct fi_info *core, uint32_t version, uint64_t *data)
-{
-	*data = FI_REMOTE_CQ_DATA;
-	if (FI_VERSION_LT(version, FI_VERSION(2, 0)) && info_core_over(core, "ofi_rxm"))
-		*data = 0;
-	return FI_VERSION_GE(version, FI_VERSION(1, 19)) || !info_core_is(core, "shm");
-}
-
-/* "net" of 1.17, and "tcp" that came of it */
-bool info_core_mixes(const struct fi_info *core)
-{
-	return info_core_is(core, "net") || info_core_is(core, "tcp");
-}
-
-/*
- * The queues of ofi_rxm keep the closed endpoint's among what fi_trywait() looks at (1.17 to
- * 2.6): nobody calls ofi_wait_del_fid().
- */
-bool info_core_litters(const struct fi_info *core)
-{
-	return info_core_over(core, "ofi_rxm");
-}
-
-bool info_core_near(const struct fi_info *core)
-{
-	return info_core_is(core, "shm");
-}
-
-bool info_core_maps(const struct fi_info *core)
-{
-	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
-
-	return name && !strncasecmp(name, INFO_VERBS, strlen(INFO_VERBS));
-}
-
-bool info_core_direct(const struct fi_info *core)
-{
-	return info_core_is(core, INFO_VERBS);
-}
-
-/*
- * ofi_rxm's rxm_handle_atomic_resp() frees the request's buffer, which the NIC may not have
- * given back yet: what is sent from it next is reported when the request's own completion comes
- * (rxm_handle_comp(), at RXM_ATOMIC_RESP_WAIT), and once more at its own. "tcp" has completed
- * what it has sent before it reads an answer.
- */
-bool info_core_fails_atomics(const struct fi_info *core)
-{
-	return info_core_maps(core);
-}
-
-/*
- * ofi_rxm copies a message of up to 128 KiB through buffers of 16 KiB at both ends; what is read
- * goes from place to place, and several such messages at once. "net" and "tcp" do that with messages.
- */
-bool info_core_lends(const struct fi_info *core)
-{
-	return info_core_is(core, "tcp;ofi_rxm");
 }
 
 static void info_core_add_reads(struct fi_info *core)
@@ -537,26 +457,7 @@ void info_core_add_maps(struct fi_info *core)
 		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 }
 
-/*
- * Those of "net" crash at a message that was there before its receive; whoever waits for one
- * of tcp's, before 1.18, does not see that anything has come.
- */
-bool info_core_counts(const struct fi_info *core, uint32_t version)
+bool info_serves_all(const struct fi_info *info, unsigned int quirks)
 {
-	return !info_core_is(core, "net") &&
-	       (FI_VERSION_GE(version, FI_VERSION(1, 18)) || !info_core_is(core, "tcp"));
-}
-
-/*
- * "net" and "tcp" count no reads, and writes only if they come with data: for the rest of
- * what peers do they set up no report, and it is the report that is counted.
- */
-bool info_core_counts_remote(const struct fi_info *core)
-{
-	return !info_core_is(core, "net") && !info_core_is(core, "tcp");
-}
-
-bool info_serves_all(const struct fi_info *info, const struct fi_info *core)
-{
-	return info->caps & FI_RMA_EVENT && !info_core_counts_remote(core);
+	return info->caps & FI_RMA_EVENT && quirks & QUIRK_UNCOUNTED;
 }
