@@ -39,7 +39,6 @@ struct fake_mr {
 
 /**
  * struct fake - what there is, and what is to happen.
- * @version:	libfabric's
  * @module:	the kernel module that is loaded
  * @expose_error: of the device's, with @expose_why; for the allocation @expose_id only,
  *		unless that is 0
@@ -50,7 +49,6 @@ struct fake_mr {
  * @mrs:	those open, of @bytes
  */
 struct fake {
-	uint32_t version;
 	const char *module;
 	int expose_error;
 	const char *expose_why;
@@ -69,6 +67,10 @@ struct fake {
 };
 
 extern struct fake fake;
+
+/* What fi_version() says, as a number and in words */
+#define FAKE_VERSION FI_VERSION(1, 19)
+#define FAKE_RELEASE "1.19"
 
 /* Device modules, of which none is loaded at first; and a second runtime */
 #define FAKE_MODULE "unit_peermem"

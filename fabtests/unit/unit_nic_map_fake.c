@@ -21,7 +21,7 @@ static uint64_t fake_exposed;
 
 uint32_t fi_version(void)
 {
-	return fake.version;
+	return FAKE_VERSION;
 }
 
 int access(const char *path, int mode)
@@ -168,7 +168,6 @@ struct fid_domain fake_domain = {.mr = &fake_domain_mr_ops};
 static void fake_reset(void)
 {
 	fake = (struct fake){
-		.version = FI_VERSION(2, 1),
 		.expose_why = "no dma-buf of it",
 		.room = SIZE_MAX,
 		.last_fd = -1,
@@ -245,7 +244,7 @@ int fake_begin(void **state)
 {
 	fake_reset();
 	stats = (struct fi_p2p_stats){.pins = 0};
-	nic_map_init(&map, &fake_domain, NULL);
+	nic_map_init(&map, &fake_domain, NULL, true);
 	return 0;
 }
 

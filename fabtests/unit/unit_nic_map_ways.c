@@ -7,12 +7,11 @@
 
 #include "base/conf.h"
 
-/* A libfabric that registers dma-bufs, and one that does not */
-#define NEW FI_VERSION(1, 20)
-#define OLD FI_VERSION(1, 19)
+/* A libfabric that does not register dma-bufs */
+#define OLD true
 #define MODULE FAKE_MODULE
 
-#define NO_FLAG(release) "dma-buf: libfabric " release " cannot register one"
+#define NO_FLAG "dma-buf: libfabric " FAKE_RELEASE " cannot register one"
 #define NO_DMABUF "no dma-buf of it"
 #define DRIVER "dma-buf: the NIC's driver refuses"
 #define ADDRESS "peer-mem: the NIC's driver refuses"
@@ -28,14 +27,14 @@
 
 /*
  * One device's first two allocations. What is closed is not tried for the second.
- * @version:	0: NEW
+ * @old:	libfabric does not register dma-bufs
  * @flags:	those of the way it goes; 0: it does not, because of both @reasons
  * @exposes, @asked: the calls that this took
  * @possible:	what nic_map_possible() says in the end
  */
 static const struct ladder {
 	const char *name;
-	uint32_t version;
+	bool old;
 	unsigned int pin;
 	const char *module;
 	int expose_error;
@@ -50,12 +49,10 @@ static const struct ladder {
 	/* a dma-buf first, whatever else there is */
 	{"new, module", .module = MODULE, BY_DMABUF(2, 2)},
 	{"new, no module", BY_DMABUF(2, 2)},
-	{"newest, no module", FI_VERSION(2, 6), BY_DMABUF(2, 2)},
 	{"old, module", OLD, .module = MODULE, BY_ADDRESS(0, 2)},
 	{"old, the second module", OLD, .module = FAKE_MODULE_OLD, BY_ADDRESS(0, 2)},
-	{"oldest, no module", FI_VERSION(1, 17), NEVER(0, 0, NO_FLAG("1.17"), ABSENT)},
-	{"old, another's module", OLD, .module = "unit_peer",
-	 NEVER(0, 0, NO_FLAG("1.19"), ABSENT)},
+	{"old, no module", OLD, NEVER(0, 0, NO_FLAG, ABSENT)},
+	{"old, another's module", OLD, .module = "unit_peer", NEVER(0, 0, NO_FLAG, ABSENT)},
 	/* the device makes none: never, or not of this memory */
 	{"no dma-bufs, module", .module = MODULE, .expose_error = -FI_ENOSYS, BY_ADDRESS(1, 2)},
 	{"no dma-bufs, no module", .expose_error = -FI_ENOSYS,
@@ -73,11 +70,11 @@ static const struct ladder {
 	{"neither for the driver", .module = MODULE, .dmabuf_error = -FI_EINVAL,
 	 .plain_error = -FI_EINVAL, NEVER(1, 2, DRIVER, ADDRESS)},
 	{"old, refused", OLD, .module = MODULE, .plain_error = -FI_EINVAL,
-	 NEVER(0, 1, NO_FLAG("1.19"), ADDRESS)},
+	 NEVER(0, 1, NO_FLAG, ADDRESS)},
 	/* the user's choice */
 	{"dmabuf", .pin = CONF_PIN_DMABUF, .module = MODULE, BY_DMABUF(2, 2)},
 	{"dmabuf, old", OLD, CONF_PIN_DMABUF, MODULE,
-	 NEVER(0, 0, NO_FLAG("1.19"), SWITCHED("peer-mem"))},
+	 NEVER(0, 0, NO_FLAG, SWITCHED("peer-mem"))},
 	{"dmabuf, refused", .pin = CONF_PIN_DMABUF, .module = MODULE,
 	 .dmabuf_error = -FI_EINVAL, NEVER(1, 1, DRIVER, SWITCHED("peer-mem"))},
 	{"peermem", .pin = CONF_PIN_PEERMEM, .module = MODULE, BY_ADDRESS(0, 2)},
@@ -96,7 +93,7 @@ void test_ladder(void **state)
 				     second = fake_alloc(BASE + PAGE, PAGE);
 
 		fake_begin(state);
-		fake.version = row->version ? row->version : NEW;
+		nic_map_init(&map, &fake_domain, NULL, !row->old);
 		fake.module = row->module;
 		fake.expose_error = row->expose_error;
 		fake.dmabuf_error = row->dmabuf_error;
@@ -131,10 +128,8 @@ void test_possible(void **state)
 	const struct dev_mem mem = fake_alloc(BASE, PAGE);
 
 	assert_true(nic_map_possible(&map, &mem, &got_why));
-	fake.version = OLD;
-	assert_true(nic_map_possible(&map, &mem, &got_why));
 	nic_map_fini(&map);
-	nic_map_init(&map, &fake_domain, NULL);
+	nic_map_init(&map, &fake_domain, NULL, false);
 	assert_false(nic_map_possible(&map, &mem, &got_why));
 	assert_non_null(strstr(got_why, ABSENT));
 	assert_int_equal(fake.exposes + fake.asked, 0);
@@ -145,7 +140,7 @@ void test_no_domain(void **state)
 	static const char reason[] = "there is none";
 	const struct dev_mem mem = fake_alloc(BASE, PAGE);
 
-	nic_map_init(&map, NULL, reason);
+	nic_map_init(&map, NULL, reason, true);
 	assert_false(nic_map_possible(&map, &mem, &got_why));
 	assert_ptr_equal(got_why, reason);
 	must_not(&mem, 0, 1, -FI_EOPNOTSUPP, reason);

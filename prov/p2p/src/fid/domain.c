@@ -182,7 +182,8 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	if (ret)
 		goto close_core;
 	domain->xfer.stage.lender = lends ? domain->core : NULL;
-	nic_map_init(&domain->xfer.map, why ? NULL : domain->core, why);
+	nic_map_init(&domain->xfer.map, why ? NULL : domain->core, why,
+		     !(domain->quirks & QUIRK_NO_DMABUF));
 	domain->xfer.direct = !why && domain->quirks & QUIRK_DIRECT;
 	domain->xfer.virt_addr =
 		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);

@@ -13,8 +13,6 @@
 #include "base/libfabric.h"
 #include "base/log.h"
 
-#define MAP_DMABUF_RELEASE FI_VERSION(1, 20)
-
 /* fi_mr(3)'s struct fi_mr_dmabuf */
 struct nic_map_dmabuf {
 	int fd;
@@ -23,9 +21,9 @@ struct nic_map_dmabuf {
 	void *base_addr;
 };
 
-void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why)
+void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why, bool dmabuf)
 {
-	*map = (struct nic_map){.domain = domain, .why = why};
+	*map = (struct nic_map){.domain = domain, .why = why, .dmabuf = dmabuf};
 	TAILQ_INIT(&map->used);
 	LIST_INIT(&map->devices);
 }
@@ -191,13 +189,13 @@ static bool nic_map_module_loaded(const struct dev_ops *ops)
 }
 
 /* What can be known without trying */
-static void nic_map_device_look(struct nic_map_device *device)
+static void nic_map_device_look(const struct nic_map *map, struct nic_map_device *device)
 {
 	char why[96];
 
 	if (conf.pin == CONF_PIN_PEERMEM || conf.pin == CONF_PIN_NONE) {
 		nic_map_device_close(device, MAP_DMABUF, "switched off by FI_P2P_PIN");
-	} else if (FI_VERSION_LT(fi_version(), MAP_DMABUF_RELEASE)) {
+	} else if (!map->dmabuf) {
 		snprintf(why, sizeof why, "libfabric %d.%d cannot register one (1.20 can)",
 			 FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
 		nic_map_device_close(device, MAP_DMABUF, why);
@@ -225,7 +223,7 @@ static struct nic_map_device *nic_map_device_get(struct nic_map *map, const stru
 	device->ops = mem->ops;
 	device->ordinal = mem->ordinal;
 	LIST_INSERT_HEAD(&map->devices, device, entry);
-	nic_map_device_look(device);
+	nic_map_device_look(map, device);
 	return device;
 }
 

@@ -78,6 +78,7 @@ struct nic_map_device {
 /**
  * struct nic_map - one domain's mappings.
  * @domain:	the core's domain; NULL: nothing can be mapped, because of @why
+ * @dmabuf:	libfabric can register dma-bufs
  * @allocs:	by id
  * @used:	all pieces, what was used last at the end
  * @count:	how many; @bytes of those with a region
@@ -85,6 +86,7 @@ struct nic_map_device {
 struct nic_map {
 	struct fid_domain *domain;
 	const char *why;
+	bool dmabuf;
 	struct nic_map_alloc *allocs;
 	TAILQ_HEAD(, nic_map_entry) used;
 	LIST_HEAD(, nic_map_device) devices;
@@ -92,14 +94,14 @@ struct nic_map {
 	size_t bytes;
 };
 
-/*
- * Registration flag that keeps a region out of the core's cache, which knows nothing of
- * freed device memory
- */
+/* Registration flag that keeps a region out of the core's cache (QUIRK_STALE_MR) */
 #define MAP_FLAG_NOCACHE (1ULL << 60)
 
-/* @domain: the core's; or NULL, and @why nothing can be mapped (kept, not copied) */
-void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why);
+/*
+ * @domain: the core's; or NULL, and @why nothing can be mapped (kept, not copied); @dmabuf:
+ * libfabric can register dma-bufs
+ */
+void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why, bool dmabuf);
 
 /* Gives back what is not in use; nic_map_fini() wants nothing to be in use any more */
 void nic_map_trim(struct nic_map *map);

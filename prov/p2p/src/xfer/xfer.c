@@ -40,7 +40,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	xfer->id_base = random & WIRE_ID_MASK;
 	p2p_lock_init(&xfer->lock, shared);
 	stage_init(&xfer->stage, local_mr_domain);
-	nic_map_init(&xfer->map, NULL, "no domain is open");
+	nic_map_init(&xfer->map, NULL, "no domain is open", false);
 	ipc_init(&xfer->ipc, random);
 	copy_engines_init(&xfer->copies);
 	wait_domain_init(&xfer->wait);
