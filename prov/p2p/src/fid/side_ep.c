@@ -131,7 +131,7 @@ int side_ep_init(struct p2p_ep *ep, const struct fi_info *core)
 		free(aside);
 		return -FI_ENOMEM;
 	}
-	/* with it "net" crashes at messages from peers that are not inserted yet */
+	/* peers that are not inserted yet send to it: QUIRK_DIRECTED */
 	aside->info->caps &= ~FI_DIRECTED_RECV;
 	if (aside->info->rx_attr)
 		aside->info->rx_attr->caps &= ~FI_DIRECTED_RECV;

@@ -2,13 +2,12 @@
 /*
  * The endpoint aside.
  *
- * "net" and "tcp" read nothing more from a connection on which a message has come that has no
- * receive yet. Pieces of a long message, and the answers that ask for them, would wait behind it;
- * and the application may not post that receive before the long message has ended. So these
- * cores get a second endpoint, with connections of its own, beside each of the application's that
- * sends or receives long messages from device memory. All that comes there is ours, and has a
- * receive. It reports to the same queues. Peers learn its name from announcements and from the
- * answers to them (wire.h).
+ * A core with QUIRK_STALLS stops reading from a peer at a message that has no receive. Pieces of
+ * a long message, and the answers that ask for them, would wait behind it. The application may
+ * not post that receive before the long message has ended. So there is a second endpoint, with
+ * connections of its own, beside each of the application's that sends or receives long messages
+ * from device memory. All that comes there is ours, and has a receive. It reports to the same
+ * queues. Peers learn its name from announcements and from the answers to them (wire.h).
  */
 #ifndef P2P_SIDE_EP_H
 #define P2P_SIDE_EP_H

@@ -2,10 +2,10 @@
 /*
  * Wait sets: sleeping until any of several queues and counters may have something.
  *
- * A set is ours alone: the core's objects are opened with a descriptor each, and their wait points
- * use the set's epoll instance in place of one of their own. Beside it there is an empty set of
- * the core's: whether that can be opened tells which sets there are, and it keeps the fabric
- * busy.
+ * A set is ours alone. The core's objects are opened with a descriptor each, and their wait points
+ * use the set's epoll instance in place of one of their own (QUIRK_NESTS). Beside it there is an
+ * empty set of the core's: whether that can be opened tells which sets there are, and it keeps the
+ * fabric busy.
  */
 #ifndef P2P_WAITSET_H
 #define P2P_WAITSET_H

@@ -292,7 +292,7 @@ static void multi_recv_placed(struct multi_recv_buf *buf, const struct core_comp
 	int ret;
 
 	known.flags &= ~FI_MULTI_RECV;
-	/* of a message that is too long some cores tell the whole length */
+	/* the core may tell the whole length of a message that is too long: QUIRK_LONG_LEN */
 	if (known.err && known.buf)
 		known.len = P2P_MIN(known.len, buf->len - ((char *) known.buf - buf->host));
 	if (xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))

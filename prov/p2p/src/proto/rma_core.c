@@ -266,7 +266,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
-	/* ofi_rxm registers no bytes, too: not at a device's address, and verbs crashes then */
+	/* no bytes at a device's address may crash the core: QUIRK_EMPTY_MR */
 	empty = !len && op->count;
 	nothing.iov_base = &req->context;
 	ret = rma_core_choose(req, op->desc);

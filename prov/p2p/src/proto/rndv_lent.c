@@ -287,10 +287,7 @@ static void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
-/*
- * "tcp" (1.17) reports, and frees, a read twice whose answer is just coming in when its endpoint is
- * closed, and ofi_rxm crashes: tcpx_ep_flush_all_queues() finds it in two places.
- */
+/* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
 static void rndv_lent_close(struct xfer_ep *ep)
 {
 	uint64_t until = xfer_now() + RNDV_LENT_CLOSE;

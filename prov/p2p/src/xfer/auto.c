@@ -44,9 +44,9 @@ static bool auto_moved(struct auto_thread *thread, bool *on)
 }
 
 /*
- * The descriptors of net's queues (1.17) stay readable once there was something, since its
- * fi_trywait() does nothing. A read that waits makes them as they were; it returns at once
- * if there is something, and after a millisecond if not.
+ * Makes descriptors as they were that stay readable once there was something (QUIRK_READABLE). A
+ * read that waits does so. It returns at once if there is something, and after a millisecond
+ * if not.
  */
 static void auto_calm(struct xfer *xfer)
 {

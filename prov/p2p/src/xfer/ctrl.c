@@ -73,9 +73,8 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 }
 
 /*
- * "net" and "tcp" look for a message that came before its receive among those of all of a
- * domain's endpoints. The wrong endpoint would take what is asked of another, count and
- * report it, and post receives for pieces that go to the other. So each has a tag.
+ * Each endpoint has a tag of its own over a core that mixes up those of a domain (QUIRK_MIXES).
+ * The wrong endpoint would take what is asked of another.
  */
 static uint64_t ctrl_tag(const struct xfer_ep *ep, const void *name, size_t len)
 {
