@@ -15,6 +15,7 @@
 #include <rdma/fi_errno.h>
 
 #include "../cudaemu/driver.h"
+#include "dev/dev_pci.h"
 #include "mem/mem.h"
 
 #define PAGE 4096

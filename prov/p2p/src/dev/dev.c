@@ -3,7 +3,6 @@
 #include "dev/dev.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #include "config.h"
 #include "base/conf.h"
@@ -114,23 +113,6 @@ bool dev_find(const void *addr, struct dev_mem *mem)
 			return true;
 	}
 	return false;
-}
-
-int dev_pci_node(int domain, int bus, int device)
-{
-	char path[64];
-	int node = -1;
-	FILE *file;
-
-	snprintf(path, sizeof path, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node", domain,
-		 bus, device);
-	file = fopen(path, "re");
-	if (!file)
-		return -1;
-	if (fscanf(file, "%d", &node) != 1)
-		node = -1;
-	fclose(file);
-	return node;
 }
 
 bool dev_ipc_present(void)

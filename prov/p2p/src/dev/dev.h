@@ -200,9 +200,6 @@ P2P_GLANCE bool dev_glance(void)
 /* Fills @mem and returns true when @addr is device memory. */
 bool dev_find(const void *addr, struct dev_mem *mem);
 
-/* The NUMA node of a device on the PCI bus; -1: there is no such device, or no such node */
-int dev_pci_node(int domain, int bus, int device);
-
 /* Does any runtime here open other processes' memory? */
 bool dev_ipc_present(void);
 

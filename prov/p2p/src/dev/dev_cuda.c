@@ -16,118 +16,11 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
-#include "dev/dl.h"
+#include "dev/dev_backends.h"
+#include "dev/dev_pci.h"
 #include "base/log.h"
 
-#ifndef CUDA_LIBDIR
-#define CUDA_LIBDIR NULL
-#endif
-
 #define CUDA_DEVICES_MAX 64
-
-struct cuda_driver cuda;
-
-#define CUDA_SYMBOL(field, name, older, optional)                                              \
-	{                                                                                      \
-		name, older, (void **) &cuda.field, optional                                   \
-	}
-
-static const struct dl_symbol cuda_symbols[] = {
-	CUDA_SYMBOL(get_error_name, "cuGetErrorName", NULL, 0),
-	CUDA_SYMBOL(ctx_get_current, "cuCtxGetCurrent", NULL, 0),
-	CUDA_SYMBOL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
-	CUDA_SYMBOL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
-	CUDA_SYMBOL(primary_ctx_retain, "cuDevicePrimaryCtxRetain", NULL, 0),
-	CUDA_SYMBOL(pointer_get, "cuPointerGetAttributes", NULL, 0),
-	CUDA_SYMBOL(pointer_set, "cuPointerSetAttribute", NULL, 0),
-	CUDA_SYMBOL(address_range, "cuMemGetAddressRange_v2", NULL, 0),
-	CUDA_SYMBOL(copy, "cuMemcpy", NULL, 0),
-	CUDA_SYMBOL(copy_async, "cuMemcpyAsync", NULL, 0),
-	CUDA_SYMBOL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
-	CUDA_SYMBOL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
-	CUDA_SYMBOL(host_register, "cuMemHostRegister_v2", "cuMemHostRegister", 0),
-	CUDA_SYMBOL(host_unregister, "cuMemHostUnregister", NULL, 0),
-	CUDA_SYMBOL(host_device_pointer, "cuMemHostGetDevicePointer_v2", NULL, 0),
-	CUDA_SYMBOL(stream_create, "cuStreamCreate", NULL, 0),
-	CUDA_SYMBOL(stream_destroy, "cuStreamDestroy_v2", NULL, 0),
-	CUDA_SYMBOL(stream_query, "cuStreamQuery", NULL, 0),
-	CUDA_SYMBOL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
-	CUDA_SYMBOL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
-	CUDA_SYMBOL(stream_memops, "cuStreamBatchMemOp_v2", "cuStreamBatchMemOp", 1),
-	CUDA_SYMBOL(event_create, "cuEventCreate", NULL, 0),
-	CUDA_SYMBOL(event_destroy, "cuEventDestroy_v2", NULL, 0),
-	CUDA_SYMBOL(event_record, "cuEventRecord", NULL, 0),
-	CUDA_SYMBOL(event_query, "cuEventQuery", NULL, 0),
-	CUDA_SYMBOL(device_get, "cuDeviceGetAttribute", NULL, 0),
-	CUDA_SYMBOL(range_handle, "cuMemGetHandleForAddressRange", NULL, 1),
-	CUDA_SYMBOL(flush_writes, "cuFlushGPUDirectRDMAWrites", NULL, 1),
-	CUDA_SYMBOL(ipc_get, "cuIpcGetMemHandle", NULL, 1),
-	CUDA_SYMBOL(ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle", 1),
-	CUDA_SYMBOL(ipc_close, "cuIpcCloseMemHandle", NULL, 1),
-	CUDA_SYMBOL(handle_retain, "cuMemRetainAllocationHandle", NULL, 1),
-	CUDA_SYMBOL(handle_export, "cuMemExportToShareableHandle", NULL, 1),
-	CUDA_SYMBOL(handle_import, "cuMemImportFromShareableHandle", NULL, 1),
-	CUDA_SYMBOL(handle_map, "cuMemMap", NULL, 1),
-	CUDA_SYMBOL(handle_release, "cuMemRelease", NULL, 1),
-	CUDA_SYMBOL(address_reserve, "cuMemAddressReserve", NULL, 1),
-	CUDA_SYMBOL(address_free, "cuMemAddressFree", NULL, 1),
-	CUDA_SYMBOL(unmap, "cuMemUnmap", NULL, 1),
-	CUDA_SYMBOL(set_access, "cuMemSetAccess", NULL, 1),
-};
-
-const char *cuda_strerror(CUresult error)
-{
-	const char *name = NULL;
-
-	cuda.get_error_name(error, &name);
-	return name ? name : "unknown CUDA error";
-}
-
-int cuda_check(CUresult error, const char *call)
-{
-	if (p2p_likely(error == CUDA_SUCCESS))
-		return 0;
-	P2P_WARN("%s: %s\n", call, cuda_strerror(error));
-	switch (error) {
-	case CUDA_ERROR_OUT_OF_MEMORY:
-		return -FI_ENOMEM;
-	case CUDA_ERROR_INVALID_VALUE:
-		return -FI_EFAULT;
-	case CUDA_ERROR_NOT_SUPPORTED:
-		return -FI_EOPNOTSUPP;
-	default:
-		return -FI_EIO;
-	}
-}
-
-int cuda_enter(void *ctx, bool *pushed)
-{
-	CUcontext current = NULL;
-
-	*pushed = false;
-	if (cuda.ctx_get_current(&current) == CUDA_SUCCESS && current == ctx)
-		return 0;
-	if (cuda_check(cuda.ctx_push(ctx), "cuCtxPushCurrent"))
-		return -FI_EIO;
-	*pushed = true;
-	return 0;
-}
-
-void cuda_leave(bool pushed)
-{
-	CUcontext ctx;
-
-	if (pushed)
-		cuda.ctx_pop(&ctx);
-}
-
-static int cuda_load(void)
-{
-	return dl_open(dev_cuda_ops.libdir, dev_cuda_ops.soname, cuda_symbols,
-		       sizeof cuda_symbols / sizeof cuda_symbols[0])
-		       ? 0
-		       : -FI_ENOSYS;
-}
 
 static CUcontext cuda_primary_ctx(int ordinal)
 {
@@ -285,22 +178,6 @@ static int cuda_node(const struct dev_mem *mem)
 			    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 }
 
-int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)
-{
-	bool pushed;
-	int ret;
-
-	ret = cuda_enter(mem->ctx, &pushed);
-	if (ret)
-		return ret;
-	ret = cuda_check(cuda.host_register(addr, len,
-					    CU_MEMHOSTREGISTER_PORTABLE |
-						    CU_MEMHOSTREGISTER_DEVICEMAP),
-			 "cuMemHostRegister");
-	cuda_leave(pushed);
-	return ret;
-}
-
 static void cuda_unpin(void *addr)
 {
 	/* at exit the driver may be gone already: nothing is lost then */
@@ -423,7 +300,7 @@ static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL
 const struct dev_ops dev_cuda_ops = {
 	.name = "cuda",
 	.libdir = CUDA_LIBDIR,
-	.soname = "libcuda.so.1",
+	.soname = CUDA_SONAME,
 	.load = cuda_load,
 	.find = cuda_find,
 	.settle = cuda_settle,

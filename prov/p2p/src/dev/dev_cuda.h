@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What the parts of the CUDA backend share: dev_cuda.c and the dev_cuda_*.c. */
+/*
+ * What the parts of the CUDA backend share. dev_cuda_lib.c is the driver. The parts dev_cuda_gdr.c,
+ * dev_cuda_queue.c and dev_cuda_vmm.c call nothing but it, and dev_cuda.c calls them all.
+ */
 #ifndef P2P_DEV_CUDA_H
 #define P2P_DEV_CUDA_H
 
@@ -9,7 +12,14 @@
 #else
 #include "dev/p2p_cuda_abi.h"
 #endif
-#include "dev/dev_backends.h"
+#include "dev/dev.h"
+
+/* Where configure was told that the library is */
+#ifndef CUDA_LIBDIR
+#define CUDA_LIBDIR NULL
+#endif
+
+#define CUDA_SONAME "libcuda.so.1"
 
 /* CUmemcpyAttributes: headers before CUDA 12.8 have none */
 struct cuda_batch_attributes {
@@ -90,8 +100,9 @@ int cuda_enter(void *ctx, bool *pushed);
 void cuda_leave(bool pushed);
 
 /* What struct dev_ops has of these names */
-int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+int cuda_load(void);
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len);
+int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base);
 void cuda_queue_close(struct dev_queue *base);
 int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len);

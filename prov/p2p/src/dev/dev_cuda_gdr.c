@@ -135,7 +135,7 @@ static void gdr_window_close(struct gdr_window *window)
 }
 
 /* Lets go of allocations that are gone */
-static void gdr_sweep(void)
+static void gdr_sweep(const struct dev_ops *ops)
 {
 	struct gdr_window *window;
 	struct dev_mem mem;
@@ -143,7 +143,7 @@ static void gdr_sweep(void)
 	for (int i = 0; i < GDR_WINDOWS; i++) {
 		window = &gdr.all[i];
 		if (window->id &&
-		    !(dev_cuda_ops.find((void *) window->addr, &mem) && mem.id == window->id))
+		    !(ops->find((void *) window->addr, &mem) && mem.id == window->id))
 			gdr_window_close(window);
 	}
 }
@@ -202,7 +202,7 @@ static struct gdr_window *gdr_window_get(const struct dev_mem *mem, uintptr_t ad
 		if (TAILQ_LAST(&gdr.windows, gdr_windows)->id && ++gdr.missed < GDR_PATIENCE)
 			return NULL;
 		gdr.missed = 0;
-		gdr_sweep();
+		gdr_sweep(mem->ops);
 		window = TAILQ_LAST(&gdr.windows, gdr_windows);
 		gdr_window_close(window);
 		gdr_window_open(window, mem, addr);

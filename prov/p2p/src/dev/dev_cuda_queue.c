@@ -117,7 +117,7 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	if (ret)
 		goto free_queue;
 
-	queue->base.ops = &dev_cuda_ops;
+	queue->base.ops = mem->ops;
 	queue->base.ctx = mem->ctx;
 	queue->base.reached = queue->reached;
 	*base = &queue->base;
