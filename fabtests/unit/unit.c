@@ -68,6 +68,17 @@ void unit_fill(void *buf, size_t len, unsigned int seed)
 	}
 }
 
+/* They are what the table ends with */
+void unit_ops_complete(const struct dev_ops *ops)
+{
+	void *entry;
+
+	for (size_t at = offsetof(struct dev_ops, load); at < sizeof *ops; at += sizeof entry) {
+		memcpy(&entry, (const char *) ops + at, sizeof entry);
+		assert_non_null(entry);
+	}
+}
+
 size_t unit_resident(const void *addr)
 {
 	FILE *smaps = fopen("/proc/self/smaps", "r");

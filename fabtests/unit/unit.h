@@ -41,6 +41,9 @@ void unit_play(const char *scene, const char *const *env);
 /* Bytes whose order and place show: no two pieces of a buffer look alike */
 void unit_fill(void *buf, size_t len, unsigned int seed);
 
+/* No function of a runtime's table may be missing. */
+void unit_ops_complete(const struct dev_ops *ops);
+
 /* Resident bytes of the mapping that @addr lies in */
 size_t unit_resident(const void *addr);
 

@@ -10,6 +10,8 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include "dev/dev_none.h"
+
 struct fake_queue {
 	struct dev_queue base;
 	uint32_t reached;
@@ -96,9 +98,12 @@ static void fake_drain(struct dev_queue *queue)
 
 static const struct dev_ops fake_ops = {
 	.name = "fake",
+	.copy_short = dev_none_copy_short,
 	.queue_open = fake_open,
 	.queue_close = fake_close,
 	.queue_copy = fake_copy,
+	.queue_batch = dev_none_queue_batch,
+	.queue_put = dev_none_queue_put,
 	.queue_mark = fake_mark,
 	.queue_poll = fake_poll,
 	.queue_drain = fake_drain,
@@ -107,6 +112,9 @@ static const struct dev_ops fake_ops = {
 /* One that can do more: what comes to the host can be watched, and see struct dev_ops */
 static const struct dev_ops fake_word_ops = {
 	.name = "fake words",
+	.words = true,
+	.batches = true,
+	.copy_short = dev_none_copy_short,
 	.queue_open = fake_open,
 	.queue_close = fake_close,
 	.queue_copy = fake_copy,
@@ -115,7 +123,6 @@ static const struct dev_ops fake_word_ops = {
 	.queue_mark = fake_mark,
 	.queue_poll = fake_poll,
 	.queue_drain = fake_drain,
-	.words = true,
 };
 
 static struct copy_engines engines;

@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "base/conf.h"
+#include "dev/dev_none.h"
 #include "mem/ipc.h"
 
 #define MiB ((size_t) 1 << 20)
@@ -129,7 +130,11 @@ static const struct dev_ops fake_dev = {
 	.ipc_close = fake_close,
 };
 
-static const struct dev_ops mute_dev = {.name = "mute"};
+static const struct dev_ops mute_dev = {
+	.name = "mute",
+	.ipc_export = dev_none_ipc_export,
+	.ipc_open = dev_none_ipc_open,
+};
 
 /* ---- the two ends ---- */
 

@@ -117,6 +117,7 @@ static void test_bounds(void **state)
 	assert_int_equal(mem.size, SIZE);
 	assert_ptr_equal(mem.ctx, ctx);
 	assert_string_equal(mem.ops->name, "cuda");
+	unit_ops_complete(mem.ops);
 	assert_int_equal(classify(dev1, 1, &other), 0);
 	assert_ptr_not_equal(other.ctx, mem.ctx);
 	assert_int_not_equal(other.id, mem.id);

@@ -28,6 +28,7 @@ static void check_found(const char *addr, const char *base, int ordinal, uint64_
 
 	assert_true(dev_find(addr, &mem));
 	assert_string_equal(mem.ops->name, "rocr");
+	unit_ops_complete(mem.ops);
 	assert_int_equal(mem.ordinal, ordinal);
 	assert_ptr_equal(mem.base, base);
 	assert_int_equal(mem.size, SIZE);

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/conf.h"
 #include "dev/dev_backends.h"
+#include "dev/dev_none.h"
 #include "dev/dl.h"
 #include "base/log.h"
 
@@ -118,7 +119,7 @@ bool dev_find(const void *addr, struct dev_mem *mem)
 bool dev_ipc_present(void)
 {
 	for (int i = 0; dev_installed[i]; i++) {
-		if (dev_installed[i]->ipc_open)
+		if (dev_installed[i]->ipc_open != dev_none_ipc_open)
 			return true;
 	}
 	return false;

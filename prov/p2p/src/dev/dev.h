@@ -72,10 +72,15 @@ struct dev_copy {
 #define DEV_PUT 16
 
 /**
- * struct dev_ops - one GPU runtime.
+ * struct dev_ops - one GPU runtime. No function is NULL: what a runtime cannot do is of dev_none.h.
  * @name:	for logs
  * @libdir:	where configure was told that its library is; NULL: where the system looks
  * @soname:	the library that is in every process that has such memory
+ * @words:	what a copy brings to the host can be seen coming, in whole words of 32 bits, and
+ *		earlier than the mark behind it
+ * @batches:	copies that are started by one @queue_batch take much less than each by itself
+ * @modules:	kernel modules, NULL at the end; with any of them loaded, NICs can be given
+ *		this backend's memory by its address
  * @load:	finds what is needed of the library without initialising a device.
  *		-FI_ENOSYS: it lacks something
  * @find:	tells whether @addr is this backend's device memory and fills @mem if so.
@@ -86,28 +91,23 @@ struct dev_copy {
  * @copy:	copies and waits. @dst or @src may also be host memory
  * @copy_short:	copies a few bytes between @mem and host memory at once, by the CPU, as if there had
  *		been nothing in any queue before; nothing is logged. -FI_ENOSYS: not these; they
- *		may have been copied in part. NULL: none
- * @node:	the NUMA node that @mem's device is at, or a negative number; NULL: not known
+ *		may have been copied in part
+ * @node:	the NUMA node that @mem's device is at; negative: not known
  * @pin:	makes host memory fit for asynchronous copies; @unpin undoes it
  * @queue_open:	a new queue in @mem's context. @asks: for copies between devices, whose end
  *		the driver knows of before the device could have written a mark: it is asked.
  *		@queue_close waits for what is in it
  * @queue_copy:	starts a copy between device and host memory, or within either, or from
  *		what ipc_open() has given
- * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory, for much
- *		less than each would take; NULL: there is no gain
+ * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory; called
+ *		where it @batches
  * @queue_put:	writes up to DEV_PUT bytes of host memory, which may change when the call has
  *		returned, to the device, and puts a mark behind them: sooner than a copy is
- *		there. -FI_ENOSYS: not these; NULL: none
+ *		there. -FI_ENOSYS: not these
  * @queue_mark:	puts a mark after the copies started so far
  * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
  *		the queue's device has failed
- *
  * @queue_drain: waits until nothing in the queue is under way: after errors
- * @words:	what a copy brings to the host can be seen coming, in whole words of 32 bits, and
- *		earlier than the mark behind it
- * @modules:	kernel modules, NULL at the end; with any of them loaded, NICs can be given
- *		this backend's memory by its address
  * @expose:	opens a dma-buf @fd of which, @offset bytes in, the @len bytes of device memory
  *		at @addr are (both multiples of DEV_PAGE). -FI_ENOSYS: this device or driver
  *		can never do that; another error: this memory cannot; both with @why
@@ -118,13 +118,11 @@ struct dev_copy {
  * @ipc_open:	opens another process's allocation for copies in @mem's context: @addr is its
  *		first byte. An error comes with @why, and is not logged
  * @ipc_close:	closes what was opened in @ctx; no copy may be under way
- *		These three are NULL where the runtime cannot do that.
  * @ipc_share:	the same for what is @mapped, which has no handle: opens a descriptor @fd that
  *		another process, which got it over a socket, can attach
  * @ipc_attach:	maps the @size bytes that @fd is of, for copies in @mem's context: @addr is the
  *		first one. The caller closes @fd
  * @ipc_detach:	undoes that; no copy may be under way
- *		These three are NULL where the runtime cannot do that.
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
@@ -132,6 +130,9 @@ struct dev_ops {
 	const char *name;
 	const char *libdir;
 	const char *soname;
+	bool words;
+	bool batches;
+	const char *const *modules;
 	int (*load)(void);
 	bool (*find)(const void *addr, struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
@@ -149,8 +150,6 @@ struct dev_ops {
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
 	void (*queue_drain)(struct dev_queue *queue);
-	bool words;
-	const char *const *modules;
 	int (*expose)(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
 		      uint64_t *offset, const char **why);
 	int (*flush)(const struct dev_mem *mem);

@@ -26,6 +26,7 @@
 #include "dev/p2p_hsa_abi.h"
 #endif
 #include "base/base.h"
+#include "dev/dev_none.h"
 #include "dev/dl.h"
 #include "base/log.h"
 
@@ -395,19 +396,29 @@ const struct dev_ops dev_rocr_ops = {
 	.name = "rocr",
 	.libdir = ROCM_LIBDIR,
 	.soname = "libhsa-runtime64.so.1",
+	.modules = rocr_modules,
 	.load = rocr_load,
 	.find = rocr_find,
 	.settle = rocr_settle,
 	.copy = rocr_copy,
+	.copy_short = dev_none_copy_short,
+	.node = dev_none_node,
 	.pin = rocr_pin,
 	.unpin = rocr_unpin,
 	.queue_open = rocr_queue_open,
 	.queue_close = rocr_queue_close,
 	.queue_copy = rocr_queue_copy,
+	.queue_batch = dev_none_queue_batch,
+	.queue_put = dev_none_queue_put,
 	.queue_mark = rocr_queue_mark,
 	.queue_poll = rocr_queue_poll,
 	.queue_drain = rocr_queue_drain,
-	.modules = rocr_modules,
 	.expose = rocr_expose,
 	.flush = rocr_flush,
+	.ipc_export = dev_none_ipc_export,
+	.ipc_open = dev_none_ipc_open,
+	.ipc_close = dev_none_ipc_close,
+	.ipc_share = dev_none_ipc_share,
+	.ipc_attach = dev_none_ipc_attach,
+	.ipc_detach = dev_none_ipc_detach,
 };

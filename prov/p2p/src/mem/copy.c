@@ -185,7 +185,7 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 {
 	struct dev_queue *dev = queue->dev;
 
-	if (copy->pieces != 1 || pieces->len > DEV_PUT || !dev->ops->queue_put || !copy->alone)
+	if (copy->pieces != 1 || pieces->len > DEV_PUT || !copy->alone)
 		return false;
 	copy->mark = dev->marked + 1;
 	return !dev->ops->queue_put(dev, pieces->dst, pieces->src, pieces->len);
@@ -195,7 +195,7 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 static bool copy_at_once(const struct dev_mem *mem, const struct dev_copy *pieces,
 			 struct copy *copy)
 {
-	if (copy->pieces != 1 || !mem->ops->copy_short ||
+	if (copy->pieces != 1 ||
 	    mem->ops->copy_short(mem, pieces->dst, pieces->src, pieces->len))
 		return false;
 	copy->status = 1;
@@ -329,7 +329,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	patient = dir == COPY_IN && len >= COPY_LARGE && now - queue->last < COPY_CROWD;
 	queue->last = now;
 	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&
-	    queue->dev->ops->queue_batch) {
+	    queue->dev->ops->batches) {
 		queue->patient = patient && (queue->patient || !queue->held_count);
 		copy_hold(engines, queue, pieces, len, copy);
 	} else {

@@ -89,9 +89,6 @@ static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem, c
 {
 	int fd, ret;
 
-	*why = "this GPU runtime's virtual memory is not shared with other processes yet";
-	if (!mem->ops->ipc_share)
-		return -FI_ENOSYS;
 	ret = mem->ops->ipc_share(mem, &fd, why);
 	if (ret)
 		return ret;
@@ -132,10 +129,6 @@ const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
 {
 	struct ipc_export *export;
 
-	if (!mem->ops->ipc_export) {
-		*why = "this GPU runtime's memory is not shared with other processes yet";
-		return NULL;
-	}
 	if (mem->mapped && (uintptr_t) addr - mem->base + len > mem->size) {
 		*why = "the buffer lies in several mappings";
 		return NULL;
@@ -264,14 +257,9 @@ static void ipc_fail(struct ipc *ipc, const struct ipc_offer *offer,
 static int ipc_import_open(struct ipc_import *import, const struct ipc_offer *offer,
 			   const struct dev_mem *local, int fd, const char **why)
 {
-	*why = "this GPU runtime opens no memory of other processes yet";
-	if (offer->shared)
-		return local->ops->ipc_attach ? local->ops->ipc_attach(local, fd, offer->size,
-								       &import->addr, why)
-					      : -FI_ENOSYS;
-	return local->ops->ipc_open
-		       ? local->ops->ipc_open(local, offer->handle, &import->addr, why)
-		       : -FI_ENOSYS;
+	return offer->shared
+		       ? local->ops->ipc_attach(local, fd, offer->size, &import->addr, why)
+		       : local->ops->ipc_open(local, offer->handle, &import->addr, why);
 }
 
 static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,

@@ -96,7 +96,7 @@ static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
 	if (!dev_find((void *) (uintptr_t) ask->base, &mem) || mem.id != ask->id ||
 	    mem.base != ask->base || mem.size != ask->size)
 		return -FI_ENOENT;
-	return mem.ops->ipc_share ? mem.ops->ipc_share(&mem, fd, &why) : -FI_ENOSYS;
+	return mem.ops->ipc_share(&mem, fd, &why);
 }
 
 static void ipc_share_reply(int conn, int status, int fd)

@@ -223,12 +223,13 @@ size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_
 
 static int mem_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
 {
-	if (mem->ops)
-		return mem->ops->copy_short && !mem->ops->copy_short(mem, dst, src, len)
-			       ? 0
-			       : mem->ops->copy(mem, dst, src, len);
-	memcpy(dst, src, len);
-	return 0;
+	if (!mem->ops) {
+		memcpy(dst, src, len);
+		return 0;
+	}
+	if (!mem->ops->copy_short(mem, dst, src, len))
+		return 0;
+	return mem->ops->copy(mem, dst, src, len);
 }
 
 int mem_gather(const struct dev_mem *mem, const struct iovec *iov, size_t count, void *host)

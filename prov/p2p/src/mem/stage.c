@@ -216,8 +216,7 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 	if (!stage->region)
 		return -FI_ENOMEM;
 	stage->region_len = len;
-	if (mem->ops->node)
-		stage_place(stage->region, len, mem->ops->node(mem));
+	stage_place(stage->region, len, mem->ops->node(mem));
 	ret = mem->ops->pin(mem, stage->region, len);
 	if (ret)
 		goto free_region;

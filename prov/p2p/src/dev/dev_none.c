@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What a runtime cannot do. See dev_none.h. */
+#include "dev/dev_none.h"
+
+#include <rdma/fi_errno.h>
+
+int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len)
+{
+	return -FI_ENOSYS;
+}
+
+int dev_none_node(const struct dev_mem *mem)
+{
+	return -1;
+}
+
+int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count)
+{
+	return -FI_ENOSYS;
+}
+
+int dev_none_queue_put(struct dev_queue *queue, void *dst, const void *src, size_t len)
+{
+	return -FI_ENOSYS;
+}
+
+/* ---- for other processes ---- */
+
+static const char dev_none_shared[] =
+	"this GPU runtime's memory is not shared with other processes yet";
+static const char dev_none_opened[] = "this GPU runtime opens no memory of other processes yet";
+
+int dev_none_ipc_export(const struct dev_mem *mem, void *handle, const char **why)
+{
+	*why = dev_none_shared;
+	return -FI_ENOSYS;
+}
+
+int dev_none_ipc_open(const struct dev_mem *mem, const void *handle, void **addr,
+		      const char **why)
+{
+	*why = dev_none_opened;
+	return -FI_ENOSYS;
+}
+
+void dev_none_ipc_close(void *ctx, void *addr)
+{
+}
+
+int dev_none_ipc_share(const struct dev_mem *mem, int *fd, const char **why)
+{
+	*why = dev_none_shared;
+	return -FI_ENOSYS;
+}
+
+int dev_none_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
+			const char **why)
+{
+	*why = dev_none_opened;
+	return -FI_ENOSYS;
+}
+
+void dev_none_ipc_detach(void *addr, size_t size)
+{
+}

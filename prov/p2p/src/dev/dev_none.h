@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What a backend puts into struct dev_ops where its runtime cannot do it. All entries are there,
+ * so that no caller tests for NULL: -FI_ENOSYS, or -1 for a node.
+ */
+#ifndef P2P_DEV_NONE_H
+#define P2P_DEV_NONE_H
+
+#include "dev/dev.h"
+
+int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
+int dev_none_node(const struct dev_mem *mem);
+int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
+int dev_none_queue_put(struct dev_queue *queue, void *dst, const void *src, size_t len);
+int dev_none_ipc_export(const struct dev_mem *mem, void *handle, const char **why);
+int dev_none_ipc_open(const struct dev_mem *mem, const void *handle, void **addr,
+		      const char **why);
+void dev_none_ipc_close(void *ctx, void *addr);
+int dev_none_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
+int dev_none_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
+			const char **why);
+void dev_none_ipc_detach(void *addr, size_t size);
+
+#endif /* P2P_DEV_NONE_H */
