@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "fid/pollset.h"
 #include "xfer/ep_state.h"
@@ -115,7 +116,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	struct xfer *xfer = &cntr->domain->xfer;
 	uint64_t errors = cntr_errors(cntr), value;
 	struct wait_seen seen;
-	int64_t end = wait_end(timeout), left;
+	int64_t end = clock_end(timeout), left;
 	unsigned int rounds = 0;
 	int ret;
 
@@ -129,7 +130,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			return 0;
 		if (cntr_errors(cntr) != errors)
 			return -FI_EAVAIL;
-		left = wait_left(end);
+		left = clock_left(end);
 		if (!left)
 			return -FI_ETIMEDOUT;
 		ret = cntr->by_core ? cntr_sleep_core(cntr, value, left, &rounds)

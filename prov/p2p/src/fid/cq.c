@@ -14,6 +14,7 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/av.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "fid/pollset.h"
 #include "xfer/life.h"
@@ -308,7 +309,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 			    const void *cond, int timeout)
 {
 	struct p2p_cq *cq = (struct p2p_cq *) fid;
-	int64_t end = wait_end(timeout), left;
+	int64_t end = clock_end(timeout), left;
 	unsigned int rounds = 0;
 	ssize_t ret;
 
@@ -318,7 +319,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		ret = cq_readfrom(fid, buf, count, src);
 		if (ret != -FI_EAGAIN)
 			return ret;
-		left = wait_left(end);
+		left = clock_left(end);
 		if (!left || __atomic_exchange_n(&cq->signalled, false, __ATOMIC_RELAXED))
 			return -FI_EAGAIN;
 		ret = sleep_on(cq->xfer.point, cq->xfer.xfer, left, &rounds);

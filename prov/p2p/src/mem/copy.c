@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 /*
@@ -39,14 +39,6 @@
  */
 #define COPY_LARGE ((size_t) 16384)
 #define COPY_CROWD 60000
-
-static uint64_t copy_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 void copy_engines_init(struct copy_engines *engines)
 {
@@ -160,7 +152,7 @@ static int copy_ended(struct dev_queue *dev, struct copy *copy)
 		return 1;
 	if ((int32_t) (dev->marked - copy->mark) >= 0)
 		return dev_queue_passed(dev, copy->mark);
-	if (copy_now() - copy->begun < COPY_OVERDUE)
+	if (clock_ns() - copy->begun < COPY_OVERDUE)
 		return 0;
 	return copy_check(dev, dev->ops->queue_mark(dev));
 }
@@ -225,7 +217,7 @@ static void copy_begin_held(struct copy_queue *queue)
 {
 	struct copy *first = TAILQ_LAST(&queue->waiting, copy_list), *copy;
 	struct dev_queue *dev = queue->dev;
-	uint64_t now = copy_now();
+	uint64_t now = clock_ns();
 	bool words = true;
 
 	for (copy = first; copy && copy->held; copy = TAILQ_PREV(copy, copy_list, entry))
@@ -325,7 +317,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	}
 	if (dir == COPY_OUT && copy->pieces == 1)
 		copy_watch(engines, queue->dev, pieces, copy);
-	now = copy->begun = copy_now();
+	now = copy->begun = clock_ns();
 	patient = dir == COPY_IN && len >= COPY_LARGE && now - queue->last < COPY_CROWD;
 	queue->last = now;
 	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&
@@ -379,7 +371,7 @@ static void copy_learn(struct copy_queue *queue, const struct copy *copy)
 
 	if (!copy->small || !copy->alone)
 		return;
-	took = P2P_MIN(copy_now() - copy->begun, COPY_OVERDUE);
+	took = P2P_MIN(clock_ns() - copy->begun, COPY_OVERDUE);
 	queue->usual = (uint32_t) (queue->usual ? (7ULL * queue->usual + took) / 8 : took);
 }
 
@@ -442,8 +434,8 @@ void copy_await(struct copy_engines *engines)
 
 	if (copy_progress(engines) || !engines->pending || engines->pending > COPY_FEW)
 		return;
-	now = copy_now();
+	now = clock_ns();
 	until = copy_soon(engines, now);
 	while (now < until && !copy_progress(engines))
-		now = copy_now();
+		now = clock_ns();
 }

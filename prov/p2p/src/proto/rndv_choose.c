@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "mem/mem.h"
 #include "proto/rma_core.h"
@@ -100,7 +101,7 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 		rndv_chunk(xfer, req->transfer.wanted,
 			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
 	req->transfer.number = ++xfer->proto->transfers;
-	req->transfer.heard = xfer_now();
+	req->transfer.heard = clock_coarse_ms();
 	rndv_arrival_describe(arrival, &req->comp);
 
 	ret = rndv_arrival_source(arrival);

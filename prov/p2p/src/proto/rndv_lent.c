@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "mem/mem.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
@@ -290,10 +291,10 @@ static void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 /* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
 static void rndv_lent_close(struct xfer_ep *ep)
 {
-	uint64_t until = xfer_now() + RNDV_LENT_CLOSE;
+	uint64_t until = clock_coarse_ms() + RNDV_LENT_CLOSE;
 	struct xfer_cq *cq;
 
-	while (rndv_lent_reads(ep, FI_ADDR_UNSPEC) && xfer_now() < until) {
+	while (rndv_lent_reads(ep, FI_ADDR_UNSPEC) && clock_coarse_ms() < until) {
 		LIST_FOREACH(cq, &ep->xfer->cqs, entry)
 			xfer_cq_pull(cq);
 	}

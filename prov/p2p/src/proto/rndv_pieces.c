@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Pieces of long messages. See rndv_pieces.h. */
 #include "proto/rndv_pieces.h"
+#include "base/clock.h"
 #include "proto/proto_state.h"
 
 #include <rdma/fi_errno.h>
@@ -32,7 +33,7 @@ void rndv_piece_drop(struct xfer_ctx *ctx)
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
-	uint32_t now = (uint32_t) xfer_now() | 1;
+	uint32_t now = (uint32_t) clock_coarse_ms() | 1;
 	struct stage_reserve *reserve = NULL;
 
 	if (!req->transfer.starved)

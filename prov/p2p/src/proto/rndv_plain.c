@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ctrl.h"
 #include "xfer/reports.h"
@@ -92,7 +93,7 @@ static void rndv_ask_plain(struct rndv_arrival *arrival)
 		.flags = WIRE_PLAIN,
 	};
 
-	arrival->heard = xfer_now();
+	arrival->heard = clock_coarse_ms();
 	if (rndv_arrival_source(arrival) || ctrl_send(arrival->via, arrival->src, &msg))
 		rndv_divert_fail(arrival);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "mem/mem.h"
 #include "proto/rndv_match.h"
@@ -59,7 +60,7 @@ static void rndv_recv_done(struct xfer_req *req)
 
 	if (fin)
 		rndv_recv_fin(req);
-	req->transfer.heard = xfer_now();
+	req->transfer.heard = clock_coarse_ms();
 	if ((fin || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
 		xfer_req_move(req, XFER_TELLING);
 	else
@@ -86,7 +87,7 @@ void rndv_recv_check(struct xfer_req *req)
 		break;
 	case XFER_TELLING:
 		if (!ctrl_unsent(req->transfer.via, req->transfer.to) ||
-		    xfer_now() - req->transfer.heard >= RNDV_FIN_WAIT)
+		    clock_coarse_ms() - req->transfer.heard >= RNDV_FIN_WAIT)
 			rndv_recv_end(req);
 		break;
 	case XFER_RECEIVED:
@@ -119,7 +120,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	struct xfer_req *req = piece->req;
 	int status = -abs(comp->err);
 
-	req->transfer.heard = xfer_now();
+	req->transfer.heard = clock_coarse_ms();
 	if (!status && comp->len != piece->len) {
 		P2P_WARN("piece %zu of a message has %zu bytes, not %zu\n",
 			 (size_t) piece->index, comp->len, piece->len);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
@@ -264,7 +265,7 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
 
-	req->transfer.heard = xfer_now();
+	req->transfer.heard = clock_coarse_ms();
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else

@@ -2,6 +2,7 @@
 /* Transfers that do not move. See rndv_watch.h. */
 #include "proto/rndv_watch.h"
 
+#include "base/clock.h"
 #include "proto/hello.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
@@ -23,7 +24,7 @@ static bool rndv_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_
 		       uint64_t *heard, unsigned int *probes)
 {
 	const struct wire_msg msg = {.type = WIRE_PROBE, .id = id, .to_sender = to_sender};
-	uint64_t now = xfer_now();
+	uint64_t now = clock_coarse_ms();
 
 	/* the next one after twice the time */
 	if (now - *heard < (uint64_t) RNDV_SILENCE << P2P_MIN(*probes, RNDV_PATIENCE))
@@ -42,7 +43,7 @@ void rndv_watch(struct xfer *xfer)
 {
 	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_BORROWING,
 						    XFER_READING, XFER_TELLING};
-	uint64_t now = xfer_now();
+	uint64_t now = clock_coarse_ms();
 	struct rndv_arrival *arrival;
 	struct xfer_req *req;
 

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ep_state.h"
 
@@ -300,7 +301,7 @@ bool xfer_req_fits(struct xfer_req *req, enum wire_type type)
 	if (fit == XFER_WRONG)
 		xfer_message_wrong(req->ctx.ep->xfer, type, xfer_state_name(req->state));
 	else
-		req->transfer.heard = xfer_now();
+		req->transfer.heard = clock_coarse_ms();
 	return fit == XFER_FITS;
 }
 
@@ -311,7 +312,7 @@ void xfer_transfer_init(struct xfer_req *req)
 	req->transfer = (struct xfer_transfer){
 		.via = req->ctx.ep,
 		.to = req->addr,
-		.heard = xfer_now(),
+		.heard = clock_coarse_ms(),
 	};
 }
 

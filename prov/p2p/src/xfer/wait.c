@@ -489,28 +489,3 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	p2p_lock_drop(&xfer->lock);
 	return ret == -FI_ETIMEDOUT || ret == -FI_EAVAIL ? 0 : ret;
 }
-
-/* ---- time ---- */
-
-int64_t wait_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-int64_t wait_end(int timeout)
-{
-	return timeout < 0 ? INT64_MAX : wait_now() + timeout;
-}
-
-int64_t wait_left(int64_t end)
-{
-	int64_t left;
-
-	if (end == INT64_MAX)
-		return -1;
-	left = end - wait_now();
-	return P2P_MAX(left, 0);
-}

@@ -164,11 +164,4 @@ static inline void wait_wake_mover(struct wait_domain *domain)
 /* That thread may have counted something: wakes who sleeps on the waker, or is about to [locked]. */
 void wait_wake_counted(struct wait_domain *domain);
 
-/* A clock that timeouts are told by [ms] */
-int64_t wait_now(void);
-
-/* When a timeout that begins now ends, and what is left of it: -1 for no limit */
-int64_t wait_end(int timeout);
-int64_t wait_left(int64_t end);
-
 #endif /* P2P_WAIT_H */

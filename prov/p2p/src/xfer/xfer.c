@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "mem/mem.h"
 #include "xfer/xfer_proto.h"
@@ -86,14 +86,6 @@ int xfer_want_local(struct xfer *xfer)
 	return xfer->local ? 0 : -FI_ENOMEM;
 }
 
-uint64_t xfer_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* ---- records ---- */
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
@@ -132,7 +124,7 @@ static void xfer_ctx_retire(struct xfer_ctx *ctx)
 /* Every XFER_RETIRE at most, those that had rested at the last time go back. */
 void xfer_retired_turn(struct xfer *xfer)
 {
-	uint64_t now = xfer_now();
+	uint64_t now = clock_coarse_ms();
 	struct xfer_ctx *ctx;
 
 	if (now < xfer->retired_at + XFER_RETIRE && !cell_scarce(&xfer->cells))

@@ -346,7 +346,4 @@ void xfer_retired_turn(struct xfer *xfer);
 /* Counts what needs xfer_progress(), beside requests */
 void xfer_busy_add(struct xfer *xfer, int change);
 
-/* A clock that is cheap to read [ms] */
-uint64_t xfer_now(void);
-
 #endif /* P2P_XFER_H */
