@@ -28,9 +28,6 @@ static struct fi_provider provider = {
 	.name = "export",
 };
 
-/* The backend's code logs for it */
-struct fi_provider *log_prov = &provider;
-
 /* Small ones may share a page with others */
 static const struct kind {
 	const struct ft_mem_ops *ops;
@@ -247,5 +244,7 @@ int main(int argc, char **argv)
 		.run = run,
 	};
 
+	/* the backend's code logs for it */
+	log_prov = &provider;
 	return ft_test_main(&test, argc, argv);
 }

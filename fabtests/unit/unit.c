@@ -20,10 +20,9 @@ static struct fi_provider unit_provider = {
 	.name = "unit",
 };
 
-struct fi_provider *log_prov = &unit_provider;
-
 int unit_main(int argc, char **argv, const struct unit *unit)
 {
+	log_prov = &unit_provider;
 	if (argc < 2)
 		return _cmocka_run_group_tests(program_invocation_short_name, unit->tests,
 					       unit->test_count, unit->setup, unit->teardown);

@@ -46,12 +46,11 @@ static struct fi_provider hook_provider = {
 	.fabric = hook_fabric,
 };
 
-struct fi_provider *log_prov = &hook_provider;
-
 struct fi_provider *fi_prov_ini(void);
 
 FI_EXT_INI
 {
+	log_prov = &hook_provider;
 	/* what libfabric speaks, we hand through */
 	hook_provider.fi_version = fi_version();
 	if (libfabric_bind())

@@ -177,12 +177,11 @@ static struct fi_provider prov_provider = {
 	.cleanup = ipc_share_stop,
 };
 
-struct fi_provider *log_prov = &prov_provider;
-
 struct fi_provider *fi_prov_ini(void);
 
 FI_EXT_INI
 {
+	log_prov = &prov_provider;
 	/* what libfabric speaks, the cores below us speak */
 	prov_provider.fi_version = fi_version();
 	if (libfabric_bind())

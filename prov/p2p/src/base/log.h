@@ -8,7 +8,7 @@
 
 #include <rdma/providers/fi_log.h>
 
-/* The provider that this object registers: its name stands before every line */
+/* The provider whose name stands before every line: fi_prov_ini() sets it before all else */
 extern struct fi_provider *log_prov;
 
 #define P2P_LOG(level, ...)                                                                    \
