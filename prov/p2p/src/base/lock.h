@@ -14,6 +14,9 @@ struct p2p_lock {
 	pthread_mutex_t mutex;
 	bool shared; /* several threads may come: the mutex is taken */
 	bool held;
+#ifndef NDEBUG
+	pthread_t owner; /* who holds it */
+#endif
 };
 
 static inline void p2p_lock_init(struct p2p_lock *lock, bool shared)
@@ -34,6 +37,9 @@ static inline void p2p_lock_take(struct p2p_lock *lock)
 		pthread_mutex_lock(&lock->mutex);
 	assert(!lock->held);
 	lock->held = true;
+#ifndef NDEBUG
+	lock->owner = pthread_self();
+#endif
 }
 
 static inline void p2p_lock_drop(struct p2p_lock *lock)
@@ -43,5 +49,16 @@ static inline void p2p_lock_drop(struct p2p_lock *lock)
 	if (lock->shared)
 		pthread_mutex_unlock(&lock->mutex);
 }
+
+/* Begins a function that needs the lock: the caller itself must hold it. Nothing in a release. */
+#ifndef NDEBUG
+static inline bool p2p_lock_held(const struct p2p_lock *lock)
+{
+	return lock->held && pthread_equal(lock->owner, pthread_self());
+}
+#define p2p_lock_assert_held(lock) assert(p2p_lock_held(lock))
+#else
+#define p2p_lock_assert_held(lock) ((void) (lock))
+#endif
 
 #endif /* P2P_LOCK_H */

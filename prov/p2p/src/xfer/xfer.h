@@ -7,7 +7,7 @@
  * of completion queues call as long as xfer_busy(). Nothing blocks.
  *
  * Threads: one lock a domain (struct xfer.lock). The functions marked [locked] want it
- * held, the others take it themselves.
+ * held, and begin with xfer_assert_locked(); the others take it themselves.
  */
 #ifndef P2P_XFER_H
 #define P2P_XFER_H
@@ -186,6 +186,9 @@ struct xfer {
 	bool virt_addr;
 	bool direct;
 };
+
+/* Begins every function that is marked [locked]; nothing in a release. */
+#define xfer_assert_locked(xfer) p2p_lock_assert_held(&(xfer)->lock)
 
 /**
  * struct xfer_ep - one endpoint's side of it.
