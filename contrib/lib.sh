@@ -54,6 +54,7 @@ check_packages='
 	g++            g++
 	clang          clang
 	clang-format   clang-format
+	universal-ctags  ctags
 	shellcheck     shellcheck
 	mandoc         mandoc
 	libhsa-runtime-dev  hsa/hsa.h
