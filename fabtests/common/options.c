@@ -270,13 +270,11 @@ static enum fi_hmem_iface memory(const char *text, int letter)
 	return ifaces[choice(text, letter, names, FT_COUNT(names))];
 }
 
-static void apply(struct ft_opts *opts, int letter, const char *arg)
+/* Whom to talk to, and how: is it such an option? */
+static bool apply_peer(struct ft_opts *opts, int letter, const char *arg)
 {
-	static const char *const kinds[] = {"tagged", "msg"};
-	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 	static const char *const types[] = {"rdm", "msg"};
-	static const char *const paths[] = {"stage", "ipc", "peer"};
-	static const char *const floors[] = {"none", "copy", "peer"};
+	static const char *const waits[] = {"spin", "yield", "sread", "fd"};
 
 	switch (letter) {
 	case 'p':
@@ -308,6 +306,30 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case 'E':
 		parse_oob(opts, arg);
 		break;
+	case 'c':
+		opts->wait = (enum ft_wait) choice(arg, letter, waits, FT_COUNT(waits));
+		break;
+	case OPT_API:
+		parse_api(opts, arg);
+		break;
+	case OPT_TIMEOUT:
+		opts->timeout = (long) number(arg, letter, 1, 86400);
+		break;
+	case OPT_AUTO:
+		opts->automatic = true;
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
+/* What is sent, from which memory, and what is printed of it */
+static bool apply_message(struct ft_opts *opts, int letter, const char *arg)
+{
+	static const char *const kinds[] = {"tagged", "msg"};
+
+	switch (letter) {
 	case 'S':
 		parse_sizes(opts, arg);
 		break;
@@ -324,9 +346,6 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case 't':
 		opts->tagged = choice(arg, letter, kinds, FT_COUNT(kinds)) == 0;
 		opts->kind_given = true;
-		break;
-	case 'c':
-		opts->wait = (enum ft_wait) choice(arg, letter, waits, FT_COUNT(waits));
 		break;
 	case 'j':
 		opts->inject_size = (long) number(arg, letter, 0, LONG_MAX);
@@ -355,12 +374,19 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case OPT_ONE_BUFFER:
 		opts->one_buffer = true;
 		break;
-	case OPT_API:
-		parse_api(opts, arg);
-		break;
-	case OPT_TIMEOUT:
-		opts->timeout = (long) number(arg, letter, 1, 86400);
-		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
+/* What tests alone have */
+static void apply_test(struct ft_opts *opts, int letter, const char *arg)
+{
+	static const char *const paths[] = {"stage", "ipc", "peer"};
+	static const char *const floors[] = {"none", "copy", "peer"};
+
+	switch (letter) {
 	case 'q':
 		opts->quick = true;
 		break;
@@ -389,9 +415,6 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 	case OPT_JSON:
 		opts->json = true;
 		break;
-	case OPT_AUTO:
-		opts->automatic = true;
-		break;
 	case OPT_EXPECT_GDRCOPY:
 		opts->expect_gdrcopy = true;
 		break;
@@ -399,6 +422,12 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		opts->ops = arg;
 		break;
 	}
+}
+
+static void apply(struct ft_opts *opts, int letter, const char *arg)
+{
+	if (!apply_peer(opts, letter, arg) && !apply_message(opts, letter, arg))
+		apply_test(opts, letter, arg);
 }
 
 /* getopt's two descriptions of the same options */

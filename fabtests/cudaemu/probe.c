@@ -155,38 +155,22 @@ static void without_init(void)
 
 static char page[1 << 20] __attribute__((aligned(4096)));
 
-int main(int argc, char **argv)
-{
-	CUcontext ctx, ctx2;
-	CUdeviceptr d, d2, big, x;
-	CUstream s;
-	CUevent e, e2, e3;
-	CUdevice dev;
-	int n;
-	unsigned u;
-	float ms;
-	size_t sz, sz2;
-	void *hp, *hp2, *fn;
-	CUdriverProcAddressQueryResult st;
-	char host[4096];
-	CUipcMemHandle ih;
+/* What one part makes the next ones use: their names are in the text, so they are short */
+static CUcontext ctx, ctx2;
+static CUdeviceptr d, d2, big, x;
+static CUstream s;
+static CUevent e, e2, e3;
+static CUdevice dev;
+static int n;
+static unsigned u;
+static size_t sz, sz2;
+static float ms;
+static void *hp, *hp2;
+static char host[4096];
+static CUipcMemHandle ih;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	without_init();
-	H("init");
-	P(cuInit(1));
-	P(cuInit(0));
-	P(cuDeviceGet(&dev, -1));
-	P(cuDeviceGet(&dev, 99));
-	P(cuDeviceGet(&dev, 0));
-	if (argc > 1 && strcmp(argv[1], "attributes") == 0) {
-		for (int i = 1; i < 160; i++)
-			if (cuDeviceGetAttribute(&n, i, dev) == CUDA_SUCCESS)
-				printf("attr %d %d\n", i, n);
-		return 0;
-	}
-	P(cuDeviceGetAttribute(&n, 9999, dev));
-	P(cuDeviceGetAttribute(&n, 1, 99));
+static void no_context(void)
+{
 	H("no context");
 	P(cuCtxGetCurrent(&ctx));
 	P(cuCtxGetDevice(&n));
@@ -207,6 +191,10 @@ int main(int argc, char **argv)
 	P(cuMemGetAddressRange(&d, &sz, (CUdeviceptr) host));
 	P(cuDevicePrimaryCtxGetState(0, &u, &n));
 	printf("flags %u active %d\n", u, n);
+}
+
+static void not_current(void)
+{
 	H("primary retained, not current");
 	P(cuDevicePrimaryCtxRetain(&ctx, 0));
 	P(cuDevicePrimaryCtxGetState(0, &u, &n));
@@ -256,7 +244,10 @@ int main(int argc, char **argv)
 	P(cuMemFree(d));
 	P(cuStreamDestroy(s));
 	P(cuEventDestroy(e));
+}
 
+static void allocations(void)
+{
 	H("context current");
 	P(cuCtxSetCurrent(ctx));
 	P(cuMemAlloc(&x, 0));
@@ -291,6 +282,10 @@ int main(int argc, char **argv)
 	P(cuMemHostUnregister(page + 4096));
 	P(cuMemHostUnregister(host));
 	P(cuMemHostUnregister(hp));
+}
+
+static void pointers(void)
+{
 	widths(big);
 	show("device", (void *) big);
 	show("device interior", (void *) (big + 4096));
@@ -311,9 +306,14 @@ int main(int argc, char **argv)
 	P(cuMemFreeAsync(d2, s));
 	P(cuMemAllocAsync(&x, 8192, s));
 	P(cuMemFree(x));
+}
+
+static void virtual_memory(void)
+{
 	CUmemGenericAllocationHandle mh;
 	CUmemAllocationProp prop;
 	CUmemAccessDesc acc;
+
 	memset(&prop, 0, sizeof(prop));
 	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -352,7 +352,10 @@ int main(int argc, char **argv)
 	P(cuMemUnmap(x, 4 << 20));
 	P(cuMemAddressFree(x, 4 << 20));
 	P(cuMemAddressFree(x, 8 << 20));
+}
 
+static void copies(void)
+{
 	H("copies");
 	P(cuMemcpyHtoD(d, host, 0));
 	P(cuMemcpyHtoD(0, host, 8));
@@ -386,7 +389,10 @@ int main(int argc, char **argv)
 	bs = (CUdeviceptr) host;
 	P(cuMemcpyBatchAsync(&bd, &bs, &bsz, 1, &at, &zero, 1, s));
 	P(cuStreamSynchronize(s));
+}
 
+static void streams(void)
+{
 	H("streams, events, memops");
 	P(cuStreamCreate(&s, 77));
 	P(cuEventCreate(&e, 0));
@@ -407,6 +413,10 @@ int main(int argc, char **argv)
 	P(cuEventElapsedTime(&ms, e, e3));
 	P(cuEventQuery(NULL));
 	P(cuEventRecord(NULL, s));
+}
+
+static void memops(void)
+{
 	memset(hp, 0, 64);
 	P(cuStreamWaitValue32(s, (CUdeviceptr) hp, 1, CU_STREAM_WAIT_VALUE_EQ));
 	P(cuStreamQuery(s));
@@ -434,7 +444,10 @@ int main(int argc, char **argv)
 	P(cuStreamQuery(CU_STREAM_LEGACY));
 	P(cuStreamQuery(CU_STREAM_PER_THREAD));
 	P(cuStreamSynchronize(s));
+}
 
+static void ipc(void)
+{
 	H("ipc, dma-buf");
 	P(cuMemAlloc(&big, 8 << 20));
 	P(cuIpcGetMemHandle(&ih, big + 4096));
@@ -451,6 +464,12 @@ int main(int argc, char **argv)
 					0));
 	P(cuMemGetHandleForAddressRange(&n, big, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
 					99));
+}
+
+static void procs(void)
+{
+	CUdriverProcAddressQueryResult st;
+	void *fn;
 
 	H("procs and contexts");
 	P(cuGetProcAddress("cuMemAlloc", &fn, 12000, 0, &st));
@@ -462,6 +481,10 @@ int main(int argc, char **argv)
 	P(cuGetProcAddress("cuMemAlloc_v2", &fn, 12000, 0, &st));
 	printf("found %d status %d\n", !!fn, st);
 	P(cuGetErrorName(12345, (const char **) &fn));
+}
+
+static void contexts(void)
+{
 	P(cuCtxGetFlags(&u));
 	printf("flags %u\n", u);
 	P(cuCtxGetApiVersion(ctx, &u));
@@ -486,6 +509,37 @@ int main(int argc, char **argv)
 	P(cuDevicePrimaryCtxRelease(0));
 	P(cuDevicePrimaryCtxGetState(0, &u, &n));
 	printf("active %d\n", n);
+}
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	without_init();
+	H("init");
+	P(cuInit(1));
+	P(cuInit(0));
+	P(cuDeviceGet(&dev, -1));
+	P(cuDeviceGet(&dev, 99));
+	P(cuDeviceGet(&dev, 0));
+	if (argc > 1 && strcmp(argv[1], "attributes") == 0) {
+		for (int i = 1; i < 160; i++)
+			if (cuDeviceGetAttribute(&n, i, dev) == CUDA_SUCCESS)
+				printf("attr %d %d\n", i, n);
+		return 0;
+	}
+	P(cuDeviceGetAttribute(&n, 9999, dev));
+	P(cuDeviceGetAttribute(&n, 1, 99));
+	no_context();
+	not_current();
+	allocations();
+	pointers();
+	virtual_memory();
+	copies();
+	streams();
+	memops();
+	ipc();
+	procs();
+	contexts();
 	fflush(stdout);
 	if (fork() == 0) {
 		without_init();

@@ -88,7 +88,22 @@ static void test_note(void **state)
 	assert_false(board_answered(&board, &id));
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 2, text), 0);
 
-	/* an answer about what is there no more is nobody's, even if another has its place */
+	board_far_close_all(&fars);
+	assert_null(fars);
+	board_close(&board);
+	board_close(&board);
+}
+
+static void test_answer(void **state)
+{
+	struct board board = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint8_t text[BOARD_TEXT_MAX];
+	uint64_t id;
+
+	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER)), 0);
+	put_up(&board, OWNER + 1, 7, 4);
+	/* one about what is there no more is nobody's, even if another has its place */
 	board_take_down(&board, OWNER + 1);
 	board_take_down(&board, OWNER + 1);
 	put_up(&board, OWNER + 1 + BOARD_NOTES, 9, 4);
@@ -127,8 +142,6 @@ static void test_note(void **state)
 	board_take_down(&board, OWNER + 3 + BOARD_NOTES);
 
 	board_far_close_all(&fars);
-	assert_null(fars);
-	board_close(&board);
 	board_close(&board);
 }
 
@@ -328,9 +341,10 @@ static void test_left(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_note),     cmocka_unit_test(test_left),
-	cmocka_unit_test(test_scribble), cmocka_unit_test(test_no_board),
-	cmocka_unit_test(test_many),     cmocka_unit_test(test_processes),
+	cmocka_unit_test(test_note),      cmocka_unit_test(test_answer),
+	cmocka_unit_test(test_left),      cmocka_unit_test(test_scribble),
+	cmocka_unit_test(test_no_board),  cmocka_unit_test(test_many),
+	cmocka_unit_test(test_processes),
 };
 
 int main(int argc, char **argv)

@@ -367,8 +367,16 @@ static void test_several(void **state)
 	}
 }
 
-/* Well formed, but nothing that a peer may say */
-static void test_bad_content(void **state)
+static void refuse_each(const struct wire_msg *bad, size_t count)
+{
+	unsigned char buf[WIRE_MSG_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		refused(buf, wire_encode(&bad[i], buf), "bad content", i);
+}
+
+/* Well formed, but nothing that a peer may say: messages that announce data … */
+static void test_bad_announcement(void **state)
 {
 	static const struct wire_msg bad[] = {
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1),
@@ -408,6 +416,15 @@ static void test_bad_content(void **state)
 		    TARGET, NAME(28)),
 		MSG(SUPPLY, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .key = 9,
 		    .flags = WIRE_OFFERED, OFFER(1 << 20, 1), NAME(28)),
+	};
+
+	refuse_each(bad, UNIT_COUNT(bad));
+}
+
+/* … and others */
+static void test_bad_content(void **state)
+{
+	static const struct wire_msg bad[] = {
 		MSG(HELLO, 0, .flags = WIRE_ASKS),
 		MSG(HELLO, 0, .flags = WIRE_READS << 1, NAME(28)),
 		MSG(HELLO, WIRE_MARK, .flags = WIRE_FOLLOWS, NAME(28)),
@@ -448,10 +465,8 @@ static void test_bad_content(void **state)
 		MSG(RESULT, 7, .status = 1),
 		MSG(RESULT, 7, .status = INT32_MIN),
 	};
-	unsigned char buf[WIRE_MSG_MAX];
 
-	for (size_t i = 0; i < UNIT_COUNT(bad); i++)
-		refused(buf, wire_encode(&bad[i], buf), "bad content", i);
+	refuse_each(bad, UNIT_COUNT(bad));
 }
 
 /*
@@ -661,6 +676,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_name_of_others),
 		cmocka_unit_test(test_layout),
 		cmocka_unit_test(test_other_lengths),
+		cmocka_unit_test(test_bad_announcement),
 		cmocka_unit_test(test_bad_content),
 		cmocka_unit_test(test_bad_bytes),
 		cmocka_unit_test(test_long_name),
