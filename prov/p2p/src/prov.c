@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "fid/fabric.h"
+#include "fid/fid.h"
 #include "path/info.h"
 #include "path/quirks.h"
 #include "mem/ipc_share.h"

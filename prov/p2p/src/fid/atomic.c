@@ -138,7 +138,7 @@ static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void 
 			     size_t count, fi_addr_t dest, uint64_t addr, uint64_t key,
 			     enum fi_datatype datatype, enum fi_op op, void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_post_iov(ep, CORE_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0,
 			       dest, addr, key, datatype, op, ep->tx_flags, context);
@@ -157,7 +157,7 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 			     uint64_t addr, uint64_t key, enum fi_datatype datatype,
 			     enum fi_op op)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	const struct fi_ioc operand = {(void *) buf, count};
 	const struct fi_rma_ioc remote = {addr, count, key};
 	struct core_atomic atomic = {
@@ -181,8 +181,8 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 			       uint64_t flags)
 {
-	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC, msg, NULL, NULL, 0, NULL,
-			       NULL, 0, flags);
+	return atomic_post_msg(ep_of(&fid->fid), CORE_ATOMIC, msg, NULL, NULL, 0, NULL, NULL, 0,
+			       flags);
 }
 
 static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -191,7 +191,7 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 uint64_t key, enum fi_datatype datatype, enum fi_op op,
 				 void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_post_iov(ep, CORE_ATOMIC_FETCH, iov, desc, count, NULL, NULL, 0, resultv,
 			       result_desc, result_count, dest, addr, key, datatype, op,
@@ -214,8 +214,8 @@ static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   struct fi_ioc *resultv, void **result_desc,
 				   size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_FETCH, msg, NULL, NULL, 0,
-			       resultv, result_desc, result_count, flags);
+	return atomic_post_msg(ep_of(&fid->fid), CORE_ATOMIC_FETCH, msg, NULL, NULL, 0, resultv,
+			       result_desc, result_count, flags);
 }
 
 static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -226,7 +226,7 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 uint64_t key, enum fi_datatype datatype, enum fi_op op,
 				 void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_post_iov(ep, CORE_ATOMIC_COMPARE, iov, desc, count, comparev,
 			       compare_desc, compare_count, resultv, result_desc, result_count,
@@ -251,7 +251,7 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   size_t compare_count, struct fi_ioc *resultv,
 				   void **result_desc, size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg((struct p2p_ep *) fid, CORE_ATOMIC_COMPARE, msg, comparev,
+	return atomic_post_msg(ep_of(&fid->fid), CORE_ATOMIC_COMPARE, msg, comparev,
 			       compare_desc, compare_count, resultv, result_desc, result_count,
 			       flags);
 }
@@ -286,7 +286,7 @@ static int atomic_valid(const struct p2p_ep *ep, int ret, enum fi_datatype datat
 static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
 			     size_t *count)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_valid(ep, fi_atomicvalid(ep->xfer.core, datatype, op, count), datatype,
 			    op, false, count);
@@ -295,7 +295,7 @@ static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum
 static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
 				 size_t *count)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_valid(ep, fi_fetch_atomicvalid(ep->xfer.core, datatype, op, count),
 			    datatype, op, false, count);
@@ -304,7 +304,7 @@ static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, 
 static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
 				 size_t *count)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_valid(ep, fi_compare_atomicvalid(ep->xfer.core, datatype, op, count),
 			    datatype, op, true, count);

@@ -9,6 +9,7 @@
 
 #include "fid/collective.h"
 #include "fid/cq.h"
+#include "fid/fid.h"
 #include "base/log.h"
 #include "proto/hello.h"
 #include "xfer/wire.h"
@@ -368,9 +369,8 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 		return -FI_EINVAL;
 	/* nothing, too, may have an event to tell of it */
 	if (!count)
-		return fi_av_insert(((struct p2p_av *) fid)->core, addr, 0, fi_addr, flags,
-				    context);
-	return av_insert_any((struct p2p_av *) fid, &what, fi_addr, flags, context);
+		return fi_av_insert(av_of(&fid->fid)->core, addr, 0, fi_addr, flags, context);
+	return av_insert_any(av_of(&fid->fid), &what, fi_addr, flags, context);
 }
 
 static int av_insertsvc(struct fid_av *fid, const char *node, const char *service,
@@ -380,7 +380,7 @@ static int av_insertsvc(struct fid_av *fid, const char *node, const char *servic
 
 	if (!node || !service)
 		return -FI_EINVAL;
-	return av_insert_any((struct p2p_av *) fid, &what, fi_addr, flags, context);
+	return av_insert_any(av_of(&fid->fid), &what, fi_addr, flags, context);
 }
 
 static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
@@ -397,7 +397,7 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 		return -FI_EINVAL;
 	if (!what.count)
 		return 0;
-	return av_insert_any((struct p2p_av *) fid, &what, fi_addr, flags, context);
+	return av_insert_any(av_of(&fid->fid), &what, fi_addr, flags, context);
 }
 
 /* The core's address of one that the application names. False: it names none */
@@ -438,7 +438,7 @@ static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags, bool
 
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
-	struct p2p_av *av = (struct p2p_av *) fid;
+	struct p2p_av *av = av_of(&fid->fid);
 	struct xfer *xfer = &av->domain->xfer;
 	bool keep;
 	int ret = 0;
@@ -460,7 +460,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 
 static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
 {
-	struct p2p_av *av = (struct p2p_av *) fid;
+	struct p2p_av *av = av_of(&fid->fid);
 	fi_addr_t core_addr;
 
 	if (!av_find(av, fi_addr, &core_addr))
@@ -470,12 +470,12 @@ static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *
 
 static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
 {
-	return fi_av_straddr(((struct p2p_av *) fid)->core, addr, buf, len);
+	return fi_av_straddr(av_of(&fid->fid)->core, addr, buf, len);
 }
 
 static int av_close(struct fid *fid)
 {
-	struct p2p_av *av = (struct p2p_av *) fid;
+	struct p2p_av *av = av_of(fid);
 	struct av_name *entry, *next;
 	struct av_table *known;
 	int ret = fid_close_core(&av->core->fid);
@@ -496,15 +496,19 @@ static int av_close(struct fid *fid)
 
 static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	return fi_av_bind(((struct p2p_av *) fid)->core, fid_core(bfid), flags);
+	return fi_av_bind(av_of(fid)->core, fid_core(bfid), flags);
 }
 
-static struct fi_ops av_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = av_close,
-	.bind = av_bind,
-	.control = fid_control,
-	.ops_open = fid_ops_open,
+static struct fid_class av_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = av_close,
+			.bind = av_bind,
+			.control = fid_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_av, core),
 };
 
 static struct fi_ops_av av_ops = {
@@ -534,7 +538,7 @@ static int av_new(struct p2p_domain *domain, struct fi_av_attr *attr, struct p2p
 	av->domain = domain;
 	pthread_mutex_init(&av->lock, NULL);
 	av->fid.fid.fclass = FI_CLASS_AV;
-	av->fid.fid.ops = &av_fid_ops;
+	av->fid.fid.ops = &av_class.ops;
 	av->fid.ops = &av_ops;
 	*opened = av;
 	return 0;
@@ -549,7 +553,7 @@ free_av:
 int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_av **av_fid,
 	    void *context)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct p2p_av *av;
 	int ret;
 

@@ -43,6 +43,11 @@ struct p2p_av {
 	struct av_name *found;
 };
 
+static inline struct p2p_av *av_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_av, fid.fid);
+}
+
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
 	    void *context);
 

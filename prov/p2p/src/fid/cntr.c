@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
+#include "fid/fid.h"
 #include "base/log.h"
 #include "fid/pollset.h"
 #include "xfer/ep_state.h"
@@ -31,7 +32,7 @@ static uint64_t cntr_errors(const struct p2p_cntr *cntr)
 
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
 	xfer_progress(&cntr->domain->xfer);
 	return cntr_value(cntr);
@@ -39,7 +40,7 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 
 static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
 	xfer_progress(&cntr->domain->xfer);
 	return cntr_errors(cntr);
@@ -62,21 +63,21 @@ static int cntr_change(struct p2p_cntr *cntr, uint64_t *count, unsigned int base
 
 static int cntr_add(struct fid_cntr *fid, uint64_t value)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
 	return cntr_change(cntr, &cntr->xfer.value, 1, value);
 }
 
 static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
 	return cntr_change(cntr, &cntr->xfer.errors, 1, value);
 }
 
 static int cntr_set(struct fid_cntr *fid, uint64_t value)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 	int ret = fi_cntr_set(cntr->core, 0);
 
 	return ret ? ret : cntr_change(cntr, &cntr->xfer.value, 0, value);
@@ -84,7 +85,7 @@ static int cntr_set(struct fid_cntr *fid, uint64_t value)
 
 static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 	int ret = fi_cntr_seterr(cntr->core, 0);
 
 	return ret ? ret : cntr_change(cntr, &cntr->xfer.errors, 0, value);
@@ -112,7 +113,7 @@ static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeou
 
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 	struct xfer *xfer = &cntr->domain->xfer;
 	uint64_t errors = cntr_errors(cntr), value;
 	struct wait_seen seen;
@@ -145,14 +146,14 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
  */
 int cntr_trywait(struct fid *fid)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(fid);
 
 	return cntr->xfer.point ? sleep_try(cntr->xfer.point) : -FI_EINVAL;
 }
 
 static int cntr_control(struct fid *fid, int command, void *arg)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(fid);
 
 	return waitset_control(fid, &cntr->member, cntr->xfer.point, cntr->wait_obj, command,
 			       arg);
@@ -226,7 +227,7 @@ void cntr_release_ep(struct p2p_ep *ep)
 
 static int cntr_close(struct fid *fid)
 {
-	struct p2p_cntr *cntr = (struct p2p_cntr *) fid;
+	struct p2p_cntr *cntr = cntr_of(fid);
 	bool bound;
 	int ret;
 
@@ -249,12 +250,17 @@ static int cntr_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops cntr_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = cntr_close,
-	.bind = fid_no_bind,
-	.control = cntr_control,
-	.ops_open = fid_ops_open,
+static struct fid_class cntr_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = cntr_close,
+			.bind = fid_no_bind,
+			.control = cntr_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_cntr, core),
+	.trywait = cntr_trywait,
 };
 
 static struct fi_ops_cntr cntr_ops = {
@@ -294,7 +300,7 @@ static int cntr_open_core(struct p2p_cntr *cntr, const struct fi_cntr_attr *attr
 int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	      struct fid_cntr **cntr_fid, void *context)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct fi_cntr_attr core_attr = attr ? *attr : (struct fi_cntr_attr){0};
 	struct p2p_waitset *set;
 	struct p2p_cntr *cntr;
@@ -310,7 +316,7 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	cntr->waits = cntr->wait_obj != FI_WAIT_NONE && cntr->wait_obj != FI_WAIT_SET;
 	cntr->fid.fid.fclass = FI_CLASS_CNTR;
 	cntr->fid.fid.context = context;
-	cntr->fid.fid.ops = &cntr_fid_ops;
+	cntr->fid.fid.ops = &cntr_class.ops;
 	cntr->fid.ops = &cntr_ops;
 	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
 	if (!ret)

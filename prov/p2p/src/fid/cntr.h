@@ -33,6 +33,11 @@ struct p2p_cntr {
 	unsigned int refs;
 };
 
+static inline struct p2p_cntr *cntr_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_cntr, fid.fid);
+}
+
 int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 	      void *context);
 

@@ -12,7 +12,7 @@
 int collective_query(struct fid_domain *fid, enum fi_collective_op collective,
 		     struct fi_collective_attr *attr, uint64_t flags)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) fid;
+	struct p2p_domain *domain = domain_of(&fid->fid);
 
 	return fi_query_collective(domain->core, collective, attr, flags);
 }
@@ -20,7 +20,7 @@ int collective_query(struct fid_domain *fid, enum fi_collective_op collective,
 int collective_av_set(struct fid_av *fid, struct fi_av_set_attr *attr,
 		      struct fid_av_set **av_set, void *context)
 {
-	struct p2p_av *av = (struct p2p_av *) fid;
+	struct p2p_av *av = av_of(&fid->fid);
 
 	/* the set is the core's, and so are the addresses that are put into it */
 	if (av_same(av))
@@ -33,7 +33,7 @@ int collective_av_set(struct fid_av *fid, struct fi_av_set_attr *attr,
 int collective_join(struct fid_ep *fid, const void *addr, uint64_t flags, struct fid_mc **mc,
 		    void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return fi_join(ep->xfer.core, addr, flags, mc, context);
 }
@@ -42,7 +42,7 @@ int collective_join(struct fid_ep *fid, const void *addr, uint64_t flags, struct
 static struct fid_ep *collective_core(struct fid_ep *fid, const void *buf, const void *result,
 				      size_t count, enum fi_datatype datatype)
 {
-	const struct p2p_ep *ep = (struct p2p_ep *) fid;
+	const struct p2p_ep *ep = ep_of(&fid->fid);
 	size_t len = count * amo_size(datatype);
 
 	if (!ep->xfer.core->collective)

@@ -15,6 +15,7 @@
 
 #include "fid/av.h"
 #include "base/clock.h"
+#include "fid/fid.h"
 #include "base/log.h"
 #include "fid/pollset.h"
 #include "xfer/life.h"
@@ -276,7 +277,7 @@ P2P_INLINE ssize_t cq_read_quick(struct p2p_cq *cq, void *buf, size_t count, fi_
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(&fid->fid);
 	struct fi_cq_tagged_entry entries[CQ_BATCH];
 	fi_addr_t from[CQ_BATCH];
 
@@ -292,7 +293,7 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 /* The application's entries are the core's. */
 static ssize_t cq_read_tagged(struct fid_cq *fid, void *buf, size_t count)
 {
-	return cq_read_quick((struct p2p_cq *) fid, buf, count, NULL, buf, NULL, SIZE_MAX);
+	return cq_read_quick(cq_of(&fid->fid), buf, count, NULL, buf, NULL, SIZE_MAX);
 }
 
 /* They are shorter. */
@@ -300,7 +301,7 @@ static ssize_t cq_read_short(struct fid_cq *fid, void *buf, size_t count)
 {
 	struct fi_cq_tagged_entry entries[CQ_BATCH];
 
-	return cq_read_quick((struct p2p_cq *) fid, buf, count, NULL, entries, NULL, CQ_BATCH);
+	return cq_read_quick(cq_of(&fid->fid), buf, count, NULL, entries, NULL, CQ_BATCH);
 }
 
 /* ---- waiting ---- */
@@ -308,7 +309,7 @@ static ssize_t cq_read_short(struct fid_cq *fid, void *buf, size_t count)
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src,
 			    const void *cond, int timeout)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(&fid->fid);
 	int64_t end = clock_end(timeout), left;
 	unsigned int rounds = 0;
 	ssize_t ret;
@@ -335,14 +336,14 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 
 int cq_trywait(struct fid *fid)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(fid);
 
 	return cq->xfer.point ? sleep_try(cq->xfer.point) : -FI_EINVAL;
 }
 
 static int cq_signal(struct fid_cq *fid)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(&fid->fid);
 
 	if (cq->wait_obj == FI_WAIT_NONE)
 		return -FI_ENOSYS;
@@ -357,7 +358,7 @@ static int cq_signal(struct fid_cq *fid)
 
 static int cq_control(struct fid *fid, int command, void *arg)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(fid);
 
 	return waitset_control(fid, &cq->member, cq->xfer.point, cq->wait_obj, command, arg);
 }
@@ -382,7 +383,7 @@ static void cq_err_data_put(struct p2p_cq *cq, const struct core_comp *comp,
 
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(&fid->fid);
 	struct core_comp comp;
 
 	if (!buf)
@@ -405,15 +406,14 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data,
 			       char *buf, size_t len)
 {
-	return fi_cq_strerror(((struct p2p_cq *) fid)->xfer.core, prov_errno, err_data, buf,
-			      len);
+	return fi_cq_strerror(cq_of(&fid->fid)->xfer.core, prov_errno, err_data, buf, len);
 }
 
 /* ---- open and close ---- */
 
 static int cq_close(struct fid *fid)
 {
-	struct p2p_cq *cq = (struct p2p_cq *) fid;
+	struct p2p_cq *cq = cq_of(fid);
 	int ret;
 
 	waitset_hold(&cq->member);
@@ -429,12 +429,17 @@ static int cq_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops cq_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = cq_close,
-	.bind = fid_no_bind,
-	.control = cq_control,
-	.ops_open = fid_ops_open,
+static struct fid_class cq_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = cq_close,
+			.bind = fid_no_bind,
+			.control = cq_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_cq, xfer.core),
+	.trywait = cq_trywait,
 };
 
 static const struct fi_ops_cq cq_ops = {
@@ -506,7 +511,7 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_cq **cq_fid,
 	    void *context)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct fi_cq_attr core_attr;
 	struct p2p_waitset *set;
 	struct p2p_cq *cq;
@@ -530,7 +535,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	cq->wait_obj = core_attr.wait_obj;
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
-	cq->fid.fid.ops = &cq_fid_ops;
+	cq->fid.fid.ops = &cq_class.ops;
 	cq->fid.ops = &cq->ops;
 	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
 	if (!ret)

@@ -41,6 +41,11 @@ struct p2p_cq {
 _Static_assert(offsetof(struct p2p_cq, xfer.count) < P2P_CACHE_LINE,
 	       "what a read looks at is one cache line");
 
+static inline struct p2p_cq *cq_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_cq, fid.fid);
+}
+
 int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
 	    void *context);
 

@@ -13,6 +13,7 @@
 #include "fid/cq.h"
 #include "dev/dev.h"
 #include "fid/ep.h"
+#include "fid/fid.h"
 #include "path/info.h"
 #include "path/quirks.h"
 #include "base/libfabric.h"
@@ -23,7 +24,7 @@
 
 static int domain_close(struct fid *fid)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) fid;
+	struct p2p_domain *domain = domain_of(fid);
 	bool local = domain->xfer.local;
 	int ret;
 
@@ -54,7 +55,7 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum fi_op op,
 			       struct fi_atomic_attr *attr, uint64_t flags)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) fid;
+	struct p2p_domain *domain = domain_of(&fid->fid);
 
 	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
 
@@ -78,12 +79,16 @@ static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 	return -FI_ENOSYS;
 }
 
-static struct fi_ops domain_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = domain_close,
-	.bind = domain_bind,
-	.control = fid_control,
-	.ops_open = fid_ops_open,
+static struct fid_class domain_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = domain_close,
+			.bind = domain_bind,
+			.control = fid_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_domain, core),
 };
 
 static struct fi_ops_domain domain_ops = {
@@ -135,7 +140,7 @@ static void domain_say_quirks(const struct fi_info *core)
 int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 		struct fid_domain **domain_fid, void *context)
 {
-	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
+	struct p2p_fabric *fabric = fabric_of(&fabric_fid->fid);
 	struct p2p_domain *domain;
 	struct fi_info *core_info;
 	bool local_mr, adds, lends, shared;
@@ -210,7 +215,7 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;
-	domain->fid.fid.ops = &domain_fid_ops;
+	domain->fid.fid.ops = &domain_class.ops;
 	domain->fid.ops = &domain_ops;
 	domain->fid.mr = &mr_ops;
 	*domain_fid = &domain->fid;

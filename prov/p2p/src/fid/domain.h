@@ -41,6 +41,11 @@ struct p2p_domain {
 _Static_assert(offsetof(struct p2p_domain, xfer) % P2P_CACHE_LINE == 0,
 	       "what a read of a queue looks at is one cache line");
 
+static inline struct p2p_domain *domain_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_domain, fid.fid);
+}
+
 static inline void domain_hold(struct p2p_domain *domain)
 {
 	__atomic_fetch_add(&domain->users, 1, __ATOMIC_RELAXED);

@@ -2,8 +2,6 @@
 /* Endpoints. See ep.h; the data transfer calls are in msg.c, rma.c, atomic.c. */
 #include "fid/ep.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -11,7 +9,9 @@
 #include "fid/cntr.h"
 #include "fid/collective.h"
 #include "base/conf.h"
+#include "fid/ep_stats.h"
 #include "fid/eq.h"
+#include "fid/fid.h"
 #include "path/info.h"
 #include "path/quirks.h"
 #include "base/libfabric.h"
@@ -24,91 +24,11 @@
 /* Came with libfabric 1.18, as the next of the enumeration */
 #define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
 
-/* ---- statistics ---- */
-
-static bool ep_is_ours(const struct fid *fid)
-{
-	return fid && fid->fclass == FI_CLASS_EP && fid->ops->ops_open == fid_ops_open;
-}
-
-static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t size)
-{
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	struct fi_p2p_stats now;
-
-	if (!ep_is_ours(fid) || !stats)
-		return -FI_EINVAL;
-	p2p_lock_take(&ep->domain->xfer.lock);
-	now = ep->xfer.stats;
-	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
-		snprintf(now.reason[i], sizeof now.reason[i], "%s",
-			 ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
-	p2p_lock_drop(&ep->domain->xfer.lock);
-	memcpy(stats, &now, P2P_MIN(size, sizeof now));
-	return 0;
-}
-
-static int ep_stats_path(struct fid *fid, const void *buf, size_t len, enum fi_p2p_path *path,
-			 char *reason, size_t size)
-{
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
-	const struct iovec iov = {(void *) buf, len};
-	const struct core_op op = {.iov = &iov, .count = 1, .addr = FI_ADDR_NOTAVAIL};
-	struct path_choice choice = {.reason = ""};
-	int ret;
-
-	if (!ep_is_ours(fid) || !path || !reason)
-		return -FI_EINVAL;
-	ret = xfer_ask_path(&ep->xfer, &op, &choice);
-	*path = choice.path;
-	snprintf(reason, size, "%s", choice.reason);
-	return ret;
-}
-
-int ep_stats_ops_open(struct p2p_ep *ep, void **ops)
-{
-	static struct fi_p2p_stats_ops stats_ops = {
-		.size = sizeof(struct fi_p2p_stats_ops),
-		.read = ep_stats_read,
-		.path = ep_stats_path,
-	};
-
-	p2p_lock_take(&ep->domain->xfer.lock);
-	__atomic_store_n(&ep->xfer.tally, true, __ATOMIC_RELAXED);
-	xfer_ep_limit(&ep->xfer);
-	p2p_lock_drop(&ep->domain->xfer.lock);
-	*ops = &stats_ops;
-	return 0;
-}
-
-/* FI_P2P_STATS=1: what there is to say of it at its end */
-static void ep_stats_print(struct p2p_ep *ep)
-{
-	static const char *const names[FI_P2P_PATH_MAX] = {"host", "staged", "ipc", "peer"};
-	const struct fi_p2p_stats *stats = &ep->xfer.stats;
-
-	for (int i = 0; i < FI_P2P_PATH_MAX; i++) {
-		if (stats->tx_msgs[i] || stats->rx_msgs[i])
-			fprintf(stderr,
-				"libfabric:p2p: endpoint %p: %s: sent %" PRIu64 " (%" PRIu64
-				" bytes), received %" PRIu64 " (%" PRIu64 " bytes)%s%s\n",
-				(void *) ep, names[i], stats->tx_msgs[i], stats->tx_bytes[i],
-				stats->rx_msgs[i], stats->rx_bytes[i],
-				ep->xfer.reason[i] ? ": " : "",
-				ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
-	}
-	fprintf(stderr,
-		"libfabric:p2p: endpoint %p: copies %" PRIu64 " (%" PRIu64
-		" bytes), pins %" PRIu64 ", found pinned %" PRIu64 ", taken back %" PRIu64 "\n",
-		(void *) ep, stats->copies, stats->copy_bytes, stats->pins, stats->cache_hits,
-		stats->evictions);
-}
-
 /* ---- options ---- */
 
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(fid);
 	ssize_t ret = xfer_cancel(&ep->xfer, context);
 
 	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
@@ -116,7 +36,7 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 
 static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(fid);
 
 	if (level != FI_OPT_ENDPOINT || name != FI_OPT_FI_HMEM_P2P)
 		return fi_getopt(fid_core(fid), level, name, value, len);
@@ -173,7 +93,7 @@ static int ep_set_hmem_p2p(struct p2p_ep *ep, int value)
 
 static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(fid);
 
 	if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P) {
 		if (!value || len < sizeof(int))
@@ -203,14 +123,14 @@ static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
 
 static ssize_t ep_rx_size_left(struct fid_ep *ep)
 {
-	struct fid_ep *core = ((struct p2p_ep *) ep)->xfer.core;
+	struct fid_ep *core = ep_of(&ep->fid)->xfer.core;
 
 	return core->ops->rx_size_left(core);
 }
 
 static ssize_t ep_tx_size_left(struct fid_ep *ep)
 {
-	struct fid_ep *core = ((struct p2p_ep *) ep)->xfer.core;
+	struct fid_ep *core = ep_of(&ep->fid)->xfer.core;
 
 	return core->ops->tx_size_left(core);
 }
@@ -377,17 +297,17 @@ static int ep_complete_cqs(struct p2p_ep *ep)
 
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(fid);
 	struct fid *core = fid_core(bfid);
 
 	if (!bfid)
 		return -FI_EINVAL;
 	if (core != bfid && bfid->fclass == FI_CLASS_CQ)
-		return ep_bind_cq(ep, (struct p2p_cq *) bfid, flags);
+		return ep_bind_cq(ep, cq_of(bfid), flags);
 	if (core != bfid && bfid->fclass == FI_CLASS_AV)
-		return ep_bind_av(ep, (struct p2p_av *) bfid, flags);
+		return ep_bind_av(ep, av_of(bfid), flags);
 	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
-		return cntr_bind_ep((struct p2p_cntr *) bfid, ep, flags);
+		return cntr_bind_ep(cntr_of(bfid), ep, flags);
 	if (bfid->fclass == FI_CLASS_SRX_CTX) {
 		if (ep->xfer.cntrs[xfer_count_index(FI_RECV)]) {
 			P2P_WARN(
@@ -456,15 +376,15 @@ static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 static int ep_control(struct fid *fid, int command, void *arg)
 {
 	if (command == FI_ENABLE)
-		return ep_enable((struct p2p_ep *) fid);
+		return ep_enable(ep_of(fid));
 	if (command == FI_SETOPSFLAG && arg)
-		return ep_set_ops_flags((struct p2p_ep *) fid, *(uint64_t *) arg);
+		return ep_set_ops_flags(ep_of(fid), *(uint64_t *) arg);
 	return fid_control(fid, command, arg);
 }
 
 static int ep_close(struct fid *fid)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(fid);
 	struct fid *core = &ep->xfer.core->fid;
 	int ret;
 
@@ -486,12 +406,17 @@ static int ep_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops ep_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = ep_close,
-	.bind = ep_bind,
-	.control = ep_control,
-	.ops_open = fid_ops_open,
+static struct fid_class ep_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = ep_close,
+			.bind = ep_bind,
+			.control = ep_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_ep, xfer.core),
+	.own_ops = ep_stats_own_ops,
 };
 
 /* ---- open ---- */
@@ -522,7 +447,7 @@ static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, 
 	}
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
-	ep->fid.fid.ops = &ep_fid_ops;
+	ep->fid.fid.ops = &ep_class.ops;
 	ep->fid.ops = &ep_ops;
 	ep->fid.cm = &cm_ops;
 	ep->fid.msg = &msg_ops;
@@ -555,7 +480,7 @@ static size_t ep_iov_limit(size_t asked)
 int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep **ep_fid,
 	    void *context)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct fi_info *core_info;
 	struct p2p_ep *ep;
 	int ret = -FI_ENOMEM;
@@ -617,7 +542,7 @@ free_info:
 int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct fid_ep **ep_fid,
 		void *context)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct p2p_ep *ep;
 	int ret;
 

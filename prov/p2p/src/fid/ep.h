@@ -46,15 +46,17 @@ _Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
 _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
 	       "what counts it is another");
 
+static inline struct p2p_ep *ep_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_ep, fid.fid);
+}
+
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
 		void *context);
 
 /* The operations whose counters are bound to the core's endpoint: what it alone knows of */
 uint64_t ep_core_counts(const struct p2p_ep *ep);
-
-/* fi_open_ops(FI_P2P_STATS_OPS): from here on host messages are counted, too */
-int ep_stats_ops_open(struct p2p_ep *ep, void **ops);
 
 /*
  * How many elements an atomic operation may have, where the core takes @core_count and some

@@ -9,6 +9,7 @@
 
 #include "fid/collective.h"
 #include "fid/ep.h"
+#include "fid/fid.h"
 #include "path/info.h"
 #include "base/libfabric.h"
 #include "base/log.h"
@@ -45,15 +46,14 @@ static ssize_t eq_translate(ssize_t ret, uint32_t event, void *buf)
 		return ret;
 	entry->fid = fid_user(entry->fid);
 	if (event == FI_CONNREQ && fid_core(entry->fid) != entry->fid)
-		eq_request(((struct fi_eq_cm_entry *) buf)->info,
-			   (struct p2p_pep *) entry->fid);
+		eq_request(((struct fi_eq_cm_entry *) buf)->info, pep_of(entry->fid));
 	return ret;
 }
 
 static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t len,
 		       uint64_t flags)
 {
-	ssize_t ret = fi_eq_read(((struct p2p_eq *) fid)->core, event, buf, len, flags);
+	ssize_t ret = fi_eq_read(eq_of(&fid->fid)->core, event, buf, len, flags);
 
 	return ret > 0 ? eq_translate(ret, *event, buf) : ret;
 }
@@ -61,7 +61,7 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf, size_t le
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, int timeout,
 			uint64_t flags)
 {
-	struct p2p_eq *eq = (struct p2p_eq *) fid;
+	struct p2p_eq *eq = eq_of(&fid->fid);
 	ssize_t ret;
 
 	/* who sleeps in a set's fi_wait() */
@@ -73,7 +73,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t l
 
 static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
 {
-	ssize_t ret = fi_eq_readerr(((struct p2p_eq *) fid)->core, buf, flags);
+	ssize_t ret = fi_eq_readerr(eq_of(&fid->fid)->core, buf, flags);
 
 	return eq_translate(ret, FI_SHUTDOWN, buf);
 }
@@ -81,24 +81,23 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint6
 static ssize_t eq_write(struct fid_eq *fid, uint32_t event, const void *buf, size_t len,
 			uint64_t flags)
 {
-	return fi_eq_write(((struct p2p_eq *) fid)->core, event, buf, len, flags);
+	return fi_eq_write(eq_of(&fid->fid)->core, event, buf, len, flags);
 }
 
 static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data,
 			       char *buf, size_t len)
 {
-	return fi_eq_strerror(((struct p2p_eq *) fid)->core, prov_errno, err_data, buf, len);
+	return fi_eq_strerror(eq_of(&fid->fid)->core, prov_errno, err_data, buf, len);
 }
 
 static int eq_control(struct fid *fid, int command, void *arg)
 {
-	return waitset_control(fid, &((struct p2p_eq *) fid)->member, NULL, FI_WAIT_NONE,
-			       command, arg);
+	return waitset_control(fid, &eq_of(fid)->member, NULL, FI_WAIT_NONE, command, arg);
 }
 
 static int eq_close(struct fid *fid)
 {
-	struct p2p_eq *eq = (struct p2p_eq *) fid;
+	struct p2p_eq *eq = eq_of(fid);
 	int ret;
 
 	waitset_hold(&eq->member);
@@ -109,12 +108,16 @@ static int eq_close(struct fid *fid)
 	return ret;
 }
 
-static struct fi_ops eq_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = eq_close,
-	.bind = fid_no_bind,
-	.control = eq_control,
-	.ops_open = fid_ops_open,
+static struct fid_class eq_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = eq_close,
+			.bind = fid_no_bind,
+			.control = eq_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_eq, core),
 };
 
 static struct fi_ops_eq eq_ops = {
@@ -129,7 +132,7 @@ static struct fi_ops_eq eq_ops = {
 int eq_open(struct fid_fabric *fabric_fid, struct fi_eq_attr *attr, struct fid_eq **eq_fid,
 	    void *context)
 {
-	struct p2p_fabric *fabric = (struct p2p_fabric *) fabric_fid;
+	struct p2p_fabric *fabric = fabric_of(&fabric_fid->fid);
 	struct fi_eq_attr core_attr;
 	struct p2p_waitset *set;
 	struct p2p_eq *eq;
@@ -142,7 +145,7 @@ int eq_open(struct fid_fabric *fabric_fid, struct fi_eq_attr *attr, struct fid_e
 		return -FI_ENOMEM;
 	eq->fid.fid.fclass = FI_CLASS_EQ;
 	eq->fid.fid.context = context;
-	eq->fid.fid.ops = &eq_fid_ops;
+	eq->fid.fid.ops = &eq_class.ops;
 	eq->fid.ops = &eq_ops;
 	core_attr = *attr;
 	ret = waitset_choose(fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
@@ -171,7 +174,7 @@ free_eq:
 
 static struct fid_ep *cm_core_ep(struct fid_ep *ep)
 {
-	return ((struct p2p_ep *) ep)->xfer.core;
+	return ep_of(&ep->fid)->xfer.core;
 }
 
 static int cm_setname(fid_t fid, void *addr, size_t addrlen)
@@ -196,7 +199,7 @@ static int cm_connect(struct fid_ep *ep, const void *addr, const void *param, si
 
 static int cm_listen(struct fid_pep *pep)
 {
-	return fi_listen(((struct p2p_pep *) pep)->core);
+	return fi_listen(pep_of(&pep->fid)->core);
 }
 
 static int cm_accept(struct fid_ep *ep, const void *param, size_t paramlen)
@@ -206,7 +209,7 @@ static int cm_accept(struct fid_ep *ep, const void *param, size_t paramlen)
 
 static int cm_reject(struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
 {
-	return fi_reject(((struct p2p_pep *) pep)->core, handle, param, paramlen);
+	return fi_reject(pep_of(&pep->fid)->core, handle, param, paramlen);
 }
 
 static int cm_shutdown(struct fid_ep *ep, uint64_t flags)
@@ -231,7 +234,7 @@ struct fi_ops_cm cm_ops = {
 
 static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	return fi_pep_bind(((struct p2p_pep *) fid)->core, fid_core(bfid), flags);
+	return fi_pep_bind(pep_of(fid)->core, fid_core(bfid), flags);
 }
 
 static int pep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
@@ -246,7 +249,7 @@ static int pep_setopt(fid_t fid, int level, int name, const void *value, size_t 
 
 static int pep_close(struct fid *fid)
 {
-	struct fi_info *info = ((struct p2p_pep *) fid)->info;
+	struct fi_info *info = pep_of(fid)->info;
 	int ret = fid_close(fid);
 
 	if (!ret && info)
@@ -254,12 +257,16 @@ static int pep_close(struct fid *fid)
 	return ret;
 }
 
-static struct fi_ops pep_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = pep_close,
-	.bind = pep_bind,
-	.control = fid_control,
-	.ops_open = fid_ops_open,
+static struct fid_class pep_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = pep_close,
+			.bind = pep_bind,
+			.control = fid_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_pep, core),
 };
 
 static struct fi_ops_ep pep_ops = {
@@ -271,7 +278,7 @@ static struct fi_ops_ep pep_ops = {
 int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep_fid,
 	     void *context)
 {
-	const bool layered = ((struct p2p_fabric *) fabric)->layered;
+	const bool layered = fabric_of(&fabric->fid)->layered;
 	struct fi_info *core_info;
 	struct p2p_pep *pep;
 	int ret = -FI_ENOMEM;
@@ -289,8 +296,7 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	}
 	ret = layered ? info_to_core(core_info, fi_version()) : 0;
 	if (!ret)
-		ret = fi_passive_ep(((struct p2p_fabric *) fabric)->core, core_info, &pep->core,
-				    pep);
+		ret = fi_passive_ep(fabric_of(&fabric->fid)->core, core_info, &pep->core, pep);
 	if (!ret) {
 		ret = fid_pair_add(&pep->core->fid, &pep->fid.fid);
 		if (ret)
@@ -301,7 +307,7 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	lf.freeinfo(core_info);
 	pep->fid.fid.fclass = FI_CLASS_PEP;
 	pep->fid.fid.context = context;
-	pep->fid.fid.ops = &pep_fid_ops;
+	pep->fid.fid.ops = &pep_class.ops;
 	pep->fid.ops = &pep_ops;
 	pep->fid.cm = &cm_ops;
 	*pep_fid = &pep->fid;

@@ -16,12 +16,22 @@ struct p2p_eq {
 	struct waitset_member member;
 };
 
+static inline struct p2p_eq *eq_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_eq, fid.fid);
+}
+
 /* @info: what it was opened with; NULL with the hook, which leaves infos as they are */
 struct p2p_pep {
 	struct fid_pep fid;
 	struct fid_pep *core;
 	struct fi_info *info;
 };
+
+static inline struct p2p_pep *pep_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_pep, fid.fid);
+}
 
 int eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
 	    void *context);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/fid.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "mem/mem.h"
@@ -30,7 +31,7 @@ static void mr_free(struct p2p_mr *mr)
 
 static int mr_close(struct fid *fid)
 {
-	struct p2p_mr *mr = (struct p2p_mr *) fid;
+	struct p2p_mr *mr = mr_of(fid);
 	struct p2p_domain *domain = mr->domain;
 	struct xfer *xfer = &domain->xfer;
 	int ret = 0;
@@ -76,7 +77,7 @@ static void mr_show_core(struct p2p_mr *mr)
 
 static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	struct p2p_mr *mr = (struct p2p_mr *) fid;
+	struct p2p_mr *mr = mr_of(fid);
 
 	if (mr->core)
 		return fi_mr_bind(mr->core, fid_core(bfid), flags);
@@ -85,7 +86,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 
 static int mr_control(struct fid *fid, int command, void *arg)
 {
-	struct p2p_mr *mr = (struct p2p_mr *) fid;
+	struct p2p_mr *mr = mr_of(fid);
 	int ret;
 
 	if (!mr->core)
@@ -98,12 +99,16 @@ static int mr_control(struct fid *fid, int command, void *arg)
 	return ret;
 }
 
-static struct fi_ops mr_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = mr_close,
-	.bind = mr_bind,
-	.control = mr_control,
-	.ops_open = fid_ops_open,
+static struct fid_class mr_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = mr_close,
+			.bind = mr_bind,
+			.control = mr_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_mr, core),
 };
 
 /* Keys of the provider's choice count up; those of regions that we serve have the mark. */
@@ -265,7 +270,7 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
 		      struct fid_mr **mr_fid)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) fid;
+	struct p2p_domain *domain = domain_of(fid);
 	struct dev_mem mem;
 	struct p2p_mr *mr;
 	int ret = 0;
@@ -291,7 +296,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->domain = domain;
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
-	mr->fid.fid.ops = &mr_fid_ops;
+	mr->fid.fid.ops = &mr_class.ops;
 	if (mem.ops ||
 	    (!(flags & LF_MR_DMABUF) && (domain->xfer.keys_ours || domain->serves_all)))
 		ret = mr_register_ours(mr, attr, &mem);

@@ -32,6 +32,11 @@ struct p2p_mr {
 	bool served;
 };
 
+static inline struct p2p_mr *mr_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_mr, fid.fid);
+}
+
 extern struct fi_ops_mr mr_ops;
 
 #endif /* P2P_MR_H */

@@ -24,11 +24,6 @@ enum msg_way {
 	MSG_LATER /* it would overtake others */
 };
 
-static inline struct p2p_ep *msg_ep(struct fid_ep *fid)
-{
-	return (struct p2p_ep *) fid;
-}
-
 /* One piece of a buffer, which has an address. @seen: as below */
 static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t len,
 			      const void *desc, struct dev_mem *seen)
@@ -184,7 +179,7 @@ static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum msg_call call
 static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			fi_addr_t dest, void *context)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
@@ -194,7 +189,7 @@ static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			    uint64_t data, fi_addr_t dest, void *context)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
@@ -204,7 +199,7 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 
 static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_inject(ep->xfer.core, buf, len, dest);
@@ -214,7 +209,7 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
 			      fi_addr_t dest)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
@@ -224,7 +219,7 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg core_msg;
 	enum msg_way way;
 
@@ -258,7 +253,7 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 			 fi_addr_t dest, void *context)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	enum msg_way way = msg_send_way_iov(ep, iov, desc, count, dest, &seen);
 	struct core_op op = {
 		.iov = iov,
@@ -291,7 +286,7 @@ static P2P_NOINLINE ssize_t msg_tsend_other(struct fid_ep *fid, const void *buf,
 					    void *desc, fi_addr_t dest, uint64_t tag,
 					    void *context)
 {
-	return msg_send_other(msg_ep(fid), OPS_SEND, true, buf, len, desc, dest, tag, 0,
+	return msg_send_other(ep_of(&fid->fid), OPS_SEND, true, buf, len, desc, dest, tag, 0,
 			      context);
 }
 
@@ -299,14 +294,14 @@ static P2P_NOINLINE ssize_t msg_tsenddata_other(struct fid_ep *fid, const void *
 						void *desc, uint64_t data, fi_addr_t dest,
 						uint64_t tag, void *context)
 {
-	return msg_send_other(msg_ep(fid), OPS_SENDDATA, true, buf, len, desc, dest, tag, data,
-			      context);
+	return msg_send_other(ep_of(&fid->fid), OPS_SENDDATA, true, buf, len, desc, dest, tag,
+			      data, context);
 }
 
 static ssize_t msg_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t tag, void *context)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tsend(ep->xfer.core, buf, len, desc, dest, tag, context);
@@ -316,7 +311,7 @@ static ssize_t msg_tsend(struct fid_ep *fid, const void *buf, size_t len, void *
 static ssize_t msg_tsenddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			     uint64_t data, fi_addr_t dest, uint64_t tag, void *context)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
@@ -327,7 +322,7 @@ static ssize_t msg_tsenddata(struct fid_ep *fid, const void *buf, size_t len, vo
 static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
 			   uint64_t tag)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
@@ -337,7 +332,7 @@ static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
 			       fi_addr_t dest, uint64_t tag)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
@@ -348,7 +343,7 @@ static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, 
 static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg_tagged core_msg;
 	enum msg_way way;
 
@@ -384,7 +379,7 @@ static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 			  size_t count, fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	enum msg_way way = msg_send_way_iov(ep, iov, desc, count, dest, &seen);
 	struct core_op op = {
 		.tagged = true,
@@ -479,20 +474,21 @@ static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 static P2P_NOINLINE ssize_t msg_recv_other(struct fid_ep *fid, void *buf, size_t len,
 					   void *desc, fi_addr_t src, void *context)
 {
-	return msg_recv_piece(msg_ep(fid), false, buf, len, desc, src, 0, 0, context);
+	return msg_recv_piece(ep_of(&fid->fid), false, buf, len, desc, src, 0, 0, context);
 }
 
 static P2P_NOINLINE ssize_t msg_trecv_other(struct fid_ep *fid, void *buf, size_t len,
 					    void *desc, fi_addr_t src, uint64_t tag,
 					    uint64_t ignore, void *context)
 {
-	return msg_recv_piece(msg_ep(fid), true, buf, len, desc, src, tag, ignore, context);
+	return msg_recv_piece(ep_of(&fid->fid), true, buf, len, desc, src, tag, ignore,
+			      context);
 }
 
 static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
 			void *context)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.recv_limit)))
 		return fi_recv(ep->xfer.core, buf, len, desc, src, context);
@@ -503,7 +499,7 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 			 fi_addr_t src, void *context)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct core_op op = {
 		.recv = true,
 		.iov = iov,
@@ -524,7 +520,7 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg core_msg;
 	bool plain;
@@ -557,7 +553,7 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
 			 uint64_t tag, uint64_t ignore, void *context)
 {
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	/* our bit in what is to be ignored is taken out there */
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore)))
@@ -570,7 +566,7 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 			  void *context)
 {
 	struct dev_mem seen;
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct core_op op = {
 		.recv = true,
 		.tagged = true,
@@ -596,7 +592,7 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct dev_mem seen = {.size = 0};
-	struct p2p_ep *ep = msg_ep(fid);
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg_tagged core_msg;
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/fid.h"
 #include "base/log.h"
 
 /* All that there are; this lock is taken before a set's own */
@@ -25,7 +26,7 @@ static struct pollset_entry *pollset_find(struct p2p_pollset *set, const struct 
 
 static int pollset_add(struct fid_poll *fid, struct fid *object, uint64_t flags)
 {
-	struct p2p_pollset *set = (struct p2p_pollset *) fid;
+	struct p2p_pollset *set = pollset_of(&fid->fid);
 	struct pollset_entry *entry;
 
 	if (!object || flags ||
@@ -62,7 +63,7 @@ static bool pollset_remove(struct p2p_pollset *set, const struct fid *object)
 
 static int pollset_del(struct fid_poll *fid, struct fid *object, uint64_t flags)
 {
-	return pollset_remove((struct p2p_pollset *) fid, object) ? 0 : -FI_EINVAL;
+	return pollset_remove(pollset_of(&fid->fid), object) ? 0 : -FI_EINVAL;
 }
 
 void pollset_forget(const struct fid *fid)
@@ -100,7 +101,7 @@ static int pollset_check(struct pollset_entry *entry)
 
 static int pollset_poll(struct fid_poll *fid, void **context, int count)
 {
-	struct p2p_pollset *set = (struct p2p_pollset *) fid;
+	struct p2p_pollset *set = pollset_of(&fid->fid);
 	struct pollset_entry *entry;
 	int ret, found = 0, err = 0;
 
@@ -121,7 +122,7 @@ static int pollset_poll(struct fid_poll *fid, void **context, int count)
 
 static int pollset_close(struct fid *fid)
 {
-	struct p2p_pollset *set = (struct p2p_pollset *) fid;
+	struct p2p_pollset *set = pollset_of(fid);
 	struct pollset_entry *entry;
 
 	pthread_mutex_lock(&pollset_all_lock);
@@ -142,12 +143,15 @@ static int pollset_no_control(struct fid *fid, int command, void *arg)
 	return -FI_ENOSYS;
 }
 
-static struct fi_ops pollset_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = pollset_close,
-	.bind = fid_no_bind,
-	.control = pollset_no_control,
-	.ops_open = fid_ops_open,
+static struct fid_class pollset_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = pollset_close,
+			.bind = fid_no_bind,
+			.control = pollset_no_control,
+			.ops_open = fid_ops_open,
+		},
 };
 
 static struct fi_ops_poll pollset_ops = {
@@ -160,7 +164,7 @@ static struct fi_ops_poll pollset_ops = {
 int pollset_open(struct fid_domain *domain_fid, struct fi_poll_attr *attr,
 		 struct fid_poll **pollset_fid)
 {
-	struct p2p_domain *domain = (struct p2p_domain *) domain_fid;
+	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct p2p_pollset *set;
 
 	if (!pollset_fid || (attr && attr->flags))
@@ -176,7 +180,7 @@ int pollset_open(struct fid_domain *domain_fid, struct fi_poll_attr *attr,
 	LIST_INSERT_HEAD(&pollset_all, set, entry);
 	pthread_mutex_unlock(&pollset_all_lock);
 	set->fid.fid.fclass = FI_CLASS_POLL;
-	set->fid.fid.ops = &pollset_fid_ops;
+	set->fid.fid.ops = &pollset_class.ops;
 	set->fid.ops = &pollset_ops;
 	*pollset_fid = &set->fid;
 	return 0;

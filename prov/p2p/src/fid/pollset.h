@@ -21,6 +21,11 @@ struct p2p_pollset {
 	LIST_ENTRY(p2p_pollset) entry;
 };
 
+static inline struct p2p_pollset *pollset_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_pollset, fid.fid);
+}
+
 int pollset_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **pollset);
 

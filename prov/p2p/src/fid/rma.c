@@ -188,7 +188,7 @@ static bool rma_special_msg(const struct p2p_ep *ep, const struct fi_msg_rma *ms
 static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
 			uint64_t addr, uint64_t key, void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
 		return fi_read(ep->xfer.core, buf, len, desc, src, addr, key, context);
@@ -198,7 +198,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
 			 fi_addr_t src, uint64_t addr, uint64_t key, void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (rma_special_iov(ep, src, iov, desc, count, key))
 		return rma_post_iov(ep, true, iov, desc, count, src, addr, key, context);
@@ -208,7 +208,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
 
 static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg_rma core_msg;
 
 	if (p2p_unlikely(!msg))
@@ -223,7 +223,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
 static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
 		return fi_write(ep->xfer.core, buf, len, desc, dest, addr, key, context);
@@ -234,7 +234,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 			  size_t count, fi_addr_t dest, uint64_t addr, uint64_t key,
 			  void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (rma_special_iov(ep, dest, iov, desc, count, key))
 		return rma_post_iov(ep, false, iov, desc, count, dest, addr, key, context);
@@ -244,7 +244,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 
 static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg_rma core_msg;
 
 	if (p2p_unlikely(!msg))
@@ -260,7 +260,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, ui
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest,
 			  uint64_t addr, uint64_t key)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
 		return fi_inject_write(ep->xfer.core, buf, len, dest, addr, key);
@@ -271,7 +271,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 			     uint64_t data, fi_addr_t dest, uint64_t addr, uint64_t key,
 			     void *context)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
 		return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
@@ -282,7 +282,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
 			      fi_addr_t dest, uint64_t addr, uint64_t key)
 {
-	struct p2p_ep *ep = (struct p2p_ep *) fid;
+	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
 		return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,

@@ -10,6 +10,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/fid.h"
 #include "base/log.h"
 
 /* ---- members ---- */
@@ -17,13 +18,13 @@
 int waitset_choose(struct p2p_fabric *fabric, enum fi_wait_obj *wait_obj,
 		   struct fid_wait *wait_set, struct p2p_waitset **set_out)
 {
-	struct p2p_waitset *set = (struct p2p_waitset *) wait_set;
+	struct p2p_waitset *set = wait_set ? waitset_of(&wait_set->fid) : NULL;
 
 	*set_out = NULL;
 	if (*wait_obj != FI_WAIT_SET)
 		return 0;
-	if (!set || set->fid.fid.fclass != FI_CLASS_WAIT ||
-	    fid_core(&set->fid.fid) == &set->fid.fid || set->fabric != fabric) {
+	if (!set || set->fid.fid.fclass != FI_CLASS_WAIT || !fid_class(&set->fid.fid) ||
+	    set->fabric != fabric) {
 		P2P_WARN("FI_WAIT_SET without a wait set of this fabric\n");
 		return -FI_EINVAL;
 	}
@@ -86,7 +87,7 @@ int waitset_control(struct fid *fid, const struct waitset_member *member,
 
 int waitset_trywait(struct fid *fid)
 {
-	struct p2p_waitset *set = (struct p2p_waitset *) fid;
+	struct p2p_waitset *set = waitset_of(fid);
 	struct waitset_member *member;
 	int ret = 0;
 
@@ -102,7 +103,7 @@ int waitset_trywait(struct fid *fid)
 
 static int waitset_wait(struct fid_wait *fid, int timeout)
 {
-	struct p2p_waitset *set = (struct p2p_waitset *) fid;
+	struct p2p_waitset *set = waitset_of(&fid->fid);
 	struct pollfd polled = {.fd = set->fd, .events = POLLIN};
 	int ret = waitset_trywait(&fid->fid);
 
@@ -118,14 +119,14 @@ static int waitset_wait(struct fid_wait *fid, int timeout)
 
 static int waitset_fid_control(struct fid *fid, int command, void *arg)
 {
-	struct p2p_waitset *set = (struct p2p_waitset *) fid;
+	struct p2p_waitset *set = waitset_of(fid);
 
 	return wait_control(set->fd, set->wait_obj, command, arg);
 }
 
 static int waitset_close(struct fid *fid)
 {
-	struct p2p_waitset *set = (struct p2p_waitset *) fid;
+	struct p2p_waitset *set = waitset_of(fid);
 	bool used;
 	int ret;
 
@@ -143,12 +144,17 @@ static int waitset_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops waitset_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = waitset_close,
-	.bind = fid_no_bind,
-	.control = waitset_fid_control,
-	.ops_open = fid_ops_open,
+static struct fid_class waitset_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = waitset_close,
+			.bind = fid_no_bind,
+			.control = waitset_fid_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_waitset, core),
+	.trywait = waitset_trywait,
 };
 
 static struct fi_ops_wait waitset_ops = {
@@ -159,7 +165,7 @@ static struct fi_ops_wait waitset_ops = {
 int waitset_open(struct fid_fabric *fabric_fid, struct fi_wait_attr *attr,
 		 struct fid_wait **set_fid)
 {
-	struct fid_fabric *core = ((struct p2p_fabric *) fabric_fid)->core;
+	struct fid_fabric *core = fabric_of(&fabric_fid->fid)->core;
 	struct p2p_waitset *set;
 	int ret;
 
@@ -168,7 +174,7 @@ int waitset_open(struct fid_fabric *fabric_fid, struct fi_wait_attr *attr,
 	set = calloc(1, sizeof *set);
 	if (!set)
 		return -FI_ENOMEM;
-	set->fabric = (struct p2p_fabric *) fabric_fid;
+	set->fabric = fabric_of(&fabric_fid->fid);
 	/* not by way of its function, which newer headers speak against */
 	ret = core->ops->wait_open(core, attr, &set->core);
 	if (ret)
@@ -183,7 +189,7 @@ int waitset_open(struct fid_fabric *fabric_fid, struct fi_wait_attr *attr,
 	p2p_lock_init(&set->lock, true);
 	LIST_INIT(&set->members);
 	set->fid.fid.fclass = FI_CLASS_WAIT;
-	set->fid.fid.ops = &waitset_fid_ops;
+	set->fid.fid.ops = &waitset_class.ops;
 	set->fid.ops = &waitset_ops;
 	*set_fid = &set->fid;
 	return 0;

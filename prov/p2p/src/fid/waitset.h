@@ -45,6 +45,11 @@ struct p2p_waitset {
 	LIST_HEAD(, waitset_member) members;
 };
 
+static inline struct p2p_waitset *waitset_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_waitset, fid.fid);
+}
+
 int waitset_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set);
 
 /* fi_trywait() of a set */

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The statistics of an endpoint. See ep_stats.h. */
+#include "fid/ep_stats.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "fid/fid.h"
+#include "proto/post.h"
+#include "xfer/ep_state.h"
+
+/* The endpoint that a caller of the table names; NULL: it is none of ours */
+static struct p2p_ep *ep_stats_ep(struct fid *fid)
+{
+	return fid_class(fid) && fid->fclass == FI_CLASS_EP ? ep_of(fid) : NULL;
+}
+
+static int ep_stats_read(struct fid *fid, struct fi_p2p_stats *stats, size_t size)
+{
+	struct p2p_ep *ep = ep_stats_ep(fid);
+	struct fi_p2p_stats now;
+
+	if (!ep || !stats)
+		return -FI_EINVAL;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	now = ep->xfer.stats;
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
+		snprintf(now.reason[i], sizeof now.reason[i], "%s",
+			 ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	memcpy(stats, &now, P2P_MIN(size, sizeof now));
+	return 0;
+}
+
+static int ep_stats_path(struct fid *fid, const void *buf, size_t len, enum fi_p2p_path *path,
+			 char *reason, size_t size)
+{
+	struct p2p_ep *ep = ep_stats_ep(fid);
+	const struct iovec iov = {(void *) buf, len};
+	const struct core_op op = {.iov = &iov, .count = 1, .addr = FI_ADDR_NOTAVAIL};
+	struct path_choice choice = {.reason = ""};
+	int ret;
+
+	if (!ep || !path || !reason)
+		return -FI_EINVAL;
+	ret = xfer_ask_path(&ep->xfer, &op, &choice);
+	*path = choice.path;
+	snprintf(reason, size, "%s", choice.reason);
+	return ret;
+}
+
+bool ep_stats_own_ops(struct fid *fid, const char *name, void **ops)
+{
+	static struct fi_p2p_stats_ops stats_ops = {
+		.size = sizeof(struct fi_p2p_stats_ops),
+		.read = ep_stats_read,
+		.path = ep_stats_path,
+	};
+	struct p2p_ep *ep = ep_stats_ep(fid);
+
+	if (!ep || strcmp(name, FI_P2P_STATS_OPS))
+		return false;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	__atomic_store_n(&ep->xfer.tally, true, __ATOMIC_RELAXED);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	*ops = &stats_ops;
+	return true;
+}
+
+void ep_stats_print(const struct p2p_ep *ep)
+{
+	static const char *const names[FI_P2P_PATH_MAX] = {"host", "staged", "ipc", "peer"};
+	const struct fi_p2p_stats *stats = &ep->xfer.stats;
+
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++) {
+		if (stats->tx_msgs[i] || stats->rx_msgs[i])
+			fprintf(stderr,
+				"libfabric:p2p: endpoint %p: %s: sent %" PRIu64 " (%" PRIu64
+				" bytes), received %" PRIu64 " (%" PRIu64 " bytes)%s%s\n",
+				(const void *) ep, names[i], stats->tx_msgs[i],
+				stats->tx_bytes[i], stats->rx_msgs[i], stats->rx_bytes[i],
+				ep->xfer.reason[i] ? ": " : "",
+				ep->xfer.reason[i] ? ep->xfer.reason[i] : "");
+	}
+	fprintf(stderr,
+		"libfabric:p2p: endpoint %p: copies %" PRIu64 " (%" PRIu64
+		" bytes), pins %" PRIu64 ", found pinned %" PRIu64 ", taken back %" PRIu64 "\n",
+		(const void *) ep, stats->copies, stats->copy_bytes, stats->pins,
+		stats->cache_hits, stats->evictions);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What all objects have in common. See fid.h. */
+#include "fid/fid.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+#include <rdma/fi_errno.h>
+
+/* ---- the core's object behind one of ours ---- */
+
+const struct fid_class *fid_class(const struct fid *fid)
+{
+	if (!fid || !fid->ops || fid->ops->ops_open != fid_ops_open)
+		return NULL;
+	return container_of(fid->ops, struct fid_class, ops);
+}
+
+struct fid *fid_core(struct fid *fid)
+{
+	const struct fid_class *class = fid_class(fid);
+	struct fid *core = NULL;
+
+	/* the pointer is to a struct fid_domain, fid_cq …: all of them begin with a struct fid */
+	if (class && class->core)
+		memcpy(&core, (const char *) fid + class->core, sizeof core);
+	return core ? core : fid;
+}
+
+/* ---- our object around one of the core's ---- */
+
+struct fid_pair {
+	struct fid *core;
+	struct fid *user;
+	UT_hash_handle hh;
+};
+
+static struct fid_pair *fid_pairs;
+static pthread_mutex_t fid_pairs_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int fid_pair_add(struct fid *core, struct fid *user)
+{
+	struct fid_pair *pair = calloc(1, sizeof *pair);
+	bool added;
+
+	if (!pair)
+		return -FI_ENOMEM;
+	pair->core = core;
+	pair->user = user;
+	pthread_mutex_lock(&fid_pairs_lock);
+	HASH_ADD_PTR(fid_pairs, core, pair);
+	added = pair->hh.tbl;
+	pthread_mutex_unlock(&fid_pairs_lock);
+	if (!added)
+		free(pair);
+	return added ? 0 : -FI_ENOMEM;
+}
+
+void fid_pair_remove(struct fid *core)
+{
+	struct fid_pair *pair;
+
+	pthread_mutex_lock(&fid_pairs_lock);
+	HASH_FIND_PTR(fid_pairs, &core, pair);
+	if (pair)
+		HASH_DEL(fid_pairs, pair);
+	pthread_mutex_unlock(&fid_pairs_lock);
+	free(pair);
+}
+
+struct fid *fid_user(struct fid *core)
+{
+	struct fid *user = core;
+	struct fid_pair *pair;
+
+	pthread_mutex_lock(&fid_pairs_lock);
+	HASH_FIND_PTR(fid_pairs, &core, pair);
+	if (pair)
+		user = pair->user;
+	pthread_mutex_unlock(&fid_pairs_lock);
+	return user;
+}
+
+/* ---- entries of struct fi_ops ---- */
+
+int fid_control(struct fid *fid, int command, void *arg)
+{
+	struct fid *core = fid_core(fid);
+
+	/* queued work names objects of ours all over */
+	if (command == FI_ALIAS || command == FI_QUEUE_WORK)
+		return -FI_ENOSYS;
+	return core->ops->control(core, command, arg);
+}
+
+/*
+ * The operations named ofix_… are those that providers of one stack share. They take endpoints as
+ * arguments: handed through, they would be called with ours.
+ */
+int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+	const struct fid_class *class = fid_class(fid);
+	struct fid *core = fid_core(fid);
+
+	if (!name || !ops)
+		return -FI_EINVAL;
+	if (class->own_ops && class->own_ops(fid, name, ops))
+		return 0;
+	if (core == fid || !strncmp(name, "ofix_", 5))
+		return -FI_ENOSYS;
+	return fi_open_ops(core, name, flags, ops, context);
+}
+
+int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+int fid_close_core(struct fid *core)
+{
+	struct fid *user = fid_user(core);
+	int ret;
+
+	/* before the close: another object may have the address afterwards */
+	fid_pair_remove(core);
+	ret = fi_close(core);
+	if (ret && user != core)
+		fid_pair_add(core, user);
+	return ret;
+}
+
+int fid_close(struct fid *fid)
+{
+	int ret = fid_close_core(fid_core(fid));
+
+	if (!ret)
+		free(fid);
+	return ret;
+}

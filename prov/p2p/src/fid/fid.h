@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What all objects have in common.
+ *
+ * libfabric calls an object by the struct fid that it begins with. Each file has one function,
+ * such as ep_of(), that leads from there to the structure around it. Where the file does not matter,
+ * the object's class tells what there is to know.
+ */
+#ifndef P2P_FID_H
+#define P2P_FID_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <rdma/fabric.h>
+
+/**
+ * struct fid_class - what is the same for all objects of a kind.
+ * @ops:	libfabric's table, to which struct fid.ops points; its ops_open is fid_ops_open()
+ * @core:	offset of the object's pointer to the core provider's object; 0: it has none
+ * @own_ops:	sets *@ops to a table of ours and returns true, if @name is one's; may be NULL
+ * @trywait:	answers fi_trywait(); NULL: the core's object is asked
+ */
+struct fid_class {
+	struct fi_ops ops;
+	size_t core;
+	bool (*own_ops)(struct fid *fid, const char *name, void **ops);
+	int (*trywait)(struct fid *fid);
+};
+
+/* The class of @fid; NULL: @fid is NULL or not ours */
+const struct fid_class *fid_class(const struct fid *fid);
+
+/* The core's object behind @fid if that is ours, else @fid itself */
+struct fid *fid_core(struct fid *fid);
+
+/*
+ * The way back, for objects that events tell of. Any value may be asked for: applications
+ * write events of their own. fid_close_core() takes a pair out. Any thread may call these.
+ * 0 or -FI_ENOMEM
+ */
+int fid_pair_add(struct fid *core, struct fid *user);
+void fid_pair_remove(struct fid *core);
+struct fid *fid_user(struct fid *core);
+
+/* Entries of struct fi_ops: the core's object answers, if it may see the arguments */
+int fid_control(struct fid *fid, int command, void *arg);
+int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+
+/* fi_close() of a core's object; and, if that went well, freeing of ours */
+int fid_close_core(struct fid *core);
+int fid_close(struct fid *fid);
+
+#endif /* P2P_FID_H */
