@@ -3,7 +3,8 @@
  * The calls of fi_atomic(3). All of them become one struct core_atomic; on host
  * memory, with a key that the core provider serves, that goes to the core as it is.
  */
-#include <rdma/fi_atomic.h>
+#include "fid/atomic.h"
+
 #include <rdma/fi_errno.h>
 
 #include "base/amo.h"

@@ -8,7 +8,6 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/collective.h"
-#include "fid/cq.h"
 #include "fid/fid.h"
 #include "base/log.h"
 #include "proto/hello.h"
@@ -482,7 +481,8 @@ static int av_close(struct fid *fid)
 
 	if (ret)
 		return ret;
-	cq_forget_av(av->domain, av);
+	if (av->closed)
+		av->closed(av);
 	while ((known = av->known)) {
 		av->known = known->old;
 		free(known);

@@ -28,6 +28,7 @@
  * @names, @named_addrs: the core's addresses by name, made when the first peer is looked up,
  *		and the same by address
  * @found:	what was looked up last, in @names, or NULL
+ * @closed:	tells who keeps a pointer to the vector that it is closed; NULL: nobody does
  */
 struct p2p_av {
 	struct fid_av fid;
@@ -41,6 +42,7 @@ struct p2p_av {
 	struct av_name *names;
 	struct av_name *named_addrs;
 	struct av_name *found;
+	void (*closed)(const struct p2p_av *av);
 };
 
 static inline struct p2p_av *av_of(struct fid *fid)

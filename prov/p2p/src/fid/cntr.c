@@ -161,22 +161,21 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 
 /* ---- endpoints ---- */
 
-static int cntr_wake_by(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t by_core)
+static int cntr_wake_by(struct p2p_cntr *cntr, struct xfer_ep *ep, uint64_t by_core)
 {
 	const uint64_t kinds = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
 	struct fid_cntr *waker = cntr->domain->xfer.wait.waker;
 	int ret;
 
-	if (!cntr->waits || !waker || ep->xfer.wakes)
+	if (!cntr->waits || !waker || ep->wakes)
 		return 0;
-	ret = fi_ep_bind(ep->xfer.core, &waker->fid, kinds & ~by_core);
-	ep->xfer.wakes = !ret;
+	ret = fi_ep_bind(ep->core, &waker->fid, kinds & ~by_core);
+	ep->wakes = !ret;
 	return ret;
 }
 
-int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
+int cntr_bind_ep(struct p2p_cntr *cntr, struct xfer_ep *ep, uint64_t flags, uint64_t by_core)
 {
-	uint64_t by_core = ep_core_counts(ep);
 	int ret = 0;
 
 	if (!flags || flags & ~XFER_COUNT_ALL) {
@@ -184,13 +183,13 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
 		return -FI_EBADFLAGS;
 	}
 	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
-		if (flags & kind && ep->xfer.cntrs[xfer_count_index(kind)]) {
+		if (flags & kind && ep->cntrs[xfer_count_index(kind)]) {
 			P2P_WARN("binding a counter: there is one already\n");
 			return -FI_EINVAL;
 		}
 	}
 	if (flags & by_core) {
-		ret = fi_ep_bind(ep->xfer.core, &cntr->core->fid, flags & by_core);
+		ret = fi_ep_bind(ep->core, &cntr->core->fid, flags & by_core);
 		if (ret)
 			return ret;
 		cntr->by_core = true;
@@ -203,24 +202,24 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags)
 	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
 		if (!(flags & kind))
 			continue;
-		ep->xfer.cntrs[xfer_count_index(kind)] = &cntr->xfer;
+		ep->cntrs[xfer_count_index(kind)] = &cntr->xfer;
 		cntr->refs++;
 	}
 	/* peers' accesses are counted by whoever serves them */
-	ep->xfer.followed |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
-	xfer_ep_limit(&ep->xfer);
+	ep->followed |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
+	xfer_ep_limit(ep);
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	return 0;
 }
 
-void cntr_release_ep(struct p2p_ep *ep)
+void cntr_release_ep(struct xfer_ep *ep)
 {
-	p2p_lock_take(&ep->domain->xfer.lock);
+	p2p_lock_take(&ep->xfer->lock);
 	for (int i = 0; i < XFER_COUNT_KINDS; i++) {
-		if (ep->xfer.cntrs[i])
-			container_of(ep->xfer.cntrs[i], struct p2p_cntr, xfer)->refs--;
+		if (ep->cntrs[i])
+			container_of(ep->cntrs[i], struct p2p_cntr, xfer)->refs--;
 	}
-	p2p_lock_drop(&ep->domain->xfer.lock);
+	p2p_lock_drop(&ep->xfer->lock);
 }
 
 /* ---- open and close ---- */

@@ -4,7 +4,6 @@
 #define P2P_CNTR_H
 
 #include "fid/domain.h"
-#include "fid/ep.h"
 #include "fid/waitset.h"
 
 /**
@@ -44,10 +43,10 @@ int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_c
 /* fi_trywait() of a counter */
 int cntr_trywait(struct fid *cntr);
 
-/* fi_ep_bind() of a counter */
-int cntr_bind_ep(struct p2p_cntr *cntr, struct p2p_ep *ep, uint64_t flags);
+/* fi_ep_bind() of a counter. @by_core: the kinds that the core's counter is to count */
+int cntr_bind_ep(struct p2p_cntr *cntr, struct xfer_ep *ep, uint64_t flags, uint64_t by_core);
 
 /* The endpoint is closed: its counters may be, too. */
-void cntr_release_ep(struct p2p_ep *ep);
+void cntr_release_ep(struct xfer_ep *ep);
 
 #endif /* P2P_CNTR_H */

@@ -70,21 +70,14 @@ static inline fi_addr_t cq_user_addr(const struct p2p_cq *cq, fi_addr_t addr)
 	return av_user_addr(cq->av, addr);
 }
 
-void cq_set_av(struct p2p_cq *cq, struct p2p_av *av)
+/* The vector is closed: no queue of its domain keeps a pointer to it. */
+static void cq_forget_av(const struct p2p_av *av)
 {
-	/* the queue may be bound before the vector */
-	if (!av)
-		return;
-	cq->many_avs |= cq->av && cq->av != av;
-	cq->av = av;
-}
-
-void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av)
-{
+	struct xfer *xfer = &av->domain->xfer;
 	struct xfer_cq *xfer_cq;
 
-	p2p_lock_take(&domain->xfer.lock);
-	LIST_FOREACH(xfer_cq, &domain->xfer.cqs, entry) {
+	p2p_lock_take(&xfer->lock);
+	LIST_FOREACH(xfer_cq, &xfer->cqs, entry) {
 		struct p2p_cq *cq = container_of(xfer_cq, struct p2p_cq, xfer);
 
 		/* those that we have opened ourselves have none, and are nothing but that */
@@ -93,7 +86,18 @@ void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av)
 		cq->many_avs |= !av_same(av);
 		cq->av = NULL;
 	}
-	p2p_lock_drop(&domain->xfer.lock);
+	p2p_lock_drop(&xfer->lock);
+}
+
+void cq_set_av(struct p2p_cq *cq, struct p2p_av *av)
+{
+	/* the queue may be bound before the vector */
+	if (!av)
+		return;
+	cq->many_avs |= cq->av && cq->av != av;
+	cq->av = av;
+	/* other threads may bind other queues to it */
+	__atomic_store_n(&av->closed, cq_forget_av, __ATOMIC_RELAXED);
 }
 
 /* ---- reports ---- */

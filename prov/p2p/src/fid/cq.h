@@ -56,11 +56,8 @@ int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **
 int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
 		 struct xfer_cq *cq, void *context);
 
-/* Another endpoint bound to it has @av, or NULL */
+/* Another endpoint bound to it has @av, or NULL. The queue may be read after @av is closed. */
 void cq_set_av(struct p2p_cq *cq, struct p2p_av *av);
-
-/* @av is closed: the queues of its domain may be read all the same */
-void cq_forget_av(struct p2p_domain *domain, const struct p2p_av *av);
 
 /* fi_trywait() of a queue */
 int cq_trywait(struct fid *cq);

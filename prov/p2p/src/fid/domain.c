@@ -6,6 +6,7 @@
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/atomic.h"
 #include "fid/av.h"
 #include "fid/cntr.h"
 #include "fid/collective.h"

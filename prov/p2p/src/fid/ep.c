@@ -6,16 +6,20 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/atomic.h"
+#include "fid/cm.h"
 #include "fid/cntr.h"
 #include "fid/collective.h"
 #include "base/conf.h"
 #include "fid/ep_stats.h"
-#include "fid/eq.h"
 #include "fid/fid.h"
 #include "path/info.h"
 #include "path/quirks.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "fid/msg.h"
+#include "fid/rma.h"
+#include "fid/side_ep.h"
 #include "proto/hello.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
@@ -237,7 +241,8 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 	return 0;
 }
 
-uint64_t ep_core_counts(const struct p2p_ep *ep)
+/* The operations whose counters are bound to the core's endpoint: what it alone knows of */
+static uint64_t ep_core_counts(const struct p2p_ep *ep)
 {
 	uint64_t kinds = ep->domain->serves_all ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
 
@@ -307,7 +312,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	if (core != bfid && bfid->fclass == FI_CLASS_AV)
 		return ep_bind_av(ep, av_of(bfid), flags);
 	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
-		return cntr_bind_ep(cntr_of(bfid), ep, flags);
+		return cntr_bind_ep(cntr_of(bfid), &ep->xfer, flags, ep_core_counts(ep));
 	if (bfid->fclass == FI_CLASS_SRX_CTX) {
 		if (ep->xfer.cntrs[xfer_count_index(FI_RECV)]) {
 			P2P_WARN(
@@ -396,7 +401,7 @@ static int ep_close(struct fid *fid)
 	}
 	if (conf.stats)
 		ep_stats_print(ep);
-	cntr_release_ep(ep);
+	cntr_release_ep(&ep->xfer);
 	for (int i = 0; i < 2; i++) {
 		if (ep->own[i].core)
 			xfer_cq_fini(&ep->own[i]);
@@ -451,7 +456,7 @@ static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, 
 	ep->fid.ops = &ep_ops;
 	ep->fid.cm = &cm_ops;
 	ep->fid.msg = &msg_ops;
-	ep->fid.tagged = &tagged_ops;
+	ep->fid.tagged = &msg_tagged_ops;
 	ep->fid.rma = &rma_ops;
 	ep->fid.atomic = &atomic_ops;
 	ep->fid.collective = &collective_ops;

@@ -5,16 +5,17 @@
 
 #include <rdma/fi_endpoint.h>
 
-#include "fid/side_ep.h"
 #include "fid/av.h"
 #include "fid/cq.h"
 #include "fid/domain.h"
 #include "xfer/xfer.h"
 
+struct p2p_side_ep;
+
 /**
  * struct p2p_ep - an endpoint, or a shared receive context.
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
- * @aside:	what the endpoint aside takes, where there may be one
+ * @side:	what its side endpoint takes, where there may be one
  * @tx_flags:	what sends without flags do; FI_COMPLETION included where the queue is not
  *		selective
  * @caps:	what it was opened with
@@ -29,7 +30,7 @@ struct p2p_ep {
 	struct p2p_av *av;
 	struct xfer_ep xfer;
 	struct p2p_domain *domain;
-	struct p2p_aside *aside;
+	struct p2p_side_ep *side;
 	uint64_t tx_flags;
 	uint64_t caps;
 	bool shares_rx;
@@ -54,21 +55,5 @@ static inline struct p2p_ep *ep_of(struct fid *fid)
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
 		void *context);
-
-/* The operations whose counters are bound to the core's endpoint: what it alone knows of */
-uint64_t ep_core_counts(const struct p2p_ep *ep);
-
-/*
- * How many elements an atomic operation may have, where the core takes @core_count and some
- * memory is served by us; 0: none (atomic.c)
- */
-size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
-		    bool compare, size_t core_count);
-
-/* The tables of data transfer calls: msg.c, rma.c, atomic.c */
-extern struct fi_ops_msg msg_ops;
-extern struct fi_ops_tagged tagged_ops;
-extern struct fi_ops_rma rma_ops;
-extern struct fi_ops_atomic atomic_ops;
 
 #endif /* P2P_EP_H */

@@ -8,6 +8,7 @@
 #include "fid/domain.h"
 #include "fid/eq.h"
 #include "fid/fid.h"
+#include "fid/pep.h"
 #include "fid/waitset.h"
 
 static int fabric_trywait(struct fid_fabric *fid, struct fid **fids, int count)

@@ -7,8 +7,9 @@
  * and branches, and is written out for each call. Everything else becomes one struct core_op
  * for xfer_post(), or the core's call after a closer look.
  */
+#include "fid/msg.h"
+
 #include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
 
 #include "fid/ep.h"
 #include "base/log.h"
@@ -106,7 +107,7 @@ static ssize_t msg_post(struct p2p_ep *ep, struct core_op *op)
 }
 
 /* The calls to send one piece, tagged or not */
-enum msg_call { OPS_SEND, OPS_SENDDATA, OPS_INJECT, OPS_INJECTDATA };
+enum msg_call { MSG_SEND, MSG_SENDDATA, MSG_INJECT, MSG_INJECTDATA };
 
 static ssize_t msg_send_core(const struct p2p_ep *ep, enum msg_call call, bool tagged,
 			     const void *buf, size_t len, void *desc, fi_addr_t dest,
@@ -117,16 +118,16 @@ static ssize_t msg_send_core(const struct p2p_ep *ep, enum msg_call call, bool t
 
 	data &= ep->xfer.data_mask;
 	switch (call) {
-	case OPS_SEND:
+	case MSG_SEND:
 		return tagged ? fi_tsend(core, buf, len, desc, to, tag, context)
 			      : fi_send(core, buf, len, desc, to, context);
-	case OPS_SENDDATA:
+	case MSG_SENDDATA:
 		return tagged ? fi_tsenddata(core, buf, len, desc, data, to, tag, context)
 			      : fi_senddata(core, buf, len, desc, data, to, context);
-	case OPS_INJECT:
+	case MSG_INJECT:
 		return tagged ? fi_tinject(core, buf, len, to, tag)
 			      : fi_inject(core, buf, len, to);
-	case OPS_INJECTDATA:
+	case MSG_INJECTDATA:
 		return tagged ? fi_tinjectdata(core, buf, len, data, to, tag)
 			      : fi_injectdata(core, buf, len, data, to);
 	}
@@ -158,12 +159,12 @@ static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum msg_call call
 			.addr = dest,
 			.tag = tag,
 			.data = data,
-			.flags = call < OPS_INJECT ? ep->tx_flags : FI_INJECT,
+			.flags = call < MSG_INJECT ? ep->tx_flags : FI_INJECT,
 			.context = context,
 			.seen = &seen,
 		};
 
-		if (call == OPS_SENDDATA || call == OPS_INJECTDATA)
+		if (call == MSG_SENDDATA || call == MSG_INJECTDATA)
 			op.flags |= FI_REMOTE_CQ_DATA;
 		return msg_post(ep, &op);
 	}
@@ -183,7 +184,7 @@ static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
-	return msg_send_other(ep, OPS_SEND, false, buf, len, desc, dest, 0, 0, context);
+	return msg_send_other(ep, MSG_SEND, false, buf, len, desc, dest, 0, 0, context);
 }
 
 static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -194,7 +195,7 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				   dest, context);
-	return msg_send_other(ep, OPS_SENDDATA, false, buf, len, desc, dest, 0, data, context);
+	return msg_send_other(ep, MSG_SENDDATA, false, buf, len, desc, dest, 0, data, context);
 }
 
 static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest)
@@ -203,7 +204,7 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_inject(ep->xfer.core, buf, len, dest);
-	return msg_send_other(ep, OPS_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
+	return msg_send_other(ep, MSG_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
 }
 
 static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -213,7 +214,7 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
-	return msg_send_other(ep, OPS_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
+	return msg_send_other(ep, MSG_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
 }
 
 static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -286,7 +287,7 @@ static P2P_NOINLINE ssize_t msg_tsend_other(struct fid_ep *fid, const void *buf,
 					    void *desc, fi_addr_t dest, uint64_t tag,
 					    void *context)
 {
-	return msg_send_other(ep_of(&fid->fid), OPS_SEND, true, buf, len, desc, dest, tag, 0,
+	return msg_send_other(ep_of(&fid->fid), MSG_SEND, true, buf, len, desc, dest, tag, 0,
 			      context);
 }
 
@@ -294,7 +295,7 @@ static P2P_NOINLINE ssize_t msg_tsenddata_other(struct fid_ep *fid, const void *
 						void *desc, uint64_t data, fi_addr_t dest,
 						uint64_t tag, void *context)
 {
-	return msg_send_other(ep_of(&fid->fid), OPS_SENDDATA, true, buf, len, desc, dest, tag,
+	return msg_send_other(ep_of(&fid->fid), MSG_SENDDATA, true, buf, len, desc, dest, tag,
 			      data, context);
 }
 
@@ -326,7 +327,7 @@ static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
-	return msg_send_other(ep, OPS_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
+	return msg_send_other(ep, MSG_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
 }
 
 static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -337,7 +338,7 @@ static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
 				      tag);
-	return msg_send_other(ep, OPS_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
+	return msg_send_other(ep, MSG_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
 }
 
 static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
@@ -416,14 +417,14 @@ static bool msg_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
 }
 
 /* These three are for tagged messages: of the others, cores take them for receives. */
-#define OPS_PROBE (FI_PEEK | FI_CLAIM | FI_DISCARD)
+#define MSG_PROBE (FI_PEEK | FI_CLAIM | FI_DISCARD)
 
 static bool msg_recv_flags_bad(const struct p2p_ep *ep, bool plain, uint64_t flags)
 {
-	if (!(flags & OPS_PROBE) || (plain && !ep->xfer.layered))
+	if (!(flags & MSG_PROBE) || (plain && !ep->xfer.layered))
 		return false;
 	P2P_WARN("receive flags 0x%zx are not offered for untagged messages\n",
-		 (size_t) (flags & OPS_PROBE));
+		 (size_t) (flags & MSG_PROBE));
 	return true;
 }
 
@@ -598,7 +599,7 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	if (flags & OPS_PROBE ||
+	if (flags & MSG_PROBE ||
 	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, report,
 				&seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
@@ -637,7 +638,7 @@ struct fi_ops_msg msg_ops = {
 	.injectdata = msg_injectdata,
 };
 
-struct fi_ops_tagged tagged_ops = {
+struct fi_ops_tagged msg_tagged_ops = {
 	.size = sizeof(struct fi_ops_tagged),
 	.recv = msg_trecv,
 	.recvv = msg_trecvv,

@@ -6,8 +6,9 @@
  * call; where no GPU runtime is that costs a few loads and branches, as in msg.c. Everything
  * else becomes one struct core_rma for xfer_post_rma().
  */
+#include "fid/rma.h"
+
 #include <rdma/fi_errno.h>
-#include <rdma/fi_rma.h>
 
 #include "fid/ep.h"
 #include "base/log.h"
@@ -70,9 +71,9 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 /* The calls about one buffer */
 enum rma_call { RMA_READ, RMA_WRITE, RMA_WRITEDATA, RMA_INJECT, RMA_INJECTDATA };
 
-static ssize_t rma_core(const struct p2p_ep *ep, enum rma_call call, void *buf, size_t len,
-			void *desc, fi_addr_t peer, uint64_t addr, uint64_t key, uint64_t data,
-			void *context)
+static ssize_t rma_call_core(const struct p2p_ep *ep, enum rma_call call, void *buf, size_t len,
+			     void *desc, fi_addr_t peer, uint64_t addr, uint64_t key,
+			     uint64_t data, void *context)
 {
 	struct fid_ep *core = ep->xfer.core;
 	fi_addr_t to = av_core_addr(ep->av, peer);
@@ -103,8 +104,8 @@ static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum rma_call call, con
 	struct core_rma op;
 
 	if (!rma_special_target(ep, peer, key) && !rma_special_piece(ep, buf, len, desc))
-		return rma_core(ep, call, iov.iov_base, len, desc, peer, addr, key, data,
-				context);
+		return rma_call_core(ep, call, iov.iov_base, len, desc, peer, addr, key, data,
+				     context);
 	op = (struct core_rma){
 		.read = call == RMA_READ,
 		.iov = &iov,

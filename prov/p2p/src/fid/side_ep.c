@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The endpoint aside. See side_ep.h. */
+/* The side endpoint. See side_ep.h. */
 #include "fid/side_ep.h"
 
 #include <netinet/in.h>
@@ -8,32 +8,31 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
-#include "fid/ep.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "xfer/life.h"
 
 /* The waker counts what comes and goes here, too (wait.h) */
-#define ASIDE_COUNTED (FI_SEND | FI_RECV)
+#define SIDE_EP_COUNTED (FI_SEND | FI_RECV)
 
 static int side_ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_addr_t *addr)
 {
-	return av_resolve(container_of(xfer, struct p2p_aside, xfer)->av, name, len, addr);
+	return av_resolve(container_of(xfer, struct p2p_side_ep, xfer)->av, name, len, addr);
 }
 
 static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
 {
-	return fi_av_lookup(container_of(xfer, struct p2p_aside, xfer)->av->core, addr, name,
+	return fi_av_lookup(container_of(xfer, struct p2p_side_ep, xfer)->av->core, addr, name,
 			    len);
 }
 
 /*
- * The address of the application's endpoint, at any other port. One that listens at all of a host's
- * addresses has no name that a peer could do anything with.
+ * Takes the address of the application's endpoint, at any other port. If that endpoint listens at all
+ * of a host's addresses, peers can do nothing with its name: -FI_EADDRNOTAVAIL.
  */
-static int side_ep_address(struct p2p_aside *aside)
+static int side_ep_address(struct p2p_side_ep *side)
 {
-	const struct xfer_ep *front = &aside->ep->xfer;
+	const struct xfer_ep *front = &side->ep->xfer;
 	struct sockaddr_in6 *in6;
 	struct sockaddr_in *in;
 	void *addr;
@@ -54,34 +53,34 @@ static int side_ep_address(struct p2p_aside *aside)
 		named = !IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
 		in6->sin6_port = 0;
 	}
-	free(aside->info->src_addr);
-	aside->info->src_addr = addr;
-	aside->info->src_addrlen = front->name_len;
+	free(side->info->src_addr);
+	side->info->src_addr = addr;
+	side->info->src_addrlen = front->name_len;
 	return named ? 0 : -FI_EADDRNOTAVAIL;
 }
 
-static int side_ep_bind(struct p2p_aside *aside)
+static int side_ep_bind(struct p2p_side_ep *side)
 {
-	const struct p2p_ep *ep = aside->ep;
+	const struct p2p_ep *ep = side->ep;
 	struct fid_cntr *waker = ep->domain->xfer.wait.waker;
-	struct fid_ep *core = aside->xfer.core;
+	struct fid_ep *core = side->xfer.core;
 	int ret = fi_ep_bind(core, &ep->xfer.txcq->core->fid, FI_TRANSMIT);
 
 	if (!ret)
 		ret = fi_ep_bind(core, &ep->xfer.rxcq->core->fid, FI_RECV);
 	if (!ret)
-		ret = fi_ep_bind(core, &aside->av->core->fid, 0);
+		ret = fi_ep_bind(core, &side->av->core->fid, 0);
 	if (!ret && ep->xfer.wakes) {
-		ret = fi_ep_bind(core, &waker->fid, ASIDE_COUNTED);
-		aside->xfer.wakes = !ret;
+		ret = fi_ep_bind(core, &waker->fid, SIDE_EP_COUNTED);
+		side->xfer.wakes = !ret;
 	}
 	return ret;
 }
 
-static int side_ep_start(struct p2p_aside *aside)
+static int side_ep_start(struct p2p_side_ep *side)
 {
-	struct xfer_ep *xfer = &aside->xfer;
-	int ret = side_ep_bind(aside);
+	struct xfer_ep *xfer = &side->xfer;
+	int ret = side_ep_bind(side);
 
 	if (!ret)
 		ret = fi_enable(xfer->core);
@@ -95,63 +94,63 @@ static int side_ep_start(struct p2p_aside *aside)
 	return 0;
 }
 
-static int aside_open(struct xfer_ep *front, struct xfer_ep **opened)
+static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
 {
 	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
-	struct p2p_aside *aside = ep->aside;
-	int ret = side_ep_address(aside);
+	struct p2p_side_ep *side = ep->side;
+	int ret = side_ep_address(side);
 
 	if (!ret)
-		ret = av_open_own(ep->domain, &aside->av);
+		ret = av_open_own(ep->domain, &side->av);
 	if (!ret)
-		ret = fi_endpoint(ep->domain->core, aside->info, &aside->xfer.core, aside);
+		ret = fi_endpoint(ep->domain->core, side->info, &side->xfer.core, side);
 	if (ret)
 		return ret;
-	ret = side_ep_start(aside);
+	ret = side_ep_start(side);
 	if (ret) {
-		fi_close(&aside->xfer.core->fid);
+		fi_close(&side->xfer.core->fid);
 		return ret;
 	}
-	ret = xfer_ep_init_aside(&aside->xfer, front);
+	ret = xfer_ep_init_aside(&side->xfer, front);
 	if (ret)
 		return ret;
 	P2P_INFO("opened an endpoint for long messages\n");
-	*opened = &aside->xfer;
+	*opened = &side->xfer;
 	return 0;
 }
 
 int side_ep_init(struct p2p_ep *ep, const struct fi_info *core)
 {
-	struct p2p_aside *aside = calloc(1, sizeof *aside);
+	struct p2p_side_ep *side = calloc(1, sizeof *side);
 
-	if (!aside)
+	if (!side)
 		return -FI_ENOMEM;
-	aside->info = lf.dupinfo(core);
-	if (!aside->info) {
-		free(aside);
+	side->info = lf.dupinfo(core);
+	if (!side->info) {
+		free(side);
 		return -FI_ENOMEM;
 	}
 	/* peers that are not inserted yet send to it: QUIRK_DIRECTED */
-	aside->info->caps &= ~FI_DIRECTED_RECV;
-	if (aside->info->rx_attr)
-		aside->info->rx_attr->caps &= ~FI_DIRECTED_RECV;
-	free(aside->info->dest_addr);
-	aside->info->dest_addr = NULL;
-	aside->info->dest_addrlen = 0;
-	aside->ep = ep;
-	ep->aside = aside;
-	ep->xfer.aside_open = aside_open;
+	side->info->caps &= ~FI_DIRECTED_RECV;
+	if (side->info->rx_attr)
+		side->info->rx_attr->caps &= ~FI_DIRECTED_RECV;
+	free(side->info->dest_addr);
+	side->info->dest_addr = NULL;
+	side->info->dest_addrlen = 0;
+	side->ep = ep;
+	ep->side = side;
+	ep->xfer.aside_open = side_ep_open;
 	return 0;
 }
 
 void side_ep_fini(struct p2p_ep *ep)
 {
-	struct p2p_aside *aside = ep->aside;
+	struct p2p_side_ep *side = ep->side;
 
-	if (!aside)
+	if (!side)
 		return;
-	if (aside->av)
-		fi_close(&aside->av->fid.fid);
-	lf.freeinfo(aside->info);
-	free(aside);
+	if (side->av)
+		fi_close(&side->av->fid.fid);
+	lf.freeinfo(side->info);
+	free(side);
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Passive endpoints. See pep.h. */
+#include "fid/pep.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "fid/cm.h"
+#include "fid/fabric.h"
+#include "fid/fid.h"
+#include "path/info.h"
+#include "base/libfabric.h"
+
+static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return fi_pep_bind(pep_of(fid)->core, fid_core(bfid), flags);
+}
+
+static int pep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	return fi_getopt(fid_core(fid), level, name, value, len);
+}
+
+static int pep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
+{
+	return fi_setopt(fid_core(fid), level, name, value, len);
+}
+
+static int pep_close(struct fid *fid)
+{
+	struct fi_info *info = pep_of(fid)->info;
+	int ret = fid_close(fid);
+
+	if (!ret && info)
+		lf.freeinfo(info);
+	return ret;
+}
+
+static struct fid_class pep_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = pep_close,
+			.bind = pep_bind,
+			.control = fid_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_pep, core),
+};
+
+static struct fi_ops_ep pep_ops = {
+	.size = sizeof(struct fi_ops_ep),
+	.getopt = pep_getopt,
+	.setopt = pep_setopt,
+};
+
+int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep_fid,
+	     void *context)
+{
+	const bool layered = fabric_of(&fabric->fid)->layered;
+	struct fi_info *core_info;
+	struct p2p_pep *pep;
+	int ret = -FI_ENOMEM;
+
+	if (!info)
+		return -FI_EINVAL;
+	pep = calloc(1, sizeof *pep);
+	core_info = lf.dupinfo(info);
+	if (!pep || !core_info)
+		goto free_both;
+	if (layered && info->fabric_attr && info->fabric_attr->prov_name) {
+		pep->info = lf.dupinfo(info);
+		if (!pep->info)
+			goto free_both;
+	}
+	ret = layered ? info_to_core(core_info, fi_version()) : 0;
+	if (!ret)
+		ret = fi_passive_ep(fabric_of(&fabric->fid)->core, core_info, &pep->core, pep);
+	if (!ret) {
+		ret = fid_pair_add(&pep->core->fid, &pep->fid.fid);
+		if (ret)
+			fi_close(&pep->core->fid);
+	}
+	if (ret)
+		goto free_both;
+	lf.freeinfo(core_info);
+	pep->fid.fid.fclass = FI_CLASS_PEP;
+	pep->fid.fid.context = context;
+	pep->fid.fid.ops = &pep_class.ops;
+	pep->fid.ops = &pep_ops;
+	pep->fid.cm = &cm_ops;
+	*pep_fid = &pep->fid;
+	return 0;
+
+free_both:
+	if (core_info)
+		lf.freeinfo(core_info);
+	if (pep && pep->info)
+		lf.freeinfo(pep->info);
+	free(pep);
+	return ret;
+}

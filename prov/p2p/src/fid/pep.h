@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Passive endpoints. */
+#ifndef P2P_PEP_H
+#define P2P_PEP_H
+
+#include <rdma/fi_endpoint.h>
+
+/**
+ * struct p2p_pep - a passive endpoint.
+ * @info:	what it was opened with; NULL with the hook, which leaves infos as they are
+ */
+struct p2p_pep {
+	struct fid_pep fid;
+	struct fid_pep *core;
+	struct fi_info *info;
+};
+
+static inline struct p2p_pep *pep_of(struct fid *fid)
+{
+	return container_of(fid, struct p2p_pep, fid.fid);
+}
+
+int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
+	     void *context);
+
+#endif /* P2P_PEP_H */
