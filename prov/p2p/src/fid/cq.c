@@ -512,6 +512,41 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 	return 0;
 }
 
+/* Opens the core's queue, and where to sleep for it, as @attr asks, which is changed for the core. */
+static int cq_open_parts(struct p2p_cq *cq, struct fi_cq_attr *attr, struct p2p_waitset **set)
+{
+	struct p2p_domain *domain = cq->domain;
+	int ret = waitset_choose(domain->fabric, &attr->wait_obj, attr->wait_set, set);
+
+	if (ret)
+		return ret;
+	ret = cq_open_core(domain, attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
+	if (ret)
+		return ret;
+	if (cq->xfer.fd >= 0) {
+		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(*set), !domain->layered);
+		if (!ret)
+			cq->xfer.point = &cq->point;
+	} else if (*set) {
+		P2P_INFO("the core provider has no descriptor for a wait set\n");
+		ret = -FI_ENOSYS;
+	}
+	if (ret)
+		xfer_cq_fini(&cq->xfer);
+	return ret;
+}
+
+/* Chooses what is left open, and the functions that suit what the application and the core have. */
+static void cq_set_format(struct p2p_cq *cq)
+{
+	if (cq->format == FI_CQ_FORMAT_UNSPEC)
+		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
+	cq->ops = cq_ops;
+	if (!cq->xfer.narrow && !cq->xfer.source)
+		cq->ops.read =
+			cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
+}
+
 int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_cq **cq_fid,
 	    void *context)
 {
@@ -541,37 +576,15 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_class.ops;
 	cq->fid.ops = &cq->ops;
-	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
-	if (!ret)
-		ret = cq_open_core(domain, &core_attr, cq_sleeps(cq->wait_obj), &cq->xfer, cq);
-	if (ret)
-		goto free_cq;
-	/* unspecified is ours to choose */
-	if (cq->format == FI_CQ_FORMAT_UNSPEC)
-		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
-	cq->ops = cq_ops;
-	if (!cq->xfer.narrow && !cq->xfer.source)
-		cq->ops.read =
-			cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
-	if (cq->xfer.fd >= 0) {
-		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(set), !domain->layered);
-		if (!ret)
-			cq->xfer.point = &cq->point;
-	} else if (set) {
-		P2P_INFO("the core provider has no descriptor for a wait set\n");
-		ret = -FI_ENOSYS;
+	ret = cq_open_parts(cq, &core_attr, &set);
+	if (ret) {
+		free(cq);
+		return ret;
 	}
-	if (ret)
-		goto fini_xfer;
+	cq_set_format(cq);
 	waitset_join(set, &cq->member, &cq->fid.fid);
 	if (attr)
 		attr->format = cq->format;
 	*cq_fid = &cq->fid;
 	return 0;
-
-fini_xfer:
-	xfer_cq_fini(&cq->xfer);
-free_cq:
-	free(cq);
-	return ret;
 }

@@ -118,7 +118,7 @@ static const char *domain_maps_not(const struct fi_info *info, unsigned int quir
 		return "FI_P2P_PATH=stage";
 	if (conf.path == CONF_PATH_IPC)
 		return "FI_P2P_PATH=ipc";
-	/* it takes registering host memory, too, which is not for who has not asked for it */
+	/* host memory has to be registered then, too: only for applications that ask for it */
 	if (layered && !(info->caps & (FI_HMEM | FI_P2P)) && conf.path != CONF_PATH_PEER)
 		return "the domain was opened without FI_HMEM, and FI_P2P_PATH is not peer";
 	if (!layered && !(info->domain_attr->mr_mode & FI_MR_LOCAL))
@@ -138,82 +138,116 @@ static void domain_say_quirks(const struct fi_info *core)
 	}
 }
 
-int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
-		struct fid_domain **domain_fid, void *context)
+/**
+ * struct domain_plan - what the application's info and the core's decide before the domain is open.
+ * @shared:	several threads may call at a time
+ * @lends:	the staging memory is registered, so that peers may read from it (rndv_lent.h)
+ * @why:	why the NIC cannot be given device memory; NULL: it can
+ * @local:	the core has FI_MR_LOCAL though the application may not have asked for it
+ */
+struct domain_plan {
+	bool shared;
+	bool lends;
+	const char *why;
+	bool local;
+};
+
+/* Makes a plan, and @core_info, which was the application's, what the core is to be asked for. */
+static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
+		       struct fi_info *core_info, struct domain_plan *plan)
 {
-	struct p2p_fabric *fabric = fabric_of(&fabric_fid->fid);
+	const struct fi_domain_attr *attr = info->domain_attr;
+	int ret = domain->fabric->layered ? info_to_core(core_info, fi_version()) : 0;
+
+	if (ret)
+		return ret;
+	domain->layered = domain->fabric->layered && info_layered(info);
+	domain->automatic = domain->layered && attr->data_progress == FI_PROGRESS_AUTO;
+	plan->shared = domain->automatic || attr->threading != FI_THREAD_DOMAIN;
+	/* whichever thread calls, all of the domain's queues are read */
+	if (plan->shared)
+		core_info->domain_attr->threading = FI_THREAD_SAFE;
+	domain->quirks = quirks_of(core_info, fi_version());
+	domain_say_quirks(core_info);
+	plan->why = domain_maps_not(info, domain->quirks, domain->layered);
+	plan->local = !plan->why && domain->layered;
+	plan->lends = domain->layered && dev_present && domain->quirks & QUIRK_LENDS;
+	if (plan->local)
+		info_core_add_maps(core_info);
+	if (plan->lends)
+		info_core_add_lending(core_info);
+	return 0;
+}
+
+/* Who serves which keys */
+static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *info)
+{
+	struct xfer *xfer = &domain->xfer;
+
+	if (!domain->layered)
+		return;
+	domain->serves_all = info_serves_all(info, domain->quirks);
+	info_keys(info, domain->serves_all, &xfer->key_mark, &xfer->keys_ours);
+	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
+}
+
+/* The core's domain is open: prepares what transfers in it take. */
+static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *info,
+			    const struct fi_info *core_info, const struct domain_plan *plan)
+{
+	const bool local = plan->local || info->domain_attr->mr_mode & FI_MR_LOCAL;
+	const int core_mode = core_info->domain_attr->mr_mode;
+	struct xfer *xfer = &domain->xfer;
+	int ret = xfer_init(xfer, &protos, domain->layered, plan->shared,
+			    local ? domain->core : NULL);
+
+	if (ret)
+		return ret;
+	xfer->stage.lender = plan->lends ? domain->core : NULL;
+	xfer->wait.fabric = domain->fabric->core;
+	nic_map_init(&xfer->map, plan->why ? NULL : domain->core, plan->why,
+		     !(domain->quirks & QUIRK_NO_DMABUF));
+	xfer->direct = !plan->why && domain->quirks & QUIRK_DIRECT;
+	xfer->virt_addr = core_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	/* no key may be there twice, as one of the cache's may: QUIRK_KEY_ONCE */
+	if (info->caps & FI_ATOMIC)
+		xfer->local_flags = MAP_FLAG_NOCACHE;
+	domain_set_keys(domain, info);
+	ret = plan->local ? xfer_want_local(xfer) : 0;
+	if (!ret && domain->automatic)
+		ret = auto_start(&domain->auto_thread, xfer);
+	if (ret)
+		xfer_fini(xfer);
+	return ret;
+}
+
+int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain_fid,
+		void *context)
+{
+	struct domain_plan plan;
 	struct p2p_domain *domain;
 	struct fi_info *core_info;
-	bool local_mr, adds, lends, shared;
-	const char *why;
-	int ret;
+	int ret = -FI_ENOMEM;
 
 	if (!info || !info->domain_attr || !domain_fid)
 		return -FI_EINVAL;
 	/* not at load time: the application may never open one */
 	dev_init();
-
 	core_info = lf.dupinfo(info);
-	if (!core_info)
-		return -FI_ENOMEM;
-	ret = -FI_ENOMEM;
 	domain = p2p_new(sizeof *domain);
-	if (!domain)
-		goto free_info;
-	ret = fabric->layered ? info_to_core(core_info, fi_version()) : 0;
+	if (!core_info || !domain)
+		goto free_both;
+	domain->fabric = fabric_of(&fabric->fid);
+	domain->source = info->caps & FI_SOURCE;
+	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
+	ret = domain_plan(domain, info, core_info, &plan);
+	if (!ret)
+		ret = fi_domain(domain->fabric->core, core_info, &domain->core, domain);
 	if (ret)
-		goto free_domain;
-	domain->layered = fabric->layered && info_layered(info);
-	domain->automatic =
-		domain->layered && info->domain_attr->data_progress == FI_PROGRESS_AUTO;
-	shared = domain->automatic || info->domain_attr->threading != FI_THREAD_DOMAIN;
-	/* whichever thread calls, all of the domain's queues are read */
-	if (shared)
-		core_info->domain_attr->threading = FI_THREAD_SAFE;
-	domain->quirks = quirks_of(core_info, fi_version());
-	domain_say_quirks(core_info);
-	why = domain_maps_not(info, domain->quirks, domain->layered);
-	adds = !why && domain->layered;
-	lends = domain->layered && dev_present && domain->quirks & QUIRK_LENDS;
-	if (adds)
-		info_core_add_maps(core_info);
-	if (lends)
-		info_core_add_lending(core_info);
-	ret = fi_domain(fabric->core, core_info, &domain->core, domain);
-	if (ret)
-		goto free_domain;
-	local_mr = adds || info->domain_attr->mr_mode & FI_MR_LOCAL;
-	ret = xfer_init(&domain->xfer, &protos, domain->layered, shared,
-			local_mr ? domain->core : NULL);
+		goto free_both;
+	ret = domain_init_xfer(domain, info, core_info, &plan);
 	if (ret)
 		goto close_core;
-	domain->xfer.stage.lender = lends ? domain->core : NULL;
-	nic_map_init(&domain->xfer.map, why ? NULL : domain->core, why,
-		     !(domain->quirks & QUIRK_NO_DMABUF));
-	domain->xfer.direct = !why && domain->quirks & QUIRK_DIRECT;
-	domain->xfer.virt_addr =
-		core_info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
-	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
-	/* no key may be there twice, as one of the cache's may: QUIRK_KEY_ONCE */
-	if (info->caps & FI_ATOMIC)
-		domain->xfer.local_flags = MAP_FLAG_NOCACHE;
-	ret = adds ? xfer_want_local(&domain->xfer) : 0;
-	if (ret)
-		goto fini_xfer;
-
-	domain->xfer.wait.fabric = fabric->core;
-	domain->source = info->caps & FI_SOURCE;
-	if (domain->layered) {
-		domain->serves_all = info_serves_all(info, domain->quirks);
-		info_keys(info, domain->serves_all, &domain->xfer.key_mark,
-			  &domain->xfer.keys_ours);
-		domain->xfer.atomics_ours =
-			domain->xfer.key_mark && domain->quirks & QUIRK_ATOMICS;
-	}
-	ret = domain->automatic ? auto_start(&domain->auto_thread, &domain->xfer) : 0;
-	if (ret)
-		goto fini_xfer;
-	domain->fabric = fabric;
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;
 	domain->fid.fid.ops = &domain_class.ops;
@@ -223,13 +257,11 @@ int domain_open(struct fid_fabric *fabric_fid, struct fi_info *info,
 	lf.freeinfo(core_info);
 	return 0;
 
-fini_xfer:
-	xfer_fini(&domain->xfer);
 close_core:
 	fi_close(&domain->core->fid);
-free_domain:
+free_both:
 	free(domain);
-free_info:
-	lf.freeinfo(core_info);
+	if (core_info)
+		lf.freeinfo(core_info);
 	return ret;
 }

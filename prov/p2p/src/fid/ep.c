@@ -426,13 +426,13 @@ static struct fid_class ep_class = {
 
 /* ---- open ---- */
 
-/* 0; or an error, after which the endpoint, and the core's, are gone */
-static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, void *context)
+/* Makes an endpoint of ours of what is open at the core. 0 or an error */
+static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 {
+	struct p2p_domain *domain = ep->domain;
 	bool layered = domain->layered;
 	int ret;
 
-	ep->domain = domain;
 	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
 	/* the core adds descriptors to nothing: we do */
 	if (domain->xfer.local)
@@ -443,13 +443,8 @@ static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, 
 	ep->xfer.resolve = ep_resolve;
 	ep->xfer.lookup = ep_lookup;
 	ret = xfer_ep_init(&ep->xfer, &domain->xfer);
-	if (ret) {
-		fid_pair_remove(&ep->xfer.core->fid);
-		fi_close(&ep->xfer.core->fid);
-		side_ep_fini(ep);
-		free(ep);
+	if (ret)
 		return ret;
-	}
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
 	ep->fid.fid.ops = &ep_class.ops;
@@ -464,15 +459,16 @@ static int ep_init(struct p2p_ep *ep, struct p2p_domain *domain, size_t fclass, 
 }
 
 /* What the transfers of @ep have to know of the core provider */
-static void ep_set_quirks(struct p2p_ep *ep, const struct p2p_domain *domain)
+static void ep_set_quirks(struct p2p_ep *ep)
 {
-	unsigned int quirks = domain->quirks;
+	const bool layered = ep->domain->layered;
+	const unsigned int quirks = ep->domain->quirks;
 
-	ep->xfer.stalls = domain->layered && quirks & QUIRK_STALLS;
+	ep->xfer.stalls = layered && quirks & QUIRK_STALLS;
 	ep->xfer.mixes = quirks & QUIRK_MIXES;
 	ep->xfer.litters = quirks & QUIRK_LITTERS;
-	ep->xfer.near = domain->layered && quirks & QUIRK_NEAR;
-	ep->xfer.peeks = !domain->layered || !(quirks & QUIRK_NO_PEEK);
+	ep->xfer.near = layered && quirks & QUIRK_NEAR;
+	ep->xfer.peeks = !layered || !(quirks & QUIRK_NO_PEEK);
 	ep->xfer.peek_data = quirks & QUIRK_PEEK_UNMARKED ? 0 : FI_REMOTE_CQ_DATA;
 }
 
@@ -482,10 +478,67 @@ static size_t ep_iov_limit(size_t asked)
 	return asked ? P2P_MIN(asked, P2P_IOV_MAX) : P2P_IOV_MAX;
 }
 
-int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep **ep_fid,
+/* Opens the core's endpoint, with @info, which was the application's. 0 or an error */
+static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
+{
+	const struct p2p_domain *domain = ep->domain;
+	int ret = domain->fabric->layered ? info_to_core(info, fi_version()) : 0;
+
+	if (ret)
+		return ret;
+	/* a connection request's handle belongs to the core, and is given to it once */
+	info->handle = fid_core(info->handle);
+	if (domain->xfer.local)
+		info_core_add_maps(info);
+	if (domain->xfer.stage.lender)
+		info_core_add_lending(info);
+	ep_set_quirks(ep);
+	if (ep->xfer.stalls)
+		ret = side_ep_init(ep, info);
+	if (ret)
+		return ret;
+	ret = fi_endpoint(domain->core, info, &ep->xfer.core, ep);
+	if (ret)
+		goto fini_side;
+	ret = fid_pair_add(&ep->xfer.core->fid, &ep->fid.fid);
+	if (!ret)
+		return 0;
+	fi_close(&ep->xfer.core->fid);
+fini_side:
+	side_ep_fini(ep);
+	return ret;
+}
+
+static void ep_close_core(struct p2p_ep *ep)
+{
+	fid_pair_remove(&ep->xfer.core->fid);
+	fi_close(&ep->xfer.core->fid);
+	side_ep_fini(ep);
+}
+
+/* What the application has asked for */
+static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
+{
+	const struct xfer *xfer = &ep->domain->xfer;
+	const struct fi_tx_attr *tx = info->tx_attr;
+
+	ep->caps = info->caps;
+	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
+	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);
+	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);
+	if (ep->domain->layered)
+		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
+	if (!tx)
+		return;
+	ep->tx_flags = tx->op_flags;
+	/* a utility provider does not tell what the one below it does */
+	ep->xfer.inline_max =
+		xfer->direct ? tx->inject_size : P2P_MAX(tx->inject_size, WIRE_PLAIN_MAX);
+}
+
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
 	    void *context)
 {
-	struct p2p_domain *domain = domain_of(&domain_fid->fid);
 	struct fi_info *core_info;
 	struct p2p_ep *ep;
 	int ret = -FI_ENOMEM;
@@ -493,54 +546,29 @@ int ep_open(struct fid_domain *domain_fid, struct fi_info *info, struct fid_ep *
 	if (!info || !info->ep_attr || !ep_fid)
 		return -FI_EINVAL;
 	core_info = lf.dupinfo(info);
-	if (!core_info)
-		return -FI_ENOMEM;
-	/* a connection request's handle belongs to the core, and is given to it once */
-	core_info->handle = fid_core(info->handle);
 	ep = p2p_new(sizeof *ep);
-	if (!ep)
-		goto free_info;
-	ret = domain->fabric->layered ? info_to_core(core_info, fi_version()) : 0;
-	if (!ret && domain->xfer.local)
-		info_core_add_maps(core_info);
-	if (!ret && domain->xfer.stage.lender)
-		info_core_add_lending(core_info);
-	ep_set_quirks(ep, domain);
-	if (!ret && ep->xfer.stalls)
-		ret = side_ep_init(ep, core_info);
-	if (!ret)
-		ret = fi_endpoint(domain->core, core_info, &ep->xfer.core, ep);
-	if (!ret) {
-		ret = fid_pair_add(&ep->xfer.core->fid, &ep->fid.fid);
-		if (ret)
-			fi_close(&ep->xfer.core->fid);
-	}
-	if (ret) {
-		side_ep_fini(ep);
-		free(ep);
-		goto free_info;
-	}
-	ep->xfer.iov_limit = ep_iov_limit(info->tx_attr ? info->tx_attr->iov_limit : 0);
-	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);
-	if (info->tx_attr) {
-		ep->tx_flags = info->tx_attr->op_flags;
-		/* a utility provider does not tell what the one below it does */
-		ep->xfer.inline_max = domain->xfer.direct ? info->tx_attr->inject_size
-							  : P2P_MAX(info->tx_attr->inject_size,
-								    WIRE_PLAIN_MAX);
-	}
-	ep->caps = info->caps;
-	ep->xfer.counts_remote = domain->xfer.key_mark && info->caps & FI_RMA_EVENT;
-	ep->xfer.lends = domain->xfer.stage.lender;
-	if (domain->layered)
-		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
-	ret = ep_init(ep, domain, FI_CLASS_EP, context);
+	if (!core_info || !ep)
+		goto free_both;
+	ep->domain = domain_of(&domain->fid);
+	ret = ep_open_core(ep, core_info);
 	if (ret)
-		goto free_info;
+		goto free_both;
+	ep_set_attr(ep, info);
+	ep->xfer.lends = ep->domain->xfer.stage.lender;
+	ret = ep_init(ep, FI_CLASS_EP, context);
+	if (ret)
+		goto close_core;
 	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	*ep_fid = &ep->fid;
-free_info:
 	lf.freeinfo(core_info);
+	return 0;
+
+close_core:
+	ep_close_core(ep);
+free_both:
+	free(ep);
+	if (core_info)
+		lf.freeinfo(core_info);
 	return ret;
 }
 
@@ -562,17 +590,22 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 	if (!ep)
 		return -FI_ENOMEM;
 	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);
-	if (ret) {
-		free(ep);
-		return ret;
-	}
-	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
-	ret = ep_init(ep, domain, FI_CLASS_SRX_CTX, context);
 	if (ret)
-		return ret;
+		goto free_ep;
+	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
+	ep->domain = domain;
+	ret = ep_init(ep, FI_CLASS_SRX_CTX, context);
+	if (ret)
+		goto close_core;
 	/* whose queues are selective is not known when a receive is posted */
 	ep->rx_all = true;
 	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);
 	*ep_fid = &ep->fid;
 	return 0;
+
+close_core:
+	ep_close_core(ep);
+free_ep:
+	free(ep);
+	return ret;
 }
