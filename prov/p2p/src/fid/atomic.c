@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The calls of fi_atomic(3). All of them become one struct core_atomic; on host
- * memory, with a key that the core provider serves, that goes to the core as it is.
+ * The calls of fi_atomic(3). Each becomes one struct core_atomic. On host memory, with a key that
+ * the core provider serves, that goes to the core as it is.
  */
 #include "fid/atomic.h"
 
@@ -55,7 +55,7 @@ static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
 	return xfer_post_atomic(&ep->xfer, op);
 }
 
-/* The message forms, with everything in it */
+/* The forms that take a message */
 static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
 			       void **compare_desc, size_t compares,
@@ -174,7 +174,7 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 
 	if (av_unknown(ep->av, dest) || atomic_special(ep, &atomic))
 		return atomic_post(ep, &atomic);
-	/* unlike a message with FI_INJECT, this never completes */
+	/* this call never completes, unlike a message with FI_INJECT */
 	return fi_inject_atomic(ep->xfer.core, buf, count, av_core_addr(ep->av, dest), addr,
 				key, datatype, op);
 }

@@ -74,10 +74,10 @@ fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr)
 	size_t count = __atomic_load_n(&table->count, __ATOMIC_ACQUIRE);
 	size_t near = P2P_MIN(addr + 1, count);
 
-	/* as holes have it */
+	/* holes in the table have this value, too */
 	if (addr == FI_ADDR_NOTAVAIL)
 		return addr;
-	/* most are where they would be without learned peers, or a little before */
+	/* learned peers shift the core's indices: most of ours are equal, or a little lower */
 	for (size_t i = near; i-- > 0;) {
 		if (av_entry_addr(table, i) == addr)
 			return i;
@@ -126,13 +126,13 @@ static void av_known_add(struct p2p_av *av, size_t at, fi_addr_t addr)
 		__atomic_store_n(&known->count, at + 1, __ATOMIC_RELEASE);
 }
 
-/* It has removed it, by the core's address where that is its own. */
+/* The application has removed a peer: @user is its own address for it, @addr the core's. */
 static void av_known_remove(struct p2p_av *av, fi_addr_t user, fi_addr_t addr)
 {
 	struct av_table *known = av->known;
 	size_t at = user;
 
-	/* without indices, those of one address are alike */
+	/* without indices, entries of one address are alike */
 	if (!av->indexed)
 		for (at = 0; at < known->count && known->entry[at].addr != addr;)
 			at++;
@@ -143,8 +143,8 @@ static void av_known_remove(struct p2p_av *av, fi_addr_t user, fi_addr_t addr)
 /* ---- names ---- */
 
 /*
- * One form for every spelling of an address, so that names can be compared: what
- * endpoints say of themselves and what vectors give back differ in unused bytes.
+ * Gives every spelling of an address one form, so that names can be compared. What endpoints say of
+ * themselves and what vectors give back differ in unused bytes.
  */
 static size_t av_name_canon(const void *addr, size_t len, uint8_t *name)
 {
@@ -207,7 +207,7 @@ static void av_name_make(struct p2p_av *av, fi_addr_t addr)
 	    len > WIRE_NAME_MAX)
 		return;
 	len = av_name_canon(raw, len, name);
-	/* one that was learned, or inserted twice, has its name */
+	/* a peer that was learned, or inserted twice, has its name already */
 	if (!av_name_find(av, name, len))
 		av_name_add(av, name, len, addr);
 }
@@ -226,7 +226,7 @@ static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, si
 	struct xfer_ep *ep;
 	int ret;
 
-	/* from here on the core's indices are not the application's any more */
+	/* from here on the core's indices differ from the application's */
 	if (av->indexed && !av->table) {
 		ret = av_known_reserve(av, 0);
 		if (ret)
@@ -249,14 +249,14 @@ static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, si
 	return 0;
 }
 
-/* Does this spell the name of @entry? The one of its spellings that ends later is a string. */
+/* Does @addr spell the name of @entry? A longer spelling does if its next byte ends a string. */
 static bool av_name_is(const struct av_name *entry, const void *addr, size_t len)
 {
 	return entry && entry->len <= len && !memcmp(entry->name, addr, entry->len) &&
 	       (entry->len == len || !((const char *) addr)[entry->len]);
 }
 
-/* It is not the one that was looked up last. */
+/* The same for a peer that is not the one that was looked up last */
 static int av_resolve_other(struct p2p_av *av, const void *addr, size_t len,
 			    fi_addr_t *core_addr)
 {
@@ -289,8 +289,8 @@ int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_
 /* ---- the calls ---- */
 
 /*
- * Records what the core has inserted for the application, and turns the addresses into
- * the application's. @got: the core's addresses, @count of them.
+ * Records what the core has inserted for the application: the addresses @got. @fi_addr, if it is
+ * not NULL, becomes the application's addresses.
  */
 static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count, fi_addr_t *fi_addr)
 {
@@ -302,11 +302,11 @@ static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count, fi_a
 			fi_addr[i] = got[i];
 		if (got[i] == FI_ADDR_NOTAVAIL)
 			continue;
-		/* the core's own indices as long as they are the application's, too */
+		/* the core's own index, as long as it is the application's, too */
 		at = av->indexed && !av->table ? got[i] : av->known ? av->known->count : 0;
 		if (av->named)
 			av_name_make(av, got[i]);
-		/* else only what has no name yet is to be known */
+		/* without indices, names serve as well once there are any */
 		if (!av->indexed && av->named)
 			continue;
 		ret = av_known_reserve(av, at + 1);
@@ -319,7 +319,7 @@ static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count, fi_a
 	return 0;
 }
 
-/* The three ways to insert, with their arguments as the core's call wants them */
+/* What to insert, in one of three ways: the arguments of the core's call */
 struct av_insertion {
 	const void *addr;
 	const char *node, *service;
@@ -366,7 +366,7 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 
 	if (!addr && count)
 		return -FI_EINVAL;
-	/* nothing, too, may have an event to tell of it */
+	/* the insertion of nothing, too, may have an event */
 	if (!count)
 		return fi_av_insert(av_of(&fid->fid)->core, addr, 0, fi_addr, flags, context);
 	return av_insert_any(av_of(&fid->fid), &what, fi_addr, flags, context);
@@ -399,7 +399,7 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 	return av_insert_any(av_of(&fid->fid), &what, fi_addr, flags, context);
 }
 
-/* The core's address of one that the application names. False: it names none */
+/* Finds the core's address for one of the application's. False: it names nobody */
 static bool av_find(const struct p2p_av *av, fi_addr_t user, fi_addr_t *addr)
 {
 	*addr = av_core_addr(av, user);
@@ -419,7 +419,7 @@ static int av_remove_core(struct p2p_av *av, fi_addr_t addr, uint64_t flags)
 	return 0;
 }
 
-/* @keep: it stays with the core, like those that were learned */
+/* @keep: the peer stays in the core's vector, as learned ones do */
 static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags, bool keep)
 {
 	fi_addr_t addr;
@@ -445,7 +445,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 	if (!fi_addr && count)
 		return -FI_EINVAL;
 	p2p_lock_take(&xfer->lock);
-	/* what is under way may have to answer it yet, and cores trust an address */
+	/* transfers under way may still answer the peer, and cores trust an address */
 	keep = av->domain->layered && xfer_moving(xfer);
 	for (size_t i = 0; i < count; i++)
 		hello_forget(xfer, av_core_addr(av, fi_addr[i]));
@@ -559,7 +559,7 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 
 	if (!attr || !av_fid)
 		return -FI_EINVAL;
-	/* a provider's own, see cq_open() */
+	/* another provider's own is not wrapped, see cq_open() */
 	if (attr->flags & FI_PEER)
 		return fi_av_open(domain->core, attr, av_fid, context);
 	ret = av_new(domain, attr, &av);

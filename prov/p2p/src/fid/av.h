@@ -2,10 +2,10 @@
 /*
  * Address vectors.
  *
- * An endpoint may have to answer a peer that the application never inserted. Such a peer
- * goes into the core's address vector too; the indices that the application sees must not
- * shift by it. So the application's addresses and the core's are the same until then, and
- * from then on a table leads from the one to the other.
+ * An endpoint may have to answer a peer that the application never inserted. Such a peer goes into
+ * the core's address vector, too, and must not shift the indices that the application sees. Until
+ * the first one comes, the application's addresses are the core's. From then on a table leads from
+ * the one to the other.
  */
 #ifndef P2P_AV_H
 #define P2P_AV_H
@@ -20,15 +20,15 @@
  * struct p2p_av - an address vector.
  * @lock:	guards everything but @table, which is read without it
  * @indexed:	FI_AV_TABLE: the application's addresses are indices
- * @known:	what the application has inserted and the core's addresses of it: by the
- *		application's index where addresses are indices, else in order. Replaced as
- *		it grows; old ones are kept for those who are reading them
- * @table:	the way from the application's addresses to the core's: @known, once a peer was
+ * @known:	the core's address of each peer that the application has inserted: by the
+ *		application's index if addresses are indices, else in order. A longer table
+ *		replaces one that is full, which is kept for its readers
+ * @table:	leads from the application's addresses to the core's: @known, once a peer was
  *		learned; NULL: both are the same
- * @names, @named_addrs: the core's addresses by name, made when the first peer is looked up,
- *		and the same by address
+ * @named:	@names was made, when the first peer was looked up
+ * @names, @named_addrs: the core's addresses by name, and the same entries by address
  * @found:	what was looked up last, in @names, or NULL
- * @closed:	tells who keeps a pointer to the vector that it is closed; NULL: nobody does
+ * @closed:	tells those who keep a pointer to the vector that it is closed; NULL: nobody does
  */
 struct p2p_av {
 	struct fid_av fid;
@@ -53,7 +53,7 @@ static inline struct p2p_av *av_of(struct fid *fid)
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
 	    void *context);
 
-/* One that the application knows nothing of: peers come into it by av_resolve() alone */
+/* Opens one that the application knows nothing of: only av_resolve() inserts into it */
 int av_open_own(struct p2p_domain *domain, struct p2p_av **av);
 
 fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
@@ -73,16 +73,16 @@ static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
 	return av_core_addr_slow(av, addr);
 }
 
-/* Does it name nobody? While the addresses are the core's, only the core knows. */
+/* Does @addr name nobody? While the addresses are the core's, only the core knows. */
 static inline bool av_unknown(const struct p2p_av *av, fi_addr_t addr)
 {
 	return addr != FI_ADDR_UNSPEC && av_core_addr(av, addr) == FI_ADDR_NOTAVAIL;
 }
 
-/* Puts the core's address in the application's place; -FI_EINVAL, and a warning: nobody has it */
+/* Replaces the application's address by the core's. -FI_EINVAL, and a warning: nobody has it */
 int av_to_core(const struct p2p_av *av, fi_addr_t *addr);
 
-/* The way back; FI_ADDR_NOTAVAIL for a peer that the application does not know */
+/* The application's address for one of the core's; FI_ADDR_NOTAVAIL: it does not know the peer */
 static inline fi_addr_t av_user_addr(const struct p2p_av *av, fi_addr_t addr)
 {
 	if (av_same(av))
@@ -90,7 +90,7 @@ static inline fi_addr_t av_user_addr(const struct p2p_av *av, fi_addr_t addr)
 	return av_user_addr_slow(av, addr);
 }
 
-/* The core's address of the peer with this name, inserted if it is not known. */
+/* Finds the core's address of the peer with this name, and inserts the peer if it is not known. */
 int av_resolve(struct p2p_av *av, const void *name, size_t len, fi_addr_t *addr);
 
 #endif /* P2P_AV_H */

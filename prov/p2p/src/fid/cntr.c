@@ -14,7 +14,7 @@
 #include "xfer/sleep.h"
 #include "path/quirks.h"
 
-/* How long to sleep at a time on a counter that the core counts as well as we do [ms] */
+/* The longest sleep on a counter that both the core and we count [ms] */
 #define CNTR_SLICE 1
 
 /* ---- values ---- */
@@ -46,7 +46,7 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 	return cntr_errors(cntr);
 }
 
-/* What we count becomes @base (0 or 1) times what it was, and @value. */
+/* Multiplies what we count by @base (0 or 1), and adds @value. */
 static int cntr_change(struct p2p_cntr *cntr, uint64_t *count, unsigned int base,
 		       uint64_t value)
 {
@@ -94,8 +94,8 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 /* ---- waiting ---- */
 
 /*
- * Until the core counts, and no longer than we could be needed for what it does not. What
- * comes of it the caller sees.
+ * Sleeps until the core counts, but not for long: progress may be needed for what we count. The
+ * caller looks at the counter, whatever the core has returned.
  */
 static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeout,
 			   unsigned int *rounds)
@@ -141,8 +141,8 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 }
 
 /*
- * What the counter has counted since the last time is told, whoever has read it since: to look
- * once more costs less than a value that nobody looks at.
+ * Says -FI_EAGAIN if anything was counted since the last call, even if the application has read it
+ * since. One look too many costs less than a value that nobody looks at.
  */
 int cntr_trywait(struct fid *fid)
 {
@@ -205,7 +205,7 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct xfer_ep *ep, uint64_t flags, uint
 		ep->cntrs[xfer_count_index(kind)] = &cntr->xfer;
 		cntr->refs++;
 	}
-	/* peers' accesses are counted by whoever serves them */
+	/* whoever serves a peer's access counts it */
 	ep->followed |= flags & ~(by_core & ~(FI_REMOTE_READ | FI_REMOTE_WRITE));
 	xfer_ep_limit(ep);
 	p2p_lock_drop(&cntr->domain->xfer.lock);
@@ -273,7 +273,7 @@ static struct fi_ops_cntr cntr_ops = {
 	.wait = cntr_wait,
 };
 
-/* The core's counter, and a point if the application wants a descriptor and the core waits */
+/* Opens the core's counter and, if the application wants a descriptor, a point to sleep on. */
 static int cntr_open_core(struct p2p_cntr *cntr, const struct fi_cntr_attr *attr, int set)
 {
 	struct p2p_domain *domain = cntr->domain;

@@ -8,10 +8,10 @@
 
 /**
  * struct p2p_cntr - a counter. Its value is the sum of two:
- * @core:	the core's counter counts what the core alone knows of, such as accesses by
- *		peers to host memory
- * @xfer:	we count the rest, when the data is where it should be: the core would
- *		count markers, pieces and messages that still have to be copied, too
+ * @core:	the core's counter counts what only the core knows of, such as peers' accesses
+ *		to host memory
+ * @xfer:	we count the rest, once the data is where it should be. The core would count
+ *		markers, pieces and messages that are still to be copied
  * @waits:	fi_cntr_wait() is allowed
  * @wait_obj:	what the application asked for
  * @point:	where to sleep, if @xfer.point points there

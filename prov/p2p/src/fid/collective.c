@@ -22,7 +22,7 @@ int collective_av_set(struct fid_av *fid, struct fi_av_set_attr *attr,
 {
 	struct p2p_av *av = av_of(&fid->fid);
 
-	/* the set is the core's, and so are the addresses that are put into it */
+	/* the set is the core's, and takes the core's addresses */
 	if (av_same(av))
 		return fi_av_set(av->core, attr, av_set, context);
 	P2P_WARN("a group of peers after one was learned that the application had not "
@@ -154,7 +154,7 @@ static ssize_t collective_gather(struct fid_ep *fid, const void *buf, size_t cou
 		    : -FI_EOPNOTSUPP;
 }
 
-/* The form of all of them that takes lists: cores have no such call, and nobody asks for it */
+/* The form that takes lists: cores have no such call, and nobody asks for it */
 static ssize_t collective_msg(struct fid_ep *fid, const struct fi_msg_collective *msg,
 			      struct fi_ioc *resultv, void **result_desc, size_t result_count,
 			      uint64_t flags)

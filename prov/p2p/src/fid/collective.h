@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Fi_collective(3): the core's own, for host memory. Sets of addresses and
- * groups are the core's objects, and given out as they are.
+ * The calls of fi_collective(3): the core's own, for host memory. Address sets and groups are the
+ * core's objects, which the application gets as they are.
  */
 #ifndef P2P_COLLECTIVE_H
 #define P2P_COLLECTIVE_H
@@ -10,7 +10,7 @@
 
 extern struct fi_ops_collective collective_ops;
 
-/* The calls that lead there: fi_query_collective(), fi_av_set() and fi_join() */
+/* The calls of other objects: fi_query_collective(), fi_av_set() and fi_join() */
 int collective_query(struct fid_domain *domain, enum fi_collective_op collective,
 		     struct fi_collective_attr *attr, uint64_t flags);
 int collective_av_set(struct fid_av *av, struct fi_av_set_attr *attr,

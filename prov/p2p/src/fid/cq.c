@@ -2,10 +2,10 @@
 /*
  * Completion queues. See cq.h.
  *
- * As long as no transfer of ours is under way, a read is the core's read, with a look at
- * each entry. Otherwise all of the domain's queues are drained into reports first, so that
- * transfers advance whichever queue the application reads; and every now and then without that,
- * where peers may ask for one in a queue that the application does not read.
+ * As long as no transfer of ours is under way, a read is the core's read, with a look at each
+ * entry. Otherwise it drains all of the domain's queues into reports first: transfers advance
+ * whichever queue the application reads. Peers may ask for a transfer in a queue that the
+ * application does not read. Where they may, one read in 256 that finds nothing looks there, too.
  */
 #include "fid/cq.h"
 
@@ -23,7 +23,7 @@
 #include "xfer/reports.h"
 #include "xfer/sleep.h"
 
-/* Entries read at once where they are not just the application's */
+/* The entries of one read of the core that does not go straight into the caller's buffer */
 #define CQ_BATCH 16
 
 /* Each format is the beginning of the next */
@@ -60,8 +60,9 @@ static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
 }
 
 /*
- * Where a message comes from, as the application knows it. An entry does not tell which endpoint
- * it is for: of several address vectors, once one's indices are not the core's, none can be meant.
+ * Where a message comes from, as the application knows it. An entry does not tell which endpoint,
+ * and so which vector, it is for. Of several vectors none can be meant once one has other indices
+ * than the core.
  */
 static inline fi_addr_t cq_user_addr(const struct p2p_cq *cq, fi_addr_t addr)
 {
@@ -80,7 +81,7 @@ static void cq_forget_av(const struct p2p_av *av)
 	LIST_FOREACH(xfer_cq, &xfer->cqs, entry) {
 		struct p2p_cq *cq = container_of(xfer_cq, struct p2p_cq, xfer);
 
-		/* those that we have opened ourselves have none, and are nothing but that */
+		/* a queue of our own has no vector, and no struct p2p_cq around it */
 		if (xfer_cq->silent || cq->av != av)
 			continue;
 		cq->many_avs |= !av_same(av);
@@ -150,8 +151,8 @@ static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_e
 }
 
 /*
- * Deals with what is not the application's among @read entries, and puts in its place what it
- * leads to; how many there are then
+ * Takes out what is not the application's among @read entries. If it ends something, the report of
+ * that takes its place. Returns how many entries there are then.
  */
 static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi_addr_t *src,
 			 ssize_t read)
@@ -184,8 +185,9 @@ static ssize_t cq_filter(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, 
 }
 
 /*
- * What a read of the core's queue returned becomes what the application's read returns:
- * @ret entries, which may lie in @buf, from where @from says, into @buf and @src
+ * Turns what a read of the core's queue has returned into what the application's read returns.
+ * @ret: an error, or the number of entries, which come from the addresses @from and may lie in
+ * @buf.
  */
 static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi_addr_t *from,
 		       ssize_t ret, void *buf, size_t count, fi_addr_t *src)
@@ -207,7 +209,7 @@ static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi
 	return cq_read_reports(cq, buf, count, src);
 }
 
-/* Is there something? What the core has may be ours, so it is looked at. */
+/* Is there something? What the core has may be ours, so progress looks at it. */
 static ssize_t cq_peek(struct p2p_cq *cq)
 {
 	if (!xfer_cq_ours(&cq->xfer) && !xfer_apart(cq->xfer.xfer) &&
@@ -217,7 +219,7 @@ static ssize_t cq_peek(struct p2p_cq *cq)
 	return cq_read_reports(cq, NULL, 0, NULL);
 }
 
-/* Not just the core's: there are reports, or transfers under way; or nothing to read into */
+/* A read that is more than the core's: there are reports or transfers, or there is no buffer. */
 static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t count,
 					 fi_addr_t *src)
 {
@@ -233,8 +235,8 @@ static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t co
 }
 
 /*
- * Nothing was there to read: is it time to look elsewhere? After 256 times. Of several threads,
- * one or another counts.
+ * A read has found nothing: is it time to look elsewhere? It is every 256th time. Several threads
+ * may count at once and lose some, which does no harm.
  */
 P2P_GLANCE bool cq_in_vain(struct p2p_cq *cq)
 {
@@ -246,16 +248,18 @@ static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size
 {
 	if (!xfer_apart(cq->xfer.xfer))
 		return -FI_EAGAIN;
-	/* what comes there seldom comes alone */
+	/* what comes there seldom comes alone: the next read looks again */
 	if (xfer_cq_progress(&cq->xfer))
 		__atomic_store_n(&cq->vain, UINT8_MAX, __ATOMIC_RELAXED);
 	return cq_read_reports(cq, buf, count, src);
 }
 
 /*
- * What is called most often, finds nothing most often, and else nothing of ours: it costs a few
- * loads and branches besides the core's read, into @entries, which may be @buf, and @from, for which
- * there is @room. Without @from the core tells of tags and not of sources.
+ * The read that applications call most often. Mostly it finds nothing, and otherwise nothing of
+ * ours. It costs a few loads and branches besides the core's read.
+ *
+ * The core reads into @entries, which may be @buf, and into @from, which have @room. @from is
+ * NULL if the core's queue has tags and tells no sources.
  */
 P2P_INLINE ssize_t cq_read_quick(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src,
 				 struct fi_cq_tagged_entry *entries, fi_addr_t *from,
@@ -294,13 +298,13 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 	return cq_readfrom(fid, buf, count, NULL);
 }
 
-/* The application's entries are the core's. */
+/* For an application whose entries are the core's. */
 static ssize_t cq_read_tagged(struct fid_cq *fid, void *buf, size_t count)
 {
 	return cq_read_quick(cq_of(&fid->fid), buf, count, NULL, buf, NULL, SIZE_MAX);
 }
 
-/* They are shorter. */
+/* For one whose entries are shorter. */
 static ssize_t cq_read_short(struct fid_cq *fid, void *buf, size_t count)
 {
 	struct fi_cq_tagged_entry entries[CQ_BATCH];
@@ -372,7 +376,7 @@ static int cq_control(struct fid *fid, int command, void *arg)
 static void cq_err_data_put(struct p2p_cq *cq, const struct core_comp *comp,
 			    struct fi_cq_err_entry *buf)
 {
-	/* the application's buffer, as API 1.5 and later have it; else ours, until next time */
+	/* since API 1.5 the application may have a buffer; else ours lives until the next error */
 	if (buf->err_data && buf->err_data_size) {
 		buf->err_data_size = P2P_MIN(buf->err_data_size, comp->err_data_size);
 		memcpy(buf->err_data, comp->err_data, buf->err_data_size);
@@ -457,14 +461,14 @@ static const struct fi_ops_cq cq_ops = {
 	.strerror = cq_strerror,
 };
 
-/* Does it take a descriptor to wait like that? */
+/* Does such a wait object take a descriptor? */
 static bool cq_sleeps(enum fi_wait_obj wait_obj)
 {
 	return wait_obj == FI_WAIT_UNSPEC || wait_obj == FI_WAIT_FD ||
 	       wait_obj == FI_WAIT_POLLFD || wait_obj == FI_WAIT_SET;
 }
 
-/* With tags or, where the core has none and nobody needs them, without */
+/* Opens the core's queue with tags; or without, if the core has none and nobody needs them. */
 static int cq_open_format(struct p2p_domain *domain, struct fi_cq_attr *attr, bool tags,
 			  struct xfer_cq *cq, void *context)
 {
@@ -485,15 +489,16 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 {
 	enum fi_wait_obj wait_obj = attr->wait_obj;
 	bool tags = attr->format == FI_CQ_FORMAT_TAGGED;
-	/* if not the application, our thread, as well as it can */
+	/* our thread sleeps as well as it can */
 	bool optional = wait_obj == FI_WAIT_UNSPEC || !sleeps;
 	int ret;
 
 	sleeps |= domain->automatic;
 
 	/*
-	 * No larger than asked for: cores round up to a power of two, and a queue twice as
-	 * long costs every message. They keep what does not fit, of ours as of the user's.
+	 * The core's queue is no longer than the application asks for, though ours use it, too.
+	 * Cores round up to a power of two, a queue twice as long costs every message, and
+	 * cores keep what does not fit.
 	 */
 	if (sleeps)
 		attr->wait_obj = FI_WAIT_FD;
@@ -512,7 +517,7 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 	return 0;
 }
 
-/* Opens the core's queue, and where to sleep for it, as @attr asks, which is changed for the core. */
+/* Opens the core's queue and the point to sleep on. @attr: the application's, becomes the core's */
 static int cq_open_parts(struct p2p_cq *cq, struct fi_cq_attr *attr, struct p2p_waitset **set)
 {
 	struct p2p_domain *domain = cq->domain;
@@ -536,7 +541,7 @@ static int cq_open_parts(struct p2p_cq *cq, struct fi_cq_attr *attr, struct p2p_
 	return ret;
 }
 
-/* Chooses what is left open, and the functions that suit what the application and the core have. */
+/* Sets the format, if the application has left it open, and the functions that suit it. */
 static void cq_set_format(struct p2p_cq *cq)
 {
 	if (cq->format == FI_CQ_FORMAT_UNSPEC)
@@ -558,7 +563,7 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 
 	if (!cq_fid)
 		return -FI_EINVAL;
-	/* a provider's own, which it wants to see in the core's hands as it is */
+	/* another provider shares its own queue with the core, which must see it as it is */
 	if (attr && attr->flags & FI_PEER)
 		return fi_cq_open(domain->core, attr, cq_fid, context);
 	core_attr = attr ? *attr : (struct fi_cq_attr){0};

@@ -12,15 +12,15 @@
  * struct p2p_cq - a completion queue.
  * @vain:	reads that have found nothing, modulo 256
  * @xfer:	the part that transfers report to
- * @av:		of the endpoints bound to it, for the addresses that messages come from;
- *		@many_avs: they have, or had, others besides
+ * @av:		the vector of the endpoints bound to it: tells where messages come from
+ * @many_avs:	endpoints with other vectors are bound to it, too, or were
  * @wait_obj:	what the application asked for
  * @format:	the application's format; the core's has tags if the core has them
  * @ops:	the functions that suit its format
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
- * @signalled:	fi_cq_signal() was called, and no waiting read has come back for it
- * @err_data:	what the last error pointed to; lives until the next read
+ * @signalled:	fi_cq_signal() was called, and no waiting read has returned for it yet
+ * @err_data:	what the last error pointed to; lives until the next error is read
  */
 struct p2p_cq {
 	struct fid_cq fid;
@@ -50,13 +50,13 @@ int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **
 	    void *context);
 
 /*
- * A core queue for transfers: @attr for the core, with @sleeps, or for our thread: with a
- * descriptor, if the core has one. 0 or the core's error.
+ * Opens a core queue for transfers, with @attr. If somebody is to sleep on it, the application
+ * (@sleeps) or our thread, it has a descriptor if the core has one. 0 or the core's error
  */
 int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps,
 		 struct xfer_cq *cq, void *context);
 
-/* Another endpoint bound to it has @av, or NULL. The queue may be read after @av is closed. */
+/* An endpoint bound to the queue has @av, or NULL. The queue may be read after @av is closed. */
 void cq_set_av(struct p2p_cq *cq, struct p2p_av *av);
 
 /* fi_trywait() of a queue */

@@ -38,7 +38,7 @@ static int domain_close(struct fid *fid)
 			xfer_want_local(&domain->xfer);
 		return ret;
 	}
-	/* as long as that could fail it had to go on; now there is nothing that it may touch */
+	/* the thread goes on until the close succeeds: from here on it may touch nothing */
 	if (domain->automatic)
 		auto_stop(&domain->auto_thread);
 	xfer_fini(&domain->xfer);
@@ -106,7 +106,7 @@ static struct fi_ops_domain domain_ops = {
 	.query_collective = collective_query,
 };
 
-/* Why the core's NIC cannot be given device memory; NULL: it can, as far as is known */
+/* Why the core's NIC cannot have device memory; NULL: it can, as far as is known */
 static const char *domain_maps_not(const struct fi_info *info, unsigned int quirks,
 				   bool layered)
 {
@@ -142,8 +142,8 @@ static void domain_say_quirks(const struct fi_info *core)
  * struct domain_plan - what the application's info and the core's decide before the domain is open.
  * @shared:	several threads may call at a time
  * @lends:	the staging memory is registered, so that peers may read from it (rndv_lent.h)
- * @why:	why the NIC cannot be given device memory; NULL: it can
- * @local:	the core has FI_MR_LOCAL though the application may not have asked for it
+ * @why:	why the NIC cannot have device memory; NULL: it can
+ * @local:	the core is asked for FI_MR_LOCAL, whatever the application has asked for
  */
 struct domain_plan {
 	bool shared;
@@ -152,7 +152,7 @@ struct domain_plan {
 	bool local;
 };
 
-/* Makes a plan, and @core_info, which was the application's, what the core is to be asked for. */
+/* Makes the plan. @core_info: the application's, becomes what the core is asked for */
 static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 		       struct fi_info *core_info, struct domain_plan *plan)
 {
@@ -164,7 +164,7 @@ static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 	domain->layered = domain->fabric->layered && info_layered(info);
 	domain->automatic = domain->layered && attr->data_progress == FI_PROGRESS_AUTO;
 	plan->shared = domain->automatic || attr->threading != FI_THREAD_DOMAIN;
-	/* whichever thread calls, all of the domain's queues are read */
+	/* a thread that calls reads all of the domain's queues */
 	if (plan->shared)
 		core_info->domain_attr->threading = FI_THREAD_SAFE;
 	domain->quirks = quirks_of(core_info, fi_version());
@@ -179,7 +179,7 @@ static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 	return 0;
 }
 
-/* Who serves which keys */
+/* Decides who serves which keys. */
 static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *info)
 {
 	struct xfer *xfer = &domain->xfer;
@@ -191,7 +191,7 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
 }
 
-/* The core's domain is open: prepares what transfers in it take. */
+/* Prepares what transfers take, once the core's domain is open. 0 or an error */
 static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *info,
 			    const struct fi_info *core_info, const struct domain_plan *plan)
 {
@@ -209,7 +209,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 		     !(domain->quirks & QUIRK_NO_DMABUF));
 	xfer->direct = !plan->why && domain->quirks & QUIRK_DIRECT;
 	xfer->virt_addr = core_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
-	/* no key may be there twice, as one of the cache's may: QUIRK_KEY_ONCE */
+	/* a key of the cache's may come twice, and must not: QUIRK_KEY_ONCE */
 	if (info->caps & FI_ATOMIC)
 		xfer->local_flags = MAP_FLAG_NOCACHE;
 	domain_set_keys(domain, info);
@@ -231,7 +231,7 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 
 	if (!info || !info->domain_attr || !domain_fid)
 		return -FI_EINVAL;
-	/* not at load time: the application may never open one */
+	/* not at load time: an application may never open a domain */
 	dev_init();
 	core_info = lf.dupinfo(info);
 	domain = p2p_new(sizeof *domain);

@@ -11,16 +11,16 @@
 
 /**
  * struct p2p_domain - a domain.
- * @layered:	peers of its endpoints run ofi_p2p, too: it is not a hook's, and its endpoints
- *		are neither connected nor unreliable
+ * @layered:	peers of its endpoints run ofi_p2p, too: it is no hook's, and its endpoints are
+ *		reliable datagram endpoints
  * @source:	messages tell where they come from (FI_SOURCE)
  * @automatic:	the application has asked for progress without its calls
- * @auto_thread: makes it then
- * @allocated:	what is registered is there (FI_MR_ALLOCATED), and so stays what it is
- * @serves_all:	peers reach no memory but by asking us, as the core does not count it
- * @learned:	some address vector of its has indices that are not the core's
+ * @auto_thread: makes that progress
+ * @allocated:	registered memory exists (FI_MR_ALLOCATED), and so stays the kind that it is
+ * @serves_all:	peers ask us for all memory, since the core does not count their accesses
+ * @learned:	one of its address vectors has indices that are not the core's
  * @quirks:	what is special about the core provider (path/quirks.h)
- * @users:	objects of ours that the core does not know of: it cannot be closed before them
+ * @users:	objects of ours that the core does not know of: the domain is closed after them
  */
 struct p2p_domain {
 	struct fid_domain fid;

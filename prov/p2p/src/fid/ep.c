@@ -25,7 +25,7 @@
 #include "xfer/ep_state.h"
 #include "xfer/life.h"
 
-/* Came with libfabric 1.18, as the next of the enumeration */
+/* libfabric 1.18 added it, as the next of the enumeration */
 #define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
 
 /* ---- options ---- */
@@ -161,8 +161,8 @@ static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
 }
 
 /*
- * Progress reads all queues of a domain. So the core's endpoint is bound when it is enabled
- * (QUIRK_UNENABLED).
+ * Notes a queue that the endpoint is bound to. Progress reads all queues of a domain, so
+ * ep_enable_core() binds the core's endpoint (QUIRK_UNENABLED).
  */
 static void ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
 {
@@ -206,8 +206,7 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 		P2P_WARN("an endpoint is bound to a second completion queue\n");
 		return -FI_EINVAL;
 	}
-	/* markers must be seen whatever receive they match; what nobody asked for is
-	 * kept back by us */
+	/* we must see a marker whatever receive it matches; we keep back what nobody asked for */
 	if (ep->xfer.layered)
 		rx_flags &= ~FI_SELECTIVE_COMPLETION;
 	if (flags & FI_TRANSMIT) {
@@ -241,18 +240,18 @@ static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 	return 0;
 }
 
-/* The operations whose counters are bound to the core's endpoint: what it alone knows of */
+/* The kinds of operations that the core's counters count: those that only the core knows of */
 static uint64_t ep_core_counts(const struct p2p_ep *ep)
 {
 	uint64_t kinds = ep->domain->serves_all ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-	/* what comes by way of a shared context is that context's */
+	/* what comes by way of a shared context, that context counts */
 	if (ep->shares_rx)
 		kinds |= FI_RECV;
 	return kinds;
 }
 
-/* Has the application left a queue out that we, or our counters, need? */
+/* Has the application bound no queue where we, or our counters, need one? */
 static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
 {
 	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
@@ -262,7 +261,7 @@ static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint6
 	return ep->xfer.followed & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
 }
 
-/* Does anybody sleep on what a counter of the endpoint says? */
+/* Does anybody sleep on a counter of the endpoint? */
 static bool ep_sleeps(const struct p2p_ep *ep)
 {
 	for (int i = 0; i < XFER_COUNT_KINDS; i++) {
@@ -286,7 +285,7 @@ static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
 	return 0;
 }
 
-/* The core wants both queues, and our own receives and what we count report somewhere. */
+/* Opens missing queues: the core wants both, and our receives and counted operations need one. */
 static int ep_complete_cqs(struct p2p_ep *ep)
 {
 	int ret;
@@ -354,7 +353,7 @@ static int ep_enable(struct p2p_ep *ep)
 	if (ret || ep->xfer.started || !ep->xfer.layered)
 		return ret;
 	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
-	/* a longer name is not kept, but its length says so */
+	/* a longer name is not kept, which name_len tells */
 	if (ret && ret != -FI_ETOOSMALL) {
 		P2P_WARN("fi_getname: %s\n", fi_strerror(-ret));
 		return ret;
@@ -363,7 +362,7 @@ static int ep_enable(struct p2p_ep *ep)
 	return xfer_ep_start(&ep->xfer);
 }
 
-/* FI_SETOPSFLAG: what calls without flags do from now on, in one direction */
+/* FI_SETOPSFLAG: changes what calls without flags do in one direction */
 static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 {
 	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &flags);
@@ -434,7 +433,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	int ret;
 
 	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
-	/* the core adds descriptors to nothing: we do */
+	/* the core wants descriptors: we add them to every operation */
 	if (domain->xfer.local)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.layered = layered;
@@ -458,7 +457,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	return 0;
 }
 
-/* What the transfers of @ep have to know of the core provider */
+/* Sets what transfers have to know of the core provider. */
 static void ep_set_quirks(struct p2p_ep *ep)
 {
 	const bool layered = ep->domain->layered;
@@ -472,13 +471,13 @@ static void ep_set_quirks(struct p2p_ep *ep)
 	ep->xfer.peek_data = quirks & QUIRK_PEEK_UNMARKED ? 0 : FI_REMOTE_CQ_DATA;
 }
 
-/* What attributes leave open (0) is up to us */
+/* 0 leaves the limit to us */
 static size_t ep_iov_limit(size_t asked)
 {
 	return asked ? P2P_MIN(asked, P2P_IOV_MAX) : P2P_IOV_MAX;
 }
 
-/* Opens the core's endpoint, with @info, which was the application's. 0 or an error */
+/* Opens the core's endpoint. @info: the application's, becomes the core's. 0 or an error */
 static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 {
 	const struct p2p_domain *domain = ep->domain;
@@ -509,6 +508,7 @@ fini_side:
 	return ret;
 }
 
+/* Undoes ep_open_core(), or fi_srx_context(). */
 static void ep_close_core(struct p2p_ep *ep)
 {
 	fid_pair_remove(&ep->xfer.core->fid);
@@ -516,7 +516,7 @@ static void ep_close_core(struct p2p_ep *ep)
 	side_ep_fini(ep);
 }
 
-/* What the application has asked for */
+/* Sets what the application has asked for. */
 static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 {
 	const struct xfer *xfer = &ep->domain->xfer;
@@ -531,7 +531,7 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 	if (!tx)
 		return;
 	ep->tx_flags = tx->op_flags;
-	/* a utility provider does not tell what the one below it does */
+	/* a utility provider does not tell the limit of the one below it */
 	ep->xfer.inline_max =
 		xfer->direct ? tx->inject_size : P2P_MAX(tx->inject_size, WIRE_PLAIN_MAX);
 }
@@ -583,7 +583,7 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 		P2P_INFO("shared receive contexts are not offered\n");
 		return -FI_ENOSYS;
 	}
-	/* a provider's own, see cq_open() */
+	/* another provider's own is not wrapped, see cq_open() */
 	if (attr && attr->op_flags & FI_PEER)
 		return fi_srx_context(domain->core, attr, ep_fid, context);
 	ep = p2p_new(sizeof *ep);
@@ -597,7 +597,7 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 	ret = ep_init(ep, FI_CLASS_SRX_CTX, context);
 	if (ret)
 		goto close_core;
-	/* whose queues are selective is not known when a receive is posted */
+	/* which endpoint, and so which queue, a receive is for is not known when it is posted */
 	ep->rx_all = true;
 	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);
 	*ep_fid = &ep->fid;

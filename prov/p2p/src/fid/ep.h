@@ -15,13 +15,12 @@ struct p2p_side_ep;
 /**
  * struct p2p_ep - an endpoint, or a shared receive context.
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
- * @side:	what its side endpoint takes, where there may be one
- * @tx_flags:	what sends without flags do; FI_COMPLETION included where the queue is not
- *		selective
+ * @side:	what its side endpoint takes; NULL: it can have none
+ * @tx_flags:	what sends without flags do; with FI_COMPLETION if the queue is not selective
  * @caps:	what it was opened with
  * @shares_rx:	a shared receive context is bound
- * @own:	queues of the core's in place of those that the application has not bound
- * @binds:	what the core's endpoint is still to be bound to its queues with (ep_bind_core())
+ * @own:	queues that replace those that the application has not bound
+ * @binds:	flags to bind the core's endpoint to its queues with, until it is (ep_bind_core())
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */

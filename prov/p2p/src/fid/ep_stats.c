@@ -11,7 +11,7 @@
 #include "proto/post.h"
 #include "xfer/ep_state.h"
 
-/* The endpoint that a caller of the table names; NULL: it is none of ours */
+/* The endpoint that the application names; NULL: it is none of ours */
 static struct p2p_ep *ep_stats_ep(struct fid *fid)
 {
 	return fid_class(fid) && fid->fclass == FI_CLASS_EP ? ep_of(fid) : NULL;

@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "fid/pep.h"
 
-/* The core's info of a request becomes such as the application had for its listener. */
+/* Turns the core's info of a request into one such as the application has opened @pep with. */
 static void eq_request(struct fi_info *info, const struct p2p_pep *pep)
 {
 	const char *why = "no memory";
 	char *name;
 
-	/* a second look at the same event (FI_PEEK) finds it done */
+	/* a second look at the same event (FI_PEEK) finds it turned already */
 	if (!pep->info ||
 	    !strcmp(info->fabric_attr->prov_name, pep->info->fabric_attr->prov_name))
 		return;
@@ -37,7 +37,7 @@ static ssize_t eq_translate(ssize_t ret, uint32_t event, void *buf)
 	/* every event begins with the object that it is about */
 	struct fi_eq_entry *entry = buf;
 
-	/* but for what applications write: that is theirs */
+	/* but not those that applications write */
 	if (event == FI_NOTIFY || ret < (ssize_t) sizeof entry->fid)
 		return ret;
 	entry->fid = fid_user(entry->fid);
@@ -60,7 +60,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t l
 	struct p2p_eq *eq = eq_of(&fid->fid);
 	ssize_t ret;
 
-	/* who sleeps in a set's fi_wait() */
+	/* who sleeps does so in fi_wait() of the set */
 	if (eq->member.set)
 		return -FI_ENOSYS;
 	ret = fi_eq_sread(eq->core, event, buf, len, timeout, flags);

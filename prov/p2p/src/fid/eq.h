@@ -8,7 +8,10 @@
 #include "fid/fabric.h"
 #include "fid/waitset.h"
 
-/* @member: of the wait set that it is in */
+/**
+ * struct p2p_eq - an event queue.
+ * @member:	its place in a wait set
+ */
 struct p2p_eq {
 	struct fid_eq fid;
 	struct fid_eq *core;

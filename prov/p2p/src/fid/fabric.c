@@ -62,7 +62,7 @@ int fabric_open(struct fid_fabric *core, bool layered, void *context,
 	fabric->fid.fid.ops = &fabric_class.ops;
 	fabric->fid.ops = &fabric_ops;
 	fabric->fid.api_version = core->api_version;
-	/* a hook comes after the open: events name the core's fabric by its context */
+	/* a hook comes after the open, and events name the fabric by this context */
 	core->fid.context = fabric;
 	*fabric_fid = &fabric->fid;
 	return 0;

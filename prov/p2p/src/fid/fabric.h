@@ -9,7 +9,7 @@
 /**
  * struct p2p_fabric - a fabric.
  * @core:	the core provider's
- * @layered:	opened as ofi_p2p; else it is a hook around a fabric of another provider
+ * @layered:	it was opened as ofi_p2p; else it is a hook around another provider's fabric
  */
 struct p2p_fabric {
 	struct fid_fabric fid;
@@ -22,9 +22,7 @@ static inline struct p2p_fabric *fabric_of(struct fid *fid)
 	return container_of(fid, struct p2p_fabric, fid.fid);
 }
 
-/*
- * Wraps @core, which it then owns and closes with itself. 0 or -FI_ENOMEM.
- */
+/* Wraps @core, which the fabric owns from then on. 0 or -FI_ENOMEM */
 int fabric_open(struct fid_fabric *core, bool layered, void *context,
 		struct fid_fabric **fabric);
 

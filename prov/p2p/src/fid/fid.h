@@ -3,8 +3,8 @@
  * What all objects have in common.
  *
  * libfabric calls an object by the struct fid that it begins with. Each file has one function,
- * such as ep_of(), that leads from there to the structure around it. Where the file does not matter,
- * the object's class tells what there is to know.
+ * such as ep_of(), that leads from there to the structure around it. Where the file does not
+ * matter, the object's class tells what there is to know.
  */
 #ifndef P2P_FID_H
 #define P2P_FID_H

@@ -13,7 +13,7 @@
 #include "xfer/pin.h"
 #include "xfer/progress.h"
 
-/* What it has of the domain's; and frees it */
+/* Gives back what it has of the domain's, and frees it. */
 static void mr_free(struct p2p_mr *mr)
 {
 	struct xfer *xfer = &mr->domain->xfer;
@@ -38,7 +38,7 @@ static int mr_close(struct fid *fid)
 
 	if (mr->served) {
 		p2p_lock_take(&xfer->lock);
-		/* a peer may know of the end of its access before we do */
+		/* a peer may know that its access has ended before we do */
 		if (mr->region.users)
 			xfer_progress_locked(xfer);
 		ret = region_remove(xfer, &mr->region);
@@ -54,7 +54,7 @@ static int mr_close(struct fid *fid)
 	return 0;
 }
 
-/* Notes that host memory has a descriptor, @desc; or that it has none, or may be another kind now */
+/* Notes the descriptor of the host memory; NULL: it has none, or may be other memory now */
 static void mr_note(struct p2p_mr *mr, void *desc)
 {
 	struct xfer *xfer = &mr->domain->xfer;
@@ -111,7 +111,7 @@ static struct fid_class mr_class = {
 	.core = offsetof(struct p2p_mr, core),
 };
 
-/* Keys of the provider's choice count up; those of regions that we serve have the mark. */
+/* A key of the provider's choice: these count up. Those of regions that we serve have the mark. */
 static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
 {
 	static uint64_t last;
@@ -121,8 +121,8 @@ static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
 }
 
 /*
- * Whoever registers from address zero on, or to the end of memory, means all of it, as far as
- * there is any, and wherever it may be: what it is can only be told of what a peer then asks for.
+ * Who registers from address zero, or to the end of memory, means all memory that there is, on the
+ * host and on devices. What kind it is shows when a peer asks for a part.
  */
 static bool mr_is_all(const struct fi_mr_attr *attr)
 {
@@ -152,7 +152,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr, const stru
 	region->mem = *mem;
 	region->all = mr_is_all(attr);
 	p2p_lock_take(&xfer->lock);
-	/* what an allocation, or a cache of the core's, is registered as may serve several */
+	/* regions may share a key if it is an allocation's, or of the core's cache */
 	ret = region_add(xfer, region, mr->core || mr->map);
 	p2p_lock_drop(&xfer->lock);
 	mr->served = !ret;
@@ -160,8 +160,8 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr, const stru
 }
 
 /*
- * Device memory given to the NIC: false when it cannot be. Peers read and write it by the
- * core's key, under which atomic operations are ours to serve.
+ * Gives device memory to the NIC; false: it cannot be. Peers read and write it by the core's key.
+ * Atomic operations under that key are ours to serve.
  */
 static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr, const struct dev_mem *mem)
 {
@@ -187,10 +187,10 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr, const struc
 	return true;
 }
 
-/* More regions than that have no descriptors: the cells are for operations */
+/* At most so many regions have descriptors of ours: operations need cells, too */
 #define MR_DESCS (CELL_COUNT / 2)
 
-/* Who gives the descriptor with a buffer spares us the question what memory that is. */
+/* Adds a descriptor of ours: a buffer that comes with it need not be looked up. */
 static void mr_describe(struct p2p_mr *mr, const struct dev_mem *mem)
 {
 	struct xfer *xfer = &mr->domain->xfer;
@@ -203,7 +203,7 @@ static void mr_describe(struct p2p_mr *mr, const struct dev_mem *mem)
 	mr->fid.mem_desc = mr->desc;
 }
 
-/* Memory that the core cannot reach, not under the key that it is to have, or uncounted */
+/* Registers what the core cannot reach, or not under the key wanted, or would not count. */
 static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 			    const struct dev_mem *mem)
 {
@@ -224,8 +224,8 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 }
 
 /*
- * A region of the core's, under a key of its or our choice, or the application's. We serve
- * it, too, for what peers cannot do in one operation of the core's.
+ * Registers memory with the core, under a key of the core's, our or the application's choice. We
+ * serve it, too, for what peers cannot do in one operation of the core's.
  */
 static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_t flags,
 			    const struct dev_mem *mem)
@@ -237,21 +237,21 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 	if (mr->domain->allocated && !(flags & LF_MR_DMABUF) && !mr_is_all(attr) &&
 	    attr->iov_count == 1)
 		mr->host = *attr->mr_iov;
-	/* what is behind a dma-buf is not ours to see */
+	/* we cannot see what is behind a dma-buf */
 	if (!xfer->key_mark || flags & LF_MR_DMABUF) {
 		ret = fi_mr_regattr(mr->domain->core, attr, flags, &mr->core);
 		if (!ret)
 			mr_show_core(mr);
 		return ret;
 	}
-	/* what newer releases have behind it is about device memory */
+	/* newer releases' fields behind these are about device memory: they stay zero */
 	u.attr = *attr;
 	u.attr.requested_key = mr_key_new(xfer, false);
 	ret = fi_mr_regattr(mr->domain->core, &u.attr, flags, &mr->core);
 	if (ret)
 		return ret;
 	mr_show_core(mr);
-	/* newer releases give none to what no peer may reach */
+	/* newer releases give no key to what no peer may reach */
 	if (mr->fid.key == FI_KEY_NOTAVAIL)
 		return 0;
 	if (mr->fid.key & xfer->key_mark) {

@@ -11,14 +11,12 @@
 
 /**
  * struct p2p_mr - a region.
- * @core:	the core's region, whose key and descriptor it shows; NULL for memory that only
- *		we serve
- * @map:	or the mapping of device memory that it shows them of
- * @desc:	or a descriptor of ours, NULL where it has another one or none
- * @host:	of @core, where it is one piece of host memory that is to stay that; or empty.
- *		@noted: with its descriptor (desc_cache.h)
- * @region:	what peers may ask us for
- * @served:	they may
+ * @core:	the core's region, whose key and descriptor the application sees; or NULL
+ * @map:	the mapping of device memory whose key and descriptor it sees; or NULL
+ * @desc:	a descriptor of ours; NULL: the region has another one or none
+ * @host:	the memory of @core, if that is one piece of host memory and stays so; else empty
+ * @noted:	desc_cache.h has @host with its descriptor
+ * @region:	what peers may ask us for, if it is @served
  */
 struct p2p_mr {
 	struct fid_mr fid;

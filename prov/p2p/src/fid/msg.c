@@ -3,9 +3,9 @@
  * The calls to send and receive.
  *
  * A host buffer goes on to the same call of the core provider, with the application's own
- * context. Where no GPU runtime is and nothing else is to be heeded, that costs a few loads
- * and branches, and is written out for each call. Everything else becomes one struct core_op
- * for xfer_post(), or the core's call after a closer look.
+ * context. If there is no GPU runtime, and nothing else of ours, that costs a few loads and
+ * branches. Each call has them written out. Everything else gets a closer look, and is then the
+ * core's call or one struct core_op for xfer_post().
  */
 #include "fid/msg.h"
 
@@ -25,7 +25,7 @@ enum msg_way {
 	MSG_LATER /* it would overtake others */
 };
 
-/* One piece of a buffer, which has an address. @seen: as below */
+/* Is one piece of a buffer, which has an address, device memory? @seen: as below */
 static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t len,
 			      const void *desc, struct dev_mem *seen)
 {
@@ -34,8 +34,9 @@ static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t l
 }
 
 /*
- * @seen: what this sees of device memory, for struct core_op. To look costs more than all else,
- * and xfer_post() looks itself: what goes there anyway need not come here first.
+ * Does a buffer need more than the core's call? @seen: what this sees of device memory, for
+ * struct core_op. Looking costs more than all else. xfer_post() looks itself, so callers that
+ * know that they need it do not come here first.
  */
 static bool msg_special_iov(const struct p2p_ep *ep, const struct iovec *iov, void *const *desc,
 			    size_t count, size_t limit, struct dev_mem *seen)
@@ -51,7 +52,7 @@ static bool msg_special_iov(const struct p2p_ep *ep, const struct iovec *iov, vo
 	return false;
 }
 
-/* What a call of the core's to send @len bytes has returned: counts the message if it is sent */
+/* Counts a message of @len bytes if the core's call has sent it: @ret is what that returned */
 static ssize_t msg_counted(struct p2p_ep *ep, size_t len, ssize_t ret)
 {
 	if (!ret)
@@ -73,13 +74,13 @@ static enum msg_way msg_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 	return MSG_CORE;
 }
 
-/* Is it xfer_plain(), and host memory for sure? What is not direct may turn out to be so, too. */
+/* Is it xfer_plain(), and host memory for sure? A closer look may find the same of the rest. */
 static inline bool msg_direct(const void *buf, size_t len, const size_t *limit)
 {
 	return !dev_glance() && xfer_plain(buf, len, limit);
 }
 
-/* The tag bit that is ours is not the application's (mem_tag_format). */
+/* One tag bit is ours: mem_tag_format does not have it */
 static P2P_APART void msg_tag_warn(uint64_t tag)
 {
 	P2P_WARN("tag 0x%zx has a bit that is not in mem_tag_format\n", (size_t) tag);
@@ -107,7 +108,7 @@ static ssize_t msg_post(struct p2p_ep *ep, struct core_op *op)
 }
 
 /* The calls to send one piece, tagged or not */
-enum msg_call { MSG_SEND, MSG_SENDDATA, MSG_INJECT, MSG_INJECTDATA };
+enum msg_call { MSG_CALL_SEND, MSG_CALL_SENDDATA, MSG_CALL_INJECT, MSG_CALL_INJECTDATA };
 
 static ssize_t msg_send_core(const struct p2p_ep *ep, enum msg_call call, bool tagged,
 			     const void *buf, size_t len, void *desc, fi_addr_t dest,
@@ -118,16 +119,16 @@ static ssize_t msg_send_core(const struct p2p_ep *ep, enum msg_call call, bool t
 
 	data &= ep->xfer.data_mask;
 	switch (call) {
-	case MSG_SEND:
+	case MSG_CALL_SEND:
 		return tagged ? fi_tsend(core, buf, len, desc, to, tag, context)
 			      : fi_send(core, buf, len, desc, to, context);
-	case MSG_SENDDATA:
+	case MSG_CALL_SENDDATA:
 		return tagged ? fi_tsenddata(core, buf, len, desc, data, to, tag, context)
 			      : fi_senddata(core, buf, len, desc, data, to, context);
-	case MSG_INJECT:
+	case MSG_CALL_INJECT:
 		return tagged ? fi_tinject(core, buf, len, to, tag)
 			      : fi_inject(core, buf, len, to);
-	case MSG_INJECTDATA:
+	case MSG_CALL_INJECTDATA:
 		return tagged ? fi_tinjectdata(core, buf, len, data, to, tag)
 			      : fi_injectdata(core, buf, len, data, to);
 	}
@@ -159,12 +160,12 @@ static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum msg_call call
 			.addr = dest,
 			.tag = tag,
 			.data = data,
-			.flags = call < MSG_INJECT ? ep->tx_flags : FI_INJECT,
+			.flags = call < MSG_CALL_INJECT ? ep->tx_flags : FI_INJECT,
 			.context = context,
 			.seen = &seen,
 		};
 
-		if (call == MSG_SENDDATA || call == MSG_INJECTDATA)
+		if (call == MSG_CALL_SENDDATA || call == MSG_CALL_INJECTDATA)
 			op.flags |= FI_REMOTE_CQ_DATA;
 		return msg_post(ep, &op);
 	}
@@ -184,7 +185,7 @@ static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
-	return msg_send_other(ep, MSG_SEND, false, buf, len, desc, dest, 0, 0, context);
+	return msg_send_other(ep, MSG_CALL_SEND, false, buf, len, desc, dest, 0, 0, context);
 }
 
 static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -195,7 +196,8 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
 				   dest, context);
-	return msg_send_other(ep, MSG_SENDDATA, false, buf, len, desc, dest, 0, data, context);
+	return msg_send_other(ep, MSG_CALL_SENDDATA, false, buf, len, desc, dest, 0, data,
+			      context);
 }
 
 static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t dest)
@@ -204,7 +206,7 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_inject(ep->xfer.core, buf, len, dest);
-	return msg_send_other(ep, MSG_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
+	return msg_send_other(ep, MSG_CALL_INJECT, false, buf, len, NULL, dest, 0, 0, NULL);
 }
 
 static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -214,7 +216,8 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
 		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
-	return msg_send_other(ep, MSG_INJECTDATA, false, buf, len, NULL, dest, 0, data, NULL);
+	return msg_send_other(ep, MSG_CALL_INJECTDATA, false, buf, len, NULL, dest, 0, data,
+			      NULL);
 }
 
 static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -275,28 +278,28 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 
 /* ---- fi_tagged(3): sending ---- */
 
-/* The same for one of the two limits, and a tag that is not ours */
+/* The same for a tagged message: its tag must not have our bit */
 static inline bool msg_tagged_direct(const struct p2p_ep *ep, const void *buf, size_t len,
 				     const size_t *limit, uint64_t tag)
 {
 	return p2p_likely(!(tag & ep->xfer.tag_bit)) && msg_direct(buf, len, limit);
 }
 
-/* With the arguments where the calls have them: what lies on the stack is not moved then */
+/* These two have their arguments where the calls have them: nothing on the stack is moved. */
 static P2P_NOINLINE ssize_t msg_tsend_other(struct fid_ep *fid, const void *buf, size_t len,
 					    void *desc, fi_addr_t dest, uint64_t tag,
 					    void *context)
 {
-	return msg_send_other(ep_of(&fid->fid), MSG_SEND, true, buf, len, desc, dest, tag, 0,
-			      context);
+	return msg_send_other(ep_of(&fid->fid), MSG_CALL_SEND, true, buf, len, desc, dest, tag,
+			      0, context);
 }
 
 static P2P_NOINLINE ssize_t msg_tsenddata_other(struct fid_ep *fid, const void *buf, size_t len,
 						void *desc, uint64_t data, fi_addr_t dest,
 						uint64_t tag, void *context)
 {
-	return msg_send_other(ep_of(&fid->fid), MSG_SENDDATA, true, buf, len, desc, dest, tag,
-			      data, context);
+	return msg_send_other(ep_of(&fid->fid), MSG_CALL_SENDDATA, true, buf, len, desc, dest,
+			      tag, data, context);
 }
 
 static ssize_t msg_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -327,7 +330,7 @@ static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
-	return msg_send_other(ep, MSG_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
+	return msg_send_other(ep, MSG_CALL_INJECT, true, buf, len, NULL, dest, tag, 0, NULL);
 }
 
 static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -338,7 +341,8 @@ static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
 		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
 				      tag);
-	return msg_send_other(ep, MSG_INJECTDATA, true, buf, len, NULL, dest, tag, data, NULL);
+	return msg_send_other(ep, MSG_CALL_INJECTDATA, true, buf, len, NULL, dest, tag, data,
+			      NULL);
 }
 
 static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
@@ -416,19 +420,19 @@ static bool msg_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
 	       mem_iov_len(iov, count) < xfer_recv_limit(&ep->xfer, flags);
 }
 
-/* These three are for tagged messages: of the others, cores take them for receives. */
-#define MSG_PROBE (FI_PEEK | FI_CLAIM | FI_DISCARD)
+/* These flags are for tagged messages. Cores take untagged ones with them for receives. */
+#define MSG_TAGGED_ONLY (FI_PEEK | FI_CLAIM | FI_DISCARD)
 
 static bool msg_recv_flags_bad(const struct p2p_ep *ep, bool plain, uint64_t flags)
 {
-	if (!(flags & MSG_PROBE) || (plain && !ep->xfer.layered))
+	if (!(flags & MSG_TAGGED_ONLY) || (plain && !ep->xfer.layered))
 		return false;
 	P2P_WARN("receive flags 0x%zx are not offered for untagged messages\n",
-		 (size_t) (flags & MSG_PROBE));
+		 (size_t) (flags & MSG_TAGGED_ONLY));
 	return true;
 }
 
-/* What a tagged receive's flags are: they may be meant for both kinds. */
+/* The flags of a tagged receive: an endpoint's own may be meant for both kinds. */
 static inline uint64_t msg_trecv_flags(uint64_t flags)
 {
 	return flags & ~FI_MULTI_RECV;
@@ -471,7 +475,7 @@ static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 		      : fi_recv(ep->xfer.core, buf, len, desc, src, context);
 }
 
-/* Receives of one piece that are not direct, with the arguments where the calls have them */
+/* Receives of one piece that are not direct have their arguments where the calls have them. */
 static P2P_NOINLINE ssize_t msg_recv_other(struct fid_ep *fid, void *buf, size_t len,
 					   void *desc, fi_addr_t src, void *context)
 {
@@ -556,7 +560,7 @@ static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, 
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	/* our bit in what is to be ignored is taken out there */
+	/* if @ignore has our bit, msg_recv_piece() takes it out */
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore)))
 		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context);
 	return msg_trecv_other(fid, buf, len, desc, src, tag, ignore, context);
@@ -599,7 +603,7 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	if (flags & MSG_PROBE ||
+	if (flags & MSG_TAGGED_ONLY ||
 	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, report,
 				&seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));

@@ -9,7 +9,7 @@
 #include "fid/fid.h"
 #include "base/log.h"
 
-/* All that there are; this lock is taken before a set's own */
+/* All sets that there are. Who needs a set's lock, too, takes this one first. */
 static LIST_HEAD(, p2p_pollset) pollset_all = LIST_HEAD_INITIALIZER(pollset_all);
 static pthread_mutex_t pollset_all_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -76,7 +76,7 @@ void pollset_forget(const struct fid *fid)
 	pthread_mutex_unlock(&pollset_all_lock);
 }
 
-/* 1: there is something, 0: there is not, or an error */
+/* Has an object something? 1, 0 or an error */
 static int pollset_check(struct pollset_entry *entry)
 {
 	uint64_t value, errors;
@@ -107,7 +107,7 @@ static int pollset_poll(struct fid_poll *fid, void **context, int count)
 
 	p2p_lock_take(&set->lock);
 	LIST_FOREACH(entry, &set->entries, entry) {
-		/* what does not fit is found when what is before it has been read */
+		/* the rest is found once the application has read what comes before */
 		if (found == count)
 			break;
 		ret = pollset_check(entry);

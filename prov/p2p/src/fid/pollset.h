@@ -5,7 +5,7 @@
 
 #include "fid/domain.h"
 
-/* One of a set's objects; what its counter said last */
+/* One of a set's objects; @value, @errors: what its counter said last */
 struct pollset_entry {
 	struct fid *fid;
 	uint64_t value;
@@ -29,7 +29,7 @@ static inline struct p2p_pollset *pollset_of(struct fid *fid)
 int pollset_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **pollset);
 
-/* Takes a queue or a counter that is closed out of all sets */
+/* Takes a queue or a counter that is closed out of all sets. */
 void pollset_forget(const struct fid *fid);
 
 #endif /* P2P_POLLSET_H */

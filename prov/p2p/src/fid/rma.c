@@ -2,9 +2,9 @@
 /*
  * The calls of fi_rma(3).
  *
- * From and to host memory, with a key that the core provider serves, it is the core's own
- * call; where no GPU runtime is that costs a few loads and branches, as in msg.c. Everything
- * else becomes one struct core_rma for xfer_post_rma().
+ * From and to host memory, with a key that the core provider serves, a call is the core's own. As
+ * in msg.c that costs a few loads and branches if there is no GPU runtime. Everything else
+ * becomes one struct core_rma for xfer_post_rma().
  */
 #include "fid/rma.h"
 
@@ -22,7 +22,7 @@ static inline bool rma_special_target(const struct p2p_ep *ep, fi_addr_t peer, u
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE);
 }
 
-/* No bytes at a device's address are special, too: see rma_core_post() */
+/* Zero bytes at a device's address are special, too: see rma_core_post() */
 static inline bool rma_special_piece(const struct p2p_ep *ep, const void *buf, size_t len,
 				     void *desc)
 {
@@ -33,7 +33,7 @@ static inline bool rma_special_piece(const struct p2p_ep *ep, const void *buf, s
 		desc_cache_finds_device(&ep->xfer.xfer->descs, buf, len ? len : 1, desc, &mem));
 }
 
-/* Host memory for sure, the core's to reach, and nothing of ours to heed? */
+/* Is it host memory for sure, and remote memory that the core reaches, and nothing else of ours? */
 static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len,
 			      uint64_t key)
 {
@@ -94,7 +94,7 @@ static ssize_t rma_call_core(const struct p2p_ep *ep, enum rma_call call, void *
 	return -FI_EINVAL;
 }
 
-/* One that is not direct */
+/* A call that is not direct */
 static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum rma_call call, const void *buf,
 				      size_t len, void *desc, fi_addr_t peer, uint64_t addr,
 				      uint64_t key, uint64_t data, void *context)

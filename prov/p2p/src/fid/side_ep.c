@@ -27,8 +27,8 @@ static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size
 }
 
 /*
- * Takes the address of the application's endpoint, at any other port. If that endpoint listens at all
- * of a host's addresses, peers can do nothing with its name: -FI_EADDRNOTAVAIL.
+ * Takes the address of the application's endpoint, at any other port. If that endpoint listens at
+ * all of a host's addresses, peers can do nothing with its name: -FI_EADDRNOTAVAIL.
  */
 static int side_ep_address(struct p2p_side_ep *side)
 {

@@ -175,7 +175,7 @@ int waitset_open(struct fid_fabric *fabric_fid, struct fi_wait_attr *attr,
 	if (!set)
 		return -FI_ENOMEM;
 	set->fabric = fabric_of(&fabric_fid->fid);
-	/* not by way of its function, which newer headers speak against */
+	/* not fi_wait_open(), which newer headers call deprecated */
 	ret = core->ops->wait_open(core, attr, &set->core);
 	if (ret)
 		goto free_set;

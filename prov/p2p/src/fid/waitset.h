@@ -4,7 +4,7 @@
  *
  * A set is ours alone. The core's objects are opened with a descriptor each, and their wait points
  * use the set's epoll instance in place of one of their own (QUIRK_NESTS). Beside it there is an
- * empty set of the core's: whether that can be opened tells which sets there are, and it keeps the
+ * empty set of the core's. The core refuses to open it where it has no such sets, and it keeps the
  * fabric busy.
  */
 #ifndef P2P_WAITSET_H
@@ -31,7 +31,7 @@ struct waitset_member {
 
 /**
  * struct p2p_waitset - a wait set.
- * @core:	the core's, see above
+ * @core:	the core's, which stays empty
  * @fd:		an epoll instance with the members' descriptors
  * @lock:	guards @members
  */
@@ -56,34 +56,34 @@ int waitset_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fi
 int waitset_trywait(struct fid *set);
 
 /*
- * An object of @fabric is to be opened with *@wait_obj: if that is FI_WAIT_SET, @set becomes the
- * set, and *@wait_obj what the core is to be asked for. 0 or -FI_EINVAL
+ * Chooses how an object of @fabric waits. If *@wait_obj is FI_WAIT_SET, it becomes what the core is
+ * to be asked for, and @set the set; else @set is NULL. 0 or -FI_EINVAL
  */
 int waitset_choose(struct p2p_fabric *fabric, enum fi_wait_obj *wait_obj,
 		   struct fid_wait *wait_set, struct p2p_waitset **set);
 
-/* Where the wait point of such an object is to be, see wait_open() */
+/* The descriptor for wait_open(), if an object is to be in @set; -1: it is in none */
 static inline int waitset_fd(const struct p2p_waitset *set)
 {
 	return set ? set->fd : -1;
 }
 
-/* The same for an object without one, whose core object has the descriptor @fd. 0 or an error */
+/* Adds the core object's descriptor @fd for an object without a wait point. 0 or an error */
 int waitset_add(const struct p2p_waitset *set, int fd);
 
-/* Makes an object that is complete a member of @set; NULL: nothing happens */
+/* Makes an object that is complete a member of @set, if that is not NULL */
 void waitset_join(struct p2p_waitset *set, struct waitset_member *member, struct fid *fid);
 
 /*
- * Around the close of an object that may be in a set: nobody asks it anything meanwhile. If it
- * is @closed, it leaves the set; its descriptors do so by being closed.
+ * These two enclose the close of an object that may be in a set: nobody asks it anything meanwhile.
+ * If it is @closed, it leaves the set. Its descriptors have left by being closed.
  */
 void waitset_hold(struct waitset_member *member);
 void waitset_drop(struct waitset_member *member, bool closed);
 
 /*
- * fi_control() of an object that may be in a set, whose wait object is then its, or has a
- * point, or neither: then the core answers.
+ * fi_control() of an object. The set answers what is asked about its wait object, if the object
+ * is in one, else the point, if it has one, else the core.
  */
 int waitset_control(struct fid *fid, const struct waitset_member *member,
 		    const struct wait_point *point, enum fi_wait_obj wait_obj, int command,
