@@ -196,10 +196,11 @@ EMU_API(cuPointerGetAttributes, unsigned int count, CUpointer_attribute *attrs, 
 	return CUDA_SUCCESS;
 }
 
-/* Mapped memory does not take the flag */
+/* Mapped memory does not take the flag. Synchronous operations that have not ended are waited for */
 EMU_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attr, CUdeviceptr ptr)
 {
 	struct emu_alloc *alloc;
+	struct emu_point sync = {NULL, 0};
 	unsigned int value;
 	CUresult rc = CUDA_ERROR_INVALID_VALUE;
 
@@ -213,8 +214,11 @@ EMU_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attr, CUdev
 		rc = CUDA_ERROR_NOT_SUPPORTED;
 	} else if (alloc) {
 		alloc->sync_memops = value != 0;
+		sync = alloc->sync;
 		rc = CUDA_SUCCESS;
 	}
+	if (value && sync.stream)
+		emu_stream_wait(sync.stream, sync.seq);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

@@ -94,8 +94,17 @@ static CUresult emu_copy_resolve(const struct emu_copy *copy, struct emu_operand
 	return CUDA_SUCCESS;
 }
 
+/* A synchronous operation returns before it has run: who makes the memory synchronous waits */
+static void emu_copy_note(struct emu_alloc *alloc, struct CUstream_st *stream,
+			  const struct emu_op *op)
+{
+	if (alloc)
+		alloc->sync = (struct emu_point){stream, op->seq};
+}
+
 CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
 {
+	const bool blocking = copy->flags & EMU_COPY_BLOCKING;
 	struct emu_operand dst, src;
 	struct emu_manner manner;
 	struct emu_op *op;
@@ -109,11 +118,23 @@ CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
 	if (rc != CUDA_SUCCESS)
 		goto unlock;
 	manner = emu_copy_manner(copy, &dst, &src);
+	if (blocking && manner.stage) {
+		/* it does not begin before all else has ended: what is left at the return is brief */
+		emu_stream_drain(stream);
+		rc = emu_copy_resolve(copy, &dst, &src);
+		if (rc != CUDA_SUCCESS)
+			goto unlock;
+	}
 	op = emu_copy_op(copy, &dst, &src, manner.stage, stream);
-	if (manner.wait)
+	if (manner.wait) {
 		emu_stream_enqueue_and_wait(stream, op);
-	else
-		emu_stream_enqueue(stream, op);
+		goto unlock;
+	}
+	emu_stream_enqueue(stream, op);
+	if (blocking) {
+		emu_copy_note(dst.alloc, stream, op);
+		emu_copy_note(src.alloc, stream, op);
+	}
 
 unlock:
 	pthread_mutex_unlock(&emu.lock);
@@ -312,10 +333,13 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	op->set.value = value;
 	op->set.width = width;
 	op->set.count = count;
-	if (blocking && (where.host || emu_sync_memops(&where)))
+	if (blocking && (where.host || emu_sync_memops(&where))) {
 		emu_stream_enqueue_and_wait(stream, op);
-	else
-		emu_stream_enqueue(stream, op);
+		goto unlock;
+	}
+	emu_stream_enqueue(stream, op);
+	if (blocking)
+		emu_copy_note(where.alloc, stream, op);
 
 unlock:
 	pthread_mutex_unlock(&emu.lock);

@@ -80,6 +80,12 @@ struct emu_block {
 	struct emu_block *next;
 };
 
+/* A place in a stream's order. Numbers go on when a stream is recycled: never stale */
+struct emu_point {
+	struct CUstream_st *stream;
+	uint64_t seq;
+};
+
 struct emu_alloc {
 	enum emu_kind kind;
 	uint64_t base;
@@ -90,8 +96,9 @@ struct emu_alloc {
 	uint64_t id;
 	unsigned int flags;
 	int sync_memops;
-	bool freeing;        /* a cuMemFreeAsync is on its way */
-	unsigned int access; /* CUmemAccess_flags, VMM only */
+	struct emu_point sync; /* the latest synchronous operation that did not wait */
+	bool freeing;          /* a cuMemFreeAsync is on its way */
+	unsigned int access;   /* CUmemAccess_flags, VMM only */
 	struct emu_block *block;
 	struct CUmemPoolHandle_st *pool;
 	struct emu_phys *phys;        /* VMM only */
@@ -236,12 +243,6 @@ enum emu_op_kind {
 	EMU_OP_FREE,
 };
 
-/* A place in a stream's order. Numbers go on when a stream is recycled: never stale */
-struct emu_point {
-	struct CUstream_st *stream;
-	uint64_t seq;
-};
-
 struct emu_op {
 	enum emu_op_kind kind;
 	uint64_t seq;
@@ -310,6 +311,7 @@ struct emu_op *emu_op_new(enum emu_op_kind kind);
 void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_wait(struct CUstream_st *stream, uint64_t seq);
+void emu_stream_drain(struct CUstream_st *stream);
 void emu_ctx_wait(struct CUctx_st *ctx);
 void emu_device_wait(CUdevice dev);
 void emu_ctx_drop_streams(struct CUctx_st *ctx);

@@ -231,15 +231,17 @@ static void test_pageable(void **state)
 	ok(cuStreamQuery(stream));
 	assert_int_equal(pthread_join(thread, NULL), 0);
 
-	/* The synchronous form returns once staged: other streams may be ahead of it */
+	/* The synchronous form begins behind the default stream; other streams do not wait */
 	gate_close(NULL);
-	ok(cuMemcpyHtoD_v2(d, host, 1));
 	ok(cuMemcpyDtoHAsync_v2(host + 1, d, 1, stream));
 	assert_int_equal(host[1], 5);
-	gate_open();
-	ok(cuCtxSynchronize());
+	fails(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	assert_int_equal(pthread_create(&thread, NULL, opener, NULL), 0);
+	ok(cuMemcpyHtoD_v2(d, host, 1));
+	assert_int_equal(*pinned, 1);
 	ok(cuMemcpyDtoH_v2(host + 1, d, 1));
 	assert_int_equal(host[1], 6);
+	assert_int_equal(pthread_join(thread, NULL), 0);
 	ok(cuMemFree_v2(d));
 }
 
@@ -702,6 +704,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_shuffle),
 		cmocka_unit_test(test_modelled_time),
 		cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_staged),
 		cmocka_unit_test(test_ipc),
 		cmocka_unit_test(test_runtime),
 	};

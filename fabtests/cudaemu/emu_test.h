@@ -29,6 +29,7 @@ void test_sparse_memory(void **state);
 void test_shuffle(void **state);
 void test_modelled_time(void **state);
 void test_hang(void **state);
+void test_staged(void **state);
 void test_ipc(void **state);
 void test_runtime(void **state);
 

@@ -276,6 +276,44 @@ void test_hang(void **state)
 	play("hang", "CUDAEMU_HANG_COPY", "2");
 }
 
+/* The first copy never ends: from pageable memory, the synchronous form returns once staged */
+static int scene_staged(void)
+{
+	unsigned char host = 5;
+	CUstream stream;
+	CUdeviceptr d;
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, 16));
+	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	good(cuMemcpyHtoD_v2(d, &host, 1));
+	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	good(cuMemcpyDtoHAsync_v2(&host, d, 1, stream));
+	check(host == 0xdb);
+	return 0;
+}
+
+/* Whoever makes memory synchronous waits for the synchronous copies that have not ended */
+static int scene_made_synchronous(void)
+{
+	unsigned char host[16] = {0};
+	unsigned int on = 1;
+	CUdeviceptr d;
+
+	use_device(0);
+	good(cuMemAlloc_v2(&d, sizeof(host)));
+	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
+	good(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, d));
+	good(cuStreamQuery(NULL));
+	return 0;
+}
+
+void test_staged(void **state)
+{
+	play("staged", "CUDAEMU_HANG_COPY", "1");
+	play("made-synchronous", "CUDAEMU_COPY_LATENCY_US", "50000");
+}
+
 /* Passes handles between the two sides; a byte each way says "your turn" */
 struct ipc_line {
 	int to_peer[2], from_peer[2];
@@ -438,6 +476,8 @@ int emu_test_scene(const char *name)
 		{"sparse", scene_sparse},
 		{"streams", scene_streams},
 		{"hang", scene_hang},
+		{"staged", scene_staged},
+		{"made-synchronous", scene_made_synchronous},
 		{"ipc", scene_ipc},
 		{"runtime", scene_runtime},
 	};

@@ -140,6 +140,18 @@ void emu_stream_wait(struct CUstream_st *stream, uint64_t seq)
 		pthread_cond_wait(&stream->done, &emu.lock);
 }
 
+/* Waits for all that is in the stream, and for what its next operation would have to follow */
+void emu_stream_drain(struct CUstream_st *stream)
+{
+	struct CUstream_st *other;
+
+	if (stream == stream->ctx->legacy)
+		for (other = emu.streams; other; other = other->next)
+			if (other->ctx == stream->ctx && emu_stream_blocks(other))
+				emu_stream_wait(other, other->tail_seq);
+	emu_stream_wait(stream, stream->tail_seq);
+}
+
 void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op)
 {
 	uint64_t seq;
@@ -314,14 +326,8 @@ EMU_API(cuStreamQuery, CUstream stream)
 
 EMU_API(cuStreamSynchronize, CUstream stream)
 {
-	struct CUstream_st *other;
-
 	EMU_ENTER_STREAM(stream);
-	if (stream == stream->ctx->legacy)
-		for (other = emu.streams; other; other = other->next)
-			if (other->ctx == stream->ctx && emu_stream_blocks(other))
-				emu_stream_wait(other, other->tail_seq);
-	emu_stream_wait(stream, stream->tail_seq);
+	emu_stream_drain(stream);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
