@@ -115,7 +115,7 @@ static struct stage_slot *pool_get(struct stage *stage, enum stage_pool_id pool)
 	static const enum stage_use uses[STAGE_POOLS] = {
 		[STAGE_TINY_OUT] = STAGE_WHOLE_OUT,  [STAGE_TINY_IN] = STAGE_WHOLE_IN,
 		[STAGE_SHORT_OUT] = STAGE_WHOLE_OUT, [STAGE_SHORT_IN] = STAGE_WHOLE_IN,
-		[STAGE_PIECE] = STAGE_PIECE_OUT,
+		[STAGE_PIECE] = STAGE_PIECE_OUT,     [STAGE_BRIEF] = STAGE_COPY,
 	};
 	struct stage_slot *slot = stage_slot_get(stage, uses[pool], stage->pools[pool].size);
 
@@ -148,7 +148,7 @@ static void check_none(struct stage *stage)
 {
 	const size_t lens[] = {0, 1, WIRE_PLAIN_MAX, conf.chunk_size};
 
-	for (int use = STAGE_WHOLE_OUT; use <= STAGE_PIECE_IN; use++) {
+	for (int use = STAGE_WHOLE_OUT; use <= STAGE_COPY; use++) {
 		for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
 			assert_false(stage_slot_free(stage, use, lens[i]));
 			assert_null(stage_slot_get(stage, use, lens[i]));
@@ -176,7 +176,7 @@ static void check_contents(struct stage_slot **slots, size_t count, size_t size)
 /* What each pool has to be good for at least */
 static const size_t least[STAGE_POOLS] = {
 	[STAGE_TINY_OUT] = 8, [STAGE_TINY_IN] = 8, [STAGE_SHORT_OUT] = 1,
-	[STAGE_SHORT_IN] = 1, [STAGE_PIECE] = 4,
+	[STAGE_SHORT_IN] = 1, [STAGE_PIECE] = 4,   [STAGE_BRIEF] = 8,
 };
 
 static void check_pools(struct stage *stage)
@@ -314,7 +314,9 @@ static void check_whole(struct stage *stage, bool in, size_t len)
 	}
 	assert_true(stage_slot_free(stage, STAGE_PIECE_IN, conf.chunk_size));
 	assert_true(stage_slot_free(stage, STAGE_PIECE_OUT, conf.chunk_size));
-	for (int i = STAGE_TINY_OUT; i < STAGE_POOLS; i++) {
+	/* nor what is held during copies */
+	assert_int_equal(stage->pools[STAGE_BRIEF].idle, stage->pools[STAGE_BRIEF].count);
+	for (int i = STAGE_TINY_OUT; i < STAGE_BRIEF; i++) {
 		const struct stage_pool *pool = &stage->pools[i];
 
 		slot = pool_get(stage, i);
@@ -408,6 +410,29 @@ static void test_pieces(void **state)
 		stage_fini(&stage);
 	}
 	conf = conf_default;
+}
+
+/* What is held during a copy has slots of its own, and takes no others */
+static void test_brief(void **state)
+{
+	struct stage stage;
+	struct stage_slot **slots;
+	size_t count;
+
+	stage_init(&stage, NULL);
+	assert_int_equal(stage_ready(&stage, &mem), 0);
+	count = drain(&stage, STAGE_BRIEF, &slots);
+	/* an atomic operation has operands, compare values, and the memory before and after */
+	assert_true(stage.pools[STAGE_BRIEF].size >= 2 * WIRE_PAYLOAD_MAX);
+	assert_false(stage_slot_free(&stage, STAGE_COPY, 1));
+	for (int pool = 0; pool < STAGE_BRIEF; pool++)
+		assert_int_equal(stage.pools[pool].idle, stage.pools[pool].count);
+	while (count--)
+		stage_slot_put(&stage, slots[count]);
+	assert_true(stage_slot_free(&stage, STAGE_COPY, 1));
+	assert_false(stage_slot_free(&stage, STAGE_COPY, stage.pools[STAGE_BRIEF].size + 1));
+	free(slots);
+	stage_fini(&stage);
 }
 
 /* The user's limit is one for what is pinned, gaps and all */
@@ -545,10 +570,11 @@ static void test_node(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_slots),      cmocka_unit_test(test_whole_messages),
-		cmocka_unit_test(test_pieces),     cmocka_unit_test(test_bounded),
-		cmocka_unit_test(test_registered), cmocka_unit_test(test_register_fails),
-		cmocka_unit_test(test_pin_fails),  cmocka_unit_test(test_node),
+		cmocka_unit_test(test_slots),          cmocka_unit_test(test_whole_messages),
+		cmocka_unit_test(test_pieces),         cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_brief),          cmocka_unit_test(test_registered),
+		cmocka_unit_test(test_register_fails), cmocka_unit_test(test_pin_fails),
+		cmocka_unit_test(test_node),
 	};
 	const struct CMUnitTest scenes[] = {
 		cmocka_unit_test(scene_pin_fails),

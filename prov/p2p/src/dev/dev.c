@@ -116,6 +116,15 @@ bool dev_find(const void *addr, struct dev_mem *mem)
 	return false;
 }
 
+bool dev_current(struct dev_mem *mem)
+{
+	for (int i = 0; dev_active() && dev_backends[i]; i++) {
+		if (dev_backends[i]->current(mem))
+			return true;
+	}
+	return false;
+}
+
 bool dev_ipc_present(void)
 {
 	for (int i = 0; dev_installed[i]; i++) {

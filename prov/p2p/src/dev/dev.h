@@ -3,8 +3,8 @@
  * The GPU runtimes, behind one table of operations. Nothing above this rank
  * knows a vendor's name, and nothing here is linked against a vendor's library.
  *
- * Copies are asynchronous. Those of one queue may overtake each other; after a group of
- * copies a mark is put into the queue, and the queue's count of marks reached tells what
+ * Copies are asynchronous. Those of one queue may overtake each other, unless the runtime keeps them
+ * in order (@ordered); after a group of copies a mark is put into the queue, and the queue's count of marks reached tells what
  * is done: a mark is reached when all copies before it have ended. Reading that count is a load from host memory where the device can write it
  * there, so that waiting costs no driver call.
  *
@@ -76,6 +76,7 @@ struct dev_copy {
  * @name:	for logs
  * @libdir:	where configure was told that its library is; NULL: where the system looks
  * @soname:	the library that is in every process that has such memory
+ * @ordered:	of one queue's copies, those begun one by one end in that order
  * @words:	what a copy brings to the host can be seen coming, in whole words of 32 bits, and
  *		earlier than the mark behind it
  * @batches:	copies that are started by one @queue_batch take much less than each by itself
@@ -86,9 +87,10 @@ struct dev_copy {
  * @find:	tells whether @addr is this backend's device memory and fills @mem if so.
  *		False for host memory, pinned or not, and as long as the application has
  *		not initialised the runtime itself
+ * @current:	fills @mem with no more than the device that this thread uses now: false if it uses
+ *		none, or that is not known
  * @settle:	makes sure that copies which the application believes done are visible to
- *		our queues; called once for each allocation (its id)
- * @copy:	copies and waits. @dst or @src may also be host memory
+ *		our queues; called once for each allocation (its id). Waits for no kernel
  * @copy_short:	copies a few bytes between @mem and host memory at once, by the CPU, as if there had
  *		been nothing in any queue before; nothing is logged. -FI_ENOSYS: not these; they
  *		may have been copied in part
@@ -130,13 +132,14 @@ struct dev_ops {
 	const char *name;
 	const char *libdir;
 	const char *soname;
+	bool ordered;
 	bool words;
 	bool batches;
 	const char *const *modules;
 	int (*load)(void);
 	bool (*find)(const void *addr, struct dev_mem *mem);
+	bool (*current)(struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
-	int (*copy)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 	int (*copy_short)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 	int (*node)(const struct dev_mem *mem);
 	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
@@ -198,6 +201,9 @@ P2P_GLANCE bool dev_glance(void)
 
 /* Fills @mem and returns true when @addr is device memory. */
 bool dev_find(const void *addr, struct dev_mem *mem);
+
+/* The device that this thread uses now, in @mem; false if it uses none */
+bool dev_current(struct dev_mem *mem);
 
 /* Does any runtime here open other processes' memory? */
 bool dev_ipc_present(void);

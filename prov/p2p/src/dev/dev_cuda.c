@@ -18,6 +18,7 @@
 #include "base/base.h"
 #include "dev/dev_backends.h"
 #include "dev/dev_pci.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #define CUDA_DEVICES_MAX 64
@@ -128,40 +129,49 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 	return p2p_likely(ctx != NULL) || cuda_describe_mapped(ptr, mem);
 }
 
+static bool cuda_current(struct dev_mem *mem)
+{
+	CUcontext ctx = NULL;
+	CUdevice ordinal;
+
+	if (cuda.ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
+	    cuda.ctx_get_device(&ordinal) != CUDA_SUCCESS)
+		return false;
+	*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = ctx, .ordinal = ordinal};
+	return true;
+}
+
 /*
- * A cuMemcpy from pageable memory may return before the data is on the device for any
- * other stream than the default one. So: from now on such copies shall wait, and those
- * made before now are waited for.
+ * A cuMemcpy from pageable memory may return before the data is on the device for any other stream
+ * than the default one. With SYNC_MEMOPS such copies wait from now on, and to set it waits for those
+ * that have not ended. It does not wait for kernels, as to synchronise the default stream would.
+ *
+ * Virtual memory and pools refuse it. There, cuMemcpy has waited for all that was in the default
+ * stream before it copied. So when it has returned, the last piece of its data is a few microseconds
+ * away, and what still runs in that stream after CUDA_SETTLE was launched later. What remains: the
+ * application itself has to synchronise its later copies to such memory.
  */
+#define CUDA_SETTLE 200000 /* [ns] */
+
 static void cuda_settle(const struct dev_mem *mem)
 {
+	const uint64_t start = clock_ns();
 	unsigned int on = 1;
 	bool pushed;
 
 	if (cuda_enter(mem->ctx, &pushed))
 		return;
-	if (cuda.pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) != CUDA_SUCCESS)
+	if (cuda.pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) !=
+	    CUDA_SUCCESS) {
 		P2P_INFO("memory at 0x%zx cannot be made synchronous (virtual memory "
 			 "management or a pool): the application must synchronise "
 			 "its copies itself\n",
 			 (size_t) mem->base);
-	cuda_check(cuda.stream_synchronize(CU_STREAM_LEGACY), "cuStreamSynchronize");
+		while (cuda.stream_query(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY &&
+		       clock_ns() - start < CUDA_SETTLE)
+			;
+	}
 	cuda_leave(pushed);
-}
-
-static int cuda_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
-{
-	bool pushed;
-	int ret;
-
-	ret = cuda_enter(mem->ctx, &pushed);
-	if (ret)
-		return ret;
-	ret = cuda_check(cuda.copy((CUdeviceptr) (uintptr_t) dst, (CUdeviceptr) (uintptr_t) src,
-				   len),
-			 "cuMemcpy");
-	cuda_leave(pushed);
-	return ret;
 }
 
 static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
@@ -301,13 +311,14 @@ const struct dev_ops dev_cuda_ops = {
 	.name = "cuda",
 	.libdir = CUDA_LIBDIR,
 	.soname = CUDA_SONAME,
+	.ordered = true,
 	.words = true,
 	.batches = true,
 	.modules = cuda_modules,
 	.load = cuda_load,
 	.find = cuda_find,
+	.current = cuda_current,
 	.settle = cuda_settle,
-	.copy = cuda_copy,
 	.copy_short = cuda_copy_short,
 	.node = cuda_node,
 	.pin = cuda_pin,

@@ -33,6 +33,7 @@ struct cuda_batch_attributes {
 struct cuda_driver {
 	CUresult (*get_error_name)(CUresult error, const char **name);
 	CUresult (*ctx_get_current)(CUcontext *ctx);
+	CUresult (*ctx_get_device)(CUdevice *dev);
 	CUresult (*ctx_push)(CUcontext ctx);
 	CUresult (*ctx_pop)(CUcontext *ctx);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
@@ -41,7 +42,6 @@ struct cuda_driver {
 	CUresult (*pointer_set)(const void *value, CUpointer_attribute attribute,
 				CUdeviceptr ptr);
 	CUresult (*address_range)(CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
-	CUresult (*copy)(CUdeviceptr dst, CUdeviceptr src, size_t len);
 	CUresult (*copy_async)(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream);
 	CUresult (*copy_batch)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
 			       struct cuda_batch_attributes *attributes, size_t *first,

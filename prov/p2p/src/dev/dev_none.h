@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What a backend puts into struct dev_ops where its runtime cannot do it. All entries are there,
- * so that no caller tests for NULL: -FI_ENOSYS, or -1 for a node.
+ * so that no caller tests for NULL: -FI_ENOSYS, false, or -1 for a node.
  */
 #ifndef P2P_DEV_NONE_H
 #define P2P_DEV_NONE_H
 
 #include "dev/dev.h"
 
+bool dev_none_current(struct dev_mem *mem);
 int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int dev_none_node(const struct dev_mem *mem);
 int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count);

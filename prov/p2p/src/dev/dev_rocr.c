@@ -207,11 +207,6 @@ static void rocr_settle(const struct dev_mem *mem)
 }
 
 /* The runtime itself takes care of host memory that is not pinned. */
-static int rocr_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
-{
-	return rocr_check(rocr.copy(dst, src, len), "hsa_memory_copy");
-}
-
 static int rocr_pin(const struct dev_mem *mem, void *addr, size_t len)
 {
 	void *device_addr;
@@ -399,8 +394,8 @@ const struct dev_ops dev_rocr_ops = {
 	.modules = rocr_modules,
 	.load = rocr_load,
 	.find = rocr_find,
+	.current = dev_none_current,
 	.settle = rocr_settle,
-	.copy = rocr_copy,
 	.copy_short = dev_none_copy_short,
 	.node = dev_none_node,
 	.pin = rocr_pin,

@@ -85,6 +85,7 @@
 	X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                                                   \
 	X(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 13)                                                  \
 	X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                        \
+	X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 39)                              \
 	X(CU_DEVICE_ATTRIBUTE_INTEGRATED, 18)                                                  \
 	X(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 19)                                         \
 	X(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 20)                                                \

@@ -338,11 +338,25 @@ static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *l
 	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
 }
 
+/* Who asks for device memory, and uses a device already, does not wait for it later. */
+static void ep_meet_device(struct p2p_ep *ep)
+{
+	struct xfer *xfer = ep->xfer.xfer;
+	struct dev_mem mem;
+
+	if (!(ep->caps & (FI_HMEM | FI_P2P)) || !dev_current(&mem))
+		return;
+	p2p_lock_take(&xfer->lock);
+	xfer_ready(xfer, &mem);
+	p2p_lock_drop(&xfer->lock);
+}
+
 static int ep_enable(struct p2p_ep *ep)
 {
 	size_t len = sizeof ep->xfer.name;
 	int ret;
 
+	ep_meet_device(ep);
 	p2p_lock_take(&ep->domain->xfer.lock);
 	if (!ep->xfer.started)
 		hello_start(&ep->xfer);

@@ -41,6 +41,9 @@ static int mr_close(struct fid *fid)
 		/* a peer may know that its access has ended before we do */
 		if (mr->region.users)
 			xfer_progress_locked(xfer);
+		/* so may it of what is being copied, which takes microseconds */
+		while (mr->region.jobs)
+			xfer_progress_locked(xfer);
 		ret = region_remove(xfer, &mr->region);
 		p2p_lock_drop(&xfer->lock);
 		mr->served = ret;
@@ -187,6 +190,14 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr, const struc
 	return true;
 }
 
+/* Peers may soon ask for that memory: its device is made ready now. Who uses it hears of errors. */
+static void mr_meet_device(struct xfer *xfer, const struct dev_mem *mem)
+{
+	p2p_lock_take(&xfer->lock);
+	xfer_ready(xfer, mem);
+	p2p_lock_drop(&xfer->lock);
+}
+
 /* At most so many regions have descriptors of ours: operations need cells, too */
 #define MR_DESCS (CELL_COUNT / 2)
 
@@ -290,6 +301,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 		return -FI_EINVAL;
 	}
 
+	if (mem.ops)
+		mr_meet_device(&domain->xfer, &mem);
 	mr = calloc(1, sizeof *mr);
 	if (!mr)
 		return -FI_ENOMEM;

@@ -102,6 +102,11 @@ static struct copy_engine *copy_engine_find(struct copy_engines *engines,
 	return copy_engine_open(engines, mem);
 }
 
+int copy_ready(struct copy_engines *engines, const struct dev_mem *mem)
+{
+	return copy_engine_find(engines, mem) ? 0 : -FI_EIO;
+}
+
 /* What has begun must not go on in memory that is used otherwise. */
 static int copy_check(struct dev_queue *dev, int ret)
 {
@@ -184,14 +189,15 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 }
 
 /* Short enough for the CPU? Then it has ended, whatever is before it, and tells nothing of others */
-static bool copy_at_once(const struct dev_mem *mem, const struct dev_copy *pieces,
-			 struct copy *copy)
+static bool copy_at_once(const struct copy_queue *queue, const struct dev_mem *mem,
+			 const struct dev_copy *pieces, struct copy *copy)
 {
-	if (copy->pieces != 1 ||
+	if (copy->pieces != 1 || (copy->ordered && queue->ordered) ||
 	    mem->ops->copy_short(mem, pieces->dst, pieces->src, pieces->len))
 		return false;
 	copy->status = 1;
 	copy->small = false;
+	copy->ordered = false;
 	return true;
 }
 
@@ -259,6 +265,7 @@ static void copy_insert(struct copy_engines *engines, struct copy_queue *queue,
 			struct copy *copy)
 {
 	TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
+	queue->ordered += copy->ordered;
 	copy_pending_add(engines, 1);
 }
 
@@ -308,7 +315,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	copy->held = false;
 	copy->status = 0;
 	copy->words = NULL;
-	if (dir != COPY_ACROSS && copy_at_once(mem, pieces, copy)) {
+	if (dir != COPY_ACROSS && copy_at_once(queue, mem, pieces, copy)) {
 		/* those held back are the last ones in the queue */
 		if (queue->held_count)
 			copy_begin_held(queue);
@@ -320,8 +327,9 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	now = copy->begun = clock_ns();
 	patient = dir == COPY_IN && len >= COPY_LARGE && now - queue->last < COPY_CROWD;
 	queue->last = now;
-	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&
-	    queue->dev->ops->batches) {
+	/* several begun together may end in any order */
+	if (copy->pinned && !copy->ordered && copy->pieces && (!copy->alone || patient) &&
+	    len < COPY_HELD && queue->dev->ops->batches) {
 		queue->patient = patient && (queue->patient || !queue->held_count);
 		copy_hold(engines, queue, pieces, len, copy);
 	} else {
@@ -343,6 +351,7 @@ static void copy_remove(struct copy_engines *engines, struct copy_queue *queue,
 			struct copy *copy)
 {
 	TAILQ_REMOVE(&queue->waiting, copy, entry);
+	queue->ordered -= copy->ordered;
 	copy_pending_add(engines, -1);
 }
 
@@ -352,7 +361,7 @@ int copy_run(struct copy_engines *engines, const struct dev_mem *mem, enum copy_
 	struct copy_queue *queue;
 	int ret;
 
-	copy->pinned = false;
+	copy->pinned = copy->ordered = false;
 	ret = copy_start(engines, mem, dir, iov, count, host, copy);
 	if (ret)
 		return ret;

@@ -25,6 +25,8 @@ enum copy_dir {
 /**
  * struct copy - one copy in flight; part of the record that waits for it.
  * @pinned:	the host memory is; set by who starts it
+ * @ordered:	it may not overtake those of its queue that are so, too; set by who starts it. The
+ *		runtime has to be one that keeps order (dev_ops.ordered)
  * @held:	the device has not been given it yet; it has @pieces
  * @small:	how long it takes tells how long others will
  * @status:	what giving it has led to; 1: it was over at once
@@ -37,6 +39,7 @@ enum copy_dir {
 struct copy {
 	TAILQ_ENTRY(copy) entry;
 	bool pinned;
+	bool ordered;
 	bool held;
 	bool small;
 	bool alone;
@@ -55,6 +58,7 @@ TAILQ_HEAD(copy_list, copy);
 /**
  * struct copy_queue - copies in one direction.
  * @waiting:	those in flight, in order
+ * @ordered:	how many of them the device has yet to do in order
  * @usual:	how long a small one takes that is alone [ns]; 0: not known yet
  * @held:	@held_count pieces, @held_len bytes, of those that the device will be given
  *		together: the last ones waiting; @patient: they may wait for more to come
@@ -63,6 +67,7 @@ TAILQ_HEAD(copy_list, copy);
 struct copy_queue {
 	struct dev_queue *dev;
 	struct copy_list waiting;
+	unsigned int ordered;
 	uint32_t usual;
 	unsigned int held_count;
 	size_t held_len;
@@ -93,6 +98,9 @@ struct copy_engines {
 
 void copy_engines_init(struct copy_engines *engines);
 void copy_engines_fini(struct copy_engines *engines);
+
+/* Opens the queues of a device that is met for the first time. 0 or -FI_EIO, logged */
+int copy_ready(struct copy_engines *engines, const struct dev_mem *mem);
 
 /*
  * Starts copying between the pieces of @iov (device memory, @mem its allocation) and the

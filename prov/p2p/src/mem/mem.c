@@ -221,38 +221,22 @@ size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_
 	return pieces;
 }
 
-static int mem_copy(const struct dev_mem *mem, void *dst, const void *src, size_t len)
-{
-	if (!mem->ops) {
-		memcpy(dst, src, len);
-		return 0;
-	}
-	if (!mem->ops->copy_short(mem, dst, src, len))
-		return 0;
-	return mem->ops->copy(mem, dst, src, len);
-}
-
-int mem_gather(const struct dev_mem *mem, const struct iovec *iov, size_t count, void *host)
+void mem_gather(const struct iovec *iov, size_t count, void *host)
 {
 	char *at = host;
-	int ret = 0;
 
-	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
+	for (size_t i = 0; i < count; at += iov[i++].iov_len) {
 		if (iov[i].iov_len)
-			ret = mem_copy(mem, at, iov[i].iov_base, iov[i].iov_len);
+			memcpy(at, iov[i].iov_base, iov[i].iov_len);
 	}
-	return ret;
 }
 
-int mem_scatter(const struct dev_mem *mem, const struct iovec *iov, size_t count,
-		const void *host)
+void mem_scatter(const struct iovec *iov, size_t count, const void *host)
 {
 	const char *at = host;
-	int ret = 0;
 
-	for (size_t i = 0; !ret && i < count; at += iov[i++].iov_len) {
+	for (size_t i = 0; i < count; at += iov[i++].iov_len) {
 		if (iov[i].iov_len)
-			ret = mem_copy(mem, iov[i].iov_base, at, iov[i].iov_len);
+			memcpy(iov[i].iov_base, at, iov[i].iov_len);
 	}
-	return ret;
 }

@@ -61,12 +61,8 @@ size_t mem_iov_len(const struct iovec *iov, size_t count);
 size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
 		     struct iovec *out);
 
-/*
- * Copies all of @iov, which lies in @mem (ops NULL: host memory), to the consecutive bytes
- * at @host, or back, and waits for it. For a few KiB. 0 or a negative error, logged
- */
-int mem_gather(const struct dev_mem *mem, const struct iovec *iov, size_t count, void *host);
-int mem_scatter(const struct dev_mem *mem, const struct iovec *iov, size_t count,
-		const void *host);
+/* Copies all of @iov, host memory, to the consecutive bytes at @host, or back */
+void mem_gather(const struct iovec *iov, size_t count, void *host);
+void mem_scatter(const struct iovec *iov, size_t count, const void *host);
 
 #endif /* P2P_MEM_H */

@@ -27,17 +27,17 @@
 #define STAGE_RESERVE_MIN ((size_t) 64 << 10)
 
 /* How the memory that may be pinned is shared out, in parts of STAGE_SHARES */
-#define STAGE_SHARES 32
+#define STAGE_SHARES 64
 
-static const size_t stage_tiny_size = 4096, stage_short_size = 65536;
+static const size_t stage_tiny_size = 4096, stage_short_size = 65536, stage_brief_size = 8192;
 
 static const struct {
 	const size_t *size;
 	size_t share;
 } stage_shares[STAGE_POOLS] = {
-	[STAGE_TINY_OUT] = {&stage_tiny_size, 1},   [STAGE_TINY_IN] = {&stage_tiny_size, 1},
-	[STAGE_SHORT_OUT] = {&stage_short_size, 5}, [STAGE_SHORT_IN] = {&stage_short_size, 5},
-	[STAGE_PIECE] = {&conf.chunk_size, 20},
+	[STAGE_TINY_OUT] = {&stage_tiny_size, 2},    [STAGE_TINY_IN] = {&stage_tiny_size, 2},
+	[STAGE_SHORT_OUT] = {&stage_short_size, 10}, [STAGE_SHORT_IN] = {&stage_short_size, 9},
+	[STAGE_PIECE] = {&conf.chunk_size, 40},      [STAGE_BRIEF] = {&stage_brief_size, 1},
 };
 
 static void *stage_map(size_t len)
@@ -245,9 +245,11 @@ static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stag
 {
 	static const enum stage_pool_id small[2][2] = {{STAGE_TINY_OUT, STAGE_SHORT_OUT},
 						       {STAGE_TINY_IN, STAGE_SHORT_IN}};
-	const struct stage_pool *pool;
+	const struct stage_pool *pool = &stage->pools[STAGE_BRIEF];
 	size_t left = 0;
 
+	if (use == STAGE_COPY)
+		return len <= pool->size && pool->idle ? STAGE_BRIEF : STAGE_POOLS;
 	if (use == STAGE_WHOLE_OUT || use == STAGE_WHOLE_IN) {
 		for (int i = 0; i < 2; i++) {
 			pool = &stage->pools[small[use][i]];

@@ -10,6 +10,9 @@
  * - a message sent whole may wait for its receive, and a posted receive for its message, as
  *   long as the application likes: they leave some to pieces, and the small ones have pools
  *   of their own for each direction.
+ * - what is held for no longer than the device takes to copy (short reads, writes and atomic
+ *   operations of peers' memory, at either end) has a pool of its own: its slots come back
+ *   whatever peers do, and who holds one waits for no other, so that one may be waited for.
  *
  * A reserve is an ordinary buffer of any length for a message that may or may not come
  * whole; it has no pages until something is written to it.
@@ -35,10 +38,11 @@ enum stage_pool_id {
 	STAGE_SHORT_OUT, /* messages of some 10 KiB */
 	STAGE_SHORT_IN,
 	STAGE_PIECE, /* pieces of long messages, and messages of that size */
+	STAGE_BRIEF, /* what is held during a copy alone */
 	STAGE_POOLS
 };
 
-enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_IN };
+enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_IN, STAGE_COPY };
 
 /**
  * struct stage_slot - one pinned buffer.

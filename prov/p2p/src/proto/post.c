@@ -165,7 +165,7 @@ static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
 	if (cell_scarce(&xfer->cells))
 		return -FI_EAGAIN;
-	return mem->ops ? stage_ready(&xfer->stage, mem) : 0;
+	return mem->ops ? xfer_ready(xfer, mem) : 0;
 }
 
 ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)

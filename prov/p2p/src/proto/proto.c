@@ -10,7 +10,11 @@
 static int proto_init(struct xfer *xfer)
 {
 	xfer->proto = calloc(1, sizeof *xfer->proto);
-	return xfer->proto ? 0 : -FI_ENOMEM;
+	if (!xfer->proto)
+		return -FI_ENOMEM;
+	TAILQ_INIT(&xfer->proto->serving);
+	TAILQ_INIT(&xfer->proto->asking);
+	return 0;
 }
 
 static void proto_fini(struct xfer *xfer)

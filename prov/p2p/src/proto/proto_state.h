@@ -8,6 +8,8 @@
 
 struct multi_recv_buf;
 struct multi_recv_msg;
+struct rma_ask;
+struct rma_job;
 struct rndv_arrival;
 struct rndv_lent_read;
 
@@ -20,6 +22,9 @@ struct rndv_lent_read;
  *		chains, by id
  * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
  * @seen:	what has been announced, where that is asked for (rndv_marker_spent())
+ * @serving:	short requests of peers for memory of ours, in the order in which they came
+ *		(rma_serving.c)
+ * @asking:	our requests whose payload is being copied, in the order of their posting (rma_served.c)
  * @reads:	the core's reads of messages that lie in their senders' staging memory
  */
 struct proto_domain {
@@ -30,6 +35,8 @@ struct proto_domain {
 	LIST_HEAD(, rndv_arrival) looking;
 	struct seen_ids seen;
 	LIST_HEAD(, rndv_lent_read) reads;
+	TAILQ_HEAD(, rma_job) serving;
+	TAILQ_HEAD(, rma_ask) asking;
 };
 
 /**

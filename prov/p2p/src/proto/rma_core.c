@@ -155,7 +155,8 @@ static void rma_core_piece_begin(struct rndv_piece *piece)
 	piece->out.post = rma_core_piece_try;
 	rndv_piece_begun(req);
 	if (req->op_flags & FI_INJECT) {
-		ret = mem_gather(&req->mem, piece->iov, piece->count, piece->host);
+		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, piece->iov, piece->count,
+				    piece->host);
 	} else if (!req->recv && piece->host) {
 		piece->copy.done = rma_core_piece_copied_out;
 		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
@@ -303,48 +304,182 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 
 /* ---- atomic operations ---- */
 
+/**
+ * struct rma_core_amo - an atomic operation of the core's, on host copies of its arrays.
+ * @out:	gives it to the core, when the operands are there
+ * @op:		what the core is given, with @operand, @compare, @result, @remote
+ * @copying:	copies from device memory under way; @status: the first error
+ */
+struct rma_core_amo {
+	struct xfer_out out;
+	struct xfer_req *req;
+	struct core_atomic op;
+	struct fi_ioc operand;
+	struct fi_ioc compare;
+	struct fi_ioc result;
+	struct fi_rma_ioc remote[CORE_RMA_MAX];
+	unsigned int copying;
+	int status;
+	struct rma_core_copy {
+		struct copy copy;
+		struct rma_core_amo *amo;
+	} copies[2];
+};
+
+_Static_assert(sizeof(struct rma_core_amo) <= CELL_SIZE, "an atomic operation is a cell");
+
+static ssize_t rma_core_atomic_try(struct xfer_out *out)
+{
+	struct rma_core_amo *amo = container_of(out, struct rma_core_amo, out);
+
+	return amo->status ? amo->status : core_post_atomic(out->ctx.ep->core, &amo->op);
+}
+
+static void rma_core_result_copied(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (!xfer_copy_ended(req->ctx.ep))
+		xfer_req_end(req, -status);
+}
+
 static void rma_core_atomic_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
-	struct xfer_req *req = (struct xfer_req *) ctx;
-	int err = comp->err;
+	struct xfer_req *req = ((struct rma_core_amo *) ctx)->req;
+	int err = abs(comp->err);
 
 	req->comp = *comp;
-	if (!err)
-		err = -mem_scatter(&req->mem, req->iov, req->count, req->host);
+	req->comp.flags |= req->done_flags;
 	req->comp.len = req->len;
+	xfer_ctx_free(ctx);
+	if (!err && req->mem.ops) {
+		req->copy.done = rma_core_result_copied;
+		err = -xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, req->iov, req->count,
+				       req->host, &req->copy);
+		if (!err)
+			return;
+	} else if (!err) {
+		mem_scatter(req->iov, req->count, req->host);
+	}
 	xfer_req_end(req, err);
 }
 
-/* Host copies of an operation's arrays lie in a row: result, operand, compare values. */
-static ssize_t rma_core_atomic_post(struct xfer_req *req, const struct core_atomic *op,
-				    const struct core_array *operand,
-				    const struct core_array *compare, size_t len)
+static void rma_core_operand_copied(struct copy *copy, int status)
 {
-	char *result_at = req->host, *operand_at = result_at + len,
-	     *compare_at = operand_at + len;
-	const size_t count = len / amo_size(op->datatype);
-	const struct fi_ioc result_ioc = {result_at, count}, operand_ioc = {operand_at, count},
-			    compare_ioc = {compare_at, count};
-	struct core_atomic host = *op;
+	struct rma_core_amo *amo = container_of(copy, struct rma_core_copy, copy)->amo;
+
+	if (xfer_copy_ended(amo->out.ctx.ep))
+		return;
+	if (status && !amo->status)
+		amo->status = status;
+	if (!--amo->copying)
+		xfer_out_post(&amo->out);
+}
+
+/* Brings an operation's array to the host: later, or where it has to be so, now */
+static void rma_core_operand(struct rma_core_amo *amo, const struct core_array *array, void *at)
+{
+	struct xfer_ep *ep = amo->req->ctx.ep;
+	struct rma_core_copy *copy = &amo->copies[amo->copying];
 	int ret;
 
-	ret = mem_gather(&operand->mem, operand->iov, operand->count, operand_at);
-	if (!ret)
-		ret = mem_gather(&compare->mem, compare->iov, compare->count, compare_at);
+	if (!array->mem.ops || amo->req->op_flags & FI_INJECT) {
+		ret = xfer_copy_now(ep->xfer, &array->mem, array->iov, array->count, at);
+	} else {
+		copy->amo = amo;
+		copy->copy.done = rma_core_operand_copied;
+		ret = xfer_copy_start(ep, &array->mem, COPY_OUT, array->iov, array->count, at,
+				      &copy->copy);
+		amo->copying += !ret;
+	}
+	if (ret && !amo->status)
+		amo->status = ret;
+}
+
+/*
+ * Host memory for the arrays: pinned if any of them is device memory, unless they are longer than a
+ * slot. It comes back when the core has the result, as that of a piece going out does.
+ */
+static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *device, size_t len)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	int ret = device ? xfer_ready(xfer, device) : 0;
+
 	if (ret)
 		return ret;
-	host.operand_desc = host.compare_desc = host.result_desc = &req->reserve->desc;
-	host.plain = false;
-	host.operand = op->operands ? &operand_ioc : NULL;
-	host.operands = op->operands ? 1 : 0;
-	host.compare = op->compares ? &compare_ioc : NULL;
-	host.compares = op->compares ? 1 : 0;
-	host.result = op->results ? &result_ioc : NULL;
-	host.results = op->results ? 1 : 0;
+	if (device && len <= xfer->stage.pools[STAGE_PIECE].size) {
+		req->slot = stage_slot_get(&xfer->stage, STAGE_PIECE_OUT, len);
+		if (!req->slot)
+			return -FI_EAGAIN;
+		req->host = req->slot->addr;
+		req->host_desc = req->slot->desc;
+		return 0;
+	}
+	req->reserve = stage_reserve_get(&xfer->stage, len);
+	if (!req->reserve)
+		return -FI_ENOMEM;
+	req->host = req->reserve->addr;
+	req->host_desc = req->reserve->desc;
+	return 0;
+}
+
+static void rma_core_amo_drop(struct xfer_ctx *ctx)
+{
+	xfer_ctx_free(ctx);
+}
+
+/* What the core is given. Host copies of the arrays lie in a row: result, operand, compare values. */
+static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
+			      const struct core_atomic *op, size_t len)
+{
+	const size_t count = len / amo_size(op->datatype);
+	char *at = req->host;
+
+	xfer_out_init(&amo->out, req->ctx.ep, op->addr, 0, rma_core_atomic_done,
+		      rma_core_amo_drop);
+	amo->out.post = rma_core_atomic_try;
+	amo->req = req;
+	amo->copying = 0;
+	amo->status = 0;
+	amo->result = (struct fi_ioc){at, count};
+	amo->operand = (struct fi_ioc){at + len, count};
+	amo->compare = (struct fi_ioc){at + 2 * len, count};
+	memcpy(amo->remote, op->remote, op->remotes * sizeof *op->remote);
+	amo->op = *op;
+	amo->op.operand_desc = amo->op.compare_desc = amo->op.result_desc = &req->host_desc;
+	amo->op.plain = false;
+	amo->op.operand = op->operands ? &amo->operand : NULL;
+	amo->op.operands = op->operands ? 1 : 0;
+	amo->op.compare = op->compares ? &amo->compare : NULL;
+	amo->op.compares = op->compares ? 1 : 0;
+	amo->op.result = op->results ? &amo->result : NULL;
+	amo->op.results = op->results ? 1 : 0;
+	amo->op.remote = amo->remote;
 	/* nothing need be injected from memory that is ours; cores do not tell of its end */
-	host.flags = (op->flags | FI_COMPLETION) & ~FI_INJECT;
-	host.context = &req->ctx;
-	return core_post_atomic(req->ctx.ep->core, &host);
+	amo->op.flags = (op->flags | FI_COMPLETION) & ~FI_INJECT;
+	amo->op.context = &amo->out.ctx;
+}
+
+/* 0: it will end by itself */
+static ssize_t rma_core_atomic_begin(struct xfer_req *req, const struct core_atomic *op,
+				     const struct core_array *operand,
+				     const struct core_array *compare, size_t len)
+{
+	struct rma_core_amo *amo = cell_get(&req->ctx.ep->xfer->cells);
+	ssize_t ret = 0;
+
+	if (!amo)
+		return -FI_EAGAIN;
+	rma_core_amo_init(amo, req, op, len);
+	rma_core_operand(amo, operand, amo->operand.addr);
+	rma_core_operand(amo, compare, amo->compare.addr);
+	if (!amo->copying)
+		ret = rma_core_atomic_try(&amo->out);
+	if (ret)
+		xfer_ctx_free(&amo->out.ctx);
+	else
+		xfer_set_busy(req);
+	return ret;
 }
 
 ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
@@ -357,17 +492,18 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
 	if (ret)
 		return ret;
+	if (op->remotes > CORE_RMA_MAX) {
+		P2P_WARN("%zu pieces of remote memory in an atomic operation: at most %d\n",
+			 op->remotes, CORE_RMA_MAX);
+		return -FI_EINVAL;
+	}
 	req = xfer_req_new_atomic(ep, op, &result);
 	if (!req)
 		return -FI_EAGAIN;
-	req->ctx.done = rma_core_atomic_done;
-	req->reserve = stage_reserve_get(&ep->xfer->stage, 3 * len);
-	if (req->reserve) {
-		req->host = req->reserve->addr;
-		ret = rma_core_atomic_post(req, op, &operand, &compare, len);
-	} else {
-		ret = -FI_ENOMEM;
-	}
+	ret = rma_core_atomic_stage(req, core_atomic_device(&operand, &compare, &result),
+				    3 * len);
+	if (!ret)
+		ret = rma_core_atomic_begin(req, op, &operand, &compare, len);
 	if (ret)
 		xfer_req_undo(req);
 	return ret;

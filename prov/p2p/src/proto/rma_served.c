@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Remote memory reached by asking its owner. See rma_served.h. */
+/*
+ * Remote memory reached by asking its owner, at who asks. See rma_served.h.
+ *
+ * What a short request takes along from device memory is copied to a slot first, and the request
+ * goes when that has ended. Requests of one endpoint to one owner leave in the order in which they
+ * were posted: another of this kind may be copied meanwhile, and goes behind the first; any other
+ * gets -FI_EAGAIN until then.
+ */
 #include "proto/rma_served.h"
 
 #include <rdma/fi_errno.h>
@@ -7,18 +14,39 @@
 #include "base/amo.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
-#include "xfer/ep_state.h"
-#include "xfer/reports.h"
 #include "mem/mem.h"
 #include "xfer/pin.h"
-#include "proto/proto.h"
-#include "proto/rndv_choose.h"
+#include "proto/proto_state.h"
 #include "proto/rndv_send.h"
-#include "xfer/region.h"
+#include "xfer/ep_state.h"
 #include "xfer/req_state.h"
+#include "xfer/region.h"
 
-/* Operands and compare values share one payload. */
-#define RMA_SERVED_ATOMIC_MAX (WIRE_PAYLOAD_MAX / 2)
+/* At most: the operands and the compare values of an atomic operation */
+#define RMA_ASK_COPIES 2
+
+/**
+ * struct rma_ask - a request whose payload is being copied from device memory.
+ * @ctx:	of the endpoint that asks
+ * @msg:	the request, with its payload in @slot
+ * @copying:	copies under way; @copies: they, and those that have ended
+ * @status:	the first error
+ */
+struct rma_ask {
+	struct xfer_ctx ctx;
+	TAILQ_ENTRY(rma_ask) entry;
+	struct xfer_req *req;
+	struct wire_msg msg;
+	struct stage_slot *slot;
+	unsigned int copying;
+	int status;
+	struct rma_ask_copy {
+		struct copy copy;
+		struct rma_ask *ask;
+	} copies[RMA_ASK_COPIES];
+};
+
+_Static_assert(sizeof(struct rma_ask) <= CELL_SIZE, "a request is a cell");
 
 /* ---- asking ---- */
 
@@ -44,8 +72,17 @@ static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 	}
 }
 
+/* What answers a request */
+static enum xfer_state rma_served_asking(const struct wire_msg *msg)
+{
+	if (msg->type == WIRE_WRITE)
+		return XFER_ASKING_FIN;
+	return msg->type == WIRE_READ && msg->len > WIRE_PAYLOAD_MAX ? XFER_ASKING_BYTES
+								     : XFER_ASKING_RESULT;
+}
+
 /* Sends a request that one message answers: FIN, RESULT, or SUPPLY for a long read. */
-static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg, enum xfer_state asking)
+static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 {
 	int ret;
 
@@ -55,7 +92,134 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg, enum xfer_
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
-	xfer_req_move(req, asking);
+	xfer_req_move(req, rma_served_asking(msg));
+	return 0;
+}
+
+/* ---- what a request takes along from device memory ---- */
+
+/* Is there a request before this one to the same owner, or (@ask NULL) any? */
+static bool rma_ask_before(const struct xfer_ep *ep, fi_addr_t addr, const struct rma_ask *ask)
+{
+	const struct rma_ask *other;
+
+	TAILQ_FOREACH(other, &ep->xfer->proto->asking, entry) {
+		if (other == ask)
+			return false;
+		if (other->ctx.ep == ep && other->req->addr == addr)
+			return true;
+	}
+	return false;
+}
+
+static void rma_ask_free(struct rma_ask *ask)
+{
+	struct xfer *xfer = ask->ctx.ep->xfer;
+
+	TAILQ_REMOVE(&xfer->proto->asking, ask, entry);
+	stage_slot_put(&xfer->stage, ask->slot);
+	xfer_ctx_free(&ask->ctx);
+}
+
+static void rma_ask_drop(struct xfer_ctx *ctx)
+{
+	rma_ask_free((struct rma_ask *) ctx);
+}
+
+static void rma_ask_send(struct rma_ask *ask)
+{
+	struct xfer_req *req = ask->req;
+	int status = ask->status ? ask->status : rma_served_ask(req, &ask->msg);
+
+	rma_ask_free(ask);
+	if (!status)
+		return;
+	req->comp = (struct core_comp){.flags = req->done_flags, .src = FI_ADDR_NOTAVAIL};
+	xfer_req_end(req, -status);
+}
+
+static void rma_ask_flush(struct xfer *xfer)
+{
+	struct rma_ask *ask, *next;
+
+	for (ask = TAILQ_FIRST(&xfer->proto->asking); ask; ask = next) {
+		next = TAILQ_NEXT(ask, entry);
+		if (!ask->copying && !rma_ask_before(ask->ctx.ep, ask->req->addr, ask))
+			rma_ask_send(ask);
+	}
+}
+
+static void rma_ask_copied(struct copy *copy, int status)
+{
+	struct rma_ask *ask = container_of(copy, struct rma_ask_copy, copy)->ask;
+	struct xfer *xfer = ask->ctx.ep->xfer;
+
+	if (xfer_copy_ended(ask->ctx.ep))
+		return;
+	if (status && !ask->status)
+		ask->status = status;
+	if (!--ask->copying)
+		rma_ask_flush(xfer);
+}
+
+/* A request for @req with room for a payload; NULL: not now */
+static struct rma_ask *rma_ask_new(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer *xfer = ep->xfer;
+	struct rma_ask *ask = cell_get(&xfer->cells);
+	struct stage_slot *slot =
+		ask ? stage_slot_get(&xfer->stage, STAGE_COPY, WIRE_PAYLOAD_MAX) : NULL;
+
+	if (!slot) {
+		if (ask)
+			cell_put(&xfer->cells, ask);
+		return NULL;
+	}
+	ask->req = req;
+	ask->msg = *msg;
+	ask->msg.payload = slot->addr;
+	ask->msg.payload_len = 0;
+	ask->slot = slot;
+	ask->copying = 0;
+	ask->status = 0;
+	xfer_ctx_init(&ask->ctx, ep, NULL, rma_ask_drop);
+	TAILQ_INSERT_TAIL(&xfer->proto->asking, ask, entry);
+	return ask;
+}
+
+/* Adds a buffer to the payload. An error is told when the copies before it have ended. */
+static void rma_ask_add(struct rma_ask *ask, const struct dev_mem *mem, const struct iovec *iov,
+			size_t count)
+{
+	struct rma_ask_copy *copy = &ask->copies[ask->copying];
+	char *at = (char *) ask->slot->addr + ask->msg.payload_len;
+	int ret;
+
+	ask->msg.payload_len += mem_iov_len(iov, count);
+	if (!mem->ops) {
+		mem_gather(iov, count, at);
+		return;
+	}
+	copy->ask = ask;
+	copy->copy.done = rma_ask_copied;
+	ret = xfer_copy_start(ask->ctx.ep, mem, COPY_OUT, iov, count, at, &copy->copy);
+	if (!ret)
+		ask->copying++;
+	else if (!ask->status)
+		ask->status = ret;
+}
+
+/* The payload is complete, or being copied: 0, or an error when nothing is under way */
+static int rma_ask_begin(struct rma_ask *ask)
+{
+	int status = ask->status;
+
+	if (!ask->copying) {
+		rma_ask_free(ask);
+		return status;
+	}
+	xfer_set_busy(ask->req);
 	return 0;
 }
 
@@ -67,18 +231,15 @@ static int rma_served_inject(struct xfer_req *req)
 	req->reserve = stage_reserve_get(&req->ctx.ep->xfer->stage, req->len);
 	if (!req->reserve)
 		return -FI_ENOMEM;
-	ret = mem_gather(&req->mem, req->iov, req->count, req->reserve->addr);
+	ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count,
+			    req->reserve->addr);
 	req->iov[0] = (struct iovec){req->reserve->addr, req->len};
 	req->count = 1;
 	req->mem.ops = NULL;
 	return ret;
 }
 
-/*
- * What is too long for one control message is offered to the other end, where that may be of
- * use. 0, or -FI_EOPNOTSUPP when it has to be and cannot (logged)
- */
-static int rma_served_offer(struct xfer_req *req)
+int rma_served_offer(struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 	struct path_query query = {
@@ -108,9 +269,16 @@ static int rma_served_offer(struct xfer_req *req)
 	return -FI_EOPNOTSUPP;
 }
 
+/* Is this buffer of a short request one that is copied before the request goes? */
+static bool rma_served_copies(uint64_t flags, const struct dev_mem *mem, size_t len)
+{
+	return mem->ops && len && len <= WIRE_PAYLOAD_MAX && !(flags & FI_INJECT);
+}
+
 static int rma_served_write(struct xfer_req *req)
 {
 	char payload[WIRE_PAYLOAD_MAX];
+	struct rma_ask *ask;
 	struct wire_msg msg;
 	int ret = 0;
 
@@ -121,13 +289,20 @@ static int rma_served_write(struct xfer_req *req)
 			   : rndv_send_unmarked(req, WIRE_WRITE, req->target->key,
 						req->target->addr);
 	}
-	ret = mem_gather(&req->mem, req->iov, req->count, payload);
+	rma_served_msg_init(req, WIRE_WRITE, &msg);
+	if (rma_served_copies(req->op_flags, &req->mem, req->len)) {
+		ask = rma_ask_new(req, &msg);
+		if (!ask)
+			return -FI_EAGAIN;
+		rma_ask_add(ask, &req->mem, req->iov, req->count);
+		return rma_ask_begin(ask);
+	}
+	ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count, payload);
 	if (ret)
 		return ret;
-	rma_served_msg_init(req, WIRE_WRITE, &msg);
 	msg.payload = payload;
 	msg.payload_len = req->len;
-	return rma_served_ask(req, &msg, XFER_ASKING_FIN);
+	return rma_served_ask(req, &msg);
 }
 
 static int rma_served_read(struct xfer_req *req)
@@ -135,9 +310,7 @@ static int rma_served_read(struct xfer_req *req)
 	struct wire_msg msg;
 
 	rma_served_msg_init(req, WIRE_READ, &msg);
-	return rma_served_ask(req, &msg,
-			      req->len > WIRE_PAYLOAD_MAX ? XFER_ASKING_BYTES
-							  : XFER_ASKING_RESULT);
+	return rma_served_ask(req, &msg);
 }
 
 ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
@@ -153,11 +326,14 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 			 op->remotes);
 		return -FI_EINVAL;
 	}
+	len = mem_iov_len(op->iov, op->count);
+	if ((op->read || !rma_served_copies(op->flags, mem, len)) &&
+	    rma_ask_before(ep, op->addr, NULL))
+		return -FI_EAGAIN;
 	req = xfer_req_new_rma(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
 	req->path.reason = "its owner is asked for the remote memory";
-	len = req->len;
 	ret = mem->ops ? 0 : pin_host(req, op->desc, false);
 	if (!ret && !op->read)
 		ret = rma_served_offer(req);
@@ -179,12 +355,47 @@ size_t rma_served_atomic_max(enum fi_datatype datatype)
 	return RMA_SERVED_ATOMIC_MAX / amo_size(datatype);
 }
 
+/* The payload of an atomic operation: at once */
+static int rma_served_operands(struct xfer_req *req, struct wire_msg *msg,
+			       const struct core_array *operand,
+			       const struct core_array *compare)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	char payload[WIRE_PAYLOAD_MAX];
+	int ret;
+
+	ret = xfer_copy_now(xfer, &operand->mem, operand->iov, operand->count, payload);
+	if (!ret)
+		ret = xfer_copy_now(xfer, &compare->mem, compare->iov, compare->count,
+				    payload + operand->len);
+	if (ret)
+		return ret;
+	msg->payload = payload;
+	msg->payload_len = operand->len + compare->len;
+	return rma_served_ask(req, msg);
+}
+
+/* The same, from device memory in due course */
+static int rma_served_operands_copy(struct xfer_req *req, const struct wire_msg *msg,
+				    const struct core_array *operand,
+				    const struct core_array *compare)
+{
+	struct rma_ask *ask = rma_ask_new(req, msg);
+
+	if (!ask)
+		return -FI_EAGAIN;
+	rma_ask_add(ask, &operand->mem, operand->iov, operand->count);
+	rma_ask_add(ask, &compare->mem, compare->iov, compare->count);
+	return rma_ask_begin(ask);
+}
+
 ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 {
 	struct core_array operand, compare, result;
-	char payload[WIRE_PAYLOAD_MAX];
+	const struct dev_mem *device;
 	struct wire_msg msg;
 	struct xfer_req *req;
+	bool copies;
 	size_t len;
 	int ret;
 
@@ -197,6 +408,14 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 			 len, op->remotes, RMA_SERVED_ATOMIC_MAX);
 		return -FI_EINVAL;
 	}
+	device = core_atomic_device(&operand, &compare, &result);
+	ret = device ? xfer_ready(ep->xfer, device) : 0;
+	if (ret)
+		return ret;
+	copies = rma_served_copies(op->flags, &operand.mem, operand.len) ||
+		 rma_served_copies(op->flags, &compare.mem, compare.len);
+	if (!copies && rma_ask_before(ep, op->addr, NULL))
+		return -FI_EAGAIN;
 	req = xfer_req_new_atomic(ep, op, &result);
 	if (!req)
 		return -FI_EAGAIN;
@@ -204,28 +423,51 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	msg.len = len;
 	msg.op = op->op;
 	msg.datatype = op->datatype;
-	msg.payload = payload;
-	if (op->results)
-		msg.flags |= WIRE_FETCH;
-	if (op->op != FI_ATOMIC_READ) {
-		ret = mem_gather(&operand.mem, operand.iov, operand.count, payload);
-		msg.payload_len = len;
-	}
-	if (!ret && op->compares) {
-		msg.flags |= WIRE_COMPARE;
-		ret = mem_gather(&compare.mem, compare.iov, compare.count, payload + len);
-		msg.payload_len += len;
-	}
-	if (!ret)
-		ret = rma_served_ask(req, &msg, XFER_ASKING_RESULT);
+	msg.flags |= (op->results ? WIRE_FETCH : 0) | (op->compares ? WIRE_COMPARE : 0);
+	ret = copies ? rma_served_operands_copy(req, &msg, &operand, &compare)
+		     : rma_served_operands(req, &msg, &operand, &compare);
 	if (ret)
 		xfer_req_undo(req);
 	return ret;
 }
 
-/* The answer to a request of ours */
-static void rma_served_result(struct xfer_ep *ep, struct xfer_req *req,
-			      const struct wire_msg *msg)
+/* ---- the answer ---- */
+
+static void rma_served_result_copied(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->transfer.in_flight--;
+	req->transfer.status = status;
+	rndv_send_end(req);
+}
+
+/*
+ * Copies what has come to the user's buffer. Without a slot it goes by way of ordinary memory, which
+ * the driver reads before the call returns.
+ */
+static int rma_served_result_copy(struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct stage *stage = &req->ctx.ep->xfer->stage;
+	int ret;
+
+	req->slot = stage_slot_get(stage, STAGE_COPY, msg->payload_len);
+	req->reserve = req->slot ? NULL : stage_reserve_get(stage, msg->payload_len);
+	if (!req->slot && !req->reserve)
+		return -FI_ENOMEM;
+	req->host = req->slot ? req->slot->addr : req->reserve->addr;
+	memcpy(req->host, msg->payload, msg->payload_len);
+	req->copy.done = rma_served_result_copied;
+	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, req->iov, req->count, req->host,
+			      &req->copy);
+	if (!ret)
+		req->transfer.in_flight++;
+	return ret;
+}
+
+void rma_served_result(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	int status = msg->status;
 
@@ -234,219 +476,14 @@ static void rma_served_result(struct xfer_ep *ep, struct xfer_req *req,
 			 req->len);
 		status = -FI_EIO;
 	}
-	if (!status && msg->payload_len)
-		status = mem_scatter(&req->mem, req->iov, req->count, msg->payload);
+	xfer_req_move(req, XFER_SENT);
+	if (!status && req->mem.ops && msg->payload_len) {
+		status = rma_served_result_copy(req, msg);
+		if (!status)
+			return;
+	} else if (!status) {
+		mem_scatter(req->iov, req->count, msg->payload);
+	}
 	req->transfer.status = status;
 	rndv_send_end(req);
 }
-
-/* ---- serving ---- */
-
-/* What a peer asks for, found here */
-struct rma_served_reach {
-	struct region *region;
-	struct iovec iov[P2P_IOV_MAX];
-	size_t count;
-	struct dev_mem mem;
-};
-
-static void rma_served_answer(struct xfer_ep *ep, fi_addr_t addr, enum wire_type type,
-			      const struct wire_msg *request, int status, const void *payload,
-			      size_t len)
-{
-	const struct wire_msg msg = {
-		.type = type,
-		.id = request->id,
-		.status = status,
-		.payload = payload,
-		.payload_len = status ? 0 : len,
-	};
-
-	ctrl_send(ep, addr, &msg);
-}
-
-/* A request that serves a peer; its buffer is what @reach has found. */
-static struct xfer_req *rma_served_req_new(struct xfer_ep *ep, fi_addr_t addr,
-					   const struct wire_msg *msg,
-					   const struct rma_served_reach *reach)
-{
-	const struct core_op local = {
-		.recv = msg->type == WIRE_WRITE,
-		.iov = reach->iov,
-		.count = reach->count,
-		.addr = addr,
-		.flags = msg->flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
-	};
-	struct xfer_req *req;
-
-	if (reach->mem.ops && stage_ready(&ep->xfer->stage, &reach->mem))
-		return NULL;
-	req = xfer_req_new(ep, &local, &reach->mem);
-	if (!req)
-		return NULL;
-	if (!req->mem.ops && pin_host(req, NULL, false)) {
-		xfer_req_undo(req);
-		return NULL;
-	}
-	req->served = true;
-	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
-	req->region = reach->region;
-	region_hold(reach->region);
-	return req;
-}
-
-/* A short write is done: the application hears of it if it came with data. */
-static void rma_served_written(struct xfer_ep *ep, const struct wire_msg *msg)
-{
-	const struct core_comp comp = {
-		.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
-		.len = msg->len,
-		.data = msg->data,
-		.src = FI_ADDR_NOTAVAIL,
-	};
-
-	xfer_ep_count(ep, FI_REMOTE_WRITE, 0);
-	if (msg->flags & WIRE_HAS_DATA && ep->rxcq)
-		xfer_cq_report(ep->rxcq, &comp);
-}
-
-/* @via, @addr: between which endpoints the answer travels */
-static void rma_served_serve_write(struct xfer_ep *ep, struct xfer_ep *via, fi_addr_t addr,
-				   const struct wire_msg *msg)
-{
-	struct rma_served_reach reach;
-	struct xfer_req *req;
-	int ret;
-
-	ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len, FI_REMOTE_WRITE,
-			   &reach.region, reach.iov, &reach.count, &reach.mem);
-	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
-		req = rma_served_req_new(ep, addr, msg, &reach);
-		if (req) {
-			rndv_recv_unmarked(req, msg);
-			return;
-		}
-		ret = -FI_ENOMEM;
-	}
-	if (!ret)
-		ret = mem_scatter(&reach.mem, reach.iov, reach.count, msg->payload);
-	if (!ret)
-		rma_served_written(ep, msg);
-	rma_served_answer(via, addr, WIRE_FIN, msg, ret, NULL, 0);
-}
-
-static void rma_served_serve_read(struct xfer_ep *ep, fi_addr_t addr,
-				  const struct wire_msg *msg)
-{
-	char payload[WIRE_PAYLOAD_MAX];
-	struct rma_served_reach reach;
-	struct xfer_req *req;
-	int ret;
-
-	ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len, FI_REMOTE_READ,
-			   &reach.region, reach.iov, &reach.count, &reach.mem);
-	if (!ret && msg->len > WIRE_PAYLOAD_MAX) {
-		req = rma_served_req_new(ep, addr, msg, &reach);
-		ret = req ? rma_served_offer(req) : -FI_ENOMEM;
-		if (!ret)
-			ret = rndv_send_unmarked(req, WIRE_SUPPLY, msg->id, 0);
-		if (!ret)
-			return;
-		if (req)
-			xfer_req_undo(req);
-	}
-	if (!ret)
-		ret = mem_gather(&reach.mem, reach.iov, reach.count, payload);
-	if (!ret)
-		xfer_ep_count(ep, FI_REMOTE_READ, 0);
-	rma_served_answer(ep, addr, WIRE_RESULT, msg, ret, payload, msg->len);
-}
-
-/* Operands that do not fit each other, or the operation */
-static bool rma_served_atomic_bad(const struct wire_msg *msg)
-{
-	size_t size = amo_size(msg->datatype);
-	bool compare = msg->flags & WIRE_COMPARE;
-	size_t arrays = (msg->op != FI_ATOMIC_READ) + compare;
-
-	return !amo_valid(msg->datatype, msg->op, compare) || !msg->len || msg->len % size ||
-	       msg->len > RMA_SERVED_ATOMIC_MAX || msg->payload_len != arrays * msg->len;
-}
-
-static uint64_t rma_served_atomic_access(const struct wire_msg *msg)
-{
-	return (msg->op == FI_ATOMIC_READ ? 0 : FI_REMOTE_WRITE) |
-	       (msg->flags & WIRE_FETCH ? FI_REMOTE_READ : 0);
-}
-
-static void rma_served_serve_atomic(struct xfer_ep *ep, fi_addr_t addr,
-				    const struct wire_msg *msg)
-{
-	char before[RMA_SERVED_ATOMIC_MAX], now[RMA_SERVED_ATOMIC_MAX];
-	struct rma_served_reach reach;
-	int ret = -FI_EINVAL;
-
-	if (rma_served_atomic_bad(msg))
-		P2P_WARN("a peer asks for an atomic operation %d on type %d that is none\n",
-			 msg->op, msg->datatype);
-	else
-		ret = region_reach(ep->xfer, msg->key, msg->addr, msg->len,
-				   rma_served_atomic_access(msg), &reach.region, reach.iov,
-				   &reach.count, &reach.mem);
-	if (!ret)
-		ret = mem_gather(&reach.mem, reach.iov, reach.count, before);
-	if (!ret && msg->op != FI_ATOMIC_READ) {
-		memcpy(now, before, msg->len);
-		amo_apply(msg->datatype, msg->op, msg->len / amo_size(msg->datatype), now,
-			  msg->payload,
-			  msg->flags & WIRE_COMPARE ? (const char *) msg->payload + msg->len
-						    : NULL);
-		ret = mem_scatter(&reach.mem, reach.iov, reach.count, now);
-	}
-	if (!ret)
-		xfer_ep_count(ep, msg->flags & WIRE_FETCH ? FI_REMOTE_READ : FI_REMOTE_WRITE,
-			      0);
-	rma_served_answer(ep, addr, WIRE_RESULT, msg, ret, before,
-			  msg->flags & WIRE_FETCH ? msg->len : 0);
-}
-
-static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
-			     const struct wire_msg *msg)
-{
-	struct xfer_ep *via = msg->type == WIRE_WRITE ? ctrl_answering(ep, msg->flags) : ep;
-	fi_addr_t addr;
-
-	if (via->resolve(via, msg->name, msg->name_len, &addr)) {
-		P2P_WARN("a request from a peer whose address cannot be used is dropped\n");
-		return;
-	}
-	if (msg->type == WIRE_WRITE)
-		rma_served_serve_write(ep, via, addr, msg);
-	else if (msg->type == WIRE_READ)
-		rma_served_serve_read(ep, addr, msg);
-	else
-		rma_served_serve_atomic(ep, addr, msg);
-}
-
-/* The answer to a long read */
-static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
-				const struct wire_msg *msg)
-{
-	if (msg->len == req->len)
-		rndv_recv_unmarked(req, msg);
-	else
-		P2P_WARN("%zu bytes are supplied where %zu were asked for\n", (size_t) msg->len,
-			 req->len);
-}
-
-const struct xfer_proto rma_served_proto = {
-	.name = "RMA by its owner",
-	.message =
-		{
-			[WIRE_WRITE] = rma_served_serve,
-			[WIRE_READ] = rma_served_serve,
-			[WIRE_ATOMIC] = rma_served_serve,
-			[WIRE_SUPPLY] = rma_served_supplied,
-			[WIRE_RESULT] = rma_served_result,
-		},
-};

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Remote memory that is reached by asking its owner (wire.h), at both ends. What is
- * short travels with the request or the answer; the rest in pieces (rndv.h). All [locked].
+ * Remote memory that is reached by asking its owner (wire.h): rma_served.c asks, rma_serving.c
+ * serves. What is short travels with the request or the answer; the rest in pieces (rndv.c).
+ * Nothing waits for a copy but a call with FI_INJECT. All [locked].
  */
 #ifndef P2P_RMA_SERVED_H
 #define P2P_RMA_SERVED_H
 
 #include "xfer/req.h"
+
+/* Bytes of one atomic operation: operands and compare values share one payload */
+#define RMA_SERVED_ATOMIC_MAX (WIRE_PAYLOAD_MAX / 2)
 
 /* Posts an operation whose buffer lies in @mem. 0, -FI_EAGAIN or another error */
 ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
@@ -15,5 +19,14 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
 /* Elements of @datatype that one atomic operation may have */
 size_t rma_served_atomic_max(enum fi_datatype datatype);
+
+/*
+ * What is too long for one control message is offered to the other end, where that may be of
+ * use. 0, or -FI_EOPNOTSUPP when it has to be and cannot (logged)
+ */
+int rma_served_offer(struct xfer_req *req);
+
+/* The answer to a request of ours */
+void rma_served_result(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 #endif /* P2P_RMA_SERVED_H */

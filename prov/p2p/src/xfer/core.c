@@ -187,6 +187,19 @@ int core_atomic_arrays(const struct core_atomic *op, struct core_array *operand,
 	return -FI_EINVAL;
 }
 
+const struct dev_mem *core_atomic_device(const struct core_array *operand,
+					 const struct core_array *compare,
+					 const struct core_array *result)
+{
+	const struct core_array *const arrays[] = {operand, compare, result};
+
+	for (int i = 0; i < 3; i++) {
+		if (arrays[i]->mem.ops)
+			return &arrays[i]->mem;
+	}
+	return NULL;
+}
+
 void core_comp_from_entry(const struct fi_cq_tagged_entry *entry, fi_addr_t src,
 			  struct core_comp *comp)
 {

@@ -113,6 +113,11 @@ struct core_array {
 int core_atomic_arrays(const struct core_atomic *op, struct core_array *operand,
 		       struct core_array *compare, struct core_array *result, size_t *len);
 
+/* The first of them that is device memory, or NULL */
+const struct dev_mem *core_atomic_device(const struct core_array *operand,
+					 const struct core_array *compare,
+					 const struct core_array *result);
+
 /**
  * struct core_comp - one completion, good or bad.
  * @err:	0, or a positive fi_errno value: then @prov_errno and @olen count too

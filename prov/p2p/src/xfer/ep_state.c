@@ -75,8 +75,8 @@ void xfer_ep_limit(struct xfer_ep *ep)
 			 __ATOMIC_RELAXED);
 }
 
-int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
-		    const struct iovec *iov, size_t count, void *host, struct copy *copy)
+static int xfer_copy_begin(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
+			   const struct iovec *iov, size_t count, void *host, struct copy *copy)
 {
 	int ret;
 
@@ -91,6 +91,31 @@ int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir
 		ep->stats.copies++;
 		ep->stats.copy_bytes += mem_iov_len(iov, count);
 	}
+	return 0;
+}
+
+int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
+		    const struct iovec *iov, size_t count, void *host, struct copy *copy)
+{
+	copy->ordered = false;
+	return xfer_copy_begin(ep, mem, dir, iov, count, host, copy);
+}
+
+int xfer_copy_in_order(struct xfer_ep *ep, const struct dev_mem *mem, const struct iovec *iov,
+		       size_t count, void *host, struct copy *copy)
+{
+	copy->ordered = true;
+	return xfer_copy_begin(ep, mem, COPY_IN, iov, count, host, copy);
+}
+
+int xfer_copy_now(struct xfer *xfer, const struct dev_mem *mem, const struct iovec *iov,
+		  size_t count, void *host)
+{
+	struct copy copy;
+
+	if (mem->ops && mem_iov_len(iov, count))
+		return copy_run(&xfer->copies, mem, COPY_OUT, iov, count, host, &copy);
+	mem_gather(iov, count, host);
 	return 0;
 }
 

@@ -90,4 +90,15 @@ int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir
 		    const struct iovec *iov, size_t count, void *host, struct copy *copy);
 bool xfer_copy_ended(struct xfer_ep *ep);
 
+/* xfer_copy_start() from the host, behind all copies that were started so (struct copy.ordered) [locked] */
+int xfer_copy_in_order(struct xfer_ep *ep, const struct dev_mem *mem, const struct iovec *iov,
+		       size_t count, void *host, struct copy *copy);
+
+/*
+ * Copies a buffer of any memory to the host and waits for that: for FI_INJECT alone, whose buffer is
+ * the user's again when the call returns. 0 or a negative error [locked]
+ */
+int xfer_copy_now(struct xfer *xfer, const struct dev_mem *mem, const struct iovec *iov,
+		  size_t count, void *host);
+
 #endif /* P2P_EP_STATE_H */

@@ -16,7 +16,7 @@
  * @base:	the remote address of its first byte
  * @iov, @count, @len: the memory, in the allocation @mem (ops NULL: host memory)
  * @all:	it is registered as all of memory: what a peer asks for may be of any kind
- * @users:	transfers under way in it
+ * @users:	transfers under way in it; @jobs: those of them that end whatever peers do
  */
 struct region {
 	uint64_t key;
@@ -28,6 +28,7 @@ struct region {
 	struct dev_mem mem;
 	bool all;
 	unsigned int users;
+	unsigned int jobs;
 	struct region *same;
 	UT_hash_handle hh;
 };

@@ -86,6 +86,13 @@ int xfer_want_local(struct xfer *xfer)
 	return xfer->local ? 0 : -FI_ENOMEM;
 }
 
+int xfer_ready(struct xfer *xfer, const struct dev_mem *mem)
+{
+	int ret = stage_ready(&xfer->stage, mem);
+
+	return ret ? ret : copy_ready(&xfer->copies, mem);
+}
+
 /* ---- records ---- */
 
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,

@@ -311,6 +311,13 @@ void xfer_give_back(struct xfer *xfer);
 /* The core wants descriptors of host memory, too. 0 or -FI_ENOMEM; may be called again */
 int xfer_want_local(struct xfer *xfer);
 
+/*
+ * Pins staging memory and opens the copy queues for the device that @mem is on, if that was not done
+ * yet. It takes milliseconds. So whoever first hears of a device calls it, before the data path needs
+ * any of that. 0 or a negative error, logged [locked]
+ */
+int xfer_ready(struct xfer *xfer, const struct dev_mem *mem);
+
 static inline bool xfer_busy(const struct xfer *xfer)
 {
 	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED);

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Remote memory at its owner: what peers ask for, one job a request. See rma_served.h.
+ *
+ *	peer			owner
+ *	WRITE		     ->	a slot, a copy in
+ *			     <-	FIN
+ *	READ		     ->	a slot, a copy out
+ *			     <-	RESULT
+ *	ATOMIC		     ->	a slot, a copy out, the CPU computes, a copy in
+ *			     <-	RESULT
+ *
+ * Copies are asynchronous, and an answer goes when its last copy has ended: nothing here waits. The
+ * jobs of a domain form one list, in the order in which they came, from all endpoints and peers.
+ * What is kept of that order:
+ * - Of two jobs on overlapping memory, at least one of which writes, the second one touches it when
+ *   the first one has ended. Only two writes to one device may be under way there together, in a
+ *   queue that keeps order.
+ * - Writes happen in order, whatever memory they are to: who sees the second one sees the first.
+ * - So an atomic operation is atomic against all others, and against short reads and writes.
+ * Everything else runs side by side: reads, writes to one device one behind the other, the reading
+ * part of atomic operations on other memory. Host memory takes its turn, too, and ends at once.
+ * A long request takes its turn to begin; its pieces are not in the list and keep no order.
+ *
+ * A job takes a slot as soon as one is free and no job before it lacks one. The first job of the
+ * list never waits for another, so slots come back (stage.h).
+ */
+#include <rdma/fi_errno.h>
+
+#include "base/amo.h"
+#include "base/log.h"
+#include "mem/mem.h"
+#include "proto/rma_served.h"
+#include "proto/proto.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_choose.h"
+#include "proto/rndv_send.h"
+#include "xfer/ctrl.h"
+#include "xfer/ep_state.h"
+#include "xfer/pin.h"
+#include "xfer/region.h"
+#include "xfer/reports.h"
+
+/* Jobs that are looked at, from the first of the list on: the others wait */
+#define RMA_JOBS 64
+
+/* Where in its slot a job has what came with the request, the memory as it was, and as it will be */
+#define RMA_JOB_BEFORE WIRE_PAYLOAD_MAX
+#define RMA_JOB_AFTER (RMA_JOB_BEFORE + RMA_SERVED_ATOMIC_MAX)
+#define RMA_JOB_SLOT (RMA_JOB_AFTER + RMA_SERVED_ATOMIC_MAX)
+
+enum rma_job_state {
+	RMA_JOB_WAITS,  /* for a slot, or for its turn */
+	RMA_JOB_READS,  /* the copy out is under way */
+	RMA_JOB_KNOWS,  /* what it will write, and waits for its turn to write */
+	RMA_JOB_WRITES, /* the copy in is under way */
+};
+
+/* What a peer asks for, found here */
+struct rma_reach {
+	struct region *region;
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count;
+	struct dev_mem mem;
+};
+
+/**
+ * struct rma_job - one request.
+ * @ctx:	of the endpoint that was asked
+ * @via, @addr:	between which endpoints the answer travels
+ * @msg:	the request. Where its payload lies: in @slot, in @reserve as long as there is no slot,
+ *		or in the message that came
+ * @reads, @writes: what it does to the memory
+ * @kept:	it has outlived the message
+ */
+struct rma_job {
+	struct xfer_ctx ctx;
+	TAILQ_ENTRY(rma_job) entry;
+	enum rma_job_state state;
+	bool reads;
+	bool writes;
+	bool kept;
+	struct xfer_ep *via;
+	fi_addr_t addr;
+	struct wire_msg msg;
+	struct rma_reach reach;
+	struct stage_slot *slot;
+	struct stage_reserve *reserve;
+	union {
+		struct copy copy;
+		uint8_t name[WIRE_NAME_MAX];
+	};
+};
+
+_Static_assert(sizeof(struct rma_job) <= CELL_SIZE, "a job is a cell");
+
+/* ---- ending ---- */
+
+static bool rma_job_long(const struct rma_job *job)
+{
+	return job->msg.type != WIRE_ATOMIC && job->msg.len > WIRE_PAYLOAD_MAX;
+}
+
+static void rma_job_answer(const struct rma_job *job, int status, const void *payload)
+{
+	const bool write = job->msg.type == WIRE_WRITE;
+	const bool data = job->msg.type == WIRE_READ || job->msg.flags & WIRE_FETCH;
+	const struct wire_msg msg = {
+		.type = write ? WIRE_FIN : WIRE_RESULT,
+		.id = job->msg.id,
+		.status = status,
+		.payload = payload,
+		.payload_len = !status && !write && data ? job->msg.len : 0,
+	};
+
+	ctrl_send(job->via, job->addr, &msg);
+}
+
+/* A short write is done: the application hears of it if it came with data. */
+static void rma_job_written(const struct rma_job *job)
+{
+	struct xfer_ep *ep = job->ctx.ep;
+	const struct core_comp comp = {
+		.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
+		.len = job->msg.len,
+		.data = job->msg.data,
+		.src = FI_ADDR_NOTAVAIL,
+	};
+
+	if (job->msg.flags & WIRE_HAS_DATA && ep->rxcq)
+		xfer_cq_report(ep->rxcq, &comp);
+}
+
+static void rma_job_free(struct rma_job *job)
+{
+	struct xfer *xfer = job->ctx.ep->xfer;
+
+	TAILQ_REMOVE(&xfer->proto->serving, job, entry);
+	if (job->slot)
+		stage_slot_put(&xfer->stage, job->slot);
+	if (job->reserve)
+		stage_reserve_put(&xfer->stage, job->reserve, WIRE_PAYLOAD_MAX);
+	job->reach.region->jobs -= !rma_job_long(job);
+	region_release(job->reach.region);
+	if (job->kept)
+		xfer_busy_add(xfer, -1);
+	xfer_ctx_free(&job->ctx);
+}
+
+/* Of a closing endpoint: no copy is under way */
+static void rma_job_drop(struct xfer_ctx *ctx)
+{
+	rma_job_free((struct rma_job *) ctx);
+}
+
+/* @payload: what a read, or a fetching atomic operation, has found */
+static void rma_job_end(struct rma_job *job, int status, const void *payload)
+{
+	bool wrote = job->msg.type == WIRE_WRITE ||
+		     (job->msg.type == WIRE_ATOMIC && !(job->msg.flags & WIRE_FETCH));
+
+	if (!status) {
+		xfer_ep_count(job->ctx.ep, wrote ? FI_REMOTE_WRITE : FI_REMOTE_READ, 0);
+		if (job->msg.type == WIRE_WRITE)
+			rma_job_written(job);
+	}
+	rma_job_answer(job, status, payload);
+	rma_job_free(job);
+}
+
+/* ---- the order ---- */
+
+static bool rma_job_overlaps(const struct rma_job *a, const struct rma_job *b)
+{
+	for (size_t i = 0; i < a->reach.count; i++) {
+		uintptr_t start = (uintptr_t) a->reach.iov[i].iov_base;
+		uintptr_t end = start + a->reach.iov[i].iov_len;
+
+		for (size_t j = 0; j < b->reach.count; j++) {
+			uintptr_t other = (uintptr_t) b->reach.iov[j].iov_base;
+
+			if (start < other + b->reach.iov[j].iov_len && other < end)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Is the write of @before one that a write of @job may follow at once? */
+static bool rma_job_leads(const struct rma_job *before, const struct rma_job *job)
+{
+	const struct dev_mem *mem = &job->reach.mem;
+
+	return before->state == RMA_JOB_WRITES && mem->ops && mem->ops->ordered &&
+	       mem->ctx == before->reach.mem.ctx;
+}
+
+/* Has @job to wait with the part of it that reads, or else that writes, because of @before? */
+static bool rma_job_follows(const struct rma_job *before, const struct rma_job *job,
+			    bool reading)
+{
+	bool reads = before->reads && before->state <= RMA_JOB_READS;
+
+	if (reading)
+		return before->writes && rma_job_overlaps(before, job);
+	if (before->writes && !rma_job_leads(before, job))
+		return true;
+	return reads && rma_job_overlaps(before, job);
+}
+
+static bool rma_job_may(const struct rma_job *job, bool reading)
+{
+	const struct rma_job *before;
+	int count = 0;
+
+	TAILQ_FOREACH(before, &job->ctx.ep->xfer->proto->serving, entry) {
+		if (before == job)
+			return true;
+		if (++count == RMA_JOBS || rma_job_follows(before, job, reading))
+			return false;
+	}
+	return false;
+}
+
+static bool rma_job_turn(const struct rma_job *job)
+{
+	return (!job->reads || rma_job_may(job, true)) &&
+	       (!job->writes || rma_job_may(job, false));
+}
+
+/* ---- staging ---- */
+
+static bool rma_job_staged(const struct rma_job *job)
+{
+	return job->slot || !job->reach.mem.ops || rma_job_long(job);
+}
+
+/* Whoever came first gets a slot first. False: none now */
+static bool rma_job_stage(struct rma_job *job)
+{
+	struct xfer *xfer = job->ctx.ep->xfer;
+	const struct rma_job *before;
+
+	if (rma_job_staged(job))
+		return true;
+	TAILQ_FOREACH(before, &xfer->proto->serving, entry) {
+		if (before == job)
+			break;
+		if (!rma_job_staged(before))
+			return false;
+	}
+	job->slot = stage_slot_get(&xfer->stage, STAGE_COPY, RMA_JOB_SLOT);
+	if (!job->slot)
+		return false;
+	if (job->msg.payload_len)
+		memcpy(job->slot->addr, job->msg.payload, job->msg.payload_len);
+	job->msg.payload = job->slot->addr;
+	if (job->reserve)
+		stage_reserve_put(&xfer->stage, job->reserve, WIRE_PAYLOAD_MAX);
+	job->reserve = NULL;
+	return true;
+}
+
+/* The message that it came with is about to be gone. 0 or -FI_ENOMEM */
+static int rma_job_keep(struct rma_job *job)
+{
+	struct xfer *xfer = job->ctx.ep->xfer;
+
+	if (rma_job_long(job)) {
+		memcpy(job->name, job->msg.name, job->msg.name_len);
+		job->msg.name = job->name;
+	} else if (job->msg.payload_len && !job->slot) {
+		job->reserve = stage_reserve_get(&xfer->stage, WIRE_PAYLOAD_MAX);
+		if (!job->reserve)
+			return -FI_ENOMEM;
+		memcpy(job->reserve->addr, job->msg.payload, job->msg.payload_len);
+		job->msg.payload = job->reserve->addr;
+	}
+	job->kept = true;
+	xfer_busy_add(xfer, 1);
+	return 0;
+}
+
+/* ---- what is short ---- */
+
+static void rma_job_compute(const struct wire_msg *msg, const void *before, void *after)
+{
+	const char *operand = msg->payload;
+
+	memcpy(after, before, msg->len);
+	amo_apply(msg->datatype, msg->op, msg->len / amo_size(msg->datatype), after, operand,
+		  msg->flags & WIRE_COMPARE ? operand + msg->len : NULL);
+}
+
+static void rma_job_copied_in(struct copy *copy, int status)
+{
+	struct rma_job *job = container_of(copy, struct rma_job, copy);
+
+	if (!xfer_copy_ended(job->ctx.ep))
+		rma_job_end(job, status, (char *) job->slot->addr + RMA_JOB_BEFORE);
+}
+
+/* False: it is over */
+static bool rma_job_write(struct rma_job *job)
+{
+	bool computed = job->msg.type == WIRE_ATOMIC && job->reads;
+	int ret;
+
+	job->copy.done = rma_job_copied_in;
+	ret = xfer_copy_in_order(job->ctx.ep, &job->reach.mem, job->reach.iov, job->reach.count,
+				 (char *) job->slot->addr + (computed ? RMA_JOB_AFTER : 0),
+				 &job->copy);
+	if (ret) {
+		rma_job_end(job, ret, NULL);
+		return false;
+	}
+	job->state = RMA_JOB_WRITES;
+	return true;
+}
+
+static void rma_job_copied_out(struct copy *copy, int status)
+{
+	struct rma_job *job = container_of(copy, struct rma_job, copy);
+	char *before = (char *) job->slot->addr + RMA_JOB_BEFORE;
+
+	if (xfer_copy_ended(job->ctx.ep))
+		return;
+	if (status || !job->writes) {
+		rma_job_end(job, status, before);
+		return;
+	}
+	rma_job_compute(&job->msg, before, (char *) job->slot->addr + RMA_JOB_AFTER);
+	job->state = RMA_JOB_KNOWS;
+	if (rma_job_may(job, false))
+		rma_job_write(job);
+}
+
+/* False: it is over */
+static bool rma_job_read(struct rma_job *job)
+{
+	int ret;
+
+	job->copy.done = rma_job_copied_out;
+	ret = xfer_copy_start(job->ctx.ep, &job->reach.mem, COPY_OUT, job->reach.iov,
+			      job->reach.count, (char *) job->slot->addr + RMA_JOB_BEFORE,
+			      &job->copy);
+	if (ret) {
+		rma_job_end(job, ret, NULL);
+		return false;
+	}
+	job->state = RMA_JOB_READS;
+	return true;
+}
+
+static void rma_job_serve_host(struct rma_job *job)
+{
+	const struct rma_reach *reach = &job->reach;
+	char before[WIRE_PAYLOAD_MAX], after[RMA_SERVED_ATOMIC_MAX];
+	const void *written = job->msg.payload;
+
+	if (job->reads)
+		mem_gather(reach->iov, reach->count, before);
+	if (job->reads && job->writes) {
+		rma_job_compute(&job->msg, before, after);
+		written = after;
+	}
+	if (job->writes)
+		mem_scatter(reach->iov, reach->count, written);
+	rma_job_end(job, 0, before);
+}
+
+/* ---- what is long ---- */
+
+/* A request that serves a peer; its buffer is what the job reaches. */
+static struct xfer_req *rma_job_req_new(const struct rma_job *job)
+{
+	struct xfer_ep *ep = job->ctx.ep;
+	const struct rma_reach *reach = &job->reach;
+	const struct core_op local = {
+		.recv = job->msg.type == WIRE_WRITE,
+		.iov = reach->iov,
+		.count = reach->count,
+		.addr = job->addr,
+		.flags = job->msg.flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
+	};
+	struct xfer_req *req;
+
+	if (reach->mem.ops && xfer_ready(ep->xfer, &reach->mem))
+		return NULL;
+	req = xfer_req_new(ep, &local, &reach->mem);
+	if (!req)
+		return NULL;
+	if (!req->mem.ops && pin_host(req, NULL, false)) {
+		xfer_req_undo(req);
+		return NULL;
+	}
+	req->served = true;
+	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
+	req->region = reach->region;
+	region_hold(reach->region);
+	return req;
+}
+
+/* The pieces are rndv.h's, from now on */
+static void rma_job_hand_over(struct rma_job *job)
+{
+	struct xfer_req *req = rma_job_req_new(job);
+	int ret = req ? 0 : -FI_ENOMEM;
+
+	if (req && job->msg.type == WIRE_WRITE) {
+		rndv_recv_unmarked(req, &job->msg);
+	} else if (req) {
+		ret = rma_served_offer(req);
+		if (!ret)
+			ret = rndv_send_unmarked(req, WIRE_SUPPLY, job->msg.id, 0);
+		if (ret)
+			xfer_req_undo(req);
+	}
+	if (ret)
+		rma_job_answer(job, ret, NULL);
+	rma_job_free(job);
+}
+
+/* ---- beginning ---- */
+
+/* Does what it can. False: it is over, and gone */
+static bool rma_job_go(struct rma_job *job)
+{
+	if (job->state == RMA_JOB_KNOWS)
+		return !rma_job_may(job, false) || rma_job_write(job);
+	if (job->state != RMA_JOB_WAITS || !rma_job_stage(job))
+		return true;
+	if (!job->reach.mem.ops || rma_job_long(job)) {
+		if (!rma_job_turn(job))
+			return true;
+		if (rma_job_long(job))
+			rma_job_hand_over(job);
+		else
+			rma_job_serve_host(job);
+		return false;
+	}
+	if (!rma_job_may(job, job->reads))
+		return true;
+	return job->reads ? rma_job_read(job) : rma_job_write(job);
+}
+
+static void rma_served_progress(struct xfer *xfer)
+{
+	struct rma_job *job, *next;
+	int count = 0;
+
+	for (job = TAILQ_FIRST(&xfer->proto->serving); job && count < RMA_JOBS; job = next) {
+		next = TAILQ_NEXT(job, entry);
+		count += rma_job_go(job);
+	}
+}
+
+/* Operands that do not fit each other, or the operation */
+static bool rma_served_atomic_bad(const struct wire_msg *msg)
+{
+	size_t size = amo_size(msg->datatype);
+	bool compare = msg->flags & WIRE_COMPARE;
+	size_t arrays = (msg->op != FI_ATOMIC_READ) + compare;
+
+	if (amo_valid(msg->datatype, msg->op, compare) && msg->len && !(msg->len % size) &&
+	    msg->len <= RMA_SERVED_ATOMIC_MAX && msg->payload_len == arrays * msg->len)
+		return false;
+	P2P_WARN("a peer asks for an atomic operation %d on type %d that is none\n", msg->op,
+		 msg->datatype);
+	return true;
+}
+
+/* Finds what it is about: 0, or what the peer is told */
+static int rma_job_reach(struct rma_job *job)
+{
+	const struct wire_msg *msg = &job->msg;
+	struct rma_reach *reach = &job->reach;
+	bool fetch = msg->type == WIRE_ATOMIC && msg->flags & WIRE_FETCH;
+	uint64_t access = FI_REMOTE_READ;
+
+	job->writes = msg->type == WIRE_WRITE ||
+		      (msg->type == WIRE_ATOMIC && msg->op != FI_ATOMIC_READ);
+	job->reads = msg->type == WIRE_READ ||
+		     (msg->type == WIRE_ATOMIC && (fetch || msg->op != FI_ATOMIC_WRITE));
+	if (msg->type == WIRE_ATOMIC && rma_served_atomic_bad(msg))
+		return -FI_EINVAL;
+	if (msg->type != WIRE_READ)
+		access = (job->writes ? FI_REMOTE_WRITE : 0) | (fetch ? FI_REMOTE_READ : 0);
+	return region_reach(job->ctx.ep->xfer, msg->key, msg->addr, msg->len, access,
+			    &reach->region, reach->iov, &reach->count, &reach->mem);
+}
+
+static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
+			     const struct wire_msg *msg)
+{
+	struct xfer_ep *via = msg->type == WIRE_WRITE ? ctrl_answering(ep, msg->flags) : ep;
+	struct xfer *xfer = ep->xfer;
+	struct rma_job *job;
+	fi_addr_t addr;
+	int ret;
+
+	if (via->resolve(via, msg->name, msg->name_len, &addr)) {
+		P2P_WARN("a request from a peer whose address cannot be used is dropped\n");
+		return;
+	}
+	job = cell_get_zeroed(&xfer->cells, offsetof(struct rma_job, copy));
+	if (!job) {
+		P2P_WARN("no room for a request of a peer, which is dropped\n");
+		return;
+	}
+	job->via = via;
+	job->addr = addr;
+	job->msg = *msg;
+	xfer_ctx_init(&job->ctx, ep, NULL, rma_job_drop);
+	ret = rma_job_reach(job);
+	if (!ret && job->reach.mem.ops)
+		ret = xfer_ready(xfer, &job->reach.mem);
+	if (ret) {
+		rma_job_answer(job, ret, NULL);
+		xfer_ctx_free(&job->ctx);
+		return;
+	}
+	region_hold(job->reach.region);
+	job->reach.region->jobs += !rma_job_long(job);
+	TAILQ_INSERT_TAIL(&xfer->proto->serving, job, entry);
+	if (rma_job_go(job) && rma_job_keep(job))
+		rma_job_end(job, -FI_ENOMEM, NULL);
+}
+
+/* The answer to a long read of ours */
+static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
+				const struct wire_msg *msg)
+{
+	if (msg->len == req->len)
+		rndv_recv_unmarked(req, msg);
+	else
+		P2P_WARN("%zu bytes are supplied where %zu were asked for\n", (size_t) msg->len,
+			 req->len);
+}
+
+const struct xfer_proto rma_served_proto = {
+	.name = "RMA by its owner",
+	.message =
+		{
+			[WIRE_WRITE] = rma_served_serve,
+			[WIRE_READ] = rma_served_serve,
+			[WIRE_ATOMIC] = rma_served_serve,
+			[WIRE_SUPPLY] = rma_served_supplied,
+			[WIRE_RESULT] = rma_served_result,
+		},
+	.progress = rma_served_progress,
+};
