@@ -26,7 +26,7 @@ static struct {
 	int batch_fails;
 	int put_fails;
 	int poll_status;
-	int opens, closes, copies, batches, pieces, puts, marks, drains;
+	int opens, closes, copies, batches, pieces, puts, marks, drains, shorts;
 	struct dev_queue *drained; /* the last one */
 	struct fake_queue *queues[8];
 } fake;
@@ -125,9 +125,29 @@ static const struct dev_ops fake_word_ops = {
 	.queue_drain = fake_drain,
 };
 
+static int fake_short(const struct dev_mem *mem, void *dst, const void *src, size_t len)
+{
+	fake.shorts++;
+	return 0;
+}
+
+/* And one whose memory the CPU reaches */
+static const struct dev_ops fake_short_ops = {
+	.name = "fake short",
+	.queue_open = fake_open,
+	.queue_close = fake_close,
+	.queue_copy = fake_copy,
+	.queue_batch = fake_batch,
+	.queue_mark = fake_mark,
+	.queue_poll = fake_poll,
+	.queue_drain = fake_drain,
+	.copy_short = fake_short,
+};
+
 static struct copy_engines engines;
 static const struct dev_mem mem = {.ops = &fake_ops, .ctx = &fake};
 static const struct dev_mem word_mem = {.ops = &fake_word_ops, .ctx = &fake};
+static const struct dev_mem short_mem = {.ops = &fake_short_ops, .ctx = &fake};
 
 static int setup(void **state)
 {
@@ -530,6 +550,47 @@ static void test_held_begin_by_themselves(void **state)
 	assert_int_equal(engines.pending, 0);
 }
 
+static void start_ordered(const struct dev_mem *to, bool ordered, struct job *job)
+{
+	static char device[100], host[100];
+	const struct iovec iov = {device, sizeof device};
+
+	job_init(job);
+	job->copy.pinned = true;
+	job->copy.ordered = ordered;
+	assert_int_equal(copy_start(&engines, to, COPY_IN, &iov, 1, host, &job->copy), 0);
+}
+
+/*
+ * Those that are to keep their order begin by themselves, behind what was held back. The CPU copies
+ * none while another is under way; what need not keep order it does.
+ */
+static void test_in_order(void **state)
+{
+	struct job jobs[7];
+
+	start_ordered(&word_mem, false, &jobs[0]);
+	start_ordered(&word_mem, false, &jobs[1]);
+	assert_int_equal(fake.copies, 1);
+	start_ordered(&word_mem, true, &jobs[2]);
+	assert_int_equal(fake.copies, 3);
+	start_ordered(&word_mem, true, &jobs[3]);
+	start_ordered(&short_mem, true, &jobs[4]);
+	assert_int_equal(fake.copies, 5);
+	assert_int_equal(fake.batches, 0);
+	assert_int_equal(fake.shorts, 0);
+	start_ordered(&short_mem, false, &jobs[5]);
+	assert_int_equal(fake.shorts, 1);
+	fake.queues[COPY_IN]->reached = 5;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+	start_ordered(&short_mem, true, &jobs[6]);
+	assert_int_equal(fake.shorts, 2);
+	copy_progress(&engines);
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(jobs[i].calls, 1);
+}
+
 /* Together with pieces of others a copy has no more of them than fit */
 static void test_held_pieces(void **state)
 {
@@ -649,24 +710,15 @@ static void test_put(void **state)
 #define FAKE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 const struct CMUnitTest unit_copy_fake_tests[] = {
-	FAKE_TEST(test_marks_wrap),
-	FAKE_TEST(test_directions_apart),
-	FAKE_TEST(test_device_fails),
-	FAKE_TEST(test_starts_fail),
-	FAKE_TEST(test_contexts),
-	FAKE_TEST(test_start_in_callback),
-	FAKE_TEST(test_words_come),
-	FAKE_TEST(test_words_like_the_sign),
-	FAKE_TEST(test_words_and_marks),
-	FAKE_TEST(test_no_words),
-	FAKE_TEST(test_late_mark_fails),
-	FAKE_TEST(test_begin_together),
-	FAKE_TEST(test_held_alone),
-	FAKE_TEST(test_held_begin_by_themselves),
-	FAKE_TEST(test_held_pieces),
-	FAKE_TEST(test_held_one_fails),
-	FAKE_TEST(test_held_longer),
-	FAKE_TEST(test_held_words),
-	FAKE_TEST(test_put),
+	FAKE_TEST(test_marks_wrap),      FAKE_TEST(test_directions_apart),
+	FAKE_TEST(test_device_fails),    FAKE_TEST(test_starts_fail),
+	FAKE_TEST(test_contexts),        FAKE_TEST(test_start_in_callback),
+	FAKE_TEST(test_words_come),      FAKE_TEST(test_words_like_the_sign),
+	FAKE_TEST(test_words_and_marks), FAKE_TEST(test_no_words),
+	FAKE_TEST(test_late_mark_fails), FAKE_TEST(test_begin_together),
+	FAKE_TEST(test_held_alone),      FAKE_TEST(test_held_begin_by_themselves),
+	FAKE_TEST(test_held_pieces),     FAKE_TEST(test_in_order),
+	FAKE_TEST(test_held_one_fails),  FAKE_TEST(test_held_longer),
+	FAKE_TEST(test_held_words),      FAKE_TEST(test_put),
 };
 const size_t unit_copy_fake_count = UNIT_COUNT(unit_copy_fake_tests);

@@ -1,5 +1,54 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The CUDA backend's queues: streams, and how their progress is learned. */
+/*
+ * The CUDA backend's queues: streams, and how their progress is learned.
+ *
+ * What the driver is asked for once endpoints are open and memory is registered, and why none of it
+ * waits for a kernel. Seen on an H100 (driver 580), while a kernel occupied every multiprocessor,
+ * in the default stream or in a blocking one. (*): not seen, but of the same kind.
+ *
+ * call					when			why it does not wait
+ * cuPointerGetAttributes		each buffer		reads the driver's tables
+ * cuMemGetAddressRange (*)		virtual memory		the same
+ * cuDeviceGetAttribute (*)		NICs, new memory	the same
+ * cuCtxGetCurrent, -GetDevice (*),	around other calls	state of the calling thread
+ *	-PushCurrent, -PopCurrent
+ * cuDevicePrimaryCtxRetain (*)		virtual memory, once	the context is there: it has memory
+ * cuPointerSetAttribute		new allocation		waits for the application's synchronous
+ *								copies to it alone (dev_cuda.c)
+ * cuStreamQuery(default stream)	new virtual memory	a question, for 200 us at most
+ * cuMemcpyAsync			each copy		in a stream of ours, which does not block
+ *								(CU_STREAM_NON_BLOCKING): it follows nothing
+ *								but our copies. Copy engines do it, without a
+ *								multiprocessor. From ordinary memory the call
+ *								reads it before it returns; to ordinary memory
+ *								it returns after the copy
+ * cuMemcpyBatchAsync (*)		copies together		the same
+ * cuStreamWriteValue32,		marks, 8 bytes		the same
+ *	cuStreamBatchMemOp (*)
+ * cuEventRecord, cuEventQuery		marks of old devices	the same
+ * cuStreamQuery(ours)			long waits		a question
+ * cuStreamSynchronize(ours)		a copy has failed	the stream holds nothing but copies
+ * cuIpcGetMemHandle,			messages in a host	read or make entries of tables
+ *	cuMemExportToShareableHandle,
+ *	cuMemRetainAllocationHandle (*)
+ * cuIpcOpenMemHandle,			memory of others	map memory for the device
+ *	cuMemImportFromShareableHandle,
+ *	cuMemAddressReserve, cuMemMap,
+ *	cuMemSetAccess, cuMemUnmap,
+ *	cuMemAddressFree, cuMemRelease
+ * cuMemGetHandleForAddressRange	memory for NICs		makes an entry of a table
+ * cuFlushGPUDirectRDMAWrites		memory for NICs		flushes a bus
+ * cuMemHostRegister, cuStreamCreate,	the first time that	does not wait, but takes up to 36 ms: so an
+ *	cuEventCreate,			a device is met		endpoint is enabled, or memory registered, or
+ *	cuMemHostGetDevicePointer				the first operation posted (xfer_ready())
+ *
+ * Two calls wait for every kernel of their context. cuMemHostUnregister is for closing a domain.
+ * cuIpcCloseMemHandle is, too. It has one use on the data path: another process has freed memory
+ * that is open here and offers other memory in its place, or more than FI_P2P_MAP_COUNT is open.
+ *
+ * A copy between two places on one device is done by a multiprocessor. From a process that shares
+ * its device with the receiver, it begins when a kernel leaves room. Nobody waits for it meanwhile.
+ */
 #include "config.h"
 #include "dev/dev_cuda.h"
 
