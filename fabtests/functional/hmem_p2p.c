@@ -3,7 +3,7 @@
  * fi_p2p_hmem_p2p: what FI_OPT_FI_HMEM_P2P says is done. For each of its values, a short and a
  * long message between device memories: the provider is asked which way it would take, that
  * has to be one which the value allows, and the bytes have to be counted there. What may not
- * travel is refused, and refusing does no harm.
+ * travel is refused, and refusing does no harm. And what FI_OPT_CUDA_API_PERMITTED leads to.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +192,30 @@ static int set(struct side *side, const struct value *value, bool *taken)
 	return 0;
 }
 
+/* Came with libfabric 1.18, as the next of the enumeration */
+#define CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
+
+/*
+ * Who permits no calls to CUDA is told that some are made; or, where FI_P2P_CUDA_API asks for it, that
+ * this does no harm
+ */
+static int permit_api(struct side *side)
+{
+	const char *asked = getenv("FI_P2P_CUDA_API");
+	const int expected = asked && !strcmp(asked, "async") ? 0 : -FI_EOPNOTSUPP;
+
+	for (int permitted = 1; permitted >= 0; permitted--) {
+		const bool value = permitted;
+		int ret = fi_setopt(&side->ctx.ep->fid, FI_OPT_ENDPOINT, CUDA_API_PERMITTED,
+				    &value, sizeof(value));
+
+		FT_CHECK(ret == (permitted ? 0 : expected),
+			 "FI_OPT_CUDA_API_PERMITTED, %s: fi_setopt gives %d",
+			 permitted ? "true" : "false", ret);
+	}
+	return 0;
+}
+
 static int run(struct ft_proc *proc)
 {
 	const int wrong = 4711;
@@ -225,6 +249,7 @@ static int run(struct ft_proc *proc)
 	ret = fi_setopt(&side.ctx.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &wrong,
 			sizeof(wrong));
 	FT_CHECK(ret == -FI_EINVAL, "a value that there is not: fi_setopt gives %d", ret);
+	FT_TRY(permit_api(&side));
 	ft_buf_free(&side.buf);
 	return ft_close(&side.ctx);
 }

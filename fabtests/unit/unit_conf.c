@@ -28,6 +28,7 @@
 #define CUDA "FI_P2P_CUDA="
 #define ROCM "FI_P2P_ROCM="
 #define GDRCOPY "FI_P2P_GDRCOPY="
+#define CUDA_API "FI_P2P_CUDA_API="
 
 /* In @want, a size of 0 is the default; what is eager is never more than a piece */
 struct conf_case {
@@ -101,11 +102,16 @@ static const struct conf_case good[] = {
 	{{STATS "off"}, DEFAULT},
 	{{GDRCOPY "yes"}, BUT(.gdrcopy = true)},
 	{{GDRCOPY "0"}, DEFAULT},
+	{{CUDA_API "async"}, BUT(.cuda_api = CONF_API_ASYNC)},
+	{{CUDA_API "Strict"}, DEFAULT},
 };
 
 /* Refused; whatever is not at fault in them is read all the same */
 static const struct conf_case bad[] = {
 	{{EAGER ""}, DEFAULT},
+	{{CUDA_API ""}, DEFAULT},
+	{{CUDA_API "no"}, DEFAULT},
+	{{CUDA_API "async,strict"}, DEFAULT},
 	{{EAGER "large"}, DEFAULT},
 	{{EAGER "k"}, DEFAULT},
 	{{EAGER "-1"}, DEFAULT},
@@ -199,7 +205,7 @@ static bool same(const struct conf *want, const struct conf *initial)
 	       conf.map_count == either(want->map_count, initial->map_count) &&
 	       conf.path == want->path && conf.pin == want->pin && conf.stats == want->stats &&
 	       conf.cuda == want->cuda && conf.rocm == want->rocm &&
-	       conf.gdrcopy == want->gdrcopy;
+	       conf.gdrcopy == want->gdrcopy && conf.cuda_api == want->cuda_api;
 }
 
 /* The child: returns its exit status */
@@ -259,9 +265,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bad),
 	};
 	static const char *const names[] = {
-		"FI_P2P_EAGER_SIZE", "FI_P2P_CHUNK_SIZE", "FI_P2P_PINNED_SIZE", "FI_P2P_PATH",
-		"FI_P2P_PIN",        "FI_P2P_MAP_SIZE",   "FI_P2P_MAP_COUNT",   "FI_P2P_STATS",
-		"FI_P2P_CUDA",       "FI_P2P_ROCM",       "FI_P2P_GDRCOPY",
+		"FI_P2P_EAGER_SIZE", "FI_P2P_CHUNK_SIZE", "FI_P2P_PINNED_SIZE",
+		"FI_P2P_PATH",       "FI_P2P_PIN",        "FI_P2P_MAP_SIZE",
+		"FI_P2P_MAP_COUNT",  "FI_P2P_STATS",      "FI_P2P_CUDA",
+		"FI_P2P_ROCM",       "FI_P2P_GDRCOPY",    "FI_P2P_CUDA_API",
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -24,11 +24,13 @@ struct conf conf = {
 	.cuda = true,
 	.rocm = true,
 	.gdrcopy = false,
+	.cuda_api = CONF_API_STRICT,
 };
 
 static int conf_error;
 
 static const char *const conf_paths[] = {"auto", "peer", "ipc", "stage", NULL};
+static const char *const conf_apis[] = {"strict", "async", NULL};
 static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
 
 /*
@@ -80,6 +82,10 @@ static const struct conf_param {
 	 .help = "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
 		 "(libgdrapi.so.2 and its kernel module), where they are there. This has run on an emulated "
 		 "driver only (default: no)"},
+	{"p2p_cuda_api", .choice = &conf.cuda_api, .words = conf_apis,
+	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
+		 "(an error, since device memory is copied by CUDA) or async (success, since nothing on "
+		 "the data path waits for a kernel) (default: strict)"},
 };
 
 /* A number of bytes, with k, m or g for the powers of 1024. */

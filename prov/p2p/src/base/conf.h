@@ -26,18 +26,25 @@ enum conf_pin {
 	CONF_PIN_NONE
 };
 
+/* What is said to who permits no calls to CUDA on an endpoint */
+enum conf_api {
+	CONF_API_STRICT, /* that some are made */
+	CONF_API_ASYNC   /* that none waits for a kernel */
+};
+
 struct conf {
-	size_t eager_size;  /* FI_P2P_EAGER_SIZE */
-	size_t chunk_size;  /* FI_P2P_CHUNK_SIZE */
-	size_t pinned_size; /* FI_P2P_PINNED_SIZE */
-	size_t map_size;    /* FI_P2P_MAP_SIZE */
-	size_t map_count;   /* FI_P2P_MAP_COUNT */
-	unsigned int path;  /* FI_P2P_PATH: enum conf_path */
-	unsigned int pin;   /* FI_P2P_PIN: enum conf_pin */
-	bool stats;         /* FI_P2P_STATS */
-	bool cuda;          /* FI_P2P_CUDA */
-	bool rocm;          /* FI_P2P_ROCM */
-	bool gdrcopy;       /* FI_P2P_GDRCOPY */
+	size_t eager_size;     /* FI_P2P_EAGER_SIZE */
+	size_t chunk_size;     /* FI_P2P_CHUNK_SIZE */
+	size_t pinned_size;    /* FI_P2P_PINNED_SIZE */
+	size_t map_size;       /* FI_P2P_MAP_SIZE */
+	size_t map_count;      /* FI_P2P_MAP_COUNT */
+	unsigned int path;     /* FI_P2P_PATH: enum conf_path */
+	unsigned int pin;      /* FI_P2P_PIN: enum conf_pin */
+	bool stats;            /* FI_P2P_STATS */
+	bool cuda;             /* FI_P2P_CUDA */
+	bool rocm;             /* FI_P2P_ROCM */
+	bool gdrcopy;          /* FI_P2P_GDRCOPY */
+	unsigned int cuda_api; /* FI_P2P_CUDA_API: enum conf_api */
 };
 
 extern struct conf conf;

@@ -95,6 +95,21 @@ static int ep_set_hmem_p2p(struct p2p_ep *ep, int value)
 	return 0;
 }
 
+/* Without calls device memory can only be had where there is none */
+static int ep_permit_api(bool permitted)
+{
+	static bool said;
+
+	if (permitted || !dev_present || conf.cuda_api == CONF_API_ASYNC)
+		return 0;
+	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		P2P_WARN(
+			"FI_OPT_CUDA_API_PERMITTED=false is refused: CUDA copies device memory "
+			"here. No call waits for a kernel: if that is enough, set "
+			"FI_P2P_CUDA_API=async\n");
+	return -FI_EOPNOTSUPP;
+}
+
 static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
 {
 	struct p2p_ep *ep = ep_of(fid);
@@ -107,8 +122,7 @@ static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t l
 	if (level == FI_OPT_ENDPOINT && name == EP_OPT_CUDA_API_PERMITTED) {
 		if (!value || len < sizeof(bool))
 			return -FI_EINVAL;
-		/* device memory is copied by the GPU's runtime */
-		return *(const bool *) value || !dev_present ? 0 : -FI_EOPNOTSUPP;
+		return ep_permit_api(*(const bool *) value);
 	}
 	return fi_setopt(fid_core(fid), level, name, value, len);
 }
