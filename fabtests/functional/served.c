@@ -2,7 +2,7 @@
 /*
  * fi_p2p_served: the order in which an owner serves requests for its device memory, many of them
  * under way. On one place, each read and fetch finds what the operations before it have left. And
- * who sees a write sees those that were posted before it, wherever they went.
+ * who sees a write sees those that were posted before it, wherever they went, and may close the region.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -191,11 +191,22 @@ static int observe(struct side *side, size_t round)
 	return 0;
 }
 
+/* The last write is seen to be there, though we may not have looked after it since: it is no obstacle */
+static int withdraw(struct side *side)
+{
+	int ret = fi_close(&side->memory.mr->fid);
+
+	side->memory.mr = NULL;
+	return ret ? ft_fail(ret, "fi_close", "a region to which everything has been written")
+		   : 0;
+}
+
 /* ---- the whole ---- */
+
+static const unsigned char zero[SIZE];
 
 static int set_up(struct side *side)
 {
-	static const unsigned char zero[SIZE];
 	enum fi_hmem_iface ifaces[2];
 	size_t most;
 
@@ -231,12 +242,15 @@ static int run(struct ft_proc *proc)
 	if (!ft_offered(&side.ctx))
 		side.ctx.hints->caps &= ~FI_ATOMIC;
 	FT_TRY(set_up(&side));
-	for (size_t round = 0; round < ROUNDS; round++) {
-		FT_TRY(owner ? observe(&side, round) : announce(&side, round));
-		FT_TRY(ft_barrier(proc, &side.ctx));
-	}
 	for (size_t round = 0; !owner && round < ROUNDS; round++)
 		FT_TRY(chain(&side, round));
+	FT_TRY(ft_barrier(proc, &side.ctx));
+	FT_TRY(owner ? put(&side.memory, 0, zero, SIZE) : 0);
+	for (size_t round = 0; round < ROUNDS; round++) {
+		FT_TRY(ft_barrier(proc, &side.ctx));
+		FT_TRY(owner ? observe(&side, round) : announce(&side, round));
+	}
+	FT_TRY(owner ? withdraw(&side) : 0);
 	FT_TRY(ft_barrier(proc, &side.ctx));
 	for (size_t kind = 0; kind < side.kinds; kind++)
 		ft_buf_free(&side.local[kind]);

@@ -144,7 +144,7 @@ static bool cuda_current(struct dev_mem *mem)
 /*
  * A cuMemcpy from pageable memory may return before the data is on the device for any other stream
  * than the default one. With SYNC_MEMOPS such copies wait from now on, and to set it waits for those
- * that have not ended. It does not wait for kernels, as to synchronise the default stream would.
+ * that have not ended. It does not wait for kernels before them, which cuMemcpy has waited for.
  *
  * Virtual memory and pools refuse it. There, cuMemcpy has waited for all that was in the default
  * stream before it copied. So when it has returned, the last piece of its data is a few microseconds

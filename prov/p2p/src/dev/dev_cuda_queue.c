@@ -42,9 +42,16 @@
  *	cuEventCreate,			a device is met		endpoint is enabled, or memory registered, or
  *	cuMemHostGetDevicePointer				the first operation posted (xfer_ready())
  *
+ * What remains:
+ *
  * Two calls wait for every kernel of their context. cuMemHostUnregister is for closing a domain.
  * cuIpcCloseMemHandle is, too. It has one use on the data path: another process has freed memory
  * that is open here and offers other memory in its place, or more than FI_P2P_MAP_COUNT is open.
+ * A thread of its own would be no help: seen to hold up cuMemcpyAsync meanwhile.
+ *
+ * cuPointerSetAttribute waits for a kernel if the application has put a cudaMemset, or a copy from
+ * device to device, of that same memory behind it in the default stream. That is in the call that
+ * registers the memory, or first posts it.
  *
  * A copy between two places on one device is done by a multiprocessor. From a process that shares
  * its device with the receiver, it begins when a kernel leaves room. Nobody waits for it meanwhile.
