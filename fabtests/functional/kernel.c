@@ -2,7 +2,7 @@
 /*
  * fi_p2p_kernel: each rank's GPU runs something that ends only when it sees what the other rank
  * wrote there. Meanwhile rank 0's writes, reads, atomic operations and messages from and to that
- * memory complete, to memory that is used for the first time, too.
+ * memory complete; to memory that is used for the first time, too, and to host memory.
  *
  * Nothing here may wait for the default stream: the copies are busygpu.h's. Each rank has a GPU of
  * its own where there are two. With one, a copy from device to device would wait for a place on a
@@ -21,6 +21,11 @@
 #define END 0x600d
 #define SECONDS 20 /* a kernel that nobody ends */
 
+/* Memory that is known before the kernel runs, that is made while it runs, and of the host */
+enum place { KNOWN, NEW, HOST, PLACES };
+
+static const char *const places[PLACES] = {"known device", "new device", "host"};
+
 /** struct target - memory of rank 1's */
 struct target {
 	uint64_t key, base;
@@ -29,15 +34,15 @@ struct target {
 /**
  * struct side - one rank.
  * @word:	what the GPU looks at; @there: the other rank's
- * @memory:	of rank 1, reached by rank 0: known before the kernel runs, and new
+ * @memory:	of rank 1, reached by rank 0, by enum place
  * @local:	of rank 0, by kind
  */
 struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	size_t kinds;
-	struct ft_buf word, memory[2], local[2];
-	struct target there, target[2];
+	struct ft_buf word, memory[PLACES], local[2];
+	struct target there, target[PLACES];
 	bool atomics;
 	uint64_t number;
 };
@@ -151,10 +156,13 @@ static int message(struct side *side, const struct ft_buf *buf, size_t len)
 	return ft_wait(&side->ctx, &req, 1);
 }
 
-/* What was injected is there some time: it is read until it is */
+/*
+ * What was injected is there some time, and so is what the core itself writes to its owner's host
+ * memory: it is read until it is
+ */
 static int arrived(struct side *side, const struct target *target, size_t len, uint64_t key)
 {
-	unsigned char data[SHORT_LEN], expected;
+	unsigned char data[LONG_LEN], expected;
 	struct ft_req req;
 
 	do {
@@ -188,6 +196,8 @@ static int initiate(struct side *side, enum kind kind, const struct ft_buf *loca
 		return arrived(side, target, len, key);
 	}
 	FT_TRY(ft_wait(&side->ctx, &req, 1));
+	if (kind == WRITE && target == &side->target[HOST])
+		return arrived(side, target, len, key);
 	if (kind == READ)
 		return check(local, len, key, what);
 	if (kind == FETCH_ADD) {
@@ -228,8 +238,8 @@ static int step(struct side *side, enum kind kind, size_t from, size_t to, size_
 	char what[80];
 	bool runs;
 
-	snprintf(what, sizeof(what), "%s of %zu bytes, %s memory here, %s there", names[kind],
-		 len, from ? "device" : "host", to ? "new" : "known");
+	snprintf(what, sizeof(what), "%s of %zu bytes, %s memory here, %s memory there",
+		 names[kind], len, from ? "device" : "host", places[to]);
 	side->number++;
 	FT_TRY(owner ? prepare(side, kind, memory, len) : 0);
 	FT_TRY(ft_barrier(side->proc, &side->ctx));
@@ -258,9 +268,10 @@ static int steps(struct side *side, size_t from, size_t to)
 
 /* ---- the whole ---- */
 
-static int share(struct side *side, struct ft_buf *buf, struct target *target)
+static int share(struct side *side, struct ft_buf *buf, enum fi_hmem_iface iface,
+		 struct target *target)
 {
-	FT_TRY(ft_buf_alloc(&side->ctx, buf, FI_HMEM_CUDA, SIZE));
+	FT_TRY(ft_buf_alloc(&side->ctx, buf, iface, SIZE));
 	FT_TRY(ft_buf_share(&side->ctx, buf, FI_REMOTE_READ | FI_REMOTE_WRITE));
 	*target = (struct target){buf->key, buf->base};
 	return 0;
@@ -291,11 +302,13 @@ static int set_up(struct side *side)
 	for (size_t kind = 0; kind < side->kinds; kind++)
 		FT_TRY(ft_buf_alloc(&side->ctx, &side->local[kind], ifaces[kind], SIZE));
 	FT_TRY(busygpu_open(side->proc->opts.device));
-	FT_TRY(share(side, &side->word, &mine));
+	FT_TRY(share(side, &side->word, FI_HMEM_CUDA, &mine));
 	FT_TRY(busygpu_to(side->word.addr, &zero, sizeof(zero)));
 	FT_TRY(swap(side, &mine, &side->there));
-	FT_TRY(share(side, &side->memory[0], &mine));
-	FT_TRY(swap(side, &mine, &side->target[0]));
+	FT_TRY(share(side, &side->memory[KNOWN], FI_HMEM_CUDA, &mine));
+	FT_TRY(swap(side, &mine, &side->target[KNOWN]));
+	FT_TRY(share(side, &side->memory[HOST], FI_HMEM_SYSTEM, &mine));
+	FT_TRY(swap(side, &mine, &side->target[HOST]));
 	return ft_barrier(side->proc, &side->ctx);
 }
 
@@ -350,16 +363,16 @@ static int run(struct ft_proc *proc)
 	}
 	FT_TRY(set_up(&side));
 	FT_TRY(busygpu_start(side.word.addr, END, SECONDS));
-	FT_TRY(share(&side, &side.memory[1], &mine));
-	FT_TRY(swap(&side, &mine, &side.target[1]));
+	FT_TRY(share(&side, &side.memory[NEW], FI_HMEM_CUDA, &mine));
+	FT_TRY(swap(&side, &mine, &side.target[NEW]));
 	for (size_t from = 0; from < side.kinds; from++)
-		for (size_t to = 0; to < 2; to++)
+		for (size_t to = 0; to < PLACES; to++)
 			FT_TRY(steps(&side, from, to));
 	FT_TRY(end(&side));
-	for (size_t i = 0; i < 2; i++) {
-		ft_buf_free(&side.memory[i]);
-		ft_buf_free(&side.local[i]);
-	}
+	for (size_t to = 0; to < PLACES; to++)
+		ft_buf_free(&side.memory[to]);
+	for (size_t from = 0; from < side.kinds; from++)
+		ft_buf_free(&side.local[from]);
 	ft_buf_free(&side.word);
 	return ft_close(&side.ctx);
 }
