@@ -33,18 +33,78 @@ log_of() {
 	echo "$logs/$name.log"
 }
 
+# how_far LOG: "N of N, ", where LOG has a line "tests N" or "objects N", then one for each
+how_far() {
+	awk '/^(tests|objects) +[0-9]+$/ { total = $2; done = 0 }
+		/^(pass|FAIL|skip) |^(PASS|FAIL|SKIP|ERROR): |^  CC / { done++ }
+		END {
+			if (total)
+				printf "%d of %d, ", done, total
+			else if (done)
+				printf "%d so far, ", done
+		}' "$1"
+}
+
+# heartbeat LOG NAME: prints a line every ten seconds, without end
+heartbeat() {
+	local since=$SECONDS never
+
+	# nothing comes out of this pipe; a process that sleeps would live longer than this one
+	exec {never}<> <(:)
+	while ! read -r -t 10 -u "$never"; do
+		say "   $(how_far "$1")$((SECONDS - since)) s: $2"
+	done
+}
+
+# watched NAME LOG COMMAND...: runs COMMAND, whose output goes to LOG, and says how far it is.
+# Sets $took, in seconds; returns COMMAND's status
+running=() took=
+watched() {
+	local name=$1 log=$2 since=$SECONDS status
+
+	shift 2
+	: >"$log" || return
+	# Each has a process group of its own, which end_running ends.
+	set -m
+	heartbeat "$log" "$name" &
+	running=($!)
+	"$@" >"$log" 2>&1 </dev/null &
+	running+=($!)
+	set +m
+	wait "${running[1]}"
+	status=$?
+	kill "${running[0]}"
+	wait "${running[0]}" 2>/dev/null
+	running=() took=$((SECONDS - since))
+	return "$status"
+}
+
+# end_running: ends what watched runs, in a script that is ended itself
+end_running() {
+	local pid
+
+	for pid in "${running[@]}"; do
+		kill -- "-$pid" 2>/dev/null
+	done
+	wait
+}
+trap end_running EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
 # test_that NAME COMMAND...: one test, passed when COMMAND succeeds; its output is shown
-# when not
+# when not. Returns whether it passed
 test_that() {
 	local name=$1 log
 
 	shift
 	log=$(log_of "$name")
-	if "$@" >"$log" 2>&1 </dev/null; then
+	if watched "$name" "$log" "$@"; then
 		pass "$name"
 	else
 		fail "$name (log $log)"
 		{ grep -m 5 -E 'error:|warning:' "$log" || tail -n 8 "$log"; } | sed 's/^/     /'
+		return 1
 	fi
 }
 
@@ -66,6 +126,9 @@ add_counts() {
 	[ "${counts[1]}" -eq 0 ] || failures+=("$1: ${counts[1]} (log $2)")
 }
 
+# What the tests of counted took: each its seconds and names
+times=()
+
 # counted NAME COMMAND...: a runner that prints pass, FAIL and skip lines, and counts
 counted() {
 	local name=$1 log
@@ -73,10 +136,19 @@ counted() {
 	shift
 	log=$(log_of "$name")
 	echo "-- $name"
-	"$@" >"$log" 2>&1 </dev/null
+	watched "$name" "$log" "$@"
 	grep -E '^(FAIL|skip) |^     ' "$log"
+	mapfile -t -O "${#times[@]}" times < <(name=$name awk \
+		'$1 == "pass" && $4 == "(cpu" { print $3 + 0, $2, "in", ENVIRON["name"] }' "$log")
 	add_counts "$name" "$log"
-	tail -n 1 "$log"
+	echo "$(tail -n 1 "$log"), $took s"
+}
+
+# slowest_tests: the ten that took longest
+slowest_tests() {
+	[ ${#times[@]} -gt 0 ] || return
+	say "slowest tests:"
+	printf '%s\n' "${times[@]}" | sort -rn | head -n 10 | sed -E 's/^([0-9.]+) /  \1 s /'
 }
 
 # count_summary: the last lines of the output. Returns whether nothing failed

@@ -287,6 +287,32 @@ emulated_gpu() {
 	gpus=(--server -i 0 --client -i 1)
 }
 
+# ---- namespaces ----
+
+# why_no_namespaces: nothing where in_namespaces works, else the reason
+why_no_namespaces() {
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "only root may"
+	else
+		unshare --mount --pid --fork mount -t proc proc /proc 2>&1
+	fi
+}
+
+# in_namespaces COMMAND...: with processes and mounts of its own. All that runs in there ends with
+# unshare: when we are killed, too, and with our signals, which the first process of a
+# namespace would not hear.
+in_namespaces() {
+	local inside signal
+
+	setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child "$@" <&0 &
+	inside=$!
+	for signal in INT TERM HUP; do
+		# shellcheck disable=SC2064 # of now
+		trap "kill -KILL $inside; wait $inside 2>/dev/null; trap - $signal; kill -$signal \$\$" $signal
+	done
+	wait "$inside"
+}
+
 # ---- userlands of Debian releases ----
 
 # Where they are kept between runs

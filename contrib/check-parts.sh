@@ -1,0 +1,456 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# The parts of contrib/check, which sources this: functions part_NAME, and what they share. They use
+# its $base, $logs, $all, $factor, $trixie, $libfabrics and $no_cmocka.
+# shellcheck disable=SC2154 # those
+
+# ---- building ----
+
+# build NAME ARG...: builds the tree and its test programs in $base/NAME, as one test. A failure
+# ends the run: later tests would need what is missing.
+build() {
+	local name=$1
+
+	shift
+	test_that "build $name" build_all "$base/$name" "$@" || stop "the build failed"
+}
+
+# count_objects DIR: what a build there compiles
+count_objects() {
+	# shellcheck disable=SC2016 # make's
+	make -s -C "$1" --eval='count: ; @echo objects $(words $(sort $(foreach \
+		v,$(filter am_%_OBJECTS,$(.VARIABLES)),$($v))))' count
+}
+
+build_all() {
+	local dir=$1
+
+	shift
+	# anew, so that what one run left behind is not taken for the next one's
+	rm -rf "$dir"
+	configure_tree "$dir" --enable-werror --disable-dependency-tracking "$@" || return
+	count_objects "$dir"
+	make -C "$dir" -j "$jobs" && make -C "$dir" -j "$jobs" check TESTS= CHECK_TREE=true
+}
+
+# ---- running ----
+
+# What runs a build's programs, and how many times as long as others they take
+personality=() slow=1
+
+# count_tests DIR: the number of automake's tests
+count_tests() {
+	# shellcheck disable=SC2016 # make's
+	make -s -C "$1" --eval='count: ; @echo tests $(words $(TESTS))' count
+}
+
+# unit_tests DIR: automake's own tests
+unit_tests() {
+	count_tests "$1"
+	"${personality[@]}" make -C "$1" -j "$jobs" check CHECK_TREE=true \
+		TEST_SECONDS=$((60 * slow * factor))
+}
+
+# unit BUILD
+unit() {
+	local name="unit tests, $1" log counts
+
+	log=$(log_of "$name")
+	echo "-- $name"
+	watched "$name" "$log" unit_tests "$base/$1"
+	grep -E '^(FAIL|SKIP|ERROR|XPASS): ' "$log"
+	counts=$(awk '/^# (PASS|XFAIL):/ { pass += $3 } /^# SKIP:/ { skip += $3 }
+		/^# (FAIL|XPASS|ERROR):/ { fail += $3 } /^# TOTAL:/ { total += $3 }
+		END { if (total) print pass + 0, "passed,", fail + 0, "failed,", skip + 0,
+			"skipped" }' "$log")
+	if grep -q ', [1-9][0-9]* failed' <<<"$counts"; then
+		cat "$base/$1/test-suite.log" >>"$log" 2>/dev/null
+	fi
+	echo "$counts" >>"$log"
+	if [ -z "$counts" ] && [ -n "$no_cmocka" ]; then
+		skip "$name: libcmocka-dev is not installed"
+		return
+	fi
+	add_counts "$name" "$log"
+	echo "$counts, $took s"
+}
+
+# use BUILD: run what follows with this build's providers and the emulator
+use() {
+	settings=$("$top/contrib/env" --emulate "$1" 2>&1) || return 1
+	eval "$settings"
+}
+
+# What runs a command with another libfabric, and how the tests' names say so; nothing for
+# the installed one
+within=() where=''
+
+# with_libfabric DIR COMMAND...
+with_libfabric() {
+	local dir=$1
+
+	shift
+	PATH=$dir/bin:$PATH LD_LIBRARY_PATH=$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
+}
+
+# Two tests at a time, where there are processors for it
+lanes=$((jobs > 1 ? 2 : 1))
+
+# Tests that repeat others: those that measure, and the twins, which run one in another setting
+measured='^(pingpong|bw)-(msg|odd|to-)' twins='-(gdr|auto|staged|busy)$'
+repeated="$measured|$twins" repeated_but_stress="$measured|^([^s]|s[^t]).*$twins"
+
+# leave_out [PATTERN]: what the suites from here on leave out, as one before had it; nothing with --all
+left_out=()
+leave_out() {
+	left_out=()
+	[ -n "$all" ] || left_out=(${1:+-x "$1"})
+}
+
+# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi" or "ipc"; or connected endpoints
+suite=functional endpoints=rdm
+functional() {
+	local log
+
+	log=$(log_of "$suite $endpoints $1 $2 $3 $4$where")
+	use "$base/$1" || return
+	counted_args=(-m "$2" -D "$3" -p "$4" ${5:+-k "$5"} "${left_out[@]}")
+	counted_args+=(-j "$lanes" -T $((slow * factor)))
+	[ "$suite" = functional ] || counted_args+=(-f "$suite.list")
+	[ "$endpoints" = rdm ] || counted_args+=(-e "$endpoints")
+	"${within[@]}" "${personality[@]}" "$top/fabtests/runfabtests" "${counted_args[@]}" \
+		-l "${log%.log}" "$base/$1"
+}
+run_functional() {
+	counted "$suite $endpoints $1 $2 $3 $4$where" functional "$@"
+}
+
+# connected BUILD MEMORY [PATTERN]: over connections by tcp, below ofi_p2p and with the hook
+connected() {
+	local build=$1 memory=$2
+
+	shift 2
+	endpoints=msg
+	run_functional "$build" layered "$memory" "tcp;ofi_p2p" "$@"
+	run_functional "$build" hook "$memory" tcp "$@"
+	endpoints=rdm
+}
+
+# bench: contrib/bench runs, and its records are complete
+bench() {
+	local out=$base/bench
+
+	rm -rf "$out"
+	"$top/contrib/bench" --build "$base/plain" --emulate --quick --time 5 --sizes 8,65536 \
+		--peers off --out "$out" || return 1
+	[ "$(grep -c '"device":[0-9].*"floor":[0-9].*"n":[1-9]' "$out/bench.jsonl")" -eq 40 ] &&
+		grep -q 'NOTHING' "$out/bench.md"
+}
+
+# fi_info of the libfabric in use, with our providers. Its errors matter; its warnings too.
+info() {
+	FI_PROVIDER_PATH=$base/plain/.libs "${within[@]}" fi_info "$@"
+}
+
+listed() {
+	info -l | grep -ax "$1:"
+}
+
+# The parameters are listed once, though both objects define them.
+parameters_once() {
+	local name count bad=0
+
+	while read -r name; do
+		count=$(info -e | grep -acE "^# FI_${name^^}: ")
+		[ "$count" -eq 1 ] && continue
+		echo "FI_${name^^} is listed $count times"
+		bad=1
+	done < <(sed -n 's/^	{"\(p2p_[a-z0-9_]*\)",.*/\1/p' "$top/prov/p2p/src/base/conf.c")
+	return "$bad"
+}
+
+offered() {
+	FI_PROVIDER=$1 info | grep -ax "provider: $1"
+}
+
+# The core provider that goes over TCP by itself: "net" was a part of 1.17 only, and tcp does
+# what it did from then on
+direct_provider() {
+	if info -l | grep -aqx 'net:'; then
+		echo net
+	else
+		echo tcp
+	fi
+}
+
+# providers SUFFIX: all that we test over in the libfabric in use, for -p
+providers() {
+	echo "$(direct_provider)$1,shm$1,tcp;ofi_rxm$1"
+}
+
+# loads: whether the objects of the plain build work in the libfabric in use
+loads() {
+	local with=${where:- with the installed libfabric} name names
+
+	test_that "ofi_p2p loads$with" listed ofi_p2p
+	test_that "ofi_hook_p2p loads$with" listed ofi_hook_p2p
+	test_that "parameters are listed once$with" parameters_once
+	IFS=, read -r -a names < <(providers ';ofi_p2p')
+	for name in "${names[@]}"; do
+		test_that "$name is offered$with" offered "$name"
+	done
+}
+
+# ---- the tarball, and what is installed from it ----
+
+tarball() {
+	rm -rf "$base/dist" "$base/dest" && mkdir -p "$base/dist" &&
+		rm -f "$base"/plain/libfabric-p2p-*.tar.* &&
+		make -C "$base/plain" dist &&
+		tar -C "$base/dist" -xf "$base"/plain/libfabric-p2p-*.tar.xz &&
+		mkdir "$base/dist/build"
+}
+
+tarball_builds() {
+	local source
+
+	source=$(cd "$base"/dist/libfabric-p2p-* && pwd) && cd "$base/dist/build" &&
+		run_configure "$source" --enable-werror --prefix=/usr --libdir=/usr/lib &&
+		make -j "$jobs" &&
+		make -j "$jobs" check TESTS=
+}
+
+installs() {
+	make -C "$base/dist/build" install DESTDIR="$base/dest"
+}
+
+installed_files='
+	lib/libfabric/libp2p-fi.so
+	lib/libfabric/libp2p_hook-fi.so
+	include/rdma/fi_ext_p2p.h
+	share/man/man7/fi_p2p.7
+	share/man/man1/fi_p2p_bw.1
+	share/man/man1/fi_p2p_info.1
+	share/man/man1/fi_p2p_pingpong.1
+	share/man/man1/fi_p2p_stress.1
+	bin/fi_p2p_bw
+	bin/fi_p2p_info
+	bin/fi_p2p_pingpong
+	bin/fi_p2p_stress
+'
+
+# No more and no less; libtool's own files do no harm.
+only_these_installed() {
+	diff <(xargs -n 1 <<<"$installed_files" | sort) \
+		<(cd "$base/dest/usr" && find . ! -type d ! -name '*.la' | sed 's|^\./||' | sort)
+}
+
+# ---- the parts ----
+
+part_structure() {
+	counted "check-tree" "$top/contrib/check-tree" --source
+}
+
+part_build() {
+	build plain
+}
+
+part_unit() {
+	counted "check-tree, built" "$top/contrib/check-tree" --built "$base/plain"
+	unit plain
+}
+
+part_load() {
+	if there fi_info; then
+		loads
+	else
+		skip "loading: libfabric-bin is not installed"
+	fi
+}
+
+part_functional() {
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
+	leave_out "$twins"
+	run_functional plain hook cuda "tcp;ofi_rxm"
+	connected plain cuda
+	leave_out
+	suite=ipc
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p,shm;ofi_p2p"
+	suite=functional
+	test_that "contrib/bench" bench
+}
+
+part_builds() {
+	# the first build takes the toolkit's headers where there are some, those for the address
+	# sanitizer and clang do without
+	if [ -n "$all" ]; then
+		build gcc-own-declarations --with-cuda=own --with-rocm=own
+		build gcc-debug-no-rocm --enable-debug --without-rocm
+	fi
+	build gcc-debug-without-anything --enable-debug --without-cuda --without-rocm \
+		--without-hwloc --without-json-c --without-verbs
+	if there clang; then
+		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang
+	else
+		skip "builds with clang: it is not installed"
+	fi
+}
+
+part_tarball() {
+	if there xz; then
+		test_that "make dist" tarball
+		test_that "the tarball builds" tarball_builds || stop "the build failed"
+		test_that "make install" installs
+		test_that "what is installed, and nothing else" only_these_installed
+	else
+		skip "make dist: xz-utils is not installed"
+	fi
+}
+
+# direct: direct_provider, if anybody can tell
+direct() {
+	if there fi_info; then
+		direct_provider
+	else
+		echo tcp
+	fi
+}
+
+part_elsewhere() {
+	local direct memory
+
+	direct=$(direct)
+	leave_out "$repeated"
+	[ -z "$all" ] || connected plain system
+	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
+	run_functional plain hook system "tcp;ofi_rxm"
+	# what differs from CUDA is the backend: the unit tests have been through it already
+	run_functional plain layered rocr "tcp;ofi_rxm;ofi_p2p" \
+		'sendrecv|order|touch|badinput|inflight|-to-'
+	run_functional plain hook rocr "tcp;ofi_rxm" 'sendrecv|order'
+	for memory in cuda ${all:+system}; do
+		run_functional plain layered "$memory" "$direct;ofi_p2p,shm;ofi_p2p"
+		run_functional plain hook "$memory" "$direct,shm"
+	done
+	leave_out
+	suite=ipc
+	run_functional plain layered cuda "$direct;ofi_p2p" '^(pingpong|path-ipc|bw|kinds|no-open)$'
+	suite=functional
+}
+
+part_trixie() {
+	if [ -n "$no_trixie" ]; then
+		skip "the tests in Debian 13: $no_trixie"
+		return
+	fi
+	within=("${trixie[@]}") where=" in Debian 13"
+	loads
+	leave_out "$repeated"
+	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p,shm;ofi_p2p"
+	run_functional plain hook cuda "${all:+tcp;ofi_rxm,}tcp,shm"
+	connected plain cuda
+	# the same programs use host memory, too; this is without a GPU runtime in the process
+	run_functional plain layered system "shm;ofi_p2p"
+	leave_out
+	# Open MPI 5.0, which takes programs made for 4.1
+	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
+		suite=mpi
+		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
+		suite=functional
+	fi
+	within=() where=''
+}
+
+part_vm() {
+	counted "contrib/vm/check" "$top/contrib/vm/check" ${no_install:+--no-install} \
+		-t $((300 * factor)) -l "$logs/vm" "$base/plain"
+}
+
+part_libfabrics() {
+	local libfabric
+
+	for libfabric in "${libfabrics[@]}"; do
+		within=(with_libfabric "$libfabric") where=" with $libfabric"
+		loads
+		run_functional plain layered cuda "$(providers ';ofi_p2p')"
+		run_functional plain hook cuda "tcp;ofi_rxm"
+		connected plain cuda
+	done
+	within=() where=''
+}
+
+part_mpi() {
+	if [ ! -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
+		skip "Open MPI: openmpi-bin or libopenmpi-dev is not installed"
+		return
+	fi
+	suite=mpi
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
+	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
+	run_functional plain hook cuda "tcp;ofi_rxm"
+	suite=functional
+}
+
+part_asan() {
+	# glibc's blocks of thread-local memory are guessed at by what lies before them, which now
+	# and then is taken for an address that the leak check dies of
+	local options=detect_stack_use_after_return=1:intercept_tls_get_addr=0
+
+	export ASAN_OPTIONS=detect_leaks=1:$options
+	export UBSAN_OPTIONS=print_stacktrace=1
+	build asan --enable-debug --enable-asan --enable-ubsan --with-cuda=own --with-rocm=own
+	slow=3
+	unit asan
+	leave_out "$repeated_but_stress"
+	run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
+	leave_out "$repeated"
+	run_functional asan hook cuda "tcp;ofi_rxm"
+	connected asan cuda
+	run_functional asan layered cuda "shm;ofi_p2p" 'tagged|sendrecv|order|inflight|badinput|stress'
+	suite=ipc
+	run_functional asan layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}shm;ofi_p2p"
+	suite=functional
+	run_functional asan layered rocr "tcp;ofi_rxm;ofi_p2p" 'sendrecv|order|touch|badinput'
+	# net of libfabric 1.17 leaks by itself what it keeps for a connection
+	export ASAN_OPTIONS=detect_leaks=0:$options
+	run_functional asan layered cuda "$(direct);ofi_p2p" \
+		'tagged|sendrecv|order|inflight|stress|backlog'
+	leave_out
+	slow=1
+}
+
+part_tsan() {
+	local threaded
+
+	# cudaemu starts a thread in a process that a test has forked: touch means to.
+	export TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
+	build tsan --enable-debug --enable-tsan
+	# It does not know of memory maps as random as some kernels make them.
+	if ! "$base/tsan/fabtests/fi_p2p_bw" -h >/dev/null 2>&1; then
+		personality=(setarch "$(uname -m)" -R)
+	fi
+	if ! "${personality[@]}" "$base/tsan/fabtests/fi_p2p_bw" -h >/dev/null 2>&1; then
+		skip "thread sanitizer: its programs do not start on this machine"
+		personality=()
+		return
+	fi
+	slow=3
+	unit tsan
+	# what measures and what is one after the other has no threads but those that these have
+	threaded='^((cq|cancel|atomic|cntr|poll|wait|badinput|peerdeath)|'
+	threaded+="(inflight|order|multirecv|peek|threads|stress-small|stress-large)${all:+(-staged)?}|"
+	threaded+='(threads|stress-small)-staged|threads-gdr|'
+	# nor those in which the thread of automatic progress does what a peer asks for, who
+	# then says so by a socket
+	threaded+='(inflight|order|cq|multirecv|cancel|cntr|wait|threads)-auto)$'
+	# with automatic progress they have one thread more
+	leave_out '^(cq|inflight|order|multirecv|cancel|cntr|wait)$'
+	run_functional tsan layered cuda "tcp;ofi_rxm;ofi_p2p" "$threaded"
+	leave_out "$repeated|^bw-|stress-large"
+	run_functional tsan layered rocr "tcp;ofi_rxm;ofi_p2p" order
+	run_functional tsan hook cuda "tcp;ofi_rxm" 'tagged|sendrecv|inflight|order|stress'
+	connected tsan cuda 'connect|sendrecv|inflight|order|threads'
+	leave_out
+	slow=1 personality=()
+}
