@@ -4,12 +4,10 @@
  * messages whose peer is silent or says odd things, over a core provider made up here, whose
  * completions the test has in its hands.
  */
-#include "unit.h"
+#include "unit_fake_core.h"
 
-#include <string.h>
 #include <rdma/fi_errno.h>
 
-#include "proto/proto.h"
 #include "proto/post.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_choose.h"
@@ -20,106 +18,6 @@
 #include "xfer/life.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
-
-/* Peers: the core has never room for what goes to the one that is dead */
-enum { DEAD, ALIVE, PEERS };
-
-/* Receives in the core's hands, the latest one last; how many sends it has taken */
-static struct {
-	void *posted[2];
-	size_t count;
-	size_t sent[PEERS];
-} fake;
-
-static ssize_t fake_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
-{
-	fake.posted[fake.count++ % UNIT_COUNT(fake.posted)] = msg->context;
-	return 0;
-}
-
-static ssize_t fake_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-{
-	if (msg->addr == DEAD)
-		return -FI_EAGAIN;
-	fake.sent[msg->addr]++;
-	return 0;
-}
-
-static ssize_t fake_read(struct fid_cq *cq, void *buf, size_t count)
-{
-	return -FI_EAGAIN;
-}
-
-static int fake_close(struct fid *fid)
-{
-	return 0;
-}
-
-static struct fi_ops fake_ops = {.size = sizeof fake_ops, .close = fake_close};
-static struct fi_ops_msg fake_msg = {.size = sizeof fake_msg, .recvmsg = fake_recvmsg};
-static struct fi_ops_tagged fake_tagged = {.size = sizeof fake_tagged,
-					   .sendmsg = fake_tsendmsg};
-static struct fi_ops_cq fake_cq_ops = {.size = sizeof fake_cq_ops, .read = fake_read};
-static struct fid_ep fake_ep = {.fid.ops = &fake_ops, .msg = &fake_msg, .tagged = &fake_tagged};
-static struct fid_cq fake_cq = {.fid.ops = &fake_ops, .ops = &fake_cq_ops};
-
-static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr)
-{
-	*addr = ALIVE;
-	return 0;
-}
-
-static struct xfer xfer;
-static struct xfer_cq cq;
-
-static void queue_open(struct xfer_cq *queue)
-{
-	*queue = (struct xfer_cq){.core = &fake_cq, .fd = -1};
-	xfer_cq_init(queue, &xfer);
-}
-
-static void start(bool shared)
-{
-	memset(&fake, 0, sizeof fake);
-	assert_int_equal(xfer_init(&xfer, &protos, true, shared, NULL), 0);
-	queue_open(&cq);
-}
-
-static void stop(void)
-{
-	assert_int_equal(xfer_cq_fini(&cq), 0);
-	xfer_give_back(&xfer);
-	xfer_fini(&xfer);
-}
-
-static void ep_open_on(struct xfer_ep *ep, struct xfer_cq *queue)
-{
-	*ep = (struct xfer_ep){
-		.core = &fake_ep,
-		.followed = FI_RECV,
-		.rxcq = queue,
-		.txcq = queue,
-		.resolve = fake_resolve,
-		.iov_limit = 1,
-		.recv_iov_limit = 1,
-		.layered = true,
-		.listens = true,
-		.started = true,
-	};
-	assert_int_equal(xfer_ep_init(ep, &xfer), 0);
-}
-
-static void ep_open(struct xfer_ep *ep)
-{
-	ep_open_on(ep, &cq);
-}
-
-/* Its memory is the application's again: what was there is gone */
-static void ep_close(struct xfer_ep *ep)
-{
-	assert_int_equal(xfer_ep_fini(ep), 0);
-	memset(ep, 0, sizeof *ep);
-}
 
 static ssize_t try_recv(struct xfer_ep *ep, void *context)
 {
@@ -141,7 +39,7 @@ static ssize_t try_recv(struct xfer_ep *ep, void *context)
 static void *recv_post(struct xfer_ep *ep, void *context)
 {
 	assert_int_equal(try_recv(ep, context), 0);
-	return fake.posted[(fake.count - 1) % UNIT_COUNT(fake.posted)];
+	return fake.held[fake.count - 1].context;
 }
 
 /* A reader of the core's queue has found this there */
@@ -149,14 +47,14 @@ static enum xfer_taken take(void *core_context, int err, struct core_comp *repor
 {
 	const struct core_comp comp = {.context = core_context, .len = 3, .err = err};
 
-	return xfer_take(&cq, &comp, report);
+	return xfer_take(&fake_cq, &comp, report);
 }
 
 static void next_is(bool error, const void *context)
 {
 	struct core_comp comp;
 
-	assert_int_equal(xfer_cq_next(&cq, error, &comp), 1);
+	assert_int_equal(xfer_cq_next(&fake_cq, error, &comp), 1);
 	assert_ptr_equal(comp.context, context);
 }
 
@@ -168,8 +66,8 @@ static void test_order(void **state)
 	struct core_comp report;
 	struct xfer_ep ep;
 
-	start(true);
-	ep_open(&ep);
+	fake_start(true);
+	fake_ep_open(&ep, &fake_cq);
 	for (size_t i = 0; i < UNIT_COUNT(users); i++)
 		posted[i] = recv_post(&ep, &users[i]);
 
@@ -177,21 +75,21 @@ static void test_order(void **state)
 	assert_int_equal(take(posted[0], 0, &report), XFER_REPORTED);
 	assert_ptr_equal(report.context, &users[0]);
 	assert_int_equal(report.len, 3);
-	assert_false(xfer_cq_has(&cq));
+	assert_false(xfer_cq_has(&fake_cq));
 
 	/* errors are for fi_cq_readerr(3) */
 	assert_int_equal(take(posted[1], FI_ECANCELED, &report), XFER_TAKEN);
 	assert_int_equal(take(posted[2], 0, &report), XFER_TAKEN);
-	assert_int_equal(xfer_cq_next(&cq, false, &report), -FI_EAVAIL);
+	assert_int_equal(xfer_cq_next(&fake_cq, false, &report), -FI_EAVAIL);
 	next_is(true, &users[1]);
 	assert_int_equal(take(posted[3], 0, &report), XFER_TAKEN);
 	next_is(false, &users[2]);
 	next_is(false, &users[3]);
 	assert_int_equal(take(posted[4], 0, &report), XFER_REPORTED);
 	assert_ptr_equal(report.context, &users[4]);
-	assert_int_equal(xfer.cells.used, 0);
-	ep_close(&ep);
-	stop();
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_ep_close(&ep);
+	fake_stop();
 }
 
 /* One thread has read a completion, another one closes the endpoint, and others go on. */
@@ -202,18 +100,18 @@ static void test_closed_meanwhile(void **state)
 	char first, second;
 	void *read, *posted;
 
-	start(true);
-	ep_open(&closed);
-	ep_open(&open);
+	fake_start(true);
+	fake_ep_open(&closed, &fake_cq);
+	fake_ep_open(&open, &fake_cq);
 	read = recv_post(&closed, &first);
-	ep_close(&closed);
+	fake_ep_close(&closed);
 	posted = recv_post(&open, &second);
 	assert_int_equal(take(read, 0, &report), XFER_TAKEN);
-	assert_false(xfer_cq_has(&cq));
+	assert_false(xfer_cq_has(&fake_cq));
 	assert_int_equal(take(posted, 0, &report), XFER_REPORTED);
 	assert_ptr_equal(report.context, &second);
-	ep_close(&open);
-	stop();
+	fake_ep_close(&open);
+	fake_stop();
 }
 
 /* Records of closed endpoints do not use up the cells. */
@@ -223,9 +121,9 @@ static void closing_often(bool shared)
 	struct xfer_ep ep;
 	ssize_t ret;
 
-	start(shared);
+	fake_start(shared);
 	for (size_t round = 0; round < rounds; round++) {
-		ep_open(&ep);
+		fake_ep_open(&ep, &fake_cq);
 		for (size_t i = 0; i < records; i++) {
 			/* the first attempt may have gained nothing but the right to the next one */
 			for (int attempts = 0; attempts < 3; attempts++) {
@@ -235,11 +133,11 @@ static void closing_often(bool shared)
 			}
 			assert_int_equal(ret, 0);
 		}
-		ep_close(&ep);
+		fake_ep_close(&ep);
 	}
 	if (!shared)
-		assert_int_equal(xfer.cells.used, 0);
-	stop();
+		assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
 }
 
 static void test_closing_often(void **state)
@@ -266,11 +164,11 @@ static void silence(uint64_t time)
 	struct xfer_req *req;
 
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
-		LIST_FOREACH(req, &xfer.sending[i], transfer.chain)
+		LIST_FOREACH(req, &fake_xfer.sending[i], transfer.chain)
 			req->transfer.heard -= time;
 	}
-	xfer.proto->watch_at = 0;
-	xfer_progress(&xfer);
+	fake_xfer.proto->watch_at = 0;
+	xfer_progress(&fake_xfer);
 }
 
 /* A silent peer is probed less and less; and not at all while the core has no room for it. */
@@ -280,27 +178,27 @@ static void test_silence(void **state)
 	size_t first, cells;
 	struct xfer_ep ep;
 
-	start(false);
-	ep_open(&ep);
-	p2p_lock_take(&xfer.lock);
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	p2p_lock_take(&fake_xfer.lock);
 	for (size_t i = 0; i < messages; i++) {
-		send_long(&ep, ALIVE);
-		send_long(&ep, DEAD);
+		send_long(&ep, FAKE_ALIVE);
+		send_long(&ep, FAKE_DEAD);
 	}
-	p2p_lock_drop(&xfer.lock);
-	xfer_progress(&xfer);
-	first = fake.sent[ALIVE];
-	cells = xfer.cells.used;
+	p2p_lock_drop(&fake_xfer.lock);
+	xfer_progress(&fake_xfer);
+	first = fake.sent[FAKE_ALIVE];
+	cells = fake_xfer.cells.used;
 
 	/* ten minutes, in steps as short as the watch's */
 	for (int i = 0; i < 6000; i++)
 		silence(100);
-	assert_in_range(fake.sent[ALIVE] - first, 5, messages * 15);
+	assert_in_range(fake.sent[FAKE_ALIVE] - first, 5, messages * 15);
 	/* the core has not said yet that what it has taken is sent */
-	assert_int_equal(xfer.cells.used, cells + fake.sent[ALIVE] - first);
-	ep_close(&ep);
-	assert_int_equal(xfer.cells.used, 0);
-	stop();
+	assert_int_equal(fake_xfer.cells.used, cells + fake.sent[FAKE_ALIVE] - first);
+	fake_ep_close(&ep);
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
 }
 
 /* A request that has met the marker @id */
@@ -332,19 +230,19 @@ static void marker_seen(struct xfer_ep *ep, uint64_t id, void *context)
 {
 	struct xfer_req *req;
 
-	p2p_lock_take(&xfer.lock);
+	p2p_lock_take(&fake_xfer.lock);
 	req = marked_new(ep, FI_PEEK, context, id);
 	req->peek = true;
 	rndv_peeked(req, peek_found);
-	p2p_lock_drop(&xfer.lock);
+	p2p_lock_drop(&fake_xfer.lock);
 }
 
 /* It comes to a receive that is followed up */
 static void marker_matched(struct xfer_ep *ep, uint64_t id, void *context)
 {
-	p2p_lock_take(&xfer.lock);
+	p2p_lock_take(&fake_xfer.lock);
 	rndv_matched(marked_new(ep, 0, context, id));
-	p2p_lock_drop(&xfer.lock);
+	p2p_lock_drop(&fake_xfer.lock);
 }
 
 /* A marker comes to a short receive of host memory, which is not followed up */
@@ -369,9 +267,9 @@ static void say(struct xfer_ep *ep, enum wire_type type, uint64_t id, int status
 		.name_len = 4,
 	};
 
-	p2p_lock_take(&xfer.lock);
+	p2p_lock_take(&fake_xfer.lock);
 	ctrl_dispatch(ep, &msg);
-	p2p_lock_drop(&xfer.lock);
+	p2p_lock_drop(&fake_xfer.lock);
 }
 
 /* A marker that is never announced goes with its endpoint, or at the latest with its queue. */
@@ -380,31 +278,31 @@ static void test_marker_alone(void **state)
 	struct xfer_ep first, last, other;
 	struct xfer_cq shared;
 
-	start(false);
-	ep_open(&first);
-	marker_comes(&cq, 1);
-	ep_close(&first);
-	assert_int_equal(xfer.cells.used, 0);
+	fake_start(false);
+	fake_ep_open(&first, &fake_cq);
+	marker_comes(&fake_cq, 1);
+	fake_ep_close(&first);
+	assert_int_equal(fake_xfer.cells.used, 0);
 
 	/* it does not tell which of two it has come to: it may be the one that stays */
-	queue_open(&shared);
-	ep_open_on(&first, &shared);
-	ep_open_on(&last, &shared);
+	fake_cq_open(&shared);
+	fake_ep_open(&first, &shared);
+	fake_ep_open(&last, &shared);
 	marker_comes(&shared, 2);
 	marker_comes(&shared, 3);
-	ep_close(&last);
+	fake_ep_close(&last);
 	say(&first, WIRE_ANNOUNCE, 2, 0);
 	assert_int_equal(shared.count, 1);
-	ep_close(&first);
+	fake_ep_close(&first);
 	assert_int_equal(xfer_cq_fini(&shared), 0);
-	assert_int_equal(xfer.open, 0);
+	assert_int_equal(fake_xfer.open, 0);
 
-	ep_open(&other);
+	fake_ep_open(&other, &fake_cq);
 	say(&other, WIRE_ANNOUNCE, 3, 0);
 	assert_false(xfer_cq_has(&shared));
-	ep_close(&other);
-	assert_int_equal(xfer.cells.used, 0);
-	stop();
+	fake_ep_close(&other);
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
 }
 
 /* The sender gives up, and its announcement is not here: what waits for that ends, peeks too. */
@@ -413,14 +311,14 @@ static void test_abort_first(void **state)
 	struct xfer_ep ep;
 	char peek, recv;
 
-	start(false);
-	ep_open(&ep);
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
 	marker_seen(&ep, 1, &peek);
 	marker_matched(&ep, 1, &recv);
 	say(&ep, WIRE_ABORT, 1, -FI_EIO);
 	next_is(false, &peek);
 	next_is(true, &recv);
-	assert_int_equal(xfer.open, 0);
+	assert_int_equal(fake_xfer.open, 0);
 
 	/* peeked at only: what receives it later ends at once */
 	marker_seen(&ep, 2, &peek);
@@ -428,11 +326,11 @@ static void test_abort_first(void **state)
 	next_is(false, &peek);
 	marker_matched(&ep, 2, &recv);
 	next_is(true, &recv);
-	assert_int_equal(xfer.open, 0);
-	assert_int_equal(xfer.busy, 0);
-	ep_close(&ep);
-	assert_int_equal(xfer.cells.used, 0);
-	stop();
+	assert_int_equal(fake_xfer.open, 0);
+	assert_int_equal(fake_xfer.busy, 0);
+	fake_ep_close(&ep);
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
 }
 
 /* A message that is to come by itself comes before it was asked for: that is not it. */
@@ -442,24 +340,24 @@ static void test_body_first(void **state)
 	struct xfer_ep ep;
 	char peek, place;
 
-	start(false);
-	ep_open(&ep);
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
 	marker_seen(&ep, 1, &peek);
-	p2p_lock_take(&xfer.lock);
+	p2p_lock_take(&fake_xfer.lock);
 	rndv_divert(&ep, 1, &place, NULL);
-	assert_null(rndv_diverted(&xfer, &comp));
-	p2p_lock_drop(&xfer.lock);
+	assert_null(rndv_diverted(&fake_xfer, &comp));
+	p2p_lock_drop(&fake_xfer.lock);
 	say(&ep, WIRE_ANNOUNCE, 1, 0);
 	next_is(false, &peek);
 	comp.data = WIRE_MARK | 1;
-	p2p_lock_take(&xfer.lock);
-	assert_ptr_equal(rndv_diverted(&xfer, &comp), &place);
-	p2p_lock_drop(&xfer.lock);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_ptr_equal(rndv_diverted(&fake_xfer, &comp), &place);
+	p2p_lock_drop(&fake_xfer.lock);
 	assert_int_equal(comp.len, 5);
-	assert_int_equal(xfer.open, 0);
-	ep_close(&ep);
-	assert_int_equal(xfer.cells.used, 0);
-	stop();
+	assert_int_equal(fake_xfer.open, 0);
+	fake_ep_close(&ep);
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* A core provider made up for tests. See unit_fake_core.h. */
+#include "unit_fake_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "mem/mem.h"
+#include "proto/proto.h"
+#include "xfer/life.h"
+#include "xfer/reports.h"
+
+struct fake_core fake;
+struct xfer fake_xfer;
+struct xfer_cq fake_cq;
+
+/* ---- what it is given ---- */
+
+static void fake_hold(const struct fake_op *op)
+{
+	if (fake.count == fake.room) {
+		fake.room = fake.room ? 2 * fake.room : 64;
+		fake.held = realloc(fake.held, fake.room * sizeof *fake.held);
+		assert_non_null(fake.held);
+	}
+	fake.held[fake.count++] = *op;
+}
+
+static ssize_t fake_recv(void *context, size_t len, uint64_t tag)
+{
+	const struct fake_op op = {
+		.kind = FAKE_RECV,
+		.internal = tag & FAKE_TAG_BIT,
+		.context = context,
+		.len = len,
+	};
+
+	if (op.internal && fake.no_recvs)
+		return -FI_EAGAIN;
+	fake_hold(&op);
+	return 0;
+}
+
+static ssize_t fake_send(fi_addr_t addr, void *context, uint64_t tag, uint64_t data)
+{
+	const struct fake_op op = {
+		.kind = FAKE_SEND,
+		.internal = tag & FAKE_TAG_BIT,
+		.context = context,
+		.data = data,
+	};
+
+	if (addr == FAKE_DEAD || (op.internal ? fake.no_internal : fake.no_sends))
+		return -FI_EAGAIN;
+	fake.sent[addr]++;
+	fake_hold(&op);
+	return 0;
+}
+
+static ssize_t fake_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+	return fake_recv(msg->context, mem_iov_len(msg->msg_iov, msg->iov_count), 0);
+}
+
+static ssize_t fake_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+	return fake_send(msg->addr, msg->context, 0, msg->data);
+}
+
+static ssize_t fake_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	return fake_recv(msg->context, mem_iov_len(msg->msg_iov, msg->iov_count), msg->tag);
+}
+
+static ssize_t fake_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	return fake_send(msg->addr, msg->context, msg->tag, msg->data);
+}
+
+static ssize_t fake_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	fake_hold(&(struct fake_op){.kind = FAKE_RMA, .context = msg->context});
+	return 0;
+}
+
+static ssize_t fake_cancel(fid_t fid, void *context)
+{
+	for (size_t i = 0; i < fake.count; i++) {
+		if (fake.held[i].context == context)
+			fake.held[i].cancelled = true;
+	}
+	return 0;
+}
+
+static ssize_t fake_read(struct fid_cq *cq, void *buf, size_t count)
+{
+	return -FI_EAGAIN;
+}
+
+static int fake_close(struct fid *fid)
+{
+	return 0;
+}
+
+static int fake_close_ep(struct fid *fid)
+{
+	fake.count = 0;
+	return 0;
+}
+
+struct fake_op fake_take(size_t index)
+{
+	struct fake_op op;
+
+	assert_true(index < fake.count);
+	op = fake.held[index];
+	memmove(&fake.held[index], &fake.held[index + 1],
+		(--fake.count - index) * sizeof *fake.held);
+	return op;
+}
+
+/* ---- what is over it ---- */
+
+static struct fi_ops fake_cq_fid_ops = {.size = sizeof fake_cq_fid_ops, .close = fake_close};
+static struct fi_ops_cq fake_cq_ops = {.size = sizeof fake_cq_ops, .read = fake_read};
+static struct fid_cq fake_cq_core = {.fid.ops = &fake_cq_fid_ops, .ops = &fake_cq_ops};
+static struct fi_ops fake_ep_fid_ops = {.size = sizeof fake_ep_fid_ops, .close = fake_close_ep};
+static struct fi_ops_ep fake_ep_ops = {.size = sizeof fake_ep_ops, .cancel = fake_cancel};
+static struct fi_ops_msg fake_msg = {
+	.size = sizeof fake_msg,
+	.recvmsg = fake_recvmsg,
+	.sendmsg = fake_sendmsg,
+};
+static struct fi_ops_tagged fake_tagged = {
+	.size = sizeof fake_tagged,
+	.recvmsg = fake_trecvmsg,
+	.sendmsg = fake_tsendmsg,
+};
+static struct fi_ops_rma fake_rma_ops = {
+	.size = sizeof fake_rma_ops,
+	.readmsg = fake_rma,
+	.writemsg = fake_rma,
+};
+static struct fid_ep fake_ep_core = {
+	.fid.ops = &fake_ep_fid_ops,
+	.ops = &fake_ep_ops,
+	.msg = &fake_msg,
+	.tagged = &fake_tagged,
+	.rma = &fake_rma_ops,
+};
+
+static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr)
+{
+	*addr = FAKE_ALIVE;
+	return 0;
+}
+
+void fake_cq_open(struct xfer_cq *cq)
+{
+	*cq = (struct xfer_cq){.core = &fake_cq_core, .fd = -1};
+	xfer_cq_init(cq, &fake_xfer);
+}
+
+void fake_start(bool shared)
+{
+	fake = (struct fake_core){.held = NULL};
+	assert_int_equal(xfer_init(&fake_xfer, &protos, true, shared, NULL), 0);
+	fake_cq_open(&fake_cq);
+}
+
+void fake_stop(void)
+{
+	assert_int_equal(xfer_cq_fini(&fake_cq), 0);
+	xfer_give_back(&fake_xfer);
+	xfer_fini(&fake_xfer);
+	free(fake.held);
+}
+
+void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
+{
+	*ep = (struct xfer_ep){
+		.core = &fake_ep_core,
+		.followed = FI_RECV,
+		.rxcq = cq,
+		.txcq = cq,
+		.resolve = fake_resolve,
+		.iov_limit = 1,
+		.recv_iov_limit = 1,
+		.layered = true,
+		.listens = true,
+		.started = true,
+	};
+	assert_int_equal(xfer_ep_init(ep, &fake_xfer), 0);
+}
+
+void fake_ep_close(struct xfer_ep *ep)
+{
+	assert_int_equal(xfer_ep_fini(ep), 0);
+	memset(ep, 0, sizeof *ep);
+}
