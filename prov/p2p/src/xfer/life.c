@@ -103,6 +103,7 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
 	xfer_apart_update(ep->xfer);
+	ep->xfer->protos->ep_fini(ep);
 }
 
 static int xfer_ep_add(struct xfer_ep *ep, struct xfer *xfer, struct xfer_ep *front)
@@ -192,7 +193,6 @@ int xfer_ep_fini(struct xfer_ep *ep)
 		wait_domain_remove(&xfer->wait, ep->txcq);
 	if (ep->litters && ep->rxcq)
 		wait_domain_remove(&xfer->wait, ep->rxcq);
-	xfer->protos->ep_fini(ep);
 	p2p_lock_drop(&xfer->lock);
 	return 0;
 }
