@@ -40,6 +40,7 @@
 #include "xfer/pin.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
+#include "xfer/req_state.h"
 
 /* Jobs that are looked at, from the first of the list on: the others wait */
 #define RMA_JOBS 64
@@ -534,8 +535,7 @@ static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
 	if (msg->len == req->len)
 		rndv_recv_unmarked(req, msg);
 	else
-		P2P_WARN("%zu bytes are supplied where %zu were asked for\n", (size_t) msg->len,
-			 req->len);
+		xfer_message_wrong(ep->xfer, msg->type, "of another length");
 }
 
 const struct xfer_proto rma_served_proto = {

@@ -371,19 +371,31 @@ static int rndv_cts_route(struct xfer_req *req, const struct wire_msg *msg)
 	return 0;
 }
 
+/* Does it ask for what was announced? What is no message cannot be sent whole as one. */
+static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg)
+{
+	const struct stage *stage = &req->ctx.ep->xfer->stage;
+
+	return msg->len <= req->len && msg->chunk <= stage->pools[STAGE_PIECE].size &&
+	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND);
+}
+
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	enum path_proto proto = req->path.proto;
 	bool plain = msg->flags & WIRE_PLAIN;
 
-	if (msg->len > req->len || msg->chunk > ep->xfer->stage.pools[STAGE_PIECE].size) {
-		P2P_WARN("a request for %zu bytes of a message of %zu is dropped: it does "
-			 "not fit what was announced\n",
-			 (size_t) msg->len, req->len);
+	if (!rndv_cts_fits(req, msg)) {
+		xfer_message_wrong(ep->xfer, msg->type, "of another length or kind");
 		return;
 	}
 	if (rndv_cts_route(req, msg))
 		return;
+	/* it failed in ep.sendq, and ends when its marker has been sent */
+	if (req->transfer.status) {
+		rndv_abort_send(req);
+		return;
+	}
 	if (proto == PATH_LENT && (plain || msg->len))
 		hello_borrows_not(req->ctx.ep, req->addr);
 	if (proto == PATH_ACROSS)
