@@ -177,7 +177,7 @@ void fake_stop(void)
 	free(fake.held);
 }
 
-void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
+void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 {
 	*ep = (struct xfer_ep){
 		.core = &fake_ep_core,
@@ -191,6 +191,11 @@ void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
 		.listens = true,
 		.started = true,
 	};
+}
+
+void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
+{
+	fake_ep_init(ep, cq);
 	assert_int_equal(xfer_ep_init(ep, &fake_xfer), 0);
 }
 

@@ -59,6 +59,9 @@ void fake_stop(void);
 
 void fake_cq_open(struct xfer_cq *cq);
 
+/* Fills an endpoint, for xfer_ep_init() or xfer_ep_init_aside() */
+void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq);
+
 /* Closed, its memory is the application's again: what was there is gone, and the core has nothing */
 void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq);
 void fake_ep_close(struct xfer_ep *ep);

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of the states of requests: the table, every message in every state, and every two
+ * messages, over a core provider made up in the test and the emulated device.
+ */
+#include "unit_states.h"
+
+#define S(state) (1u << XFER_##state)
+
+#define ASKING (S(ASKING_FIN) | S(ASKING_RESULT) | S(ASKING_BYTES))
+/* Those that the peer's answers find */
+#define SENDING                                                                                \
+	(S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | ASKING | S(SENT))
+#define RECEIVING                                                                              \
+	(S(MATCHED) | S(GRANTING) | S(PULLING) | S(BORROWING) | S(READING) | S(ACROSS) |       \
+	 S(FETCHING) | S(TELLING) | S(RECEIVED))
+
+/* Of each type: the states that it fits, and those in which it is late. In all others it is wrong. */
+static const struct {
+	uint32_t fits;
+	uint32_t late;
+} rows[WIRE_TYPES] = {
+	[WIRE_CTS] = {S(ANNOUNCED), S(SENT)},
+	[WIRE_CREDIT] = {S(ANNOUNCED) | S(PUSHING), S(SENT)},
+	[WIRE_FIN] = {S(ANNOUNCED) | S(FINISHING) | S(ASKING_FIN), S(SENT)},
+	[WIRE_ABORT] = {S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) |
+				(RECEIVING & ~S(TELLING)),
+			S(SENT) | S(TELLING)},
+	[WIRE_PROBE] = {SENDING & ~S(SENT), S(SENT) | RECEIVING},
+	[WIRE_SUPPLY] = {S(ASKING_BYTES), 0},
+	[WIRE_RESULT] = {S(ASKING_RESULT) | S(ASKING_BYTES), S(SENT)},
+};
+
+static enum xfer_fit fit(enum xfer_state state, enum wire_type type)
+{
+	if (rows[type].fits & 1u << state)
+		return XFER_FITS;
+	return rows[type].late & 1u << state ? XFER_LATE : XFER_WRONG;
+}
+
+/* ---- the table ---- */
+
+static void test_fits(void **state)
+{
+	for (unsigned int at = 0; at < XFER_STATES; at++) {
+		for (unsigned int type = 1; type < WIRE_TYPES; type++) {
+			if (xfer_state_fit(at, type) != fit(at, type))
+				fail_msg("%s when %s", wire_type_name(type),
+					 xfer_state_name(at));
+		}
+	}
+}
+
+/* Nothing is found by an id that no message could be about, and what a message fits is found. */
+static void test_found(void **state)
+{
+	for (unsigned int at = 0; at < XFER_STATES; at++) {
+		bool heard = false;
+
+		for (unsigned int type = 1; type < WIRE_TYPES; type++)
+			heard |= xfer_state_fit(at, type) != XFER_WRONG;
+		assert_int_equal(heard, ((SENDING | RECEIVING) & 1u << at) != 0);
+	}
+}
+
+/* The states that may be reached from @from, itself included */
+static uint32_t reach(enum xfer_state from)
+{
+	uint32_t reached = 1u << from, before;
+
+	do {
+		before = reached;
+		for (unsigned int at = 0; at < XFER_STATES; at++) {
+			for (unsigned int next = 0; next < XFER_STATES; next++) {
+				if (reached & 1u << at && xfer_state_follows(at, next))
+					reached |= 1u << next;
+			}
+		}
+	} while (reached != before);
+	return reached;
+}
+
+static void test_reach(void **state)
+{
+	assert_int_equal(reach(XFER_CORE), (1u << XFER_STATES) - 1);
+	assert_int_equal(reach(XFER_ENDED), S(ENDED));
+	for (unsigned int at = 0; at < XFER_STATES; at++) {
+		assert_true(xfer_state_follows(at, XFER_ENDED));
+		assert_non_null(xfer_state_name(at));
+		/* what is received is not sent, whatever comes */
+		if (1u << at & RECEIVING)
+			assert_int_equal(reach(at) & ~RECEIVING, S(ENDED));
+	}
+	assert_int_equal(reach(XFER_SENT), S(SENT) | S(ENDED));
+}
+
+/* ---- one message ---- */
+
+/* Is it said to who sends what the id names? */
+static bool to_sender(enum said said)
+{
+	switch (said_type(said)) {
+	case WIRE_CTS:
+	case WIRE_CREDIT:
+	case WIRE_FIN:
+	case WIRE_SUPPLY:
+	case WIRE_RESULT:
+		return true;
+	default:
+		return said == SAID_ABORT_TO_SENDER || said == SAID_PROBE_TO_SENDER;
+	}
+}
+
+/* The state after a message that fits one that is announced */
+static enum xfer_state after_announced(const struct scene_kind *kind, enum said said)
+{
+	enum xfer_state over = kind->unmarked ? XFER_ENDED : XFER_SENT;
+
+	switch (said) {
+	case SAID_CTS_PIECE:
+		return XFER_PUSHING;
+	case SAID_CTS_ALL:
+	case SAID_CTS_SMALL:
+		/* pieces are in flight */
+		return kind->waits ? XFER_FINISHING : XFER_SENT;
+	case SAID_CTS_NOTHING:
+		return kind->waits ? XFER_FINISHING : over;
+	case SAID_CTS_PLAIN:
+		return kind->message ? XFER_WHOLE : kind->state;
+	case SAID_FIN:
+		return kind->taken ? over : kind->state;
+	case SAID_FIN_ERROR:
+	case SAID_ABORT_TO_SENDER:
+		return over;
+	default:
+		return kind->state;
+	}
+}
+
+/* The same for others that send, or ask */
+static enum xfer_state after_sending(const struct scene_kind *kind, enum said said)
+{
+	if (kind->state == XFER_ANNOUNCED)
+		return after_announced(kind, said);
+	switch (said) {
+	case SAID_CREDIT_MOST:
+		return kind->state == XFER_PUSHING ? XFER_SENT : kind->state;
+	case SAID_FIN:
+	case SAID_FIN_ERROR:
+		return kind->state == XFER_FINISHING ? XFER_SENT : XFER_ENDED;
+	case SAID_ABORT_TO_SENDER:
+		return XFER_SENT;
+	case SAID_RESULT:
+	case SAID_RESULT_ERROR:
+		return XFER_ENDED;
+	case SAID_SUPPLY:
+		return XFER_PULLING;
+	default:
+		return kind->state;
+	}
+}
+
+/* What the sender says to who receives */
+static enum xfer_state after_receiving(const struct scene_kind *kind, enum said said)
+{
+	bool announces = said == SAID_ANNOUNCE || said == SAID_ANNOUNCE_LENT;
+
+	switch (kind->state) {
+	case XFER_PEEKING:
+		return announces || said == SAID_ABORT ? XFER_ENDED : kind->state;
+	case XFER_MATCHED:
+		if (announces)
+			return XFER_PULLING;
+		return said == SAID_ABORT ? XFER_ENDED : kind->state;
+	case XFER_GRANTING:
+	case XFER_BORROWING:
+		return said == SAID_ABORT ? XFER_ENDED : kind->state;
+	case XFER_PULLING:
+	case XFER_READING:
+	case XFER_ACROSS:
+	case XFER_FETCHING:
+		return said == SAID_ABORT ? XFER_RECEIVED : kind->state;
+	default:
+		return kind->state;
+	}
+}
+
+/* A message that fits, but whose content does not */
+static bool misfits(const struct scene_kind *kind, enum said said)
+{
+	switch (said) {
+	case SAID_CTS_TOO_LONG:
+	case SAID_CTS_TOO_LARGE:
+	case SAID_SUPPLY_OTHER:
+		return true;
+	case SAID_CTS_PLAIN:
+		return !kind->message;
+	case SAID_FIN:
+		return kind->state == XFER_ANNOUNCED && !kind->taken;
+	default:
+		return false;
+	}
+}
+
+/* How many messages are to be counted as wrong, and the state after */
+static unsigned int expect(const struct scene_kind *kind, enum said said,
+			   enum xfer_state *after)
+{
+	const uint32_t announced = (RECEIVING & ~S(MATCHED)) | S(CLAIMED);
+	enum wire_type type = said_type(said);
+
+	*after = kind->state;
+	if (to_sender(said)) {
+		if (!(SENDING & 1u << kind->state))
+			return 0;
+		if (fit(kind->state, type) != XFER_FITS)
+			return fit(kind->state, type) == XFER_WRONG;
+		*after = after_sending(kind, said);
+		return misfits(kind, said);
+	}
+	if (!(SENDING & 1u << kind->state))
+		*after = after_receiving(kind, said);
+	return type == WIRE_ANNOUNCE && announced & 1u << kind->state;
+}
+
+static void finish(struct scene *scene, const struct scene_kind *kind)
+{
+	scene_drain(scene);
+	scene_give_up(scene);
+	if (kind->state != XFER_CLAIMED && scene_state(scene) != XFER_ENDED)
+		fail_msg("%s: it stays %s", kind->name, xfer_state_name(scene_state(scene)));
+	scene_close(scene);
+	assert_int_equal(scene->reports, !kind->served);
+}
+
+/* Late, wrong or about nothing here: it changes nothing but when the peer was heard. */
+static void say_in_vain(struct scene *scene, enum said said)
+{
+	struct xfer_req before = *scene->req;
+	size_t held = fake.count;
+
+	scene_say(scene, said);
+	before.transfer.heard = scene->req->transfer.heard;
+	assert_memory_equal(scene->req, &before, sizeof before);
+	assert_int_equal(fake.count, held);
+}
+
+static void one(const struct scene_kind *kind, enum said said)
+{
+	static struct scene scene;
+	unsigned int wrong;
+	enum xfer_state after;
+
+	scene_open(&scene, kind);
+	wrong = expect(kind, said, &after);
+	if (to_sender(said) && (wrong || fit(kind->state, said_type(said)) != XFER_FITS))
+		say_in_vain(&scene, said);
+	else
+		scene_say(&scene, said);
+	if (scene_state(&scene) != after)
+		fail_msg("%s when %s: %s", said_name(said), kind->name,
+			 xfer_state_name(scene_state(&scene)));
+	if (fake_xfer.wrong != wrong)
+		fail_msg("%s when %s: %u messages are wrong", said_name(said), kind->name,
+			 (unsigned int) fake_xfer.wrong);
+	finish(&scene, kind);
+
+	/* the same, and the application closes the endpoint at once */
+	scene_open(&scene, kind);
+	scene_say(&scene, said);
+	scene_close(&scene);
+	assert_in_range(scene.reports, 0, !kind->served);
+}
+
+static void test_one(void **state)
+{
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		for (unsigned int said = 0; said < SAID_COUNT; said++)
+			one(&scene_kinds[i], said);
+	}
+}
+
+/* Each way into a state, and what of it is found by its id, without any message */
+static void test_none(void **state)
+{
+	static struct scene scene;
+
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		const struct scene_kind *kind = &scene_kinds[i];
+		bool sends = SENDING & 1u << kind->state;
+
+		scene_open(&scene, kind);
+		assert_ptr_equal(xfer_req_find(&fake_xfer, scene.id), sends ? scene.req : NULL);
+		finish(&scene, kind);
+	}
+}
+
+/* ---- two messages ---- */
+
+/* Whatever comes after whatever: nothing is left, and the request ends once. */
+static void test_two(void **state)
+{
+	static struct scene scene;
+
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		for (unsigned int first = 0; first < SAID_COUNT; first++) {
+			for (unsigned int second = 0; second < SAID_COUNT; second++) {
+				scene_open(&scene, &scene_kinds[i]);
+				scene_say(&scene, first);
+				scene_say(&scene, second);
+				finish(&scene, &scene_kinds[i]);
+			}
+		}
+	}
+}
+
+static int setup(void **state)
+{
+	scenes_start();
+	return 0;
+}
+
+/* What a test that has failed leaves behind, the next ones would stumble over. */
+static int clean(void **state)
+{
+	return LIST_EMPTY(&fake_xfer.eps) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	if (clean(state))
+		return -1;
+	scenes_stop();
+	return 0;
+}
+
+#define TEST(test) cmocka_unit_test_setup(test, clean)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_fits),
+		TEST(test_found),
+		TEST(test_reach),
+		TEST(test_none),
+		TEST(test_one),
+		TEST(test_two),
+		TEST(test_answered_in_queue),
+		TEST(test_credit_first),
+		TEST(test_fin_first),
+		TEST(test_failed_in_queue),
+		TEST(test_asked_twice),
+		TEST(test_marked),
+		TEST(test_marked_untracked),
+		TEST(test_announced_twice),
+	};
+	const struct unit unit = {
+		.tests = tests,
+		.test_count = UNIT_COUNT(tests),
+		.setup = setup,
+		.teardown = teardown,
+	};
+
+	return unit_main(argc, argv, &unit);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What the tests of the states share: a request in each state, and what peers may say of it. */
+#ifndef P2P_UNIT_STATES_H
+#define P2P_UNIT_STATES_H
+
+#include "unit_fake_core.h"
+
+#include "xfer/req_state.h"
+
+/*
+ * A message that is announced, as what is longer than SCENE_WHOLE is; and the pieces that are asked
+ * for, SCENE_PIECES of them. It fits a slot that is lent.
+ */
+#define SCENE_WHOLE 8192
+#define SCENE_LEN 60000
+#define SCENE_PIECE 20000
+#define SCENE_PIECES 3
+
+/* Remote memory: of the peer's, which is asked for it; and of ours. */
+#define SCENE_KEY_MARK (1ULL << 63)
+#define SCENE_KEY_THERE (SCENE_KEY_MARK | 1)
+#define SCENE_KEY_HERE (SCENE_KEY_MARK | 2)
+
+/* Ids that the peer gives: to what is sent here, and to what answers a read */
+#define SCENE_ID (77ULL << 24 | 1)
+#define SCENE_ID_SUPPLY (77ULL << 24 | 2)
+
+/**
+ * struct scene - an endpoint with one request, which is brought into some state.
+ * @aside:	the endpoint beside it, where there is one
+ * @req:	the request; scene_state() tells whether it is still there
+ * @id:		what messages about it name
+ * @reports:	completions of the request that the application has read
+ */
+struct scene {
+	struct xfer_ep ep;
+	struct xfer_ep aside;
+	struct xfer_req *req;
+	uint64_t id;
+	unsigned int reports;
+};
+
+/**
+ * struct scene_kind - one way into a state.
+ * @bring:	opens nothing, posts and says what leads there
+ * @served:	for a peer: the application hears of nothing
+ * @unmarked:	has no marker on its way, which would keep what is over from ending
+ * @waits:	for a FIN
+ * @taken:	a receiver may have taken it without asking for pieces
+ * @message:	could be sent whole
+ */
+struct scene_kind {
+	const char *name;
+	enum xfer_state state;
+	void (*bring)(struct scene *scene);
+	bool served;
+	bool unmarked;
+	bool waits;
+	bool taken;
+	bool message;
+};
+
+extern const struct scene_kind scene_kinds[];
+extern const size_t scene_kind_count;
+
+/* What peers may say. It is what wire_decode() lets through; the id is the scene's. */
+enum said {
+	SAID_ANNOUNCE,
+	SAID_ANNOUNCE_LENT,
+	SAID_CTS_PIECE,
+	SAID_CTS_ALL,
+	SAID_CTS_SMALL,
+	SAID_CTS_NOTHING,
+	SAID_CTS_PLAIN,
+	SAID_CTS_TOO_LONG,
+	SAID_CTS_TOO_LARGE,
+	SAID_CREDIT,
+	SAID_CREDIT_MOST,
+	SAID_FIN,
+	SAID_FIN_ERROR,
+	SAID_ABORT_TO_SENDER,
+	SAID_ABORT,
+	SAID_PROBE_TO_SENDER,
+	SAID_PROBE,
+	SAID_WRITE,
+	SAID_WRITE_LONG,
+	SAID_READ,
+	SAID_READ_LONG,
+	SAID_SUPPLY,
+	SAID_SUPPLY_OTHER,
+	SAID_ATOMIC,
+	SAID_RESULT,
+	SAID_RESULT_ERROR,
+	SAID_HELLO,
+	SAID_COUNT
+};
+
+const char *said_name(enum said said);
+enum wire_type said_type(enum said said);
+
+/* A peer says so, about @id. */
+void scene_say_of(struct scene *scene, enum said said, uint64_t id);
+void scene_say(struct scene *scene, enum said said);
+
+/* The domain, the device and the memory that scenes play with */
+void scenes_start(void);
+void scenes_stop(void);
+
+/* Opens the endpoint, and brings the request into the state. */
+void scene_open(struct scene *scene, const struct scene_kind *kind);
+
+/* Its state; XFER_ENDED: it is not there any more */
+enum xfer_state scene_state(const struct scene *scene);
+
+/*
+ * The core has room for everything, and ends all that it has but the application's receives, again and
+ * again until nothing more begins.
+ */
+void scene_drain(struct scene *scene);
+
+/* The peer gives up, in every way that there is, and receives are cancelled: nothing is left to wait for. */
+void scene_give_up(struct scene *scene);
+
+/* Closes the endpoint: nothing of it may be left. */
+void scene_close(struct scene *scene);
+
+/* Posts a send of @len bytes of device memory; the request */
+struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags);
+
+/* Nothing can be sent to the peer any more, as the core says. */
+void scene_lose(struct scene *scene);
+
+/* A completion comes out of the core's queue. */
+void scene_complete(const struct core_comp *comp);
+
+/* The core ends operation number @index: with @len bytes, and an error or 0 */
+void scene_end(size_t index, size_t len, int err);
+
+/* Until the copies that are under way have ended */
+void scene_copy(void);
+
+/* ---- unit_states_orders.c ---- */
+
+void test_answered_in_queue(void **state);
+void test_credit_first(void **state);
+void test_fin_first(void **state);
+void test_failed_in_queue(void **state);
+void test_asked_twice(void **state);
+void test_marked(void **state);
+void test_marked_untracked(void **state);
+void test_announced_twice(void **state);
+
+#endif /* P2P_UNIT_STATES_H */

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Messages in orders that networks, threads and liars bring. See unit_states.h. */
+#include "unit_states.h"
+
+#include <rdma/fi_errno.h>
+
+#include "xfer/progress.h"
+
+static struct scene scene;
+
+/* Has the core the marker, or the message, of this request? */
+static bool core_has(const struct xfer_req *req)
+{
+	for (size_t i = 0; i < fake.count; i++) {
+		if (fake.held[i].context == &req->ctx)
+			return true;
+	}
+	return false;
+}
+
+static void expect_reports(unsigned int reports)
+{
+	scene_close(&scene);
+	assert_int_equal(scene.reports, reports);
+}
+
+/*
+ * An answer comes while the marker waits in the queue: whoever sends it can have matched nothing. What
+ * is behind it in the queue is sent all the same, in order.
+ */
+void test_answered_in_queue(void **state)
+{
+	for (unsigned int said = 0; said < SAID_COUNT; said++) {
+		struct xfer_req *req[3];
+
+		scene_open(&scene, NULL);
+		fake.no_sends = true;
+		for (size_t i = 0; i < UNIT_COUNT(req); i++)
+			req[i] = scene_send(&scene, i == 1 ? 100 : SCENE_LEN, 0);
+		scene_copy();
+		assert_int_equal(scene.ep.waiting, 3);
+		scene_say_of(&scene, said, req[0]->transfer.id);
+		assert_int_equal(req[0]->state, XFER_MARKING);
+		assert_int_equal(scene.ep.waiting, 3);
+		assert_int_equal(scene.ep.ready, 3);
+
+		fake.no_sends = false;
+		xfer_progress(&fake_xfer);
+		for (size_t i = 0; i < UNIT_COUNT(req); i++)
+			assert_true(core_has(req[i]));
+		assert_int_equal(scene.ep.waiting, 0);
+		assert_int_equal(scene.ep.ready, 0);
+		scene_drain(&scene);
+		scene_say_of(&scene, SAID_ABORT_TO_SENDER, req[0]->transfer.id);
+		scene_say_of(&scene, SAID_ABORT_TO_SENDER, req[2]->transfer.id);
+		expect_reports(3);
+	}
+}
+
+/* Of two threads that read a queue, the second may be first: no credit is lost. */
+void test_credit_first(void **state)
+{
+	scene_open(&scene, NULL);
+	scene.id = scene_send(&scene, SCENE_LEN, 0)->transfer.id;
+	scene_say(&scene, SAID_CREDIT);
+	scene_say(&scene, SAID_CREDIT);
+	assert_int_equal(scene_state(&scene), XFER_ANNOUNCED);
+	scene_say(&scene, SAID_CTS_PIECE);
+	assert_int_equal(scene_state(&scene), XFER_SENT);
+	assert_int_equal(scene.req->transfer.next, SCENE_PIECES);
+	assert_int_equal(fake_xfer.wrong, 0);
+	scene_drain(&scene);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	expect_reports(1);
+}
+
+/* So may the FIN of what nothing is wanted of. */
+void test_fin_first(void **state)
+{
+	scene_open(&scene, NULL);
+	scene.id = scene_send(&scene, SCENE_LEN, FI_DELIVERY_COMPLETE)->transfer.id;
+	scene_say(&scene, SAID_FIN);
+	scene_say(&scene, SAID_CTS_NOTHING);
+	assert_int_equal(scene_state(&scene), XFER_SENT);
+	assert_int_equal(fake_xfer.wrong, 0);
+	scene_drain(&scene);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	/* it is over, so nobody knows of it any more */
+	scene_say(&scene, SAID_CTS_NOTHING);
+	assert_int_equal(fake_xfer.wrong, 0);
+	expect_reports(1);
+}
+
+/* It has failed while its marker waited, and its peer asks for it all the same. */
+void test_failed_in_queue(void **state)
+{
+	for (unsigned int said = 0; said < SAID_COUNT; said++) {
+		scene_open(&scene, NULL);
+		fake.no_sends = true;
+		scene.id = scene_send(&scene, SCENE_LEN, FI_DELIVERY_COMPLETE)->transfer.id;
+		scene_lose(&scene);
+		assert_int_equal(scene_state(&scene), XFER_MARKING);
+		fake.no_sends = false;
+		xfer_progress(&fake_xfer);
+		assert_int_equal(scene_state(&scene), XFER_ANNOUNCED);
+		scene_say(&scene, said);
+		/* when its marker has been sent it ends, whatever that was */
+		scene_drain(&scene);
+		if (scene_state(&scene) != XFER_ENDED)
+			fail_msg("%s: it is %s", said_name(said),
+				 xfer_state_name(scene_state(&scene)));
+		expect_reports(1);
+	}
+}
+
+/* What the peer asks for twice it gets once. */
+void test_asked_twice(void **state)
+{
+	static const enum said asks[] = {SAID_CTS_PIECE, SAID_CTS_ALL, SAID_CTS_NOTHING,
+					 SAID_CTS_PLAIN};
+
+	for (size_t i = 0; i < UNIT_COUNT(asks); i++) {
+		for (size_t j = 0; j < UNIT_COUNT(asks); j++) {
+			enum xfer_state after;
+			uint64_t begun;
+
+			scene_open(&scene, NULL);
+			scene.id = scene_send(&scene, SCENE_LEN, FI_DELIVERY_COMPLETE)
+					   ->transfer.id;
+			scene_say(&scene, asks[i]);
+			after = scene_state(&scene);
+			begun = scene.req->transfer.next;
+			scene_say(&scene, asks[j]);
+			assert_int_equal(scene_state(&scene), after);
+			assert_int_equal(scene.req->transfer.next, begun);
+			assert_int_equal(fake_xfer.wrong, 1);
+			scene_drain(&scene);
+			scene_give_up(&scene);
+			expect_reports(1);
+		}
+	}
+}
+
+/* ---- arrivals ---- */
+
+/* The marker of SCENE_ID comes: to the receive that the core has, or to one that is not followed up */
+static void mark(bool followed)
+{
+	const struct core_comp comp = {
+		.context = followed ? fake_take(0).context : &scene.reports,
+		.flags = FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA,
+		.data = WIRE_MARK | SCENE_ID,
+	};
+
+	scene_complete(&comp);
+}
+
+/* The marker and two messages: it comes before both, between them or after them. */
+static void marked(bool followed, unsigned int first, unsigned int second, int when)
+{
+	scene_open(&scene, followed ? &scene_kinds[0] : NULL);
+	if (!when)
+		mark(followed);
+	scene_say(&scene, first);
+	if (when == 1)
+		mark(followed);
+	scene_say(&scene, second);
+	if (when == 2)
+		mark(followed);
+	scene_drain(&scene);
+	scene_give_up(&scene);
+	scene_close(&scene);
+	if (scene.reports != 1)
+		fail_msg("%s, %s, and the marker at %d: %u reports", said_name(first),
+			 said_name(second), when, scene.reports);
+}
+
+static void marked_all(bool followed)
+{
+	for (unsigned int first = 0; first < SAID_COUNT; first++) {
+		for (unsigned int second = 0; second < SAID_COUNT; second++) {
+			for (int when = 0; when < 3; when++)
+				marked(followed, first, second, when);
+		}
+	}
+}
+
+void test_marked(void **state)
+{
+	marked_all(true);
+}
+
+void test_marked_untracked(void **state)
+{
+	marked_all(false);
+}
+
+/* A message is announced twice: the first one counts, whether it is received then or later. */
+void test_announced_twice(void **state)
+{
+	for (int when = 0; when < 3; when++) {
+		scene_open(&scene, &scene_kinds[0]);
+		if (!when)
+			mark(true);
+		scene_say(&scene, SAID_ANNOUNCE);
+		if (when == 1)
+			mark(true);
+		scene_say(&scene, SAID_ANNOUNCE_LENT);
+		if (when == 2)
+			mark(true);
+		assert_int_equal(fake_xfer.wrong, 1);
+		assert_int_equal(scene_state(&scene), XFER_PULLING);
+		scene_drain(&scene);
+		assert_int_equal(scene_state(&scene), XFER_ENDED);
+		expect_reports(1);
+	}
+}

@@ -1,0 +1,710 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* A request in each of its states. See unit_states.h. */
+#include "unit_states.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "mem/mem.h"
+#include "proto/post.h"
+#include "proto/proto.h"
+#include "xfer/ctrl.h"
+#include "xfer/life.h"
+#include "xfer/progress.h"
+#include "xfer/region.h"
+#include "xfer/reports.h"
+#include "xfer/xfer_proto.h"
+
+/* Device memory, here and of what is offered; host memory, and what of it peers reach */
+static void *device, *device_there;
+static char host[SCENE_LEN], reached[SCENE_LEN];
+static struct region region;
+
+/* What slots that are lent, and the NIC's memory, would be registered with */
+static struct fid_mr mr = {.key = 5};
+static struct fid_domain nic;
+
+/* ---- what the application and the core do ---- */
+
+void scene_complete(const struct core_comp *comp)
+{
+	xfer_take(&fake_cq, comp, NULL);
+}
+
+void scene_end(size_t index, size_t len, int err)
+{
+	const struct fake_op op = fake_take(index);
+
+	scene_complete(&(struct core_comp){
+		.context = op.context,
+		.flags = op.kind == FAKE_RECV ? FI_RECV | FI_TAGGED : FI_SEND | FI_TAGGED,
+		.len = len,
+		.err = err,
+	});
+}
+
+/* Which of the core's operations is the latest of a kind? */
+static size_t scene_held(enum fake_kind kind, bool internal)
+{
+	for (size_t i = fake.count; i--;) {
+		if (fake.held[i].kind == kind && fake.held[i].internal == internal)
+			return i;
+	}
+	fail_msg("the core has no such operation");
+	return 0;
+}
+
+/* The request of the operation that was posted last, or that serves a peer */
+static void scene_find(struct scene *scene, bool served)
+{
+	struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &scene->ep.live, live) {
+		scene->req = (struct xfer_req *) ctx;
+		if (xfer_ctx_is_req(ctx) && scene->req->served == served)
+			return;
+	}
+	fail_msg("there is no request");
+}
+
+/* What the peer answers to, if it does: else there is no id, and SCENE_ID will do */
+static void scene_name(struct scene *scene)
+{
+	const struct xfer_req *req;
+
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		LIST_FOREACH(req, &fake_xfer.sending[i], transfer.chain) {
+			if (req == scene->req)
+				scene->id = req->transfer.id;
+		}
+	}
+}
+
+static void scene_post(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
+{
+	const struct iovec iov = {buf, len};
+	const struct core_op op = {
+		.recv = recv,
+		.tagged = true,
+		.iov = &iov,
+		.count = 1,
+		.addr = FAKE_ALIVE,
+		.flags = flags | FI_COMPLETION,
+		.context = &scene->reports,
+	};
+
+	assert_int_equal(xfer_post(&scene->ep, &op), 0);
+	scene_find(scene, false);
+	scene_name(scene);
+}
+
+struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags)
+{
+	scene_post(scene, false, device, len, flags);
+	return scene->req;
+}
+
+static void scene_post_rma(struct scene *scene, bool read, void *buf, size_t len, uint64_t key,
+			   uint64_t flags)
+{
+	const struct iovec iov = {buf, len};
+	const struct fi_rma_iov remote = {.len = len, .key = key};
+	const struct core_rma op = {
+		.read = read,
+		.iov = &iov,
+		.count = 1,
+		.addr = FAKE_ALIVE,
+		.remote = &remote,
+		.remotes = 1,
+		.flags = flags | FI_COMPLETION,
+		.context = &scene->reports,
+	};
+
+	assert_int_equal(xfer_post_rma(&scene->ep, &op), 0);
+	scene_find(scene, false);
+	scene_name(scene);
+}
+
+/* A receive, with what is to be announced to it already marked, unless it is a peek */
+static void scene_receive(struct scene *scene, void *buf, size_t len, uint64_t flags,
+			  bool marked)
+{
+	struct core_comp comp = {
+		.flags = FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA,
+		.data = WIRE_MARK | SCENE_ID,
+	};
+
+	scene_post(scene, true, buf, len, flags);
+	if (!marked)
+		return;
+	comp.context = fake_take(scene_held(FAKE_RECV, false)).context;
+	scene_complete(&comp);
+}
+
+void scene_lose(struct scene *scene)
+{
+	p2p_lock_take(&fake_xfer.lock);
+	XFER_PROTO_EACH(&fake_xfer, lost, &scene->ep, FAKE_ALIVE, -FI_ECONNABORTED);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+void scene_copy(void)
+{
+	while (fake_xfer.copies.pending)
+		xfer_progress(&fake_xfer);
+}
+
+/* ---- what the peer says ---- */
+
+static const uint64_t operand = 1;
+
+#define PEER .name = "peer", .name_len = 4
+#define ANNOUNCED_LEN .len = SCENE_LEN, .chunk = SCENE_PIECE
+#define REACHED .key = SCENE_KEY_HERE
+#define SHORT .len = sizeof operand, .payload = &operand, .payload_len = sizeof operand
+
+static const struct {
+	const char *name;
+	struct wire_msg msg;
+} said_all[SAID_COUNT] = {
+	[SAID_ANNOUNCE] = {"ANNOUNCE", {.type = WIRE_ANNOUNCE, ANNOUNCED_LEN, PEER}},
+	[SAID_ANNOUNCE_LENT] = {"ANNOUNCE of a copy",
+				{.type = WIRE_ANNOUNCE,
+				 .len = SCENE_LEN,
+				 .chunk = SCENE_PIECE,
+				 .flags = WIRE_LENT | WIRE_WANT_FIN,
+				 .key = 5,
+				 PEER}},
+	[SAID_CTS_PIECE] = {"CTS for a piece",
+			    {.type = WIRE_CTS, ANNOUNCED_LEN, .count = 1, .transfer = 9}},
+	[SAID_CTS_ALL] = {"CTS for all pieces",
+			  {.type = WIRE_CTS, ANNOUNCED_LEN, .count = SCENE_PIECES}},
+	[SAID_CTS_SMALL] = {"CTS for one piece of one byte",
+			    {.type = WIRE_CTS,
+			     .len = 1,
+			     .chunk = 1,
+			     .count = 1,
+			     .flags = WIRE_ASIDE,
+			     PEER}},
+	[SAID_CTS_NOTHING] = {"CTS for nothing", {.type = WIRE_CTS}},
+	[SAID_CTS_PLAIN] = {"CTS for it whole", {.type = WIRE_CTS, .flags = WIRE_PLAIN}},
+	[SAID_CTS_TOO_LONG] =
+		{"CTS for more than there is",
+		 {.type = WIRE_CTS, .len = SCENE_LEN + 1, .chunk = SCENE_PIECE, .count = 1}},
+	[SAID_CTS_TOO_LARGE] = {"CTS for larger pieces",
+				{.type = WIRE_CTS, .len = 5, .chunk = UINT32_MAX, .count = 1}},
+	[SAID_CREDIT] = {"CREDIT", {.type = WIRE_CREDIT, .count = 1}},
+	[SAID_CREDIT_MOST] = {"CREDIT for all", {.type = WIRE_CREDIT, .count = UINT32_MAX}},
+	[SAID_FIN] = {"FIN", {.type = WIRE_FIN}},
+	[SAID_FIN_ERROR] = {"FIN with an error", {.type = WIRE_FIN, .status = -FI_EIO}},
+	[SAID_ABORT_TO_SENDER] = {"ABORT to the sender",
+				  {.type = WIRE_ABORT, .status = -FI_EIO, .to_sender = true}},
+	[SAID_ABORT] = {"ABORT", {.type = WIRE_ABORT, .status = -FI_EIO}},
+	[SAID_PROBE_TO_SENDER] = {"PROBE to the sender",
+				  {.type = WIRE_PROBE, .to_sender = true}},
+	[SAID_PROBE] = {"PROBE", {.type = WIRE_PROBE}},
+	[SAID_WRITE] = {"WRITE", {.type = WIRE_WRITE, REACHED, SHORT, PEER}},
+	[SAID_WRITE_LONG] = {"a long WRITE",
+			     {.type = WIRE_WRITE, REACHED, ANNOUNCED_LEN, PEER}},
+	[SAID_READ] = {"READ", {.type = WIRE_READ, REACHED, .len = 8, PEER}},
+	[SAID_READ_LONG] = {"a long READ",
+			    {.type = WIRE_READ, REACHED, .len = SCENE_LEN, PEER}},
+	[SAID_SUPPLY] = {"SUPPLY", {.type = WIRE_SUPPLY, ANNOUNCED_LEN, PEER}},
+	[SAID_SUPPLY_OTHER] =
+		{"SUPPLY of another length",
+		 {.type = WIRE_SUPPLY, .len = SCENE_LEN - 1, .chunk = SCENE_PIECE, PEER}},
+	[SAID_ATOMIC] = {"ATOMIC",
+			 {.type = WIRE_ATOMIC,
+			  REACHED,
+			  SHORT,
+			  .op = FI_SUM,
+			  .datatype = FI_UINT64,
+			  .flags = WIRE_FETCH,
+			  PEER}},
+	[SAID_RESULT] = {"RESULT",
+			 {.type = WIRE_RESULT,
+			  .payload = &operand,
+			  .payload_len = sizeof operand}},
+	[SAID_RESULT_ERROR] = {"RESULT with an error",
+			       {.type = WIRE_RESULT, .status = -FI_EACCES}},
+	[SAID_HELLO] = {"HELLO",
+			{.type = WIRE_HELLO,
+			 .flags = WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS,
+			 PEER}},
+};
+
+const char *said_name(enum said said)
+{
+	return said_all[said].name;
+}
+
+enum wire_type said_type(enum said said)
+{
+	return said_all[said].msg.type;
+}
+
+/* It goes as it would over the wire. */
+static void scene_dispatch(struct scene *scene, const struct wire_msg *msg)
+{
+	char buf[WIRE_MSG_MAX];
+	size_t len = wire_encode(msg, buf);
+	struct wire_msg decoded;
+	const char *why;
+
+	if (wire_decode(buf, len, &decoded, &why))
+		fail_msg("%s: %s", wire_type_name(msg->type), why);
+	p2p_lock_take(&fake_xfer.lock);
+	ctrl_dispatch(&scene->ep, &decoded);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+void scene_say_of(struct scene *scene, enum said said, uint64_t id)
+{
+	struct wire_msg msg = said_all[said].msg;
+
+	msg.id = id;
+	if (msg.type == WIRE_SUPPLY) {
+		msg.id = SCENE_ID_SUPPLY;
+		msg.key = id;
+	}
+	scene_dispatch(scene, &msg);
+}
+
+void scene_say(struct scene *scene, enum said said)
+{
+	scene_say_of(scene, said, scene->id);
+}
+
+/* ---- the states ---- */
+
+/* What is between marker and FIN goes by an endpoint beside the scene's. */
+static void scene_aside(struct scene *scene)
+{
+	fake_ep_init(&scene->aside, &fake_cq);
+	assert_int_equal(xfer_ep_init_aside(&scene->aside, &scene->ep), 0);
+	scene->ep.stalls = true;
+	scene->ep.aside = &scene->aside;
+}
+
+static void bring_core(struct scene *scene)
+{
+	scene_receive(scene, host, sizeof host, 0, false);
+}
+
+static void bring_staging(struct scene *scene)
+{
+	scene_send(scene, 100, 0);
+}
+
+static void bring_ready(struct scene *scene)
+{
+	fake.no_sends = true;
+	bring_staging(scene);
+	scene_copy();
+}
+
+static void bring_marking(struct scene *scene)
+{
+	fake.no_sends = true;
+	scene_send(scene, SCENE_LEN, 0);
+}
+
+static void bring_announced(struct scene *scene)
+{
+	scene_send(scene, SCENE_LEN, 0);
+}
+
+static void bring_announced_delivery(struct scene *scene)
+{
+	scene_send(scene, SCENE_LEN, FI_DELIVERY_COMPLETE);
+}
+
+static void bring_announced_offered(struct scene *scene)
+{
+	scene->ep.wish = PATH_ANY;
+	bring_announced(scene);
+}
+
+/* Others are on their way out of such slots, as it seems. */
+static void bring_announced_lent(struct scene *scene)
+{
+	struct stage_slot *other = stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, SCENE_LEN);
+
+	scene->ep.lends = true;
+	conf.eager_size = SCENE_LEN;
+	fake_xfer.stage.lent = &mr;
+	scene_send(scene, SCENE_LEN, 0);
+	scene_copy();
+	fake_xfer.stage.lent = NULL;
+	conf.eager_size = SCENE_WHOLE;
+	scene_name(scene);
+	stage_slot_put(&fake_xfer.stage, other);
+}
+
+static void bring_announced_write(struct scene *scene)
+{
+	scene_post_rma(scene, false, host, SCENE_LEN, SCENE_KEY_THERE, FI_INJECT);
+}
+
+static void bring_announced_supply(struct scene *scene)
+{
+	scene_say_of(scene, SAID_READ_LONG, SCENE_ID);
+	scene_find(scene, true);
+	scene_name(scene);
+}
+
+static void bring_pushing(struct scene *scene)
+{
+	bring_announced(scene);
+	scene_say(scene, SAID_CTS_PIECE);
+}
+
+static void bring_pushing_aside(struct scene *scene)
+{
+	struct wire_msg msg = said_all[SAID_CTS_PIECE].msg;
+
+	scene_aside(scene);
+	bring_announced(scene);
+	msg.id = scene->id;
+	msg.flags = WIRE_ASIDE;
+	msg.name = "peer";
+	msg.name_len = 4;
+	scene_dispatch(scene, &msg);
+	assert_ptr_equal(scene->req->transfer.via, &scene->aside);
+}
+
+static void bring_whole(struct scene *scene)
+{
+	bring_announced(scene);
+	scene_say(scene, SAID_CTS_PLAIN);
+}
+
+static void bring_finishing(struct scene *scene)
+{
+	bring_announced_delivery(scene);
+	scene_say(scene, SAID_CTS_ALL);
+}
+
+static void bring_asking_fin(struct scene *scene)
+{
+	scene_post_rma(scene, false, host, sizeof operand, SCENE_KEY_THERE, 0);
+}
+
+static void bring_asking_result(struct scene *scene)
+{
+	scene_post_rma(scene, true, host, sizeof operand, SCENE_KEY_THERE, 0);
+}
+
+static void bring_asking_bytes(struct scene *scene)
+{
+	scene_post_rma(scene, true, device, SCENE_LEN, SCENE_KEY_THERE, 0);
+}
+
+static void bring_sent(struct scene *scene)
+{
+	bring_announced(scene);
+	scene_say(scene, SAID_CTS_ALL);
+}
+
+static void bring_peeking(struct scene *scene)
+{
+	scene_receive(scene, NULL, 0, FI_PEEK, true);
+}
+
+static void bring_claimed(struct scene *scene)
+{
+	scene_receive(scene, NULL, 0, FI_PEEK | FI_CLAIM, true);
+	scene_say(scene, SAID_ANNOUNCE);
+}
+
+static void bring_matched(struct scene *scene)
+{
+	scene_receive(scene, device, SCENE_LEN, 0, true);
+}
+
+static void bring_granting(struct scene *scene)
+{
+	fake.no_recvs = true;
+	bring_matched(scene);
+	scene_say(scene, SAID_ANNOUNCE);
+}
+
+static void bring_pulling(struct scene *scene)
+{
+	bring_matched(scene);
+	scene_say(scene, SAID_ANNOUNCE);
+}
+
+static void bring_pulling_aside(struct scene *scene)
+{
+	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+
+	scene_aside(scene);
+	bring_matched(scene);
+	msg.id = SCENE_ID;
+	msg.flags = WIRE_ASIDE;
+	scene_dispatch(scene, &msg);
+	assert_ptr_equal(scene->req->transfer.via, &scene->aside);
+}
+
+static void bring_pulling_write(struct scene *scene)
+{
+	scene_say(scene, SAID_WRITE_LONG);
+	scene_find(scene, true);
+}
+
+static void bring_borrowing(struct scene *scene)
+{
+	scene->ep.lends = true;
+	scene_receive(scene, device, SCENE_LEN, 0, true);
+	scene_say(scene, SAID_ANNOUNCE_LENT);
+}
+
+static void bring_reading(struct scene *scene)
+{
+	bring_borrowing(scene);
+	xfer_progress(&fake_xfer);
+}
+
+static void bring_across(struct scene *scene)
+{
+	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+	const struct iovec iov = {device_there, SCENE_LEN};
+	const struct ipc_export *export;
+	struct dev_mem mem;
+	const char *why;
+
+	bring_matched(scene);
+	assert_int_equal(mem_classify(&iov, 1, NULL, &mem), 0);
+	export = ipc_export(&fake_xfer.ipc, &mem, device_there, SCENE_LEN, &why);
+	assert_non_null(export);
+	msg.id = SCENE_ID;
+	msg.flags = WIRE_OFFERED;
+	ipc_describe(&fake_xfer.ipc, export, &mem, device_there, &msg.offer);
+	scene->ep.wish = PATH_ANY;
+	scene_dispatch(scene, &msg);
+}
+
+static void bring_fetching(struct scene *scene)
+{
+	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+
+	scene_receive(scene, host, SCENE_LEN, 0, true);
+	msg.id = SCENE_ID;
+	msg.flags = WIRE_READABLE | WIRE_WANT_FIN;
+	fake_xfer.map.domain = &nic;
+	scene_dispatch(scene, &msg);
+	fake_xfer.map.domain = NULL;
+}
+
+/* All pieces have come, and there is no room for the FIN. */
+static void bring_telling(struct scene *scene)
+{
+	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+
+	scene_receive(scene, host, SCENE_LEN, 0, true);
+	msg.id = SCENE_ID;
+	msg.flags = WIRE_WANT_FIN;
+	scene_dispatch(scene, &msg);
+	fake.no_internal = true;
+	for (int i = 0; i < SCENE_PIECES; i++)
+		scene_end(scene_held(FAKE_RECV, true), SCENE_PIECE, 0);
+}
+
+/* A piece is too short; the others are cancelled, and the core still has them. */
+static void bring_received(struct scene *scene)
+{
+	bring_pulling(scene);
+	scene_end(scene_held(FAKE_RECV, true), 1, 0);
+}
+
+/* The same where it comes by the endpoint aside: the others stay, until the sender has answered. */
+static void bring_received_aside(struct scene *scene)
+{
+	bring_pulling_aside(scene);
+	scene_end(scene_held(FAKE_RECV, true), 1, 0);
+}
+
+static void bring_copying(struct scene *scene)
+{
+	scene_receive(scene, device, 100, 0, false);
+	scene_end(scene_held(FAKE_RECV, false), 100, 0);
+}
+
+static void bring_bouncing(struct scene *scene)
+{
+	scene_post_rma(scene, false, device, SCENE_LEN, 1, 0);
+}
+
+const struct scene_kind scene_kinds[] = {
+	{"a receive", XFER_CORE, bring_core},
+	{"staging", XFER_STAGING, bring_staging},
+	{"ready", XFER_READY, bring_ready},
+	{"marking", XFER_MARKING, bring_marking, .message = true},
+	{"announced", XFER_ANNOUNCED, bring_announced, .message = true},
+	{"announced, waits for delivery", XFER_ANNOUNCED, bring_announced_delivery,
+	 .waits = true, .taken = true, .message = true},
+	{"announced, offered", XFER_ANNOUNCED, bring_announced_offered, .taken = true,
+	 .message = true},
+	{"announced, lent", XFER_ANNOUNCED, bring_announced_lent, .waits = true, .taken = true,
+	 .message = true},
+	{"announced, a write", XFER_ANNOUNCED, bring_announced_write, .unmarked = true,
+	 .waits = true, .taken = true},
+	{"announced, supplies a read", XFER_ANNOUNCED, bring_announced_supply, .served = true,
+	 .unmarked = true},
+	{"pushing", XFER_PUSHING, bring_pushing},
+	{"pushing, aside", XFER_PUSHING, bring_pushing_aside},
+	{"wanted whole", XFER_WHOLE, bring_whole},
+	{"finishing", XFER_FINISHING, bring_finishing},
+	{"asking for a write", XFER_ASKING_FIN, bring_asking_fin},
+	{"asking for a result", XFER_ASKING_RESULT, bring_asking_result},
+	{"asking for a long read", XFER_ASKING_BYTES, bring_asking_bytes},
+	{"sent", XFER_SENT, bring_sent},
+	{"peeking", XFER_PEEKING, bring_peeking},
+	{"claimed", XFER_CLAIMED, bring_claimed},
+	{"matched", XFER_MATCHED, bring_matched},
+	{"granting", XFER_GRANTING, bring_granting},
+	{"pulling", XFER_PULLING, bring_pulling},
+	{"pulling, a write", XFER_PULLING, bring_pulling_write, .served = true},
+	{"pulling, aside", XFER_PULLING, bring_pulling_aside},
+	{"borrowing", XFER_BORROWING, bring_borrowing},
+	{"reading", XFER_READING, bring_reading},
+	{"copying across", XFER_ACROSS, bring_across},
+	{"fetching", XFER_FETCHING, bring_fetching},
+	{"telling", XFER_TELLING, bring_telling},
+	{"failed", XFER_RECEIVED, bring_received},
+	{"failed, aside", XFER_RECEIVED, bring_received_aside},
+	{"copying", XFER_COPYING, bring_copying},
+	{"bouncing", XFER_BOUNCING, bring_bouncing},
+};
+
+const size_t scene_kind_count = UNIT_COUNT(scene_kinds);
+
+/* ---- its life ---- */
+
+void scenes_start(void)
+{
+	struct dev_mem mem;
+
+	unit_dev_start();
+	device = unit_dev_alloc(SCENE_LEN);
+	device_there = unit_dev_alloc(SCENE_LEN);
+	assert_int_equal(mem_classify(&(struct iovec){device, SCENE_LEN}, 1, NULL, &mem), 0);
+	conf.eager_size = SCENE_WHOLE;
+	fake_start(false);
+	assert_int_equal(stage_ready(&fake_xfer.stage, &mem), 0);
+	fake_xfer.key_mark = SCENE_KEY_MARK;
+	region = (struct region){
+		.key = SCENE_KEY_HERE,
+		.access = FI_REMOTE_READ | FI_REMOTE_WRITE,
+		.iov = {{reached, sizeof reached}},
+		.count = 1,
+		.len = sizeof reached,
+	};
+	assert_int_equal(region_add(&fake_xfer, &region, false), 0);
+}
+
+void scenes_stop(void)
+{
+	assert_int_equal(region_remove(&fake_xfer, &region), 0);
+	fake_stop();
+	unit_dev_free(device);
+	unit_dev_free(device_there);
+}
+
+void scene_open(struct scene *scene, const struct scene_kind *kind)
+{
+	*scene = (struct scene){.id = SCENE_ID};
+	fake_xfer.wrong = 0;
+	fake_ep_open(&scene->ep, &fake_cq);
+	scene->ep.tag_bit = FAKE_TAG_BIT;
+	scene->ep.wish = PATH_STAGE_ONLY;
+	scene->ep.peeks = true;
+	scene->ep.peek_data = FI_REMOTE_CQ_DATA;
+	if (!kind)
+		return;
+	kind->bring(scene);
+	if (scene_state(scene) != kind->state)
+		fail_msg("%s: %s", kind->name, xfer_state_name(scene_state(scene)));
+	assert_int_equal(fake_xfer.wrong, 0);
+}
+
+enum xfer_state scene_state(const struct scene *scene)
+{
+	const struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &scene->ep.live, live) {
+		if (ctx != &scene->req->ctx || !xfer_ctx_is_req(ctx))
+			continue;
+		/* its cell may be that of another one by now, which serves a peer */
+		if (scene->req->served ? scene->req->transfer.id == scene->id
+				       : scene->req->context == &scene->reports)
+			return scene->req->state;
+	}
+	return XFER_ENDED;
+}
+
+/* The core ends one of its operations. False: it has none but receives of the application's */
+static bool scene_end_next(void)
+{
+	const struct fake_op *op;
+
+	for (size_t i = 0; i < fake.count; i++) {
+		op = &fake.held[i];
+		if (op->kind == FAKE_RECV && !op->internal && !op->cancelled)
+			continue;
+		scene_end(i, op->len, op->cancelled ? FI_ECANCELED : 0);
+		return true;
+	}
+	return false;
+}
+
+void scene_drain(struct scene *scene)
+{
+	fake.no_sends = fake.no_recvs = fake.no_internal = false;
+	do {
+		while (scene_end_next())
+			;
+		xfer_progress(&fake_xfer);
+	} while (scene_end_next() || fake_xfer.copies.pending ||
+		 !TAILQ_EMPTY(&scene->ep.outq) || !TAILQ_EMPTY(&scene->aside.outq));
+}
+
+void scene_give_up(struct scene *scene)
+{
+	static const enum said ends[] = {SAID_ABORT_TO_SENDER, SAID_ABORT, SAID_FIN_ERROR,
+					 SAID_RESULT_ERROR};
+
+	for (size_t i = 0; i < UNIT_COUNT(ends); i++)
+		scene_say(scene, ends[i]);
+	/* what answers a read may have taken its place */
+	scene_say_of(scene, SAID_ABORT, SCENE_ID_SUPPLY);
+	for (size_t i = 0; i < fake.count; i++)
+		fake.held[i].cancelled = true;
+	scene_drain(scene);
+}
+
+void scene_close(struct scene *scene)
+{
+	struct core_comp comp;
+
+	fake_ep_close(&scene->ep);
+	fake.no_sends = fake.no_recvs = fake.no_internal = false;
+	while (xfer_cq_next(&fake_cq, false, &comp) == 1 ||
+	       xfer_cq_next(&fake_cq, true, &comp) == 1)
+		scene->reports += comp.context == &scene->reports;
+	assert_int_equal(fake_xfer.cells.used, 0);
+	assert_int_equal(fake_xfer.open, 0);
+	assert_int_equal(fake_xfer.busy, 0);
+	assert_int_equal(fake_xfer.looks, 0);
+	assert_int_equal(fake_xfer.copies.pending, 0);
+	assert_int_equal(region.users, 0);
+	for (size_t i = 0; i < XFER_STATES; i++)
+		assert_true(TAILQ_EMPTY(&fake_xfer.in[i]));
+	for (size_t i = 0; i < STAGE_POOLS; i++) {
+		const struct stage_pool *pool = &fake_xfer.stage.pools[i];
+
+		assert_int_equal(pool->idle, pool->count);
+	}
+}
