@@ -9,12 +9,13 @@
 
 /*
  * A message that is announced, as what is longer than SCENE_WHOLE is; and the pieces that are asked
- * for, SCENE_PIECES of them. It fits a slot that is lent.
+ * for, SCENE_PIECES of them; or tiny ones. It fits a slot that is lent.
  */
 #define SCENE_WHOLE 8192
 #define SCENE_LEN 60000
 #define SCENE_PIECE 20000
 #define SCENE_PIECES 3
+#define SCENE_TINY 8
 
 /* Remote memory: of the peer's, which is asked for it; and of ours. */
 #define SCENE_KEY_MARK (1ULL << 63)
@@ -92,7 +93,9 @@ enum said {
 	SAID_RESULT,
 	SAID_RESULT_ERROR,
 	SAID_HELLO,
-	SAID_COUNT
+	SAID_COUNT,
+	/* takes too long to be tried in every state */
+	SAID_CTS_TINY = SAID_COUNT
 };
 
 const char *said_name(enum said said);
@@ -145,6 +148,7 @@ void test_answered_in_queue(void **state);
 void test_credit_first(void **state);
 void test_fin_first(void **state);
 void test_failed_in_queue(void **state);
+void test_asked_for_tiny(void **state);
 void test_asked_twice(void **state);
 void test_marked(void **state);
 void test_marked_untracked(void **state);

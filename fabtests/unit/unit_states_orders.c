@@ -113,6 +113,29 @@ void test_failed_in_queue(void **state)
 	}
 }
 
+/* A peer may ask for as many pieces as there are bytes: their records are not made all at once. */
+void test_asked_for_tiny(void **state)
+{
+	const uint32_t few = 1000;
+	size_t sent;
+
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		const struct scene_kind *kind = &scene_kinds[i];
+
+		if (kind->state != XFER_ANNOUNCED || kind->served)
+			continue;
+		scene_open(&scene, kind);
+		sent = fake.sent[FAKE_ALIVE];
+		scene_say(&scene, SAID_CTS_TINY);
+		assert_in_range(fake_xfer.cells.used, 1, few);
+		scene_drain(&scene);
+		assert_int_equal(fake.sent[FAKE_ALIVE] - sent, SCENE_LEN / SCENE_TINY);
+		scene_give_up(&scene);
+		assert_int_equal(scene_state(&scene), XFER_ENDED);
+		expect_reports(1);
+	}
+}
+
 /* What the peer asks for twice it gets once. */
 void test_asked_twice(void **state)
 {

@@ -167,7 +167,7 @@ static const uint64_t operand = 1;
 static const struct {
 	const char *name;
 	struct wire_msg msg;
-} said_all[SAID_COUNT] = {
+} said_all[] = {
 	[SAID_ANNOUNCE] = {"ANNOUNCE", {.type = WIRE_ANNOUNCE, ANNOUNCED_LEN, PEER}},
 	[SAID_ANNOUNCE_LENT] = {"ANNOUNCE of a copy",
 				{.type = WIRE_ANNOUNCE,
@@ -228,6 +228,11 @@ static const struct {
 			  .payload_len = sizeof operand}},
 	[SAID_RESULT_ERROR] = {"RESULT with an error",
 			       {.type = WIRE_RESULT, .status = -FI_EACCES}},
+	[SAID_CTS_TINY] = {"CTS for tiny pieces",
+			   {.type = WIRE_CTS,
+			    .len = SCENE_LEN,
+			    .chunk = SCENE_TINY,
+			    .count = UINT32_MAX}},
 	[SAID_HELLO] = {"HELLO",
 			{.type = WIRE_HELLO,
 			 .flags = WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS,

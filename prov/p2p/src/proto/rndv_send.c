@@ -17,6 +17,13 @@
 #include "xfer/req_state.h"
 
 _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
+
+/*
+ * Parts of one message that are in flight at a time, at most: a peer may ask for as many pieces as there
+ * are bytes, and each takes a cell. Receivers of ours post fewer.
+ */
+#define RNDV_SEND_MAX 64
+
 _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
 
 void rndv_note_recall(struct xfer_req *req, int status)
@@ -294,7 +301,7 @@ void rndv_push(struct xfer_req *req)
 	int ret;
 
 	while (req->state == XFER_PUSHING && req->transfer.send.credits &&
-	       !rndv_all_begun(req)) {
+	       req->transfer.in_flight < RNDV_SEND_MAX && !rndv_all_begun(req)) {
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
 			return;
