@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Messages that travel whole. See eager.h. */
+/*
+ * Eager messages travel whole, in one core message. Either end copies between the device and a
+ * slot or, if no slot is long enough, a reserve. See eager.h.
+ *
+ *	sender                                                           receiver
+ *	                                                                 CORE: posts a slot
+ *	STAGING: copies out
+ *	READY: for its turn
+ *	CORE                 --- message(tag, data, bytes) ------------> COPYING: copies in
+ *	ENDED                                                            ENDED
+ *
+ * PATH_DIRECT copies nothing: the core's NIC takes the device memory itself.
+ */
 #include "proto/eager.h"
 
 #include <stdlib.h>

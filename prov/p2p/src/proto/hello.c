@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What is known of peers. See hello.h. */
+/*
+ * What is known of peers, and how they tell it. See hello.h.
+ *
+ *	sender                                                           receiver
+ *	first short message  --- HELLO(host, name, asks) -------------->
+ *	                     <----------- HELLO(host, name, follows) --- follows up all receives
+ *	short messages       --- ANNOUNCE(id, length, offer), marker --> ACROSS
+ *
+ *	first offer          --- HELLO(host, name, board) -------------> maps the board
+ *	                     <------------- HELLO(host, name, reads) ---
+ *	all messages         === note(id, length, offer) ==============> reads it
+ *
+ * One HELLO may ask and tell of the board at once. Until its answer is here, short messages are
+ * staged, and long ones announced by messages.
+ */
 #include "proto/hello.h"
 
 #include <stdlib.h>

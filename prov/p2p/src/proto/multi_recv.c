@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Buffers for many messages. See multi_recv.h. */
+/*
+ * Multi-receive buffers, and the order of what comes to them. See multi_recv.h.
+ *
+ *	sender                                                           receiver
+ *	                     --- message A ----------------------------> places and reports A
+ *	MARKING              --- ANNOUNCE(id, length) of B ------------> notes what is to come
+ *	ANNOUNCED            --- marker(id) of B ----------------------> holds a turn for B
+ *	WHOLE                <----------------------- CTS(id, plain) ---
+ *	                     --- message C ----------------------------> places C, holds it back
+ *	CORE                 --- message B(mark and id, bytes) --------> places B
+ *	ENDED                                                            reports B, then C
+ *
+ * The receiver gives up B when no buffer is left that could take it. Messages of other senders
+ * do not wait for B.
+ */
 #include "proto/multi_recv.h"
 
 #include <stdlib.h>

@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Looking for messages without receiving them. See peek.h. */
+/*
+ * Peeks: they look for messages and receive none. See peek.h. The sender knows nothing of them.
+ *
+ *	sender                                                           receiver
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> the core keeps it
+ *	                                                                 CORE: a peek finds it
+ *	                     --- ANNOUNCE(id, length, data) -----------> PEEKING, until this
+ *	                                                                 reports length and data
+ *
+ *	                                                                 FI_PEEK: ENDED
+ *	                                                                 FI_CLAIM: CLAIMED
+ *	PUSHING              <--------- CTS(id, length, ...): rndv.c --- received: CORE, MATCHED
+ *	FINISHING or SENT    <------ CTS(id, length 0): rndv_plain.c --- FI_DISCARD: ENDED
+ */
 #include "proto/peek.h"
 
 #include <rdma/fi_errno.h>

@@ -1,5 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Device memory at this end of the core's remote operations. See rma_core.h. */
+/*
+ * The core's own reads, writes and atomic operations, with device memory at this end; and long
+ * messages that the receiver's core reads. See rma_core.h.
+ *
+ *	initiator                                                        target
+ *	BOUNCING: copies out === the core writes, 8 pieces at a time ==> the core's memory
+ *	ENDED
+ *
+ *	BOUNCING: copies in  <=== the core reads, 8 pieces at a time === the core's memory
+ *	ENDED
+ *
+ *	sender                                                           receiver
+ *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
+ *	                     === the core reads the memory ============> FETCHING
+ *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
+ *
+ * Where the NIC has the device memory, nothing is copied. The arrays of an atomic operation are
+ * copied to one reserve, which the core works on.
+ */
 #include "proto/rma_core.h"
 
 #include <stdlib.h>

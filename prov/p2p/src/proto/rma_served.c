@@ -1,11 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Remote memory reached by asking its owner, at who asks. See rma_served.h.
+ * Remote memory that is reached by asking its owner: the initiator's side. See rma_served.h. What
+ * is longer than WIRE_PAYLOAD_MAX travels as a long message.
  *
- * What a short request takes along from device memory is copied to a slot first, and the request
- * goes when that has ended. Requests of one endpoint to one owner leave in the order in which they
- * were posted: another of this kind may be copied meanwhile, and goes behind the first; any other
- * gets -FI_EAGAIN until then.
+ *	initiator                                                        owner
+ *	ASKING_FIN           --- WRITE(id, key, address, bytes) -------> checks, writes
+ *	ENDED                <---------------------- FIN(id, status) ---
+ *
+ *	ANNOUNCED            --- WRITE(id, key, address, length) ------> checks, MATCHED
+ *	ENDED                <---- CTS(id, ...), pieces, FIN: rndv.c --- ENDED
+ *
+ *	ASKING_RESULT        --- READ(id, key, address, length) -------> checks, reads
+ *	ENDED                <------------ RESULT(id, status, bytes) ---
+ *
+ *	ASKING_BYTES         --- READ(id, key, address, length) -------> checks
+ *	MATCHED              <----------- SUPPLY(new id, id, length) --- ANNOUNCED
+ *	ENDED                --- CTS(new id, ...), pieces: rndv.c -----> ENDED
+ *
+ *	ASKING_RESULT        --- ATOMIC(id, key, address, operands) ---> checks, computes
+ *	ENDED                <---- RESULT(id, status, values before) ---
+ *
+ * WRITE and SUPPLY of a long one may carry an offer: then the other end copies, as in
+ * rndv_across.c.
+ *
+ * What a short request takes along from device memory is copied to a slot first. The request goes
+ * when that has ended. Requests of one endpoint to one owner leave in the order in which they were
+ * posted. Another of this kind may be copied meanwhile, and goes behind the first; any other gets
+ * -FI_EAGAIN until then.
  */
 #include "proto/rma_served.h"
 

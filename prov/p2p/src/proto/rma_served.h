@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Remote memory that is reached by asking its owner (wire.h): rma_served.c asks, rma_serving.c
- * serves. What is short travels with the request or the answer; the rest in pieces (rndv.c).
- * Nothing waits for a copy but a call with FI_INJECT. All [locked].
+ * Remote memory that is reached by asking its owner: rma_served.c asks, rma_serving.c serves. Short
+ * data travels with the request or the answer, long data as a long message (rndv.c). Nothing waits
+ * for a copy but a call with FI_INJECT. All [locked].
  */
 #ifndef P2P_RMA_SERVED_H
 #define P2P_RMA_SERVED_H

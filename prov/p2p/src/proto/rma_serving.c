@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Remote memory at its owner: what peers ask for, one job a request. See rma_served.h.
- *
- *	peer			owner
- *	WRITE		     ->	a slot, a copy in
- *			     <-	FIN
- *	READ		     ->	a slot, a copy out
- *			     <-	RESULT
- *	ATOMIC		     ->	a slot, a copy out, the CPU computes, a copy in
- *			     <-	RESULT
+ * Remote memory at its owner: what peers ask for, one job a request. See rma_served.h;
+ * rma_served.c has the diagrams. A job copies between a slot and the device; for an atomic operation
+ * the CPU computes between two copies.
  *
  * Copies are asynchronous, and an answer goes when its last copy has ended: nothing here waits. The
  * jobs of a domain form one list, in the order in which they came, from all endpoints and peers.

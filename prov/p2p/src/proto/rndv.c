@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The rendezvous protocol (wire.h): long messages from device memory, announced before their bytes
- * travel. Sending, a piece takes a slot, is copied out of the device, sent, and gives the slot back.
- * Receiving, pieces are posted ahead of the sender: straight into the user's buffer if that is host
- * memory, else into slots from which they are copied to the device. So copy, wire and copy run at
- * the same time. This file is its row of the table; the parts are in rndv_*.c.
+ * The rendezvous protocol: long messages, announced before their bytes travel. This file is its
+ * row of the table; rndv_*.c have the parts.
+ *
+ *	sender                                                           receiver
+ *	MARKING              --- ANNOUNCE(id, length, chunk) ----------> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
+ *	                                                                 GRANTING: posts pieces
+ *	PUSHING              <------- CTS(id, length, chunk, number) --- PULLING
+ *	copies out           --- piece(number, 0) ---------------------> copies in
+ *	copies out           --- piece(number, 1) ---------------------> copies in
+ *	                     <-------------------- CREDIT(id, count) --- has posted more pieces
+ *	FINISHING            --- piece(number, last) ------------------> TELLING
+ *	ENDED                <--------- FIN(id), if it is waited for --- ENDED
+ *
+ * The receiver posts up to 8 pieces ahead of the sender: into the user's buffer if that is host
+ * memory, else into slots. A slot serves the next piece as soon as its own has been copied or
+ * sent. So copy, wire and copy run at the same time.
+ *
+ * Over cores that stall behind a message without a receive, ANNOUNCE and CTS name side
+ * endpoints (side_ep.h). Then CTS, pieces, CREDIT and FIN travel between those.
+ *
+ * rndv_across.c, rndv_lent.c, rndv_plain.c and rma_core.c have what a receiver may do instead
+ * of asking for pieces; rndv_choose.c chooses.
  */
 #include <rdma/fi_errno.h>
 

@@ -1,5 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Copies from device to device. See rndv_across.h. */
+/*
+ * Copies from device to device, by a receiver on the sender's host. See rndv_across.h.
+ *
+ *	sender                                                           receiver
+ *	MARKING              --- ANNOUNCE(id, length, offer) ----------> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: opens it
+ *	                     === the receiver copies ==================> ACROSS
+ *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
+ *
+ *	with a board         --- HELLO(host, board) -------------------> maps the board
+ *	                     <------------------- HELLO(host, reads) ---
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: looks for it
+ *	                     === note(id, length, offer) ==============> finds it, opens it
+ *	                     === the receiver copies ==================> ACROSS
+ *	ENDED                <=================== answer on the note === ENDED
+ *
+ * The note may be there before the marker. With WIRE_CALLS the receiver sends FIN in place of
+ * an answer on the note, as somebody may sleep. A receiver that does not take the offer asks
+ * for pieces, and says why in CTS: rndv.c.
+ */
 #include "proto/rndv_across.h"
 
 #include <rdma/fi_errno.h>

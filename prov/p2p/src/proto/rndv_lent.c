@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Messages read out of their sender's staging memory. See rndv_lent.h. */
+/*
+ * Lent messages: the receiver's core reads them out of their sender's slots. See rndv_lent.h.
+ *
+ *	sender                                                           receiver
+ *	STAGING: copies out
+ *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
+ *	                                                                 BORROWING
+ *	                     === the core reads this and other slots ==> READING, copies in
+ *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
+ *
+ * A receiver that cannot read asks for pieces (rndv.c), and the sender lends it nothing more.
+ */
 #include "proto/rndv_lent.h"
 
 #include <rdma/fi_errno.h>

@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Announced messages that do not come in pieces. See rndv_plain.h. */
+/*
+ * Announced messages of which no pieces come. See rndv_plain.h. A multi-receive buffer has no
+ * room for a long message of its own, so the sender sends it whole; others do not want it.
+ *
+ *	sender                                                           receiver
+ *	MARKING              --- ANNOUNCE(id, length) -----------------> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> a multi-receive buffer
+ *	WHOLE                <----------------------- CTS(id, plain) --- asks for all of it
+ *	STAGING, READY
+ *	CORE                 --- message(tag, mark and id, bytes) -----> knows it by its id
+ *	ENDED                                                            reports it
+ *
+ *	not wanted:          --- ANNOUNCE(id, length) -----------------> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> refuses or discards it
+ *	FINISHING or SENT    <-------------------- CTS(id, length 0) ---
+ *	ENDED                <--------- FIN(id), if it is waited for ---
+ */
 #include "proto/rndv_plain.h"
 
 #include <rdma/fi_errno.h>

@@ -1,89 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What travels between two ofi_p2p endpoints besides the user's messages.
+ * Control messages: what two ofi_p2p endpoints say to each other besides the user's messages.
+ * Sequence diagrams are at the heads of the protocols' files, and in ARCHITECTURE.md.
  *
- * A long message from device memory is two messages. The *marker* goes through the
- * user's own channel with the user's tag and no payload: the core provider matches it
- * with a receive, in order, as it would have matched the message; its cq_data has the
- * top bit set and names the transaction. The *announcement*, a control message, tells
- * what is to come. They may arrive in either order. The receiver answers a matched
- * announcement with WIRE_CTS; pieces then come as tagged messages of their own.
+ * A long message from device memory is two messages. The *marker* goes through the user's own
+ * channel, with the user's tag and no bytes. The core matches it with a receive, in order, as it
+ * would have matched the message. Its cq_data has the top bit set; the bits below are an id. The
+ * *announcement*, a control message, tells what that id stands for. Either may come first. An
+ * announcement may also be a note on the sender's board (board.h).
  *
- *	sender			receiver
- *	ANNOUNCE(id, length) ->
- *	marker(id)	     ->	matched with a receive
- *			     <-	CTS(id, wanted, window, tag)
- *	pieces tag+0, tag+1 …->
- *			     <-	CREDIT(id, count), as buffers are free again
- *			     <-	FIN(id), if DELIVERY_COMPLETE was asked for
- *	either side, when it cannot go on: ABORT(id, status)
+ * Ids: whoever begins a transfer numbers it. The lower bits of an id are counted, the upper ones
+ * are the sender's own. Every control message but HELLO has the id of what it is about.
  *
- * Where the sender's NIC reaches the memory, the announcement has its key and address, and a
- * receiver that can reads it instead of answering:
- *	ANNOUNCE(id, length, key, address) ->
- *	marker(id)	     ->	matched with a receive; the core reads
- *			     <-	FIN(id)
+ * Either side sends ABORT(id, status) when it cannot go on. Either side sends PROBE(id) when it
+ * has heard nothing for long. PROBE asks for no answer: a core notices that a peer is dead when
+ * something is sent to it.
  *
- * A message in memory that other processes of the host can open is announced with what they
- * open it by. A receiver that can copies it, from device to device, instead of answering:
- *	ANNOUNCE(id, length, offer) ->
- *	marker(id)	     ->	matched with a receive; the receiver copies
- *			     <-	FIN(id)
- * Any other asks for the pieces, and says why. So it is with WRITE and SUPPLY below.
+ * Tags have the internal bit. A piece's tag has WIRE_TAG_PIECE, the receiver's number for the
+ * transfer, and the piece's number. A control message's tag has nothing else. Over cores that mix up
+ * a domain's endpoints it has wire_name_ident() of the receiver.
  *
- * So may a short message be, to a receiver that has said that it looks after short receives:
- *	HELLO(host, asks)    ->
- *			     <-	HELLO(host, follows)
+ * Several control messages may come as one, one behind the other. Numbers are little-endian.
  *
- * On one host an announcement need not be sent: it is a note on the sender's board (board.h), for
- * receivers that have said that they read it, and the FIN is their answer on the note:
- *	HELLO(host, board)   ->
- *			     <-	HELLO(host, reads)
- *	marker(id)	     ->	matched with a receive; reads the note, once it is there
- *	note(id)		(on the sender's board; it may be there before the marker)
- *				answers on the note, once all is copied; or, where WIRE_CALLS asks
- *			     <-	FIN(id)
- *
- * Where the core reads nothing more from a peer whose message has no receive yet, what is between
- * markers and FIN goes between two endpoints beside the application's (side_ep.h), which can never have
- * such messages: the announcement and the CTS name them.
- *	ANNOUNCE(id, length, name of the endpoint aside) ->
- *	marker(id)	     ->	matched with a receive
- * from aside to aside:	     <-	CTS(id, wanted, window, tag, name of the endpoint aside)
- *	pieces, CREDIT, FIN, ABORT as above
- *
- * A message of middling length may be announced once it lies in the sender's staging memory, whose
- * key and address are told. The receiver's core reads it, and others of the same sender with it:
- *	ANNOUNCE(id, length, lent, key, address) ->
- *	marker(id)	     ->	matched with a receive; the core reads
- *			     <-	FIN(id)
- * Who cannot read asks for the pieces.
- *
- *	A multi-receive buffer that a marker has matched has no room for the message:
- *			     <-	CTS(id, WIRE_PLAIN)
- *	the whole message, its cq_data as the marker's, through the user's channel ->
- *
- * Memory that the core provider of its owner cannot reach is reached by asking the owner:
- *
- *	initiator		target
- *	WRITE(id, key, address, data) -> checks, writes
- *			     <-	FIN(id, status)
- *	WRITE(id, key, address, length) -> when it is longer: CTS, pieces, FIN as above
- *	READ(id, key, address, length) -> checks, reads
- *			     <-	RESULT(id, status, data)
- *			     <- or, when it is longer: SUPPLY(new id, id), and CTS, pieces as above
- *	ATOMIC(id, key, address, operands) -> checks, computes
- *			     <-	RESULT(id, status, what was there before)
- *
- *	either side, when it has long heard nothing: PROBE(id), which asks for no answer;
- *	a core provider that notices dead peers notices when something is sent to them
- *
- * A piece's tag: the internal bit, WIRE_TAG_PIECE, the receiver's number for the
- * transfer, the piece's number. A control message's tag: the internal bit alone, or, over
- * cores that mix up a domain's endpoints, with wire_name_ident() of its receiver. Several messages
- * may come as one, one behind the other.
- *
- * Numbers are little-endian. Whatever arrives is checked by wire_decode() before use.
+ * Checks: wire_decode() checks whatever arrives before anything uses it. xfer_state_fit() (req_state.h)
+ * then tells whether the message fits the state of what it is about.
  */
 #ifndef P2P_WIRE_H
 #define P2P_WIRE_H
