@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Sends GPU memory from one process to another by plain libfabric calls. The sender needs the
- * receiver's address: the receiver writes it to its output, the sender reads it from its input.
+ * Sends GPU memory from one process to another by plain libfabric calls. The receiver writes its
+ * address to its output. The sender reads that from its input.
  *
  *	ssh one send_gpu recv 'tcp;ofi_rxm;ofi_p2p' | send_gpu send 'tcp;ofi_rxm;ofi_p2p'
  *
@@ -31,39 +31,26 @@ static void try(const char *call, long ret)
 	exit(1);
 }
 
-int main(int argc, char **argv)
+static struct fi_info *info;
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
+static struct fid_cq *cq; /* tells which operations have ended */
+static struct fid_av *av; /* lists the peers */
+static struct fid_ep *ep;
+
+/* An endpoint that sends messages from and to GPU memory, and needs no connection */
+static void open_endpoint(const char *provider)
 {
-	bool sends = argc == 3 && !strcmp(argv[1], "send");
-	bool receives = argc == 3 && !strcmp(argv[1], "recv");
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_CONTEXT};
-	struct fi_info *hints = fi_allocinfo(), *info;
-	struct fi_cq_err_entry error = {0};
 	struct fi_av_attr av_attr = {0};
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-	struct fi_cq_entry entry;
-	struct fid_cq *cq;
-	struct fid_av *av;
-	struct fid_ep *ep;
-	fi_addr_t peer = FI_ADDR_UNSPEC;
-	static char data[SIZE], got[SIZE];
-	char name[256] = "";
-	size_t len = sizeof name;
-	void *gpu;
-	ssize_t ret;
+	struct fi_info *hints = fi_allocinfo();
 
-	if (!sends && !receives) {
-		fprintf(stderr, "usage: send_gpu send|recv PROVIDER\n");
-		return 2;
-	}
-
-	/* Wanted are messages, reliable and without connections, from and to GPU memory. */
 	hints->caps = FI_MSG | FI_HMEM;
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->fabric_attr->prov_name = strdup(argv[2]);
+	hints->fabric_attr->prov_name = strdup(provider);
 	TRY(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(hints);
 
-	/* An endpoint, a queue that tells of operations that have ended, a list of peers */
 	TRY(fi_fabric(info->fabric_attr, &fabric, NULL));
 	TRY(fi_domain(fabric, info, &domain, NULL));
 	TRY(fi_cq_open(domain, &cq_attr, &cq, NULL));
@@ -72,15 +59,15 @@ int main(int argc, char **argv)
 	TRY(fi_ep_bind(ep, &cq->fid, FI_SEND | FI_RECV));
 	TRY(fi_ep_bind(ep, &av->fid, 0));
 	TRY(fi_enable(ep));
+}
 
-	/* The buffer is GPU memory. Nobody has to be told: its address says so. */
-	for (size_t i = 0; i < SIZE; i++)
-		data[i] = (char) (i * 7 + (i >> 8));
-	TRY(cudaMalloc(&gpu, SIZE));
-	if (sends)
-		TRY(cudaMemcpy(gpu, data, SIZE, cudaMemcpyHostToDevice));
+/* The receiver tells its address. The sender makes that a peer. */
+static fi_addr_t exchange_address(bool sends)
+{
+	fi_addr_t peer = FI_ADDR_UNSPEC;
+	char name[256] = "";
+	size_t len = sizeof name;
 
-	/* The address of the receiver */
 	if (sends) {
 		TRY(read(STDIN_FILENO, name, sizeof name) <= 0);
 		TRY(fi_av_insert(av, name, 1, &peer, 0, NULL) != 1);
@@ -88,8 +75,16 @@ int main(int argc, char **argv)
 		TRY(fi_getname(&ep->fid, name, &len));
 		TRY(write(STDOUT_FILENO, name, len) != (ssize_t) len);
 	}
+	return peer;
+}
 
-	/* -FI_EAGAIN means "not now". Reads of the queue are what moves transfers on. */
+/* -FI_EAGAIN means "not now". Reads of the queue move transfers on. */
+static void transfer(bool sends, void *gpu, fi_addr_t peer)
+{
+	struct fi_cq_err_entry error = {0};
+	struct fi_cq_entry entry;
+	ssize_t ret;
+
 	while ((ret = sends ? fi_send(ep, gpu, SIZE, NULL, peer, NULL)
 			    : fi_recv(ep, gpu, SIZE, NULL, peer, NULL)) == -FI_EAGAIN)
 		fi_cq_read(cq, NULL, 0);
@@ -100,9 +95,30 @@ int main(int argc, char **argv)
 	if (ret == -FI_EAVAIL && fi_cq_readerr(cq, &error, 0) == 1)
 		ret = -error.err;
 	TRY(ret == 1 ? 0 : ret);
+}
 
-	/* The data is in GPU memory once the completion says so. Is it what was sent? */
-	if (receives) {
+int main(int argc, char **argv)
+{
+	bool sends = argc == 3 && !strcmp(argv[1], "send");
+	static char data[SIZE], got[SIZE];
+	void *gpu;
+
+	if (argc != 3 || (!sends && strcmp(argv[1], "recv"))) {
+		fprintf(stderr, "usage: send_gpu send|recv PROVIDER\n");
+		return 2;
+	}
+	open_endpoint(argv[2]);
+
+	/* The buffer is GPU memory. Its address says so, and nobody has to be told. */
+	for (size_t i = 0; i < SIZE; i++)
+		data[i] = (char) (i * 7 + (i >> 8));
+	TRY(cudaMalloc(&gpu, SIZE));
+	if (sends)
+		TRY(cudaMemcpy(gpu, data, SIZE, cudaMemcpyHostToDevice));
+	transfer(sends, gpu, exchange_address(sends));
+
+	/* The completion says that the data is in GPU memory. Is it what was sent? */
+	if (!sends) {
 		TRY(cudaMemcpy(got, gpu, SIZE, cudaMemcpyDeviceToHost));
 		TRY(memcmp(got, data, SIZE) != 0);
 		fprintf(stderr, "received %d bytes of GPU memory, all as sent\n", SIZE);
@@ -113,8 +129,7 @@ int main(int argc, char **argv)
 	TRY(fi_close(&cq->fid));
 	TRY(fi_close(&domain->fid));
 	TRY(fi_close(&fabric->fid));
-	TRY(cudaFree(gpu));
 	fi_freeinfo(info);
-	fi_freeinfo(hints);
+	TRY(cudaFree(gpu));
 	return 0;
 }
