@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Messages that travel whole: copied between the device and a host buffer that
- * the core provider sends from or receives into.
+ * Eager messages: they travel whole. Either end copies between the device and a host buffer
+ * that the core sends from or receives into.
  */
 #ifndef P2P_EAGER_H
 #define P2P_EAGER_H

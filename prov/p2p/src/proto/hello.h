@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What is known of peers, most of it of those within the host, a byte each.
+ * What is known of peers, a byte each. Most of it is about peers on the same host.
  *
- * A short message from device memory may be offered like a long one (wire.h), and not staged,
- * if its receiver looks after all of its receives (struct xfer_ep.follows): a marker that met
- * one which it does not look after would be lost. So it is asked, with WIRE_HELLO, when the
- * first such message goes there, and until it has answered they are staged. In the same way it is
- * told, when the first message is offered to it, of the board (board.h) that later ones are
- * announced on once it has said that it reads it.
+ * A short message from device memory may be offered like a long one (wire.h), and not staged.
+ * Its receiver must follow up all receives (struct xfer_ep.follows), as a marker that meets any
+ * other receive is lost. The first such message to a peer asks it, with HELLO. Until it
+ * answers, short messages are staged.
  *
- * Applications may initialise their GPU after the endpoint, as MPI's do: where there is a GPU
- * all receives are looked after at first, and no more after HELLO_TRIAL of them, if no device
- * memory has been seen by then, nor a peer that asks. All [locked].
+ * The first offer to a peer tells it of our board (board.h). Once it says that it reads the
+ * board, announcements to it are notes.
+ *
+ * Applications such as MPI initialise their GPU after the endpoint. So, where there is a GPU,
+ * all receives are followed up at first. That ends after HELLO_TRIAL of them, unless device
+ * memory has been seen or a peer has asked. All [locked].
  */
 #ifndef P2P_HELLO_H
 #define P2P_HELLO_H

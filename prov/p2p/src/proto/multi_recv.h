@@ -2,13 +2,13 @@
 /*
  * Buffers for many messages (FI_MULTI_RECV).
  *
- * The core packs messages into a host buffer itself, and for device memory into a reserve
- * of the same length, from which each is copied to the same place of the device's.
+ * The core packs messages into a host buffer itself. For device memory that is a reserve of the
+ * same length. Each message is copied from there to the same place in the device's.
  *
- * A marker finds no room for its message there. The sender then sends the message as it
- * is, and until it has come, what came after it from the same peer is not reported: order
- * is all that an application has to go by. It is given up only when no buffer is left
- * that could take the message, since such a buffer may be what the application waits for.
+ * A marker finds no room for its message there. So its sender sends the message as it is. Until
+ * it has come, later messages of the same peer are not reported, as order is all that an
+ * application has to go by. The message is given up only when no buffer is left that could take
+ * it: such a buffer may be what the application waits for.
  *
  * All [locked].
  */

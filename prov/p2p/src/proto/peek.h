@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * FI_PEEK, FI_CLAIM and FI_DISCARD of tagged messages. The core finds, keeps and
- * throws away; we see to it that what is told is the message and not its marker. A core
- * knows a claimed message by the context it was claimed with, so that the request of the
- * peek lives on, and the receive that takes the message uses it. All [locked].
+ * FI_PEEK, FI_CLAIM and FI_DISCARD of tagged messages. The core finds, keeps and discards. We
+ * tell of the message where it has found a marker. A core knows a claimed message by its
+ * context. So the request of a claim lives on, and the receive that takes the message uses it.
+ * All [locked].
  */
 #ifndef P2P_PEEK_H
 #define P2P_PEEK_H

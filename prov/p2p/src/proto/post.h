@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Where an operation begins: what memory it is about, which way it takes, and which protocol
+ * Where an operation begins: what memory it is about, which path it takes, and which protocol
  * carries it.
  */
 #ifndef P2P_POST_H

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The table of protocols: one row, and one file or more, for each way that bytes travel. Another
- * protocol is another file and another row.
+ * The table of protocols: one row, and one file or more, for each way that bytes travel. The
+ * file of a protocol begins with its sequence diagram. In it, ---> is a message, and ===> is
+ * memory that one side reaches at the other; capitals are states (xfer/req.h). A new protocol
+ * is a new file and row.
  */
 #ifndef P2P_PROTO_H
 #define P2P_PROTO_H

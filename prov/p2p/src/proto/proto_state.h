@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What protocols keep of a domain and of an endpoint, beside requests. The domain's lock guards it. */
+/*
+ * What protocols keep of a domain and of an endpoint, beside requests. The domain's lock guards
+ * it.
+ */
 #ifndef P2P_PROTO_STATE_H
 #define P2P_PROTO_STATE_H
 

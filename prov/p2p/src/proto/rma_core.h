@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The core's own operations on remote memory, with device memory at this end: by the
- * NIC itself, or piece by piece through staging slots; the peer need not know. All [locked].
+ * The core's own operations on remote memory, with device memory at this end. Either the NIC
+ * has that memory, or it is staged piece by piece. The peer need not know. All [locked].
  */
 #ifndef P2P_RMA_CORE_H
 #define P2P_RMA_CORE_H

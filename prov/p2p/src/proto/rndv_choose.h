@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Marker and announcement have met: chooses how the message is received, and begins. All [locked]. */
+/*
+ * Marker and announcement have met: chooses how the message is received, and begins.
+ * All [locked].
+ */
 #ifndef P2P_RNDV_CHOOSE_H
 #define P2P_RNDV_CHOOSE_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Messages of middling length that lie in their sender's staging memory until the receiver's
- * core has read them (wire.h), several at a time. All [locked].
+ * Lent messages: they lie in their sender's slots until the receiver's core has read them,
+ * several at a time. All [locked].
  *
- * To the core such a read is one operation, from place to place, where messages of that length go
- * through buffers of its own; what is in turn added, a marker, is small. It is of use as long as others
- * are under way: one by itself travels whole, without a round trip.
+ * To the core such a read is one operation, from place to place. It would send messages of that
+ * length through buffers of its own. The price is a marker, which is small. Lending pays as
+ * long as others are under way. A message alone travels whole, as that takes no round trip.
  */
 #ifndef P2P_RNDV_LENT_H
 #define P2P_RNDV_LENT_H

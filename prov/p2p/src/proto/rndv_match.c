@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * What is known of long messages coming in, until marker and announcement have both
- * come. See rndv_match.h.
- */
+/* Arrivals of long messages. See rndv_match.h. */
 #include "proto/rndv_match.h"
 #include "proto/proto_state.h"
 

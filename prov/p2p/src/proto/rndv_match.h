@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What is known of long messages coming in, until marker and announcement have both come. All [locked]. */
+/*
+ * Arrivals: what is known of long messages coming in, until marker and announcement are both
+ * here. All [locked].
+ */
 #ifndef P2P_RNDV_MATCH_H
 #define P2P_RNDV_MATCH_H
 

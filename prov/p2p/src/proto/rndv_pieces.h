@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What goes in pieces, in either direction: their staging memory and their ends. All [locked]. */
+/* Pieces, in either direction: their staging memory and their ends. All [locked]. */
 #ifndef P2P_RNDV_PIECES_H
 #define P2P_RNDV_PIECES_H
 

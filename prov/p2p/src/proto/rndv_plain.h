@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Announced messages that do not come in pieces: refused, thrown away, or asked for whole. All [locked]. */
+/*
+ * Announced messages of which no pieces come: refused, discarded, or asked for whole.
+ * All [locked].
+ */
 #ifndef P2P_RNDV_PLAIN_H
 #define P2P_RNDV_PLAIN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Long messages coming in, from the first piece to the end of the receive. All [locked]. */
+/* The receiver's side of long messages, from the first piece to the end. All [locked]. */
 #ifndef P2P_RNDV_RECV_H
 #define P2P_RNDV_RECV_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Long messages going out. All [locked]. */
+/* The sender's side of long messages. All [locked]. */
 #ifndef P2P_RNDV_SEND_H
 #define P2P_RNDV_SEND_H
 

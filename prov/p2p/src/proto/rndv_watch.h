@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Transfers that do not move: asks peers for a sign of life. All [locked]. */
+/* Transfers that do not move: their peers are probed. All [locked]. */
 #ifndef P2P_RNDV_WATCH_H
 #define P2P_RNDV_WATCH_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Which ids of transactions have been announced here, so that one that comes up again is
- * known for an old one. Of each sender the last SEEN_IDS that it has counted to are told apart,
- * and all before are old: its announcements come in any order, as it may have several endpoints,
- * but never so far apart. All [locked].
+ * Which ids have been announced here. An id that comes again is known for an old one.
+ *
+ * A sender announces its ids in any order, as it may have several endpoints, but never far
+ * apart. So the last SEEN_IDS ids of each sender are told apart. All before them count as old.
+ * All [locked].
  */
 #ifndef P2P_SEEN_IDS_H
 #define P2P_SEEN_IDS_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Automatic progress (FI_PROGRESS_AUTO): a thread that moves a domain's transfers on
- * while the application calls nothing.
+ * Automatic progress (FI_PROGRESS_AUTO): a thread moves a domain's transfers while the
+ * application calls nothing.
  *
- * It sleeps on the descriptors of all of the domain's queues, and is woken when somebody else
- * starts what no descriptor tells of. While copies are in flight it looks after them, letting
- * others run; when that has been in vain for some time, it sleeps for moments.
+ * It sleeps on the descriptors of all of the domain's queues. Whoever starts what no descriptor
+ * tells of wakes it. While copies are in flight it looks after them, and lets others run. When
+ * that has been in vain for some time, it sleeps for moments.
  */
 #ifndef P2P_AUTO_H
 #define P2P_AUTO_H

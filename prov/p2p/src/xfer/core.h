@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The core provider's data transfer calls, all variants as one; and what its
- * completion queues say, in one form.
+ * The core's data transfer calls, all variants as one. What its completion queues say, in one
+ * form.
  */
 #ifndef P2P_CORE_H
 #define P2P_CORE_H

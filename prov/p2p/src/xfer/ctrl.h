@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Control messages (wire.h) sent and received. All [locked]. */
+/* Control messages (wire.h), sent and received. All [locked]. */
 #ifndef P2P_CTRL_H
 #define P2P_CTRL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * An endpoint while it is open: what may go to the core as it is, what is counted, and which
- * endpoint beside it carries what may not wait. Its beginning and end are in life.h.
+ * An open endpoint: what may go to the core as it is, what is counted, and which side endpoint
+ * carries what may not wait. life.h has its beginning and its end.
  */
 #ifndef P2P_EP_STATE_H
 #define P2P_EP_STATE_H

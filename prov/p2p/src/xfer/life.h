@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The beginning and the end of queues and endpoints. */
+/* Queues and endpoints: their beginning and their end. */
 #ifndef P2P_LIFE_H
 #define P2P_LIFE_H
 

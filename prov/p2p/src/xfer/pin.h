@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What makes a request's buffer fit for the core's NIC: device memory from the
- * map, host memory registered where the core wants that (struct xfer.local). All [locked].
+ * Pins: a request's buffer in the hands of the core's NIC. Device memory comes from the map.
+ * Host memory is registered where the core wants that (struct xfer.local). All [locked].
  */
 #ifndef P2P_PIN_H
 #define P2P_PIN_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Moves transfers on: completions, copies, what waits to be sent. Nothing here blocks. */
+/*
+ * Progress: one pass moves completions, copies and what waits to be sent. Nothing here blocks.
+ */
 #ifndef P2P_PROGRESS_H
 #define P2P_PROGRESS_H
 

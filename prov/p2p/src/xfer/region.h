@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Registered memory that we let peers reach ourselves, because the core provider
- * cannot, or because the application has chosen the key. All [locked].
+ * Regions: registered memory that we let peers reach ourselves. The core cannot reach it, or
+ * the application has chosen its key. All [locked].
  */
 #ifndef P2P_REGION_H
 #define P2P_REGION_H

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * Completion queues: what comes from the core's, and what goes to the application.
- * Declared in xfer.h.
- */
+/* Completion queues. See reports.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>

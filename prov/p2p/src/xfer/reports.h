@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Completion queues: what comes from the core's, and what goes to the application. */
+/* Completion queues: what comes from the core, and what goes to the application. */
 #ifndef P2P_REPORTS_H
 #define P2P_REPORTS_H
 

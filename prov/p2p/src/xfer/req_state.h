@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The states of requests: what may follow what, which list each means, and which control messages fit.
- * All [locked], but for what looks up the table.
+ * The table of states: what may follow, which list a state means, and which control messages
+ * fit. All [locked], but for what only looks up the table.
  */
 #ifndef P2P_REQ_STATE_H
 #define P2P_REQ_STATE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What waits to be sent: messages in order, for their copies and for room in the core; control
- * messages and pieces, in any order, for room. All [locked].
+ * What waits to be sent. Messages go in order: each waits for its copy and for room in the
+ * core. Control messages and pieces go in any order, and wait for room only. All [locked].
  */
 #ifndef P2P_SENDQ_H
 #define P2P_SENDQ_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Sleeping on a wait point (wait.h): makes progress first, and sleeps only if that left nothing. */
+/*
+ * Sleeping on a wait point (wait.h). Progress comes first; whoever finds something does not
+ * sleep.
+ */
 #ifndef P2P_SLEEP_H
 #define P2P_SLEEP_H
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Sleeping until a completion queue or a counter may have something new.
+ * Wait points: where to sleep until a completion queue or a counter may have something new.
  *
- * A wait point is a file descriptor of ours. A queue's wakes for the core's object behind it, for
- * what we have to tell ourselves and, as long as transfers are under way, for every queue
- * of the domain, since any of them may carry what moves a transfer on. Copies have no
- * descriptor: while some are in flight, nobody sleeps.
+ * A wait point is a descriptor of ours. A queue's wakes for the core's object behind it, and
+ * for what we have to tell ourselves. As long as transfers are under way it wakes for every
+ * queue of the domain, since any of them may move a transfer on. Copies have no descriptor:
+ * while some are in flight, nobody sleeps.
  *
- * A counter's point is for those who asked for a descriptor. What we count comes out of the
- * domain's queues, so it wakes for all of them at any time. Cores give no descriptors for their
- * own counters: what one of them counts besides, and what a queue without a descriptor
- * brings, is looked for every WAIT_BLIND ms.
+ * A counter has a point if its user asked for a descriptor. What we count comes out of the
+ * domain's queues, so the point wakes for all of them at any time. Cores give no descriptors
+ * for their own counters. What one of them counts is looked for every WAIT_BLIND ms, and so is
+ * a queue without a descriptor.
  *
- * Where a thread moves transfers on (auto.h), it alone looks after copies and other queues: it
- * has a point for all of them.
+ * The thread of automatic progress (auto.h) has a point for all queues. It alone looks after
+ * copies and other queues then.
  *
- * In fi_cntr_wait() we sleep in the core's, on a counter of our own that counts whatever the
- * core completes on the domain's endpoints with counters.
+ * fi_cntr_wait() sleeps in the core, on a counter of our own. That counts whatever the core
+ * completes on the domain's endpoints with counters.
  */
 #ifndef P2P_WAIT_H
 #define P2P_WAIT_H

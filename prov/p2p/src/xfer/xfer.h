@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The life of an operation that the core provider cannot do alone.
+ * A domain's transfers: operations that the core cannot do alone.
  *
- * A request is made by xfer_post(), goes through core operations and copies, and ends as
- * a report in its completion queue. Everything moves in xfer_progress(), which the reads
- * of completion queues call as long as xfer_busy(). Nothing blocks.
+ * xfer_post() makes a request. Core operations and copies carry it on, and it ends as a report
+ * in its completion queue. Everything moves in xfer_progress(), which reads of completion
+ * queues call as long as xfer_busy(). Nothing blocks.
  *
- * Threads: one lock a domain (struct xfer.lock). The functions marked [locked] want it
- * held, and begin with xfer_assert_locked(); the others take it themselves.
+ * Threads: each domain has one lock, struct xfer.lock. A function marked [locked] wants it
+ * held, and begins with xfer_assert_locked(). The others take it themselves.
  */
 #ifndef P2P_XFER_H
 #define P2P_XFER_H
