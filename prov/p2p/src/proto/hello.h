@@ -23,10 +23,10 @@
 /* Fills in what is known of the peer at @addr; asks it if that is nothing yet */
 void hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
 
-/* The endpoint is about to be enabled: does it look after all receives? */
+/* The endpoint is about to be enabled: does it follow up all receives? */
 void hello_start(struct xfer_ep *ep);
 
-/* A receive into host memory is posted that is looked after; or device memory is in use */
+/* A receive into host memory is followed up; or device memory is in use */
 void hello_trial(struct xfer_ep *ep, bool device);
 
 /* Does the peer at @addr look for announcements on our board? */
@@ -43,8 +43,8 @@ void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_fa
 		    bool plain);
 
 /*
- * May short messages be left in staging memory for the peer at @addr to read (rndv_lent.h)? Not once it
- * has asked for one in another way: it cannot, or they meet multi-receive buffers.
+ * May messages be lent to the peer at @addr (rndv_lent.h)? Not once it has asked for one in another
+ * way: it cannot read, or they meet multi-receive buffers.
  */
 bool hello_borrows(const struct xfer_ep *ep, fi_addr_t addr);
 void hello_borrows_not(struct xfer_ep *ep, fi_addr_t addr);

@@ -9,19 +9,21 @@
 #include "xfer/req.h"
 
 /**
- * struct rndv_arrival - a message on its way here, from the first that is known of it.
- * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until it is known
- * @announced:	the announcement has come; @total, @data, @flags, @chunk, @key, @addr,
- *		@offer, @name are its
- * @noted:	it is on the sender's board; @looks: it may be, soon, and is looked for (@look)
- * @ready:	the marker has come, too: what to do when both have
+ * struct rndv_arrival - a message on its way here. It lives from the first that is known of it.
+ * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
+ * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr,
+ *		@offer and @name
+ * @noted:	it is on the sender's board
+ * @looks:	its note may be there soon, and is looked for (@look)
+ * @ready:	the marker has come: what to do when the announcement is here, too
  * @req:	the request that the marker has matched, or NULL
- * @via, @src:	between which endpoints answers, and pieces, travel
+ * @via, @src:	answers, and pieces, travel between these endpoints
  * @cq, @marker: what is known of a receive that is not followed up
- * @held, @gone: of a message that is to come by itself, see rndv_divert()
- * @peeks:	peeks that wait for the announcement, and are @found then
+ * @held, @gone: the caller's of rndv_divert()
+ * @peeks:	peeks that wait for the announcement; @found is called for them then
  * @status:	the sender's error, if it gave up
- * @heard, @probes: of a message that is to come by itself, as in struct xfer_req
+ * @heard, @probes: of a message that is to come by itself: as in struct xfer_transfer
+ * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
 struct rndv_arrival {
 	struct xfer_ctx ctx;
@@ -59,7 +61,7 @@ struct rndv_arrival {
 struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id);
 void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer);
 
-/* The same, made if it is the first time that it is heard of; NULL: no room */
+/* The same. A new id makes a record. NULL: no room */
 struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id);
 
 /* It concerns @ep, if nothing else is known yet */
@@ -69,29 +71,29 @@ void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep);
 void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg);
 
-/* It will not be announced, for the reason @status: what waits for that ends */
+/* It will not be announced, for the reason @status. Whatever waits for that ends. */
 void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int status);
 
 /*
- * The marker of a message has come, and @ready is to be done when it is announced. Sets
- * @err when that cannot be: to FI_ENOMEM, or FI_EIO if it is the second marker.
+ * The marker of a message has come. @ready is called when the announcement is here, too. NULL: that
+ * cannot be, and @err is FI_ENOMEM, or FI_EIO for a second marker.
  */
 struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
 					void (*ready)(struct rndv_arrival *arrival), int *err);
 
-/* After that: the marker has come to @ep, or to one of the endpoints of its queue */
+/* After rndv_arrival_claim(): the marker has come to @ep, or to another endpoint of its queue */
 void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep);
 
-/* All of this for a request with the marker's completion in req->comp */
+/* Both for a request that has the marker's completion in req->comp */
 void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *arrival));
 
 /*
- * Looks once more for the notes of those whose marker came before it. @doubt: gives up those whose
- * sender has died, or left, between the two
+ * Looks again for notes whose marker has come first. @doubt: gives up those whose sender has died, or
+ * has left, before it wrote the note
  */
 void rndv_arrivals_look(struct xfer *xfer, bool doubt);
 
-/* Finds out where it comes from. 0, or why nothing will come from there */
+/* Finds the address that it comes from. 0, or why nothing will come from there */
 int rndv_arrival_source(struct rndv_arrival *arrival);
 
 /* Puts what the announcement says into the completion of what the marker has matched */
@@ -101,22 +103,22 @@ void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp 
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 /*
- * A marker has come to a peek (its completion is in req->comp): @found is called,
- * now or as soon as the message is announced, with its own length and data there instead.
+ * A marker has come to a peek, its completion in req->comp. @found is called when the message is
+ * announced, which may be now: the completion has the message's own length and data then.
  */
 void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
 
 /*
- * Has the marker with this id been received, so that whatever seems to be it now is another
- * message, shown with data that the marker has left behind? Asked where peeks tell data
- * without saying whose it is (xfer_ep.peek_data).
+ * Has the marker with this id been received? Then what seems to be it now is another message, with
+ * data that the marker has left behind. Asked where peeks tell data without saying whose it is
+ * (xfer_ep.peek_data)
  */
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
 
-/* A message is announced in a way that we cannot read: what its marker matches fails. */
+/* A message is announced in a way that we cannot read. Whatever its marker matches fails. */
 void rndv_unreadable(struct xfer_ep *ep, uint64_t id);
 
-/* @owner's board can be read now: what is announced there may have been waited for. */
+/* @owner's board can be read now. What it announces may have been waited for. */
 void rndv_board_found(struct xfer_ep *ep, uint64_t owner);
 
 /* Forgets what would be reported in a queue that closes. */

@@ -11,7 +11,8 @@
  * @out:	what the core is given
  * @index:	its number in the message
  * @iov, @count, @len: its place in the user's buffer
- * @slot, @reserve: staging memory, at @host; neither: it travels from or to its place
+ * @slot, @reserve: staging memory that it holds, one or none, at @host; none: it travels from or to
+ *		its place
  */
 struct rndv_piece {
 	struct xfer_out out;
@@ -34,9 +35,9 @@ static inline bool rndv_all_begun(const struct xfer_req *req)
 }
 
 /*
- * The request's next piece, with staging memory if it wants some; NULL: not now. It is
- * counted by rndv_piece_begun(), ended by rndv_piece_end() (which returns its request) or,
- * if it was never begun, by rndv_piece_drop().
+ * The request's next piece, with staging memory if it wants some. NULL: not now. The caller then
+ * calls rndv_piece_begun(). rndv_piece_end() ends a piece, and returns its request; rndv_piece_drop()
+ * frees one that has not begun.
  */
 struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 				  void (*done)(struct xfer_ctx *ctx,
@@ -45,7 +46,7 @@ void rndv_piece_begun(struct xfer_req *req);
 struct xfer_req *rndv_piece_end(struct rndv_piece *piece);
 void rndv_piece_drop(struct xfer_ctx *ctx);
 
-/* No slot is free: ordinary memory for it, if that has been so for long; or NULL */
+/* No slot is free. Ordinary memory for @len bytes, once that has been so for long; or NULL */
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len);
 
 /* Tells the other side that this request has failed (transfer.status) */

@@ -11,40 +11,41 @@ struct region;
 struct rndv_arrival;
 
 /**
- * enum xfer_state - where a request is. The state says which list it is on, whether its peer's answers
- * find it by its id, and which control messages fit; xfer_req_move() alone changes it.
+ * enum xfer_state - where a request is. The state says which list the request is on, whether its
+ * peer's answers find it by its id, and which control messages fit. xfer_req_move() alone changes it;
+ * req_state.c has the table.
  *
  * Any request:
  * @XFER_CORE:	the core has it, or nobody yet
- * @XFER_COPYING: it came whole, and is on its way to the device
+ * @XFER_COPYING: it has come whole, and is copied to the device
  * @XFER_CLAIMED: a peek has found it; the core keeps it for the receive that takes it
  * @XFER_ENDED:	it is about to be freed
  *
  * Sending, in ep.sendq:
  * @XFER_STAGING: its copy to the host is under way
- * @XFER_READY:	may be sent
+ * @XFER_READY:	it may be sent
  * @XFER_MARKING: it is announced, and its marker may be sent
  *
  * Sending, when the peer may answer:
  * @XFER_ANNOUNCED: its marker is on its way, or it has none; nobody has answered
- * @XFER_PUSHING: pieces are asked for
- * @XFER_WHOLE:	it is wanted whole, as soon as its marker has gone
+ * @XFER_PUSHING: the receiver asks for pieces
+ * @XFER_WHOLE:	the receiver asks for all of it; it is sent when its marker has gone
  * @XFER_FINISHING: everything has begun to travel; the FIN is to come
  * @XFER_ASKING_FIN, @XFER_ASKING_RESULT, @XFER_ASKING_BYTES: the owner of remote memory is asked, and
  *		answers with FIN, RESULT or SUPPLY
- * @XFER_SENT:	nothing more begins: it ends when what is in flight has ended
+ * @XFER_SENT:	nothing more begins; it ends when what is in flight has ended
  *
  * Receiving an announced message:
- * @XFER_PEEKING: a peek that has met a marker waits for the announcement
- * @XFER_MATCHED: a receive that has met a marker waits for it
+ * @XFER_PEEKING: a peek has met a marker, and waits for the announcement
+ * @XFER_MATCHED: a receive has met a marker, and waits for the announcement
  * @XFER_GRANTING: pieces are posted; the sender does not know yet
  * @XFER_PULLING: pieces come
- * @XFER_BORROWING: it lies in the sender's staging memory, to be read by the core
+ * @XFER_BORROWING: it lies in the sender's slot; the core is to read it
  * @XFER_READING: the core reads it there
  * @XFER_ACROSS: it is copied from device to device
  * @XFER_FETCHING: the core reads the sender's own buffer
  * @XFER_TELLING: it is here; the core has no room yet for what tells the sender so
- * @XFER_RECEIVED: it has failed: it ends when what is in flight has ended
+ * @XFER_RECEIVED: it has failed; it ends when what is in flight has ended
  *
  * Remote memory:
  * @XFER_BOUNCING: the core reads or writes it, in pieces that are staged here
@@ -81,20 +82,21 @@ enum xfer_state {
 
 /**
  * struct xfer_transfer - a request whose bytes travel in more than one message.
- * @id:		what the sender knows it by, and the peer's answers find it
- * @via, @to:	between which endpoints its pieces and answers travel
- * @wanted:	bytes that will travel; @chunk in each of @pieces but the last, of which @next is the
- *		first that has not begun
- * @number:	the receiver's, in the pieces' tags
- * @in_flight:	parts of it that the core or a device has now: pieces, copies, the marker
+ * @id:		the sender's number for it; the peer's answers carry it
+ * @via, @to:	its pieces and answers travel between these endpoints
+ * @wanted:	bytes that will travel; all of @pieces have @chunk of them, but for the last; @next is
+ *		the first piece that has not begun
+ * @number:	the receiver's number for it, in the pieces' tags
+ * @in_flight:	parts that the core or a device has now: pieces, copies, the marker
  * @starved:	since when it wants a slot [ms]; 0: it does not
- * @heard:	when the peer last did something or was to be probed [ms]; @probes: how often that was
+ * @heard:	when the peer last did something, or was last probed [ms]; @probes: how often
  * @status:	the first error
  * @send.credits: pieces that may begin
  * @send.wants_fin: the announcement says that a FIN is waited for
  * @recv.arrival: what is known of the message
- * @recv.granted: pieces posted that the sender does not know of
- * @recv.far:	whether an offer is taken
+ * @recv.granted: posted pieces that the sender does not know of
+ * @recv.far:	whether the offer is taken
+ * @chain:	requests with a like id (struct xfer.sending)
  */
 struct xfer_transfer {
 	uint64_t id;
@@ -125,21 +127,21 @@ struct xfer_transfer {
 };
 
 /**
- * struct xfer_req - an operation of the user's. What all of them use comes first: a receive of
- * host memory touches little else than what is zeroed.
+ * struct xfer_req - an operation of the user's. What every request uses comes first: a receive of
+ * host memory touches little but what is zeroed.
  * @state:	where it is
- * @op_flags, @context, @tag, @data, @addr: as the user gave them; @data of a message that
- *		was peeked at is its marker's, 0 if it has none
+ * @op_flags, @context, @tag, @data, @addr: as the user gave them. @data of a peek is the marker's that
+ *		it has found, 0 if none
  * @report:	the user wants to hear of success
- * @recv, @tagged: which operation; to read remote memory is to receive
+ * @recv, @tagged: which operation; a read of remote memory receives
  * @cq, @done_flags: where it reports, and the flags of its completion
- * @served:	done for a peer: an error is the peer's to hear of
- * @peek:	FI_PEEK: tells of a message, and receives none
+ * @served:	it is done for a peer: an error is the peer's to hear of
+ * @peek:	FI_PEEK: it tells of a message, and receives none
  * @region:	the memory of ours that the peer reaches
- * @busy:	counted in xfer.busy
+ * @busy:	it is counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
- * @slot, @reserve: staging memory that it holds (one or none), at @host; @copy: the copy under way
+ * @slot, @reserve: staging memory that it holds, one or none, at @host; @copy: the copy under way
  * @comp:	what will be reported
  * @pin:	the buffer's descriptors, or NULL (pin.h)
  * @direct:	the core is given the buffer itself, though it is device memory
@@ -148,7 +150,7 @@ struct xfer_transfer {
  * @entry:	on the list of its state
  * @out:	in ep.sendq: what the core is to send
  * @target, @targets: the remote memory that the core, or its owner, is to reach
- * @copied:	it travels whole: bytes copied between buffer and @host so far
+ * @copied:	it travels whole: bytes copied so far between the buffer and @host
  * @transfer:	it travels in parts; xfer_transfer_init() makes it so
  */
 struct xfer_req {
@@ -195,7 +197,7 @@ struct xfer_req {
 	struct xfer_transfer transfer;
 };
 
-/* So much of a new request is zeroed; the rest has no value before who uses it gives it one */
+/* So much of a new request is zeroed. The rest has no value until its user gives it one. */
 #define XFER_REQ_ZEROED offsetof(struct xfer_req, entry)
 
 _Static_assert(XFER_STATES <= XFER_STATES_MAX, "each has a list");
@@ -224,7 +226,7 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 /* Frees a request that was not begun */
 void xfer_req_undo(struct xfer_req *req);
 
-/* Counts what needs xfer_progress(): a request as long as it lives, or anything else */
+/* Counts the request, as long as it lives, as one that needs xfer_progress() */
 void xfer_set_busy(struct xfer_req *req);
 
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */

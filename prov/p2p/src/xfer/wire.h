@@ -37,8 +37,8 @@
 #define WIRE_VERSION 7
 
 /*
- * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS: to others,
- * a host receive no longer than this need not be followed up.
+ * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS. Others need not
+ * follow up a host receive that is no longer.
  */
 #define WIRE_PLAIN_MAX 4096
 
@@ -102,29 +102,27 @@ enum wire_type {
 
 /**
  * struct wire_msg - a control message, decoded.
- * @type:	which of the fields below count
- * @id:		the sender's id of the transaction
- * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes; CTS: how much of it the receiver takes
- * @data:	ANNOUNCE, WRITE: the user's remote cq data; CTS: why an offer was not taken
+ * @type:	tells which of the fields below count
+ * @id:		the sender's id of the transfer
+ * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
+ * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
  *		(enum path_far)
  * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
- * @chunk:	ANNOUNCE, WRITE, SUPPLY: longest piece that the sender can make; CTS:
- *		bytes in every piece but the last
- * @count:	CTS, CREDIT: pieces that may be sent more than before
+ * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
+ *		piece but the last
+ * @count:	CTS, CREDIT: how many more pieces may be sent
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
- * @to_sender:	ABORT: comes from the receiving side
- * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them
- *		SUPPLY: @key is the read's id. HELLO: @key is the host (struct ipc), @addr where
- *		the board is if WIRE_BOARD
- *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or
- *		WIRE_LENT
+ * @to_sender:	ABORT, PROBE: it comes from the receiving side
+ * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
+ *		read's id. HELLO: @key is the host (struct ipc), @addr where the board is, if WIRE_BOARD.
+ *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or WIRE_LENT
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
- *		WIRE_OFFERED: all of it lies in the allocation
+ *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the name of the endpoint that is to be
- *		answered; CTS: of the one for the pieces, if WIRE_ASIDE. Of @name_len bytes; decoded,
- *		it lies in the buffer
+ * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the endpoint that is to be answered.
+ *		CTS: the endpoint for the pieces, if WIRE_ASIDE. It has @name_len bytes; decoded, it
+ *		lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
  */
@@ -183,15 +181,16 @@ size_t wire_size(const struct wire_msg *msg);
 size_t wire_encode(const struct wire_msg *msg, void *buf);
 
 /*
- * Reads the first message of @len bytes that came from the network. 0, or -FI_EINVAL with @why set
- * to what is wrong with it, and @msg.size to 0 if the next one cannot be found; or -FI_EOPNOTSUPP: a
- * peer has sent it that speaks another version of this, of which type and id are told alone.
+ * Reads the first message of @len bytes that came from the network. 0, or:
+ *
+ * -FI_EINVAL: @why is what is wrong with it. @msg.size is 0 if the next message cannot be found.
+ * -FI_EOPNOTSUPP: a peer has sent it that speaks another version of this. Type and id are known.
  */
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
 
 /*
- * What tells the endpoints of a domain apart, below WIRE_TAG_PIECE: the port of an IP
- * address. 0 for other names.
+ * Tells the endpoints of a domain apart, in the bits below WIRE_TAG_PIECE: the port of an IP address;
+ * 0 for other names
  */
 uint64_t wire_name_ident(const void *name, size_t len);
 

@@ -39,13 +39,13 @@ struct xfer_protos;
 struct xfer_req;
 
 /**
- * struct xfer_ctx - the context of a core operation of ours; every record begins with one.
- * @core:	room for core providers that ask for FI_CONTEXT or FI_CONTEXT2
+ * struct xfer_ctx - the context of a core operation of ours. Every record begins with one.
+ * @core:	room for cores that ask for FI_CONTEXT or FI_CONTEXT2
  * @ep:		NULL: the endpoint is closed (struct xfer.retired)
  * @cq:		the queue in which its completion came
  * @done:	called with the operation's completion [locked]
- * @drop:	called instead when the endpoint closes: frees the record [locked]
- * @live:	all records of @ep, or those that are retired
+ * @drop:	called instead when the endpoint closes; frees the record [locked]
+ * @live:	on the list of all records of @ep, or of those that are retired
  */
 struct xfer_ctx {
 	struct fi_context2 core;
@@ -58,7 +58,7 @@ struct xfer_ctx {
 
 LIST_HEAD(xfer_ctxs, xfer_ctx);
 
-/* A completion for the user, waiting to be read; lives in a cell */
+/* A completion that waits for the application to read it; lives in a cell */
 struct xfer_report {
 	STAILQ_ENTRY(xfer_report) entry;
 	struct core_comp comp;
@@ -66,30 +66,30 @@ struct xfer_report {
 
 STAILQ_HEAD(xfer_reports, xfer_report);
 
-/* What we count of a counter; read without the lock. @point: who sleeps on it, or NULL */
+/* What we count for a counter; read without the lock. @point: a sleeper's, or NULL */
 struct xfer_cntr {
 	uint64_t value;
 	uint64_t errors;
 	struct wait_point *point;
 };
 
-/* What an endpoint's counters count: a flag each, from FI_READ to FI_REMOTE_WRITE */
+/* What an endpoint's counters count: one flag each, from FI_READ to FI_REMOTE_WRITE */
 #define XFER_COUNT_KINDS 6
 #define XFER_COUNT_ALL                                                                         \
 	(FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
 /**
  * struct xfer_cq - a completion queue.
- * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED, or in FI_CQ_FORMAT_DATA if it is
- *		@narrow: the core has no tags
+ * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED; or, if it is @narrow, in FI_CQ_FORMAT_DATA, as
+ *		the core has no tags
  * @source:	the core tells where messages come from
- * @reports:	what is to be delivered before anything is read from @core
- * @count:	how many; read without the lock
- * @reader:	takes what is reported next if no other report waits; NULL: nobody is there
- * @failed:	what reading @core ended with, once it cannot be read any more
  * @silent:	it is not the application's: there is nobody to report to
- * @fd:		the core queue's descriptor to sleep on, or -1
+ * @count:	the number of @reports; read without the lock
+ * @fd:		the descriptor of @core to sleep on, or -1
  * @point:	where to sleep until there is something to read, or NULL
+ * @reports:	what is delivered before anything is read from @core
+ * @reader:	where a read under way takes its completion, if no report waits before it; or NULL
+ * @failed:	the error that reading @core ended with, once it cannot be read any more
  */
 struct xfer_cq {
 	struct xfer *xfer;
@@ -111,38 +111,39 @@ TAILQ_HEAD(xfer_list, xfer_req);
 /* At least as many as there are states (enum xfer_state) */
 #define XFER_STATES_MAX 32
 
-/* Ids are counted, each sender's from somewhere, so that these are of one length */
+/* Each sender counts its ids from somewhere, so the chains are of one length. */
 #define XFER_CHAINS 256
 #define xfer_chain(chains, id) (&(chains)[((id) ^ (id) >> 24) % XFER_CHAINS])
 
 /**
  * struct xfer - one domain's transfers.
- * @protos:	what carries the bytes, and what it keeps here: @proto
  * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
- * @busy:	requests that need xfer_progress(), and the thread that makes it: as long as there
- *		is any, the core's queues are read under the lock only. Itself read without it
- * @apart:	peers may ask at any time, in another queue than the one that is read. Read without
- *		the lock
+ * @protos:	the table of protocols; @proto: what they keep here
+ * @busy:	requests that need xfer_progress(), and the thread that makes it. While there is any, the
+ *		core's queues are read under the lock only. Itself read without it
+ * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
+ *		lock
+ * @id_base, @id_next: our part of ids, and what is counted below it
  * @quiet:	the core's queues had nothing at the last look
  * @passing:	xfer_progress() is under way
- * @sending:	requests whose peer answers to their id, in chains, by it; @open: how many there are,
- *		and of those that come in
+ * @sending:	requests whose peer answers to their id, in chains, by it
+ * @open:	how many those are, with the arrivals
  * @looks:	things that nothing tells of, so that somebody has to look for them
- * @in:		requests by their state, where it means a list of the domain's (req.h)
- * @wrong:	control messages that fitted nothing, dropped
+ * @in:		requests by state, where the state means a list of the domain's (req.h)
+ * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
  * @regions:	memory that we let peers reach, by key
  * @descs:	what descriptors tell of buffers
- * @key_mark:	the bit that makes a key one of ours; without it the core serves it
- * @keys_ours:	the application chooses the keys: all of them are ours to serve
- * @atomics_ours: atomic operations are ours to serve under the core's keys, too
- * @retired:	records of closed endpoints that a thread may still hold a completion of; since
- *		@retired_at [ms] new ones come to the list number @retired_last
+ * @key_mark:	the bit that makes a key ours; the core serves a key without it
+ * @keys_ours:	the application chooses the keys: we serve all of them
+ * @atomics_ours: we serve atomic operations under the core's keys, too
+ * @retired:	records of closed endpoints; a thread may still hold a completion of them. New ones come
+ *		to list @retired_last, since @retired_at [ms]
  * @wait:	who sleeps until something happens
  * @map:	device memory in the NIC's hands
  * @ipc:	device memory in other processes' hands, and theirs in ours
  * @board:	announcements for other processes of the host; @boards: theirs
- * @local:	the core wants descriptors of host memory: one that is valid, for memory that
- *		the NIC will not touch. NULL: it wants none
+ * @local:	a descriptor for host memory that the NIC will not touch, where the core wants
+ *		descriptors of all; NULL: it wants none
  * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @direct:	see struct path_query
@@ -191,51 +192,51 @@ struct xfer {
 #define xfer_assert_locked(xfer) p2p_lock_assert_held(&(xfer)->lock)
 
 /**
- * struct xfer_ep - one endpoint's side of it.
+ * struct xfer_ep - one endpoint's transfers.
  * @core:	the core's endpoint
- * @txcq, @rxcq: where its operations report; NULL: not bound
- * @send_limit, @recv_limit, @rma_limit: calls about fewer bytes of host memory are the core's own
- *		as they are: see xfer_ep_limit(); read without the lock
- * @followed:	the operations (FI_SEND, FI_RECV, ...) that are followed up even where the core
- *		could do and report them by itself: we count them, or add descriptors
- * @cntrs:	the counters, see xfer_count_index()
- * @wakes:	the waker counts what the core completes here (wait.h)
+ * @send_limit, @recv_limit, @rma_limit: a call about fewer bytes of host memory is the core's own as it
+ *		is: see xfer_ep_limit(); read without the lock
+ * @tag_bit:	the tag bit that is ours; 0: none
+ * @waiting:	length of @sendq; read without the lock
+ * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @renamed:	the application's addresses are not the core's
  * @tally:	somebody wants host messages counted, too
+ * @followed:	the kinds of operations (FI_SEND, FI_RECV, ...) that are followed up even where the core
+ *		could complete them alone: we count them, or add descriptors
  * @rx_flags:	what receives without flags do; FI_COMPLETION included where the queue is not
  *		selective
- * @layered:	the peers run ofi_p2p: markers, control messages, pieces
+ * @txcq, @rxcq: where its operations report; NULL: not bound
+ * @cntrs:	the counters, see xfer_count_index()
+ * @wakes:	the waker counts what the core completes here (wait.h)
  * @stalls:	the core reads nothing more from a peer whose message has no receive yet
- * @aside:	where it does, the endpoint for what may not wait behind such a message, once there
- *		is one; @aside_open: opens it, or is NULL when that is of no use
- * @front:	the application's endpoint that this is the one aside of, or itself
- * @lends:	what is staged whole may be left for the receiver's core to read 
- * @letter:	a control message that waits for others to go with it
- * @mixes:	messages without a receive are taken by any endpoint whose receive has their tag
+ * @lends:	what is staged whole may be left for the receiver's core to read
+ * @mixes:	a message without a receive is taken by any endpoint whose receive has its tag
  * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	internal receives are posted, but for @deaf of them
- * @counts_remote: peers' accesses may be counted: an operation may not become several
- * @tag_bit:	the tag bit that is ours; 0: none
- * @data_mask:	the bits of remote cq data that are the user's; operations come here with no others
+ * @counts_remote: peers' accesses may be counted: one operation may not become several
+ * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
  * @name:	the endpoint's own name, for announcements
- * @resolve:	finds the address of a peer by its name, inserting it if need be
+ * @resolve:	finds the address of a peer by its name, and inserts it if need be
  * @lookup:	finds the name of a peer by its address
- * @sendq:	messages waiting for their copy or for room in the core: none may overtake
- *		another to the same address
- * @outq:	control messages and pieces waiting for room in the core
- * @waiting:	length of @sendq; read without the lock
+ * @front:	the application's endpoint that this is the side endpoint of, or itself
+ * @aside:	where the core stalls, the side endpoint, once there is one
+ * @aside_open: opens it; NULL: that is of no use
+ * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
+ *		the same address
  * @ready:	how many of them may be sent
+ * @outq:	control messages and pieces that wait for room in the core
+ * @letter:	a control message that waits for others to go with it
  * @copying:	copies in flight for its records
  * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
- * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0:
- *		such data comes without a flag
+ * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0: such data
+ *		comes without a flag
  * @claimed:	messages that were claimed and not yet received
  * @wish, @near: see struct path_query
  * @follows:	peers are told that all receives here are followed up
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
- * @inline_max:	what the core sends may be copied by its CPU up to this length
+ * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
 struct xfer_ep {
@@ -295,8 +296,8 @@ struct xfer_ep {
 };
 
 /*
- * @protos: what carries the bytes. @layered: the peers run ofi_p2p. @shared: several threads may call at a time.
- * @local_mr_domain: see stage_init()
+ * @protos: the table of protocols. @layered: the peers run ofi_p2p. @shared: several threads may call at
+ * a time. @local_mr_domain: see stage_init()
  */
 int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered, bool shared,
 	      struct fid_domain *local_mr_domain);
@@ -348,12 +349,12 @@ void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 void xfer_ctx_free(struct xfer_ctx *ctx);
 
 /*
- * Frees records of closed endpoints that have rested for long enough; or, when cells are scarce, for
- * some time.
+ * Frees records of closed endpoints that have rested long enough: when cells are scarce, for less
+ * time.
  */
 void xfer_retired_turn(struct xfer *xfer);
 
-/* Counts what needs xfer_progress(), beside requests */
+/* Counts what needs xfer_progress(), beside requests, up or down */
 void xfer_busy_add(struct xfer *xfer, int change);
 
 #endif /* P2P_XFER_H */

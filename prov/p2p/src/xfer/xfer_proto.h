@@ -10,7 +10,7 @@
 #include "xfer/xfer.h"
 
 /**
- * struct xfer_proto - one protocol. An entry that is NULL: nothing is to be done.
+ * struct xfer_proto - one protocol. Where an entry is NULL, nothing is to be done.
  * @name:	for the log
  * @paths:	the ways that its sends take: a bit, PROTO_PATH(), for each
  * @start:	begins to send a request's buffer, @op's. 0, or an error: the caller frees the
