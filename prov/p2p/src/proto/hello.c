@@ -9,7 +9,7 @@
  *
  *	first offer          --- HELLO(host, name, board) -------------> maps the board
  *	                     <------------- HELLO(host, name, reads) ---
- *	all messages         === note(id, length, offer) ==============> reads it
+ *	all announcements    === note(id, length, ...) ================> reads it
  *
  * One HELLO may ask and tell of the board at once. Until its answer is here, short messages are
  * staged, and long ones announced by messages.

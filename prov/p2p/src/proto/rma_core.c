@@ -4,10 +4,10 @@
  * messages that the receiver's core reads. See rma_core.h.
  *
  *	initiator                                                        target
- *	BOUNCING: copies out === the core writes, 8 pieces at a time ==> the core's memory
+ *	BOUNCING: copies out === the core writes, piece by piece ======> the core's memory
  *	ENDED
  *
- *	BOUNCING: copies in  <=== the core reads, 8 pieces at a time === the core's memory
+ *	BOUNCING: copies in  <======= the core reads, piece by piece === the core's memory
  *	ENDED
  *
  *	sender                                                           receiver

@@ -14,8 +14,8 @@
  *	FINISHING            --- piece(number, last) ------------------> TELLING
  *	ENDED                <--------- FIN(id), if it is waited for --- ENDED
  *
- * The receiver posts up to 8 pieces ahead of the sender: into the user's buffer if that is host
- * memory, else into slots. A slot serves the next piece as soon as its own has been copied or
+ * The receiver posts RNDV_WINDOW pieces ahead of the sender: into the user's buffer if that is
+ * host memory, else into slots. A slot serves the next piece as soon as its own has been copied or
  * sent. So copy, wire and copy run at the same time.
  *
  * Over cores that stall behind a message without a receive, ANNOUNCE and CTS name side
