@@ -2,8 +2,8 @@
 /*
  * Atomic operations on arrays. See amo.h.
  *
- * One function for each type, made from the lists below; a type has the operations of its
- * class: integers all of them, real numbers no bitwise ones, complex ones no order.
+ * The lists below make one function for each type. A type has the operations of its class.
+ * Integers have all of them, real numbers no bitwise ones, complex numbers no order.
  */
 #include "base/amo.h"
 
@@ -33,7 +33,7 @@
 	X(FI_DOUBLE_COMPLEX, double complex)                                                   \
 	X(FI_LONG_DOUBLE_COMPLEX, long double complex)
 
-/* Integers wrap around: computed without a sign */
+/* Integers wrap around. So their sum is computed without a sign. */
 #define AMO_SUM(type, a, b) ((type) ((uint64_t) (a) + (uint64_t) (b)))
 #define AMO_PROD(type, a, b) ((type) ((uint64_t) (a) * (uint64_t) (b)))
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What the operations of fi_atomic(3) compute, in host memory. */
+/* What the operations of fi_atomic(3) compute, in host memory */
 #ifndef P2P_AMO_H
 #define P2P_AMO_H
 
@@ -7,15 +7,16 @@
 #include <stddef.h>
 #include <rdma/fi_domain.h>
 
-/* Bytes of one element; 0: not a type that is computed here */
+/* The size of one element [bytes]; 0: amo_apply() does not compute this type */
 size_t amo_size(enum fi_datatype datatype);
 
-/* Is @op one for this type, with or without compare values? */
+/* Does the type have @op, with or without compare values? */
 bool amo_valid(enum fi_datatype datatype, enum fi_op op, bool compare);
 
 /*
- * Does @op to @count elements at @target, each with its @operand (not read for
- * FI_ATOMIC_READ) and, for the operations that have one, its @compare value. The arrays need
+ * Does @op to @count elements at @target, each with its @operand and its @compare value.
+ *
+ * FI_ATOMIC_READ reads no @operand. Only some operations have compare values. The arrays need
  * not be aligned.
  */
 void amo_apply(enum fi_datatype datatype, enum fi_op op, size_t count, void *target,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What every file may use: a few macros, and the names that libfabric's core
- * and its utility providers share without having them in an installed header.
+ * What every file may use: a few macros, and names that no installed header of libfabric has.
+ * libfabric's core and its utility providers share these names.
  */
 #ifndef P2P_BASE_H
 #define P2P_BASE_H
@@ -19,24 +19,27 @@
 #define p2p_likely(x) __builtin_expect(!!(x), 1)
 #define p2p_unlikely(x) __builtin_expect(!!(x), 0)
 
-/* Written out in each of its callers, where what they give is known */
+/* The compiler writes such a function out in each caller, where the arguments are known */
 #define P2P_INLINE static inline __attribute__((always_inline))
 
-/* Kept out of its callers, which then need not keep anything for it */
+/* The compiler keeps such a function out of its callers, which then save no registers for it */
 #define P2P_NOINLINE __attribute__((noinline))
 
-/* The same: what seldom happens shall cost those nothing that call it */
+/* The same for what seldom happens: it shall cost its callers nothing */
 #define P2P_APART __attribute__((noinline, cold))
 
-/* Not to be looked for in other libraries, which takes a load */
+/* Such a name is this object's own. So no access has to load its address first. */
 #define P2P_HIDDEN __attribute__((visibility("hidden")))
 
 /*
- * For small functions that look, without a lock, at what other threads may change, where each
- * instruction counts: a plain load is part of the comparison, an atomic one never is. Only for who
- * looks once in a call of the application's: a loop may look once for all its rounds.
+ * For small functions that look, without a lock, at what other threads may change.
+ *
+ * Use it where each instruction counts. The compiler makes a plain load part of the comparison,
+ * and an atomic load never. Only functions that look once in a call of the application's may
+ * use it: the compiler may turn the looks of a loop into one.
  */
-#ifdef __SANITIZE_THREAD__ /* gcc's, which looks at what has moved to a caller all the same */
+/* gcc's sanitizer also looks at such code where it is part of a caller. So it stays apart. */
+#ifdef __SANITIZE_THREAD__
 #define P2P_GLANCE static __attribute__((no_sanitize("thread"), noipa, unused))
 #else
 #define P2P_GLANCE static inline __attribute__((no_sanitize("thread")))
@@ -46,10 +49,12 @@
 #define P2P_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define P2P_ALIGN_UP(x, a) (((x) + (a) -1) & ~((size_t) (a) -1))
 
-/* What every message on its way to the core or back makes us look at lies together in these. */
+/*
+ * The data that each message on its way to or from the core needs lies together in such lines.
+ */
 #define P2P_CACHE_LINE 64
 
-/* Zeroed memory that begins with a cache line, for free(3); NULL: there is none */
+/* Zeroed memory that begins with a cache line, to be freed by free(3). NULL: there is none */
 static inline void *p2p_new(size_t size)
 {
 	void *obj = aligned_alloc(P2P_CACHE_LINE, P2P_ALIGN_UP(size, P2P_CACHE_LINE));
@@ -57,11 +62,11 @@ static inline void *p2p_new(size_t size)
 	return obj ? memset(obj, 0, size) : NULL;
 }
 
-/* More pieces than this in one message are not offered (fi_tx_attr.iov_limit) */
+/* The most pieces of one message that we offer (fi_tx_attr.iov_limit) */
 #define P2P_IOV_MAX 8
 
 /*
- * Flags of fi_getinfo that libfabric keeps for its own providers; the same bits in
+ * Flags of fi_getinfo that libfabric keeps for its own providers. The bits are the same in
  * every release since 1.10.
  */
 #define P2P_GETINFO_INTERNAL (1ULL << 58)

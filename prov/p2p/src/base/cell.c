@@ -37,7 +37,7 @@ void *cell_get(struct cell_pool *pool)
 	if (cell)
 		pool->used++;
 #ifndef NDEBUG
-	/* who reads what is undefined shall find out */
+	/* the pattern exposes a caller that reads undefined content */
 	if (cell)
 		memset(cell, 0xa5, CELL_SIZE);
 #endif

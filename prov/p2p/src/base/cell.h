@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Small records of one size, all from one address range. A completion of the core
- * provider is ours if and only if its context lies in that range: one compare.
+ * Small records of one size, all from one address range. One compare tells whose a completion
+ * of the core provider is: ours if and only if its context lies in that range.
  *
- * The owner's lock guards a pool; cell_mine() needs none.
+ * The owner's lock guards a pool. cell_mine() needs no lock.
  */
 #ifndef P2P_CELL_H
 #define P2P_CELL_H
@@ -12,31 +12,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An odd number of cache lines, so that the beginnings of cells do not share a few sets of them */
+/*
+ * The size is an odd number of cache lines. So the beginnings of cells use all sets of a cache.
+ */
 #define CELL_SIZE 960
 #define CELL_COUNT (1u << 17)
 
-/* Kept back from new operations, for what those under way take to end */
+/* New operations leave these cells alone: operations under way need them to end */
 #define CELL_SPARE (1u << 13)
 
 struct cell_pool {
 	char *base;
 	uint32_t used;    /* cells handed out now */
-	uint32_t touched; /* cells ever handed out: the memory behind the rest has no pages */
-	void *free;       /* linked through their first word, the last one put first */
+	uint32_t touched; /* cells ever handed out: the others have no pages yet */
+	void *free;       /* a list through the cells' first words; the cell put last comes
+			   * first */
 };
 
 int cell_pool_init(struct cell_pool *pool);
 void cell_pool_fini(struct cell_pool *pool);
 
-/* An unused cell with undefined content, or NULL when all are in use */
+/* An unused cell with undefined content. NULL: all are in use */
 void *cell_get(struct cell_pool *pool);
 void cell_put(struct cell_pool *pool, void *cell);
 
 /* The same with its first @size bytes zeroed */
 void *cell_get_zeroed(struct cell_pool *pool, size_t size);
 
-/* Is a new operation to wait until others have ended? */
+/* Does a new operation have to wait until others have ended? */
 static inline bool cell_scarce(const struct cell_pool *pool)
 {
 	return pool->used >= CELL_COUNT - CELL_SPARE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The time since some moment before the process began. No change of the date shows in it. */
+/* The time since some moment before the process began. Changes of the date do not affect it. */
 #ifndef P2P_CLOCK_H
 #define P2P_CLOCK_H
 
@@ -8,13 +8,13 @@
 /* [ns] */
 uint64_t clock_ns(void);
 
-/* [ms] The kernel brings it up to date every few milliseconds, and reading it costs least. */
+/* [ms] The kernel updates this time every few milliseconds only. To read it costs least. */
 uint64_t clock_coarse_ms(void);
 
-/* When a timeout [ms] that begins now ends; negative: never */
+/* The end [ms] of a timeout [ms] that begins now. A negative timeout never ends. */
 int64_t clock_end(int timeout);
 
-/* What is left until @end [ms], at least 0; -1: it never comes */
+/* The time [ms] that is left until @end, at least 0; -1: @end never comes */
 int64_t clock_left(int64_t end);
 
 #endif /* P2P_CLOCK_H */

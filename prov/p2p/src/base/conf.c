@@ -34,9 +34,12 @@ static const char *const conf_apis[] = {"strict", "async", NULL};
 static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
 
 /*
- * Name, what it is, for sizes the least and the greatest value, for choices the words, in
- * the order of their numbers. The default in the help text is the initial value above;
- * contrib/check-params holds the two, the man page and docs/parameters.md together.
+ * One row for each parameter: its name, where its value goes, what it may be, and the help
+ * text. Sizes have a least and a greatest value, choices a list of words in the order of their
+ * numbers.
+ *
+ * The default in the help text is the initial value above. contrib/check-params compares the
+ * two with the manual and docs/parameters.md.
  */
 static const struct conf_param {
 	const char *name;
@@ -88,7 +91,7 @@ static const struct conf_param {
 		 "the data path waits for a kernel) (default: strict)"},
 };
 
-/* A number of bytes, with k, m or g for the powers of 1024. */
+/* A number of bytes. One of the letters k, m, g after it multiplies by a power of 1024. */
 static int conf_parse_size(const char *text, size_t *size)
 {
 	static const char units[] = "kmg";
@@ -125,7 +128,7 @@ static int conf_parse_flag(const char *text, bool *flag)
 	return -FI_EINVAL;
 }
 
-/* Says what the variable may be, by the name that users know it by */
+/* Logs what the variable may be, by the name that users know */
 static int conf_refuse(const struct conf_param *param, const char *text, const char *use)
 {
 	char name[32] = "";
@@ -136,7 +139,7 @@ static int conf_refuse(const struct conf_param *param, const char *text, const c
 	return -FI_EINVAL;
 }
 
-/* The number of a word; the list of all is logged when it is none of them. */
+/* Sets a choice by its word. For an unknown word, logs all words. */
 static int conf_parse_choice(const struct conf_param *param, const char *text)
 {
 	char list[64] = "one of ";
@@ -182,7 +185,7 @@ int conf_read(void)
 
 	conf_error = 0;
 	for (size_t i = 0; i < sizeof conf_params / sizeof conf_params[0]; i++) {
-		/* the other of our two objects may have defined it already */
+		/* the other one of our two objects may have defined the parameter already */
 		ret = fi_param_get_str(NULL, conf_params[i].name, &text);
 		if (ret == -FI_ENOENT) {
 			fi_param_define(NULL, conf_params[i].name, FI_PARAM_STRING, "%s",
@@ -192,7 +195,7 @@ int conf_read(void)
 		if (!ret && conf_param_set(&conf_params[i], text))
 			conf_error = -FI_EINVAL;
 	}
-	/* every pool of slots wants a few (stage.c) */
+	/* every pool needs a few slots (stage.c) */
 	least = 8 * conf.chunk_size;
 	if (!conf_error && conf.pinned_size < least) {
 		P2P_WARN("FI_P2P_PINNED_SIZE=%zu is too small for FI_P2P_CHUNK_SIZE=%zu: "

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The user's parameters (environment variables FI_P2P_*). One table in conf.c
- * defines them for libfabric (fi_info -e), reads them and checks them; `make check`
- * compares the same table with the man page and docs/parameters.md.
+ * The user's parameters: environment variables FI_P2P_*.
+ *
+ * One table in conf.c defines them for libfabric (fi_info -e), reads them and checks them.
+ * `make check` compares the table with the manual and docs/parameters.md.
  */
 #ifndef P2P_CONF_H
 #define P2P_CONF_H
@@ -10,19 +11,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Which way device memory may go */
+/* Which ways are open to device memory */
 enum conf_path {
 	CONF_PATH_AUTO,
-	CONF_PATH_PEER, /* what cannot go from or to the NIC is an error */
-	CONF_PATH_IPC,  /* what cannot go from device to device is an error */
+	CONF_PATH_PEER, /* a transfer that the NIC cannot do is an error */
+	CONF_PATH_IPC,  /* a transfer that cannot go from device to device is an error */
 	CONF_PATH_STAGE
 };
 
-/* How NICs may be given device memory */
+/* Ways to give device memory to NICs */
 enum conf_pin {
 	CONF_PIN_AUTO,
 	CONF_PIN_DMABUF,
-	CONF_PIN_PEERMEM, /* whatever modules are loaded */
+	CONF_PIN_PEERMEM, /* by its address, whatever kernel modules are loaded */
 	CONF_PIN_NONE
 };
 
@@ -50,12 +51,12 @@ struct conf {
 extern struct conf conf;
 
 /*
- * Defines and reads the parameters. 0, or -FI_EINVAL when one has a value that cannot
- * be used: it is logged with what it may be, and conf_status() remembers it.
+ * Defines and reads the parameters. Returns 0, or -FI_EINVAL if one has an invalid value. The
+ * log then says what the value may be, and conf_status() remembers the error.
  */
 int conf_read(void);
 
-/* What conf_read() returned: checked where an error can reach the application. */
+/* What conf_read() returned. Callers check it where an error can reach the application. */
 int conf_status(void);
 
 #endif /* P2P_CONF_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Binds the versioned functions of the libfabric in memory. See libfabric.h. */
+/* Binds the versioned functions of the libfabric that is loaded. See libfabric.h. */
 #include "base/libfabric.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ int libfabric_bind(void)
 	void *lib;
 	int ret = 0;
 
-	/* the copy of libfabric that resolved our own references, whatever its path */
+	/* this copy of libfabric resolved our own references, whatever its path is */
 	if (!dladdr((void *) fi_version, &where)) {
 		P2P_WARN("cannot tell which libfabric is loaded\n");
 		return -FI_ENOSYS;

@@ -2,10 +2,10 @@
 /*
  * The libfabric that loaded us.
  *
- * fi_getinfo and its companions exist in several symbol versions. Linked, they would
- * tie the object to the release it was built with (and the oldest fi_dupinfo would cut
- * structures that have grown since). Bound at run time, in the default version, one
- * binary serves them all.
+ * fi_getinfo and its companions exist in several symbol versions. Linked functions would tie
+ * the object to the release that it was built with. The oldest fi_dupinfo would also cut
+ * structures that have grown since. So libfabric_bind() binds the default versions at run time.
+ * One binary then works with all releases.
  */
 #ifndef P2P_LIBFABRIC_H
 #define P2P_LIBFABRIC_H
@@ -13,10 +13,10 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 
-/* FI_MR_DMABUF, of libfabric 1.20 and later: attr->mr_iov is no list of buffers then */
+/* FI_MR_DMABUF, of libfabric 1.20 and later. With it, attr->mr_iov is no list of buffers. */
 #define LF_MR_DMABUF (1ULL << 40)
 
-/* Longer than this header's structure, for releases where it has grown */
+/* Room for releases where the structure is longer than in the header of this build */
 union libfabric_mr_attr {
 	struct fi_mr_attr attr;
 	char room[256];
@@ -31,7 +31,7 @@ struct lf {
 
 extern struct lf lf;
 
-/* Binds the functions. 0, or -FI_ENOSYS when the library in memory lacks one (logged). */
+/* Binds the functions. Returns 0, or -FI_ENOSYS if the library lacks one (logged). */
 int libfabric_bind(void);
 
 #endif /* P2P_LIBFABRIC_H */

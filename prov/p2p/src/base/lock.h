@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * A mutex that costs one branch when the application has promised to serialise
- * its calls itself (FI_THREAD_DOMAIN), and that knows whether it is held.
+ * A mutex that costs one branch if the application has promised to serialise its calls itself
+ * (FI_THREAD_DOMAIN). It knows whether it is held.
  */
 #ifndef P2P_LOCK_H
 #define P2P_LOCK_H
@@ -12,7 +12,7 @@
 
 struct p2p_lock {
 	pthread_mutex_t mutex;
-	bool shared; /* several threads may come: the mutex is taken */
+	bool shared; /* several threads may come, so the mutex is taken */
 	bool held;
 #ifndef NDEBUG
 	pthread_t owner; /* who holds it */
@@ -50,7 +50,10 @@ static inline void p2p_lock_drop(struct p2p_lock *lock)
 		pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Begins a function that needs the lock: the caller itself must hold it. Nothing in a release. */
+/*
+ * Begins a function whose caller must hold the lock, in the same thread. A release has no
+ * check.
+ */
 #ifndef NDEBUG
 static inline bool p2p_lock_held(const struct p2p_lock *lock)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Who logs. See log.h. */
+/* The provider that logs. See log.h. */
 #include "base/log.h"
 
 struct fi_provider *log_prov;

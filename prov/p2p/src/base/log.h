@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Log lines, through libfabric's own log (FI_LOG_LEVEL, FI_LOG_PROV).
- * Who first knows of an error logs it, once; callers pass the code on.
+ * Log lines, through libfabric's own log (FI_LOG_LEVEL, FI_LOG_PROV). The function that first
+ * knows of an error logs it, once. Its callers pass the code on.
  */
 #ifndef P2P_LOG_H
 #define P2P_LOG_H
 
 #include <rdma/providers/fi_log.h>
 
-/* The provider whose name stands before every line: fi_prov_ini() sets it before all else */
+/* The provider whose name begins every line. fi_prov_ini() sets it before all else. */
 extern struct fi_provider *log_prov;
 
 #define P2P_LOG(level, ...)                                                                    \

@@ -10,7 +10,10 @@
 
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg)
 {
-	/* faults come to who makes them: the application may handle those of its memory */
+	/*
+	 * a fault goes to the thread that makes it: the application may handle faults of its
+	 * memory
+	 */
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
 	sigset_t all, before;
 	int ret;

@@ -6,8 +6,11 @@
 #include <pthread.h>
 
 /*
- * Starts one, named @name (15 characters at most), which gets no signals but for its own faults:
- * they are for the application's threads. 0 or a negative error, logged.
+ * Starts a thread with this name, of at most 15 characters. Returns 0 or a negative error,
+ * logged.
+ *
+ * The thread gets no signals but those of its own faults. All others are for the application's
+ * threads.
  */
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
 
