@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Fi_info of ours from the core's and back. See info.h. */
+/* Makes an fi_info of ours from the core's, and the other way round. See info.h. */
 #include "path/info.h"
 
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "path/quirks.h"
 
-/* What we ask every core for, beyond what the application wants */
+/* The capabilities that we ask every core for, besides those that the application wants */
 #define INFO_CORE_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_RECV)
 
-/* What we hand through from core to application */
+/* The capabilities that we hand through from core to application */
 #define INFO_REMOTE_CAPS (FI_RMA | FI_ATOMIC)
 #define INFO_PRIMARY_CAPS                                                                      \
 	(FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_COLLECTIVE | FI_HMEM | FI_P2P)
@@ -27,35 +27,36 @@
 	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |        \
 	 FI_REMOTE_COMM | FI_MULTI_RECV)
 /*
- * They cost every message something, so only who asks for them has them, as with libfabric 2.x, or
- * who asks for what they help with: messages for multi-receive buffers wait for others' (multi_recv.h)
+ * Sources cost every message something. So only two kinds of applications get them. One asks
+ * for them, as with libfabric 2.x. The other asks for multi-receive buffers, for which sources
+ * help: messages for such a buffer wait for earlier ones of the same peer only (multi_recv.h).
  */
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
 #define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS)
 
-/* The size of keys where a NIC can be given device memory (QUIRK_MAPS) */
+/* The size of keys [bytes] where a NIC can be given device memory (QUIRK_MAPS) */
 #define INFO_NIC_KEY_SIZE 4
 
 /* The order that we keep */
 #define INFO_ORDER FI_ORDER_SAS
 
-/* Pieces of remote memory in one operation: the owner may have to be asked */
+/* Pieces of remote memory in one operation: the owner may have to be asked for it */
 #define INFO_RMA_IOV_LIMIT 1
 
-/* The same that a core which lends reads at once: it takes as many */
+/* The pieces that a core with QUIRK_LENDS reads at once for us. It takes as many. */
 #define INFO_READ_PLACES 4
 
-/* The bits of cq_data that an application may use: the rest carry marks */
+/* The bytes of cq_data that an application may use. The core's other bytes carry marks. */
 #define INFO_CQ_DATA_SIZE 4
 #define INFO_CORE_CQ_DATA_SIZE 8
 
-/* Below this bit come the fields of internal tags (wire.h) */
+/* The fields of internal tags lie below this bit (wire.h) */
 #define INFO_TAG_BIT_MIN 61
 
-/* Formats up to this are names for the tag's layout, not masks (FI_TAG_MAX_FORMAT) */
+/* Formats up to this one are names of a tag's layout, and not masks (FI_TAG_MAX_FORMAT) */
 #define INFO_TAG_FORMATS (1ULL << 16)
 
-/* 63 bits, as masks of alternating fields have them */
+/* 63 bits, as a mask of alternating fields of one bit each */
 #define INFO_TAG_63_BITS 0x5555555555555555ULL
 
 uint64_t info_tag_bit(uint64_t format)
@@ -65,7 +66,7 @@ uint64_t info_tag_bit(uint64_t format)
 	return bit < INFO_TAG_BIT_MIN || bit > 63 ? 0 : 1ULL << bit;
 }
 
-/* Fewer bits than the core's by one; fields of alternating bits keep their widths */
+/* One bit less than the core has. The shift keeps the pattern of alternating fields. */
 static uint64_t info_tag_format(uint64_t core_format)
 {
 	return core_format < INFO_TAG_FORMATS ? INFO_TAG_63_BITS : core_format >> 1;
@@ -101,7 +102,7 @@ int info_name_split(const char *name, char **core, char **excluded)
 	return 0;
 }
 
-/* Room for ours besides what is asked for; 0 asks for nothing in particular. */
+/* Adds room for our own operations. 0 asks for no number in particular, and stays 0. */
 static int info_size_to_core(size_t *size)
 {
 	if (*size > SIZE_MAX - INFO_QUEUE_RESERVE)
@@ -111,7 +112,7 @@ static int info_size_to_core(size_t *size)
 	return 0;
 }
 
-/* Everything is the core's but the kinds of memory. */
+/* The kinds of memory are ours to answer. All else is the core's. */
 static void info_plain_to_core(struct fi_info *info)
 {
 	info->caps &= ~(FI_HMEM | FI_P2P);
@@ -125,7 +126,10 @@ static void info_plain_to_core(struct fi_info *info)
 	}
 }
 
-/* What a peer may reach here would have to be device memory, too: that takes a protocol. */
+/*
+ * Peers would have to reach device memory here, too, and that takes a protocol. So device
+ * memory and remote memory exclude each other.
+ */
 static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t hmem,
 				 int asked_mr, const char **why)
 {
@@ -145,8 +149,9 @@ static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t
 }
 
 /*
- * These change what a receive's buffer holds, or means. Our own receives would be taken for such.
- * The second is FI_BUFFERED_RECV, which has no public name in 2.x and works there all the same.
+ * These modes change what the buffer of a receive holds, or means. The core would apply them to
+ * our own receives, too. The second mode is FI_BUFFERED_RECV, which works in 2.x without a
+ * public name.
  */
 #define INFO_MODES_NOT (FI_MSG_PREFIX | 1ULL << 51)
 
@@ -177,7 +182,9 @@ int info_hints_to_core(struct fi_info *hints)
 				 hints->domain_attr->cq_data_size, INFO_CQ_DATA_SIZE);
 			return -FI_ENODATA;
 		}
-		/* the core registers what it sends by itself: our buffers need it to */
+		/*
+		 * our buffers have no registration, so the core has to register what it sends
+		 */
 		hints->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM);
 		hints->domain_attr->cq_data_size = 0;
 		hints->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
@@ -218,19 +225,22 @@ int info_hints_to_core(struct fi_info *hints)
 }
 
 /*
- * Primary capabilities and sources are returned when they were asked for, or when nothing was;
- * secondary ones whenever they are there.
+ * An answer has primary capabilities and sources if hints ask for them, or for nothing. It has
+ * secondary capabilities whenever the core has them.
  */
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
-	/* whether device memory may be used is our word */
+	/* we answer whether device memory may be used, not the core */
 	uint64_t caps = core_caps & INFO_CAPS & ~FI_HMEM;
 
 	if (wanted & FI_MULTI_RECV)
 		wanted |= INFO_SOURCE_CAPS;
 	if (wanted)
 		caps &= wanted | INFO_SECONDARY_CAPS;
-	/* they take a bit of the tags away, so only from who wants them */
+	/*
+	 * collectives take a bit of the tags away, so only an application that wants them gets
+	 * them
+	 */
 	caps &= ~FI_COLLECTIVE | wanted;
 	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
 }
@@ -245,7 +255,10 @@ static bool info_order_asked(const struct fi_info *hints)
 				 ep->max_order_waw_size)));
 }
 
-/* Who has not asked for them does not pay for them: see info_serves_all(). */
+/*
+ * An application that has not asked for events of remote accesses does not pay for them. See
+ * info_serves_all().
+ */
 static void info_no_events(struct fi_info *info)
 {
 	info->caps &= ~FI_RMA_EVENT;
@@ -253,7 +266,7 @@ static void info_no_events(struct fi_info *info)
 	info->rx_attr->caps &= ~FI_RMA_EVENT;
 }
 
-/* What reaches remote memory goes by the core or by us: in any order */
+/* Some accesses to remote memory go by the core and others by us. So they have no order. */
 static void info_disorder(struct fi_info *info)
 {
 	info->tx_attr->msg_order &= INFO_ORDER;
@@ -313,7 +326,7 @@ static void info_ep_from_core(struct fi_info *info)
 	info->rx_attr->size -= INFO_QUEUE_RESERVE;
 	info->tx_attr->rma_iov_limit =
 		P2P_MIN(info->tx_attr->rma_iov_limit, INFO_RMA_IOV_LIMIT);
-	/* a short message may be complete before the long one posted ahead of it */
+	/* a short message may be complete before a long one that was posted ahead of it */
 	info->tx_attr->comp_order = 0;
 	info->rx_attr->comp_order = 0;
 	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
@@ -331,7 +344,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	const char *lacks;
 	bool serves;
 
-	/* whoever used the core's own objects would go past us */
+	/* an application that used the core's own objects would go past us */
 	info->fabric_attr->fabric = NULL;
 	info->domain_attr->domain = NULL;
 	if (info->ep_attr->type != FI_EP_RDM) {
@@ -365,14 +378,14 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	info_caps_from_core(hints, info, hmem);
 	info_ep_from_core(info);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
-	/* it takes a thread, which is not for who has not asked for it */
+	/* automatic progress takes a thread, which only an application that asks gets */
 	info->domain_attr->data_progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
-	/* the second lets us trust in descriptors of host memory (desc_cache.h) */
+	/* FI_MR_ALLOCATED lets us trust in descriptors of host memory (desc_cache.h) */
 	info->domain_attr->mr_mode |= asked_mr & (FI_MR_P2P | FI_MR_ALLOCATED);
-	/* room for marks beside the core's keys */
+	/* longer keys have room for marks beside the core's keys */
 	if (quirks & QUIRK_MAPS)
 		info->domain_attr->mr_key_size = sizeof(uint64_t);
-	/* keys of our choice tell the memory that the core reaches from the rest */
+	/* if we choose the keys, they tell the memory that the core reaches from the rest */
 	if (info->caps & INFO_REMOTE_CAPS && serves)
 		info->domain_attr->mr_mode |= asked_mr & FI_MR_PROV_KEY;
 	return true;
@@ -418,7 +431,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 		info->rx_attr->caps =
 			(info->rx_attr->caps & ~FI_HMEM) | (INFO_CORE_CAPS & ~FI_SEND);
 		info->rx_attr->size += INFO_QUEUE_RESERVE;
-		/* our own receives would get it, too */
+		/* the core would apply it to our own receives, too */
 		info->rx_attr->op_flags &= ~FI_MULTI_RECV;
 	}
 	if (info->ep_attr)
@@ -427,7 +440,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 		if (!(quirks & QUIRK_OWN_DATA))
 			info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
-		/* where it is to be automatic our thread makes it so: QUIRK_AUTO_LOSES */
+		/* our thread makes progress automatic, not the core: see QUIRK_AUTO_LOSES */
 		info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	}
 	return 0;
@@ -452,7 +465,10 @@ void info_core_add_lending(struct fi_info *core)
 void info_core_add_maps(struct fi_info *core)
 {
 	info_core_add_reads(core);
-	/* an application without remote memory of its own need not have asked for these */
+	/*
+	 * the core needs these; an application without remote memory may not have asked for
+	 * them
+	 */
 	core->domain_attr->mr_mode |=
 		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What ofi_p2p says of itself (struct fi_info), made from what a core provider
- * says, and the way back. Pure functions on structures.
+ * What ofi_p2p says of itself (struct fi_info), made from what a core provider says, and the
+ * way back. All functions are pure functions on structures.
  */
 #ifndef P2P_INFO_H
 #define P2P_INFO_H
@@ -14,14 +14,14 @@
 #define INFO_QUEUE_RESERVE 64
 
 /*
- * The tag bit that is ours, for an endpoint that advertises @format (mem_tag_format): the
+ * The tag bit that is ours, for an endpoint that advertises @format (mem_tag_format). It is the
  * one above those that the application may use. 0: there is none.
  */
 uint64_t info_tag_bit(uint64_t format);
 
 /*
- * Does ofi_p2p have a protocol of its own for endpoints of this type? Others are as with the
- * hook: their buffers may be device memory, and the peers need not know.
+ * Does ofi_p2p have a protocol of its own for endpoints of this type? Endpoints of other types
+ * work as with the hook: their buffers may be device memory, and peers need not know.
  */
 static inline bool info_layered(const struct fi_info *info)
 {
@@ -30,54 +30,60 @@ static inline bool info_layered(const struct fi_info *info)
 }
 
 /*
- * Turns hints for us (a copy of the application's, or what fi_dupinfo(NULL) makes) into
- * hints for the core providers; prov_name is the caller's business. 0, or -FI_ENODATA
- * when something is asked that we do not have (logged).
+ * Turns hints for us into hints for the core providers. @hints is a copy of the application's,
+ * or comes from fi_dupinfo(NULL). The caller sets prov_name. Returns 0, or -FI_ENODATA if the
+ * hints ask for something that we do not have (logged).
  */
 int info_hints_to_core(struct fi_info *hints);
 
 /*
- * Turns a core's answer into ours; @hints: the application's, or NULL; @version: fi_version().
- * False when this core is of no use, with @why.
+ * Turns a core's answer into ours. @hints: the application's, or NULL. @version: fi_version().
+ * Returns false, with @why, if we cannot use this core.
  */
 bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t version,
 		    const char **why);
 
 /*
- * Turns one of our answers, in the application's hands, into the core's it came from.
- * @version: fi_version(). 0 or -FI_ENOMEM.
+ * Turns one of our answers, which the application may have changed, into the core's answer that
+ * it came from. @version: fi_version(). Returns 0 or -FI_ENOMEM.
  */
 int info_to_core(struct fi_info *info, uint32_t version);
 
 /*
- * Who serves the remote memory of a domain opened with @info. @mark: the bit of keys that
- * are ours to serve, the core serving the rest; 0: there is none. @ours: the application
- * chooses the keys, so that nothing can be told from them, and all are ours. @all: see
+ * Tells who serves the remote memory of a domain opened with @info. @all: see
  * info_serves_all().
+ *
+ * @mark is the bit of the keys that we serve, while the core serves the others. 0: there is no
+ * such bit.
+ *
+ * @ours is true if the application chooses the keys. Such keys tell nothing, so we serve all.
  */
 void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours);
 
 /*
- * The core's part of a provider name, less every "ofi_p2p" in it: "tcp;ofi_rxm;ofi_p2p"
- * gives "tcp;ofi_rxm". Exclusions ("^name") are kept apart, in @excluded. Both are for the
- * caller to free; NULL when there is no name at all. 0 or -FI_ENOMEM.
+ * The core's part of a provider name. It leaves out every "ofi_p2p": "tcp;ofi_rxm;ofi_p2p"
+ * gives "tcp;ofi_rxm". Exclusions ("^name") go to @excluded. The caller frees both. Both are
+ * NULL if there is no name at all. Returns 0 or -FI_ENOMEM.
  */
 int info_name_split(const char *name, char **core, char **excluded);
 
-/* Makes what info_to_core() made one for a core with QUIRK_LENDS: it reads remote memory. */
+/*
+ * Completes what info_to_core() made for a core with QUIRK_LENDS: the core reads remote memory.
+ */
 void info_core_add_lending(struct fi_info *core);
 
 /*
- * Makes what info_to_core() made one for a core that takes descriptors of all buffers and
- * reads remote memory: what it takes to give its NIC device memory.
+ * Completes what info_to_core() made for a core that takes descriptors of all buffers and reads
+ * remote memory. It adds what we need to give device memory to the core's NIC.
  */
 void info_core_add_maps(struct fi_info *core);
 
 /*
- * Is all remote memory of a domain opened with @info ours to serve, host memory too, since
- * accesses are to be counted and the core does not (@quirks: quirks_of() it)? Both sides have to
- * agree on that, as on FI_HMEM: FI_RMA_EVENT is offered over such a core to those that ask for
- * it, only.
+ * Do we serve all remote memory of a domain opened with @info, host memory too? We do if
+ * accesses are to be counted and the core does not count them. @quirks: quirks_of() the core.
+ *
+ * Both sides have to agree on that, as on FI_HMEM. So over such a core only an application that
+ * asks for FI_RMA_EVENT is offered it.
  */
 bool info_serves_all(const struct fi_info *info, unsigned int quirks);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The policy. See path.h. */
+/* Chooses the path of a message. See path.h. */
 #include "path/path.h"
 
-/* What holds for all ways but those through host memory */
+/* Why only host memory can carry a message, whatever else there is; NULL: other ways may */
 static const char *path_only_stage(const struct path_query *query)
 {
 	if (!query->len)
@@ -46,7 +46,7 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 	return !*why;
 }
 
-/* The ways through host memory */
+/* Chooses among the ways through host memory */
 static enum path_proto path_stage(const struct path_query *query)
 {
 	if (query->lends && query->slot && !query->inject && query->len > query->lend_min &&
@@ -76,7 +76,7 @@ bool path_wants_across(const struct path_query *query, const char **why)
 	if (*why || !query->layered || query->wish == PATH_ACROSS_LONG ||
 	    path_stage(query) == PATH_LONG)
 		return !*why;
-	/* whoever cannot take it so would have to ask for it first */
+	/* a receiver that cannot take it so would have to ask for it first */
 	if (!query->near)
 		*why = "short enough to be sent at once, to whatever host";
 	else if (query->refuses)
@@ -118,7 +118,7 @@ struct path_choice path_choose(const struct path_query *query)
 					    "the NIC reaches the device memory"};
 	if (!why)
 		why = query->peer_why;
-	/* where the receiver is has still to be seen */
+	/* the receiver's host is not known yet */
 	if (across)
 		return (struct path_choice){here ? FI_P2P_PATH_IPC : FI_P2P_PATH_STAGE,
 					    PATH_ACROSS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Which way a message takes, and why. A pure function: it reads structs and calls
- * nothing, so that what it says can be tested, logged and printed alike.
+ * Which way a message takes, and why. The choice is a pure function: it reads structs and calls
+ * nothing. So tests, log lines and fi_p2p_info all get the same answer.
  */
 #ifndef P2P_PATH_H
 #define P2P_PATH_H
@@ -13,17 +13,17 @@
 
 /**
  * enum path_proto - how the bytes of one message are carried.
- * @PATH_CORE:	the core provider's call with the user's own buffer
+ * @PATH_CORE:	the core provider's call takes the user's own buffer
  * @PATH_SHORT:	copied to a pinned slot, sent from there as one message
- * @PATH_LENT:	copied to a pinned slot, then announced, and read from there by the receiver's
- *		core; if that cannot, as PATH_LONG
+ * @PATH_LENT:	copied to a pinned slot and announced; the receiver's core reads it from there.
+ *		If that core cannot, the message goes as PATH_LONG does.
  * @PATH_LONG:	announced, then sent in pieces as the receiver asks for them
  * @PATH_WHOLE:	copied to a host buffer of full length, sent from there as one message
- * @PATH_READ:	announced, then read by the receiver, whose NIC reaches it
- * @PATH_DIRECT: the core provider's call with device memory that the NIC reaches
- * @PATH_ACROSS: announced, then copied from device to device by the receiver, if it is a process
- *		on the same host that can; else as PATH_LONG
- * @PATH_NONE:	not allowed to travel in any way that there is
+ * @PATH_READ:	announced, then read by the receiver, whose NIC reaches the buffer
+ * @PATH_DIRECT: the core provider's call takes device memory that the NIC reaches
+ * @PATH_ACROSS: announced, then copied from device to device by a receiver on the same host.
+ *		If that process cannot, the message goes as PATH_LONG does.
+ * @PATH_NONE:	the user or the application forbids every way that there is
  */
 enum path_proto {
 	PATH_CORE,
@@ -37,26 +37,29 @@ enum path_proto {
 	PATH_NONE
 };
 
-/* Is a message announced with its memory, which the receiver may take or not? */
+/* Does the announcement offer the message's memory? The receiver may take it or not. */
 static inline bool path_offers(enum path_proto proto)
 {
 	return proto == PATH_READ || proto == PATH_ACROSS;
 }
 
-/* Which ways the user and the application leave open: as FI_OPT_FI_HMEM_P2P has them */
+/* The ways that the user and the application leave open, as FI_OPT_FI_HMEM_P2P has them */
 enum path_wish {
 	PATH_ANY,
-	PATH_NO_NIC,      /* any but the NIC's own */
-	PATH_PEER_LONG,   /* what is longer than plain_max has to go the NIC's way */
-	PATH_PEER_ONLY,   /* everything has */
-	PATH_ACROSS_LONG, /* what is longer than plain_max has to go across the host */
+	PATH_NO_NIC,      /* any way but the NIC's own */
+	PATH_PEER_LONG,   /* messages longer than plain_max have to go the NIC's way */
+	PATH_PEER_ONLY,   /* all messages have to */
+	PATH_ACROSS_LONG, /* messages longer than plain_max have to go across the host */
 	PATH_STAGE_ONLY
 };
 
-/* Why a receiver does not copy what it is offered from device to device: travels (wire.h) */
+/*
+ * Why a receiver does not copy offered memory from device to device. The number goes over the
+ * wire (wire.h).
+ */
 enum path_far {
-	PATH_FAR_UNKNOWN, /* it did not say */
-	PATH_FAR_NOT,     /* it does copy it */
+	PATH_FAR_UNKNOWN, /* the receiver did not say */
+	PATH_FAR_NOT,     /* the receiver does copy it */
 	PATH_FAR_HOST,
 	PATH_FAR_BUFFER,
 	PATH_FAR_WISH,
@@ -68,27 +71,31 @@ enum path_far {
 /**
  * struct path_query - what the choice depends on.
  * @device:	the buffer is device memory
- * @layered:	the peer runs ofi_p2p too (always so over the layered provider)
- * @stalls:	the core provider reads nothing more from a peer whose message has no
- *		receive yet, so that pieces and answers could wait behind it for ever, and
- *		there is no endpoint aside for them
- * @len:	the message's length, in @pieces
- * @short_max:	longest message that fits a slot; @plain_max: longest one that has to
- *		wait for a slot, as it may not be announced
- * @slot:	there is a free slot for it now
- * @name_len:	length of the endpoint's own name, @name_max what an announcement holds
- * @inject:	the buffer may not be read any more once the call has returned
- * @wish:	what is left open
- * @peer:	the NIC reaches the buffer; if not, @peer_why
- * @direct:	over a hook: the NIC, and no CPU, touches what is sent or received, if it is
- *		longer than @inline_max
+ * @layered:	the peer runs ofi_p2p, too: always so over the layered provider
+ * @stalls:	a message without a receive stops the core provider, which then reads nothing
+ *		more from that peer. There is no side endpoint. So pieces and answers could wait
+ *		behind that message for ever.
+ * @len:	the message's length [bytes], in @pieces buffers
+ * @short_max:	the longest message that fits a slot [bytes]
+ * @plain_max:	the longest message that may not be announced [bytes], so that it has to
+ *		wait for a slot
+ * @slot:	there is a free slot for the message now
+ * @name_len:	the length of the endpoint's own name [bytes]
+ * @name_max:	the room for a name in an announcement [bytes]
+ * @inject:	the buffer may not be read any more after the call has returned
+ * @wish:	the ways that are left open
+ * @peer:	the NIC reaches the buffer
+ * @peer_why:	if not @peer: why
+ * @direct:	over a hook: the NIC itself sends or receives what is longer than @inline_max,
+ *		and no CPU touches it
  * @near:	all peers that the core provider reaches are on this host
- * @follows:	the receiver takes announcements of messages that are not longer than @plain_max
- * @refuses:	it has not opened what it was offered before
- * @across:	the buffer can be opened by other processes of this host; receiving: the sender's
- *		is open here; if not, @across_why
- * @lends:	what is longer than @lend_min and in a slot its receiver may read there, and there are
- *		others under way to read with it
+ * @follows:	the receiver takes announcements of messages of up to @plain_max bytes, too
+ * @refuses:	the receiver has not opened what it was offered before
+ * @across:	sending: other processes of this host can open the buffer; receiving: the
+ *		sender's buffer is open here
+ * @across_why:	if not @across: why
+ * @lends:	the receiver may read a message longer than @lend_min [bytes] in its slot, and
+ *		other such messages are under way, to be read with it
  */
 struct path_query {
 	bool device;
@@ -125,15 +132,18 @@ struct path_choice {
 struct path_choice path_choose(const struct path_query *query);
 
 /*
- * May the NIC's way be of use to this message, if its buffer can be given to it? Asked
- * before that is tried; when not, @why.
+ * May the NIC's way be of use to this message, if the NIC can be given its buffer? The caller
+ * asks before it tries that. If the answer is false, @why says why.
  */
 bool path_wants_peer(const struct path_query *query, const char **why);
 
 /* The same for a copy from device to device within the host */
 bool path_wants_across(const struct path_query *query, const char **why);
 
-/* Why a receiver that was offered a message copies it, or not, in words (any number will do) */
+/*
+ * Why a receiver copies a message that it was offered, or does not, in words. @far may be any
+ * number, as it comes from the network.
+ */
 const char *path_far_reason(uint64_t far);
 
 #endif /* P2P_PATH_H */

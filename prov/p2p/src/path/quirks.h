@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What is special about a core provider: one table (quirks.c), and flags that code asks for.
+ * What is special about core providers: one table (quirks.c), and flags that code asks for.
  *
- * No other file compares providers' names or libfabric's releases. Pure functions.
+ * No other file compares providers' names or libfabric's releases. All functions are pure.
  */
 #ifndef P2P_QUIRKS_H
 #define P2P_QUIRKS_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <rdma/fabric.h>
 
-/* Each flag is explained by its rows in quirks.c. Code asks for these: */
+/* The flags. The rows in quirks.c explain each. Code asks for these: */
 #define QUIRK_STALLS (1U << 0)
 #define QUIRK_MIXES (1U << 1)
 #define QUIRK_LITTERS (1U << 2)
@@ -33,7 +33,7 @@
 #define QUIRK_NO_DMABUF (1U << 17)
 
 /*
- * Code does not ask for these, since their cure does no harm over any other core. A comment
+ * Code does not ask for these flags, as their cures do no harm over any other core. A comment
  * at the cure names the flag.
  */
 #define QUIRK_UNENABLED (1U << 18)
@@ -49,24 +49,26 @@
 #define QUIRK_POLLFD (1U << 28)
 #define QUIRK_NESTS (1U << 29)
 
-/* What part of a core provider's name a row is about */
+/* The part of a core provider's name that a row is about */
 enum quirk_match {
 	/* the whole name: "tcp" is not "tcp;ofi_rxm" */
 	QUIRK_WHOLE,
-	/* one layer of it, at any place: "ofi_rxm" is in "tcp;ofi_rxm" */
+	/* one layer of the name, at any place: "ofi_rxm" is in "tcp;ofi_rxm" */
 	QUIRK_LAYER,
-	/* how it begins */
+	/* how the name begins */
 	QUIRK_BEGINS,
-	/* whatever it is: the row is about libfabric itself */
+	/* every name: the row is about libfabric itself */
 	QUIRK_ANY,
 };
 
 /**
  * struct quirk - a row of the table.
  * @provider:	the core provider, as @match says; NULL: any
- * @from, @below: the releases of libfabric: the first with it, and the first without
+ * @match:	what part of the provider's name @provider is
+ * @from:	the first release of libfabric with it
+ * @below:	the first release without it
  * @flag:	what code asks for
- * @does:	what the provider does, as a log line ends
+ * @does:	what the provider does, in words that can end a log line
  * @why:	how that comes about, and what we do about it
  * @see:	how to see it
  */
@@ -84,13 +86,16 @@ struct quirk {
 extern const struct quirk quirks_table[];
 extern const size_t quirks_count;
 
-/* Is @row about the core provider of this name (without ours; NULL: none) and release? */
+/*
+ * Is @row about the core provider of this name and release? @name has no "ofi_p2p"; NULL: no
+ * name.
+ */
 bool quirks_match(const struct quirk *row, const char *provider, uint32_t version);
 
-/* The flags of all rows that are */
+/* The flags of all rows that are about this provider and release */
 unsigned int quirks_of_name(const char *provider, uint32_t version);
 
-/* The same for the core provider behind @core; @version: fi_version() */
+/* The same for the core provider behind @core. @version: fi_version() */
 unsigned int quirks_of(const struct fi_info *core, uint32_t version);
 
 #endif /* P2P_QUIRKS_H */
