@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Notes that other processes of the host read by themselves. See board.h. */
+/* Notes that other processes of the host read without a message. See board.h. */
 #include "mem/board.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include "base/log.h"
 
 /*
- * The thread sanitizer knows no fences, nor does it see what these order, which another mapping
- * is of; there they are for the compiler only.
+ * The thread sanitizer knows no fences. Nor does it see the data that they order, which belongs
+ * to another mapping. So there the fences bind the compiler only.
  */
 #ifdef __SANITIZE_THREAD__
 #define board_fence(order) __asm__ volatile("" ::: "memory")
@@ -32,13 +32,13 @@
 #define board_fence(order) __atomic_thread_fence(order)
 #endif
 
-/* "p2pBoard", and after the owner has closed it: 0 */
+/* "p2pBoard". The owner sets 0 when it closes the board. */
 #define BOARD_MAGIC 0x703270426f617264ULL
 
 /**
  * struct board_note - what is told about one id.
- * @id:		0: nothing. The text changes only while it is
- * @done:	@id, once the reader needs no more of what it is about
+ * @id:		0: the note is empty. The text changes only while this is 0.
+ * @done:	becomes @id once the reader needs no more of what the note is about
  */
 struct board_note {
 	uint64_t id;
@@ -76,7 +76,10 @@ static size_t board_index(uint64_t id)
 
 /* ---- our own ---- */
 
-/* Kernels may insist on its not being made executable; older ones know no such flag */
+/*
+ * Kernels may insist that memory files cannot be made executable. Older ones do not know the
+ * flag.
+ */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
 #endif
@@ -98,7 +101,9 @@ static int board_create(struct board *board, uint64_t owner)
 	if (fd < 0)
 		return fd;
 	ret = -posix_fallocate(fd, 0, sizeof *page);
-	/* without the seal its owner could make a reader's look at it a SIGBUS */
+	/*
+	 * the seal keeps the owner from shrinking the file: a reader's look would end in SIGBUS
+	 */
 	if (!ret && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		ret = -errno;
 	if (ret)
@@ -137,7 +142,7 @@ void board_close(struct board *board)
 {
 	if (!board->page)
 		return;
-	/* who still has it mapped may let it go */
+	/* readers that still have the page mapped see this, and unmap it */
 	__atomic_store_n(&board->page->magic, 0, __ATOMIC_RELAXED);
 	munmap(board->page, sizeof *board->page);
 	close(board->fd);
@@ -151,7 +156,7 @@ void *board_note(struct board *board, uint64_t id)
 	if (!board->page || !id || board->ids[board_index(id)])
 		return NULL;
 	note = &board->page->notes[board_index(id)];
-	/* what was left here (board_leave()) must not be read while it changes */
+	/* board_leave() may have left a note here, which must not be read while it changes */
 	__atomic_store_n(&note->id, 0, __ATOMIC_RELAXED);
 	board_fence(__ATOMIC_RELEASE);
 	return note->text;
@@ -170,7 +175,7 @@ void board_show(struct board *board, uint64_t id, size_t len)
 
 	board->ids[index] = id;
 	board->used[index / 64] |= 1ULL << index % 64;
-	/* ids come round again */
+	/* an id may come round again, and must not find its own old answer */
 	__atomic_store_n(&note->done, 0, __ATOMIC_RELAXED);
 	board_put_up(note, id, len);
 }
@@ -231,14 +236,14 @@ bool board_answered(struct board *board, uint64_t *id)
 		board_take_down(board, *id);
 		return true;
 	}
-	/* an answer that comes meanwhile has been counted after that */
+	/* an answer that came during the search has raised the count after this value */
 	board->seen = answers;
 	return false;
 }
 
 /* ---- others' ---- */
 
-/* Has it ended? One that its parent has not waited for still takes signals, but its pidfd tells. */
+/* Has the process ended? A zombie still takes signals, but its pidfd tells. */
 static bool board_process_ended(pid_t pid)
 {
 	bool ended = false;
@@ -269,7 +274,9 @@ static void board_far_free(struct board_far **fars, struct board_far *far)
 	free(far);
 }
 
-/* Is there room for one more, after those have gone whose owners have? */
+/*
+ * Is there room for one more board? If there is none, unmaps the boards whose owners are gone.
+ */
 static bool board_far_room(struct board_far **fars)
 {
 	struct board_far *far, *next;
@@ -284,8 +291,10 @@ static bool board_far_room(struct board_far **fars)
 }
 
 /*
- * Opens what is at @place. It may be anything, so it is looked at before it is opened in
- * earnest, which has effects with some files. Negative: it is no board
+ * Opens what is at @place. Negative: it is no board.
+ *
+ * @place comes from another process and may be anything. To open some kinds of files has
+ * effects. So the first look is at a descriptor that only names the file (O_PATH).
  */
 static int board_far_fd(uint64_t place)
 {
@@ -395,7 +404,7 @@ size_t board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void 
 		return 0;
 	len = P2P_MIN(__atomic_load_n(&note->len, __ATOMIC_RELAXED), BOARD_TEXT_MAX);
 	memcpy(text, note->text, len);
-	/* was it still the same text at the end? */
+	/* the text counts only if the note is still the same after the copy */
 	board_fence(__ATOMIC_ACQUIRE);
 	return __atomic_load_n(&note->id, __ATOMIC_RELAXED) == id ? len : 0;
 }
@@ -412,7 +421,10 @@ bool board_far_answer(struct board_far *fars, uint64_t owner, uint64_t id)
 	note = &far->page->notes[board_index(id)];
 	old = __atomic_load_n(&note->done, __ATOMIC_RELAXED);
 	do {
-		/* nobody waits for it any more, and another answer must not be lost */
+		/*
+		 * nobody waits for this answer any more, and it must not replace the answer of
+		 * another note
+		 */
 		if (__atomic_load_n(&note->id, __ATOMIC_ACQUIRE) != id)
 			return true;
 	} while (!__atomic_compare_exchange_n(&note->done, &old, id, false, __ATOMIC_RELEASE,

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Descriptors. See desc_cache.h. */
+/* What the descriptors of buffers tell. See desc_cache.h. */
 #include "mem/desc_cache.h"
 
 #include <stdlib.h>
 
 #include "mem/mem.h"
 
-/* Descriptors are addresses of the core's records, which are longer than a cache line */
+/*
+ * A descriptor is the address of a record of the core's. Such records are longer than a cache
+ * line.
+ */
 static inline size_t desc_cache_index(const void *desc)
 {
 	uintptr_t n = (uintptr_t) desc;
@@ -15,8 +18,8 @@ static inline size_t desc_cache_index(const void *desc)
 }
 
 /*
- * Who reads a part of what is new sees, by the orders below, the odd version or a later one at
- * the end.
+ * A reader that gets a part of the new values also sees the odd version, or a later one at its
+ * end: the orders below make that so. So it does not trust such values.
  */
 static void desc_cache_host_set(struct desc_cache_host *host, const void *desc, uintptr_t start,
 				size_t len)
@@ -79,7 +82,7 @@ void desc_cache_host_remove(struct desc_cache *book, const void *desc, const str
 	}
 }
 
-/* Is @host, which may be written meanwhile, a region of @desc's that holds the buffer? */
+/* Is @host a region of @desc's that holds the buffer? Another thread may write it meanwhile. */
 static bool desc_cache_host_is(const struct desc_cache_host *host, const void *desc,
 			       const void *addr, size_t len)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the descriptor that comes with a buffer tells of it, so that no driver need be
- * asked. Descriptors of device memory that the core provider has no region of are ours, and lie
- * in cells; those of host memory are the core's own, and may be known while it is registered.
+ * What the descriptor of a buffer tells about it, so that nobody need ask the driver.
  *
- * The owner's lock guards adding and removing; to look takes none.
+ * Descriptors of device memory that the core provider has no region of are ours, and lie in
+ * cells. Descriptors of host memory are the core's own. They may be known while that memory is
+ * registered.
+ *
+ * The owner's lock guards adding and removing. A look takes no lock.
  */
 #ifndef P2P_DESC_CACHE_H
 #define P2P_DESC_CACHE_H
@@ -17,11 +19,14 @@
 #include "base/cell.h"
 #include "dev/dev.h"
 
-/* Indices, which are made of descriptors, and places for each of them */
+/* Each descriptor has one of these indices, and each index has some places. */
 #define DESC_SETS 512
 #define DESC_WAYS 4
 
-/* A region of host memory and the core's descriptor of it. @version: odd while it is written */
+/*
+ * A region of host memory, and the core's descriptor of it. @version is odd while it is
+ * written.
+ */
 struct desc_cache_host {
 	const void *desc;
 	uintptr_t start;
@@ -29,15 +34,15 @@ struct desc_cache_host {
 	unsigned int version;
 };
 
-/* @next: the place that is taken next where none is free */
+/* @next: the place that is taken next if none is free */
 struct desc_cache_set {
 	struct desc_cache_host host[DESC_WAYS];
 	unsigned int next;
 };
 
 /**
- * struct desc_cache - the descriptors of one domain; begins as zeroes but for @cells.
- * @cells:	where ours lie, each a struct dev_mem
+ * struct desc_cache - the descriptors of one domain; all zero but for @cells at first.
+ * @cells:	where our descriptors lie, each a struct dev_mem
  * @sets:	DESC_SETS of them, from the first region of host memory on
  */
 struct desc_cache {
@@ -48,13 +53,16 @@ struct desc_cache {
 void desc_cache_fini(struct desc_cache *book);
 
 /*
- * Of memory that is the host's for as long as it is registered with the core, at both ends and so
- * all of it. Of two regions with many others' index, some are not known: the driver is asked then
+ * Notes a region that stays host memory as long as it is registered with the core. Both its
+ * ends are host memory, and so is all of it. If its index has no free place, the region takes
+ * another one's. The driver is then asked about buffers of that one.
  */
 void desc_cache_host_add(struct desc_cache *book, const void *desc, const struct iovec *iov);
 void desc_cache_host_remove(struct desc_cache *book, const void *desc, const struct iovec *iov);
 
-/* The allocation that one of a buffer's @count descriptors is about, or NULL: none is ours */
+/*
+ * The allocation that one of a buffer's @count descriptors is about; NULL: none of them is ours
+ */
 static inline const struct dev_mem *desc_cache_device(const struct desc_cache *book,
 						      void *const *desc, size_t count)
 {
@@ -65,13 +73,15 @@ static inline const struct dev_mem *desc_cache_device(const struct desc_cache *b
 	return NULL;
 }
 
-/* Is all of a buffer host memory by its descriptors? */
+/* Do the descriptors say that all of a buffer is host memory? */
 bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, void *const *desc,
 		     size_t count);
 
 /*
- * mem_finds_device(), where a descriptor may tell; @desc may be NULL. It may also be ours and
- * wrong, so that the buffer must not go to the core with it: that is true, too, without @mem.
+ * Does what mem_finds_device() does, but asks the descriptor first. @desc may be NULL.
+ *
+ * Returns true without filling @mem if @desc is ours, right or wrong for this buffer: the core
+ * must not get such a descriptor.
  */
 bool desc_cache_finds_device(const struct desc_cache *book, const void *addr, size_t len,
 			     const void *desc, struct dev_mem *mem);

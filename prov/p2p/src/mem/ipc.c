@@ -34,7 +34,10 @@ static void ipc_hash_namespace(uint64_t *hash, const char *path)
 		ipc_hash(hash, &ns.st_ino, sizeof ns.st_ino);
 }
 
-/* One number for all processes that may open each other's memory; @random if not known */
+/*
+ * A number that processes share if they may open each other's memory; @random if it is not
+ * known
+ */
 static uint64_t ipc_host(uint64_t random)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -64,7 +67,7 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 	TAILQ_INIT(&ipc->exported);
 	TAILQ_INIT(&ipc->imported);
 	pthread_mutex_lock(&lock);
-	/* a child has the parent's variables */
+	/* a child has its parent's variables, which are not true for it */
 	if (owner != getpid()) {
 		owner = getpid();
 		process = random;
@@ -84,7 +87,7 @@ static void ipc_export_free(struct ipc *ipc, struct ipc_export *export)
 	free(export);
 }
 
-/* Memory without a handle: can the runtime share it, and can others ask for it? */
+/* For memory without a handle: can the runtime share it, and can others ask for it? */
 static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem, const char **why)
 {
 	int fd, ret;
@@ -180,7 +183,7 @@ static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
 	free(import);
 }
 
-/* Was it freed? No two allocations of a process are in one place. */
+/* Has the imported memory been freed? No two allocations of a process are in one place. */
 static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer *offer)
 {
 	return import->key.process == offer->process && import->key.id != offer->id &&
@@ -189,8 +192,8 @@ static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer
 }
 
 /*
- * Closes what is not in use, of what lies where @offer does, or all of it. False: some of it
- * is in use
+ * Closes imports that are not in use: those that lie where @offer does, or all if it is NULL.
+ * False: some of them are in use.
  */
 static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
 {
@@ -209,7 +212,7 @@ static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
 	return all;
 }
 
-/* Makes room for one more. False: too many are in use */
+/* Makes room for one more import. False: too many are in use. */
 static bool ipc_make_room(struct ipc *ipc)
 {
 	struct ipc_import *import;
@@ -249,11 +252,11 @@ static void ipc_fail(struct ipc *ipc, const struct ipc_offer *offer,
 		.shared = offer->shared,
 		.ctx = local->ctx,
 	};
-	/* never less than the number of those that are known */
+	/* the count may wrap, but never below the number of known failures */
 	ipc->failed = ipc->failed + 1 < 2 * IPC_FAILURES ? ipc->failed + 1 : IPC_FAILURES;
 }
 
-/* @fd: a descriptor of it, if it is shared */
+/* @fd: the memory's descriptor, if it is shared */
 static int ipc_import_open(struct ipc_import *import, const struct ipc_offer *offer,
 			   const struct dev_mem *local, int fd, const char **why)
 {
@@ -281,7 +284,7 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 	import->ops = local->ops;
 	import->size = offer->size;
 	import->shared = offer->shared;
-	/* next time the owner may have an answer */
+	/* not a failure to remember: next time the owner may have an answer */
 	if (offer->shared && ipc_share_get(offer, &fd, &why)) {
 		P2P_INFO("virtual memory of another process: %s\n", why);
 		free(import);
@@ -289,7 +292,7 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 	}
 	ret = ipc_import_open(import, offer, local, fd, &why);
 	if (ret && ret != -FI_ENOSYS && ipc->imports) {
-		/* what else is open may be in its way, or more than there is room for */
+		/* other imports may be in its way, or more than there is room for */
 		ipc_close_unused(ipc, NULL);
 		ret = ipc_import_open(import, offer, local, fd, &why);
 	}
@@ -311,7 +314,10 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 	return 0;
 }
 
-/* Is it what this process has there now? Whoever has heard its numbers may say so. */
+/*
+ * Does this process have the offered memory now? Any process that has heard its numbers may say
+ * so.
+ */
 static bool ipc_is_own(const struct ipc_offer *offer, const struct dev_ops *ops)
 {
 	struct dev_mem mem;
@@ -327,7 +333,7 @@ int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_me
 	struct ipc_import *import;
 	int ret = 0;
 
-	/* shared memory is mapped for one device, maybe, and opened for another */
+	/* shared memory may be mapped for one device, and be opened for another */
 	if (offer->process == ipc->process &&
 	    (!offer->shared || offer->device == (uint32_t) local->ordinal)) {
 		if (!ipc_is_own(offer, local->ops)) {

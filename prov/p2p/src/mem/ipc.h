@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Device memory of one process in the hands of another one on the same host: what is
- * told of it (an offer), and what is kept of that at both ends. With ipc_share.c, the only caller
- * of the GPU runtimes' ipc_ operations.
+ * Device memory of one process in the hands of another one on the same host: what is told of it
+ * (an offer), and what both ends keep of that. Only this file and ipc_share.c call the GPU
+ * runtimes' ipc_ operations.
  *
- * An allocation is known by its id, which no other one of its process ever has, and a process
- * by a random number, which no other one has: a freed and re-used address finds nothing of
- * what was there before. Runtimes may refuse to open what lies where something else is still
- * open, so that is closed first. What is not in use makes room for others, what was not used
- * for longest first.
+ * An allocation is known by its id, and a process by a random number. Neither ever comes again,
+ * so a freed and re-used address finds nothing of what was there before.
+ *
+ * Runtimes may refuse to open memory that lies where something else is still open. So stale
+ * memory is closed first. If there is no room, the import that was unused for longest is
+ * closed.
  *
  * The caller's lock guards it.
  */
@@ -28,14 +29,16 @@
 
 /**
  * struct ipc_offer - what a process tells others of a buffer in its device memory.
- * @host:	who can open it: the same number on one running host, among the processes of one
- *		user in one container
- * @process:	whose it is
- * @id:		the allocation, in that process; it is @size bytes at @base there
- * @offset:	where in the allocation the buffer begins
+ * @host:	tells who can open it: one number on one running host, among the processes of
+ *		one user in one container
+ * @process:	the process that has the memory
+ * @id:		the allocation's id in that process
+ * @base:	where the allocation begins in that process
+ * @size:	the allocation's length [bytes]
+ * @offset:	where in the allocation the buffer begins [bytes]
  * @device:	the device's number in that process
- * @shared:	the owner gives a descriptor of it to who asks (ipc_share.h)
- * @handle:	else what the runtime opens it by
+ * @shared:	the owner gives a descriptor to a process that asks (ipc_share.h)
+ * @handle:	if not @shared: what the runtime opens the memory by
  */
 struct ipc_offer {
 	uint64_t host;
@@ -49,7 +52,10 @@ struct ipc_offer {
 	uint8_t handle[DEV_IPC_HANDLE];
 };
 
-/* An allocation of ours, by its id. @why: the runtime refuses to export it; NULL: @handle */
+/*
+ * An allocation of ours, by its id. @why: why the runtime refuses to export it; NULL: it has
+ * @handle
+ */
 struct ipc_export {
 	uint64_t id;
 	const char *why;
@@ -60,7 +66,7 @@ struct ipc_export {
 
 TAILQ_HEAD(ipc_exports, ipc_export);
 
-/* Whose allocation, where it is there, and the context here that it is opened in */
+/* The owner of an allocation, where it is there, and the context here that it is opened in */
 struct ipc_key {
 	uint64_t process;
 	uint64_t id;
@@ -70,10 +76,10 @@ struct ipc_key {
 
 /**
  * struct ipc_import - another process's allocation, opened here.
- * @size:	its size
- * @shared:	attached, not opened
+ * @size:	its length [bytes]
+ * @shared:	it is attached, not opened
  * @addr:	where it is here
- * @users:	who has it from ipc_open()
+ * @users:	how many have it from ipc_open()
  */
 struct ipc_import {
 	struct ipc_key key;
@@ -88,7 +94,9 @@ struct ipc_import {
 
 TAILQ_HEAD(ipc_imports, ipc_import);
 
-/* A device of another process whose memory, of one kind, could not be opened in a context here */
+/*
+ * A device of another process whose memory, of one kind, could not be opened in a context here
+ */
 struct ipc_failure {
 	uint64_t process;
 	uint32_t device;
@@ -101,9 +109,9 @@ struct ipc_failure {
 /**
  * struct ipc - one domain's exports and imports.
  * @host, @process: as in this process's offers
- * @exports, @imports: by id and by key; @exported, @imported: the same, what was used last at
- *		the end
- * @failures:	what need not be tried again; the oldest is forgotten for the newest
+ * @exports, @imports: by id and by key
+ * @exported, @imported: the same, with what was used last at the end
+ * @failures:	what need not be tried again; the newest takes the place of the oldest
  */
 struct ipc {
 	uint64_t host;
@@ -116,25 +124,25 @@ struct ipc {
 	unsigned int failed;
 };
 
-/* @random: a number for this process, if it is the first of its domains */
+/* @random: a number for this process, if this is the first of its domains */
 void ipc_init(struct ipc *ipc, uint64_t random);
 
-/* Closes what is not in use; ipc_fini() wants nothing to be in use any more */
+/* Closes what is not in use. At ipc_fini() nothing may be in use any more. */
 void ipc_trim(struct ipc *ipc);
 void ipc_fini(struct ipc *ipc);
 
 /*
- * What others can open the allocation @mem by, of which they need @len bytes from @addr on; valid
- * until the next call. NULL, with @why, when they cannot.
+ * What others can open the allocation @mem by; they need the @len bytes at @addr of it. Valid
+ * until the next call. NULL, with @why: others cannot open it.
  */
 const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
 				    const void *addr, size_t len, const char **why);
 
-/* Fills @offer with what there is to tell of the buffer at @addr in it */
+/* Fills @offer with all that there is to tell of the buffer at @addr in @mem */
 void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 		  const struct dev_mem *mem, const void *addr, struct ipc_offer *offer);
 
-/* Does the offer come from where this process can open it? */
+/* Does the offer come from a process whose memory this process can open? */
 static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer)
 {
 	return offer->host == ipc->host;
@@ -142,9 +150,11 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
 
 /*
  * Opens what a near process offers, in the context of @local, or finds it open. Fills @addr
- * with where the buffer is here, and @import for ipc_close() (NULL, and nothing to close, if it
- * is memory of this process). -FI_EAGAIN: too much is in use now; -FI_EOPNOTSUPP: it cannot be
- * opened, nor can other memory of that device and process.
+ * with the buffer's place here, and @import for ipc_close(). If the memory is this process's
+ * own, @import is NULL, and there is nothing to close.
+ *
+ * -FI_EAGAIN: too much is in use now. -FI_EOPNOTSUPP: this memory cannot be opened. If a
+ * runtime refused it, other memory of that device and process is not tried any more.
  */
 int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_mem *local,
 	     struct ipc_import **import, void **addr);

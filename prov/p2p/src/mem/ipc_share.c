@@ -21,8 +21,8 @@
 #define IPC_SHARE_BACKLOG 64
 
 /*
- * How long the owner waits for a question, and who asks for the answer, which may have to wait for
- * the questions of others [us]
+ * How long the owner waits for a question, and the other process for the answer [us]. The
+ * answer may have to wait for the questions of others.
  */
 #define IPC_SHARE_PATIENCE 200000
 #define IPC_SHARE_PATIENCE_ASKING 900000
@@ -40,7 +40,7 @@ struct ipc_share_ask {
 	uint64_t size;
 };
 
-/* @status: 0, and a descriptor comes with it, or a negative error */
+/* @status: 0 if a descriptor comes with the answer, else a negative error */
 struct ipc_share_answer {
 	uint32_t magic;
 	int32_t status;
@@ -59,7 +59,10 @@ static int ipc_share_socket(void)
 
 	if (fd < 0)
 		return -1;
-	/* connecting is sending; accepting, which is receiving, has no end by itself */
+	/*
+	 * connect() counts as sending, so this bounds it; accept() counts as receiving, without
+	 * a bound
+	 */
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 	return fd;
 }
@@ -74,7 +77,7 @@ static socklen_t ipc_share_address(uint64_t process, struct sockaddr_un *address
 	return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) len);
 }
 
-/* Is the other end the same user's? And not for ever silent: @patience [us] */
+/* Is the other end of the same user? If so, limits the wait for it to @patience [us]. */
 static bool ipc_share_trusts(int fd, suseconds_t patience)
 {
 	const struct timeval limit = {.tv_usec = patience};
@@ -87,7 +90,7 @@ static bool ipc_share_trusts(int fd, suseconds_t patience)
 
 /* ---- the owner ---- */
 
-/* A descriptor of what is asked for, if that is still what it was. */
+/* A descriptor of what is asked for, if the same allocation is still there */
 static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
 {
 	struct dev_mem mem;
@@ -146,7 +149,7 @@ static void *ipc_share_serve(void *arg)
 			ipc_share_answer(conn);
 			close(conn);
 		} else if (errno == EINVAL || errno == EBADF) {
-			/* ipc_share_stop() */
+			/* ipc_share_stop() has ended it */
 			return NULL;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			P2P_WARN("accept4: %s\n", strerror(errno));
@@ -155,7 +158,9 @@ static void *ipc_share_serve(void *arg)
 	}
 }
 
-/* @owner: the process that the rest is of: a child has the variables, and no thread */
+/*
+ * @owner: the process that the rest belongs to. A child has the variables, but not the thread.
+ */
 static struct {
 	pthread_mutex_t lock;
 	pid_t owner;
@@ -191,7 +196,7 @@ int ipc_share_start(uint64_t process)
 
 	pthread_mutex_lock(&ipc_share.lock);
 	if (ipc_share.owner != getpid()) {
-		/* the parent's */
+		/* the descriptor is the parent's */
 		if (ipc_share.owner)
 			close(ipc_share.fd);
 		ret = ipc_share_listen(process);

@@ -11,10 +11,10 @@
 #include "base/base.h"
 #include "base/log.h"
 
-/* Device memory is mapped in pages: only a page boundary can have it on one side */
+/* Device memory is mapped in pages. So the kind of memory changes only at a page boundary. */
 #define MEM_PAGE_SHIFT 12
 
-/* Allocations known to be settled (dev_ops.settle), by the id of the latest one there */
+/* Allocations that are known to be settled (dev_ops.settle): each place has the latest id */
 #define MEM_SETTLED 256
 
 static uint64_t mem_settled[MEM_SETTLED];
@@ -23,7 +23,9 @@ static void mem_settle(const struct dev_mem *mem)
 {
 	uint64_t *slot = &mem_settled[mem->id % MEM_SETTLED];
 
-	/* a lost update costs one more call, a stale value is impossible: ids are unique */
+	/*
+	 * a lost update costs one more call; a stale value is impossible, as no id comes again
+	 */
 	if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == mem->id)
 		return;
 	mem->ops->settle(mem);
@@ -31,8 +33,8 @@ static void mem_settle(const struct dev_mem *mem)
 }
 
 /*
- * The heap's first address; UINTPTR_MAX if what the kernel says does not end where the
- * heap ends, as it is under valgrind, which has a heap beside the program's.
+ * The heap's first address. UINTPTR_MAX if the heap does not end where the kernel says. Under
+ * valgrind it does not, as there is a heap beside the program's.
  */
 static uintptr_t mem_heap_find(void)
 {
@@ -45,7 +47,7 @@ static uintptr_t mem_heap_find(void)
 	while (fgets(line, sizeof line, maps)) {
 		if (!strstr(line, "[heap]") || sscanf(line, "%lx-%lx", &first, &last) != 2)
 			continue;
-		/* it may be listed in parts, of different protection */
+		/* the kernel may list the heap in parts, of different protection */
 		if (!start)
 			start = first;
 		end = last;
@@ -65,11 +67,11 @@ bool mem_in_heap(const void *addr, size_t len)
 		start = mem_heap_find();
 		__atomic_store_n(&known, start, __ATOMIC_RELAXED);
 	}
-	/* the end may move, to both sides */
+	/* the heap may have grown or shrunk since */
 	return first >= start && first + len > first && first + len <= (uintptr_t) sbrk(0);
 }
 
-/* The kernel leaves so much below the main thread's stack free, whatever its limit is */
+/* The kernel leaves so much free below the main thread's stack, whatever its limit is */
 #define MEM_STACK_MAX ((size_t) 128 << 20)
 
 struct mem_stack {

@@ -13,7 +13,7 @@
 #include "base/libfabric.h"
 #include "base/log.h"
 
-/* fi_mr(3)'s struct fi_mr_dmabuf */
+/* struct fi_mr_dmabuf of fi_mr(3), which older headers lack */
 struct nic_map_dmabuf {
 	int fd;
 	uint64_t offset;
@@ -71,8 +71,8 @@ void nic_map_fini(struct nic_map *map)
 }
 
 /*
- * Gives back the piece that was not used for longest, or of those in the NIC's hands
- * (@held) that one. False: all are in use.
+ * Gives back the piece that was not used for longest. @held: only pieces that the NIC has
+ * count. False: all are in use.
  */
 static bool nic_map_evict(struct nic_map *map, struct fi_p2p_stats *stats, bool held)
 {
@@ -119,7 +119,7 @@ static struct nic_map_entry *nic_map_entry_find(struct nic_map *map, const struc
 	return NULL;
 }
 
-/* The allocation; one that was not known has no piece yet */
+/* The allocation with this id. A new one has no piece yet. */
 static struct nic_map_alloc *nic_map_alloc_get(struct nic_map *map, uint64_t id)
 {
 	struct nic_map_alloc *alloc;
@@ -188,7 +188,7 @@ static bool nic_map_module_loaded(const struct dev_ops *ops)
 	return false;
 }
 
-/* What can be known without trying */
+/* Closes the ways that cannot work, as far as is known without trying */
 static void nic_map_device_look(const struct nic_map *map, struct nic_map_device *device)
 {
 	char why[96];
@@ -290,7 +290,7 @@ static int nic_map_register_peermem(struct nic_map *map, struct nic_map_device *
 
 	u.attr.mr_iov = &iov;
 	ret = nic_map_register(map, &u, entry->access, MAP_FLAG_NOCACHE, &entry->mr);
-	/* of memory that may be no dma-buf either this says nothing about other memory */
+	/* if dma-bufs work, memory that fails as one, too, says nothing about other memory */
 	if (ret && ret != -FI_ENOMEM && !device->worked && device->closed[MAP_DMABUF])
 		nic_map_device_close(device, MAP_PEERMEM,
 				     "the NIC's driver refuses device addresses");
@@ -298,7 +298,7 @@ static int nic_map_register_peermem(struct nic_map *map, struct nic_map_device *
 	return ret;
 }
 
-/* Tries what is open: 0, or the last error, with entry->why */
+/* Tries the ways that are open. Returns 0, or the last error with entry->why. */
 static int nic_map_entry_register(struct nic_map *map, struct nic_map_device *device,
 				  const struct dev_mem *mem, struct nic_map_entry *entry)
 {
@@ -313,7 +313,10 @@ static int nic_map_entry_register(struct nic_map *map, struct nic_map_device *de
 	return ret;
 }
 
-/* A new piece: the whole allocation, or what is asked for where that is too much */
+/*
+ * Adds a new piece: the whole allocation, or only what is asked for if the allocation is too
+ * long
+ */
 static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 		       struct fi_p2p_stats *stats, const struct dev_mem *mem, uintptr_t start,
 		       size_t len, uint64_t access, struct nic_map_entry **added,
@@ -340,7 +343,7 @@ static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 		*why = "out of memory";
 		return -FI_ENOMEM;
 	}
-	/* not to be given back meanwhile */
+	/* keeps the loop below from giving this entry back */
 	entry->users++;
 	do {
 		ret = nic_map_entry_register(map, device, mem, entry);
@@ -350,7 +353,7 @@ static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 	if (ret)
 		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", all, mem->ops->name,
 			 mem->ordinal, (size_t) first, *why);
-	/* there may be room later, unless nothing of ours has taken any */
+	/* later there may be room, unless nothing of ours has taken any */
 	if (ret == -FI_ENOMEM && map->bytes) {
 		nic_map_entry_free(map, entry);
 		return ret;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Device memory that the NIC reads and writes itself: how it is given to the NIC,
- * and what is kept so. The only caller of the core's fi_mr_regattr() for device memory.
+ * Device memory that the NIC reads and writes itself: how the NIC gets it, and what is kept of
+ * that. No other file calls the core's fi_mr_regattr() for device memory.
  *
- * Two ways are tried, once for each device: a dma-buf, then the memory's address, which
- * works where a kernel module has taught the NIC's driver about it ("peer-mem"). What
- * fails for good is remembered, with the reason in words.
+ * Two ways are tried, once for each device. The first is a dma-buf. The second is the memory's
+ * address, which works where a kernel module has taught it to the NIC's driver ("peer-mem"). A
+ * way that fails for good is remembered, with the reason in words.
  *
- * A mapping belongs to an allocation, by its id, which no other allocation ever has: a
- * freed and re-used address finds nothing of what was there before. What is not in use
- * makes room for others, what was not used for longest first.
+ * A mapping belongs to an allocation, by its id. No id ever comes again, so a freed and re-used
+ * address finds nothing of what was there before. If there is no room, the piece that was
+ * unused for longest is given back.
  *
  * The caller's lock guards a map.
  */
@@ -28,7 +28,7 @@
 
 #include "dev/dev.h"
 
-/* An allocation, by its id, and the pieces of it that are known; there is at least one */
+/* An allocation, by its id, and its known pieces. There is at least one. */
 struct nic_map_alloc {
 	uint64_t id;
 	LIST_HEAD(, nic_map_entry) pieces;
@@ -37,11 +37,13 @@ struct nic_map_alloc {
 
 /**
  * struct nic_map_entry - a piece of an allocation in the NIC's hands.
- * @alloc:	which
- * @start, @len: the piece
+ * @alloc:	the allocation
+ * @start:	where the piece begins
+ * @len:	its length [bytes]
  * @access:	what it was registered for
- * @mr:		the core's region; NULL: it was refused, because of @why
- * @users:	who has it from nic_map_get()
+ * @mr:		the core's region; NULL: it was refused
+ * @why:	why it was refused
+ * @users:	how many have it from nic_map_get()
  */
 struct nic_map_entry {
 	struct nic_map_alloc *alloc;
@@ -55,13 +57,13 @@ struct nic_map_entry {
 	TAILQ_ENTRY(nic_map_entry) used;
 };
 
-/* How a device's memory is given to the NIC */
+/* The ways to give a device's memory to the NIC */
 enum nic_map_way { MAP_DMABUF, MAP_PEERMEM, MAP_WAYS };
 
 /**
  * struct nic_map_device - what is known of one device.
  * @worked:	some of its memory is or was in the NIC's hands
- * @closed:	ways that cannot work
+ * @closed:	the ways that cannot work
  * @why:	for each of them, the reason
  * @all:	the reasons in one sentence, once all ways are closed
  */
@@ -77,11 +79,13 @@ struct nic_map_device {
 
 /**
  * struct nic_map - one domain's mappings.
- * @domain:	the core's domain; NULL: nothing can be mapped, because of @why
+ * @domain:	the core's domain; NULL: nothing can be mapped
+ * @why:	if there is no @domain: why
  * @dmabuf:	libfabric can register dma-bufs
- * @allocs:	by id
- * @used:	all pieces, what was used last at the end
- * @count:	how many; @bytes of those with a region
+ * @allocs:	the allocations, by id
+ * @used:	all pieces, with what was used last at the end
+ * @count:	how many pieces there are
+ * @bytes:	the length of those with a region [bytes]
  */
 struct nic_map {
 	struct fid_domain *domain;
@@ -94,23 +98,23 @@ struct nic_map {
 	size_t bytes;
 };
 
-/* Registration flag that keeps a region out of the core's cache (QUIRK_STALE_MR) */
+/* This registration flag keeps a region out of the core's cache (QUIRK_STALE_MR) */
 #define MAP_FLAG_NOCACHE (1ULL << 60)
 
 /*
- * @domain: the core's; or NULL, and @why nothing can be mapped (kept, not copied); @dmabuf:
- * libfabric can register dma-bufs
+ * @domain: the core's; NULL: nothing can be mapped. @why says why, and is not copied. @dmabuf:
+ * libfabric can register dma-bufs.
  */
 void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why, bool dmabuf);
 
-/* Gives back what is not in use; nic_map_fini() wants nothing to be in use any more */
+/* Gives back what is not in use. At nic_map_fini() nothing may be in use any more. */
 void nic_map_trim(struct nic_map *map);
 void nic_map_fini(struct nic_map *map);
 
 /*
- * Gives the @len bytes at @addr, which lie in the allocation @mem, to the NIC for @access
- * (fi_mr(3)) or finds them given. Fills @entry, for nic_map_put(), or returns a negative error
- * with @why (which lives as long as @map). Counts in @stats.
+ * Gives the @len bytes at @addr to the NIC for @access (fi_mr(3)), or finds them given. They
+ * lie in the allocation @mem. Fills @entry for nic_map_put(), and counts in @stats. Returns 0,
+ * or a negative error with @why, which lives as long as @map.
  */
 int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct dev_mem *mem,
 		const void *addr, size_t len, uint64_t access, struct nic_map_entry **entry,
@@ -118,8 +122,8 @@ int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct de
 void nic_map_put(struct nic_map_entry *entry);
 
 /*
- * Is a way open to @mem's device, as far as is known without trying? Else @why not, as
- * above.
+ * Is a way open to the memory of @mem's device, as far as is known without trying? If not, @why
+ * is as above.
  */
 bool nic_map_possible(struct nic_map *map, const struct dev_mem *mem, const char **why);
 

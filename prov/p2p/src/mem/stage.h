@@ -2,20 +2,28 @@
 /*
  * Host memory that device data passes through.
  *
- * Slots are pinned, in pools of one size each. No use of them may take what another needs
- * to go on, at one end or across two:
- * - a piece of a long message goes out only when the receiver has a buffer posted for it,
- *   so its slot comes back unless that peer stops calling libfabric: it may take any;
- * - a piece coming in waits for the sender's slots: it leaves some to those going out;
- * - a message sent whole may wait for its receive, and a posted receive for its message, as
- *   long as the application likes: they leave some to pieces, and the small ones have pools
- *   of their own for each direction.
- * - what is held for no longer than the device takes to copy (short reads, writes and atomic
- *   operations of peers' memory, at either end) has a pool of its own: its slots come back
- *   whatever peers do, and who holds one waits for no other, so that one may be waited for.
+ * Slots are pinned, in pools of one size each. Several uses share them. Waiting for slots must
+ * never go in a circle, at one end or across two. So no use may take the slots that another use
+ * needs to go on. stage_pool_choose() holds to that:
  *
- * A reserve is an ordinary buffer of any length for a message that may or may not come
- * whole; it has no pages until something is written to it.
+ * - A piece that goes out may take any slot of its pool. It goes out only when the receiver has
+ *   a buffer posted for it. So its slot comes back, unless that peer stops calling libfabric.
+ *   Then ordinary memory makes up for the slot (rndv_spare()).
+ * - A piece that comes in waits for a piece that goes out at the sender. So it leaves some
+ *   slots to those that go out.
+ * - A message sent whole may wait for its receive as long as the application likes. A posted
+ *   receive may wait for its message just as long. So both leave some slots to pieces, in
+ *   either direction. Small messages have pools of their own for each direction.
+ * - What is held for no longer than the device takes to copy has a pool of its own: short reads,
+ *   writes and atomic operations on peers' memory, at either end. Its slots come back whatever
+ *   peers do. Whoever holds one waits for no other, so that one may be waited for.
+ *
+ * So the waiting goes one way. Whole messages may wait for anything. Pieces that come in wait
+ * only for pieces that go out. A piece that goes out waits for no other use: some slots are
+ * left to such pieces alone.
+ *
+ * A reserve is an ordinary buffer of any length, for a message that may or may not come whole.
+ * It has no pages until something is written to it.
  *
  * The caller's lock guards a stage.
  */
@@ -47,7 +55,8 @@ enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_I
 /**
  * struct stage_slot - one pinned buffer.
  * @addr:	the buffer
- * @desc:	its descriptor for the core provider (NULL where it wants none)
+ * @desc:	its descriptor for the core provider; NULL: that provider wants none
+ * @pool:	the pool that it belongs to
  */
 struct stage_slot {
 	SLIST_ENTRY(stage_slot) entry;
@@ -59,8 +68,10 @@ struct stage_slot {
 SLIST_HEAD(stage_slots, stage_slot);
 
 /*
- * A lazily backed buffer. @addr, @desc as above; @size is at least what was asked for; the
- * first @backed bytes have pages, if something was ever written there
+ * struct stage_reserve - a buffer that gets its pages when something is written to it.
+ * @addr, @desc:	as in struct stage_slot
+ * @size:	its length [bytes], at least what was asked for
+ * @backed:	if something was ever written there, the first @backed bytes have pages
  */
 struct stage_reserve {
 	LIST_ENTRY(stage_reserve) entry;
@@ -74,10 +85,12 @@ struct stage_reserve {
 LIST_HEAD(stage_reserves, stage_reserve);
 
 /**
- * struct stage_pool - the free slots of one size.
- * @size, @count: of the slots
+ * struct stage_pool - the slots of one size.
+ * @size:	the size of a slot [bytes]
+ * @count:	how many slots there are
  * @slots:	all of them
- * @free:	those not in use, @idle their number
+ * @free:	those not in use
+ * @idle:	how many are not in use
  */
 struct stage_pool {
 	size_t size;
@@ -89,12 +102,13 @@ struct stage_pool {
 
 /**
  * struct stage - one domain's staging memory.
- * @domain:	the core's domain to register it with; NULL: registration not wanted
- * @lender:	the same, if peers are to read messages of some 10 KiB in their slots; @lent: what
- *		they are registered as for that, NULL: they are not
- * @pools:	the slots; @region is the memory behind all of them, there from the
- *		first use of a device on
- * @kept:	reserves for re-use, of which @backed bytes may have pages
+ * @domain:	the core's domain to register it with; NULL: it is not registered
+ * @lender:	the same domain, if peers are to read messages of some 10 KiB in their slots
+ * @lent:	the registration for such reads; NULL: peers do not read them
+ * @pools:	the slots
+ * @region:	the memory behind all slots; it is there from the first use of a device on
+ * @kept:	reserves for re-use
+ * @backed:	how many bytes of @kept may have pages
  */
 struct stage {
 	struct fid_domain *domain;
@@ -111,21 +125,22 @@ struct stage {
 };
 
 /*
- * Sets up @stage; memory comes later. @domain: register staging memory there for local
- * access (core providers with FI_MR_LOCAL), or NULL.
+ * Sets up @stage. Its memory comes later. @domain: if not NULL, that memory is registered there
+ * for local access, as core providers with FI_MR_LOCAL want it.
  */
 void stage_init(struct stage *stage, struct fid_domain *domain);
 void stage_fini(struct stage *stage);
 
 /*
- * Allocates and pins the pools through the device that @mem is on, if that was not done
- * yet. 0 or a negative error, logged.
+ * Allocates the pools and pins them through the device that @mem is on, if that was not done
+ * yet. Returns 0 or a negative error, logged.
  */
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
 
 /*
- * May a message of @len bytes be read in its slot: are there others on their way out of such, and is
- * there room for more that may wait for their receives there? Some is left to those that go whole.
+ * May the receiver read a message of @len bytes in its slot? Yes if other such messages are
+ * under way and enough slots are free. Messages that wait there for their receives leave some
+ * slots to messages that go whole.
  */
 static inline bool stage_lends(const struct stage *stage, size_t len)
 {
@@ -135,24 +150,24 @@ static inline bool stage_lends(const struct stage *stage, size_t len)
 	       pool->idle > pool->count / 8;
 }
 
-/* Is this in one of the slots? */
+/* Does @addr lie in one of the slots? */
 static inline bool stage_pinned(const struct stage *stage, const void *addr)
 {
 	return (uintptr_t) addr - (uintptr_t) stage->region < stage->region_len;
 }
 
-/* A free slot of at least @len bytes for such a use, or NULL */
+/* A free slot of at least @len bytes for this use; NULL: there is none */
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len);
 
-/* Is there one? */
+/* Would stage_slot_get() return a slot? */
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len);
 
 void stage_slot_put(struct stage *stage, struct stage_slot *slot);
 
-/* A buffer of at least @len bytes, or NULL (logged) */
+/* A buffer of at least @len bytes; NULL: there is no memory (logged) */
 struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len);
 
-/* Gives a reserve back of which at most the first @used bytes were written */
+/* Gives a reserve back. At most its first @used bytes were written. */
 void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_t used);
 
 #endif /* P2P_STAGE_H */
