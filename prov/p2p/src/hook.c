@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Libp2p_hook-fi.so, the provider ofi_hook_p2p: FI_HOOK=p2p puts it around every
+ * libp2p_hook-fi.so, the provider ofi_hook_p2p. With FI_HOOK=p2p libfabric puts it around every
  * fabric that is opened, of whatever provider.
  */
 #include <string.h>
@@ -16,8 +16,8 @@
 #include "path/quirks.h"
 
 /*
- * libfabric calls this after a fabric has been opened: @attr->fabric is that fabric,
- * @context the provider it belongs to. An error leaves the fabric as it was.
+ * libfabric calls this after a fabric has been opened. @attr->fabric is that fabric, and
+ * @context is its provider. An error leaves the fabric as it was.
  */
 static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
@@ -51,7 +51,7 @@ struct fi_provider *fi_prov_ini(void);
 FI_EXT_INI
 {
 	log_prov = &hook_provider;
-	/* what libfabric speaks, we hand through */
+	/* we hand through the version that libfabric speaks */
 	hook_provider.fi_version = fi_version();
 	if (libfabric_bind())
 		return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Libp2p-fi.so, the layered provider ofi_p2p: fi_getinfo and the way to the core
- * provider's fabric.
+ * libp2p-fi.so, the layered provider ofi_p2p: fi_getinfo, and the way to the core provider's
+ * fabric.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +21,10 @@
 #include "base/libfabric.h"
 #include "base/log.h"
 
-/* Excludes us from a nested fi_getinfo; exclusions stand last in a provider's name */
+/* Excludes us from a nested fi_getinfo. Exclusions stand last in a provider's name. */
 #define PROV_EXCLUDE_SELF "^" P2P_NAME
 
-/* The hints' provider name for a nested fi_getinfo; it begins with the core's part */
+/* Makes the hints' provider name for a nested fi_getinfo. It begins with the core's part. */
 static int prov_hints_name(struct fi_info *hints, const char *core, const char *excluded)
 {
 	char *name;
@@ -38,7 +38,7 @@ static int prov_hints_name(struct fi_info *hints, const char *core, const char *
 	return 0;
 }
 
-/* What the application has open is ours, and its hints mean what is behind it. */
+/* The application has our objects open, but its hints mean the core's objects behind them. */
 static void prov_hints_objects(struct fi_info *hints)
 {
 	struct fi_fabric_attr *fabric = hints->fabric_attr;
@@ -49,7 +49,9 @@ static void prov_hints_objects(struct fi_info *hints)
 		domain->domain = (struct fid_domain *) fid_core((struct fid *) domain->domain);
 }
 
-/* Puts the infos of cores with QUIRK_AHEAD before the first of one with QUIRK_BEHIND. */
+/*
+ * Moves the infos of cores with QUIRK_AHEAD before the first info of a core with QUIRK_BEHIND.
+ */
 static void prov_reorder(struct fi_info **list, uint32_t version)
 {
 	struct fi_info *plain = NULL, **plain_end = &plain, **place, *info;
@@ -74,11 +76,11 @@ static void prov_reorder(struct fi_info **list, uint32_t version)
 	*place = plain;
 }
 
-/* Turns the cores' answers into ours, and drops those of no use. */
+/* Turns the cores' answers into ours. Drops those that are of no use. */
 static int prov_convert(const struct fi_info *hints, const char *core_name,
 			struct fi_info **list)
 {
-	/* one name may stand for every stack over it; a stack is meant as it is written */
+	/* one name may stand for every stack over it; a stack of names means just that stack */
 	const char *asked = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
 	bool exact = asked && *core_name && strchr(asked, ';');
 	struct fi_info **place = list, *info;
@@ -117,7 +119,7 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 	core_hints = lf.dupinfo(hints);
 	if (!core_hints)
 		return -FI_ENOMEM;
-	/* hints may come without parts; we need this one */
+	/* hints may lack some parts, but we need this one */
 	if (!core_hints->fabric_attr)
 		core_hints->fabric_attr = calloc(1, 4 * sizeof *core_hints->fabric_attr);
 	ret = core_hints->fabric_attr ? 0 : -FI_ENOMEM;
@@ -183,7 +185,7 @@ struct fi_provider *fi_prov_ini(void);
 FI_EXT_INI
 {
 	log_prov = &prov_provider;
-	/* what libfabric speaks, the cores below us speak */
+	/* the cores below us speak the version that libfabric speaks */
 	prov_provider.fi_version = fi_version();
 	if (libfabric_bind())
 		return NULL;
