@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What to change: for each reason that the provider gives, and for what is wrong with the
- * machine. contrib/check-tree holds the reasons against the provider's sources. See info.h.
+ * machine. contrib/check-tree compares the reasons with the provider's sources. See info.h.
  */
 #include "info.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- of one path ---- */
 
-/* Whom an entry of the table is for */
+/* What a condition of the table looks at */
 struct advice_case {
 	const struct info *info;
 	const struct info_offer *offer;
@@ -46,8 +46,8 @@ static bool advice_is_rocm(const struct advice_case *it)
 
 /**
  * struct advice_entry - what to do about a reason.
- * @reason:	a part of it
- * @when:	whom it is for; NULL: everyone
+ * @reason:	a part of the reason
+ * @when:	the condition for the advice; NULL: none
  */
 struct advice_entry {
 	const char *reason;
@@ -93,7 +93,7 @@ static const struct advice_entry advice_table[] = {
 	 "use another core provider"},
 };
 
-/* Is @found, with anything in place of a "%s" in it, a part of @reason? */
+/* Is @found a part of @reason? A "%s" in @found stands for anything. */
 static bool advice_matches(const char *reason, const char *found)
 {
 	const char *gap = strstr(found, "%s"), *head;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* GPUs by the CUDA driver, which this application may initialise. See info.h. */
+/*
+ * GPUs, as the CUDA driver tells of them. This application may initialise that driver. See
+ * info.h.
+ */
 #include "info.h"
 
 #include <ctype.h>
@@ -42,7 +45,7 @@ static const struct info_symbol cuda_symbols[] = {
 	{"cuMemGetHandleForAddressRange", &cuda.range_handle, true},
 };
 
-/* What a call that failed says; NULL: it has not failed */
+/* The message for a call that failed; NULL: it has not failed */
 static const char *cuda_error(const char *call, CUresult result)
 {
 	const char *name = NULL;
@@ -75,7 +78,7 @@ static const char *cuda_ordering(CUdevice dev)
 								       : "none";
 }
 
-/* Makes the device's primary context the current one; what has failed, or NULL */
+/* Makes the device's primary context the current one. Returns the call that failed, or NULL. */
 static const char *cuda_enter(CUdevice dev)
 {
 	CUcontext ctx;
@@ -97,7 +100,7 @@ static int cuda_expose(const struct info_gpu *gpu)
 	return fd;
 }
 
-/* The process's end gives it back, after the endpoints that have it pinned */
+/* The end of the process gives it back, after the endpoints that have it pinned */
 static const char *cuda_alloc(struct info_gpu *gpu, CUdevice dev)
 {
 	CUdeviceptr ptr;

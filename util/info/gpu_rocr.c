@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* GPUs by HSA, ROCm's lowest runtime. See info.h. */
+/* GPUs, as HSA tells of them, which is ROCm's lowest runtime. See info.h. */
 #include "info.h"
 
 #include <string.h>
@@ -40,7 +40,7 @@ static const char *rocr_error(const char *call, hsa_status_t status)
 	return info_text("%s: %.*s", call, (int) strcspn(text, ":"), text);
 }
 
-/* The first pool that device memory can be had from */
+/* The first pool that gives device memory */
 static hsa_status_t rocr_take_pool(hsa_amd_memory_pool_t pool, void *taken)
 {
 	hsa_amd_segment_t segment;
@@ -96,7 +96,7 @@ static hsa_status_t rocr_agent(hsa_agent_t agent, void *arg)
 	    rocr_ask(agent, HSA_AGENT_INFO_NAME, name))
 		gpu->name = info_text("%s", name);
 	rocr_ask(agent, HSA_AMD_AGENT_INFO_DOMAIN, &domain);
-	/* bus, device and function as they stand in a PCI identifier */
+	/* bus, device and function, in the same bits as in a PCI identifier */
 	if (rocr_ask(agent, HSA_AMD_AGENT_INFO_BDFID, &address))
 		gpu->pci = info_text("%04x:%02x:%02x.%x", domain, address >> 8 & 0xff,
 				     address >> 3 & 0x1f, address & 0x7);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_info: what there is on this machine, which way device memory would travel, and
- * why. One structure, struct info: the probing files fill it, print_table.c and
- * print_json.c print it. Strings live as long as the program, none is freed; NULL: not known.
+ * fi_p2p_info: what there is on this machine, which way device memory would travel, and why.
+ *
+ * There is one structure, struct info. The probing files fill it; print_table.c and
+ * print_json.c print it. Strings live as long as the program, and nobody frees them. A string
+ * that is NULL is not known.
  */
 #ifndef INFO_H
 #define INFO_H
@@ -25,9 +27,12 @@ struct info_provider {
 
 /**
  * struct info_library - libfabric and our two objects.
- * @release, @path: the library's
- * @layered, @hook: files that the providers were loaded from; NULL: they were not
- * @search:	FI_PROVIDER_PATH; @restricted: FI_PROVIDER; @hooked: FI_HOOK
+ * @release:	the library's release
+ * @path:	the library's file
+ * @layered, @hook: the files that the providers were loaded from; NULL: they were not loaded
+ * @search:	FI_PROVIDER_PATH
+ * @restricted:	FI_PROVIDER
+ * @hooked:	FI_HOOK
  */
 struct info_library {
 	const char *release, *path;
@@ -52,7 +57,7 @@ struct info_module {
 
 /**
  * struct info_system - the kernel.
- * @iommu_words: what its command line says of the IOMMU
+ * @iommu_words: what the kernel's command line says of the IOMMU
  * @nvidia_open: NVIDIA's driver is the one with open kernel modules
  */
 struct info_system {
@@ -76,12 +81,17 @@ struct info_runtime {
 
 /**
  * struct info_gpu - a GPU that a runtime offers.
- * @runtime:	its runtime's name; @number: its number there
+ * @runtime:	its runtime's name
+ * @number:	its number in that runtime
  * @pci:	its address, in lower case, as sysfs has it
- * @bar:	bytes of the largest prefetchable BAR; 0: not known, as with @memory
- * @attributes:	these were looked at: @dmabuf, @rdma (GPUDirect RDMA), @memops (stream memory
- *		operations), @ordering (who sees a NIC's writes in order)
- * @buffer:	INFO_LONG bytes of its memory; NULL, and @error: it cannot be had
+ * @bar:	the largest prefetchable BAR [bytes]; 0: not known
+ * @memory:	its memory [bytes]; 0: not known
+ * @attributes:	the following four were looked at
+ * @dmabuf:	it exports dma-bufs
+ * @rdma:	it has GPUDirect RDMA
+ * @memops:	it has stream memory operations
+ * @ordering:	who sees a NIC's writes in order
+ * @buffer:	INFO_LONG bytes of its memory; NULL: there is an @error
  * @expose:	opens a dma-buf of @buffer: a descriptor, or -1; NULL: not tried
  */
 struct info_gpu {
@@ -111,8 +121,9 @@ enum info_distance {
 
 /**
  * struct info_way - between a NIC and a GPU.
- * @why:	where @distance is unknown
- * @acs:	do bridges between the two redirect peer-to-peer traffic? @bridges: which
+ * @why:	if @distance is unknown: why
+ * @acs:	do bridges between the two redirect peer-to-peer traffic?
+ * @bridges:	which bridges do
  */
 struct info_way {
 	enum info_distance distance;
@@ -127,8 +138,9 @@ struct info_port {
 
 /**
  * struct info_nic - a verbs device.
- * @dmabuf:	does it take a dma-buf? @dmabuf_how: how that was found out, or why not
- * @ways:	to each GPU
+ * @dmabuf:	does it take a dma-buf?
+ * @dmabuf_how:	how that was found out, or why it was not
+ * @ways:	the way to each GPU
  */
 struct info_nic {
 	const char *name, *type, *firmware, *driver, *pci;
@@ -140,14 +152,14 @@ struct info_nic {
 	struct info_way *ways;
 };
 
-/* Messages whose path is asked for */
+/* The lengths of the messages whose paths are asked for */
 #define INFO_SHORT 8
 #define INFO_LONG (1 << 20)
 
 /**
  * struct info_path - the way of @len bytes from GPU number @gpu.
- * @ret:	what the provider returned: 0, or why there is none
- * @advice:	what would make it better
+ * @ret:	what the provider returned: 0, or why there is no way
+ * @advice:	what would make the way better
  */
 struct info_path {
 	size_t gpu, len;
@@ -162,7 +174,7 @@ struct info_path {
  * struct info_offer - an endpoint of ours that fi_getinfo offers.
  * @nic:	the verbs device that it uses; NULL: none
  * @error:	why it could not be opened
- * @paths:	for each GPU, a short message's and a long one's
+ * @paths:	for each GPU, the path of a short message and that of a long one
  */
 struct info_offer {
 	const char *provider, *domain;
@@ -206,11 +218,14 @@ void info_nics(struct info *info);
 void info_nic_try_dmabuf(struct info_nic *nic, const struct info *info);
 /* way.c: fills every NIC's ways */
 void info_ways(struct info *info);
-/* path.c: @provider: all, if NULL. 0, or the error of fi_getinfo() when nothing is offered */
+/*
+ * path.c. @provider: NULL means all. Returns 0; or the error of fi_getinfo(), if nothing is
+ * offered.
+ */
 int info_paths(struct info *info, const char *provider);
 /* advice.c */
 void info_advise(struct info *info);
-/* path.c: has every GPU a path, and is there a provider at all? */
+/* path.c: is there a provider, and has every GPU a path? */
 bool info_works(const struct info *info);
 /* Has this GPU a path for messages of any length, over some provider? */
 bool info_gpu_works(const struct info *info, size_t gpu);
@@ -227,28 +242,36 @@ const char *info_distance_word(enum info_distance distance);
 
 /* ---- text.c: strings and lists, and the files of /sys and /proc ---- */
 
-/* A new string. Memory that cannot be had ends the program, here as below. */
+/*
+ * Makes a new string. If memory is short, the program ends. The same is true of what follows.
+ */
 char *info_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Makes room for one more of a list's elements, all zeros; returns it */
+/* Makes room for one more element of a list, and returns it, all zeros */
 void *info_append(void *list, size_t *count, size_t size);
 
-/* Below which directory /sys and /proc are; an empty one is the machine's own */
+/* Sets the directory that has /sys and /proc. An empty name means the machine's own. */
 void info_root_set(const char *root);
 /* The path of a file of /sys or /proc */
 char *info_file(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Its first line, without the newline and spaces around; NULL: it cannot be read or is empty */
+/*
+ * The file's first line, without the newline and spaces around it; NULL: it is empty or
+ * unreadable
+ */
 char *info_file_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Its first line as a number, or @unknown */
+/* The file's first line as a number, or @unknown */
 long info_file_number(long unknown, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool info_file_there(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The last part of what a link leads to; NULL: there is none */
 char *info_file_link(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The names in a directory, in order, in a list that the caller frees; returns how many */
+/* The names in a directory, in order. Returns how many there are. The caller frees the list. */
 size_t info_file_names(char ***names, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* A library's functions, all or none: false, with @why, when it or one of them is missing */
+/*
+ * Finds a library's functions: all, or none. False, with @why, if the library or a function is
+ * missing.
+ */
 struct info_symbol {
 	const char *name;
 	void *slot;

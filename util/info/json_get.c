@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * For the tests: reads one JSON value from stdin, strictly, and prints what the pointer
- * (RFC 6901) in its argument leads to: a string as it is, all else as JSON. Exit status 1
- * when there is no such thing, 2 when the input is no JSON.
+ * For the tests: reads one JSON value from stdin, strictly. Prints the part that the pointer
+ * (RFC 6901) in its argument leads to. A string is printed as it is, all else as JSON.
+ *
+ * Exit status: 1 if there is no such part, 2 if the input is no JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ int main(int argc, char **argv)
 	if (argc != 2 || !tokener || len <= 0)
 		return 2;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
-	/* with the zero behind it, which ends the input */
+	/* the length includes the zero, which ends the input */
 	whole = json_tokener_parse_ex(tokener, text, (int) len + 1);
 	error = json_tokener_get_error(tokener);
 	json_tokener_free(tokener);

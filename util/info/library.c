@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* libfabric, what it has loaded, and where from. See info.h. */
+/* libfabric, the providers that it has loaded, and their files. See info.h. */
 #include "info.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ void info_library(struct info_library *library)
 	library->search = getenv("FI_PROVIDER_PATH");
 	library->restricted = getenv("FI_PROVIDER");
 	library->hooked = getenv("FI_HOOK");
-	/* makes libfabric load what it has */
+	/* this call makes libfabric load its providers */
 	if (!fi_getinfo(fi_version(), NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &found)) {
 		for (struct fi_info *each = found; each; each = each->next)
 			library_add(library, each);

@@ -7,7 +7,7 @@
 
 #define NIC_CLASS "/sys/class/infiniband"
 
-/* "4: ACTIVE", "1: CA": what is behind the number */
+/* The word behind the number in "4: ACTIVE" or "1: CA" */
 static const char *nic_word(char *line)
 {
 	char *colon = line ? strchr(line, ':') : NULL;

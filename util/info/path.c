@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Which way messages would take, asked from the provider itself: by an endpoint of each
- * kind that it offers, and memory of each GPU. See info.h.
+ * Which way messages would take. The provider itself is asked, by an endpoint of each kind that
+ * it offers, and with memory of each GPU. See info.h.
  */
 #include "info.h"
 
@@ -135,7 +135,7 @@ static const struct info_nic *path_nic(const struct info *info, const char *doma
 	return NULL;
 }
 
-/* One of each provider will do, but every verbs device is of interest */
+/* One endpoint of each provider is enough, but every verbs device is of interest */
 static bool path_known(const struct info *info, const char *provider,
 		       const struct info_nic *nic)
 {
@@ -165,7 +165,10 @@ static void path_try(struct info *info, struct fi_info *found)
 	path_close(&fids);
 }
 
-/* What fi_getinfo() has for a provider's name; @hooked: not only what is ours by its name */
+/*
+ * Asks fi_getinfo() for a provider's name. @hooked: takes all answers, not only those with our
+ * name.
+ */
 static int path_try_name(struct info *info, const char *provider, bool hooked)
 {
 	struct fi_info *hints = fi_allocinfo(), *found = NULL;
@@ -192,7 +195,10 @@ static int path_try_name(struct info *info, const char *provider, bool hooked)
 	return 0;
 }
 
-/* By its name one core provider calls us, another one only if we are named, too */
+/*
+ * Asked for by its name, one core provider calls us. Another one does so only if we are named,
+ * too.
+ */
 static int path_try_core(struct info *info, const char *core)
 {
 	char *name = info_text("%s;%s", core, PATH_NAME);
@@ -206,7 +212,7 @@ static int path_try_all(struct info *info)
 	const struct info_library *library = &info->library;
 	int ret = path_try_name(info, PATH_NAME, false);
 
-	/* some are not offered unless they are asked for */
+	/* some providers are not offered unless they are asked for */
 	for (size_t i = 0; i < library->provider_count; i++) {
 		if (strncmp(library->providers[i].name, "ofi_", 4))
 			path_try_core(info, library->providers[i].name);

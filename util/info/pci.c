@@ -13,7 +13,7 @@
 #define PCI_RESOURCE_MEM 0x200
 #define PCI_RESOURCE_PREFETCH 0x2000
 
-/* Class codes of what may be a GPU: VGA, 3D, other displays, accelerators */
+/* Class codes of devices that may be GPUs: VGA, 3D, other displays, accelerators */
 static const long pci_gpu_classes[] = {0x0300, 0x0302, 0x0380, 0x1200};
 
 static const struct {
@@ -21,7 +21,7 @@ static const struct {
 	const char *name;
 } pci_vendors[] = {{0x10de, "NVIDIA"}, {0x1002, "AMD"}};
 
-/* The largest BAR that may be mapped whole: for NVIDIA's, what is called BAR1 */
+/* The largest BAR that may be mapped whole. NVIDIA calls it BAR1. */
 static uint64_t pci_bar(const char *address)
 {
 	char *path = info_file(PCI_DEVICES "/%s/resource", address);

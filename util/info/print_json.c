@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* struct info for programs; null: not known. The manual has the fields. See info.h. */
+/*
+ * Prints struct info for programs. What is not known is null. The manual has the fields. See
+ * info.h.
+ */
 #include "info.h"
 
 #include "config.h"

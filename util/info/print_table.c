@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* struct info for people. See info.h. */
+/* Prints struct info for people. See info.h. */
 #include "info.h"
 
 #include <inttypes.h>
@@ -184,7 +184,7 @@ static bool is_same_path(const struct info_path *a, const struct info_path *b)
 	return same;
 }
 
-/* One line for all GPUs that it is true of */
+/* Prints one line for all GPUs that have the same path */
 static void print_path(const struct info_offer *offer, size_t which)
 {
 	const struct info_path *path = &offer->paths[which];

@@ -23,7 +23,7 @@ static void system_add_modules(struct info_system *system)
 	}
 }
 
-/* Words of the kernel's command line that are about the IOMMU */
+/* The words of the kernel's command line that are about the IOMMU */
 static const char *system_iommu_words(void)
 {
 	char *line = info_file_line("/proc/cmdline"), *words = NULL, *save;
@@ -38,7 +38,7 @@ static const char *system_iommu_words(void)
 	return words;
 }
 
-/* What most devices' groups are like is what the kernel's default is */
+/* The kernel's default is taken to be what most devices' groups have */
 static enum info_iommu system_iommu(void)
 {
 	size_t direct = 0, known = 0, groups, units;

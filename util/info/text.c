@@ -21,7 +21,7 @@ static void *text_need(void *memory)
 	exit(1);
 }
 
-/* All strings: what they are part of need not give them back */
+/* All strings are in a list of their own. So nobody has to free them. */
 struct text {
 	struct text *next;
 	char chars[];
@@ -47,7 +47,7 @@ static char *text_format(const char *head, const char *fmt, va_list args)
 	return text->chars;
 }
 
-/* @text: what the function's own format and arguments say */
+/* @text gets what the function's own format and arguments say */
 #define TEXT_OF(text, head, fmt)                                                               \
 	do {                                                                                   \
 		va_list args_;                                                                 \

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Does a verbs device take a dma-buf? Only its driver knows, so it is tried: with one of
- * GPU memory if there is any, else with a descriptor that cannot be one, which a driver
- * that knows dma-bufs calls bad, and another one not supported. See info.h.
+ * Does a verbs device take a dma-buf? Only its driver knows, so this tries one. See info.h.
+ *
+ * If a GPU has memory, its dma-buf is tried. Else the descriptor is one that cannot be a
+ * dma-buf. A driver that knows dma-bufs calls it bad; another driver says that it is not
+ * supported.
  */
 #include "info.h"
 
@@ -34,7 +36,7 @@ static const struct info_symbol verbs_symbols[] = {
 	{"ibv_dereg_mr", &verbs.dereg},
 };
 
-/* Device memory in a dma-buf: -1 when no GPU gives one */
+/* Exports device memory as a dma-buf. -1: no GPU gives one. */
 static int verbs_expose(const struct info *info, const struct info_gpu **from)
 {
 	int fd = -1;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Between a NIC and a GPU: how far it is, by hwloc, and whether bridges on the way send
- * what the two have for each other through the root complex (ACS). See info.h.
+ * What lies between a NIC and a GPU. See info.h.
+ *
+ * hwloc tells how far they are apart. The configuration of the bridges on the way tells whether
+ * they send the traffic between the two through the root complex (ACS).
  */
 #include "info.h"
 
@@ -45,7 +47,7 @@ static hwloc_obj_t way_common(hwloc_obj_t a, hwloc_obj_t b)
 	return NULL;
 }
 
-/* Devices on different root complexes */
+/* For devices on different root complexes */
 static enum info_distance way_by_numa(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b)
 {
 	hwloc_obj_t near_a = hwloc_get_non_io_ancestor_obj(topology, a);
@@ -93,20 +95,22 @@ static void way_measure(struct info_way *way, const char *nic, const char *gpu)
 
 /* ---- ACS ---- */
 
-/* PCI Express: where extended capabilities begin, and the one of access control services */
+/*
+ * In PCI Express: where extended capabilities begin, and the number of access control services
+ */
 #define ACS_FIRST 0x100
 #define ACS_CAPABILITY 0x000d
 #define ACS_CONTROL 6
-/* Requests, or their completions, between devices below are redirected upstream */
+/* The bridge redirects requests, or their completions, between devices below it to upstream */
 #define ACS_REDIRECT (1 << 2 | 1 << 3)
 
 #define CONFIG_SIZE 4096
-/* What those who are not permitted to read all of it may read */
+/* The bytes that a user without permission for all may read */
 #define CONFIG_PUBLIC 64
 
 /*
- * The devices on the way from the root complex to @address, that one included, as they
- * stand in its path: NULL-terminated, the caller's to free; NULL: not known.
+ * The devices on the way from the root complex to @address, that one included, in the order of
+ * its path. The list ends with NULL, and the caller frees it. NULL: not known.
  */
 static char **way_route(const char *address)
 {
@@ -141,7 +145,7 @@ static enum info_answer way_redirects(const char *bridge)
 		close(fd);
 	if (len <= CONFIG_PUBLIC)
 		return INFO_UNKNOWN;
-	/* a malformed list must not keep us here */
+	/* a malformed list must not make this loop endless */
 	while (at >= ACS_FIRST && at + 8 <= (size_t) len && steps--) {
 		if ((config[at] | config[at + 1] << 8) == ACS_CAPABILITY)
 			return config[at + ACS_CONTROL] & ACS_REDIRECT ? INFO_YES : INFO_NO;
@@ -150,7 +154,7 @@ static enum info_answer way_redirects(const char *bridge)
 	return INFO_NO;
 }
 
-/* Of the bridges above a device, those from number @first on */
+/* Looks at the bridges above a device, from number @first on */
 static void way_ask_bridges(struct info_way *way, char *const *route, size_t first)
 {
 	enum info_answer redirects;
