@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Connections, for -e msg: one end listens and opens its endpoint when it is asked, the
+ * Connections, for -e msg. One end listens, and opens its endpoint when a request comes. The
  * other end asks. Events of the connection come in an event queue.
  */
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include "ft.h"
 
-#define SLEEP_MS 100  /* between looks at the clock and the peers */
+#define SLEEP_MS 100  /* between looks at the clock and at the peers */
 #define TAIL_ROOM 256 /* for what peers and newer releases add to an event */
 
 int ft_eq_open(struct ft_ctx *ctx)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Device memory by the CUDA driver API. The library is opened at run time, so that the
- * programs run, and say what is missing, on machines that have none.
+ * Device memory by the CUDA driver API. The library is opened at run time. So the programs also
+ * run on machines without it, and say what is missing.
  */
 #include <dlfcn.h>
 
@@ -58,7 +58,7 @@ int ft_cuda_calls(const char *name, unsigned long *calls)
 	void *lib;
 
 	if (!counter) {
-		/* it may not have come into the process yet */
+		/* the process may not have opened it yet */
 		lib = dlopen("libcuda.so.1", RTLD_NOW);
 		if (lib)
 			counter = (unsigned long (*)(const char *)) dlsym(lib, "cudaemu_calls");
@@ -69,7 +69,7 @@ int ft_cuda_calls(const char *name, unsigned long *calls)
 	return 0;
 }
 
-/* A thread's business: each that copies calls init. */
+/* The current context belongs to a thread: each thread that copies calls init */
 static int set_current(void)
 {
 	return ft_cuda_check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent");
@@ -116,7 +116,7 @@ static int cuda_to(void *dst, const void *src, size_t len)
 
 	if (len)
 		err = cuda.copy_htod((CUdeviceptr) (uintptr_t) dst, src, len);
-	/* From pageable memory the call may return before other streams see the data. */
+	/* from pageable memory the call may return before other streams see the data */
 	if (!err)
 		err = cuda.ctx_sync();
 	return ft_cuda_check(err, "cuMemcpyHtoD");

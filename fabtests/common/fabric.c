@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Opening and closing an endpoint with its AV or EQ and its CQ, and registering buffers.
- */
+/* Opens and closes an endpoint with its AV or EQ and its CQ. Registers buffers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +42,8 @@ int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
 	hints->ep_attr->type = opts->ep_type;
 	hints->caps = opts->tagged ? FI_TAGGED : FI_MSG;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
-	/* verbs has no remote cq data for those who do not know that it takes a receive
+	/*
+	 * verbs offers remote cq data only to an application that knows that it takes a receive
 	 */
 	if (opts->ep_type == FI_EP_MSG)
 		hints->mode |= FI_RX_CQ_DATA;
@@ -60,7 +60,7 @@ int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
 	return 0;
 }
 
-/* The commonest mistakes end here: say what was asked for. */
+/* The commonest mistakes end here, so this says what was asked for. */
 static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
 {
 	const struct fi_info *hints = ctx->hints;
@@ -134,7 +134,10 @@ static int open_cq(struct ft_ctx *ctx)
 	return ret ? ft_fail(ret, "fi_control(FI_GETWAIT)", "no descriptor: try -c spin") : 0;
 }
 
-/* shm's endpoints have no place for it until they are enabled; ofi_rxm's take it then. */
+/*
+ * Endpoints of shm have no place for the option until they are enabled. Those of ofi_rxm take
+ * it then.
+ */
 static int set_min_multi_recv(struct ft_ctx *ctx, bool enabled)
 {
 	const bool late = !strncmp(ctx->info->fabric_attr->prov_name, "shm", 3);
@@ -289,7 +292,7 @@ static int buf_register(struct ft_ctx *ctx, struct ft_buf *buf, uint64_t access)
 	mr.attr.iov_count = 1;
 	mr.attr.access = access | ctx->mr_access;
 	mr.attr.requested_key = ctx->next_key++;
-	/* An application that did not ask for FI_HMEM does not know what it passes. */
+	/* an application that did not ask for FI_HMEM does not know what it passes */
 	if (ctx->info->caps & FI_HMEM && buf->ops->iface != FI_HMEM_SYSTEM) {
 		mr.attr.iface = buf->ops->iface;
 		mr.attr.device.reserved = (uint64_t) ctx->opts->device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the functional programs share beyond ft.h: tests that run as several processes,
- * watched by one more.
+ * What the functional programs share beyond ft.h: tests that run as several processes. One more
+ * process watches them.
  */
 #ifndef FT_TEST_H
 #define FT_TEST_H
@@ -17,12 +17,13 @@ struct ft_proc {
 
 /**
  * struct ft_test - a functional program
- * @scope:	the options it has (enum ft_scope); 0: those of a test
- * @run:	called in each process, before which libfabric and the GPU are untouched.
- *		Returns 0, FT_SKIP (after ft_skip()) or an error; NULL where @ask is all
- * @ask:	called before that, while there is one thread, so that it may fork(2); or NULL.
- *		Returns as @run does
- * @connects:	it is for connected endpoints, too: between two ranks, whatever @ranks is
+ * @scope:	the options that it has (enum ft_scope); 0: those of a test
+ * @run:	called in each process. libfabric and the GPU are untouched before. Returns 0, an
+ *		error, or FT_SKIP (after ft_skip()). NULL: @ask does all.
+ * @ask:	called before @run, while there is one thread, so that it may fork(2). Returns
+ *		what @run does. NULL: there is nothing to ask.
+ * @connects:	it also runs over connected endpoints, then between two ranks, whatever @ranks
+ *		is
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */
 struct ft_test {
@@ -36,32 +37,34 @@ struct ft_test {
 };
 
 int ft_test_main(const struct ft_test *test, int argc, char **argv);
-/** ft_skip() - say why on stdout. Returns FT_SKIP */
+/** ft_skip() - say why on stdout. Returns FT_SKIP. */
 int ft_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /** ft_over_verbs() - does -p name the provider of NICs? */
 bool ft_over_verbs(const struct ft_opts *opts);
-/** ft_has_cntrs() - verbs has no counters, and so ours are not over its endpoints */
+/** ft_has_cntrs() - are there counters? verbs has none, so we have none over its endpoints. */
 bool ft_has_cntrs(const struct ft_opts *opts);
-/** ft_has_events() - does FI_RMA_EVENT, asked for with the rest of the hints, lead to counts? */
+/**
+ * ft_has_events() - does FI_RMA_EVENT, asked for with the rest of the hints, lead to counts?
+ */
 bool ft_has_events(const struct ft_ctx *ctx);
-/** ft_test_hints() - ft_hints() with what most tests ask for */
+/** ft_test_hints() - does what ft_hints() does, and asks for what most tests need */
 int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx);
 /**
- * ft_test_open() - getinfo and open; ft_test_connect() - exchange names, fill ctx->peer,
- * or connect. Rank 0 is the one that listens.
+ * ft_test_open() calls getinfo and opens what it finds. ft_test_connect() exchanges names and
+ * fills ctx->peer, or connects. Rank 0 is the end that listens.
  */
 int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx);
 int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);
-/** ft_barrier() - with every other rank; drives progress while it waits */
+/** ft_barrier() - meet every other rank; drives progress while it waits */
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx);
-/** ft_meet() - of two ranks, without any progress */
+/** ft_meet() - a barrier of two ranks, without any progress */
 int ft_meet(struct ft_proc *proc);
-/** ft_kinds() - kinds of memory under test: host, and the device's with -D */
+/** ft_kinds() - the kinds of memory under test: host, and the device's with -D */
 size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2]);
 
 /**
- * struct ft_pair - one of two ranks that send to each other
- * @buf:	by kind: host, and the device's with -D
+ * struct ft_pair - one of two ranks that send to each other @buf: by kind: host, and the
+ * device's with -D
  */
 struct ft_pair {
 	struct ft_proc *proc;
@@ -71,28 +74,34 @@ struct ft_pair {
 	fi_addr_t peer;
 };
 
-/** ft_pair_hints() - what most tests ask for; the caller may change pair->ctx after it */
+/** ft_pair_hints() - ask for what most tests need; the caller may change pair->ctx after it */
 int ft_pair_hints(struct ft_pair *pair, struct ft_proc *proc);
-/** ft_pair_open() - endpoint, peer, and buffers with room for @len bytes and guards */
+/** ft_pair_open() - open endpoint and peer, and buffers with room for @len bytes and guards */
 int ft_pair_open(struct ft_pair *pair, size_t len);
-/** ft_pair_close() - and the @count objects that were @bound to the endpoint, after it */
+/** ft_pair_close() - close the endpoint, and then the @count objects that were @bound to it */
 int ft_pair_close(struct ft_pair *pair, struct fid *const *bound, size_t count);
-/** ft_pair_sends() - in tests in which all messages go one way: rank 1 sends */
+/**
+ * ft_pair_sends() - does this rank send? In tests in which all messages go one way, rank 1
+ * does.
+ */
 static inline bool ft_pair_sends(const struct ft_pair *pair)
 {
 	return pair->proc->rank == 1;
 }
 /**
- * ft_pair_message() - such a message of @len bytes between buffers of the kinds @from and
- * @to: fills @op with this rank's end of it, and returns where its data lies
+ * ft_pair_message() - make such a message of @len bytes, between buffers of the kinds @from and
+ * @to. Fills @op with this rank's end of it, and returns where its data lies.
  */
 struct ft_slot ft_pair_message(struct ft_pair *pair, size_t from, size_t to, size_t len,
 			       uint64_t tag, struct ft_req *req, struct ft_op *op);
-/** ft_pair_post() - reads the queue while there is no room, and takes nothing from it */
+/**
+ * ft_pair_post() - post @op. While there is no room, this reads the queue, and takes nothing
+ * from it.
+ */
 int ft_pair_post(struct ft_pair *pair, const struct ft_op *op);
 /**
- * ft_pair_transfer() - such a message, whose end @wait waits for in its own way. @early: the
- * receive is there before it is sent, else after it
+ * ft_pair_transfer() - transfer such a message. @wait waits for its end in its own way. @early:
+ * the receive is there before the message is sent, else after it.
  */
 int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, bool early,
 		     int (*wait)(struct ft_pair *pair, struct ft_req *req));

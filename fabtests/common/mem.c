@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Kinds of memory a buffer can be made of: what they share, and host memory itself. */
+/* Kinds of memory that a buffer can be made of: what they share, and host memory itself. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,10 @@ static int host_alloc(size_t size, void **addr)
 {
 	if (posix_memalign(addr, HOST_ALIGN, size))
 		return ft_fail(-FI_ENOMEM, "posix_memalign", "%zu bytes", size);
-	/* pages that nobody has written are all the same page of zeros: too fast to read */
+	/*
+	 * pages that nobody has written are all the same page of zeros, which would be too fast
+	 * to read
+	 */
 	memset(*addr, 0x5a, size);
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Preloaded into upstream's tests where they are run with -D cuda over the hook: those
- * ask for FI_HMEM, which a hook cannot answer for the core provider. This takes it out of
- * what they ask for, as an application that relies on the hook would not ask.
+ * Preloaded into upstream's tests that run with -D cuda over the hook. Those tests ask for
+ * FI_HMEM, which a hook cannot answer for the core provider. This library takes the flag out of
+ * their hints. An application that relies on the hook would not ask for it.
  */
 #include <dlfcn.h>
 #include <rdma/fabric.h>
@@ -12,7 +12,7 @@
 typedef int nohmem_getinfo(uint32_t, const char *, const char *, uint64_t,
 			   const struct fi_info *, struct fi_info **);
 
-/* Where FI_HMEM is asked for, at most */
+/* The most places where FI_HMEM is asked for */
 enum { NOHMEM_PLACES = 4 };
 
 __attribute__((visibility("default"))) int fi_getinfo(uint32_t version, const char *node,
@@ -25,7 +25,7 @@ __attribute__((visibility("default"))) int fi_getinfo(uint32_t version, const ch
 	int i, rc;
 
 	if (hints) {
-		/* in place, as no copy made here has the length of another release's */
+		/* changed in place: a copy made here would lack what another release adds */
 		caps[0] = (uint64_t *) &hints->caps;
 		caps[1] = hints->tx_attr ? &hints->tx_attr->caps : NULL;
 		caps[2] = hints->rx_attr ? &hints->rx_attr->caps : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Stream sockets beside the fabric: the TCP connection of -E and -b, and the socketpairs
- * between a functional test's processes. Every wait has an end.
+ * Stream sockets beside the fabric. They are the TCP connection of -E and -b, and the
+ * socketpairs between a functional test's processes. Every wait has an end.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The command line. One table holds every option: its letter (as libfabric's fabtests
- * have it), which programs know it, its help and what it does.
+ * The command line. One table holds every option: its letter, the programs that know it, its
+ * help and what it does. Letters are those of libfabric's fabtests.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "ft.h"
 
 #define EXIT_USAGE 2
-#define OOB_PORT "3000" /* fabtests' default, too */
+#define OOB_PORT "3000" /* the default of libfabric's fabtests, too */
 
 enum {
 	OPT_NO_HMEM = 256,
@@ -44,7 +44,7 @@ enum {
 struct option_row {
 	int letter;
 	const char *long_name;
-	int has_arg; /* getopt's no_argument and so on */
+	int has_arg; /* no_argument and so on, of getopt */
 	unsigned int scope;
 	const char *arg; /* as the help shows it */
 	const char *help;
@@ -270,7 +270,7 @@ static enum fi_hmem_iface memory(const char *text, int letter)
 	return ifaces[choice(text, letter, names, FT_COUNT(names))];
 }
 
-/* Whom to talk to, and how: is it such an option? */
+/* Applies an option about the peer and the way to it. False: it is no such option. */
 static bool apply_peer(struct ft_opts *opts, int letter, const char *arg)
 {
 	static const char *const types[] = {"rdm", "msg"};
@@ -324,7 +324,7 @@ static bool apply_peer(struct ft_opts *opts, int letter, const char *arg)
 	return true;
 }
 
-/* What is sent, from which memory, and what is printed of it */
+/* Applies an option about what is sent, from which memory, and what is printed of it */
 static bool apply_message(struct ft_opts *opts, int letter, const char *arg)
 {
 	static const char *const kinds[] = {"tagged", "msg"};
@@ -380,7 +380,7 @@ static bool apply_message(struct ft_opts *opts, int letter, const char *arg)
 	return true;
 }
 
-/* What tests alone have */
+/* Applies an option that only tests have */
 static void apply_test(struct ft_opts *opts, int letter, const char *arg)
 {
 	static const char *const paths[] = {"stage", "ipc", "peer"};
@@ -430,7 +430,7 @@ static void apply(struct ft_opts *opts, int letter, const char *arg)
 		apply_test(opts, letter, arg);
 }
 
-/* getopt's two descriptions of the same options */
+/* Makes getopt's two descriptions of the same options */
 static void describe(unsigned int scope, char *letters, struct option *longs)
 {
 	for (size_t i = 0; i < FT_COUNT(rows); i++) {
@@ -484,7 +484,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.expect_path = -1,
 		.seed = (uint64_t) time(NULL),
 		.no_hmem = ft_hook_active(),
-		/* a lone processor that spins keeps those whom we wait for from it */
+		/* on a lone processor, a spinning process would keep its peers from running */
 		.wait = sysconf(_SC_NPROCESSORS_ONLN) == 1 ? FT_WAIT_YIELD : FT_WAIT_SPIN,
 	};
 	ft_prefix_set(argv[0], -1);

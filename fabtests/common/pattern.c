@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Test data: every byte depends on the message it belongs to and on its place there, so
- * that data of another message, shifted data and missing data all show. Guard bytes
- * around a payload show writes outside of it.
+ * Test data. Every byte depends on the message that it belongs to, and on its place there. So
+ * data of another message, shifted data and missing data all show. Guard bytes around a payload
+ * show writes outside of it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ ssize_t ft_pattern_diff(const void *buf, size_t len, uint64_t key, unsigned char
 	return -1;
 }
 
-/* Host copy of device memory, kept from one call to the next. */
+/* A host copy of device memory, kept from one call to the next */
 static int scratch_get(size_t len, unsigned char **mem)
 {
 	static unsigned char *scratch;
@@ -80,7 +80,7 @@ static int scratch_get(size_t len, unsigned char **mem)
 	if (len >= have) {
 		free(scratch);
 		have = 0;
-		scratch = malloc(len + 1); /* never NULL, not for messages of no bytes */
+		scratch = malloc(len + 1); /* never NULL, not even for messages of no bytes */
 		if (!scratch)
 			return ft_fail(-FI_ENOMEM, "malloc", "%zu bytes to compare", len);
 		have = len + 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Tests of several processes. The first process only watches: it forks the ranks before
- * anything has touched libfabric or a GPU (neither survives a fork), and turns what
- * becomes of them into one exit status.
+ * Tests of several processes. The first process only watches. It forks the ranks before
+ * anything has touched libfabric or a GPU, as neither survives a fork. It turns the ranks' ends
+ * into one exit status.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #include "ft_test.h"
 
-#define GRACE_S 15 /* for the other ranks to end by themselves after one failed */
+#define GRACE_S 15 /* after one rank has failed, for the others to end by themselves */
 
 int ft_skip(const char *fmt, ...)
 {
@@ -52,8 +52,8 @@ bool ft_has_cntrs(const struct ft_opts *opts)
 }
 
 /*
- * There are cores that offer it and do not count; a hook, and ours over connections, can but
- * hand on what they count.
+ * Some cores offer events and do not count them. A hook can only hand on what the core counts.
+ * So can ofi_p2p over connections.
  */
 bool ft_has_events(const struct ft_ctx *ctx)
 {
@@ -63,7 +63,7 @@ bool ft_has_events(const struct ft_ctx *ctx)
 	       !(prov && (!strcmp(prov, "tcp") || !strcmp(prov, "net"))) && ft_offered(ctx);
 }
 
-/* Automatic progress is for us to offer where the core provider does, whatever else it has. */
+/* We have to offer automatic progress where the core provider does, whatever else it has. */
 static int ask_automatic(struct ft_ctx *ctx)
 {
 	struct ft_opts core = *ctx->opts;
@@ -137,8 +137,8 @@ int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx)
 }
 
 /*
- * Has every other rank sent its byte? All have before any is read, as a rank may end once it has
- * everybody's, and ft_idle() must not take it for one that failed.
+ * Has every other rank sent its byte? None is read before all have come. A rank may end once it
+ * has everybody's byte, and ft_idle() must not take that rank for one that failed.
  */
 static bool all_ready(const struct ft_proc *proc)
 {
@@ -170,7 +170,7 @@ int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
 	for (int i = 0; i < proc->ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_send(proc->fd[i], &byte, 1));
-	/* Peers may need our progress to get to their barrier. */
+	/* peers may need our progress to get to their barrier */
 	while (ctx->cq && !all_ready(proc)) {
 		int n = ft_progress(ctx);
 
@@ -187,9 +187,8 @@ int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx)
 }
 
 /*
- * libfabric's psm libraries catch fatal signals and exit: a death by signal would look
- * like a failure of the test. Sanitizers do it, too, but they say more than the signal
- * does.
+ * libfabric's psm libraries catch fatal signals and exit, so a death by signal would look like
+ * a failed test. Sanitizers catch them, too, but they say more than the signal does.
  */
 static void default_signals(void)
 {
@@ -202,7 +201,7 @@ static void default_signals(void)
 		signal(fatal[i], SIG_DFL);
 }
 
-/* Each rank shall have done it */
+/* The test passes only if each rank has copied that way */
 static int run_with_gdrcopy(const struct ft_test *test, struct ft_proc *proc)
 {
 	unsigned long to, from;
@@ -233,7 +232,7 @@ rank_main(const struct ft_test *test, struct ft_proc *proc)
 							: test->run(proc);
 	}
 	if (ret == FT_SKIP) {
-		/* what it had begun is no leak */
+		/* what the test had begun is no leak */
 		fflush(NULL);
 		_exit(FT_SKIP);
 	}
@@ -255,7 +254,7 @@ static int connect_all(int ranks, int fd[FT_MAX_RANKS][FT_MAX_RANKS])
 	return 0;
 }
 
-/* An end that stays open in a process it does not belong to would hide a peer's death. */
+/* A process closes the ends of others: one that stayed open here would hide a peer's death. */
 static void close_others(int ranks, int self, int fd[FT_MAX_RANKS][FT_MAX_RANKS])
 {
 	for (int i = 0; i < ranks; i++)
@@ -280,7 +279,7 @@ static int judge(const struct ft_test *test, int rank, int status)
 
 static void on_alarm(int sig)
 {
-	/* Nothing to do: it interrupts waitpid(). */
+	/* There is nothing to do: the signal interrupts waitpid(). */
 }
 
 static int supervise(const struct ft_test *test, int ranks, pid_t pid[FT_MAX_RANKS])
@@ -309,7 +308,7 @@ static int supervise(const struct ft_test *test, int ranks, pid_t pid[FT_MAX_RAN
 		pid[rank] = 0;
 		left--;
 		one = judge(test, rank, status);
-		/* A failure outweighs a skip, a skip outweighs a pass. */
+		/* a failure outweighs a skip, and a skip outweighs a pass */
 		if (one == FT_SKIP ? result == EXIT_SUCCESS : one != EXIT_SUCCESS)
 			result = one;
 		if (one != EXIT_SUCCESS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Messages for people: errors, the benchmarks' tables, the line that tells which way the
- * data went.
+ * Messages for people: errors, the benchmarks' tables, and the line that tells which way the
+ * data went
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@ void ft_prefix_set(const char *prog, int rank)
 
 	if (slash)
 		prog = slash + 1;
-	if (!strncmp(prog, "lt-", 3)) /* libtool's wrapper */
+	if (!strncmp(prog, "lt-", 3)) /* the name of libtool's wrapper */
 		prog += 3;
 	if (rank < 0)
 		snprintf(prefix, sizeof(prefix), "%s", prog);
@@ -29,7 +29,7 @@ void ft_prefix_set(const char *prog, int rank)
 		snprintf(prefix, sizeof(prefix), "%.48s[%d]", prog, rank);
 }
 
-/* One fprintf a line, so that lines of several processes do not mix. */
+/* One fprintf() prints a whole line, so that lines of several processes do not mix. */
 static void put_line(const char *head, const char *fmt, va_list args)
 {
 	char text[1024];
@@ -77,7 +77,7 @@ static const char *short_number(char *str, size_t len, uint64_t value, bool bina
 		value /= step;
 		suffix[0] = *unit++;
 	}
-	/* Totals are seldom round: one decimal says enough of them. */
+	/* totals are seldom round, and one decimal is enough */
 	if (value >= 100 * step && *unit) {
 		double approx = (double) value;
 
@@ -135,7 +135,7 @@ void ft_result_print(const struct ft_result *res, bool machine_readable, int arg
 	fflush(stdout);
 }
 
-/* NULL: the provider has no such thing */
+/* NULL: the provider has no statistics */
 static struct fi_p2p_stats_ops *path_ops(struct fid_ep *ep)
 {
 	struct fi_p2p_stats_ops *ops = NULL;
@@ -213,7 +213,7 @@ int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts)
 	if (opts->expect_path < 0)
 		return 0;
 	FT_CHECK(!path_stats(ep, &stats), "no path totals to compare with --expect-path");
-	/* what the program itself has to say is in host memory */
+	/* host memory has what the program itself sends */
 	for (int i = FI_P2P_PATH_HOST + 1; i < FI_P2P_PATH_MAX; i++)
 		FT_CHECK(!path_bytes(&stats, i) == (i != (int) path),
 			 "%" PRIu64 " bytes by path %d, expected was path %d alone: %s",

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Device memory of ROCm, by the HSA runtime that HIP allocates from as well. The library
- * is opened at run time, as in cuda.c.
+ * Device memory of ROCm, by the HSA runtime, from which HIP allocates as well. The library is
+ * opened at run time, as in cuda.c.
  */
 #include <stdio.h>
 
 #include "ft.h"
 #include "dev/p2p_hsa_abi.h"
 
-#define NAME_LEN 64 /* of an agent, by HSA's definition */
+#define NAME_LEN 64 /* an agent's name, by HSA's definition */
 
 static struct {
 	bool ready;
@@ -46,7 +46,7 @@ static int hsa_fail(hsa_status_t status, const char *call)
 		       (unsigned int) status);
 }
 
-/* Counts GPUs down to the one that is wanted */
+/* Counts down the GPUs to the one that is wanted */
 static hsa_status_t take_gpu(hsa_agent_t agent, void *left)
 {
 	hsa_device_type_t type;
@@ -60,7 +60,7 @@ static hsa_status_t take_gpu(hsa_agent_t agent, void *left)
 	return HSA_STATUS_INFO_BREAK;
 }
 
-/* The first pool that device memory can be had from */
+/* The first pool that gives device memory */
 static hsa_status_t take_pool(hsa_amd_memory_pool_t pool, void *arg)
 {
 	hsa_amd_segment_t segment;

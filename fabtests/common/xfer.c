@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Posting operations, driving progress and waiting for completions. No wait is endless:
- * the clock (--timeout) and the sockets to the peers are watched; a thread watches for
- * calls that do not come back.
+ * Posting operations, driving progress and waiting for completions. No wait is endless: each
+ * watches the clock (--timeout) and the sockets to the peers. A thread watches for calls that
+ * do not return.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,14 +18,16 @@
 
 #define CQ_BATCH 16
 #define LOOK_AROUND_US 20000 /* how often a spinning wait looks at the sockets */
-#define SPINS_PER_CLOCK 64   /* reading the clock at every poll would show in latencies */
-#define SLEEP_MS 100         /* longest sleep of the other ways to wait */
-#define WATCHDOG_GRACE 10    /* the waits report a timeout better: let them be first */
+#define SPINS_PER_CLOCK 64   /* a look at the clock in every poll would show in latencies */
+#define SLEEP_MS 100         /* the longest sleep of the other ways to wait */
+#define WATCHDOG_GRACE 10    /* the waits report a timeout better, so they come first */
 #define EXIT_TIMEOUT 124
 
 static _Atomic uint64_t progress_count;
 
-/* Of the one thread that transfers: when it last saw progress, when it last looked. */
+/*
+ * For the one thread that transfers: when it last saw progress, and when it last looked around
+ */
 static double last_progress, last_look;
 
 double ft_usec(void)
@@ -199,7 +201,7 @@ static int read_error(struct ft_ctx *ctx)
 {
 	union {
 		struct fi_cq_err_entry entry;
-		char room[sizeof(struct fi_cq_err_entry) + 256]; /* newer ones are longer */
+		char room[sizeof(struct fi_cq_err_entry) + 256]; /* newer entries are longer */
 	} err = {.room = {0}};
 	struct ft_req *req;
 	char text[128];
@@ -228,7 +230,7 @@ static int read_error(struct ft_ctx *ctx)
 	return 1;
 }
 
-/* What a CQ read returned: mark the requests, read the error there may be. */
+/* Takes what a CQ read returned: marks the requests, and reads the error if there is one. */
 static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize_t ret,
 		const char *call)
 {
@@ -256,7 +258,10 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 	return (int) ret;
 }
 
-/* An entry without a tag is the beginning of one with it: they are read one by one. */
+/*
+ * An entry without a tag is only the beginning of one with a tag. So such entries are read one
+ * by one.
+ */
 static size_t batch(const struct ft_ctx *ctx)
 {
 	return ctx->cq_attr.format == FI_CQ_FORMAT_TAGGED ? CQ_BATCH : 1;
@@ -279,7 +284,7 @@ int ft_progress_for(struct ft_ctx *ctx, double usec)
 	return n < 0 ? n : 0;
 }
 
-/* Sleeps until the CQ may have something; at most SLEEP_MS. */
+/* Sleeps until the CQ may have something, for SLEEP_MS at most */
 static int wait_fd(struct ft_ctx *ctx)
 {
 	struct pollfd pfd = {.fd = ctx->cq_fd, .events = POLLIN};
