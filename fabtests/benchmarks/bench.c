@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* See bench.h. */
+/* What the two benchmarks share. See bench.h. */
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #define HELLO_MAGIC 0x70327066
 
 /*
- * The first message each way: the endpoint's name, and the options that must be the same
- * on both sides. Host byte order: fabrics between unlike machines are not benchmarked.
+ * The first message each way: the endpoint's name, and the options that must be the same on
+ * both sides. It is in host byte order, as fabrics between unlike machines are not benchmarked.
  */
 struct hello {
 	uint32_t magic, kind;
@@ -78,7 +78,7 @@ int bench_sync_prepare(struct bench *b)
 	return b->opts.oob_sync ? 0 : bench_ctrl_recv(b, 1);
 }
 
-/* The client speaks first, so that the server's receives are posted when it goes on. */
+/* The client speaks first. So the server's receives are posted when the client goes on. */
 int bench_sync(struct bench *b)
 {
 	char byte = 0;
@@ -264,7 +264,7 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	return opts->oob_addr ? meet_oob(b, &mine, &other) : meet_in_band(b, &mine, &other);
 }
 
-/* Nobody closes before the other has all it waits for. */
+/* No side closes before the other side has all that it waits for. */
 static int finish(struct bench *b)
 {
 	char byte = 0;
@@ -286,7 +286,8 @@ static long count_for(const struct bench_kind *kind, const struct ft_opts *opts,
 
 	if (opts->iterations)
 		return opts->iterations;
-	return kind->scope & FT_SCOPE_BW ? 2 * base : base; /* as fabtests have it */
+	return kind->scope & FT_SCOPE_BW ? 2 * base : base; /* as libfabric's fabtests have
+							     * it */
 }
 
 static int run(struct bench *b, const struct bench_kind *kind)
@@ -342,8 +343,10 @@ int bench_main(const struct bench_kind *kind, int argc, char **argv)
 	ret = ft_hints(&b.ctx, opts);
 	if (!ret)
 		ret = run(&b, kind);
-	/* After an error operations may be under way into the buffers: leave that to
-	 * exit. */
+	/*
+	 * after an error, operations may be under way into the buffers: the end of the process
+	 * frees them
+	 */
 	if (ret)
 		return EXIT_FAILURE;
 	closed = stop(&b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the two benchmarks share: client and server find each other, agree on the options,
- * go through the sizes, and part in good order.
+ * What the two benchmarks share: client and server find each other, agree on the options, go
+ * through the sizes, and part in good order.
  */
 #ifndef FT_BENCH_H
 #define FT_BENCH_H
@@ -25,7 +25,7 @@ struct bench {
 	fi_addr_t peer;
 	size_t inject_size;
 	size_t window;
-	uint64_t message; /* number of the next message, counted over all sizes */
+	uint64_t message; /* the number of the next message, counted over all sizes */
 	struct ft_buf tx, rx, ctrl_tx, ctrl_rx;
 	struct ft_req *tx_req, *rx_req;
 	struct ft_req ctrl_tx_req, ctrl_rx_req;
@@ -41,16 +41,19 @@ struct bench_kind {
 
 int bench_main(const struct bench_kind *kind, int argc, char **argv);
 
-/** bench_send() - post data at @off; @inject: without a completion (@req unused) */
+/** bench_send() - post data at @off. @inject: without a completion, so @req is not used. */
 int bench_send(struct bench *b, size_t off, size_t len, bool inject, struct ft_req *req);
 int bench_recv(struct bench *b, size_t off, size_t len, struct ft_req *req);
-/** bench_ctrl_recv() - post the receive of a control message; bench_ctrl_send() waits */
+/**
+ * bench_ctrl_recv() - post the receive of a control message. bench_ctrl_send() also waits for
+ * its end.
+ */
 int bench_ctrl_recv(struct bench *b, size_t len);
 int bench_ctrl_send(struct bench *b, size_t len);
-/** bench_may_inject() - true when messages of @len are sent without completion */
+/** bench_may_inject() - are messages of @len bytes sent without a completion? */
 bool bench_may_inject(const struct bench *b, size_t len);
 /**
- * bench_sync_prepare(), bench_sync() - barrier. Data receives are posted between the two:
+ * bench_sync_prepare(), bench_sync() - a barrier. Data receives are posted between the two, as
  * untagged messages match in order, and the barrier's comes first.
  */
 int bench_sync_prepare(struct bench *b);

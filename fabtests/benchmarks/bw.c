@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_bw: bandwidth. The client sends windows of messages, the server answers each
- * window with a small message from host memory.
+ * fi_p2p_bw: bandwidth. The client sends windows of messages. The server answers each window
+ * with a small message from host memory.
  */
 #include "bench.h"
 
@@ -68,7 +68,7 @@ static int measure(struct bench *b, size_t size, long count, struct ft_result *r
 			continue;
 		}
 		FT_TRY(take_window(b, size, now));
-		/* The next window's receives are up before the client may send it. */
+		/* the receives of the next window are posted before the client may send it */
 		FT_TRY(post_window(b, size, FT_MIN(left - now, b->window)));
 		FT_TRY(bench_ctrl_send(b, ACK_SIZE));
 	}

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* See floor.h. */
+/* The GPU's own copies. See floor.h. */
 #include "floor.h"
 
 #include "dev/p2p_cuda_abi.h"
 
 #define LANES 2
-#define TRIES 200 /* copies by which ways to wait are compared */
+#define TRIES 200 /* the copies by which two ways to wait are compared */
 
 /**
  * struct lane - copies one way
- * @src, @dst:	buffers; of host memory, too, CUDA's address is the CPU's
+ * @src, @dst:	the buffers. In host memory, too, CUDA's address is the CPU's.
  * @flag:	in pinned memory: the device writes @mark there after the copies before it
  */
 struct lane {
@@ -64,7 +64,7 @@ static const struct ft_symbol symbols[] = {
 	{"cuMemcpyPeerAsync", &cuda.copy_peer},
 };
 
-/* Starts @count copies, and what tells that they have ended */
+/* Starts @count copies, and the operation that tells that they have ended */
 static int lane_start(struct lane *l, size_t size, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++)
@@ -96,7 +96,7 @@ static int lane_run(struct lane *l, size_t size, uint64_t count)
 	return lane_wait(l);
 }
 
-/* One message's copies, one after the other; or both lanes at once */
+/* Makes the copies of one message, one after the other; or those of both lanes at once */
 static int copies(const struct turns_row *row)
 {
 	struct lane *const l = cuda.lanes;
@@ -110,7 +110,7 @@ static int copies(const struct turns_row *row)
 	return cuda.kind == FT_FLOOR_COPY ? lane_run(&l[1], row->size, 1) : 0;
 }
 
-/* How long a copy takes, of @count in windows by one lane */
+/* How long a copy takes [us], if one lane makes @count of them in windows */
 static int lane_usec(struct lane *l, const struct turns_row *row, uint64_t count, double *usec)
 {
 	double start;
@@ -144,7 +144,7 @@ int floor_turn(const struct turns_row *row, uint64_t count, double *usec)
 	return 0;
 }
 
-/* Flags, if the device can write them and polling them is not the slower way. */
+/* Chooses flags, if the device can write them and polling them is not the slower way. */
 static int choose_way(const char **way)
 {
 	static const char *const names[] = {"stream synchronised", "flag written by stream"};
@@ -164,7 +164,7 @@ static int choose_way(const char **way)
 			FT_TRY(lane_run(l, 1, 1));
 		took[flagged] = ft_usec() - start;
 		if (!flagged)
-			took[1] = took[0] + 1; /* unless it is tried */
+			took[1] = took[0] + 1; /* slower, unless the flag is tried */
 	}
 	cuda.flagged = took[1] < took[0];
 	*way = names[cuda.flagged];
@@ -179,7 +179,7 @@ static int peer_open(int peer, size_t size)
 	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.peer_ctx, dev), "cuDevicePrimaryCtxRetain"));
 	FT_TRY(ft_cuda_check(cuda.ctx_set(cuda.peer_ctx), "cuCtxSetCurrent"));
 	FT_TRY(ft_cuda_check(cuda.mem_alloc(&cuda.there, size), "cuMemAlloc"));
-	/* where it cannot be had, the copies go another way */
+	/* where there is no access between the devices, the copies go another way */
 	cuda.enable_peer(cuda.ctx, 0);
 	FT_TRY(ft_cuda_check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent"));
 	cuda.enable_peer(cuda.peer_ctx, 0);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_overhead: what ofi_p2p costs messages between host buffers. One process of each
- * side has three endpoints open: the core provider's, one of ofi_p2p on top of it, and a
- * second one of the core provider's as a control. They take turns, with the same buffers;
- * what is reported is the median of the ratios within each round of turns.
+ * fi_p2p_overhead: what ofi_p2p costs messages between host buffers.
+ *
+ * One process of each side has three endpoints open: the core provider's, one of ofi_p2p on top
+ * of it, and a second one of the core provider's as a control. They take turns, with the same
+ * buffers. The program reports the median of the ratios within each round of turns.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static const size_t default_sizes[] = {8, 64, 1024, 4096};
 
 enum role { CORE, OURS, CONTROL, ROLES };
 
-/** struct overhead - the program; the endpoints by role */
+/** struct overhead - the program, with the endpoints by role */
 struct overhead {
 	struct turns turns;
 	struct turns_ep eps[ROLES];
@@ -49,7 +50,7 @@ static void report(const struct turns *t, double *values)
 	fflush(stdout);
 }
 
-/* Measures one row, having found out how many messages a turn may have. */
+/* Finds out how many messages a turn may have, and measures one row with that. */
 static int measure(struct turns *t, enum turns_test test, bool inject, size_t size)
 {
 	double values[TURNS_ROUNDS], round;
@@ -57,7 +58,7 @@ static int measure(struct turns *t, enum turns_test test, bool inject, size_t si
 	t->row.test = test;
 	t->row.inject = inject;
 	t->row.size = size;
-	/* a window goes, and is acknowledged, before the next one */
+	/* each window is acknowledged before the next one goes */
 	t->row.window = test == TURNS_STREAM ? (uint64_t) t->opts.window : 1;
 	t->row.batch = t->row.window;
 	FT_TRY(turns_plan(t, TURN_USEC, &round));

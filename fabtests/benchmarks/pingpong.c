@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* fi_p2p_pingpong: latency. A message goes to the server, one of the same size returns.
- */
+/* fi_p2p_pingpong: latency. A message goes to the server, and one of the same size returns. */
 #include "bench.h"
 
 /* With -v, the ping is message 2n and the pong 2n + 1. */
@@ -15,7 +14,7 @@ static int put(struct bench *b, size_t size, uint64_t number)
 }
 
 /*
- * Waits for a message. With @again the receive for the next is posted at once, before the
+ * Waits for a message. With @again, posts the receive for the next one at once, before the
  * answer that makes the peer send it.
  */
 static int get(struct bench *b, size_t size, uint64_t number, bool again)

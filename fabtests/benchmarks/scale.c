@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_scale: what endpoints and peers cost. One process has one endpoint, the other
- * one has all its peers, each with a domain of its own, as if it were a process. They
- * come one by one and stay, idle; whenever there are twice as many, a line tells what
- * they took.
+ * fi_p2p_scale: what endpoints and peers cost.
+ *
+ * One process has one endpoint. The other process has all its peers. Each peer has a domain of
+ * its own, as if it were a process. They come one by one and stay, idle. Whenever there are
+ * twice as many, a line tells what they took.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,13 +20,13 @@
 #define LARGE (1 << 20)
 #define EMPTY_READS 100000
 
-/** struct figures - of the process with the peers, sent to the other one */
+/** struct figures - of the process with the peers, which sends them to the other one */
 struct figures {
 	uint64_t rss;
 	double open_usec;
 };
 
-/** struct scale - one of the processes; @ctxs: its only endpoint, or the peers */
+/** struct scale - one of the processes; @ctxs has its only endpoint, or the peers */
 struct scale {
 	struct ft_proc *proc;
 	struct ft_ctx ctxs[PEERS];
@@ -63,7 +64,8 @@ static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf,
 	return ft_post(ctx, &op);
 }
 
-/* Opens an endpoint and tells the other process its name; a peer learns the other one's.
+/*
+ * Opens an endpoint and tells the other process its name. A peer also learns the other's name.
  */
 static int open_one(struct scale *s, struct ft_ctx *ctx, double *usec)
 {
@@ -120,7 +122,7 @@ static int run_peers(struct scale *s, int peers)
 
 		FT_TRY(open_one(s, ctx, &figures.open_usec));
 		if (!i) {
-			/* what a process has once is not of the peers' */
+			/* what a process has once is not to count as a peer's */
 			FT_TRY(ft_buf_alloc(ctx, &s->rx, FI_HMEM_SYSTEM, LARGE));
 			FT_TRY(resident(&s->rss));
 		}
@@ -139,7 +141,7 @@ static int run_peers(struct scale *s, int peers)
 
 /* ---- the process with the one endpoint ---- */
 
-/* There and back; @len bytes of @buf there, and a short message back */
+/* Sends @len bytes of @buf, and receives a short message back */
 static int exchange(struct scale *s, const struct ft_buf *buf, size_t len, fi_addr_t addr)
 {
 	struct ft_req req[2];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_bench: what messages between device buffers take, by ofi_p2p, compared with
- * messages between host buffers, by ofi_p2p and by the core provider alone, and with the
- * GPU's own copies. All take turns (turns.h) in one pair of processes.
+ * fi_p2p_bench: what messages between device buffers take by ofi_p2p.
+ *
+ * They are compared with messages between host buffers, by ofi_p2p and by the core provider
+ * alone, and with the GPU's own copies. All take turns (turns.h) in one pair of processes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,24 +17,24 @@
 #define ROUNDS 20
 #define ROUNDS_MIN 3
 #define TURN_USEC 3000          /* how long a turn is to last */
-#define WINDOW_BYTES (64 << 20) /* of memory: longer windows have fewer messages, */
-#define WINDOW_SIZE (1 << 20)   /* where these are longer than this */
+#define WINDOW_BYTES (64 << 20) /* of memory: a longer window gets fewer messages, */
+#define WINDOW_SIZE (1 << 20)   /* if these are longer than this */
 #define WINDOW_MIN 4
-#define RATE_SIZE 4096 /* up to which messages are counted, too */
+#define RATE_SIZE 4096 /* messages of up to so many bytes are counted, too */
 #define VERIFY_WINDOW 4
 
 static const size_t default_sizes[] = {8,      256,     4096,    32768,   65536,
 				       262144, 1048576, 4194304, 16777216};
 
-/* HOST is the core provider's alone. Without -D only the first two */
+/* HOST is the core provider's alone. Without -D there are only the first two. */
 enum side { HOST, OURS, DEVICE, FLOOR };
 
 /**
  * struct suite - the program
  * @way:	how the floor's copies are waited for
  * @memory:	host's and device's, to and from
- * @deadline:	usec; 0: rounds are counted
- * @rows_left:	that share the time until then
+ * @deadline:	the end [us]; 0: rounds are counted
+ * @rows_left:	the rows that share the time until then
  */
 struct suite {
 	struct turns turns;
@@ -84,7 +85,8 @@ static size_t count_rows(const struct ft_opts *opts)
 /** struct figures - medians of the rounds, in usec a message, and ratios in speed */
 struct figures {
 	double usec[TURNS_SIDES];
-	double device[3];      /* usec; quartiles, the median in the middle, as all below */
+	double device[3];      /* usec; quartiles with the median in the middle, as in the
+			        * rest */
 	double ratio[3];       /* device to host */
 	double floor_ratio[3]; /* see floor_ratio() */
 };
@@ -96,8 +98,11 @@ static void quartiles(double *values, size_t count, double out[3])
 }
 
 /*
- * With copies to and from the host as the floor, and one message at a time: what device
- * memory adds to the host's latency, in copies; else the device's speed to the floor's.
+ * How device memory compares with the floor. In general, this is the device's speed to the
+ * floor's.
+ *
+ * For latency with copies to and from the host as the floor, it is another figure. That is what
+ * device memory adds to the host's latency, counted in copies.
  */
 static double floor_ratio(const struct suite *s, const double *usec)
 {
@@ -130,7 +135,7 @@ static void take_figures(const struct suite *s, struct figures *f)
 	quartiles(values, t->row.rounds, f->floor_ratio);
 }
 
-/* By which way most of what was sent since @before went; the totals go there */
+/* The way that most of what was sent since @before went. Writes the new totals to @before. */
 static const char *path_taken(struct suite *s, uint64_t before[FI_P2P_PATH_MAX])
 {
 	static const char *const names[FI_P2P_PATH_MAX] = {
@@ -181,7 +186,7 @@ static void print_ratio(const char *name, const char *spread, const double *of, 
 		printf(" %7s %7s", "-", "-");
 }
 
-/* What @usec a message are in the row's unit; @scale: of a rate */
+/* Converts @usec a message to the row's unit. @scale is the factor for a rate. */
 static double in_unit(double usec, double scale)
 {
 	return scale > 0 ? scale / usec : usec;
@@ -277,7 +282,7 @@ static int verify(struct suite *s, size_t size)
 	return turns_tell(&s->turns);
 }
 
-/* One row, with as many rounds as the time allows */
+/* Measures one row, with as many rounds as the time allows */
 static int measure(struct suite *s, enum turns_test test, size_t size, uint64_t window)
 {
 	struct turns *t = &s->turns;
@@ -333,7 +338,7 @@ static int run_server(struct suite *s)
 	return 0;
 }
 
-/* Both ends copy, each with its own device: the mean of what both took. */
+/* Both ends copy, each with its own device. The result is the mean of what both took. */
 static int take_floor(void *arg, const struct turns_row *row, uint64_t count, double *usec)
 {
 	struct suite *s = arg;
@@ -366,7 +371,9 @@ static int alloc(struct suite *s, enum fi_hmem_iface iface, struct turns_ep *ep,
 
 	for (size_t i = 0; i < opts->size_count; i++)
 		size = FT_MAX(size, opts->sizes[i] * window_for(opts, opts->sizes[i]));
-	/* as applications register it that know what it is: its descriptor spares look-ups */
+	/*
+	 * registered, as by applications that know what it is: its descriptor spares look-ups
+	 */
 	ep->ctx.mr_access = iface == FI_HMEM_SYSTEM ? 0 : FI_SEND | FI_RECV;
 	FT_TRY(ft_buf_alloc(&ep->ctx, tx, iface, size));
 	return ft_buf_alloc(&ep->ctx, rx, iface, size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* See turns.h. */
+/* Several ways to send messages take turns. See turns.h. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,20 +11,27 @@
 #define DATA_TAG 1
 #define ACK_TAG 2
 #define ACK_SIZE 4
-/* messages of the turns that tell how many a turn may have, unless they are long */
+/*
+ * Messages in the turns that tell how many messages a turn may have. Long messages have fewer.
+ */
 #define TRIAL_FIRST 16
 #define TRIAL 256
 #define TRIAL_BYTES (4 << 20)
 #define WARM_BYTES (4 << 20)
 #define CQ_SIZE 1024
 #define CQ_BATCH 16
-/* of a turn with several messages under way: what fills and drains the pipe is little of it */
+/*
+ * The least windows of a turn with several messages under way. So filling and draining the pipe
+ * is a small part of it.
+ */
 #define WINDOWS_MIN 4
 
 /*
- * Messages of each turn that are not timed: as many as are, or as lead once around the
- * completion queue, which the others' turns may have driven from the CPU's cache; of long
- * ones, as few as can be acknowledged.
+ * Messages of each turn that are not timed.
+ *
+ * The others' turns may have driven the completion queue from the CPU's cache. So there are as
+ * many as lead once around that queue, or as are timed, if these are fewer. Of long ones there
+ * are as few as can be acknowledged.
  */
 static uint64_t untimed(const struct turns_row *row, uint64_t count)
 {
@@ -130,7 +137,7 @@ static int arm_ack(struct turns *t, struct turns_side *s, size_t i)
 	return arm(&t->row, s, &t->ack_rx, 0, ACK_SIZE, ACK_TAG, &t->acks_in[i]);
 }
 
-/* Nothing of a turn is under way when the next one begins. */
+/* Waits until nothing of this turn is under way, so that the next one begins with none. */
 static int drain(struct turns *t, struct turns_side *s)
 {
 	for (size_t i = 0; i < t->row.window; i++)
@@ -140,15 +147,15 @@ static int drain(struct turns *t, struct turns_side *s)
 	return 0;
 }
 
-/* For the message number @i, where only one is under way at a time: all go to one place */
+/* For the message number @i, if only one is under way at a time. All go to one place. */
 static int arm_one(struct turns *t, struct turns_side *s, uint64_t i)
 {
 	return arm(&t->row, s, s->rx, 0, t->row.size, DATA_TAG, &t->rx[i % 2]);
 }
 
 /*
- * A message goes to the server, one of the same size returns. While it is on its way the receive
- * for the one after it is posted: none comes unexpected.
+ * A message goes to the server, and one of the same size returns. While it is on its way, the
+ * receive for the one after it is posted. So no message is unexpected.
  */
 static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
 {
@@ -172,11 +179,15 @@ static int latency_turn(struct turns *t, struct turns_side *s, uint64_t count, d
 }
 
 /*
- * @out messages go, @in come. A message is sent when less than a window of them wait to
- * be acknowledged, and one is acknowledged when the receive for its successor's
- * successor, a window later, is posted: none comes unexpected. The clock starts with the
- * first message after @before, none of which is under way any more: what was would be had for
- * nothing, and a core provider that is busy sending may see acknowledgments a window late.
+ * @out messages go, @in come.
+ *
+ * A message is sent when less than a window of them wait to be acknowledged. The receiver
+ * acknowledges it when the receive for its successor's successor, a window later, is posted. So
+ * no message is unexpected.
+ *
+ * The clock starts with the first message after @before. None of those before may still be
+ * under way, as that would be time for nothing. Besides, a core provider that is busy sending
+ * may see acknowledgments a window late.
  */
 static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t in,
 		  uint64_t before, double *start)
@@ -190,12 +201,12 @@ static int stream(struct turns *t, struct turns_side *s, uint64_t out, uint64_t 
 		FT_TRY(arm_ack(t, s, i));
 	while (acked < out || taken < in) {
 		if (sent == before && acked < before) {
-			/* nothing to send until they are acknowledged */
+			/* nothing to send until these are acknowledged */
 		} else if (sent < out && sent - acked < window) {
 			if (sent == before)
 				*start = ft_usec();
 			FT_TRY(put_data(t, s, sent++ % window));
-			/* what comes the other way has to be looked after, too */
+			/* if more is to come the other way, progress has to look after it */
 			if (taken == in)
 				continue;
 		}
@@ -232,7 +243,9 @@ static int stream_turn(struct turns *t, struct turns_side *s, uint64_t count, do
 	return drain(t, s);
 }
 
-/* A window each way, one after the other; nothing of an earlier one may be left there. */
+/*
+ * Sends a window each way, one after the other. Nothing of an earlier window may be left there.
+ */
 static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
 {
 	const size_t size = t->row.size, window = t->row.window;
@@ -274,8 +287,8 @@ static int take_turn(struct turns *t, int side, double *usec)
 }
 
 /*
- * In a round everyone has a turn and then, in the opposite order, another, so that a load
- * that grows or fades meets all alike.
+ * In a round everyone has a turn, and then another one in the opposite order. So a load that
+ * grows or fades meets all alike.
  */
 static int run(struct turns *t)
 {
@@ -317,8 +330,10 @@ int turns_obey(struct turns *t)
 	return run(t);
 }
 
-/* What one message took each side, of a turn of about @count; the longest goes to
- * @slowest */
+/*
+ * What one message took each side in a turn of about @count. Gives the longest time to
+ * @slowest.
+ */
 static int try_count(struct turns *t, uint64_t count, double *slowest)
 {
 	struct turns_row *const row = &t->row;
@@ -341,7 +356,7 @@ int turns_plan(struct turns *t, double turn_usec, double *round)
 	double slowest;
 
 	FT_TRY(try_count(t, TRIAL_FIRST, &slowest));
-	/* the first ones may have been slow, or few: try again if it costs little */
+	/* the first messages may have been slow, or few; a second try costs little */
 	if (slowest * TRIAL < 8 * turn_usec)
 		FT_TRY(try_count(t, TRIAL, &slowest));
 	*round = 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the benchmarks that compare have in common: several ways to send the same
- * messages, all open in one pair of processes, take turns of a millisecond or so, so that
- * whatever else the machine does meets all of them; what counts are ratios within a round
- * of turns.
+ * What the benchmarks that compare have in common.
  *
- * The client says what is to be done, the server obeys.
+ * Several ways to send the same messages are open in one pair of processes. They take turns of
+ * a millisecond or so. So whatever else the machine does meets all of them. The results are
+ * ratios within a round of turns.
+ *
+ * The client says what is to be done, and the server obeys.
  */
 #ifndef FT_TURNS_H
 #define FT_TURNS_H
@@ -15,24 +16,25 @@
 #define TURNS_SIDES 4 /* at most */
 #define TURNS_ROUNDS 1000
 
-/** enum turns_test - what is done in a turn. VERIFY fills and compares, and is not timed
- */
+/** enum turns_test - what is done in a turn. VERIFY fills and compares, and is not timed. */
 enum turns_test { TURNS_LATENCY, TURNS_STREAM, TURNS_BOTH_WAYS, TURNS_VERIFY };
 
 /**
- * struct turns_row - turns of one kind, as the client tells the server; no rounds: the
- *end
- * @window:	messages under way: sent, and not yet acknowledged
- * @batch:	messages that one acknowledgment, 4 bytes of host memory, stands for; a
- *		divisor of @window
- * @count:	messages of a turn that are timed, for each side; multiples of @window
+ * struct turns_row - turns of one kind, as the client tells the server
+ *
+ * A row without rounds is the end.
+ *
+ * @window:	the messages under way: sent, and not yet acknowledged
+ * @batch:	the messages that one acknowledgment stands for; it divides @window. An
+ *		acknowledgment has 4 bytes of host memory.
+ * @count:	the messages of a turn that are timed, for each side; multiples of @window
  */
 struct turns_row {
 	uint64_t test, tagged, inject, size, window, batch, rounds, seed;
 	uint64_t count[TURNS_SIDES];
 };
 
-/** struct turns_ep - an endpoint, of ofi_p2p's or of the core provider's below it */
+/** struct turns_ep - an endpoint of ofi_p2p's, or of the core provider's below it */
 struct turns_ep {
 	struct ft_opts opts;
 	struct ft_ctx ctx;
@@ -40,11 +42,11 @@ struct turns_ep {
 };
 
 /**
- * struct turns_side - one that takes turns
- * @ep:		whose messages; several sides may share one
+ * struct turns_side - one of those that take turns
+ * @ep:		the endpoint for its messages; several sides may share one
  * @tx, @rx:	the data; every message of a window has its own place
- * @own:	what it does in a turn instead, if it sends no messages: how long one of
- *		@count took goes to @usec
+ * @own:	if it sends no messages: what it does in a turn instead. This is done @count
+ *		times, and the time of one goes to @usec.
  */
 struct turns_side {
 	struct turns_ep *ep;
@@ -53,18 +55,20 @@ struct turns_side {
 	void *arg;
 };
 
-/** struct turns_slot - an operation; @busy: until its completion has been read */
+/** struct turns_slot - an operation; @busy until its completion has been read */
 struct turns_slot {
 	struct fi_context2 context;
 	bool busy;
 };
 
 /**
- * struct turns - the program. Whoever has it fills @opts, by ft_options_parse(), and
- *@sides
- * @order:	of the turns; another in each round
- * @usec:	what a message took of each side, by rounds of the last row; by both ways,
- *what a message each way took
+ * struct turns - the program
+ *
+ * Its owner fills @opts, by ft_options_parse(), and @sides.
+ *
+ * @order:	the order of the turns, another one in each round
+ * @usec:	what a message took each side, by rounds of the last row. In a row of both
+ *		ways, what a message each way took.
  * @slots:	the longest window
  */
 struct turns {
@@ -81,29 +85,29 @@ struct turns {
 	struct turns_slot *tx, *rx, *acks_out, *acks_in;
 };
 
-/** turns_sizes() - what is measured without -S */
+/** turns_sizes() - set the sizes that are measured without -S */
 int turns_sizes(struct ft_opts *opts, const size_t *sizes, size_t count);
-/** turns_start() - GPU and socket; the client's seed, the same at both ends */
+/** turns_start() - start GPU and socket. Both ends then have the client's seed. */
 int turns_start(struct turns *t);
-/** turns_open() - of the provider of -p, or of the core provider below it */
+/** turns_open() - open an endpoint of the provider of -p, or of the core provider below it */
 int turns_open(struct turns *t, struct turns_ep *ep, bool ours);
-/** turns_slots() - once @ep is open: room for windows of @window messages */
+/** turns_slots() - make room for windows of @window messages, once @ep is open */
 int turns_slots(struct turns *t, struct turns_ep *ep, size_t window);
-/** turns_shuffle() - another order of the sides */
+/** turns_shuffle() - change the order of the sides */
 void turns_shuffle(struct turns *t);
-/** turns_tell() - the client: all rounds of t->row, by both */
+/** turns_tell() - the client: have both ends do all rounds of t->row */
 int turns_tell(struct turns *t);
-/** turns_obey() - the server: the same, for the next row */
+/** turns_obey() - the server: do the same for the next row */
 int turns_obey(struct turns *t);
 /**
- * turns_plan() - the client: counts for turns of about @turn_usec, by one short round
- * without regard to the time. What a whole round will take, in usec, goes to @round.
+ * turns_plan() - the client: find the counts for turns of about @turn_usec, by one short round
+ * of any length. Gives the time of a whole round to @round [us].
  */
 int turns_plan(struct turns *t, double turn_usec, double *round);
-/** turns_stop() - nobody closes before the other has all it waits for */
+/** turns_stop() - part: no side closes before the other has all that it waits for */
 int turns_stop(struct turns *t);
 
-/** turns_quantile() - sorts; 0.5: the median */
+/** turns_quantile() - sort, and return the quantile @q; 0.5 is the median */
 double turns_quantile(double *values, size_t count, double q);
 
 #endif /* FT_TURNS_H */
