@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Proves at compile time that p2p_cuda_abi.h says the same as NVIDIA's cuda.h. Empty
- * where there is no cuda.h. Enumerators that the header at hand is too old or too new to
- * know would not compile: it wants the release that CUDA_VERSION in our header names.
+ * Proves at compile time that p2p_cuda_abi.h says the same as NVIDIA's cuda.h. Without a cuda.h
+ * this file is empty.
+ *
+ * It wants the cuda.h of the release that CUDA_VERSION in our header names. An older or newer
+ * one may lack an enumerator, and then this does not compile.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"

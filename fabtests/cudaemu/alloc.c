@@ -62,7 +62,7 @@ EMU_API(cuMemAllocManaged, CUdeviceptr *out, size_t size, unsigned int flags)
 	return rc;
 }
 
-/* Memory that starts at base and is of a kind in the mask; with the lock held */
+/* Memory that starts at base and is of a kind in the mask. Called with the lock held. */
 static struct emu_alloc *emu_alloc_at(uint64_t base, unsigned int kinds)
 {
 	struct emu_alloc *alloc = emu_alloc_find(base);
@@ -72,7 +72,7 @@ static struct emu_alloc *emu_alloc_at(uint64_t base, unsigned int kinds)
 	return alloc;
 }
 
-/* Frees wait for what the device is doing, and so do programs that free too early */
+/* A free waits for what the device is doing. So a program that frees too early waits, too. */
 static CUresult emu_free(uint64_t base, unsigned int kinds)
 {
 	struct emu_alloc *alloc;
@@ -81,7 +81,7 @@ static CUresult emu_free(uint64_t base, unsigned int kinds)
 	alloc = emu_alloc_at(base, kinds);
 	if (alloc) {
 		emu_device_wait(alloc->dev);
-		/* The wait let go of the lock: somebody else may have freed it */
+		/* the wait let go of the lock: another thread may have freed the memory */
 		alloc = emu_alloc_at(base, kinds);
 	}
 	if (alloc)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the driver tells about a pointer. The singular form fails for memory that it does
- * not know, the plural one succeeds with zeros (and two oddities, see below).
+ * What the driver tells about a pointer. For memory that the driver does not know, the singular
+ * form fails. The plural form succeeds with zeros (and two oddities, see below).
  */
 #include "emu.h"
 
 #include <string.h>
 
-/* Bytes that each attribute takes at the caller; 0 for those that do not exist */
+/* The bytes that each attribute takes at the caller; 0 for those that do not exist */
 static size_t emu_attr_size(CUpointer_attribute attr)
 {
 	switch (attr) {
@@ -44,7 +44,7 @@ static bool emu_alloc_rdma_capable(const struct emu_alloc *alloc)
 	       (alloc->kind == EMU_VMM && emu_vmm_rdma_capable(alloc));
 }
 
-/* One attribute of memory that the driver knows; with the lock held */
+/* One attribute of memory that the driver knows. Called with the lock held. */
 static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute attr,
 			     uint64_t ptr, uint64_t *value)
 {
@@ -141,7 +141,7 @@ static uint64_t emu_attr_unknown(CUpointer_attribute attr, uint64_t ptr)
 	}
 }
 
-/* Little-endian: the low bytes of the value are those of the narrower types */
+/* Little-endian: the low bytes of the value are the value of the narrower types */
 static void emu_attr_store(void *data, CUpointer_attribute attr, uint64_t value)
 {
 	uint64_t wide[2] = {value, 0};
@@ -163,7 +163,7 @@ EMU_API(cuPointerGetAttribute, void *data, CUpointer_attribute attr, CUdeviceptr
 	if (alloc)
 		rc = emu_attr_get(alloc, attr, ptr, &value);
 	pthread_mutex_unlock(&emu.lock);
-	/* What fails for memory that is known still clears the caller's variable */
+	/* an attribute that fails for known memory still clears the caller's variable */
 	if (alloc)
 		emu_attr_store(data, attr, value);
 	return rc;

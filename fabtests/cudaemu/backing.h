@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the emulated driver tells rdmaemu and gdremu, which stand in for the kernel's part in the
- * pinning of device memory: the file that has it. Not a part of the driver's interface;
- * found by dlsym, so that neither needs the other.
+ * What the emulated driver tells rdmaemu and gdremu: the file that has device memory. These two
+ * stand in for the kernel's part in the pinning of device memory.
+ *
+ * The functions are no part of the driver's interface. Both sides find them by dlsym, so that
+ * neither needs the other.
  */
 #ifndef CUDAEMU_BACKING_H
 #define CUDAEMU_BACKING_H
@@ -12,10 +14,10 @@
 
 /**
  * struct cudaemu_backing - where emulated device memory is
- * @fd:		a file of this process, the emulator's
- * @offset:	in that file
- * @size:	bytes from there on that belong to what was asked for
- * @id:		the allocation's; of a dma-buf, none
+ * @fd:		a file of this process; the emulator owns it
+ * @offset:	where the memory is in that file
+ * @size:	how many bytes from there on belong to what was asked for
+ * @id:		the allocation's id; a dma-buf has none
  */
 struct cudaemu_backing {
 	int fd;
@@ -23,18 +25,19 @@ struct cudaemu_backing {
 };
 
 /**
- * cudaemu_address_backing() - of a device address, up to its allocation's last page
+ * cudaemu_address_backing() - the backing of a device address, up to its allocation's last page
  *
- * Returns false for all that a NIC's driver would get no pages for: host memory, memory
+ * Returns false for memory of which a NIC's driver would get no pages: host memory, and memory
  * that is free, managed or another process's.
  */
 typedef bool cudaemu_address_backing_fn(uint64_t address, struct cudaemu_backing *backing);
 cudaemu_address_backing_fn cudaemu_address_backing;
 
 /**
- * cudaemu_dmabuf_backing() - of a dma-buf that cuMemGetHandleForAddressRange() has given
+ * cudaemu_dmabuf_backing() - the backing of a dma-buf that cuMemGetHandleForAddressRange() has
+ * given
  *
- * Returns false for other descriptors, and where the memory is gone altogether.
+ * Returns false for other descriptors, and if the memory is gone altogether.
  */
 typedef bool cudaemu_dmabuf_backing_fn(int dmabuf, struct cudaemu_backing *backing);
 cudaemu_dmabuf_backing_fn cudaemu_dmabuf_backing;

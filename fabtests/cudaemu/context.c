@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Contexts: the primary one of each device, those that programs create, and the stack of
- * current ones that every thread has.
+ * current contexts that every thread has.
  */
 #include "emu.h"
 
@@ -52,7 +52,7 @@ static CUresult emu_ctx_open(struct CUctx_st *ctx, CUdevice dev, unsigned int fl
 	return CUDA_SUCCESS;
 }
 
-/* Called with the lock held. What belongs to a context goes with it */
+/* Called with the lock held. What belongs to a context goes with it. */
 static void emu_ctx_close(struct CUctx_st *ctx)
 {
 	emu_ctx_wait(ctx);
@@ -161,7 +161,7 @@ static CUresult emu_ctx_push(struct CUctx_st *ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Created contexts are recycled: their handles stay safe to look at */
+/* Created contexts are used again, so a look at an old handle is safe. */
 static struct CUctx_st *emu_ctx_unused(void)
 {
 	struct CUctx_st *ctx;
@@ -245,7 +245,7 @@ EMU_API(cuCtxPopCurrent_v2, CUcontext *out)
 	return CUDA_SUCCESS;
 }
 
-/* Replaces the top of the stack; NULL takes it off */
+/* Replaces the top of the stack. NULL takes it off. */
 EMU_API(cuCtxSetCurrent, CUcontext ctx)
 {
 	EMU_ENTER(EMU_NEED_INIT);
@@ -336,7 +336,7 @@ EMU_API(cuCtxGetStreamPriorityRange, int *least, int *greatest)
 	return CUDA_SUCCESS;
 }
 
-/* Every emulated device reaches every other; only the bookkeeping is emulated */
+/* Every emulated device reaches every other one. Only the bookkeeping is emulated. */
 static CUresult emu_ctx_peer(struct CUctx_st *peer, bool enable)
 {
 	struct CUctx_st *ctx = emu_ctx_current();
@@ -373,7 +373,7 @@ EMU_API(cuCtxDisablePeerAccess, CUcontext peer)
 	return emu_ctx_peer(peer, false);
 }
 
-/* Nothing but copies writes to emulated memory: there is nothing to flush */
+/* Nothing but copies writes to emulated memory, so there is nothing to flush. */
 EMU_API(cuFlushGPUDirectRDMAWrites, CUflushGPUDirectRDMAWritesTarget target,
 	CUflushGPUDirectRDMAWritesScope scope)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Copies and fills. What returns before the work is done is what the driver's
- * documentation allows to: copies inside devices even in their synchronous form, and
- * copies from small pageable buffers once these are staged.
+ * Copies and fills. A call returns before the work is done wherever the driver's documentation
+ * allows that. Copies inside a device do so even in their synchronous form. Copies from small
+ * pageable buffers do so once these are staged.
  */
 #include "emu.h"
 
@@ -11,7 +11,7 @@
 
 #define EMU_STAGED_MAX 65536
 
-/* Whether the caller sleeps until the copy has run, and whether its source is staged */
+/* Does the caller sleep until the copy has run, and is its source staged? */
 struct emu_manner {
 	bool wait, stage;
 };
@@ -71,13 +71,13 @@ static struct emu_op *emu_copy_op(const struct emu_copy *copy, const struct emu_
 	return op;
 }
 
-/* Bytes from the first to the last one that a copy of this pitch touches */
+/* The bytes from the first to the last one that a copy of this pitch touches */
 static size_t emu_copy_span(const struct emu_copy *copy, size_t pitch)
 {
 	return pitch * (copy->height - 1) + copy->width;
 }
 
-/* Checks everything and enqueues nothing; called with the lock held */
+/* Checks everything and enqueues nothing. Called with the lock held. */
 static CUresult emu_copy_resolve(const struct emu_copy *copy, struct emu_operand *dst,
 				 struct emu_operand *src)
 {
@@ -155,7 +155,7 @@ static CUresult emu_copy_1d(uint64_t dst, uint64_t src, size_t size, unsigned in
 	return emu_copy_submit(&copy, stream);
 }
 
-/* The synchronous form and the one with a stream of each direction */
+/* For each direction, the synchronous form and the one with a stream */
 #define EMU_COPY(sync_name, async_name, dst_type, src_type, known)                             \
 	EMU_API(sync_name, dst_type dst, src_type src, size_t size)                            \
 	{                                                                                      \
@@ -266,8 +266,8 @@ static unsigned int emu_batch_flags(const CUmemcpyAttributes *attr)
 }
 
 /*
- * The copies of a batch have no order among each other: last first, to show who relies
- * on one. A bad copy fails the batch before any of it runs.
+ * The copies of a batch have no order among each other. The last one runs first, to expose
+ * programs that rely on an order. A bad copy fails the batch before any of it runs.
  */
 EMU_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
 	size_t count, CUmemcpyAttributes *attrs, size_t *attrs_first, size_t nattrs,
@@ -299,7 +299,7 @@ EMU_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
 	return rc;
 }
 
-/* The form of CUDA 12.8, which names the copy at fault; SIZE_MAX when none is at fault */
+/* The form of CUDA 12.8, which names the copy at fault. SIZE_MAX: none is at fault. */
 EMU_API(cuMemcpyBatchAsync, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
 	CUmemcpyAttributes *attrs, size_t *attrs_first, size_t nattrs, size_t *failed,
 	CUstream stream)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The runtime calls that test programs use, on top of the emulated driver: each device's
- * primary context, made current in a thread at its first call. Types are declared here as
- * programs see them in the binary interface; error codes are the driver's.
+ * The runtime calls that test programs use, on top of the emulated driver. A thread's first
+ * call makes its device's primary context current.
+ *
+ * The types are declared here as programs see them in the binary interface. Error codes are the
+ * driver's.
  */
 #include "emu.h"
 #include "driver.h"
 
 #include <string.h>
 
-/* Runtime numbers that the driver calls differently or does not have */
+/* Numbers of the runtime that are others in the driver, or that the driver does not have */
 enum {
 	RT_SUCCESS = 0,
 	RT_INVALID_VALUE = 1,
@@ -41,14 +43,14 @@ static CUresult rt_init_rc;
 static CUcontext rt_primary[EMU_MAX_DEVICES];
 static pthread_mutex_t rt_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Declares and opens the definition of one runtime function */
+/* Declares one runtime function, and opens its definition */
 #define RT_API(name, ...)                                                                      \
 	EMU_EXPORT CUresult name(__VA_ARGS__);                                                 \
 	CUresult name(__VA_ARGS__)
 
 static CUresult rt_result(CUresult rc)
 {
-	/* Not ready is an answer, not an error that sticks */
+	/* "not ready" is an answer, not an error that sticks */
 	if (rc != CUDA_SUCCESS && rc != CUDA_ERROR_NOT_READY)
 		rt_last_error = rc;
 	return rc;
@@ -65,7 +67,7 @@ static CUresult rt_driver(void)
 	return rt_init_rc;
 }
 
-/* Makes the thread's device current, unless the program set a context itself */
+/* Makes the thread's device current, unless the program has set a context itself */
 static CUresult rt_enter(void)
 {
 	CUcontext current = NULL, *primary;
@@ -83,7 +85,7 @@ static CUresult rt_enter(void)
 	return rc == CUDA_SUCCESS ? cuCtxSetCurrent(*primary) : rc;
 }
 
-/* Most functions are the driver's with a context made current */
+/* Most functions are the driver's, called with a context made current */
 #define RT_ENTERED(call)                                                                       \
 	do {                                                                                   \
 		CUresult entered_rc = rt_enter();                                              \
@@ -99,7 +101,7 @@ static CUresult rt_enter(void)
 		RT_ENTERED(call);                                                              \
 	}
 
-/* For those that ask about the machine and want no context */
+/* For functions that ask about the machine and need no context */
 #define RT_FORWARD_BARE(name, params, call)                                                    \
 	EMU_EXPORT CUresult name params;                                                       \
 	CUresult name params                                                                   \
@@ -201,7 +203,7 @@ static CUresult rt_enable_peer(int peer)
 
 RT_FORWARD(cudaDeviceEnablePeerAccess, (int peer, unsigned int flags), rt_enable_peer(peer))
 
-/* The beginning of cudaDeviceProp; the clock rate is not there in CUDA 13 */
+/* The beginning of cudaDeviceProp. CUDA 13 has no clock rate there. */
 struct rt_prop {
 	char name[256];
 	CUuuid uuid;
@@ -253,7 +255,7 @@ static CUresult rt_prop_fill(struct rt_prop *prop, int dev, int *major, int *min
 	return CUDA_SUCCESS;
 }
 
-/* Both leave alone what programs that only use the beginning never look at */
+/* Both leave the rest alone, at which programs that use only the beginning never look */
 #define RT_GET_PROPERTIES(name, vintage)                                                       \
 	RT_API(name, struct rt_prop *prop, int dev)                                            \
 	{                                                                                      \
@@ -302,7 +304,7 @@ RT_FORWARD(cudaMemset, (void *dst, int value, size_t count),
 RT_FORWARD(cudaMemsetAsync, (void *dst, int value, size_t count, CUstream stream),
 	   cuMemsetD8Async(RT_PTR(dst), (unsigned char) value, count, stream))
 
-/* The driver sees where memory is; the kind is only checked for being one */
+/* The driver sees where memory is. So the kind is only checked for being one. */
 static bool rt_kind_valid(enum rt_memcpy_kind kind)
 {
 	return (unsigned int) kind <= RT_DEFAULT;
@@ -499,5 +501,5 @@ static const char *rt_error_name(int code)
 	}
 
 RT_ERROR_NAME(cudaGetErrorName)
-/* As in the driver, no better words than the name */
+/* As in the driver, there are no better words than the name */
 RT_ERROR_NAME(cudaGetErrorString)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Emulated devices: their properties, read off an NVIDIA H200, and the files that are
- * their memory.
+ * Emulated devices: their properties, read off an NVIDIA H200, and the files that are their
+ * memory.
  */
 #define _GNU_SOURCE
 #include "emu.h"
@@ -13,7 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Attributes above this one are unknown to the emulated driver; those not listed are 0 */
+/*
+ * The emulated driver does not know attributes above this one. Those that are not listed are 0.
+ */
 #define EMU_LAST_ATTRIBUTE 147
 
 static const struct {
@@ -223,7 +225,7 @@ EMU_API(cuDeviceCanAccessPeer, int *can, CUdevice dev, CUdevice peer)
 	return CUDA_SUCCESS;
 }
 
-/* Attributes in the order of the real interface: rank, access, native atomics, arrays */
+/* The attributes in the order of the real interface: rank, access, native atomics, arrays */
 EMU_API(cuDeviceGetP2PAttribute, int *value, int attribute, CUdevice src, CUdevice dst)
 {
 	EMU_ENTER(EMU_NEED_INIT);

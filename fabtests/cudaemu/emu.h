@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Inside of the CUDA emulator: a test device that keeps the driver's rules harder than a
- * real one does. Nothing here is performance work; what matters is that a program which
- * passes here has touched no device memory with the CPU and relied on no order that the
- * driver does not promise.
+ * Inside of the CUDA emulator: a test device that keeps the driver's rules harder than a real
+ * one does.
  *
- * Locking: emu.lock guards every structure below. Only the bytes that copies move are
- * touched without it. Handles (streams, events, contexts) are recycled, never returned to
- * malloc, so that looking at a stale handle is safe.
+ * Speed does not matter here. What matters is what a program shows that passes: it has touched
+ * no device memory with the CPU, and has relied on no order that the driver does not promise.
+ *
+ * Locking: emu.lock guards every structure below. Only the bytes that copies move are touched
+ * without it. Handles (streams, events, contexts) are used again and never returned to malloc.
+ * So a look at a stale handle is safe.
  */
 #ifndef EMU_H
 #define EMU_H
@@ -21,7 +22,7 @@
 
 #define EMU_EXPORT __attribute__((visibility("default")))
 
-/* Declares and opens the definition of one driver function */
+/* Declares one driver function, and opens its definition */
 #define EMU_API(name, ...)                                                                     \
 	EMU_EXPORT CUresult name(__VA_ARGS__);                                                 \
 	CUresult name(__VA_ARGS__)
@@ -48,10 +49,10 @@ enum emu_need {
 #define EMU_MAX_DEVICES 16
 #define EMU_PAGE 4096ull
 #define EMU_GRANULARITY (2ull << 20)
-/* Ordinal that the driver reports for memory it does not know */
+/* The ordinal that the driver reports for memory that it does not know */
 #define EMU_NO_DEVICE (-2)
 
-/* Larger memory is poisoned only at its two ends, or it would not stay sparse */
+/* Larger memory is poisoned only at its two ends, as it would not stay sparse otherwise */
 #define EMU_POISON_SPAN (4ull << 20)
 #define EMU_POISON_NEW 0xdb
 #define EMU_POISON_FREED 0xdf
@@ -70,13 +71,15 @@ enum emu_kind {
 	EMU_REGISTERED, /* cuMemHostRegister */
 };
 
-/* An address range of this process, kept for the next allocation of its size once free */
+/*
+ * An address range of this process. Once free, it is kept for the next allocation of its size.
+ */
 struct emu_block {
 	uint64_t va;
 	size_t len;
-	char *rw;        /* where the engine reaches it; va itself for host memory */
-	int dev;         /* owner of the file behind it, EMU_NO_DEVICE for none */
-	uint64_t offset; /* in the device's file */
+	char *rw;        /* where the engine reaches it; for host memory this is va */
+	int dev;         /* the device that owns the file behind it; EMU_NO_DEVICE: none */
+	uint64_t offset; /* where it is in the device's file */
 	struct emu_block *next;
 };
 
@@ -89,7 +92,7 @@ struct emu_point {
 struct emu_alloc {
 	enum emu_kind kind;
 	uint64_t base;
-	size_t size; /* exact, as asked for */
+	size_t size; /* exactly what was asked for */
 	char *rw;
 	int dev;
 	struct CUctx_st *ctx; /* NULL for VMM and pool memory */
@@ -103,7 +106,8 @@ struct emu_alloc {
 	struct CUmemPoolHandle_st *pool;
 	struct emu_phys *phys;        /* VMM only */
 	struct emu_reservation *resv; /* VMM only */
-	uint32_t slot;                /* in the device's table of exported memory, 0 for none */
+	uint32_t slot;                /* its place in the device's table of exported memory;
+				       * 0: none */
 	struct emu_import *import;    /* IPC only */
 };
 
@@ -122,13 +126,13 @@ struct CUctx_st {
 	unsigned int flags;
 	unsigned int id;
 	bool primary;
-	int refs; /* retains of a primary context */
+	int refs; /* how often a primary context is retained */
 	struct CUstream_st *legacy, *per_thread;
-	uint32_t peers; /* devices that peer access was enabled for */
+	uint32_t peers; /* the devices for which peer access was enabled */
 	struct CUctx_st *next;
 };
 
-/* Directions have a copy engine each, as on the real thing */
+/* Each direction has a copy engine, as on a real device */
 enum emu_direction {
 	EMU_TO_DEVICE,
 	EMU_TO_HOST,
@@ -170,9 +174,9 @@ struct emu_config {
 struct emu {
 	pthread_mutex_t lock;
 	struct emu_config conf;
-	const char *vendor; /* whose interface it has, for the notice at the start */
+	const char *vendor; /* the vendor whose interface it has, for the notice at the start */
 	bool initialised;
-	bool forked; /* a child of a process that had initialised */
+	bool forked; /* a child of a process that had initialised the driver */
 	struct emu_device dev[EMU_MAX_DEVICES];
 	uint64_t token; /* tells this process from one that had its pid earlier */
 	uint64_t next_id;
@@ -199,7 +203,7 @@ extern __thread bool emu_in_callback;
 /* fault.c */
 EMU_EXPORT CUresult emu_enter(const char *function, enum emu_need need);
 void emu_config_read(struct emu_config *conf);
-/* For tests: how often a function was called, whatever its version; NULL: all of them */
+/* For tests: how often a function was called, whatever its version. NULL: all functions. */
 EMU_EXPORT unsigned long cudaemu_calls(const char *name);
 
 /* init.c */
@@ -252,7 +256,7 @@ struct emu_op {
 			char *dst;
 			const char *src;
 			size_t width, height, dpitch, spitch;
-			char *staging; /* freed with the op */
+			char *staging; /* freed with the operation */
 			int dev;
 			enum emu_direction dir;
 			bool hang;
@@ -285,9 +289,9 @@ struct CUstream_st {
 	struct CUctx_st *ctx;
 	unsigned int flags;
 	int priority;
-	bool implicit; /* belongs to its context, cannot be destroyed */
+	bool implicit; /* belongs to its context, and cannot be destroyed */
 	bool has_thread;
-	bool busy; /* somebody executes the head of the queue */
+	bool busy; /* a thread executes the head of the queue */
 	uint64_t tail_seq, done_seq;
 	struct emu_op *head, **tail;
 	pthread_cond_t work, done;
@@ -299,7 +303,7 @@ struct CUevent_st {
 	uint32_t magic;
 	unsigned int flags;
 	struct CUctx_st *ctx;
-	struct emu_point point; /* of the latest record, no stream before the first */
+	struct emu_point point; /* the latest record's; before the first it has no stream */
 	uint64_t ns;
 	struct CUevent_st *next;
 };
@@ -316,7 +320,7 @@ void emu_ctx_wait(struct CUctx_st *ctx);
 void emu_device_wait(CUdevice dev);
 void emu_ctx_drop_streams(struct CUctx_st *ctx);
 
-/* engine.c: executes one operation, called without the lock */
+/* engine.c: executes one operation. Called without the lock. */
 void emu_op_run(struct CUstream_st *stream, struct emu_op *op);
 
 /* copy.c: one copy for all the entry points */

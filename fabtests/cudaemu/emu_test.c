@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Shows that the emulator is as strict as it says: a test device that lets errors pass is
- * worse than none. Order is forced by gates, a stream waiting for a value in pinned
- * memory, never by sleeping.
+ * Shows that the emulator is as strict as it says. A test device that lets errors pass is worse
+ * than none.
+ *
+ * Gates force the order of operations: a stream waits for a value in pinned memory. No test
+ * sleeps for it.
  */
 #define _GNU_SOURCE
 #include "emu_test.h"
@@ -194,7 +196,7 @@ static void test_asynchronous(void **state)
 	ok(cuStreamSynchronize(stream));
 	ok(cuStreamQuery(stream));
 
-	/* A pinned source is read when the copy runs, not when it is asked for */
+	/* a pinned source is read when the copy runs, not when it is asked for */
 	*h = 2;
 	gate_close(stream);
 	ok(cuMemcpyHtoDAsync_v2(d, (void *) h, 1, stream));
@@ -214,7 +216,7 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* Small pageable sources are staged; pageable destinations make the caller wait */
+/* Small pageable sources are staged. Pageable destinations make the caller wait. */
 static void test_pageable(void **state)
 {
 	unsigned char host[2] = {5, 0};
@@ -264,7 +266,7 @@ static void test_stream_order(void **state)
 	for (i = 0; i < 1000; i++)
 		assert_int_equal(h[i], i);
 
-	/* The other stream waits for the event, so for the gate */
+	/* the other stream waits for the event, and so for the gate */
 	gate_close(stream);
 	ok(cuStreamWriteValue32_v2(stream, d, 77, 0));
 	ok(cuEventRecord(event, stream));
@@ -280,7 +282,7 @@ static void test_stream_order(void **state)
 	ok(cuMemFree_v2(d));
 }
 
-/* The default stream and those that are not non-blocking wait for each other */
+/* The default stream and blocking streams wait for each other */
 static void test_default_stream(void **state)
 {
 	CUstream blocking;
@@ -314,7 +316,7 @@ static void test_memops(void **state)
 				  CU_STREAM_WAIT_VALUE_GEQ));
 	ok(cuStreamWaitValue64_v2(stream, (uintptr_t) wide, 3ull << 40,
 				  CU_STREAM_WAIT_VALUE_AND));
-	/* Cyclic: 2 is at or after 0xffffffff */
+	/* cyclic: 2 is at or after 0xffffffff */
 	ok(cuStreamWriteValue32_v2(stream, d, 2, 0));
 	ok(cuStreamWaitValue32_v2(stream, d, 0xffffffff, CU_STREAM_WAIT_VALUE_GEQ));
 	ok(cuStreamWaitValue32_v2(stream, d, 0xfffffff0, CU_STREAM_WAIT_VALUE_NOR));
@@ -394,7 +396,7 @@ static void test_events(void **state)
 	ok(cuEventDestroy_v2(untimed));
 }
 
-/* The copies of a batch have no order; bad ones keep all of it from running */
+/* The copies of a batch have no order. A bad one keeps all of it from running. */
 static void test_batch(void **state)
 {
 	unsigned char *h = (unsigned char *) (uintptr_t) (pinned + 1024);
@@ -424,7 +426,7 @@ static void test_batch(void **state)
 	ok(cuStreamSynchronize(stream));
 	ok(cuMemcpyDtoH_v2(h + 512, d, 1));
 	assert_int_equal(h[512], 1);
-	/* The source may change after the call where the attribute says so */
+	/* the source may change after the call if the attribute says so */
 	sizes[0] = 1;
 	attrs[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
 	h[0] = 1;
@@ -471,7 +473,7 @@ static void test_attributes(void **state)
 	ok(cuMemFree_v2(d));
 	fails(cuPointerGetAttribute(&type, names[0], d), CUDA_ERROR_INVALID_VALUE);
 
-	/* Registered memory is known, and a copy may not run over its end */
+	/* registered memory is known, and a copy may not run over its end */
 	h = aligned_alloc(4096, 8192);
 	assert_non_null(h);
 	ok(cuMemHostRegister_v2(h, 4096, 0));
@@ -521,7 +523,7 @@ static void test_contexts(void **state)
 	ok(cuCtxEnablePeerAccess(second, 0));
 	fails(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 
-	/* A stream brings its context along; most else wants a current one */
+	/* a stream brings its context along; most other calls want a current one */
 	ok(cuCtxPopCurrent_v2(&got));
 	fails(cuCtxPopCurrent_v2(&got), CUDA_ERROR_INVALID_CONTEXT);
 	fails(cuMemAlloc_v2(&base, 1), CUDA_ERROR_INVALID_CONTEXT);
@@ -571,7 +573,7 @@ static void test_vmm(void **state)
 	fails(cuMemcpyHtoD_v2(va, in, 1), CUDA_ERROR_INVALID_VALUE);
 	ok(cuMemSetAccess(va, 2 * piece, &access, 1));
 	fill(in, sizeof(in), 4);
-	/* Across the seam of the two mappings */
+	/* across the seam of the two mappings */
 	ok(cuMemcpyHtoD_v2(va + piece - 32, in, 64));
 	ok(cuMemcpyDtoH_v2(out, va + piece - 32, 64));
 	assert_memory_equal(in, out, 64);
@@ -581,7 +583,7 @@ static void test_vmm(void **state)
 	fails(cuPointerSetAttribute(&i, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, va),
 	      CUDA_ERROR_NOT_SUPPORTED);
 
-	/* The same bytes through an exported and imported handle */
+	/* the same bytes through an exported and imported handle */
 	ok(cuMemExportToShareableHandle(&fd, handle[1],
 					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	ok(cuMemImportFromShareableHandle(&shared, (void *) (uintptr_t) fd,
@@ -623,7 +625,7 @@ static void test_pools(void **state)
 	assert_int_equal(used, SIZE);
 	ok(cuMemFreeAsync(d, stream));
 	fails(cuMemFreeAsync(d, stream), CUDA_ERROR_INVALID_VALUE);
-	/* Still there: the stream has not come to the free yet */
+	/* the memory is still there: the stream has not come to the free yet */
 	ok(cuMemcpyHtoD_v2(d, "x", 1));
 	ok(cuStreamSynchronize(NULL));
 	gate_open();

@@ -14,10 +14,10 @@
 #define ok(call) assert_int_equal(call, CUDA_SUCCESS)
 #define fails(call, rc) assert_int_equal(call, rc)
 
-/* Runs this program again, with the environment set, up to one of the scenes below */
+/* Runs this program again with the environment set, to play one of the scenes below */
 int emu_test_spawn(const char *scene, const char *env, const char *value);
 
-/* Tests that need processes of their own, and the scenes that these play */
+/* The tests that need processes of their own, and the scenes that these play */
 int emu_test_scene(const char *name);
 void test_cpu_access_dies(void **state);
 void test_before_init(void **state);

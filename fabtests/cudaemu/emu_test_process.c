@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Tests that need a process of their own: another environment, a crash, a second user of
- * the device. The test runs this program again with the name of a scene; scenes answer
- * with their exit status, 0 for as expected.
+ * Tests that need a process of their own: another environment, a crash, a second user of the
+ * device. The test runs this program again with the name of a scene. A scene answers with its
+ * exit status; 0 means that all was as expected.
  */
 #define _GNU_SOURCE
 #include "emu_test.h"
@@ -43,7 +43,7 @@ int emu_test_spawn(const char *scene, const char *env, const char *value)
 	return status;
 }
 
-/* A scene under an environment, which has to end well */
+/* Plays a scene under an environment. It has to end well. */
 static void play(const char *scene, const char *env, const char *value)
 {
 	assert_int_equal(emu_test_spawn(scene, env, value), 0);
@@ -62,7 +62,7 @@ static int scene_cpu_access(void)
 {
 	CUdeviceptr d;
 
-	/* Sanitizers catch the signal and would end with a report instead */
+	/* sanitizers catch the signal, and would end with a report instead */
 	signal(SIGSEGV, SIG_DFL);
 	use_device(0);
 	good(cuMemAlloc_v2(&d, 64));
@@ -186,7 +186,7 @@ void test_no_memops(void **state)
 	play("no-memops", "CUDAEMU_NO_MEMOPS", "1");
 }
 
-/* More than 4 GiB, and nearly nothing of it in use */
+/* Allocates more than 4 GiB, and uses nearly nothing of it */
 static int scene_sparse(void)
 {
 	const size_t size = 6ull << 30;
@@ -209,7 +209,7 @@ void test_sparse_memory(void **state)
 	play("sparse", "CUDAEMU_MEMORY_MB", "8192");
 }
 
-/* Streams are shuffled against each other; each keeps its own order */
+/* Streams are shuffled against each other. Each keeps its own order. */
 static int scene_streams(void)
 {
 	CUstream streams[4];
@@ -247,7 +247,7 @@ void test_modelled_time(void **state)
 	play("streams", "CUDAEMU_COPY_GBPS", "0.0001");
 }
 
-/* The second copy never ends; leaving the process must work all the same */
+/* The second copy never ends. The process must be able to end all the same. */
 static int scene_hang(void)
 {
 	CUstream stream;
@@ -377,7 +377,7 @@ static void ipc_importer(const struct ipc_line *line)
 	want(cuIpcCloseMemHandle(d), CUDA_ERROR_INVALID_VALUE);
 	want(cuMemcpyDtoH_v2(text, d, 8), CUDA_ERROR_INVALID_VALUE);
 	ipc_say(line->from_peer[1], "", 1);
-	/* Freed over there: the handle is worth nothing now */
+	/* the other side has freed the memory: the handle is worth nothing now */
 	ipc_hear(line->to_peer[0], text, 1);
 	want(cuIpcOpenMemHandle_v2(&d, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
 	     CUDA_ERROR_INVALID_VALUE);
@@ -391,7 +391,7 @@ static int scene_ipc(void)
 	pid_t pid;
 
 	check(pipe(line.to_peer) == 0 && pipe(line.from_peer) == 0);
-	/* Before cuInit: each side is a process of its own to the driver */
+	/* before cuInit, so that each side is a process of its own to the driver */
 	pid = fork();
 	if (pid == 0) {
 		ipc_importer(&line);
@@ -407,7 +407,7 @@ void test_ipc(void **state)
 	play("ipc", NULL, NULL);
 }
 
-/* A few calls of every emulated runtime, as a program that opens it by name does */
+/* Makes a few calls of every emulated runtime, as a program does that opens it by name */
 static void runtime_check(const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW);
@@ -436,7 +436,7 @@ static void runtime_check(const char *library)
 	good(rt_last());
 	check(!strcmp(rt_name(1), "cudaErrorInvalidValue"));
 	good(rt_free(d));
-	/* Threads of streams live on: the library must survive being closed */
+	/* threads of streams live on: the library must survive being closed */
 	check(dlclose(lib) == 0);
 }
 
@@ -449,7 +449,7 @@ static int scene_runtime(void)
 	return 0;
 }
 
-/* By the path that users take: a sanitizer's dlopen does not see our run path */
+/* Opens it by the path that users take, as a sanitizer's dlopen does not see our run path */
 void test_runtime(void **state)
 {
 	Dl_info driver;

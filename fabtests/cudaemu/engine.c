@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Execution of one operation: this is where bytes move, values are compared and time is
- * modelled. Called without the lock.
+ * Execution of one operation. Here bytes move, values are compared and time is modelled. Called
+ * without the lock.
  */
 #define _GNU_SOURCE
 #include "emu.h"
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Below this a sleep overshoots too much to be worth it */
+/* A shorter sleep overshoots too much to be worth it */
 #define EMU_SPIN_NS 50000ull
 #define EMU_SHUFFLE_NS 200000ull
 /* Longer copies are moved as fast as this machine can */
@@ -47,7 +47,7 @@ static void emu_delay(uint64_t ns)
 		;
 }
 
-/* Half of the operations of every stream come late when shuffling */
+/* With shuffling, half of the operations of every stream come late */
 static void emu_shuffle(struct CUstream_st *stream)
 {
 	uint64_t x = stream->rng;
@@ -70,8 +70,8 @@ static uint64_t emu_copy_ns(size_t bytes)
 }
 
 /*
- * What comes to the host comes over a bus: in whole words, if both ends begin with one,
- * and in no order that a program could rely on: from the end on, as nobody expects.
+ * Copies to the host cross a bus in whole words, if both ends begin with one. Programs may rely
+ * on no order of these words. So this goes from the end on, as nobody expects.
  */
 static void emu_move_words(char *dst, const char *src, size_t len)
 {
@@ -105,7 +105,7 @@ static void emu_run_copy(struct emu_op *op)
 
 	while (op->copy.hang)
 		pause();
-	/* The bytes appear at the end of the modelled time, never before */
+	/* the bytes appear at the end of the modelled time, never before */
 	if (ns) {
 		pthread_mutex_lock(engine);
 		emu_delay(ns);
@@ -127,7 +127,7 @@ static void emu_run_set(struct emu_op *op)
 		memset(op->set.dst, (int) op->set.value, op->set.count);
 		return;
 	}
-	/* Little-endian: the low bytes of the value are the ones to store */
+	/* little-endian: the low bytes of the value are those to store */
 	for (i = 0; i < op->set.count; i++)
 		memcpy(op->set.dst + i * (size_t) op->set.width, &op->set.value,
 		       (size_t) op->set.width);
@@ -184,7 +184,7 @@ static bool emu_value_reached(const struct emu_op *op)
 	}
 }
 
-/* Programs change the value without telling anybody, so this has to look */
+/* Looks at the value again and again, as programs change it without telling anybody */
 static void emu_run_wait_value(struct emu_op *op)
 {
 	uint64_t start = emu_now();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Events: a point in the order of a stream, and the time when it was reached. */
+/* Events: a point in the order of a stream, and the time when the stream came to it */
 #include "emu.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define EMU_EVENT_MAGIC 0x45565421u
 
-/* Destroyed events, for the next ones: a stale handle is safe to look at */
+/* Destroyed events are used again for new ones, so a look at a stale handle is safe */
 static struct CUevent_st *emu_events;
 
 static bool emu_event_valid(const struct CUevent_st *event)

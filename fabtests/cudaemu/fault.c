@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The environment: configuration and injected faults. emu_enter opens every exported
- * function, so that any of them can be made to fail at a given call:
+ * The environment: configuration and injected faults. emu_enter opens every exported function.
+ * So it can make each of them fail at a given call, and counts the calls. An example:
+ *
  *   CUDAEMU_FAIL="cuMemcpyAsync:5,cuMemHostAlloc:1+,cuMemAlloc:2:801"
- * is the fifth cuMemcpyAsync, every cuMemHostAlloc, and the second cuMemAlloc with code
- * 801. Names carry no _v2: the fault hits every version of the function. The calls are
- * counted, too.
+ *
+ * This fails the fifth cuMemcpyAsync, every cuMemHostAlloc, and the second cuMemAlloc with code
+ * 801. Names carry no _v2: the fault hits every version of the function.
  */
 #include "emu.h"
 
@@ -102,7 +103,7 @@ void emu_config_read(struct emu_config *conf)
 	conf->no_init = emu_env_number("CUDAEMU_NO_INIT", 0) != 0;
 }
 
-/* Length of a function's name without its version */
+/* The length of a function's name without its version */
 static size_t emu_name_length(const char *function)
 {
 	size_t len = strlen(function);
@@ -133,7 +134,7 @@ static void emu_count(const char *function)
 	size_t at = (uintptr_t) function / 16;
 	const char *there = NULL;
 
-	/* each has one address, and there are fewer of them than places */
+	/* each function has one address, and there are fewer of them than places */
 	do {
 		at = (at + 1) % EMU_MAX_FUNCTIONS;
 		there = NULL;

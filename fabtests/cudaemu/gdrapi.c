@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the provider uses of gdrcopy's library, for emulated device memory: it is mapped for the
- * CPU a second time, under other addresses. Only memory of cuMemAlloc, though the real one may do
- * more. Calls are counted and made to fail as the driver's are (fault.c).
+ * What the provider uses of gdrcopy's library, for emulated device memory. The memory is mapped
+ * for the CPU a second time, under other addresses. Only memory of cuMemAlloc can be mapped,
+ * though the real library may do more. Calls are counted and made to fail as the driver's are
+ * (fault.c).
  *
- * Where the real library would have the process killed, or worse, it is: for the use of what
- * a parent has opened, of memory that has been freed, and of the library by two threads at once.
+ * Three mistakes kill the process, as they do with the real library, or worse. A child uses
+ * what its parent has opened. A program uses memory that has been freed. Two threads use the
+ * library at once.
  */
 #include "emu.h"
 
@@ -25,7 +27,7 @@
 
 #define GDR_PAGE 65536ull
 
-/* By value: a handle */
+/* A handle, which is passed by value */
 struct gdr_mh {
 	unsigned long h;
 };
@@ -86,7 +88,7 @@ static int gdr_pin(uint64_t addr, size_t size, struct gdr_mh *handle)
 	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_CONTEXT;
 	void *data = &ctx;
 
-	/* what is virtual, or of a pool, belongs to no context */
+	/* virtual memory and memory of a pool belong to no context */
 	if (!cudaemu_address_backing(va, &backing) ||
 	    cuPointerGetAttributes(1, &attribute, &data, va) != CUDA_SUCCESS || !ctx)
 		return EINVAL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Start of the emulated driver, its version, the names of its errors, and the lookup of
- * its functions by name.
+ * Start of the emulated driver, its version, the names of its errors, and the lookup of its
+ * functions by name.
  */
 #define _GNU_SOURCE
 #include "emu.h"
@@ -16,14 +16,14 @@
 
 struct emu emu = {.lock = PTHREAD_MUTEX_INITIALIZER, .vendor = "CUDA"};
 
-/* As with the real driver, nothing works in a child of a process that had initialised */
+/* As with the real driver, nothing works in a child of a process that had initialised it */
 static void emu_fork_child(void)
 {
 	__atomic_store_n(&emu.forked, true, __ATOMIC_RELAXED);
 	__atomic_store_n(&emu.initialised, false, __ATOMIC_RELEASE);
 }
 
-/* This library, whatever its name; to be closed. NULL: it is part of the program */
+/* This library, whatever its name is; the caller closes it. NULL: it is part of the program. */
 static void *emu_self(int flags)
 {
 	static const char here;
@@ -114,7 +114,7 @@ EMU_API(cuGetErrorString, CUresult error, const char **string)
 	return emu_error_name(error, string);
 }
 
-/* Functions whose versions differ in more than a suffix: newest first */
+/* Functions whose versions differ in more than a suffix; the newest comes first */
 static const struct emu_proc {
 	const char *name, *symbol;
 	int since;
@@ -157,7 +157,7 @@ static CUdriverProcAddressQueryResult emu_proc_find(const char *name, int versio
 	}
 	if (known)
 		return CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-	/* The caller names functions without version, in the driver's own namespace */
+	/* callers name functions without a version, in the driver's own namespace */
 	if (strncmp(name, "cu", 2) || !strncmp(name, "cuda", 4) || strstr(name, "_v"))
 		return CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	snprintf(versioned, sizeof(versioned), "%s_v2", name);

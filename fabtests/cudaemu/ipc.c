@@ -2,10 +2,12 @@
 /*
  * Memory shared with others: IPC handles for other processes, dma-bufs for devices.
  *
- * A handle says where in which file of the exporting process the memory is. That file
- * begins with a table in which every exported allocation has its id until it is freed, so
- * that a handle that outlived its memory is refused. So is one for memory at the place of other
- * memory that is still open here, as drivers do: who keeps an import too long shall notice.
+ * A handle says where in which file of the exporting process the memory is. That file begins
+ * with a table, in which every exported allocation has its id until it is freed. So a handle
+ * that has outlived its memory is refused.
+ *
+ * A handle is also refused if its memory lies where other memory is still open here, as drivers
+ * do. So a program that keeps an import too long notices.
  */
 #define _GNU_SOURCE
 #include "backing.h"
@@ -98,7 +100,7 @@ unlock:
 	return rc;
 }
 
-/* The exporter's file, or -1 when the memory behind the handle is gone */
+/* The exporter's file; -1 if the memory behind the handle is gone */
 static int emu_ipc_file(const struct emu_ipc_handle *handle)
 {
 	uint64_t token, id;
@@ -130,7 +132,7 @@ static struct emu_alloc *emu_import_find(const struct emu_ipc_handle *handle)
 	return NULL;
 }
 
-/* Is what was where the handle's memory is still open? */
+/* Is older memory still open here that was in the place of the handle's memory? */
 static bool emu_import_stale(const struct emu_ipc_handle *handle)
 {
 	const struct emu_ipc_handle *other;
@@ -232,7 +234,7 @@ EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque, unsigned
 	if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
 	    handle.magic != EMU_IPC_MAGIC)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A process cannot import from itself, and this is how the driver says so */
+	/* a process cannot import from itself, and the driver says so in this way */
 	if (handle.token == emu.token)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	fd = emu_ipc_file(&handle);
@@ -297,7 +299,7 @@ EMU_API(cuIpcOpenEventHandle, CUevent *out, CUipcEventHandle handle)
 
 /* ---- dma-buf ---- */
 
-/* Descriptor, number and offset of the file behind a dma-buf */
+/* The descriptor, the number and the offset of the file behind a dma-buf */
 #define EMU_DMABUF_NAME "emu%d:%" PRIx64 ":%" PRIx64
 #define EMU_DMABUF_SCAN "name: emu%d:%" SCNx64 ":%" SCNx64
 
@@ -320,7 +322,7 @@ static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
 	close(dev);
 	if (fd < 0)
 		return fd;
-	/* Its name tells what is behind it: see cudaemu_dmabuf_backing() */
+	/* the dma-buf's name tells what is behind it: see cudaemu_dmabuf_backing() */
 	if (fstat(memfd, &file) ||
 	    snprintf(name, sizeof(name), EMU_DMABUF_NAME, memfd, (uint64_t) file.st_ino,
 		     offset) >= (int) sizeof(name) ||
@@ -331,7 +333,7 @@ static int emu_udmabuf_create(int memfd, uint64_t offset, uint64_t size)
 	return fd;
 }
 
-/* Where in which file the memory is; the lock is held */
+/* Where in which file the memory is. Called with the lock held. */
 static bool emu_dmabuf_source(const struct emu_alloc *alloc, uint64_t ptr, int *fd,
 			      uint64_t *offset)
 {
@@ -366,7 +368,7 @@ EMU_API(cuMemGetHandleForAddressRange, void *out, CUdeviceptr ptr, size_t size,
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find(ptr);
-	/* The driver rounds the end of an allocation up to whole pages, and so do we */
+	/* the driver rounds the end of an allocation up to whole pages, and so do we */
 	if (!alloc || EMU_ROUND_UP(alloc->size, EMU_PAGE) - (ptr - alloc->base) < size ||
 	    !emu_dmabuf_source(alloc, ptr, &source, &offset))
 		goto unlock;
@@ -417,7 +419,9 @@ EMU_EXPORT bool cudaemu_dmabuf_backing(int dmabuf, struct cudaemu_backing *backi
 		found = sscanf(line, EMU_DMABUF_SCAN, &backing->fd, &number,
 			       &backing->offset) == 3;
 	fclose(info);
-	/* Memory of a file of its own is gone with it, and the number may be another's */
+	/*
+	 * memory in a file of its own is gone with that file, whose number may be another's now
+	 */
 	if (!found || fstat(backing->fd, &file) || file.st_ino != number)
 		return false;
 	size = lseek(dmabuf, 0, SEEK_END);

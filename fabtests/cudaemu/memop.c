@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Stream memory operations: waits for values in memory and writes of them, in order. */
+/* Stream memory operations: streams wait for values in memory, and write values, in order. */
 #include "emu.h"
 
 #include <stdlib.h>
@@ -8,11 +8,11 @@ static bool emu_memop_flags_valid(enum emu_op_kind kind, unsigned int flags)
 {
 	if (kind == EMU_OP_WRITE_VALUE)
 		return flags == CU_STREAM_WRITE_VALUE_DEFAULT;
-	/* No emulated device can flush remote writes, like most real ones */
+	/* like most real devices, no emulated device can flush remote writes */
 	return flags <= CU_STREAM_WAIT_VALUE_NOR;
 }
 
-/* Called with the lock held; enqueues nothing when it fails */
+/* Called with the lock held. If it fails, it enqueues nothing. */
 static CUresult emu_memop_prepare(enum emu_op_kind kind, int width, CUdeviceptr addr,
 				  uint64_t value, unsigned int flags, struct emu_op **out)
 {
@@ -63,7 +63,7 @@ EMU_MEMOP(cuStreamWriteValue64, EMU_OP_WRITE_VALUE, cuuint64_t);
 EMU_MEMOP(cuStreamWaitValue32, EMU_OP_WAIT_VALUE, cuuint32_t);
 EMU_MEMOP(cuStreamWaitValue64, EMU_OP_WAIT_VALUE, cuuint64_t);
 
-/* One element of a batch; *op stays NULL for what needs no work here */
+/* Handles one element of a batch. *op stays NULL if the element needs no work here. */
 static CUresult emu_memop_one(const CUstreamBatchMemOpParams *p, struct emu_op **op)
 {
 	switch (p->operation) {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Memory underneath the entry points: address ranges, the device's files, and the lookup
- * of pointers.
+ * Memory underneath the entry points: address ranges, the device's files, and the lookup of
+ * pointers.
  *
- * A device address is a mapping that nobody may touch; the engine reaches the same bytes
- * through a second mapping elsewhere. Freed addresses come back with the next allocation
- * of their size, last one first, under a new buffer id: a cache keyed by address that
- * missed the free gives wrong answers at once instead of seldom.
+ * A device address is a mapping that nobody may touch. The engine reaches the same bytes
+ * through a second mapping elsewhere.
+ *
+ * Freed addresses come back with the next allocation of their size, the last one first, under a
+ * new buffer id. So a cache by address that has missed the free gives wrong answers at once
+ * instead of seldom.
  */
 #define _GNU_SOURCE
 #include "emu.h"
@@ -19,7 +21,7 @@
 
 /* ---- pointers to allocations ---- */
 
-/* Index of the first allocation above ptr */
+/* The index of the first allocation above ptr */
 static size_t emu_alloc_above(uint64_t ptr)
 {
 	size_t low = 0, high = emu.nallocs, mid;
@@ -43,7 +45,7 @@ struct emu_alloc *emu_alloc_find(uint64_t ptr)
 	return emu.allocs[i - 1];
 }
 
-/* Makes room for one more element; arrays grow by doubling */
+/* Makes room for one more element. Arrays grow by doubling. */
 static bool emu_array_grow(void **array, size_t *cap, size_t used, size_t elem)
 {
 	size_t more = *cap ? *cap * 2 : 64;
@@ -96,7 +98,7 @@ static size_t emu_range_above(uint64_t ptr)
 	return low;
 }
 
-/* True for addresses that are or were device memory: never ordinary host memory */
+/* Is or was this device memory? If so, it is never ordinary host memory. */
 bool emu_range_owned(uint64_t ptr)
 {
 	size_t i = emu_range_above(ptr);
@@ -119,7 +121,7 @@ void emu_range_add(uint64_t base, uint64_t len)
 
 /* ---- address ranges ---- */
 
-/* Untouchable, aligned like device memory, with a gap behind it */
+/* The range is untouchable, aligned like device memory, and has a gap behind it. */
 char *emu_address_reserve(size_t len)
 {
 	size_t whole = EMU_ROUND_UP(len, EMU_GRANULARITY) + EMU_GRANULARITY;
@@ -178,7 +180,7 @@ static struct emu_block *emu_block_map(int dev, size_t len)
 	return block;
 
 free_block:
-	/* The addresses stay reserved: this is a process that is out of memory anyhow */
+	/* the addresses stay reserved: this process is out of memory anyhow */
 	free(block);
 	return NULL;
 }
@@ -206,7 +208,7 @@ static void emu_block_put(struct emu_block *block, size_t size)
 	if (block->dev == EMU_NO_DEVICE)
 		mprotect(block->rw, block->len, PROT_NONE);
 	else if (block->len > 2 * EMU_POISON_SPAN)
-		/* What was written between the two ends goes back to the system */
+		/* what was written between the two ends goes back to the system */
 		fallocate(emu.dev[block->dev].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			  (off_t) (block->offset + EMU_POISON_SPAN),
 			  (off_t) (block->len - EMU_POISON_SPAN));
@@ -231,7 +233,7 @@ static uint64_t emu_alloc_charge(const struct emu_alloc *alloc)
 	return EMU_ROUND_UP(alloc->size, 512ull);
 }
 
-/* New memory of the given kind in dev; called with the lock held */
+/* New memory of the given kind in dev. Called with the lock held. */
 CUresult emu_alloc_create(enum emu_kind kind, CUdevice dev, size_t size, struct emu_alloc **out)
 {
 	struct emu_alloc *alloc = calloc(1, sizeof(*alloc));
@@ -269,7 +271,7 @@ free_alloc:
 	return rc;
 }
 
-/* Forgets an allocation that nothing uses any more; called with the lock held */
+/* Forgets an allocation that nothing uses any more. Called with the lock held. */
 void emu_alloc_destroy(struct emu_alloc *alloc)
 {
 	emu_alloc_remove(alloc);
@@ -296,8 +298,8 @@ void emu_ctx_free_memory(struct CUctx_st *ctx)
 /* ---- operands of copies ---- */
 
 /*
- * Is [ptr, ptr + size) all accessible? Mappings of one reservation that follow on each
- * other count as one piece, as for the real driver.
+ * Is all of [ptr, ptr + size) accessible? Adjacent mappings of one reservation count as one
+ * piece, as they do for the real driver.
  */
 bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size)
 {

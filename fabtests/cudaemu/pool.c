@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Memory pools: allocations in stream order. Memory exists from the call on, and ends
- * when the stream reaches the free.
+ * Memory pools: allocations in stream order. Memory exists from the call on. It ends when the
+ * stream reaches the free.
  */
 #include "emu.h"
 
@@ -178,7 +178,7 @@ EMU_API(cuMemPoolGetAccess, CUmemAccess_flags *flags, CUmemoryPool pool,
 	return CUDA_SUCCESS;
 }
 
-/* Where the pool keeps an attribute; the sizes are those of the real interface */
+/* Where the pool keeps an attribute. The sizes are those of the real interface. */
 static void *emu_pool_attribute(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attr,
 				size_t *size)
 {
@@ -232,7 +232,10 @@ EMU_API(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute attr, void
 	return emu_pool_access(pool, attr, value, false);
 }
 
-/* Pools are not shared between processes here; programs that link to these still start */
+/*
+ * Pools are not shared between processes here. Programs that link to these functions still
+ * start.
+ */
 #define EMU_POOL_UNSUPPORTED(name, ...)                                                        \
 	EMU_API(name, __VA_ARGS__)                                                             \
 	{                                                                                      \

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Prints what a CUDA driver answers to odd questions. The text must be the same from a
- * real driver and from the emulator: run it on both and compare. Every line is an
- * expression and its result, so that a difference names itself. probe.h200 is what driver
- * 580 (CUDA 13.0) says on an H200; where there is no udmabuf the emulator differs in the
- * exports of dma-bufs. By hand:
+ * Prints what a CUDA driver answers to odd questions. The text must be the same from a real
+ * driver and from the emulator: run it on both and compare. Every line is an expression and its
+ * result, so that a difference names itself.
  *
- *   gcc -I/usr/local/cuda/include probe.c -o probe -L../../build/fabtests/cudaemu/lib
- * -lcuda LD_LIBRARY_PATH=../../build/fabtests/cudaemu/lib ./probe | diff probe.h200 -
+ * probe.h200 is what driver 580 (CUDA 13.0) says on an H200. Without udmabuf, the emulator
+ * differs in the exports of dma-bufs. By hand, where LIB is the build tree's
+ * fabtests/cudaemu/lib:
+ *
+ *   gcc -I/usr/local/cuda/include probe.c -o probe -L$LIB -lcuda
+ *   LD_LIBRARY_PATH=$LIB ./probe | diff probe.h200 -
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -55,7 +57,7 @@ static const struct {
 	A(MEMPOOL_HANDLE),
 };
 
-/* Addresses differ from run to run: only what is stable is printed */
+/* Addresses differ from run to run, so only what is stable is printed */
 static void show(const char *what, void *p)
 {
 	unsigned long long v[2], all[16][2];
@@ -103,7 +105,7 @@ static void show(const char *what, void *p)
 					CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 }
 
-/* How many bytes each attribute writes: what a program must make room for */
+/* How many bytes each attribute writes, for which a program must make room */
 static void widths(CUdeviceptr p)
 {
 	unsigned char data[16];
@@ -155,7 +157,10 @@ static void without_init(void)
 
 static char page[1 << 20] __attribute__((aligned(4096)));
 
-/* What one part makes the next ones use: their names are in the text, so they are short */
+/*
+ * One part makes these, and the next ones use them. They are in the text, so their names are
+ * short.
+ */
 static CUcontext ctx, ctx2;
 static CUdeviceptr d, d2, big, x;
 static CUstream s;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Streams: a queue of operations each, executed in order by a thread of the stream. A
- * caller that has to wait anyway executes its operation itself when the stream is idle.
+ * Streams: each is a queue of operations, which a thread of the stream executes in order. If a
+ * caller has to wait anyway and the stream is idle, the caller executes its operation itself.
  *
- * The legacy default stream is ordered with every other stream of its context that was
- * not created as non-blocking: enqueueing adds waits for the other side's last operation.
+ * The legacy default stream is ordered with every other stream of its context that was not
+ * created as non-blocking. Enqueueing adds waits for the other side's last operation.
  */
 #include "emu.h"
 
@@ -30,7 +30,7 @@ static bool emu_stream_pending(const struct CUstream_st *stream)
 	return stream->done_seq != stream->tail_seq;
 }
 
-/* Runs the head of the queue in the calling thread; nobody else does meanwhile */
+/* Runs the head of the queue in the calling thread. No other thread does so meanwhile. */
 static void emu_stream_run_head(struct CUstream_st *stream)
 {
 	struct emu_op *op = stream->head;
@@ -61,7 +61,9 @@ static void *emu_stream_thread(void *arg)
 	return NULL;
 }
 
-/* Detached: the process may end at any moment, nothing is torn down under the thread */
+/*
+ * The thread is detached: the process may end at any moment, and tears down nothing under it.
+ */
 static void emu_stream_start(struct CUstream_st *stream)
 {
 	pthread_attr_t attr;
@@ -111,7 +113,7 @@ static bool emu_stream_blocks(const struct CUstream_st *stream)
 	return !(stream->flags & CU_STREAM_NON_BLOCKING) && stream != stream->ctx->legacy;
 }
 
-/* The order that the legacy stream imposes */
+/* Adds the order that the legacy stream imposes */
 static void emu_stream_order(struct CUstream_st *stream)
 {
 	struct CUstream_st *other;
@@ -200,7 +202,7 @@ void emu_ctx_drop_streams(struct CUctx_st *ctx)
 
 /* ---- handles ---- */
 
-/* Destroyed and drained streams are used again, threads and all */
+/* Destroyed and drained streams are used again, with their threads */
 static struct CUstream_st *emu_stream_unused(void)
 {
 	struct CUstream_st *stream;
@@ -273,7 +275,7 @@ EMU_API(cuStreamCreate, CUstream *out, unsigned int flags)
 	return cuStreamCreateWithPriority(out, flags, 0);
 }
 
-/* Opens a function that asks about a stream; ends with the lock held */
+/* Opens a function that asks about a stream. It ends with the lock held. */
 static CUresult emu_stream_enter(const char *function, CUstream *stream)
 {
 	CUresult rc = emu_enter(function, EMU_NEED_INIT);
@@ -294,7 +296,7 @@ static CUresult emu_stream_enter(const char *function, CUstream *stream)
 			return enter_rc;                                                       \
 	} while (0)
 
-/* What is queued still runs */
+/* The queued operations still run */
 EMU_API(cuStreamDestroy_v2, CUstream stream)
 {
 	CUresult rc = CUDA_SUCCESS;
@@ -332,7 +334,7 @@ EMU_API(cuStreamSynchronize, CUstream stream)
 	return CUDA_SUCCESS;
 }
 
-/* Property getters: one line each */
+/* Functions that tell a property of a stream: one line each */
 #define EMU_STREAM_GETTER(name, type, expr)                                                    \
 	EMU_API(name, CUstream stream, type *out)                                              \
 	{                                                                                      \

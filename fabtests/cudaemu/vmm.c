@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Virtual memory management: physical memory, address reservations and mappings of the
- * one into the other. A piece of physical memory is a file of its own, so that its
- * descriptor can be handed to other processes; the last page describes it.
+ * Virtual memory management: physical memory, address reservations, and mappings of the one
+ * into the other. A piece of physical memory is a file of its own, so that other processes can
+ * get its descriptor. The last page describes the piece.
  *
- * The engine has a twin of each reservation, laid out alike: a copy may run from one
+ * The engine has a twin of each reservation with the same layout. So a copy may run from one
  * mapping into the next.
  */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ struct emu_phys {
 	size_t size;
 	CUmemAllocationProp prop;
 	bool imported;
-	int refs; /* handles held by the program, and mappings */
+	int refs; /* handles that the program holds, and mappings */
 	int handles;
 	struct emu_phys *next;
 };
@@ -43,7 +43,7 @@ struct emu_reservation {
 };
 
 static struct emu_phys *emu_phys_list;
-/* Freed ones stay for the next reservation of their size */
+/* Freed reservations stay for the next one of their size */
 static struct emu_reservation *emu_reservations;
 
 /* ---- what others ask about mappings; the lock is held ---- */
@@ -117,7 +117,7 @@ static void emu_phys_put(struct emu_phys *phys)
 	free(phys);
 }
 
-/* Takes over the descriptor, also when it fails */
+/* Takes over the descriptor, also if it fails */
 static CUresult emu_phys_new(int fd, const struct emu_trailer *trailer, bool imported,
 			     CUmemGenericAllocationHandle *out)
 {
@@ -145,7 +145,7 @@ static bool emu_prop_valid(const CUmemAllocationProp *prop)
 	       emu_device_get(prop->location.id);
 }
 
-/* A file full of poison with the description behind it, or -1 */
+/* A file full of poison, with the description behind it; or -1 */
 static int emu_phys_file(const struct emu_trailer *trailer)
 {
 	int fd = memfd_create("cudaemu-physical", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -200,7 +200,7 @@ unlock:
 	return rc;
 }
 
-/* Runs the body with phys looked up from handle and the lock held */
+/* Looks phys up from handle, and runs the body with the lock held */
 #define EMU_WITH_PHYS(phys, handle, body)                                                      \
 	do {                                                                                   \
 		struct emu_phys *phys;                                                         \
@@ -454,7 +454,7 @@ EMU_API(cuMemMap, CUdeviceptr ptr, size_t size, size_t offset,
 	return rc;
 }
 
-/* Nothing of the range may belong to a mapping that reaches out of it */
+/* Do all mappings that touch the range lie within it? */
 static bool emu_mappings_whole(uint64_t ptr, size_t size)
 {
 	struct emu_alloc *alloc;

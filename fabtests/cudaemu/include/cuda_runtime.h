@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What examples use of the CUDA runtime's interface, declared by us: the tree builds them
- * without the toolkit. The functions are in cudart.c.
+ * What examples use of the CUDA runtime's interface, declared by us. So the tree builds the
+ * examples without the toolkit. The functions are in cudart.c.
  */
 #ifndef CUDAEMU_CUDA_RUNTIME_H
 #define CUDAEMU_CUDA_RUNTIME_H
