@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Preloaded into tests: SIMULATES what a kernel with a real NIC does when memory of the
- * emulated GPU is registered. There the NIC's driver gets the device's own pages, of a
- * dma-buf or by a peer-memory module; here a mapping of the file that the emulator keeps
- * them in is registered in their place, under the addresses that were asked for. Data is
- * then moved by the RDMA device, in truth. As a pinned page would, the mapping outlives
- * the memory: who uses a stale registration gets wrong data.
+ * emulated GPU is registered.
+ *
+ * There the NIC's driver gets the device's own pages, of a dma-buf or by a peer-memory module.
+ * Here the emulator keeps those pages in a file. A mapping of that file is registered in their
+ * place, under the addresses that were asked for. The RDMA device then moves the data in truth.
+ *
+ * As a pinned page would, the mapping outlives the memory. So a program that uses a stale
+ * registration gets wrong data.
  *
  * Faults by environment:
  *   RDMAEMU_PEERMEM=1         there is a peer-memory module; else device addresses are
@@ -28,7 +31,7 @@
 
 #include "../cudaemu/backing.h"
 
-/* The names of functions here */
+/* Here these are the names of functions */
 #undef ibv_reg_mr
 #define RDMAEMU_EXPORT __attribute__((visibility("default")))
 
@@ -50,7 +53,7 @@ static struct {
 /* One registration of device memory */
 struct pin {
 	struct ibv_mr *mr;
-	void *addr; /* what libibverbs had in the mr */
+	void *addr; /* the address that libibverbs had in the mr */
 	void *map;
 	size_t len;
 	struct pin *next;
@@ -149,18 +152,21 @@ static void start_once(void)
 
 /* ---- pinning ---- */
 
-/* A function of the emulated driver; NULL without one, or with a real one */
+/* A function of the emulated driver; NULL: there is no driver, or a real one */
 static void *emulator(const char *name)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	void *fn = driver ? dlsym(driver, name) : NULL;
 
 	if (driver)
-		dlclose(driver); /* whoever loaded it keeps it */
+		dlclose(driver); /* the program that has loaded it keeps it */
 	return fn;
 }
 
-/* Counts a registration, and @len bytes with it. Returns 0, or why it has to fail */
+/*
+ * Counts a registration, and @len bytes with it. Returns 0, or the error that it has to fail
+ * with.
+ */
 static int pin_charge(size_t len)
 {
 	int error = 0;
@@ -207,7 +213,7 @@ static struct pin *pin_take(const struct ibv_mr *mr)
 	return pin;
 }
 
-/* @shown: what the mr says that it is of */
+/* @shown: the memory that the mr says it is of */
 static struct ibv_mr *pin_memory(struct ibv_pd *pd, const struct cudaemu_backing *backing,
 				 void *shown, size_t length, uint64_t iova, unsigned int access)
 {
@@ -301,7 +307,7 @@ RDMAEMU_EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	int ret;
 
 	start_once();
-	/* before the mr's address can be another's */
+	/* this has to come before another mr can have the same address */
 	pin = pin_take(mr);
 	if (!pin)
 		return real.dereg_mr(mr);

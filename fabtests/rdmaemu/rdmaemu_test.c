@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Test of rdmaemu, which has to be preloaded: device memory registered in both ways is
- * written and read by an RDMA device, from one queue pair to another of this process. The
- * cases, one a run, are in fabtests/rdmaemu.list, with the environment of each.
+ * Test of rdmaemu, which has to be preloaded. Device memory is registered in both ways. An RDMA
+ * device writes and reads it, from one queue pair of this process to another.
+ *
+ * The cases are in fabtests/rdmaemu.list, with the environment of each. One run does one case.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -27,9 +28,9 @@
 		if (!(condition))                                                              \
 			fail(__LINE__, #condition);                                            \
 	} while (0)
-/* Of the driver's functions */
+/* For the driver's functions */
 #define OK(call) CHECK((call) == CUDA_SUCCESS)
-/* Of libibverbs' functions */
+/* For libibverbs' functions */
 #define REFUSED(call, error)                                                                   \
 	do {                                                                                   \
 		errno = 0;                                                                     \
@@ -41,7 +42,7 @@ static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_qp *qps[2]; /* the first sends to the other */
 
-/* A registration of @len bytes at @addr, by either way */
+/* Registers @len bytes at @addr, in one of the two ways */
 typedef struct ibv_mr *reg_fn(uint64_t addr, size_t len);
 
 static void __attribute__((noreturn)) fail(int line, const char *what)
@@ -73,7 +74,7 @@ static struct ibv_context *device_open(const char *name)
 	return context;
 }
 
-/* The address that stands for an IPv4 one: the others may have no route */
+/* The address that stands for an IPv4 one; there may be no route to the others */
 static uint8_t gid_find(struct ibv_context *context, union ibv_gid *gid)
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -158,7 +159,7 @@ static void device_set_up(const char *name)
 	qp_connect(qps[1], qps[0]->qp_num, &gid, index);
 }
 
-/* One RDMA operation, to its end */
+/* Does one RDMA operation and waits for its end */
 static void rdma(enum ibv_wr_opcode opcode, uint64_t local, const struct ibv_mr *local_mr,
 		 uint64_t remote, const struct ibv_mr *remote_mr, size_t len)
 {
@@ -214,7 +215,7 @@ static struct ibv_mr *reg_address(uint64_t addr, size_t len)
 	return ibv_reg_mr(pd, (void *) (uintptr_t) addr, len, ACCESS);
 }
 
-/* Of the whole pages; the descriptor is not needed afterwards */
+/* Registers the whole pages. The descriptor is not needed afterwards. */
 static struct ibv_mr *reg_dmabuf(uint64_t addr, size_t len)
 {
 	uint64_t first = addr / PAGE * PAGE, end = (addr + len + PAGE - 1) / PAGE * PAGE;
@@ -234,7 +235,7 @@ static void mr_is(const struct ibv_mr *mr, size_t len)
 	CHECK(mr->pd == pd);
 }
 
-/* What is in device memory, by the driver's own copy */
+/* Compares what is in device memory, by the driver's own copy */
 static void device_is(CUdeviceptr ptr, const unsigned char *expected, size_t len)
 {
 	static unsigned char got[SIZE];
@@ -251,7 +252,7 @@ static void device_is(CUdeviceptr ptr, const unsigned char *expected, size_t len
 
 /* ---- cases ---- */
 
-/* From device memory to device memory and on, by write and read, in odd pieces */
+/* Moves data from device memory to device memory and on, by write and read, in odd pieces */
 static void test_move(reg_fn *reg)
 {
 	static const struct {
@@ -289,7 +290,7 @@ static void test_move(reg_fn *reg)
 	CHECK(!ibv_dereg_mr(from_mr));
 }
 
-/* A part of an allocation, at odd addresses; the rest cannot be reached by its keys */
+/* Registers a part of an allocation, at odd addresses. Its keys do not reach the rest. */
 static void test_part(reg_fn *reg)
 {
 	static unsigned char host[SIZE], expected[SIZE];
@@ -328,7 +329,10 @@ static void test_part(reg_fn *reg)
 	CHECK(!ibv_dereg_mr(host_mr));
 }
 
-/* Memory was freed and is another's: the registration is of that, and nothing crashes. */
+/*
+ * The memory was freed, and another allocation has it now. The stale registration reaches that
+ * one. Nothing crashes.
+ */
 static void test_stale(reg_fn *reg)
 {
 	static unsigned char host[SIZE];
@@ -356,7 +360,7 @@ static void test_absent(reg_fn *reg)
 	REFUSED(reg(device_alloc(), SIZE), EFAULT);
 }
 
-/* What is no memory of the device's, though it may have been */
+/* Memory that is not the device's, though it may have been */
 static void test_foreign(reg_fn *reg)
 {
 	CUdeviceptr gone = device_alloc(), live = device_alloc();
@@ -367,7 +371,7 @@ static void test_foreign(reg_fn *reg)
 	OK(cuMemFree_v2(live));
 }
 
-/* As the kernel does it */
+/* Bounds are checked as the kernel does it */
 static void test_bounds(reg_fn *reg)
 {
 	CUdeviceptr ptr = device_alloc();
@@ -384,7 +388,7 @@ static void test_refused(reg_fn *reg)
 	REFUSED(reg(device_alloc(), SIZE), EOPNOTSUPP);
 }
 
-/* RDMAEMU_FAIL=2:EIO; what is not device memory does not count */
+/* RDMAEMU_FAIL=2:EIO. A registration of other memory than the device's does not count. */
 static void test_second(reg_fn *reg)
 {
 	static unsigned char host[PAGE];
