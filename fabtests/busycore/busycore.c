@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Preloaded into tests: core providers whose queues are full every now and then. fi_fabric(3) is
- * what ofi_p2p opens them by, so it stands before libfabric's, and puts itself before the sends and
- * the remote memory operations of each endpoint that is opened in such a fabric: one of four ends with
- * -FI_EAGAIN, and now and then many in a row, as ofi_p2p must expect at any time. Nothing
- * is lost by it, and no data passes here.
+ * Preloaded into tests: core providers whose queues are full every now and then.
  *
- * BUSYCORE_SEED=N: of the random choices; 1 unless it is set
+ * ofi_p2p opens core providers by fi_fabric(3). So this library puts its own fi_fabric before
+ * libfabric's, and then its own calls before those of each endpoint in such a fabric: the sends
+ * and the remote memory operations. One of four ends with -FI_EAGAIN, and now and then many in
+ * a row. ofi_p2p must expect that at any time. Nothing is lost by it, and no data passes here.
+ *
+ * BUSYCORE_SEED=N: the seed of the random choices; 1 unless it is set
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,15 +22,15 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-/* The name of a function here */
+/* Here this is the name of a function */
 #undef fi_fabric
 #define BUSY_EXPORT __attribute__((visibility("default")))
 
-#define BUSY_ONE_OF 4      /* calls, that many of which one is refused */
-#define BUSY_SPELL_OF 64   /* and one of these is the first of a spell */
-#define BUSY_SPELL_MAX 256 /* of so many refusals at most */
+#define BUSY_ONE_OF 4      /* one of so many calls is refused */
+#define BUSY_SPELL_OF 64   /* one of so many calls begins a spell of refusals */
+#define BUSY_SPELL_MAX 256 /* the most refusals in a spell */
 
-/** struct busy - the core's own calls of one object; those stay that are closed */
+/** struct busy - the core's own calls of one object; it stays after that object is closed */
 struct busy {
 	struct busy *next;
 	const void *object;
@@ -62,7 +63,10 @@ static struct busy *busy_find(const void *object)
 	return busy;
 }
 
-/* The one of @object, which may lie where another one has been. Without memory tests end. */
+/*
+ * The record of @object, which may lie where another object has been. If memory is short, the
+ * test ends.
+ */
 static struct busy *busy_new(const void *object)
 {
 	struct busy *busy = busy_find(object);
@@ -80,7 +84,10 @@ static struct busy *busy_new(const void *object)
 	return busy;
 }
 
-/* A table of calls like @ops, whose length is its first member, to be changed; it stays, too */
+/*
+ * A copy of a table of calls, to be changed. The first member of @ops is its length. It is
+ * never freed.
+ */
 static void *busy_copy(const void *ops)
 {
 	const size_t size = *(const size_t *) ops;
@@ -153,7 +160,7 @@ static ssize_t busy_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
 	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->rma->writemsg(ep, msg, flags);
 }
 
-/* Once it is enabled its tables do not change any more. */
+/* Once an endpoint is enabled, its tables do not change any more. */
 static void busy_enabled(struct busy *busy, struct fid_ep *ep)
 {
 	busy->msg = ep->msg;
