@@ -107,5 +107,8 @@ int main(int argc, char **argv)
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 
+	/* every function of region.c wants it */
+	p2p_lock_init(&xfer.lock, false);
+	p2p_lock_take(&xfer.lock);
 	return unit_main(argc, argv, &unit);
 }

@@ -290,7 +290,9 @@ static void test_none(void **state)
 		bool sends = SENDING & 1u << kind->state;
 
 		scene_open(&scene, kind);
+		p2p_lock_take(&fake_xfer.lock);
 		assert_ptr_equal(xfer_req_find(&fake_xfer, scene.id), sends ? scene.req : NULL);
+		p2p_lock_drop(&fake_xfer.lock);
 		finish(&scene, kind);
 	}
 }

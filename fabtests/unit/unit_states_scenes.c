@@ -287,7 +287,9 @@ void scene_say(struct scene *scene, enum said said)
 static void scene_aside(struct scene *scene)
 {
 	fake_ep_init(&scene->aside, &fake_cq);
+	p2p_lock_take(&fake_xfer.lock);
 	assert_int_equal(xfer_ep_init_aside(&scene->aside, &scene->ep), 0);
+	p2p_lock_drop(&fake_xfer.lock);
 	scene->ep.stalls = true;
 	scene->ep.aside = &scene->aside;
 }
@@ -607,12 +609,16 @@ void scenes_start(void)
 		.count = 1,
 		.len = sizeof reached,
 	};
+	p2p_lock_take(&fake_xfer.lock);
 	assert_int_equal(region_add(&fake_xfer, &region, false), 0);
+	p2p_lock_drop(&fake_xfer.lock);
 }
 
 void scenes_stop(void)
 {
+	p2p_lock_take(&fake_xfer.lock);
 	assert_int_equal(region_remove(&fake_xfer, &region), 0);
+	p2p_lock_drop(&fake_xfer.lock);
 	fake_stop();
 	unit_dev_free(device);
 	unit_dev_free(device_there);

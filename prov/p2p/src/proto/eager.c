@@ -141,6 +141,7 @@ static ssize_t eager_send(struct xfer_req *req)
 ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp))
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->ctx.done = done;
 	req->out.data = data;
 	req->out.flags = (req->op_flags & EAGER_CORE_FLAGS) | FI_REMOTE_CQ_DATA;

@@ -71,6 +71,7 @@ void hello_start(struct xfer_ep *ep)
 	const struct path_query query = {.len = 1, .wish = ep->wish};
 	const char *why;
 
+	xfer_assert_locked(ep->xfer);
 	if (!ep->near || !dev_ipc_present() || !path_wants_across(&query, &why))
 		return;
 	/* where that is so anyway it costs nothing */
@@ -83,6 +84,7 @@ void hello_start(struct xfer_ep *ep)
 
 void hello_trial(struct xfer_ep *ep, bool device)
 {
+	xfer_assert_locked(ep->xfer);
 	if (!ep->proto->trial)
 		return;
 	if (device) {
@@ -136,6 +138,7 @@ void hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
 	uint8_t *facts = ep->near ? hello_facts(ep, addr) : NULL;
 	const char *why;
 
+	xfer_assert_locked(ep->xfer);
 	if (!facts)
 		return;
 	hoped.follows = true;
@@ -150,12 +153,14 @@ void hello_remind(struct xfer_ep *ep, fi_addr_t addr)
 {
 	uint64_t place = board_open(&ep->xfer->board, xfer_board_owner(ep->xfer->id_base));
 
+	xfer_assert_locked(ep->xfer);
 	if (place)
 		hello_send(ep, addr, WIRE_BOARD, place);
 }
 
 bool hello_reads(const struct xfer_ep *ep, fi_addr_t addr)
 {
+	xfer_assert_locked(ep->xfer);
 	return addr < ep->proto->peer_count && ep->proto->peers[addr] & HELLO_READS;
 }
 
@@ -212,6 +217,7 @@ void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_fa
 	uint8_t *facts = ep->near ? hello_facts(ep, addr) : NULL;
 	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
 
+	xfer_assert_locked(ep->xfer);
 	if (!facts || (!refuses && !(plain && len <= WIRE_PLAIN_MAX)))
 		return;
 	*facts = (*facts & ~HELLO_FOLLOWS) | HELLO_KNOWN | (refuses ? HELLO_REFUSES : 0);
@@ -219,6 +225,7 @@ void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_fa
 
 bool hello_borrows(const struct xfer_ep *ep, fi_addr_t addr)
 {
+	xfer_assert_locked(ep->xfer);
 	return addr >= ep->proto->peer_count || !(ep->proto->peers[addr] & HELLO_WHOLE);
 }
 
@@ -226,6 +233,7 @@ void hello_borrows_not(struct xfer_ep *ep, fi_addr_t addr)
 {
 	uint8_t *facts = hello_facts(ep, addr);
 
+	xfer_assert_locked(ep->xfer);
 	if (facts)
 		*facts |= HELLO_WHOLE;
 }
@@ -234,6 +242,7 @@ void hello_forget(struct xfer *xfer, fi_addr_t addr)
 {
 	struct xfer_ep *ep;
 
+	xfer_assert_locked(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		if (addr < ep->proto->peer_count)
 			ep->proto->peers[addr] = 0;

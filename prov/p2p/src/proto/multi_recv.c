@@ -113,6 +113,7 @@ struct xfer_ctx *multi_recv_find(struct xfer_ep *ep, const void *context)
 {
 	struct multi_recv_buf *buf;
 
+	xfer_assert_locked(ep->xfer);
 	LIST_FOREACH(buf, &ep->proto->multis, entry) {
 		if (!buf->released && buf->context == context)
 			return &buf->ctx;
@@ -380,6 +381,7 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op, const stru
 	struct iovec iov;
 	ssize_t ret;
 
+	xfer_assert_locked(ep->xfer);
 	if (op->count != 1 || !ep->rxcq) {
 		P2P_WARN("a multi-receive buffer of %zu pieces, or for another's queue\n",
 			 op->count);

@@ -149,6 +149,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
 
 ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem)
 {
+	xfer_assert_locked(ep->xfer);
 	if (!ep->peeks) {
 		P2P_WARN("FI_PEEK: the core provider has no such thing\n");
 		return -FI_EOPNOTSUPP;

@@ -256,6 +256,7 @@ static void rma_core_begin(struct xfer_req *req, uint64_t len, enum xfer_state s
 
 void rma_core_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_t addr)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->target[0] = *from;
 	req->targets = 1;
 	req->addr = addr;
@@ -282,6 +283,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 	size_t len;
 	ssize_t ret;
 
+	xfer_assert_locked(ep->xfer);
 	*owner = false;
 	if (!req)
 		return -FI_EAGAIN;
@@ -508,6 +510,7 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	size_t len;
 	ssize_t ret;
 
+	xfer_assert_locked(ep->xfer);
 	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
 	if (ret)
 		return ret;

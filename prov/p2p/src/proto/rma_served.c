@@ -278,6 +278,7 @@ int rma_served_offer(struct xfer_req *req)
 	};
 	struct path_choice choice;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!req->mem.ops || req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT)
 		return 0;
 	choice = pin_choose(req, &query);
@@ -342,6 +343,7 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 	size_t len;
 	int ret;
 
+	xfer_assert_locked(ep->xfer);
 	if (op->remotes != 1) {
 		P2P_WARN("%zu pieces of remote memory: one is offered (rma_iov_limit)\n",
 			 op->remotes);
@@ -420,6 +422,7 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	size_t len;
 	int ret;
 
+	xfer_assert_locked(ep->xfer);
 	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
 	if (ret)
 		return ret;
@@ -492,6 +495,7 @@ void rma_served_result(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 {
 	int status = msg->status;
 
+	xfer_assert_locked(ep->xfer);
 	if (!status && msg->payload_len != (req->recv ? req->len : 0)) {
 		P2P_WARN("an answer of %zu bytes where %zu were asked for\n", msg->payload_len,
 			 req->len);

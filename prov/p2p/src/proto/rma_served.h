@@ -17,7 +17,7 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 			const struct dev_mem *mem);
 ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
-/* Elements of @datatype that one atomic operation may have */
+/* Elements of @datatype that one atomic operation may have. Not [locked] */
 size_t rma_served_atomic_max(enum fi_datatype datatype);
 
 /*

@@ -38,6 +38,7 @@ enum path_far rndv_across_open(struct rndv_arrival *arrival, void **from)
 	const char *why;
 	int ret;
 
+	xfer_assert_locked(arrival->req->ctx.ep->xfer);
 	if (!(arrival->flags & WIRE_OFFERED))
 		return PATH_FAR_UNKNOWN;
 	if (!ipc_near(ipc, &arrival->offer))
@@ -72,6 +73,7 @@ void rndv_across(struct xfer_req *req, void *from)
 	size_t count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
 	int ret;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->copy.done = rndv_copied_across;
 	xfer_req_move(req, XFER_ACROSS);
 	req->transfer.in_flight++;

@@ -144,6 +144,7 @@ static void rndv_recv_begin(struct rndv_arrival *arrival)
 
 void rndv_matched(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	/* for a message that might have come whole */
 	xfer_req_unstage(req, 0);
 	rndv_arrival_take(req, rndv_recv_begin);
@@ -154,6 +155,7 @@ void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 	struct xfer_ep *ep = req->ctx.ep;
 	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_set_busy(req);
 	if (!arrival || arrival->announced || arrival->ready || !TAILQ_EMPTY(&arrival->peeks)) {
 		P2P_WARN("two transfers came under one id, or there is no room for one\n");

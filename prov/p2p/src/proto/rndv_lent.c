@@ -278,6 +278,7 @@ bool rndv_lent_borrows(const struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	return ep->lends &&
 	       (!req->mem.ops ||
 		req->transfer.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size);
@@ -285,6 +286,7 @@ bool rndv_lent_borrows(const struct xfer_req *req)
 
 void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->target[0] = (struct fi_rma_iov){addr, req->transfer.wanted, key};
 	xfer_req_move(req, XFER_BORROWING);
 }

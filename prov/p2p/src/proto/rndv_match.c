@@ -37,6 +37,7 @@ static void rndv_arrival_look_no_more(struct rndv_arrival *arrival, struct xfer 
 
 void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer)
 {
+	xfer_assert_locked(xfer);
 	rndv_arrival_look_no_more(arrival, xfer);
 	LIST_REMOVE(arrival, chain);
 	xfer->open--;
@@ -68,6 +69,7 @@ void rndv_cq_drop(struct xfer_cq *cq)
 	struct rndv_arrival *arrival, *next;
 	struct xfer *xfer = cq->xfer;
 
+	xfer_assert_locked(cq->xfer);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival; arrival = next) {
 			next = LIST_NEXT(arrival, chain);
@@ -81,6 +83,7 @@ struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id)
 {
 	struct rndv_arrival *arrival;
 
+	xfer_assert_locked(xfer);
 	LIST_FOREACH(arrival, xfer_chain(xfer->proto->arriving, id), chain) {
 		if (arrival->id == id)
 			return arrival;
@@ -92,6 +95,7 @@ struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 {
 	struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
 
+	xfer_assert_locked(xfer);
 	if (arrival)
 		return arrival;
 	arrival = cell_get(&xfer->cells);
@@ -108,6 +112,7 @@ struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 
 void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep)
 {
+	xfer_assert_locked(ep->xfer);
 	if (!arrival->ctx.ep)
 		xfer_ctx_init(&arrival->ctx, ep, NULL, rndv_arrival_drop);
 }
@@ -125,6 +130,7 @@ static void rndv_arrival_told(struct rndv_arrival *arrival, struct xfer_ep *ep)
 void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg)
 {
+	xfer_assert_locked(ep->xfer);
 	rndv_arrival_told(arrival, ep);
 	arrival->total = msg->len;
 	arrival->data = msg->data;
@@ -175,6 +181,7 @@ static void rndv_arrival_look(struct rndv_arrival *arrival, struct xfer_ep *ep)
 
 int rndv_arrival_source(struct rndv_arrival *arrival)
 {
+	xfer_assert_locked(arrival->ctx.ep->xfer);
 	arrival->via = arrival->ctx.ep;
 	if (arrival->status)
 		return arrival->status;
@@ -185,6 +192,7 @@ int rndv_arrival_source(struct rndv_arrival *arrival)
 
 void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp *comp)
 {
+	xfer_assert_locked(arrival->ctx.ep->xfer);
 	comp->flags &= ~FI_REMOTE_CQ_DATA;
 	comp->data = arrival->data;
 	comp->len = arrival->total;
@@ -219,6 +227,7 @@ struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
 {
 	struct rndv_arrival *arrival = rndv_arrival_get(xfer, id);
 
+	xfer_assert_locked(xfer);
 	if (arrival && !arrival->ready) {
 		arrival->ready = ready;
 		return arrival;
@@ -231,6 +240,7 @@ struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
 
 void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep)
 {
+	xfer_assert_locked(ep->xfer);
 	rndv_arrival_look(arrival, ep);
 	if (arrival->announced)
 		rndv_arrival_known(arrival);
@@ -242,6 +252,7 @@ void rndv_arrivals_look(struct xfer *xfer, bool doubt)
 	struct xfer_ep *ep;
 	bool left;
 
+	xfer_assert_locked(xfer);
 	for (arrival = LIST_FIRST(&xfer->proto->looking); arrival; arrival = next) {
 		next = LIST_NEXT(arrival, look);
 		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
@@ -263,6 +274,7 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *
 	struct rndv_arrival *arrival;
 	int err;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_set_busy(req);
 	xfer_req_move(req, XFER_MATCHED);
 	xfer_transfer_init(req);
@@ -284,6 +296,7 @@ bool rndv_marker_spent(const struct xfer *xfer, uint64_t id)
 {
 	const struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
 
+	xfer_assert_locked(xfer);
 	/* one that has been announced, and that no more is known of, is over */
 	return arrival ? arrival->ready != NULL : seen_ids_before(&xfer->proto->seen, id);
 }
@@ -293,6 +306,7 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 	struct xfer_ep *ep = req->ctx.ep;
 	struct rndv_arrival *arrival;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	arrival = rndv_arrival_get(ep->xfer, req->comp.data & WIRE_ID_MASK);
 	if (!arrival) {
 		xfer_req_end(req, FI_ENOMEM);
@@ -318,6 +332,7 @@ void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_
 {
 	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
 
+	xfer_assert_locked(ep->xfer);
 	if (!arrival)
 		return;
 	if (arrival->announced) {
@@ -330,6 +345,7 @@ void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_
 
 void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int status)
 {
+	xfer_assert_locked(ep->xfer);
 	rndv_arrival_fail(arrival, ep, status);
 	rndv_arrival_known(arrival);
 }
@@ -338,6 +354,7 @@ void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
 {
 	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, id);
 
+	xfer_assert_locked(ep->xfer);
 	if (arrival && !arrival->announced)
 		rndv_arrival_lost(arrival, ep, -FI_EOPNOTSUPP);
 }
@@ -346,6 +363,7 @@ void rndv_board_found(struct xfer_ep *ep, uint64_t owner)
 {
 	struct rndv_arrival *arrival, *next;
 
+	xfer_assert_locked(ep->xfer);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&ep->xfer->proto->arriving[i]); arrival;
 		     arrival = next) {

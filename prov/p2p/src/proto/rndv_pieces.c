@@ -23,6 +23,7 @@ void rndv_piece_drop(struct xfer_ctx *ctx)
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	struct stage *stage = &ctx->ep->xfer->stage;
 
+	xfer_assert_locked(ctx->ep->xfer);
 	if (piece->slot)
 		stage_slot_put(stage, piece->slot);
 	if (piece->reserve)
@@ -36,6 +37,7 @@ struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
 	uint32_t now = (uint32_t) clock_coarse_ms() | 1;
 	struct stage_reserve *reserve = NULL;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!req->transfer.starved)
 		req->transfer.starved = now;
 	if (xfer->proto->spare && now - req->transfer.starved >= RNDV_STALL)
@@ -74,6 +76,7 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 	uint64_t offset = req->transfer.next * req->transfer.chunk;
 	struct rndv_piece *piece = cell_get(&ep->xfer->cells);
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!piece)
 		return NULL;
 	piece->req = req;
@@ -107,6 +110,7 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 
 void rndv_piece_begun(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer.next++;
 	req->transfer.in_flight++;
 }
@@ -116,6 +120,7 @@ struct xfer_req *rndv_piece_end(struct rndv_piece *piece)
 {
 	struct xfer_req *req = piece->req;
 
+	xfer_assert_locked(piece->req->ctx.ep->xfer);
 	req->transfer.in_flight--;
 	rndv_piece_drop(&piece->out.ctx);
 	return req;
@@ -130,5 +135,6 @@ void rndv_abort_send(struct xfer_req *req)
 		.to_sender = req->recv,
 	};
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	ctrl_send(req->transfer.via, req->transfer.to, &msg);
 }

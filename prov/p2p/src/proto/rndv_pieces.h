@@ -31,6 +31,7 @@ struct rndv_piece {
 /* Has every piece begun? */
 static inline bool rndv_all_begun(const struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	return req->transfer.next == req->transfer.pieces;
 }
 

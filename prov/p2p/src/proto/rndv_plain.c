@@ -58,6 +58,7 @@ void rndv_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 	struct core_comp lost = *comp;
 	struct xfer_ep *ep;
 
+	xfer_assert_locked(cq->xfer);
 	arrival =
 		rndv_arrival_claim(cq->xfer, comp->data & WIRE_ID_MASK, rndv_refuse, &lost.err);
 	if (!arrival) {
@@ -87,11 +88,13 @@ static void rndv_thrown_away(struct rndv_arrival *arrival)
 
 void rndv_discard(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_arrival_take(req, rndv_thrown_away);
 }
 
 void rndv_divert_fail(struct rndv_arrival *arrival)
 {
+	xfer_assert_locked(arrival->ctx.ep->xfer);
 	void *held = arrival->held;
 	void (*gone)(void *held) = arrival->gone;
 
@@ -119,6 +122,7 @@ void rndv_divert(struct xfer_ep *ep, uint64_t id, void *held, void (*gone)(void 
 	struct rndv_arrival *arrival;
 	int err;
 
+	xfer_assert_locked(ep->xfer);
 	arrival = rndv_arrival_claim(ep->xfer, id, rndv_ask_plain, &err);
 	if (!arrival) {
 		gone(held);
@@ -136,6 +140,7 @@ void *rndv_diverted(struct xfer *xfer, struct core_comp *comp)
 	size_t len = comp->len;
 	void *held;
 
+	xfer_assert_locked(xfer);
 	/* before the announcement nobody has */
 	if (!arrival || !arrival->held || !arrival->announced) {
 		P2P_WARN("a message has come that nobody has asked for\n");

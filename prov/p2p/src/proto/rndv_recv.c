@@ -69,6 +69,7 @@ static void rndv_recv_done(struct xfer_req *req)
 
 void rndv_recv_check(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.in_flight)
 		return;
 	switch (req->state) {
@@ -154,6 +155,7 @@ static void rndv_recv_cancel(struct xfer_req *req)
 
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	/* what is on its way to the side endpoint has its receives, until the sender answers */
 	bool answered = tell && req->transfer.via != req->ctx.ep;
 
@@ -183,6 +185,7 @@ void rndv_grant(struct xfer_req *req)
 		.data = first ? req->transfer.recv.far : 0,
 	};
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (via != req->ctx.ep && first) {
 		msg.flags = WIRE_ASIDE;
 		msg.name = via->name;
@@ -228,6 +231,7 @@ void rndv_pull(struct xfer_req *req)
 {
 	ssize_t ret = 0;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	while (!ret && !rndv_all_begun(req) && req->transfer.in_flight < RNDV_WINDOW) {
 		ret = rndv_piece_post(req);
 		if (!ret)
@@ -243,6 +247,7 @@ void rndv_pull(struct xfer_req *req)
 
 void rndv_read_end(struct xfer_req *req, int status)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else

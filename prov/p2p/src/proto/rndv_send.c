@@ -36,6 +36,7 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	struct board *board = &req->ctx.ep->xfer->board;
 	void *note = board_recall(board, msg.id);
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (note)
 		board_leave(board, msg.id, wire_encode(&msg, note));
 }
@@ -55,6 +56,7 @@ static void rndv_send_check(struct xfer_req *req)
 
 void rndv_send_end(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->comp = (struct core_comp){
 		.flags = req->done_flags,
 		.src = FI_ADDR_NOTAVAIL,
@@ -71,6 +73,7 @@ static void rndv_send_over(struct xfer_req *req)
 
 void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->state == XFER_SENT || req->transfer.status) {
 		rndv_send_check(req);
 		return;
@@ -112,6 +115,7 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
 
+	xfer_assert_locked(ctx->ep->xfer);
 	if (req->state == XFER_CORE) {
 		req->transfer.status = -abs(comp->err);
 		rndv_send_end(req);
@@ -164,6 +168,7 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	struct fi_rma_iov memory;
 	int ret;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	ctrl_sign(ep, &msg);
 	if (!msg.id)
 		msg.id = req->transfer.id = xfer_id_new(ep->xfer);
@@ -225,6 +230,7 @@ static bool rndv_marker_first(struct xfer_req *req)
 
 void rndv_marker_queue(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->ctx.done = rndv_marker_sent;
 	req->out.len = 0;
 	req->out.data = WIRE_MARK | req->transfer.id;
@@ -238,6 +244,7 @@ ssize_t rndv_start(struct xfer_req *req, const struct core_op *op)
 	bool first;
 	int ret;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_transfer_init(req);
 	req->transfer.send.wants_fin =
 		req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
@@ -260,6 +267,7 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 {
 	int ret;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_transfer_init(req);
 	req->transfer.send.wants_fin = type == WIRE_WRITE;
 	ret = rndv_announce(req, type, key, addr);
@@ -300,6 +308,7 @@ void rndv_push(struct xfer_req *req)
 	struct rndv_piece *piece;
 	int ret;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	while (req->state == XFER_PUSHING && req->transfer.send.credits &&
 	       req->transfer.in_flight < RNDV_SEND_MAX && !rndv_all_begun(req)) {
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
@@ -392,6 +401,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	enum path_proto proto = req->path.proto;
 	bool plain = msg->flags & WIRE_PLAIN;
 
+	xfer_assert_locked(ep->xfer);
 	if (!rndv_cts_fits(req, msg)) {
 		xfer_message_wrong(ep->xfer, msg->type, "of another length or kind");
 		return;
@@ -438,6 +448,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 
 void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
+	xfer_assert_locked(ep->xfer);
 	req->transfer.send.credits += msg->count;
 	rndv_push(req);
 }
@@ -446,6 +457,7 @@ void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 {
 	bool taken = req->state == XFER_ANNOUNCED && !msg->status;
 
+	xfer_assert_locked(ep->xfer);
 	/* who has neither been offered it nor asked for any of it cannot have all of it */
 	if (taken && !path_offers(req->path.proto) && req->path.proto != PATH_LENT &&
 	    !req->transfer.send.wants_fin) {

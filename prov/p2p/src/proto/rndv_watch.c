@@ -47,6 +47,7 @@ void rndv_watch(struct xfer *xfer)
 	struct rndv_arrival *arrival;
 	struct xfer_req *req;
 
+	xfer_assert_locked(xfer);
 	if (now < xfer->proto->watch_at)
 		return;
 	xfer->proto->watch_at = now + RNDV_WATCH;

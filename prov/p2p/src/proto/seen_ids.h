@@ -4,7 +4,7 @@
  *
  * A sender announces its ids in any order, as it may have several endpoints, but never far
  * apart. So the last SEEN_IDS ids of each sender are told apart. All before them count as old.
- * All [locked].
+ * The caller's lock guards it.
  */
 #ifndef P2P_SEEN_IDS_H
 #define P2P_SEEN_IDS_H

@@ -172,6 +172,7 @@ void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
 	bool fits;
 	struct xfer_req *req = ctrl_answered(ep->xfer, msg, &fits);
 
+	xfer_assert_locked(ep->xfer);
 	if (fits)
 		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
 }
@@ -217,6 +218,7 @@ void ctrl_progress(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx, *next;
 
+	xfer_assert_locked(ep->xfer);
 	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = next) {
 		next = LIST_NEXT(ctx, live);
 		if (ctx->done == ctrl_received && ((struct ctrl_in *) ctx)->waits)
@@ -229,6 +231,7 @@ int ctrl_listen(struct xfer_ep *ep)
 	struct ctrl_in *ctrl;
 	int ret;
 
+	xfer_assert_locked(ep->xfer);
 	if (ep->listens)
 		return 0;
 	for (int i = 0; i < (ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_ASIDE); i++) {
@@ -255,6 +258,7 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data)
 {
 	struct xfer_ep *ep;
 
+	xfer_assert_locked(cq->xfer);
 	if (!(data & cq->xfer->mark))
 		return;
 	/* the completion does not tell which endpoint it came to */
@@ -272,6 +276,7 @@ static bool ctrl_serves(const struct xfer_ep *ep)
 
 int ctrl_start(struct xfer_ep *ep)
 {
+	xfer_assert_locked(ep->xfer);
 	return ctrl_serves(ep) || ep->asked ? ctrl_listen(ep) : 0;
 }
 
@@ -279,6 +284,7 @@ void ctrl_stop(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx;
 
+	xfer_assert_locked(ep->xfer);
 	if (!ep->listens || ctrl_serves(ep))
 		return;
 	ep->listens = false;
@@ -295,6 +301,7 @@ void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg)
 	struct xfer_ep *beside = xfer_ep_beside(ep);
 	const struct xfer_ep *named = beside ? beside : ep;
 
+	xfer_assert_locked(ep->xfer);
 	if (named != ep)
 		msg->flags |= WIRE_ASIDE;
 	msg->name = named->name;
@@ -305,6 +312,7 @@ struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)
 {
 	struct xfer_ep *aside = flags & WIRE_ASIDE ? xfer_ep_beside(ep) : NULL;
 
+	xfer_assert_locked(ep->xfer);
 	return aside ? aside : ep;
 }
 
@@ -312,6 +320,7 @@ void ctrl_flush(struct xfer_ep *ep)
 {
 	struct xfer_out *out = ep->letter;
 
+	xfer_assert_locked(ep->xfer);
 	ep->letter = NULL;
 	if (out)
 		xfer_out_post(out);
@@ -319,6 +328,7 @@ void ctrl_flush(struct xfer_ep *ep)
 
 bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
 {
+	xfer_assert_locked(ep->xfer);
 	return (ep->letter && ep->letter->addr == addr) || xfer_outq_has(ep, addr);
 }
 
@@ -346,6 +356,7 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 	struct ctrl_out *ctrl;
 	int ret = ep->closing ? -FI_ECANCELED : ctrl_listen(ep);
 
+	xfer_assert_locked(ep->xfer);
 	if (ret)
 		return ret;
 	ctrl_trace("sending", msg);

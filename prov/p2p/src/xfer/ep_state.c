@@ -26,6 +26,7 @@ struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep)
 {
 	int ret;
 
+	xfer_assert_locked(ep->xfer);
 	if (!ep->stalls)
 		return ep;
 	if (ep->aside || !ep->aside_open || !ep->started || ep->closing)
@@ -57,6 +58,7 @@ void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
 
 void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len)
 {
+	xfer_assert_locked(ep->xfer);
 	ep->stats.tx_msgs[choice->path]++;
 	ep->stats.tx_bytes[choice->path] += len;
 	ep->reason[choice->path] = choice->reason;
@@ -69,6 +71,7 @@ void xfer_ep_limit(struct xfer_ep *ep)
 	bool remote =
 		!ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;
 
+	xfer_assert_locked(ep->xfer);
 	__atomic_store_n(&ep->rma_limit, remote ? SIZE_MAX : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->send_limit, sends ? SIZE_MAX : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->recv_limit, receives ? xfer_recv_limit(ep, ep->rx_flags) : 0,
@@ -104,6 +107,7 @@ int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir
 int xfer_copy_in_order(struct xfer_ep *ep, const struct dev_mem *mem, const struct iovec *iov,
 		       size_t count, void *host, struct copy *copy)
 {
+	xfer_assert_locked(ep->xfer);
 	copy->ordered = true;
 	return xfer_copy_begin(ep, mem, COPY_IN, iov, count, host, copy);
 }
@@ -113,6 +117,7 @@ int xfer_copy_now(struct xfer *xfer, const struct dev_mem *mem, const struct iov
 {
 	struct copy copy;
 
+	xfer_assert_locked(xfer);
 	if (mem->ops && mem_iov_len(iov, count))
 		return copy_run(&xfer->copies, mem, COPY_OUT, iov, count, host, &copy);
 	mem_gather(iov, count, host);

@@ -138,6 +138,7 @@ int xfer_ep_init_aside(struct xfer_ep *aside, struct xfer_ep *front)
 {
 	int ret;
 
+	xfer_assert_locked(front->xfer);
 	aside->layered = true;
 	aside->mixes = front->mixes;
 	aside->tag_bit = front->tag_bit;

@@ -20,6 +20,7 @@ static int pin_new(struct xfer_req *req)
 
 void pin_release(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!req->pin)
 		return;
 	for (size_t i = 0; i < P2P_IOV_MAX; i++) {
@@ -40,6 +41,7 @@ int pin_device(struct xfer_req *req, const char **why)
 	struct dev_mem mem = req->mem;
 	int ret = pin_new(req);
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	for (size_t i = 0; !ret && i < req->count; i++) {
 		const struct iovec *iov = &req->iov[i];
 
@@ -71,6 +73,7 @@ struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 {
 	const char *why;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
 	if (!query->peer && query->layered && path_wants_across(query, &why)) {
@@ -99,6 +102,7 @@ int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
 		.across_why = across_why,
 	};
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->path = far_why ? path_choose(&query) : pin_choose(req, &query);
 	req->direct = req->path.proto == PATH_DIRECT;
 	if (req->path.proto != PATH_NONE)
@@ -113,6 +117,7 @@ int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, vo
 	int ret = fi_mr_reg(xfer->map.domain, iov->iov_base, iov->iov_len,
 			    PIN_ACCESS & ~FI_REMOTE_READ, 0, 0, xfer->local_flags, mr, NULL);
 
+	xfer_assert_locked(xfer);
 	if (ret)
 		P2P_WARN("fi_mr_reg of %zu bytes of host memory: %s\n", iov->iov_len,
 			 fi_strerror(-ret));
@@ -131,6 +136,7 @@ int pin_host(struct xfer_req *req, void *const *desc, bool far)
 	struct xfer *xfer = req->ctx.ep->xfer;
 	int ret;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!xfer->local)
 		return 0;
 	ret = pin_new(req);
@@ -151,6 +157,7 @@ void pin_slice(const struct xfer_req *req, size_t offset, size_t count, void **d
 {
 	size_t pieces = 0;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	memset(desc, 0, count * sizeof *desc);
 	/* the pieces that mem_iov_slice() gives */
 	for (size_t i = 0; req->pin && i < req->count && pieces < count; i++) {
@@ -168,6 +175,7 @@ void pin_remote(const struct xfer_req *req, struct fi_rma_iov *remote)
 	const struct nic_map_entry *entry = req->pin->map[0];
 	uintptr_t addr = (uintptr_t) req->iov[0].iov_base;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	remote->addr = req->ctx.ep->xfer->virt_addr ? addr : addr - entry->start;
 	remote->len = req->len;
 	remote->key = fi_mr_key(entry->mr);

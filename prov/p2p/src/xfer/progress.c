@@ -68,6 +68,7 @@ static void xfer_pass_end(struct xfer *xfer)
 
 void xfer_progress_locked(struct xfer *xfer)
 {
+	xfer_assert_locked(xfer);
 	if (p2p_unlikely(cell_scarce(&xfer->cells)))
 		xfer_retired_turn(xfer);
 	xfer->passing = true;

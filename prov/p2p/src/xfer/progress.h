@@ -7,8 +7,10 @@
 
 #include "xfer/xfer.h"
 
-/* Moves everything that can move: completions, copies, messages. The second one [locked] */
+/* Moves everything that can move: completions, copies, messages */
 void xfer_progress(struct xfer *xfer);
+
+/* The same [locked] */
 void xfer_progress_locked(struct xfer *xfer);
 
 /* The same, but no further than until there is a report in @cq. Did the core have anything? */

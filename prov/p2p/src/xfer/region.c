@@ -19,6 +19,7 @@ int region_add(struct xfer *xfer, struct region *region, bool shared)
 {
 	struct region *first = region_find(xfer, region->key);
 
+	xfer_assert_locked(xfer);
 	if (first && !shared) {
 		P2P_WARN("key 0x%zx is in use for another region\n", (size_t) region->key);
 		return -FI_ENOKEY;
@@ -36,6 +37,7 @@ int region_remove(struct xfer *xfer, struct region *region)
 {
 	struct region *before = region_find(xfer, region->key), *next = region->same;
 
+	xfer_assert_locked(xfer);
 	if (region->users) {
 		P2P_WARN("region 0x%zx is being written or read by peers\n",
 			 (size_t) region->key);
@@ -68,6 +70,7 @@ int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, u
 {
 	struct region *first = region_find(xfer, key), *found = first;
 
+	xfer_assert_locked(xfer);
 	if (!first) {
 		P2P_WARN("a peer names key 0x%zx: there is no such region\n", (size_t) key);
 		return -FI_EKEYREJECTED;

@@ -47,11 +47,11 @@ int region_remove(struct xfer *xfer, struct region *region);
 int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, uint64_t access,
 		 struct region **region, struct iovec *iov, size_t *count, struct dev_mem *mem);
 
+/* Not [locked] by a check, as a region does not know its domain: the caller holds the lock. */
 static inline void region_hold(struct region *region)
 {
 	region->users++;
 }
-
 static inline void region_release(struct region *region)
 {
 	region->users--;

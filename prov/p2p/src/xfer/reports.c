@@ -48,6 +48,7 @@ void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_report *report;
 
+	xfer_assert_locked(cq->xfer);
 	if (cq->silent) {
 		free(comp->err_data);
 		return;
@@ -141,6 +142,7 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 	struct core_comp comp;
 	ssize_t ret = XFER_READ_BATCH;
 
+	xfer_assert_locked(cq->xfer);
 	for (int reads = 0; ret == XFER_READ_BATCH && reads < XFER_READS_MAX; reads++) {
 		ret = xfer_cq_read(cq, entries, XFER_READ_BATCH, src);
 		for (ssize_t i = 0; i < ret; i++) {

@@ -12,6 +12,7 @@
 
 void xfer_set_busy(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!req->busy)
 		xfer_busy_add(req->ctx.ep->xfer, 1);
 	req->busy = true;
@@ -21,6 +22,7 @@ void xfer_req_unstage(struct xfer_req *req, size_t used)
 {
 	struct stage *stage = &req->ctx.ep->xfer->stage;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->slot)
 		stage_slot_put(stage, req->slot);
 	if (req->reserve)
@@ -33,6 +35,7 @@ void xfer_req_release(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_req_unstage(req, req->recv ? req->comp.len : req->len);
 	if (req->region)
 		region_release(req->region);
@@ -48,6 +51,7 @@ void xfer_req_release(struct xfer_req *req)
 
 void xfer_req_undo(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->state != XFER_CORE)
 		xfer_req_move(req, XFER_ENDED);
 	xfer_req_release(req);
@@ -72,6 +76,7 @@ bool xfer_ctx_is_req(const struct xfer_ctx *ctx)
 void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
 			 const struct dev_mem *mem)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->op_flags = op->flags;
 	req->report = op->flags & FI_COMPLETION;
 	req->mem = *mem;
@@ -87,6 +92,7 @@ struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 {
 	struct xfer_req *req = cell_get_zeroed(&ep->xfer->cells, XFER_REQ_ZEROED);
 
+	xfer_assert_locked(ep->xfer);
 	if (!req)
 		return NULL;
 	req->context = op->context;
@@ -97,8 +103,8 @@ struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 	req->tagged = op->tagged;
 	req->cq = op->recv ? ep->rxcq : ep->txcq;
 	req->done_flags = (op->recv ? FI_RECV : FI_SEND) | (op->tagged ? FI_TAGGED : FI_MSG);
-	xfer_req_set_buffer(req, op, mem);
 	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
+	xfer_req_set_buffer(req, op, mem);
 	return req;
 }
 
@@ -116,6 +122,7 @@ struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
 	};
 	struct xfer_req *req = xfer_req_new(ep, &local, mem);
 
+	xfer_assert_locked(ep->xfer);
 	if (!req)
 		return NULL;
 	req->cq = ep->txcq;
@@ -138,6 +145,7 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 	};
 	struct xfer_req *req = xfer_req_new(ep, &local, &result->mem);
 
+	xfer_assert_locked(ep->xfer);
 	if (!req)
 		return NULL;
 	req->cq = ep->txcq;
@@ -152,6 +160,7 @@ void xfer_req_end(struct xfer_req *req, int err)
 	struct xfer_cq *cq = req->cq;
 	bool report = err ? !req->served : req->report;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (p2p_unlikely(req->state != XFER_CORE))
 		xfer_req_move(req, XFER_ENDED);
 	req->comp.context = req->context;

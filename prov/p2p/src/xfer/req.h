@@ -232,7 +232,7 @@ void xfer_set_busy(struct xfer_req *req);
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
 void xfer_req_end(struct xfer_req *req, int err);
 
-/* Is this record a request? */
+/* Is this record a request? Not [locked] */
 bool xfer_ctx_is_req(const struct xfer_ctx *ctx);
 
 #endif /* P2P_REQ_H */

@@ -274,6 +274,7 @@ void xfer_req_move(struct xfer_req *req, enum xfer_state state)
 	struct xfer_list *before = xfer_state_list(req, req->state);
 	struct xfer_list *after = xfer_state_list(req, state);
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	assert(xfer_state_follows(req->state, state));
 	if (before && before != after)
 		xfer_list_remove(req, before);
@@ -289,6 +290,7 @@ void xfer_req_move(struct xfer_req *req, enum xfer_state state)
 
 void xfer_message_wrong(struct xfer *xfer, enum wire_type type, const char *where)
 {
+	xfer_assert_locked(xfer);
 	if (!xfer->wrong++)
 		P2P_WARN("a peer sends %s about what is %s here: such messages are dropped\n",
 			 wire_type_name(type), where);
@@ -298,6 +300,7 @@ bool xfer_req_fits(struct xfer_req *req, enum wire_type type)
 {
 	enum xfer_fit fit = xfer_state_fit(req->state, type);
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (fit == XFER_WRONG)
 		xfer_message_wrong(req->ctx.ep->xfer, type, xfer_state_name(req->state));
 	else
@@ -309,6 +312,7 @@ bool xfer_req_fits(struct xfer_req *req, enum wire_type type)
 
 void xfer_transfer_init(struct xfer_req *req)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer = (struct xfer_transfer){
 		.via = req->ctx.ep,
 		.to = req->addr,
@@ -320,6 +324,7 @@ struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 {
 	struct xfer_req *req;
 
+	xfer_assert_locked(xfer);
 	LIST_FOREACH(req, xfer_chain(xfer->sending, id), transfer.chain) {
 		if (req->transfer.id == id)
 			return req;
@@ -332,6 +337,7 @@ uint64_t xfer_id_new(struct xfer *xfer)
 {
 	uint64_t id;
 
+	xfer_assert_locked(xfer);
 	/* they come round again, and an old one may still wait to be received */
 	do
 		id = xfer_board_owner(xfer->id_base) | (++xfer->id_next & WIRE_ID_COUNT);

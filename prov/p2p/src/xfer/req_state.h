@@ -21,12 +21,12 @@ enum xfer_fit {
  */
 void xfer_req_move(struct xfer_req *req, enum xfer_state state);
 
-/* Does a control message of this type fit a request in this state? (The table itself: pure) */
+/*
+ * What the table says: does a control message fit a request in this state, and may the second state
+ * follow the first? Not [locked]
+ */
 enum xfer_fit xfer_state_fit(enum xfer_state state, enum wire_type type);
-
-/* May the second state follow the first? */
 bool xfer_state_follows(enum xfer_state state, enum xfer_state next);
-
 const char *xfer_state_name(enum xfer_state state);
 
 /* The same for what has come: notes that the peer lives, and counts and says what is wrong. */

@@ -29,6 +29,7 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
 		   void (*drop)(struct xfer_ctx *ctx))
 {
+	xfer_assert_locked(ep->xfer);
 	xfer_ctx_init(&out->ctx, ep, done, drop);
 	out->post = xfer_out_send;
 	out->addr = addr;
@@ -48,6 +49,7 @@ void xfer_out_post(struct xfer_out *out)
 {
 	struct xfer_ep *ep = out->ctx.ep;
 
+	xfer_assert_locked(out->ctx.ep->xfer);
 	out->ret = TAILQ_EMPTY(&ep->outq) ? out->post(out) : -FI_EAGAIN;
 	if (!out->ret)
 		return;
@@ -79,6 +81,7 @@ bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	const struct xfer_out *out;
 
+	xfer_assert_locked(ep->xfer);
 	TAILQ_FOREACH(out, &ep->outq, entry) {
 		if (out->addr == addr)
 			return true;
@@ -92,6 +95,7 @@ void xfer_outq_flush(struct xfer_ep *ep)
 	struct xfer_out *out, *next;
 	ssize_t ret;
 
+	xfer_assert_locked(ep->xfer);
 	for (out = TAILQ_FIRST(&ep->outq); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
 		if (xfer_blocked_has(&blocked, out->addr))
@@ -148,6 +152,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 	struct xfer_req *req, *next;
 	ssize_t ret;
 
+	xfer_assert_locked(ep->xfer);
 	for (req = TAILQ_FIRST(&ep->sendq); req && left; req = next) {
 		next = TAILQ_NEXT(req, entry);
 		left -= req->state != XFER_STAGING;
@@ -168,6 +173,7 @@ bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	const struct xfer_req *req;
 
+	xfer_assert_locked(ep->xfer);
 	TAILQ_FOREACH(req, &ep->sendq, entry) {
 		if (req->addr == addr)
 			return true;

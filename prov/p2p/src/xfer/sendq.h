@@ -29,13 +29,14 @@ struct xfer_out {
 /*
  * Addresses that, in the course of one walk along a queue, something has to wait for: what
  * else goes there waits too, and the rest does not wait for it. FI_ADDR_NOTAVAIL is every
- * address.
+ * address. Not [locked]: it is on the stack of who walks.
  */
 struct xfer_blocked {
 	fi_addr_t addr[16];
 	size_t count;
 };
 
+/* Not [locked], like the structure */
 bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
 void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
 

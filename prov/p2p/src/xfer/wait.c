@@ -63,6 +63,7 @@ void wait_domain_add(struct wait_domain *domain, int fd)
 {
 	struct wait_point *point;
 
+	xfer_assert_locked(container_of(domain, struct xfer, wait));
 	/* a descriptor leaves the sets when it is closed */
 	LIST_FOREACH(point, &domain->points, entry) {
 		if (fd >= 0 && point->wide)
@@ -83,6 +84,7 @@ static void wait_own_add(struct wait_domain *domain, const struct xfer_cq *cq, i
 
 void wait_domain_remove(struct wait_domain *domain, struct xfer_cq *cq)
 {
+	xfer_assert_locked(cq->xfer);
 	wait_own_add(domain, cq, wait_domain_forget(domain, cq));
 }
 
@@ -91,6 +93,7 @@ int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
 	struct wait_point *point;
 	const int fd = cq->fd;
 
+	xfer_assert_locked(cq->xfer);
 	LIST_FOREACH(point, &domain->points, entry) {
 		if (fd >= 0 && !point->plain && (point->wide || point->cq == cq))
 			wait_epoll(point->fd, EPOLL_CTL_DEL, fd);
@@ -101,6 +104,7 @@ int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
 
 void wait_domain_recall(struct wait_domain *domain, struct xfer_cq *cq, int fd)
 {
+	xfer_assert_locked(cq->xfer);
 	cq->fd = fd;
 	wait_domain_add(domain, fd);
 	wait_own_add(domain, cq, fd);
@@ -174,6 +178,7 @@ void wait_wake(struct wait_point *point)
 {
 	const uint64_t one = 1;
 
+	xfer_assert_locked(point->xfer);
 	point->news = true;
 	if (!point->armed)
 		return;
@@ -186,6 +191,7 @@ void wait_wake(struct wait_point *point)
 
 void wait_wake_counted(struct wait_domain *domain)
 {
+	xfer_assert_locked(container_of(domain, struct xfer, wait));
 	__atomic_store_n(&domain->counted, domain->counted + 1, __ATOMIC_RELEASE);
 	if (domain->sleepers)
 		fi_cntr_add(domain->waker, 1);
@@ -195,6 +201,7 @@ void wait_wake_all(struct wait_domain *domain)
 {
 	struct wait_point *point;
 
+	xfer_assert_locked(container_of(domain, struct xfer, wait));
 	LIST_FOREACH(point, &domain->points, entry) {
 		if (point->armed)
 			wait_wake(point);
@@ -350,6 +357,7 @@ int wait_arm(struct wait_point *point)
 	uint64_t events;
 	int ret = 0;
 
+	xfer_assert_locked(point->xfer);
 	/* of two threads that wait for one queue the other may have seen the news */
 	if (point->news || (point->cq && point->cq->count) ||
 	    (xfer->copies.pending && wait_moves(point))) {

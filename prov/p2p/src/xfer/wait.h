@@ -113,7 +113,7 @@ int wait_open_all(struct wait_point *point, struct xfer *xfer, int set);
 void wait_close(struct wait_point *point);
 
 /*
- * Does the point sleep for all of the domain's queues now [locked]? While transfers are under way, or
+ * Does the point sleep for all of the domain's queues now? Not [locked]: it is a look. While transfers are under way, or
  * where peers may ask for one in another queue, any queue counts to who moves them.
  */
 bool wait_wide(const struct wait_point *point);
@@ -144,7 +144,7 @@ struct wait_seen wait_waker_read(struct xfer *xfer);
 int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 		     unsigned int *rounds);
 
-/* May anybody sleep, so that news has to come by way of the core? [locked] */
+/* May anybody sleep, so that news has to come by way of the core? The caller holds the domain's lock. */
 static inline bool wait_sleepers(const struct wait_domain *domain)
 {
 	return !LIST_EMPTY(&domain->points) || domain->waker;
@@ -154,7 +154,7 @@ static inline bool wait_sleepers(const struct wait_domain *domain)
 void wait_wake(struct wait_point *point);
 void wait_wake_all(struct wait_domain *domain);
 
-/* There is something to do for the thread that moves transfers on, if there is one [locked]. */
+/* There is something to do for the thread that moves transfers on, if there is one. The caller holds the domain's lock. */
 static inline void wait_wake_mover(struct wait_domain *domain)
 {
 	if (domain->mover)

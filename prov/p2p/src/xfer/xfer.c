@@ -90,6 +90,7 @@ int xfer_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
 	int ret = stage_ready(&xfer->stage, mem);
 
+	xfer_assert_locked(xfer);
 	return ret ? ret : copy_ready(&xfer->copies, mem);
 }
 

@@ -327,6 +327,7 @@ static inline bool xfer_busy(const struct xfer *xfer)
 /* The same, without the thread [locked] */
 static inline bool xfer_moving(const struct xfer *xfer)
 {
+	xfer_assert_locked(xfer);
 	return xfer->busy > (xfer->wait.mover != NULL);
 }
 
