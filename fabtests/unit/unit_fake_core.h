@@ -59,7 +59,7 @@ void fake_stop(void);
 
 void fake_cq_open(struct xfer_cq *cq);
 
-/* Fills an endpoint, for xfer_ep_init() or xfer_ep_init_aside() */
+/* Fills an endpoint, for xfer_ep_init() or xfer_ep_init_side() */
 void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq);
 
 /* Closed, its memory is the application's again: what was there is gone, and the core has nothing */

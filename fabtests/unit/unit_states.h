@@ -28,14 +28,14 @@
 
 /**
  * struct scene - an endpoint with one request, which is brought into some state.
- * @aside:	the endpoint beside it, where there is one
+ * @side:	the endpoint beside it, where there is one
  * @req:	the request; scene_state() tells whether it is still there
  * @id:		what messages about it name
  * @reports:	completions of the request that the application has read
  */
 struct scene {
 	struct xfer_ep ep;
-	struct xfer_ep aside;
+	struct xfer_ep side;
 	struct xfer_req *req;
 	uint64_t id;
 	unsigned int reports;

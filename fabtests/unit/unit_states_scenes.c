@@ -185,7 +185,7 @@ static const struct {
 			     .len = 1,
 			     .chunk = 1,
 			     .count = 1,
-			     .flags = WIRE_ASIDE,
+			     .flags = WIRE_SIDE,
 			     PEER}},
 	[SAID_CTS_NOTHING] = {"CTS for nothing", {.type = WIRE_CTS}},
 	[SAID_CTS_PLAIN] = {"CTS for it whole", {.type = WIRE_CTS, .flags = WIRE_PLAIN}},
@@ -284,14 +284,14 @@ void scene_say(struct scene *scene, enum said said)
 /* ---- the states ---- */
 
 /* What is between marker and FIN goes by an endpoint beside the scene's. */
-static void scene_aside(struct scene *scene)
+static void scene_side(struct scene *scene)
 {
-	fake_ep_init(&scene->aside, &fake_cq);
+	fake_ep_init(&scene->side, &fake_cq);
 	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(xfer_ep_init_aside(&scene->aside, &scene->ep), 0);
+	assert_int_equal(xfer_ep_init_side(&scene->side, &scene->ep), 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	scene->ep.stalls = true;
-	scene->ep.aside = &scene->aside;
+	scene->ep.side = &scene->side;
 }
 
 static void bring_core(struct scene *scene)
@@ -367,18 +367,18 @@ static void bring_pushing(struct scene *scene)
 	scene_say(scene, SAID_CTS_PIECE);
 }
 
-static void bring_pushing_aside(struct scene *scene)
+static void bring_pushing_side(struct scene *scene)
 {
 	struct wire_msg msg = said_all[SAID_CTS_PIECE].msg;
 
-	scene_aside(scene);
+	scene_side(scene);
 	bring_announced(scene);
 	msg.id = scene->id;
-	msg.flags = WIRE_ASIDE;
+	msg.flags = WIRE_SIDE;
 	msg.name = "peer";
 	msg.name_len = 4;
 	scene_dispatch(scene, &msg);
-	assert_ptr_equal(scene->req->transfer.via, &scene->aside);
+	assert_ptr_equal(scene->req->transfer.via, &scene->side);
 }
 
 static void bring_whole(struct scene *scene)
@@ -443,16 +443,16 @@ static void bring_pulling(struct scene *scene)
 	scene_say(scene, SAID_ANNOUNCE);
 }
 
-static void bring_pulling_aside(struct scene *scene)
+static void bring_pulling_side(struct scene *scene)
 {
 	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
 
-	scene_aside(scene);
+	scene_side(scene);
 	bring_matched(scene);
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_ASIDE;
+	msg.flags = WIRE_SIDE;
 	scene_dispatch(scene, &msg);
-	assert_ptr_equal(scene->req->transfer.via, &scene->aside);
+	assert_ptr_equal(scene->req->transfer.via, &scene->side);
 }
 
 static void bring_pulling_write(struct scene *scene)
@@ -526,10 +526,10 @@ static void bring_received(struct scene *scene)
 	scene_end(scene_held(FAKE_RECV, true), 1, 0);
 }
 
-/* The same where it comes by the endpoint aside: the others stay, until the sender has answered. */
-static void bring_received_aside(struct scene *scene)
+/* The same where it comes by the side endpoint: the others stay, until the sender has answered. */
+static void bring_received_side(struct scene *scene)
 {
-	bring_pulling_aside(scene);
+	bring_pulling_side(scene);
 	scene_end(scene_held(FAKE_RECV, true), 1, 0);
 }
 
@@ -561,7 +561,7 @@ const struct scene_kind scene_kinds[] = {
 	{"announced, supplies a read", XFER_ANNOUNCED, bring_announced_supply, .served = true,
 	 .unmarked = true},
 	{"pushing", XFER_PUSHING, bring_pushing},
-	{"pushing, aside", XFER_PUSHING, bring_pushing_aside},
+	{"pushing, side", XFER_PUSHING, bring_pushing_side},
 	{"wanted whole", XFER_WHOLE, bring_whole},
 	{"finishing", XFER_FINISHING, bring_finishing},
 	{"asking for a write", XFER_ASKING_FIN, bring_asking_fin},
@@ -574,14 +574,14 @@ const struct scene_kind scene_kinds[] = {
 	{"granting", XFER_GRANTING, bring_granting},
 	{"pulling", XFER_PULLING, bring_pulling},
 	{"pulling, a write", XFER_PULLING, bring_pulling_write, .served = true},
-	{"pulling, aside", XFER_PULLING, bring_pulling_aside},
+	{"pulling, side", XFER_PULLING, bring_pulling_side},
 	{"borrowing", XFER_BORROWING, bring_borrowing},
 	{"reading", XFER_READING, bring_reading},
 	{"copying across", XFER_ACROSS, bring_across},
 	{"fetching", XFER_FETCHING, bring_fetching},
 	{"telling", XFER_TELLING, bring_telling},
 	{"failed", XFER_RECEIVED, bring_received},
-	{"failed, aside", XFER_RECEIVED, bring_received_aside},
+	{"failed, side", XFER_RECEIVED, bring_received_side},
 	{"copying", XFER_COPYING, bring_copying},
 	{"bouncing", XFER_BOUNCING, bring_bouncing},
 };
@@ -679,7 +679,7 @@ void scene_drain(struct scene *scene)
 			;
 		xfer_progress(&fake_xfer);
 	} while (scene_end_next() || fake_xfer.copies.pending ||
-		 !TAILQ_EMPTY(&scene->ep.outq) || !TAILQ_EMPTY(&scene->aside.outq));
+		 !TAILQ_EMPTY(&scene->ep.outq) || !TAILQ_EMPTY(&scene->side.outq));
 }
 
 void scene_give_up(struct scene *scene)

@@ -90,4 +90,9 @@ void ep_stats_print(const struct p2p_ep *ep)
 		" bytes), pins %" PRIu64 ", found pinned %" PRIu64 ", taken back %" PRIu64 "\n",
 		(const void *) ep, stats->copies, stats->copy_bytes, stats->pins,
 		stats->cache_hits, stats->evictions);
+	if (ep->domain->xfer.wrong)
+		fprintf(stderr,
+			"libfabric:p2p: endpoint %p: its domain has dropped %" PRIu64
+			" control messages that no honest peer sends\n",
+			(const void *) ep, ep->domain->xfer.wrong);
 }

@@ -111,7 +111,7 @@ static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
 		fi_close(&side->xfer.core->fid);
 		return ret;
 	}
-	ret = xfer_ep_init_aside(&side->xfer, front);
+	ret = xfer_ep_init_side(&side->xfer, front);
 	if (ret)
 		return ret;
 	P2P_INFO("opened an endpoint for long messages\n");
@@ -139,7 +139,7 @@ int side_ep_init(struct p2p_ep *ep, const struct fi_info *core)
 	side->info->dest_addrlen = 0;
 	side->ep = ep;
 	ep->side = side;
-	ep->xfer.aside_open = side_ep_open;
+	ep->xfer.side_open = side_ep_open;
 	return 0;
 }
 

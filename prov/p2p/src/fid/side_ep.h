@@ -19,7 +19,7 @@
 #include "xfer/xfer.h"
 
 /**
- * struct p2p_side_ep - what the side endpoint of @ep takes. xfer_ep_beside() opens it.
+ * struct p2p_side_ep - what the side endpoint of @ep takes. xfer_ep_side() opens it.
  * @info:	what to open it with: a copy of what the application's was opened with
  * @av:		the peers' side endpoints
  */

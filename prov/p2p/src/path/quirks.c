@@ -142,7 +142,7 @@ const struct quirk quirks_table[] = {
 			"FI_DIRECTED_RECV",
 		.why = "xnet_match_tag_addr() looks for the queue of such a peer by its "
 		       "address. The address is -1, and ofi_array_at() reads before its array. "
-		       "The endpoint aside hears from such peers. So it is opened without the "
+		       "The side endpoint hears from such peers. So it is opened without the "
 		       "capability (side_ep_init()).",
 		.see = "Keep the capability there, and look at the index in a debugger. What "
 		       "lies before the array decides about a crash.",

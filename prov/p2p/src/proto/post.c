@@ -34,7 +34,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 {
 	bool whole = len <= post_whole_max(ep, op);
 	/* who sends short messages only needs no other endpoint */
-	bool stalls = ep->stalls && (whole || !xfer_ep_beside(ep));
+	bool stalls = ep->stalls && (whole || !xfer_ep_side(ep));
 	bool pieces = ep->layered && (whole || !stalls);
 	/* of the core we only hear when a message is in the receiver's staging memory */
 	bool delivery = pieces && op->flags & FI_DELIVERY_COMPLETE;

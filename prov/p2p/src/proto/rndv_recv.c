@@ -187,7 +187,7 @@ void rndv_grant(struct xfer_req *req)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (via != req->ctx.ep && first) {
-		msg.flags = WIRE_ASIDE;
+		msg.flags = WIRE_SIDE;
 		msg.name = via->name;
 		msg.name_len = via->name_len;
 	}

@@ -374,9 +374,9 @@ static int rndv_cts_route(struct xfer_req *req, const struct wire_msg *msg)
 	fi_addr_t to;
 	int ret;
 
-	if (!(msg->flags & WIRE_ASIDE))
+	if (!(msg->flags & WIRE_SIDE))
 		return 0;
-	via = xfer_ep_beside(req->ctx.ep);
+	via = xfer_ep_side(req->ctx.ep);
 	ret = via ? via->resolve(via, msg->name, msg->name_len, &to) : -FI_EADDRNOTAVAIL;
 	if (ret) {
 		rndv_send_fail(req, ret, true);

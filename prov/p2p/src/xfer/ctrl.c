@@ -16,11 +16,11 @@
  * so each of these is paid for by every message of the user's; what does not find one
  * free waits in the core, until one of them is posted again: that depends on nothing but
  * our progress. So there are none before they are needed: before something comes or goes
- * that control messages are about. There are more on an endpoint aside: nothing else is received
+ * that control messages are about. There are more on a side endpoint: nothing else is received
  * there but pieces, and the core stops reading meanwhile.
  */
 #define CTRL_RECEIVES 2
-#define CTRL_RECEIVES_ASIDE 16
+#define CTRL_RECEIVES_SIDE 16
 
 /* @reserve: where it lies if it is too long for @buf, which may have several messages in it */
 struct ctrl_out {
@@ -234,7 +234,7 @@ int ctrl_listen(struct xfer_ep *ep)
 	xfer_assert_locked(ep->xfer);
 	if (ep->listens)
 		return 0;
-	for (int i = 0; i < (ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_ASIDE); i++) {
+	for (int i = 0; i < (ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE); i++) {
 		ctrl = cell_get(&ep->xfer->cells);
 		if (!ctrl)
 			return -FI_ENOMEM;
@@ -298,22 +298,22 @@ void ctrl_stop(struct xfer_ep *ep)
 
 void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg)
 {
-	struct xfer_ep *beside = xfer_ep_beside(ep);
-	const struct xfer_ep *named = beside ? beside : ep;
+	struct xfer_ep *side = xfer_ep_side(ep);
+	const struct xfer_ep *named = side ? side : ep;
 
 	xfer_assert_locked(ep->xfer);
 	if (named != ep)
-		msg->flags |= WIRE_ASIDE;
+		msg->flags |= WIRE_SIDE;
 	msg->name = named->name;
 	msg->name_len = named->name_len;
 }
 
 struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)
 {
-	struct xfer_ep *aside = flags & WIRE_ASIDE ? xfer_ep_beside(ep) : NULL;
+	struct xfer_ep *side = flags & WIRE_SIDE ? xfer_ep_side(ep) : NULL;
 
 	xfer_assert_locked(ep->xfer);
-	return aside ? aside : ep;
+	return side ? side : ep;
 }
 
 void ctrl_flush(struct xfer_ep *ep)

@@ -28,11 +28,11 @@ void ctrl_progress(struct xfer_ep *ep);
 /* A completion of ours came from the queue, with @data: control messages may be to follow. */
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
-/* Names in @msg the endpoint that answers are to come to: @ep, or the one aside of it [locked]. */
+/* Names in @msg the endpoint that answers are to come to: @ep, or the side endpoint of it [locked]. */
 void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg);
 
 /*
- * The endpoint that answers a message with these flags: @ep, or the one aside of it if that is what
+ * The endpoint that answers a message with these flags: @ep, or the side endpoint of it if that is what
  * the peer has named. In need @ep does all the same, and may have to wait
  */
 struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags);

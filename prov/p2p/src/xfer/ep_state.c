@@ -22,21 +22,21 @@ void xfer_apart_update(struct xfer *xfer)
 	__atomic_store_n(&xfer->apart, apart, __ATOMIC_RELAXED);
 }
 
-struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep)
+struct xfer_ep *xfer_ep_side(struct xfer_ep *ep)
 {
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
 	if (!ep->stalls)
 		return ep;
-	if (ep->aside || !ep->aside_open || !ep->started || ep->closing)
-		return ep->aside;
-	ret = ep->aside_open(ep, &ep->aside);
+	if (ep->side || !ep->side_open || !ep->started || ep->closing)
+		return ep->side;
+	ret = ep->side_open(ep, &ep->side);
 	if (!ret)
-		return ep->aside;
-	ep->aside = NULL;
+		return ep->side;
+	ep->side = NULL;
 	/* and it is not tried again */
-	ep->aside_open = NULL;
+	ep->side_open = NULL;
 	P2P_WARN("no endpoint for long messages from device memory, which travel whole: %s\n",
 		 fi_strerror(-ret));
 	return NULL;

@@ -25,10 +25,10 @@ static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_c
 }
 
 /*
- * Between which endpoints that which may not wait behind the user's messages travels: @ep, the one
- * aside of it, or NULL, if there ought to be one and is none [locked].
+ * Between which endpoints that which may not wait behind the user's messages travels: @ep, the
+ * side endpoint of it, or NULL, if there ought to be one and is none [locked].
  */
-struct xfer_ep *xfer_ep_beside(struct xfer_ep *ep);
+struct xfer_ep *xfer_ep_side(struct xfer_ep *ep);
 
 /* Are operations of this kind followed up, whatever memory they are about? */
 static inline bool xfer_ep_follows(const struct xfer_ep *ep, uint64_t kind)

@@ -85,8 +85,8 @@ static int xfer_ep_close_core(struct xfer_ep *ep)
 		return ret;
 	ep->closing = true;
 	/* what comes there is about this one */
-	if (ep->aside)
-		ep->aside->closing = true;
+	if (ep->side)
+		ep->side->closing = true;
 	LIST_FOREACH(cq, &ep->xfer->cqs, entry) {
 		while (xfer_cq_pull(cq))
 			;
@@ -134,26 +134,26 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	return ret;
 }
 
-int xfer_ep_init_aside(struct xfer_ep *aside, struct xfer_ep *front)
+int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 {
 	int ret;
 
 	xfer_assert_locked(front->xfer);
-	aside->layered = true;
-	aside->mixes = front->mixes;
-	aside->tag_bit = front->tag_bit;
-	aside->txcq = front->txcq;
-	aside->rxcq = front->rxcq;
-	ret = xfer_ep_add(aside, front->xfer, front);
+	side->layered = true;
+	side->mixes = front->mixes;
+	side->tag_bit = front->tag_bit;
+	side->txcq = front->txcq;
+	side->rxcq = front->rxcq;
+	ret = xfer_ep_add(side, front->xfer, front);
 	if (ret) {
-		fi_close(&aside->core->fid);
+		fi_close(&side->core->fid);
 		return ret;
 	}
-	ret = ctrl_listen(aside);
+	ret = ctrl_listen(side);
 	if (!ret)
 		return 0;
-	xfer_ep_close_core(aside);
-	xfer_ep_drop(aside);
+	xfer_ep_close_core(side);
+	xfer_ep_drop(side);
 	return ret;
 }
 
@@ -180,15 +180,15 @@ int xfer_ep_fini(struct xfer_ep *ep)
 		p2p_lock_drop(&xfer->lock);
 		return ret;
 	}
-	if (ep->aside && xfer_ep_close_core(ep->aside))
+	if (ep->side && xfer_ep_close_core(ep->side))
 		P2P_WARN("the endpoint for long messages does not close\n");
 	xfer->copies.more = false;
 	while (ep->copying)
 		copy_progress(&xfer->copies);
 	xfer_retired_turn(xfer);
 	/* its records are about requests of this one */
-	if (ep->aside)
-		xfer_ep_drop(ep->aside);
+	if (ep->side)
+		xfer_ep_drop(ep->side);
 	xfer_ep_drop(ep);
 	if (ep->litters && ep->txcq)
 		wait_domain_remove(&xfer->wait, ep->txcq);

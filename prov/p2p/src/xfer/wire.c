@@ -216,7 +216,7 @@ static const char *wire_check(const struct wire_msg *msg)
 	if (msg->id & ~WIRE_ID_MASK)
 		return "the transaction's id is out of range";
 	if (wire_parts[msg->type] & WIRE_NAMED && !msg->name_len &&
-	    (msg->type != WIRE_CTS || msg->flags & WIRE_ASIDE))
+	    (msg->type != WIRE_CTS || msg->flags & WIRE_SIDE))
 		return "a request without the sender's name";
 	if (msg->data & ~WIRE_USER_DATA_MASK)
 		return "remote cq data is out of range";
@@ -234,9 +234,9 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_ATOMIC:
 		return NULL;
 	case WIRE_CTS:
-		if (msg->flags & ~(WIRE_PLAIN | WIRE_ASIDE))
+		if (msg->flags & ~(WIRE_PLAIN | WIRE_SIDE))
 			return "a request with unknown flags";
-		if (msg->name_len && !(msg->flags & WIRE_ASIDE))
+		if (msg->name_len && !(msg->flags & WIRE_SIDE))
 			return "a request for data with a name and no use for it";
 		if (msg->flags & WIRE_PLAIN && msg->len)
 			return "a request for a plain message that asks for pieces";

@@ -84,7 +84,7 @@ enum wire_type {
 #define WIRE_LENT (1u << 8)     /* ANNOUNCE: the key is that of a copy in staging memory */
 
 /* a flag of CTS, too */
-#define WIRE_ASIDE (1u << 7) /* the name is that of the endpoint aside */
+#define WIRE_SIDE (1u << 7) /* the name is that of the side endpoint */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
@@ -121,7 +121,7 @@ enum wire_type {
  *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
  * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the endpoint that is to be answered.
- *		CTS: the endpoint for the pieces, if WIRE_ASIDE. It has @name_len bytes; decoded, it
+ *		CTS: the endpoint for the pieces, if WIRE_SIDE. It has @name_len bytes; decoded, it
  *		lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it

@@ -220,8 +220,8 @@ struct xfer {
  * @resolve:	finds the address of a peer by its name, and inserts it if need be
  * @lookup:	finds the name of a peer by its address
  * @front:	the application's endpoint that this is the side endpoint of, or itself
- * @aside:	where the core stalls, the side endpoint, once there is one
- * @aside_open: opens it; NULL: that is of no use
+ * @side:	where the core stalls, the side endpoint, once there is one
+ * @side_open: opens it; NULL: that is of no use
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
  * @ready:	how many of them may be sent
@@ -274,8 +274,8 @@ struct xfer_ep {
 	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
 	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
 	struct xfer_ep *front;
-	struct xfer_ep *aside;
-	int (*aside_open)(struct xfer_ep *ep, struct xfer_ep **aside);
+	struct xfer_ep *side;
+	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
 	struct xfer_list sendq;
 	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;
