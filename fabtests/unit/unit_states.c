@@ -351,6 +351,8 @@ int main(int argc, char **argv)
 		TEST(test_credit_first),
 		TEST(test_fin_first),
 		TEST(test_failed_in_queue),
+		TEST(test_failed_late),
+		TEST(test_failed_twice),
 		TEST(test_asked_for_tiny),
 		TEST(test_asked_twice),
 		TEST(test_marked),

@@ -148,6 +148,8 @@ void test_answered_in_queue(void **state);
 void test_credit_first(void **state);
 void test_fin_first(void **state);
 void test_failed_in_queue(void **state);
+void test_failed_late(void **state);
+void test_failed_twice(void **state);
 void test_asked_for_tiny(void **state);
 void test_asked_twice(void **state);
 void test_marked(void **state);

@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include "xfer/progress.h"
+#include "xfer/reports.h"
 
 static struct scene scene;
 
@@ -111,6 +112,63 @@ void test_failed_in_queue(void **state)
 				 xfer_state_name(scene_state(&scene)));
 		expect_reports(1);
 	}
+}
+
+/* The application hears of an error, once. */
+static void expect_error(void)
+{
+	struct core_comp comp;
+
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_int_equal(comp.err, FI_EIO);
+	expect_reports(0);
+}
+
+/* The last thing that the core was given to send for the request, or its marker, fails there. */
+static void last_send_fails(bool internal)
+{
+	for (size_t i = fake.count; i--;) {
+		if (fake.held[i].kind != FAKE_SEND || fake.held[i].internal != internal)
+			continue;
+		scene_end(i, 0, FI_EIO);
+		return;
+	}
+	fail_msg("the core sends nothing");
+}
+
+/* All pieces have begun, and one fails then: that is no success, and the receiver is told. */
+void test_failed_late(void **state)
+{
+	size_t sent;
+
+	scene_open(&scene, NULL);
+	scene.id = scene_send(&scene, SCENE_LEN, 0)->transfer.id;
+	scene_say(&scene, SAID_CREDIT);
+	scene_say(&scene, SAID_CREDIT);
+	scene_say(&scene, SAID_CTS_PIECE);
+	assert_int_equal(scene_state(&scene), XFER_SENT);
+	scene_copy();
+	sent = fake.sent[FAKE_ALIVE];
+	last_send_fails(true);
+	assert_int_equal(fake.sent[FAKE_ALIVE], sent + 1);
+	scene_drain(&scene);
+	expect_error();
+}
+
+/* It has failed while its marker waited, and then the marker fails as well. */
+void test_failed_twice(void **state)
+{
+	scene_open(&scene, NULL);
+	fake.no_sends = true;
+	scene.id = scene_send(&scene, SCENE_LEN, FI_DELIVERY_COMPLETE)->transfer.id;
+	scene_lose(&scene);
+	fake.no_sends = false;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(scene_state(&scene), XFER_ANNOUNCED);
+	last_send_fails(false);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	expect_reports(1);
 }
 
 /* A peer may ask for as many pieces as there are bytes: their records are not made all at once. */

@@ -146,8 +146,8 @@ static void rma_core_piece_done(struct xfer_ctx *ctx, const struct core_comp *co
 
 	if (!status && piece->req->recv && piece->host) {
 		piece->copy.done = rma_core_piece_copied_in;
-		status = xfer_copy_start(ctx->ep, &piece->req->mem, COPY_IN, piece->iov,
-					 piece->count, piece->host, &piece->copy);
+		status = xfer_copy_start(piece->req->ctx.ep, &piece->req->mem, COPY_IN,
+					 piece->iov, piece->count, piece->host, &piece->copy);
 		if (!status)
 			return;
 	}
@@ -428,10 +428,9 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 
 	if (ret)
 		return ret;
-	if (device && len <= xfer->stage.pools[STAGE_PIECE].size) {
+	if (device && len <= xfer->stage.pools[STAGE_PIECE].size)
 		req->slot = stage_slot_get(&xfer->stage, STAGE_PIECE_OUT, len);
-		if (!req->slot)
-			return -FI_EAGAIN;
+	if (req->slot) {
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
 		return 0;

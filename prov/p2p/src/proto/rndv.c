@@ -73,7 +73,8 @@ static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
 
 static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
-	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_TELLING};
+	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_TELLING,
+						    XFER_RECEIVED};
 	struct rndv_arrival *arrival, *next_arrival;
 	struct xfer *xfer = ep->xfer;
 	struct xfer_req *req, *next;
@@ -121,7 +122,7 @@ static void rndv_progress(struct xfer *xfer)
 	struct wire_msg fin = {.type = WIRE_FIN};
 	struct xfer_req *req;
 
-	if (!xfer->open)
+	if (!xfer->open && TAILQ_EMPTY(&xfer->in[XFER_BOUNCING]))
 		return;
 	while (board_answered(&xfer->board, &fin.id)) {
 		req = xfer_req_find(xfer, fin.id);

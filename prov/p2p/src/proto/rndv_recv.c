@@ -155,10 +155,13 @@ static void rndv_recv_cancel(struct xfer_req *req)
 
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 {
-	xfer_assert_locked(req->ctx.ep->xfer);
-	/* what is on its way to the side endpoint has its receives, until the sender answers */
-	bool answered = tell && req->transfer.via != req->ctx.ep;
+	/*
+	 * What is on its way to the side endpoint has its receives, until the sender answers. Before it
+	 * has been asked for pieces nothing is, and it would not answer.
+	 */
+	bool answered = tell && req->transfer.via != req->ctx.ep && req->state != XFER_GRANTING;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->state != XFER_RECEIVED && req->state != XFER_TELLING) {
 		req->transfer.status = status;
 		if (tell)

@@ -74,7 +74,7 @@ static void rndv_send_over(struct xfer_req *req)
 void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->state == XFER_SENT || req->transfer.status) {
+	if (req->transfer.status) {
 		rndv_send_check(req);
 		return;
 	}
@@ -83,7 +83,9 @@ void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 		rndv_abort_send(req);
 	rndv_note_recall(req, status);
 	/* its marker goes all the same: the receive that it matches fails, as the receiver is told */
-	if (req->state != XFER_MARKING)
+	if (req->state == XFER_SENT)
+		rndv_send_check(req);
+	else if (req->state != XFER_MARKING)
 		rndv_send_over(req);
 }
 
@@ -122,7 +124,7 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 		return;
 	}
 	req->transfer.in_flight--;
-	if (comp->err)
+	if (comp->err && !req->transfer.status)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else if (req->state == XFER_ANNOUNCED && req->transfer.status)
 		rndv_send_over(req);

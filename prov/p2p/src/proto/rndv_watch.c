@@ -42,7 +42,7 @@ static bool rndv_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_
 void rndv_watch(struct xfer *xfer)
 {
 	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_BORROWING,
-						    XFER_READING, XFER_TELLING};
+						    XFER_READING,  XFER_TELLING, XFER_RECEIVED};
 	uint64_t now = clock_coarse_ms();
 	struct rndv_arrival *arrival;
 	struct xfer_req *req;

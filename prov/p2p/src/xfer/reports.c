@@ -139,7 +139,7 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 {
 	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
 	fi_addr_t src[XFER_READ_BATCH];
-	struct core_comp comp;
+	struct core_comp comp, taken;
 	ssize_t ret = XFER_READ_BATCH;
 
 	xfer_assert_locked(cq->xfer);
@@ -156,10 +156,14 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 		ret = core_comp_from_error(cq->core, &comp);
 		if (ret)
 			return false;
-		if (!xfer_take_locked(cq, &comp))
-			xfer_cq_report(cq, &comp);
-		else
+		/* what becomes of one of ours has no such data: it is freed here */
+		taken = comp;
+		taken.err_data = NULL;
+		taken.err_data_size = 0;
+		if (xfer_take_locked(cq, &taken))
 			free(comp.err_data);
+		else
+			xfer_cq_report(cq, &comp);
 		return true;
 	}
 	if (ret < 0 && ret != -FI_EAGAIN && !cq->failed) {

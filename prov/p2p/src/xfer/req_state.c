@@ -189,7 +189,13 @@ static const struct xfer_state_row {
 			.late = M(ABORT) | M(PROBE),
 		},
 	/* the sender has heard of it, and says that no piece will come any more */
-	[XFER_RECEIVED] = {.name = "failed", .fits = M(ABORT), .late = M(PROBE)},
+	[XFER_RECEIVED] =
+		{
+			.name = "failed",
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
+			.late = M(PROBE),
+		},
 	[XFER_BOUNCING] = {.name = "bouncing", .list = XFER_LIST_DOMAIN},
 };
 
