@@ -213,15 +213,8 @@ static void rma_core_push(struct xfer_req *req)
 
 static void rma_core_progress(struct xfer *xfer)
 {
-	static const enum xfer_state states[] = {XFER_BOUNCING, XFER_FETCHING};
-	struct xfer_req *req, *next;
-
-	for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-		for (req = TAILQ_FIRST(&xfer->in[states[i]]); req; req = next) {
-			next = TAILQ_NEXT(req, entry);
-			rma_core_push(req);
-		}
-	}
+	xfer_req_each(xfer, XFER_BOUNCING, rma_core_push);
+	xfer_req_each(xfer, XFER_FETCHING, rma_core_push);
 }
 
 /* The core's answer where it did it all */
@@ -443,11 +436,6 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 	return 0;
 }
 
-static void rma_core_amo_drop(struct xfer_ctx *ctx)
-{
-	xfer_ctx_free(ctx);
-}
-
 /* What the core is given. Host copies of the arrays lie in a row: result, operand, compare values. */
 static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 			      const struct core_atomic *op, size_t len)
@@ -455,8 +443,7 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 	const size_t count = len / amo_size(op->datatype);
 	char *at = req->host;
 
-	xfer_out_init(&amo->out, req->ctx.ep, op->addr, 0, rma_core_atomic_done,
-		      rma_core_amo_drop);
+	xfer_out_init(&amo->out, req->ctx.ep, op->addr, 0, rma_core_atomic_done, xfer_ctx_free);
 	amo->out.post = rma_core_atomic_try;
 	amo->req = req;
 	amo->copying = 0;

@@ -105,18 +105,6 @@ static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
-/* Does @step for all requests in a state, of which it may end any that it is called for */
-static void rndv_each(struct xfer *xfer, enum xfer_state state,
-		      void (*step)(struct xfer_req *req))
-{
-	struct xfer_req *req, *next;
-
-	for (req = TAILQ_FIRST(&xfer->in[state]); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		step(req);
-	}
-}
-
 static void rndv_progress(struct xfer *xfer)
 {
 	struct wire_msg fin = {.type = WIRE_FIN};
@@ -130,17 +118,17 @@ static void rndv_progress(struct xfer *xfer)
 			rndv_fin(req->ctx.ep, req, &fin);
 	}
 	rndv_arrivals_look(xfer, false);
-	rndv_each(xfer, XFER_PUSHING, rndv_push);
-	rndv_each(xfer, XFER_GRANTING, rndv_pull);
-	rndv_each(xfer, XFER_PULLING, rndv_pull);
-	rndv_each(xfer, XFER_TELLING, rndv_recv_check);
+	xfer_req_each(xfer, XFER_PUSHING, rndv_push);
+	xfer_req_each(xfer, XFER_GRANTING, rndv_pull);
+	xfer_req_each(xfer, XFER_PULLING, rndv_pull);
+	xfer_req_each(xfer, XFER_TELLING, rndv_recv_check);
 	rndv_watch(xfer);
 }
 
 /* Receives that waited for their senders to be told of their end */
 static void rndv_told(struct xfer *xfer)
 {
-	rndv_each(xfer, XFER_TELLING, rndv_recv_check);
+	xfer_req_each(xfer, XFER_TELLING, rndv_recv_check);
 }
 
 static void rndv_drop(struct xfer_req *req)

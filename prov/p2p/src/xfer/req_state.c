@@ -294,6 +294,17 @@ void xfer_req_move(struct xfer_req *req, enum xfer_state state)
 	req->state = state;
 }
 
+void xfer_req_each(struct xfer *xfer, enum xfer_state state, void (*step)(struct xfer_req *req))
+{
+	struct xfer_req *req, *next;
+
+	xfer_assert_locked(xfer);
+	for (req = TAILQ_FIRST(&xfer->in[state]); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		step(req);
+	}
+}
+
 void xfer_message_wrong(struct xfer *xfer, enum wire_type type, const char *where)
 {
 	xfer_assert_locked(xfer);

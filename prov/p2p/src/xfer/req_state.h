@@ -35,6 +35,10 @@ bool xfer_req_fits(struct xfer_req *req, enum wire_type type);
 /* A control message of this type fits nothing here: counts it, and says so once */
 void xfer_message_wrong(struct xfer *xfer, enum wire_type type, const char *where);
 
+/* Does @step for all requests in a state that has a list. It may end the one that it is called for. */
+void xfer_req_each(struct xfer *xfer, enum xfer_state state,
+		   void (*step)(struct xfer_req *req));
+
 /* From now on it travels in parts. */
 void xfer_transfer_init(struct xfer_req *req);
 
