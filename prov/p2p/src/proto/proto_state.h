@@ -13,7 +13,7 @@ struct multi_recv_buf;
 struct multi_recv_msg;
 struct rma_ask;
 struct rma_job;
-struct rndv_arrival;
+struct xfer_arrival;
 struct rndv_lent_read;
 
 /**
@@ -34,8 +34,8 @@ struct proto_domain {
 	uint32_t transfers;
 	uint64_t watch_at;
 	unsigned int spare;
-	LIST_HEAD(, rndv_arrival) arriving[XFER_CHAINS];
-	LIST_HEAD(, rndv_arrival) looking;
+	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
+	LIST_HEAD(, xfer_arrival) looking;
 	struct seen_ids seen;
 	LIST_HEAD(, rndv_lent_read) reads;
 	TAILQ_HEAD(, rma_job) serving;

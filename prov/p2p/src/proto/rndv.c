@@ -40,7 +40,7 @@
 /* The sender has given up. */
 static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	struct rndv_arrival *arrival = rndv_arrival_find(ep->xfer, msg->id);
+	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, msg->id);
 
 	if (!arrival)
 		return;
@@ -75,7 +75,7 @@ static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
 	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_TELLING,
 						    XFER_RECEIVED};
-	struct rndv_arrival *arrival, *next_arrival;
+	struct xfer_arrival *arrival, *next_arrival;
 	struct xfer *xfer = ep->xfer;
 	struct xfer_req *req, *next;
 
@@ -133,7 +133,7 @@ static void rndv_told(struct xfer *xfer)
 
 static void rndv_drop(struct xfer_req *req)
 {
-	struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	struct xfer_arrival *arrival = req->transfer.recv.arrival;
 
 	switch (req->state) {
 	case XFER_MARKING:

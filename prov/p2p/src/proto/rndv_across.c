@@ -29,7 +29,7 @@
 #include "xfer/req_state.h"
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
-enum path_far rndv_across_open(struct rndv_arrival *arrival, void **from)
+enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 {
 	struct xfer_req *req = arrival->req;
 	struct ipc *ipc = &req->ctx.ep->xfer->ipc;

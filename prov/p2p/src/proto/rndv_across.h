@@ -9,7 +9,7 @@
 #include "proto/rndv_match.h"
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
-enum path_far rndv_across_open(struct rndv_arrival *arrival, void **from);
+enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from);
 
 /* Copies all of the message from the sender's memory, which is open here at @from */
 void rndv_across(struct xfer_req *req, void *from);

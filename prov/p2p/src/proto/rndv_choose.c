@@ -24,7 +24,7 @@
 #define RNDV_PIECE ((uint64_t) 96 << 10)
 
 /* Why the sender's memory cannot be read by the core; NULL: it can */
-static const char *rndv_read_not(const struct rndv_arrival *arrival)
+static const char *rndv_read_not(const struct xfer_arrival *arrival)
 {
 	const struct xfer *xfer = arrival->req->ctx.ep->xfer;
 
@@ -62,7 +62,7 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
  * Chooses how a device buffer is filled. What the sender's NIC does not reach is the sender's to
  * tell why; of a process on this host there is more to say than of a NIC.
  */
-static int rndv_recv_choose(struct rndv_arrival *arrival, void **from)
+static int rndv_recv_choose(struct xfer_arrival *arrival, void **from)
 {
 	struct xfer_req *req = arrival->req;
 	struct xfer_ep *ep = req->ctx.ep;
@@ -88,7 +88,7 @@ static int rndv_recv_choose(struct rndv_arrival *arrival, void **from)
 }
 
 /* Announcement and receive have found each other. */
-static void rndv_recv_begin(struct rndv_arrival *arrival)
+static void rndv_recv_begin(struct xfer_arrival *arrival)
 {
 	struct xfer_req *req = arrival->req;
 	struct xfer_ep *ep = req->ctx.ep;
@@ -153,7 +153,7 @@ void rndv_matched(struct xfer_req *req)
 void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
+	struct xfer_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_set_busy(req);

@@ -11,10 +11,10 @@
 #include "xfer/reports.h"
 #include "xfer/req_state.h"
 
-_Static_assert(sizeof(struct rndv_arrival) <= CELL_SIZE, "an arrival is a cell");
+_Static_assert(sizeof(struct xfer_arrival) <= CELL_SIZE, "an arrival is a cell");
 
 /* Its marker may be on its way before its note is put up. */
-static void rndv_arrival_look_again(struct rndv_arrival *arrival, struct xfer *xfer)
+static void rndv_arrival_look_again(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	if (arrival->looks || !board_far_known(xfer->boards, xfer_board_owner(arrival->id)))
 		return;
@@ -25,7 +25,7 @@ static void rndv_arrival_look_again(struct rndv_arrival *arrival, struct xfer *x
 	xfer_busy_add(xfer, 1);
 }
 
-static void rndv_arrival_look_no_more(struct rndv_arrival *arrival, struct xfer *xfer)
+static void rndv_arrival_look_no_more(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	if (!arrival->looks)
 		return;
@@ -35,7 +35,7 @@ static void rndv_arrival_look_no_more(struct rndv_arrival *arrival, struct xfer 
 	xfer_busy_add(xfer, -1);
 }
 
-void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer)
+void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
 	rndv_arrival_look_no_more(arrival, xfer);
@@ -48,7 +48,7 @@ void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer)
 }
 
 /* Frees it, whatever waits for it */
-static void rndv_arrival_forget(struct rndv_arrival *arrival, struct xfer *xfer)
+static void rndv_arrival_forget(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	struct xfer_req *peek;
 
@@ -61,12 +61,12 @@ static void rndv_arrival_forget(struct rndv_arrival *arrival, struct xfer *xfer)
 
 static void rndv_arrival_drop(struct xfer_ctx *ctx)
 {
-	rndv_arrival_forget((struct rndv_arrival *) ctx, ctx->ep->xfer);
+	rndv_arrival_forget((struct xfer_arrival *) ctx, ctx->ep->xfer);
 }
 
 void rndv_cq_drop(struct xfer_cq *cq)
 {
-	struct rndv_arrival *arrival, *next;
+	struct xfer_arrival *arrival, *next;
 	struct xfer *xfer = cq->xfer;
 
 	xfer_assert_locked(cq->xfer);
@@ -79,9 +79,9 @@ void rndv_cq_drop(struct xfer_cq *cq)
 	}
 }
 
-struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id)
+struct xfer_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id)
 {
-	struct rndv_arrival *arrival;
+	struct xfer_arrival *arrival;
 
 	xfer_assert_locked(xfer);
 	LIST_FOREACH(arrival, xfer_chain(xfer->proto->arriving, id), chain) {
@@ -91,9 +91,9 @@ struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id)
 	return NULL;
 }
 
-struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
+struct xfer_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 {
-	struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
+	struct xfer_arrival *arrival = rndv_arrival_find(xfer, id);
 
 	xfer_assert_locked(xfer);
 	if (arrival)
@@ -103,14 +103,14 @@ struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 		P2P_WARN("no room for an announced message\n");
 		return NULL;
 	}
-	*arrival = (struct rndv_arrival){.id = id};
+	*arrival = (struct xfer_arrival){.id = id};
 	TAILQ_INIT(&arrival->peeks);
 	LIST_INSERT_HEAD(xfer_chain(xfer->proto->arriving, id), arrival, chain);
 	xfer->open++;
 	return arrival;
 }
 
-void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep)
+void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	if (!arrival->ctx.ep)
@@ -118,7 +118,7 @@ void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep)
 }
 
 /* All that will be known of it is known. */
-static void rndv_arrival_told(struct rndv_arrival *arrival, struct xfer_ep *ep)
+static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	rndv_arrival_bind(arrival, ep);
 	rndv_arrival_look_no_more(arrival, ep->xfer);
@@ -127,7 +127,7 @@ static void rndv_arrival_told(struct rndv_arrival *arrival, struct xfer_ep *ep)
 	arrival->announced = true;
 }
 
-void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
+void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg)
 {
 	xfer_assert_locked(ep->xfer);
@@ -144,14 +144,14 @@ void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
 }
 
 /* What would have been announced will not come, for the reason @status. */
-static void rndv_arrival_fail(struct rndv_arrival *arrival, struct xfer_ep *ep, int status)
+static void rndv_arrival_fail(struct xfer_arrival *arrival, struct xfer_ep *ep, int status)
 {
 	rndv_arrival_told(arrival, ep);
 	arrival->status = status;
 }
 
 /* Looks whether it is announced, or given up, on its sender's board */
-static void rndv_arrival_look(struct rndv_arrival *arrival, struct xfer_ep *ep)
+static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	const char *why = "it is about something else";
 	uint8_t text[BOARD_TEXT_MAX];
@@ -179,7 +179,7 @@ static void rndv_arrival_look(struct rndv_arrival *arrival, struct xfer_ep *ep)
 	}
 }
 
-int rndv_arrival_source(struct rndv_arrival *arrival)
+int rndv_arrival_source(struct xfer_arrival *arrival)
 {
 	xfer_assert_locked(arrival->ctx.ep->xfer);
 	arrival->via = arrival->ctx.ep;
@@ -190,7 +190,7 @@ int rndv_arrival_source(struct rndv_arrival *arrival)
 				     &arrival->src);
 }
 
-void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp *comp)
+void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp)
 {
 	xfer_assert_locked(arrival->ctx.ep->xfer);
 	comp->flags &= ~FI_REMOTE_CQ_DATA;
@@ -202,14 +202,14 @@ void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp 
 
 /* ---- marker and announcement ---- */
 
-static void rndv_peek_end(struct rndv_arrival *arrival, struct xfer_req *req)
+static void rndv_peek_end(struct xfer_arrival *arrival, struct xfer_req *req)
 {
 	rndv_arrival_describe(arrival, &req->comp);
 	arrival->found(req);
 }
 
 /* What waited for the announcement goes on. */
-static void rndv_arrival_known(struct rndv_arrival *arrival)
+static void rndv_arrival_known(struct xfer_arrival *arrival)
 {
 	struct xfer_req *peek;
 
@@ -222,10 +222,10 @@ static void rndv_arrival_known(struct rndv_arrival *arrival)
 		arrival->ready(arrival);
 }
 
-struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
-					void (*ready)(struct rndv_arrival *arrival), int *err)
+struct xfer_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
+					void (*ready)(struct xfer_arrival *arrival), int *err)
 {
-	struct rndv_arrival *arrival = rndv_arrival_get(xfer, id);
+	struct xfer_arrival *arrival = rndv_arrival_get(xfer, id);
 
 	xfer_assert_locked(xfer);
 	if (arrival && !arrival->ready) {
@@ -238,7 +238,7 @@ struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
 	return NULL;
 }
 
-void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep)
+void rndv_arrival_check(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	rndv_arrival_look(arrival, ep);
@@ -248,7 +248,7 @@ void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep)
 
 void rndv_arrivals_look(struct xfer *xfer, bool doubt)
 {
-	struct rndv_arrival *arrival, *next;
+	struct xfer_arrival *arrival, *next;
 	struct xfer_ep *ep;
 	bool left;
 
@@ -268,10 +268,10 @@ void rndv_arrivals_look(struct xfer *xfer, bool doubt)
 	}
 }
 
-void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *arrival))
+void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *arrival))
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	struct rndv_arrival *arrival;
+	struct xfer_arrival *arrival;
 	int err;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
@@ -294,7 +294,7 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *
 
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id)
 {
-	const struct rndv_arrival *arrival = rndv_arrival_find(xfer, id);
+	const struct xfer_arrival *arrival = rndv_arrival_find(xfer, id);
 
 	xfer_assert_locked(xfer);
 	/* one that has been announced, and that no more is known of, is over */
@@ -304,7 +304,7 @@ bool rndv_marker_spent(const struct xfer *xfer, uint64_t id)
 void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	struct rndv_arrival *arrival;
+	struct xfer_arrival *arrival;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	arrival = rndv_arrival_get(ep->xfer, req->comp.data & WIRE_ID_MASK);
@@ -330,7 +330,7 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
+	struct xfer_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
 
 	xfer_assert_locked(ep->xfer);
 	if (!arrival)
@@ -343,7 +343,7 @@ void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_
 	rndv_arrival_known(arrival);
 }
 
-void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int status)
+void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int status)
 {
 	xfer_assert_locked(ep->xfer);
 	rndv_arrival_fail(arrival, ep, status);
@@ -352,7 +352,7 @@ void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int sta
 
 void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
 {
-	struct rndv_arrival *arrival = rndv_arrival_get(ep->xfer, id);
+	struct xfer_arrival *arrival = rndv_arrival_get(ep->xfer, id);
 
 	xfer_assert_locked(ep->xfer);
 	if (arrival && !arrival->announced)
@@ -361,7 +361,7 @@ void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
 
 void rndv_board_found(struct xfer_ep *ep, uint64_t owner)
 {
-	struct rndv_arrival *arrival, *next;
+	struct xfer_arrival *arrival, *next;
 
 	xfer_assert_locked(ep->xfer);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {

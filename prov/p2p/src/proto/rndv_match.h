@@ -9,7 +9,7 @@
 #include "xfer/req.h"
 
 /**
- * struct rndv_arrival - a message on its way here. It lives from the first that is known of it.
+ * struct xfer_arrival - a message on its way here. It lives from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
  * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr,
  *		@offer and @name
@@ -25,14 +25,14 @@
  * @heard, @probes: of a message that is to come by itself: as in struct xfer_transfer
  * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
-struct rndv_arrival {
+struct xfer_arrival {
 	struct xfer_ctx ctx;
 	uint64_t id;
 	bool announced;
 	bool noted;
 	bool looks;
 	int status;
-	void (*ready)(struct rndv_arrival *arrival);
+	void (*ready)(struct xfer_arrival *arrival);
 	struct xfer_req *req;
 	struct xfer_cq *cq;
 	struct core_comp marker;
@@ -53,39 +53,39 @@ struct rndv_arrival {
 	fi_addr_t src;
 	size_t name_len;
 	uint8_t name[WIRE_NAME_MAX];
-	LIST_ENTRY(rndv_arrival) chain;
-	LIST_ENTRY(rndv_arrival) look;
+	LIST_ENTRY(xfer_arrival) chain;
+	LIST_ENTRY(xfer_arrival) look;
 };
 
 /* The record with this id, or NULL */
-struct rndv_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id);
-void rndv_arrival_free(struct rndv_arrival *arrival, struct xfer *xfer);
+struct xfer_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id);
+void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer);
 
 /* The same. A new id makes a record. NULL: no room */
-struct rndv_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id);
+struct xfer_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id);
 
 /* It concerns @ep, if nothing else is known yet */
-void rndv_arrival_bind(struct rndv_arrival *arrival, struct xfer_ep *ep);
+void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
 /* This is its announcement */
-void rndv_arrival_announce(struct rndv_arrival *arrival, struct xfer_ep *ep,
+void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg);
 
 /* It will not be announced, for the reason @status. Whatever waits for that ends. */
-void rndv_arrival_lost(struct rndv_arrival *arrival, struct xfer_ep *ep, int status);
+void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int status);
 
 /*
  * The marker of a message has come. @ready is called when the announcement is here, too. NULL: that
  * cannot be, and @err is FI_ENOMEM, or FI_EIO for a second marker.
  */
-struct rndv_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
-					void (*ready)(struct rndv_arrival *arrival), int *err);
+struct xfer_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
+					void (*ready)(struct xfer_arrival *arrival), int *err);
 
 /* After rndv_arrival_claim(): the marker has come to @ep, or to another endpoint of its queue */
-void rndv_arrival_check(struct rndv_arrival *arrival, struct xfer_ep *ep);
+void rndv_arrival_check(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
 /* Both for a request that has the marker's completion in req->comp */
-void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *arrival));
+void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *arrival));
 
 /*
  * Looks again for notes whose marker has come first. @doubt: gives up those whose sender has died, or
@@ -94,10 +94,10 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct rndv_arrival *
 void rndv_arrivals_look(struct xfer *xfer, bool doubt);
 
 /* Finds the address that it comes from. 0, or why nothing will come from there */
-int rndv_arrival_source(struct rndv_arrival *arrival);
+int rndv_arrival_source(struct xfer_arrival *arrival);
 
 /* Puts what the announcement says into the completion of what the marker has matched */
-void rndv_arrival_describe(const struct rndv_arrival *arrival, struct core_comp *comp);
+void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp);
 
 /* A message is announced */
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);

@@ -26,7 +26,7 @@
 #include "xfer/reports.h"
 
 /* Tells the sender that nothing of a message is wanted. */
-static void rndv_decline(struct rndv_arrival *arrival)
+static void rndv_decline(struct xfer_arrival *arrival)
 {
 	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
 	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
@@ -39,7 +39,7 @@ static void rndv_decline(struct rndv_arrival *arrival)
 }
 
 /* The receive that the marker has matched has no room. */
-static void rndv_refuse(struct rndv_arrival *arrival)
+static void rndv_refuse(struct xfer_arrival *arrival)
 {
 	struct core_comp comp = arrival->marker;
 
@@ -54,7 +54,7 @@ static void rndv_refuse(struct rndv_arrival *arrival)
 
 void rndv_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 {
-	struct rndv_arrival *arrival;
+	struct xfer_arrival *arrival;
 	struct core_comp lost = *comp;
 	struct xfer_ep *ep;
 
@@ -76,7 +76,7 @@ void rndv_marker_untracked(struct xfer_cq *cq, const struct core_comp *comp)
 	rndv_arrival_check(arrival, ep);
 }
 
-static void rndv_thrown_away(struct rndv_arrival *arrival)
+static void rndv_thrown_away(struct xfer_arrival *arrival)
 {
 	struct xfer_req *req = arrival->req;
 
@@ -92,7 +92,7 @@ void rndv_discard(struct xfer_req *req)
 	rndv_arrival_take(req, rndv_thrown_away);
 }
 
-void rndv_divert_fail(struct rndv_arrival *arrival)
+void rndv_divert_fail(struct xfer_arrival *arrival)
 {
 	xfer_assert_locked(arrival->ctx.ep->xfer);
 	void *held = arrival->held;
@@ -104,7 +104,7 @@ void rndv_divert_fail(struct rndv_arrival *arrival)
 	gone(held);
 }
 
-static void rndv_ask_plain(struct rndv_arrival *arrival)
+static void rndv_ask_plain(struct xfer_arrival *arrival)
 {
 	const struct wire_msg msg = {
 		.type = WIRE_CTS,
@@ -119,7 +119,7 @@ static void rndv_ask_plain(struct rndv_arrival *arrival)
 
 void rndv_divert(struct xfer_ep *ep, uint64_t id, void *held, void (*gone)(void *held))
 {
-	struct rndv_arrival *arrival;
+	struct xfer_arrival *arrival;
 	int err;
 
 	xfer_assert_locked(ep->xfer);
@@ -136,7 +136,7 @@ void rndv_divert(struct xfer_ep *ep, uint64_t id, void *held, void (*gone)(void 
 
 void *rndv_diverted(struct xfer *xfer, struct core_comp *comp)
 {
-	struct rndv_arrival *arrival = rndv_arrival_find(xfer, comp->data & WIRE_ID_MASK);
+	struct xfer_arrival *arrival = rndv_arrival_find(xfer, comp->data & WIRE_ID_MASK);
 	size_t len = comp->len;
 	void *held;
 

@@ -33,6 +33,6 @@ void rndv_divert(struct xfer_ep *ep, uint64_t id, void *held, void (*gone)(void 
 void *rndv_diverted(struct xfer *xfer, struct core_comp *comp);
 
 /* A message that was to come by itself will not */
-void rndv_divert_fail(struct rndv_arrival *arrival);
+void rndv_divert_fail(struct xfer_arrival *arrival);
 
 #endif /* P2P_RNDV_PLAIN_H */

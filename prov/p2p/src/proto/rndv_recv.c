@@ -22,7 +22,7 @@
 /* Tells the sender that all of the message is here. */
 static void rndv_recv_fin(struct xfer_req *req)
 {
-	const struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 	const struct wire_msg fin = {.type = WIRE_FIN, .id = req->transfer.id};
 	struct xfer_ep *ep = req->ctx.ep;
 
@@ -36,7 +36,7 @@ static void rndv_recv_fin(struct xfer_req *req)
 
 static void rndv_recv_end(struct xfer_req *req)
 {
-	struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	struct xfer_arrival *arrival = req->transfer.recv.arrival;
 	int status = req->transfer.status;
 
 	req->comp.len = req->transfer.wanted;
@@ -55,7 +55,7 @@ static void rndv_recv_end(struct xfer_req *req)
  */
 static void rndv_recv_done(struct xfer_req *req)
 {
-	const struct rndv_arrival *arrival = req->transfer.recv.arrival;
+	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 	bool fin = arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS;
 
 	if (fin)

@@ -44,7 +44,7 @@ void rndv_watch(struct xfer *xfer)
 	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_BORROWING,
 						    XFER_READING,  XFER_TELLING, XFER_RECEIVED};
 	uint64_t now = clock_coarse_ms();
-	struct rndv_arrival *arrival;
+	struct xfer_arrival *arrival;
 	struct xfer_req *req;
 
 	xfer_assert_locked(xfer);

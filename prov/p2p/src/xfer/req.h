@@ -8,7 +8,7 @@
 
 struct pin;
 struct region;
-struct rndv_arrival;
+struct xfer_arrival;
 
 /**
  * enum xfer_state - where a request is. The state says which list the request is on, whether its
@@ -118,7 +118,7 @@ struct xfer_transfer {
 			bool wants_fin;
 		} send;
 		struct {
-			struct rndv_arrival *arrival;
+			struct xfer_arrival *arrival;
 			unsigned int granted;
 			enum path_far far;
 		} recv;
