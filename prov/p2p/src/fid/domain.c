@@ -22,6 +22,7 @@
 #include "proto/proto.h"
 #include "fid/mr.h"
 #include "fid/pollset.h"
+#include "fid/rbuf.h"
 
 static int domain_close(struct fid *fid)
 {
@@ -88,6 +89,7 @@ static struct fid_class domain_class = {
 			.bind = domain_bind,
 			.control = fid_control,
 			.ops_open = fid_ops_open,
+			.ops_set = rbuf_ops_set,
 		},
 	.core = offsetof(struct p2p_domain, core),
 };

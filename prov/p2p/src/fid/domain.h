@@ -20,6 +20,7 @@
  * @serves_all:	peers ask us for all memory, since the core does not count their accesses
  * @learned:	one of its address vectors has indices that are not the core's
  * @quirks:	what is special about the core provider (path/quirks.h)
+ * @rbuf:	see rbuf.h; NULL: nobody has asked
  * @users:	objects of ours that the core does not know of: the domain is closed after them
  */
 struct p2p_domain {
@@ -35,6 +36,7 @@ struct p2p_domain {
 	struct auto_thread auto_thread;
 	bool learned;
 	unsigned int quirks;
+	const struct rbuf_ops *rbuf;
 	unsigned int users;
 };
 
