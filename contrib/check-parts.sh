@@ -108,7 +108,8 @@ leave_out() {
 	[ -n "$all" ] || left_out=(${1:+-x "$1"})
 }
 
-# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi" or "ipc"; or connected endpoints
+# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc" or "skew"; or connected
+# endpoints
 suite=functional endpoints=rdm
 functional() {
 	local log
@@ -337,6 +338,31 @@ part_elsewhere() {
 	suite=ipc
 	run_functional plain layered cuda "$direct;ofi_p2p" '^(pingpong|path-ipc|bw|kinds|no-open)$'
 	suite=functional
+}
+
+# The last commit that spoke wire version 7
+old_commit=088b4a2
+
+# build_old DIR: its plugins, in DIR/build/.libs
+build_old() {
+	rm -rf "$1" && mkdir -p "$1/build" &&
+		git -C "$top" archive "$old_commit" | tar -C "$1" -xf - && "$1/autogen.sh" &&
+		(cd "$1/build" && run_configure "$1" --disable-dependency-tracking) &&
+		make -C "$1/build" -j "$jobs" libp2p-fi.la
+}
+
+part_skew() {
+	if ! git -C "$top" cat-file -e "$old_commit^{commit}" 2>/dev/null; then
+		skip "wire version 7: commit $old_commit is not in this tree's history"
+		return
+	fi
+	test_that "wire version 7 builds" build_old "$base/old" || return
+	export FT_OLD_PLUGINS=$base/old/build/.libs
+	suite=skew
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p,shm;ofi_p2p,$(direct);ofi_p2p"
+	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p" '^skew$'
+	suite=functional
+	unset FT_OLD_PLUGINS
 }
 
 part_trixie() {

@@ -2,6 +2,7 @@
 /* A core provider made up for tests. See unit_fake_core.h. */
 #include "unit_fake_core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -42,9 +43,10 @@ static ssize_t fake_recv(void *context, size_t len, uint64_t tag)
 	return 0;
 }
 
-static ssize_t fake_send(fi_addr_t addr, void *context, uint64_t tag, uint64_t data)
+static ssize_t fake_send(fi_addr_t addr, const struct iovec *text, void *context, uint64_t tag,
+			 uint64_t data)
 {
-	const struct fake_op op = {
+	struct fake_op op = {
 		.kind = FAKE_SEND,
 		.internal = tag & FAKE_TAG_BIT,
 		.context = context,
@@ -54,6 +56,10 @@ static ssize_t fake_send(fi_addr_t addr, void *context, uint64_t tag, uint64_t d
 	if (addr == FAKE_DEAD || (op.internal ? fake.no_internal : fake.no_sends))
 		return -FI_EAGAIN;
 	fake.sent[addr]++;
+	if (op.internal && text && text->iov_len <= sizeof op.text) {
+		op.text_len = text->iov_len;
+		memcpy(op.text, text->iov_base, text->iov_len);
+	}
 	fake_hold(&op);
 	return 0;
 }
@@ -65,7 +71,7 @@ static ssize_t fake_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_
 
 static ssize_t fake_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
-	return fake_send(msg->addr, msg->context, 0, msg->data);
+	return fake_send(msg->addr, NULL, msg->context, 0, msg->data);
 }
 
 static ssize_t fake_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
@@ -75,7 +81,8 @@ static ssize_t fake_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg,
 
 static ssize_t fake_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return fake_send(msg->addr, msg->context, msg->tag, msg->data);
+	return fake_send(msg->addr, msg->iov_count ? msg->msg_iov : NULL, msg->context,
+			 msg->tag, msg->data);
 }
 
 static ssize_t fake_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
@@ -150,10 +157,35 @@ static struct fid_ep fake_ep_core = {
 	.rma = &fake_rma_ops,
 };
 
-static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr)
+static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, bool learn,
+			fi_addr_t *addr)
 {
-	*addr = FAKE_ALIVE;
+	*addr = fake.named;
+	return fake.stranger && !learn ? -FI_ENOENT : 0;
+}
+
+static int fake_lookup(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len)
+{
+	*len = 0;
 	return 0;
+}
+
+static void fake_print(const struct xfer_ep *ep, fi_addr_t addr, char *text, size_t room)
+{
+	snprintf(text, room, "peer %d", (int) addr);
+}
+
+struct xfer_peer *fake_peer(struct xfer_ep *ep, fi_addr_t addr)
+{
+	struct xfer_peer *peer;
+
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_get(ep, addr);
+	assert_non_null(peer);
+	assert_int_equal(xfer_peer_admit(peer, 1, FAKE_TOKEN(addr)), 0);
+	peer->state = XFER_PEER_KNOWN;
+	p2p_lock_drop(&fake_xfer.lock);
+	return peer;
 }
 
 void fake_cq_open(struct xfer_cq *cq)
@@ -164,7 +196,7 @@ void fake_cq_open(struct xfer_cq *cq)
 
 void fake_start(bool shared)
 {
-	fake = (struct fake_core){.held = NULL};
+	fake = (struct fake_core){.named = FAKE_ALIVE};
 	assert_int_equal(xfer_init(&fake_xfer, &protos, true, shared, NULL), 0);
 	fake_cq_open(&fake_cq);
 }
@@ -181,14 +213,19 @@ void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 {
 	*ep = (struct xfer_ep){
 		.core = &fake_ep_core,
+		.name = "fake",
+		.name_len = 4,
 		.followed = FI_RECV,
 		.rxcq = cq,
 		.txcq = cq,
 		.resolve = fake_resolve,
+		.lookup = fake_lookup,
+		.print = fake_print,
 		.iov_limit = 1,
 		.recv_iov_limit = 1,
 		.layered = true,
 		.listens = true,
+		.ears = 16,
 		.started = true,
 	};
 }
@@ -197,6 +234,8 @@ void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
 {
 	fake_ep_init(ep, cq);
 	assert_int_equal(xfer_ep_init(ep, &fake_xfer), 0);
+	for (int addr = 0; addr < FAKE_KNOWN; addr++)
+		fake_peer(ep, addr);
 }
 
 void fake_ep_close(struct xfer_ep *ep)

@@ -8,10 +8,16 @@
 
 #include "unit.h"
 
-#include "xfer/xfer.h"
+#include "xfer/peer.h"
 
 /* Peers: the core has never room for what goes to the one that is dead */
-enum { FAKE_DEAD, FAKE_ALIVE, FAKE_PEERS };
+enum { FAKE_DEAD, FAKE_ALIVE, FAKE_OTHER, FAKE_KNOWN, FAKE_NEW = FAKE_KNOWN, FAKE_PEERS };
+
+/* The token that a peer bears */
+#define FAKE_TOKEN(peer) (1000ULL + (peer))
+
+/* So much is kept of a message */
+#define FAKE_TEXT 640
 
 /* The tag bit of internal traffic on endpoints that have one */
 #define FAKE_TAG_BIT (1ULL << 63)
@@ -22,6 +28,7 @@ enum fake_kind { FAKE_RECV, FAKE_SEND, FAKE_RMA };
  * struct fake_op - what the core has been given, and has not ended.
  * @internal:	a control message, or a piece
  * @data:	the remote cq data of what is sent
+ * @text:	of a control message, @text_len bytes
  */
 struct fake_op {
 	enum fake_kind kind;
@@ -30,6 +37,8 @@ struct fake_op {
 	void *context;
 	size_t len;
 	uint64_t data;
+	uint8_t text[FAKE_TEXT];
+	size_t text_len;
 };
 
 /**
@@ -38,6 +47,7 @@ struct fake_op {
  * @sent:	how many sends to each peer it has taken
  * @no_sends, @no_recvs: it has no room: for the application's sends, for internal receives
  * @no_internal: nor for control messages and pieces
+ * @named:	the address of whoever is asked for by name; @stranger: it has to be inserted first
  */
 struct fake_core {
 	struct fake_op *held;
@@ -47,6 +57,8 @@ struct fake_core {
 	bool no_sends;
 	bool no_recvs;
 	bool no_internal;
+	fi_addr_t named;
+	bool stranger;
 };
 
 extern struct fake_core fake;
@@ -58,6 +70,9 @@ void fake_start(bool shared);
 void fake_stop(void);
 
 void fake_cq_open(struct xfer_cq *cq);
+
+/* The peer's record: it is known */
+struct xfer_peer *fake_peer(struct xfer_ep *ep, fi_addr_t addr);
 
 /* Fills an endpoint, for xfer_ep_init() or xfer_ep_init_side() */
 void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq);

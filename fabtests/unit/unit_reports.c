@@ -257,14 +257,13 @@ static void marker_comes(struct xfer_cq *queue, uint64_t id)
 /* The sender says so; @status: of what has failed there */
 static void say(struct xfer_ep *ep, enum wire_type type, uint64_t id, int status)
 {
-	const struct wire_msg msg = {
+	struct wire_msg msg = {
 		.type = type,
+		.token = FAKE_TOKEN(FAKE_ALIVE),
 		.id = id,
 		.status = status,
 		.len = 100000,
 		.chunk = 65536,
-		.name = "peer",
-		.name_len = 4,
 	};
 
 	p2p_lock_take(&fake_xfer.lock);

@@ -2,93 +2,67 @@
 /* Unit tests of seen_ids.c: old ids are known, those that may still come are not taken for old. */
 #include "unit.h"
 
+#include "base/siphash.h"
 #include "proto/seen_ids.h"
-#include "xfer/wire.h"
 
-#define BASE 0x123456789a000000ULL
+#define BASE (77ULL << 32)
+#define LAST 1024
 
-static struct seen_ids heard;
+static struct seen_ids seen;
 
-static uint64_t id_of(uint64_t count)
+/* As xfer_id_new() makes them */
+static uint64_t id_of(uint32_t count)
 {
-	return BASE | (count & WIRE_ID_COUNT);
+	const struct siphash_key key = {{1, 2}};
+
+	return BASE | siphash_permute(&key, count);
 }
 
-static void test_unknown(void **state)
+static void test_one(void **state)
 {
-	assert_false(seen_ids_before(&heard, id_of(5)));
-	seen_ids_add(&heard, id_of(5));
-	assert_true(seen_ids_before(&heard, id_of(5)));
-	assert_false(seen_ids_before(&heard, id_of(4)));
-	assert_false(seen_ids_before(&heard, id_of(6)));
-	/* another sender counts as it likes */
-	assert_false(seen_ids_before(&heard, id_of(5) + WIRE_ID_COUNT + 1));
-	seen_ids_fini(&heard);
-	assert_false(seen_ids_before(&heard, id_of(5)));
+	assert_false(seen_ids_before(&seen, id_of(5)));
+	assert_false(seen_ids_before(&seen, 0));
+	seen_ids_add(&seen, id_of(5));
+	assert_true(seen_ids_before(&seen, id_of(5)));
+	assert_false(seen_ids_before(&seen, id_of(4)));
+	assert_false(seen_ids_before(&seen, id_of(5) + (1ULL << 32)));
+	assert_false(seen_ids_before(&seen, 0));
+	seen_ids_fini(&seen);
+	assert_false(seen_ids_before(&seen, id_of(5)));
 }
 
-/* In any order, from wherever the count begins, with gaps: against a list of all that came */
-static void out_of_order(uint64_t first)
+static void test_many(void **state)
 {
-	enum { COUNT = 3 * SEEN_IDS };
-	static bool came[COUNT];
-	uint32_t random = 1;
-
-	memset(came, false, sizeof came);
-	for (size_t i = 0; i < COUNT; i += 8) {
-		/* five of eight, backwards or not */
-		for (size_t n = 0; n < 5; n++) {
-			size_t at = i + (random & 1 ? n : 7 - n);
-
-			random = random * 1664525 + 1013904223;
-			seen_ids_add(&heard, id_of(first + at));
-			came[at] = true;
-		}
-		for (size_t at = 0; at < COUNT; at++) {
-			size_t end = i + 8;
-			bool old = at + SEEN_IDS + 8 <= end;
-
-			/* what is about to leave the window may be either */
-			if (!old && at + SEEN_IDS < end)
-				continue;
-			assert_int_equal(seen_ids_before(&heard, id_of(first + at)),
-					 came[at] || old);
+	for (uint32_t i = 0; i < 100 * LAST; i++) {
+		assert_false(seen_ids_before(&seen, id_of(i)));
+		seen_ids_add(&seen, id_of(i));
+		if (i % LAST == 0) {
+			for (uint32_t j = i < LAST ? 0 : i - LAST; j <= i; j++)
+				assert_true(seen_ids_before(&seen, id_of(j)));
 		}
 	}
-	seen_ids_fini(&heard);
+	seen_ids_fini(&seen);
 }
 
-static void test_out_of_order(void **state)
+/* The ways of one set */
+static void test_one_set(void **state)
 {
-	out_of_order(1);
-	out_of_order(WIRE_ID_COUNT - 100);
+	for (uint64_t i = 0; i < 3 * SEEN_IDS_WAYS; i++)
+		seen_ids_add(&seen, i * SEEN_IDS_SETS);
+	for (uint64_t i = 0; i < 3 * SEEN_IDS_WAYS; i++)
+		assert_int_equal(seen_ids_before(&seen, i * SEEN_IDS_SETS),
+				 i >= 2 * SEEN_IDS_WAYS);
+	seen_ids_fini(&seen);
 }
 
-static void test_leaps(void **state)
+int main(int argc, char **argv)
 {
-	seen_ids_add(&heard, id_of(10));
-	seen_ids_add(&heard, id_of(10 + SEEN_IDS));
-	assert_true(seen_ids_before(&heard, id_of(10)));
-	for (uint64_t i = 11; i < 10 + SEEN_IDS; i++)
-		assert_false(seen_ids_before(&heard, id_of(i)));
-	/* as far as it goes */
-	seen_ids_add(&heard, id_of(10 + WIRE_ID_COUNT / 2));
-	for (uint64_t i = 11; i < 10 + SEEN_IDS; i++)
-		assert_true(seen_ids_before(&heard, id_of(i)));
-	/* too old to be told apart: as it was */
-	seen_ids_add(&heard, id_of(11));
-	assert_true(seen_ids_before(&heard, id_of(11)));
-	assert_false(seen_ids_before(&heard, id_of(9 + WIRE_ID_COUNT / 2)));
-	seen_ids_fini(&heard);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_unknown),
-		cmocka_unit_test(test_out_of_order),
-		cmocka_unit_test(test_leaps),
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_one_set),
 	};
+	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_main(argc, argv, &unit);
 }

@@ -280,6 +280,37 @@ static void test_one(void **state)
 	}
 }
 
+/* Nobody else may answer, whatever it knows: nor who is known, nor who is not. */
+static void test_other(void **state)
+{
+	static const uint64_t tokens[] = {FAKE_TOKEN(FAKE_OTHER), FAKE_TOKEN(FAKE_NEW), 0};
+	static struct scene scene;
+
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		const struct scene_kind *kind = &scene_kinds[i];
+		const bool sends = SENDING & 1u << kind->state;
+		const uint32_t unannounced = S(MATCHED) | S(PEEKING);
+
+		for (unsigned int said = 0; said < SAID_COUNT; said++) {
+			for (size_t by = 0; by < UNIT_COUNT(tokens); by++) {
+				if (!to_sender(said) && said != SAID_ABORT)
+					continue;
+				/* until it is announced, who knows the id is its sender */
+				if (!by && !to_sender(said) && unannounced & 1u << kind->state)
+					continue;
+				scene_open(&scene, kind);
+				scene.token = tokens[by];
+				say_in_vain(&scene, said);
+				if (by || (sends && to_sender(said)))
+					assert_int_equal(fake_xfer.wrong, 1);
+				assert_int_equal(scene_state(&scene), kind->state);
+				scene.token = FAKE_TOKEN(FAKE_ALIVE);
+				finish(&scene, kind);
+			}
+		}
+	}
+}
+
 /* Each way into a state, and what of it is found by its id, without any message */
 static void test_none(void **state)
 {
@@ -346,6 +377,7 @@ int main(int argc, char **argv)
 		TEST(test_reach),
 		TEST(test_none),
 		TEST(test_one),
+		TEST(test_other),
 		TEST(test_two),
 		TEST(test_answered_in_queue),
 		TEST(test_credit_first),

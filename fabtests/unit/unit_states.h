@@ -31,6 +31,7 @@
  * @side:	the endpoint beside it, where there is one
  * @req:	the request; scene_state() tells whether it is still there
  * @id:		what messages about it name
+ * @token:	of the peer that says them
  * @reports:	completions of the request that the application has read
  */
 struct scene {
@@ -38,6 +39,7 @@ struct scene {
 	struct xfer_ep side;
 	struct xfer_req *req;
 	uint64_t id;
+	uint64_t token;
 	unsigned int reports;
 };
 

@@ -159,7 +159,6 @@ void scene_copy(void)
 
 static const uint64_t operand = 1;
 
-#define PEER .name = "peer", .name_len = 4
 #define ANNOUNCED_LEN .len = SCENE_LEN, .chunk = SCENE_PIECE
 #define REACHED .key = SCENE_KEY_HERE
 #define SHORT .len = sizeof operand, .payload = &operand, .payload_len = sizeof operand
@@ -168,25 +167,19 @@ static const struct {
 	const char *name;
 	struct wire_msg msg;
 } said_all[] = {
-	[SAID_ANNOUNCE] = {"ANNOUNCE", {.type = WIRE_ANNOUNCE, ANNOUNCED_LEN, PEER}},
+	[SAID_ANNOUNCE] = {"ANNOUNCE", {.type = WIRE_ANNOUNCE, ANNOUNCED_LEN}},
 	[SAID_ANNOUNCE_LENT] = {"ANNOUNCE of a copy",
 				{.type = WIRE_ANNOUNCE,
 				 .len = SCENE_LEN,
 				 .chunk = SCENE_PIECE,
 				 .flags = WIRE_LENT | WIRE_WANT_FIN,
-				 .key = 5,
-				 PEER}},
+				 .key = 5}},
 	[SAID_CTS_PIECE] = {"CTS for a piece",
 			    {.type = WIRE_CTS, ANNOUNCED_LEN, .count = 1, .transfer = 9}},
 	[SAID_CTS_ALL] = {"CTS for all pieces",
 			  {.type = WIRE_CTS, ANNOUNCED_LEN, .count = SCENE_PIECES}},
 	[SAID_CTS_SMALL] = {"CTS for one piece of one byte",
-			    {.type = WIRE_CTS,
-			     .len = 1,
-			     .chunk = 1,
-			     .count = 1,
-			     .flags = WIRE_SIDE,
-			     PEER}},
+			    {.type = WIRE_CTS, .len = 1, .chunk = 1, .count = 1}},
 	[SAID_CTS_NOTHING] = {"CTS for nothing", {.type = WIRE_CTS}},
 	[SAID_CTS_PLAIN] = {"CTS for it whole", {.type = WIRE_CTS, .flags = WIRE_PLAIN}},
 	[SAID_CTS_TOO_LONG] =
@@ -204,24 +197,22 @@ static const struct {
 	[SAID_PROBE_TO_SENDER] = {"PROBE to the sender",
 				  {.type = WIRE_PROBE, .to_sender = true}},
 	[SAID_PROBE] = {"PROBE", {.type = WIRE_PROBE}},
-	[SAID_WRITE] = {"WRITE", {.type = WIRE_WRITE, REACHED, SHORT, PEER}},
-	[SAID_WRITE_LONG] = {"a long WRITE",
-			     {.type = WIRE_WRITE, REACHED, ANNOUNCED_LEN, PEER}},
-	[SAID_READ] = {"READ", {.type = WIRE_READ, REACHED, .len = 8, PEER}},
-	[SAID_READ_LONG] = {"a long READ",
-			    {.type = WIRE_READ, REACHED, .len = SCENE_LEN, PEER}},
-	[SAID_SUPPLY] = {"SUPPLY", {.type = WIRE_SUPPLY, ANNOUNCED_LEN, PEER}},
-	[SAID_SUPPLY_OTHER] =
-		{"SUPPLY of another length",
-		 {.type = WIRE_SUPPLY, .len = SCENE_LEN - 1, .chunk = SCENE_PIECE, PEER}},
+	[SAID_WRITE] = {"WRITE", {.type = WIRE_WRITE, REACHED, SHORT}},
+	[SAID_WRITE_LONG] = {"a long WRITE", {.type = WIRE_WRITE, REACHED, ANNOUNCED_LEN}},
+	[SAID_READ] = {"READ", {.type = WIRE_READ, REACHED, .len = 8}},
+	[SAID_READ_LONG] = {"a long READ", {.type = WIRE_READ, REACHED, .len = SCENE_LEN}},
+	[SAID_SUPPLY] = {"SUPPLY", {.type = WIRE_SUPPLY, ANNOUNCED_LEN}},
+	[SAID_SUPPLY_OTHER] = {"SUPPLY of another length",
+			       {.type = WIRE_SUPPLY,
+				.len = SCENE_LEN - 1,
+				.chunk = SCENE_PIECE}},
 	[SAID_ATOMIC] = {"ATOMIC",
 			 {.type = WIRE_ATOMIC,
 			  REACHED,
 			  SHORT,
 			  .op = FI_SUM,
 			  .datatype = FI_UINT64,
-			  .flags = WIRE_FETCH,
-			  PEER}},
+			  .flags = WIRE_FETCH}},
 	[SAID_RESULT] = {"RESULT",
 			 {.type = WIRE_RESULT,
 			  .payload = &operand,
@@ -235,8 +226,11 @@ static const struct {
 			    .count = UINT32_MAX}},
 	[SAID_HELLO] = {"HELLO",
 			{.type = WIRE_HELLO,
-			 .flags = WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS,
-			 PEER}},
+			 .flags = WIRE_ASKS | WIRE_FOLLOWS,
+			 .grant = 9,
+			 .newest = WIRE_VERSION,
+			 .name = "peer",
+			 .name_len = 4}},
 };
 
 const char *said_name(enum said said)
@@ -250,12 +244,16 @@ enum wire_type said_type(enum said said)
 }
 
 /* It goes as it would over the wire. */
-static void scene_dispatch(struct scene *scene, const struct wire_msg *msg)
+static void scene_dispatch(struct scene *scene, struct wire_msg *msg)
 {
 	char buf[WIRE_MSG_MAX];
-	size_t len = wire_encode(msg, buf);
 	struct wire_msg decoded;
 	const char *why;
+	size_t len;
+
+	if (!(msg->type == WIRE_HELLO && msg->flags & WIRE_ASKS))
+		msg->token = scene->token;
+	len = wire_encode(msg, buf);
 
 	if (wire_decode(buf, len, &decoded, &why))
 		fail_msg("%s: %s", wire_type_name(msg->type), why);
@@ -292,11 +290,19 @@ static void scene_side(struct scene *scene)
 	p2p_lock_drop(&fake_xfer.lock);
 	scene->ep.stalls = true;
 	scene->ep.side = &scene->side;
+	fake_peer(&scene->ep, FAKE_ALIVE)->via = &scene->side;
 }
 
 static void bring_core(struct scene *scene)
 {
 	scene_receive(scene, host, sizeof host, 0, false);
+}
+
+/* The peer has not said anything yet. */
+static void bring_greeting(struct scene *scene)
+{
+	fake_peer(&scene->ep, FAKE_ALIVE)->state = XFER_PEER_NEW;
+	scene_send(scene, SCENE_LEN, 0);
 }
 
 static void bring_staging(struct scene *scene)
@@ -374,9 +380,6 @@ static void bring_pushing_side(struct scene *scene)
 	scene_side(scene);
 	bring_announced(scene);
 	msg.id = scene->id;
-	msg.flags = WIRE_SIDE;
-	msg.name = "peer";
-	msg.name_len = 4;
 	scene_dispatch(scene, &msg);
 	assert_ptr_equal(scene->req->transfer.via, &scene->side);
 }
@@ -450,7 +453,6 @@ static void bring_pulling_side(struct scene *scene)
 	scene_side(scene);
 	bring_matched(scene);
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_SIDE;
 	scene_dispatch(scene, &msg);
 	assert_ptr_equal(scene->req->transfer.via, &scene->side);
 }
@@ -546,6 +548,7 @@ static void bring_bouncing(struct scene *scene)
 
 const struct scene_kind scene_kinds[] = {
 	{"a receive", XFER_CORE, bring_core},
+	{"greeting", XFER_GREETING, bring_greeting},
 	{"staging", XFER_STAGING, bring_staging},
 	{"ready", XFER_READY, bring_ready},
 	{"marking", XFER_MARKING, bring_marking, .message = true},
@@ -626,7 +629,7 @@ void scenes_stop(void)
 
 void scene_open(struct scene *scene, const struct scene_kind *kind)
 {
-	*scene = (struct scene){.id = SCENE_ID};
+	*scene = (struct scene){.id = SCENE_ID, .token = FAKE_TOKEN(FAKE_ALIVE)};
 	fake_xfer.wrong = 0;
 	fake_ep_open(&scene->ep, &fake_cq);
 	scene->ep.tag_bit = FAKE_TAG_BIT;
@@ -689,6 +692,8 @@ void scene_give_up(struct scene *scene)
 
 	for (size_t i = 0; i < UNIT_COUNT(ends); i++)
 		scene_say(scene, ends[i]);
+	/* it will not answer a greeting either */
+	fake_peer(&scene->ep, FAKE_ALIVE)->state = XFER_PEER_FOREIGN;
 	/* what answers a read may have taken its place */
 	scene_say_of(scene, SAID_ABORT, SCENE_ID_SUPPLY);
 	for (size_t i = 0; i < fake.count; i++)

@@ -20,6 +20,8 @@ struct conf conf = {
 	.pin = CONF_PIN_AUTO,
 	.map_size = 17179869184,
 	.map_count = 1024,
+	.hello_timeout = 2,
+	.peer_timeout = 30,
 	.stats = false,
 	.cuda = true,
 	.rocm = true,
@@ -74,6 +76,13 @@ static const struct conf_param {
 	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20,
 	 .help = "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
 		 "of other processes that it keeps open (default: 1024)"},
+	{"p2p_hello_timeout", .size = &conf.hello_timeout, .min = 0, .max = 86400,
+	 .help = "Seconds for which long messages from device memory wait for a peer's first answer. "
+		 "Then they travel whole, which peers without this provider understand. 0: they do not "
+		 "wait (default: 2)"},
+	{"p2p_peer_timeout", .size = &conf.peer_timeout, .min = 0, .max = 86400,
+	 .help = "Seconds without a sign of life from a peer, after which what concerns it ends with an "
+		 "error; 0: never. A peer gives such a sign when it calls libfabric (default: 30)"},
 	{"p2p_stats", .flag = &conf.stats,
 	 .help = "Print what an endpoint has carried, by which path and why, when it is closed "
 		 "(default: no)"},

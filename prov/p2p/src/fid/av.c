@@ -257,7 +257,7 @@ static bool av_name_is(const struct av_name *entry, const void *addr, size_t len
 }
 
 /* The same for a peer that is not the one that was looked up last */
-static int av_resolve_other(struct p2p_av *av, const void *addr, size_t len,
+static int av_resolve_other(struct p2p_av *av, const void *addr, size_t len, bool learn,
 			    fi_addr_t *core_addr)
 {
 	uint8_t raw[WIRE_NAME_MAX + 1] = {0}, name[WIRE_NAME_MAX + 1] = {0};
@@ -268,12 +268,13 @@ static int av_resolve_other(struct p2p_av *av, const void *addr, size_t len,
 		av_names_make(av);
 	av->found = av_name_find(av, name, len);
 	if (!av->found)
-		return av_learn(av, raw, name, len, core_addr);
+		return learn ? av_learn(av, raw, name, len, core_addr) : -FI_ENOENT;
 	*core_addr = av->found->addr;
 	return 0;
 }
 
-int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_addr)
+int av_resolve(struct p2p_av *av, const void *addr, size_t len, bool learn,
+	       fi_addr_t *core_addr)
 {
 	int ret = 0;
 
@@ -281,7 +282,7 @@ int av_resolve(struct p2p_av *av, const void *addr, size_t len, fi_addr_t *core_
 	if (av_name_is(av->found, addr, len))
 		*core_addr = av->found->addr;
 	else
-		ret = av_resolve_other(av, addr, len, core_addr);
+		ret = av_resolve_other(av, addr, len, learn, core_addr);
 	pthread_mutex_unlock(&av->lock);
 	return ret;
 }

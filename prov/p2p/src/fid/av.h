@@ -90,7 +90,10 @@ static inline fi_addr_t av_user_addr(const struct p2p_av *av, fi_addr_t addr)
 	return av_user_addr_slow(av, addr);
 }
 
-/* Finds the core's address of the peer with this name, and inserts the peer if it is not known. */
-int av_resolve(struct p2p_av *av, const void *name, size_t len, fi_addr_t *addr);
+/*
+ * Finds the core's address of the peer with this name. Who is not known is inserted (@learn), or
+ * -FI_ENOENT.
+ */
+int av_resolve(struct p2p_av *av, const void *name, size_t len, bool learn, fi_addr_t *addr);
 
 #endif /* P2P_AV_H */

@@ -2,6 +2,7 @@
 /* Endpoints. See ep.h; the data transfer calls are in msg.c, rma.c, atomic.c. */
 #include "fid/ep.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -338,11 +339,12 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return fi_ep_bind(ep->xfer.core, core, flags);
 }
 
-static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_addr_t *addr)
+static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, bool learn,
+		      fi_addr_t *addr)
 {
 	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
 
-	return ep->av ? av_resolve(ep->av, name, len, addr) : -FI_EINVAL;
+	return ep->av ? av_resolve(ep->av, name, len, learn, addr) : -FI_EINVAL;
 }
 
 static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
@@ -350,6 +352,17 @@ static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *l
 	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
 
 	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
+}
+
+static void ep_print(const struct xfer_ep *xfer, fi_addr_t addr, char *text, size_t room)
+{
+	const struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+	char name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+
+	snprintf(text, room, "a peer");
+	if (ep->av && !fi_av_lookup(ep->av->core, addr, name, &len) && len <= sizeof name)
+		fi_av_straddr(ep->av->core, name, text, &room);
 }
 
 /* Who asks for device memory, and uses a device already, does not wait for it later. */
@@ -469,6 +482,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
 	ep->xfer.lookup = ep_lookup;
+	ep->xfer.print = ep_print;
 	ret = xfer_ep_init(&ep->xfer, &domain->xfer);
 	if (ret)
 		return ret;

@@ -15,9 +15,11 @@
 /* The waker counts what comes and goes here, too (wait.h) */
 #define SIDE_EP_COUNTED (FI_SEND | FI_RECV)
 
-static int side_ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, fi_addr_t *addr)
+static int side_ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, bool learn,
+			   fi_addr_t *addr)
 {
-	return av_resolve(container_of(xfer, struct p2p_side_ep, xfer)->av, name, len, addr);
+	return av_resolve(container_of(xfer, struct p2p_side_ep, xfer)->av, name, len, learn,
+			  addr);
 }
 
 static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)

@@ -17,6 +17,8 @@ static const char *path_only_stage(const struct path_query *query)
 /* Why a message cannot be announced with its memory; NULL: it can */
 static const char *path_announce_not(const struct path_query *query)
 {
+	if (query->foreign)
+		return "the receiver has not answered a greeting of this provider's";
 	if (query->stalls)
 		return "this core provider stops at a message that has no receive yet";
 	if (query->name_len > query->name_max)
@@ -49,12 +51,13 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 /* Chooses among the ways through host memory */
 static enum path_proto path_stage(const struct path_query *query)
 {
-	if (query->lends && query->slot && !query->inject && query->len > query->lend_min &&
-	    query->len <= query->short_max && query->name_len <= query->name_max)
+	if (query->lends && !query->foreign && query->slot && !query->inject &&
+	    query->len > query->lend_min && query->len <= query->short_max &&
+	    query->name_len <= query->name_max)
 		return PATH_LENT;
 	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))
 		return PATH_SHORT;
-	if (!query->layered || query->inject || query->stalls ||
+	if (!query->layered || query->inject || query->stalls || query->foreign ||
 	    query->name_len > query->name_max)
 		return PATH_WHOLE;
 	return PATH_LONG;

@@ -90,6 +90,7 @@ enum path_far {
  *		and no CPU touches it
  * @near:	all peers that the core provider reaches are on this host
  * @follows:	the receiver takes announcements of messages of up to @plain_max bytes, too
+ * @foreign:	the receiver has not said that it takes announcements
  * @refuses:	the receiver has not opened what it was offered before
  * @across:	sending: other processes of this host can open the buffer; receiving: the
  *		sender's buffer is open here
@@ -116,6 +117,7 @@ struct path_query {
 	size_t inline_max;
 	bool near;
 	bool follows;
+	bool foreign;
 	bool refuses;
 	bool across;
 	const char *across_why;

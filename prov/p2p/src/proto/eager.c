@@ -148,6 +148,15 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 	return eager_begin(req);
 }
 
+void eager_fail(struct xfer_req *req, int status)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	req->comp.err = -status;
+	req->ctx.done = eager_sent;
+	xfer_req_move(req, XFER_READY);
+	xfer_sendq_flush(req->ctx.ep);
+}
+
 ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op)
 {
 	struct core_op followed = *op;

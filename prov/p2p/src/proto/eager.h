@@ -19,4 +19,7 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op);
 ssize_t eager_recv(struct xfer_req *req, const struct core_op *op);
 
+/* It cannot begin: that is told in its turn, with @status. */
+void eager_fail(struct xfer_req *req, int status);
+
 #endif /* P2P_EAGER_H */

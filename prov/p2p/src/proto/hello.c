@@ -1,67 +1,66 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What is known of peers, and how they tell it. See hello.h.
+ * Greetings. See hello.h.
  *
  *	sender                                                           receiver
- *	first short message  --- HELLO(host, name, asks) -------------->
- *	                     <----------- HELLO(host, name, follows) --- follows up all receives
- *	short messages       --- ANNOUNCE(id, length, offer), marker --> ACROSS
+ *	first long message   --- HELLO(names, asks, token A) ----------> remembers nothing
+ *	                     <-- HELLO(names, answers A, token B) ------
+ *	                     --- HELLO(names, confirms B, token A) ----> knows the sender
+ *	all messages         --- ANNOUNCE(B, id, length, ...), ... ---->
+ *	                     <----------------------- CTS(A, id, ...) ---
  *
- *	first offer          --- HELLO(host, name, board) -------------> maps the board
- *	                     <------------- HELLO(host, name, reads) ---
- *	all announcements    === note(id, length, ...) ================> reads it
+ *	within a host        --- HELLO(B, confirms, board) ------------> maps the board
+ *	                     <-------------------- HELLO(A, reads) -----
+ *	all announcements    === note(B, id, length, ...) =============> reads it
  *
- * One HELLO may ask and tell of the board at once. Until its answer is here, short messages are
- * staged, and long ones announced by messages.
+ * A token is good for who has received it: so token A shows that the answer comes from who was asked,
+ * and token B that the confirmation comes from the endpoint that is named. B is made of the names and
+ * of A with a secret. So the receiver need not remember who has asked, and who asks in another's name
+ * has no effect on anybody.
+ *
+ * Over cores that stall, HELLO leaves from the side endpoint. A foreign peer, which has no receive for
+ * it, would else receive nothing more.
  */
 #include "proto/hello.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
-#include "xfer/ctrl.h"
+#include "base/clock.h"
+#include "base/conf.h"
 #include "base/log.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
+#include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
-
-/* Addresses beyond are no indices: nothing is known of them */
-#define HELLO_MAX (1u << 20)
+#include "xfer/req_state.h"
+#include "xfer/sendq.h"
+#include "xfer/wire_old.h"
 
 /* Receives that are looked after though there may be no need */
 #define HELLO_TRIAL 1024
 
-/* What is known of a peer: */
-#define HELLO_ASKED (1u << 0) /* whether it follows up all of its receives */
-#define HELLO_KNOWN (1u << 1) /* whether it does; if not, short messages are staged */
-#define HELLO_FOLLOWS (1u << 2)
-#define HELLO_REFUSES (1u << 3) /* to take what is offered: only what is announced anyway is */
-#define HELLO_TOLD (1u << 4)    /* it has been told of our board */
-#define HELLO_READS (1u << 5)   /* it reads our board */
-#define HELLO_WHOLE (1u << 6)   /* it wants sent what could be lent */
+/*
+ * Answers to who may not be whom he says he is, at most so many in HELLO_ANSWERS_TIME [ms]: to peers that
+ * the application has not inserted, and that have not confirmed yet, as the core connects to whatever
+ * name it is given; and to messages of older versions.
+ */
+#define HELLO_STRANGERS 256
+#define HELLO_REFUSALS 4096
+#define HELLO_ANSWERS_TIME 30000
 
-/* NULL: there is no room to remember anything of it */
-static uint8_t *hello_facts(struct xfer_ep *ep, fi_addr_t addr)
-{
-	size_t count = P2P_MAX(ep->proto->peer_count, 64);
-	uint8_t *peers;
-
-	if (addr >= HELLO_MAX)
-		return NULL;
-	if (addr < ep->proto->peer_count)
-		return &ep->proto->peers[addr];
-	while (count <= addr)
-		count *= 2;
-	peers = realloc(ep->proto->peers, count);
-	if (!peers)
-		return NULL;
-	memset(peers + ep->proto->peer_count, 0, count - ep->proto->peer_count);
-	ep->proto->peers = peers;
-	ep->proto->peer_count = count;
-	return &peers[addr];
-}
+/* What is known of a peer (struct xfer_peer.facts): */
+#define HELLO_FOLLOWS                                                                          \
+	(1u << 0) /* it follows up all of its receives; if not, short ones are staged */
+#define HELLO_REFUSES (1u << 1) /* to take what is offered: only what is announced anyway is */
+#define HELLO_TOLD (1u << 2)    /* it has been told of our board */
+#define HELLO_READS (1u << 3)   /* it reads our board */
+#define HELLO_WHOLE (1u << 4)   /* it wants sent what could be lent */
+#define HELLO_LATE (1u << 5)    /* it was said that it has not answered */
+#define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -98,75 +97,324 @@ void hello_trial(struct xfer_ep *ep, bool device)
 	}
 }
 
-static void hello_send(struct xfer_ep *ep, fi_addr_t addr, uint32_t flags, uint64_t place)
+/* ---- what is said ---- */
+
+static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 {
-	const struct wire_msg msg = {
+	const struct xfer_ep *side = xfer_ep_side(ep);
+	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0),
-		.id = xfer_board_owner(ep->xfer->id_base),
 		.key = ep->xfer->ipc.host,
-		.addr = place,
+		.process = ep->xfer->ipc.process,
+		.oldest = WIRE_VERSION_OLDEST,
+		.newest = WIRE_VERSION,
 		.name = ep->name,
 		.name_len = ep->name_len,
 	};
 
-	ctrl_send(ep, addr, &msg);
+	if (side && side != ep) {
+		msg.flags |= WIRE_SIDE;
+		msg.payload = side->name;
+		msg.payload_len = side->name_len;
+	}
+	return msg;
 }
 
-/* Greets a peer that something is to be offered to, if there is anything to ask or tell */
-static void hello_greet(struct xfer_ep *ep, fi_addr_t addr, uint8_t *facts, bool ask)
+/* Tells of our board, where there is one */
+static void hello_add_board(struct xfer_ep *ep, struct wire_msg *msg)
 {
-	uint32_t flags = 0;
-	uint64_t place = 0;
-
-	if (ask && !(*facts & (HELLO_ASKED | HELLO_KNOWN))) {
-		*facts |= HELLO_ASKED;
-		flags |= WIRE_ASKS | WIRE_SAYS;
-	}
-	if (!(*facts & HELLO_TOLD)) {
-		*facts |= HELLO_TOLD;
-		place = board_open(&ep->xfer->board, xfer_board_owner(ep->xfer->id_base));
-		flags |= place ? WIRE_BOARD : 0;
-	}
-	if (flags)
-		hello_send(ep, addr, flags, place);
+	msg->id = xfer_board_owner(ep->xfer->id_base);
+	msg->addr = ep->near ? board_open(&ep->xfer->board, msg->id) : 0;
+	msg->flags |= msg->addr ? WIRE_BOARD : 0;
 }
 
-void hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
+/* Says what is to be said besides the three steps */
+static void hello_tell(struct xfer_peer *peer, uint32_t flags)
+{
+	struct wire_msg msg = hello_msg(peer->ep, flags & ~WIRE_BOARD);
+
+	if (flags & WIRE_BOARD)
+		hello_add_board(peer->ep, &msg);
+	if (msg.flags & (WIRE_BOARD | WIRE_READS))
+		ctrl_ask(peer, &msg);
+}
+
+/* Between which endpoints a HELLO for @addr travels that may find nobody who takes it */
+static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, fi_addr_t *to)
+{
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+	int ret;
+
+	*via = xfer_ep_side(ep);
+	*to = addr;
+	if (*via == ep)
+		return 0;
+	if (!*via)
+		return -FI_EOPNOTSUPP;
+	ret = ep->lookup(ep, addr, name, &len);
+	return ret ? ret : (*via)->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
+}
+
+int hello_greet(struct xfer_peer *peer)
+{
+	struct xfer_ep *ep = peer->ep, *via;
+	struct wire_msg msg;
+	fi_addr_t to;
+	int ret;
+
+	xfer_assert_locked(ep->xfer);
+	if (peer->state != XFER_PEER_NEW)
+		return 0;
+	ret = hello_door(ep, peer->addr, &via, &to);
+	if (ret)
+		return ret;
+	msg = hello_msg(ep, WIRE_ASKS);
+	/* who was lost, and lives, may still use the one it has */
+	msg.grant = peer->tokens[0].token ? peer->tokens[0].token : xfer_token_new(ep->xfer);
+	ret = xfer_peer_admit(peer, 0, msg.grant);
+	if (!ret)
+		ret = ctrl_send(via, to, &msg);
+	if (ret)
+		return ret;
+	peer->via = via;
+	peer->to = to;
+	peer->greeted = clock_coarse_ms();
+	peer->state = XFER_PEER_GREETED;
+	return 0;
+}
+
+/* ---- what is known ---- */
+
+static void hello_say_late(struct xfer_peer *peer)
+{
+	char text[256];
+
+	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	P2P_WARN(
+		"%s has not answered a greeting for %zu s: long messages from device memory go "
+		"there whole, which is slower. Install this provider there, or see "
+		"FI_P2P_HELLO_TIMEOUT\n",
+		text, conf.hello_timeout);
+	peer->facts |= HELLO_LATE;
+}
+
+enum xfer_peer_state hello_state(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->state != XFER_PEER_GREETED ||
+	    clock_coarse_ms() - peer->greeted < 1000 * conf.hello_timeout)
+		return peer->state;
+	/* it cannot have got it, nor anything else */
+	if (xfer_outq_has(peer->via, peer->to))
+		return peer->state;
+	hello_say_late(peer);
+	peer->state = XFER_PEER_FOREIGN;
+	return peer->state;
+}
+
+/* The core could not reach it: that is told once, and the next message tries again. */
+static int hello_lost_once(struct xfer_peer *peer)
+{
+	int status = peer->lost;
+
+	peer->lost = 0;
+	if (status)
+		peer->state = XFER_PEER_NEW;
+	return status;
+}
+
+/* A key of ours shows that its owner runs this provider: is it more than merely slow? */
+static bool hello_hopeless(const struct xfer_peer *peer)
+{
+	return peer->ep->xfer->keys_ours || peer->facts & HELLO_OTHER ||
+	       (conf.peer_timeout &&
+		clock_coarse_ms() - peer->greeted >= 1000 * conf.peer_timeout);
+}
+
+int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
+{
+	struct xfer_peer *peer = xfer_peer_get(ep, addr);
+	int ret = peer ? hello_lost_once(peer) : -FI_ENOMEM;
+
+	xfer_assert_locked(ep->xfer);
+	if (!ret)
+		ret = hello_greet(peer);
+	if (ret)
+		return ret;
+	switch (hello_state(peer)) {
+	case XFER_PEER_KNOWN:
+		return peer->sends < XFER_PEER_SENDS ? 0 : -FI_EAGAIN;
+	case XFER_PEER_FOREIGN:
+		return hello_hopeless(peer) ? -FI_EOPNOTSUPP : -FI_EAGAIN;
+	default:
+		return -FI_EAGAIN;
+	}
+}
+
+struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
+{
+	struct xfer_peer *peer = ep->layered ? xfer_peer_find(ep, addr) : NULL;
+
+	xfer_assert_locked(ep->xfer);
+	if (!peer)
+		return NULL;
+	query->foreign = hello_state(peer) == XFER_PEER_FOREIGN;
+	query->lends = query->lends && !(peer->facts & HELLO_WHOLE);
+	query->follows = peer->state == XFER_PEER_KNOWN && peer->facts & HELLO_FOLLOWS;
+	query->refuses = peer->facts & HELLO_REFUSES;
+	return peer;
+}
+
+/* A short message may be offered to a peer on this host, once it has said that it follows up all. */
+static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 {
 	struct path_query hoped = *query;
-	uint8_t *facts = ep->near ? hello_facts(ep, addr) : NULL;
 	const char *why;
 
-	xfer_assert_locked(ep->xfer);
-	if (!facts)
-		return;
 	hoped.follows = true;
-	hoped.refuses = *facts & HELLO_REFUSES;
-	if (path_wants_across(&hoped, &why))
-		hello_greet(ep, addr, facts, query->len <= query->plain_max);
-	query->follows = *facts & HELLO_FOLLOWS;
-	query->refuses = *facts & HELLO_REFUSES;
+	if (!peer->ep->near || !path_wants_across(&hoped, &why))
+		return;
+	hello_greet(peer);
+	if (peer->state != XFER_PEER_KNOWN || peer->facts & HELLO_TOLD)
+		return;
+	peer->facts |= HELLO_TOLD;
+	hello_tell(peer, WIRE_BOARD);
 }
 
-void hello_remind(struct xfer_ep *ep, fi_addr_t addr)
+struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
 {
-	uint64_t place = board_open(&ep->xfer->board, xfer_board_owner(ep->xfer->id_base));
+	struct xfer_peer *peer = ep->layered ? xfer_peer_get(ep, addr) : NULL;
 
 	xfer_assert_locked(ep->xfer);
-	if (place)
-		hello_send(ep, addr, WIRE_BOARD, place);
+	if (peer)
+		hello_lost_once(peer);
+	/* there will be others to be lent when it has answered */
+	if (peer && peer->state != XFER_PEER_KNOWN)
+		query->lends = ep->lends;
+	hello_query(ep, addr, query);
+	if (peer)
+		hello_hope(peer, query);
+	/* without memory for a record nothing is announced */
+	query->foreign |= ep->layered && !peer;
+	return peer;
 }
 
-bool hello_reads(const struct xfer_ep *ep, fi_addr_t addr)
+void hello_remind(struct xfer_peer *peer)
 {
-	xfer_assert_locked(ep->xfer);
-	return addr < ep->proto->peer_count && ep->proto->peers[addr] & HELLO_READS;
+	xfer_assert_locked(peer->ep->xfer);
+	hello_tell(peer, WIRE_BOARD);
 }
 
-/* A peer tells of its board. Can it be read here? */
-static bool hello_board(struct xfer_ep *ep, const struct wire_msg *msg)
+bool hello_reads(const struct xfer_peer *peer)
 {
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_READS;
+}
+
+void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
+{
+	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
+		return;
+	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);
+}
+
+void hello_borrows_not(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	peer->facts |= HELLO_WHOLE;
+}
+
+void hello_forget(struct xfer *xfer, fi_addr_t addr)
+{
+	struct xfer_ep *ep;
+
+	xfer_assert_locked(xfer);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->front == ep)
+			xfer_peer_forget(ep, addr);
+	}
+}
+
+/* ---- what is heard ---- */
+
+/* One more answer of a kind, if it may be given: @count of @max have been */
+static bool hello_answers(struct proto_ep *state, unsigned int *count, unsigned int max)
+{
+	uint64_t now = clock_coarse_ms();
+
+	if (now - state->answers_at >= HELLO_ANSWERS_TIME) {
+		state->answers_at = now;
+		state->strangers = 0;
+		state->refusals = 0;
+	}
+	if (*count == max)
+		return false;
+	++*count;
+	return true;
+}
+
+/* The address of an endpoint that is named, inserted if need be. Strangers are not let in without end. */
+static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr)
+{
+	struct proto_ep *state = ep->front->proto;
+	int ret = ep->resolve(ep, name, len, false, addr);
+
+	if (ret != -FI_ENOENT)
+		return ret;
+	if (!hello_answers(state, &state->strangers, HELLO_STRANGERS))
+		return -FI_EAGAIN;
+	return ep->resolve(ep, name, len, true, addr);
+}
+
+/* Between which endpoints answers to the sender of @msg travel. @addr: of its own endpoint */
+static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, const fi_addr_t *addr,
+		       struct xfer_ep **via, fi_addr_t *to)
+{
+	struct xfer_ep *side = xfer_ep_side(ep);
+
+	*via = side ? side : ep;
+	if (msg->flags & WIRE_SIDE)
+		return hello_resolve(*via, msg->payload, msg->payload_len, to);
+	if (*via != ep || !addr)
+		return hello_resolve(*via, msg->name, msg->name_len, to);
+	*to = *addr;
+	return 0;
+}
+
+/* The token for who is named, and has given @grant to us */
+static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	uint8_t text[sizeof msg->grant + 2 * WIRE_NAME_MAX] = {0};
+
+	memcpy(text, &msg->grant, sizeof msg->grant);
+	memcpy(text + sizeof msg->grant, msg->name, msg->name_len);
+	memcpy(text + sizeof msg->grant + WIRE_NAME_MAX, msg->payload, msg->payload_len);
+	return siphash(&ep->xfer->secret, text, sizeof text) | 1;
+}
+
+static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct wire_msg answer = hello_msg(ep, WIRE_ANSWERS);
+	struct xfer_ep *via;
+	fi_addr_t to;
+
+	hello_trial(ep, true);
+	if (hello_route(ep, msg, NULL, &via, &to))
+		return;
+	answer.token = msg->grant;
+	answer.grant = hello_grant(ep, msg);
+	ctrl_send(via, to, &answer);
+}
+
+/* A peer tells of its board: can it be read here? */
+static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	struct xfer_ep *ep = peer->ep;
 	int ret;
 
 	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host || !ep->near)
@@ -180,76 +428,151 @@ static bool hello_board(struct xfer_ep *ep, const struct wire_msg *msg)
 	return !ret;
 }
 
+/* What a peer says of itself */
+static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	bool near = msg->key == peer->ep->xfer->ipc.host;
+
+	if (msg->flags & WIRE_FOLLOWS && near && peer->ep->near)
+		peer->facts |= HELLO_FOLLOWS;
+	if (msg->flags & WIRE_READS && near)
+		peer->facts |= HELLO_READS;
+}
+
+/* It speaks our protocol, and is reached so. */
+static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
+			fi_addr_t to)
+{
+	if (peer->state == XFER_PEER_KNOWN && peer->process != msg->process) {
+		P2P_INFO("a peer has been started anew\n");
+		XFER_PROTO_EACH(peer->ep->xfer, lost, peer->ep, peer->addr, -FI_ECONNRESET);
+		peer->facts = 0;
+	}
+	if (peer->facts & HELLO_LATE)
+		P2P_INFO("a peer has answered its greeting after all\n");
+	peer->facts &= ~(HELLO_LATE | HELLO_OTHER);
+	peer->lost = 0;
+	peer->via = via;
+	peer->to = to;
+	peer->theirs = msg->grant;
+	peer->host = msg->key;
+	peer->process = msg->process;
+	peer->state = XFER_PEER_KNOWN;
+	hello_learn(peer, msg);
+}
+
+static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	struct xfer_ep *ep = peer->ep, *via;
+	struct wire_msg confirm;
+	fi_addr_t to;
+
+	if (peer->tokens[0].token != msg->token || hello_route(ep, msg, &peer->addr, &via, &to))
+		return;
+	hello_known(peer, msg, via, to);
+	confirm = hello_msg(ep, WIRE_CONFIRMS);
+	confirm.grant = msg->token;
+	hello_add_board(ep, &confirm);
+	peer->facts |= HELLO_TOLD;
+	/* before all that it is to understand */
+	ctrl_ask(peer, &confirm);
+}
+
+static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct xfer_peer *peer;
+	struct xfer_ep *via;
+	fi_addr_t addr, to;
+
+	if (msg->token != hello_grant(ep, msg)) {
+		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
+		return;
+	}
+	ep->proto->strangers -= ep->proto->strangers > 0;
+	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr) ||
+	    hello_route(ep, msg, &addr, &via, &to))
+		return;
+	peer = xfer_peer_get(ep, addr);
+	if (!peer || xfer_peer_admit(peer, 1, msg->token))
+		return;
+	hello_known(peer, msg, via, to);
+	if (hello_board(peer, msg))
+		hello_tell(peer, WIRE_READS);
+}
+
+/* Does it speak what we speak? */
+static bool hello_understood(const struct wire_msg *msg)
+{
+	static bool said;
+
+	if (msg->oldest <= WIRE_VERSION && msg->newest >= WIRE_VERSION_OLDEST)
+		return true;
+	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		P2P_WARN("a peer speaks versions %d to %d of the protocol, this is %d: long "
+			 "messages travel whole. Install the same release on both ends\n",
+			 msg->oldest, msg->newest, WIRE_VERSION);
+	return false;
+}
+
+/* It has answered, in a version that is none of ours. */
+static void hello_differs(struct xfer_peer *peer)
+{
+	peer->state = XFER_PEER_FOREIGN;
+	peer->facts |= HELLO_OTHER;
+}
+
+static void hello_told(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	hello_learn(peer, msg);
+	if (hello_board(peer, msg))
+		hello_tell(peer, WIRE_READS);
+}
+
 static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	bool near = msg->key == ep->xfer->ipc.host, known;
-	uint32_t answer = 0;
-	uint8_t *facts;
+	bool understood = hello_understood(msg);
+
+	if (msg->flags & WIRE_ASKS)
+		hello_asked(ep, msg);
+	else if (understood && msg->flags & WIRE_CONFIRMS)
+		hello_confirmed(ep, msg);
+	else if (msg->peer && !understood)
+		hello_differs(msg->peer);
+	else if (msg->peer && msg->flags & WIRE_ANSWERS)
+		hello_answered(msg->peer, msg);
+	else if (msg->peer)
+		hello_told(msg->peer, msg);
+}
+
+/* Who speaks an older version is told so in it. */
+static void hello_unreadable(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct proto_ep *state = ep->proto;
+	uint8_t text[WIRE_OLD_MAX];
 	fi_addr_t addr;
 
-	if (ep->resolve(ep, msg->name, msg->name_len, &addr))
-		return;
-	if (msg->flags & WIRE_ASKS) {
-		hello_trial(ep, true);
-		answer |= WIRE_SAYS;
-	}
-	if (hello_board(ep, msg))
-		answer |= WIRE_READS;
-	if (answer)
-		hello_send(ep, addr, answer, 0);
-	facts = hello_facts(ep, addr);
-	if (!facts)
-		return;
-	known = *facts & HELLO_KNOWN;
-	if (msg->flags & WIRE_SAYS && !known)
-		*facts |= HELLO_KNOWN | (msg->flags & WIRE_FOLLOWS && near ? HELLO_FOLLOWS : 0);
-	/* an answer may be about who had this address before */
-	if (msg->flags & WIRE_READS && near && *facts & HELLO_TOLD)
-		*facts |= HELLO_READS;
-	P2P_DBG("peer %zu %s short messages, announced by %s\n", (size_t) addr,
-		*facts & HELLO_FOLLOWS ? "may be offered" : "is sent copies of",
-		*facts & HELLO_READS ? "notes" : "messages");
+	if (msg->name_len && hello_answers(state, &state->refusals, HELLO_REFUSALS) &&
+	    !hello_resolve(ep, msg->name, msg->name_len, &addr))
+		ctrl_send_text(ep, addr, text, wire_old_refuse(msg, text));
 }
 
-void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
-		    bool plain)
+/* What waits for its answer fails. */
+static void hello_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
-	uint8_t *facts = ep->near ? hello_facts(ep, addr) : NULL;
-	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
+	struct xfer_peer *peer, *next;
 
-	xfer_assert_locked(ep->xfer);
-	if (!facts || (!refuses && !(plain && len <= WIRE_PLAIN_MAX)))
-		return;
-	*facts = (*facts & ~HELLO_FOLLOWS) | HELLO_KNOWN | (refuses ? HELLO_REFUSES : 0);
-}
-
-bool hello_borrows(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	xfer_assert_locked(ep->xfer);
-	return addr >= ep->proto->peer_count || !(ep->proto->peers[addr] & HELLO_WHOLE);
-}
-
-void hello_borrows_not(struct xfer_ep *ep, fi_addr_t addr)
-{
-	uint8_t *facts = hello_facts(ep, addr);
-
-	xfer_assert_locked(ep->xfer);
-	if (facts)
-		*facts |= HELLO_WHOLE;
-}
-
-void hello_forget(struct xfer *xfer, fi_addr_t addr)
-{
-	struct xfer_ep *ep;
-
-	xfer_assert_locked(xfer);
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (addr < ep->proto->peer_count)
-			ep->proto->peers[addr] = 0;
+	HASH_ITER(hh, ep->front->peers, peer, next) {
+		if (xfer_peer_at(peer, ep, addr)) {
+			peer->state = XFER_PEER_FOREIGN;
+			peer->lost = status;
+			peer->facts = 0;
+		}
 	}
 }
 
 const struct xfer_proto hello_proto = {
 	.name = "hello",
 	.message = {[WIRE_HELLO] = hello_received},
+	.unreadable = hello_unreadable,
+	.lost = hello_lost,
 };

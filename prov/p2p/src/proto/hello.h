@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What is known of peers, a byte each. Most of it is about peers on the same host.
+ * Greetings: whether a peer speaks our protocol, and what else is known of it.
+ *
+ * A peer may run another provider, or a hook: an announcement would be lost there, and its marker look
+ * like an empty message. So nothing is announced to a peer before it has answered a HELLO. Until then
+ * messages wait or travel whole, in the core's own way, which is right for every receiver. Who has
+ * not answered within FI_P2P_HELLO_TIMEOUT gets whole messages, and may answer later.
  *
  * A short message from device memory may be offered like a long one (wire.h), and not staged.
  * Its receiver must follow up all receives (struct xfer_ep.follows), as a marker that meets any
- * other receive is lost. The first such message to a peer asks it, with HELLO. Until it
- * answers, short messages are staged.
+ * other receive is lost. The greeting tells whether it does.
  *
- * The first offer to a peer tells it of our board (board.h). Once it says that it reads the
- * board, announcements to it are notes.
+ * Within a host greetings tell of boards, too (board.h). Once a peer says that it reads ours,
+ * announcements to it are notes.
  *
  * Applications such as MPI initialise their GPU after the endpoint. So, where there is a GPU,
  * all receives are followed up at first. That ends after HELLO_TRIAL of them, unless device
@@ -18,10 +22,28 @@
 #define P2P_HELLO_H
 
 #include "path/path.h"
-#include "xfer/xfer.h"
+#include "xfer/peer.h"
 
-/* Fills in what is known of the peer at @addr; asks it if that is nothing yet */
-void hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
+/*
+ * The record of the peer at @addr, or NULL. What is known of it goes into @query, as far as that is
+ * about peers.
+ */
+struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
+
+/* The same when something is to be sent there: makes a record, and asks and tells what may be of use */
+struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
+
+/* Greets a peer, unless that was done. 0 or a negative error */
+int hello_greet(struct xfer_peer *peer);
+
+/* What is known of a peer now, as it may have had its time to answer */
+enum xfer_peer_state hello_state(struct xfer_peer *peer);
+
+/*
+ * May a request that is answered go to @addr? 0; -FI_EAGAIN: not yet; -FI_EOPNOTSUPP: nobody there takes
+ * it, as far as is known; or why the core does not reach it
+ */
+int hello_ready(struct xfer_ep *ep, fi_addr_t addr);
 
 /* The endpoint is about to be enabled: does it follow up all receives? */
 void hello_start(struct xfer_ep *ep);
@@ -29,25 +51,17 @@ void hello_start(struct xfer_ep *ep);
 /* A receive into host memory is followed up; or device memory is in use */
 void hello_trial(struct xfer_ep *ep, bool device);
 
-/* Does the peer at @addr look for announcements on our board? */
-bool hello_reads(const struct xfer_ep *ep, fi_addr_t addr);
+/* Does the peer look for announcements on our board? */
+bool hello_reads(const struct xfer_peer *peer);
 
-/*
- * It has not answered a note: tells it of our board once more. It may have been started anew, and
- * know nothing of it.
- */
-void hello_remind(struct xfer_ep *ep, fi_addr_t addr);
+/* It has not answered a note: tells it of our board once more. */
+void hello_remind(struct xfer_peer *peer);
 
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
-void hello_declined(struct xfer_ep *ep, fi_addr_t addr, size_t len, enum path_far far,
-		    bool plain);
+void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
 
-/*
- * May messages be lent to the peer at @addr (rndv_lent.h)? Not once it has asked for one in another
- * way: it cannot read, or they meet multi-receive buffers.
- */
-bool hello_borrows(const struct xfer_ep *ep, fi_addr_t addr);
-void hello_borrows_not(struct xfer_ep *ep, fi_addr_t addr);
+/* It has asked for a lent message in another way: it cannot read, or has multi-receive buffers. */
+void hello_borrows_not(struct xfer_peer *peer);
 
 /* @addr is nobody's any more */
 void hello_forget(struct xfer *xfer, fi_addr_t addr);

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Where an operation begins. See post.h. */
+/*
+ * Where an operation begins. See post.h. What is to be announced to a peer that has not been heard of
+ * yet waits for its answer:
+ *
+ *	sender                                                           receiver
+ *	GREETING             --- HELLO(asks) -------------------------->
+ *	                     <-------------------------- HELLO(answers) ---
+ *	the chosen way       --- HELLO(confirms), then eager.c, rndv.c ->
+ */
 #include "proto/post.h"
 
 #include <rdma/fi_errno.h>
@@ -17,6 +25,7 @@
 #include "xfer/ep_state.h"
 #include "xfer/pin.h"
 #include "xfer/progress.h"
+#include "xfer/req_state.h"
 #include "xfer/sendq.h"
 
 /* What is longer may be lent: up to that, cores send a message as one */
@@ -49,8 +58,8 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 				      : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
-		.lends = ep->lends && stage_lends(&ep->xfer->stage, len) &&
-			 hello_borrows(ep, op->addr),
+		/* what waits here will be under way with it */
+		.lends = ep->lends && (ep->waiting || stage_lends(&ep->xfer->stage, len)),
 		.lend_min = POST_LEND_MIN,
 		.name_len = ep->name_len,
 		.name_max = WIRE_NAME_MAX,
@@ -64,33 +73,75 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 	};
 }
 
-static struct path_choice post_choose(struct xfer_req *req, const struct core_op *op)
+/* Is a message announced that takes this way? */
+static bool post_announced(enum path_proto proto)
 {
-	struct path_query query = post_query(req->ctx.ep, op, req->len);
-
-	hello_query(req->ctx.ep, op->addr, &query);
-	return pin_choose(req, &query);
+	return proto == PATH_LENT || proto == PATH_LONG || path_offers(proto);
 }
 
-/* Fills @choice: the request may be gone when it returns */
-static ssize_t post_send_device(struct xfer_req *req, const struct core_op *op,
-				struct path_choice *choice)
+/*
+ * A peer that has not answered a greeting yet may be announced nothing. What is longer than what a core
+ * sends as one message waits for that (@waits); the rest takes the way that is right for all.
+ */
+static struct path_choice post_choose(struct xfer_req *req, const struct core_op *op,
+				      bool *waits)
 {
-	req->path = *choice = post_choose(req, op);
-	for (const struct xfer_proto *const *proto = req->ctx.ep->xfer->protos->table; *proto;
-	     proto++) {
-		if ((*proto)->paths & PROTO_PATH(choice->proto))
-			return (*proto)->start(req, op);
+	struct path_query query = post_query(req->ctx.ep, op, req->len);
+	struct xfer_peer *peer = hello_meet(req->ctx.ep, op->addr, &query);
+	struct path_choice choice = pin_choose(req, &query);
+
+	*waits = false;
+	if (!post_announced(choice.proto) || !peer || peer->state == XFER_PEER_KNOWN)
+		return choice;
+	*waits = !hello_greet(peer) && hello_state(peer) == XFER_PEER_GREETED &&
+		 req->len > POST_LEND_MIN;
+	query.foreign = true;
+	return path_choose(&query);
+}
+
+/* Begins a send from device memory, once it is known what its peer understands */
+static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
+{
+	const struct xfer_proto *const *proto = req->ctx.ep->xfer->protos->table;
+	const struct dev_mem mem = req->mem;
+	struct xfer_ep *ep = req->ctx.ep;
+	const size_t len = req->len;
+	struct path_choice choice;
+	bool waits;
+	ssize_t ret;
+
+	req->path = choice = post_choose(req, op, &waits);
+	if (waits) {
+		xfer_set_busy(req);
+		if (req->state != XFER_GREETING)
+			xfer_req_move(req, XFER_GREETING);
+		return 0;
 	}
-	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
-		 req->mem.ops->name, req->mem.ordinal, req->path.reason);
-	return -FI_EOPNOTSUPP;
+	if (post_announced(choice.proto) && !xfer_peer_takes(ep, op->addr))
+		return -FI_EAGAIN;
+	while (*proto && !((*proto)->paths & PROTO_PATH(choice.proto)))
+		proto++;
+	if (!*proto) {
+		P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", len,
+			 mem.ops->name, mem.ordinal, choice.reason);
+		return -FI_EOPNOTSUPP;
+	}
+	ret = (*proto)->start(req, op);
+	/* the request may be gone */
+	if (ret)
+		return ret;
+	/* what was offered is counted when it is known whether it was taken */
+	if (!path_offers(choice.proto))
+		xfer_ep_sent(ep, &choice, len);
+	P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem.ops->name, mem.ordinal,
+		choice.reason);
+	return 0;
 }
 
 static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 			 const struct dev_mem *mem)
 {
-	struct path_choice choice = {FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
+	const struct path_choice host = {FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
 	struct xfer_req *req;
 	size_t len;
 	ssize_t ret;
@@ -107,19 +158,54 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
-	ret = mem->ops ? post_send_device(req, op, &choice) : eager_send_followed(req, op);
-	if (ret) {
+	ret = mem->ops ? post_begin(req, op) : eager_send_followed(req, op);
+	if (ret)
 		xfer_req_undo(req);
-		return ret;
-	}
-	/* what was offered is counted when it is known whether it was taken */
-	if (!path_offers(choice.proto))
-		xfer_ep_sent(ep, &choice, len);
-	if (mem->ops)
-		P2P_DBG("%zu bytes from %s device %d: %s\n", len, mem->ops->name, mem->ordinal,
-			choice.reason);
-	return 0;
+	else if (!mem->ops)
+		xfer_ep_sent(ep, &host, len);
+	return ret;
 }
+
+/* A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. */
+static void post_resume(struct xfer_req *req)
+{
+	const struct core_op op = {
+		.tagged = req->tagged,
+		.iov = req->iov,
+		.count = req->count,
+		.addr = req->addr,
+		.tag = req->tag,
+		.data = req->data,
+		.flags = req->op_flags,
+		.context = req->context,
+	};
+	const struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
+	ssize_t ret = peer && peer->lost ? peer->lost : post_begin(req, &op);
+
+	if (ret && ret != -FI_EAGAIN)
+		eager_fail(req, (int) ret);
+}
+
+static void post_progress(struct xfer *xfer)
+{
+	struct xfer_req *req, *next;
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->ready == ep->waiting)
+			continue;
+		for (req = TAILQ_FIRST(&ep->sendq); req; req = next) {
+			next = TAILQ_NEXT(req, entry);
+			if (req->state == XFER_GREETING)
+				post_resume(req);
+		}
+	}
+}
+
+const struct xfer_proto post_proto = {
+	.name = "post",
+	.progress = post_progress,
+};
 
 static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
 			 const struct dev_mem *mem)
@@ -206,6 +292,7 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 
 int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choice *choice)
 {
+	struct path_query query;
 	struct xfer_req *req;
 	struct dev_mem mem;
 	int ret;
@@ -219,7 +306,9 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 	p2p_lock_take(&ep->xfer->lock);
 	req = xfer_req_new(ep, op, &mem);
 	if (req) {
-		*choice = post_choose(req, op);
+		query = post_query(ep, op, req->len);
+		hello_query(ep, op->addr, &query);
+		*choice = pin_choose(req, &query);
 		xfer_req_undo(req);
 	}
 	p2p_lock_drop(&ep->xfer->lock);
@@ -246,6 +335,9 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 		op = &plain;
 	}
 	p2p_lock_take(&xfer->lock);
+	/* keys that the application chooses do not tell who runs what */
+	if (owner && xfer->keys_ours && hello_ready(ep, op->addr) == -FI_EOPNOTSUPP)
+		owner = false;
 	ret = post_ready(xfer, &mem);
 	if (!ret && !owner)
 		ret = rma_core_post(ep, op, &mem, &owner);

@@ -20,6 +20,7 @@ static int proto_init(struct xfer *xfer)
 static void proto_fini(struct xfer *xfer)
 {
 	seen_ids_fini(&xfer->proto->seen);
+	seen_ids_fini(&xfer->proto->unreadable);
 	free(xfer->proto);
 }
 
@@ -34,14 +35,14 @@ static int proto_ep_init(struct xfer_ep *ep)
 
 static void proto_ep_fini(struct xfer_ep *ep)
 {
-	free(ep->proto->peers);
 	free(ep->proto);
 }
 
 /* In the order in which progress asks them */
 static const struct xfer_proto *const proto_table[] = {
-	&rndv_proto,  &rma_core_proto,   &rma_served_proto, &rndv_lent_proto,
-	&eager_proto, &multi_recv_proto, &hello_proto,      NULL,
+	&rndv_proto,      &rma_core_proto, &rma_served_proto,
+	&rndv_lent_proto, &eager_proto,    &multi_recv_proto,
+	&hello_proto,     &post_proto,     NULL,
 };
 
 const struct xfer_protos protos = {

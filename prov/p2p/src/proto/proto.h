@@ -12,6 +12,7 @@
 
 extern const struct xfer_proto eager_proto;
 extern const struct xfer_proto hello_proto;
+extern const struct xfer_proto post_proto;
 extern const struct xfer_proto multi_recv_proto;
 extern const struct xfer_proto rma_core_proto;
 extern const struct xfer_proto rma_served_proto;

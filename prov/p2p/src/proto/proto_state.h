@@ -25,6 +25,7 @@ struct rndv_lent_read;
  *		chains, by id
  * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
  * @seen:	what has been announced, where that is asked for (rndv_marker_spent())
+ * @unreadable:	what has been announced in a way that we cannot read
  * @serving:	short requests of peers for memory of ours, in the order in which they came
  *		(rma_serving.c)
  * @asking:	our requests whose payload is being copied, in the order of their posting (rma_served.c)
@@ -37,6 +38,7 @@ struct proto_domain {
 	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
 	LIST_HEAD(, xfer_arrival) looking;
 	struct seen_ids seen;
+	struct seen_ids unreadable;
 	LIST_HEAD(, rndv_lent_read) reads;
 	TAILQ_HEAD(, rma_job) serving;
 	TAILQ_HEAD(, rma_ask) asking;
@@ -46,14 +48,16 @@ struct proto_domain {
  * struct proto_ep - of an endpoint (struct xfer_ep.proto).
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
- * @peers:	what is known of peers, by address; @peer_count of them
+ * @strangers:	peers answered that the application does not know, since @answers_at [ms]
+ * @refusals:	the same for messages of older versions
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
  */
 struct proto_ep {
 	LIST_HEAD(, multi_recv_buf) multis;
 	TAILQ_HEAD(, multi_recv_msg) multi_msgs;
-	uint8_t *peers;
-	size_t peer_count;
+	unsigned int strangers;
+	unsigned int refusals;
+	uint64_t answers_at;
 	unsigned int trial;
 };
 

@@ -34,8 +34,10 @@
 
 #include "base/amo.h"
 #include "xfer/ctrl.h"
+#include "xfer/peer.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "proto/hello.h"
 #include "xfer/pin.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_send.h"
@@ -74,19 +76,12 @@ _Static_assert(sizeof(struct rma_ask) <= CELL_SIZE, "a request is a cell");
 static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 				struct wire_msg *msg)
 {
-	struct xfer_ep *ep = req->ctx.ep;
-
 	*msg = (struct wire_msg){
 		.type = type,
 		.len = req->len,
 		.key = req->target->key,
 		.addr = req->target->addr,
-		.name = ep->name,
-		.name_len = ep->name_len,
 	};
-	/* no message that has no receive here may be in the way of what ends it */
-	if (type == WIRE_WRITE)
-		ctrl_sign(ep, msg);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg->flags |= WIRE_HAS_DATA;
 		msg->data = req->data & WIRE_USER_DATA_MASK;
@@ -107,9 +102,9 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 {
 	int ret;
 
-	xfer_transfer_init(req);
+	rndv_send_init(req);
 	msg->id = req->transfer.id = xfer_id_new(req->ctx.ep->xfer);
-	ret = ctrl_send(req->ctx.ep, req->addr, msg);
+	ret = ctrl_ask(req->peer, msg);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
@@ -353,6 +348,9 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 	if ((op->read || !rma_served_copies(op->flags, mem, len)) &&
 	    rma_ask_before(ep, op->addr, NULL))
 		return -FI_EAGAIN;
+	ret = hello_ready(ep, op->addr);
+	if (ret)
+		return ret;
 	req = xfer_req_new_rma(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
@@ -440,6 +438,9 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 		 rma_served_copies(op->flags, &compare.mem, compare.len);
 	if (!copies && rma_ask_before(ep, op->addr, NULL))
 		return -FI_EAGAIN;
+	ret = hello_ready(ep, op->addr);
+	if (ret)
+		return ret;
 	req = xfer_req_new_atomic(ep, op, &result);
 	if (!req)
 		return -FI_EAGAIN;

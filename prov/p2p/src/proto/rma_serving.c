@@ -29,8 +29,9 @@
 #include "proto/proto_state.h"
 #include "proto/rndv_choose.h"
 #include "proto/rndv_send.h"
-#include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
+#include "xfer/ctrl.h"
+#include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
@@ -62,7 +63,7 @@ struct rma_reach {
 /**
  * struct rma_job - one request.
  * @ctx:	of the endpoint that was asked
- * @via, @addr:	between which endpoints the answer travels
+ * @peer:	who asks
  * @msg:	the request. Where its payload lies: in @slot, in @reserve as long as there is no slot,
  *		or in the message that came
  * @reads, @writes: what it does to the memory
@@ -75,16 +76,12 @@ struct rma_job {
 	bool reads;
 	bool writes;
 	bool kept;
-	struct xfer_ep *via;
-	fi_addr_t addr;
+	struct xfer_peer *peer;
 	struct wire_msg msg;
 	struct rma_reach reach;
 	struct stage_slot *slot;
 	struct stage_reserve *reserve;
-	union {
-		struct copy copy;
-		uint8_t name[WIRE_NAME_MAX];
-	};
+	struct copy copy;
 };
 
 _Static_assert(sizeof(struct rma_job) <= CELL_SIZE, "a job is a cell");
@@ -100,7 +97,7 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 {
 	const bool write = job->msg.type == WIRE_WRITE;
 	const bool data = job->msg.type == WIRE_READ || job->msg.flags & WIRE_FETCH;
-	const struct wire_msg msg = {
+	struct wire_msg msg = {
 		.type = write ? WIRE_FIN : WIRE_RESULT,
 		.id = job->msg.id,
 		.status = status,
@@ -108,7 +105,7 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 		.payload_len = !status && !write && data ? job->msg.len : 0,
 	};
 
-	ctrl_send(job->via, job->addr, &msg);
+	ctrl_tell(job->peer, &msg);
 }
 
 /* A short write is done: the application hears of it if it came with data. */
@@ -139,6 +136,7 @@ static void rma_job_free(struct rma_job *job)
 	region_release(job->reach.region);
 	if (job->kept)
 		xfer_busy_add(xfer, -1);
+	xfer_peer_put(job->peer);
 	xfer_ctx_free(&job->ctx);
 }
 
@@ -261,10 +259,7 @@ static int rma_job_keep(struct rma_job *job)
 {
 	struct xfer *xfer = job->ctx.ep->xfer;
 
-	if (rma_job_long(job)) {
-		memcpy(job->name, job->msg.name, job->msg.name_len);
-		job->msg.name = job->name;
-	} else if (job->msg.payload_len && !job->slot) {
+	if (job->msg.payload_len && !job->slot) {
 		job->reserve = stage_reserve_get(&xfer->stage, WIRE_PAYLOAD_MAX);
 		if (!job->reserve)
 			return -FI_ENOMEM;
@@ -375,7 +370,7 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 		.recv = job->msg.type == WIRE_WRITE,
 		.iov = reach->iov,
 		.count = reach->count,
-		.addr = job->addr,
+		.addr = job->peer->addr,
 		.flags = job->msg.flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
 	};
 	struct xfer_req *req;
@@ -390,6 +385,7 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 		return NULL;
 	}
 	req->served = true;
+	xfer_req_meet(req, job->peer);
 	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
 	req->region = reach->region;
 	region_hold(reach->region);
@@ -488,26 +484,21 @@ static int rma_job_reach(struct rma_job *job)
 static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 			     const struct wire_msg *msg)
 {
-	struct xfer_ep *via = msg->type == WIRE_WRITE ? ctrl_answering(ep, msg->flags) : ep;
 	struct xfer *xfer = ep->xfer;
 	struct rma_job *job;
-	fi_addr_t addr;
 	int ret;
 
-	if (via->resolve(via, msg->name, msg->name_len, &addr)) {
-		P2P_WARN("a request from a peer whose address cannot be used is dropped\n");
-		return;
-	}
 	job = cell_get_zeroed(&xfer->cells, offsetof(struct rma_job, copy));
 	if (!job) {
 		P2P_WARN("no room for a request of a peer, which is dropped\n");
 		return;
 	}
-	job->via = via;
-	job->addr = addr;
+	job->peer = msg->peer;
 	job->msg = *msg;
 	xfer_ctx_init(&job->ctx, ep, NULL, rma_job_drop);
-	ret = rma_job_reach(job);
+	ret = xfer_peer_full(job->peer) ? -FI_EBUSY : rma_job_reach(job);
+	if (ret == -FI_EBUSY)
+		xfer_message_wrong(xfer, msg->type, XFER_PEER_FULL);
 	if (!ret && job->reach.mem.ops)
 		ret = xfer_ready(xfer, &job->reach.mem);
 	if (ret) {
@@ -515,6 +506,7 @@ static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 		xfer_ctx_free(&job->ctx);
 		return;
 	}
+	xfer_peer_hold(job->peer);
 	region_hold(job->reach.region);
 	job->reach.region->jobs += !rma_job_long(job);
 	TAILQ_INSERT_TAIL(&xfer->proto->serving, job, entry);

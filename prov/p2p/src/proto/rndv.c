@@ -35,6 +35,7 @@
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
 #include "proto/rndv_watch.h"
+#include "xfer/peer.h"
 #include "xfer/req_state.h"
 
 /* The sender has given up. */
@@ -44,6 +45,10 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 
 	if (!arrival)
 		return;
+	if (arrival->peer && arrival->peer != msg->peer) {
+		xfer_message_wrong(ep->xfer, msg->type, "another peer's");
+		return;
+	}
 	if (!arrival->announced) {
 		rndv_arrival_lost(arrival, ep, msg->status);
 		return;
@@ -83,15 +88,14 @@ static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
 		     arrival = next_arrival) {
 			next_arrival = LIST_NEXT(arrival, chain);
-			if (arrival->held && arrival->announced && arrival->via == ep &&
-			    arrival->src == addr)
+			if (arrival->held && xfer_peer_at(arrival->peer, ep, addr))
 				rndv_divert_fail(arrival);
 		}
 	}
 	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
 		for (req = TAILQ_FIRST(&xfer->in[receiving[i]]); req; req = next) {
 			next = TAILQ_NEXT(req, entry);
-			if (req->transfer.via == ep && req->transfer.to == addr)
+			if (xfer_peer_at(req->peer, ep, addr))
 				rndv_recv_fail(req, status, false);
 		}
 	}
@@ -99,7 +103,7 @@ static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, transfer.chain);
 			/* who lives all the same, and connects again, must not read its slot */
-			if (req->transfer.via == ep && req->transfer.to == addr)
+			if (xfer_peer_at(req->peer, ep, addr))
 				rndv_send_fail(req, status, req->path.proto == PATH_LENT);
 		}
 	}

@@ -13,6 +13,7 @@
 #include "proto/rndv_lent.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_recv.h"
+#include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
 
@@ -104,13 +105,11 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 	req->transfer.heard = clock_coarse_ms();
 	rndv_arrival_describe(arrival, &req->comp);
 
-	ret = rndv_arrival_source(arrival);
-	req->transfer.via = arrival->via;
-	req->transfer.to = arrival->src;
-	if (ret) {
-		rndv_recv_fail(req, ret, false);
+	if (arrival->status) {
+		rndv_recv_fail(req, arrival->status, false);
 		return;
 	}
+	xfer_req_meet(req, arrival->peer);
 	if (!req->transfer.wanted) {
 		rndv_grant(req);
 		rndv_recv_check(req);
@@ -126,7 +125,7 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		const struct fi_rma_iov source = {arrival->addr, req->transfer.wanted,
 						  arrival->key};
 
-		rma_core_pull(req, &source, arrival->src);
+		rma_core_pull(req, &source, req->peer->addr);
 		return;
 	}
 	if (req->path.proto == PATH_ACROSS) {

@@ -23,6 +23,7 @@
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/req_state.h"
 
@@ -75,7 +76,7 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct core_op *op)
 	if (!req->slot)
 		return -FI_EAGAIN;
 	req->host = req->slot->addr;
-	xfer_transfer_init(req);
+	rndv_send_init(req);
 	req->transfer.send.wants_fin = true;
 	req->copy.done = rndv_lent_copied_out;
 	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
@@ -297,7 +298,7 @@ static void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
 
 	for (req = TAILQ_FIRST(&ep->xfer->in[XFER_BORROWING]); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (req->transfer.via == ep && req->transfer.to == addr)
+		if (xfer_peer_at(req->peer, ep, addr))
 			rndv_recv_fail(req, status, false);
 	}
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
-#include "xfer/ctrl.h"
 #include "base/log.h"
+#include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/req_state.h"
 
@@ -41,6 +41,8 @@ void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer)
 	rndv_arrival_look_no_more(arrival, xfer);
 	LIST_REMOVE(arrival, chain);
 	xfer->open--;
+	if (arrival->peer)
+		xfer_peer_put(arrival->peer);
 	if (arrival->ctx.ep)
 		xfer_ctx_free(&arrival->ctx);
 	else
@@ -139,8 +141,8 @@ void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 	arrival->key = msg->key;
 	arrival->addr = msg->addr;
 	arrival->offer = msg->offer;
-	arrival->name_len = msg->name_len;
-	memcpy(arrival->name, msg->name, msg->name_len);
+	arrival->peer = msg->peer;
+	xfer_peer_hold(arrival->peer);
 }
 
 /* What would have been announced will not come, for the reason @status. */
@@ -150,7 +152,7 @@ static void rndv_arrival_fail(struct xfer_arrival *arrival, struct xfer_ep *ep, 
 	arrival->status = status;
 }
 
-/* Looks whether it is announced, or given up, on its sender's board */
+/* Looks whether it is announced, or given up, on its sender's board; or has been, unreadably */
 static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	const char *why = "it is about something else";
@@ -159,7 +161,13 @@ static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 	size_t len;
 	int ret;
 
-	if (arrival->announced || !ep->xfer->boards)
+	if (arrival->announced)
+		return;
+	if (seen_ids_before(&ep->xfer->proto->unreadable, arrival->id)) {
+		rndv_arrival_fail(arrival, ep, -FI_EOPNOTSUPP);
+		return;
+	}
+	if (!ep->xfer->boards)
 		return;
 	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id,
 			     text);
@@ -168,26 +176,16 @@ static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 		return;
 	}
 	ret = wire_decode(text, len, &msg, &why);
-	if (!ret && msg.id == arrival->id && msg.type == WIRE_ANNOUNCE) {
+	msg.peer = ret ? NULL : xfer_peer_of(ep, msg.token);
+	if (msg.peer && msg.id == arrival->id && msg.type == WIRE_ANNOUNCE) {
 		rndv_arrival_announce(arrival, ep, &msg);
 		arrival->noted = true;
-	} else if (!ret && msg.id == arrival->id && msg.type == WIRE_ABORT) {
+	} else if (msg.peer && msg.id == arrival->id && msg.type == WIRE_ABORT) {
 		rndv_arrival_fail(arrival, ep, msg.status);
 	} else {
 		P2P_WARN("a note of %zu bytes cannot be read: %s\n", len, why);
 		rndv_arrival_fail(arrival, ep, -FI_EIO);
 	}
-}
-
-int rndv_arrival_source(struct xfer_arrival *arrival)
-{
-	xfer_assert_locked(arrival->ctx.ep->xfer);
-	arrival->via = arrival->ctx.ep;
-	if (arrival->status)
-		return arrival->status;
-	arrival->via = ctrl_answering(arrival->via, arrival->flags);
-	return arrival->via->resolve(arrival->via, arrival->name, arrival->name_len,
-				     &arrival->src);
 }
 
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp)
@@ -330,9 +328,14 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	struct xfer_arrival *arrival = rndv_arrival_get(ep->xfer, msg->id);
+	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, msg->id);
 
 	xfer_assert_locked(ep->xfer);
+	if (!arrival && xfer_peer_full(msg->peer)) {
+		xfer_message_wrong(ep->xfer, msg->type, XFER_PEER_FULL);
+		return;
+	}
+	arrival = rndv_arrival_get(ep->xfer, msg->id);
 	if (!arrival)
 		return;
 	if (arrival->announced) {
@@ -352,10 +355,13 @@ void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int sta
 
 void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
 {
-	struct xfer_arrival *arrival = rndv_arrival_get(ep->xfer, id);
+	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, id);
 
 	xfer_assert_locked(ep->xfer);
-	if (arrival && !arrival->announced)
+	/* no record for it: nobody knows who has sent it, and how many more will come */
+	if (!arrival)
+		seen_ids_add(&ep->xfer->proto->unreadable, id);
+	else if (!arrival->announced)
 		rndv_arrival_lost(arrival, ep, -FI_EOPNOTSUPP);
 }
 

@@ -11,17 +11,17 @@
 /**
  * struct xfer_arrival - a message on its way here. It lives from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
- * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr,
- *		@offer and @name
+ * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr
+ *		and @offer
  * @noted:	it is on the sender's board
  * @looks:	its note may be there soon, and is looked for (@look)
  * @ready:	the marker has come: what to do when the announcement is here, too
  * @req:	the request that the marker has matched, or NULL
- * @via, @src:	answers, and pieces, travel between these endpoints
+ * @peer:	who has announced it, or the one that is to be answered; NULL: nobody yet
  * @cq, @marker: what is known of a receive that is not followed up
  * @held, @gone: the caller's of rndv_divert()
  * @peeks:	peeks that wait for the announcement; @found is called for them then
- * @status:	the sender's error, if it gave up
+ * @status:	the sender's error, if it gave up: nothing will come
  * @heard, @probes: of a message that is to come by itself: as in struct xfer_transfer
  * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
@@ -49,10 +49,7 @@ struct xfer_arrival {
 	uint64_t key;
 	uint64_t addr;
 	struct ipc_offer offer;
-	struct xfer_ep *via;
-	fi_addr_t src;
-	size_t name_len;
-	uint8_t name[WIRE_NAME_MAX];
+	struct xfer_peer *peer;
 	LIST_ENTRY(xfer_arrival) chain;
 	LIST_ENTRY(xfer_arrival) look;
 };
@@ -92,9 +89,6 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *
  * has left, before it wrote the note
  */
 void rndv_arrivals_look(struct xfer *xfer, bool doubt);
-
-/* Finds the address that it comes from. 0, or why nothing will come from there */
-int rndv_arrival_source(struct xfer_arrival *arrival);
 
 /* Puts what the announcement says into the completion of what the marker has matched */
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp);

@@ -8,6 +8,7 @@
 
 #include "mem/mem.h"
 #include "xfer/ctrl.h"
+#include "xfer/peer.h"
 #include "xfer/ep_state.h"
 #include "xfer/pin.h"
 
@@ -128,7 +129,7 @@ struct xfer_req *rndv_piece_end(struct rndv_piece *piece)
 
 void rndv_abort_send(struct xfer_req *req)
 {
-	const struct wire_msg msg = {
+	struct wire_msg msg = {
 		.type = WIRE_ABORT,
 		.id = req->transfer.id,
 		.status = req->transfer.status,
@@ -136,5 +137,6 @@ void rndv_abort_send(struct xfer_req *req)
 	};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	ctrl_send(req->transfer.via, req->transfer.to, &msg);
+	if (req->peer)
+		ctrl_tell(req->peer, &msg);
 }

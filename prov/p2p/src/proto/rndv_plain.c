@@ -23,19 +23,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ctrl.h"
+#include "xfer/peer.h"
 #include "xfer/reports.h"
 
 /* Tells the sender that nothing of a message is wanted. */
 static void rndv_decline(struct xfer_arrival *arrival)
 {
-	const struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
-	const struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
+	struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
+	struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
 
-	if (rndv_arrival_source(arrival))
+	if (arrival->status)
 		return;
-	ctrl_send(arrival->via, arrival->src, &msg);
+	ctrl_tell(arrival->peer, &msg);
 	if (arrival->flags & WIRE_WANT_FIN)
-		ctrl_send(arrival->via, arrival->src, &fin);
+		ctrl_tell(arrival->peer, &fin);
 }
 
 /* The receive that the marker has matched has no room. */
@@ -106,14 +107,14 @@ void rndv_divert_fail(struct xfer_arrival *arrival)
 
 static void rndv_ask_plain(struct xfer_arrival *arrival)
 {
-	const struct wire_msg msg = {
+	struct wire_msg msg = {
 		.type = WIRE_CTS,
 		.id = arrival->id,
 		.flags = WIRE_PLAIN,
 	};
 
 	arrival->heard = clock_coarse_ms();
-	if (rndv_arrival_source(arrival) || ctrl_send(arrival->via, arrival->src, &msg))
+	if (arrival->status || ctrl_tell(arrival->peer, &msg))
 		rndv_divert_fail(arrival);
 }
 

@@ -11,6 +11,7 @@
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 #include "xfer/req_state.h"
 
 /* The longest that a receive waits until its sender can be told of its end [ms] */
@@ -23,7 +24,7 @@
 static void rndv_recv_fin(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
-	const struct wire_msg fin = {.type = WIRE_FIN, .id = req->transfer.id};
+	struct wire_msg fin = {.type = WIRE_FIN, .id = req->transfer.id};
 	struct xfer_ep *ep = req->ctx.ep;
 
 	/* on the note, where that does not overtake a message and wakes nobody */
@@ -31,7 +32,7 @@ static void rndv_recv_fin(struct xfer_req *req)
 		    !(arrival->flags & WIRE_CALLS);
 
 	if (!note || !board_far_answer(ep->xfer->boards, xfer_board_owner(fin.id), fin.id))
-		ctrl_send(arrival->via, arrival->src, &fin);
+		ctrl_tell(req->peer, &fin);
 }
 
 static void rndv_recv_end(struct xfer_req *req)
@@ -176,7 +177,6 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 /* Tells the sender of the pieces that have been posted since it was told last. */
 void rndv_grant(struct xfer_req *req)
 {
-	const struct xfer_ep *via = req->transfer.via;
 	bool first = req->state != XFER_PULLING;
 	struct wire_msg msg = {
 		.type = first ? WIRE_CTS : WIRE_CREDIT,
@@ -189,12 +189,7 @@ void rndv_grant(struct xfer_req *req)
 	};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (via != req->ctx.ep && first) {
-		msg.flags = WIRE_SIDE;
-		msg.name = via->name;
-		msg.name_len = via->name_len;
-	}
-	if (ctrl_send(req->transfer.via, req->transfer.to, &msg))
+	if (ctrl_tell(req->peer, &msg))
 		return;
 	if (req->state == XFER_GRANTING)
 		xfer_req_move(req, XFER_PULLING);

@@ -12,6 +12,7 @@
 #include "xfer/ep_state.h"
 #include "mem/mem.h"
 #include "proto/hello.h"
+#include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "proto/eager.h"
 #include "xfer/req_state.h"
@@ -28,7 +29,7 @@ _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note"
 
 void rndv_note_recall(struct xfer_req *req, int status)
 {
-	const struct wire_msg msg = {
+	struct wire_msg msg = {
 		.type = WIRE_ABORT,
 		.id = req->transfer.id,
 		.status = status,
@@ -37,8 +38,10 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	void *note = board_recall(board, msg.id);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (note)
-		board_leave(board, msg.id, wire_encode(&msg, note));
+	if (!note)
+		return;
+	msg.token = req->peer->theirs;
+	board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
 static void rndv_send_plain(struct xfer_req *req);
@@ -140,17 +143,17 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	void *note;
 	int ret;
 
-	if (msg->type != WIRE_ANNOUNCE || !hello_reads(ep, req->addr))
-		return ctrl_send(ep, req->addr, msg);
-	note = board_note(board, msg->id);
+	note = msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) ? board_note(board, msg->id)
+								    : NULL;
 	if (!note)
-		return ctrl_send(ep, req->addr, msg);
+		return ctrl_ask(req->peer, msg);
 	/* an answer may be a message all the same */
 	ret = ctrl_listen(ep);
 	if (ret)
 		return ret;
 	if (wait_sleepers(&ep->xfer->wait))
 		msg->flags |= WIRE_CALLS;
+	msg->token = req->peer->theirs;
 	board_show(board, msg->id, wire_encode(msg, note));
 	return 0;
 }
@@ -171,7 +174,6 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	ctrl_sign(ep, &msg);
 	if (!msg.id)
 		msg.id = req->transfer.id = xfer_id_new(ep->xfer);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
@@ -224,7 +226,7 @@ static bool rndv_marker_first(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
-	if (!ep->near || !hello_reads(ep, req->addr) || ctrl_listen(ep))
+	if (!ep->near || !hello_reads(req->peer) || ctrl_listen(ep))
 		return false;
 	req->transfer.id = xfer_id_new(ep->xfer);
 	return board_note(&ep->xfer->board, req->transfer.id) && rndv_marker_inject(req);
@@ -241,13 +243,22 @@ void rndv_marker_queue(struct xfer_req *req)
 	xfer_req_move(req, XFER_MARKING);
 }
 
+void rndv_send_init(struct xfer_req *req)
+{
+	struct xfer_peer *peer = req->peer ? req->peer : xfer_peer_find(req->ctx.ep, req->addr);
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	xfer_transfer_init(req);
+	xfer_req_meet(req, peer);
+}
+
 ssize_t rndv_start(struct xfer_req *req, const struct core_op *op)
 {
 	bool first;
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	xfer_transfer_init(req);
+	rndv_send_init(req);
 	req->transfer.send.wants_fin =
 		req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
 		req->path.proto == PATH_READ;
@@ -270,7 +281,7 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	xfer_transfer_init(req);
+	rndv_send_init(req);
 	req->transfer.send.wants_fin = type == WIRE_WRITE;
 	ret = rndv_announce(req, type, key, addr);
 	if (!ret)
@@ -369,26 +380,6 @@ static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 	return true;
 }
 
-/* Where the receiver wants the pieces: 0, or an error, and it is told */
-static int rndv_cts_route(struct xfer_req *req, const struct wire_msg *msg)
-{
-	struct xfer_ep *via;
-	fi_addr_t to;
-	int ret;
-
-	if (!(msg->flags & WIRE_SIDE))
-		return 0;
-	via = xfer_ep_side(req->ctx.ep);
-	ret = via ? via->resolve(via, msg->name, msg->name_len, &to) : -FI_EADDRNOTAVAIL;
-	if (ret) {
-		rndv_send_fail(req, ret, true);
-		return ret;
-	}
-	req->transfer.via = via;
-	req->transfer.to = to;
-	return 0;
-}
-
 /* Does it ask for what was announced? What is no message cannot be sent whole as one. */
 static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg)
 {
@@ -408,18 +399,15 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 		xfer_message_wrong(ep->xfer, msg->type, "of another length or kind");
 		return;
 	}
-	if (rndv_cts_route(req, msg))
-		return;
 	/* it failed in ep.sendq, and ends when its marker has been sent */
 	if (req->transfer.status) {
 		rndv_abort_send(req);
 		return;
 	}
 	if (proto == PATH_LENT && (plain || msg->len))
-		hello_borrows_not(req->ctx.ep, req->addr);
+		hello_borrows_not(req->peer);
 	if (proto == PATH_ACROSS)
-		hello_declined(req->ctx.ep, req->addr, req->len, (enum path_far) msg->data,
-			       plain);
+		hello_declined(req->peer, req->len, (enum path_far) msg->data, plain);
 	rndv_taken(req, (enum path_far) msg->data);
 	if ((plain || msg->len) && rndv_forbidden(req, proto)) {
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);

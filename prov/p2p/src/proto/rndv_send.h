@@ -9,6 +9,9 @@
 /* Begins a send: 0, or an error, and the caller frees the request. */
 ssize_t rndv_start(struct xfer_req *req, const struct core_op *op);
 
+/* It will travel as a transfer, to a peer that is known */
+void rndv_send_init(struct xfer_req *req);
+
 /*
  * Begins a send that the receiver asked for: @type is WIRE_WRITE (to @key, @addr) or
  * WIRE_SUPPLY (for the read whose id is @key). 0 or an error, as above.

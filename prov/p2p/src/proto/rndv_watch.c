@@ -7,6 +7,7 @@
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
+#include "xfer/peer.h"
 #include "xfer/sendq.h"
 
 /*
@@ -20,10 +21,10 @@
 #define RNDV_PATIENCE 6
 
 /* @heard, @probes: as in struct xfer_req. True: the peer is probed now */
-static bool rndv_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_sender,
-		       uint64_t *heard, unsigned int *probes)
+static bool rndv_probe(struct xfer_peer *peer, uint64_t id, bool to_sender, uint64_t *heard,
+		       unsigned int *probes)
 {
-	const struct wire_msg msg = {.type = WIRE_PROBE, .id = id, .to_sender = to_sender};
+	struct wire_msg msg = {.type = WIRE_PROBE, .id = id, .to_sender = to_sender};
 	uint64_t now = clock_coarse_ms();
 
 	/* the next one after twice the time */
@@ -32,9 +33,9 @@ static bool rndv_probe(struct xfer_ep *ep, fi_addr_t addr, uint64_t id, bool to_
 	*heard = now;
 	++*probes;
 	/* what waits finds out as much; and cores may have no room for a dead peer for ever */
-	if (xfer_outq_has(ep, addr))
+	if (xfer_outq_has(peer->via, peer->to))
 		return false;
-	ctrl_send(ep, addr, &msg);
+	ctrl_tell(peer, &msg);
 	return true;
 }
 
@@ -55,20 +56,21 @@ void rndv_watch(struct xfer *xfer)
 	rndv_arrivals_look(xfer, true);
 	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
 		TAILQ_FOREACH(req, &xfer->in[receiving[i]], entry)
-			rndv_probe(req->transfer.via, req->transfer.to, req->transfer.id, true,
-				   &req->transfer.heard, &req->transfer.probes);
+			if (req->peer)
+				rndv_probe(req->peer, req->transfer.id, true,
+					   &req->transfer.heard, &req->transfer.probes);
 	}
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
 			if (arrival->held && arrival->announced)
-				rndv_probe(arrival->via, arrival->src, arrival->id, true,
-					   &arrival->heard, &arrival->probes);
+				rndv_probe(arrival->peer, arrival->id, true, &arrival->heard,
+					   &arrival->probes);
 		}
 		LIST_FOREACH(req, &xfer->sending[i], transfer.chain) {
-			if (rndv_probe(req->transfer.via, req->transfer.to, req->transfer.id,
-				       false, &req->transfer.heard, &req->transfer.probes) &&
-			    hello_reads(req->ctx.ep, req->addr))
-				hello_remind(req->ctx.ep, req->addr);
+			if (rndv_probe(req->peer, req->transfer.id, false, &req->transfer.heard,
+				       &req->transfer.probes) &&
+			    hello_reads(req->peer))
+				hello_remind(req->peer);
 		}
 	}
 }

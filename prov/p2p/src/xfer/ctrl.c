@@ -3,10 +3,12 @@
 #include "xfer/ctrl.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
 #include "xfer/req_state.h"
@@ -15,9 +17,9 @@
  * Receives posted for control messages. Cores look through posted receives one by one,
  * so each of these is paid for by every message of the user's; what does not find one
  * free waits in the core, until one of them is posted again: that depends on nothing but
- * our progress. So there are none before they are needed: before something comes or goes
- * that control messages are about. There are more on a side endpoint: nothing else is received
- * there but pieces, and the core stops reading meanwhile.
+ * our progress. So there is one, for greetings, before more are needed: before something comes
+ * or goes that control messages are about. There are more on a side endpoint: nothing else is
+ * received there but pieces, and the core stops reading meanwhile.
  */
 #define CTRL_RECEIVES 2
 #define CTRL_RECEIVES_SIDE 16
@@ -150,7 +152,7 @@ static int ctrl_in_again(struct ctrl_in *ctrl)
 
 /*
  * The request that a message answers; NULL: it answers none, as it asks or announces something. False
- * in @fits: it is dropped
+ * in @fits: it is dropped. Only the peer that was asked can answer.
  */
 static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *msg, bool *fits)
 {
@@ -160,6 +162,11 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 	if (!wire_answers(msg))
 		return NULL;
 	req = xfer_req_find(xfer, msg->type == WIRE_SUPPLY ? msg->key : msg->id);
+	if (req && req->peer != msg->peer) {
+		xfer_message_wrong(xfer, msg->type, "another peer's");
+		*fits = false;
+		return NULL;
+	}
 	*fits = req && xfer_req_fits(req, msg->type);
 	if (!req)
 		/* one that failed here in the meantime */
@@ -167,14 +174,29 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 	return req;
 }
 
-void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg)
+void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 {
+	struct xfer_req *req;
 	bool fits;
-	struct xfer_req *req = ctrl_answered(ep->xfer, msg, &fits);
 
 	xfer_assert_locked(ep->xfer);
+	msg->peer = msg->token ? xfer_peer_of(ep, msg->token) : NULL;
+	if (!msg->peer && msg->type != WIRE_HELLO) {
+		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
+		return;
+	}
+	req = ctrl_answered(ep->xfer, msg, &fits);
 	if (fits)
 		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
+}
+
+/* Who sends one such message sends many: the reason is said when it is another one. */
+static void ctrl_unread(struct xfer *xfer, size_t len, const char *why)
+{
+	if (why == xfer->unread)
+		return;
+	xfer->unread = why;
+	P2P_WARN("a control message of %zu bytes is dropped: %s\n", len, why);
 }
 
 /* All messages that have come as one, of @len bytes */
@@ -186,13 +208,13 @@ static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 
 	do {
 		ret = wire_decode(at, len, &msg, &why);
-		if (ret)
-			P2P_WARN("a control message of %zu bytes is dropped: %s\n", len, why);
-		else
+		if (!ret) {
 			ctrl_trace("received", &msg);
-		if (!ret)
 			ctrl_dispatch(ep, &msg);
-		else if (ret == -FI_EOPNOTSUPP)
+		} else {
+			ctrl_unread(ep->xfer, len, why);
+		}
+		if (ret == -FI_EOPNOTSUPP)
 			XFER_PROTO_EACH(ep->xfer, unreadable, ep, &msg);
 		at += msg.size;
 		len -= msg.size;
@@ -226,32 +248,40 @@ void ctrl_progress(struct xfer_ep *ep)
 	}
 }
 
-int ctrl_listen(struct xfer_ep *ep)
+/* Posts one more internal receive. 0 or an error */
+static int ctrl_in_add(struct xfer_ep *ep)
 {
-	struct ctrl_in *ctrl;
+	struct ctrl_in *ctrl = cell_get(&ep->xfer->cells);
 	int ret;
 
-	xfer_assert_locked(ep->xfer);
-	if (ep->listens)
-		return 0;
-	for (int i = 0; i < (ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE); i++) {
-		ctrl = cell_get(&ep->xfer->cells);
-		if (!ctrl)
-			return -FI_ENOMEM;
-		ctrl->reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
-		if (!ctrl->reserve) {
-			cell_put(&ep->xfer->cells, ctrl);
-			return -FI_ENOMEM;
-		}
-		ctrl->waits = false;
-		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
-		ret = ctrl_in_again(ctrl);
-		if (ret)
-			return ret;
-		ep->listens = true;
-		xfer_apart_update(ep->xfer);
+	if (!ctrl)
+		return -FI_ENOMEM;
+	ctrl->reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
+	if (!ctrl->reserve) {
+		cell_put(&ep->xfer->cells, ctrl);
+		return -FI_ENOMEM;
 	}
-	return 0;
+	ctrl->waits = false;
+	xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
+	ret = ctrl_in_again(ctrl);
+	if (!ret)
+		ep->ears++;
+	return ret;
+}
+
+int ctrl_listen(struct xfer_ep *ep)
+{
+	unsigned int wanted = ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE;
+	int ret = 0;
+
+	xfer_assert_locked(ep->xfer);
+	while (!ret && ep->ears < wanted)
+		ret = ctrl_in_add(ep);
+	if (!ep->ears || ep->listens)
+		return ret;
+	ep->listens = true;
+	xfer_apart_update(ep->xfer);
+	return ret;
 }
 
 void ctrl_expect(struct xfer_cq *cq, uint64_t data)
@@ -274,46 +304,22 @@ static bool ctrl_serves(const struct xfer_ep *ep)
 	return ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours;
 }
 
+/* Peers may greet this endpoint: nobody has to look for that in another queue than the one that is read. */
 int ctrl_start(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	return ctrl_serves(ep) || ep->asked ? ctrl_listen(ep) : 0;
+	if (ctrl_serves(ep) || ep->asked)
+		return ctrl_listen(ep);
+	return ep->rxcq && ep->tag_bit && !ep->ears ? ctrl_in_add(ep) : 0;
 }
 
 void ctrl_stop(struct xfer_ep *ep)
 {
-	struct xfer_ctx *ctx;
-
 	xfer_assert_locked(ep->xfer);
 	if (!ep->listens || ctrl_serves(ep))
 		return;
 	ep->listens = false;
 	xfer_apart_update(ep->xfer);
-	/* they end as cancelled */
-	LIST_FOREACH(ctx, &ep->live, live) {
-		if (ctx->done == ctrl_received)
-			fi_cancel(&ep->core->fid, ctx);
-	}
-}
-
-void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg)
-{
-	struct xfer_ep *side = xfer_ep_side(ep);
-	const struct xfer_ep *named = side ? side : ep;
-
-	xfer_assert_locked(ep->xfer);
-	if (named != ep)
-		msg->flags |= WIRE_SIDE;
-	msg->name = named->name;
-	msg->name_len = named->name_len;
-}
-
-struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags)
-{
-	struct xfer_ep *side = flags & WIRE_SIDE ? xfer_ep_side(ep) : NULL;
-
-	xfer_assert_locked(ep->xfer);
-	return side ? side : ep;
 }
 
 void ctrl_flush(struct xfer_ep *ep)
@@ -348,6 +354,24 @@ static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_ms
 	}
 	*len += wire_encode(msg, ctrl->buf + *len);
 	return true;
+}
+
+int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t len)
+{
+	struct ctrl_out *ctrl = cell_get(&ep->xfer->cells);
+
+	xfer_assert_locked(ep->xfer);
+	if (!ctrl)
+		return -FI_ENOMEM;
+	ctrl->reserve = NULL;
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	memcpy(ctrl->buf, text, len);
+	ctrl->out.iov[0] = (struct iovec){ctrl->buf, len};
+	ctrl->out.desc[0] = NULL;
+	ctrl->out.count = 1;
+	xfer_busy_add(ep->xfer, 1);
+	xfer_out_post(&ctrl->out);
+	return 0;
 }
 
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
@@ -386,4 +410,18 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 	else
 		xfer_out_post(&ctrl->out);
 	return 0;
+}
+
+int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	msg->token = peer->theirs;
+	return ctrl_send(peer->via, peer->to, msg);
+}
+
+int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	msg->token = peer->theirs;
+	return ctrl_send(peer->ep, peer->addr, msg);
 }

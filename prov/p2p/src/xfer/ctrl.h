@@ -5,21 +5,19 @@
 
 #include "xfer/xfer.h"
 
-/*
- * A message has come: hands it to its protocol, if it fits what is here.
- */
-void ctrl_dispatch(struct xfer_ep *ep, const struct wire_msg *msg);
+/* A message has come: hands it to its protocol, if its sender is known and it fits what is here. */
+void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg);
 
 /* Posts the internal receives if they are not posted. 0 or an error */
 int ctrl_listen(struct xfer_ep *ep);
 
 /*
- * The endpoint begins: posts its internal receives if they may be needed before we hear of it.
- * 0 or a negative error, logged
+ * The endpoint begins: posts an internal receive for greetings; and all, if they may be needed before
+ * we hear of it. 0 or a negative error, logged
  */
 int ctrl_start(struct xfer_ep *ep);
 
-/* No control message is expected any more, unless one comes: takes back those receives */
+/* No control message is expected any more, but for greetings */
 void ctrl_stop(struct xfer_ep *ep);
 
 /* Posts internal receives that the core had no room for */
@@ -28,22 +26,23 @@ void ctrl_progress(struct xfer_ep *ep);
 /* A completion of ours came from the queue, with @data: control messages may be to follow. */
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
-/* Names in @msg the endpoint that answers are to come to: @ep, or the side endpoint of it [locked]. */
-void ctrl_sign(struct xfer_ep *ep, struct wire_msg *msg);
-
 /*
- * The endpoint that answers a message with these flags: @ep, or the side endpoint of it if that is what
- * the peer has named. In need @ep does all the same, and may have to wait
- */
-struct xfer_ep *ctrl_answering(struct xfer_ep *ep, uint32_t flags);
-
-/*
- * Sends @msg to @addr, now or when the core has room. 0 or a negative error (logged). Where messages
+ * Sends @msg to @addr, as it is, now or when the core has room. 0 or a negative error (logged). Where messages
  * are lent, whose answers come several at a time, it waits for others until the pass through progress
  * has ended, with ctrl_flush().
  */
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 void ctrl_flush(struct xfer_ep *ep);
+
+/*
+ * Sends @msg to a peer that is known: where answers go, or in the channel of the application's own
+ * messages. As above
+ */
+int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg);
+int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg);
+
+/* Sends what another version understands: @len bytes, at most WIRE_PLAIN_MSG_MAX. 0 or -FI_ENOMEM */
+int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t len);
 
 /* Has anything that was sent to @addr yet to be given to the core? */
 bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/xfer_proto.h"
 
@@ -103,6 +104,7 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
 	xfer_apart_update(ep->xfer);
+	xfer_peers_free(ep);
 	ep->xfer->protos->ep_fini(ep);
 }
 

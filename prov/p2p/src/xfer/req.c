@@ -4,6 +4,7 @@
 
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
@@ -37,6 +38,8 @@ void xfer_req_release(struct xfer_req *req)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_req_unstage(req, req->recv ? req->comp.len : req->len);
+	if (req->peer)
+		xfer_peer_put(req->peer);
 	if (req->region)
 		region_release(req->region);
 	pin_release(req);
@@ -44,6 +47,7 @@ void xfer_req_release(struct xfer_req *req)
 		ipc_close(req->import);
 	if (req->busy)
 		xfer_busy_add(xfer, -1);
+	req->peer = NULL;
 	req->region = NULL;
 	req->import = NULL;
 	req->busy = false;

@@ -22,6 +22,7 @@ struct xfer_arrival;
  * @XFER_ENDED:	it is about to be freed
  *
  * Sending, in ep.sendq:
+ * @XFER_GREETING: the peer has yet to say whether it takes announcements
  * @XFER_STAGING: its copy to the host is under way
  * @XFER_READY:	it may be sent
  * @XFER_MARKING: it is announced, and its marker may be sent
@@ -55,6 +56,7 @@ enum xfer_state {
 	XFER_COPYING,
 	XFER_CLAIMED,
 	XFER_ENDED,
+	XFER_GREETING,
 	XFER_STAGING,
 	XFER_READY,
 	XFER_MARKING,
@@ -137,6 +139,7 @@ struct xfer_transfer {
  * @cq, @done_flags: where it reports, and the flags of its completion
  * @served:	it is done for a peer: an error is the peer's to hear of
  * @peek:	FI_PEEK: it tells of a message, and receives none
+ * @peer:	who is at its other end, once control messages are about it
  * @region:	the memory of ours that the peer reaches
  * @busy:	it is counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
@@ -176,6 +179,7 @@ struct xfer_req {
 	struct path_choice path;
 	struct stage_slot *slot;
 	struct stage_reserve *reserve;
+	struct xfer_peer *peer;
 	struct region *region;
 	struct pin *pin;
 	struct ipc_import *import;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 
 /* The lists that a state may mean. A list of the domain's is the state's own (struct xfer.in). */
 enum xfer_list_kind { XFER_LIST_NONE, XFER_LIST_SENDQ, XFER_LIST_CLAIMED, XFER_LIST_DOMAIN };
@@ -34,8 +35,8 @@ static const struct xfer_state_row {
 	[XFER_CORE] =
 		{
 			.name = "with the core",
-			.next = S(COPYING) | S(CLAIMED) | S(STAGING) | S(READY) | S(MARKING) |
-				S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
+			.next = S(COPYING) | S(CLAIMED) | S(GREETING) | S(STAGING) | S(READY) |
+				S(MARKING) | S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
 				S(ASKING_BYTES) | S(PEEKING) | S(MATCHED) | S(BOUNCING),
 		},
 	[XFER_COPYING] = {.name = "copying"},
@@ -46,6 +47,12 @@ static const struct xfer_state_row {
 			.list = XFER_LIST_CLAIMED,
 		},
 	[XFER_ENDED] = {.name = "ended"},
+	[XFER_GREETING] =
+		{
+			.name = "greeting",
+			.next = S(STAGING) | S(READY) | S(MARKING),
+			.list = XFER_LIST_SENDQ,
+		},
 	[XFER_STAGING] =
 		{
 			.name = "staging",
@@ -263,6 +270,7 @@ static void xfer_chain_add(struct xfer_req *req)
 
 	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->transfer.id), req, transfer.chain);
 	xfer->open++;
+	req->peer->sends += !req->served;
 }
 
 static void xfer_chain_remove(struct xfer_req *req)
@@ -271,6 +279,7 @@ static void xfer_chain_remove(struct xfer_req *req)
 
 	LIST_REMOVE(req, transfer.chain);
 	xfer->open--;
+	req->peer->sends -= !req->served;
 	board_take_down(&xfer->board, req->transfer.id);
 }
 
@@ -337,6 +346,19 @@ void xfer_transfer_init(struct xfer_req *req)
 	};
 }
 
+void xfer_req_meet(struct xfer_req *req, struct xfer_peer *peer)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (req->peer != peer) {
+		xfer_peer_hold(peer);
+		if (req->peer)
+			xfer_peer_put(req->peer);
+	}
+	req->peer = peer;
+	req->transfer.via = peer->via;
+	req->transfer.to = peer->to;
+}
+
 struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 {
 	struct xfer_req *req;
@@ -349,15 +371,18 @@ struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 	return NULL;
 }
 
-/* Unique here by its lower bits, among processes by the upper ones */
+/*
+ * Unique here by its lower bits, among processes by the upper ones. One that is over comes again after
+ * four thousand million others: a peer may not have heard of its end yet.
+ */
 uint64_t xfer_id_new(struct xfer *xfer)
 {
 	uint64_t id;
 
 	xfer_assert_locked(xfer);
-	/* they come round again, and an old one may still wait to be received */
 	do
-		id = xfer_board_owner(xfer->id_base) | (++xfer->id_next & WIRE_ID_COUNT);
+		id = xfer_board_owner(xfer->id_base) |
+		     siphash_permute(&xfer->secret, xfer->id_next++);
 	while (xfer_req_find(xfer, id));
 	return id;
 }

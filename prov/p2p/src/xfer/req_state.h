@@ -42,6 +42,9 @@ void xfer_req_each(struct xfer *xfer, enum xfer_state state,
 /* From now on it travels in parts. */
 void xfer_transfer_init(struct xfer_req *req);
 
+/* From now on this peer is at its other end. */
+void xfer_req_meet(struct xfer_req *req, struct xfer_peer *peer);
+
 /* A number for a transaction that begins here */
 uint64_t xfer_id_new(struct xfer *xfer);
 

@@ -113,6 +113,12 @@ void xfer_outq_flush(struct xfer_ep *ep)
 
 /* ---- in order ---- */
 
+/* It has nothing to wait for but its turn */
+static bool xfer_sendq_ready(const struct xfer_req *req)
+{
+	return req->state == XFER_READY || req->state == XFER_MARKING;
+}
+
 /*
  * Where the core stops at messages without a receive, a marker's announcement goes before it:
  * what follows the marker may be such a message.
@@ -121,7 +127,7 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 
-	return req->state == XFER_STAGING || (ep->stalls && xfer_outq_has(ep, req->addr));
+	return !xfer_sendq_ready(req) || (ep->stalls && xfer_outq_has(ep, req->addr));
 }
 
 static ssize_t xfer_sendq_try(struct xfer_req *req)
@@ -155,7 +161,7 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 	xfer_assert_locked(ep->xfer);
 	for (req = TAILQ_FIRST(&ep->sendq); req && left; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		left -= req->state != XFER_STAGING;
+		left -= xfer_sendq_ready(req);
 		if (xfer_blocked_has(&blocked, req->addr))
 			continue;
 		ret = xfer_sendq_try(req);

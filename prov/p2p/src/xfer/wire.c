@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Encoding and checking of control messages. See wire.h. */
 #include "xfer/wire.h"
+#include "xfer/wire_old.h"
 
 #include <endian.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
-
-#define WIRE_MAGIC 0x66503270u /* "p2Pf" */
 
 /* The head of every control message: the union of what the types carry */
 struct wire_head {
@@ -16,6 +15,7 @@ struct wire_head {
 	uint8_t type;
 	uint8_t to_sender;
 	uint8_t zero;
+	uint64_t token;
 	uint64_t id;
 	uint64_t len;
 	uint64_t data;
@@ -37,6 +37,15 @@ struct wire_target {
 	uint8_t zero[6];
 };
 
+/* Follows that in a HELLO */
+struct wire_greeting {
+	uint64_t grant;
+	uint64_t process;
+	uint16_t oldest;
+	uint16_t newest;
+	uint8_t zero[4];
+};
+
 /* Follows that if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
 struct wire_offer {
 	uint64_t host;
@@ -50,12 +59,16 @@ struct wire_offer {
 	uint8_t handle[DEV_IPC_HANDLE];
 };
 
-_Static_assert(sizeof(struct wire_head) == 56, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_head) == 64, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_greeting) == 24, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_offer) == 120, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) +
-			       sizeof(struct wire_offer) + WIRE_NAME_MAX <=
-		       WIRE_PLAIN_MSG_MAX,
+				       sizeof(struct wire_offer) <=
+			       WIRE_PLAIN_MSG_MAX &&
+		       sizeof(struct wire_head) + sizeof(struct wire_target) +
+				       sizeof(struct wire_greeting) + WIRE_NAME_MAX <=
+			       WIRE_PLAIN_MSG_MAX,
 	       "a message fits its buffer");
 
 /* What the types have besides the head */
@@ -63,18 +76,18 @@ enum {
 	WIRE_NAMED = 1 << 0,
 	WIRE_TARGETED = 1 << 1,
 	WIRE_LOADED = 1 << 2,
-	WIRE_OFFERING = 1 << 3 /* if WIRE_OFFERED */
+	WIRE_OFFERING = 1 << 3, /* if WIRE_OFFERED */
+	WIRE_GREETING = 1 << 4
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
-	[WIRE_ANNOUNCE] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
-	[WIRE_CTS] = WIRE_NAMED,
-	[WIRE_WRITE] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
-	[WIRE_READ] = WIRE_NAMED | WIRE_TARGETED,
-	[WIRE_SUPPLY] = WIRE_NAMED | WIRE_TARGETED | WIRE_OFFERING,
-	[WIRE_ATOMIC] = WIRE_NAMED | WIRE_TARGETED | WIRE_LOADED,
+	[WIRE_ANNOUNCE] = WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_WRITE] = WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
+	[WIRE_READ] = WIRE_TARGETED,
+	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_ATOMIC] = WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_RESULT] = WIRE_LOADED,
-	[WIRE_HELLO] = WIRE_NAMED | WIRE_TARGETED,
+	[WIRE_HELLO] = WIRE_NAMED | WIRE_TARGETED | WIRE_GREETING | WIRE_LOADED,
 };
 
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
@@ -119,14 +132,22 @@ static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
 	return sizeof offer;
 }
 
-size_t wire_size(const struct wire_msg *msg)
+/* The length of all that comes before name and payload */
+static size_t wire_fixed_size(const struct wire_msg *msg)
 {
 	uint8_t parts = wire_parts[msg->type];
 
 	return sizeof(struct wire_head) +
 	       (parts & WIRE_TARGETED ? sizeof(struct wire_target) : 0) +
-	       (wire_offers(parts, msg) ? sizeof(struct wire_offer) : 0) +
-	       (parts & WIRE_NAMED ? msg->name_len : 0) +
+	       (parts & WIRE_GREETING ? sizeof(struct wire_greeting) : 0) +
+	       (wire_offers(parts, msg) ? sizeof(struct wire_offer) : 0);
+}
+
+size_t wire_size(const struct wire_msg *msg)
+{
+	uint8_t parts = wire_parts[msg->type];
+
+	return wire_fixed_size(msg) + (parts & WIRE_NAMED ? msg->name_len : 0) +
 	       (parts & WIRE_LOADED ? msg->payload_len : 0);
 }
 
@@ -139,6 +160,7 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.version = WIRE_VERSION,
 		.type = msg->type,
 		.to_sender = msg->to_sender,
+		.token = htole64(msg->token),
 		.id = htole64(msg->id),
 		.len = htole64(msg->len),
 		.data = htole64(msg->data),
@@ -156,6 +178,12 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.op = msg->op,
 		.datatype = msg->datatype,
 	};
+	const struct wire_greeting greeting = {
+		.grant = htole64(msg->grant),
+		.process = htole64(msg->process),
+		.oldest = htole16(msg->oldest),
+		.newest = htole16(msg->newest),
+	};
 	char *at = buf;
 
 	memcpy(at, &head, sizeof head);
@@ -163,6 +191,10 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	if (parts & WIRE_TARGETED) {
 		memcpy(at, &target, sizeof target);
 		at += sizeof target;
+	}
+	if (parts & WIRE_GREETING) {
+		memcpy(at, &greeting, sizeof greeting);
+		at += sizeof greeting;
 	}
 	if (wire_offers(parts, msg))
 		at += wire_encode_offer(&msg->offer, at);
@@ -211,13 +243,27 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 	return wire_check_offer(msg);
 }
 
+static const char *wire_check_greeting(const struct wire_msg *msg)
+{
+	const uint32_t steps = WIRE_ASKS | WIRE_ANSWERS | WIRE_CONFIRMS;
+	const uint32_t step = msg->flags & steps;
+
+	if (msg->oldest > msg->newest)
+		return "a greeting from who speaks no version";
+	if (step & (step - 1))
+		return "a greeting that asks and answers";
+	if (!step)
+		return NULL;
+	if (!msg->name_len || (msg->flags & WIRE_SIDE) != (msg->payload_len ? WIRE_SIDE : 0) ||
+	    msg->payload_len > WIRE_NAME_MAX)
+		return "a greeting without its sender's name";
+	return msg->grant ? NULL : "a greeting without a token";
+}
+
 static const char *wire_check(const struct wire_msg *msg)
 {
 	if (msg->id & ~WIRE_ID_MASK)
 		return "the transaction's id is out of range";
-	if (wire_parts[msg->type] & WIRE_NAMED && !msg->name_len &&
-	    (msg->type != WIRE_CTS || msg->flags & WIRE_SIDE))
-		return "a request without the sender's name";
 	if (msg->data & ~WIRE_USER_DATA_MASK)
 		return "remote cq data is out of range";
 	switch (msg->type) {
@@ -234,10 +280,8 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_ATOMIC:
 		return NULL;
 	case WIRE_CTS:
-		if (msg->flags & ~(WIRE_PLAIN | WIRE_SIDE))
+		if (msg->flags & ~WIRE_PLAIN)
 			return "a request with unknown flags";
-		if (msg->name_len && !(msg->flags & WIRE_SIDE))
-			return "a request for data with a name and no use for it";
 		if (msg->flags & WIRE_PLAIN && msg->len)
 			return "a request for a plain message that asks for pieces";
 		if (msg->len && (!msg->chunk || !msg->count))
@@ -250,10 +294,7 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_PROBE:
 		return NULL;
 	case WIRE_HELLO:
-		return msg->flags & ~(WIRE_ASKS | WIRE_SAYS | WIRE_FOLLOWS | WIRE_BOARD |
-				      WIRE_READS)
-			       ? "a greeting with unknown flags"
-			       : NULL;
+		return wire_check_greeting(msg);
 	case WIRE_FIN:
 	case WIRE_RESULT:
 		return wire_status_ok(msg->status) || !msg->status
@@ -266,25 +307,63 @@ static const char *wire_check(const struct wire_msg *msg)
 	}
 }
 
+/* What follows the head of @msg, from @at to @end. NULL, or what is wrong with it */
+static const char *wire_decode_parts(const char *at, const char *end, struct wire_msg *msg)
+{
+	const uint8_t parts = wire_parts[msg->type];
+	struct wire_greeting greeting;
+	struct wire_target target;
+
+	if ((size_t) (end - at) < wire_fixed_size(msg) - sizeof(struct wire_head))
+		return "too short";
+	if (parts & WIRE_TARGETED) {
+		memcpy(&target, at, sizeof target);
+		at += sizeof target;
+		msg->key = le64toh(target.key);
+		msg->addr = le64toh(target.addr);
+		msg->op = target.op;
+		msg->datatype = target.datatype;
+	}
+	if (parts & WIRE_GREETING) {
+		memcpy(&greeting, at, sizeof greeting);
+		at += sizeof greeting;
+		msg->grant = le64toh(greeting.grant);
+		msg->process = le64toh(greeting.process);
+		msg->oldest = le16toh(greeting.oldest);
+		msg->newest = le16toh(greeting.newest);
+	}
+	if (wire_offers(parts, msg))
+		at += wire_decode_offer(at, &msg->offer);
+	if (msg->name_len > (parts & WIRE_NAMED ? WIRE_NAME_MAX : 0) ||
+	    (size_t) (end - at) < msg->name_len ||
+	    (size_t) (end - at) > msg->name_len + (parts & WIRE_LOADED ? WIRE_PAYLOAD_MAX : 0))
+		return "its length does not fit its content";
+	msg->name = at;
+	msg->payload = at + msg->name_len;
+	msg->payload_len = end - at - msg->name_len;
+	return wire_check(msg);
+}
+
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why)
 {
-	const char *at = buf, *end;
-	struct wire_target target;
 	struct wire_head head;
-	uint8_t parts;
 
 	*msg = (struct wire_msg){.size = 0};
-	if (len < sizeof head) {
-		*why = "too short";
-		return -FI_EINVAL;
+	if (wire_old_decode(buf, len, msg)) {
+		*why = "the peer speaks version 7 of the protocol, this is version 8: install the "
+		       "same release on both ends";
+		return -FI_EOPNOTSUPP;
 	}
-	memcpy(&head, at, sizeof head);
-	at += sizeof head;
+	*why = "too short";
+	if (len < sizeof head)
+		return -FI_EINVAL;
+	memcpy(&head, buf, sizeof head);
 	if (le32toh(head.magic) != WIRE_MAGIC) {
 		*why = "not a control message";
 		return -FI_EINVAL;
 	}
-	if (head.version != WIRE_VERSION) {
+	if (head.version != WIRE_VERSION &&
+	    (head.version < WIRE_VERSION_GREETS || head.type != WIRE_HELLO)) {
 		*why = "the peer speaks another version of the protocol: install the same "
 		       "release on both ends";
 		*msg = (struct wire_msg){.type = head.type, .id = le64toh(head.id)};
@@ -296,7 +375,6 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 		*why = "it is not as long as it says";
 		return -FI_EINVAL;
 	}
-	end = (const char *) buf + msg->size;
 	if (!head.type || head.type >= WIRE_TYPES) {
 		*why = "an unknown type";
 		return -FI_EINVAL;
@@ -304,6 +382,7 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	*msg = (struct wire_msg){
 		.type = head.type,
 		.to_sender = head.to_sender,
+		.token = le64toh(head.token),
 		.id = le64toh(head.id),
 		.len = le64toh(head.len),
 		.data = le64toh(head.data),
@@ -315,35 +394,8 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 		.name_len = le16toh(head.name_len),
 		.size = msg->size,
 	};
-	parts = wire_parts[msg->type];
-	if (parts & WIRE_TARGETED && end - at >= (ptrdiff_t) sizeof target) {
-		memcpy(&target, at, sizeof target);
-		at += sizeof target;
-		msg->key = le64toh(target.key);
-		msg->addr = le64toh(target.addr);
-		msg->op = target.op;
-		msg->datatype = target.datatype;
-	} else if (parts & WIRE_TARGETED) {
-		*why = "too short";
-		return -FI_EINVAL;
-	}
-	if (wire_offers(parts, msg)) {
-		if (end - at < (ptrdiff_t) sizeof(struct wire_offer)) {
-			*why = "too short";
-			return -FI_EINVAL;
-		}
-		at += wire_decode_offer(at, &msg->offer);
-	}
-	if (msg->name_len > WIRE_NAME_MAX || (size_t) (end - at) < msg->name_len ||
-	    (!(parts & WIRE_LOADED) && (size_t) (end - at) > msg->name_len) ||
-	    (size_t) (end - at) > msg->name_len + WIRE_PAYLOAD_MAX) {
-		*why = "its length does not fit its content";
-		return -FI_EINVAL;
-	}
-	msg->name = at;
-	msg->payload = at + msg->name_len;
-	msg->payload_len = end - at - msg->name_len;
-	*why = wire_check(msg);
+	*why = wire_decode_parts((const char *) buf + sizeof head,
+				 (const char *) buf + msg->size, msg);
 	return *why ? -FI_EINVAL : 0;
 }
 

@@ -9,8 +9,12 @@
  * *announcement*, a control message, tells what that id stands for. Either may come first. An
  * announcement may also be a note on the sender's board (board.h).
  *
- * Ids: whoever begins a transfer numbers it. The lower bits of an id are counted, the upper ones
- * are the sender's own. Every control message but HELLO has the id of what it is about.
+ * HELLO comes first: two endpoints greet each other (hello.h), and each gives the other a token. Every
+ * later message bears the token that its receiver gave. Nobody else is heard.
+ *
+ * Ids: whoever begins a transfer numbers it. The upper bits of an id are the sender's own. Nobody can
+ * guess the lower ones, but whoever has been told. Every control message but HELLO has the id of what
+ * it is about.
  *
  * Either side sends ABORT(id, status) when it cannot go on. Either side sends PROBE(id) when it
  * has heard nothing for long. PROBE asks for no answer: a core notices that a peer is dead when
@@ -34,7 +38,17 @@
 
 #include "mem/ipc.h"
 
-#define WIRE_VERSION 7
+struct xfer_peer;
+
+/*
+ * What we speak, and the oldest version that we understand. HELLO is laid out the same way since
+ * version 8, so ends of different versions can tell each other what they speak.
+ */
+#define WIRE_VERSION 8
+#define WIRE_VERSION_OLDEST 8
+#define WIRE_VERSION_GREETS 8
+
+#define WIRE_MAGIC 0x66503270u /* "p2Pf", in all versions */
 
 /*
  * Messages up to this length are announced to endpoints alone that say WIRE_FOLLOWS. Others need not
@@ -45,8 +59,8 @@
 /* cq_data: the mark, and the transaction's id below it; without it, the user's 32 bits */
 #define WIRE_MARK (1ULL << 63)
 #define WIRE_ID_MASK (WIRE_MARK - 1)
-/* An id's sender counts in these bits; the others are its own. */
-#define WIRE_ID_COUNT 0xffffffULL
+/* These bits of an id are random; the others are its sender's own. */
+#define WIRE_ID_RANDOM 0xffffffffULL
 #define WIRE_USER_DATA_MASK 0xffffffffULL
 
 /* Below the internal tag bit: kind, transfer, piece */
@@ -83,19 +97,18 @@ enum wire_type {
 #define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
 #define WIRE_LENT (1u << 8)     /* ANNOUNCE: the key is that of a copy in staging memory */
 
-/* a flag of CTS, too */
-#define WIRE_SIDE (1u << 7) /* the name is that of the side endpoint */
-
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
 #define WIRE_COMPARE (1u << 3) /* there are compare values */
 
 /* flags of HELLO */
-#define WIRE_ASKS (1u << 0)    /* for a HELLO in return */
-#define WIRE_SAYS (1u << 1)    /* the next flag, or its absence, is meant */
-#define WIRE_FOLLOWS (1u << 2) /* the sender follows up all of its receives */
-#define WIRE_BOARD (1u << 3)   /* it has a board, at @addr, and counts from @id */
-#define WIRE_READS (1u << 4)   /* it reads the receiver's board */
+#define WIRE_ASKS (1u << 0)     /* for an answer */
+#define WIRE_ANSWERS (1u << 1)  /* who has asked */
+#define WIRE_CONFIRMS (1u << 2) /* that the answer has come */
+#define WIRE_SIDE (1u << 3) /* the payload names the side endpoint, which is to be answered */
+#define WIRE_FOLLOWS (1u << 4) /* the sender follows up all of its receives */
+#define WIRE_BOARD (1u << 5)   /* it has a board, at @addr, and is @id there */
+#define WIRE_READS (1u << 6)   /* it reads the receiver's board */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
@@ -103,6 +116,7 @@ enum wire_type {
 /**
  * struct wire_msg - a control message, decoded.
  * @type:	tells which of the fields below count
+ * @token:	what the receiver has given to the sender; 0 in a HELLO that asks
  * @id:		the sender's id of the transfer
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
@@ -120,14 +134,17 @@ enum wire_type {
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @name:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC, HELLO: the endpoint that is to be answered.
- *		CTS: the endpoint for the pieces, if WIRE_SIDE. It has @name_len bytes; decoded, it
- *		lies in the buffer
- * @payload:	WRITE, ATOMIC, RESULT: @payload_len bytes; decoded, it lies in the buffer
+ * @grant:	HELLO: the token that the receiver is to bear
+ * @process:	HELLO: the sender's process (struct ipc)
+ * @oldest, @newest: HELLO: the versions that the sender speaks
+ * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
+ * @payload:	WRITE, ATOMIC, RESULT, HELLO: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
+ * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
  */
 struct wire_msg {
 	enum wire_type type;
+	uint64_t token;
 	uint64_t id;
 	uint64_t len;
 	uint64_t data;
@@ -142,11 +159,16 @@ struct wire_msg {
 	struct ipc_offer offer;
 	uint8_t op;
 	uint8_t datatype;
+	uint64_t grant;
+	uint64_t process;
+	uint16_t oldest;
+	uint16_t newest;
 	size_t name_len;
 	const void *name;
 	const void *payload;
 	size_t payload_len;
 	size_t size;
+	struct xfer_peer *peer;
 };
 
 /* Longest encoded message without payload, and with */
@@ -184,7 +206,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf);
  * Reads the first message of @len bytes that came from the network. 0, or:
  *
  * -FI_EINVAL: @why is what is wrong with it. @msg.size is 0 if the next message cannot be found.
- * -FI_EOPNOTSUPP: a peer has sent it that speaks another version of this. Type and id are known.
+ * -FI_EOPNOTSUPP: a peer has sent it that speaks another version of this. Type and id are known; and
+ * the name, if version 7 asks for something with it.
  */
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
 

@@ -18,7 +18,11 @@
 int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered, bool shared,
 	      struct fid_domain *local_mr_domain)
 {
-	uint64_t random;
+	struct {
+		uint64_t process;
+		uint64_t id_base;
+		struct siphash_key secret;
+	} random;
 	int ret;
 
 	*xfer = (struct xfer){.protos = protos, .mark = layered ? WIRE_MARK : 0};
@@ -26,7 +30,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	if (ret)
 		return ret;
 	if (getrandom(&random, sizeof random, 0) != sizeof random) {
-		P2P_WARN("getrandom: no random number for this process\n");
+		P2P_WARN("getrandom: no random numbers for this process\n");
 		cell_pool_fini(&xfer->cells);
 		return -FI_EIO;
 	}
@@ -37,11 +41,12 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	}
 	xfer->descs.cells = &xfer->cells;
 	/* told apart from the other processes' by its upper bits */
-	xfer->id_base = random & WIRE_ID_MASK;
+	xfer->id_base = random.id_base & WIRE_ID_MASK;
+	xfer->secret = random.secret;
 	p2p_lock_init(&xfer->lock, shared);
 	stage_init(&xfer->stage, local_mr_domain);
 	nic_map_init(&xfer->map, NULL, "no domain is open", false);
-	ipc_init(&xfer->ipc, random);
+	ipc_init(&xfer->ipc, random.process);
 	copy_engines_init(&xfer->copies);
 	wait_domain_init(&xfer->wait);
 	for (size_t i = 0; i < XFER_STATES_MAX; i++)

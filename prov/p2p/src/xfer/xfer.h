@@ -18,6 +18,7 @@
 #include "mem/board.h"
 #include "base/cell.h"
 #include "mem/copy.h"
+#include "base/siphash.h"
 #include "xfer/core.h"
 #include "mem/desc_cache.h"
 #include "mem/ipc.h"
@@ -36,7 +37,9 @@ struct xfer;
 struct xfer_ep;
 struct xfer_out;
 struct xfer_protos;
+struct xfer_peer;
 struct xfer_req;
+struct xfer_token;
 
 /**
  * struct xfer_ctx - the context of a core operation of ours. Every record begins with one.
@@ -123,7 +126,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  *		core's queues are read under the lock only. Itself read without it
  * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
  *		lock
- * @id_base, @id_next: our part of ids, and what is counted below it
+ * @id_base:	our part of ids
+ * @secret:	makes ids and tokens that nobody can guess, of @id_next and @token_next, which count
  * @quiet:	the core's queues had nothing at the last look
  * @passing:	xfer_progress() is under way
  * @sending:	requests whose peer answers to their id, in chains, by it
@@ -131,6 +135,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @looks:	things that nothing tells of, so that somebody has to look for them
  * @in:		requests by state, where the state means a list of the domain's (req.h)
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
+ * @unread:	why the last one was dropped that could not be read
  * @regions:	memory that we let peers reach, by key
  * @descs:	what descriptors tell of buffers
  * @key_mark:	the bit that makes a key ours; the core serves a key without it
@@ -159,7 +164,9 @@ struct xfer {
 	struct stage stage;
 	struct copy_engines copies;
 	uint64_t id_base;
+	struct siphash_key secret;
 	uint32_t id_next;
+	uint64_t token_next;
 	bool quiet;
 	bool passing;
 	LIST_HEAD(, xfer_req) sending[XFER_CHAINS];
@@ -167,6 +174,7 @@ struct xfer {
 	unsigned int looks;
 	struct xfer_list in[XFER_STATES_MAX];
 	uint64_t wrong;
+	const char *unread;
 	struct region *regions;
 	struct desc_cache descs;
 	uint64_t key_mark;
@@ -212,13 +220,15 @@ struct xfer {
  * @lends:	what is staged whole may be left for the receiver's core to read
  * @mixes:	a message without a receive is taken by any endpoint whose receive has its tag
  * @litters:	its queues' descriptors are of no use once it is closed
- * @listens:	internal receives are posted, but for @deaf of them
+ * @listens:	control messages may come that others than greetings are
+ * @ears:	internal receives; the core has them, but for @deaf
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
  * @name:	the endpoint's own name, for announcements
- * @resolve:	finds the address of a peer by its name, and inserts it if need be
- * @lookup:	finds the name of a peer by its address
+ * @resolve:	finds the address of a peer by its name; if it has none, inserts it (@learn), or returns
+ *		-FI_ENOENT
+ * @lookup:	finds the name of a peer by its address; @print: writes it in words
  * @front:	the application's endpoint that this is the side endpoint of, or itself
  * @side:	where the core stalls, the side endpoint, once there is one
  * @side_open: opens it; NULL: that is of no use
@@ -236,6 +246,7 @@ struct xfer {
  * @follows:	peers are told that all receives here are followed up
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
+ * @peers, @tokens: see peer.h
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -262,6 +273,7 @@ struct xfer_ep {
 	bool mixes;
 	bool litters;
 	bool listens;
+	unsigned int ears;
 	unsigned int deaf;
 	bool counts_remote;
 	bool closing;
@@ -271,8 +283,10 @@ struct xfer_ep {
 	size_t recv_iov_limit;
 	uint8_t name[WIRE_NAME_MAX];
 	size_t name_len;
-	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr);
+	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, bool learn,
+		       fi_addr_t *addr);
 	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
+	void (*print)(const struct xfer_ep *ep, fi_addr_t addr, char *text, size_t room);
 	struct xfer_ep *front;
 	struct xfer_ep *side;
 	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
@@ -291,6 +305,8 @@ struct xfer_ep {
 	bool follows;
 	bool asked;
 	struct proto_ep *proto;
+	struct xfer_peer *peers;
+	struct xfer_token *tokens;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
@@ -334,7 +350,7 @@ static inline bool xfer_moving(const struct xfer *xfer)
 /* Whose board the transaction @id is announced on, if it is on one */
 static inline uint64_t xfer_board_owner(uint64_t id)
 {
-	return id & WIRE_ID_MASK & ~WIRE_ID_COUNT;
+	return id & WIRE_ID_MASK & ~WIRE_ID_RANDOM;
 }
 
 static inline bool xfer_apart(const struct xfer *xfer)

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of hello.c and peer.c, over a core provider made up in the test: who is believed, who is
+ * answered, and how much one peer may have under way.
+ */
+#include "unit_fake_core.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "proto/hello.h"
+#include "proto/post.h"
+#include "proto/rndv_match.h"
+#include "xfer/ctrl.h"
+#include "xfer/reports.h"
+#include "xfer/wire_old.h"
+#include "xfer/xfer_proto.h"
+
+/* What the peer gives to us, and how it calls itself */
+#define GRANT 501
+#define NAME "somebody"
+#define PROCESS 9
+
+static struct xfer_ep ep;
+
+static void open_ep(void)
+{
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	ep.tag_bit = FAKE_TAG_BIT;
+	fake.named = FAKE_NEW;
+	fake_xfer.keys_ours = true;
+}
+
+static void close_ep(void)
+{
+	struct core_comp comp;
+
+	fake_ep_close(&ep);
+	while (xfer_cq_next(&fake_cq, false, &comp) == 1 ||
+	       xfer_cq_next(&fake_cq, true, &comp) == 1)
+		;
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
+}
+
+static int ready(fi_addr_t addr)
+{
+	int ret;
+
+	p2p_lock_take(&fake_xfer.lock);
+	ret = hello_ready(&ep, addr);
+	p2p_lock_drop(&fake_xfer.lock);
+	return ret;
+}
+
+static enum xfer_peer_state state_of(fi_addr_t addr)
+{
+	const struct xfer_peer *peer;
+
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&ep, addr);
+	p2p_lock_drop(&fake_xfer.lock);
+	return peer ? peer->state : XFER_PEER_NEW;
+}
+
+/* The @back-th last control message that the core was given. False: there is none */
+static bool sent(size_t back, struct wire_msg *msg)
+{
+	const char *why;
+
+	for (size_t i = fake.count; i--;) {
+		if (fake.held[i].kind != FAKE_SEND || !fake.held[i].text_len || back--)
+			continue;
+		assert_int_equal(wire_decode(fake.held[i].text, fake.held[i].text_len, msg,
+					     &why),
+				 0);
+		return true;
+	}
+	return false;
+}
+
+static size_t sent_count(void)
+{
+	struct wire_msg msg;
+	size_t count = 0;
+
+	while (sent(count, &msg))
+		count++;
+	return count;
+}
+
+static void hear(struct wire_msg msg)
+{
+	char buf[WIRE_MSG_MAX];
+	struct wire_msg decoded;
+	const char *why = "";
+	size_t len = wire_encode(&msg, buf);
+
+	if (wire_decode(buf, len, &decoded, &why))
+		fail_msg("%s", why);
+	p2p_lock_take(&fake_xfer.lock);
+	ctrl_dispatch(&ep, &decoded);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+static struct wire_msg greeting(uint32_t flags, uint64_t token)
+{
+	return (struct wire_msg){
+		.type = WIRE_HELLO,
+		.flags = flags,
+		.token = token,
+		.grant = GRANT,
+		.process = PROCESS,
+		.oldest = WIRE_VERSION_OLDEST,
+		.newest = WIRE_VERSION,
+		.name = NAME,
+		.name_len = sizeof NAME,
+	};
+}
+
+/* Greets the new peer, and says what was asked */
+static struct wire_msg greet(void)
+{
+	struct wire_msg ask;
+
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	assert_true(sent(0, &ask));
+	assert_int_equal(ask.type, WIRE_HELLO);
+	assert_int_equal(ask.flags, WIRE_ASKS);
+	assert_int_equal(ask.token, 0);
+	assert_int_not_equal(ask.grant, 0);
+	return ask;
+}
+
+/* ---- we ask ---- */
+
+static void test_answered(void **state)
+{
+	struct wire_msg ask, confirm;
+
+	open_ep();
+	ask = greet();
+	/* once is enough */
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	assert_int_equal(sent_count(), 1);
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	assert_int_equal(ready(FAKE_NEW), 0);
+	assert_int_equal(sent_count(), 2);
+	assert_true(sent(0, &confirm));
+	assert_int_equal(confirm.flags & WIRE_CONFIRMS, WIRE_CONFIRMS);
+	assert_int_equal(confirm.token, GRANT);
+	assert_int_equal(confirm.grant, ask.grant);
+	close_ep();
+}
+
+static void test_forged_answer(void **state)
+{
+	struct wire_msg ask;
+
+	open_ep();
+	ask = greet();
+	hear(greeting(WIRE_ANSWERS, ask.grant + 1));
+	hear(greeting(WIRE_ANSWERS, 0));
+	/* who is known has no say in it */
+	hear(greeting(WIRE_ANSWERS, FAKE_TOKEN(FAKE_OTHER)));
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_GREETED);
+	assert_int_equal(sent_count(), 1);
+	close_ep();
+}
+
+static void test_late(void **state)
+{
+	size_t before = conf.hello_timeout;
+	struct wire_msg ask;
+
+	open_ep();
+	ask = greet();
+	conf.hello_timeout = 0;
+	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	assert_int_equal(sent_count(), 1);
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	assert_int_equal(ready(FAKE_NEW), 0);
+	conf.hello_timeout = before;
+	close_ep();
+}
+
+/* The core does not reach it: that is said once, then it is tried again. */
+static void test_unreachable(void **state)
+{
+	open_ep();
+	greet();
+	for (size_t i = 0; i < fake.count; i++) {
+		if (fake.held[i].kind == FAKE_SEND) {
+			const struct fake_op op = fake_take(i);
+
+			xfer_take(&fake_cq,
+				  &(struct core_comp){.context = op.context,
+						      .err = FI_ECONNREFUSED},
+				  NULL);
+		}
+	}
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNREFUSED);
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	assert_int_equal(sent_count(), 1);
+	close_ep();
+}
+
+static void test_versions(void **state)
+{
+	struct wire_msg ask, answer, again;
+
+	open_ep();
+	ask = greet();
+	answer = greeting(WIRE_ANSWERS, ask.grant);
+	answer.oldest = WIRE_VERSION + 1;
+	answer.newest = WIRE_VERSION + 2;
+	hear(answer);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+	/* who asks is told what is spoken here */
+	again = greeting(WIRE_ASKS, 0);
+	again.oldest = again.newest = WIRE_VERSION + 1;
+	hear(again);
+	assert_int_equal(sent_count(), 2);
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.newest, WIRE_VERSION);
+	close_ep();
+}
+
+/* With keys of ours the owner is one that speaks our protocol, and may be merely slow: not for ever. */
+static void test_hopeless(void **state)
+{
+	size_t before = conf.hello_timeout;
+	struct xfer_peer *peer;
+
+	open_ep();
+	fake_xfer.keys_ours = false;
+	greet();
+	conf.hello_timeout = 0;
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&ep, FAKE_NEW);
+	peer->greeted -= 1000 * conf.peer_timeout;
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	conf.hello_timeout = before;
+	close_ep();
+}
+
+/* Nor is who has said that it speaks another version; until it has been started anew. */
+static void test_differs(void **state)
+{
+	struct wire_msg ask, answer;
+
+	open_ep();
+	fake_xfer.keys_ours = false;
+	ask = greet();
+	answer = greeting(WIRE_ANSWERS, ask.grant);
+	answer.oldest = answer.newest = WIRE_VERSION + 1;
+	hear(answer);
+	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	assert_int_equal(ready(FAKE_NEW), 0);
+	close_ep();
+}
+
+/* ---- a peer asks ---- */
+
+/* What it is told, once it has asked */
+static struct wire_msg answered(void)
+{
+	struct wire_msg answer;
+
+	hear(greeting(WIRE_ASKS, 0));
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.flags & WIRE_ANSWERS, WIRE_ANSWERS);
+	assert_int_equal(answer.token, GRANT);
+	return answer;
+}
+
+static void test_asked(void **state)
+{
+	struct wire_msg answer;
+
+	open_ep();
+	answer = answered();
+	/* nothing is remembered, and nothing is believed yet */
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
+	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
+	hear(greeting(WIRE_CONFIRMS, answer.grant));
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	assert_int_equal(ready(FAKE_NEW), 0);
+	assert_int_equal(fake_xfer.wrong, 0);
+	close_ep();
+}
+
+static void test_forged_confirmation(void **state)
+{
+	struct wire_msg answer, forged;
+
+	open_ep();
+	answer = answered();
+	hear(greeting(WIRE_CONFIRMS, answer.grant + 1));
+	hear(greeting(WIRE_CONFIRMS, FAKE_TOKEN(FAKE_OTHER)));
+	forged = greeting(WIRE_CONFIRMS, answer.grant);
+	forged.name = "anybody.";
+	hear(forged);
+	forged = greeting(WIRE_CONFIRMS, answer.grant);
+	forged.grant++;
+	hear(forged);
+	forged = greeting(WIRE_CONFIRMS | WIRE_SIDE, answer.grant);
+	forged.payload = "aside";
+	forged.payload_len = 5;
+	hear(forged);
+	assert_int_equal(fake_xfer.wrong, 5);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
+	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
+	close_ep();
+}
+
+/* Whoever names endless others is not answered without end. */
+static void test_strangers(void **state)
+{
+	size_t told, most = 100000;
+
+	open_ep();
+	fake.stranger = true;
+	for (size_t i = 0; i < most; i++) {
+		hear(greeting(WIRE_ASKS, 0));
+		if (i % 1000)
+			continue;
+		told = sent_count();
+		while (fake.count) {
+			const struct fake_op op = fake_take(0);
+
+			if (op.kind == FAKE_SEND)
+				xfer_take(&fake_cq, &(struct core_comp){.context = op.context},
+					  NULL);
+		}
+		assert_in_range(told, 0, 1000);
+	}
+	assert_in_range(fake.sent[FAKE_NEW], 1, 1000);
+	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
+	close_ep();
+}
+
+/* It has been started anew: what was under way with the former one has ended. */
+static void test_restart(void **state)
+{
+	char buf[8];
+	const struct iovec iov = {buf, sizeof buf};
+	const struct fi_rma_iov remote = {.len = sizeof buf, .key = 1};
+	const struct core_rma op = {
+		.read = true,
+		.iov = &iov,
+		.count = 1,
+		.addr = FAKE_NEW,
+		.remote = &remote,
+		.remotes = 1,
+		.flags = FI_COMPLETION,
+	};
+	struct wire_msg answer, other;
+	struct core_comp comp;
+
+	open_ep();
+	answer = answered();
+	hear(greeting(WIRE_CONFIRMS, answer.grant));
+	assert_int_equal(xfer_post_rma(&ep, &op), 0);
+	/* the same one, once more */
+	hear(greeting(WIRE_CONFIRMS, answer.grant));
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 0);
+	other = greeting(WIRE_CONFIRMS, answer.grant);
+	other.process++;
+	hear(other);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_int_equal(comp.err, FI_ECONNRESET);
+	assert_int_equal(ready(FAKE_NEW), 0);
+	close_ep();
+}
+
+/* ---- others ---- */
+
+/* Nobody is heard without a token. */
+static void test_unknown(void **state)
+{
+	static const struct wire_msg said[] = {
+		{.type = WIRE_ANNOUNCE, .len = 100000, .chunk = 65536},
+		{.type = WIRE_CTS},
+		{.type = WIRE_CREDIT, .count = 1},
+		{.type = WIRE_FIN},
+		{.type = WIRE_ABORT, .status = -1},
+		{.type = WIRE_PROBE},
+		{.type = WIRE_WRITE},
+		{.type = WIRE_READ, .len = 8},
+		{.type = WIRE_SUPPLY, .len = 100000, .chunk = 65536},
+		{.type = WIRE_ATOMIC, .len = 8},
+		{.type = WIRE_RESULT},
+	};
+
+	open_ep();
+	for (size_t i = 0; i < UNIT_COUNT(said); i++) {
+		struct wire_msg msg = said[i];
+
+		msg.id = i;
+		hear(msg);
+		msg.token = FAKE_TOKEN(FAKE_NEW);
+		hear(msg);
+		assert_int_equal(fake_xfer.wrong, 2 * (i + 1));
+		assert_int_equal(fake_xfer.open, 0);
+	}
+	assert_int_equal(sent_count(), 0);
+	close_ep();
+}
+
+/* Announcements without a message, without end: another peer's are heard all the same. */
+static void test_bound(void **state)
+{
+	struct wire_msg msg = {.type = WIRE_ANNOUNCE, .len = 100000, .chunk = 65536};
+
+	open_ep();
+	for (size_t i = 0; i < 131000; i++) {
+		msg.token = FAKE_TOKEN(FAKE_OTHER);
+		msg.id = i;
+		hear(msg);
+	}
+	assert_int_equal(fake_xfer.open, XFER_PEER_USERS);
+	assert_int_equal(fake_xfer.wrong, 131000 - XFER_PEER_USERS);
+	msg.token = FAKE_TOKEN(FAKE_ALIVE);
+	msg.id++;
+	hear(msg);
+	assert_int_equal(fake_xfer.open, XFER_PEER_USERS + 1);
+	assert_false(cell_scarce(&fake_xfer.cells));
+	close_ep();
+}
+
+/* ---- version 7 ---- */
+
+/* A message of version 7 comes, from who is named */
+static void hear_old(enum wire_type type, uint64_t id)
+{
+	enum { HEAD = 56, TARGET = 24, AT_NAME_LEN = 52, AT_SIZE = 54 };
+	unsigned char buf[HEAD + TARGET + sizeof NAME] = {0x70, 0x32, 0x50, 0x66, 7};
+	struct wire_msg msg;
+	const char *why;
+
+	buf[5] = (unsigned char) type;
+	for (int i = 0; i < 8; i++)
+		buf[8 + i] = (unsigned char) (id >> 8 * i);
+	buf[AT_NAME_LEN] = sizeof NAME;
+	buf[AT_SIZE] = sizeof buf;
+	memcpy(buf + HEAD + TARGET, NAME, sizeof NAME);
+	assert_int_equal(wire_decode(buf, sizeof buf, &msg, &why), -FI_EOPNOTSUPP);
+	p2p_lock_take(&fake_xfer.lock);
+	XFER_PROTO_EACH(&fake_xfer, unreadable, &ep, &msg);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/* The core has sent all that it had. Returns how much that was */
+static size_t flush(void)
+{
+	size_t count = 0;
+
+	for (size_t i = fake.count; i--;) {
+		if (fake.held[i].kind != FAKE_SEND)
+			continue;
+		const struct fake_op op = fake_take(i);
+
+		xfer_take(&fake_cq, &(struct core_comp){.context = op.context}, NULL);
+		count++;
+	}
+	return count;
+}
+
+/* Who asks for something is told that it cannot be, in its own words; who does not is told nothing. */
+static void test_old(void **state)
+{
+	static const enum wire_type asks[] = {WIRE_ANNOUNCE, WIRE_WRITE, WIRE_READ,
+					      WIRE_ATOMIC};
+	static const enum wire_type others[] = {WIRE_CTS,    WIRE_CREDIT, WIRE_FIN,
+						WIRE_ABORT,  WIRE_PROBE,  WIRE_SUPPLY,
+						WIRE_RESULT, WIRE_HELLO};
+	uint8_t refusal[WIRE_OLD_MAX];
+	const struct fake_op *last;
+
+	open_ep();
+	for (size_t i = 0; i < UNIT_COUNT(asks); i++) {
+		const struct wire_msg msg = {.type = asks[i], .id = 70 + i};
+
+		hear_old(msg.type, msg.id);
+		last = &fake.held[fake.count - 1];
+		assert_int_equal(last->kind, FAKE_SEND);
+		assert_int_equal(last->text_len, wire_old_refuse(&msg, refusal));
+		assert_memory_equal(last->text, refusal, last->text_len);
+		assert_int_equal(flush(), 1);
+	}
+	for (size_t i = 0; i < UNIT_COUNT(others); i++)
+		hear_old(others[i], i);
+	assert_int_equal(flush(), 0);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
+	close_ep();
+}
+
+static int status;
+
+static void note_status(struct xfer_arrival *arrival)
+{
+	status = arrival->status;
+	rndv_arrival_free(arrival, &fake_xfer);
+}
+
+/* What its marker matches fails, whichever comes first. */
+static void test_old_marker(void **state)
+{
+	struct xfer_arrival *arrival;
+	int err;
+
+	open_ep();
+	for (uint64_t id = 1; id <= 2; id++) {
+		status = 0;
+		if (id == 1)
+			hear_old(WIRE_ANNOUNCE, id);
+		p2p_lock_take(&fake_xfer.lock);
+		arrival = rndv_arrival_claim(&fake_xfer, id, note_status, &err);
+		assert_non_null(arrival);
+		rndv_arrival_check(arrival, &ep);
+		p2p_lock_drop(&fake_xfer.lock);
+		if (id == 2) {
+			assert_int_equal(status, 0);
+			hear_old(WIRE_ANNOUNCE, id);
+		}
+		assert_int_equal(status, -FI_EOPNOTSUPP);
+	}
+	assert_int_equal(fake_xfer.open, 0);
+	flush();
+	close_ep();
+}
+
+/* Nobody knows who sends it, and anybody can: without end it costs neither memory nor answers. */
+static void test_old_bound(void **state)
+{
+	size_t told = 0;
+
+	open_ep();
+	for (size_t i = 0; i < 131000; i++) {
+		hear_old(WIRE_ANNOUNCE, i);
+		told += i % 1000 ? 0 : flush();
+	}
+	assert_int_equal(fake_xfer.open, 0);
+	told += flush();
+	assert_in_range(told, 1000, 10000);
+	close_ep();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_answered),
+		cmocka_unit_test(test_forged_answer),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_unreachable),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_hopeless),
+		cmocka_unit_test(test_differs),
+		cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_forged_confirmation),
+		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_bound),
+		cmocka_unit_test(test_old),
+		cmocka_unit_test(test_old_marker),
+		cmocka_unit_test(test_old_bound),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}

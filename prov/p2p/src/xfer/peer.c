@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Records of peers. See peer.h. */
+#include "xfer/peer.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/siphash.h"
+
+struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	struct xfer_peer *peer;
+
+	xfer_assert_locked(ep->xfer);
+	HASH_FIND(hh, ep->peers, &addr, sizeof addr, peer);
+	return peer;
+}
+
+struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
+{
+	struct xfer_peer *peer = xfer_peer_find(ep, addr);
+
+	xfer_assert_locked(ep->xfer);
+	if (peer)
+		return peer;
+	peer = calloc(1, sizeof *peer);
+	if (!peer)
+		return NULL;
+	peer->ep = peer->via = ep;
+	peer->addr = peer->to = addr;
+	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
+	if (!peer->hh.tbl) {
+		free(peer);
+		return NULL;
+	}
+	return peer;
+}
+
+struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token)
+{
+	struct xfer_token *found;
+
+	xfer_assert_locked(ep->xfer);
+	HASH_FIND(hh, ep->tokens, &token, sizeof token, found);
+	return found ? found->peer : NULL;
+}
+
+static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
+{
+	struct xfer_token *token = &peer->tokens[index];
+
+	if (token->token)
+		HASH_DELETE(hh, peer->ep->tokens, token);
+	*token = (struct xfer_token){.token = 0};
+}
+
+int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
+{
+	struct xfer_token *token = &peer->tokens[index];
+
+	xfer_assert_locked(peer->ep->xfer);
+	xfer_peer_dismiss(peer, index);
+	token->token = value;
+	token->peer = peer;
+	HASH_ADD(hh, peer->ep->tokens, token, sizeof token->token, token);
+	if (token->hh.tbl)
+		return 0;
+	token->token = 0;
+	return -FI_ENOMEM;
+}
+
+uint64_t xfer_token_new(struct xfer *xfer)
+{
+	uint64_t count = ++xfer->token_next;
+
+	xfer_assert_locked(xfer);
+	return siphash(&xfer->secret, &count, sizeof count) | 1;
+}
+
+static void xfer_peer_free(struct xfer_peer *peer)
+{
+	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
+		xfer_peer_dismiss(peer, i);
+	free(peer);
+}
+
+void xfer_peer_hold(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	peer->users++;
+}
+
+void xfer_peer_put(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (!--peer->users && peer->forgotten)
+		xfer_peer_free(peer);
+}
+
+bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_peer *peer = xfer_peer_find(ep, addr);
+
+	xfer_assert_locked(ep->xfer);
+	return peer && peer->sends < XFER_PEER_SENDS;
+}
+
+void xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
+{
+	struct xfer_peer *peer = xfer_peer_find(ep, addr);
+
+	xfer_assert_locked(ep->xfer);
+	if (!peer)
+		return;
+	HASH_DEL(ep->peers, peer);
+	peer->forgotten = true;
+	if (!peer->users)
+		xfer_peer_free(peer);
+}
+
+void xfer_peers_free(struct xfer_ep *ep)
+{
+	struct xfer_peer *peer, *next;
+
+	xfer_assert_locked(ep->xfer);
+	HASH_ITER(hh, ep->peers, peer, next) {
+		HASH_DEL(ep->peers, peer);
+		xfer_peer_free(peer);
+	}
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Peers: a record for each endpoint that this one has to do with by control messages.
+ *
+ * Either end gives the other a token, a number that nobody can guess, when they greet each other
+ * (hello.h). Each control message bears the token that its receiver gave to its sender. So it is known
+ * who has sent it, and who has been given none is not heard. All [locked].
+ */
+#ifndef P2P_PEER_H
+#define P2P_PEER_H
+
+#include "xfer/xfer.h"
+
+/* a library does not end the process when memory is short */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+/**
+ * enum xfer_peer_state - what is known of a peer.
+ * @XFER_PEER_NEW:	nothing: it has not been greeted
+ * @XFER_PEER_GREETED:	it has not answered yet, and it is not late
+ * @XFER_PEER_KNOWN:	it speaks our protocol: control messages may go there
+ * @XFER_PEER_FOREIGN:	it has not answered in time, or cannot be understood. It gets whole messages;
+ *		it may answer yet
+ */
+enum xfer_peer_state {
+	XFER_PEER_NEW,
+	XFER_PEER_GREETED,
+	XFER_PEER_KNOWN,
+	XFER_PEER_FOREIGN,
+};
+
+/*
+ * What is under way with one peer. Here no more than XFER_PEER_SENDS requests ask one for answers: others
+ * wait. So no honest peer has records of XFER_PEER_USERS things here, and nothing more is begun for who has.
+ */
+#define XFER_PEER_SENDS 1024
+#define XFER_PEER_USERS 8192
+#define XFER_PEER_FULL "more than a peer may have under way"
+
+/* Those that a peer may use: one it was given when it was greeted, one when it had greeted us */
+#define XFER_PEER_TOKENS 2
+
+struct xfer_token {
+	uint64_t token;
+	struct xfer_peer *peer;
+	UT_hash_handle hh;
+};
+
+/**
+ * struct xfer_peer - a peer of one endpoint.
+ * @ep, @addr:	the application's endpoint here, and the peer's address there
+ * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
+ * @tokens:	those that it may use; 0: none
+ * @theirs:	what we bear in messages to it
+ * @greeted:	when it was [ms]
+ * @lost:	why the core has not reached it, if nobody has been told yet
+ * @host, @process: as in struct ipc: what it has said
+ * @facts:	what else is known of it (hello.c)
+ * @sends:	requests of ours that it may answer
+ * @users:	requests and records that are about it; a peer that is forgotten stays until they end
+ * @forgotten:	its address is nobody's any more
+ * @hh:		by @addr
+ */
+struct xfer_peer {
+	struct xfer_ep *ep;
+	fi_addr_t addr;
+	struct xfer_ep *via;
+	fi_addr_t to;
+	enum xfer_peer_state state;
+	struct xfer_token tokens[XFER_PEER_TOKENS];
+	uint64_t theirs;
+	uint64_t greeted;
+	int lost;
+	uint64_t host;
+	uint64_t process;
+	unsigned int facts;
+	unsigned int sends;
+	unsigned int users;
+	bool forgotten;
+	UT_hash_handle hh;
+};
+
+/* The peer at @addr, if there is a record of it; the second makes one, or is NULL without memory */
+struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr);
+struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr);
+
+/* Who may use @token; NULL: nobody */
+struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token);
+
+/* From now on it may use @token, in place number @index. 0 or -FI_ENOMEM */
+int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);
+
+/* A number that nobody can guess, and not 0 */
+uint64_t xfer_token_new(struct xfer *xfer);
+
+/* Counts a user of the record up; or down, when the record may go */
+void xfer_peer_hold(struct xfer_peer *peer);
+void xfer_peer_put(struct xfer_peer *peer);
+
+/* May another request ask the peer at @addr for answers? False: not now */
+bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr);
+
+/* Has it as much under way here as a peer may? */
+static inline bool xfer_peer_full(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->users >= XFER_PEER_USERS;
+}
+
+/* @addr is nobody's any more */
+void xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
+
+/* Does a message from @ep to @addr go to this peer? */
+static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_ep *ep,
+				fi_addr_t addr)
+{
+	xfer_assert_locked(ep->xfer);
+	return peer && ((peer->ep == ep && peer->addr == addr) ||
+			(peer->via == ep && peer->to == addr));
+}
+
+/* The endpoint is gone, and nothing of it is left */
+void xfer_peers_free(struct xfer_ep *ep);
+
+#endif /* P2P_PEER_H */
