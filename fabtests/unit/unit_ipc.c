@@ -41,8 +41,7 @@ static struct {
 	int count;        /* open now */
 	int fail_exports; /* the next so many */
 	int fail_opens;
-	int room;           /* how many may be open; 0: any number */
-	struct dev_mem own; /* what this process has at its base */
+	int room; /* how many may be open; 0: any number */
 	struct fake_open open[64];
 } fake;
 
@@ -116,10 +115,14 @@ static void fake_close(void *ctx, void *addr)
 	fake.count--;
 }
 
+/* What the runtime says of memory that it has opened; nothing else is looked at */
 static bool fake_has(const void *addr, struct dev_mem *mem)
 {
-	*mem = fake.own;
-	return (uintptr_t) addr == fake.own.base;
+	const struct fake_open *it = fake_find(addr);
+
+	assert_non_null(it);
+	*mem = (struct dev_mem){.base = it->addr, .size = it->handle.size};
+	return true;
 }
 
 static const struct dev_ops fake_dev = {
@@ -182,6 +185,15 @@ static void offer_of(const struct dev_mem *mem, size_t offset, struct ipc_offer 
 	ipc_describe(&owner, export, mem, (void *) (mem->base + offset), offer);
 }
 
+/* The user is offered that by @peer. */
+static int open_offer(const struct ipc_offer *offer, uint64_t peer, const struct dev_mem *in,
+		      struct ipc_import **import, void **addr)
+{
+	const struct ipc_claim claim = {.peer = peer, .offer = offer};
+
+	return ipc_open(&user, &claim, in, import, addr);
+}
+
 /* Opens @offset bytes into @mem, and checks that it is that memory */
 static struct ipc_import *open_at(const struct dev_mem *mem, size_t offset,
 				  const struct dev_mem *in)
@@ -192,7 +204,7 @@ static struct ipc_import *open_at(const struct dev_mem *mem, size_t offset,
 	void *addr;
 
 	offer_of(mem, offset, &offer);
-	assert_int_equal(ipc_open(&user, &offer, in, &import, &addr), 0);
+	assert_int_equal(open_offer(&offer, 1, in, &import, &addr), 0);
 	assert_non_null(import);
 	opened = fake_find((char *) addr - offset);
 	assert_non_null(opened);
@@ -208,7 +220,7 @@ static int open_fails(const struct dev_mem *mem, const struct dev_mem *in)
 	void *addr;
 
 	offer_of(mem, 0, &offer);
-	return ipc_open(&user, &offer, in, &import, &addr);
+	return open_offer(&offer, 1, in, &import, &addr);
 }
 
 /* Each is exported once and opened once, however often it is used */
@@ -234,28 +246,105 @@ static void test_once(void **state)
 	assert_int_equal(fake.closes, 2);
 }
 
-/* Memory of the process itself is where it is, if it is there: anybody may say so */
+/* Does the owner take it for its own memory, which it has offered? */
+static bool owner_takes(const struct ipc_offer *offer, uint64_t number, size_t len)
+{
+	const struct ipc_claim claim = {.number = number, .len = len, .offer = offer};
+	struct ipc_import *import = (struct ipc_import *) &owner;
+	void *addr;
+	int ret = ipc_open(&owner, &claim, &local, &import, &addr);
+
+	assert_true(!ret || ret == -FI_EOPNOTSUPP);
+	assert_true(ret || (!import && addr == (void *) (BASE + 77)));
+	return !ret;
+}
+
+/* Memory of the process itself is where it is, if it has offered it: anybody may say so */
 static void test_own(void **state)
 {
-	const struct dev_mem mem = fake.own = alloc(BASE, MiB);
-	struct ipc_import *import = (struct ipc_import *) &owner;
+	const struct dev_mem mem = alloc(BASE, MiB);
+	struct ipc_own first = {.number = 0}, second = {.number = 0};
 	struct ipc_offer offer;
-	void *addr;
 
 	offer_of(&mem, 77, &offer);
 	assert_true(ipc_near(&owner, &offer));
-	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), 0);
-	assert_null(import);
-	assert_ptr_equal(addr, (void *) (BASE + 77));
-	offer.base += 4096;
-	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
-	offer.base -= 4096;
-	offer.size++;
-	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
-	offer.size--;
-	fake.own.id++;
-	assert_int_equal(ipc_open(&owner, &offer, &local, &import, &addr), -FI_EOPNOTSUPP);
+	assert_false(owner_takes(&offer, 5, 100));
+	ipc_own_stand(&first, 5, &mem, (void *) (BASE + 77), 100);
+	ipc_own_stand(&second, 6, &mem, (void *) (BASE + 77), 50);
+	assert_true(owner_takes(&offer, 5, 100));
+	assert_true(owner_takes(&offer, 6, 50));
+	assert_false(owner_takes(&offer, 5, 101));
+	assert_false(owner_takes(&offer, 6, 100));
+	assert_false(owner_takes(&offer, 5 + 256, 100));
+	offer.offset++;
+	assert_false(owner_takes(&offer, 5, 99));
+	offer.offset--;
+	offer.id++;
+	assert_false(owner_takes(&offer, 5, 100));
+	offer.id--;
+	ipc_own_fall(&first);
+	assert_false(owner_takes(&offer, 5, 100));
+	assert_true(owner_takes(&offer, 6, 50));
+	ipc_own_fall(&second);
+	ipc_own_fall(&second);
+	assert_false(owner_takes(&offer, 6, 50));
 	assert_int_equal(fake.opens, 0);
+}
+
+/* Memory is as long as its runtime says, not as its peer does. Nothing of a lie stays open. */
+static void test_size(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB);
+	struct ipc_import *import;
+	struct ipc_offer offer;
+	void *addr;
+
+	offer_of(&mem, MiB, &offer);
+	offer.size = MiB + 1;
+	assert_int_equal(open_offer(&offer, 1, &local, &import, &addr), -FI_EOPNOTSUPP);
+	offer.size = SIZE_MAX;
+	assert_int_equal(open_offer(&offer, 1, &local, &import, &addr), -FI_EOPNOTSUPP);
+	assert_int_equal(fake.opens, 2);
+	assert_int_equal(fake.count, 0);
+	/* nor is the owner thought to have what cannot be opened */
+	ipc_close(open_at(&mem, 5, &local));
+	assert_int_equal(fake.count, 1);
+	offer.size = MiB + 1;
+	assert_int_equal(open_offer(&offer, 1, &local, &import, &addr), -FI_EOPNOTSUPP);
+	ipc_close(open_at(&mem, 5, &local));
+	assert_int_equal(fake.opens, 3);
+}
+
+/* Who says that its memory is another's finds it, and the other one finds its own. */
+static void test_named_as_other(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB), lie = alloc(BASE + 8 * MiB, MiB);
+	struct ipc_import *import;
+	struct ipc_offer offer, bad;
+	void *addr;
+
+	offer_of(&mem, 0, &offer);
+	offer_of(&lie, 0, &bad);
+	bad.id = offer.id;
+	bad.base = offer.base;
+	assert_int_equal(open_offer(&bad, 2, &local, &import, &addr), 0);
+	assert_int_equal(fake_find(addr)->handle.id, lie.id);
+	ipc_close(open_at(&mem, 0, &local));
+	ipc_close(import);
+
+	/* what of it cannot be opened is not held against the other one */
+	bad.device++;
+	bad.handle[0]++;
+	/* it is tried again without what else is open */
+	fake.fail_opens = 2;
+	assert_int_equal(open_offer(&bad, 2, &local, &import, &addr), -FI_EOPNOTSUPP);
+	offer.device++;
+	offer.id++;
+	offer.base += 4 * MiB;
+	memcpy(offer.handle, &(struct fake_handle){offer.id, offer.base, MiB},
+	       sizeof(struct fake_handle));
+	assert_int_equal(open_offer(&offer, 1, &local, &import, &addr), 0);
+	ipc_close(import);
 }
 
 /* A freed and re-used address is other memory: the old one is closed before it is opened */
@@ -497,6 +586,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		IPC_TEST(test_once),    IPC_TEST(test_own),
+		IPC_TEST(test_size),    IPC_TEST(test_named_as_other),
 		IPC_TEST(test_reused),  IPC_TEST(test_reused_in_use),
 		IPC_TEST(test_bounded), IPC_TEST(test_runtime_full),
 		IPC_TEST(test_failure), IPC_TEST(test_failures),

@@ -390,6 +390,8 @@ int main(int argc, char **argv)
 		TEST(test_marked),
 		TEST(test_marked_untracked),
 		TEST(test_announced_twice),
+		TEST(test_offer_forged),
+		TEST(test_offer_stands),
 	};
 	const struct unit unit = {
 		.tests = tests,

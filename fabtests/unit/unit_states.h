@@ -32,6 +32,7 @@
  * @req:	the request; scene_state() tells whether it is still there
  * @id:		what messages about it name
  * @token:	of the peer that says them
+ * @own:	an offer of this process's, which may stand
  * @reports:	completions of the request that the application has read
  */
 struct scene {
@@ -40,6 +41,7 @@ struct scene {
 	struct xfer_req *req;
 	uint64_t id;
 	uint64_t token;
+	struct ipc_own own;
 	unsigned int reports;
 };
 
@@ -103,6 +105,12 @@ enum said {
 const char *said_name(enum said said);
 enum wire_type said_type(enum said said);
 
+/* A peer sends that: it goes as it would over the wire. */
+void scene_dispatch(struct scene *scene, struct wire_msg *msg);
+
+/* What an offer of @len bytes of device memory here says, whether there is one or not */
+void scene_describe(void *from, size_t len, struct ipc_offer *offer);
+
 /* A peer says so, about @id. */
 void scene_say_of(struct scene *scene, enum said said, uint64_t id);
 void scene_say(struct scene *scene, enum said said);
@@ -157,5 +165,7 @@ void test_asked_twice(void **state);
 void test_marked(void **state);
 void test_marked_untracked(void **state);
 void test_announced_twice(void **state);
+void test_offer_forged(void **state);
+void test_offer_stands(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

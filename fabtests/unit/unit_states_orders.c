@@ -2,9 +2,12 @@
 /* Messages in orders that networks, threads and liars bring. See unit_states.h. */
 #include "unit_states.h"
 
+#include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "mem/mem.h"
 #include "xfer/progress.h"
+#include "xfer/region.h"
 #include "xfer/reports.h"
 
 static struct scene scene;
@@ -295,4 +298,124 @@ void test_announced_twice(void **state)
 		assert_int_equal(scene_state(&scene), XFER_ENDED);
 		expect_reports(1);
 	}
+}
+
+/* ---- offers of this process's memory, from peers ---- */
+
+/* What the peer may write to and read, and what was never offered to it: both device memory */
+static struct {
+	char *reached, *secret;
+	struct region region;
+} forged;
+
+#define FORGED_KEY (SCENE_KEY_MARK | 7)
+
+static void forged_start(void)
+{
+	static char bytes[SCENE_LEN];
+	struct region *region = &forged.region;
+
+	forged.reached = unit_dev_alloc(SCENE_LEN);
+	forged.secret = unit_dev_alloc(SCENE_LEN);
+	*region = (struct region){
+		.key = FORGED_KEY,
+		.access = FI_REMOTE_READ | FI_REMOTE_WRITE,
+		.iov = {{forged.reached, SCENE_LEN}},
+		.count = 1,
+		.len = SCENE_LEN,
+	};
+	assert_int_equal(mem_classify(region->iov, 1, NULL, &region->mem), 0);
+	unit_fill(bytes, sizeof bytes, 1);
+	unit_dev_write(forged.secret, bytes, sizeof bytes);
+	unit_fill(bytes, sizeof bytes, 2);
+	unit_dev_write(forged.reached, bytes, sizeof bytes);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(region_add(&fake_xfer, region, false), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+static void forged_stop(void)
+{
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(region_remove(&fake_xfer, &forged.region), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	unit_dev_free(forged.reached);
+	unit_dev_free(forged.secret);
+}
+
+/* A peer writes what it says is at @offset in the secret: is that there then? */
+static bool forged_write(uint64_t id, size_t offset, size_t len)
+{
+	static char there[SCENE_LEN], secret[SCENE_LEN];
+	struct wire_msg msg = {
+		.type = WIRE_WRITE,
+		.id = id,
+		.len = len,
+		.chunk = SCENE_PIECE,
+		.flags = WIRE_OFFERED | WIRE_WANT_FIN,
+		.key = FORGED_KEY,
+		.name = "peer",
+		.name_len = 4,
+	};
+
+	scene_describe(forged.secret + offset, len, &msg.offer);
+	scene_dispatch(&scene, &msg);
+	scene_copy();
+	unit_dev_sync();
+	unit_dev_read(there, forged.reached, len);
+	unit_dev_read(secret, forged.secret + offset, len);
+	scene_say_of(&scene, SAID_ABORT, id);
+	scene_drain(&scene);
+	return !memcmp(there, secret, len);
+}
+
+/*
+ * A peer writes to memory that it may reach, and offers what is this process's own. That is taken
+ * from this process alone, for the message that it was offered for, as long as that is under way.
+ */
+void test_offer_forged(void **state)
+{
+	struct dev_mem mem;
+
+	forged_start();
+	assert_true(dev_find(forged.secret, &mem));
+	scene_open(&scene, NULL);
+	scene.ep.wish = PATH_ANY;
+	assert_false(forged_write(SCENE_ID, 0, SCENE_LEN));
+
+	ipc_own_stand(&scene.own, SCENE_ID + 1, &mem, forged.secret + 9, 30000);
+	assert_false(forged_write(SCENE_ID, 9, 30000));
+	assert_false(forged_write(SCENE_ID + 1, 10, 29999));
+	assert_false(forged_write(SCENE_ID + 1, 9, 30001));
+	assert_false(forged_write(SCENE_ID + 1, 8, 30000));
+	assert_true(forged_write(SCENE_ID + 1, 9, 30000));
+	ipc_own_fall(&scene.own);
+	scene_close(&scene);
+	forged_stop();
+}
+
+/* An offer of ours stands as long as its message is under way, and no longer. */
+void test_offer_stands(void **state)
+{
+	struct ipc_import *import;
+	struct ipc_offer offer;
+	struct ipc_claim claim = {.len = SCENE_LEN, .offer = &offer};
+	struct dev_mem mem;
+	void *addr;
+
+	scene_open(&scene, NULL);
+	scene.ep.wish = PATH_ANY;
+	scene.id = scene_send(&scene, SCENE_LEN, 0)->transfer.id;
+	mem = scene.req->mem;
+	claim.number = scene.id;
+	scene_describe(scene.req->iov[0].iov_base, SCENE_LEN, &offer);
+	assert_int_equal(ipc_open(&fake_xfer.ipc, &claim, &mem, &import, &addr), 0);
+	assert_ptr_equal(addr, scene.req->iov[0].iov_base);
+	scene_drain(&scene);
+	assert_int_equal(ipc_open(&fake_xfer.ipc, &claim, &mem, &import, &addr), 0);
+	scene_say(&scene, SAID_FIN);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	assert_int_equal(ipc_open(&fake_xfer.ipc, &claim, &mem, &import, &addr),
+			 -FI_EOPNOTSUPP);
+	scene_close(&scene);
 }

@@ -243,8 +243,7 @@ enum wire_type said_type(enum said said)
 	return said_all[said].msg.type;
 }
 
-/* It goes as it would over the wire. */
-static void scene_dispatch(struct scene *scene, struct wire_msg *msg)
+void scene_dispatch(struct scene *scene, struct wire_msg *msg)
 {
 	char buf[WIRE_MSG_MAX];
 	struct wire_msg decoded;
@@ -476,21 +475,30 @@ static void bring_reading(struct scene *scene)
 	xfer_progress(&fake_xfer);
 }
 
-static void bring_across(struct scene *scene)
+void scene_describe(void *from, size_t len, struct ipc_offer *offer)
 {
-	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
-	const struct iovec iov = {device_there, SCENE_LEN};
+	const struct iovec iov = {from, len};
 	const struct ipc_export *export;
 	struct dev_mem mem;
 	const char *why;
 
-	bring_matched(scene);
 	assert_int_equal(mem_classify(&iov, 1, NULL, &mem), 0);
-	export = ipc_export(&fake_xfer.ipc, &mem, device_there, SCENE_LEN, &why);
+	export = ipc_export(&fake_xfer.ipc, &mem, from, len, &why);
 	assert_non_null(export);
+	ipc_describe(&fake_xfer.ipc, export, &mem, from, offer);
+}
+
+/* Another domain of this process has offered it. */
+static void bring_across(struct scene *scene)
+{
+	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+
+	bring_matched(scene);
 	msg.id = SCENE_ID;
 	msg.flags = WIRE_OFFERED;
-	ipc_describe(&fake_xfer.ipc, export, &mem, device_there, &msg.offer);
+	scene_describe(device_there, SCENE_LEN, &msg.offer);
+	ipc_own_stand(&scene->own, SCENE_ID, &(struct dev_mem){.id = msg.offer.id},
+		      device_there, SCENE_LEN);
 	scene->ep.wish = PATH_ANY;
 	scene_dispatch(scene, &msg);
 }
@@ -706,6 +714,7 @@ void scene_close(struct scene *scene)
 	struct core_comp comp;
 
 	fake_ep_close(&scene->ep);
+	ipc_own_fall(&scene->own);
 	fake.no_sends = fake.no_recvs = fake.no_internal = false;
 	while (xfer_cq_next(&fake_cq, false, &comp) == 1 ||
 	       xfer_cq_next(&fake_cq, true, &comp) == 1)

@@ -15,6 +15,8 @@
 #include "mem/ipc_share.h"
 #include "base/log.h"
 
+#define IPC_OWN_CHAINS 256
+
 /* ---- who we are ---- */
 
 static void ipc_hash(uint64_t *hash, const void *data, size_t len)
@@ -165,6 +167,53 @@ void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 	memcpy(offer->handle, export->handle, sizeof offer->handle);
 }
 
+/*
+ * The offers of this process that stand, by their numbers, of all domains. Each domain has a
+ * lock of its own, so these have another one.
+ */
+static struct {
+	pthread_mutex_t lock;
+	LIST_HEAD(, ipc_own) chains[IPC_OWN_CHAINS];
+} ipc_owns = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
+		   const void *addr, size_t len)
+{
+	own->number = number;
+	own->id = mem->id;
+	own->addr = (uintptr_t) addr;
+	own->len = len;
+	pthread_mutex_lock(&ipc_owns.lock);
+	LIST_INSERT_HEAD(&ipc_owns.chains[number % IPC_OWN_CHAINS], own, entry);
+	pthread_mutex_unlock(&ipc_owns.lock);
+}
+
+void ipc_own_fall(struct ipc_own *own)
+{
+	if (!own->entry.le_prev)
+		return;
+	pthread_mutex_lock(&ipc_owns.lock);
+	LIST_REMOVE(own, entry);
+	pthread_mutex_unlock(&ipc_owns.lock);
+	own->entry.le_prev = NULL;
+}
+
+/* Has this process offered that, for this message, which is under way? */
+static bool ipc_own_stands(const struct ipc_claim *claim)
+{
+	const uintptr_t addr = claim->offer->base + claim->offer->offset;
+	const struct ipc_own *own;
+
+	pthread_mutex_lock(&ipc_owns.lock);
+	LIST_FOREACH(own, &ipc_owns.chains[claim->number % IPC_OWN_CHAINS], entry) {
+		if (own->number == claim->number && own->id == claim->offer->id &&
+		    own->addr == addr && claim->len <= own->len)
+			break;
+	}
+	pthread_mutex_unlock(&ipc_owns.lock);
+	return own;
+}
+
 /* ---- the others' ---- */
 
 static void ipc_import_close(const struct ipc_import *import)
@@ -228,25 +277,31 @@ static bool ipc_make_room(struct ipc *ipc)
 	return false;
 }
 
-static bool ipc_has_failed(const struct ipc *ipc, const struct ipc_offer *offer, void *ctx)
+static bool ipc_has_failed(const struct ipc *ipc, const struct ipc_claim *claim, void *ctx)
 {
+	const struct ipc_offer *offer = claim->offer;
+
 	for (unsigned int i = 0; i < P2P_MIN(ipc->failed, IPC_FAILURES); i++) {
 		const struct ipc_failure *failure = &ipc->failures[i];
 
-		if (failure->process == offer->process && failure->device == offer->device &&
-		    failure->shared == offer->shared && failure->ctx == ctx)
+		if (failure->peer == claim->peer && failure->process == offer->process &&
+		    failure->device == offer->device && failure->shared == offer->shared &&
+		    failure->ctx == ctx)
 			return true;
 	}
 	return false;
 }
 
-static void ipc_fail(struct ipc *ipc, const struct ipc_offer *offer,
+static void ipc_fail(struct ipc *ipc, const struct ipc_claim *claim,
 		     const struct dev_mem *local, const char *why)
 {
+	const struct ipc_offer *offer = claim->offer;
+
 	P2P_INFO("memory of device %u of another process cannot be opened for %s device %d: "
 		 "%s\n",
 		 offer->device, local->ops->name, local->ordinal, why);
 	ipc->failures[ipc->failed % IPC_FAILURES] = (struct ipc_failure){
+		.peer = claim->peer,
 		.process = offer->process,
 		.device = offer->device,
 		.shared = offer->shared,
@@ -265,15 +320,66 @@ static int ipc_import_open(struct ipc_import *import, const struct ipc_offer *of
 		       : local->ops->ipc_open(local, offer->handle, &import->addr, why);
 }
 
-static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
+/*
+ * Does what has been opened have the length that the peer says? An owner's offset leads past
+ * its end otherwise. What is attached has, as it was mapped in this length.
+ */
+static bool ipc_import_fits(const struct ipc_import *import)
+{
+	uintptr_t offset;
+	struct dev_mem mem;
+
+	if (import->shared)
+		return true;
+	if (!import->ops->find(import->addr, &mem))
+		return false;
+	offset = (uintptr_t) import->addr - mem.base;
+	return offset <= mem.size && import->size <= mem.size - offset;
+}
+
+/* Opens it, and puts it among the others. Nothing of it is left otherwise. */
+static int ipc_import_add(struct ipc *ipc, struct ipc_import *import,
+			  const struct ipc_claim *claim, const struct dev_mem *local, int fd)
+{
+	const char *why;
+	int ret = ipc_import_open(import, claim->offer, local, fd, &why);
+
+	if (ret && ret != -FI_ENOSYS && ipc->imports) {
+		/* other imports may be in its way, or more than there is room for */
+		ipc_close_unused(ipc, NULL);
+		ret = ipc_import_open(import, claim->offer, local, fd, &why);
+	}
+	if (ret) {
+		ipc_fail(ipc, claim, local, why);
+		return -FI_EOPNOTSUPP;
+	}
+	ret = -FI_EOPNOTSUPP;
+	if (!ipc_import_fits(import)) {
+		P2P_WARN("a peer offers memory that is shorter than it says\n");
+		goto close;
+	}
+	HASH_ADD(hh, ipc->imports, key, sizeof import->key, import);
+	ret = -FI_EAGAIN;
+	if (!import->hh.tbl)
+		goto close;
+	TAILQ_INSERT_TAIL(&ipc->imported, import, used);
+	return 0;
+
+close:
+	ipc_import_close(import);
+	return ret;
+}
+
+static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 			  const struct dev_mem *local, const struct ipc_key *key,
 			  struct ipc_import **result)
 {
+	const struct ipc_offer *offer = claim->offer;
 	struct ipc_import *import;
 	const char *why;
 	int ret, fd = -1;
 
-	if (ipc_has_failed(ipc, offer, local->ctx))
+	if (ipc_has_failed(ipc, claim, local->ctx))
 		return -FI_EOPNOTSUPP;
 	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc))
 		return -FI_EAGAIN;
@@ -290,78 +396,64 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_offer *offer,
 		free(import);
 		return -FI_EOPNOTSUPP;
 	}
-	ret = ipc_import_open(import, offer, local, fd, &why);
-	if (ret && ret != -FI_ENOSYS && ipc->imports) {
-		/* other imports may be in its way, or more than there is room for */
-		ipc_close_unused(ipc, NULL);
-		ret = ipc_import_open(import, offer, local, fd, &why);
-	}
+	ret = ipc_import_add(ipc, import, claim, local, fd);
 	if (fd >= 0)
 		close(fd);
-	if (ret) {
-		ipc_fail(ipc, offer, local, why);
+	if (ret)
 		free(import);
+	else
+		*result = import;
+	return ret;
+}
+
+/* Finds it open, or opens it */
+static int ipc_import_get(struct ipc *ipc, const struct ipc_claim *claim,
+			  const struct dev_mem *local, struct ipc_import **result)
+{
+	const struct ipc_offer *offer = claim->offer;
+	struct ipc_key key = {offer->process, offer->id, offer->base, local->ctx, {0}};
+	struct ipc_import *import;
+
+	memcpy(key.handle, offer->handle, sizeof key.handle);
+	import = TAILQ_LAST(&ipc->imported, ipc_imports);
+	if (!import || memcmp(&import->key, &key, sizeof key))
+		HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
+	if (!import)
+		return ipc_import_new(ipc, claim, local, &key, result);
+	if (import->size != offer->size) {
+		P2P_WARN("memory of another process is offered in two sizes\n");
 		return -FI_EOPNOTSUPP;
 	}
-	HASH_ADD(hh, ipc->imports, key, sizeof import->key, import);
-	if (!import->hh.tbl) {
-		ipc_import_close(import);
-		free(import);
-		return -FI_EAGAIN;
+	if (TAILQ_NEXT(import, used)) {
+		TAILQ_REMOVE(&ipc->imported, import, used);
+		TAILQ_INSERT_TAIL(&ipc->imported, import, used);
 	}
-	TAILQ_INSERT_TAIL(&ipc->imported, import, used);
 	*result = import;
 	return 0;
 }
 
-/*
- * Does this process have the offered memory now? Any process that has heard its numbers may say
- * so.
- */
-static bool ipc_is_own(const struct ipc_offer *offer, const struct dev_ops *ops)
+int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_mem *local,
+	     struct ipc_import **import, void **addr)
 {
-	struct dev_mem mem;
+	const struct ipc_offer *offer = claim->offer;
+	bool own = offer->process == ipc->process;
+	int ret;
 
-	return ops->find((void *) (uintptr_t) offer->base, &mem) && mem.id == offer->id &&
-	       mem.base == offer->base && mem.size == offer->size;
-}
-
-int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_mem *local,
-	     struct ipc_import **result, void **addr)
-{
-	const struct ipc_key key = {offer->process, offer->id, offer->base, local->ctx};
-	struct ipc_import *import;
-	int ret = 0;
-
+	if (own && !ipc_own_stands(claim)) {
+		P2P_WARN("a peer offers memory of this process, which has not offered it\n");
+		return -FI_EOPNOTSUPP;
+	}
 	/* shared memory may be mapped for one device, and be opened for another */
-	if (offer->process == ipc->process &&
-	    (!offer->shared || offer->device == (uint32_t) local->ordinal)) {
-		if (!ipc_is_own(offer, local->ops)) {
-			P2P_WARN("memory of this process is offered that it does not have\n");
-			return -FI_EOPNOTSUPP;
-		}
-		*result = NULL;
+	if (own && (!offer->shared || offer->device == (uint32_t) local->ordinal)) {
+		*import = NULL;
 		*addr = (void *) (uintptr_t) (offer->base + offer->offset);
 		return 0;
 	}
-	import = TAILQ_LAST(&ipc->imported, ipc_imports);
-	if (!import || memcmp(&import->key, &key, sizeof key))
-		HASH_FIND(hh, ipc->imports, &key, sizeof key, import);
-	if (import && import->size != offer->size) {
-		P2P_WARN("memory of another process is offered in two sizes\n");
-		return -FI_EOPNOTSUPP;
-	}
-	if (!import) {
-		ret = ipc_import_new(ipc, offer, local, &key, &import);
-	} else if (TAILQ_NEXT(import, used)) {
-		TAILQ_REMOVE(&ipc->imported, import, used);
-		TAILQ_INSERT_TAIL(&ipc->imported, import, used);
-	}
+	ret = ipc_import_get(ipc, claim, local, import);
 	if (ret)
 		return ret;
-	import->users++;
-	*result = import;
-	*addr = (char *) import->addr + offer->offset;
+	(*import)->users++;
+	*addr = (char *) (*import)->addr + offer->offset;
 	return 0;
 }
 

@@ -66,17 +66,49 @@ struct ipc_export {
 
 TAILQ_HEAD(ipc_exports, ipc_export);
 
-/* The owner of an allocation, where it is there, and the context here that it is opened in */
+/**
+ * struct ipc_own - an offer of this process's that stands: its message is under way.
+ * @number:	the message's number
+ * @id:		the allocation's
+ * @addr, @len:	the buffer
+ * @entry:	@entry.le_prev is NULL if it does not stand
+ */
+struct ipc_own {
+	uint64_t number;
+	uint64_t id;
+	uintptr_t addr;
+	size_t len;
+	LIST_ENTRY(ipc_own) entry;
+};
+
+/**
+ * struct ipc_claim - an offer that has come in a message; a peer may say anything.
+ * @peer:	who has sent it
+ * @number:	the message's number there
+ * @len:	the message's length [bytes]
+ */
+struct ipc_claim {
+	uint64_t peer;
+	uint64_t number;
+	size_t len;
+	const struct ipc_offer *offer;
+};
+
+/*
+ * The owner of an allocation, where it is there, what it is opened by, and in which context
+ * here. Who names another's allocation has another handle, and gets an import of its own.
+ */
 struct ipc_key {
 	uint64_t process;
 	uint64_t id;
 	uint64_t base;
 	void *ctx;
+	uint8_t handle[DEV_IPC_HANDLE];
 };
 
 /**
  * struct ipc_import - another process's allocation, opened here.
- * @size:	its length [bytes]
+ * @size:	its length [bytes], as its runtime confirms
  * @shared:	it is attached, not opened
  * @addr:	where it is here
  * @users:	how many have it from ipc_open()
@@ -95,9 +127,11 @@ struct ipc_import {
 TAILQ_HEAD(ipc_imports, ipc_import);
 
 /*
- * A device of another process whose memory, of one kind, could not be opened in a context here
+ * A device of another process whose memory, of one kind, could not be opened in a context here,
+ * and who offered it
  */
 struct ipc_failure {
+	uint64_t peer;
 	uint64_t process;
 	uint32_t device;
 	bool shared;
@@ -142,6 +176,16 @@ const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
 void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 		  const struct dev_mem *mem, const void *addr, struct ipc_offer *offer);
 
+/*
+ * From now on, and until it falls, the offer made of the buffer at @addr in @mem for message
+ * @number stands. Other domains of this process may take it, in other threads.
+ */
+void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
+		   const void *addr, size_t len);
+
+/* Nothing, if it does not stand */
+void ipc_own_fall(struct ipc_own *own);
+
 /* Does the offer come from a process whose memory this process can open? */
 static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer)
 {
@@ -151,12 +195,13 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
 /*
  * Opens what a near process offers, in the context of @local, or finds it open. Fills @addr
  * with the buffer's place here, and @import for ipc_close(). If the memory is this process's
- * own, @import is NULL, and there is nothing to close.
+ * own, @import is NULL, and there is nothing to close: such an offer has to stand.
  *
- * -FI_EAGAIN: too much is in use now. -FI_EOPNOTSUPP: this memory cannot be opened. If a
- * runtime refused it, other memory of that device and process is not tried any more.
+ * -FI_EAGAIN: too much is in use now. -FI_EOPNOTSUPP: this memory cannot be opened, or is not
+ * what the peer says (logged). If a runtime refused it, other memory of that peer's device and
+ * process is not tried any more.
  */
-int ipc_open(struct ipc *ipc, const struct ipc_offer *offer, const struct dev_mem *local,
+int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_mem *local,
 	     struct ipc_import **import, void **addr);
 void ipc_close(struct ipc_import *import);
 

@@ -35,6 +35,12 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 	struct ipc *ipc = &req->ctx.ep->xfer->ipc;
 	const struct path_query query = {.len = req->transfer.wanted,
 					 .wish = req->ctx.ep->wish};
+	const struct ipc_claim claim = {
+		.peer = (uintptr_t) arrival->peer,
+		.number = arrival->id,
+		.len = arrival->total,
+		.offer = &arrival->offer,
+	};
 	const char *why;
 	int ret;
 
@@ -47,7 +53,7 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 		return PATH_FAR_BUFFER;
 	if (!path_wants_across(&query, &why))
 		return PATH_FAR_WISH;
-	ret = ipc_open(ipc, &arrival->offer, &req->mem, &req->import, from);
+	ret = ipc_open(ipc, &claim, &req->mem, &req->import, from);
 	if (ret)
 		return ret == -FI_EAGAIN ? PATH_FAR_BUSY : PATH_FAR_CLOSED;
 	return PATH_FAR_NOT;

@@ -194,10 +194,12 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 		ipc_describe(&ep->xfer->ipc, req->export, &req->mem, req->iov[0].iov_base,
 			     &msg.offer);
 		msg.flags |= WIRE_OFFERED;
+		ipc_own_stand(&req->transfer.own, msg.id, &req->mem, req->iov[0].iov_base,
+			      req->len);
 	}
 	ret = rndv_tell(req, &msg);
 	if (ret)
-		board_take_down(&ep->xfer->board, msg.id);
+		xfer_transfer_recall(req);
 	else
 		xfer_set_busy(req);
 	return ret;

@@ -93,6 +93,7 @@ enum xfer_state {
  * @starved:	since when it wants a slot [ms]; 0: it does not
  * @heard:	when the peer last did something, or was last probed [ms]; @probes: how often
  * @status:	the first error
+ * @own:		the offer that its announcement has, while it may be taken
  * @send.credits: pieces that may begin
  * @send.wants_fin: the announcement says that a FIN is waited for
  * @recv.arrival: what is known of the message
@@ -114,6 +115,7 @@ struct xfer_transfer {
 	uint64_t heard;
 	unsigned int probes;
 	int status;
+	struct ipc_own own;
 	union {
 		struct {
 			uint64_t credits;

@@ -263,6 +263,15 @@ static void xfer_list_remove(struct xfer_req *req, struct xfer_list *list)
 	}
 }
 
+void xfer_transfer_recall(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	xfer_assert_locked(xfer);
+	board_take_down(&xfer->board, req->transfer.id);
+	ipc_own_fall(&req->transfer.own);
+}
+
 /* Whose peer will answer to its id */
 static void xfer_chain_add(struct xfer_req *req)
 {
@@ -280,7 +289,7 @@ static void xfer_chain_remove(struct xfer_req *req)
 	LIST_REMOVE(req, transfer.chain);
 	xfer->open--;
 	req->peer->sends -= !req->served;
-	board_take_down(&xfer->board, req->transfer.id);
+	xfer_transfer_recall(req);
 }
 
 void xfer_req_move(struct xfer_req *req, enum xfer_state state)

@@ -45,6 +45,9 @@ void xfer_transfer_init(struct xfer_req *req);
 /* From now on this peer is at its other end. */
 void xfer_req_meet(struct xfer_req *req, struct xfer_peer *peer);
 
+/* What was announced of it is not to be acted on any more: its note comes down, its offer falls */
+void xfer_transfer_recall(struct xfer_req *req);
+
 /* A number for a transaction that begins here */
 uint64_t xfer_id_new(struct xfer *xfer);
 
