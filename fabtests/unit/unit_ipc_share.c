@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Unit tests of ipc_share.c: an owner that nobody can upset, and askers who get an error where
- * there is nothing to get. That memory is shared is shown by fi_p2p_ipc, between processes.
+ * there is nothing to get. That memory is shared between processes is shown by fi_p2p_ipc.
  */
 #include "unit.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
+#include "../cudaemu/driver.h"
 #include "mem/ipc_share.h"
 
 #define THREADS 8
@@ -35,19 +38,38 @@ static int ask(uint64_t process, const char **why)
 	return ret;
 }
 
+static socklen_t name_of(uint64_t process, struct sockaddr_un *address)
+{
+	int len;
+
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	len = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, IPC_SHARE_NAME,
+		       process);
+	return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) len);
+}
+
 static int connect_to(uint64_t process)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-				 IPC_SHARE_NAME, process);
+	struct sockaddr_un address;
+	const socklen_t len = name_of(process, &address);
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *) &address,
-				 (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
-					      (size_t) len)),
-			 0);
+	assert_int_equal(connect(fd, (struct sockaddr *) &address, len), 0);
 	return fd;
+}
+
+/* How many descriptors this process has, with that of the directory */
+static int descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
 }
 
 /* Nobody has such a number; then somebody has, but not the memory */
@@ -134,6 +156,202 @@ static void test_child(void **state)
 	assert_int_equal(ask(parent, &why), -FI_EOPNOTSUPP);
 }
 
+/* More than the owner will wait for, and more than wait in its socket */
+#define SILENT 200
+
+/* Who connects and says nothing keeps nobody from an answer. */
+static void test_silent(void **state)
+{
+	int fds[SILENT];
+	const char *why;
+
+	for (int i = 0; i < SILENT; i++)
+		fds[i] = connect_to(number());
+	assert_int_equal(ask(number(), &why), -FI_EOPNOTSUPP);
+	for (int i = 0; i < SILENT; i++)
+		close(fds[i]);
+	assert_int_equal(ask(number(), &why), -FI_EOPNOTSUPP);
+}
+
+/* ---- memory that is there ---- */
+
+#define SIZE ((size_t) 2 << 20)
+
+static CUdeviceptr virtual_alloc(void)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	};
+	const CUmemAccessDesc access = {
+		.location = prop.location,
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr ptr;
+
+	assert_int_equal(cuMemAddressReserve(&ptr, SIZE, 0, 0, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemCreate(&handle, SIZE, &prop, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemMap(ptr, SIZE, 0, handle, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemSetAccess(ptr, SIZE, &access, 1), CUDA_SUCCESS);
+	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
+	return ptr;
+}
+
+/* Is a descriptor given for this? */
+static bool given(const struct ipc_offer *offer)
+{
+	const int before = descriptors();
+	const char *why;
+	int fd = -1;
+
+	if (!ipc_share_get(offer, &fd, &why)) {
+		close(fd);
+		fd = 0;
+	}
+	assert_int_equal(descriptors(), before);
+	return !fd;
+}
+
+/* It is given to who knows the word, as long as it is granted. */
+static void test_granted(void **state)
+{
+	struct ipc_share *share, *again;
+	struct ipc_offer offer, other;
+	struct dev_mem mem;
+
+	unit_dev_start();
+	assert_true(dev_find((void *) (uintptr_t) virtual_alloc(), &mem));
+	assert_int_equal(mem.size, SIZE);
+	offer = (struct ipc_offer){
+		.process = number(),
+		.id = mem.id,
+		.base = mem.base,
+		.size = mem.size,
+	};
+	assert_false(given(&offer));
+	assert_int_equal(ipc_share_grant(&mem, &share, offer.handle), 0);
+	assert_true(given(&offer));
+	other = offer;
+	assert_int_equal(ipc_share_grant(&mem, &again, other.handle), 0);
+	assert_true(given(&other));
+	assert_memory_not_equal(offer.handle, other.handle, IPC_SHARE_WORD);
+	other.handle[IPC_SHARE_WORD - 1] ^= 1;
+	assert_false(given(&other));
+	memset(other.handle, 0, sizeof(other.handle));
+	assert_false(given(&other));
+	other = offer;
+	other.id++;
+	assert_false(given(&other));
+	other = offer;
+	other.size /= 2;
+	assert_false(given(&other));
+	ipc_share_revoke(share);
+	assert_false(given(&offer));
+	ipc_share_revoke(again);
+}
+
+/* ---- an owner that lies ---- */
+
+/**
+ * struct lie - an answer.
+ * @len:	its length; @magic and @status: what it begins with
+ * @fds:	descriptors that come with it, in one piece, or in several
+ */
+static const struct lie {
+	size_t len;
+	uint32_t magic;
+	int32_t status;
+	int fds;
+	bool good;
+} lies[] = {
+	{8, 0x7032706e, 0, 1, true},    {8, 0x7032706e, 0, 0},
+	{8, 0x7032706e, 0, 2},          {8, 0x7032706e, 0, 3},
+	{8, 0x7032706e, 0, 100},        {8, 0x7032706e, -FI_ENOENT, 1},
+	{8, 0x7032706e, -FI_ENOENT, 2}, {8, 1, 0, 1},
+	{4, 0x7032706e, 0, 1},          {4, 0x7032706e, 0, 2},
+	{16, 0x7032706e, 0, 1},         {16, 0x7032706e, 0, 2},
+};
+
+static void lie_tell(int conn, const struct lie *lie)
+{
+	struct {
+		uint32_t magic;
+		int32_t status;
+		uint64_t more;
+	} answer = {lie->magic, lie->status, 0};
+	struct iovec iov = {&answer, lie->len};
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(100 * sizeof(int))];
+	} room = {
+		.head.cmsg_len = CMSG_LEN(lie->fds * sizeof(int)),
+		.head.cmsg_level = SOL_SOCKET,
+		.head.cmsg_type = SCM_RIGHTS,
+	};
+	const struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = lie->fds ? &room : NULL,
+		.msg_controllen = lie->fds ? CMSG_SPACE(lie->fds * sizeof(int)) : 0,
+	};
+
+	for (int i = 0; i < lie->fds; i++)
+		memcpy(CMSG_DATA(&room.head) + i * sizeof(conn), &conn, sizeof(conn));
+	if (sendmsg(conn, &msg, MSG_NOSIGNAL) != (ssize_t) lie->len)
+		fail_msg("a lie of %zu bytes cannot be told", lie->len);
+}
+
+static void *lie_serve(void *arg)
+{
+	const int fd = *(const int *) arg;
+	char question[100];
+	int conn;
+
+	for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
+		conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+		assert_true(conn >= 0);
+		assert_true(recv(conn, question, sizeof(question), 0) > 0);
+		lie_tell(conn, &lies[i]);
+		/* until it is closed at the other end */
+		assert_int_equal(recv(conn, question, sizeof(question), 0), 0);
+		close(conn);
+	}
+	return NULL;
+}
+
+/* Nothing of what comes with a lie is left here. */
+static void test_lies(void **state)
+{
+	const struct ipc_offer offer = {.process = number() + 1, .size = SIZE};
+	struct sockaddr_un address;
+	const socklen_t len = name_of(offer.process, &address);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), before, got;
+	pthread_t thread;
+	const char *why;
+
+	assert_int_equal(bind(fd, (struct sockaddr *) &address, len), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	before = descriptors();
+	assert_int_equal(pthread_create(&thread, NULL, lie_serve, &fd), 0);
+	for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
+		got = -1;
+		if (lies[i].good)
+			assert_int_equal(ipc_share_get(&offer, &got, &why), 0);
+		else
+			assert_true(ipc_share_get(&offer, &got, &why) < 0);
+		assert_int_equal(got >= 0, lies[i].good);
+		if (got >= 0) {
+			assert_true(fcntl(got, F_GETFD) & FD_CLOEXEC);
+			close(got);
+		}
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(descriptors(), before);
+	close(fd);
+}
+
 /* After the end nobody answers, until it begins again */
 static void test_stop(void **state)
 {
@@ -152,7 +370,8 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing), cmocka_unit_test(test_noise),
 		cmocka_unit_test(test_many),    cmocka_unit_test(test_child),
-		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_silent),  cmocka_unit_test(test_granted),
+		cmocka_unit_test(test_lies),    cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -86,20 +86,24 @@ static void ipc_export_free(struct ipc *ipc, struct ipc_export *export)
 {
 	TAILQ_REMOVE(&ipc->exported, export, used);
 	HASH_DELETE(hh, ipc->exports, export);
+	if (export->share)
+		ipc_share_revoke(export->share);
 	free(export);
 }
 
 /* For memory without a handle: can the runtime share it, and can others ask for it? */
-static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem, const char **why)
+static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem,
+			     struct ipc_export *export)
 {
 	int fd, ret;
 
-	ret = mem->ops->ipc_share(mem, &fd, why);
+	ret = mem->ops->ipc_share(mem, &fd, &export->why);
 	if (ret)
 		return ret;
 	close(fd);
-	*why = "nobody could ask for it";
-	return ipc_share_start(ipc->process);
+	export->why = "nobody could ask for it";
+	ret = ipc_share_start(ipc->process);
+	return ret ? ret : ipc_share_grant(mem, &export->share, export->handle);
 }
 
 static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *mem)
@@ -120,7 +124,7 @@ static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *
 		return NULL;
 	}
 	TAILQ_INSERT_TAIL(&ipc->exported, export, used);
-	ret = mem->mapped ? ipc_export_shared(ipc, mem, &export->why)
+	ret = mem->mapped ? ipc_export_shared(ipc, mem, export)
 			  : mem->ops->ipc_export(mem, export->handle, &export->why);
 	if (!ret)
 		export->why = NULL;

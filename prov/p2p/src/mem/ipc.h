@@ -27,6 +27,8 @@
 
 #include "dev/dev.h"
 
+struct ipc_share;
+
 /**
  * struct ipc_offer - what a process tells others of a buffer in its device memory.
  * @host:	tells who can open it: one number on one running host, among the processes of
@@ -38,7 +40,7 @@
  * @offset:	where in the allocation the buffer begins [bytes]
  * @device:	the device's number in that process
  * @shared:	the owner gives a descriptor to a process that asks (ipc_share.h)
- * @handle:	if not @shared: what the runtime opens the memory by
+ * @handle:	what the runtime opens the memory by; if @shared: what the owner is asked with
  */
 struct ipc_offer {
 	uint64_t host;
@@ -54,12 +56,13 @@ struct ipc_offer {
 
 /*
  * An allocation of ours, by its id. @why: why the runtime refuses to export it; NULL: it has
- * @handle
+ * @handle. @share: it is given to who knows that; NULL: it need not be asked for
  */
 struct ipc_export {
 	uint64_t id;
 	const char *why;
 	uint8_t handle[DEV_IPC_HANDLE];
+	struct ipc_share *share;
 	TAILQ_ENTRY(ipc_export) used;
 	UT_hash_handle hh;
 };

@@ -8,29 +8,36 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 
 #define IPC_SHARE_BACKLOG 64
 
 /*
- * How long the owner waits for a question, and the other process for the answer [us]. The
- * answer may have to wait for the questions of others.
+ * Those that have connected and not asked yet, at most. The one that has been silent for longest
+ * makes room for another one.
  */
-#define IPC_SHARE_PATIENCE 200000
+#define IPC_SHARE_CLIENTS 32
+
+/* How long the owner waits for a question [ms], and the other process for the answer [us] */
+#define IPC_SHARE_PATIENCE 200
 #define IPC_SHARE_PATIENCE_ASKING 900000
 
 /* How long to wait when this process has no room for another connection [ms] */
 #define IPC_SHARE_PAUSE 10
 
-#define IPC_SHARE_MAGIC 0x7032706d
+#define IPC_SHARE_MAGIC 0x7032706e
 
 struct ipc_share_ask {
 	uint32_t magic;
@@ -38,6 +45,7 @@ struct ipc_share_ask {
 	uint64_t id;
 	uint64_t base;
 	uint64_t size;
+	uint8_t word[IPC_SHARE_WORD];
 };
 
 /* @status: 0 if a descriptor comes with the answer, else a negative error */
@@ -46,7 +54,7 @@ struct ipc_share_answer {
 	int32_t status;
 };
 
-/* Room for one descriptor */
+/* Room for one descriptor, though the system may put two there */
 union ipc_share_room {
 	struct cmsghdr head;
 	char bytes[CMSG_SPACE(sizeof(int))];
@@ -59,11 +67,9 @@ static int ipc_share_socket(void)
 
 	if (fd < 0)
 		return -1;
-	/*
-	 * connect() counts as sending, so this bounds it; accept() counts as receiving, without
-	 * a bound
-	 */
+	/* connect() counts as sending; who listens waits in poll() alone */
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 	return fd;
 }
 
@@ -77,15 +83,67 @@ static socklen_t ipc_share_address(uint64_t process, struct sockaddr_un *address
 	return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) len);
 }
 
-/* Is the other end of the same user? If so, limits the wait for it to @patience [us]. */
-static bool ipc_share_trusts(int fd, suseconds_t patience)
+/* Is the other end of the same user? */
+static bool ipc_share_trusts(int fd)
 {
-	const struct timeval limit = {.tv_usec = patience};
 	socklen_t len = sizeof(struct ucred);
 	struct ucred peer;
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == geteuid() &&
-	       !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == geteuid();
+}
+
+/* ---- what is shared ---- */
+
+struct ipc_share {
+	uint64_t id;
+	uint8_t word[IPC_SHARE_WORD];
+	LIST_ENTRY(ipc_share) entry;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	LIST_HEAD(, ipc_share) all;
+} ipc_shares = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+int ipc_share_grant(const struct dev_mem *mem, struct ipc_share **result, void *word)
+{
+	struct ipc_share *share = calloc(1, sizeof *share);
+
+	if (!share)
+		return -FI_ENOMEM;
+	share->id = mem->id;
+	if (getrandom(share->word, sizeof share->word, 0) != sizeof share->word) {
+		free(share);
+		return -FI_EIO;
+	}
+	memset(word, 0, DEV_IPC_HANDLE);
+	memcpy(word, share->word, sizeof share->word);
+	pthread_mutex_lock(&ipc_shares.lock);
+	LIST_INSERT_HEAD(&ipc_shares.all, share, entry);
+	pthread_mutex_unlock(&ipc_shares.lock);
+	*result = share;
+	return 0;
+}
+
+void ipc_share_revoke(struct ipc_share *share)
+{
+	pthread_mutex_lock(&ipc_shares.lock);
+	LIST_REMOVE(share, entry);
+	pthread_mutex_unlock(&ipc_shares.lock);
+	free(share);
+}
+
+static bool ipc_share_granted(const struct ipc_share_ask *ask)
+{
+	const struct ipc_share *share;
+
+	pthread_mutex_lock(&ipc_shares.lock);
+	LIST_FOREACH(share, &ipc_shares.all, entry) {
+		if (share->id == ask->id && !memcmp(share->word, ask->word, sizeof ask->word))
+			break;
+	}
+	pthread_mutex_unlock(&ipc_shares.lock);
+	return share;
 }
 
 /* ---- the owner ---- */
@@ -96,8 +154,8 @@ static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
 	struct dev_mem mem;
 	const char *why;
 
-	if (!dev_find((void *) (uintptr_t) ask->base, &mem) || mem.id != ask->id ||
-	    mem.base != ask->base || mem.size != ask->size)
+	if (!ipc_share_granted(ask) || !dev_find((void *) (uintptr_t) ask->base, &mem) ||
+	    mem.id != ask->id || mem.base != ask->base || mem.size != ask->size)
 		return -FI_ENOENT;
 	return mem.ops->ipc_share(&mem, fd, &why);
 }
@@ -118,18 +176,20 @@ static void ipc_share_reply(int conn, int status, int fd)
 		msg.msg_control = &room;
 		msg.msg_controllen = sizeof room;
 	}
-	if (sendmsg(conn, &msg, MSG_NOSIGNAL) < 0)
+	if (sendmsg(conn, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		P2P_INFO("who asked for memory is gone: %s\n", strerror(errno));
 }
 
+/* It has asked, gone, or been silent for too long */
 static void ipc_share_answer(int conn)
 {
 	struct ipc_share_ask ask;
 	int status, fd = -1;
 
-	if (!ipc_share_trusts(conn, IPC_SHARE_PATIENCE) ||
-	    recv(conn, &ask, sizeof ask, 0) != sizeof ask || ask.magic != IPC_SHARE_MAGIC) {
-		P2P_WARN("somebody asks for memory who is another user, or no ofi_p2p\n");
+	/* of a longer message, the length is told that it had */
+	if (recv(conn, &ask, sizeof ask, MSG_DONTWAIT | MSG_TRUNC) != sizeof ask ||
+	    ask.magic != IPC_SHARE_MAGIC) {
+		P2P_WARN("somebody asks for memory who is no ofi_p2p, or says nothing\n");
 		return;
 	}
 	status = ipc_share_open(&ask, &fd);
@@ -138,24 +198,70 @@ static void ipc_share_answer(int conn)
 		close(fd);
 }
 
+/**
+ * struct ipc_share_clients - who has connected, and not asked yet.
+ * @fds:	what is polled: first who listens, then @count others, the oldest one first
+ * @ends:	until when each of these is waited for (clock_end())
+ */
+struct ipc_share_clients {
+	struct pollfd fds[1 + IPC_SHARE_CLIENTS];
+	int64_t ends[1 + IPC_SHARE_CLIENTS];
+	int count;
+};
+
+static void ipc_share_dismiss(struct ipc_share_clients *clients, int i)
+{
+	const size_t behind = clients->count - i;
+
+	ipc_share_answer(clients->fds[i].fd);
+	close(clients->fds[i].fd);
+	memmove(&clients->fds[i], &clients->fds[i + 1], behind * sizeof *clients->fds);
+	memmove(&clients->ends[i], &clients->ends[i + 1], behind * sizeof *clients->ends);
+	clients->count--;
+}
+
+/* False: ipc_share_stop() has ended it */
+static bool ipc_share_accept(struct ipc_share_clients *clients)
+{
+	int conn = accept4(clients->fds[0].fd, NULL, NULL, SOCK_CLOEXEC);
+
+	if (conn < 0 && (errno == EINVAL || errno == EBADF))
+		return false;
+	if (conn < 0 && errno != EINTR && errno != ECONNABORTED) {
+		P2P_WARN("accept4: %s\n", strerror(errno));
+		poll(NULL, 0, IPC_SHARE_PAUSE);
+	} else if (conn >= 0 && !ipc_share_trusts(conn)) {
+		P2P_WARN("another user's process asks for memory\n");
+		close(conn);
+	} else if (conn >= 0) {
+		if (clients->count == IPC_SHARE_CLIENTS)
+			ipc_share_dismiss(clients, 1);
+		clients->count++;
+		clients->fds[clients->count] = (struct pollfd){.fd = conn, .events = POLLIN};
+		clients->ends[clients->count] = clock_end(IPC_SHARE_PATIENCE);
+	}
+	return true;
+}
+
 static void *ipc_share_serve(void *arg)
 {
-	const int fd = *(const int *) arg;
-	int conn;
+	struct ipc_share_clients clients = {
+		.fds = {{.fd = *(const int *) arg, .events = POLLIN}},
+	};
 
-	for (;;) {
-		conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
-		if (conn >= 0) {
-			ipc_share_answer(conn);
-			close(conn);
-		} else if (errno == EINVAL || errno == EBADF) {
-			/* ipc_share_stop() has ended it */
-			return NULL;
-		} else if (errno != EINTR && errno != ECONNABORTED) {
-			P2P_WARN("accept4: %s\n", strerror(errno));
-			poll(NULL, 0, IPC_SHARE_PAUSE);
+	do {
+		int wait = clients.count ? (int) clock_left(clients.ends[1]) : -1;
+
+		if (poll(clients.fds, 1 + clients.count, wait) < 0)
+			continue;
+		for (int i = clients.count; i; i--) {
+			if (clients.fds[i].revents || !clock_left(clients.ends[i]))
+				ipc_share_dismiss(&clients, i);
 		}
-	}
+	} while (!clients.fds[0].revents || ipc_share_accept(&clients));
+	while (clients.count)
+		ipc_share_dismiss(&clients, clients.count);
+	return NULL;
 }
 
 /*
@@ -220,22 +326,33 @@ void ipc_share_stop(void)
 
 /* ---- the others ---- */
 
-/* The descriptor that came with an answer, or -1 */
+/* The descriptor that came with an answer; -1: none, or more than one, which are closed */
 static int ipc_share_received(struct msghdr *msg)
 {
-	const struct cmsghdr *head = CMSG_FIRSTHDR(msg);
-	int fd;
+	int fd = -1, next, count = 0;
+	struct cmsghdr *head;
 
-	if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
-	    head->cmsg_len != CMSG_LEN(sizeof fd))
-		return -1;
-	memcpy(&fd, CMSG_DATA(head), sizeof fd);
-	return fd;
+	for (head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
+		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = CMSG_LEN(0); at + sizeof next <= head->cmsg_len;
+		     at += sizeof next) {
+			memcpy(&next, (char *) head + at, sizeof next);
+			if (fd >= 0)
+				close(fd);
+			fd = next;
+			count++;
+		}
+	}
+	if (fd < 0 || (count == 1 && !(msg->msg_flags & (MSG_CTRUNC | MSG_TRUNC))))
+		return fd;
+	close(fd);
+	return -1;
 }
 
 static int ipc_share_ask(int conn, const struct ipc_offer *offer, int *fd, const char **why)
 {
-	const struct ipc_share_ask ask = {
+	struct ipc_share_ask ask = {
 		.magic = IPC_SHARE_MAGIC,
 		.id = offer->id,
 		.base = offer->base,
@@ -250,18 +367,26 @@ static int ipc_share_ask(int conn, const struct ipc_offer *offer, int *fd, const
 		.msg_control = &room,
 		.msg_controllen = sizeof room,
 	};
+	int got = -1;
+	ssize_t len;
 
+	memcpy(ask.word, offer->handle, sizeof ask.word);
 	*why = "the owner of the memory does not answer";
-	if (send(conn, &ask, sizeof ask, MSG_NOSIGNAL) != sizeof ask ||
-	    recvmsg(conn, &msg, MSG_CMSG_CLOEXEC) != sizeof answer ||
-	    answer.magic != IPC_SHARE_MAGIC)
+	if (send(conn, &ask, sizeof ask, MSG_NOSIGNAL) != sizeof ask)
 		return -FI_EIO;
-	*fd = ipc_share_received(&msg);
-	if (!answer.status && *fd >= 0)
-		return 0;
-	if (*fd >= 0)
-		close(*fd);
-	*why = "the owner of the memory does not share it";
+	len = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC);
+	if (len < 0)
+		return -FI_EIO;
+	got = ipc_share_received(&msg);
+	if (len == sizeof answer && answer.magic == IPC_SHARE_MAGIC) {
+		*why = "the owner of the memory does not share it";
+		if (!answer.status && got >= 0) {
+			*fd = got;
+			return 0;
+		}
+	}
+	if (got >= 0)
+		close(got);
 	return -FI_EOPNOTSUPP;
 }
 
@@ -276,7 +401,7 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 		return ret;
 	if (connect(conn, (struct sockaddr *) &address, len))
 		*why = "the owner of the memory cannot be asked (another network namespace?)";
-	else if (!ipc_share_trusts(conn, IPC_SHARE_PATIENCE_ASKING))
+	else if (!ipc_share_trusts(conn))
 		*why = "who answers for the owner of the memory is another user";
 	else
 		ret = ipc_share_ask(conn, offer, fd, why);
