@@ -25,12 +25,21 @@
 
 /* ---- a domain that counts what is registered with it ---- */
 
+/**
+ * struct fake_domain - a domain.
+ * @lends:	memory is registered to be read by peers, not for the core's own use
+ * @addr, @len, @key: what was registered last
+ */
 struct fake_domain {
 	struct fid_domain fid;
 	struct fi_ops_mr mr_ops;
 	unsigned int fail_at;
 	unsigned int calls;
 	int open;
+	bool lends;
+	const void *addr;
+	size_t len;
+	uint64_t key;
 };
 
 static int fake_mr_close(struct fid *fid)
@@ -47,7 +56,10 @@ static int fake_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t ac
 	static struct fi_ops ops = {.size = sizeof ops, .close = fake_mr_close};
 	struct fake_domain *domain = (struct fake_domain *) fid;
 
-	assert_true(access & FI_SEND && access & FI_RECV);
+	assert_int_equal(access, domain->lends ? FI_REMOTE_READ : FI_SEND | FI_RECV);
+	domain->addr = buf;
+	domain->len = len;
+	domain->key = key;
 	if (++domain->calls == domain->fail_at)
 		return -FI_ENOMEM;
 	*mr = calloc(1, sizeof **mr);
@@ -55,6 +67,7 @@ static int fake_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t ac
 	(*mr)->fid.ops = &ops;
 	(*mr)->fid.context = domain;
 	(*mr)->mem_desc = *mr;
+	(*mr)->key = key;
 	domain->open++;
 	return 0;
 }
@@ -487,6 +500,71 @@ static void test_registered(void **state)
 	assert_int_equal(domain.open, 0);
 }
 
+/*
+ * A key leads to the bytes of one message, and to nothing when its slot is given back. Nobody
+ * can tell the next one by it.
+ */
+static void test_lent(void **state)
+{
+	enum { LENT = 200 };
+	struct fake_domain domain;
+	struct stage_slot *slots[2];
+	uint64_t keys[LENT];
+	struct stage stage;
+
+	fake_domain_init(&domain, 0);
+	domain.lends = true;
+	stage_init(&stage, NULL);
+	stage.lender = &domain.fid;
+	assert_int_equal(stage_ready(&stage, &mem), 0);
+	/* before anything is lent, peers read nothing */
+	assert_int_equal(domain.calls, 0);
+	for (size_t i = 0; i < LENT; i++) {
+		slots[0] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
+		slots[1] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
+		assert_int_equal(stage_slot_lend(&stage, slots[i % 2], 16385 + i), 0);
+		assert_int_equal(domain.open, 1);
+		assert_ptr_equal(domain.addr, slots[i % 2]->addr);
+		assert_int_equal(domain.len, 16385 + i);
+		keys[i] = fi_mr_key(slots[i % 2]->lent);
+		assert_int_equal(keys[i], domain.key);
+		for (size_t j = 0; j < i; j++)
+			assert_int_not_equal(keys[j], keys[i]);
+		if (i > 1)
+			assert_int_not_equal(keys[i] - keys[i - 1], keys[1] - keys[0]);
+		stage_slot_put(&stage, slots[0]);
+		stage_slot_put(&stage, slots[1]);
+		assert_int_equal(domain.open, 0);
+	}
+	stage_fini(&stage);
+}
+
+/* Where the core refuses, nothing more is lent, and the slot is like any other. */
+static void test_lend_fails(void **state)
+{
+	struct fake_domain domain;
+	struct stage_slot *slots[2];
+	struct stage stage;
+
+	fake_domain_init(&domain, 2);
+	domain.lends = true;
+	stage_init(&stage, NULL);
+	stage.lender = &domain.fid;
+	assert_int_equal(stage_ready(&stage, &mem), 0);
+	for (size_t i = 0; i < 2; i++) {
+		slots[i] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
+		assert_true(stage_lends(&stage, 20000));
+		assert_int_equal(stage_slot_lend(&stage, slots[i], 20000), i ? -FI_ENOMEM : 0);
+	}
+	assert_false(stage_lends(&stage, 20000));
+	assert_int_equal(domain.open, 1);
+	stage_slot_put(&stage, slots[1]);
+	assert_int_equal(domain.open, 1);
+	stage_slot_put(&stage, slots[0]);
+	assert_int_equal(domain.open, 0);
+	stage_fini(&stage);
+}
+
 /* Whatever fails first leaves a stage that works the next time */
 static void check_second_try(struct fake_domain *domain)
 {
@@ -574,7 +652,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_pieces),         cmocka_unit_test(test_bounded),
 		cmocka_unit_test(test_brief),          cmocka_unit_test(test_registered),
 		cmocka_unit_test(test_register_fails), cmocka_unit_test(test_pin_fails),
-		cmocka_unit_test(test_node),
+		cmocka_unit_test(test_node),           cmocka_unit_test(test_lent),
+		cmocka_unit_test(test_lend_fails),
 	};
 	const struct CMUnitTest scenes[] = {
 		cmocka_unit_test(scene_pin_fails),

@@ -22,8 +22,25 @@ static char host[SCENE_LEN], reached[SCENE_LEN];
 static struct region region;
 
 /* What slots that are lent, and the NIC's memory, would be registered with */
-static struct fid_mr mr = {.key = 5};
-static struct fid_domain nic;
+static int mr_close(struct fid *fid)
+{
+	return 0;
+}
+
+static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+		  uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **mr,
+		  void *context)
+{
+	static struct fi_ops ops = {.size = sizeof ops, .close = mr_close};
+	static struct fid_mr region = {.fid.ops = &ops};
+
+	region.key = key;
+	*mr = &region;
+	return 0;
+}
+
+static struct fi_ops_mr nic_mr_ops = {.size = sizeof nic_mr_ops, .reg = mr_reg};
+static struct fid_domain nic = {.mr = &nic_mr_ops};
 
 /* ---- what the application and the core do ---- */
 
@@ -345,10 +362,10 @@ static void bring_announced_lent(struct scene *scene)
 
 	scene->ep.lends = true;
 	conf.eager_size = SCENE_LEN;
-	fake_xfer.stage.lent = &mr;
+	fake_xfer.stage.lender = &nic;
 	scene_send(scene, SCENE_LEN, 0);
 	scene_copy();
-	fake_xfer.stage.lent = NULL;
+	fake_xfer.stage.lender = NULL;
 	conf.eager_size = SCENE_WHOLE;
 	scene_name(scene);
 	stage_slot_put(&fake_xfer.stage, other);

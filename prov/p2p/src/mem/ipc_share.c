@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -20,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/thread.h"
 
 #define IPC_SHARE_BACKLOG 64
@@ -31,7 +31,7 @@
 #define IPC_SHARE_CLIENTS 32
 
 /* How long the owner waits for a question [ms], and the other process for the answer [us] */
-#define IPC_SHARE_PATIENCE 200
+#define IPC_SHARE_PATIENCE 2000
 #define IPC_SHARE_PATIENCE_ASKING 900000
 
 /* How long to wait when this process has no room for another connection [ms] */
@@ -112,7 +112,7 @@ int ipc_share_grant(const struct dev_mem *mem, struct ipc_share **result, void *
 	if (!share)
 		return -FI_ENOMEM;
 	share->id = mem->id;
-	if (getrandom(share->word, sizeof share->word, 0) != sizeof share->word) {
+	if (random_fill(share->word, sizeof share->word)) {
 		free(share);
 		return -FI_EIO;
 	}

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <rdma/fi_domain.h>
@@ -15,6 +14,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/random.h"
 
 /*
  * Reserves kept for re-use, and how much of each stays backed by memory whatever the others
@@ -106,26 +106,6 @@ static int stage_register(struct stage *stage, void *addr, size_t len, struct fi
 	return ret;
 }
 
-/*
- * Lets peers read the slots of messages going out. Where keys are chosen, it is one that is neither
- * an application's nor guessed. What cannot be read is sent.
- */
-static void stage_lend(struct stage *stage)
-{
-	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
-	uint64_t key;
-	int ret;
-
-	if (!stage->lender || !pool->count || getrandom(&key, sizeof key, 0) != sizeof key)
-		return;
-	ret = fi_mr_reg(stage->lender, pool->slots->addr, pool->count * stage_stride(pool),
-			FI_REMOTE_READ, 0, key, 0, &stage->lent, NULL);
-	if (ret) {
-		P2P_INFO("peers cannot read staging memory: %s\n", fi_strerror(-ret));
-		stage->lent = NULL;
-	}
-}
-
 void stage_init(struct stage *stage, struct fid_domain *domain)
 {
 	*stage = (struct stage){.domain = domain};
@@ -150,8 +130,6 @@ static void stage_region_free(struct stage *stage)
 		SLIST_INIT(&stage->pools[i].free);
 		stage->pools[i].idle = 0;
 	}
-	if (stage->lent)
-		fi_close(&stage->lent->fid);
 	if (stage->mr)
 		fi_close(&stage->mr->fid);
 	if (stage->pinned_by)
@@ -160,7 +138,7 @@ static void stage_region_free(struct stage *stage)
 		munmap(stage->region, stage->region_len);
 	stage->region = NULL;
 	stage->pinned_by = NULL;
-	stage->mr = stage->lent = NULL;
+	stage->mr = NULL;
 }
 
 static void stage_reserve_free(struct stage_reserve *reserve)
@@ -226,7 +204,6 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 		ret = stage_pool_fill(stage, i, (char *) stage->region + offsets[i]);
 	if (ret)
 		goto free_region;
-	stage_lend(stage);
 	P2P_INFO("pinned %zu bytes for staging: %zu slots of %zu, and each way %zu of "
 		 "%zu and %zu of %zu\n",
 		 len, stage->pools[STAGE_PIECE].count, stage->pools[STAGE_PIECE].size,
@@ -282,8 +259,42 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 	return slot;
 }
 
+/* A key that is neither an application's nor guessed */
+static int stage_key_new(struct stage *stage, uint64_t *key)
+{
+	int ret;
+
+	if (!stage->key_count) {
+		ret = random_fill(stage->keys, sizeof stage->keys);
+		if (ret)
+			return ret;
+		stage->key_count = STAGE_KEYS;
+	}
+	*key = stage->keys[--stage->key_count];
+	return 0;
+}
+
+int stage_slot_lend(struct stage *stage, struct stage_slot *slot, size_t len)
+{
+	uint64_t key;
+	int ret = stage_key_new(stage, &key);
+
+	if (!ret)
+		ret = fi_mr_reg(stage->lender, slot->addr, len, FI_REMOTE_READ, 0, key, 0,
+				&slot->lent, NULL);
+	if (!ret)
+		return 0;
+	P2P_INFO("peers cannot read staging memory: %s\n", fi_strerror(-ret));
+	slot->lent = NULL;
+	stage->lender = NULL;
+	return ret;
+}
+
 void stage_slot_put(struct stage *stage, struct stage_slot *slot)
 {
+	if (slot->lent)
+		fi_close(&slot->lent->fid);
+	slot->lent = NULL;
 	SLIST_INSERT_HEAD(&stage->pools[slot->pool].free, slot, entry);
 	stage->pools[slot->pool].idle++;
 }

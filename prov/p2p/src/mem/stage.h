@@ -57,12 +57,14 @@ enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_I
  * @addr:	the buffer
  * @desc:	its descriptor for the core provider; NULL: that provider wants none
  * @pool:	the pool that it belongs to
+ * @lent:	the registration by which a peer reads what is in it, or NULL
  */
 struct stage_slot {
 	SLIST_ENTRY(stage_slot) entry;
 	void *addr;
 	void *desc;
 	enum stage_pool_id pool;
+	struct fid_mr *lent;
 };
 
 SLIST_HEAD(stage_slots, stage_slot);
@@ -100,11 +102,15 @@ struct stage_pool {
 	size_t idle;
 };
 
+/* So many keys are made at a time, as that takes hardly longer than to make one */
+#define STAGE_KEYS 32
+
 /**
  * struct stage - one domain's staging memory.
  * @domain:	the core's domain to register it with; NULL: it is not registered
- * @lender:	the same domain, if peers are to read messages of some 10 KiB in their slots
- * @lent:	the registration for such reads; NULL: peers do not read them
+ * @lender:	the same domain, if peers are to read messages of some 10 KiB in their slots;
+ *		NULL: they do not
+ * @keys:	random keys for that, of which @key_count are left
  * @pools:	the slots
  * @region:	the memory behind all slots; it is there from the first use of a device on
  * @kept:	reserves for re-use
@@ -118,7 +124,8 @@ struct stage {
 	size_t region_len;
 	const struct dev_ops *pinned_by;
 	struct fid_mr *mr;
-	struct fid_mr *lent;
+	uint64_t keys[STAGE_KEYS];
+	unsigned int key_count;
 	struct stage_reserves kept;
 	size_t kept_count;
 	size_t backed;
@@ -146,7 +153,7 @@ static inline bool stage_lends(const struct stage *stage, size_t len)
 {
 	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
 
-	return stage->lent && len <= pool->size && pool->idle < pool->count &&
+	return stage->lender && len <= pool->size && pool->idle < pool->count &&
 	       pool->idle > pool->count / 8;
 }
 
@@ -162,6 +169,13 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 /* Would stage_slot_get() return a slot? */
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len);
 
+/*
+ * Lets a peer read the first @len bytes of the slot, by the key of its @lent, until it is put
+ * back. 0 or an error: from now on nothing is lent any more (logged)
+ */
+int stage_slot_lend(struct stage *stage, struct stage_slot *slot, size_t len);
+
+/* Gives a slot back. If it was lent, the key is of no use any more. */
 void stage_slot_put(struct stage *stage, struct stage_slot *slot);
 
 /* A buffer of at least @len bytes; NULL: there is no memory (logged) */

@@ -35,16 +35,12 @@
 
 /* ---- the sender ---- */
 
-/* Where the core of a peer finds the slot */
+/* Where the core of a peer finds the slot: that is all that its key is good for */
 static int rndv_lent_announce(struct xfer_req *req)
 {
-	const struct xfer *xfer = req->ctx.ep->xfer;
-	uintptr_t at = (uintptr_t) req->host;
-	int ret;
+	uintptr_t at = req->ctx.ep->xfer->virt_addr ? (uintptr_t) req->host : 0;
+	int ret = rndv_announce(req, WIRE_ANNOUNCE, fi_mr_key(req->slot->lent), at);
 
-	if (!xfer->virt_addr)
-		at -= (uintptr_t) xfer->stage.pools[STAGE_SHORT_OUT].slots->addr;
-	ret = rndv_announce(req, WIRE_ANNOUNCE, fi_mr_key(xfer->stage.lent), at);
 	if (!ret)
 		rndv_marker_queue(req);
 	return ret;
@@ -73,7 +69,8 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct core_op *op)
 	int ret;
 
 	req->slot = stage_slot_get(&ep->xfer->stage, STAGE_WHOLE_OUT, req->len);
-	if (!req->slot)
+	/* what cannot be lent goes another way the next time */
+	if (!req->slot || stage_slot_lend(&ep->xfer->stage, req->slot, req->len))
 		return -FI_EAGAIN;
 	req->host = req->slot->addr;
 	rndv_send_init(req);

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "mem/mem.h"
 #include "xfer/xfer_proto.h"
 
@@ -29,12 +29,9 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	ret = cell_pool_init(&xfer->cells);
 	if (ret)
 		return ret;
-	if (getrandom(&random, sizeof random, 0) != sizeof random) {
-		P2P_WARN("getrandom: no random numbers for this process\n");
-		cell_pool_fini(&xfer->cells);
-		return -FI_EIO;
-	}
-	ret = protos->init(xfer);
+	ret = random_fill(&random, sizeof random);
+	if (!ret)
+		ret = protos->init(xfer);
 	if (ret) {
 		cell_pool_fini(&xfer->cells);
 		return ret;
