@@ -4,9 +4,11 @@
  * is open, whoever serves it; a queue leaves its poll set when it is closed, and can be read when
  * the address vector is closed already; what is refused is refused before anything happens. An
  * endpoint that is not enabled yet is in nobody's way.
- * And a region of all memory (from address zero on), which some register once for everything:
+ * A region of all memory (from address zero on), which some register once for everything:
  * a peer writes and reads memory of each kind through it.
+ * And keys of the provider's choice: none of them tells anything of another one.
  */
+#include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -108,6 +110,71 @@ static int all_of_memory(struct ft_proc *proc)
 		FT_TRY(all_access(&pair, fi_mr_key(mr), i % kinds, sizes[i / kinds]));
 	FT_TRY(expect(fi_close(&mr->fid), 0, "fi_close of all of memory"));
 	return ft_pair_close(&pair, NULL, 0);
+}
+
+/* ---- keys ---- */
+
+/* Random keys of 63 bits are that close to each other once in a billion runs. */
+#define KEYS 32
+#define KEYS_APART ((uint64_t) 1 << 16)
+
+/* Of all regions in all domains so far, and of one more */
+static int key_check(uint64_t key, size_t bits)
+{
+	static uint64_t keys[4 * KEYS];
+	static size_t count;
+
+	FT_CHECK(bits == 64 || !(key >> bits), "key 0x%" PRIx64 " has more than %zu bits", key,
+		 bits);
+	for (size_t i = 0; i < count; i++)
+		FT_CHECK(key - keys[i] + KEYS_APART > 2 * KEYS_APART,
+			 "keys 0x%" PRIx64 " and 0x%" PRIx64 " are neighbours", keys[i], key);
+	FT_CHECK(count < FT_COUNT(keys), "too many keys");
+	keys[count++] = key;
+	return 0;
+}
+
+/* Regions of both kinds of memory, in a domain */
+static int keys_of_domain(struct ft_pair *pair)
+{
+	struct ft_ctx *const ctx = &pair->ctx;
+	struct fid_mr *mr[KEYS];
+	int ret;
+
+	for (size_t i = 0; i < KEYS; i++) {
+		const struct ft_buf *const buf = &pair->buf[i % pair->kind_count];
+		const size_t len = SIZE / KEYS;
+
+		ret = fi_mr_reg(ctx->domain, buf->addr + i * len, len,
+				FI_REMOTE_READ | FI_REMOTE_WRITE, 0, i, 0, &mr[i], NULL);
+		if (ret)
+			return ft_fail(ret, "fi_mr_reg", "region %zu", i);
+		FT_TRY(key_check(fi_mr_key(mr[i]), 8 * ctx->info->domain_attr->mr_key_size));
+	}
+	for (size_t i = 0; i < KEYS; i++)
+		FT_TRY(expect(fi_close(&mr[i]->fid), 0, "fi_close of a region"));
+	return 0;
+}
+
+/* Over verbs it is the NIC that chooses, and with the hook the core. */
+static int keys(struct ft_proc *proc)
+{
+	struct ft_pair pair;
+
+	for (int i = 0; i < 2; i++) {
+		FT_TRY(ft_pair_hints(&pair, proc));
+		pair.ctx.hints->caps |= FI_RMA;
+		if (!ft_offered(&pair.ctx)) {
+			fi_freeinfo(pair.ctx.hints);
+			return 0;
+		}
+		FT_TRY(ft_pair_open(&pair, SIZE));
+		if (ft_is_p2p(&pair.ctx) && strncmp(proc->opts.prov, "verbs", 5) &&
+		    pair.ctx.info->domain_attr->mr_mode & FI_MR_PROV_KEY)
+			FT_TRY(keys_of_domain(&pair));
+		FT_TRY(ft_pair_close(&pair, NULL, 0));
+	}
+	return 0;
 }
 
 /* ---- who is busy ---- */
@@ -230,13 +297,14 @@ static int run(struct ft_proc *proc)
 	FT_TRY(busy(proc));
 	FT_TRY(late_read(proc));
 	FT_TRY(half_open(proc));
+	FT_TRY(keys(proc));
 	return all_of_memory(proc);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose = "Objects in unusual orders, and a region of all memory.",
+		.purpose = "Objects in unusual orders, a region of all memory, and keys.",
 		.ranks = 2,
 		.may_die = -1,
 		.run = run,

@@ -123,14 +123,15 @@ static void test_words(void **state)
 	}
 }
 
-#define NET (QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD)
+#define NET                                                                                    \
+	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD | QUIRK_KEYS)
 #define NET_1_17 (NET | QUIRK_NO_COUNTERS | QUIRK_DIRECTED | QUIRK_READABLE)
 #define RXM                                                                                    \
 	(QUIRK_LITTERS | QUIRK_OWN_DATA | QUIRK_UNENABLED | QUIRK_AUTO_LOSES |                 \
 	 QUIRK_KEY_ONCE | QUIRK_LONG_LEN)
 #define RXM_1 (RXM | QUIRK_PEEK_UNMARKED)
 #define TCP_RXM (QUIRK_LENDS | QUIRK_BEHIND)
-#define SHM (QUIRK_NEAR | QUIRK_UNENABLED)
+#define SHM (QUIRK_NEAR | QUIRK_UNENABLED | QUIRK_KEYS)
 #define SHM_OLD (SHM | QUIRK_NO_PEEK | QUIRK_RECV_NOMEM)
 #define VERBS (QUIRK_MAPS | QUIRK_ATOMICS | QUIRK_STALE_MR)
 #define OLD QUIRK_NO_DMABUF

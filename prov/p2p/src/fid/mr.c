@@ -9,6 +9,7 @@
 #include "fid/fid.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "mem/mem.h"
 #include "xfer/pin.h"
 #include "xfer/progress.h"
@@ -114,13 +115,21 @@ static struct fid_class mr_class = {
 	.core = offsetof(struct p2p_mr, core),
 };
 
-/* A key of the provider's choice: these count up. Those of regions that we serve have the mark. */
-static uint64_t mr_key_new(const struct xfer *xfer, bool ours)
-{
-	static uint64_t last;
-	uint64_t key = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+/* Where keys are short, two may be the same by chance. So many are tried */
+#define MR_KEY_TRIES 16
 
-	return ours ? key | xfer->key_mark : key & ~xfer->key_mark;
+/*
+ * A key of the provider's choice, which peers know that were told it, and no others. Those of
+ * regions that we serve have the mark.
+ */
+static int mr_key_new(const struct xfer *xfer, bool ours, uint64_t *key)
+{
+	int ret = random_fill(key, sizeof *key);
+
+	*key &= xfer->key_mark - 1;
+	if (ours)
+		*key |= xfer->key_mark;
+	return ret;
 }
 
 /*
@@ -219,6 +228,7 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 			    const struct dev_mem *mem)
 {
 	const struct xfer *xfer = &mr->domain->xfer;
+	int ret = -FI_ENOKEY;
 
 	if (mem->ops && mr_map(mr, attr, mem))
 		return xfer->atomics_ours ? mr_serve(mr, attr, mem) : 0;
@@ -230,8 +240,15 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 				 : "here: it takes ofi_p2p, and reliable datagram endpoints");
 		return -FI_ENOSYS;
 	}
-	mr->fid.key = xfer->key_mark ? mr_key_new(xfer, true) : attr->requested_key;
-	return xfer->key_mark || xfer->keys_ours ? mr_serve(mr, attr, mem) : 0;
+	mr->fid.key = attr->requested_key;
+	if (!xfer->key_mark)
+		return xfer->keys_ours ? mr_serve(mr, attr, mem) : 0;
+	for (int i = 0; ret == -FI_ENOKEY && i < MR_KEY_TRIES; i++) {
+		ret = mr_key_new(xfer, true, &mr->fid.key);
+		if (!ret)
+			ret = mr_serve(mr, attr, mem);
+	}
+	return ret;
 }
 
 /*
@@ -243,7 +260,7 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 {
 	const struct xfer *xfer = &mr->domain->xfer;
 	union libfabric_mr_attr u = {.room = {0}};
-	int ret;
+	int ret = -FI_ENOKEY;
 
 	if (mr->domain->allocated && !(flags & LF_MR_DMABUF) && !mr_is_all(attr) &&
 	    attr->iov_count == 1)
@@ -257,8 +274,11 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 	}
 	/* newer releases' fields behind these are about device memory: they stay zero */
 	u.attr = *attr;
-	u.attr.requested_key = mr_key_new(xfer, false);
-	ret = fi_mr_regattr(mr->domain->core, &u.attr, flags, &mr->core);
+	for (int i = 0; ret == -FI_ENOKEY && i < MR_KEY_TRIES; i++) {
+		ret = mr_key_new(xfer, false, &u.attr.requested_key);
+		if (!ret)
+			ret = fi_mr_regattr(mr->domain->core, &u.attr, flags, &mr->core);
+	}
 	if (ret)
 		return ret;
 	mr_show_core(mr);

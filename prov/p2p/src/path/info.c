@@ -401,6 +401,19 @@ void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 	*ours = remote && !chosen;
 }
 
+/* The core takes keys that nobody can guess, rather than choosing others (mr.c). */
+static void info_keys_to_core(struct fi_info *info, unsigned int quirks)
+{
+	uint64_t mark;
+	bool ours;
+
+	if (!info->domain_attr || !(quirks & QUIRK_KEYS))
+		return;
+	info_keys(info, info_serves_all(info, quirks), &mark, &ours);
+	if (mark)
+		info->domain_attr->mr_mode &= ~FI_MR_PROV_KEY;
+}
+
 int info_to_core(struct fi_info *info, uint32_t version)
 {
 	char *name, *excluded;
@@ -419,6 +432,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 	}
 	info_modes_to_core(info);
 	quirks = quirks_of(info, version);
+	info_keys_to_core(info, quirks);
 	if (info->domain_attr && quirks & QUIRK_MAPS)
 		info->domain_attr->mr_key_size = INFO_NIC_KEY_SIZE;
 	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;

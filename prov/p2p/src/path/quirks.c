@@ -178,6 +178,25 @@ const struct quirk quirks_table[] = {
 		.see = "Open a counter with FI_WAIT_POLLFD over tcp alone, and look into "
 		       "/proc/self/task.",
 	},
+	{
+		.provider = "net",
+		.below = QUIRK_TCP_IS_NET,
+		.flag = QUIRK_KEYS,
+		.does = "counts the keys that it chooses",
+		.why = "ofi_mr_map_insert() numbers regions if FI_MR_PROV_KEY is on, and takes the "
+		       "key that it is asked for if not. Peers could guess numbers. So we ask "
+		       "for random keys, without that mode (info_to_core()).",
+		.see = "fi_p2p_objects -p 'net;ofi_p2p' fails without this row.",
+	},
+	{
+		.provider = "tcp",
+		.from = QUIRK_TCP_IS_NET,
+		.below = QUIRK_STILL,
+		.flag = QUIRK_KEYS,
+		.does = "counts the keys that it chooses",
+		.why = "The cause and the cure are those of net.",
+		.see = "fi_p2p_objects -p 'tcp;ofi_p2p' fails without this row.",
+	},
 
 	/* ---- ofi_rxm ---- */
 	{
@@ -337,6 +356,14 @@ const struct quirk quirks_table[] = {
 		.why = "smr_get_recv_entry() has a pool of fixed size, which grows since 1.19. "
 		       "We post the receive for a piece again later (rndv_piece_post()).",
 		.see = "Post more receives than fi_rx_attr.size over shm alone.",
+	},
+	{
+		.provider = "shm",
+		.below = QUIRK_STILL,
+		.flag = QUIRK_KEYS,
+		.does = "counts the keys that it chooses",
+		.why = "The cause and the cure are those of net.",
+		.see = "fi_p2p_objects -p 'shm;ofi_p2p' fails without this row.",
 	},
 	{
 		.provider = "sm2",
