@@ -150,7 +150,7 @@ static void test_device(void **state)
 	assert_null(desc_cache_device(&book, NULL, 2));
 	assert_null(desc_cache_device(&book, desc, 1));
 	assert_ptr_equal(desc_cache_device(&book, desc, 2), ours);
-	assert_true(desc_cache_finds_device(&book, (void *) 0x10000, 1, ours, &mem));
+	assert_true(desc_cache_find_device(&book, (void *) 0x10000, 1, ours, &mem));
 	cell_put(&pool, ours);
 	cell_pool_fini(&pool);
 	pool = (struct cell_pool){.base = NULL};

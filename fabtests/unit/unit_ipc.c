@@ -116,13 +116,13 @@ static void fake_close(void *ctx, void *addr)
 }
 
 /* What the runtime says of memory that it has opened; nothing else is looked at */
-static bool fake_has(const void *addr, struct dev_mem *mem)
+static int fake_has(const void *addr, struct dev_mem *mem)
 {
 	const struct fake_open *it = fake_find(addr);
 
 	assert_non_null(it);
 	*mem = (struct dev_mem){.base = it->addr, .size = it->handle.size};
-	return true;
+	return 1;
 }
 
 static const struct dev_ops fake_dev = {

@@ -524,6 +524,86 @@ static void test_no_current_context(void **state)
 	unit_play("scene_no_current_context", (const char *[]){NULL});
 }
 
+/* A driver that fails does not say that it is host memory; the next time it may know */
+static void scene_driver_fails(void **state)
+{
+	struct dev_mem mem;
+	char *ptr, *at = NULL;
+
+	unit_dev_start();
+	ptr = unit_dev_alloc(SIZE);
+	if (getenv("MAPPED")) {
+		at = vmm_reserve();
+		vmm_map(at);
+		ptr = at;
+	}
+	if (getenv("SEEN"))
+		assert_int_equal(classify(ptr, SIZE, &mem), 0);
+	assert_int_equal(classify(ptr, SIZE, &mem), -FI_EIO);
+	assert_int_equal(classify(ptr, SIZE, &mem), 0);
+	assert_non_null(mem.ops);
+	assert_non_null(mem.ctx);
+	assert_int_equal(mem.base, (uintptr_t) ptr);
+	assert_int_equal(mem_is_device(ptr, SIZE), 1);
+	if (at) {
+		vmm_unmap(at);
+		vmm_free(at);
+	}
+}
+
+/* There, the next part of what is mapped is asked about */
+static void scene_driver_fails_behind(void **state)
+{
+	char *at;
+	struct dev_mem mem;
+
+	unit_dev_start();
+	at = vmm_reserve();
+	vmm_map(at);
+	vmm_map(at + MAPPING);
+	assert_int_equal(classify(at, 2 * MAPPING, &mem), -FI_EIO);
+	assert_int_equal(classify(at, 2 * MAPPING, &mem), 0);
+	assert_non_null(mem.ops);
+	vmm_unmap(at);
+	vmm_unmap(at + MAPPING);
+	vmm_free(at);
+}
+
+/* A driver that is not there any more, or not yet, has no memory */
+static void scene_driver_gone(void **state)
+{
+	struct dev_mem mem;
+
+	unit_dev_start();
+	assert_int_equal(classify(host, sizeof host, &mem), 0);
+	assert_null(mem.ops);
+	assert_int_equal(mem_is_device(host, sizeof host), 0);
+}
+
+#define FAIL(what) "CUDAEMU_FAIL=" what
+
+static void test_driver_fails(void **state)
+{
+	static const struct {
+		const char *scene;
+		const char *env[4];
+	} plays[] = {
+		{"scene_driver_fails", {FAIL("cuPointerGetAttributes:1")}},
+		{"scene_driver_fails", {FAIL("cuPointerGetAttributes:2")}},
+		{"scene_driver_fails", {FAIL("cuPointerGetAttributes:1:1")}},
+		{"scene_driver_fails", {FAIL("cuPointerGetAttributes:2:700")}},
+		{"scene_driver_fails", {FAIL("cuPointerGetAttributes:3"), "SEEN=1"}},
+		{"scene_driver_fails", {FAIL("cuMemGetAddressRange:1"), "MAPPED=1"}},
+		{"scene_driver_fails", {FAIL("cuMemGetAddressRange:2"), "MAPPED=1", "SEEN=1"}},
+		{"scene_driver_fails_behind", {FAIL("cuPointerGetAttributes:3")}},
+		{"scene_driver_gone", {FAIL("cuPointerGetAttributes:1+:3")}},
+		{"scene_driver_gone", {FAIL("cuPointerGetAttributes:1+:4")}},
+	};
+
+	for (size_t i = 0; i < UNIT_COUNT(plays); i++)
+		unit_play(plays[i].scene, plays[i].env);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,10 +621,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_iov_slice),
 		cmocka_unit_test(test_not_initialised),
 		cmocka_unit_test(test_no_current_context),
+		cmocka_unit_test(test_driver_fails),
 	};
 	const struct CMUnitTest scenes[] = {
 		cmocka_unit_test(scene_not_initialised),
 		cmocka_unit_test(scene_no_current_context),
+		cmocka_unit_test(scene_driver_fails),
+		cmocka_unit_test(scene_driver_fails_behind),
+		cmocka_unit_test(scene_driver_gone),
 	};
 	const struct unit unit = {tests, UNIT_COUNT(tests), scenes, UNIT_COUNT(scenes),
 				  setup, teardown};

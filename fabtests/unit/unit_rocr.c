@@ -137,6 +137,19 @@ static void scene_not_initialised(void **state)
 	assert_int_equal(hsa_iterate_agents(take_cpu, &cpu), HSA_STATUS_ERROR_NOT_INITIALIZED);
 }
 
+/* A runtime that fails does not say that it is host memory; the next time it may know */
+static void scene_fails(void **state)
+{
+	struct dev_mem mem;
+	void *ptr;
+
+	unit_dev_start();
+	ptr = unit_dev_alloc(SIZE);
+	assert_int_equal(dev_find(ptr, &mem), -FI_EIO);
+	assert_int_equal(dev_find(ptr, &mem), 1);
+	assert_int_equal(mem.ordinal, 0);
+}
+
 /* ---- copying ---- */
 
 static void wait_for(struct dev_queue *queue)
@@ -326,6 +339,9 @@ static const struct {
 	{"scene_find", {NULL}},
 	{"scene_host", {NULL}},
 	{"scene_not_initialised", {NULL}},
+	{"scene_fails", {"CUDAEMU_FAIL=hsa_amd_pointer_info:1"}},
+	{"scene_fails", {"CUDAEMU_FAIL=hsa_iterate_agents:2"}},
+	{"scene_fails", {"CUDAEMU_FAIL=hsa_agent_get_info:3"}},
 	{"scene_places", {NULL}},
 	{"scene_places", {"CUDAEMU_SHUFFLE=3"}},
 	{"scene_shut_down", {"CUDAEMU_COPY_LATENCY_US=1000"}},
@@ -351,6 +367,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(scene_find),
 		cmocka_unit_test(scene_host),
 		cmocka_unit_test(scene_not_initialised),
+		cmocka_unit_test(scene_fails),
 		cmocka_unit_test(scene_places),
 		cmocka_unit_test(scene_shut_down),
 		cmocka_unit_test(scene_marks),

@@ -107,13 +107,13 @@ void dev_init(void)
 	pthread_mutex_unlock(&dev_lock);
 }
 
-bool dev_find(const void *addr, struct dev_mem *mem)
+int dev_find(const void *addr, struct dev_mem *mem)
 {
-	for (int i = 0; dev_backends[i]; i++) {
-		if (dev_backends[i]->find(addr, mem))
-			return true;
-	}
-	return false;
+	int ret = 0;
+
+	for (int i = 0; !ret && dev_backends[i]; i++)
+		ret = dev_backends[i]->find(addr, mem);
+	return ret;
 }
 
 bool dev_current(struct dev_mem *mem)

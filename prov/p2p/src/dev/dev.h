@@ -84,9 +84,9 @@ struct dev_copy {
  *		this backend's memory by its address
  * @load:	finds what is needed of the library without initialising a device.
  *		-FI_ENOSYS: it lacks something
- * @find:	tells whether @addr is this backend's device memory and fills @mem if so.
- *		False for host memory, pinned or not, and as long as the application has
- *		not initialised the runtime itself
+ * @find:	1: @addr is this backend's device memory, which @mem is filled with. 0: it is host
+ *		memory, pinned or not, or the application has not initialised the runtime itself.
+ *		Negative: the runtime does not say, and nobody may take it for host memory
  * @current:	fills @mem with no more than the device that this thread uses now: false if it uses
  *		none, or that is not known
  * @settle:	makes sure that copies which the application believes done are visible to
@@ -137,7 +137,7 @@ struct dev_ops {
 	bool batches;
 	const char *const *modules;
 	int (*load)(void);
-	bool (*find)(const void *addr, struct dev_mem *mem);
+	int (*find)(const void *addr, struct dev_mem *mem);
 	bool (*current)(struct dev_mem *mem);
 	void (*settle)(const struct dev_mem *mem);
 	int (*copy_short)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
@@ -199,8 +199,8 @@ P2P_GLANCE bool dev_glance(void)
 	return p2p_unlikely(*dev_news);
 }
 
-/* Fills @mem and returns true when @addr is device memory. */
-bool dev_find(const void *addr, struct dev_mem *mem);
+/* Is @addr device memory? As dev_ops.find of the runtime that it belongs to */
+int dev_find(const void *addr, struct dev_mem *mem);
 
 /* The device that this thread uses now, in @mem; false if it uses none */
 bool dev_current(struct dev_mem *mem);

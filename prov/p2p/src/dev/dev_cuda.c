@@ -44,21 +44,22 @@ static CUcontext cuda_primary_ctx(int ordinal)
  * What belongs to no context was mapped piece by piece, or is from a pool: it is worked on
  * from the primary one, and of its bounds the attributes tell the whole reservation's.
  */
-static P2P_APART bool cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
+static P2P_APART int cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 {
 	CUdeviceptr base = 0;
 	size_t size = 0;
 	bool pushed;
+	int ret;
 
 	mem->mapped = true;
 	mem->ctx = cuda_primary_ctx(mem->ordinal);
 	if (!mem->ctx || cuda_enter(mem->ctx, &pushed))
-		return false;
-	cuda_check(cuda.address_range(&base, &size, ptr), "cuMemGetAddressRange");
+		return -FI_EIO;
+	ret = cuda_check(cuda.address_range(&base, &size, ptr), "cuMemGetAddressRange");
 	cuda_leave(pushed);
 	mem->base = base;
 	mem->size = size;
-	return true;
+	return ret ? -FI_EIO : 1;
 }
 
 /*
@@ -83,17 +84,28 @@ static P2P_APART void cuda_see(uintptr_t addr)
 		__atomic_store_n(&cuda_seen_last, addr, __ATOMIC_RELAXED);
 }
 
-static bool cuda_is_device(CUdeviceptr ptr)
+/*
+ * Asks for attributes of an address, the first of which is the memory's type. As dev_ops.find.
+ *
+ * Of memory that it does not know, the driver says that it has no type. Without cuInit(), which
+ * the child of a process that called it lacks, or once the process has torn the driver down, no
+ * address can be device memory.
+ */
+static int cuda_ask(CUdeviceptr ptr, const CUpointer_attribute *attributes, void **data,
+		    unsigned int count)
 {
-	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-	unsigned int type = 0;
-	void *data = &type;
+	CUresult error = cuda.pointer_get(count, (CUpointer_attribute *) (uintptr_t) attributes,
+					  data, ptr);
 
-	return cuda.pointer_get(1, &attribute, &data, ptr) == CUDA_SUCCESS &&
-	       type == CU_MEMORYTYPE_DEVICE;
+	if (p2p_likely(error == CUDA_SUCCESS))
+		return *(const unsigned int *) data[0] == CU_MEMORYTYPE_DEVICE;
+	if (error == CUDA_ERROR_NOT_INITIALIZED || error == CUDA_ERROR_DEINITIALIZED)
+		return 0;
+	cuda_check(error, "cuPointerGetAttributes");
+	return -FI_EIO;
 }
 
-static bool cuda_find(const void *addr, struct dev_mem *mem)
+static int cuda_find(const void *addr, struct dev_mem *mem)
 {
 	static const CUpointer_attribute attributes[] = {
 		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_CONTEXT,
@@ -107,18 +119,19 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 	unsigned long long id = 0;
 	size_t size = 0;
 	void *data[] = {&type, &ctx, &ordinal, &id, &base, &size};
+	struct dev_mem found;
+	int ret;
 
 	if (!cuda_seen(ptr)) {
-		if (!cuda_is_device(ptr))
-			return false;
+		ret = cuda_ask(ptr, attributes, data, 1);
+		if (ret <= 0)
+			return ret;
 		cuda_see(ptr);
 	}
-	if (cuda.pointer_get(sizeof data / sizeof data[0],
-			     (CUpointer_attribute *) (uintptr_t) attributes, data,
-			     ptr) != CUDA_SUCCESS ||
-	    type != CU_MEMORYTYPE_DEVICE)
-		return false;
-	*mem = (struct dev_mem){
+	ret = cuda_ask(ptr, attributes, data, sizeof data / sizeof data[0]);
+	if (ret <= 0)
+		return ret;
+	found = (struct dev_mem){
 		.ops = &dev_cuda_ops,
 		.ctx = ctx,
 		.ordinal = ordinal,
@@ -126,7 +139,11 @@ static bool cuda_find(const void *addr, struct dev_mem *mem)
 		.size = size,
 		.id = id,
 	};
-	return p2p_likely(ctx != NULL) || cuda_describe_mapped(ptr, mem);
+	if (p2p_unlikely(!ctx))
+		ret = cuda_describe_mapped(ptr, &found);
+	if (ret == 1)
+		*mem = found;
+	return ret;
 }
 
 static bool cuda_current(struct dev_mem *mem)

@@ -143,7 +143,7 @@ static void gdr_sweep(const struct dev_ops *ops)
 	for (int i = 0; i < GDR_WINDOWS; i++) {
 		window = &gdr.all[i];
 		if (window->id &&
-		    !(ops->find((void *) window->addr, &mem) && mem.id == window->id))
+		    !(ops->find((void *) window->addr, &mem) == 1 && mem.id == window->id))
 			gdr_window_close(window);
 	}
 }

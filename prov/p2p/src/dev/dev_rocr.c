@@ -127,19 +127,42 @@ static hsa_status_t rocr_agent_add(hsa_agent_t agent, void *arg)
 {
 	struct rocr_agents *agents = arg;
 	hsa_device_type_t type;
+	hsa_status_t status = rocr.agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type);
 
-	if (rocr.agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type) != HSA_STATUS_SUCCESS)
-		return HSA_STATUS_SUCCESS;
+	/* without one of them the ordinals of others would be wrong */
+	if (status != HSA_STATUS_SUCCESS)
+		return status;
 	if (type == HSA_DEVICE_TYPE_CPU && !agents->host.handle)
 		agents->host = agent;
-	else if (type == HSA_DEVICE_TYPE_GPU && agents->gpu_count < ROCR_GPUS_MAX)
-		agents->gpus[agents->gpu_count++] = agent;
+	if (type != HSA_DEVICE_TYPE_GPU)
+		return HSA_STATUS_SUCCESS;
+	if (agents->gpu_count == ROCR_GPUS_MAX)
+		return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+	agents->gpus[agents->gpu_count++] = agent;
 	return HSA_STATUS_SUCCESS;
 }
 
-static void rocr_agents_find(void)
+/* Once, and as often as that fails */
+static int rocr_agents_find(void)
 {
-	rocr_check(rocr.iterate_agents(rocr_agent_add, &rocr_agents), "hsa_iterate_agents");
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static bool found;
+	struct rocr_agents agents = {.gpu_count = 0};
+	int ret = 0;
+
+	if (p2p_likely(__atomic_load_n(&found, __ATOMIC_ACQUIRE)))
+		return 0;
+	pthread_mutex_lock(&lock);
+	if (!found) {
+		ret = rocr_check(rocr.iterate_agents(rocr_agent_add, &agents),
+				 "hsa_iterate_agents");
+		if (!ret) {
+			rocr_agents = agents;
+			__atomic_store_n(&found, true, __ATOMIC_RELEASE);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 /* The number of this GPU; negative: it is none */
@@ -169,23 +192,30 @@ static uint64_t rocr_id(const hsa_amd_pointer_info_t *info)
 	return id;
 }
 
-static bool rocr_find(const void *addr, struct dev_mem *mem)
+static int rocr_find(const void *addr, struct dev_mem *mem)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	hsa_amd_pointer_info_t info = {.size = sizeof info};
+	hsa_status_t status;
 	int ordinal;
 
-	if (rocr.pointer_info(addr, &info, NULL, NULL, NULL) != HSA_STATUS_SUCCESS)
-		return false;
+	/* which is no argument for the runtime */
+	if (!addr)
+		return 0;
+	status = rocr.pointer_info(addr, &info, NULL, NULL, NULL);
+	if (status == HSA_STATUS_ERROR_NOT_INITIALIZED)
+		return 0;
+	if (rocr_check(status, "hsa_amd_pointer_info"))
+		return -FI_EIO;
 	if (info.type != HSA_EXT_POINTER_TYPE_HSA &&
 	    info.type != HSA_EXT_POINTER_TYPE_GRAPHICS &&
 	    info.type != HSA_EXT_POINTER_TYPE_IPC && (int) info.type != ROCR_POINTER_VMEM)
-		return false;
-	pthread_once(&once, rocr_agents_find);
+		return 0;
+	if (rocr_agents_find())
+		return -FI_EIO;
 	/* HIP's pinned host memory is HSA's as well, but a CPU's */
 	ordinal = rocr_ordinal(info.agentOwner);
 	if (ordinal < 0)
-		return false;
+		return 0;
 	*mem = (struct dev_mem){
 		.ops = &dev_rocr_ops,
 		.ctx = (void *) (uintptr_t) info.agentOwner.handle,
@@ -195,7 +225,7 @@ static bool rocr_find(const void *addr, struct dev_mem *mem)
 		.id = rocr_id(&info),
 		.mapped = (int) info.type == ROCR_POINTER_VMEM,
 	};
-	return true;
+	return 1;
 }
 
 /*

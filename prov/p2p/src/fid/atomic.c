@@ -14,14 +14,15 @@
 #include "proto/post.h"
 #include "xfer/ep_state.h"
 
+/* Is any of it device memory? Or is that not known? Then core_atomic_arrays() asks again */
 static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, void *const *desc,
 			  size_t count, size_t size)
 {
 	struct dev_mem mem;
 
 	for (size_t i = 0; ioc && i < count && dev_active(); i++) {
-		if (desc_cache_finds_device(&ep->xfer.xfer->descs, ioc[i].addr,
-					    ioc[i].count * size, desc ? desc[i] : NULL, &mem))
+		if (desc_cache_find_device(&ep->xfer.xfer->descs, ioc[i].addr,
+					   ioc[i].count * size, desc ? desc[i] : NULL, &mem))
 			return true;
 	}
 	return false;

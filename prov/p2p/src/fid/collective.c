@@ -38,7 +38,10 @@ int collective_join(struct fid_ep *fid, const void *addr, uint64_t flags, struct
 	return fi_join(ep->xfer.core, addr, flags, mc, context);
 }
 
-/* The core's endpoint, if it may be given these buffers; else NULL */
+/*
+ * The core's endpoint, if it may be given these buffers. NULL if not: these are no host memory, or
+ * that is not known
+ */
 static struct fid_ep *collective_core(struct fid_ep *fid, const void *buf, const void *result,
 				      size_t count, enum fi_datatype datatype)
 {

@@ -25,12 +25,15 @@ enum msg_way {
 	MSG_LATER /* it would overtake others */
 };
 
-/* Is one piece of a buffer, which has an address, device memory? @seen: as below */
+/*
+ * Is one piece of a buffer, which has an address, device memory? Or is that not known? Then
+ * xfer_post() asks again, and may have to tell of an error. @seen: as below
+ */
 static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t len,
 			      const void *desc, struct dev_mem *seen)
 {
 	return dev_active() &&
-	       desc_cache_finds_device(&ep->xfer.xfer->descs, buf, len, desc, seen);
+	       desc_cache_find_device(&ep->xfer.xfer->descs, buf, len, desc, seen);
 }
 
 /*

@@ -22,7 +22,10 @@ static inline bool rma_special_target(const struct p2p_ep *ep, fi_addr_t peer, u
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE);
 }
 
-/* Zero bytes at a device's address are special, too: see rma_core_post() */
+/*
+ * Zero bytes at a device's address are special, too: see rma_core_post(). So is what the runtime
+ * does not know: xfer_post_rma() asks again, and may have to tell of an error
+ */
 static inline bool rma_special_piece(const struct p2p_ep *ep, const void *buf, size_t len,
 				     void *desc)
 {
@@ -30,7 +33,7 @@ static inline bool rma_special_piece(const struct p2p_ep *ep, const void *buf, s
 
 	return (!buf && len) ||
 	       (dev_active() &&
-		desc_cache_finds_device(&ep->xfer.xfer->descs, buf, len ? len : 1, desc, &mem));
+		desc_cache_find_device(&ep->xfer.xfer->descs, buf, len ? len : 1, desc, &mem));
 }
 
 /* Is it host memory for sure, and remote memory that the core reaches, and nothing else of ours? */

@@ -121,11 +121,11 @@ bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, voi
 	return true;
 }
 
-bool desc_cache_finds_device(const struct desc_cache *book, const void *addr, size_t len,
-			     const void *desc, struct dev_mem *mem)
+int desc_cache_find_device(const struct desc_cache *book, const void *addr, size_t len,
+			   const void *desc, struct dev_mem *mem)
 {
 	if (cell_mine(book->cells, desc))
-		return true;
-	return !desc_cache_host_holds(book, desc, addr, len) &&
-	       mem_finds_device(addr, len, mem);
+		return 1;
+	return desc_cache_host_holds(book, desc, addr, len) ? 0
+							    : mem_find_device(addr, len, mem);
 }

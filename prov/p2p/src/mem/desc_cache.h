@@ -78,12 +78,12 @@ bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, voi
 		     size_t count);
 
 /*
- * Does what mem_finds_device() does, but asks the descriptor first. @desc may be NULL.
+ * Does what mem_find_device() does, but asks the descriptor first. @desc may be NULL.
  *
- * Returns true without filling @mem if @desc is ours, right or wrong for this buffer: the core
- * must not get such a descriptor.
+ * Returns 1 without filling @mem if @desc is ours, right or wrong for this buffer: the core must
+ * not get such a descriptor.
  */
-bool desc_cache_finds_device(const struct desc_cache *book, const void *addr, size_t len,
-			     const void *desc, struct dev_mem *mem);
+int desc_cache_find_device(const struct desc_cache *book, const void *addr, size_t len,
+			   const void *desc, struct dev_mem *mem);
 
 #endif /* P2P_DESC_CACHE_H */

@@ -154,7 +154,7 @@ static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
 	struct dev_mem mem;
 	const char *why;
 
-	if (!ipc_share_granted(ask) || !dev_find((void *) (uintptr_t) ask->base, &mem) ||
+	if (!ipc_share_granted(ask) || dev_find((void *) (uintptr_t) ask->base, &mem) != 1 ||
 	    mem.id != ask->id || mem.base != ask->base || mem.size != ask->size)
 		return -FI_ENOENT;
 	return mem.ops->ipc_share(&mem, fd, &why);

@@ -109,41 +109,49 @@ bool mem_in_stack(const void *addr, size_t len)
 	       first + len > first && first + len <= stack->end;
 }
 
-bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem)
+int mem_find_device(const void *addr, size_t len, struct dev_mem *mem)
 {
 	uintptr_t first = (uintptr_t) addr, last = first + len - 1;
+	int ret;
 
 	if (!len || mem_in_heap(addr, len) || mem_in_stack(addr, len))
-		return false;
-	return dev_find(addr, mem) ||
-	       ((first ^ last) >> MEM_PAGE_SHIFT && dev_find((void *) last, mem));
+		return 0;
+	ret = dev_find(addr, mem);
+	if (!ret && (first ^ last) >> MEM_PAGE_SHIFT)
+		ret = dev_find((void *) last, mem);
+	return ret;
 }
 
-/* Does the allocation reach to @end, together with those mapped right behind it? */
-static bool mem_covers(const struct dev_mem *mem, uintptr_t end)
+/*
+ * Does the allocation reach to @end, together with those mapped right behind it? 1: yes, 0: no,
+ * negative: that is not known
+ */
+static int mem_covers(const struct dev_mem *mem, uintptr_t end)
 {
 	struct dev_mem part = *mem;
+	int ret = 1;
 
-	while (end > part.base + part.size) {
-		if (!part.mapped || !dev_find((void *) (part.base + part.size), &part) ||
-		    !part.mapped || part.ctx != mem->ctx)
-			return false;
+	while (ret == 1 && end > part.base + part.size) {
+		ret = part.mapped ? dev_find((void *) (part.base + part.size), &part) : 0;
+		if (ret == 1 && (!part.mapped || part.ctx != mem->ctx))
+			ret = 0;
 	}
-	return true;
+	return ret;
 }
 
-static bool mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
+static int mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
 {
 	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size)
-		return dev_active() && mem_finds_device(iov->iov_base, iov->iov_len, mem);
+		return dev_active() ? mem_find_device(iov->iov_base, iov->iov_len, mem) : 0;
 	*mem = *seen;
-	return true;
+	return 1;
 }
 
 static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen,
 			      struct dev_mem *mem)
 {
 	uintptr_t start = (uintptr_t) iov->iov_base;
+	int ret;
 
 	mem->ops = NULL;
 	if (!iov->iov_len)
@@ -157,9 +165,10 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 			 iov->iov_len);
 		return -FI_EFAULT;
 	}
-	if (!mem_find(iov, seen, mem)) {
+	ret = mem_find(iov, seen, mem);
+	if (ret <= 0) {
 		mem->ops = NULL;
-		return 0;
+		return ret;
 	}
 	if (start < mem->base) {
 		P2P_WARN("buffer %p+%zu begins in host memory and ends in %s memory of "
@@ -167,7 +176,10 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 			 iov->iov_base, iov->iov_len, mem->ops->name, mem->ordinal);
 		return -FI_EFAULT;
 	}
-	if (!mem_covers(mem, start + iov->iov_len)) {
+	ret = mem_covers(mem, start + iov->iov_len);
+	if (ret < 0)
+		return ret;
+	if (!ret) {
 		P2P_WARN("buffer %p+%zu leaves its allocation 0x%zx+%zu on %s device %d\n",
 			 iov->iov_base, iov->iov_len, (size_t) mem->base, mem->size,
 			 mem->ops->name, mem->ordinal);

@@ -28,18 +28,20 @@ bool mem_in_heap(const void *addr, size_t len);
 bool mem_in_stack(const void *addr, size_t len);
 
 /*
- * Is there device memory at either end of a buffer? If so, fills @mem with its allocation.
+ * Is there device memory at either end of a buffer? 1: yes, @mem is filled with its allocation. 0: no.
+ * Negative: the runtime does not say (-FI_EIO, logged), so nothing may touch the buffer.
  *
  * Callers ask only if dev_active(). An operation on a host buffer pays for this question there,
  * unless its descriptor tells (desc_cache.h).
  */
-bool mem_finds_device(const void *addr, size_t len, struct dev_mem *mem);
+int mem_find_device(const void *addr, size_t len, struct dev_mem *mem);
 
-static inline bool mem_is_device(const void *addr, size_t len)
+/* The same where only that matters */
+static inline int mem_is_device(const void *addr, size_t len)
 {
 	struct dev_mem mem;
 
-	return dev_active() && mem_finds_device(addr, len, &mem);
+	return dev_active() ? mem_find_device(addr, len, &mem) : 0;
 }
 
 /*
@@ -53,6 +55,7 @@ static inline bool mem_is_device(const void *addr, size_t len)
  * -FI_EINVAL	a piece has a length but no address
  * -FI_EFAULT	a piece leaves the allocation that it begins in, or begins in host memory and
  *		runs into device memory
+ * -FI_EIO	the runtime does not say what a piece is
  *
  * After this call, our copy queues see the copies that the application has made before it.
  */

@@ -48,7 +48,7 @@ int pin_device(struct xfer_req *req, const char **why)
 		if (!iov->iov_len)
 			continue;
 		/* pieces may lie in allocations of their own, of the device that is flushed */
-		if (req->count > 1 && !dev_find(iov->iov_base, &mem)) {
+		if (req->count > 1 && dev_find(iov->iov_base, &mem) != 1) {
 			refusal = "some of the buffer is host memory";
 			ret = -FI_EOPNOTSUPP;
 		} else if (mem.ops != req->mem.ops || mem.ordinal != req->mem.ordinal) {
