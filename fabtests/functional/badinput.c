@@ -19,6 +19,7 @@ struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	struct ft_buf host, device;
+	char *freed, *freed_unseen;
 	bool have_device;
 };
 
@@ -59,6 +60,19 @@ static void straddle_large(const struct side *s, struct ft_op *op)
 	op->desc[0] = NULL;
 }
 
+/* Device memory that was used for a message, and some that was not, and freed */
+static void freed(const struct side *s, struct ft_op *op)
+{
+	op->iov[0] = (struct iovec){s->freed, 4096};
+	op->desc[0] = NULL;
+}
+
+static void freed_unseen(const struct side *s, struct ft_op *op)
+{
+	op->iov[0] = (struct iovec){s->freed_unseen, 4096};
+	op->desc[0] = NULL;
+}
+
 static void no_address(const struct side *s, struct ft_op *op)
 {
 	op->iov[0] = (struct iovec){NULL, 4096};
@@ -86,6 +100,8 @@ static const struct bad_case cases[] = {
 	{"a length that wraps around the address space", true, outside},
 	{"a buffer that runs from host into device memory", true, straddle},
 	{"a buffer that runs from host over all the device memory", true, straddle_large},
+	{"device memory that has been freed", true, freed},
+	{"freed device memory that was never used", true, freed_unseen},
 	{"no address", false, no_address},
 	{"no address for the second piece", false, no_address_second},
 	{"more pieces than iov_limit", false, too_many_pieces},
@@ -169,6 +185,21 @@ static int null_arguments(struct side *s)
 	return 0;
 }
 
+/* All at once, so that none takes the place of another */
+static int make_freed(struct side *s)
+{
+	struct ft_buf seen, unseen;
+
+	FT_TRY(ft_buf_alloc(&s->ctx, &seen, s->proc->opts.iface, SIZE));
+	FT_TRY(ft_buf_alloc(&s->ctx, &unseen, s->proc->opts.iface, SIZE));
+	FT_TRY(good_message(s, &seen, 0));
+	s->freed = seen.addr;
+	s->freed_unseen = unseen.addr;
+	ft_buf_free(&seen);
+	ft_buf_free(&unseen);
+	return 0;
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct side s = {.proc = proc, .have_device = proc->opts.iface != FI_HMEM_SYSTEM};
@@ -193,6 +224,8 @@ static int run(struct ft_proc *proc)
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	}
 	FT_TRY(null_arguments(&s));
+	if (s.have_device)
+		FT_TRY(make_freed(&s));
 	for (size_t i = 0; i < FT_COUNT(cases); i++) {
 		if (cases[i].device && !s.have_device)
 			continue;

@@ -421,9 +421,37 @@ static void test_freed_and_allocated(void **state)
 		for (size_t j = 0; j < i; j++)
 			assert_int_not_equal(ids[i], ids[j]);
 		unit_dev_free(ptr);
-		assert_int_equal(classify(ptr, 1, &mem), 0);
-		assert_null(mem.ops);
+		assert_int_equal(classify(ptr, 1, &mem), -FI_EFAULT);
 	}
+}
+
+/* What has been freed is no host memory, whatever has been there before */
+static void test_freed(void **state)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+	char *ptr = unit_dev_alloc(SIZE), *page;
+	const struct iovec iov = {ptr, SIZE};
+	struct dev_mem mem;
+
+	/* nobody has seen it */
+	unit_dev_free(ptr);
+	assert_int_equal(classify(ptr, SIZE, &mem), -FI_EFAULT);
+	/* registering touches nothing */
+	assert_int_equal(mem_classify_untouched(&iov, 1, &mem), 0);
+	assert_null(mem.ops);
+	/* then host memory is there, to the last byte of its page, and then device memory again */
+	page = mmap(ptr, SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
+	assert_ptr_equal(page, ptr);
+	assert_int_equal(classify(ptr, SIZE, &mem), 0);
+	assert_int_equal(classify(ptr + SIZE - 1, 1, &mem), 0);
+	assert_null(mem.ops);
+	assert_ptr_equal(mmap(ptr, SIZE, PROT_NONE, flags | MAP_NORESERVE, -1, 0), ptr);
+	assert_ptr_equal(unit_dev_alloc(SIZE), ptr);
+	assert_int_equal(classify(ptr, SIZE, &mem), 0);
+	assert_non_null(mem.ops);
+	unit_dev_free(ptr);
+	assert_int_equal(classify(ptr, SIZE, &mem), -FI_EFAULT);
+	assert_int_equal(classify(ptr + SIZE - 1, 1, &mem), -FI_EFAULT);
 }
 
 static void test_iov_len(void **state)
@@ -485,8 +513,7 @@ static void scene_not_initialised(void **state)
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(classify(host, sizeof host, &mem), 0);
 		assert_null(mem.ops);
-		assert_int_equal(classify((void *) PAGE, SIZE, &mem), 0);
-		assert_null(mem.ops);
+		assert_int_equal(classify((void *) PAGE, SIZE, &mem), -FI_EFAULT);
 		assert_false(mem_is_device(host, sizeof host));
 	}
 	assert_int_equal(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
@@ -617,6 +644,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_in_heap),
 		cmocka_unit_test(test_in_stack),
 		cmocka_unit_test(test_freed_and_allocated),
+		cmocka_unit_test(test_freed),
 		cmocka_unit_test(test_iov_len),
 		cmocka_unit_test(test_iov_slice),
 		cmocka_unit_test(test_not_initialised),

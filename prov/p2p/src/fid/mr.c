@@ -311,7 +311,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 		return -FI_EINVAL;
 	mem.ops = NULL;
 	if (!(flags & LF_MR_DMABUF) && !mr_is_all(attr))
-		ret = mem_classify(attr->mr_iov, attr->iov_count, NULL, &mem);
+		ret = mem_classify_untouched(attr->mr_iov, attr->iov_count, &mem);
 	if (ret)
 		return ret;
 	if (!mem.ops && !(flags & LF_MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {

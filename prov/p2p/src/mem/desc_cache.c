@@ -124,8 +124,12 @@ bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, voi
 int desc_cache_find_device(const struct desc_cache *book, const void *addr, size_t len,
 			   const void *desc, struct dev_mem *mem)
 {
+	int ret;
+
 	if (cell_mine(book->cells, desc))
 		return 1;
-	return desc_cache_host_holds(book, desc, addr, len) ? 0
-							    : mem_find_device(addr, len, mem);
+	if (desc_cache_host_holds(book, desc, addr, len))
+		return 0;
+	ret = mem_find_device(addr, len, mem);
+	return ret || !len || mem_readable(addr) ? ret : -FI_EFAULT;
 }

@@ -78,7 +78,8 @@ bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, voi
 		     size_t count);
 
 /*
- * Does what mem_find_device() does, but asks the descriptor first. @desc may be NULL.
+ * Does what mem_find_device() does, but asks the descriptor first. @desc may be NULL. -FI_EFAULT,
+ * not logged: the CPU would fault there (mem_readable()).
  *
  * Returns 1 without filling @mem if @desc is ours, right or wrong for this buffer: the core must
  * not get such a descriptor.

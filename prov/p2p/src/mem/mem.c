@@ -2,9 +2,11 @@
 /* Classification of buffers. See mem.h. */
 #include "mem/mem.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
@@ -19,6 +21,49 @@
 
 static uint64_t mem_settled[MEM_SETTLED];
 
+/*
+ * Pages at which the CPU has been able to read. Each has its place; others take it from it, and then
+ * the kernel is asked again.
+ */
+#define MEM_PAGES 4096
+
+static uintptr_t mem_pages[MEM_PAGES];
+
+/* Where the device memory is now, there is no host memory any more */
+static void mem_pages_forget(const struct dev_mem *mem)
+{
+	uintptr_t page;
+
+	for (size_t i = 0; i < MEM_PAGES; i++) {
+		page = __atomic_load_n(&mem_pages[i], __ATOMIC_RELAXED);
+		if ((page << MEM_PAGE_SHIFT) - mem->base < mem->size)
+			__atomic_store_n(&mem_pages[i], 0, __ATOMIC_RELAXED);
+	}
+}
+
+/*
+ * The call does nothing, as there is no signal 0. The kernel reads what is to be done at that signal
+ * before it finds that. That is less than 64 bytes.
+ */
+static P2P_APART bool mem_ask_kernel(uintptr_t addr)
+{
+	return !syscall(SYS_rt_sigaction, 0, addr & ~(uintptr_t) 63, NULL, 8) ||
+	       errno != EFAULT;
+}
+
+bool mem_readable(const void *addr)
+{
+	const uintptr_t page = (uintptr_t) addr >> MEM_PAGE_SHIFT;
+	uintptr_t *known = &mem_pages[page % MEM_PAGES];
+
+	if (p2p_likely(__atomic_load_n(known, __ATOMIC_RELAXED) == page))
+		return true;
+	if (!mem_ask_kernel((uintptr_t) addr))
+		return false;
+	__atomic_store_n(known, page, __ATOMIC_RELAXED);
+	return true;
+}
+
 static void mem_settle(const struct dev_mem *mem)
 {
 	uint64_t *slot = &mem_settled[mem->id % MEM_SETTLED];
@@ -28,6 +73,7 @@ static void mem_settle(const struct dev_mem *mem)
 	 */
 	if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == mem->id)
 		return;
+	mem_pages_forget(mem);
 	mem->ops->settle(mem);
 	__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
 }
@@ -147,7 +193,8 @@ static int mem_find(const struct iovec *iov, const struct dev_mem *seen, struct 
 	return 1;
 }
 
-static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen,
+/* @used: the CPU will touch it if it is host memory */
+static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen, bool used,
 			      struct dev_mem *mem)
 {
 	uintptr_t start = (uintptr_t) iov->iov_base;
@@ -166,10 +213,18 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 		return -FI_EFAULT;
 	}
 	ret = mem_find(iov, seen, mem);
-	if (ret <= 0) {
+	if (ret <= 0)
 		mem->ops = NULL;
+	if (ret < 0)
 		return ret;
+	if (!ret && used && dev_active() && !mem_readable(iov->iov_base)) {
+		P2P_WARN(
+			"buffer %p+%zu: nothing is there, or device memory that has been freed\n",
+			iov->iov_base, iov->iov_len);
+		return -FI_EFAULT;
 	}
+	if (!ret)
+		return 0;
 	if (start < mem->base) {
 		P2P_WARN("buffer %p+%zu begins in host memory and ends in %s memory of "
 			 "device %d: use one buffer for each\n",
@@ -189,21 +244,32 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 	return 0;
 }
 
-int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
-		 struct dev_mem *mem)
+static int mem_classify_all(const struct iovec *iov, size_t count, const struct dev_mem *seen,
+			    bool used, struct dev_mem *mem)
 {
 	struct dev_mem piece;
 	int ret;
 
 	mem->ops = NULL;
 	for (size_t i = 0; i < count; i++) {
-		ret = mem_classify_piece(&iov[i], seen, &piece);
+		ret = mem_classify_piece(&iov[i], seen, used, &piece);
 		if (ret)
 			return ret;
 		if (piece.ops && !mem->ops)
 			*mem = piece;
 	}
 	return 0;
+}
+
+int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
+		 struct dev_mem *mem)
+{
+	return mem_classify_all(iov, count, seen, true, mem);
+}
+
+int mem_classify_untouched(const struct iovec *iov, size_t count, struct dev_mem *mem)
+{
+	return mem_classify_all(iov, count, NULL, false, mem);
 }
 
 size_t mem_iov_len(const struct iovec *iov, size_t count)

@@ -54,13 +54,23 @@ static inline int mem_is_device(const void *addr, size_t len)
  * Returns 0 or a negative error, logged with the piece:
  * -FI_EINVAL	a piece has a length but no address
  * -FI_EFAULT	a piece leaves the allocation that it begins in, or begins in host memory and
- *		runs into device memory
+ *		runs into device memory; or the CPU would fault there, as where device memory
+ *		has been freed
  * -FI_EIO	the runtime does not say what a piece is
  *
  * After this call, our copy queues see the copies that the application has made before it.
  */
 int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
 		 struct dev_mem *mem);
+
+/* The same where nobody touches the memory now, as it is registered. Nothing need be there yet */
+int mem_classify_untouched(const struct iovec *iov, size_t count, struct dev_mem *mem);
+
+/*
+ * Can the CPU read at @addr, which no runtime knows? The kernel is asked once for each page, and
+ * again after device memory has been there.
+ */
+bool mem_readable(const void *addr);
 
 /* The bytes in @iov; SIZE_MAX if the sum is more than that */
 size_t mem_iov_len(const struct iovec *iov, size_t count);

@@ -297,7 +297,7 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 	struct dev_mem mem;
 	int ret;
 
-	ret = mem_classify(op->iov, op->count, op->seen, &mem);
+	ret = mem_classify_untouched(op->iov, op->count, &mem);
 	if (ret)
 		return ret;
 	*choice = (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
