@@ -234,6 +234,7 @@ void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
 {
 	fake_ep_init(ep, cq);
 	assert_int_equal(xfer_ep_init(ep, &fake_xfer), 0);
+	xfer_ep_add(ep);
 	for (int addr = 0; addr < FAKE_KNOWN; addr++)
 		fake_peer(ep, addr);
 }

@@ -533,9 +533,7 @@ static int av_new(struct p2p_domain *domain, struct fi_av_attr *attr, struct p2p
 	ret = fi_av_open(domain->core, attr, &av->core, av);
 	if (ret)
 		goto free_av;
-	ret = fid_pair_add(&av->core->fid, &av->fid.fid);
-	if (ret)
-		goto close_core;
+	fid_pair_add(&av->pair, &av->core->fid, &av->fid.fid);
 	av->domain = domain;
 	pthread_mutex_init(&av->lock, NULL);
 	av->fid.fid.fclass = FI_CLASS_AV;
@@ -544,8 +542,6 @@ static int av_new(struct p2p_domain *domain, struct fi_av_attr *attr, struct p2p
 	*opened = av;
 	return 0;
 
-close_core:
-	fi_close(&av->core->fid);
 free_av:
 	free(av);
 	return ret;

@@ -15,6 +15,7 @@
 
 #include "base/base.h"
 #include "fid/domain.h"
+#include "fid/fid.h"
 
 /**
  * struct p2p_av - an address vector.
@@ -43,6 +44,7 @@ struct p2p_av {
 	struct av_name *named_addrs;
 	struct av_name *found;
 	void (*closed)(const struct p2p_av *av);
+	struct fid_pair pair;
 };
 
 static inline struct p2p_av *av_of(struct fid *fid)

@@ -400,7 +400,8 @@ static int ep_enable(struct p2p_ep *ep)
 		return ret;
 	}
 	ep->xfer.name_len = len;
-	return xfer_ep_start(&ep->xfer);
+	xfer_ep_start(&ep->xfer);
+	return 0;
 }
 
 /* FI_SETOPSFLAG: changes what calls without flags do in one direction */
@@ -436,7 +437,7 @@ static int ep_close(struct fid *fid)
 	fid_pair_remove(core);
 	ret = xfer_ep_fini(&ep->xfer);
 	if (ret) {
-		fid_pair_add(core, fid);
+		fid_pair_add(&ep->pair, core, fid);
 		return ret;
 	}
 	if (conf.stats)
@@ -466,7 +467,10 @@ static struct fid_class ep_class = {
 
 /* ---- open ---- */
 
-/* Makes an endpoint of ours of what is open at the core. 0 or an error */
+/*
+ * Makes an endpoint of ours, before there is one of the core's: some core providers do not survive
+ * the end of an endpoint that nothing was bound to. 0 or an error
+ */
 static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 {
 	struct p2p_domain *domain = ep->domain;
@@ -540,22 +544,10 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 		return ret;
 	ret = fi_endpoint(domain->core, info, &ep->xfer.core, ep);
 	if (ret)
-		goto fini_side;
-	ret = fid_pair_add(&ep->xfer.core->fid, &ep->fid.fid);
-	if (!ret)
-		return 0;
-	fi_close(&ep->xfer.core->fid);
-fini_side:
-	side_ep_fini(ep);
+		side_ep_fini(ep);
+	else
+		fid_pair_add(&ep->pair, &ep->xfer.core->fid, &ep->fid.fid);
 	return ret;
-}
-
-/* Undoes ep_open_core(), or fi_srx_context(). */
-static void ep_close_core(struct p2p_ep *ep)
-{
-	fid_pair_remove(&ep->xfer.core->fid);
-	fi_close(&ep->xfer.core->fid);
-	side_ep_fini(ep);
 }
 
 /* Sets what the application has asked for. */
@@ -592,21 +584,22 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 	if (!core_info || !ep)
 		goto free_both;
 	ep->domain = domain_of(&domain->fid);
-	ret = ep_open_core(ep, core_info);
-	if (ret)
-		goto free_both;
-	ep_set_attr(ep, info);
-	ep->xfer.lends = ep->domain->xfer.stage.lender;
 	ret = ep_init(ep, FI_CLASS_EP, context);
 	if (ret)
-		goto close_core;
+		goto free_both;
+	ret = ep_open_core(ep, core_info);
+	if (ret)
+		goto fini_xfer;
+	ep_set_attr(ep, info);
+	ep->xfer.lends = ep->domain->xfer.stage.lender;
+	xfer_ep_add(&ep->xfer);
 	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	*ep_fid = &ep->fid;
 	lf.freeinfo(core_info);
 	return 0;
 
-close_core:
-	ep_close_core(ep);
+fini_xfer:
+	xfer_ep_undo(&ep->xfer);
 free_both:
 	free(ep);
 	if (core_info)
@@ -631,22 +624,23 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		return -FI_ENOMEM;
-	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);
-	if (ret)
-		goto free_ep;
-	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
 	ep->domain = domain;
 	ret = ep_init(ep, FI_CLASS_SRX_CTX, context);
 	if (ret)
-		goto close_core;
+		goto free_ep;
+	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);
+	if (ret)
+		goto fini_xfer;
+	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
+	xfer_ep_add(&ep->xfer);
 	/* which endpoint, and so which queue, a receive is for is not known when it is posted */
 	ep->rx_all = true;
 	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);
 	*ep_fid = &ep->fid;
 	return 0;
 
-close_core:
-	ep_close_core(ep);
+fini_xfer:
+	xfer_ep_undo(&ep->xfer);
 free_ep:
 	free(ep);
 	return ret;

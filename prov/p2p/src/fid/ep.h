@@ -38,6 +38,7 @@ struct p2p_ep {
 	int hmem_p2p;
 	bool tx_all;
 	bool rx_all;
+	struct fid_pair pair;
 };
 
 _Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==

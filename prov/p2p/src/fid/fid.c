@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 #include <rdma/fi_errno.h>
 
 /* ---- the core's object behind one of ours ---- */
@@ -30,56 +29,58 @@ struct fid *fid_core(struct fid *fid)
 
 /* ---- our object around one of the core's ---- */
 
-struct fid_pair {
-	struct fid *core;
-	struct fid *user;
-	UT_hash_handle hh;
-};
+/* In chains, by the core's object */
+#define FID_CHAINS 1024
 
-static struct fid_pair *fid_pairs;
+static LIST_HEAD(, fid_pair) fid_pairs[FID_CHAINS];
 static pthread_mutex_t fid_pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 
-int fid_pair_add(struct fid *core, struct fid *user)
+static unsigned int fid_chain(const struct fid *core)
 {
-	struct fid_pair *pair = calloc(1, sizeof *pair);
-	bool added;
+	return (uintptr_t) core / 64 % FID_CHAINS;
+}
 
-	if (!pair)
-		return -FI_ENOMEM;
+/* Called with the lock held */
+static struct fid_pair *fid_pair_find(const struct fid *core)
+{
+	struct fid_pair *pair;
+
+	LIST_FOREACH(pair, &fid_pairs[fid_chain(core)], entry) {
+		if (pair->core == core)
+			return pair;
+	}
+	return NULL;
+}
+
+void fid_pair_add(struct fid_pair *pair, struct fid *core, struct fid *user)
+{
 	pair->core = core;
 	pair->user = user;
 	pthread_mutex_lock(&fid_pairs_lock);
-	HASH_ADD_PTR(fid_pairs, core, pair);
-	added = pair->hh.tbl;
+	LIST_INSERT_HEAD(&fid_pairs[fid_chain(core)], pair, entry);
 	pthread_mutex_unlock(&fid_pairs_lock);
-	if (!added)
-		free(pair);
-	return added ? 0 : -FI_ENOMEM;
 }
 
-void fid_pair_remove(struct fid *core)
+struct fid_pair *fid_pair_remove(struct fid *core)
 {
 	struct fid_pair *pair;
 
 	pthread_mutex_lock(&fid_pairs_lock);
-	HASH_FIND_PTR(fid_pairs, &core, pair);
+	pair = fid_pair_find(core);
 	if (pair)
-		HASH_DEL(fid_pairs, pair);
+		LIST_REMOVE(pair, entry);
 	pthread_mutex_unlock(&fid_pairs_lock);
-	free(pair);
+	return pair;
 }
 
 struct fid *fid_user(struct fid *core)
 {
-	struct fid *user = core;
 	struct fid_pair *pair;
 
 	pthread_mutex_lock(&fid_pairs_lock);
-	HASH_FIND_PTR(fid_pairs, &core, pair);
-	if (pair)
-		user = pair->user;
+	pair = fid_pair_find(core);
 	pthread_mutex_unlock(&fid_pairs_lock);
-	return user;
+	return pair ? pair->user : core;
 }
 
 /* ---- entries of struct fi_ops ---- */
@@ -119,14 +120,12 @@ int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 
 int fid_close_core(struct fid *core)
 {
-	struct fid *user = fid_user(core);
-	int ret;
-
 	/* before the close: another object may have the address afterwards */
-	fid_pair_remove(core);
-	ret = fi_close(core);
-	if (ret && user != core)
-		fid_pair_add(core, user);
+	struct fid_pair *pair = fid_pair_remove(core);
+	int ret = fi_close(core);
+
+	if (ret && pair)
+		fid_pair_add(pair, core, pair->user);
 	return ret;
 }
 

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/queue.h>
 #include <rdma/fabric.h>
 
 /**
@@ -33,13 +34,20 @@ const struct fid_class *fid_class(const struct fid *fid);
 /* The core's object behind @fid if that is ours, else @fid itself */
 struct fid *fid_core(struct fid *fid);
 
+/* Which object of ours is around one of the core's. It lies in ours */
+struct fid_pair {
+	struct fid *core;
+	struct fid *user;
+	LIST_ENTRY(fid_pair) entry;
+};
+
 /*
  * The way back, for objects that events tell of. Any value may be asked for: applications
- * write events of their own. fid_close_core() takes a pair out. Any thread may call these.
- * 0 or -FI_ENOMEM
+ * write events of their own. fid_pair_remove() returns the pair, or NULL where there is none;
+ * fid_close_core() takes it out, too. Any thread may call these.
  */
-int fid_pair_add(struct fid *core, struct fid *user);
-void fid_pair_remove(struct fid *core);
+void fid_pair_add(struct fid_pair *pair, struct fid *core, struct fid *user);
+struct fid_pair *fid_pair_remove(struct fid *core);
 struct fid *fid_user(struct fid *core);
 
 /* Entries of struct fi_ops: the core's object answers, if it may see the arguments */

@@ -76,13 +76,9 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	ret = layered ? info_to_core(core_info, fi_version()) : 0;
 	if (!ret)
 		ret = fi_passive_ep(fabric_of(&fabric->fid)->core, core_info, &pep->core, pep);
-	if (!ret) {
-		ret = fid_pair_add(&pep->core->fid, &pep->fid.fid);
-		if (ret)
-			fi_close(&pep->core->fid);
-	}
 	if (ret)
 		goto free_both;
+	fid_pair_add(&pep->pair, &pep->core->fid, &pep->fid.fid);
 	lf.freeinfo(core_info);
 	pep->fid.fid.fclass = FI_CLASS_PEP;
 	pep->fid.fid.context = context;

@@ -5,6 +5,8 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "fid/fid.h"
+
 /**
  * struct p2p_pep - a passive endpoint.
  * @info:	what it was opened with; NULL with the hook, which leaves infos as they are
@@ -13,6 +15,7 @@ struct p2p_pep {
 	struct fid_pep fid;
 	struct fid_pep *core;
 	struct fi_info *info;
+	struct fid_pair pair;
 };
 
 static inline struct p2p_pep *pep_of(struct fid *fid)

@@ -335,7 +335,7 @@ static bool ipc_import_fits(const struct ipc_import *import)
 
 	if (import->shared)
 		return true;
-	if (!import->ops->find(import->addr, &mem))
+	if (import->ops->find(import->addr, &mem) != 1)
 		return false;
 	offset = (uintptr_t) import->addr - mem.base;
 	return offset <= mem.size && import->size <= mem.size - offset;

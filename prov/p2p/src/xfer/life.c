@@ -100,6 +100,7 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx;
 
+	ctrl_close(ep);
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
@@ -108,32 +109,34 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 	ep->xfer->protos->ep_fini(ep);
 }
 
-static int xfer_ep_add(struct xfer_ep *ep, struct xfer *xfer, struct xfer_ep *front)
+int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 {
-	int ret = xfer->protos->ep_init(ep);
-
-	if (ret)
-		return ret;
 	ep->xfer = xfer;
-	ep->front = front;
+	ep->front = ep;
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);
 	TAILQ_INIT(&ep->claimed);
 	LIST_INIT(&ep->live);
-	LIST_INSERT_HEAD(&xfer->eps, ep, entry);
-	/* who sleeps without a descriptor has something to look for now */
-	wait_wake_all(&xfer->wait);
-	return 0;
+	return xfer->protos->ep_init(ep);
 }
 
-int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
+void xfer_ep_undo(struct xfer_ep *ep)
 {
-	int ret;
+	ep->xfer->protos->ep_fini(ep);
+}
 
-	p2p_lock_take(&xfer->lock);
-	ret = xfer_ep_add(ep, xfer, ep);
-	p2p_lock_drop(&xfer->lock);
-	return ret;
+static void xfer_ep_list(struct xfer_ep *ep)
+{
+	LIST_INSERT_HEAD(&ep->xfer->eps, ep, entry);
+	/* who sleeps without a descriptor has something to look for now */
+	wait_wake_all(&ep->xfer->wait);
+}
+
+void xfer_ep_add(struct xfer_ep *ep)
+{
+	p2p_lock_take(&ep->xfer->lock);
+	xfer_ep_list(ep);
+	p2p_lock_drop(&ep->xfer->lock);
 }
 
 int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
@@ -146,28 +149,23 @@ int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 	side->tag_bit = front->tag_bit;
 	side->txcq = front->txcq;
 	side->rxcq = front->rxcq;
-	ret = xfer_ep_add(side, front->xfer, front);
+	ret = xfer_ep_init(side, front->xfer);
 	if (ret) {
 		fi_close(&side->core->fid);
 		return ret;
 	}
-	ret = ctrl_listen(side);
-	if (!ret)
-		return 0;
-	xfer_ep_close_core(side);
-	xfer_ep_drop(side);
-	return ret;
+	side->front = front;
+	xfer_ep_list(side);
+	ctrl_listen(side);
+	return 0;
 }
 
-int xfer_ep_start(struct xfer_ep *ep)
+void xfer_ep_start(struct xfer_ep *ep)
 {
-	int ret;
-
 	p2p_lock_take(&ep->xfer->lock);
-	ret = ctrl_start(ep);
-	ep->started = !ret;
+	ctrl_start(ep);
+	ep->started = true;
 	p2p_lock_drop(&ep->xfer->lock);
-	return ret;
 }
 
 int xfer_ep_fini(struct xfer_ep *ep)

@@ -11,8 +11,13 @@ void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
 /* Closes the core's queue. 0 or the core's error; then the queue is as before. */
 int xfer_cq_fini(struct xfer_cq *cq);
 
-/* Adds an endpoint; the caller sets the rest before it is started. 0 or -FI_ENOMEM */
+/*
+ * Begins an endpoint, before there is one of the core's: 0 or -FI_ENOMEM. Then it is added to its domain,
+ * or undone. The caller sets the rest before it is started
+ */
 int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer);
+void xfer_ep_add(struct xfer_ep *ep);
+void xfer_ep_undo(struct xfer_ep *ep);
 
 /*
  * The same for a side endpoint of @front, whose core endpoint is enabled, and whose names can be resolved
@@ -21,7 +26,7 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer);
 int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front);
 
 /* The core's endpoint is enabled: posts the internal receives. */
-int xfer_ep_start(struct xfer_ep *ep);
+void xfer_ep_start(struct xfer_ep *ep);
 
 /*
  * Closes the core's endpoint, and the side endpoint of it, and ends what was under way on them without
