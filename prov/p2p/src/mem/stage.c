@@ -40,16 +40,17 @@ static const struct {
 	[STAGE_PIECE] = {&conf.chunk_size, 40},      [STAGE_BRIEF] = {&stage_brief_size, 1},
 };
 
-static void *stage_map(size_t len)
+/* Who gets none may try again, thousands of times: the first time is said */
+static void *stage_map(struct stage *stage, size_t len)
 {
 	void *addr = mmap(NULL, len, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const bool poor = addr == MAP_FAILED;
 
-	if (addr == MAP_FAILED) {
+	if (poor && !stage->poor)
 		P2P_WARN("no %zu bytes of host memory for staging\n", len);
-		return NULL;
-	}
-	return addr;
+	stage->poor = poor;
+	return poor ? NULL : addr;
 }
 
 /*
@@ -57,9 +58,9 @@ static void *stage_map(size_t len)
  * are copied through in turn, and with small pages every copy begins with the address
  * translations of the last one gone.
  */
-static void *stage_map_huge(size_t len)
+static void *stage_map_huge(struct stage *stage, size_t len)
 {
-	char *addr = stage_map(len + STAGE_HUGE), *start;
+	char *addr = stage_map(stage, len + STAGE_HUGE), *start;
 
 	if (!addr)
 		return NULL;
@@ -190,7 +191,7 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 		len += stage->pools[i].count * stage_stride(&stage->pools[i]);
 	}
 	len = P2P_ALIGN_UP(len, 4096);
-	stage->region = stage_map_huge(len);
+	stage->region = stage_map_huge(stage, len);
 	if (!stage->region)
 		return -FI_ENOMEM;
 	stage->region_len = len;
@@ -324,7 +325,7 @@ struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len)
 	if (!reserve)
 		return NULL;
 	reserve->size = size;
-	reserve->addr = stage_map(size);
+	reserve->addr = stage_map(stage, size);
 	if (!reserve->addr)
 		goto free_reserve;
 	if (stage_register(stage, reserve->addr, size, &reserve->mr))

@@ -115,6 +115,7 @@ struct stage_pool {
  * @region:	the memory behind all slots; it is there from the first use of a device on
  * @kept:	reserves for re-use
  * @backed:	how many bytes of @kept may have pages
+ * @poor:	the system had no memory at the last time
  */
 struct stage {
 	struct fid_domain *domain;
@@ -129,6 +130,7 @@ struct stage {
 	struct stage_reserves kept;
 	size_t kept_count;
 	size_t backed;
+	bool poor;
 };
 
 /*

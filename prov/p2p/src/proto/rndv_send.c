@@ -141,16 +141,13 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	struct xfer_ep *ep = req->ctx.ep;
 	struct board *board = &ep->xfer->board;
 	void *note;
-	int ret;
 
 	note = msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) ? board_note(board, msg->id)
 								    : NULL;
 	if (!note)
 		return ctrl_ask(req->peer, msg);
 	/* an answer may be a message all the same */
-	ret = ctrl_listen(ep);
-	if (ret)
-		return ret;
+	ctrl_listen(ep);
 	if (wait_sleepers(&ep->xfer->wait))
 		msg->flags |= WIRE_CALLS;
 	msg->token = req->peer->theirs;
@@ -228,8 +225,9 @@ static bool rndv_marker_first(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
-	if (!ep->near || !hello_reads(req->peer) || ctrl_listen(ep))
+	if (!ep->near || !hello_reads(req->peer))
 		return false;
+	ctrl_listen(ep);
 	req->transfer.id = xfer_id_new(ep->xfer);
 	return board_note(&ep->xfer->board, req->transfer.id) && rndv_marker_inject(req);
 }

@@ -134,20 +134,16 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 }
 
 /*
- * Posts it, now or when the core has room: others may have taken all of its places, and it says so
- * in one of two ways.
+ * Posts it, now or when the core takes it: others may have taken all of its places, and it says so
+ * in one of two ways. After any other error it is tried again, too, as peers would wait for ever.
  */
-static int ctrl_in_again(struct ctrl_in *ctrl)
+static void ctrl_in_again(struct ctrl_in *ctrl)
 {
 	int ret = ctrl_in_post(ctrl);
 
-	if (!ret || ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
-		ctrl_in_wait(ctrl, ret);
-		return 0;
-	}
-	P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
-	ctrl_in_drop(&ctrl->ctx);
-	return ret;
+	if (ret && ret != -FI_EAGAIN && ret != -FI_ENOMEM && !ctrl->waits)
+		P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
+	ctrl_in_wait(ctrl, ret);
 }
 
 /*
@@ -236,52 +232,64 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		ctrl_in_again(ctrl);
 }
 
+/* How many internal receives have no memory yet */
+static void ctrl_in_miss(struct xfer_ep *ep, unsigned int missing)
+{
+	xfer_busy_add(ep->xfer, (int) missing - (int) ep->missing);
+	ep->missing = missing;
+}
+
+/* Posts those that are missing, as far as there is memory for them */
+static void ctrl_in_fill(struct xfer_ep *ep)
+{
+	struct stage_reserve *reserve;
+	struct ctrl_in *ctrl;
+
+	while (ep->missing) {
+		reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
+		ctrl = reserve ? cell_get(&ep->xfer->cells) : NULL;
+		if (reserve && !ctrl)
+			stage_reserve_put(&ep->xfer->stage, reserve, 0);
+		if (!ctrl)
+			return;
+		ctrl->reserve = reserve;
+		ctrl->waits = false;
+		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
+		ctrl_in_again(ctrl);
+		ctrl_in_miss(ep, ep->missing - 1);
+	}
+}
+
+/* So many internal receives are posted, now or when there is room and memory */
+static void ctrl_in_want(struct xfer_ep *ep, unsigned int wanted)
+{
+	if (ep->ears >= wanted)
+		return;
+	ctrl_in_miss(ep, ep->missing + wanted - ep->ears);
+	ep->ears = wanted;
+	ctrl_in_fill(ep);
+}
+
 void ctrl_progress(struct xfer_ep *ep)
 {
-	struct xfer_ctx *ctx, *next;
+	struct xfer_ctx *ctx;
 
 	xfer_assert_locked(ep->xfer);
-	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = next) {
-		next = LIST_NEXT(ctx, live);
+	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = LIST_NEXT(ctx, live)) {
 		if (ctx->done == ctrl_received && ((struct ctrl_in *) ctx)->waits)
 			ctrl_in_again((struct ctrl_in *) ctx);
 	}
+	ctrl_in_fill(ep);
 }
 
-/* Posts one more internal receive. 0 or an error */
-static int ctrl_in_add(struct xfer_ep *ep)
+void ctrl_listen(struct xfer_ep *ep)
 {
-	struct ctrl_in *ctrl = cell_get(&ep->xfer->cells);
-	int ret;
-
-	if (!ctrl)
-		return -FI_ENOMEM;
-	ctrl->reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
-	if (!ctrl->reserve) {
-		cell_put(&ep->xfer->cells, ctrl);
-		return -FI_ENOMEM;
-	}
-	ctrl->waits = false;
-	xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
-	ret = ctrl_in_again(ctrl);
-	if (!ret)
-		ep->ears++;
-	return ret;
-}
-
-int ctrl_listen(struct xfer_ep *ep)
-{
-	unsigned int wanted = ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE;
-	int ret = 0;
-
 	xfer_assert_locked(ep->xfer);
-	while (!ret && ep->ears < wanted)
-		ret = ctrl_in_add(ep);
-	if (!ep->ears || ep->listens)
-		return ret;
+	ctrl_in_want(ep, ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE);
+	if (ep->listens)
+		return;
 	ep->listens = true;
 	xfer_apart_update(ep->xfer);
-	return ret;
 }
 
 void ctrl_expect(struct xfer_cq *cq, uint64_t data)
@@ -305,12 +313,13 @@ static bool ctrl_serves(const struct xfer_ep *ep)
 }
 
 /* Peers may greet this endpoint: nobody has to look for that in another queue than the one that is read. */
-int ctrl_start(struct xfer_ep *ep)
+void ctrl_start(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	if (ctrl_serves(ep) || ep->asked)
-		return ctrl_listen(ep);
-	return ep->rxcq && ep->tag_bit && !ep->ears ? ctrl_in_add(ep) : 0;
+		ctrl_listen(ep);
+	else if (ep->rxcq && ep->tag_bit)
+		ctrl_in_want(ep, 1);
 }
 
 void ctrl_stop(struct xfer_ep *ep)
@@ -320,6 +329,12 @@ void ctrl_stop(struct xfer_ep *ep)
 		return;
 	ep->listens = false;
 	xfer_apart_update(ep->xfer);
+}
+
+void ctrl_close(struct xfer_ep *ep)
+{
+	xfer_assert_locked(ep->xfer);
+	ctrl_in_miss(ep, 0);
 }
 
 void ctrl_flush(struct xfer_ep *ep)
@@ -378,11 +393,11 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct xfer *xfer = ep->xfer;
 	struct ctrl_out *ctrl;
-	int ret = ep->closing ? -FI_ECANCELED : ctrl_listen(ep);
 
 	xfer_assert_locked(ep->xfer);
-	if (ret)
-		return ret;
+	if (ep->closing)
+		return -FI_ECANCELED;
+	ctrl_listen(ep);
 	ctrl_trace("sending", msg);
 	if (ctrl_append(ep, addr, msg))
 		return 0;

@@ -8,19 +8,22 @@
 /* A message has come: hands it to its protocol, if its sender is known and it fits what is here. */
 void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg);
 
-/* Posts the internal receives if they are not posted. 0 or an error */
-int ctrl_listen(struct xfer_ep *ep);
+/* Posts the internal receives if they are not posted, now or when there is room and memory */
+void ctrl_listen(struct xfer_ep *ep);
 
 /*
  * The endpoint begins: posts an internal receive for greetings; and all, if they may be needed before
- * we hear of it. 0 or a negative error, logged
+ * we hear of it
  */
-int ctrl_start(struct xfer_ep *ep);
+void ctrl_start(struct xfer_ep *ep);
 
 /* No control message is expected any more, but for greetings */
 void ctrl_stop(struct xfer_ep *ep);
 
-/* Posts internal receives that the core had no room for */
+/* The endpoint is closed at the core: what was to be posted is not any more */
+void ctrl_close(struct xfer_ep *ep);
+
+/* Posts internal receives that there was no room or memory for */
 void ctrl_progress(struct xfer_ep *ep);
 
 /* A completion of ours came from the queue, with @data: control messages may be to follow. */

@@ -221,7 +221,8 @@ struct xfer {
  * @mixes:	a message without a receive is taken by any endpoint whose receive has its tag
  * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	control messages may come that others than greetings are
- * @ears:	internal receives; the core has them, but for @deaf
+ * @ears:	internal receives; the core has them, but for @deaf of them, which it had no room for, and
+ *		@missing, for which there was no memory
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
@@ -275,6 +276,7 @@ struct xfer_ep {
 	bool listens;
 	unsigned int ears;
 	unsigned int deaf;
+	unsigned int missing;
 	bool counts_remote;
 	bool closing;
 	bool started;
