@@ -446,8 +446,8 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 	if (!fi_addr && count)
 		return -FI_EINVAL;
 	p2p_lock_take(&xfer->lock);
-	/* transfers under way may still answer the peer, and cores trust an address */
-	keep = av->domain->layered && xfer_moving(xfer);
+	/* transfers under way may still send to the peer, and cores trust an address */
+	keep = xfer_moving(xfer);
 	for (size_t i = 0; i < count; i++)
 		hello_forget(xfer, av_core_addr(av, fi_addr[i]));
 	pthread_mutex_lock(&av->lock);
