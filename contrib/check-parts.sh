@@ -270,6 +270,10 @@ part_load() {
 	fi
 }
 
+part_faults() {
+	counted "faults" "$top/fabtests/faults/run" -j "$lanes" "$base/plain"
+}
+
 part_functional() {
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 	leave_out "$twins"

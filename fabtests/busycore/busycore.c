@@ -8,11 +8,14 @@
  * a row. ofi_p2p must expect that at any time. Nothing is lost by it, and no data passes here.
  *
  * BUSYCORE_SEED=N: the seed of the random choices; 1 unless it is set
+ * BUSYCORE_FAIL=N: instead of all that, the N-th call fails with -FI_EIO, and the process says so on
+ * stderr. Receives are among those calls then
  */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fabric.h>
@@ -102,6 +105,7 @@ static void *busy_copy(const void *ops)
 	return memcpy(table->calls, ops, size);
 }
 
+/* Is the core full now? */
 static bool busy_refuses(void)
 {
 	static unsigned int seed, spell;
@@ -109,7 +113,6 @@ static bool busy_refuses(void)
 	const char *given;
 	bool refuses;
 
-	pthread_mutex_lock(&lock);
 	if (!seeded) {
 		given = getenv("BUSYCORE_SEED");
 		seed = given ? (unsigned int) atoi(given) : 1;
@@ -119,45 +122,93 @@ static bool busy_refuses(void)
 		spell = (unsigned int) rand_r(&seed) % BUSY_SPELL_MAX;
 	refuses = spell || rand_r(&seed) % BUSY_ONE_OF == 0;
 	spell -= spell > 0;
-	pthread_mutex_unlock(&lock);
 	return refuses;
+}
+
+/* Does this call fail? */
+static bool busy_fails(const char *wish)
+{
+	static long calls;
+
+	if (++calls != atol(wish))
+		return false;
+	fprintf(stderr, "fault: core:%s\n", wish);
+	return true;
+}
+
+/* What a call ends with that the core is not to have; 0: it has it */
+static ssize_t busy_answer(bool receives)
+{
+	const char *wish = getenv("BUSYCORE_FAIL");
+	ssize_t ret;
+
+	pthread_mutex_lock(&lock);
+	if (wish)
+		ret = busy_fails(wish) ? -FI_EIO : 0;
+	else
+		ret = !receives && busy_refuses() ? -FI_EAGAIN : 0;
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 /* ---- an endpoint's calls: those that ofi_p2p sends with ---- */
 
 static ssize_t busy_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
-	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->msg->sendmsg(ep, msg, flags);
+	const ssize_t ret = busy_answer(false);
+
+	return ret ? ret : busy_find(ep)->msg->sendmsg(ep, msg, flags);
 }
 
 static ssize_t busy_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
 			       fi_addr_t dest)
 {
-	return busy_refuses() ? -FI_EAGAIN
-			      : busy_find(ep)->msg->injectdata(ep, buf, len, data, dest);
+	const ssize_t ret = busy_answer(false);
+
+	return ret ? ret : busy_find(ep)->msg->injectdata(ep, buf, len, data, dest);
 }
 
 static ssize_t busy_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->tagged->sendmsg(ep, msg, flags);
+	const ssize_t ret = busy_answer(false);
+
+	return ret ? ret : busy_find(ep)->tagged->sendmsg(ep, msg, flags);
 }
 
 static ssize_t busy_tinjectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
 				fi_addr_t dest, uint64_t tag)
 {
-	return busy_refuses()
-		       ? -FI_EAGAIN
-		       : busy_find(ep)->tagged->injectdata(ep, buf, len, data, dest, tag);
+	const ssize_t ret = busy_answer(false);
+
+	return ret ? ret : busy_find(ep)->tagged->injectdata(ep, buf, len, data, dest, tag);
+}
+
+static ssize_t busy_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+	const ssize_t ret = busy_answer(true);
+
+	return ret ? ret : busy_find(ep)->msg->recvmsg(ep, msg, flags);
+}
+
+static ssize_t busy_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	const ssize_t ret = busy_answer(true);
+
+	return ret ? ret : busy_find(ep)->tagged->recvmsg(ep, msg, flags);
 }
 
 static ssize_t busy_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->rma->readmsg(ep, msg, flags);
+	const ssize_t ret = busy_answer(false);
+
+	return ret ? ret : busy_find(ep)->rma->readmsg(ep, msg, flags);
 }
 
 static ssize_t busy_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	return busy_refuses() ? -FI_EAGAIN : busy_find(ep)->rma->writemsg(ep, msg, flags);
+	const ssize_t ret = busy_answer(false);
+
+	return ret ? ret : busy_find(ep)->rma->writemsg(ep, msg, flags);
 }
 
 /* Once an endpoint is enabled, its tables do not change any more. */
@@ -168,12 +219,14 @@ static void busy_enabled(struct busy *busy, struct fid_ep *ep)
 		ep->msg = busy_copy(ep->msg);
 		ep->msg->sendmsg = busy_sendmsg;
 		ep->msg->injectdata = busy_injectdata;
+		ep->msg->recvmsg = busy_recvmsg;
 	}
 	busy->tagged = ep->tagged;
 	if (ep->tagged) {
 		ep->tagged = busy_copy(ep->tagged);
 		ep->tagged->sendmsg = busy_tsendmsg;
 		ep->tagged->injectdata = busy_tinjectdata;
+		ep->tagged->recvmsg = busy_trecvmsg;
 	}
 	busy->rma = ep->rma;
 	if (ep->rma) {

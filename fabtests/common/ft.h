@@ -123,6 +123,7 @@ enum ft_scope {
 	FT_SCOPE_OVERHEAD = 1 << 5,
 	FT_SCOPE_ROUNDS = 1 << 6, /* tests that go on as long as one likes */
 	FT_SCOPE_SUITE = 1 << 7,
+	FT_SCOPE_FAULTS = 1 << 8,
 	/* a server and a client */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,

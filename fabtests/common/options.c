@@ -107,7 +107,7 @@ static const struct option_row rows[] = {
 	{OPT_ROUNDS, "rounds", required_argument,
 	 FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE | FT_SCOPE_ROUNDS, " NUMBER",
 	 "end after so many rounds"},
-	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS, " LIST",
+	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS | FT_SCOPE_FAULTS, " LIST",
 	 "operations to choose from, with commas (all that the provider offers)"},
 	{OPT_SEED, "seed", required_argument,
 	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,

@@ -123,6 +123,8 @@ static CUresult emu_fault_check(const char *function)
 		if (strlen(fault->name) != len || memcmp(fault->name, function, len))
 			continue;
 		call = __atomic_add_fetch(&fault->calls, 1, __ATOMIC_RELAXED);
+		if (call == fault->nth)
+			fprintf(stderr, "fault: %s:%lu\n", fault->name, call);
 		if (call == fault->nth || (fault->onwards && call > fault->nth))
 			return fault->code;
 	}
