@@ -26,6 +26,7 @@ struct state {
 	struct node node[ENDPOINTS];
 	struct ft_req send[COUNT], recv[COUNT];
 	uint64_t random, key;
+	bool acquainted; /* all have heard of each other before any is closed */
 };
 
 static int node_open(struct state *s, struct node *n)
@@ -91,21 +92,30 @@ static void progress(struct state *s, size_t count)
 		ft_progress(&s->ctx);
 }
 
+static int post_all(struct state *s)
+{
+	s->key += COUNT;
+	memset(s->send, 0, sizeof(s->send));
+	memset(s->recv, 0, sizeof(s->recv));
+	for (size_t i = 0; i < COUNT; i++)
+		FT_TRY(post(s, i));
+	return 0;
+}
+
 static int cycle(struct state *s, bool whole)
 {
 	int ret;
 
-	s->key += COUNT;
-	memset(s->send, 0, sizeof(s->send));
-	memset(s->recv, 0, sizeof(s->recv));
 	for (size_t i = 0; i < ENDPOINTS; i++)
 		FT_TRY(node_open(s, &s->node[i]));
-	for (size_t i = 0; i < COUNT; i++)
-		FT_TRY(post(s, i));
-	if (whole)
+	if (whole || s->acquainted) {
+		FT_TRY(post_all(s));
 		FT_TRY(check_all(s));
-	else
+	}
+	if (!whole) {
+		FT_TRY(post_all(s));
 		progress(s, ft_random(&s->random) % 60);
+	}
 	for (size_t i = 0; i < ENDPOINTS; i++) {
 		ret = fi_close(&s->node[i].ctx.ep->fid);
 		if (ret)
@@ -121,14 +131,15 @@ static int cycle(struct state *s, bool whole)
 }
 
 /*
- * "net" crashes at a connection that is being made to a closed endpoint, "shm" when something is
- * sent to one of the same process; ofi_rxm of 1.17 cannot close its fabric any more when one had sent
+ * "net" crashes at a connection that is being made to a closed endpoint; ofi_rxm of 1.17 cannot close its fabric any more when one had sent
  * host memory in parts.
  */
 static bool core_survives(const struct ft_proc *proc)
 {
 	const char *prov = proc->opts.prov;
 
+	if (prov && !strncmp(prov, "shm", 3))
+		return true;
 	return prov && !strncmp(prov, "tcp;", 4) &&
 	       (proc->opts.iface != FI_HMEM_SYSTEM || !strstr(prov, "ofi_rxm"));
 }
@@ -143,6 +154,8 @@ static int run(struct ft_proc *proc)
 			       proc->opts.prov ? proc->opts.prov : "the core provider");
 
 	s.random = proc->opts.seed;
+	/* shm does not survive an endpoint that is closed right after its first message */
+	s.acquainted = !strncmp(proc->opts.prov, "shm", 3);
 	FT_TRY(ft_test_hints(proc, &s.ctx));
 	FT_TRY(ft_test_open(proc, &s.ctx));
 	FT_TRY(ft_buf_alloc(&s.ctx, &s.tx, proc->opts.iface, COUNT * PLACE));

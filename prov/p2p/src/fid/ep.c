@@ -512,6 +512,7 @@ static void ep_set_quirks(struct p2p_ep *ep)
 	ep->xfer.stalls = layered && quirks & QUIRK_STALLS;
 	ep->xfer.mixes = quirks & QUIRK_MIXES;
 	ep->xfer.litters = quirks & QUIRK_LITTERS;
+	ep->xfer.fragile = quirks & QUIRK_FRAGILE;
 	ep->xfer.near = layered && quirks & QUIRK_NEAR;
 	ep->xfer.peeks = !layered || !(quirks & QUIRK_NO_PEEK);
 	ep->xfer.peek_data = quirks & QUIRK_PEEK_UNMARKED ? 0 : FI_REMOTE_CQ_DATA;

@@ -331,6 +331,15 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "shm",
+		.below = QUIRK_STILL,
+		.flag = QUIRK_FRAGILE,
+		.does = "crashes when something is sent to a closed endpoint of this process",
+		.why = "Its endpoints find each other's memory by a pointer. An application "
+		       "sends nothing there, but we may have to answer (gone.h).",
+		.see = "Send it all the same: fi_p2p_closing -p 'shm;ofi_p2p' crashes.",
+	},
+	{
+		.provider = "shm",
 		.below = FI_VERSION(1, 19),
 		.flag = QUIRK_NO_PEEK,
 		.does = "takes peeks for receives",

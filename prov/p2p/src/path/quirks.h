@@ -32,6 +32,7 @@
 #define QUIRK_NO_HOOK (1U << 16)
 #define QUIRK_NO_DMABUF (1U << 17)
 #define QUIRK_KEYS (1U << 30)
+#define QUIRK_FRAGILE (1U << 31)
 
 /*
  * Code does not ask for these flags, as their cures do no harm over any other core. A comment

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
+#include "xfer/gone.h"
 #include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/xfer_proto.h"
@@ -80,10 +81,15 @@ int xfer_cq_fini(struct xfer_cq *cq)
 static int xfer_ep_close_core(struct xfer_ep *ep)
 {
 	struct xfer_cq *cq;
-	int ret = fi_close(&ep->core->fid);
+	int ret;
 
-	if (ret)
+	/* before the close: another endpoint may send meanwhile, or have the name afterwards */
+	gone_closed(ep);
+	ret = fi_close(&ep->core->fid);
+	if (ret) {
+		gone_opened(ep);
 		return ret;
+	}
 	ep->closing = true;
 	/* what comes there is about this one */
 	if (ep->side)
@@ -162,6 +168,7 @@ int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 
 void xfer_ep_start(struct xfer_ep *ep)
 {
+	gone_opened(ep);
 	p2p_lock_take(&ep->xfer->lock);
 	ctrl_start(ep);
 	ep->started = true;

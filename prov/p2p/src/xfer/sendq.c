@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include "xfer/ep_state.h"
+#include "xfer/gone.h"
 #include "xfer/req_state.h"
 
 /* ---- one by one ---- */
@@ -22,6 +23,8 @@ static ssize_t xfer_out_send(struct xfer_out *out)
 		.context = &out->ctx,
 	};
 
+	if (p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
+		return -FI_ECONNRESET;
 	return core_post(out->ctx.ep->core, &op);
 }
 
@@ -148,7 +151,11 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 	if (xfer_sendq_waits(req))
 		return -FI_EAGAIN;
 	/* a copy that failed is known here, in its turn */
-	return req->comp.err ? -req->comp.err : core_post(req->ctx.ep->core, &op);
+	if (req->comp.err)
+		return -req->comp.err;
+	return p2p_unlikely(gone_is(req->ctx.ep, req->addr))
+		       ? -FI_ECONNRESET
+		       : core_post(req->ctx.ep->core, &op);
 }
 
 void xfer_sendq_flush(struct xfer_ep *ep)
