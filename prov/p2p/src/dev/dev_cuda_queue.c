@@ -98,20 +98,20 @@ struct cuda_queue {
 
 /*
  * Can the stream write its marks to host memory? Found out by doing it once: the device
- * attribute changed its number and its meaning between CUDA releases.
+ * attribute changed its number and its meaning between CUDA releases. That goes to another word: if
+ * it cannot be waited for, it may come when there are marks.
  */
 static void cuda_queue_try_memops(struct cuda_queue *queue)
 {
+	volatile uint32_t *word = queue->reached + 1;
 	CUdeviceptr ptr = 0;
 
 	if (!cuda.stream_write32 ||
 	    cuda.host_device_pointer(&ptr, queue->reached, 0) != CUDA_SUCCESS)
 		return;
-	if (cuda.stream_write32(queue->stream, ptr, 1, 0) == CUDA_SUCCESS &&
-	    cuda.stream_synchronize(queue->stream) == CUDA_SUCCESS &&
-	    *(volatile uint32_t *) queue->reached == 1)
+	if (cuda.stream_write32(queue->stream, ptr + sizeof *word, 1, 0) == CUDA_SUCCESS &&
+	    cuda.stream_synchronize(queue->stream) == CUDA_SUCCESS && *word == 1)
 		queue->reached_dev = ptr;
-	*(volatile uint32_t *) queue->reached = 0;
 }
 
 static int cuda_queue_create_events(struct cuda_queue *queue)
