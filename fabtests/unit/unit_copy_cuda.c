@@ -11,6 +11,7 @@ const struct unit_copy_play unit_copy_plays[] = {
 	{"scene_bytes", {EVENTS}},
 	{"scene_bytes", {SLOW}},
 	{"scene_bytes", {"CUDAEMU_SHUFFLE=7"}},
+	{"scene_bytes", {FAIL("cuStreamSynchronize:1+"), "CUDAEMU_COPY_LATENCY_US=2000"}},
 	{"scene_many", {NULL}},
 	{"scene_many", {EVENTS}},
 	{"scene_many", {SLOW}},
