@@ -238,10 +238,18 @@ static int reach(struct side *side, const struct kind_case *it, const struct ft_
 	FT_TRY(ft_oob_recv(side->proc->fd[!side->proc->rank], &target, sizeof(target),
 			   side->proc->opts.timeout));
 	target.addr += slot.off;
-	ret = it->how == WRITE ? fi_write(side->ctx.ep, at, it->len, buf->desc, peer,
-					  target.addr, target.key, req)
-			       : fi_read(side->ctx.ep, at, it->len, buf->desc, peer,
-					 target.addr, target.key, req);
+	/* the owner may have to be greeted first */
+	while ((ret = it->how == WRITE ? fi_write(side->ctx.ep, at, it->len, buf->desc, peer,
+						  target.addr, target.key, req)
+				       : fi_read(side->ctx.ep, at, it->len, buf->desc, peer,
+						 target.addr, target.key, req)) == -FI_EAGAIN) {
+		const int n = ft_progress(&side->ctx);
+
+		if (n < 0)
+			return n;
+		if (!n)
+			FT_TRY(ft_idle(&side->ctx));
+	}
 	if (ret)
 		return ft_fail((int) ret, "fi_write or fi_read", "%s", it->name);
 	return ft_wait(&side->ctx, req, 1);

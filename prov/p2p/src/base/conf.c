@@ -81,8 +81,8 @@ static const struct conf_param {
 		 "Then they travel whole, which peers without this provider understand. 0: they do not "
 		 "wait (default: 2)"},
 	{"p2p_peer_timeout", .size = &conf.peer_timeout, .min = 0, .max = 86400,
-	 .help = "Seconds without a sign of life from a peer, after which what concerns it ends with an "
-		 "error; 0: never. A peer gives such a sign when it calls libfabric (default: 30)"},
+	 .help = "Seconds for which reads, writes and atomic operations wait for the first answer of an "
+		 "owner of remote memory. Then they fail. 0: they wait for ever (default: 30)"},
 	{"p2p_stats", .flag = &conf.stats,
 	 .help = "Print what an endpoint has carried, by which path and why, when it is closed "
 		 "(default: no)"},

@@ -93,10 +93,11 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 	*waits = false;
 	if (!post_announced(choice.proto) || !peer || peer->state == XFER_PEER_KNOWN)
 		return choice;
-	*waits = !hello_greet(peer) && hello_state(peer) == XFER_PEER_GREETED &&
-		 req->len > POST_LEND_MIN;
+	*waits = !hello_greet(peer) && hello_state(peer) == XFER_PEER_GREETED;
 	query.foreign = true;
-	return path_choose(&query);
+	choice = path_choose(&query);
+	*waits &= req->len > POST_LEND_MIN || choice.proto == PATH_NONE;
+	return choice;
 }
 
 /* Begins a send from device memory, once it is known what its peer understands */
