@@ -231,7 +231,8 @@ static int run(struct ft_proc *proc)
 	for (size_t i = 0; i < s.kinds; i++)
 		FT_TRY(ft_buf_alloc(&s.ctx, &s.buf[i], i ? iface : FI_HMEM_SYSTEM, room));
 	proc->opts.iface = iface;
-	if (proc->rank == LAYERED || proc->rank == ALSO_LAYERED)
+	/* host memory is the core's to send, which may have no room before the peer connects */
+	if (s.kinds == 2 && (proc->rank == LAYERED || proc->rank == ALSO_LAYERED))
 		FT_TRY(slow(&s, LAYERED, ALSO_LAYERED));
 	FT_TRY(ft_barrier(proc, &s.ctx));
 	for (int from = 0; from < RANKS; from++) {
