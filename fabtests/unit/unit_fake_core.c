@@ -160,6 +160,7 @@ static struct fid_ep fake_ep_core = {
 static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, bool learn,
 			fi_addr_t *addr)
 {
+	snprintf(fake.asked, sizeof fake.asked, "%.*s", (int) len, (const char *) name);
 	*addr = fake.named;
 	return fake.stranger && !learn ? -FI_ENOENT : 0;
 }

@@ -16,7 +16,8 @@ enum { FAKE_DEAD, FAKE_ALIVE, FAKE_OTHER, FAKE_KNOWN, FAKE_NEW = FAKE_KNOWN, FAK
 /* The token that a peer bears */
 #define FAKE_TOKEN(peer) (1000ULL + (peer))
 
-/* So much is kept of a message */
+/* So much is kept of a name, and of a message */
+#define FAKE_NAME 32
 #define FAKE_TEXT 640
 
 /* The tag bit of internal traffic on endpoints that have one */
@@ -48,6 +49,7 @@ struct fake_op {
  * @no_sends, @no_recvs: it has no room: for the application's sends, for internal receives
  * @no_internal: nor for control messages and pieces
  * @named:	the address of whoever is asked for by name; @stranger: it has to be inserted first
+ * @asked:	the name that was asked for last
  */
 struct fake_core {
 	struct fake_op *held;
@@ -58,6 +60,7 @@ struct fake_core {
 	bool no_recvs;
 	bool no_internal;
 	fi_addr_t named;
+	char asked[FAKE_NAME];
 	bool stranger;
 };
 

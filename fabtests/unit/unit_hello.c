@@ -299,6 +299,20 @@ static void test_asked(void **state)
 	close_ep();
 }
 
+/* Who names another as the endpoint, and itself as what is beside it, does not get the answer. */
+static void test_aside(void **state)
+{
+	struct wire_msg ask = greeting(WIRE_ASKS | WIRE_SIDE, 0);
+
+	open_ep();
+	ask.payload = "aside";
+	ask.payload_len = 5;
+	hear(ask);
+	assert_int_equal(sent_count(), 1);
+	assert_string_equal(fake.asked, NAME);
+	close_ep();
+}
+
 static void test_forged_confirmation(void **state)
 {
 	struct wire_msg answer, forged;
@@ -559,21 +573,14 @@ static void test_old_bound(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answered),
-		cmocka_unit_test(test_forged_answer),
-		cmocka_unit_test(test_late),
-		cmocka_unit_test(test_unreachable),
-		cmocka_unit_test(test_versions),
-		cmocka_unit_test(test_hopeless),
-		cmocka_unit_test(test_differs),
-		cmocka_unit_test(test_asked),
-		cmocka_unit_test(test_forged_confirmation),
-		cmocka_unit_test(test_strangers),
-		cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_unknown),
-		cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_old),
-		cmocka_unit_test(test_old_marker),
+		cmocka_unit_test(test_answered),  cmocka_unit_test(test_forged_answer),
+		cmocka_unit_test(test_late),      cmocka_unit_test(test_unreachable),
+		cmocka_unit_test(test_versions),  cmocka_unit_test(test_hopeless),
+		cmocka_unit_test(test_differs),   cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_aside),     cmocka_unit_test(test_forged_confirmation),
+		cmocka_unit_test(test_strangers), cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_unknown),   cmocka_unit_test(test_bound),
+		cmocka_unit_test(test_old),       cmocka_unit_test(test_old_marker),
 		cmocka_unit_test(test_old_bound),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

@@ -372,7 +372,7 @@ static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_ad
 }
 
 /* Between which endpoints answers to the sender of @msg travel. @addr: of its own endpoint */
-static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, const fi_addr_t *addr,
+static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t addr,
 		       struct xfer_ep **via, fi_addr_t *to)
 {
 	struct xfer_ep *side = xfer_ep_side(ep);
@@ -380,9 +380,9 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, const fi_
 	*via = side ? side : ep;
 	if (msg->flags & WIRE_SIDE)
 		return hello_resolve(*via, msg->payload, msg->payload_len, to);
-	if (*via != ep || !addr)
+	if (*via != ep)
 		return hello_resolve(*via, msg->name, msg->name_len, to);
-	*to = *addr;
+	*to = addr;
 	return 0;
 }
 
@@ -397,14 +397,15 @@ static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg
 	return siphash(&ep->xfer->secret, text, sizeof text) | 1;
 }
 
+/* The answer goes to the endpoint itself: who is named, and nobody beside it, shall have the token. */
 static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct wire_msg answer = hello_msg(ep, WIRE_ANSWERS);
-	struct xfer_ep *via;
+	struct xfer_ep *side = xfer_ep_side(ep), *via = side ? side : ep;
 	fi_addr_t to;
 
 	hello_trial(ep, true);
-	if (hello_route(ep, msg, NULL, &via, &to))
+	if (hello_resolve(via, msg->name, msg->name_len, &to))
 		return;
 	answer.token = msg->grant;
 	answer.grant = hello_grant(ep, msg);
@@ -467,7 +468,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	struct wire_msg confirm;
 	fi_addr_t to;
 
-	if (peer->tokens[0].token != msg->token || hello_route(ep, msg, &peer->addr, &via, &to))
+	if (peer->tokens[0].token != msg->token || hello_route(ep, msg, peer->addr, &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
 	confirm = hello_msg(ep, WIRE_CONFIRMS);
@@ -490,7 +491,7 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	}
 	ep->proto->strangers -= ep->proto->strangers > 0;
 	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr) ||
-	    hello_route(ep, msg, &addr, &via, &to))
+	    hello_route(ep, msg, addr, &via, &to))
 		return;
 	peer = xfer_peer_get(ep, addr);
 	if (!peer || xfer_peer_admit(peer, 1, msg->token))
