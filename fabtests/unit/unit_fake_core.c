@@ -28,13 +28,17 @@ static void fake_hold(const struct fake_op *op)
 	fake.held[fake.count++] = *op;
 }
 
-static ssize_t fake_recv(void *context, size_t len, uint64_t tag)
+static ssize_t fake_recv(const struct iovec *iov, size_t count, void *context, uint64_t tag,
+			 uint64_t flags)
 {
 	const struct fake_op op = {
 		.kind = FAKE_RECV,
 		.internal = tag & FAKE_TAG_BIT,
 		.context = context,
-		.len = len,
+		.tag = tag,
+		.flags = flags,
+		.buf = count ? iov->iov_base : NULL,
+		.len = mem_iov_len(iov, count),
 	};
 
 	if (op.internal && fake.no_recvs)
@@ -50,6 +54,7 @@ static ssize_t fake_send(fi_addr_t addr, const struct iovec *text, void *context
 		.kind = FAKE_SEND,
 		.internal = tag & FAKE_TAG_BIT,
 		.context = context,
+		.tag = tag,
 		.data = data,
 	};
 
@@ -66,7 +71,7 @@ static ssize_t fake_send(fi_addr_t addr, const struct iovec *text, void *context
 
 static ssize_t fake_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
-	return fake_recv(msg->context, mem_iov_len(msg->msg_iov, msg->iov_count), 0);
+	return fake_recv(msg->msg_iov, msg->iov_count, msg->context, 0, flags);
 }
 
 static ssize_t fake_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
@@ -76,13 +81,29 @@ static ssize_t fake_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_
 
 static ssize_t fake_trecvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return fake_recv(msg->context, mem_iov_len(msg->msg_iov, msg->iov_count), msg->tag);
+	return fake_recv(msg->msg_iov, msg->iov_count, msg->context, msg->tag, flags);
 }
 
 static ssize_t fake_tsendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	return fake_send(msg->addr, msg->iov_count ? msg->msg_iov : NULL, msg->context,
 			 msg->tag, msg->data);
+}
+
+/* It is sent when the call returns, and nobody hears of that. */
+static ssize_t fake_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+			       fi_addr_t addr)
+{
+	if (addr == FAKE_DEAD || fake.no_sends)
+		return -FI_EAGAIN;
+	fake.sent[addr]++;
+	return 0;
+}
+
+static ssize_t fake_tinjectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+				fi_addr_t addr, uint64_t tag)
+{
+	return fake_injectdata(ep, buf, len, data, addr);
 }
 
 static ssize_t fake_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
@@ -138,11 +159,13 @@ static struct fi_ops_msg fake_msg = {
 	.size = sizeof fake_msg,
 	.recvmsg = fake_recvmsg,
 	.sendmsg = fake_sendmsg,
+	.injectdata = fake_injectdata,
 };
 static struct fi_ops_tagged fake_tagged = {
 	.size = sizeof fake_tagged,
 	.recvmsg = fake_trecvmsg,
 	.sendmsg = fake_tsendmsg,
+	.injectdata = fake_tinjectdata,
 };
 static struct fi_ops_rma fake_rma_ops = {
 	.size = sizeof fake_rma_ops,

@@ -28,6 +28,9 @@ enum fake_kind { FAKE_RECV, FAKE_SEND, FAKE_RMA };
 /**
  * struct fake_op - what the core has been given, and has not ended.
  * @internal:	a control message, or a piece
+ * @tag:	0 for what has none
+ * @flags:	of the call
+ * @buf:	where a receive begins
  * @data:	the remote cq data of what is sent
  * @text:	of a control message, @text_len bytes
  */
@@ -36,6 +39,9 @@ struct fake_op {
 	bool internal;
 	bool cancelled;
 	void *context;
+	uint64_t tag;
+	uint64_t flags;
+	void *buf;
 	size_t len;
 	uint64_t data;
 	uint8_t text[FAKE_TEXT];
