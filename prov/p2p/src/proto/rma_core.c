@@ -173,7 +173,8 @@ static void rma_core_piece_begin(struct rndv_piece *piece)
 
 	piece->out.post = rma_core_piece_try;
 	rndv_piece_begun(req);
-	if (req->op_flags & FI_INJECT) {
+	/* the flag means nothing to what is read */
+	if (!req->recv && req->op_flags & FI_INJECT) {
 		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, piece->iov, piece->count,
 				    piece->host);
 	} else if (!req->recv && piece->host) {
