@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
 # The parts of contrib/check, which sources this: functions part_NAME, and what they share. They use
-# its $base, $logs, $all, $factor, $trixie, $libfabrics and $no_cmocka.
+# its $base, $logs, $all, $factor, $fuzz_seconds, $trixie, $libfabrics and $no_cmocka.
 # shellcheck disable=SC2154 # those
 
 # ---- building ----
@@ -247,6 +247,55 @@ only_these_installed() {
 		<(cd "$base/dest/usr" && find . ! -type d ! -name '*.la' | sed 's|^\./||' | sort)
 }
 
+# ---- fuzzers ----
+
+# The shares of --fuzz: the protocols have more to try than parsers
+declare -A fuzz_share=([board]=1 [share]=1 [text]=1 [wire]=1 [states]=3 [live]=3)
+
+# fuzz BUILD NAME SECONDS: runs a fuzzer over its corpus, then for so long with what comes of that
+fuzz() {
+	local program=$base/$1/fabtests/fuzz/fuzz_$2 corpus=$top/fabtests/fuzz/corpus/$2 status
+	local args=(-seed="${STRESS_SEED:-1}" -artifact_prefix="$logs/fuzz_$2-"
+		-print_final_stats=1 -timeout=$((60 * factor)))
+
+	rm -f "$logs/fuzz_$2-"*-*
+	# its endpoints stay for several inputs
+	[ "$2" != live ] || args+=(-detect_leaks=0 -len_control=0 -max_len=4096)
+	if [ "$3" -gt 0 ]; then
+		mkdir -p "$base/fuzz/$2" || return
+		args+=(-max_total_time="$3" "$base/fuzz/$2")
+	else
+		args+=(-runs=0)
+	fi
+	timeout -k 5 $(($3 + 120 * factor)) "$program" "${args[@]}" "$corpus"
+	status=$?
+	[ "$status" -eq 0 ] || ! compgen -G "$logs/fuzz_$2-*-*" >/dev/null ||
+		echo "error: repeat it: $program $(compgen -G "$logs/fuzz_$2-*-*" | head -n 1)"
+	return "$status"
+}
+
+# fuzz_all BUILD SECONDS
+fuzz_all() {
+	local name name_seconds all=0
+
+	export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0
+	export UBSAN_OPTIONS=print_stacktrace=1
+	for name in "${!fuzz_share[@]}"; do
+		all=$((all + fuzz_share[$name]))
+	done
+	for name in board share text wire states live; do
+		name_seconds=$(($2 * fuzz_share[$name] / all))
+		if [ ! -x "$base/$1/fabtests/fuzz/fuzz_$name" ]; then
+			skip "fuzz_$name: it wants libcmocka-dev"
+			continue
+		fi
+		test_that "fuzz_$name" fuzz "$1" "$name" "$name_seconds"
+		sed -nE 's/^(stat::number_of_executed_units|[a-z][a-z ]*): +([0-9]+)$/     \1: \2/p' \
+			"$(log_of "fuzz_$name")"
+	done
+	unset ASAN_OPTIONS UBSAN_OPTIONS
+}
+
 # ---- the parts ----
 
 part_structure() {
@@ -296,9 +345,22 @@ part_builds() {
 	build gcc-debug-without-anything --enable-debug --without-cuda --without-rocm \
 		--without-hwloc --without-json-c --without-verbs
 	if there clang; then
-		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang
+		# with the fuzzers, which are to be built once
+		build clang-own-declarations --with-cuda=own --with-rocm=own --enable-debug \
+			--enable-fuzz CC=clang
 	else
 		skip "builds with clang: it is not installed"
+	fi
+}
+
+part_fuzz() {
+	if ! there clang; then
+		skip "fuzzers: clang is not installed"
+	elif [ "$fuzz_seconds" -gt 0 ]; then
+		build fuzz-build --enable-debug --enable-fuzz CC=clang CFLAGS=-O2
+		fuzz_all fuzz-build "$fuzz_seconds"
+	else
+		fuzz_all clang-own-declarations 0
 	fi
 }
 

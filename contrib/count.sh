@@ -33,12 +33,16 @@ log_of() {
 	echo "$logs/$name.log"
 }
 
-# how_far LOG: "N of N, ", where LOG has a line "tests N" or "objects N", then one for each
+# how_far LOG: "N of N, ", where LOG has a line "tests N" or "objects N", then one for each; or how
+# many inputs a fuzzer has tried
 how_far() {
 	awk '/^(tests|objects) +[0-9]+$/ { total = $2; done = 0 }
 		/^(pass|FAIL|skip) |^(PASS|FAIL|SKIP|ERROR): |^  CC / { done++ }
+		/^#[0-9]+\t/ { inputs = substr($1, 2) }
 		END {
-			if (total)
+			if (inputs)
+				printf "%d inputs, ", inputs
+			else if (total)
 				printf "%d of %d, ", done, total
 			else if (done)
 				printf "%d so far, ", done

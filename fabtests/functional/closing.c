@@ -131,15 +131,16 @@ static int cycle(struct state *s, bool whole)
 }
 
 /*
- * "net" crashes at a connection that is being made to a closed endpoint; ofi_rxm of 1.17 cannot close its fabric any more when one had sent
- * host memory in parts.
+ * "net" crashes at a connection that is being made to a closed endpoint; ofi_rxm of 1.17 cannot close its
+ * fabric any more when one had sent host memory in parts. With shm of 2.1 this ends in a segmentation
+ * fault, whose cause is not known yet.
  */
 static bool core_survives(const struct ft_proc *proc)
 {
 	const char *prov = proc->opts.prov;
 
 	if (prov && !strncmp(prov, "shm", 3))
-		return true;
+		return fi_version() < FI_VERSION(2, 0);
 	return prov && !strncmp(prov, "tcp;", 4) &&
 	       (proc->opts.iface != FI_HMEM_SYSTEM || !strstr(prov, "ofi_rxm"));
 }
