@@ -345,9 +345,7 @@ part_builds() {
 	build gcc-debug-without-anything --enable-debug --without-cuda --without-rocm \
 		--without-hwloc --without-json-c --without-verbs
 	if there clang; then
-		# with the fuzzers, which are to be built once
-		build clang-own-declarations --with-cuda=own --with-rocm=own --enable-debug \
-			--enable-fuzz CC=clang
+		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang
 	else
 		skip "builds with clang: it is not installed"
 	fi
@@ -356,11 +354,9 @@ part_builds() {
 part_fuzz() {
 	if ! there clang; then
 		skip "fuzzers: clang is not installed"
-	elif [ "$fuzz_seconds" -gt 0 ]; then
+	else
 		build fuzz-build --enable-debug --enable-fuzz CC=clang CFLAGS=-O2
 		fuzz_all fuzz-build "$fuzz_seconds"
-	else
-		fuzz_all clang-own-declarations 0
 	fi
 }
 
