@@ -13,6 +13,7 @@
 #include "proto/post.h"
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
+#include "xfer/life.h"
 #include "xfer/reports.h"
 #include "xfer/wire_old.h"
 #include "xfer/xfer_proto.h"
@@ -313,6 +314,46 @@ static void test_aside(void **state)
 	close_ep();
 }
 
+/* Whoever has got the answer tells who is to hear the rest. */
+static void test_confirmed_aside(void **state)
+{
+	struct wire_msg answer, confirm;
+
+	open_ep();
+	answer = answered();
+	confirm = greeting(WIRE_CONFIRMS | WIRE_SIDE, answer.grant);
+	confirm.payload = "aside";
+	confirm.payload_len = 5;
+	hear(confirm);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	assert_string_equal(fake.asked, "aside");
+	close_ep();
+}
+
+/* Where a greeting leaves from, of an endpoint with one beside it */
+static void test_mouth(void **state)
+{
+	struct xfer_ep side;
+
+	for (int shuns = 0; shuns <= 1; shuns++) {
+		open_ep();
+		fake_ep_init(&side, &fake_cq);
+		p2p_lock_take(&fake_xfer.lock);
+		assert_int_equal(xfer_ep_init_side(&side, &ep), 0);
+		p2p_lock_drop(&fake_xfer.lock);
+		ep.stalls = true;
+		ep.side = &side;
+		ep.shuns = shuns;
+		greet();
+		p2p_lock_take(&fake_xfer.lock);
+		assert_ptr_equal(xfer_peer_find(&ep, FAKE_NEW)->via, shuns ? &ep : &side);
+		p2p_lock_drop(&fake_xfer.lock);
+		assert_int_equal(xfer_ep_fini(&side), 0);
+		ep.side = NULL;
+		close_ep();
+	}
+}
+
 static void test_forged_confirmation(void **state)
 {
 	struct wire_msg answer, forged;
@@ -327,11 +368,7 @@ static void test_forged_confirmation(void **state)
 	forged = greeting(WIRE_CONFIRMS, answer.grant);
 	forged.grant++;
 	hear(forged);
-	forged = greeting(WIRE_CONFIRMS | WIRE_SIDE, answer.grant);
-	forged.payload = "aside";
-	forged.payload_len = 5;
-	hear(forged);
-	assert_int_equal(fake_xfer.wrong, 5);
+	assert_int_equal(fake_xfer.wrong, 4);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
 	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
 	close_ep();
@@ -577,7 +614,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_late),      cmocka_unit_test(test_unreachable),
 		cmocka_unit_test(test_versions),  cmocka_unit_test(test_hopeless),
 		cmocka_unit_test(test_differs),   cmocka_unit_test(test_asked),
-		cmocka_unit_test(test_aside),     cmocka_unit_test(test_forged_confirmation),
+		cmocka_unit_test(test_aside),     cmocka_unit_test(test_confirmed_aside),
+		cmocka_unit_test(test_mouth),     cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers), cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_unknown),   cmocka_unit_test(test_bound),
 		cmocka_unit_test(test_old),       cmocka_unit_test(test_old_marker),

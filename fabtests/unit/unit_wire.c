@@ -38,9 +38,9 @@
 #define SPEAKS .oldest = WIRE_VERSION_OLDEST, .newest = WIRE_VERSION
 #define GREETING SPEAKS, .grant = UINT64_MAX, .process = 0x7172737475767778
 
-/* after the head, where a message is about target memory; then a greeting, or what is offered */
+/* after the head: target memory, then what is offered; or a greeting */
 #define TARGET_LEN 24
-#define GREETING_LEN 24
+#define GREETING_LEN 36
 #define OFFER_LEN 120
 #define AT_OFFSET (HEAD + TARGET_LEN + 40)
 
@@ -80,7 +80,7 @@ static const struct wire_msg good[] = {
 	    OFFER(1 << 20, 3)),
 	MSG(HELLO, 0, .flags = WIRE_ASKS, .key = UINT64_MAX, GREETING, NAME(WIRE_NAME_MAX)),
 	MSG(HELLO, 0, .flags = WIRE_ASKS | WIRE_FOLLOWS, GREETING, NAME(1)),
-	MSG(HELLO, 0, .flags = WIRE_ASKS | WIRE_SIDE, GREETING, NAME(28), PAYLOAD(1)),
+	MSG(HELLO, 0, .flags = WIRE_CONFIRMS | WIRE_SIDE, GREETING, NAME(28), PAYLOAD(1)),
 	MSG(HELLO, 0, .flags = WIRE_ANSWERS | WIRE_SIDE, GREETING, .token = 9,
 	    NAME(WIRE_NAME_MAX), PAYLOAD(WIRE_NAME_MAX)),
 	MSG(HELLO, WIRE_ID_MASK, .flags = WIRE_CONFIRMS | WIRE_BOARD, GREETING, .token = 9,
@@ -126,7 +126,7 @@ static const struct wire_msg good[] = {
 static bool has_target(enum wire_type type)
 {
 	return type == WIRE_ANNOUNCE || type == WIRE_WRITE || type == WIRE_READ ||
-	       type == WIRE_SUPPLY || type == WIRE_ATOMIC || type == WIRE_HELLO;
+	       type == WIRE_SUPPLY || type == WIRE_ATOMIC;
 }
 
 /* May it be longer than its fields tell? */

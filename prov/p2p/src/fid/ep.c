@@ -511,6 +511,7 @@ static void ep_set_quirks(struct p2p_ep *ep)
 
 	ep->xfer.stalls = layered && quirks & QUIRK_STALLS;
 	ep->xfer.mixes = quirks & QUIRK_MIXES;
+	ep->xfer.shuns = layered && quirks & QUIRK_DIRECTED;
 	ep->xfer.litters = quirks & QUIRK_LITTERS;
 	ep->xfer.fragile = quirks & QUIRK_FRAGILE;
 	ep->xfer.near = layered && quirks & QUIRK_NEAR;

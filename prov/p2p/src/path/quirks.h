@@ -31,6 +31,7 @@
 #define QUIRK_BEHIND (1U << 15)
 #define QUIRK_NO_HOOK (1U << 16)
 #define QUIRK_NO_DMABUF (1U << 17)
+#define QUIRK_DIRECTED (1U << 20)
 #define QUIRK_KEYS (1U << 30)
 #define QUIRK_FRAGILE (1U << 31)
 
@@ -40,7 +41,6 @@
  */
 #define QUIRK_UNENABLED (1U << 18)
 #define QUIRK_AUTO_LOSES (1U << 19)
-#define QUIRK_DIRECTED (1U << 20)
 #define QUIRK_READ_TWICE (1U << 21)
 #define QUIRK_READABLE (1U << 22)
 #define QUIRK_KEY_ONCE (1U << 23)

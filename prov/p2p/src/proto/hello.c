@@ -14,12 +14,13 @@
  *	all announcements    === note(B, id, length, ...) =============> reads it
  *
  * A token is good for who has received it: so token A shows that the answer comes from who was asked,
- * and token B that the confirmation comes from the endpoint that is named. B is made of the names and
+ * and token B that the confirmation comes from the endpoint that is named. B is made of the name and
  * of A with a secret. So the receiver need not remember who has asked, and who asks in another's name
- * has no effect on anybody.
+ * has no effect on anybody. An answer and a confirmation also tell which endpoint is to hear the rest.
  *
- * Over cores that stall, HELLO leaves from the side endpoint. A foreign peer, which has no receive for
- * it, would else receive nothing more.
+ * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no
+ * receive for the question, would else receive nothing more. The question to an endpoint that must not
+ * hear from strangers comes from the endpoint itself, and is so short that the core sets it aside.
  */
 #include "proto/hello.h"
 
@@ -101,7 +102,7 @@ void hello_trial(struct xfer_ep *ep, bool device)
 
 static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 {
-	const struct xfer_ep *side = xfer_ep_side(ep);
+	const struct xfer_ep *side = flags & WIRE_ASKS ? ep : xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0),
@@ -140,6 +141,12 @@ static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 		ctrl_ask(peer, &msg);
 }
 
+/* Where what the peer's endpoint itself is to hear comes from */
+static struct xfer_ep *hello_mouth(struct xfer_ep *ep)
+{
+	return ep->shuns ? ep : xfer_ep_side(ep);
+}
+
 /* Between which endpoints a HELLO for @addr travels that may find nobody who takes it */
 static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, fi_addr_t *to)
 {
@@ -147,7 +154,7 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 	size_t len = sizeof name;
 	int ret;
 
-	*via = xfer_ep_side(ep);
+	*via = hello_mouth(ep);
 	*to = addr;
 	if (*via == ep)
 		return 0;
@@ -389,11 +396,10 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
 /* The token for who is named, and has given @grant to us */
 static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	uint8_t text[sizeof msg->grant + 2 * WIRE_NAME_MAX] = {0};
+	uint8_t text[sizeof msg->grant + WIRE_NAME_MAX] = {0};
 
 	memcpy(text, &msg->grant, sizeof msg->grant);
 	memcpy(text + sizeof msg->grant, msg->name, msg->name_len);
-	memcpy(text + sizeof msg->grant + WIRE_NAME_MAX, msg->payload, msg->payload_len);
 	return siphash(&ep->xfer->secret, text, sizeof text) | 1;
 }
 
@@ -401,7 +407,7 @@ static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg
 static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct wire_msg answer = hello_msg(ep, WIRE_ANSWERS);
-	struct xfer_ep *side = xfer_ep_side(ep), *via = side ? side : ep;
+	struct xfer_ep *mouth = hello_mouth(ep), *via = mouth ? mouth : ep;
 	fi_addr_t to;
 
 	hello_trial(ep, true);

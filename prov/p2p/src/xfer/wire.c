@@ -37,16 +37,17 @@ struct wire_target {
 	uint8_t zero[6];
 };
 
-/* Follows that in a HELLO */
+/* Follows the head in a HELLO */
 struct wire_greeting {
 	uint64_t grant;
 	uint64_t process;
+	uint64_t host;
+	uint64_t board;
 	uint16_t oldest;
 	uint16_t newest;
-	uint8_t zero[4];
-};
+} __attribute__((packed));
 
-/* Follows that if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
+/* Comes next if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
 struct wire_offer {
 	uint64_t host;
 	uint64_t process;
@@ -60,14 +61,18 @@ struct wire_offer {
 };
 
 _Static_assert(sizeof(struct wire_head) == 64, "the wire format is the same everywhere");
-_Static_assert(sizeof(struct wire_greeting) == 24, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_greeting) == 36, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_head) + sizeof(struct wire_greeting) +
+			       sizeof(struct sockaddr_in6) <=
+		       WIRE_ASK_MAX,
+	       "the core sets a greeting aside that has no receive");
 _Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_offer) == 120, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) +
 				       sizeof(struct wire_offer) <=
 			       WIRE_PLAIN_MSG_MAX &&
-		       sizeof(struct wire_head) + sizeof(struct wire_target) +
-				       sizeof(struct wire_greeting) + WIRE_NAME_MAX <=
+		       sizeof(struct wire_head) + sizeof(struct wire_greeting) +
+				       WIRE_NAME_MAX <=
 			       WIRE_PLAIN_MSG_MAX,
 	       "a message fits its buffer");
 
@@ -87,7 +92,7 @@ static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING,
 	[WIRE_ATOMIC] = WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_RESULT] = WIRE_LOADED,
-	[WIRE_HELLO] = WIRE_NAMED | WIRE_TARGETED | WIRE_GREETING | WIRE_LOADED,
+	[WIRE_HELLO] = WIRE_NAMED | WIRE_GREETING | WIRE_LOADED,
 };
 
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
@@ -181,6 +186,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	const struct wire_greeting greeting = {
 		.grant = htole64(msg->grant),
 		.process = htole64(msg->process),
+		.host = htole64(msg->key),
+		.board = htole64(msg->addr),
 		.oldest = htole16(msg->oldest),
 		.newest = htole16(msg->newest),
 	};
@@ -329,6 +336,8 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 		at += sizeof greeting;
 		msg->grant = le64toh(greeting.grant);
 		msg->process = le64toh(greeting.process);
+		msg->key = le64toh(greeting.host);
+		msg->addr = le64toh(greeting.board);
 		msg->oldest = le16toh(greeting.oldest);
 		msg->newest = le16toh(greeting.newest);
 	}

@@ -70,6 +70,12 @@ struct xfer_peer;
 
 #define WIRE_NAME_MAX 256
 
+/*
+ * A HELLO that asks, from an endpoint with an IP address, has no more bytes. A core with QUIRK_DIRECTED
+ * sets aside messages of that length that have no receive, and stops at longer ones.
+ */
+#define WIRE_ASK_MAX 128
+
 /* The longest data that a control message carries itself */
 #define WIRE_PAYLOAD_MAX 4096
 
@@ -105,7 +111,7 @@ enum wire_type {
 #define WIRE_ASKS (1u << 0)     /* for an answer */
 #define WIRE_ANSWERS (1u << 1)  /* who has asked */
 #define WIRE_CONFIRMS (1u << 2) /* that the answer has come */
-#define WIRE_SIDE (1u << 3) /* the payload names the side endpoint, which is to be answered */
+#define WIRE_SIDE (1u << 3) /* the payload names the side endpoint, which is to hear the rest */
 #define WIRE_FOLLOWS (1u << 4) /* the sender follows up all of its receives */
 #define WIRE_BOARD (1u << 5)   /* it has a board, at @addr, and is @id there */
 #define WIRE_READS (1u << 6)   /* it reads the receiver's board */

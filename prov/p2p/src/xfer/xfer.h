@@ -220,6 +220,7 @@ struct xfer {
  * @lends:	what is staged whole may be left for the receiver's core to read
  * @mixes:	a message without a receive is taken by any endpoint whose receive has its tag
  * @fragile:	the core does not survive what is sent to a closed endpoint of this process (gone.h)
+ * @shuns:	the core may crash at what comes from endpoints that are not inserted
  * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	control messages may come that others than greetings are
  * @ears:	internal receives; the core has them, but for @deaf of them, which it had no room for, and
@@ -273,6 +274,7 @@ struct xfer_ep {
 	bool stalls;
 	bool lends;
 	bool mixes;
+	bool shuns;
 	bool litters;
 	bool fragile;
 	bool listens;
