@@ -11,6 +11,7 @@
 #include "base/conf.h"
 #include "proto/hello.h"
 #include "proto/post.h"
+#include "proto/proto_state.h"
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
@@ -129,7 +130,8 @@ static struct wire_msg greet(void)
 	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
 	assert_true(sent(0, &ask));
 	assert_int_equal(ask.type, WIRE_HELLO);
-	assert_int_equal(ask.flags, WIRE_ASKS);
+	assert_int_equal(ask.flags & ~WIRE_SIDE, WIRE_ASKS);
+	assert_int_equal(ask.flags & WIRE_SIDE, ep.shuns ? WIRE_SIDE : 0);
 	assert_int_equal(ask.token, 0);
 	assert_int_not_equal(ask.grant, 0);
 	return ask;
@@ -311,6 +313,11 @@ static void test_aside(void **state)
 	hear(ask);
 	assert_int_equal(sent_count(), 1);
 	assert_string_equal(fake.asked, NAME);
+	/* but where only that can be answered at once */
+	ep.shuns = true;
+	hear(ask);
+	assert_int_equal(sent_count(), 2);
+	assert_string_equal(fake.asked, "aside");
 	close_ep();
 }
 
@@ -330,10 +337,14 @@ static void test_confirmed_aside(void **state)
 	close_ep();
 }
 
-/* Where a greeting leaves from, of an endpoint with one beside it */
+/*
+ * Where a greeting leaves from, of an endpoint with one beside it; and the confirmation goes by both ways, as
+ * what it lets in does.
+ */
 static void test_mouth(void **state)
 {
 	struct xfer_ep side;
+	struct wire_msg ask, confirm;
 
 	for (int shuns = 0; shuns <= 1; shuns++) {
 		open_ep();
@@ -344,14 +355,38 @@ static void test_mouth(void **state)
 		ep.stalls = true;
 		ep.side = &side;
 		ep.shuns = shuns;
-		greet();
+		ask = greet();
 		p2p_lock_take(&fake_xfer.lock);
 		assert_ptr_equal(xfer_peer_find(&ep, FAKE_NEW)->via, shuns ? &ep : &side);
 		p2p_lock_drop(&fake_xfer.lock);
+		hear(greeting(WIRE_ANSWERS, ask.grant));
+		assert_int_equal(sent_count(), 3);
+		for (size_t back = 0; back < 2; back++) {
+			assert_true(sent(back, &confirm));
+			assert_int_equal(confirm.flags & WIRE_CONFIRMS, WIRE_CONFIRMS);
+		}
 		assert_int_equal(xfer_ep_fini(&side), 0);
 		ep.side = NULL;
 		close_ep();
 	}
+}
+
+/* Whoever confirms again and again makes no room for strangers. */
+static void test_confirmed_again(void **state)
+{
+	struct wire_msg answer;
+
+	open_ep();
+	fake.stranger = true;
+	answer = answered();
+	answered();
+	fake.stranger = false;
+	assert_int_equal(ep.proto->strangers, 2);
+	for (int i = 0; i < 2; i++) {
+		hear(greeting(WIRE_CONFIRMS, answer.grant));
+		assert_int_equal(ep.proto->strangers, 1);
+	}
+	close_ep();
 }
 
 static void test_forged_confirmation(void **state)
@@ -610,15 +645,25 @@ static void test_old_bound(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_answered),  cmocka_unit_test(test_forged_answer),
-		cmocka_unit_test(test_late),      cmocka_unit_test(test_unreachable),
-		cmocka_unit_test(test_versions),  cmocka_unit_test(test_hopeless),
-		cmocka_unit_test(test_differs),   cmocka_unit_test(test_asked),
-		cmocka_unit_test(test_aside),     cmocka_unit_test(test_confirmed_aside),
-		cmocka_unit_test(test_mouth),     cmocka_unit_test(test_forged_confirmation),
-		cmocka_unit_test(test_strangers), cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_unknown),   cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_old),       cmocka_unit_test(test_old_marker),
+		cmocka_unit_test(test_answered),
+		cmocka_unit_test(test_forged_answer),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_unreachable),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_hopeless),
+		cmocka_unit_test(test_differs),
+		cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_aside),
+		cmocka_unit_test(test_confirmed_again),
+		cmocka_unit_test(test_confirmed_aside),
+		cmocka_unit_test(test_mouth),
+		cmocka_unit_test(test_forged_confirmation),
+		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_bound),
+		cmocka_unit_test(test_old),
+		cmocka_unit_test(test_old_marker),
 		cmocka_unit_test(test_old_bound),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

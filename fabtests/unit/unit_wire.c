@@ -40,7 +40,7 @@
 
 /* after the head: target memory, then what is offered; or a greeting */
 #define TARGET_LEN 24
-#define GREETING_LEN 36
+#define GREETING_LEN 32
 #define OFFER_LEN 120
 #define AT_OFFSET (HEAD + TARGET_LEN + 40)
 

@@ -19,8 +19,9 @@
  * has no effect on anybody. An answer and a confirmation also tell which endpoint is to hear the rest.
  *
  * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no
- * receive for the question, would else receive nothing more. The question to an endpoint that must not
- * hear from strangers comes from the endpoint itself, and is so short that the core sets it aside.
+ * receive for the question, would else receive nothing more. But an endpoint that shuns strangers is
+ * asked by the endpoint itself, in so few bytes that the core sets them aside. The answer goes between the
+ * side endpoints, if there was room to name one.
  */
 #include "proto/hello.h"
 
@@ -100,9 +101,15 @@ void hello_trial(struct xfer_ep *ep, bool device)
 
 /* ---- what is said ---- */
 
+/* May a question also name @side? Only those who shun strangers look at that. */
+static bool hello_fits(const struct wire_msg *ask, const struct xfer_ep *side)
+{
+	return side->front->shuns && wire_size(ask) + side->name_len <= WIRE_ASK_MAX;
+}
+
 static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 {
-	const struct xfer_ep *side = flags & WIRE_ASKS ? ep : xfer_ep_side(ep);
+	const struct xfer_ep *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0),
@@ -114,7 +121,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 		.name_len = ep->name_len,
 	};
 
-	if (side && side != ep) {
+	if (side && side != ep && (!(flags & WIRE_ASKS) || hello_fits(&msg, side))) {
 		msg.flags |= WIRE_SIDE;
 		msg.payload = side->name;
 		msg.payload_len = side->name_len;
@@ -403,15 +410,23 @@ static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg
 	return siphash(&ep->xfer->secret, text, sizeof text) | 1;
 }
 
-/* The answer goes to the endpoint itself: who is named, and nobody beside it, shall have the token. */
+/*
+ * The answer goes to the endpoint itself: who is named, and nobody beside it, shall have the token. Only
+ * where endpoints shun strangers, the other's messages would be in the answer's way.
+ */
 static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct wire_msg answer = hello_msg(ep, WIRE_ANSWERS);
 	struct xfer_ep *mouth = hello_mouth(ep), *via = mouth ? mouth : ep;
 	fi_addr_t to;
+	int ret;
 
 	hello_trial(ep, true);
-	if (hello_resolve(via, msg->name, msg->name_len, &to))
+	if (ep->shuns && msg->flags & WIRE_SIDE)
+		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, &via, &to);
+	else
+		ret = hello_resolve(via, msg->name, msg->name_len, &to);
+	if (ret)
 		return;
 	answer.token = msg->grant;
 	answer.grant = hello_grant(ep, msg);
@@ -481,8 +496,10 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	confirm.grant = msg->token;
 	hello_add_board(ep, &confirm);
 	peer->facts |= HELLO_TOLD;
-	/* before all that it is to understand */
+	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);
+	if (via != ep)
+		ctrl_tell(peer, &confirm);
 }
 
 static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -495,13 +512,13 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
 		return;
 	}
-	ep->proto->strangers -= ep->proto->strangers > 0;
 	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr) ||
 	    hello_route(ep, msg, addr, &via, &to))
 		return;
 	peer = xfer_peer_get(ep, addr);
 	if (!peer || xfer_peer_admit(peer, 1, msg->token))
 		return;
+	ep->proto->strangers -= peer->state != XFER_PEER_KNOWN && ep->proto->strangers;
 	hello_known(peer, msg, via, to);
 	if (hello_board(peer, msg))
 		hello_tell(peer, WIRE_READS);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Encoding and checking of control messages. See wire.h. */
 #include "xfer/wire.h"
-#include "xfer/wire_old.h"
 
 #include <endian.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "xfer/wire_old.h"
 
 /* The head of every control message: the union of what the types carry */
 struct wire_head {
@@ -43,9 +45,7 @@ struct wire_greeting {
 	uint64_t process;
 	uint64_t host;
 	uint64_t board;
-	uint16_t oldest;
-	uint16_t newest;
-} __attribute__((packed));
+};
 
 /* Comes next if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
 struct wire_offer {
@@ -61,9 +61,9 @@ struct wire_offer {
 };
 
 _Static_assert(sizeof(struct wire_head) == 64, "the wire format is the same everywhere");
-_Static_assert(sizeof(struct wire_greeting) == 36, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_greeting) == 32, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_head) + sizeof(struct wire_greeting) +
-			       sizeof(struct sockaddr_in6) <=
+			       2 * sizeof(struct sockaddr_in) <=
 		       WIRE_ASK_MAX,
 	       "the core sets a greeting aside that has no receive");
 _Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
@@ -171,8 +171,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.data = htole64(msg->data),
 		.flags = htole32(msg->flags),
 		.transfer = htole32(msg->transfer),
-		.chunk = htole32(msg->chunk),
-		.count = htole32(msg->count),
+		.chunk = htole32(parts & WIRE_GREETING ? msg->oldest : msg->chunk),
+		.count = htole32(parts & WIRE_GREETING ? msg->newest : msg->count),
 		.status = htole32((uint32_t) msg->status),
 		.name_len = htole16((uint16_t) name_len),
 		.size = htole16((uint16_t) wire_size(msg)),
@@ -188,8 +188,6 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.process = htole64(msg->process),
 		.host = htole64(msg->key),
 		.board = htole64(msg->addr),
-		.oldest = htole16(msg->oldest),
-		.newest = htole16(msg->newest),
 	};
 	char *at = buf;
 
@@ -338,8 +336,9 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 		msg->process = le64toh(greeting.process);
 		msg->key = le64toh(greeting.host);
 		msg->addr = le64toh(greeting.board);
-		msg->oldest = le16toh(greeting.oldest);
-		msg->newest = le16toh(greeting.newest);
+		msg->oldest = P2P_MIN(msg->chunk, UINT16_MAX);
+		msg->newest = P2P_MIN(msg->count, UINT16_MAX);
+		msg->chunk = msg->count = 0;
 	}
 	if (wire_offers(parts, msg))
 		at += wire_decode_offer(at, &msg->offer);

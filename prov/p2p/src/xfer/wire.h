@@ -71,8 +71,8 @@ struct xfer_peer;
 #define WIRE_NAME_MAX 256
 
 /*
- * A HELLO that asks, from an endpoint with an IP address, has no more bytes. A core with QUIRK_DIRECTED
- * sets aside messages of that length that have no receive, and stops at longer ones.
+ * A core with QUIRK_DIRECTED sets aside messages of that length that have no receive, and stops at longer
+ * ones. A HELLO that asks, between IPv4 addresses, has no more bytes.
  */
 #define WIRE_ASK_MAX 128
 
