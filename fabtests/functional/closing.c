@@ -29,6 +29,16 @@ struct state {
 	bool acquainted; /* all have heard of each other before any is closed */
 };
 
+/*
+ * For the leak sanitizer, by the name that it asks for. An endpoint of tcp 1.17's that is closed while
+ * another connects to it loses the connection that it has just accepted (allocated under accept()).
+ */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:libfabric.so";
+}
+
 static int node_open(struct state *s, struct node *n)
 {
 	struct ft_name name;
