@@ -98,6 +98,25 @@ static int check_one(const struct fi_info *info, const struct query *query)
 	return 0;
 }
 
+/* No two that differ in nothing but the tag format: peers would not know which one to take. */
+static int check_twins(const struct fi_info *info, const struct query *query)
+{
+	const char *name = info->fabric_attr->prov_name;
+
+	for (const struct fi_info *other = info->next; other; other = other->next)
+		FT_CHECK(strcmp(name, other->fabric_attr->prov_name) ||
+				 strcmp(info->domain_attr->name, other->domain_attr->name) ||
+				 info->caps != other->caps ||
+				 info->src_addrlen != other->src_addrlen ||
+				 memcmp(info->src_addr, other->src_addr, info->src_addrlen) ||
+				 info->ep_attr->mem_tag_format ==
+					 other->ep_attr->mem_tag_format,
+			 "%s, caps %#" PRIx64 ": offered with tags %#" PRIx64 " and %#" PRIx64,
+			 name, query->caps, info->ep_attr->mem_tag_format,
+			 other->ep_attr->mem_tag_format);
+	return 0;
+}
+
 static int check_query(const struct ft_opts *opts, const struct query *query,
 		       const char *expected)
 {
@@ -111,8 +130,10 @@ static int check_query(const struct ft_opts *opts, const struct query *query,
 		 "prov_name '%s', caps %#" PRIx64 ": no '%s' among the results", prov,
 		 query->caps, expected);
 	for (const struct fi_info *info = list; info; info = info->next)
-		if (is_ours(info))
+		if (is_ours(info)) {
 			FT_TRY(check_one(info, query));
+			FT_TRY(check_twins(info, query));
+		}
 	fi_freeinfo(list);
 	return 0;
 }

@@ -76,6 +76,32 @@ static void prov_reorder(struct fi_info **list, uint32_t version)
 	*place = plain;
 }
 
+/* Is there one in the list that says the same, and has more tag bits? */
+static bool prov_has_better(const struct fi_info *list, const struct fi_info *info)
+{
+	for (; list; list = list->next) {
+		if (info_is_lesser(info, list))
+			return true;
+	}
+	return false;
+}
+
+/* Of the cores' answers that are made for collective operations, keeps those that are of use here. */
+static void prov_drop_lesser(struct fi_info **list)
+{
+	struct fi_info **place = list, *info;
+
+	while ((info = *place)) {
+		if (!prov_has_better(*list, info)) {
+			place = &info->next;
+			continue;
+		}
+		*place = info->next;
+		info->next = NULL;
+		lf.freeinfo(info);
+	}
+}
+
 /* Turns the cores' answers into ours. Drops those that are of no use. */
 static int prov_convert(const struct fi_info *hints, const char *core_name,
 			struct fi_info **list)
@@ -98,6 +124,7 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 		info->next = NULL;
 		lf.freeinfo(info);
 	}
+	prov_drop_lesser(list);
 	return *list ? 0 : -FI_ENODATA;
 }
 

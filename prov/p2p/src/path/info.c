@@ -402,6 +402,23 @@ void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 }
 
 /* The core takes keys that nobody can guess, rather than choosing others (mr.c). */
+static bool info_same_name(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+bool info_is_lesser(const struct fi_info *info, const struct fi_info *other)
+{
+	return info->ep_attr->mem_tag_format < other->ep_attr->mem_tag_format &&
+	       info->ep_attr->type == other->ep_attr->type && info->caps == other->caps &&
+	       info_same_name(info->fabric_attr->prov_name, other->fabric_attr->prov_name) &&
+	       info_same_name(info->fabric_attr->name, other->fabric_attr->name) &&
+	       info_same_name(info->domain_attr->name, other->domain_attr->name) &&
+	       info->src_addrlen == other->src_addrlen &&
+	       (!info->src_addrlen ||
+		!memcmp(info->src_addr, other->src_addr, info->src_addrlen));
+}
+
 static void info_keys_to_core(struct fi_info *info, unsigned int quirks)
 {
 	uint64_t mark;

@@ -44,6 +44,13 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		    const char **why);
 
 /*
+ * Is @info one of ours that says the same as @other, but for fewer tag bits? A core makes two of one
+ * endpoint where it needs a bit for collective operations. Peers that took different ones of them would
+ * have different internal bits.
+ */
+bool info_is_lesser(const struct fi_info *info, const struct fi_info *other);
+
+/*
  * Turns one of our answers, which the application may have changed, into the core's answer that
  * it came from. @version: fi_version(). Returns 0 or -FI_ENOMEM.
  */
