@@ -193,6 +193,9 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
 }
 
+/* A peer answers, or what is owed to it is of no use any more, long before [ms] */
+#define DOMAIN_FAREWELL 1000
+
 /* Prepares what transfers take, once the core's domain is open. 0 or an error */
 static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *info,
 			    const struct fi_info *core_info, const struct domain_plan *plan)
@@ -205,6 +208,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 
 	if (ret)
 		return ret;
+	xfer->farewell = DOMAIN_FAREWELL;
 	xfer->stage.lender = plan->lends ? domain->core : NULL;
 	xfer->wait.fabric = domain->fabric->core;
 	nic_map_init(&xfer->map, plan->why ? NULL : domain->core, plan->why,

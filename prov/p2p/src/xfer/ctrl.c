@@ -52,6 +52,7 @@ static void ctrl_out_drop(struct xfer_ctx *ctx)
 	if (ctrl->reserve)
 		stage_reserve_put(&xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
 	xfer_busy_add(xfer, -1);
+	ctx->ep->owed--;
 	xfer_ctx_free(ctx);
 }
 
@@ -371,6 +372,13 @@ static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_ms
 	return true;
 }
 
+static void ctrl_out_init(struct ctrl_out *ctrl, struct xfer_ep *ep, fi_addr_t addr)
+{
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	xfer_busy_add(ep->xfer, 1);
+	ep->owed++;
+}
+
 int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t len)
 {
 	struct ctrl_out *ctrl = cell_get(&ep->xfer->cells);
@@ -379,12 +387,11 @@ int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t 
 	if (!ctrl)
 		return -FI_ENOMEM;
 	ctrl->reserve = NULL;
-	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	ctrl_out_init(ctrl, ep, addr);
 	memcpy(ctrl->buf, text, len);
 	ctrl->out.iov[0] = (struct iovec){ctrl->buf, len};
 	ctrl->out.desc[0] = NULL;
 	ctrl->out.count = 1;
-	xfer_busy_add(ep->xfer, 1);
 	xfer_out_post(&ctrl->out);
 	return 0;
 }
@@ -414,12 +421,11 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 			return -FI_ENOMEM;
 		}
 	}
-	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	ctrl_out_init(ctrl, ep, addr);
 	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
 	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
 	ctrl->out.count = 1;
-	xfer_busy_add(ep->xfer, 1);
 	if (ep->lends && xfer->passing && !ctrl->reserve)
 		ep->letter = &ctrl->out;
 	else

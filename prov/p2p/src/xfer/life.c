@@ -2,14 +2,17 @@
 /* Queues and endpoints come and go. See life.h. */
 #include "xfer/life.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
 #include "xfer/peer.h"
+#include "xfer/progress.h"
 #include "xfer/reports.h"
 #include "xfer/xfer_proto.h"
 
@@ -76,6 +79,28 @@ int xfer_cq_fini(struct xfer_cq *cq)
 }
 
 /* ---- endpoints ---- */
+
+/*
+ * A side endpoint may still be connecting, and then loses what the core has taken. Without one nothing is
+ * waited for: ofi_rxm 1.17 crashed in one of three runs of fi_p2p_closing, in a close after that.
+ */
+static bool xfer_ep_owes(const struct xfer_ep *ep)
+{
+	return ep->stalls && (ep->owed || (ep->side && ep->side->owed));
+}
+
+/* What peers wait for leaves before the core's endpoint is closed. A peer may have gone: not without end */
+static void xfer_ep_say_farewell(struct xfer_ep *ep)
+{
+	const int64_t end = clock_end(ep->xfer->farewell);
+
+	while (xfer_ep_owes(ep) && clock_left(end)) {
+		xfer_progress_locked(ep->xfer);
+		p2p_lock_drop(&ep->xfer->lock);
+		sched_yield();
+		p2p_lock_take(&ep->xfer->lock);
+	}
+}
 
 /* Closes the core's endpoint, and reads what it has completed or cancelled: records of ours */
 static int xfer_ep_close_core(struct xfer_ep *ep)
@@ -182,6 +207,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 
 	p2p_lock_take(&xfer->lock);
 	XFER_PROTO_EACH(xfer, ep_close, ep);
+	xfer_ep_say_farewell(ep);
 	ret = xfer_ep_close_core(ep);
 	if (ret) {
 		p2p_lock_drop(&xfer->lock);

@@ -134,6 +134,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @open:	how many those are, with the arrivals
  * @looks:	things that nothing tells of, so that somebody has to look for them
  * @in:		requests by state, where the state means a list of the domain's (req.h)
+ * @farewell:	how long the close of an endpoint waits for control messages to leave [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
  * @unread:	why the last one was dropped that could not be read
  * @regions:	memory that we let peers reach, by key
@@ -173,6 +174,7 @@ struct xfer {
 	unsigned int open;
 	unsigned int looks;
 	struct xfer_list in[XFER_STATES_MAX];
+	int farewell;
 	uint64_t wrong;
 	const char *unread;
 	struct region *regions;
@@ -239,6 +241,7 @@ struct xfer {
  *		the same address
  * @ready:	how many of them may be sent
  * @outq:	control messages and pieces that wait for room in the core
+ * @owed:	control messages that the core has not sent yet, there or with the core
  * @letter:	a control message that waits for others to go with it
  * @copying:	copies in flight for its records
  * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
@@ -299,6 +302,7 @@ struct xfer_ep {
 	struct xfer_list sendq;
 	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;
+	unsigned int owed;
 	struct xfer_out *letter;
 	unsigned int copying;
 	bool peeks;

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_farewell: rank 1's endpoint is closed as soon as rank 1 sees what rank 0 has sent, or written to
+ * its memory. Rank 0, which waits for word that it has arrived, gets it: the close sends what is owed.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "ft_test.h"
+
+#define LARGEST ((size_t) 200000)
+#define DATA 77
+
+static const size_t sizes[] = {1, 1000, LARGEST};
+
+struct target {
+	uint64_t key, base;
+};
+
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	fi_addr_t peer;
+	struct ft_buf shared;
+	struct target target;
+	struct ft_slot slot;
+	bool writes;
+};
+
+static int side_open(struct side *s, struct ft_proc *proc, bool writes, size_t len)
+{
+	memset(s, 0, sizeof(*s));
+	s->proc = proc;
+	s->writes = writes;
+	FT_TRY(ft_test_hints(proc, &s->ctx));
+	if (writes)
+		s->ctx.hints->caps |= FI_RMA;
+	FT_TRY(ft_test_open(proc, &s->ctx));
+	FT_TRY(ft_test_connect(proc, &s->ctx));
+	s->peer = s->ctx.peer[!proc->rank];
+	FT_TRY(ft_buf_alloc(&s->ctx, &s->shared, proc->opts.iface, LARGEST + FT_ROOM));
+	if (writes)
+		FT_TRY(ft_buf_share(&s->ctx, &s->shared, FI_REMOTE_WRITE));
+	s->target = (struct target){s->shared.key, s->shared.base};
+	s->slot = (struct ft_slot){&s->shared, 0, LARGEST + FT_ROOM, 64, len};
+	return 0;
+}
+
+/* Nothing is called between what says that all is here and the close. */
+static int target(struct side *s)
+{
+	struct fi_cq_tagged_entry entry;
+	struct ft_req req = {0};
+	struct ft_op op = {.call = FT_RECV, .tagged = true, .addr = s->peer, .req = &req};
+	ssize_t n;
+
+	FT_TRY(ft_slot_arm(&s->slot));
+	ft_op_buf(&op, &s->shared, s->slot.off, s->slot.len);
+	if (!s->writes)
+		FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(ft_oob_send(s->proc->fd[0], &s->target, sizeof(s->target)));
+	while ((n = fi_cq_read(s->ctx.cq, &entry, 1)) == -FI_EAGAIN)
+		FT_TRY(ft_idle(&s->ctx));
+	FT_CHECK(!fi_close(&s->ctx.ep->fid), "the endpoint does not close");
+	s->ctx.ep = NULL;
+	FT_CHECK(n == 1 && (!s->writes ||
+			    (entry.flags & FI_REMOTE_CQ_DATA && entry.data == DATA)),
+		 "reading the queue: %zd", n);
+	return ft_slot_check(&s->slot, s->slot.len, s->slot.len, "what has come");
+}
+
+static ssize_t post_once(struct side *s, struct ft_req *req)
+{
+	void *desc = s->shared.desc;
+	const struct iovec iov = {s->shared.addr + s->slot.off, s->slot.len};
+	const struct fi_rma_iov to = {s->target.base + s->slot.off, s->slot.len, s->target.key};
+	const struct fi_msg_rma rma = {&iov, &desc, 1, s->peer, &to, 1, req, DATA};
+	const struct fi_msg_tagged msg = {&iov, &desc, 1, s->peer, 0, 0, req, 0};
+	const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+
+	if (s->writes)
+		return fi_writemsg(s->ctx.ep, &rma, flags | FI_REMOTE_CQ_DATA);
+	return fi_tsendmsg(s->ctx.ep, &msg, flags);
+}
+
+static int initiator(struct side *s)
+{
+	struct ft_req req = {0};
+	ssize_t ret;
+
+	FT_TRY(ft_slot_fill(&s->slot, s->slot.len));
+	FT_TRY(ft_oob_recv(s->proc->fd[1], &s->target, sizeof(s->target),
+			   s->proc->opts.timeout));
+	while ((ret = post_once(s, &req)) == -FI_EAGAIN)
+		FT_CHECK(ft_progress(&s->ctx) >= 0, "no progress");
+	if (ret)
+		return ft_fail((int) ret, "posting", "%zu bytes", s->slot.len);
+	return ft_wait(&s->ctx, &req, 1);
+}
+
+static int way(struct ft_proc *proc, bool writes, size_t len)
+{
+	struct side s;
+
+	FT_TRY(side_open(&s, proc, writes, len));
+	FT_TRY(proc->rank ? target(&s) : initiator(&s));
+	FT_TRY(ft_meet(proc));
+	ft_buf_free(&s.shared);
+	return ft_close(&s.ctx);
+}
+
+static int run(struct ft_proc *proc)
+{
+	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
+		FT_TRY(way(proc, i % 2, sizes[i / 2]));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "What is owed to a peer when an endpoint is closed.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
