@@ -239,6 +239,22 @@ static int exchange(struct side *s, size_t first, size_t count)
 /* ---- the end ---- */
 
 /* Some providers see it in the event queue, others as they progress. */
+/* A receive without an address, of a message without bytes */
+static int receive_nothing(struct side *s)
+{
+	struct ft_req req = {0};
+	struct ft_op op = {.count = 1, .req = &req};
+
+	s->ctx.ep = s->ep[0];
+	op.call = s->proc->rank ? FT_SEND : FT_RECV;
+	op.iov[0].iov_len = s->proc->rank ? 0 : 4096;
+	FT_TRY(ft_post(&s->ctx, &op));
+	s->ctx.ep = NULL;
+	FT_TRY(ft_wait(&s->ctx, &req, 1));
+	FT_CHECK(s->proc->rank || !req.comp.len, "a message of no bytes has %zu", req.comp.len);
+	return ft_barrier(s->proc, &s->ctx);
+}
+
 static int wait_shutdown(struct side *s)
 {
 	struct ft_event event;
@@ -320,6 +336,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_barrier(proc, &s.ctx));
 	for (int round = 0; round < (proc->opts.quick ? 3 : 20); round++)
 		FT_TRY(exchange(&s, 0, CONNECTIONS));
+	FT_TRY(receive_nothing(&s));
 	if (s.ep[SHARED])
 		FT_TRY(exchange(&s, SHARED, 1));
 	FT_TRY(shut_one(&s));

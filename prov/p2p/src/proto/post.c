@@ -247,6 +247,15 @@ static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_
 	return ret;
 }
 
+/*
+ * A buffer without an address may be one of which no byte is used. That is the core's to judge, where no
+ * host memory is touched by us.
+ */
+static bool post_is_nowhere(const struct xfer_ep *ep, const struct core_op *op)
+{
+	return !ep->layered && op->count == 1 && !op->iov[0].iov_base;
+}
+
 /* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
 static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
@@ -261,8 +270,8 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 	const size_t limit = op->recv ? ep->recv_iov_limit : ep->iov_limit;
 	void **desc = op->desc;
 	struct core_op plain;
-	struct dev_mem mem;
-	ssize_t ret;
+	struct dev_mem mem = {.ops = NULL};
+	ssize_t ret = 0;
 
 	if (op->count > limit) {
 		P2P_WARN("%zu pieces in one message: no more than %zu are offered "
@@ -270,7 +279,8 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
 			 op->count, limit);
 		return -FI_EINVAL;
 	}
-	ret = post_classify(xfer, op->iov, op->count, op->seen, &desc, &mem);
+	if (!post_is_nowhere(ep, op))
+		ret = post_classify(xfer, op->iov, op->count, op->seen, &desc, &mem);
 	if (ret)
 		return ret;
 	if (desc != op->desc) {
