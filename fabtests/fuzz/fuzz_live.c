@@ -535,6 +535,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	setenv("FI_P2P_EAGER_SIZE", "8192", 1);
 	setenv("FI_P2P_CHUNK_SIZE", "16384", 1);
 	setenv("FI_P2P_PINNED_SIZE", "4194304", 1);
+	/* reads of who has not been greeted are refused for so long, and the whole fuzzer waits */
+	setenv("FI_P2P_PEER_TIMEOUT", "1", 1);
 	/*
 	 * a message that ofi_rxm leaves to the receiver to read keeps the domain busy if nobody
 	 * does, without ofi_p2p, too

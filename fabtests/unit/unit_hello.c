@@ -314,7 +314,7 @@ static void test_aside(void **state)
 	assert_int_equal(sent_count(), 1);
 	assert_string_equal(fake.asked, NAME);
 	/* but where only that can be answered at once */
-	ep.shuns = true;
+	ep.stalls = ep.shuns = true;
 	hear(ask);
 	assert_int_equal(sent_count(), 2);
 	assert_string_equal(fake.asked, "aside");
@@ -331,8 +331,12 @@ static void test_confirmed_aside(void **state)
 	confirm = greeting(WIRE_CONFIRMS | WIRE_SIDE, answer.grant);
 	confirm.payload = "aside";
 	confirm.payload_len = 5;
+	/* not over a core where nobody needs that */
 	hear(confirm);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	assert_string_equal(fake.asked, NAME);
+	ep.stalls = true;
+	hear(confirm);
 	assert_string_equal(fake.asked, "aside");
 	close_ep();
 }

@@ -385,14 +385,17 @@ static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_ad
 	return ep->resolve(ep, name, len, true, addr);
 }
 
-/* Between which endpoints answers to the sender of @msg travel. @addr: of its own endpoint */
+/*
+ * Between which endpoints answers to the sender of @msg travel. @addr: of its own endpoint. Where there is
+ * nothing beside endpoints, who names something names somebody else.
+ */
 static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t addr,
 		       struct xfer_ep **via, fi_addr_t *to)
 {
 	struct xfer_ep *side = xfer_ep_side(ep);
 
 	*via = side ? side : ep;
-	if (msg->flags & WIRE_SIDE)
+	if (ep->stalls && msg->flags & WIRE_SIDE)
 		return hello_resolve(*via, msg->payload, msg->payload_len, to);
 	if (*via != ep)
 		return hello_resolve(*via, msg->name, msg->name_len, to);
