@@ -236,9 +236,6 @@ static int exchange(struct side *s, size_t first, size_t count)
 	return ft_barrier(s->proc, &s->ctx);
 }
 
-/* ---- the end ---- */
-
-/* Some providers see it in the event queue, others as they progress. */
 /* A receive without an address, of a message without bytes */
 static int receive_nothing(struct side *s)
 {
@@ -255,6 +252,9 @@ static int receive_nothing(struct side *s)
 	return ft_barrier(s->proc, &s->ctx);
 }
 
+/* ---- the end ---- */
+
+/* Some providers see it in the event queue, others as they progress. */
 static int wait_shutdown(struct side *s)
 {
 	struct ft_event event;

@@ -98,6 +98,11 @@ static int check_one(const struct fi_info *info, const struct query *query)
 	return 0;
 }
 
+static bool same_bytes(const void *a, size_t a_len, const void *b, size_t b_len)
+{
+	return a_len == b_len && (!a_len || !memcmp(a, b, a_len));
+}
+
 /* No two that differ in nothing but the tag format: peers would not know which one to take. */
 static int check_twins(const struct fi_info *info, const struct query *query)
 {
@@ -107,8 +112,8 @@ static int check_twins(const struct fi_info *info, const struct query *query)
 		FT_CHECK(strcmp(name, other->fabric_attr->prov_name) ||
 				 strcmp(info->domain_attr->name, other->domain_attr->name) ||
 				 info->caps != other->caps ||
-				 info->src_addrlen != other->src_addrlen ||
-				 memcmp(info->src_addr, other->src_addr, info->src_addrlen) ||
+				 !same_bytes(info->src_addr, info->src_addrlen, other->src_addr,
+					     other->src_addrlen) ||
 				 info->ep_attr->mem_tag_format ==
 					 other->ep_attr->mem_tag_format,
 			 "%s, caps %#" PRIx64 ": offered with tags %#" PRIx64 " and %#" PRIx64,
@@ -162,11 +167,6 @@ static int check_names(const struct ft_opts *opts, const struct names *names)
 		FT_TRY(check_query(opts, &query, names->full));
 	}
 	return 0;
-}
-
-static bool same_bytes(const void *a, size_t a_len, const void *b, size_t b_len)
-{
-	return a_len == b_len && (!a_len || !memcmp(a, b, a_len));
 }
 
 /* The layered info against the core's, for the same question. */

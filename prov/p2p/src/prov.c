@@ -76,6 +76,16 @@ static void prov_reorder(struct fi_info **list, uint32_t version)
 	*place = plain;
 }
 
+/* Takes the info at @place out of its list. */
+static void prov_drop(struct fi_info **place)
+{
+	struct fi_info *info = *place;
+
+	*place = info->next;
+	info->next = NULL;
+	lf.freeinfo(info);
+}
+
 /* Is there one in the list that says the same, and has more tag bits? */
 static bool prov_has_better(const struct fi_info *list, const struct fi_info *info)
 {
@@ -86,19 +96,16 @@ static bool prov_has_better(const struct fi_info *list, const struct fi_info *in
 	return false;
 }
 
-/* Of the cores' answers that are made for collective operations, keeps those that are of use here. */
+/* Drops what is made for collective operations, where they are not asked for. */
 static void prov_drop_lesser(struct fi_info **list)
 {
-	struct fi_info **place = list, *info;
+	struct fi_info **place = list;
 
-	while ((info = *place)) {
-		if (!prov_has_better(*list, info)) {
-			place = &info->next;
-			continue;
-		}
-		*place = info->next;
-		info->next = NULL;
-		lf.freeinfo(info);
+	while (*place) {
+		if (prov_has_better(*list, *place))
+			prov_drop(place);
+		else
+			place = &(*place)->next;
 	}
 }
 
@@ -120,9 +127,7 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 			continue;
 		}
 		P2P_INFO("not over %s: %s\n", info->fabric_attr->prov_name, why);
-		*place = info->next;
-		info->next = NULL;
-		lf.freeinfo(info);
+		prov_drop(place);
 	}
 	prov_drop_lesser(list);
 	return *list ? 0 : -FI_ENODATA;

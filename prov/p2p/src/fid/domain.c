@@ -193,7 +193,7 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
 }
 
-/* A peer answers, or what is owed to it is of no use any more, long before [ms] */
+/* How long the close of an endpoint waits for what is owed to peers: they may have gone [ms] */
 #define DOMAIN_FAREWELL 1000
 
 /* Prepares what transfers take, once the core's domain is open. 0 or an error */

@@ -401,7 +401,6 @@ void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 	*ours = remote && !chosen;
 }
 
-/* The core takes keys that nobody can guess, rather than choosing others (mr.c). */
 static bool info_same_name(const char *a, const char *b)
 {
 	return a == b || (a && b && !strcmp(a, b));
@@ -419,6 +418,7 @@ bool info_is_lesser(const struct fi_info *info, const struct fi_info *other)
 		!memcmp(info->src_addr, other->src_addr, info->src_addrlen));
 }
 
+/* The core takes keys that nobody can guess, rather than choosing others (mr.c). */
 static void info_keys_to_core(struct fi_info *info, unsigned int quirks)
 {
 	uint64_t mark;

@@ -248,12 +248,13 @@ static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_
 }
 
 /*
- * A buffer without an address may be one of which no byte is used. That is the core's to judge, where no
- * host memory is touched by us.
+ * A buffer without an address may be one of which no byte is used. The core judges that, where we touch no
+ * host memory, and if the descriptor is not ours: the core would not know it.
  */
 static bool post_is_nowhere(const struct xfer_ep *ep, const struct core_op *op)
 {
-	return !ep->layered && op->count == 1 && !op->iov[0].iov_base;
+	return !ep->layered && op->count == 1 && !op->iov[0].iov_base &&
+	       !desc_cache_device(&ep->xfer->descs, op->desc, op->count);
 }
 
 /* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
