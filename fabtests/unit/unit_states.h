@@ -85,8 +85,8 @@ enum said {
 	SAID_FIN_ERROR,
 	SAID_ABORT_TO_SENDER,
 	SAID_ABORT,
-	SAID_PROBE_TO_SENDER,
 	SAID_PROBE,
+	SAID_PROBE_ASKS,
 	SAID_WRITE,
 	SAID_WRITE_LONG,
 	SAID_READ,
@@ -159,7 +159,6 @@ void test_credit_first(void **state);
 void test_fin_first(void **state);
 void test_failed_in_queue(void **state);
 void test_failed_late(void **state);
-void test_failed_twice(void **state);
 void test_asked_for_tiny(void **state);
 void test_asked_twice(void **state);
 void test_marked(void **state);

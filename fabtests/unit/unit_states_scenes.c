@@ -11,6 +11,7 @@
 #include "proto/proto.h"
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
+#include "xfer/loss.h"
 #include "xfer/progress.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
@@ -162,7 +163,7 @@ static void scene_receive(struct scene *scene, void *buf, size_t len, uint64_t f
 void scene_lose(struct scene *scene)
 {
 	p2p_lock_take(&fake_xfer.lock);
-	XFER_PROTO_EACH(&fake_xfer, lost, &scene->ep, FAKE_ALIVE, -FI_ECONNABORTED);
+	xfer_lose(&scene->ep, FAKE_ALIVE, -FI_ECONNABORTED);
 	p2p_lock_drop(&fake_xfer.lock);
 }
 
@@ -211,9 +212,8 @@ static const struct {
 	[SAID_ABORT_TO_SENDER] = {"ABORT to the sender",
 				  {.type = WIRE_ABORT, .status = -FI_EIO, .to_sender = true}},
 	[SAID_ABORT] = {"ABORT", {.type = WIRE_ABORT, .status = -FI_EIO}},
-	[SAID_PROBE_TO_SENDER] = {"PROBE to the sender",
-				  {.type = WIRE_PROBE, .to_sender = true}},
 	[SAID_PROBE] = {"PROBE", {.type = WIRE_PROBE}},
+	[SAID_PROBE_ASKS] = {"PROBE that asks", {.type = WIRE_PROBE, .flags = WIRE_ASKS}},
 	[SAID_WRITE] = {"WRITE", {.type = WIRE_WRITE, REACHED, SHORT}},
 	[SAID_WRITE_LONG] = {"a long WRITE", {.type = WIRE_WRITE, REACHED, ANNOUNCED_LEN}},
 	[SAID_READ] = {"READ", {.type = WIRE_READ, REACHED, .len = 8}},

@@ -104,7 +104,7 @@ static const struct wire_msg good[] = {
 	MSG(ABORT, 7, .status = -1),
 	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .to_sender = true),
 	MSG(PROBE, 0),
-	MSG(PROBE, WIRE_ID_MASK, .to_sender = true),
+	MSG(PROBE, 0, .flags = WIRE_ASKS),
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, TARGET),
 	MSG(WRITE, 7, .len = 0, .data = 5, .flags = WIRE_HAS_DATA, TARGET),
 	MSG(WRITE, 7, .len = 100, PAYLOAD(100), TARGET),

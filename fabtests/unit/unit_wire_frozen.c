@@ -58,7 +58,7 @@ static const struct wire_msg messages[] = {
 	MSG(CREDIT, .count = 2),
 	MSG(FIN, .status = -FI_EIO),
 	MSG(ABORT, .status = -FI_ECANCELED, .to_sender = true),
-	MSG(PROBE, .to_sender = true),
+	MSG(PROBE, .flags = WIRE_ASKS),
 	MSG(WRITE, .len = 4, .data = 5, .flags = WIRE_HAS_DATA, TARGET, PAYLOAD("data")),
 	MSG(WRITE, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_OFFERED, TARGET, OFFER),
 	MSG(READ, .len = 1 << 20, TARGET),

@@ -18,6 +18,9 @@
  * of A with a secret. So the receiver need not remember who has asked, and who asks in another's name
  * has no effect on anybody. An answer and a confirmation also tell which endpoint is to hear the rest.
  *
+ * A peer that was lost, and is greeted again, may live, and know nothing of it. So the confirmation tells
+ * which token is dead: the peer ends what was under way, too. If it speaks first, it is told then.
+ *
  * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no
  * receive for the question, would else receive nothing more. But an endpoint that shuns strangers is
  * asked by the endpoint itself, in so few bytes that the core sets them aside. The answer goes between the
@@ -38,6 +41,7 @@
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
+#include "xfer/loss.h"
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
 #include "xfer/wire_old.h"
@@ -115,6 +119,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
+		.port = keepalive_port(&ep->xfer->keepalive, ep->xfer->ipc.process),
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
 		.name = ep->name,
@@ -185,8 +190,9 @@ int hello_greet(struct xfer_peer *peer)
 	if (ret)
 		return ret;
 	msg = hello_msg(ep, WIRE_ASKS);
-	/* who was lost, and lives, may still use the one it has */
-	msg.grant = peer->tokens[0].token ? peer->tokens[0].token : xfer_token_new(ep->xfer);
+	msg.grant = peer->tokens[0].token;
+	if (!msg.grant || peer->tokens[0].stale)
+		msg.grant = xfer_token_new(ep->xfer);
 	ret = xfer_peer_admit(peer, 0, msg.grant);
 	if (!ret)
 		ret = ctrl_send(via, to, &msg);
@@ -214,6 +220,13 @@ static void hello_say_late(struct xfer_peer *peer)
 	peer->facts |= HELLO_LATE;
 }
 
+/* Was it greeted so long ago that who does not speak is taken for dead? */
+static bool hello_overdue(const struct xfer_peer *peer)
+{
+	return conf.peer_timeout &&
+	       clock_coarse_ms() - peer->greeted >= 1000 * conf.peer_timeout;
+}
+
 enum xfer_peer_state hello_state(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -221,14 +234,17 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	    clock_coarse_ms() - peer->greeted < 1000 * conf.hello_timeout)
 		return peer->state;
 	/* it cannot have got it, nor anything else */
-	if (xfer_outq_has(peer->via, peer->to))
+	if (xfer_outq_has(peer->via, peer->to)) {
+		if (hello_overdue(peer))
+			xfer_peer_lose(peer, -FI_ETIMEDOUT);
 		return peer->state;
+	}
 	hello_say_late(peer);
 	peer->state = XFER_PEER_FOREIGN;
 	return peer->state;
 }
 
-/* The core could not reach it: that is told once, and the next message tries again. */
+/* It is lost: that is told once, and the next message tries again. */
 static int hello_lost_once(struct xfer_peer *peer)
 {
 	int status = peer->lost;
@@ -242,9 +258,7 @@ static int hello_lost_once(struct xfer_peer *peer)
 /* A key of ours shows that its owner runs this provider: is it more than merely slow? */
 static bool hello_hopeless(const struct xfer_peer *peer)
 {
-	return peer->ep->xfer->keys_ours || peer->facts & HELLO_OTHER ||
-	       (conf.peer_timeout &&
-		clock_coarse_ms() - peer->greeted >= 1000 * conf.peer_timeout);
+	return peer->ep->xfer->keys_ours || peer->facts & HELLO_OTHER || hello_overdue(peer);
 }
 
 int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
@@ -261,6 +275,9 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 	case XFER_PEER_KNOWN:
 		return peer->sends < XFER_PEER_SENDS ? 0 : -FI_EAGAIN;
 	case XFER_PEER_FOREIGN:
+		ret = hello_lost_once(peer);
+		if (ret)
+			return ret;
 		return hello_hopeless(peer) ? -FI_EOPNOTSUPP : -FI_EAGAIN;
 	default:
 		return -FI_EAGAIN;
@@ -464,23 +481,46 @@ static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_READS;
 }
 
+/* Its process may be asked for signs of life, and is, so that it is known whether it answers. */
+static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	struct xfer_life *life = &peer->life;
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+
+	if (life->keeps && peer->process == msg->process)
+		return;
+	keepalive_close(life->keepalive);
+	life->keepalive = NULL;
+	life->answers = 0;
+	life->keeps = msg->port;
+	if (!msg->port || peer->ep->lookup(peer->ep, peer->addr, name, &len))
+		return;
+	life->keepalive =
+		keepalive_open(msg->process, msg->port, name, P2P_MIN(len, sizeof name),
+			       msg->key == peer->ep->xfer->ipc.host);
+	if (life->keepalive)
+		keepalive_ask(life->keepalive);
+}
+
 /* It speaks our protocol, and is reached so. */
 static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
 			fi_addr_t to)
 {
 	if (peer->state == XFER_PEER_KNOWN && peer->process != msg->process) {
 		P2P_INFO("a peer has been started anew\n");
-		XFER_PROTO_EACH(peer->ep->xfer, lost, peer->ep, peer->addr, -FI_ECONNRESET);
-		peer->facts = 0;
+		xfer_peer_lose(peer, -FI_ECONNRESET);
 	}
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
 	peer->facts &= ~(HELLO_LATE | HELLO_OTHER);
 	peer->lost = 0;
+	peer->dead = 0;
 	peer->via = via;
 	peer->to = to;
 	peer->theirs = msg->grant;
 	peer->host = msg->key;
+	hello_learn_keepalive(peer, msg);
 	peer->process = msg->process;
 	peer->state = XFER_PEER_KNOWN;
 	hello_learn(peer, msg);
@@ -489,6 +529,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	struct xfer_ep *ep = peer->ep, *via;
+	uint64_t dead = peer->dead;
 	struct wire_msg confirm;
 	fi_addr_t to;
 
@@ -497,12 +538,20 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	hello_known(peer, msg, via, to);
 	confirm = hello_msg(ep, WIRE_CONFIRMS);
 	confirm.grant = msg->token;
+	confirm.dead = dead;
 	hello_add_board(ep, &confirm);
 	peer->facts |= HELLO_TOLD;
 	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);
 	if (via != ep)
 		ctrl_tell(peer, &confirm);
+}
+
+/* It has lost us. If that is news, what was under way ends. */
+static void hello_dead(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	if (msg->dead && xfer_peer_of(peer->ep, msg->dead) == peer)
+		xfer_peer_lose(peer, -FI_ECONNRESET);
 }
 
 static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -519,6 +568,8 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	    hello_route(ep, msg, addr, &via, &to))
 		return;
 	peer = xfer_peer_get(ep, addr);
+	if (peer)
+		hello_dead(peer, msg);
 	if (!peer || xfer_peer_admit(peer, 1, msg->token))
 		return;
 	ep->proto->strangers -= peer->state != XFER_PEER_KNOWN && ep->proto->strangers;
@@ -550,6 +601,7 @@ static void hello_differs(struct xfer_peer *peer)
 
 static void hello_told(struct xfer_peer *peer, const struct wire_msg *msg)
 {
+	hello_dead(peer, msg);
 	hello_learn(peer, msg);
 	if (hello_board(peer, msg))
 		hello_tell(peer, WIRE_READS);
@@ -584,22 +636,32 @@ static void hello_unreadable(struct xfer_ep *ep, const struct wire_msg *msg)
 }
 
 /* What waits for its answer fails. */
-static void hello_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
+static void hello_lost(struct xfer_peer *peer, int status)
 {
-	struct xfer_peer *peer, *next;
+	if (peer->state == XFER_PEER_KNOWN)
+		xfer_peer_expire(peer);
+	peer->state = XFER_PEER_FOREIGN;
+	peer->lost = status;
+	peer->facts = 0;
+}
 
-	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if (xfer_peer_at(peer, ep, addr)) {
-			peer->state = XFER_PEER_FOREIGN;
-			peer->lost = status;
-			peer->facts = 0;
-		}
-	}
+/* It does not know that it was lost. */
+static void hello_stale(struct xfer_peer *peer)
+{
+	struct wire_msg msg = hello_msg(peer->ep, 0);
+
+	/* it is told once */
+	if (!peer->dead)
+		return;
+	msg.token = msg.dead = peer->dead;
+	peer->dead = 0;
+	ctrl_send(peer->via, peer->to, &msg);
 }
 
 const struct xfer_proto hello_proto = {
 	.name = "hello",
 	.message = {[WIRE_HELLO] = hello_received},
 	.unreadable = hello_unreadable,
+	.stale = hello_stale,
 	.lost = hello_lost,
 };

@@ -180,8 +180,13 @@ static void post_resume(struct xfer_req *req)
 		.flags = req->op_flags,
 		.context = req->context,
 	};
-	const struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
-	ssize_t ret = peer && peer->lost ? peer->lost : post_begin(req, &op);
+	struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
+	ssize_t ret;
+
+	/* that it is lost may be found now */
+	if (peer)
+		hello_state(peer);
+	ret = peer && peer->lost ? peer->lost : post_begin(req, &op);
 
 	if (ret && ret != -FI_EAGAIN)
 		eager_fail(req, (int) ret);

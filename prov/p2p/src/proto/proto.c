@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "proto/proto_state.h"
+#include "proto/watch.h"
 
 static int proto_init(struct xfer *xfer)
 {
@@ -21,6 +22,7 @@ static void proto_fini(struct xfer *xfer)
 {
 	seen_ids_fini(&xfer->proto->seen);
 	seen_ids_fini(&xfer->proto->unreadable);
+	seen_ids_fini(&xfer->proto->lost);
 	free(xfer->proto);
 }
 
@@ -40,9 +42,8 @@ static void proto_ep_fini(struct xfer_ep *ep)
 
 /* In the order in which progress asks them */
 static const struct xfer_proto *const proto_table[] = {
-	&rndv_proto,      &rma_core_proto, &rma_served_proto,
-	&rndv_lent_proto, &eager_proto,    &multi_recv_proto,
-	&hello_proto,     &post_proto,     NULL,
+	&rndv_proto,       &rma_core_proto, &rma_served_proto, &rndv_lent_proto, &eager_proto,
+	&multi_recv_proto, &hello_proto,    &post_proto,       &watch_proto,     NULL,
 };
 
 const struct xfer_protos protos = {

@@ -19,13 +19,13 @@ struct rndv_lent_read;
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
  * @transfers:	numbers given to transfers so far
- * @watch_at:	when to look for transfers that do not move [ms]
  * @spare:	pieces that may begin without a slot now
  * @arriving:	announcements and markers waiting for each other, and what is being received, in
  *		chains, by id
  * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
  * @seen:	what has been announced, where that is asked for (rndv_marker_spent())
  * @unreadable:	what has been announced in a way that we cannot read
+ * @lost:	what peers had announced that were lost before its marker came
  * @serving:	short requests of peers for memory of ours, in the order in which they came
  *		(rma_serving.c)
  * @asking:	our requests whose payload is being copied, in the order of their posting (rma_served.c)
@@ -33,12 +33,12 @@ struct rndv_lent_read;
  */
 struct proto_domain {
 	uint32_t transfers;
-	uint64_t watch_at;
 	unsigned int spare;
 	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
 	LIST_HEAD(, xfer_arrival) looking;
 	struct seen_ids seen;
 	struct seen_ids unreadable;
+	struct seen_ids lost;
 	LIST_HEAD(, rndv_lent_read) reads;
 	TAILQ_HEAD(, rma_job) serving;
 	TAILQ_HEAD(, rma_ask) asking;

@@ -27,6 +27,7 @@
 #include "base/amo.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "proto/proto.h"
 #include "proto/rndv_recv.h"
@@ -105,6 +106,8 @@ static ssize_t rma_core_piece_try(struct xfer_out *out)
 /* Ends the operation if nothing of it is left. */
 static void rma_core_check(struct xfer_req *req)
 {
+	if (req->transfer.in_flight)
+		rndv_report_early(req);
 	if (req->transfer.in_flight || (!req->transfer.status && !rndv_all_begun(req)))
 		return;
 	/* what the NIC has written to the device is to be seen there */
@@ -135,7 +138,7 @@ static void rma_core_piece_copied_in(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 
-	if (!xfer_copy_ended(piece->req->ctx.ep))
+	if (rndv_piece_copied(piece))
 		rma_core_piece_end(piece, status);
 }
 
@@ -144,10 +147,8 @@ static void rma_core_piece_done(struct xfer_ctx *ctx, const struct core_comp *co
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	int status = -abs(comp->err);
 
-	if (!status && piece->req->recv && piece->host) {
-		piece->copy.done = rma_core_piece_copied_in;
-		status = xfer_copy_start(piece->req->ctx.ep, &piece->req->mem, COPY_IN,
-					 piece->iov, piece->count, piece->host, &piece->copy);
+	if (!status && !piece->req->transfer.status && piece->req->recv && piece->host) {
+		status = rndv_piece_copy(piece, COPY_IN, rma_core_piece_copied_in);
 		if (!status)
 			return;
 	}
@@ -158,7 +159,7 @@ static void rma_core_piece_copied_out(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 
-	if (xfer_copy_ended(piece->req->ctx.ep))
+	if (!rndv_piece_copied(piece))
 		return;
 	if (status || piece->req->transfer.status)
 		rma_core_piece_end(piece, status);
@@ -178,9 +179,7 @@ static void rma_core_piece_begin(struct rndv_piece *piece)
 		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, piece->iov, piece->count,
 				    piece->host);
 	} else if (!req->recv && piece->host) {
-		piece->copy.done = rma_core_piece_copied_out;
-		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
-				      piece->count, piece->host, &piece->copy);
+		ret = rndv_piece_copy(piece, COPY_OUT, rma_core_piece_copied_out);
 		if (!ret)
 			return;
 	}
@@ -216,6 +215,21 @@ static void rma_core_progress(struct xfer *xfer)
 {
 	xfer_req_each(xfer, XFER_BOUNCING, rma_core_push);
 	xfer_req_each(xfer, XFER_FETCHING, rma_core_push);
+}
+
+static void rma_core_lost(struct xfer_peer *peer, int status)
+{
+	struct xfer_list *list = &peer->ep->xfer->in[XFER_BOUNCING];
+	struct xfer_req *req, *next;
+
+	for (req = TAILQ_FIRST(list); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (!xfer_peer_at(peer, req->ctx.ep, req->addr))
+			continue;
+		if (!req->transfer.status)
+			req->transfer.status = status;
+		rma_core_check(req);
+	}
 }
 
 /* The core's answer where it did it all */
@@ -521,4 +535,5 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 const struct xfer_proto rma_core_proto = {
 	.name = "RMA by the core",
 	.progress = rma_core_progress,
+	.lost = rma_core_lost,
 };

@@ -465,7 +465,9 @@ static void rma_served_result_copied(struct copy *copy, int status)
 	if (xfer_copy_ended(req->ctx.ep))
 		return;
 	req->transfer.in_flight--;
-	req->transfer.status = status;
+	req->transfer.copying--;
+	if (!req->transfer.status)
+		req->transfer.status = status;
 	rndv_send_end(req);
 }
 
@@ -487,8 +489,10 @@ static int rma_served_result_copy(struct xfer_req *req, const struct wire_msg *m
 	req->copy.done = rma_served_result_copied;
 	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, req->iov, req->count, req->host,
 			      &req->copy);
-	if (!ret)
+	if (!ret) {
 		req->transfer.in_flight++;
+		req->transfer.copying++;
+	}
 	return ret;
 }
 

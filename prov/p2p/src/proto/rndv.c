@@ -34,9 +34,14 @@
 #include "proto/rndv_plain.h"
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
-#include "proto/rndv_watch.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
+
+/*
+ * Pieces that may begin without a slot in XFER_WATCH milliseconds: so few that what is merely many
+ * keeps to slots
+ */
+#define RNDV_SPARE 4
 
 /* The sender has given up. */
 static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -76,37 +81,38 @@ static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
 		rndv_unreadable(ep, msg->id & WIRE_ID_MASK);
 }
 
-static void rndv_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
+static void rndv_lost(struct xfer_peer *peer, int status)
 {
-	static const enum xfer_state receiving[] = {XFER_GRANTING, XFER_PULLING, XFER_TELLING,
-						    XFER_RECEIVED};
 	struct xfer_arrival *arrival, *next_arrival;
-	struct xfer *xfer = ep->xfer;
+	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_req *req, *next;
 
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
 		     arrival = next_arrival) {
 			next_arrival = LIST_NEXT(arrival, chain);
-			if (arrival->held && xfer_peer_at(arrival->peer, ep, addr))
+			if (arrival->peer != peer)
+				continue;
+			if (arrival->held)
 				rndv_divert_fail(arrival);
+			else if (arrival->req)
+				rndv_recv_fail(arrival->req, status, false);
+			else if (!arrival->ready)
+				rndv_arrival_orphan(arrival, xfer);
 		}
-	}
-	for (size_t i = 0; i < sizeof receiving / sizeof receiving[0]; i++) {
-		for (req = TAILQ_FIRST(&xfer->in[receiving[i]]); req; req = next) {
-			next = TAILQ_NEXT(req, entry);
-			if (xfer_peer_at(req->peer, ep, addr))
-				rndv_recv_fail(req, status, false);
-		}
-	}
-	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, transfer.chain);
-			/* who lives all the same, and connects again, must not read its slot */
-			if (xfer_peer_at(req->peer, ep, addr))
-				rndv_send_fail(req, status, req->path.proto == PATH_LENT);
+			if (req->peer == peer)
+				rndv_send_fail(req, status, false);
 		}
 	}
+}
+
+/* Looks after what does not move */
+static void rndv_watch(struct xfer *xfer, unsigned int passed)
+{
+	xfer->proto->spare = RNDV_SPARE;
+	rndv_arrivals_watch(xfer, passed);
 }
 
 static void rndv_progress(struct xfer *xfer)
@@ -126,7 +132,6 @@ static void rndv_progress(struct xfer *xfer)
 	xfer_req_each(xfer, XFER_GRANTING, rndv_pull);
 	xfer_req_each(xfer, XFER_PULLING, rndv_pull);
 	xfer_req_each(xfer, XFER_TELLING, rndv_recv_check);
-	rndv_watch(xfer);
 }
 
 /* Receives that waited for their senders to be told of their end */
@@ -185,6 +190,7 @@ const struct xfer_proto rndv_proto = {
 		},
 	.unreadable = rndv_foreign,
 	.progress = rndv_progress,
+	.watch = rndv_watch,
 	.told = rndv_told,
 	.lost = rndv_lost,
 	.drop = rndv_drop,

@@ -66,6 +66,7 @@ static void rndv_copied_across(struct copy *copy, int status)
 	if (xfer_copy_ended(req->ctx.ep))
 		return;
 	req->transfer.in_flight--;
+	req->transfer.copying--;
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else
@@ -83,10 +84,12 @@ void rndv_across(struct xfer_req *req, void *from)
 	req->copy.done = rndv_copied_across;
 	xfer_req_move(req, XFER_ACROSS);
 	req->transfer.in_flight++;
+	req->transfer.copying++;
 	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_ACROSS, iov, count, from,
 			      &req->copy);
 	if (!ret)
 		return;
 	req->transfer.in_flight--;
+	req->transfer.copying--;
 	rndv_recv_fail(req, ret, true);
 }

@@ -4,7 +4,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "mem/mem.h"
 #include "proto/rma_core.h"
@@ -102,7 +101,6 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		rndv_chunk(xfer, req->transfer.wanted,
 			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
 	req->transfer.number = ++xfer->proto->transfers;
-	req->transfer.heard = clock_coarse_ms();
 	rndv_arrival_describe(arrival, &req->comp);
 
 	if (arrival->status) {

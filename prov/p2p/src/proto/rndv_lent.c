@@ -114,8 +114,10 @@ static void rndv_lent_copied_in(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
 
-	if (!xfer_copy_ended(req->ctx.ep))
-		rndv_lent_end(req, status);
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	req->transfer.copying--;
+	rndv_lent_end(req, status);
 }
 
 static void rndv_lent_read_one(struct xfer_req *req, int status)
@@ -128,8 +130,10 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 		req->copy.done = rndv_lent_copied_in;
 		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count, req->host,
 					 &req->copy);
-		if (!status)
+		if (!status) {
+			req->transfer.copying++;
 			return;
+		}
 	}
 	rndv_lent_end(req, status);
 }
@@ -289,17 +293,6 @@ void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 	xfer_req_move(req, XFER_BORROWING);
 }
 
-static void rndv_lent_peer_lost(struct xfer_ep *ep, fi_addr_t addr, int status)
-{
-	struct xfer_req *req, *next;
-
-	for (req = TAILQ_FIRST(&ep->xfer->in[XFER_BORROWING]); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		if (xfer_peer_at(req->peer, ep, addr))
-			rndv_recv_fail(req, status, false);
-	}
-}
-
 /* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
 static void rndv_lent_close(struct xfer_ep *ep)
 {
@@ -345,6 +338,5 @@ const struct xfer_proto rndv_lent_proto = {
 	.paths = PROTO_PATH(PATH_LENT),
 	.start = rndv_lent_start,
 	.progress = rndv_lent_progress,
-	.lost = rndv_lent_peer_lost,
 	.ep_close = rndv_lent_close,
 };

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "xfer/peer.h"
 #include "xfer/reports.h"
@@ -165,6 +166,10 @@ static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 		return;
 	if (seen_ids_before(&ep->xfer->proto->unreadable, arrival->id)) {
 		rndv_arrival_fail(arrival, ep, -FI_EOPNOTSUPP);
+		return;
+	}
+	if (seen_ids_before(&ep->xfer->proto->lost, arrival->id)) {
+		rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
 		return;
 	}
 	if (!ep->xfer->boards)
@@ -351,6 +356,33 @@ void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int sta
 	xfer_assert_locked(ep->xfer);
 	rndv_arrival_fail(arrival, ep, status);
 	rndv_arrival_known(arrival);
+}
+
+void rndv_arrival_orphan(struct xfer_arrival *arrival, struct xfer *xfer)
+{
+	xfer_assert_locked(xfer);
+	seen_ids_add(&xfer->proto->lost, arrival->id);
+	rndv_arrival_free(arrival, xfer);
+}
+
+void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)
+{
+	struct xfer_arrival *arrival, *next;
+	struct xfer_ep *ep;
+
+	xfer_assert_locked(xfer);
+	rndv_arrivals_look(xfer, true);
+	for (size_t i = 0; conf.peer_timeout && i < XFER_CHAINS; i++) {
+		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival; arrival = next) {
+			next = LIST_NEXT(arrival, chain);
+			arrival->waited += passed;
+			if (arrival->announced || arrival->waited < 1000 * conf.peer_timeout)
+				continue;
+			ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
+			if (ep)
+				rndv_arrival_lost(arrival, ep, -FI_ETIMEDOUT);
+		}
+	}
 }
 
 void rndv_unreadable(struct xfer_ep *ep, uint64_t id)

@@ -22,7 +22,7 @@
  * @held, @gone: the caller's of rndv_divert()
  * @peeks:	peeks that wait for the announcement; @found is called for them then
  * @status:	the sender's error, if it gave up: nothing will come
- * @heard, @probes: of a message that is to come by itself: as in struct xfer_transfer
+ * @waited:	how long its announcement has been waited for [ms]
  * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
 struct xfer_arrival {
@@ -40,8 +40,7 @@ struct xfer_arrival {
 	void (*gone)(void *held);
 	void (*found)(struct xfer_req *req);
 	TAILQ_HEAD(, xfer_req) peeks;
-	uint64_t heard;
-	unsigned int probes;
+	unsigned int waited;
 	uint64_t total;
 	uint64_t data;
 	uint32_t flags;
@@ -89,6 +88,15 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *
  * has left, before it wrote the note
  */
 void rndv_arrivals_look(struct xfer *xfer, bool doubt);
+
+/*
+ * So much more time has passed [ms]. Whoever has sent a marker may have died, and nobody knows who that
+ * was. So what waits for an announcement fails after FI_P2P_PEER_TIMEOUT.
+ */
+void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
+
+/* Its sender is lost, and its marker has not come. That fails when it comes. */
+void rndv_arrival_orphan(struct xfer_arrival *arrival, struct xfer *xfer);
 
 /* Puts what the announcement says into the completion of what the marker has matched */
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp);

@@ -127,6 +127,40 @@ struct xfer_req *rndv_piece_end(struct rndv_piece *piece)
 	return req;
 }
 
+int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
+		    void (*done)(struct copy *copy, int status))
+{
+	struct xfer_req *req = piece->req;
+	int ret;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	piece->copy.done = done;
+	ret = xfer_copy_start(req->ctx.ep, &req->mem, dir, piece->iov, piece->count,
+			      piece->host, &piece->copy);
+	if (!ret)
+		req->transfer.copying++;
+	return ret;
+}
+
+bool rndv_piece_copied(struct rndv_piece *piece)
+{
+	xfer_assert_locked(piece->req->ctx.ep->xfer);
+	if (xfer_copy_ended(piece->req->ctx.ep))
+		return false;
+	piece->req->transfer.copying--;
+	return true;
+}
+
+void rndv_report_early(struct xfer_req *req)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (!req->transfer.status || req->transfer.copying)
+		return;
+	/* the marker has no bytes */
+	if (xfer_req_staged(req) || (!req->recv && !req->transfer.next))
+		xfer_req_report_early(req, -req->transfer.status);
+}
+
 void rndv_abort_send(struct xfer_req *req)
 {
 	struct wire_msg msg = {

@@ -47,6 +47,20 @@ void rndv_piece_begun(struct xfer_req *req);
 struct xfer_req *rndv_piece_end(struct rndv_piece *piece);
 void rndv_piece_drop(struct xfer_ctx *ctx);
 
+/*
+ * Starts the copy between a piece's place and its staging memory: 0 or an error. @done begins with
+ * rndv_piece_copied(), which is false if the endpoint is closing and the piece must be left alone.
+ */
+int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
+		    void (*done)(struct copy *copy, int status));
+bool rndv_piece_copied(struct rndv_piece *piece);
+
+/*
+ * A request that has failed ends when nothing of it is in flight any more. But a core may keep what goes
+ * to a dead peer for ever. If nothing of that is the user's memory, the user is told now.
+ */
+void rndv_report_early(struct xfer_req *req);
+
 /* No slot is free. Ordinary memory for @len bytes, once that has been so for long; or NULL */
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len);
 

@@ -20,7 +20,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
@@ -113,7 +112,6 @@ static void rndv_ask_plain(struct xfer_arrival *arrival)
 		.flags = WIRE_PLAIN,
 	};
 
-	arrival->heard = clock_coarse_ms();
 	if (arrival->status || ctrl_tell(arrival->peer, &msg))
 		rndv_divert_fail(arrival);
 }

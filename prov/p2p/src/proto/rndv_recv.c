@@ -61,7 +61,7 @@ static void rndv_recv_done(struct xfer_req *req)
 
 	if (fin)
 		rndv_recv_fin(req);
-	req->transfer.heard = clock_coarse_ms();
+	req->transfer.done_at = clock_coarse_ms();
 	if ((fin || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
 		xfer_req_move(req, XFER_TELLING);
 	else
@@ -71,6 +71,8 @@ static void rndv_recv_done(struct xfer_req *req)
 void rndv_recv_check(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
+	if (req->transfer.in_flight && req->state == XFER_RECEIVED)
+		rndv_report_early(req);
 	if (req->transfer.in_flight)
 		return;
 	switch (req->state) {
@@ -89,7 +91,7 @@ void rndv_recv_check(struct xfer_req *req)
 		break;
 	case XFER_TELLING:
 		if (!ctrl_unsent(req->transfer.via, req->transfer.to) ||
-		    clock_coarse_ms() - req->transfer.heard >= RNDV_FIN_WAIT)
+		    clock_coarse_ms() - req->transfer.done_at >= RNDV_FIN_WAIT)
 			rndv_recv_end(req);
 		break;
 	case XFER_RECEIVED:
@@ -107,7 +109,7 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 	struct xfer_req *req = piece->req;
 
-	if (xfer_copy_ended(req->ctx.ep))
+	if (!rndv_piece_copied(piece))
 		return;
 	rndv_piece_end(piece);
 	if (status)
@@ -122,16 +124,13 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	struct xfer_req *req = piece->req;
 	int status = -abs(comp->err);
 
-	req->transfer.heard = clock_coarse_ms();
 	if (!status && comp->len != piece->len) {
 		P2P_WARN("piece %zu of a message has %zu bytes, not %zu\n",
 			 (size_t) piece->index, comp->len, piece->len);
 		status = -FI_EIO;
 	}
 	if (!status && req->state != XFER_RECEIVED && piece->host) {
-		piece->copy.done = rndv_piece_copied_in;
-		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, piece->iov,
-					 piece->count, piece->host, &piece->copy);
+		status = rndv_piece_copy(piece, COPY_IN, rndv_piece_copied_in);
 		if (!status)
 			return;
 	}

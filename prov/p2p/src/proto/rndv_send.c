@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
-#include "base/clock.h"
 #include "base/conf.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
@@ -49,6 +48,8 @@ static void rndv_send_plain(struct xfer_req *req);
 /* Goes on where nothing is in flight any more. */
 static void rndv_send_check(struct xfer_req *req)
 {
+	if (req->transfer.in_flight && req->state == XFER_SENT)
+		rndv_report_early(req);
 	if (req->transfer.in_flight)
 		return;
 	if (req->state == XFER_WHOLE)
@@ -85,10 +86,12 @@ void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 	if (tell)
 		rndv_abort_send(req);
 	rndv_note_recall(req, status);
-	/* its marker goes all the same: the receive that it matches fails, as the receiver is told */
 	if (req->state == XFER_SENT)
 		rndv_send_check(req);
-	else if (req->state != XFER_MARKING)
+	else if (req->state == XFER_MARKING)
+		/* in its turn */
+		req->comp.err = -status;
+	else
 		rndv_send_over(req);
 }
 
@@ -293,7 +296,6 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
 
-	req->transfer.heard = clock_coarse_ms();
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else
@@ -305,7 +307,7 @@ static void rndv_piece_copied_out(struct copy *copy, int status)
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 	struct xfer_req *req = piece->req;
 
-	if (xfer_copy_ended(req->ctx.ep))
+	if (!rndv_piece_copied(piece))
 		return;
 	if (status || req->transfer.status) {
 		rndv_piece_end(piece);
@@ -327,15 +329,13 @@ void rndv_push(struct xfer_req *req)
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
 			return;
-		piece->copy.done = rndv_piece_copied_out;
 		rndv_piece_begun(req);
 		req->transfer.send.credits--;
 		if (!piece->host) {
 			xfer_out_post(&piece->out);
 			continue;
 		}
-		ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, piece->iov,
-				      piece->count, piece->host, &piece->copy);
+		ret = rndv_piece_copy(piece, COPY_OUT, rndv_piece_copied_out);
 		if (ret) {
 			rndv_piece_end(piece);
 			rndv_send_fail(req, ret, true);
@@ -397,11 +397,6 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	xfer_assert_locked(ep->xfer);
 	if (!rndv_cts_fits(req, msg)) {
 		xfer_message_wrong(ep->xfer, msg->type, "of another length or kind");
-		return;
-	}
-	/* it failed in ep.sendq, and ends when its marker has been sent */
-	if (req->transfer.status) {
-		rndv_abort_send(req);
 		return;
 	}
 	if (proto == PATH_LENT && (plain || msg->len))

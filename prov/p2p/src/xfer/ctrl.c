@@ -63,10 +63,10 @@ static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	int err = comp->err;
 
 	ctrl_out_drop(ctx);
-	if (!err)
+	if (!err || ep->xfer->losing)
 		return;
 	P2P_WARN("a control message could not be sent: %s\n", fi_strerror(abs(err)));
-	XFER_PROTO_EACH(ep->xfer, lost, ep, addr, -abs(err));
+	XFER_PROTO_EACH(ep->xfer, unsent, ep, addr, -abs(err));
 }
 
 static void ctrl_trace(const char *what, const struct wire_msg *msg)
@@ -173,15 +173,23 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 
 void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 {
+	struct xfer_peer *stale;
 	struct xfer_req *req;
 	bool fits;
 
 	xfer_assert_locked(ep->xfer);
 	msg->peer = msg->token ? xfer_peer_of(ep, msg->token) : NULL;
+	stale = msg->peer ? NULL : xfer_peer_stale(ep, msg->token);
+	if (stale) {
+		XFER_PROTO_EACH(ep->xfer, stale, stale);
+		return;
+	}
 	if (!msg->peer && msg->type != WIRE_HELLO) {
 		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
 		return;
 	}
+	if (msg->peer)
+		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE);
 	req = ctrl_answered(ep->xfer, msg, &fits);
 	if (fits)
 		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
@@ -436,6 +444,8 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
+	if (peer->state != XFER_PEER_KNOWN)
+		return -FI_ENOTCONN;
 	msg->token = peer->theirs;
 	return ctrl_send(peer->via, peer->to, msg);
 }
@@ -443,6 +453,8 @@ int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
+	if (peer->state != XFER_PEER_KNOWN)
+		return -FI_ENOTCONN;
 	msg->token = peer->theirs;
 	return ctrl_send(peer->ep, peer->addr, msg);
 }

@@ -38,8 +38,8 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 void ctrl_flush(struct xfer_ep *ep);
 
 /*
- * Sends @msg to a peer that is known: where answers go, or in the channel of the application's own
- * messages. As above
+ * Sends @msg to a peer: where answers go, or in the channel of the application's own messages. As above;
+ * -FI_ENOTCONN: it is not known any more
  */
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg);
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg);

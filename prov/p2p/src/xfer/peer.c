@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/siphash.h"
+#include "xfer/keepalive.h"
 
 struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr)
 {
@@ -36,13 +37,36 @@ struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
 	return peer;
 }
 
+static const struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
+{
+	const struct xfer_token *found;
+
+	HASH_FIND(hh, ep->tokens, &token, sizeof token, found);
+	return found;
+}
+
 struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token)
 {
-	struct xfer_token *found;
+	const struct xfer_token *found = xfer_token_find(ep, token);
 
 	xfer_assert_locked(ep->xfer);
-	HASH_FIND(hh, ep->tokens, &token, sizeof token, found);
-	return found ? found->peer : NULL;
+	return found && !found->stale ? found->peer : NULL;
+}
+
+struct xfer_peer *xfer_peer_stale(const struct xfer_ep *ep, uint64_t token)
+{
+	const struct xfer_token *found = xfer_token_find(ep, token);
+
+	xfer_assert_locked(ep->xfer);
+	return found && found->stale ? found->peer : NULL;
+}
+
+void xfer_peer_expire(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
+		peer->tokens[i].stale = true;
+	peer->dead = peer->theirs;
 }
 
 static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
@@ -61,6 +85,7 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 	xfer_assert_locked(peer->ep->xfer);
 	xfer_peer_dismiss(peer, index);
 	token->token = value;
+	token->stale = false;
 	token->peer = peer;
 	HASH_ADD(hh, peer->ep->tokens, token, sizeof token->token, token);
 	if (token->hh.tbl)
@@ -81,19 +106,29 @@ static void xfer_peer_free(struct xfer_peer *peer)
 {
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
 		xfer_peer_dismiss(peer, i);
+	keepalive_close(peer->life.keepalive);
+	if (peer->users)
+		LIST_REMOVE(peer, busy);
 	free(peer);
 }
 
 void xfer_peer_hold(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	peer->users++;
+	if (peer->users++)
+		return;
+	/* as long as nothing was under way, it had nothing to say */
+	xfer_peer_heard(peer, true);
+	LIST_INSERT_HEAD(&peer->ep->xfer->busy_peers, peer, busy);
 }
 
 void xfer_peer_put(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (!--peer->users && peer->forgotten)
+	if (--peer->users)
+		return;
+	LIST_REMOVE(peer, busy);
+	if (peer->forgotten)
 		xfer_peer_free(peer);
 }
 

@@ -4,7 +4,10 @@
  *
  * Either end gives the other a token, a number that nobody can guess, when they greet each other
  * (hello.h). Each control message bears the token that its receiver gave to its sender. So it is known
- * who has sent it, and who has been given none is not heard. All [locked].
+ * who has sent it, and who has been given none is not heard.
+ *
+ * If a peer is lost, what was under way with it ends here. It may live, and come back. Its tokens are
+ * stale then: it is told that it must end everything, too. All [locked].
  */
 #ifndef P2P_PEER_H
 #define P2P_PEER_H
@@ -41,10 +44,34 @@ enum xfer_peer_state {
 /* Those that a peer may use: one it was given when it was greeted, one when it had greeted us */
 #define XFER_PEER_TOKENS 2
 
+/* @stale: of a time before the peer was lost */
 struct xfer_token {
 	uint64_t token;
+	bool stale;
 	struct xfer_peer *peer;
 	UT_hash_handle hh;
+};
+
+/**
+ * struct xfer_life - a peer's signs of life. Only time in which this process has looked counts.
+ * @quiet:	for how long no control message has come [ms]
+ * @silent:	for how long there was no sign of life at all [ms]
+ * @keepalive:	its process may be asked here, or NULL
+ * @keeps:	it has said that its process may be asked
+ * @answers:	how often that had answered when it was looked at last
+ * @asked:	of @quiet, when it was asked; @asks: how often, since it last said anything but PROBE
+ * @probed, @probes: the same of control messages
+ */
+struct xfer_life {
+	unsigned int quiet;
+	unsigned int silent;
+	struct keepalive *keepalive;
+	bool keeps;
+	unsigned int answers;
+	unsigned int asked;
+	unsigned int asks;
+	unsigned int probed;
+	unsigned int probes;
 };
 
 /**
@@ -54,12 +81,15 @@ struct xfer_token {
  * @tokens:	those that it may use; 0: none
  * @theirs:	what we bear in messages to it
  * @greeted:	when it was [ms]
- * @lost:	why the core has not reached it, if nobody has been told yet
+ * @lost:	why it is lost, if nobody has been told yet
+ * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
  * @host, @process: as in struct ipc: what it has said
  * @facts:	what else is known of it (hello.c)
  * @sends:	requests of ours that it may answer
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
  * @forgotten:	its address is nobody's any more
+ * @life:	its signs of life, which are looked for while it has users (watch.h)
+ * @busy:	on the list of the domain's peers that have users
  * @hh:		by @addr
  */
 struct xfer_peer {
@@ -72,12 +102,15 @@ struct xfer_peer {
 	uint64_t theirs;
 	uint64_t greeted;
 	int lost;
+	uint64_t dead;
 	uint64_t host;
 	uint64_t process;
 	unsigned int facts;
 	unsigned int sends;
 	unsigned int users;
 	bool forgotten;
+	struct xfer_life life;
+	LIST_ENTRY(xfer_peer) busy;
 	UT_hash_handle hh;
 };
 
@@ -85,11 +118,26 @@ struct xfer_peer {
 struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr);
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Who may use @token; NULL: nobody */
+/* Who may use @token; NULL: nobody. The second: who might, before it was lost */
 struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token);
+struct xfer_peer *xfer_peer_stale(const struct xfer_ep *ep, uint64_t token);
 
 /* From now on it may use @token, in place number @index. 0 or -FI_ENOMEM */
 int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);
+
+/* It is lost: its tokens are stale */
+void xfer_peer_expire(struct xfer_peer *peer);
+
+/* A control message has come from it; @news: another one than PROBE */
+static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
+{
+	struct xfer_life *life = &peer->life;
+
+	xfer_assert_locked(peer->ep->xfer);
+	life->quiet = life->silent = life->asked = life->probed = 0;
+	if (news)
+		life->asks = life->probes = 0;
+}
 
 /* A number that nobody can guess, and not 0 */
 uint64_t xfer_token_new(struct xfer *xfer);

@@ -2,6 +2,7 @@
 /* Progress. See progress.h. */
 #include "xfer/progress.h"
 
+#include "base/clock.h"
 #include "xfer/ctrl.h"
 #include "xfer/reports.h"
 #include "xfer/sendq.h"
@@ -28,6 +29,24 @@ static bool xfer_cq_full(const struct xfer_cq *cq)
 	return cq->count && cell_scarce(&cq->xfer->cells);
 }
 
+/*
+ * What does not move is looked at every XFER_WATCH [ms]. If this process was held up for longer, peers
+ * had no longer to be heard.
+ */
+static void xfer_progress_watch(struct xfer *xfer)
+{
+	uint64_t now, passed;
+
+	if (!xfer->open && LIST_EMPTY(&xfer->busy_peers) && !xfer->looks)
+		return;
+	now = clock_coarse_ms();
+	passed = now - xfer->watched;
+	if (passed < XFER_WATCH)
+		return;
+	xfer->watched = now;
+	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, 2 * XFER_WATCH));
+}
+
 static void xfer_progress_core(struct xfer *xfer)
 {
 	struct xfer_cq *cq;
@@ -41,6 +60,7 @@ static void xfer_progress_core(struct xfer *xfer)
 	xfer->copies.more = !xfer->quiet;
 	copy_progress(&xfer->copies);
 	XFER_PROTO_EACH(xfer, progress, xfer);
+	xfer_progress_watch(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		ctrl_progress(ep);
 		xfer_outq_flush(ep);

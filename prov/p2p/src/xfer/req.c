@@ -158,15 +158,12 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 	return req;
 }
 
-void xfer_req_end(struct xfer_req *req, int err)
+static void xfer_req_report(struct xfer_req *req, int err)
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	struct xfer_cq *cq = req->cq;
 	bool report = err ? !req->served : req->report;
 
-	xfer_assert_locked(req->ctx.ep->xfer);
-	if (p2p_unlikely(req->state != XFER_CORE))
-		xfer_req_move(req, XFER_ENDED);
+	req->reported = true;
 	req->comp.context = req->context;
 	req->comp.err = err;
 	if (req->recv && !err && !req->peek) {
@@ -175,8 +172,30 @@ void xfer_req_end(struct xfer_req *req, int err)
 	}
 	if (!req->peek)
 		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
-	if (cq && report)
-		xfer_cq_report(cq, &req->comp);
+	if (req->cq && report)
+		xfer_cq_report(req->cq, &req->comp);
+}
+
+void xfer_req_report_early(struct xfer_req *req, int err)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (req->reported)
+		return;
+	req->comp = (struct core_comp){.flags = req->done_flags, .src = FI_ADDR_NOTAVAIL};
+	xfer_req_report(req, err);
+	/* the peer reaches it no more */
+	if (req->region)
+		region_release(req->region);
+	req->region = NULL;
+}
+
+void xfer_req_end(struct xfer_req *req, int err)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (p2p_unlikely(req->state != XFER_CORE))
+		xfer_req_move(req, XFER_ENDED);
+	if (!req->reported)
+		xfer_req_report(req, err);
 	xfer_req_release(req);
 	xfer_ctx_free(&req->ctx);
 }

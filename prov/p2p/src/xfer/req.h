@@ -90,8 +90,9 @@ enum xfer_state {
  *		the first piece that has not begun
  * @number:	the receiver's number for it, in the pieces' tags
  * @in_flight:	parts that the core or a device has now: pieces, copies, the marker
+ * @copying:	those of them that a device copies from or to the user's buffer
  * @starved:	since when it wants a slot [ms]; 0: it does not
- * @heard:	when the peer last did something, or was last probed [ms]; @probes: how often
+ * @done_at:	when all of it was here [ms]
  * @status:	the first error
  * @own:		the offer that its announcement has, while it may be taken
  * @send.credits: pieces that may begin
@@ -111,9 +112,9 @@ struct xfer_transfer {
 	uint32_t chunk;
 	uint32_t number;
 	unsigned int in_flight;
+	unsigned int copying;
 	uint32_t starved;
-	uint64_t heard;
-	unsigned int probes;
+	uint64_t done_at;
 	int status;
 	struct ipc_own own;
 	union {
@@ -140,6 +141,7 @@ struct xfer_transfer {
  * @recv, @tagged: which operation; a read of remote memory receives
  * @cq, @done_flags: where it reports, and the flags of its completion
  * @served:	it is done for a peer: an error is the peer's to hear of
+ * @reported:	the user, or the peer, has heard of its end
  * @peek:	FI_PEEK: it tells of a message, and receives none
  * @peer:	who is at its other end, once control messages are about it
  * @region:	the memory of ours that the peer reaches
@@ -165,6 +167,7 @@ struct xfer_req {
 	bool recv;
 	bool tagged;
 	bool served;
+	bool reported;
 	bool peek;
 	bool busy;
 	bool direct;
@@ -235,8 +238,21 @@ void xfer_req_undo(struct xfer_req *req);
 /* Counts the request, as long as it lives, as one that needs xfer_progress() */
 void xfer_set_busy(struct xfer_req *req);
 
+/* Does the core get staging memory of ours, and not the user's buffer? */
+static inline bool xfer_req_staged(const struct xfer_req *req)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	return req->mem.ops && !req->direct;
+}
+
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
 void xfer_req_end(struct xfer_req *req, int err);
+
+/*
+ * Reports that it has failed, before what is in flight has ended; nothing of that is the user's memory.
+ * xfer_req_end() is still to come.
+ */
+void xfer_req_report_early(struct xfer_req *req, int err);
 
 /* Is this record a request? Not [locked] */
 bool xfer_ctx_is_req(const struct xfer_ctx *ctx);

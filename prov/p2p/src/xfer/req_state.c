@@ -4,7 +4,6 @@
 
 #include <assert.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
@@ -74,7 +73,6 @@ static const struct xfer_state_row {
 			.list = XFER_LIST_SENDQ,
 			.found = true,
 			.ready = true,
-			.fits = M(PROBE),
 		},
 	/* of two threads that read a queue the second may be first: CREDIT before CTS */
 	[XFER_ANNOUNCED] =
@@ -82,7 +80,7 @@ static const struct xfer_state_row {
 			.name = "announced",
 			.next = S(PUSHING) | S(WHOLE) | S(FINISHING) | S(SENT),
 			.found = true,
-			.fits = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT) | M(PROBE),
+			.fits = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT),
 		},
 	[XFER_PUSHING] =
 		{
@@ -90,48 +88,48 @@ static const struct xfer_state_row {
 			.next = S(FINISHING) | S(SENT),
 			.list = XFER_LIST_DOMAIN,
 			.found = true,
-			.fits = M(CREDIT) | M(ABORT) | M(PROBE),
+			.fits = M(CREDIT) | M(ABORT),
 		},
 	[XFER_WHOLE] =
 		{
 			.name = "wanted whole",
 			.next = S(STAGING) | S(READY) | S(SENT),
 			.found = true,
-			.fits = M(ABORT) | M(PROBE),
+			.fits = M(ABORT),
 		},
 	[XFER_FINISHING] =
 		{
 			.name = "finishing",
 			.next = S(SENT),
 			.found = true,
-			.fits = M(FIN) | M(ABORT) | M(PROBE),
+			.fits = M(FIN) | M(ABORT),
 		},
 	[XFER_ASKING_FIN] =
 		{
 			.name = "asking for a write",
 			.next = S(SENT),
 			.found = true,
-			.fits = M(FIN) | M(PROBE),
+			.fits = M(FIN),
 		},
 	[XFER_ASKING_RESULT] =
 		{
 			.name = "asking for a result",
 			.next = S(SENT),
 			.found = true,
-			.fits = M(RESULT) | M(PROBE),
+			.fits = M(RESULT),
 		},
 	[XFER_ASKING_BYTES] =
 		{
 			.name = "asking for a long read",
 			.next = S(SENT) | S(MATCHED),
 			.found = true,
-			.fits = M(RESULT) | M(SUPPLY) | M(PROBE),
+			.fits = M(RESULT) | M(SUPPLY),
 		},
 	[XFER_SENT] =
 		{
 			.name = "sent",
 			.found = true,
-			.late = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT) | M(PROBE) | M(RESULT),
+			.late = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT) | M(RESULT),
 		},
 	[XFER_PEEKING] = {.name = "peeking", .next = S(CLAIMED)},
 	[XFER_MATCHED] =
@@ -140,7 +138,6 @@ static const struct xfer_state_row {
 			.next = S(GRANTING) | S(BORROWING) | S(ACROSS) | S(FETCHING) |
 				S(TELLING) | S(RECEIVED),
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_GRANTING] =
 		{
@@ -148,7 +145,6 @@ static const struct xfer_state_row {
 			.next = S(PULLING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_PULLING] =
 		{
@@ -156,7 +152,6 @@ static const struct xfer_state_row {
 			.next = S(TELLING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_BORROWING] =
 		{
@@ -164,7 +159,6 @@ static const struct xfer_state_row {
 			.next = S(READING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_READING] =
 		{
@@ -172,14 +166,12 @@ static const struct xfer_state_row {
 			.next = S(TELLING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_ACROSS] =
 		{
 			.name = "copying across",
 			.next = S(TELLING) | S(RECEIVED),
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_FETCHING] =
 		{
@@ -187,13 +179,12 @@ static const struct xfer_state_row {
 			.next = S(TELLING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_TELLING] =
 		{
 			.name = "telling",
 			.list = XFER_LIST_DOMAIN,
-			.late = M(ABORT) | M(PROBE),
+			.late = M(ABORT),
 		},
 	/* the sender has heard of it, and says that no piece will come any more */
 	[XFER_RECEIVED] =
@@ -201,7 +192,6 @@ static const struct xfer_state_row {
 			.name = "failed",
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
-			.late = M(PROBE),
 		},
 	[XFER_BOUNCING] = {.name = "bouncing", .list = XFER_LIST_DOMAIN},
 };
@@ -338,8 +328,6 @@ bool xfer_req_fits(struct xfer_req *req, enum wire_type type)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (fit == XFER_WRONG)
 		xfer_message_wrong(req->ctx.ep->xfer, type, xfer_state_name(req->state));
-	else
-		req->transfer.heard = clock_coarse_ms();
 	return fit == XFER_FITS;
 }
 
@@ -351,7 +339,6 @@ void xfer_transfer_init(struct xfer_req *req)
 	req->transfer = (struct xfer_transfer){
 		.via = req->ctx.ep,
 		.to = req->addr,
-		.heard = clock_coarse_ms(),
 	};
 }
 

@@ -80,16 +80,38 @@ void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
 		blocked->addr[blocked->count++] = addr;
 }
 
-bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
+/* One that goes there, or NULL */
+static struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
 {
-	const struct xfer_out *out;
+	struct xfer_out *out;
 
-	xfer_assert_locked(ep->xfer);
 	TAILQ_FOREACH(out, &ep->outq, entry) {
 		if (out->addr == addr)
-			return true;
+			return out;
 	}
-	return false;
+	return NULL;
+}
+
+bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	xfer_assert_locked(ep->xfer);
+	return xfer_outq_find(ep, addr);
+}
+
+void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_out *out = ep->letter;
+
+	xfer_assert_locked(ep->xfer);
+	if (out && out->addr == addr) {
+		ep->letter = NULL;
+		xfer_ctx_fail(&out->ctx, status);
+	}
+	/* the end of one may take others away */
+	while ((out = xfer_outq_find(ep, addr))) {
+		TAILQ_REMOVE(&ep->outq, out, entry);
+		xfer_ctx_fail(&out->ctx, status);
+	}
 }
 
 void xfer_outq_flush(struct xfer_ep *ep)
@@ -123,14 +145,15 @@ static bool xfer_sendq_ready(const struct xfer_req *req)
 }
 
 /*
- * Where the core stops at messages without a receive, a marker's announcement goes before it:
- * what follows the marker may be such a message.
+ * A marker's announcement goes before it: a receiver that has the marker alone cannot tell whose it is.
+ * Where the core stops at messages without a receive, what follows the marker may be such a message.
  */
 static bool xfer_sendq_waits(const struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 
-	return !xfer_sendq_ready(req) || (ep->stalls && xfer_outq_has(ep, req->addr));
+	return !xfer_sendq_ready(req) ||
+	       ((ep->stalls || req->state == XFER_MARKING) && xfer_outq_has(ep, req->addr));
 }
 
 static ssize_t xfer_sendq_try(struct xfer_req *req)
@@ -179,6 +202,17 @@ void xfer_sendq_flush(struct xfer_ep *ep)
 		xfer_req_move(req, req->state == XFER_MARKING ? XFER_ANNOUNCED : XFER_CORE);
 		if (ret)
 			xfer_ctx_fail(&req->ctx, ret);
+	}
+}
+
+void xfer_sendq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_req *req;
+
+	xfer_assert_locked(ep->xfer);
+	TAILQ_FOREACH(req, &ep->sendq, entry) {
+		if (req->addr == addr && req->state != XFER_GREETING)
+			req->comp.err = -status;
 	}
 }
 

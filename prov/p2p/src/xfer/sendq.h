@@ -51,6 +51,12 @@ void xfer_out_post(struct xfer_out *out);
 /* Sends those that wait. Cores may have no room for a dead peer for ever: the others go on. */
 void xfer_outq_flush(struct xfer_ep *ep);
 
+/* Those for @addr fail with @status, and are not sent. Pieces and control messages do so at once. */
+void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
+
+/* Messages that were to go to @addr, but for those that wait for its answer to a greeting, do so in turn. */
+void xfer_sendq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
+
 /* Sends those of ep.sendq that may and can be sent */
 void xfer_sendq_flush(struct xfer_ep *ep);
 

@@ -167,10 +167,10 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.to_sender = msg->to_sender,
 		.token = htole64(msg->token),
 		.id = htole64(msg->id),
-		.len = htole64(msg->len),
+		.len = htole64(parts & WIRE_GREETING ? msg->dead : msg->len),
 		.data = htole64(msg->data),
 		.flags = htole32(msg->flags),
-		.transfer = htole32(msg->transfer),
+		.transfer = htole32(parts & WIRE_GREETING ? msg->port : msg->transfer),
 		.chunk = htole32(parts & WIRE_GREETING ? msg->oldest : msg->chunk),
 		.count = htole32(parts & WIRE_GREETING ? msg->newest : msg->count),
 		.status = htole32((uint32_t) msg->status),
@@ -336,9 +336,11 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 		msg->process = le64toh(greeting.process);
 		msg->key = le64toh(greeting.host);
 		msg->addr = le64toh(greeting.board);
+		msg->dead = msg->len;
+		msg->port = msg->transfer <= UINT16_MAX ? (uint16_t) msg->transfer : 0;
 		msg->oldest = P2P_MIN(msg->chunk, UINT16_MAX);
 		msg->newest = P2P_MIN(msg->count, UINT16_MAX);
-		msg->chunk = msg->count = 0;
+		msg->len = msg->transfer = msg->chunk = msg->count = 0;
 	}
 	if (wire_offers(parts, msg))
 		at += wire_decode_offer(at, &msg->offer);

@@ -13,12 +13,11 @@
  * later message bears the token that its receiver gave. Nobody else is heard.
  *
  * Ids: whoever begins a transfer numbers it. The upper bits of an id are the sender's own. Nobody can
- * guess the lower ones, but whoever has been told. Every control message but HELLO has the id of what
- * it is about.
+ * guess the lower ones, but whoever has been told. Every control message but HELLO and PROBE has the id
+ * of what it is about.
  *
- * Either side sends ABORT(id, status) when it cannot go on. Either side sends PROBE(id) when it
- * has heard nothing for long. PROBE asks for no answer: a core notices that a peer is dead when
- * something is sent to it.
+ * Either side sends ABORT(id, status) when it cannot go on. Either side sends PROBE, and gets one in
+ * return, when it has heard nothing for long (watch.h).
  *
  * Tags have the internal bit. A piece's tag has WIRE_TAG_PIECE, the receiver's number for the
  * transfer, and the piece's number. A control message's tag has nothing else. Over cores that mix up
@@ -107,7 +106,7 @@ enum wire_type {
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
 #define WIRE_COMPARE (1u << 3) /* there are compare values */
 
-/* flags of HELLO */
+/* flags of HELLO, the first of PROBE, too */
 #define WIRE_ASKS (1u << 0)     /* for an answer */
 #define WIRE_ANSWERS (1u << 1)  /* who has asked */
 #define WIRE_CONFIRMS (1u << 2) /* that the answer has come */
@@ -127,13 +126,13 @@ enum wire_type {
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
  *		(enum path_far)
- * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO: see above
+ * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO, PROBE: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
  *		piece but the last
  * @count:	CTS, CREDIT: how many more pieces may be sent
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
- * @to_sender:	ABORT, PROBE: it comes from the receiving side
+ * @to_sender:	ABORT: it comes from the receiving side
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
  *		read's id. HELLO: @key is the host (struct ipc), @addr where the board is, if WIRE_BOARD.
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or WIRE_LENT
@@ -142,6 +141,9 @@ enum wire_type {
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
  * @grant:	HELLO: the token that the receiver is to bear
  * @process:	HELLO: the sender's process (struct ipc)
+ * @dead:	HELLO: a token that the receiver has given to the sender. What it was used for is over, as
+ *		the sender has lost the receiver since; 0: none
+ * @port:	HELLO: where the sender's process answers (keepalive.h); 0: it does not
  * @oldest, @newest: HELLO: the versions that the sender speaks
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT, HELLO: @payload_len bytes; decoded, it lies in the buffer
@@ -167,6 +169,8 @@ struct wire_msg {
 	uint8_t datatype;
 	uint64_t grant;
 	uint64_t process;
+	uint64_t dead;
+	uint16_t port;
 	uint16_t oldest;
 	uint16_t newest;
 	size_t name_len;
@@ -195,7 +199,6 @@ static inline bool wire_answers(const struct wire_msg *msg)
 	case WIRE_RESULT:
 		return true;
 	case WIRE_ABORT:
-	case WIRE_PROBE:
 		return msg->to_sender;
 	default:
 		return false;

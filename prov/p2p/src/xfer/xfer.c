@@ -50,6 +50,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 		TAILQ_INIT(&xfer->in[i]);
 	LIST_INIT(&xfer->cqs);
 	LIST_INIT(&xfer->eps);
+	LIST_INIT(&xfer->busy_peers);
 	return 0;
 }
 
@@ -69,6 +70,7 @@ void xfer_give_back(struct xfer *xfer)
 
 void xfer_fini(struct xfer *xfer)
 {
+	keepalive_end(&xfer->keepalive);
 	xfer->protos->fini(xfer);
 	copy_engines_fini(&xfer->copies);
 	nic_map_fini(&xfer->map);

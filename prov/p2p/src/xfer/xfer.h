@@ -22,6 +22,7 @@
 #include "xfer/core.h"
 #include "mem/desc_cache.h"
 #include "mem/ipc.h"
+#include "xfer/keepalive.h"
 #include "base/lock.h"
 #include "mem/nic_map.h"
 #include "path/path.h"
@@ -111,6 +112,9 @@ struct xfer_cq {
 
 TAILQ_HEAD(xfer_list, xfer_req);
 
+/* How often progress looks at what does not move [ms] */
+#define XFER_WATCH 100
+
 /* At least as many as there are states (enum xfer_state) */
 #define XFER_STATES_MAX 32
 
@@ -134,6 +138,10 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @open:	how many those are, with the arrivals
  * @looks:	things that nothing tells of, so that somebody has to look for them
  * @in:		requests by state, where the state means a list of the domain's (req.h)
+ * @busy_peers: the peers that something is under way with
+ * @keepalive:	this process's signs of life
+ * @watched:	when progress last looked for what does not move [ms]
+ * @losing:	what is under way with a peer is being ended
  * @farewell:	how long the close of an endpoint waits for control messages to leave [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
  * @unread:	why the last one was dropped that could not be read
@@ -174,6 +182,10 @@ struct xfer {
 	unsigned int open;
 	unsigned int looks;
 	struct xfer_list in[XFER_STATES_MAX];
+	LIST_HEAD(, xfer_peer) busy_peers;
+	struct keepalive_use keepalive;
+	uint64_t watched;
+	bool losing;
 	int farewell;
 	uint64_t wrong;
 	const char *unread;

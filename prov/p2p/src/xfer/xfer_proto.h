@@ -22,8 +22,11 @@
  *		@req that it answers; NULL: it answers none (wire_answers())
  * @unreadable:	a message that another version of ours has sent: type and id are known
  * @progress:	begins what can begin now
+ * @watch:	another @passed milliseconds have passed, in which this process has looked (XFER_WATCH)
  * @told:	what waited for control messages to be sent may go on
- * @lost:	nothing can be sent to @addr: ends with @status what is under way with that peer
+ * @unsent:	a control message could not be sent to @addr
+ * @stale:	a peer says something about what was under way before it was lost
+ * @lost:	a peer is lost (loss.h): ends with @status what is under way with it
  * @drop:	forgets a request whose endpoint closes
  * @cq_drop:	forgets what would be reported in a queue that closes
  * @ep_close:	the endpoint is about to be closed
@@ -39,8 +42,11 @@ struct xfer_proto {
 				    const struct wire_msg *msg);
 	void (*unreadable)(struct xfer_ep *ep, const struct wire_msg *msg);
 	void (*progress)(struct xfer *xfer);
+	void (*watch)(struct xfer *xfer, unsigned int passed);
 	void (*told)(struct xfer *xfer);
-	void (*lost)(struct xfer_ep *ep, fi_addr_t addr, int status);
+	void (*unsent)(struct xfer_ep *ep, fi_addr_t addr, int status);
+	void (*stale)(struct xfer_peer *peer);
+	void (*lost)(struct xfer_peer *peer, int status);
 	void (*drop)(struct xfer_req *req);
 	void (*cq_drop)(struct xfer_cq *cq);
 	void (*ep_close)(struct xfer_ep *ep);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Silent peers. See watch.h.
+ *
+ *	one end                                                          a peer
+ *	nothing for 0.5 s    === question (UDP) =======================> its thread
+ *	                     <========================= answer (UDP) ===
+ *	nothing for 2 s      --- PROBE(asks) --------------------------> if it calls libfabric
+ *	                     <------------------------------- PROBE ---
+ *
+ *	lost                                                             lives, and goes on
+ *	                     <---------------- CREDIT or anything else -
+ *	                     --- HELLO(dead token) --------------------> ends it, too
+ */
+#include "proto/watch.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "proto/hello.h"
+#include "xfer/ctrl.h"
+#include "xfer/keepalive.h"
+#include "xfer/loss.h"
+#include "xfer/sendq.h"
+
+/*
+ * When a quiet peer's process is asked for the first time, and when the peer is probed [ms]. Each next
+ * time comes after twice as long: WATCH_PATIENCE times for a probe; for a question as long as there are
+ * WATCH_ASKS in the timeout.
+ */
+#define WATCH_ASK 500u
+#define WATCH_PROBE 2000u
+#define WATCH_PATIENCE 6u
+#define WATCH_ASKS 8u
+
+static void watch_lose(struct xfer_peer *peer, int status)
+{
+	char text[256];
+
+	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	if (status == -FI_ETIMEDOUT)
+		P2P_WARN(
+			"%s has given no sign of life for %zu s (FI_P2P_PEER_TIMEOUT): what is under "
+			"way with it fails\n",
+			text, conf.peer_timeout);
+	else
+		P2P_WARN("the process of %s has ended: what is under way with it fails\n",
+			 text);
+	xfer_peer_lose(peer, status);
+}
+
+/* How long it is until a process that has been silent is asked again [ms] */
+static unsigned int watch_interval(const struct xfer_life *life)
+{
+	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;
+
+	/* questions may be lost */
+	if (timeout && life->silent >= timeout / 2)
+		return XFER_WATCH;
+	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE),
+		       P2P_MAX(timeout / WATCH_ASKS, WATCH_ASK));
+}
+
+static void watch_ask(struct xfer_life *life)
+{
+	const unsigned int answers = keepalive_answers(life->keepalive);
+
+	if (answers != life->answers)
+		life->silent = 0;
+	life->answers = answers;
+	if (life->quiet - life->asked < watch_interval(life))
+		return;
+	life->asked = life->quiet;
+	life->asks++;
+	keepalive_ask(life->keepalive);
+}
+
+static void watch_probe(struct xfer_peer *peer)
+{
+	struct wire_msg msg = {.type = WIRE_PROBE, .flags = WIRE_ASKS};
+	struct xfer_life *life = &peer->life;
+
+	if (life->quiet - life->probed < WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE))
+		return;
+	life->probed = life->quiet;
+	life->probes++;
+	/* what waits finds out as much; and cores may have no room for a dead peer for ever */
+	if (xfer_outq_has(peer->via, peer->to))
+		return;
+	ctrl_tell(peer, &msg);
+	if (peer->sends && hello_reads(peer))
+		hello_remind(peer);
+}
+
+static void watch_peer(struct xfer_peer *peer, unsigned int passed)
+{
+	struct xfer_life *life = &peer->life;
+
+	life->quiet += passed;
+	life->silent += passed;
+	if (life->keepalive)
+		watch_ask(life);
+	watch_probe(peer);
+	if (life->keepalive && keepalive_gone(life->keepalive))
+		watch_lose(peer, -FI_ECONNRESET);
+	else if (conf.peer_timeout && life->silent >= 1000 * conf.peer_timeout &&
+		 (!life->keeps || life->answers))
+		watch_lose(peer, -FI_ETIMEDOUT);
+}
+
+static void watch_all(struct xfer *xfer, unsigned int passed)
+{
+	struct xfer_peer *peer, *next;
+
+	for (peer = LIST_FIRST(&xfer->busy_peers); peer; peer = next) {
+		next = LIST_NEXT(peer, busy);
+		if (peer->state == XFER_PEER_KNOWN)
+			watch_peer(peer, passed);
+	}
+}
+
+static void watch_probed(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+{
+	struct wire_msg answer = {.type = WIRE_PROBE};
+
+	if (msg->flags & WIRE_ASKS)
+		ctrl_tell(msg->peer, &answer);
+}
+
+const struct xfer_proto watch_proto = {
+	.name = "watch",
+	.message = {[WIRE_PROBE] = watch_probed},
+	.watch = watch_all,
+	.unsent = xfer_lose,
+};

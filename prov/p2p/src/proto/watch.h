@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Peers that something is under way with, and that are silent.
+ *
+ * A control message is a sign of life. So is an answer of the peer's process (keepalive.h), which comes
+ * though the application there does not call libfabric. A peer without any for FI_P2P_PEER_TIMEOUT is
+ * lost (loss.h). Silence counts for nothing if the peer says that its process answers, but no answer was
+ * ever heard: there may be a firewall.
+ *
+ * A peer that is silent is sent a control message now and then, too. That is how a core notices that
+ * a connection is broken. The peer answers.
+ */
+#ifndef P2P_WATCH_H
+#define P2P_WATCH_H
+
+#include "xfer/xfer_proto.h"
+
+extern const struct xfer_proto watch_proto;
+
+#endif /* P2P_WATCH_H */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Lost peers. See loss.h. */
+#include "xfer/loss.h"
+
+#include "xfer/req.h"
+#include "xfer/sendq.h"
+#include "xfer/xfer_proto.h"
+
+/* Messages to @addr that the core has fail, if they are copies of ours. */
+static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_ctx *ctx;
+	struct xfer_req *req;
+
+	LIST_FOREACH(ctx, &ep->live, live) {
+		req = (struct xfer_req *) ctx;
+		if (xfer_ctx_is_req(ctx) && req->state == XFER_CORE && !req->recv &&
+		    req->addr == addr && xfer_req_staged(req))
+			xfer_req_report_early(req, -status);
+	}
+}
+
+void xfer_peer_lose(struct xfer_peer *peer, int status)
+{
+	const bool known = peer->state == XFER_PEER_KNOWN;
+	struct xfer_ep *ep = peer->ep;
+
+	xfer_assert_locked(ep->xfer);
+	/* what it ends may be what tells of it */
+	if (ep->xfer->losing)
+		return;
+	ep->xfer->losing = true;
+	/* requests first: then what waits to be sent is nobody's */
+	XFER_PROTO_EACH(ep->xfer, lost, peer, status);
+	xfer_outq_fail(ep, peer->addr, status);
+	xfer_outq_fail(peer->via, peer->to, status);
+	/* who was never known gets messages in the core's own way, and the core tells what becomes of them */
+	if (known) {
+		xfer_sendq_fail(ep, peer->addr, status);
+		xfer_lose_sent(ep, peer->addr, status);
+	}
+	ep->xfer->losing = false;
+}
+
+void xfer_lose(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_peer *peer, *next;
+
+	xfer_assert_locked(ep->xfer);
+	HASH_ITER(hh, ep->front->peers, peer, next) {
+		if (xfer_peer_at(peer, ep, addr))
+			xfer_peer_lose(peer, status);
+	}
+}
