@@ -8,9 +8,14 @@
  * a row. ofi_p2p must expect that at any time. Nothing is lost by it, and no data passes here.
  *
  * BUSYCORE_SEED=N: the seed of the random choices; 1 unless it is set
- * BUSYCORE_FAIL=N: instead of all that, the N-th call fails with -FI_EIO, and the process says so on
- * stderr. Receives are among those calls then
+ *
+ * Instead of all that:
+ * BUSYCORE_FAIL=N: the N-th call fails with -FI_EIO, and the process says so on stderr. Receives are
+ * among those calls then
+ * BUSYCORE_LATE, BUSYCORE_CUT, BUSYCORE_LOSE: completions are changed; see completions.c
  */
+#include "busycore.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,8 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <rdma/fabric.h>
-#include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
@@ -33,18 +36,6 @@
 #define BUSY_SPELL_OF 64   /* one of so many calls begins a spell of refusals */
 #define BUSY_SPELL_MAX 256 /* the most refusals in a spell */
 
-/** struct busy - the core's own calls of one object; it stays after that object is closed */
-struct busy {
-	struct busy *next;
-	const void *object;
-	struct fi_ops_fabric *fabric;
-	struct fi_ops_domain *domain;
-	struct fi_ops *fid;
-	struct fi_ops_msg *msg;
-	struct fi_ops_tagged *tagged;
-	struct fi_ops_rma *rma;
-};
-
 /** struct table - calls that stand before an object's own */
 struct table {
 	struct table *next;
@@ -55,7 +46,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct busy *all;
 static struct table *tables;
 
-static struct busy *busy_find(const void *object)
+struct busy *busy_find(const void *object)
 {
 	struct busy *busy;
 
@@ -66,11 +57,7 @@ static struct busy *busy_find(const void *object)
 	return busy;
 }
 
-/*
- * The record of @object, which may lie where another object has been. If memory is short, the
- * test ends.
- */
-static struct busy *busy_new(const void *object)
+struct busy *busy_new(const void *object)
 {
 	struct busy *busy = busy_find(object);
 
@@ -87,11 +74,8 @@ static struct busy *busy_new(const void *object)
 	return busy;
 }
 
-/*
- * A copy of a table of calls, to be changed. The first member of @ops is its length. It is
- * never freed.
- */
-static void *busy_copy(const void *ops)
+/* What it returns is never freed. */
+void *busy_copy(const void *ops)
 {
 	const size_t size = *(const size_t *) ops;
 	struct table *table = malloc(sizeof(*table) + size);
@@ -105,17 +89,22 @@ static void *busy_copy(const void *ops)
 	return memcpy(table->calls, ops, size);
 }
 
+unsigned int busy_seed(void)
+{
+	const char *given = getenv("BUSYCORE_SEED");
+
+	return given ? (unsigned int) atoi(given) : 1;
+}
+
 /* Is the core full now? */
 static bool busy_refuses(void)
 {
 	static unsigned int seed, spell;
 	static bool seeded;
-	const char *given;
 	bool refuses;
 
 	if (!seeded) {
-		given = getenv("BUSYCORE_SEED");
-		seed = given ? (unsigned int) atoi(given) : 1;
+		seed = busy_seed();
 		seeded = true;
 	}
 	if (!spell && rand_r(&seed) % BUSY_SPELL_OF == 0)
@@ -146,7 +135,7 @@ static ssize_t busy_answer(bool receives)
 	if (wish)
 		ret = busy_fails(wish) ? -FI_EIO : 0;
 	else
-		ret = !receives && busy_refuses() ? -FI_EAGAIN : 0;
+		ret = !receives && !late_wanted() && busy_refuses() ? -FI_EAGAIN : 0;
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -261,6 +250,16 @@ static int busy_endpoint(struct fid_domain *domain, struct fi_info *info, struct
 	return 0;
 }
 
+static int busy_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+			void *context)
+{
+	const int ret = busy_find(domain)->domain->cq_open(domain, attr, cq, context);
+
+	if (!ret && late_wanted())
+		late_opened(*cq, attr);
+	return ret;
+}
+
 static int busy_domain(struct fid_fabric *fabric, struct fi_info *info,
 		       struct fid_domain **domain, void *context)
 {
@@ -271,21 +270,45 @@ static int busy_domain(struct fid_fabric *fabric, struct fi_info *info,
 	busy_new(*domain)->domain = (*domain)->ops;
 	(*domain)->ops = busy_copy((*domain)->ops);
 	(*domain)->ops->endpoint = busy_endpoint;
+	(*domain)->ops->cq_open = busy_cq_open;
 	return 0;
+}
+
+/* Nobody may sleep while a completion is held back */
+static int busy_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (late_holds(fids[i]))
+			return -FI_EAGAIN;
+	return busy_find(fabric)->fabric->trywait(fabric, fids, count);
+}
+
+/* Does libfabric itself call? ofi_rxm does so, for the provider below it */
+static bool busy_within(void *caller, void *real)
+{
+	Dl_info from, libfabric;
+
+	return dladdr(caller, &from) && dladdr(real, &libfabric) &&
+	       from.dli_fbase == libfabric.dli_fbase;
 }
 
 BUSY_EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 			  void *context)
 {
+	void *symbol = dlsym(RTLD_NEXT, "fi_fabric");
 	int (*const real)(struct fi_fabric_attr *, struct fid_fabric **, void *) =
 		(int (*)(struct fi_fabric_attr *, struct fid_fabric **, void *))(
-			uintptr_t) dlsym(RTLD_NEXT, "fi_fabric");
+			uintptr_t) symbol;
 	const int ret = real(attr, fabric, context);
 
 	if (ret || strstr(attr->prov_name, "ofi_p2p"))
 		return ret;
+	/* it may rely on an order there */
+	if (late_wanted() && busy_within(__builtin_return_address(0), symbol))
+		return 0;
 	busy_new(*fabric)->fabric = (*fabric)->ops;
 	(*fabric)->ops = busy_copy((*fabric)->ops);
 	(*fabric)->ops->domain = busy_domain;
+	(*fabric)->ops->trywait = busy_trywait;
 	return 0;
 }

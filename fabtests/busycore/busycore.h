@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The core's objects, and what stands before their calls. See busycore.c. */
+#ifndef FABTESTS_BUSYCORE_H
+#define FABTESTS_BUSYCORE_H
+
+#include <stdbool.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_eq.h>
+
+struct late;
+
+/**
+ * struct busy - the core's own calls of one object; it stays after that object is closed
+ * @late:	of a completion queue
+ */
+struct busy {
+	struct busy *next;
+	const void *object;
+	struct fi_ops_fabric *fabric;
+	struct fi_ops_domain *domain;
+	struct fi_ops *fid;
+	struct fi_ops_msg *msg;
+	struct fi_ops_tagged *tagged;
+	struct fi_ops_rma *rma;
+	struct late *late;
+};
+
+struct busy *busy_find(const void *object);
+
+/*
+ * The record of @object, which may lie where another object has been. If memory is short, the
+ * test ends.
+ */
+struct busy *busy_new(const void *object);
+
+/* A copy of a table of calls, to be changed. The first member of @ops is its length. */
+void *busy_copy(const void *ops);
+
+unsigned int busy_seed(void);
+
+/* ---- completions.c ---- */
+
+/* Are completions to be changed? */
+bool late_wanted(void);
+
+/* Puts its own calls before those of a queue, which has just been opened */
+void late_opened(struct fid_cq *cq, const struct fi_cq_attr *attr);
+
+/* Is @fid a queue of which completions are held back? */
+bool late_holds(const struct fid *fid);
+
+#endif
