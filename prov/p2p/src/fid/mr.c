@@ -7,6 +7,7 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/fid.h"
+#include "base/clock.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -30,6 +31,19 @@ static void mr_free(struct p2p_mr *mr)
 	free(mr);
 }
 
+/*
+ * Waits, for a bounded time, until no peer is at it: one may know that its access has ended before we
+ * have read so. What is being copied takes microseconds, and is waited for in any case.
+ */
+static void mr_await(struct p2p_mr *mr)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+	const int64_t end = clock_end(xfer->farewell);
+
+	while (mr->region.jobs || (mr->region.users && clock_left(end)))
+		xfer_progress_turn(xfer);
+}
+
 static int mr_close(struct fid *fid)
 {
 	struct p2p_mr *mr = mr_of(fid);
@@ -39,12 +53,7 @@ static int mr_close(struct fid *fid)
 
 	if (mr->served) {
 		p2p_lock_take(&xfer->lock);
-		/* a peer may know that its access has ended before we do */
-		if (mr->region.users)
-			xfer_progress_locked(xfer);
-		/* so may it of what is being copied, which takes microseconds */
-		while (mr->region.jobs)
-			xfer_progress_locked(xfer);
+		mr_await(mr);
 		ret = region_remove(xfer, &mr->region);
 		p2p_lock_drop(&xfer->lock);
 		mr->served = ret;

@@ -2,7 +2,6 @@
 /* Queues and endpoints come and go. See life.h. */
 #include "xfer/life.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
@@ -97,12 +96,8 @@ static void xfer_ep_say_farewell(struct xfer_ep *ep)
 {
 	const int64_t end = clock_end(ep->xfer->farewell);
 
-	while (xfer_ep_owes(ep) && clock_left(end)) {
-		xfer_progress_locked(ep->xfer);
-		p2p_lock_drop(&ep->xfer->lock);
-		sched_yield();
-		p2p_lock_take(&ep->xfer->lock);
-	}
+	while (xfer_ep_owes(ep) && clock_left(end))
+		xfer_progress_turn(ep->xfer);
 }
 
 /* Closes the core's endpoint, and reads what it has completed or cancelled: records of ours */

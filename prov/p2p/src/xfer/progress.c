@@ -2,6 +2,8 @@
 /* Progress. See progress.h. */
 #include "xfer/progress.h"
 
+#include <sched.h>
+
 #include "base/clock.h"
 #include "xfer/ctrl.h"
 #include "xfer/reports.h"
@@ -95,6 +97,15 @@ void xfer_progress_locked(struct xfer *xfer)
 	xfer_progress_copies(xfer);
 	xfer_progress_core(xfer);
 	xfer_pass_end(xfer);
+}
+
+void xfer_progress_turn(struct xfer *xfer)
+{
+	xfer_assert_locked(xfer);
+	xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	sched_yield();
+	p2p_lock_take(&xfer->lock);
 }
 
 bool xfer_cq_progress(struct xfer_cq *cq)

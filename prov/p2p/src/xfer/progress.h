@@ -13,6 +13,9 @@ void xfer_progress(struct xfer *xfer);
 /* The same [locked] */
 void xfer_progress_locked(struct xfer *xfer);
 
+/* The same, and others may have the lock before it returns: for who waits [locked] */
+void xfer_progress_turn(struct xfer *xfer);
+
 /* The same, but no further than until there is a report in @cq. Did the core have anything? */
 bool xfer_cq_progress(struct xfer_cq *cq);
 

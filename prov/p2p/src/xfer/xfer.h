@@ -142,7 +142,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @keepalive:	this process's signs of life
  * @watched:	when progress last looked for what does not move [ms]
  * @losing:	what is under way with a peer is being ended
- * @farewell:	how long the close of an endpoint waits for control messages to leave [ms]
+ * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
+ *		region for what peers do there [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
  * @unread:	why the last one was dropped that could not be read
  * @regions:	memory that we let peers reach, by key
