@@ -2,6 +2,11 @@
 /*
  * Contexts: the primary one of each device, those that programs create, and the stack of
  * current contexts that every thread has.
+ *
+ * As seen on an H100 (driver 580), a primary context that is reset keeps its handle and how often it is
+ * retained. Until it is retained once more it can be pushed, and nothing else. Then it has another id
+ * (cuCtxGetId). Memory, registrations and events of before are not known any more, but a stream of before
+ * makes the driver crash.
  */
 #include "emu.h"
 
@@ -19,13 +24,16 @@ struct CUctx_st *emu_ctx_current(void)
 	return emu_ctx_depth ? emu_ctx_stack[emu_ctx_depth - 1] : NULL;
 }
 
+bool emu_ctx_is_open(const struct CUctx_st *ctx)
+{
+	return __atomic_load_n(&ctx->magic, __ATOMIC_ACQUIRE) == EMU_CTX_MAGIC;
+}
+
 CUresult emu_ctx_check(struct CUctx_st *ctx)
 {
 	if (!ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (__atomic_load_n(&ctx->magic, __ATOMIC_ACQUIRE) != EMU_CTX_MAGIC)
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	return CUDA_SUCCESS;
+	return emu_ctx_is_open(ctx) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 struct emu_device *emu_ctx_device(void)
@@ -73,7 +81,7 @@ EMU_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice device)
 	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
-	if (dev->primary.refs == 0)
+	if (!emu_ctx_is_open(&dev->primary))
 		rc = emu_ctx_open(&dev->primary, device, dev->primary.flags);
 	if (rc == CUDA_SUCCESS) {
 		dev->primary.refs++;
@@ -95,7 +103,7 @@ EMU_API(cuDevicePrimaryCtxRelease_v2, CUdevice device)
 	pthread_mutex_lock(&emu.lock);
 	if (dev->primary.refs == 0)
 		rc = CUDA_ERROR_INVALID_CONTEXT;
-	else if (--dev->primary.refs == 0)
+	else if (--dev->primary.refs == 0 && emu_ctx_is_open(&dev->primary))
 		emu_ctx_close(&dev->primary);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
@@ -111,9 +119,8 @@ EMU_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
 	if (!dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&emu.lock);
-	if (dev->primary.refs)
+	if (emu_ctx_is_open(&dev->primary))
 		emu_ctx_close(&dev->primary);
-	dev->primary.refs = 0;
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -131,7 +138,7 @@ EMU_API(cuDevicePrimaryCtxGetState, CUdevice device, unsigned int *flags, int *a
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	*flags = dev->primary.flags;
-	*active = dev->primary.refs > 0;
+	*active = emu_ctx_is_open(&dev->primary);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -167,7 +174,7 @@ static struct CUctx_st *emu_ctx_unused(void)
 	struct CUctx_st *ctx;
 
 	for (ctx = emu.contexts; ctx; ctx = ctx->next)
-		if (ctx->magic != EMU_CTX_MAGIC)
+		if (!emu_ctx_is_open(ctx))
 			return ctx;
 	ctx = calloc(1, sizeof(*ctx));
 	if (ctx) {

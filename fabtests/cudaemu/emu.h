@@ -215,6 +215,7 @@ void emu_device_init(struct emu_device *dev, int ordinal);
 
 /* context.c */
 struct CUctx_st *emu_ctx_current(void);
+bool emu_ctx_is_open(const struct CUctx_st *ctx);
 CUresult emu_ctx_check(struct CUctx_st *ctx);
 struct emu_device *emu_ctx_device(void);
 
@@ -290,6 +291,7 @@ struct CUstream_st {
 	unsigned int flags;
 	int priority;
 	bool implicit; /* belongs to its context, and cannot be destroyed */
+	bool orphan;   /* its context is gone */
 	bool has_thread;
 	bool busy; /* a thread executes the head of the queue */
 	uint64_t tail_seq, done_seq;
@@ -303,6 +305,7 @@ struct CUevent_st {
 	uint32_t magic;
 	unsigned int flags;
 	struct CUctx_st *ctx;
+	unsigned int ctx_id;
 	struct emu_point point; /* the latest record's; before the first it has no stream */
 	uint64_t ns;
 	struct CUevent_st *next;
@@ -349,5 +352,6 @@ int emu_vmm_fd(const struct emu_alloc *alloc);
 
 /* ipc.c */
 void emu_ipc_forget(struct emu_alloc *alloc);
+void emu_ipc_unmap(struct emu_alloc *alloc);
 
 #endif

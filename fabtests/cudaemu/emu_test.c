@@ -697,6 +697,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_dmabuf),
 		cmocka_unit_test(test_lookup),
 		cmocka_unit_test(test_cpu_access_dies),
+		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_before_init),
 		cmocka_unit_test(test_after_fork),
 		cmocka_unit_test(test_faults),

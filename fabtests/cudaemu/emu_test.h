@@ -20,6 +20,7 @@ int emu_test_spawn(const char *scene, const char *env, const char *value);
 /* The tests that need processes of their own, and the scenes that these play */
 int emu_test_scene(const char *name);
 void test_cpu_access_dies(void **state);
+void test_reset(void **state);
 void test_before_init(void **state);
 void test_after_fork(void **state);
 void test_faults(void **state);

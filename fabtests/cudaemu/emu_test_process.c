@@ -77,6 +77,60 @@ void test_cpu_access_dies(void **state)
 	assert_int_equal(WTERMSIG(status), SIGSEGV);
 }
 
+/* Ends by a signal, as a driver would, where all before was right */
+static int scene_reset(void)
+{
+	CUpointer_attribute attr = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned long long before, after;
+	unsigned int flags, type;
+	void *out = &type;
+	CUcontext ctx, again;
+	CUstream stream;
+	CUdeviceptr d;
+	CUevent event;
+	char *h = malloc(8192);
+	int active;
+
+	signal(SIGABRT, SIG_DFL);
+	use_device(0);
+	good(cuCtxGetCurrent(&ctx));
+	good(cuCtxGetId(ctx, &before));
+	good(cuMemAlloc_v2(&d, 64));
+	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	good(cuEventCreate(&event, 0));
+	good(cuMemHostRegister_v2(h, 8192, 0));
+
+	good(cuDevicePrimaryCtxReset_v2(0));
+	good(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	check(!active);
+	want(cuCtxGetId(ctx, &after), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	want(cuMemAlloc_v2(&d, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	want(cuStreamQuery(stream), CUDA_ERROR_INVALID_CONTEXT);
+
+	good(cuDevicePrimaryCtxRetain(&again, 0));
+	check(again == ctx);
+	good(cuCtxGetId(again, &after));
+	check(after != before);
+	want(cuPointerGetAttributes(1, &attr, &out, (uintptr_t) h), CUDA_SUCCESS);
+	check(!type);
+	want(cuMemHostUnregister(h), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	want(cuEventQuery(event), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	good(cuMemHostRegister_v2(h, 8192, 0));
+	good(cuDevicePrimaryCtxRelease_v2(0));
+	good(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	check(active);
+	cuStreamQuery(stream);
+	return 0;
+}
+
+void test_reset(void **state)
+{
+	int status = emu_test_spawn("reset", NULL, NULL);
+
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 static void nothing_initialised(void)
 {
 	CUpointer_attribute attr = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -468,6 +522,7 @@ int emu_test_scene(const char *name)
 		int (*play)(void);
 	} scenes[] = {
 		{"cpu-access", scene_cpu_access},
+		{"reset", scene_reset},
 		{"before-init", scene_before_init},
 		{"after-fork", scene_after_fork},
 		{"faults", scene_faults},

@@ -10,9 +10,13 @@
 /* Destroyed events are used again for new ones, so a look at a stale handle is safe */
 static struct CUevent_st *emu_events;
 
-static bool emu_event_valid(const struct CUevent_st *event)
+static CUresult emu_event_check(const struct CUevent_st *event)
 {
-	return event && event->magic == EMU_EVENT_MAGIC;
+	if (!event || event->magic != EMU_EVENT_MAGIC)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return emu_ctx_is_open(event->ctx) && event->ctx->id == event->ctx_id
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 static bool emu_event_done(const struct CUevent_st *event)
@@ -41,6 +45,7 @@ EMU_API(cuEventCreate, CUevent *out, unsigned int flags)
 		event->magic = EMU_EVENT_MAGIC;
 		event->flags = flags;
 		event->ctx = emu_ctx_current();
+		event->ctx_id = event->ctx->id;
 		*out = event;
 	}
 	pthread_mutex_unlock(&emu.lock);
@@ -49,16 +54,16 @@ EMU_API(cuEventCreate, CUevent *out, unsigned int flags)
 
 EMU_API(cuEventDestroy_v2, CUevent event)
 {
-	CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
-	if (emu_event_valid(event)) {
+	rc = emu_event_check(event);
+	if (rc == CUDA_SUCCESS) {
 		event->magic = 0;
 		event->point.stream = NULL;
 		event->next = emu_events;
 		emu_events = event;
-		rc = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
@@ -73,7 +78,9 @@ EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int fla
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
-	if (rc == CUDA_SUCCESS && (!emu_event_valid(event) || event->ctx != stream->ctx))
+	if (rc == CUDA_SUCCESS)
+		rc = emu_event_check(event);
+	if (rc == CUDA_SUCCESS && event->ctx != stream->ctx)
 		rc = CUDA_ERROR_INVALID_HANDLE;
 	if (rc == CUDA_SUCCESS) {
 		op = emu_op_new(EMU_OP_RECORD);
@@ -94,11 +101,12 @@ EMU_API(cuEventRecord, CUevent event, CUstream stream)
 
 EMU_API(cuEventQuery, CUevent event)
 {
-	CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
-	if (emu_event_valid(event))
+	rc = emu_event_check(event);
+	if (rc == CUDA_SUCCESS)
 		rc = emu_event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
@@ -106,15 +114,13 @@ EMU_API(cuEventQuery, CUevent event)
 
 EMU_API(cuEventSynchronize, CUevent event)
 {
-	CUresult rc = CUDA_ERROR_INVALID_HANDLE;
+	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
-	if (emu_event_valid(event)) {
-		if (event->point.stream)
-			emu_stream_wait(event->point.stream, event->point.seq);
-		rc = CUDA_SUCCESS;
-	}
+	rc = emu_event_check(event);
+	if (rc == CUDA_SUCCESS && event->point.stream)
+		emu_stream_wait(event->point.stream, event->point.seq);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }
@@ -125,7 +131,7 @@ EMU_API(cuEventElapsedTime_v2, float *ms, CUevent start, CUevent end)
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
-	if (!emu_event_valid(start) || !emu_event_valid(end) || !start->point.stream ||
+	if (emu_event_check(start) || emu_event_check(end) || !start->point.stream ||
 	    !end->point.stream || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)
 		rc = CUDA_ERROR_INVALID_HANDLE;
 	else if (!emu_event_done(start) || !emu_event_done(end))
@@ -145,8 +151,8 @@ EMU_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
-	if (rc == CUDA_SUCCESS && !emu_event_valid(event))
-		rc = CUDA_ERROR_INVALID_HANDLE;
+	if (rc == CUDA_SUCCESS)
+		rc = emu_event_check(event);
 	if (rc == CUDA_SUCCESS && !emu_event_done(event)) {
 		op = emu_op_new(EMU_OP_WAIT);
 		op->wait = event->point;

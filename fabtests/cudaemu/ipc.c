@@ -256,9 +256,19 @@ EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque, unsigned
 }
 EMU_API_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
 
+/* Called with the lock held, when nothing uses it any more */
+void emu_ipc_unmap(struct emu_alloc *alloc)
+{
+	struct emu_import *import = alloc->import;
+
+	munmap(import->block->rw, import->block->len);
+	emu_import_block_put(import->block);
+	emu_alloc_destroy(alloc);
+	free(import);
+}
+
 EMU_API(cuIpcCloseMemHandle, CUdeviceptr ptr)
 {
-	struct emu_import *import;
 	struct emu_alloc *alloc;
 	CUresult rc = CUDA_ERROR_INVALID_VALUE;
 	CUdevice dev;
@@ -268,18 +278,11 @@ EMU_API(cuIpcCloseMemHandle, CUdeviceptr ptr)
 	for (dev = 0; dev < emu.conf.devices; dev++)
 		emu_device_wait(dev);
 	alloc = emu_alloc_find(ptr);
-	if (!alloc || alloc->kind != EMU_IPC || alloc->base != ptr)
-		goto unlock;
-	rc = CUDA_SUCCESS;
-	import = alloc->import;
-	if (--import->refs)
-		goto unlock;
-	munmap(import->block->rw, import->block->len);
-	emu_import_block_put(import->block);
-	emu_alloc_destroy(alloc);
-	free(import);
-
-unlock:
+	if (alloc && alloc->kind == EMU_IPC && alloc->base == ptr) {
+		rc = CUDA_SUCCESS;
+		if (!--alloc->import->refs)
+			emu_ipc_unmap(alloc);
+	}
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

@@ -285,13 +285,15 @@ void emu_alloc_destroy(struct emu_alloc *alloc)
 	free(alloc);
 }
 
-/* A context takes its memory with it, pinned memory too */
+/* A context takes its memory with it, pinned memory and that of other processes too */
 void emu_ctx_free_memory(struct CUctx_st *ctx)
 {
 	size_t i = emu.nallocs;
 
 	while (i-- > 0)
-		if (emu.allocs[i]->ctx == ctx && emu.allocs[i]->kind != EMU_IPC)
+		if (emu.allocs[i]->ctx == ctx && emu.allocs[i]->kind == EMU_IPC)
+			emu_ipc_unmap(emu.allocs[i]);
+		else if (emu.allocs[i]->ctx == ctx)
 			emu_alloc_destroy(emu.allocs[i]);
 }
 

@@ -9,6 +9,7 @@
 #include "emu.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define EMU_STREAM_MAGIC 0x53545221u
@@ -196,19 +197,22 @@ void emu_ctx_drop_streams(struct CUctx_st *ctx)
 	struct CUstream_st *stream;
 
 	for (stream = emu.streams; stream; stream = stream->next)
-		if (stream->ctx == ctx)
+		if (stream->ctx == ctx && stream->magic) {
 			stream->magic = 0;
+			stream->orphan = !stream->implicit;
+		}
 }
 
 /* ---- handles ---- */
 
-/* Destroyed and drained streams are used again, with their threads */
+/* Destroyed and drained streams are used again, with their threads; not orphans, which are recognised */
 static struct CUstream_st *emu_stream_unused(void)
 {
 	struct CUstream_st *stream;
 
 	for (stream = emu.streams; stream; stream = stream->next)
-		if (stream->magic != EMU_STREAM_MAGIC && !emu_stream_pending(stream))
+		if (stream->magic != EMU_STREAM_MAGIC && !stream->orphan &&
+		    !emu_stream_pending(stream))
 			return stream;
 	stream = calloc(1, sizeof(*stream));
 	if (!stream)
@@ -238,6 +242,15 @@ CUresult emu_stream_create(struct CUctx_st *ctx, unsigned int flags, int priorit
 	return CUDA_SUCCESS;
 }
 
+static CUresult emu_stream_orphan(const struct CUstream_st *stream)
+{
+	if (!emu_ctx_is_open(stream->ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	fprintf(stderr,
+		"cudaemu: a stream of before its context was reset: a driver crashes\n");
+	abort();
+}
+
 CUresult emu_stream_get(CUstream handle, struct CUstream_st **out)
 {
 	struct CUctx_st *ctx = emu_ctx_current();
@@ -250,6 +263,8 @@ CUresult emu_stream_get(CUstream handle, struct CUstream_st **out)
 		*out = handle == CU_STREAM_PER_THREAD ? ctx->per_thread : ctx->legacy;
 		return CUDA_SUCCESS;
 	}
+	if (handle->orphan)
+		return emu_stream_orphan(handle);
 	if (handle->magic != EMU_STREAM_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*out = handle;
