@@ -17,6 +17,7 @@ static struct {
 	CUresult (*device_get_count)(int *count);
 	CUresult (*device_get_name)(char *name, int len, CUdevice dev);
 	CUresult (*ctx_retain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*ctx_reset)(CUdevice dev);
 	CUresult (*ctx_set)(CUcontext ctx);
 	CUresult (*ctx_sync)(void);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
@@ -32,6 +33,7 @@ static const struct ft_symbol symbols[] = {
 	{"cuDeviceGetCount", &cuda.device_get_count},
 	{"cuDeviceGetName", &cuda.device_get_name},
 	{"cuDevicePrimaryCtxRetain", &cuda.ctx_retain},
+	{"cuDevicePrimaryCtxReset_v2", &cuda.ctx_reset},
 	{"cuCtxSetCurrent", &cuda.ctx_set},
 	{"cuCtxSynchronize", &cuda.ctx_sync},
 	{"cuMemAlloc_v2", &cuda.mem_alloc},
@@ -75,6 +77,13 @@ static int set_current(void)
 	return ft_cuda_check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent");
 }
 
+static int retain(void)
+{
+	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.ctx, cuda.device),
+			     "cuDevicePrimaryCtxRetain"));
+	return set_current();
+}
+
 static int cuda_init(int device)
 {
 	int count;
@@ -89,11 +98,15 @@ static int cuda_init(int device)
 		return -FI_EINVAL;
 	}
 	FT_TRY(ft_cuda_check(cuda.device_get(&cuda.device, device), "cuDeviceGet"));
-	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.ctx, cuda.device),
-			     "cuDevicePrimaryCtxRetain"));
-	FT_TRY(set_current());
+	FT_TRY(retain());
 	cuda.ready = true;
 	return 0;
+}
+
+int ft_cuda_reset(void)
+{
+	FT_TRY(ft_cuda_check(cuda.ctx_reset(cuda.device), "cuDevicePrimaryCtxReset"));
+	return retain();
 }
 
 static int cuda_alloc(size_t size, void **addr)

@@ -211,6 +211,8 @@ extern const struct ft_mem_ops ft_cuda_ops, ft_rocr_ops;
  * -FI_EIO.
  */
 int ft_cuda_check(int err, const char *call);
+/** ft_cuda_reset() - reset the device's primary context: all that was in it is gone, and it goes on */
+int ft_cuda_reset(void);
 /**
  * ft_cuda_calls() - how often this process has called @name, whatever its version. NULL means
  * all of the driver's functions. Skips on a real device, where nobody counts.

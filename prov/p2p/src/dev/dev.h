@@ -26,7 +26,7 @@ struct dev_ops;
 /**
  * struct dev_mem - the allocation that a device address lies in.
  * @ops:	the backend it belongs to; NULL: not device memory
- * @ctx:	the backend's own handle of the context (or device) that owns it
+ * @ctx:	the backend's own record of the context (or device) that owns it
  * @ordinal:	the device's number in this process
  * @base, @size: the allocation's bounds
  * @mapped:	it may be one of several mappings that the application uses as one
@@ -89,6 +89,8 @@ struct dev_copy {
  *		Negative: the runtime does not say, and nobody may take it for host memory
  * @current:	fills @mem with no more than the device that this thread uses now: false if it uses
  *		none, or that is not known
+ * @gone:	is the context @ctx gone, as it was destroyed or reset, and all that was opened and pinned
+ *		in it? Memory of it has another @ctx then
  * @settle:	makes sure that copies which the application believes done are visible to
  *		our queues; called once for each allocation (its id). Waits for no kernel
  * @copy_short:	copies a few bytes between @mem and host memory at once, by the CPU, as if there had
@@ -139,6 +141,7 @@ struct dev_ops {
 	int (*load)(void);
 	int (*find)(const void *addr, struct dev_mem *mem);
 	bool (*current)(struct dev_mem *mem);
+	bool (*gone)(const void *ctx);
 	void (*settle)(const struct dev_mem *mem);
 	int (*copy_short)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 	int (*node)(const struct dev_mem *mem);

@@ -23,19 +23,25 @@
 
 #define CUDA_DEVICES_MAX 64
 
-static CUcontext cuda_primary_ctx(int ordinal)
+static struct cuda_ctx *cuda_primary_ctx(int ordinal)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static CUcontext retained[CUDA_DEVICES_MAX];
-	CUcontext ctx = NULL;
+	static struct cuda_ctx *retained[CUDA_DEVICES_MAX];
+	struct cuda_ctx *ctx;
+	CUcontext handle;
 
 	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
 		return NULL;
 	pthread_mutex_lock(&lock);
-	if (!retained[ordinal])
-		cuda_check(cuda.primary_ctx_retain(&retained[ordinal], ordinal),
-			   "cuDevicePrimaryCtxRetain");
 	ctx = retained[ordinal];
+	/* who resets it may retain it no more, and have virtual memory all the same */
+	if (!ctx || cuda_ctx_gone(ctx)) {
+		ctx = cuda_check(cuda.primary_ctx_retain(&handle, ordinal),
+				 "cuDevicePrimaryCtxRetain")
+			      ? NULL
+			      : cuda_ctx_of(handle);
+		retained[ordinal] = ctx;
+	}
 	pthread_mutex_unlock(&lock);
 	return ctx;
 }
@@ -133,7 +139,7 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 		return ret;
 	found = (struct dev_mem){
 		.ops = &dev_cuda_ops,
-		.ctx = ctx,
+		.ctx = ctx ? cuda_ctx_of(ctx) : NULL,
 		.ordinal = ordinal,
 		.base = base,
 		.size = size,
@@ -141,6 +147,8 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 	};
 	if (p2p_unlikely(!ctx))
 		ret = cuda_describe_mapped(ptr, &found);
+	if (!found.ctx)
+		return -FI_EIO;
 	if (ret == 1)
 		*mem = found;
 	return ret;
@@ -148,14 +156,17 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 
 static bool cuda_current(struct dev_mem *mem)
 {
+	struct cuda_ctx *known;
 	CUcontext ctx = NULL;
 	CUdevice ordinal;
 
 	if (cuda.ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
 	    cuda.ctx_get_device(&ordinal) != CUDA_SUCCESS)
 		return false;
-	*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = ctx, .ordinal = ordinal};
-	return true;
+	known = cuda_ctx_of(ctx);
+	if (known)
+		*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = known, .ordinal = ordinal};
+	return known;
 }
 
 /*
@@ -316,7 +327,7 @@ static void cuda_ipc_close(void *ctx, void *addr)
 	bool pushed;
 
 	/* with the context it is gone, too */
-	if (cuda_enter(ctx, &pushed))
+	if (cuda_ctx_gone(ctx) || cuda_enter(ctx, &pushed))
 		return;
 	cuda.ipc_close((CUdeviceptr) (uintptr_t) addr);
 	cuda_leave(pushed);
@@ -335,6 +346,7 @@ const struct dev_ops dev_cuda_ops = {
 	.load = cuda_load,
 	.find = cuda_find,
 	.current = cuda_current,
+	.gone = cuda_ctx_gone,
 	.settle = cuda_settle,
 	.copy_short = cuda_copy_short,
 	.node = cuda_node,

@@ -36,6 +36,7 @@ struct cuda_driver {
 	CUresult (*ctx_get_device)(CUdevice *dev);
 	CUresult (*ctx_push)(CUcontext ctx);
 	CUresult (*ctx_pop)(CUcontext *ctx);
+	CUresult (*ctx_get_id)(CUcontext ctx, unsigned long long *id);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*pointer_get)(unsigned int count, CUpointer_attribute *attributes,
 				void **data, CUdeviceptr ptr);
@@ -94,6 +95,16 @@ const char *cuda_strerror(CUresult error);
 
 /* Translates a driver's error; the one place where it is logged. */
 int cuda_check(CUresult error, const char *call);
+
+/*
+ * A context, which struct dev_mem.ctx points to: a primary one that was reset is another one, though its
+ * handle is the same. So what was opened in the first is found to be gone: to touch a stream of it makes
+ * the driver crash. NULL: no memory, or @handle is of none
+ */
+struct cuda_ctx *cuda_ctx_of(CUcontext handle);
+
+/* Is it gone? Drivers before CUDA 12 cannot tell, and then it is not */
+bool cuda_ctx_gone(const void *ctx);
 
 /* Makes @ctx current; *@pushed tells cuda_leave() whether that took anything. */
 int cuda_enter(void *ctx, bool *pushed);

@@ -6,6 +6,8 @@
 #include "config.h"
 #include "dev/dev_cuda.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
@@ -25,6 +27,7 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(ctx_get_device, "cuCtxGetDevice", NULL, 0),
 	CUDA_SYMBOL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
 	CUDA_SYMBOL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
+	CUDA_SYMBOL(ctx_get_id, "cuCtxGetId", NULL, 1),
 	CUDA_SYMBOL(primary_ctx_retain, "cuDevicePrimaryCtxRetain", NULL, 0),
 	CUDA_SYMBOL(pointer_get, "cuPointerGetAttributes", NULL, 0),
 	CUDA_SYMBOL(pointer_set, "cuPointerSetAttribute", NULL, 0),
@@ -87,14 +90,81 @@ int cuda_check(CUresult error, const char *call)
 	}
 }
 
-int cuda_enter(void *ctx, bool *pushed)
+/* @id: of no other context that there has been or will be in this process */
+struct cuda_ctx {
+	struct cuda_ctx *next;
+	CUcontext handle;
+	unsigned long long id;
+};
+
+/* They stay: there are few, and what was opened in one may be looked at when it is gone. */
+static struct cuda_ctx *cuda_ctxs;
+
+/* 0: the driver does not say, as it never does before CUDA 12; or there is no such context */
+static unsigned long long cuda_ctx_id(CUcontext handle)
 {
+	unsigned long long id = 0;
+
+	return cuda.ctx_get_id && cuda.ctx_get_id(handle, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+static struct cuda_ctx *cuda_ctx_find(CUcontext handle, unsigned long long id)
+{
+	struct cuda_ctx *ctx = __atomic_load_n(&cuda_ctxs, __ATOMIC_ACQUIRE);
+
+	while (ctx && (ctx->handle != handle || ctx->id != id))
+		ctx = ctx->next;
+	return ctx;
+}
+
+static P2P_APART struct cuda_ctx *cuda_ctx_new(CUcontext handle, unsigned long long id)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct cuda_ctx *ctx;
+
+	if (cuda.ctx_get_id && !id)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	ctx = cuda_ctx_find(handle, id);
+	if (!ctx) {
+		ctx = malloc(sizeof *ctx);
+		if (ctx) {
+			*ctx = (struct cuda_ctx){cuda_ctxs, handle, id};
+			__atomic_store_n(&cuda_ctxs, ctx, __ATOMIC_RELEASE);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return ctx;
+}
+
+struct cuda_ctx *cuda_ctx_of(CUcontext handle)
+{
+	const unsigned long long id = cuda_ctx_id(handle);
+	struct cuda_ctx *ctx = cuda_ctx_find(handle, id);
+
+	return p2p_likely(ctx != NULL) ? ctx : cuda_ctx_new(handle, id);
+}
+
+bool cuda_ctx_gone(const void *ptr)
+{
+	const struct cuda_ctx *ctx = ptr;
+
+	return cuda_ctx_id(ctx->handle) != ctx->id;
+}
+
+int cuda_enter(void *ptr, bool *pushed)
+{
+	const struct cuda_ctx *ctx = ptr;
 	CUcontext current = NULL;
 
 	*pushed = false;
-	if (cuda.ctx_get_current(&current) == CUDA_SUCCESS && current == ctx)
+	if (p2p_unlikely(cuda_ctx_gone(ctx))) {
+		cuda_check(CUDA_ERROR_CONTEXT_IS_DESTROYED, "work in a context of before");
+		return -FI_EIO;
+	}
+	if (cuda.ctx_get_current(&current) == CUDA_SUCCESS && current == ctx->handle)
 		return 0;
-	if (cuda_check(cuda.ctx_push(ctx), "cuCtxPushCurrent"))
+	if (cuda_check(cuda.ctx_push(ctx->handle), "cuCtxPushCurrent"))
 		return -FI_EIO;
 	*pushed = true;
 	return 0;

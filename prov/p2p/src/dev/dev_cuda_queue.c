@@ -12,6 +12,7 @@
  * cuDeviceGetAttribute (*)		NICs, new memory	the same
  * cuCtxGetCurrent, -GetDevice (*),	around other calls	state of the calling thread
  *	-PushCurrent, -PopCurrent
+ * cuCtxGetId (*)			the same, each buffer	a number of the context, in 12 ns
  * cuDevicePrimaryCtxRetain (*)		virtual memory, once	the context is there: it has memory
  * cuPointerSetAttribute		new allocation		waits for the application's synchronous
  *								copies to it alone (dev_cuda.c)
@@ -192,7 +193,7 @@ void cuda_queue_close(struct dev_queue *base)
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	bool pushed;
 
-	if (cuda_enter(base->ctx, &pushed)) {
+	if (cuda_ctx_gone(base->ctx) || cuda_enter(base->ctx, &pushed)) {
 		/* the context is gone, and with it the stream */
 		munmap(queue->reached, getpagesize());
 		free(queue);
@@ -315,7 +316,8 @@ int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t le
 
 void cuda_queue_drain(struct dev_queue *base)
 {
-	cuda.stream_synchronize(((struct cuda_queue *) base)->stream);
+	if (!cuda_ctx_gone(base->ctx))
+		cuda.stream_synchronize(((struct cuda_queue *) base)->stream);
 }
 
 int cuda_queue_poll(struct dev_queue *base)
@@ -335,8 +337,9 @@ int cuda_queue_poll(struct dev_queue *base)
 		queue->seen = __atomic_load_n(queue->reached, __ATOMIC_ACQUIRE);
 		queue->polls = 0;
 	} else if (queue->seen != base->marked && ++queue->polls % CUDA_POLLS_TO_CHECK == 0) {
-		/* a failed device writes no marks */
-		result = cuda.stream_query(queue->stream);
+		/* a failed device writes no marks, nor does a stream that is gone */
+		result = cuda_ctx_gone(base->ctx) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+						  : cuda.stream_query(queue->stream);
 	}
 	return result == CUDA_ERROR_NOT_READY ? 0 : cuda_check(result, "waiting for a copy");
 }

@@ -9,6 +9,11 @@ bool dev_none_current(struct dev_mem *mem)
 	return false;
 }
 
+bool dev_none_gone(const void *ctx)
+{
+	return false;
+}
+
 int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len)
 {
 	return -FI_ENOSYS;

@@ -425,6 +425,7 @@ const struct dev_ops dev_rocr_ops = {
 	.load = rocr_load,
 	.find = rocr_find,
 	.current = dev_none_current,
+	.gone = dev_none_gone,
 	.settle = rocr_settle,
 	.copy_short = dev_none_copy_short,
 	.node = dev_none_node,

@@ -178,13 +178,30 @@ static int stage_pool_fill(struct stage *stage, enum stage_pool_id id, char *add
 	return 0;
 }
 
+/* In one context for all; but when that is gone, memory is not pinned any more */
+static int stage_pin(struct stage *stage, const struct dev_mem *mem)
+{
+	int ret = mem->ops->pin(mem, stage->region, stage->region_len);
+
+	if (ret)
+		return ret;
+	stage->pinned_by = mem->ops;
+	stage->pinned_in = mem->ctx;
+	return 0;
+}
+
+static bool stage_is_pinned(const struct stage *stage, const struct dev_mem *mem)
+{
+	return stage->pinned_in == mem->ctx || !stage->pinned_by->gone(stage->pinned_in);
+}
+
 int stage_ready(struct stage *stage, const struct dev_mem *mem)
 {
 	size_t offsets[STAGE_POOLS], len = 0;
 	int ret;
 
 	if (p2p_likely(stage->region != NULL))
-		return 0;
+		return p2p_likely(stage_is_pinned(stage, mem)) ? 0 : stage_pin(stage, mem);
 
 	for (int i = 0; i < STAGE_POOLS; i++) {
 		offsets[i] = len;
@@ -196,10 +213,9 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 		return -FI_ENOMEM;
 	stage->region_len = len;
 	stage_place(stage->region, len, mem->ops->node(mem));
-	ret = mem->ops->pin(mem, stage->region, len);
+	ret = stage_pin(stage, mem);
 	if (ret)
 		goto free_region;
-	stage->pinned_by = mem->ops;
 	ret = stage_register(stage, stage->region, len, &stage->mr);
 	for (int i = 0; !ret && i < STAGE_POOLS; i++)
 		ret = stage_pool_fill(stage, i, (char *) stage->region + offsets[i]);

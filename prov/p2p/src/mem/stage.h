@@ -113,6 +113,7 @@ struct stage_pool {
  * @keys:	random keys for that, of which @key_count are left
  * @pools:	the slots
  * @region:	the memory behind all slots; it is there from the first use of a device on
+ * @pinned_by, @pinned_in: the runtime that it is pinned by, and the context
  * @kept:	reserves for re-use
  * @backed:	how many bytes of @kept may have pages
  * @poor:	the system had no memory at the last time
@@ -124,6 +125,7 @@ struct stage {
 	void *region;
 	size_t region_len;
 	const struct dev_ops *pinned_by;
+	const void *pinned_in;
 	struct fid_mr *mr;
 	uint64_t keys[STAGE_KEYS];
 	unsigned int key_count;
