@@ -129,8 +129,11 @@ static void rndv_progress(struct xfer *xfer)
 	}
 	rndv_arrivals_look(xfer, false);
 	xfer_req_each(xfer, XFER_PUSHING, rndv_push);
-	xfer_req_each(xfer, XFER_GRANTING, rndv_pull);
+	/* nobody has another slot before all have one; then the oldest has it */
+	xfer_req_each(xfer, XFER_PULLING, rndv_pull_starved);
+	xfer_req_each(xfer, XFER_GRANTING, rndv_pull_starved);
 	xfer_req_each(xfer, XFER_PULLING, rndv_pull);
+	xfer_req_each(xfer, XFER_GRANTING, rndv_pull);
 	xfer_req_each(xfer, XFER_TELLING, rndv_recv_check);
 }
 

@@ -136,7 +136,9 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 	}
 	req->transfer.pieces = (req->transfer.wanted - 1) / req->transfer.chunk + 1;
 	xfer_req_move(req, XFER_GRANTING);
-	rndv_pull(req);
+	/* others that have come before wait for slots, and have them first, in progress */
+	if (req == TAILQ_FIRST(&xfer->in[XFER_GRANTING]))
+		rndv_pull(req);
 }
 
 void rndv_matched(struct xfer_req *req)

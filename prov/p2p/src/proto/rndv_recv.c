@@ -223,13 +223,12 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 	return ret == -FI_ENOMEM ? -FI_EAGAIN : ret;
 }
 
-/* Posts the pieces that there is room for. */
-void rndv_pull(struct xfer_req *req)
+/* Posts the pieces that there is room for, until @window are in flight. */
+static void rndv_pull_to(struct xfer_req *req, size_t window)
 {
 	ssize_t ret = 0;
 
-	xfer_assert_locked(req->ctx.ep->xfer);
-	while (!ret && !rndv_all_begun(req) && req->transfer.in_flight < RNDV_WINDOW) {
+	while (!ret && !rndv_all_begun(req) && req->transfer.in_flight < window) {
 		ret = rndv_piece_post(req);
 		if (!ret)
 			req->transfer.recv.granted++;
@@ -240,6 +239,19 @@ void rndv_pull(struct xfer_req *req)
 		rndv_grant(req);
 	else
 		rndv_recv_check(req);
+}
+
+void rndv_pull(struct xfer_req *req)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	rndv_pull_to(req, RNDV_WINDOW);
+}
+
+void rndv_pull_starved(struct xfer_req *req)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (req->transfer.starved)
+		rndv_pull_to(req, 1);
 }
 
 void rndv_read_end(struct xfer_req *req, int status)
