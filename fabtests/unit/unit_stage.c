@@ -275,8 +275,10 @@ static enum stage_pool_id take_all(struct stage *stage, enum stage_use use, size
 	while (stage_slot_free(stage, use, len)) {
 		slot = stage_slot_get(stage, use, len);
 		assert_non_null(slot);
-		assert_true(slot->pool >= last);
-		assert_true(slot->pool == STAGE_PIECE || slot->pool % 2 == first % 2);
+		/* greater ones after smaller ones; but pieces have theirs first */
+		assert_true(slot->pool == last ||
+			    (first == STAGE_PIECE ? last == first : slot->pool > last));
+		assert_true(slot->pool == STAGE_PIECE || slot->pool % 2 == use % 2);
 		assert_true(len <= stage->pools[slot->pool].size);
 		last = slot->pool;
 		SLIST_INSERT_HEAD(taken, slot, entry);
@@ -374,9 +376,19 @@ static void test_whole_messages(void **state)
 	conf = conf_default;
 }
 
+/* Has the use taken all that fit of the slots for messages of some 10 KiB, and none else? */
+static void check_short(const struct stage *stage, enum stage_use use, size_t len, bool taken)
+{
+	const struct stage_pool *pool =
+		&stage->pools[use % 2 ? STAGE_SHORT_IN : STAGE_SHORT_OUT];
+
+	assert_int_equal(pool->idle, taken || len <= pool->size ? 0 : pool->count);
+}
+
 /*
  * Pieces coming in leave some slots to those going out, which may take any; whole
- * messages leave some to both, whoever comes first. Pieces take nothing else.
+ * messages leave some to both, whoever comes first. Then pieces that fit take the slots for messages of some
+ * 10 KiB, and none that are smaller.
  */
 static void check_piece(struct stage *stage, size_t len, bool whole_first)
 {
@@ -390,12 +402,13 @@ static void check_piece(struct stage *stage, size_t len, bool whole_first)
 	}
 	take_all(stage, STAGE_PIECE_IN, len, STAGE_PIECE, &taken);
 	check_left(stage, 6);
-	assert_false(stage_slot_free(stage, STAGE_PIECE_IN, 0));
+	check_short(stage, STAGE_PIECE_IN, len, whole_first);
 	if (conf.chunk_size > stage->pools[STAGE_SHORT_IN].size)
 		assert_false(stage_slot_free(stage, STAGE_WHOLE_IN, conf.chunk_size));
 	take_all(stage, STAGE_PIECE_OUT, len, STAGE_PIECE, &taken);
 	assert_int_equal(stage->pools[STAGE_PIECE].idle, 0);
-	for (int pool = 0; pool < STAGE_PIECE; pool++)
+	check_short(stage, STAGE_PIECE_OUT, len, whole_first);
+	for (int pool = STAGE_TINY_OUT; pool <= STAGE_TINY_IN; pool++)
 		assert_int_equal(stage->pools[pool].idle,
 				 whole_first ? 0 : stage->pools[pool].count);
 	give_back(stage, &taken);
@@ -417,7 +430,10 @@ static void test_pieces(void **state)
 		for (size_t j = 0; j < 2 * UNIT_COUNT(lens); j++)
 			check_piece(&stage, lens[j / 2], j % 2);
 		for (int use = STAGE_PIECE_OUT; use <= STAGE_PIECE_IN; use++) {
-			assert_null(stage_slot_get(&stage, use, conf.chunk_size + 1));
+			assert_null(stage_slot_get(&stage, use,
+						   P2P_MAX(conf.chunk_size,
+							   stage.pools[STAGE_SHORT_IN].size) +
+							   1));
 			assert_null(stage_slot_get(&stage, use, SIZE_MAX));
 		}
 		stage_fini(&stage);

@@ -233,29 +233,36 @@ free_region:
 	return ret;
 }
 
+#define STAGE_CHOICES 3
+
+/* Pools for each use, the first choice first; of the slots for pieces, so many in 6 are left to others */
+static const struct {
+	enum stage_pool_id pools[STAGE_CHOICES];
+	size_t leaves;
+} stage_uses[] = {
+	[STAGE_WHOLE_OUT] = {{STAGE_TINY_OUT, STAGE_SHORT_OUT, STAGE_PIECE}, 2},
+	[STAGE_WHOLE_IN] = {{STAGE_TINY_IN, STAGE_SHORT_IN, STAGE_PIECE}, 2},
+	[STAGE_PIECE_OUT] = {{STAGE_PIECE, STAGE_SHORT_OUT, STAGE_POOLS}, 0},
+	[STAGE_PIECE_IN] = {{STAGE_PIECE, STAGE_SHORT_IN, STAGE_POOLS}, 1},
+	[STAGE_COPY] = {{STAGE_BRIEF, STAGE_POOLS, STAGE_POOLS}, 0},
+};
+
 /* The pool to take a slot from; STAGE_POOLS: none has one for this use */
 static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
 					    size_t len)
 {
-	static const enum stage_pool_id small[2][2] = {{STAGE_TINY_OUT, STAGE_SHORT_OUT},
-						       {STAGE_TINY_IN, STAGE_SHORT_IN}};
-	const struct stage_pool *pool = &stage->pools[STAGE_BRIEF];
-	size_t left = 0;
+	const size_t leaves = stage_uses[use].leaves;
+	const enum stage_pool_id *id = stage_uses[use].pools;
+	const struct stage_pool *pool;
+	size_t left;
 
-	if (use == STAGE_COPY)
-		return len <= pool->size && pool->idle ? STAGE_BRIEF : STAGE_POOLS;
-	if (use == STAGE_WHOLE_OUT || use == STAGE_WHOLE_IN) {
-		for (int i = 0; i < 2; i++) {
-			pool = &stage->pools[small[use][i]];
-			if (len <= pool->size && pool->idle)
-				return small[use][i];
-		}
-		left = P2P_MAX(stage->pools[STAGE_PIECE].count / 3, 2);
-	} else if (use == STAGE_PIECE_IN) {
-		left = P2P_MAX(stage->pools[STAGE_PIECE].count / 6, 1);
+	for (; id < stage_uses[use].pools + STAGE_CHOICES && *id != STAGE_POOLS; id++) {
+		pool = &stage->pools[*id];
+		left = *id == STAGE_PIECE ? P2P_MAX(pool->count * leaves / 6, leaves) : 0;
+		if (len <= pool->size && pool->idle > left)
+			return *id;
 	}
-	pool = &stage->pools[STAGE_PIECE];
-	return len <= pool->size && pool->idle > left ? STAGE_PIECE : STAGE_POOLS;
+	return STAGE_POOLS;
 }
 
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len)

@@ -17,6 +17,9 @@
  * - What is held for no longer than the device takes to copy has a pool of its own: short reads,
  *   writes and atomic operations on peers' memory, at either end. Its slots come back whatever
  *   peers do. Whoever holds one waits for no other, so that one may be waited for.
+ * - Where slots for pieces are short, pieces that fit take those of messages of some 10 KiB, too. Such
+ *   messages may wait for anything. Else a peer whose message once found none of those free, and went in
+ *   pieces, would wait long, while others took them again and again.
  *
  * So the waiting goes one way. Whole messages may wait for anything. Pieces that come in wait
  * only for pieces that go out. A piece that goes out waits for no other use: some slots are
