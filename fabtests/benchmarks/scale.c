@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ft_test.h"
 
@@ -22,7 +21,7 @@
 
 /** struct figures - of the process with the peers, which sends them to the other one */
 struct figures {
-	uint64_t rss;
+	size_t rss;
 	double open_usec;
 };
 
@@ -31,23 +30,8 @@ struct scale {
 	struct ft_proc *proc;
 	struct ft_ctx ctxs[PEERS];
 	struct ft_buf tx, rx, device;
-	uint64_t rss;
+	size_t rss;
 };
-
-static int resident(uint64_t *bytes)
-{
-	FILE *file = fopen("/proc/self/statm", "r");
-	unsigned long long pages;
-	int found;
-
-	if (!file)
-		return ft_errno("fopen", "/proc/self/statm");
-	found = fscanf(file, "%*u %llu", &pages);
-	fclose(file);
-	FT_CHECK(found == 1, "/proc/self/statm: not as expected");
-	*bytes = pages * (uint64_t) sysconf(_SC_PAGESIZE);
-	return 0;
-}
 
 static int post(struct ft_ctx *ctx, enum ft_call call, const struct ft_buf *buf, size_t len,
 		fi_addr_t addr, struct ft_req *req)
@@ -113,7 +97,7 @@ static int run_peers(struct scale *s, int peers)
 {
 	struct figures figures = {0};
 	struct ft_name name;
-	uint64_t rss;
+	size_t rss;
 
 	FT_TRY(take_name(s, &name));
 	for (int i = 0; i < peers; i++) {
@@ -124,12 +108,12 @@ static int run_peers(struct scale *s, int peers)
 		if (!i) {
 			/* what a process has once is not to count as a peer's */
 			FT_TRY(ft_buf_alloc(ctx, &s->rx, FI_HMEM_SYSTEM, LARGE));
-			FT_TRY(resident(&s->rss));
+			FT_TRY(ft_resident(&s->rss));
 		}
 		FT_TRY(ft_av_insert(ctx, name.bytes, &addr));
 		FT_TRY(answer(s, ctx, addr));
-		FT_TRY(resident(&rss));
-		figures.rss = i ? (rss - FT_MIN(rss, s->rss)) / (uint64_t) i : 0;
+		FT_TRY(ft_resident(&rss));
+		figures.rss = i ? (rss - FT_MIN(rss, s->rss)) / (size_t) i : 0;
 		FT_TRY(ft_oob_send(s->proc->fd[0], &figures, sizeof(figures)));
 	}
 	FT_TRY(ft_meet(s->proc));
@@ -171,7 +155,7 @@ static int run_one(struct scale *s, int peers)
 	double open_usec, first = 0, long_ones = 0, ns;
 	struct figures figures;
 	struct ft_name name;
-	uint64_t rss;
+	size_t rss;
 
 	FT_TRY(open_one(s, ctx, &open_usec));
 	FT_TRY(ft_buf_alloc(ctx, &s->tx, FI_HMEM_SYSTEM, LARGE));
@@ -181,7 +165,7 @@ static int run_one(struct scale *s, int peers)
 		FT_TRY(ft_buf_alloc(ctx, &s->device, opts->iface, LARGE));
 		FT_TRY(s->device.ops->to(s->device.addr, s->tx.addr, LARGE));
 	}
-	FT_TRY(resident(&s->rss));
+	FT_TRY(ft_resident(&s->rss));
 	printf("%6s %12s %12s %12s %12s %12s %12s\n", "peers", "open us", "first us",
 	       "device us", "KiB here", "KiB/endpoint", "read ns");
 	for (int i = 1; i <= peers; i++) {
@@ -201,10 +185,10 @@ static int run_one(struct scale *s, int peers)
 		if (i & (i - 1))
 			continue;
 		FT_TRY(empty_read(ctx->cq, &ns));
-		FT_TRY(resident(&rss));
-		printf("%6d %12.0f %12.0f %12.0f %12" PRIu64 " %12" PRIu64 " %12.0f\n", i,
-		       figures.open_usec, first, long_ones, (rss - FT_MIN(rss, s->rss)) >> 10,
-		       figures.rss >> 10, ns);
+		FT_TRY(ft_resident(&rss));
+		printf("%6d %12.0f %12.0f %12.0f %12zu %12zu %12.0f\n", i, figures.open_usec,
+		       first, long_ones, (rss - FT_MIN(rss, s->rss)) >> 10, figures.rss >> 10,
+		       ns);
 	}
 	FT_TRY(ft_meet(s->proc));
 	ft_buf_free(&s->tx);

@@ -97,6 +97,16 @@ struct ft_opts;
 /** ft_path_expect() - have all bytes of device memory gone the way that --expect-path names? */
 int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts);
 
+/* ---- usage.c: what a process has of the system ---- */
+
+/** struct ft_usage - @resident in bytes */
+struct ft_usage {
+	size_t resident, descriptors, mappings;
+};
+
+int ft_resident(size_t *bytes);
+int ft_usage_read(struct ft_usage *usage);
+
 /* ---- options.c: the command line ---- */
 
 enum ft_wait {
@@ -124,6 +134,7 @@ enum ft_scope {
 	FT_SCOPE_ROUNDS = 1 << 6, /* tests that go on as long as one likes */
 	FT_SCOPE_SUITE = 1 << 7,
 	FT_SCOPE_FAULTS = 1 << 8,
+	FT_SCOPE_LOAD = 1 << 9,
 	/* a server and a client */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
@@ -161,6 +172,7 @@ struct ft_opts {
 	uint64_t seed;
 	long seconds; /* for the stress program; 0: as many rounds as are asked for */
 	uint64_t first, rounds;
+	bool flat;
 	const char *ops;
 	enum ft_floor floor;
 	bool json;
@@ -260,6 +272,8 @@ struct ft_buf {
  * @watch_fd:	sockets to peers; it is an error if one closes while this process waits
  * @peer:	the peers' addresses, by rank
  * @remote:	completed by what peers write here with remote cq data; may be NULL
+ * @took:	is given each completion first. 1: it was none of a struct ft_req; 0: it was; or
+ *		an error. May be NULL
  */
 struct ft_ctx {
 	const struct ft_opts *opts;
@@ -285,6 +299,7 @@ struct ft_ctx {
 	int watch_count;
 	fi_addr_t peer[FT_MAX_RANKS];
 	struct ft_req *remote;
+	int (*took)(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp);
 };
 
 int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts);

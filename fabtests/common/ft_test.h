@@ -59,6 +59,32 @@ int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx);
 /** ft_meet() - a barrier of two ranks, without any progress */
 int ft_meet(struct ft_proc *proc);
+/**
+ * struct ft_soak - rounds of two ranks. @said: when it was told how far they are; @warm: what this process
+ * had after half of the time, with --flat
+ */
+struct ft_soak {
+	struct ft_proc *proc;
+	double began, said;
+	uint64_t rounds;
+	struct ft_usage warm;
+};
+
+/*
+ * With --flat a process may end with so much more than it was warm with. Memory: half of what a domain's reserves
+ * may keep (STAGE_BACKED_MAX), as they get their pages by and by. Mappings: a thread that has come, and what an
+ * allocator splits.
+ */
+#define FT_FLAT_BYTES ((size_t) 16 << 20)
+#define FT_FLAT_MAPPINGS 16
+
+void ft_soak_begin(struct ft_soak *soak, struct ft_proc *proc);
+/**
+ * ft_soak_more() - before each round: is there one, after --seconds and --rounds? Rank 0 says so in both, as
+ * clocks differ, and tells what both have done. In the end, with --flat, this fails if the process has more
+ * memory, descriptors or mappings than when it was warm.
+ */
+int ft_soak_more(struct ft_soak *soak, uint64_t ops, uint64_t bytes, bool *more);
 /** ft_kinds() - the kinds of memory under test: host, and the device's with -D */
 size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2]);
 

@@ -39,6 +39,7 @@ enum {
 	OPT_JSON,
 	OPT_AUTO,
 	OPT_EXPECT_GDRCOPY,
+	OPT_FLAT,
 };
 
 struct option_row {
@@ -100,13 +101,14 @@ static const struct option_row rows[] = {
 	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ALL, " SECONDS",
 	 "give up after so long without progress (FT_TIMEOUT, else 60)"},
 	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
-	{OPT_SECONDS, "seconds", required_argument, FT_SCOPE_STRESS | FT_SCOPE_SUITE, " NUMBER",
+	{OPT_SECONDS, "seconds", required_argument,
+	 FT_SCOPE_STRESS | FT_SCOPE_SUITE | FT_SCOPE_LOAD, " NUMBER",
 	 "how long to go on (10, or as long as --rounds takes)"},
 	{OPT_FIRST, "first", required_argument, FT_SCOPE_STRESS, " NUMBER",
 	 "the round to begin with (0)"},
 	{OPT_ROUNDS, "rounds", required_argument,
-	 FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE | FT_SCOPE_ROUNDS, " NUMBER",
-	 "end after so many rounds"},
+	 FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE | FT_SCOPE_ROUNDS | FT_SCOPE_LOAD,
+	 " NUMBER", "end after so many rounds"},
 	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS | FT_SCOPE_FAULTS, " LIST",
 	 "operations to choose from, with commas (all that the provider offers)"},
 	{OPT_SEED, "seed", required_argument,
@@ -119,6 +121,8 @@ static const struct option_row rows[] = {
 	 "ask for automatic progress; skipped where the core provider has none"},
 	{OPT_EXPECT_GDRCOPY, "expect-gdrcopy", no_argument, FT_SCOPE_TEST | FT_SCOPE_STRESS, "",
 	 "fail if no device memory was copied by way of gdrcopy (on the emulator)"},
+	{OPT_FLAT, "flat", no_argument, FT_SCOPE_STRESS | FT_SCOPE_LOAD, "",
+	 "fail if memory, descriptors or mappings grow after half of --seconds"},
 	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE, "", "one JSON object a line"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
@@ -411,6 +415,9 @@ static void apply_test(struct ft_opts *opts, int letter, const char *arg)
 		break;
 	case OPT_FLOOR:
 		opts->floor = (enum ft_floor) choice(arg, letter, floors, FT_COUNT(floors));
+		break;
+	case OPT_FLAT:
+		opts->flat = true;
 		break;
 	case OPT_JSON:
 		opts->json = true;

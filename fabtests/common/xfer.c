@@ -230,6 +230,23 @@ static int read_error(struct ft_ctx *ctx)
 	return 1;
 }
 
+static int take_one(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, const char *call)
+{
+	struct ft_req *req = comp->op_context;
+	int ret = ctx->took ? ctx->took(ctx, comp) : 0;
+
+	if (ret)
+		return ret < 0 ? ret : 0;
+	/* shm 2.1 leaves out what kind of remote data it is */
+	if (comp->flags & FI_REMOTE_WRITE || (!req && comp->flags & FI_REMOTE_CQ_DATA))
+		req = ctx->remote;
+	FT_CHECK(req, "%s: a completion without our context", call);
+	FT_CHECK(!req->done, "%s: the same operation completed twice", call);
+	req->comp = *comp;
+	req->done = true;
+	return 0;
+}
+
 /* Takes what a CQ read returned: marks the requests, and reads the error if there is one. */
 static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize_t ret,
 		const char *call)
@@ -241,18 +258,8 @@ static int take(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, ssize
 	else if (ret < 0)
 		return ft_fail((int) ret, call, "completion queue");
 	else
-		for (ssize_t i = 0; i < ret; i++) {
-			struct ft_req *req = comp[i].op_context;
-
-			/* shm 2.1 leaves out what kind of remote data it is */
-			if (comp[i].flags & FI_REMOTE_WRITE ||
-			    (!req && comp[i].flags & FI_REMOTE_CQ_DATA))
-				req = ctx->remote;
-			FT_CHECK(req, "%s: a completion without our context", call);
-			FT_CHECK(!req->done, "%s: the same operation completed twice", call);
-			req->comp = comp[i];
-			req->done = true;
-		}
+		for (ssize_t i = 0; i < ret; i++)
+			FT_TRY(take_one(ctx, &comp[i], call));
 	if (ret > 0)
 		ft_progress_note();
 	return (int) ret;

@@ -7,8 +7,6 @@
 
 #include "stress.h"
 
-#define REPORT_US 5e6
-
 const struct stress_type *const stress_types[] = {
 	&stress_msg,   &stress_tagged, &stress_probe,  &stress_cancel, &stress_multi,
 	&stress_write, &stress_read,   &stress_atomic, &stress_fetch,  &stress_compare,
@@ -72,43 +70,17 @@ static void print_unfinished(const struct stress *s)
 		}
 }
 
-/* Rank 0 says whether there is another round: clocks differ. */
-static int go_on(struct stress *s, uint64_t number, double began, bool *more)
-{
-	const struct ft_opts *opts = &s->proc->opts;
-	const int fd = s->proc->fd[!s->proc->rank];
-	char byte;
-
-	if (s->proc->rank)
-		FT_TRY(ft_oob_recv(fd, &byte, 1, opts->timeout));
-	else {
-		byte = (!opts->rounds || number - opts->first < opts->rounds) &&
-		       (!opts->seconds || ft_usec() - began < (double) opts->seconds * 1e6);
-		FT_TRY(ft_oob_send(fd, &byte, 1));
-	}
-	*more = byte;
-	return 0;
-}
-
 static int rounds(struct stress *s)
 {
-	const double began = ft_usec();
-	double said = began;
+	struct ft_soak soak;
 	uint64_t number;
 
+	ft_soak_begin(&soak, s->proc);
 	for (number = s->proc->opts.first;; number++) {
-		const double now = ft_usec();
 		bool more;
 		int ret;
 
-		FT_TRY(go_on(s, number, began, &more));
-		if (s->proc->rank == 0 && (!more || now - said > REPORT_US)) {
-			said = now;
-			printf("%4.0f s: %" PRIu64 " rounds, %" PRIu64 " operations, %" PRIu64
-			       " MiB received\n",
-			       (now - began) / 1e6, number - s->proc->opts.first, s->ops,
-			       s->bytes >> 20);
-		}
+		FT_TRY(ft_soak_more(&soak, s->ops, s->bytes, &more));
 		if (!more)
 			return 0;
 		stress_plan_round(&s->plan, number, &s->round);

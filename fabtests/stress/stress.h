@@ -73,6 +73,8 @@ enum {
 	QUIRK_PEEK = 1 << 13,      /* FI_PEEK */
 	QUIRK_CLAIM = 1 << 14,     /* FI_CLAIM of what the core sends in several parts */
 	QUIRK_ATOMICS = 1 << 15,   /* atomic operations */
+	QUIRK_UNEVEN = 1 << 17,    /* fairness among many peers */
+	QUIRK_NOMEM = 1 << 16,     /* -FI_ENOMEM where there is no room now */
 };
 
 struct stress;
