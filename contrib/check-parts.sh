@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
 # The parts of contrib/check, which sources this: functions part_NAME, and what they share. They use
-# its $base, $logs, $all, $factor, $fuzz_seconds, $trixie, $libfabrics and $no_cmocka.
+# its $base, $logs, $all, $factor, $fuzz_seconds, $soak_seconds, $trixie, $libfabrics and $no_cmocka.
 # shellcheck disable=SC2154 # those
 
 # ---- building ----
@@ -321,6 +321,36 @@ part_load() {
 
 part_faults() {
 	counted "faults" "$top/fabtests/faults/run" -j "$lanes" "$base/plain"
+}
+
+# soak SECONDS PROGRAM PROVIDER [VARIABLE=VALUE...]: one of the programs that go on as long as one likes
+soak() {
+	local run_seconds=$1 program=$2 provider=$3
+
+	shift 3
+	use "$base/plain" || return
+	timeout -k 5 $((run_seconds + 120 * factor)) env "$@" "$base/plain/fabtests/$program" \
+		-p "$provider" -D cuda --seconds "$run_seconds" --flat ${STRESS_SEED:+--seed "$STRESS_SEED"} \
+		--timeout $((60 * factor))
+}
+
+part_soak() {
+	local direct provider program variable runs=() run
+
+	direct=$(direct)
+	for provider in "tcp;ofi_rxm" "$direct" shm; do
+		for program in fi_p2p_load fi_p2p_stress; do
+			for variable in FI_P2P_PATH=auto FI_P2P_PATH=stage; do
+				runs+=("$program $provider;ofi_p2p $variable")
+			done
+			runs+=("$program $provider FI_HOOK=p2p")
+		done
+	done
+	for run in "${runs[@]}"; do
+		# shellcheck disable=SC2086 # words
+		test_that "soak $run" soak $((soak_seconds / ${#runs[@]} + 1)) $run
+		grep -E ' operations, |^rank ' "$(log_of "soak $run")" | tail -n 3 | sed 's/^/     /'
+	done
 }
 
 part_functional() {

@@ -34,14 +34,17 @@ log_of() {
 }
 
 # how_far LOG: "N of N, ", where LOG has a line "tests N" or "objects N", then one for each; or how
-# many inputs a fuzzer has tried
+# many inputs a fuzzer has tried, or operations a soak has done
 how_far() {
 	awk '/^(tests|objects) +[0-9]+$/ { total = $2; done = 0 }
 		/^(pass|FAIL|skip) |^(PASS|FAIL|SKIP|ERROR): |^  CC / { done++ }
 		/^#[0-9]+\t/ { inputs = substr($1, 2) }
+		/ rounds, [0-9]+ operations, / { operations = $5 }
 		END {
 			if (inputs)
 				printf "%d inputs, ", inputs
+			else if (operations)
+				printf "%d operations, ", operations
 			else if (total)
 				printf "%d of %d, ", done, total
 			else if (done)
