@@ -394,7 +394,9 @@ int load_step(struct load *load, struct load_end *end)
 	if (!end->prepared)
 		FT_TRY(end->role->prepare(load, end));
 	end->prepared = true;
-	memset(&end->req, 0, sizeof(end->req));
+	/* the context is the core's, who may have claimed a message by it */
+	end->req.done = false;
+	end->req.err = 0;
 	/* it may be over before the call returns */
 	end->posted = true;
 	ret = end->role->post(load, end);
