@@ -135,6 +135,7 @@ enum ft_scope {
 	FT_SCOPE_SUITE = 1 << 7,
 	FT_SCOPE_FAULTS = 1 << 8,
 	FT_SCOPE_LOAD = 1 << 9,
+	FT_SCOPE_KILL = 1 << 10,
 	/* a server and a client */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
@@ -174,6 +175,7 @@ struct ft_opts {
 	uint64_t first, rounds;
 	bool flat;
 	const char *ops;
+	const char *fate;
 	enum ft_floor floor;
 	bool json;
 };
@@ -384,13 +386,18 @@ ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *even
 
 /* ---- xfer.c: posting, progress, waiting ---- */
 
-/** struct ft_req - one operation in flight; op_context points at its first member */
+/**
+ * struct ft_req - one operation in flight; op_context points at its first member
+ * @message:	of a buffer for many messages: called for each, before it is done
+ */
 struct ft_req {
 	struct fi_context2 context;
 	bool done;
-	int err;     /* FI_E*; 0: no error */
+	int err; /* FI_E*; 0: no error */
+	int prov_errno;
 	size_t olen; /* bytes that did not fit, if err is FI_ETRUNC */
 	struct fi_cq_tagged_entry comp;
+	int (*message)(struct ft_req *req, const struct fi_cq_tagged_entry *comp);
 };
 
 enum ft_call {

@@ -37,6 +37,16 @@ struct ft_test {
 };
 
 int ft_test_main(const struct ft_test *test, int argc, char **argv);
+/**
+ * ft_test_round() - what ft_test_main() does with the command line's options, as often as one likes.
+ * Returns the exit status that the ranks' ends make.
+ */
+int ft_test_round(const struct ft_test *test, const struct ft_opts *opts);
+/**
+ * ft_descriptors() - how many descriptors this process has, without core providers' sockets. ofi_rxm
+ * of 1.17 may leave one of those open.
+ */
+int ft_descriptors(void);
 /** ft_skip() - say why on stdout. Returns FT_SKIP. */
 int ft_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /** ft_over_verbs() - does -p name the provider of NICs? */

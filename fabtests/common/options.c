@@ -33,6 +33,7 @@ enum {
 	OPT_FIRST,
 	OPT_ROUNDS,
 	OPT_OPS,
+	OPT_FATE,
 	OPT_EXPECT_PATH,
 	OPT_EXPECT_REASON,
 	OPT_FLOOR,
@@ -109,8 +110,11 @@ static const struct option_row rows[] = {
 	{OPT_ROUNDS, "rounds", required_argument,
 	 FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE | FT_SCOPE_ROUNDS | FT_SCOPE_LOAD,
 	 " NUMBER", "end after so many rounds"},
-	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS | FT_SCOPE_FAULTS, " LIST",
+	{OPT_OPS, "ops", required_argument, FT_SCOPE_STRESS | FT_SCOPE_FAULTS | FT_SCOPE_KILL,
+	 " LIST",
 	 "operations to choose from, with commas (all that the provider offers)"},
+	{OPT_FATE, "fate", required_argument, FT_SCOPE_KILL, " LIST",
+	 "what becomes of a peer, with commas: kill, stop, pause, late (all)"},
 	{OPT_SEED, "seed", required_argument,
 	 FT_SCOPE_TEST | FT_SCOPE_MPI | FT_SCOPE_STRESS | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	 " NUMBER", "seed of the random choices (default: the time)"},
@@ -427,6 +431,9 @@ static void apply_test(struct ft_opts *opts, int letter, const char *arg)
 		break;
 	case OPT_OPS:
 		opts->ops = arg;
+		break;
+	case OPT_FATE:
+		opts->fate = arg;
 		break;
 	}
 }

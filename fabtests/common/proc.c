@@ -4,6 +4,7 @@
  * anything has touched libfabric or a GPU, as neither survives a fork. It turns the ranks' ends
  * into one exit status.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -314,26 +315,19 @@ static int supervise(const struct ft_test *test, int ranks, pid_t pid[FT_MAX_RAN
 		if (one != EXIT_SUCCESS)
 			alarm(GRACE_S);
 	}
+	alarm(0);
 	return result;
 }
 
-int ft_test_main(const struct ft_test *test, int argc, char **argv)
+int ft_test_round(const struct ft_test *test, const struct ft_opts *opts)
 {
 	int fd[FT_MAX_RANKS][FT_MAX_RANKS];
 	pid_t pid[FT_MAX_RANKS] = {0};
-	struct ft_proc proc;
-	int ret;
+	struct ft_proc proc = {.opts = *opts};
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	ft_options_parse(&proc.opts, test->scope ? test->scope : FT_SCOPE_TEST, test->purpose,
-			 argc, argv);
-	if (proc.opts.ep_type == FI_EP_MSG && !test->connects)
-		return ft_skip("for reliable datagram endpoints only");
-	proc.ranks = proc.opts.ep_type == FI_EP_MSG ? 2 : test->ranks;
+	proc.ranks = opts->ep_type == FI_EP_MSG ? 2 : test->ranks;
 	if (connect_all(proc.ranks, fd))
 		return EXIT_FAILURE;
-	printf("provider %s, seed %" PRIu64 "\n", proc.opts.prov ? proc.opts.prov : "(any)",
-	       proc.opts.seed);
 	for (int i = 0; i < proc.ranks; i++) {
 		pid[i] = fork();
 		if (pid[i] < 0) {
@@ -348,8 +342,44 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 		rank_main(test, &proc);
 	}
 	close_others(proc.ranks, -1, fd);
-	ret = supervise(test, proc.ranks, pid);
+	return supervise(test, proc.ranks, pid);
+}
+
+int ft_test_main(const struct ft_test *test, int argc, char **argv)
+{
+	struct ft_opts opts;
+	int ret;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	ft_options_parse(&opts, test->scope ? test->scope : FT_SCOPE_TEST, test->purpose, argc,
+			 argv);
+	if (opts.ep_type == FI_EP_MSG && !test->connects)
+		return ft_skip("for reliable datagram endpoints only");
+	printf("provider %s, seed %" PRIu64 "\n", opts.prov ? opts.prov : "(any)", opts.seed);
+	ret = ft_test_round(test, &opts);
 	if (ret == EXIT_SUCCESS)
 		printf("passed\n");
 	return ret;
+}
+
+static bool is_core_socket(int fd)
+{
+	socklen_t len = sizeof(int);
+	int family, type;
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) && family != AF_UNIX &&
+	       !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) && type == SOCK_STREAM;
+}
+
+int ft_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int count = 0;
+
+	while (dir && (entry = readdir(dir)))
+		count += !is_core_socket(atoi(entry->d_name));
+	if (dir)
+		closedir(dir);
+	return count;
 }

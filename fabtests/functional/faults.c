@@ -9,7 +9,6 @@
  *
  * FAULTS_RANK says for which rank the faults of the environment are; without it they are for both.
  */
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -432,28 +431,6 @@ static int close_all(struct side *s)
 	return ft_close(&s->ctx);
 }
 
-/* Only core providers open sockets of the internet's kind, and ofi_rxm of 1.17 may leave one open */
-static bool is_core_socket(int fd)
-{
-	socklen_t len = sizeof(int);
-	int family;
-
-	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) && family != AF_UNIX;
-}
-
-static int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	int count = 0;
-
-	while (dir && (entry = readdir(dir)))
-		count += !is_core_socket(atoi(entry->d_name));
-	if (dir)
-		closedir(dir);
-	return count;
-}
-
 static void spare_other_rank(int rank)
 {
 	static const char *const faults[] = {"SCARCE", "CUDAEMU_FAIL", "BUSYCORE_FAIL"};
@@ -486,7 +463,7 @@ static int run(struct ft_proc *proc)
 	if (ret < 0)
 		return ret;
 	FT_TRY(close_all(&s));
-	printf("[%d] ended with %d descriptors\n", proc->rank, descriptors());
+	printf("[%d] ended with %d descriptors\n", proc->rank, ft_descriptors());
 	return 0;
 }
 
