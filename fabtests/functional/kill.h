@@ -122,6 +122,8 @@ struct kill_side {
 	uint64_t polls;
 };
 
+/** kill_is_ours() - is there device memory, and the provider's own protocol for it? */
+bool kill_is_ours(const struct ft_opts *opts);
 /** kill_scenes() - those that are named in @list (NULL: all), for what there is; 0: there is none */
 uint64_t kill_scenes(const struct ft_opts *opts, const char *list);
 /** kill_scene_name() - of the one at @place in the table, or NULL */
@@ -159,7 +161,10 @@ void kill_cancel(struct kill_side *s);
 int kill_settle(struct kill_side *s, bool whole);
 /** kill_untouched() - has nobody written to the memory of what has failed since? */
 int kill_untouched(const struct kill_side *s);
-/** kill_written() - is all here that the peer has written and added? 1, 0 or -FI_E* */
+/**
+ * kill_written() - is all here that the peer has written, added, and sent to buffers for many? 1, 0 or
+ * -FI_E*
+ */
 int kill_written(const struct kill_side *s);
 /** kill_op_print() - what it is, and what has become of it */
 void kill_op_print(const struct kill_op *op);
