@@ -108,7 +108,7 @@ leave_out() {
 	[ -n "$all" ] || left_out=(${1:+-x "$1"})
 }
 
-# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc" or "skew"; or connected
+# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc", "kill" or "skew"; or connected
 # endpoints
 suite=functional endpoints=rdm
 functional() {
@@ -455,6 +455,14 @@ part_skew() {
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p" '^skew$'
 	suite=functional
 	unset FT_OLD_PLUGINS
+}
+
+part_kill() {
+	suite="kill"
+	run_functional plain layered cuda "$(providers ';ofi_p2p')"
+	run_functional plain layered system "$(providers ';ofi_p2p')"
+	run_functional plain hook cuda "$(providers '')"
+	suite=functional
 }
 
 part_trixie() {
