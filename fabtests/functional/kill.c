@@ -22,6 +22,8 @@
 #define EXCHANGE 8 /* messages each way: more than there is staging memory for */
 #define GOOD_PLACE ((size_t) 300001 + FT_ROOM + 64)
 #define TAG_GOOD ((uint64_t) 0x7000 << 16)
+#define TAG_HAIL ((uint64_t) 0x7001 << 16)
+#define HAIL_LEN ((size_t) 200000)
 #define OTHERS_LEN ((size_t) 100)
 
 /* What survivor and the others tell each other beside the fabric */
@@ -29,6 +31,7 @@
 #define BACK 'b'   /* the victim has been woken */
 #define DONE 'd'   /* the victim's operations have ended */
 #define MEET 'x'   /* exchange messages */
+#define HAIL 'h'   /* find out whether messages arrive */
 #define MET 'y'    /* that is done */
 #define CHECK 'c'  /* look for what was written */
 #define BUFFER 'm' /* send one into the buffer for many */
@@ -157,6 +160,33 @@ static int exchange(struct kill_side *s, int rank)
 	return await_byte(s, rank, MET);
 }
 
+/*
+ * One message each way, of which one end or both may say that it has failed: who was stopped is told late, by
+ * the answer to what it says. After that they can talk. What is received has no check, and no end: the
+ * other end may have given up before.
+ */
+static int hail(struct kill_side *s)
+{
+	static struct ft_req received, sent;
+	struct ft_op op = {
+		.call = FT_RECV,
+		.tagged = true,
+		.addr = s->ctx.peer[s->peer],
+		.tag = TAG_HAIL,
+		.req = &received,
+	};
+
+	ft_op_buf(&op, &s->hail, 0, HAIL_LEN);
+	FT_TRY(ft_post(&s->ctx, &op));
+	op.call = FT_SEND;
+	op.req = &sent;
+	ft_op_buf(&op, &s->hail, HAIL_LEN, HAIL_LEN);
+	FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(ft_wait_any_result(&s->ctx, &sent, 1));
+	FT_TRY(ft_oob_send(s->proc->fd[s->peer], &(char){MET}, 1));
+	return await_byte(s, s->peer, MET);
+}
+
 /* Into the survivor's buffer for many, which also gets messages of the victim's */
 static int send_to_buffer(struct kill_side *s)
 {
@@ -190,6 +220,8 @@ static int serve(struct kill_side *s)
 		FT_TRY(ft_oob_recv(fd, &wish, 1, s->proc->opts.timeout));
 		if (wish == MEET)
 			FT_TRY(exchange(s, SURVIVOR));
+		if (wish == HAIL)
+			FT_TRY(hail(s));
 		if (wish == BUFFER)
 			FT_TRY(send_to_buffer(s));
 		while (wish == CHECK && !(ret = kill_written(s)))
@@ -216,6 +248,8 @@ static bool others_served(const struct kill_side *s)
 static int ask(struct kill_side *s, int rank, char wish)
 {
 	FT_TRY(ft_oob_send(s->proc->fd[rank], &wish, 1));
+	if (wish == HAIL)
+		return hail(s);
 	return wish == MEET ? exchange(s, rank) : 0;
 }
 
@@ -261,6 +295,7 @@ static int open_side(struct kill_side *s, struct ft_proc *proc)
 	if (!strncmp(s->ctx.info->fabric_attr->prov_name, "shm", 3) &&
 	    FI_VERSION_GE(fi_version(), FI_VERSION(2, 0)))
 		s->kinds &= ~(1u << KILL_MULTI | 1u << KILL_SEND_MULTI);
+	FT_TRY(ft_buf_alloc(&s->ctx, &s->hail, proc->opts.iface, 2 * HAIL_LEN));
 	return ft_buf_alloc(&s->ctx, &s->good, proc->opts.iface, 2 * EXCHANGE * GOOD_PLACE);
 }
 
@@ -424,7 +459,10 @@ static int after_end(struct kill_side *s)
 		FT_TRY(wake(s));
 	}
 	FT_TRY(use_buffer(s));
-	FT_TRY(plan.fate == KILL_LATE ? ask(s, VICTIM, MEET) : 0);
+	if (plan.fate == KILL_LATE) {
+		FT_TRY(ask(s, VICTIM, HAIL));
+		FT_TRY(ask(s, VICTIM, MEET));
+	}
 	FT_TRY(end_receives(s));
 	for (size_t i = 0; i < s->count; i++)
 		failed += s->ops[i].req.done && s->ops[i].req.err;
@@ -479,6 +517,7 @@ static int close_side(struct kill_side *s)
 	s->ctx.ep = NULL;
 	kill_ops_free(s);
 	ft_buf_free(&s->good);
+	ft_buf_free(&s->hail);
 	ret = ft_close(&s->ctx);
 	if (ret == -FI_EBUSY && rxm && plan.fate != KILL_PAUSE) {
 		/* it keeps its own registrations of lost rendezvous sends, so its domain */
@@ -493,6 +532,7 @@ static int open_and_close(struct kill_side *s, struct ft_proc *proc, int *descri
 {
 	FT_TRY(open_side(s, proc));
 	ft_buf_free(&s->good);
+	ft_buf_free(&s->hail);
 	FT_TRY(ft_close(&s->ctx));
 	*descriptors = ft_descriptors();
 	return 0;

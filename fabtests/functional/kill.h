@@ -97,6 +97,7 @@ struct kill_note {
  * @peer:	the other one of survivor and victim; @note is its
  * @data, @shared: the memory of its operations; what the peer reaches
  * @data_len, @shared_len: how much of them is in use; the latter by the rank that reaches it
+ * @hail:	for messages that need not
  * @good:	for the exchanges that have to go right; @met: how many there were, by rank
  * @kinds:	operations that the provider has, a bit for each kind
  * @ops, @count: of this rank, in the order in which they are posted; @next: the first one that is not yet
@@ -111,7 +112,7 @@ struct kill_side {
 	struct ft_ctx ctx;
 	int peer;
 	struct kill_note note;
-	struct ft_buf data, shared, good;
+	struct ft_buf data, shared, good, hail;
 	size_t data_len, shared_len[2];
 	uint64_t met[RANKS];
 	unsigned int kinds;
