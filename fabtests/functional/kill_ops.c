@@ -316,10 +316,10 @@ static ssize_t post_once(struct kill_side *s, struct kill_op *op)
  * The first message that could be lent travels whole. A receive that meets one of a lost peer is the core's
  * alone: ofi_rxm (1.17) crashes when it reads from a connection that is no more.
  */
-static bool meets_whole(const struct kill_op *op)
+static bool meets_whole(const struct kill_side *s, const struct kill_op *op)
 {
-	return op->part->when == KILL_AFTER && kill_receives(op) && op->part->len == LENT &&
-	       !(op->key & 0xff);
+	return s->plan->fate != KILL_LATE && op->part->when == KILL_AFTER &&
+	       kill_receives(op) && op->part->len == LENT && !(op->key & 0xff);
 }
 
 /* What cannot be posted any more to a peer that is lost is not posted: nothing will come of it. */
@@ -331,7 +331,7 @@ int kill_post_due(struct kill_side *s)
 
 	while (s->next < s->count && s->ops[s->next].part->when <= s->when) {
 		op = &s->ops[s->next];
-		ret = lost && (op->part->when != KILL_AFTER || meets_whole(op))
+		ret = lost && (op->part->when != KILL_AFTER || meets_whole(s, op))
 			      ? -FI_EAGAIN
 			      : post_once(s, op);
 		if (ret == -FI_EAGAIN && !lost)
