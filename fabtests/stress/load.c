@@ -44,7 +44,7 @@ const struct load_kind load_kinds[] = {
 	{"peek, announced", FI_TAGGED, NO_PEEKS | LOAD_OURS, false, {true, true}, 65537, 100000, 16,
 	 &load_send, &load_peek},
 	/* between two buffers a message may find none */
-	{"multi-receive", FI_MSG | FI_MULTI_RECV, QUIRK_UNEXPECTED, true, {true, true}, 1,
+	{"multi-receive", FI_MSG | FI_MULTI_RECV, QUIRK_UNEXPECTED | LOAD_OURS, true, {true, true}, 1,
 	 LOAD_MULTI_LARGEST, 16, &load_send_untagged, &load_multi},
 	{"write and read", FI_RMA, 0, true, {true, true}, 1, 100000, 16, &load_put, NULL},
 	{"write and read, back", FI_RMA, 0, false, {true, true}, 1, 4096, 16, &load_put, NULL},
@@ -95,17 +95,16 @@ void load_count(struct load *load, struct load_end *end)
 }
 
 /*
- * Is it to be even? What a peer does in all is. Of one kind, only what waits for slots of one sort is compared: a
- * message that finds a shorter way free is quicker than one that does not. With a hook there are no such slots.
- * Over shm it is not even, for reasons that are not known (docs/reliability.md).
+ * Is it to be even? What a peer does in all is, where there is our protocol. Of one kind, only what waits for slots
+ * of one sort is compared: a message that finds a shorter way free is quicker than one that does not. Over shm it
+ * is not even, for reasons that are not known (docs/reliability.md).
  */
 static bool compared(const struct load *load, unsigned int lane)
 {
-	if (load->quirks & QUIRK_UNEVEN ||
+	if (!ft_is_p2p(&load->ctx[0]) || load->quirks & QUIRK_UNEVEN ||
 	    !strncmp(load->ctx[0].info->fabric_attr->prov_name, "shm", 3))
 		return false;
-	return lane == LOAD_ALL ||
-	       (load_kinds[lane].quirks & LOAD_ALIKE && ft_is_p2p(&load->ctx[0]));
+	return lane == LOAD_ALL || load_kinds[lane].quirks & LOAD_ALIKE;
 }
 
 static int check_fair(const struct load *load, unsigned int lane, const char *name, bool say)

@@ -22,7 +22,8 @@
 #define LOAD_SPOKES_MAX 63
 #define LOAD_MULTIS 2 /* buffers of the hub for many messages */
 #define LOAD_MULTI_LEN ((size_t) 256 << 10)
-#define LOAD_MULTI_LARGEST ((size_t) 20000)
+#define LOAD_MULTI_LARGEST                                                                     \
+	((size_t) 7000) /* in one piece of ofi_rxm's, which mixes up several */
 #define LOAD_MARGIN 64
 #define LOAD_ELEMENTS 8 /* of an atomic operation */
 #define LOAD_SUMS (LOAD_ELEMENTS * sizeof(uint64_t))
