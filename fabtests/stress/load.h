@@ -55,9 +55,11 @@ extern const struct load_role load_send, load_send_untagged, load_recv, load_pee
  *		hook; LOAD_ALIKE: all of its operations wait for slots of one sort
  * @up:		spokes begin; else the hub does
  * @device:	is the memory a device's, where the operation begins and at the other end
- * @least, @most: bytes
+ * @least:	bytes
+ * @most:	bytes
  * @count:	operations of a lane in a round; with -q so many
- * @start, @take: the roles of the two ends; @take is NULL where that end calls nothing
+ * @start:	the role of the end that begins
+ * @take:	that of the other end; NULL: it calls nothing
  */
 struct load_kind {
 	const char *name;
@@ -126,8 +128,7 @@ struct load_tally {
  * @peer:	the spokes' addresses, or the hub's
  * @rnd:	chooses which end is looked at first
  * @mem:	by kind: what goes or comes; and what comes back
- * @ready:	by kind and spoke: receives posted so far, for both processes. NULL: nobody waits for them
- * @tally:	by kind, and of all
+ * @ready:	by kind and spoke: receives posted so far. NULL: nobody waits for them
  */
 struct load {
 	struct ft_proc *proc;
@@ -155,7 +156,7 @@ void load_count(struct load *load, struct load_end *end);
 
 /** load_step() - does what there is to do at @end. 1: something, 0: nothing, or -FI_E* */
 int load_step(struct load *load, struct load_end *end);
-/** load_key() - of an operation's data; load_size() - its bytes */
+/** load_key() - of an operation's data; load_size() has its bytes */
 uint64_t load_key(const struct load_end *end, uint64_t number);
 size_t load_size(const struct load *load, const struct load_end *end);
 /** load_took() - takes a completion of a buffer for many messages: see struct ft_ctx */
