@@ -433,7 +433,8 @@ static int close_all(struct side *s)
 
 static void spare_other_rank(int rank)
 {
-	static const char *const faults[] = {"SCARCE", "CUDAEMU_FAIL", "BUSYCORE_FAIL"};
+	static const char *const faults[] = {"SCARCE", "CUDAEMU_FAIL", "BUSYCORE_FAIL",
+					     "BUSYCORE_CUT", "BUSYCORE_LOSE"};
 	const char *chosen = getenv("FAULTS_RANK");
 
 	for (size_t i = 0; chosen && atoi(chosen) != rank && i < FT_COUNT(faults); i++)
