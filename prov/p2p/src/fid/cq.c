@@ -406,7 +406,8 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 	buf->tag = comp.tag;
 	buf->olen = comp.olen;
 	buf->err = comp.err;
-	buf->prov_errno = comp.prov_errno;
+	/* what is no error of the core's has no number there */
+	buf->prov_errno = comp.prov_errno ? comp.prov_errno : comp.err;
 	cq_err_data_put(cq, &comp, buf);
 	return 1;
 }
