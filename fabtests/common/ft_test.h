@@ -142,4 +142,19 @@ int ft_pair_post(struct ft_pair *pair, const struct ft_op *op);
 int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, bool early,
 		     int (*wait)(struct ft_pair *pair, struct ft_req *req));
 
+/* ---- host.c: hosts of their own ---- */
+
+/**
+ * ft_host_fork() - fork a rank, on its host where fi_p2p_hosts has made some. Reports nothing.
+ */
+pid_t ft_host_fork(int rank);
+/** ft_link_there() - is there a network between hosts that can be told something? */
+bool ft_link_there(void);
+/**
+ * ft_link_tell() - have the network between hosts obey: "cut HOST", "mend HOST", or "count". It
+ * does once this returns. One rank at a time may. Gets how many packets were @lost so far. Skips
+ * without such a network.
+ */
+int ft_link_tell(const char *command, uint64_t *lost);
+
 #endif /* FT_TEST_H */

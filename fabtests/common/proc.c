@@ -329,7 +329,7 @@ int ft_test_round(const struct ft_test *test, const struct ft_opts *opts)
 	if (connect_all(proc.ranks, fd))
 		return EXIT_FAILURE;
 	for (int i = 0; i < proc.ranks; i++) {
-		pid[i] = fork();
+		pid[i] = ft_host_fork(i);
 		if (pid[i] < 0) {
 			ft_errno("fork", "rank");
 			return EXIT_FAILURE;

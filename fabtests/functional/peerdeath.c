@@ -2,7 +2,8 @@
 /*
  * fi_p2p_peerdeath: a peer is killed while large transfers to and from it are under way.
  * The survivor does not crash or hang, goes on talking with another peer, and can close
- * everything soon, whether or not the lost operations ever completed.
+ * everything soon, whether or not the lost operations ever completed. Below fi_p2p_hosts the
+ * peer's host dies with it: nothing tells the survivor then.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -112,11 +113,14 @@ static int victim(struct side *s)
 {
 	uint64_t rnd = s->proc->opts.seed;
 	const uint64_t polls = ft_random(&rnd) % 3000;
+	uint64_t lost;
 
 	FT_TRY(start_transfers(s, SURVIVOR));
 	for (uint64_t i = 0; i < polls; i++)
 		if (ft_progress(&s->ctx) < 0)
 			break;
+	if (ft_link_there())
+		FT_TRY(ft_link_tell("cut 1", &lost));
 	raise(SIGKILL);
 	return -FI_EOTHER;
 }

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_hosts: two or three hosts on this one. Each is a set of namespaces: network, IPC, mounts
+ * with a /dev/shm and a /proc of its own, host name and processes. A relay in this process is all
+ * that connects them.
+ *
+ * A command is run here, on none of them. It is told of the hosts by FT_HOSTS, and of the relay by
+ * FT_LINK: functional programs put each rank on a host (common/host.c), and fabtests/pair its two
+ * processes. All of it ends with the command, or with this process, however that ends.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ft_test.h"
+#include "relay.h"
+
+static void usage(FILE *file)
+{
+	fprintf(file,
+		"Usage: fi_p2p_hosts [OPTION...] COMMAND [ARGUMENT...]\n"
+		"       fi_p2p_hosts --on NUMBER COMMAND [ARGUMENT...]\n"
+		"\n"
+		"Makes two hosts, and runs COMMAND, which puts ranks there. --on is for COMMAND:\n"
+		"what runs on a host, from 0.\n"
+		"\n"
+		"  --hosts NUMBER   so many: 2 or 3 (2)\n"
+		"  --loss PERCENT   of packets that get lost (0)\n"
+		"  --delay MS       for each packet (0)\n"
+		"  --seed NUMBER    which packets get lost (1)\n"
+		"  -h, --help       this help\n"
+		"\n"
+		"Exit status: COMMAND's; 77, after \"skip: REASON\", where there can be no hosts.\n");
+}
+
+/* ---- a host ---- */
+
+#define SYSCTL "/proc/sys/net/"
+#define RTO_MAX SYSCTL "ipv4/tcp_rto_max_ms"
+
+/* A kernel that does not have it, or not yet, goes without. */
+static void sysctl_set(const char *path, const char *value)
+{
+	const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, value, strlen(value)) < 0)
+		ft_errno("write", path);
+	close(fd);
+}
+
+/*
+ * TCP takes what is lost often for a busy network, and soon waits for half a minute. But the
+ * hosts are neighbours.
+ */
+static void network_tune(void)
+{
+	sysctl_set(SYSCTL "ipv4/tcp_rto_min_us", "5000");
+	sysctl_set(RTO_MAX, "1000");
+	/* the relay does not carry it */
+	sysctl_set(SYSCTL "ipv6/conf/default/disable_ipv6", "1");
+}
+
+/* The first wrong step, for who asks for the host; 0 is success */
+static int network_make(int host, int *tun)
+{
+	struct ifreq ifr = {.ifr_mtu = 0};
+	struct sockaddr_in *addr = (struct sockaddr_in *) &ifr.ifr_addr;
+	const int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	char text[32];
+
+	*tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	if (sock < 0 || *tun < 0)
+		return -errno;
+	strcpy(ifr.ifr_name, "lo");
+	ifr.ifr_flags = IFF_UP;
+	if (ioctl(sock, SIOCSIFFLAGS, &ifr))
+		return -errno;
+	strcpy(ifr.ifr_name, "net0");
+	ifr.ifr_flags = IFF_TUN | IFF_NO_PI;
+	if (ioctl(*tun, TUNSETIFF, &ifr))
+		return -errno;
+	ifr.ifr_mtu = RELAY_MTU;
+	if (ioctl(sock, SIOCSIFMTU, &ifr))
+		return -errno;
+	snprintf(text, sizeof(text), "%s.%d", RELAY_NET, host + 1);
+	*addr = (struct sockaddr_in){.sin_family = AF_INET};
+	inet_pton(AF_INET, text, &addr->sin_addr);
+	if (ioctl(sock, SIOCSIFADDR, &ifr))
+		return -errno;
+	inet_pton(AF_INET, "255.255.255.0", &addr->sin_addr);
+	if (ioctl(sock, SIOCSIFNETMASK, &ifr))
+		return -errno;
+	ifr.ifr_flags = IFF_UP;
+	if (ioctl(sock, SIOCSIFFLAGS, &ifr))
+		return -errno;
+	close(sock);
+	return 0;
+}
+
+static int host_make(int host, int *tun)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "host%d", host);
+	if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) ||
+	    mount("proc", "/proc", "proc", 0, NULL) || sethostname(name, strlen(name)))
+		return -errno;
+	network_tune();
+	return network_make(host, tun);
+}
+
+/* What makes a host hands over: the device, or the error */
+static void hand_over(int sock, int err, int tun)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.room = {0}};
+	struct iovec iov = {&err, sizeof(err)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (!err) {
+		control.head = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+			.cmsg_len = CMSG_LEN(sizeof(int)),
+		};
+		memcpy(CMSG_DATA(&control.head), &tun, sizeof(tun));
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control);
+	}
+	sendmsg(sock, &msg, 0);
+}
+
+static int take_over(int sock, int *tun)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	int err;
+	struct iovec iov = {&err, sizeof(err)};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+
+	if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != sizeof(err))
+		return -EPIPE;
+	if (!err)
+		memcpy(tun, CMSG_DATA(&control.head), sizeof(*tun));
+	return err;
+}
+
+/* The first process of a host: the host ends with it, and it ends with us. */
+static void __attribute__((noreturn)) host_main(int host, int sock)
+{
+	int tun = -1, err;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_IGN); /* nobody else looks after orphans */
+	err = host_make(host, &tun);
+	hand_over(sock, err, tun);
+	close(tun);
+	close(sock);
+	for (;;)
+		pause();
+}
+
+/* Returns 0 or -errno, which is no mistake of ours: not everybody may have namespaces. */
+static int host_start(int host, pid_t *pid, int *tun)
+{
+	const int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+	int pair[2], err;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) ||
+	    unshare(CLONE_NEWPID))
+		return -errno;
+	*pid = fork();
+	if (!*pid)
+		host_main(host, pair[1]);
+	if (*pid < 0 || setns(home, CLONE_NEWPID))
+		return -errno;
+	close(pair[1]);
+	err = take_over(pair[0], tun);
+	close(pair[0]);
+	close(home);
+	return err;
+}
+
+/* ---- the command ---- */
+
+static int exit_status(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Runs a command in @pid, which is 0 in there */
+static pid_t start(pid_t pid, char **command)
+{
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	execvp(*command, command);
+	ft_errno("exec", *command);
+	_exit(127);
+}
+
+static int run_on(int host, char **command)
+{
+	pid_t pid;
+	int status;
+
+	if (!getenv("FT_HOSTS"))
+		return ft_errno("--on", "there are no hosts: run this below fi_p2p_hosts");
+	pid = start(ft_host_fork(host), command);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return EXIT_FAILURE;
+	return exit_status(status);
+}
+
+static int command_run(struct relay *relay, char **command)
+{
+	int control[2], until, status;
+	char number[16];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, control))
+		return ft_errno("socketpair", "to the relay");
+	fcntl(control[0], F_SETFD, FD_CLOEXEC);
+	snprintf(number, sizeof(number), "%d", control[1]);
+	setenv("FT_LINK", number, 1);
+	pid = start(fork(), command);
+	if (pid < 0)
+		return ft_errno("fork", *command);
+	until = (int) syscall(SYS_pidfd_open, pid, 0);
+	if (relay_run(relay, control[0], until))
+		return EXIT_FAILURE;
+	waitpid(pid, &status, 0);
+	return exit_status(status);
+}
+
+static int run_with_hosts(struct relay *relay, char **command)
+{
+	pid_t pid[RELAY_HOSTS];
+	char hosts[RELAY_HOSTS * 32] = "", program[4096] = "";
+	size_t len = 0;
+	int status;
+
+	if (relay->loss && access(RTO_MAX, W_OK))
+		return ft_skip(
+			"no --loss with this kernel, whose TCP would wait for minutes: it has "
+			"no " RTO_MAX);
+	for (int i = 0; i < relay->hosts; i++) {
+		const int err = host_start(i, &pid[i], &relay->tun[i]);
+
+		if (err)
+			return ft_skip("no hosts of their own for this user: %s",
+				       strerror(-err));
+		len += (size_t) snprintf(hosts + len, sizeof(hosts) - len, "%s%s.%d=%d",
+					 i ? " " : "", RELAY_NET, i + 1, pid[i]);
+	}
+	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
+		return ft_errno("readlink", "this program");
+	setenv("FT_HOSTS", hosts, 1);
+	setenv("FT_HOSTS_PROGRAM", program, 1);
+	status = command_run(relay, command);
+	for (int i = 0; i < relay->hosts; i++) {
+		kill(pid[i], SIGKILL);
+		waitpid(pid[i], NULL, 0);
+	}
+	fprintf(stderr, "hosts: of %" PRIu64 " packets %" PRIu64 " got lost\n",
+		relay->passed + relay->lost, relay->lost);
+	if (!status && relay->loss && !relay->lost) {
+		ft_err("no packet got lost, where %u %% should", relay->loss);
+		return EXIT_FAILURE;
+	}
+	return status;
+}
+
+static long number(const char *name, const char *text, long min, long max)
+{
+	char *end;
+	const long value = strtol(text, &end, 10);
+
+	if (end == text || *end || value < min || value > max) {
+		ft_err("--%s %s: a number from %ld to %ld", name, text, min, max);
+		exit(2);
+	}
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	enum { HOSTS, LOSS, DELAY, SEED, ON, HELP };
+	static const struct option options[] = {
+		[HOSTS] = {"hosts", required_argument, NULL, HOSTS},
+		[LOSS] = {"loss", required_argument, NULL, LOSS},
+		[DELAY] = {"delay", required_argument, NULL, DELAY},
+		[SEED] = {"seed", required_argument, NULL, SEED},
+		[ON] = {"on", required_argument, NULL, ON},
+		[HELP] = {"help", no_argument, NULL, 'h'},
+		{NULL},
+	};
+	static const long max[] = {RELAY_HOSTS, 99, 10000, LONG_MAX, FT_MAX_RANKS - 1};
+	long value[] = {2, 0, 0, 1, -1};
+	struct relay relay = {.hosts = 0};
+	int letter;
+
+	ft_prefix_set(argv[0], -1);
+	/* what follows the command is the command's */
+	while ((letter = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
+		if (letter >= (int) FT_COUNT(value)) {
+			usage(letter == 'h' ? stdout : stderr);
+			return letter == 'h' ? 0 : 2;
+		}
+		value[letter] = number(options[letter].name, optarg, letter == HOSTS ? 2 : 0,
+				       max[letter]);
+	}
+	argv += optind;
+	if (!*argv) {
+		usage(stderr);
+		return 2;
+	}
+	if (value[ON] >= 0)
+		return run_on((int) value[ON], argv);
+	relay.hosts = (int) value[HOSTS];
+	relay.loss = (unsigned int) value[LOSS];
+	relay.delay_us = (double) value[DELAY] * 1e3;
+	relay.seed = (uint64_t) value[SEED];
+	return run_with_hosts(&relay, argv);
+}
