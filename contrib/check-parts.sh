@@ -108,8 +108,8 @@ leave_out() {
 	[ -n "$all" ] || left_out=(${1:+-x "$1"})
 }
 
-# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc", "kill" or "skew"; or connected
-# endpoints
+# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc", "hosts", "kill" or "skew"; or
+# connected endpoints
 suite=functional endpoints=rdm
 functional() {
 	local log
@@ -429,6 +429,25 @@ part_elsewhere() {
 	leave_out
 	suite=ipc
 	run_functional plain layered cuda "$direct;ofi_p2p" '^(pingpong|path-ipc|bw|kinds|no-open)$'
+	suite=functional
+}
+
+part_hosts() {
+	local direct few=()
+
+	direct=$(direct)
+	[ -n "$all" ] || few=('^(sendrecv|cut)$')
+	suite=hosts
+	leave_out '^(rma|foreign|peek|cancel|pingpong|bw-to|(late-link|lossy)-[^c])'
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
+	leave_out
+	run_functional plain hook cuda "tcp;ofi_rxm" "${few[@]}"
+	run_functional plain layered cuda "$direct;ofi_p2p" "${few[@]}"
+	if [ -n "$all" ]; then
+		run_functional plain hook cuda "$direct"
+		run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
+		connected plain cuda
+	fi
 	suite=functional
 }
 

@@ -14,8 +14,7 @@ enum { OBSERVER, CUT, OTHER, RANKS };
 
 #define LOST_MIN 3 /* packets, so that something was tried in vain */
 #define POLLS 300  /* at most, into messages that the cut meets */
-#define GOOD_ROUNDS 4
-#define LARGEST ((size_t) 600000)
+#define LARGEST ((size_t) 200003)
 #define PLACE (LARGEST + FT_ROOM)
 
 static const size_t sizes[] = {100, 5003, 70001, LARGEST};
@@ -84,13 +83,10 @@ static int burst_wait(struct side *s, int peer, enum burst burst)
 	return 0;
 }
 
-static int good_bursts(struct side *s, int peer, int count)
+static int good_burst(struct side *s, int peer)
 {
-	for (int i = 0; i < count; i++) {
-		FT_TRY(burst_post(s, peer, BURST_GOOD));
-		FT_TRY(burst_wait(s, peer, BURST_GOOD));
-	}
-	return 0;
+	FT_TRY(burst_post(s, peer, BURST_GOOD));
+	return burst_wait(s, peer, BURST_GOOD);
 }
 
 static int none_arrived(const struct side *s)
@@ -117,15 +113,15 @@ static int observer(struct side *s)
 	const int fd = s->proc->fd[CUT];
 	char byte;
 
-	FT_TRY(good_bursts(s, CUT, 1));
-	FT_TRY(good_bursts(s, OTHER, 1));
+	FT_TRY(good_burst(s, CUT));
+	FT_TRY(good_burst(s, OTHER));
 	FT_TRY(burst_post(s, CUT, BURST_MET));
 	for (uint64_t i = 0; i < polls; i++)
 		FT_TRY(progress(s));
 	FT_TRY(ft_link_tell("cut 1", &before));
 	FT_TRY(ft_oob_send(fd, "", 1));
 	FT_TRY(burst_post(s, CUT, BURST_LATE));
-	FT_TRY(good_bursts(s, OTHER, GOOD_ROUNDS));
+	FT_TRY(good_burst(s, OTHER));
 	do {
 		FT_TRY(progress(s));
 		FT_TRY(ft_link_tell("count", &lost));
@@ -152,7 +148,7 @@ static int hear(struct side *s)
 
 static int cut(struct side *s)
 {
-	FT_TRY(good_bursts(s, OBSERVER, 1));
+	FT_TRY(good_burst(s, OBSERVER));
 	FT_TRY(burst_post(s, OBSERVER, BURST_MET));
 	FT_TRY(hear(s));
 	FT_TRY(burst_post(s, OBSERVER, BURST_LATE));
@@ -184,7 +180,8 @@ static int run(struct ft_proc *proc)
 		FT_TRY(cut(&s));
 		break;
 	case OTHER:
-		FT_TRY(good_bursts(&s, OBSERVER, 1 + GOOD_ROUNDS));
+		FT_TRY(good_burst(&s, OBSERVER));
+		FT_TRY(good_burst(&s, OBSERVER));
 		break;
 	}
 	FT_TRY(ft_barrier(proc, &s.ctx));

@@ -73,6 +73,10 @@ static void network_tune(void)
 {
 	sysctl_set(SYSCTL "ipv4/tcp_rto_min_us", "5000");
 	sysctl_set(RTO_MAX, "1000");
+	/* which shall not make it give up sooner */
+	sysctl_set(SYSCTL "ipv4/tcp_retries2", "255");
+	sysctl_set(SYSCTL "ipv4/tcp_syn_retries", "127");
+	sysctl_set(SYSCTL "ipv4/tcp_synack_retries", "255");
 	/* the relay does not carry it */
 	sysctl_set(SYSCTL "ipv6/conf/default/disable_ipv6", "1");
 }

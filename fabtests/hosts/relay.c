@@ -128,7 +128,8 @@ static struct timespec *until_due(const struct relay *relay, struct timespec *ti
 
 	if (!packet)
 		return NULL;
-	left = FT_MAX(packet->due - ft_usec(), 0);
+	left = packet->due - ft_usec();
+	left = FT_MAX(left, 0);
 	time->tv_sec = (time_t) (left / 1e6);
 	time->tv_nsec = (long) ((left - (double) time->tv_sec * 1e6) * 1e3);
 	return time;
