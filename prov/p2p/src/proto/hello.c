@@ -67,6 +67,7 @@
 #define HELLO_WHOLE (1u << 4)   /* it wants sent what could be lent */
 #define HELLO_LATE (1u << 5)    /* it was said that it has not answered */
 #define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
+#define HELLO_LOST (1u << 7)    /* it was known, and lost */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -344,6 +345,12 @@ bool hello_reads(const struct xfer_peer *peer)
 	return peer->facts & HELLO_READS;
 }
 
+bool hello_was_lost(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_LOST;
+}
+
 void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
 {
 	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
@@ -513,7 +520,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	}
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
-	peer->facts &= ~(HELLO_LATE | HELLO_OTHER);
+	peer->facts &= ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST);
 	peer->lost = 0;
 	peer->dead = 0;
 	peer->via = via;
@@ -638,11 +645,13 @@ static void hello_unreadable(struct xfer_ep *ep, const struct wire_msg *msg)
 /* What waits for its answer fails. */
 static void hello_lost(struct xfer_peer *peer, int status)
 {
-	if (peer->state == XFER_PEER_KNOWN)
+	bool known = peer->state == XFER_PEER_KNOWN;
+
+	if (known)
 		xfer_peer_expire(peer);
 	peer->state = XFER_PEER_FOREIGN;
 	peer->lost = status;
-	peer->facts = 0;
+	peer->facts = known ? HELLO_LOST : peer->facts & HELLO_LOST;
 }
 
 /* It does not know that it was lost. */

@@ -54,6 +54,9 @@ void hello_trial(struct xfer_ep *ep, bool device);
 /* Does the peer look for announcements on our board? */
 bool hello_reads(const struct xfer_peer *peer);
 
+/* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
+bool hello_was_lost(const struct xfer_peer *peer);
+
 /* It has not answered a note: tells it of our board once more. */
 void hello_remind(struct xfer_peer *peer);
 

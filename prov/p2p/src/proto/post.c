@@ -91,13 +91,25 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 	struct path_choice choice = pin_choose(req, &query);
 
 	*waits = false;
-	if (!post_announced(choice.proto) || !peer || peer->state == XFER_PEER_KNOWN)
+	if (!peer || peer->state == XFER_PEER_KNOWN ||
+	    !(post_announced(choice.proto) || hello_was_lost(peer)))
 		return choice;
 	*waits = !hello_greet(peer) && hello_state(peer) == XFER_PEER_GREETED;
 	query.foreign = true;
 	choice = path_choose(&query);
-	*waits &= req->len > POST_LEND_MIN || choice.proto == PATH_NONE;
+	*waits &= req->len > POST_LEND_MIN || choice.proto == PATH_NONE || hello_was_lost(peer);
 	return choice;
+}
+
+/* What is under way with a known peer is watched, announced or not. */
+static void post_watch(struct xfer_req *req)
+{
+	struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
+
+	if (req->peer || !peer || peer->state != XFER_PEER_KNOWN)
+		return;
+	xfer_peer_hold(peer);
+	req->peer = peer;
 }
 
 /* Begins a send from device memory, once it is known what its peer understands */
@@ -127,6 +139,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 			 mem.ops->name, mem.ordinal, choice.reason);
 		return -FI_EOPNOTSUPP;
 	}
+	post_watch(req);
 	ret = (*proto)->start(req, op);
 	/* the request may be gone */
 	if (ret)

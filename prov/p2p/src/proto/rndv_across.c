@@ -23,9 +23,11 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "proto/rndv_recv.h"
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 #include "xfer/req_state.h"
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
@@ -59,6 +61,18 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 	return PATH_FAR_NOT;
 }
 
+/*
+ * The sender may have lost us before the copy ended, and then its memory may have been another message's. It
+ * loses nobody before a second has passed, but for who ends a connection: then it said so long ago.
+ */
+#define RNDV_ACROSS_SURE 500
+
+static bool rndv_across_late(const struct xfer_req *req)
+{
+	return xfer_peer_buried(req->peer,
+				clock_coarse_ms() - req->transfer.done_at >= RNDV_ACROSS_SURE);
+}
+
 static void rndv_copied_across(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
@@ -67,6 +81,8 @@ static void rndv_copied_across(struct copy *copy, int status)
 		return;
 	req->transfer.in_flight--;
 	req->transfer.copying--;
+	if (!status && rndv_across_late(req))
+		status = -FI_ECONNABORTED;
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else
@@ -85,6 +101,7 @@ void rndv_across(struct xfer_req *req, void *from)
 	xfer_req_move(req, XFER_ACROSS);
 	req->transfer.in_flight++;
 	req->transfer.copying++;
+	req->transfer.done_at = clock_coarse_ms();
 	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_ACROSS, iov, count, from,
 			      &req->copy);
 	if (!ret)

@@ -27,12 +27,13 @@
 /*
  * When a quiet peer's process is asked for the first time, and when the peer is probed [ms]. Each next
  * time comes after twice as long: WATCH_PATIENCE times for a probe; for a question as long as there are
- * WATCH_ASKS in the timeout.
+ * WATCH_ASKS in the timeout. A process that has not answered yet is asked WATCH_FIRST times in a row.
  */
 #define WATCH_ASK 500u
 #define WATCH_PROBE 2000u
 #define WATCH_PATIENCE 6u
 #define WATCH_ASKS 8u
+#define WATCH_FIRST 20u
 
 static void watch_lose(struct xfer_peer *peer, int status)
 {
@@ -55,8 +56,9 @@ static unsigned int watch_interval(const struct xfer_life *life)
 {
 	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;
 
-	/* questions may be lost */
-	if (timeout && life->silent >= timeout / 2)
+	/* questions may be lost; and as long as it has never answered, its silence tells nothing */
+	if ((timeout && life->silent >= timeout / 2) ||
+	    (!life->answers && life->asks < WATCH_FIRST))
 		return XFER_WATCH;
 	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE),
 		       P2P_MAX(timeout / WATCH_ASKS, WATCH_ASK));
@@ -93,6 +95,16 @@ static void watch_probe(struct xfer_peer *peer)
 		hello_remind(peer);
 }
 
+static bool watch_overdue(struct xfer_life *life)
+{
+	if (!conf.peer_timeout || life->silent < 1000 * conf.peer_timeout ||
+	    (life->keeps && !life->answers))
+		return false;
+	/* the thread may have had no time for an answer that is here */
+	keepalive_drain();
+	return !life->keepalive || keepalive_answers(life->keepalive) == life->answers;
+}
+
 static void watch_peer(struct xfer_peer *peer, unsigned int passed)
 {
 	struct xfer_life *life = &peer->life;
@@ -104,8 +116,7 @@ static void watch_peer(struct xfer_peer *peer, unsigned int passed)
 	watch_probe(peer);
 	if (life->keepalive && keepalive_gone(life->keepalive))
 		watch_lose(peer, -FI_ECONNRESET);
-	else if (conf.peer_timeout && life->silent >= 1000 * conf.peer_timeout &&
-		 (!life->keeps || life->answers))
+	else if (watch_overdue(life))
 		watch_lose(peer, -FI_ETIMEDOUT);
 }
 

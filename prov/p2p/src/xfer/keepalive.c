@@ -27,9 +27,12 @@
 
 #define KEEPALIVE_MAGIC 0x7032704bu /* "p2pK" */
 
-enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS };
+enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
 
-/* A question, or its answer */
+/* So many dead tokens are remembered */
+#define KEEPALIVE_GRAVES 256
+
+/* A question, or its answer; or @nonce is a dead token */
 struct keepalive_msg {
 	uint32_t magic;
 	uint32_t kind;
@@ -72,6 +75,8 @@ struct keepalive_service {
 static pthread_mutex_t keepalive_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keepalive_service *keepalive_service;
 static struct keepalive *keepalive_asked;
+static uint64_t keepalive_graves[KEEPALIVE_GRAVES];
+static unsigned int keepalive_grave_count;
 
 /* ---- the thread ---- */
 
@@ -93,26 +98,32 @@ static bool keepalive_read_msg(const void *buf, ssize_t len, struct keepalive_ms
 	return le32toh(msg->magic) == KEEPALIVE_MAGIC;
 }
 
+/* With the lock held */
 static void keepalive_hear(const struct keepalive_service *service, struct keepalive_msg *msg,
 			   const struct sockaddr_in6 *from, socklen_t from_len)
 {
+	bool ours = le64toh(msg->process) == service->process;
 	struct keepalive *keepalive;
 
-	if (msg->kind == KEEPALIVE_ASKS && le64toh(msg->process) == service->process) {
+	if (msg->kind == KEEPALIVE_ASKS && ours) {
 		msg->kind = htole32(KEEPALIVE_ANSWERS);
 		sendto(service->fd, msg, sizeof *msg, MSG_DONTWAIT,
 		       (const struct sockaddr *) from, from_len);
+	} else if (msg->kind == KEEPALIVE_BURIES && ours) {
+		keepalive_graves[keepalive_grave_count % KEEPALIVE_GRAVES] =
+			le64toh(msg->nonce);
+		__atomic_fetch_add(&keepalive_grave_count, 1, __ATOMIC_RELEASE);
+	} else if (msg->kind == KEEPALIVE_ANSWERS) {
+		keepalive = keepalive_find(msg->nonce);
+		if (keepalive)
+			__atomic_fetch_add(&keepalive->answers, 1, __ATOMIC_RELAXED);
 	}
-	if (msg->kind != KEEPALIVE_ANSWERS)
-		return;
-	pthread_mutex_lock(&keepalive_lock);
-	keepalive = keepalive_find(msg->nonce);
-	if (keepalive)
-		__atomic_fetch_add(&keepalive->answers, 1, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&keepalive_lock);
 }
 
-/* A host tells that a question has found no port. It repeats the question, which it cannot guess. */
+/*
+ * A host tells that a question has found no port. It repeats the question, which it cannot guess. With
+ * the lock held
+ */
 static void keepalive_hear_error(const struct msghdr *head, const struct keepalive_msg *msg)
 {
 	const struct sock_extended_err *error = NULL;
@@ -127,14 +138,12 @@ static void keepalive_hear_error(const struct msghdr *head, const struct keepali
 	}
 	if (!error || error->ee_errno != ECONNREFUSED)
 		return;
-	pthread_mutex_lock(&keepalive_lock);
 	keepalive = keepalive_find(msg->nonce);
 	if (keepalive)
 		__atomic_store_n(&keepalive->refused, true, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&keepalive_lock);
 }
 
-/* False: there is nothing to receive now */
+/* False: there is nothing to receive now. With the lock held */
 static bool keepalive_receive(const struct keepalive_service *service, int flags)
 {
 	uint64_t room[64], control[64];
@@ -163,6 +172,13 @@ static bool keepalive_receive(const struct keepalive_service *service, int flags
 	return true;
 }
 
+/* All that has come. With the lock held */
+static void keepalive_take(const struct keepalive_service *service)
+{
+	while (keepalive_receive(service, MSG_ERRQUEUE) || keepalive_receive(service, 0))
+		;
+}
+
 static void *keepalive_run(void *arg)
 {
 	const struct keepalive_service *service = arg;
@@ -172,9 +188,9 @@ static void *keepalive_run(void *arg)
 	while (!polled[1].revents) {
 		if (poll(polled, 2, -1) < 0)
 			continue;
-		while (keepalive_receive(service, MSG_ERRQUEUE) ||
-		       keepalive_receive(service, 0))
-			;
+		pthread_mutex_lock(&keepalive_lock);
+		keepalive_take(service);
+		pthread_mutex_unlock(&keepalive_lock);
 	}
 	return NULL;
 }
@@ -348,13 +364,13 @@ void keepalive_close(struct keepalive *keepalive)
 	free(keepalive);
 }
 
-void keepalive_ask(struct keepalive *keepalive)
+static void keepalive_send(struct keepalive *keepalive, uint32_t kind, uint64_t nonce)
 {
 	const struct keepalive_msg msg = {
 		.magic = htole32(KEEPALIVE_MAGIC),
-		.kind = htole32(KEEPALIVE_ASKS),
+		.kind = htole32(kind),
 		.process = htole64(keepalive->process),
-		.nonce = keepalive->nonce,
+		.nonce = nonce,
 	};
 	const struct sockaddr *at = (const struct sockaddr *) &keepalive->at;
 	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = keepalive->at.sin6_port};
@@ -372,6 +388,37 @@ void keepalive_ask(struct keepalive *keepalive)
 	       sendto(keepalive_service->fd, &msg, sizeof msg, MSG_DONTWAIT, at, len) < 0)
 		;
 	pthread_mutex_unlock(&keepalive_lock);
+}
+
+void keepalive_ask(struct keepalive *keepalive)
+{
+	keepalive_send(keepalive, KEEPALIVE_ASKS, keepalive->nonce);
+}
+
+void keepalive_bury(struct keepalive *keepalive, uint64_t token)
+{
+	keepalive_send(keepalive, KEEPALIVE_BURIES, htole64(token));
+}
+
+void keepalive_drain(void)
+{
+	pthread_mutex_lock(&keepalive_lock);
+	if (keepalive_service)
+		keepalive_take(keepalive_service);
+	pthread_mutex_unlock(&keepalive_lock);
+}
+
+bool keepalive_buried(uint64_t token)
+{
+	bool buried = false;
+
+	if (!__atomic_load_n(&keepalive_grave_count, __ATOMIC_ACQUIRE))
+		return false;
+	pthread_mutex_lock(&keepalive_lock);
+	for (unsigned int i = 0; i < KEEPALIVE_GRAVES; i++)
+		buried |= keepalive_graves[i] == token;
+	pthread_mutex_unlock(&keepalive_lock);
+	return buried;
 }
 
 unsigned int keepalive_answers(const struct keepalive *keepalive)

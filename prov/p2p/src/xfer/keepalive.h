@@ -9,6 +9,10 @@
  * that process's peers know. An answer repeats the question's own random number. So nobody answers for
  * another process, and a stranger gets no answer. A question is as long as its answer.
  *
+ * A process also tells a peer that it has lost it, and which token is dead (peer.h). The peer may have
+ * been stopped, and may copy, when it goes on, from memory that is another message's meanwhile. Within a
+ * host such a word is there as soon as it is sent.
+ *
  * If a process is gone, its host says that nobody has the port. That counts only for a process that has
  * answered before: a firewall may say the same.
  */
@@ -49,5 +53,14 @@ void keepalive_ask(struct keepalive *keepalive);
 /* How often it has answered; and is there nobody any more who could, though it has? */
 unsigned int keepalive_answers(const struct keepalive *keepalive);
 bool keepalive_gone(const struct keepalive *keepalive);
+
+/* Tells it that @token is dead */
+void keepalive_bury(struct keepalive *keepalive, uint64_t token);
+
+/* Has a peer said so? That is known of the latest ones. */
+bool keepalive_buried(uint64_t token);
+
+/* Takes in what has come, so that the thread need not have had time for it */
+void keepalive_drain(void);
 
 #endif /* P2P_KEEPALIVE_H */

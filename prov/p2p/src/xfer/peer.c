@@ -67,6 +67,8 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
 		peer->tokens[i].stale = true;
 	peer->dead = peer->theirs;
+	if (peer->life.keepalive)
+		keepalive_bury(peer->life.keepalive, peer->dead);
 }
 
 static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
@@ -100,6 +102,18 @@ uint64_t xfer_token_new(struct xfer *xfer)
 
 	xfer_assert_locked(xfer);
 	return siphash(&xfer->secret, &count, sizeof count) | 1;
+}
+
+bool xfer_peer_buried(const struct xfer_peer *peer, bool drain)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (drain)
+		keepalive_drain();
+	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++) {
+		if (peer->tokens[i].token && keepalive_buried(peer->tokens[i].token))
+			return true;
+	}
+	return false;
 }
 
 static void xfer_peer_free(struct xfer_peer *peer)

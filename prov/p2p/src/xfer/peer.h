@@ -128,6 +128,9 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);
 /* It is lost: its tokens are stale */
 void xfer_peer_expire(struct xfer_peer *peer);
 
+/* Has it lost us? @drain: it may have said so just now, and this process has not seen it yet */
+bool xfer_peer_buried(const struct xfer_peer *peer, bool drain);
+
 /* A control message has come from it; @news: another one than PROBE */
 static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 {
