@@ -659,11 +659,10 @@ static void hello_stale(struct xfer_peer *peer)
 {
 	struct wire_msg msg = hello_msg(peer->ep, 0);
 
-	/* it is told once */
-	if (!peer->dead)
+	/* it is told once at a time */
+	if (!peer->dead || ctrl_unsent(peer->via, peer->to))
 		return;
 	msg.token = msg.dead = peer->dead;
-	peer->dead = 0;
 	ctrl_send(peer->via, peer->to, &msg);
 }
 

@@ -306,6 +306,11 @@ static void multi_recv_placed(struct multi_recv_buf *buf, const struct core_comp
 	struct multi_recv_msg *msg = NULL;
 	int ret;
 
+	buf->placed += comp->len;
+	/* its sender was stopped, is lost, and knows by now that it has failed */
+	if (xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data) &&
+	    rndv_orphaned(ep->xfer, comp->data & WIRE_ID_MASK))
+		return;
 	known.flags &= ~FI_MULTI_RECV;
 	/* the core may tell the whole length of a message that is too long: QUIRK_LONG_LEN */
 	if (known.err && known.buf)
@@ -314,7 +319,6 @@ static void multi_recv_placed(struct multi_recv_buf *buf, const struct core_comp
 		msg = rndv_diverted(ep->xfer, &known);
 	if (!msg)
 		msg = multi_recv_msg_new(buf, &known);
-	buf->placed += comp->len;
 	if (!msg)
 		return;
 	msg->comp = known;

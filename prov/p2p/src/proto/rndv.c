@@ -85,7 +85,8 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 {
 	struct xfer_arrival *arrival, *next_arrival;
 	struct xfer *xfer = peer->ep->xfer;
-	struct xfer_req *req, *next;
+	struct xfer_req *req, *next, *receive;
+	bool held;
 
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
@@ -93,12 +94,13 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 			next_arrival = LIST_NEXT(arrival, chain);
 			if (arrival->peer != peer)
 				continue;
-			if (arrival->held)
+			held = arrival->held;
+			receive = arrival->req;
+			rndv_arrival_orphan(arrival, xfer);
+			if (held)
 				rndv_divert_fail(arrival);
-			else if (arrival->req)
-				rndv_recv_fail(arrival->req, status, false);
-			else if (!arrival->ready)
-				rndv_arrival_orphan(arrival, xfer);
+			else if (receive)
+				rndv_recv_fail(receive, status, false);
 		}
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, transfer.chain);

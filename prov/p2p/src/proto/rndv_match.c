@@ -168,7 +168,7 @@ static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 		rndv_arrival_fail(arrival, ep, -FI_EOPNOTSUPP);
 		return;
 	}
-	if (seen_ids_before(&ep->xfer->proto->lost, arrival->id)) {
+	if (rndv_orphaned(ep->xfer, arrival->id)) {
 		rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
 		return;
 	}
@@ -362,7 +362,14 @@ void rndv_arrival_orphan(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
 	seen_ids_add(&xfer->proto->lost, arrival->id);
-	rndv_arrival_free(arrival, xfer);
+	if (!arrival->ready)
+		rndv_arrival_free(arrival, xfer);
+}
+
+bool rndv_orphaned(const struct xfer *xfer, uint64_t id)
+{
+	xfer_assert_locked(xfer);
+	return seen_ids_before(&xfer->proto->lost, id);
 }
 
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)

@@ -95,8 +95,12 @@ void rndv_arrivals_look(struct xfer *xfer, bool doubt);
  */
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
 
-/* Its sender is lost, and its marker has not come. That fails when it comes. */
+/*
+ * Its sender is lost. If its marker has not come, that fails when it comes. The second: is that known of
+ * the message with this id?
+ */
 void rndv_arrival_orphan(struct xfer_arrival *arrival, struct xfer *xfer);
+bool rndv_orphaned(const struct xfer *xfer, uint64_t id);
 
 /* Puts what the announcement says into the completion of what the marker has matched */
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp);

@@ -8,7 +8,8 @@
  *	nothing for 2 s      --- PROBE(asks) --------------------------> if it calls libfabric
  *	                     <------------------------------- PROBE ---
  *
- *	lost                                                             lives, and goes on
+ *	lost                 === dead token (UDP) =====================> ends it, too
+ *	                                                                 or has not heard, and goes on
  *	                     <---------------- CREDIT or anything else -
  *	                     --- HELLO(dead token) --------------------> ends it, too
  */
@@ -124,9 +125,16 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 {
 	struct xfer_peer *peer, *next;
 
+	/* this process was held up, and so was its thread */
+	if (passed > XFER_WATCH)
+		keepalive_drain();
 	for (peer = LIST_FIRST(&xfer->busy_peers); peer; peer = next) {
 		next = LIST_NEXT(peer, busy);
-		if (peer->state == XFER_PEER_KNOWN)
+		if (peer->state != XFER_PEER_KNOWN)
+			continue;
+		if (xfer_peer_buried(peer, false))
+			xfer_peer_lose(peer, -FI_ECONNRESET);
+		else
 			watch_peer(peer, passed);
 	}
 }

@@ -80,20 +80,33 @@ static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
 	*token = (struct xfer_token){.token = 0};
 }
 
-int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
+static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, uint64_t value,
+			       bool stale)
 {
 	struct xfer_token *token = &peer->tokens[index];
 
-	xfer_assert_locked(peer->ep->xfer);
 	xfer_peer_dismiss(peer, index);
 	token->token = value;
-	token->stale = false;
+	token->stale = stale;
 	token->peer = peer;
 	HASH_ADD(hh, peer->ep->tokens, token, sizeof token->token, token);
 	if (token->hh.tbl)
 		return 0;
 	token->token = 0;
 	return -FI_ENOMEM;
+}
+
+int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
+{
+	const uint64_t before = peer->tokens[index].token;
+	int ret = 0;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (before != value)
+		ret = xfer_peer_set_token(peer, index, value, false);
+	if (!ret && before && before != value)
+		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before, true);
+	return ret;
 }
 
 uint64_t xfer_token_new(struct xfer *xfer)
@@ -109,8 +122,10 @@ bool xfer_peer_buried(const struct xfer_peer *peer, bool drain)
 	xfer_assert_locked(peer->ep->xfer);
 	if (drain)
 		keepalive_drain();
-	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++) {
-		if (peer->tokens[i].token && keepalive_buried(peer->tokens[i].token))
+	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
+		const struct xfer_token *token = &peer->tokens[i];
+
+		if (token->token && !token->stale && keepalive_buried(token->token))
 			return true;
 	}
 	return false;

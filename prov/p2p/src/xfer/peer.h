@@ -41,8 +41,12 @@ enum xfer_peer_state {
 #define XFER_PEER_USERS 8192
 #define XFER_PEER_FULL "more than a peer may have under way"
 
-/* Those that a peer may use: one it was given when it was greeted, one when it had greeted us */
-#define XFER_PEER_TOKENS 2
+/*
+ * Those that a peer may use: one it was given when it was greeted, one when it had greeted us. Behind them
+ * are the ones before, so that who still uses those is told that they are dead.
+ */
+#define XFER_PEER_USABLE 2
+#define XFER_PEER_TOKENS (2 * XFER_PEER_USABLE)
 
 /* @stale: of a time before the peer was lost */
 struct xfer_token {
@@ -78,7 +82,7 @@ struct xfer_life {
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
- * @tokens:	those that it may use; 0: none
+ * @tokens:	those that it may use, and the ones before; 0: none
  * @theirs:	what we bear in messages to it
  * @greeted:	when it was [ms]
  * @lost:	why it is lost, if nobody has been told yet

@@ -61,8 +61,9 @@ static void xfer_progress_core(struct xfer *xfer)
 	}
 	xfer->copies.more = !xfer->quiet;
 	copy_progress(&xfer->copies);
-	XFER_PROTO_EACH(xfer, progress, xfer);
+	/* first: what is over is not gone on with */
 	xfer_progress_watch(xfer);
+	XFER_PROTO_EACH(xfer, progress, xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		ctrl_progress(ep);
 		xfer_outq_flush(ep);
