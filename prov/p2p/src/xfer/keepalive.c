@@ -29,8 +29,9 @@
 
 enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
 
-/* So many dead tokens are remembered */
+/* So many dead tokens are remembered; and messages are taken in at a time */
 #define KEEPALIVE_GRAVES 256
+#define KEEPALIVE_BATCH 256
 
 /* A question, or its answer; or @nonce is a dead token */
 struct keepalive_msg {
@@ -172,11 +173,13 @@ static bool keepalive_receive(const struct keepalive_service *service, int flags
 	return true;
 }
 
-/* All that has come. With the lock held */
+/* What has come, but not without end: more may come meanwhile. With the lock held */
 static void keepalive_take(const struct keepalive_service *service)
 {
-	while (keepalive_receive(service, MSG_ERRQUEUE) || keepalive_receive(service, 0))
-		;
+	for (int i = 0; i < KEEPALIVE_BATCH; i++) {
+		if (!keepalive_receive(service, MSG_ERRQUEUE) && !keepalive_receive(service, 0))
+			break;
+	}
 }
 
 static void *keepalive_run(void *arg)
@@ -185,7 +188,8 @@ static void *keepalive_run(void *arg)
 	struct pollfd polled[] = {{.fd = service->fd, .events = POLLIN},
 				  {.fd = service->stop, .events = POLLIN}};
 
-	while (!polled[1].revents) {
+	/* a program may close descriptors that are not its own */
+	while (!polled[1].revents && !(polled[0].revents & POLLNVAL)) {
 		if (poll(polled, 2, -1) < 0)
 			continue;
 		pthread_mutex_lock(&keepalive_lock);

@@ -30,6 +30,8 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 	if (ep->xfer->losing)
 		return;
 	ep->xfer->losing = true;
+	/* its last request may end, and its address be nobody's */
+	xfer_peer_hold(peer);
 	/* requests first: then what waits to be sent is nobody's */
 	XFER_PROTO_EACH(ep->xfer, lost, peer, status);
 	xfer_outq_fail(ep, peer->addr, status);
@@ -40,6 +42,7 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 		xfer_lose_sent(ep, peer->addr, status);
 	}
 	ep->xfer->losing = false;
+	xfer_peer_put(peer);
 }
 
 void xfer_lose(struct xfer_ep *ep, fi_addr_t addr, int status)
