@@ -2,12 +2,14 @@
 /*
  * fi_p2p_peerdeath: a peer is killed while large transfers to and from it are under way.
  * The survivor does not crash or hang, goes on talking with another peer, and can close
- * everything soon, whether or not the lost operations ever completed. Below fi_p2p_hosts the
- * peer's host dies with it: nothing tells the survivor then.
+ * everything soon, whether or not the lost operations ever completed. With FI_P2P_PEER_TIMEOUT
+ * set, what it sends from device memory by way of ofi_p2p ends. Below fi_p2p_hosts the peer's
+ * host dies with it: nothing tells the survivor then.
  */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -115,6 +117,7 @@ static int victim(struct side *s)
 	const uint64_t polls = ft_random(&rnd) % 3000;
 	uint64_t lost;
 
+	FT_TRY(good_exchange(s, SURVIVOR, false));
 	FT_TRY(start_transfers(s, SURVIVOR));
 	for (uint64_t i = 0; i < polls; i++)
 		if (ft_progress(&s->ctx) < 0)
@@ -125,10 +128,21 @@ static int victim(struct side *s)
 	return -FI_EOTHER;
 }
 
+/* The others are the core's, which may keep them for ever. */
+static bool sends_end(const struct side *s)
+{
+	return getenv("FI_P2P_PEER_TIMEOUT") && s->proc->opts.iface != FI_HMEM_SYSTEM &&
+	       strstr(s->ctx.info->fabric_attr->prov_name, "ofi_p2p");
+}
+
 static int drain(struct side *s)
 {
 	size_t done = 0, failed = 0;
 
+	if (sends_end(s))
+		for (size_t i = 0; i < TRANSFERS; i++)
+			while (!s->send[i].done)
+				FT_TRY(ft_progress_for(&s->ctx, SETTLE_US));
 	FT_TRY(ft_progress_for(&s->ctx, SETTLE_US));
 	for (size_t i = 0; i < TRANSFERS; i++) {
 		done += s->send[i].done + s->recv[i].done;
@@ -143,6 +157,8 @@ static int drain(struct side *s)
 static int survivor(struct side *s)
 {
 	FT_TRY(good_exchange(s, OTHER, true));
+	/* they know each other */
+	FT_TRY(good_exchange(s, VICTIM, true));
 	FT_TRY(start_transfers(s, VICTIM));
 	while (!ft_oob_closed(s->proc->fd[VICTIM])) {
 		int n = ft_progress(&s->ctx);
@@ -190,6 +206,10 @@ static int run(struct ft_proc *proc)
 	if (proc->opts.prov && !strncmp(proc->opts.prov, "shm", 3))
 		return ft_skip("shm's peers share locks: one that is killed at the wrong "
 			       "moment stops the others, whatever we do");
+	if (ft_link_there() && proc->opts.prov && strstr(proc->opts.prov, "ofi_rxm"))
+		return ft_skip(
+			"ofi_rxm 1.17 crashes in fi_close() if the link to a peer stays cut "
+			"(6 of 12 without ofi_p2p)");
 	s.proc = proc;
 	s.lost_size = (proc->opts.quick ? 8 : 32) * 1048576;
 	FT_TRY(ft_test_hints(proc, &s.ctx));
