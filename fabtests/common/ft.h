@@ -386,10 +386,7 @@ ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *even
 
 /* ---- xfer.c: posting, progress, waiting ---- */
 
-/**
- * struct ft_req - one operation in flight; op_context points at its first member
- * @message:	of a buffer for many messages: called for each, before it is done
- */
+/** struct ft_req - one operation in flight; op_context points at its first member */
 struct ft_req {
 	struct fi_context2 context;
 	bool done;
@@ -397,7 +394,6 @@ struct ft_req {
 	int prov_errno;
 	size_t olen; /* bytes that did not fit, if err is FI_ETRUNC */
 	struct fi_cq_tagged_entry comp;
-	int (*message)(struct ft_req *req, const struct fi_cq_tagged_entry *comp);
 };
 
 enum ft_call {

@@ -243,10 +243,6 @@ static int take_one(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp, c
 		req = ctx->remote;
 	FT_CHECK(req, "%s: a completion without our context", call);
 	FT_CHECK(!req->done, "%s: the same operation completed twice", call);
-	if (req->message && comp->flags & FI_RECV)
-		FT_TRY(req->message(req, comp));
-	if (req->message && !(comp->flags & FI_MULTI_RECV))
-		return 0;
 	req->comp = *comp;
 	req->done = true;
 	return 0;

@@ -248,9 +248,8 @@ int kill_ops_fill(struct kill_side *s)
 
 /* ---- posting ---- */
 
-static int take_message(struct ft_req *req, const struct fi_cq_tagged_entry *comp)
+static int take_message(struct kill_op *op, const struct fi_cq_tagged_entry *comp)
 {
-	struct kill_op *op = (struct kill_op *) ((char *) req - offsetof(struct kill_op, req));
 	const char *start = op->slot.buf->addr + op->slot.off;
 
 	FT_CHECK((char *) comp->buf >= start &&
@@ -261,6 +260,24 @@ static int take_message(struct ft_req *req, const struct fi_cq_tagged_entry *com
 	op->messages++;
 	return ft_verify(op->slot.buf, (size_t) ((char *) comp->buf - op->slot.buf->addr),
 			 comp->len, comp->data);
+}
+
+/* Messages in a buffer for many are checked as they come. The last one is the buffer's end, too. */
+static int took(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp)
+{
+	struct kill_side *s =
+		(struct kill_side *) ((char *) ctx - offsetof(struct kill_side, ctx));
+
+	for (size_t i = 0; i < s->count; i++) {
+		struct kill_op *op = &s->ops[i];
+
+		if (comp->op_context != &op->req || op->part->kind != KILL_MULTI)
+			continue;
+		if (comp->flags & FI_RECV)
+			FT_TRY(take_message(op, comp));
+		return !(comp->flags & FI_MULTI_RECV);
+	}
+	return 0;
 }
 
 static ssize_t post_message(struct kill_side *s, struct kill_op *op)
@@ -279,7 +296,7 @@ static ssize_t post_message(struct kill_side *s, struct kill_op *op)
 		msg.flags = FI_MULTI_RECV;
 		msg.tagged = false;
 		msg.addr = FI_ADDR_UNSPEC;
-		op->req.message = take_message;
+		s->ctx.took = took;
 	} else if (op->part->kind == KILL_SEND_MULTI) {
 		msg.call = FT_SENDDATA;
 		msg.tagged = false;

@@ -3,9 +3,10 @@
  * fi_p2p_silent: peers announce long messages, whose receives are there, and then do not call
  * libfabric for a while. They hold staging memory meanwhile; another peer's messages arrive all the
  * same, though this end's own sends never pause. Then the silent ones speak again, and nothing of
- * theirs is lost.
+ * theirs is lost. With FI_P2P_PEER_TIMEOUT set, they are silent for twice as long: who computes is alive.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ft_test.h"
 
@@ -125,6 +126,7 @@ static int stream(struct side *s, int peer)
 
 static int receiver(struct side *s)
 {
+	const char *timeout = getenv("FI_P2P_PEER_TIMEOUT");
 	struct ft_req req[RANKS][LONG];
 
 	for (int peer = TALKER; peer < RANKS; peer++)
@@ -134,6 +136,8 @@ static int receiver(struct side *s)
 			FT_TRY(post(s, peer, false, TAG_SILENT, i, LEN, &req[peer][i]));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	FT_TRY(stream(s, TALKER));
+	if (timeout)
+		FT_TRY(ft_progress_for(&s->ctx, 2e6 * atoi(timeout)));
 	FT_TRY(tell_silent(s));
 	for (int peer = FIRST_SILENT; peer < RANKS; peer++) {
 		FT_TRY(ft_wait(&s->ctx, req[peer], LONG));
