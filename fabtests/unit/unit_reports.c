@@ -198,6 +198,31 @@ static void test_silence(void **state)
 	conf.peer_timeout = timeout;
 }
 
+/*
+ * What lacks a slot is given ordinary memory after a while, whatever it is: a read or write by way of the
+ * core, too, of which no peer knows.
+ */
+static void test_spare(void **state)
+{
+	const struct core_op op = {.tagged = true, .addr = FAKE_ALIVE};
+	const struct dev_mem none = {.ops = NULL};
+	struct xfer_req *req;
+	struct xfer_ep ep;
+
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	p2p_lock_take(&fake_xfer.lock);
+	req = xfer_req_new(&ep, &op, &none);
+	assert_non_null(req);
+	xfer_set_busy(req);
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(fake_xfer.proto->spare, 0);
+	xfer_progress(&fake_xfer);
+	assert_int_not_equal(fake_xfer.proto->spare, 0);
+	fake_ep_close(&ep);
+	fake_stop();
+}
+
 /* A request that has met the marker @id */
 static struct xfer_req *marked_new(struct xfer_ep *ep, uint64_t flags, void *context,
 				   uint64_t id)
@@ -361,8 +386,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),         cmocka_unit_test(test_closed_meanwhile),
 		cmocka_unit_test(test_closing_often), cmocka_unit_test(test_silence),
-		cmocka_unit_test(test_marker_alone),  cmocka_unit_test(test_abort_first),
-		cmocka_unit_test(test_body_first),
+		cmocka_unit_test(test_spare),         cmocka_unit_test(test_marker_alone),
+		cmocka_unit_test(test_abort_first),   cmocka_unit_test(test_body_first),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -39,7 +39,7 @@ static void xfer_progress_watch(struct xfer *xfer)
 {
 	uint64_t now, passed;
 
-	if (!xfer->open && LIST_EMPTY(&xfer->busy_peers) && !xfer->looks)
+	if (!xfer->busy && !xfer->open && LIST_EMPTY(&xfer->busy_peers))
 		return;
 	now = clock_coarse_ms();
 	passed = now - xfer->watched;
