@@ -657,11 +657,12 @@ static void hello_lost(struct xfer_peer *peer, int status)
 /* It does not know that it was lost. */
 static void hello_stale(struct xfer_peer *peer)
 {
-	struct wire_msg msg = hello_msg(peer->ep, 0);
+	struct wire_msg msg;
 
 	/* it is told once at a time */
 	if (!peer->dead || ctrl_unsent(peer->via, peer->to))
 		return;
+	msg = hello_msg(peer->ep, 0);
 	msg.token = msg.dead = peer->dead;
 	ctrl_send(peer->via, peer->to, &msg);
 }

@@ -81,13 +81,14 @@ static bool post_announced(enum path_proto proto)
 
 /*
  * A peer that has not answered a greeting yet may be announced nothing. What is longer than what a core
- * sends as one message waits for that (@waits); the rest takes the way that is right for all.
+ * sends as one message waits for that (@waits); the rest takes the way that is right for all. @met: the
+ * peer's record, or NULL
  */
 static struct path_choice post_choose(struct xfer_req *req, const struct core_op *op,
-				      bool *waits)
+				      struct xfer_peer **met, bool *waits)
 {
 	struct path_query query = post_query(req->ctx.ep, op, req->len);
-	struct xfer_peer *peer = hello_meet(req->ctx.ep, op->addr, &query);
+	struct xfer_peer *peer = *met = hello_meet(req->ctx.ep, op->addr, &query);
 	struct path_choice choice = pin_choose(req, &query);
 
 	*waits = false;
@@ -102,10 +103,8 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 }
 
 /* What is under way with a known peer is watched, announced or not. */
-static void post_watch(struct xfer_req *req)
+static void post_watch(struct xfer_req *req, struct xfer_peer *peer)
 {
-	struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
-
 	if (req->peer || !peer || peer->state != XFER_PEER_KNOWN)
 		return;
 	xfer_peer_hold(peer);
@@ -120,10 +119,11 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 	struct xfer_ep *ep = req->ctx.ep;
 	const size_t len = req->len;
 	struct path_choice choice;
+	struct xfer_peer *peer;
 	bool waits;
 	ssize_t ret;
 
-	req->path = choice = post_choose(req, op, &waits);
+	req->path = choice = post_choose(req, op, &peer, &waits);
 	if (waits) {
 		xfer_set_busy(req);
 		if (req->state != XFER_GREETING)
@@ -139,7 +139,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 			 mem.ops->name, mem.ordinal, choice.reason);
 		return -FI_EOPNOTSUPP;
 	}
-	post_watch(req);
+	post_watch(req, peer);
 	ret = (*proto)->start(req, op);
 	/* the request may be gone */
 	if (ret)

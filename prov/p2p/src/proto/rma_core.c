@@ -138,7 +138,7 @@ static void rma_core_piece_copied_in(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 
-	if (rndv_piece_copied(piece))
+	if (rndv_copied(piece->req))
 		rma_core_piece_end(piece, status);
 }
 
@@ -159,7 +159,7 @@ static void rma_core_piece_copied_out(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 
-	if (!rndv_piece_copied(piece))
+	if (!rndv_copied(piece->req))
 		return;
 	if (status || piece->req->transfer.status)
 		rma_core_piece_end(piece, status);

@@ -40,6 +40,7 @@
 #include "proto/hello.h"
 #include "xfer/pin.h"
 #include "proto/proto_state.h"
+#include "proto/rndv_pieces.h"
 #include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
 #include "xfer/req_state.h"
@@ -462,10 +463,9 @@ static void rma_served_result_copied(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
 
-	if (xfer_copy_ended(req->ctx.ep))
+	if (!rndv_copied(req))
 		return;
 	req->transfer.in_flight--;
-	req->transfer.copying--;
 	if (!req->transfer.status)
 		req->transfer.status = status;
 	rndv_send_end(req);
@@ -487,12 +487,9 @@ static int rma_served_result_copy(struct xfer_req *req, const struct wire_msg *m
 	req->host = req->slot ? req->slot->addr : req->reserve->addr;
 	memcpy(req->host, msg->payload, msg->payload_len);
 	req->copy.done = rma_served_result_copied;
-	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, req->iov, req->count, req->host,
-			      &req->copy);
-	if (!ret) {
+	ret = rndv_copy(req, COPY_IN, req->iov, req->count, req->host, &req->copy);
+	if (!ret)
 		req->transfer.in_flight++;
-		req->transfer.copying++;
-	}
 	return ret;
 }
 

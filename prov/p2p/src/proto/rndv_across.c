@@ -24,6 +24,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
+#include "proto/rndv_pieces.h"
 #include "proto/rndv_recv.h"
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
@@ -65,7 +66,7 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
  * The sender may have lost us before the copy ended, and then its memory may have been another message's. It
  * loses nobody before a second has passed, but for who ends a connection: then it said so long ago.
  */
-#define RNDV_ACROSS_SURE 500
+#define RNDV_ACROSS_SURE 500 /* [ms] */
 
 static bool rndv_across_late(const struct xfer_req *req)
 {
@@ -77,10 +78,9 @@ static void rndv_copied_across(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
 
-	if (xfer_copy_ended(req->ctx.ep))
+	if (!rndv_copied(req))
 		return;
 	req->transfer.in_flight--;
-	req->transfer.copying--;
 	if (!status && rndv_across_late(req))
 		status = -FI_ECONNABORTED;
 	if (status)
@@ -100,13 +100,10 @@ void rndv_across(struct xfer_req *req, void *from)
 	req->copy.done = rndv_copied_across;
 	xfer_req_move(req, XFER_ACROSS);
 	req->transfer.in_flight++;
-	req->transfer.copying++;
 	req->transfer.done_at = clock_coarse_ms();
-	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_ACROSS, iov, count, from,
-			      &req->copy);
+	ret = rndv_copy(req, COPY_ACROSS, iov, count, from, &req->copy);
 	if (!ret)
 		return;
 	req->transfer.in_flight--;
-	req->transfer.copying--;
 	rndv_recv_fail(req, ret, true);
 }

@@ -114,10 +114,8 @@ static void rndv_lent_copied_in(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
 
-	if (xfer_copy_ended(req->ctx.ep))
-		return;
-	req->transfer.copying--;
-	rndv_lent_end(req, status);
+	if (rndv_copied(req))
+		rndv_lent_end(req, status);
 }
 
 static void rndv_lent_read_one(struct xfer_req *req, int status)
@@ -128,12 +126,9 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 	if (!status && req->mem.ops && req->state == XFER_READING) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
 		req->copy.done = rndv_lent_copied_in;
-		status = xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, iov, count, req->host,
-					 &req->copy);
-		if (!status) {
-			req->transfer.copying++;
+		status = rndv_copy(req, COPY_IN, iov, count, req->host, &req->copy);
+		if (!status)
 			return;
-		}
 	}
 	rndv_lent_end(req, status);
 }

@@ -127,27 +127,31 @@ struct xfer_req *rndv_piece_end(struct rndv_piece *piece)
 	return req;
 }
 
-int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
-		    void (*done)(struct copy *copy, int status))
+int rndv_copy(struct xfer_req *req, enum copy_dir dir, const struct iovec *iov, size_t count,
+	      void *host, struct copy *copy)
 {
-	struct xfer_req *req = piece->req;
-	int ret;
+	int ret = xfer_copy_start(req->ctx.ep, &req->mem, dir, iov, count, host, copy);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	piece->copy.done = done;
-	ret = xfer_copy_start(req->ctx.ep, &req->mem, dir, piece->iov, piece->count,
-			      piece->host, &piece->copy);
 	if (!ret)
 		req->transfer.copying++;
 	return ret;
 }
 
-bool rndv_piece_copied(struct rndv_piece *piece)
+int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
+		    void (*done)(struct copy *copy, int status))
 {
 	xfer_assert_locked(piece->req->ctx.ep->xfer);
-	if (xfer_copy_ended(piece->req->ctx.ep))
+	piece->copy.done = done;
+	return rndv_copy(piece->req, dir, piece->iov, piece->count, piece->host, &piece->copy);
+}
+
+bool rndv_copied(struct xfer_req *req)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (xfer_copy_ended(req->ctx.ep))
 		return false;
-	piece->req->transfer.copying--;
+	req->transfer.copying--;
 	return true;
 }
 

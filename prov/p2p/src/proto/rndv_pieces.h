@@ -48,12 +48,15 @@ struct xfer_req *rndv_piece_end(struct rndv_piece *piece);
 void rndv_piece_drop(struct xfer_ctx *ctx);
 
 /*
- * Starts the copy between a piece's place and its staging memory: 0 or an error. @done begins with
- * rndv_piece_copied(), which is false if the endpoint is closing and the piece must be left alone.
+ * xfer_copy_start() for a transfer, which counts its copies; the second is that of a piece, between its
+ * place and its staging memory. @copy.done begins with rndv_copied(), which is false if the endpoint is
+ * closing and the record must be left alone.
  */
+int rndv_copy(struct xfer_req *req, enum copy_dir dir, const struct iovec *iov, size_t count,
+	      void *host, struct copy *copy);
 int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
 		    void (*done)(struct copy *copy, int status));
-bool rndv_piece_copied(struct rndv_piece *piece);
+bool rndv_copied(struct xfer_req *req);
 
 /*
  * A request that has failed ends when nothing of it is in flight any more. But a core may keep what goes

@@ -109,7 +109,7 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 	struct xfer_req *req = piece->req;
 
-	if (!rndv_piece_copied(piece))
+	if (!rndv_copied(piece->req))
 		return;
 	rndv_piece_end(piece);
 	if (status)

@@ -307,7 +307,7 @@ static void rndv_piece_copied_out(struct copy *copy, int status)
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
 	struct xfer_req *req = piece->req;
 
-	if (!rndv_piece_copied(piece))
+	if (!rndv_copied(piece->req))
 		return;
 	if (status || req->transfer.status) {
 		rndv_piece_end(piece);
