@@ -6,6 +6,7 @@
  */
 #include "unit_fake_core.h"
 
+#include <netinet/in.h>
 #include <rdma/fi_errno.h>
 
 #include "base/conf.h"
@@ -16,6 +17,7 @@
 #include "proto/rndv_plain.h"
 #include "proto/rndv_send.h"
 #include "xfer/ctrl.h"
+#include "xfer/keepalive.h"
 #include "xfer/life.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
@@ -194,6 +196,36 @@ static void test_silence(void **state)
 	assert_int_equal(fake_xfer.cells.used, cells + fake.sent[FAKE_ALIVE] - first);
 	fake_ep_close(&ep);
 	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
+	conf.peer_timeout = timeout;
+}
+
+/* Who has not looked for long has not asked: a peer is lost when it leaves questions unanswered. */
+static void test_held_up(void **state)
+{
+	const struct sockaddr_in name = {.sin_family = AF_INET};
+	const size_t timeout = conf.peer_timeout;
+	struct xfer_peer *peer;
+	struct xfer_ep ep;
+
+	conf.peer_timeout = 1;
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	p2p_lock_take(&fake_xfer.lock);
+	send_long(&ep, FAKE_ALIVE);
+	peer = xfer_peer_find(&ep, FAKE_ALIVE);
+	assert_non_null(peer);
+	/* nothing has the port, and no thread here asks */
+	peer->life.keepalive = keepalive_open(1, 1, &name, sizeof name, true);
+	assert_non_null(peer->life.keepalive);
+	p2p_lock_drop(&fake_xfer.lock);
+
+	fake_xfer.watched -= 10000;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(peer->state, XFER_PEER_KNOWN);
+	silence(1000);
+	assert_int_not_equal(peer->state, XFER_PEER_KNOWN);
+	fake_ep_close(&ep);
 	fake_stop();
 	conf.peer_timeout = timeout;
 }
@@ -386,6 +418,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),         cmocka_unit_test(test_closed_meanwhile),
 		cmocka_unit_test(test_closing_often), cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_held_up),       cmocka_unit_test(test_held_up),
 		cmocka_unit_test(test_spare),         cmocka_unit_test(test_marker_alone),
 		cmocka_unit_test(test_abort_first),   cmocka_unit_test(test_body_first),
 	};

@@ -29,12 +29,15 @@
  * When a quiet peer's process is asked for the first time, and when the peer is probed [ms]. Each next
  * time comes after twice as long: WATCH_PATIENCE times for a probe; for a question as long as there are
  * WATCH_ASKS in the timeout. A process that has not answered yet is asked WATCH_FIRST times in a row.
+ * None is lost before it has left WATCH_UNHEARD questions unanswered: where this process was held up, the
+ * other one may have been, too.
  */
 #define WATCH_ASK 500u
 #define WATCH_PROBE 2000u
 #define WATCH_PATIENCE 6u
 #define WATCH_ASKS 8u
 #define WATCH_FIRST 20u
+#define WATCH_UNHEARD 4u
 
 static void watch_lose(struct xfer_peer *peer, int status)
 {
@@ -70,12 +73,13 @@ static void watch_ask(struct xfer_life *life)
 	const unsigned int answers = keepalive_answers(life->keepalive);
 
 	if (answers != life->answers)
-		life->silent = 0;
+		life->silent = life->unheard = 0;
 	life->answers = answers;
 	if (life->quiet - life->asked < watch_interval(life))
 		return;
 	life->asked = life->quiet;
 	life->asks++;
+	life->unheard++;
 	keepalive_ask(life->keepalive);
 }
 
@@ -99,7 +103,8 @@ static void watch_probe(struct xfer_peer *peer)
 static bool watch_overdue(struct xfer_life *life)
 {
 	if (!conf.peer_timeout || life->silent < 1000 * conf.peer_timeout ||
-	    (life->keeps && !life->answers))
+	    (life->keeps && !life->answers) ||
+	    (life->keepalive && life->unheard < WATCH_UNHEARD))
 		return false;
 	/* the thread may have had no time for an answer that is here */
 	keepalive_drain();

@@ -64,6 +64,7 @@ struct xfer_token {
  * @keeps:	it has said that its process may be asked
  * @answers:	how often that had answered when it was looked at last
  * @asked:	of @quiet, when it was asked; @asks: how often, since it last said anything but PROBE
+ * @unheard:	how often, since the last sign of life
  * @probed, @probes: the same of control messages
  */
 struct xfer_life {
@@ -74,6 +75,7 @@ struct xfer_life {
 	unsigned int answers;
 	unsigned int asked;
 	unsigned int asks;
+	unsigned int unheard;
 	unsigned int probed;
 	unsigned int probes;
 };
@@ -141,7 +143,7 @@ static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 	struct xfer_life *life = &peer->life;
 
 	xfer_assert_locked(peer->ep->xfer);
-	life->quiet = life->silent = life->asked = life->probed = 0;
+	life->quiet = life->silent = life->asked = life->unheard = life->probed = 0;
 	if (news)
 		life->asks = life->probes = 0;
 }
