@@ -206,6 +206,7 @@ void fuzz_msg(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *
 		.count = fuzz_rarely(in, 8) ? UINT32_MAX : 1 + fuzz_pick(in, 4),
 		.status = errors[fuzz_pick(in, FUZZ_COUNT(errors))],
 		.to_sender = kind & 128,
+		.front = kind & 64,
 		.name = known->name,
 		.name_len = known->name_len,
 		.payload = payload,

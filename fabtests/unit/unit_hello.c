@@ -473,6 +473,85 @@ static void test_restart(void **state)
 	close_ep();
 }
 
+/* ---- messages that the core loses ---- */
+
+/* @front and @side messages have gone before it */
+static struct wire_msg probe(uint64_t token, uint32_t front, uint32_t side)
+{
+	return (struct wire_msg){
+		.type = WIRE_PROBE,
+		.flags = WIRE_ASKS | WIRE_COUNTS_FRONT | WIRE_COUNTS_SIDE,
+		.token = token,
+		.transfer = front,
+		.count = side,
+	};
+}
+
+/* A peer tells how much it has sent. It is lost if not all of that has come. */
+static void test_missing(void **state)
+{
+	const struct wire_msg said[] = {
+		{.type = WIRE_ANNOUNCE, .len = 100000, .chunk = 65536, .front = true},
+		{.type = WIRE_FIN, .id = 5},
+		{.type = WIRE_FIN, .id = 6},
+	};
+	struct wire_msg msg, answer;
+
+	open_ep();
+	msg = greet();
+	hear(greeting(WIRE_ANSWERS, msg.grant));
+	for (size_t i = 0; i < UNIT_COUNT(said); i++) {
+		struct wire_msg next = said[i];
+
+		next.token = msg.grant;
+		hear(next);
+	}
+	hear(probe(msg.grant, 1, 2));
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.type, WIRE_PROBE);
+	assert_int_equal(answer.flags, WIRE_COUNTS_FRONT | WIRE_COUNTS_SIDE);
+	/* one that is older counts nothing, and nobody can say too little */
+	hear((struct wire_msg){.type = WIRE_PROBE, .token = msg.grant});
+	hear(probe(msg.grant, 0, 0));
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	hear(probe(msg.grant, 1, 3));
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+	close_ep();
+}
+
+/* A question that is not answered is asked twice; an answer that is not confirmed, as far as is heard, too. */
+static void test_again(void **state)
+{
+	const size_t timeout = conf.hello_timeout;
+	struct wire_msg ask, again;
+	struct xfer_peer *peer;
+
+	open_ep();
+	ask = greet();
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&ep, FAKE_NEW);
+	peer->greeted -= 500 * timeout;
+	p2p_lock_drop(&fake_xfer.lock);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+		assert_int_equal(sent_count(), 2);
+	}
+	assert_true(sent(0, &again));
+	assert_int_equal(again.grant, ask.grant);
+
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	p2p_lock_take(&fake_xfer.lock);
+	hello_remind(peer);
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(sent_count(), 4);
+	hear((struct wire_msg){.type = WIRE_FIN, .token = ask.grant});
+	p2p_lock_take(&fake_xfer.lock);
+	hello_remind(peer);
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(sent_count(), 4);
+	close_ep();
+}
+
 /* ---- others ---- */
 
 /* Nobody is heard without a token. */
@@ -664,6 +743,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_bound),
 		cmocka_unit_test(test_old),

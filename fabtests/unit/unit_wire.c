@@ -103,6 +103,8 @@ static const struct wire_msg good[] = {
 	MSG(FIN, WIRE_ID_MASK, .status = -FI_EIO),
 	MSG(ABORT, 7, .status = -1),
 	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .to_sender = true),
+	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .front = true),
+	MSG(PROBE, 0, .flags = WIRE_COUNTS_FRONT, .transfer = UINT32_MAX),
 	MSG(PROBE, 0),
 	MSG(PROBE, 0, .flags = WIRE_ASKS),
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, TARGET),
@@ -170,6 +172,7 @@ static void same_message(const struct wire_msg *one, const struct wire_msg *othe
 	assert_int_equal(one->count, other->count);
 	assert_int_equal(one->status, other->status);
 	assert_int_equal(one->to_sender, other->to_sender);
+	assert_int_equal(one->front, other->front);
 	assert_int_equal(one->key, other->key);
 	assert_int_equal(one->addr, other->addr);
 	same_offer(&one->offer, &other->offer);

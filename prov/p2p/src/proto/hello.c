@@ -68,6 +68,9 @@
 #define HELLO_LATE (1u << 5)    /* it was said that it has not answered */
 #define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
 #define HELLO_LOST (1u << 7)    /* it was known, and lost */
+#define HELLO_ANSWERED                                                                         \
+	(1u << 8) /* it has answered a greeting, and may not know yet that we know */
+#define HELLO_AGAIN (1u << 9) /* it was asked twice */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -177,16 +180,14 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 	return ret ? ret : (*via)->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
 }
 
-int hello_greet(struct xfer_peer *peer)
+/* Asks who it is */
+static int hello_ask(struct xfer_peer *peer)
 {
 	struct xfer_ep *ep = peer->ep, *via;
 	struct wire_msg msg;
 	fi_addr_t to;
 	int ret;
 
-	xfer_assert_locked(ep->xfer);
-	if (peer->state != XFER_PEER_NEW)
-		return 0;
 	ret = hello_door(ep, peer->addr, &via, &to);
 	if (ret)
 		return ret;
@@ -201,6 +202,20 @@ int hello_greet(struct xfer_peer *peer)
 		return ret;
 	peer->via = via;
 	peer->to = to;
+	return 0;
+}
+
+int hello_greet(struct xfer_peer *peer)
+{
+	int ret;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->state != XFER_PEER_NEW)
+		return 0;
+	ret = hello_ask(peer);
+	if (ret)
+		return ret;
+	peer->facts &= ~HELLO_AGAIN;
 	peer->greeted = clock_coarse_ms();
 	peer->state = XFER_PEER_GREETED;
 	return 0;
@@ -228,12 +243,30 @@ static bool hello_overdue(const struct xfer_peer *peer)
 	       clock_coarse_ms() - peer->greeted >= 1000 * conf.peer_timeout;
 }
 
+/*
+ * A question or its answer may be lost. So it is asked once more when half of the time is over. But where
+ * endpoints shun strangers there is little room for what nobody takes.
+ */
+static void hello_ask_again(struct xfer_peer *peer, uint64_t waited)
+{
+	if (2 * waited < 1000 * conf.hello_timeout || peer->facts & HELLO_AGAIN ||
+	    peer->ep->shuns || xfer_outq_has(peer->via, peer->to))
+		return;
+	peer->facts |= HELLO_AGAIN;
+	hello_ask(peer);
+}
+
 enum xfer_peer_state hello_state(struct xfer_peer *peer)
 {
+	uint64_t waited = clock_coarse_ms() - peer->greeted;
+
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->state != XFER_PEER_GREETED ||
-	    clock_coarse_ms() - peer->greeted < 1000 * conf.hello_timeout)
+	if (peer->state != XFER_PEER_GREETED)
 		return peer->state;
+	if (waited < 1000 * conf.hello_timeout) {
+		hello_ask_again(peer, waited);
+		return peer->state;
+	}
 	/* it cannot have got it, nor anything else */
 	if (xfer_outq_has(peer->via, peer->to)) {
 		if (hello_overdue(peer))
@@ -331,12 +364,6 @@ struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_que
 	/* without memory for a record nothing is announced */
 	query->foreign |= ep->layered && !peer;
 	return peer;
-}
-
-void hello_remind(struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	hello_tell(peer, WIRE_BOARD);
 }
 
 bool hello_reads(const struct xfer_peer *peer)
@@ -510,6 +537,35 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 		keepalive_ask(life->keepalive);
 }
 
+/* The third step. @dead: the token that is dead, if any */
+static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
+{
+	struct wire_msg confirm = hello_msg(peer->ep, WIRE_CONFIRMS);
+
+	confirm.grant = peer->tokens[0].token;
+	confirm.dead = dead;
+	hello_add_board(peer->ep, &confirm);
+	peer->facts |= HELLO_TOLD;
+	/* before all that it is to understand, by whichever way that goes */
+	ctrl_ask(peer, &confirm);
+	if (peer->via != peer->ep)
+		ctrl_tell(peer, &confirm);
+}
+
+/* It has given us another token. What was said with the one before is counted by itself. */
+static void hello_token(struct xfer_peer *peer, uint64_t grant)
+{
+	if (peer->theirs == grant)
+		return;
+	if (peer->said[false] || peer->said[true]) {
+		if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
+			hello_confirm(peer, 0);
+		ctrl_probe(peer, false);
+	}
+	peer->said[false] = peer->said[true] = 0;
+	peer->theirs = grant;
+}
+
 /* It speaks our protocol, and is reached so. */
 static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
 			fi_addr_t to)
@@ -523,9 +579,9 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->facts &= ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST);
 	peer->lost = 0;
 	peer->dead = 0;
+	hello_token(peer, msg->grant);
 	peer->via = via;
 	peer->to = to;
-	peer->theirs = msg->grant;
 	peer->host = msg->key;
 	hello_learn_keepalive(peer, msg);
 	peer->process = msg->process;
@@ -533,25 +589,28 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	hello_learn(peer, msg);
 }
 
+void hello_remind(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	/* the confirmation may be lost, and then it takes us for nobody */
+	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
+		hello_confirm(peer, 0);
+	else if (peer->sends && hello_reads(peer))
+		hello_tell(peer, WIRE_BOARD);
+}
+
 static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	struct xfer_ep *ep = peer->ep, *via;
 	uint64_t dead = peer->dead;
-	struct wire_msg confirm;
+	struct xfer_ep *via;
 	fi_addr_t to;
 
-	if (peer->tokens[0].token != msg->token || hello_route(ep, msg, peer->addr, &via, &to))
+	if (peer->tokens[0].token != msg->token ||
+	    hello_route(peer->ep, msg, peer->addr, &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
-	confirm = hello_msg(ep, WIRE_CONFIRMS);
-	confirm.grant = msg->token;
-	confirm.dead = dead;
-	hello_add_board(ep, &confirm);
-	peer->facts |= HELLO_TOLD;
-	/* before all that it is to understand, by whichever way that goes */
-	ctrl_ask(peer, &confirm);
-	if (via != ep)
-		ctrl_tell(peer, &confirm);
+	peer->facts |= HELLO_ANSWERED;
+	hello_confirm(peer, dead);
 }
 
 /* It has lost us. If that is news, what was under way ends. */
@@ -581,6 +640,7 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	ep->proto->strangers -= peer->state != XFER_PEER_KNOWN && ep->proto->strangers;
 	hello_known(peer, msg, via, to);
+	peer->facts &= ~HELLO_ANSWERED;
 	if (hello_board(peer, msg))
 		hello_tell(peer, WIRE_READS);
 }

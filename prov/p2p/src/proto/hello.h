@@ -57,7 +57,7 @@ bool hello_reads(const struct xfer_peer *peer);
 /* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
 bool hello_was_lost(const struct xfer_peer *peer);
 
-/* It has not answered a note: tells it of our board once more. */
+/* Nothing has come from it for long: tells it once more what it may not have heard. */
 void hello_remind(struct xfer_peer *peer);
 
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */

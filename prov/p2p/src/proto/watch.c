@@ -5,8 +5,8 @@
  *	one end                                                          a peer
  *	nothing for 0.5 s    === question (UDP) =======================> its thread
  *	                     <========================= answer (UDP) ===
- *	nothing for 2 s      --- PROBE(asks) --------------------------> if it calls libfabric
- *	                     <------------------------------- PROBE ---
+ *	nothing for 2 s      --- PROBE(asks, counts) ------------------> if it calls libfabric
+ *	                     <----------------------- PROBE(counts) ---   some are missing: lost
  *
  *	lost                 === dead token (UDP) =====================> ends it, too
  *	                                                                 or has not heard, and goes on
@@ -85,7 +85,6 @@ static void watch_ask(struct xfer_life *life)
 
 static void watch_probe(struct xfer_peer *peer)
 {
-	struct wire_msg msg = {.type = WIRE_PROBE, .flags = WIRE_ASKS};
 	struct xfer_life *life = &peer->life;
 
 	if (life->quiet - life->probed < WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE))
@@ -95,9 +94,8 @@ static void watch_probe(struct xfer_peer *peer)
 	/* what waits finds out as much; and cores may have no room for a dead peer for ever */
 	if (xfer_outq_has(peer->via, peer->to))
 		return;
-	ctrl_tell(peer, &msg);
-	if (peer->sends && hello_reads(peer))
-		hello_remind(peer);
+	hello_remind(peer);
+	ctrl_probe(peer, true);
 }
 
 static bool watch_overdue(struct xfer_life *life)
@@ -146,10 +144,16 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 
 static void watch_probed(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	struct wire_msg answer = {.type = WIRE_PROBE};
+	const uint32_t missing = xfer_peer_missing(msg);
 
 	if (msg->flags & WIRE_ASKS)
-		ctrl_tell(msg->peer, &answer);
+		ctrl_probe(msg->peer, false);
+	if (!missing)
+		return;
+	/* nobody knows what they were about */
+	P2P_WARN("%u control messages of a peer are lost: what is under way with it fails\n",
+		 missing);
+	xfer_peer_lose(msg->peer, -FI_EIO);
 }
 
 const struct xfer_proto watch_proto = {

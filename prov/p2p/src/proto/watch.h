@@ -9,6 +9,9 @@
  *
  * A peer that is silent is sent a control message now and then, too. That is how a core notices that
  * a connection is broken. The peer answers.
+ *
+ * Such a message tells how many others went before it. If the core has lost one, the peers know by that. It
+ * may have been about anything, so all that is under way between the two ends.
  */
 #ifndef P2P_WATCH_H
 #define P2P_WATCH_H

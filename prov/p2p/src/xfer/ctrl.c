@@ -173,23 +173,24 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 
 void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 {
-	struct xfer_peer *stale;
+	struct xfer_token *token = msg->token ? xfer_token_find(ep, msg->token) : NULL;
 	struct xfer_req *req;
 	bool fits;
 
 	xfer_assert_locked(ep->xfer);
-	msg->peer = msg->token ? xfer_peer_of(ep, msg->token) : NULL;
-	stale = msg->peer ? NULL : xfer_peer_stale(ep, msg->token);
-	if (stale) {
-		XFER_PROTO_EACH(ep->xfer, stale, stale);
+	if (token && token->stale) {
+		XFER_PROTO_EACH(ep->xfer, stale, token->peer);
 		return;
 	}
+	msg->peer = token ? token->peer : NULL;
 	if (!msg->peer && msg->type != WIRE_HELLO) {
 		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
 		return;
 	}
-	if (msg->peer)
+	if (msg->peer) {
+		xfer_token_count(token, msg);
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE);
+	}
 	req = ctrl_answered(ep->xfer, msg, &fits);
 	if (fits)
 		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
@@ -441,20 +442,52 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 	return 0;
 }
 
-int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
+/* Sends @msg to a peer that is known, one way or the other */
+static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, bool front)
 {
-	xfer_assert_locked(peer->ep->xfer);
+	int ret;
+
 	if (peer->state != XFER_PEER_KNOWN)
 		return -FI_ENOTCONN;
 	msg->token = peer->theirs;
-	return ctrl_send(peer->via, peer->to, msg);
+	msg->front = front;
+	ret = front ? ctrl_send(peer->ep, peer->addr, msg)
+		    : ctrl_send(peer->via, peer->to, msg);
+	if (!ret)
+		xfer_peer_count(peer, msg);
+	return ret;
+}
+
+void ctrl_probe(struct xfer_peer *peer, bool asks)
+{
+	const uint32_t flags = asks ? WIRE_ASKS : 0;
+	struct wire_msg msg = {
+		.type = WIRE_PROBE,
+		.flags = flags | WIRE_COUNTS_SIDE | WIRE_COUNTS_FRONT,
+		.count = peer->said[false],
+		.transfer = peer->said[true],
+	};
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->via == peer->ep) {
+		ctrl_say(peer, &msg, false);
+		return;
+	}
+	/* nobody knows which of two ways is the faster one */
+	msg.flags = flags | WIRE_COUNTS_SIDE;
+	ctrl_say(peer, &msg, false);
+	msg.flags = WIRE_COUNTS_FRONT;
+	ctrl_say(peer, &msg, true);
+}
+
+int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return ctrl_say(peer, msg, false);
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->state != XFER_PEER_KNOWN)
-		return -FI_ENOTCONN;
-	msg->token = peer->theirs;
-	return ctrl_send(peer->ep, peer->addr, msg);
+	return ctrl_say(peer, msg, true);
 }

@@ -44,6 +44,11 @@ void ctrl_flush(struct xfer_ep *ep);
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg);
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg);
 
+/*
+ * Sends a PROBE each way, if there are two, which tells what was sent before it. @asks: for one in return
+ */
+void ctrl_probe(struct xfer_peer *peer, bool asks);
+
 /* Sends what another version understands: @len bytes, at most WIRE_PLAIN_MSG_MAX. 0 or -FI_ENOMEM */
 int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t len);
 

@@ -37,10 +37,11 @@ struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
 	return peer;
 }
 
-static const struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
+struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
 {
-	const struct xfer_token *found;
+	struct xfer_token *found;
 
+	xfer_assert_locked(ep->xfer);
 	HASH_FIND(hh, ep->tokens, &token, sizeof token, found);
 	return found;
 }
@@ -53,12 +54,37 @@ struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token)
 	return found && !found->stale ? found->peer : NULL;
 }
 
-struct xfer_peer *xfer_peer_stale(const struct xfer_ep *ep, uint64_t token)
+static bool xfer_counts(const struct wire_msg *msg)
 {
-	const struct xfer_token *found = xfer_token_find(ep, token);
+	return msg->type != WIRE_HELLO && msg->type != WIRE_PROBE;
+}
 
-	xfer_assert_locked(ep->xfer);
-	return found && found->stale ? found->peer : NULL;
+void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
+{
+	token->heard[msg->front] += xfer_counts(msg);
+}
+
+void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	peer->said[msg->front] += xfer_counts(msg);
+}
+
+uint32_t xfer_peer_missing(const struct wire_msg *msg)
+{
+	const struct xfer_token *token = xfer_token_find(msg->peer->ep, msg->token);
+	int32_t front = 0, side = 0;
+
+	if (token && msg->flags & WIRE_COUNTS_FRONT)
+		front = (int32_t) (msg->transfer - token->heard[true]);
+	if (token && msg->flags & WIRE_COUNTS_SIDE)
+		side = (int32_t) (msg->count - token->heard[false]);
+	/* a peer that counts too few harms nobody */
+	return (uint32_t) P2P_MAX(front, 0) + (uint32_t) P2P_MAX(side, 0);
+}
+
+bool xfer_peer_spoke(const struct xfer_peer *peer)
+{
+	return peer->tokens[0].heard[false] || peer->tokens[0].heard[true];
 }
 
 void xfer_peer_expire(struct xfer_peer *peer)

@@ -48,10 +48,15 @@ enum xfer_peer_state {
 #define XFER_PEER_USABLE 2
 #define XFER_PEER_TOKENS (2 * XFER_PEER_USABLE)
 
-/* @stale: of a time before the peer was lost */
+/**
+ * struct xfer_token - who may say something to us.
+ * @stale:	of a time before the peer was lost
+ * @heard:	so many messages have come with it, by struct wire_msg.front
+ */
 struct xfer_token {
 	uint64_t token;
 	bool stale;
+	uint32_t heard[2];
 	struct xfer_peer *peer;
 	UT_hash_handle hh;
 };
@@ -86,6 +91,7 @@ struct xfer_life {
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
  * @tokens:	those that it may use, and the ones before; 0: none
  * @theirs:	what we bear in messages to it
+ * @said:	so many messages with that have been sent, by struct wire_msg.front
  * @greeted:	when it was [ms]
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
@@ -106,6 +112,7 @@ struct xfer_peer {
 	enum xfer_peer_state state;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	uint64_t theirs;
+	uint32_t said[2];
 	uint64_t greeted;
 	int lost;
 	uint64_t dead;
@@ -124,9 +131,22 @@ struct xfer_peer {
 struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr);
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Who may use @token; NULL: nobody. The second: who might, before it was lost */
+/* The record of @token, or NULL */
+struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token);
+
+/* Who may use @token; NULL: nobody */
 struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token);
-struct xfer_peer *xfer_peer_stale(const struct xfer_ep *ep, uint64_t token);
+
+/*
+ * How many of a peer's messages have not come, as its probe @msg tells; and that another one has come or
+ * been sent. HELLO and PROBE do not count.
+ */
+uint32_t xfer_peer_missing(const struct wire_msg *msg);
+void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg);
+void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg);
+
+/* Has it said anything but HELLO and PROBE since it was greeted by us? */
+bool xfer_peer_spoke(const struct xfer_peer *peer);
 
 /* From now on it may use @token, in place number @index. 0 or -FI_ENOMEM */
 int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);

@@ -16,7 +16,7 @@ struct wire_head {
 	uint8_t version;
 	uint8_t type;
 	uint8_t to_sender;
-	uint8_t zero;
+	uint8_t front;
 	uint64_t token;
 	uint64_t id;
 	uint64_t len;
@@ -165,6 +165,7 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.version = WIRE_VERSION,
 		.type = msg->type,
 		.to_sender = msg->to_sender,
+		.front = msg->front,
 		.token = htole64(msg->token),
 		.id = htole64(msg->id),
 		.len = htole64(parts & WIRE_GREETING ? msg->dead : msg->len),
@@ -297,7 +298,9 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_CREDIT:
 		return msg->count ? NULL : "a credit of nothing";
 	case WIRE_PROBE:
-		return NULL;
+		return msg->flags & ~(WIRE_ASKS | WIRE_COUNTS_FRONT | WIRE_COUNTS_SIDE)
+			       ? "a probe with unknown flags"
+			       : NULL;
 	case WIRE_HELLO:
 		return wire_check_greeting(msg);
 	case WIRE_FIN:
@@ -392,6 +395,7 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	*msg = (struct wire_msg){
 		.type = head.type,
 		.to_sender = head.to_sender,
+		.front = head.front,
 		.token = le64toh(head.token),
 		.id = le64toh(head.id),
 		.len = le64toh(head.len),

@@ -106,6 +106,13 @@ enum wire_type {
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
 #define WIRE_COMPARE (1u << 3) /* there are compare values */
 
+/*
+ * flags of PROBE, besides WIRE_ASKS: it tells how many messages with its token went before it, but for
+ * HELLO and PROBE
+ */
+#define WIRE_COUNTS_FRONT (1u << 1)
+#define WIRE_COUNTS_SIDE (1u << 2)
+
 /* flags of HELLO, the first of PROBE, too */
 #define WIRE_ASKS (1u << 0)     /* for an answer */
 #define WIRE_ANSWERS (1u << 1)  /* who has asked */
@@ -127,12 +134,15 @@ enum wire_type {
  * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
  *		(enum path_far)
  * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO, PROBE: see above
- * @transfer:	CTS: the receiver's number, for the tags of the pieces
+ * @transfer:	CTS: the receiver's number, for the tags of the pieces. PROBE: how many messages have
+ *		@front, if WIRE_COUNTS_FRONT, modulo 2^32
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
  *		piece but the last
- * @count:	CTS, CREDIT: how many more pieces may be sent
+ * @count:	CTS, CREDIT: how many more pieces may be sent. PROBE: how many messages have
+ *		not, if WIRE_COUNTS_SIDE
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: it comes from the receiving side
+ * @front:	it travels between the applications' own endpoints, also where there are side endpoints
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
  *		read's id. HELLO: @key is the host (struct ipc), @addr where the board is, if WIRE_BOARD.
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or WIRE_LENT
@@ -162,6 +172,7 @@ struct wire_msg {
 	uint32_t count;
 	int32_t status;
 	bool to_sender;
+	bool front;
 	uint64_t key;
 	uint64_t addr;
 	struct ipc_offer offer;
