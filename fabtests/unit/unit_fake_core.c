@@ -58,7 +58,8 @@ static ssize_t fake_send(fi_addr_t addr, const struct iovec *text, void *context
 		.data = data,
 	};
 
-	if (addr == FAKE_DEAD || (op.internal ? fake.no_internal : fake.no_sends))
+	if (addr == FAKE_DEAD || addr >= FAKE_PEERS ||
+	    (op.internal ? fake.no_internal : fake.no_sends))
 		return -FI_EAGAIN;
 	fake.sent[addr]++;
 	if (op.internal && text && text->iov_len <= sizeof op.text) {

@@ -10,7 +10,7 @@
 
 #include "xfer/peer.h"
 
-/* Peers: the core has never room for what goes to the one that is dead */
+/* Peers: the core has never room for what goes to the one that is dead, nor to addresses of nobody */
 enum { FAKE_DEAD, FAKE_ALIVE, FAKE_OTHER, FAKE_KNOWN, FAKE_NEW = FAKE_KNOWN, FAKE_PEERS };
 
 /* The token that a peer bears */

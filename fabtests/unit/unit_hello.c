@@ -15,6 +15,7 @@
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
+#include "xfer/progress.h"
 #include "xfer/reports.h"
 #include "xfer/wire_old.h"
 #include "xfer/xfer_proto.h"
@@ -440,6 +441,46 @@ static void test_strangers(void **state)
 }
 
 /* It has been started anew: what was under way with the former one has ended. */
+static void progress(void)
+{
+	while (xfer_cq_progress(&fake_cq))
+		;
+}
+
+/*
+ * Nobody listens where these names lead. They keep no others waiting, and have one answer waiting each,
+ * which does not wait for ever.
+ */
+static void test_made_up(void **state)
+{
+	const unsigned int names = 40;
+	struct wire_msg answer = greeting(WIRE_ANSWERS, 1);
+	unsigned int used;
+
+	open_ep();
+	used = fake_xfer.cells.used;
+	for (unsigned int i = 0; i < 2 * names; i++) {
+		fake.named = FAKE_PEERS + i % names;
+		hear(greeting(WIRE_ASKS, 0));
+	}
+	assert_in_range(fake_xfer.cells.used - used, names, names + 2);
+	fake.named = FAKE_NEW;
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	progress();
+	assert_int_equal(sent_count(), 1);
+	/* nor do they when they end */
+	used = fake_xfer.cells.used;
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(ctrl_answer(&ep, FAKE_PEERS, &answer, 0), -FI_EALREADY);
+	assert_int_equal(ctrl_answer(&ep, FAKE_PEERS + names, &answer, 0), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(fake_xfer.cells.used, used + 1);
+	for (unsigned int i = 0; i < names; i++)
+		progress();
+	assert_int_equal(fake_xfer.cells.used, used);
+	close_ep();
+}
+
 static void test_restart(void **state)
 {
 	char buf[8];
@@ -742,6 +783,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_mouth),
 		cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_made_up),
 		cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_again),

@@ -466,7 +466,8 @@ static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg
 
 /*
  * The answer goes to the endpoint itself: who is named, and nobody beside it, shall have the token. Only
- * where endpoints shun strangers, the other's messages would be in the answer's way.
+ * where endpoints shun strangers, the other's messages would be in the answer's way. Whoever cannot be
+ * reached takes no more than one place in the queue, and leaves it in the end.
  */
 static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 {
@@ -484,7 +485,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	answer.token = msg->grant;
 	answer.grant = hello_grant(ep, msg);
-	ctrl_send(via, to, &answer);
+	ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME);
 }
 
 /* A peer tells of its board: can it be read here? */

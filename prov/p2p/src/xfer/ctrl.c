@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
@@ -405,12 +406,13 @@ int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t 
 	return 0;
 }
 
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+/* @until: as in struct xfer_out */
+static int ctrl_send_until(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg,
+			   uint64_t until)
 {
 	struct xfer *xfer = ep->xfer;
 	struct ctrl_out *ctrl;
 
-	xfer_assert_locked(ep->xfer);
 	if (ep->closing)
 		return -FI_ECANCELED;
 	ctrl_listen(ep);
@@ -431,15 +433,31 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 		}
 	}
 	ctrl_out_init(ctrl, ep, addr);
+	ctrl->out.until = until;
 	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
 	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
 	ctrl->out.count = 1;
-	if (ep->lends && xfer->passing && !ctrl->reserve)
+	/* nothing that matters may be put behind what is dropped */
+	if (ep->lends && xfer->passing && !ctrl->reserve && !until)
 		ep->letter = &ctrl->out;
 	else
 		xfer_out_post(&ctrl->out);
 	return 0;
+}
+
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+{
+	xfer_assert_locked(ep->xfer);
+	return ctrl_send_until(ep, addr, msg, 0);
+}
+
+int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time)
+{
+	xfer_assert_locked(ep->xfer);
+	if (xfer_outq_answers(ep, addr))
+		return -FI_EALREADY;
+	return ctrl_send_until(ep, addr, msg, clock_coarse_ms() + time);
 }
 
 /* Sends @msg to a peer that is known, one way or the other */

@@ -38,6 +38,12 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 void ctrl_flush(struct xfer_ep *ep);
 
 /*
+ * Answers who may not be whom he says he is: one answer at a time waits for an address (-FI_EALREADY), and no
+ * longer than @time [ms]
+ */
+int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time);
+
+/*
  * Sends @msg to a peer: where answers go, or in the channel of the application's own messages. As above;
  * -FI_ENOTCONN: it is not known any more
  */

@@ -4,9 +4,16 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
 #include "xfer/req_state.h"
+
+/*
+ * Of those that are dropped in the end, so many are tried in a pass: where nobody listens, the core tries to
+ * connect each time.
+ */
+#define XFER_OUT_DOUBTFUL 2
 
 /* ---- one by one ---- */
 
@@ -35,6 +42,7 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 	xfer_assert_locked(ep->xfer);
 	xfer_ctx_init(&out->ctx, ep, done, drop);
 	out->post = xfer_out_send;
+	out->until = 0;
 	out->addr = addr;
 	out->tag = tag;
 }
@@ -47,6 +55,36 @@ static void xfer_ctx_fail(struct xfer_ctx *ctx, ssize_t ret)
 	ctx->done(ctx, &comp);
 }
 
+/* The first one that goes there, or NULL */
+static struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	struct xfer_out *out;
+
+	TAILQ_FOREACH(out, &ep->outq, entry) {
+		if (out->addr == addr)
+			return out;
+	}
+	return NULL;
+}
+
+/* Those behind it have their turn */
+static void xfer_outq_remove(struct xfer_ep *ep, struct xfer_out *out)
+{
+	struct xfer_out *next = TAILQ_NEXT(out, entry);
+
+	TAILQ_REMOVE(&ep->outq, out, entry);
+	while (next && next->addr != out->addr)
+		next = TAILQ_NEXT(next, entry);
+	if (next)
+		next->behind = out->behind;
+}
+
+static void xfer_outq_add(struct xfer_ep *ep, struct xfer_out *out)
+{
+	out->behind = xfer_outq_find(ep, out->addr);
+	TAILQ_INSERT_TAIL(&ep->outq, out, entry);
+}
+
 /* An error is told later, in progress: the caller is still busy with what it sends. */
 void xfer_out_post(struct xfer_out *out)
 {
@@ -56,7 +94,7 @@ void xfer_out_post(struct xfer_out *out)
 	out->ret = TAILQ_EMPTY(&ep->outq) ? out->post(out) : -FI_EAGAIN;
 	if (!out->ret)
 		return;
-	TAILQ_INSERT_TAIL(&ep->outq, out, entry);
+	xfer_outq_add(ep, out);
 	wait_wake_mover(&ep->xfer->wait);
 }
 
@@ -80,22 +118,22 @@ void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
 		blocked->addr[blocked->count++] = addr;
 }
 
-/* One that goes there, or NULL */
-static struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	struct xfer_out *out;
-
-	TAILQ_FOREACH(out, &ep->outq, entry) {
-		if (out->addr == addr)
-			return out;
-	}
-	return NULL;
-}
-
 bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	xfer_assert_locked(ep->xfer);
 	return xfer_outq_find(ep, addr);
+}
+
+bool xfer_outq_answers(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_out *out;
+
+	xfer_assert_locked(ep->xfer);
+	TAILQ_FOREACH(out, &ep->outq, entry) {
+		if (out->addr == addr && out->until)
+			return true;
+	}
+	return false;
 }
 
 void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
@@ -109,28 +147,43 @@ void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 	/* the end of one may take others away */
 	while ((out = xfer_outq_find(ep, addr))) {
-		TAILQ_REMOVE(&ep->outq, out, entry);
+		xfer_outq_remove(ep, out);
 		xfer_ctx_fail(&out->ctx, status);
 	}
 }
 
+/* The core had no room for it. The doubtful take turns, until they are dropped. */
+static void xfer_out_again(struct xfer_out *out)
+{
+	struct xfer_ep *ep = out->ctx.ep;
+
+	if (!out->until)
+		return;
+	xfer_outq_remove(ep, out);
+	if (clock_coarse_ms() < out->until)
+		xfer_outq_add(ep, out);
+	else
+		out->ctx.drop(&out->ctx);
+}
+
 void xfer_outq_flush(struct xfer_ep *ep)
 {
-	struct xfer_blocked blocked = {.count = 0};
+	unsigned int doubtful = XFER_OUT_DOUBTFUL;
 	struct xfer_out *out, *next;
 	ssize_t ret;
 
 	xfer_assert_locked(ep->xfer);
 	for (out = TAILQ_FIRST(&ep->outq); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
-		if (xfer_blocked_has(&blocked, out->addr))
+		if (out->behind || (out->until && !doubtful))
 			continue;
+		doubtful -= out->until != 0;
 		ret = out->ret == -FI_EAGAIN ? out->post(out) : out->ret;
 		if (ret == -FI_EAGAIN) {
-			xfer_blocked_add(&blocked, out->addr);
+			xfer_out_again(out);
 			continue;
 		}
-		TAILQ_REMOVE(&ep->outq, out, entry);
+		xfer_outq_remove(ep, out);
 		if (ret)
 			xfer_ctx_fail(&out->ctx, ret);
 	}

@@ -11,12 +11,16 @@
 /**
  * struct xfer_out - the head of a record that is sent by itself, in any order.
  * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
+ * @behind:	another one for the same address waits before it
+ * @until:	it is dropped if the core has no room until then (clock_coarse_ms()); 0: never
  * @post:	gives it to the core
  * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
  */
 struct xfer_out {
 	struct xfer_ctx ctx;
 	ssize_t ret;
+	bool behind;
+	uint64_t until;
 	ssize_t (*post)(struct xfer_out *out);
 	TAILQ_ENTRY(xfer_out) entry;
 	struct iovec iov[P2P_IOV_MAX];
@@ -48,7 +52,10 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);
 
-/* Sends those that wait. Cores may have no room for a dead peer for ever: the others go on. */
+/*
+ * Sends those that wait. Cores may have no room for a dead peer for ever: however many of those there are,
+ * the others go on.
+ */
 void xfer_outq_flush(struct xfer_ep *ep);
 
 /* Those for @addr fail with @status, and are not sent. Pieces and control messages do so at once. */
@@ -63,5 +70,8 @@ void xfer_sendq_flush(struct xfer_ep *ep);
 /* Does anything in there go to @addr? The same of what is sent by itself */
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
 bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr);
+
+/* The same, of what is dropped in the end (@until) */
+bool xfer_outq_answers(const struct xfer_ep *ep, fi_addr_t addr);
 
 #endif /* P2P_SENDQ_H */
