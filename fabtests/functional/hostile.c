@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_hostile: a victim, its friend, and a liar. The liar runs the core provider alone, and speaks the
+ * protocol as far as it is of use. It knows what an honest peer would, and guesses the rest. Whatever it
+ * says, the victim's other memory stays its own, and its message to the friend arrives.
+ *
+ * The liar speaks version 7 as well, to a victim that does: so this fails on commit 088b4a2.
+ */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "ft_test.h"
+#include "hostile_wire.h"
+#include "mem/ipc_share.h"
+#include "path/info.h"
+
+enum { VICTIM, FRIEND, LIAR, RANKS };
+enum { TAG_BAIT = 1, TAG_GOOD, TAG_DONE };
+
+#define LONG ((size_t) 1 << 20)
+#define LENT ((size_t) 30000)
+#define CHUNK 65536
+#define ROOM (LONG + FT_ROOM)
+#define KEY_SECRET 1
+#define KEY_GOOD 2
+
+/* Messages are lent where others are on their way */
+#define BAITS 4
+
+#define LETTERS 64 /* that the liar can hear at a time */
+#define GRANT 9    /* the liar's token */
+#define FIRST_ID (0x123456ULL << 32)
+#define LAST_ID (FIRST_ID | UINT32_MAX)
+#define GUESSES 16   /* of the ids that come after one that is known */
+#define FLOOD 130000 /* more than there is room for, and less than there are cells */
+#define WRITES 16384
+#define NAMES 4096
+#define ASKERS 4 /* times that descriptors are asked for */
+
+/** struct known - what any peer of the victim's is told */
+struct known {
+	struct ft_name name;
+	uint64_t tag_bit, key, base;
+};
+
+/* @ctx.ep is the core's alone in the liar, which has what comes behind @known */
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct ft_buf mem, shared, host;
+	struct ft_req bait[BAITS], good, done;
+	struct known known;
+	struct ft_name name;
+	int version;
+	uint64_t tag, token, host_id, next_id;
+	struct wire_msg announced; /* the bait */
+	uint64_t asked;            /* by which id, until there is an answer */
+	bool granted;              /* pieces were asked for */
+	size_t pieces;
+	struct ft_req heard[LETTERS];
+	uint8_t ears[LETTERS][WIRE_MSG_MAX];
+};
+
+/**
+ * struct scene - one attack.
+ * @bait, @baits: length and number of the messages that the victim sends to the liar
+ * @early:	the friend's message is under way meanwhile, and its receive comes later
+ * @attack:	in the liar
+ * @recant:	the same, in the end; may be NULL
+ */
+struct scene {
+	const char *name;
+	size_t bait, baits;
+	bool early;
+	int (*attack)(struct side *s);
+	int (*recant)(struct side *s);
+};
+
+static const struct scene *scene;
+
+/* ---- the liar: what it says ---- */
+
+static int letter_send(struct side *s, struct hostile_letter *letter)
+{
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = FT_SEND,
+		.tagged = true,
+		.iov = {{letter->bytes, letter->len}},
+		.count = 1,
+		.addr = s->ctx.peer[VICTIM],
+		.tag = s->tag,
+		.req = &req,
+	};
+
+	letter->len = 0;
+	FT_TRY(ft_post(&s->ctx, &op));
+	return ft_wait(&s->ctx, &req, 1);
+}
+
+static void sign(const struct side *s, struct wire_msg *msg)
+{
+	msg->token = s->token;
+	if (!msg->name) {
+		msg->name = s->name.bytes;
+		msg->name_len = s->name.len;
+	}
+}
+
+static int say(struct side *s, struct wire_msg msg)
+{
+	struct hostile_letter letter = {0};
+
+	sign(s, &msg);
+	FT_CHECK(hostile_add(&letter, s->version, &msg), "a letter is too short");
+	return letter_send(s, &letter);
+}
+
+static int greet(struct side *s, uint32_t step)
+{
+	return say(s, (struct wire_msg){
+			      .type = WIRE_HELLO,
+			      .flags = step | WIRE_FOLLOWS,
+			      .key = s->host_id,
+			      .process = (uint64_t) getpid(),
+			      .grant = GRANT,
+			      .oldest = WIRE_VERSION_OLDEST,
+			      .newest = WIRE_VERSION,
+		      });
+}
+
+static struct wire_msg write_msg(struct side *s)
+{
+	return (struct wire_msg){
+		.type = WIRE_WRITE,
+		.id = s->next_id++,
+		.len = LONG,
+		.chunk = CHUNK,
+		.flags = WIRE_WANT_FIN,
+		.key = s->known.key,
+		.addr = s->known.base,
+	};
+}
+
+/* ---- the liar: what it hears ---- */
+
+static int listen_again(struct side *s, size_t i)
+{
+	struct ft_op op = {
+		.call = FT_RECV,
+		.tagged = true,
+		.iov = {{s->ears[i], sizeof s->ears[i]}},
+		.count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.ignore = ~0ULL,
+		.req = &s->heard[i],
+	};
+
+	return ft_post(&s->ctx, &op);
+}
+
+static int heard_one(struct side *s, const struct wire_msg *msg)
+{
+	if (msg->type == WIRE_ANNOUNCE && !s->announced.id)
+		s->announced = *msg;
+	if (s->asked && msg->id == s->asked &&
+	    (msg->type == WIRE_FIN || msg->type == WIRE_CTS || msg->type == WIRE_ABORT ||
+	     msg->type == WIRE_RESULT)) {
+		s->granted = msg->type == WIRE_CTS;
+		s->asked = 0;
+	}
+	if (msg->type != WIRE_HELLO || s->token)
+		return 0;
+	s->host_id = msg->key;
+	if (msg->flags & WIRE_ASKS)
+		return greet(s, WIRE_ASKS);
+	s->token = msg->grant;
+	return greet(s, WIRE_CONFIRMS);
+}
+
+static int heard_letter(struct side *s, const uint8_t *at,
+			const struct fi_cq_tagged_entry *comp)
+{
+	size_t len = comp->len;
+	struct wire_msg msg;
+
+	s->pieces += (comp->tag & (s->known.tag_bit | WIRE_TAG_PIECE)) ==
+		     (s->known.tag_bit | WIRE_TAG_PIECE);
+	if (!(comp->tag & s->known.tag_bit) || comp->tag & WIRE_TAG_PIECE)
+		return 0;
+	if (!s->version) {
+		s->version = hostile_version(at, len);
+		FT_CHECK(s->version == 7 || s->version == WIRE_VERSION, "version %d",
+			 s->version);
+		/* over cores that mix up a domain's endpoints the tag tells them apart */
+		s->tag = s->known.tag_bit;
+		if (comp->tag != s->tag)
+			s->tag |= wire_name_ident(s->known.name.bytes, s->known.name.len);
+	}
+	while (hostile_read(at, len, s->version, &msg)) {
+		FT_TRY(heard_one(s, &msg));
+		at += msg.size;
+		len -= msg.size;
+	}
+	return 0;
+}
+
+/* Takes what has come. Returns 0, though nothing may have, or an error */
+static int hear(struct side *s)
+{
+	int n = ft_progress(&s->ctx);
+
+	for (size_t i = 0; n >= 0 && i < LETTERS; i++) {
+		if (!s->heard[i].done)
+			continue;
+		FT_TRY(heard_letter(s, s->ears[i], &s->heard[i].comp));
+		FT_TRY(listen_again(s, i));
+	}
+	return n < 0 ? n : 0;
+}
+
+#define HEAR_UNTIL(s, what)                                                                    \
+	do {                                                                                   \
+		while (!(what)) {                                                              \
+			FT_TRY(hear(s));                                                       \
+			FT_TRY(ft_idle(&(s)->ctx));                                            \
+		}                                                                              \
+	} while (0)
+
+/* Says it, and waits for what comes of it. What is to be supplied then is not. */
+static int ask(struct side *s, struct wire_msg msg)
+{
+	s->asked = msg.id;
+	FT_TRY(say(s, msg));
+	HEAR_UNTIL(s, !s->asked);
+	if (!s->granted)
+		return 0;
+	return say(s, (struct wire_msg){
+			      .type = WIRE_ABORT,
+			      .id = msg.id,
+			      .status = -FI_ECANCELED,
+		      });
+}
+
+/* ---- attacks ---- */
+
+/* The victim is offered memory of its own: what lies behind that which the liar was offered */
+static int attack_own_offer(struct side *s)
+{
+	struct wire_msg msg = write_msg(s);
+
+	FT_CHECK(s->announced.flags & WIRE_OFFERED, "device memory is not offered");
+	msg.flags |= WIRE_OFFERED;
+	msg.offer = s->announced.offer;
+	msg.offer.offset += LONG;
+	return ask(s, msg);
+}
+
+/* Answers one question for memory with two descriptors */
+static int answer_twice(int listener)
+{
+	uint8_t question[256], room[CMSG_SPACE(2 * sizeof(int))] = {0};
+	int conn = accept(listener, NULL, NULL), fds[2] = {listener, listener};
+	uint32_t answer[2] = {0};
+	struct iovec iov = {answer, sizeof answer};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = room,
+			     .msg_controllen = sizeof room};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+	bool sent;
+
+	if (conn < 0 || recv(conn, question, sizeof question, 0) < (ssize_t) sizeof *answer)
+		return ft_errno("recv", "a question for memory");
+	memcpy(answer, question, sizeof *answer);
+	*head = (struct cmsghdr){CMSG_LEN(sizeof fds), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(head), fds, sizeof fds);
+	sent = sendmsg(conn, &msg, MSG_NOSIGNAL) == sizeof answer;
+	close(conn);
+	return sent ? 0 : ft_errno("sendmsg", "two descriptors");
+}
+
+/* Memory is offered that is asked for by a socket of the liar's. */
+static int attack_descriptors(struct side *s)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const uint64_t process = (uint64_t) getpid() << 32 | 1;
+	int len = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, IPC_SHARE_NAME,
+			   process);
+	struct pollfd pfd = {.fd = socket(AF_UNIX, SOCK_SEQPACKET, 0), .events = POLLIN};
+	struct wire_msg msg;
+
+	FT_CHECK(s->announced.flags & WIRE_OFFERED, "device memory is not offered");
+	if (bind(pfd.fd, (struct sockaddr *) &address,
+		 (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) len)) ||
+	    listen(pfd.fd, ASKERS))
+		return ft_errno("bind", "where descriptors are asked for");
+	for (size_t i = 0; i < ASKERS; i++) {
+		msg = write_msg(s);
+		msg.flags |= WIRE_OFFERED;
+		msg.offer = (struct ipc_offer){
+			.host = s->announced.offer.host,
+			.process = process,
+			.id = 1,
+			.base = LONG,
+			.size = LONG,
+			.shared = true,
+		};
+		FT_TRY(say(s, msg));
+		HEAR_UNTIL(s, poll(&pfd, 1, 0) == 1);
+		FT_TRY(answer_twice(pfd.fd));
+		FT_TRY(say(s, (struct wire_msg){
+				      .type = WIRE_ABORT,
+				      .id = msg.id,
+				      .status = -FI_ECANCELED,
+			      }));
+	}
+	close(pfd.fd);
+	return 0;
+}
+
+/* Reads by the key of a lent message. @read: whether all of it came */
+static int read_lent(struct side *s, size_t len, bool *read)
+{
+	static char bytes[2 * LENT];
+	struct ft_req req = {0};
+	ssize_t ret;
+
+	while ((ret = fi_read(s->ctx.ep, bytes, len, NULL, s->ctx.peer[VICTIM],
+			      s->announced.addr, s->announced.key, &req)) == -FI_EAGAIN)
+		FT_TRY(hear(s));
+	if (ret)
+		return ft_fail((int) ret, "fi_read", "a lent message");
+	FT_TRY(ft_wait_any_result(&s->ctx, &req, 1));
+	*read = !req.err;
+	return 0;
+}
+
+static int attack_lent_key(struct side *s)
+{
+	bool read;
+
+	FT_CHECK(s->announced.flags & WIRE_LENT, "no message is lent");
+	FT_TRY(read_lent(s, LENT, &read));
+	FT_CHECK(read, "what was lent cannot be read");
+	FT_TRY(read_lent(s, 2 * LENT, &read));
+	FT_CHECK(!read, "the key of a lent message leads to what lies behind it");
+	return 0;
+}
+
+/* The liar guesses ids: those that come after its own. */
+static int guess(struct side *s, struct wire_msg msg)
+{
+	for (uint64_t i = 1; i <= GUESSES; i++) {
+		msg.id = s->announced.id + i;
+		FT_TRY(say(s, msg));
+	}
+	return 0;
+}
+
+/* Another's message is said to have arrived. */
+static int attack_fin(struct side *s)
+{
+	return guess(s, (struct wire_msg){.type = WIRE_FIN});
+}
+
+/* The pieces of another's message are asked for. */
+static int attack_cts(struct side *s)
+{
+	return guess(s, (struct wire_msg){
+				.type = WIRE_CTS,
+				.len = LONG,
+				.chunk = CHUNK,
+				.count = LONG / CHUNK,
+				.transfer = 1,
+				.flags = s->version == 7 ? HOSTILE_ASIDE : 0,
+			});
+}
+
+/* Says @count messages, each of another id, in as few letters as can be */
+static int flood(struct side *s, struct wire_msg msg, size_t count)
+{
+	struct hostile_letter letter = {0};
+
+	sign(s, &msg);
+	for (size_t i = 0; i < count; i++, msg.id++) {
+		if (hostile_add(&letter, s->version, &msg))
+			continue;
+		FT_TRY(letter_send(s, &letter));
+		FT_TRY(hear(s));
+		hostile_add(&letter, s->version, &msg);
+	}
+	return letter_send(s, &letter);
+}
+
+static int attack_announcements(struct side *s)
+{
+	return flood(s,
+		     (struct wire_msg){.type = WIRE_ANNOUNCE,
+				       .id = FIRST_ID,
+				       .len = LONG,
+				       .chunk = CHUNK},
+		     FLOOD);
+}
+
+/* Writes whose bytes never come */
+static int attack_writes(struct side *s)
+{
+	return flood(s, write_msg(s), WRITES);
+}
+
+static int recant_writes(struct side *s)
+{
+	const struct wire_msg abort = {.type = WIRE_ABORT,
+				       .id = FIRST_ID,
+				       .status = -FI_ECANCELED};
+
+	return flood(s, abort, WRITES);
+}
+
+/*
+ * Whoever is answered by name is made up: an address of this host where nobody listens. Each answer makes
+ * the core try to connect.
+ */
+static int attack_names(struct side *s)
+{
+	struct ft_name name = s->name;
+	struct wire_msg msg = {
+		.type = s->version == 7 ? WIRE_READ : WIRE_HELLO,
+		.flags = s->version == 7 ? 0 : WIRE_ASKS,
+		.id = FIRST_ID,
+		.len = s->version == 7 ? LONG : 0,
+		.key = s->known.key,
+		.addr = s->known.base,
+		.process = 1,
+		.grant = GRANT,
+		.oldest = WIRE_VERSION_OLDEST,
+		.newest = WIRE_VERSION,
+		.name = name.bytes,
+		.name_len = name.len,
+	};
+
+	for (uint16_t port = 1; port <= NAMES; port++) {
+		const uint8_t bytes[2] = {(uint8_t) (port >> 8), (uint8_t) port};
+
+		memcpy(name.bytes + 2, bytes, sizeof bytes);
+		msg.id++;
+		FT_TRY(say(s, msg));
+		FT_TRY(hear(s));
+	}
+	return 0;
+}
+
+static const struct scene scenes[] = {
+	{"own-offer", LONG, 1, false, attack_own_offer, NULL},
+	{"descriptors", LONG, 1, false, attack_descriptors, NULL},
+	{"lent-key", LENT, BAITS, false, attack_lent_key, NULL},
+	{"fin", LONG, 1, true, attack_fin, NULL},
+	{"cts", LONG, 1, true, attack_cts, NULL},
+	{"announcements", LONG, 1, false, attack_announcements, NULL},
+	{"writes", LONG, 1, false, attack_writes, recant_writes},
+	{"names", LONG, 1, false, attack_names, NULL},
+};
+
+/* ---- the three ---- */
+
+/* tcp ends the connection to who reads what it may not: there is nothing more to say */
+static bool disconnects(void)
+{
+	return scene->attack == attack_lent_key;
+}
+
+/* Tells the victim when it has read all that was said: requests are served in order. */
+static int liar_done(struct side *s)
+{
+	const struct wire_msg read = {
+		.type = WIRE_READ,
+		.id = LAST_ID,
+		.len = 8,
+		.key = s->known.key,
+		.addr = s->known.base,
+	};
+	struct ft_op op = {
+		.call = FT_SEND,
+		.tagged = true,
+		.addr = s->ctx.peer[VICTIM],
+		.tag = TAG_DONE,
+		.req = &s->done,
+	};
+
+	if (disconnects())
+		return 0;
+	FT_TRY(ask(s, read));
+	ft_op_buf(&op, &s->host, 0, 1);
+	FT_TRY(ft_post(&s->ctx, &op));
+	return ft_wait(&s->ctx, &s->done, 1);
+}
+
+static int liar(struct side *s)
+{
+	s->next_id = FIRST_ID;
+	for (size_t i = 0; i < LETTERS; i++)
+		FT_TRY(listen_again(s, i));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	HEAR_UNTIL(s, s->announced.id);
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	FT_TRY(scene->attack(s));
+	FT_TRY(liar_done(s));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	/* who sends pieces knows by now that they have come */
+	FT_TRY(hear(s));
+	FT_CHECK(!s->pieces, "%zu pieces of the friend's message", s->pieces);
+	if (scene->recant)
+		FT_TRY(scene->recant(s));
+	/* the bait ends as it should */
+	if (!disconnects())
+		FT_TRY(say(s, (struct wire_msg){.type = WIRE_FIN, .id = s->announced.id}));
+	return ft_barrier(s->proc, &s->ctx);
+}
+
+static int message(struct side *s, enum ft_call call, int peer, size_t len, uint64_t tag,
+		   struct ft_req *req)
+{
+	struct ft_op op = {
+		.call = call,
+		.tagged = true,
+		.addr = s->ctx.peer[peer],
+		.tag = tag,
+		.req = req,
+	};
+
+	ft_op_buf(&op, &s->mem, 64, len);
+	return ft_post(&s->ctx, &op);
+}
+
+static int victim_done(struct side *s)
+{
+	struct ft_op op = {
+		.call = FT_RECV,
+		.tagged = true,
+		.addr = s->ctx.peer[LIAR],
+		.tag = TAG_DONE,
+		.req = &s->done,
+	};
+
+	if (disconnects())
+		return 0;
+	ft_op_buf(&op, &s->host, 0, 1);
+	return ft_post(&s->ctx, &op);
+}
+
+/* The friend's answer, where the victim's secret was */
+static int back(struct side *s)
+{
+	const struct ft_slot slot = {&s->mem, ROOM, ROOM, ROOM + 64, LONG};
+	struct ft_op op = {
+		.call = FT_RECV,
+		.tagged = true,
+		.addr = s->ctx.peer[FRIEND],
+		.tag = TAG_GOOD,
+		.req = &s->good,
+	};
+
+	FT_TRY(ft_slot_arm(&slot));
+	ft_op_buf(&op, &s->mem, slot.off, LONG);
+	FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(ft_wait(&s->ctx, &s->good, 1));
+	return ft_slot_check(&slot, LONG, KEY_GOOD, "the friend's answer");
+}
+
+static int victim(struct side *s)
+{
+	const struct ft_slot target = {&s->shared, 0, ROOM, 64, LONG};
+	int before;
+
+	FT_TRY(ft_slot_arm(&target));
+	FT_TRY(victim_done(s));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	for (size_t i = 0; i < scene->baits; i++)
+		FT_TRY(message(s, FT_SEND, LIAR, scene->bait, TAG_BAIT, &s->bait[i]));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	if (scene->early)
+		FT_TRY(message(s, FT_SEND, FRIEND, LONG, TAG_GOOD, &s->good));
+	before = ft_descriptors();
+	if (!disconnects())
+		FT_TRY(ft_wait(&s->ctx, &s->done, 1));
+	FT_CHECK(ft_descriptors() == before, "%d descriptors were open, and now %d", before,
+		 ft_descriptors());
+	FT_TRY(ft_slot_guards(&target, 0, "memory that was not granted was copied"));
+	FT_CHECK(!scene->early || !s->good.done, "a message to the friend ended: %s",
+		 s->good.err ? fi_strerror(s->good.err) : "success");
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	if (!scene->early)
+		FT_TRY(message(s, FT_SEND, FRIEND, LONG, TAG_GOOD, &s->good));
+	FT_TRY(ft_wait(&s->ctx, &s->good, 1));
+	FT_TRY(back(s));
+	FT_TRY(ft_barrier(s->proc, &s->ctx));
+	if (!disconnects())
+		FT_TRY(ft_wait_any_result(&s->ctx, s->bait, scene->baits));
+	return ft_barrier(s->proc, &s->ctx);
+}
+
+static int friend(struct side *s)
+{
+	const struct ft_slot slot = {&s->mem, 0, ROOM, 64, LONG};
+
+	FT_TRY(ft_slot_arm(&slot));
+	for (int i = 0; i < 3; i++)
+		FT_TRY(ft_barrier(s->proc, &s->ctx));
+	FT_TRY(message(s, FT_RECV, VICTIM, LONG, TAG_GOOD, &s->good));
+	FT_TRY(ft_wait(&s->ctx, &s->good, 1));
+	FT_TRY(ft_slot_check(&slot, LONG, KEY_SECRET, "the friend's message"));
+	FT_TRY(ft_slot_fill(&slot, KEY_GOOD));
+	FT_TRY(message(s, FT_SEND, VICTIM, LONG, TAG_GOOD, &s->good));
+	FT_TRY(ft_wait(&s->ctx, &s->good, 1));
+	for (int i = 0; i < 2; i++)
+		FT_TRY(ft_barrier(s->proc, &s->ctx));
+	return 0;
+}
+
+/* What this rank runs, before libfabric looks */
+static int become(struct ft_proc *proc)
+{
+	static char prov[256];
+	char *ours;
+
+	snprintf(prov, sizeof prov, "%s", proc->opts.prov ? proc->opts.prov : "");
+	ours = strstr(prov, ";ofi_p2p");
+	if (!ours || proc->opts.iface == FI_HMEM_SYSTEM)
+		return ft_skip("for device memory below ofi_p2p");
+	/* within a host announcements are notes on boards */
+	if (!strncmp(prov, "shm", 3))
+		return ft_skip("whoever is a peer over shm has its memory");
+	if (scene->attack == attack_lent_key && !strstr(prov, "ofi_rxm"))
+		return ft_skip("messages are lent over ofi_rxm");
+	if (proc->rank != LIAR)
+		return 0;
+	unsetenv("FI_HOOK");
+	*ours = '\0';
+	proc->opts.prov = prov;
+	proc->opts.no_hmem = true;
+	proc->opts.iface = proc->opts.init_iface = FI_HMEM_SYSTEM;
+	return 0;
+}
+
+/* What any peer gets to know of the victim */
+static int introduce(struct side *s)
+{
+	const int fd = s->proc->fd[s->proc->rank == VICTIM ? LIAR : VICTIM];
+
+	if (s->proc->rank == LIAR)
+		return ft_oob_recv(fd, &s->known, sizeof s->known, s->proc->opts.timeout);
+	if (s->proc->rank == FRIEND)
+		return 0;
+	s->known = (struct known){
+		.name = s->name,
+		.tag_bit = info_tag_bit(s->ctx.info->ep_attr->mem_tag_format),
+		.key = s->shared.key,
+		.base = s->shared.base + 64,
+	};
+	return ft_oob_send(fd, &s->known, sizeof s->known);
+}
+
+/* The victim has two messages' worth: what it sends, and behind that what nobody is granted. */
+static int open_side(struct side *s, struct ft_proc *proc)
+{
+	const enum fi_hmem_iface iface = proc->opts.iface;
+	const struct ft_slot slot = {&s->mem, 0, ROOM, 64, LONG};
+	const struct ft_slot secret = {&s->mem, ROOM, ROOM, ROOM, LONG};
+
+	s->proc = proc;
+	FT_TRY(ft_test_hints(proc, &s->ctx));
+	s->ctx.hints->caps |= FI_RMA;
+	FT_TRY(ft_test_open(proc, &s->ctx));
+	FT_TRY(ft_test_connect(proc, &s->ctx));
+	FT_TRY(ft_getname(&s->ctx, &s->name));
+	FT_TRY(ft_buf_alloc(&s->ctx, &s->host, FI_HMEM_SYSTEM, 64));
+	FT_TRY(ft_buf_alloc(&s->ctx, &s->mem, iface, 2 * ROOM));
+	FT_TRY(ft_buf_alloc(&s->ctx, &s->shared, iface, ROOM));
+	FT_TRY(ft_slot_fill(&slot, KEY_SECRET));
+	FT_TRY(ft_slot_fill(&secret, KEY_SECRET));
+	if (proc->rank == VICTIM)
+		FT_TRY(ft_buf_share(&s->ctx, &s->shared, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	return introduce(s);
+}
+
+static int run(struct ft_proc *proc)
+{
+	static int (*const roles[RANKS])(struct side * s) = {victim, friend, liar};
+	static struct side s; /* the provider may hold requests until the very end */
+	int ret = become(proc);
+
+	if (ret)
+		return ret;
+	FT_TRY(open_side(&s, proc));
+	FT_TRY(roles[proc->rank](&s));
+	ft_buf_free(&s.shared);
+	ft_buf_free(&s.mem);
+	ft_buf_free(&s.host);
+	return ft_close(&s.ctx);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "A peer that lies reaches and ends nothing that is not its own.",
+		.scope = FT_SCOPE_TEST | FT_SCOPE_FAULTS,
+		.ranks = RANKS,
+		.may_die = -1,
+		.run = run,
+	};
+	struct ft_opts opts;
+	size_t passed = 0;
+	int ret, result = EXIT_SUCCESS;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	ft_options_parse(&opts, test.scope, test.purpose, argc, argv);
+	opts.wait = FT_WAIT_YIELD;
+	for (size_t i = 0; i < FT_COUNT(scenes); i++) {
+		scene = &scenes[i];
+		if (opts.ops && !strstr(opts.ops, scene->name))
+			continue;
+		printf("%s\n", scene->name);
+		ret = ft_test_round(&test, &opts);
+		passed += ret == EXIT_SUCCESS;
+		if (ret == EXIT_SUCCESS || ret == FT_SKIP)
+			continue;
+		printf("FAILED: --ops %s\n", scene->name);
+		result = EXIT_FAILURE;
+	}
+	return result == EXIT_SUCCESS && !passed ? FT_SKIP : result;
+}
