@@ -392,6 +392,7 @@ int main(int argc, char **argv)
 		TEST(test_announced_twice),
 		TEST(test_offer_forged),
 		TEST(test_offer_stands),
+		TEST(test_stale_pieces),
 	};
 	const struct unit unit = {
 		.tests = tests,

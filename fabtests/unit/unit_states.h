@@ -166,5 +166,6 @@ void test_marked_untracked(void **state);
 void test_announced_twice(void **state);
 void test_offer_forged(void **state);
 void test_offer_stands(void **state);
+void test_stale_pieces(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

@@ -400,3 +400,62 @@ void test_offer_stands(void **state)
 			 -FI_EOPNOTSUPP);
 	scene_close(&scene);
 }
+
+static const struct scene_kind *kind_named(const char *name)
+{
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		if (!strcmp(scene_kinds[i].name, name))
+			return &scene_kinds[i];
+	}
+	fail_msg("nothing is brought to %s", name);
+	return NULL;
+}
+
+/* Another message begins (1) or ends (-1). */
+static void other(int change)
+{
+	p2p_lock_take(&fake_xfer.lock);
+	xfer_busy_add(&fake_xfer, change);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/* The next look at what does not move */
+static void look(void)
+{
+	fake_xfer.watched -= XFER_WATCH;
+	xfer_progress(&fake_xfer);
+}
+
+/*
+ * A sender is lost whose pieces may be on their way to the side endpoint. Their receives are taken back, and
+ * the core discards what comes all the same: one after the other, and again at the next look.
+ */
+void test_stale_pieces(void **state)
+{
+	static const int ends[] = {0, 0, FI_ENOMSG};
+
+	scene_open(&scene, kind_named("pulling, side"));
+	other(1);
+	look();
+	scene_lose(&scene);
+	while (fake.count) {
+		const bool piece = fake.held[0].kind == FAKE_RECV;
+
+		assert_int_equal(fake.held[0].cancelled, piece);
+		scene_end(0, 0, piece ? FI_ECANCELED : 0);
+	}
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	for (unsigned int looks = 0; looks < 2; looks++) {
+		look();
+		for (size_t i = 0; i < UNIT_COUNT(ends); i++) {
+			assert_int_equal(fake.count, 1);
+			assert_int_equal(fake.held[0].flags,
+					 FI_PEEK | FI_DISCARD | FI_COMPLETION);
+			assert_int_equal(fake.held[0].tag, FAKE_TAG_BIT | WIRE_TAG_PIECE);
+			scene_end(0, SCENE_PIECE, ends[i]);
+		}
+		assert_int_equal(fake.count, 0);
+	}
+	other(-1);
+	expect_reports(1);
+}

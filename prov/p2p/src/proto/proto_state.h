@@ -50,6 +50,7 @@ struct proto_domain {
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
+ * @stale:	a peer was lost that may have sent pieces to the side endpoint
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
  */
 struct proto_ep {
@@ -58,6 +59,7 @@ struct proto_ep {
 	unsigned int strangers;
 	unsigned int refusals;
 	uint64_t answers_at;
+	bool stale;
 	unsigned int trial;
 };
 

@@ -88,6 +88,8 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_req *req, *next, *receive;
 	bool held;
 
+	if (peer->via != peer->ep)
+		peer->ep->proto->stale = true;
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
 		     arrival = next_arrival) {
@@ -113,8 +115,14 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 /* Looks after what does not move */
 static void rndv_watch(struct xfer *xfer, unsigned int passed)
 {
+	struct xfer_ep *ep;
+
 	xfer->proto->spare = RNDV_SPARE;
 	rndv_arrivals_watch(xfer, passed);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->side && ep->proto->stale)
+			rndv_stale_discard(ep->side);
+	}
 }
 
 static void rndv_progress(struct xfer *xfer)

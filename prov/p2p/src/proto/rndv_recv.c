@@ -254,6 +254,41 @@ void rndv_pull_starved(struct xfer_req *req)
 		rndv_pull_to(req, 1);
 }
 
+static void rndv_stale_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_ep *side = ctx->ep;
+	const bool found = !comp->err;
+
+	xfer_ctx_free(ctx);
+	if (found)
+		rndv_stale_discard(side);
+}
+
+/*
+ * The sender of a piece has been told that its receive is posted. So a piece without one is stale, whoever
+ * has sent it.
+ */
+void rndv_stale_discard(struct xfer_ep *side)
+{
+	struct xfer_ctx *ctx = side->closing ? NULL : cell_get(&side->xfer->cells);
+	const struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = side->tag_bit | WIRE_TAG_PIECE,
+		.ignore = WIRE_TAG_PIECE - 1,
+		.flags = FI_PEEK | FI_DISCARD | FI_COMPLETION,
+		.context = ctx,
+	};
+
+	xfer_assert_locked(side->xfer);
+	if (!ctx)
+		return;
+	xfer_ctx_init(ctx, side, rndv_stale_discarded, xfer_ctx_free);
+	if (core_post(side->core, &op))
+		xfer_ctx_free(ctx);
+}
+
 void rndv_read_end(struct xfer_req *req, int status)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);

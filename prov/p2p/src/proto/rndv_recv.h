@@ -18,6 +18,12 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 /* Tells the sender of the pieces that have been posted since it was told last */
 void rndv_grant(struct xfer_req *req);
 
+/*
+ * Has the core discard what has come to @side in pieces and is stale: its sender was lost, and its receives
+ * were taken back. Cores with side endpoints read nothing behind it.
+ */
+void rndv_stale_discard(struct xfer_ep *side);
+
 /* The core has read the message; or failed, with @status: what is not in flight of it ends */
 void rndv_read_end(struct xfer_req *req, int status);
 
