@@ -510,8 +510,14 @@ static int survivor(struct kill_side *s)
 static int close_side(struct kill_side *s)
 {
 	const bool rxm = strstr(s->ctx.info->fabric_attr->prov_name, "ofi_rxm");
-	int ret = fi_close(&s->ctx.ep->fid);
+	int ret;
 
+	if (rxm && kill_fetches(s)) {
+		/* tcp (1.17) tells it of a read that ends so, without a context */
+		printf("note: ofi_rxm may crash in fi_close() amid a read from a silent peer\n");
+		return FT_SKIP;
+	}
+	ret = fi_close(&s->ctx.ep->fid);
 	if (ret)
 		return ft_fail(ret, "fi_close", "endpoint");
 	s->ctx.ep = NULL;

@@ -147,10 +147,12 @@ bool kill_posted(const struct kill_side *s);
 
 /**
  * kill_must_end() - does it end by itself, with success or an error, whatever becomes of the peer? Not where
- * it is the core's alone, or the core has a part in the application's own host memory. A receive
- * does once it has met a message: see kill_cancel().
+ * it is the core's alone, or the core has a part in the application's own host memory, or it may be
+ * fetching a message that comes whole. A receive does once it has met a message: see kill_cancel().
  */
 bool kill_must_end(const struct kill_side *s, const struct kill_op *op);
+/** kill_fetches() - may the core still be fetching a message that comes whole, from a peer that has stopped? */
+bool kill_fetches(const struct kill_side *s);
 /** kill_receives() - is it one that may never have met a message? */
 bool kill_receives(const struct kill_op *op);
 /** kill_cancel() - cancel all receives that have not ended: those that have met no message end so */

@@ -329,14 +329,32 @@ static ssize_t post_once(struct kill_side *s, struct kill_op *op)
 	}
 }
 
+/* The first message that could be lent travels whole. */
+static bool receives_first_lent(const struct kill_op *op)
+{
+	return op->part->kind == KILL_RECV && op->part->len == LENT && !(op->key & 0xff);
+}
+
 /*
- * The first message that could be lent travels whole. A receive that meets one of a lost peer is the core's
- * alone: ofi_rxm (1.17) crashes when it reads from a connection that is no more.
+ * A receive that meets a whole message of a lost peer is the core's alone: ofi_rxm (1.17) crashes when it reads
+ * from a connection that is no more.
  */
 static bool meets_whole(const struct kill_side *s, const struct kill_op *op)
 {
 	return s->plan->fate != KILL_LATE && op->part->when == KILL_AFTER &&
-	       kill_receives(op) && op->part->len == LENT && !(op->key & 0xff);
+	       receives_first_lent(op);
+}
+
+/*
+ * The core may be fetching a message that travels whole when its sender stops for good: then it has the receive,
+ * and does not give it back. Short messages arrive at once.
+ */
+static bool may_be_fetched(const struct kill_side *s, const struct kill_op *op)
+{
+	const bool host = op->part->kind == KILL_RECV && op->part->len > SHORT &&
+			  !s->plan->device[s->peer];
+
+	return s->plan->fate == KILL_STOP && (host || receives_first_lent(op));
 }
 
 /* What cannot be posted any more to a peer that is lost is not posted: nothing will come of it. */
@@ -372,7 +390,19 @@ bool kill_must_end(const struct kill_side *s, const struct kill_op *op)
 {
 	/* who has not been greeted yet is not known to keep alive; the core has such messages whole */
 	return op->posted && ft_is_p2p(&s->ctx) && s->plan->device[s->proc->rank] &&
-	       (!on_remote(op->part) || s->plan->device[s->peer]) && !s->plan->cold;
+	       (!on_remote(op->part) || s->plan->device[s->peer]) && !s->plan->cold &&
+	       !may_be_fetched(s, op);
+}
+
+bool kill_fetches(const struct kill_side *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct kill_op *op = &s->ops[i];
+
+		if (op->posted && !op->req.done && may_be_fetched(s, op))
+			return true;
+	}
+	return false;
 }
 
 void kill_cancel(struct kill_side *s)
