@@ -523,6 +523,8 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
+	/* a question sent before its confirmation is here: it has its answer, though the thread had no time */
+	keepalive_drain();
 	if (life->keeps && peer->process == msg->process)
 		return;
 	keepalive_close(life->keepalive);
