@@ -61,11 +61,13 @@ static bool xfer_counts(const struct wire_msg *msg)
 
 void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
 {
+	xfer_assert_locked(token->peer->ep->xfer);
 	token->heard[msg->front] += xfer_counts(msg);
 }
 
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
 {
+	xfer_assert_locked(peer->ep->xfer);
 	peer->said[msg->front] += xfer_counts(msg);
 }
 
@@ -74,6 +76,7 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg)
 	const struct xfer_token *token = xfer_token_find(msg->peer->ep, msg->token);
 	int32_t front = 0, side = 0;
 
+	xfer_assert_locked(msg->peer->ep->xfer);
 	if (token && msg->flags & WIRE_COUNTS_FRONT)
 		front = (int32_t) (msg->transfer - token->heard[true]);
 	if (token && msg->flags & WIRE_COUNTS_SIDE)
@@ -84,6 +87,7 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg)
 
 bool xfer_peer_spoke(const struct xfer_peer *peer)
 {
+	xfer_assert_locked(peer->ep->xfer);
 	return peer->tokens[0].heard[false] || peer->tokens[0].heard[true];
 }
 
