@@ -252,6 +252,11 @@ static int run(struct ft_proc *proc)
 		proc->opts.rounds = 1;
 	for (size_t i = 0; i < FT_COUNT(parameters); i++)
 		setenv(parameters[i][0], parameters[i][1], 0);
+	/*
+	 * As many peers as an endpoint has. ofi_rxm's queues have room for 256 completions of each, and go round
+	 * in it: for 1,024 peers, its default, each endpoint would touch 12 MiB by and by.
+	 */
+	setenv("FI_UNIVERSE_SIZE", proc->rank ? "1" : "64", 0);
 	ret = load_open(load);
 	if (!ret)
 		ret = run_rounds(load);
