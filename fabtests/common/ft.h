@@ -173,6 +173,7 @@ struct ft_opts {
 	uint64_t seed;
 	long seconds; /* for the stress program; 0: as many rounds as are asked for */
 	uint64_t first, rounds;
+	uint64_t bursts; /* of short messages, for the load program */
 	bool flat;
 	const char *ops;
 	const char *fate;

@@ -41,6 +41,7 @@ enum {
 	OPT_AUTO,
 	OPT_EXPECT_GDRCOPY,
 	OPT_FLAT,
+	OPT_BURSTS,
 };
 
 struct option_row {
@@ -126,6 +127,8 @@ static const struct option_row rows[] = {
 	 "fail if no device memory was copied by way of gdrcopy (on the emulator)"},
 	{OPT_FLAT, "flat", no_argument, FT_SCOPE_STRESS | FT_SCOPE_LOAD, "",
 	 "fail if memory, descriptors or mappings grow after half of --seconds"},
+	{OPT_BURSTS, "bursts", required_argument, FT_SCOPE_LOAD, " NUMBER",
+	 "bursts of short messages with each peer, both ways, in a round (16)"},
 	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE, "", "one JSON object a line"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
@@ -422,6 +425,9 @@ static void apply_test(struct ft_opts *opts, int letter, const char *arg)
 	case OPT_FLAT:
 		opts->flat = true;
 		break;
+	case OPT_BURSTS:
+		opts->bursts = number(arg, letter, 0, 1000000);
+		break;
 	case OPT_JSON:
 		opts->json = true;
 		break;
@@ -495,6 +501,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.inject_size = -1,
 		.timeout = 60,
 		.expect_path = -1,
+		.bursts = 16,
 		.seed = (uint64_t) time(NULL),
 		.no_hmem = ft_hook_active(),
 		/* on a lone processor, a spinning process would keep its peers from running */

@@ -6,6 +6,7 @@
  *
  *	load_side.c	endpoints and memory of one process
  *	load_ends.c	what is done at each end of a lane
+ *	load_burst.c	the same for bursts of short messages
  *	load.c		the kinds of lanes; rounds; whether it was fair
  *
  * Both ends know a lane's operations beforehand: all that there is to an operation follows from the seed, the
@@ -14,11 +15,12 @@
 #ifndef FT_LOAD_H
 #define FT_LOAD_H
 
+#include <limits.h>
 #include <stdatomic.h>
 
 #include "stress.h"
 
-#define LOAD_KINDS_MAX 16
+#define LOAD_KINDS_MAX 32
 #define LOAD_SPOKES_MAX 63
 #define LOAD_MULTIS 2 /* buffers of the hub for many messages */
 #define LOAD_MULTI_LEN ((size_t) 256 << 10)
@@ -46,7 +48,7 @@ struct load_role {
 };
 
 extern const struct load_role load_send, load_send_untagged, load_recv, load_peek, load_multi,
-	load_put, load_add;
+	load_put, load_add, load_burst_send, load_burst_recv;
 
 /**
  * struct load_kind - a kind of lane.
@@ -57,7 +59,8 @@ extern const struct load_role load_send, load_send_untagged, load_recv, load_pee
  * @device:	is the memory a device's, where the operation begins and at the other end
  * @least:	bytes
  * @most:	bytes
- * @count:	operations of a lane in a round; with -q so many
+ * @count:	operations of a lane in a round; LOAD_BURSTS: as many as --bursts says
+ * @burst:	an operation is so many messages of one length, all of them under way at once; 0: it is one
  * @start:	the role of the end that begins
  * @take:	that of the other end; NULL: it calls nothing
  */
@@ -70,8 +73,10 @@ struct load_kind {
 	size_t least, most;
 	unsigned int count;
 	const struct load_role *start, *take;
+	unsigned int burst;
 };
 
+#define LOAD_BURSTS UINT_MAX
 #define LOAD_OURS (1U << 31)
 #define LOAD_ALIKE (1U << 30)
 
@@ -84,6 +89,7 @@ extern const size_t load_kind_count;
  * @number:	of the operation; @target: those before this one are to be done
  * @phase:	of the operation
  * @sum:	of atomic operations: what the target has
+ * @part:	the messages of a burst; @ended: so many of them have
  */
 struct load_end {
 	struct ft_req req; /* first: op_context */
@@ -94,6 +100,8 @@ struct load_end {
 	int phase;
 	bool prepared, posted;
 	uint64_t sum[LOAD_ELEMENTS];
+	struct ft_req *part;
+	unsigned int ended;
 };
 
 /* A buffer of the hub's for many messages */
@@ -151,14 +159,24 @@ struct load {
 
 /** load_count() - one of @end's operations is over: the next one may begin */
 void load_count(struct load *load, struct load_end *end);
+/** load_share() - operations of a lane in a round */
+unsigned int load_share(const struct load *load, const struct load_kind *kind);
 
 /* ---- load_ends.c ---- */
 
 /** load_step() - does what there is to do at @end. 1: something, 0: nothing, or -FI_E* */
 int load_step(struct load *load, struct load_end *end);
-/** load_key() - of an operation's data; load_size() has its bytes */
+/** load_key() - of an operation's data; load_size() has its bytes, or those of each message of a burst */
 uint64_t load_key(const struct load_end *end, uint64_t number);
 size_t load_size(const struct load *load, const struct load_end *end);
+/** load_shift() - how far an operation's data lies behind where it could begin [0 to LOAD_MARGIN - 1] */
+size_t load_shift(const struct load *load, const struct load_end *end);
+/** load_name() - the operation in words, until the next call */
+const char *load_name(const struct load_end *end);
+/** load_ready() - how many of a lane's operations have their receives; NULL: nobody waits for them */
+_Atomic uint64_t *load_ready(struct load *load, const struct load_end *end);
+/** load_op() - @call for the operation's message, but for its buffer and request */
+struct ft_op load_op(const struct load *load, const struct load_end *end, enum ft_call call);
 /** load_took() - takes a completion of a buffer for many messages: see struct ft_ctx */
 int load_took(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp);
 /** load_multi_post() - posts such a buffer, if there is room */
@@ -167,6 +185,11 @@ int load_multi_post(struct load *load, struct load_multi_buf *multi);
 size_t load_stride(const struct load_kind *kind);
 /** load_check_targets() - nothing was written beside what was to be written */
 int load_check_targets(struct load *load);
+
+/* ---- load_burst.c ---- */
+
+/** load_burst_over() - have all messages of the burst ended? */
+bool load_burst_over(struct load_end *end);
 
 /* ---- load_side.c ---- */
 

@@ -31,19 +31,23 @@ size_t load_size(const struct load *load, const struct load_end *end)
 	return kind->least + chance(load, end, end->number) % (kind->most - kind->least + 1);
 }
 
+size_t load_shift(const struct load *load, const struct load_end *end)
+{
+	return (chance(load, end, end->number) >> 32) % LOAD_MARGIN;
+}
+
 size_t load_stride(const struct load_kind *kind)
 {
-	return kind->most + 3 * LOAD_MARGIN;
+	return kind->burst ? kind->burst * (kind->most + LOAD_MARGIN)
+			   : kind->most + 3 * LOAD_MARGIN;
 }
 
 /* Where an operation's data is; atomic operations want it aligned, others do not get it so */
 static struct ft_slot slot_of(struct load *load, const struct load_end *end, int which)
 {
 	const size_t base = end->spoke * load_stride(end->kind), len = load_size(load, end);
-	size_t shift = (chance(load, end, end->number) >> 32) % LOAD_MARGIN;
+	const size_t shift = end->kind->caps & FI_ATOMIC ? 0 : load_shift(load, end);
 
-	if (end->kind->caps & FI_ATOMIC)
-		shift = 0;
 	return (struct ft_slot){
 		.buf = &load->mem[end->lane][which],
 		.base = base,
@@ -53,7 +57,7 @@ static struct ft_slot slot_of(struct load *load, const struct load_end *end, int
 	};
 }
 
-static const char *name_of(const struct load_end *end)
+const char *load_name(const struct load_end *end)
 {
 	static char text[128];
 
@@ -62,20 +66,26 @@ static const char *name_of(const struct load_end *end)
 	return text;
 }
 
+struct ft_op load_op(const struct load *load, const struct load_end *end, enum ft_call call)
+{
+	return (struct ft_op){
+		.call = call,
+		.tagged = true,
+		.addr = load->peer[load->proc->rank ? 0 : end->spoke],
+		.tag = (uint64_t) end->lane << SPOKE_BITS | end->spoke,
+		.data = load_key(end, end->number) & UINT32_MAX,
+	};
+}
+
 static ssize_t post_message(struct load *load, struct load_end *end, enum ft_call call,
 			    bool tagged, uint64_t flags)
 {
 	const struct ft_slot slot = slot_of(load, end, MAIN);
-	struct ft_op op = {
-		.call = call,
-		.tagged = tagged,
-		.addr = load->peer[load->proc->rank ? 0 : end->spoke],
-		.tag = (uint64_t) end->lane << SPOKE_BITS | end->spoke,
-		.data = (load_key(end, end->number)) & UINT32_MAX,
-		.flags = flags,
-		.req = &end->req,
-	};
+	struct ft_op op = load_op(load, end, call);
 
+	op.tagged = tagged;
+	op.flags = flags;
+	op.req = &end->req;
 	ft_op_buf(&op, slot.buf, slot.off, slot.len);
 	return ft_post_once(load_ctx(load, end), &op);
 }
@@ -105,7 +115,7 @@ static int holds(struct load *load, struct load_end *end, int which)
 {
 	const struct ft_slot slot = slot_of(load, end, which);
 
-	FT_TRY(ft_slot_check(&slot, slot.len, load_key(end, end->number), name_of(end)));
+	FT_TRY(ft_slot_check(&slot, slot.len, load_key(end, end->number), load_name(end)));
 	return 1;
 }
 
@@ -114,14 +124,14 @@ static int sent(struct load *load, struct load_end *end)
 	return holds(load, end, MAIN);
 }
 
-static _Atomic uint64_t *ready_of(struct load *load, const struct load_end *end)
+_Atomic uint64_t *load_ready(struct load *load, const struct load_end *end)
 {
 	return load->ready ? &load->ready[end->lane * LOAD_SPOKES_MAX + end->spoke] : NULL;
 }
 
 static ssize_t post_send(struct load *load, struct load_end *end)
 {
-	_Atomic uint64_t *ready = ready_of(load, end);
+	_Atomic uint64_t *ready = load_ready(load, end);
 
 	if (ready && *ready <= end->number)
 		return -FI_EAGAIN;
@@ -143,7 +153,7 @@ const struct load_role load_send_untagged = {
 
 static ssize_t post_recv(struct load *load, struct load_end *end)
 {
-	_Atomic uint64_t *ready = ready_of(load, end);
+	_Atomic uint64_t *ready = load_ready(load, end);
 	ssize_t ret = post_message(load, end, FT_RECV, true, 0);
 
 	if (!ret && ready)
@@ -154,7 +164,7 @@ static ssize_t post_recv(struct load *load, struct load_end *end)
 static int received(struct load *load, struct load_end *end)
 {
 	FT_CHECK(end->req.comp.len == load_size(load, end), "%s: %zu bytes instead of %zu",
-		 name_of(end), end->req.comp.len, load_size(load, end));
+		 load_name(end), end->req.comp.len, load_size(load, end));
 	return holds(load, end, MAIN);
 }
 
@@ -171,15 +181,10 @@ enum { PEEK, CLAIM };
 
 static ssize_t post_peek(struct load *load, struct load_end *end)
 {
-	const struct ft_op peek = {
-		.call = FT_RECVMSG,
-		.tagged = true,
-		.addr = load->peer[load->proc->rank ? 0 : end->spoke],
-		.tag = (uint64_t) end->lane << SPOKE_BITS | end->spoke,
-		.flags = FI_PEEK | FI_CLAIM | FI_COMPLETION,
-		.req = &end->req,
-	};
+	struct ft_op peek = load_op(load, end, FT_RECVMSG);
 
+	peek.flags = FI_PEEK | FI_CLAIM | FI_COMPLETION;
+	peek.req = &end->req;
 	if (end->phase == CLAIM)
 		return post_message(load, end, FT_RECVMSG, true, FI_CLAIM | FI_COMPLETION);
 	return ft_post_once(load_ctx(load, end), &peek);
@@ -194,7 +199,7 @@ static int peeked(struct load *load, struct load_end *end)
 	if (end->req.err || end->phase++ == CLAIM)
 		return received(load, end);
 	FT_CHECK(end->req.comp.len == load_size(load, end), "%s: the peek says %zu bytes",
-		 name_of(end), end->req.comp.len);
+		 load_name(end), end->req.comp.len);
 	return 0;
 }
 
@@ -239,11 +244,11 @@ static int take_message(struct load *load, const struct load_multi_buf *multi,
 	FT_CHECK(end && end->role == &load_multi, "data %#" PRIx64 " is no lane's", comp->data);
 	key = load_key(end, end->number);
 	FT_CHECK((uint32_t) key == comp->data && end->number < end->target,
-		 "%s: data %#" PRIx64 " instead of %#" PRIx64, name_of(end), comp->data,
+		 "%s: data %#" PRIx64 " instead of %#" PRIx64, load_name(end), comp->data,
 		 key & UINT32_MAX);
 	FT_CHECK(comp->len == load_size(load, end) && off < LOAD_MULTI_LEN &&
 			 comp->len <= LOAD_MULTI_LEN - off,
-		 "%s: %zu bytes at %zd", name_of(end), comp->len, (ssize_t) off);
+		 "%s: %zu bytes at %zd", load_name(end), comp->len, (ssize_t) off);
 	FT_TRY(ft_verify(&multi->buf, off, comp->len, key));
 	load_count(load, end);
 	return 0;
@@ -300,7 +305,8 @@ static int put(struct load *load, struct load_end *end)
 	if (end->phase++ == READ)
 		return holds(load, end, BACK);
 	FT_TRY(ft_slot_arm(&back));
-	FT_CHECK(holds(load, end, MAIN) == 1, "%s: what was written has changed", name_of(end));
+	FT_CHECK(holds(load, end, MAIN) == 1, "%s: what was written has changed",
+		 load_name(end));
 	return 0;
 }
 
@@ -338,10 +344,10 @@ static int added(struct load *load, struct load_end *end)
 	uint64_t operand[LOAD_ELEMENTS];
 	unsigned char *mem;
 
-	FT_TRY(ft_slot_guards(&back, back.len, name_of(end)));
+	FT_TRY(ft_slot_guards(&back, back.len, load_name(end)));
 	FT_TRY(ft_slot_read(&back, &mem));
 	FT_CHECK(!memcmp(mem + LOAD_MARGIN, end->sum, sizeof(end->sum)),
-		 "%s: not the sum of those before", name_of(end));
+		 "%s: not the sum of those before", load_name(end));
 	ft_pattern_fill(operand, sizeof(operand), load_key(end, end->number));
 	for (int i = 0; i < LOAD_ELEMENTS; i++)
 		end->sum[i] += operand[i];
@@ -367,25 +373,30 @@ int load_check_targets(struct load *load)
 		slot.room = load_stride(end->kind);
 		slot.off = slot.base + LOAD_MARGIN;
 		slot.len = slot.room - 2 * LOAD_MARGIN;
-		FT_TRY(ft_slot_guards(&slot, slot.len, name_of(end)));
+		FT_TRY(ft_slot_guards(&slot, slot.len, load_name(end)));
 	}
 	return 0;
 }
 
 /* ---- a step ---- */
 
+static bool over(struct load_end *end)
+{
+	return end->part ? load_burst_over(end) : end->req.done;
+}
+
 int load_step(struct load *load, struct load_end *end)
 {
 	ssize_t ret;
 
-	if (!end->role || !end->role->post || (end->posted && !end->req.done))
+	if (!end->role || !end->role->post || (end->posted && !over(end)))
 		return 0;
 	if (end->posted) {
 		end->posted = false;
 		ret = end->role->ended(load, end);
 		if (ret < 0 || end->req.err)
 			return ft_fail(end->req.err ? -end->req.err : (int) ret, "operation",
-				       "%s", name_of(end));
+				       "%s", load_name(end));
 		if (ret)
 			load_count(load, end);
 	}
@@ -403,5 +414,5 @@ int load_step(struct load *load, struct load_end *end)
 	if (!ret)
 		return 1;
 	end->posted = false;
-	return no_room(load, ret) ? 0 : ft_fail((int) ret, "posting", "%s", name_of(end));
+	return no_room(load, ret) ? 0 : ft_fail((int) ret, "posting", "%s", load_name(end));
 }

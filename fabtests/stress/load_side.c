@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Endpoints and memory of one process: see load.h. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "load.h"
@@ -133,6 +134,12 @@ static int open_kind(struct load *load, unsigned int lane)
 			.lane = lane,
 			.spoke = spoke,
 		};
+	for (size_t i = load->end_count - load->spokes; kind->burst && i < load->end_count;
+	     i++) {
+		load->end[i].part = calloc(kind->burst, sizeof(*load->end[i].part));
+		if (!load->end[i].part)
+			return ft_fail(-FI_ENOMEM, "calloc", "%u requests", kind->burst);
+	}
 	return role ? 0 : arm_targets(load, lane);
 }
 
@@ -229,5 +236,7 @@ int load_close(struct load *load)
 	}
 	for (int i = 0; i < LOAD_MULTIS; i++)
 		ft_buf_free(&load->multi[i].buf);
+	for (size_t i = 0; i < load->end_count; i++)
+		free(load->end[i].part);
 	return ft_close(&load->ctx[0]);
 }
