@@ -118,28 +118,59 @@ static bool compared(const struct load *load, unsigned int lane)
 	return lane == LOAD_ALL || load_kinds[lane].quirks & LOAD_ALIKE;
 }
 
-static int check_fair(const struct load *load, unsigned int lane, const char *name, bool say)
+/* The spokes that had done least and most */
+static void find_extremes(const struct load *load, unsigned int lane, unsigned int *least,
+			  unsigned int *most)
 {
-	const struct load_tally *tally = &load->tally[lane];
-	unsigned int least = 0, most = 0;
+	const uint64_t *half = load->tally[lane].half;
 
-	if (!tally->count)
-		return 0;
+	*least = *most = 0;
 	for (unsigned int spoke = 1; spoke < load->spokes; spoke++) {
-		if (tally->half[spoke] < tally->half[least])
-			least = spoke;
-		if (tally->half[spoke] > tally->half[most])
-			most = spoke;
+		if (half[spoke] < half[*least])
+			*least = spoke;
+		if (half[spoke] > half[*most])
+			*most = spoke;
 	}
-	if (say)
+}
+
+static const char *lane_name(const struct load *load, unsigned int lane)
+{
+	if (lane < LOAD_ALL)
+		return load_kinds[lane].name;
+	return load->proc->rank ? "all, at spokes" : "all, at the hub";
+}
+
+static void print_shares(const struct load *load)
+{
+	unsigned int least, most;
+
+	for (unsigned int lane = 0; lane <= LOAD_ALL; lane++) {
+		const struct load_tally *tally = &load->tally[lane];
+
+		if (!tally->count)
+			continue;
+		find_extremes(load, lane, &least, &most);
 		printf("%-24s share %u, least %" PRIu64 " (spoke %u), most %" PRIu64
 		       " (spoke %u)\n",
-		       name, tally->count / 2, tally->half[least], least, tally->half[most],
-		       most);
-	FT_CHECK(tally->half[least] * 4 >= tally->count || !compared(load, lane),
-		 "%s: when half of all was done, spoke %u had %" PRIu64
-		 ", and spoke %u %" PRIu64 ", where a share is %u",
-		 name, least, tally->half[least], most, tally->half[most], tally->count / 2);
+		       lane_name(load, lane), tally->count / 2, tally->half[least], least,
+		       tally->half[most], most);
+	}
+}
+
+static int check_fair(const struct load *load)
+{
+	unsigned int least, most;
+
+	for (unsigned int lane = 0; lane <= LOAD_ALL; lane++) {
+		const struct load_tally *tally = &load->tally[lane];
+
+		find_extremes(load, lane, &least, &most);
+		FT_CHECK(tally->half[least] * 4 >= tally->count || !compared(load, lane),
+			 "%s: when half of all was done, spoke %u had %" PRIu64
+			 ", and spoke %u %" PRIu64 ", where a share is %u",
+			 lane_name(load, lane), least, tally->half[least], most,
+			 tally->half[most], tally->count / 2);
+	}
 	return 0;
 }
 
@@ -217,6 +248,8 @@ static int run_round(struct load *load, unsigned int part)
 
 static int run_fair_round(struct load *load, bool say)
 {
+	int ret;
+
 	memset(load->tally, 0, sizeof(load->tally));
 	for (size_t i = 0; i < load->end_count; i += load->spokes) {
 		const struct load_end *end = &load->end[i];
@@ -227,10 +260,10 @@ static int run_fair_round(struct load *load, bool say)
 		load->tally[LOAD_ALL].count += load->tally[end->lane].count;
 	}
 	FT_TRY(run_round(load, 1));
-	for (unsigned int lane = 0; lane < load_kind_count; lane++)
-		FT_TRY(check_fair(load, lane, load_kinds[lane].name, say));
-	return check_fair(load, LOAD_ALL,
-			  load->proc->rank ? "all, at spokes" : "all, at the hub", say);
+	ret = check_fair(load);
+	if (ret || say)
+		print_shares(load);
+	return ret;
 }
 
 static int run_rounds(struct load *load)
