@@ -136,7 +136,8 @@ struct load_tally {
  * @peer:	the spokes' addresses, or the hub's
  * @rnd:	chooses which end is looked at first
  * @mem:	by kind: what goes or comes; and what comes back
- * @ready:	by kind and spoke: receives posted so far. NULL: nobody waits for them
+ * @ready:	by kind and spoke: receives posted so far
+ * @expected:	nothing is sent before its receive is there
  */
 struct load {
 	struct ft_proc *proc;
@@ -151,6 +152,7 @@ struct load {
 	struct load_far far[LOAD_KINDS_MAX];
 	struct load_multi_buf multi[LOAD_MULTIS];
 	_Atomic uint64_t *ready;
+	bool expected;
 	struct load_tally tally[LOAD_KINDS_MAX + 1];
 	uint64_t ops, bytes;
 };
@@ -173,7 +175,7 @@ size_t load_size(const struct load *load, const struct load_end *end);
 size_t load_shift(const struct load *load, const struct load_end *end);
 /** load_name() - the operation in words, until the next call */
 const char *load_name(const struct load_end *end);
-/** load_ready() - how many of a lane's operations have their receives; NULL: nobody waits for them */
+/** load_ready() - how many of a lane's operations have had their receives posted */
 _Atomic uint64_t *load_ready(struct load *load, const struct load_end *end);
 /** load_op() - @call for the operation's message, but for its buffer and request */
 struct ft_op load_op(const struct load *load, const struct load_end *end, enum ft_call call);

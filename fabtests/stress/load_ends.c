@@ -126,14 +126,12 @@ static int sent(struct load *load, struct load_end *end)
 
 _Atomic uint64_t *load_ready(struct load *load, const struct load_end *end)
 {
-	return load->ready ? &load->ready[end->lane * LOAD_SPOKES_MAX + end->spoke] : NULL;
+	return &load->ready[end->lane * LOAD_SPOKES_MAX + end->spoke];
 }
 
 static ssize_t post_send(struct load *load, struct load_end *end)
 {
-	_Atomic uint64_t *ready = load_ready(load, end);
-
-	if (ready && *ready <= end->number)
+	if (load->expected && *load_ready(load, end) <= end->number)
 		return -FI_EAGAIN;
 	return post_message(load, end, FT_SEND, true, 0);
 }
@@ -153,11 +151,10 @@ const struct load_role load_send_untagged = {
 
 static ssize_t post_recv(struct load *load, struct load_end *end)
 {
-	_Atomic uint64_t *ready = load_ready(load, end);
 	ssize_t ret = post_message(load, end, FT_RECV, true, 0);
 
-	if (!ret && ready)
-		*ready = end->number + 1;
+	if (!ret)
+		*load_ready(load, end) = end->number + 1;
 	return ret;
 }
 

@@ -198,8 +198,7 @@ int load_open(struct load *load)
 	FT_TRY(ft_getinfo(ctx, NULL, NULL, 0));
 	load->quirks = stress_quirks(ctx->info->fabric_attr->prov_name,
 				     ctx->info->caps & FI_HMEM, false);
-	if (!(load->quirks & (QUIRK_UNEXPECTED | QUIRK_EPS)))
-		load->ready = NULL;
+	load->expected = load->quirks & (QUIRK_UNEXPECTED | QUIRK_EPS);
 	FT_TRY(ft_open(ctx));
 	for (unsigned int i = 1; load->proc->rank && i < load->spokes; i++)
 		FT_TRY(open_spoke(load, i));
