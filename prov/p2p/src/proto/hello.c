@@ -555,17 +555,20 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 		ctrl_tell(peer, &confirm);
 }
 
-/* It has given us another token. What was said with the one before is counted by itself. */
+/* It has given us another token. What was said with the one before is still counted. */
 static void hello_token(struct xfer_peer *peer, uint64_t grant)
 {
-	if (peer->theirs == grant)
+	const struct xfer_said before = peer->said[0];
+
+	if (before.token == grant)
 		return;
-	if (peer->said[false] || peer->said[true]) {
-		if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
-			hello_confirm(peer, 0);
-		ctrl_probe(peer, false);
-	}
-	peer->said[false] = peer->said[true] = 0;
+	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer) &&
+	    (before.count[false] || before.count[true]))
+		hello_confirm(peer, 0);
+	peer->said[0] = peer->said[1];
+	peer->said[1] = before;
+	if (peer->said[0].token != grant)
+		peer->said[0] = (struct xfer_said){.token = grant};
 	peer->theirs = grant;
 }
 

@@ -461,51 +461,61 @@ int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, 
 }
 
 /* Sends @msg to a peer that is known, one way or the other */
-static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, bool front)
+static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token, bool front)
 {
-	int ret;
-
 	if (peer->state != XFER_PEER_KNOWN)
 		return -FI_ENOTCONN;
-	msg->token = peer->theirs;
+	msg->token = token;
 	msg->front = front;
-	ret = front ? ctrl_send(peer->ep, peer->addr, msg)
-		    : ctrl_send(peer->via, peer->to, msg);
+	return front ? ctrl_send(peer->ep, peer->addr, msg)
+		     : ctrl_send(peer->via, peer->to, msg);
+}
+
+static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said,
+			    uint32_t flags)
+{
+	struct wire_msg msg = {
+		.type = WIRE_PROBE,
+		.flags = flags | WIRE_COUNTS_SIDE | WIRE_COUNTS_FRONT,
+		.count = said->count[false],
+		.transfer = said->count[true],
+	};
+
+	if (peer->via == peer->ep) {
+		ctrl_say(peer, &msg, said->token, false);
+		return;
+	}
+	/* nobody knows which of two ways is the faster one */
+	msg.flags = flags | WIRE_COUNTS_SIDE;
+	ctrl_say(peer, &msg, said->token, false);
+	msg.flags = WIRE_COUNTS_FRONT;
+	ctrl_say(peer, &msg, said->token, true);
+}
+
+void ctrl_probe(struct xfer_peer *peer, bool asks)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->said[1].token)
+		ctrl_probe_with(peer, &peer->said[1], 0);
+	ctrl_probe_with(peer, &peer->said[0], asks ? WIRE_ASKS : 0);
+}
+
+/* It was sent, if @ret is 0 */
+static int ctrl_count(struct xfer_peer *peer, const struct wire_msg *msg, int ret)
+{
 	if (!ret)
 		xfer_peer_count(peer, msg);
 	return ret;
 }
 
-void ctrl_probe(struct xfer_peer *peer, bool asks)
-{
-	const uint32_t flags = asks ? WIRE_ASKS : 0;
-	struct wire_msg msg = {
-		.type = WIRE_PROBE,
-		.flags = flags | WIRE_COUNTS_SIDE | WIRE_COUNTS_FRONT,
-		.count = peer->said[false],
-		.transfer = peer->said[true],
-	};
-
-	xfer_assert_locked(peer->ep->xfer);
-	if (peer->via == peer->ep) {
-		ctrl_say(peer, &msg, false);
-		return;
-	}
-	/* nobody knows which of two ways is the faster one */
-	msg.flags = flags | WIRE_COUNTS_SIDE;
-	ctrl_say(peer, &msg, false);
-	msg.flags = WIRE_COUNTS_FRONT;
-	ctrl_say(peer, &msg, true);
-}
-
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, false);
+	return ctrl_count(peer, msg, ctrl_say(peer, msg, peer->theirs, false));
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, true);
+	return ctrl_count(peer, msg, ctrl_say(peer, msg, peer->theirs, true));
 }

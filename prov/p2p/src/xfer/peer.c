@@ -3,6 +3,7 @@
 #include "xfer/peer.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "base/siphash.h"
@@ -68,7 +69,7 @@ void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	peer->said[msg->front] += xfer_counts(msg);
+	peer->said[0].count[msg->front] += xfer_counts(msg);
 }
 
 uint32_t xfer_peer_missing(const struct wire_msg *msg)
@@ -97,6 +98,7 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
 		peer->tokens[i].stale = true;
 	peer->dead = peer->theirs;
+	memset(peer->said, 0, sizeof peer->said);
 	if (peer->life.keepalive)
 		keepalive_bury(peer->life.keepalive, peer->dead);
 }

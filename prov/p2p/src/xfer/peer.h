@@ -61,6 +61,12 @@ struct xfer_token {
 	UT_hash_handle hh;
 };
 
+/* So many messages have been sent with @token, by struct wire_msg.front */
+struct xfer_said {
+	uint64_t token;
+	uint32_t count[2];
+};
+
 /**
  * struct xfer_life - a peer's signs of life. Only time in which this process has looked counts.
  * @quiet:	for how long no control message has come [ms]
@@ -91,7 +97,7 @@ struct xfer_life {
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
  * @tokens:	those that it may use, and the ones before; 0: none
  * @theirs:	what we bear in messages to it
- * @said:	so many messages with that have been sent, by struct wire_msg.front
+ * @said:	what was sent with that, and with what we bore before
  * @greeted:	when it was [ms]
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
@@ -112,7 +118,7 @@ struct xfer_peer {
 	enum xfer_peer_state state;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	uint64_t theirs;
-	uint32_t said[2];
+	struct xfer_said said[2];
 	uint64_t greeted;
 	int lost;
 	uint64_t dead;
