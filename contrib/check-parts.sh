@@ -45,20 +45,23 @@ count_tests() {
 	make -s -C "$1" --eval='count: ; @echo tests $(words $(TESTS))' count
 }
 
-# unit_tests DIR: automake's own tests
+# unit_tests DIR [NAME...]: automake's own tests, or some of them
 unit_tests() {
-	count_tests "$1"
-	"${personality[@]}" make -C "$1" -j "$jobs" check CHECK_TREE=true \
-		TEST_SECONDS=$((60 * slow * factor))
+	local dir=$1
+
+	shift
+	[ $# -gt 0 ] || count_tests "$dir"
+	"${personality[@]}" make -C "$dir" -j "$jobs" check CHECK_TREE=true \
+		TEST_SECONDS=$((60 * slow * factor)) ${1:+TESTS="$*"}
 }
 
-# unit BUILD
+# unit BUILD [NAME...]
 unit() {
 	local name="unit tests, $1" log counts
 
 	log=$(log_of "$name")
 	echo "-- $name"
-	watched "$name" "$log" unit_tests "$base/$1"
+	watched "$name" "$log" unit_tests "$base/$1" "${@:2}"
 	grep -E '^(FAIL|SKIP|ERROR|XPASS): ' "$log"
 	counts=$(awk '/^# (PASS|XFAIL):/ { pass += $3 } /^# SKIP:/ { skip += $3 }
 		/^# (FAIL|XPASS|ERROR):/ { fail += $3 } /^# TOTAL:/ { total += $3 }
@@ -125,6 +128,15 @@ functional() {
 }
 run_functional() {
 	counted "$suite $endpoints $1 $2 $3 $4$where" functional "$@"
+}
+
+# What the hook has hands in. It runs all its tests over tcp;ofi_rxm once, and elsewhere these; all with --all
+hooked='^(hmem|sendrecv|inflight|order|late|av|cq|multirecv|rma|realloc|threads|kill|stress)'
+run_hook() {
+	local some=$hooked
+
+	[ -z "$all" ] || some=.
+	run_functional "$1" hook "$2" "$3" "$some"
 }
 
 # connected BUILD MEMORY [PATTERN]: over connections by tcp, below ofi_p2p and with the hook
@@ -417,14 +429,14 @@ part_elsewhere() {
 	leave_out "$repeated"
 	[ -z "$all" ] || connected plain system
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
-	run_functional plain hook system "tcp;ofi_rxm"
+	run_hook plain system "tcp;ofi_rxm"
 	# what differs from CUDA is the backend: the unit tests have been through it already
 	run_functional plain layered rocr "tcp;ofi_rxm;ofi_p2p" \
 		'sendrecv|order|touch|badinput|inflight|-to-'
 	run_functional plain hook rocr "tcp;ofi_rxm" 'sendrecv|order'
 	for memory in cuda ${all:+system}; do
 		run_functional plain layered "$memory" "$direct;ofi_p2p,shm;ofi_p2p"
-		run_functional plain hook "$memory" "$direct,shm"
+		run_hook plain "$memory" "$direct,shm"
 	done
 	leave_out
 	suite=ipc
@@ -493,7 +505,7 @@ part_trixie() {
 	loads
 	leave_out "$repeated"
 	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p,shm;ofi_p2p"
-	run_functional plain hook cuda "${all:+tcp;ofi_rxm,}tcp,shm"
+	run_hook plain cuda "${all:+tcp;ofi_rxm,}tcp,shm"
 	connected plain cuda
 	# the same programs use host memory, too; this is without a GPU runtime in the process
 	run_functional plain layered system "shm;ofi_p2p"
@@ -550,8 +562,8 @@ part_asan() {
 	leave_out "$repeated_but_stress"
 	run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
 	leave_out "$repeated"
-	run_functional asan hook cuda "tcp;ofi_rxm"
-	connected asan cuda
+	run_hook asan cuda "tcp;ofi_rxm"
+	connected asan cuda 'connect|sendrecv|inflight|order|multirecv|rma|cq|wait'
 	run_functional asan layered cuda "shm;ofi_p2p" 'tagged|sendrecv|order|inflight|badinput|stress'
 	suite=ipc
 	run_functional asan layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}shm;ofi_p2p"
@@ -566,7 +578,7 @@ part_asan() {
 }
 
 part_tsan() {
-	local threaded
+	local threaded name units=(fabtests/cudaemu/emu_test)
 
 	# cudaemu starts a thread in a process that a test has forked: touch means to.
 	export TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
@@ -581,7 +593,11 @@ part_tsan() {
 		return
 	fi
 	slow=3
-	unit tsan
+	# those in which there are threads
+	for name in board copy copy_rocr desc_cache gdr idle ipc_share lock mem rocr; do
+		units+=("fabtests/unit/unit_$name")
+	done
+	unit tsan "${units[@]}"
 	# what measures and what is one after the other has no threads but those that these have
 	threaded='^((cq|cancel|atomic|cntr|poll|wait|badinput|peerdeath)|'
 	threaded+="(inflight|order|multirecv|peek|threads|stress-small|stress-large)${all:+(-staged)?}|"
@@ -594,8 +610,8 @@ part_tsan() {
 	run_functional tsan layered cuda "tcp;ofi_rxm;ofi_p2p" "$threaded"
 	leave_out "$repeated|^bw-|stress-large"
 	run_functional tsan layered rocr "tcp;ofi_rxm;ofi_p2p" order
-	run_functional tsan hook cuda "tcp;ofi_rxm" 'tagged|sendrecv|inflight|order|stress'
-	connected tsan cuda 'connect|sendrecv|inflight|order|threads'
+	run_functional tsan hook cuda "tcp;ofi_rxm" 'tagged|inflight|order|stress'
+	connected tsan cuda 'connect|inflight|order|threads'
 	leave_out
 	slow=1 personality=()
 }

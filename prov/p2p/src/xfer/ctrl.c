@@ -190,7 +190,7 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	}
 	if (msg->peer) {
 		xfer_token_count(token, msg);
-		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE);
+		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
 	}
 	req = ctrl_answered(ep->xfer, msg, &fits);
 	if (fits)

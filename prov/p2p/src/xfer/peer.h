@@ -163,7 +163,7 @@ void xfer_peer_expire(struct xfer_peer *peer);
 /* Has it lost us? @drain: it may have said so just now, and this process has not seen it yet */
 bool xfer_peer_buried(const struct xfer_peer *peer, bool drain);
 
-/* A control message has come from it; @news: another one than PROBE */
+/* A control message has come from it; @news: another one than PROBE and HELLO, which may be repeated */
 static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 {
 	struct xfer_life *life = &peer->life;
