@@ -50,7 +50,7 @@ struct proto_domain {
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
- * @stale:	a peer was lost that may have sent pieces to the side endpoint
+ * @stale:	a peer was lost whose pieces may be in the way of others'
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
  */
 struct proto_ep {

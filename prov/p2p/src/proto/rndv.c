@@ -88,7 +88,8 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_req *req, *next, *receive;
 	bool held;
 
-	if (peer->via != peer->ep)
+	/* net reads nothing behind them; shm tells their sender of no later ones */
+	if (peer->via != peer->ep || !peer->ep->peeks)
 		peer->ep->proto->stale = true;
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
@@ -112,6 +113,18 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	}
 }
 
+static void rndv_stale_look(struct xfer_ep *ep)
+{
+	if (ep->front == ep && ep->proto->stale)
+		rndv_stale_discard(ep->side ? ep->side : ep);
+}
+
+/* A peer waits for something: pieces of before may be in the way */
+static void rndv_probed(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+{
+	rndv_stale_look(ep);
+}
+
 /* Looks after what does not move */
 static void rndv_watch(struct xfer *xfer, unsigned int passed)
 {
@@ -119,10 +132,8 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 
 	xfer->proto->spare = RNDV_SPARE;
 	rndv_arrivals_watch(xfer, passed);
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->side && ep->proto->stale)
-			rndv_stale_discard(ep->side);
-	}
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		rndv_stale_look(ep);
 }
 
 static void rndv_progress(struct xfer *xfer)
@@ -200,6 +211,7 @@ const struct xfer_proto rndv_proto = {
 			[WIRE_CREDIT] = rndv_credit,
 			[WIRE_FIN] = rndv_fin,
 			[WIRE_ABORT] = rndv_abort,
+			[WIRE_PROBE] = rndv_probed,
 		},
 	.unreadable = rndv_foreign,
 	.progress = rndv_progress,

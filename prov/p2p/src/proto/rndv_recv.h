@@ -19,10 +19,10 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 void rndv_grant(struct xfer_req *req);
 
 /*
- * Has the core discard what has come to @side in pieces and is stale: its sender was lost, and its receives
- * were taken back. Cores with side endpoints read nothing behind it.
+ * Has the core discard pieces that have come to @ep and are stale: their sender was lost, and their receives
+ * were taken back. Such a piece may be in the way of others.
  */
-void rndv_stale_discard(struct xfer_ep *side);
+void rndv_stale_discard(struct xfer_ep *ep);
 
 /* The core has read the message; or failed, with @status: what is not in flight of it ends */
 void rndv_read_end(struct xfer_req *req, int status);
