@@ -441,6 +441,64 @@ static void test_pieces(void **state)
 	conf = conf_default;
 }
 
+/* Takes all that a peer may have. Returns how many it holds. */
+static unsigned int take_share(struct stage *stage, enum stage_use use, unsigned int *held,
+			       struct stage_slots *taken)
+{
+	struct stage_slot *slot;
+
+	while ((slot = stage_slot_share(stage, use, conf.chunk_size, held)))
+		SLIST_INSERT_HEAD(taken, slot, entry);
+	return *held;
+}
+
+/*
+ * A peer takes most of the slots, if no other wants them, and leaves some to the others. Who holds none has
+ * one as long as there is any.
+ */
+static void check_share(struct stage *stage, enum stage_use use)
+{
+	const struct stage_pool *pool = &stage->pools[STAGE_PIECE];
+	const size_t left = use == STAGE_PIECE_IN ? P2P_MAX(pool->count / 6, 1) : 0;
+	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	unsigned int held[2] = {0}, others[64] = {0}, most;
+	struct stage_slot *slot;
+	size_t many = 0;
+
+	most = take_share(stage, use, &held[0], &taken);
+	if (conf.chunk_size <= stage->pools[STAGE_SHORT_IN].size)
+		assert_true(most > (pool->count - left) / 2);
+	else
+		assert_in_range(most, (pool->count - left) / 2, pool->count - left - 1);
+	assert_true(pool->idle > left);
+	assert_in_range(take_share(stage, use, &held[1], &taken), 1, most);
+	assert_int_equal(held[0], most);
+
+	for (; stage_slot_free(stage, use, conf.chunk_size); many++) {
+		assert_true(many < UNIT_COUNT(others));
+		slot = stage_slot_share(stage, use, conf.chunk_size, &others[many]);
+		SLIST_INSERT_HEAD(&taken, slot, entry);
+	}
+	give_back(stage, &taken);
+	assert_int_equal(held[0], 0);
+	assert_int_equal(held[1], 0);
+}
+
+static void test_share(void **state)
+{
+	struct stage stage;
+
+	for (size_t i = 0; i < UNIT_COUNT(confs); i++) {
+		conf = confs[i];
+		stage_init(&stage, NULL);
+		assert_int_equal(stage_ready(&stage, &mem), 0);
+		check_share(&stage, STAGE_PIECE_OUT);
+		check_share(&stage, STAGE_PIECE_IN);
+		stage_fini(&stage);
+	}
+	conf = conf_default;
+}
+
 /* What is held during a copy has slots of its own, and takes no others */
 static void test_brief(void **state)
 {
@@ -669,7 +727,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_brief),          cmocka_unit_test(test_registered),
 		cmocka_unit_test(test_register_fails), cmocka_unit_test(test_pin_fails),
 		cmocka_unit_test(test_node),           cmocka_unit_test(test_lent),
-		cmocka_unit_test(test_lend_fails),
+		cmocka_unit_test(test_lend_fails),     cmocka_unit_test(test_share),
 	};
 	const struct CMUnitTest scenes[] = {
 		cmocka_unit_test(scene_pin_fails),

@@ -393,6 +393,8 @@ int main(int argc, char **argv)
 		TEST(test_offer_forged),
 		TEST(test_offer_stands),
 		TEST(test_stale_pieces),
+		TEST(test_slots_shared),
+		TEST(test_spares_shared),
 	};
 	const struct unit unit = {
 		.tests = tests,

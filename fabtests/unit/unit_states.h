@@ -167,5 +167,7 @@ void test_announced_twice(void **state);
 void test_offer_forged(void **state);
 void test_offer_stands(void **state);
 void test_stale_pieces(void **state);
+void test_slots_shared(void **state);
+void test_spares_shared(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

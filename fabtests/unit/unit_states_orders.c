@@ -459,3 +459,91 @@ void test_stale_pieces(void **state)
 	other(-1);
 	expect_reports(1);
 }
+
+/* ---- staging memory, and peers that do not go on ---- */
+
+/* More than there are slots for, of three pieces each */
+#define WRITES 100
+
+/* A peer asks for long writes, whose pieces do not come. */
+static void write_from(fi_addr_t peer, uint64_t id, uint64_t count)
+{
+	struct wire_msg msg = {
+		.type = WIRE_WRITE,
+		.len = SCENE_LEN,
+		.chunk = SCENE_PIECE,
+		.key = FORGED_KEY,
+		.name = "peer",
+		.name_len = 4,
+	};
+
+	scene.token = FAKE_TOKEN(peer);
+	for (uint64_t i = 0; i < count; i++) {
+		msg.id = id + i;
+		scene_dispatch(&scene, &msg);
+	}
+	scene.token = FAKE_TOKEN(FAKE_ALIVE);
+}
+
+/* How many pieces of the peer's the core has receives for */
+static unsigned int pulled(fi_addr_t peer)
+{
+	static const enum xfer_state states[] = {XFER_GRANTING, XFER_PULLING};
+	const struct xfer_req *req;
+	unsigned int pieces = 0;
+
+	for (size_t i = 0; i < UNIT_COUNT(states); i++) {
+		TAILQ_FOREACH(req, &fake_xfer.in[states[i]], entry)
+			pieces += req->peer->addr == peer ? req->transfer.in_flight : 0;
+	}
+	return pieces;
+}
+
+/* However many transfers of a peer's stand still, another peer's have slots. */
+void test_slots_shared(void **state)
+{
+	unsigned int first;
+
+	forged_start();
+	scene_open(&scene, NULL);
+	write_from(FAKE_ALIVE, SCENE_ID, WRITES);
+	xfer_progress(&fake_xfer);
+	first = pulled(FAKE_ALIVE);
+	write_from(FAKE_OTHER, SCENE_ID + WRITES, 1);
+	xfer_progress(&fake_xfer);
+	assert_int_equal(pulled(FAKE_OTHER), SCENE_PIECES);
+	assert_int_equal(pulled(FAKE_ALIVE), first);
+	scene_close(&scene);
+	forged_stop();
+}
+
+/* Without slots, what is in need has other memory: one peer as well as the other. */
+void test_spares_shared(void **state)
+{
+	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	struct stage_slot *slot;
+	struct xfer_req *req;
+
+	forged_start();
+	scene_open(&scene, NULL);
+	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_IN, 1)))
+		SLIST_INSERT_HEAD(&taken, slot, entry);
+	write_from(FAKE_ALIVE, SCENE_ID, WRITES);
+	write_from(FAKE_OTHER, SCENE_ID + WRITES, 1);
+	xfer_progress(&fake_xfer);
+	assert_int_equal(pulled(FAKE_ALIVE) + pulled(FAKE_OTHER), 0);
+
+	TAILQ_FOREACH(req, &fake_xfer.in[XFER_GRANTING], entry)
+		req->transfer.starved -= 1000;
+	look();
+	assert_int_equal(pulled(FAKE_ALIVE), 1);
+	assert_int_equal(pulled(FAKE_OTHER), 1);
+	look();
+	assert_int_equal(pulled(FAKE_ALIVE), 1);
+	while ((slot = SLIST_FIRST(&taken))) {
+		SLIST_REMOVE_HEAD(&taken, entry);
+		stage_slot_put(&fake_xfer.stage, slot);
+	}
+	scene_close(&scene);
+	forged_stop();
+}

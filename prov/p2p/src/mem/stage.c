@@ -247,10 +247,11 @@ static const struct {
 	[STAGE_COPY] = {{STAGE_BRIEF, STAGE_POOLS, STAGE_POOLS}, 0},
 };
 
-/* The pool to take a slot from; STAGE_POOLS: none has one for this use */
+/* The pool to take a slot from, for who holds @held; STAGE_POOLS: none has one for this use */
 static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
-					    size_t len)
+					    size_t len, size_t held)
 {
+	const size_t others = (held + STAGE_PART - 1) / STAGE_PART;
 	const size_t leaves = stage_uses[use].leaves;
 	const enum stage_pool_id *id = stage_uses[use].pools;
 	const struct stage_pool *pool;
@@ -259,7 +260,7 @@ static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stag
 	for (; id < stage_uses[use].pools + STAGE_CHOICES && *id != STAGE_POOLS; id++) {
 		pool = &stage->pools[*id];
 		left = *id == STAGE_PIECE ? P2P_MAX(pool->count * leaves / 6, leaves) : 0;
-		if (len <= pool->size && pool->idle > left)
+		if (len <= pool->size && pool->idle > left + others)
 			return *id;
 	}
 	return STAGE_POOLS;
@@ -267,12 +268,18 @@ static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stag
 
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len)
 {
-	return stage_pool_choose(stage, use, len) != STAGE_POOLS;
+	return stage_pool_choose(stage, use, len, 0) != STAGE_POOLS;
 }
 
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)
 {
-	enum stage_pool_id id = stage_pool_choose(stage, use, len);
+	return stage_slot_share(stage, use, len, NULL);
+}
+
+struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
+				    unsigned int *held)
+{
+	enum stage_pool_id id = stage_pool_choose(stage, use, len, held ? *held : 0);
 	struct stage_slot *slot;
 
 	if (id == STAGE_POOLS)
@@ -280,6 +287,9 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 	slot = SLIST_FIRST(&stage->pools[id].free);
 	SLIST_REMOVE_HEAD(&stage->pools[id].free, entry);
 	stage->pools[id].idle--;
+	slot->held = held;
+	if (held)
+		++*held;
 	return slot;
 }
 
@@ -319,6 +329,8 @@ void stage_slot_put(struct stage *stage, struct stage_slot *slot)
 	if (slot->lent)
 		fi_close(&slot->lent->fid);
 	slot->lent = NULL;
+	if (slot->held)
+		--*slot->held;
 	SLIST_INSERT_HEAD(&stage->pools[slot->pool].free, slot, entry);
 	stage->pools[slot->pool].idle++;
 }
@@ -365,6 +377,9 @@ free_reserve:
 
 void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_t used)
 {
+	if (reserve->spares)
+		--*reserve->spares;
+	reserve->spares = NULL;
 	if (stage->kept_count == STAGE_KEPT_MAX) {
 		stage_reserve_free(reserve);
 		return;

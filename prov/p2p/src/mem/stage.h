@@ -17,6 +17,9 @@
  * - What is held for no longer than the device takes to copy has a pool of its own: short reads,
  *   writes and atomic operations on peers' memory, at either end. Its slots come back whatever
  *   peers do. Whoever holds one waits for no other, so that one may be waited for.
+ * - Slots stay with a peer that does not go on. They cannot be taken back, as its bytes may be under way.
+ *   So the slots that one peer holds in one direction are counted, and it leaves a part to others (STAGE_PART).
+ *   What it is refused for that waits for its own pieces alone, in the same direction: for nobody else.
  * - Where slots for pieces are short, pieces that fit take those of messages of some 10 KiB, too. Such
  *   messages may wait for anything. Else a peer whose message once found none of those free, and went in
  *   pieces, would wait long, while others took them again and again.
@@ -61,6 +64,7 @@ enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_I
  * @desc:	its descriptor for the core provider; NULL: that provider wants none
  * @pool:	the pool that it belongs to
  * @lent:	the registration by which a peer reads what is in it, or NULL
+ * @held:	how many its peer holds, of which it is one; NULL: that is not counted
  */
 struct stage_slot {
 	SLIST_ENTRY(stage_slot) entry;
@@ -68,6 +72,7 @@ struct stage_slot {
 	void *desc;
 	enum stage_pool_id pool;
 	struct fid_mr *lent;
+	unsigned int *held;
 };
 
 SLIST_HEAD(stage_slots, stage_slot);
@@ -77,6 +82,7 @@ SLIST_HEAD(stage_slots, stage_slot);
  * @addr, @desc:	as in struct stage_slot
  * @size:	its length [bytes], at least what was asked for
  * @backed:	if something was ever written there, the first @backed bytes have pages
+ * @spares:	how many its peer holds, of which it is one; NULL: that is not counted
  */
 struct stage_reserve {
 	LIST_ENTRY(stage_reserve) entry;
@@ -84,6 +90,7 @@ struct stage_reserve {
 	void *desc;
 	size_t size;
 	size_t backed;
+	unsigned int *spares;
 	struct fid_mr *mr;
 };
 
@@ -172,6 +179,19 @@ static inline bool stage_pinned(const struct stage *stage, const void *addr)
 
 /* A free slot of at least @len bytes for this use; NULL: there is none */
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len);
+
+/*
+ * A peer holds at most so many times what is left in the pool that it takes from. So it has most of a pool, if
+ * it is alone. Several have the same each, and leave less.
+ */
+#define STAGE_PART 4
+
+/*
+ * The same for a peer that holds *@held already: NULL, too, if the rest is left to others. *@held is counted
+ * up here, and down when the slot is put back.
+ */
+struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
+				    unsigned int *held);
 
 /* Would stage_slot_get() return a slot? */
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len);

@@ -145,16 +145,13 @@ static void rndv_lent_read_done(struct xfer_ctx *ctx, const struct core_comp *co
 /* Staging memory for what is to go to a device. False: none now */
 static bool rndv_lent_stage(struct xfer_req *req)
 {
-	struct stage *stage = &req->ctx.ep->xfer->stage;
-
 	if (!req->mem.ops || req->slot || req->reserve)
 		return true;
 	/* those for messages may all be waiting for one; those for pieces come back */
-	req->slot = stage_slot_get(stage, STAGE_WHOLE_IN, req->transfer.wanted);
+	req->slot = rndv_slot(req, STAGE_WHOLE_IN, req->transfer.wanted);
 	if (!req->slot)
-		req->slot = stage_slot_get(stage, STAGE_PIECE_IN, req->transfer.wanted);
+		req->slot = rndv_slot(req, STAGE_PIECE_IN, req->transfer.wanted);
 	if (req->slot) {
-		req->transfer.starved = 0;
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
 		return true;

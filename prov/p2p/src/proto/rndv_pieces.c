@@ -32,8 +32,22 @@ void rndv_piece_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
+struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len)
+{
+	/* the peer of the core's own RMA need not be known */
+	unsigned int *held = req->peer ? &req->peer->slots[req->recv] : NULL;
+	struct stage_slot *slot;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	slot = stage_slot_share(&req->ctx.ep->xfer->stage, use, len, held);
+	if (slot)
+		req->transfer.starved = 0;
+	return slot;
+}
+
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
 {
+	unsigned int *spares = &req->peer->spares[req->recv];
 	struct xfer *xfer = req->ctx.ep->xfer;
 	uint32_t now = (uint32_t) clock_coarse_ms() | 1;
 	struct stage_reserve *reserve = NULL;
@@ -41,10 +55,14 @@ struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!req->transfer.starved)
 		req->transfer.starved = now;
-	if (xfer->proto->spare && now - req->transfer.starved >= RNDV_STALL)
+	/* one for each peer: else who has much to do would take those that others need */
+	if (!*spares && xfer->proto->spare && now - req->transfer.starved >= RNDV_STALL)
 		reserve = stage_reserve_get(&xfer->stage, len);
-	if (reserve)
-		xfer->proto->spare--;
+	if (!reserve)
+		return NULL;
+	xfer->proto->spare--;
+	reserve->spares = spares;
+	++*spares;
 	return reserve;
 }
 
@@ -53,9 +71,8 @@ static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 {
 	struct xfer_req *req = piece->req;
 
-	piece->slot = stage_slot_get(&req->ctx.ep->xfer->stage, use, piece->len);
+	piece->slot = rndv_slot(req, use, piece->len);
 	if (piece->slot) {
-		req->transfer.starved = 0;
 		piece->host = piece->slot->addr;
 		piece->host_desc = piece->slot->desc;
 		return true;

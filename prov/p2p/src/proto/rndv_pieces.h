@@ -64,7 +64,13 @@ bool rndv_copied(struct xfer_req *req);
  */
 void rndv_report_early(struct xfer_req *req);
 
-/* No slot is free. Ordinary memory for @len bytes, once that has been so for long; or NULL */
+/* A slot that waits for the request's peer; NULL: none is free, or the rest is left to other peers */
+struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len);
+
+/*
+ * There is none. Ordinary memory for @len bytes, once that has been so for long, if its peer holds no such
+ * memory in that direction; or NULL
+ */
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len);
 
 /* Tells the other side that this request has failed (transfer.status) */

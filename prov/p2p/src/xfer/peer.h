@@ -104,6 +104,8 @@ struct xfer_life {
  * @host, @process: as in struct ipc: what it has said
  * @facts:	what else is known of it (hello.c)
  * @sends:	requests of ours that it may answer
+ * @slots:	those that wait for it: with what goes out, and for what comes in (stage.h)
+ * @spares:	the same of memory in place of slots
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
  * @forgotten:	its address is nobody's any more
  * @life:	its signs of life, which are looked for while it has users (watch.h)
@@ -126,6 +128,8 @@ struct xfer_peer {
 	uint64_t process;
 	unsigned int facts;
 	unsigned int sends;
+	unsigned int slots[2];
+	unsigned int spares[2];
 	unsigned int users;
 	bool forgotten;
 	struct xfer_life life;
