@@ -42,6 +42,7 @@ enum { TAG_BAIT = 1, TAG_GOOD, TAG_DONE };
 #define GUESSES 16   /* of the ids that come after one that is known */
 #define FLOOD 130000 /* more than there is room for, and less than there are cells */
 #define WRITES 16384
+#define READS 2048 /* of a piece each: more than there are slots */
 #define NAMES 4096
 #define ASKERS 4 /* times that descriptors are asked for */
 
@@ -65,6 +66,7 @@ struct side {
 	uint64_t asked;            /* by which id, until there is an answer */
 	bool granted;              /* pieces were asked for */
 	size_t pieces;
+	size_t supplies;
 	struct ft_req heard[LETTERS];
 	uint8_t ears[LETTERS][WIRE_MSG_MAX];
 };
@@ -75,6 +77,7 @@ struct side {
  * @early:	the friend's message is under way meanwhile, and its receive comes later
  * @attack:	in the liar
  * @recant:	the same, in the end; may be NULL
+ * @deaf:	the liar takes no pieces
  */
 struct scene {
 	const char *name;
@@ -82,6 +85,7 @@ struct scene {
 	bool early;
 	int (*attack)(struct side *s);
 	int (*recant)(struct side *s);
+	bool deaf;
 };
 
 static const struct scene *scene;
@@ -150,6 +154,29 @@ static struct wire_msg write_msg(struct side *s)
 	};
 }
 
+static struct wire_msg cts_msg(uint64_t id, size_t len, uint32_t flags)
+{
+	return (struct wire_msg){
+		.type = WIRE_CTS,
+		.id = id,
+		.len = len,
+		.chunk = CHUNK,
+		.count = (uint32_t) (len / CHUNK),
+		.transfer = 1,
+		.flags = flags,
+	};
+}
+
+static int give_up(struct side *s, uint64_t id, bool to_sender)
+{
+	return say(s, (struct wire_msg){
+			      .type = WIRE_ABORT,
+			      .id = id,
+			      .status = -FI_ECANCELED,
+			      .to_sender = to_sender,
+		      });
+}
+
 /* ---- the liar: what it hears ---- */
 
 static int listen_again(struct side *s, size_t i)
@@ -160,7 +187,7 @@ static int listen_again(struct side *s, size_t i)
 		.iov = {{s->ears[i], sizeof s->ears[i]}},
 		.count = 1,
 		.addr = FI_ADDR_UNSPEC,
-		.ignore = ~0ULL,
+		.ignore = scene->deaf ? ~WIRE_TAG_PIECE : ~0ULL,
 		.req = &s->heard[i],
 	};
 
@@ -176,6 +203,10 @@ static int heard_one(struct side *s, const struct wire_msg *msg)
 	     msg->type == WIRE_RESULT)) {
 		s->granted = msg->type == WIRE_CTS;
 		s->asked = 0;
+	}
+	if (msg->type == WIRE_SUPPLY) {
+		s->supplies++;
+		return say(s, cts_msg(msg->id, CHUNK, 0));
 	}
 	if (msg->type != WIRE_HELLO || s->token)
 		return 0;
@@ -241,13 +272,7 @@ static int ask(struct side *s, struct wire_msg msg)
 	s->asked = msg.id;
 	FT_TRY(say(s, msg));
 	HEAR_UNTIL(s, !s->asked);
-	if (!s->granted)
-		return 0;
-	return say(s, (struct wire_msg){
-			      .type = WIRE_ABORT,
-			      .id = msg.id,
-			      .status = -FI_ECANCELED,
-		      });
+	return s->granted ? give_up(s, msg.id, false) : 0;
 }
 
 /* ---- attacks ---- */
@@ -317,11 +342,7 @@ static int attack_descriptors(struct side *s)
 		FT_TRY(say(s, msg));
 		HEAR_UNTIL(s, poll(&pfd, 1, 0) == 1);
 		FT_TRY(answer_twice(pfd.fd));
-		FT_TRY(say(s, (struct wire_msg){
-				      .type = WIRE_ABORT,
-				      .id = msg.id,
-				      .status = -FI_ECANCELED,
-			      }));
+		FT_TRY(give_up(s, msg.id, false));
 	}
 	close(pfd.fd);
 	return 0;
@@ -375,14 +396,7 @@ static int attack_fin(struct side *s)
 /* The pieces of another's message are asked for. */
 static int attack_cts(struct side *s)
 {
-	return guess(s, (struct wire_msg){
-				.type = WIRE_CTS,
-				.len = LONG,
-				.chunk = CHUNK,
-				.count = LONG / CHUNK,
-				.transfer = 1,
-				.flags = s->version == 7 ? HOSTILE_ASIDE : 0,
-			});
+	return guess(s, cts_msg(0, LONG, s->version == 7 ? HOSTILE_ASIDE : 0));
 }
 
 /* Says @count messages, each of another id, in as few letters as can be */
@@ -426,6 +440,43 @@ static int recant_writes(struct side *s)
 	return flood(s, abort, WRITES);
 }
 
+/* Reads whose bytes are asked for, and not taken */
+static int attack_reads(struct side *s)
+{
+	struct wire_msg read = write_msg(s);
+
+	read.type = WIRE_READ;
+	read.len = CHUNK;
+	read.flags = 0;
+	FT_TRY(flood(s, read, READS));
+	HEAR_UNTIL(s, s->supplies == READS);
+	return 0;
+}
+
+/* Takes them: else the core would keep them for ever */
+static int recant_reads(struct side *s)
+{
+	static uint8_t piece[CHUNK];
+
+	for (size_t i = 0; i < READS; i++) {
+		struct ft_req req = {0};
+		const struct ft_op op = {
+			.call = FT_RECV,
+			.tagged = true,
+			.iov = {{piece, sizeof piece}},
+			.count = 1,
+			.addr = FI_ADDR_UNSPEC,
+			.tag = s->known.tag_bit | WIRE_TAG_PIECE,
+			.ignore = WIRE_TAG_PIECE - 1,
+			.req = &req,
+		};
+
+		FT_TRY(ft_post(&s->ctx, &op));
+		FT_TRY(ft_wait(&s->ctx, &req, 1));
+	}
+	return 0;
+}
+
 /*
  * Whoever is answered by name is made up: an address of this host where nobody listens. Each answer makes
  * the core try to connect.
@@ -467,6 +518,7 @@ static const struct scene scenes[] = {
 	{"cts", LONG, 1, true, attack_cts, NULL},
 	{"announcements", LONG, 1, false, attack_announcements, NULL},
 	{"writes", LONG, 1, false, attack_writes, recant_writes},
+	{"reads", LONG, 1, false, attack_reads, recant_reads, true},
 	{"names", LONG, 1, false, attack_names, NULL},
 };
 
@@ -521,9 +573,9 @@ static int liar(struct side *s)
 	FT_CHECK(!s->pieces, "%zu pieces of the friend's message", s->pieces);
 	if (scene->recant)
 		FT_TRY(scene->recant(s));
-	/* the bait ends as it should */
+	/* nobody is to wait for the bait's end; a FIN would be refused where it is staged */
 	if (!disconnects())
-		FT_TRY(say(s, (struct wire_msg){.type = WIRE_FIN, .id = s->announced.id}));
+		FT_TRY(give_up(s, s->announced.id, true));
 	return ft_barrier(s->proc, &s->ctx);
 }
 
@@ -642,6 +694,8 @@ static int become(struct ft_proc *proc)
 		return ft_skip("whoever is a peer over shm has its memory");
 	if (scene->attack == attack_lent_key && !strstr(prov, "ofi_rxm"))
 		return ft_skip("messages are lent over ofi_rxm");
+	if (scene->deaf && !strstr(prov, "ofi_rxm"))
+		return ft_skip("other cores read nothing behind what is not taken");
 	if (proc->rank != LIAR)
 		return 0;
 	unsetenv("FI_HOOK");
@@ -680,6 +734,9 @@ static int open_side(struct side *s, struct ft_proc *proc)
 	s->proc = proc;
 	FT_TRY(ft_test_hints(proc, &s->ctx));
 	s->ctx.hints->caps |= FI_RMA;
+	/* it hears the victim's side endpoint, which is not inserted: net crashes there, QUIRK_DIRECTED */
+	if (proc->rank == LIAR)
+		s->ctx.hints->caps &= ~FI_DIRECTED_RECV;
 	FT_TRY(ft_test_open(proc, &s->ctx));
 	FT_TRY(ft_test_connect(proc, &s->ctx));
 	FT_TRY(ft_getname(&s->ctx, &s->name));
