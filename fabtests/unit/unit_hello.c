@@ -249,7 +249,7 @@ static void test_hopeless(void **state)
 	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
 	p2p_lock_take(&fake_xfer.lock);
 	peer = xfer_peer_find(&ep, FAKE_NEW);
-	peer->greeted -= 1000 * conf.peer_timeout;
+	peer->waited += 1000 * conf.peer_timeout;
 	p2p_lock_drop(&fake_xfer.lock);
 	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
 	conf.hello_timeout = before;
@@ -560,6 +560,21 @@ static void test_missing(void **state)
 	close_ep();
 }
 
+/* A process that was held up has not looked: the answer may have come meanwhile. */
+static void test_away(void **state)
+{
+	struct xfer_peer *peer;
+
+	open_ep();
+	greet();
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&ep, FAKE_NEW);
+	peer->looked -= 1000000;
+	assert_int_equal(hello_state(peer), XFER_PEER_GREETED);
+	p2p_lock_drop(&fake_xfer.lock);
+	close_ep();
+}
+
 /* A question that is not answered is asked twice; an answer that is not confirmed, as far as is heard, too. */
 static void test_again(void **state)
 {
@@ -571,7 +586,7 @@ static void test_again(void **state)
 	ask = greet();
 	p2p_lock_take(&fake_xfer.lock);
 	peer = xfer_peer_find(&ep, FAKE_NEW);
-	peer->greeted -= 500 * timeout;
+	peer->waited += 500 * timeout;
 	p2p_lock_drop(&fake_xfer.lock);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
@@ -785,6 +800,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_made_up),
 		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_away),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_unknown),

@@ -216,7 +216,8 @@ int hello_greet(struct xfer_peer *peer)
 	if (ret)
 		return ret;
 	peer->facts &= ~HELLO_AGAIN;
-	peer->greeted = clock_coarse_ms();
+	peer->waited = 0;
+	peer->looked = clock_coarse_ms();
 	peer->state = XFER_PEER_GREETED;
 	return 0;
 }
@@ -239,17 +240,25 @@ static void hello_say_late(struct xfer_peer *peer)
 /* Was it greeted so long ago that who does not speak is taken for dead? */
 static bool hello_overdue(const struct xfer_peer *peer)
 {
-	return conf.peer_timeout &&
-	       clock_coarse_ms() - peer->greeted >= 1000 * conf.peer_timeout;
+	return conf.peer_timeout && peer->waited >= 1000 * conf.peer_timeout;
+}
+
+/* Counts the time that it has had to answer. Who was held up has not looked: the answer may be here. */
+static void hello_wait(struct xfer_peer *peer)
+{
+	const uint64_t now = clock_coarse_ms();
+
+	peer->waited += P2P_MIN(now - peer->looked, 2 * XFER_WATCH);
+	peer->looked = now;
 }
 
 /*
  * A question or its answer may be lost. So it is asked once more when half of the time is over. But where
  * endpoints shun strangers there is little room for what nobody takes.
  */
-static void hello_ask_again(struct xfer_peer *peer, uint64_t waited)
+static void hello_ask_again(struct xfer_peer *peer)
 {
-	if (2 * waited < 1000 * conf.hello_timeout || peer->facts & HELLO_AGAIN ||
+	if (2 * peer->waited < 1000 * conf.hello_timeout || peer->facts & HELLO_AGAIN ||
 	    peer->ep->shuns || xfer_outq_has(peer->via, peer->to))
 		return;
 	peer->facts |= HELLO_AGAIN;
@@ -258,13 +267,14 @@ static void hello_ask_again(struct xfer_peer *peer, uint64_t waited)
 
 enum xfer_peer_state hello_state(struct xfer_peer *peer)
 {
-	uint64_t waited = clock_coarse_ms() - peer->greeted;
-
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->state != XFER_PEER_GREETED)
+	if (peer->state == XFER_PEER_NEW || peer->state == XFER_PEER_KNOWN)
 		return peer->state;
-	if (waited < 1000 * conf.hello_timeout) {
-		hello_ask_again(peer, waited);
+	hello_wait(peer);
+	if (peer->state == XFER_PEER_FOREIGN)
+		return peer->state;
+	if (peer->waited < 1000 * conf.hello_timeout) {
+		hello_ask_again(peer);
 		return peer->state;
 	}
 	/* it cannot have got it, nor anything else */

@@ -98,7 +98,9 @@ struct xfer_life {
  * @tokens:	those that it may use, and the ones before; 0: none
  * @theirs:	what we bear in messages to it
  * @said:	what was sent with that, and with what we bore before
- * @greeted:	when it was [ms]
+ * @waited:	for how long it has been waited for since it was greeted: time in which this process has
+ *		looked [ms]
+ * @looked:	when that was last [ms]
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
  * @host, @process: as in struct ipc: what it has said
@@ -121,7 +123,8 @@ struct xfer_peer {
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	uint64_t theirs;
 	struct xfer_said said[2];
-	uint64_t greeted;
+	uint64_t waited;
+	uint64_t looked;
 	int lost;
 	uint64_t dead;
 	uint64_t host;
