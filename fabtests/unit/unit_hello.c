@@ -342,6 +342,25 @@ static void test_confirmed_aside(void **state)
 	close_ep();
 }
 
+/* It is let in though others have used up what there is for strangers. */
+static void test_confirmed_among_strangers(void **state)
+{
+	struct wire_msg answer, confirm;
+
+	open_ep();
+	answer = answered();
+	ep.stalls = true;
+	fake.stranger = true;
+	for (size_t i = 0; i < 1000; i++)
+		hear(greeting(WIRE_ASKS, 0));
+	confirm = greeting(WIRE_CONFIRMS | WIRE_SIDE, answer.grant);
+	confirm.payload = "aside";
+	confirm.payload_len = 5;
+	hear(confirm);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	close_ep();
+}
+
 /*
  * Where a greeting leaves from, of an endpoint with one beside it; and the confirmation goes by both ways, as
  * what it lets in does.
@@ -795,6 +814,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_aside),
 		cmocka_unit_test(test_confirmed_again),
 		cmocka_unit_test(test_confirmed_aside),
+		cmocka_unit_test(test_confirmed_among_strangers),
 		cmocka_unit_test(test_mouth),
 		cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers),

@@ -448,16 +448,18 @@ static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_ad
 
 /*
  * Between which endpoints answers to the sender of @msg travel. @addr: of its own endpoint. Where there is
- * nothing beside endpoints, who names something names somebody else.
+ * nothing beside endpoints, who names something names somebody else. @proved: a token shows that it is no
+ * stranger
  */
 static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t addr,
-		       struct xfer_ep **via, fi_addr_t *to)
+		       bool proved, struct xfer_ep **via, fi_addr_t *to)
 {
 	struct xfer_ep *side = xfer_ep_side(ep);
 
 	*via = side ? side : ep;
 	if (ep->stalls && msg->flags & WIRE_SIDE)
-		return hello_resolve(*via, msg->payload, msg->payload_len, to);
+		return proved ? (*via)->resolve(*via, msg->payload, msg->payload_len, true, to)
+			      : hello_resolve(*via, msg->payload, msg->payload_len, to);
 	if (*via != ep)
 		return hello_resolve(*via, msg->name, msg->name_len, to);
 	*to = addr;
@@ -488,7 +490,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 
 	hello_trial(ep, true);
 	if (ep->shuns && msg->flags & WIRE_SIDE)
-		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, &via, &to);
+		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
 		ret = hello_resolve(via, msg->name, msg->name_len, &to);
 	if (ret)
@@ -622,7 +624,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	fi_addr_t to;
 
 	if (peer->tokens[0].token != msg->token ||
-	    hello_route(peer->ep, msg, peer->addr, &via, &to))
+	    hello_route(peer->ep, msg, peer->addr, peer->state != XFER_PEER_KNOWN, &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
 	peer->facts |= HELLO_ANSWERED;
@@ -646,13 +648,14 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
 		return;
 	}
-	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr) ||
-	    hello_route(ep, msg, addr, &via, &to))
+	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr))
 		return;
 	peer = xfer_peer_get(ep, addr);
-	if (peer)
-		hello_dead(peer, msg);
-	if (!peer || xfer_peer_admit(peer, 1, msg->token))
+	/* whoever goes on to name others beside itself is none that is let in */
+	if (!peer || hello_route(ep, msg, addr, peer->state != XFER_PEER_KNOWN, &via, &to))
+		return;
+	hello_dead(peer, msg);
+	if (xfer_peer_admit(peer, 1, msg->token))
 		return;
 	ep->proto->strangers -= peer->state != XFER_PEER_KNOWN && ep->proto->strangers;
 	hello_known(peer, msg, via, to);
