@@ -3,7 +3,7 @@
  * Unit tests of hello.c and peer.c, over a core provider made up in the test: who is believed, who is
  * answered, and how much one peer may have under way.
  */
-#include "unit_fake_core.h"
+#include "unit_hello.h"
 
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -19,124 +19,6 @@
 #include "xfer/reports.h"
 #include "xfer/wire_old.h"
 #include "xfer/xfer_proto.h"
-
-/* What the peer gives to us, and how it calls itself */
-#define GRANT 501
-#define NAME "somebody"
-#define PROCESS 9
-
-static struct xfer_ep ep;
-
-static void open_ep(void)
-{
-	fake_start(false);
-	fake_ep_open(&ep, &fake_cq);
-	ep.tag_bit = FAKE_TAG_BIT;
-	fake.named = FAKE_NEW;
-	fake_xfer.keys_ours = true;
-}
-
-static void close_ep(void)
-{
-	struct core_comp comp;
-
-	fake_ep_close(&ep);
-	while (xfer_cq_next(&fake_cq, false, &comp) == 1 ||
-	       xfer_cq_next(&fake_cq, true, &comp) == 1)
-		;
-	assert_int_equal(fake_xfer.cells.used, 0);
-	fake_stop();
-}
-
-static int ready(fi_addr_t addr)
-{
-	int ret;
-
-	p2p_lock_take(&fake_xfer.lock);
-	ret = hello_ready(&ep, addr);
-	p2p_lock_drop(&fake_xfer.lock);
-	return ret;
-}
-
-static enum xfer_peer_state state_of(fi_addr_t addr)
-{
-	const struct xfer_peer *peer;
-
-	p2p_lock_take(&fake_xfer.lock);
-	peer = xfer_peer_find(&ep, addr);
-	p2p_lock_drop(&fake_xfer.lock);
-	return peer ? peer->state : XFER_PEER_NEW;
-}
-
-/* The @back-th last control message that the core was given. False: there is none */
-static bool sent(size_t back, struct wire_msg *msg)
-{
-	const char *why;
-
-	for (size_t i = fake.count; i--;) {
-		if (fake.held[i].kind != FAKE_SEND || !fake.held[i].text_len || back--)
-			continue;
-		assert_int_equal(wire_decode(fake.held[i].text, fake.held[i].text_len, msg,
-					     &why),
-				 0);
-		return true;
-	}
-	return false;
-}
-
-static size_t sent_count(void)
-{
-	struct wire_msg msg;
-	size_t count = 0;
-
-	while (sent(count, &msg))
-		count++;
-	return count;
-}
-
-static void hear(struct wire_msg msg)
-{
-	char buf[WIRE_MSG_MAX];
-	struct wire_msg decoded;
-	const char *why = "";
-	size_t len = wire_encode(&msg, buf);
-
-	if (wire_decode(buf, len, &decoded, &why))
-		fail_msg("%s", why);
-	p2p_lock_take(&fake_xfer.lock);
-	ctrl_dispatch(&ep, &decoded);
-	p2p_lock_drop(&fake_xfer.lock);
-}
-
-static struct wire_msg greeting(uint32_t flags, uint64_t token)
-{
-	return (struct wire_msg){
-		.type = WIRE_HELLO,
-		.flags = flags,
-		.token = token,
-		.grant = GRANT,
-		.process = PROCESS,
-		.oldest = WIRE_VERSION_OLDEST,
-		.newest = WIRE_VERSION,
-		.name = NAME,
-		.name_len = sizeof NAME,
-	};
-}
-
-/* Greets the new peer, and says what was asked */
-static struct wire_msg greet(void)
-{
-	struct wire_msg ask;
-
-	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
-	assert_true(sent(0, &ask));
-	assert_int_equal(ask.type, WIRE_HELLO);
-	assert_int_equal(ask.flags & ~WIRE_SIDE, WIRE_ASKS);
-	assert_int_equal(ask.flags & WIRE_SIDE, ep.shuns ? WIRE_SIDE : 0);
-	assert_int_equal(ask.token, 0);
-	assert_int_not_equal(ask.grant, 0);
-	return ask;
-}
 
 /* ---- we ask ---- */
 
@@ -248,7 +130,7 @@ static void test_hopeless(void **state)
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
 	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
 	p2p_lock_take(&fake_xfer.lock);
-	peer = xfer_peer_find(&ep, FAKE_NEW);
+	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
 	peer->waited += 1000 * conf.peer_timeout;
 	p2p_lock_drop(&fake_xfer.lock);
 	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
@@ -295,7 +177,7 @@ static void test_asked(void **state)
 	answer = answered();
 	/* nothing is remembered, and nothing is believed yet */
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
-	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
+	assert_int_equal(HASH_COUNT(hello_ep.peers), FAKE_KNOWN);
 	hear(greeting(WIRE_CONFIRMS, answer.grant));
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
 	assert_int_equal(ready(FAKE_NEW), 0);
@@ -315,7 +197,7 @@ static void test_aside(void **state)
 	assert_int_equal(sent_count(), 1);
 	assert_string_equal(fake.asked, NAME);
 	/* but where only that can be answered at once */
-	ep.stalls = ep.shuns = true;
+	hello_ep.stalls = hello_ep.shuns = true;
 	hear(ask);
 	assert_int_equal(sent_count(), 2);
 	assert_string_equal(fake.asked, "aside");
@@ -336,7 +218,7 @@ static void test_confirmed_aside(void **state)
 	hear(confirm);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
 	assert_string_equal(fake.asked, NAME);
-	ep.stalls = true;
+	hello_ep.stalls = true;
 	hear(confirm);
 	assert_string_equal(fake.asked, "aside");
 	close_ep();
@@ -349,7 +231,7 @@ static void test_confirmed_among_strangers(void **state)
 
 	open_ep();
 	answer = answered();
-	ep.stalls = true;
+	hello_ep.stalls = true;
 	fake.stranger = true;
 	for (size_t i = 0; i < 1000; i++)
 		hear(greeting(WIRE_ASKS, 0));
@@ -374,14 +256,15 @@ static void test_mouth(void **state)
 		open_ep();
 		fake_ep_init(&side, &fake_cq);
 		p2p_lock_take(&fake_xfer.lock);
-		assert_int_equal(xfer_ep_init_side(&side, &ep), 0);
+		assert_int_equal(xfer_ep_init_side(&side, &hello_ep), 0);
 		p2p_lock_drop(&fake_xfer.lock);
-		ep.stalls = true;
-		ep.side = &side;
-		ep.shuns = shuns;
+		hello_ep.stalls = true;
+		hello_ep.side = &side;
+		hello_ep.shuns = shuns;
 		ask = greet();
 		p2p_lock_take(&fake_xfer.lock);
-		assert_ptr_equal(xfer_peer_find(&ep, FAKE_NEW)->via, shuns ? &ep : &side);
+		assert_ptr_equal(xfer_peer_find(&hello_ep, FAKE_NEW)->via,
+				 shuns ? &hello_ep : &side);
 		p2p_lock_drop(&fake_xfer.lock);
 		hear(greeting(WIRE_ANSWERS, ask.grant));
 		assert_int_equal(sent_count(), 3);
@@ -390,7 +273,7 @@ static void test_mouth(void **state)
 			assert_int_equal(confirm.flags & WIRE_CONFIRMS, WIRE_CONFIRMS);
 		}
 		assert_int_equal(xfer_ep_fini(&side), 0);
-		ep.side = NULL;
+		hello_ep.side = NULL;
 		close_ep();
 	}
 }
@@ -405,10 +288,10 @@ static void test_confirmed_again(void **state)
 	answer = answered();
 	answered();
 	fake.stranger = false;
-	assert_int_equal(ep.proto->strangers, 2);
+	assert_int_equal(hello_ep.proto->strangers, 2);
 	for (int i = 0; i < 2; i++) {
 		hear(greeting(WIRE_CONFIRMS, answer.grant));
-		assert_int_equal(ep.proto->strangers, 1);
+		assert_int_equal(hello_ep.proto->strangers, 1);
 	}
 	close_ep();
 }
@@ -429,7 +312,7 @@ static void test_forged_confirmation(void **state)
 	hear(forged);
 	assert_int_equal(fake_xfer.wrong, 4);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
-	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
+	assert_int_equal(HASH_COUNT(hello_ep.peers), FAKE_KNOWN);
 	close_ep();
 }
 
@@ -455,7 +338,7 @@ static void test_strangers(void **state)
 		assert_in_range(told, 0, 1000);
 	}
 	assert_in_range(fake.sent[FAKE_NEW], 1, 1000);
-	assert_int_equal(HASH_COUNT(ep.peers), FAKE_KNOWN);
+	assert_int_equal(HASH_COUNT(hello_ep.peers), FAKE_KNOWN);
 	close_ep();
 }
 
@@ -490,8 +373,8 @@ static void test_made_up(void **state)
 	/* nor do they when they end */
 	used = fake_xfer.cells.used;
 	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(ctrl_answer(&ep, FAKE_PEERS, &answer, 0), -FI_EALREADY);
-	assert_int_equal(ctrl_answer(&ep, FAKE_PEERS + names, &answer, 0), 0);
+	assert_int_equal(ctrl_answer(&hello_ep, FAKE_PEERS, &answer, 0), -FI_EALREADY);
+	assert_int_equal(ctrl_answer(&hello_ep, FAKE_PEERS + names, &answer, 0), 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	assert_int_equal(fake_xfer.cells.used, used + 1);
 	for (unsigned int i = 0; i < names; i++)
@@ -520,7 +403,7 @@ static void test_restart(void **state)
 	open_ep();
 	answer = answered();
 	hear(greeting(WIRE_CONFIRMS, answer.grant));
-	assert_int_equal(xfer_post_rma(&ep, &op), 0);
+	assert_int_equal(xfer_post_rma(&hello_ep, &op), 0);
 	/* the same one, once more */
 	hear(greeting(WIRE_CONFIRMS, answer.grant));
 	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 0);
@@ -587,7 +470,7 @@ static void test_away(void **state)
 	open_ep();
 	greet();
 	p2p_lock_take(&fake_xfer.lock);
-	peer = xfer_peer_find(&ep, FAKE_NEW);
+	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
 	peer->looked -= 1000000;
 	assert_int_equal(hello_state(peer), XFER_PEER_GREETED);
 	p2p_lock_drop(&fake_xfer.lock);
@@ -604,7 +487,7 @@ static void test_again(void **state)
 	open_ep();
 	ask = greet();
 	p2p_lock_take(&fake_xfer.lock);
-	peer = xfer_peer_find(&ep, FAKE_NEW);
+	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
 	peer->waited += 500 * timeout;
 	p2p_lock_drop(&fake_xfer.lock);
 	for (int i = 0; i < 2; i++) {
@@ -700,7 +583,7 @@ static void hear_old(enum wire_type type, uint64_t id)
 	memcpy(buf + HEAD + TARGET, NAME, sizeof NAME);
 	assert_int_equal(wire_decode(buf, sizeof buf, &msg, &why), -FI_EOPNOTSUPP);
 	p2p_lock_take(&fake_xfer.lock);
-	XFER_PROTO_EACH(&fake_xfer, unreadable, &ep, &msg);
+	XFER_PROTO_EACH(&fake_xfer, unreadable, &hello_ep, &msg);
 	p2p_lock_drop(&fake_xfer.lock);
 }
 
@@ -771,7 +654,7 @@ static void test_old_marker(void **state)
 		p2p_lock_take(&fake_xfer.lock);
 		arrival = rndv_arrival_claim(&fake_xfer, id, note_status, &err);
 		assert_non_null(arrival);
-		rndv_arrival_check(arrival, &ep);
+		rndv_arrival_check(arrival, &hello_ep);
 		p2p_lock_drop(&fake_xfer.lock);
 		if (id == 2) {
 			assert_int_equal(status, 0);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What the unit tests of greetings do again and again: an endpoint, what it hears and what it has sent. */
+#ifndef UNIT_HELLO_H
+#define UNIT_HELLO_H
+
+#include "unit_fake_core.h"
+
+/* What the peer gives to us, and how it calls itself */
+#define GRANT 501
+#define NAME "somebody"
+#define PROCESS 9
+
+/* The endpoint, on one queue; what is sent there names FAKE_NEW */
+extern struct xfer_ep hello_ep;
+void open_ep(void);
+void close_ep(void);
+
+/* hello_ready(), and the state of a peer without a record: XFER_PEER_NEW */
+int ready(fi_addr_t addr);
+enum xfer_peer_state state_of(fi_addr_t addr);
+
+/* The @back-th last control message that the core was given. False: there is none. And how many there are */
+bool sent(size_t back, struct wire_msg *msg);
+size_t sent_count(void);
+
+/* A message comes; and a greeting that may */
+void hear(struct wire_msg msg);
+struct wire_msg greeting(uint32_t flags, uint64_t token);
+
+/* Greets the new peer, and says what was asked */
+struct wire_msg greet(void);
+
+#endif /* UNIT_HELLO_H */
