@@ -47,7 +47,7 @@ const struct load_kind load_kinds[] = {
 	{"peek, announced", FI_TAGGED, NO_PEEKS | LOAD_OURS, false, {true, true}, 65537, 100000, 16,
 	 &load_send, &load_peek},
 	/* between two buffers a message may find none */
-	{"multi-receive", FI_MSG | FI_MULTI_RECV, QUIRK_UNEXPECTED | LOAD_OURS, true, {true, true}, 1,
+	{"multi-receive", FI_MSG | FI_MULTI_RECV, QUIRK_UNEXPECTED | QUIRK_MULTI | LOAD_OURS, true, {true, true}, 1,
 	 LOAD_MULTI_LARGEST, 16, &load_send_untagged, &load_multi},
 	{"write and read", FI_RMA, 0, true, {true, true}, 1, 100000, 16, &load_put, NULL},
 	{"write and read, back", FI_RMA, 0, false, {true, true}, 1, 4096, 16, &load_put, NULL},

@@ -59,6 +59,8 @@ static const struct {
 	 "reads from some of many peers less than from others"},
 	{"shm", STAYS, FI_VERSION(2, 0), ANY_VERSION, QUIRK_DELIVERY,
 	 "calls a message delivered that lies in a buffer of its own"},
+	{"shm", STAYS, FI_VERSION(2, 0), ANY_VERSION, QUIRK_MULTI,
+	 "does not return from a read when a long message meets a buffer for many"},
 	{"tcp", CURED, FI_VERSION(1, 18), ANY_VERSION, QUIRK_SELECTIVE,
 	 "does not report multi-receives where only what is asked for is reported"},
 	{"tcp", STAYS, FI_VERSION(1, 18), ANY_VERSION, QUIRK_EPS,

@@ -75,6 +75,7 @@ enum {
 	QUIRK_ATOMICS = 1 << 15,   /* atomic operations */
 	QUIRK_UNEVEN = 1 << 17,    /* fairness among many peers */
 	QUIRK_NOMEM = 1 << 16,     /* -FI_ENOMEM where there is no room now */
+	QUIRK_MULTI = 1 << 18,     /* buffers for many messages */
 };
 
 struct stress;
