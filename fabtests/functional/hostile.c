@@ -530,6 +530,30 @@ static bool disconnects(void)
 	return scene->attack == attack_lent_key;
 }
 
+/* A tagged message to or from @peer; @op: which, and its tag */
+static int post(struct side *s, struct ft_op op, int peer, const struct ft_buf *buf, size_t off,
+		size_t len)
+{
+	op.tagged = true;
+	op.addr = s->ctx.peer[peer];
+	ft_op_buf(&op, buf, off, len);
+	return ft_post(&s->ctx, &op);
+}
+
+static int message(struct side *s, enum ft_call call, int peer, size_t len, uint64_t tag,
+		   struct ft_req *req)
+{
+	return post(s, (struct ft_op){.call = call, .tag = tag, .req = req}, peer, &s->mem, 64,
+		    len);
+}
+
+/* The liar says to the victim that it has lied all it wanted */
+static int done(struct side *s, enum ft_call call, int peer)
+{
+	return post(s, (struct ft_op){.call = call, .tag = TAG_DONE, .req = &s->done}, peer,
+		    &s->host, 0, 1);
+}
+
 /* Tells the victim when it has read all that was said: requests are served in order. */
 static int liar_done(struct side *s)
 {
@@ -540,19 +564,11 @@ static int liar_done(struct side *s)
 		.key = s->known.key,
 		.addr = s->known.base,
 	};
-	struct ft_op op = {
-		.call = FT_SEND,
-		.tagged = true,
-		.addr = s->ctx.peer[VICTIM],
-		.tag = TAG_DONE,
-		.req = &s->done,
-	};
 
 	if (disconnects())
 		return 0;
 	FT_TRY(ask(s, read));
-	ft_op_buf(&op, &s->host, 0, 1);
-	FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(done(s, FT_SEND, VICTIM));
 	return ft_wait(&s->ctx, &s->done, 1);
 }
 
@@ -577,37 +593,6 @@ static int liar(struct side *s)
 	if (!disconnects())
 		FT_TRY(give_up(s, s->announced.id, true));
 	return ft_barrier(s->proc, &s->ctx);
-}
-
-static int message(struct side *s, enum ft_call call, int peer, size_t len, uint64_t tag,
-		   struct ft_req *req)
-{
-	struct ft_op op = {
-		.call = call,
-		.tagged = true,
-		.addr = s->ctx.peer[peer],
-		.tag = tag,
-		.req = req,
-	};
-
-	ft_op_buf(&op, &s->mem, 64, len);
-	return ft_post(&s->ctx, &op);
-}
-
-static int victim_done(struct side *s)
-{
-	struct ft_op op = {
-		.call = FT_RECV,
-		.tagged = true,
-		.addr = s->ctx.peer[LIAR],
-		.tag = TAG_DONE,
-		.req = &s->done,
-	};
-
-	if (disconnects())
-		return 0;
-	ft_op_buf(&op, &s->host, 0, 1);
-	return ft_post(&s->ctx, &op);
 }
 
 /* The friend's answer, where the victim's secret was */
@@ -635,7 +620,8 @@ static int victim(struct side *s)
 	int before;
 
 	FT_TRY(ft_slot_arm(&target));
-	FT_TRY(victim_done(s));
+	if (!disconnects())
+		FT_TRY(done(s, FT_RECV, LIAR));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	for (size_t i = 0; i < scene->baits; i++)
 		FT_TRY(message(s, FT_SEND, LIAR, scene->bait, TAG_BAIT, &s->bait[i]));

@@ -4,25 +4,9 @@
 
 #include <string.h>
 
-/* As all that this project runs on is little-endian, the parts of version 7 are written as they are. */
-struct old_head {
-	uint32_t magic;
-	uint8_t version;
-	uint8_t type;
-	uint8_t to_sender;
-	uint8_t zero;
-	uint64_t id;
-	uint64_t len;
-	uint64_t data;
-	uint32_t flags;
-	uint32_t transfer;
-	uint32_t chunk;
-	uint32_t count;
-	int32_t status;
-	uint16_t name_len;
-	uint16_t size;
-};
+#include "xfer/wire_old.h"
 
+/* As all that this project runs on is little-endian, the parts of version 7 are written as they are. */
 struct old_target {
 	uint64_t key;
 	uint64_t addr;
@@ -78,7 +62,7 @@ static size_t old_add(struct hostile_letter *letter, const struct wire_msg *msg)
 	const size_t name_len = old_named(msg->type) || aside ? msg->name_len : 0;
 	const struct old_target target = {.key = msg->key, .addr = msg->addr};
 	const struct old_offer offer = old_offer_of(&msg->offer);
-	struct old_head head = {
+	struct wire_old_head head = {
 		.magic = WIRE_MAGIC,
 		.version = 7,
 		.type = msg->type,
@@ -89,7 +73,7 @@ static size_t old_add(struct hostile_letter *letter, const struct wire_msg *msg)
 		.transfer = msg->transfer,
 		.chunk = msg->chunk,
 		.count = msg->count,
-		.status = msg->status,
+		.status = (uint32_t) msg->status,
 		.name_len = (uint16_t) name_len,
 	};
 	size_t at = letter->len + sizeof head;
@@ -123,7 +107,7 @@ bool hostile_add(struct hostile_letter *letter, int version, const struct wire_m
 
 int hostile_version(const void *buf, size_t len)
 {
-	struct old_head head;
+	struct wire_old_head head;
 
 	if (len < sizeof head)
 		return 0;
@@ -133,7 +117,7 @@ int hostile_version(const void *buf, size_t len)
 
 static bool old_read(const char *buf, size_t len, struct wire_msg *msg)
 {
-	struct old_head head;
+	struct wire_old_head head;
 	struct old_target target = {.key = 0};
 	struct old_offer offer = {.host = 0};
 	size_t at = sizeof head;

@@ -243,12 +243,12 @@ static bool hello_overdue(const struct xfer_peer *peer)
 	return conf.peer_timeout && peer->waited >= 1000 * conf.peer_timeout;
 }
 
-/* Counts the time that it has had to answer. Who was held up has not looked: the answer may be here. */
+/* Counts the time that it has had to answer */
 static void hello_wait(struct xfer_peer *peer)
 {
 	const uint64_t now = clock_coarse_ms();
 
-	peer->waited += P2P_MIN(now - peer->looked, 2 * XFER_WATCH);
+	peer->waited += P2P_MIN(now - peer->looked, XFER_LOOK_MAX);
 	peer->looked = now;
 }
 
@@ -570,18 +570,17 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 /* It has given us another token. What was said with the one before is still counted. */
 static void hello_token(struct xfer_peer *peer, uint64_t grant)
 {
-	const struct xfer_said before = peer->said[0];
+	const struct xfer_said before = peer->theirs[0];
 
 	if (before.token == grant)
 		return;
 	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer) &&
 	    (before.count[false] || before.count[true]))
 		hello_confirm(peer, 0);
-	peer->said[0] = peer->said[1];
-	peer->said[1] = before;
-	if (peer->said[0].token != grant)
-		peer->said[0] = (struct xfer_said){.token = grant};
-	peer->theirs = grant;
+	peer->theirs[0] = peer->theirs[1];
+	peer->theirs[1] = before;
+	if (peer->theirs[0].token != grant)
+		peer->theirs[0] = (struct xfer_said){.token = grant};
 }
 
 /* It speaks our protocol, and is reached so. */

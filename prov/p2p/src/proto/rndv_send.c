@@ -39,7 +39,7 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!note)
 		return;
-	msg.token = req->peer->theirs;
+	msg.token = req->peer->theirs[0].token;
 	board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
@@ -153,7 +153,7 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	ctrl_listen(ep);
 	if (wait_sleepers(&ep->xfer->wait))
 		msg->flags |= WIRE_CALLS;
-	msg->token = req->peer->theirs;
+	msg->token = req->peer->theirs[0].token;
 	board_show(board, msg->id, wire_encode(msg, note));
 	return 0;
 }

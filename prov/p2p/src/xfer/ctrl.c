@@ -463,12 +463,17 @@ int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, 
 /* Sends @msg to a peer that is known, one way or the other */
 static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token, bool front)
 {
+	int ret;
+
 	if (peer->state != XFER_PEER_KNOWN)
 		return -FI_ENOTCONN;
 	msg->token = token;
 	msg->front = front;
-	return front ? ctrl_send(peer->ep, peer->addr, msg)
-		     : ctrl_send(peer->via, peer->to, msg);
+	ret = front ? ctrl_send(peer->ep, peer->addr, msg)
+		    : ctrl_send(peer->via, peer->to, msg);
+	if (!ret)
+		xfer_peer_count(peer, msg);
+	return ret;
 }
 
 static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said,
@@ -495,27 +500,19 @@ static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said
 void ctrl_probe(struct xfer_peer *peer, bool asks)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->said[1].token)
-		ctrl_probe_with(peer, &peer->said[1], 0);
-	ctrl_probe_with(peer, &peer->said[0], asks ? WIRE_ASKS : 0);
-}
-
-/* It was sent, if @ret is 0 */
-static int ctrl_count(struct xfer_peer *peer, const struct wire_msg *msg, int ret)
-{
-	if (!ret)
-		xfer_peer_count(peer, msg);
-	return ret;
+	if (peer->theirs[1].token)
+		ctrl_probe_with(peer, &peer->theirs[1], 0);
+	ctrl_probe_with(peer, &peer->theirs[0], asks ? WIRE_ASKS : 0);
 }
 
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_count(peer, msg, ctrl_say(peer, msg, peer->theirs, false));
+	return ctrl_say(peer, msg, peer->theirs[0].token, false);
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_count(peer, msg, ctrl_say(peer, msg, peer->theirs, true));
+	return ctrl_say(peer, msg, peer->theirs[0].token, true);
 }

@@ -69,7 +69,7 @@ void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	peer->said[0].count[msg->front] += xfer_counts(msg);
+	peer->theirs[0].count[msg->front] += xfer_counts(msg);
 }
 
 uint32_t xfer_peer_missing(const struct wire_msg *msg)
@@ -97,8 +97,8 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
 		peer->tokens[i].stale = true;
-	peer->dead = peer->theirs;
-	memset(peer->said, 0, sizeof peer->said);
+	peer->dead = peer->theirs[0].token;
+	memset(peer->theirs, 0, sizeof peer->theirs);
 	if (peer->life.keepalive)
 		keepalive_bury(peer->life.keepalive, peer->dead);
 }

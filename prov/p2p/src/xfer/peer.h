@@ -74,7 +74,8 @@ struct xfer_said {
  * @keepalive:	its process may be asked here, or NULL
  * @keeps:	it has said that its process may be asked
  * @answers:	how often that had answered when it was looked at last
- * @asked:	of @quiet, when it was asked; @asks: how often, since it last said anything but PROBE
+ * @asked:	of @quiet, when it was asked; @asks: how often, since it last said anything but PROBE and
+ *		HELLO
  * @unheard:	how often, since the last sign of life
  * @probed, @probes: the same of control messages
  */
@@ -96,8 +97,7 @@ struct xfer_life {
  * @ep, @addr:	the application's endpoint here, and the peer's address there
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
  * @tokens:	those that it may use, and the ones before; 0: none
- * @theirs:	what we bear in messages to it
- * @said:	what was sent with that, and with what we bore before
+ * @theirs:	what we bear in messages to it, and what we bore before
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
  *		looked [ms]
  * @looked:	when that was last [ms]
@@ -121,8 +121,7 @@ struct xfer_peer {
 	fi_addr_t to;
 	enum xfer_peer_state state;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
-	uint64_t theirs;
-	struct xfer_said said[2];
+	struct xfer_said theirs[2];
 	uint64_t waited;
 	uint64_t looked;
 	int lost;

@@ -46,7 +46,7 @@ static void xfer_progress_watch(struct xfer *xfer)
 	if (passed < XFER_WATCH)
 		return;
 	xfer->watched = now;
-	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, 2 * XFER_WATCH));
+	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, XFER_LOOK_MAX));
 }
 
 static void xfer_progress_core(struct xfer *xfer)

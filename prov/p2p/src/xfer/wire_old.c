@@ -13,24 +13,6 @@
 #define WIRE_OLD_TARGET 24
 #define WIRE_OLD_OFFER 120
 
-struct wire_old_head {
-	uint32_t magic;
-	uint8_t version;
-	uint8_t type;
-	uint8_t to_sender;
-	uint8_t zero;
-	uint64_t id;
-	uint64_t len;
-	uint64_t data;
-	uint32_t flags;
-	uint32_t transfer;
-	uint32_t chunk;
-	uint32_t count;
-	uint32_t status;
-	uint16_t name_len;
-	uint16_t size;
-};
-
 _Static_assert(sizeof(struct wire_old_head) == WIRE_OLD_MAX, "the wire format is what it was");
 
 /* What ends a request of this type; 0: it asks for nothing */

@@ -11,6 +11,25 @@
 /* The longest refusal */
 #define WIRE_OLD_MAX 56
 
+/* What every message began with. Numbers are little-endian */
+struct wire_old_head {
+	uint32_t magic;
+	uint8_t version;
+	uint8_t type;
+	uint8_t to_sender;
+	uint8_t zero;
+	uint64_t id;
+	uint64_t len;
+	uint64_t data;
+	uint32_t flags;
+	uint32_t transfer;
+	uint32_t chunk;
+	uint32_t count;
+	uint32_t status;
+	uint16_t name_len;
+	uint16_t size;
+};
+
 /*
  * Is this a message of version 7? If so, @msg has its type and id; and the name of who is to be refused,
  * if it asks for anything.

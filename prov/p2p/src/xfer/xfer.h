@@ -114,6 +114,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
 
 /* How often progress looks at what does not move [ms] */
 #define XFER_WATCH 100
+/* So much time at most counts between two looks: who was held up has not looked, and what came may be here */
+#define XFER_LOOK_MAX (2 * XFER_WATCH)
 
 /* At least as many as there are states (enum xfer_state) */
 #define XFER_STATES_MAX 32
