@@ -44,6 +44,7 @@ optional_packages='
 	libhwloc-dev   hwloc.h
 	libjson-c-dev  json-c/json.h
 	libibverbs-dev infiniband/verbs.h
+	g++            g++
 '
 # Without these the tests that want an MPI are skipped
 mpi_packages='
@@ -51,7 +52,6 @@ mpi_packages='
 	libopenmpi-dev mpi.h
 '
 check_packages='
-	g++            g++
 	clang          clang
 	clang-format   clang-format
 	universal-ctags  ctags

@@ -75,6 +75,7 @@ static struct emu_alloc *emu_alloc_at(uint64_t base, unsigned int kinds)
 /* A free waits for what the device is doing. So a program that frees too early waits, too. */
 static CUresult emu_free(uint64_t base, unsigned int kinds)
 {
+	CUresult rc = CUDA_ERROR_INVALID_VALUE;
 	struct emu_alloc *alloc;
 
 	pthread_mutex_lock(&emu.lock);
@@ -85,9 +86,11 @@ static CUresult emu_free(uint64_t base, unsigned int kinds)
 		alloc = emu_alloc_at(base, kinds);
 	}
 	if (alloc)
+		rc = alloc->ctx ? emu_ctx_error(alloc->ctx) : CUDA_SUCCESS;
+	if (rc == CUDA_SUCCESS)
 		emu_alloc_destroy(alloc);
 	pthread_mutex_unlock(&emu.lock);
-	return alloc ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return rc;
 }
 
 EMU_API(cuMemFree_v2, CUdeviceptr ptr)

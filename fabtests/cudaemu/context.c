@@ -36,6 +36,20 @@ CUresult emu_ctx_check(struct CUctx_st *ctx)
 	return emu_ctx_is_open(ctx) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+/* The error of a kernel sticks: it is the answer to all that the context is asked to do */
+CUresult emu_ctx_error(const struct CUctx_st *ctx)
+{
+	return __atomic_load_n(&ctx->error, __ATOMIC_ACQUIRE);
+}
+
+/* Called with the lock held. What is queued is not done any more. */
+void emu_ctx_fail(struct CUctx_st *ctx, CUresult error)
+{
+	if (!ctx->error)
+		__atomic_store_n(&ctx->error, error, __ATOMIC_RELEASE);
+	emu_kernels_kill(ctx);
+}
+
 struct emu_device *emu_ctx_device(void)
 {
 	return &emu.dev[emu_ctx_current()->dev];
@@ -50,6 +64,7 @@ static CUresult emu_ctx_open(struct CUctx_st *ctx, CUdevice dev, unsigned int fl
 	ctx->flags = flags;
 	ctx->id = ++emu.next_ctx_id;
 	ctx->peers = 0;
+	ctx->error = CUDA_SUCCESS;
 	rc = emu_stream_create(ctx, CU_STREAM_DEFAULT, 0, &ctx->legacy);
 	if (rc == CUDA_SUCCESS)
 		rc = emu_stream_create(ctx, CU_STREAM_DEFAULT, 0, &ctx->per_thread);
@@ -205,7 +220,7 @@ EMU_API(cuCtxCreate_v2, CUcontext *out, unsigned int flags, CUdevice device)
 	return rc;
 }
 
-/* Affinity and the like do not concern a device without kernels */
+/* Affinity and the like do not concern an emulated device */
 EMU_API(cuCtxCreate_v3, CUcontext *out, void *params, int nparams, unsigned int flags,
 	CUdevice device)
 {
@@ -330,7 +345,7 @@ EMU_API(cuCtxSynchronize, void)
 	pthread_mutex_lock(&emu.lock);
 	emu_ctx_wait(emu_ctx_current());
 	pthread_mutex_unlock(&emu.lock);
-	return CUDA_SUCCESS;
+	return emu_ctx_error(emu_ctx_current());
 }
 
 EMU_API(cuCtxGetStreamPriorityRange, int *least, int *greatest)
@@ -392,7 +407,7 @@ EMU_API(cuFlushGPUDirectRDMAWrites, CUflushGPUDirectRDMAWritesTarget target,
 	return CUDA_SUCCESS;
 }
 
-/* There is nothing here that runs kernels */
+/* Kernels are no modules here: see kernel.h */
 #define EMU_NO_MODULES(name, ...)                                                              \
 	EMU_API(name, CUmodule *module, __VA_ARGS__)                                           \
 	{                                                                                      \

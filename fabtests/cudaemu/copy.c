@@ -128,6 +128,7 @@ CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
 	op = emu_copy_op(copy, &dst, &src, manner.stage, stream);
 	if (manner.wait) {
 		emu_stream_enqueue_and_wait(stream, op);
+		rc = emu_ctx_error(stream->ctx);
 		goto unlock;
 	}
 	emu_stream_enqueue(stream, op);
@@ -335,6 +336,7 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	op->set.count = count;
 	if (blocking && (where.host || emu_sync_memops(&where))) {
 		emu_stream_enqueue_and_wait(stream, op);
+		rc = emu_ctx_error(stream->ctx);
 		goto unlock;
 	}
 	emu_stream_enqueue(stream, op);

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "dev/p2p_cuda_abi.h"
 
@@ -129,6 +130,7 @@ struct CUctx_st {
 	int refs; /* how often a primary context is retained */
 	struct CUstream_st *legacy, *per_thread;
 	uint32_t peers; /* the devices for which peer access was enabled */
+	CUresult error; /* of a kernel: nothing works any more (emu_ctx_error()) */
 	struct CUctx_st *next;
 };
 
@@ -218,6 +220,8 @@ struct CUctx_st *emu_ctx_current(void);
 bool emu_ctx_is_open(const struct CUctx_st *ctx);
 CUresult emu_ctx_check(struct CUctx_st *ctx);
 struct emu_device *emu_ctx_device(void);
+CUresult emu_ctx_error(const struct CUctx_st *ctx);
+void emu_ctx_fail(struct CUctx_st *ctx, CUresult error);
 
 /* memory.c */
 struct emu_alloc *emu_alloc_find(uint64_t ptr);
@@ -245,6 +249,7 @@ enum emu_op_kind {
 	EMU_OP_WRITE_VALUE,
 	EMU_OP_WAIT_VALUE,
 	EMU_OP_CALL,
+	EMU_OP_KERNEL,
 	EMU_OP_FREE,
 };
 
@@ -281,6 +286,7 @@ struct emu_op {
 			CUstreamCallback callback;
 			void *data;
 		} call;
+		struct emu_grid *grid; /* freed with the operation */
 		uint64_t free_base;
 	};
 };
@@ -293,7 +299,8 @@ struct CUstream_st {
 	bool implicit; /* belongs to its context, and cannot be destroyed */
 	bool orphan;   /* its context is gone */
 	bool has_thread;
-	bool busy; /* a thread executes the head of the queue */
+	bool busy;    /* a thread executes the head of the queue */
+	pid_t kernel; /* the process of the one that runs; 0: none does */
 	uint64_t tail_seq, done_seq;
 	struct emu_op *head, **tail;
 	pthread_cond_t work, done;
@@ -315,6 +322,7 @@ CUresult emu_stream_get(CUstream handle, struct CUstream_st **out);
 CUresult emu_stream_create(struct CUctx_st *ctx, unsigned int flags, int priority,
 			   struct CUstream_st **out);
 struct emu_op *emu_op_new(enum emu_op_kind kind);
+void emu_op_free(struct emu_op *op);
 void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_wait(struct CUstream_st *stream, uint64_t seq);
@@ -325,6 +333,10 @@ void emu_ctx_drop_streams(struct CUctx_st *ctx);
 
 /* engine.c: executes one operation. Called without the lock. */
 void emu_op_run(struct CUstream_st *stream, struct emu_op *op);
+
+/* kernel.c */
+void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op);
+void emu_kernels_kill(const struct CUctx_st *ctx);
 
 /* copy.c: one copy for all the entry points */
 enum emu_copy_flags {

@@ -713,6 +713,6 @@ int main(int argc, char **argv)
 	};
 
 	if (argc == 2)
-		return emu_test_scene(argv[1]);
+		return emu_test_process(argv[1]);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

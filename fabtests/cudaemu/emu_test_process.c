@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Tests that need a process of their own: another environment, a crash, a second user of the
- * device. The test runs this program again with the name of a scene. A scene answers with its
- * exit status; 0 means that all was as expected.
+ * device.
  */
 #define _GNU_SOURCE
 #include "emu_test.h"
@@ -16,55 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Scenes are no cmocka tests: they say where they failed and end */
-#define check(expr)                                                                            \
-	do {                                                                                   \
-		if (!(expr)) {                                                                 \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #expr);             \
-			_exit(1);                                                              \
-		}                                                                              \
-	} while (0)
-#define want(call, rc) check((call) == (rc))
-#define good(call) want(call, CUDA_SUCCESS)
-
-int emu_test_spawn(const char *scene, const char *env, const char *value)
-{
-	pid_t pid = fork();
-	int status;
-
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		if (env)
-			setenv(env, value, 1);
-		execl("/proc/self/exe", "emu_test", scene, (char *) NULL);
-		_exit(127);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
-}
-
-/* Plays a scene under an environment. It has to end well. */
-static void play(const char *scene, const char *env, const char *value)
-{
-	assert_int_equal(emu_test_spawn(scene, env, value), 0);
-}
-
-static void use_device(int dev)
-{
-	CUcontext ctx;
-
-	good(cuInit(0));
-	good(cuDevicePrimaryCtxRetain(&ctx, dev));
-	good(cuCtxSetCurrent(ctx));
-}
-
 static int scene_cpu_access(void)
 {
 	CUdeviceptr d;
 
 	/* sanitizers catch the signal, and would end with a report instead */
 	signal(SIGSEGV, SIG_DFL);
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, 64));
 	return *(volatile char *) (uintptr_t) d;
 }
@@ -92,7 +49,7 @@ static int scene_reset(void)
 	int active;
 
 	signal(SIGABRT, SIG_DFL);
-	use_device(0);
+	emu_test_use(0);
 	good(cuCtxGetCurrent(&ctx));
 	good(cuCtxGetId(ctx, &before));
 	good(cuMemAlloc_v2(&d, 64));
@@ -163,7 +120,7 @@ static int scene_before_init(void)
 
 void test_before_init(void **state)
 {
-	play("before-init", "CUDAEMU_DEVICES", "3");
+	emu_test_plays("before-init", "CUDAEMU_DEVICES", "3");
 }
 
 static int scene_after_fork(void)
@@ -171,7 +128,7 @@ static int scene_after_fork(void)
 	int status;
 	pid_t pid;
 
-	use_device(0);
+	emu_test_use(0);
 	pid = fork();
 	if (pid == 0) {
 		nothing_initialised();
@@ -184,7 +141,7 @@ static int scene_after_fork(void)
 
 void test_after_fork(void **state)
 {
-	play("after-fork", NULL, NULL);
+	emu_test_plays("after-fork", NULL, NULL);
 }
 
 static int scene_faults(void)
@@ -192,7 +149,7 @@ static int scene_faults(void)
 	CUdeviceptr d;
 	void *h;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, 16));
 	want(cuMemAlloc_v2(&d, 16), CUDA_ERROR_NOT_SUPPORTED);
 	good(cuMemAlloc_v2(&d, 16));
@@ -206,7 +163,8 @@ static int scene_faults(void)
 
 void test_faults(void **state)
 {
-	play("faults", "CUDAEMU_FAIL", "cuMemAlloc:2:801,cuMemHostAlloc:2+,cuMemcpyHtoD");
+	emu_test_plays("faults", "CUDAEMU_FAIL",
+		       "cuMemAlloc:2:801,cuMemHostAlloc:2+,cuMemcpyHtoD");
 }
 
 static int scene_no_device(void)
@@ -218,8 +176,8 @@ static int scene_no_device(void)
 
 void test_no_device(void **state)
 {
-	play("no-device", "CUDAEMU_NO_INIT", "1");
-	play("no-device", "CUDAEMU_DEVICES", "0");
+	emu_test_plays("no-device", "CUDAEMU_NO_INIT", "1");
+	emu_test_plays("no-device", "CUDAEMU_DEVICES", "0");
 }
 
 static int scene_no_memops(void)
@@ -227,7 +185,7 @@ static int scene_no_memops(void)
 	CUdeviceptr d;
 	int can;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0));
 	check(can == 0);
 	good(cuMemAlloc_v2(&d, 16));
@@ -237,7 +195,7 @@ static int scene_no_memops(void)
 
 void test_no_memops(void **state)
 {
-	play("no-memops", "CUDAEMU_NO_MEMOPS", "1");
+	emu_test_plays("no-memops", "CUDAEMU_NO_MEMOPS", "1");
 }
 
 /* Allocates more than 4 GiB, and uses nearly nothing of it */
@@ -247,7 +205,7 @@ static int scene_sparse(void)
 	CUdeviceptr d;
 	char out = 0;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, size));
 	good(cuMemcpyHtoD_v2(d + size - 1, "x", 1));
 	good(cuMemcpyDtoH_v2(&out, d + size - 1, 1));
@@ -260,7 +218,7 @@ static int scene_sparse(void)
 
 void test_sparse_memory(void **state)
 {
-	play("sparse", "CUDAEMU_MEMORY_MB", "8192");
+	emu_test_plays("sparse", "CUDAEMU_MEMORY_MB", "8192");
 }
 
 /* Streams are shuffled against each other. Each keeps its own order. */
@@ -271,7 +229,7 @@ static int scene_streams(void)
 	uint32_t *h, i, round;
 	void *p;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, 64));
 	good(cuMemHostAlloc(&p, 4096, 0));
 	h = p;
@@ -292,13 +250,13 @@ static int scene_streams(void)
 
 void test_shuffle(void **state)
 {
-	play("streams", "CUDAEMU_SHUFFLE", "42");
+	emu_test_plays("streams", "CUDAEMU_SHUFFLE", "42");
 }
 
 void test_modelled_time(void **state)
 {
-	play("streams", "CUDAEMU_COPY_LATENCY_US", "20");
-	play("streams", "CUDAEMU_COPY_GBPS", "0.0001");
+	emu_test_plays("streams", "CUDAEMU_COPY_LATENCY_US", "20");
+	emu_test_plays("streams", "CUDAEMU_COPY_GBPS", "0.0001");
 }
 
 /* The second copy never ends. The process must be able to end all the same. */
@@ -309,7 +267,7 @@ static int scene_hang(void)
 	CUevent event;
 	void *h;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, 16));
 	good(cuMemHostAlloc(&h, 16, 0));
 	good(cuEventCreate(&event, 0));
@@ -327,7 +285,7 @@ static int scene_hang(void)
 
 void test_hang(void **state)
 {
-	play("hang", "CUDAEMU_HANG_COPY", "2");
+	emu_test_plays("hang", "CUDAEMU_HANG_COPY", "2");
 }
 
 /* The first copy never ends: from pageable memory, the synchronous form returns once staged */
@@ -337,7 +295,7 @@ static int scene_staged(void)
 	CUstream stream;
 	CUdeviceptr d;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, 16));
 	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	good(cuMemcpyHtoD_v2(d, &host, 1));
@@ -354,7 +312,7 @@ static int scene_made_synchronous(void)
 	unsigned int on = 1;
 	CUdeviceptr d;
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, sizeof(host)));
 	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
 	good(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, d));
@@ -364,8 +322,8 @@ static int scene_made_synchronous(void)
 
 void test_staged(void **state)
 {
-	play("staged", "CUDAEMU_HANG_COPY", "1");
-	play("made-synchronous", "CUDAEMU_COPY_LATENCY_US", "50000");
+	emu_test_plays("staged", "CUDAEMU_HANG_COPY", "1");
+	emu_test_plays("made-synchronous", "CUDAEMU_COPY_LATENCY_US", "50000");
 }
 
 /* Passes handles between the two sides; a byte each way says "your turn" */
@@ -389,7 +347,7 @@ static void ipc_exporter(const struct ipc_line *line)
 	CUdeviceptr d, own;
 	char text[8];
 
-	use_device(0);
+	emu_test_use(0);
 	good(cuMemAlloc_v2(&d, 100));
 	good(cuMemcpyHtoD_v2(d, "to peer", 8));
 	good(cuCtxSynchronize());
@@ -412,7 +370,7 @@ static void ipc_importer(const struct ipc_line *line)
 	unsigned int capable = 1;
 	char text[8];
 
-	use_device(1);
+	emu_test_use(1);
 	ipc_hear(line->to_peer[0], &handle, sizeof(handle));
 	good(cuIpcOpenMemHandle_v2(&d, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	good(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -458,7 +416,7 @@ static int scene_ipc(void)
 
 void test_ipc(void **state)
 {
-	play("ipc", NULL, NULL);
+	emu_test_plays("ipc", NULL, NULL);
 }
 
 /* Makes a few calls of every emulated runtime, as a program does that opens it by name */
@@ -512,15 +470,12 @@ void test_runtime(void **state)
 	assert_true(dladdr((void *) cuInit, &driver));
 	assert_non_null(realpath(driver.dli_fname, dir));
 	*strrchr(dir, '/') = 0;
-	play("runtime", "LD_LIBRARY_PATH", dir);
+	emu_test_plays("runtime", "LD_LIBRARY_PATH", dir);
 }
 
-int emu_test_scene(const char *name)
+int emu_test_process(const char *name)
 {
-	static const struct {
-		const char *name;
-		int (*play)(void);
-	} scenes[] = {
+	static const struct emu_test_scene scenes[] = {
 		{"cpu-access", scene_cpu_access},
 		{"reset", scene_reset},
 		{"before-init", scene_before_init},
@@ -535,12 +490,8 @@ int emu_test_scene(const char *name)
 		{"made-synchronous", scene_made_synchronous},
 		{"ipc", scene_ipc},
 		{"runtime", scene_runtime},
+		{NULL, NULL},
 	};
-	size_t i;
 
-	for (i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
-		if (!strcmp(scenes[i].name, name))
-			return scenes[i].play();
-	fprintf(stderr, "no scene %s\n", name);
-	return 127;
+	return emu_test_play(scenes, name);
 }

@@ -116,7 +116,6 @@ static void emu_run_copy(struct emu_op *op)
 		dst += op->copy.dpitch;
 		src += op->copy.spitch;
 	}
-	free(op->copy.staging);
 }
 
 static void emu_run_set(struct emu_op *op)
@@ -185,12 +184,12 @@ static bool emu_value_reached(const struct emu_op *op)
 }
 
 /* Looks at the value again and again, as programs change it without telling anybody */
-static void emu_run_wait_value(struct emu_op *op)
+static void emu_run_wait_value(struct CUstream_st *stream, struct emu_op *op)
 {
 	uint64_t start = emu_now();
 	uint64_t now;
 
-	while (!emu_value_reached(op)) {
+	while (!emu_value_reached(op) && !emu_ctx_error(stream->ctx)) {
 		now = emu_now();
 		if (now - start < EMU_SPIN_NS)
 			sched_yield();
@@ -212,16 +211,35 @@ static void emu_run_free(struct emu_op *op)
 
 static void emu_run_call(struct CUstream_st *stream, struct emu_op *op)
 {
+	CUresult error = emu_ctx_error(stream->ctx);
+
 	emu_in_callback = true;
-	if (op->call.fn)
+	if (op->call.callback)
+		op->call.callback(stream, error, op->call.data);
+	else if (!error)
 		op->call.fn(op->call.data);
-	else
-		op->call.callback(stream, CUDA_SUCCESS, op->call.data);
 	emu_in_callback = false;
+}
+
+/* Is it left out once a kernel has failed? */
+static bool emu_op_works(const struct emu_op *op)
+{
+	switch (op->kind) {
+	case EMU_OP_COPY:
+	case EMU_OP_SET:
+	case EMU_OP_WRITE_VALUE:
+	case EMU_OP_WAIT_VALUE:
+	case EMU_OP_KERNEL:
+		return true;
+	default:
+		return false;
+	}
 }
 
 void emu_op_run(struct CUstream_st *stream, struct emu_op *op)
 {
+	if (emu_op_works(op) && emu_ctx_error(stream->ctx))
+		return;
 	if (emu.conf.shuffle && op->kind != EMU_OP_WAIT)
 		emu_shuffle(stream);
 	switch (op->kind) {
@@ -241,10 +259,13 @@ void emu_op_run(struct CUstream_st *stream, struct emu_op *op)
 		emu_run_write_value(op);
 		break;
 	case EMU_OP_WAIT_VALUE:
-		emu_run_wait_value(op);
+		emu_run_wait_value(stream, op);
 		break;
 	case EMU_OP_CALL:
 		emu_run_call(stream, op);
+		break;
+	case EMU_OP_KERNEL:
+		emu_run_kernel(stream, op);
 		break;
 	case EMU_OP_FREE:
 		emu_run_free(op);

@@ -15,7 +15,7 @@ static CUresult emu_event_check(const struct CUevent_st *event)
 	if (!event || event->magic != EMU_EVENT_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;
 	return emu_ctx_is_open(event->ctx) && event->ctx->id == event->ctx_id
-		       ? CUDA_SUCCESS
+		       ? emu_ctx_error(event->ctx)
 		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -119,8 +119,10 @@ EMU_API(cuEventSynchronize, CUevent event)
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_event_check(event);
-	if (rc == CUDA_SUCCESS && event->point.stream)
+	if (rc == CUDA_SUCCESS && event->point.stream) {
 		emu_stream_wait(event->point.stream, event->point.seq);
+		rc = emu_ctx_error(event->ctx);
+	}
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

@@ -175,5 +175,7 @@ CUresult emu_enter(const char *function, enum emu_need need)
 		rc = CUDA_ERROR_NOT_PERMITTED;
 	if (rc == CUDA_SUCCESS && need >= EMU_NEED_CTX)
 		rc = emu_ctx_check(emu_ctx_current());
+	if (rc == CUDA_SUCCESS && need >= EMU_NEED_CTX)
+		rc = emu_ctx_error(emu_ctx_current());
 	return rc;
 }

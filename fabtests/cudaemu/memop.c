@@ -109,8 +109,8 @@ EMU_API(cuStreamBatchMemOp_v2, CUstream stream, unsigned int count,
 	for (i = 0; i < count; i++) {
 		if (ops[i] && rc == CUDA_SUCCESS)
 			emu_stream_enqueue(stream, ops[i]);
-		else
-			free(ops[i]);
+		else if (ops[i])
+			emu_op_free(ops[i]);
 	}
 	pthread_mutex_unlock(&emu.lock);
 	return rc;

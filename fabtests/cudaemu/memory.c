@@ -4,7 +4,7 @@
  * pointers.
  *
  * A device address is a mapping that nobody may touch. The engine reaches the same bytes
- * through a second mapping elsewhere.
+ * through a second mapping elsewhere. Pinned memory is shared with the processes of kernels.
  *
  * Freed addresses come back with the next allocation of their size, the last one first, under a
  * new buffer id. So a cache by address that has missed the free gives wrong answers at once
@@ -164,9 +164,10 @@ static struct emu_block *emu_block_map(int dev, size_t len)
 	block->len = len;
 	block->dev = dev;
 	if (!device) {
-		if (mprotect(va, len, PROT_READ | PROT_WRITE))
+		block->rw = mmap(va, len, PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		if (block->rw == MAP_FAILED)
 			goto free_block;
-		block->rw = va;
 		return block;
 	}
 	block->offset = device->file_size;

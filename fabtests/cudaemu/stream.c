@@ -26,6 +26,15 @@ struct emu_op *emu_op_new(enum emu_op_kind kind)
 	return op;
 }
 
+void emu_op_free(struct emu_op *op)
+{
+	if (op->kind == EMU_OP_COPY)
+		free(op->copy.staging);
+	if (op->kind == EMU_OP_KERNEL)
+		free(op->grid);
+	free(op);
+}
+
 static bool emu_stream_pending(const struct CUstream_st *stream)
 {
 	return stream->done_seq != stream->tail_seq;
@@ -46,7 +55,7 @@ static void emu_stream_run_head(struct CUstream_st *stream)
 	stream->done_seq = op->seq;
 	stream->busy = false;
 	pthread_cond_broadcast(&stream->done);
-	free(op);
+	emu_op_free(op);
 }
 
 static void *emu_stream_thread(void *arg)
@@ -261,14 +270,14 @@ CUresult emu_stream_get(CUstream handle, struct CUstream_st **out)
 		if (rc != CUDA_SUCCESS)
 			return rc;
 		*out = handle == CU_STREAM_PER_THREAD ? ctx->per_thread : ctx->legacy;
-		return CUDA_SUCCESS;
+		return emu_ctx_error(ctx);
 	}
 	if (handle->orphan)
 		return emu_stream_orphan(handle);
 	if (handle->magic != EMU_STREAM_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*out = handle;
-	return CUDA_SUCCESS;
+	return emu_ctx_error(handle->ctx);
 }
 
 EMU_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int priority)
@@ -343,10 +352,13 @@ EMU_API(cuStreamQuery, CUstream stream)
 
 EMU_API(cuStreamSynchronize, CUstream stream)
 {
+	CUresult rc;
+
 	EMU_ENTER_STREAM(stream);
 	emu_stream_drain(stream);
+	rc = emu_ctx_error(stream->ctx);
 	pthread_mutex_unlock(&emu.lock);
-	return CUDA_SUCCESS;
+	return rc;
 }
 
 /* Functions that tell a property of a stream: one line each */

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Kernels: launched in stream order, each in a process of its own. See kernel.h for what such a
+ * process sees.
+ */
+#define _GNU_SOURCE
+#include "emu.h"
+#include "grid.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+EMU_EXPORT cudaemu_launch_fn cudaemu_launch;
+
+/* A piece of device memory, and where kernels see it */
+struct emu_view {
+	void *rw, *at;
+	size_t len;
+	bool read_only;
+};
+
+/* ---- the kernel's process ---- */
+
+static void emu_view_map(const struct emu_view *view)
+{
+	/* a second mapping of the same pages, as the old length is 0 */
+	void *p = mremap(view->rw, 0, view->len, MREMAP_MAYMOVE | MREMAP_FIXED, view->at);
+
+	/* memory of another context may be gone since */
+	if (p == MAP_FAILED && errno != EFAULT) {
+		perror("cudaemu: no device memory for a kernel");
+		abort();
+	}
+	if (view->read_only)
+		mprotect(view->at, view->len, PROT_READ);
+}
+
+/* A connection that the application closes must not stay open here */
+static void emu_close_files(void)
+{
+	int fd, end = (int) sysconf(_SC_OPEN_MAX);
+
+#ifdef SYS_close_range
+	if (!syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0))
+		return;
+#endif
+	for (fd = STDERR_FILENO + 1; fd < end; fd++)
+		close(fd);
+}
+
+static void __attribute__((noreturn))
+emu_kernel_process(const struct emu_op *op, const struct emu_view *views, size_t count,
+		   pid_t parent, int *finished)
+{
+	size_t i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	emu_close_files();
+	for (i = 0; i < count; i++)
+		emu_view_map(&views[i]);
+	/* what the application has not written yet is its own */
+	__fpurge(stdout);
+	emu_grid_run(op->grid);
+	fflush(stdout);
+	__atomic_store_n(finished, 1, __ATOMIC_RELEASE);
+	_exit(0);
+}
+
+/* ---- the application's process ---- */
+
+/* What kernels see besides this process's own mappings. Called with the lock held. */
+static struct emu_view *emu_views(size_t *count)
+{
+	struct emu_view *views = calloc(emu.nallocs + 1, sizeof(*views));
+	const struct emu_alloc *alloc;
+	size_t i;
+
+	if (!views)
+		abort();
+	*count = 0;
+	for (i = 0; i < emu.nallocs; i++) {
+		alloc = emu.allocs[i];
+		if ((uintptr_t) alloc->rw == alloc->base ||
+		    alloc->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+			continue;
+		views[(*count)++] = (struct emu_view){
+			.rw = alloc->rw,
+			.at = (void *) (uintptr_t) alloc->base,
+			.len = EMU_ROUND_UP(alloc->size, EMU_PAGE),
+			.read_only = alloc->access == CU_MEM_ACCESS_FLAGS_PROT_READ,
+		};
+	}
+	return views;
+}
+
+void emu_kernels_kill(const struct CUctx_st *ctx)
+{
+	struct CUstream_st *stream;
+
+	for (stream = emu.streams; stream; stream = stream->next)
+		if (stream->ctx == ctx && stream->kernel > 0)
+			kill(stream->kernel, SIGKILL);
+}
+
+/* Starts the kernel as the stream's; returns its process, or -1 */
+static pid_t emu_kernel_start(struct CUstream_st *stream, struct emu_op *op, int *finished)
+{
+	const pid_t parent = getpid();
+	struct emu_view *views;
+	size_t count;
+	pid_t pid;
+
+	pthread_mutex_lock(&emu.lock);
+	views = emu_views(&count);
+	pthread_mutex_unlock(&emu.lock);
+	/* without the lock, as others' fork handlers may wait for somebody who waits for it */
+	pid = fork();
+	if (pid == 0)
+		emu_kernel_process(op, views, count, parent, finished);
+	free(views);
+	pthread_mutex_lock(&emu.lock);
+	stream->kernel = pid;
+	if (pid > 0 && emu_ctx_error(stream->ctx))
+		kill(pid, SIGKILL);
+	pthread_mutex_unlock(&emu.lock);
+	return pid;
+}
+
+/* Waits for the end of the stream's kernel. Somebody else in this process may get its status. */
+static CUresult emu_kernel_wait(struct CUstream_st *stream, const int *finished)
+{
+	pid_t pid = stream->kernel;
+	siginfo_t info = {0};
+	int status = 0;
+
+	while (waitid(P_PID, (id_t) pid, &info, WEXITED | WNOWAIT) && errno == EINTR)
+		;
+	/* nobody kills a process that is gone */
+	pthread_mutex_lock(&emu.lock);
+	stream->kernel = 0;
+	if (waitpid(pid, &status, 0) != pid)
+		status = 0;
+	pthread_mutex_unlock(&emu.lock);
+	if (__atomic_load_n(finished, __ATOMIC_ACQUIRE))
+		return CUDA_SUCCESS;
+	if (!WIFSIGNALED(status))
+		return CUDA_ERROR_LAUNCH_FAILED;
+	if (!emu_ctx_error(stream->ctx))
+		fprintf(stderr, "cudaemu: a kernel ended by a signal: %s\n",
+			strsignal(WTERMSIG(status)));
+	return WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS
+		       ? CUDA_ERROR_ILLEGAL_ADDRESS
+		       : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op)
+{
+	int *finished = mmap(NULL, sizeof(*finished), PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CUresult rc = CUDA_ERROR_LAUNCH_FAILED;
+
+	if (finished != MAP_FAILED && emu_kernel_start(stream, op, finished) > 0)
+		rc = emu_kernel_wait(stream, finished);
+	else
+		perror("cudaemu: no process for a kernel");
+	if (finished != MAP_FAILED)
+		munmap(finished, sizeof(*finished));
+	if (rc == CUDA_SUCCESS)
+		return;
+	pthread_mutex_lock(&emu.lock);
+	emu_ctx_fail(stream->ctx, rc);
+	pthread_mutex_unlock(&emu.lock);
+}
+
+/* A grid with its arguments behind it */
+static struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args,
+				      size_t size)
+{
+	const size_t head = EMU_ROUND_UP(sizeof(*grid), (size_t) 16);
+	struct emu_grid *copy = malloc(head + size);
+
+	if (!copy)
+		return NULL;
+	*copy = *grid;
+	copy->args = (char *) copy + head;
+	if (size)
+		memcpy(copy->args, args, size);
+	return copy;
+}
+
+int cudaemu_launch(CUstream stream, void (*fn)(void *args), const void *args, size_t size,
+		   struct cudaemu_dim3 grid, struct cudaemu_dim3 block, unsigned int shared)
+{
+	const struct emu_grid wanted = {.fn = fn,
+					.grid = grid,
+					.block = block,
+					.shared = shared};
+	struct emu_op *op;
+	CUresult rc;
+
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!fn || !emu_grid_valid(&wanted))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&emu.lock);
+	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS) {
+		op = emu_op_new(EMU_OP_KERNEL);
+		op->grid = emu_grid_copy(&wanted, args, size);
+		if (!op->grid)
+			abort();
+		emu_stream_enqueue(stream, op);
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return rc;
+}
