@@ -242,6 +242,11 @@ installed_files='
 	lib/libfabric/libp2p-fi.so
 	lib/libfabric/libp2p_hook-fi.so
 	include/rdma/fi_ext_p2p.h
+	include/rdma/fi_p2p_xpu.h
+	include/rdma/fi_p2p_xpu_abi.h
+	include/rdma/fi_p2p_xpu_device.h
+	include/rdma/fi_p2p_xpu_port.h
+	share/man/man3/fi_p2p_xpu.3
 	share/man/man7/fi_p2p.7
 	share/man/man1/fi_p2p_bw.1
 	share/man/man1/fi_p2p_info.1

@@ -84,15 +84,20 @@ static int retain(void)
 	return set_current();
 }
 
+int ft_cuda_devices(int *count)
+{
+	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
+	FT_TRY(ft_cuda_check(cuda.init(0), "cuInit"));
+	return ft_cuda_check(cuda.device_get_count(count), "cuDeviceGetCount");
+}
+
 static int cuda_init(int device)
 {
 	int count;
 
 	if (cuda.ready)
 		return set_current();
-	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
-	FT_TRY(ft_cuda_check(cuda.init(0), "cuInit"));
-	FT_TRY(ft_cuda_check(cuda.device_get_count(&count), "cuDeviceGetCount"));
+	FT_TRY(ft_cuda_devices(&count));
 	if (device < 0 || device >= count) {
 		ft_err("-i %d: there are %d CUDA devices, counted from 0", device, count);
 		return -FI_EINVAL;

@@ -226,6 +226,8 @@ extern const struct ft_mem_ops ft_cuda_ops, ft_rocr_ops;
  * -FI_EIO.
  */
 int ft_cuda_check(int err, const char *call);
+/** ft_cuda_devices() - how many there are */
+int ft_cuda_devices(int *count);
 /** ft_cuda_reset() - reset the device's primary context: all that was in it is gone, and it goes on */
 int ft_cuda_reset(void);
 /**

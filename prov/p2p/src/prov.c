@@ -15,6 +15,7 @@
 #include "base/conf.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
+#include "gpu/xpu.h"
 #include "path/info.h"
 #include "path/quirks.h"
 #include "mem/ipc_share.h"
@@ -222,5 +223,6 @@ FI_EXT_INI
 	if (libfabric_bind())
 		return NULL;
 	conf_read();
+	fid_more_ops = xpu_own_ops;
 	return &prov_provider;
 }

@@ -27,6 +27,10 @@ struct conf conf = {
 	.rocm = true,
 	.gdrcopy = false,
 	.cuda_api = CONF_API_STRICT,
+	.proxy_spin_us = 1000,
+	.proxy_cpus = "auto",
+	.xpu_rings = 256,
+	.xpu_slots = 256,
 };
 
 static int conf_error;
@@ -50,6 +54,7 @@ static const struct conf_param {
 	size_t min, max;
 	unsigned int *choice;
 	const char *const *words;
+	const char **text;
 	const char *help;
 } conf_params[] = {
 	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26,
@@ -98,6 +103,18 @@ static const struct conf_param {
 	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
 		 "(an error, since device memory is copied by CUDA) or async (success, since nothing on "
 		 "the data path waits for a kernel) (default: strict)"},
+	{"p2p_proxy_spin_us", .size = &conf.proxy_spin_us, .min = 0, .max = 1000000000,
+	 .help = "Microseconds for which the thread that serves a GPU's kernels and streams looks for "
+		 "work in vain before it sleeps (default: 1000)"},
+	{"p2p_proxy_cpus", .text = &conf.proxy_cpus,
+	 .help = "Processors which that thread may run on, such as 0-3,8, or auto: those beside the GPU "
+		 "(default: auto)"},
+	{"p2p_xpu_rings", .size = &conf.xpu_rings, .min = 1, .max = 65536,
+	 .help = "Rings of an endpoint that kernels post on: block n uses ring n, or the remainder "
+		 "(default: 256)"},
+	{"p2p_xpu_slots", .size = &conf.xpu_slots, .min = 2, .max = 65536,
+	 .help = "Operations that such a ring has room for; the power of two that is not less "
+		 "(default: 256)"},
 };
 
 /* A number of bytes. One of the letters k, m, g after it multiplies by a power of 1024. */
@@ -171,6 +188,11 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 
 	if (param->choice)
 		return conf_parse_choice(param, text);
+	/* libfabric keeps the string */
+	if (param->text) {
+		*param->text = text;
+		return 0;
+	}
 
 	if (param->flag) {
 		if (!conf_parse_flag(text, param->flag))

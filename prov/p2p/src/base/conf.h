@@ -34,20 +34,24 @@ enum conf_api {
 };
 
 struct conf {
-	size_t eager_size;     /* FI_P2P_EAGER_SIZE */
-	size_t chunk_size;     /* FI_P2P_CHUNK_SIZE */
-	size_t pinned_size;    /* FI_P2P_PINNED_SIZE */
-	size_t map_size;       /* FI_P2P_MAP_SIZE */
-	size_t map_count;      /* FI_P2P_MAP_COUNT */
-	size_t hello_timeout;  /* FI_P2P_HELLO_TIMEOUT [s] */
-	unsigned int path;     /* FI_P2P_PATH: enum conf_path */
-	unsigned int pin;      /* FI_P2P_PIN: enum conf_pin */
-	size_t peer_timeout;   /* FI_P2P_PEER_TIMEOUT [s] */
-	bool stats;            /* FI_P2P_STATS */
-	bool cuda;             /* FI_P2P_CUDA */
-	bool rocm;             /* FI_P2P_ROCM */
-	bool gdrcopy;          /* FI_P2P_GDRCOPY */
-	unsigned int cuda_api; /* FI_P2P_CUDA_API: enum conf_api */
+	size_t eager_size;      /* FI_P2P_EAGER_SIZE */
+	size_t chunk_size;      /* FI_P2P_CHUNK_SIZE */
+	size_t pinned_size;     /* FI_P2P_PINNED_SIZE */
+	size_t map_size;        /* FI_P2P_MAP_SIZE */
+	size_t map_count;       /* FI_P2P_MAP_COUNT */
+	size_t hello_timeout;   /* FI_P2P_HELLO_TIMEOUT [s] */
+	unsigned int path;      /* FI_P2P_PATH: enum conf_path */
+	unsigned int pin;       /* FI_P2P_PIN: enum conf_pin */
+	size_t peer_timeout;    /* FI_P2P_PEER_TIMEOUT [s] */
+	bool stats;             /* FI_P2P_STATS */
+	bool cuda;              /* FI_P2P_CUDA */
+	bool rocm;              /* FI_P2P_ROCM */
+	bool gdrcopy;           /* FI_P2P_GDRCOPY */
+	unsigned int cuda_api;  /* FI_P2P_CUDA_API: enum conf_api */
+	size_t proxy_spin_us;   /* FI_P2P_PROXY_SPIN_US */
+	const char *proxy_cpus; /* FI_P2P_PROXY_CPUS */
+	size_t xpu_rings;       /* FI_P2P_XPU_RINGS */
+	size_t xpu_slots;       /* FI_P2P_XPU_SLOTS */
 };
 
 extern struct conf conf;

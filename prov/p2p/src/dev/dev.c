@@ -3,6 +3,7 @@
 #include "dev/dev.h"
 
 #include <pthread.h>
+#include <rdma/fi_errno.h>
 
 #include "config.h"
 #include "base/conf.h"
@@ -123,6 +124,15 @@ bool dev_current(struct dev_mem *mem)
 			return true;
 	}
 	return false;
+}
+
+int dev_by_number(int iface, int ordinal, struct dev_mem *mem)
+{
+	for (int i = 0; dev_active() && dev_backends[i]; i++) {
+		if (dev_backends[i]->iface == iface)
+			return dev_backends[i]->device(ordinal, mem);
+	}
+	return -FI_ENODEV;
 }
 
 bool dev_ipc_present(void)

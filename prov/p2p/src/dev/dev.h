@@ -74,6 +74,7 @@ struct dev_copy {
 /**
  * struct dev_ops - one GPU runtime. No function is NULL: what a runtime cannot do is of dev_none.h.
  * @name:	for logs
+ * @iface:	libfabric's number for it, enum fi_hmem_iface
  * @libdir:	where configure was told that its library is; NULL: where the system looks
  * @soname:	the library that is in every process that has such memory
  * @ordered:	of one queue's copies, those begun one by one end in that order
@@ -127,11 +128,21 @@ struct dev_copy {
  * @ipc_attach:	maps the @size bytes that @fd is of, for copies in @mem's context: @addr is the
  *		first one. The caller closes @fd
  * @ipc_detach:	undoes that; no copy may be under way
+ * @device:	fills @mem with the context in which device number @ordinal is worked on. -FI_ENODEV: there
+ *		is no such device
+ * @host_address: where kernels find pinned memory of the host
+ * @alloc:	device memory of @len bytes, a copy of @init, that kernels may use when it returns. It may
+ *		wait for kernels: no part of progress
+ * @free:	gives it back; no kernel may use it any more
+ * @stream_write: writes @value to pinned memory (its @host_address) when the application's @stream gets
+ *		there
+ * @stream_wait: holds the stream until the value there is @value or more
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
 struct dev_ops {
 	const char *name;
+	int iface;
 	const char *libdir;
 	const char *soname;
 	bool ordered;
@@ -167,6 +178,13 @@ struct dev_ops {
 	int (*ipc_attach)(const struct dev_mem *mem, int fd, size_t size, void **addr,
 			  const char **why);
 	void (*ipc_detach)(void *addr, size_t size);
+	int (*device)(int ordinal, struct dev_mem *mem);
+	int (*host_address)(const struct dev_mem *mem, void *host, void **addr);
+	int (*alloc)(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+	void (*free)(const struct dev_mem *mem, void *addr);
+	int (*stream_write)(const struct dev_mem *mem, void *stream, void *addr,
+			    uint64_t value);
+	int (*stream_wait)(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 };
 
 /* What a dma-buf begins and ends at */
@@ -207,6 +225,9 @@ int dev_find(const void *addr, struct dev_mem *mem);
 
 /* The device that this thread uses now, in @mem; false if it uses none */
 bool dev_current(struct dev_mem *mem);
+
+/* The device @ordinal of the runtime @iface, in @mem: 0, -FI_ENODEV, or another error */
+int dev_by_number(int iface, int ordinal, struct dev_mem *mem);
 
 /* Does any runtime here open other processes' memory? */
 bool dev_ipc_present(void);

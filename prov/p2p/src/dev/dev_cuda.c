@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
@@ -167,6 +168,21 @@ static bool cuda_current(struct dev_mem *mem)
 	if (known)
 		*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = known, .ordinal = ordinal};
 	return known;
+}
+
+static int cuda_device(int ordinal, struct dev_mem *mem)
+{
+	int count = 0;
+	struct cuda_ctx *ctx;
+
+	/* the application has initialised the driver, or there is nothing for it to use */
+	if (cuda.device_count(&count) != CUDA_SUCCESS || ordinal < 0 || ordinal >= count)
+		return -FI_ENODEV;
+	ctx = cuda_primary_ctx(ordinal);
+	if (!ctx)
+		return -FI_EIO;
+	*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = ctx, .ordinal = ordinal};
+	return 0;
 }
 
 /*
@@ -337,6 +353,7 @@ static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL
 
 const struct dev_ops dev_cuda_ops = {
 	.name = "cuda",
+	.iface = FI_HMEM_CUDA,
 	.libdir = CUDA_LIBDIR,
 	.soname = CUDA_SONAME,
 	.ordered = true,
@@ -368,4 +385,10 @@ const struct dev_ops dev_cuda_ops = {
 	.ipc_share = cuda_ipc_share,
 	.ipc_attach = cuda_ipc_attach,
 	.ipc_detach = cuda_ipc_detach,
+	.device = cuda_device,
+	.host_address = cuda_host_address,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.stream_write = cuda_stream_write,
+	.stream_wait = cuda_stream_wait,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What the parts of the CUDA backend share. dev_cuda_lib.c is the driver. The parts dev_cuda_gdr.c,
- * dev_cuda_queue.c and dev_cuda_vmm.c call nothing but it, and dev_cuda.c calls them all.
+ * dev_cuda_queue.c, dev_cuda_stream.c and dev_cuda_vmm.c call nothing but it, and dev_cuda.c calls them all.
  */
 #ifndef P2P_DEV_CUDA_H
 #define P2P_DEV_CUDA_H
@@ -32,6 +32,7 @@ struct cuda_batch_attributes {
 /* What is used of the driver. The symbols' versions are those of CUDA 11 and later. */
 struct cuda_driver {
 	CUresult (*get_error_name)(CUresult error, const char **name);
+	CUresult (*device_count)(int *count);
 	CUresult (*ctx_get_current)(CUcontext *ctx);
 	CUresult (*ctx_get_device)(CUdevice *dev);
 	CUresult (*ctx_push)(CUcontext ctx);
@@ -43,6 +44,8 @@ struct cuda_driver {
 	CUresult (*pointer_set)(const void *value, CUpointer_attribute attribute,
 				CUdeviceptr ptr);
 	CUresult (*address_range)(CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
+	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t len);
+	CUresult (*mem_free)(CUdeviceptr ptr);
 	CUresult (*copy_async)(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream);
 	CUresult (*copy_batch)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
 			       struct cuda_batch_attributes *attributes, size_t *first,
@@ -59,6 +62,10 @@ struct cuda_driver {
 	CUresult (*stream_synchronize)(CUstream stream);
 	CUresult (*stream_write32)(CUstream stream, CUdeviceptr ptr, uint32_t value,
 				   unsigned int flags);
+	CUresult (*stream_write64)(CUstream stream, CUdeviceptr ptr, cuuint64_t value,
+				   unsigned int flags);
+	CUresult (*stream_wait64)(CUstream stream, CUdeviceptr ptr, cuuint64_t value,
+				  unsigned int flags);
 	CUresult (*stream_memops)(CUstream stream, unsigned int count,
 				  CUstreamBatchMemOpParams *ops, unsigned int flags);
 	CUresult (*event_create)(CUevent *event, unsigned int flags);
@@ -126,5 +133,11 @@ int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
 int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 		    const char **why);
 void cuda_ipc_detach(void *addr, size_t size);
+
+int cuda_host_address(const struct dev_mem *mem, void *host, void **addr);
+int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+void cuda_free(const struct dev_mem *mem, void *addr);
+int cuda_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 
 #endif /* P2P_DEV_CUDA_H */

@@ -23,6 +23,7 @@ struct cuda_driver cuda;
 
 static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(get_error_name, "cuGetErrorName", NULL, 0),
+	CUDA_SYMBOL(device_count, "cuDeviceGetCount", NULL, 0),
 	CUDA_SYMBOL(ctx_get_current, "cuCtxGetCurrent", NULL, 0),
 	CUDA_SYMBOL(ctx_get_device, "cuCtxGetDevice", NULL, 0),
 	CUDA_SYMBOL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
@@ -32,6 +33,8 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(pointer_get, "cuPointerGetAttributes", NULL, 0),
 	CUDA_SYMBOL(pointer_set, "cuPointerSetAttribute", NULL, 0),
 	CUDA_SYMBOL(address_range, "cuMemGetAddressRange_v2", NULL, 0),
+	CUDA_SYMBOL(mem_alloc, "cuMemAlloc_v2", NULL, 0),
+	CUDA_SYMBOL(mem_free, "cuMemFree_v2", NULL, 0),
 	CUDA_SYMBOL(copy_async, "cuMemcpyAsync", NULL, 0),
 	CUDA_SYMBOL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
 	CUDA_SYMBOL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
@@ -43,6 +46,8 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(stream_query, "cuStreamQuery", NULL, 0),
 	CUDA_SYMBOL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
 	CUDA_SYMBOL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
+	CUDA_SYMBOL(stream_write64, "cuStreamWriteValue64_v2", "cuStreamWriteValue64", 1),
+	CUDA_SYMBOL(stream_wait64, "cuStreamWaitValue64_v2", "cuStreamWaitValue64", 1),
 	CUDA_SYMBOL(stream_memops, "cuStreamBatchMemOp_v2", "cuStreamBatchMemOp", 1),
 	CUDA_SYMBOL(event_create, "cuEventCreate", NULL, 0),
 	CUDA_SYMBOL(event_destroy, "cuEventDestroy_v2", NULL, 0),

@@ -73,3 +73,34 @@ int dev_none_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **a
 void dev_none_ipc_detach(void *addr, size_t size)
 {
 }
+
+/* ---- for what the device starts ---- */
+
+int dev_none_device(int ordinal, struct dev_mem *mem)
+{
+	return -FI_ENOSYS;
+}
+
+int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr)
+{
+	return -FI_ENOSYS;
+}
+
+int dev_none_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+{
+	return -FI_ENOSYS;
+}
+
+void dev_none_free(const struct dev_mem *mem, void *addr)
+{
+}
+
+int dev_none_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
+{
+	return -FI_ENOSYS;
+}
+
+int dev_none_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
+{
+	return -FI_ENOSYS;
+}

@@ -22,5 +22,11 @@ int dev_none_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
 int dev_none_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 			const char **why);
 void dev_none_ipc_detach(void *addr, size_t size);
+int dev_none_device(int ordinal, struct dev_mem *mem);
+int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr);
+int dev_none_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+void dev_none_free(const struct dev_mem *mem, void *addr);
+int dev_none_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+int dev_none_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 
 #endif /* P2P_DEV_NONE_H */

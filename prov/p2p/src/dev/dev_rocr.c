@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
 #include "config.h"
@@ -419,6 +420,7 @@ static const char *const rocr_modules[] = {"ib_peer_mem", NULL};
 
 const struct dev_ops dev_rocr_ops = {
 	.name = "rocr",
+	.iface = FI_HMEM_ROCR,
 	.libdir = ROCM_LIBDIR,
 	.soname = "libhsa-runtime64.so.1",
 	.modules = rocr_modules,
@@ -447,4 +449,10 @@ const struct dev_ops dev_rocr_ops = {
 	.ipc_share = dev_none_ipc_share,
 	.ipc_attach = dev_none_ipc_attach,
 	.ipc_detach = dev_none_ipc_detach,
+	.device = dev_none_device,
+	.host_address = dev_none_host_address,
+	.alloc = dev_none_alloc,
+	.free = dev_none_free,
+	.stream_write = dev_none_stream_write,
+	.stream_wait = dev_none_stream_wait,
 };

@@ -19,12 +19,12 @@
 
 /* ---- values ---- */
 
-static uint64_t cntr_value(const struct p2p_cntr *cntr)
+uint64_t cntr_value(const struct p2p_cntr *cntr)
 {
 	return fi_cntr_read(cntr->core) + __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t cntr_errors(const struct p2p_cntr *cntr)
+uint64_t cntr_errors(const struct p2p_cntr *cntr)
 {
 	return fi_cntr_readerr(cntr->core) +
 	       __atomic_load_n(&cntr->xfer.errors, __ATOMIC_ACQUIRE);
@@ -235,6 +235,7 @@ static int cntr_close(struct fid *fid)
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	if (bound)
 		return -FI_EBUSY;
+	fid_export_end(cntr->export);
 	waitset_hold(&cntr->member);
 	ret = fi_close(&cntr->core->fid);
 	waitset_drop(&cntr->member, !ret);

@@ -4,6 +4,7 @@
 #define P2P_CNTR_H
 
 #include "fid/domain.h"
+#include "fid/fid.h"
 #include "fid/waitset.h"
 
 /**
@@ -17,6 +18,7 @@
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
  * @by_core:	@core is bound to something
+ * @export:	a GPU uses it (gpu/xpu.h)
  * @refs:	bindings to endpoints; the domain's lock guards it
  */
 struct p2p_cntr {
@@ -29,6 +31,7 @@ struct p2p_cntr {
 	struct wait_point point;
 	struct waitset_member member;
 	bool by_core;
+	struct fid_export *export;
 	unsigned int refs;
 };
 
@@ -36,6 +39,10 @@ static inline struct p2p_cntr *cntr_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_cntr, fid.fid);
 }
+
+/* What was counted so far, without progress */
+uint64_t cntr_value(const struct p2p_cntr *cntr);
+uint64_t cntr_errors(const struct p2p_cntr *cntr);
 
 int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 	      void *context);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+bool (*fid_more_ops)(struct fid *fid, const char *name, void **ops);
+
 /* ---- the core's object behind one of ours ---- */
 
 const struct fid_class *fid_class(const struct fid *fid)
@@ -106,7 +108,8 @@ int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, 
 
 	if (!name || !ops)
 		return -FI_EINVAL;
-	if (class->own_ops && class->own_ops(fid, name, ops))
+	if ((class->own_ops && class->own_ops(fid, name, ops)) ||
+	    (fid_more_ops && fid_more_ops(fid, name, ops)))
 		return 0;
 	if (core == fid || !strncmp(name, "ofix_", 5))
 		return -FI_ENOSYS;

@@ -28,6 +28,21 @@ struct fid_class {
 	int (*trywait)(struct fid *fid);
 };
 
+/* Tables that ranks above offer, beside those of a class: as fid_class.own_ops; NULL: none */
+extern bool (*fid_more_ops)(struct fid *fid, const char *name, void **ops);
+
+/* An object that a GPU uses. @end: the GPU is to use it no more; frees this */
+struct fid_export {
+	void (*end)(struct fid_export *export);
+};
+
+/* At the beginning of a close */
+static inline void fid_export_end(struct fid_export *export)
+{
+	if (export)
+		export->end(export);
+}
+
 /* The class of @fid; NULL: @fid is NULL or not ours */
 const struct fid_class *fid_class(const struct fid *fid);
 

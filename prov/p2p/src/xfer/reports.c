@@ -49,7 +49,7 @@ void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp)
 	struct xfer_report *report;
 
 	xfer_assert_locked(cq->xfer);
-	if (cq->silent) {
+	if (cq->silent && !cq->kept) {
 		free(comp->err_data);
 		return;
 	}

@@ -87,7 +87,7 @@ struct xfer_cntr {
  * @core:	the core's queue, in FI_CQ_FORMAT_TAGGED; or, if it is @narrow, in FI_CQ_FORMAT_DATA, as
  *		the core has no tags
  * @source:	the core tells where messages come from
- * @silent:	it is not the application's: there is nobody to report to
+ * @silent:	it is not the application's: there is nobody to report to, unless @kept
  * @count:	the number of @reports; read without the lock
  * @fd:		the descriptor of @core to sleep on, or -1
  * @point:	where to sleep until there is something to read, or NULL
@@ -101,6 +101,7 @@ struct xfer_cq {
 	bool source;
 	bool narrow;
 	bool silent;
+	bool kept;
 	unsigned int count;
 	int fd;
 	struct wait_point *point;

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Kernels that communicate. See xpu_kernels.h. */
+#include "gpu_kernel.h"
+#include "gpu_xpu.h"
+
+#include "xpu_kernels.h"
+
+#ifndef __CUDACC__
+#include <thread>
+#include <vector>
+#endif
+
+/* ---- what kernels have in common ---- */
+
+#define XPU_FAIL(args, code) ((args).result[xpu_block()] = (uint64_t) (code))
+
+__device__ static inline unsigned int xpu_block(void)
+{
+	return blockIdx.x;
+}
+
+/* Tries until the ring has room. */
+#define XPU_RETRY(ret, call)                                                                   \
+	do {                                                                                   \
+		(ret) = (call);                                                                \
+		if ((ret) == -FI_EAGAIN)                                                       \
+			gpu_spin();                                                            \
+	} while ((ret) == -FI_EAGAIN)
+
+__device__ static uint64_t xpu_part(const struct xpu_args &args, uint64_t i)
+{
+	return (xpu_block() * args.count + i) * args.len;
+}
+
+/* What all blocks have posted is counted, or this block has failed. */
+__device__ static void xpu_await(struct xpu_args &args, struct fid_xpu_cntr *cntr)
+{
+	const uint64_t all = args.base + args.count * args.blocks;
+
+	fi_p2p_xpu_cntr_wait(cntr, all, args.timeout, args.scope);
+	if (fi_p2p_xpu_cntr_read(cntr, args.scope) < all)
+		XPU_FAIL(args, 1000);
+}
+
+/* ---- kernels ---- */
+
+__device__ static void xpu_write(struct xpu_args args)
+{
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		const uint64_t at = xpu_part(args, i);
+
+		if (args.kernel == XPU_PUT)
+			XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at,
+						      (uint32_t) args.len, 0, args.scope));
+		else
+			XPU_RETRY(ret, fi_p2p_xpu_write(&args.ep, args.buf + at, args.len,
+							&args.desc, 0, &args.peer,
+							args.there + at, args.key, nullptr,
+							FI_DELIVERY_COMPLETE, args.scope));
+	}
+	/* signals come after puts, so that both sides know what has come */
+	if (args.kernel == XPU_PUT && !ret) {
+		XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.signal_target,
+						     xpu_block() * sizeof(uint64_t), 1, 0,
+						     args.scope));
+		while (!ret && !fi_p2p_xpu_load(&args.signal[xpu_block()]))
+			gpu_spin();
+	}
+	if (ret) {
+		XPU_FAIL(args, -ret);
+		return;
+	}
+	if (xpu_block())
+		return;
+	xpu_await(args, &args.tx);
+}
+
+__device__ static void xpu_send(struct xpu_args args)
+{
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		const uint64_t tag = xpu_block() * args.count + i;
+
+		XPU_RETRY(ret, fi_p2p_xpu_tsend(&args.ep, args.buf + xpu_part(args, i),
+						args.len, &args.desc, 0, &args.peer, tag,
+						nullptr, 0, args.scope));
+	}
+	if (ret)
+		XPU_FAIL(args, -ret);
+	else if (!xpu_block())
+		xpu_await(args, &args.tx);
+}
+
+/* Any block may read any entry: each has as many as it has posted, whose they are. */
+__device__ static void xpu_recv(struct xpu_args args)
+{
+	struct fi_cq_tagged_entry entry = {};
+	uint64_t read = 0;
+	int64_t got;
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		const uint64_t tag = xpu_block() * args.count + i;
+
+		XPU_RETRY(ret, fi_p2p_xpu_trecv(&args.ep, args.buf + xpu_part(args, i),
+						args.len, &args.desc, &args.peer, tag, 0,
+						(void *) (tag + 1), FI_COMPLETION, args.scope));
+	}
+	while (!ret && read < args.count) {
+		got = fi_p2p_xpu_cq_sread(&args.cq, &entry, 1, 1, args.scope);
+		if (got != 1)
+			ret = (int) got;
+		/* one thread has acted, and has the entry */
+		else if (!FI_P2P_XPU_THREAD &&
+			 ((uint64_t) entry.op_context != entry.tag + 1 ||
+			  entry.len != args.len || !(entry.flags & FI_RECV)))
+			XPU_FAIL(args, 2000);
+		read++;
+	}
+	if (ret)
+		XPU_FAIL(args, -ret);
+}
+
+__device__ static void xpu_signal(struct xpu_args args)
+{
+	const uint64_t word = xpu_block() * sizeof(uint64_t);
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= args.count && !ret; i++) {
+		for (int turn = 0; turn < 2 && !ret; turn++) {
+			if (turn == !args.first) {
+				const uint64_t at = xpu_part(args, i - 1);
+
+				XPU_RETRY(ret,
+					  fi_p2p_xpu_put(&args.ep, args.target, at, at,
+							 (uint32_t) args.len, 0, args.scope));
+				if (!ret)
+					XPU_RETRY(ret,
+						  fi_p2p_xpu_signal_set(&args.ep,
+									args.signal_target,
+									word, i,
+									FI_P2P_XPU_NO_FENCE,
+									args.scope));
+				continue;
+			}
+			while (fi_p2p_xpu_load(&args.signal[xpu_block()]) < i &&
+			       !fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
+				gpu_spin();
+			/* what was signalled is there */
+			if (args.in[xpu_part(args, i - 1)] !=
+			    (char) (i + xpu_block() + (uint64_t) !args.first))
+				ret = -3000;
+		}
+	}
+	if (ret)
+		XPU_FAIL(args, -ret);
+}
+
+__device__ static void xpu_add(struct xpu_args args)
+{
+	uint64_t *words = (uint64_t *) args.buf + 2 * xpu_block();
+	int ret = 0;
+
+	words[0] = 1;
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		if (args.kernel == XPU_ADD)
+			XPU_RETRY(ret, fi_p2p_xpu_signal_add(&args.ep, args.signal_target, 0, 1,
+							     0, args.scope));
+		else
+			XPU_RETRY(ret,
+				  fi_p2p_xpu_fetch_atomic(&args.ep, &words[0], 1, &args.desc,
+							  &words[1], &args.desc, &args.peer,
+							  args.there, args.key, FI_UINT64,
+							  FI_SUM, nullptr, 0, args.scope));
+	}
+	if (ret)
+		XPU_FAIL(args, -ret);
+	else if (!xpu_block())
+		xpu_await(args, args.kernel == XPU_ADD ? &args.tx : &args.rx);
+}
+
+__device__ static void xpu_wrong(struct xpu_args args)
+{
+	struct fi_cq_tagged_entry entry = {};
+	struct fi_cq_err_entry error = {};
+	int64_t got;
+	int ret;
+
+	if (args.kernel == XPU_NOBODY)
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, FI_P2P_XPU_TARGETS - 1, 0, 0, 8, 0,
+					      args.scope));
+	else
+		XPU_RETRY(ret, fi_p2p_xpu_write(&args.ep, args.buf, args.len, &args.desc, 0,
+						&args.peer, args.there, args.key ^ 0x5a5a,
+						args.buf, FI_COMPLETION, args.scope));
+	if (ret) {
+		XPU_FAIL(args, -ret);
+		return;
+	}
+	fi_p2p_xpu_cntr_wait(&args.tx, ~0ULL, args.timeout, args.scope);
+	if (fi_p2p_xpu_cntr_readerr(&args.tx, args.scope) != 1)
+		XPU_FAIL(args, 4001);
+	got = fi_p2p_xpu_cq_sread(&args.cq, &entry, 1, 1, args.scope);
+	if (got != -FI_EAVAIL)
+		XPU_FAIL(args, 4002);
+	else if (fi_p2p_xpu_cq_readerr(&args.cq, &error, 0, args.scope) != 1 ||
+		 (!FI_P2P_XPU_THREAD && error.err <= 0))
+		XPU_FAIL(args, 4003);
+	else if (!FI_P2P_XPU_THREAD &&
+		 error.op_context != (args.kernel == XPU_WRONG ? args.buf : nullptr))
+		XPU_FAIL(args, 4004);
+	/* the next one waits, too */
+	XPU_RETRY(ret, fi_p2p_xpu_cntr_seterr(&args.tx, 0, args.scope));
+	while (fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
+		gpu_spin();
+}
+
+__device__ static void xpu_count(struct xpu_args args)
+{
+	uint64_t value = fi_p2p_xpu_cntr_read(&args.rx, args.scope);
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.count && !ret; i++)
+		XPU_RETRY(ret, fi_p2p_xpu_cntr_add(&args.rx, 3, args.scope));
+	fi_p2p_xpu_cntr_wait(&args.rx, value + 3 * args.count, args.timeout, args.scope);
+	if (ret || fi_p2p_xpu_cntr_read(&args.rx, args.scope) != value + 3 * args.count)
+		XPU_FAIL(args, 5000 - ret);
+}
+
+__device__ static void xpu_wait(struct xpu_args args)
+{
+	fi_p2p_xpu_cntr_wait(&args.rx, ~0ULL, -1, args.scope);
+}
+
+__global__ static void xpu_run(struct xpu_args args)
+{
+	switch (args.kernel) {
+	case XPU_WRITE:
+	case XPU_PUT:
+		xpu_write(args);
+		break;
+	case XPU_SEND:
+		xpu_send(args);
+		break;
+	case XPU_RECV:
+		xpu_recv(args);
+		break;
+	case XPU_SIGNAL:
+		xpu_signal(args);
+		break;
+	case XPU_ADD:
+	case XPU_FETCH:
+		xpu_add(args);
+		break;
+	case XPU_WRONG:
+	case XPU_NOBODY:
+		xpu_wrong(args);
+		break;
+	case XPU_WAIT:
+		xpu_wait(args);
+		break;
+	default:
+		xpu_count(args);
+	}
+}
+
+/* ---- launching ---- */
+
+#ifdef __CUDACC__
+
+int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int threads,
+	       int device)
+{
+	return GPU_LAUNCH(xpu_run, blocks, threads, 0, *args);
+}
+
+int xpu_join(int device)
+{
+	return (int) cudaDeviceSynchronize();
+}
+
+#else
+
+static std::vector<std::thread> xpu_threads;
+
+static void xpu_thread(struct xpu_args args, unsigned int block, unsigned int blocks)
+{
+	cudaemu_place place = {};
+
+	place.block.x = block;
+	place.grid_dim = {blocks, 1, 1};
+	place.block_dim = {1, 1, 1};
+	gpu_place = &place;
+	xpu_run(args);
+}
+
+int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int threads,
+	       int device)
+{
+	if (device >= 0)
+		return GPU_LAUNCH(xpu_run, blocks, threads, 0, *args);
+	for (unsigned int i = 0; i < blocks; i++)
+		xpu_threads.emplace_back(xpu_thread, *args, i, blocks);
+	return 0;
+}
+
+int xpu_join(int device)
+{
+	typedef int sync_fn(void);
+	sync_fn *sync;
+
+	if (device < 0) {
+		for (std::thread &thread : xpu_threads)
+			thread.join();
+		xpu_threads.clear();
+		return 0;
+	}
+	sync = (sync_fn *) dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSynchronize");
+	return sync ? sync() : -1;
+}
+
+#endif

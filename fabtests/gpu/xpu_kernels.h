@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Kernels that communicate, and how C programs launch them. xpu_kernels.cc compiles as CUDA, for the
+ * emulator, and there for threads of the host, too.
+ */
+#ifndef XPU_KERNELS_H
+#define XPU_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FI_P2P_XPU_PREFIX
+#include <rdma/fi_p2p_xpu.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a kernel does: each block with a part of its own */
+enum xpu_kernel {
+	XPU_WRITE,  /* @count writes a block, of @len bytes; the first block waits for all */
+	XPU_PUT,    /* the same by short operations */
+	XPU_SEND,   /* @count tagged messages a block */
+	XPU_RECV,   /* receives them, and looks at the entries of the queue */
+	XPU_SIGNAL, /* @count times: a put and a signal to the peer; waits for its signal */
+	XPU_ADD,    /* adds 1 to a word of the peer's, @count times */
+	XPU_FETCH,  /* the same, and fetches what was there */
+	XPU_WRONG,  /* a write with a wrong key: what fails is told */
+	XPU_NOBODY, /* a put to a target that there is not */
+	XPU_WAIT,   /* waits for what never comes, until the counter is no longer exported */
+	XPU_COUNT,  /* changes a counter by its own ring */
+	XPU_KERNELS
+};
+
+/**
+ * struct xpu_args - what a kernel is given.
+ * @ep, @cq, @tx, @rx: exported objects
+ * @peer, @desc: raw
+ * @buf:	local memory; @there: the peer's @in, by @key
+ * @in:		local memory that the peer writes to
+ * @signal:	local words that the peer sets, one for each block
+ * @target:	of puts; @signal_target: of signals
+ * @result:	a word for each block: 0, or where it failed
+ * @first:	this side begins
+ */
+struct xpu_args {
+	enum xpu_kernel kernel;
+	struct fid_xpu_ep ep;
+	struct fid_xpu_cq cq;
+	struct fid_xpu_cntr tx, rx;
+	uint64_t peer, desc;
+	char *buf, *in;
+	uint64_t there, key;
+	uint64_t *signal;
+	uint32_t target, signal_target;
+	uint64_t *result;
+	uint64_t count, len, blocks, base;
+	int scope, first, timeout;
+};
+
+/*
+ * Runs the kernel on @blocks blocks of @threads threads. xpu_launch() returns at once, and xpu_join()
+ * when it has ended. With @device negative, threads of the host are the blocks. 0 or an error of the GPU
+ */
+int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int threads,
+	       int device);
+int xpu_join(int device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* XPU_KERNELS_H */

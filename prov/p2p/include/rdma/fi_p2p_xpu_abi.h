@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What kernels and the proxy share. Not for applications, which include
+ * rdma/fi_p2p_xpu_device.h. A kernel that was compiled with another FI_P2P_XPU_ABI is refused.
+ *
+ * A ring is a queue of triggers from a kernel to the proxy. Its slots lie in pinned host memory: a
+ * store of 16 bytes writes one, without a fence behind it. The proxy sees that a slot is new by the
+ * lap bit, which changes each time around. A put or a signal is one trigger. Any other operation
+ * has 7 more pieces of 16 bytes, which lie beside the slot. Each bears the position in the ring, so
+ * pieces may arrive in any order.
+ *
+ *	kernel                                                      proxy
+ *	head < done + size, or *tail is read again: -FI_EAGAIN if full
+ *	pieces[head % size][0..6] = {value, position and more}
+ *	slots[head % size] = {value, lap bit, kind and more} -----> slots[tail % size] is new
+ *	                                                            waits for its pieces
+ *	                                                            posts it to the core
+ *	                     <------------------------------------- *tail = tail + 1
+ */
+#ifndef FI_P2P_XPU_ABI_H
+#define FI_P2P_XPU_ABI_H
+
+#include <stdint.h>
+
+#define FI_P2P_XPU_ABI 1U
+
+/* What a trigger is, in bits 60 to 62 of its second word; bit 63 is the lap bit */
+enum {
+	FI_P2P_XPU_KIND_OP, /* see the pieces; the lowest byte says what: FI_P2P_XPU_OP_... */
+	FI_P2P_XPU_KIND_PUT, /* a write to a target: bits 48 to 59 its number, 40 of offset there, 40 of
+			      * offset here, 32 of length */
+	FI_P2P_XPU_KIND_SET, /* 8 bytes become the first word */
+	FI_P2P_XPU_KIND_ADD, /* the first word is added to 8 bytes */
+};
+
+#define FI_P2P_XPU_LAP (1ULL << 63)
+#define FI_P2P_XPU_KIND_SHIFT 60
+#define FI_P2P_XPU_TARGET_SHIFT 48
+#define FI_P2P_XPU_TARGETS_MASK 0xfffULL
+#define FI_P2P_XPU_OFFSET_BITS 40
+
+enum {
+	FI_P2P_XPU_OP_SEND,
+	FI_P2P_XPU_OP_RECV,
+	FI_P2P_XPU_OP_TSEND,
+	FI_P2P_XPU_OP_TRECV,
+	FI_P2P_XPU_OP_WRITE,
+	FI_P2P_XPU_OP_READ,
+	FI_P2P_XPU_OP_ATOMIC,
+	FI_P2P_XPU_OP_FETCH,
+	FI_P2P_XPU_OP_COMPARE,
+	FI_P2P_XPU_OP_CNTR_ADD,
+	FI_P2P_XPU_OP_CNTR_SET,
+	FI_P2P_XPU_OP_CNTR_ADDERR,
+	FI_P2P_XPU_OP_CNTR_SETERR,
+	FI_P2P_XPU_OP_MAX
+};
+
+/* One store of a kernel */
+struct fi_p2p_xpu_word2 {
+	uint64_t lo, hi;
+} __attribute__((aligned(16)));
+
+#define FI_P2P_XPU_PIECES 7
+
+/* What a slot has beside it. Of a piece, the upper half of @hi is its position in the ring. */
+struct fi_p2p_xpu_pieces {
+	struct fi_p2p_xpu_word2 piece[FI_P2P_XPU_PIECES];
+	struct fi_p2p_xpu_word2 unused;
+};
+
+/*
+ * The words of an operation. The first ones are those of the trigger and of the pieces in turn;
+ * two halves of pieces make one more each from FI_P2P_XPU_W_HALVES on.
+ */
+enum {
+	FI_P2P_XPU_W_BUF, /* of the trigger itself */
+	FI_P2P_XPU_W_LEN,
+	FI_P2P_XPU_W_DESC,
+	FI_P2P_XPU_W_PEER,
+	FI_P2P_XPU_W_ADDR, /* or the tag */
+	FI_P2P_XPU_W_KEY,  /* or what of the tag is ignored */
+	FI_P2P_XPU_W_CONTEXT,
+	FI_P2P_XPU_W_DATA, /* or where the operand of a comparison is */
+	FI_P2P_XPU_W_HALVES,
+	FI_P2P_XPU_W_RESULT = FI_P2P_XPU_W_HALVES,
+	FI_P2P_XPU_W_RESULT_DESC,
+	FI_P2P_XPU_W_COMPARE_DESC,
+	FI_P2P_XPU_WORDS
+};
+
+/* Of the second word of a trigger of kind OP */
+#define FI_P2P_XPU_OP_MASK 0xffULL
+#define FI_P2P_XPU_DATATYPE_SHIFT 8
+#define FI_P2P_XPU_ATOMIC_SHIFT 16
+#define FI_P2P_XPU_FLAGS_SHIFT 24 /* FI_COMPLETION and the like: FI_P2P_XPU_F_... */
+
+/* Flags of fi_endpoint(3) that a kernel may give, packed */
+#define FI_P2P_XPU_F_COMPLETION (1U << 0)
+#define FI_P2P_XPU_F_REMOTE_CQ_DATA (1U << 1)
+#define FI_P2P_XPU_F_INJECT (1U << 2)
+#define FI_P2P_XPU_F_INJECT_COMPLETE (1U << 3)
+#define FI_P2P_XPU_F_TRANSMIT_COMPLETE (1U << 4)
+#define FI_P2P_XPU_F_DELIVERY_COMPLETE (1U << 5)
+#define FI_P2P_XPU_F_FENCE (1U << 6)
+
+/**
+ * struct fi_p2p_xpu_ring - a ring, as the kernel has it, in device memory.
+ * @head:	the next position
+ * @done:	how far the proxy was, last time
+ * @slots:	@size of them, a power of two; @pieces: as many
+ * @tail:	how far the proxy is, in host memory
+ */
+struct fi_p2p_xpu_ring {
+	uint64_t head;
+	uint64_t done;
+	struct fi_p2p_xpu_word2 *slots;
+	struct fi_p2p_xpu_pieces *pieces;
+	uint64_t *tail;
+	uint64_t size;
+	uint64_t unused[10];
+} __attribute__((aligned(128)));
+
+/**
+ * struct fi_p2p_xpu_ep_dev - an exported endpoint, in device memory: fid_xpu.prov_ctx.
+ * @abi:	FI_P2P_XPU_ABI
+ * @exclusive:	each ring has one user at a time
+ * @rings:	how many
+ * @closed:	in host memory: not 0 once it is no longer exported
+ */
+struct fi_p2p_xpu_ep_dev {
+	uint32_t abi;
+	uint32_t exclusive;
+	uint64_t rings;
+	uint64_t *closed;
+	struct fi_p2p_xpu_ring ring[];
+};
+
+/* struct fi_p2p_xpu_count - a counter, in host memory; the proxy writes it */
+struct fi_p2p_xpu_count {
+	uint64_t value;
+	uint64_t errors;
+	uint64_t closed;
+} __attribute__((aligned(64)));
+
+/* struct fi_p2p_xpu_cntr_dev - an exported counter, in device memory. @ring: of changes */
+struct fi_p2p_xpu_cntr_dev {
+	uint32_t abi;
+	struct fi_p2p_xpu_count *count;
+	struct fi_p2p_xpu_ring ring;
+};
+
+/**
+ * struct fi_p2p_xpu_entry - a completion, in host memory.
+ * @turn:	its position and 1, once it is there; 0: the proxy may write it
+ * @err:	0, or the error; then @data is prov_errno
+ *
+ * The first fields are those of struct fi_cq_tagged_entry.
+ */
+struct fi_p2p_xpu_entry {
+	uint64_t context;
+	uint64_t flags;
+	uint64_t len;
+	uint64_t buf;
+	uint64_t data;
+	uint64_t tag;
+	uint64_t src;
+	uint64_t olen;
+	int32_t err;
+	int32_t prov_errno;
+	uint64_t unused[6];
+	uint64_t turn;
+} __attribute__((aligned(128)));
+
+/**
+ * struct fi_p2p_xpu_cq_dev - an exported queue, in device memory.
+ * @head:	the next position to be read
+ * @entries:	@size of them, a power of two
+ * @entry_size:	of what the application reads [bytes]
+ * @closed:	in host memory: not 0 once it is no longer exported
+ */
+struct fi_p2p_xpu_cq_dev {
+	uint32_t abi;
+	uint32_t entry_size;
+	uint64_t head;
+	uint64_t size;
+	struct fi_p2p_xpu_entry *entries;
+	uint64_t *closed;
+};
+
+#endif /* FI_P2P_XPU_ABI_H */

@@ -1,0 +1,740 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Communication that a GPU starts: the calls of kernels, for CUDA, HIP, and plain C or C++.
+ *
+ * Names, arguments and results are those of rdma/fi_xpu_device.h of libfabric 2.7, which its manual
+ * pages describe: fi_xpu(3), and fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3), fi_cq(3), fi_cntr(3).
+ * What differs is said at each call. With FI_P2P_XPU_PREFIX defined before, only the names that begin
+ * with fi_p2p_xpu_ are defined. A program that moves to a provider of libfabric's own includes
+ * rdma/fi_xpu_device.h instead.
+ *
+ * Errors are negative FI_E* values:
+ * -FI_EAGAIN	an operation: the ring is full, and nothing was posted. A queue: it is empty
+ * -FI_EINVAL	the object is another provider's, or was exported by another release of ofi_p2p
+ * -FI_ECANCELED the object is no longer exported
+ * Whatever else fails is told later, by an error entry of the queue and the errors of the counter
+ * that the endpoint is bound to.
+ *
+ * Scopes: all threads of a scope make the same call with the same arguments. One of them acts, and all
+ * get the result; what a call writes, goes to the @buf of that thread, the first of the scope. FI_XPU_DEVICE
+ * is for one thread of the grid: the others get 0 at once.
+ *
+ * Memory: an operation makes visible what its threads have written before. This fence may take a
+ * microsecond. FI_P2P_XPU_NO_FENCE omits it: one __threadfence_system() before may serve
+ * many operations. What a completion tells of is visible when the call returns that tells of it.
+ *
+ * Threads: any may call at any time; see FI_P2P_XPU_EXCLUSIVE.
+ */
+#ifndef FI_P2P_XPU_DEVICE_H
+#define FI_P2P_XPU_DEVICE_H
+
+#include <rdma/fi_errno.h>
+#include <rdma/fi_p2p_xpu.h>
+#include <rdma/fi_p2p_xpu_abi.h>
+#include <rdma/fi_p2p_xpu_port.h>
+#ifdef FI_P2P_HAVE_FI_XPU
+#include <rdma/fi_xpu_device.h>
+#endif
+
+/** Flag of an operation: what it is to make visible is visible already */
+#define FI_P2P_XPU_NO_FENCE (1ULL << 60)
+
+/* ---- scopes ---- */
+
+/* Does this thread act for its scope? All have come here, so what they have written is done. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_enter(int scope)
+{
+	switch (scope) {
+	case FI_XPU_SUBGROUP:
+		(void) FI_P2P_XPU_SYNC_LANES(0);
+		return FI_P2P_XPU_THREAD % FI_P2P_XPU_LANES == 0;
+	case FI_XPU_WORK_GROUP:
+		(void) FI_P2P_XPU_SYNC_BLOCK(0);
+		return FI_P2P_XPU_THREAD == 0;
+	case FI_XPU_DEVICE:
+		return FI_P2P_XPU_BLOCK == 0 && FI_P2P_XPU_THREAD == 0;
+	default:
+		return 1;
+	}
+}
+
+/* Gives all threads of the scope the result of the one that has acted. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_leave(int scope, int result)
+{
+	switch (scope) {
+	case FI_XPU_SUBGROUP:
+		return FI_P2P_XPU_SYNC_LANES(result);
+	case FI_XPU_WORK_GROUP:
+		return FI_P2P_XPU_SYNC_BLOCK(result);
+	default:
+		return result;
+	}
+}
+
+/* ---- rings ---- */
+
+/* Takes a position: 0, -FI_EAGAIN, or -FI_ECANCELED if nobody empties the ring any more */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
+					 const uint64_t *closed, uint64_t *position)
+{
+	uint64_t at = exclusive ? ring->head : *(volatile uint64_t *) &ring->head, seen;
+
+	for (;;) {
+		if (at - *(volatile uint64_t *) &ring->done >= ring->size) {
+			seen = fi_p2p_xpu_load(ring->tail);
+			*(volatile uint64_t *) &ring->done = seen;
+			if (at - seen >= ring->size)
+				return fi_p2p_xpu_load(closed) ? -FI_ECANCELED : -FI_EAGAIN;
+		}
+		if (exclusive) {
+			ring->head = at + 1;
+			break;
+		}
+		seen = fi_p2p_xpu_swap_if(&ring->head, at, at + 1);
+		if (seen == at)
+			break;
+		at = seen;
+	}
+	*position = at;
+	return 0;
+}
+
+/* Writes the trigger, which the proxy then sees. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_ring_put(struct fi_p2p_xpu_ring *ring, uint64_t position,
+					 uint64_t lo, uint64_t hi)
+{
+	uint64_t lap = position & ring->size ? 0 : FI_P2P_XPU_LAP;
+
+	fi_p2p_xpu_store16(&ring->slots[position & (ring->size - 1)], lo, hi | lap);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
+				       const uint64_t *closed, const uint64_t *words,
+				       uint64_t what)
+{
+	const uint64_t *half = words + FI_P2P_XPU_W_HALVES;
+	struct fi_p2p_xpu_pieces *pieces;
+	uint64_t position = 0, mark;
+	int ret = fi_p2p_xpu_ring_take(ring, exclusive, closed, &position);
+
+	if (ret)
+		return ret;
+	pieces = &ring->pieces[position & (ring->size - 1)];
+	mark = (position + 1) << 32;
+	for (int i = 0; i < FI_P2P_XPU_PIECES; i++) {
+		uint64_t more = i < 6 ? half[i / 2] >> (i % 2 * 32) & 0xffffffffU : 0;
+
+		fi_p2p_xpu_store16(&pieces->piece[i], words[1 + i], mark | more);
+	}
+	fi_p2p_xpu_ring_put(ring, position, words[FI_P2P_XPU_W_BUF],
+			    what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
+	return 0;
+}
+
+/* ---- operations ---- */
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_ep_dev *fi_p2p_xpu_ep(const struct fid_xpu_ep *ep)
+{
+	struct fi_p2p_xpu_ep_dev *dev = (struct fi_p2p_xpu_ep_dev *) ep->fid.prov_ctx;
+
+	return ep->fid.prov_id == FI_XPU_PROV_P2P && dev->abi == FI_P2P_XPU_ABI ? dev : 0;
+}
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_ring *fi_p2p_xpu_ep_ring(struct fi_p2p_xpu_ep_dev *dev)
+{
+	return &dev->ring[FI_P2P_XPU_BLOCK % dev->rings];
+}
+
+/* The 8 bytes that a raw address or descriptor is; NULL stands for @none */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_raw(const void *raw, uint64_t none)
+{
+	return raw ? *(const uint64_t *) raw : none;
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_flags(uint64_t flags)
+{
+	uint64_t packed = 0;
+
+	if (flags & FI_COMPLETION)
+		packed |= FI_P2P_XPU_F_COMPLETION;
+	if (flags & FI_REMOTE_CQ_DATA)
+		packed |= FI_P2P_XPU_F_REMOTE_CQ_DATA;
+	if (flags & FI_INJECT)
+		packed |= FI_P2P_XPU_F_INJECT;
+	if (flags & FI_INJECT_COMPLETE)
+		packed |= FI_P2P_XPU_F_INJECT_COMPLETE;
+	if (flags & FI_TRANSMIT_COMPLETE)
+		packed |= FI_P2P_XPU_F_TRANSMIT_COMPLETE;
+	if (flags & FI_DELIVERY_COMPLETE)
+		packed |= FI_P2P_XPU_F_DELIVERY_COMPLETE;
+	if (flags & FI_FENCE)
+		packed |= FI_P2P_XPU_F_FENCE;
+	return packed << FI_P2P_XPU_FLAGS_SHIFT;
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_post(struct fid_xpu_ep *ep, const uint64_t *words, uint64_t what,
+				    uint64_t flags, int scope)
+{
+	struct fi_p2p_xpu_ep_dev *dev = fi_p2p_xpu_ep(ep);
+	int ret = 0;
+
+	if (!dev)
+		return -FI_EINVAL;
+	if (fi_p2p_xpu_enter(scope)) {
+		if (!(flags & FI_P2P_XPU_NO_FENCE))
+			fi_p2p_xpu_fence();
+		ret = fi_p2p_xpu_ring_op(fi_p2p_xpu_ep_ring(dev), dev->exclusive, dev->closed,
+					 words, what | fi_p2p_xpu_flags(flags));
+	}
+	return fi_p2p_xpu_leave(scope, ret);
+}
+
+/** As fi_xpu_send() of fi_msg(3). @data: with FI_REMOTE_CQ_DATA in @flags */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_send(struct fid_xpu_ep *ep, const void *buf, size_t len,
+				    void *desc, uint64_t data, void *dest_addr, void *context,
+				    uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		len,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
+		0,
+		0,
+		(uintptr_t) context,
+		data,
+	};
+
+	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_SEND, flags, scope);
+}
+
+/** As fi_xpu_recv() of fi_msg(3) */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_recv(struct fid_xpu_ep *ep, void *buf, size_t len, void *desc,
+				    void *src_addr, void *context, uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		len,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(src_addr, FI_ADDR_UNSPEC),
+		0,
+		0,
+		(uintptr_t) context,
+	};
+
+	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_RECV, flags, scope);
+}
+
+/** As fi_xpu_tsend() of fi_tagged(3). @data: with FI_REMOTE_CQ_DATA in @flags */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_tsend(struct fid_xpu_ep *ep, const void *buf, size_t len,
+				     void *desc, uint64_t data, void *dest_addr, uint64_t tag,
+				     void *context, uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		len,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
+		tag,
+		0,
+		(uintptr_t) context,
+		data,
+	};
+
+	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_TSEND, flags, scope);
+}
+
+/** As fi_xpu_trecv() of fi_tagged(3) */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_trecv(struct fid_xpu_ep *ep, void *buf, size_t len, void *desc,
+				     void *src_addr, uint64_t tag, uint64_t ignore,
+				     void *context, uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		len,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(src_addr, FI_ADDR_UNSPEC),
+		tag,
+		ignore,
+		(uintptr_t) context,
+	};
+
+	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_TRECV, flags, scope);
+}
+
+/** As fi_xpu_write() of fi_rma(3). @data: with FI_REMOTE_CQ_DATA in @flags */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_write(struct fid_xpu_ep *ep, const void *buf, size_t len,
+				     void *desc, uint64_t data, void *dest_addr, uint64_t addr,
+				     uint64_t key, void *context, uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		len,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
+		addr,
+		key,
+		(uintptr_t) context,
+		data,
+	};
+
+	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_WRITE, flags, scope);
+}
+
+/** fi_p2p_xpu_write() with FI_REMOTE_CQ_DATA */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_writedata(struct fid_xpu_ep *ep, const void *buf, size_t len,
+					 void *desc, uint64_t data, void *dest_addr,
+					 uint64_t addr, uint64_t key, void *context,
+					 uint64_t flags, int scope)
+{
+	return fi_p2p_xpu_write(ep, buf, len, desc, data, dest_addr, addr, key, context,
+				flags | FI_REMOTE_CQ_DATA, scope);
+}
+
+/** As fi_xpu_read() of fi_rma(3) */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_read(struct fid_xpu_ep *ep, void *buf, size_t len, void *desc,
+				    void *src_addr, uint64_t addr, uint64_t key, void *context,
+				    uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		len,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(src_addr, FI_ADDR_UNSPEC),
+		addr,
+		key,
+		(uintptr_t) context,
+	};
+
+	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_READ, flags, scope);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_atomic_what(int op, int datatype, int atomic)
+{
+	return (uint64_t) op | (uint64_t) datatype << FI_P2P_XPU_DATATYPE_SHIFT |
+	       (uint64_t) atomic << FI_P2P_XPU_ATOMIC_SHIFT;
+}
+
+/** As fi_xpu_atomic() of fi_atomic(3) */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_atomic(struct fid_xpu_ep *ep, const void *buf, size_t count,
+				      void *desc, void *dest_addr, uint64_t addr, uint64_t key,
+				      int datatype, int op, void *context, uint64_t flags,
+				      int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		count,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
+		addr,
+		key,
+		(uintptr_t) context,
+	};
+
+	return fi_p2p_xpu_post(ep, words,
+			       fi_p2p_xpu_atomic_what(FI_P2P_XPU_OP_ATOMIC, datatype, op),
+			       flags, scope);
+}
+
+/** As fi_xpu_fetch_atomic() of fi_atomic(3) */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_fetch_atomic(struct fid_xpu_ep *ep, const void *buf,
+					    size_t count, void *desc, void *result,
+					    void *result_desc, void *dest_addr, uint64_t addr,
+					    uint64_t key, int datatype, int op, void *context,
+					    uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		count,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
+		addr,
+		key,
+		(uintptr_t) context,
+		0,
+		(uintptr_t) result,
+		fi_p2p_xpu_raw(result_desc, 0),
+	};
+
+	return fi_p2p_xpu_post(ep, words,
+			       fi_p2p_xpu_atomic_what(FI_P2P_XPU_OP_FETCH, datatype, op), flags,
+			       scope);
+}
+
+/** As fi_xpu_compare_atomic() of fi_atomic(3) */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_compare_atomic(struct fid_xpu_ep *ep, const void *buf,
+					      size_t count, void *desc, const void *compare,
+					      void *compare_desc, void *result,
+					      void *result_desc, void *dest_addr, uint64_t addr,
+					      uint64_t key, int datatype, int op, void *context,
+					      uint64_t flags, int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {
+		(uintptr_t) buf,
+		count,
+		fi_p2p_xpu_raw(desc, 0),
+		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
+		addr,
+		key,
+		(uintptr_t) context,
+		(uintptr_t) compare,
+		(uintptr_t) result,
+		fi_p2p_xpu_raw(result_desc, 0),
+		fi_p2p_xpu_raw(compare_desc, 0),
+	};
+
+	return fi_p2p_xpu_post(ep, words,
+			       fi_p2p_xpu_atomic_what(FI_P2P_XPU_OP_COMPARE, datatype, op),
+			       flags, scope);
+}
+
+/* ---- short operations, of one trigger ---- */
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, uint64_t lo, uint64_t hi,
+				     uint64_t flags, int scope)
+{
+	struct fi_p2p_xpu_ep_dev *dev = fi_p2p_xpu_ep(ep);
+	struct fi_p2p_xpu_ring *ring;
+	uint64_t position = 0;
+	int ret = 0;
+
+	if (!dev)
+		return -FI_EINVAL;
+	if (fi_p2p_xpu_enter(scope)) {
+		if (!(flags & FI_P2P_XPU_NO_FENCE))
+			fi_p2p_xpu_fence();
+		ring = fi_p2p_xpu_ep_ring(dev);
+		ret = fi_p2p_xpu_ring_take(ring, dev->exclusive, dev->closed, &position);
+		if (!ret)
+			fi_p2p_xpu_ring_put(ring, position, lo, hi);
+	}
+	return fi_p2p_xpu_leave(scope, ret);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_short_what(unsigned int kind, uint32_t target,
+					       uint64_t offset)
+{
+	return (uint64_t) kind << FI_P2P_XPU_KIND_SHIFT |
+	       (uint64_t) target << FI_P2P_XPU_TARGET_SHIFT | offset << 8;
+}
+
+/**
+ * fi_p2p_xpu_put() - writes to a target of struct fi_p2p_xpu_ops.target_add
+ * @target:	its number
+ * @offset:	where to, from the target's addr on [bytes]
+ * @local:	where from, from the target's buf on [bytes]; both are less than 2^40
+ * @len:	[bytes]
+ * @flags:	FI_P2P_XPU_NO_FENCE or 0
+ *
+ * It is counted, and fails, as fi_xpu_write() does; it has no completion entry.
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint64_t offset,
+				   uint64_t local, uint32_t len, uint64_t flags, int scope)
+{
+	return fi_p2p_xpu_short(ep, local << 24 | len >> 8,
+				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_PUT, target, offset) |
+					(len & 0xff),
+				flags, scope);
+}
+
+/**
+ * fi_p2p_xpu_signal_set(), fi_p2p_xpu_signal_add() - set the 8 bytes at @offset of a target, or
+ * add to them
+ *
+ * Puts that the same ring has posted before to the same peer are there first. Adding wants
+ * FI_ATOMIC.
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_set(struct fid_xpu_ep *ep, uint32_t target,
+					  uint64_t offset, uint64_t value, uint64_t flags,
+					  int scope)
+{
+	return fi_p2p_xpu_short(ep, value,
+				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_SET, target, offset),
+				flags, scope);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_add(struct fid_xpu_ep *ep, uint32_t target,
+					  uint64_t offset, uint64_t value, uint64_t flags,
+					  int scope)
+{
+	return fi_p2p_xpu_short(ep, value,
+				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_ADD, target, offset),
+				flags, scope);
+}
+
+/* ---- counters ---- */
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_cntr_dev *fi_p2p_xpu_cntr(const struct fid_xpu_cntr *cntr)
+{
+	struct fi_p2p_xpu_cntr_dev *dev = (struct fi_p2p_xpu_cntr_dev *) cntr->fid.prov_ctx;
+
+	return cntr->fid.prov_id == FI_XPU_PROV_P2P && dev->abi == FI_P2P_XPU_ABI ? dev : 0;
+}
+
+/** As fi_xpu_cntr_read() of fi_cntr(3). Each thread reads by itself, whatever the scope. */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_cntr_read(struct fid_xpu_cntr *cntr, int scope)
+{
+	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
+
+	(void) scope;
+	return dev ? fi_p2p_xpu_load(&dev->count->value) : 0;
+}
+
+/** As fi_xpu_cntr_readerr() of fi_cntr(3) */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_cntr_readerr(struct fid_xpu_cntr *cntr, int scope)
+{
+	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
+
+	(void) scope;
+	return dev ? fi_p2p_xpu_load(&dev->count->errors) : 0;
+}
+
+/**
+ * As fi_xpu_cntr_wait() of fi_cntr(3): returns when the counter has reached @threshold, is no longer
+ * exported, or @timeout [ms] has passed (negative: never). It returns, too, if the counter has errors, old
+ * ones included: fi_xpu_cntr_seterr() makes it forget them. The caller reads the counter to learn which it
+ * was.
+ */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_cntr_wait(struct fid_xpu_cntr *cntr, uint64_t threshold,
+					  int timeout, int scope)
+{
+	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
+	uint64_t end;
+
+	if (!dev)
+		return;
+	if (fi_p2p_xpu_enter(scope)) {
+		end = timeout < 0 ? ~0ULL : fi_p2p_xpu_now() + (uint64_t) timeout * 1000000U;
+		while (fi_p2p_xpu_load(&dev->count->value) < threshold &&
+		       !fi_p2p_xpu_load(&dev->count->errors) &&
+		       !fi_p2p_xpu_load(&dev->count->closed) &&
+		       (end == ~0ULL || fi_p2p_xpu_now() < end))
+			fi_p2p_xpu_pause();
+	}
+	(void) fi_p2p_xpu_leave(scope, 0);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_change(struct fid_xpu_cntr *cntr, int op, uint64_t value,
+					   int scope)
+{
+	const uint64_t words[FI_P2P_XPU_WORDS] = {value};
+	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
+	int ret = 0;
+
+	if (!dev)
+		return -FI_EINVAL;
+	if (fi_p2p_xpu_enter(scope))
+		ret = fi_p2p_xpu_ring_op(&dev->ring, 0, &dev->count->closed, words,
+					 (uint64_t) op);
+	return fi_p2p_xpu_leave(scope, ret);
+}
+
+/** As fi_xpu_cntr_add(), _set(), _adderr() and _seterr() of fi_cntr(3): soon, in the order of calls */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_add(struct fid_xpu_cntr *cntr, uint64_t value, int scope)
+{
+	return fi_p2p_xpu_cntr_change(cntr, FI_P2P_XPU_OP_CNTR_ADD, value, scope);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_set(struct fid_xpu_cntr *cntr, uint64_t value, int scope)
+{
+	return fi_p2p_xpu_cntr_change(cntr, FI_P2P_XPU_OP_CNTR_SET, value, scope);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_adderr(struct fid_xpu_cntr *cntr, uint64_t value, int scope)
+{
+	return fi_p2p_xpu_cntr_change(cntr, FI_P2P_XPU_OP_CNTR_ADDERR, value, scope);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_seterr(struct fid_xpu_cntr *cntr, uint64_t value, int scope)
+{
+	return fi_p2p_xpu_cntr_change(cntr, FI_P2P_XPU_OP_CNTR_SETERR, value, scope);
+}
+
+/* ---- completion queues ---- */
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_cq_dev *fi_p2p_xpu_cq(const struct fid_xpu_cq *cq)
+{
+	struct fi_p2p_xpu_cq_dev *dev = (struct fi_p2p_xpu_cq_dev *) cq->fid.prov_ctx;
+
+	return cq->fid.prov_id == FI_XPU_PROV_P2P && dev->abi == FI_P2P_XPU_ABI ? dev : 0;
+}
+
+/* The entry at the head of the queue, and where it is; or NULL. */
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_entry *fi_p2p_xpu_cq_head(struct fi_p2p_xpu_cq_dev *dev,
+							    uint64_t *position)
+{
+	uint64_t at = *(volatile uint64_t *) &dev->head;
+	struct fi_p2p_xpu_entry *entry = &dev->entries[at & (dev->size - 1)];
+
+	*position = at;
+	return fi_p2p_xpu_load(&entry->turn) == at + 1 ? entry : 0;
+}
+
+/* One thread reads up to @count entries. */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_take(struct fi_p2p_xpu_cq_dev *dev, char *buf,
+					   size_t count, uint64_t *src)
+{
+	struct fi_p2p_xpu_entry *entry;
+	uint64_t at = 0;
+	size_t read = 0;
+
+	while (read < count) {
+		entry = fi_p2p_xpu_cq_head(dev, &at);
+		if (!entry) {
+			if (read)
+				break;
+			return fi_p2p_xpu_load(dev->closed) ? -FI_ECANCELED : -FI_EAGAIN;
+		}
+		if (entry->err) {
+			if (read)
+				break;
+			return -FI_EAVAIL;
+		}
+		/* another thread may have been first */
+		if (fi_p2p_xpu_swap_if(&dev->head, at, at + 1) != at)
+			continue;
+		for (uint32_t i = 0; i < dev->entry_size / 8; i++)
+			((uint64_t *) (buf + read * dev->entry_size))[i] = (&entry->context)[i];
+		if (src)
+			src[read] = entry->src;
+		fi_p2p_xpu_store(&entry->turn, 0);
+		read++;
+	}
+	return (int64_t) read;
+}
+
+/**
+ * As fi_xpu_cq_readfrom() of fi_cq(3): entries of the queue's format. @src_addr: room for @count raw
+ * addresses, or NULL
+ */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_readfrom(struct fid_xpu_cq *cq, void *buf, size_t count,
+					       void *src_addr, int scope)
+{
+	struct fi_p2p_xpu_cq_dev *dev = fi_p2p_xpu_cq(cq);
+	int ret = 0;
+
+	if (!dev)
+		return -FI_EINVAL;
+	if (fi_p2p_xpu_enter(scope))
+		ret = (int) fi_p2p_xpu_cq_take(dev, (char *) buf, count, (uint64_t *) src_addr);
+	return fi_p2p_xpu_leave(scope, ret);
+}
+
+/** As fi_xpu_cq_read() of fi_cq(3) */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_read(struct fid_xpu_cq *cq, void *buf, size_t count,
+					   int scope)
+{
+	return fi_p2p_xpu_cq_readfrom(cq, buf, count, 0, scope);
+}
+
+/**
+ * As fi_xpu_cq_readerr() of fi_cq(3): @buf is a struct fi_cq_err_entry, whose err_data stays
+ * empty. 1, or -FI_EAGAIN
+ */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_readerr(struct fid_xpu_cq *cq, void *buf, uint64_t flags,
+					      int scope)
+{
+	struct fi_p2p_xpu_cq_dev *dev = fi_p2p_xpu_cq(cq);
+	struct fi_cq_err_entry *error = (struct fi_cq_err_entry *) buf;
+	struct fi_p2p_xpu_entry *entry;
+	uint64_t at = 0;
+	int ret = 0;
+
+	(void) flags;
+	if (!dev)
+		return -FI_EINVAL;
+	if (fi_p2p_xpu_enter(scope)) {
+		entry = fi_p2p_xpu_cq_head(dev, &at);
+		ret = -FI_EAGAIN;
+		if (entry && entry->err && fi_p2p_xpu_swap_if(&dev->head, at, at + 1) == at) {
+			error->op_context = (void *) (uintptr_t) entry->context;
+			error->flags = entry->flags;
+			error->len = entry->len;
+			error->buf = (void *) (uintptr_t) entry->buf;
+			error->data = entry->data;
+			error->tag = entry->tag;
+			error->olen = entry->olen;
+			error->err = entry->err;
+			error->prov_errno = entry->prov_errno;
+			error->err_data_size = 0;
+			fi_p2p_xpu_store(&entry->turn, 0);
+			ret = 1;
+		}
+	}
+	return fi_p2p_xpu_leave(scope, ret);
+}
+
+/* One thread waits for @threshold entries, or for an error or the end, and reads. */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_await(struct fi_p2p_xpu_cq_dev *dev, char *buf,
+					    size_t count, uint64_t *src, uint64_t threshold)
+{
+	const uint64_t last = threshold ? threshold - 1 : 0;
+	struct fi_p2p_xpu_entry *entry;
+	int64_t ret = -FI_EAGAIN;
+	uint64_t at = 0;
+
+	while (ret == -FI_EAGAIN) {
+		entry = fi_p2p_xpu_cq_head(dev, &at);
+		if (fi_p2p_xpu_load(&dev->entries[(at + last) & (dev->size - 1)].turn) ==
+			    at + last + 1 ||
+		    (entry && entry->err) || fi_p2p_xpu_load(dev->closed))
+			ret = fi_p2p_xpu_cq_take(dev, buf, count, src);
+		else
+			fi_p2p_xpu_pause();
+	}
+	return ret;
+}
+
+/**
+ * As fi_xpu_cq_sreadfrom() of fi_cq(3): waits until @threshold entries are there (0 and 1 are the same;
+ * no more than the queue has room for), or an error, or the queue is no longer exported
+ */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_sreadfrom(struct fid_xpu_cq *cq, void *buf, size_t count,
+						void *src_addr, uint64_t threshold, int scope)
+{
+	struct fi_p2p_xpu_cq_dev *dev = fi_p2p_xpu_cq(cq);
+	int ret = 0;
+
+	if (!dev)
+		return -FI_EINVAL;
+	if (fi_p2p_xpu_enter(scope))
+		ret = (int) fi_p2p_xpu_cq_await(dev, (char *) buf, count, (uint64_t *) src_addr,
+						threshold);
+	return fi_p2p_xpu_leave(scope, ret);
+}
+
+/** As fi_xpu_cq_sread() of fi_cq(3) */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_sread(struct fid_xpu_cq *cq, void *buf, size_t count,
+					    uint64_t threshold, int scope)
+{
+	return fi_p2p_xpu_cq_sreadfrom(cq, buf, count, 0, threshold, scope);
+}
+
+/* ---- the standard names ---- */
+
+#ifndef FI_P2P_XPU_PREFIX
+#define fi_xpu_send fi_p2p_xpu_send
+#define fi_xpu_recv fi_p2p_xpu_recv
+#define fi_xpu_tsend fi_p2p_xpu_tsend
+#define fi_xpu_trecv fi_p2p_xpu_trecv
+#define fi_xpu_write fi_p2p_xpu_write
+#define fi_xpu_writedata fi_p2p_xpu_writedata
+#define fi_xpu_read fi_p2p_xpu_read
+#define fi_xpu_atomic fi_p2p_xpu_atomic
+#define fi_xpu_fetch_atomic fi_p2p_xpu_fetch_atomic
+#define fi_xpu_compare_atomic fi_p2p_xpu_compare_atomic
+#define fi_xpu_cntr_read fi_p2p_xpu_cntr_read
+#define fi_xpu_cntr_readerr fi_p2p_xpu_cntr_readerr
+#define fi_xpu_cntr_wait fi_p2p_xpu_cntr_wait
+#define fi_xpu_cntr_add fi_p2p_xpu_cntr_add
+#define fi_xpu_cntr_set fi_p2p_xpu_cntr_set
+#define fi_xpu_cntr_adderr fi_p2p_xpu_cntr_adderr
+#define fi_xpu_cntr_seterr fi_p2p_xpu_cntr_seterr
+#define fi_xpu_cq_read fi_p2p_xpu_cq_read
+#define fi_xpu_cq_readfrom fi_p2p_xpu_cq_readfrom
+#define fi_xpu_cq_readerr fi_p2p_xpu_cq_readerr
+#define fi_xpu_cq_sread fi_p2p_xpu_cq_sread
+#define fi_xpu_cq_sreadfrom fi_p2p_xpu_cq_sreadfrom
+#endif
+
+#endif /* FI_P2P_XPU_DEVICE_H */

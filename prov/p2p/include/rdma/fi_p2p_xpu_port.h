@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What is different on each kind of processor that runs rdma/fi_p2p_xpu_device.h: loads and stores that
+ * others see, time, and how the threads of a block meet. Not for applications, but for programs whose
+ * threads play a kernel's part.
+ */
+#ifndef FI_P2P_XPU_PORT_H
+#define FI_P2P_XPU_PORT_H
+
+#include <rdma/fi_p2p_xpu_abi.h>
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+
+#define FI_P2P_XPU_FUNC __device__ static inline
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_store16(struct fi_p2p_xpu_word2 *to, uint64_t lo, uint64_t hi)
+{
+#if defined(__CUDA_ARCH__)
+	asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(lo), "l"(hi)
+		     : "memory");
+#else
+	__atomic_store_n(&to->lo, lo, __ATOMIC_RELAXED);
+	__atomic_store_n(&to->hi, hi, __ATOMIC_RELEASE);
+#endif
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_load(const uint64_t *from)
+{
+#if defined(__CUDA_ARCH__)
+	uint64_t value;
+
+	asm volatile("ld.acquire.sys.global.u64 %0, [%1];"
+		     : "=l"(value)
+		     : "l"(from)
+		     : "memory");
+	return value;
+#else
+	return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+#endif
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+	asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+#else
+	__atomic_store_n(to, value, __ATOMIC_RELEASE);
+#endif
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_swap_if(uint64_t *at, uint64_t old, uint64_t value)
+{
+	return atomicCAS((unsigned long long *) at, (unsigned long long) old,
+			 (unsigned long long) value);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_now(void)
+{
+#if defined(__CUDA_ARCH__)
+	uint64_t ns;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+	return ns;
+#elif defined(__HIP_DEVICE_COMPILE__)
+	return wall_clock64() * 10; /* 100 MHz */
+#else
+	return 0;
+#endif
+}
+
+#define fi_p2p_xpu_fence() __threadfence_system()
+#define fi_p2p_xpu_pause()                                                                     \
+	do {                                                                                   \
+	} while (0)
+
+#else /* threads of the host */
+
+#include <time.h>
+
+#define FI_P2P_XPU_FUNC static inline __attribute__((unused))
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_store16(struct fi_p2p_xpu_word2 *to, uint64_t lo, uint64_t hi)
+{
+	__atomic_store_n(&to->lo, lo, __ATOMIC_RELAXED);
+	__atomic_store_n(&to->hi, hi, __ATOMIC_RELEASE);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_load(const uint64_t *from)
+{
+	return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
+{
+	__atomic_store_n(to, value, __ATOMIC_RELEASE);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_swap_if(uint64_t *at, uint64_t old, uint64_t value)
+{
+	__atomic_compare_exchange_n(at, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return old;
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t) now.tv_sec * 1000000000U + (uint64_t) now.tv_nsec;
+}
+
+#define fi_p2p_xpu_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#ifndef fi_p2p_xpu_pause
+#include <sched.h>
+#define fi_p2p_xpu_pause() sched_yield()
+#endif
+
+#endif
+
+#if defined(__CUDACC__) || defined(__HIPCC__)
+/* All threads of the block get the first one's value. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
+{
+	__shared__ int first;
+
+	if (!threadIdx.x && !threadIdx.y && !threadIdx.z)
+		first = value;
+	__syncthreads();
+	value = first;
+	__syncthreads();
+	return value;
+}
+#endif
+
+/*
+ * Which block and which of its threads this is, and how all of a block, or of its lanes, get the first
+ * one's value. A program whose threads play a kernel's part may define all of these.
+ */
+#ifndef FI_P2P_XPU_BLOCK
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define FI_P2P_XPU_BLOCK                                                                       \
+	(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * (uint64_t) blockIdx.z))
+#define FI_P2P_XPU_THREAD                                                                      \
+	(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * (uint64_t) threadIdx.z))
+#define FI_P2P_XPU_LANES warpSize
+#define FI_P2P_XPU_SYNC_BLOCK(value) fi_p2p_xpu_sync_block(value)
+#if defined(__HIPCC__)
+#define FI_P2P_XPU_SYNC_LANES(value) __shfl(value, 0)
+#else
+#define FI_P2P_XPU_SYNC_LANES(value) __shfl_sync(0xffffffffU, value, 0)
+#endif
+#else
+#define FI_P2P_XPU_BLOCK 0U
+#define FI_P2P_XPU_THREAD 0U
+#define FI_P2P_XPU_LANES 1U
+#define FI_P2P_XPU_SYNC_BLOCK(value) (value)
+#define FI_P2P_XPU_SYNC_LANES(value) (value)
+#endif
+#endif
+
+#endif /* FI_P2P_XPU_PORT_H */

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What streams and kernels of the application share with us: memory and values. See dev.h. */
+#include "config.h"
+#include "dev/dev_cuda.h"
+
+#include <rdma/fi_errno.h>
+
+int cuda_host_address(const struct dev_mem *mem, void *host, void **addr)
+{
+	CUdeviceptr ptr = 0;
+	bool pushed;
+	int ret = cuda_enter(mem->ctx, &pushed);
+
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.host_device_pointer(&ptr, host, 0), "cuMemHostGetDevicePointer");
+	cuda_leave(pushed);
+	if (!ret)
+		*addr = (void *) (uintptr_t) ptr;
+	return ret;
+}
+
+int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+{
+	CUdeviceptr ptr = 0;
+	CUstream stream = NULL;
+	bool pushed;
+	int ret = cuda_enter(mem->ctx, &pushed);
+
+	if (ret)
+		return ret;
+	ret = cuda_check(cuda.mem_alloc(&ptr, len), "cuMemAlloc");
+	if (ret)
+		goto leave;
+	ret = cuda_check(cuda.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	if (!ret)
+		ret = cuda_check(cuda.copy_async(ptr, (CUdeviceptr) (uintptr_t) init, len,
+						 stream),
+				 "cuMemcpyAsync");
+	if (!ret)
+		ret = cuda_check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+	if (stream)
+		cuda.stream_destroy(stream);
+	if (ret)
+		cuda.mem_free(ptr);
+	else
+		*addr = (void *) (uintptr_t) ptr;
+leave:
+	cuda_leave(pushed);
+	return ret;
+}
+
+void cuda_free(const struct dev_mem *mem, void *addr)
+{
+	bool pushed;
+
+	/* a context that is gone has taken its memory along */
+	if (cuda_ctx_gone(mem->ctx) || cuda_enter(mem->ctx, &pushed))
+		return;
+	cuda_check(cuda.mem_free((CUdeviceptr) (uintptr_t) addr), "cuMemFree");
+	cuda_leave(pushed);
+}
+
+/* The stream tells its context, but the legacy one, which is the current context's. */
+int cuda_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
+{
+	if (!cuda.stream_write64)
+		return -FI_ENOSYS;
+	return cuda_check(cuda.stream_write64(stream, (CUdeviceptr) (uintptr_t) addr, value, 0),
+			  "cuStreamWriteValue64");
+}
+
+int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
+{
+	if (!cuda.stream_wait64)
+		return -FI_ENOSYS;
+	return cuda_check(cuda.stream_wait64(stream, (CUdeviceptr) (uintptr_t) addr, value,
+					     CU_STREAM_WAIT_VALUE_GEQ),
+			  "cuStreamWaitValue64");
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Rings, as the proxy has them: rdma/fi_p2p_xpu_abi.h says what they are.
+ *
+ * ring_peek() gives the operation at the tail, as often as it is called. ring_next() frees its slot.
+ */
+#ifndef P2P_RING_H
+#define P2P_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <rdma/fi_p2p_xpu_abi.h>
+
+/**
+ * struct ring_op - what a kernel has asked for.
+ * @kind:	FI_P2P_XPU_KIND_...
+ * @op, @datatype, @atomic, @flags: of kind OP
+ * @word:	of kind OP, by FI_P2P_XPU_W_...
+ * @target, @offset, @local, @len: of the other kinds; @value: of signals
+ */
+struct ring_op {
+	unsigned int kind;
+	unsigned int op;
+	unsigned int datatype;
+	unsigned int atomic;
+	uint64_t flags;
+	uint64_t word[FI_P2P_XPU_WORDS];
+	uint32_t target;
+	uint64_t offset;
+	uint64_t local;
+	uint32_t len;
+	uint64_t value;
+};
+
+/**
+ * struct ring - a ring.
+ * @slots, @pieces, @told: what the proxy shares with kernels: how far it is, is at @told
+ * @size:	a power of two
+ * @tail:	the next position
+ */
+struct ring {
+	const struct fi_p2p_xpu_word2 *slots;
+	const struct fi_p2p_xpu_pieces *pieces;
+	uint64_t *told;
+	uint64_t size;
+	uint64_t tail;
+};
+
+/* Has a kernel put something at the tail? */
+static inline bool ring_has(const struct ring *ring)
+{
+	const struct fi_p2p_xpu_word2 *slot = &ring->slots[ring->tail & (ring->size - 1)];
+	const uint64_t lap = ring->tail & ring->size ? 0 : FI_P2P_XPU_LAP;
+
+	return (__atomic_load_n(&slot->hi, __ATOMIC_ACQUIRE) & FI_P2P_XPU_LAP) == lap;
+}
+
+/* What is at the tail; false: nothing yet, or not all of it */
+bool ring_peek(const struct ring *ring, struct ring_op *op);
+
+/* Goes on to the next one. Kernels may use the slot again. */
+void ring_next(struct ring *ring);
+
+#endif /* P2P_RING_H */

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * GPUs whose kernels post operations: contexts, and what is exported in them (rdma/fi_p2p_xpu.h).
+ *
+ *	kernel ── ring ─► xpu_ep.c ► xpu_op.c ► the endpoint's own calls, as an application's
+ *	kernel ◄─ entries, counts ◄─ xpu_cq.c, xpu_cntr.c ◄─ the queues and counters
+ *
+ * The proxy of the GPU looks at each context (xpu.c). What it does is what an application does that
+ * has the objects for itself. So staging, ipc and the NIC's access come by themselves.
+ *
+ * Threads: the proxy's lock guards what is exported. The proxy holds it while it looks.
+ */
+#ifndef P2P_XPU_H
+#define P2P_XPU_H
+
+#include <sys/queue.h>
+#include <rdma/fi_p2p_xpu.h>
+#include <rdma/fi_p2p_xpu_abi.h>
+
+#include "fid/cntr.h"
+#include "fid/cq.h"
+#include "fid/ep.h"
+#include "gpu/proxy.h"
+#include "gpu/ring.h"
+
+struct xpu_ep;
+struct xpu_ring;
+
+/**
+ * struct xpu_shared - what an export shares with kernels: memory of the host, and state of the device.
+ *
+ * A kernel may still look at it when the object is closed. So it stays until the context is.
+ */
+struct xpu_shared {
+	struct gpu_host host;
+	void *state;
+	SLIST_ENTRY(xpu_shared) entry;
+};
+
+/* A put under way: its context. Signals of @ring wait until it has ended. */
+struct xpu_put {
+	struct fi_context2 core;
+	struct xpu_ring *ring;
+	SLIST_ENTRY(xpu_put) entry;
+};
+
+/* As many puts of a context may be under way */
+#define XPU_PUTS 4096
+
+/**
+ * struct xpu_ctx - a GPU as a domain sees it.
+ * @shared:	what kernels may look at, of closed objects, too
+ * @puts:	XPU_PUTS records; @free: those that are not in use
+ */
+struct xpu_ctx {
+	struct fid_xpu_ctx fid;
+	struct p2p_domain *domain;
+	struct gpu_dev dev;
+	struct proxy *proxy;
+	struct proxy_source source;
+	LIST_HEAD(, xpu_ep) eps;
+	LIST_HEAD(, xpu_cq) cqs;
+	LIST_HEAD(, xpu_cntr) cntrs;
+	SLIST_HEAD(, xpu_shared) shared;
+	struct xpu_put *puts;
+	SLIST_HEAD(, xpu_put) free;
+};
+
+static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)
+{
+	return container_of(fid, struct xpu_ctx, fid);
+}
+
+/**
+ * struct xpu_ring - one of an endpoint's rings.
+ * @puts:	how many of its puts are under way
+ */
+struct xpu_ring {
+	struct ring ring;
+	unsigned int puts;
+};
+
+/**
+ * struct xpu_ep - an exported endpoint.
+ * @shared:	slots, pieces, tails, and whether it is closed, in this order; its struct
+ *		fi_p2p_xpu_ep_dev
+ * @rings:	@ring_count of them
+ * @hot:	a bit for each ring that had something lately
+ * @window:	of the other rings, those that are looked at next
+ * @looks:	since @hot was empty
+ * @targets:	@target_count of them
+ * @mixed:	of the targets, some are memory that we serve, some are the core's: a signal may overtake
+ *		a put that the core has sent, so puts wait until they are there
+ */
+struct xpu_ep {
+	struct fid_export export;
+	struct xpu_ctx *ctx;
+	struct p2p_ep *ep;
+	struct xpu_shared *shared;
+	uint64_t *closed;
+	struct xpu_ring *rings;
+	unsigned int ring_count;
+	uint64_t *hot;
+	unsigned int window;
+	unsigned int looks;
+	struct fi_p2p_xpu_target *targets;
+	uint32_t target_count;
+	bool mixed;
+	LIST_ENTRY(xpu_ep) entry;
+};
+
+/**
+ * struct xpu_cq - an exported queue.
+ * @entries:	where kernels read, @size of them; @next: the position of the next one
+ */
+struct xpu_cq {
+	struct fid_export export;
+	struct xpu_ctx *ctx;
+	struct p2p_cq *cq;
+	struct xpu_shared *shared;
+	uint64_t *closed;
+	struct fi_p2p_xpu_entry *entries;
+	uint64_t size;
+	uint64_t next;
+	LIST_ENTRY(xpu_cq) entry;
+};
+
+/* struct xpu_cntr - an exported counter. @count: what kernels read; @ring: what they change */
+struct xpu_cntr {
+	struct fid_export export;
+	struct xpu_ctx *ctx;
+	struct p2p_cntr *cntr;
+	struct xpu_shared *shared;
+	struct fi_p2p_xpu_count *count;
+	struct ring ring;
+	LIST_ENTRY(xpu_cntr) entry;
+};
+
+/* The table of FI_P2P_XPU_OPS for a domain: fid.h, fid_more_ops */
+bool xpu_own_ops(struct fid *fid, const char *name, void **ops);
+
+/* Of the table, by kind of object. A new object is on its list, and the proxy looks at it. */
+int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *ep, uint64_t flags,
+		  struct fid_xpu_ep *xpu);
+int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *cq, uint64_t flags,
+		  struct fid_xpu_cq *xpu);
+int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *cntr, uint64_t flags,
+		    struct fid_xpu_cntr *xpu);
+int xpu_target_add(struct xpu_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number);
+
+/* @len bytes of shared host memory; NULL: there are none, which is logged */
+struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len);
+void xpu_shared_free_all(struct xpu_ctx *ctx);
+
+/* What the proxy does with each. True: there was something to do */
+bool xpu_ep_look(struct xpu_ep *ep);
+bool xpu_cq_look(struct xpu_cq *cq);
+bool xpu_cntr_look(struct xpu_cntr *cntr);
+
+/* A completion of a put of ours? Then that has ended, and nobody else is told of it. */
+bool xpu_put_ended(struct xpu_ctx *ctx, const void *context);
+
+/*
+ * Posts an operation. 0, -FI_EAGAIN for later, or an error that nobody knows of yet
+ */
+int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op);
+
+/* Changes a counter as a kernel wants. 0 or a negative error */
+int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op);
+
+/* An operation has failed before it began: its queue and its counter tell. */
+void xpu_op_fail(struct xpu_ep *ep, const struct ring_op *op, int error);
+
+/* The bytes of a ring's shared memory, and where its parts are at @host. Sets @dev for kernels. */
+size_t xpu_ring_bytes(size_t size);
+void xpu_ring_place(const struct gpu_host *host, size_t offset, size_t size, struct ring *ring,
+		    struct fi_p2p_xpu_ring *dev);
+
+#endif /* P2P_XPU_H */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Exported counters: the proxy writes their values where kernels look. See xpu.h. */
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "gpu/xpu.h"
+
+/* Changes by kernels that wait, at most; a power of two */
+#define XPU_CNTR_SLOTS 64
+
+static bool xpu_cntr_show(uint64_t *shown, uint64_t value)
+{
+	if (*shown == value)
+		return false;
+	__atomic_store_n(shown, value, __ATOMIC_RELEASE);
+	return true;
+}
+
+bool xpu_cntr_look(struct xpu_cntr *cntr)
+{
+	struct ring_op op;
+	bool moved = false;
+
+	while (ring_peek(&cntr->ring, &op)) {
+		if (xpu_op_count(&cntr->cntr->fid, &op))
+			P2P_WARN("a kernel's change of a counter is refused\n");
+		ring_next(&cntr->ring);
+		moved = true;
+	}
+	moved |= xpu_cntr_show(&cntr->count->errors, cntr_errors(cntr->cntr));
+	moved |= xpu_cntr_show(&cntr->count->value, cntr_value(cntr->cntr));
+	return moved;
+}
+
+/* ---- export ---- */
+
+static void xpu_cntr_end(struct fid_export *export)
+{
+	struct xpu_cntr *cntr = container_of(export, struct xpu_cntr, export);
+
+	__atomic_store_n(&cntr->count->closed, 1, __ATOMIC_RELEASE);
+	proxy_hold(cntr->ctx->proxy);
+	LIST_REMOVE(cntr, entry);
+	cntr->cntr->export = NULL;
+	proxy_release(cntr->ctx->proxy);
+	free(cntr);
+}
+
+static int xpu_cntr_alloc(struct xpu_cntr *cntr)
+{
+	struct fi_p2p_xpu_cntr_dev state = {.abi = FI_P2P_XPU_ABI};
+	struct xpu_shared *shared =
+		xpu_shared_alloc(cntr->ctx,
+				 sizeof *cntr->count + xpu_ring_bytes(XPU_CNTR_SLOTS));
+
+	if (!shared)
+		return -FI_ENOMEM;
+	cntr->shared = shared;
+	cntr->count = shared->host.host;
+	state.count = shared->host.addr;
+	xpu_ring_place(&shared->host, sizeof *cntr->count, XPU_CNTR_SLOTS, &cntr->ring,
+		       &state.ring);
+	return gpu_state_alloc(&cntr->ctx->dev, &state, sizeof state, &shared->state);
+}
+
+int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *fid, uint64_t flags,
+		    struct fid_xpu_cntr *xpu)
+{
+	struct p2p_cntr *p2p_cntr = cntr_of(&fid->fid);
+	struct xpu_cntr *cntr;
+	int ret;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (p2p_cntr->domain != ctx->domain)
+		return -FI_EINVAL;
+	if (p2p_cntr->export)
+		return -FI_EBUSY;
+	cntr = calloc(1, sizeof *cntr);
+	if (!cntr)
+		return -FI_ENOMEM;
+	cntr->export.end = xpu_cntr_end;
+	cntr->ctx = ctx;
+	cntr->cntr = p2p_cntr;
+	ret = xpu_cntr_alloc(cntr);
+	if (ret) {
+		free(cntr);
+		return ret;
+	}
+	*xpu = (struct fid_xpu_cntr){
+		{FI_CLASS_CNTR, FI_XPU_PROV_P2P, (uintptr_t) cntr->shared->state}};
+	proxy_hold(ctx->proxy);
+	p2p_cntr->export = &cntr->export;
+	LIST_INSERT_HEAD(&ctx->cntrs, cntr, entry);
+	proxy_release(ctx->proxy);
+	return 0;
+}

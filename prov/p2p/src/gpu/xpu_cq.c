@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Exported completion queues: the proxy reads them, and writes entries where kernels look. See xpu.h. */
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "gpu/xpu.h"
+#include "xfer/reports.h"
+
+/* Entries that kernels have not read yet, at most; a power of two */
+#define XPU_CQ_SIZE 1024
+
+static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
+		       const struct core_comp *comp)
+{
+	entry->context = (uintptr_t) comp->context;
+	entry->flags = comp->flags;
+	entry->len = comp->len;
+	entry->buf = (uintptr_t) comp->buf;
+	entry->data = comp->data;
+	entry->tag = comp->tag;
+	entry->src = av_user_addr(cq->cq->av, comp->src);
+	entry->olen = comp->olen;
+	entry->err = comp->err;
+	entry->prov_errno = comp->prov_errno;
+	__atomic_store_n(&entry->turn, ++cq->next, __ATOMIC_RELEASE);
+}
+
+/* What no kernel has room for yet stays where it is. */
+bool xpu_cq_look(struct xpu_cq *cq)
+{
+	struct fi_p2p_xpu_entry *entry;
+	struct core_comp comp;
+	bool moved = false;
+
+	while (xfer_cq_has(&cq->cq->xfer)) {
+		entry = &cq->entries[cq->next & (cq->size - 1)];
+		if (__atomic_load_n(&entry->turn, __ATOMIC_ACQUIRE))
+			break;
+		if (xfer_cq_next(&cq->cq->xfer, false, &comp) != 1 &&
+		    xfer_cq_next(&cq->cq->xfer, true, &comp) != 1)
+			break;
+		moved = true;
+		if (!xpu_put_ended(cq->ctx, comp.context) || comp.err)
+			xpu_cq_put(cq, entry, &comp);
+		free(comp.err_data);
+	}
+	return moved;
+}
+
+/* ---- export ---- */
+
+static void xpu_cq_end(struct fid_export *export)
+{
+	struct xpu_cq *cq = container_of(export, struct xpu_cq, export);
+
+	__atomic_store_n(cq->closed, 1, __ATOMIC_RELEASE);
+	proxy_hold(cq->ctx->proxy);
+	LIST_REMOVE(cq, entry);
+	cq->cq->export = NULL;
+	proxy_release(cq->ctx->proxy);
+	free(cq);
+}
+
+static uint32_t xpu_cq_entry_size(enum fi_cq_format format)
+{
+	switch (format) {
+	case FI_CQ_FORMAT_CONTEXT:
+		return sizeof(struct fi_cq_entry);
+	case FI_CQ_FORMAT_MSG:
+		return sizeof(struct fi_cq_msg_entry);
+	case FI_CQ_FORMAT_DATA:
+		return sizeof(struct fi_cq_data_entry);
+	default:
+		return sizeof(struct fi_cq_tagged_entry);
+	}
+}
+
+static int xpu_cq_alloc(struct xpu_cq *cq)
+{
+	const size_t entries = XPU_CQ_SIZE * sizeof *cq->entries;
+	struct fi_p2p_xpu_cq_dev state = {
+		.abi = FI_P2P_XPU_ABI,
+		.entry_size = xpu_cq_entry_size(cq->cq->format),
+		.size = XPU_CQ_SIZE,
+	};
+	struct xpu_shared *shared = xpu_shared_alloc(cq->ctx, entries + P2P_CACHE_LINE);
+
+	if (!shared)
+		return -FI_ENOMEM;
+	cq->shared = shared;
+	cq->entries = shared->host.host;
+	cq->size = XPU_CQ_SIZE;
+	cq->closed = (void *) ((char *) shared->host.host + entries);
+	state.entries = shared->host.addr;
+	state.closed = (void *) ((char *) shared->host.addr + entries);
+	return gpu_state_alloc(&cq->ctx->dev, &state, sizeof state, &shared->state);
+}
+
+int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *fid, uint64_t flags,
+		  struct fid_xpu_cq *xpu)
+{
+	struct p2p_cq *p2p_cq = cq_of(&fid->fid);
+	struct xpu_cq *cq;
+	int ret;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (p2p_cq->domain != ctx->domain)
+		return -FI_EINVAL;
+	if (p2p_cq->export)
+		return -FI_EBUSY;
+	cq = calloc(1, sizeof *cq);
+	if (!cq)
+		return -FI_ENOMEM;
+	cq->export.end = xpu_cq_end;
+	cq->ctx = ctx;
+	cq->cq = p2p_cq;
+	ret = xpu_cq_alloc(cq);
+	if (ret) {
+		free(cq);
+		return ret;
+	}
+	*xpu = (struct fid_xpu_cq){
+		{FI_CLASS_CQ, FI_XPU_PROV_P2P, (uintptr_t) cq->shared->state}};
+	proxy_hold(ctx->proxy);
+	p2p_cq->export = &cq->export;
+	LIST_INSERT_HEAD(&ctx->cqs, cq, entry);
+	proxy_release(ctx->proxy);
+	return 0;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Exported endpoints: rings, and the operations that kernels put there. See xpu.h. */
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "gpu/xpu.h"
+#include "xfer/progress.h"
+#include "xfer/reports.h"
+
+/* Of one ring, so many operations are posted before others have their turn */
+#define XPU_TURN 16
+
+/* After so many looks all rings are cold again */
+#define XPU_LOOKS 65536
+
+/* ---- rings ---- */
+
+/* Posts what is in a ring. True: there was something that could be posted */
+static bool xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
+{
+	struct ring_op op;
+	int ret;
+
+	for (int i = 0; i < XPU_TURN; i++) {
+		if (!ring_peek(&ring->ring, &op))
+			return i;
+		ret = xpu_op_post(ep, ring, &op);
+		if (ret == -FI_EAGAIN)
+			return i;
+		if (ret)
+			xpu_op_fail(ep, &op, ret);
+		ring_next(&ring->ring);
+	}
+	return true;
+}
+
+/*
+ * A look at each of many rings takes longer than what one of them waits for. So those that had
+ * something lately are looked at each time, and of the others 64.
+ */
+bool xpu_ep_look(struct xpu_ep *ep)
+{
+	const unsigned int words = (ep->ring_count + 63) / 64;
+	unsigned int first = ep->window * 64;
+	bool moved = false;
+
+	if (++ep->looks == XPU_LOOKS) {
+		ep->looks = 0;
+		for (unsigned int i = 0; i < words; i++)
+			ep->hot[i] = 0;
+	}
+	for (unsigned int i = first; i < ep->ring_count && i < first + 64; i++) {
+		if (ring_has(&ep->rings[i].ring))
+			ep->hot[i / 64] |= UINT64_C(1) << i % 64;
+	}
+	ep->window = (ep->window + 1) % words;
+	for (unsigned int i = 0; i < words; i++) {
+		for (uint64_t hot = ep->hot[i]; hot; hot &= hot - 1)
+			moved |= xpu_ring_look(ep, &ep->rings[i * 64 + __builtin_ctzll(hot)]);
+	}
+	return moved;
+}
+
+/* ---- targets ---- */
+
+int xpu_target_add(struct xpu_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number)
+{
+	const uint64_t mark = ep->ep->domain->xfer.key_mark;
+	struct fi_p2p_xpu_target *grown;
+	int ret = -FI_ENOSPC;
+
+	proxy_hold(ep->ctx->proxy);
+	if (ep->target_count == FI_P2P_XPU_TARGETS)
+		goto release;
+	ret = -FI_ENOMEM;
+	grown = realloc(ep->targets, (ep->target_count + 1) * sizeof *grown);
+	if (!grown)
+		goto release;
+	ep->targets = grown;
+	if (ep->target_count && (grown[0].key ^ target->key) & mark)
+		ep->mixed = true;
+	grown[ep->target_count] = *target;
+	*number = ep->target_count++;
+	ret = 0;
+release:
+	proxy_release(ep->ctx->proxy);
+	return ret;
+}
+
+/* ---- export ---- */
+
+static void xpu_ep_free(struct xpu_ep *ep)
+{
+	free(ep->targets);
+	free(ep->rings);
+	free(ep->hot);
+	free(ep);
+}
+
+/* Its own queues have no reader any more, and puts that never end have no ring. */
+static void xpu_ep_end(struct fid_export *export)
+{
+	struct xpu_ep *ep = container_of(export, struct xpu_ep, export);
+	struct xpu_ctx *ctx = ep->ctx;
+
+	__atomic_store_n(ep->closed, 1, __ATOMIC_RELEASE);
+	proxy_hold(ctx->proxy);
+	LIST_REMOVE(ep, entry);
+	ep->ep->export = NULL;
+	for (int i = 0; i < 2; i++)
+		ep->ep->own[i].kept = false;
+	SLIST_INIT(&ctx->free);
+	for (int i = 0; i < XPU_PUTS; i++) {
+		struct xpu_put *put = &ctx->puts[i];
+
+		if (put->ring >= ep->rings && put->ring < ep->rings + ep->ring_count)
+			put->ring = NULL;
+		if (!put->ring)
+			SLIST_INSERT_HEAD(&ctx->free, put, entry);
+	}
+	proxy_release(ctx->proxy);
+	xpu_ep_free(ep);
+}
+
+static size_t xpu_power_of_two(size_t least)
+{
+	size_t size = 1;
+
+	while (size < least)
+		size *= 2;
+	return size;
+}
+
+/* Allocates what kernels and the proxy share. 0 or a negative error */
+static int xpu_ep_alloc(struct xpu_ep *ep, bool exclusive)
+{
+	const size_t size = xpu_power_of_two(conf.xpu_slots), bytes = xpu_ring_bytes(size);
+	const struct gpu_host *host;
+	struct fi_p2p_xpu_ep_dev *state;
+	const size_t len = sizeof *state + conf.xpu_rings * sizeof state->ring[0];
+	int ret;
+
+	ep->ring_count = (unsigned int) conf.xpu_rings;
+	ep->rings = calloc(ep->ring_count, sizeof *ep->rings);
+	ep->hot = calloc((ep->ring_count + 63) / 64, sizeof *ep->hot);
+	if (!ep->rings || !ep->hot || posix_memalign((void **) &state, 128, len))
+		return -FI_ENOMEM;
+	ret = -FI_ENOMEM;
+	ep->shared = xpu_shared_alloc(ep->ctx, ep->ring_count * bytes + P2P_CACHE_LINE);
+	if (!ep->shared)
+		goto free_state;
+	host = &ep->shared->host;
+	ep->closed = (void *) ((char *) host->host + ep->ring_count * bytes);
+	memset(state, 0, len);
+	state->abi = FI_P2P_XPU_ABI;
+	state->exclusive = exclusive;
+	state->rings = ep->ring_count;
+	state->closed = (void *) ((char *) host->addr + ep->ring_count * bytes);
+	for (unsigned int i = 0; i < ep->ring_count; i++)
+		xpu_ring_place(host, i * bytes, size, &ep->rings[i].ring, &state->ring[i]);
+	ret = gpu_state_alloc(&ep->ctx->dev, state, len, &ep->shared->state);
+free_state:
+	free(state);
+	return ret;
+}
+
+/* Is all that tells of its operations read by the proxy, or by nobody? */
+static bool xpu_ep_bound_here(const struct xpu_ctx *ctx, const struct p2p_ep *ep)
+{
+	const struct xfer_cq *queues[] = {ep->xfer.txcq, ep->xfer.rxcq};
+	const struct xpu_cq *cq;
+
+	for (int i = 0; i < 2; i++) {
+		if (!queues[i] || queues[i]->silent)
+			continue;
+		LIST_FOREACH(cq, &ctx->cqs, entry) {
+			if (&cq->cq->xfer == queues[i])
+				break;
+		}
+		if (!cq)
+			return false;
+	}
+	return true;
+}
+
+int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
+		  struct fid_xpu_ep *xpu)
+{
+	struct p2p_ep *p2p_ep = ep_of(&fid->fid);
+	struct xpu_ep *ep;
+	int ret;
+
+	if (flags & ~FI_P2P_XPU_EXCLUSIVE)
+		return -FI_EBADFLAGS;
+	if (p2p_ep->domain != ctx->domain || !p2p_ep->xfer.layered)
+		return -FI_EINVAL;
+	if (p2p_ep->export)
+		return -FI_EBUSY;
+	if (!xpu_ep_bound_here(ctx, p2p_ep)) {
+		P2P_WARN(
+			"export of an endpoint: its completion queues are to be exported first\n");
+		return -FI_EINVAL;
+	}
+	ep = calloc(1, sizeof *ep);
+	if (!ep)
+		return -FI_ENOMEM;
+	ep->export.end = xpu_ep_end;
+	ep->ctx = ctx;
+	ep->ep = p2p_ep;
+	ret = xpu_ep_alloc(ep, flags & FI_P2P_XPU_EXCLUSIVE);
+	if (ret) {
+		xpu_ep_free(ep);
+		return ret;
+	}
+	*xpu = (struct fid_xpu_ep){
+		{FI_CLASS_EP, FI_XPU_PROV_P2P, (uintptr_t) ep->shared->state}};
+	proxy_hold(ctx->proxy);
+	for (int i = 0; i < 2; i++)
+		p2p_ep->own[i].kept = p2p_ep->own[i].core;
+	p2p_ep->export = &ep->export;
+	LIST_INSERT_HEAD(&ctx->eps, ep, entry);
+	proxy_release(ctx->proxy);
+	return 0;
+}

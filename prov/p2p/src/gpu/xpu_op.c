@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Operations of kernels: posted as an application would. See xpu.h. */
+#include <stdlib.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include "base/log.h"
+#include "gpu/xpu.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
+
+static void *xpu_ptr(uint64_t word)
+{
+	return (void *) (uintptr_t) word;
+}
+
+/* ---- operations with all of their arguments ---- */
+
+static ssize_t xpu_post_msg(struct fid_ep *ep, const struct ring_op *op, bool recv)
+{
+	const struct iovec iov = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]),
+				  op->word[FI_P2P_XPU_W_LEN]};
+	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
+	const struct fi_msg msg = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = op->word[FI_P2P_XPU_W_PEER],
+		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
+		.data = op->word[FI_P2P_XPU_W_DATA],
+	};
+
+	return recv ? fi_recvmsg(ep, &msg, op->flags) : fi_sendmsg(ep, &msg, op->flags);
+}
+
+static ssize_t xpu_post_tagged(struct fid_ep *ep, const struct ring_op *op, bool recv)
+{
+	const struct iovec iov = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]),
+				  op->word[FI_P2P_XPU_W_LEN]};
+	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
+	const struct fi_msg_tagged msg = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = op->word[FI_P2P_XPU_W_PEER],
+		.tag = op->word[FI_P2P_XPU_W_ADDR],
+		.ignore = op->word[FI_P2P_XPU_W_KEY],
+		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
+		.data = op->word[FI_P2P_XPU_W_DATA],
+	};
+
+	return recv ? fi_trecvmsg(ep, &msg, op->flags) : fi_tsendmsg(ep, &msg, op->flags);
+}
+
+static ssize_t xpu_post_rma(struct fid_ep *ep, const struct ring_op *op, bool read)
+{
+	const struct iovec iov = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]),
+				  op->word[FI_P2P_XPU_W_LEN]};
+	const struct fi_rma_iov rma = {op->word[FI_P2P_XPU_W_ADDR], op->word[FI_P2P_XPU_W_LEN],
+				       op->word[FI_P2P_XPU_W_KEY]};
+	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = op->word[FI_P2P_XPU_W_PEER],
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
+		.data = op->word[FI_P2P_XPU_W_DATA],
+	};
+
+	return read ? fi_readmsg(ep, &msg, op->flags) : fi_writemsg(ep, &msg, op->flags);
+}
+
+static ssize_t xpu_post_atomic(struct fid_ep *ep, const struct ring_op *op)
+{
+	const size_t count = op->word[FI_P2P_XPU_W_LEN];
+	const struct fi_ioc ioc = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]), count};
+	const struct fi_rma_ioc rma = {op->word[FI_P2P_XPU_W_ADDR], count,
+				       op->word[FI_P2P_XPU_W_KEY]};
+	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
+	struct fi_ioc result = {xpu_ptr(op->word[FI_P2P_XPU_W_RESULT]), count};
+	void *result_desc = xpu_ptr(op->word[FI_P2P_XPU_W_RESULT_DESC]);
+	/* the word that others have their data in */
+	const struct fi_ioc compare = {xpu_ptr(op->word[FI_P2P_XPU_W_DATA]), count};
+	void *compare_desc = xpu_ptr(op->word[FI_P2P_XPU_W_COMPARE_DESC]);
+	const struct fi_msg_atomic msg = {
+		.msg_iov = &ioc,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = op->word[FI_P2P_XPU_W_PEER],
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.datatype = (enum fi_datatype) op->datatype,
+		.op = (enum fi_op) op->atomic,
+		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
+	};
+
+	switch (op->op) {
+	case FI_P2P_XPU_OP_ATOMIC:
+		return fi_atomicmsg(ep, &msg, op->flags);
+	case FI_P2P_XPU_OP_FETCH:
+		return fi_fetch_atomicmsg(ep, &msg, &result, &result_desc, 1, op->flags);
+	default:
+		return fi_compare_atomicmsg(ep, &msg, &compare, &compare_desc, 1, &result,
+					    &result_desc, 1, op->flags);
+	}
+}
+
+static ssize_t xpu_post_full(struct fid_ep *ep, const struct ring_op *op)
+{
+	switch (op->op) {
+	case FI_P2P_XPU_OP_SEND:
+	case FI_P2P_XPU_OP_RECV:
+		return xpu_post_msg(ep, op, op->op == FI_P2P_XPU_OP_RECV);
+	case FI_P2P_XPU_OP_TSEND:
+	case FI_P2P_XPU_OP_TRECV:
+		return xpu_post_tagged(ep, op, op->op == FI_P2P_XPU_OP_TRECV);
+	case FI_P2P_XPU_OP_WRITE:
+	case FI_P2P_XPU_OP_READ:
+		return xpu_post_rma(ep, op, op->op == FI_P2P_XPU_OP_READ);
+	case FI_P2P_XPU_OP_ATOMIC:
+	case FI_P2P_XPU_OP_FETCH:
+	case FI_P2P_XPU_OP_COMPARE:
+		return xpu_post_atomic(ep, op);
+	default:
+		return -FI_EINVAL;
+	}
+}
+
+/* ---- operations of one trigger ---- */
+
+bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
+{
+	struct xpu_put *put = (struct xpu_put *) (uintptr_t) context;
+
+	if (put < ctx->puts || put >= ctx->puts + XPU_PUTS)
+		return false;
+	put->ring->puts--;
+	SLIST_INSERT_HEAD(&ctx->free, put, entry);
+	return true;
+}
+
+static ssize_t xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op,
+			    const struct fi_p2p_xpu_target *target)
+{
+	struct xpu_put *put = SLIST_FIRST(&ep->ctx->free);
+	const struct iovec iov = {(char *) target->buf + op->local, op->len};
+	const struct fi_rma_iov rma = {target->addr + op->offset, op->len, target->key};
+	void *desc = target->desc;
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = target->dest_addr,
+		.rma_iov = &rma,
+		.rma_iov_count = 1,
+		.context = put,
+	};
+	ssize_t ret;
+
+	if (!put)
+		return -FI_EAGAIN;
+	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
+	put->ring = ring;
+	ring->puts++;
+	ret = fi_writemsg(&ep->ep->fid, &msg,
+			  FI_COMPLETION | (ep->mixed ? FI_DELIVERY_COMPLETE : 0));
+	if (ret)
+		xpu_put_ended(ep->ctx, put);
+	return ret;
+}
+
+/* What follows a put comes after it: the core and we keep the order of what has ended. */
+static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
+			       const struct ring_op *op, const struct fi_p2p_xpu_target *target)
+{
+	const uint64_t addr = target->addr + op->offset;
+	struct fid_ep *fid = &ep->ep->fid;
+
+	if (ring->puts)
+		return -FI_EAGAIN;
+	if (op->kind == FI_P2P_XPU_KIND_ADD)
+		return fi_inject_atomic(fid, &op->value, 1, target->dest_addr, addr,
+					target->key, FI_UINT64, FI_SUM);
+	return fi_inject_write(fid, &op->value, sizeof op->value, target->dest_addr, addr,
+			       target->key);
+}
+
+int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
+{
+	if (op->kind == FI_P2P_XPU_KIND_OP)
+		return (int) xpu_post_full(&ep->ep->fid, op);
+	if (op->kind > FI_P2P_XPU_KIND_ADD || op->target >= ep->target_count)
+		return -FI_EINVAL;
+	if (op->kind == FI_P2P_XPU_KIND_PUT)
+		return (int) xpu_post_put(ep, ring, op, &ep->targets[op->target]);
+	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target]);
+}
+
+int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op)
+{
+	const uint64_t value = op->word[FI_P2P_XPU_W_BUF];
+
+	if (op->kind != FI_P2P_XPU_KIND_OP)
+		return -FI_EINVAL;
+	switch (op->op) {
+	case FI_P2P_XPU_OP_CNTR_ADD:
+		return fi_cntr_add(cntr, value);
+	case FI_P2P_XPU_OP_CNTR_SET:
+		return fi_cntr_set(cntr, value);
+	case FI_P2P_XPU_OP_CNTR_ADDERR:
+		return fi_cntr_adderr(cntr, value);
+	case FI_P2P_XPU_OP_CNTR_SETERR:
+		return fi_cntr_seterr(cntr, value);
+	default:
+		return -FI_EINVAL;
+	}
+}
+
+/* ---- what fails at once ---- */
+
+/* The kind of operation that a counter counts it as; its queue is that of FI_RECV or the other */
+static uint64_t xpu_op_kind(const struct ring_op *op)
+{
+	static const uint64_t kinds[FI_P2P_XPU_OP_MAX] = {
+		[FI_P2P_XPU_OP_SEND] = FI_SEND,    [FI_P2P_XPU_OP_RECV] = FI_RECV,
+		[FI_P2P_XPU_OP_TSEND] = FI_SEND,   [FI_P2P_XPU_OP_TRECV] = FI_RECV,
+		[FI_P2P_XPU_OP_WRITE] = FI_WRITE,  [FI_P2P_XPU_OP_READ] = FI_READ,
+		[FI_P2P_XPU_OP_ATOMIC] = FI_WRITE, [FI_P2P_XPU_OP_FETCH] = FI_READ,
+		[FI_P2P_XPU_OP_COMPARE] = FI_READ,
+	};
+
+	return op->kind == FI_P2P_XPU_KIND_OP && op->op < FI_P2P_XPU_OP_MAX && kinds[op->op]
+		       ? kinds[op->op]
+		       : FI_WRITE;
+}
+
+void xpu_op_fail(struct xpu_ep *ep, const struct ring_op *op, int error)
+{
+	const uint64_t kind = xpu_op_kind(op);
+	struct xfer_ep *xfer_ep = &ep->ep->xfer;
+	struct xfer_cq *cq = kind == FI_RECV ? xfer_ep->rxcq : xfer_ep->txcq;
+	struct core_comp comp = {.flags = kind, .src = FI_ADDR_NOTAVAIL, .err = -error};
+
+	P2P_WARN("a kernel's operation (kind %u, number %u) is refused: %s\n", op->kind, op->op,
+		 fi_strerror(-error));
+	if (op->kind == FI_P2P_XPU_KIND_OP) {
+		comp.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]);
+		comp.buf = xpu_ptr(op->word[FI_P2P_XPU_W_BUF]);
+		comp.olen = op->word[FI_P2P_XPU_W_LEN];
+	}
+	p2p_lock_take(&xfer_ep->xfer->lock);
+	xfer_ep_count(xfer_ep, kind, comp.err);
+	if (cq)
+		xfer_cq_report(cq, &comp);
+	p2p_lock_drop(&xfer_ep->xfer->lock);
+}
