@@ -29,7 +29,7 @@ EMU_API(cuMemAlloc_v2, CUdeviceptr *out, size_t size)
 	uint64_t base;
 	CUresult rc;
 
-	EMU_ENTER(EMU_NEED_CTX);
+	EMU_ENTER_UNSAFE(EMU_NEED_CTX);
 	if (!out || !size)
 		return CUDA_ERROR_INVALID_VALUE;
 	rc = emu_alloc_for_ctx(EMU_DEVICE, size, 0, 0, &base);
@@ -53,7 +53,7 @@ EMU_API(cuMemAllocManaged, CUdeviceptr *out, size_t size, unsigned int flags)
 	uint64_t base;
 	CUresult rc;
 
-	EMU_ENTER(EMU_NEED_CTX);
+	EMU_ENTER_UNSAFE(EMU_NEED_CTX);
 	if (!out || !size || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
 		return CUDA_ERROR_INVALID_VALUE;
 	rc = emu_alloc_for_ctx(EMU_MANAGED, size, flags, 1, &base);
@@ -95,7 +95,7 @@ static CUresult emu_free(uint64_t base, unsigned int kinds)
 
 EMU_API(cuMemFree_v2, CUdeviceptr ptr)
 {
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	if (!ptr)
 		return CUDA_SUCCESS;
 	return emu_free(ptr, 1u << EMU_DEVICE | 1u << EMU_MANAGED | 1u << EMU_POOL);
@@ -137,7 +137,7 @@ EMU_API(cuMemHostAlloc, void **out, size_t size, unsigned int flags)
 	uint64_t base = 0;
 	CUresult rc = CUDA_SUCCESS;
 
-	EMU_ENTER(EMU_NEED_CTX);
+	EMU_ENTER_UNSAFE(EMU_NEED_CTX);
 	if (!out ||
 	    flags & ~(unsigned int) (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
 				     CU_MEMHOSTALLOC_WRITECOMBINED))
@@ -157,7 +157,7 @@ EMU_API(cuMemAllocHost_v2, void **out, size_t size)
 
 EMU_API(cuMemFreeHost, void *ptr)
 {
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	if (!ptr)
 		return CUDA_SUCCESS;
 	return emu_free((uintptr_t) ptr, 1u << EMU_HOST);
@@ -181,7 +181,7 @@ EMU_API(cuMemHostRegister_v2, void *ptr, size_t size, unsigned int flags)
 	struct emu_alloc *alloc;
 	CUresult rc;
 
-	EMU_ENTER(EMU_NEED_CTX);
+	EMU_ENTER_UNSAFE(EMU_NEED_CTX);
 	if (!ptr || !size || base + size < base ||
 	    flags & ~(unsigned int) (CU_MEMHOSTREGISTER_PORTABLE |
 				     CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -224,7 +224,7 @@ EMU_API(cuMemHostUnregister, void *ptr)
 {
 	struct emu_alloc *alloc;
 
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find((uintptr_t) ptr);
 	pthread_mutex_unlock(&emu.lock);

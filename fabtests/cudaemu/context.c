@@ -341,11 +341,19 @@ EMU_API(cuCtxSetFlags, unsigned int flags)
 
 EMU_API(cuCtxSynchronize, void)
 {
+	CUresult rc;
+
 	EMU_ENTER(EMU_NEED_CTX);
 	pthread_mutex_lock(&emu.lock);
-	emu_ctx_wait(emu_ctx_current());
+	rc = emu_capture_refuse_ctx(emu_ctx_current());
+	if (rc == CUDA_SUCCESS)
+		rc = emu_capture_unsafe();
+	if (rc == CUDA_SUCCESS) {
+		emu_ctx_wait(emu_ctx_current());
+		rc = emu_ctx_error(emu_ctx_current());
+	}
 	pthread_mutex_unlock(&emu.lock);
-	return emu_ctx_error(emu_ctx_current());
+	return rc;
 }
 
 EMU_API(cuCtxGetStreamPriorityRange, int *least, int *greatest)

@@ -23,13 +23,15 @@ static bool emu_sync_memops(const struct emu_operand *o)
 
 static struct emu_manner emu_copy_manner(const struct emu_copy *copy,
 					 const struct emu_operand *dst,
-					 const struct emu_operand *src)
+					 const struct emu_operand *src, bool captured)
 {
 	bool blocking = copy->flags & EMU_COPY_BLOCKING;
 	struct emu_manner m = {false, false};
 
 	if (copy->flags & EMU_COPY_SNAPSHOT)
 		m.stage = src->host;
+	else if (captured)
+		return m;
 	else if (copy->flags & EMU_COPY_NO_SNAPSHOT)
 		m.wait = !dst->alloc;
 	else if (!dst->alloc || (blocking && dst->host))
@@ -112,12 +114,14 @@ CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
 
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS && blocking)
+		rc = emu_capture_unsafe();
 	if (rc != CUDA_SUCCESS || !copy->width || !copy->height)
 		goto unlock;
 	rc = emu_copy_resolve(copy, &dst, &src);
 	if (rc != CUDA_SUCCESS)
 		goto unlock;
-	manner = emu_copy_manner(copy, &dst, &src);
+	manner = emu_copy_manner(copy, &dst, &src, stream->capture);
 	if (blocking && manner.stage) {
 		/* it does not begin before all else has ended: what is left at the return is brief */
 		emu_stream_drain(stream);
@@ -322,6 +326,8 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS && blocking)
+		rc = emu_capture_unsafe();
 	if (rc != CUDA_SUCCESS || !count)
 		goto unlock;
 	rc = emu_operand_resolve(dst, count * (size_t) width, &where);

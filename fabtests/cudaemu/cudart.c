@@ -405,6 +405,23 @@ RT_FORWARD(cudaStreamAddCallback,
 	   cuStreamAddCallback(stream, callback, data, flags))
 RT_FORWARD(cudaLaunchHostFunc, (CUstream stream, CUhostFn fn, void *data),
 	   cuLaunchHostFunc(stream, fn, data))
+RT_FORWARD(cudaStreamBeginCapture, (CUstream stream, CUstreamCaptureMode mode),
+	   cuStreamBeginCapture_v2(stream, mode))
+RT_FORWARD(cudaStreamEndCapture, (CUstream stream, CUgraph *graph),
+	   cuStreamEndCapture(stream, graph))
+RT_FORWARD(cudaStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status),
+	   cuStreamIsCapturing(stream, status))
+RT_FORWARD_BARE(cudaThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode),
+		cuThreadExchangeStreamCaptureMode(mode))
+/* As in CUDA 12. That of CUDA 11 has places for an error behind the graph. */
+RT_FORWARD(cudaGraphInstantiate, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+	   cuGraphInstantiateWithFlags(exec, graph, flags))
+RT_FORWARD(cudaGraphInstantiateWithFlags,
+	   (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
+	   cuGraphInstantiateWithFlags(exec, graph, flags))
+RT_FORWARD(cudaGraphLaunch, (CUgraphExec exec, CUstream stream), cuGraphLaunch(exec, stream))
+RT_FORWARD(cudaGraphDestroy, (CUgraph graph), cuGraphDestroy(graph))
+RT_FORWARD(cudaGraphExecDestroy, (CUgraphExec exec), cuGraphExecDestroy(exec))
 RT_FORWARD(cudaEventCreate, (CUevent * out), cuEventCreate(out, 0))
 RT_FORWARD(cudaEventCreateWithFlags, (CUevent * out, unsigned int flags),
 	   cuEventCreate(out, flags))
@@ -480,6 +497,16 @@ static const struct {
 	{CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered"},
 	{CUDA_ERROR_NOT_PERMITTED, "cudaErrorNotPermitted"},
 	{CUDA_ERROR_NOT_SUPPORTED, "cudaErrorNotSupported"},
+	{CUDA_ERROR_LAUNCH_FAILED, "cudaErrorLaunchFailure"},
+	{CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cudaErrorStreamCaptureUnsupported"},
+	{CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "cudaErrorStreamCaptureInvalidated"},
+	{CUDA_ERROR_STREAM_CAPTURE_MERGE, "cudaErrorStreamCaptureMerge"},
+	{CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "cudaErrorStreamCaptureUnmatched"},
+	{CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "cudaErrorStreamCaptureUnjoined"},
+	{CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "cudaErrorStreamCaptureIsolation"},
+	{CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "cudaErrorStreamCaptureImplicit"},
+	{CUDA_ERROR_CAPTURED_EVENT, "cudaErrorCapturedEvent"},
+	{CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "cudaErrorStreamCaptureWrongThread"},
 	{CUDA_ERROR_UNKNOWN, "cudaErrorUnknown"},
 };
 

@@ -47,6 +47,16 @@ enum emu_need {
 			return enter_rc;                                                       \
 	} while (0)
 
+/* The same for functions that a capture may forbid, as they cannot be captured */
+#define EMU_ENTER_UNSAFE(need)                                                                 \
+	do {                                                                                   \
+		CUresult unsafe_rc;                                                            \
+		EMU_ENTER(need);                                                               \
+		unsafe_rc = emu_capture_unsafe_unlocked();                                     \
+		if (unsafe_rc != CUDA_SUCCESS)                                                 \
+			return unsafe_rc;                                                      \
+	} while (0)
+
 #define EMU_MAX_DEVICES 16
 #define EMU_PAGE 4096ull
 #define EMU_GRANULARITY (2ull << 20)
@@ -82,6 +92,15 @@ struct emu_block {
 	int dev;         /* the device that owns the file behind it; EMU_NO_DEVICE: none */
 	uint64_t offset; /* where it is in the device's file */
 	struct emu_block *next;
+};
+
+struct CUgraphNode_st;
+struct emu_capture;
+
+/* Nodes of a graph, each once */
+struct emu_nodes {
+	struct CUgraphNode_st **node;
+	size_t count;
 };
 
 /* A place in a stream's order. Numbers go on when a stream is recycled: never stale */
@@ -244,11 +263,13 @@ void emu_ctx_free_memory(struct CUctx_st *ctx);
 enum emu_op_kind {
 	EMU_OP_COPY,
 	EMU_OP_SET,
-	EMU_OP_WAIT, /* for a point of another stream */
+	EMU_OP_WAIT,       /* for a point of another stream */
+	EMU_OP_WAIT_EVENT, /* only in graphs: for the event's record of before the launch */
 	EMU_OP_RECORD,
 	EMU_OP_WRITE_VALUE,
 	EMU_OP_WAIT_VALUE,
 	EMU_OP_CALL,
+	EMU_OP_END, /* a call that also comes after an error */
 	EMU_OP_KERNEL,
 	EMU_OP_FREE,
 };
@@ -299,8 +320,11 @@ struct CUstream_st {
 	bool implicit; /* belongs to its context, and cannot be destroyed */
 	bool orphan;   /* its context is gone */
 	bool has_thread;
-	bool busy;    /* a thread executes the head of the queue */
-	pid_t kernel; /* the process of the one that runs; 0: none does */
+	bool busy;                   /* a thread executes the head of the queue */
+	struct emu_capture *capture; /* NULL: what it is asked to do is queued */
+	struct emu_nodes after;      /* what the next node of the capture follows */
+	CUgraphEdgeData *edges;      /* the latest answer about these */
+	pid_t kernel;                /* the process of the one that runs; 0: none does */
 	uint64_t tail_seq, done_seq;
 	struct emu_op *head, **tail;
 	pthread_cond_t work, done;
@@ -314,15 +338,24 @@ struct CUevent_st {
 	struct CUctx_st *ctx;
 	unsigned int ctx_id;
 	struct emu_point point; /* the latest record's; before the first it has no stream */
+	uint64_t capture;       /* the one that the latest record belongs to; 0: none */
+	struct emu_nodes after; /* what that stands for */
 	uint64_t ns;
 	struct CUevent_st *next;
 };
 
+/* The latter is for who adds an operation, and fails where a capture forbids that */
+CUresult emu_stream_find(CUstream handle, struct CUstream_st **out);
 CUresult emu_stream_get(CUstream handle, struct CUstream_st **out);
 CUresult emu_stream_create(struct CUctx_st *ctx, unsigned int flags, int priority,
 			   struct CUstream_st **out);
 struct emu_op *emu_op_new(enum emu_op_kind kind);
 void emu_op_free(struct emu_op *op);
+struct emu_op *emu_op_copy(const struct emu_op *op);
+void emu_stream_order(struct CUstream_st *stream);
+void emu_stream_follow(struct CUstream_st *stream, struct CUstream_st *other);
+void emu_stream_kick(struct CUstream_st *stream);
+void emu_stream_retire(struct CUstream_st *stream);
 void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_wait(struct CUstream_st *stream, uint64_t seq);
@@ -337,6 +370,24 @@ void emu_op_run(struct CUstream_st *stream, struct emu_op *op);
 /* kernel.c */
 void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op);
 void emu_kernels_kill(const struct CUctx_st *ctx);
+struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args);
+
+/* event.c */
+void emu_event_record(struct CUevent_st *event, struct CUstream_st *stream);
+void emu_event_wait(struct emu_op *op);
+
+/* capture.c: each may give an error, and spoil captures. All want the lock but the unlocked one. */
+CUresult emu_capture_check(struct CUstream_st *stream);
+CUresult emu_capture_refuse(struct CUstream_st *stream);
+CUresult emu_capture_refuse_ctx(const struct CUctx_st *ctx);
+CUresult emu_capture_unsafe(void);
+CUresult emu_capture_unsafe_unlocked(void);
+CUresult emu_capture_asks_stream(struct CUstream_st *stream);
+CUresult emu_capture_asks(const struct CUevent_st *event);
+CUresult emu_capture_wait(struct CUstream_st *stream, const struct CUevent_st *event);
+void emu_capture_add(struct CUstream_st *stream, struct emu_op *op);
+void emu_capture_record(struct CUstream_st *stream, struct CUevent_st *event);
+void emu_capture_leave(struct CUstream_st *stream);
 
 /* copy.c: one copy for all the entry points */
 enum emu_copy_flags {

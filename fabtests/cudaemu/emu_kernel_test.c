@@ -296,6 +296,33 @@ static void test_two_devices(void **state)
 	ok(cuMemFree_v2(a));
 }
 
+/* Captured, a kernel keeps its arguments, and runs when the graph is launched */
+static void test_graph(void **state)
+{
+	CUdeviceptr from, to;
+	CUgraphExec exec;
+	CUgraph graph;
+	uint32_t round;
+
+	ok(cuMemAlloc_v2(&from, BYTES));
+	ok(cuMemAlloc_v2(&to, BYTES));
+	ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ok(launch_add(stream, at(to), at(from), COUNT, 7));
+	ok(cuMemcpyDtoHAsync_v2(pinned, to, BYTES, stream));
+	ok(cuStreamEndCapture(stream, &graph));
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(cuGraphDestroy(graph));
+	for (round = 0; round < 3; round++) {
+		ok(launch_add(stream, at(from), NULL, COUNT, round));
+		ok(cuGraphLaunch(exec, stream));
+		ok(cuStreamSynchronize(stream));
+		assert_int_equal(pinned[COUNT - 1], COUNT - 1 + 7 + round);
+	}
+	ok(cuGraphExecDestroy(exec));
+	ok(cuMemFree_v2(to));
+	ok(cuMemFree_v2(from));
+}
+
 /* ---- scenes ---- */
 
 static struct {
@@ -533,6 +560,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_shared_memory),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_two_devices),
+		cmocka_unit_test(test_graph),
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_application_ends),
 		cmocka_unit_test(test_no_status),

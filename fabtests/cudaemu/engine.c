@@ -135,7 +135,8 @@ static void emu_run_set(struct emu_op *op)
 static void emu_run_wait(struct emu_op *op)
 {
 	pthread_mutex_lock(&emu.lock);
-	emu_stream_wait(op->wait.stream, op->wait.seq);
+	if (op->wait.stream)
+		emu_stream_wait(op->wait.stream, op->wait.seq);
 	pthread_mutex_unlock(&emu.lock);
 }
 
@@ -216,7 +217,7 @@ static void emu_run_call(struct CUstream_st *stream, struct emu_op *op)
 	emu_in_callback = true;
 	if (op->call.callback)
 		op->call.callback(stream, error, op->call.data);
-	else if (!error)
+	else if (!error || op->kind == EMU_OP_END)
 		op->call.fn(op->call.data);
 	emu_in_callback = false;
 }
@@ -250,6 +251,7 @@ void emu_op_run(struct CUstream_st *stream, struct emu_op *op)
 		emu_run_set(op);
 		break;
 	case EMU_OP_WAIT:
+	case EMU_OP_WAIT_EVENT:
 		emu_run_wait(op);
 		break;
 	case EMU_OP_RECORD:
@@ -262,6 +264,7 @@ void emu_op_run(struct CUstream_st *stream, struct emu_op *op)
 		emu_run_wait_value(stream, op);
 		break;
 	case EMU_OP_CALL:
+	case EMU_OP_END:
 		emu_run_call(stream, op);
 		break;
 	case EMU_OP_KERNEL:

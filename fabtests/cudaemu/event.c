@@ -62,6 +62,7 @@ EMU_API(cuEventDestroy_v2, CUevent event)
 	if (rc == CUDA_SUCCESS) {
 		event->magic = 0;
 		event->point.stream = NULL;
+		free(event->after.node);
 		event->next = emu_events;
 		emu_events = event;
 	}
@@ -70,8 +71,25 @@ EMU_API(cuEventDestroy_v2, CUevent event)
 }
 EMU_API_ALIAS(cuEventDestroy, cuEventDestroy_v2);
 
+/* The event now stands for the stream's latest operation */
+void emu_event_record(struct CUevent_st *event, struct CUstream_st *stream)
+{
+	event->point = (struct emu_point){stream, stream->tail_seq};
+	event->capture = 0;
+}
+
+/* Makes of a wait for an event one for the point that it has now */
+void emu_event_wait(struct emu_op *op)
+{
+	const struct CUevent_st *event = op->event;
+
+	op->kind = EMU_OP_WAIT;
+	op->wait = event->point;
+}
+
 EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
 {
+	const unsigned int external = CU_EVENT_RECORD_EXTERNAL;
 	struct emu_op *op;
 	CUresult rc;
 
@@ -82,12 +100,16 @@ EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int fla
 		rc = emu_event_check(event);
 	if (rc == CUDA_SUCCESS && event->ctx != stream->ctx)
 		rc = CUDA_ERROR_INVALID_HANDLE;
-	if (rc == CUDA_SUCCESS) {
+	if (rc == CUDA_SUCCESS && (flags & ~external || (flags & external && !stream->capture)))
+		rc = CUDA_ERROR_INVALID_VALUE;
+	if (rc == CUDA_SUCCESS && stream->capture && !(flags & external)) {
+		emu_capture_record(stream, event);
+	} else if (rc == CUDA_SUCCESS) {
 		op = emu_op_new(EMU_OP_RECORD);
 		op->event = event;
 		emu_stream_enqueue(stream, op);
-		event->point.stream = stream;
-		event->point.seq = op->seq;
+		if (!stream->capture)
+			emu_event_record(event, stream);
 	}
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
@@ -107,6 +129,8 @@ EMU_API(cuEventQuery, CUevent event)
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_event_check(event);
 	if (rc == CUDA_SUCCESS)
+		rc = emu_capture_asks(event);
+	if (rc == CUDA_SUCCESS)
 		rc = emu_event_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
@@ -119,6 +143,8 @@ EMU_API(cuEventSynchronize, CUevent event)
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_event_check(event);
+	if (rc == CUDA_SUCCESS)
+		rc = emu_capture_asks(event);
 	if (rc == CUDA_SUCCESS && event->point.stream) {
 		emu_stream_wait(event->point.stream, event->point.seq);
 		rc = emu_ctx_error(event->ctx);
@@ -145,9 +171,32 @@ EMU_API(cuEventElapsedTime_v2, float *ms, CUevent start, CUevent end)
 }
 EMU_API_ALIAS(cuEventElapsedTime, cuEventElapsedTime_v2);
 
-EMU_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
+/* Called with the lock held */
+static CUresult emu_wait_submit(struct CUstream_st *stream, struct CUevent_st *event,
+				unsigned int flags)
 {
 	struct emu_op *op;
+
+	if (flags & ~(unsigned int) CU_EVENT_WAIT_EXTERNAL ||
+	    (flags & CU_EVENT_WAIT_EXTERNAL && !stream->capture))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & CU_EVENT_WAIT_EXTERNAL) {
+		op = emu_op_new(EMU_OP_WAIT_EVENT);
+		op->event = event;
+	} else if (stream->capture || event->capture) {
+		return emu_capture_wait(stream, event);
+	} else if (!emu_event_done(event)) {
+		op = emu_op_new(EMU_OP_WAIT);
+		op->wait = event->point;
+	} else {
+		return CUDA_SUCCESS;
+	}
+	emu_stream_enqueue(stream, op);
+	return CUDA_SUCCESS;
+}
+
+EMU_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
+{
 	CUresult rc;
 
 	EMU_ENTER(EMU_NEED_INIT);
@@ -155,11 +204,8 @@ EMU_API(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned int flags)
 	rc = emu_stream_get(stream, &stream);
 	if (rc == CUDA_SUCCESS)
 		rc = emu_event_check(event);
-	if (rc == CUDA_SUCCESS && !emu_event_done(event)) {
-		op = emu_op_new(EMU_OP_WAIT);
-		op->wait = event->point;
-		emu_stream_enqueue(stream, op);
-	}
+	if (rc == CUDA_SUCCESS)
+		rc = emu_wait_submit(stream, event, flags);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

@@ -10,11 +10,13 @@
 #include "grid.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "emu.h"
 
@@ -52,11 +54,13 @@ struct grid_thread {
 	struct grid_seat *seat;
 	unsigned int number; /* within its block */
 	struct cudaemu_place place;
-	pthread_t id;
 };
 
 static const struct emu_grid *grid_now;
 static uint64_t grid_next; /* the block that no seat has taken yet */
+static uint64_t grid_left; /* threads that have not ended */
+static pthread_mutex_t grid_gate = PTHREAD_MUTEX_INITIALIZER; /* shut until all are there */
+static sem_t grid_end;
 static __thread struct grid_thread *grid_self;
 
 static void __attribute__((noreturn)) grid_die(const char *what)
@@ -198,19 +202,17 @@ static void grid_seat_take(struct grid_seat *seat)
 	grid_variable_new(seat, NULL, grid_now->shared);
 }
 
-static void *grid_thread_run(void *arg)
+static void grid_thread_blocks(struct grid_thread *thread)
 {
-	struct grid_thread *thread = arg;
 	struct grid_seat *seat = thread->seat;
 	struct cudaemu_dim3 size = grid_now->grid;
 
-	grid_self = thread;
 	for (;;) {
 		if (thread->number == 0)
 			grid_seat_take(seat);
 		pthread_barrier_wait(&seat->turn);
 		if (seat->block >= (uint64_t) size.x * size.y * size.z)
-			return NULL;
+			return;
 		thread->place.grid_dim = size;
 		thread->place.block_dim = grid_now->block;
 		thread->place.block = grid_coordinates(seat->block, size);
@@ -220,6 +222,20 @@ static void *grid_thread_run(void *arg)
 		grid_barrier_leave(&seat->all);
 		pthread_barrier_wait(&seat->turn);
 	}
+}
+
+/* Ends with the process, as the end of a thread alone would free memory */
+static void *grid_thread_run(void *arg)
+{
+	pthread_mutex_lock(&grid_gate);
+	pthread_mutex_unlock(&grid_gate);
+	grid_self = arg;
+	grid_thread_blocks(arg);
+	if (!__atomic_sub_fetch(&grid_left, 1, __ATOMIC_ACQ_REL))
+		sem_post(&grid_end);
+	for (;;)
+		pause();
+	return NULL;
 }
 
 static void grid_seat_init(struct grid_seat *seat)
@@ -237,7 +253,7 @@ static void grid_seat_init(struct grid_seat *seat)
 		grid_die("no memory");
 }
 
-void emu_grid_run(const struct emu_grid *grid)
+void emu_grid_create(const struct emu_grid *grid, uint32_t *created)
 {
 	uint64_t blocks = (uint64_t) grid->grid.x * grid->grid.y * grid->grid.z;
 	unsigned int threads = grid_size(grid->block), i;
@@ -245,12 +261,16 @@ void emu_grid_run(const struct emu_grid *grid)
 	struct grid_thread *thread;
 	struct grid_seat *seat;
 	pthread_attr_t attr;
+	pthread_t id;
 
 	if (seats > blocks)
 		seats = (unsigned int) blocks;
 	grid_now = grid;
+	grid_left = (uint64_t) seats * threads;
+	sem_init(&grid_end, 0, 0);
+	pthread_mutex_lock(&grid_gate);
 	seat = calloc(seats, sizeof(*seat));
-	thread = calloc((size_t) seats * threads, sizeof(*thread));
+	thread = calloc(grid_left, sizeof(*thread));
 	if (!seat || !thread)
 		grid_die("no memory");
 	for (i = 0; i < seats; i++)
@@ -260,10 +280,16 @@ void emu_grid_run(const struct emu_grid *grid)
 	for (i = 0; i < seats * threads; i++) {
 		thread[i].seat = &seat[i / threads];
 		thread[i].number = i % threads;
-		if (pthread_create(&thread[i].id, &attr, grid_thread_run, &thread[i]))
+		if (pthread_create(&id, &attr, grid_thread_run, &thread[i]))
 			grid_die("no more threads");
+		__atomic_fetch_add(created, 1, __ATOMIC_RELAXED);
 	}
-	for (i = 0; i < seats * threads; i++)
-		pthread_join(thread[i].id, NULL);
 	pthread_attr_destroy(&attr);
+}
+
+void emu_grid_run(void)
+{
+	pthread_mutex_unlock(&grid_gate);
+	while (sem_wait(&grid_end))
+		;
 }

@@ -4,6 +4,7 @@
 #define CUDAEMU_GRID_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "kernel.h"
 
@@ -14,6 +15,7 @@
 struct emu_grid {
 	void (*fn)(void *args);
 	void *args;
+	size_t size; /* of the arguments */
 	struct cudaemu_dim3 grid, block;
 	unsigned int shared;
 };
@@ -21,7 +23,10 @@ struct emu_grid {
 /* Can a device run it? */
 bool emu_grid_valid(const struct emu_grid *grid);
 
-/* Runs all threads, each as one of the calling process. Returns when the last one has ended. */
-void emu_grid_run(const struct emu_grid *grid);
+/* Makes all threads, and counts them in *created. Each is one of the calling process. */
+void emu_grid_create(const struct emu_grid *grid, uint32_t *created);
+
+/* Lets them run, and returns when the kernel has ended. Nothing here allocates memory. */
+void emu_grid_run(void);
 
 #endif /* CUDAEMU_GRID_H */

@@ -8,6 +8,7 @@
 #include "grid.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdio_ext.h>
@@ -17,9 +18,21 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 EMU_EXPORT cudaemu_launch_fn cudaemu_launch;
+
+/* What a kernel's process tells */
+struct emu_progress {
+	uint32_t created; /* how many threads */
+	uint32_t begun;   /* all are there; the kernel's code runs from here on */
+	uint32_t finished;
+};
+
+/* A process that makes no thread in this time is stuck: ten rounds of 500 ms */
+#define EMU_STUCK_ROUNDS 10
+#define EMU_ROUND_NS 500000000l
 
 /* A piece of device memory, and where kernels see it */
 struct emu_view {
@@ -35,8 +48,7 @@ static void emu_view_map(const struct emu_view *view)
 	/* a second mapping of the same pages, as the old length is 0 */
 	void *p = mremap(view->rw, 0, view->len, MREMAP_MAYMOVE | MREMAP_FIXED, view->at);
 
-	/* memory of another context may be gone since */
-	if (p == MAP_FAILED && errno != EFAULT) {
+	if (p == MAP_FAILED) {
 		perror("cudaemu: no device memory for a kernel");
 		abort();
 	}
@@ -59,7 +71,7 @@ static void emu_close_files(void)
 
 static void __attribute__((noreturn))
 emu_kernel_process(const struct emu_op *op, const struct emu_view *views, size_t count,
-		   pid_t parent, int *finished)
+		   pid_t parent, struct emu_progress *progress)
 {
 	size_t i;
 
@@ -71,9 +83,12 @@ emu_kernel_process(const struct emu_op *op, const struct emu_view *views, size_t
 		emu_view_map(&views[i]);
 	/* what the application has not written yet is its own */
 	__fpurge(stdout);
-	emu_grid_run(op->grid);
+	emu_grid_create(op->grid, &progress->created);
+	__atomic_store_n(&progress->begun, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &progress->begun, FUTEX_WAKE, 1, NULL, NULL, 0);
+	emu_grid_run();
 	fflush(stdout);
-	__atomic_store_n(finished, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&progress->finished, 1, __ATOMIC_RELEASE);
 	_exit(0);
 }
 
@@ -113,8 +128,9 @@ void emu_kernels_kill(const struct CUctx_st *ctx)
 			kill(stream->kernel, SIGKILL);
 }
 
-/* Starts the kernel as the stream's; returns its process, or -1 */
-static pid_t emu_kernel_start(struct CUstream_st *stream, struct emu_op *op, int *finished)
+/* Makes a process for the kernel, as the stream's. Returns it, or -1. */
+static pid_t emu_kernel_fork(struct CUstream_st *stream, struct emu_op *op,
+			     struct emu_progress *progress)
 {
 	const pid_t parent = getpid();
 	struct emu_view *views;
@@ -123,13 +139,11 @@ static pid_t emu_kernel_start(struct CUstream_st *stream, struct emu_op *op, int
 
 	pthread_mutex_lock(&emu.lock);
 	views = emu_views(&count);
-	pthread_mutex_unlock(&emu.lock);
-	/* without the lock, as others' fork handlers may wait for somebody who waits for it */
+	/* with the lock, so that no thread is within the emulator */
 	pid = fork();
 	if (pid == 0)
-		emu_kernel_process(op, views, count, parent, finished);
+		emu_kernel_process(op, views, count, parent, progress);
 	free(views);
-	pthread_mutex_lock(&emu.lock);
 	stream->kernel = pid;
 	if (pid > 0 && emu_ctx_error(stream->ctx))
 		kill(pid, SIGKILL);
@@ -137,8 +151,51 @@ static pid_t emu_kernel_start(struct CUstream_st *stream, struct emu_op *op, int
 	return pid;
 }
 
+static bool emu_kernel_ended(pid_t pid)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t) pid, &info, WEXITED | WNOWAIT | WNOHANG) || info.si_pid;
+}
+
+/* Waits until the kernel's code runs, or has ended. False: it never will. */
+static bool emu_kernel_begins(pid_t pid, struct emu_progress *progress)
+{
+	const struct timespec round = {0, EMU_ROUND_NS};
+	uint32_t created, before = 0;
+	int stuck = 0;
+
+	while (!__atomic_load_n(&progress->begun, __ATOMIC_ACQUIRE) && !emu_kernel_ended(pid)) {
+		created = __atomic_load_n(&progress->created, __ATOMIC_RELAXED);
+		stuck = created == before ? stuck + 1 : 0;
+		if (stuck > EMU_STUCK_ROUNDS)
+			return false;
+		before = created;
+		syscall(SYS_futex, &progress->begun, FUTEX_WAIT, 0, &round, NULL, 0);
+	}
+	return true;
+}
+
+/*
+ * A child of many threads can be unfit to allocate memory: the address sanitizer's allocator may
+ * have been locked by a thread that is not there. Such a child is replaced.
+ */
+static pid_t emu_kernel_start(struct CUstream_st *stream, struct emu_op *op,
+			      struct emu_progress *progress)
+{
+	pid_t pid;
+
+	for (;;) {
+		pid = emu_kernel_fork(stream, op, progress);
+		if (pid < 0 || emu_kernel_begins(pid, progress))
+			return pid;
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+}
+
 /* Waits for the end of the stream's kernel. Somebody else in this process may get its status. */
-static CUresult emu_kernel_wait(struct CUstream_st *stream, const int *finished)
+static CUresult emu_kernel_wait(struct CUstream_st *stream, const struct emu_progress *progress)
 {
 	pid_t pid = stream->kernel;
 	siginfo_t info = {0};
@@ -152,7 +209,7 @@ static CUresult emu_kernel_wait(struct CUstream_st *stream, const int *finished)
 	if (waitpid(pid, &status, 0) != pid)
 		status = 0;
 	pthread_mutex_unlock(&emu.lock);
-	if (__atomic_load_n(finished, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&progress->finished, __ATOMIC_ACQUIRE))
 		return CUDA_SUCCESS;
 	if (!WIFSIGNALED(status))
 		return CUDA_ERROR_LAUNCH_FAILED;
@@ -166,16 +223,16 @@ static CUresult emu_kernel_wait(struct CUstream_st *stream, const int *finished)
 
 void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op)
 {
-	int *finished = mmap(NULL, sizeof(*finished), PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct emu_progress *progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE,
+					     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CUresult rc = CUDA_ERROR_LAUNCH_FAILED;
 
-	if (finished != MAP_FAILED && emu_kernel_start(stream, op, finished) > 0)
-		rc = emu_kernel_wait(stream, finished);
+	if (progress != MAP_FAILED && emu_kernel_start(stream, op, progress) > 0)
+		rc = emu_kernel_wait(stream, progress);
 	else
 		perror("cudaemu: no process for a kernel");
-	if (finished != MAP_FAILED)
-		munmap(finished, sizeof(*finished));
+	if (progress != MAP_FAILED)
+		munmap(progress, sizeof(*progress));
 	if (rc == CUDA_SUCCESS)
 		return;
 	pthread_mutex_lock(&emu.lock);
@@ -184,18 +241,17 @@ void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op)
 }
 
 /* A grid with its arguments behind it */
-static struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args,
-				      size_t size)
+struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args)
 {
 	const size_t head = EMU_ROUND_UP(sizeof(*grid), (size_t) 16);
-	struct emu_grid *copy = malloc(head + size);
+	struct emu_grid *copy = malloc(head + grid->size);
 
 	if (!copy)
-		return NULL;
+		abort();
 	*copy = *grid;
 	copy->args = (char *) copy + head;
-	if (size)
-		memcpy(copy->args, args, size);
+	if (grid->size)
+		memcpy(copy->args, args, grid->size);
 	return copy;
 }
 
@@ -203,6 +259,7 @@ int cudaemu_launch(CUstream stream, void (*fn)(void *args), const void *args, si
 		   struct cudaemu_dim3 grid, struct cudaemu_dim3 block, unsigned int shared)
 {
 	const struct emu_grid wanted = {.fn = fn,
+					.size = size,
 					.grid = grid,
 					.block = block,
 					.shared = shared};
@@ -216,9 +273,7 @@ int cudaemu_launch(CUstream stream, void (*fn)(void *args), const void *args, si
 	rc = emu_stream_get(stream, &stream);
 	if (rc == CUDA_SUCCESS) {
 		op = emu_op_new(EMU_OP_KERNEL);
-		op->grid = emu_grid_copy(&wanted, args, size);
-		if (!op->grid)
-			abort();
+		op->grid = emu_grid_copy(&wanted, args);
 		emu_stream_enqueue(stream, op);
 	}
 	pthread_mutex_unlock(&emu.lock);

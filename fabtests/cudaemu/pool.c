@@ -18,6 +18,9 @@ static CUresult emu_pool_alloc(CUdeviceptr *out, size_t size, struct CUmemPoolHa
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
+	/* nodes that allocate or free are not emulated */
+	if (rc == CUDA_SUCCESS)
+		rc = emu_capture_refuse(stream);
 	if (rc != CUDA_SUCCESS)
 		goto unlock;
 	if (!pool)
@@ -62,6 +65,8 @@ EMU_API(cuMemFreeAsync, CUdeviceptr ptr, CUstream stream)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS)
+		rc = emu_capture_refuse(stream);
 	alloc = emu_alloc_find(ptr);
 	if (rc == CUDA_SUCCESS && (!alloc || alloc->base != ptr || alloc->freeing ||
 				   (alloc->kind != EMU_POOL && alloc->kind != EMU_DEVICE)))

@@ -7,10 +7,12 @@
  * created as non-blocking. Enqueueing adds waits for the other side's last operation.
  */
 #include "emu.h"
+#include "grid.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EMU_STREAM_MAGIC 0x53545221u
 
@@ -33,6 +35,23 @@ void emu_op_free(struct emu_op *op)
 	if (op->kind == EMU_OP_KERNEL)
 		free(op->grid);
 	free(op);
+}
+
+struct emu_op *emu_op_copy(const struct emu_op *op)
+{
+	struct emu_op *copy = emu_op_new(op->kind);
+
+	*copy = *op;
+	if (op->kind == EMU_OP_KERNEL)
+		copy->grid = emu_grid_copy(op->grid, op->grid->args);
+	if (op->kind == EMU_OP_COPY && op->copy.staging) {
+		copy->copy.staging = malloc(op->copy.width);
+		if (!copy->copy.staging)
+			abort();
+		memcpy(copy->copy.staging, op->copy.staging, op->copy.width);
+		copy->copy.src = copy->copy.staging;
+	}
+	return copy;
 }
 
 static bool emu_stream_pending(const struct CUstream_st *stream)
@@ -99,14 +118,14 @@ static void emu_stream_append(struct CUstream_st *stream, struct emu_op *op)
 	stream->tail = &op->next;
 }
 
-static void emu_stream_kick(struct CUstream_st *stream)
+void emu_stream_kick(struct CUstream_st *stream)
 {
 	if (!stream->has_thread)
 		emu_stream_start(stream);
 	pthread_cond_signal(&stream->work);
 }
 
-static void emu_stream_follow(struct CUstream_st *stream, struct CUstream_st *other)
+void emu_stream_follow(struct CUstream_st *stream, struct CUstream_st *other)
 {
 	struct emu_op *op;
 
@@ -124,7 +143,7 @@ static bool emu_stream_blocks(const struct CUstream_st *stream)
 }
 
 /* Adds the order that the legacy stream imposes */
-static void emu_stream_order(struct CUstream_st *stream)
+void emu_stream_order(struct CUstream_st *stream)
 {
 	struct CUstream_st *other;
 
@@ -141,6 +160,10 @@ static void emu_stream_order(struct CUstream_st *stream)
 
 void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op)
 {
+	if (stream->capture) {
+		emu_capture_add(stream, op);
+		return;
+	}
 	emu_stream_order(stream);
 	emu_stream_append(stream, op);
 	emu_stream_kick(stream);
@@ -207,6 +230,7 @@ void emu_ctx_drop_streams(struct CUctx_st *ctx)
 
 	for (stream = emu.streams; stream; stream = stream->next)
 		if (stream->ctx == ctx && stream->magic) {
+			emu_capture_leave(stream);
 			stream->magic = 0;
 			stream->orphan = !stream->implicit;
 		}
@@ -260,7 +284,7 @@ static CUresult emu_stream_orphan(const struct CUstream_st *stream)
 	abort();
 }
 
-CUresult emu_stream_get(CUstream handle, struct CUstream_st **out)
+CUresult emu_stream_find(CUstream handle, struct CUstream_st **out)
 {
 	struct CUctx_st *ctx = emu_ctx_current();
 	CUresult rc;
@@ -278,6 +302,20 @@ CUresult emu_stream_get(CUstream handle, struct CUstream_st **out)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*out = handle;
 	return emu_ctx_error(handle->ctx);
+}
+
+CUresult emu_stream_get(CUstream handle, struct CUstream_st **out)
+{
+	CUresult rc = emu_stream_find(handle, out);
+
+	return rc == CUDA_SUCCESS ? emu_capture_check(*out) : rc;
+}
+
+/* What is queued still runs; then the stream is another one's */
+void emu_stream_retire(struct CUstream_st *stream)
+{
+	emu_capture_leave(stream);
+	stream->magic = 0;
 }
 
 EMU_API(cuStreamCreateWithPriority, CUstream *out, unsigned int flags, int priority)
@@ -307,7 +345,7 @@ static CUresult emu_stream_enter(const char *function, CUstream *stream)
 	if (rc != CUDA_SUCCESS)
 		return rc;
 	pthread_mutex_lock(&emu.lock);
-	rc = emu_stream_get(*stream, stream);
+	rc = emu_stream_find(*stream, stream);
 	if (rc != CUDA_SUCCESS)
 		pthread_mutex_unlock(&emu.lock);
 	return rc;
@@ -320,7 +358,6 @@ static CUresult emu_stream_enter(const char *function, CUstream *stream)
 			return enter_rc;                                                       \
 	} while (0)
 
-/* The queued operations still run */
 EMU_API(cuStreamDestroy_v2, CUstream stream)
 {
 	CUresult rc = CUDA_SUCCESS;
@@ -329,7 +366,7 @@ EMU_API(cuStreamDestroy_v2, CUstream stream)
 	if (stream->implicit)
 		rc = CUDA_ERROR_INVALID_HANDLE;
 	else
-		stream->magic = 0;
+		emu_stream_retire(stream);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }
@@ -339,15 +376,17 @@ EMU_API(cuStreamQuery, CUstream stream)
 {
 	struct CUstream_st *other;
 	bool pending;
+	CUresult rc;
 
 	EMU_ENTER_STREAM(stream);
+	rc = emu_capture_asks_stream(stream);
 	pending = emu_stream_pending(stream);
 	if (stream == stream->ctx->legacy)
 		for (other = emu.streams; other; other = other->next)
 			pending |= other->ctx == stream->ctx && emu_stream_blocks(other) &&
 				   emu_stream_pending(other);
 	pthread_mutex_unlock(&emu.lock);
-	return pending ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	return rc == CUDA_SUCCESS && pending ? CUDA_ERROR_NOT_READY : rc;
 }
 
 EMU_API(cuStreamSynchronize, CUstream stream)
@@ -355,8 +394,11 @@ EMU_API(cuStreamSynchronize, CUstream stream)
 	CUresult rc;
 
 	EMU_ENTER_STREAM(stream);
-	emu_stream_drain(stream);
-	rc = emu_ctx_error(stream->ctx);
+	rc = emu_capture_asks_stream(stream);
+	if (rc == CUDA_SUCCESS) {
+		emu_stream_drain(stream);
+		rc = emu_ctx_error(stream->ctx);
+	}
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }
@@ -376,8 +418,6 @@ EMU_STREAM_GETTER(cuStreamGetPriority, int, stream->priority)
 EMU_STREAM_GETTER(cuStreamGetCtx, CUcontext, stream->ctx)
 EMU_STREAM_GETTER(cuStreamGetDevice, CUdevice, stream->ctx->dev)
 EMU_STREAM_GETTER(cuStreamGetId, unsigned long long, (uintptr_t) stream)
-/* 0: nothing is being captured */
-EMU_STREAM_GETTER(cuStreamIsCapturing, int, 0)
 
 static CUresult emu_stream_call(CUstream stream, CUhostFn fn, CUstreamCallback callback,
 				void *data)
@@ -389,6 +429,8 @@ static CUresult emu_stream_call(CUstream stream, CUhostFn fn, CUstreamCallback c
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
+	if (rc == CUDA_SUCCESS && callback)
+		rc = emu_capture_refuse(stream);
 	if (rc == CUDA_SUCCESS) {
 		op = emu_op_new(EMU_OP_CALL);
 		op->call.fn = fn;

@@ -55,6 +55,14 @@
 	X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                                                    \
 	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                              \
 	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                                          \
+	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)                                          \
+	X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)                                                \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)                                            \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)                                             \
+	X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905)                                            \
+	X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)                                             \
+	X(CUDA_ERROR_CAPTURED_EVENT, 907)                                                      \
+	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)                                         \
 	X(CUDA_ERROR_TIMEOUT, 909)                                                             \
 	X(CUDA_ERROR_UNKNOWN, 999)
 
@@ -240,6 +248,34 @@
 	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)                                       \
 	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES, 200)
 
+#define P2P_CUDA_EVENT_RECORD_FLAGS(X)                                                         \
+	X(CU_EVENT_RECORD_DEFAULT, 0)                                                          \
+	X(CU_EVENT_RECORD_EXTERNAL, 1)
+
+#define P2P_CUDA_EVENT_WAIT_FLAGS(X)                                                           \
+	X(CU_EVENT_WAIT_DEFAULT, 0)                                                            \
+	X(CU_EVENT_WAIT_EXTERNAL, 1)
+
+#define P2P_CUDA_CAPTURE_STATUSES(X)                                                           \
+	X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                                    \
+	X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1)                                                  \
+	X(CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2)
+
+#define P2P_CUDA_CAPTURE_MODES(X)                                                              \
+	X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)                                                    \
+	X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                              \
+	X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)
+
+#define P2P_CUDA_USER_OBJECT_FLAGS(X) X(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1)
+
+#define P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(X) X(CU_GRAPH_USER_OBJECT_MOVE, 1)
+
+#define P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(X)                                                    \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 1)                                  \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 2)                                               \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4)                                        \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)
+
 #define P2P_CUDA_PROC_ADDRESS_RESULTS(X)                                                       \
 	X(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                                      \
 	X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                             \
@@ -273,6 +309,13 @@
 	P2P_CUDA_FLUSH_SCOPES(X)                                                               \
 	P2P_CUDA_FLUSH_OPTIONS(X)                                                              \
 	P2P_CUDA_WRITES_ORDERINGS(X)                                                           \
+	P2P_CUDA_EVENT_RECORD_FLAGS(X)                                                         \
+	P2P_CUDA_EVENT_WAIT_FLAGS(X)                                                           \
+	P2P_CUDA_CAPTURE_STATUSES(X)                                                           \
+	P2P_CUDA_CAPTURE_MODES(X)                                                              \
+	P2P_CUDA_USER_OBJECT_FLAGS(X)                                                          \
+	P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(X)                                                   \
+	P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(X)                                                    \
 	P2P_CUDA_PROC_ADDRESS_RESULTS(X)
 
 /* Preprocessor constants, so no enumerators */
@@ -309,6 +352,7 @@
 	X(offsetof(CUmemPoolProps, maxSize), 24)                                               \
 	X(sizeof(CUmemcpyAttributes), 24)                                                      \
 	X(offsetof(CUmemcpyAttributes, flags), 20)                                             \
+	X(sizeof(CUgraphEdgeData), 8)                                                          \
 	X(sizeof(CUDA_MEMCPY2D), 128)                                                          \
 	X(offsetof(CUDA_MEMCPY2D, dstXInBytes), 56)                                            \
 	X(offsetof(CUDA_MEMCPY2D, Height), 120)
@@ -423,6 +467,35 @@ typedef enum CUGPUDirectRDMAWritesOrdering_enum {
 typedef enum CUdriverProcAddressQueryResult_enum {
 	P2P_CUDA_PROC_ADDRESS_RESULTS(P2P_CUDA_ENUMERATOR)
 } CUdriverProcAddressQueryResult;
+
+typedef enum CUevent_record_flags_enum {
+	P2P_CUDA_EVENT_RECORD_FLAGS(P2P_CUDA_ENUMERATOR)
+} CUevent_record_flags;
+
+typedef enum CUevent_wait_flags_enum {
+	P2P_CUDA_EVENT_WAIT_FLAGS(P2P_CUDA_ENUMERATOR)
+} CUevent_wait_flags;
+
+typedef enum CUstreamCaptureStatus_enum {
+	P2P_CUDA_CAPTURE_STATUSES(P2P_CUDA_ENUMERATOR)
+} CUstreamCaptureStatus;
+
+typedef enum CUstreamCaptureMode_enum {
+	P2P_CUDA_CAPTURE_MODES(P2P_CUDA_ENUMERATOR)
+} CUstreamCaptureMode;
+
+typedef enum CUuserObject_flags_enum {
+	P2P_CUDA_USER_OBJECT_FLAGS(P2P_CUDA_ENUMERATOR)
+} CUuserObject_flags;
+
+typedef enum CUuserObjectRetain_flags_enum {
+	P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(P2P_CUDA_ENUMERATOR)
+} CUuserObjectRetain_flags;
+
+typedef enum CUgraphInstantiate_flags_enum {
+	P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(P2P_CUDA_ENUMERATOR)
+} CUgraphInstantiate_flags;
+
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 
@@ -436,6 +509,10 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUuserObject_st *CUuserObject;
 
 /* Stand-ins for stream handles that exist without being created */
 #define CU_STREAM_LEGACY ((CUstream) 0x1)
@@ -529,6 +606,13 @@ typedef struct CUmemcpyAttributes_st {
 	CUmemLocation dstLocHint;
 	unsigned int flags;
 } CUmemcpyAttributes;
+
+typedef struct CUgraphEdgeData_st {
+	unsigned char from_port;
+	unsigned char to_port;
+	unsigned char type;
+	unsigned char reserved[5];
+} CUgraphEdgeData;
 
 typedef struct CUDA_MEMCPY2D_st {
 	size_t srcXInBytes;
