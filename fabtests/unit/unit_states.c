@@ -393,6 +393,9 @@ int main(int argc, char **argv)
 		TEST(test_offer_forged),
 		TEST(test_offer_stands),
 		TEST(test_stale_pieces),
+		TEST(test_stale_near),
+		TEST(test_stale_near_aborted),
+		TEST(test_stale_near_many),
 		TEST(test_slots_shared),
 		TEST(test_spares_shared),
 	};

@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "mem/mem.h"
+#include "proto/rndv_stale.h"
 #include "xfer/progress.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
@@ -458,6 +459,88 @@ void test_stale_pieces(void **state)
 	}
 	other(-1);
 	expect_reports(1);
+}
+
+/* The core gives back what was cancelled, oldest first, and with success has sent what it was to send. */
+static void give_back(void)
+{
+	for (size_t left = fake.count; left--;) {
+		const bool cancelled = fake.held[0].cancelled;
+
+		scene_end(0, 0, cancelled ? FI_ECANCELED : 0);
+	}
+}
+
+/* A write of a peer's within the host, and the pieces of it that the core has receives for */
+static void near_pieces(struct fake_op pieces[SCENE_PIECES])
+{
+	scene_open(&scene, kind_named("pulling, a write"));
+	scene.ep.near = true;
+	for (size_t i = 0, n = 0; i < fake.count; i++) {
+		if (fake.held[i].kind != FAKE_RECV)
+			continue;
+		assert_true(n < SCENE_PIECES);
+		pieces[n++] = fake.held[i];
+	}
+}
+
+/*
+ * The same within a host. There each piece has a receive again, into memory that nobody reads, so that its
+ * sender is told of the end of later messages. It ends when the piece is here, or at the close.
+ */
+void test_stale_near(void **state)
+{
+	struct fake_op pieces[SCENE_PIECES];
+
+	near_pieces(pieces);
+	scene_lose(&scene);
+	give_back();
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	assert_int_equal(fake.count, SCENE_PIECES);
+	for (size_t i = 0; i < SCENE_PIECES; i++) {
+		assert_int_equal(fake.held[i].tag, pieces[i].tag);
+		assert_ptr_equal(fake.held[i].buf, fake.held[0].buf);
+		assert_ptr_not_equal(fake.held[i].buf, pieces[i].buf);
+		assert_true(fake.held[i].len >= SCENE_PIECE);
+		assert_false(fake.held[i].cancelled);
+	}
+	scene_end(0, SCENE_PIECE, 0);
+	assert_int_equal(fake.count, SCENE_PIECES - 1);
+	expect_reports(0);
+}
+
+/* Who has said that it gives up sends no more pieces. */
+void test_stale_near_aborted(void **state)
+{
+	struct fake_op pieces[SCENE_PIECES];
+
+	near_pieces(pieces);
+	scene_say(&scene, SAID_ABORT);
+	give_back();
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	assert_int_equal(fake.count, 0);
+	expect_reports(0);
+}
+
+/* Pieces that never come do not take all of the core's receives: the oldest are given up. */
+void test_stale_near_many(void **state)
+{
+	const uint64_t tag = FAKE_TAG_BIT | WIRE_TAG_PIECE;
+	size_t most;
+
+	scene_open(&scene, NULL);
+	for (uint64_t i = 0; i < 1000; i++) {
+		p2p_lock_take(&fake_xfer.lock);
+		rndv_stale_expect(&scene.ep, tag | i);
+		p2p_lock_drop(&fake_xfer.lock);
+	}
+	assert_int_equal(fake.count, 1000);
+	for (most = 0; !fake.held[999 - most].cancelled; most++)
+		assert_int_equal(fake.held[999 - most].tag, tag | (999 - most));
+	assert_int_equal(most, 256);
+	for (size_t i = 0; i < 1000 - most; i++)
+		assert_true(fake.held[i].cancelled);
+	scene_close(&scene);
 }
 
 /* ---- staging memory, and peers that do not go on ---- */

@@ -32,11 +32,16 @@ static int proto_ep_init(struct xfer_ep *ep)
 	if (!ep->proto)
 		return -FI_ENOMEM;
 	TAILQ_INIT(&ep->proto->multi_msgs);
+	TAILQ_INIT(&ep->proto->stales);
 	return 0;
 }
 
 static void proto_ep_fini(struct xfer_ep *ep)
 {
+	struct stage_reserve *sink = ep->proto->sink;
+
+	if (sink)
+		stage_reserve_put(&ep->xfer->stage, sink, sink->size);
 	free(ep->proto);
 }
 

@@ -34,6 +34,7 @@
 #include "proto/rndv_plain.h"
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
+#include "proto/rndv_stale.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
@@ -88,8 +89,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_req *req, *next, *receive;
 	bool held;
 
-	/* net reads nothing behind them; shm tells their sender of no later ones */
-	if (peer->via != peer->ep || !peer->ep->peeks)
+	if (peer->via != peer->ep)
 		peer->ep->proto->stale = true;
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
@@ -115,8 +115,8 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 
 static void rndv_stale_look(struct xfer_ep *ep)
 {
-	if (ep->front == ep && ep->proto->stale)
-		rndv_stale_discard(ep->side ? ep->side : ep);
+	if (ep->side && ep->proto->stale)
+		rndv_stale_discard(ep->side);
 }
 
 /* A peer waits for something: pieces of before may be in the way */

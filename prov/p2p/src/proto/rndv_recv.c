@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "mem/mem.h"
 #include "proto/rndv_match.h"
+#include "proto/rndv_stale.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
@@ -118,12 +119,23 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 		rndv_recv_check(req);
 }
 
+/* Its receive was taken back. It may come all the same, unless its sender has said that it gives up. */
+static void rndv_piece_missed(const struct rndv_piece *piece)
+{
+	struct xfer_ep *ep = piece->out.ctx.ep;
+
+	if (ep->near && !piece->req->transfer.recv.arrival->status)
+		rndv_stale_expect(ep, piece->out.tag);
+}
+
 static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	struct xfer_req *req = piece->req;
 	int status = -abs(comp->err);
 
+	if (status == -FI_ECANCELED)
+		rndv_piece_missed(piece);
 	if (!status && comp->len != piece->len) {
 		P2P_WARN("piece %zu of a message has %zu bytes, not %zu\n",
 			 (size_t) piece->index, comp->len, piece->len);
@@ -252,47 +264,6 @@ void rndv_pull_starved(struct xfer_req *req)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.starved)
 		rndv_pull_to(req, 1);
-}
-
-static void rndv_stale_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
-{
-	struct xfer_ep *ep = ctx->ep;
-	const bool found = ep->front->peeks ? !comp->err : abs(comp->err) != FI_ECANCELED;
-
-	xfer_ctx_free(ctx);
-	if (found)
-		rndv_stale_discard(ep);
-}
-
-/*
- * The sender of a piece has been told that its receive is posted. So a piece without one is stale, whoever
- * has sent it. A core without FI_PEEK is given a receive that is taken back before anything else can come.
- */
-void rndv_stale_discard(struct xfer_ep *ep)
-{
-	const bool peeks = ep->front->peeks;
-	struct xfer_ctx *ctx = ep->closing ? NULL : cell_get(&ep->xfer->cells);
-	const struct iovec none = {ctx, 0};
-	const struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.iov = &none,
-		.count = !peeks,
-		.addr = FI_ADDR_UNSPEC,
-		.tag = ep->tag_bit | WIRE_TAG_PIECE,
-		.ignore = WIRE_TAG_PIECE - 1,
-		.flags = (peeks ? FI_PEEK | FI_DISCARD : 0) | FI_COMPLETION,
-		.context = ctx,
-	};
-
-	xfer_assert_locked(ep->xfer);
-	if (!ctx)
-		return;
-	xfer_ctx_init(ctx, ep, rndv_stale_discarded, xfer_ctx_free);
-	if (core_post(ep->core, &op))
-		xfer_ctx_free(ctx);
-	else if (!peeks)
-		fi_cancel(&ep->core->fid, ctx);
 }
 
 void rndv_read_end(struct xfer_req *req, int status)

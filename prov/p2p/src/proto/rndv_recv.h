@@ -18,12 +18,6 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 /* Tells the sender of the pieces that have been posted since it was told last */
 void rndv_grant(struct xfer_req *req);
 
-/*
- * Has the core discard pieces that have come to @ep and are stale: their sender was lost, and their receives
- * were taken back. Such a piece may be in the way of others.
- */
-void rndv_stale_discard(struct xfer_ep *ep);
-
 /* The core has read the message; or failed, with @status: what is not in flight of it ends */
 void rndv_read_end(struct xfer_req *req, int status);
 

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Stale pieces. See rndv_stale.h. */
+#include "proto/rndv_stale.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "mem/stage.h"
+#include "proto/proto_state.h"
+#include "xfer/core.h"
+#include "xfer/wire.h"
+
+/*
+ * So many stale pieces of an endpoint are waited for. The core has 1,024 receives, and looks through all that
+ * are posted. Who dies, and does not merely pause, never sends them.
+ */
+#define RNDV_STALE_MAX 256
+
+/* ---- at a side endpoint ---- */
+
+static void rndv_stale_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_ep *side = ctx->ep;
+	const bool found = !comp->err;
+
+	xfer_ctx_free(ctx);
+	if (found)
+		rndv_stale_discard(side);
+}
+
+/*
+ * The sender of a piece has been told that its receive is posted. So a piece without one is stale, whoever
+ * has sent it.
+ */
+void rndv_stale_discard(struct xfer_ep *side)
+{
+	struct xfer_ctx *ctx = side->closing ? NULL : cell_get(&side->xfer->cells);
+	const struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = side->tag_bit | WIRE_TAG_PIECE,
+		.ignore = WIRE_TAG_PIECE - 1,
+		.flags = FI_PEEK | FI_DISCARD | FI_COMPLETION,
+		.context = ctx,
+	};
+
+	xfer_assert_locked(side->xfer);
+	if (!ctx)
+		return;
+	xfer_ctx_init(ctx, side, rndv_stale_discarded, xfer_ctx_free);
+	if (core_post(side->core, &op))
+		xfer_ctx_free(ctx);
+}
+
+/* ---- within a host ---- */
+
+/* struct rndv_stale - a receive for one stale piece. @forgotten: it is not on the list any more */
+struct rndv_stale {
+	struct xfer_ctx ctx;
+	bool forgotten;
+	TAILQ_ENTRY(rndv_stale) entry;
+};
+
+static void rndv_stale_forget(struct rndv_stale *stale)
+{
+	struct proto_ep *state = stale->ctx.ep->proto;
+
+	if (stale->forgotten)
+		return;
+	stale->forgotten = true;
+	TAILQ_REMOVE(&state->stales, stale, entry);
+	state->stale_count--;
+}
+
+static void rndv_stale_drop(struct xfer_ctx *ctx)
+{
+	rndv_stale_forget((struct rndv_stale *) ctx);
+	xfer_ctx_free(ctx);
+}
+
+/* The oldest one is not waited for any more; the core may still be receiving it */
+static void rndv_stale_give_up(struct xfer_ep *ep)
+{
+	struct rndv_stale *oldest = TAILQ_FIRST(&ep->proto->stales);
+
+	rndv_stale_forget(oldest);
+	fi_cancel(&ep->core->fid, oldest);
+}
+
+/* Nobody asks for what has come, nor why nothing has */
+static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	rndv_stale_drop(ctx);
+}
+
+/* Where bytes go that nobody reads: of all such pieces, as shm (1.17) waits for ever for room for all of one */
+static struct stage_reserve *rndv_stale_sink(struct xfer_ep *ep)
+{
+	struct stage *stage = &ep->xfer->stage;
+
+	if (!ep->proto->sink)
+		ep->proto->sink = stage_reserve_get(stage, stage->pools[STAGE_PIECE].size);
+	return ep->proto->sink;
+}
+
+/*
+ * Whole tags: shm (1.17, 1.18) compares those of a message that waits under the mask of another receive, so one
+ * for all pieces does not find them, and may have another receive find a message that is not its own.
+ */
+void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
+{
+	struct stage_reserve *sink = ep->closing ? NULL : rndv_stale_sink(ep);
+	struct rndv_stale *stale = sink ? cell_get(&ep->xfer->cells) : NULL;
+	struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.tag = tag,
+		.flags = FI_COMPLETION,
+		.context = stale,
+	};
+	struct iovec iov;
+
+	xfer_assert_locked(ep->xfer);
+	if (!stale)
+		return;
+	stale->forgotten = false;
+	iov = (struct iovec){sink->addr, sink->size};
+	op.iov = &iov;
+	op.desc = &sink->desc;
+	if (ep->proto->stale_count >= RNDV_STALE_MAX)
+		rndv_stale_give_up(ep);
+	xfer_ctx_init(&stale->ctx, ep, rndv_stale_received, rndv_stale_drop);
+	TAILQ_INSERT_TAIL(&ep->proto->stales, stale, entry);
+	ep->proto->stale_count++;
+	if (core_post(ep->core, &op))
+		rndv_stale_drop(&stale->ctx);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Stale pieces: their receives were taken back, as the transfer has failed here, but their sender may not know
+ * that yet. It may be lost, and come back much later. Nobody wants such a piece, but it may be in the way of
+ * others:
+ *
+ * - Cores that stall read nothing behind it. There the core discards what has come (rndv_stale_discard()).
+ * - A core within the host (QUIRK_NEAR) tells its sender of the end of no later message, to whomever. There each
+ *   piece that may come has a receive again, and its bytes go nowhere (rndv_stale_expect()).
+ *
+ * All [locked].
+ */
+#ifndef P2P_RNDV_STALE_H
+#define P2P_RNDV_STALE_H
+
+#include "xfer/xfer.h"
+
+/* Has the core discard pieces that have come to this side endpoint and have no receive */
+void rndv_stale_discard(struct xfer_ep *side);
+
+/* The receive of the piece with @tag was taken back: whatever comes with it to @ep is received */
+void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag);
+
+#endif /* P2P_RNDV_STALE_H */
