@@ -246,6 +246,7 @@ installed_files='
 	include/rdma/fi_p2p_xpu_abi.h
 	include/rdma/fi_p2p_xpu_device.h
 	include/rdma/fi_p2p_xpu_port.h
+	share/man/man3/fi_p2p_stream.3
 	share/man/man3/fi_p2p_xpu.3
 	share/man/man7/fi_p2p.7
 	share/man/man1/fi_p2p_bw.1

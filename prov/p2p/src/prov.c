@@ -15,6 +15,7 @@
 #include "base/conf.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
+#include "gpu/stream.h"
 #include "gpu/xpu.h"
 #include "path/info.h"
 #include "path/quirks.h"
@@ -213,6 +214,12 @@ static struct fi_provider prov_provider = {
 	.cleanup = ipc_share_stop,
 };
 
+/* Tables of the rank above the objects */
+static bool prov_gpu_ops(struct fid *fid, const char *name, void **ops)
+{
+	return stream_own_ops(fid, name, ops) || xpu_own_ops(fid, name, ops);
+}
+
 struct fi_provider *fi_prov_ini(void);
 
 FI_EXT_INI
@@ -223,6 +230,6 @@ FI_EXT_INI
 	if (libfabric_bind())
 		return NULL;
 	conf_read();
-	fid_more_ops = xpu_own_ops;
+	fid_more_ops = prov_gpu_ops;
 	return &prov_provider;
 }

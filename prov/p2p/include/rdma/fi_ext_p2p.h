@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <rdma/fabric.h>
+#include <rdma/fi_endpoint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -149,6 +150,229 @@ struct fi_p2p_stats_ops {
 	int (*path)(struct fid *fid, const void *buf, size_t len, enum fi_p2p_path *path,
 		    char *reason, size_t size);
 };
+
+/**
+ * enum fi_p2p_stream_kind - what a stream starts.
+ *
+ * They are the calls of these names of fi_msg(3), fi_tagged(3), fi_rma(3) and fi_atomic(3).
+ */
+enum fi_p2p_stream_kind {
+	FI_P2P_STREAM_SEND,
+	FI_P2P_STREAM_RECV,
+	FI_P2P_STREAM_TSEND,
+	FI_P2P_STREAM_TRECV,
+	FI_P2P_STREAM_WRITE,
+	FI_P2P_STREAM_READ,
+	FI_P2P_STREAM_ATOMIC
+};
+
+/**
+ * struct fi_p2p_stream_op - an operation for a stream.
+ * @kind:	which one
+ * @flags:	as for fi_sendmsg() and its like, beside those that the endpoint was opened with
+ * @buf, @len, @desc: the buffer; of FI_P2P_STREAM_ATOMIC, @len is a number of values
+ * @peer:	its address
+ * @tag, @ignore: of tagged messages
+ * @addr, @key:	the peer's memory
+ * @data:	with FI_REMOTE_CQ_DATA
+ * @datatype, @op: enum fi_datatype and enum fi_op of FI_P2P_STREAM_ATOMIC
+ * @context:	of its completion
+ */
+struct fi_p2p_stream_op {
+	enum fi_p2p_stream_kind kind;
+	uint64_t flags;
+	void *buf;
+	size_t len;
+	void *desc;
+	fi_addr_t peer;
+	uint64_t tag;
+	uint64_t ignore;
+	uint64_t addr;
+	uint64_t key;
+	uint64_t data;
+	int datatype;
+	int op;
+	void *context;
+};
+
+/** The name for fi_open_ops(3) of an endpoint, a completion queue or a counter */
+#define FI_P2P_STREAM_OPS "p2p_stream_ops"
+
+/**
+ * struct fi_p2p_stream_ops - operations that begin when a stream of the GPU gets there.
+ * @size:	the size of this structure [bytes]
+ * @post:	puts an operation into a stream
+ * @wait:	holds a stream
+ *
+ * The functions below are easier to call. The provider owns the structure. Any thread may call its
+ * functions. The domain was opened with FI_THREAD_SAFE. The stream is one of the device that is
+ * current in the calling thread: a CUstream, or a cudaStream_t.
+ *
+ * int post(struct fid_ep *ep, const struct fi_p2p_stream_op *op, void *stream)
+ * Returns at once. A thread of the provider posts the operation when the stream gets there. The stream
+ * goes on at once. The buffer is the provider's until the operation has completed: its completion goes to
+ * the queue and the counter of the endpoint, as that of any other operation. An error that would be
+ * returned by fi_send() becomes an error entry.
+ *
+ * int wait(struct fid *fid, uint64_t threshold, void *stream)
+ * Holds the stream. @fid is a counter: until it has counted @threshold, or has errors, old ones included
+ * (fi_cntr_seterr() makes it forget them). @fid is a queue: until @threshold completions are there to be
+ * read, or an error is the first. The host has to look for errors.
+ *
+ * A stream that is being captured into a graph: the operation begins each time the graph gets there.
+ * A graph runs once at a time, and not as two executable graphs. A wait for a counter, then, is for
+ * @threshold further counts: since it was captured, and since the last such wait of this graph for
+ * this counter. A wait for a queue is refused. What the graph names stays open as long as the graph.
+ *
+ * Both return 0 or a negative error:
+ * -FI_EINVAL	an object is not of this provider, or @op makes no sense
+ * -FI_EOPNOTSUPP the domain was not opened with FI_THREAD_SAFE, is not of ofi_p2p, or a queue
+ *		is waited for in a graph
+ * -FI_ENODEV	no device is current
+ * -FI_ENOSYS	the device's streams cannot read and write memory
+ * -FI_EAGAIN	too much is put into streams, and not done yet
+ */
+struct fi_p2p_stream_ops {
+	size_t size;
+	int (*post)(struct fid_ep *ep, const struct fi_p2p_stream_op *op, void *stream);
+	int (*wait)(struct fid *fid, uint64_t threshold, void *stream);
+};
+
+/** fi_p2p_stream_post() - calls fi_p2p_stream_ops.post of the endpoint's provider */
+static inline int fi_p2p_stream_post(struct fid_ep *ep, const struct fi_p2p_stream_op *op,
+				     void *stream)
+{
+	struct fi_p2p_stream_ops *ops;
+	int ret = fi_open_ops(&ep->fid, FI_P2P_STREAM_OPS, 0, (void **) &ops, NULL);
+
+	return ret ? ret : ops->post(ep, op, stream);
+}
+
+/** fi_p2p_stream_wait() - calls fi_p2p_stream_ops.wait of the queue's or the counter's provider */
+static inline int fi_p2p_stream_wait(struct fid *fid, uint64_t threshold, void *stream)
+{
+	struct fi_p2p_stream_ops *ops;
+	int ret = fi_open_ops(fid, FI_P2P_STREAM_OPS, 0, (void **) &ops, NULL);
+
+	return ret ? ret : ops->wait(fid, threshold, stream);
+}
+
+/**
+ * fi_p2p_stream_send() and the others below - fi_p2p_stream_post() with arguments in the order of
+ * fi_send(), fi_recv(), fi_tsend(), fi_trecv(), fi_write(), fi_read() and fi_atomic()
+ */
+static inline int fi_p2p_stream_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+				     fi_addr_t dest, void *context, void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_SEND};
+
+	op.buf = (void *) (uintptr_t) buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = dest;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
+
+/** See fi_p2p_stream_send(). */
+static inline int fi_p2p_stream_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
+				     fi_addr_t src, void *context, void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_RECV};
+
+	op.buf = buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = src;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
+
+/** See fi_p2p_stream_send(). */
+static inline int fi_p2p_stream_tsend(struct fid_ep *ep, const void *buf, size_t len,
+				      void *desc, fi_addr_t dest, uint64_t tag, void *context,
+				      void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_TSEND};
+
+	op.buf = (void *) (uintptr_t) buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = dest;
+	op.tag = tag;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
+
+/** See fi_p2p_stream_send(). */
+static inline int fi_p2p_stream_trecv(struct fid_ep *ep, void *buf, size_t len, void *desc,
+				      fi_addr_t src, uint64_t tag, uint64_t ignore,
+				      void *context, void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_TRECV};
+
+	op.buf = buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = src;
+	op.tag = tag;
+	op.ignore = ignore;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
+
+/** See fi_p2p_stream_send(). */
+static inline int fi_p2p_stream_write(struct fid_ep *ep, const void *buf, size_t len,
+				      void *desc, fi_addr_t dest, uint64_t addr, uint64_t key,
+				      void *context, void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_WRITE};
+
+	op.buf = (void *) (uintptr_t) buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = dest;
+	op.addr = addr;
+	op.key = key;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
+
+/** See fi_p2p_stream_send(). */
+static inline int fi_p2p_stream_read(struct fid_ep *ep, void *buf, size_t len, void *desc,
+				     fi_addr_t src, uint64_t addr, uint64_t key, void *context,
+				     void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_READ};
+
+	op.buf = buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = src;
+	op.addr = addr;
+	op.key = key;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
+
+/** See fi_p2p_stream_send(). */
+static inline int fi_p2p_stream_atomic(struct fid_ep *ep, const void *buf, size_t count,
+				       void *desc, fi_addr_t dest, uint64_t addr, uint64_t key,
+				       int datatype, int atomic, void *context, void *stream)
+{
+	struct fi_p2p_stream_op op = {FI_P2P_STREAM_ATOMIC};
+
+	op.buf = (void *) (uintptr_t) buf;
+	op.len = count;
+	op.desc = desc;
+	op.peer = dest;
+	op.addr = addr;
+	op.key = key;
+	op.datatype = datatype;
+	op.op = atomic;
+	op.context = context;
+	return fi_p2p_stream_post(ep, &op, stream);
+}
 
 #ifdef __cplusplus
 }

@@ -136,7 +136,10 @@ struct dev_copy {
  * @free:	gives it back; no kernel may use it any more
  * @stream_write: writes @value to pinned memory (its @host_address) when the application's @stream gets
  *		there
- * @stream_wait: holds the stream until the value there is @value or more
+ * @stream_wait: holds the stream until that value is there
+ * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
+ * @graph_keep:	has @end called with @arg when a graph that is being captured, and what was made of it, is
+ *		gone. @end may call no driver
  *
  * Functions return 0 or a negative fi_errno value, and have logged the cause.
  */
@@ -185,6 +188,8 @@ struct dev_ops {
 	int (*stream_write)(const struct dev_mem *mem, void *stream, void *addr,
 			    uint64_t value);
 	int (*stream_wait)(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
+	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);
 };
 
 /* What a dma-buf begins and ends at */

@@ -391,4 +391,6 @@ const struct dev_ops dev_cuda_ops = {
 	.free = cuda_free,
 	.stream_write = cuda_stream_write,
 	.stream_wait = cuda_stream_wait,
+	.stream_captured = cuda_stream_captured,
+	.graph_keep = cuda_graph_keep,
 };

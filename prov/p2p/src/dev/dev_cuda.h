@@ -66,6 +66,13 @@ struct cuda_driver {
 				   unsigned int flags);
 	CUresult (*stream_wait64)(CUstream stream, CUdeviceptr ptr, cuuint64_t value,
 				  unsigned int flags);
+	/* an enum, CUgraph, and lists that nobody asks for */
+	CUresult (*stream_capture)(CUstream stream, int *status, cuuint64_t *id, void **graph,
+				   const void **nodes, size_t *count);
+	CUresult (*user_object)(void **object, void *arg, void (*end)(void *arg),
+				unsigned int refs, unsigned int flags);
+	CUresult (*graph_retain)(void *graph, void *object, unsigned int refs,
+				 unsigned int flags);
 	CUresult (*stream_memops)(CUstream stream, unsigned int count,
 				  CUstreamBatchMemOpParams *ops, unsigned int flags);
 	CUresult (*event_create)(CUevent *event, unsigned int flags);
@@ -138,6 +145,8 @@ int cuda_host_address(const struct dev_mem *mem, void *host, void **addr);
 int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 void cuda_free(const struct dev_mem *mem, void *addr);
 int cuda_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+int cuda_stream_captured(void *stream, uint64_t *id, void **graph);
+int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 
 #endif /* P2P_DEV_CUDA_H */

@@ -75,6 +75,42 @@ int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64
 	if (!cuda.stream_wait64)
 		return -FI_ENOSYS;
 	return cuda_check(cuda.stream_wait64(stream, (CUdeviceptr) (uintptr_t) addr, value,
-					     CU_STREAM_WAIT_VALUE_GEQ),
+					     CU_STREAM_WAIT_VALUE_EQ),
 			  "cuStreamWaitValue64");
+}
+
+/* ---- graphs: numbers of the driver's interface that headers before CUDA 11.3 lack ---- */
+
+#define CUDA_CAPTURE_ACTIVE 1      /* CU_STREAM_CAPTURE_STATUS_ACTIVE */
+#define CUDA_USER_OBJECT_NO_SYNC 1 /* CU_USER_OBJECT_NO_DESTRUCTOR_SYNC */
+#define CUDA_GRAPH_MOVE 1          /* CU_GRAPH_USER_OBJECT_MOVE */
+
+int cuda_stream_captured(void *stream, uint64_t *id, void **graph)
+{
+	int status = 0;
+	cuuint64_t number = 0;
+
+	if (!cuda.stream_capture)
+		return 0;
+	if (cuda_check(cuda.stream_capture(stream, &status, &number, graph, NULL, NULL),
+		       "cuStreamGetCaptureInfo"))
+		return -FI_EIO;
+	*id = number;
+	return status == CUDA_CAPTURE_ACTIVE;
+}
+
+int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg)
+{
+	void *object;
+	int ret;
+
+	if (!cuda.user_object || !cuda.graph_retain)
+		return -FI_ENOSYS;
+	ret = cuda_check(cuda.user_object(&object, arg, end, 1, CUDA_USER_OBJECT_NO_SYNC),
+			 "cuUserObjectCreate");
+	if (ret)
+		return ret;
+	/* the graph has the only reference then */
+	return cuda_check(cuda.graph_retain(graph, object, 1, CUDA_GRAPH_MOVE),
+			  "cuGraphRetainUserObject");
 }

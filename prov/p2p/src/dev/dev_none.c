@@ -104,3 +104,13 @@ int dev_none_stream_wait(const struct dev_mem *mem, void *stream, void *addr, ui
 {
 	return -FI_ENOSYS;
 }
+
+int dev_none_stream_captured(void *stream, uint64_t *id, void **graph)
+{
+	return 0;
+}
+
+int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg)
+{
+	return -FI_ENOSYS;
+}

@@ -455,4 +455,6 @@ const struct dev_ops dev_rocr_ops = {
 	.free = dev_none_free,
 	.stream_write = dev_none_stream_write,
 	.stream_wait = dev_none_stream_wait,
+	.stream_captured = dev_none_stream_captured,
+	.graph_keep = dev_none_graph_keep,
 };

@@ -235,7 +235,7 @@ static int cntr_close(struct fid *fid)
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	if (bound)
 		return -FI_EBUSY;
-	fid_export_end(cntr->export);
+	fid_exports_end(&cntr->exports);
 	waitset_hold(&cntr->member);
 	ret = fi_close(&cntr->core->fid);
 	waitset_drop(&cntr->member, !ret);

@@ -18,7 +18,7 @@
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
  * @by_core:	@core is bound to something
- * @export:	a GPU uses it (gpu/xpu.h)
+ * @exports:	uses of it by GPUs
  * @refs:	bindings to endpoints; the domain's lock guards it
  */
 struct p2p_cntr {
@@ -31,7 +31,7 @@ struct p2p_cntr {
 	struct wait_point point;
 	struct waitset_member member;
 	bool by_core;
-	struct fid_export *export;
+	struct fid_exports exports;
 	unsigned int refs;
 };
 

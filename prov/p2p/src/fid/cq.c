@@ -425,7 +425,7 @@ static int cq_close(struct fid *fid)
 	struct p2p_cq *cq = cq_of(fid);
 	int ret;
 
-	fid_export_end(cq->export);
+	fid_exports_end(&cq->exports);
 	waitset_hold(&cq->member);
 	ret = xfer_cq_fini(&cq->xfer);
 	waitset_drop(&cq->member, !ret);

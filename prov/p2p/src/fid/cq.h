@@ -21,7 +21,7 @@
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
  * @signalled:	fi_cq_signal() was called, and no waiting read has returned for it yet
- * @export:	a GPU uses it (gpu/xpu.h)
+ * @exports:	uses of it by GPUs
  * @err_data:	what the last error pointed to; lives until the next error is read
  */
 struct p2p_cq {
@@ -37,7 +37,7 @@ struct p2p_cq {
 	struct wait_point point;
 	struct waitset_member member;
 	bool signalled;
-	struct fid_export *export;
+	struct fid_exports exports;
 	void *err_data;
 };
 

@@ -30,6 +30,7 @@ static int domain_close(struct fid *fid)
 	bool local = domain->xfer.local;
 	int ret;
 
+	fid_exports_end(&domain->exports);
 	if (__atomic_load_n(&domain->users, __ATOMIC_ACQUIRE))
 		return -FI_EBUSY;
 	xfer_give_back(&domain->xfer);

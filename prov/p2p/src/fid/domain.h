@@ -7,6 +7,7 @@
 
 #include "xfer/auto.h"
 #include "fid/fabric.h"
+#include "fid/fid.h"
 #include "xfer/xfer.h"
 
 /**
@@ -21,6 +22,7 @@
  * @learned:	one of its address vectors has indices that are not the core's
  * @quirks:	what is special about the core provider (path/quirks.h)
  * @rbuf:	see rbuf.h; NULL: nobody has asked
+ * @exports:	uses of it by GPUs
  * @users:	objects of ours that the core does not know of: the domain is closed after them
  */
 struct p2p_domain {
@@ -37,6 +39,7 @@ struct p2p_domain {
 	bool learned;
 	unsigned int quirks;
 	const struct rbuf_ops *rbuf;
+	struct fid_exports exports;
 	unsigned int users;
 };
 

@@ -434,7 +434,7 @@ static int ep_close(struct fid *fid)
 	struct fid *core = &ep->xfer.core->fid;
 	int ret;
 
-	fid_export_end(ep->export);
+	fid_exports_end(&ep->exports);
 	fid_pair_remove(core);
 	ret = xfer_ep_fini(&ep->xfer);
 	if (ret) {

@@ -8,6 +8,7 @@
 #include "fid/av.h"
 #include "fid/cq.h"
 #include "fid/domain.h"
+#include "fid/fid.h"
 #include "xfer/xfer.h"
 
 struct p2p_side_ep;
@@ -22,7 +23,7 @@ struct p2p_side_ep;
  * @own:	queues that replace those that the application has not bound
  * @binds:	flags to bind the core's endpoint to its queues with, until it is (ep_bind_core())
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
- * @export:	a GPU uses it (gpu/xpu.h)
+ * @exports:	uses of it by GPUs
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */
 struct p2p_ep {
@@ -39,7 +40,7 @@ struct p2p_ep {
 	int hmem_p2p;
 	bool tx_all;
 	bool rx_all;
-	struct fid_export *export;
+	struct fid_exports exports;
 	struct fid_pair pair;
 };
 

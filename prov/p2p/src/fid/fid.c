@@ -85,6 +85,44 @@ struct fid *fid_user(struct fid *core)
 	return pair ? pair->user : core;
 }
 
+/* ---- uses by GPUs ---- */
+
+static pthread_mutex_t fid_exports_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void fid_export_add(struct fid_exports *exports, struct fid_export *export)
+{
+	pthread_mutex_lock(&fid_exports_lock);
+	LIST_INSERT_HEAD(exports, export, entry);
+	pthread_mutex_unlock(&fid_exports_lock);
+}
+
+void fid_export_remove(struct fid_export *export)
+{
+	pthread_mutex_lock(&fid_exports_lock);
+	LIST_REMOVE(export, entry);
+	pthread_mutex_unlock(&fid_exports_lock);
+}
+
+struct fid_export *fid_export_find(const struct fid_exports *exports,
+				   void (*end)(struct fid_export *export))
+{
+	struct fid_export *export;
+
+	pthread_mutex_lock(&fid_exports_lock);
+	LIST_FOREACH(export, exports, entry) {
+		if (export->end == end)
+			break;
+	}
+	pthread_mutex_unlock(&fid_exports_lock);
+	return export;
+}
+
+void fid_exports_end(struct fid_exports *exports)
+{
+	while (!LIST_EMPTY(exports))
+		LIST_FIRST(exports)->end(LIST_FIRST(exports));
+}
+
 /* ---- entries of struct fi_ops ---- */
 
 int fid_control(struct fid *fid, int command, void *arg)

@@ -31,17 +31,22 @@ struct fid_class {
 /* Tables that ranks above offer, beside those of a class: as fid_class.own_ops; NULL: none */
 extern bool (*fid_more_ops)(struct fid *fid, const char *name, void **ops);
 
-/* An object that a GPU uses. @end: the GPU is to use it no more; frees this */
+/* A use of an object by a GPU. @end: the object is about to be closed; takes this off its list */
 struct fid_export {
 	void (*end)(struct fid_export *export);
+	LIST_ENTRY(fid_export) entry;
 };
 
+LIST_HEAD(fid_exports, fid_export);
+
+/* Any thread may call these. fid_export_find(): the use that ends in this way, or NULL */
+void fid_export_add(struct fid_exports *exports, struct fid_export *export);
+void fid_export_remove(struct fid_export *export);
+struct fid_export *fid_export_find(const struct fid_exports *exports,
+				   void (*end)(struct fid_export *export));
+
 /* At the beginning of a close */
-static inline void fid_export_end(struct fid_export *export)
-{
-	if (export)
-		export->end(export);
-}
+void fid_exports_end(struct fid_exports *exports);
 
 /* The class of @fid; NULL: @fid is NULL or not ours */
 const struct fid_class *fid_class(const struct fid *fid);

@@ -150,6 +150,22 @@ void proxy_remove(struct proxy *proxy, struct proxy_source *source)
 	proxy_release(proxy);
 }
 
+int proxy_may_serve(const struct p2p_domain *domain)
+{
+	if (!domain->layered) {
+		P2P_WARN("GPUs start operations on endpoints of ofi_p2p only, of the type "
+			 "FI_EP_RDM\n");
+		return -FI_EOPNOTSUPP;
+	}
+	if (!domain->xfer.lock.shared) {
+		P2P_WARN(
+			"GPUs start operations by a thread of this provider: open the domain with "
+			"FI_THREAD_SAFE\n");
+		return -FI_EOPNOTSUPP;
+	}
+	return 0;
+}
+
 static int proxy_start(const struct gpu_dev *dev, struct proxy **started)
 {
 	struct proxy *proxy = calloc(1, sizeof *proxy);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
+#include "fid/domain.h"
 #include "gpu/gpu_mem.h"
 
 struct proxy;
@@ -36,6 +37,12 @@ void proxy_put(struct proxy *proxy);
 /* After proxy_remove() the proxy does not look at it any more. Not for use in @look */
 void proxy_add(struct proxy *proxy, struct proxy_source *source);
 void proxy_remove(struct proxy *proxy, struct proxy_source *source);
+
+/*
+ * May a proxy call for the domain's application? 0 or -FI_EOPNOTSUPP, logged: the proxy calls at any
+ * time, beside other threads
+ */
+int proxy_may_serve(const struct p2p_domain *domain);
 
 /* There is something to do. */
 void proxy_wake(struct proxy *proxy);

@@ -129,20 +129,6 @@ static bool xpu_ctx_ours(const struct fid_xpu_ctx *ctx)
 	return ctx && fid_class(&ctx->fid) == &xpu_ctx_class;
 }
 
-static int xpu_ctx_check(const struct p2p_domain *domain)
-{
-	if (!domain->layered) {
-		P2P_WARN("kernels post on endpoints of ofi_p2p only, of the type FI_EP_RDM\n");
-		return -FI_EOPNOTSUPP;
-	}
-	if (!domain->xfer.lock.shared) {
-		P2P_WARN("kernels post by a thread of this provider: open the domain with "
-			 "FI_THREAD_SAFE\n");
-		return -FI_EOPNOTSUPP;
-	}
-	return 0;
-}
-
 static int xpu_ctx_open(struct fid_domain *fid, struct fi_xpu_attr *attr,
 			struct fid_xpu_ctx **opened, void *context)
 {
@@ -153,7 +139,7 @@ static int xpu_ctx_open(struct fid_domain *fid, struct fi_xpu_attr *attr,
 	if (!attr || !opened || !fid || !xpu_ours(&fid->fid, FI_CLASS_DOMAIN))
 		return -FI_EINVAL;
 	domain = domain_of(&fid->fid);
-	ret = xpu_ctx_check(domain);
+	ret = proxy_may_serve(domain);
 	if (ret)
 		return ret;
 	ctx = calloc(1, sizeof *ctx);
@@ -244,14 +230,9 @@ static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
 static int xpu_ops_target_add(struct fid_ep *ep, const struct fi_p2p_xpu_target *target,
 			      uint32_t *number)
 {
-	struct fid_export *export;
-
 	if (!ep || !target || !number || !xpu_ours(&ep->fid, FI_CLASS_EP))
 		return -FI_EINVAL;
-	export = ep_of(&ep->fid)->export;
-	if (!export)
-		return -FI_EINVAL;
-	return xpu_target_add(container_of(export, struct xpu_ep, export), target, number);
+	return xpu_target_add(ep_of(&ep->fid), target, number);
 }
 
 /* Gives 8 bytes to who has room for them. */

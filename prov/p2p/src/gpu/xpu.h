@@ -146,7 +146,7 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *cq, uint64_t flags,
 		  struct fid_xpu_cq *xpu);
 int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *cntr, uint64_t flags,
 		    struct fid_xpu_cntr *xpu);
-int xpu_target_add(struct xpu_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number);
+int xpu_target_add(struct p2p_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number);
 
 /* @len bytes of shared host memory; NULL: there are none, which is logged */
 struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len);
@@ -161,15 +161,17 @@ bool xpu_cntr_look(struct xpu_cntr *cntr);
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context);
 
 /*
- * Posts an operation. 0, -FI_EAGAIN for later, or an error that nobody knows of yet
+ * Posts an operation of an exported endpoint, or one with all of its arguments of any endpoint. 0,
+ * -FI_EAGAIN for later, or an error that nobody knows of yet
  */
+int xpu_op_post_full(struct p2p_ep *ep, const struct ring_op *op);
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op);
 
 /* Changes a counter as a kernel wants. 0 or a negative error */
 int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op);
 
 /* An operation has failed before it began: its queue and its counter tell. */
-void xpu_op_fail(struct xpu_ep *ep, const struct ring_op *op, int error);
+void xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error);
 
 /* The bytes of a ring's shared memory, and where its parts are at @host. Sets @dev for kernels. */
 size_t xpu_ring_bytes(size_t size);

@@ -42,7 +42,7 @@ static void xpu_cntr_end(struct fid_export *export)
 	__atomic_store_n(&cntr->count->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(cntr->ctx->proxy);
 	LIST_REMOVE(cntr, entry);
-	cntr->cntr->export = NULL;
+	fid_export_remove(export);
 	proxy_release(cntr->ctx->proxy);
 	free(cntr);
 }
@@ -75,7 +75,7 @@ int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *fid, uint64_t flags,
 		return -FI_EBADFLAGS;
 	if (p2p_cntr->domain != ctx->domain)
 		return -FI_EINVAL;
-	if (p2p_cntr->export)
+	if (fid_export_find(&p2p_cntr->exports, xpu_cntr_end))
 		return -FI_EBUSY;
 	cntr = calloc(1, sizeof *cntr);
 	if (!cntr)
@@ -91,7 +91,7 @@ int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *fid, uint64_t flags,
 	*xpu = (struct fid_xpu_cntr){
 		{FI_CLASS_CNTR, FI_XPU_PROV_P2P, (uintptr_t) cntr->shared->state}};
 	proxy_hold(ctx->proxy);
-	p2p_cntr->export = &cntr->export;
+	fid_export_add(&p2p_cntr->exports, &cntr->export);
 	LIST_INSERT_HEAD(&ctx->cntrs, cntr, entry);
 	proxy_release(ctx->proxy);
 	return 0;

@@ -57,7 +57,7 @@ static void xpu_cq_end(struct fid_export *export)
 	__atomic_store_n(cq->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(cq->ctx->proxy);
 	LIST_REMOVE(cq, entry);
-	cq->cq->export = NULL;
+	fid_export_remove(export);
 	proxy_release(cq->ctx->proxy);
 	free(cq);
 }
@@ -108,7 +108,7 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *fid, uint64_t flags,
 		return -FI_EBADFLAGS;
 	if (p2p_cq->domain != ctx->domain)
 		return -FI_EINVAL;
-	if (p2p_cq->export)
+	if (fid_export_find(&p2p_cq->exports, xpu_cq_end))
 		return -FI_EBUSY;
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
@@ -124,7 +124,7 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *fid, uint64_t flags,
 	*xpu = (struct fid_xpu_cq){
 		{FI_CLASS_CQ, FI_XPU_PROV_P2P, (uintptr_t) cq->shared->state}};
 	proxy_hold(ctx->proxy);
-	p2p_cq->export = &cq->export;
+	fid_export_add(&p2p_cq->exports, &cq->export);
 	LIST_INSERT_HEAD(&ctx->cqs, cq, entry);
 	proxy_release(ctx->proxy);
 	return 0;

@@ -31,7 +31,7 @@ static bool xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 		if (ret == -FI_EAGAIN)
 			return i;
 		if (ret)
-			xpu_op_fail(ep, &op, ret);
+			xpu_op_fail(ep->ep, &op, ret);
 		ring_next(&ring->ring);
 	}
 	return true;
@@ -64,32 +64,6 @@ bool xpu_ep_look(struct xpu_ep *ep)
 	return moved;
 }
 
-/* ---- targets ---- */
-
-int xpu_target_add(struct xpu_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number)
-{
-	const uint64_t mark = ep->ep->domain->xfer.key_mark;
-	struct fi_p2p_xpu_target *grown;
-	int ret = -FI_ENOSPC;
-
-	proxy_hold(ep->ctx->proxy);
-	if (ep->target_count == FI_P2P_XPU_TARGETS)
-		goto release;
-	ret = -FI_ENOMEM;
-	grown = realloc(ep->targets, (ep->target_count + 1) * sizeof *grown);
-	if (!grown)
-		goto release;
-	ep->targets = grown;
-	if (ep->target_count && (grown[0].key ^ target->key) & mark)
-		ep->mixed = true;
-	grown[ep->target_count] = *target;
-	*number = ep->target_count++;
-	ret = 0;
-release:
-	proxy_release(ep->ctx->proxy);
-	return ret;
-}
-
 /* ---- export ---- */
 
 static void xpu_ep_free(struct xpu_ep *ep)
@@ -109,7 +83,7 @@ static void xpu_ep_end(struct fid_export *export)
 	__atomic_store_n(ep->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(ctx->proxy);
 	LIST_REMOVE(ep, entry);
-	ep->ep->export = NULL;
+	fid_export_remove(export);
 	for (int i = 0; i < 2; i++)
 		ep->ep->own[i].kept = false;
 	SLIST_INIT(&ctx->free);
@@ -197,7 +171,7 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 		return -FI_EBADFLAGS;
 	if (p2p_ep->domain != ctx->domain || !p2p_ep->xfer.layered)
 		return -FI_EINVAL;
-	if (p2p_ep->export)
+	if (fid_export_find(&p2p_ep->exports, xpu_ep_end))
 		return -FI_EBUSY;
 	if (!xpu_ep_bound_here(ctx, p2p_ep)) {
 		P2P_WARN(
@@ -220,8 +194,40 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 	proxy_hold(ctx->proxy);
 	for (int i = 0; i < 2; i++)
 		p2p_ep->own[i].kept = p2p_ep->own[i].core;
-	p2p_ep->export = &ep->export;
+	fid_export_add(&p2p_ep->exports, &ep->export);
 	LIST_INSERT_HEAD(&ctx->eps, ep, entry);
 	proxy_release(ctx->proxy);
 	return 0;
+}
+
+/* ---- targets ---- */
+
+int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target,
+		   uint32_t *number)
+{
+	const uint64_t mark = p2p_ep->domain->xfer.key_mark;
+	struct fid_export *export = fid_export_find(&p2p_ep->exports, xpu_ep_end);
+	struct fi_p2p_xpu_target *grown;
+	struct xpu_ep *ep;
+	int ret = -FI_ENOSPC;
+
+	if (!export)
+		return -FI_EINVAL;
+	ep = container_of(export, struct xpu_ep, export);
+	proxy_hold(ep->ctx->proxy);
+	if (ep->target_count == FI_P2P_XPU_TARGETS)
+		goto release;
+	ret = -FI_ENOMEM;
+	grown = realloc(ep->targets, (ep->target_count + 1) * sizeof *grown);
+	if (!grown)
+		goto release;
+	ep->targets = grown;
+	if (ep->target_count && (grown[0].key ^ target->key) & mark)
+		ep->mixed = true;
+	grown[ep->target_count] = *target;
+	*number = ep->target_count++;
+	ret = 0;
+release:
+	proxy_release(ep->ctx->proxy);
+	return ret;
 }

@@ -110,22 +110,24 @@ static ssize_t xpu_post_atomic(struct fid_ep *ep, const struct ring_op *op)
 	}
 }
 
-static ssize_t xpu_post_full(struct fid_ep *ep, const struct ring_op *op)
+int xpu_op_post_full(struct p2p_ep *p2p_ep, const struct ring_op *op)
 {
+	struct fid_ep *ep = &p2p_ep->fid;
+
 	switch (op->op) {
 	case FI_P2P_XPU_OP_SEND:
 	case FI_P2P_XPU_OP_RECV:
-		return xpu_post_msg(ep, op, op->op == FI_P2P_XPU_OP_RECV);
+		return (int) xpu_post_msg(ep, op, op->op == FI_P2P_XPU_OP_RECV);
 	case FI_P2P_XPU_OP_TSEND:
 	case FI_P2P_XPU_OP_TRECV:
-		return xpu_post_tagged(ep, op, op->op == FI_P2P_XPU_OP_TRECV);
+		return (int) xpu_post_tagged(ep, op, op->op == FI_P2P_XPU_OP_TRECV);
 	case FI_P2P_XPU_OP_WRITE:
 	case FI_P2P_XPU_OP_READ:
-		return xpu_post_rma(ep, op, op->op == FI_P2P_XPU_OP_READ);
+		return (int) xpu_post_rma(ep, op, op->op == FI_P2P_XPU_OP_READ);
 	case FI_P2P_XPU_OP_ATOMIC:
 	case FI_P2P_XPU_OP_FETCH:
 	case FI_P2P_XPU_OP_COMPARE:
-		return xpu_post_atomic(ep, op);
+		return (int) xpu_post_atomic(ep, op);
 	default:
 		return -FI_EINVAL;
 	}
@@ -193,7 +195,7 @@ static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
 {
 	if (op->kind == FI_P2P_XPU_KIND_OP)
-		return (int) xpu_post_full(&ep->ep->fid, op);
+		return xpu_op_post_full(ep->ep, op);
 	if (op->kind > FI_P2P_XPU_KIND_ADD || op->target >= ep->target_count)
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
@@ -239,15 +241,15 @@ static uint64_t xpu_op_kind(const struct ring_op *op)
 		       : FI_WRITE;
 }
 
-void xpu_op_fail(struct xpu_ep *ep, const struct ring_op *op, int error)
+void xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
 {
 	const uint64_t kind = xpu_op_kind(op);
-	struct xfer_ep *xfer_ep = &ep->ep->xfer;
+	struct xfer_ep *xfer_ep = &ep->xfer;
 	struct xfer_cq *cq = kind == FI_RECV ? xfer_ep->rxcq : xfer_ep->txcq;
 	struct core_comp comp = {.flags = kind, .src = FI_ADDR_NOTAVAIL, .err = -error};
 
-	P2P_WARN("a kernel's operation (kind %u, number %u) is refused: %s\n", op->kind, op->op,
-		 fi_strerror(-error));
+	P2P_WARN("an operation of the GPU's (kind %u, number %u) is refused: %s\n", op->kind,
+		 op->op, fi_strerror(-error));
 	if (op->kind == FI_P2P_XPU_KIND_OP) {
 		comp.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]);
 		comp.buf = xpu_ptr(op->word[FI_P2P_XPU_W_BUF]);

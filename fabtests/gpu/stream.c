@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_stream: operations that begin when a CUDA stream gets there, and streams that wait for them
+ * (FI_P2P_STREAM_OPS). The host puts everything into a stream, and waits once in the end. Then the
+ * same from a graph that is launched again and again; and what goes wrong.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fi_ext_p2p.h>
+
+#include "ft_test.h"
+
+#define ROUNDS 40
+#define LARGEST ((size_t) 300001)
+#define REPLAYS 12
+#define TAG 77
+
+/* ---- the driver's calls; handles are pointers ---- */
+
+static struct {
+	int (*stream_create)(void **stream, unsigned int flags);
+	int (*stream_destroy)(void *stream);
+	int (*synchronize)(void *stream);
+	int (*set)(uintptr_t dst, unsigned char value, size_t count, void *stream);
+	int (*copy)(uintptr_t dst, uintptr_t src, size_t len, void *stream);
+	int (*capture_begin)(void *stream, int mode);
+	int (*capture_end)(void *stream, void **graph);
+	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+	int (*launch)(void *exec, void *stream);
+	int (*exec_destroy)(void *exec);
+	int (*graph_destroy)(void *graph);
+} cu;
+
+static const struct ft_symbol symbols[] = {
+	{"cuStreamCreate", &cu.stream_create},
+	{"cuStreamDestroy_v2", &cu.stream_destroy},
+	{"cuStreamSynchronize", &cu.synchronize},
+	{"cuMemsetD8Async", &cu.set},
+	{"cuMemcpyDtoDAsync_v2", &cu.copy},
+	{"cuStreamBeginCapture_v2", &cu.capture_begin},
+	{"cuStreamEndCapture", &cu.capture_end},
+	{"cuGraphInstantiateWithFlags", &cu.instantiate},
+	{"cuGraphLaunch", &cu.launch},
+	{"cuGraphExecDestroy", &cu.exec_destroy},
+	{"cuGraphDestroy", &cu.graph_destroy},
+};
+
+#define STREAM_NON_BLOCKING 1
+#define CAPTURE_THREAD 1
+
+#define CU(call) FT_TRY(ft_cuda_check(cu.call, #call))
+
+/**
+ * struct side - one of the ranks.
+ * @out, @in:	what is sent, and received
+ * @log:	a copy of what each round has received
+ */
+struct side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct fid_cntr *tx, *rx;
+	struct ft_buf out, in, log;
+	fi_addr_t peer;
+	void *stream;
+	uint64_t there, key;
+};
+
+static uintptr_t at(const struct ft_buf *buf, size_t offset)
+{
+	return (uintptr_t) buf->addr + offset;
+}
+
+/* ---- opening ---- */
+
+static int open_cntr(struct ft_ctx *ctx, uint64_t flags, struct fid_cntr **cntr)
+{
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
+	int ret = fi_cntr_open(ctx->domain, &attr, cntr, NULL);
+
+	if (ret || !flags)
+		return ret ? ft_fail(ret, "fi_cntr_open", "counter") : 0;
+	ret = fi_ep_bind(ctx->ep, &(*cntr)->fid, flags);
+	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
+}
+
+static int open_cntrs(struct ft_ctx *ctx)
+{
+	struct side *side = ctx->test;
+
+	FT_TRY(open_cntr(ctx, FI_SEND | FI_WRITE, &side->tx));
+	return open_cntr(ctx, FI_RECV | FI_READ, &side->rx);
+}
+
+static int share(struct side *side)
+{
+	const int fd = side->proc->fd[!side->proc->rank];
+	uint64_t mine[2], theirs[2];
+
+	FT_TRY(ft_buf_share(&side->ctx, &side->in, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	mine[0] = side->in.base;
+	mine[1] = side->in.key;
+	FT_TRY(ft_oob_send(fd, mine, sizeof(mine)));
+	FT_TRY(ft_oob_recv(fd, theirs, sizeof(theirs), side->proc->opts.timeout));
+	side->there = theirs[0];
+	side->key = theirs[1];
+	return 0;
+}
+
+static int side_open(struct side *side, struct ft_proc *proc)
+{
+	int count;
+
+	side->proc = proc;
+	FT_TRY(ft_cuda_devices(&count));
+	if (proc->rank < count)
+		proc->opts.device = proc->rank;
+	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
+	FT_TRY(ft_test_hints(proc, &side->ctx));
+	side->ctx.hints->caps |= FI_RMA;
+	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
+	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
+	side->ctx.mr_access = FI_READ | FI_WRITE;
+	side->ctx.prepare = open_cntrs;
+	side->ctx.test = side;
+	FT_TRY(ft_test_open(proc, &side->ctx));
+	FT_TRY(ft_test_connect(proc, &side->ctx));
+	side->peer = side->ctx.peer[!proc->rank];
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->out, FI_HMEM_CUDA, LARGEST));
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->in, FI_HMEM_CUDA, LARGEST));
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->log, FI_HMEM_CUDA, ROUNDS * LARGEST));
+	CU(stream_create(&side->stream, STREAM_NON_BLOCKING));
+	return share(side);
+}
+
+static int side_close(struct side *side)
+{
+	CU(stream_destroy(side->stream));
+	FT_TRY(fi_close(&side->ctx.ep->fid));
+	side->ctx.ep = NULL;
+	FT_TRY(fi_close(&side->tx->fid));
+	FT_TRY(fi_close(&side->rx->fid));
+	ft_buf_free(&side->out);
+	ft_buf_free(&side->in);
+	ft_buf_free(&side->log);
+	return ft_close(&side->ctx);
+}
+
+/* ---- what a stream does ---- */
+
+static unsigned char content(int rank, size_t round)
+{
+	return (unsigned char) (1 + round + 100 * (size_t) rank);
+}
+
+static int put_send(struct side *side, size_t len)
+{
+	int ret = fi_p2p_stream_tsend(side->ctx.ep, side->out.addr, len, side->out.desc,
+				      side->peer, TAG, NULL, side->stream);
+
+	return ret ? ft_fail(ret, "fi_p2p_stream_tsend", "%zu bytes", len) : 0;
+}
+
+static int put_recv(struct side *side, size_t len)
+{
+	int ret = fi_p2p_stream_trecv(side->ctx.ep, side->in.addr, len, side->in.desc,
+				      side->peer, TAG, 0, NULL, side->stream);
+
+	return ret ? ft_fail(ret, "fi_p2p_stream_trecv", "%zu bytes", len) : 0;
+}
+
+static int put_wait(struct side *side, struct fid *fid, uint64_t threshold)
+{
+	int ret = fi_p2p_stream_wait(fid, threshold, side->stream);
+
+	return ret ? ft_fail(ret, "fi_p2p_stream_wait", "%" PRIu64, threshold) : 0;
+}
+
+static int check_log(const struct side *side, size_t rounds, size_t len, const char *what)
+{
+	unsigned char *log = malloc(rounds * len);
+	size_t wrong = 0;
+
+	FT_CHECK(log, "no memory for %zu bytes", rounds * len);
+	FT_TRY(side->log.ops->from(log, side->log.addr, rounds * len));
+	while (wrong < rounds * len && log[wrong] == content(!side->proc->rank, wrong / len))
+		wrong++;
+	if (wrong < rounds * len)
+		ft_err("%s: byte %zu of round %zu is 0x%02x", what, wrong % len, wrong / len,
+		       log[wrong]);
+	free(log);
+	return wrong < rounds * len ? -FI_EOTHER : 0;
+}
+
+/* ---- scenes ---- */
+
+/* Both send and receive at once. The host waits when all is in the stream. */
+static int scene_exchange(struct side *side, size_t len)
+{
+	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
+
+	for (size_t i = 0; i < ROUNDS; i++) {
+		CU(set(at(&side->out, 0), content(side->proc->rank, i), len, side->stream));
+		FT_TRY(put_recv(side, len));
+		FT_TRY(put_send(side, len));
+		FT_TRY(put_wait(side, &side->tx->fid, sent + i + 1));
+		FT_TRY(put_wait(side, &side->rx->fid, received + i + 1));
+		CU(copy(at(&side->log, i * len), at(&side->in, 0), len, side->stream));
+	}
+	CU(synchronize(side->stream));
+	FT_TRY(ft_meet(side->proc));
+	return check_log(side, ROUNDS, len, "exchanged");
+}
+
+/* Each writes to the other, and tells it by a message. */
+static int scene_write(struct side *side, size_t len)
+{
+	struct fi_p2p_stream_op op = {
+		.kind = FI_P2P_STREAM_WRITE,
+		.flags = FI_DELIVERY_COMPLETE,
+		.buf = side->out.addr,
+		.len = len,
+		.desc = side->out.desc,
+		.peer = side->peer,
+		.addr = side->there,
+		.key = side->key,
+	};
+	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
+	int ret;
+
+	CU(set(at(&side->out, 0), content(side->proc->rank, 0), len, side->stream));
+	ret = fi_p2p_stream_post(side->ctx.ep, &op, side->stream);
+	if (ret)
+		return ft_fail(ret, "fi_p2p_stream_post", "write");
+	FT_TRY(put_wait(side, &side->tx->fid, sent + 1));
+	ret = fi_p2p_stream_trecv(side->ctx.ep, side->log.addr, 1, side->log.desc, side->peer,
+				  TAG, 0, NULL, side->stream);
+	FT_CHECK(!ret, "fi_p2p_stream_trecv: %d", ret);
+	FT_TRY(put_send(side, 1));
+	FT_TRY(put_wait(side, &side->tx->fid, sent + 2));
+	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
+	CU(copy(at(&side->log, 0), at(&side->in, 0), len, side->stream));
+	CU(synchronize(side->stream));
+	FT_TRY(ft_meet(side->proc));
+	return check_log(side, 1, len, "written");
+}
+
+/* A stream waits for completions, which the host reads afterwards. */
+static int scene_queue(struct side *side)
+{
+	struct fi_p2p_stream_op op = {
+		.kind = FI_P2P_STREAM_TRECV,
+		.flags = FI_COMPLETION,
+		.buf = side->in.addr,
+		.len = 1000,
+		.desc = side->in.desc,
+		.peer = side->peer,
+		.tag = TAG,
+		.context = side,
+	};
+	struct fi_cq_tagged_entry entry;
+	int ret;
+
+	CU(set(at(&side->out, 0), content(side->proc->rank, 0), 1000, side->stream));
+	ret = fi_p2p_stream_post(side->ctx.ep, &op, side->stream);
+	FT_CHECK(!ret, "fi_p2p_stream_post: %d", ret);
+	FT_TRY(put_send(side, 1000));
+	FT_TRY(put_wait(side, &side->ctx.cq->fid, 1));
+	CU(copy(at(&side->log, 0), at(&side->in, 0), 1000, side->stream));
+	CU(synchronize(side->stream));
+	FT_CHECK(fi_cq_read(side->ctx.cq, &entry, 1) == 1, "no completion is there");
+	FT_CHECK(entry.op_context == side && entry.len == 1000 && entry.tag == TAG,
+		 "a completion of %zu bytes", entry.len);
+	FT_TRY(check_log(side, 1, 1000, "received"));
+	return ft_meet(side->proc);
+}
+
+/* A graph exchanges what lies in @out, and the host changes that between launches. */
+static int scene_graph(struct side *side, size_t len)
+{
+	const uint64_t sent = fi_cntr_read(side->tx);
+	void *graph = NULL, *exec = NULL;
+
+	CU(capture_begin(side->stream, CAPTURE_THREAD));
+	FT_TRY(put_recv(side, len));
+	FT_TRY(put_send(side, len));
+	FT_CHECK(fi_p2p_stream_wait(&side->ctx.cq->fid, 1, side->stream) == -FI_EOPNOTSUPP,
+		 "a graph waits for a queue");
+	FT_TRY(put_wait(side, &side->tx->fid, 1));
+	FT_TRY(put_wait(side, &side->rx->fid, 1));
+	CU(copy(at(&side->log, 0), at(&side->in, 0), len, side->stream));
+	CU(capture_end(side->stream, &graph));
+	CU(instantiate(&exec, graph, 0));
+	CU(graph_destroy(graph));
+	for (size_t i = 0; i < REPLAYS; i++) {
+		CU(set(at(&side->out, 0), content(side->proc->rank, 0) + (unsigned char) i, len,
+		       side->stream));
+		CU(launch(exec, side->stream));
+		CU(set(at(&side->in, 0), 0, len, side->stream));
+	}
+	CU(synchronize(side->stream));
+	FT_CHECK(fi_cntr_read(side->tx) == sent + REPLAYS, "%d launches have sent %" PRIu64,
+		 REPLAYS, fi_cntr_read(side->tx) - sent);
+	/* of the last one */
+	CU(set(at(&side->out, 0), content(side->proc->rank, 0), len, side->stream));
+	CU(launch(exec, side->stream));
+	CU(synchronize(side->stream));
+	FT_TRY(check_log(side, 1, len, "by a graph"));
+	CU(exec_destroy(exec));
+	return ft_meet(side->proc);
+}
+
+/* What fails is told, and no stream is held for ever. */
+static int scene_errors(struct side *side)
+{
+	struct fi_cq_tagged_entry entry;
+	struct fi_cq_err_entry error = {0};
+	struct fid_cntr *other;
+	ssize_t got;
+	int ret;
+
+	/* this bit of the tag is the provider's */
+	ret = fi_p2p_stream_tsend(side->ctx.ep, side->out.addr, 8, side->out.desc, side->peer,
+				  ~0ULL, side, side->stream);
+	FT_CHECK(!ret, "fi_p2p_stream_tsend: %d", ret);
+	FT_TRY(put_wait(side, &side->tx->fid, UINT64_MAX));
+	CU(synchronize(side->stream));
+	FT_CHECK(fi_cntr_readerr(side->tx) == 1, "%" PRIu64 " errors are counted",
+		 fi_cntr_readerr(side->tx));
+	got = fi_cq_read(side->ctx.cq, &entry, 1);
+	FT_CHECK(got == -FI_EAVAIL, "fi_cq_read: %zd", got);
+	got = fi_cq_readerr(side->ctx.cq, &error, 0);
+	FT_CHECK(got == 1 && error.op_context == side && error.err == FI_EINVAL,
+		 "fi_cq_readerr: %zd, error %d", got, error.err);
+	FT_TRY(fi_cntr_seterr(side->tx, 0));
+	/* what is waited for is closed */
+	FT_TRY(open_cntr(&side->ctx, 0, &other));
+	FT_TRY(put_wait(side, &other->fid, 5));
+	FT_TRY(fi_close(&other->fid));
+	CU(synchronize(side->stream));
+	FT_CHECK(fi_p2p_stream_post(side->ctx.ep, NULL, side->stream) == -FI_EINVAL,
+		 "no operation is posted");
+	return ft_meet(side->proc);
+}
+
+static int run(struct ft_proc *proc)
+{
+	static const size_t lens[] = {1, 4096, LARGEST};
+	struct side side = {0};
+
+	if (proc->opts.iface != FI_HMEM_CUDA)
+		return ft_skip("for CUDA memory (-D cuda)");
+	FT_TRY(side_open(&side, proc));
+	for (size_t i = 0; i < FT_COUNT(lens); i++) {
+		FT_TRY(scene_exchange(&side, lens[i]));
+		FT_TRY(scene_write(&side, lens[i]));
+		FT_TRY(scene_graph(&side, lens[i]));
+	}
+	FT_TRY(scene_queue(&side));
+	FT_TRY(scene_errors(&side));
+	return side_close(&side);
+}
+
+int main(int argc, char **argv)
+{
+	const struct ft_test test = {
+		.purpose = "CUDA streams that send, receive, write and wait.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
