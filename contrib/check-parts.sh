@@ -241,11 +241,16 @@ installs() {
 installed_files='
 	lib/libfabric/libp2p-fi.so
 	lib/libfabric/libp2p_hook-fi.so
+	lib/libp2p-buffer.so
+	lib/libp2p-buffer.so.0
+	lib/libp2p-buffer.so.0.0.0
 	include/rdma/fi_ext_p2p.h
+	include/rdma/fi_p2p_buffer.h
 	include/rdma/fi_p2p_xpu.h
 	include/rdma/fi_p2p_xpu_abi.h
 	include/rdma/fi_p2p_xpu_device.h
 	include/rdma/fi_p2p_xpu_port.h
+	share/man/man3/fi_p2p_buffer.3
 	share/man/man3/fi_p2p_stream.3
 	share/man/man3/fi_p2p_xpu.3
 	share/man/man7/fi_p2p.7
@@ -261,7 +266,10 @@ installed_files='
 
 # No more and no less; libtool's own files do no harm.
 only_these_installed() {
-	diff <(xargs -n 1 <<<"$installed_files" | sort) \
+	local pages
+
+	pages=$(sed -n 's|^	\(p2p_buffer_.*\.3\).*|share/man/man3/\1|p' "$top/man/Makefile.include")
+	diff <(xargs -n 1 <<<"$installed_files $pages" | sort) \
 		<(cd "$base/dest/usr" && find . ! -type d ! -name '*.la' | sed 's|^\./||' | sort)
 }
 

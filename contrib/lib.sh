@@ -8,7 +8,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
 me=${0##*/}
 
 # The folders of prov/p2p/src, from the lowest to the highest: a folder is a rank.
-src_folders="base dev mem path xfer proto fid gpu"
+src_folders="base dev mem path xfer proto fid gpu buffer"
 
 say() {
 	printf '%s\n' "$*"
