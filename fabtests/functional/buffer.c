@@ -282,6 +282,18 @@ static bool may_be_unreachable(const struct side *side, size_t kind)
 	return kind && (ft_hook_active() || !ft_is_p2p(&side->ctx));
 }
 
+/* What the library says has to be what the endpoint says of the same memory. */
+static int check_gpudirect(const struct side *side, size_t kind, const struct part *part,
+			   bool said)
+{
+	const struct ft_buf buf = {.addr = part->data};
+	const int path = ft_path(side->ctx.ep, &buf, part->size);
+
+	FT_CHECK(said == (kind && path == FI_P2P_PATH_PEER), "is it GPUDirect: %d, path %d",
+		 said, path);
+	return 0;
+}
+
 static int tell(struct side *side, size_t kind, const struct part *part, struct told *told)
 {
 	size_t len = sizeof(told->id);
@@ -289,7 +301,8 @@ static int tell(struct side *side, size_t kind, const struct part *part, struct 
 
 	told->len = ret ? ret : (int64_t) len;
 	ret = p2p_buffer_is_gpudirect(part->view);
-	FT_CHECK(ret == 0 || (ret == 1 && kind), "is it GPUDirect: %d", ret);
+	FT_CHECK(ret == 0 || ret == 1, "p2p_buffer_is_gpudirect: %d", ret);
+	FT_TRY(check_gpudirect(side, kind, part, ret));
 	told->gpudirect = (uint64_t) ret;
 	FT_CHECK(told->len > 0 || may_be_unreachable(side, kind), "no id: %s",
 		 fi_strerror((int) -told->len));
