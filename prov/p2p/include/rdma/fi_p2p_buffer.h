@@ -209,7 +209,8 @@ void *p2p_buffer_desc(const struct p2p_buffer *buffer);
  * @buffer:	a local buffer or view
  *
  * ofi_p2p and FI_HOOK=p2p are asked for the path of the memory, by FI_P2P_STATS_OPS
- * (rdma/fi_ext_p2p.h). Of another provider it is told if it registered the memory and has FI_MR_HMEM,
+ * (rdma/fi_ext_p2p.h). Memory of the application's of at most 4096 bytes counts as copied, as messages
+ * of that length are. Of another provider it is told if it registered the memory and has FI_MR_HMEM,
  * the mode of those that pin GPU memory.
  *
  * Returns 1 or 0, or -FI_EINVAL if @buffer is NULL or released. It is 0 for host memory and for

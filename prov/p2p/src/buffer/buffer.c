@@ -7,6 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* What ofi_p2p takes for a short message is 4096 bytes or less: fi_p2p(7), FI_P2P_PATH. */
+#define GPU_ROOM_MIN 8192
+
 #define MR_BASIC_BITS (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
 
 /* ---- contexts ---- */
@@ -119,6 +122,12 @@ static int host_alloc(size_t size, void **data)
 		return -FI_ENOMEM;
 	*data = new;
 	return 0;
+}
+
+/* As much of a GPU's is allocated as makes no short message. So its path can be asked for. */
+static size_t gpu_room(size_t size)
+{
+	return size < GPU_ROOM_MIN ? GPU_ROOM_MIN : size;
 }
 
 /* Gives back what the memory is made of. */
@@ -275,7 +284,7 @@ int p2p_buffer_alloc(struct p2p_buffer_context *context, int gpu, size_t size,
 	if (gpu != P2P_BUFFER_HOST)
 		ret = buffer_gpu_find(gpu, &memory->ops);
 	if (!ret)
-		ret = memory->ops ? memory->ops->alloc(gpu, size, &data)
+		ret = memory->ops ? memory->ops->alloc(gpu, gpu_room(size), &data)
 				  : host_alloc(size, &data);
 	if (ret) {
 		memory_free(memory);
@@ -397,9 +406,11 @@ int p2p_buffer_is_gpudirect(struct p2p_buffer *buffer)
 	context = memory->context;
 	if (!memory->ops || !memory->direct)
 		return 0;
-	/* The way of short messages, and so of short views, may be another one. */
+	/* Of the memory, and not of a view of it, as short messages have a way of their own. */
 	if (context->stats)
-		return !context->stats->path(&context->ep->fid, memory->data, memory->size,
+		return !context->stats->path(&context->ep->fid, memory->data,
+					     memory->owned ? gpu_room(memory->size)
+							   : memory->size,
 					     &path, reason, sizeof reason) &&
 		       path == FI_P2P_PATH_PEER;
 	return memory->reg.mr && context->mr_mode & FI_MR_HMEM;
