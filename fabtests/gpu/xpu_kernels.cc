@@ -235,6 +235,52 @@ __device__ static void xpu_wait(struct xpu_args args)
 	fi_p2p_xpu_cntr_wait(&args.rx, ~0ULL, -1, args.scope);
 }
 
+/* ---- for measurements ---- */
+
+__device__ static void xpu_issue(struct xpu_args args)
+{
+	uint64_t begin = fi_p2p_xpu_now();
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.count && !ret; i++)
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
+					      FI_P2P_XPU_NO_FENCE, args.scope));
+	if (args.kernel == XPU_ISSUE)
+		args.result[xpu_block()] = (fi_p2p_xpu_now() - begin) * 1000 / args.count;
+	if (!xpu_block())
+		fi_p2p_xpu_cntr_wait(&args.tx, args.base + args.count * args.blocks,
+				     args.timeout, args.scope);
+	if (args.kernel == XPU_RATE)
+		args.result[xpu_block()] = fi_p2p_xpu_now() - begin;
+}
+
+__device__ static void xpu_ping(struct xpu_args args)
+{
+	uint64_t begin = fi_p2p_xpu_now();
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= args.count && !ret; i++) {
+		for (int turn = 0; turn < 2 && !ret; turn++) {
+			if (turn != !args.first) {
+				while (fi_p2p_xpu_load(args.signal) < i &&
+				       !fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
+					gpu_spin();
+				continue;
+			}
+			if (args.len)
+				XPU_RETRY(ret,
+					  fi_p2p_xpu_put(&args.ep, args.target, 0, 0,
+							 (uint32_t) args.len, 0, args.scope));
+			if (!ret)
+				XPU_RETRY(ret,
+					  fi_p2p_xpu_signal_set(&args.ep, args.signal_target, 0,
+								i, FI_P2P_XPU_NO_FENCE,
+								args.scope));
+		}
+	}
+	args.result[0] = ret ? 0 : fi_p2p_xpu_now() - begin;
+}
+
 __global__ static void xpu_run(struct xpu_args args)
 {
 	switch (args.kernel) {
@@ -259,6 +305,13 @@ __global__ static void xpu_run(struct xpu_args args)
 	case XPU_NOBODY:
 		xpu_wrong(args);
 		break;
+	case XPU_ISSUE:
+	case XPU_RATE:
+		xpu_issue(args);
+		break;
+	case XPU_PING:
+		xpu_ping(args);
+		break;
 	case XPU_WAIT:
 		xpu_wait(args);
 		break;
@@ -280,6 +333,11 @@ int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int th
 int xpu_join(int device)
 {
 	return (int) cudaDeviceSynchronize();
+}
+
+int xpu_pin(void *addr, size_t len)
+{
+	return (int) cudaHostRegister(addr, len, cudaHostRegisterMapped);
 }
 
 #else
@@ -320,6 +378,12 @@ int xpu_join(int device)
 	}
 	sync = (sync_fn *) dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSynchronize");
 	return sync ? sync() : -1;
+}
+
+/* A kernel of the emulator has a snapshot of memory that is not shared. */
+int xpu_pin(void *addr, size_t len)
+{
+	return -1;
 }
 
 #endif

@@ -29,6 +29,9 @@ enum xpu_kernel {
 	XPU_NOBODY, /* a put to a target that there is not */
 	XPU_WAIT,   /* waits for what never comes, until the counter is no longer exported */
 	XPU_COUNT,  /* changes a counter by its own ring */
+	XPU_ISSUE,  /* puts, as fast as it can; the result is the time of one [ps] */
+	XPU_RATE,   /* the same from all blocks; the result is the time of all [ns] */
+	XPU_PING, /* as XPU_SIGNAL, without looking at bytes; the result is the time of all [ns] */
 	XPU_KERNELS
 };
 
@@ -65,6 +68,9 @@ struct xpu_args {
 int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int threads,
 	       int device);
 int xpu_join(int device);
+
+/* Lets kernels of the current GPU use memory of the host, at the same address. 0 or an error */
+int xpu_pin(void *addr, size_t len);
 
 #ifdef __cplusplus
 }

@@ -77,18 +77,27 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_leave(int scope, int result)
 FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
 					 const uint64_t *closed, uint64_t *position)
 {
-	uint64_t at = exclusive ? ring->head : *(volatile uint64_t *) &ring->head, seen;
+	uint64_t at, seen;
 
+	/* plain loads: nobody else changes these, so that the cache serves them */
+	if (exclusive) {
+		at = ring->head;
+		if (at - ring->done >= ring->size) {
+			ring->done = fi_p2p_xpu_load(ring->tail);
+			if (at - ring->done >= ring->size)
+				return fi_p2p_xpu_load(closed) ? -FI_ECANCELED : -FI_EAGAIN;
+		}
+		ring->head = at + 1;
+		*position = at;
+		return 0;
+	}
+	at = *(volatile uint64_t *) &ring->head;
 	for (;;) {
 		if (at - *(volatile uint64_t *) &ring->done >= ring->size) {
 			seen = fi_p2p_xpu_load(ring->tail);
 			*(volatile uint64_t *) &ring->done = seen;
 			if (at - seen >= ring->size)
 				return fi_p2p_xpu_load(closed) ? -FI_ECANCELED : -FI_EAGAIN;
-		}
-		if (exclusive) {
-			ring->head = at + 1;
-			break;
 		}
 		seen = fi_p2p_xpu_swap_if(&ring->head, at, at + 1);
 		if (seen == at)

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What a rank has whose kernels communicate. See xpu_side.h. */
+#include "xpu_side.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define XPU_WAIT_MS 60000
+
+/* What the other side has to know */
+struct shared {
+	uint64_t in, in_key, signal, signal_key;
+};
+
+static int open_cntr(struct ft_ctx *ctx, uint64_t flags, struct fid_cntr **cntr)
+{
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
+	int ret = fi_cntr_open(ctx->domain, &attr, cntr, NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_cntr_open", "counter");
+	ret = fi_ep_bind(ctx->ep, &(*cntr)->fid, flags);
+	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
+}
+
+static int open_cntrs(struct ft_ctx *ctx)
+{
+	struct xpu_side *side = ctx->test;
+
+	FT_TRY(open_cntr(ctx, FI_SEND | FI_WRITE, &side->tx));
+	return open_cntr(ctx, FI_RECV | FI_READ, &side->rx);
+}
+
+static int open_xpu(struct xpu_side *side)
+{
+	struct fi_xpu_attr attr = {
+		.iface = side->proc->opts.iface,
+		.device = (uint64_t) side->proc->opts.device,
+	};
+	struct fi_xpu_ctx_attr about;
+	int ret = fi_open_ops(&side->ctx.domain->fid, FI_P2P_XPU_OPS, 0, (void **) &side->xpu,
+			      NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_open_ops", FI_P2P_XPU_OPS);
+	ret = side->xpu->ctx(side->ctx.domain, &attr, &side->xpu_ctx, NULL);
+	if (ret)
+		return ft_fail(ret, "ctx", "GPU %d", side->proc->opts.device);
+	ret = fi_xpu_ctx_query(side->xpu_ctx, &about);
+	FT_CHECK(!ret && about.av_addr_size == 8 && about.mr_desc_size == 8 &&
+			 about.caps == (FI_XPU_CAP_EP | FI_XPU_CAP_CQ | FI_XPU_CAP_CNTR),
+		 "fi_xpu_ctx_query: %d", ret);
+	return 0;
+}
+
+static int export_all(struct xpu_side *side, uint64_t flags)
+{
+	struct fi_p2p_xpu_ops *xpu = side->xpu;
+	struct xpu_args *args = &side->args;
+	int ret;
+
+	FT_CHECK(xpu->ep_export(side->xpu_ctx, side->ctx.ep, flags, &args->ep) == -FI_EINVAL,
+		 "an endpoint is exported before its queue");
+	ret = xpu->cq_export(side->xpu_ctx, side->ctx.cq, 0, &args->cq);
+	if (!ret)
+		ret = xpu->cntr_export(side->xpu_ctx, side->tx, 0, &args->tx);
+	if (!ret)
+		ret = xpu->cntr_export(side->xpu_ctx, side->rx, 0, &args->rx);
+	if (!ret)
+		ret = xpu->ep_export(side->xpu_ctx, side->ctx.ep, flags, &args->ep);
+	if (ret)
+		return ft_fail(ret, "export", "endpoint, queue or counter");
+	FT_CHECK(xpu->cq_export(side->xpu_ctx, side->ctx.cq, 0, &args->cq) == -FI_EBUSY,
+		 "a queue is exported twice");
+	return 0;
+}
+
+static int raw(struct xpu_side *side)
+{
+	struct fi_p2p_xpu_ops *xpu = side->xpu;
+	struct xpu_args *args = &side->args;
+	size_t len = 4;
+
+	FT_CHECK(xpu->av_lookup2(side->ctx.av, side->ctx.peer[!side->proc->rank], &args->peer,
+				 &len, 0, side->xpu_ctx) == -FI_ETOOSMALL &&
+			 len == 8,
+		 "an address of 8 bytes fits 4");
+	FT_TRY(xpu->av_lookup2(side->ctx.av, side->ctx.peer[!side->proc->rank], &args->peer,
+			       &len, 0, side->xpu_ctx));
+	if (side->out.mr)
+		FT_TRY(xpu->mr_get_desc(side->out.mr, &args->desc, &len, 0, side->xpu_ctx));
+	return 0;
+}
+
+static int target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr, uint64_t key,
+		  uint32_t *number)
+{
+	const struct fi_p2p_xpu_target target = {
+		.buf = buf->addr,
+		.desc = buf->desc,
+		.dest_addr = side->ctx.peer[!side->proc->rank],
+		.addr = addr,
+		.key = key,
+	};
+	int ret = side->xpu->target_add(side->ctx.ep, &target, number);
+
+	return ret ? ft_fail(ret, "target_add", "target") : 0;
+}
+
+/* Tells the peer where it may write, and learns the same. */
+static int share(struct xpu_side *side)
+{
+	const int fd = side->proc->fd[!side->proc->rank];
+	struct shared mine, theirs;
+
+	FT_TRY(ft_buf_share(&side->ctx, &side->in, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	FT_TRY(ft_buf_share(&side->ctx, &side->signal, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	mine = (struct shared){side->in.base, side->in.key, side->signal.base,
+			       side->signal.key};
+	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
+	FT_TRY(ft_oob_recv(fd, &theirs, sizeof(theirs), side->proc->opts.timeout));
+	side->args.there = theirs.in;
+	side->args.key = theirs.in_key;
+	side->there_signal = theirs.signal;
+	side->there_signal_key = theirs.signal_key;
+	FT_TRY(target(side, &side->out, theirs.in, theirs.in_key, &side->args.target));
+	return target(side, &side->out, theirs.signal, theirs.signal_key,
+		      &side->args.signal_target);
+}
+
+/* Kernels that wait for each other had better run at the same time: each rank has a GPU of its own. */
+static int choose_device(struct ft_proc *proc)
+{
+	int count = 1;
+
+	if (proc->opts.iface == FI_HMEM_CUDA)
+		FT_TRY(ft_cuda_devices(&count));
+	if (proc->rank < count)
+		proc->opts.device = proc->rank;
+	return 0;
+}
+
+int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, size_t len,
+		  size_t blocks, bool near)
+{
+	const enum fi_hmem_iface iface = proc->opts.iface;
+
+	side->proc = proc;
+	FT_TRY(choose_device(proc));
+	side->device = iface == FI_HMEM_SYSTEM ? -1 : proc->opts.device;
+	FT_TRY(ft_test_hints(proc, &side->ctx));
+	side->ctx.hints->caps |= FI_RMA | FI_ATOMIC;
+	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
+	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
+	side->ctx.mr_access = FI_READ | FI_WRITE;
+	side->ctx.prepare = open_cntrs;
+	side->ctx.test = side;
+	FT_TRY(ft_test_open(proc, &side->ctx));
+	FT_TRY(ft_test_connect(proc, &side->ctx));
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->out, iface, len));
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->in, iface, len));
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->signal, near ? FI_HMEM_SYSTEM : iface,
+			    XPU_SIGNALS * sizeof(uint64_t)));
+	if (near && side->device >= 0)
+		FT_CHECK(!xpu_pin(side->signal.addr, side->signal.size), "pinning of signals");
+	FT_TRY(ft_buf_alloc(&side->ctx, &side->result, iface, blocks * sizeof(uint64_t)));
+	FT_TRY(open_xpu(side));
+	FT_TRY(export_all(side, flags));
+	FT_TRY(raw(side));
+	FT_TRY(share(side));
+	side->args.buf = side->out.addr;
+	side->args.in = side->in.addr;
+	side->args.signal = (uint64_t *) side->signal.addr;
+	side->args.result = (uint64_t *) side->result.addr;
+	side->args.timeout = XPU_WAIT_MS;
+	side->args.scope = FI_XPU_WORK_GROUP;
+	side->args.first = !proc->rank;
+	return 0;
+}
+
+int xpu_side_take_back(struct xpu_side *side)
+{
+	struct fi_p2p_xpu_ops *xpu = side->xpu;
+	int ret = xpu->unexport(side->xpu_ctx, &side->args.ep.fid);
+
+	if (!ret)
+		ret = xpu->unexport(side->xpu_ctx, &side->args.cq.fid);
+	if (!ret)
+		ret = xpu->unexport(side->xpu_ctx, &side->args.tx.fid);
+	if (!ret)
+		ret = xpu->unexport(side->xpu_ctx, &side->args.rx.fid);
+	return ret ? ft_fail(ret, "unexport", "endpoint, queue or counter") : 0;
+}
+
+int xpu_side_close(struct xpu_side *side)
+{
+	FT_TRY(fi_close(&side->ctx.ep->fid));
+	side->ctx.ep = NULL;
+	FT_TRY(fi_close(&side->tx->fid));
+	FT_TRY(fi_close(&side->rx->fid));
+	ft_buf_free(&side->out);
+	ft_buf_free(&side->in);
+	ft_buf_free(&side->signal);
+	ft_buf_free(&side->result);
+	FT_TRY(fi_close(&side->xpu_ctx->fid));
+	return ft_close(&side->ctx);
+}
+
+int xpu_side_run(struct xpu_side *side, enum xpu_kernel kernel, unsigned int threads,
+		 uint64_t *results)
+{
+	struct xpu_args *args = &side->args;
+	uint64_t result[XPU_BLOCKS_MAX] = {0};
+	const size_t size = args->blocks * sizeof(uint64_t);
+	int ret;
+
+	FT_CHECK(size <= sizeof(result), "%" PRIu64 " blocks", args->blocks);
+	args->kernel = kernel;
+	FT_TRY(side->result.ops->to(side->result.addr, result, size));
+	ret = xpu_launch(args, (unsigned int) args->blocks, threads, side->device);
+	if (!ret)
+		ret = xpu_join(side->device);
+	FT_CHECK(!ret, "kernel %d: the GPU says %d", kernel, ret);
+	FT_TRY(side->result.ops->from(result, side->result.addr, size));
+	for (uint64_t i = 0; i < args->blocks && !results; i++)
+		FT_CHECK(!result[i], "kernel %d: block %" PRIu64 " failed with %" PRIu64,
+			 kernel, i, result[i]);
+	if (results)
+		memcpy(results, result, size);
+	ft_progress_note();
+	return 0;
+}

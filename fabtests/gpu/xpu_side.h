@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* One of two ranks whose kernels communicate: all that it has open, exported and shared. */
+#ifndef XPU_SIDE_H
+#define XPU_SIDE_H
+
+#include "ft_test.h"
+#include "xpu_kernels.h"
+
+#define XPU_SIGNALS 64
+
+/**
+ * struct xpu_side - one of the ranks.
+ * @out, @in:	what is written, and what the peer writes to
+ * @signal:	words that the peer sets
+ * @result:	a word for each block
+ * @there_signal, @there_signal_key: the peer's words
+ * @args:	for its kernels
+ * @device:	of xpu_launch()
+ */
+struct xpu_side {
+	struct ft_proc *proc;
+	struct ft_ctx ctx;
+	struct fi_p2p_xpu_ops *xpu;
+	struct fid_xpu_ctx *xpu_ctx;
+	struct fid_cntr *tx, *rx;
+	struct ft_buf out, in, signal, result;
+	uint64_t there_signal, there_signal_key;
+	struct xpu_args args;
+	int device;
+};
+
+/**
+ * xpu_side_open() - open all, for buffers of @len bytes, and export it with @flags
+ * @blocks:	how many words there are for results
+ * @near:	the signals are in pinned host memory, which kernels read, too
+ */
+int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, size_t len,
+		  size_t blocks, bool near);
+int xpu_side_close(struct xpu_side *side);
+
+/** xpu_side_take_back() - from now on the host posts and reads again */
+int xpu_side_take_back(struct xpu_side *side);
+
+#define XPU_BLOCKS_MAX 256
+
+/**
+ * xpu_side_run() - run a kernel of args.blocks blocks to its end
+ * @results:	gets a word of each block; NULL: they tell where one has failed
+ */
+int xpu_side_run(struct xpu_side *side, enum xpu_kernel kernel, unsigned int threads,
+		 uint64_t *results);
+
+#endif /* XPU_SIDE_H */
