@@ -592,7 +592,7 @@ part_asan() {
 }
 
 part_tsan() {
-	local threaded name units=(fabtests/cudaemu/emu_test)
+	local threaded name units=(fabtests/cudaemu/emu_test fabtests/cudaemu/emu_graph_test)
 
 	# cudaemu starts a thread in a process that a test has forked: touch means to.
 	export TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1

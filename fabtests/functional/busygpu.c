@@ -41,7 +41,7 @@ static const struct ft_symbol symbols[] = {
 	{"cuModuleLoadData", &gpu.load},
 };
 
-/* The emulator has no kernels; its streams wait as real ones do */
+/* The emulator loads no modules; its streams wait as real ones do */
 static const struct ft_symbol kernel_symbols[] = {
 	{"cuModuleGetFunction", &gpu.function},
 	{"cuLaunchKernel", &gpu.launch},
