@@ -58,9 +58,10 @@ struct grid_thread {
 
 static const struct emu_grid *grid_now;
 static uint64_t grid_next; /* the block that no seat has taken yet */
-static uint64_t grid_left; /* threads that have not ended */
+static unsigned int grid_threads, grid_ended;
+static uint32_t *grid_here; /* how many threads have come to the gate */
 static pthread_mutex_t grid_gate = PTHREAD_MUTEX_INITIALIZER; /* shut until all are there */
-static sem_t grid_end;
+static sem_t grid_all, grid_end; /* all are at the gate; all have ended */
 static __thread struct grid_thread *grid_self;
 
 static void __attribute__((noreturn)) grid_die(const char *what)
@@ -227,11 +228,14 @@ static void grid_thread_blocks(struct grid_thread *thread)
 /* Ends with the process, as the end of a thread alone would free memory */
 static void *grid_thread_run(void *arg)
 {
+	grid_self = arg;
+	/* once it is here, it needs no memory any more, not even for a sanitizer */
+	if (__atomic_add_fetch(grid_here, 1, __ATOMIC_ACQ_REL) == grid_threads)
+		sem_post(&grid_all);
 	pthread_mutex_lock(&grid_gate);
 	pthread_mutex_unlock(&grid_gate);
-	grid_self = arg;
 	grid_thread_blocks(arg);
-	if (!__atomic_sub_fetch(&grid_left, 1, __ATOMIC_ACQ_REL))
+	if (__atomic_add_fetch(&grid_ended, 1, __ATOMIC_ACQ_REL) == grid_threads)
 		sem_post(&grid_end);
 	for (;;)
 		pause();
@@ -253,7 +257,7 @@ static void grid_seat_init(struct grid_seat *seat)
 		grid_die("no memory");
 }
 
-void emu_grid_create(const struct emu_grid *grid, uint32_t *created)
+void emu_grid_create(const struct emu_grid *grid, uint32_t *here)
 {
 	uint64_t blocks = (uint64_t) grid->grid.x * grid->grid.y * grid->grid.z;
 	unsigned int threads = grid_size(grid->block), i;
@@ -266,25 +270,28 @@ void emu_grid_create(const struct emu_grid *grid, uint32_t *created)
 	if (seats > blocks)
 		seats = (unsigned int) blocks;
 	grid_now = grid;
-	grid_left = (uint64_t) seats * threads;
+	grid_threads = seats * threads;
+	grid_here = here;
+	sem_init(&grid_all, 0, 0);
 	sem_init(&grid_end, 0, 0);
 	pthread_mutex_lock(&grid_gate);
 	seat = calloc(seats, sizeof(*seat));
-	thread = calloc(grid_left, sizeof(*thread));
+	thread = calloc(grid_threads, sizeof(*thread));
 	if (!seat || !thread)
 		grid_die("no memory");
 	for (i = 0; i < seats; i++)
 		grid_seat_init(&seat[i]);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, GRID_STACK);
-	for (i = 0; i < seats * threads; i++) {
+	for (i = 0; i < grid_threads; i++) {
 		thread[i].seat = &seat[i / threads];
 		thread[i].number = i % threads;
 		if (pthread_create(&id, &attr, grid_thread_run, &thread[i]))
 			grid_die("no more threads");
-		__atomic_fetch_add(created, 1, __ATOMIC_RELAXED);
 	}
 	pthread_attr_destroy(&attr);
+	while (sem_wait(&grid_all))
+		;
 }
 
 void emu_grid_run(void)

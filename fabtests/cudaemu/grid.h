@@ -23,8 +23,8 @@ struct emu_grid {
 /* Can a device run it? */
 bool emu_grid_valid(const struct emu_grid *grid);
 
-/* Makes all threads, and counts them in *created. Each is one of the calling process. */
-void emu_grid_create(const struct emu_grid *grid, uint32_t *created);
+/* Makes all threads, each one of the calling process, and waits until *here has counted them */
+void emu_grid_create(const struct emu_grid *grid, uint32_t *here);
 
 /* Lets them run, and returns when the kernel has ended. Nothing here allocates memory. */
 void emu_grid_run(void);

@@ -25,14 +25,29 @@ EMU_EXPORT cudaemu_launch_fn cudaemu_launch;
 
 /* What a kernel's process tells */
 struct emu_progress {
-	uint32_t created; /* how many threads */
-	uint32_t begun;   /* all are there; the kernel's code runs from here on */
+	uint32_t here;  /* how many threads there are */
+	uint32_t begun; /* EMU_BEGUN: all are there, and the kernel's code runs */
 	uint32_t finished;
+};
+
+enum {
+	EMU_BEGUN = 1,
+	EMU_GIVEN_UP = 2,
 };
 
 /* A process that makes no thread in this time is stuck: ten rounds of 500 ms */
 #define EMU_STUCK_ROUNDS 10
 #define EMU_ROUND_NS 500000000l
+
+/* Either the process begins or it is given up: who comes first decides */
+static uint32_t emu_begun_set(struct emu_progress *progress, uint32_t value)
+{
+	uint32_t before = 0;
+
+	__atomic_compare_exchange_n(&progress->begun, &before, value, false, __ATOMIC_ACQ_REL,
+				    __ATOMIC_ACQUIRE);
+	return before;
+}
 
 /* A piece of device memory, and where kernels see it */
 struct emu_view {
@@ -83,8 +98,9 @@ emu_kernel_process(const struct emu_op *op, const struct emu_view *views, size_t
 		emu_view_map(&views[i]);
 	/* what the application has not written yet is its own */
 	__fpurge(stdout);
-	emu_grid_create(op->grid, &progress->created);
-	__atomic_store_n(&progress->begun, 1, __ATOMIC_RELEASE);
+	emu_grid_create(op->grid, &progress->here);
+	if (emu_begun_set(progress, EMU_BEGUN) == EMU_GIVEN_UP)
+		_exit(1);
 	syscall(SYS_futex, &progress->begun, FUTEX_WAKE, 1, NULL, NULL, 0);
 	emu_grid_run();
 	fflush(stdout);
@@ -162,15 +178,15 @@ static bool emu_kernel_ended(pid_t pid)
 static bool emu_kernel_begins(pid_t pid, struct emu_progress *progress)
 {
 	const struct timespec round = {0, EMU_ROUND_NS};
-	uint32_t created, before = 0;
+	uint32_t here, before = 0;
 	int stuck = 0;
 
 	while (!__atomic_load_n(&progress->begun, __ATOMIC_ACQUIRE) && !emu_kernel_ended(pid)) {
-		created = __atomic_load_n(&progress->created, __ATOMIC_RELAXED);
-		stuck = created == before ? stuck + 1 : 0;
+		here = __atomic_load_n(&progress->here, __ATOMIC_RELAXED);
+		stuck = here == before ? stuck + 1 : 0;
 		if (stuck > EMU_STUCK_ROUNDS)
-			return false;
-		before = created;
+			return emu_begun_set(progress, EMU_GIVEN_UP) == EMU_BEGUN;
+		before = here;
 		syscall(SYS_futex, &progress->begun, FUTEX_WAIT, 0, &round, NULL, 0);
 	}
 	return true;
@@ -189,8 +205,12 @@ static pid_t emu_kernel_start(struct CUstream_st *stream, struct emu_op *op,
 		pid = emu_kernel_fork(stream, op, progress);
 		if (pid < 0 || emu_kernel_begins(pid, progress))
 			return pid;
+		pthread_mutex_lock(&emu.lock);
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
+		stream->kernel = 0;
+		pthread_mutex_unlock(&emu.lock);
+		progress->here = progress->begun = 0;
 	}
 }
 
