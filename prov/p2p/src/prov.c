@@ -16,6 +16,7 @@
 #include "fid/fabric.h"
 #include "fid/fid.h"
 #include "gpu/stream.h"
+#include "gpu/trigger.h"
 #include "gpu/xpu.h"
 #include "path/info.h"
 #include "path/quirks.h"
@@ -197,7 +198,7 @@ static int prov_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	ret = fi_fabric(&core_attr, &core, context);
 	if (ret)
 		goto free_names;
-	ret = fabric_open(core, true, context, fabric);
+	ret = fabric_open(core, true, &triggers, context, fabric);
 	if (ret)
 		fi_close(&core->fid);
 free_names:

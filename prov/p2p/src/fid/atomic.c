@@ -275,9 +275,12 @@ static int atomic_valid(const struct p2p_ep *ep, int ret, enum fi_datatype datat
 {
 	size_t both;
 
-	if (ret)
+	if (ret && !domain_serves_triggers(ep->domain))
 		return ret;
-	both = atomic_count(ep->xfer.xfer, datatype, op, compare, count ? *count : 1);
+	both = atomic_count(ep->xfer.xfer, datatype, op, compare,
+			    ret     ? SIZE_MAX
+			    : count ? *count
+				    : 1);
 	if (!both)
 		return -FI_EOPNOTSUPP;
 	if (count)

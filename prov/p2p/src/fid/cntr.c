@@ -30,6 +30,16 @@ uint64_t cntr_errors(const struct p2p_cntr *cntr)
 	       __atomic_load_n(&cntr->xfer.errors, __ATOMIC_ACQUIRE);
 }
 
+uint64_t cntr_reached(const struct p2p_cntr *cntr)
+{
+	uint64_t ours = __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE) +
+			__atomic_load_n(&cntr->xfer.errors, __ATOMIC_ACQUIRE);
+
+	/* some cores look for completions when they are asked: only if there is something to tell */
+	return cntr->by_core ? ours + fi_cntr_read(cntr->core) + fi_cntr_readerr(cntr->core)
+			     : ours;
+}
+
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
@@ -58,6 +68,7 @@ static int cntr_change(struct p2p_cntr *cntr, uint64_t *count, unsigned int base
 		wait_wake(cntr->xfer.point);
 	wait_wake_all(&xfer->wait);
 	p2p_lock_drop(&xfer->lock);
+	xfer_works_turn(xfer);
 	return 0;
 }
 
@@ -121,7 +132,8 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	unsigned int rounds = 0;
 	int ret;
 
-	if (!cntr->waits)
+	/* who has operations wait is the application to wait for them, too: the waker is there */
+	if (!cntr->waits && !cntr->domain->triggers)
 		return -FI_ENOSYS;
 	do {
 		seen = wait_waker_read(xfer);

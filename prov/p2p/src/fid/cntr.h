@@ -7,6 +7,8 @@
 #include "fid/fid.h"
 #include "fid/waitset.h"
 
+struct trigger_list;
+
 /**
  * struct p2p_cntr - a counter. Its value is the sum of two:
  * @core:	the core's counter counts what only the core knows of, such as peers' accesses
@@ -19,7 +21,9 @@
  * @member:	of the wait set that it is in
  * @by_core:	@core is bound to something
  * @exports:	uses of it by GPUs
- * @refs:	bindings to endpoints; the domain's lock guards it
+ * @refs:	bindings to endpoints, and operations that wait for it or count for it; the domain's lock
+ *		guards it, and
+ * @works:	the operations that wait for it, or NULL (gpu/trigger_list.h)
  */
 struct p2p_cntr {
 	struct fid_cntr fid;
@@ -33,6 +37,7 @@ struct p2p_cntr {
 	bool by_core;
 	struct fid_exports exports;
 	unsigned int refs;
+	struct trigger_list *works;
 };
 
 static inline struct p2p_cntr *cntr_of(struct fid *fid)
@@ -43,6 +48,8 @@ static inline struct p2p_cntr *cntr_of(struct fid *fid)
 /* What was counted so far, without progress */
 uint64_t cntr_value(const struct p2p_cntr *cntr);
 uint64_t cntr_errors(const struct p2p_cntr *cntr);
+/* How far it has come: what it has counted, good or bad */
+uint64_t cntr_reached(const struct p2p_cntr *cntr);
 
 int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 	      void *context);

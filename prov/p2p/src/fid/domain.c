@@ -6,6 +6,7 @@
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 
+#include "base/amo.h"
 #include "fid/atomic.h"
 #include "fid/av.h"
 #include "fid/cntr.h"
@@ -24,6 +25,34 @@
 #include "fid/pollset.h"
 #include "fid/rbuf.h"
 
+/*
+ * Where operations wait for counters, any counter may be slept on. So every endpoint is bound to the
+ * waker, which is there before them.
+ */
+static void domain_open_waker(struct p2p_domain *domain)
+{
+	if (domain->triggers)
+		wait_waker_get(&domain->xfer,
+			       domain->quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
+}
+
+/* 0, or -FI_EBUSY if an endpoint is left */
+static int domain_close_waker(struct p2p_domain *domain)
+{
+	struct xfer *xfer = &domain->xfer;
+	bool used;
+
+	if (!domain->triggers)
+		return 0;
+	p2p_lock_take(&xfer->lock);
+	used = !LIST_EMPTY(&xfer->eps);
+	p2p_lock_drop(&xfer->lock);
+	if (used)
+		return -FI_EBUSY;
+	wait_waker_put(xfer);
+	return 0;
+}
+
 static int domain_close(struct fid *fid)
 {
 	struct p2p_domain *domain = domain_of(fid);
@@ -31,11 +60,12 @@ static int domain_close(struct fid *fid)
 	int ret;
 
 	fid_exports_end(&domain->exports);
-	if (__atomic_load_n(&domain->users, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&domain->users, __ATOMIC_ACQUIRE) || domain_close_waker(domain))
 		return -FI_EBUSY;
 	xfer_give_back(&domain->xfer);
 	ret = fi_close(&domain->core->fid);
 	if (ret) {
+		domain_open_waker(domain);
 		if (local)
 			xfer_want_local(&domain->xfer);
 		return ret;
@@ -43,9 +73,19 @@ static int domain_close(struct fid *fid)
 	/* the thread goes on until the close succeeds: from here on it may touch nothing */
 	if (domain->automatic)
 		auto_stop(&domain->auto_thread);
+	if (domain->triggers)
+		domain->triggers->close(domain);
 	xfer_fini(&domain->xfer);
 	free(domain);
 	return 0;
+}
+
+static int domain_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_domain *domain = domain_of(fid);
+
+	return domain->triggers ? domain->triggers->control(domain, command, arg)
+				: fid_control(fid, command, arg);
 }
 
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -62,6 +102,10 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 
 	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
 
+	if (ret && attr && domain_serves_triggers(domain)) {
+		*attr = (struct fi_atomic_attr){SIZE_MAX, amo_size(datatype)};
+		ret = 0;
+	}
 	if (!ret && domain->layered)
 		attr->count = atomic_count(&domain->xfer, datatype, op,
 					   flags & FI_COMPARE_ATOMIC, attr->count);
@@ -88,7 +132,7 @@ static struct fid_class domain_class = {
 			.size = sizeof(struct fi_ops),
 			.close = domain_close,
 			.bind = domain_bind,
-			.control = fid_control,
+			.control = domain_control,
 			.ops_open = fid_ops_open,
 			.ops_set = rbuf_ops_set,
 		},
@@ -166,6 +210,8 @@ static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 		return ret;
 	domain->layered = domain->fabric->layered && info_layered(info);
 	domain->automatic = domain->layered && attr->data_progress == FI_PROGRESS_AUTO;
+	if (domain->layered && info->caps & FI_TRIGGER)
+		domain->triggers = domain->fabric->triggers;
 	plan->shared = domain->automatic || attr->threading != FI_THREAD_DOMAIN;
 	/* a thread that calls reads all of the domain's queues */
 	if (plan->shared)
@@ -187,11 +233,15 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 {
 	struct xfer *xfer = &domain->xfer;
 
+	domain->virt_addr = xfer->virt_addr;
 	if (!domain->layered)
 		return;
 	domain->serves_all = info_serves_all(info, domain->quirks);
 	info_keys(info, domain->serves_all, &xfer->key_mark, &xfer->keys_ours);
 	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
+	if (domain_serves_triggers(domain))
+		domain->virt_addr =
+			info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 }
 
 /* How long the close of an endpoint waits for what is owed to peers: they may have gone [ms] */
@@ -221,10 +271,17 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 		xfer->local_flags = MAP_FLAG_NOCACHE;
 	domain_set_keys(domain, info);
 	ret = plan->local ? xfer_want_local(xfer) : 0;
+	if (!ret && domain->triggers)
+		ret = domain->triggers->open(domain);
 	if (!ret && domain->automatic)
 		ret = auto_start(&domain->auto_thread, xfer);
-	if (ret)
-		xfer_fini(xfer);
+	if (!ret) {
+		domain_open_waker(domain);
+		return 0;
+	}
+	if (domain->trigger)
+		domain->triggers->close(domain);
+	xfer_fini(xfer);
 	return ret;
 }
 

@@ -10,6 +10,29 @@
 #include "fid/fid.h"
 #include "xfer/xfer.h"
 
+struct fi_alias;
+struct p2p_domain;
+struct p2p_ep;
+struct trigger;
+
+/**
+ * struct domain_triggers - what lets operations wait for counters (gpu/trigger.h), where the application has
+ * asked for FI_TRIGGER. None of it is [locked].
+ * @open, @close: make and free what it keeps of a domain (struct p2p_domain.trigger). 0 or -FI_ENOMEM
+ * @control:	fi_control(3) of a domain
+ * @alias:	fi_ep_alias(3)
+ * @ep_open:	an endpoint has been opened: takes its calls. 0 or an error
+ * @ep_close:	it is about to be closed: nothing of it waits any more. 0 or -FI_EBUSY
+ */
+struct domain_triggers {
+	int (*open)(struct p2p_domain *domain);
+	void (*close)(struct p2p_domain *domain);
+	int (*control)(struct p2p_domain *domain, int command, void *arg);
+	int (*alias)(struct p2p_ep *ep, const struct fi_alias *alias);
+	int (*ep_open)(struct p2p_ep *ep);
+	int (*ep_close)(struct p2p_ep *ep);
+};
+
 /**
  * struct p2p_domain - a domain.
  * @layered:	peers of its endpoints run ofi_p2p, too: it is no hook's, and its endpoints are
@@ -19,11 +42,14 @@
  * @auto_thread: makes that progress
  * @allocated:	registered memory exists (FI_MR_ALLOCATED), and so stays the kind that it is
  * @serves_all:	peers ask us for all memory, since the core does not count their accesses
+ * @virt_addr:	peers tell memory that we serve by the owner's addresses, not by offsets
  * @learned:	one of its address vectors has indices that are not the core's
  * @quirks:	what is special about the core provider (path/quirks.h)
  * @rbuf:	see rbuf.h; NULL: nobody has asked
  * @exports:	uses of it by GPUs
  * @users:	objects of ours that the core does not know of: the domain is closed after them
+ * @triggers:	lets operations wait for counters; NULL: the application has not asked for that
+ * @trigger:	what @triggers keeps here
  */
 struct p2p_domain {
 	struct fid_domain fid;
@@ -34,6 +60,7 @@ struct p2p_domain {
 	bool allocated;
 	bool serves_all;
 	bool automatic;
+	bool virt_addr;
 	struct xfer xfer;
 	struct auto_thread auto_thread;
 	bool learned;
@@ -41,6 +68,8 @@ struct p2p_domain {
 	const struct rbuf_ops *rbuf;
 	struct fid_exports exports;
 	unsigned int users;
+	const struct domain_triggers *triggers;
+	struct trigger *trigger;
 };
 
 _Static_assert(offsetof(struct p2p_domain, xfer) % P2P_CACHE_LINE == 0,
@@ -49,6 +78,15 @@ _Static_assert(offsetof(struct p2p_domain, xfer) % P2P_CACHE_LINE == 0,
 static inline struct p2p_domain *domain_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_domain, fid.fid);
+}
+
+/*
+ * Is all remote memory served by us whatever the core is, since operations wait for counts of accesses?
+ * Then it does not matter what the core has.
+ */
+static inline bool domain_serves_triggers(const struct p2p_domain *domain)
+{
+	return domain->triggers && domain->serves_all;
 }
 
 static inline void domain_hold(struct p2p_domain *domain)

@@ -407,7 +407,8 @@ static int ep_enable(struct p2p_ep *ep)
 /* FI_SETOPSFLAG: changes what calls without flags do in one direction */
 static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 {
-	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &flags);
+	uint64_t core = ep->domain->triggers ? flags & ~FI_TRIGGER : flags;
+	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &core);
 	uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
 
 	if (ret)
@@ -425,6 +426,8 @@ static int ep_control(struct fid *fid, int command, void *arg)
 		return ep_enable(ep_of(fid));
 	if (command == FI_SETOPSFLAG && arg)
 		return ep_set_ops_flags(ep_of(fid), *(uint64_t *) arg);
+	if (command == FI_ALIAS && ep_of(fid)->domain->triggers)
+		return ep_of(fid)->domain->triggers->alias(ep_of(fid), arg);
 	return fid_control(fid, command, arg);
 }
 
@@ -435,6 +438,9 @@ static int ep_close(struct fid *fid)
 	int ret;
 
 	fid_exports_end(&ep->exports);
+	ret = ep->domain->triggers ? ep->domain->triggers->ep_close(ep) : 0;
+	if (ret)
+		return ret;
 	fid_pair_remove(core);
 	ret = xfer_ep_fini(&ep->xfer);
 	if (ret) {
@@ -479,8 +485,11 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	int ret;
 
 	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
-	/* the core wants descriptors: we add them to every operation */
-	if (domain->xfer.local)
+	/*
+	 * the core wants descriptors: we add them to every operation; or operations may count for any
+	 * counter
+	 */
+	if (domain->xfer.local || domain->triggers)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.layered = layered;
 	ep->xfer.tally = conf.stats;
@@ -597,6 +606,12 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 	ep->xfer.lends = ep->domain->xfer.stage.lender;
 	xfer_ep_add(&ep->xfer);
 	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
+	ret = ep->domain->triggers ? ep->domain->triggers->ep_open(ep) : 0;
+	if (ret) {
+		lf.freeinfo(core_info);
+		fi_close(&ep->fid.fid);
+		return ret;
+	}
 	*ep_fid = &ep->fid;
 	lf.freeinfo(core_info);
 	return 0;

@@ -48,8 +48,8 @@ static struct fi_ops_fabric fabric_ops = {
 	.trywait = fabric_trywait,
 };
 
-int fabric_open(struct fid_fabric *core, bool layered, void *context,
-		struct fid_fabric **fabric_fid)
+int fabric_open(struct fid_fabric *core, bool layered, const struct domain_triggers *triggers,
+		void *context, struct fid_fabric **fabric_fid)
 {
 	struct p2p_fabric *fabric = calloc(1, sizeof *fabric);
 
@@ -57,6 +57,7 @@ int fabric_open(struct fid_fabric *core, bool layered, void *context,
 		return -FI_ENOMEM;
 	fabric->core = core;
 	fabric->layered = layered;
+	fabric->triggers = triggers;
 	fabric->fid.fid.fclass = FI_CLASS_FABRIC;
 	fabric->fid.fid.context = context;
 	fabric->fid.fid.ops = &fabric_class.ops;

@@ -6,15 +6,19 @@
 #include <stdbool.h>
 #include <rdma/fabric.h>
 
+struct domain_triggers;
+
 /**
  * struct p2p_fabric - a fabric.
  * @core:	the core provider's
  * @layered:	it was opened as ofi_p2p; else it is a hook around another provider's fabric
+ * @triggers:	what serves FI_TRIGGER in its domains, or NULL
  */
 struct p2p_fabric {
 	struct fid_fabric fid;
 	struct fid_fabric *core;
 	bool layered;
+	const struct domain_triggers *triggers;
 };
 
 static inline struct p2p_fabric *fabric_of(struct fid *fid)
@@ -23,7 +27,7 @@ static inline struct p2p_fabric *fabric_of(struct fid *fid)
 }
 
 /* Wraps @core, which the fabric owns from then on. 0 or -FI_ENOMEM */
-int fabric_open(struct fid_fabric *core, bool layered, void *context,
-		struct fid_fabric **fabric);
+int fabric_open(struct fid_fabric *core, bool layered, const struct domain_triggers *triggers,
+		void *context, struct fid_fabric **fabric);
 
 #endif /* P2P_FABRIC_H */

@@ -166,7 +166,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr, const stru
 		return -FI_EINVAL;
 	region->key = mr->fid.key;
 	region->access = attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE);
-	region->base = xfer->virt_addr ? (uintptr_t) attr->mr_iov[0].iov_base : 0;
+	region->base = mr->domain->virt_addr ? (uintptr_t) attr->mr_iov[0].iov_base : 0;
 	memcpy(region->iov, attr->mr_iov, attr->iov_count * sizeof *attr->mr_iov);
 	region->count = attr->iov_count;
 	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
@@ -191,7 +191,9 @@ static bool mr_map(struct p2p_mr *mr, const struct fi_mr_attr *attr, const struc
 	const char *why;
 	int ret;
 
-	if (attr->iov_count != 1 || !xfer->virt_addr || xfer->keys_ours)
+	/* the NIC would not count what peers do there */
+	if (attr->iov_count != 1 || !xfer->virt_addr || xfer->keys_ours ||
+	    mr->domain->serves_all)
 		return false;
 	p2p_lock_take(&xfer->lock);
 	ret = nic_map_get(&xfer->map, &stats, mem, attr->mr_iov->iov_base,

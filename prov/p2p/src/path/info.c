@@ -32,7 +32,13 @@
  * help: messages for such a buffer wait for earlier ones of the same peer only (multi_recv.h).
  */
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
-#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS)
+#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS | FI_TRIGGER)
+
+/* Whether there are these is ours to answer. The core is not asked for them. */
+#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER)
+
+/* Modes of old that say all there is to say */
+#define INFO_MR_OLD (FI_MR_BASIC | FI_MR_SCALABLE)
 
 /* The size of keys [bytes] where a NIC can be given device memory (QUIRK_MAPS) */
 #define INFO_NIC_KEY_SIZE 4
@@ -164,6 +170,41 @@ static void info_modes_to_core(struct fi_info *info)
 		info->rx_attr->mode &= ~INFO_MODES_NOT;
 }
 
+/*
+ * Operations that wait for counters are ours, whatever the core has. So are the events of remote accesses
+ * then: see info_serves_all(). What we serve is known by offsets. The core may want addresses for its own.
+ */
+static void info_triggers_to_core(struct fi_info *info)
+{
+	if (!(info->caps & FI_TRIGGER))
+		return;
+	if (info->caps & FI_RMA_EVENT && info->domain_attr &&
+	    !(info->domain_attr->mr_mode & INFO_MR_OLD))
+		info->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
+	info->caps &= ~FI_RMA_EVENT;
+	if (info->tx_attr) {
+		info->tx_attr->caps &= ~FI_RMA_EVENT;
+		info->tx_attr->op_flags &= ~FI_TRIGGER;
+	}
+	if (info->rx_attr) {
+		info->rx_attr->caps &= ~FI_RMA_EVENT;
+		info->rx_attr->op_flags &= ~FI_TRIGGER;
+	}
+}
+
+/* And the way back. @wanted: the capabilities that are asked for */
+static void info_triggers_from_core(struct fi_info *info, uint64_t wanted)
+{
+	const uint64_t ours = FI_TRIGGER | (wanted & FI_TRIGGER ? FI_RMA_EVENT : 0);
+	const uint64_t added = ours & wanted;
+
+	info->caps = (info->caps & ~ours) | added;
+	info->tx_attr->caps = (info->tx_attr->caps & ~ours) | added;
+	info->rx_attr->caps = (info->rx_attr->caps & ~ours) | added;
+	if (added & FI_RMA_EVENT && !(info->domain_attr->mr_mode & INFO_MR_OLD))
+		info->domain_attr->mr_mode &= ~FI_MR_VIRT_ADDR;
+}
+
 int info_hints_to_core(struct fi_info *hints)
 {
 	if (!info_layered(hints)) {
@@ -176,6 +217,7 @@ int info_hints_to_core(struct fi_info *hints)
 		return -FI_ENODATA;
 	}
 	info_modes_to_core(hints);
+	info_triggers_to_core(hints);
 	if (hints->domain_attr) {
 		if (hints->domain_attr->cq_data_size > INFO_CQ_DATA_SIZE) {
 			P2P_INFO("%zu bytes of cq data are asked for, %d are offered\n",
@@ -197,13 +239,13 @@ int info_hints_to_core(struct fi_info *hints)
 		hints->ep_attr->mem_tag_format = 0;
 		hints->ep_attr->type = FI_EP_RDM;
 	}
-	hints->caps &= ~(FI_HMEM | FI_P2P);
+	hints->caps &= ~INFO_OUR_CAPS;
 	if (hints->caps)
 		hints->caps |= INFO_CORE_CAPS;
 	if (hints->tx_attr) {
 		if (hints->tx_attr->caps & FI_P2P || hints->tx_attr->caps & ~INFO_CAPS)
 			return -FI_ENODATA;
-		hints->tx_attr->caps &= ~FI_HMEM;
+		hints->tx_attr->caps &= ~INFO_OUR_CAPS;
 		if (hints->tx_attr->caps)
 			hints->tx_attr->caps |= INFO_CORE_CAPS & ~FI_RECV;
 		if (hints->tx_attr->iov_limit > P2P_IOV_MAX ||
@@ -214,7 +256,7 @@ int info_hints_to_core(struct fi_info *hints)
 	if (hints->rx_attr) {
 		if (hints->rx_attr->caps & FI_P2P || hints->rx_attr->caps & ~INFO_CAPS)
 			return -FI_ENODATA;
-		hints->rx_attr->caps &= ~FI_HMEM;
+		hints->rx_attr->caps &= ~INFO_OUR_CAPS;
 		if (hints->rx_attr->caps)
 			hints->rx_attr->caps |= INFO_CORE_CAPS & ~FI_SEND;
 		if (hints->rx_attr->iov_limit > P2P_IOV_MAX ||
@@ -361,6 +403,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		return false;
 	}
 
+	info_triggers_from_core(info, wanted);
 	if (!(wanted & FI_RMA_EVENT) && quirks & QUIRK_UNCOUNTED)
 		info_no_events(info);
 	serves = hmem || info_serves_all(info, quirks);
@@ -450,17 +493,18 @@ int info_to_core(struct fi_info *info, uint32_t version)
 	info_modes_to_core(info);
 	quirks = quirks_of(info, version);
 	info_keys_to_core(info, quirks);
+	info_triggers_to_core(info);
 	if (info->domain_attr && quirks & QUIRK_MAPS)
 		info->domain_attr->mr_key_size = INFO_NIC_KEY_SIZE;
-	info->caps = (info->caps & ~(FI_HMEM | FI_P2P)) | INFO_CORE_CAPS;
+	info->caps = (info->caps & ~INFO_OUR_CAPS) | INFO_CORE_CAPS;
 	if (info->tx_attr) {
 		info->tx_attr->caps =
-			(info->tx_attr->caps & ~FI_HMEM) | (INFO_CORE_CAPS & ~FI_RECV);
+			(info->tx_attr->caps & ~INFO_OUR_CAPS) | (INFO_CORE_CAPS & ~FI_RECV);
 		info->tx_attr->size += INFO_QUEUE_RESERVE;
 	}
 	if (info->rx_attr) {
 		info->rx_attr->caps =
-			(info->rx_attr->caps & ~FI_HMEM) | (INFO_CORE_CAPS & ~FI_SEND);
+			(info->rx_attr->caps & ~INFO_OUR_CAPS) | (INFO_CORE_CAPS & ~FI_SEND);
 		info->rx_attr->size += INFO_QUEUE_RESERVE;
 		/* the core would apply it to our own receives, too */
 		info->rx_attr->op_flags &= ~FI_MULTI_RECV;
@@ -506,5 +550,6 @@ void info_core_add_maps(struct fi_info *core)
 
 bool info_serves_all(const struct fi_info *info, unsigned int quirks)
 {
-	return info->caps & FI_RMA_EVENT && quirks & QUIRK_UNCOUNTED;
+	return info->caps & FI_RMA_EVENT &&
+	       (quirks & QUIRK_UNCOUNTED || info->caps & FI_TRIGGER);
 }

@@ -87,7 +87,9 @@ void info_core_add_maps(struct fi_info *core);
 
 /*
  * Do we serve all remote memory of a domain opened with @info, host memory too? We do if
- * accesses are to be counted and the core does not count them. @quirks: quirks_of() the core.
+ * accesses are to be counted and the core does not count them. We do, too, if operations may wait for
+ * such counts: then they are counted once the data is there, over every core, and wake who sleeps.
+ * @quirks: quirks_of() the core.
  *
  * Both sides have to agree on that, as on FI_HMEM. So over such a core only an application that
  * asks for FI_RMA_EVENT is offered it.

@@ -395,27 +395,29 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	return ret;
 }
 
-ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
+ssize_t xfer_cancel_locked(struct xfer_ep *ep, void *context)
 {
-	struct xfer_ctx *ctx;
-	ssize_t ret = -FI_ENOENT;
+	struct xfer_ctx *ctx = multi_recv_find(ep, context);
 
-	p2p_lock_take(&ep->xfer->lock);
-	ctx = multi_recv_find(ep, context);
-	if (ctx) {
-		ret = fi_cancel(&ep->core->fid, ctx);
-		p2p_lock_drop(&ep->xfer->lock);
-		return ret;
-	}
+	xfer_assert_locked(ep->xfer);
+	if (ctx)
+		return fi_cancel(&ep->core->fid, ctx);
 	LIST_FOREACH(ctx, &ep->live, live) {
 		struct xfer_req *req = (struct xfer_req *) ctx;
 
 		if (xfer_ctx_is_req(ctx) && req->done_flags & FI_RECV && !req->busy &&
-		    req->context == context) {
-			ret = fi_cancel(&ep->core->fid, ctx);
-			break;
-		}
+		    req->context == context)
+			return fi_cancel(&ep->core->fid, ctx);
 	}
+	return -FI_ENOENT;
+}
+
+ssize_t xfer_cancel(struct xfer_ep *ep, void *context)
+{
+	ssize_t ret;
+
+	p2p_lock_take(&ep->xfer->lock);
+	ret = xfer_cancel_locked(ep, context);
 	p2p_lock_drop(&ep->xfer->lock);
 	return ret;
 }

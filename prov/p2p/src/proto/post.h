@@ -42,4 +42,7 @@ static inline bool xfer_key_atomic_remote(const struct xfer *xfer, uint64_t key)
 /* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */
 ssize_t xfer_cancel(struct xfer_ep *ep, void *context);
 
+/* The same [locked] */
+ssize_t xfer_cancel_locked(struct xfer_ep *ep, void *context);
+
 #endif /* P2P_POST_H */

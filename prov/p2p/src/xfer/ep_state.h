@@ -47,6 +47,9 @@ static inline unsigned int xfer_count_index(uint64_t kind)
  */
 void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err);
 
+/* Counts an operation for one counter [locked]. */
+void xfer_cntr_count(struct xfer *xfer, struct xfer_cntr *cntr, int err);
+
 /*
  * Sets the endpoint's limits after a change of @renamed, @tally, @waiting, @followed or @rx_flags
  * [locked].

@@ -122,6 +122,7 @@ bool xfer_cq_progress(struct xfer_cq *cq)
 	xfer_pass_end(xfer);
 	moved = !xfer->quiet;
 	p2p_lock_drop(&xfer->lock);
+	xfer_works_turn(xfer);
 	return moved;
 }
 
@@ -130,6 +131,7 @@ void xfer_progress(struct xfer *xfer)
 	p2p_lock_take(&xfer->lock);
 	xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
+	xfer_works_turn(xfer);
 }
 
 bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)

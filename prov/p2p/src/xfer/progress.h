@@ -7,7 +7,7 @@
 
 #include "xfer/xfer.h"
 
-/* Moves everything that can move: completions, copies, messages */
+/* Moves everything that can move: completions, copies, messages, and what waits for counters */
 void xfer_progress(struct xfer *xfer);
 
 /* The same [locked] */

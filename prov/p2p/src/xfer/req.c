@@ -62,11 +62,23 @@ void xfer_req_undo(struct xfer_req *req)
 	xfer_ctx_free(&req->ctx);
 }
 
+/* The record of an operation that has waited for a counter; NULL: it is any other one */
+static struct xfer_work *xfer_req_work(const struct xfer_req *req)
+{
+	const struct xfer *xfer = req->ctx.ep->xfer;
+	bool works = p2p_unlikely(xfer->works_go) && cell_mine(&xfer->cells, req->context);
+
+	return works ? req->context : NULL;
+}
+
 /* A request of a closing endpoint */
 static void xfer_req_drop(struct xfer_ctx *ctx)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
+	struct xfer_work *work = xfer_req_work(req);
 
+	if (work && !req->reported)
+		work->ended(work);
 	XFER_PROTO_EACH(req->ctx.ep->xfer, drop, req);
 	xfer_req_move(req, XFER_ENDED);
 	xfer_req_undo(req);
@@ -160,6 +172,7 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 
 static void xfer_req_report(struct xfer_req *req, int err)
 {
+	struct xfer_work *work = xfer_req_work(req);
 	struct xfer_ep *ep = req->ctx.ep;
 	bool report = err ? !req->served : req->report;
 
@@ -170,8 +183,15 @@ static void xfer_req_report(struct xfer_req *req, int err)
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += req->comp.len;
 	}
-	if (!req->peek)
+	if (p2p_unlikely(work)) {
+		req->comp.context = work->context;
+		report = err || work->report;
+		if (work->cntr)
+			xfer_cntr_count(ep->xfer, work->cntr, err);
+		work->ended(work);
+	} else if (!req->peek) {
 		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
+	}
 	if (req->cq && report)
 		xfer_cq_report(req->cq, &req->comp);
 }

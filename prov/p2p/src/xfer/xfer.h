@@ -77,6 +77,21 @@ struct xfer_cntr {
 	struct wait_point *point;
 };
 
+/**
+ * struct xfer_work - an operation that has waited for a counter (FI_QUEUE_WORK), and is under way now. It is
+ * a cell, and the context of its request.
+ * @context:	the user's
+ * @report:	the user wants to hear of success
+ * @cntr:	counts it, in place of the endpoint's counters; or NULL
+ * @ended:	frees the record [locked]
+ */
+struct xfer_work {
+	void *context;
+	bool report;
+	struct xfer_cntr *cntr;
+	void (*ended)(struct xfer_work *work);
+};
+
 /* What an endpoint's counters count: one flag each, from FI_READ to FI_REMOTE_WRITE */
 #define XFER_COUNT_KINDS 6
 #define XFER_COUNT_ALL                                                                         \
@@ -165,6 +180,9 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @direct:	see struct path_query
+ * @works:	operations that wait for counters; read without the lock
+ * @works_go:	posts those whose counters have come far enough, not [locked]; NULL: the application has not
+ *		asked for FI_TRIGGER, and there are none
  */
 struct xfer {
 	uint64_t mark;
@@ -212,6 +230,8 @@ struct xfer {
 	uint64_t local_flags;
 	bool virt_addr;
 	bool direct;
+	unsigned int works;
+	void (*works_go)(struct xfer *xfer);
 };
 
 /* Begins every function that is marked [locked]; nothing in a release. */
@@ -371,6 +391,13 @@ static inline bool xfer_moving(const struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
 	return xfer->busy > (xfer->wait.mover != NULL);
+}
+
+/* Something may have been counted: what has waited for that begins. Not [locked] */
+static inline void xfer_works_turn(struct xfer *xfer)
+{
+	if (p2p_unlikely(__atomic_load_n(&xfer->works, __ATOMIC_RELAXED)))
+		xfer->works_go(xfer);
 }
 
 /* Whose board the transaction @id is announced on, if it is on one */

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Aliases. See trigger_alias.h. */
+#include "gpu/trigger_alias.h"
+
+#include <stdlib.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+
+#include "fid/fid.h"
+
+static int trigger_alias_close(struct fid *fid)
+{
+	struct trigger_alias *alias = container_of(fid, struct trigger_alias, fid.fid);
+	struct p2p_lock *lock = &alias->ep->domain->xfer.lock;
+
+	p2p_lock_take(lock);
+	LIST_REMOVE(alias, entry);
+	p2p_lock_drop(lock);
+	free(alias);
+	return 0;
+}
+
+static void trigger_alias_set_flags(struct trigger_alias *alias, uint64_t flags)
+{
+	const uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
+
+	if (flags & FI_TRANSMIT)
+		alias->tx_flags = defaults;
+	if (flags & FI_RECV)
+		alias->rx_flags = defaults;
+}
+
+static int trigger_alias_control(struct fid *fid, int command, void *arg)
+{
+	struct trigger_alias *alias = container_of(fid, struct trigger_alias, fid.fid);
+
+	if (command != FI_SETOPSFLAG)
+		return fi_control(&alias->ep->fid.fid, command, arg);
+	if (!arg)
+		return -FI_EINVAL;
+	trigger_alias_set_flags(alias, *(uint64_t *) arg);
+	return 0;
+}
+
+static struct fid_class trigger_alias_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = trigger_alias_close,
+			.bind = fid_no_bind,
+			.control = trigger_alias_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct trigger_alias, core),
+};
+
+/* ---- which is which ---- */
+
+static struct trigger_alias *trigger_alias_of(struct fid *fid)
+{
+	return fid->ops == &trigger_alias_class.ops
+		       ? container_of(fid, struct trigger_alias, fid.fid)
+		       : NULL;
+}
+
+struct p2p_ep *trigger_ep_of(struct fid_ep *fid)
+{
+	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);
+
+	return alias ? alias->ep : ep_of(&fid->fid);
+}
+
+uint64_t trigger_tx_flags(struct fid_ep *fid)
+{
+	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);
+
+	return alias ? alias->tx_flags : ep_of(&fid->fid)->tx_flags;
+}
+
+uint64_t trigger_rx_flags(struct fid_ep *fid, bool tagged)
+{
+	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);
+	uint64_t flags = alias ? alias->rx_flags : ep_of(&fid->fid)->xfer.rx_flags;
+
+	/* an endpoint's own flags may be meant for the other kind of receives */
+	return tagged ? flags & ~FI_MULTI_RECV : flags;
+}
+
+struct p2p_ep *trigger_ep(const struct p2p_domain *domain, struct fid_ep *fid)
+{
+	struct p2p_ep *ep;
+
+	if (!fid || fid->fid.fclass != FI_CLASS_EP || !fid_class(&fid->fid))
+		return NULL;
+	ep = trigger_ep_of(fid);
+	return ep->domain == domain ? ep : NULL;
+}
+
+struct p2p_cntr *trigger_cntr(const struct p2p_domain *domain, struct fid_cntr *fid)
+{
+	struct p2p_cntr *cntr;
+
+	if (!fid || fid->fid.fclass != FI_CLASS_CNTR || !fid_class(&fid->fid))
+		return NULL;
+	cntr = cntr_of(&fid->fid);
+	return cntr->domain == domain ? cntr : NULL;
+}
+
+/* ---- the endpoint's calls that are not about data ---- */
+
+static ssize_t trigger_alias_cancel(fid_t fid, void *context)
+{
+	return fi_cancel(&trigger_alias_of(fid)->ep->fid.fid, context);
+}
+
+static int trigger_alias_getopt(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	return fi_getopt(&trigger_alias_of(fid)->ep->fid.fid, level, name, value, len);
+}
+
+static int trigger_alias_setopt(fid_t fid, int level, int name, const void *value, size_t len)
+{
+	return fi_setopt(&trigger_alias_of(fid)->ep->fid.fid, level, name, value, len);
+}
+
+static int trigger_alias_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+				   struct fid_ep **tx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static int trigger_alias_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+				   struct fid_ep **rx_ep, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+static ssize_t trigger_alias_rx_size_left(struct fid_ep *fid)
+{
+	struct fid_ep *ep = &trigger_alias_of(&fid->fid)->ep->fid;
+
+	return ep->ops->rx_size_left(ep);
+}
+
+static ssize_t trigger_alias_tx_size_left(struct fid_ep *fid)
+{
+	struct fid_ep *ep = &trigger_alias_of(&fid->fid)->ep->fid;
+
+	return ep->ops->tx_size_left(ep);
+}
+
+static struct fi_ops_ep trigger_alias_ep_ops = {
+	.size = sizeof(struct fi_ops_ep),
+	.cancel = trigger_alias_cancel,
+	.getopt = trigger_alias_getopt,
+	.setopt = trigger_alias_setopt,
+	.tx_ctx = trigger_alias_no_tx_ctx,
+	.rx_ctx = trigger_alias_no_rx_ctx,
+	.rx_size_left = trigger_alias_rx_size_left,
+	.tx_size_left = trigger_alias_tx_size_left,
+};
+
+static int trigger_alias_setname(fid_t fid, void *addr, size_t len)
+{
+	return fi_setname(&trigger_alias_of(fid)->ep->fid.fid, addr, len);
+}
+
+static int trigger_alias_getname(fid_t fid, void *addr, size_t *len)
+{
+	return fi_getname(&trigger_alias_of(fid)->ep->fid.fid, addr, len);
+}
+
+static int trigger_alias_getpeer(struct fid_ep *fid, void *addr, size_t *len)
+{
+	return fi_getpeer(&trigger_alias_of(&fid->fid)->ep->fid, addr, len);
+}
+
+static int trigger_alias_no_connect(struct fid_ep *ep, const void *addr, const void *param,
+				    size_t len)
+{
+	return -FI_ENOSYS;
+}
+
+static int trigger_alias_no_accept(struct fid_ep *ep, const void *param, size_t len)
+{
+	return -FI_ENOSYS;
+}
+
+static int trigger_alias_no_shutdown(struct fid_ep *ep, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+static int trigger_alias_join(struct fid_ep *fid, const void *addr, uint64_t flags,
+			      struct fid_mc **mc, void *context)
+{
+	return fi_join(&trigger_alias_of(&fid->fid)->ep->fid, addr, flags, mc, context);
+}
+
+static struct fi_ops_cm trigger_alias_cm_ops = {
+	.size = sizeof(struct fi_ops_cm),
+	.setname = trigger_alias_setname,
+	.getname = trigger_alias_getname,
+	.getpeer = trigger_alias_getpeer,
+	.connect = trigger_alias_no_connect,
+	.accept = trigger_alias_no_accept,
+	.shutdown = trigger_alias_no_shutdown,
+	.join = trigger_alias_join,
+};
+
+struct trigger_alias *trigger_alias_new(struct p2p_ep *ep, uint64_t flags)
+{
+	struct trigger_alias *alias = calloc(1, sizeof *alias);
+
+	if (!alias)
+		return NULL;
+	alias->ep = ep;
+	alias->core = ep->xfer.core;
+	alias->tx_flags = ep->tx_flags;
+	alias->rx_flags = ep->xfer.rx_flags;
+	trigger_alias_set_flags(alias, flags);
+	alias->fid.fid.fclass = FI_CLASS_EP;
+	alias->fid.fid.context = ep->fid.fid.context;
+	alias->fid.fid.ops = &trigger_alias_class.ops;
+	alias->fid.ops = &trigger_alias_ep_ops;
+	alias->fid.cm = &trigger_alias_cm_ops;
+	return alias;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Endpoints' aliases (fi_ep_alias(3)): the same endpoint, with other flags for calls without flags. So such
+ * calls may wait for counters, too. And which object of ours is behind a pointer of the application's.
+ */
+#ifndef P2P_TRIGGER_ALIAS_H
+#define P2P_TRIGGER_ALIAS_H
+
+#include "fid/cntr.h"
+#include "fid/ep.h"
+
+/**
+ * struct trigger_alias - an alias.
+ * @core:	the core's endpoint
+ * @tx_flags, @rx_flags: what calls without flags do
+ * @entry:	on the domain's list of aliases
+ */
+struct trigger_alias {
+	struct fid_ep fid;
+	struct p2p_ep *ep;
+	struct fid_ep *core;
+	uint64_t tx_flags;
+	uint64_t rx_flags;
+	LIST_ENTRY(trigger_alias) entry;
+};
+
+/* An alias without data transfer calls. The caller sets these, and lists it. NULL: no memory */
+struct trigger_alias *trigger_alias_new(struct p2p_ep *ep, uint64_t flags);
+
+/* Which endpoint of ours this is, or is an alias of */
+struct p2p_ep *trigger_ep_of(struct fid_ep *fid);
+
+/* What calls without flags do there */
+uint64_t trigger_tx_flags(struct fid_ep *fid);
+uint64_t trigger_rx_flags(struct fid_ep *fid, bool tagged);
+
+#define TRIGGER_NO_CNTR "a counter is missing, or not of its domain"
+
+/* The endpoint, or the counter, of that domain that this is; NULL: it is none */
+struct p2p_ep *trigger_ep(const struct p2p_domain *domain, struct fid_ep *fid);
+struct p2p_cntr *trigger_cntr(const struct p2p_domain *domain, struct fid_cntr *fid);
+
+#endif /* P2P_TRIGGER_ALIAS_H */

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Endpoints. See trigger_ep.h. */
+#include "gpu/trigger_ep.h"
+
+#include <rdma/fi_errno.h>
+
+#include "gpu/trigger_alias.h"
+#include "gpu/trigger_calls.h"
+#include "gpu/trigger_list.h"
+
+static ssize_t trigger_ep_cancel(fid_t fid, void *context)
+{
+	struct p2p_ep *ep = ep_of(fid);
+	struct trigger *trigger = ep->domain->trigger;
+	ssize_t ret = trigger_cancel(trigger, ep, context);
+
+	return ret == -FI_ENOENT ? trigger->ep_base->cancel(fid, context) : ret;
+}
+
+static void trigger_take_calls(struct fid_ep *fid)
+{
+	fid->msg = &trigger_msg_ops;
+	fid->tagged = &trigger_tagged_ops;
+	fid->rma = &trigger_rma_ops;
+	fid->atomic = &trigger_atomic_ops;
+}
+
+int trigger_ep_open(struct p2p_ep *ep)
+{
+	const uint64_t kinds = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+	struct trigger *trigger = ep->domain->trigger;
+	struct fid_cntr *waker = ep->domain->xfer.wait.waker;
+	int ret = waker ? fi_ep_bind(ep->xfer.core, &waker->fid, kinds) : 0;
+
+	if (ret)
+		return ret;
+	ep->xfer.wakes = waker;
+	trigger_take_calls(&ep->fid);
+	p2p_lock_take(&ep->domain->xfer.lock);
+	if (!trigger->ep_base) {
+		trigger->ep_base = ep->fid.ops;
+		trigger->ep_calls = *ep->fid.ops;
+		trigger->ep_calls.cancel = trigger_ep_cancel;
+	}
+	p2p_lock_drop(&ep->domain->xfer.lock);
+	ep->fid.ops = &trigger->ep_calls;
+	return 0;
+}
+
+int trigger_ep_close(struct p2p_ep *ep)
+{
+	struct trigger *trigger = ep->domain->trigger;
+	struct p2p_lock *lock = &ep->domain->xfer.lock;
+	const struct trigger_alias *alias;
+	bool used = false;
+
+	p2p_lock_take(lock);
+	LIST_FOREACH(alias, &trigger->aliases, entry)
+		used |= alias->ep == ep;
+	p2p_lock_drop(lock);
+	if (used)
+		return -FI_EBUSY;
+	trigger_drop_ep(trigger, ep);
+	return 0;
+}
+
+int trigger_ep_alias(struct p2p_ep *ep, const struct fi_alias *asked)
+{
+	struct p2p_lock *lock = &ep->domain->xfer.lock;
+	struct trigger_alias *alias;
+
+	if (!asked || !asked->fid || !(asked->flags & (FI_TRANSMIT | FI_RECV)))
+		return -FI_EINVAL;
+	alias = trigger_alias_new(ep, asked->flags);
+	if (!alias)
+		return -FI_ENOMEM;
+	trigger_take_calls(&alias->fid);
+	p2p_lock_take(lock);
+	LIST_INSERT_HEAD(&ep->domain->trigger->aliases, alias, entry);
+	p2p_lock_drop(lock);
+	*asked->fid = &alias->fid.fid;
+	return 0;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Works that wait, and go. See trigger_list.h. */
+#include "gpu/trigger_list.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "proto/post.h"
+#include "xfer/ep_state.h"
+#include "xfer/reports.h"
+
+/* After so many ways on which the core has no room, the others are not tried in this round */
+#define TRIGGER_HELD_MAX 8
+
+/* So many operations wait for room at most, so that an application that does not heed it is told */
+#define TRIGGER_ROOMLESS_MAX 64
+
+/**
+ * struct trigger_posted - a deferred work that is under way; lives in a cell.
+ * @done:	counts its completion, or NULL
+ */
+struct trigger_posted {
+	struct xfer_work work;
+	struct trigger *trigger;
+	struct p2p_cntr *done;
+	struct p2p_ep *ep;
+	LIST_ENTRY(trigger_posted) entry;
+};
+
+/* A way on which nothing may overtake: what an endpoint receives, or has for one peer */
+struct trigger_way {
+	const struct p2p_ep *ep;
+	bool recv;
+	fi_addr_t addr;
+};
+
+/* The ways on which the core has no room, in one round */
+struct trigger_held {
+	struct trigger_way ways[TRIGGER_HELD_MAX];
+	size_t count;
+};
+
+static void trigger_assert_locked(const struct trigger *trigger)
+{
+	xfer_assert_locked(&trigger->domain->xfer);
+}
+
+/* ---- what a work holds while it waits ---- */
+
+static void trigger_hold(struct p2p_cntr *cntr, int change)
+{
+	if (cntr)
+		cntr->refs += change;
+}
+
+/* Counts a work among those that wait, or no longer, and the counters' users with it [locked]. */
+static void trigger_work_hold(const struct trigger *trigger, const struct trigger_work *work,
+			      int change)
+{
+	struct xfer *xfer = &trigger->domain->xfer;
+
+	trigger_assert_locked(trigger);
+	__atomic_store_n(&xfer->works, xfer->works + change, __ATOMIC_RELAXED);
+	xfer_busy_add(xfer, change);
+	trigger_hold(work->cntr, change);
+	trigger_hold(work->done, change);
+	if (!work->ep)
+		trigger_hold(work->op.count.cntr, change);
+}
+
+/* [locked] */
+static void trigger_work_free(struct trigger *trigger, struct trigger_work *work)
+{
+	trigger_assert_locked(trigger);
+	if (!work->cntr)
+		trigger->roomless--;
+	trigger_work_hold(trigger, work, -1);
+	free(work);
+}
+
+/* ---- lists ---- */
+
+static void trigger_list_free(struct trigger_list *list)
+{
+	list->cntr->works = NULL;
+	LIST_REMOVE(list, entry);
+	free(list);
+}
+
+/* Queues it behind those of the same threshold [locked]. */
+static void trigger_list_insert(struct trigger *trigger, struct trigger_list *list,
+				struct trigger_work *work)
+{
+	struct trigger_work *before = TAILQ_LAST(&list->works, trigger_works);
+
+	trigger_assert_locked(trigger);
+	while (before && before->threshold > work->threshold)
+		before = TAILQ_PREV(before, trigger_works, entry);
+	if (before)
+		TAILQ_INSERT_AFTER(&list->works, before, work, entry);
+	else
+		TAILQ_INSERT_HEAD(&list->works, work, entry);
+}
+
+/* Makes due what need not wait any more [locked]. */
+static void trigger_look(struct trigger *trigger)
+{
+	struct trigger_list *list, *next;
+	struct trigger_work *work;
+	uint64_t reached;
+
+	trigger_assert_locked(trigger);
+	for (list = LIST_FIRST(&trigger->lists); list; list = next) {
+		next = LIST_NEXT(list, entry);
+		reached = cntr_reached(list->cntr);
+		while ((work = TAILQ_FIRST(&list->works)) && work->threshold <= reached) {
+			TAILQ_REMOVE(&list->works, work, entry);
+			TAILQ_INSERT_TAIL(&trigger->due, work, entry);
+		}
+		if (TAILQ_EMPTY(&list->works))
+			trigger_list_free(list);
+	}
+}
+
+/* Sees to it that sleepers wake by themselves where nothing would wake them [locked]. */
+static void trigger_set_blind(struct trigger *trigger)
+{
+	struct xfer *xfer = &trigger->domain->xfer;
+	bool blind = !TAILQ_EMPTY(&trigger->due);
+	const struct trigger_list *list;
+
+	trigger_assert_locked(trigger);
+	LIST_FOREACH(list, &trigger->lists, entry)
+		blind |= list->cntr->by_core;
+	if (blind == trigger->blind)
+		return;
+	trigger->blind = blind;
+	xfer->looks += blind ? 1 : -1;
+	if (blind)
+		wait_wake_all(&xfer->wait);
+}
+
+/* ---- under way ---- */
+
+/* Ends the record of a deferred work, whose request has ended [locked]. */
+static void trigger_ended(struct xfer_work *work)
+{
+	struct trigger_posted *posted = (struct trigger_posted *) work;
+	struct xfer *xfer = &posted->trigger->domain->xfer;
+
+	xfer_assert_locked(xfer);
+	LIST_REMOVE(posted, entry);
+	trigger_hold(posted->done, -1);
+	xfer_busy_add(xfer, -1);
+	cell_put(&xfer->cells, posted);
+}
+
+/* Makes the record of a deferred work that is about to be posted; NULL: there is no room [locked] */
+static struct trigger_posted *trigger_posted_new(struct trigger *trigger,
+						 const struct trigger_work *work)
+{
+	struct xfer *xfer = &trigger->domain->xfer;
+	struct trigger_posted *posted;
+
+	trigger_assert_locked(trigger);
+	posted = cell_scarce(&xfer->cells) ? NULL : cell_get(&xfer->cells);
+	if (!posted)
+		return NULL;
+	*posted = (struct trigger_posted){
+		.work =
+			{
+				.context = work->context,
+				.report = work->flags & FI_COMPLETION,
+				.cntr = work->done ? &work->done->xfer : NULL,
+				.ended = trigger_ended,
+			},
+		.trigger = trigger,
+		.done = work->done,
+		.ep = work->ep,
+	};
+	trigger_hold(posted->done, 1);
+	xfer_busy_add(xfer, 1);
+	LIST_INSERT_HEAD(&trigger->posted, posted, entry);
+	return posted;
+}
+
+/* A work ends that could not begin: it is counted, and reported where an error of its endpoint is [locked]. */
+static void trigger_fail(const struct trigger *trigger, const struct trigger_work *work,
+			 int err)
+{
+	const uint64_t flags = trigger_work_comp_flags(work);
+	const struct core_comp comp = {
+		.context = work->context,
+		.flags = flags,
+		.src = FI_ADDR_NOTAVAIL,
+		.err = err,
+	};
+	struct xfer_ep *ep = &work->ep->xfer;
+	struct xfer_cq *cq = trigger_work_recv(work) ? ep->rxcq : ep->txcq;
+
+	trigger_assert_locked(trigger);
+	if (!work->deferred)
+		xfer_ep_count(ep, flags & XFER_COUNT_ALL, err);
+	else if (work->done)
+		xfer_cntr_count(ep->xfer, &work->done->xfer, err);
+	if (cq)
+		xfer_cq_report(cq, &comp);
+}
+
+/* Posts a work, which is on no list. False: there is no room now. Drops the lock meanwhile [locked] */
+static bool trigger_post(struct trigger *trigger, struct trigger_work *work)
+{
+	struct p2p_lock *lock = &trigger->domain->xfer.lock;
+	struct trigger_posted *posted = NULL;
+	void *context = work->context;
+	ssize_t ret;
+
+	trigger_assert_locked(trigger);
+	if (work->deferred && work->ep) {
+		posted = trigger_posted_new(trigger, work);
+		if (!posted)
+			return false;
+		context = posted;
+	}
+	trigger->current = work;
+	p2p_lock_drop(lock);
+	ret = trigger_work_post(work, context);
+	p2p_lock_take(lock);
+	trigger->current = NULL;
+	/* what was posted may have ended, and its record be gone */
+	if (ret && posted)
+		trigger_ended(&posted->work);
+	if (ret == -FI_EAGAIN)
+		return false;
+	if (ret && work->ep)
+		trigger_fail(trigger, work, (int) -ret);
+	else if (ret)
+		P2P_WARN("a counter is not changed, as was deferred: %s\n",
+			 fi_strerror((int) -ret));
+	trigger_work_free(trigger, work);
+	return true;
+}
+
+/* ---- going ---- */
+
+static struct trigger_way trigger_way_of(const struct trigger_work *work)
+{
+	const bool recv = trigger_work_recv(work);
+
+	return (struct trigger_way){
+		.ep = work->ep,
+		.recv = recv,
+		.addr = recv ? FI_ADDR_UNSPEC : trigger_work_addr(work),
+	};
+}
+
+static bool trigger_is_held(const struct trigger_held *held, const struct trigger_work *work)
+{
+	const struct trigger_way way = trigger_way_of(work);
+
+	for (size_t i = 0; i < held->count; i++) {
+		const struct trigger_way *other = &held->ways[i];
+
+		if (way.ep == other->ep && way.recv == other->recv && way.addr == other->addr)
+			return true;
+	}
+	return false;
+}
+
+/* Posts what is due, and for which there is room. True: some were posted [locked] */
+static bool trigger_post_due(struct trigger *trigger)
+{
+	struct trigger_held held = {.count = 0};
+	struct trigger_work *work;
+	bool some = false;
+
+	trigger_assert_locked(trigger);
+	while (held.count < TRIGGER_HELD_MAX && (work = TAILQ_FIRST(&trigger->due))) {
+		TAILQ_REMOVE(&trigger->due, work, entry);
+		if (!trigger_is_held(&held, work)) {
+			if (trigger_post(trigger, work)) {
+				some = true;
+				continue;
+			}
+			held.ways[held.count++] = trigger_way_of(work);
+		}
+		TAILQ_INSERT_TAIL(&trigger->tried, work, entry);
+	}
+	TAILQ_CONCAT(&trigger->tried, &trigger->due, entry);
+	TAILQ_CONCAT(&trigger->due, &trigger->tried, entry);
+	return some;
+}
+
+static void trigger_go(struct xfer *xfer)
+{
+	struct trigger *trigger = container_of(xfer, struct p2p_domain, xfer)->trigger;
+	bool some;
+
+	p2p_lock_take(&xfer->lock);
+	/* another thread, or this one in a call below */
+	trigger->again = true;
+	if (!trigger->going) {
+		trigger->going = true;
+		do {
+			trigger->again = false;
+			trigger_look(trigger);
+			some = trigger_post_due(trigger);
+		} while (some || trigger->again);
+		trigger_set_blind(trigger);
+		trigger->going = false;
+	}
+	p2p_lock_drop(&xfer->lock);
+}
+
+int trigger_queue(struct trigger *trigger, struct trigger_work *work)
+{
+	struct xfer *xfer = &trigger->domain->xfer;
+	struct trigger_list *list;
+
+	p2p_lock_take(&xfer->lock);
+	list = work->cntr->works;
+	if (!list) {
+		list = calloc(1, sizeof *list);
+		if (!list) {
+			p2p_lock_drop(&xfer->lock);
+			free(work);
+			return -FI_ENOMEM;
+		}
+		list->cntr = work->cntr;
+		list->cntr->works = list;
+		TAILQ_INIT(&list->works);
+		LIST_INSERT_HEAD(&trigger->lists, list, entry);
+	}
+	trigger_work_hold(trigger, work, 1);
+	trigger_list_insert(trigger, list, work);
+	trigger_set_blind(trigger);
+	p2p_lock_drop(&xfer->lock);
+	trigger_go(xfer);
+	return 0;
+}
+
+int trigger_queue_due(struct trigger *trigger, struct trigger_work *work)
+{
+	struct xfer *xfer = &trigger->domain->xfer;
+
+	p2p_lock_take(&xfer->lock);
+	if (trigger->roomless == TRIGGER_ROOMLESS_MAX) {
+		p2p_lock_drop(&xfer->lock);
+		free(work);
+		return -FI_EAGAIN;
+	}
+	trigger->roomless++;
+	trigger_work_hold(trigger, work, 1);
+	TAILQ_INSERT_TAIL(&trigger->due, work, entry);
+	trigger_set_blind(trigger);
+	p2p_lock_drop(&xfer->lock);
+	return 0;
+}
+
+/* ---- given up ---- */
+
+/* Which works trigger_drop() is about */
+struct trigger_which {
+	const struct fi_deferred_work *deferred;
+	const struct p2p_cntr *cntr;
+	const struct p2p_ep *ep;
+};
+
+static bool trigger_is_meant(const struct trigger_work *work, const struct trigger_which *which)
+{
+	return (!which->deferred || work->deferred == which->deferred) &&
+	       (!which->cntr || work->cntr == which->cntr) &&
+	       (!which->ep || work->ep == which->ep);
+}
+
+/* [locked] */
+static size_t trigger_drop_from(struct trigger *trigger, struct trigger_works *works,
+				const struct trigger_which *which)
+{
+	struct trigger_work *work, *next;
+	size_t count = 0;
+
+	trigger_assert_locked(trigger);
+	for (work = TAILQ_FIRST(works); work; work = next) {
+		next = TAILQ_NEXT(work, entry);
+		if (!trigger_is_meant(work, which))
+			continue;
+		TAILQ_REMOVE(works, work, entry);
+		trigger_work_free(trigger, work);
+		count++;
+	}
+	return count;
+}
+
+/* [locked] */
+static size_t trigger_drop_locked(struct trigger *trigger, const struct trigger_which *which)
+{
+	struct trigger_list *list, *next;
+	size_t count = 0;
+
+	trigger_assert_locked(trigger);
+	for (list = LIST_FIRST(&trigger->lists); list; list = next) {
+		next = LIST_NEXT(list, entry);
+		count += trigger_drop_from(trigger, &list->works, which);
+		if (TAILQ_EMPTY(&list->works))
+			trigger_list_free(list);
+	}
+	count += trigger_drop_from(trigger, &trigger->due, which);
+	count += trigger_drop_from(trigger, &trigger->tried, which);
+	if (!trigger->going)
+		trigger_set_blind(trigger);
+	return count;
+}
+
+size_t trigger_drop(struct trigger *trigger, const struct fi_deferred_work *deferred,
+		    const struct p2p_cntr *cntr)
+{
+	const struct trigger_which which = {.deferred = deferred, .cntr = cntr};
+	struct p2p_lock *lock = &trigger->domain->xfer.lock;
+	size_t count;
+
+	p2p_lock_take(lock);
+	count = trigger_drop_locked(trigger, &which);
+	p2p_lock_drop(lock);
+	return count;
+}
+
+void trigger_drop_ep(struct trigger *trigger, const struct p2p_ep *ep)
+{
+	const struct trigger_which which = {.ep = ep};
+	struct p2p_lock *lock = &trigger->domain->xfer.lock;
+
+	p2p_lock_take(lock);
+	trigger_drop_locked(trigger, &which);
+	/* if there is no room for what another thread posts now, it waits again */
+	while (trigger->current && trigger->current->ep == ep) {
+		p2p_lock_drop(lock);
+		sched_yield();
+		p2p_lock_take(lock);
+		trigger_drop_locked(trigger, &which);
+	}
+	p2p_lock_drop(lock);
+}
+
+/* Takes an operation with FI_TRIGGER that waits off its list; NULL: it does not [locked] */
+static struct trigger_work *trigger_take(struct trigger *trigger, const struct p2p_ep *ep,
+					 const void *context)
+{
+	struct trigger_works *waiting[] = {&trigger->due, &trigger->tried};
+	struct trigger_list *list;
+	struct trigger_work *work;
+
+	trigger_assert_locked(trigger);
+	LIST_FOREACH(list, &trigger->lists, entry) {
+		TAILQ_FOREACH(work, &list->works, entry) {
+			if (work->deferred || work->ep != ep || work->context != context)
+				continue;
+			TAILQ_REMOVE(&list->works, work, entry);
+			if (TAILQ_EMPTY(&list->works))
+				trigger_list_free(list);
+			return work;
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		TAILQ_FOREACH(work, waiting[i], entry) {
+			if (work->deferred || work->ep != ep || work->context != context)
+				continue;
+			TAILQ_REMOVE(waiting[i], work, entry);
+			return work;
+		}
+	}
+	return NULL;
+}
+
+ssize_t trigger_cancel(struct trigger *trigger, struct p2p_ep *ep, void *context)
+{
+	struct p2p_lock *lock = &trigger->domain->xfer.lock;
+	struct trigger_posted *posted;
+	struct trigger_work *work;
+	ssize_t ret = -FI_ENOENT;
+
+	p2p_lock_take(lock);
+	work = trigger_take(trigger, ep, context);
+	if (work) {
+		trigger_fail(trigger, work, FI_ECANCELED);
+		trigger_work_free(trigger, work);
+		ret = 0;
+	}
+	LIST_FOREACH(posted, &trigger->posted, entry) {
+		if (ret == -FI_ENOENT && posted->ep == ep && posted->work.context == context)
+			ret = xfer_cancel_locked(&ep->xfer, posted);
+	}
+	p2p_lock_drop(lock);
+	return ret;
+}
+
+/* ---- domains ---- */
+
+int trigger_init(struct p2p_domain *domain)
+{
+	struct trigger *trigger = calloc(1, sizeof *trigger);
+
+	if (!trigger)
+		return -FI_ENOMEM;
+	trigger->domain = domain;
+	LIST_INIT(&trigger->lists);
+	TAILQ_INIT(&trigger->due);
+	TAILQ_INIT(&trigger->tried);
+	LIST_INIT(&trigger->posted);
+	LIST_INIT(&trigger->aliases);
+	domain->trigger = trigger;
+	domain->xfer.works_go = trigger_go;
+	return 0;
+}
+
+void trigger_fini(struct p2p_domain *domain)
+{
+	free(domain->trigger);
+	domain->trigger = NULL;
+}
