@@ -1,0 +1,800 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_trigger: operations that wait for counters. Deferred work of every kind, with FI_QUEUE_WORK, between
+ * every pair of memory kinds; operations with FI_TRIGGER, by flag and by an alias; chains within a process
+ * and between two; many works on one counter, queued in any order; what is cancelled, flushed or wrong.
+ *
+ * Nothing may begin before its counter has come so far, and all must be counted once, by the counter that
+ * was named.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fi_trigger.h>
+
+#include "ft_test.h"
+
+#define LARGEST ((size_t) (1 << 20) + 3)
+#define ELEMENTS 8
+#define CHAIN 100
+#define MANY 300
+#define WAIT_MS 60000
+#define LOOKS 20 /* in which nothing may have happened */
+#define TAG 11
+
+/* Where a buffer of the peer's is */
+struct target {
+	uint64_t key, base;
+};
+
+/**
+ * struct side - one rank.
+ * @trigger:	bound to nothing: only the test, or a deferred work, changes it
+ * @done:	the same, for completions
+ * @tx, @rx, @remote: bound to the endpoint; @remote counts what the peer writes
+ * @shared:	by kind, what the peer reaches; @target: the peer's
+ */
+struct side {
+	struct ft_pair pair;
+	struct fid_cntr *trigger, *done, *tx, *rx, *remote;
+	struct ft_buf shared[2];
+	struct target target[2];
+	uint64_t number;
+};
+
+/* A deferred work, with all that it points to */
+struct job {
+	struct fi_deferred_work work;
+	union {
+		struct fi_op_msg msg;
+		struct fi_op_tagged tagged;
+		struct fi_op_rma rma;
+		struct fi_op_atomic atomic;
+		struct fi_op_fetch_atomic fetch;
+		struct fi_op_compare_atomic compare;
+		struct fi_op_cntr cntr;
+	} op;
+	struct iovec iov;
+	struct fi_ioc ioc, result, expected;
+	struct fi_rma_iov remote;
+	struct fi_rma_ioc remote_ioc;
+	void *desc, *result_desc, *expected_desc;
+};
+
+static int open_cntr(struct side *s, uint64_t flags, struct fid_cntr **cntr)
+{
+	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
+	int ret = fi_cntr_open(s->pair.ctx.domain, &attr, cntr, NULL);
+
+	if (!ret && flags)
+		ret = fi_ep_bind(s->pair.ctx.ep, &(*cntr)->fid, flags);
+	return ret ? ft_fail(ret, "opening a counter", "flags 0x%" PRIx64, flags) : 0;
+}
+
+static int open_cntrs(struct ft_ctx *ctx)
+{
+	struct side *s = ctx->test;
+
+	FT_TRY(open_cntr(s, 0, &s->trigger));
+	FT_TRY(open_cntr(s, 0, &s->done));
+	FT_TRY(open_cntr(s, FI_SEND | FI_READ | FI_WRITE, &s->tx));
+	FT_TRY(open_cntr(s, FI_RECV, &s->rx));
+	return open_cntr(s, FI_REMOTE_WRITE, &s->remote);
+}
+
+static int share(struct side *s)
+{
+	const uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
+	const int fd = s->pair.proc->fd[!s->pair.proc->rank];
+	struct target mine[2] = {0};
+
+	for (size_t i = 0; i < s->pair.kind_count; i++) {
+		FT_TRY(ft_buf_alloc_by(&s->pair.ctx, &s->shared[i], s->pair.buf[i].ops,
+				       LARGEST + FT_ROOM));
+		FT_TRY(ft_buf_share(&s->pair.ctx, &s->shared[i], access));
+		mine[i] = (struct target){s->shared[i].key, s->shared[i].base};
+	}
+	FT_TRY(ft_oob_send(fd, mine, sizeof(mine)));
+	return ft_oob_recv(fd, s->target, sizeof(s->target), s->pair.proc->opts.timeout);
+}
+
+static int side_open(struct side *s, struct ft_proc *proc)
+{
+	memset(s, 0, sizeof(*s));
+	FT_TRY(ft_pair_hints(&s->pair, proc));
+	s->pair.ctx.hints->caps |= FI_RMA | FI_ATOMIC | FI_RMA_EVENT | FI_TRIGGER;
+	s->pair.ctx.cq_flags = FI_SELECTIVE_COMPLETION;
+	s->pair.ctx.prepare = open_cntrs;
+	s->pair.ctx.test = s;
+	FT_TRY(ft_pair_open(&s->pair, LARGEST));
+	return share(s);
+}
+
+static int side_close(struct side *s)
+{
+	struct fid *const cntrs[] = {&s->trigger->fid, &s->done->fid, &s->tx->fid, &s->rx->fid,
+				     &s->remote->fid};
+
+	for (size_t i = 0; i < s->pair.kind_count; i++)
+		ft_buf_free(&s->shared[i]);
+	return ft_pair_close(&s->pair, cntrs, FT_COUNT(cntrs));
+}
+
+/* ---- works ---- */
+
+static int control(struct side *s, int command, void *arg)
+{
+	return fi_control(&s->pair.ctx.domain->fid, command, arg);
+}
+
+static struct ft_slot slot_of(const struct ft_buf *buf, size_t len)
+{
+	return (struct ft_slot){buf, 0, len + FT_ROOM, 64, len};
+}
+
+/* Points the job at @len bytes of @local, and of the peer's memory of kind @to */
+static void job_init(struct side *s, struct job *job, enum fi_op_type type,
+		     const struct ft_buf *local, size_t len, size_t to)
+{
+	const struct target *target = &s->target[to];
+	struct fid_ep *ep = s->pair.ctx.ep;
+
+	memset(job, 0, sizeof(*job));
+	job->work.op_type = type;
+	job->work.triggering_cntr = s->trigger;
+	job->work.completion_cntr = s->done;
+	job->iov = (struct iovec){local->addr + 64, len};
+	job->desc = job->result_desc = job->expected_desc = local->desc;
+	job->ioc = (struct fi_ioc){local->addr, ELEMENTS};
+	job->result = (struct fi_ioc){local->addr + 8 * ELEMENTS, ELEMENTS};
+	job->expected = (struct fi_ioc){local->addr + 16 * ELEMENTS, ELEMENTS};
+	job->remote = (struct fi_rma_iov){target->base + 64, len, target->key};
+	job->remote_ioc = (struct fi_rma_ioc){target->base, ELEMENTS, target->key};
+	job->work.op.msg = &job->op.msg;
+	switch (type) {
+	case FI_OP_RECV:
+	case FI_OP_SEND:
+		job->op.msg.ep = ep;
+		job->op.msg.msg = (struct fi_msg){&job->iov,    &job->desc,         1,
+						  s->pair.peer, &job->work.context, 0};
+		break;
+	case FI_OP_TRECV:
+	case FI_OP_TSEND:
+		job->op.tagged.ep = ep;
+		job->op.tagged.msg = (struct fi_msg_tagged){&job->iov,          &job->desc, 1,
+							    s->pair.peer,       TAG,        0,
+							    &job->work.context, 0};
+		break;
+	case FI_OP_READ:
+	case FI_OP_WRITE:
+		job->op.rma.ep = ep;
+		job->op.rma.msg = (struct fi_msg_rma){&job->iov,
+						      &job->desc,
+						      1,
+						      s->pair.peer,
+						      &job->remote,
+						      1,
+						      &job->work.context,
+						      0};
+		break;
+	default:
+		/* the three begin in the same way */
+		job->op.atomic.ep = ep;
+		job->op.atomic.msg = (struct fi_msg_atomic){
+			.msg_iov = &job->ioc,
+			.desc = &job->desc,
+			.iov_count = 1,
+			.addr = s->pair.peer,
+			.rma_iov = &job->remote_ioc,
+			.rma_iov_count = 1,
+			.datatype = FI_UINT64,
+			.op = type == FI_OP_COMPARE_ATOMIC ? FI_CSWAP : FI_SUM,
+			.context = &job->work.context,
+		};
+	}
+	if (type == FI_OP_FETCH_ATOMIC || type == FI_OP_COMPARE_ATOMIC)
+		job->op.fetch.fetch = (struct fi_msg_fetch){&job->result, &job->result_desc, 1};
+	if (type == FI_OP_COMPARE_ATOMIC)
+		job->op.compare.compare =
+			(struct fi_msg_compare){&job->expected, &job->expected_desc, 1};
+}
+
+/* A job that changes @cntr */
+static void job_init_cntr(struct side *s, struct job *job, enum fi_op_type type,
+			  struct fid_cntr *cntr, uint64_t value)
+{
+	memset(job, 0, sizeof(*job));
+	job->work.op_type = type;
+	job->work.triggering_cntr = s->trigger;
+	job->op.cntr = (struct fi_op_cntr){cntr, value};
+	job->work.op.cntr = &job->op.cntr;
+}
+
+/* Queues the job, and spoils what it points to: only its buffers matter from then on */
+static int queue(struct side *s, struct job *job, uint64_t threshold)
+{
+	int ret;
+
+	job->work.threshold = threshold;
+	ret = control(s, FI_QUEUE_WORK, &job->work);
+	if (ret)
+		return ft_fail(ret, "FI_QUEUE_WORK", "type %d", job->work.op_type);
+	memset(&job->op, 0xa5, sizeof(*job) - offsetof(struct job, op));
+	return 0;
+}
+
+static int wait_for(struct fid_cntr *cntr, uint64_t value, const char *what)
+{
+	int ret = fi_cntr_wait(cntr, value, WAIT_MS);
+
+	return ret ? ft_fail(ret, "fi_cntr_wait", "%s: %" PRIu64 " of %" PRIu64, what,
+			     fi_cntr_read(cntr), value)
+		   : 0;
+}
+
+/* Looks a few times, which makes progress: has nothing been counted? */
+static int stays(struct fid_cntr *cntr, uint64_t value, const char *what)
+{
+	for (int i = 0; i < LOOKS; i++)
+		FT_CHECK(fi_cntr_read(cntr) == value,
+			 "%s: %" PRIu64 " are counted, not %" PRIu64, what, fi_cntr_read(cntr),
+			 value);
+	return 0;
+}
+
+/* The queue has nothing to tell: what is deferred is only counted. */
+static int no_reports(struct side *s)
+{
+	struct fi_cq_tagged_entry entry;
+	ssize_t ret = fi_cq_read(s->pair.ctx.cq, &entry, 1);
+
+	FT_CHECK(ret == -FI_EAGAIN, "fi_cq_read: %zd, nothing was to be reported", ret);
+	return 0;
+}
+
+/* ---- each operation ---- */
+
+/* Queues a job, which goes at once (@met) or later, and waits until the counter that was named has counted it. */
+static int go(struct side *s, struct job *job, bool met)
+{
+	const uint64_t reached = fi_cntr_read(s->trigger), done = fi_cntr_read(s->done);
+	const uint64_t tx = fi_cntr_read(s->tx), rx = fi_cntr_read(s->rx);
+
+	FT_TRY(queue(s, job, met ? reached : reached + 1));
+	if (!met) {
+		FT_TRY(stays(s->done, done, "a work that is to wait"));
+		FT_TRY(fi_cntr_add(s->trigger, 1));
+	}
+	FT_TRY(wait_for(s->done, done + 1, "a deferred work"));
+	FT_CHECK(fi_cntr_read(s->tx) == tx && fi_cntr_read(s->rx) == rx,
+		 "a deferred work is counted by its endpoint's counters");
+	return no_reports(s);
+}
+
+/* A deferred send meets a deferred receive. */
+static int messages(struct side *s, bool tagged, size_t from, size_t to, size_t len)
+{
+	const bool sends = ft_pair_sends(&s->pair);
+	const struct ft_slot slot = slot_of(&s->pair.buf[sends ? from : to], len);
+	const enum fi_op_type types[] = {FI_OP_RECV, FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND};
+	struct job job;
+
+	s->number++;
+	FT_TRY(sends ? ft_slot_fill(&slot, s->number) : ft_slot_arm(&slot));
+	job_init(s, &job, types[2 * tagged + sends], slot.buf, len, 0);
+	FT_TRY(go(s, &job, s->number % 2));
+	return sends ? 0 : ft_slot_check(&slot, len, s->number, "a deferred message");
+}
+
+/* Rank 1 reads or writes rank 0's memory. */
+static int remote(struct side *s, bool write, size_t from, size_t to, size_t len)
+{
+	const bool initiates = ft_pair_sends(&s->pair);
+	const struct ft_slot slot =
+		slot_of(initiates ? &s->pair.buf[from] : &s->shared[to], len);
+	const bool fills = initiates == write;
+	struct job job;
+
+	s->number++;
+	FT_TRY(fills ? ft_slot_fill(&slot, s->number) : ft_slot_arm(&slot));
+	FT_TRY(ft_meet(s->pair.proc));
+	if (initiates) {
+		job_init(s, &job, write ? FI_OP_WRITE : FI_OP_READ, slot.buf, len, to);
+		FT_TRY(go(s, &job, s->number % 2));
+	}
+	FT_TRY(ft_barrier(s->pair.proc, &s->pair.ctx));
+	return fills ? 0 : ft_slot_check(&slot, len, s->number, "deferred RMA");
+}
+
+static int elements_check(const struct ft_buf *buf, const void *addr, uint64_t want,
+			  const char *what)
+{
+	uint64_t found[ELEMENTS];
+
+	FT_TRY(buf->ops->from(found, addr, sizeof(found)));
+	for (size_t i = 0; i < ELEMENTS; i++)
+		FT_CHECK(found[i] == want, "%s: element %zu is %" PRIu64 ", not %" PRIu64, what,
+			 i, found[i], want);
+	return 0;
+}
+
+static int elements_fill(const struct ft_buf *buf, void *addr, uint64_t value)
+{
+	uint64_t elements[ELEMENTS];
+
+	for (size_t i = 0; i < ELEMENTS; i++)
+		elements[i] = value;
+	return buf->ops->to(addr, elements, sizeof(elements));
+}
+
+/* Adds 7 to 5, or swaps 5 for 7, in rank 0's memory. */
+static int atomic(struct side *s, enum fi_op_type type, size_t from, size_t to)
+{
+	const struct ft_buf *local = &s->pair.buf[from], *shared = &s->shared[to];
+	const bool initiates = ft_pair_sends(&s->pair);
+	struct job job;
+
+	s->number++;
+	FT_TRY(elements_fill(shared, shared->addr, 5));
+	FT_TRY(elements_fill(local, local->addr, 7));
+	FT_TRY(elements_fill(local, local->addr + 8 * ELEMENTS, 0));
+	FT_TRY(elements_fill(local, local->addr + 16 * ELEMENTS, 5));
+	FT_TRY(ft_meet(s->pair.proc));
+	if (initiates) {
+		job_init(s, &job, type, local, 0, to);
+		FT_TRY(go(s, &job, s->number % 2));
+		FT_TRY(elements_check(local, local->addr + 8 * ELEMENTS,
+				      type == FI_OP_ATOMIC ? 0 : 5, "what was there before"));
+	}
+	FT_TRY(ft_barrier(s->pair.proc, &s->pair.ctx));
+	return initiates ? 0
+			 : elements_check(shared, shared->addr,
+					  type == FI_OP_COMPARE_ATOMIC ? 7 : 12,
+					  "a deferred atomic operation");
+}
+
+static int each_operation(struct side *s)
+{
+	static const size_t sizes[] = {0, 64, 20000, LARGEST};
+	const size_t kinds = s->pair.kind_count;
+
+	for (size_t i = 0; i < kinds * kinds; i++) {
+		const size_t from = i % kinds, to = i / kinds;
+
+		for (size_t n = 0; n < FT_COUNT(sizes); n++) {
+			FT_TRY(messages(s, false, from, to, sizes[n]));
+			FT_TRY(messages(s, true, from, to, sizes[n]));
+			if (!sizes[n])
+				continue;
+			FT_TRY(remote(s, true, from, to, sizes[n]));
+			FT_TRY(remote(s, false, from, to, sizes[n]));
+		}
+		for (enum fi_op_type t = FI_OP_ATOMIC; t <= FI_OP_COMPARE_ATOMIC; t++)
+			FT_TRY(atomic(s, t, from, to));
+	}
+	return 0;
+}
+
+/* ---- counters that change counters ---- */
+
+static int counters(struct side *s)
+{
+	const uint64_t reached = fi_cntr_read(s->trigger);
+	struct job job[3];
+	struct fid_cntr *other;
+
+	FT_TRY(open_cntr(s, 0, &other));
+	job_init_cntr(s, &job[0], FI_OP_CNTR_SET, other, 5);
+	job_init_cntr(s, &job[1], FI_OP_CNTR_ADD, other, 5);
+	FT_TRY(queue(s, &job[1], reached + 2));
+	FT_TRY(queue(s, &job[0], reached + 1));
+	/* and what waits for the other one changes this one */
+	job_init_cntr(s, &job[2], FI_OP_CNTR_ADD, s->trigger, 3);
+	job[2].work.triggering_cntr = other;
+	FT_TRY(queue(s, &job[2], 10));
+	FT_CHECK(fi_close(&other->fid) == -FI_EBUSY, "a counter with works could be closed");
+	FT_TRY(stays(other, 0, "a counter that is to be changed later"));
+	FT_TRY(fi_cntr_add(s->trigger, 1));
+	FT_TRY(wait_for(other, 5, "FI_OP_CNTR_SET"));
+	FT_TRY(fi_cntr_add(s->trigger, 1));
+	FT_TRY(wait_for(other, 10, "FI_OP_CNTR_ADD"));
+	FT_TRY(wait_for(s->trigger, reached + 5, "FI_OP_CNTR_ADD in turn"));
+	/* an error counts for thresholds, too */
+	job_init_cntr(s, &job[0], FI_OP_CNTR_ADD, s->trigger, 1);
+	job[0].work.triggering_cntr = other;
+	FT_TRY(queue(s, &job[0], 11));
+	FT_TRY(fi_cntr_adderr(other, 1));
+	FT_TRY(wait_for(s->trigger, reached + 6, "a threshold that an error reaches"));
+	return fi_close(&other->fid) ? ft_fail(-FI_EBUSY, "fi_close", "a counter") : 0;
+}
+
+/* ---- chains ---- */
+
+/* Each write waits for the one before it. */
+static int chain(struct side *s)
+{
+	const uint64_t done = fi_cntr_read(s->done), reached = fi_cntr_read(s->trigger);
+	struct job *job = calloc(CHAIN, sizeof(*job));
+	int ret = job ? 0 : -FI_ENOMEM;
+
+	for (size_t i = 0; !ret && i < CHAIN; i++) {
+		job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[0], 64, 0);
+		if (i)
+			job[i].work.triggering_cntr = s->done;
+		ret = queue(s, &job[i], i ? done + i : reached + 1);
+	}
+	if (!ret)
+		ret = stays(s->done, done, "a chain");
+	if (!ret)
+		ret = fi_cntr_add(s->trigger, 1);
+	if (!ret)
+		ret = wait_for(s->done, done + CHAIN, "a chain of writes");
+	FT_TRY(ret);
+	free(job);
+	return ft_barrier(s->pair.proc, &s->pair.ctx);
+}
+
+/* Each write waits for the peer's one, which waits for ours. */
+static int chain_of_two(struct side *s)
+{
+	const uint64_t done = fi_cntr_read(s->done), came = fi_cntr_read(s->remote);
+	const bool first = ft_pair_sends(&s->pair);
+	struct job *job = calloc(CHAIN, sizeof(*job));
+	int ret = job ? 0 : -FI_ENOMEM;
+
+	/* both have read what had come */
+	if (!ret)
+		ret = ft_meet(s->pair.proc);
+	for (size_t i = 0; !ret && i < CHAIN; i++) {
+		job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[s->pair.kind_count - 1], 64,
+			 s->pair.kind_count - 1);
+		job[i].work.triggering_cntr = s->remote;
+		ret = queue(s, &job[i], came + i + !first);
+	}
+	if (!ret)
+		ret = wait_for(s->remote, came + CHAIN, "the peer's writes");
+	if (!ret)
+		ret = wait_for(s->done, done + CHAIN, "writes that answer the peer's");
+	FT_TRY(ret);
+	free(job);
+	return ft_barrier(s->pair.proc, &s->pair.ctx);
+}
+
+/* ---- many, in order ---- */
+
+static int many_received(struct side *s)
+{
+	struct ft_buf *buf = &s->pair.buf[s->pair.kind_count - 1];
+	struct ft_req *req = calloc(MANY, sizeof(*req));
+	unsigned char *data = malloc(MANY * 8);
+	struct ft_op op = {.call = FT_RECVMSG,
+			   .tagged = true,
+			   .addr = s->pair.peer,
+			   .tag = TAG,
+			   .flags = FI_COMPLETION};
+	uint64_t number;
+
+	if (!req || !data)
+		return -FI_ENOMEM;
+	for (size_t i = 0; i < MANY; i++) {
+		op.req = &req[i];
+		ft_op_buf(&op, buf, 8 * i, 8);
+		FT_TRY(ft_post(&s->pair.ctx, &op));
+	}
+	FT_TRY(ft_meet(s->pair.proc));
+	FT_TRY(ft_wait(&s->pair.ctx, req, MANY));
+	FT_TRY(buf->ops->from(data, buf->addr, MANY * 8));
+	for (size_t i = 0; i < MANY; i++) {
+		memcpy(&number, data + 8 * i, 8);
+		FT_CHECK(number == i, "work %" PRIu64 " was the %zuth to go", number, i);
+	}
+	free(req);
+	free(data);
+	return 0;
+}
+
+/* Works are queued in any order, several of a threshold, and go by threshold, and then as queued. */
+static int many_sent(struct side *s)
+{
+	const uint64_t done = fi_cntr_read(s->done), reached = fi_cntr_read(s->trigger);
+	struct ft_buf *buf = &s->pair.buf[s->pair.kind_count - 1];
+	struct job *job = calloc(MANY, sizeof(*job));
+	uint64_t number[MANY], seed = s->pair.proc->opts.seed + 1;
+	size_t order[MANY / 3];
+
+	if (!job)
+		return -FI_ENOMEM;
+	for (size_t i = 0; i < MANY; i++)
+		number[i] = i;
+	FT_TRY(buf->ops->to(buf->addr, number, sizeof(number)));
+	for (size_t i = 0; i < MANY / 3; i++) {
+		const size_t j = ft_random(&seed) % (i + 1);
+
+		order[i] = order[j];
+		order[j] = i;
+	}
+	for (size_t i = 0; i < MANY; i++) {
+		const size_t threshold = order[i / 3], at = 3 * threshold + i % 3;
+
+		job_init(s, &job[i], FI_OP_TSEND, buf, 8, 0);
+		job[i].iov.iov_base = buf->addr + 8 * at;
+		FT_TRY(queue(s, &job[i], reached + 1 + threshold));
+	}
+	FT_TRY(ft_meet(s->pair.proc));
+	for (size_t i = 0; i < MANY / 3;) {
+		const size_t step = FT_MIN(1 + ft_random(&seed) % 20, MANY / 3 - i);
+
+		FT_TRY(fi_cntr_add(s->trigger, step));
+		i += step;
+	}
+	FT_TRY(wait_for(s->done, done + MANY, "many works"));
+	free(job);
+	return 0;
+}
+
+static int many(struct side *s)
+{
+	FT_TRY(ft_pair_sends(&s->pair) ? many_sent(s) : many_received(s));
+	return ft_barrier(s->pair.proc, &s->pair.ctx);
+}
+
+/* ---- FI_TRIGGER ---- */
+
+/* The condition is in the context, of which nobody needs to know once the call has returned. */
+static void set_condition(struct side *s, struct ft_req *req, uint64_t threshold)
+{
+	struct fi_triggered_context2 condition = {.event_type = FI_TRIGGER_THRESHOLD};
+
+	condition.trigger.threshold.cntr = s->trigger;
+	condition.trigger.threshold.threshold = threshold;
+	memset(req, 0, sizeof(*req));
+	memcpy(&req->context, &condition, sizeof(condition));
+}
+
+/* By fi_tsendmsg(3) with flags, or by an alias without; reported and counted as ever */
+static int by_flag(struct side *s, struct fid_ep *alias, size_t kind)
+{
+	const uint64_t reached = fi_cntr_read(s->trigger), tx = fi_cntr_read(s->tx),
+		       rx = fi_cntr_read(s->rx);
+	const bool sends = ft_pair_sends(&s->pair);
+	const struct ft_slot slot = slot_of(&s->pair.buf[kind], 20000);
+	struct iovec iov = {slot.buf->addr + slot.off, slot.len};
+	void *desc = slot.buf->desc;
+	struct ft_req req;
+	struct fi_msg_tagged msg = {&iov, &desc, 1, s->pair.peer, TAG, 0, &req, 0};
+	struct fid_ep *ep = s->pair.ctx.ep;
+	const uint64_t flags = FI_TRIGGER | FI_COMPLETION;
+	ssize_t ret;
+
+	set_condition(s, &req, reached + 1);
+	FT_TRY(sends ? ft_slot_fill(&slot, kind) : ft_slot_arm(&slot));
+	if (alias)
+		ret = sends ? fi_tsend(alias, iov.iov_base, iov.iov_len, desc, s->pair.peer,
+				       TAG, &req)
+			    : fi_trecv(alias, iov.iov_base, iov.iov_len, desc, s->pair.peer,
+				       TAG, 0, &req);
+	else
+		ret = sends ? fi_tsendmsg(ep, &msg, flags) : fi_trecvmsg(ep, &msg, flags);
+	if (ret)
+		return ft_fail((int) ret, "an operation with FI_TRIGGER", "%s",
+			       alias ? "by an alias" : "by its flag");
+	FT_TRY(stays(sends ? s->tx : s->rx, sends ? tx : rx, "an operation with FI_TRIGGER"));
+	FT_TRY(no_reports(s));
+	FT_TRY(fi_cntr_add(s->trigger, 1));
+	FT_TRY(ft_wait(&s->pair.ctx, &req, 1));
+	FT_CHECK(fi_cntr_read(s->tx) == tx + sends && fi_cntr_read(s->rx) == rx + !sends,
+		 "an operation with FI_TRIGGER is not counted by its endpoint");
+	return sends ? 0 : ft_slot_check(&slot, slot.len, kind, "with FI_TRIGGER");
+}
+
+static int triggered(struct side *s)
+{
+	struct fid_ep *ep = s->pair.ctx.ep, *alias;
+	struct ft_name name;
+	size_t len = sizeof(name.bytes);
+	int ret = fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_RECV | FI_TRIGGER | FI_COMPLETION);
+
+	if (ret)
+		return ft_fail(ret, "fi_ep_alias", "with FI_TRIGGER");
+	for (size_t kind = 0; kind < s->pair.kind_count; kind++) {
+		FT_TRY(by_flag(s, NULL, kind));
+		FT_TRY(by_flag(s, alias, kind));
+	}
+	FT_TRY(fi_getname(&alias->fid, name.bytes, &len));
+	FT_CHECK(fi_close(&ep->fid) == -FI_EBUSY, "an endpoint with an alias could be closed");
+	FT_TRY(fi_close(&alias->fid));
+	return ft_barrier(s->pair.proc, &s->pair.ctx);
+}
+
+/* ---- given up, and wrong ---- */
+
+static int given_up(struct side *s)
+{
+	const uint64_t reached = fi_cntr_read(s->trigger), done = fi_cntr_read(s->done);
+	struct job job[4];
+
+	for (size_t i = 0; i < FT_COUNT(job); i++) {
+		job_init(s, &job[i], FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+		if (i == 3)
+			job[i].work.triggering_cntr = s->tx;
+		FT_TRY(queue(s, &job[i], i == 3 ? UINT64_MAX : reached + 1));
+	}
+	FT_TRY(control(s, FI_CANCEL_WORK, &job[1].work));
+	FT_CHECK(control(s, FI_CANCEL_WORK, &job[1].work) == -FI_ENOENT,
+		 "a work was cancelled twice");
+	FT_TRY(control(s, FI_FLUSH_WORK, s->trigger));
+	FT_CHECK(fi_close(&s->done->fid) == -FI_EBUSY,
+		 "a counter that is to count a work could be closed");
+	FT_TRY(control(s, FI_FLUSH_WORK, NULL));
+	FT_CHECK(control(s, FI_CANCEL_WORK, &job[3].work) == -FI_ENOENT,
+		 "a work was there that had been flushed with the domain");
+	FT_TRY(fi_cntr_add(s->trigger, 1));
+	return stays(s->done, done, "works that were given up");
+}
+
+/* Takes the next report, which is an error, of @context */
+static int take_error(struct side *s, void *context, int want, const char *what)
+{
+	struct fi_cq_err_entry err = {0};
+	struct fi_cq_tagged_entry entry;
+	ssize_t ret;
+
+	while ((ret = fi_cq_read(s->pair.ctx.cq, &entry, 1)) == -FI_EAGAIN)
+		FT_TRY(ft_idle(&s->pair.ctx));
+	FT_CHECK(ret == -FI_EAVAIL, "%s: fi_cq_read: %zd", what, ret);
+	ret = fi_cq_readerr(s->pair.ctx.cq, &err, 0);
+	FT_CHECK(ret == 1 && err.op_context == context && (!want || abs(err.err) == want),
+		 "%s: fi_cq_readerr: %zd, error %d", what, ret, err.err);
+	return 0;
+}
+
+/* A cancelled operation with FI_TRIGGER, and a deferred receive that is under way */
+static int cancelled(struct side *s)
+{
+	const uint64_t reached = fi_cntr_read(s->trigger), errors = fi_cntr_readerr(s->done);
+	struct iovec iov = {s->pair.buf[0].addr, 64};
+	void *desc = s->pair.buf[0].desc;
+	struct ft_req req;
+	struct fi_msg_tagged msg = {&iov, &desc, 1, s->pair.peer, TAG + 1, 0, &req, 0};
+	struct fid_ep *ep = s->pair.ctx.ep;
+	struct job job;
+
+	set_condition(s, &req, reached + 1);
+	FT_TRY(fi_tsendmsg(ep, &msg, FI_TRIGGER));
+	FT_TRY(fi_cancel(&ep->fid, &req));
+	FT_TRY(take_error(s, &req, FI_ECANCELED, "a cancelled operation"));
+	job_init(s, &job, FI_OP_TRECV, &s->pair.buf[0], 64, 0);
+	FT_TRY(queue(s, &job, reached));
+	FT_TRY(fi_cancel(&ep->fid, &job.work.context));
+	FT_TRY(take_error(s, &job.work.context, FI_ECANCELED, "a cancelled receive"));
+	FT_CHECK(fi_cntr_readerr(s->done) == errors + 1, "its error is not counted");
+	return fi_cntr_seterr(s->done, 0);
+}
+
+/* An error is reported, and counted by the counter that was named. */
+static int failed(struct side *s)
+{
+	const uint64_t reached = fi_cntr_read(s->trigger), tx = fi_cntr_readerr(s->tx);
+	struct job job;
+
+	job_init(s, &job, FI_OP_WRITE, &s->pair.buf[0], 64, 0);
+	job.remote.key ^= 0x5a5a;
+	FT_TRY(queue(s, &job, reached));
+	FT_TRY(take_error(s, &job.work.context, 0, "a write with a wrong key"));
+	FT_CHECK(fi_cntr_readerr(s->done) == 1 && fi_cntr_readerr(s->tx) == tx,
+		 "errors counted: %" PRIu64 " by the counter that was named",
+		 fi_cntr_readerr(s->done));
+	/* one that cannot even begin */
+	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	job.iov.iov_base = NULL;
+	FT_TRY(queue(s, &job, reached));
+	FT_TRY(take_error(s, &job.work.context, 0, "a message without a buffer"));
+	FT_CHECK(fi_cntr_readerr(s->done) == 2, "its error is not counted");
+	FT_TRY(fi_cntr_seterr(s->done, 0));
+	return ft_barrier(s->pair.proc, &s->pair.ctx);
+}
+
+static int refuses(struct side *s, struct job *job, int want, const char *what)
+{
+	int ret = control(s, FI_QUEUE_WORK, &job->work);
+
+	FT_CHECK(ret == want, "%s: %d, not %d", what, ret, want);
+	return 0;
+}
+
+static int refused(struct side *s)
+{
+	struct fid_ep *ep = s->pair.ctx.ep;
+	struct fi_msg_tagged msg = {0};
+	struct job job;
+
+	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	job.op.tagged.flags = FI_INJECT;
+	FT_TRY(refuses(s, &job, -FI_ENOSYS, "FI_INJECT"));
+	job_init(s, &job, FI_OP_RECV, &s->pair.buf[0], 64, 0);
+	job.op.msg.flags = FI_MULTI_RECV;
+	FT_TRY(refuses(s, &job, -FI_ENOSYS, "FI_MULTI_RECV"));
+	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	job.work.triggering_cntr = NULL;
+	FT_TRY(refuses(s, &job, -FI_EINVAL, "no counter"));
+	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	job.op.tagged.ep = NULL;
+	FT_TRY(refuses(s, &job, -FI_EINVAL, "no endpoint"));
+	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	job.op.tagged.msg.iov_count = 1000;
+	FT_TRY(refuses(s, &job, -FI_EINVAL, "too many pieces"));
+	job_init_cntr(s, &job, FI_OP_CNTR_ADD, s->done, 1);
+	job.work.completion_cntr = s->done;
+	FT_TRY(refuses(s, &job, -FI_EINVAL, "a change of a counter that is to be counted"));
+	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	job.work.op_type = 1000;
+	FT_TRY(refuses(s, &job, -FI_ENOSYS, "an unknown operation"));
+	FT_CHECK(fi_tsendmsg(ep, &msg, FI_TRIGGER) == -FI_EINVAL, "no context was taken");
+	return 0;
+}
+
+/* With works waiting, the endpoint may be closed, and then the counters. */
+static int left(struct side *s)
+{
+	static struct job job[2];
+
+	job_init(s, &job[0], FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	FT_TRY(queue(s, &job[0], UINT64_MAX));
+	job_init(s, &job[1], FI_OP_TRECV, &s->pair.buf[0], 64, 0);
+	FT_TRY(queue(s, &job[1], 0));
+	FT_CHECK(fi_close(&s->trigger->fid) == -FI_EBUSY,
+		 "a counter with works waiting could be closed");
+	return ft_meet(s->pair.proc);
+}
+
+/* Who has not asked for FI_TRIGGER has no queue. */
+static int without(struct ft_proc *proc)
+{
+	struct fi_deferred_work work = {0};
+	struct ft_pair pair;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	FT_TRY(ft_pair_open(&pair, 64));
+	FT_CHECK(!(pair.ctx.info->caps & FI_TRIGGER),
+		 "FI_TRIGGER is offered to who has not asked");
+	FT_CHECK(fi_control(&pair.ctx.domain->fid, FI_QUEUE_WORK, &work) == -FI_ENOSYS,
+		 "deferred work is taken without FI_TRIGGER");
+	FT_TRY(ft_meet(proc));
+	return ft_pair_close(&pair, NULL, 0);
+}
+
+static int run(struct ft_proc *proc)
+{
+	struct side s;
+
+	if (!ft_has_cntrs(&proc->opts))
+		return proc->rank ? FT_SKIP : ft_skip("no counters by this provider");
+	FT_TRY(without(proc));
+	FT_TRY(side_open(&s, proc));
+	FT_TRY(each_operation(&s));
+	FT_TRY(counters(&s));
+	FT_TRY(chain(&s));
+	FT_TRY(chain_of_two(&s));
+	FT_TRY(many(&s));
+	FT_TRY(triggered(&s));
+	FT_TRY(given_up(&s));
+	FT_TRY(cancelled(&s));
+	FT_TRY(failed(&s));
+	FT_TRY(refused(&s));
+	FT_TRY(left(&s));
+	return side_close(&s);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Operations that wait for counters, and deferred work.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
