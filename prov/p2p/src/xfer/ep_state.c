@@ -42,17 +42,6 @@ struct xfer_ep *xfer_ep_side(struct xfer_ep *ep)
 	return NULL;
 }
 
-void xfer_cntr_count(struct xfer *xfer, struct xfer_cntr *cntr, int err)
-{
-	uint64_t *count = err ? &cntr->errors : &cntr->value;
-
-	xfer_assert_locked(xfer);
-	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
-	if (cntr->point)
-		wait_wake(cntr->point);
-	wait_wake_counted(&xfer->wait);
-}
-
 void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err)
 {
 	struct xfer_cntr *cntr = ep->cntrs[xfer_count_index(kind)];

@@ -48,7 +48,16 @@ static inline unsigned int xfer_count_index(uint64_t kind)
 void xfer_ep_count(struct xfer_ep *ep, uint64_t kind, int err);
 
 /* Counts an operation for one counter [locked]. */
-void xfer_cntr_count(struct xfer *xfer, struct xfer_cntr *cntr, int err);
+static inline void xfer_cntr_count(struct xfer *xfer, struct xfer_cntr *cntr, int err)
+{
+	uint64_t *count = err ? &cntr->errors : &cntr->value;
+
+	xfer_assert_locked(xfer);
+	__atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
+	if (cntr->point)
+		wait_wake(cntr->point);
+	wait_wake_counted(&xfer->wait);
+}
 
 /*
  * Sets the endpoint's limits after a change of @renamed, @tally, @waiting, @followed or @rx_flags

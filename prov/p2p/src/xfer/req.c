@@ -66,7 +66,7 @@ void xfer_req_undo(struct xfer_req *req)
 static struct xfer_work *xfer_req_work(const struct xfer_req *req)
 {
 	const struct xfer *xfer = req->ctx.ep->xfer;
-	bool works = p2p_unlikely(xfer->works_go) && cell_mine(&xfer->cells, req->context);
+	bool works = xfer->works_go && cell_mine(&xfer->cells, req->context);
 
 	return works ? req->context : NULL;
 }
@@ -170,9 +170,21 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 	return req;
 }
 
+/* What has waited for a counter counts for the one that was named. Is it to be reported? */
+static P2P_NOINLINE bool xfer_work_end(struct xfer_req *req, int err)
+{
+	struct xfer_work *work = req->context;
+	const bool report = err || work->report;
+
+	req->comp.context = work->context;
+	if (work->cntr)
+		xfer_cntr_count(req->ctx.ep->xfer, work->cntr, err);
+	work->ended(work);
+	return report;
+}
+
 static void xfer_req_report(struct xfer_req *req, int err)
 {
-	struct xfer_work *work = xfer_req_work(req);
 	struct xfer_ep *ep = req->ctx.ep;
 	bool report = err ? !req->served : req->report;
 
@@ -183,15 +195,10 @@ static void xfer_req_report(struct xfer_req *req, int err)
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += req->comp.len;
 	}
-	if (p2p_unlikely(work)) {
-		req->comp.context = work->context;
-		report = err || work->report;
-		if (work->cntr)
-			xfer_cntr_count(ep->xfer, work->cntr, err);
-		work->ended(work);
-	} else if (!req->peek) {
+	if (p2p_unlikely(ep->xfer->works_go) && xfer_req_work(req))
+		report = xfer_work_end(req, err);
+	else if (!req->peek)
 		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
-	}
 	if (req->cq && report)
 		xfer_cq_report(req->cq, &req->comp);
 }
