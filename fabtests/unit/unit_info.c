@@ -672,6 +672,57 @@ static void test_real_cores(void **state)
 	assert_true(checked);
 }
 
+/* Operations that wait for counters are offered to who asks, whatever the core has; so are counts of RMA then. */
+static void test_triggers(void **state)
+{
+	const uint64_t both = FI_TRIGGER | FI_RMA_EVENT;
+	const struct {
+		uint64_t core, wanted, caps;
+		bool serves;
+	} cases[] = {
+		{0, FI_RMA, 0, false},
+		{both, 0, FI_RMA_EVENT, false},
+		{both, FI_RMA | FI_RMA_EVENT, FI_RMA_EVENT, false},
+		{0, FI_RMA | FI_TRIGGER, FI_TRIGGER, false},
+		{both, FI_RMA | FI_TRIGGER, FI_TRIGGER, false},
+		{0, FI_RMA | both, both, true},
+		{both, FI_RMA | both, both, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		const int virt = cases[i].serves ? 0 : FI_MR_VIRT_ADDR;
+
+		core = core_make();
+		core->caps = (core->caps & ~both) | cases[i].core;
+		core->rx_attr->caps = (core->rx_attr->caps & ~both) | cases[i].core;
+		core->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
+		hints->caps = cases[i].wanted;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->caps & both, cases[i].caps);
+		assert_int_equal(core->rx_attr->caps & both, cases[i].caps);
+		assert_int_equal(info_serves_all(core, 0), cases[i].serves);
+		assert_int_equal(core->domain_attr->mr_mode & FI_MR_VIRT_ADDR, virt);
+		core->tx_attr->op_flags = cases[i].caps & FI_TRIGGER;
+		assert_int_equal(info_to_core(core, VERSION), 0);
+		assert_int_equal(core->caps & FI_TRIGGER, 0);
+		assert_int_equal(core->tx_attr->op_flags, 0);
+		assert_int_equal(core->caps & FI_RMA_EVENT,
+				 cases[i].caps & FI_TRIGGER ? 0 : cases[i].caps);
+		assert_int_equal(core->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
+		fi_freeinfo(core);
+	}
+	/* nor is the core asked */
+	hints->caps = FI_RMA | both;
+	hints->ep_attr->type = FI_EP_RDM;
+	assert_int_equal(info_hints_to_core(hints), 0);
+	assert_int_equal(hints->caps, FI_RMA | NEEDED);
+	assert_int_equal(hints->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
+	fi_freeinfo(hints);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -686,6 +737,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_triggers),
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),
