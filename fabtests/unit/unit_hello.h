@@ -30,4 +30,11 @@ struct wire_msg greeting(uint32_t flags, uint64_t token);
 /* Greets the new peer, and says what was asked */
 struct wire_msg greet(void);
 
+/* ---- unit_hello_notes.c ---- */
+
+void test_note_unconfirmed(void **state);
+void test_note_given_up(void **state);
+void test_note_stale(void **state);
+void test_note_untracked(void **state);
+
 #endif /* UNIT_HELLO_H */

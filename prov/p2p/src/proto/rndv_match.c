@@ -153,14 +153,62 @@ static void rndv_arrival_fail(struct xfer_arrival *arrival, struct xfer_ep *ep, 
 	arrival->status = status;
 }
 
+/*
+ * The token on its note; NULL: none that is known. Where it is not known which endpoint the marker came to,
+ * it may be that of any on the queue.
+ */
+static const struct xfer_token *rndv_note_token(const struct xfer_arrival *arrival,
+						const struct xfer_ep *ep, uint64_t token)
+{
+	const struct xfer_token *found = xfer_token_find(ep, token);
+
+	if (arrival->ctx.ep)
+		return found;
+	for (ep = xfer_cq_ep(arrival->cq, NULL); ep && !found; ep = xfer_cq_ep(arrival->cq, ep))
+		found = xfer_token_find(ep, token);
+	return found;
+}
+
+/*
+ * What its note says. A note is there as soon as it is written. So it may be read before the greeting by
+ * which its sender gets to be known: then it is looked at again.
+ */
+static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, const void *text,
+			   size_t len)
+{
+	const struct xfer_token *token;
+	struct wire_msg msg;
+	const char *why;
+	int ret = wire_decode(text, len, &msg, &why);
+
+	if (ret || msg.id != arrival->id ||
+	    (msg.type != WIRE_ANNOUNCE && msg.type != WIRE_ABORT)) {
+		P2P_WARN("a note of %zu bytes cannot be read: %s\n", len,
+			 ret ? why : "it is about something else");
+		rndv_arrival_fail(arrival, ep, -FI_EIO);
+		return;
+	}
+	if (msg.type == WIRE_ABORT) {
+		rndv_arrival_fail(arrival, ep, msg.status);
+		return;
+	}
+	token = rndv_note_token(arrival, ep, msg.token);
+	if (!token) {
+		rndv_arrival_look_again(arrival, ep->xfer);
+	} else if (token->stale) {
+		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);
+	} else {
+		msg.peer = token->peer;
+		rndv_arrival_announce(arrival, msg.peer->ep, &msg);
+		arrival->noted = true;
+	}
+}
+
 /* Looks whether it is announced, or given up, on its sender's board; or has been, unreadably */
 static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
-	const char *why = "it is about something else";
 	uint8_t text[BOARD_TEXT_MAX];
-	struct wire_msg msg;
 	size_t len;
-	int ret;
 
 	if (arrival->announced)
 		return;
@@ -176,21 +224,10 @@ static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 		return;
 	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id,
 			     text);
-	if (!len) {
+	if (len)
+		rndv_note_read(arrival, ep, text, len);
+	else
 		rndv_arrival_look_again(arrival, ep->xfer);
-		return;
-	}
-	ret = wire_decode(text, len, &msg, &why);
-	msg.peer = ret ? NULL : xfer_peer_of(ep, msg.token);
-	if (msg.peer && msg.id == arrival->id && msg.type == WIRE_ANNOUNCE) {
-		rndv_arrival_announce(arrival, ep, &msg);
-		arrival->noted = true;
-	} else if (msg.peer && msg.id == arrival->id && msg.type == WIRE_ABORT) {
-		rndv_arrival_fail(arrival, ep, msg.status);
-	} else {
-		P2P_WARN("a note of %zu bytes cannot be read: %s\n", len, why);
-		rndv_arrival_fail(arrival, ep, -FI_EIO);
-	}
 }
 
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp)

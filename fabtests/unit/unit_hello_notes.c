@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Notes on the boards of peers: they may be read before, or after, their writers are known. */
+#include "unit_hello.h"
+
+#include <rdma/fi_errno.h>
+
+#include "proto/rndv_match.h"
+#include "xfer/progress.h"
+#include "xfer/reports.h"
+
+#define ID (77ULL << 24 | 1)
+#define LEN 100000
+
+/* What a receiver hears of the message */
+static struct {
+	bool known;
+	int status;
+	uint64_t len;
+} told;
+
+static void note_told(struct xfer_arrival *arrival)
+{
+	told.known = true;
+	told.status = arrival->status;
+	told.len = arrival->total;
+	rndv_arrival_free(arrival, &fake_xfer);
+}
+
+/* A peer's board, which can be read here */
+static struct board theirs;
+
+static void open_notes(void)
+{
+	const uint64_t owner = xfer_board_owner(ID);
+
+	open_ep();
+	theirs = (struct board){.page = NULL};
+	told.known = false;
+	assert_int_equal(board_far_open(&fake_xfer.boards, owner, board_open(&theirs, owner)),
+			 0);
+}
+
+static void close_notes(void)
+{
+	assert_int_equal(fake_xfer.open, 0);
+	assert_int_equal(fake_xfer.looks, 0);
+	board_close(&theirs);
+	close_ep();
+}
+
+/* The peer writes its note */
+static void put_up(enum wire_type type, uint64_t token)
+{
+	const struct wire_msg msg = {
+		.type = type,
+		.token = token,
+		.id = ID,
+		.len = LEN,
+		.chunk = 65536,
+		.status = type == WIRE_ABORT ? -FI_ECANCELED : 0,
+	};
+	void *text = board_note(&theirs, ID);
+
+	assert_non_null(text);
+	board_show(&theirs, ID, wire_encode(&msg, text));
+}
+
+/* The marker comes, to a receive of the endpoint's */
+static void mark(void)
+{
+	struct xfer_arrival *arrival;
+	int err;
+
+	p2p_lock_take(&fake_xfer.lock);
+	arrival = rndv_arrival_claim(&fake_xfer, ID, note_told, &err);
+	assert_non_null(arrival);
+	rndv_arrival_bind(arrival, &hello_ep);
+	rndv_arrival_check(arrival, &hello_ep);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/* The token that the peer has, and has not confirmed yet */
+static uint64_t granted(void)
+{
+	struct wire_msg answer;
+
+	hear(greeting(WIRE_ASKS, 0));
+	assert_true(sent(0, &answer));
+	return answer.grant;
+}
+
+/*
+ * Note and marker have overtaken the confirmation, for which the core had no room: the message is received
+ * when that is here.
+ */
+void test_note_unconfirmed(void **state)
+{
+	uint64_t token;
+
+	open_notes();
+	token = granted();
+	put_up(WIRE_ANNOUNCE, token);
+	mark();
+	for (int i = 0; i < 3; i++) {
+		xfer_progress(&fake_xfer);
+		assert_false(told.known);
+	}
+	hear(greeting(WIRE_CONFIRMS, token));
+	xfer_progress(&fake_xfer);
+	assert_true(told.known);
+	assert_int_equal(told.status, 0);
+	assert_int_equal(told.len, LEN);
+	close_notes();
+}
+
+/* It gives up before it is known, or has left. */
+void test_note_given_up(void **state)
+{
+	static const int statuses[] = {-FI_ECANCELED, -FI_ECONNABORTED};
+
+	for (size_t i = 0; i < UNIT_COUNT(statuses); i++) {
+		open_notes();
+		put_up(i ? WIRE_ANNOUNCE : WIRE_ABORT, granted());
+		mark();
+		assert_int_equal(told.known, !i);
+		board_close(&theirs);
+		fake_xfer.watched -= XFER_WATCH;
+		xfer_progress(&fake_xfer);
+		assert_true(told.known);
+		assert_int_equal(told.status, statuses[i]);
+		close_notes();
+	}
+}
+
+/* It was lost, and does not know that. */
+void test_note_stale(void **state)
+{
+	open_notes();
+	p2p_lock_take(&fake_xfer.lock);
+	xfer_peer_expire(xfer_peer_find(&hello_ep, FAKE_ALIVE));
+	p2p_lock_drop(&fake_xfer.lock);
+	put_up(WIRE_ANNOUNCE, FAKE_TOKEN(FAKE_ALIVE));
+	mark();
+	assert_true(told.known);
+	assert_int_equal(told.status, -FI_ECONNABORTED);
+	close_notes();
+}
+
+/* A receive that is not followed up may be that of any endpoint on its queue, and has no room. */
+void test_note_untracked(void **state)
+{
+	int context;
+	const struct core_comp marker = {
+		.context = &context,
+		.flags = FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA,
+		.data = WIRE_MARK | ID,
+	};
+	struct core_comp comp;
+	struct wire_msg answer;
+	struct xfer_ep other;
+
+	open_notes();
+	fake_ep_open(&other, &fake_cq);
+	fake_peer(&hello_ep, FAKE_NEW);
+	put_up(WIRE_ANNOUNCE, FAKE_TOKEN(FAKE_NEW));
+	xfer_take(&fake_cq, &marker, NULL);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_ptr_equal(comp.context, &context);
+	assert_int_equal(comp.err, FI_ETRUNC);
+	assert_int_equal(comp.olen, LEN);
+	assert_int_equal(fake.sent[FAKE_NEW], 1);
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.type, WIRE_CTS);
+	assert_int_equal(answer.len, 0);
+	fake_ep_close(&other);
+	close_notes();
+}
