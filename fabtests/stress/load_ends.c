@@ -193,7 +193,7 @@ static int peeked(struct load *load, struct load_end *end)
 		end->req.err = 0;
 		return 0;
 	}
-	if (end->req.err || end->phase++ == CLAIM)
+	if (end->phase++ == CLAIM)
 		return received(load, end);
 	FT_CHECK(end->req.comp.len == load_size(load, end), "%s: the peek says %zu bytes",
 		 load_name(end), end->req.comp.len);
@@ -390,7 +390,9 @@ int load_step(struct load *load, struct load_end *end)
 		return 0;
 	if (end->posted) {
 		end->posted = false;
-		ret = end->role->ended(load, end);
+		/* what has failed has nothing to check; a peek that finds nothing has not */
+		ret = end->req.err && end->req.err != FI_ENOMSG ? -end->req.err
+								: end->role->ended(load, end);
 		if (ret < 0 || end->req.err)
 			return ft_fail(end->req.err ? -end->req.err : (int) ret, "operation",
 				       "%s", load_name(end));
