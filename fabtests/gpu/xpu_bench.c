@@ -188,6 +188,8 @@ static int run(struct ft_proc *proc)
 	};
 	struct xpu_side *side = &bench.side;
 
+	if (proc->opts.quick)
+		proc->opts.wait = FT_WAIT_YIELD;
 	FT_TRY(xpu_side_open(side, proc, FI_P2P_XPU_EXCLUSIVE, 1 << 20, XPU_BLOCKS_MAX, true));
 	side->args.scope = FI_XPU_WORK_ITEM;
 	if (!proc->rank)
