@@ -49,7 +49,7 @@ static const struct ft_symbol symbols[] = {
 };
 
 #define STREAM_NON_BLOCKING 1
-#define CAPTURE_THREAD 1
+#define CAPTURE_GLOBAL 0
 
 #define CU(call) FT_TRY(ft_cuda_check(cu.call, #call))
 
@@ -283,7 +283,7 @@ static int scene_graph(struct side *side, size_t len)
 	const uint64_t sent = fi_cntr_read(side->tx);
 	void *graph = NULL, *exec = NULL;
 
-	CU(capture_begin(side->stream, CAPTURE_THREAD));
+	CU(capture_begin(side->stream, CAPTURE_GLOBAL));
 	FT_TRY(put_recv(side, len));
 	FT_TRY(put_send(side, len));
 	FT_CHECK(fi_p2p_stream_wait(&side->ctx.cq->fid, 1, side->stream) == -FI_EOPNOTSUPP,
@@ -354,9 +354,10 @@ static int run(struct ft_proc *proc)
 		return ft_skip("for CUDA memory (-D cuda)");
 	FT_TRY(side_open(&side, proc));
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
+		/* first, so that all that is prepared once is prepared while a stream is captured */
+		FT_TRY(scene_graph(&side, lens[i]));
 		FT_TRY(scene_exchange(&side, lens[i]));
 		FT_TRY(scene_write(&side, lens[i]));
-		FT_TRY(scene_graph(&side, lens[i]));
 	}
 	FT_TRY(scene_queue(&side));
 	FT_TRY(scene_errors(&side));

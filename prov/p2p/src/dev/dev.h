@@ -68,6 +68,9 @@ struct dev_copy {
 /* Copies that the device is given at once, at most */
 #define DEV_BATCH 16
 
+/* See dev_ops.capture_mode */
+#define DEV_CAPTURE_RELAXED 2
+
 /* Bytes that may be put to the device instead of copied, at most */
 #define DEV_PUT 16
 
@@ -138,6 +141,8 @@ struct dev_copy {
  *		there
  * @stream_wait: holds the stream until that value is there
  * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
+ * @capture_mode: exchanges what this thread may call while streams are being captured, by any thread: by the
+ *		runtime's number; DEV_CAPTURE_RELAXED: all calls that do not concern those streams
  * @graph_keep:	has @end called with @arg when a graph that is being captured, and what was made of it, is
  *		gone. @end may call no driver
  *
@@ -189,6 +194,7 @@ struct dev_ops {
 			    uint64_t value);
 	int (*stream_wait)(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
+	void (*capture_mode)(unsigned int *mode);
 	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);
 };
 

@@ -392,5 +392,6 @@ const struct dev_ops dev_cuda_ops = {
 	.stream_write = cuda_stream_write,
 	.stream_wait = cuda_stream_wait,
 	.stream_captured = cuda_stream_captured,
+	.capture_mode = cuda_capture_mode,
 	.graph_keep = cuda_graph_keep,
 };

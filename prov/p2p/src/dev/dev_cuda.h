@@ -69,6 +69,7 @@ struct cuda_driver {
 	/* an enum, CUgraph, and lists that nobody asks for */
 	CUresult (*stream_capture)(CUstream stream, int *status, cuuint64_t *id, void **graph,
 				   const void **nodes, size_t *count);
+	CUresult (*capture_mode)(unsigned int *mode);
 	CUresult (*user_object)(void **object, void *arg, void (*end)(void *arg),
 				unsigned int refs, unsigned int flags);
 	CUresult (*graph_retain)(void *graph, void *object, unsigned int refs,
@@ -146,6 +147,7 @@ int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **a
 void cuda_free(const struct dev_mem *mem, void *addr);
 int cuda_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 int cuda_stream_captured(void *stream, uint64_t *id, void **graph);
+void cuda_capture_mode(unsigned int *mode);
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 

@@ -99,6 +99,13 @@ int cuda_stream_captured(void *stream, uint64_t *id, void **graph)
 	return status == CUDA_CAPTURE_ACTIVE;
 }
 
+/* The mode's numbers are those of CUstreamCaptureMode */
+void cuda_capture_mode(unsigned int *mode)
+{
+	if (cuda.capture_mode)
+		cuda_check(cuda.capture_mode(mode), "cuThreadExchangeStreamCaptureMode");
+}
+
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg)
 {
 	void *object;

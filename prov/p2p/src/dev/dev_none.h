@@ -29,6 +29,7 @@ void dev_none_free(const struct dev_mem *mem, void *addr);
 int dev_none_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 int dev_none_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph);
+void dev_none_capture_mode(unsigned int *mode);
 int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 
 #endif /* P2P_DEV_NONE_H */

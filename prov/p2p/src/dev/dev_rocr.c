@@ -456,5 +456,6 @@ const struct dev_ops dev_rocr_ops = {
 	.stream_write = dev_none_stream_write,
 	.stream_wait = dev_none_stream_wait,
 	.stream_captured = dev_none_stream_captured,
+	.capture_mode = dev_none_capture_mode,
 	.graph_keep = dev_none_graph_keep,
 };

@@ -92,8 +92,11 @@ static void *proxy_run(void *arg)
 	struct proxy *proxy = arg;
 	const uint64_t spin = conf.proxy_spin_us * UINT64_C(1000);
 	uint64_t since = 0;
-	unsigned int vain = 0;
+	unsigned int vain = 0, mode = DEV_CAPTURE_RELAXED;
 
+	/* another thread may be capturing a stream at any time */
+	if (proxy->ops)
+		proxy->ops->capture_mode(&mode);
 	pthread_mutex_lock(&proxy->lock);
 	while (!proxy->stop) {
 		if (proxy_look(proxy) || proxy->woken) {
