@@ -6,14 +6,14 @@
  * A ring is a queue of triggers from a kernel to the proxy. Its slots lie in pinned host memory: a
  * store of 16 bytes writes one, without a fence behind it. The proxy sees that a slot is new by the
  * lap bit, which changes each time around. A put or a signal is one trigger. Any other operation
- * has 7 more pieces of 16 bytes, which lie beside the slot. Each bears the position in the ring, so
- * pieces may arrive in any order.
+ * has 7 more parts of 16 bytes, which lie beside the slot. Each bears the position in the ring, so
+ * parts may arrive in any order.
  *
  *	kernel                                                      proxy
  *	head < done + size, or *tail is read again: -FI_EAGAIN if full
- *	pieces[head % size][0..6] = {value, position and more}
+ *	parts[head % size][0..6] = {value, position and more}
  *	slots[head % size] = {value, lap bit, kind and more} -----> slots[tail % size] is new
- *	                                                            waits for its pieces
+ *	                                                            waits for its parts
  *	                                                            posts it to the core
  *	                     <------------------------------------- *tail = tail + 1
  */
@@ -26,7 +26,7 @@
 
 /* What a trigger is, in bits 60 to 62 of its second word; bit 63 is the lap bit */
 enum {
-	FI_P2P_XPU_KIND_OP, /* see the pieces; the lowest byte says what: FI_P2P_XPU_OP_... */
+	FI_P2P_XPU_KIND_OP, /* see the parts; the lowest byte says what: FI_P2P_XPU_OP_... */
 	FI_P2P_XPU_KIND_PUT, /* a write to a target: bits 48 to 59 its number, 40 of offset there, 40 of
 			      * offset here, 32 of length */
 	FI_P2P_XPU_KIND_SET, /* 8 bytes become the first word */
@@ -61,17 +61,17 @@ struct fi_p2p_xpu_word2 {
 	uint64_t lo, hi;
 } __attribute__((aligned(16)));
 
-#define FI_P2P_XPU_PIECES 7
+#define FI_P2P_XPU_PARTS 7
 
-/* What a slot has beside it. Of a piece, the upper half of @hi is its position in the ring. */
-struct fi_p2p_xpu_pieces {
-	struct fi_p2p_xpu_word2 piece[FI_P2P_XPU_PIECES];
+/* What a slot has beside it. Of a part, the upper half of @hi is its position in the ring. */
+struct fi_p2p_xpu_parts {
+	struct fi_p2p_xpu_word2 part[FI_P2P_XPU_PARTS];
 	struct fi_p2p_xpu_word2 unused;
 };
 
 /*
- * The words of an operation. The first ones are those of the trigger and of the pieces in turn;
- * two halves of pieces make one more each from FI_P2P_XPU_W_HALVES on.
+ * The words of an operation. The first ones are those of the trigger and of the parts in turn;
+ * two halves of parts make one more each from FI_P2P_XPU_W_HALVES on.
  */
 enum {
 	FI_P2P_XPU_W_BUF, /* of the trigger itself */
@@ -108,14 +108,14 @@ enum {
  * struct fi_p2p_xpu_ring - a ring, as the kernel has it, in device memory.
  * @head:	the next position
  * @done:	how far the proxy was, last time
- * @slots:	@size of them, a power of two; @pieces: as many
+ * @slots:	@size of them, a power of two; @parts: as many
  * @tail:	how far the proxy is, in host memory
  */
 struct fi_p2p_xpu_ring {
 	uint64_t head;
 	uint64_t done;
 	struct fi_p2p_xpu_word2 *slots;
-	struct fi_p2p_xpu_pieces *pieces;
+	struct fi_p2p_xpu_parts *parts;
 	uint64_t *tail;
 	uint64_t size;
 	uint64_t unused[10];

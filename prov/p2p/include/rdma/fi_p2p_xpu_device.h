@@ -122,18 +122,18 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t ex
 				       uint64_t what)
 {
 	const uint64_t *half = words + FI_P2P_XPU_W_HALVES;
-	struct fi_p2p_xpu_pieces *pieces;
+	struct fi_p2p_xpu_parts *parts;
 	uint64_t position = 0, mark;
 	int ret = fi_p2p_xpu_ring_take(ring, exclusive, closed, &position);
 
 	if (ret)
 		return ret;
-	pieces = &ring->pieces[position & (ring->size - 1)];
+	parts = &ring->parts[position & (ring->size - 1)];
 	mark = (position + 1) << 32;
-	for (int i = 0; i < FI_P2P_XPU_PIECES; i++) {
+	for (int i = 0; i < FI_P2P_XPU_PARTS; i++) {
 		uint64_t more = i < 6 ? half[i / 2] >> (i % 2 * 32) & 0xffffffffU : 0;
 
-		fi_p2p_xpu_store16(&pieces->piece[i], words[1 + i], mark | more);
+		fi_p2p_xpu_store16(&parts->part[i], words[1 + i], mark | more);
 	}
 	fi_p2p_xpu_ring_put(ring, position, words[FI_P2P_XPU_W_BUF],
 			    what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);

@@ -23,21 +23,21 @@ static uint64_t ring_flags(uint64_t packed)
 }
 
 /*
- * The pieces beside the slot: each bears the lower half of the position after this one. A kernel has
+ * The parts beside the slot: each bears the lower half of the position after this one. A kernel has
  * written them before the trigger, but they may come later.
  */
-static bool ring_peek_pieces(const struct ring *ring, struct ring_op *op)
+static bool ring_peek_parts(const struct ring *ring, struct ring_op *op)
 {
-	const struct fi_p2p_xpu_pieces *pieces = &ring->pieces[ring->tail & (ring->size - 1)];
-	uint32_t half[FI_P2P_XPU_PIECES];
+	const struct fi_p2p_xpu_parts *parts = &ring->parts[ring->tail & (ring->size - 1)];
+	uint32_t half[FI_P2P_XPU_PARTS];
 
-	for (int i = 0; i < FI_P2P_XPU_PIECES; i++) {
-		uint64_t hi = __atomic_load_n(&pieces->piece[i].hi, __ATOMIC_ACQUIRE);
+	for (int i = 0; i < FI_P2P_XPU_PARTS; i++) {
+		uint64_t hi = __atomic_load_n(&parts->part[i].hi, __ATOMIC_ACQUIRE);
 
 		if (hi >> 32 != (uint32_t) (ring->tail + 1))
 			return false;
 		half[i] = (uint32_t) hi;
-		op->word[1 + i] = pieces->piece[i].lo;
+		op->word[1 + i] = parts->part[i].lo;
 	}
 	for (int i = FI_P2P_XPU_W_HALVES; i < FI_P2P_XPU_WORDS; i++) {
 		const uint32_t *two = &half[2 * (i - FI_P2P_XPU_W_HALVES)];
@@ -65,7 +65,7 @@ bool ring_peek(const struct ring *ring, struct ring_op *op)
 		op->atomic = hi >> FI_P2P_XPU_ATOMIC_SHIFT & 0xff;
 		op->flags = ring_flags(hi >> FI_P2P_XPU_FLAGS_SHIFT);
 		op->word[FI_P2P_XPU_W_BUF] = lo;
-		return ring_peek_pieces(ring, op);
+		return ring_peek_parts(ring, op);
 	}
 	op->target = hi >> FI_P2P_XPU_TARGET_SHIFT & (FI_P2P_XPU_TARGETS_MASK);
 	op->offset = hi >> 8 & offset_mask;

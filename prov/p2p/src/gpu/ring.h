@@ -34,13 +34,13 @@ struct ring_op {
 
 /**
  * struct ring - a ring.
- * @slots, @pieces, @told: what the proxy shares with kernels: how far it is, is at @told
+ * @slots, @parts, @told: what the proxy shares with kernels: how far it is, is at @told
  * @size:	a power of two
  * @tail:	the next position
  */
 struct ring {
 	const struct fi_p2p_xpu_word2 *slots;
-	const struct fi_p2p_xpu_pieces *pieces;
+	const struct fi_p2p_xpu_parts *parts;
 	uint64_t *told;
 	uint64_t size;
 	uint64_t tail;

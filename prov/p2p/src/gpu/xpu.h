@@ -45,7 +45,7 @@ struct xpu_put {
 };
 
 /* As many puts of a context may be under way */
-#define XPU_PUTS 4096
+#define XPU_PUTS 512
 
 /**
  * struct xpu_ctx - a GPU as a domain sees it.
@@ -82,7 +82,7 @@ struct xpu_ring {
 
 /**
  * struct xpu_ep - an exported endpoint.
- * @shared:	slots, pieces, tails, and whether it is closed, in this order; its struct
+ * @shared:	slots, parts, tails, and whether it is closed, in this order; its struct
  *		fi_p2p_xpu_ep_dev
  * @rings:	@ring_count of them
  * @hot:	a bit for each ring that had something lately

@@ -32,7 +32,7 @@ void xpu_shared_free_all(struct xpu_ctx *ctx)
 
 size_t xpu_ring_bytes(size_t size)
 {
-	return size * (sizeof(struct fi_p2p_xpu_word2) + sizeof(struct fi_p2p_xpu_pieces)) +
+	return size * (sizeof(struct fi_p2p_xpu_word2) + sizeof(struct fi_p2p_xpu_parts)) +
 	       P2P_CACHE_LINE;
 }
 
@@ -40,19 +40,19 @@ void xpu_ring_place(const struct gpu_host *host, size_t offset, size_t size, str
 		    struct fi_p2p_xpu_ring *dev)
 {
 	const size_t slots = size * sizeof(struct fi_p2p_xpu_word2);
-	const size_t pieces = size * sizeof(struct fi_p2p_xpu_pieces);
+	const size_t parts = size * sizeof(struct fi_p2p_xpu_parts);
 	char *at = (char *) host->host + offset, *there = (char *) host->addr + offset;
 
 	*ring = (struct ring){
 		.slots = (void *) at,
-		.pieces = (void *) (at + slots),
-		.told = (void *) (at + slots + pieces),
+		.parts = (void *) (at + slots),
+		.told = (void *) (at + slots + parts),
 		.size = size,
 	};
 	*dev = (struct fi_p2p_xpu_ring){
 		.slots = (void *) there,
-		.pieces = (void *) (there + slots),
-		.tail = (void *) (there + slots + pieces),
+		.parts = (void *) (there + slots),
+		.tail = (void *) (there + slots + parts),
 		.size = size,
 	};
 }
