@@ -11,47 +11,13 @@
 
 #include <rdma/fi_ext_p2p.h>
 
+#include "cu.h"
 #include "ft_test.h"
 
 #define ROUNDS 40
 #define LARGEST ((size_t) 300001)
 #define REPLAYS 12
 #define TAG 77
-
-/* ---- the driver's calls; handles are pointers ---- */
-
-static struct {
-	int (*stream_create)(void **stream, unsigned int flags);
-	int (*stream_destroy)(void *stream);
-	int (*synchronize)(void *stream);
-	int (*set)(uintptr_t dst, unsigned char value, size_t count, void *stream);
-	int (*copy)(uintptr_t dst, uintptr_t src, size_t len, void *stream);
-	int (*capture_begin)(void *stream, int mode);
-	int (*capture_end)(void *stream, void **graph);
-	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
-	int (*launch)(void *exec, void *stream);
-	int (*exec_destroy)(void *exec);
-	int (*graph_destroy)(void *graph);
-} cu;
-
-static const struct ft_symbol symbols[] = {
-	{"cuStreamCreate", &cu.stream_create},
-	{"cuStreamDestroy_v2", &cu.stream_destroy},
-	{"cuStreamSynchronize", &cu.synchronize},
-	{"cuMemsetD8Async", &cu.set},
-	{"cuMemcpyDtoDAsync_v2", &cu.copy},
-	{"cuStreamBeginCapture_v2", &cu.capture_begin},
-	{"cuStreamEndCapture", &cu.capture_end},
-	{"cuGraphInstantiateWithFlags", &cu.instantiate},
-	{"cuGraphLaunch", &cu.launch},
-	{"cuGraphExecDestroy", &cu.exec_destroy},
-	{"cuGraphDestroy", &cu.graph_destroy},
-};
-
-#define STREAM_NON_BLOCKING 1
-#define CAPTURE_GLOBAL 0
-
-#define CU(call) FT_TRY(ft_cuda_check(cu.call, #call))
 
 /**
  * struct side - one of the ranks.
@@ -117,7 +83,7 @@ static int side_open(struct side *side, struct ft_proc *proc)
 	FT_TRY(ft_cuda_devices(&count));
 	if (proc->rank < count)
 		proc->opts.device = proc->rank;
-	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
+	FT_TRY(cu_load());
 	FT_TRY(ft_test_hints(proc, &side->ctx));
 	side->ctx.hints->caps |= FI_RMA;
 	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
@@ -131,7 +97,7 @@ static int side_open(struct side *side, struct ft_proc *proc)
 	FT_TRY(ft_buf_alloc(&side->ctx, &side->out, FI_HMEM_CUDA, LARGEST));
 	FT_TRY(ft_buf_alloc(&side->ctx, &side->in, FI_HMEM_CUDA, LARGEST));
 	FT_TRY(ft_buf_alloc(&side->ctx, &side->log, FI_HMEM_CUDA, ROUNDS * LARGEST));
-	CU(stream_create(&side->stream, STREAM_NON_BLOCKING));
+	CU(stream_create(&side->stream, CU_NON_BLOCKING));
 	return share(side);
 }
 
@@ -283,7 +249,7 @@ static int scene_graph(struct side *side, size_t len)
 	const uint64_t sent = fi_cntr_read(side->tx);
 	void *graph = NULL, *exec = NULL;
 
-	CU(capture_begin(side->stream, CAPTURE_GLOBAL));
+	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
 	FT_TRY(put_recv(side, len));
 	FT_TRY(put_send(side, len));
 	FT_CHECK(fi_p2p_stream_wait(&side->ctx.cq->fid, 1, side->stream) == -FI_EOPNOTSUPP,

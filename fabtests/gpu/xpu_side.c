@@ -3,6 +3,7 @@
 #include "xpu_side.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define XPU_WAIT_MS 60000
@@ -92,8 +93,8 @@ static int raw(struct xpu_side *side)
 	return 0;
 }
 
-static int target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr, uint64_t key,
-		  uint32_t *number)
+int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr,
+		    uint64_t key, uint32_t *number)
 {
 	const struct fi_p2p_xpu_target target = {
 		.buf = buf->addr,
@@ -123,9 +124,9 @@ static int share(struct xpu_side *side)
 	side->args.key = theirs.in_key;
 	side->there_signal = theirs.signal;
 	side->there_signal_key = theirs.signal_key;
-	FT_TRY(target(side, &side->out, theirs.in, theirs.in_key, &side->args.target));
-	return target(side, &side->out, theirs.signal, theirs.signal_key,
-		      &side->args.signal_target);
+	FT_TRY(xpu_side_target(side, &side->out, theirs.in, theirs.in_key, &side->args.target));
+	return xpu_side_target(side, &side->out, theirs.signal, theirs.signal_key,
+			       &side->args.signal_target);
 }
 
 /* Kernels that wait for each other had better run at the same time: each rank has a GPU of its own. */
@@ -176,6 +177,17 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 	side->args.scope = FI_XPU_WORK_GROUP;
 	side->args.first = !proc->rank;
 	return 0;
+}
+
+int xpu_side_clear(const struct ft_buf *buf)
+{
+	void *zeros = calloc(1, buf->size);
+	int ret;
+
+	FT_CHECK(zeros, "no memory for %zu bytes", buf->size);
+	ret = buf->ops->to(buf->addr, zeros, buf->size);
+	free(zeros);
+	return ret;
 }
 
 int xpu_side_take_back(struct xpu_side *side)

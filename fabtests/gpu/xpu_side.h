@@ -38,6 +38,11 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 		  size_t blocks, bool near);
 int xpu_side_close(struct xpu_side *side);
 
+/** xpu_side_target() - name local memory, and the peer's at @addr by @key, for short operations */
+int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr,
+		    uint64_t key, uint32_t *number);
+/** xpu_side_clear() - fill a buffer with zeros */
+int xpu_side_clear(const struct ft_buf *buf);
 /** xpu_side_take_back() - from now on the host posts and reads again */
 int xpu_side_take_back(struct xpu_side *side);
 
