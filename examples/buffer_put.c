@@ -23,6 +23,8 @@ static void try(const char *call, long ret)
 		errx(1, "%s: %ld %s", call, ret, ret < 0 ? fi_strerror(-ret) : "");
 }
 
+static struct fid_fabric *fabric;
+static struct fid_domain *domain;
 static struct fid_cq *cq;
 static struct fid_av *av;
 static struct fid_ep *ep;
@@ -37,8 +39,6 @@ static struct {
 static void open_endpoint(const char *provider)
 {
 	struct fi_info *info, *hints = fi_allocinfo();
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
 
 	hints->caps = FI_MSG | FI_RMA | FI_HMEM;
 	hints->ep_attr->type = FI_EP_RDM;
@@ -56,6 +56,8 @@ static void open_endpoint(const char *provider)
 	TRY(fi_ep_bind(ep, &av->fid, 0));
 	TRY(fi_enable(ep));
 	TRY(p2p_buffer_context_open(domain, ep, info, &context));
+	fi_freeinfo(hints);
+	fi_freeinfo(info);
 }
 
 static void *completion(void)
@@ -116,4 +118,9 @@ int main(int argc, char **argv)
 	open_endpoint(argc == 3 ? argv[2] : "");
 	(strcmp(argv[1], "send") ? receive : put)();
 	TRY(p2p_buffer_context_close(context));
+	TRY(fi_close(&ep->fid));
+	TRY(fi_close(&av->fid));
+	TRY(fi_close(&cq->fid));
+	TRY(fi_close(&domain->fid));
+	TRY(fi_close(&fabric->fid));
 }

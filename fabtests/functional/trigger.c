@@ -105,6 +105,8 @@ static int side_open(struct side *s, struct ft_proc *proc)
 	memset(s, 0, sizeof(*s));
 	FT_TRY(ft_pair_hints(&s->pair, proc));
 	s->pair.ctx.hints->caps |= FI_RMA | FI_ATOMIC | FI_RMA_EVENT | FI_TRIGGER;
+	if (!ft_offered(&s->pair.ctx))
+		s->pair.ctx.hints->caps &= ~FI_ATOMIC;
 	s->pair.ctx.cq_flags = FI_SELECTIVE_COMPLETION;
 	s->pair.ctx.prepare = open_cntrs;
 	s->pair.ctx.test = s;
@@ -371,6 +373,8 @@ static int each_operation(struct side *s)
 			FT_TRY(remote(s, true, from, to, sizes[n]));
 			FT_TRY(remote(s, false, from, to, sizes[n]));
 		}
+		if (!(s->pair.ctx.info->caps & FI_ATOMIC))
+			continue;
 		for (enum fi_op_type t = FI_OP_ATOMIC; t <= FI_OP_COMPARE_ATOMIC; t++)
 			FT_TRY(atomic(s, t, from, to));
 	}

@@ -13,6 +13,7 @@
 
 #define BLOCKS 6
 #define COUNT 5
+#define MANY 50000
 #define LARGEST ((size_t) 100003)
 
 /* ---- scenes ---- */
@@ -164,6 +165,34 @@ static int scene_counter(struct xpu_side *side, unsigned int threads)
 	return ft_meet(side->proc);
 }
 
+/*
+ * Many operations of all blocks at once: each adds 1 to a word of the peer's, so that none is lost or
+ * done twice. Between those, puts, whose bytes are compared.
+ */
+static int scene_many(struct xpu_side *side, uint64_t rounds)
+{
+	struct xpu_args *args = &side->args;
+	size_t most;
+
+	if (fi_atomicvalid(side->ctx.ep, FI_UINT64, FI_SUM, &most))
+		rounds = 0;
+	if (!rounds)
+		return 0;
+	FT_TRY(scene_begin(side, COUNT, 64));
+	for (uint64_t i = 1; i <= rounds; i++) {
+		args->count = MANY;
+		args->base = fi_cntr_read(side->tx);
+		FT_TRY(xpu_side_run(side, XPU_ADD, 1, NULL));
+		FT_TRY(await_word(side, &side->signal, BLOCKS * MANY));
+		FT_TRY(scene_writes(side, LARGEST, 1));
+		FT_TRY(scene_begin(side, COUNT, 64));
+		if (!side->proc->rank && i % 10 == 0)
+			printf("%" PRIu64 " rounds, %" PRIu64 " additions\n", i,
+			       i * BLOCKS * MANY);
+	}
+	return 0;
+}
+
 static int scenes(struct ft_proc *proc, uint64_t flags)
 {
 	static const size_t lens[] = {1, 8, 4096, LARGEST};
@@ -177,6 +206,7 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 	}
 	FT_TRY(scene_atomics(&side, threads));
 	FT_TRY(scene_errors(&side, threads));
+	FT_TRY(scene_many(&side, proc->opts.rounds));
 	FT_TRY(scene_counter(&side, threads));
 	return xpu_side_close(&side);
 }
@@ -199,6 +229,7 @@ int main(int argc, char **argv)
 {
 	const struct ft_test test = {
 		.purpose = "GPU kernels that send, receive, write, read and wait.",
+		.scope = FT_SCOPE_TEST | FT_SCOPE_ROUNDS,
 		.ranks = 2,
 		.may_die = -1,
 		.run = run,

@@ -51,6 +51,10 @@ __device__ static void xpu_write(struct xpu_args args)
 	for (uint64_t i = 0; i < args.count && !ret; i++) {
 		const uint64_t at = xpu_part(args, i);
 
+		if (args.careful && fi_p2p_xpu_cntr_readerr(&args.tx, args.scope)) {
+			ret = -FI_EIO;
+			break;
+		}
 		if (args.kernel == XPU_PUT)
 			XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at,
 						      (uint32_t) args.len, 0, args.scope));

@@ -45,6 +45,7 @@ enum xpu_kernel {
  * @target:	of puts; @signal_target: of signals
  * @result:	a word for each block: 0, or where it failed
  * @first:	this side begins
+ * @careful:	it stops posting when an error was counted
  */
 struct xpu_args {
 	enum xpu_kernel kernel;
@@ -58,7 +59,7 @@ struct xpu_args {
 	uint32_t target, signal_target;
 	uint64_t *result;
 	uint64_t count, len, blocks, base;
-	int scope, first, timeout;
+	int scope, first, timeout, careful;
 };
 
 /*

@@ -151,6 +151,8 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 	side->device = iface == FI_HMEM_SYSTEM ? -1 : proc->opts.device;
 	FT_TRY(ft_test_hints(proc, &side->ctx));
 	side->ctx.hints->caps |= FI_RMA | FI_ATOMIC;
+	if (!ft_offered(&side->ctx))
+		side->ctx.hints->caps &= ~FI_ATOMIC;
 	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
 	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
 	side->ctx.mr_access = FI_READ | FI_WRITE;

@@ -63,6 +63,7 @@ struct stream_line {
 	void *stream;
 	uint64_t capture;
 	bool gone;
+	struct xpu_patience patience;
 	struct stream_entries entries;
 	struct stream_entry *next;
 	LIST_HEAD(, stream_used) used;
@@ -196,7 +197,8 @@ static bool stream_line_look(struct stream_line *line)
 	if (__atomic_load_n(entry->word, __ATOMIC_ACQUIRE) != STREAM_RUNG)
 		return false;
 	if (entry->ep)
-		ret = xpu_op_post_full(entry->ep, &entry->op);
+		ret = xpu_op_patience(&line->patience, entry->op.word[FI_P2P_XPU_W_PEER],
+				      xpu_op_post_full(entry->ep, &entry->op));
 	if (ret == -FI_EAGAIN)
 		return false;
 	if (ret)

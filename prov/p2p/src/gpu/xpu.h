@@ -72,11 +72,28 @@ static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)
 }
 
 /**
+ * struct xpu_patience - how long the core has had no room for an operation.
+ *
+ * A core that finds its peer dead may connect anew for ever. After FI_P2P_PEER_TIMEOUT the operation fails,
+ * and for as long all others to that peer that the core has no room for.
+ *
+ * @since:	the operation that is to be posted has been refused since [ms]; 0: it has not
+ * @lost:	the peer
+ * @gave_up:	when that was [ms]; 0: never
+ */
+struct xpu_patience {
+	uint64_t since;
+	fi_addr_t lost;
+	uint64_t gave_up;
+};
+
+/**
  * struct xpu_ring - one of an endpoint's rings.
  * @puts:	how many of its puts are under way
  */
 struct xpu_ring {
 	struct ring ring;
+	struct xpu_patience patience;
 	unsigned int puts;
 };
 
@@ -166,6 +183,9 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context);
  */
 int xpu_op_post_full(struct p2p_ep *ep, const struct ring_op *op);
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op);
+
+/* What posting an operation to @peer comes to, which has returned @ret: that, or -FI_ETIMEDOUT */
+int xpu_op_patience(struct xpu_patience *patience, fi_addr_t peer, int ret);
 
 /* Changes a counter as a kernel wants. 0 or a negative error */
 int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op);

@@ -18,6 +18,15 @@
 
 /* ---- rings ---- */
 
+/* Whom an operation is for. A target that there is not is nobody's. */
+static fi_addr_t xpu_ep_peer(const struct xpu_ep *ep, const struct ring_op *op)
+{
+	if (op->kind == FI_P2P_XPU_KIND_OP)
+		return op->word[FI_P2P_XPU_W_PEER];
+	return op->target < ep->target_count ? ep->targets[op->target].dest_addr
+					     : FI_ADDR_NOTAVAIL;
+}
+
 /* Posts what is in a ring. True: there was something that could be posted */
 static bool xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 {
@@ -27,7 +36,8 @@ static bool xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 	for (int i = 0; i < XPU_TURN; i++) {
 		if (!ring_peek(&ring->ring, &op))
 			return i;
-		ret = xpu_op_post(ep, ring, &op);
+		ret = xpu_op_patience(&ring->patience, xpu_ep_peer(ep, &op),
+				      xpu_op_post(ep, ring, &op));
 		if (ret == -FI_EAGAIN)
 			return i;
 		if (ret)

@@ -6,6 +6,8 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+#include "base/clock.h"
+#include "base/conf.h"
 #include "base/log.h"
 #include "gpu/xpu.h"
 #include "xfer/ep_state.h"
@@ -223,7 +225,40 @@ int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op)
 	}
 }
 
-/* ---- what fails at once ---- */
+/* ---- what fails at once, and what the core has no room for ---- */
+
+int xpu_op_patience(struct xpu_patience *patience, fi_addr_t peer, int ret)
+{
+	const uint64_t most = conf.peer_timeout * UINT64_C(1000);
+	uint64_t now;
+
+	if (!ret || (ret != -FI_EAGAIN && !patience->since)) {
+		patience->since = 0;
+		return ret;
+	}
+	now = clock_coarse_ms();
+	if (ret == -FI_EAGAIN) {
+		if (patience->gave_up && patience->lost == peer &&
+		    now - patience->gave_up < most)
+			return -FI_ETIMEDOUT;
+		if (!patience->since)
+			patience->since = now;
+		if (!most || now - patience->since < most)
+			return ret;
+		P2P_WARN(
+			"the core provider has had no room for an operation of the GPU's for %zu s: "
+			"it and others to its peer fail\n",
+			conf.peer_timeout);
+		ret = -FI_ETIMEDOUT;
+	}
+	/* it has waited, too, if that ended in another way */
+	if (now - patience->since >= most / 2) {
+		patience->lost = peer;
+		patience->gave_up = now;
+	}
+	patience->since = 0;
+	return ret;
+}
 
 /* The kind of operation that a counter counts it as; its queue is that of FI_RECV or the other */
 static uint64_t xpu_op_kind(const struct ring_op *op)
