@@ -1,260 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_trigger: operations that wait for counters. Deferred work of every kind, with FI_QUEUE_WORK, between
- * every pair of memory kinds; operations with FI_TRIGGER, by flag and by an alias; chains within a process
- * and between two; many works on one counter, queued in any order; what is cancelled, flushed or wrong.
+ * fi_p2p_trigger: operations that wait for counters. Deferred work of every kind between every pair of memory
+ * kinds; FI_TRIGGER, by flag and by an alias; chains within a process and between two; many works on one
+ * counter, queued in any order; what is cancelled, flushed or wrong.
  *
- * Nothing may begin before its counter has come so far, and all must be counted once, by the counter that
- * was named.
+ * Nothing may begin before its counter has come so far. All must be counted once, by the named counter.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rdma/fi_trigger.h>
-
-#include "ft_test.h"
-
-#define LARGEST ((size_t) (1 << 20) + 3)
-#define ELEMENTS 8
-#define CHAIN 100
-#define MANY 300
-#define WAIT_MS 60000
-#define LOOKS 20 /* in which nothing may have happened */
-#define TAG 11
-
-/* Where a buffer of the peer's is */
-struct target {
-	uint64_t key, base;
-};
-
-/**
- * struct side - one rank.
- * @trigger:	bound to nothing: only the test, or a deferred work, changes it
- * @done:	the same, for completions
- * @tx, @rx, @remote: bound to the endpoint; @remote counts what the peer writes
- * @shared:	by kind, what the peer reaches; @target: the peer's
- */
-struct side {
-	struct ft_pair pair;
-	struct fid_cntr *trigger, *done, *tx, *rx, *remote;
-	struct ft_buf shared[2];
-	struct target target[2];
-	uint64_t number;
-};
-
-/* A deferred work, with all that it points to */
-struct job {
-	struct fi_deferred_work work;
-	union {
-		struct fi_op_msg msg;
-		struct fi_op_tagged tagged;
-		struct fi_op_rma rma;
-		struct fi_op_atomic atomic;
-		struct fi_op_fetch_atomic fetch;
-		struct fi_op_compare_atomic compare;
-		struct fi_op_cntr cntr;
-	} op;
-	struct iovec iov;
-	struct fi_ioc ioc, result, expected;
-	struct fi_rma_iov remote;
-	struct fi_rma_ioc remote_ioc;
-	void *desc, *result_desc, *expected_desc;
-};
-
-static int open_cntr(struct side *s, uint64_t flags, struct fid_cntr **cntr)
-{
-	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
-	int ret = fi_cntr_open(s->pair.ctx.domain, &attr, cntr, NULL);
-
-	if (!ret && flags)
-		ret = fi_ep_bind(s->pair.ctx.ep, &(*cntr)->fid, flags);
-	return ret ? ft_fail(ret, "opening a counter", "flags 0x%" PRIx64, flags) : 0;
-}
-
-static int open_cntrs(struct ft_ctx *ctx)
-{
-	struct side *s = ctx->test;
-
-	FT_TRY(open_cntr(s, 0, &s->trigger));
-	FT_TRY(open_cntr(s, 0, &s->done));
-	FT_TRY(open_cntr(s, FI_SEND | FI_READ | FI_WRITE, &s->tx));
-	FT_TRY(open_cntr(s, FI_RECV, &s->rx));
-	return open_cntr(s, FI_REMOTE_WRITE, &s->remote);
-}
-
-static int share(struct side *s)
-{
-	const uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE;
-	const int fd = s->pair.proc->fd[!s->pair.proc->rank];
-	struct target mine[2] = {0};
-
-	for (size_t i = 0; i < s->pair.kind_count; i++) {
-		FT_TRY(ft_buf_alloc_by(&s->pair.ctx, &s->shared[i], s->pair.buf[i].ops,
-				       LARGEST + FT_ROOM));
-		FT_TRY(ft_buf_share(&s->pair.ctx, &s->shared[i], access));
-		mine[i] = (struct target){s->shared[i].key, s->shared[i].base};
-	}
-	FT_TRY(ft_oob_send(fd, mine, sizeof(mine)));
-	return ft_oob_recv(fd, s->target, sizeof(s->target), s->pair.proc->opts.timeout);
-}
-
-static int side_open(struct side *s, struct ft_proc *proc)
-{
-	memset(s, 0, sizeof(*s));
-	FT_TRY(ft_pair_hints(&s->pair, proc));
-	s->pair.ctx.hints->caps |= FI_RMA | FI_ATOMIC | FI_RMA_EVENT | FI_TRIGGER;
-	if (!ft_offered(&s->pair.ctx))
-		s->pair.ctx.hints->caps &= ~FI_ATOMIC;
-	s->pair.ctx.cq_flags = FI_SELECTIVE_COMPLETION;
-	s->pair.ctx.prepare = open_cntrs;
-	s->pair.ctx.test = s;
-	FT_TRY(ft_pair_open(&s->pair, LARGEST));
-	return share(s);
-}
-
-static int side_close(struct side *s)
-{
-	struct fid *const cntrs[] = {&s->trigger->fid, &s->done->fid, &s->tx->fid, &s->rx->fid,
-				     &s->remote->fid};
-
-	for (size_t i = 0; i < s->pair.kind_count; i++)
-		ft_buf_free(&s->shared[i]);
-	return ft_pair_close(&s->pair, cntrs, FT_COUNT(cntrs));
-}
-
-/* ---- works ---- */
-
-static int control(struct side *s, int command, void *arg)
-{
-	return fi_control(&s->pair.ctx.domain->fid, command, arg);
-}
-
-static struct ft_slot slot_of(const struct ft_buf *buf, size_t len)
-{
-	return (struct ft_slot){buf, 0, len + FT_ROOM, 64, len};
-}
-
-/* Points the job at @len bytes of @local, and of the peer's memory of kind @to */
-static void job_init(struct side *s, struct job *job, enum fi_op_type type,
-		     const struct ft_buf *local, size_t len, size_t to)
-{
-	const struct target *target = &s->target[to];
-	struct fid_ep *ep = s->pair.ctx.ep;
-
-	memset(job, 0, sizeof(*job));
-	job->work.op_type = type;
-	job->work.triggering_cntr = s->trigger;
-	job->work.completion_cntr = s->done;
-	job->iov = (struct iovec){local->addr + 64, len};
-	job->desc = job->result_desc = job->expected_desc = local->desc;
-	job->ioc = (struct fi_ioc){local->addr, ELEMENTS};
-	job->result = (struct fi_ioc){local->addr + 8 * ELEMENTS, ELEMENTS};
-	job->expected = (struct fi_ioc){local->addr + 16 * ELEMENTS, ELEMENTS};
-	job->remote = (struct fi_rma_iov){target->base + 64, len, target->key};
-	job->remote_ioc = (struct fi_rma_ioc){target->base, ELEMENTS, target->key};
-	job->work.op.msg = &job->op.msg;
-	switch (type) {
-	case FI_OP_RECV:
-	case FI_OP_SEND:
-		job->op.msg.ep = ep;
-		job->op.msg.msg = (struct fi_msg){&job->iov,    &job->desc,         1,
-						  s->pair.peer, &job->work.context, 0};
-		break;
-	case FI_OP_TRECV:
-	case FI_OP_TSEND:
-		job->op.tagged.ep = ep;
-		job->op.tagged.msg = (struct fi_msg_tagged){&job->iov,          &job->desc, 1,
-							    s->pair.peer,       TAG,        0,
-							    &job->work.context, 0};
-		break;
-	case FI_OP_READ:
-	case FI_OP_WRITE:
-		job->op.rma.ep = ep;
-		job->op.rma.msg = (struct fi_msg_rma){&job->iov,
-						      &job->desc,
-						      1,
-						      s->pair.peer,
-						      &job->remote,
-						      1,
-						      &job->work.context,
-						      0};
-		break;
-	default:
-		/* the three begin in the same way */
-		job->op.atomic.ep = ep;
-		job->op.atomic.msg = (struct fi_msg_atomic){
-			.msg_iov = &job->ioc,
-			.desc = &job->desc,
-			.iov_count = 1,
-			.addr = s->pair.peer,
-			.rma_iov = &job->remote_ioc,
-			.rma_iov_count = 1,
-			.datatype = FI_UINT64,
-			.op = type == FI_OP_COMPARE_ATOMIC ? FI_CSWAP : FI_SUM,
-			.context = &job->work.context,
-		};
-	}
-	if (type == FI_OP_FETCH_ATOMIC || type == FI_OP_COMPARE_ATOMIC)
-		job->op.fetch.fetch = (struct fi_msg_fetch){&job->result, &job->result_desc, 1};
-	if (type == FI_OP_COMPARE_ATOMIC)
-		job->op.compare.compare =
-			(struct fi_msg_compare){&job->expected, &job->expected_desc, 1};
-}
-
-/* A job that changes @cntr */
-static void job_init_cntr(struct side *s, struct job *job, enum fi_op_type type,
-			  struct fid_cntr *cntr, uint64_t value)
-{
-	memset(job, 0, sizeof(*job));
-	job->work.op_type = type;
-	job->work.triggering_cntr = s->trigger;
-	job->op.cntr = (struct fi_op_cntr){cntr, value};
-	job->work.op.cntr = &job->op.cntr;
-}
-
-/* Queues the job, and spoils what it points to: only its buffers matter from then on */
-static int queue(struct side *s, struct job *job, uint64_t threshold)
-{
-	int ret;
-
-	job->work.threshold = threshold;
-	ret = control(s, FI_QUEUE_WORK, &job->work);
-	if (ret)
-		return ft_fail(ret, "FI_QUEUE_WORK", "type %d", job->work.op_type);
-	memset(&job->op, 0xa5, sizeof(*job) - offsetof(struct job, op));
-	return 0;
-}
-
-static int wait_for(struct fid_cntr *cntr, uint64_t value, const char *what)
-{
-	int ret = fi_cntr_wait(cntr, value, WAIT_MS);
-
-	return ret ? ft_fail(ret, "fi_cntr_wait", "%s: %" PRIu64 " of %" PRIu64, what,
-			     fi_cntr_read(cntr), value)
-		   : 0;
-}
-
-/* Looks a few times, which makes progress: has nothing been counted? */
-static int stays(struct fid_cntr *cntr, uint64_t value, const char *what)
-{
-	for (int i = 0; i < LOOKS; i++)
-		FT_CHECK(fi_cntr_read(cntr) == value,
-			 "%s: %" PRIu64 " are counted, not %" PRIu64, what, fi_cntr_read(cntr),
-			 value);
-	return 0;
-}
-
-/* The queue has nothing to tell: what is deferred is only counted. */
-static int no_reports(struct side *s)
-{
-	struct fi_cq_tagged_entry entry;
-	ssize_t ret = fi_cq_read(s->pair.ctx.cq, &entry, 1);
-
-	FT_CHECK(ret == -FI_EAGAIN, "fi_cq_read: %zd, nothing was to be reported", ret);
-	return 0;
-}
+#include "trigger.h"
 
 /* ---- each operation ---- */
 
@@ -264,28 +21,28 @@ static int go(struct side *s, struct job *job, bool met)
 	const uint64_t reached = fi_cntr_read(s->trigger), done = fi_cntr_read(s->done);
 	const uint64_t tx = fi_cntr_read(s->tx), rx = fi_cntr_read(s->rx);
 
-	FT_TRY(queue(s, job, met ? reached : reached + 1));
+	FT_TRY(trigger_queue(s, job, met ? reached : reached + 1));
 	if (!met) {
-		FT_TRY(stays(s->done, done, "a work that is to wait"));
+		FT_TRY(trigger_stays(s->done, done, "a work that is to wait"));
 		FT_TRY(fi_cntr_add(s->trigger, 1));
 	}
-	FT_TRY(wait_for(s->done, done + 1, "a deferred work"));
+	FT_TRY(trigger_wait_for(s->done, done + 1, "a deferred work"));
 	FT_CHECK(fi_cntr_read(s->tx) == tx && fi_cntr_read(s->rx) == rx,
 		 "a deferred work is counted by its endpoint's counters");
-	return no_reports(s);
+	return trigger_no_reports(s);
 }
 
 /* A deferred send meets a deferred receive. */
 static int messages(struct side *s, bool tagged, size_t from, size_t to, size_t len)
 {
 	const bool sends = ft_pair_sends(&s->pair);
-	const struct ft_slot slot = slot_of(&s->pair.buf[sends ? from : to], len);
+	const struct ft_slot slot = trigger_slot_of(&s->pair.buf[sends ? from : to], len);
 	const enum fi_op_type types[] = {FI_OP_RECV, FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND};
 	struct job job;
 
 	s->number++;
 	FT_TRY(sends ? ft_slot_fill(&slot, s->number) : ft_slot_arm(&slot));
-	job_init(s, &job, types[2 * tagged + sends], slot.buf, len, 0);
+	trigger_job_init(s, &job, types[2 * tagged + sends], slot.buf, len, 0);
 	FT_TRY(go(s, &job, s->number % 2));
 	return sends ? 0 : ft_slot_check(&slot, len, s->number, "a deferred message");
 }
@@ -295,7 +52,7 @@ static int remote(struct side *s, bool write, size_t from, size_t to, size_t len
 {
 	const bool initiates = ft_pair_sends(&s->pair);
 	const struct ft_slot slot =
-		slot_of(initiates ? &s->pair.buf[from] : &s->shared[to], len);
+		trigger_slot_of(initiates ? &s->pair.buf[from] : &s->shared[to], len);
 	const bool fills = initiates == write;
 	struct job job;
 
@@ -303,7 +60,7 @@ static int remote(struct side *s, bool write, size_t from, size_t to, size_t len
 	FT_TRY(fills ? ft_slot_fill(&slot, s->number) : ft_slot_arm(&slot));
 	FT_TRY(ft_meet(s->pair.proc));
 	if (initiates) {
-		job_init(s, &job, write ? FI_OP_WRITE : FI_OP_READ, slot.buf, len, to);
+		trigger_job_init(s, &job, write ? FI_OP_WRITE : FI_OP_READ, slot.buf, len, to);
 		FT_TRY(go(s, &job, s->number % 2));
 	}
 	FT_TRY(ft_barrier(s->pair.proc, &s->pair.ctx));
@@ -345,7 +102,7 @@ static int atomic(struct side *s, enum fi_op_type type, size_t from, size_t to)
 	FT_TRY(elements_fill(local, local->addr + 16 * ELEMENTS, 5));
 	FT_TRY(ft_meet(s->pair.proc));
 	if (initiates) {
-		job_init(s, &job, type, local, 0, to);
+		trigger_job_init(s, &job, type, local, 0, to);
 		FT_TRY(go(s, &job, s->number % 2));
 		FT_TRY(elements_check(local, local->addr + 8 * ELEMENTS,
 				      type == FI_OP_ATOMIC ? 0 : 5, "what was there before"));
@@ -373,9 +130,8 @@ static int each_operation(struct side *s)
 			FT_TRY(remote(s, true, from, to, sizes[n]));
 			FT_TRY(remote(s, false, from, to, sizes[n]));
 		}
-		if (!(s->pair.ctx.info->caps & FI_ATOMIC))
-			continue;
-		for (enum fi_op_type t = FI_OP_ATOMIC; t <= FI_OP_COMPARE_ATOMIC; t++)
+		for (enum fi_op_type t = FI_OP_ATOMIC;
+		     s->pair.ctx.info->caps & FI_ATOMIC && t <= FI_OP_COMPARE_ATOMIC; t++)
 			FT_TRY(atomic(s, t, from, to));
 	}
 	return 0;
@@ -389,28 +145,28 @@ static int counters(struct side *s)
 	struct job job[3];
 	struct fid_cntr *other;
 
-	FT_TRY(open_cntr(s, 0, &other));
-	job_init_cntr(s, &job[0], FI_OP_CNTR_SET, other, 5);
-	job_init_cntr(s, &job[1], FI_OP_CNTR_ADD, other, 5);
-	FT_TRY(queue(s, &job[1], reached + 2));
-	FT_TRY(queue(s, &job[0], reached + 1));
+	FT_TRY(trigger_open_cntr(s, 0, &other));
+	trigger_job_init_cntr(s, &job[0], FI_OP_CNTR_SET, other, 5);
+	trigger_job_init_cntr(s, &job[1], FI_OP_CNTR_ADD, other, 5);
+	FT_TRY(trigger_queue(s, &job[1], reached + 2));
+	FT_TRY(trigger_queue(s, &job[0], reached + 1));
 	/* and what waits for the other one changes this one */
-	job_init_cntr(s, &job[2], FI_OP_CNTR_ADD, s->trigger, 3);
+	trigger_job_init_cntr(s, &job[2], FI_OP_CNTR_ADD, s->trigger, 3);
 	job[2].work.triggering_cntr = other;
-	FT_TRY(queue(s, &job[2], 10));
+	FT_TRY(trigger_queue(s, &job[2], 10));
 	FT_CHECK(fi_close(&other->fid) == -FI_EBUSY, "a counter with works could be closed");
-	FT_TRY(stays(other, 0, "a counter that is to be changed later"));
+	FT_TRY(trigger_stays(other, 0, "a counter that is to be changed later"));
 	FT_TRY(fi_cntr_add(s->trigger, 1));
-	FT_TRY(wait_for(other, 5, "FI_OP_CNTR_SET"));
+	FT_TRY(trigger_wait_for(other, 5, "FI_OP_CNTR_SET"));
 	FT_TRY(fi_cntr_add(s->trigger, 1));
-	FT_TRY(wait_for(other, 10, "FI_OP_CNTR_ADD"));
-	FT_TRY(wait_for(s->trigger, reached + 5, "FI_OP_CNTR_ADD in turn"));
+	FT_TRY(trigger_wait_for(other, 10, "FI_OP_CNTR_ADD"));
+	FT_TRY(trigger_wait_for(s->trigger, reached + 5, "FI_OP_CNTR_ADD in turn"));
 	/* an error counts for thresholds, too */
-	job_init_cntr(s, &job[0], FI_OP_CNTR_ADD, s->trigger, 1);
+	trigger_job_init_cntr(s, &job[0], FI_OP_CNTR_ADD, s->trigger, 1);
 	job[0].work.triggering_cntr = other;
-	FT_TRY(queue(s, &job[0], 11));
+	FT_TRY(trigger_queue(s, &job[0], 11));
 	FT_TRY(fi_cntr_adderr(other, 1));
-	FT_TRY(wait_for(s->trigger, reached + 6, "a threshold that an error reaches"));
+	FT_TRY(trigger_wait_for(s->trigger, reached + 6, "a threshold that an error reaches"));
 	return fi_close(&other->fid) ? ft_fail(-FI_EBUSY, "fi_close", "a counter") : 0;
 }
 
@@ -424,17 +180,17 @@ static int chain(struct side *s)
 	int ret = job ? 0 : -FI_ENOMEM;
 
 	for (size_t i = 0; !ret && i < CHAIN; i++) {
-		job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[0], 64, 0);
+		trigger_job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[0], 64, 0);
 		if (i)
 			job[i].work.triggering_cntr = s->done;
-		ret = queue(s, &job[i], i ? done + i : reached + 1);
+		ret = trigger_queue(s, &job[i], i ? done + i : reached + 1);
 	}
 	if (!ret)
-		ret = stays(s->done, done, "a chain");
+		ret = trigger_stays(s->done, done, "a chain");
 	if (!ret)
 		ret = fi_cntr_add(s->trigger, 1);
 	if (!ret)
-		ret = wait_for(s->done, done + CHAIN, "a chain of writes");
+		ret = trigger_wait_for(s->done, done + CHAIN, "a chain of writes");
 	FT_TRY(ret);
 	free(job);
 	return ft_barrier(s->pair.proc, &s->pair.ctx);
@@ -452,15 +208,15 @@ static int chain_of_two(struct side *s)
 	if (!ret)
 		ret = ft_meet(s->pair.proc);
 	for (size_t i = 0; !ret && i < CHAIN; i++) {
-		job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[s->pair.kind_count - 1], 64,
-			 s->pair.kind_count - 1);
+		trigger_job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[s->pair.kind_count - 1],
+				 64, s->pair.kind_count - 1);
 		job[i].work.triggering_cntr = s->remote;
-		ret = queue(s, &job[i], came + i + !first);
+		ret = trigger_queue(s, &job[i], came + i + !first);
 	}
 	if (!ret)
-		ret = wait_for(s->remote, came + CHAIN, "the peer's writes");
+		ret = trigger_wait_for(s->remote, came + CHAIN, "the peer's writes");
 	if (!ret)
-		ret = wait_for(s->done, done + CHAIN, "writes that answer the peer's");
+		ret = trigger_wait_for(s->done, done + CHAIN, "writes that answer the peer's");
 	FT_TRY(ret);
 	free(job);
 	return ft_barrier(s->pair.proc, &s->pair.ctx);
@@ -522,9 +278,9 @@ static int many_sent(struct side *s)
 	for (size_t i = 0; i < MANY; i++) {
 		const size_t threshold = order[i / 3], at = 3 * threshold + i % 3;
 
-		job_init(s, &job[i], FI_OP_TSEND, buf, 8, 0);
+		trigger_job_init(s, &job[i], FI_OP_TSEND, buf, 8, 0);
 		job[i].iov.iov_base = buf->addr + 8 * at;
-		FT_TRY(queue(s, &job[i], reached + 1 + threshold));
+		FT_TRY(trigger_queue(s, &job[i], reached + 1 + threshold));
 	}
 	FT_TRY(ft_meet(s->pair.proc));
 	for (size_t i = 0; i < MANY / 3;) {
@@ -533,7 +289,7 @@ static int many_sent(struct side *s)
 		FT_TRY(fi_cntr_add(s->trigger, step));
 		i += step;
 	}
-	FT_TRY(wait_for(s->done, done + MANY, "many works"));
+	FT_TRY(trigger_wait_for(s->done, done + MANY, "many works"));
 	free(job);
 	return 0;
 }
@@ -563,7 +319,7 @@ static int by_flag(struct side *s, struct fid_ep *alias, size_t kind)
 	const uint64_t reached = fi_cntr_read(s->trigger), tx = fi_cntr_read(s->tx),
 		       rx = fi_cntr_read(s->rx);
 	const bool sends = ft_pair_sends(&s->pair);
-	const struct ft_slot slot = slot_of(&s->pair.buf[kind], 20000);
+	const struct ft_slot slot = trigger_slot_of(&s->pair.buf[kind], 20000);
 	struct iovec iov = {slot.buf->addr + slot.off, slot.len};
 	void *desc = slot.buf->desc;
 	struct ft_req req;
@@ -584,8 +340,9 @@ static int by_flag(struct side *s, struct fid_ep *alias, size_t kind)
 	if (ret)
 		return ft_fail((int) ret, "an operation with FI_TRIGGER", "%s",
 			       alias ? "by an alias" : "by its flag");
-	FT_TRY(stays(sends ? s->tx : s->rx, sends ? tx : rx, "an operation with FI_TRIGGER"));
-	FT_TRY(no_reports(s));
+	FT_TRY(trigger_stays(sends ? s->tx : s->rx, sends ? tx : rx,
+			     "an operation with FI_TRIGGER"));
+	FT_TRY(trigger_no_reports(s));
 	FT_TRY(fi_cntr_add(s->trigger, 1));
 	FT_TRY(ft_wait(&s->pair.ctx, &req, 1));
 	FT_CHECK(fi_cntr_read(s->tx) == tx + sends && fi_cntr_read(s->rx) == rx + !sends,
@@ -620,22 +377,22 @@ static int given_up(struct side *s)
 	struct job job[4];
 
 	for (size_t i = 0; i < FT_COUNT(job); i++) {
-		job_init(s, &job[i], FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+		trigger_job_init(s, &job[i], FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 		if (i == 3)
 			job[i].work.triggering_cntr = s->tx;
-		FT_TRY(queue(s, &job[i], i == 3 ? UINT64_MAX : reached + 1));
+		FT_TRY(trigger_queue(s, &job[i], i == 3 ? UINT64_MAX : reached + 1));
 	}
-	FT_TRY(control(s, FI_CANCEL_WORK, &job[1].work));
-	FT_CHECK(control(s, FI_CANCEL_WORK, &job[1].work) == -FI_ENOENT,
+	FT_TRY(trigger_control(s, FI_CANCEL_WORK, &job[1].work));
+	FT_CHECK(trigger_control(s, FI_CANCEL_WORK, &job[1].work) == -FI_ENOENT,
 		 "a work was cancelled twice");
-	FT_TRY(control(s, FI_FLUSH_WORK, s->trigger));
+	FT_TRY(trigger_control(s, FI_FLUSH_WORK, s->trigger));
 	FT_CHECK(fi_close(&s->done->fid) == -FI_EBUSY,
 		 "a counter that is to count a work could be closed");
-	FT_TRY(control(s, FI_FLUSH_WORK, NULL));
-	FT_CHECK(control(s, FI_CANCEL_WORK, &job[3].work) == -FI_ENOENT,
+	FT_TRY(trigger_control(s, FI_FLUSH_WORK, NULL));
+	FT_CHECK(trigger_control(s, FI_CANCEL_WORK, &job[3].work) == -FI_ENOENT,
 		 "a work was there that had been flushed with the domain");
 	FT_TRY(fi_cntr_add(s->trigger, 1));
-	return stays(s->done, done, "works that were given up");
+	return trigger_stays(s->done, done, "works that were given up");
 }
 
 /* Takes the next report, which is an error, of @context */
@@ -669,8 +426,8 @@ static int cancelled(struct side *s)
 	FT_TRY(fi_tsendmsg(ep, &msg, FI_TRIGGER));
 	FT_TRY(fi_cancel(&ep->fid, &req));
 	FT_TRY(take_error(s, &req, FI_ECANCELED, "a cancelled operation"));
-	job_init(s, &job, FI_OP_TRECV, &s->pair.buf[0], 64, 0);
-	FT_TRY(queue(s, &job, reached));
+	trigger_job_init(s, &job, FI_OP_TRECV, &s->pair.buf[0], 64, 0);
+	FT_TRY(trigger_queue(s, &job, reached));
 	FT_TRY(fi_cancel(&ep->fid, &job.work.context));
 	FT_TRY(take_error(s, &job.work.context, FI_ECANCELED, "a cancelled receive"));
 	FT_CHECK(fi_cntr_readerr(s->done) == errors + 1, "its error is not counted");
@@ -683,17 +440,17 @@ static int failed(struct side *s)
 	const uint64_t reached = fi_cntr_read(s->trigger), tx = fi_cntr_readerr(s->tx);
 	struct job job;
 
-	job_init(s, &job, FI_OP_WRITE, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_WRITE, &s->pair.buf[0], 64, 0);
 	job.remote.key ^= 0x5a5a;
-	FT_TRY(queue(s, &job, reached));
+	FT_TRY(trigger_queue(s, &job, reached));
 	FT_TRY(take_error(s, &job.work.context, 0, "a write with a wrong key"));
 	FT_CHECK(fi_cntr_readerr(s->done) == 1 && fi_cntr_readerr(s->tx) == tx,
 		 "errors counted: %" PRIu64 " by the counter that was named",
 		 fi_cntr_readerr(s->done));
 	/* one that cannot even begin */
-	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 	job.iov.iov_base = NULL;
-	FT_TRY(queue(s, &job, reached));
+	FT_TRY(trigger_queue(s, &job, reached));
 	FT_TRY(take_error(s, &job.work.context, 0, "a message without a buffer"));
 	FT_CHECK(fi_cntr_readerr(s->done) == 2, "its error is not counted");
 	FT_TRY(fi_cntr_seterr(s->done, 0));
@@ -702,7 +459,7 @@ static int failed(struct side *s)
 
 static int refuses(struct side *s, struct job *job, int want, const char *what)
 {
-	int ret = control(s, FI_QUEUE_WORK, &job->work);
+	int ret = trigger_control(s, FI_QUEUE_WORK, &job->work);
 
 	FT_CHECK(ret == want, "%s: %d, not %d", what, ret, want);
 	return 0;
@@ -714,25 +471,25 @@ static int refused(struct side *s)
 	struct fi_msg_tagged msg = {0};
 	struct job job;
 
-	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 	job.op.tagged.flags = FI_INJECT;
 	FT_TRY(refuses(s, &job, -FI_ENOSYS, "FI_INJECT"));
-	job_init(s, &job, FI_OP_RECV, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_RECV, &s->pair.buf[0], 64, 0);
 	job.op.msg.flags = FI_MULTI_RECV;
 	FT_TRY(refuses(s, &job, -FI_ENOSYS, "FI_MULTI_RECV"));
-	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 	job.work.triggering_cntr = NULL;
 	FT_TRY(refuses(s, &job, -FI_EINVAL, "no counter"));
-	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 	job.op.tagged.ep = NULL;
 	FT_TRY(refuses(s, &job, -FI_EINVAL, "no endpoint"));
-	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 	job.op.tagged.msg.iov_count = 1000;
 	FT_TRY(refuses(s, &job, -FI_EINVAL, "too many pieces"));
-	job_init_cntr(s, &job, FI_OP_CNTR_ADD, s->done, 1);
+	trigger_job_init_cntr(s, &job, FI_OP_CNTR_ADD, s->done, 1);
 	job.work.completion_cntr = s->done;
 	FT_TRY(refuses(s, &job, -FI_EINVAL, "a change of a counter that is to be counted"));
-	job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
 	job.work.op_type = 1000;
 	FT_TRY(refuses(s, &job, -FI_ENOSYS, "an unknown operation"));
 	FT_CHECK(fi_tsendmsg(ep, &msg, FI_TRIGGER) == -FI_EINVAL, "no context was taken");
@@ -744,10 +501,10 @@ static int left(struct side *s)
 {
 	static struct job job[2];
 
-	job_init(s, &job[0], FI_OP_TSEND, &s->pair.buf[0], 64, 0);
-	FT_TRY(queue(s, &job[0], UINT64_MAX));
-	job_init(s, &job[1], FI_OP_TRECV, &s->pair.buf[0], 64, 0);
-	FT_TRY(queue(s, &job[1], 0));
+	trigger_job_init(s, &job[0], FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+	FT_TRY(trigger_queue(s, &job[0], UINT64_MAX));
+	trigger_job_init(s, &job[1], FI_OP_TRECV, &s->pair.buf[0], 64, 0);
+	FT_TRY(trigger_queue(s, &job[1], 0));
 	FT_CHECK(fi_close(&s->trigger->fid) == -FI_EBUSY,
 		 "a counter with works waiting could be closed");
 	return ft_meet(s->pair.proc);
@@ -776,7 +533,7 @@ static int run(struct ft_proc *proc)
 	if (!ft_has_cntrs(&proc->opts))
 		return proc->rank ? FT_SKIP : ft_skip("no counters by this provider");
 	FT_TRY(without(proc));
-	FT_TRY(side_open(&s, proc));
+	FT_TRY(trigger_open(&s, proc));
 	FT_TRY(each_operation(&s));
 	FT_TRY(counters(&s));
 	FT_TRY(chain(&s));
@@ -788,7 +545,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(failed(&s));
 	FT_TRY(refused(&s));
 	FT_TRY(left(&s));
-	return side_close(&s);
+	return trigger_close(&s);
 }
 
 int main(int argc, char **argv)
