@@ -311,10 +311,28 @@ static int scene_errors(struct side *side)
 	return ft_meet(side->proc);
 }
 
+/* A graph that outlives its endpoint, and a domain that is closed too early */
+static int scene_late(struct side *side, void **exec)
+{
+	void *graph;
+	int ret;
+
+	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
+	FT_TRY(put_send(side, 8));
+	FT_TRY(put_wait(side, &side->tx->fid, 1));
+	CU(capture_end(side->stream, &graph));
+	CU(instantiate(exec, graph, 0));
+	CU(graph_destroy(graph));
+	ret = fi_close(&side->ctx.domain->fid);
+	FT_CHECK(ret == -FI_EBUSY, "a domain with an endpoint is closed: %d", ret);
+	return ft_meet(side->proc);
+}
+
 static int run(struct ft_proc *proc)
 {
 	static const size_t lens[] = {1, 4096, LARGEST};
 	struct side side = {0};
+	void *exec;
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return ft_skip("for CUDA memory (-D cuda)");
@@ -327,7 +345,10 @@ static int run(struct ft_proc *proc)
 	}
 	FT_TRY(scene_queue(&side));
 	FT_TRY(scene_errors(&side));
-	return side_close(&side);
+	FT_TRY(scene_late(&side, &exec));
+	FT_TRY(side_close(&side));
+	CU(exec_destroy(exec));
+	return 0;
 }
 
 int main(int argc, char **argv)

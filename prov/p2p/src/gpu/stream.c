@@ -51,18 +51,24 @@ struct stream_used {
 	LIST_ENTRY(stream_used) entry;
 };
 
+/* What a line of a graph and the graph have in common: who ends last frees it. @gone: the graph is */
+struct stream_graph {
+	unsigned int refs;
+	bool gone;
+};
+
 /**
  * struct stream_line - what was put into one stream, in that order.
  * @stream:	which; of a graph: the one that was captured
  * @capture:	the graph's number; 0: none
- * @gone:	there is no graph any more
+ * @graph:	tells when it is gone; NULL: none
  * @entries:	in order; @next: the one to be looked at
  */
 struct stream_line {
 	struct stream_dev *dev;
 	void *stream;
 	uint64_t capture;
-	bool gone;
+	struct stream_graph *graph;
 	struct xpu_patience patience;
 	struct stream_entries entries;
 	struct stream_entry *next;
@@ -107,6 +113,17 @@ static void stream_entry_free(struct stream_line *line, struct stream_entry *ent
 	free(entry);
 }
 
+static void stream_graph_put(struct stream_graph *graph)
+{
+	if (!__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL))
+		free(graph);
+}
+
+static bool stream_line_gone(const struct stream_line *line)
+{
+	return line->graph && __atomic_load_n(&line->graph->gone, __ATOMIC_ACQUIRE);
+}
+
 static void stream_line_free(struct stream_line *line)
 {
 	struct stream_entry *entry;
@@ -119,6 +136,8 @@ static void stream_line_free(struct stream_line *line)
 		free(used);
 	}
 	LIST_REMOVE(line, entry);
+	if (line->graph)
+		stream_graph_put(line->graph);
 	free(line);
 }
 
@@ -217,8 +236,7 @@ static bool stream_look(struct proxy_source *source)
 		next = LIST_NEXT(line, entry);
 		while (line->next && stream_line_look(line))
 			moved = true;
-		if (__atomic_load_n(&line->gone, __ATOMIC_ACQUIRE) ||
-		    (!line->capture && !line->next))
+		if (stream_line_gone(line) || (!line->capture && !line->next))
 			stream_line_free(line);
 	}
 	source->kernels = !LIST_EMPTY(&dev->lines);
@@ -233,9 +251,15 @@ static bool stream_look(struct proxy_source *source)
 static void stream_dev_end(struct fid_export *export)
 {
 	struct stream_dev *dev = container_of(export, struct stream_dev, export);
+	struct stream_user *user;
 
 	proxy_remove(dev->proxy, &dev->source);
 	fid_export_remove(export);
+	while ((user = LIST_FIRST(&dev->users))) {
+		LIST_REMOVE(user, entry);
+		fid_export_remove(&user->export);
+		free(user);
+	}
 	while (!LIST_EMPTY(&dev->lines))
 		stream_line_free(LIST_FIRST(&dev->lines));
 	proxy_put(dev->proxy);
@@ -358,12 +382,13 @@ static int stream_user_note(struct stream_dev *dev, struct fid_exports *exports,
 
 /* ---- lines ---- */
 
-/* Called by the driver, which has no other call under way for the graph */
+/* Called by the driver, perhaps when the line is long gone */
 static void stream_graph_end(void *arg)
 {
-	struct stream_line *line = arg;
+	struct stream_graph *graph = arg;
 
-	__atomic_store_n(&line->gone, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&graph->gone, true, __ATOMIC_RELEASE);
+	stream_graph_put(graph);
 }
 
 /*
@@ -376,7 +401,8 @@ static struct stream_line *stream_line_find(struct stream_dev *dev, const void *
 	struct stream_line *line;
 
 	LIST_FOREACH(line, &dev->lines, entry) {
-		if (line->stream == stream && line->capture == capture && !line->gone)
+		if (line->stream == stream && line->capture == capture &&
+		    !stream_line_gone(line))
 			break;
 	}
 	return line;
@@ -403,6 +429,7 @@ static struct stream_line *stream_line_new(struct stream_dev *dev, void *stream,
  */
 static int stream_capture_get(struct stream_dev *dev, void *stream, uint64_t *capture)
 {
+	struct stream_graph *shared = NULL;
 	struct stream_line *line;
 	void *graph = NULL;
 	uint64_t id = 0;
@@ -417,12 +444,16 @@ static int stream_capture_get(struct stream_dev *dev, void *stream, uint64_t *ca
 	fresh = !line;
 	if (fresh)
 		line = stream_line_new(dev, stream, id);
+	if (fresh && line)
+		line->graph = shared = calloc(1, sizeof *shared);
+	if (shared)
+		shared->refs = 2;
 	proxy_release(dev->proxy);
-	if (!line)
+	if (!line || (fresh && !shared))
 		return -FI_ENOMEM;
-	ret = fresh ? dev->gpu.mem.ops->graph_keep(graph, stream_graph_end, line) : 0;
+	ret = fresh ? dev->gpu.mem.ops->graph_keep(graph, stream_graph_end, shared) : 0;
 	if (ret)
-		stream_graph_end(line);
+		stream_graph_end(shared);
 	return ret;
 }
 

@@ -90,13 +90,18 @@ static int xpu_ctx_close(struct fid *fid)
 	return 0;
 }
 
+static int xpu_ctx_control(struct fid *fid, int command, void *arg)
+{
+	return -FI_ENOSYS;
+}
+
 static struct fid_class xpu_ctx_class = {
 	.ops =
 		{
 			.size = sizeof(struct fi_ops),
 			.close = xpu_ctx_close,
 			.bind = fid_no_bind,
-			.control = fid_control,
+			.control = xpu_ctx_control,
 			.ops_open = fid_ops_open,
 		},
 };

@@ -31,7 +31,7 @@ bool xpu_cq_look(struct xpu_cq *cq)
 {
 	struct fi_p2p_xpu_entry *entry;
 	struct core_comp comp;
-	bool moved = false;
+	bool moved = false, put;
 
 	while (xfer_cq_has(&cq->cq->xfer)) {
 		entry = &cq->entries[cq->next & (cq->size - 1)];
@@ -41,7 +41,11 @@ bool xpu_cq_look(struct xpu_cq *cq)
 		    xfer_cq_next(&cq->cq->xfer, true, &comp) != 1)
 			break;
 		moved = true;
-		if (!xpu_put_ended(cq->ctx, comp.context) || comp.err)
+		put = xpu_put_ended(cq->ctx, comp.context);
+		/* of a put, kernels know no context */
+		if (put)
+			comp.context = NULL;
+		if (!put || comp.err)
 			xpu_cq_put(cq, entry, &comp);
 		free(comp.err_data);
 	}

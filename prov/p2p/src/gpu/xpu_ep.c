@@ -84,7 +84,7 @@ static void xpu_ep_free(struct xpu_ep *ep)
 	free(ep);
 }
 
-/* Its own queues have no reader any more, and puts that never end have no ring. */
+/* Its own queues have no reader any more. Puts that are under way are nobody's until they end. */
 static void xpu_ep_end(struct fid_export *export)
 {
 	struct xpu_ep *ep = container_of(export, struct xpu_ep, export);
@@ -96,14 +96,11 @@ static void xpu_ep_end(struct fid_export *export)
 	fid_export_remove(export);
 	for (int i = 0; i < 2; i++)
 		ep->ep->own[i].kept = false;
-	SLIST_INIT(&ctx->free);
 	for (int i = 0; i < XPU_PUTS; i++) {
 		struct xpu_put *put = &ctx->puts[i];
 
 		if (put->ring >= ep->rings && put->ring < ep->rings + ep->ring_count)
 			put->ring = NULL;
-		if (!put->ring)
-			SLIST_INSERT_HEAD(&ctx->free, put, entry);
 	}
 	proxy_release(ctx->proxy);
 	xpu_ep_free(ep);
@@ -181,6 +178,8 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 		return -FI_EBADFLAGS;
 	if (p2p_ep->domain != ctx->domain || !p2p_ep->xfer.layered)
 		return -FI_EINVAL;
+	if (!p2p_ep->xfer.started)
+		return -FI_EOPBADSTATE;
 	if (fid_export_find(&p2p_ep->exports, xpu_ep_end))
 		return -FI_EBUSY;
 	if (!xpu_ep_bound_here(ctx, p2p_ep)) {

@@ -143,7 +143,10 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
 
 	if (put < ctx->puts || put >= ctx->puts + XPU_PUTS)
 		return false;
-	put->ring->puts--;
+	/* its endpoint may be exported no more */
+	if (put->ring)
+		put->ring->puts--;
+	put->ring = NULL;
 	SLIST_INSERT_HEAD(&ctx->free, put, entry);
 	return true;
 }
