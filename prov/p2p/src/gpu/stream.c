@@ -475,17 +475,21 @@ static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cnt
 	return 0;
 }
 
-/* What a stream does at an entry with this @word: 0 or a negative error */
+/*
+ * What a stream does at an entry with this @word: 0 or a negative error. A graph may be launched again
+ * before the proxy has seen what the last launch has written.
+ */
 static int stream_put(const struct stream_dev *dev, void *stream, const uint64_t *word,
-		      bool waits)
+		      bool waits, bool captured)
 {
 	const struct dev_ops *ops = dev->gpu.mem.ops;
 	char *there = (char *) dev->words.addr +
 		      ((const char *) word - (const char *) dev->words.host);
 	int ret = 0;
 
-	if (waits)
-		ret = ops->stream_wait(&dev->gpu.mem, stream, there, STREAM_PASS);
+	if (waits || captured)
+		ret = ops->stream_wait(&dev->gpu.mem, stream, there,
+				       waits ? STREAM_PASS : STREAM_ARMED);
 	return ret ? ret : ops->stream_write(&dev->gpu.mem, stream, there, STREAM_RUNG);
 }
 
@@ -562,7 +566,7 @@ static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,
 	proxy_release(dev->proxy);
 	if (ret)
 		return ret;
-	ret = stream_put(dev, stream, entry->word, !what->ep);
+	ret = stream_put(dev, stream, entry->word, !what->ep, capture);
 	if (ret)
 		stream_take_back(dev, stream, capture, entry);
 	return ret;
