@@ -96,8 +96,7 @@ static int run(struct ft_proc *proc)
 	if (proc->rank == VICTIM)
 		return die(&side);
 	FT_TRY(kernels(&side));
-	/* what the dead had under way may keep regions open */
-	return 0;
+	return xpu_side_close(&side);
 }
 
 int main(int argc, char **argv)
