@@ -33,7 +33,7 @@ struct state {
  * For the leak sanitizer, by the name that it asks for. An endpoint of tcp 1.17's that is closed while
  * another connects to it loses the connection that it has just accepted (allocated under accept()).
  */
-const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) __attribute__((visibility("default")));
 const char *__lsan_default_suppressions(void)
 {
 	return "leak:libfabric.so";
