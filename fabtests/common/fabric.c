@@ -170,6 +170,20 @@ int ft_fabric_open(struct ft_ctx *ctx)
 	return ret ? ft_fail(ret, "fi_fabric", "%s", ctx->info->fabric_attr->prov_name) : 0;
 }
 
+int ft_cntr_open(struct ft_ctx *ctx, enum fi_wait_obj wait_obj, uint64_t flags,
+		 struct fid_cntr **cntr)
+{
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = wait_obj};
+	int ret = fi_cntr_open(ctx->domain, &attr, cntr, NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_cntr_open", "provider %s",
+			       ctx->info->fabric_attr->prov_name);
+	if (flags)
+		ret = fi_ep_bind(ctx->ep, &(*cntr)->fid, flags);
+	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
+}
+
 int ft_rx_cq_open(struct ft_ctx *ctx, struct fid_cq **cq)
 {
 	int ret = fi_cq_open(ctx->domain, &ctx->cq_attr, cq, NULL);

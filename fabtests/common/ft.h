@@ -325,6 +325,9 @@ int ft_ep_open(struct ft_ctx *ctx);
 int ft_rx_cq_open(struct ft_ctx *ctx, struct fid_cq **cq);
 /** ft_close() - close what is open, and free the hints. May be called at any stage. */
 int ft_close(struct ft_ctx *ctx);
+/** ft_cntr_open() - open a counter, and bind it to the endpoint for @flags; 0: to nothing */
+int ft_cntr_open(struct ft_ctx *ctx, enum fi_wait_obj wait_obj, uint64_t flags,
+		 struct fid_cntr **cntr);
 /** struct ft_name - an endpoint's name, as it is sent to peers */
 struct ft_name {
 	uint64_t len;

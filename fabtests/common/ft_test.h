@@ -95,6 +95,11 @@ void ft_soak_begin(struct ft_soak *soak, struct ft_proc *proc);
  * memory, descriptors or mappings than when it was warm.
  */
 int ft_soak_more(struct ft_soak *soak, uint64_t ops, uint64_t bytes, bool *more);
+/**
+ * ft_test_own_device() - give each rank a CUDA device of its own, where there are enough: kernels that wait
+ * for each other had better run at the same time
+ */
+int ft_test_own_device(struct ft_proc *proc);
 /** ft_kinds() - the kinds of memory under test: host, and the device's with -D */
 size_t ft_kinds(const struct ft_opts *opts, enum fi_hmem_iface kinds[2]);
 

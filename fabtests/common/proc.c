@@ -88,6 +88,17 @@ static int ask_automatic(struct ft_ctx *ctx)
 	return offered ? 0 : ft_skip("%s has no automatic progress", prov);
 }
 
+int ft_test_own_device(struct ft_proc *proc)
+{
+	int count = 0;
+
+	if (proc->opts.iface == FI_HMEM_CUDA)
+		FT_TRY(ft_cuda_devices(&count));
+	if (count >= proc->ranks)
+		proc->opts.device = proc->rank;
+	return 0;
+}
+
 int ft_test_hints(struct ft_proc *proc, struct ft_ctx *ctx)
 {
 	FT_TRY(ft_hints(ctx, &proc->opts));

@@ -11,8 +11,6 @@ static struct {
 	CUdevice device;
 	CUstream own;    /* waits for nothing else */
 	CUdeviceptr end; /* what the kernel leaves when it gives up */
-	CUresult (*init)(unsigned int flags);
-	CUresult (*device_count)(int *count);
 	CUresult (*attribute)(int *value, CUdevice_attribute attr, CUdevice dev);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
 	CUresult (*stream_create)(CUstream *stream, unsigned int flags);
@@ -30,14 +28,9 @@ static struct {
 } gpu;
 
 static const struct ft_symbol symbols[] = {
-	{"cuInit", &gpu.init},
-	{"cuDeviceGetCount", &gpu.device_count},
-	{"cuDeviceGetAttribute", &gpu.attribute},
-	{"cuMemAlloc_v2", &gpu.mem_alloc},
-	{"cuStreamCreate", &gpu.stream_create},
-	{"cuStreamSynchronize", &gpu.stream_sync},
-	{"cuStreamQuery", &gpu.stream_query},
-	{"cuMemcpyAsync", &gpu.copy},
+	{"cuDeviceGetAttribute", &gpu.attribute}, {"cuMemAlloc_v2", &gpu.mem_alloc},
+	{"cuStreamCreate", &gpu.stream_create},   {"cuStreamSynchronize", &gpu.stream_sync},
+	{"cuStreamQuery", &gpu.stream_query},     {"cuMemcpyAsync", &gpu.copy},
 	{"cuModuleLoadData", &gpu.load},
 };
 
@@ -82,13 +75,6 @@ static const char ptx[] = ".version 6.0\n"
 static int load(void)
 {
 	return gpu.copy ? 0 : ft_load("libcuda.so.1", symbols, FT_COUNT(symbols));
-}
-
-int busygpu_count(int *count)
-{
-	FT_TRY(load());
-	FT_TRY(ft_cuda_check(gpu.init(0), "cuInit"));
-	return ft_cuda_check(gpu.device_count(count), "cuDeviceGetCount");
 }
 
 static int copy(CUdeviceptr dst, CUdeviceptr src, size_t len)

@@ -12,8 +12,6 @@
 
 /** busygpu_open() - after the device's memory has been initialised; once */
 int busygpu_open(int device);
-/** busygpu_count() - how many devices there are */
-int busygpu_count(int *count);
 /** busygpu_to(), busygpu_from() - copies to and from device memory; done at the return */
 int busygpu_to(void *dst, const void *src, size_t len);
 int busygpu_from(void *dst, const void *src, size_t len);

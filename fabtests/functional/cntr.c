@@ -21,27 +21,12 @@ struct side {
 	uint64_t sent, received;
 };
 
-static int open_cntr(struct ft_ctx *ctx, uint64_t flags, struct fid_cntr **cntr)
-{
-	struct fi_cntr_attr attr = {
-		.events = FI_CNTR_EVENTS_COMP,
-		.wait_obj = FI_WAIT_UNSPEC,
-	};
-	int ret = fi_cntr_open(ctx->domain, &attr, cntr, NULL);
-
-	if (ret)
-		return ft_fail(ret, "fi_cntr_open", "provider %s",
-			       ctx->info->fabric_attr->prov_name);
-	ret = fi_ep_bind(ctx->ep, &(*cntr)->fid, flags);
-	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
-}
-
 static int open_cntrs(struct ft_ctx *ctx)
 {
 	struct side *s = ctx->test;
 
-	FT_TRY(open_cntr(ctx, FI_SEND, &s->tx));
-	return open_cntr(ctx, FI_RECV, &s->rx);
+	FT_TRY(ft_cntr_open(ctx, FI_WAIT_UNSPEC, FI_SEND, &s->tx));
+	return ft_cntr_open(ctx, FI_WAIT_UNSPEC, FI_RECV, &s->rx);
 }
 
 static int side_open(struct side *s, struct ft_proc *proc, uint64_t cq_flags)

@@ -345,13 +345,10 @@ static int run(struct ft_proc *proc)
 {
 	struct side side = {.proc = proc};
 	struct target mine;
-	int count;
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return ft_skip("for CUDA memory (-D cuda)");
-	FT_TRY(busygpu_count(&count));
-	if (count > 1)
-		proc->opts.device = proc->rank;
+	FT_TRY(ft_test_own_device(proc));
 	FT_TRY(ft_mem_ops(FI_HMEM_CUDA)->init(proc->opts.device));
 	FT_TRY(ft_test_hints(proc, &side.ctx));
 	side.ctx.hints->caps |= FI_RMA | FI_ATOMIC;

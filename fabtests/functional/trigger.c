@@ -145,7 +145,7 @@ static int counters(struct side *s)
 	struct job job[3];
 	struct fid_cntr *other;
 
-	FT_TRY(trigger_open_cntr(s, 0, &other));
+	FT_TRY(ft_cntr_open(&s->pair.ctx, FI_WAIT_UNSPEC, 0, &other));
 	trigger_job_init_cntr(s, &job[0], FI_OP_CNTR_SET, other, 5);
 	trigger_job_init_cntr(s, &job[1], FI_OP_CNTR_ADD, other, 5);
 	FT_TRY(trigger_queue(s, &job[1], reached + 2));

@@ -54,7 +54,6 @@ struct job {
 	void *desc, *result_desc, *expected_desc;
 };
 
-int trigger_open_cntr(struct side *s, uint64_t flags, struct fid_cntr **cntr);
 int trigger_open(struct side *s, struct ft_proc *proc);
 int trigger_close(struct side *s);
 void trigger_job_init_cntr(struct side *s, struct job *job, enum fi_op_type type,

@@ -5,25 +5,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-int trigger_open_cntr(struct side *s, uint64_t flags, struct fid_cntr **cntr)
-{
-	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
-	int ret = fi_cntr_open(s->pair.ctx.domain, &attr, cntr, NULL);
-
-	if (!ret && flags)
-		ret = fi_ep_bind(s->pair.ctx.ep, &(*cntr)->fid, flags);
-	return ret ? ft_fail(ret, "opening a counter", "flags 0x%" PRIx64, flags) : 0;
-}
-
 static int open_cntrs(struct ft_ctx *ctx)
 {
 	struct side *s = ctx->test;
 
-	FT_TRY(trigger_open_cntr(s, 0, &s->trigger));
-	FT_TRY(trigger_open_cntr(s, 0, &s->done));
-	FT_TRY(trigger_open_cntr(s, FI_SEND | FI_READ | FI_WRITE, &s->tx));
-	FT_TRY(trigger_open_cntr(s, FI_RECV, &s->rx));
-	return trigger_open_cntr(s, FI_REMOTE_WRITE, &s->remote);
+	FT_TRY(ft_cntr_open(&s->pair.ctx, FI_WAIT_UNSPEC, 0, &s->trigger));
+	FT_TRY(ft_cntr_open(&s->pair.ctx, FI_WAIT_UNSPEC, 0, &s->done));
+	FT_TRY(ft_cntr_open(&s->pair.ctx, FI_WAIT_UNSPEC, FI_SEND | FI_READ | FI_WRITE,
+			    &s->tx));
+	FT_TRY(ft_cntr_open(&s->pair.ctx, FI_WAIT_UNSPEC, FI_RECV, &s->rx));
+	return ft_cntr_open(&s->pair.ctx, FI_WAIT_UNSPEC, FI_REMOTE_WRITE, &s->remote);
 }
 
 static int share(struct side *s)

@@ -41,23 +41,12 @@ static uintptr_t at(const struct ft_buf *buf, size_t offset)
 
 /* ---- opening ---- */
 
-static int open_cntr(struct ft_ctx *ctx, uint64_t flags, struct fid_cntr **cntr)
-{
-	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
-	int ret = fi_cntr_open(ctx->domain, &attr, cntr, NULL);
-
-	if (ret || !flags)
-		return ret ? ft_fail(ret, "fi_cntr_open", "counter") : 0;
-	ret = fi_ep_bind(ctx->ep, &(*cntr)->fid, flags);
-	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
-}
-
 static int open_cntrs(struct ft_ctx *ctx)
 {
 	struct side *side = ctx->test;
 
-	FT_TRY(open_cntr(ctx, FI_SEND | FI_WRITE, &side->tx));
-	return open_cntr(ctx, FI_RECV | FI_READ, &side->rx);
+	FT_TRY(ft_cntr_open(ctx, FI_WAIT_NONE, FI_SEND | FI_WRITE, &side->tx));
+	return ft_cntr_open(ctx, FI_WAIT_NONE, FI_RECV | FI_READ, &side->rx);
 }
 
 static int share(struct side *side)
@@ -77,12 +66,8 @@ static int share(struct side *side)
 
 static int side_open(struct side *side, struct ft_proc *proc)
 {
-	int count;
-
 	side->proc = proc;
-	FT_TRY(ft_cuda_devices(&count));
-	if (proc->rank < count)
-		proc->opts.device = proc->rank;
+	FT_TRY(ft_test_own_device(proc));
 	FT_TRY(cu_load());
 	FT_TRY(ft_test_hints(proc, &side->ctx));
 	side->ctx.hints->caps |= FI_RMA;
@@ -325,7 +310,7 @@ static int scene_errors(struct side *side)
 		 "fi_cq_readerr: %zd, error %d", got, error.err);
 	FT_TRY(fi_cntr_seterr(side->tx, 0));
 	/* what is waited for is closed */
-	FT_TRY(open_cntr(&side->ctx, 0, &other));
+	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &other));
 	FT_TRY(put_wait(side, &other->fid, 5));
 	FT_TRY(fi_close(&other->fid));
 	CU(synchronize(side->stream));

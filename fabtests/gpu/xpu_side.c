@@ -13,23 +13,12 @@ struct shared {
 	uint64_t in, in_key, signal, signal_key;
 };
 
-static int open_cntr(struct ft_ctx *ctx, uint64_t flags, struct fid_cntr **cntr)
-{
-	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
-	int ret = fi_cntr_open(ctx->domain, &attr, cntr, NULL);
-
-	if (ret)
-		return ft_fail(ret, "fi_cntr_open", "counter");
-	ret = fi_ep_bind(ctx->ep, &(*cntr)->fid, flags);
-	return ret ? ft_fail(ret, "fi_ep_bind", "counter") : 0;
-}
-
 static int open_cntrs(struct ft_ctx *ctx)
 {
 	struct xpu_side *side = ctx->test;
 
-	FT_TRY(open_cntr(ctx, FI_SEND | FI_WRITE, &side->tx));
-	return open_cntr(ctx, FI_RECV | FI_READ, &side->rx);
+	FT_TRY(ft_cntr_open(ctx, FI_WAIT_NONE, FI_SEND | FI_WRITE, &side->tx));
+	return ft_cntr_open(ctx, FI_WAIT_NONE, FI_RECV | FI_READ, &side->rx);
 }
 
 static int open_xpu(struct xpu_side *side)
@@ -129,25 +118,13 @@ static int share(struct xpu_side *side)
 			       &side->args.signal_target);
 }
 
-/* Kernels that wait for each other had better run at the same time: each rank has a GPU of its own. */
-static int choose_device(struct ft_proc *proc)
-{
-	int count = 1;
-
-	if (proc->opts.iface == FI_HMEM_CUDA)
-		FT_TRY(ft_cuda_devices(&count));
-	if (proc->rank < count)
-		proc->opts.device = proc->rank;
-	return 0;
-}
-
 int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, size_t len,
 		  size_t blocks, bool near)
 {
 	const enum fi_hmem_iface iface = proc->opts.iface;
 
 	side->proc = proc;
-	FT_TRY(choose_device(proc));
+	FT_TRY(ft_test_own_device(proc));
 	side->device = iface == FI_HMEM_SYSTEM ? -1 : proc->opts.device;
 	FT_TRY(ft_test_hints(proc, &side->ctx));
 	side->ctx.hints->caps |= FI_RMA | FI_ATOMIC;

@@ -257,6 +257,22 @@ static inline int fi_p2p_stream_wait(struct fid *fid, uint64_t threshold, void *
 	return ret ? ret : ops->wait(fid, threshold, stream);
 }
 
+/** fi_p2p_stream_op_of() - an operation with what most of them have; the caller sets the rest */
+static inline struct fi_p2p_stream_op fi_p2p_stream_op_of(enum fi_p2p_stream_kind kind,
+							  const void *buf, size_t len,
+							  void *desc, fi_addr_t peer,
+							  void *context)
+{
+	struct fi_p2p_stream_op op = {kind};
+
+	op.buf = (void *) (uintptr_t) buf;
+	op.len = len;
+	op.desc = desc;
+	op.peer = peer;
+	op.context = context;
+	return op;
+}
+
 /**
  * fi_p2p_stream_send() and the others below - fi_p2p_stream_post() with arguments in the order of
  * fi_send(), fi_recv(), fi_tsend(), fi_trecv(), fi_write(), fi_read() and fi_atomic()
@@ -264,13 +280,9 @@ static inline int fi_p2p_stream_wait(struct fid *fid, uint64_t threshold, void *
 static inline int fi_p2p_stream_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
 				     fi_addr_t dest, void *context, void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_SEND};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_SEND, buf, len, desc, dest, context);
 
-	op.buf = (void *) (uintptr_t) buf;
-	op.len = len;
-	op.desc = desc;
-	op.peer = dest;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 
@@ -278,13 +290,9 @@ static inline int fi_p2p_stream_send(struct fid_ep *ep, const void *buf, size_t 
 static inline int fi_p2p_stream_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
 				     fi_addr_t src, void *context, void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_RECV};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_RECV, buf, len, desc, src, context);
 
-	op.buf = buf;
-	op.len = len;
-	op.desc = desc;
-	op.peer = src;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 
@@ -293,14 +301,10 @@ static inline int fi_p2p_stream_tsend(struct fid_ep *ep, const void *buf, size_t
 				      void *desc, fi_addr_t dest, uint64_t tag, void *context,
 				      void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_TSEND};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_TSEND, buf, len, desc, dest, context);
 
-	op.buf = (void *) (uintptr_t) buf;
-	op.len = len;
-	op.desc = desc;
-	op.peer = dest;
 	op.tag = tag;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 
@@ -309,15 +313,11 @@ static inline int fi_p2p_stream_trecv(struct fid_ep *ep, void *buf, size_t len, 
 				      fi_addr_t src, uint64_t tag, uint64_t ignore,
 				      void *context, void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_TRECV};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_TRECV, buf, len, desc, src, context);
 
-	op.buf = buf;
-	op.len = len;
-	op.desc = desc;
-	op.peer = src;
 	op.tag = tag;
 	op.ignore = ignore;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 
@@ -326,15 +326,11 @@ static inline int fi_p2p_stream_write(struct fid_ep *ep, const void *buf, size_t
 				      void *desc, fi_addr_t dest, uint64_t addr, uint64_t key,
 				      void *context, void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_WRITE};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_WRITE, buf, len, desc, dest, context);
 
-	op.buf = (void *) (uintptr_t) buf;
-	op.len = len;
-	op.desc = desc;
-	op.peer = dest;
 	op.addr = addr;
 	op.key = key;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 
@@ -343,15 +339,11 @@ static inline int fi_p2p_stream_read(struct fid_ep *ep, void *buf, size_t len, v
 				     fi_addr_t src, uint64_t addr, uint64_t key, void *context,
 				     void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_READ};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_READ, buf, len, desc, src, context);
 
-	op.buf = buf;
-	op.len = len;
-	op.desc = desc;
-	op.peer = src;
 	op.addr = addr;
 	op.key = key;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 
@@ -360,17 +352,13 @@ static inline int fi_p2p_stream_atomic(struct fid_ep *ep, const void *buf, size_
 				       void *desc, fi_addr_t dest, uint64_t addr, uint64_t key,
 				       int datatype, int atomic, void *context, void *stream)
 {
-	struct fi_p2p_stream_op op = {FI_P2P_STREAM_ATOMIC};
+	struct fi_p2p_stream_op op =
+		fi_p2p_stream_op_of(FI_P2P_STREAM_ATOMIC, buf, count, desc, dest, context);
 
-	op.buf = (void *) (uintptr_t) buf;
-	op.len = count;
-	op.desc = desc;
-	op.peer = dest;
 	op.addr = addr;
 	op.key = key;
 	op.datatype = datatype;
 	op.op = atomic;
-	op.context = context;
 	return fi_p2p_stream_post(ep, &op, stream);
 }
 

@@ -59,18 +59,6 @@ static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
 	};
 }
 
-/*
- * Where a message comes from, as the application knows it. An entry does not tell which endpoint,
- * and so which vector, it is for. Of several vectors none can be meant once one has other indices
- * than the core.
- */
-static inline fi_addr_t cq_user_addr(const struct p2p_cq *cq, fi_addr_t addr)
-{
-	if (p2p_unlikely(cq->many_avs) && cq->domain->learned)
-		return FI_ADDR_NOTAVAIL;
-	return av_user_addr(cq->av, addr);
-}
-
 /* The vector is closed: no queue of its domain keeps a pointer to it. */
 static void cq_forget_av(const struct p2p_av *av)
 {

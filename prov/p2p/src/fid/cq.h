@@ -5,6 +5,7 @@
 
 #include <rdma/fi_eq.h>
 
+#include "fid/av.h"
 #include "fid/domain.h"
 #include "fid/fid.h"
 #include "fid/waitset.h"
@@ -47,6 +48,18 @@ _Static_assert(offsetof(struct p2p_cq, xfer.count) < P2P_CACHE_LINE,
 static inline struct p2p_cq *cq_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_cq, fid.fid);
+}
+
+/*
+ * Where a message comes from, as the application knows it. An entry does not tell which endpoint,
+ * and so which vector, it is for. Of several vectors none can be meant once one has other indices
+ * than the core.
+ */
+static inline fi_addr_t cq_user_addr(const struct p2p_cq *cq, fi_addr_t addr)
+{
+	if (p2p_unlikely(cq->many_avs) && cq->domain->learned)
+		return FI_ADDR_NOTAVAIL;
+	return av_user_addr(cq->av, addr);
 }
 
 int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,

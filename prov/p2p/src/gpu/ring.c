@@ -2,11 +2,11 @@
 /* Rings. See ring.h. */
 #include "gpu/ring.h"
 
-/* The flags of fi_endpoint(3) in the order of FI_P2P_XPU_F_... */
 #include <rdma/fabric.h>
 
 #include "base/base.h"
 
+/* The flags of fi_endpoint(3), in the order of FI_P2P_XPU_F_... */
 static uint64_t ring_flags(uint64_t packed)
 {
 	static const uint64_t flags[] = {

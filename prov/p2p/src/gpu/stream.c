@@ -27,7 +27,7 @@ enum {
  * @ep:		an operation's; NULL: the endpoint is closed, or it is a wait
  * @op:		the operation
  * @cntr, @cq:	what a wait is for; both NULL: it is closed, and nothing is waited for
- * @threshold:	of the wait
+ * @threshold:	of the wait; 0: it is an operation
  * @word:	its word
  * @passed:	the stream has been let go on
  */
@@ -208,10 +208,9 @@ static bool stream_wait_look(struct stream_line *line, struct stream_entry *entr
 static bool stream_line_look(struct stream_line *line)
 {
 	struct stream_entry *entry = line->next;
-	const bool waits = entry->cntr || entry->cq || (!entry->ep && entry->threshold);
 	int ret = 0;
 
-	if (waits && !entry->passed)
+	if (entry->threshold && !entry->passed)
 		return stream_wait_look(line, entry);
 	if (__atomic_load_n(entry->word, __ATOMIC_ACQUIRE) != STREAM_RUNG)
 		return false;

@@ -63,15 +63,23 @@ static void trigger_copy(void *to, const void *from, size_t size)
 		memcpy(to, from, size);
 }
 
-static int trigger_work_buffer(struct trigger_work *work, const struct iovec *iov, void **desc,
-			       size_t count)
+/* The same, with a copy of the buffers that its message names */
+static int trigger_work_new_buffers(struct p2p_ep *ep, enum fi_op_type type, void *context,
+				    uint64_t flags, const struct iovec *iov, void **desc,
+				    size_t count, struct trigger_work **made)
 {
+	struct trigger_work *work = NULL;
+	int ret = trigger_work_new(ep, type, context, flags, &work);
+
+	if (ret)
+		return ret;
 	if (count > P2P_IOV_MAX || (count && !iov)) {
 		free(work);
 		return trigger_refuse(-FI_EINVAL, TRIGGER_PIECES);
 	}
 	trigger_copy(work->iov, iov, count * sizeof *iov);
 	trigger_copy(work->desc, desc, count * sizeof *desc);
+	*made = work;
 	return 0;
 }
 
@@ -82,9 +90,8 @@ int trigger_work_msg(struct p2p_ep *ep, enum fi_op_type type, const struct fi_ms
 	int ret = trigger_flags_check(flags);
 
 	if (!ret)
-		ret = trigger_work_new(ep, type, msg->context, flags, &work);
-	if (!ret)
-		ret = trigger_work_buffer(work, msg->msg_iov, msg->desc, msg->iov_count);
+		ret = trigger_work_new_buffers(ep, type, msg->context, flags, msg->msg_iov,
+					       msg->desc, msg->iov_count, &work);
 	if (ret)
 		return ret;
 	work->op.msg = *msg;
@@ -102,9 +109,8 @@ int trigger_work_tagged(struct p2p_ep *ep, enum fi_op_type type,
 	int ret = trigger_flags_check(flags);
 
 	if (!ret)
-		ret = trigger_work_new(ep, type, msg->context, flags, &work);
-	if (!ret)
-		ret = trigger_work_buffer(work, msg->msg_iov, msg->desc, msg->iov_count);
+		ret = trigger_work_new_buffers(ep, type, msg->context, flags, msg->msg_iov,
+					       msg->desc, msg->iov_count, &work);
 	if (ret)
 		return ret;
 	work->op.tagged = *msg;
@@ -122,9 +128,8 @@ int trigger_work_rma(struct p2p_ep *ep, enum fi_op_type type, const struct fi_ms
 
 	if (!msg->rma_iov || msg->rma_iov_count > CORE_RMA_MAX)
 		return trigger_refuse(-FI_EINVAL, TRIGGER_PIECES);
-	ret = trigger_work_new(ep, type, msg->context, flags, &work);
-	if (!ret)
-		ret = trigger_work_buffer(work, msg->msg_iov, msg->desc, msg->iov_count);
+	ret = trigger_work_new_buffers(ep, type, msg->context, flags, msg->msg_iov, msg->desc,
+				       msg->iov_count, &work);
 	if (ret)
 		return ret;
 	memcpy(work->remote, msg->rma_iov, msg->rma_iov_count * sizeof *msg->rma_iov);

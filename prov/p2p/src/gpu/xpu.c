@@ -10,7 +10,6 @@
 #include "fid/fid.h"
 #include "fid/mr.h"
 #include "xfer/progress.h"
-#include "xfer/reports.h"
 
 /* ---- what the proxy does ---- */
 
@@ -20,9 +19,7 @@ static bool xpu_own_look(struct xpu_ctx *ctx, struct xfer_cq *own)
 	struct core_comp comp;
 	bool moved = false;
 
-	while (own->kept && xfer_cq_has(own)) {
-		if (xfer_cq_next(own, false, &comp) != 1 && xfer_cq_next(own, true, &comp) != 1)
-			break;
+	while (own->kept && xpu_report_take(own, &comp)) {
 		xpu_put_ended(ctx, comp.context);
 		free(comp.err_data);
 		moved = true;
@@ -200,7 +197,6 @@ static int xpu_ops_cntr_export(struct fid_xpu_ctx *ctx, struct fid_cntr *cntr, u
 	return xpu_cntr_export(xpu_ctx_of(ctx), cntr, flags, xpu);
 }
 
-/* The export whose handle has @state, in any context of the domain's. */
 static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
 {
 	struct xpu_ctx *ctx;

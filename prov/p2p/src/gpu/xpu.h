@@ -174,6 +174,9 @@ bool xpu_ep_look(struct xpu_ep *ep);
 bool xpu_cq_look(struct xpu_cq *cq);
 bool xpu_cntr_look(struct xpu_cntr *cntr);
 
+/* Takes the first report of a queue, good or bad, into @comp; the caller frees its err_data. False: none */
+bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp);
+
 /* A completion of a put of ours? Then that has ended, and nobody else is told of it. */
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context);
 

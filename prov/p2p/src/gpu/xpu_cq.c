@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
-#include "base/log.h"
 #include "gpu/xpu.h"
-#include "xfer/reports.h"
 
 /* Entries that kernels have not read yet, at most; a power of two */
 #define XPU_CQ_SIZE 1024
@@ -19,7 +17,7 @@ static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
 	entry->buf = (uintptr_t) comp->buf;
 	entry->data = comp->data;
 	entry->tag = comp->tag;
-	entry->src = av_user_addr(cq->cq->av, comp->src);
+	entry->src = cq_user_addr(cq->cq, comp->src);
 	entry->olen = comp->olen;
 	entry->err = comp->err;
 	entry->prov_errno = comp->prov_errno;
@@ -33,13 +31,11 @@ bool xpu_cq_look(struct xpu_cq *cq)
 	struct core_comp comp;
 	bool moved = false, put;
 
-	while (xfer_cq_has(&cq->cq->xfer)) {
+	for (;;) {
 		entry = &cq->entries[cq->next & (cq->size - 1)];
-		if (__atomic_load_n(&entry->turn, __ATOMIC_ACQUIRE))
-			break;
-		if (xfer_cq_next(&cq->cq->xfer, false, &comp) != 1 &&
-		    xfer_cq_next(&cq->cq->xfer, true, &comp) != 1)
-			break;
+		if (__atomic_load_n(&entry->turn, __ATOMIC_ACQUIRE) ||
+		    !xpu_report_take(&cq->cq->xfer, &comp))
+			return moved;
 		moved = true;
 		put = xpu_put_ended(cq->ctx, comp.context);
 		/* of a put, kernels know no context */
@@ -49,7 +45,6 @@ bool xpu_cq_look(struct xpu_cq *cq)
 			xpu_cq_put(cq, entry, &comp);
 		free(comp.err_data);
 	}
-	return moved;
 }
 
 /* ---- export ---- */

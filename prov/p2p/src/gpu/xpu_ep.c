@@ -7,8 +7,6 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "gpu/xpu.h"
-#include "xfer/progress.h"
-#include "xfer/reports.h"
 
 /* Of one ring, so many operations are posted before others have their turn */
 #define XPU_TURN 16

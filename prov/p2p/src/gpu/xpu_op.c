@@ -137,6 +137,12 @@ int xpu_op_post_full(struct p2p_ep *p2p_ep, const struct ring_op *op)
 
 /* ---- operations of one trigger ---- */
 
+bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp)
+{
+	return xfer_cq_has(cq) &&
+	       (xfer_cq_next(cq, false, comp) == 1 || xfer_cq_next(cq, true, comp) == 1);
+}
+
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
 {
 	struct xpu_put *put = (struct xpu_put *) (uintptr_t) context;
@@ -151,31 +157,33 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
 	return true;
 }
 
-static ssize_t xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op,
-			    const struct fi_p2p_xpu_target *target)
+/* A write, whose arguments the target and the trigger have between them */
+static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op,
+			const struct fi_p2p_xpu_target *target)
 {
 	struct xpu_put *put = SLIST_FIRST(&ep->ctx->free);
-	const struct iovec iov = {(char *) target->buf + op->local, op->len};
-	const struct fi_rma_iov rma = {target->addr + op->offset, op->len, target->key};
-	void *desc = target->desc;
-	const struct fi_msg_rma msg = {
-		.msg_iov = &iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.addr = target->dest_addr,
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
-		.context = put,
+	const struct ring_op write = {
+		.op = FI_P2P_XPU_OP_WRITE,
+		.flags = FI_COMPLETION | (ep->mixed ? FI_DELIVERY_COMPLETE : 0),
+		.word =
+			{
+				[FI_P2P_XPU_W_BUF] = (uintptr_t) target->buf + op->local,
+				[FI_P2P_XPU_W_LEN] = op->len,
+				[FI_P2P_XPU_W_DESC] = (uintptr_t) target->desc,
+				[FI_P2P_XPU_W_PEER] = target->dest_addr,
+				[FI_P2P_XPU_W_ADDR] = target->addr + op->offset,
+				[FI_P2P_XPU_W_KEY] = target->key,
+				[FI_P2P_XPU_W_CONTEXT] = (uintptr_t) put,
+			},
 	};
-	ssize_t ret;
+	int ret;
 
 	if (!put)
 		return -FI_EAGAIN;
 	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
 	put->ring = ring;
 	ring->puts++;
-	ret = fi_writemsg(&ep->ep->fid, &msg,
-			  FI_COMPLETION | (ep->mixed ? FI_DELIVERY_COMPLETE : 0));
+	ret = xpu_op_post_full(ep->ep, &write);
 	if (ret)
 		xpu_put_ended(ep->ctx, put);
 	return ret;
@@ -204,7 +212,7 @@ int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *
 	if (op->kind > FI_P2P_XPU_KIND_ADD || op->target >= ep->target_count)
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
-		return (int) xpu_post_put(ep, ring, op, &ep->targets[op->target]);
+		return xpu_post_put(ep, ring, op, &ep->targets[op->target]);
 	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target]);
 }
 
