@@ -197,31 +197,39 @@ static int xpu_ops_cntr_export(struct fid_xpu_ctx *ctx, struct fid_cntr *cntr, u
 	return xpu_cntr_export(xpu_ctx_of(ctx), cntr, flags, xpu);
 }
 
-static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
+/* The export whose handle has @state. Called with the proxy's lock held; NULL: none */
+static struct fid_export *xpu_export_find(const struct xpu_ctx *ctx, const void *state)
 {
-	struct xpu_ctx *ctx;
-	struct fid_export *export = NULL;
 	struct xpu_cntr *cntr;
 	struct xpu_ep *ep;
 	struct xpu_cq *cq;
-	void *state;
+
+	LIST_FOREACH(ep, &ctx->eps, entry) {
+		if (ep->shared->state == state)
+			return &ep->export;
+	}
+	LIST_FOREACH(cq, &ctx->cqs, entry) {
+		if (cq->shared->state == state)
+			return &cq->export;
+	}
+	LIST_FOREACH(cntr, &ctx->cntrs, entry) {
+		if (cntr->shared->state == state)
+			return &cntr->export;
+	}
+	return NULL;
+}
+
+static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
+{
+	struct fid_export *export;
+	struct xpu_ctx *ctx;
 
 	if (!xpu_ctx_ours(fid) || !xpu || xpu->prov_id != FI_XPU_PROV_P2P)
 		return -FI_EINVAL;
 	ctx = xpu_ctx_of(fid);
-	state = (void *) (uintptr_t) xpu->prov_ctx;
-	LIST_FOREACH(ep, &ctx->eps, entry) {
-		if (ep->shared->state == state)
-			export = &ep->export;
-	}
-	LIST_FOREACH(cq, &ctx->cqs, entry) {
-		if (cq->shared->state == state)
-			export = &cq->export;
-	}
-	LIST_FOREACH(cntr, &ctx->cntrs, entry) {
-		if (cntr->shared->state == state)
-			export = &cntr->export;
-	}
+	proxy_hold(ctx->proxy);
+	export = xpu_export_find(ctx, (void *) (uintptr_t) xpu->prov_ctx);
+	proxy_release(ctx->proxy);
 	if (!export)
 		return -FI_EINVAL;
 	export->end(export);

@@ -146,7 +146,9 @@ free_state:
 	return ret;
 }
 
-/* Is all that tells of its operations read by the proxy, or by nobody? */
+/*
+ * Is all that tells of its operations read by the proxy, or by nobody? Called with the proxy's lock held
+ */
 static bool xpu_ep_bound_here(const struct xpu_ctx *ctx, const struct p2p_ep *ep)
 {
 	const struct xfer_cq *queues[] = {ep->xfer.txcq, ep->xfer.rxcq};
@@ -170,6 +172,7 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 {
 	struct p2p_ep *p2p_ep = ep_of(&fid->fid);
 	struct xpu_ep *ep;
+	bool bound;
 	int ret;
 
 	if (flags & ~FI_P2P_XPU_EXCLUSIVE)
@@ -180,7 +183,10 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 		return -FI_EOPBADSTATE;
 	if (fid_export_find(&p2p_ep->exports, xpu_ep_end))
 		return -FI_EBUSY;
-	if (!xpu_ep_bound_here(ctx, p2p_ep)) {
+	proxy_hold(ctx->proxy);
+	bound = xpu_ep_bound_here(ctx, p2p_ep);
+	proxy_release(ctx->proxy);
+	if (!bound) {
 		P2P_WARN(
 			"export of an endpoint: its completion queues are to be exported first\n");
 		return -FI_EINVAL;

@@ -14,7 +14,9 @@ struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len)
 		free(shared);
 		return NULL;
 	}
+	proxy_hold(ctx->proxy);
 	SLIST_INSERT_HEAD(&ctx->shared, shared, entry);
+	proxy_release(ctx->proxy);
 	return shared;
 }
 
