@@ -13,6 +13,7 @@
  * BUSYCORE_FAIL=N: the N-th call fails with -FI_EIO, and the process says so on stderr. Receives are
  * among those calls then
  * BUSYCORE_LATE, BUSYCORE_CUT, BUSYCORE_LOSE: completions are changed; see completions.c
+ * BUSYCORE_NULL: writes and reads end at once; see null.c
  */
 #include "busycore.h"
 
@@ -135,7 +136,9 @@ static ssize_t busy_answer(bool receives)
 	if (wish)
 		ret = busy_fails(wish) ? -FI_EIO : 0;
 	else
-		ret = !receives && !late_wanted() && busy_refuses() ? -FI_EAGAIN : 0;
+		ret = !receives && !late_wanted() && !null_wanted() && busy_refuses()
+			      ? -FI_EAGAIN
+			      : 0;
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -200,6 +203,24 @@ static ssize_t busy_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
 	return ret ? ret : busy_find(ep)->rma->writemsg(ep, msg, flags);
 }
 
+static ssize_t busy_null_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg,
+				  uint64_t flags)
+{
+	return null_end(busy_find(ep), msg->context, FI_WRITE, flags);
+}
+
+static ssize_t busy_null_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg,
+				 uint64_t flags)
+{
+	return null_end(busy_find(ep), msg->context, FI_READ, flags);
+}
+
+static ssize_t busy_null_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest,
+				uint64_t addr, uint64_t key)
+{
+	return null_end(busy_find(ep), NULL, FI_WRITE, 0);
+}
+
 /* Once an endpoint is enabled, its tables do not change any more. */
 static void busy_enabled(struct busy *busy, struct fid_ep *ep)
 {
@@ -222,7 +243,21 @@ static void busy_enabled(struct busy *busy, struct fid_ep *ep)
 		ep->rma = busy_copy(ep->rma);
 		ep->rma->readmsg = busy_readmsg;
 		ep->rma->writemsg = busy_writemsg;
+		if (null_wanted()) {
+			ep->rma->readmsg = busy_null_readmsg;
+			ep->rma->writemsg = busy_null_writemsg;
+			ep->rma->inject = busy_null_inject;
+		}
 	}
+}
+
+static int busy_bind(struct fid *fid, struct fid *bound, uint64_t flags)
+{
+	struct busy *busy = busy_find(fid);
+
+	if (null_wanted() && bound->fclass == FI_CLASS_CQ && flags & FI_TRANSMIT)
+		busy->null = busy_find(bound)->null;
+	return busy->fid->bind(fid, bound, flags);
 }
 
 static int busy_control(struct fid *fid, int command, void *arg)
@@ -247,6 +282,7 @@ static int busy_endpoint(struct fid_domain *domain, struct fi_info *info, struct
 	busy_new(*ep)->fid = (*ep)->fid.ops;
 	(*ep)->fid.ops = busy_copy((*ep)->fid.ops);
 	(*ep)->fid.ops->control = busy_control;
+	(*ep)->fid.ops->bind = busy_bind;
 	return 0;
 }
 
@@ -257,6 +293,8 @@ static int busy_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, stru
 
 	if (!ret && late_wanted())
 		late_opened(*cq, attr);
+	else if (!ret && null_wanted())
+		null_opened(*cq, attr);
 	return ret;
 }
 
@@ -304,7 +342,8 @@ BUSY_EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabri
 	if (ret || strstr(attr->prov_name, "ofi_p2p"))
 		return ret;
 	/* it may rely on an order there */
-	if (late_wanted() && busy_within(__builtin_return_address(0), symbol))
+	if ((late_wanted() || null_wanted()) &&
+	    busy_within(__builtin_return_address(0), symbol))
 		return 0;
 	busy_new(*fabric)->fabric = (*fabric)->ops;
 	(*fabric)->ops = busy_copy((*fabric)->ops);

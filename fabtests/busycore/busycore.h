@@ -9,10 +9,12 @@
 #include <rdma/fi_eq.h>
 
 struct late;
+struct null;
 
 /**
  * struct busy - the core's own calls of one object; it stays after that object is closed
  * @late:	of a completion queue
+ * @null:	of a completion queue, or of an endpoint the queue that tells what has ended
  */
 struct busy {
 	struct busy *next;
@@ -24,6 +26,7 @@ struct busy {
 	struct fi_ops_tagged *tagged;
 	struct fi_ops_rma *rma;
 	struct late *late;
+	struct null *null;
 };
 
 struct busy *busy_find(const void *object);
@@ -49,5 +52,16 @@ void late_opened(struct fid_cq *cq, const struct fi_cq_attr *attr);
 
 /* Is @fid a queue of which completions are held back? */
 bool late_holds(const struct fid *fid);
+
+/* ---- null.c ---- */
+
+/* Are writes and reads to end at once? */
+bool null_wanted(void);
+
+/* Ends an operation of @ep. @kind: FI_READ or FI_WRITE */
+ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t flags);
+
+/* Puts its own calls before those of a queue, which has just been opened */
+void null_opened(struct fid_cq *cq, const struct fi_cq_attr *attr);
 
 #endif

@@ -92,11 +92,22 @@ static void *row(const struct run *run, int array, uint64_t number)
 	return jacobi->grid + ((uint64_t) array * (jacobi->rows + 2) + number) * jacobi->cols;
 }
 
+/* Sleeps until the stream has done all, so that the processor's time tells what else there was to do. */
+static int finish(const struct run *run)
+{
+	void *event;
+
+	CU(event_create(&event, CU_EVENT_BLOCKING));
+	CU(event_record(event, run->stream));
+	CU(event_synchronize(event));
+	CU(event_destroy(event));
+	return 0;
+}
+
 static int by_kernel(struct run *run)
 {
 	FT_CHECK(!jacobi_run(&run->jacobi, run->stream), "a kernel cannot be launched");
-	CU(synchronize(run->stream));
-	return 0;
+	return finish(run);
 }
 
 static int by_host(struct run *run)
@@ -156,8 +167,7 @@ static int by_stream(struct run *run)
 
 	for (uint64_t i = 0; i < run->jacobi.iterations; i++)
 		FT_TRY(put_iteration(run, (int) (i % 2), sent + i + 1, received + i + 1));
-	CU(synchronize(run->stream));
-	return 0;
+	return finish(run);
 }
 
 /* A graph of two iterations, launched as often as it takes */
@@ -173,7 +183,7 @@ static int by_graph(struct run *run)
 	CU(graph_destroy(graph));
 	for (uint64_t i = 0; i < run->jacobi.iterations / 2; i++)
 		CU(launch(exec, run->stream));
-	CU(synchronize(run->stream));
+	FT_TRY(finish(run));
 	CU(exec_destroy(exec));
 	return 0;
 }
@@ -217,6 +227,12 @@ static int forms(struct run *run)
 	FT_TRY(form(run, "kernel", by_kernel));
 	FT_TRY(xpu_side_take_back(side));
 	FT_TRY(ft_meet(side->proc));
+	FT_TRY(form(run, "stream", by_stream));
+	FT_TRY(form(run, "graph", by_graph));
+	FT_TRY(form(run, "host", by_host));
+	if (side->proc->opts.quick)
+		return 0;
+	/* once more, as the first of each begins cold */
 	FT_TRY(form(run, "stream", by_stream));
 	FT_TRY(form(run, "graph", by_graph));
 	return form(run, "host", by_host);

@@ -5,11 +5,11 @@
 
 #include "jacobi_kernels.h"
 
-#define JACOBI_THREADS 32
-
 #ifdef __CUDACC__
+#define JACOBI_THREADS 512
 #define JACOBI_STREAM(stream) ((cudaStream_t) (stream))
 #else
+#define JACOBI_THREADS 32
 #define JACOBI_STREAM(stream) (static_cast<cudaStream_t>(stream))
 #endif
 

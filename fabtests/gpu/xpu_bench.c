@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_xpu_bench: how long it takes a kernel to post, a put and a signal to get to a peer's kernel, and
- * the host to do the same; and how many operations a second many blocks post. Kernels and the host's
- * own calls take turns, so that a run compares them.
+ * the host to do the same; and how many operations a second many blocks post.
+ *
+ * Over a core provider that does nothing (BUSYCORE_NULL of busycore.c) it measures what needs no peer. So
+ * what is left is the provider's part.
  */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +19,20 @@
 #define PUTS 100
 #define RATE 20000
 
+/* Beside the signals: what is put to and read from host memory [bytes] */
+#define NEAR (XPU_SIGNALS * sizeof(uint64_t) / 2)
+
+/**
+ * struct bench - what is measured.
+ * @near, @near_desc: the number and the raw descriptor of a target in host memory, here and there
+ * @far:	that of device memory
+ */
 struct bench {
 	struct xpu_side side;
 	unsigned int blocks;
 	uint64_t turns, pings, rate;
+	uint32_t near, far;
+	uint64_t near_desc;
 };
 
 static int compare(const void *a, const void *b)
@@ -58,6 +71,7 @@ static int issue(struct bench *bench)
 	args->blocks = 1;
 	args->count = PUTS;
 	args->len = 8;
+	args->target = bench->near;
 	for (uint64_t i = 0; i < bench->turns; i++) {
 		FT_TRY(clear(bench));
 		FT_TRY(xpu_side_run(&bench->side, XPU_ISSUE, 1, &result));
@@ -67,27 +81,95 @@ static int issue(struct bench *bench)
 	return 0;
 }
 
-static int ping(struct bench *bench, size_t len, const char *what)
+/* The host's part of XPU_ECHO */
+static void echo(struct bench *bench)
 {
-	struct xpu_args *args = &bench->side.args;
+	volatile uint64_t *word = (volatile uint64_t *) bench->side.signal.addr;
+
+	for (uint64_t i = 1; i <= bench->pings; i++) {
+		while (word[0] < i) {
+			if (bench->side.proc->opts.wait == FT_WAIT_YIELD)
+				sched_yield();
+		}
+		word[1] = i;
+	}
+}
+
+static int raw(struct bench *bench)
+{
+	struct xpu_side *side = &bench->side;
+	struct xpu_args *args = &side->args;
 	double us[TURNS];
 	uint64_t result;
 
+	args->kernel = XPU_ECHO;
 	args->blocks = 1;
 	args->count = bench->pings;
-	args->len = len;
 	for (uint64_t i = 0; i < bench->turns; i++) {
 		FT_TRY(clear(bench));
-		FT_TRY(xpu_side_run(&bench->side, XPU_PING, 1, &result));
-		FT_CHECK(result, "a kernel has failed");
-		us[i] = (double) result / 1e3 / 2 / (double) bench->pings;
-		FT_TRY(ft_meet(bench->side.proc));
+		FT_CHECK(!xpu_launch(args, 1, 1, side->device), "launch");
+		echo(bench);
+		FT_CHECK(!xpu_join(side->device), "the kernel has failed");
+		FT_TRY(side->result.ops->from(&result, side->result.addr, sizeof(result)));
+		us[i] = (double) result / 1e3 / (double) bench->pings;
+	}
+	say(bench, "kernel to host and back, two words", us, "us");
+	return 0;
+}
+
+/* @ways: that one turn is */
+static int timed(struct bench *bench, enum xpu_kernel kernel, unsigned int blocks, int ways,
+		 const char *what)
+{
+	struct xpu_side *side = &bench->side;
+	const uint64_t zero = 0;
+	uint64_t result[XPU_BLOCKS_MAX];
+	double us[TURNS];
+
+	side->args.blocks = blocks;
+	side->args.count = bench->pings;
+	for (uint64_t i = 0; i < bench->turns; i++) {
+		FT_TRY(clear(bench));
+		side->args.base = fi_cntr_read(kernel == XPU_TRIP ? side->rx : side->tx);
+		FT_TRY(side->in.ops->to(side->args.over, &zero, sizeof(zero)));
+		FT_TRY(ft_meet(side->proc));
+		FT_TRY(xpu_side_run(side, kernel, 1, result));
+		FT_CHECK(result[0], "a kernel has failed");
+		us[i] = (double) result[0] / 1e3 / ways / (double) bench->pings;
+		FT_TRY(ft_meet(side->proc));
 	}
 	say(bench, what, us, "us");
 	return 0;
 }
 
-static int rate(struct bench *bench, unsigned int blocks, const char *what)
+static int ping(struct bench *bench, size_t len, const char *what)
+{
+	bench->side.args.len = len;
+	bench->side.args.target = bench->far;
+	return timed(bench, XPU_PING, 1, 2, what);
+}
+
+/* A read of 8 bytes of host memory, until the kernel knows that it has ended */
+static int trip(struct bench *bench, unsigned int blocks, int posting, const char *what)
+{
+	struct xpu_args *args = &bench->side.args;
+	const struct xpu_args before = *args;
+	int ret;
+
+	args->buf = bench->side.signal.addr + NEAR;
+	args->desc = bench->near_desc;
+	args->there = bench->side.there_signal + NEAR;
+	args->key = bench->side.there_signal_key;
+	args->target = bench->near;
+	args->len = 8;
+	args->posting = posting;
+	ret = timed(bench, XPU_TRIP, blocks, 1, what);
+	*args = before;
+	return ret;
+}
+
+static int rate(struct bench *bench, enum xpu_kernel kernel, uint32_t target,
+		unsigned int blocks, const char *what)
 {
 	struct xpu_args *args = &bench->side.args;
 	uint64_t result[XPU_BLOCKS_MAX];
@@ -96,11 +178,12 @@ static int rate(struct bench *bench, unsigned int blocks, const char *what)
 	args->blocks = blocks;
 	args->count = bench->rate / blocks;
 	args->len = 8;
+	args->target = target;
 	for (uint64_t i = 0; i < bench->turns; i++) {
 		FT_TRY(clear(bench));
 		/* one side at a time */
 		if (!bench->side.proc->rank)
-			FT_TRY(xpu_side_run(&bench->side, XPU_RATE, 1, result));
+			FT_TRY(xpu_side_run(&bench->side, kernel, 1, result));
 		millions[i] = (double) (args->blocks * args->count) * 1e3 / (double) result[0];
 		FT_TRY(ft_meet(bench->side.proc));
 	}
@@ -178,6 +261,55 @@ static int host_ping(struct bench *bench, size_t len, const char *what)
 	return 0;
 }
 
+/* ---- all of it ---- */
+
+/* What needs no peer */
+static int provider(struct bench *bench)
+{
+	FT_TRY(issue(bench));
+	FT_TRY(raw(bench));
+	FT_TRY(trip(bench, 1, 0, "a kernel reads 8 bytes of the peer's"));
+	FT_TRY(trip(bench, bench->blocks, 0, "  while other blocks look at a signal"));
+	FT_TRY(trip(bench, bench->blocks, 1, "  while other blocks put"));
+	FT_TRY(rate(bench, XPU_SET, bench->near, 1, "signals: 1 block"));
+	FT_TRY(rate(bench, XPU_SET, bench->near, bench->blocks, "  many blocks"));
+	FT_TRY(rate(bench, XPU_RATE, bench->near, 1, "puts of 8 bytes, host memory: 1 block"));
+	return rate(bench, XPU_RATE, bench->near, bench->blocks, "  many blocks");
+}
+
+static int kernels(struct bench *bench)
+{
+	FT_TRY(ping(bench, 0, "kernel to kernel, one way: a signal"));
+	FT_TRY(ping(bench, 8, "  a put of 8 bytes and a signal"));
+	FT_TRY(ping(bench, 65536, "  a put of 64 KiB and a signal"));
+	FT_TRY(rate(bench, XPU_RATE, bench->far, 1, "puts of 8 bytes, device memory: 1 block"));
+	return rate(bench, XPU_RATE, bench->far, bench->blocks, "  many blocks");
+}
+
+static int host(struct bench *bench)
+{
+	FT_TRY(host_ping(bench, 0, "host to host, one way: a signal"));
+	FT_TRY(host_ping(bench, 8, "  a put of 8 bytes and a signal"));
+	return host_ping(bench, 65536, "  a put of 64 KiB and a signal");
+}
+
+/* Names host memory beside the signals as a target. */
+static int name_near(struct bench *bench)
+{
+	struct xpu_side *side = &bench->side;
+	struct ft_buf near = side->signal;
+	size_t len = sizeof(bench->near_desc);
+
+	near.addr += NEAR;
+	FT_TRY(xpu_side_target(side, &near, side->there_signal + NEAR, side->there_signal_key,
+			       &bench->near));
+	bench->far = side->args.target;
+	if (!side->signal.mr)
+		return 0;
+	return side->xpu->mr_get_desc(side->signal.mr, &bench->near_desc, &len, 0,
+				      side->xpu_ctx);
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct bench bench = {
@@ -187,25 +319,23 @@ static int run(struct ft_proc *proc)
 		.rate = proc->opts.quick ? 50 : RATE,
 	};
 	struct xpu_side *side = &bench.side;
+	const bool null = getenv("BUSYCORE_NULL");
 
 	if (proc->opts.quick)
 		proc->opts.wait = FT_WAIT_YIELD;
 	FT_TRY(xpu_side_open(side, proc, FI_P2P_XPU_EXCLUSIVE, 1 << 20, XPU_BLOCKS_MAX, true));
+	FT_TRY(name_near(&bench));
 	side->args.scope = FI_XPU_WORK_ITEM;
+	side->args.over = (uint64_t *) (side->in.addr + side->in.size) - 1;
 	if (!proc->rank)
 		printf("%-44s %10s %10s %10s\n", "", "median", "least", "most");
-	FT_TRY(issue(&bench));
-	FT_TRY(ping(&bench, 0, "kernel to kernel, one way: a signal"));
-	FT_TRY(ping(&bench, 8, "  a put of 8 bytes and a signal"));
-	FT_TRY(ping(&bench, 65536, "  a put of 64 KiB and a signal"));
-	FT_TRY(rate(&bench, 1, "puts of 8 bytes: 1 block"));
-	FT_TRY(rate(&bench, bench.blocks,
-		    proc->opts.iface == FI_HMEM_SYSTEM ? "  4 blocks" : "  132 blocks"));
+	FT_TRY(provider(&bench));
+	if (!null)
+		FT_TRY(kernels(&bench));
 	FT_TRY(xpu_side_take_back(side));
 	FT_TRY(ft_meet(proc));
-	FT_TRY(host_ping(&bench, 0, "host to host, one way: a signal"));
-	FT_TRY(host_ping(&bench, 8, "  a put of 8 bytes and a signal"));
-	FT_TRY(host_ping(&bench, 65536, "  a put of 64 KiB and a signal"));
+	if (!null)
+		FT_TRY(host(&bench));
 	return xpu_side_close(side);
 }
 

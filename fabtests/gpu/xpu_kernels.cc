@@ -246,43 +246,118 @@ __device__ static void xpu_issue(struct xpu_args args)
 	uint64_t begin = fi_p2p_xpu_now();
 	int ret = 0;
 
-	for (uint64_t i = 0; i < args.count && !ret; i++)
-		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
-					      FI_P2P_XPU_NO_FENCE, args.scope));
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		if (args.kernel == XPU_SET)
+			XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.target, 0, i,
+							     FI_P2P_XPU_NO_FENCE, args.scope));
+		else
+			XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0,
+						      (uint32_t) args.len, FI_P2P_XPU_NO_FENCE,
+						      args.scope));
+	}
 	if (args.kernel == XPU_ISSUE)
 		args.result[xpu_block()] = (fi_p2p_xpu_now() - begin) * 1000 / args.count;
 	if (!xpu_block())
 		fi_p2p_xpu_cntr_wait(&args.tx, args.base + args.count * args.blocks,
 				     args.timeout, args.scope);
-	if (args.kernel == XPU_RATE)
+	if (args.kernel != XPU_ISSUE)
 		args.result[xpu_block()] = fi_p2p_xpu_now() - begin;
 }
 
-__device__ static void xpu_ping(struct xpu_args args)
+/* What the other blocks do while the first one is measured. The result says how often. */
+__device__ static void xpu_busy(struct xpu_args args)
 {
-	uint64_t begin = fi_p2p_xpu_now();
+	uint64_t posted = 0;
+
+	while (!fi_p2p_xpu_load(args.over)) {
+		if (args.posting)
+			posted += !fi_p2p_xpu_put(&args.ep, args.target, 0, 0, 8,
+						  FI_P2P_XPU_NO_FENCE, args.scope);
+		else
+			posted += fi_p2p_xpu_load(&args.signal[1]) != 0;
+		gpu_spin();
+	}
+	args.result[xpu_block()] = posted;
+}
+
+/* One way of one turn. Returns 0 or a negative error */
+__device__ static int xpu_turn(struct xpu_args &args, uint64_t i)
+{
+	int ret = 0;
+
+	if (args.len)
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
+					      0, args.scope));
+	if (!ret)
+		XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.signal_target, 0, i,
+						     FI_P2P_XPU_NO_FENCE, args.scope));
+	return ret;
+}
+
+__device__ static int xpu_ping(struct xpu_args &args)
+{
 	int ret = 0;
 
 	for (uint64_t i = 1; i <= args.count && !ret; i++) {
 		for (int turn = 0; turn < 2 && !ret; turn++) {
-			if (turn != !args.first) {
-				while (fi_p2p_xpu_load(args.signal) < i &&
-				       !fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
-					gpu_spin();
+			if (turn == !args.first) {
+				ret = xpu_turn(args, i);
 				continue;
 			}
-			if (args.len)
-				XPU_RETRY(ret,
-					  fi_p2p_xpu_put(&args.ep, args.target, 0, 0,
-							 (uint32_t) args.len, 0, args.scope));
-			if (!ret)
-				XPU_RETRY(ret,
-					  fi_p2p_xpu_signal_set(&args.ep, args.signal_target, 0,
-								i, FI_P2P_XPU_NO_FENCE,
-								args.scope));
+			while (fi_p2p_xpu_load(args.signal) < i &&
+			       !fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
+				gpu_spin();
 		}
 	}
+	return ret;
+}
+
+/* With busy blocks that post, too, the counter does not tell whose puts have ended. Then a counter that
+ * nobody else changes does. */
+__device__ static int xpu_trip(struct xpu_args &args)
+{
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= args.count && !ret; i++) {
+		XPU_RETRY(ret,
+			  fi_p2p_xpu_read(&args.ep, args.buf, args.len, &args.desc, &args.peer,
+					  args.there, args.key, nullptr, 0, args.scope));
+		while (!ret && fi_p2p_xpu_cntr_read(&args.rx, args.scope) < args.base + i) {
+			gpu_spin();
+			if (fi_p2p_xpu_cntr_readerr(&args.rx, args.scope))
+				ret = -FI_EIO;
+		}
+	}
+	return ret;
+}
+
+__device__ static int xpu_echo(struct xpu_args &args)
+{
+	for (uint64_t i = 1; i <= args.count; i++) {
+		fi_p2p_xpu_store(&args.signal[0], i);
+		while (fi_p2p_xpu_load(&args.signal[1]) < i)
+			gpu_spin();
+	}
+	return 0;
+}
+
+__device__ static void xpu_timed(struct xpu_args args)
+{
+	uint64_t begin = fi_p2p_xpu_now();
+	int ret;
+
+	if (xpu_block()) {
+		xpu_busy(args);
+		return;
+	}
+	if (args.kernel == XPU_PING)
+		ret = xpu_ping(args);
+	else if (args.kernel == XPU_TRIP)
+		ret = xpu_trip(args);
+	else
+		ret = xpu_echo(args);
 	args.result[0] = ret ? 0 : fi_p2p_xpu_now() - begin;
+	fi_p2p_xpu_store(args.over, 1);
 }
 
 __global__ static void xpu_run(struct xpu_args args)
@@ -311,10 +386,13 @@ __global__ static void xpu_run(struct xpu_args args)
 		break;
 	case XPU_ISSUE:
 	case XPU_RATE:
+	case XPU_SET:
 		xpu_issue(args);
 		break;
 	case XPU_PING:
-		xpu_ping(args);
+	case XPU_TRIP:
+	case XPU_ECHO:
+		xpu_timed(args);
 		break;
 	case XPU_WAIT:
 		xpu_wait(args);

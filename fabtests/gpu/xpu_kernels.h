@@ -31,7 +31,11 @@ enum xpu_kernel {
 	XPU_COUNT,  /* changes a counter by its own ring */
 	XPU_ISSUE,  /* puts, as fast as it can; the result is the time of one [ps] */
 	XPU_RATE,   /* the same from all blocks; the result is the time of all [ns] */
-	XPU_PING, /* as XPU_SIGNAL, without looking at bytes; the result is the time of all [ns] */
+	XPU_SET,    /* the same with signals */
+	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next two, the result is the
+		     * time of all [ns]; and other blocks than the first are busy until it has ended */
+	XPU_TRIP, /* puts, and waits for each to be counted */
+	XPU_ECHO, /* sets a word of the host's, and waits for the host to set the next one */
 	XPU_KERNELS
 };
 
@@ -46,6 +50,8 @@ enum xpu_kernel {
  * @result:	a word for each block: 0, or where it failed
  * @first:	this side begins
  * @careful:	it stops posting when an error was counted
+ * @posting:	busy blocks post puts; or else they look at a signal
+ * @over:	a word that tells busy blocks to end
  */
 struct xpu_args {
 	enum xpu_kernel kernel;
@@ -59,7 +65,8 @@ struct xpu_args {
 	uint32_t target, signal_target;
 	uint64_t *result;
 	uint64_t count, len, blocks, base;
-	int scope, first, timeout, careful;
+	int scope, first, timeout, careful, posting;
+	uint64_t *over;
 };
 
 /*

@@ -16,13 +16,17 @@
  *	                                                            waits for its parts
  *	                                                            posts it to the core
  *	                     <------------------------------------- *tail = tail + 1
+ *
+ * A hundred blocks that read one word of the host's wait for each other, some 1 us each. Words of
+ * their own are read beside each other. So each ring has a tail of its own, and of what all blocks look at, one
+ * thread at a time reads the host's memory, and leaves what it has seen in the device's.
  */
 #ifndef FI_P2P_XPU_ABI_H
 #define FI_P2P_XPU_ABI_H
 
 #include <stdint.h>
 
-#define FI_P2P_XPU_ABI 1U
+#define FI_P2P_XPU_ABI 2U
 
 /* What a trigger is, in bits 60 to 62 of its second word; bit 63 is the lap bit */
 enum {
@@ -34,6 +38,10 @@ enum {
 };
 
 #define FI_P2P_XPU_LAP (1ULL << 63)
+/* Of the tail of a ring, and of the errors of a counter: the object is no longer exported */
+#define FI_P2P_XPU_CLOSED (1ULL << 63)
+/* Of the turn of an entry: it is an error */
+#define FI_P2P_XPU_ERROR (1ULL << 63)
 #define FI_P2P_XPU_KIND_SHIFT 60
 #define FI_P2P_XPU_TARGET_SHIFT 48
 #define FI_P2P_XPU_TARGETS_MASK 0xfffULL
@@ -109,7 +117,7 @@ enum {
  * @head:	the next position
  * @done:	how far the proxy was, last time
  * @slots:	@size of them, a power of two; @parts: as many
- * @tail:	how far the proxy is, in host memory
+ * @tail:	how far the proxy is, in host memory; with FI_P2P_XPU_CLOSED once nobody empties it any more
  */
 struct fi_p2p_xpu_ring {
 	uint64_t head;
@@ -126,33 +134,38 @@ struct fi_p2p_xpu_ring {
  * @abi:	FI_P2P_XPU_ABI
  * @exclusive:	each ring has one user at a time
  * @rings:	how many
- * @closed:	in host memory: not 0 once it is no longer exported
  */
 struct fi_p2p_xpu_ep_dev {
 	uint32_t abi;
 	uint32_t exclusive;
 	uint64_t rings;
-	uint64_t *closed;
 	struct fi_p2p_xpu_ring ring[];
 };
 
-/* struct fi_p2p_xpu_count - a counter, in host memory; the proxy writes it */
+/* struct fi_p2p_xpu_count - a counter. @errors: with FI_P2P_XPU_CLOSED. Two words are read at once */
 struct fi_p2p_xpu_count {
 	uint64_t value;
 	uint64_t errors;
-	uint64_t closed;
-} __attribute__((aligned(64)));
+} __attribute__((aligned(16)));
 
-/* struct fi_p2p_xpu_cntr_dev - an exported counter, in device memory. @ring: of changes */
+/**
+ * struct fi_p2p_xpu_cntr_dev - an exported counter, in device memory.
+ * @looking:	not 0 while a thread looks at @count
+ * @seen:	what it has seen there
+ * @count:	in host memory; the proxy writes it
+ * @ring:	of changes
+ */
 struct fi_p2p_xpu_cntr_dev {
 	uint32_t abi;
+	uint64_t looking;
+	struct fi_p2p_xpu_count seen;
 	struct fi_p2p_xpu_count *count;
 	struct fi_p2p_xpu_ring ring;
 };
 
 /**
  * struct fi_p2p_xpu_entry - a completion, in host memory.
- * @turn:	its position and 1, once it is there; 0: the proxy may write it
+ * @turn:	its position and 1, once it is there, with FI_P2P_XPU_ERROR
  * @err:	0, or the error; then @data is prov_errno
  *
  * The first fields are those of struct fi_cq_tagged_entry.
@@ -172,20 +185,29 @@ struct fi_p2p_xpu_entry {
 	uint64_t turn;
 } __attribute__((aligned(128)));
 
+/* What a queue has beside its entries. @read: how many have been read, which kernels write */
+struct fi_p2p_xpu_queue {
+	uint64_t closed;
+	uint64_t unused[7];
+	uint64_t read;
+} __attribute__((aligned(64)));
+
 /**
  * struct fi_p2p_xpu_cq_dev - an exported queue, in device memory.
+ * @looking:	not 0 while a thread looks at the entries
  * @head:	the next position to be read
  * @entries:	@size of them, a power of two
  * @entry_size:	of what the application reads [bytes]
- * @closed:	in host memory: not 0 once it is no longer exported
+ * @queue:	in host memory
  */
 struct fi_p2p_xpu_cq_dev {
 	uint32_t abi;
 	uint32_t entry_size;
+	uint64_t looking;
 	uint64_t head;
 	uint64_t size;
 	struct fi_p2p_xpu_entry *entries;
-	uint64_t *closed;
+	struct fi_p2p_xpu_queue *queue;
 };
 
 #endif /* FI_P2P_XPU_ABI_H */

@@ -31,114 +31,13 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_p2p_xpu.h>
 #include <rdma/fi_p2p_xpu_abi.h>
-#include <rdma/fi_p2p_xpu_port.h>
+#include <rdma/fi_p2p_xpu_ring.h>
 #ifdef FI_P2P_HAVE_FI_XPU
 #include <rdma/fi_xpu_device.h>
 #endif
 
 /** Flag of an operation: what it is to make visible is visible already */
 #define FI_P2P_XPU_NO_FENCE (1ULL << 60)
-
-/* ---- scopes ---- */
-
-/* Does this thread act for its scope? All have come here, so what they have written is done. */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_enter(int scope)
-{
-	switch (scope) {
-	case FI_XPU_SUBGROUP:
-		(void) FI_P2P_XPU_SYNC_LANES(0);
-		return FI_P2P_XPU_THREAD % FI_P2P_XPU_LANES == 0;
-	case FI_XPU_WORK_GROUP:
-		(void) FI_P2P_XPU_SYNC_BLOCK(0);
-		return FI_P2P_XPU_THREAD == 0;
-	case FI_XPU_DEVICE:
-		return FI_P2P_XPU_BLOCK == 0 && FI_P2P_XPU_THREAD == 0;
-	default:
-		return 1;
-	}
-}
-
-/* Gives all threads of the scope the result of the one that has acted. */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_leave(int scope, int result)
-{
-	switch (scope) {
-	case FI_XPU_SUBGROUP:
-		return FI_P2P_XPU_SYNC_LANES(result);
-	case FI_XPU_WORK_GROUP:
-		return FI_P2P_XPU_SYNC_BLOCK(result);
-	default:
-		return result;
-	}
-}
-
-/* ---- rings ---- */
-
-/* Takes a position: 0, -FI_EAGAIN, or -FI_ECANCELED if nobody empties the ring any more */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
-					 const uint64_t *closed, uint64_t *position)
-{
-	uint64_t at, seen;
-
-	/* plain loads: nobody else changes these, so that the cache serves them */
-	if (exclusive) {
-		at = ring->head;
-		if (at - ring->done >= ring->size) {
-			ring->done = fi_p2p_xpu_load(ring->tail);
-			if (at - ring->done >= ring->size)
-				return fi_p2p_xpu_load(closed) ? -FI_ECANCELED : -FI_EAGAIN;
-		}
-		ring->head = at + 1;
-		*position = at;
-		return 0;
-	}
-	at = *(volatile uint64_t *) &ring->head;
-	for (;;) {
-		if (at - *(volatile uint64_t *) &ring->done >= ring->size) {
-			seen = fi_p2p_xpu_load(ring->tail);
-			*(volatile uint64_t *) &ring->done = seen;
-			if (at - seen >= ring->size)
-				return fi_p2p_xpu_load(closed) ? -FI_ECANCELED : -FI_EAGAIN;
-		}
-		seen = fi_p2p_xpu_swap_if(&ring->head, at, at + 1);
-		if (seen == at)
-			break;
-		at = seen;
-	}
-	*position = at;
-	return 0;
-}
-
-/* Writes the trigger, which the proxy then sees. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_ring_put(struct fi_p2p_xpu_ring *ring, uint64_t position,
-					 uint64_t lo, uint64_t hi)
-{
-	uint64_t lap = position & ring->size ? 0 : FI_P2P_XPU_LAP;
-
-	fi_p2p_xpu_store16(&ring->slots[position & (ring->size - 1)], lo, hi | lap);
-}
-
-FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
-				       const uint64_t *closed, const uint64_t *words,
-				       uint64_t what)
-{
-	const uint64_t *half = words + FI_P2P_XPU_W_HALVES;
-	struct fi_p2p_xpu_parts *parts;
-	uint64_t position = 0, mark;
-	int ret = fi_p2p_xpu_ring_take(ring, exclusive, closed, &position);
-
-	if (ret)
-		return ret;
-	parts = &ring->parts[position & (ring->size - 1)];
-	mark = (position + 1) << 32;
-	for (int i = 0; i < FI_P2P_XPU_PARTS; i++) {
-		uint64_t more = i < 6 ? half[i / 2] >> (i % 2 * 32) & 0xffffffffU : 0;
-
-		fi_p2p_xpu_store16(&parts->part[i], words[1 + i], mark | more);
-	}
-	fi_p2p_xpu_ring_put(ring, position, words[FI_P2P_XPU_W_BUF],
-			    what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
-	return 0;
-}
 
 /* ---- operations ---- */
 
@@ -151,7 +50,9 @@ FI_P2P_XPU_FUNC struct fi_p2p_xpu_ep_dev *fi_p2p_xpu_ep(const struct fid_xpu_ep 
 
 FI_P2P_XPU_FUNC struct fi_p2p_xpu_ring *fi_p2p_xpu_ep_ring(struct fi_p2p_xpu_ep_dev *dev)
 {
-	return &dev->ring[FI_P2P_XPU_BLOCK % dev->rings];
+	/* a division takes longer than all the rest */
+	return &dev->ring[FI_P2P_XPU_BLOCK < dev->rings ? FI_P2P_XPU_BLOCK
+							: FI_P2P_XPU_BLOCK % dev->rings];
 }
 
 /* The 8 bytes that a raw address or descriptor is; NULL stands for @none */
@@ -192,8 +93,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_post(struct fid_xpu_ep *ep, const uint64_t *words
 	if (fi_p2p_xpu_enter(scope)) {
 		if (!(flags & FI_P2P_XPU_NO_FENCE))
 			fi_p2p_xpu_fence();
-		ret = fi_p2p_xpu_ring_op(fi_p2p_xpu_ep_ring(dev), dev->exclusive, dev->closed,
-					 words, what | fi_p2p_xpu_flags(flags));
+		ret = fi_p2p_xpu_ring_op(fi_p2p_xpu_ep_ring(dev), dev->exclusive, words,
+					 what | fi_p2p_xpu_flags(flags));
 	}
 	return fi_p2p_xpu_leave(scope, ret);
 }
@@ -413,7 +314,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, uint64_t lo, uint64_
 		if (!(flags & FI_P2P_XPU_NO_FENCE))
 			fi_p2p_xpu_fence();
 		ring = fi_p2p_xpu_ep_ring(dev);
-		ret = fi_p2p_xpu_ring_take(ring, dev->exclusive, dev->closed, &position);
+		ret = fi_p2p_xpu_ring_take(ring, dev->exclusive, &position);
 		if (!ret)
 			fi_p2p_xpu_ring_put(ring, position, lo, hi);
 	}
@@ -480,22 +381,78 @@ FI_P2P_XPU_FUNC struct fi_p2p_xpu_cntr_dev *fi_p2p_xpu_cntr(const struct fid_xpu
 	return cntr->fid.prov_id == FI_XPU_PROV_P2P && dev->abi == FI_P2P_XPU_ABI ? dev : 0;
 }
 
-/** As fi_xpu_cntr_read() of fi_cntr(3). Each thread reads by itself, whatever the scope. */
-FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_cntr_read(struct fid_xpu_cntr *cntr, int scope)
+/* The counter as it is, or as the thread that looks at it has seen it. @mine: is that this one? */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_cntr_see(struct fi_p2p_xpu_cntr_dev *dev, int mine,
+					 struct fi_p2p_xpu_count *seen)
+{
+	const struct fi_p2p_xpu_count before = *seen;
+
+	if (!mine) {
+		seen->errors = fi_p2p_xpu_load_near(&dev->seen.errors);
+		seen->value = fi_p2p_xpu_load_near(&dev->seen.value);
+		return;
+	}
+	fi_p2p_xpu_load2(&dev->count->value, &seen->value, &seen->errors);
+	if (seen->errors != before.errors)
+		fi_p2p_xpu_store_near(&dev->seen.errors, seen->errors);
+	if (seen->value != before.value)
+		fi_p2p_xpu_store_near(&dev->seen.value, seen->value);
+}
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_count fi_p2p_xpu_cntr_once(const struct fid_xpu_cntr *cntr)
 {
 	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
+	struct fi_p2p_xpu_count seen = {0, 0};
+	int mine;
 
+	if (!dev)
+		return seen;
+	mine = fi_p2p_xpu_look(&dev->looking, 0);
+	/* what is seen, is told in any case */
+	seen.value = ~0ULL;
+	seen.errors = ~0ULL;
+	fi_p2p_xpu_cntr_see(dev, mine, &seen);
+	if (mine)
+		fi_p2p_xpu_store_near(&dev->looking, 0);
+	return seen;
+}
+
+/**
+ * As fi_xpu_cntr_read() of fi_cntr(3). Each thread reads by itself, whatever the scope. If another one does
+ * at that moment, this is what that has seen.
+ */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_cntr_read(struct fid_xpu_cntr *cntr, int scope)
+{
 	(void) scope;
-	return dev ? fi_p2p_xpu_load(&dev->count->value) : 0;
+	return fi_p2p_xpu_cntr_once(cntr).value;
 }
 
 /** As fi_xpu_cntr_readerr() of fi_cntr(3) */
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_cntr_readerr(struct fid_xpu_cntr *cntr, int scope)
 {
-	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
-
 	(void) scope;
-	return dev ? fi_p2p_xpu_load(&dev->count->errors) : 0;
+	return fi_p2p_xpu_cntr_once(cntr).errors & ~FI_P2P_XPU_CLOSED;
+}
+
+/* One thread waits. @timeout: [ms], or negative */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_cntr_await(struct fi_p2p_xpu_cntr_dev *dev, uint64_t threshold,
+					   int timeout)
+{
+	const uint64_t end =
+		timeout < 0 ? ~0ULL : fi_p2p_xpu_now() + (uint64_t) timeout * 1000000U;
+	struct fi_p2p_xpu_count seen = {~0ULL, ~0ULL};
+	int mine = 0;
+
+	for (;;) {
+		mine = fi_p2p_xpu_look(&dev->looking, mine);
+		fi_p2p_xpu_cntr_see(dev, mine, &seen);
+		if (seen.value >= threshold || seen.errors ||
+		    (end != ~0ULL && fi_p2p_xpu_now() >= end))
+			break;
+		fi_p2p_xpu_pause();
+	}
+	if (mine)
+		fi_p2p_xpu_store_near(&dev->looking, 0);
 }
 
 /**
@@ -508,18 +465,11 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_cntr_wait(struct fid_xpu_cntr *cntr, uint64_t th
 					  int timeout, int scope)
 {
 	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
-	uint64_t end;
 
 	if (!dev)
 		return;
-	if (fi_p2p_xpu_enter(scope)) {
-		end = timeout < 0 ? ~0ULL : fi_p2p_xpu_now() + (uint64_t) timeout * 1000000U;
-		while (fi_p2p_xpu_load(&dev->count->value) < threshold &&
-		       !fi_p2p_xpu_load(&dev->count->errors) &&
-		       !fi_p2p_xpu_load(&dev->count->closed) &&
-		       (end == ~0ULL || fi_p2p_xpu_now() < end))
-			fi_p2p_xpu_pause();
-	}
+	if (fi_p2p_xpu_enter(scope))
+		fi_p2p_xpu_cntr_await(dev, threshold, timeout);
 	(void) fi_p2p_xpu_leave(scope, 0);
 }
 
@@ -533,8 +483,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_change(struct fid_xpu_cntr *cntr, int op, ui
 	if (!dev)
 		return -FI_EINVAL;
 	if (fi_p2p_xpu_enter(scope))
-		ret = fi_p2p_xpu_ring_op(&dev->ring, 0, &dev->count->closed, words,
-					 (uint64_t) op);
+		ret = fi_p2p_xpu_ring_op(&dev->ring, 0, words, (uint64_t) op);
 	return fi_p2p_xpu_leave(scope, ret);
 }
 
@@ -568,48 +517,56 @@ FI_P2P_XPU_FUNC struct fi_p2p_xpu_cq_dev *fi_p2p_xpu_cq(const struct fid_xpu_cq 
 	return cq->fid.prov_id == FI_XPU_PROV_P2P && dev->abi == FI_P2P_XPU_ABI ? dev : 0;
 }
 
-/* The entry at the head of the queue, and where it is; or NULL. */
-FI_P2P_XPU_FUNC struct fi_p2p_xpu_entry *fi_p2p_xpu_cq_head(struct fi_p2p_xpu_cq_dev *dev,
-							    uint64_t *position)
+/* Is the entry at a position there? 1, 0, or -FI_EAVAIL if it is an error */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_there(const struct fi_p2p_xpu_cq_dev *dev, uint64_t at)
 {
-	uint64_t at = *(volatile uint64_t *) &dev->head;
-	struct fi_p2p_xpu_entry *entry = &dev->entries[at & (dev->size - 1)];
+	const uint64_t turn = fi_p2p_xpu_load(&dev->entries[at & (dev->size - 1)].turn);
 
-	*position = at;
-	return fi_p2p_xpu_load(&entry->turn) == at + 1 ? entry : 0;
+	if ((turn & ~FI_P2P_XPU_ERROR) != at + 1)
+		return 0;
+	return turn & FI_P2P_XPU_ERROR ? -FI_EAVAIL : 1;
 }
 
-/* One thread reads up to @count entries. */
+/* The thread that looks at the queue reads up to @count entries, if @threshold are there or an error is. */
 FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_take(struct fi_p2p_xpu_cq_dev *dev, char *buf,
-					   size_t count, uint64_t *src)
+					   size_t count, uint64_t *src, uint64_t threshold)
 {
-	struct fi_p2p_xpu_entry *entry;
-	uint64_t at = 0;
+	const uint64_t head = *(volatile uint64_t *) &dev->head;
+	const struct fi_p2p_xpu_entry *entry;
 	size_t read = 0;
+	int there = fi_p2p_xpu_cq_there(dev, head);
 
-	while (read < count) {
-		entry = fi_p2p_xpu_cq_head(dev, &at);
-		if (!entry) {
-			if (read)
-				break;
-			return fi_p2p_xpu_load(dev->closed) ? -FI_ECANCELED : -FI_EAGAIN;
-		}
-		if (entry->err) {
-			if (read)
-				break;
-			return -FI_EAVAIL;
-		}
-		/* another thread may have been first */
-		if (fi_p2p_xpu_swap_if(&dev->head, at, at + 1) != at)
-			continue;
+	if (there < 0)
+		return there;
+	if (threshold > 1 && !fi_p2p_xpu_cq_there(dev, head + threshold - 1))
+		there = 0;
+	while (there > 0 && read < count) {
+		entry = &dev->entries[(head + read) & (dev->size - 1)];
 		for (uint32_t i = 0; i < dev->entry_size / 8; i++)
 			((uint64_t *) (buf + read * dev->entry_size))[i] = (&entry->context)[i];
 		if (src)
 			src[read] = entry->src;
-		fi_p2p_xpu_store(&entry->turn, 0);
 		read++;
+		there = read < count ? fi_p2p_xpu_cq_there(dev, head + read) : 0;
 	}
+	if (!read)
+		return fi_p2p_xpu_load(&dev->queue->closed) ? -FI_ECANCELED : -FI_EAGAIN;
+	*(volatile uint64_t *) &dev->head = head + read;
+	fi_p2p_xpu_store(&dev->queue->read, head + read);
 	return (int64_t) read;
+}
+
+/* One thread reads; -FI_EAGAIN, too, while another one does */
+FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_try(struct fi_p2p_xpu_cq_dev *dev, char *buf,
+					  size_t count, uint64_t *src, uint64_t threshold)
+{
+	int64_t ret;
+
+	if (!fi_p2p_xpu_look(&dev->looking, 0))
+		return -FI_EAGAIN;
+	ret = fi_p2p_xpu_cq_take(dev, buf, count, src, threshold);
+	fi_p2p_xpu_store_near(&dev->looking, 0);
+	return ret;
 }
 
 /**
@@ -625,7 +582,8 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_readfrom(struct fid_xpu_cq *cq, void *buf,
 	if (!dev)
 		return -FI_EINVAL;
 	if (fi_p2p_xpu_enter(scope))
-		ret = (int) fi_p2p_xpu_cq_take(dev, (char *) buf, count, (uint64_t *) src_addr);
+		ret = (int) fi_p2p_xpu_cq_try(dev, (char *) buf, count, (uint64_t *) src_addr,
+					      1);
 	return fi_p2p_xpu_leave(scope, ret);
 }
 
@@ -636,6 +594,30 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_read(struct fid_xpu_cq *cq, void *buf, siz
 	return fi_p2p_xpu_cq_readfrom(cq, buf, count, 0, scope);
 }
 
+/* The thread that looks at the queue takes the error at its head: 1, or -FI_EAGAIN */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_take_error(struct fi_p2p_xpu_cq_dev *dev,
+					     struct fi_cq_err_entry *error)
+{
+	const uint64_t head = *(volatile uint64_t *) &dev->head;
+	const struct fi_p2p_xpu_entry *entry = &dev->entries[head & (dev->size - 1)];
+
+	if (fi_p2p_xpu_cq_there(dev, head) >= 0)
+		return -FI_EAGAIN;
+	error->op_context = (void *) (uintptr_t) entry->context;
+	error->flags = entry->flags;
+	error->len = entry->len;
+	error->buf = (void *) (uintptr_t) entry->buf;
+	error->data = entry->data;
+	error->tag = entry->tag;
+	error->olen = entry->olen;
+	error->err = entry->err;
+	error->prov_errno = entry->prov_errno;
+	error->err_data_size = 0;
+	*(volatile uint64_t *) &dev->head = head + 1;
+	fi_p2p_xpu_store(&dev->queue->read, head + 1);
+	return 1;
+}
+
 /**
  * As fi_xpu_cq_readerr() of fi_cq(3): @buf is a struct fi_cq_err_entry, whose err_data stays
  * empty. 1, or -FI_EAGAIN
@@ -644,54 +626,19 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_readerr(struct fid_xpu_cq *cq, void *buf, 
 					      int scope)
 {
 	struct fi_p2p_xpu_cq_dev *dev = fi_p2p_xpu_cq(cq);
-	struct fi_cq_err_entry *error = (struct fi_cq_err_entry *) buf;
-	struct fi_p2p_xpu_entry *entry;
-	uint64_t at = 0;
 	int ret = 0;
 
 	(void) flags;
 	if (!dev)
 		return -FI_EINVAL;
 	if (fi_p2p_xpu_enter(scope)) {
-		entry = fi_p2p_xpu_cq_head(dev, &at);
 		ret = -FI_EAGAIN;
-		if (entry && entry->err && fi_p2p_xpu_swap_if(&dev->head, at, at + 1) == at) {
-			error->op_context = (void *) (uintptr_t) entry->context;
-			error->flags = entry->flags;
-			error->len = entry->len;
-			error->buf = (void *) (uintptr_t) entry->buf;
-			error->data = entry->data;
-			error->tag = entry->tag;
-			error->olen = entry->olen;
-			error->err = entry->err;
-			error->prov_errno = entry->prov_errno;
-			error->err_data_size = 0;
-			fi_p2p_xpu_store(&entry->turn, 0);
-			ret = 1;
+		if (fi_p2p_xpu_look(&dev->looking, 0)) {
+			ret = fi_p2p_xpu_cq_take_error(dev, (struct fi_cq_err_entry *) buf);
+			fi_p2p_xpu_store_near(&dev->looking, 0);
 		}
 	}
 	return fi_p2p_xpu_leave(scope, ret);
-}
-
-/* One thread waits for @threshold entries, or for an error or the end, and reads. */
-FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_await(struct fi_p2p_xpu_cq_dev *dev, char *buf,
-					    size_t count, uint64_t *src, uint64_t threshold)
-{
-	const uint64_t last = threshold ? threshold - 1 : 0;
-	struct fi_p2p_xpu_entry *entry;
-	int64_t ret = -FI_EAGAIN;
-	uint64_t at = 0;
-
-	while (ret == -FI_EAGAIN) {
-		entry = fi_p2p_xpu_cq_head(dev, &at);
-		if (fi_p2p_xpu_load(&dev->entries[(at + last) & (dev->size - 1)].turn) ==
-			    at + last + 1 ||
-		    (entry && entry->err) || fi_p2p_xpu_load(dev->closed))
-			ret = fi_p2p_xpu_cq_take(dev, buf, count, src);
-		else
-			fi_p2p_xpu_pause();
-	}
-	return ret;
 }
 
 /**
@@ -706,9 +653,12 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_sreadfrom(struct fid_xpu_cq *cq, void *buf
 
 	if (!dev)
 		return -FI_EINVAL;
-	if (fi_p2p_xpu_enter(scope))
-		ret = (int) fi_p2p_xpu_cq_await(dev, (char *) buf, count, (uint64_t *) src_addr,
-						threshold);
+	if (fi_p2p_xpu_enter(scope)) {
+		while ((ret = (int) fi_p2p_xpu_cq_try(dev, (char *) buf, count,
+						      (uint64_t *) src_addr, threshold)) ==
+		       -FI_EAGAIN)
+			fi_p2p_xpu_pause();
+	}
 	return fi_p2p_xpu_leave(scope, ret);
 }
 

@@ -16,8 +16,9 @@
 FI_P2P_XPU_FUNC void fi_p2p_xpu_store16(struct fi_p2p_xpu_word2 *to, uint64_t lo, uint64_t hi)
 {
 #if defined(__CUDA_ARCH__)
-	asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(lo), "l"(hi)
-		     : "memory");
+	/* a fence comes before; without "memory", a loop keeps the ring's state in registers */
+	asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(lo),
+		     "l"(hi));
 #else
 	__atomic_store_n(&to->lo, lo, __ATOMIC_RELAXED);
 	__atomic_store_n(&to->hi, hi, __ATOMIC_RELEASE);
@@ -48,6 +49,45 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 #endif
 }
 
+/* Two words of the host's at once */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_load2(const uint64_t *from, uint64_t *first, uint64_t *second)
+{
+#if defined(__CUDA_ARCH__)
+	asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+		     : "=l"(*first), "=l"(*second)
+		     : "l"(from)
+		     : "memory");
+#else
+	*first = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+	*second = __atomic_load_n(from + 1, __ATOMIC_ACQUIRE);
+#endif
+}
+
+/* Among threads of the same device */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_load_near(const uint64_t *from)
+{
+#if defined(__CUDA_ARCH__)
+	uint64_t value;
+
+	asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+		     : "=l"(value)
+		     : "l"(from)
+		     : "memory");
+	return value;
+#else
+	return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+#endif
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_store_near(uint64_t *to, uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+	asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+#else
+	__atomic_store_n(to, value, __ATOMIC_RELEASE);
+#endif
+}
+
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_swap_if(uint64_t *at, uint64_t old, uint64_t value)
 {
 	return atomicCAS((unsigned long long *) at, (unsigned long long) old,
@@ -68,7 +108,11 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_now(void)
 #endif
 }
 
+#if defined(__CUDACC__)
+#define fi_p2p_xpu_fence() asm volatile("fence.acq_rel.sys;" ::: "memory")
+#else
 #define fi_p2p_xpu_fence() __threadfence_system()
+#endif
 #define fi_p2p_xpu_pause()                                                                     \
 	do {                                                                                   \
 	} while (0)
@@ -94,6 +138,15 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 {
 	__atomic_store_n(to, value, __ATOMIC_RELEASE);
 }
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_load2(const uint64_t *from, uint64_t *first, uint64_t *second)
+{
+	*first = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+	*second = __atomic_load_n(from + 1, __ATOMIC_ACQUIRE);
+}
+
+#define fi_p2p_xpu_load_near fi_p2p_xpu_load
+#define fi_p2p_xpu_store_near fi_p2p_xpu_store
 
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_swap_if(uint64_t *at, uint64_t old, uint64_t value)
 {

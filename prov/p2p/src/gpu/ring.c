@@ -80,3 +80,8 @@ void ring_next(struct ring *ring)
 	ring->tail++;
 	__atomic_store_n(ring->told, ring->tail, __ATOMIC_RELEASE);
 }
+
+void ring_end(struct ring *ring)
+{
+	__atomic_fetch_or(ring->told, FI_P2P_XPU_CLOSED, __ATOMIC_RELEASE);
+}

@@ -61,4 +61,7 @@ bool ring_peek(const struct ring *ring, struct ring_op *op);
 /* Goes on to the next one. Kernels may use the slot again. */
 void ring_next(struct ring *ring);
 
+/* Tells kernels that nobody empties it any more. */
+void ring_end(struct ring *ring);
+
 #endif /* P2P_RING_H */

@@ -99,10 +99,10 @@ struct xpu_ring {
 
 /**
  * struct xpu_ep - an exported endpoint.
- * @shared:	slots, parts, tails, and whether it is closed, in this order; its struct
- *		fi_p2p_xpu_ep_dev
+ * @shared:	slots, parts and tails; its struct fi_p2p_xpu_ep_dev
  * @rings:	@ring_count of them
- * @hot:	a bit for each ring that had something lately
+ * @hot:	a bit for each ring that had something lately, @words of 64
+ * @full:	a bit for each that had more than a turn's operations; @turn: whose turn is next
  * @window:	of the other rings, those that are looked at next
  * @looks:	since @hot was empty
  * @targets:	@target_count of them
@@ -114,10 +114,11 @@ struct xpu_ep {
 	struct xpu_ctx *ctx;
 	struct p2p_ep *ep;
 	struct xpu_shared *shared;
-	uint64_t *closed;
 	struct xpu_ring *rings;
 	unsigned int ring_count;
-	uint64_t *hot;
+	uint64_t *hot, *full;
+	unsigned int words;
+	unsigned int turn;
 	unsigned int window;
 	unsigned int looks;
 	struct fi_p2p_xpu_target *targets;
@@ -128,14 +129,15 @@ struct xpu_ep {
 
 /**
  * struct xpu_cq - an exported queue.
- * @entries:	where kernels read, @size of them; @next: the position of the next one
+ * @entries:	where kernels read, @size of them; @queue: and what is beside them
+ * @next:	the position of the next one
  */
 struct xpu_cq {
 	struct fid_export export;
 	struct xpu_ctx *ctx;
 	struct p2p_cq *cq;
 	struct xpu_shared *shared;
-	uint64_t *closed;
+	struct fi_p2p_xpu_queue *queue;
 	struct fi_p2p_xpu_entry *entries;
 	uint64_t size;
 	uint64_t next;

@@ -28,7 +28,9 @@ bool xpu_cntr_look(struct xpu_cntr *cntr)
 		ring_next(&cntr->ring);
 		moved = true;
 	}
-	moved |= xpu_cntr_show(&cntr->count->errors, cntr_errors(cntr->cntr));
+	/* a bit is free for FI_P2P_XPU_CLOSED */
+	moved |= xpu_cntr_show(&cntr->count->errors,
+			       cntr_errors(cntr->cntr) & ~FI_P2P_XPU_CLOSED);
 	moved |= xpu_cntr_show(&cntr->count->value, cntr_value(cntr->cntr));
 	return moved;
 }
@@ -39,8 +41,9 @@ static void xpu_cntr_end(struct fid_export *export)
 {
 	struct xpu_cntr *cntr = container_of(export, struct xpu_cntr, export);
 
-	__atomic_store_n(&cntr->count->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(cntr->ctx->proxy);
+	__atomic_fetch_or(&cntr->count->errors, FI_P2P_XPU_CLOSED, __ATOMIC_RELEASE);
+	ring_end(&cntr->ring);
 	LIST_REMOVE(cntr, entry);
 	fid_export_remove(export);
 	proxy_release(cntr->ctx->proxy);
@@ -49,18 +52,19 @@ static void xpu_cntr_end(struct fid_export *export)
 
 static int xpu_cntr_alloc(struct xpu_cntr *cntr)
 {
-	struct fi_p2p_xpu_cntr_dev state = {.abi = FI_P2P_XPU_ABI};
+	struct fi_p2p_xpu_cntr_dev state = {
+		.abi = FI_P2P_XPU_ABI,
+		.seen = {cntr_value(cntr->cntr), cntr_errors(cntr->cntr)},
+	};
 	struct xpu_shared *shared =
-		xpu_shared_alloc(cntr->ctx,
-				 sizeof *cntr->count + xpu_ring_bytes(XPU_CNTR_SLOTS));
+		xpu_shared_alloc(cntr->ctx, P2P_CACHE_LINE + xpu_ring_bytes(XPU_CNTR_SLOTS));
 
 	if (!shared)
 		return -FI_ENOMEM;
 	cntr->shared = shared;
 	cntr->count = shared->host.host;
 	state.count = shared->host.addr;
-	xpu_ring_place(&shared->host, sizeof *cntr->count, XPU_CNTR_SLOTS, &cntr->ring,
-		       &state.ring);
+	xpu_ring_place(&shared->host, P2P_CACHE_LINE, XPU_CNTR_SLOTS, &cntr->ring, &state.ring);
 	return gpu_state_alloc(&cntr->ctx->dev, &state, sizeof state, &shared->state);
 }
 

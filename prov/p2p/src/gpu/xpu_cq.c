@@ -21,7 +21,8 @@ static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
 	entry->olen = comp->olen;
 	entry->err = comp->err;
 	entry->prov_errno = comp->prov_errno;
-	__atomic_store_n(&entry->turn, ++cq->next, __ATOMIC_RELEASE);
+	__atomic_store_n(&entry->turn, ++cq->next | (comp->err ? FI_P2P_XPU_ERROR : 0),
+			 __ATOMIC_RELEASE);
 }
 
 /* What no kernel has room for yet stays where it is. */
@@ -32,10 +33,11 @@ bool xpu_cq_look(struct xpu_cq *cq)
 	bool moved = false, put;
 
 	for (;;) {
-		entry = &cq->entries[cq->next & (cq->size - 1)];
-		if (__atomic_load_n(&entry->turn, __ATOMIC_ACQUIRE) ||
+		if (cq->next - __atomic_load_n(&cq->queue->read, __ATOMIC_ACQUIRE) >=
+			    cq->size ||
 		    !xpu_report_take(&cq->cq->xfer, &comp))
 			return moved;
+		entry = &cq->entries[cq->next & (cq->size - 1)];
 		moved = true;
 		put = xpu_put_ended(cq->ctx, comp.context);
 		/* of a put, kernels know no context */
@@ -53,7 +55,7 @@ static void xpu_cq_end(struct fid_export *export)
 {
 	struct xpu_cq *cq = container_of(export, struct xpu_cq, export);
 
-	__atomic_store_n(cq->closed, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&cq->queue->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(cq->ctx->proxy);
 	LIST_REMOVE(cq, entry);
 	fid_export_remove(export);
@@ -83,16 +85,16 @@ static int xpu_cq_alloc(struct xpu_cq *cq)
 		.entry_size = xpu_cq_entry_size(cq->cq->format),
 		.size = XPU_CQ_SIZE,
 	};
-	struct xpu_shared *shared = xpu_shared_alloc(cq->ctx, entries + P2P_CACHE_LINE);
+	struct xpu_shared *shared = xpu_shared_alloc(cq->ctx, entries + sizeof *cq->queue);
 
 	if (!shared)
 		return -FI_ENOMEM;
 	cq->shared = shared;
 	cq->entries = shared->host.host;
 	cq->size = XPU_CQ_SIZE;
-	cq->closed = (void *) ((char *) shared->host.host + entries);
+	cq->queue = (void *) ((char *) shared->host.host + entries);
 	state.entries = shared->host.addr;
-	state.closed = (void *) ((char *) shared->host.addr + entries);
+	state.queue = (void *) ((char *) shared->host.addr + entries);
 	return gpu_state_alloc(&cq->ctx->dev, &state, sizeof state, &shared->state);
 }
 

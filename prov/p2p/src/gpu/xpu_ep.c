@@ -25,51 +25,86 @@ static fi_addr_t xpu_ep_peer(const struct xpu_ep *ep, const struct ring_op *op)
 					     : FI_ADDR_NOTAVAIL;
 }
 
-/* Posts what is in a ring. True: there was something that could be posted */
-static bool xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
+/* Posts what is in a ring. Returns how many operations there were that could be posted */
+static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 {
 	struct ring_op op;
-	int ret;
+	int ret, posted;
 
-	for (int i = 0; i < XPU_TURN; i++) {
+	for (posted = 0; posted < XPU_TURN; posted++) {
 		if (!ring_peek(&ring->ring, &op))
-			return i;
+			break;
 		ret = xpu_op_patience(&ring->patience, xpu_ep_peer(ep, &op),
 				      xpu_op_post(ep, ring, &op));
 		if (ret == -FI_EAGAIN)
-			return i;
+			break;
 		if (ret)
 			xpu_op_fail(ep->ep, &op, ret);
 		ring_next(&ring->ring);
 	}
-	return true;
+	return posted;
 }
 
-/*
- * A look at each of many rings takes longer than what one of them waits for. So those that had
- * something lately are looked at each time, and of the others 64.
- */
-bool xpu_ep_look(struct xpu_ep *ep)
+/* Looks whether 64 of the rings have something, other ones each time. */
+static void xpu_rings_find(struct xpu_ep *ep)
 {
-	const unsigned int words = (ep->ring_count + 63) / 64;
-	unsigned int first = ep->window * 64;
-	bool moved = false;
+	const unsigned int first = ep->window * 64;
 
 	if (++ep->looks == XPU_LOOKS) {
 		ep->looks = 0;
-		for (unsigned int i = 0; i < words; i++)
+		for (unsigned int i = 0; i < ep->words; i++)
 			ep->hot[i] = 0;
 	}
 	for (unsigned int i = first; i < ep->ring_count && i < first + 64; i++) {
 		if (ring_has(&ep->rings[i].ring))
 			ep->hot[i / 64] |= UINT64_C(1) << i % 64;
 	}
-	ep->window = (ep->window + 1) % words;
-	for (unsigned int i = 0; i < words; i++) {
-		for (uint64_t hot = ep->hot[i]; hot; hot &= hot - 1)
-			moved |= xpu_ring_look(ep, &ep->rings[i * 64 + __builtin_ctzll(hot)]);
+	ep->window = (ep->window + 1) % ep->words;
+}
+
+/* The next of the full rings, in turn; -1: there is none */
+static int xpu_ring_next_full(struct xpu_ep *ep)
+{
+	unsigned int at = ep->turn;
+	uint64_t left;
+
+	for (unsigned int i = 0; i <= ep->words; i++) {
+		left = ep->full[at / 64] >> at % 64;
+		if (left)
+			return (int) (at + (unsigned int) __builtin_ctzll(left));
+		at = (at / 64 + 1) % ep->words * 64;
 	}
-	return moved;
+	return -1;
+}
+
+/*
+ * A look at each of many rings takes longer than what one of them waits for. So those that had
+ * something lately are looked at each time, and of the others 64. A ring that had more than a turn's
+ * operations is full: of those, one has its turn at a time, so that the others wait for no more than that.
+ */
+bool xpu_ep_look(struct xpu_ep *ep)
+{
+	bool moved = false;
+	int next;
+
+	xpu_rings_find(ep);
+	for (unsigned int i = 0; i < ep->words; i++) {
+		for (uint64_t hot = ep->hot[i] & ~ep->full[i]; hot; hot &= hot - 1) {
+			const int bit = __builtin_ctzll(hot);
+			const int posted = xpu_ring_look(ep, &ep->rings[i * 64 + bit]);
+
+			moved |= posted > 0;
+			if (posted == XPU_TURN)
+				ep->full[i] |= UINT64_C(1) << bit;
+		}
+	}
+	next = xpu_ring_next_full(ep);
+	if (next < 0)
+		return moved;
+	ep->turn = (unsigned int) (next + 1) % ep->ring_count;
+	if (xpu_ring_look(ep, &ep->rings[next]) < XPU_TURN)
+		ep->full[next / 64] &= ~(UINT64_C(1) << next % 64);
+	return true;
 }
 
 /* ---- export ---- */
@@ -79,6 +114,7 @@ static void xpu_ep_free(struct xpu_ep *ep)
 	free(ep->targets);
 	free(ep->rings);
 	free(ep->hot);
+	free(ep->full);
 	free(ep);
 }
 
@@ -88,8 +124,9 @@ static void xpu_ep_end(struct fid_export *export)
 	struct xpu_ep *ep = container_of(export, struct xpu_ep, export);
 	struct xpu_ctx *ctx = ep->ctx;
 
-	__atomic_store_n(ep->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(ctx->proxy);
+	for (unsigned int i = 0; i < ep->ring_count; i++)
+		ring_end(&ep->rings[i].ring);
 	LIST_REMOVE(ep, entry);
 	fid_export_remove(export);
 	for (int i = 0; i < 2; i++)
@@ -124,20 +161,20 @@ static int xpu_ep_alloc(struct xpu_ep *ep, bool exclusive)
 
 	ep->ring_count = (unsigned int) conf.xpu_rings;
 	ep->rings = calloc(ep->ring_count, sizeof *ep->rings);
-	ep->hot = calloc((ep->ring_count + 63) / 64, sizeof *ep->hot);
-	if (!ep->rings || !ep->hot || posix_memalign((void **) &state, 128, len))
+	ep->words = (ep->ring_count + 63) / 64;
+	ep->hot = calloc(ep->words, sizeof *ep->hot);
+	ep->full = calloc(ep->words, sizeof *ep->full);
+	if (!ep->rings || !ep->hot || !ep->full || posix_memalign((void **) &state, 128, len))
 		return -FI_ENOMEM;
 	ret = -FI_ENOMEM;
-	ep->shared = xpu_shared_alloc(ep->ctx, ep->ring_count * bytes + P2P_CACHE_LINE);
+	ep->shared = xpu_shared_alloc(ep->ctx, ep->ring_count * bytes);
 	if (!ep->shared)
 		goto free_state;
 	host = &ep->shared->host;
-	ep->closed = (void *) ((char *) host->host + ep->ring_count * bytes);
 	memset(state, 0, len);
 	state->abi = FI_P2P_XPU_ABI;
 	state->exclusive = exclusive;
 	state->rings = ep->ring_count;
-	state->closed = (void *) ((char *) host->addr + ep->ring_count * bytes);
 	for (unsigned int i = 0; i < ep->ring_count; i++)
 		xpu_ring_place(host, i * bytes, size, &ep->rings[i].ring, &state->ring[i]);
 	ret = gpu_state_alloc(&ep->ctx->dev, state, len, &ep->shared->state);

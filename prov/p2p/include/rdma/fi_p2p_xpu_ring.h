@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the calls of rdma/fi_p2p_xpu_device.h have in common: how the threads of a scope act as one, how one
+ * of many looks at the host's memory, and how triggers get into rings. Not for applications.
+ */
+#ifndef FI_P2P_XPU_RING_H
+#define FI_P2P_XPU_RING_H
+
+#include <rdma/fi_errno.h>
+#include <rdma/fi_p2p_xpu.h>
+#include <rdma/fi_p2p_xpu_abi.h>
+#include <rdma/fi_p2p_xpu_port.h>
+
+/* ---- scopes ---- */
+
+/* Does this thread act for its scope? All have come here, so what they have written is done. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_enter(int scope)
+{
+	switch (scope) {
+	case FI_XPU_SUBGROUP:
+		(void) FI_P2P_XPU_SYNC_LANES(0);
+		return FI_P2P_XPU_THREAD % FI_P2P_XPU_LANES == 0;
+	case FI_XPU_WORK_GROUP:
+		(void) FI_P2P_XPU_SYNC_BLOCK(0);
+		return FI_P2P_XPU_THREAD == 0;
+	case FI_XPU_DEVICE:
+		return FI_P2P_XPU_BLOCK == 0 && FI_P2P_XPU_THREAD == 0;
+	default:
+		return 1;
+	}
+}
+
+/* Gives all threads of the scope the result of the one that has acted. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_leave(int scope, int result)
+{
+	switch (scope) {
+	case FI_XPU_SUBGROUP:
+		return FI_P2P_XPU_SYNC_LANES(result);
+	case FI_XPU_WORK_GROUP:
+		return FI_P2P_XPU_SYNC_BLOCK(result);
+	default:
+		return result;
+	}
+}
+
+/* Does this thread look at host memory from now on, if it does not do so yet? */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_look(uint64_t *looking, int mine)
+{
+	return mine || !fi_p2p_xpu_swap_if(looking, 0, 1);
+}
+
+/* ---- rings ---- */
+
+/* Is there room at position @at? 0, -FI_EAGAIN, or -FI_ECANCELED if nobody empties the ring any more */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_room(struct fi_p2p_xpu_ring *ring, uint64_t at)
+{
+	const uint64_t tail = fi_p2p_xpu_load(ring->tail);
+	const uint64_t done = tail & ~FI_P2P_XPU_CLOSED;
+
+	*(volatile uint64_t *) &ring->done = done;
+	if (at - done < ring->size)
+		return 0;
+	return tail & FI_P2P_XPU_CLOSED ? -FI_ECANCELED : -FI_EAGAIN;
+}
+
+/* Takes a position: 0 or an error of fi_p2p_xpu_ring_room() */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
+					 uint64_t *position)
+{
+	uint64_t at, seen;
+	int ret;
+
+	/* plain loads: nobody else changes these */
+	if (exclusive) {
+		at = ring->head;
+		if (at - ring->done >= ring->size) {
+			ret = fi_p2p_xpu_ring_room(ring, at);
+			if (ret)
+				return ret;
+		}
+		ring->head = at + 1;
+		*position = at;
+		return 0;
+	}
+	at = *(volatile uint64_t *) &ring->head;
+	for (;;) {
+		if (at - *(volatile uint64_t *) &ring->done >= ring->size) {
+			ret = fi_p2p_xpu_ring_room(ring, at);
+			if (ret)
+				return ret;
+		}
+		seen = fi_p2p_xpu_swap_if(&ring->head, at, at + 1);
+		if (seen == at)
+			break;
+		at = seen;
+	}
+	*position = at;
+	return 0;
+}
+
+/* Writes the trigger, which the proxy then sees. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_ring_put(struct fi_p2p_xpu_ring *ring, uint64_t position,
+					 uint64_t lo, uint64_t hi)
+{
+	uint64_t lap = position & ring->size ? 0 : FI_P2P_XPU_LAP;
+
+	fi_p2p_xpu_store16(&ring->slots[position & (ring->size - 1)], lo, hi | lap);
+}
+
+FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
+				       const uint64_t *words, uint64_t what)
+{
+	const uint64_t *half = words + FI_P2P_XPU_W_HALVES;
+	struct fi_p2p_xpu_parts *parts;
+	uint64_t position = 0, mark;
+	int ret = fi_p2p_xpu_ring_take(ring, exclusive, &position);
+
+	if (ret)
+		return ret;
+	parts = &ring->parts[position & (ring->size - 1)];
+	mark = (position + 1) << 32;
+	for (int i = 0; i < FI_P2P_XPU_PARTS; i++) {
+		uint64_t more = i < 6 ? half[i / 2] >> (i % 2 * 32) & 0xffffffffU : 0;
+
+		fi_p2p_xpu_store16(&parts->part[i], words[1 + i], mark | more);
+	}
+	fi_p2p_xpu_ring_put(ring, position, words[FI_P2P_XPU_W_BUF],
+			    what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
+	return 0;
+}
+
+#endif /* FI_P2P_XPU_RING_H */
