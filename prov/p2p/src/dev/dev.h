@@ -65,6 +65,19 @@ struct dev_copy {
 	size_t len;
 };
 
+/*
+ * What a stream does: it waits until the word, in pinned memory, is no less than @value, or writes that
+ * there. @word: where the device finds it
+ */
+struct dev_step {
+	bool wait;
+	uint64_t *word;
+	uint64_t value;
+};
+
+/* Steps that a stream is given at once, at most */
+#define DEV_STEPS 4
+
 /* Copies that the device is given at once, at most */
 #define DEV_BATCH 16
 
@@ -137,9 +150,7 @@ struct dev_copy {
  * @alloc:	device memory of @len bytes, a copy of @init, that kernels may use when it returns. It may
  *		wait for kernels: no part of progress
  * @free:	gives it back; no kernel may use it any more
- * @stream_write: writes @value to pinned memory (its @host_address) when the application's @stream gets
- *		there
- * @stream_wait: holds the stream until that value is there
+ * @stream_steps: has the application's @stream do these, in order, when it gets there
  * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
  * @capture_mode: exchanges what this thread may call while streams are being captured, by any thread: by the
  *		runtime's number; DEV_CAPTURE_RELAXED: all calls that do not concern those streams
@@ -190,9 +201,8 @@ struct dev_ops {
 	int (*host_address)(const struct dev_mem *mem, void *host, void **addr);
 	int (*alloc)(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 	void (*free)(const struct dev_mem *mem, void *addr);
-	int (*stream_write)(const struct dev_mem *mem, void *stream, void *addr,
-			    uint64_t value);
-	int (*stream_wait)(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+	int (*stream_steps)(const struct dev_mem *mem, void *stream,
+			    const struct dev_step *steps, size_t count);
 	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
 	void (*capture_mode)(unsigned int *mode);
 	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);

@@ -62,10 +62,6 @@ struct cuda_driver {
 	CUresult (*stream_synchronize)(CUstream stream);
 	CUresult (*stream_write32)(CUstream stream, CUdeviceptr ptr, uint32_t value,
 				   unsigned int flags);
-	CUresult (*stream_write64)(CUstream stream, CUdeviceptr ptr, cuuint64_t value,
-				   unsigned int flags);
-	CUresult (*stream_wait64)(CUstream stream, CUdeviceptr ptr, cuuint64_t value,
-				  unsigned int flags);
 	/* an enum, CUgraph, and lists that nobody asks for */
 	CUresult (*stream_capture)(CUstream stream, int *status, cuuint64_t *id, void **graph,
 				   const void **nodes, size_t *count);
@@ -145,10 +141,10 @@ void cuda_ipc_detach(void *addr, size_t size);
 int cuda_host_address(const struct dev_mem *mem, void *host, void **addr);
 int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 void cuda_free(const struct dev_mem *mem, void *addr);
-int cuda_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
+		      size_t count);
 int cuda_stream_captured(void *stream, uint64_t *id, void **graph);
 void cuda_capture_mode(unsigned int *mode);
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg);
-int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
 
 #endif /* P2P_DEV_CUDA_H */

@@ -46,8 +46,6 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_SYMBOL(stream_query, "cuStreamQuery", NULL, 0),
 	CUDA_SYMBOL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
 	CUDA_SYMBOL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
-	CUDA_SYMBOL(stream_write64, "cuStreamWriteValue64_v2", "cuStreamWriteValue64", 1),
-	CUDA_SYMBOL(stream_wait64, "cuStreamWaitValue64_v2", "cuStreamWaitValue64", 1),
 	CUDA_SYMBOL(stream_capture, "cuStreamGetCaptureInfo_v2", NULL, 1),
 	CUDA_SYMBOL(capture_mode, "cuThreadExchangeStreamCaptureMode", NULL, 1),
 	CUDA_SYMBOL(user_object, "cuUserObjectCreate", NULL, 1),

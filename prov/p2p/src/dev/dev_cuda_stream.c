@@ -62,21 +62,32 @@ void cuda_free(const struct dev_mem *mem, void *addr)
 }
 
 /* The stream tells its context, but the legacy one, which is the current context's. */
-int cuda_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
+int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
+		      size_t count)
 {
-	if (!cuda.stream_write64)
-		return -FI_ENOSYS;
-	return cuda_check(cuda.stream_write64(stream, (CUdeviceptr) (uintptr_t) addr, value, 0),
-			  "cuStreamWriteValue64");
-}
+	CUstreamBatchMemOpParams ops[DEV_STEPS] = {{0}};
 
-int cuda_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
-{
-	if (!cuda.stream_wait64)
+	if (!cuda.stream_memops || count > DEV_STEPS)
 		return -FI_ENOSYS;
-	return cuda_check(cuda.stream_wait64(stream, (CUdeviceptr) (uintptr_t) addr, value,
-					     CU_STREAM_WAIT_VALUE_EQ),
-			  "cuStreamWaitValue64");
+	for (size_t i = 0; i < count; i++) {
+		const CUdeviceptr addr = (CUdeviceptr) (uintptr_t) steps[i].word;
+
+		if (steps[i].wait)
+			ops[i].waitValue = (struct CUstreamMemOpWaitValueParams_st){
+				.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64,
+				.address = addr,
+				.value64 = steps[i].value,
+				.flags = CU_STREAM_WAIT_VALUE_GEQ,
+			};
+		else
+			ops[i].writeValue = (struct CUstreamMemOpWriteValueParams_st){
+				.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+				.address = addr,
+				.value64 = steps[i].value,
+			};
+	}
+	return cuda_check(cuda.stream_memops(stream, (unsigned int) count, ops, 0),
+			  "cuStreamBatchMemOp");
 }
 
 /* ---- graphs: numbers of the driver's interface that headers before CUDA 11.3 lack ---- */

@@ -95,12 +95,8 @@ void dev_none_free(const struct dev_mem *mem, void *addr)
 {
 }
 
-int dev_none_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
-{
-	return -FI_ENOSYS;
-}
-
-int dev_none_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value)
+int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
+			  size_t count)
 {
 	return -FI_ENOSYS;
 }

@@ -26,8 +26,8 @@ int dev_none_device(int ordinal, struct dev_mem *mem);
 int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr);
 int dev_none_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 void dev_none_free(const struct dev_mem *mem, void *addr);
-int dev_none_stream_write(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
-int dev_none_stream_wait(const struct dev_mem *mem, void *stream, void *addr, uint64_t value);
+int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
+			  size_t count);
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph);
 void dev_none_capture_mode(unsigned int *mode);
 int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg);

@@ -8,73 +8,8 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "base/log.h"
-#include "gpu/xpu.h"
+#include "gpu/stream_line.h"
 #include "xfer/progress.h"
-#include "xfer/reports.h"
-
-/* Entries of a domain on one device, at most */
-#define STREAM_WORDS 8192
-
-/* What is in an entry's word */
-enum {
-	STREAM_ARMED,
-	STREAM_RUNG, /* the stream was there, or is past the wait */
-	STREAM_PASS, /* it may go on */
-};
-
-/**
- * struct stream_entry - an operation, or a wait.
- * @ep:		an operation's; NULL: the endpoint is closed, or it is a wait
- * @op:		the operation
- * @cntr, @cq:	what a wait is for; both NULL: it is closed, and nothing is waited for
- * @threshold:	of the wait; 0: it is an operation
- * @word:	its word
- * @passed:	the stream has been let go on
- */
-struct stream_entry {
-	struct p2p_ep *ep;
-	struct ring_op op;
-	struct p2p_cntr *cntr;
-	struct p2p_cq *cq;
-	uint64_t threshold;
-	uint64_t *word;
-	bool passed;
-	TAILQ_ENTRY(stream_entry) entry;
-};
-
-TAILQ_HEAD(stream_entries, stream_entry);
-
-/* What a graph's waits have used of a counter */
-struct stream_used {
-	const struct p2p_cntr *cntr;
-	uint64_t value;
-	LIST_ENTRY(stream_used) entry;
-};
-
-/* What a line of a graph and the graph have in common: who ends last frees it. @gone: the graph is */
-struct stream_graph {
-	unsigned int refs;
-	bool gone;
-};
-
-/**
- * struct stream_line - what was put into one stream, in that order.
- * @stream:	which; of a graph: the one that was captured
- * @capture:	the graph's number; 0: none
- * @graph:	tells when it is gone; NULL: none
- * @entries:	in order; @next: the one to be looked at
- */
-struct stream_line {
-	struct stream_dev *dev;
-	void *stream;
-	uint64_t capture;
-	struct stream_graph *graph;
-	struct xpu_patience patience;
-	struct stream_entries entries;
-	struct stream_entry *next;
-	LIST_HEAD(, stream_used) used;
-	LIST_ENTRY(stream_line) entry;
-};
 
 /* Who has entries has one of these, so that its close takes it out of them */
 struct stream_user {
@@ -88,7 +23,7 @@ struct stream_user {
  * struct stream_dev - a domain's entries on a device. The proxy's lock guards it.
  * @put:	held while something is put into a stream, so that lines have the streams' order. The driver
  *		may wait for the stream then, and the stream for the proxy
- * @words:	STREAM_WORDS of them; @free: those that no entry has, @free_count
+ * @words:	of the lines
  */
 struct stream_dev {
 	struct fid_export export;
@@ -98,147 +33,16 @@ struct stream_dev {
 	struct proxy_source source;
 	pthread_mutex_t put;
 	struct gpu_host words;
-	uint64_t *free[STREAM_WORDS];
-	unsigned int free_count;
-	LIST_HEAD(, stream_line) lines;
+	struct stream_lines lines;
 	LIST_HEAD(, stream_user) users;
 };
-
-/* ---- what the proxy does ---- */
-
-static void stream_entry_free(struct stream_line *line, struct stream_entry *entry)
-{
-	TAILQ_REMOVE(&line->entries, entry, entry);
-	line->dev->free[line->dev->free_count++] = entry->word;
-	free(entry);
-}
-
-static void stream_graph_put(struct stream_graph *graph)
-{
-	if (!__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL))
-		free(graph);
-}
-
-static bool stream_line_gone(const struct stream_line *line)
-{
-	return line->graph && __atomic_load_n(&line->graph->gone, __ATOMIC_ACQUIRE);
-}
-
-static void stream_line_free(struct stream_line *line)
-{
-	struct stream_entry *entry;
-	struct stream_used *used;
-
-	while ((entry = TAILQ_FIRST(&line->entries)))
-		stream_entry_free(line, entry);
-	while ((used = LIST_FIRST(&line->used))) {
-		LIST_REMOVE(used, entry);
-		free(used);
-	}
-	LIST_REMOVE(line, entry);
-	if (line->graph)
-		stream_graph_put(line->graph);
-	free(line);
-}
-
-/* The next entry; of a graph, after the last one comes the first one again. */
-static void stream_line_go_on(struct stream_line *line)
-{
-	struct stream_entry *entry = line->next;
-
-	line->next = TAILQ_NEXT(entry, entry);
-	if (line->capture) {
-		__atomic_store_n(entry->word, STREAM_ARMED, __ATOMIC_RELEASE);
-		entry->passed = false;
-		if (!line->next)
-			line->next = TAILQ_FIRST(&line->entries);
-	} else {
-		stream_entry_free(line, entry);
-	}
-}
-
-static bool stream_cntr_there(const struct stream_line *line, const struct stream_entry *entry)
-{
-	const uint64_t value = cntr_value(entry->cntr);
-	struct stream_used *used;
-
-	if (cntr_errors(entry->cntr))
-		return true;
-	if (!line->capture)
-		return value >= entry->threshold;
-	LIST_FOREACH(used, &line->used, entry) {
-		if (used->cntr == entry->cntr)
-			break;
-	}
-	if (value - used->value < entry->threshold)
-		return false;
-	used->value += entry->threshold;
-	return true;
-}
-
-static bool stream_cq_there(const struct stream_entry *entry)
-{
-	struct xfer_cq *cq = &entry->cq->xfer;
-	const struct xfer_report *first;
-	bool error;
-
-	if (__atomic_load_n(&cq->count, __ATOMIC_RELAXED) >= entry->threshold)
-		return true;
-	p2p_lock_take(&cq->xfer->lock);
-	first = STAILQ_FIRST(&cq->reports);
-	error = cq->failed || (first && first->comp.err);
-	p2p_lock_drop(&cq->xfer->lock);
-	return error;
-}
-
-static bool stream_wait_look(struct stream_line *line, struct stream_entry *entry)
-{
-	const bool there = entry->cntr ? stream_cntr_there(line, entry)
-			   : entry->cq ? stream_cq_there(entry)
-				       : true;
-
-	if (!there)
-		return false;
-	entry->passed = true;
-	__atomic_store_n(entry->word, STREAM_PASS, __ATOMIC_RELEASE);
-	return true;
-}
-
-/* Looks at the first entry. True: something was done */
-static bool stream_line_look(struct stream_line *line)
-{
-	struct stream_entry *entry = line->next;
-	int ret = 0;
-
-	if (entry->threshold && !entry->passed)
-		return stream_wait_look(line, entry);
-	if (__atomic_load_n(entry->word, __ATOMIC_ACQUIRE) != STREAM_RUNG)
-		return false;
-	if (entry->ep)
-		ret = xpu_op_patience(&line->patience, entry->op.word[FI_P2P_XPU_W_PEER],
-				      xpu_op_post_full(entry->ep, &entry->op));
-	if (ret == -FI_EAGAIN)
-		return false;
-	if (ret)
-		xpu_op_fail(entry->ep, &entry->op, ret);
-	stream_line_go_on(line);
-	return true;
-}
 
 static bool stream_look(struct proxy_source *source)
 {
 	struct stream_dev *dev = container_of(source, struct stream_dev, source);
-	struct stream_line *line, *next;
-	bool moved = false;
+	const bool moved = stream_lines_look(&dev->lines);
 
-	for (line = LIST_FIRST(&dev->lines); line; line = next) {
-		next = LIST_NEXT(line, entry);
-		while (line->next && stream_line_look(line))
-			moved = true;
-		if (stream_line_gone(line) || (!line->capture && !line->next))
-			stream_line_free(line);
-	}
-	source->kernels = !LIST_EMPTY(&dev->lines);
+	source->kernels = stream_lines_live(&dev->lines);
 	if (source->kernels || xfer_busy(&dev->domain->xfer))
 		xfer_progress(&dev->domain->xfer);
 	return moved || xfer_busy(&dev->domain->xfer);
@@ -259,8 +63,7 @@ static void stream_dev_end(struct fid_export *export)
 		fid_export_remove(&user->export);
 		free(user);
 	}
-	while (!LIST_EMPTY(&dev->lines))
-		stream_line_free(LIST_FIRST(&dev->lines));
+	stream_lines_free(&dev->lines);
 	proxy_put(dev->proxy);
 	gpu_host_free(&dev->gpu, &dev->words);
 	pthread_mutex_destroy(&dev->put);
@@ -280,9 +83,7 @@ static int stream_dev_init(struct stream_dev *dev, const struct dev_mem *mem)
 	mem->ops->capture_mode(&mode);
 	if (ret)
 		return ret;
-	for (unsigned int i = 0; i < STREAM_WORDS; i++)
-		dev->free[i] = (uint64_t *) dev->words.host + STREAM_WORDS - 1 - i;
-	dev->free_count = STREAM_WORDS;
+	stream_lines_init(&dev->lines, dev->words.host);
 	ret = proxy_get(&dev->gpu, &dev->proxy);
 	if (ret)
 		gpu_host_free(&dev->gpu, &dev->words);
@@ -342,7 +143,7 @@ static void stream_user_end(struct fid_export *export)
 	struct stream_line *line;
 
 	proxy_hold(dev->proxy);
-	LIST_FOREACH(line, &dev->lines, entry) {
+	LIST_FOREACH(line, &dev->lines.lines, entry) {
 		TAILQ_FOREACH(entry, &line->entries, entry) {
 			if (entry->ep && &entry->ep->fid.fid == user->fid)
 				entry->ep = NULL;
@@ -379,48 +180,7 @@ static int stream_user_note(struct stream_dev *dev, struct fid_exports *exports,
 	return 0;
 }
 
-/* ---- lines ---- */
-
-/* Called by the driver, perhaps when the line is long gone */
-static void stream_graph_end(void *arg)
-{
-	struct stream_graph *graph = arg;
-
-	__atomic_store_n(&graph->gone, true, __ATOMIC_RELEASE);
-	stream_graph_put(graph);
-}
-
-/*
- * The line of a stream, or of a stream in a capture, of which @capture is the number. Called with the
- * proxy's lock held. NULL: there is none
- */
-static struct stream_line *stream_line_find(struct stream_dev *dev, const void *stream,
-					    uint64_t capture)
-{
-	struct stream_line *line;
-
-	LIST_FOREACH(line, &dev->lines, entry) {
-		if (line->stream == stream && line->capture == capture &&
-		    !stream_line_gone(line))
-			break;
-	}
-	return line;
-}
-
-static struct stream_line *stream_line_new(struct stream_dev *dev, void *stream,
-					   uint64_t capture)
-{
-	struct stream_line *line = calloc(1, sizeof *line);
-
-	if (!line)
-		return NULL;
-	line->dev = dev;
-	line->stream = stream;
-	line->capture = capture;
-	TAILQ_INIT(&line->entries);
-	LIST_INSERT_HEAD(&dev->lines, line, entry);
-	return line;
-}
+/* ---- putting something into a stream ---- */
 
 /*
  * If a stream is being captured, makes sure that there is a line, and that it ends with the graph.
@@ -439,10 +199,10 @@ static int stream_capture_get(struct stream_dev *dev, void *stream, uint64_t *ca
 	if (ret != 1)
 		return ret;
 	proxy_hold(dev->proxy);
-	line = stream_line_find(dev, stream, id);
+	line = stream_line_find(&dev->lines, stream, id);
 	fresh = !line;
 	if (fresh)
-		line = stream_line_new(dev, stream, id);
+		line = stream_line_new(&dev->lines, stream, id);
 	if (fresh && line)
 		line->graph = shared = calloc(1, sizeof *shared);
 	if (shared)
@@ -456,104 +216,28 @@ static int stream_capture_get(struct stream_dev *dev, void *stream, uint64_t *ca
 	return ret;
 }
 
-/* From where on a graph counts: now, or where its last wait for this counter has ended */
-static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cntr)
+/* Appends an entry to the line of the stream, which may be new. Called with the proxy's lock held */
+static int stream_append(struct stream_dev *dev, void *stream, uint64_t capture,
+			 const struct stream_entry *what, struct stream_line **line,
+			 struct stream_entry **entry, struct dev_step *steps, size_t *count)
 {
-	struct stream_used *used;
-
-	LIST_FOREACH(used, &line->used, entry) {
-		if (used->cntr == cntr)
-			return 0;
-	}
-	used = calloc(1, sizeof *used);
-	if (!used)
+	*line = stream_line_find(&dev->lines, stream, capture);
+	if (!*line)
+		*line = stream_line_new(&dev->lines, stream, capture);
+	if (!*line)
 		return -FI_ENOMEM;
-	used->cntr = cntr;
-	used->value = cntr_value(cntr);
-	LIST_INSERT_HEAD(&line->used, used, entry);
-	return 0;
-}
-
-/*
- * What a stream does at an entry with this @word: 0 or a negative error. A graph may be launched again
- * before the proxy has seen what the last launch has written.
- */
-static int stream_put(const struct stream_dev *dev, void *stream, const uint64_t *word,
-		      bool waits, bool captured)
-{
-	const struct dev_ops *ops = dev->gpu.mem.ops;
-	char *there = (char *) dev->words.addr +
-		      ((const char *) word - (const char *) dev->words.host);
-	int ret = 0;
-
-	if (waits || captured)
-		ret = ops->stream_wait(&dev->gpu.mem, stream, there,
-				       waits ? STREAM_PASS : STREAM_ARMED);
-	return ret ? ret : ops->stream_write(&dev->gpu.mem, stream, there, STREAM_RUNG);
-}
-
-/* Appends an entry, a copy of @what, to a line. Called with the proxy's lock held */
-static int stream_append(struct stream_line *line, const struct stream_entry *what,
-			 struct stream_entry **appended)
-{
-	struct stream_dev *dev = line->dev;
-	struct stream_entry *entry;
-	int ret;
-
-	if (line->capture && what->cq) {
-		P2P_WARN("a graph waits for counters, not for completion queues\n");
-		return -FI_EOPNOTSUPP;
-	}
-	ret = line->capture && what->cntr ? stream_used_note(line, what->cntr) : 0;
-	if (ret)
-		return ret;
-	entry = malloc(sizeof *entry);
-	if (!entry)
-		return -FI_ENOMEM;
-	*entry = *what;
-	entry->word = dev->free[--dev->free_count];
-	*entry->word = STREAM_ARMED;
-	TAILQ_INSERT_TAIL(&line->entries, entry, entry);
-	if (!line->next)
-		line->next = entry;
-	*appended = entry;
-	return 0;
-}
-
-/* The same, to the line of the stream, which may be new */
-static int stream_append_to(struct stream_dev *dev, void *stream, uint64_t capture,
-			    const struct stream_entry *what, struct stream_entry **appended)
-{
-	struct stream_line *line = stream_line_find(dev, stream, capture);
-
-	if (!dev->free_count)
-		return -FI_EAGAIN;
-	if (!line)
-		line = stream_line_new(dev, stream, capture);
-	return line ? stream_append(line, what, appended) : -FI_ENOMEM;
-}
-
-/* Takes back what no stream will get to. */
-static void stream_take_back(struct stream_dev *dev, void *stream, uint64_t capture,
-			     struct stream_entry *entry)
-{
-	struct stream_line *line;
-
-	proxy_hold(dev->proxy);
-	line = stream_line_find(dev, stream, capture);
-	if (line) {
-		if (line->next == entry)
-			line->next = NULL;
-		stream_entry_free(line, entry);
-	}
-	proxy_release(dev->proxy);
+	return stream_line_append(&dev->lines, *line, what, entry, steps, count);
 }
 
 static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,
 			 const struct fid *fid, const struct stream_entry *what, void *stream)
 {
+	const struct dev_ops *ops = dev->gpu.mem.ops;
+	struct dev_step steps[DEV_STEPS];
 	struct stream_entry *entry;
+	struct stream_line *line;
 	uint64_t capture;
+	size_t count;
 	int ret = stream_capture_get(dev, stream, &capture);
 
 	if (ret)
@@ -561,13 +245,20 @@ static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,
 	proxy_hold(dev->proxy);
 	ret = stream_user_note(dev, exports, fid);
 	if (!ret)
-		ret = stream_append_to(dev, stream, capture, what, &entry);
+		ret = stream_append(dev, stream, capture, what, &line, &entry, steps, &count);
 	proxy_release(dev->proxy);
 	if (ret)
 		return ret;
-	ret = stream_put(dev, stream, entry->word, !what->ep, capture);
-	if (ret)
-		stream_take_back(dev, stream, capture, entry);
+	/* where the stream finds the words */
+	for (size_t i = 0; i < count; i++)
+		steps[i].word = (uint64_t *) dev->words.addr +
+				(steps[i].word - (uint64_t *) dev->words.host);
+	ret = ops->stream_steps(&dev->gpu.mem, stream, steps, count);
+	if (ret) {
+		proxy_hold(dev->proxy);
+		stream_line_take_back(&dev->lines, line, entry);
+		proxy_release(dev->proxy);
+	}
 	return ret;
 }
 

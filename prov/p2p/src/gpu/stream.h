@@ -2,17 +2,7 @@
 /*
  * Operations that begin when a stream of the GPU gets there (FI_P2P_STREAM_OPS of rdma/fi_ext_p2p.h).
  *
- * Each operation and each wait has a word in pinned host memory. What was put into one stream is a
- * line of entries, in that order. The proxy looks at the first entry of each line:
- *
- *	stream                              proxy
- *	writes RUNG ----------------------> an operation: posts it, and goes on
- *
- *	waits until PASS                    a wait: looks whether the counter is there
- *	             <--------------------- writes PASS
- *	writes RUNG ----------------------> goes on
- *
- * Entries of a graph stay, and the line begins again after the last one. Others are freed.
+ * The proxy posts them, and lets streams go on that wait. stream_line.h says how both know of each other.
  */
 #ifndef P2P_STREAM_H
 #define P2P_STREAM_H

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Lines of entries. See stream_line.h. */
+#include "gpu/stream_line.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "xfer/reports.h"
+
+/* What is in the word of a graph's entry, and in a gate. A stream waits for no less than a value. */
+enum {
+	STREAM_ARMED = 0,
+	STREAM_RUNG = 1,
+	STREAM_PASS = 2,
+
+	STREAM_SHUT = 0,
+	STREAM_OPEN = 1,
+};
+
+/* ---- words ---- */
+
+void stream_lines_init(struct stream_lines *lines, uint64_t *words)
+{
+	LIST_INIT(&lines->lines);
+	for (unsigned int i = 0; i < STREAM_WORDS; i++)
+		lines->free[i] = words + STREAM_WORDS - 1 - i;
+	lines->free_count = STREAM_WORDS;
+	lines->waiting = 0;
+}
+
+static uint64_t *stream_word_take(struct stream_lines *lines, uint64_t value)
+{
+	uint64_t *word = lines->free_count ? lines->free[--lines->free_count] : NULL;
+
+	if (word)
+		*word = value;
+	return word;
+}
+
+static void stream_word_give(struct stream_lines *lines, uint64_t *word)
+{
+	if (word)
+		lines->free[lines->free_count++] = word;
+}
+
+static void stream_store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static uint64_t stream_load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+/* ---- lines ---- */
+
+static void stream_entry_free(struct stream_lines *lines, struct stream_line *line,
+			      struct stream_entry *entry)
+{
+	TAILQ_REMOVE(&line->entries, entry, entry);
+	if (!line->capture)
+		lines->waiting--;
+	stream_word_give(lines, entry->word);
+	free(entry);
+}
+
+static void stream_graph_put(struct stream_graph *graph)
+{
+	if (!__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL))
+		free(graph);
+}
+
+void stream_graph_end(void *arg)
+{
+	struct stream_graph *graph = arg;
+
+	__atomic_store_n(&graph->gone, true, __ATOMIC_RELEASE);
+	stream_graph_put(graph);
+}
+
+static bool stream_line_gone(const struct stream_line *line)
+{
+	return line->graph && __atomic_load_n(&line->graph->gone, __ATOMIC_ACQUIRE);
+}
+
+static void stream_line_free(struct stream_lines *lines, struct stream_line *line)
+{
+	struct stream_entry *entry;
+	struct stream_used *used;
+
+	while ((entry = TAILQ_FIRST(&line->entries)))
+		stream_entry_free(lines, line, entry);
+	while ((used = LIST_FIRST(&line->used))) {
+		LIST_REMOVE(used, entry);
+		free(used);
+	}
+	LIST_REMOVE(line, entry);
+	stream_word_give(lines, line->at);
+	stream_word_give(lines, line->go);
+	stream_word_give(lines, line->gate);
+	if (line->graph)
+		stream_graph_put(line->graph);
+	free(line);
+}
+
+void stream_lines_free(struct stream_lines *lines)
+{
+	while (!LIST_EMPTY(&lines->lines))
+		stream_line_free(lines, LIST_FIRST(&lines->lines));
+}
+
+struct stream_line *stream_line_find(struct stream_lines *lines, const void *stream,
+				     uint64_t capture)
+{
+	struct stream_line *line;
+
+	LIST_FOREACH(line, &lines->lines, entry) {
+		if (line->stream == stream && line->capture == capture &&
+		    !stream_line_gone(line))
+			break;
+	}
+	return line;
+}
+
+/* A stream's line that nothing is in; NULL: there is none */
+static struct stream_line *stream_line_idle(struct stream_lines *lines)
+{
+	struct stream_line *line;
+
+	LIST_FOREACH(line, &lines->lines, entry) {
+		if (!line->capture && !line->next)
+			break;
+	}
+	return line;
+}
+
+struct stream_line *stream_line_new(struct stream_lines *lines, void *stream, uint64_t capture)
+{
+	struct stream_line *line = capture ? NULL : stream_line_idle(lines);
+	const unsigned int words = capture ? 1 : 2;
+
+	if (line) {
+		line->stream = stream;
+		return line;
+	}
+	line = lines->free_count < words ? NULL : calloc(1, sizeof *line);
+	if (!line)
+		return NULL;
+	line->stream = stream;
+	line->capture = capture;
+	if (capture) {
+		line->gate = stream_word_take(lines, STREAM_OPEN);
+	} else {
+		line->at = stream_word_take(lines, 0);
+		line->go = stream_word_take(lines, 0);
+	}
+	TAILQ_INIT(&line->entries);
+	LIST_INSERT_HEAD(&lines->lines, line, entry);
+	return line;
+}
+
+/* ---- what the proxy does ---- */
+
+static bool stream_cntr_there(const struct stream_line *line, const struct stream_entry *entry)
+{
+	const uint64_t value = cntr_value(entry->cntr);
+	struct stream_used *used;
+
+	if (cntr_errors(entry->cntr))
+		return true;
+	if (!line->capture)
+		return value >= entry->threshold;
+	LIST_FOREACH(used, &line->used, entry) {
+		if (used->cntr == entry->cntr)
+			break;
+	}
+	if (value - used->value < entry->threshold)
+		return false;
+	used->value += entry->threshold;
+	return true;
+}
+
+static bool stream_cq_there(const struct stream_entry *entry)
+{
+	struct xfer_cq *cq = &entry->cq->xfer;
+	const struct xfer_report *first;
+	bool error;
+
+	if (__atomic_load_n(&cq->count, __ATOMIC_RELAXED) >= entry->threshold)
+		return true;
+	p2p_lock_take(&cq->xfer->lock);
+	first = STAILQ_FIRST(&cq->reports);
+	error = cq->failed || (first && first->comp.err);
+	p2p_lock_drop(&cq->xfer->lock);
+	return error;
+}
+
+static bool stream_wait_there(const struct stream_line *line, const struct stream_entry *entry)
+{
+	if (entry->cntr)
+		return stream_cntr_there(line, entry);
+	return entry->cq ? stream_cq_there(entry) : true;
+}
+
+/* The next entry; of a graph, after the last one comes the first one again. */
+static void stream_line_go_on(struct stream_lines *lines, struct stream_line *line)
+{
+	struct stream_entry *entry = line->next;
+
+	line->next = TAILQ_NEXT(entry, entry);
+	if (!line->capture) {
+		stream_entry_free(lines, line, entry);
+	} else if (!line->next) {
+		line->next = TAILQ_FIRST(&line->entries);
+		stream_store(line->gate, STREAM_OPEN);
+	}
+}
+
+/* Lets the stream go on, if what it waits for is there. */
+static bool stream_wait_look(struct stream_lines *lines, struct stream_line *line,
+			     struct stream_entry *entry)
+{
+	/* a graph may not have come to it the last time */
+	if ((line->capture && stream_load(entry->word) != STREAM_ARMED) ||
+	    !stream_wait_there(line, entry))
+		return false;
+	if (line->capture)
+		stream_store(entry->word, STREAM_PASS);
+	else
+		stream_store(line->go, entry->ticket);
+	stream_line_go_on(lines, line);
+	return true;
+}
+
+/* Posts an operation, if the stream has come to it. */
+static bool stream_op_look(struct stream_lines *lines, struct stream_line *line,
+			   struct stream_entry *entry)
+{
+	int ret = 0;
+
+	if (line->capture ? stream_load(entry->word) != STREAM_RUNG
+			  : stream_load(line->at) < entry->ticket)
+		return false;
+	if (entry->ep)
+		ret = xpu_op_patience(&line->patience, entry->op.word[FI_P2P_XPU_W_PEER],
+				      xpu_op_post_full(entry->ep, &entry->op));
+	if (ret == -FI_EAGAIN)
+		return false;
+	if (ret)
+		xpu_op_fail(entry->ep, &entry->op, ret);
+	if (line->capture)
+		stream_store(entry->word, STREAM_ARMED);
+	stream_line_go_on(lines, line);
+	return true;
+}
+
+bool stream_lines_look(struct stream_lines *lines)
+{
+	struct stream_line *line, *next;
+	bool moved = false, more;
+
+	for (line = LIST_FIRST(&lines->lines); line; line = next) {
+		next = LIST_NEXT(line, entry);
+		for (more = true; line->next && more; moved |= more)
+			more = line->next->threshold ? stream_wait_look(lines, line, line->next)
+						     : stream_op_look(lines, line, line->next);
+		if (stream_line_gone(line))
+			stream_line_free(lines, line);
+	}
+	return moved;
+}
+
+bool stream_lines_live(const struct stream_lines *lines)
+{
+	const struct stream_line *line;
+
+	LIST_FOREACH(line, &lines->lines, entry) {
+		if (line->next)
+			return true;
+	}
+	return false;
+}
+
+/* ---- appending ---- */
+
+/* From where on a graph counts: now, or where its last wait for this counter has ended */
+static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cntr)
+{
+	struct stream_used *used;
+
+	LIST_FOREACH(used, &line->used, entry) {
+		if (used->cntr == cntr)
+			return 0;
+	}
+	used = calloc(1, sizeof *used);
+	if (!used)
+		return -FI_ENOMEM;
+	used->cntr = cntr;
+	used->value = cntr_value(cntr);
+	LIST_INSERT_HEAD(&line->used, used, entry);
+	return 0;
+}
+
+/* What the stream does for an entry of its own. Returns how many steps these are */
+static size_t stream_steps(const struct stream_line *line, const struct stream_entry *entry,
+			   struct dev_step *steps)
+{
+	steps[0] = (struct dev_step){
+		.wait = entry->threshold,
+		.word = entry->threshold ? line->go : line->at,
+		.value = entry->ticket,
+	};
+	return 1;
+}
+
+/* What a graph does for an entry */
+static size_t stream_graph_steps(const struct stream_line *line,
+				 const struct stream_entry *entry, struct dev_step *steps)
+{
+	size_t count = 0;
+
+	if (entry == TAILQ_FIRST(&line->entries)) {
+		steps[count++] = (struct dev_step){true, line->gate, STREAM_OPEN};
+		steps[count++] = (struct dev_step){false, line->gate, STREAM_SHUT};
+	}
+	if (entry->threshold) {
+		steps[count++] = (struct dev_step){true, entry->word, STREAM_PASS};
+		steps[count++] = (struct dev_step){false, entry->word, STREAM_ARMED};
+	} else {
+		steps[count++] = (struct dev_step){false, entry->word, STREAM_RUNG};
+	}
+	return count;
+}
+
+int stream_line_append(struct stream_lines *lines, struct stream_line *line,
+		       const struct stream_entry *what, struct stream_entry **appended,
+		       struct dev_step steps[DEV_STEPS], size_t *count)
+{
+	struct stream_entry *entry;
+	int ret;
+
+	if (line->capture && what->cq) {
+		P2P_WARN("a graph waits for counters, not for completion queues\n");
+		return -FI_EOPNOTSUPP;
+	}
+	if (line->capture ? !lines->free_count : lines->waiting == STREAM_ENTRIES)
+		return -FI_EAGAIN;
+	ret = line->capture && what->cntr ? stream_used_note(line, what->cntr) : 0;
+	if (ret)
+		return ret;
+	entry = malloc(sizeof *entry);
+	if (!entry)
+		return -FI_ENOMEM;
+	*entry = *what;
+	TAILQ_INSERT_TAIL(&line->entries, entry, entry);
+	if (line->capture) {
+		entry->word = stream_word_take(lines, STREAM_ARMED);
+		*count = stream_graph_steps(line, entry, steps);
+	} else {
+		lines->waiting++;
+		entry->ticket = ++line->ticket;
+		*count = stream_steps(line, entry, steps);
+	}
+	if (!line->next)
+		line->next = entry;
+	*appended = entry;
+	return 0;
+}
+
+void stream_line_take_back(struct stream_lines *lines, struct stream_line *line,
+			   struct stream_entry *entry)
+{
+	const struct stream_entry *found;
+
+	/* the proxy is done with a wait, perhaps, before any stream comes to it */
+	TAILQ_FOREACH(found, &line->entries, entry) {
+		if (found == entry)
+			break;
+	}
+	if (!found)
+		return;
+	if (line->next == entry)
+		line->next = NULL;
+	stream_entry_free(lines, line, entry);
+	if (line->capture && !line->next)
+		line->next = TAILQ_FIRST(&line->entries);
+}
