@@ -55,7 +55,8 @@ static int clear(struct bench *bench)
 {
 	struct xpu_side *side = &bench->side;
 
-	memset(side->signal.addr, 0, side->signal.size);
+	memset(side->signal.addr, 0, sizeof(uint64_t));
+	((uint64_t *) side->signal.addr)[1] = 0;
 	side->args.base = fi_cntr_read(side->tx);
 	return ft_meet(side->proc);
 }
@@ -268,6 +269,9 @@ static int provider(struct bench *bench)
 {
 	FT_TRY(issue(bench));
 	FT_TRY(raw(bench));
+	bench->side.args.len = 8;
+	bench->side.args.target = bench->near;
+	FT_TRY(timed(bench, XPU_ROUND, 1, 1, "a kernel puts 8 bytes, and sees it counted"));
 	FT_TRY(trip(bench, 1, 0, "a kernel reads 8 bytes of the peer's"));
 	FT_TRY(trip(bench, bench->blocks, 0, "  while other blocks look at a signal"));
 	FT_TRY(trip(bench, bench->blocks, 1, "  while other blocks put"));
@@ -291,6 +295,22 @@ static int host(struct bench *bench)
 	FT_TRY(host_ping(bench, 0, "host to host, one way: a signal"));
 	FT_TRY(host_ping(bench, 8, "  a put of 8 bytes and a signal"));
 	return host_ping(bench, 65536, "  a put of 64 KiB and a signal");
+}
+
+/* What a kernel costs that does nothing: it is there while kernels communicate, too */
+static int host_beside_kernel(struct bench *bench)
+{
+	struct xpu_side *side = &bench->side;
+	uint64_t *word = (uint64_t *) side->signal.addr + XPU_REST_WORD;
+	int ret;
+
+	side->args.kernel = XPU_REST;
+	*word = 0;
+	FT_CHECK(!xpu_launch(&side->args, 1, 1, side->device), "launch");
+	ret = host_ping(bench, 8, "  while a kernel rests: 8 bytes and a signal");
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	FT_CHECK(!xpu_join(side->device), "the kernel has failed");
+	return ret;
 }
 
 /* Names host memory beside the signals as a target. */
@@ -334,8 +354,10 @@ static int run(struct ft_proc *proc)
 		FT_TRY(kernels(&bench));
 	FT_TRY(xpu_side_take_back(side));
 	FT_TRY(ft_meet(proc));
-	if (!null)
+	if (!null) {
 		FT_TRY(host(&bench));
+		FT_TRY(host_beside_kernel(&bench));
+	}
 	return xpu_side_close(side);
 }
 

@@ -312,6 +312,18 @@ __device__ static int xpu_ping(struct xpu_args &args)
 	return ret;
 }
 
+__device__ static int xpu_round(struct xpu_args &args)
+{
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= args.count && !ret; i++) {
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
+					      FI_P2P_XPU_NO_FENCE, args.scope));
+		fi_p2p_xpu_cntr_wait(&args.tx, args.base + i, args.timeout, args.scope);
+	}
+	return ret;
+}
+
 /* With busy blocks that post, too, the counter does not tell whose puts have ended. Then a counter that
  * nobody else changes does. */
 __device__ static int xpu_trip(struct xpu_args &args)
@@ -322,11 +334,7 @@ __device__ static int xpu_trip(struct xpu_args &args)
 		XPU_RETRY(ret,
 			  fi_p2p_xpu_read(&args.ep, args.buf, args.len, &args.desc, &args.peer,
 					  args.there, args.key, nullptr, 0, args.scope));
-		while (!ret && fi_p2p_xpu_cntr_read(&args.rx, args.scope) < args.base + i) {
-			gpu_spin();
-			if (fi_p2p_xpu_cntr_readerr(&args.rx, args.scope))
-				ret = -FI_EIO;
-		}
+		fi_p2p_xpu_cntr_wait(&args.rx, args.base + i, args.timeout, args.scope);
 	}
 	return ret;
 }
@@ -341,6 +349,12 @@ __device__ static int xpu_echo(struct xpu_args &args)
 	return 0;
 }
 
+__device__ static void xpu_rest(struct xpu_args args)
+{
+	while (!fi_p2p_xpu_load(&args.signal[XPU_REST_WORD]))
+		__nanosleep(1000);
+}
+
 __device__ static void xpu_timed(struct xpu_args args)
 {
 	uint64_t begin = fi_p2p_xpu_now();
@@ -352,6 +366,8 @@ __device__ static void xpu_timed(struct xpu_args args)
 	}
 	if (args.kernel == XPU_PING)
 		ret = xpu_ping(args);
+	else if (args.kernel == XPU_ROUND)
+		ret = xpu_round(args);
 	else if (args.kernel == XPU_TRIP)
 		ret = xpu_trip(args);
 	else
@@ -390,12 +406,16 @@ __global__ static void xpu_run(struct xpu_args args)
 		xpu_issue(args);
 		break;
 	case XPU_PING:
+	case XPU_ROUND:
 	case XPU_TRIP:
 	case XPU_ECHO:
 		xpu_timed(args);
 		break;
 	case XPU_WAIT:
 		xpu_wait(args);
+		break;
+	case XPU_REST:
+		xpu_rest(args);
 		break;
 	default:
 		xpu_count(args);

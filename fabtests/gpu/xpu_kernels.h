@@ -32,12 +32,16 @@ enum xpu_kernel {
 	XPU_ISSUE,  /* puts, as fast as it can; the result is the time of one [ps] */
 	XPU_RATE,   /* the same from all blocks; the result is the time of all [ns] */
 	XPU_SET,    /* the same with signals */
-	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next two, the result is the
+	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next three, the result is the
 		     * time of all [ns]; and other blocks than the first are busy until it has ended */
-	XPU_TRIP, /* puts, and waits for each to be counted */
-	XPU_ECHO, /* sets a word of the host's, and waits for the host to set the next one */
+	XPU_ROUND, /* puts, and waits for each to be counted */
+	XPU_TRIP,  /* reads, and waits for each */
+	XPU_ECHO,  /* sets a word of the host's, and waits for the host to set the next one */
+	XPU_REST,  /* does nothing until the host sets a word */
 	XPU_KERNELS
 };
+
+#define XPU_REST_WORD 2
 
 /**
  * struct xpu_args - what a kernel is given.

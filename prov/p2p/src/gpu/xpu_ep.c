@@ -11,6 +11,9 @@
 /* Of one ring, so many operations are posted before others have their turn */
 #define XPU_TURN 16
 
+/* So many of the rings that had nothing lately are looked at each time */
+#define XPU_WINDOW 16
+
 /* After so many looks all rings are cold again */
 #define XPU_LOOKS 65536
 
@@ -45,21 +48,20 @@ static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 	return posted;
 }
 
-/* Looks whether 64 of the rings have something, other ones each time. */
+/* Looks whether some of the rings have something, other ones each time. */
 static void xpu_rings_find(struct xpu_ep *ep)
 {
-	const unsigned int first = ep->window * 64;
-
 	if (++ep->looks == XPU_LOOKS) {
 		ep->looks = 0;
 		for (unsigned int i = 0; i < ep->words; i++)
 			ep->hot[i] = 0;
 	}
-	for (unsigned int i = first; i < ep->ring_count && i < first + 64; i++) {
-		if (ring_has(&ep->rings[i].ring))
-			ep->hot[i / 64] |= UINT64_C(1) << i % 64;
+	for (int i = 0; i < XPU_WINDOW; i++) {
+		if (ring_has(&ep->rings[ep->window].ring))
+			ep->hot[ep->window / 64] |= UINT64_C(1) << ep->window % 64;
+		if (++ep->window == ep->ring_count)
+			ep->window = 0;
 	}
-	ep->window = (ep->window + 1) % ep->words;
 }
 
 /* The next of the full rings, in turn; -1: there is none */
@@ -79,7 +81,7 @@ static int xpu_ring_next_full(struct xpu_ep *ep)
 
 /*
  * A look at each of many rings takes longer than what one of them waits for. So those that had
- * something lately are looked at each time, and of the others 64. A ring that had more than a turn's
+ * something lately are looked at each time, and a few of the others. A ring that had more than a turn's
  * operations is full: of those, one has its turn at a time, so that the others wait for no more than that.
  */
 bool xpu_ep_look(struct xpu_ep *ep)
