@@ -206,6 +206,7 @@ static ssize_t busy_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
 static ssize_t busy_null_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg,
 				  uint64_t flags)
 {
+	null_mark(msg->msg_iov, msg->iov_count);
 	return null_end(busy_find(ep), msg->context, FI_WRITE, flags);
 }
 

@@ -4,6 +4,7 @@
 #define FABTESTS_BUSYCORE_H
 
 #include <stdbool.h>
+#include <sys/uio.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
@@ -57,6 +58,9 @@ bool late_holds(const struct fid *fid);
 
 /* Are writes and reads to end at once? */
 bool null_wanted(void);
+
+/* Marks what a write was to move, if that is wanted */
+void null_mark(const struct iovec *iov, size_t count);
 
 /* Ends an operation of @ep. @kind: FI_READ or FI_WRITE */
 ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t flags);

@@ -3,12 +3,16 @@
  * BUSYCORE_NULL=1: a core provider that does nothing with writes and reads. Each ends at once, with a
  * completion if it asks for one, and moves no byte. So a measurement has what comes before the core, and after it.
  *
+ * BUSYCORE_NULL=mark: a write adds one to the first 8 bytes that it was to move, so that one who looks there learns when it
+ * was called.
+ *
  * An application's thread and the proxy may call at the same time: each queue has a lock.
  */
 #include "busycore.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
@@ -34,6 +38,17 @@ struct null {
 bool null_wanted(void)
 {
 	return getenv("BUSYCORE_NULL");
+}
+
+void null_mark(const struct iovec *iov, size_t count)
+{
+	static int marks = -1;
+	const char *wish = getenv("BUSYCORE_NULL");
+
+	if (marks < 0)
+		marks = wish && !strcmp(wish, "mark");
+	if (marks && count && iov->iov_len >= sizeof(uint64_t))
+		__atomic_fetch_add((uint64_t *) iov->iov_base, 1, __ATOMIC_RELEASE);
 }
 
 ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t flags)

@@ -26,6 +26,7 @@
  * struct bench - what is measured.
  * @near, @near_desc: the number and the raw descriptor of a target in host memory, here and there
  * @far:	that of device memory
+ * @marks:	the core's writes tell when they are called
  */
 struct bench {
 	struct xpu_side side;
@@ -33,6 +34,7 @@ struct bench {
 	uint64_t turns, pings, rate;
 	uint32_t near, far;
 	uint64_t near_desc;
+	bool marks;
 };
 
 static int compare(const void *a, const void *b)
@@ -56,14 +58,14 @@ static int clear(struct bench *bench)
 	struct xpu_side *side = &bench->side;
 
 	memset(side->signal.addr, 0, sizeof(uint64_t));
-	((uint64_t *) side->signal.addr)[1] = 0;
+	((uint64_t *) side->signal.addr)[XPU_APART] = 0;
 	side->args.base = fi_cntr_read(side->tx);
 	return ft_meet(side->proc);
 }
 
 /* ---- kernels ---- */
 
-static int issue(struct bench *bench)
+static int issue(struct bench *bench, enum xpu_kernel kernel, const char *what)
 {
 	struct xpu_args *args = &bench->side.args;
 	double ns[TURNS];
@@ -75,10 +77,11 @@ static int issue(struct bench *bench)
 	args->target = bench->near;
 	for (uint64_t i = 0; i < bench->turns; i++) {
 		FT_TRY(clear(bench));
-		FT_TRY(xpu_side_run(&bench->side, XPU_ISSUE, 1, &result));
+		FT_TRY(xpu_side_run(&bench->side, kernel, 1, &result));
+		FT_CHECK(result, "a kernel has failed");
 		ns[i] = (double) result / 1e3;
 	}
-	say(bench, "a kernel issues a put", ns, "ns");
+	say(bench, what, ns, "ns");
 	return 0;
 }
 
@@ -92,7 +95,7 @@ static void echo(struct bench *bench)
 			if (bench->side.proc->opts.wait == FT_WAIT_YIELD)
 				sched_yield();
 		}
-		word[1] = i;
+		word[XPU_APART] = i;
 	}
 }
 
@@ -165,6 +168,21 @@ static int trip(struct bench *bench, unsigned int blocks, int posting, const cha
 	args->len = 8;
 	args->posting = posting;
 	ret = timed(bench, XPU_TRIP, blocks, 1, what);
+	*args = before;
+	return ret;
+}
+
+/* From the kernel to the call of the core, whose answer is a word that it adds to */
+static int asked(struct bench *bench)
+{
+	struct xpu_args *args = &bench->side.args;
+	const struct xpu_args before = *args;
+	int ret;
+
+	args->buf = bench->side.signal.addr + NEAR;
+	args->target = bench->near;
+	args->len = 8;
+	ret = timed(bench, XPU_ASKED, 1, 1, "kernel to the core's call and back");
 	*args = before;
 	return ret;
 }
@@ -267,8 +285,11 @@ static int host_ping(struct bench *bench, size_t len, const char *what)
 /* What needs no peer */
 static int provider(struct bench *bench)
 {
-	FT_TRY(issue(bench));
+	FT_TRY(issue(bench, XPU_ISSUE, "a kernel issues a put"));
+	FT_TRY(issue(bench, XPU_BURST, "  in a burst"));
 	FT_TRY(raw(bench));
+	if (bench->marks)
+		FT_TRY(asked(bench));
 	bench->side.args.len = 8;
 	bench->side.args.target = bench->near;
 	FT_TRY(timed(bench, XPU_ROUND, 1, 1, "a kernel puts 8 bytes, and sees it counted"));
@@ -339,12 +360,13 @@ static int run(struct ft_proc *proc)
 		.rate = proc->opts.quick ? 50 : RATE,
 	};
 	struct xpu_side *side = &bench.side;
-	const bool null = getenv("BUSYCORE_NULL");
+	const char *null = getenv("BUSYCORE_NULL");
 
 	if (proc->opts.quick)
 		proc->opts.wait = FT_WAIT_YIELD;
 	FT_TRY(xpu_side_open(side, proc, FI_P2P_XPU_EXCLUSIVE, 1 << 20, XPU_BLOCKS_MAX, true));
 	FT_TRY(name_near(&bench));
+	bench.marks = null && !strcmp(null, "mark");
 	side->args.scope = FI_XPU_WORK_ITEM;
 	side->args.over = (uint64_t *) (side->in.addr + side->in.size) - 1;
 	if (!proc->rank)

@@ -241,27 +241,41 @@ __device__ static void xpu_wait(struct xpu_args args)
 
 /* ---- for measurements ---- */
 
-__device__ static void xpu_issue(struct xpu_args args)
+/* Returns 0 or a negative error */
+__device__ static int xpu_burst(struct xpu_args &args)
 {
-	uint64_t begin = fi_p2p_xpu_now();
-	int ret = 0;
+	struct fi_p2p_xpu_burst burst = {};
+	int ret = fi_p2p_xpu_burst_begin(&args.ep, &burst, FI_P2P_XPU_NO_FENCE);
 
 	for (uint64_t i = 0; i < args.count && !ret; i++) {
 		if (args.kernel == XPU_SET)
-			XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.target, 0, i,
-							     FI_P2P_XPU_NO_FENCE, args.scope));
+			XPU_RETRY(ret, fi_p2p_xpu_burst_signal_set(&burst, args.target, 0, i));
 		else
-			XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0,
-						      (uint32_t) args.len, FI_P2P_XPU_NO_FENCE,
-						      args.scope));
+			XPU_RETRY(ret, fi_p2p_xpu_burst_put(&burst, args.target, 0, 0,
+							    (uint32_t) args.len));
 	}
-	if (args.kernel == XPU_ISSUE)
-		args.result[xpu_block()] = (fi_p2p_xpu_now() - begin) * 1000 / args.count;
+	fi_p2p_xpu_burst_end(&burst);
+	return ret;
+}
+
+__device__ static void xpu_issue(struct xpu_args args)
+{
+	uint64_t begin = fi_p2p_xpu_now(), issued;
+	int ret = 0;
+
+	if (args.kernel != XPU_ISSUE)
+		ret = xpu_burst(args);
+	for (uint64_t i = 0; args.kernel == XPU_ISSUE && i < args.count && !ret; i++)
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
+					      FI_P2P_XPU_NO_FENCE, args.scope));
+	issued = fi_p2p_xpu_now() - begin;
 	if (!xpu_block())
 		fi_p2p_xpu_cntr_wait(&args.tx, args.base + args.count * args.blocks,
 				     args.timeout, args.scope);
-	if (args.kernel != XPU_ISSUE)
-		args.result[xpu_block()] = fi_p2p_xpu_now() - begin;
+	if (args.kernel == XPU_ISSUE || args.kernel == XPU_BURST)
+		args.result[xpu_block()] = ret ? 0 : issued * 1000 / args.count;
+	else
+		args.result[xpu_block()] = ret ? 0 : fi_p2p_xpu_now() - begin;
 }
 
 /* What the other blocks do while the first one is measured. The result says how often. */
@@ -274,7 +288,7 @@ __device__ static void xpu_busy(struct xpu_args args)
 			posted += !fi_p2p_xpu_put(&args.ep, args.target, 0, 0, 8,
 						  FI_P2P_XPU_NO_FENCE, args.scope);
 		else
-			posted += fi_p2p_xpu_load(&args.signal[1]) != 0;
+			posted += fi_p2p_xpu_load(&args.signal[xpu_block() * XPU_APART]) != 0;
 		gpu_spin();
 	}
 	args.result[xpu_block()] = posted;
@@ -342,11 +356,26 @@ __device__ static int xpu_trip(struct xpu_args &args)
 __device__ static int xpu_echo(struct xpu_args &args)
 {
 	for (uint64_t i = 1; i <= args.count; i++) {
-		fi_p2p_xpu_store(&args.signal[0], i);
-		while (fi_p2p_xpu_load(&args.signal[1]) < i)
+		fi_p2p_xpu_store16((struct fi_p2p_xpu_word2 *) args.signal, i, i);
+		while (fi_p2p_xpu_load(&args.signal[XPU_APART]) < i)
 			gpu_spin();
 	}
 	return 0;
+}
+
+__device__ static int xpu_asked(struct xpu_args &args)
+{
+	const uint64_t *word = (const uint64_t *) args.buf;
+	const uint64_t before = fi_p2p_xpu_load(word);
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= args.count && !ret; i++) {
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
+					      FI_P2P_XPU_NO_FENCE, args.scope));
+		while (fi_p2p_xpu_load(word) < before + i)
+			gpu_spin();
+	}
+	return ret;
 }
 
 __device__ static void xpu_rest(struct xpu_args args)
@@ -370,6 +399,8 @@ __device__ static void xpu_timed(struct xpu_args args)
 		ret = xpu_round(args);
 	else if (args.kernel == XPU_TRIP)
 		ret = xpu_trip(args);
+	else if (args.kernel == XPU_ASKED)
+		ret = xpu_asked(args);
 	else
 		ret = xpu_echo(args);
 	args.result[0] = ret ? 0 : fi_p2p_xpu_now() - begin;
@@ -401,6 +432,7 @@ __global__ static void xpu_run(struct xpu_args args)
 		xpu_wrong(args);
 		break;
 	case XPU_ISSUE:
+	case XPU_BURST:
 	case XPU_RATE:
 	case XPU_SET:
 		xpu_issue(args);
@@ -408,6 +440,7 @@ __global__ static void xpu_run(struct xpu_args args)
 	case XPU_PING:
 	case XPU_ROUND:
 	case XPU_TRIP:
+	case XPU_ASKED:
 	case XPU_ECHO:
 		xpu_timed(args);
 		break;

@@ -30,18 +30,23 @@ enum xpu_kernel {
 	XPU_WAIT,   /* waits for what never comes, until the counter is no longer exported */
 	XPU_COUNT,  /* changes a counter by its own ring */
 	XPU_ISSUE,  /* puts, as fast as it can; the result is the time of one [ps] */
-	XPU_RATE,   /* the same from all blocks; the result is the time of all [ns] */
+	XPU_BURST,  /* the same in a burst */
+	XPU_RATE,   /* bursts from all blocks; the result is the time of all [ns] */
 	XPU_SET,    /* the same with signals */
-	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next three, the result is the
+	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next four, the result is the
 		     * time of all [ns]; and other blocks than the first are busy until it has ended */
 	XPU_ROUND, /* puts, and waits for each to be counted */
 	XPU_TRIP,  /* reads, and waits for each */
 	XPU_ECHO,  /* sets a word of the host's, and waits for the host to set the next one */
+	XPU_ASKED, /* puts, and waits until the core is asked: BUSYCORE_NULL=mark of null.c */
 	XPU_REST,  /* does nothing until the host sets a word */
 	XPU_KERNELS
 };
 
 #define XPU_REST_WORD 2
+
+/* Words of signals for each block: two lines, so that no two of them look at the same one */
+#define XPU_APART 16
 
 /**
  * struct xpu_args - what a kernel is given.

@@ -6,7 +6,7 @@
 #include "ft_test.h"
 #include "xpu_kernels.h"
 
-#define XPU_SIGNALS 64
+#define XPU_SIGNALS 8192
 
 /**
  * struct xpu_side - one of the ranks.
