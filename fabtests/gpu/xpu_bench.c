@@ -16,7 +16,7 @@
 
 #define TURNS 5
 #define PINGS 1000
-#define PUTS 100
+#define PUTS 200 /* less than a ring has room for */
 #define RATE 20000
 
 /* Beside the signals: what is put to and read from host memory [bytes] */

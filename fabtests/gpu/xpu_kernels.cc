@@ -465,9 +465,19 @@ int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int th
 	return GPU_LAUNCH(xpu_run, blocks, threads, 0, *args);
 }
 
+/* Sleeps: a thread that spins takes a processor, and the driver's lock, from the proxy. */
 int xpu_join(int device)
 {
-	return (int) cudaDeviceSynchronize();
+	cudaEvent_t event;
+	cudaError_t ret = cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
+
+	if (ret == cudaSuccess) {
+		ret = cudaEventRecord(event, 0);
+		if (ret == cudaSuccess)
+			ret = cudaEventSynchronize(event);
+		cudaEventDestroy(event);
+	}
+	return (int) ret;
 }
 
 int xpu_pin(void *addr, size_t len)

@@ -27,7 +27,7 @@ struct conf conf = {
 	.rocm = true,
 	.gdrcopy = false,
 	.cuda_api = CONF_API_STRICT,
-	.proxy_spin_us = 1000,
+	.proxy_spin_us = 100000,
 	.proxy_cpus = "auto",
 	.xpu_rings = 256,
 	.xpu_slots = 256,
@@ -105,7 +105,7 @@ static const struct conf_param {
 		 "the data path waits for a kernel) (default: strict)"},
 	{"p2p_proxy_spin_us", .size = &conf.proxy_spin_us, .min = 0, .max = 1000000000,
 	 .help = "Microseconds for which the thread that serves a GPU's kernels and streams looks for "
-		 "work in vain before it sleeps (default: 1000)"},
+		 "work in vain before it sleeps (default: 100000)"},
 	{"p2p_proxy_cpus", .text = &conf.proxy_cpus,
 	 .help = "Processors which that thread may run on, such as 0-3,8, or auto: those beside the GPU "
 		 "(default: auto)"},

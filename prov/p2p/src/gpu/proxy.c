@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include <rdma/fi_errno.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/conf.h"
@@ -94,6 +95,8 @@ static void *proxy_run(void *arg)
 	uint64_t since = 0;
 	unsigned int vain = 0, mode = DEV_CAPTURE_RELAXED;
 
+	/* a doze is not to last twice as long */
+	prctl(PR_SET_TIMERSLACK, 1000UL);
 	/* another thread may be capturing a stream at any time */
 	if (proxy->ops)
 		proxy->ops->capture_mode(&mode);
