@@ -150,6 +150,13 @@ connected() {
 	endpoints=rdm
 }
 
+# bench_gpu: contrib/bench-gpu runs, and nothing fails
+bench_gpu() {
+	"$top/contrib/bench-gpu" --build "$base/plain" --emulate --provider shm \
+		--out "$base/bench-gpu" >"$base/bench-gpu.log" 2>&1 &&
+		grep -q 'mean nothing' "$base/bench-gpu/gpu.md"
+}
+
 # bench: contrib/bench runs, and its records are complete
 bench() {
 	local out=$base/bench
@@ -390,6 +397,7 @@ part_functional() {
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p,shm;ofi_p2p"
 	suite=functional
 	test_that "contrib/bench" bench
+	test_that "contrib/bench-gpu" bench_gpu
 }
 
 part_builds() {

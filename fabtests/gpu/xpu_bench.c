@@ -121,25 +121,41 @@ static int raw(struct bench *bench)
 	return 0;
 }
 
+/* Busy blocks say how many puts they have posted: the next measurement is to find none of them. */
+static int drain(struct bench *bench, uint64_t counted, const uint64_t *posted,
+		 unsigned int blocks)
+{
+	for (unsigned int i = 1; i < blocks; i++)
+		counted += posted[i];
+	while (fi_cntr_read(bench->side.tx) < counted) {
+		FT_CHECK(!fi_cntr_readerr(bench->side.tx), "a put has failed");
+		FT_TRY(ft_idle(&bench->side.ctx));
+	}
+	return 0;
+}
+
 /* @ways: that one turn is */
 static int timed(struct bench *bench, enum xpu_kernel kernel, unsigned int blocks, int ways,
 		 const char *what)
 {
 	struct xpu_side *side = &bench->side;
 	const uint64_t zero = 0;
-	uint64_t result[XPU_BLOCKS_MAX];
+	uint64_t result[XPU_BLOCKS_MAX], counted;
 	double us[TURNS];
 
 	side->args.blocks = blocks;
 	side->args.count = bench->pings;
 	for (uint64_t i = 0; i < bench->turns; i++) {
 		FT_TRY(clear(bench));
+		counted = side->args.base;
 		side->args.base = fi_cntr_read(kernel == XPU_TRIP ? side->rx : side->tx);
 		FT_TRY(side->in.ops->to(side->args.over, &zero, sizeof(zero)));
 		FT_TRY(ft_meet(side->proc));
 		FT_TRY(xpu_side_run(side, kernel, 1, result));
 		FT_CHECK(result[0], "a kernel has failed");
 		us[i] = (double) result[0] / 1e3 / ways / (double) bench->pings;
+		if (side->args.posting)
+			FT_TRY(drain(bench, counted, result, blocks));
 		FT_TRY(ft_meet(side->proc));
 	}
 	say(bench, what, us, "us");
