@@ -88,14 +88,14 @@ static int issue(struct bench *bench, enum xpu_kernel kernel, const char *what)
 /* The host's part of XPU_ECHO */
 static void echo(struct bench *bench)
 {
-	volatile uint64_t *word = (volatile uint64_t *) bench->side.signal.addr;
+	uint64_t *word = (uint64_t *) bench->side.signal.addr;
 
 	for (uint64_t i = 1; i <= bench->pings; i++) {
-		while (word[0] < i) {
+		while (__atomic_load_n(&word[0], __ATOMIC_ACQUIRE) < i) {
 			if (bench->side.proc->opts.wait == FT_WAIT_YIELD)
 				sched_yield();
 		}
-		word[XPU_APART] = i;
+		__atomic_store_n(&word[XPU_APART], i, __ATOMIC_RELEASE);
 	}
 }
 
