@@ -98,7 +98,7 @@ int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t ad
 }
 
 /* Tells the peer where it may write, and learns the same. */
-static int share(struct xpu_side *side)
+static int exchange(struct xpu_side *side)
 {
 	const int fd = side->proc->fd[!side->proc->rank];
 	struct shared mine, theirs;
@@ -118,14 +118,11 @@ static int share(struct xpu_side *side)
 			       &side->args.signal_target);
 }
 
-int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, size_t len,
-		  size_t blocks, bool near)
+int xpu_side_hints(struct xpu_side *side, struct ft_proc *proc)
 {
-	const enum fi_hmem_iface iface = proc->opts.iface;
-
 	side->proc = proc;
 	FT_TRY(ft_test_own_device(proc));
-	side->device = iface == FI_HMEM_SYSTEM ? -1 : proc->opts.device;
+	side->device = proc->opts.iface == FI_HMEM_SYSTEM ? -1 : proc->opts.device;
 	FT_TRY(ft_test_hints(proc, &side->ctx));
 	side->ctx.hints->caps |= FI_RMA | FI_ATOMIC;
 	if (!ft_offered(&side->ctx))
@@ -133,29 +130,48 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
 	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
 	side->ctx.mr_access = FI_READ | FI_WRITE;
-	side->ctx.prepare = open_cntrs;
-	side->ctx.test = side;
-	FT_TRY(ft_test_open(proc, &side->ctx));
-	FT_TRY(ft_test_connect(proc, &side->ctx));
+	return 0;
+}
+
+int xpu_side_alloc(struct xpu_side *side, size_t len, size_t blocks, bool near)
+{
+	const enum fi_hmem_iface iface = side->proc->opts.iface;
+
 	FT_TRY(ft_buf_alloc(&side->ctx, &side->out, iface, len));
 	FT_TRY(ft_buf_alloc(&side->ctx, &side->in, iface, len));
 	FT_TRY(ft_buf_alloc(&side->ctx, &side->signal, near ? FI_HMEM_SYSTEM : iface,
 			    XPU_SIGNALS * sizeof(uint64_t)));
 	if (near && side->device >= 0)
 		FT_CHECK(!xpu_pin(side->signal.addr, side->signal.size), "pinning of signals");
-	FT_TRY(ft_buf_alloc(&side->ctx, &side->result, iface, blocks * sizeof(uint64_t)));
-	FT_TRY(open_xpu(side));
-	FT_TRY(export_all(side, flags));
-	FT_TRY(raw(side));
-	FT_TRY(share(side));
+	return ft_buf_alloc(&side->ctx, &side->result, iface, blocks * sizeof(uint64_t));
+}
+
+int xpu_side_share(struct xpu_side *side)
+{
+	FT_TRY(exchange(side));
 	side->args.buf = side->out.addr;
 	side->args.in = side->in.addr;
 	side->args.signal = (uint64_t *) side->signal.addr;
 	side->args.result = (uint64_t *) side->result.addr;
 	side->args.timeout = XPU_WAIT_MS;
 	side->args.scope = FI_XPU_WORK_GROUP;
-	side->args.first = !proc->rank;
+	side->args.first = !side->proc->rank;
 	return 0;
+}
+
+int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, size_t len,
+		  size_t blocks, bool near)
+{
+	FT_TRY(xpu_side_hints(side, proc));
+	side->ctx.prepare = open_cntrs;
+	side->ctx.test = side;
+	FT_TRY(ft_test_open(proc, &side->ctx));
+	FT_TRY(ft_test_connect(proc, &side->ctx));
+	FT_TRY(xpu_side_alloc(side, len, blocks, near));
+	FT_TRY(open_xpu(side));
+	FT_TRY(export_all(side, flags));
+	FT_TRY(raw(side));
+	return xpu_side_share(side);
 }
 
 int xpu_side_clear(const struct ft_buf *buf)
@@ -187,6 +203,8 @@ int xpu_side_close(struct xpu_side *side)
 {
 	FT_TRY(fi_close(&side->ctx.ep->fid));
 	side->ctx.ep = NULL;
+	FT_TRY(fi_close(&side->ctx.cq->fid));
+	side->ctx.cq = NULL;
 	FT_TRY(fi_close(&side->tx->fid));
 	FT_TRY(fi_close(&side->rx->fid));
 	ft_buf_free(&side->out);

@@ -38,6 +38,14 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 		  size_t blocks, bool near);
 int xpu_side_close(struct xpu_side *side);
 
+/**
+ * xpu_side_hints(), _alloc(), _share() - the steps of xpu_side_open(). After the first a program opens
+ * all, and connects. When all is exported, the last one tells the peer of the buffers, and completes @args.
+ */
+int xpu_side_hints(struct xpu_side *side, struct ft_proc *proc);
+int xpu_side_alloc(struct xpu_side *side, size_t len, size_t blocks, bool near);
+int xpu_side_share(struct xpu_side *side);
+
 /** xpu_side_target() - name local memory, and the peer's at @addr by @key, for short operations */
 int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr,
 		    uint64_t key, uint32_t *number);

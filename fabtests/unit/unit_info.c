@@ -14,6 +14,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "base/base.h"
+#include "base/libfabric.h"
 #include "path/info.h"
 #include "path/quirks.h"
 
@@ -723,6 +724,56 @@ static void test_triggers(void **state)
 	fi_freeinfo(hints);
 }
 
+/* GPUs that communicate are offered to who asks, whatever the core has, but not where contexts are the core's. */
+static void test_xpu(void **state)
+{
+	const struct {
+		uint64_t core, wanted, caps, mode;
+		enum fi_ep_type type;
+		bool fits;
+	} cases[] = {
+		{LF_XPU, FI_RMA, 0, 0, FI_EP_RDM, true},
+		{LF_XPU, 0, 0, 0, FI_EP_RDM, true},
+		{0, FI_RMA | LF_XPU, LF_XPU, 0, FI_EP_RDM, true},
+		{LF_XPU, FI_RMA | LF_XPU, LF_XPU, 0, FI_EP_RDM, true},
+		{0, FI_RMA | LF_XPU, 0, FI_CONTEXT, FI_EP_RDM, false},
+		{LF_XPU, FI_RMA, 0, 0, FI_EP_MSG, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->ep_attr->type = hints->ep_attr->type = cases[i].type;
+		core->caps |= cases[i].core;
+		core->domain_attr->caps = cases[i].core;
+		core->domain_attr->threading = FI_THREAD_DOMAIN;
+		core->mode = cases[i].mode;
+		hints->caps = cases[i].wanted;
+		assert_int_equal(info_from_core(hints, core, VERSION, &why), cases[i].fits);
+		if (cases[i].fits) {
+			assert_int_equal(core->caps & LF_XPU, cases[i].caps);
+			assert_int_equal(core->domain_attr->caps, cases[i].caps);
+			assert_int_equal(core->domain_attr->threading,
+					 cases[i].caps ? FI_THREAD_SAFE : FI_THREAD_DOMAIN);
+			assert_int_equal(info_to_core(core, VERSION), 0);
+			assert_int_equal((core->caps | core->domain_attr->caps) & LF_XPU, 0);
+		}
+		fi_freeinfo(core);
+	}
+	/* nor is the core asked */
+	hints->caps = hints->domain_attr->caps = FI_RMA | LF_XPU;
+	hints->domain_attr->mr_mode = LF_MR_XPU_DESC;
+	hints->ep_attr->type = FI_EP_RDM;
+	assert_int_equal(info_hints_to_core(hints), 0);
+	assert_int_equal((hints->caps | hints->domain_attr->caps) & LF_XPU, 0);
+	assert_int_equal(hints->domain_attr->mr_mode, 0);
+	hints->caps = LF_XPU;
+	hints->ep_attr->type = FI_EP_MSG;
+	assert_int_equal(info_hints_to_core(hints), -FI_ENODATA);
+	fi_freeinfo(hints);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -738,6 +789,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_events),
 		cmocka_unit_test(test_triggers),
+		cmocka_unit_test(test_xpu),
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),

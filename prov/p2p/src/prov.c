@@ -15,6 +15,7 @@
 #include "base/conf.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
+#include "fid/native.h"
 #include "gpu/stream.h"
 #include "gpu/trigger.h"
 #include "gpu/xpu.h"
@@ -112,6 +113,24 @@ static void prov_drop_lesser(struct fi_info **list)
 	}
 }
 
+/* May hints have LF_XPU? Applications of @version 1 mean another thing by the bit. */
+static bool prov_knows_xpu(uint32_t version)
+{
+	return lf.xpu && FI_MAJOR(version) > 1;
+}
+
+/* Contexts of a domain that fi_getinfo speaks of: there is no limit */
+#define PROV_XPU_CTXS 256
+
+/* A member that this build's headers may lack */
+static void prov_set_xpu_ctxs(struct fi_info *info)
+{
+	struct lf_domain_attr_end *end = (void *) &info->domain_attr->tclass;
+
+	if (lf.xpu)
+		end->max_xpu_ctx_cnt = info->caps & LF_XPU ? PROV_XPU_CTXS : 0;
+}
+
 /* Turns the cores' answers into ours. Drops those that are of no use. */
 static int prov_convert(const struct fi_info *hints, const char *core_name,
 			struct fi_info **list)
@@ -126,6 +145,7 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 		why = "another provider was named";
 		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
 		    info_from_core(hints, info, fi_version(), &why)) {
+			prov_set_xpu_ctxs(info);
 			place = &info->next;
 			continue;
 		}
@@ -150,6 +170,10 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 	}
 	if (flags & P2P_OFFLOAD_PROV_ONLY)
 		return -FI_ENODATA;
+	if (hints && hints->caps & LF_XPU && !prov_knows_xpu(version)) {
+		P2P_INFO("FI_XPU is offered with libfabric 2.7 and later\n");
+		return -FI_ENODATA;
+	}
 
 	core_hints = lf.dupinfo(hints);
 	if (!core_hints)
@@ -232,5 +256,6 @@ FI_EXT_INI
 		return NULL;
 	conf_read();
 	fid_more_ops = prov_gpu_ops;
+	native_calls = &xpu_ops;
 	return &prov_provider;
 }

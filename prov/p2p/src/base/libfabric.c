@@ -37,6 +37,8 @@ int libfabric_bind(void)
 			ret = -FI_ENOSYS;
 		}
 	}
+	/* the version of the function is that of the structures */
+	lf.xpu = dlvsym(lib ? lib : RTLD_DEFAULT, "fi_dupinfo", "FABRIC_1.10");
 	if (lib)
 		dlclose(lib);
 	return ret;

@@ -9,6 +9,9 @@
 
 #include "fid/collective.h"
 #include "fid/fid.h"
+#include "fid/native.h"
+#include "fid/table.h"
+#include "base/libfabric.h"
 #include "base/log.h"
 #include "proto/hello.h"
 #include "xfer/wire.h"
@@ -512,16 +515,32 @@ static struct fid_class av_class = {
 	.core = offsetof(struct p2p_av, core),
 };
 
-static struct fi_ops_av av_ops = {
-	.size = sizeof(struct fi_ops_av),
-	.insert = av_insert,
-	.insertsvc = av_insertsvc,
-	.insertsym = av_insertsym,
-	.remove = av_remove,
-	.lookup = av_lookup,
-	.straddr = av_straddr,
-	.av_set = collective_av_set,
+static int av_lookup2(struct fid_av *fid, fi_addr_t fi_addr, void *buf, size_t *len,
+		      uint64_t flags, struct fid_xpu_ctx *ctx)
+{
+	if (!(flags & LF_XPU))
+		return av_lookup(fid, fi_addr, buf, len);
+	return native_calls ? native_calls->av_lookup2(fid, fi_addr, buf, len, flags, ctx)
+			    : -FI_ENOSYS;
+}
+
+static union table_av av_table = {
+	.ops =
+		{
+			.insert = av_insert,
+			.insertsvc = av_insertsvc,
+			.insertsym = av_insertsym,
+			.remove = av_remove,
+			.lookup = av_lookup,
+			.straddr = av_straddr,
+			.av_set = collective_av_set,
+		},
 };
+
+static __attribute__((constructor)) void av_complete_table(void)
+{
+	table_complete(av_table.entry, LF_AV_LOOKUP2, (table_entry) av_lookup2);
+}
 
 static int av_new(struct p2p_domain *domain, struct fi_av_attr *attr, struct p2p_av **opened)
 {
@@ -538,7 +557,7 @@ static int av_new(struct p2p_domain *domain, struct fi_av_attr *attr, struct p2p
 	pthread_mutex_init(&av->lock, NULL);
 	av->fid.fid.fclass = FI_CLASS_AV;
 	av->fid.fid.ops = &av_class.ops;
-	av->fid.ops = &av_ops;
+	av->fid.ops = &av_table.ops;
 	*opened = av;
 	return 0;
 

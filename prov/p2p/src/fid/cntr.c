@@ -7,8 +7,11 @@
 
 #include "base/clock.h"
 #include "fid/fid.h"
+#include "base/libfabric.h"
 #include "base/log.h"
+#include "fid/native.h"
 #include "fid/pollset.h"
+#include "fid/table.h"
 #include "xfer/ep_state.h"
 #include "xfer/progress.h"
 #include "xfer/sleep.h"
@@ -258,6 +261,7 @@ static int cntr_close(struct fid *fid)
 		wait_close(cntr->xfer.point);
 	if (cntr->waits)
 		wait_waker_put(&cntr->domain->xfer);
+	native_ctx_drop(cntr->native);
 	free(cntr);
 	return 0;
 }
@@ -275,16 +279,30 @@ static struct fid_class cntr_class = {
 	.trywait = cntr_trywait,
 };
 
-static struct fi_ops_cntr cntr_ops = {
-	.size = sizeof(struct fi_ops_cntr),
-	.read = cntr_read,
-	.readerr = cntr_readerr,
-	.add = cntr_add,
-	.adderr = cntr_adderr,
-	.set = cntr_set,
-	.seterr = cntr_seterr,
-	.wait = cntr_wait,
+static int cntr_export_xpu(struct fid_cntr *fid, uint64_t flags, struct fid_xpu_cntr *xpu)
+{
+	struct native_ctx *ctx = cntr_of(&fid->fid)->native;
+
+	return ctx ? native_calls->cntr_export(&ctx->fid, fid, flags, xpu) : native_refuse();
+}
+
+static union table_cntr cntr_table = {
+	.ops =
+		{
+			.read = cntr_read,
+			.readerr = cntr_readerr,
+			.add = cntr_add,
+			.adderr = cntr_adderr,
+			.set = cntr_set,
+			.seterr = cntr_seterr,
+			.wait = cntr_wait,
+		},
 };
+
+static __attribute__((constructor)) void cntr_complete_table(void)
+{
+	table_complete(cntr_table.entry, LF_CNTR_EXPORT_XPU, (table_entry) cntr_export_xpu);
+}
 
 /* Opens the core's counter and, if the application wants a descriptor, a point to sleep on. */
 static int cntr_open_core(struct p2p_cntr *cntr, const struct fi_cntr_attr *attr, int set)
@@ -323,24 +341,33 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	cntr = calloc(1, sizeof *cntr);
 	if (!cntr)
 		return -FI_ENOMEM;
+	ret = native_ctx_take(domain, core_attr.flags, attr, LF_CNTR_ATTR_XPU_CTX,
+			      &cntr->native);
+	if (ret)
+		goto free_cntr;
+	core_attr.flags &= ~LF_XPU;
 	cntr->domain = domain;
 	cntr->wait_obj = core_attr.wait_obj;
 	cntr->waits = cntr->wait_obj != FI_WAIT_NONE && cntr->wait_obj != FI_WAIT_SET;
 	cntr->fid.fid.fclass = FI_CLASS_CNTR;
 	cntr->fid.fid.context = context;
 	cntr->fid.fid.ops = &cntr_class.ops;
-	cntr->fid.ops = &cntr_ops;
+	cntr->fid.ops = &cntr_table.ops;
 	ret = waitset_choose(domain->fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
 	if (!ret)
 		ret = cntr_open_core(cntr, &core_attr, waitset_fd(set));
-	if (ret) {
-		free(cntr);
-		return ret;
-	}
+	if (ret)
+		goto drop_native;
 	if (cntr->waits)
 		wait_waker_get(&domain->xfer,
 			       domain->quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
 	waitset_join(set, &cntr->member, &cntr->fid.fid);
 	*cntr_fid = &cntr->fid;
 	return 0;
+
+drop_native:
+	native_ctx_drop(cntr->native);
+free_cntr:
+	free(cntr);
+	return ret;
 }

@@ -7,6 +7,7 @@
 #include "fid/fid.h"
 #include "fid/waitset.h"
 
+struct native_ctx;
 struct trigger_list;
 
 /**
@@ -21,6 +22,7 @@ struct trigger_list;
  * @member:	of the wait set that it is in
  * @by_core:	@core is bound to something
  * @exports:	uses of it by GPUs
+ * @native:	what it was opened for (fid/native.h), or NULL
  * @refs:	bindings to endpoints, and operations that wait for it or count for it; the domain's lock
  *		guards it, and
  * @works:	the operations that wait for it, or NULL (gpu/trigger_list.h)
@@ -36,6 +38,7 @@ struct p2p_cntr {
 	struct waitset_member member;
 	bool by_core;
 	struct fid_exports exports;
+	struct native_ctx *native;
 	unsigned int refs;
 	struct trigger_list *works;
 };

@@ -16,7 +16,9 @@
 #include "fid/av.h"
 #include "base/clock.h"
 #include "fid/fid.h"
+#include "base/libfabric.h"
 #include "base/log.h"
+#include "fid/native.h"
 #include "fid/pollset.h"
 #include "xfer/life.h"
 #include "xfer/progress.h"
@@ -423,6 +425,7 @@ static int cq_close(struct fid *fid)
 	if (cq->xfer.point)
 		wait_close(cq->xfer.point);
 	free(cq->err_data);
+	native_ctx_drop(cq->native);
 	free(cq);
 	return 0;
 }
@@ -440,16 +443,30 @@ static struct fid_class cq_class = {
 	.trywait = cq_trywait,
 };
 
-static const struct fi_ops_cq cq_ops = {
-	.size = sizeof(struct fi_ops_cq),
-	.read = cq_read,
-	.readfrom = cq_readfrom,
-	.readerr = cq_readerr,
-	.sread = cq_sread,
-	.sreadfrom = cq_sreadfrom,
-	.signal = cq_signal,
-	.strerror = cq_strerror,
+static int cq_export_xpu(struct fid_cq *fid, uint64_t flags, struct fid_xpu_cq *xpu)
+{
+	struct native_ctx *ctx = cq_of(&fid->fid)->native;
+
+	return ctx ? native_calls->cq_export(&ctx->fid, fid, flags, xpu) : native_refuse();
+}
+
+static union table_cq cq_table = {
+	.ops =
+		{
+			.read = cq_read,
+			.readfrom = cq_readfrom,
+			.readerr = cq_readerr,
+			.sread = cq_sread,
+			.sreadfrom = cq_sreadfrom,
+			.signal = cq_signal,
+			.strerror = cq_strerror,
+		},
 };
+
+static __attribute__((constructor)) void cq_complete_table(void)
+{
+	table_complete(cq_table.entry, LF_CQ_EXPORT_XPU, (table_entry) cq_export_xpu);
+}
 
 /* Does such a wait object take a descriptor? */
 static bool cq_sleeps(enum fi_wait_obj wait_obj)
@@ -536,9 +553,9 @@ static void cq_set_format(struct p2p_cq *cq)
 {
 	if (cq->format == FI_CQ_FORMAT_UNSPEC)
 		cq->format = cq->xfer.narrow ? FI_CQ_FORMAT_DATA : FI_CQ_FORMAT_TAGGED;
-	cq->ops = cq_ops;
+	cq->table = cq_table;
 	if (!cq->xfer.narrow && !cq->xfer.source)
-		cq->ops.read =
+		cq->table.ops.read =
 			cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
 }
 
@@ -564,22 +581,30 @@ int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_c
 	cq = p2p_new(sizeof *cq);
 	if (!cq)
 		return -FI_ENOMEM;
+	ret = native_ctx_take(domain, core_attr.flags, attr, LF_CQ_ATTR_XPU_CTX, &cq->native);
+	if (ret)
+		goto free_cq;
+	core_attr.flags &= ~LF_XPU;
 	cq->domain = domain;
 	cq->format = core_attr.format;
 	cq->wait_obj = core_attr.wait_obj;
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
 	cq->fid.fid.ops = &cq_class.ops;
-	cq->fid.ops = &cq->ops;
+	cq->fid.ops = &cq->table.ops;
 	ret = cq_open_parts(cq, &core_attr, &set);
-	if (ret) {
-		free(cq);
-		return ret;
-	}
+	if (ret)
+		goto drop_native;
 	cq_set_format(cq);
 	waitset_join(set, &cq->member, &cq->fid.fid);
 	if (attr)
 		attr->format = cq->format;
 	*cq_fid = &cq->fid;
 	return 0;
+
+drop_native:
+	native_ctx_drop(cq->native);
+free_cq:
+	free(cq);
+	return ret;
 }

@@ -8,7 +8,10 @@
 #include "fid/av.h"
 #include "fid/domain.h"
 #include "fid/fid.h"
+#include "fid/table.h"
 #include "fid/waitset.h"
+
+struct native_ctx;
 
 /**
  * struct p2p_cq - a completion queue.
@@ -18,11 +21,12 @@
  * @many_avs:	endpoints with other vectors are bound to it, too, or were
  * @wait_obj:	what the application asked for
  * @format:	the application's format; the core's has tags if the core has them
- * @ops:	the functions that suit its format
+ * @table:	the functions that suit its format
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in
  * @signalled:	fi_cq_signal() was called, and no waiting read has returned for it yet
  * @exports:	uses of it by GPUs
+ * @native:	what it was opened for (fid/native.h), or NULL
  * @err_data:	what the last error pointed to; lives until the next error is read
  */
 struct p2p_cq {
@@ -34,11 +38,12 @@ struct p2p_cq {
 	bool many_avs;
 	enum fi_wait_obj wait_obj;
 	enum fi_cq_format format;
-	struct fi_ops_cq ops;
+	union table_cq table;
 	struct wait_point point;
 	struct waitset_member member;
 	bool signalled;
 	struct fid_exports exports;
+	struct native_ctx *native;
 	void *err_data;
 };
 

@@ -22,8 +22,10 @@
 #include "base/log.h"
 #include "proto/proto.h"
 #include "fid/mr.h"
+#include "fid/native.h"
 #include "fid/pollset.h"
 #include "fid/rbuf.h"
+#include "fid/table.h"
 
 /*
  * Where operations wait for counters, any counter may be slept on. So every endpoint is bound to the
@@ -126,6 +128,12 @@ static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 	return -FI_ENOSYS;
 }
 
+static int domain_xpu_ctx(struct fid_domain *domain, struct fi_xpu_attr *attr,
+			  struct fid_xpu_ctx **ctx, void *context)
+{
+	return native_calls ? native_calls->ctx(domain, attr, ctx, context) : -FI_ENOSYS;
+}
+
 static struct fid_class domain_class = {
 	.ops =
 		{
@@ -139,19 +147,27 @@ static struct fid_class domain_class = {
 	.core = offsetof(struct p2p_domain, core),
 };
 
-static struct fi_ops_domain domain_ops = {
-	.size = offsetof(struct fi_ops_domain, endpoint2),
-	.av_open = av_open,
-	.cq_open = cq_open,
-	.endpoint = ep_open,
-	.scalable_ep = domain_no_scalable_ep,
-	.cntr_open = cntr_open,
-	.poll_open = pollset_open,
-	.stx_ctx = domain_no_stx,
-	.srx_ctx = ep_open_srx,
-	.query_atomic = domain_query_atomic,
-	.query_collective = collective_query,
+static union table_domain domain_table = {
+	.ops =
+		{
+			.av_open = av_open,
+			.cq_open = cq_open,
+			.endpoint = ep_open,
+			.scalable_ep = domain_no_scalable_ep,
+			.cntr_open = cntr_open,
+			.poll_open = pollset_open,
+			.stx_ctx = domain_no_stx,
+			.srx_ctx = ep_open_srx,
+			.query_atomic = domain_query_atomic,
+			.query_collective = collective_query,
+			.endpoint2 = ep_open2,
+		},
 };
+
+static __attribute__((constructor)) void domain_complete_table(void)
+{
+	table_complete(domain_table.entry, LF_DOMAIN_XPU_CTX, (table_entry) domain_xpu_ctx);
+}
 
 /* Why the core's NIC cannot have device memory; NULL: it can, as far as is known */
 static const char *domain_maps_not(const struct fi_info *info, unsigned int quirks,
@@ -315,7 +331,7 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	domain->fid.fid.fclass = FI_CLASS_DOMAIN;
 	domain->fid.fid.context = context;
 	domain->fid.fid.ops = &domain_class.ops;
-	domain->fid.ops = &domain_ops;
+	domain->fid.ops = &domain_table.ops;
 	domain->fid.mr = &mr_ops;
 	*domain_fid = &domain->fid;
 	lf.freeinfo(core_info);

@@ -19,8 +19,10 @@
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "fid/msg.h"
+#include "fid/native.h"
 #include "fid/rma.h"
 #include "fid/side_ep.h"
+#include "fid/table.h"
 #include "proto/hello.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
@@ -154,16 +156,30 @@ static ssize_t ep_tx_size_left(struct fid_ep *ep)
 	return core->ops->tx_size_left(core);
 }
 
-static struct fi_ops_ep ep_ops = {
-	.size = sizeof(struct fi_ops_ep),
-	.cancel = ep_cancel,
-	.getopt = ep_getopt,
-	.setopt = ep_setopt,
-	.tx_ctx = ep_no_tx_ctx,
-	.rx_ctx = ep_no_rx_ctx,
-	.rx_size_left = ep_rx_size_left,
-	.tx_size_left = ep_tx_size_left,
+static int ep_export_xpu(struct fid_ep *fid, uint64_t flags, struct fid_xpu_ep *xpu)
+{
+	struct native_ctx *ctx = ep_of(&fid->fid)->native;
+
+	return ctx ? native_calls->ep_export(&ctx->fid, fid, flags, xpu) : native_refuse();
+}
+
+static union table_ep ep_table = {
+	.ops =
+		{
+			.cancel = ep_cancel,
+			.getopt = ep_getopt,
+			.setopt = ep_setopt,
+			.tx_ctx = ep_no_tx_ctx,
+			.rx_ctx = ep_no_rx_ctx,
+			.rx_size_left = ep_rx_size_left,
+			.tx_size_left = ep_tx_size_left,
+		},
 };
+
+static __attribute__((constructor)) void ep_complete_table(void)
+{
+	table_complete(ep_table.entry, LF_EP_EXPORT_XPU, (table_entry) ep_export_xpu);
+}
 
 /* ---- bind, enable, close ---- */
 
@@ -455,6 +471,7 @@ static int ep_close(struct fid *fid)
 			xfer_cq_fini(&ep->own[i]);
 	}
 	side_ep_fini(ep);
+	native_ctx_drop(ep->native);
 	free(ep);
 	return 0;
 }
@@ -503,7 +520,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
 	ep->fid.fid.ops = &ep_class.ops;
-	ep->fid.ops = &ep_ops;
+	ep->fid.ops = &ep_table.ops;
 	ep->fid.cm = &cm_ops;
 	ep->fid.msg = &msg_ops;
 	ep->fid.tagged = &msg_tagged_ops;
@@ -622,6 +639,27 @@ free_both:
 	free(ep);
 	if (core_info)
 		lf.freeinfo(core_info);
+	return ret;
+}
+
+int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
+	     uint64_t flags, void *context)
+{
+	struct native_ctx *ctx;
+	int ret;
+
+	if (flags & ~LF_XPU)
+		return -FI_ENOSYS;
+	if (!info || !info->ep_attr)
+		return -FI_EINVAL;
+	ret = native_ctx_take(domain_of(&domain->fid), flags, info->ep_attr, LF_EP_ATTR_XPU_CTX,
+			      &ctx);
+	if (!ret)
+		ret = ep_open(domain, info, ep_fid, context);
+	if (ret)
+		native_ctx_drop(ctx);
+	else
+		ep_of(&(*ep_fid)->fid)->native = ctx;
 	return ret;
 }
 

@@ -11,6 +11,7 @@
 #include "fid/fid.h"
 #include "xfer/xfer.h"
 
+struct native_ctx;
 struct p2p_side_ep;
 
 /**
@@ -24,6 +25,7 @@ struct p2p_side_ep;
  * @binds:	flags to bind the core's endpoint to its queues with, until it is (ep_bind_core())
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
  * @exports:	uses of it by GPUs
+ * @native:	what it was opened for (fid/native.h), or NULL
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */
 struct p2p_ep {
@@ -41,6 +43,7 @@ struct p2p_ep {
 	bool tx_all;
 	bool rx_all;
 	struct fid_exports exports;
+	struct native_ctx *native;
 	struct fid_pair pair;
 };
 
@@ -56,6 +59,8 @@ static inline struct p2p_ep *ep_of(struct fid *fid)
 }
 
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+	     uint64_t flags, void *context);
 int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
 		void *context);
 

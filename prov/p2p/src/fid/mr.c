@@ -7,6 +7,7 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/fid.h"
+#include "fid/native.h"
 #include "base/clock.h"
 #include "base/libfabric.h"
 #include "base/log.h"
@@ -97,11 +98,22 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return bfid && bfid->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
 }
 
+static int mr_xpu_desc(struct p2p_mr *mr, const struct lf_mr_xpu_desc *desc)
+{
+	if (!native_calls)
+		return -FI_ENOSYS;
+	return desc ? native_calls->mr_get_desc(&mr->fid, desc->buf, desc->len, desc->flags,
+						desc->ctx)
+		    : -FI_EINVAL;
+}
+
 static int mr_control(struct fid *fid, int command, void *arg)
 {
 	struct p2p_mr *mr = mr_of(fid);
 	int ret;
 
+	if (command == LF_GET_MR_XPU_DESC)
+		return mr_xpu_desc(mr, arg);
 	if (!mr->core)
 		return command == FI_ENABLE || command == FI_REFRESH ? 0 : -FI_ENOSYS;
 	if (command == FI_REFRESH)

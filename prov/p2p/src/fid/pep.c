@@ -8,6 +8,7 @@
 #include "fid/cm.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
+#include "fid/table.h"
 #include "path/info.h"
 #include "base/libfabric.h"
 
@@ -48,11 +49,18 @@ static struct fid_class pep_class = {
 	.core = offsetof(struct p2p_pep, core),
 };
 
-static struct fi_ops_ep pep_ops = {
-	.size = sizeof(struct fi_ops_ep),
-	.getopt = pep_getopt,
-	.setopt = pep_setopt,
+static union table_ep pep_table = {
+	.ops =
+		{
+			.getopt = pep_getopt,
+			.setopt = pep_setopt,
+		},
 };
+
+static __attribute__((constructor)) void pep_complete_table(void)
+{
+	table_complete(pep_table.entry, LF_EP_EXPORT_XPU, NULL);
+}
 
 int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep_fid,
 	     void *context)
@@ -83,7 +91,7 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	pep->fid.fid.fclass = FI_CLASS_PEP;
 	pep->fid.fid.context = context;
 	pep->fid.fid.ops = &pep_class.ops;
-	pep->fid.ops = &pep_ops;
+	pep->fid.ops = &pep_table.ops;
 	pep->fid.cm = &cm_ops;
 	*pep_fid = &pep->fid;
 	return 0;

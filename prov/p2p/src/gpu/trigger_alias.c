@@ -6,7 +6,9 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
+#include "base/libfabric.h"
 #include "fid/fid.h"
+#include "fid/table.h"
 
 static int trigger_alias_close(struct fid *fid)
 {
@@ -149,16 +151,23 @@ static ssize_t trigger_alias_tx_size_left(struct fid_ep *fid)
 	return ep->ops->tx_size_left(ep);
 }
 
-static struct fi_ops_ep trigger_alias_ep_ops = {
-	.size = sizeof(struct fi_ops_ep),
-	.cancel = trigger_alias_cancel,
-	.getopt = trigger_alias_getopt,
-	.setopt = trigger_alias_setopt,
-	.tx_ctx = trigger_alias_no_tx_ctx,
-	.rx_ctx = trigger_alias_no_rx_ctx,
-	.rx_size_left = trigger_alias_rx_size_left,
-	.tx_size_left = trigger_alias_tx_size_left,
+static union table_ep trigger_alias_table = {
+	.ops =
+		{
+			.cancel = trigger_alias_cancel,
+			.getopt = trigger_alias_getopt,
+			.setopt = trigger_alias_setopt,
+			.tx_ctx = trigger_alias_no_tx_ctx,
+			.rx_ctx = trigger_alias_no_rx_ctx,
+			.rx_size_left = trigger_alias_rx_size_left,
+			.tx_size_left = trigger_alias_tx_size_left,
+		},
 };
+
+static __attribute__((constructor)) void trigger_alias_complete_table(void)
+{
+	table_complete(trigger_alias_table.entry, LF_EP_EXPORT_XPU, NULL);
+}
 
 static int trigger_alias_setname(fid_t fid, void *addr, size_t len)
 {
@@ -222,7 +231,7 @@ struct trigger_alias *trigger_alias_new(struct p2p_ep *ep, uint64_t flags)
 	alias->fid.fid.fclass = FI_CLASS_EP;
 	alias->fid.fid.context = ep->fid.fid.context;
 	alias->fid.fid.ops = &trigger_alias_class.ops;
-	alias->fid.ops = &trigger_alias_ep_ops;
+	alias->fid.ops = &trigger_alias_table.ops;
 	alias->fid.cm = &trigger_alias_cm_ops;
 	return alias;
 }

@@ -39,11 +39,11 @@ int trigger_ep_open(struct p2p_ep *ep)
 	p2p_lock_take(&ep->domain->xfer.lock);
 	if (!trigger->ep_base) {
 		trigger->ep_base = ep->fid.ops;
-		trigger->ep_calls = *ep->fid.ops;
-		trigger->ep_calls.cancel = trigger_ep_cancel;
+		trigger->ep_calls = *container_of(ep->fid.ops, union table_ep, ops);
+		trigger->ep_calls.ops.cancel = trigger_ep_cancel;
 	}
 	p2p_lock_drop(&ep->domain->xfer.lock);
-	ep->fid.ops = &trigger->ep_calls;
+	ep->fid.ops = &trigger->ep_calls.ops;
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #ifndef P2P_TRIGGER_LIST_H
 #define P2P_TRIGGER_LIST_H
 
+#include "fid/table.h"
 #include "gpu/trigger_work.h"
 
 struct trigger_alias;
@@ -52,7 +53,7 @@ struct trigger {
 	bool going;
 	bool again;
 	bool blind;
-	struct fi_ops_ep ep_calls;
+	union table_ep ep_calls;
 	const struct fi_ops_ep *ep_base;
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "base/libfabric.h"
 #include "base/log.h"
 #include "fid/fid.h"
 #include "fid/mr.h"
@@ -30,7 +31,7 @@ static bool xpu_own_look(struct xpu_ctx *ctx, struct xfer_cq *own)
 static bool xpu_look(struct proxy_source *source)
 {
 	struct xpu_ctx *ctx = container_of(source, struct xpu_ctx, source);
-	struct xfer *xfer = &ctx->domain->xfer;
+	struct xfer *xfer = &ctx->native.domain->xfer;
 	struct xpu_cntr *cntr;
 	struct xpu_ep *ep;
 	struct xpu_cq *cq;
@@ -75,12 +76,14 @@ static void xpu_ctx_end_exports(struct xpu_ctx *ctx)
 
 static int xpu_ctx_close(struct fid *fid)
 {
-	struct xpu_ctx *ctx = container_of(fid, struct xpu_ctx, fid.fid);
+	struct xpu_ctx *ctx = container_of(fid, struct xpu_ctx, native.fid.fid);
 
+	if (__atomic_load_n(&ctx->native.users, __ATOMIC_ACQUIRE))
+		return -FI_EBUSY;
 	xpu_ctx_end_exports(ctx);
 	proxy_remove(ctx->proxy, &ctx->source);
 	proxy_put(ctx->proxy);
-	domain_release(ctx->domain);
+	domain_release(ctx->native.domain);
 	xpu_shared_free_all(ctx);
 	free(ctx->puts);
 	free(ctx);
@@ -158,16 +161,16 @@ static int xpu_ctx_open(struct fid_domain *fid, struct fi_xpu_attr *attr,
 	}
 	for (int i = 0; i < XPU_PUTS; i++)
 		SLIST_INSERT_HEAD(&ctx->free, &ctx->puts[i], entry);
-	ctx->domain = domain;
+	ctx->native.domain = domain;
 	domain_hold(domain);
 	ctx->source.look = xpu_look;
 	ctx->source.kernels = true;
-	ctx->fid.fid.fclass = FI_CLASS_UNSPEC;
-	ctx->fid.fid.context = context;
-	ctx->fid.fid.ops = &xpu_ctx_class.ops;
-	ctx->fid.ops = &xpu_ctx_ops;
+	ctx->native.fid.fid.fclass = LF_CLASS_XPU_CTX;
+	ctx->native.fid.fid.context = context;
+	ctx->native.fid.fid.ops = &xpu_ctx_class.ops;
+	ctx->native.fid.ops = &xpu_ctx_ops;
 	proxy_add(ctx->proxy, &ctx->source);
-	*opened = &ctx->fid;
+	*opened = &ctx->native.fid;
 	return 0;
 }
 
@@ -274,7 +277,7 @@ static int xpu_ops_mr_get_desc(struct fid_mr *mr, void *buf, size_t *len, uint64
 	return xpu_ops_give((uintptr_t) fi_mr_desc(mr), buf, len);
 }
 
-static struct fi_p2p_xpu_ops xpu_ops = {
+struct fi_p2p_xpu_ops xpu_ops = {
 	.size = sizeof(struct fi_p2p_xpu_ops),
 	.ctx = xpu_ctx_open,
 	.ep_export = xpu_ops_ep_export,

@@ -20,6 +20,7 @@
 #include "fid/cntr.h"
 #include "fid/cq.h"
 #include "fid/ep.h"
+#include "fid/native.h"
 #include "gpu/proxy.h"
 #include "gpu/ring.h"
 
@@ -49,12 +50,12 @@ struct xpu_put {
 
 /**
  * struct xpu_ctx - a GPU as a domain sees it.
+ * @native:	it, as the objects know it that were opened for it
  * @shared:	what kernels may look at, of closed objects, too
  * @puts:	XPU_PUTS records; @free: those that are not in use
  */
 struct xpu_ctx {
-	struct fid_xpu_ctx fid;
-	struct p2p_domain *domain;
+	struct native_ctx native;
 	struct gpu_dev dev;
 	struct proxy *proxy;
 	struct proxy_source source;
@@ -68,7 +69,7 @@ struct xpu_ctx {
 
 static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)
 {
-	return container_of(fid, struct xpu_ctx, fid);
+	return container_of(fid, struct xpu_ctx, native.fid);
 }
 
 /**
@@ -154,6 +155,9 @@ struct xpu_cntr {
 	struct ring ring;
 	LIST_ENTRY(xpu_cntr) entry;
 };
+
+/* The host's calls */
+extern struct fi_p2p_xpu_ops xpu_ops;
 
 /* The table of FI_P2P_XPU_OPS for a domain: fid.h, fid_more_ops */
 bool xpu_own_ops(struct fid *fid, const char *name, void **ops);

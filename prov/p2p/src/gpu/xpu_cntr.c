@@ -77,7 +77,7 @@ int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *fid, uint64_t flags,
 
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (p2p_cntr->domain != ctx->domain)
+	if (p2p_cntr->domain != ctx->native.domain)
 		return -FI_EINVAL;
 	if (fid_export_find(&p2p_cntr->exports, xpu_cntr_end))
 		return -FI_EBUSY;

@@ -107,7 +107,7 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *fid, uint64_t flags,
 
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (p2p_cq->domain != ctx->domain)
+	if (p2p_cq->domain != ctx->native.domain)
 		return -FI_EINVAL;
 	if (fid_export_find(&p2p_cq->exports, xpu_cq_end))
 		return -FI_EBUSY;

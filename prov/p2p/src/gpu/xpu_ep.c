@@ -196,6 +196,9 @@ static bool xpu_ep_bound_here(const struct xpu_ctx *ctx, const struct p2p_ep *ep
 	for (int i = 0; i < 2; i++) {
 		if (!queues[i] || queues[i]->silent)
 			continue;
+		/* such a queue has no reader here */
+		if (container_of(queues[i], struct p2p_cq, xfer)->native == &ctx->native)
+			continue;
 		LIST_FOREACH(cq, &ctx->cqs, entry) {
 			if (&cq->cq->xfer == queues[i])
 				break;
@@ -216,7 +219,7 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 
 	if (flags & ~FI_P2P_XPU_EXCLUSIVE)
 		return -FI_EBADFLAGS;
-	if (p2p_ep->domain != ctx->domain || !p2p_ep->xfer.layered)
+	if (p2p_ep->domain != ctx->native.domain || !p2p_ep->xfer.layered)
 		return -FI_EINVAL;
 	if (!p2p_ep->xfer.started)
 		return -FI_EOPBADSTATE;

@@ -11,6 +11,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "base/base.h"
+#include "base/libfabric.h"
 #include "base/log.h"
 #include "path/quirks.h"
 
@@ -32,10 +33,11 @@
  * help: messages for such a buffer wait for earlier ones of the same peer only (multi_recv.h).
  */
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
-#define INFO_CAPS (INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS | FI_TRIGGER)
+#define INFO_CAPS                                                                              \
+	(INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS | FI_TRIGGER | LF_XPU)
 
 /* Whether there are these is ours to answer. The core is not asked for them. */
-#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER)
+#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU)
 
 /* Modes of old that say all there is to say */
 #define INFO_MR_OLD (FI_MR_BASIC | FI_MR_SCALABLE)
@@ -145,7 +147,8 @@ static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t
 			return false;
 		hmem = 0;
 	}
-	info->caps |= hmem | (hmem ? FI_P2P : 0);
+	info->caps = (info->caps & ~LF_XPU) | hmem | (hmem ? FI_P2P : 0);
+	info->domain_attr->caps &= ~LF_XPU;
 	info->tx_attr->caps |= hmem;
 	info->rx_attr->caps |= hmem;
 	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
@@ -205,9 +208,22 @@ static void info_triggers_from_core(struct fi_info *info, uint64_t wanted)
 		info->domain_attr->mr_mode &= ~FI_MR_VIRT_ADDR;
 }
 
+/* GPUs communicate over every core, by a thread that calls beside the application. */
+static void info_xpu_from_core(struct fi_info *info, uint64_t wanted)
+{
+	info->caps = (info->caps & ~LF_XPU) | (wanted & LF_XPU);
+	info->domain_attr->caps = (info->domain_attr->caps & ~LF_XPU) | (wanted & LF_XPU);
+	if (wanted & LF_XPU)
+		info->domain_attr->threading = FI_THREAD_SAFE;
+}
+
 int info_hints_to_core(struct fi_info *hints)
 {
 	if (!info_layered(hints)) {
+		if (hints->caps & LF_XPU) {
+			P2P_INFO("FI_XPU is for endpoints of type FI_EP_RDM\n");
+			return -FI_ENODATA;
+		}
 		info_plain_to_core(hints);
 		return 0;
 	}
@@ -227,9 +243,10 @@ int info_hints_to_core(struct fi_info *hints)
 		/*
 		 * our buffers have no registration, so the core has to register what it sends
 		 */
-		hints->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM);
+		hints->domain_attr->mr_mode &=
+			~(FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM | LF_MR_XPU_DESC);
 		hints->domain_attr->cq_data_size = 0;
-		hints->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
+		hints->domain_attr->caps &= ~(FI_HMEM | FI_P2P | LF_XPU);
 	}
 	if (hints->ep_attr) {
 		if (hints->ep_attr->mem_tag_format & (1ULL << 63)) {
@@ -273,7 +290,7 @@ int info_hints_to_core(struct fi_info *hints)
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
 	/* we answer whether device memory may be used, not the core */
-	uint64_t caps = core_caps & INFO_CAPS & ~FI_HMEM;
+	uint64_t caps = core_caps & INFO_CAPS & ~(FI_HMEM | LF_XPU);
 
 	if (wanted & FI_MULTI_RECV)
 		wanted |= INFO_SOURCE_CAPS;
@@ -396,6 +413,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		return info_plain_from_core(info, wanted, hmem, asked_mr, why);
 	}
 	lacks = info_core_lacks(info, quirks);
+	if (!lacks && wanted & LF_XPU && info->mode & (FI_CONTEXT | FI_CONTEXT2))
+		lacks = "it wants memory of its own in the contexts of operations";
 	if (!lacks && automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO)
 		lacks = "its transfers need calls to progress";
 	if (lacks) {
@@ -419,6 +438,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	}
 
 	info_caps_from_core(hints, info, hmem);
+	info_xpu_from_core(info, wanted);
 	info_ep_from_core(info);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	/* automatic progress takes a thread, which only an application that asks gets */
@@ -515,6 +535,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 		if (!(quirks & QUIRK_OWN_DATA))
 			info->domain_attr->cq_data_size = INFO_CORE_CQ_DATA_SIZE;
 		info->domain_attr->mr_mode &= ~FI_MR_P2P;
+		info->domain_attr->caps &= ~LF_XPU;
 		/* our thread makes progress automatic, not the core: see QUIRK_AUTO_LOSES */
 		info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	}
