@@ -29,15 +29,19 @@ static int trigger_condition(const struct p2p_ep *ep, const void *context,
 	return *cntr ? 0 : trigger_refuse(-FI_EINVAL, TRIGGER_NO_CNTR);
 }
 
-static ssize_t trigger_submit(struct p2p_ep *ep, struct trigger_work *work)
+/* Lets a work wait for what its context says. @made: 0, or why there is none */
+static ssize_t trigger_submit(struct p2p_ep *ep, int made, struct trigger_work **work)
 {
-	int ret = trigger_condition(ep, work->context, &work->cntr, &work->threshold);
+	int ret;
 
+	if (made)
+		return made;
+	ret = trigger_condition(ep, (*work)->context, &(*work)->cntr, &(*work)->threshold);
 	if (ret) {
-		free(work);
+		free(*work);
 		return ret;
 	}
-	return trigger_queue(ep->domain->trigger, work);
+	return trigger_queue(ep->domain->trigger, *work);
 }
 
 static ssize_t trigger_msg(struct fid_ep *fid, enum fi_op_type type, const struct fi_msg *msg,
@@ -45,14 +49,11 @@ static ssize_t trigger_msg(struct fid_ep *fid, enum fi_op_type type, const struc
 {
 	struct p2p_ep *ep = trigger_ep_of(fid);
 	struct trigger_work *work;
-	int ret;
 
 	if (!msg)
 		return -FI_EINVAL;
-	if (flags & FI_TRIGGER) {
-		ret = trigger_work_msg(ep, type, msg, flags, &work);
-		return ret ? ret : trigger_submit(ep, work);
-	}
+	if (flags & FI_TRIGGER)
+		return trigger_submit(ep, trigger_work_msg(ep, type, msg, flags, &work), &work);
 	return type == FI_OP_RECV ? msg_ops.recvmsg(&ep->fid, msg, flags)
 				  : msg_ops.sendmsg(&ep->fid, msg, flags);
 }
@@ -62,14 +63,12 @@ static ssize_t trigger_tagged(struct fid_ep *fid, enum fi_op_type type,
 {
 	struct p2p_ep *ep = trigger_ep_of(fid);
 	struct trigger_work *work;
-	int ret;
 
 	if (!msg)
 		return -FI_EINVAL;
-	if (flags & FI_TRIGGER) {
-		ret = trigger_work_tagged(ep, type, msg, flags, &work);
-		return ret ? ret : trigger_submit(ep, work);
-	}
+	if (flags & FI_TRIGGER)
+		return trigger_submit(ep, trigger_work_tagged(ep, type, msg, flags, &work),
+				      &work);
 	return type == FI_OP_TRECV ? msg_tagged_ops.recvmsg(&ep->fid, msg, flags)
 				   : msg_tagged_ops.sendmsg(&ep->fid, msg, flags);
 }
@@ -87,10 +86,8 @@ static ssize_t trigger_rma(struct fid_ep *fid, enum fi_op_type type,
 
 	if (!msg)
 		return -FI_EINVAL;
-	if (flags & FI_TRIGGER) {
-		ret = trigger_work_rma(ep, type, msg, flags, &work);
-		return ret ? ret : trigger_submit(ep, work);
-	}
+	if (flags & FI_TRIGGER)
+		return trigger_submit(ep, trigger_work_rma(ep, type, msg, flags, &work), &work);
 	ret = type == FI_OP_READ ? rma_ops.readmsg(&ep->fid, msg, flags)
 				 : rma_ops.writemsg(&ep->fid, msg, flags);
 	if (ret != -FI_EAGAIN || flags & FI_INJECT ||
@@ -112,10 +109,11 @@ static ssize_t trigger_atomic(struct fid_ep *fid, const struct fi_msg_atomic *ms
 
 	if (!msg)
 		return -FI_EINVAL;
-	if (flags & FI_TRIGGER) {
-		ret = trigger_work_atomic(ep, type, msg, fetch, compare, flags, &work);
-		return ret ? ret : trigger_submit(ep, work);
-	}
+	if (flags & FI_TRIGGER)
+		return trigger_submit(ep,
+				      trigger_work_atomic(ep, type, msg, fetch, compare, flags,
+							  &work),
+				      &work);
 	if (compare)
 		ret = atomic_ops.compwritemsg(&ep->fid, msg, compare->msg_iov, compare->desc,
 					      compare->iov_count, fetch->msg_iov, fetch->desc,

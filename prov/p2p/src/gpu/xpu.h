@@ -171,6 +171,16 @@ int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *cntr, uint64_t flags,
 		    struct fid_xpu_cntr *xpu);
 int xpu_target_add(struct p2p_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number);
 
+/*
+ * What the three have in common. May an object of @domain be exported, whose uses are @exports, where those
+ * of this kind end by @end? @allowed: flags that it may have. 0 or an error
+ */
+int xpu_export_check(const struct xpu_ctx *ctx, const struct p2p_domain *domain,
+		     const struct fid_exports *exports, void (*end)(struct fid_export *export),
+		     uint64_t flags, uint64_t allowed);
+/* What kernels are given of an object of class @fclass */
+struct fid_xpu xpu_export_handle(uint32_t fclass, const struct xpu_shared *shared);
+
 /* @len bytes of shared host memory; NULL: there are none, which is logged */
 struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len);
 void xpu_shared_free_all(struct xpu_ctx *ctx);

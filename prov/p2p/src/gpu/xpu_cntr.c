@@ -73,14 +73,11 @@ int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *fid, uint64_t flags,
 {
 	struct p2p_cntr *p2p_cntr = cntr_of(&fid->fid);
 	struct xpu_cntr *cntr;
-	int ret;
+	int ret = xpu_export_check(ctx, p2p_cntr->domain, &p2p_cntr->exports, xpu_cntr_end,
+				   flags, 0);
 
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (p2p_cntr->domain != ctx->native.domain)
-		return -FI_EINVAL;
-	if (fid_export_find(&p2p_cntr->exports, xpu_cntr_end))
-		return -FI_EBUSY;
+	if (ret)
+		return ret;
 	cntr = calloc(1, sizeof *cntr);
 	if (!cntr)
 		return -FI_ENOMEM;
@@ -92,8 +89,7 @@ int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *fid, uint64_t flags,
 		free(cntr);
 		return ret;
 	}
-	*xpu = (struct fid_xpu_cntr){
-		{FI_CLASS_CNTR, FI_XPU_PROV_P2P, (uintptr_t) cntr->shared->state}};
+	xpu->fid = xpu_export_handle(FI_CLASS_CNTR, cntr->shared);
 	proxy_hold(ctx->proxy);
 	fid_export_add(&p2p_cntr->exports, &cntr->export);
 	LIST_INSERT_HEAD(&ctx->cntrs, cntr, entry);

@@ -103,14 +103,10 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *fid, uint64_t flags,
 {
 	struct p2p_cq *p2p_cq = cq_of(&fid->fid);
 	struct xpu_cq *cq;
-	int ret;
+	int ret = xpu_export_check(ctx, p2p_cq->domain, &p2p_cq->exports, xpu_cq_end, flags, 0);
 
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (p2p_cq->domain != ctx->native.domain)
-		return -FI_EINVAL;
-	if (fid_export_find(&p2p_cq->exports, xpu_cq_end))
-		return -FI_EBUSY;
+	if (ret)
+		return ret;
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
 		return -FI_ENOMEM;
@@ -122,8 +118,7 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *fid, uint64_t flags,
 		free(cq);
 		return ret;
 	}
-	*xpu = (struct fid_xpu_cq){
-		{FI_CLASS_CQ, FI_XPU_PROV_P2P, (uintptr_t) cq->shared->state}};
+	xpu->fid = xpu_export_handle(FI_CLASS_CQ, cq->shared);
 	proxy_hold(ctx->proxy);
 	fid_export_add(&p2p_cq->exports, &cq->export);
 	LIST_INSERT_HEAD(&ctx->cqs, cq, entry);

@@ -215,16 +215,13 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 	struct p2p_ep *p2p_ep = ep_of(&fid->fid);
 	struct xpu_ep *ep;
 	bool bound;
-	int ret;
+	int ret = xpu_export_check(ctx, p2p_ep->domain, &p2p_ep->exports, xpu_ep_end, flags,
+				   FI_P2P_XPU_EXCLUSIVE);
 
-	if (flags & ~FI_P2P_XPU_EXCLUSIVE)
-		return -FI_EBADFLAGS;
-	if (p2p_ep->domain != ctx->native.domain || !p2p_ep->xfer.layered)
-		return -FI_EINVAL;
+	if (ret)
+		return ret;
 	if (!p2p_ep->xfer.started)
 		return -FI_EOPBADSTATE;
-	if (fid_export_find(&p2p_ep->exports, xpu_ep_end))
-		return -FI_EBUSY;
 	proxy_hold(ctx->proxy);
 	bound = xpu_ep_bound_here(ctx, p2p_ep);
 	proxy_release(ctx->proxy);
@@ -244,8 +241,7 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 		xpu_ep_free(ep);
 		return ret;
 	}
-	*xpu = (struct fid_xpu_ep){
-		{FI_CLASS_EP, FI_XPU_PROV_P2P, (uintptr_t) ep->shared->state}};
+	xpu->fid = xpu_export_handle(FI_CLASS_EP, ep->shared);
 	proxy_hold(ctx->proxy);
 	for (int i = 0; i < 2; i++)
 		p2p_ep->own[i].kept = p2p_ep->own[i].core;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What exports share with kernels. See xpu.h. */
+/* What exports share with kernels, and have in common. See xpu.h. */
 #include <stdlib.h>
+#include <rdma/fi_errno.h>
 
 #include "gpu/xpu.h"
 
@@ -30,6 +31,22 @@ void xpu_shared_free_all(struct xpu_ctx *ctx)
 		gpu_host_free(&ctx->dev, &shared->host);
 		free(shared);
 	}
+}
+
+int xpu_export_check(const struct xpu_ctx *ctx, const struct p2p_domain *domain,
+		     const struct fid_exports *exports, void (*end)(struct fid_export *export),
+		     uint64_t flags, uint64_t allowed)
+{
+	if (flags & ~allowed)
+		return -FI_EBADFLAGS;
+	if (domain != ctx->native.domain)
+		return -FI_EINVAL;
+	return fid_export_find(exports, end) ? -FI_EBUSY : 0;
+}
+
+struct fid_xpu xpu_export_handle(uint32_t fclass, const struct xpu_shared *shared)
+{
+	return (struct fid_xpu){fclass, FI_XPU_PROV_P2P, (uintptr_t) shared->state};
 }
 
 size_t xpu_ring_bytes(size_t size)
