@@ -14,6 +14,8 @@
  *
  *	struct fi_p2p_xpu_ops *xpu;
  *	fi_open_ops(&domain->fid, FI_P2P_XPU_OPS, 0, (void **) &xpu, NULL);
+ *
+ * With libfabric 2.7 the calls of fi_xpu(3) do the same, for objects that were opened with FI_XPU.
  */
 #ifndef FI_P2P_XPU_H
 #define FI_P2P_XPU_H
@@ -175,8 +177,8 @@ struct fi_p2p_xpu_target {
  * int ep_export(struct fid_xpu_ctx *ctx, struct fid_ep *ep, uint64_t flags,
  *		 struct fid_xpu_ep *xpu)
  * As fi_ep_export_xpu(). The endpoint is enabled. Queues and counters that it is bound to were
- * exported before, in the same context; one without queues needs none. @flags:
- * FI_P2P_XPU_EXCLUSIVE or 0. From then on the host posts nothing on it.
+ * exported before, in the same context, or opened for it with FI_XPU; one without queues needs none.
+ * @flags: FI_P2P_XPU_EXCLUSIVE or 0. From then on the host posts nothing on it.
  *
  * int cq_export(struct fid_xpu_ctx *ctx, struct fid_cq *cq, uint64_t flags,
  *		 struct fid_xpu_cq *xpu)
