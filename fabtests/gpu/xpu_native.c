@@ -213,8 +213,22 @@ static int beyond(const char *what, void *fid, const void *table, size_t first)
 	return 0;
 }
 
+/* An alias is an endpoint that cannot be exported. */
+static int beyond_alias(const struct ft_ctx *ctx)
+{
+	struct fid_ep *alias;
+	int ret = fi_ep_alias(ctx->ep, &alias, FI_TRANSMIT);
+
+	if (ret)
+		return ft_fail(ret, "fi_ep_alias", "endpoint");
+	FT_TRY(beyond("aliases", alias, alias->ops, NATIVE_EP_EXPORT_XPU));
+	return fi_close(&alias->fid);
+}
+
 static int beyond_all(const struct ft_ctx *ctx, struct fid_cntr *cntr)
 {
+	if (ctx->hints->caps & FI_TRIGGER)
+		FT_TRY(beyond_alias(ctx));
 	FT_TRY(beyond("domains", ctx->domain, ctx->domain->ops, NATIVE_DOMAIN_XPU_CTX + 1));
 	FT_TRY(beyond("endpoints", ctx->ep, ctx->ep->ops, NATIVE_EP_EXPORT_XPU + 1));
 	FT_TRY(beyond("queues", ctx->cq, ctx->cq->ops, NATIVE_CQ_EXPORT_XPU + 1));
@@ -271,14 +285,13 @@ static int kernels(struct xpu_side *side)
 
 /* ---- the program ---- */
 
-static int run(struct ft_proc *proc)
+/* @caps: asked for besides */
+static int scenes(struct ft_proc *proc, uint64_t caps)
 {
 	struct xpu_side side = {0};
 
-	scratch = malloc(ALL);
-	if (!scratch)
-		return -FI_ENOMEM;
 	FT_TRY(xpu_side_hints(&side, proc));
+	side.ctx.hints->caps |= caps;
 	FT_TRY(get_info(&side));
 	FT_TRY(open_domain(&side));
 	FT_TRY(refuse(&side));
@@ -293,8 +306,20 @@ static int run(struct ft_proc *proc)
 	FT_TRY(kernels(&side));
 	FT_CHECK(fi_close(&side.xpu_ctx->fid) == -FI_EBUSY,
 		 "a context is closed before its objects");
-	free(scratch);
 	return xpu_side_close(&side);
+}
+
+static int run(struct ft_proc *proc)
+{
+	scratch = malloc(ALL);
+	if (!scratch)
+		return -FI_ENOMEM;
+	FT_TRY(scenes(proc, 0));
+	FT_TRY(ft_meet(proc));
+	/* endpoints have other tables there */
+	FT_TRY(scenes(proc, FI_TRIGGER));
+	free(scratch);
+	return 0;
 }
 
 int main(int argc, char **argv)
