@@ -14,6 +14,7 @@
 #define BLOCKS 6
 #define COUNT 5
 #define MANY 50000
+#define MANY_NEAR 40
 #define LARGEST ((size_t) 100003)
 
 /* ---- scenes ---- */
@@ -86,6 +87,82 @@ static int scene_writes(struct xpu_side *side, size_t len, unsigned int threads)
 		FT_TRY(check(side, &side->in, "written"));
 	}
 	return 0;
+}
+
+/* Words of the host's that the peer's kernel sets: @there is their number as a target */
+struct near {
+	struct ft_buf words;
+	uint32_t there;
+};
+
+static int near_open(struct xpu_side *side, struct near *near)
+{
+	const int fd = side->proc->fd[!side->proc->rank];
+	struct {
+		uint64_t base, key;
+	} mine, theirs;
+
+	FT_TRY(ft_buf_alloc(&side->ctx, &near->words, FI_HMEM_SYSTEM,
+			    BLOCKS * sizeof(uint64_t)));
+	FT_TRY(ft_buf_share(&side->ctx, &near->words, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	mine.base = near->words.base;
+	mine.key = near->words.key;
+	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
+	FT_TRY(ft_oob_recv(fd, &theirs, sizeof(theirs), side->proc->opts.timeout));
+	return xpu_side_target(side, &side->out, theirs.base, theirs.key, &near->there);
+}
+
+/* What has been signalled is there: of each block, one message after the other */
+static int near_check(struct xpu_side *side, const uint64_t *words)
+{
+	const struct xpu_args *args = &side->args;
+	uint64_t told, seen[BLOCKS] = {0}, left = args->blocks * args->count;
+
+	while (left) {
+		for (uint64_t block = 0; block < args->blocks; block++) {
+			told = __atomic_load_n(&words[block], __ATOMIC_ACQUIRE);
+			FT_CHECK(told >= seen[block] && told <= args->count,
+				 "a signal goes from %" PRIu64 " to %" PRIu64, seen[block],
+				 told);
+			for (; seen[block] < told; seen[block]++, left--) {
+				const uint64_t i = block * args->count + seen[block];
+
+				FT_TRY(side->in.ops->from(scratch,
+							  side->in.addr + i * args->len,
+							  args->len));
+				for (size_t at = 0; at < args->len; at++)
+					FT_CHECK(scratch[at] == content(!side->proc->rank,
+									block, seen[block]),
+						 "signalled, and byte %zu of message %" PRIu64
+						 " is not there",
+						 at, i);
+			}
+		}
+		FT_TRY(ft_idle(&side->ctx));
+	}
+	return 0;
+}
+
+/* Signals to host memory after puts to memory of either kind, as fast as the ring takes them */
+static int scene_near(struct xpu_side *side, struct near *near, size_t len)
+{
+	struct xpu_args *args = &side->args;
+	const uint32_t before = args->signal_target;
+	int ret;
+
+	FT_TRY(scene_begin(side, len == LARGEST ? COUNT : MANY_NEAR, len));
+	memset(near->words.addr, 0, BLOCKS * sizeof(uint64_t));
+	FT_TRY(ft_meet(side->proc));
+	args->kernel = XPU_NEAR;
+	args->signal_target = near->there;
+	args->scope = FI_XPU_WORK_ITEM;
+	ret = xpu_launch(args, BLOCKS, 1, side->device);
+	FT_CHECK(!ret, "launch: %d", ret);
+	FT_TRY(near_check(side, (const uint64_t *) near->words.addr));
+	FT_CHECK(!xpu_join(side->device), "a kernel that signals");
+	args->signal_target = before;
+	args->scope = FI_XPU_WORK_GROUP;
+	return ft_meet(side->proc);
 }
 
 static int scene_messages(struct xpu_side *side, size_t len, unsigned int threads)
@@ -198,16 +275,20 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 	static const size_t lens[] = {1, 8, 4096, LARGEST};
 	const unsigned int threads = proc->opts.iface == FI_HMEM_SYSTEM || flags ? 1 : 4;
 	struct xpu_side side = {0};
+	struct near near;
 
 	FT_TRY(xpu_side_open(&side, proc, flags, BLOCKS * COUNT * LARGEST, BLOCKS, false));
+	FT_TRY(near_open(&side, &near));
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
 		FT_TRY(scene_writes(&side, lens[i], threads));
 		FT_TRY(scene_messages(&side, lens[i], threads));
+		FT_TRY(scene_near(&side, &near, lens[i]));
 	}
 	FT_TRY(scene_atomics(&side, threads));
 	FT_TRY(scene_errors(&side, threads));
 	FT_TRY(scene_many(&side, proc->opts.rounds));
 	FT_TRY(scene_counter(&side, threads));
+	ft_buf_free(&near.words);
 	return xpu_side_close(&side);
 }
 

@@ -163,6 +163,25 @@ __device__ static void xpu_signal(struct xpu_args args)
 		XPU_FAIL(args, -ret);
 }
 
+__device__ static void xpu_near(struct xpu_args args)
+{
+	const uint64_t word = xpu_block() * sizeof(uint64_t);
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		const uint64_t at = xpu_part(args, i);
+
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at,
+					      (uint32_t) args.len, 0, args.scope));
+		if (!ret)
+			XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.signal_target, word,
+							     i + 1, FI_P2P_XPU_NO_FENCE,
+							     args.scope));
+	}
+	if (ret)
+		XPU_FAIL(args, -ret);
+}
+
 __device__ static void xpu_add(struct xpu_args args)
 {
 	uint64_t *words = (uint64_t *) args.buf + 2 * xpu_block();
@@ -422,6 +441,9 @@ __global__ static void xpu_run(struct xpu_args args)
 		break;
 	case XPU_SIGNAL:
 		xpu_signal(args);
+		break;
+	case XPU_NEAR:
+		xpu_near(args);
 		break;
 	case XPU_ADD:
 	case XPU_FETCH:

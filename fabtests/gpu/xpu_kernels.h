@@ -23,6 +23,7 @@ enum xpu_kernel {
 	XPU_SEND,   /* @count tagged messages a block */
 	XPU_RECV,   /* receives them, and looks at the entries of the queue */
 	XPU_SIGNAL, /* @count times: a put and a signal to the peer; waits for its signal */
+	XPU_NEAR,   /* @count times: a put and a signal, without waiting for the peer */
 	XPU_ADD,    /* adds 1 to a word of the peer's, @count times */
 	XPU_FETCH,  /* the same, and fetches what was there */
 	XPU_WRONG,  /* a write with a wrong key: what fails is told */
