@@ -617,7 +617,7 @@ part_tsan() {
 	fi
 	slow=3
 	# those in which there are threads
-	for name in board copy copy_rocr desc_cache gdr idle ipc_share lock mem rocr; do
+	for name in board copy copy_rocr desc_cache gdr idle ipc_share lock mem pmem rocr; do
 		units+=("fabtests/unit/unit_$name")
 	done
 	unit tsan "${units[@]}"

@@ -46,6 +46,8 @@ __device__ static void xpu_await(struct xpu_args &args, struct fid_xpu_cntr *cnt
 
 __device__ static void xpu_write(struct xpu_args args)
 {
+	const uint64_t flags =
+		args.kernel == XPU_COMMIT ? FI_COMMIT_COMPLETE : FI_DELIVERY_COMPLETE;
 	int ret = 0;
 
 	for (uint64_t i = 0; i < args.count && !ret; i++) {
@@ -59,10 +61,10 @@ __device__ static void xpu_write(struct xpu_args args)
 			XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at,
 						      (uint32_t) args.len, 0, args.scope));
 		else
-			XPU_RETRY(ret, fi_p2p_xpu_write(&args.ep, args.buf + at, args.len,
-							&args.desc, 0, &args.peer,
-							args.there + at, args.key, nullptr,
-							FI_DELIVERY_COMPLETE, args.scope));
+			XPU_RETRY(ret,
+				  fi_p2p_xpu_write(&args.ep, args.buf + at, args.len,
+						   &args.desc, 0, &args.peer, args.there + at,
+						   args.key, nullptr, flags, args.scope));
 	}
 	/* signals come after puts, so that both sides know what has come */
 	if (args.kernel == XPU_PUT && !ret) {
@@ -430,6 +432,7 @@ __global__ static void xpu_run(struct xpu_args args)
 {
 	switch (args.kernel) {
 	case XPU_WRITE:
+	case XPU_COMMIT:
 	case XPU_PUT:
 		xpu_write(args);
 		break;

@@ -19,6 +19,7 @@ extern "C" {
 /* What a kernel does: each block with a part of its own */
 enum xpu_kernel {
 	XPU_WRITE,  /* @count writes a block, of @len bytes; the first block waits for all */
+	XPU_COMMIT, /* the same, and what is written is to be durable */
 	XPU_PUT,    /* the same by short operations */
 	XPU_SEND,   /* @count tagged messages a block */
 	XPU_RECV,   /* receives them, and looks at the entries of the queue */

@@ -124,7 +124,7 @@ int xpu_side_hints(struct xpu_side *side, struct ft_proc *proc)
 	FT_TRY(ft_test_own_device(proc));
 	side->device = proc->opts.iface == FI_HMEM_SYSTEM ? -1 : proc->opts.device;
 	FT_TRY(ft_test_hints(proc, &side->ctx));
-	side->ctx.hints->caps |= FI_RMA | FI_ATOMIC;
+	side->ctx.hints->caps |= FI_RMA | FI_ATOMIC | side->caps;
 	if (!ft_offered(&side->ctx))
 		side->ctx.hints->caps &= ~FI_ATOMIC;
 	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;

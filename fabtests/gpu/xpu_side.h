@@ -10,6 +10,7 @@
 
 /**
  * struct xpu_side - one of the ranks.
+ * @caps:	asked for besides, before xpu_side_open()
  * @out, @in:	what is written, and what the peer writes to
  * @signal:	words that the peer sets
  * @result:	a word for each block
@@ -20,6 +21,7 @@
 struct xpu_side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
+	uint64_t caps;
 	struct fi_p2p_xpu_ops *xpu;
 	struct fid_xpu_ctx *xpu_ctx;
 	struct fid_cntr *tx, *rx;

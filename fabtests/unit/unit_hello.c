@@ -41,6 +41,20 @@ static void test_answered(void **state)
 	close_ep();
 }
 
+/* Who does not say that it makes things durable is an older release, and would not. */
+static void test_commits(void **state)
+{
+	for (int knows = 0; knows < 2; knows++) {
+		open_ep();
+		hear(greeting(WIRE_ANSWERS | (knows ? WIRE_COMMITS : 0), greet().grant));
+		assert_int_equal(ready(FAKE_NEW), 0);
+		p2p_lock_take(&fake_xfer.lock);
+		assert_int_equal(hello_commits(&hello_ep, FAKE_NEW), knows);
+		p2p_lock_drop(&fake_xfer.lock);
+		close_ep();
+	}
+}
+
 static void test_forged_answer(void **state)
 {
 	struct wire_msg ask;
@@ -687,6 +701,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answered),
+		cmocka_unit_test(test_commits),
 		cmocka_unit_test(test_forged_answer),
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_unreachable),

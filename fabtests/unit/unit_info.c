@@ -587,6 +587,55 @@ static void test_events(void **state)
 	fi_freeinfo(hints);
 }
 
+/* Persistent memory is ours to see to, for who asks for it, whatever the core has. */
+static void test_pmem(void **state)
+{
+	static const struct {
+		uint64_t core, wanted, flags;
+		uint64_t caps, core_flags;
+	} cases[] = {
+		{0, FI_RMA | FI_RMA_PMEM, FI_COMMIT_COMPLETE, FI_RMA_PMEM,
+		 FI_DELIVERY_COMPLETE},
+		{FI_RMA_PMEM, FI_RMA | FI_RMA_PMEM, 0, FI_RMA_PMEM, 0},
+		{FI_RMA_PMEM, FI_RMA | FI_RMA_PMEM, FI_COMMIT_COMPLETE | FI_INJECT, FI_RMA_PMEM,
+		 FI_DELIVERY_COMPLETE | FI_INJECT},
+		{FI_RMA_PMEM, FI_RMA, 0, 0, 0},
+		{FI_RMA_PMEM, 0, 0, 0, 0},
+		/* it is about remote memory */
+		{FI_RMA_PMEM, FI_MSG | FI_RMA_PMEM, 0, 0, 0},
+		/* not asked for, so it is the core's to answer */
+		{0, FI_RMA, FI_COMMIT_COMPLETE, 0, FI_COMMIT_COMPLETE},
+	};
+	struct fi_info *core, *hints, *asked;
+	const char *why;
+	uint64_t mark;
+	bool ours;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		hints = hints_make(&(struct hints_case){.caps = cases[i].wanted});
+		hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+		hints->tx_attr->op_flags = cases[i].flags;
+		asked = fi_dupinfo(hints);
+		assert_int_equal(info_hints_to_core(asked), 0);
+		assert_int_equal(asked->caps & FI_RMA_PMEM, 0);
+		assert_int_equal(asked->tx_attr->op_flags, cases[i].core_flags);
+		core = core_make();
+		core->caps |= cases[i].core;
+		core->tx_attr->op_flags = asked->tx_attr->op_flags;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->caps & FI_RMA_PMEM, cases[i].caps);
+		assert_int_equal(core->tx_attr->op_flags, cases[i].flags);
+		info_keys(core, false, &mark, &ours);
+		assert_int_equal(mark || ours, cases[i].caps || core->caps & FI_HMEM);
+		assert_int_equal(info_to_core(core, VERSION), 0);
+		assert_int_equal(core->caps & FI_RMA_PMEM, 0);
+		assert_int_equal(core->tx_attr->op_flags, cases[i].core_flags);
+		fi_freeinfo(core);
+		fi_freeinfo(asked);
+		fi_freeinfo(hints);
+	}
+}
+
 /* ---- there and back, with real cores ---- */
 
 /* What of the core's capabilities is handed through */
@@ -788,6 +837,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_pmem),
 		cmocka_unit_test(test_triggers),
 		cmocka_unit_test(test_xpu),
 		cmocka_unit_test(test_progress),

@@ -110,6 +110,9 @@ static const struct wire_msg good[] = {
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, TARGET),
 	MSG(WRITE, 7, .len = 0, .data = 5, .flags = WIRE_HAS_DATA, TARGET),
 	MSG(WRITE, 7, .len = 100, PAYLOAD(100), TARGET),
+	MSG(WRITE, 7, .len = 100, .flags = WIRE_COMMIT, PAYLOAD(100), TARGET),
+	MSG(WRITE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_COMMIT | WIRE_WANT_FIN,
+	    TARGET),
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX, PAYLOAD(WIRE_PAYLOAD_MAX), TARGET),
 	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
 	    OFFER(WIRE_PAYLOAD_MAX + 2, 1)),
@@ -121,6 +124,7 @@ static const struct wire_msg good[] = {
 	MSG(ATOMIC, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255, .datatype = 255,
 	    TARGET),
 	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_FETCH, TARGET),
+	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_COMMIT | WIRE_FETCH, PAYLOAD(8), TARGET),
 	MSG(RESULT, 7, .status = -FI_EACCES),
 	MSG(RESULT, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
 };
@@ -397,6 +401,9 @@ static void test_bad_announcement(void **state)
 		/* lent is what a message stands for */
 		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET),
 		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET),
+		/* what is no write is in no file */
+		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT),
+		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT, TARGET),
 		/* offers of what cannot be there */
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
 		    OFFER((1 << 20) - 1, 0)),

@@ -71,6 +71,8 @@ enum fi_p2p_path {
  * @evictions:	pieces taken back from the NIC to make room for others
  * @reason:	why the last message of a path took this path, and no better one. A string
  *		is empty if no message took the path.
+ * @commits:	writes and atomic operations of peers that were made durable here: see FI_RMA_PMEM in
+ *		fi_p2p(7)
  *
  * The arrays have one element for each enum fi_p2p_path.
  *
@@ -93,6 +95,7 @@ struct fi_p2p_stats {
 	uint64_t cache_hits;
 	uint64_t evictions;
 	char reason[FI_P2P_PATH_MAX][FI_P2P_REASON_MAX];
+	uint64_t commits;
 };
 
 /**

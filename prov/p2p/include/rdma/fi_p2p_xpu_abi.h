@@ -111,6 +111,7 @@ enum {
 #define FI_P2P_XPU_F_TRANSMIT_COMPLETE (1U << 4)
 #define FI_P2P_XPU_F_DELIVERY_COMPLETE (1U << 5)
 #define FI_P2P_XPU_F_FENCE (1U << 6)
+#define FI_P2P_XPU_F_COMMIT_COMPLETE (1U << 7)
 
 /**
  * struct fi_p2p_xpu_ring - a ring, as the kernel has it, in device memory.

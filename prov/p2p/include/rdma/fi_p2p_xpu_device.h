@@ -79,6 +79,8 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_flags(uint64_t flags)
 		packed |= FI_P2P_XPU_F_DELIVERY_COMPLETE;
 	if (flags & FI_FENCE)
 		packed |= FI_P2P_XPU_F_FENCE;
+	if (flags & FI_COMMIT_COMPLETE)
+		packed |= FI_P2P_XPU_F_COMMIT_COMPLETE;
 	return packed << FI_P2P_XPU_FLAGS_SHIFT;
 }
 

@@ -34,6 +34,7 @@ static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op
 	size_t size = amo_size(op->datatype);
 
 	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
+	       (op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
 	       atomic_device(ep, op->operand, op->operand_desc, op->operands, size) ||
 	       atomic_device(ep, op->compare, op->compare_desc, op->compares, size) ||

@@ -253,6 +253,7 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 	if (!domain->layered)
 		return;
 	domain->serves_all = info_serves_all(info, domain->quirks);
+	domain->pmem = info->caps & FI_RMA_PMEM;
 	info_keys(info, domain->serves_all, &xfer->key_mark, &xfer->keys_ours);
 	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
 	if (domain_serves_triggers(domain))

@@ -42,6 +42,7 @@ struct domain_triggers {
  * @auto_thread: makes that progress
  * @allocated:	registered memory exists (FI_MR_ALLOCATED), and so stays the kind that it is
  * @serves_all:	peers ask us for all memory, since the core does not count their accesses
+ * @pmem:	regions may be persistent memory (FI_RMA_PMEM), which we serve
  * @virt_addr:	peers tell memory that we serve by the owner's addresses, not by offsets
  * @learned:	one of its address vectors has indices that are not the core's
  * @quirks:	what is special about the core provider (path/quirks.h)
@@ -59,6 +60,7 @@ struct p2p_domain {
 	bool source;
 	bool allocated;
 	bool serves_all;
+	bool pmem;
 	bool automatic;
 	bool virt_addr;
 	struct xfer xfer;

@@ -183,6 +183,18 @@ static __attribute__((constructor)) void ep_complete_table(void)
 
 /* ---- bind, enable, close ---- */
 
+/* The core would take what is to be durable (FI_COMMIT_COMPLETE) for any other write. */
+static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	ep->tx_flags = flags;
+	if (!ep->domain->layered || !(flags & FI_COMMIT_COMPLETE))
+		return;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->xfer.followed |= FI_WRITE;
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+}
+
 static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
 {
 	p2p_lock_take(&ep->domain->xfer.lock);
@@ -424,13 +436,16 @@ static int ep_enable(struct p2p_ep *ep)
 static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 {
 	uint64_t core = ep->domain->triggers ? flags & ~FI_TRIGGER : flags;
-	int ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &core);
 	uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
+	int ret;
 
+	if (ep->domain->layered)
+		core = info_flags_to_core(core);
+	ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &core);
 	if (ret)
 		return ret;
 	if (flags & FI_TRANSMIT)
-		ep->tx_flags = defaults | (ep->tx_all ? FI_COMPLETION : 0);
+		ep_set_tx_flags(ep, defaults | (ep->tx_all ? FI_COMPLETION : 0));
 	if (flags & FI_RECV)
 		ep_set_rx_flags(ep, defaults);
 	return 0;
@@ -593,7 +608,7 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
 	if (!tx)
 		return;
-	ep->tx_flags = tx->op_flags;
+	ep_set_tx_flags(ep, tx->op_flags);
 	/* a utility provider does not tell the limit of the one below it */
 	ep->xfer.inline_max =
 		xfer->direct ? tx->inject_size : P2P_MAX(tx->inject_size, WIRE_PLAIN_MAX);

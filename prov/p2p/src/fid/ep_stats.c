@@ -90,6 +90,11 @@ void ep_stats_print(const struct p2p_ep *ep)
 		" bytes), pins %" PRIu64 ", found pinned %" PRIu64 ", taken back %" PRIu64 "\n",
 		(const void *) ep, stats->copies, stats->copy_bytes, stats->pins,
 		stats->cache_hits, stats->evictions);
+	if (stats->commits)
+		fprintf(stderr,
+			"libfabric:p2p: endpoint %p: made durable %" PRIu64
+			" operations of peers\n",
+			(const void *) ep, stats->commits);
 	if (ep->domain->xfer.wrong)
 		fprintf(stderr,
 			"libfabric:p2p: endpoint %p: its domain has dropped %" PRIu64

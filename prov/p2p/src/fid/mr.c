@@ -184,6 +184,7 @@ static int mr_serve(struct p2p_mr *mr, const struct fi_mr_attr *attr, const stru
 	region->len = mem_iov_len(attr->mr_iov, attr->iov_count);
 	region->mem = *mem;
 	region->all = mr_is_all(attr);
+	region->pmem = mr->pmem;
 	p2p_lock_take(&xfer->lock);
 	/* regions may share a key if it is an allocation's, or of the core's cache */
 	ret = region_add(xfer, region, mr->core || mr->map);
@@ -321,6 +322,49 @@ static int mr_register_core(struct p2p_mr *mr, const struct fi_mr_attr *attr, ui
 	return ret;
 }
 
+/*
+ * FI_RMA_PMEM: what peers write there is to be made durable. We do that, so they have to ask us. Over a hook,
+ * and connected endpoints, it is the core's. 0 or an error
+ */
+static int mr_set_pmem(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_t flags,
+		       const struct dev_mem *mem)
+{
+	struct xfer *xfer = &mr->domain->xfer;
+	int ret;
+
+	if (!mr->domain->pmem) {
+		P2P_WARN("FI_RMA_PMEM: the domain was opened without\n");
+		return -FI_EOPNOTSUPP;
+	}
+	if (mem->ops || flags & LF_MR_DMABUF || mr_is_all(attr)) {
+		P2P_WARN("FI_RMA_PMEM: device memory, or all of memory, is not persistent\n");
+		return -FI_EINVAL;
+	}
+	ret = pmem_look(attr->mr_iov, attr->iov_count, &mr->pmem);
+	if (ret)
+		return ret;
+	P2P_INFO("FI_RMA_PMEM: memory at %p is %s\n", attr->mr_iov->iov_base,
+		 pmem_kind_says(mr->pmem));
+	if (mr->pmem == PMEM_NOT) {
+		P2P_WARN("FI_RMA_PMEM: memory at %p is no shared mapping of a file\n",
+			 attr->mr_iov->iov_base);
+		return -FI_EINVAL;
+	}
+	p2p_lock_take(&xfer->lock);
+	ret = flusher_start(&xfer->flusher);
+	p2p_lock_drop(&xfer->lock);
+	return ret;
+}
+
+/* Does the core not get it, whatever it is? A dma-buf it does */
+static bool mr_is_ours(const struct p2p_mr *mr, uint64_t flags)
+{
+	const struct p2p_domain *domain = mr->domain;
+
+	return !(flags & LF_MR_DMABUF) &&
+	       (domain->xfer.keys_ours || domain->serves_all || mr->pmem != PMEM_NOT);
+}
+
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
 		      struct fid_mr **mr_fid)
 {
@@ -353,10 +397,11 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_class.ops;
-	if (mem.ops ||
-	    (!(flags & LF_MR_DMABUF) && (domain->xfer.keys_ours || domain->serves_all)))
+	if (flags & FI_RMA_PMEM && (domain->layered || mem.ops))
+		ret = mr_set_pmem(mr, attr, flags, &mem);
+	if (!ret && (mem.ops || mr_is_ours(mr, flags)))
 		ret = mr_register_ours(mr, attr, &mem);
-	else
+	else if (!ret)
 		ret = mr_register_core(mr, attr, flags, &mem);
 	if (ret) {
 		mr_free(mr);

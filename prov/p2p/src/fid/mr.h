@@ -17,6 +17,7 @@
  * @host:	the memory of @core, if that is one piece of host memory and stays so; else empty
  * @noted:	desc_cache.h has @host with its descriptor
  * @region:	what peers may ask us for, if it is @served
+ * @pmem:	what peers write there is made durable by us, where they ask for that
  */
 struct p2p_mr {
 	struct fid_mr fid;
@@ -28,6 +29,7 @@ struct p2p_mr {
 	struct p2p_domain *domain;
 	struct region region;
 	bool served;
+	enum pmem_kind pmem;
 };
 
 static inline struct p2p_mr *mr_of(struct fid *fid)

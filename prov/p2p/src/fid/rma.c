@@ -253,7 +253,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, ui
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	if (rma_special_msg(ep, msg))
+	if ((flags & FI_COMMIT_COMPLETE && ep->xfer.layered) || rma_special_msg(ep, msg))
 		return rma_post_msg(ep, false, msg, flags);
 	core_msg = *msg;
 	core_msg.addr = av_core_addr(ep->av, msg->addr);

@@ -11,7 +11,7 @@ static uint64_t ring_flags(uint64_t packed)
 {
 	static const uint64_t flags[] = {
 		FI_COMPLETION,        FI_REMOTE_CQ_DATA,    FI_INJECT, FI_INJECT_COMPLETE,
-		FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE, FI_FENCE,
+		FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE, FI_FENCE,  FI_COMMIT_COMPLETE,
 	};
 	uint64_t given = 0;
 

@@ -34,10 +34,14 @@
  */
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
 #define INFO_CAPS                                                                              \
-	(INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS | FI_TRIGGER | LF_XPU)
+	(INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS | FI_TRIGGER | LF_XPU |    \
+	 FI_RMA_PMEM)
 
-/* Whether there are these is ours to answer. The core is not asked for them. */
-#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU)
+/*
+ * Whether there are these is ours to answer. The core is not asked for them. Cores with FI_RMA_PMEM write
+ * back caches, which leaves what is in a file that is no DAX's in the kernel's memory.
+ */
+#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU | FI_RMA_PMEM)
 
 /* Modes of old that say all there is to say */
 #define INFO_MR_OLD (FI_MR_BASIC | FI_MR_SCALABLE)
@@ -217,6 +221,30 @@ static void info_xpu_from_core(struct fi_info *info, uint64_t wanted)
 		info->domain_attr->threading = FI_THREAD_SAFE;
 }
 
+uint64_t info_flags_to_core(uint64_t flags)
+{
+	return flags & FI_COMMIT_COMPLETE ? (flags & ~FI_COMMIT_COMPLETE) | FI_DELIVERY_COMPLETE
+					  : flags;
+}
+
+/* What is to be durable is ours to see to: the core delivers what it carries. */
+static void info_commits_to_core(struct fi_info *info)
+{
+	if (info->caps & FI_RMA_PMEM && info->tx_attr)
+		info->tx_attr->op_flags = info_flags_to_core(info->tx_attr->op_flags);
+}
+
+/* And the way back */
+static void info_commits_from_core(const struct fi_info *hints, struct fi_info *info)
+{
+	const uint64_t levels = FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+	const uint64_t asked = hints && hints->tx_attr ? hints->tx_attr->op_flags : 0;
+
+	if (asked & FI_COMMIT_COMPLETE && info->caps & FI_RMA_PMEM)
+		info->tx_attr->op_flags =
+			(info->tx_attr->op_flags & ~levels) | (asked & levels);
+}
+
 int info_hints_to_core(struct fi_info *hints)
 {
 	if (!info_layered(hints)) {
@@ -234,6 +262,7 @@ int info_hints_to_core(struct fi_info *hints)
 	}
 	info_modes_to_core(hints);
 	info_triggers_to_core(hints);
+	info_commits_to_core(hints);
 	if (hints->domain_attr) {
 		if (hints->domain_attr->cq_data_size > INFO_CQ_DATA_SIZE) {
 			P2P_INFO("%zu bytes of cq data are asked for, %d are offered\n",
@@ -289,8 +318,8 @@ int info_hints_to_core(struct fi_info *hints)
  */
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
-	/* we answer whether device memory may be used, not the core */
-	uint64_t caps = core_caps & INFO_CAPS & ~(FI_HMEM | LF_XPU);
+	/* we answer whether device memory and persistent memory may be used, not the core */
+	uint64_t caps = core_caps & INFO_CAPS & ~(FI_HMEM | LF_XPU | FI_RMA_PMEM);
 
 	if (wanted & FI_MULTI_RECV)
 		wanted |= INFO_SOURCE_CAPS;
@@ -301,6 +330,9 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 	 * them
 	 */
 	caps &= ~FI_COLLECTIVE | wanted;
+	/* who does not ask for persistent memory does not pay for it: see info_keys() */
+	if (caps & FI_RMA)
+		caps |= wanted & FI_RMA_PMEM;
 	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
 }
 
@@ -425,7 +457,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	info_triggers_from_core(info, wanted);
 	if (!(wanted & FI_RMA_EVENT) && quirks & QUIRK_UNCOUNTED)
 		info_no_events(info);
-	serves = hmem || info_serves_all(info, quirks);
+	serves = hmem || wanted & FI_RMA_PMEM || info_serves_all(info, quirks);
 	if (serves && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS) {
 		if (!info_order_asked(hints)) {
 			info_disorder(info);
@@ -439,6 +471,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 
 	info_caps_from_core(hints, info, hmem);
 	info_xpu_from_core(info, wanted);
+	info_commits_from_core(hints, info);
 	info_ep_from_core(info);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	/* automatic progress takes a thread, which only an application that asks gets */
@@ -456,7 +489,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 
 void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours)
 {
-	bool remote = info->caps & INFO_REMOTE_CAPS && (all || info->caps & (FI_HMEM | FI_P2P));
+	bool remote = info->caps & INFO_REMOTE_CAPS &&
+		      (all || info->caps & (FI_HMEM | FI_P2P | FI_RMA_PMEM));
 	bool chosen = info->domain_attr->mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC);
 	size_t size = info->domain_attr->mr_key_size;
 
@@ -514,6 +548,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 	quirks = quirks_of(info, version);
 	info_keys_to_core(info, quirks);
 	info_triggers_to_core(info);
+	info_commits_to_core(info);
 	if (info->domain_attr && quirks & QUIRK_MAPS)
 		info->domain_attr->mr_key_size = INFO_NIC_KEY_SIZE;
 	info->caps = (info->caps & ~INFO_OUR_CAPS) | INFO_CORE_CAPS;

@@ -30,6 +30,12 @@ static inline bool info_layered(const struct fi_info *info)
 }
 
 /*
+ * Flags of an operation, as the core is to have them where we see to persistent memory: FI_DELIVERY_COMPLETE
+ * for FI_COMMIT_COMPLETE
+ */
+uint64_t info_flags_to_core(uint64_t flags);
+
+/*
  * Turns hints for us into hints for the core providers. @hints is a copy of the application's,
  * or comes from fi_dupinfo(NULL). The caller sets prov_name. Returns 0, or -FI_ENODATA if the
  * hints ask for something that we do not have (logged).

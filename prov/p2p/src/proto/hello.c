@@ -70,7 +70,8 @@
 #define HELLO_LOST (1u << 7)    /* it was known, and lost */
 #define HELLO_ANSWERED                                                                         \
 	(1u << 8) /* it has answered a greeting, and may not know yet that we know */
-#define HELLO_AGAIN (1u << 9) /* it was asked twice */
+#define HELLO_AGAIN (1u << 9)    /* it was asked twice */
+#define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -120,7 +121,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	const struct xfer_ep *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
-		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0),
+		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.port = keepalive_port(&ep->xfer->keepalive, ep->xfer->ipc.process),
@@ -382,6 +383,14 @@ bool hello_reads(const struct xfer_peer *peer)
 	return peer->facts & HELLO_READS;
 }
 
+bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_peer *peer = xfer_peer_find(ep, addr);
+
+	xfer_assert_locked(ep->xfer);
+	return peer && peer->facts & HELLO_COMMITS;
+}
+
 bool hello_was_lost(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -526,6 +535,8 @@ static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_FOLLOWS;
 	if (msg->flags & WIRE_READS && near)
 		peer->facts |= HELLO_READS;
+	if (msg->flags & WIRE_COMMITS)
+		peer->facts |= HELLO_COMMITS;
 }
 
 /* Its process may be asked for signs of life, and is, so that it is known whether it answers. */

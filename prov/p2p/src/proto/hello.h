@@ -54,6 +54,9 @@ void hello_trial(struct xfer_ep *ep, bool device);
 /* Does the peer look for announcements on our board? */
 bool hello_reads(const struct xfer_peer *peer);
 
+/* Does the peer make memory durable before it says that a write has ended (WIRE_COMMIT)? */
+bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr);
+
 /* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
 bool hello_was_lost(const struct xfer_peer *peer);
 

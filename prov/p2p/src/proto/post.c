@@ -347,6 +347,20 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 	return choice->proto == PATH_NONE ? -FI_EOPNOTSUPP : 0;
 }
 
+/*
+ * Only what is registered with FI_RMA_PMEM can be made durable, and its owner is asked then. Over a hook that
+ * is between the core and the application. 0 or -FI_EOPNOTSUPP
+ */
+static int post_check_commit(const struct xfer_ep *ep, uint64_t flags, bool owner)
+{
+	if (p2p_likely(!(flags & FI_COMMIT_COMPLETE)) || owner || !ep->layered)
+		return 0;
+	P2P_WARN(
+		"FI_COMMIT_COMPLETE: the remote memory was not registered with FI_RMA_PMEM, or this "
+		"domain was opened without\n");
+	return -FI_EOPNOTSUPP;
+}
+
 ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 {
 	struct xfer *xfer = ep->xfer;
@@ -368,7 +382,9 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	/* keys that the application chooses do not tell who runs what */
 	if (owner && xfer->keys_ours && hello_ready(ep, op->addr) == -FI_EOPNOTSUPP)
 		owner = false;
-	ret = post_ready(xfer, &mem);
+	ret = op->read ? 0 : post_check_commit(ep, op->flags, owner);
+	if (!ret)
+		ret = post_ready(xfer, &mem);
 	if (!ret && !owner)
 		ret = rma_core_post(ep, op, &mem, &owner);
 	if (!ret && owner)
@@ -382,13 +398,15 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 {
 	struct xfer *xfer = ep->xfer;
+	bool owner = xfer_key_atomic_remote(xfer, op->remote->key);
 	ssize_t ret;
 
 	p2p_lock_take(&xfer->lock);
-	ret = cell_scarce(&xfer->cells) ? -FI_EAGAIN : 0;
+	ret = post_check_commit(ep, op->op == FI_ATOMIC_READ ? 0 : op->flags, owner);
+	if (!ret && cell_scarce(&xfer->cells))
+		ret = -FI_EAGAIN;
 	if (!ret)
-		ret = xfer_key_atomic_remote(xfer, op->remote->key) ? rma_served_atomic(ep, op)
-								    : rma_core_atomic(ep, op);
+		ret = owner ? rma_served_atomic(ep, op) : rma_core_atomic(ep, op);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);

@@ -46,10 +46,11 @@
 #define RMA_JOB_SLOT (RMA_JOB_AFTER + RMA_SERVED_ATOMIC_MAX)
 
 enum rma_job_state {
-	RMA_JOB_WAITS,  /* for a slot, or for its turn */
-	RMA_JOB_READS,  /* the copy out is under way */
-	RMA_JOB_KNOWS,  /* what it will write, and waits for its turn to write */
-	RMA_JOB_WRITES, /* the copy in is under way */
+	RMA_JOB_WAITS,   /* for a slot, or for its turn */
+	RMA_JOB_READS,   /* the copy out is under way */
+	RMA_JOB_KNOWS,   /* what it will write, and waits for its turn to write */
+	RMA_JOB_WRITES,  /* the copy in is under way */
+	RMA_JOB_COMMITS, /* what it has written is made durable: it is in nobody's way */
 };
 
 /* What a peer asks for, found here */
@@ -68,6 +69,7 @@ struct rma_reach {
  *		or in the message that came
  * @reads, @writes: what it does to the memory
  * @kept:	it has outlived the message
+ * @commits:	what it writes is to be durable before it ends
  */
 struct rma_job {
 	struct xfer_ctx ctx;
@@ -76,12 +78,14 @@ struct rma_job {
 	bool reads;
 	bool writes;
 	bool kept;
+	bool commits;
 	struct xfer_peer *peer;
 	struct wire_msg msg;
 	struct rma_reach reach;
 	struct stage_slot *slot;
 	struct stage_reserve *reserve;
 	struct copy copy;
+	struct flush flush;
 };
 
 _Static_assert(sizeof(struct rma_job) <= CELL_SIZE, "a job is a cell");
@@ -127,7 +131,8 @@ static void rma_job_free(struct rma_job *job)
 {
 	struct xfer *xfer = job->ctx.ep->xfer;
 
-	TAILQ_REMOVE(&xfer->proto->serving, job, entry);
+	if (job->state != RMA_JOB_COMMITS)
+		TAILQ_REMOVE(&xfer->proto->serving, job, entry);
 	if (job->slot)
 		stage_slot_put(&xfer->stage, job->slot);
 	if (job->reserve)
@@ -147,7 +152,7 @@ static void rma_job_drop(struct xfer_ctx *ctx)
 }
 
 /* @payload: what a read, or a fetching atomic operation, has found */
-static void rma_job_end(struct rma_job *job, int status, const void *payload)
+static void rma_job_tell(struct rma_job *job, int status, const void *payload)
 {
 	bool wrote = job->msg.type == WIRE_WRITE ||
 		     (job->msg.type == WIRE_ATOMIC && !(job->msg.flags & WIRE_FETCH));
@@ -159,6 +164,56 @@ static void rma_job_end(struct rma_job *job, int status, const void *payload)
 	}
 	rma_job_answer(job, status, payload);
 	rma_job_free(job);
+}
+
+/* ---- what is to be durable ---- */
+
+static void rma_job_committed(struct flush *flush, int status)
+{
+	struct rma_job *job = container_of(flush, struct rma_job, flush);
+
+	if (xfer_copy_ended(job->ctx.ep))
+		return;
+	job->ctx.ep->stats.commits += !status;
+	rma_job_tell(job, status, job->msg.payload);
+}
+
+/* What is to be answered has to last until then. 0 or -FI_ENOMEM */
+static int rma_job_keep_answer(struct rma_job *job, const void *payload)
+{
+	const size_t len = job->msg.flags & WIRE_FETCH ? job->msg.len : 0;
+
+	job->msg.payload_len = 0;
+	if (!len)
+		return 0;
+	if (!job->reserve)
+		job->reserve = stage_reserve_get(&job->ctx.ep->xfer->stage, WIRE_PAYLOAD_MAX);
+	if (!job->reserve)
+		return -FI_ENOMEM;
+	memcpy(job->reserve->addr, payload, len);
+	job->msg.payload = job->reserve->addr;
+	return 0;
+}
+
+/* It has written. False: it is over */
+static bool rma_job_end(struct rma_job *job, int status, const void *payload)
+{
+	if (!status && job->commits)
+		status = rma_job_keep_answer(job, payload);
+	if (status || !job->commits) {
+		rma_job_tell(job, status, payload);
+		return false;
+	}
+	TAILQ_REMOVE(&job->ctx.ep->xfer->proto->serving, job, entry);
+	job->state = RMA_JOB_COMMITS;
+	job->flush = (struct flush){
+		.kind = job->reach.region->pmem,
+		.iov = job->reach.iov,
+		.count = job->reach.count,
+		.done = rma_job_committed,
+	};
+	xfer_flush(job->ctx.ep, &job->flush);
+	return true;
 }
 
 /* ---- the order ---- */
@@ -342,7 +397,8 @@ static bool rma_job_read(struct rma_job *job)
 	return true;
 }
 
-static void rma_job_serve_host(struct rma_job *job)
+/* False: it is over */
+static bool rma_job_serve_host(struct rma_job *job)
 {
 	const struct rma_reach *reach = &job->reach;
 	char before[WIRE_PAYLOAD_MAX], after[RMA_SERVED_ATOMIC_MAX];
@@ -356,7 +412,7 @@ static void rma_job_serve_host(struct rma_job *job)
 	}
 	if (job->writes)
 		mem_scatter(reach->iov, reach->count, written);
-	rma_job_end(job, 0, before);
+	return rma_job_end(job, 0, before);
 }
 
 /* ---- what is long ---- */
@@ -424,10 +480,9 @@ static bool rma_job_go(struct rma_job *job)
 	if (!job->reach.mem.ops || rma_job_long(job)) {
 		if (!rma_job_turn(job))
 			return true;
-		if (rma_job_long(job))
-			rma_job_hand_over(job);
-		else
-			rma_job_serve_host(job);
+		if (!rma_job_long(job))
+			return rma_job_serve_host(job);
+		rma_job_hand_over(job);
 		return false;
 	}
 	if (!rma_job_may(job, job->reads))
@@ -440,6 +495,7 @@ static void rma_served_progress(struct xfer *xfer)
 	struct rma_job *job, *next;
 	int count = 0;
 
+	xfer_flush_progress(xfer);
 	for (job = TAILQ_FIRST(&xfer->proto->serving); job && count < RMA_JOBS; job = next) {
 		next = TAILQ_NEXT(job, entry);
 		count += rma_job_go(job);
@@ -468,6 +524,7 @@ static int rma_job_reach(struct rma_job *job)
 	struct rma_reach *reach = &job->reach;
 	bool fetch = msg->type == WIRE_ATOMIC && msg->flags & WIRE_FETCH;
 	uint64_t access = FI_REMOTE_READ;
+	int ret;
 
 	job->writes = msg->type == WIRE_WRITE ||
 		      (msg->type == WIRE_ATOMIC && msg->op != FI_ATOMIC_READ);
@@ -477,8 +534,16 @@ static int rma_job_reach(struct rma_job *job)
 		return -FI_EINVAL;
 	if (msg->type != WIRE_READ)
 		access = (job->writes ? FI_REMOTE_WRITE : 0) | (fetch ? FI_REMOTE_READ : 0);
-	return region_reach(job->ctx.ep->xfer, msg->key, msg->addr, msg->len, access,
-			    &reach->region, reach->iov, &reach->count, &reach->mem);
+	ret = region_reach(job->ctx.ep->xfer, msg->key, msg->addr, msg->len, access,
+			   &reach->region, reach->iov, &reach->count, &reach->mem);
+	job->commits = job->writes && msg->flags & WIRE_COMMIT;
+	if (ret || !job->commits || reach->region->pmem != PMEM_NOT)
+		return ret;
+	P2P_WARN(
+		"a peer wants what it writes to region 0x%zx to be durable: it was not registered "
+		"with FI_RMA_PMEM\n",
+		(size_t) msg->key);
+	return -FI_EOPNOTSUPP;
 }
 
 static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,

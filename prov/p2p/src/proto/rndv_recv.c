@@ -13,6 +13,7 @@
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
+#include "xfer/region.h"
 #include "xfer/req_state.h"
 
 /* The longest that a receive waits until its sender can be told of its end [ms] */
@@ -50,6 +51,40 @@ static void rndv_recv_end(struct xfer_req *req)
 	xfer_req_end(req, -status);
 }
 
+static void rndv_recv_committed(struct flush *flush, int status)
+{
+	struct xfer_req *req = container_of(flush, struct xfer_req, flush);
+
+	if (!rndv_copied(req))
+		return;
+	req->transfer.in_flight--;
+	req->ctx.ep->stats.commits += !status;
+	if (status)
+		rndv_recv_fail(req, status, true);
+	else
+		rndv_recv_check(req);
+}
+
+/* Begins to make what a peer has written durable, once. False: that is not asked for, or done */
+static bool rndv_recv_commit(struct xfer_req *req)
+{
+	struct xfer_arrival *arrival = req->transfer.recv.arrival;
+
+	if (!(arrival->flags & WIRE_COMMIT) || !req->region)
+		return false;
+	arrival->flags &= ~WIRE_COMMIT;
+	req->flush = (struct flush){
+		.kind = req->region->pmem,
+		.iov = req->iov,
+		.count = req->count,
+		.done = rndv_recv_committed,
+	};
+	req->transfer.in_flight++;
+	req->transfer.copying++;
+	xfer_flush(req->ctx.ep, &req->flush);
+	return true;
+}
+
 /*
  * All of it is here. What the sender is told last may have to wait: for room in the core, or a
  * connection of the side endpoint. Once it has this message the application may leave us no time
@@ -60,6 +95,8 @@ static void rndv_recv_done(struct xfer_req *req)
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 	bool fin = arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS;
 
+	if (rndv_recv_commit(req))
+		return;
 	if (fin)
 		rndv_recv_fin(req);
 	req->transfer.done_at = clock_coarse_ms();

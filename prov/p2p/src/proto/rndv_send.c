@@ -184,6 +184,8 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 		msg.flags |= WIRE_WANT_FIN;
 	if (req->path.proto == PATH_LENT)
 		msg.flags |= WIRE_LENT;
+	if (type == WIRE_WRITE && req->op_flags & FI_COMMIT_COMPLETE)
+		msg.flags |= WIRE_COMMIT;
 	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ) {
 		pin_remote(req, &memory);
 		msg.flags |= WIRE_READABLE;

@@ -118,6 +118,22 @@ int xfer_copy_now(struct xfer *xfer, const struct dev_mem *mem, const struct iov
 	return 0;
 }
 
+void xfer_flush(struct xfer_ep *ep, struct flush *flush)
+{
+	xfer_assert_locked(ep->xfer);
+	ep->copying++;
+	/* nothing tells of its end */
+	ep->xfer->looks++;
+	wait_wake_all(&ep->xfer->wait);
+	flusher_add(&ep->xfer->flusher, flush);
+}
+
+void xfer_flush_progress(struct xfer *xfer)
+{
+	xfer_assert_locked(xfer);
+	xfer->looks -= flusher_progress(&xfer->flusher);
+}
+
 bool xfer_copy_ended(struct xfer_ep *ep)
 {
 	ep->copying--;

@@ -102,6 +102,13 @@ int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir
 		    const struct iovec *iov, size_t count, void *host, struct copy *copy);
 bool xfer_copy_ended(struct xfer_ep *ep);
 
+/*
+ * flusher_add() for a record of @ep [locked]. The callback begins with xfer_copy_ended(), too. The second
+ * calls it for what has ended.
+ */
+void xfer_flush(struct xfer_ep *ep, struct flush *flush);
+void xfer_flush_progress(struct xfer *xfer);
+
 /* xfer_copy_start() from the host, behind all copies that were started so (struct copy.ordered) [locked] */
 int xfer_copy_in_order(struct xfer_ep *ep, const struct dev_mem *mem, const struct iovec *iov,
 		       size_t count, void *host, struct copy *copy);

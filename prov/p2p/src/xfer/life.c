@@ -214,8 +214,10 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	if (ep->side && xfer_ep_close_core(ep->side))
 		P2P_WARN("the endpoint for long messages does not close\n");
 	xfer->copies.more = false;
-	while (ep->copying)
+	while (ep->copying) {
 		copy_progress(&xfer->copies);
+		xfer_flush_progress(xfer);
+	}
 	xfer_retired_turn(xfer);
 	/* its records are about requests of this one */
 	if (ep->side)

@@ -16,6 +16,7 @@
  * @base:	the remote address of its first byte
  * @iov, @count, @len: the memory, in the allocation @mem (ops NULL: host memory)
  * @all:	it is registered as all of memory: what a peer asks for may be of any kind
+ * @pmem:	how it is made durable where a peer asks for that; PMEM_NOT: it is not
  * @users:	transfers under way in it; @jobs: those of them that end whatever peers do
  */
 struct region {
@@ -27,6 +28,7 @@ struct region {
 	size_t len;
 	struct dev_mem mem;
 	bool all;
+	enum pmem_kind pmem;
 	unsigned int users;
 	unsigned int jobs;
 	struct region *same;

@@ -149,6 +149,7 @@ struct xfer_transfer {
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
  * @slot, @reserve: staging memory that it holds, one or none, at @host; @copy: the copy under way
+ * @flush:	a peer's write is made durable
  * @comp:	what will be reported
  * @pin:	the buffer's descriptors, or NULL (pin.h)
  * @direct:	the core is given the buffer itself, though it is device memory
@@ -194,7 +195,10 @@ struct xfer_req {
 	void *host_desc;
 	TAILQ_ENTRY(xfer_req) entry; /* not zeroed, nor is what follows */
 	struct iovec iov[P2P_IOV_MAX];
-	struct copy copy;
+	union {
+		struct copy copy;
+		struct flush flush;
+	};
 	struct {
 		size_t len;
 		uint64_t data;

@@ -246,6 +246,8 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an announcement of too many pieces";
 	if (msg->flags & WIRE_LENT && msg->type != WIRE_ANNOUNCE)
 		return "a copy of what is no message";
+	if (msg->flags & WIRE_COMMIT && msg->type != WIRE_WRITE)
+		return "what is to be durable, and is no write";
 	return wire_check_offer(msg);
 }
 

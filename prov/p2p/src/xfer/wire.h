@@ -41,7 +41,8 @@ struct xfer_peer;
 
 /*
  * What we speak, and the oldest version that we understand. HELLO is laid out the same way since
- * version 8, so ends of different versions can tell each other what they speak.
+ * version 8, so ends of different versions can tell each other what they speak. A flag of HELLO may tell
+ * of what is new within a version: who does not know it passes over it.
  */
 #define WIRE_VERSION 8
 #define WIRE_VERSION_OLDEST 8
@@ -101,6 +102,8 @@ enum wire_type {
 #define WIRE_OFFERED (1u << 5)  /* there is an offer; a FIN follows where it is taken */
 #define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
 #define WIRE_LENT (1u << 8)     /* ANNOUNCE: the key is that of a copy in staging memory */
+#define WIRE_COMMIT                                                                            \
+	(1u << 9) /* WRITE, and ATOMIC: the FIN, or RESULT, is for what is durable */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
@@ -121,6 +124,7 @@ enum wire_type {
 #define WIRE_FOLLOWS (1u << 4) /* the sender follows up all of its receives */
 #define WIRE_BOARD (1u << 5)   /* it has a board, at @addr, and is @id there */
 #define WIRE_READS (1u << 6)   /* it reads the receiver's board */
+#define WIRE_COMMITS (1u << 7) /* it knows WIRE_COMMIT: who does not would not heed it */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)

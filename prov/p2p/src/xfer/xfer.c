@@ -45,6 +45,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	nic_map_init(&xfer->map, NULL, "no domain is open", false);
 	ipc_init(&xfer->ipc, random.process);
 	copy_engines_init(&xfer->copies);
+	flusher_init(&xfer->flusher);
 	wait_domain_init(&xfer->wait);
 	for (size_t i = 0; i < XFER_STATES_MAX; i++)
 		TAILQ_INIT(&xfer->in[i]);
@@ -71,6 +72,7 @@ void xfer_give_back(struct xfer *xfer)
 void xfer_fini(struct xfer *xfer)
 {
 	keepalive_end(&xfer->keepalive);
+	flusher_fini(&xfer->flusher);
 	xfer->protos->fini(xfer);
 	copy_engines_fini(&xfer->copies);
 	nic_map_fini(&xfer->map);

@@ -21,6 +21,7 @@
 #include "base/siphash.h"
 #include "xfer/core.h"
 #include "mem/desc_cache.h"
+#include "mem/flusher.h"
 #include "mem/ipc.h"
 #include "xfer/keepalive.h"
 #include "base/lock.h"
@@ -148,6 +149,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  *		core's queues are read under the lock only. Itself read without it
  * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
  *		lock
+ * @flusher:	makes memory durable that peers have written; it has a thread once there is such memory
  * @id_base:	our part of ids
  * @secret:	makes ids and tokens that nobody can guess, of @id_next and @token_next, which count
  * @quiet:	the core's queues had nothing at the last look
@@ -194,6 +196,7 @@ struct xfer {
 	struct p2p_lock lock;
 	struct stage stage;
 	struct copy_engines copies;
+	struct flusher flusher;
 	uint64_t id_base;
 	struct siphash_key secret;
 	uint32_t id_next;
@@ -279,7 +282,7 @@ struct xfer {
  * @outq:	control messages and pieces that wait for room in the core
  * @owed:	control messages that the core has not sent yet, there or with the core
  * @letter:	a control message that waits for others to go with it
- * @copying:	copies in flight for its records
+ * @copying:	copies in flight for its records, and memory that is made durable for them
  * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
  * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0: such data
  *		comes without a flag
