@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Capabilities that are ours to offer, whatever the core has: path/info.c. */
+#include "unit.h"
+
+#include <stdlib.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_ext_p2p.h>
+
+#include "base/base.h"
+#include "base/libfabric.h"
+#include "path/quirks.h"
+#include "core_info.h"
+
+/* Accesses of peers are counted by the core, or by us for those who ask for it */
+static void test_events(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t version;
+		uint64_t wanted, order;
+		bool events, all, ordered, fits;
+	} cases[] = {
+		{"shm", VERSION, FI_RMA, 0, true, false, true, true},
+		{"shm", VERSION, FI_RMA | FI_RMA_EVENT, FI_ORDER_WAW, true, false, true, true},
+		{"tcp", VERSION, 0, 0, false, false, false, true},
+		{"tcp", VERSION, FI_RMA, FI_ORDER_WAW, false, false, true, true},
+		{"tcp", VERSION, FI_RMA | FI_RMA_EVENT, 0, true, true, false, true},
+		{"net", NET_VERSION, FI_RMA | FI_RMA_EVENT | FI_HMEM, 0, true, true, false,
+		 true},
+		{"tcp", VERSION, FI_RMA | FI_RMA_EVENT, FI_ORDER_WAW, false, false, false,
+		 false},
+		{"tcp", VERSION, FI_MSG | FI_RMA_EVENT, FI_ORDER_WAW, false, false, true, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+	uint64_t mark;
+	unsigned int quirks;
+	bool ours;
+
+	assert_non_null(hints);
+	hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		const uint64_t event = cases[i].events ? FI_RMA_EVENT : 0;
+
+		core = core_make();
+		core->fabric_attr->prov_name = strdup(cases[i].name);
+		core->tx_attr->msg_order = core->rx_attr->msg_order = FI_ORDER_STRICT;
+		core->rx_attr->caps |= FI_RMA_EVENT;
+		hints->caps = cases[i].wanted;
+		hints->tx_attr->msg_order = cases[i].order;
+		quirks = quirks_of(core, cases[i].version);
+		assert_int_equal(info_from_core(hints, core, cases[i].version, &why),
+				 cases[i].fits);
+		if (cases[i].fits) {
+			assert_int_equal(core->caps & FI_RMA_EVENT, event);
+			assert_int_equal(core->rx_attr->caps & FI_RMA_EVENT, event);
+			assert_int_equal(info_serves_all(core, quirks), cases[i].all);
+			assert_int_equal(core->tx_attr->msg_order,
+					 cases[i].ordered ? FI_ORDER_STRICT : FI_ORDER_SAS);
+		}
+		if (cases[i].all) {
+			info_keys(core, true, &mark, &ours);
+			assert_int_equal(mark, 1ULL << 63);
+			core->domain_attr->mr_mode = 0;
+			info_keys(core, true, &mark, &ours);
+			assert_true(!mark && ours);
+		}
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
+/* Persistent memory is ours to see to, for who asks for it, whatever the core has. */
+static void test_pmem(void **state)
+{
+	static const struct {
+		uint64_t core, wanted, flags;
+		uint64_t caps, core_flags;
+	} cases[] = {
+		{0, FI_RMA | FI_RMA_PMEM, FI_COMMIT_COMPLETE, FI_RMA_PMEM,
+		 FI_DELIVERY_COMPLETE},
+		{FI_RMA_PMEM, FI_RMA | FI_RMA_PMEM, 0, FI_RMA_PMEM, 0},
+		{FI_RMA_PMEM, FI_RMA | FI_RMA_PMEM, FI_COMMIT_COMPLETE | FI_INJECT, FI_RMA_PMEM,
+		 FI_DELIVERY_COMPLETE | FI_INJECT},
+		{FI_RMA_PMEM, FI_RMA, 0, 0, 0},
+		{FI_RMA_PMEM, 0, 0, 0, 0},
+		/* it is about remote memory */
+		{FI_RMA_PMEM, FI_MSG | FI_RMA_PMEM, 0, 0, 0},
+		/* not asked for, so it is the core's to answer */
+		{0, FI_RMA, FI_COMMIT_COMPLETE, 0, FI_COMMIT_COMPLETE},
+	};
+	struct fi_info *core, *hints, *asked;
+	const char *why;
+	uint64_t mark;
+	bool ours;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		hints = hints_make(&(struct hints_case){.caps = cases[i].wanted});
+		hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+		hints->tx_attr->op_flags = cases[i].flags;
+		asked = fi_dupinfo(hints);
+		assert_int_equal(info_hints_to_core(asked), 0);
+		assert_int_equal(asked->caps & FI_RMA_PMEM, 0);
+		assert_int_equal(asked->tx_attr->op_flags, cases[i].core_flags);
+		core = core_make();
+		core->caps |= cases[i].core;
+		core->tx_attr->op_flags = asked->tx_attr->op_flags;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->caps & FI_RMA_PMEM, cases[i].caps);
+		assert_int_equal(core->tx_attr->op_flags, cases[i].flags);
+		info_keys(core, false, &mark, &ours);
+		assert_int_equal(mark || ours, cases[i].caps || core->caps & FI_HMEM);
+		assert_int_equal(info_to_core(core, VERSION), 0);
+		assert_int_equal(core->caps & FI_RMA_PMEM, 0);
+		assert_int_equal(core->tx_attr->op_flags, cases[i].core_flags);
+		fi_freeinfo(core);
+		fi_freeinfo(asked);
+		fi_freeinfo(hints);
+	}
+}
+
+/* Operations that wait for counters are offered to who asks, whatever the core has; so are counts of RMA then. */
+static void test_triggers(void **state)
+{
+	const uint64_t both = FI_TRIGGER | FI_RMA_EVENT;
+	const struct {
+		uint64_t core, wanted, caps;
+		bool serves;
+	} cases[] = {
+		{0, FI_RMA, 0, false},
+		{both, 0, FI_RMA_EVENT, false},
+		{both, FI_RMA | FI_RMA_EVENT, FI_RMA_EVENT, false},
+		{0, FI_RMA | FI_TRIGGER, FI_TRIGGER, false},
+		{both, FI_RMA | FI_TRIGGER, FI_TRIGGER, false},
+		{0, FI_RMA | both, both, true},
+		{both, FI_RMA | both, both, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		const int virt = cases[i].serves ? 0 : FI_MR_VIRT_ADDR;
+
+		core = core_make();
+		core->caps = (core->caps & ~both) | cases[i].core;
+		core->rx_attr->caps = (core->rx_attr->caps & ~both) | cases[i].core;
+		core->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
+		hints->caps = cases[i].wanted;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->caps & both, cases[i].caps);
+		assert_int_equal(core->rx_attr->caps & both, cases[i].caps);
+		assert_int_equal(info_serves_all(core, 0), cases[i].serves);
+		assert_int_equal(core->domain_attr->mr_mode & FI_MR_VIRT_ADDR, virt);
+		core->tx_attr->op_flags = cases[i].caps & FI_TRIGGER;
+		assert_int_equal(info_to_core(core, VERSION), 0);
+		assert_int_equal(core->caps & FI_TRIGGER, 0);
+		assert_int_equal(core->tx_attr->op_flags, 0);
+		assert_int_equal(core->caps & FI_RMA_EVENT,
+				 cases[i].caps & FI_TRIGGER ? 0 : cases[i].caps);
+		assert_int_equal(core->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
+		fi_freeinfo(core);
+	}
+	/* nor is the core asked */
+	hints->caps = FI_RMA | both;
+	hints->ep_attr->type = FI_EP_RDM;
+	assert_int_equal(info_hints_to_core(hints), 0);
+	assert_int_equal(hints->caps, FI_RMA | NEEDED);
+	assert_int_equal(hints->domain_attr->mr_mode, FI_MR_VIRT_ADDR);
+	fi_freeinfo(hints);
+}
+
+/* GPUs that communicate are offered to who asks, whatever the core has, but not where contexts are the core's. */
+static void test_xpu(void **state)
+{
+	const struct {
+		uint64_t core, wanted, caps, mode;
+		enum fi_ep_type type;
+		bool fits;
+	} cases[] = {
+		{LF_XPU, FI_RMA, 0, 0, FI_EP_RDM, true},
+		{LF_XPU, 0, 0, 0, FI_EP_RDM, true},
+		{0, FI_RMA | LF_XPU, LF_XPU, 0, FI_EP_RDM, true},
+		{LF_XPU, FI_RMA | LF_XPU, LF_XPU, 0, FI_EP_RDM, true},
+		{0, FI_RMA | LF_XPU, 0, FI_CONTEXT, FI_EP_RDM, false},
+		{LF_XPU, FI_RMA, 0, 0, FI_EP_MSG, true},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->ep_attr->type = hints->ep_attr->type = cases[i].type;
+		core->caps |= cases[i].core;
+		core->domain_attr->caps = cases[i].core;
+		core->domain_attr->threading = FI_THREAD_DOMAIN;
+		core->mode = cases[i].mode;
+		hints->caps = cases[i].wanted;
+		assert_int_equal(info_from_core(hints, core, VERSION, &why), cases[i].fits);
+		if (cases[i].fits) {
+			assert_int_equal(core->caps & LF_XPU, cases[i].caps);
+			assert_int_equal(core->domain_attr->caps, cases[i].caps);
+			assert_int_equal(core->domain_attr->threading,
+					 cases[i].caps ? FI_THREAD_SAFE : FI_THREAD_DOMAIN);
+			assert_int_equal(info_to_core(core, VERSION), 0);
+			assert_int_equal((core->caps | core->domain_attr->caps) & LF_XPU, 0);
+		}
+		fi_freeinfo(core);
+	}
+	/* nor is the core asked */
+	hints->caps = hints->domain_attr->caps = FI_RMA | LF_XPU;
+	hints->domain_attr->mr_mode = LF_MR_XPU_DESC;
+	hints->ep_attr->type = FI_EP_RDM;
+	assert_int_equal(info_hints_to_core(hints), 0);
+	assert_int_equal((hints->caps | hints->domain_attr->caps) & LF_XPU, 0);
+	assert_int_equal(hints->domain_attr->mr_mode, 0);
+	hints->caps = LF_XPU;
+	hints->ep_attr->type = FI_EP_MSG;
+	assert_int_equal(info_hints_to_core(hints), -FI_ENODATA);
+	fi_freeinfo(hints);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_pmem),
+		cmocka_unit_test(test_triggers),
+		cmocka_unit_test(test_xpu),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}
