@@ -198,8 +198,7 @@ struct fi_p2p_xpu_target {
  *
  * int target_add(struct fid_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number)
  * Gives a target of an exported endpoint the next number, from 0 on, for fi_p2p_xpu_put() and its
- * like. It is copied. Targets are named before kernels use any: which ones there are decides how signals
- * travel.
+ * like. It is copied.
  * -FI_ENOSPC	there are FI_P2P_XPU_TARGETS
  *
  * int av_lookup2(struct fid_av *av, fi_addr_t addr, void *buf, size_t *len, uint64_t flags,

@@ -38,14 +38,10 @@ struct xpu_shared {
 	SLIST_ENTRY(xpu_shared) entry;
 };
 
-/*
- * A put under way: its context. Signals of @ring wait until it has ended, unless it is @asked: the owner
- * was asked for it, and does it before what it is asked for next.
- */
+/* A put under way: its context. Signals of @ring wait until it has ended. */
 struct xpu_put {
 	struct fi_context2 core;
 	struct xpu_ring *ring;
-	bool asked;
 	SLIST_ENTRY(xpu_put) entry;
 };
 
@@ -94,19 +90,12 @@ struct xpu_patience {
 
 /**
  * struct xpu_ring - one of an endpoint's rings.
- * @puts:	how many of its puts are under way; @asked: those that the owner was asked for
+ * @puts:	how many of its puts are under way
  */
 struct xpu_ring {
 	struct ring ring;
 	struct xpu_patience patience;
 	unsigned int puts;
-	unsigned int asked;
-};
-
-/* @asks: signals to it are asked for, as there is a target of the same peer that its owner writes to */
-struct xpu_target {
-	struct fi_p2p_xpu_target user;
-	bool asks;
 };
 
 /**
@@ -133,7 +122,7 @@ struct xpu_ep {
 	unsigned int turn;
 	unsigned int window;
 	unsigned int looks;
-	struct xpu_target *targets;
+	struct fi_p2p_xpu_target *targets;
 	uint32_t target_count;
 	bool mixed;
 	LIST_ENTRY(xpu_ep) entry;

@@ -7,7 +7,6 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "gpu/xpu.h"
-#include "proto/post.h"
 
 /* Of one ring, so many operations are posted before others have their turn */
 #define XPU_TURN 16
@@ -25,7 +24,7 @@ static fi_addr_t xpu_ep_peer(const struct xpu_ep *ep, const struct ring_op *op)
 {
 	if (op->kind == FI_P2P_XPU_KIND_OP)
 		return op->word[FI_P2P_XPU_W_PEER];
-	return op->target < ep->target_count ? ep->targets[op->target].user.dest_addr
+	return op->target < ep->target_count ? ep->targets[op->target].dest_addr
 					     : FI_ADDR_NOTAVAIL;
 }
 
@@ -254,30 +253,12 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 
 /* ---- targets ---- */
 
-/* A new one, the last, and others of the same peer: does its owner write to one of them? */
-static void xpu_target_note(struct xpu_ep *ep)
-{
-	const struct xfer *xfer = &ep->ep->domain->xfer;
-	struct xpu_target *last = &ep->targets[ep->target_count - 1];
-	const bool served = xfer_key_remote(xfer, last->user.key);
-
-	for (uint32_t i = 0; i < ep->target_count; i++) {
-		struct xpu_target *target = &ep->targets[i];
-
-		if (xfer_key_remote(xfer, target->user.key) != served)
-			ep->mixed = true;
-		if (target->user.dest_addr != last->user.dest_addr)
-			continue;
-		target->asks |= served;
-		last->asks |= target->asks;
-	}
-}
-
 int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target,
 		   uint32_t *number)
 {
+	const uint64_t mark = p2p_ep->domain->xfer.key_mark;
 	struct fid_export *export = fid_export_find(&p2p_ep->exports, xpu_ep_end);
-	struct xpu_target *grown;
+	struct fi_p2p_xpu_target *grown;
 	struct xpu_ep *ep;
 	int ret = -FI_ENOSPC;
 
@@ -292,9 +273,10 @@ int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target
 	if (!grown)
 		goto release;
 	ep->targets = grown;
-	grown[ep->target_count] = (struct xpu_target){.user = *target};
+	if (ep->target_count && (grown[0].key ^ target->key) & mark)
+		ep->mixed = true;
+	grown[ep->target_count] = *target;
 	*number = ep->target_count++;
-	xpu_target_note(ep);
 	ret = 0;
 release:
 	proxy_release(ep->ctx->proxy);

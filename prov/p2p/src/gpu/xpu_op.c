@@ -10,7 +10,6 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "gpu/xpu.h"
-#include "proto/post.h"
 #include "xfer/ep_state.h"
 #include "xfer/reports.h"
 
@@ -151,10 +150,8 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
 	if (put < ctx->puts || put >= ctx->puts + XPU_PUTS)
 		return false;
 	/* its endpoint may be exported no more */
-	if (put->ring) {
+	if (put->ring)
 		put->ring->puts--;
-		put->ring->asked -= put->asked;
-	}
 	put->ring = NULL;
 	SLIST_INSERT_HEAD(&ctx->free, put, entry);
 	return true;
@@ -185,60 +182,27 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 		return -FI_EAGAIN;
 	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
 	put->ring = ring;
-	/* what is longer travels as a message, which the owner does not wait for */
-	put->asked = op->len <= WIRE_PAYLOAD_MAX &&
-		     xfer_key_remote(&ep->ep->domain->xfer, target->key);
 	ring->puts++;
-	ring->asked += put->asked;
 	ret = xpu_op_post_full(ep->ep, &write);
 	if (ret)
 		xpu_put_ended(ep->ctx, put);
 	return ret;
 }
 
-/* Sets a word by asking its owner, who has done first what it was asked for before. */
-static ssize_t xpu_ask_signal(struct p2p_ep *ep, const struct ring_op *op,
-			      const struct fi_p2p_xpu_target *target)
-{
-	uint64_t value = op->value;
-	const struct iovec iov = {&value, sizeof value};
-	const struct fi_rma_iov remote = {target->addr + op->offset, sizeof value, target->key};
-	struct core_rma rma = {
-		.asked = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = target->dest_addr,
-		.remote = &remote,
-		.remotes = 1,
-		.flags = FI_INJECT,
-	};
-	int ret = av_to_core(ep->av, &rma.addr);
-
-	return ret ? ret : xfer_post_rma(&ep->xfer, &rma);
-}
-
-/*
- * What follows a put comes after it. Of puts that the owner was asked for, it keeps the order itself, if
- * it is asked for the signal, too. Others have to end first.
- */
+/* What follows a put comes after it: the core and we keep the order of what has ended. */
 static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
-			       const struct ring_op *op, const struct xpu_target *target)
+			       const struct ring_op *op, const struct fi_p2p_xpu_target *target)
 {
-	const struct fi_p2p_xpu_target *user = &target->user;
-	const bool add = op->kind == FI_P2P_XPU_KIND_ADD;
-	const bool asks =
-		add ? xfer_key_atomic_remote(&ep->ep->domain->xfer, user->key) : target->asks;
-	const uint64_t addr = user->addr + op->offset;
+	const uint64_t addr = target->addr + op->offset;
 	struct fid_ep *fid = &ep->ep->fid;
 
-	if (ring->puts - (asks ? ring->asked : 0))
+	if (ring->puts)
 		return -FI_EAGAIN;
-	if (add)
-		return fi_inject_atomic(fid, &op->value, 1, user->dest_addr, addr, user->key,
-					FI_UINT64, FI_SUM);
-	return asks ? xpu_ask_signal(ep->ep, op, user)
-		    : fi_inject_write(fid, &op->value, sizeof op->value, user->dest_addr, addr,
-				      user->key);
+	if (op->kind == FI_P2P_XPU_KIND_ADD)
+		return fi_inject_atomic(fid, &op->value, 1, target->dest_addr, addr,
+					target->key, FI_UINT64, FI_SUM);
+	return fi_inject_write(fid, &op->value, sizeof op->value, target->dest_addr, addr,
+			       target->key);
 }
 
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
@@ -248,7 +212,7 @@ int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *
 	if (op->kind > FI_P2P_XPU_KIND_ADD || op->target >= ep->target_count)
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
-		return xpu_post_put(ep, ring, op, &ep->targets[op->target].user);
+		return xpu_post_put(ep, ring, op, &ep->targets[op->target]);
 	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target]);
 }
 

@@ -365,7 +365,7 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 {
 	struct xfer *xfer = ep->xfer;
 	void **desc = op->desc;
-	bool owner = op->asked || xfer_key_remote(xfer, op->remote->key);
+	bool owner = xfer_key_remote(xfer, op->remote->key);
 	struct core_rma plain;
 	struct dev_mem mem;
 	ssize_t ret;

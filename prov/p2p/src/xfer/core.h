@@ -43,12 +43,9 @@ struct core_op {
  * struct core_rma - a read or write of remote memory.
  * @remote, @remotes: the remote memory, 1 to CORE_RMA_MAX pieces, as long as @iov together
  * @flags:	as for fi_readmsg(3), fi_writemsg(3)
- * @asked:	the owner is asked for it, whatever the core could do: it comes after short writes that
- *		the owner was asked for before
  */
 struct core_rma {
 	bool read;
-	bool asked;
 	const struct iovec *iov;
 	void **desc;
 	size_t count;
