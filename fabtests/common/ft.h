@@ -136,6 +136,7 @@ enum ft_scope {
 	FT_SCOPE_FAULTS = 1 << 8,
 	FT_SCOPE_LOAD = 1 << 9,
 	FT_SCOPE_KILL = 1 << 10,
+	FT_SCOPE_SIZES = 1 << 11, /* tests whose sizes one may choose */
 	/* a server and a client */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,

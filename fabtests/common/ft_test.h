@@ -22,6 +22,7 @@ struct ft_proc {
  *		error, or FT_SKIP (after ft_skip()). NULL: @ask does all.
  * @ask:	called before @run, while there is one thread, so that it may fork(2). Returns
  *		what @run does. NULL: there is nothing to ask.
+ * @most_ranks:	it is repeated with each number of ranks from @ranks to this; 0: it is not
  * @connects:	it also runs over connected endpoints, then between two ranks, whatever @ranks
  *		is
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
@@ -30,6 +31,7 @@ struct ft_test {
 	const char *purpose;
 	unsigned int scope;
 	int ranks;
+	int most_ranks;
 	bool connects;
 	int may_die;
 	int (*ask)(struct ft_proc *proc);
@@ -67,7 +69,7 @@ int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx);
 int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);
 /** ft_barrier() - meet every other rank; drives progress while it waits */
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx);
-/** ft_meet() - a barrier of two ranks, without any progress */
+/** ft_meet() - a barrier of all ranks, without any progress */
 int ft_meet(struct ft_proc *proc);
 /**
  * struct ft_soak - rounds of two ranks. @said: when it was told how far they are; @warm: what this process

@@ -67,7 +67,7 @@ static const struct option_row rows[] = {
 	 "exchange endpoint names over a TCP socket (" OOB_PORT ")"},
 	{'b', NULL, optional_argument, FT_SCOPE_PAIR, "[=PORT]",
 	 "as -E, and synchronise over that socket too"},
-	{'S', NULL, required_argument, FT_SCOPE_PAIR, " SIZE",
+	{'S', NULL, required_argument, FT_SCOPE_PAIR | FT_SCOPE_SIZES, " SIZE",
 	 "message sizes: SIZE,..., \"all\", or r:START,STEP,END"},
 	{'I', NULL, required_argument, FT_SCOPE_BENCH, " NUMBER",
 	 "iterations (default: by size)"},

@@ -167,10 +167,13 @@ static bool all_ready(const struct ft_proc *proc)
 int ft_meet(struct ft_proc *proc)
 {
 	char byte = 0;
-	int fd = proc->fd[!proc->rank];
 
-	FT_TRY(ft_oob_send(fd, &byte, 1));
-	FT_TRY(ft_oob_recv(fd, &byte, 1, proc->opts.timeout));
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_send(proc->fd[i], &byte, 1));
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_recv(proc->fd[i], &byte, 1, proc->opts.timeout));
 	ft_progress_note();
 	return 0;
 }
@@ -358,6 +361,7 @@ int ft_test_round(const struct ft_test *test, const struct ft_opts *opts)
 
 int ft_test_main(const struct ft_test *test, int argc, char **argv)
 {
+	struct ft_test round = *test;
 	struct ft_opts opts;
 	int ret;
 
@@ -367,7 +371,9 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 	if (opts.ep_type == FI_EP_MSG && !test->connects)
 		return ft_skip("for reliable datagram endpoints only");
 	printf("provider %s, seed %" PRIu64 "\n", opts.prov ? opts.prov : "(any)", opts.seed);
-	ret = ft_test_round(test, &opts);
+	do
+		ret = ft_test_round(&round, &opts);
+	while (ret == EXIT_SUCCESS && ++round.ranks <= test->most_ranks);
 	if (ret == EXIT_SUCCESS)
 		printf("passed\n");
 	return ret;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* rdma/fi_p2p_xpu_device.h for kernels of gpu_kernel.h: where a thread is, on the emulator, too */
+/*
+ * rdma/fi_p2p_xpu_device.h for kernels of gpu_kernel.h: where a thread is, on the emulator, too. And what
+ * kernels that communicate have in common.
+ */
 #ifndef GPU_XPU_H
 #define GPU_XPU_H
 
@@ -39,5 +42,35 @@ static inline int gpu_sync(int value)
 
 #define FI_P2P_XPU_PREFIX
 #include <rdma/fi_p2p_xpu_device.h>
+
+/* Tries until the ring has room. */
+#define XPU_RETRY(ret, call)                                                                   \
+	do {                                                                                   \
+		(ret) = (call);                                                                \
+		if ((ret) == -FI_EAGAIN)                                                       \
+			gpu_spin();                                                            \
+	} while ((ret) == -FI_EAGAIN)
+
+/* A stream, as C programs have it */
+#ifdef __CUDACC__
+#define GPU_STREAM(stream) ((cudaStream_t) (stream))
+#else
+#define GPU_STREAM(stream) (static_cast<cudaStream_t>(stream))
+#endif
+
+/*
+ * All blocks have come here, @turn times. All of them run at the same time. @word is zero at first.
+ */
+__device__ static inline void gpu_meet(uint64_t *word, uint64_t turn)
+{
+	__syncthreads();
+	if (!threadIdx.x) {
+		__threadfence();
+		atomicAdd((unsigned long long *) word, 1ULL);
+		while (fi_p2p_xpu_load(word) < turn * gridDim.x)
+			gpu_spin();
+	}
+	__syncthreads();
+}
 
 #endif /* GPU_XPU_H */

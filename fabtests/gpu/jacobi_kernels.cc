@@ -7,10 +7,8 @@
 
 #ifdef __CUDACC__
 #define JACOBI_THREADS 512
-#define JACOBI_STREAM(stream) ((cudaStream_t) (stream))
 #else
 #define JACOBI_THREADS 32
-#define JACOBI_STREAM(stream) (static_cast<cudaStream_t>(stream))
 #endif
 
 __device__ static double *jacobi_array(const struct jacobi &jacobi, int which)
@@ -37,19 +35,6 @@ __device__ static void jacobi_compute(const struct jacobi &jacobi, int from)
 __global__ static void jacobi_step_kernel(struct jacobi jacobi, int from)
 {
 	jacobi_compute(jacobi, from);
-}
-
-/* All blocks have come here, @turn times. */
-__device__ static void jacobi_meet(const struct jacobi &jacobi, uint64_t turn)
-{
-	__syncthreads();
-	if (!threadIdx.x) {
-		__threadfence();
-		atomicAdd((unsigned long long *) jacobi.meet, 1ULL);
-		while (fi_p2p_xpu_load(jacobi.meet) < turn * gridDim.x)
-			gpu_spin();
-	}
-	__syncthreads();
 }
 
 __device__ static void jacobi_exchange(struct jacobi &jacobi, int to, uint64_t iteration)
@@ -82,21 +67,21 @@ __global__ static void jacobi_run_kernel(struct jacobi jacobi)
 {
 	for (uint64_t i = 1; i <= jacobi.iterations; i++) {
 		jacobi_compute(jacobi, (i - 1) % 2);
-		jacobi_meet(jacobi, 2 * i - 1);
+		gpu_meet(jacobi.meet, 2 * i - 1);
 		if (!blockIdx.x && !threadIdx.x)
 			jacobi_exchange(jacobi, i % 2, i);
-		jacobi_meet(jacobi, 2 * i);
+		gpu_meet(jacobi.meet, 2 * i);
 	}
 }
 
 int jacobi_step(const struct jacobi *jacobi, int from, void *stream)
 {
 	return GPU_LAUNCH(jacobi_step_kernel, jacobi->blocks, JACOBI_THREADS,
-			  JACOBI_STREAM(stream), *jacobi, from);
+			  GPU_STREAM(stream), *jacobi, from);
 }
 
 int jacobi_run(const struct jacobi *jacobi, void *stream)
 {
-	return GPU_LAUNCH(jacobi_run_kernel, jacobi->blocks, JACOBI_THREADS,
-			  JACOBI_STREAM(stream), *jacobi);
+	return GPU_LAUNCH(jacobi_run_kernel, jacobi->blocks, JACOBI_THREADS, GPU_STREAM(stream),
+			  *jacobi);
 }

@@ -19,14 +19,6 @@ __device__ static inline unsigned int xpu_block(void)
 	return blockIdx.x;
 }
 
-/* Tries until the ring has room. */
-#define XPU_RETRY(ret, call)                                                                   \
-	do {                                                                                   \
-		(ret) = (call);                                                                \
-		if ((ret) == -FI_EAGAIN)                                                       \
-			gpu_spin();                                                            \
-	} while ((ret) == -FI_EAGAIN)
-
 __device__ static uint64_t xpu_part(const struct xpu_args &args, uint64_t i)
 {
 	return (xpu_block() * args.count + i) * args.len;

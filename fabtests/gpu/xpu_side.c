@@ -8,11 +8,6 @@
 
 #define XPU_WAIT_MS 60000
 
-/* What the other side has to know */
-struct shared {
-	uint64_t in, in_key, signal, signal_key;
-};
-
 static int open_cntrs(struct ft_ctx *ctx)
 {
 	struct xpu_side *side = ctx->test;
@@ -82,13 +77,13 @@ static int raw(struct xpu_side *side)
 	return 0;
 }
 
-int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr,
-		    uint64_t key, uint32_t *number)
+int xpu_side_target_of(struct xpu_side *side, int rank, const struct ft_buf *buf, uint64_t addr,
+		       uint64_t key, uint32_t *number)
 {
 	const struct fi_p2p_xpu_target target = {
 		.buf = buf->addr,
 		.desc = buf->desc,
-		.dest_addr = side->ctx.peer[!side->proc->rank],
+		.dest_addr = side->ctx.peer[rank],
 		.addr = addr,
 		.key = key,
 	};
@@ -97,24 +92,36 @@ int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t ad
 	return ret ? ft_fail(ret, "target_add", "target") : 0;
 }
 
-/* Tells the peer where it may write, and learns the same. */
+int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr,
+		    uint64_t key, uint32_t *number)
+{
+	return xpu_side_target_of(side, !side->proc->rank, buf, addr, key, number);
+}
+
+/* Tells the others where they may write, and learns the same. */
 static int exchange(struct xpu_side *side)
 {
-	const int fd = side->proc->fd[!side->proc->rank];
-	struct shared mine, theirs;
+	const struct ft_proc *proc = side->proc;
+	const struct xpu_memory *peer = &side->there[!proc->rank];
+	struct xpu_memory mine;
 
 	FT_TRY(ft_buf_share(&side->ctx, &side->in, FI_REMOTE_READ | FI_REMOTE_WRITE));
 	FT_TRY(ft_buf_share(&side->ctx, &side->signal, FI_REMOTE_READ | FI_REMOTE_WRITE));
-	mine = (struct shared){side->in.base, side->in.key, side->signal.base,
-			       side->signal.key};
-	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
-	FT_TRY(ft_oob_recv(fd, &theirs, sizeof(theirs), side->proc->opts.timeout));
-	side->args.there = theirs.in;
-	side->args.key = theirs.in_key;
-	side->there_signal = theirs.signal;
-	side->there_signal_key = theirs.signal_key;
-	FT_TRY(xpu_side_target(side, &side->out, theirs.in, theirs.in_key, &side->args.target));
-	return xpu_side_target(side, &side->out, theirs.signal, theirs.signal_key,
+	mine = (struct xpu_memory){side->in.base, side->in.key, side->signal.base,
+				   side->signal.key};
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_send(proc->fd[i], &mine, sizeof(mine)));
+	for (int i = 0; i < proc->ranks; i++)
+		if (i != proc->rank)
+			FT_TRY(ft_oob_recv(proc->fd[i], &side->there[i], sizeof(mine),
+					   proc->opts.timeout));
+	side->args.there = peer->in;
+	side->args.key = peer->in_key;
+	side->there_signal = peer->signal;
+	side->there_signal_key = peer->signal_key;
+	FT_TRY(xpu_side_target(side, &side->out, peer->in, peer->in_key, &side->args.target));
+	return xpu_side_target(side, &side->out, peer->signal, peer->signal_key,
 			       &side->args.signal_target);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* One of two ranks whose kernels communicate: all that it has open, exported and shared. */
+/* A rank whose kernels communicate: all that it has open, exported and shared. */
 #ifndef XPU_SIDE_H
 #define XPU_SIDE_H
 
@@ -8,14 +8,20 @@
 
 #define XPU_SIGNALS 8192
 
+/* What a rank tells the others: where they may write, and the keys */
+struct xpu_memory {
+	uint64_t in, in_key, signal, signal_key;
+};
+
 /**
  * struct xpu_side - one of the ranks.
  * @caps:	asked for besides, before xpu_side_open()
- * @out, @in:	what is written, and what the peer writes to
- * @signal:	words that the peer sets
+ * @out, @in:	what is written, and what the others write to
+ * @signal:	words that the others set
  * @result:	a word for each block
- * @there_signal, @there_signal_key: the peer's words
- * @args:	for its kernels
+ * @there:	the others' memory, by rank
+ * @there_signal, @there_signal_key: the peer's words. The peer is the first one of the others.
+ * @args:	for its kernels, which write to the peer
  * @device:	of xpu_launch()
  */
 struct xpu_side {
@@ -26,6 +32,7 @@ struct xpu_side {
 	struct fid_xpu_ctx *xpu_ctx;
 	struct fid_cntr *tx, *rx;
 	struct ft_buf out, in, signal, result;
+	struct xpu_memory there[FT_MAX_RANKS];
 	uint64_t there_signal, there_signal_key;
 	struct xpu_args args;
 	int device;
@@ -51,6 +58,9 @@ int xpu_side_share(struct xpu_side *side);
 /** xpu_side_target() - name local memory, and the peer's at @addr by @key, for short operations */
 int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t addr,
 		    uint64_t key, uint32_t *number);
+/** xpu_side_target_of() - the same for the memory of @rank */
+int xpu_side_target_of(struct xpu_side *side, int rank, const struct ft_buf *buf, uint64_t addr,
+		       uint64_t key, uint32_t *number);
 /** xpu_side_clear() - fill a buffer with zeros */
 int xpu_side_clear(const struct ft_buf *buf);
 /** xpu_side_take_back() - from now on the host posts and reads again */
