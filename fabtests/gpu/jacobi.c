@@ -8,13 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <rdma/fi_ext_p2p.h>
 
 #include "cu.h"
+#include "forms.h"
 #include "jacobi_kernels.h"
-#include "xpu_side.h"
 
 #define TAG 5
 
@@ -200,32 +199,16 @@ static int by_graph(struct run *run)
 
 /* ---- running ---- */
 
-static double cpu_usec(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (double) now.tv_sec * 1e6 + (double) now.tv_nsec / 1e3;
-}
-
 static int form(struct run *run, const char *name, int (*iterate)(struct run *run))
 {
 	const struct xpu_side *side = &run->side;
-	const double iterations = (double) run->jacobi.iterations;
-	double usec, cpu;
+	struct form_time time;
 
 	FT_TRY(side->in.ops->to(side->in.addr, run->start, run->len));
-	FT_TRY(ft_meet(side->proc));
-	usec = ft_usec();
-	cpu = cpu_usec();
+	FT_TRY(form_begin(side, &time));
 	FT_TRY(iterate(run));
-	usec = ft_usec() - usec;
-	cpu = cpu_usec() - cpu;
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(form_end(side, &time, name, run->jacobi.iterations));
 	FT_TRY(check(run, name));
-	if (!side->proc->rank)
-		printf("%-10s %10.2f us an iteration, %10.2f us of them the host's thread\n",
-		       name, usec / iterations, cpu / iterations);
 	ft_progress_note();
 	return 0;
 }

@@ -46,14 +46,12 @@ __device__ static void jacobi_exchange(struct jacobi &jacobi, int to, uint64_t i
 	const uint64_t there = (array + (jacobi.send == 1 ? jacobi.rows + 1 : 0)) * row;
 	int ret;
 
-	do
-		ret = fi_p2p_xpu_put(&jacobi.ep, jacobi.target, there, from, (uint32_t) row, 0,
-				     FI_XPU_WORK_ITEM);
-	while (ret == -FI_EAGAIN);
-	do
-		ret = fi_p2p_xpu_signal_set(&jacobi.ep, jacobi.signal_target, 0, iteration,
-					    FI_P2P_XPU_NO_FENCE, FI_XPU_WORK_ITEM);
-	while (ret == -FI_EAGAIN);
+	XPU_RETRY(ret, fi_p2p_xpu_put(&jacobi.ep, jacobi.target, there, from, (uint32_t) row, 0,
+				      FI_XPU_WORK_ITEM));
+	if (!ret)
+		XPU_RETRY(ret,
+			  fi_p2p_xpu_signal_set(&jacobi.ep, jacobi.signal_target, 0, iteration,
+						FI_P2P_XPU_NO_FENCE, FI_XPU_WORK_ITEM));
 	while (fi_p2p_xpu_load(jacobi.signal) < iteration &&
 	       !fi_p2p_xpu_cntr_readerr(&jacobi.tx, FI_XPU_WORK_ITEM))
 		gpu_spin();
