@@ -137,6 +137,7 @@ enum ft_scope {
 	FT_SCOPE_LOAD = 1 << 9,
 	FT_SCOPE_KILL = 1 << 10,
 	FT_SCOPE_SIZES = 1 << 11, /* tests whose sizes one may choose */
+	FT_SCOPE_RANKS = 1 << 12, /* and how many ranks there are */
 	/* a server and a client */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,
@@ -174,6 +175,7 @@ struct ft_opts {
 	uint64_t seed;
 	long seconds; /* for the stress program; 0: as many rounds as are asked for */
 	uint64_t first, rounds;
+	int ranks;       /* 0: all numbers that the test is for */
 	uint64_t bursts; /* of short messages, for the load program */
 	bool flat;
 	const char *ops;

@@ -42,6 +42,7 @@ enum {
 	OPT_EXPECT_GDRCOPY,
 	OPT_FLAT,
 	OPT_BURSTS,
+	OPT_RANKS,
 };
 
 struct option_row {
@@ -129,6 +130,8 @@ static const struct option_row rows[] = {
 	 "fail if memory, descriptors or mappings grow after half of --seconds"},
 	{OPT_BURSTS, "bursts", required_argument, FT_SCOPE_LOAD, " NUMBER",
 	 "bursts of short messages with each peer, both ways, in a round (16)"},
+	{OPT_RANKS, "ranks", required_argument, FT_SCOPE_RANKS, " NUMBER",
+	 "how many ranks (one number after another)"},
 	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE, "", "one JSON object a line"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
@@ -424,6 +427,9 @@ static void apply_test(struct ft_opts *opts, int letter, const char *arg)
 		break;
 	case OPT_FLAT:
 		opts->flat = true;
+		break;
+	case OPT_RANKS:
+		opts->ranks = (int) number(arg, letter, 2, FT_MAX_RANKS);
 		break;
 	case OPT_BURSTS:
 		opts->bursts = number(arg, letter, 0, 1000000);

@@ -371,9 +371,11 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 	if (opts.ep_type == FI_EP_MSG && !test->connects)
 		return ft_skip("for reliable datagram endpoints only");
 	printf("provider %s, seed %" PRIu64 "\n", opts.prov ? opts.prov : "(any)", opts.seed);
+	if (opts.ranks)
+		round.ranks = opts.ranks;
 	do
 		ret = ft_test_round(&round, &opts);
-	while (ret == EXIT_SUCCESS && ++round.ranks <= test->most_ranks);
+	while (ret == EXIT_SUCCESS && !opts.ranks && ++round.ranks <= test->most_ranks);
 	if (ret == EXIT_SUCCESS)
 		printf("passed\n");
 	return ret;

@@ -18,7 +18,7 @@
  * @tokens:	of all blocks; @rounds: all that there are
  * @route:	this rank's part of @routes; @sums: results
  * @routes:	of all ranks and rounds
- * @expected, @found: room for two tokens, and for what has arrived
+ * @expected, @found: room for two tokens, and for those of all blocks
  * @usec:	what the last kernel took
  */
 struct run {
@@ -84,30 +84,29 @@ static int compare(const struct run *run, const unsigned char *found, uint64_t r
 	return 0;
 }
 
-/* The others' tokens lie in their slots. */
+/* All tokens for this rank lie in their slots. */
 static int check_arrived(struct run *run, uint64_t round)
 {
 	const struct xpu_side *side = &run->side;
 	const struct alltoall *a = &run->a;
 
-	FT_TRY(side->in.ops->from(run->found, side->in.addr,
-				  (size_t) side->proc->ranks * run->tokens * a->size));
 	for (int rank = 0; rank < side->proc->ranks; rank++) {
 		uint64_t slot = 0;
 
 		for (uint64_t token = 0; token < run->tokens; token++) {
+			const unsigned int block = (unsigned int) (token / a->count);
+
 			if (token % a->count == 0)
 				slot = 0;
 			if (!(*route_at(run, rank, round, token) >> side->proc->rank & 1))
 				continue;
 			token_fill(run, run->expected, rank, round, token);
-			FT_TRY(compare(run,
-				       run->found +
-					       alltoall_slot(a, ALLTOALL_THERE,
-							     (unsigned int) rank,
-							     (unsigned int) (token / a->count),
-							     slot++),
-				       round, "arrived of", rank, token));
+			FT_TRY(side->in.ops->from(run->found,
+						  a->in + alltoall_slot(a, ALLTOALL_THERE,
+									(unsigned int) rank,
+									block, slot++),
+						  a->size));
+			FT_TRY(compare(run, run->found, round, "arrived of", rank, token));
 		}
 	}
 	return 0;
@@ -187,6 +186,8 @@ static int scene_size(struct run *run, uint64_t size, uint64_t rounds)
 	FT_TRY(side->out.ops->to(side->out.addr, run->found, run->tokens * size));
 	FT_TRY(ft_meet(side->proc));
 	FT_TRY(scene_rounds(run, 1));
+	if (rounds == 1)
+		return 0;
 	FT_TRY(scene_rounds(run, rounds - 1));
 	if (!side->proc->rank)
 		printf("%d ranks, %u blocks, tokens of %" PRIu64 " bytes: %.2f us a round\n",
@@ -222,8 +223,8 @@ static int prepare(struct run *run, size_t size)
 
 	run->routes = malloc((size_t) proc->ranks * routes);
 	run->expected = malloc(2 * size);
-	run->found = malloc(area);
-	FT_CHECK(run->routes && run->expected && run->found, "no memory for %zu bytes", area);
+	run->found = malloc(run->tokens * size);
+	FT_CHECK(run->routes && run->expected && run->found, "no memory for tokens");
 	FT_TRY(xpu_side_open(side, run->side.proc, 0, ALLTOALL_AREAS * area, run->a.blocks,
 			     false));
 	FT_TRY(cu_load());
@@ -272,7 +273,7 @@ static int run(struct ft_proc *proc)
 	const size_t size_count = proc->opts.size_count ? proc->opts.size_count
 				  : quick               ? 2
 							: FT_COUNT(usual);
-	const uint64_t rounds = quick ? 4 : 50;
+	const uint64_t rounds = proc->opts.rounds ? proc->opts.rounds : quick ? 4 : 50;
 	struct run run = {
 		.side = {.proc = proc},
 		.a = {.blocks = quick ? 3 : 32, .count = quick ? 6 : 4},
@@ -307,7 +308,7 @@ int main(int argc, char **argv)
 	const struct ft_test test = {
 		.purpose = "Kernels of two to four ranks send tokens to each other, and get "
 			   "them back.",
-		.scope = FT_SCOPE_TEST | FT_SCOPE_SIZES,
+		.scope = FT_SCOPE_TEST | FT_SCOPE_SIZES | FT_SCOPE_ROUNDS | FT_SCOPE_RANKS,
 		.ranks = 2,
 		.most_ranks = FT_MAX_RANKS,
 		.may_die = -1,

@@ -39,18 +39,11 @@ __device__ static uint64_t alltoall_word(const struct alltoall &a, int area, uns
 	return ((uint64_t) area * a.ranks + rank) * a.blocks + blockIdx.x;
 }
 
-/* Waits until a word is @least. -FI_EIO: an operation of this rank has failed */
+/* All threads of the block wait for a word, as gpu_await() does. */
 __device__ static int alltoall_await(struct alltoall &a, uint64_t word, uint64_t least)
 {
-	int failed = 0;
-
-	if (!threadIdx.x) {
-		while (!failed && fi_p2p_xpu_load(&a.signal[word]) < least) {
-			failed = fi_p2p_xpu_cntr_readerr(&a.tx, FI_XPU_WORK_ITEM) != 0;
-			gpu_spin();
-		}
-	}
-	return FI_P2P_XPU_SYNC_BLOCK(failed) ? -FI_EIO : 0;
+	return FI_P2P_XPU_SYNC_BLOCK(threadIdx.x ? 0
+						 : gpu_await(&a.signal[word], least, &a.tx));
 }
 
 __device__ static const unsigned char *alltoall_route(const struct alltoall &a, uint64_t round)

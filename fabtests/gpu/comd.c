@@ -378,6 +378,7 @@ int main(int argc, char **argv)
 		.purpose =
 			"Atoms that move among the GPUs of two to four ranks: by host, stream "
 			"and kernel.",
+		.scope = FT_SCOPE_TEST | FT_SCOPE_RANKS,
 		.ranks = 2,
 		.most_ranks = FT_MAX_RANKS,
 		.may_die = -1,

@@ -125,16 +125,11 @@ __device__ static int comd_put(struct comd &comd, uint64_t step, int axis, int w
 __device__ static int comd_take(struct comd &comd, uint64_t step, int axis, int way)
 {
 	const uint64_t *word = &comd.signal[comd_word(step, axis, way)];
-	uint64_t seen = fi_p2p_xpu_load(word);
+	const int ret = gpu_await(word, step << COMD_STEP_SHIFT, &comd.tx);
 
-	while (seen >> COMD_STEP_SHIFT < step) {
-		if (fi_p2p_xpu_cntr_readerr(&comd.tx, COMD_SCOPE))
-			return -FI_EIO;
-		gpu_spin();
-		seen = fi_p2p_xpu_load(word);
-	}
-	comd_coming(comd, step, axis, way)->count = seen & 0xffffffffU;
-	return 0;
+	if (!ret)
+		comd_coming(comd, step, axis, way)->count = fi_p2p_xpu_load(word) & 0xffffffffU;
+	return ret;
 }
 
 __device__ static int comd_exchange_puts(struct comd &comd, uint64_t step, int axis,

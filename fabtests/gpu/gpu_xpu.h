@@ -73,4 +73,26 @@ __device__ static inline void gpu_meet(uint64_t *word, uint64_t turn)
 	__syncthreads();
 }
 
+/* So long may take what other ranks do [ns] */
+#define GPU_PATIENCE 50000000000ULL
+
+/*
+ * One thread waits until others have made a word at least @least. -FI_EIO: @cntr has errors; with NULL it may
+ * have some. -FI_ETIMEDOUT: the others take too long
+ */
+__device__ static inline int gpu_await(const uint64_t *word, uint64_t least,
+				       struct fid_xpu_cntr *cntr)
+{
+	const uint64_t end = fi_p2p_xpu_now() + GPU_PATIENCE;
+
+	while (fi_p2p_xpu_load(word) < least) {
+		if (cntr && fi_p2p_xpu_cntr_readerr(cntr, FI_XPU_WORK_ITEM))
+			return -FI_EIO;
+		if (fi_p2p_xpu_now() > end)
+			return -FI_ETIMEDOUT;
+		gpu_spin();
+	}
+	return 0;
+}
+
 #endif /* GPU_XPU_H */

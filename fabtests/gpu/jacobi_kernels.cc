@@ -52,9 +52,7 @@ __device__ static void jacobi_exchange(struct jacobi &jacobi, int to, uint64_t i
 		XPU_RETRY(ret,
 			  fi_p2p_xpu_signal_set(&jacobi.ep, jacobi.signal_target, 0, iteration,
 						FI_P2P_XPU_NO_FENCE, FI_XPU_WORK_ITEM));
-	while (fi_p2p_xpu_load(jacobi.signal) < iteration &&
-	       !fi_p2p_xpu_cntr_readerr(&jacobi.tx, FI_XPU_WORK_ITEM))
-		gpu_spin();
+	(void) gpu_await(jacobi.signal, iteration, &jacobi.tx);
 }
 
 /*
