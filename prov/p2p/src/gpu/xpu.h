@@ -197,6 +197,13 @@ bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp);
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context);
 
 /*
+ * Does an operation wait for puts that are under way? A signal waits for those of its ring, a put for a record.
+ * Puts end, so this has no time limit: a peer that lives may take long.
+ */
+bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
+		  const struct ring_op *op);
+
+/*
  * Posts an operation of an exported endpoint, or one with all of its arguments of any endpoint. 0,
  * -FI_EAGAIN for later, or an error that nobody knows of yet
  */

@@ -35,7 +35,7 @@ static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 	int ret, posted;
 
 	for (posted = 0; posted < XPU_TURN; posted++) {
-		if (!ring_peek(&ring->ring, &op))
+		if (!ring_peek(&ring->ring, &op) || xpu_op_waits(ep, ring, &op))
 			break;
 		ret = xpu_op_patience(&ring->patience, xpu_ep_peer(ep, &op),
 				      xpu_op_post(ep, ring, &op));

@@ -178,8 +178,6 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	};
 	int ret;
 
-	if (!put)
-		return -FI_EAGAIN;
 	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
 	put->ring = ring;
 	ring->puts++;
@@ -190,19 +188,31 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 }
 
 /* What follows a put comes after it: the core and we keep the order of what has ended. */
-static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
-			       const struct ring_op *op, const struct fi_p2p_xpu_target *target)
+static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct ring_op *op,
+			       const struct fi_p2p_xpu_target *target)
 {
 	const uint64_t addr = target->addr + op->offset;
 	struct fid_ep *fid = &ep->ep->fid;
 
-	if (ring->puts)
-		return -FI_EAGAIN;
 	if (op->kind == FI_P2P_XPU_KIND_ADD)
 		return fi_inject_atomic(fid, &op->value, 1, target->dest_addr, addr,
 					target->key, FI_UINT64, FI_SUM);
 	return fi_inject_write(fid, &op->value, sizeof op->value, target->dest_addr, addr,
 			       target->key);
+}
+
+bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
+		  const struct ring_op *op)
+{
+	switch (op->kind) {
+	case FI_P2P_XPU_KIND_PUT:
+		return SLIST_EMPTY(&ep->ctx->free);
+	case FI_P2P_XPU_KIND_SET:
+	case FI_P2P_XPU_KIND_ADD:
+		return ring->puts;
+	default:
+		return false;
+	}
 }
 
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
@@ -213,7 +223,7 @@ int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
 		return xpu_post_put(ep, ring, op, &ep->targets[op->target]);
-	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target]);
+	return (int) xpu_post_signal(ep, op, &ep->targets[op->target]);
 }
 
 int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op)
@@ -294,8 +304,11 @@ void xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
 	struct xfer_cq *cq = kind == FI_RECV ? xfer_ep->rxcq : xfer_ep->txcq;
 	struct core_comp comp = {.flags = kind, .src = FI_ADDR_NOTAVAIL, .err = -error};
 
-	P2P_WARN("an operation of the GPU's (kind %u, number %u) is refused: %s\n", op->kind,
-		 op->op, fi_strerror(-error));
+	/* of what had no room for too long, xpu_op_patience() has told */
+	if (error != -FI_ETIMEDOUT)
+		P2P_WARN("an operation of the GPU's (kind %u, number %u) is refused: %s\n",
+			 op->kind, op->kind == FI_P2P_XPU_KIND_OP ? op->op : op->target,
+			 fi_strerror(-error));
 	if (op->kind == FI_P2P_XPU_KIND_OP) {
 		comp.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]);
 		comp.buf = xpu_ptr(op->word[FI_P2P_XPU_W_BUF]);
