@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_xpu_death: a rank dies while kernels of the other one write to it, and wait. Each kernel gets
- * an error, and ends; so does a stream. FI_P2P_PEER_TIMEOUT says how soon.
+ * an error, and ends; so does a stream. FI_P2P_PEER_TIMEOUT says how soon. Then the same with two others
+ * (survivors.c).
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "cu.h"
-#include "xpu_side.h"
+#include "survivors.h"
 
 #define BLOCKS 6
 #define COUNT 4000
@@ -88,6 +89,8 @@ static int run(struct ft_proc *proc)
 	struct xpu_side side = {0};
 
 	setenv("FI_P2P_PEER_TIMEOUT", "2", 0);
+	if (proc->ranks > 2)
+		return survivors_run_rank(proc, VICTIM);
 	FT_TRY(xpu_side_open(&side, proc, 0, BLOCKS * COUNT * LEN, BLOCKS, false));
 	side.args.scope = FI_XPU_WORK_ITEM;
 	FT_TRY(xpu_side_clear(&side.in));
@@ -102,8 +105,10 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	const struct ft_test test = {
-		.purpose = "A rank that dies while kernels of the other one write to it.",
+		.purpose = "A rank that dies while kernels of others write to it.",
+		.scope = FT_SCOPE_TEST | FT_SCOPE_RANKS,
 		.ranks = 2,
+		.most_ranks = 3,
 		.may_die = VICTIM,
 		.run = run,
 	};

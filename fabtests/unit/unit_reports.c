@@ -95,6 +95,39 @@ static void test_order(void **state)
 	fake_stop();
 }
 
+/* Every other report is to go. What stays loses its context, and keeps its place. */
+static bool sift_keep(void *arg, struct core_comp *comp)
+{
+	const size_t i = (size_t) ((char *) comp->context - (char *) arg);
+
+	comp->context = NULL;
+	return i % 2;
+}
+
+static void test_sift(void **state)
+{
+	char users[5];
+	struct core_comp comp;
+
+	fake_start(false);
+	assert_int_equal(xfer_cq_sift(&fake_cq, sift_keep, users), 0);
+	p2p_lock_take(&fake_xfer.lock);
+	for (size_t i = 0; i < UNIT_COUNT(users); i++) {
+		comp = (struct core_comp){.context = &users[i], .len = i};
+		xfer_cq_report(&fake_cq, &comp);
+	}
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(xfer_cq_sift(&fake_cq, sift_keep, users), 3);
+	for (size_t i = 1; i < UNIT_COUNT(users); i += 2) {
+		assert_int_equal(xfer_cq_next(&fake_cq, false, &comp), 1);
+		assert_null(comp.context);
+		assert_int_equal(comp.len, i);
+	}
+	assert_false(xfer_cq_has(&fake_cq));
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
+}
+
 /* One thread has read a completion, another one closes the endpoint, and others go on. */
 static void test_closed_meanwhile(void **state)
 {
@@ -424,7 +457,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_closing_often), cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_held_up),       cmocka_unit_test(test_spare),
 		cmocka_unit_test(test_marker_alone),  cmocka_unit_test(test_abort_first),
-		cmocka_unit_test(test_body_first),
+		cmocka_unit_test(test_body_first),    cmocka_unit_test(test_sift),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -52,7 +52,7 @@ struct xpu_put {
  * struct xpu_ctx - a GPU as a domain sees it.
  * @native:	it, as the objects know it that were opened for it
  * @shared:	what kernels may look at, of closed objects, too
- * @puts:	XPU_PUTS records; @free: those that are not in use
+ * @puts:	XPU_PUTS records; @free: those that are not in use, all but @under_way
  */
 struct xpu_ctx {
 	struct native_ctx native;
@@ -65,6 +65,7 @@ struct xpu_ctx {
 	SLIST_HEAD(, xpu_shared) shared;
 	struct xpu_put *puts;
 	SLIST_HEAD(, xpu_put) free;
+	unsigned int under_way;
 };
 
 static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)

@@ -4,6 +4,7 @@
 #include <rdma/fi_errno.h>
 
 #include "gpu/xpu.h"
+#include "xfer/reports.h"
 
 /* Entries that kernels have not read yet, at most; a power of two */
 #define XPU_CQ_SIZE 1024
@@ -25,28 +26,37 @@ static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
 			 __ATOMIC_RELEASE);
 }
 
-/* What no kernel has room for yet stays where it is. */
+static bool xpu_cq_full(const struct xpu_cq *cq)
+{
+	return cq->next - __atomic_load_n(&cq->queue->read, __ATOMIC_ACQUIRE) >= cq->size;
+}
+
+/* Is this a report for kernels? Of a put they know no context, and are told if it has failed. */
+static bool xpu_cq_for_kernels(void *arg, struct core_comp *comp)
+{
+	if (!xpu_put_ended(arg, comp->context))
+		return true;
+	comp->context = NULL;
+	return comp->err;
+}
+
+/* What no kernel has room for yet stays where it is. Puts end nevertheless: signals wait for that. */
 bool xpu_cq_look(struct xpu_cq *cq)
 {
-	struct fi_p2p_xpu_entry *entry;
 	struct core_comp comp;
-	bool moved = false, put;
+	bool moved = false;
 
-	for (;;) {
-		if (cq->next - __atomic_load_n(&cq->queue->read, __ATOMIC_ACQUIRE) >=
-			    cq->size ||
-		    !xpu_report_take(&cq->cq->xfer, &comp))
+	while (!xpu_cq_full(cq)) {
+		if (!xpu_report_take(&cq->cq->xfer, &comp))
 			return moved;
-		entry = &cq->entries[cq->next & (cq->size - 1)];
 		moved = true;
-		put = xpu_put_ended(cq->ctx, comp.context);
-		/* of a put, kernels know no context */
-		if (put)
-			comp.context = NULL;
-		if (!put || comp.err)
-			xpu_cq_put(cq, entry, &comp);
+		if (xpu_cq_for_kernels(cq->ctx, &comp))
+			xpu_cq_put(cq, &cq->entries[cq->next & (cq->size - 1)], &comp);
 		free(comp.err_data);
 	}
+	return (cq->ctx->under_way &&
+		xfer_cq_sift(&cq->cq->xfer, xpu_cq_for_kernels, cq->ctx)) ||
+	       moved;
 }
 
 /* ---- export ---- */

@@ -154,6 +154,7 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
 		put->ring->puts--;
 	put->ring = NULL;
 	SLIST_INSERT_HEAD(&ctx->free, put, entry);
+	ctx->under_way--;
 	return true;
 }
 
@@ -179,6 +180,7 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	int ret;
 
 	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
+	ep->ctx->under_way++;
 	put->ring = ring;
 	ring->puts++;
 	ret = xpu_op_post_full(ep->ep, &write);

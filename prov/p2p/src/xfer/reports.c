@@ -93,6 +93,29 @@ int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp)
 	return ret;
 }
 
+unsigned int xfer_cq_sift(struct xfer_cq *cq, bool (*keep)(void *arg, struct core_comp *comp),
+			  void *arg)
+{
+	struct xfer_reports kept = STAILQ_HEAD_INITIALIZER(kept);
+	struct xfer_report *report;
+	unsigned int gone = 0;
+
+	p2p_lock_take(&cq->xfer->lock);
+	while ((report = STAILQ_FIRST(&cq->reports))) {
+		STAILQ_REMOVE_HEAD(&cq->reports, entry);
+		if (keep(arg, &report->comp)) {
+			STAILQ_INSERT_TAIL(&kept, report, entry);
+		} else {
+			cell_put(&cq->xfer->cells, report);
+			gone++;
+		}
+	}
+	STAILQ_CONCAT(&cq->reports, &kept);
+	__atomic_store_n(&cq->count, cq->count - gone, __ATOMIC_RELAXED);
+	p2p_lock_drop(&cq->xfer->lock);
+	return gone;
+}
+
 static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_ctx *ctx = comp->context;

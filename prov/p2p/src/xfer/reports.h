@@ -74,4 +74,11 @@ P2P_GLANCE bool xfer_cq_ours(const struct xfer_cq *cq)
  */
 int xfer_cq_next(struct xfer_cq *cq, bool error, struct core_comp *comp);
 
+/*
+ * Drops the reports that @keep does not want to keep, wherever they wait. It is called with the lock held, may
+ * change those that stay, and frees the err_data of those that go. Returns how many went
+ */
+unsigned int xfer_cq_sift(struct xfer_cq *cq, bool (*keep)(void *arg, struct core_comp *comp),
+			  void *arg);
+
 #endif /* P2P_REPORTS_H */
