@@ -41,18 +41,20 @@ static unsigned char *route_at(const struct run *run, int rank, uint64_t round, 
 	return &run->routes[((uint64_t) rank * run->rounds + round - 1) * run->tokens + token];
 }
 
-/* Half of the tokens go to a rank. Of a quarter of the blocks it gets none. */
+/* Half of the tokens go to a rank. Of a quarter of the blocks it gets none. The last round fails, for all. */
 static void draw(struct run *run)
 {
 	uint64_t seed = run->side.proc->opts.seed;
 
 	for (uint64_t i = 0; i < (uint64_t) run->side.proc->ranks * run->rounds; i++) {
 		for (uint64_t token = 0; token < run->tokens; token += run->a.count) {
+			const bool all = i % run->rounds == run->rounds - 1;
 			const uint64_t closed = ft_random(&seed) & ft_random(&seed);
 
 			for (uint64_t j = 0; j < run->a.count; j++)
 				run->routes[i * run->tokens + token + j] =
-					(unsigned char) (ft_random(&seed) & ~closed);
+					all ? 0xff
+					    : (unsigned char) (ft_random(&seed) & ~closed);
 		}
 	}
 }
@@ -196,6 +198,27 @@ static int scene_size(struct run *run, uint64_t size, uint64_t rounds)
 	return 0;
 }
 
+/* No signal has come of tokens that have not. */
+static int check_silence(struct run *run, uint64_t round)
+{
+	const struct xpu_side *side = &run->side;
+	const uint64_t blocks = run->a.blocks;
+	uint64_t words[XPU_SIGNALS];
+
+	FT_TRY(side->signal.ops->from(words, side->signal.addr, sizeof(words)));
+	for (int rank = 0; rank < side->proc->ranks; rank++) {
+		for (uint64_t block = 0; block < blocks && rank != side->proc->rank; block++) {
+			const uint64_t word = words[(uint64_t) rank * blocks + block];
+
+			FT_CHECK(word >> ALLTOALL_ROUND_SHIFT < round || !(uint32_t) word,
+				 "rank %d, block %" PRIu64 ": %" PRIu32
+				 " tokens are signalled, and were never put",
+				 rank, block, (uint32_t) word);
+		}
+	}
+	return 0;
+}
+
 /* With wrong keys no token arrives. Each rank's kernel ends, and tells of that. */
 static int scene_failure(struct run *run)
 {
@@ -209,7 +232,8 @@ static int scene_failure(struct run *run)
 						  &run->a.target[i]));
 	FT_TRY(launch(run, 1, &failed));
 	FT_CHECK(failed, "puts with wrong keys, and no block has failed");
-	return 0;
+	FT_TRY(ft_meet(side->proc));
+	return check_silence(run, run->a.first - 1);
 }
 
 /* ---- opening and closing ---- */

@@ -17,7 +17,6 @@
 #include "alltoall_kernels.h"
 
 #define ALLTOALL_SCOPE FI_XPU_WORK_GROUP
-#define ALLTOALL_ROUND_SHIFT 32
 
 __device__ static void alltoall_copy(unsigned char *to, const unsigned char *from,
 				     uint64_t size)
@@ -201,7 +200,7 @@ __device__ static int alltoall_round(struct alltoall &a, uint64_t round)
 	__syncthreads();
 	if (!ret)
 		alltoall_combine(a, route);
-	/* a signal tells of puts that have failed, too */
+	/* what has come may be all, and what was sent not */
 	return !ret && alltoall_failed(a) ? -FI_EIO : ret;
 }
 

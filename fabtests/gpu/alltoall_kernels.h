@@ -49,6 +49,9 @@ struct alltoall {
 	uint64_t first, rounds;
 };
 
+/* Words of @signal have the round in their upper half, and the number of tokens in the lower one. */
+#define ALLTOALL_ROUND_SHIFT 32
+
 /* Areas of slots: on the way there, and back */
 enum { ALLTOALL_THERE, ALLTOALL_BACK, ALLTOALL_AREAS };
 

@@ -21,7 +21,7 @@ static bool xpu_own_look(struct xpu_ctx *ctx, struct xfer_cq *own)
 	bool moved = false;
 
 	while (own->kept && xpu_report_take(own, &comp)) {
-		xpu_put_ended(ctx, comp.context);
+		xpu_put_ended(ctx, comp.context, comp.err);
 		free(comp.err_data);
 		moved = true;
 	}

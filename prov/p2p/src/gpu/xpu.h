@@ -38,10 +38,12 @@ struct xpu_shared {
 	SLIST_ENTRY(xpu_shared) entry;
 };
 
-/* A put under way: its context. Signals of @ring wait until it has ended. */
+/* A put under way to @peer: its context. Signals of @ring wait until it has ended. */
 struct xpu_put {
 	struct fi_context2 core;
+	struct xpu_ep *ep;
 	struct xpu_ring *ring;
+	fi_addr_t peer;
 	SLIST_ENTRY(xpu_put) entry;
 };
 
@@ -108,6 +110,7 @@ struct xpu_ring {
  * @window:	of the other rings, those that are looked at next
  * @looks:	since @hot was empty
  * @targets:	@target_count of them
+ * @failed:	for each target, @words of bits: the rings of which a put to its peer has failed
  * @mixed:	of the targets, some are memory that we serve, some are the core's: a signal may overtake
  *		a put that the core has sent, so puts wait until they are there
  */
@@ -124,6 +127,7 @@ struct xpu_ep {
 	unsigned int window;
 	unsigned int looks;
 	struct fi_p2p_xpu_target *targets;
+	uint64_t *failed;
 	uint32_t target_count;
 	bool mixed;
 	LIST_ENTRY(xpu_ep) entry;
@@ -194,8 +198,11 @@ bool xpu_cntr_look(struct xpu_cntr *cntr);
 /* Takes the first report of a queue, good or bad, into @comp; the caller frees its err_data. False: none */
 bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp);
 
-/* A completion of a put of ours? Then that has ended, and nobody else is told of it. */
-bool xpu_put_ended(struct xpu_ctx *ctx, const void *context);
+/* A completion of a put of ours? Then that has ended, with @err or 0, and nobody else is told of it. */
+bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err);
+
+/* A put of a ring to a peer has failed. So will signals, which would tell that it is there. */
+void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer);
 
 /*
  * Does an operation wait for puts that are under way? A signal waits for those of its ring, a put for a record.

@@ -34,7 +34,7 @@ static bool xpu_cq_full(const struct xpu_cq *cq)
 /* Is this a report for kernels? Of a put they know no context, and are told if it has failed. */
 static bool xpu_cq_for_kernels(void *arg, struct core_comp *comp)
 {
-	if (!xpu_put_ended(arg, comp->context))
+	if (!xpu_put_ended(arg, comp->context, comp->err))
 		return true;
 	comp->context = NULL;
 	return comp->err;

@@ -41,8 +41,11 @@ static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 				      xpu_op_post(ep, ring, &op));
 		if (ret == -FI_EAGAIN)
 			break;
-		if (ret)
+		if (ret) {
+			if (op.kind == FI_P2P_XPU_KIND_PUT)
+				xpu_put_failed(ep, ring, xpu_ep_peer(ep, &op));
 			xpu_op_fail(ep->ep, &op, ret);
+		}
 		ring_next(&ring->ring);
 	}
 	return posted;
@@ -114,6 +117,7 @@ bool xpu_ep_look(struct xpu_ep *ep)
 static void xpu_ep_free(struct xpu_ep *ep)
 {
 	free(ep->targets);
+	free(ep->failed);
 	free(ep->rings);
 	free(ep->hot);
 	free(ep->full);
@@ -253,12 +257,35 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 
 /* ---- targets ---- */
 
+/* Room for one more target, with the marks of another one of its peer's. 0 or -FI_ENOMEM */
+static int xpu_targets_grow(struct xpu_ep *ep, fi_addr_t peer)
+{
+	const size_t marks = ep->words * sizeof *ep->failed, count = ep->target_count;
+	struct fi_p2p_xpu_target *targets = realloc(ep->targets, (count + 1) * sizeof *targets);
+	uint64_t *failed;
+
+	if (!targets)
+		return -FI_ENOMEM;
+	ep->targets = targets;
+	failed = realloc(ep->failed, (count + 1) * marks);
+	if (!failed)
+		return -FI_ENOMEM;
+	ep->failed = failed;
+	memset(failed + count * ep->words, 0, marks);
+	for (size_t i = 0; i < count; i++) {
+		if (targets[i].dest_addr == peer) {
+			memcpy(failed + count * ep->words, failed + i * ep->words, marks);
+			break;
+		}
+	}
+	return 0;
+}
+
 int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target,
 		   uint32_t *number)
 {
 	const uint64_t mark = p2p_ep->domain->xfer.key_mark;
 	struct fid_export *export = fid_export_find(&p2p_ep->exports, xpu_ep_end);
-	struct fi_p2p_xpu_target *grown;
 	struct xpu_ep *ep;
 	int ret = -FI_ENOSPC;
 
@@ -268,16 +295,13 @@ int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target
 	proxy_hold(ep->ctx->proxy);
 	if (ep->target_count == FI_P2P_XPU_TARGETS)
 		goto release;
-	ret = -FI_ENOMEM;
-	grown = realloc(ep->targets, (ep->target_count + 1) * sizeof *grown);
-	if (!grown)
+	ret = xpu_targets_grow(ep, target->dest_addr);
+	if (ret)
 		goto release;
-	ep->targets = grown;
-	if (ep->target_count && (grown[0].key ^ target->key) & mark)
+	if (ep->target_count && (ep->targets[0].key ^ target->key) & mark)
 		ep->mixed = true;
-	grown[ep->target_count] = *target;
+	ep->targets[ep->target_count] = *target;
 	*number = ep->target_count++;
-	ret = 0;
 release:
 	proxy_release(ep->ctx->proxy);
 	return ret;

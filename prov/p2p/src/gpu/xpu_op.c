@@ -143,15 +143,63 @@ bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp)
 	       (xfer_cq_next(cq, false, comp) == 1 || xfer_cq_next(cq, true, comp) == 1);
 }
 
-bool xpu_put_ended(struct xpu_ctx *ctx, const void *context)
+/* Notes for all targets of a peer whether puts of the ring have failed. */
+static void xpu_failed_set(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer,
+			   bool failed)
+{
+	const size_t number = (size_t) (ring - ep->rings);
+	const uint64_t bit = UINT64_C(1) << number % 64;
+	uint64_t *word;
+
+	for (uint32_t i = 0; i < ep->target_count; i++) {
+		if (ep->targets[i].dest_addr != peer)
+			continue;
+		word = &ep->failed[i * ep->words + number / 64];
+		*word = failed ? *word | bit : *word & ~bit;
+	}
+}
+
+static bool xpu_failed(const struct xpu_ep *ep, const struct xpu_ring *ring, uint32_t target)
+{
+	const size_t number = (size_t) (ring - ep->rings);
+
+	return ep->failed[target * ep->words + number / 64] >> number % 64 & 1;
+}
+
+/*
+ * Would a signal tell of a put that has failed? Blocks may share a ring, so it may be any block's: signals to that
+ * peer fail until the application sets the counter's errors to 0. Without a counter one of them does.
+ */
+static bool xpu_signal_lies(struct xpu_ep *ep, const struct xpu_ring *ring,
+			    const struct ring_op *op)
+{
+	struct xfer_cntr *cntr = ep->ep->xfer.cntrs[xfer_count_index(FI_WRITE)];
+
+	if (!xpu_failed(ep, ring, op->target))
+		return false;
+	if (cntr && cntr_errors(container_of(cntr, struct p2p_cntr, xfer)))
+		return true;
+	xpu_failed_set(ep, ring, ep->targets[op->target].dest_addr, false);
+	return !cntr;
+}
+
+void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer)
+{
+	xpu_failed_set(ep, ring, peer, true);
+}
+
+bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 {
 	struct xpu_put *put = (struct xpu_put *) (uintptr_t) context;
 
 	if (put < ctx->puts || put >= ctx->puts + XPU_PUTS)
 		return false;
 	/* its endpoint may be exported no more */
-	if (put->ring)
+	if (put->ring) {
 		put->ring->puts--;
+		if (err)
+			xpu_put_failed(put->ep, put->ring, put->peer);
+	}
 	put->ring = NULL;
 	SLIST_INSERT_HEAD(&ctx->free, put, entry);
 	ctx->under_way--;
@@ -181,21 +229,25 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 
 	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
 	ep->ctx->under_way++;
+	put->ep = ep;
 	put->ring = ring;
+	put->peer = target->dest_addr;
 	ring->puts++;
 	ret = xpu_op_post_full(ep->ep, &write);
 	if (ret)
-		xpu_put_ended(ep->ctx, put);
+		xpu_put_ended(ep->ctx, put, 0);
 	return ret;
 }
 
 /* What follows a put comes after it: the core and we keep the order of what has ended. */
-static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct ring_op *op,
-			       const struct fi_p2p_xpu_target *target)
+static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
+			       const struct ring_op *op, const struct fi_p2p_xpu_target *target)
 {
 	const uint64_t addr = target->addr + op->offset;
 	struct fid_ep *fid = &ep->ep->fid;
 
+	if (xpu_signal_lies(ep, ring, op))
+		return -FI_ECANCELED;
 	if (op->kind == FI_P2P_XPU_KIND_ADD)
 		return fi_inject_atomic(fid, &op->value, 1, target->dest_addr, addr,
 					target->key, FI_UINT64, FI_SUM);
@@ -225,7 +277,7 @@ int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
 		return xpu_post_put(ep, ring, op, &ep->targets[op->target]);
-	return (int) xpu_post_signal(ep, op, &ep->targets[op->target]);
+	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target]);
 }
 
 int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op)
