@@ -376,6 +376,7 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv)
 	do
 		ret = ft_test_round(&round, &opts);
 	while (ret == EXIT_SUCCESS && !opts.ranks && ++round.ranks <= test->most_ranks);
+	free(opts.sizes);
 	if (ret == EXIT_SUCCESS)
 		printf("passed\n");
 	return ret;
