@@ -70,13 +70,19 @@ static int kernels(struct xpu_side *side)
 	return 0;
 }
 
-/* Not before something has come */
+/*
+ * Not before something has come. It makes progress itself: over shm, who dies within a
+ * call of the proxy's may leave a lock taken, which survivors want.
+ */
 static int die(struct xpu_side *side)
 {
 	char byte = 0;
 
+	FT_TRY(xpu_side_take_back(side));
 	while (!byte) {
 		FT_TRY(side->in.ops->from(&byte, side->in.addr, 1));
+		if (ft_progress(&side->ctx) < 0)
+			return -FI_EOTHER;
 		FT_TRY(ft_idle(&side->ctx));
 	}
 	raise(SIGKILL);
