@@ -151,7 +151,7 @@ struct fi_p2p_xpu_count {
 
 /**
  * struct fi_p2p_xpu_cntr_dev - an exported counter, in device memory.
- * @looking:	not 0 while a thread looks at @count
+ * @looking:	not 0 while a thread looks at @count; @looks: how often one has
  * @seen:	what it has seen there
  * @count:	in host memory; the proxy writes it
  * @ring:	of changes
@@ -159,6 +159,7 @@ struct fi_p2p_xpu_count {
 struct fi_p2p_xpu_cntr_dev {
 	uint32_t abi;
 	uint64_t looking;
+	uint64_t looks;
 	struct fi_p2p_xpu_count seen;
 	struct fi_p2p_xpu_count *count;
 	struct fi_p2p_xpu_ring ring;

@@ -476,45 +476,22 @@ FI_P2P_XPU_FUNC struct fi_p2p_xpu_cntr_dev *fi_p2p_xpu_cntr(const struct fid_xpu
 	return cntr->fid.prov_id == FI_XPU_PROV_P2P && dev->abi == FI_P2P_XPU_ABI ? dev : 0;
 }
 
-/* The counter as it is, or as the thread that looks at it has seen it. @mine: is that this one? */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_cntr_see(struct fi_p2p_xpu_cntr_dev *dev, int mine,
-					 struct fi_p2p_xpu_count *seen)
-{
-	const struct fi_p2p_xpu_count before = *seen;
-
-	if (!mine) {
-		seen->errors = fi_p2p_xpu_load_near(&dev->seen.errors);
-		seen->value = fi_p2p_xpu_load_near(&dev->seen.value);
-		return;
-	}
-	fi_p2p_xpu_load2(&dev->count->value, &seen->value, &seen->errors);
-	if (seen->errors != before.errors)
-		fi_p2p_xpu_store_near(&dev->seen.errors, seen->errors);
-	if (seen->value != before.value)
-		fi_p2p_xpu_store_near(&dev->seen.value, seen->value);
-}
-
 FI_P2P_XPU_FUNC struct fi_p2p_xpu_count fi_p2p_xpu_cntr_once(const struct fid_xpu_cntr *cntr)
 {
 	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
-	struct fi_p2p_xpu_count seen = {0, 0};
-	int mine;
+	struct fi_p2p_xpu_watch watch = {0, 0, {0, 0}};
 
 	if (!dev)
-		return seen;
-	mine = fi_p2p_xpu_look(&dev->looking, 0);
-	/* what is seen, is told in any case */
-	seen.value = ~0ULL;
-	seen.errors = ~0ULL;
-	fi_p2p_xpu_cntr_see(dev, mine, &seen);
-	if (mine)
-		fi_p2p_xpu_store_near(&dev->looking, 0);
-	return seen;
+		return watch.seen;
+	watch = fi_p2p_xpu_watch_begin(dev);
+	while (!fi_p2p_xpu_watch_see(dev, &watch))
+		fi_p2p_xpu_pause();
+	fi_p2p_xpu_watch_end(dev, &watch);
+	return watch.seen;
 }
 
 /**
- * As fi_xpu_cntr_read() of fi_cntr(3). Each thread reads by itself, whatever the scope. If another one does
- * at that moment, this is what that has seen.
+ * As fi_xpu_cntr_read() of fi_cntr(3). Each thread reads by itself, whatever the scope.
  */
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_cntr_read(struct fid_xpu_cntr *cntr, int scope)
 {
@@ -535,19 +512,17 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_cntr_await(struct fi_p2p_xpu_cntr_dev *dev, uint
 {
 	const uint64_t end =
 		timeout < 0 ? ~0ULL : fi_p2p_xpu_now() + (uint64_t) timeout * 1000000U;
-	struct fi_p2p_xpu_count seen = {~0ULL, ~0ULL};
-	int mine = 0;
+	struct fi_p2p_xpu_watch watch = fi_p2p_xpu_watch_begin(dev);
 
 	for (;;) {
-		mine = fi_p2p_xpu_look(&dev->looking, mine);
-		fi_p2p_xpu_cntr_see(dev, mine, &seen);
-		if (seen.value >= threshold || seen.errors ||
-		    (end != ~0ULL && fi_p2p_xpu_now() >= end))
+		if (fi_p2p_xpu_watch_see(dev, &watch) &&
+		    (watch.seen.value >= threshold || watch.seen.errors))
+			break;
+		if (end != ~0ULL && fi_p2p_xpu_now() >= end)
 			break;
 		fi_p2p_xpu_pause();
 	}
-	if (mine)
-		fi_p2p_xpu_store_near(&dev->looking, 0);
+	fi_p2p_xpu_watch_end(dev, &watch);
 }
 
 /**
@@ -626,7 +601,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_there(const struct fi_p2p_xpu_cq_dev *dev, uin
 FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_take(struct fi_p2p_xpu_cq_dev *dev, char *buf,
 					   size_t count, uint64_t *src, uint64_t threshold)
 {
-	const uint64_t head = *(volatile uint64_t *) &dev->head;
+	const uint64_t head = fi_p2p_xpu_peek(&dev->head);
 	const struct fi_p2p_xpu_entry *entry;
 	size_t read = 0;
 	int there = fi_p2p_xpu_cq_there(dev, head);
@@ -646,7 +621,7 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_take(struct fi_p2p_xpu_cq_dev *dev, char *
 	}
 	if (!read)
 		return fi_p2p_xpu_load(&dev->queue->closed) ? -FI_ECANCELED : -FI_EAGAIN;
-	*(volatile uint64_t *) &dev->head = head + read;
+	fi_p2p_xpu_poke(&dev->head, head + read);
 	fi_p2p_xpu_store(&dev->queue->read, head + read);
 	return (int64_t) read;
 }
@@ -693,7 +668,7 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_read(struct fid_xpu_cq *cq, void *buf, siz
 FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_take_error(struct fi_p2p_xpu_cq_dev *dev,
 					     struct fi_cq_err_entry *error)
 {
-	const uint64_t head = *(volatile uint64_t *) &dev->head;
+	const uint64_t head = fi_p2p_xpu_peek(&dev->head);
 	const struct fi_p2p_xpu_entry *entry = &dev->entries[head & (dev->size - 1)];
 
 	if (fi_p2p_xpu_cq_there(dev, head) >= 0)
@@ -708,7 +683,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_take_error(struct fi_p2p_xpu_cq_dev *dev,
 	error->err = entry->err;
 	error->prov_errno = entry->prov_errno;
 	error->err_data_size = 0;
-	*(volatile uint64_t *) &dev->head = head + 1;
+	fi_p2p_xpu_poke(&dev->head, head + 1);
 	fi_p2p_xpu_store(&dev->queue->read, head + 1);
 	return 1;
 }

@@ -49,6 +49,17 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 #endif
 }
 
+/* In no order with anything else */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_peek(const uint64_t *from)
+{
+	return *(const volatile uint64_t *) from;
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_poke(uint64_t *to, uint64_t value)
+{
+	*(volatile uint64_t *) to = value;
+}
+
 /* Two words of the host's at once */
 FI_P2P_XPU_FUNC void fi_p2p_xpu_load2(const uint64_t *from, uint64_t *first, uint64_t *second)
 {
@@ -137,6 +148,16 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_load(const uint64_t *from)
 FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 {
 	__atomic_store_n(to, value, __ATOMIC_RELEASE);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_peek(const uint64_t *from)
+{
+	return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_poke(uint64_t *to, uint64_t value)
+{
+	__atomic_store_n(to, value, __ATOMIC_RELAXED);
 }
 
 FI_P2P_XPU_FUNC void fi_p2p_xpu_load2(const uint64_t *from, uint64_t *first, uint64_t *second)

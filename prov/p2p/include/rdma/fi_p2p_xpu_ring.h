@@ -49,6 +49,72 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_look(uint64_t *looking, int mine)
 	return mine || !fi_p2p_xpu_swap_if(looking, 0, 1);
 }
 
+/*
+ * A thread that wants to know a counter.
+ * @mine:	it looks itself
+ * @looks:	how often the counter had been looked at when it began, or by now if it looks itself
+ * @seen:	the counter
+ */
+struct fi_p2p_xpu_watch {
+	int mine;
+	uint64_t looks;
+	struct fi_p2p_xpu_count seen;
+};
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_watch
+fi_p2p_xpu_watch_begin(const struct fi_p2p_xpu_cntr_dev *dev)
+{
+	const struct fi_p2p_xpu_watch watch = {0,
+					       fi_p2p_xpu_load_near(&dev->looks),
+					       {~0ULL, ~0ULL}};
+
+	return watch;
+}
+
+/* Looks, and leaves what it has seen to others. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_watch_look(struct fi_p2p_xpu_cntr_dev *dev,
+					   struct fi_p2p_xpu_watch *watch)
+{
+	const struct fi_p2p_xpu_count before = watch->seen;
+
+	fi_p2p_xpu_load2(&dev->count->value, &watch->seen.value, &watch->seen.errors);
+	watch->looks++;
+	if (watch->seen.value == before.value && watch->seen.errors == before.errors) {
+		fi_p2p_xpu_poke(&dev->looks, watch->looks);
+		return;
+	}
+	fi_p2p_xpu_poke(&dev->seen.value, watch->seen.value);
+	fi_p2p_xpu_poke(&dev->seen.errors, watch->seen.errors);
+	fi_p2p_xpu_store_near(&dev->looks, watch->looks);
+}
+
+/* Is @seen the counter as it has been since the watch began? What another thread sees with its second look is. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_watch_see(struct fi_p2p_xpu_cntr_dev *dev,
+					 struct fi_p2p_xpu_watch *watch)
+{
+	if (!watch->mine && fi_p2p_xpu_look(&dev->looking, 0)) {
+		watch->mine = 1;
+		watch->looks = fi_p2p_xpu_load_near(&dev->looks);
+		watch->seen.value = ~0ULL;
+	}
+	if (watch->mine) {
+		fi_p2p_xpu_watch_look(dev, watch);
+		return 1;
+	}
+	if (fi_p2p_xpu_load_near(&dev->looks) - watch->looks < 2)
+		return 0;
+	watch->seen.value = fi_p2p_xpu_peek(&dev->seen.value);
+	watch->seen.errors = fi_p2p_xpu_peek(&dev->seen.errors);
+	return 1;
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_watch_end(struct fi_p2p_xpu_cntr_dev *dev,
+					  const struct fi_p2p_xpu_watch *watch)
+{
+	if (watch->mine)
+		fi_p2p_xpu_store_near(&dev->looking, 0);
+}
+
 /* ---- rings ---- */
 
 /* Is there room at position @at? 0, -FI_EAGAIN, or -FI_ECANCELED if nobody empties the ring any more */
@@ -57,7 +123,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_room(struct fi_p2p_xpu_ring *ring, uint64_t 
 	const uint64_t tail = fi_p2p_xpu_load(ring->tail);
 	const uint64_t done = tail & ~FI_P2P_XPU_CLOSED;
 
-	*(volatile uint64_t *) &ring->done = done;
+	fi_p2p_xpu_poke(&ring->done, done);
 	if (at - done < ring->size)
 		return 0;
 	return tail & FI_P2P_XPU_CLOSED ? -FI_ECANCELED : -FI_EAGAIN;
@@ -82,9 +148,9 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t 
 		*position = at;
 		return 0;
 	}
-	at = *(volatile uint64_t *) &ring->head;
+	at = fi_p2p_xpu_peek(&ring->head);
 	for (;;) {
-		if (at - *(volatile uint64_t *) &ring->done >= ring->size) {
+		if (at - fi_p2p_xpu_peek(&ring->done) >= ring->size) {
 			ret = fi_p2p_xpu_ring_room(ring, at);
 			if (ret)
 				return ret;
