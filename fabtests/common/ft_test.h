@@ -69,8 +69,12 @@ int ft_test_open(struct ft_proc *proc, struct ft_ctx *ctx);
 int ft_test_connect(struct ft_proc *proc, struct ft_ctx *ctx);
 /** ft_barrier() - meet every other rank; drives progress while it waits */
 int ft_barrier(struct ft_proc *proc, struct ft_ctx *ctx);
-/** ft_meet() - a barrier of all ranks, without any progress */
+/**
+ * ft_meet(), ft_meet_all() - a barrier of the first two ranks, and of all of them, without any
+ * progress
+ */
 int ft_meet(struct ft_proc *proc);
+int ft_meet_all(struct ft_proc *proc);
 /**
  * struct ft_soak - rounds of two ranks. @said: when it was told how far they are; @warm: what this process
  * had after half of the time, with --flat

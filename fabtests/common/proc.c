@@ -164,7 +164,7 @@ static bool all_ready(const struct ft_proc *proc)
 	return true;
 }
 
-int ft_meet(struct ft_proc *proc)
+int ft_meet_all(struct ft_proc *proc)
 {
 	char byte = 0;
 
@@ -174,6 +174,17 @@ int ft_meet(struct ft_proc *proc)
 	for (int i = 0; i < proc->ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_recv(proc->fd[i], &byte, 1, proc->opts.timeout));
+	ft_progress_note();
+	return 0;
+}
+
+int ft_meet(struct ft_proc *proc)
+{
+	const int fd = proc->fd[!proc->rank];
+	char byte = 0;
+
+	FT_TRY(ft_oob_send(fd, &byte, 1));
+	FT_TRY(ft_oob_recv(fd, &byte, 1, proc->opts.timeout));
 	ft_progress_note();
 	return 0;
 }

@@ -174,7 +174,7 @@ static int scene_rounds(struct run *run, uint64_t rounds)
 	FT_TRY(check_arrived(run, run->a.first - 1));
 	FT_TRY(check_sums(run, run->a.first - 1));
 	/* the next round overwrites what the others look at */
-	return ft_meet(run->side.proc);
+	return ft_meet_all(run->side.proc);
 }
 
 static int scene_size(struct run *run, uint64_t size, uint64_t rounds)
@@ -186,7 +186,7 @@ static int scene_size(struct run *run, uint64_t size, uint64_t rounds)
 		token_fill(run, run->found + token * size, side->proc->rank, run->a.first - 1,
 			   token);
 	FT_TRY(side->out.ops->to(side->out.addr, run->found, run->tokens * size));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	FT_TRY(scene_rounds(run, 1));
 	if (rounds == 1)
 		return 0;
@@ -232,7 +232,7 @@ static int scene_failure(struct run *run)
 						  &run->a.target[i]));
 	FT_TRY(launch(run, 1, &failed));
 	FT_CHECK(failed, "puts with wrong keys, and no block has failed");
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	return check_silence(run, run->a.first - 1);
 }
 
@@ -317,7 +317,7 @@ static int run(struct ft_proc *proc)
 		if (sizes[i])
 			FT_TRY(scene_size(&run, sizes[i], rounds));
 	FT_TRY(scene_failure(&run));
-	FT_TRY(ft_meet(proc));
+	FT_TRY(ft_meet_all(proc));
 	CU(stream_destroy(run.stream));
 	ft_buf_free(&run.route);
 	ft_buf_free(&run.sums);

@@ -273,7 +273,7 @@ static int forms(struct run *run)
 	FT_TRY(form(run, "puts", by_puts));
 	FT_TRY(form(run, "messages", by_messages));
 	FT_TRY(xpu_side_take_back(side));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	FT_TRY(form(run, "stream", by_stream));
 	return form(run, "host", by_host);
 }

@@ -15,7 +15,7 @@ static double cpu_usec(void)
 
 int form_begin(const struct xpu_side *side, struct form_time *time)
 {
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	time->usec = ft_usec();
 	time->cpu = cpu_usec();
 	return 0;
@@ -26,7 +26,7 @@ int form_end(const struct xpu_side *side, const struct form_time *time, const ch
 {
 	const double usec = ft_usec() - time->usec, cpu = cpu_usec() - time->cpu;
 
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	if (!side->proc->rank)
 		printf("%-10s %10.2f us an iteration, %10.2f us of them the host's thread\n",
 		       name, usec / (double) turns, cpu / (double) turns);

@@ -219,7 +219,7 @@ static int forms(struct run *run)
 
 	FT_TRY(form(run, "kernel", by_kernel));
 	FT_TRY(xpu_side_take_back(side));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	FT_TRY(form(run, "stream", by_stream));
 	FT_TRY(form(run, "graph", by_graph));
 	FT_TRY(form(run, "host", by_host));

@@ -161,7 +161,7 @@ static int scene_exchange(struct side *side, size_t len)
 		CU(copy(at(&side->log, i * len), at(&side->in, 0), len, side->stream));
 	}
 	CU(synchronize(side->stream));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	return check_log(side, ROUNDS, len, "exchanged");
 }
 
@@ -194,7 +194,7 @@ static int scene_write(struct side *side, size_t len)
 	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
 	CU(copy(at(&side->log, 0), at(&side->in, 0), len, side->stream));
 	CU(synchronize(side->stream));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	return check_log(side, 1, len, "written");
 }
 
@@ -225,7 +225,7 @@ static int scene_queue(struct side *side)
 	FT_CHECK(entry.op_context == side && entry.len == 1000 && entry.tag == TAG,
 		 "a completion of %zu bytes", entry.len);
 	FT_TRY(check_log(side, 1, 1000, "received"));
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /* A graph exchanges what lies in @out, and the host changes that between launches. */
@@ -260,7 +260,7 @@ static int scene_graph(struct side *side, size_t len)
 	CU(synchronize(side->stream));
 	FT_TRY(check_log(side, 1, len, "by a graph"));
 	CU(exec_destroy(exec));
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /* A graph that waits for nothing is launched faster than its messages leave: none is lost. */
@@ -283,7 +283,7 @@ static int scene_bare(struct side *side)
 	FT_TRY(put_wait(side, &side->rx->fid, received + 2 * REPLAYS));
 	CU(synchronize(side->stream));
 	CU(exec_destroy(exec));
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /* What fails is told, and no stream is held for ever. */
@@ -316,7 +316,7 @@ static int scene_errors(struct side *side)
 	CU(synchronize(side->stream));
 	FT_CHECK(fi_p2p_stream_post(side->ctx.ep, NULL, side->stream) == -FI_EINVAL,
 		 "no operation is posted");
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /* A graph that outlives its endpoint, and a domain that is closed too early */
@@ -333,7 +333,7 @@ static int scene_late(struct side *side, void **exec)
 	CU(graph_destroy(graph));
 	ret = fi_close(&side->ctx.domain->fid);
 	FT_CHECK(ret == -FI_EBUSY, "a domain with an endpoint is closed: %d", ret);
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 static int run(struct ft_proc *proc)

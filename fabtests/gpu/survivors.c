@@ -240,7 +240,7 @@ int survivors_run_rank(struct ft_proc *proc, int victim)
 		run.other++;
 	FT_TRY(prepare(&run));
 	FT_TRY(fill_args(&run));
-	FT_TRY(ft_meet(proc));
+	FT_TRY(ft_meet_all(proc));
 	if (proc->rank == victim)
 		return die(&run);
 	FT_TRY(survive(&run));

@@ -73,7 +73,7 @@ static int scene_begin(struct xpu_side *side, uint64_t count, size_t len)
 	FT_TRY(fill(side, &side->in, BLOCKS * count * len, 0xee));
 	FT_TRY(fill(side, &side->signal, XPU_SIGNALS * sizeof(uint64_t), 0));
 	FT_TRY(fill_out(side));
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 static int scene_writes(struct xpu_side *side, size_t len, unsigned int threads)
@@ -83,7 +83,7 @@ static int scene_writes(struct xpu_side *side, size_t len, unsigned int threads)
 	for (size_t i = 0; i < FT_COUNT(kernels); i++) {
 		FT_TRY(scene_begin(side, COUNT, len));
 		FT_TRY(xpu_side_run(side, kernels[i], threads, NULL));
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 		FT_TRY(check(side, &side->in, "written"));
 	}
 	return 0;
@@ -151,7 +151,7 @@ static int scene_near(struct xpu_side *side, struct near *near, size_t len)
 
 	FT_TRY(scene_begin(side, len == LARGEST ? COUNT : MANY_NEAR, len));
 	memset(near->words.addr, 0, BLOCKS * sizeof(uint64_t));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	args->kernel = XPU_NEAR;
 	args->signal_target = near->there;
 	args->scope = FI_XPU_WORK_ITEM;
@@ -161,7 +161,7 @@ static int scene_near(struct xpu_side *side, struct near *near, size_t len)
 	FT_CHECK(!xpu_join(side->device), "a kernel that signals");
 	args->signal_target = before;
 	args->scope = FI_XPU_WORK_GROUP;
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 static int scene_messages(struct xpu_side *side, size_t len, unsigned int threads)
@@ -172,7 +172,7 @@ static int scene_messages(struct xpu_side *side, size_t len, unsigned int thread
 		FT_TRY(xpu_side_run(side, sender == side->proc->rank ? XPU_SEND : XPU_RECV,
 				    threads, NULL));
 		side->args.buf = side->out.addr;
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 		if (sender != side->proc->rank)
 			FT_TRY(check(side, &side->in, "received"));
 	}
@@ -189,7 +189,7 @@ static int await_word(struct xpu_side *side, const struct ft_buf *buf, uint64_t 
 		FT_TRY(ft_idle(&side->ctx));
 	} while (word < value);
 	FT_CHECK(word == value, "a word is %" PRIu64 ", not %" PRIu64, word, value);
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 static int scene_atomics(struct xpu_side *side, unsigned int threads)
@@ -204,7 +204,7 @@ static int scene_atomics(struct xpu_side *side, unsigned int threads)
 	FT_TRY(await_word(side, &side->signal, BLOCKS * COUNT));
 	FT_TRY(scene_begin(side, COUNT, 16));
 	FT_TRY(fill(side, &side->in, sizeof(uint64_t), 0));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	side->args.base = fi_cntr_read(side->rx);
 	FT_TRY(xpu_side_run(side, XPU_FETCH, threads, NULL));
 	return await_word(side, &side->in, BLOCKS * COUNT);
@@ -219,7 +219,7 @@ static int scene_errors(struct xpu_side *side, unsigned int threads)
 		FT_TRY(scene_begin(side, 1, 16));
 		side->args.blocks = 1;
 		FT_TRY(xpu_side_run(side, (enum xpu_kernel) kernel, threads, NULL));
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 	}
 	return 0;
 }
@@ -238,7 +238,7 @@ static int scene_counter(struct xpu_side *side, unsigned int threads)
 	FT_CHECK(side->xpu->unexport(side->xpu_ctx, &side->args.rx.fid) == -FI_EINVAL,
 		 "a counter is exported no more, twice");
 	FT_CHECK(!xpu_join(side->device), "a kernel that waits");
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /*
@@ -297,7 +297,7 @@ static int run(struct ft_proc *proc)
 	if (!scratch)
 		return -FI_ENOMEM;
 	FT_TRY(scenes(proc, 0));
-	FT_TRY(ft_meet(proc));
+	FT_TRY(ft_meet_all(proc));
 	/* not where blocks share rings */
 	if (!getenv("FI_P2P_XPU_RINGS"))
 		FT_TRY(scenes(proc, FI_P2P_XPU_EXCLUSIVE));

@@ -60,7 +60,7 @@ static int clear(struct bench *bench)
 	memset(side->signal.addr, 0, sizeof(uint64_t));
 	((uint64_t *) side->signal.addr)[XPU_APART] = 0;
 	side->args.base = fi_cntr_read(side->tx);
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /* ---- kernels ---- */
@@ -150,13 +150,13 @@ static int timed(struct bench *bench, enum xpu_kernel kernel, unsigned int block
 		counted = side->args.base;
 		side->args.base = fi_cntr_read(kernel == XPU_TRIP ? side->rx : side->tx);
 		FT_TRY(side->in.ops->to(side->args.over, &zero, sizeof(zero)));
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 		FT_TRY(xpu_side_run(side, kernel, 1, result));
 		FT_CHECK(result[0], "a kernel has failed");
 		us[i] = (double) result[0] / 1e3 / ways / (double) bench->pings;
 		if (side->args.posting)
 			FT_TRY(drain(bench, counted, result, blocks));
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 	}
 	say(bench, what, us, "us");
 	return 0;
@@ -220,7 +220,7 @@ static int rate(struct bench *bench, enum xpu_kernel kernel, uint32_t target,
 		if (!bench->side.proc->rank)
 			FT_TRY(xpu_side_run(&bench->side, kernel, 1, result));
 		millions[i] = (double) (args->blocks * args->count) * 1e3 / (double) result[0];
-		FT_TRY(ft_meet(bench->side.proc));
+		FT_TRY(ft_meet_all(bench->side.proc));
 	}
 	say(bench, what, millions, "million/s");
 	return 0;
@@ -290,7 +290,7 @@ static int host_ping(struct bench *bench, size_t len, const char *what)
 			}
 		}
 		us[t] = (ft_usec() - begin) / 2 / (double) bench->pings;
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 	}
 	say(bench, what, us, "us");
 	return 0;
@@ -391,7 +391,7 @@ static int run(struct ft_proc *proc)
 	if (!null)
 		FT_TRY(kernels(&bench));
 	FT_TRY(xpu_side_take_back(side));
-	FT_TRY(ft_meet(proc));
+	FT_TRY(ft_meet_all(proc));
 	if (!null) {
 		FT_TRY(host(&bench));
 		FT_TRY(host_beside_kernel(&bench));

@@ -101,7 +101,7 @@ static int run(struct ft_proc *proc)
 	side.args.scope = FI_XPU_WORK_ITEM;
 	FT_TRY(xpu_side_clear(&side.in));
 	FT_TRY(side.out.ops->to(side.out.addr, &mark, 1));
-	FT_TRY(ft_meet(proc));
+	FT_TRY(ft_meet_all(proc));
 	if (proc->rank == VICTIM)
 		return die(&side);
 	FT_TRY(kernels(&side));

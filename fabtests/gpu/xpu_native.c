@@ -266,21 +266,21 @@ static int kernels(struct xpu_side *side)
 	args->count = COUNT;
 	args->len = LEN;
 	FT_TRY(bytes(&side->out, rank, false));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	FT_TRY(xpu_side_run(side, XPU_WRITE, 1, NULL));
-	FT_TRY(ft_meet(side->proc));
+	FT_TRY(ft_meet_all(side->proc));
 	FT_TRY(bytes(&side->in, !rank, true));
 	for (int sender = 0; sender < 2; sender++) {
 		sends = sender == rank;
 		FT_TRY(xpu_side_clear(&side->in));
-		FT_TRY(ft_meet(side->proc));
+		FT_TRY(ft_meet_all(side->proc));
 		args->base = fi_cntr_read(side->tx);
 		args->buf = sends ? side->out.addr : side->in.addr;
 		FT_TRY(xpu_side_run(side, sends ? XPU_SEND : XPU_RECV, 1, NULL));
 		if (!sends)
 			FT_TRY(bytes(&side->in, !rank, true));
 	}
-	return ft_meet(side->proc);
+	return ft_meet_all(side->proc);
 }
 
 /* ---- the program ---- */
@@ -315,7 +315,7 @@ static int run(struct ft_proc *proc)
 	if (!scratch)
 		return -FI_ENOMEM;
 	FT_TRY(scenes(proc, 0));
-	FT_TRY(ft_meet(proc));
+	FT_TRY(ft_meet_all(proc));
 	/* endpoints have other tables there */
 	FT_TRY(scenes(proc, FI_TRIGGER));
 	free(scratch);
