@@ -326,6 +326,7 @@ static int prepare(struct run *run)
 	FT_TRY(xpu_side_open(side, side->proc, 0, COMD_WORDS * comd_bytes(comd->most), WORDS,
 			     false));
 	FT_TRY(cu_load());
+	FT_CHECK(!comd_load(), "the kernels cannot be loaded");
 	CU(stream_create(&run->stream, CU_NON_BLOCKING));
 	FT_TRY(ft_buf_alloc(&side->ctx, &run->atoms, FI_HMEM_CUDA, 2 * size));
 	for (int axis = 0; axis < comd->axes; axis++)

@@ -202,6 +202,20 @@ __global__ static void comd_run_kernel(struct comd comd, int form)
 
 /* ---- launching ---- */
 
+int comd_load(void)
+{
+#ifdef __CUDACC__
+	cudaFuncAttributes about;
+	cudaError_t ret = cudaFuncGetAttributes(&about, comd_pack_kernel);
+
+	if (ret == cudaSuccess)
+		ret = cudaFuncGetAttributes(&about, comd_unpack_kernel);
+	return (int) ret;
+#else
+	return 0;
+#endif
+}
+
 int comd_pack(const struct comd *comd, uint64_t step, int axis, void *stream)
 {
 	return GPU_LAUNCH(comd_pack_kernel, comd->blocks, comd->threads, GPU_STREAM(stream),

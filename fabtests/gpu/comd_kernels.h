@@ -131,6 +131,12 @@ COMD_FUNC uint64_t comd_in(const struct comd *comd, uint64_t step, int axis, int
 int comd_pack(const struct comd *comd, uint64_t step, int axis, void *stream);
 int comd_unpack(const struct comd *comd, uint64_t step, int axis, void *stream);
 
+/*
+ * Loads the kernels. Otherwise CUDA does so when they are launched first, and may wait for the whole context then:
+ * for a stream, too, that waits for a message. 0 or an error of the GPU
+ */
+int comd_load(void);
+
 /* All steps in one kernel, which exchanges messages itself */
 int comd_run(const struct comd *comd, enum comd_form form, void *stream);
 
