@@ -90,6 +90,12 @@ void *busy_copy(const void *ops)
 	return memcpy(table->calls, ops, size);
 }
 
+size_t busy_entry_size(const struct fi_cq_attr *attr)
+{
+	return attr->format == FI_CQ_FORMAT_TAGGED ? sizeof(struct fi_cq_tagged_entry)
+						   : sizeof(struct fi_cq_data_entry);
+}
+
 unsigned int busy_seed(void)
 {
 	const char *given = getenv("BUSYCORE_SEED");

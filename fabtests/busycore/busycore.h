@@ -41,6 +41,9 @@ struct busy *busy_new(const void *object);
 /* A copy of a table of calls, to be changed. The first member of @ops is its length. */
 void *busy_copy(const void *ops);
 
+/* Of an entry of such a queue. ofi_p2p asks for two formats alone. */
+size_t busy_entry_size(const struct fi_cq_attr *attr);
+
 unsigned int busy_seed(void);
 
 /* ---- completions.c ---- */

@@ -272,9 +272,7 @@ void late_opened(struct fid_cq *cq, const struct fi_cq_attr *attr)
 {
 	struct late *late = late_get(busy_new(cq));
 
-	/* ofi_p2p asks for no other format */
-	late->size = attr->format == FI_CQ_FORMAT_TAGGED ? sizeof(struct fi_cq_tagged_entry)
-							 : sizeof(struct fi_cq_data_entry);
+	late->size = busy_entry_size(attr);
 	late->sleeps = attr->wait_obj != FI_WAIT_NONE;
 	late->core = cq->ops;
 	cq->ops = busy_copy(cq->ops);

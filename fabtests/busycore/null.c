@@ -43,10 +43,12 @@ bool null_wanted(void)
 void null_mark(const struct iovec *iov, size_t count)
 {
 	static int marks = -1;
-	const char *wish = getenv("BUSYCORE_NULL");
+	const char *wish;
 
-	if (marks < 0)
+	if (marks < 0) {
+		wish = getenv("BUSYCORE_NULL");
 		marks = wish && !strcmp(wish, "mark");
+	}
 	if (marks && count && iov->iov_len >= sizeof(uint64_t))
 		__atomic_fetch_add((uint64_t *) iov->iov_base, 1, __ATOMIC_RELEASE);
 }
@@ -102,9 +104,7 @@ void null_opened(struct fid_cq *cq, const struct fi_cq_attr *attr)
 	if (!null)
 		abort();
 	pthread_mutex_init(&null->lock, NULL);
-	/* ofi_p2p asks for no other format */
-	null->size = attr->format == FI_CQ_FORMAT_TAGGED ? sizeof(struct fi_cq_tagged_entry)
-							 : sizeof(struct fi_cq_data_entry);
+	null->size = busy_entry_size(attr);
 	null->core = cq->ops;
 	busy_new(cq)->null = null;
 	cq->ops = busy_copy(cq->ops);

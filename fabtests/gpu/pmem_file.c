@@ -157,13 +157,20 @@ static int look(int fd, const char *what, size_t at, size_t len, uint64_t key, s
 	return 0;
 }
 
+/* The file has the bytes. @diff: where the shadow differs, or -1 */
+static int look_both(const struct pmem_file *file, size_t at, size_t len, uint64_t key,
+		     ssize_t *diff)
+{
+	FT_TRY(look(file->file, "the file", at, len, key, diff));
+	FT_CHECK(*diff < 0, "%zu bytes at %zu of the file: byte %zd is wrong", len, at, *diff);
+	return look(file->shadow, "the shadow", at, len, key, diff);
+}
+
 int pmem_file_holds(const struct pmem_file *file, size_t at, size_t len, uint64_t key)
 {
 	ssize_t diff;
 
-	FT_TRY(look(file->file, "the file", at, len, key, &diff));
-	FT_CHECK(diff < 0, "%zu bytes at %zu of the file: byte %zd is wrong", len, at, diff);
-	FT_TRY(look(file->shadow, "the shadow", at, len, key, &diff));
+	FT_TRY(look_both(file, at, len, key, &diff));
 	FT_CHECK(diff < 0, "%zu bytes at %zu are complete, and byte %zd is not durable", len,
 		 at, diff);
 	return 0;
@@ -173,9 +180,7 @@ int pmem_file_lacks(const struct pmem_file *file, size_t at, size_t len, uint64_
 {
 	ssize_t diff;
 
-	FT_TRY(look(file->file, "the file", at, len, key, &diff));
-	FT_CHECK(diff < 0, "%zu bytes at %zu of the file: byte %zd is wrong", len, at, diff);
-	FT_TRY(look(file->shadow, "the shadow", at, len, key, &diff));
+	FT_TRY(look_both(file, at, len, key, &diff));
 	FT_CHECK(!diff, "%zu bytes at %zu were made durable unasked", len, at);
 	return 0;
 }

@@ -318,7 +318,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, uint64_t lo, uint64_
 		ring = fi_p2p_xpu_ep_ring(dev);
 		ret = fi_p2p_xpu_ring_take(ring, dev->exclusive, &position);
 		if (!ret)
-			fi_p2p_xpu_ring_put(ring, position, lo, hi);
+			fi_p2p_xpu_slot_put(ring->slots, ring->size, position, lo, hi);
 	}
 	return fi_p2p_xpu_leave(scope, ret);
 }
@@ -421,7 +421,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_begin(struct fid_xpu_ep *ep,
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_post(struct fi_p2p_xpu_burst *burst, uint64_t lo,
 					  uint64_t hi)
 {
-	const uint64_t at = burst->head, lap = at & burst->size ? 0 : FI_P2P_XPU_LAP;
+	const uint64_t at = burst->head;
 	int ret;
 
 	if (at - burst->done >= burst->size) {
@@ -430,7 +430,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_post(struct fi_p2p_xpu_burst *burst, uint64
 			return ret;
 		burst->done = burst->ring->done;
 	}
-	fi_p2p_xpu_store16(&burst->slots[at & (burst->size - 1)], lo, hi | lap);
+	fi_p2p_xpu_slot_put(burst->slots, burst->size, at, lo, hi);
 	burst->head = at + 1;
 	return 0;
 }
@@ -632,7 +632,7 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_try(struct fi_p2p_xpu_cq_dev *dev, char *b
 {
 	int64_t ret;
 
-	if (!fi_p2p_xpu_look(&dev->looking, 0))
+	if (!fi_p2p_xpu_look(&dev->looking))
 		return -FI_EAGAIN;
 	ret = fi_p2p_xpu_cq_take(dev, buf, count, src, threshold);
 	fi_p2p_xpu_store_near(&dev->looking, 0);
@@ -703,7 +703,7 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_readerr(struct fid_xpu_cq *cq, void *buf, 
 		return -FI_EINVAL;
 	if (fi_p2p_xpu_enter(scope)) {
 		ret = -FI_EAGAIN;
-		if (fi_p2p_xpu_look(&dev->looking, 0)) {
+		if (fi_p2p_xpu_look(&dev->looking)) {
 			ret = fi_p2p_xpu_cq_take_error(dev, (struct fi_cq_err_entry *) buf);
 			fi_p2p_xpu_store_near(&dev->looking, 0);
 		}

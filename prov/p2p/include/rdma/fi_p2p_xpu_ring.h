@@ -43,10 +43,10 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_leave(int scope, int result)
 	}
 }
 
-/* Does this thread look at host memory from now on, if it does not do so yet? */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_look(uint64_t *looking, int mine)
+/* Does this thread look at host memory from now on? Not while another one does */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_look(uint64_t *looking)
 {
-	return mine || !fi_p2p_xpu_swap_if(looking, 0, 1);
+	return !fi_p2p_xpu_swap_if(looking, 0, 1);
 }
 
 /*
@@ -92,7 +92,7 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_watch_look(struct fi_p2p_xpu_cntr_dev *dev,
 FI_P2P_XPU_FUNC int fi_p2p_xpu_watch_see(struct fi_p2p_xpu_cntr_dev *dev,
 					 struct fi_p2p_xpu_watch *watch)
 {
-	if (!watch->mine && fi_p2p_xpu_look(&dev->looking, 0)) {
+	if (!watch->mine && fi_p2p_xpu_look(&dev->looking)) {
 		watch->mine = 1;
 		watch->looks = fi_p2p_xpu_load_near(&dev->looks);
 		watch->seen.value = ~0ULL;
@@ -164,13 +164,13 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t 
 	return 0;
 }
 
-/* Writes the trigger, which the proxy then sees. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_ring_put(struct fi_p2p_xpu_ring *ring, uint64_t position,
-					 uint64_t lo, uint64_t hi)
+/* Writes the trigger to a ring of @size slots. The proxy then sees it. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_slot_put(struct fi_p2p_xpu_word2 *slots, uint64_t size,
+					 uint64_t position, uint64_t lo, uint64_t hi)
 {
-	uint64_t lap = position & ring->size ? 0 : FI_P2P_XPU_LAP;
+	const uint64_t lap = position & size ? 0 : FI_P2P_XPU_LAP;
 
-	fi_p2p_xpu_store16(&ring->slots[position & (ring->size - 1)], lo, hi | lap);
+	fi_p2p_xpu_store16(&slots[position & (size - 1)], lo, hi | lap);
 }
 
 FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
@@ -190,7 +190,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t ex
 
 		fi_p2p_xpu_store16(&parts->part[i], words[1 + i], mark | more);
 	}
-	fi_p2p_xpu_ring_put(ring, position, words[FI_P2P_XPU_W_BUF],
+	fi_p2p_xpu_slot_put(ring->slots, ring->size, position, words[FI_P2P_XPU_W_BUF],
 			    what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
 	return 0;
 }
