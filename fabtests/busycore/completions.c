@@ -24,8 +24,8 @@
 #define LATE_HELD 64
 
 /*
- * Receives of up to so many bytes keep their order: ofi_p2p has its control messages in the order in
- * which they were sent. No core promises that, but all of them complete short messages so.
+ * Untagged receives of up to so many bytes keep their order: fi_p2p_multirecv knows its messages by it. No
+ * core promises that, but all of them complete short messages so.
  */
 #define LATE_SHORT 8192
 
@@ -134,7 +134,9 @@ static ssize_t late_take(struct late *late, struct fid_cq *cq)
 
 static bool late_short(const struct held *held)
 {
-	return held->comp.flags & FI_RECV && held->comp.len <= LATE_SHORT;
+	const uint64_t kind = FI_RECV | FI_MSG;
+
+	return (held->comp.flags & kind) == kind && held->comp.len <= LATE_SHORT;
 }
 
 /* Is there one that it may not be told before? */

@@ -126,14 +126,29 @@ static int shared_close(struct shared *s)
 	return ret ? ft_fail(ret, "fi_close", "endpoint, counter") : ft_close(&s->ctx);
 }
 
-/* Any thread may find any operation's completion. */
-static int progress(struct shared *s)
+/* Whose operation has failed, and how, is told by the queue. */
+static ssize_t read_error(struct shared *s)
 {
-	struct fi_cq_tagged_entry entries[4];
 	union {
 		struct fi_cq_err_entry entry;
 		char room[sizeof(struct fi_cq_err_entry) + 256];
 	} err = {.room = {0}};
+	ssize_t n = fi_cq_readerr(s->ctx.cq, &err.entry, 0);
+	struct op *op = err.entry.op_context;
+
+	if (n != 1)
+		return n;
+	ft_err("an operation failed: %s, provider's error %d, flags %" PRIx64,
+	       fi_strerror(err.entry.err), err.entry.prov_errno, err.entry.flags);
+	atomic_store(&op->err, err.entry.err);
+	atomic_store(&op->done, true);
+	return n;
+}
+
+/* Any thread may find any operation's completion. */
+static int progress(struct shared *s)
+{
+	struct fi_cq_tagged_entry entries[4];
 	ssize_t n;
 
 	call_begin(s);
@@ -141,13 +156,8 @@ static int progress(struct shared *s)
 	call_end(s);
 	for (ssize_t i = 0; i < n; i++)
 		atomic_store(&((struct op *) entries[i].op_context)->done, true);
-	if (n == -FI_EAVAIL) {
-		n = fi_cq_readerr(s->ctx.cq, &err.entry, 0);
-		if (n == 1) {
-			atomic_store(&((struct op *) err.entry.op_context)->err, err.entry.err);
-			atomic_store(&((struct op *) err.entry.op_context)->done, true);
-		}
-	}
+	if (n == -FI_EAVAIL)
+		n = read_error(s);
 	if (n == -FI_EAGAIN)
 		sched_yield();
 	FT_CHECK(n >= 0 || n == -FI_EAGAIN, "reading the queue: %zd", n);
@@ -322,6 +332,8 @@ static void *nap(void *arg)
 
 		if (n != 1) {
 			ft_err("a read that two threads sleep in: %zd", n);
+			if (n == -FI_EAVAIL)
+				read_error(s);
 			w->ret = -FI_EOTHER;
 			atomic_store(&s->failed, true);
 			break;

@@ -32,11 +32,19 @@ struct ctrl_out {
 	uint8_t buf[CELL_SIZE - sizeof(struct xfer_out) - sizeof(struct stage_reserve *)];
 };
 
-/* @waits: the core has no room for it now */
+/*
+ * @waits:	the core has no room for it now
+ * @entry:	in struct xfer_ep.hearing, while the core has it, or one before it is not dealt with
+ * @came, @len, @err: its completion, once there is one
+ */
 struct ctrl_in {
 	struct xfer_ctx ctx;
 	struct stage_reserve *reserve;
 	bool waits;
+	bool came;
+	int err;
+	size_t len;
+	TAILQ_ENTRY(ctrl_in) entry;
 };
 
 _Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
@@ -126,13 +134,21 @@ static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)
 	xfer_busy_add(ep->xfer, waits ? 1 : -1);
 }
 
+static void ctrl_in_free(struct ctrl_in *ctrl)
+{
+	stage_reserve_put(&ctrl->ctx.ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
+	xfer_ctx_free(&ctrl->ctx);
+}
+
 static void ctrl_in_drop(struct xfer_ctx *ctx)
 {
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
-	ctrl_in_wait(ctrl, false);
-	stage_reserve_put(&ctx->ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
-	xfer_ctx_free(ctx);
+	if (ctrl->waits)
+		ctrl_in_wait(ctrl, false);
+	else
+		TAILQ_REMOVE(&ctx->ep->hearing, ctrl, entry);
+	ctrl_in_free(ctrl);
 }
 
 /*
@@ -146,6 +162,10 @@ static void ctrl_in_again(struct ctrl_in *ctrl)
 	if (ret && ret != -FI_EAGAIN && ret != -FI_ENOMEM && !ctrl->waits)
 		P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
 	ctrl_in_wait(ctrl, ret);
+	if (ret)
+		return;
+	ctrl->came = false;
+	TAILQ_INSERT_TAIL(&ctrl->ctx.ep->hearing, ctrl, entry);
 }
 
 /*
@@ -228,19 +248,38 @@ static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
 	} while (msg.size && len);
 }
 
+static void ctrl_in_take(struct ctrl_in *ctrl)
+{
+	struct xfer_ep *ep = ctrl->ctx.ep;
+
+	TAILQ_REMOVE(&ep->hearing, ctrl, entry);
+	if (ctrl->err == FI_ECANCELED) {
+		ctrl_in_free(ctrl);
+		return;
+	}
+	if (!ctrl->err)
+		ctrl_read(ep->front, ctrl->reserve->addr, ctrl->len);
+	else
+		P2P_WARN("a control message could not be received: %s\n",
+			 fi_strerror(ctrl->err));
+	ctrl_in_again(ctrl);
+}
+
+/*
+ * Threads that read a queue at once may come here in another order than what they have read came in:
+ * what is told apart by its peer's token must not overtake the greeting that gives it. Receives are
+ * matched in the order in which they were posted, so in that order messages are dealt with.
+ */
 static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
+	struct xfer_ep *ep = ctx->ep;
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
-	if (!comp->err)
-		ctrl_read(ctx->ep->front, ctrl->reserve->addr, comp->len);
-	else if (abs(comp->err) != FI_ECANCELED)
-		P2P_WARN("a control message could not be received: %s\n",
-			 fi_strerror(abs(comp->err)));
-	if (abs(comp->err) == FI_ECANCELED)
-		ctrl_in_drop(ctx);
-	else
-		ctrl_in_again(ctrl);
+	ctrl->came = true;
+	ctrl->len = comp->len;
+	ctrl->err = abs(comp->err);
+	while ((ctrl = TAILQ_FIRST(&ep->hearing)) && ctrl->came)
+		ctrl_in_take(ctrl);
 }
 
 /* How many internal receives have no memory yet */

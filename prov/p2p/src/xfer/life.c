@@ -145,6 +145,7 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);
 	TAILQ_INIT(&ep->claimed);
+	TAILQ_INIT(&ep->hearing);
 	LIST_INIT(&ep->live);
 	return xfer->protos->ep_init(ep);
 }

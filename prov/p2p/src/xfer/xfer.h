@@ -32,6 +32,7 @@
 #include "xfer/wire.h"
 #include <rdma/fi_ext_p2p.h>
 
+struct ctrl_in;
 struct proto_domain;
 struct proto_ep;
 struct region;
@@ -266,6 +267,7 @@ struct xfer {
  * @listens:	control messages may come that others than greetings are
  * @ears:	internal receives; the core has them, but for @deaf of them, which it had no room for, and
  *		@missing, for which there was no memory
+ * @hearing:	those that the core has, in the order in which they were posted
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
@@ -323,6 +325,7 @@ struct xfer_ep {
 	unsigned int ears;
 	unsigned int deaf;
 	unsigned int missing;
+	TAILQ_HEAD(, ctrl_in) hearing;
 	bool counts_remote;
 	bool closing;
 	bool started;
