@@ -20,6 +20,7 @@ struct conf conf = {
 	.pin = CONF_PIN_AUTO,
 	.map_size = 17179869184,
 	.map_count = 1024,
+	.lanes = 1,
 	.hello_timeout = 2,
 	.peer_timeout = 30,
 	.stats = false,
@@ -81,6 +82,10 @@ static const struct conf_param {
 	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20,
 	 .help = "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
 		 "of other processes that it keeps open (default: 1024)"},
+	{"p2p_lanes", .size = &conf.lanes, .min = 1, .max = 8,
+	 .help = "Connections over which the pieces of one long message travel at a time, each with a "
+		 "thread of its own at either end, over cores that go by TCP. The end that has less "
+		 "decides (default: 1)"},
 	{"p2p_hello_timeout", .size = &conf.hello_timeout, .min = 0, .max = 86400,
 	 .help = "Seconds for which long messages from device memory wait for a peer's first answer. "
 		 "Then they travel whole, which peers without this provider understand. 0: they do not "

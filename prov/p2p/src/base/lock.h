@@ -42,6 +42,18 @@ static inline void p2p_lock_take(struct p2p_lock *lock)
 #endif
 }
 
+/* The same if nobody has it; false: somebody has. For a lock that is shared */
+static inline bool p2p_lock_try(struct p2p_lock *lock)
+{
+	if (pthread_mutex_trylock(&lock->mutex))
+		return false;
+	lock->held = true;
+#ifndef NDEBUG
+	lock->owner = pthread_self();
+#endif
+	return true;
+}
+
 static inline void p2p_lock_drop(struct p2p_lock *lock)
 {
 	assert(lock->held);

@@ -26,6 +26,7 @@
 #include "proto/hello.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
+#include "xfer/lane.h"
 #include "xfer/life.h"
 
 /* libfabric 1.18 added it, as the next of the enumeration */
@@ -584,6 +585,8 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 	ep_set_quirks(ep);
 	if (ep->xfer.stalls)
 		ret = side_ep_init(ep, info);
+	if (!ret && domain->layered)
+		ret = lanes_init(&ep->xfer, info);
 	if (ret)
 		return ret;
 	ret = fi_endpoint(domain->core, info, &ep->xfer.core, ep);

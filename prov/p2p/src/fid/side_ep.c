@@ -2,9 +2,7 @@
 /* The side endpoint. See side_ep.h. */
 #include "fid/side_ep.h"
 
-#include <netinet/in.h>
 #include <stdlib.h>
-#include <string.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
@@ -26,39 +24,6 @@ static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size
 {
 	return fi_av_lookup(container_of(xfer, struct p2p_side_ep, xfer)->av->core, addr, name,
 			    len);
-}
-
-/*
- * Takes the address of the application's endpoint, at any other port. If that endpoint listens at
- * all of a host's addresses, peers can do nothing with its name: -FI_EADDRNOTAVAIL.
- */
-static int side_ep_address(struct p2p_side_ep *side)
-{
-	const struct xfer_ep *front = &side->ep->xfer;
-	struct sockaddr_in6 *in6;
-	struct sockaddr_in *in;
-	void *addr;
-	bool named;
-
-	if (front->name_len < sizeof *in || front->name_len > WIRE_NAME_MAX)
-		return -FI_EADDRNOTAVAIL;
-	addr = calloc(1, P2P_MAX(front->name_len, sizeof *in6));
-	if (!addr)
-		return -FI_ENOMEM;
-	memcpy(addr, front->name, front->name_len);
-	in = addr;
-	in6 = addr;
-	if (in->sin_family == AF_INET) {
-		named = in->sin_addr.s_addr != htonl(INADDR_ANY);
-		in->sin_port = 0;
-	} else {
-		named = !IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
-		in6->sin6_port = 0;
-	}
-	free(side->info->src_addr);
-	side->info->src_addr = addr;
-	side->info->src_addrlen = front->name_len;
-	return named ? 0 : -FI_EADDRNOTAVAIL;
 }
 
 static int side_ep_bind(struct p2p_side_ep *side)
@@ -100,7 +65,7 @@ static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
 {
 	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
 	struct p2p_side_ep *side = ep->side;
-	int ret = side_ep_address(side);
+	int ret = core_info_beside(side->info, front->name, front->name_len);
 
 	if (!ret)
 		ret = av_open_own(ep->domain, &side->av);
@@ -127,18 +92,11 @@ int side_ep_init(struct p2p_ep *ep, const struct fi_info *core)
 
 	if (!side)
 		return -FI_ENOMEM;
-	side->info = lf.dupinfo(core);
+	side->info = core_info_aside(core);
 	if (!side->info) {
 		free(side);
 		return -FI_ENOMEM;
 	}
-	/* peers that are not inserted yet send to it: QUIRK_DIRECTED */
-	side->info->caps &= ~FI_DIRECTED_RECV;
-	if (side->info->rx_attr)
-		side->info->rx_attr->caps &= ~FI_DIRECTED_RECV;
-	free(side->info->dest_addr);
-	side->info->dest_addr = NULL;
-	side->info->dest_addrlen = 0;
 	side->ep = ep;
 	ep->side = side;
 	ep->xfer.side_open = side_ep_open;

@@ -72,6 +72,7 @@
 	(1u << 8) /* it has answered a greeting, and may not know yet that we know */
 #define HELLO_AGAIN (1u << 9)    /* it was asked twice */
 #define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
+#define HELLO_LANES (1u << 11)   /* it may have lanes */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -121,7 +122,8 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	const struct xfer_ep *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
-		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0),
+		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0) |
+			 (ep->lane_info ? WIRE_MAY_LANES : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.port = keepalive_port(&ep->xfer->keepalive, ep->xfer->ipc.process),
@@ -391,6 +393,12 @@ bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr)
 	return peer && peer->facts & HELLO_COMMITS;
 }
 
+bool hello_lanes(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_LANES;
+}
+
 bool hello_was_lost(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -537,6 +545,8 @@ static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_READS;
 	if (msg->flags & WIRE_COMMITS)
 		peer->facts |= HELLO_COMMITS;
+	if (msg->flags & WIRE_MAY_LANES)
+		peer->facts |= HELLO_LANES;
 }
 
 /* Its process may be asked for signs of life, and is, so that it is known whether it answers. */

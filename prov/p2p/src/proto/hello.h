@@ -57,6 +57,9 @@ bool hello_reads(const struct xfer_peer *peer);
 /* Does the peer make memory durable before it says that a write has ended (WIRE_COMMIT)? */
 bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr);
 
+/* May the peer have lanes (lane.h)? */
+bool hello_lanes(const struct xfer_peer *peer);
+
 /* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
 bool hello_was_lost(const struct xfer_peer *peer);
 

@@ -73,7 +73,7 @@ static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 		rndv_aborted(ep, msg);
 	else
 		/* there, receives stay posted until nothing more can come */
-		rndv_send_fail(req, msg->status, req->transfer.via != req->ctx.ep);
+		rndv_send_fail(req, msg->status, rndv_apart(req));
 }
 
 static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -107,8 +107,10 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 		}
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, transfer.chain);
-			if (req->peer == peer)
-				rndv_send_fail(req, status, false);
+			if (req->peer != peer)
+				continue;
+			rndv_send_cancel(req);
+			rndv_send_fail(req, status, false);
 		}
 	}
 }

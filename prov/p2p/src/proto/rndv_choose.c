@@ -9,6 +9,7 @@
 #include "proto/rma_core.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_across.h"
+#include "proto/rndv_lanes.h"
 #include "proto/rndv_lent.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_recv.h"
@@ -56,6 +57,20 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 	while (chunk < most && 2 * chunk * chunk / RNDV_PIECE < len)
 		chunk *= 2;
 	return (uint32_t) P2P_MIN(chunk, most);
+}
+
+/* Into pieces; if it has lanes, each gets two, as long as those are not too short. */
+static void rndv_divide(struct xfer_req *req)
+{
+	struct xfer_transfer *transfer = &req->transfer;
+	uint64_t part;
+
+	transfer->lanes = rndv_lanes_choose(req);
+	if (transfer->lanes) {
+		part = transfer->wanted / (2 * transfer->lanes);
+		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, RNDV_CHUNK_MIN));
+	}
+	transfer->pieces = (transfer->wanted - 1) / transfer->chunk + 1;
 }
 
 /*
@@ -134,7 +149,7 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		rndv_lent_borrow(req, arrival->addr, arrival->key);
 		return;
 	}
-	req->transfer.pieces = (req->transfer.wanted - 1) / req->transfer.chunk + 1;
+	rndv_divide(req);
 	xfer_req_move(req, XFER_GRANTING);
 	/* others that have come before wait for slots, and have them first, in progress */
 	if (req == TAILQ_FIRST(&xfer->in[XFER_GRANTING]))

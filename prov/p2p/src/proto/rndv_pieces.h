@@ -4,6 +4,7 @@
 #define P2P_RNDV_PIECES_H
 
 #include "mem/stage.h"
+#include "xfer/lane.h"
 #include "xfer/sendq.h"
 
 /**
@@ -13,6 +14,7 @@
  * @iov, @count, @len: its place in the user's buffer
  * @slot, @reserve: staging memory that it holds, one or none, at @host; none: it travels from or to
  *		its place
+ * @op:		what its lane is given, if it has one
  */
 struct rndv_piece {
 	struct xfer_out out;
@@ -26,6 +28,7 @@ struct rndv_piece {
 	size_t len;
 	size_t count;
 	struct iovec iov[P2P_IOV_MAX];
+	struct lane_op op;
 };
 
 /* Has every piece begun? */
@@ -33,6 +36,13 @@ static inline bool rndv_all_begun(const struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	return req->transfer.next == req->transfer.pieces;
+}
+
+/* Do its pieces come where nothing but pieces, and what they take, does? */
+static inline bool rndv_apart(const struct xfer_req *req)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	return req->transfer.lanes || req->transfer.via != req->ctx.ep;
 }
 
 /*

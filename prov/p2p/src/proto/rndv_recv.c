@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "proto/rndv_lanes.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_stale.h"
 #include "xfer/ctrl.h"
@@ -19,8 +20,9 @@
 /* The longest that a receive waits until its sender can be told of its end [ms] */
 #define RNDV_FIN_WAIT 1000
 
-/* Pieces of one message that are posted at a time */
-#define RNDV_WINDOW 8
+/* Pieces of one message that are posted at a time; and on each lane, if that is more */
+#define RNDV_WINDOW 8u
+#define RNDV_LANE_WINDOW 2u
 
 /* Tells the sender that all of the message is here. */
 static void rndv_recv_fin(struct xfer_req *req)
@@ -194,10 +196,16 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 static void rndv_recv_cancel(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->transfer.via;
+	struct rndv_piece *piece;
 	struct xfer_ctx *ctx;
 
 	LIST_FOREACH(ctx, &ep->live, live) {
-		if (ctx->done == rndv_piece_received && ((struct rndv_piece *) ctx)->req == req)
+		piece = (struct rndv_piece *) ctx;
+		if (ctx->done != rndv_piece_received || piece->req != req)
+			continue;
+		if (req->transfer.lanes)
+			rndv_lanes_cancel(piece);
+		else
 			fi_cancel(&ep->core->fid, ctx);
 	}
 }
@@ -205,10 +213,10 @@ static void rndv_recv_cancel(struct xfer_req *req)
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 {
 	/*
-	 * What is on its way to the side endpoint has its receives, until the sender answers. Before it
+	 * What is on its way to the side endpoint, or a lane, has its receives, until the sender answers. Before it
 	 * has been asked for pieces nothing is, and it would not answer.
 	 */
-	bool answered = tell && req->transfer.via != req->ctx.ep && req->state != XFER_GRANTING;
+	bool answered = tell && rndv_apart(req) && req->state != XFER_GRANTING;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->state != XFER_RECEIVED && req->state != XFER_TELLING) {
@@ -234,6 +242,7 @@ void rndv_grant(struct xfer_req *req)
 		.transfer = req->transfer.number,
 		.count = req->transfer.recv.granted,
 		.data = first ? req->transfer.recv.far : 0,
+		.flags = first ? req->transfer.lanes << WIRE_CTS_LANES_SHIFT : 0,
 	};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
@@ -258,6 +267,10 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 
 	if (!piece)
 		return -FI_EAGAIN;
+	if (rndv_lanes_post(piece, true)) {
+		rndv_piece_begun(req);
+		return 0;
+	}
 	op.iov = piece->out.iov;
 	op.desc = piece->out.desc;
 	op.count = piece->out.count;
@@ -293,7 +306,7 @@ static void rndv_pull_to(struct xfer_req *req, size_t window)
 void rndv_pull(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	rndv_pull_to(req, RNDV_WINDOW);
+	rndv_pull_to(req, P2P_MAX(RNDV_WINDOW, RNDV_LANE_WINDOW * req->transfer.lanes));
 }
 
 void rndv_pull_starved(struct xfer_req *req)

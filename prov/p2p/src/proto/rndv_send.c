@@ -14,6 +14,7 @@
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "proto/eager.h"
+#include "proto/rndv_lanes.h"
 #include "xfer/req_state.h"
 
 _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
@@ -298,10 +299,30 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
 
+	if (comp->err && req->transfer.lanes && !req->transfer.status)
+		rndv_lanes_failed(req);
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else
 		rndv_send_check(req);
+}
+
+void rndv_send_cancel(struct xfer_req *req)
+{
+	struct xfer_ctx *ctx;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
+		if (ctx->done == rndv_piece_sent && ((struct rndv_piece *) ctx)->req == req)
+			rndv_lanes_cancel((struct rndv_piece *) ctx);
+	}
+}
+
+/* By its lane, or as all else */
+static void rndv_piece_send(struct rndv_piece *piece)
+{
+	if (!rndv_lanes_post(piece, false))
+		xfer_out_post(&piece->out);
 }
 
 static void rndv_piece_copied_out(struct copy *copy, int status)
@@ -316,7 +337,7 @@ static void rndv_piece_copied_out(struct copy *copy, int status)
 		rndv_send_fail(req, status, true);
 		return;
 	}
-	xfer_out_post(&piece->out);
+	rndv_piece_send(piece);
 }
 
 /* Begins the pieces that there are credits and slots for. */
@@ -334,7 +355,7 @@ void rndv_push(struct xfer_req *req)
 		rndv_piece_begun(req);
 		req->transfer.send.credits--;
 		if (!piece->host) {
-			xfer_out_post(&piece->out);
+			rndv_piece_send(piece);
 			continue;
 		}
 		ret = rndv_piece_copy(piece, COPY_OUT, rndv_piece_copied_out);
@@ -382,13 +403,19 @@ static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 	return true;
 }
 
+static unsigned int rndv_cts_lanes(const struct wire_msg *msg)
+{
+	return (msg->flags & WIRE_CTS_LANES) >> WIRE_CTS_LANES_SHIFT;
+}
+
 /* Does it ask for what was announced? What is no message cannot be sent whole as one. */
 static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg)
 {
 	const struct stage *stage = &req->ctx.ep->xfer->stage;
 
 	return msg->len <= req->len && msg->chunk <= stage->pools[STAGE_PIECE].size &&
-	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND);
+	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND) &&
+	       rndv_lanes_known(req, rndv_cts_lanes(msg));
 }
 
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
@@ -425,6 +452,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	req->transfer.wanted = msg->len;
 	req->transfer.chunk = msg->chunk;
 	req->transfer.number = msg->transfer;
+	req->transfer.lanes = rndv_cts_lanes(msg);
 	req->transfer.pieces = (msg->len - 1) / msg->chunk + 1;
 	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
 	if (req->mem.ops)

@@ -2,14 +2,17 @@
 /* The only caller of the core provider's data transfer calls. See core.h. */
 #include "xfer/core.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "base/amo.h"
 #include "base/base.h"
+#include "base/libfabric.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "xfer/wire.h"
 
 ssize_t core_post(struct fid_ep *ep, const struct core_op *op)
 {
@@ -248,4 +251,47 @@ int core_comp_from_error(struct fid_cq *cq, struct core_comp *comp)
 		}
 	}
 	return 0;
+}
+
+struct fi_info *core_info_aside(const struct fi_info *info)
+{
+	struct fi_info *aside = lf.dupinfo(info);
+
+	if (!aside)
+		return NULL;
+	aside->caps &= ~FI_DIRECTED_RECV;
+	if (aside->rx_attr)
+		aside->rx_attr->caps &= ~FI_DIRECTED_RECV;
+	free(aside->dest_addr);
+	aside->dest_addr = NULL;
+	aside->dest_addrlen = 0;
+	return aside;
+}
+
+int core_info_beside(struct fi_info *info, const void *name, size_t len)
+{
+	struct sockaddr_in6 *in6;
+	struct sockaddr_in *in;
+	void *addr;
+	bool named;
+
+	if (len < sizeof *in || len > WIRE_NAME_MAX)
+		return -FI_EADDRNOTAVAIL;
+	addr = calloc(1, P2P_MAX(len, sizeof *in6));
+	if (!addr)
+		return -FI_ENOMEM;
+	memcpy(addr, name, len);
+	in = addr;
+	in6 = addr;
+	if (in->sin_family == AF_INET) {
+		named = in->sin_addr.s_addr != htonl(INADDR_ANY);
+		in->sin_port = 0;
+	} else {
+		named = !IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+		in6->sin6_port = 0;
+	}
+	free(info->src_addr);
+	info->src_addr = addr;
+	info->src_addrlen = len;
+	return named ? 0 : -FI_EADDRNOTAVAIL;
 }

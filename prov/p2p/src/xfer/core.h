@@ -39,6 +39,18 @@ struct core_op {
 /* Pieces of remote memory that one operation may have: no core takes more */
 #define CORE_RMA_MAX 4
 
+/*
+ * A copy of @info for an endpoint aside, to which peers send that are not inserted there: QUIRK_DIRECTED. NULL: there
+ * is no memory
+ */
+struct fi_info *core_info_aside(const struct fi_info *info);
+
+/*
+ * Gives @info the address of the endpoint that has @name, at any other port, for one beside it. If that one listens
+ * at all of a host's addresses, peers can do nothing with its name: -FI_EADDRNOTAVAIL
+ */
+int core_info_beside(struct fi_info *info, const void *name, size_t len);
+
 /**
  * struct core_rma - a read or write of remote memory.
  * @remote, @remotes: the remote memory, 1 to CORE_RMA_MAX pieces, as long as @iov together

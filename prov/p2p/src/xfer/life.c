@@ -10,6 +10,7 @@
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
+#include "xfer/lane.h"
 #include "xfer/peer.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
@@ -152,6 +153,9 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 
 void xfer_ep_undo(struct xfer_ep *ep)
 {
+	p2p_lock_take(&ep->xfer->lock);
+	lanes_close(ep);
+	p2p_lock_drop(&ep->xfer->lock);
 	ep->xfer->protos->ep_fini(ep);
 }
 
@@ -214,6 +218,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	}
 	if (ep->side && xfer_ep_close_core(ep->side))
 		P2P_WARN("the endpoint for long messages does not close\n");
+	lanes_close(ep);
 	xfer->copies.more = false;
 	while (ep->copying) {
 		copy_progress(&xfer->copies);

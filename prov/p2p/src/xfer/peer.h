@@ -12,6 +12,7 @@
 #ifndef P2P_PEER_H
 #define P2P_PEER_H
 
+#include "xfer/lane.h"
 #include "xfer/xfer.h"
 
 /* a library does not end the process when memory is short */
@@ -108,6 +109,8 @@ struct xfer_life {
  * @sends:	requests of ours that it may answer
  * @slots:	those that wait for it: with what goes out, and for what comes in (stage.h)
  * @spares:	the same of memory in place of slots
+ * @lanes:	what is agreed of lanes (rndv_lanes.c): ours were @offered, or never are; @named of them it
+ *		knows, and sends by @in. We know @out of its lanes, by their addresses @to
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
  * @forgotten:	its address is nobody's any more
  * @life:	its signs of life, which are looked for while it has users (watch.h)
@@ -132,6 +135,13 @@ struct xfer_peer {
 	unsigned int sends;
 	unsigned int slots[2];
 	unsigned int spares[2];
+	struct {
+		bool offered;
+		unsigned int named;
+		unsigned int in;
+		unsigned int out;
+		fi_addr_t to[LANES_MAX];
+	} lanes;
 	unsigned int users;
 	bool forgotten;
 	struct xfer_life life;

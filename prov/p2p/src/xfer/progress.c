@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "xfer/ctrl.h"
+#include "xfer/lane.h"
 #include "xfer/reports.h"
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
@@ -57,6 +58,10 @@ static void xfer_progress_core(struct xfer *xfer)
 	xfer->quiet = true;
 	LIST_FOREACH(cq, &xfer->cqs, entry) {
 		if (!xfer_cq_full(cq) && xfer_cq_pull(cq))
+			xfer->quiet = false;
+	}
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (lanes_progress(ep))
 			xfer->quiet = false;
 	}
 	xfer->copies.more = !xfer->quiet;

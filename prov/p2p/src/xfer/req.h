@@ -89,6 +89,7 @@ enum xfer_state {
  * @wanted:	bytes that will travel; all of @pieces have @chunk of them, but for the last; @next is
  *		the first piece that has not begun
  * @number:	the receiver's number for it, in the pieces' tags
+ * @lanes:	its pieces travel over so many lanes; 0: between @via and @to
  * @in_flight:	parts that the core or a device has now: pieces, copies, the marker
  * @copying:	those of them that a device copies from or to the user's buffer
  * @starved:	since when it wants a slot [ms]; 0: it does not
@@ -111,6 +112,7 @@ struct xfer_transfer {
 	uint64_t pieces;
 	uint32_t chunk;
 	uint32_t number;
+	unsigned int lanes;
 	unsigned int in_flight;
 	unsigned int copying;
 	uint32_t starved;

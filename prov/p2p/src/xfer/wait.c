@@ -15,6 +15,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
+#include "xfer/lane.h"
 #include "xfer/req.h"
 
 /*
@@ -202,6 +203,7 @@ void wait_wake_all(struct wait_domain *domain)
 	struct wait_point *point;
 
 	xfer_assert_locked(container_of(domain, struct xfer, wait));
+	__atomic_store_n(&domain->dozing, false, __ATOMIC_RELAXED);
 	LIST_FOREACH(point, &domain->points, entry) {
 		if (point->armed)
 			wait_wake(point);
@@ -234,6 +236,19 @@ static bool wait_sends(const struct xfer *xfer)
 			return true;
 	}
 	return !TAILQ_EMPTY(&xfer->in[XFER_BORROWING]);
+}
+
+/* Somebody is about to sleep: have lanes done something meanwhile? From now on they wake who sleeps. */
+static bool wait_ended(struct xfer *xfer)
+{
+	const struct xfer_ep *ep;
+
+	__atomic_store_n(&xfer->wait.dozing, true, __ATOMIC_SEQ_CST);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (lanes_ended(ep))
+			return true;
+	}
+	return false;
 }
 
 /* What is looked for: nothing says when it is there. */
@@ -360,7 +375,7 @@ int wait_arm(struct wait_point *point)
 	xfer_assert_locked(point->xfer);
 	/* of two threads that wait for one queue the other may have seen the news */
 	if (point->news || (point->cq && point->cq->count) ||
-	    (xfer->copies.pending && wait_moves(point))) {
+	    (wait_moves(point) && xfer->copies.pending)) {
 		point->news = false;
 		return -FI_EAGAIN;
 	}
@@ -372,6 +387,8 @@ int wait_arm(struct wait_point *point)
 		ret = -FI_EAGAIN;
 	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
+	if (!ret && wait_moves(point) && wait_ended(xfer))
+		ret = -FI_EAGAIN;
 	/* what was to wake another thread is gone now; what there is may be enough for two */
 	point->armed |= !ret || point->asleep;
 	if (ret == -FI_EAGAIN && point->asleep)
@@ -483,6 +500,8 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;
+	news |= sleeps && !xfer->wait.mover && wait_ended(xfer);
+	xfer->wait.sleepers -= sleeps && news;
 	p2p_lock_drop(&xfer->lock);
 	if (news)
 		return 0;

@@ -70,6 +70,7 @@ struct wait_point {
  * @waker:	the core counter that counters sleep on, or NULL; @users: those that
  *		may, @sleepers: those that do
  * @counted:	what the domain's counters have counted, all together
+ * @dozing:	somebody may be asleep, or about to: wait_dozing() looks at it without the lock
  */
 struct wait_domain {
 	struct fid_fabric *fabric;
@@ -79,6 +80,7 @@ struct wait_domain {
 	unsigned int users;
 	unsigned int sleepers;
 	uint64_t counted;
+	bool dozing;
 };
 
 /* What was counted when a counter was looked at */
@@ -148,6 +150,15 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 static inline bool wait_sleepers(const struct wait_domain *domain)
 {
 	return !LIST_EMPTY(&domain->points) || domain->waker;
+}
+
+/*
+ * Is wait_wake_all() of use? Not [locked]. Who has something to tell makes that known first, and then looks; who sleeps
+ * does it the other way round (wait_ended()).
+ */
+static inline bool wait_dozing(const struct wait_domain *domain)
+{
+	return __atomic_load_n(&domain->dozing, __ATOMIC_SEQ_CST);
 }
 
 /* There is news: wakes who sleeps on this point, or on any of the domain [locked]. */

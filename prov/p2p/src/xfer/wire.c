@@ -93,6 +93,7 @@ static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_ATOMIC] = WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_RESULT] = WIRE_LOADED,
 	[WIRE_HELLO] = WIRE_NAMED | WIRE_GREETING | WIRE_LOADED,
+	[WIRE_LANES] = WIRE_LOADED,
 };
 
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
@@ -268,6 +269,18 @@ static const char *wire_check_greeting(const struct wire_msg *msg)
 	return msg->grant ? NULL : "a greeting without a token";
 }
 
+static const char *wire_check_lanes(const struct wire_msg *msg)
+{
+	if (msg->flags == WIRE_ANSWERS)
+		return msg->payload_len ? "an answer about lanes with names" : NULL;
+	if (msg->flags != WIRE_ASKS)
+		return "what is said of lanes neither asks nor answers";
+	if (!msg->count || !msg->payload_len || msg->payload_len % msg->count ||
+	    msg->payload_len / msg->count > WIRE_NAME_MAX)
+		return "lanes without their names";
+	return NULL;
+}
+
 static const char *wire_check(const struct wire_msg *msg)
 {
 	if (msg->id & ~WIRE_ID_MASK)
@@ -288,7 +301,7 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_ATOMIC:
 		return NULL;
 	case WIRE_CTS:
-		if (msg->flags & ~WIRE_PLAIN)
+		if (msg->flags & ~(WIRE_PLAIN | WIRE_CTS_LANES))
 			return "a request with unknown flags";
 		if (msg->flags & WIRE_PLAIN && msg->len)
 			return "a request for a plain message that asks for pieces";
@@ -305,6 +318,8 @@ static const char *wire_check(const struct wire_msg *msg)
 			       : NULL;
 	case WIRE_HELLO:
 		return wire_check_greeting(msg);
+	case WIRE_LANES:
+		return wire_check_lanes(msg);
 	case WIRE_FIN:
 	case WIRE_RESULT:
 		return wire_status_ok(msg->status) || !msg->status
@@ -442,6 +457,7 @@ const char *wire_type_name(enum wire_type type)
 		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",
 		[WIRE_SUPPLY] = "SUPPLY",     [WIRE_ATOMIC] = "ATOMIC",
 		[WIRE_RESULT] = "RESULT",     [WIRE_HELLO] = "HELLO",
+		[WIRE_LANES] = "LANES",
 	};
 
 	return type < WIRE_TYPES && names[type] ? names[type] : "nothing known";

@@ -92,6 +92,7 @@ enum wire_type {
 	WIRE_ATOMIC,
 	WIRE_RESULT,
 	WIRE_HELLO,
+	WIRE_LANES,
 	WIRE_TYPES
 };
 
@@ -116,7 +117,7 @@ enum wire_type {
 #define WIRE_COUNTS_FRONT (1u << 1)
 #define WIRE_COUNTS_SIDE (1u << 2)
 
-/* flags of HELLO, the first of PROBE, too */
+/* flags of HELLO, the first of PROBE, the first two of LANES, too */
 #define WIRE_ASKS (1u << 0)     /* for an answer */
 #define WIRE_ANSWERS (1u << 1)  /* who has asked */
 #define WIRE_CONFIRMS (1u << 2) /* that the answer has come */
@@ -125,9 +126,14 @@ enum wire_type {
 #define WIRE_BOARD (1u << 5)   /* it has a board, at @addr, and is @id there */
 #define WIRE_READS (1u << 6)   /* it reads the receiver's board */
 #define WIRE_COMMITS (1u << 7) /* it knows WIRE_COMMIT: who does not would not heed it */
+#define WIRE_MAY_LANES (1u << 8) /* LANES may be said to it */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
+
+/* In a CTS's flags, too: over so many lanes the pieces are to come; 0: none */
+#define WIRE_CTS_LANES_SHIFT 8
+#define WIRE_CTS_LANES (0xffu << WIRE_CTS_LANES_SHIFT)
 
 /**
  * struct wire_msg - a control message, decoded.
@@ -137,13 +143,14 @@ enum wire_type {
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
  *		(enum path_far)
- * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO, PROBE: see above
+ * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO, PROBE, LANES: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces. PROBE: how many messages have
  *		@front, if WIRE_COUNTS_FRONT, modulo 2^32
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
  *		piece but the last
  * @count:	CTS, CREDIT: how many more pieces may be sent. PROBE: how many messages have
- *		not, if WIRE_COUNTS_SIDE
+ *		not, if WIRE_COUNTS_SIDE. LANES: how many lanes the payload names, one behind the other, or
+ *		how many of those will be used
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: it comes from the receiving side
  * @front:	it travels between the applications' own endpoints, also where there are side endpoints
@@ -160,7 +167,7 @@ enum wire_type {
  * @port:	HELLO: where the sender's process answers (keepalive.h); 0: it does not
  * @oldest, @newest: HELLO: the versions that the sender speaks
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
- * @payload:	WRITE, ATOMIC, RESULT, HELLO: @payload_len bytes; decoded, it lies in the buffer
+ * @payload:	WRITE, ATOMIC, RESULT, HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
  * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
  */

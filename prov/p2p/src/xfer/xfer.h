@@ -33,6 +33,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 struct ctrl_in;
+struct lanes;
 struct proto_domain;
 struct proto_ep;
 struct region;
@@ -278,6 +279,7 @@ struct xfer {
  * @front:	the application's endpoint that this is the side endpoint of, or itself
  * @side:	where the core stalls, the side endpoint, once there is one
  * @side_open: opens it; NULL: that is of no use
+ * @lanes:	further connections (lane.h), or NULL; @lane_info: what to open them with, while there may be any
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
  * @ready:	how many of them may be sent
@@ -341,6 +343,8 @@ struct xfer_ep {
 	struct xfer_ep *front;
 	struct xfer_ep *side;
 	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
+	struct lanes *lanes;
+	struct fi_info *lane_info;
 	struct xfer_list sendq;
 	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Over which lanes the pieces of a message travel, if any: rndv_lanes.c. All [locked]. */
+#ifndef P2P_RNDV_LANES_H
+#define P2P_RNDV_LANES_H
+
+#include "proto/rndv_pieces.h"
+
+/*
+ * A message that is about to be asked for: over how many lanes? 0: none. Lanes are offered to its sender, if there
+ * may be any: later messages use them.
+ */
+unsigned int rndv_lanes_choose(struct xfer_req *req);
+
+/* Its receiver asks for it over so many lanes. False: it was never offered those */
+bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
+
+/* A lane of this message has failed. Later messages do without. */
+void rndv_lanes_failed(struct xfer_req *req);
+
+/* Gives a piece to its lane; or false, if it has none */
+bool rndv_lanes_post(struct rndv_piece *piece, bool recv);
+
+/* Takes back a piece that waits on a lane, if it has one */
+void rndv_lanes_cancel(struct rndv_piece *piece);
+
+#endif /* P2P_RNDV_LANES_H */

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Further connections with threads. See lane.h. */
+#include "xfer/lane.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+
+#include "base/base.h"
+#include "base/conf.h"
+#include "base/libfabric.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "xfer/core.h"
+#include "xfer/sendq.h"
+
+/* Passes of a thread that have moved nothing, before it sleeps; completions read at a time */
+#define LANE_VAIN 20
+#define LANE_BATCH 16
+
+/* Operations that the core has at a time */
+#define LANE_SIZE ((size_t) 64)
+
+/* For how long it sleeps while the core has no room for something, which nothing tells of [ms] */
+#define LANE_FULL 1
+
+/**
+ * struct lane - one of them.
+ * @event:	an eventfd: there is something for the thread, which is @asleep
+ * @lock:	guards @asked, @stop, @cancels and @asleep
+ * @asked:	what the thread has not seen yet
+ * @cancels:	something is to be taken back
+ * @waiting:	what the core has no room for; the thread's alone, as is @posted: what the core has
+ */
+struct lane {
+	struct lanes *lanes;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	struct fid_ep *ep;
+	int fd;
+	int event;
+	pthread_t thread;
+	bool runs;
+	pthread_mutex_t lock;
+	struct lane_ops asked;
+	bool stop;
+	bool cancels;
+	bool asleep;
+	struct lane_ops waiting;
+	struct lane_ops posted;
+};
+
+/**
+ * struct lanes - those of an endpoint.
+ * @lock:	guards @done
+ * @done:	what has ended, and has not been told; @any: it is not empty
+ * @under_way:	what was given to lanes, and has not been told [xfer.lock]
+ */
+struct lanes {
+	struct xfer *xfer;
+	unsigned int count;
+	pthread_mutex_t lock;
+	struct lane_ops done;
+	bool any;
+	unsigned int under_way;
+	struct lane lane[LANES_MAX];
+};
+
+/* ---- the thread ---- */
+
+static void lane_wake(struct lane *lane)
+{
+	const uint64_t one = 1;
+
+	while (write(lane->event, &one, sizeof one) < 0 && errno == EINTR)
+		;
+}
+
+/*
+ * Wakes who sleeps, if that can be done from here. Who closes the endpoint has the lock, and waits for this thread.
+ */
+static void lane_wake_others(struct lane *lane)
+{
+	struct xfer *xfer = lane->lanes->xfer;
+
+	if (!xfer->lock.shared || !wait_dozing(&xfer->wait))
+		return;
+	while (!p2p_lock_try(&xfer->lock)) {
+		if (__atomic_load_n(&lane->stop, __ATOMIC_RELAXED))
+			return;
+		sched_yield();
+	}
+	wait_wake_all(&xfer->wait);
+	p2p_lock_drop(&xfer->lock);
+}
+
+/* Tells who makes progress what has ended. */
+static void lane_tell(struct lane *lane, struct lane_ops *ended)
+{
+	struct lanes *lanes = lane->lanes;
+
+	if (TAILQ_EMPTY(ended))
+		return;
+	pthread_mutex_lock(&lanes->lock);
+	TAILQ_CONCAT(&lanes->done, ended, entry);
+	__atomic_store_n(&lanes->any, true, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&lanes->lock);
+	lane_wake_others(lane);
+}
+
+static void lane_end(struct lane_ops *from, struct lane_op *op, int err, size_t len,
+		     struct lane_ops *ended)
+{
+	TAILQ_REMOVE(from, op, entry);
+	op->err = err;
+	op->len = len;
+	TAILQ_INSERT_TAIL(ended, op, entry);
+}
+
+/* What is to be taken back. A receive that the core has ends in its queue; a send there cannot be had back. */
+static void lane_cancel_all(struct lane *lane, struct lane_ops *ended)
+{
+	struct lane_op *op, *next;
+
+	for (op = TAILQ_FIRST(&lane->waiting); op; op = next) {
+		next = TAILQ_NEXT(op, entry);
+		if (op->cancelled)
+			lane_end(&lane->waiting, op, FI_ECANCELED, 0, ended);
+	}
+	TAILQ_FOREACH(op, &lane->posted, entry) {
+		if (op->cancelled && op->recv)
+			fi_cancel(&lane->ep->fid, op);
+	}
+}
+
+/* Takes what it was asked for. False: it is to end */
+static bool lane_take(struct lane *lane, struct lane_ops *ended)
+{
+	bool on;
+
+	pthread_mutex_lock(&lane->lock);
+	TAILQ_CONCAT(&lane->waiting, &lane->asked, entry);
+	on = !lane->stop;
+	if (lane->cancels)
+		lane_cancel_all(lane, ended);
+	lane->cancels = false;
+	pthread_mutex_unlock(&lane->lock);
+	return on;
+}
+
+static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
+{
+	void *desc[P2P_IOV_MAX] = {NULL};
+	const struct core_op op = {
+		.recv = lane_op->recv,
+		.tagged = true,
+		.iov = lane_op->iov,
+		.desc = desc,
+		.count = lane_op->count,
+		.addr = lane_op->addr,
+		.tag = lane_op->tag,
+		.flags = FI_COMPLETION,
+		.context = &lane_op->context,
+	};
+
+	return core_post(lane->ep, &op);
+}
+
+/* Gives the core what it has room for. Who cannot be reached holds up no others. False: nothing */
+static bool lane_post(struct lane *lane, struct lane_ops *ended)
+{
+	struct xfer_blocked blocked = {.count = 0};
+	struct lane_op *op, *next;
+	bool moved = false, deaf = false;
+	ssize_t ret;
+
+	for (op = TAILQ_FIRST(&lane->waiting); op; op = next) {
+		next = TAILQ_NEXT(op, entry);
+		if (op->recv ? deaf : xfer_blocked_has(&blocked, op->addr))
+			continue;
+		ret = lane_give(lane, op);
+		/* some cores say so that receives are all in use */
+		if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+			if (op->recv)
+				deaf = true;
+			else
+				xfer_blocked_add(&blocked, op->addr);
+			continue;
+		}
+		moved = true;
+		if (ret) {
+			lane_end(&lane->waiting, op, (int) -ret, 0, ended);
+			continue;
+		}
+		TAILQ_REMOVE(&lane->waiting, op, entry);
+		TAILQ_INSERT_TAIL(&lane->posted, op, entry);
+	}
+	return moved;
+}
+
+/* Reads what the core has done. False: nothing */
+static bool lane_read(struct lane *lane, struct lane_ops *ended)
+{
+	struct fi_cq_tagged_entry entries[LANE_BATCH];
+	struct fi_cq_err_entry error = {.err = 0};
+	ssize_t ret = fi_cq_read(lane->cq, entries, LANE_BATCH);
+
+	for (ssize_t i = 0; i < ret; i++)
+		lane_end(&lane->posted, entries[i].op_context, 0, entries[i].len, ended);
+	if (ret == -FI_EAVAIL && fi_cq_readerr(lane->cq, &error, 0) == 1) {
+		if (error.op_context)
+			lane_end(&lane->posted, error.op_context, abs(error.err), error.len,
+				 ended);
+		return true;
+	}
+	return ret > 0;
+}
+
+/*
+ * Sleeps until there is something to do. The core's descriptor counts while the core has something of ours alone:
+ * some stay readable.
+ */
+static void lane_sleep(struct lane *lane)
+{
+	struct fid *fid = &lane->cq->fid;
+	const bool busy = !TAILQ_EMPTY(&lane->posted);
+	struct pollfd polled[] = {{.fd = lane->event, .events = POLLIN},
+				  {.fd = lane->fd, .events = POLLIN}};
+	uint64_t events;
+
+	pthread_mutex_lock(&lane->lock);
+	lane->asleep = TAILQ_EMPTY(&lane->asked) && !lane->stop && !lane->cancels;
+	pthread_mutex_unlock(&lane->lock);
+	if (!lane->asleep)
+		return;
+	if (!busy || !fi_trywait(lane->fabric, &fid, 1))
+		poll(polled, busy ? 2 : 1, TAILQ_EMPTY(&lane->waiting) ? -1 : LANE_FULL);
+	pthread_mutex_lock(&lane->lock);
+	lane->asleep = false;
+	pthread_mutex_unlock(&lane->lock);
+	if (polled[0].revents & POLLIN && read(lane->event, &events, sizeof events) < 0)
+		return;
+}
+
+static void *lane_run(void *arg)
+{
+	struct lane *lane = arg;
+	struct lane_ops ended = TAILQ_HEAD_INITIALIZER(ended);
+	unsigned int vain = 0;
+	bool moved;
+
+	while (lane_take(lane, &ended)) {
+		moved = lane_post(lane, &ended);
+		moved |= lane_read(lane, &ended);
+		lane_tell(lane, &ended);
+		if (moved) {
+			vain = 0;
+		} else if (vain++ < LANE_VAIN) {
+			sched_yield();
+		} else {
+			lane_sleep(lane);
+			vain = 0;
+		}
+	}
+	return NULL;
+}
+
+/* ---- one lane ---- */
+
+static int lane_open_core(struct lane *lane, struct fi_info *info)
+{
+	struct fi_cq_attr cq_attr = {
+		.format = FI_CQ_FORMAT_TAGGED,
+		.wait_obj = FI_WAIT_FD,
+	};
+	struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC};
+	int ret = fi_fabric(info->fabric_attr, &lane->fabric, NULL);
+
+	if (!ret)
+		ret = fi_domain(lane->fabric, info, &lane->domain, NULL);
+	if (!ret)
+		ret = fi_cq_open(lane->domain, &cq_attr, &lane->cq, NULL);
+	if (!ret)
+		ret = fi_control(&lane->cq->fid, FI_GETWAIT, &lane->fd);
+	if (!ret)
+		ret = fi_av_open(lane->domain, &av_attr, &lane->av, NULL);
+	if (!ret)
+		ret = fi_endpoint(lane->domain, info, &lane->ep, NULL);
+	if (!ret)
+		ret = fi_ep_bind(lane->ep, &lane->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (!ret)
+		ret = fi_ep_bind(lane->ep, &lane->av->fid, 0);
+	return ret ? ret : fi_enable(lane->ep);
+}
+
+static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *info)
+{
+	int ret;
+
+	lane->lanes = lanes;
+	TAILQ_INIT(&lane->asked);
+	TAILQ_INIT(&lane->waiting);
+	TAILQ_INIT(&lane->posted);
+	pthread_mutex_init(&lane->lock, NULL);
+	lane->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (lane->event < 0)
+		return -errno;
+	ret = lane_open_core(lane, info);
+	if (!ret)
+		ret = thread_start(&lane->thread, "p2p_lane", lane_run, lane);
+	lane->runs = !ret;
+	return ret;
+}
+
+static void lane_close_fid(struct fid *fid)
+{
+	int ret = fid ? fi_close(fid) : 0;
+
+	if (ret)
+		P2P_WARN("a lane does not close: %s\n", fi_strerror(-ret));
+}
+
+static void lane_close(struct lane *lane)
+{
+	if (lane->runs) {
+		pthread_mutex_lock(&lane->lock);
+		__atomic_store_n(&lane->stop, true, __ATOMIC_RELAXED);
+		pthread_mutex_unlock(&lane->lock);
+		lane_wake(lane);
+		pthread_join(lane->thread, NULL);
+	}
+	lane_close_fid(lane->ep ? &lane->ep->fid : NULL);
+	lane_close_fid(lane->av ? &lane->av->fid : NULL);
+	lane_close_fid(lane->cq ? &lane->cq->fid : NULL);
+	lane_close_fid(lane->domain ? &lane->domain->fid : NULL);
+	lane_close_fid(lane->fabric ? &lane->fabric->fid : NULL);
+	if (lane->event >= 0)
+		close(lane->event);
+	pthread_mutex_destroy(&lane->lock);
+}
+
+/* ---- all of them ---- */
+
+/* Peers name lanes by addresses; and the core takes staging memory as it is. */
+static bool lanes_possible(const struct xfer *xfer, const struct fi_info *info)
+{
+	const uint32_t format = info->addr_format;
+
+	return conf.lanes > 1 && !xfer->stage.domain && info->ep_attr->type == FI_EP_RDM &&
+	       (format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6);
+}
+
+int lanes_init(struct xfer_ep *ep, const struct fi_info *info)
+{
+	if (!lanes_possible(ep->xfer, info))
+		return 0;
+	ep->lane_info = core_info_aside(info);
+	if (!ep->lane_info)
+		return -FI_ENOMEM;
+	/* cores have memory for as many operations as there may be */
+	if (ep->lane_info->tx_attr)
+		ep->lane_info->tx_attr->size = P2P_MIN(ep->lane_info->tx_attr->size, LANE_SIZE);
+	if (ep->lane_info->rx_attr)
+		ep->lane_info->rx_attr->size = P2P_MIN(ep->lane_info->rx_attr->size, LANE_SIZE);
+	return 0;
+}
+
+static void lanes_free(struct lanes *lanes)
+{
+	for (unsigned int i = 0; i < lanes->count; i++)
+		lane_close(&lanes->lane[i]);
+	pthread_mutex_destroy(&lanes->lock);
+	free(lanes);
+}
+
+static int lanes_new(struct xfer_ep *ep, struct lanes **opened)
+{
+	struct lanes *lanes = calloc(1, sizeof *lanes);
+	int ret = lanes ? core_info_beside(ep->lane_info, ep->name, ep->name_len) : -FI_ENOMEM;
+
+	if (ret) {
+		free(lanes);
+		return ret;
+	}
+	lanes->xfer = ep->xfer;
+	TAILQ_INIT(&lanes->done);
+	pthread_mutex_init(&lanes->lock, NULL);
+	while (!ret && lanes->count < conf.lanes)
+		ret = lane_open(&lanes->lane[lanes->count++], lanes, ep->lane_info);
+	if (ret)
+		lanes_free(lanes);
+	else
+		*opened = lanes;
+	return ret;
+}
+
+unsigned int lanes_open(struct xfer_ep *ep)
+{
+	int ret;
+
+	xfer_assert_locked(ep->xfer);
+	if (ep->lanes || !ep->lane_info || !ep->started || ep->closing)
+		return ep->lanes ? ep->lanes->count : 0;
+	ret = lanes_new(ep, &ep->lanes);
+	if (ret) {
+		P2P_WARN("no lanes: %s. Long messages travel over one connection\n",
+			 fi_strerror(-ret));
+		/* and it is not tried again */
+		lf.freeinfo(ep->lane_info);
+		ep->lane_info = NULL;
+		return 0;
+	}
+	P2P_INFO("opened %u lanes for long messages\n", ep->lanes->count);
+	return ep->lanes->count;
+}
+
+size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names)
+{
+	uint8_t name[WIRE_NAME_MAX];
+	size_t len = 0;
+
+	xfer_assert_locked(ep->xfer);
+	for (unsigned int i = 0; i < count; i++) {
+		len = sizeof name;
+		if (fi_getname(&ep->lanes->lane[i].ep->fid, name, &len))
+			return 0;
+		memcpy((uint8_t *) names + i * len, name, len);
+	}
+	return len;
+}
+
+int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_addr_t *addr)
+{
+	int ret = fi_av_insert(ep->lanes->lane[index].av, name, 1, addr, 0, NULL);
+
+	xfer_assert_locked(ep->xfer);
+	return ret == 1 ? 0 : ret < 0 ? ret : -FI_EINVAL;
+}
+
+void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
+{
+	struct lane *lane = &ep->lanes->lane[index];
+	bool asleep;
+
+	xfer_assert_locked(ep->xfer);
+	ep->lanes->under_way++;
+	/* who sleeps cannot be woken from the thread then, and looks for it */
+	ep->xfer->looks += !ep->xfer->lock.shared;
+	pthread_mutex_lock(&lane->lock);
+	TAILQ_INSERT_TAIL(&lane->asked, op, entry);
+	asleep = lane->asleep;
+	pthread_mutex_unlock(&lane->lock);
+	if (asleep)
+		lane_wake(lane);
+}
+
+void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
+{
+	struct lane *lane = &ep->lanes->lane[index];
+
+	xfer_assert_locked(ep->xfer);
+	pthread_mutex_lock(&lane->lock);
+	op->cancelled = true;
+	lane->cancels = true;
+	pthread_mutex_unlock(&lane->lock);
+	lane_wake(lane);
+}
+
+bool lanes_ended(const struct xfer_ep *ep)
+{
+	xfer_assert_locked(ep->xfer);
+	return ep->lanes && __atomic_load_n(&ep->lanes->any, __ATOMIC_SEQ_CST);
+}
+
+bool lanes_progress(struct xfer_ep *ep)
+{
+	struct lane_ops done = TAILQ_HEAD_INITIALIZER(done);
+	struct lanes *lanes = ep->lanes;
+	struct lane_op *op;
+
+	xfer_assert_locked(ep->xfer);
+	if (!lanes_ended(ep))
+		return false;
+	pthread_mutex_lock(&lanes->lock);
+	TAILQ_CONCAT(&done, &lanes->done, entry);
+	__atomic_store_n(&lanes->any, false, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&lanes->lock);
+	while ((op = TAILQ_FIRST(&done))) {
+		const struct core_comp comp = {
+			.context = op->ctx,
+			.err = op->err,
+			.len = op->len,
+			.src = FI_ADDR_NOTAVAIL,
+		};
+
+		TAILQ_REMOVE(&done, op, entry);
+		lanes->under_way--;
+		ep->xfer->looks -= !ep->xfer->lock.shared;
+		op->ctx->done(op->ctx, &comp);
+	}
+	return true;
+}
+
+void lanes_close(struct xfer_ep *ep)
+{
+	xfer_assert_locked(ep->xfer);
+	if (ep->lanes) {
+		if (!ep->xfer->lock.shared)
+			ep->xfer->looks -= ep->lanes->under_way;
+		lanes_free(ep->lanes);
+	}
+	ep->lanes = NULL;
+	if (ep->lane_info)
+		lf.freeinfo(ep->lane_info);
+	ep->lane_info = NULL;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Lanes: further connections, each with a thread of its own, for the pieces of long messages.
+ *
+ * A core's endpoint over TCP is as fast as one connection and one thread. So an endpoint may have lanes: core
+ * endpoints aside, each in a core fabric and domain of its own. What belongs to one domain takes turns; and who
+ * reads a queue of events moves all that belongs to the fabric on, in place of others' threads.
+ *
+ * A lane's thread posts what it is given, and reads its queue. It knows nothing of messages. What has ended is
+ * told to who makes progress, as if the endpoint's own queue had said it.
+ *
+ * Peers agree on lanes in rndv_lanes.c. Lanes close with their endpoint: until then nothing of theirs is freed
+ * that the core may still use.
+ */
+#ifndef P2P_LANE_H
+#define P2P_LANE_H
+
+#include "xfer/xfer.h"
+
+/* So many at most; as many names go into one message */
+#define LANES_MAX 8
+
+/**
+ * struct lane_op - a receive, or a send to @addr, on a lane.
+ * @context:	the core's
+ * @ctx:	whose done() is called when it has ended
+ * @cancelled:	it is to be taken back
+ * @err, @len:	how it has ended
+ */
+struct lane_op {
+	struct fi_context2 context;
+	TAILQ_ENTRY(lane_op) entry;
+	struct xfer_ctx *ctx;
+	bool recv;
+	bool cancelled;
+	const struct iovec *iov;
+	size_t count;
+	fi_addr_t addr;
+	uint64_t tag;
+	int err;
+	size_t len;
+};
+
+TAILQ_HEAD(lane_ops, lane_op);
+
+/*
+ * Prepares lanes for an endpoint that is opened with @info at the core, if FI_P2P_LANES asks for some and such an
+ * endpoint may have any. 0 or -FI_ENOMEM
+ */
+int lanes_init(struct xfer_ep *ep, const struct fi_info *info);
+
+/*
+ * The endpoint's lanes, which are opened now if there are none, as many as FI_P2P_LANES says. Their number; 0: it
+ * has none, and never will
+ */
+unsigned int lanes_open(struct xfer_ep *ep);
+
+/* The names of the first @count lanes, one behind the other; returns the length of one */
+size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names);
+
+/* Inserts the name of a peer's lane at ours with the same number. 0 or an error */
+int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_addr_t *addr);
+
+/* Gives an operation to a lane. The caller has set all but @err and @len, and leaves it alone until it ends. */
+void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
+
+/* Takes an operation back, if it has not ended: it ends with FI_ECANCELED, unless the core sends it already */
+void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
+
+/* Ends what lanes have done. False: nothing; lanes_ended() looks */
+bool lanes_progress(struct xfer_ep *ep);
+bool lanes_ended(const struct xfer_ep *ep);
+
+/* Ends the threads and closes the lanes, if there are any. What they had is left to the caller. */
+void lanes_close(struct xfer_ep *ep);
+
+#endif /* P2P_LANE_H */
