@@ -101,7 +101,7 @@ with_libfabric() {
 lanes=$((jobs > 1 ? 2 : 1))
 
 # Tests that repeat others: those that measure, and the twins, which run one in another setting
-measured='^(pingpong|bw)-(msg|odd|to-)' twins='-(gdr|auto|staged|busy|shuffled)$'
+measured='^(pingpong|bw)-(msg|odd|to-)' twins='-(gdr|auto|staged|busy|shuffled|lanes)$'
 repeated="$measured|$twins" repeated_but_stress="$measured|^([^s]|s[^t]).*$twins"
 
 # leave_out [PATTERN]: what the suites from here on leave out, as one before had it; nothing with --all

@@ -127,6 +127,11 @@ static const struct wire_msg good[] = {
 	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_COMMIT | WIRE_FETCH, PAYLOAD(8), TARGET),
 	MSG(RESULT, 7, .status = -FI_EACCES),
 	MSG(RESULT, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
+	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .flags = WIRE_CTS_LANES),
+	MSG(LANES, 0, .flags = WIRE_ASKS, .count = 8, PAYLOAD(128)),
+	MSG(LANES, 0, .flags = WIRE_ASKS, .count = 1, PAYLOAD(WIRE_NAME_MAX)),
+	MSG(LANES, 0, .flags = WIRE_ANSWERS, .count = UINT32_MAX),
+	MSG(LANES, 0, .flags = WIRE_ANSWERS),
 };
 
 static bool has_target(enum wire_type type)
@@ -139,7 +144,7 @@ static bool has_target(enum wire_type type)
 static bool has_payload(enum wire_type type)
 {
 	return type == WIRE_HELLO || type == WIRE_WRITE || type == WIRE_ATOMIC ||
-	       type == WIRE_RESULT;
+	       type == WIRE_RESULT || type == WIRE_LANES;
 }
 
 static bool has_offer(const struct wire_msg *msg)
@@ -331,11 +336,11 @@ static void test_other_lengths(void **state)
 		for (size_t len = 0; len < full; len++)
 			refused(buf, len, "part of a good message", i);
 		/*
-		 * These may be of any length: who asks knows how much it is to be, and a greeting of
-		 * a later version may tell more.
+		 * These may be of any length: who asks knows how much it is to be, a greeting of
+		 * a later version may tell more, and names may be longer.
 		 */
 		if (good[i].type == WIRE_RESULT || good[i].type == WIRE_ATOMIC ||
-		    good[i].type == WIRE_HELLO)
+		    good[i].type == WIRE_HELLO || good[i].type == WIRE_LANES)
 			continue;
 		for (size_t len = HEAD; len < sizeof buf; len++) {
 			set_size(buf, len);
@@ -404,6 +409,16 @@ static void test_bad_announcement(void **state)
 		/* what is no write is in no file */
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT),
 		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT, TARGET),
+		/* lanes: no names, names of no length or too long, names in an answer, neither, both */
+		MSG(LANES, 0, .flags = WIRE_ASKS, .count = 1),
+		MSG(LANES, 0, .flags = WIRE_ASKS, PAYLOAD(16)),
+		MSG(LANES, 0, .flags = WIRE_ASKS, .count = 3, PAYLOAD(16)),
+		MSG(LANES, 0, .flags = WIRE_ASKS, .count = UINT32_MAX, PAYLOAD(16)),
+		MSG(LANES, 0, .flags = WIRE_ASKS, .count = 1, PAYLOAD(WIRE_NAME_MAX + 1)),
+		MSG(LANES, 0, .flags = WIRE_ANSWERS, .count = 1, PAYLOAD(16)),
+		MSG(LANES, 0, .count = 1, PAYLOAD(16)),
+		MSG(LANES, 0, .flags = WIRE_ASKS | WIRE_ANSWERS, .count = 1, PAYLOAD(16)),
+		MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .flags = 1u << 16),
 		/* offers of what cannot be there */
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
 		    OFFER((1 << 20) - 1, 0)),

@@ -73,6 +73,7 @@ enum fi_p2p_path {
  *		is empty if no message took the path.
  * @commits:	writes and atomic operations of peers that were made durable here: see FI_RMA_PMEM in
  *		fi_p2p(7)
+ * @lane_pieces: pieces of messages that were sent over further connections: see FI_P2P_LANES in fi_p2p(7)
  *
  * The arrays have one element for each enum fi_p2p_path.
  *
@@ -96,6 +97,7 @@ struct fi_p2p_stats {
 	uint64_t evictions;
 	char reason[FI_P2P_PATH_MAX][FI_P2P_REASON_MAX];
 	uint64_t commits;
+	uint64_t lane_pieces;
 };
 
 /**

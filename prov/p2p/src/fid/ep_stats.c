@@ -95,6 +95,10 @@ void ep_stats_print(const struct p2p_ep *ep)
 			"libfabric:p2p: endpoint %p: made durable %" PRIu64
 			" operations of peers\n",
 			(const void *) ep, stats->commits);
+	if (stats->lane_pieces)
+		fprintf(stderr,
+			"libfabric:p2p: endpoint %p: sent %" PRIu64 " pieces by lanes\n",
+			(const void *) ep, stats->lane_pieces);
 	if (ep->domain->xfer.wrong)
 		fprintf(stderr,
 			"libfabric:p2p: endpoint %p: its domain has dropped %" PRIu64

@@ -3,11 +3,13 @@
  * Lanes: who has agreed to them, and which piece takes which. See rndv_lanes.h, and lane.h for what they are.
  *
  *	sender                                                           receiver
- *	a long message       --- ANNOUNCE(id, ...) --------------------> opens its lanes
- *	opens its lanes,     <-------------- LANES(asks, count, names) ---
+ *	                     --- ANNOUNCE(id, length) -----------------> opens its lanes
+ *	opens its lanes      <-------------- LANES(asks, count, names) ---
  *	inserts the names    --- LANES(answers, count) ----------------> may use so many
- *	                     <-------- CTS(id, ..., number, count) --- a later message
- *	                     --- piece(number, i) by lane (number + i) mod count --->
+ *
+ *	                     --- ANNOUNCE(id, length) of another ------> posts pieces on lanes
+ *	PUSHING              <-- CTS(id, length, chunk, number, count) --- PULLING
+ *	copies out           --- piece(number, i) by lane (number + i) -> copies in
  *
  * The receiver posts a piece on its lane before it asks for it, as elsewhere. Messages of one piece take turns on
  * the lanes, as their numbers do.
@@ -99,6 +101,7 @@ bool rndv_lanes_post(struct rndv_piece *piece, bool recv)
 		.tag = piece->out.tag,
 	};
 	lanes_post(req->ctx.ep, lane, &piece->op);
+	req->ctx.ep->stats.lane_pieces += !recv;
 	return true;
 }
 
@@ -152,7 +155,8 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 	return i;
 }
 
-static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
+			    const struct wire_msg *msg)
 {
 	struct wire_msg answer = {.type = WIRE_LANES, .flags = WIRE_ANSWERS};
 	struct xfer_peer *peer = msg->peer;

@@ -61,7 +61,7 @@ struct lane {
 /**
  * struct lanes - those of an endpoint.
  * @lock:	guards @done
- * @done:	what has ended, and has not been told; @any: it is not empty
+ * @done:	what has ended, and has not been told
  * @under_way:	what was given to lanes, and has not been told [xfer.lock]
  */
 struct lanes {
@@ -69,7 +69,6 @@ struct lanes {
 	unsigned int count;
 	pthread_mutex_t lock;
 	struct lane_ops done;
-	bool any;
 	unsigned int under_way;
 	struct lane lane[LANES_MAX];
 };
@@ -91,7 +90,7 @@ static void lane_wake_others(struct lane *lane)
 {
 	struct xfer *xfer = lane->lanes->xfer;
 
-	if (!xfer->lock.shared || !wait_dozing(&xfer->wait))
+	if (!wait_end(&xfer->wait) || !xfer->lock.shared)
 		return;
 	while (!p2p_lock_try(&xfer->lock)) {
 		if (__atomic_load_n(&lane->stop, __ATOMIC_RELAXED))
@@ -111,7 +110,6 @@ static void lane_tell(struct lane *lane, struct lane_ops *ended)
 		return;
 	pthread_mutex_lock(&lanes->lock);
 	TAILQ_CONCAT(&lanes->done, ended, entry);
-	__atomic_store_n(&lanes->any, true, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&lanes->lock);
 	lane_wake_others(lane);
 }
@@ -474,24 +472,17 @@ void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
 	lane_wake(lane);
 }
 
-bool lanes_ended(const struct xfer_ep *ep)
-{
-	xfer_assert_locked(ep->xfer);
-	return ep->lanes && __atomic_load_n(&ep->lanes->any, __ATOMIC_SEQ_CST);
-}
-
-bool lanes_progress(struct xfer_ep *ep)
+void lanes_progress(struct xfer_ep *ep)
 {
 	struct lane_ops done = TAILQ_HEAD_INITIALIZER(done);
 	struct lanes *lanes = ep->lanes;
 	struct lane_op *op;
 
 	xfer_assert_locked(ep->xfer);
-	if (!lanes_ended(ep))
-		return false;
+	if (!lanes)
+		return;
 	pthread_mutex_lock(&lanes->lock);
 	TAILQ_CONCAT(&done, &lanes->done, entry);
-	__atomic_store_n(&lanes->any, false, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lanes->lock);
 	while ((op = TAILQ_FIRST(&done))) {
 		const struct core_comp comp = {
@@ -506,7 +497,6 @@ bool lanes_progress(struct xfer_ep *ep)
 		ep->xfer->looks -= !ep->xfer->lock.shared;
 		op->ctx->done(op->ctx, &comp);
 	}
-	return true;
 }
 
 void lanes_close(struct xfer_ep *ep)

@@ -67,9 +67,8 @@ void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
 /* Takes an operation back, if it has not ended: it ends with FI_ECANCELED, unless the core sends it already */
 void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
 
-/* Ends what lanes have done. False: nothing; lanes_ended() looks */
-bool lanes_progress(struct xfer_ep *ep);
-bool lanes_ended(const struct xfer_ep *ep);
+/* Ends what lanes have done (wait_ended()) */
+void lanes_progress(struct xfer_ep *ep);
 
 /* Ends the threads and closes the lanes, if there are any. What they had is left to the caller. */
 void lanes_close(struct xfer_ep *ep);

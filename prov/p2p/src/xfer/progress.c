@@ -60,9 +60,10 @@ static void xfer_progress_core(struct xfer *xfer)
 		if (!xfer_cq_full(cq) && xfer_cq_pull(cq))
 			xfer->quiet = false;
 	}
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (lanes_progress(ep))
-			xfer->quiet = false;
+	if (wait_ended(&xfer->wait)) {
+		xfer->quiet = false;
+		LIST_FOREACH(ep, &xfer->eps, entry)
+			lanes_progress(ep);
 	}
 	xfer->copies.more = !xfer->quiet;
 	copy_progress(&xfer->copies);

@@ -15,7 +15,6 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
-#include "xfer/lane.h"
 #include "xfer/req.h"
 
 /*
@@ -238,17 +237,11 @@ static bool wait_sends(const struct xfer *xfer)
 	return !TAILQ_EMPTY(&xfer->in[XFER_BORROWING]);
 }
 
-/* Somebody is about to sleep: have lanes done something meanwhile? From now on they wake who sleeps. */
-static bool wait_ended(struct xfer *xfer)
+/* Somebody is about to sleep. From now on lanes wake who sleeps: have they done something meanwhile? */
+static bool wait_doze_late(struct wait_domain *domain)
 {
-	const struct xfer_ep *ep;
-
-	__atomic_store_n(&xfer->wait.dozing, true, __ATOMIC_SEQ_CST);
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (lanes_ended(ep))
-			return true;
-	}
-	return false;
+	__atomic_store_n(&domain->dozing, true, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&domain->ended, __ATOMIC_SEQ_CST);
 }
 
 /* What is looked for: nothing says when it is there. */
@@ -387,7 +380,7 @@ int wait_arm(struct wait_point *point)
 		ret = -FI_EAGAIN;
 	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
-	if (!ret && wait_moves(point) && wait_ended(xfer))
+	if (!ret && wait_moves(point) && wait_doze_late(&xfer->wait))
 		ret = -FI_EAGAIN;
 	/* what was to wake another thread is gone now; what there is may be enough for two */
 	point->armed |= !ret || point->asleep;
@@ -500,7 +493,7 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;
-	news |= sleeps && !xfer->wait.mover && wait_ended(xfer);
+	news |= sleeps && !xfer->wait.mover && wait_doze_late(&xfer->wait);
 	xfer->wait.sleepers -= sleeps && news;
 	p2p_lock_drop(&xfer->lock);
 	if (news)

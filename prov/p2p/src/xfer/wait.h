@@ -70,7 +70,8 @@ struct wait_point {
  * @waker:	the core counter that counters sleep on, or NULL; @users: those that
  *		may, @sleepers: those that do
  * @counted:	what the domain's counters have counted, all together
- * @dozing:	somebody may be asleep, or about to: wait_dozing() looks at it without the lock
+ * @dozing:	somebody may be asleep, or about to
+ * @ended:	lanes have done something that progress has not looked at
  */
 struct wait_domain {
 	struct fid_fabric *fabric;
@@ -81,6 +82,7 @@ struct wait_domain {
 	unsigned int sleepers;
 	uint64_t counted;
 	bool dozing;
+	bool ended;
 };
 
 /* What was counted when a counter was looked at */
@@ -153,12 +155,20 @@ static inline bool wait_sleepers(const struct wait_domain *domain)
 }
 
 /*
- * Is wait_wake_all() of use? Not [locked]. Who has something to tell makes that known first, and then looks; who sleeps
- * does it the other way round (wait_ended()).
+ * A lane has done something: is wait_wake_all() of use? Not [locked]. It makes that known first, and then looks whether
+ * somebody sleeps; who sleeps does it the other way round.
  */
-static inline bool wait_dozing(const struct wait_domain *domain)
+static inline bool wait_end(struct wait_domain *domain)
 {
+	__atomic_store_n(&domain->ended, true, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&domain->dozing, __ATOMIC_SEQ_CST);
+}
+
+/* Has a lane done something since the last time? */
+static inline bool wait_ended(struct wait_domain *domain)
+{
+	return __atomic_load_n(&domain->ended, __ATOMIC_RELAXED) &&
+	       __atomic_exchange_n(&domain->ended, false, __ATOMIC_ACQ_REL);
 }
 
 /* There is news: wakes who sleeps on this point, or on any of the domain [locked]. */

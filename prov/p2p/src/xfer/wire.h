@@ -122,10 +122,10 @@ enum wire_type {
 #define WIRE_ANSWERS (1u << 1)  /* who has asked */
 #define WIRE_CONFIRMS (1u << 2) /* that the answer has come */
 #define WIRE_SIDE (1u << 3) /* the payload names the side endpoint, which is to hear the rest */
-#define WIRE_FOLLOWS (1u << 4) /* the sender follows up all of its receives */
-#define WIRE_BOARD (1u << 5)   /* it has a board, at @addr, and is @id there */
-#define WIRE_READS (1u << 6)   /* it reads the receiver's board */
-#define WIRE_COMMITS (1u << 7) /* it knows WIRE_COMMIT: who does not would not heed it */
+#define WIRE_FOLLOWS (1u << 4)   /* the sender follows up all of its receives */
+#define WIRE_BOARD (1u << 5)     /* it has a board, at @addr, and is @id there */
+#define WIRE_READS (1u << 6)     /* it reads the receiver's board */
+#define WIRE_COMMITS (1u << 7)   /* it knows WIRE_COMMIT: who does not would not heed it */
 #define WIRE_MAY_LANES (1u << 8) /* LANES may be said to it */
 
 /* CTS flag: the message is to be sent as if there were no announcements */

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_lanes: long messages over lanes (FI_P2P_LANES), many at a time, both ways, between all kinds of memory,
+ * of lengths that do and do not fit pieces and lanes. All have one tag: they come in order. Where both ends have
+ * lanes, pieces travel over them; where one end has none, no piece does.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fi_ext_p2p.h>
+
+#include "ft_test.h"
+
+#define TAG 5
+
+static const size_t sizes[] = {262144, 300001,        70000, (1 << 20) + 1,
+			       4096,   (5 << 20) - 3, 262143};
+
+#define MESSAGES FT_COUNT(sizes)
+#define LARGEST ((size_t) 5 << 20)
+#define PLACE (LARGEST + FT_ROOM)
+
+/* FI_P2P_LANES of either rank; whether pieces are to travel over lanes */
+static const struct scene {
+	const char *lanes[2];
+	bool used;
+} scenes[] = {{{"3", "3"}, true}, {{"2", "8"}, true}, {{"3", "1"}, false}};
+
+static const struct scene *scene;
+
+static struct ft_slot place(struct ft_pair *pair, bool sends, size_t round, size_t i)
+{
+	const size_t kind = (round / (sends ? 1 : 2) + i) % pair->kind_count;
+	const size_t base = (2 * i + sends) * PLACE;
+
+	return (struct ft_slot){&pair->buf[kind], base, sizes[i] + FT_ROOM, base + 64,
+				sizes[i]};
+}
+
+static uint64_t key_of(int sender, size_t round, size_t i)
+{
+	return 1000 * round + 10 * i + sender;
+}
+
+static int post(struct ft_pair *pair, bool sends, size_t round, struct ft_req reqs[MESSAGES])
+{
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = pair->peer,
+		.tag = TAG,
+	};
+
+	for (size_t i = 0; i < MESSAGES; i++) {
+		const struct ft_slot slot = place(pair, sends, round, i);
+
+		FT_TRY(sends ? ft_slot_fill(&slot, key_of(pair->proc->rank, round, i))
+			     : ft_slot_arm(&slot));
+		reqs[i] = (struct ft_req){0};
+		op.req = &reqs[i];
+		ft_op_buf(&op, slot.buf, slot.off, slot.len);
+		FT_TRY(ft_post(&pair->ctx, &op));
+	}
+	return 0;
+}
+
+static int exchange(struct ft_pair *pair, size_t round)
+{
+	struct ft_req reqs[2][MESSAGES];
+
+	FT_TRY(post(pair, false, round, reqs[0]));
+	FT_TRY(post(pair, true, round, reqs[1]));
+	FT_TRY(ft_wait(&pair->ctx, reqs[0], MESSAGES));
+	FT_TRY(ft_wait(&pair->ctx, reqs[1], MESSAGES));
+	for (size_t i = 0; i < MESSAGES; i++) {
+		const struct ft_slot slot = place(pair, false, round, i);
+
+		FT_TRY(ft_slot_check(&slot, sizes[i], key_of(!pair->proc->rank, round, i),
+				     "a message by lanes"));
+	}
+	ft_progress_note();
+	return 0;
+}
+
+static int check_used(struct ft_pair *pair)
+{
+	struct fi_p2p_stats_ops *ops;
+	struct fi_p2p_stats stats;
+	int ret = fi_open_ops(&pair->ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
+
+	if (!ret)
+		ret = ops->read(&pair->ctx.ep->fid, &stats, sizeof(stats));
+	if (ret)
+		return ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS);
+	FT_CHECK(!stats.lane_pieces == !scene->used,
+		 "%" PRIu64 " pieces were sent over lanes, with %s of them here and %s there",
+		 stats.lane_pieces, scene->lanes[pair->proc->rank],
+		 scene->lanes[!pair->proc->rank]);
+	return 0;
+}
+
+/* Lanes are agreed on while the first long messages travel otherwise. */
+static int run(struct ft_proc *proc)
+{
+	const size_t rounds = proc->opts.quick ? 8 : 80;
+	struct ft_pair pair;
+
+	setenv("FI_P2P_LANES", scene->lanes[proc->rank], 1);
+	FT_TRY(ft_pair_hints(&pair, proc));
+	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
+	for (size_t round = 0; round < rounds; round++)
+		FT_TRY(exchange(&pair, round));
+	FT_TRY(ft_barrier(proc, &pair.ctx));
+	FT_TRY(check_used(&pair));
+	return ft_pair_close(&pair, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Pieces of long messages over further connections.",
+		.scope = FT_SCOPE_TEST,
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+	struct ft_opts opts;
+	int ret = EXIT_SUCCESS;
+
+	ft_options_parse(&opts, test.scope, test.purpose, argc, argv);
+	/* TCP is all that lanes are for */
+	if (!opts.prov || !strcmp(opts.prov, "shm;ofi_p2p") || strstr(opts.prov, "verbs"))
+		return ft_skip("there are no lanes here");
+	if (opts.iface == FI_HMEM_SYSTEM)
+		return ft_skip("host messages have no lanes (-D)");
+	setenv("FI_P2P_PATH", "stage", 1);
+	for (size_t i = 0; i < FT_COUNT(scenes) && ret == EXIT_SUCCESS; i++) {
+		scene = &scenes[i];
+		ret = ft_test_round(&test, &opts);
+	}
+	return ret;
+}
