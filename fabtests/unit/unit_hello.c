@@ -55,6 +55,40 @@ static void test_commits(void **state)
 	}
 }
 
+/* An endpoint that has no lanes says so, and is not told of the peer's by an answer to nothing. */
+static void test_no_lanes(void **state)
+{
+	static const uint8_t names[32] = {2};
+	struct wire_msg said = {
+		.type = WIRE_LANES,
+		.flags = WIRE_ANSWERS,
+		.count = 8,
+	};
+	struct wire_msg ask, answer;
+
+	open_ep();
+	ask = greet();
+	hear(greeting(WIRE_ANSWERS | WIRE_MAY_LANES, ask.grant));
+	assert_int_equal(sent_count(), 2);
+	said.token = ask.grant;
+	hear(said);
+	assert_int_equal(sent_count(), 2);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(xfer_peer_get(&hello_ep, FAKE_NEW)->lanes.in, 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	said.flags = WIRE_ASKS;
+	said.count = 2;
+	said.payload = names;
+	said.payload_len = sizeof names;
+	hear(said);
+	assert_int_equal(sent_count(), 3);
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.type, WIRE_LANES);
+	assert_int_equal(answer.flags, WIRE_ANSWERS);
+	assert_int_equal(answer.count, 0);
+	close_ep();
+}
+
 static void test_forged_answer(void **state)
 {
 	struct wire_msg ask;
@@ -702,6 +736,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answered),
 		cmocka_unit_test(test_commits),
+		cmocka_unit_test(test_no_lanes),
 		cmocka_unit_test(test_forged_answer),
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_unreachable),
