@@ -96,6 +96,16 @@ static int lane_run(struct lane *l, size_t size, uint64_t count)
 	return lane_wait(l);
 }
 
+/* How often one operation copies that way, one copy after the other */
+static int passes(const struct turns_row *row, int lane)
+{
+	if (cuda.kind == FT_FLOOR_PEER)
+		return lane == 0;
+	if (row->test == TURNS_FETCH)
+		return 2;
+	return row->test == TURNS_ATOMIC && lane == 0 ? 2 : 1;
+}
+
 /* Makes the copies of one message, one after the other; or those of both lanes at once */
 static int copies(const struct turns_row *row)
 {
@@ -106,8 +116,10 @@ static int copies(const struct turns_row *row)
 		FT_TRY(lane_run(&l[1], row->size, row->window));
 		return lane_wait(&l[0]);
 	}
-	FT_TRY(lane_run(&l[0], row->size, 1));
-	return cuda.kind == FT_FLOOR_COPY ? lane_run(&l[1], row->size, 1) : 0;
+	for (int lane = 0; lane < LANES; lane++)
+		for (int i = passes(row, lane); i > 0; i--)
+			FT_TRY(lane_run(&l[lane], row->size, 1));
+	return 0;
 }
 
 /* How long a copy takes [us], if one lane makes @count of them in windows */
@@ -129,7 +141,7 @@ int floor_turn(const struct turns_row *row, uint64_t count, double *usec)
 
 	if (cuda.kind == FT_FLOOR_NONE)
 		return 0;
-	if (row->test == TURNS_STREAM) {
+	if (row->test != TURNS_BOTH_WAYS && !turns_alone(row)) {
 		FT_TRY(lane_usec(&cuda.lanes[0], row, count, usec));
 		if (cuda.kind == FT_FLOOR_COPY)
 			FT_TRY(lane_usec(&cuda.lanes[1], row, count, &other));

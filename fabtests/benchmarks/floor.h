@@ -21,7 +21,8 @@ int floor_open(enum ft_floor kind, int peer, size_t size, const char **way);
  *
  * Latency: one copy, and the wait for it; one each way with FT_FLOOR_COPY. Stream: a window of
  * copies at a time; with FT_FLOOR_COPY in the slower direction. Both ways: both directions at
- * once.
+ * once. Remote memory: as latency where one operation waits for the other, else as a stream. An
+ * atomic operation copies from the device at both ends, and to it once, or if it fetches twice.
  */
 int floor_turn(const struct turns_row *row, uint64_t count, double *usec);
 void floor_close(void);

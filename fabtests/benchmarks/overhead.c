@@ -111,7 +111,7 @@ static int start(struct overhead *o)
 	FT_TRY(turns_start(t));
 	turns_shuffle(t);
 	for (int i = 0; i < ROLES; i++)
-		FT_TRY(turns_open(t, &o->eps[t->order[i]], t->order[i] == OURS));
+		FT_TRY(turns_open(t, &o->eps[t->order[i]], t->order[i] == OURS, 0));
 	for (size_t i = 0; i < opts->size_count; i++)
 		largest = FT_MAX(largest, opts->sizes[i]);
 	FT_TRY(ft_buf_alloc(&o->eps[CORE].ctx, &o->tx, FI_HMEM_SYSTEM, largest * window));

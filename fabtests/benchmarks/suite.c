@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_bench: what messages between device buffers take by ofi_p2p.
+ * fi_p2p_bench: what messages between device buffers take by ofi_p2p, or (--remote) operations on
+ * the server's device memory.
  *
- * They are compared with messages between host buffers, by ofi_p2p and by the core provider
+ * They are compared with the same between host buffers, by ofi_p2p and by the core provider
  * alone, and with the GPU's own copies. All take turns (turns.h) in one pair of processes.
  */
 #include <stdio.h>
@@ -25,6 +26,15 @@
 
 static const size_t default_sizes[] = {8,      256,     4096,    32768,   65536,
 				       262144, 1048576, 4194304, 16777216};
+
+/* What is measured of remote memory, by the name of its rows */
+static const struct {
+	enum turns_test test;
+	const char *name;
+} remote_tests[] = {
+	{TURNS_WRITE, "write"},   {TURNS_WRITE_DATA, "writedata"}, {TURNS_READ, "read"},
+	{TURNS_ATOMIC, "atomic"}, {TURNS_FETCH, "fetch"},
+};
 
 /* HOST is the core provider's alone. Without -D there are only the first two. */
 enum side { HOST, OURS, DEVICE, FLOOR };
@@ -71,12 +81,30 @@ static bool is_counted(size_t size)
 	return size <= RATE_SIZE;
 }
 
-static size_t count_rows(const struct ft_opts *opts)
+static bool is_atomic(uint64_t test)
 {
+	return test == TURNS_ATOMIC || test == TURNS_FETCH;
+}
+
+/* Atomic operations are about one uint64_t, if both providers have them. */
+static bool is_measured(const struct suite *s, enum turns_test test, size_t size)
+{
+	const uint64_t caps = s->core.ctx.info->caps & s->ours.ctx.info->caps;
+
+	return !is_atomic(test) || (size == sizeof(uint64_t) && caps & FI_ATOMIC);
+}
+
+static size_t count_rows(const struct suite *s)
+{
+	const struct ft_opts *opts = &s->turns.opts;
 	size_t rows = 0;
 
-	for (size_t i = 0; i < opts->size_count; i++)
-		rows += is_counted(opts->sizes[i]) ? 4 : 3;
+	for (size_t i = 0; i < opts->size_count; i++) {
+		if (!opts->remote)
+			rows += is_counted(opts->sizes[i]) ? 4 : 3;
+		for (size_t k = 0; opts->remote && k < FT_COUNT(remote_tests); k++)
+			rows += is_measured(s, remote_tests[k].test, opts->sizes[i]) ? 2 : 0;
+	}
 	return rows;
 }
 
@@ -101,12 +129,12 @@ static void quartiles(double *values, size_t count, double out[3])
  * How device memory compares with the floor. In general, this is the device's speed to the
  * floor's.
  *
- * For latency with copies to and from the host as the floor, it is another figure. That is what
+ * For one operation at a time, with copies to and from the host as the floor, it is another figure. That is what
  * device memory adds to the host's latency, counted in copies.
  */
 static double floor_ratio(const struct suite *s, const double *usec)
 {
-	if (s->turns.row.test == TURNS_LATENCY && s->turns.opts.floor == FT_FLOOR_COPY)
+	if (turns_alone(&s->turns.row) && s->turns.opts.floor == FT_FLOOR_COPY)
 		return (usec[DEVICE] - usec[HOST]) / usec[FLOOR];
 	return usec[FLOOR] / usec[DEVICE];
 }
@@ -135,7 +163,10 @@ static void take_figures(const struct suite *s, struct figures *f)
 	quartiles(values, t->row.rounds, f->floor_ratio);
 }
 
-/* The way that most of what was sent since @before went. Writes the new totals to @before. */
+/*
+ * The way that most of what was sent, or read, since @before went. Writes the new totals to @before.
+ * Nobody counts the bytes of atomic operations.
+ */
 static const char *path_taken(struct suite *s, uint64_t before[FI_P2P_PATH_MAX])
 {
 	static const char *const names[FI_P2P_PATH_MAX] = {
@@ -143,13 +174,15 @@ static const char *path_taken(struct suite *s, uint64_t before[FI_P2P_PATH_MAX])
 		[FI_P2P_PATH_IPC] = "ipc",
 		[FI_P2P_PATH_STAGE] = "staged",
 	};
-	const char *name = "host";
+	const enum turns_test test = (enum turns_test) s->turns.row.test;
+	const char *name = is_atomic(test) ? "-" : "host";
 	uint64_t most = 0;
 
 	for (int i = FI_P2P_PATH_HOST + 1; i < FI_P2P_PATH_MAX; i++) {
 		uint64_t now = 0;
 
-		if (!names[i] || ft_path_bytes(s->ours.ctx.ep, true, i, &now))
+		if (!names[i] || is_atomic(test) ||
+		    ft_path_bytes(s->ours.ctx.ep, test != TURNS_READ, i, &now))
 			continue;
 		if (now - before[i] > most) {
 			most = now - before[i];
@@ -250,6 +283,19 @@ static void print_machine(const struct suite *s)
 	       "25%", "75%", "to floor", "25%", "75%", "n");
 }
 
+static void report_remote(const struct suite *s, const char *name, const struct figures *f,
+			  const char *by)
+{
+	const struct turns_row *row = &s->turns.row;
+
+	if (row->window == 1)
+		print_row(s, name, "us", f, 0, by);
+	else if (is_counted(row->size))
+		print_row(s, name, "M/s", f, 1, by);
+	else
+		print_row(s, name, "GB/s", f, (double) row->size / 1e3, by);
+}
+
 static void report(struct suite *s, const char *by)
 {
 	const struct turns_row *row = &s->turns.row;
@@ -257,6 +303,9 @@ static void report(struct suite *s, const char *by)
 	struct figures f;
 
 	take_figures(s, &f);
+	for (size_t i = 0; i < FT_COUNT(remote_tests); i++)
+		if (row->test == remote_tests[i].test)
+			report_remote(s, remote_tests[i].name, &f, by);
 	if (row->test == TURNS_LATENCY)
 		print_row(s, "latency", "us", &f, 0, by);
 	if (row->test == TURNS_STREAM && is_counted(row->size))
@@ -269,11 +318,11 @@ static void report(struct suite *s, const char *by)
 
 /* ---- client and server ---- */
 
-static int verify(struct suite *s, size_t size)
+static int verify(struct suite *s, enum turns_test test, size_t size)
 {
 	struct turns_row *row = &s->turns.row;
 
-	row->test = TURNS_VERIFY;
+	row->test = test;
 	row->size = size;
 	row->window = FT_MIN(window_for(&s->turns.opts, size), VERIFY_WINDOW);
 	row->batch = 1;
@@ -308,24 +357,45 @@ static int measure(struct suite *s, enum turns_test test, size_t size, uint64_t 
 	return 0;
 }
 
+static int measure_messages(struct suite *s, size_t size)
+{
+	const uint64_t window = window_for(&s->turns.opts, size);
+
+	FT_TRY(verify(s, TURNS_VERIFY, size));
+	FT_TRY(measure(s, TURNS_LATENCY, size, 1));
+	if (is_counted(size))
+		FT_TRY(measure(s, TURNS_STREAM, size, 1));
+	FT_TRY(measure(s, TURNS_STREAM, size, window));
+	return measure(s, TURNS_BOTH_WAYS, size, window);
+}
+
+static int measure_remote(struct suite *s, size_t size)
+{
+	const uint64_t window = window_for(&s->turns.opts, size);
+
+	FT_TRY(verify(s,
+		      is_measured(s, TURNS_ATOMIC, size) ? TURNS_VERIFY_ATOMIC
+							 : TURNS_VERIFY_RMA,
+		      size));
+	for (size_t i = 0; i < FT_COUNT(remote_tests); i++) {
+		if (!is_measured(s, remote_tests[i].test, size))
+			continue;
+		FT_TRY(measure(s, remote_tests[i].test, size, 1));
+		FT_TRY(measure(s, remote_tests[i].test, size, window));
+	}
+	return 0;
+}
+
 static int run_client(struct suite *s)
 {
 	struct turns *t = &s->turns;
 	const struct ft_opts *opts = &t->opts;
 
 	print_machine(s);
-	s->rows_left = count_rows(opts);
-	for (size_t i = 0; i < opts->size_count; i++) {
-		const size_t size = opts->sizes[i];
-		const uint64_t window = window_for(opts, size);
-
-		FT_TRY(verify(s, size));
-		FT_TRY(measure(s, TURNS_LATENCY, size, 1));
-		if (is_counted(size))
-			FT_TRY(measure(s, TURNS_STREAM, size, 1));
-		FT_TRY(measure(s, TURNS_STREAM, size, window));
-		FT_TRY(measure(s, TURNS_BOTH_WAYS, size, window));
-	}
+	s->rows_left = count_rows(s);
+	for (size_t i = 0; i < opts->size_count; i++)
+		FT_TRY(opts->remote ? measure_remote(s, opts->sizes[i])
+				    : measure_messages(s, opts->sizes[i]));
 	t->row.rounds = 0;
 	return turns_tell(t);
 }
@@ -374,15 +444,28 @@ static int alloc(struct suite *s, enum fi_hmem_iface iface, struct turns_ep *ep,
 	/*
 	 * registered, as by applications that know what it is: its descriptor spares look-ups
 	 */
-	ep->ctx.mr_access = iface == FI_HMEM_SYSTEM ? 0 : FI_SEND | FI_RECV;
+	if (iface != FI_HMEM_SYSTEM)
+		ep->ctx.mr_access = FI_SEND | FI_RECV | (opts->remote ? FI_READ | FI_WRITE : 0);
 	FT_TRY(ft_buf_alloc(&ep->ctx, tx, iface, size));
 	return ft_buf_alloc(&ep->ctx, rx, iface, size);
+}
+
+/* The buffers that peers reach, in the order of the sides */
+static int share(struct suite *s)
+{
+	struct turns *t = &s->turns;
+
+	for (int i = 0; t->opts.remote && i < t->side_count; i++)
+		if (!t->sides[i].own)
+			FT_TRY(turns_share(t, &t->sides[i]));
+	return 0;
 }
 
 static int start(struct suite *s)
 {
 	struct turns *t = &s->turns;
 	struct ft_opts *opts = &t->opts;
+	const uint64_t caps = opts->remote ? FI_RMA | FI_ATOMIC : 0;
 	const struct turns_side sides[] = {
 		[HOST] = {.ep = &s->core, .tx = &s->host_tx, .rx = &s->host_rx},
 		[OURS] = {.ep = &s->ours, .tx = &s->host_tx, .rx = &s->host_rx},
@@ -405,11 +488,12 @@ static int start(struct suite *s)
 	memcpy(t->sides, sides, sizeof(sides));
 	FT_TRY(turns_start(t));
 	FT_TRY(swap_devices(s));
-	FT_TRY(turns_open(t, &s->core, false));
-	FT_TRY(turns_open(t, &s->ours, true));
+	FT_TRY(turns_open(t, &s->core, false, caps));
+	FT_TRY(turns_open(t, &s->ours, true, caps));
 	FT_TRY(alloc(s, FI_HMEM_SYSTEM, &s->core, &s->host_tx, &s->host_rx));
 	if (t->side_count > DEVICE)
 		FT_TRY(alloc(s, opts->iface, &s->ours, &s->device_tx, &s->device_rx));
+	FT_TRY(share(s));
 	if (t->client || opts->floor == FT_FLOOR_COPY)
 		FT_TRY(floor_open(opts->floor, s->devices[1], largest, &s->way));
 	if (opts->seconds)
@@ -422,6 +506,8 @@ static int stop(struct suite *s)
 	int ret = turns_stop(&s->turns), closed;
 
 	floor_close();
+	for (int i = 0; i < s->turns.side_count; i++)
+		turns_unshare(&s->turns.sides[i]);
 	ft_buf_free(&s->host_tx);
 	ft_buf_free(&s->host_rx);
 	ft_buf_free(&s->device_tx);
@@ -437,12 +523,14 @@ int main(int argc, char **argv)
 	struct suite s = {.turns.oob = -1, .way = "none"};
 	int ret;
 
-	ft_options_parse(&s.turns.opts, FT_SCOPE_SUITE,
-			 "Latency, bandwidth and rate of messages between device buffers (-D) "
-			 "by PROVIDER (-p),\nwhich ends in \";ofi_p2p\", compared with those "
-			 "between host buffers, by PROVIDER and by the\ncore provider below "
-			 "it, and with the GPU's own copies (--floor): all take turns.",
-			 argc, argv);
+	ft_options_parse(
+		&s.turns.opts, FT_SCOPE_SUITE,
+		"Latency, bandwidth and rate of messages between device buffers (-D) "
+		"by PROVIDER (-p),\nwhich ends in \";ofi_p2p\", or of operations on the "
+		"server's (--remote), compared with\nthose between host buffers, by "
+		"PROVIDER and by the core provider below it, and with\nthe GPU's own "
+		"copies (--floor): all take turns.",
+		argc, argv);
 	ret = start(&s);
 	if (!ret)
 		ret = s.turns.client ? run_client(&s) : run_server(&s);

@@ -58,8 +58,10 @@ static int progress(struct turns_side *s)
 	struct fi_cq_tagged_entry comp[CQ_BATCH];
 	const ssize_t ret = fi_cq_read(s->ep->ctx.cq, comp, CQ_BATCH);
 
+	/* what a peer has written here with data has no context */
 	for (ssize_t i = 0; i < ret; i++)
-		((struct turns_slot *) comp[i].op_context)->busy = false;
+		if (!(comp[i].flags & FI_REMOTE_CQ_DATA))
+			((struct turns_slot *) comp[i].op_context)->busy = false;
 	if (ret >= 0)
 		return 0;
 	if (ret != -FI_EAGAIN)
@@ -268,6 +270,140 @@ static int verify_turn(struct turns *t, struct turns_side *s, uint64_t count, do
 	return 0;
 }
 
+/* ---- remote memory: the client reaches the server's ---- */
+
+static ssize_t reach_once(const struct turns_row *row, struct turns_side *s,
+			  enum turns_test test, size_t i, void *context)
+{
+	struct fid_ep *const ep = s->ep->ctx.ep;
+	const fi_addr_t peer = s->ep->peer;
+	const size_t off = i * row->size, len = row->size;
+	const uint64_t at = s->base + off;
+	char *const out = s->tx->addr + off, *const in = s->rx->addr + off;
+
+	switch (test) {
+	case TURNS_WRITE:
+		return fi_write(ep, out, len, s->tx->desc, peer, at, s->key, context);
+	case TURNS_WRITE_DATA:
+		return fi_writedata(ep, out, len, s->tx->desc, i, peer, at, s->key, context);
+	case TURNS_READ:
+		return fi_read(ep, in, len, s->rx->desc, peer, at, s->key, context);
+	case TURNS_ATOMIC:
+		return fi_atomic(ep, out, 1, s->tx->desc, peer, at, s->key, FI_UINT64, FI_SUM,
+				 context);
+	case TURNS_FETCH:
+		return fi_fetch_atomic(ep, out, 1, s->tx->desc, in, s->rx->desc, peer, at,
+				       s->key, FI_UINT64, FI_SUM, context);
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+/* Operations number 0 to @count - 1, a window of them at a time, until all have ended */
+static int reach(struct turns *t, struct turns_side *s, enum turns_test test, uint64_t count)
+{
+	for (uint64_t k = 0; k < count; k++) {
+		const size_t i = k % t->row.window;
+		ssize_t ret;
+
+		FT_TRY(wait_for(s, &t->tx[i]));
+		t->tx[i].busy = true;
+		while ((ret = reach_once(&t->row, s, test, i, &t->tx[i])) == -FI_EAGAIN)
+			FT_TRY(progress(s));
+		if (ret)
+			return ft_fail((int) ret, "reaching remote memory", "%zu bytes",
+				       (size_t) t->row.size);
+	}
+	return drain(t, s);
+}
+
+/* Either end tells the other one that it is there, @mine, or waits for that. */
+static int meet(struct turns *t, struct turns_side *s, bool mine)
+{
+	if (mine) {
+		FT_TRY(put(&t->row, s, &t->ack_tx, 0, ACK_SIZE, ACK_TAG, &t->acks_out[0]));
+		return wait_for(s, &t->acks_out[0]);
+	}
+	FT_TRY(arm_ack(t, s, 0));
+	return wait_for(s, &t->acks_in[0]);
+}
+
+/* The server makes progress until the client says that it has done all. */
+static int reach_turn(struct turns *t, struct turns_side *s, uint64_t count, double *usec)
+{
+	double start;
+
+	if (t->client) {
+		FT_TRY(reach(t, s, t->row.test, untimed(&t->row, count)));
+		start = ft_usec();
+		FT_TRY(reach(t, s, t->row.test, count));
+		*usec = (ft_usec() - start) / (double) count;
+	}
+	return meet(t, s, t->client);
+}
+
+/* Writes a window, and reads it again. */
+static int verify_rma(struct turns *t, struct turns_side *s)
+{
+	const size_t size = t->row.size, window = t->row.window;
+
+	for (size_t i = 0; i < window; i++) {
+		const struct ft_slot out = {s->tx, i * size, size, i * size, size};
+		const struct ft_slot in = {s->rx, i * size, size, i * size, size};
+
+		FT_TRY(ft_slot_fill(&out, t->row.seed + i));
+		FT_TRY(ft_slot_arm(&in));
+	}
+	FT_TRY(reach(t, s, t->row.seed % 2 ? TURNS_WRITE : TURNS_WRITE_DATA, window));
+	FT_TRY(reach(t, s, TURNS_READ, window));
+	for (size_t i = 0; i < window; i++)
+		FT_TRY(ft_verify(s->rx, i * size, size, t->row.seed + i));
+	return 0;
+}
+
+/* Writes what it then adds, twice. So what the second addition finds is twice that. */
+static int verify_atomic(struct turns *t, struct turns_side *s)
+{
+	uint64_t added, found;
+
+	FT_TRY(verify_rma(t, s));
+	FT_TRY(reach(t, s, TURNS_ATOMIC, t->row.window));
+	FT_TRY(reach(t, s, TURNS_FETCH, t->row.window));
+	for (size_t i = 0; i < t->row.window; i++) {
+		FT_TRY(s->tx->ops->from(&added, s->tx->addr + i * sizeof(added),
+					sizeof(added)));
+		FT_TRY(s->rx->ops->from(&found, s->rx->addr + i * sizeof(found),
+					sizeof(found)));
+		FT_CHECK(found == 2 * added, "an atomic operation finds 0x%zx, not 0x%zx",
+			 (size_t) found, (size_t) (2 * added));
+	}
+	return 0;
+}
+
+static int verify_remote_turn(struct turns *t, struct turns_side *s, uint64_t count,
+			      double *usec)
+{
+	const size_t size = t->row.size;
+
+	for (size_t i = 0; !t->client && i < t->row.window; i++) {
+		const struct ft_slot in = {s->rx, i * size, size, i * size, size};
+
+		FT_TRY(ft_slot_arm(&in));
+	}
+	FT_TRY(meet(t, s, !t->client));
+	if (t->client)
+		FT_TRY(t->row.test == TURNS_VERIFY_RMA ? verify_rma(t, s)
+						       : verify_atomic(t, s));
+	return meet(t, s, t->client);
+}
+
+/* ---- turns ---- */
+
+static bool is_timed(uint64_t test)
+{
+	return test != TURNS_VERIFY && test != TURNS_VERIFY_RMA && test != TURNS_VERIFY_ATOMIC;
+}
+
 static int take_turn(struct turns *t, int side, double *usec)
 {
 	static int (*const turns[])(struct turns *, struct turns_side *, uint64_t, double *) = {
@@ -275,6 +411,13 @@ static int take_turn(struct turns *t, int side, double *usec)
 		[TURNS_STREAM] = stream_turn,
 		[TURNS_BOTH_WAYS] = stream_turn,
 		[TURNS_VERIFY] = verify_turn,
+		[TURNS_WRITE] = reach_turn,
+		[TURNS_WRITE_DATA] = reach_turn,
+		[TURNS_READ] = reach_turn,
+		[TURNS_ATOMIC] = reach_turn,
+		[TURNS_FETCH] = reach_turn,
+		[TURNS_VERIFY_RMA] = verify_remote_turn,
+		[TURNS_VERIFY_ATOMIC] = verify_remote_turn,
 	};
 	struct turns_side *const s = &t->sides[side];
 	const uint64_t count = t->row.count[side];
@@ -283,7 +426,7 @@ static int take_turn(struct turns *t, int side, double *usec)
 	ft_progress_note();
 	if (!s->own)
 		return turns[t->row.test](t, s, count, usec);
-	return t->row.test == TURNS_VERIFY ? 0 : s->own(s->arg, &t->row, count, usec);
+	return is_timed(t->row.test) ? s->own(s->arg, &t->row, count, usec) : 0;
 }
 
 /*
@@ -294,6 +437,7 @@ static int run(struct turns *t)
 {
 	const int last = 2 * t->side_count - 1;
 
+	FT_CHECK(t->row.test < TURNS_TESTS, "the peer is another version of this program");
 	FT_CHECK(t->row.rounds <= TURNS_ROUNDS, "--rounds: at most %d", TURNS_ROUNDS);
 	for (int i = 0; i < t->side_count; i++)
 		FT_CHECK(t->sides[i].own ||
@@ -408,7 +552,18 @@ int turns_start(struct turns *t)
 		       : ft_oob_recv(t->oob, &t->row.seed, sizeof(t->row.seed), opts->timeout);
 }
 
-int turns_open(struct turns *t, struct turns_ep *ep, bool ours)
+/* An operation on remote memory ends when it is done there: cores need not mean that otherwise. */
+static int ask_for(struct turns_ep *ep, uint64_t caps)
+{
+	ep->opts.delivery_complete |= caps != 0;
+	FT_TRY(ft_hints(&ep->ctx, &ep->opts));
+	ep->ctx.hints->caps |= caps;
+	if (caps & FI_ATOMIC && !ft_offered(&ep->ctx))
+		ep->ctx.hints->caps &= ~FI_ATOMIC;
+	return 0;
+}
+
+int turns_open(struct turns *t, struct turns_ep *ep, bool ours, uint64_t caps)
 {
 	const char *const suffix = strstr(t->opts.prov, ";ofi_p2p");
 	struct ft_name name = {0};
@@ -420,7 +575,7 @@ int turns_open(struct turns *t, struct turns_ep *ep, bool ours)
 	ep->opts = t->opts;
 	ep->opts.prov = prov;
 	ep->opts.no_hmem |= !ours;
-	FT_TRY(ft_hints(&ep->ctx, &ep->opts));
+	FT_TRY(ask_for(ep, caps));
 	ep->ctx.cq_attr.size = CQ_SIZE;
 	FT_TRY(ft_getinfo(&ep->ctx, t->opts.src_addr, NULL, t->opts.src_addr ? FI_SOURCE : 0));
 	FT_CHECK(ft_is_p2p(&ep->ctx) == ours, "-p %s: it is %s that was found", prov,
@@ -433,6 +588,29 @@ int turns_open(struct turns *t, struct turns_ep *ep, bool ours)
 	FT_TRY(ft_oob_recv(t->oob, &name, sizeof(name), t->opts.timeout));
 	ep->opts.prov = t->opts.prov;
 	return ft_av_insert(&ep->ctx, name.bytes, &ep->peer);
+}
+
+int turns_share(struct turns *t, struct turns_side *s)
+{
+	uint64_t name[2];
+
+	s->target = *s->rx;
+	s->target.mr = NULL;
+	FT_TRY(ft_buf_share(&s->ep->ctx, &s->target, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	name[0] = s->target.key;
+	name[1] = s->target.base;
+	FT_TRY(ft_oob_send(t->oob, name, sizeof(name)));
+	FT_TRY(ft_oob_recv(t->oob, name, sizeof(name), t->opts.timeout));
+	s->key = name[0];
+	s->base = name[1];
+	return 0;
+}
+
+void turns_unshare(struct turns_side *s)
+{
+	/* the memory is the buffer's */
+	s->target.addr = NULL;
+	ft_buf_free(&s->target);
 }
 
 int turns_slots(struct turns *t, struct turns_ep *ep, size_t window)

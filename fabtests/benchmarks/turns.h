@@ -16,15 +16,33 @@
 #define TURNS_SIDES 4 /* at most */
 #define TURNS_ROUNDS 1000
 
-/** enum turns_test - what is done in a turn. VERIFY fills and compares, and is not timed. */
-enum turns_test { TURNS_LATENCY, TURNS_STREAM, TURNS_BOTH_WAYS, TURNS_VERIFY };
+/**
+ * enum turns_test - what is done in a turn. Those that verify fill and compare, and are not timed.
+ *
+ * From TURNS_WRITE on the client reaches the server's memory. Atomic operations add one uint64_t.
+ */
+enum turns_test {
+	TURNS_LATENCY,
+	TURNS_STREAM,
+	TURNS_BOTH_WAYS,
+	TURNS_VERIFY,
+	TURNS_WRITE,
+	TURNS_WRITE_DATA,
+	TURNS_READ,
+	TURNS_ATOMIC,
+	TURNS_FETCH,
+	TURNS_VERIFY_RMA,
+	TURNS_VERIFY_ATOMIC,
+	TURNS_TESTS
+};
 
 /**
  * struct turns_row - turns of one kind, as the client tells the server
  *
  * A row without rounds is the end.
  *
- * @window:	the messages under way: sent, and not yet acknowledged
+ * @window:	the messages under way: sent, and not yet acknowledged. Or the operations on remote
+ *		memory that have not ended
  * @batch:	the messages that one acknowledgment stands for; it divides @window. An
  *		acknowledgment has 4 bytes of host memory.
  * @count:	the messages of a turn that are timed, for each side; multiples of @window
@@ -45,12 +63,16 @@ struct turns_ep {
  * struct turns_side - one of those that take turns
  * @ep:		the endpoint for its messages; several sides may share one
  * @tx, @rx:	the data; every message of a window has its own place
+ * @target:	@rx, as the peer may reach it; after turns_share()
+ * @key, @base:	the same of the peer
  * @own:	if it sends no messages: what it does in a turn instead. This is done @count
  *		times, and the time of one goes to @usec.
  */
 struct turns_side {
 	struct turns_ep *ep;
 	struct ft_buf *tx, *rx;
+	struct ft_buf target;
+	uint64_t key, base;
 	int (*own)(void *arg, const struct turns_row *row, uint64_t count, double *usec);
 	void *arg;
 };
@@ -89,8 +111,27 @@ struct turns {
 int turns_sizes(struct ft_opts *opts, const size_t *sizes, size_t count);
 /** turns_start() - start GPU and socket. Both ends then have the client's seed. */
 int turns_start(struct turns *t);
-/** turns_open() - open an endpoint of the provider of -p, or of the core provider below it */
-int turns_open(struct turns *t, struct turns_ep *ep, bool ours);
+/** turns_remote() - does the test reach remote memory? */
+static inline bool turns_remote(uint64_t test)
+{
+	return test >= TURNS_WRITE;
+}
+
+/** turns_alone() - is it a row whose operations each begin when the one before has ended? */
+static inline bool turns_alone(const struct turns_row *row)
+{
+	return row->test == TURNS_LATENCY || (turns_remote(row->test) && row->window == 1);
+}
+
+/**
+ * turns_open() - open an endpoint of the provider of -p, or of the core provider below it. @caps:
+ * what it is to do besides messages, of which FI_ATOMIC may not be offered
+ */
+int turns_open(struct turns *t, struct turns_ep *ep, bool ours, uint64_t caps);
+/** turns_share() - let the peer reach the side's receive buffer; both ends call it in turn */
+int turns_share(struct turns *t, struct turns_side *s);
+/** turns_unshare() - before the buffer is freed */
+void turns_unshare(struct turns_side *s);
 /** turns_slots() - make room for windows of @window messages, once @ep is open */
 int turns_slots(struct turns *t, struct turns_ep *ep, size_t window);
 /** turns_shuffle() - change the order of the sides */

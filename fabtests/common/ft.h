@@ -182,6 +182,7 @@ struct ft_opts {
 	const char *fate;
 	enum ft_floor floor;
 	bool json;
+	bool remote; /* operations on remote memory, not messages */
 };
 
 /**

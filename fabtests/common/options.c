@@ -38,6 +38,7 @@ enum {
 	OPT_EXPECT_REASON,
 	OPT_FLOOR,
 	OPT_JSON,
+	OPT_REMOTE,
 	OPT_AUTO,
 	OPT_EXPECT_GDRCOPY,
 	OPT_FLAT,
@@ -122,6 +123,8 @@ static const struct option_row rows[] = {
 	{OPT_FLOOR, "floor", required_argument, FT_SCOPE_SUITE, " KIND",
 	 "also what the GPU's own copies take: to and from the host (copy), or from GPU to GPU "
 	 "(peer)"},
+	{OPT_REMOTE, "remote", no_argument, FT_SCOPE_SUITE, "",
+	 "measure operations on the server's memory, not messages"},
 	{OPT_AUTO, "auto", no_argument, FT_SCOPE_TEST | FT_SCOPE_STRESS, "",
 	 "ask for automatic progress; skipped where the core provider has none"},
 	{OPT_EXPECT_GDRCOPY, "expect-gdrcopy", no_argument, FT_SCOPE_TEST | FT_SCOPE_STRESS, "",
@@ -436,6 +439,9 @@ static void apply_test(struct ft_opts *opts, int letter, const char *arg)
 		break;
 	case OPT_JSON:
 		opts->json = true;
+		break;
+	case OPT_REMOTE:
+		opts->remote = true;
 		break;
 	case OPT_EXPECT_GDRCOPY:
 		opts->expect_gdrcopy = true;
