@@ -86,12 +86,38 @@ static bool is_atomic(uint64_t test)
 	return test == TURNS_ATOMIC || test == TURNS_FETCH;
 }
 
-/* Atomic operations are about one uint64_t, if both providers have them. */
-static bool is_measured(const struct suite *s, enum turns_test test, size_t size)
+static bool has_atomics(struct fid_ep *ep)
 {
-	const uint64_t caps = s->core.ctx.info->caps & s->ours.ctx.info->caps;
+	size_t count;
 
-	return !is_atomic(test) || (size == sizeof(uint64_t) && caps & FI_ATOMIC);
+	return !fi_atomicvalid(ep, FI_UINT64, FI_SUM, &count) &&
+	       !fi_fetch_atomicvalid(ep, FI_UINT64, FI_SUM, &count);
+}
+
+/* Is it one of those that --ops names, if it is there? */
+static bool is_chosen(const char *list, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
+			return true;
+	}
+	return !list;
+}
+
+/* Atomic operations are about one uint64_t, if both providers have them. */
+static bool is_possible(const struct suite *s, enum turns_test test, size_t size)
+{
+	return !is_atomic(test) || (size == sizeof(uint64_t) && has_atomics(s->core.ctx.ep) &&
+				    has_atomics(s->ours.ctx.ep));
+}
+
+static bool is_measured(const struct suite *s, size_t k, size_t size)
+{
+	return is_chosen(s->turns.opts.ops, remote_tests[k].name) &&
+	       is_possible(s, remote_tests[k].test, size);
 }
 
 static size_t count_rows(const struct suite *s)
@@ -103,7 +129,7 @@ static size_t count_rows(const struct suite *s)
 		if (!opts->remote)
 			rows += is_counted(opts->sizes[i]) ? 4 : 3;
 		for (size_t k = 0; opts->remote && k < FT_COUNT(remote_tests); k++)
-			rows += is_measured(s, remote_tests[k].test, opts->sizes[i]) ? 2 : 0;
+			rows += is_measured(s, k, opts->sizes[i]) ? 2 : 0;
 	}
 	return rows;
 }
@@ -374,11 +400,11 @@ static int measure_remote(struct suite *s, size_t size)
 	const uint64_t window = window_for(&s->turns.opts, size);
 
 	FT_TRY(verify(s,
-		      is_measured(s, TURNS_ATOMIC, size) ? TURNS_VERIFY_ATOMIC
+		      is_possible(s, TURNS_ATOMIC, size) ? TURNS_VERIFY_ATOMIC
 							 : TURNS_VERIFY_RMA,
 		      size));
 	for (size_t i = 0; i < FT_COUNT(remote_tests); i++) {
-		if (!is_measured(s, remote_tests[i].test, size))
+		if (!is_measured(s, i, size))
 			continue;
 		FT_TRY(measure(s, remote_tests[i].test, size, 1));
 		FT_TRY(measure(s, remote_tests[i].test, size, window));
