@@ -116,7 +116,7 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 
 	rndv_send_init(req);
 	msg->id = req->transfer.id = xfer_id_new(req->ctx.ep->xfer);
-	ret = ctrl_ask(req->peer, msg);
+	ret = ctrl_ask_among(req->peer, msg);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);

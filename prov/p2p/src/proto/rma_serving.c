@@ -109,7 +109,7 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 		.payload_len = !status && !write && data ? job->msg.len : 0,
 	};
 
-	ctrl_tell(job->peer, &msg);
+	ctrl_tell_among(job->peer, &msg);
 }
 
 /* A short write is done: the application hears of it if it came with data. */

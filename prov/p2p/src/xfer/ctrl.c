@@ -25,7 +25,13 @@
 #define CTRL_RECEIVES 2
 #define CTRL_RECEIVES_SIDE 16
 
-/* @reserve: where it lies if it is too long for @buf, which may have several messages in it */
+/*
+ * Messages that go together are no longer than this: the first of them wait for the others. So is what cores
+ * copy without further ado.
+ */
+#define CTRL_LETTER 2048
+
+/* @reserve: where it lies if it is too long for @buf. Either may have several messages in it. */
 struct ctrl_out {
 	struct xfer_out out;
 	struct stage_reserve *reserve;
@@ -403,22 +409,39 @@ bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
 	return (ep->letter && ep->letter->addr == addr) || xfer_outq_has(ep, addr);
 }
 
+/* Has it room for @len bytes more? */
+static bool ctrl_holds(const struct ctrl_out *ctrl, size_t len)
+{
+	const size_t room = ctrl->reserve ? CTRL_LETTER : sizeof ctrl->buf;
+
+	return ctrl->out.iov[0].iov_len + len <= room;
+}
+
 /* Puts it behind others that are about to be sent there. False: there are none, or no room */
 static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct ctrl_out *ctrl = (struct ctrl_out *) ep->letter;
-	size_t *len;
+	struct iovec *iov;
 
 	if (!ctrl)
 		return false;
-	len = &ctrl->out.iov[0].iov_len;
-	if (ctrl->out.addr != addr || msg->payload_len ||
-	    *len + wire_size(msg) > sizeof ctrl->buf) {
+	iov = ctrl->out.iov;
+	if (ctrl->out.addr != addr || !ctrl_holds(ctrl, wire_size(msg))) {
 		ctrl_flush(ep);
 		return false;
 	}
-	*len += wire_encode(msg, ctrl->buf + *len);
+	iov->iov_len += wire_encode(msg, (char *) iov->iov_base + iov->iov_len);
 	return true;
+}
+
+/* It waits for others, which may come until the pass has ended, or the next one. */
+static void ctrl_hold(struct ctrl_out *ctrl)
+{
+	struct xfer_ep *ep = ctrl->out.ctx.ep;
+
+	ep->letter = &ctrl->out;
+	if (!ep->xfer->passing)
+		wait_wake_mover(&ep->xfer->wait);
 }
 
 static void ctrl_out_init(struct ctrl_out *ctrl, struct xfer_ep *ep, fi_addr_t addr)
@@ -445,12 +468,33 @@ int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t 
 	return 0;
 }
 
-/* @until: as in struct xfer_out */
-static int ctrl_send_until(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg,
-			   uint64_t until)
+/* The record of a message, with room for @len bytes; NULL: there is none (logged) */
+static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 {
-	struct xfer *xfer = ep->xfer;
+	struct ctrl_out *ctrl = cell_get(&xfer->cells);
+
+	if (!ctrl) {
+		P2P_WARN("no room for a control message\n");
+		return NULL;
+	}
+	ctrl->reserve = NULL;
+	if (len <= sizeof ctrl->buf)
+		return ctrl;
+	ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
+	if (ctrl->reserve)
+		return ctrl;
+	cell_put(&xfer->cells, ctrl);
+	return NULL;
+}
+
+/* @until: as in struct xfer_out. @among: more of its kind are likely to come */
+static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg,
+			 uint64_t until, bool among)
+{
+	const bool lends = ep->lends && ep->xfer->passing;
+	const size_t len = wire_size(msg);
 	struct ctrl_out *ctrl;
+	bool waits;
 
 	if (ep->closing)
 		return -FI_ECANCELED;
@@ -458,28 +502,19 @@ static int ctrl_send_until(struct xfer_ep *ep, fi_addr_t addr, const struct wire
 	ctrl_trace("sending", msg);
 	if (ctrl_append(ep, addr, msg))
 		return 0;
-	ctrl = cell_get(&xfer->cells);
-	if (!ctrl) {
-		P2P_WARN("no room for a control message\n");
+	/* nothing that matters may be put behind what is dropped */
+	waits = !until && len <= CTRL_LETTER && (lends || (among && ep->owed));
+	ctrl = ctrl_out_new(ep->xfer, waits && among ? CTRL_LETTER : len);
+	if (!ctrl)
 		return -FI_ENOMEM;
-	}
-	ctrl->reserve = NULL;
-	if (msg->payload_len) {
-		ctrl->reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
-		if (!ctrl->reserve) {
-			cell_put(&xfer->cells, ctrl);
-			return -FI_ENOMEM;
-		}
-	}
 	ctrl_out_init(ctrl, ep, addr);
 	ctrl->out.until = until;
 	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
 	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
 	ctrl->out.count = 1;
-	/* nothing that matters may be put behind what is dropped */
-	if (ep->lends && xfer->passing && !ctrl->reserve && !until)
-		ep->letter = &ctrl->out;
+	if (waits)
+		ctrl_hold(ctrl);
 	else
 		xfer_out_post(&ctrl->out);
 	return 0;
@@ -488,7 +523,7 @@ static int ctrl_send_until(struct xfer_ep *ep, fi_addr_t addr, const struct wire
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	xfer_assert_locked(ep->xfer);
-	return ctrl_send_until(ep, addr, msg, 0);
+	return ctrl_send_how(ep, addr, msg, 0, false);
 }
 
 int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time)
@@ -496,20 +531,22 @@ int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, 
 	xfer_assert_locked(ep->xfer);
 	if (xfer_outq_answers(ep, addr))
 		return -FI_EALREADY;
-	return ctrl_send_until(ep, addr, msg, clock_coarse_ms() + time);
+	return ctrl_send_how(ep, addr, msg, clock_coarse_ms() + time, false);
 }
 
-/* Sends @msg to a peer that is known, one way or the other */
-static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token, bool front)
+/* Sends @msg to a peer that is known, one way or the other; @among: see ctrl_send_how() */
+static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token, bool front,
+		    bool among)
 {
+	struct xfer_ep *ep = front ? peer->ep : peer->via;
+	const fi_addr_t addr = front ? peer->addr : peer->to;
 	int ret;
 
 	if (peer->state != XFER_PEER_KNOWN)
 		return -FI_ENOTCONN;
 	msg->token = token;
 	msg->front = front;
-	ret = front ? ctrl_send(peer->ep, peer->addr, msg)
-		    : ctrl_send(peer->via, peer->to, msg);
+	ret = ctrl_send_how(ep, addr, msg, 0, among);
 	if (!ret)
 		xfer_peer_count(peer, msg);
 	return ret;
@@ -526,14 +563,14 @@ static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said
 	};
 
 	if (peer->via == peer->ep) {
-		ctrl_say(peer, &msg, said->token, false);
+		ctrl_say(peer, &msg, said->token, false, false);
 		return;
 	}
 	/* nobody knows which of two ways is the faster one */
 	msg.flags = flags | WIRE_COUNTS_SIDE;
-	ctrl_say(peer, &msg, said->token, false);
+	ctrl_say(peer, &msg, said->token, false, false);
 	msg.flags = WIRE_COUNTS_FRONT;
-	ctrl_say(peer, &msg, said->token, true);
+	ctrl_say(peer, &msg, said->token, true, false);
 }
 
 void ctrl_probe(struct xfer_peer *peer, bool asks)
@@ -547,11 +584,23 @@ void ctrl_probe(struct xfer_peer *peer, bool asks)
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, false);
+	return ctrl_say(peer, msg, peer->theirs[0].token, false, false);
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, true);
+	return ctrl_say(peer, msg, peer->theirs[0].token, true, false);
+}
+
+int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return ctrl_say(peer, msg, peer->theirs[0].token, false, true);
+}
+
+int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return ctrl_say(peer, msg, peer->theirs[0].token, true, true);
 }

@@ -35,6 +35,8 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data);
  * has ended, with ctrl_flush().
  */
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
+
+/* What waits for others to go with it goes */
 void ctrl_flush(struct xfer_ep *ep);
 
 /*
@@ -49,6 +51,13 @@ int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, 
  */
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg);
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg);
+
+/*
+ * The same of one that others of its kind are likely to follow. While the core has yet to send an earlier one,
+ * they go together, at the end of the next pass through progress or when they are many. One alone goes at once.
+ */
+int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg);
+int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg);
 
 /*
  * Sends a PROBE each way, if there are two, which tells what was sent before it. @asks: for one in return

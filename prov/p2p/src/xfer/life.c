@@ -97,6 +97,9 @@ static void xfer_ep_say_farewell(struct xfer_ep *ep)
 {
 	const int64_t end = clock_end(ep->xfer->farewell);
 
+	ctrl_flush(ep);
+	if (ep->side)
+		ctrl_flush(ep->side);
 	while (xfer_ep_owes(ep) && clock_left(end))
 		xfer_progress_turn(ep->xfer);
 }

@@ -231,7 +231,7 @@ static bool wait_sends(const struct xfer *xfer)
 	const struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->waiting || !TAILQ_EMPTY(&ep->outq))
+		if (ep->waiting || ep->letter || !TAILQ_EMPTY(&ep->outq))
 			return true;
 	}
 	return !TAILQ_EMPTY(&xfer->in[XFER_BORROWING]);

@@ -285,7 +285,7 @@ struct xfer {
  * @ready:	how many of them may be sent
  * @outq:	control messages and pieces that wait for room in the core
  * @owed:	control messages that the core has not sent yet, there or with the core
- * @letter:	a control message that waits for others to go with it
+ * @letter:	control messages, in one of the core's, that wait for others to go with them
  * @copying:	copies in flight for its records, and memory that is made durable for them
  * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
  * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0: such data
