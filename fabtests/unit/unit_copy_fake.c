@@ -68,9 +68,11 @@ static int fake_batch(struct dev_queue *queue, const struct dev_copy *copies, si
 	return ++fake.batches == fake.batch_fails ? -FI_EIO : 0;
 }
 
-static int fake_put(struct dev_queue *queue, void *dst, const void *src, size_t len)
+static int fake_put(struct dev_queue *queue, const struct dev_copy *copies, size_t count)
 {
-	assert_in_range(len, 1, DEV_PUT);
+	assert_in_range(count, 1, DEV_BATCH);
+	for (size_t i = 0; i < count; i++)
+		assert_in_range(copies[i].len, 1, DEV_PUT);
 	if (++fake.puts == fake.put_fails)
 		return -FI_ENOSYS;
 	queue->marked++;
@@ -550,10 +552,19 @@ static void test_held_begin_by_themselves(void **state)
 	assert_int_equal(engines.pending, 0);
 }
 
-static void start_ordered(const struct dev_mem *to, bool ordered, struct job *job)
+/* All end that the device has passed with this mark. */
+static void pass_mark(uint32_t mark)
+{
+	fake.queues[COPY_IN]->reached = mark;
+	copy_progress(&engines);
+	assert_int_equal(engines.pending, 0);
+}
+
+static void start_ordered_len(const struct dev_mem *to, bool ordered, size_t len,
+			      struct job *job)
 {
 	static char device[100], host[100];
-	const struct iovec iov = {device, sizeof device};
+	const struct iovec iov = {device, len};
 
 	job_init(job);
 	job->copy.pinned = true;
@@ -561,8 +572,13 @@ static void start_ordered(const struct dev_mem *to, bool ordered, struct job *jo
 	assert_int_equal(copy_start(&engines, to, COPY_IN, &iov, 1, host, &job->copy), 0);
 }
 
+static void start_ordered(const struct dev_mem *to, bool ordered, struct job *job)
+{
+	start_ordered_len(to, ordered, 100, job);
+}
+
 /*
- * Those that are to keep their order begin by themselves, behind what was held back. The CPU copies
+ * Those that are to keep their order begin one by one, with one mark, and in nobody's batch. The CPU copies
  * none while another is under way; what need not keep order it does.
  */
 static void test_in_order(void **state)
@@ -573,22 +589,83 @@ static void test_in_order(void **state)
 	start_ordered(&word_mem, false, &jobs[1]);
 	assert_int_equal(fake.copies, 1);
 	start_ordered(&word_mem, true, &jobs[2]);
-	assert_int_equal(fake.copies, 3);
+	assert_int_equal(fake.copies, 2);
+	assert_int_equal(fake.marks, 2);
 	start_ordered(&word_mem, true, &jobs[3]);
 	start_ordered(&short_mem, true, &jobs[4]);
-	assert_int_equal(fake.copies, 5);
-	assert_int_equal(fake.batches, 0);
+	assert_int_equal(fake.copies, 2);
 	assert_int_equal(fake.shorts, 0);
 	start_ordered(&short_mem, false, &jobs[5]);
+	assert_int_equal(fake.copies, 5);
+	assert_int_equal(fake.marks, 3);
+	assert_int_equal(fake.batches, 0);
 	assert_int_equal(fake.shorts, 1);
-	fake.queues[COPY_IN]->reached = 5;
-	copy_progress(&engines);
-	assert_int_equal(engines.pending, 0);
+	pass_mark(3);
 	start_ordered(&short_mem, true, &jobs[6]);
 	assert_int_equal(fake.shorts, 2);
 	copy_progress(&engines);
 	for (int i = 0; i < 7; i++)
 		assert_int_equal(jobs[i].calls, 1);
+}
+
+/* What is not in order does not begin with what is */
+static void test_in_order_apart(void **state)
+{
+	struct job jobs[5];
+
+	for (int i = 0; i < 5; i++)
+		start_ordered(&word_mem, i < 2, &jobs[i]);
+	assert_int_equal(fake.copies, 2);
+	copy_push(&engines);
+	assert_int_equal(fake.batches, 1);
+	assert_int_equal(fake.pieces, 3);
+	pass_mark(3);
+}
+
+/* One of several in order does not begin: all do so again, as it is not known which have */
+static void test_in_order_fails(void **state)
+{
+	struct job jobs[4];
+
+	fake.copy_fails = 3;
+	for (int i = 0; i < 4; i++)
+		start_ordered(&word_mem, true, &jobs[i]);
+	copy_push(&engines);
+	assert_int_equal(fake.drains, 1);
+	assert_int_equal(fake.copies, 6);
+	pass_mark(4);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(jobs[i].status, 0);
+}
+
+/* Several in order that are short enough are put at once. With a longer one among them they are copied. */
+static void test_put_in_order(void **state)
+{
+	struct job jobs[DEV_BATCH + 2];
+
+	for (size_t i = 0; i < UNIT_COUNT(jobs); i++) {
+		start_ordered_len(&word_mem, true, DEV_PUT, &jobs[i]);
+		assert_int_equal(fake.puts, i < DEV_BATCH ? 1 : 2);
+	}
+	copy_push(&engines);
+	assert_int_equal(fake.puts, 3);
+	pass_mark(3);
+	for (size_t i = 0; i < 3; i++)
+		start_ordered_len(&word_mem, true, i < 2 ? DEV_PUT : DEV_PUT + 1, &jobs[i]);
+	copy_push(&engines);
+	assert_int_equal(fake.puts, 4);
+	assert_int_equal(fake.copies, 2);
+	assert_int_equal(fake.marks, 1);
+	pass_mark(5);
+	/* the device would rather not */
+	fake.put_fails = 6;
+	for (size_t i = 0; i < 3; i++)
+		start_ordered_len(&word_mem, true, DEV_PUT, &jobs[i]);
+	copy_push(&engines);
+	assert_int_equal(fake.puts, 6);
+	assert_int_equal(fake.copies, 4);
+	assert_int_equal(fake.marks, 2);
+	pass_mark(7);
 }
 
 /* Together with pieces of others a copy has no more of them than fit */
@@ -606,9 +683,7 @@ static void test_held_pieces(void **state)
 	copy_push(&engines);
 	assert_int_equal(fake.batches, 2);
 	assert_int_equal(fake.pieces, 17);
-	fake.queues[COPY_IN]->reached = 3;
-	copy_progress(&engines);
-	assert_int_equal(engines.pending, 0);
+	pass_mark(3);
 }
 
 /* They cannot begin together, and one of them not at all */
@@ -621,9 +696,7 @@ static void test_held_one_fails(void **state)
 	for (int i = 0; i < 5; i++)
 		start_pinned(COPY_IN, 1, 100, &jobs[i]);
 	copy_progress(&engines);
-	fake.queues[COPY_IN]->reached = 4;
-	copy_progress(&engines);
-	assert_int_equal(engines.pending, 0);
+	pass_mark(4);
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(jobs[i].calls, 1);
 		assert_int_equal(jobs[i].status, i == 3 ? -FI_EIO : 0);
@@ -720,5 +793,7 @@ const struct CMUnitTest unit_copy_fake_tests[] = {
 	FAKE_TEST(test_held_pieces),     FAKE_TEST(test_in_order),
 	FAKE_TEST(test_held_one_fails),  FAKE_TEST(test_held_longer),
 	FAKE_TEST(test_held_words),      FAKE_TEST(test_put),
+	FAKE_TEST(test_in_order_apart),  FAKE_TEST(test_in_order_fails),
+	FAKE_TEST(test_put_in_order),
 };
 const size_t unit_copy_fake_count = UNIT_COUNT(unit_copy_fake_tests);

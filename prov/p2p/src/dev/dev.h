@@ -84,7 +84,7 @@ struct dev_step {
 /* See dev_ops.capture_mode */
 #define DEV_CAPTURE_RELAXED 2
 
-/* Bytes that may be put to the device instead of copied, at most */
+/* Bytes that may be put to one place of the device instead of copied, at most */
 #define DEV_PUT 16
 
 /**
@@ -122,9 +122,9 @@ struct dev_step {
  *		what ipc_open() has given
  * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory; called
  *		where it @batches
- * @queue_put:	writes up to DEV_PUT bytes of host memory, which may change when the call has
- *		returned, to the device, and puts a mark behind them: sooner than a copy is
- *		there. -FI_ENOSYS: not these
+ * @queue_put:	writes up to DEV_PUT bytes each to up to DEV_BATCH places of the device, in order,
+ *		out of host memory that may change when the call has returned, and puts a mark
+ *		behind them: sooner than copies are there. -FI_ENOSYS: not these
  * @queue_mark:	puts a mark after the copies started so far
  * @queue_poll:	fills @reached of a queue whose device cannot do it; 0, or -FI_EIO when
  *		the queue's device has failed
@@ -182,7 +182,7 @@ struct dev_ops {
 	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
 	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies,
 			   size_t count);
-	int (*queue_put)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_put)(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
 	int (*queue_mark)(struct dev_queue *queue);
 	int (*queue_poll)(struct dev_queue *queue);
 	void (*queue_drain)(struct dev_queue *queue);

@@ -129,7 +129,7 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 void cuda_queue_close(struct dev_queue *base);
 int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len);
 int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size_t count);
-int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t len);
+int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t count);
 int cuda_queue_mark(struct dev_queue *base);
 int cuda_queue_poll(struct dev_queue *base);
 void cuda_queue_drain(struct dev_queue *base);

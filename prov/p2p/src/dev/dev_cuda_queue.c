@@ -286,24 +286,29 @@ static unsigned int cuda_put_values(CUdeviceptr dst, const char *src, size_t len
 	return count;
 }
 
-int cuda_queue_put(struct dev_queue *base, void *dst, const void *src, size_t len)
+int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t count)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
-	CUstreamBatchMemOpParams ops[CUDA_PUT_VALUES + 1];
-	unsigned int count;
+	CUstreamBatchMemOpParams ops[CUDA_PUT_VALUES * DEV_BATCH + 1];
+	unsigned int values = 0, more;
 	CUresult result;
 	bool pushed;
 
 	if (!queue->reached_dev || !cuda.stream_memops || queue->no_put)
 		return -FI_ENOSYS;
-	count = cuda_put_values((CUdeviceptr) (uintptr_t) dst, src, len, ops);
-	if (!count || cuda_enter(base->ctx, &pushed))
+	for (size_t i = 0; i < count; i++, values += more) {
+		more = cuda_put_values((CUdeviceptr) (uintptr_t) copies[i].dst, copies[i].src,
+				       copies[i].len, ops + values);
+		if (!more)
+			return -FI_ENOSYS;
+	}
+	if (cuda_enter(base->ctx, &pushed))
 		return -FI_ENOSYS;
-	ops[count] = (CUstreamBatchMemOpParams){
+	ops[values] = (CUstreamBatchMemOpParams){
 		.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
 			       .address = queue->reached_dev,
 			       .value = base->marked + 1}};
-	result = cuda.stream_memops(queue->stream, count + 1, ops, 0);
+	result = cuda.stream_memops(queue->stream, values + 1, ops, 0);
 	cuda_leave(pushed);
 	if (result == CUDA_SUCCESS) {
 		base->marked++;

@@ -29,7 +29,7 @@ int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies,
 	return -FI_ENOSYS;
 }
 
-int dev_none_queue_put(struct dev_queue *queue, void *dst, const void *src, size_t len)
+int dev_none_queue_put(struct dev_queue *queue, const struct dev_copy *copies, size_t count)
 {
 	return -FI_ENOSYS;
 }

@@ -13,7 +13,7 @@ bool dev_none_gone(const void *ctx);
 int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int dev_none_node(const struct dev_mem *mem);
 int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
-int dev_none_queue_put(struct dev_queue *queue, void *dst, const void *src, size_t len);
+int dev_none_queue_put(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
 int dev_none_ipc_export(const struct dev_mem *mem, void *handle, const char **why);
 int dev_none_ipc_open(const struct dev_mem *mem, const void *handle, void **addr,
 		      const char **why);

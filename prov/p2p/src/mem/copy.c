@@ -185,7 +185,7 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 	if (copy->pieces != 1 || pieces->len > DEV_PUT || !copy->alone)
 		return false;
 	copy->mark = dev->marked + 1;
-	return !dev->ops->queue_put(dev, pieces->dst, pieces->src, pieces->len);
+	return !dev->ops->queue_put(dev, pieces, 1);
 }
 
 /* Short enough for the CPU? Then it has ended, whatever is before it, and tells nothing of others */
@@ -219,28 +219,61 @@ static void copy_begin_each(struct copy_queue *queue, struct copy *copy, uint64_
 	}
 }
 
+/* The device is given them now, from @first on. Are they all watched themselves? */
+static bool copy_begin_all(const struct copy_queue *queue, struct copy *first, uint64_t now)
+{
+	bool words = true;
+
+	for (struct copy *copy = first; copy; copy = TAILQ_NEXT(copy, entry)) {
+		copy->held = false;
+		copy->begun = now;
+		copy->mark = queue->dev->marked + 1;
+		words &= copy->words != NULL;
+	}
+	return words;
+}
+
+/* Those held back begin one behind the other, with one mark behind the last. 0 or an error: none */
+static int copy_begin_ordered(struct copy_queue *queue)
+{
+	struct dev_queue *dev = queue->dev;
+	bool puts = true;
+	int ret = 0;
+
+	for (unsigned int i = 0; i < queue->held_count; i++)
+		puts &= queue->held[i].len <= DEV_PUT;
+	if (puts && !dev->ops->queue_put(dev, queue->held, queue->held_count))
+		return 0;
+	for (unsigned int i = 0; !ret && i < queue->held_count; i++)
+		ret = dev->ops->queue_copy(dev, queue->held[i].dst, queue->held[i].src,
+					   queue->held[i].len);
+	return copy_check(dev, ret ? ret : dev->ops->queue_mark(dev));
+}
+
+static int copy_begin_batch(struct copy_queue *queue, bool mark)
+{
+	struct dev_queue *dev = queue->dev;
+	int ret = dev->ops->queue_batch(dev, queue->held, queue->held_count);
+
+	return copy_check(dev, ret || !mark ? ret : dev->ops->queue_mark(dev));
+}
+
 static void copy_begin_held(struct copy_queue *queue)
 {
 	struct copy *first = TAILQ_LAST(&queue->waiting, copy_list), *copy;
-	struct dev_queue *dev = queue->dev;
 	uint64_t now = clock_ns();
-	bool words = true;
+	bool words;
+	int ret;
 
 	for (copy = first; copy && copy->held; copy = TAILQ_PREV(copy, copy_list, entry))
 		first = copy;
-	if (queue->held_count < 2 ||
-	    copy_check(dev, dev->ops->queue_batch(dev, queue->held, queue->held_count))) {
+	words = copy_begin_all(queue, first, now);
+	if (queue->held_ordered)
+		ret = copy_begin_ordered(queue);
+	else
+		ret = queue->held_count < 2 ? -FI_EAGAIN : copy_begin_batch(queue, !words);
+	if (ret)
 		copy_begin_each(queue, first, now);
-	} else {
-		for (copy = first; copy; copy = TAILQ_NEXT(copy, entry)) {
-			copy->held = false;
-			copy->begun = now;
-			copy->mark = dev->marked + 1;
-			words &= copy->words != NULL;
-		}
-		if (!words && copy_check(dev, dev->ops->queue_mark(dev)))
-			copy_begin_each(queue, first, now);
-	}
 	queue->held_count = 0;
 	queue->held_len = 0;
 }
@@ -269,12 +302,17 @@ static void copy_insert(struct copy_engines *engines, struct copy_queue *queue,
 	copy_pending_add(engines, 1);
 }
 
-/* Behind others, a short one waits for more of its kind, to begin with them. */
+/*
+ * Behind others, a short one waits for more of its kind, to begin with them. Those in order are in nobody
+ * else's batch.
+ */
 static void copy_hold(struct copy_engines *engines, struct copy_queue *queue,
 		      const struct dev_copy *pieces, size_t len, struct copy *copy)
 {
-	if (queue->held_count + copy->pieces > DEV_BATCH)
+	if (queue->held_count && (queue->held_count + copy->pieces > DEV_BATCH ||
+				  queue->held_ordered != copy->ordered))
 		copy_begin_held(queue);
+	queue->held_ordered = copy->ordered;
 	memcpy(queue->held + queue->held_count, pieces, copy->pieces * sizeof *pieces);
 	queue->held_count += copy->pieces;
 	queue->held_len += len;
@@ -327,9 +365,9 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 	now = copy->begun = clock_ns();
 	patient = dir == COPY_IN && len >= COPY_LARGE && now - queue->last < COPY_CROWD;
 	queue->last = now;
-	/* several begun together may end in any order */
-	if (copy->pinned && !copy->ordered && copy->pieces && (!copy->alone || patient) &&
-	    len < COPY_HELD && queue->dev->ops->batches) {
+	/* several in one batch may end in any order */
+	if (copy->pinned && copy->pieces && (!copy->alone || patient) && len < COPY_HELD &&
+	    (copy->ordered || queue->dev->ops->batches)) {
 		queue->patient = patient && (queue->patient || !queue->held_count);
 		copy_hold(engines, queue, pieces, len, copy);
 	} else {

@@ -61,7 +61,8 @@ TAILQ_HEAD(copy_list, copy);
  * @ordered:	how many of them the device has yet to do in order
  * @usual:	how long a small one takes that is alone [ns]; 0: not known yet
  * @held:	@held_count pieces, @held_len bytes, of those that the device will be given
- *		together: the last ones waiting; @patient: they may wait for more to come
+ *		together: the last ones waiting; @held_ordered: in order, all or none of them;
+ *		@patient: they may wait for more to come
  * @last:	when something was started [ns]
  */
 struct copy_queue {
@@ -71,6 +72,7 @@ struct copy_queue {
 	uint32_t usual;
 	unsigned int held_count;
 	size_t held_len;
+	bool held_ordered;
 	bool patient;
 	uint64_t last;
 	struct dev_copy held[DEV_BATCH];
