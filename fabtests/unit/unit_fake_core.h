@@ -18,7 +18,7 @@ enum { FAKE_DEAD, FAKE_ALIVE, FAKE_OTHER, FAKE_KNOWN, FAKE_NEW = FAKE_KNOWN, FAK
 
 /* So much is kept of a name, and of a message */
 #define FAKE_NAME 32
-#define FAKE_TEXT 640
+#define FAKE_TEXT 2048
 
 /* The tag bit of internal traffic on endpoints that have one */
 #define FAKE_TAG_BIT (1ULL << 63)

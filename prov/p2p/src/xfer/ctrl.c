@@ -417,19 +417,15 @@ static bool ctrl_holds(const struct ctrl_out *ctrl, size_t len)
 	return ctrl->out.iov[0].iov_len + len <= room;
 }
 
-/* Puts it behind others that are about to be sent there. False: there are none, or no room */
+/* Puts it behind others that are about to be sent there. False: there are none, or there is no room */
 static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct ctrl_out *ctrl = (struct ctrl_out *) ep->letter;
 	struct iovec *iov;
 
-	if (!ctrl)
+	if (!ctrl || ctrl->out.addr != addr || !ctrl_holds(ctrl, wire_size(msg)))
 		return false;
 	iov = ctrl->out.iov;
-	if (ctrl->out.addr != addr || !ctrl_holds(ctrl, wire_size(msg))) {
-		ctrl_flush(ep);
-		return false;
-	}
 	iov->iov_len += wire_encode(msg, (char *) iov->iov_base + iov->iov_len);
 	return true;
 }
@@ -491,8 +487,9 @@ static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg,
 			 uint64_t until, bool among)
 {
-	const bool lends = ep->lends && ep->xfer->passing;
 	const size_t len = wire_size(msg);
+	/* nothing that matters may be put behind what is dropped */
+	const bool crowd = !until && (among || (ep->lends && ep->xfer->passing));
 	struct ctrl_out *ctrl;
 	bool waits;
 
@@ -500,10 +497,10 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 		return -FI_ECANCELED;
 	ctrl_listen(ep);
 	ctrl_trace("sending", msg);
-	if (ctrl_append(ep, addr, msg))
+	if (crowd && ctrl_append(ep, addr, msg))
 		return 0;
-	/* nothing that matters may be put behind what is dropped */
-	waits = !until && len <= CTRL_LETTER && (lends || (among && ep->owed));
+	ctrl_flush(ep);
+	waits = crowd && len <= CTRL_LETTER && (ep->owed || !among);
 	ctrl = ctrl_out_new(ep->xfer, waits && among ? CTRL_LETTER : len);
 	if (!ctrl)
 		return -FI_ENOMEM;

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of ctrl.c: which control messages go several in one of the core's, in what order, and when.
+ */
+#include "unit_fake_core.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "xfer/ctrl.h"
+#include "xfer/life.h"
+#include "xfer/progress.h"
+#include "xfer/reports.h"
+#include "xfer/sendq.h"
+
+static struct xfer_ep ep;
+
+static void start(void)
+{
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	ep.tag_bit = FAKE_TAG_BIT;
+}
+
+static void stop(void)
+{
+	fake_ep_close(&ep);
+	assert_int_equal(fake_xfer.cells.used, 0);
+	assert_int_equal(fake_xfer.busy, 0);
+	fake_stop();
+}
+
+/* One of those that others follow, number @id, with @len bytes that depend on it */
+static void ask(fi_addr_t addr, uint64_t id, size_t len)
+{
+	static uint8_t payload[WIRE_PAYLOAD_MAX];
+	struct wire_msg msg = {.type = WIRE_WRITE, .id = id, .len = len};
+
+	memset(payload, (int) id, len);
+	msg.payload = payload;
+	msg.payload_len = len;
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(ctrl_ask_among(xfer_peer_get(&ep, addr), &msg), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/* Any other one */
+static void tell(fi_addr_t addr, uint64_t id)
+{
+	struct wire_msg msg = {.type = WIRE_FIN, .id = id};
+
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(ctrl_tell(xfer_peer_get(&ep, addr), &msg), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/* Is the next one that the core was given for sending the messages @first to @last? It has ended now. */
+static void sent(uint64_t first, uint64_t last)
+{
+	struct wire_msg msg;
+	struct fake_op op;
+	const char *why;
+	size_t i = 0, at = 0;
+
+	while (i < fake.count && fake.held[i].kind != FAKE_SEND)
+		i++;
+	op = fake_take(i);
+	for (uint64_t id = first; id <= last; id++, at += msg.size) {
+		assert_int_equal(wire_decode(op.text + at, op.text_len - at, &msg, &why), 0);
+		assert_int_equal(msg.id, id);
+		for (size_t k = 0; k < msg.payload_len; k++)
+			assert_int_equal(((const uint8_t *) msg.payload)[k], (uint8_t) id);
+	}
+	assert_int_equal(at, op.text_len);
+	xfer_take(&fake_cq, &(struct core_comp){.context = op.context}, NULL);
+}
+
+static size_t sends(void)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < fake.count; i++)
+		count += fake.held[i].kind == FAKE_SEND;
+	return count;
+}
+
+/* One alone goes at once. Those behind it go together, in the next pass, and another kind not among them. */
+static void test_together(void **state)
+{
+	start();
+	ask(FAKE_ALIVE, 1, 8);
+	assert_int_equal(sends(), 1);
+	ask(FAKE_ALIVE, 2, 8);
+	ask(FAKE_ALIVE, 3, 1);
+	ask(FAKE_ALIVE, 4, 13);
+	assert_int_equal(sends(), 1);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_true(ctrl_unsent(&ep, FAKE_ALIVE));
+	p2p_lock_drop(&fake_xfer.lock);
+	xfer_progress(&fake_xfer);
+	assert_int_equal(sends(), 2);
+	sent(1, 1);
+	sent(2, 4);
+	/* that has ended: again one alone */
+	ask(FAKE_ALIVE, 5, 8);
+	sent(5, 5);
+	ask(FAKE_ALIVE, 6, 8);
+	ask(FAKE_ALIVE, 7, 8);
+	tell(FAKE_ALIVE, 8);
+	assert_int_equal(sends(), 3);
+	sent(6, 6);
+	sent(7, 7);
+	sent(8, 8);
+	stop();
+}
+
+/* So many as fit. What is for somebody else, or long, goes by itself, behind what was before it. */
+static void test_apart(void **state)
+{
+	uint64_t id = 1;
+
+	start();
+	while (sends() < 2)
+		ask(FAKE_ALIVE, id++, 100);
+	assert_int_equal(id, 13);
+	ask(FAKE_OTHER, 90, 8);
+	assert_int_equal(sends(), 3);
+	ask(FAKE_ALIVE, 91, 8);
+	assert_int_equal(sends(), 4);
+	ask(FAKE_ALIVE, 92, WIRE_PAYLOAD_MAX / 2);
+	assert_int_equal(sends(), 6);
+	sent(1, 1);
+	sent(2, id - 2);
+	sent(id - 1, id - 1);
+	sent(90, 90);
+	sent(91, 91);
+	stop();
+}
+
+/* The core has no room: they go when it has. A peer that is lost gets none of them. */
+static void test_no_room(void **state)
+{
+	start();
+	fake.no_internal = true;
+	for (uint64_t id = 1; id < 4; id++)
+		ask(FAKE_ALIVE, id, 8);
+	xfer_progress(&fake_xfer);
+	assert_int_equal(sends(), 0);
+	fake.no_internal = false;
+	xfer_progress(&fake_xfer);
+	sent(1, 1);
+	sent(2, 3);
+	ask(FAKE_DEAD, 4, 8);
+	ask(FAKE_DEAD, 5, 8);
+	p2p_lock_take(&fake_xfer.lock);
+	fake_xfer.losing = true;
+	xfer_outq_fail(&ep, FAKE_DEAD, -FI_ECONNRESET);
+	assert_false(ctrl_unsent(&ep, FAKE_DEAD));
+	p2p_lock_drop(&fake_xfer.lock);
+	stop();
+}
+
+/* A close hands the core what waits for others. */
+static void test_close(void **state)
+{
+	start();
+	ask(FAKE_ALIVE, 1, 8);
+	ask(FAKE_ALIVE, 2, 8);
+	assert_int_equal(fake.sent[FAKE_ALIVE], 1);
+	fake_ep_close(&ep);
+	assert_int_equal(fake.sent[FAKE_ALIVE], 2);
+	assert_int_equal(fake_xfer.cells.used, 0);
+	fake_stop();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_apart),
+		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_close),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}
