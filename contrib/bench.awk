@@ -207,6 +207,38 @@ function host_goals(p,    sizes, i, count, line, what) {
 	     get(line, "device_spread"), -1, 10, " us")
 }
 
+# Goals of one kind of operation on remote memory
+function remote_goals(p, test,    line, i, sizes, count, many, single, what) {
+	line = one(p, "stage", test, "one", 8, 1)
+	what = p ", staged: " test ", 8 B, (device - host) / raw copies"
+	if (line != "")
+		what = what sprintf(": (%.4g - %.4g) / %s us", get(line, "device"),
+				    get(line, "host"), number(get(line, "floor")))
+	goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), -1, 1.1, "")
+	single = get(line, "device")
+	many = get(one(p, "stage", test, "one", 8), "device")
+	goal(p ", staged: " test ", 8 B, rate, device, 64 under way / one at a time",
+	     single > 0 ? many * single : "", "", 1, 5, "")
+	count = split(test == "atomic" || test == "fetch" ? "" : "65536 1048576 16777216", sizes, " ")
+	for (i = 1; i <= count; i++) {
+		line = one(p, "stage", test, "one", sizes[i])
+		what = p ", staged: " test ", device / host, " size_name(sizes[i])
+		if (line != "")
+			what = what ", " get(line, "inflight") " under way"
+		goal(what, get(line, "ratio"), get(line, "spread"), 1, 0.95, "")
+	}
+}
+
+# Goals of long writes and reads within a host
+function remote_host_goals(p, test,    line, what) {
+	line = one(p, "auto", test, "one", 16777216)
+	what = p ", same host: " test ", device / raw peer copy, 16 MiB"
+	if (line != "")
+		what = what sprintf(": %.4g of %.4g GB/s, by %s", get(line, "device"),
+				    get(line, "floor"), get(line, "by"))
+	goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), 1, 0.95, "")
+}
+
 # The least ratio of all rows of a test of contrib/bench-overhead
 function overhead_goal(p, test,    k, line, least, worst, what) {
 	for (k = 1; k <= keys; k++) {
@@ -235,7 +267,8 @@ function has(provider, path, pattern,    k, line) {
 	return 0
 }
 
-function goals(    i, p) {
+function goals(    i, k, p, tests, count) {
+	count = split("write writedata read atomic fetch", tests, " ")
 	print "| what | figure (spread) | goal | |"
 	print "|---|---|---|---|"
 	for (i = 1; i <= provider_count; i++)
@@ -244,6 +277,14 @@ function goals(    i, p) {
 	for (i = 1; i <= provider_count; i++)
 		if (has(providers[i], "auto", "bandwidth"))
 			host_goals(providers[i])
+	for (i = 1; i <= provider_count; i++)
+		for (k = 1; k <= count; k++) {
+			if (has(providers[i], "stage", "^" tests[k] "$"))
+				remote_goals(providers[i], tests[k])
+			if (tests[k] ~ /^(write|read)$/ &&
+			    has(providers[i], "auto", "^" tests[k] "$"))
+				remote_host_goals(providers[i], tests[k])
+		}
 	for (i = 1; i <= provider_count; i++)
 		if (has(providers[i], "auto", "overhead")) {
 			overhead_goal(providers[i], "latency")
@@ -288,7 +329,7 @@ function table_part(head, list,    rows, count, i, line, both) {
 	print "| size | under way | by | host, core alone | host, ofi_p2p | device | " \
 		"device / host | spread | raw " (get(line, "floor_kind") == "peer" ? "peer copy" : \
 		"D2H, H2D") " | " \
-		(get(line, "test") == "latency" && get(line, "floor_kind") == "copy" ? \
+		(get(line, "unit") == "us" && get(line, "floor_kind") == "copy" ? \
 		"(device - host) / raw" : "device / raw") " | spread | others | n |"
 	print "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 	for (i = 1; i <= count; i++) {
