@@ -17,6 +17,7 @@
 #include "proto/rndv_lanes.h"
 
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
@@ -30,6 +31,14 @@
 /* What is shorter is not worth it: cores send it in other ways, and there is the other thread to be woken */
 #define RNDV_LANES_MIN ((uint64_t) 256 << 10)
 
+/* The record of what is agreed with a peer, made if there is none; NULL: there is no memory */
+static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
+{
+	if (!peer->lanes)
+		peer->lanes = calloc(1, sizeof *peer->lanes);
+	return peer->lanes;
+}
+
 /* Offers our lanes to a peer, once */
 static void rndv_lanes_offer(struct xfer_peer *peer)
 {
@@ -37,14 +46,14 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 	struct xfer_ep *ep = peer->ep;
 	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ASKS};
 
-	peer->lanes.offered = true;
+	peer->lanes->offered = true;
 	msg.count = lanes_open(ep);
 	if (!msg.count)
 		return;
 	msg.payload = names;
 	msg.payload_len = msg.count * lanes_names(ep, msg.count, names);
 	if (msg.payload_len && !ctrl_tell(peer, &msg))
-		peer->lanes.named = msg.count;
+		peer->lanes->named = msg.count;
 }
 
 unsigned int rndv_lanes_choose(struct xfer_req *req)
@@ -52,17 +61,18 @@ unsigned int rndv_lanes_choose(struct xfer_req *req)
 	struct xfer_peer *peer = req->peer;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->transfer.wanted < RNDV_LANES_MIN || !hello_lanes(peer))
+	if (req->transfer.wanted < RNDV_LANES_MIN || !hello_lanes(peer) ||
+	    !rndv_lanes_get(peer))
 		return 0;
-	if (!peer->lanes.offered)
+	if (!peer->lanes->offered)
 		rndv_lanes_offer(peer);
-	return peer->lanes.in;
+	return peer->lanes->in;
 }
 
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	return count <= req->peer->lanes.out;
+	return !count || (req->peer->lanes && count <= req->peer->lanes->out);
 }
 
 void rndv_lanes_failed(struct xfer_req *req)
@@ -97,7 +107,7 @@ bool rndv_lanes_post(struct rndv_piece *piece, bool recv)
 		.recv = recv,
 		.iov = piece->out.iov,
 		.count = piece->out.count,
-		.addr = recv ? FI_ADDR_UNSPEC : req->peer->lanes.to[lane],
+		.addr = recv ? FI_ADDR_UNSPEC : req->peer->lanes->to[lane],
 		.tag = piece->out.tag,
 	};
 	lanes_post(req->ctx.ep, lane, &piece->op);
@@ -149,7 +159,7 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 		return 0;
 	for (i = 0; i < count; i++) {
 		if (!rndv_lanes_same_host(name, names + i * len, len) ||
-		    lanes_insert(peer->ep, i, names + i * len, &peer->lanes.to[i]))
+		    lanes_insert(peer->ep, i, names + i * len, &peer->lanes->to[i]))
 			break;
 	}
 	return i;
@@ -161,16 +171,18 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 	struct wire_msg answer = {.type = WIRE_LANES, .flags = WIRE_ANSWERS};
 	struct xfer_peer *peer = msg->peer;
 
+	if (!rndv_lanes_get(peer))
+		return;
 	if (msg->flags & WIRE_ANSWERS) {
-		peer->lanes.in = P2P_MIN(msg->count, peer->lanes.named);
+		peer->lanes->in = P2P_MIN(msg->count, peer->lanes->named);
 		return;
 	}
-	if (peer->lanes.out) {
+	if (peer->lanes->out) {
 		xfer_message_wrong(ep->xfer, msg->type, "the second of its kind");
 		return;
 	}
-	peer->lanes.out = rndv_lanes_insert(peer, msg);
-	answer.count = peer->lanes.out;
+	peer->lanes->out = rndv_lanes_insert(peer, msg);
+	answer.count = peer->lanes->out;
 	ctrl_tell(peer, &answer);
 }
 
@@ -180,8 +192,8 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
  */
 static void rndv_lanes_lost(struct xfer_peer *peer, int status)
 {
-	memset(&peer->lanes, 0, sizeof peer->lanes);
-	peer->lanes.offered = peer->ep->stalls;
+	if (peer->lanes)
+		*peer->lanes = (struct xfer_peer_lanes){.offered = peer->ep->stalls};
 }
 
 const struct xfer_proto rndv_lanes_proto = {

@@ -170,6 +170,7 @@ static void xfer_peer_free(struct xfer_peer *peer)
 	keepalive_close(peer->life.keepalive);
 	if (peer->users)
 		LIST_REMOVE(peer, busy);
+	free(peer->lanes);
 	free(peer);
 }
 

@@ -94,6 +94,20 @@ struct xfer_life {
 };
 
 /**
+ * struct xfer_peer_lanes - what is agreed of lanes with a peer (rndv_lanes.c).
+ * @offered:	ours were offered, or never are
+ * @named:	so many of ours it knows, and sends by @in of them
+ * @out:	so many of its we know, by their addresses @to
+ */
+struct xfer_peer_lanes {
+	bool offered;
+	unsigned int named;
+	unsigned int in;
+	unsigned int out;
+	fi_addr_t to[LANES_MAX];
+};
+
+/**
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
@@ -109,8 +123,7 @@ struct xfer_life {
  * @sends:	requests of ours that it may answer
  * @slots:	those that wait for it: with what goes out, and for what comes in (stage.h)
  * @spares:	the same of memory in place of slots
- * @lanes:	what is agreed of lanes (rndv_lanes.c): ours were @offered, or never are; @named of them it
- *		knows, and sends by @in. We know @out of its lanes, by their addresses @to
+ * @lanes:	what is agreed of lanes, or NULL: nothing
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
  * @forgotten:	its address is nobody's any more
  * @life:	its signs of life, which are looked for while it has users (watch.h)
@@ -135,13 +148,7 @@ struct xfer_peer {
 	unsigned int sends;
 	unsigned int slots[2];
 	unsigned int spares[2];
-	struct {
-		bool offered;
-		unsigned int named;
-		unsigned int in;
-		unsigned int out;
-		fi_addr_t to[LANES_MAX];
-	} lanes;
+	struct xfer_peer_lanes *lanes;
 	unsigned int users;
 	bool forgotten;
 	struct xfer_life life;
