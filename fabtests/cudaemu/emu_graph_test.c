@@ -120,6 +120,8 @@ static void test_replay(void **state)
 	memset((void *) pinned, 0, 4096);
 	calls = 0;
 	ok(cuMemsetD8_v2(d, 0, 64));
+	/* the stream does not wait for that by itself */
+	ok(cuStreamSynchronize(NULL));
 	ok(cuStreamBeginCapture_v2(a, GLOBAL));
 	ok(cuMemcpyHtoDAsync_v2(d, (void *) &pinned[1], 4, a));
 	ok(cuMemcpyDtoDAsync_v2(d + 4, d, 4, a));
@@ -340,11 +342,13 @@ static void test_allowed(void **state)
 	ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	ok(cuMemsetD8Async(d, 1, 1, stream));
 	ok(cuEventRecord(e, stream));
-	ok(cuMemsetD8Async(d, 1, 1, NULL));
+	/* elsewhere, as that stream does not wait for this one */
+	ok(cuMemsetD8Async(d + 1, 1, 1, NULL));
 	ok(cuStreamDestroy_v2(stream));
 	ok(cuGraphExecDestroy(capture_end(a, 0)));
 	ok(cuEventSynchronize(e));
 	ok(cuEventDestroy_v2(e));
+	ok(cuStreamSynchronize(NULL));
 }
 
 static void test_ends(void **state)
