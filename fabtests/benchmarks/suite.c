@@ -94,19 +94,6 @@ static bool has_atomics(struct fid_ep *ep)
 	       !fi_fetch_atomicvalid(ep, FI_UINT64, FI_SUM, &count);
 }
 
-/* Is it one of those that --ops names, if it is there? */
-static bool is_chosen(const char *list, const char *name)
-{
-	const size_t len = strlen(name);
-
-	for (const char *at = list; at; at = strchr(at, ',')) {
-		at += *at == ',';
-		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
-			return true;
-	}
-	return !list;
-}
-
 /* Atomic operations are about one uint64_t, if both providers have them. */
 static bool is_possible(const struct suite *s, enum turns_test test, size_t size)
 {
@@ -116,7 +103,7 @@ static bool is_possible(const struct suite *s, enum turns_test test, size_t size
 
 static bool is_measured(const struct suite *s, size_t k, size_t size)
 {
-	return is_chosen(s->turns.opts.ops, remote_tests[k].name) &&
+	return ft_is_listed(s->turns.opts.ops, remote_tests[k].name) &&
 	       is_possible(s, remote_tests[k].test, size);
 }
 

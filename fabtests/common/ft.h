@@ -185,6 +185,8 @@ struct ft_opts {
 	bool remote; /* operations on remote memory, not messages */
 };
 
+/** ft_is_listed() - is @name in @list, which has commas? Everything is in NULL. */
+bool ft_is_listed(const char *list, const char *name);
 /**
  * ft_options_parse() - fill @opts from the command line and the environment. The program ends
  * here on -h (exit status 0) or on a mistake (2).

@@ -493,6 +493,18 @@ bool ft_has_ours(const struct ft_opts *opts)
 	return ft_hook_active() || (opts->prov && strstr(opts->prov, "ofi_p2p"));
 }
 
+bool ft_is_listed(const char *list, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const char *at = list; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
+			return true;
+	}
+	return !list;
+}
+
 void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purpose, int argc,
 		      char **argv)
 {

@@ -94,24 +94,13 @@ bool kill_is_ours(const struct ft_opts *opts)
 	return opts->iface != FI_HMEM_SYSTEM && !ft_hook_active() && ft_has_ours(opts);
 }
 
-static bool is_named(const char *list, const char *name)
-{
-	const size_t len = strlen(name);
-
-	for (const char *at = list; at; at = strchr(at, ',')) {
-		at += *at == ',';
-		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
-			return true;
-	}
-	return !list;
-}
-
 uint64_t kill_scenes(const struct ft_opts *opts, const char *list)
 {
 	uint64_t mask = 0;
 
 	for (size_t i = 0; i < FT_COUNT(scenes); i++)
-		if (is_named(list, scenes[i].name) && (!scenes[i].unmet || kill_is_ours(opts)))
+		if (ft_is_listed(list, scenes[i].name) &&
+		    (!scenes[i].unmet || kill_is_ours(opts)))
 			mask |= (uint64_t) 1 << i;
 	return mask;
 }

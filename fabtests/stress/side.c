@@ -43,23 +43,12 @@ static bool offered(const struct ft_ctx *ctx)
 	return true;
 }
 
-static bool ops_named(const struct ft_opts *opts, const char *name)
-{
-	const size_t len = strlen(name);
-
-	for (const char *at = opts->ops; at; at = strchr(at, ',')) {
-		at += *at == ',';
-		if (!strncmp(at, name, len) && (!at[len] || at[len] == ','))
-			return true;
-	}
-	return !opts->ops;
-}
-
 /* Does the program use an operation that wants @cap? */
 static bool cap_used(const struct ft_opts *opts, uint64_t cap)
 {
 	for (size_t i = 0; i < stress_type_count; i++)
-		if (stress_types[i]->caps & cap && ops_named(opts, stress_types[i]->name))
+		if (stress_types[i]->caps & cap &&
+		    ft_is_listed(opts->ops, stress_types[i]->name))
 			return true;
 	if (cap == FI_RMA_EVENT)
 		return cap_used(opts, FI_RMA | FI_ATOMIC);
@@ -99,7 +88,7 @@ static int plan_types(struct stress *s)
 	for (size_t i = 0; i < stress_type_count; i++) {
 		const struct stress_type *type = stress_types[i];
 
-		if (!ops_named(&s->proc->opts, type->name) ||
+		if (!ft_is_listed(s->proc->opts.ops, type->name) ||
 		    (type->caps & FI_ATOMIC && plan->quirks & QUIRK_ATOMICS))
 			continue;
 		if (type->caps & needed & ~plan->caps) {
