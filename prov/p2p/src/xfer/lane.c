@@ -2,7 +2,9 @@
 /* Further connections with threads. See lane.h. */
 #include "xfer/lane.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,12 +62,14 @@ struct lane {
 
 /**
  * struct lanes - those of an endpoint.
+ * @process:	the one that has their threads
  * @lock:	guards @done
  * @done:	what has ended, and has not been told
  * @under_way:	what was given to lanes, and has not been told [xfer.lock]
  */
 struct lanes {
 	struct xfer *xfer;
+	pid_t process;
 	unsigned int count;
 	pthread_mutex_t lock;
 	struct lane_ops done;
@@ -75,14 +79,6 @@ struct lanes {
 
 /* ---- the thread ---- */
 
-static void lane_wake(struct lane *lane)
-{
-	const uint64_t one = 1;
-
-	while (write(lane->event, &one, sizeof one) < 0 && errno == EINTR)
-		;
-}
-
 /*
  * Wakes who sleeps, if that can be done from here. Who closes the endpoint has the lock, and waits for this thread.
  */
@@ -90,7 +86,7 @@ static void lane_wake_others(struct lane *lane)
 {
 	struct xfer *xfer = lane->lanes->xfer;
 
-	if (!wait_end(&xfer->wait) || !xfer->lock.shared)
+	if (!wait_ended_set(&xfer->wait) || !xfer->lock.shared)
 		return;
 	while (!p2p_lock_try(&xfer->lock)) {
 		if (__atomic_load_n(&lane->stop, __ATOMIC_RELAXED))
@@ -232,7 +228,7 @@ static void lane_sleep(struct lane *lane)
 	const bool busy = !TAILQ_EMPTY(&lane->posted);
 	struct pollfd polled[] = {{.fd = lane->event, .events = POLLIN},
 				  {.fd = lane->fd, .events = POLLIN}};
-	uint64_t events;
+	eventfd_t events;
 
 	pthread_mutex_lock(&lane->lock);
 	lane->asleep = TAILQ_EMPTY(&lane->asked) && !lane->stop && !lane->cancels;
@@ -244,8 +240,8 @@ static void lane_sleep(struct lane *lane)
 	pthread_mutex_lock(&lane->lock);
 	lane->asleep = false;
 	pthread_mutex_unlock(&lane->lock);
-	if (polled[0].revents & POLLIN && read(lane->event, &events, sizeof events) < 0)
-		return;
+	if (polled[0].revents & POLLIN)
+		eventfd_read(lane->event, &events);
 }
 
 static void *lane_run(void *arg)
@@ -328,11 +324,12 @@ static void lane_close_fid(struct fid *fid)
 
 static void lane_close(struct lane *lane)
 {
-	if (lane->runs) {
+	/* a child of this process has the lanes, and not the threads */
+	if (lane->runs && getpid() == lane->lanes->process) {
 		pthread_mutex_lock(&lane->lock);
 		__atomic_store_n(&lane->stop, true, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&lane->lock);
-		lane_wake(lane);
+		eventfd_write(lane->event, 1);
 		pthread_join(lane->thread, NULL);
 	}
 	lane_close_fid(lane->ep ? &lane->ep->fid : NULL);
@@ -389,6 +386,7 @@ static int lanes_new(struct xfer_ep *ep, struct lanes **opened)
 		return ret;
 	}
 	lanes->xfer = ep->xfer;
+	lanes->process = getpid();
 	TAILQ_INIT(&lanes->done);
 	pthread_mutex_init(&lanes->lock, NULL);
 	while (!ret && lanes->count < conf.lanes)
@@ -457,7 +455,7 @@ void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
 	asleep = lane->asleep;
 	pthread_mutex_unlock(&lane->lock);
 	if (asleep)
-		lane_wake(lane);
+		eventfd_write(lane->event, 1);
 }
 
 void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
@@ -469,7 +467,7 @@ void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
 	op->cancelled = true;
 	lane->cancels = true;
 	pthread_mutex_unlock(&lane->lock);
-	lane_wake(lane);
+	eventfd_write(lane->event, 1);
 }
 
 void lanes_progress(struct xfer_ep *ep)

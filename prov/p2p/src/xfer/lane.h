@@ -67,7 +67,7 @@ void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
 /* Takes an operation back, if it has not ended: it ends with FI_ECANCELED, unless the core sends it already */
 void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
 
-/* Ends what lanes have done (wait_ended()) */
+/* Ends what lanes have done (wait_ended_take()) */
 void lanes_progress(struct xfer_ep *ep);
 
 /* Ends the threads and closes the lanes, if there are any. What they had is left to the caller. */

@@ -60,7 +60,7 @@ static void xfer_progress_core(struct xfer *xfer)
 		if (!xfer_cq_full(cq) && xfer_cq_pull(cq))
 			xfer->quiet = false;
 	}
-	if (wait_ended(&xfer->wait)) {
+	if (wait_ended_take(&xfer->wait)) {
 		xfer->quiet = false;
 		LIST_FOREACH(ep, &xfer->eps, entry)
 			lanes_progress(ep);

@@ -238,7 +238,7 @@ static bool wait_sends(const struct xfer *xfer)
 }
 
 /* Somebody is about to sleep. From now on lanes wake who sleeps: have they done something meanwhile? */
-static bool wait_doze_late(struct wait_domain *domain)
+static bool wait_ended_late(struct wait_domain *domain)
 {
 	__atomic_store_n(&domain->dozing, true, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&domain->ended, __ATOMIC_SEQ_CST);
@@ -380,7 +380,7 @@ int wait_arm(struct wait_point *point)
 		ret = -FI_EAGAIN;
 	if (!ret && core)
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
-	if (!ret && wait_moves(point) && wait_doze_late(&xfer->wait))
+	if (!ret && wait_moves(point) && wait_ended_late(&xfer->wait))
 		ret = -FI_EAGAIN;
 	/* what was to wake another thread is gone now; what there is may be enough for two */
 	point->armed |= !ret || point->asleep;
@@ -493,7 +493,7 @@ int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 	sleeps &= !news;
 	if (sleeps)
 		xfer->wait.sleepers++;
-	news |= sleeps && !xfer->wait.mover && wait_doze_late(&xfer->wait);
+	news |= sleeps && !xfer->wait.mover && wait_ended_late(&xfer->wait);
 	xfer->wait.sleepers -= sleeps && news;
 	p2p_lock_drop(&xfer->lock);
 	if (news)

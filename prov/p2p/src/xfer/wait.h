@@ -158,14 +158,14 @@ static inline bool wait_sleepers(const struct wait_domain *domain)
  * A lane has done something: is wait_wake_all() of use? Not [locked]. It makes that known first, and then looks whether
  * somebody sleeps; who sleeps does it the other way round.
  */
-static inline bool wait_end(struct wait_domain *domain)
+static inline bool wait_ended_set(struct wait_domain *domain)
 {
 	__atomic_store_n(&domain->ended, true, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&domain->dozing, __ATOMIC_SEQ_CST);
 }
 
 /* Has a lane done something since the last time? */
-static inline bool wait_ended(struct wait_domain *domain)
+static inline bool wait_ended_take(struct wait_domain *domain)
 {
 	return __atomic_load_n(&domain->ended, __ATOMIC_RELAXED) &&
 	       __atomic_exchange_n(&domain->ended, false, __ATOMIC_ACQ_REL);
