@@ -21,11 +21,19 @@ static const size_t sizes[] = {262144, 300001,        70000, (1 << 20) + 1,
 #define LARGEST ((size_t) 5 << 20)
 #define PLACE (LARGEST + FT_ROOM)
 
-/* FI_P2P_LANES of either rank; whether pieces are to travel over lanes */
+/*
+ * FI_P2P_LANES of either rank; whether FI_PROVIDER leaves it nothing but ofi_rxm for them; whether pieces are to
+ * travel over lanes. Lanes of two kinds do not go together.
+ */
 static const struct scene {
 	const char *lanes[2];
+	bool rxm[2];
 	bool used;
-} scenes[] = {{{"3", "3"}, true}, {{"2", "8"}, true}, {{"3", "1"}, false}};
+} scenes[] = {{{"3", "3"}, .used = true},
+	      {{"2", "8"}, .used = true},
+	      {{"3", "1"}, .used = false},
+	      {{"3", "3"}, {true, true}, .used = true},
+	      {{"3", "3"}, {true, false}, .used = false}};
 
 static const struct scene *scene;
 
@@ -107,6 +115,8 @@ static int run(struct ft_proc *proc)
 	struct ft_pair pair;
 
 	setenv("FI_P2P_LANES", scene->lanes[proc->rank], 1);
+	if (scene->rxm[proc->rank])
+		setenv("FI_PROVIDER", "tcp;ofi_rxm", 1);
 	FT_TRY(ft_pair_hints(&pair, proc));
 	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
 	for (size_t round = 0; round < rounds; round++)
@@ -137,6 +147,10 @@ int main(int argc, char **argv)
 	setenv("FI_P2P_PATH", "stage", 1);
 	for (size_t i = 0; i < FT_COUNT(scenes) && ret == EXIT_SUCCESS; i++) {
 		scene = &scenes[i];
+		/* there, FI_PROVIDER leaves out what lanes are made of; later releases have it in tcp itself */
+		if (scene->rxm[0] && (strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p") ||
+				      FI_VERSION_GE(fi_version(), FI_VERSION(1, 18))))
+			continue;
 		ret = ft_test_round(&test, &opts);
 	}
 	return ret;

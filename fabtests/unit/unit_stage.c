@@ -252,9 +252,9 @@ static void test_slots(void **state)
 		stage_init(&stage, NULL);
 		check_none(&stage);
 		assert_int_equal(stage_ready(&stage, &mem), 0);
-		region = stage.region;
+		region = stage.regions[0].addr;
 		assert_int_equal(stage_ready(&stage, &mem), 0);
-		assert_ptr_equal(stage.region, region);
+		assert_ptr_equal(stage.regions[0].addr, region);
 		check_pools(&stage);
 		stage_fini(&stage);
 		assert_false(is_pinned(region));
@@ -281,7 +281,7 @@ static enum stage_pool_id take_all(struct stage *stage, enum stage_use use, size
 		assert_true(slot->pool == STAGE_PIECE || slot->pool % 2 == use % 2);
 		assert_true(len <= stage->pools[slot->pool].size);
 		last = slot->pool;
-		SLIST_INSERT_HEAD(taken, slot, entry);
+		LIST_INSERT_HEAD(taken, slot, entry);
 	}
 	assert_null(stage_slot_get(stage, use, len));
 	return last;
@@ -291,8 +291,8 @@ static void give_back(struct stage *stage, struct stage_slots *taken)
 {
 	struct stage_slot *slot;
 
-	while ((slot = SLIST_FIRST(taken))) {
-		SLIST_REMOVE_HEAD(taken, entry);
+	while ((slot = LIST_FIRST(taken))) {
+		LIST_REMOVE(slot, entry);
 		stage_slot_put(stage, slot);
 	}
 	for (int pool = 0; pool < STAGE_POOLS; pool++)
@@ -319,7 +319,7 @@ static void check_whole(struct stage *stage, bool in, size_t len)
 	const enum stage_use use = in ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT;
 	const enum stage_pool_id first = in ? STAGE_TINY_IN : STAGE_TINY_OUT;
 	enum stage_pool_id last;
-	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
 	struct stage_slot *slot;
 
 	last = take_all(stage, use, len, first, &taken);
@@ -392,7 +392,7 @@ static void check_short(const struct stage *stage, enum stage_use use, size_t le
  */
 static void check_piece(struct stage *stage, size_t len, bool whole_first)
 {
-	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
 
 	if (whole_first) {
 		take_all(stage, STAGE_WHOLE_IN, 0, STAGE_TINY_IN, &taken);
@@ -441,15 +441,15 @@ static void test_pieces(void **state)
 	conf = conf_default;
 }
 
-/* Takes all that a peer may have. Returns how many it holds. */
+/* Takes all that a peer may have. Returns how many slots it holds. */
 static unsigned int take_share(struct stage *stage, enum stage_use use, unsigned int *held,
 			       struct stage_slots *taken)
 {
 	struct stage_slot *slot;
 
 	while ((slot = stage_slot_share(stage, use, conf.chunk_size, held)))
-		SLIST_INSERT_HEAD(taken, slot, entry);
-	return *held;
+		LIST_INSERT_HEAD(taken, slot, entry);
+	return *held / STAGE_PARTS;
 }
 
 /*
@@ -460,7 +460,7 @@ static void check_share(struct stage *stage, enum stage_use use)
 {
 	const struct stage_pool *pool = &stage->pools[STAGE_PIECE];
 	const size_t left = use == STAGE_PIECE_IN ? P2P_MAX(pool->count / 6, 1) : 0;
-	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
 	unsigned int held[2] = {0}, others[64] = {0}, most;
 	struct stage_slot *slot;
 	size_t many = 0;
@@ -472,12 +472,12 @@ static void check_share(struct stage *stage, enum stage_use use)
 		assert_in_range(most, (pool->count - left) / 2, pool->count - left - 1);
 	assert_true(pool->idle > left);
 	assert_in_range(take_share(stage, use, &held[1], &taken), 1, most);
-	assert_int_equal(held[0], most);
+	assert_int_equal(held[0], STAGE_PARTS * most);
 
 	for (; stage_slot_free(stage, use, conf.chunk_size); many++) {
 		assert_true(many < UNIT_COUNT(others));
 		slot = stage_slot_share(stage, use, conf.chunk_size, &others[many]);
-		SLIST_INSERT_HEAD(&taken, slot, entry);
+		LIST_INSERT_HEAD(&taken, slot, entry);
 	}
 	give_back(stage, &taken);
 	assert_int_equal(held[0], 0);
@@ -532,9 +532,9 @@ static void test_bounded(void **state)
 		conf = confs[i];
 		stage_init(&stage, NULL);
 		assert_int_equal(stage_ready(&stage, &mem), 0);
-		if (stage.region_len > conf.pinned_size) {
-			print_error("row %zu: %zu bytes pinned, not %zu\n", i, stage.region_len,
-				    conf.pinned_size);
+		if (stage.regions[0].len > conf.pinned_size) {
+			print_error("row %zu: %zu bytes pinned, not %zu\n", i,
+				    stage.regions[0].len, conf.pinned_size);
 			over++;
 		}
 		stage_fini(&stage);
@@ -646,7 +646,7 @@ static void check_second_try(struct fake_domain *domain)
 
 	stage_init(&stage, domain ? &domain->fid : NULL);
 	assert_true(stage_ready(&stage, &mem) < 0);
-	assert_null(stage.region);
+	assert_null(stage.regions[0].addr);
 	assert_null(stage.mr);
 	check_none(&stage);
 	assert_int_equal(stage_ready(&stage, &mem), 0);
@@ -703,8 +703,8 @@ static void test_node(void **state)
 		stage_init(&stage, NULL);
 		assert_int_equal(stage_ready(&stage, &at_node), 0);
 		memset(nodes, 0, sizeof(nodes));
-		if (syscall(SYS_get_mempolicy, &policy, nodes, 8 * sizeof(nodes), stage.region,
-			    MPOL_F_ADDR)) {
+		if (syscall(SYS_get_mempolicy, &policy, nodes, 8 * sizeof(nodes),
+			    stage.regions[0].addr, MPOL_F_ADDR)) {
 			stage_fini(&stage);
 			skip(); /* a kernel without nodes, or one that does not tell */
 		}
@@ -744,7 +744,12 @@ int main(int argc, char **argv)
 		.test_count = unit_stage_reserve_count,
 	};
 
-	if (argc == 1 && unit_main(argc, argv, &reserves))
+	const struct unit parts = {
+		.tests = unit_stage_parts_tests,
+		.test_count = unit_stage_parts_count,
+	};
+
+	if (argc == 1 && (unit_main(argc, argv, &reserves) || unit_main(argc, argv, &parts)))
 		return 1;
 	return unit_main(argc, argv, &unit);
 }

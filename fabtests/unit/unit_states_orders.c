@@ -603,14 +603,14 @@ void test_slots_shared(void **state)
 /* Without slots, what is in need has other memory: one peer as well as the other. */
 void test_spares_shared(void **state)
 {
-	struct stage_slots taken = SLIST_HEAD_INITIALIZER(taken);
+	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
 	struct stage_slot *slot;
 	struct xfer_req *req;
 
 	forged_start();
 	scene_open(&scene, NULL);
 	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_IN, 1)))
-		SLIST_INSERT_HEAD(&taken, slot, entry);
+		LIST_INSERT_HEAD(&taken, slot, entry);
 	write_from(FAKE_ALIVE, SCENE_ID, WRITES);
 	write_from(FAKE_OTHER, SCENE_ID + WRITES, 1);
 	xfer_progress(&fake_xfer);
@@ -623,8 +623,8 @@ void test_spares_shared(void **state)
 	assert_int_equal(pulled(FAKE_OTHER), 1);
 	look();
 	assert_int_equal(pulled(FAKE_ALIVE), 1);
-	while ((slot = SLIST_FIRST(&taken))) {
-		SLIST_REMOVE_HEAD(&taken, entry);
+	while ((slot = LIST_FIRST(&taken))) {
+		LIST_REMOVE(slot, entry);
 		stage_slot_put(&fake_xfer.stage, slot);
 	}
 	scene_close(&scene);

@@ -20,7 +20,7 @@ struct conf conf = {
 	.pin = CONF_PIN_AUTO,
 	.map_size = 17179869184,
 	.map_count = 1024,
-	.lanes = 1,
+	.lanes = 0,
 	.hello_timeout = 2,
 	.peer_timeout = 30,
 	.stats = false,
@@ -42,7 +42,7 @@ static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NUL
 
 /*
  * One row for each parameter: its name, where its value goes, what it may be, and the help
- * text. Sizes have a least and a greatest value, choices a list of words in the order of their
+ * text. Sizes have a least and a greatest value, and some a word that stands for 0; choices a list of words in the order of their
  * numbers.
  *
  * The default in the help text is the initial value above. contrib/check-params compares the
@@ -53,6 +53,7 @@ static const struct conf_param {
 	bool *flag;
 	size_t *size;
 	size_t min, max;
+	const char *zero;
 	unsigned int *choice;
 	const char *const *words;
 	const char **text;
@@ -82,10 +83,10 @@ static const struct conf_param {
 	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20,
 	 .help = "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
 		 "of other processes that it keeps open (default: 1024)"},
-	{"p2p_lanes", .size = &conf.lanes, .min = 1, .max = 8,
+	{"p2p_lanes", .size = &conf.lanes, .min = 1, .max = 8, .zero = "auto",
 	 .help = "Connections over which the pieces of one long message travel at a time, each with a "
-		 "thread of its own at either end, over cores that go by TCP. The end that has less "
-		 "decides (default: 1)"},
+		 "thread of its own at either end, over cores that go by TCP: from 1 to 8, or auto: as many "
+		 "as there are processors for. The end that has less decides (default: auto)"},
 	{"p2p_hello_timeout", .size = &conf.hello_timeout, .min = 0, .max = 86400,
 	 .help = "Seconds for which long messages from device memory wait for a peer's first answer. "
 		 "Then they travel whole, which peers without this provider understand. 0: they do not "
@@ -191,6 +192,11 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 	char range[96];
 	size_t size;
 
+	if (param->zero && !strcasecmp(text, param->zero)) {
+		*param->size = 0;
+		return 0;
+	}
+
 	if (param->choice)
 		return conf_parse_choice(param, text);
 	/* libfabric keeps the string */
@@ -208,8 +214,9 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 		*param->size = size;
 		return 0;
 	}
-	snprintf(range, sizeof range, "a number from %zu to %zu (k, m, g may follow)",
-		 param->min, param->max);
+	snprintf(range, sizeof range, "%s%sa number from %zu to %zu (k, m, g may follow)",
+		 param->zero ? param->zero : "", param->zero ? " or " : "", param->min,
+		 param->max);
 	return conf_refuse(param, text, range);
 }
 

@@ -54,6 +54,10 @@
  * device to device, of that same memory behind it in the default stream. That is in the call that
  * registers the memory, or first posts it.
  *
+ * Copies by the application between the legacy default stream and pageable memory wait for what is
+ * in that stream. Meanwhile they keep a lock of the driver's that cuMemcpyAsync wants, in whatever
+ * context. If a kernel there waits for our copy, that is for ever. Other streams keep no lock.
+ *
  * A copy between two places on one device is done by a multiprocessor. From a process that shares
  * its device with the receiver, it begins when a kernel leaves room. Nobody waits for it meanwhile.
  */

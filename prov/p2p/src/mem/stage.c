@@ -111,7 +111,9 @@ void stage_init(struct stage *stage, struct fid_domain *domain)
 {
 	*stage = (struct stage){.domain = domain};
 	for (int i = 0; i < STAGE_POOLS; i++)
-		SLIST_INIT(&stage->pools[i].free);
+		LIST_INIT(&stage->pools[i].free);
+	for (int i = 0; i < STAGE_USES; i++)
+		LIST_INIT(&stage->split[i]);
 	LIST_INIT(&stage->kept);
 
 	for (int i = 0; i < STAGE_POOLS; i++) {
@@ -123,23 +125,29 @@ void stage_init(struct stage *stage, struct fid_domain *domain)
 	}
 }
 
-static void stage_region_free(struct stage *stage)
+static void stage_region_free(struct stage *stage, struct stage_region *region)
+{
+	for (int i = 0; i < STAGE_POOLS; i++)
+		free(region->slots[i]);
+	if (region->pinned)
+		stage->pinned_by->unpin(region->addr);
+	if (region->addr)
+		munmap(region->addr, region->len);
+	*region = (struct stage_region){.addr = NULL};
+}
+
+static void stage_regions_free(struct stage *stage)
 {
 	for (int i = 0; i < STAGE_POOLS; i++) {
-		free(stage->pools[i].slots);
-		stage->pools[i].slots = NULL;
-		SLIST_INIT(&stage->pools[i].free);
+		LIST_INIT(&stage->pools[i].free);
 		stage->pools[i].idle = 0;
 	}
 	if (stage->mr)
 		fi_close(&stage->mr->fid);
-	if (stage->pinned_by)
-		stage->pinned_by->unpin(stage->region);
-	if (stage->region)
-		munmap(stage->region, stage->region_len);
-	stage->region = NULL;
-	stage->pinned_by = NULL;
 	stage->mr = NULL;
+	for (int i = 0; i < STAGE_REGIONS; i++)
+		stage_region_free(stage, &stage->regions[i]);
+	stage->pinned_by = NULL;
 }
 
 static void stage_reserve_free(struct stage_reserve *reserve)
@@ -158,36 +166,74 @@ void stage_fini(struct stage *stage)
 		LIST_REMOVE(reserve, entry);
 		stage_reserve_free(reserve);
 	}
-	stage_region_free(stage);
+	stage_regions_free(stage);
 }
 
-static int stage_pool_fill(struct stage *stage, enum stage_pool_id id, char *addr)
+/* The length of a part of a slot of @pool, in whole cache lines */
+static size_t stage_part_size(const struct stage_pool *pool)
+{
+	return pool->size / STAGE_PARTS & ~(size_t) 63;
+}
+
+/* A slot's parts, which are as many slots behind all whole ones */
+static void stage_slot_divide(struct stage_slot *slot, struct stage_slot *parts, size_t size)
+{
+	slot->parts = parts;
+	for (int i = 0; i < STAGE_PARTS; i++) {
+		parts[i].addr = (char *) slot->addr + i * size;
+		parts[i].desc = slot->desc;
+		parts[i].pool = slot->pool;
+		parts[i].whole = slot;
+	}
+}
+
+/* Adds @count slots, from @addr on, to a pool */
+static int stage_pool_fill(struct stage *stage, struct stage_region *region,
+			   enum stage_pool_id id, char *addr, size_t count)
 {
 	struct stage_pool *pool = &stage->pools[id];
+	const size_t parts = id == STAGE_PIECE ? STAGE_PARTS : 0;
+	struct stage_slot *slots = calloc(count * (1 + parts), sizeof *slots);
 
-	pool->slots = calloc(pool->count, sizeof *pool->slots);
-	if (!pool->slots)
+	region->slots[id] = slots;
+	if (!slots)
 		return -FI_ENOMEM;
-	for (size_t i = pool->count; i--;) {
-		pool->slots[i].addr = addr + i * stage_stride(pool);
-		pool->slots[i].desc = stage->mr ? fi_mr_desc(stage->mr) : NULL;
-		pool->slots[i].pool = id;
-		SLIST_INSERT_HEAD(&pool->free, &pool->slots[i], entry);
+	for (size_t i = count; i--;) {
+		slots[i].addr = addr + i * stage_stride(pool);
+		slots[i].desc = stage->mr ? fi_mr_desc(stage->mr) : NULL;
+		slots[i].pool = id;
+		if (parts)
+			stage_slot_divide(&slots[i], slots + count + i * parts,
+					  stage_part_size(pool));
+		LIST_INSERT_HEAD(&pool->free, &slots[i], entry);
 	}
-	pool->idle = pool->count;
+	pool->idle += count;
 	return 0;
 }
 
 /* In one context for all; but when that is gone, memory is not pinned any more */
-static int stage_pin(struct stage *stage, const struct dev_mem *mem)
+static int stage_region_pin(struct stage *stage, struct stage_region *region,
+			    const struct dev_mem *mem)
 {
-	int ret = mem->ops->pin(mem, stage->region, stage->region_len);
+	int ret = mem->ops->pin(mem, region->addr, region->len);
 
 	if (ret)
 		return ret;
+	region->pinned = true;
 	stage->pinned_by = mem->ops;
 	stage->pinned_in = mem->ctx;
 	return 0;
+}
+
+static int stage_pin_again(struct stage *stage, const struct dev_mem *mem)
+{
+	int ret = 0;
+
+	for (int i = 0; !ret && i < STAGE_REGIONS; i++) {
+		if (stage->regions[i].addr)
+			ret = stage_region_pin(stage, &stage->regions[i], mem);
+	}
+	return ret;
 }
 
 static bool stage_is_pinned(const struct stage *stage, const struct dev_mem *mem)
@@ -195,42 +241,69 @@ static bool stage_is_pinned(const struct stage *stage, const struct dev_mem *mem
 	return stage->pinned_in == mem->ctx || !stage->pinned_by->gone(stage->pinned_in);
 }
 
+static int stage_region_open(struct stage *stage, struct stage_region *region,
+			     const struct dev_mem *mem, size_t len)
+{
+	region->addr = stage_map_huge(stage, len);
+	if (!region->addr)
+		return -FI_ENOMEM;
+	region->len = len;
+	stage_place(region->addr, len, mem->ops->node(mem));
+	return stage_region_pin(stage, region, mem);
+}
+
 int stage_ready(struct stage *stage, const struct dev_mem *mem)
 {
+	struct stage_region *region = &stage->regions[0];
 	size_t offsets[STAGE_POOLS], len = 0;
 	int ret;
 
-	if (p2p_likely(stage->region != NULL))
-		return p2p_likely(stage_is_pinned(stage, mem)) ? 0 : stage_pin(stage, mem);
+	if (p2p_likely(region->addr != NULL))
+		return p2p_likely(stage_is_pinned(stage, mem)) ? 0
+							       : stage_pin_again(stage, mem);
 
 	for (int i = 0; i < STAGE_POOLS; i++) {
 		offsets[i] = len;
 		len += stage->pools[i].count * stage_stride(&stage->pools[i]);
 	}
 	len = P2P_ALIGN_UP(len, 4096);
-	stage->region = stage_map_huge(stage, len);
-	if (!stage->region)
-		return -FI_ENOMEM;
-	stage->region_len = len;
-	stage_place(stage->region, len, mem->ops->node(mem));
-	ret = stage_pin(stage, mem);
-	if (ret)
-		goto free_region;
-	ret = stage_register(stage, stage->region, len, &stage->mr);
+	ret = stage_region_open(stage, region, mem, len);
+	if (!ret)
+		ret = stage_register(stage, region->addr, len, &stage->mr);
 	for (int i = 0; !ret && i < STAGE_POOLS; i++)
-		ret = stage_pool_fill(stage, i, (char *) stage->region + offsets[i]);
-	if (ret)
-		goto free_region;
+		ret = stage_pool_fill(stage, region, i, (char *) region->addr + offsets[i],
+				      stage->pools[i].count);
+	if (ret) {
+		stage_regions_free(stage);
+		return ret;
+	}
 	P2P_INFO("pinned %zu bytes for staging: %zu slots of %zu, and each way %zu of "
 		 "%zu and %zu of %zu\n",
 		 len, stage->pools[STAGE_PIECE].count, stage->pools[STAGE_PIECE].size,
 		 stage->pools[STAGE_SHORT_OUT].count, stage->pools[STAGE_SHORT_OUT].size,
 		 stage->pools[STAGE_TINY_OUT].count, stage->pools[STAGE_TINY_OUT].size);
 	return 0;
+}
 
-free_region:
-	stage_region_free(stage);
-	return ret;
+bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len)
+{
+	struct stage_pool *pool = &stage->pools[STAGE_PIECE];
+	struct stage_region *region = &stage->regions[1];
+	const size_t count = len / stage_stride(pool);
+
+	/* what the core has registered is one piece */
+	if (stage->grown || stage->domain || !count)
+		return false;
+	stage->grown = true;
+	if (stage_region_open(stage, region, mem, count * stage_stride(pool)) ||
+	    stage_pool_fill(stage, region, STAGE_PIECE, region->addr, count)) {
+		P2P_WARN("no %zu bytes more for staging: long messages are slower\n", len);
+		stage_region_free(stage, region);
+		return false;
+	}
+	pool->count += count;
+	P2P_INFO("pinned %zu bytes more for staging\n", region->len);
+	return true;
 }
 
 #define STAGE_CHOICES 3
@@ -247,11 +320,18 @@ static const struct {
 	[STAGE_COPY] = {{STAGE_BRIEF, STAGE_POOLS, STAGE_POOLS}, 0},
 };
 
-/* The pool to take a slot from, for who holds @held; STAGE_POOLS: none has one for this use */
-static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
-					    size_t len, size_t held)
+/* What a peer that holds @held parts leaves to others in every pool [slots] */
+static size_t stage_others(size_t held)
 {
-	const size_t others = (held + STAGE_PART - 1) / STAGE_PART;
+	const size_t part = STAGE_PART * STAGE_PARTS;
+
+	return (held + part - 1) / part;
+}
+
+/* The pool to take a slot from, for who leaves @others; STAGE_POOLS: none has one for this use */
+static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
+					    size_t len, size_t others)
+{
 	const size_t leaves = stage_uses[use].leaves;
 	const enum stage_pool_id *id = stage_uses[use].pools;
 	const struct stage_pool *pool;
@@ -266,9 +346,17 @@ static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stag
 	return STAGE_POOLS;
 }
 
+/* Is a part of a slot enough? */
+static bool stage_part_fits(const struct stage *stage, enum stage_use use, size_t len)
+{
+	return (use == STAGE_PIECE_OUT || use == STAGE_PIECE_IN) &&
+	       len <= stage_part_size(&stage->pools[STAGE_PIECE]);
+}
+
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len)
 {
-	return stage_pool_choose(stage, use, len, 0) != STAGE_POOLS;
+	return (stage_part_fits(stage, use, len) && !LIST_EMPTY(&stage->split[use])) ||
+	       stage_pool_choose(stage, use, len, 0) != STAGE_POOLS;
 }
 
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)
@@ -276,20 +364,76 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 	return stage_slot_share(stage, use, len, NULL);
 }
 
+/* A part of a split slot that has some to be had */
+static struct stage_slot *stage_part_take(struct stage_slot *whole)
+{
+	struct stage_slot *part = &whole->parts[__builtin_ctz(whole->idle)];
+
+	whole->idle &= whole->idle - 1;
+	if (!whole->idle)
+		LIST_REMOVE(whole, entry);
+	return part;
+}
+
+/* Gives a part back. Returns its slot if that is whole again, or NULL */
+static struct stage_slot *stage_part_put(struct stage *stage, struct stage_slot *part)
+{
+	struct stage_slot *whole = part->whole;
+
+	if (!whole->idle)
+		LIST_INSERT_HEAD(&stage->split[whole->use], whole, entry);
+	whole->idle |= 1u << (part - whole->parts);
+	if (whole->idle + 1 != 1u << STAGE_PARTS)
+		return NULL;
+	LIST_REMOVE(whole, entry);
+	return whole;
+}
+
+static void stage_slot_split(struct stage *stage, struct stage_slot *slot, enum stage_use use)
+{
+	slot->use = use;
+	slot->idle = (1u << STAGE_PARTS) - 1;
+	LIST_INSERT_HEAD(&stage->split[use], slot, entry);
+}
+
+static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use use, size_t len,
+					  size_t others)
+{
+	const bool fits = stage_part_fits(stage, use, len);
+	enum stage_pool_id id;
+	struct stage_slot *slot;
+
+	if (fits && !LIST_EMPTY(&stage->split[use]) && stage->pools[STAGE_PIECE].idle >= others)
+		return stage_part_take(LIST_FIRST(&stage->split[use]));
+	id = stage_pool_choose(stage, use, len, others);
+	if (id == STAGE_POOLS)
+		return NULL;
+	slot = LIST_FIRST(&stage->pools[id].free);
+	LIST_REMOVE(slot, entry);
+	stage->pools[id].idle--;
+	if (!fits || id != STAGE_PIECE)
+		return slot;
+	stage_slot_split(stage, slot, use);
+	return stage_part_take(slot);
+}
+
+/* What a slot counts for its holder [parts] */
+static unsigned int stage_slot_counts(const struct stage_slot *slot)
+{
+	return slot->whole ? 1 : STAGE_PARTS;
+}
+
 struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
 				    unsigned int *held)
 {
-	enum stage_pool_id id = stage_pool_choose(stage, use, len, held ? *held : 0);
-	struct stage_slot *slot;
+	struct stage_slot *slot =
+		stage_slot_take(stage, use, len, held ? stage_others(*held) : 0);
 
-	if (id == STAGE_POOLS)
+	if (!slot)
 		return NULL;
-	slot = SLIST_FIRST(&stage->pools[id].free);
-	SLIST_REMOVE_HEAD(&stage->pools[id].free, entry);
-	stage->pools[id].idle--;
 	slot->held = held;
 	if (held)
-		++*held;
+		*held += stage_slot_counts(slot);
 	return slot;
 }
 
@@ -330,8 +474,12 @@ void stage_slot_put(struct stage *stage, struct stage_slot *slot)
 		fi_close(&slot->lent->fid);
 	slot->lent = NULL;
 	if (slot->held)
-		--*slot->held;
-	SLIST_INSERT_HEAD(&stage->pools[slot->pool].free, slot, entry);
+		*slot->held -= stage_slot_counts(slot);
+	if (slot->whole)
+		slot = stage_part_put(stage, slot);
+	if (!slot)
+		return;
+	LIST_INSERT_HEAD(&stage->pools[slot->pool].free, slot, entry);
 	stage->pools[slot->pool].idle++;
 }
 

@@ -20,6 +20,8 @@
  * - Slots stay with a peer that does not go on. They cannot be taken back, as its bytes may be under way.
  *   So the slots that one peer holds in one direction are counted, and it leaves a part to others (STAGE_PART).
  *   What it is refused for that waits for its own pieces alone, in the same direction: for nobody else.
+ * - Pieces that are short share a slot: it is split for one direction, and whole again when all of its parts have
+ *   come back. So parts wait for what their direction may wait for, and take no slot that is left to others.
  * - Where slots for pieces are short, pieces that fit take those of messages of some 10 KiB, too. Such
  *   messages may wait for anything. Else a peer whose message once found none of those free, and went in
  *   pieces, would wait long, while others took them again and again.
@@ -56,26 +58,44 @@ enum stage_pool_id {
 	STAGE_POOLS
 };
 
-enum stage_use { STAGE_WHOLE_OUT, STAGE_WHOLE_IN, STAGE_PIECE_OUT, STAGE_PIECE_IN, STAGE_COPY };
+enum stage_use {
+	STAGE_WHOLE_OUT,
+	STAGE_WHOLE_IN,
+	STAGE_PIECE_OUT,
+	STAGE_PIECE_IN,
+	STAGE_COPY,
+	STAGE_USES
+};
+
+/* A slot for pieces is split into so many */
+#define STAGE_PARTS 4
 
 /**
  * struct stage_slot - one pinned buffer.
+ * @entry:	in its pool's list of free ones, or in the list of those with parts to be had
  * @addr:	the buffer
  * @desc:	its descriptor for the core provider; NULL: that provider wants none
  * @pool:	the pool that it belongs to
  * @lent:	the registration by which a peer reads what is in it, or NULL
- * @held:	how many its peer holds, of which it is one; NULL: that is not counted
+ * @held:	how much its peer holds [parts], of which it is some; NULL: that is not counted
+ * @whole:	what it is a part of, or NULL
+ * @parts:	its own parts, or NULL: it is never split. If it is, for @use: those in @idle, one bit
+ *		each, are to be had
  */
 struct stage_slot {
-	SLIST_ENTRY(stage_slot) entry;
+	LIST_ENTRY(stage_slot) entry;
 	void *addr;
 	void *desc;
 	enum stage_pool_id pool;
 	struct fid_mr *lent;
 	unsigned int *held;
+	struct stage_slot *whole;
+	struct stage_slot *parts;
+	enum stage_use use;
+	unsigned int idle;
 };
 
-SLIST_HEAD(stage_slots, stage_slot);
+LIST_HEAD(stage_slots, stage_slot);
 
 /*
  * struct stage_reserve - a buffer that gets its pages when something is written to it.
@@ -100,16 +120,30 @@ LIST_HEAD(stage_reserves, stage_reserve);
  * struct stage_pool - the slots of one size.
  * @size:	the size of a slot [bytes]
  * @count:	how many slots there are
- * @slots:	all of them
  * @free:	those not in use
  * @idle:	how many are not in use
  */
 struct stage_pool {
 	size_t size;
 	size_t count;
-	struct stage_slot *slots;
 	struct stage_slots free;
 	size_t idle;
+};
+
+/* Memory behind slots: what a stage begins with, and what it has grown by */
+#define STAGE_REGIONS 2
+
+/**
+ * struct stage_region - pinned memory.
+ * @addr, @len:	where it is; @addr NULL: there is none
+ * @pinned:	it is
+ * @slots:	those in it, in arrays of one pool each
+ */
+struct stage_region {
+	void *addr;
+	size_t len;
+	bool pinned;
+	struct stage_slot *slots[STAGE_POOLS];
 };
 
 /* So many keys are made at a time, as that takes hardly longer than to make one */
@@ -122,7 +156,9 @@ struct stage_pool {
  *		NULL: they do not
  * @keys:	random keys for that, of which @key_count are left
  * @pools:	the slots
- * @region:	the memory behind all slots; it is there from the first use of a device on
+ * @split:	for each use, slots that are split for it and have parts to be had
+ * @regions:	the memory behind all slots; the first is there from the first use of a device on
+ * @grown:	it has grown, or cannot
  * @pinned_by, @pinned_in: the runtime that it is pinned by, and the context
  * @kept:	reserves for re-use
  * @backed:	how many bytes of @kept may have pages
@@ -132,8 +168,9 @@ struct stage {
 	struct fid_domain *domain;
 	struct fid_domain *lender;
 	struct stage_pool pools[STAGE_POOLS];
-	void *region;
-	size_t region_len;
+	struct stage_slots split[STAGE_USES];
+	struct stage_region regions[STAGE_REGIONS];
+	bool grown;
 	const struct dev_ops *pinned_by;
 	const void *pinned_in;
 	struct fid_mr *mr;
@@ -159,6 +196,12 @@ void stage_fini(struct stage *stage);
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
 
 /*
+ * Allocates and pins @len bytes more for pieces, once, after stage_ready(). False: it has been done before, or
+ * cannot be
+ */
+bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len);
+
+/*
  * May the receiver read a message of @len bytes in its slot? Yes if other such messages are
  * under way and enough slots are free. Messages that wait there for their receives leave some
  * slots to messages that go whole.
@@ -174,10 +217,16 @@ static inline bool stage_lends(const struct stage *stage, size_t len)
 /* Does @addr lie in one of the slots? */
 static inline bool stage_pinned(const struct stage *stage, const void *addr)
 {
-	return (uintptr_t) addr - (uintptr_t) stage->region < stage->region_len;
+	for (int i = 0; i < STAGE_REGIONS; i++) {
+		const struct stage_region *region = &stage->regions[i];
+
+		if ((uintptr_t) addr - (uintptr_t) region->addr < region->len)
+			return true;
+	}
+	return false;
 }
 
-/* A free slot of at least @len bytes for this use; NULL: there is none */
+/* A free slot, or part of one, of at least @len bytes for this use; NULL: there is none */
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len);
 
 /*
@@ -187,8 +236,8 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 #define STAGE_PART 4
 
 /*
- * The same for a peer that holds *@held already: NULL, too, if the rest is left to others. *@held is counted
- * up here, and down when the slot is put back.
+ * The same for a peer that holds *@held parts already: NULL, too, if the rest is left to others. *@held is
+ * counted up here, and down when the slot is put back.
  */
 struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
 				    unsigned int *held);

@@ -238,6 +238,16 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "tcp;ofi_rxm",
 		.below = QUIRK_STILL,
+		.flag = QUIRK_DEAR,
+		.does = "takes 70 MiB of memory for each endpoint",
+		.why = "rxm_prepost_recv() posts 4096 buffers of 16 KiB. Lanes are made of what is "
+		       "below it (lane_core.h).",
+		.see = "fi_p2p_lanes -p 'tcp;ofi_rxm;ofi_p2p' without this row, and the resident "
+		       "memory of its processes.",
+	},
+	{
+		.provider = "tcp;ofi_rxm",
+		.below = QUIRK_STILL,
 		.flag = QUIRK_LENDS,
 		.does = "copies messages of up to 128 KiB at both ends, but not what is read",
 		.why = "Messages go through buffers of 16 KiB. A read of four messages goes "
@@ -515,6 +525,11 @@ unsigned int quirks_of_name(const char *provider, uint32_t version)
 			flags |= quirks_table[i].flag;
 	}
 	return flags;
+}
+
+const char *quirks_tcp_alone(uint32_t version)
+{
+	return version >= QUIRK_TCP_IS_NET ? "tcp;^ofi_rxm" : "net;^ofi_rxm";
 }
 
 unsigned int quirks_of(const struct fi_info *core, uint32_t version)

@@ -50,6 +50,7 @@
 #define QUIRK_LONG_LEN (1U << 27)
 #define QUIRK_POLLFD (1U << 28)
 #define QUIRK_NESTS (1U << 29)
+#define QUIRK_DEAR (1U << 30)
 
 /* The part of a core provider's name that a row is about */
 enum quirk_match {
@@ -97,7 +98,13 @@ bool quirks_match(const struct quirk *row, const char *provider, uint32_t versio
 /* The flags of all rows that are about this provider and release */
 unsigned int quirks_of_name(const char *provider, uint32_t version);
 
-/* The same for the core provider behind @core. @version: fi_version() */
+/*
+ * A name of provider for fi_getinfo: it has reliable datagram endpoints over TCP by itself, which do what those of
+ * ofi_rxm over tcp do, with less memory
+ */
+const char *quirks_tcp_alone(uint32_t version);
+
+/* The flags of the core provider behind @core. @version: fi_version() */
 unsigned int quirks_of(const struct fi_info *core, uint32_t version);
 
 #endif /* P2P_QUIRKS_H */

@@ -4,12 +4,16 @@
  *
  *	sender                                                           receiver
  *	                     --- ANNOUNCE(id, length) -----------------> opens its lanes
- *	opens its lanes      <-------------- LANES(asks, count, names) ---
- *	inserts the names    --- LANES(answers, count) ----------------> may use so many
+ *	opens its lanes      <------- LANES(asks, kind, number, names) ---
+ *	inserts the names    === empty message(number, i) by lane i ===> may use those up to i
  *
  *	                     --- ANNOUNCE(id, length) of another ------> posts pieces on lanes
  *	PUSHING              <-- CTS(id, length, chunk, number, count) --- PULLING
  *	copies out           --- piece(number, i) by lane (number + i) -> copies in
+ *
+ *	uses less            --- LANES(answers, count) ----------------> asks for no more
+ *
+ * A lane is used when something has come over it. So those that a firewall stops are never used.
  *
  * The receiver posts a piece on its lane before it asks for it, as elsewhere. Messages of one piece take turns on
  * the lanes, as their numbers do.
@@ -24,6 +28,7 @@
 #include "base/log.h"
 #include "proto/hello.h"
 #include "proto/proto.h"
+#include "proto/proto_state.h"
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
@@ -34,9 +39,72 @@
 /* The record of what is agreed with a peer, made if there is none; NULL: there is no memory */
 static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 {
-	if (!peer->lanes)
-		peer->lanes = calloc(1, sizeof *peer->lanes);
+	if (peer->lanes)
+		return peer->lanes;
+	peer->lanes = calloc(1, sizeof *peer->lanes);
+	if (peer->lanes)
+		peer->lanes->limit = LANES_MAX;
 	return peer->lanes;
+}
+
+/* ---- the first message over each ---- */
+
+/**
+ * struct rndv_lane_first - an empty message over a lane, to or from the peer at @peer.
+ * @number:	of the offer; @index: the lane's
+ */
+struct rndv_lane_first {
+	struct xfer_ctx ctx;
+	struct lane_op op;
+	fi_addr_t peer;
+	uint32_t number;
+	unsigned int index;
+};
+
+_Static_assert(sizeof(struct rndv_lane_first) <= CELL_SIZE, "a first message is a cell");
+
+static void rndv_lane_first_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	xfer_ctx_free(ctx);
+}
+
+static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	const struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
+	const struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
+
+	/* it may have been lost since */
+	if (!comp->err && peer && peer->lanes && peer->lanes->number == first->number)
+		peer->lanes->heard |= 1u << first->index;
+	xfer_ctx_free(ctx);
+}
+
+/* Sends or awaits it, if there is memory. Else the lane is not used. */
+static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, bool recv,
+				 uint32_t number)
+{
+	struct xfer_ep *ep = peer->ep;
+	struct rndv_lane_first *first = cell_get(&ep->xfer->cells);
+
+	if (!first)
+		return;
+	*first = (struct rndv_lane_first){
+		.op =
+			{
+				.ctx = &first->ctx,
+				.recv = recv,
+				.aside = true,
+				.addr = recv ? FI_ADDR_UNSPEC : peer->lanes->to[index],
+				.tag = ep->tag_bit | WIRE_TAG_PIECE |
+				       (uint64_t) number << WIRE_TAG_TRANSFER_SHIFT | index,
+			},
+		.peer = peer->addr,
+		.number = number,
+		.index = index,
+	};
+	xfer_ctx_init(&first->ctx, ep, recv ? rndv_lane_first_heard : rndv_lane_first_sent,
+		      xfer_ctx_free);
+	lanes_post(ep, index, &first->op);
 }
 
 /* Offers our lanes to a peer, once */
@@ -50,15 +118,20 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 	msg.count = lanes_open(ep);
 	if (!msg.count)
 		return;
+	msg.len = lanes_kind(ep);
+	msg.transfer = peer->lanes->number = ++ep->xfer->proto->transfers;
 	msg.payload = names;
 	msg.payload_len = msg.count * lanes_names(ep, msg.count, names);
-	if (msg.payload_len && !ctrl_tell(peer, &msg))
-		peer->lanes->named = msg.count;
+	for (unsigned int i = 0; i < msg.count; i++)
+		rndv_lane_first_post(peer, i, true, msg.transfer);
+	if (msg.payload_len)
+		ctrl_tell(peer, &msg);
 }
 
 unsigned int rndv_lanes_choose(struct xfer_req *req)
 {
 	struct xfer_peer *peer = req->peer;
+	unsigned int heard;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.wanted < RNDV_LANES_MIN || !hello_lanes(peer) ||
@@ -66,7 +139,10 @@ unsigned int rndv_lanes_choose(struct xfer_req *req)
 		return 0;
 	if (!peer->lanes->offered)
 		rndv_lanes_offer(peer);
-	return peer->lanes->in;
+	/* from the first on */
+	heard = (unsigned int) __builtin_ctz(~peer->lanes->heard);
+	heard = P2P_MIN(heard, peer->lanes->limit);
+	return heard ? P2P_MIN(heard, lanes_use(req->ctx.ep)) : 0;
 }
 
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
@@ -75,13 +151,36 @@ bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
 	return !count || (req->peer->lanes && count <= req->peer->lanes->out);
 }
 
-void rndv_lanes_failed(struct xfer_req *req)
+/* Tells a receiver over how many lanes it is to ask for pieces from now on */
+static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
 {
-	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ANSWERS};
+	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ANSWERS, .count = count};
+
+	if (peer->lanes->told == count)
+		return;
+	peer->lanes->told = count;
+	ctrl_tell(peer, &msg);
+}
+
+void rndv_lanes_adapt(struct xfer_req *req)
+{
+	struct xfer_peer_lanes *lanes = req->peer->lanes;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
+	if (lanes && lanes->out && !lanes->failed)
+		rndv_lanes_tell(req->peer, P2P_MIN(lanes_use(req->ctx.ep), lanes->out));
+}
+
+void rndv_lanes_failed(struct xfer_req *req)
+{
+	struct xfer_peer *peer = req->peer;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (!peer->lanes || peer->lanes->failed)
+		return;
 	P2P_WARN("a lane has failed: long messages to that peer travel over one connection\n");
-	ctrl_tell(req->peer, &msg);
+	peer->lanes->failed = true;
+	rndv_lanes_tell(peer, 0);
 }
 
 /* ---- pieces ---- */
@@ -155,6 +254,10 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 	size_t name_len = sizeof name;
 	unsigned int i;
 
+	if (!count || lanes_kind(peer->ep) != msg->len) {
+		P2P_INFO("no lanes to a peer: its libfabric is another one\n");
+		return 0;
+	}
 	if (peer->ep->lookup(peer->ep, peer->addr, name, &name_len))
 		return 0;
 	for (i = 0; i < count; i++) {
@@ -165,16 +268,31 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 	return i;
 }
 
+/* Takes back what was to come first over our lanes from a peer */
+static void rndv_lanes_first_cancel(struct xfer_peer *peer)
+{
+	struct rndv_lane_first *first;
+	struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &peer->ep->live, live) {
+		first = (struct rndv_lane_first *) ctx;
+		if (ctx->done == rndv_lane_first_heard && first->peer == peer->addr)
+			lanes_cancel(peer->ep, first->index, &first->op);
+	}
+}
+
 static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 			    const struct wire_msg *msg)
 {
-	struct wire_msg answer = {.type = WIRE_LANES, .flags = WIRE_ANSWERS};
 	struct xfer_peer *peer = msg->peer;
 
 	if (!rndv_lanes_get(peer))
 		return;
 	if (msg->flags & WIRE_ANSWERS) {
-		peer->lanes->in = P2P_MIN(msg->count, peer->lanes->named);
+		peer->lanes->limit = msg->count;
+		/* it has none for us */
+		if (!msg->count && !peer->lanes->heard)
+			rndv_lanes_first_cancel(peer);
 		return;
 	}
 	if (peer->lanes->out) {
@@ -182,18 +300,23 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 		return;
 	}
 	peer->lanes->out = rndv_lanes_insert(peer, msg);
-	answer.count = peer->lanes->out;
-	ctrl_tell(peer, &answer);
+	/* as it thinks as long as it hears nothing else */
+	peer->lanes->told = msg->count;
+	rndv_lanes_tell(peer, peer->lanes->out);
+	for (unsigned int i = 0; i < peer->lanes->out; i++)
+		rndv_lane_first_post(peer, i, false, msg->transfer);
 }
 
 /*
- * It may live, and come back. Over a core that stalls it may have sent pieces, for which there are no receives now:
- * nothing would come behind them. So there are no more lanes with it.
+ * It may live, and come back. Cores that stall may have pieces of it on our lanes, for which there are no receives
+ * now: nothing would come behind them. So there are no more lanes with it.
  */
 static void rndv_lanes_lost(struct xfer_peer *peer, int status)
 {
-	if (peer->lanes)
-		*peer->lanes = (struct xfer_peer_lanes){.offered = peer->ep->stalls};
+	if (!peer->lanes)
+		return;
+	rndv_lanes_first_cancel(peer);
+	*peer->lanes = (struct xfer_peer_lanes){.offered = true, .limit = 0};
 }
 
 const struct xfer_proto rndv_lanes_proto = {

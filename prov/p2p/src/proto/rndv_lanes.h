@@ -14,6 +14,9 @@ unsigned int rndv_lanes_choose(struct xfer_req *req);
 /* Its receiver asks for it over so many lanes. False: it was never offered those */
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
 
+/* Its receiver asks for pieces: it is told how many lanes are used from now on, if that has changed */
+void rndv_lanes_adapt(struct xfer_req *req);
+
 /* A lane of this message has failed. Later messages do without. */
 void rndv_lanes_failed(struct xfer_req *req);
 

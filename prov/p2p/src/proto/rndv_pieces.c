@@ -6,6 +6,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/conf.h"
 #include "mem/mem.h"
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
@@ -66,12 +67,21 @@ struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len)
 	return reserve;
 }
 
+/* Lanes want more slots: half of all memory for staging for each */
+static bool rndv_lanes_grow(const struct xfer_req *req)
+{
+	return req->transfer.lanes && stage_grow(&req->ctx.ep->xfer->stage, &req->mem,
+						 req->transfer.lanes * (conf.pinned_size / 2));
+}
+
 /* Staging memory for a piece: a slot, or in need any other. False: none now */
 static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 {
 	struct xfer_req *req = piece->req;
 
 	piece->slot = rndv_slot(req, use, piece->len);
+	if (!piece->slot && rndv_lanes_grow(req))
+		piece->slot = rndv_slot(req, use, piece->len);
 	if (piece->slot) {
 		piece->host = piece->slot->addr;
 		piece->host_desc = piece->slot->desc;

@@ -457,6 +457,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
 	if (req->mem.ops)
 		xfer_req_unstage(req, 0);
+	rndv_lanes_adapt(req);
 	xfer_req_move(req, XFER_PUSHING);
 	rndv_push(req);
 }

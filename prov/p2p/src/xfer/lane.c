@@ -18,16 +18,24 @@
 #include "base/conf.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "xfer/core.h"
+#include "xfer/lane_core.h"
+#include "xfer/lane_load.h"
 #include "xfer/sendq.h"
 
-/* Passes of a thread that have moved nothing, before it sleeps; completions read at a time */
-#define LANE_VAIN 20
-#define LANE_BATCH 16
+/*
+ * For so long [us] a thread that has nothing to do looks on before it sleeps: who has long messages soon has the next
+ * one, and to wake a thread takes as long as a piece of one. It lets others run meanwhile.
+ */
+#define LANE_SPIN 300
 
-/* Operations that the core has at a time */
-#define LANE_SIZE ((size_t) 64)
+/* How many nobody has asked for, where each takes much memory */
+#define LANES_DEAR 2u
+
+/* Completions read at a time */
+#define LANE_BATCH 16
 
 /* For how long it sleeps while the core has no room for something, which nothing tells of [ms] */
 #define LANE_FULL 1
@@ -35,6 +43,7 @@
 /**
  * struct lane - one of them.
  * @event:	an eventfd: there is something for the thread, which is @asleep
+ * @times:	the thread's (lane_load.h)
  * @lock:	guards @asked, @stop, @cancels and @asleep
  * @asked:	what the thread has not seen yet
  * @cancels:	something is to be taken back
@@ -42,13 +51,9 @@
  */
 struct lane {
 	struct lanes *lanes;
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-	struct fid_cq *cq;
-	struct fid_av *av;
-	struct fid_ep *ep;
-	int fd;
+	struct lane_core core;
 	int event;
+	int times;
 	pthread_t thread;
 	bool runs;
 	pthread_mutex_t lock;
@@ -65,12 +70,16 @@ struct lane {
  * @process:	the one that has their threads
  * @lock:	guards @done
  * @done:	what has ended, and has not been told
- * @under_way:	what was given to lanes, and has not been told [xfer.lock]
+ * @under_way:	what was given to lanes, has not been told and is waited for [xfer.lock]
+ * @load:	how many of @count are in use [xfer.lock]
+ * @kind:	lane_core_kind()
  */
 struct lanes {
 	struct xfer *xfer;
 	pid_t process;
 	unsigned int count;
+	struct lane_load load;
+	uint64_t kind;
 	pthread_mutex_t lock;
 	struct lane_ops done;
 	unsigned int under_way;
@@ -131,7 +140,7 @@ static void lane_cancel_all(struct lane *lane, struct lane_ops *ended)
 	}
 	TAILQ_FOREACH(op, &lane->posted, entry) {
 		if (op->cancelled && op->recv)
-			fi_cancel(&lane->ep->fid, op);
+			fi_cancel(&lane->core.ep->fid, op);
 	}
 }
 
@@ -165,7 +174,7 @@ static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
 		.context = &lane_op->context,
 	};
 
-	return core_post(lane->ep, &op);
+	return core_post(lane->core.ep, &op);
 }
 
 /* Gives the core what it has room for. Who cannot be reached holds up no others. False: nothing */
@@ -205,11 +214,11 @@ static bool lane_read(struct lane *lane, struct lane_ops *ended)
 {
 	struct fi_cq_tagged_entry entries[LANE_BATCH];
 	struct fi_cq_err_entry error = {.err = 0};
-	ssize_t ret = fi_cq_read(lane->cq, entries, LANE_BATCH);
+	ssize_t ret = fi_cq_read(lane->core.cq, entries, LANE_BATCH);
 
 	for (ssize_t i = 0; i < ret; i++)
 		lane_end(&lane->posted, entries[i].op_context, 0, entries[i].len, ended);
-	if (ret == -FI_EAVAIL && fi_cq_readerr(lane->cq, &error, 0) == 1) {
+	if (ret == -FI_EAVAIL && fi_cq_readerr(lane->core.cq, &error, 0) == 1) {
 		if (error.op_context)
 			lane_end(&lane->posted, error.op_context, abs(error.err), error.len,
 				 ended);
@@ -224,10 +233,10 @@ static bool lane_read(struct lane *lane, struct lane_ops *ended)
  */
 static void lane_sleep(struct lane *lane)
 {
-	struct fid *fid = &lane->cq->fid;
+	struct fid *fid = &lane->core.cq->fid;
 	const bool busy = !TAILQ_EMPTY(&lane->posted);
 	struct pollfd polled[] = {{.fd = lane->event, .events = POLLIN},
-				  {.fd = lane->fd, .events = POLLIN}};
+				  {.fd = lane->core.fd, .events = POLLIN}};
 	eventfd_t events;
 
 	pthread_mutex_lock(&lane->lock);
@@ -235,7 +244,7 @@ static void lane_sleep(struct lane *lane)
 	pthread_mutex_unlock(&lane->lock);
 	if (!lane->asleep)
 		return;
-	if (!busy || !fi_trywait(lane->fabric, &fid, 1))
+	if (!busy || !fi_trywait(lane->core.fabric, &fid, 1))
 		poll(polled, busy ? 2 : 1, TAILQ_EMPTY(&lane->waiting) ? -1 : LANE_FULL);
 	pthread_mutex_lock(&lane->lock);
 	lane->asleep = false;
@@ -248,52 +257,28 @@ static void *lane_run(void *arg)
 {
 	struct lane *lane = arg;
 	struct lane_ops ended = TAILQ_HEAD_INITIALIZER(ended);
-	unsigned int vain = 0;
+	uint64_t busy = clock_ns(), now;
 	bool moved;
 
+	__atomic_store_n(&lane->times, lane_load_open(), __ATOMIC_RELEASE);
 	while (lane_take(lane, &ended)) {
 		moved = lane_post(lane, &ended);
 		moved |= lane_read(lane, &ended);
 		lane_tell(lane, &ended);
+		now = clock_ns();
 		if (moved) {
-			vain = 0;
-		} else if (vain++ < LANE_VAIN) {
+			busy = now;
+		} else if (now - busy < LANE_SPIN * 1000) {
 			sched_yield();
 		} else {
 			lane_sleep(lane);
-			vain = 0;
+			busy = clock_ns();
 		}
 	}
 	return NULL;
 }
 
 /* ---- one lane ---- */
-
-static int lane_open_core(struct lane *lane, struct fi_info *info)
-{
-	struct fi_cq_attr cq_attr = {
-		.format = FI_CQ_FORMAT_TAGGED,
-		.wait_obj = FI_WAIT_FD,
-	};
-	struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC};
-	int ret = fi_fabric(info->fabric_attr, &lane->fabric, NULL);
-
-	if (!ret)
-		ret = fi_domain(lane->fabric, info, &lane->domain, NULL);
-	if (!ret)
-		ret = fi_cq_open(lane->domain, &cq_attr, &lane->cq, NULL);
-	if (!ret)
-		ret = fi_control(&lane->cq->fid, FI_GETWAIT, &lane->fd);
-	if (!ret)
-		ret = fi_av_open(lane->domain, &av_attr, &lane->av, NULL);
-	if (!ret)
-		ret = fi_endpoint(lane->domain, info, &lane->ep, NULL);
-	if (!ret)
-		ret = fi_ep_bind(lane->ep, &lane->cq->fid, FI_TRANSMIT | FI_RECV);
-	if (!ret)
-		ret = fi_ep_bind(lane->ep, &lane->av->fid, 0);
-	return ret ? ret : fi_enable(lane->ep);
-}
 
 static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *info)
 {
@@ -307,19 +292,12 @@ static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *inf
 	lane->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (lane->event < 0)
 		return -errno;
-	ret = lane_open_core(lane, info);
+	lane->times = -1;
+	ret = lane_core_open(&lane->core, info);
 	if (!ret)
 		ret = thread_start(&lane->thread, "p2p_lane", lane_run, lane);
 	lane->runs = !ret;
 	return ret;
-}
-
-static void lane_close_fid(struct fid *fid)
-{
-	int ret = fid ? fi_close(fid) : 0;
-
-	if (ret)
-		P2P_WARN("a lane does not close: %s\n", fi_strerror(-ret));
 }
 
 static void lane_close(struct lane *lane)
@@ -332,11 +310,9 @@ static void lane_close(struct lane *lane)
 		eventfd_write(lane->event, 1);
 		pthread_join(lane->thread, NULL);
 	}
-	lane_close_fid(lane->ep ? &lane->ep->fid : NULL);
-	lane_close_fid(lane->av ? &lane->av->fid : NULL);
-	lane_close_fid(lane->cq ? &lane->cq->fid : NULL);
-	lane_close_fid(lane->domain ? &lane->domain->fid : NULL);
-	lane_close_fid(lane->fabric ? &lane->fabric->fid : NULL);
+	lane_core_close(&lane->core);
+	if (lane->times >= 0)
+		close(lane->times);
 	if (lane->event >= 0)
 		close(lane->event);
 	pthread_mutex_destroy(&lane->lock);
@@ -344,12 +320,18 @@ static void lane_close(struct lane *lane)
 
 /* ---- all of them ---- */
 
+/* As many as FI_P2P_LANES says, or as there are processors for */
+static unsigned int lanes_most(void)
+{
+	return conf.lanes ? (unsigned int) conf.lanes : lane_load_start(LANES_MAX);
+}
+
 /* Peers name lanes by addresses; and the core takes staging memory as it is. */
 static bool lanes_possible(const struct xfer *xfer, const struct fi_info *info)
 {
 	const uint32_t format = info->addr_format;
 
-	return conf.lanes > 1 && !xfer->stage.domain && info->ep_attr->type == FI_EP_RDM &&
+	return lanes_most() > 1 && !xfer->stage.domain && info->ep_attr->type == FI_EP_RDM &&
 	       (format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6);
 }
 
@@ -357,15 +339,8 @@ int lanes_init(struct xfer_ep *ep, const struct fi_info *info)
 {
 	if (!lanes_possible(ep->xfer, info))
 		return 0;
-	ep->lane_info = core_info_aside(info);
-	if (!ep->lane_info)
-		return -FI_ENOMEM;
-	/* cores have memory for as many operations as there may be */
-	if (ep->lane_info->tx_attr)
-		ep->lane_info->tx_attr->size = P2P_MIN(ep->lane_info->tx_attr->size, LANE_SIZE);
-	if (ep->lane_info->rx_attr)
-		ep->lane_info->rx_attr->size = P2P_MIN(ep->lane_info->rx_attr->size, LANE_SIZE);
-	return 0;
+	ep->lane_info = lf.dupinfo(info);
+	return ep->lane_info ? 0 : -FI_ENOMEM;
 }
 
 static void lanes_free(struct lanes *lanes)
@@ -376,46 +351,76 @@ static void lanes_free(struct lanes *lanes)
 	free(lanes);
 }
 
-static int lanes_new(struct xfer_ep *ep, struct lanes **opened)
+static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 {
 	struct lanes *lanes = calloc(1, sizeof *lanes);
-	int ret = lanes ? core_info_beside(ep->lane_info, ep->name, ep->name_len) : -FI_ENOMEM;
+	unsigned int most = lanes_most();
+	int ret = 0;
 
-	if (ret) {
-		free(lanes);
-		return ret;
-	}
+	if (!lanes)
+		return NULL;
+	if (!conf.lanes && lane_core_dear(info))
+		most = P2P_MIN(most, LANES_DEAR);
 	lanes->xfer = ep->xfer;
 	lanes->process = getpid();
+	lanes->kind = lane_core_kind(info);
+	lanes->load = (struct lane_load){.most = most, .use = most};
 	TAILQ_INIT(&lanes->done);
 	pthread_mutex_init(&lanes->lock, NULL);
-	while (!ret && lanes->count < conf.lanes)
-		ret = lane_open(&lanes->lane[lanes->count++], lanes, ep->lane_info);
-	if (ret)
-		lanes_free(lanes);
-	else
-		*opened = lanes;
-	return ret;
+	while (!ret && lanes->count < most)
+		ret = lane_open(&lanes->lane[lanes->count++], lanes, info);
+	if (!ret)
+		return lanes;
+	P2P_INFO("a lane does not open: %s\n", fi_strerror(-ret));
+	lanes_free(lanes);
+	return NULL;
 }
 
 unsigned int lanes_open(struct xfer_ep *ep)
 {
-	int ret;
+	struct fi_info *info;
 
 	xfer_assert_locked(ep->xfer);
 	if (ep->lanes || !ep->lane_info || !ep->started || ep->closing)
 		return ep->lanes ? ep->lanes->count : 0;
-	ret = lanes_new(ep, &ep->lanes);
-	if (ret) {
-		P2P_WARN("no lanes: %s. Long messages travel over one connection\n",
-			 fi_strerror(-ret));
+	info = lane_core_info(ep->lane_info, ep->name, ep->name_len);
+	ep->lanes = info ? lanes_new(ep, info) : NULL;
+	if (ep->lanes) {
+		P2P_INFO("opened %u lanes over %s for long messages\n", ep->lanes->count,
+			 info->fabric_attr->prov_name);
+	} else {
+		P2P_WARN("no lanes. Long messages travel over one connection\n");
 		/* and it is not tried again */
 		lf.freeinfo(ep->lane_info);
 		ep->lane_info = NULL;
-		return 0;
 	}
-	P2P_INFO("opened %u lanes for long messages\n", ep->lanes->count);
-	return ep->lanes->count;
+	if (info)
+		lf.freeinfo(info);
+	return ep->lanes ? ep->lanes->count : 0;
+}
+
+uint64_t lanes_kind(const struct xfer_ep *ep)
+{
+	xfer_assert_locked(ep->xfer);
+	return ep->lanes ? ep->lanes->kind : 0;
+}
+
+unsigned int lanes_use(struct xfer_ep *ep)
+{
+	const uint64_t now = clock_coarse_ms();
+	struct lanes *lanes = ep->lanes;
+	uint64_t ran = 0, waited = 0;
+
+	xfer_assert_locked(ep->xfer);
+	if (!lanes || conf.lanes)
+		return lanes ? lanes->count : 0;
+	if (lane_load_due(&lanes->load, now)) {
+		for (unsigned int i = 0; i < lanes->count; i++)
+			lane_load_read(__atomic_load_n(&lanes->lane[i].times, __ATOMIC_ACQUIRE),
+				       &ran, &waited);
+		lane_load_think(&lanes->load, now, ran, waited);
+	}
+	return lanes->load.use;
 }
 
 size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names)
@@ -426,7 +431,7 @@ size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names)
 	xfer_assert_locked(ep->xfer);
 	for (unsigned int i = 0; i < count; i++) {
 		len = sizeof name;
-		if (fi_getname(&ep->lanes->lane[i].ep->fid, name, &len))
+		if (fi_getname(&ep->lanes->lane[i].core.ep->fid, name, &len))
 			return 0;
 		memcpy((uint8_t *) names + i * len, name, len);
 	}
@@ -435,10 +440,18 @@ size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names)
 
 int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_addr_t *addr)
 {
-	int ret = fi_av_insert(ep->lanes->lane[index].av, name, 1, addr, 0, NULL);
+	int ret = fi_av_insert(ep->lanes->lane[index].core.av, name, 1, addr, 0, NULL);
 
 	xfer_assert_locked(ep->xfer);
 	return ret == 1 ? 0 : ret < 0 ? ret : -FI_EINVAL;
+}
+
+/* So much more, or less, is waited for: who sleeps cannot be woken from threads if the lock is not shared, and looks */
+static void lanes_look(struct xfer_ep *ep, int change)
+{
+	ep->lanes->under_way += change;
+	if (!ep->xfer->lock.shared)
+		ep->xfer->looks += change;
 }
 
 void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
@@ -447,9 +460,8 @@ void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
 	bool asleep;
 
 	xfer_assert_locked(ep->xfer);
-	ep->lanes->under_way++;
-	/* who sleeps cannot be woken from the thread then, and looks for it */
-	ep->xfer->looks += !ep->xfer->lock.shared;
+	if (!op->aside)
+		lanes_look(ep, 1);
 	pthread_mutex_lock(&lane->lock);
 	TAILQ_INSERT_TAIL(&lane->asked, op, entry);
 	asleep = lane->asleep;
@@ -491,8 +503,8 @@ void lanes_progress(struct xfer_ep *ep)
 		};
 
 		TAILQ_REMOVE(&done, op, entry);
-		lanes->under_way--;
-		ep->xfer->looks -= !ep->xfer->lock.shared;
+		if (!op->aside)
+			lanes_look(ep, -1);
 		op->ctx->done(op->ctx, &comp);
 	}
 }
@@ -501,8 +513,7 @@ void lanes_close(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	if (ep->lanes) {
-		if (!ep->xfer->lock.shared)
-			ep->xfer->looks -= ep->lanes->under_way;
+		lanes_look(ep, -(int) ep->lanes->under_way);
 		lanes_free(ep->lanes);
 	}
 	ep->lanes = NULL;

@@ -3,8 +3,7 @@
  * Lanes: further connections, each with a thread of its own, for the pieces of long messages.
  *
  * A core's endpoint over TCP is as fast as one connection and one thread. So an endpoint may have lanes: core
- * endpoints aside, each in a core fabric and domain of its own. What belongs to one domain takes turns; and who
- * reads a queue of events moves all that belongs to the fabric on, in place of others' threads.
+ * endpoints aside (lane_core.h). How many of them are used depends on the processors (lane_load.h).
  *
  * A lane's thread posts what it is given, and reads its queue. It knows nothing of messages. What has ended is
  * told to who makes progress, as if the endpoint's own queue had said it.
@@ -24,6 +23,7 @@
  * struct lane_op - a receive, or a send to @addr, on a lane.
  * @context:	the core's
  * @ctx:	whose done() is called when it has ended
+ * @aside:	nobody waits for its end
  * @cancelled:	it is to be taken back
  * @err, @len:	how it has ended
  */
@@ -32,6 +32,7 @@ struct lane_op {
 	TAILQ_ENTRY(lane_op) entry;
 	struct xfer_ctx *ctx;
 	bool recv;
+	bool aside;
 	bool cancelled;
 	const struct iovec *iov;
 	size_t count;
@@ -54,6 +55,12 @@ int lanes_init(struct xfer_ep *ep, const struct fi_info *info);
  * has none, and never will
  */
 unsigned int lanes_open(struct xfer_ep *ep);
+
+/* What lanes of peers must be, too: lane_core_kind(); 0: there are none */
+uint64_t lanes_kind(const struct xfer_ep *ep);
+
+/* How many lanes are to be used now, if there are any: 0, or at least 2 */
+unsigned int lanes_use(struct xfer_ep *ep);
 
 /* The names of the first @count lanes, one behind the other; returns the length of one */
 size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names);

@@ -95,15 +95,21 @@ struct xfer_life {
 
 /**
  * struct xfer_peer_lanes - what is agreed of lanes with a peer (rndv_lanes.c).
- * @offered:	ours were offered, or never are
- * @named:	so many of ours it knows, and sends by @in of them
+ * @offered:	ours were offered, by this number of a transfer, or never are
+ * @heard:	over those of ours it has been heard, one bit each
+ * @limit:	so many of ours it uses at most
  * @out:	so many of its we know, by their addresses @to
+ * @told:	so many of those we use, as it knows
+ * @failed:	one of those has failed: none is used any more
  */
 struct xfer_peer_lanes {
 	bool offered;
-	unsigned int named;
-	unsigned int in;
+	bool failed;
+	uint32_t number;
+	unsigned int heard;
+	unsigned int limit;
 	unsigned int out;
+	unsigned int told;
 	fi_addr_t to[LANES_MAX];
 };
 
@@ -121,7 +127,7 @@ struct xfer_peer_lanes {
  * @host, @process: as in struct ipc: what it has said
  * @facts:	what else is known of it (hello.c)
  * @sends:	requests of ours that it may answer
- * @slots:	those that wait for it: with what goes out, and for what comes in (stage.h)
+ * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots
  * @lanes:	what is agreed of lanes, or NULL: nothing
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end

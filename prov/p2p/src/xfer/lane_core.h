@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The core's objects of a lane (lane.h), in a fabric of their own: what belongs to one domain takes turns; and who
+ * reads a queue of events moves all that belongs to the fabric on, in place of others' threads.
+ */
+#ifndef P2P_LANE_CORE_H
+#define P2P_LANE_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+/* @fd: what to sleep on until @cq has something */
+struct lane_core {
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	struct fid_ep *ep;
+	int fd;
+};
+
+/*
+ * What lanes are opened with, beside an endpoint that the core has opened with @info and that has this name; NULL:
+ * there is nothing. Where an endpoint of the core's takes much memory (QUIRK_DEAR) they are of another provider's, if
+ * that is there. The caller frees it.
+ */
+struct fi_info *lane_core_info(const struct fi_info *info, const void *name, size_t len);
+
+/* Does each lane take much memory? */
+bool lane_core_dear(const struct fi_info *info);
+
+/* A number that is the same where lanes understand each other: of the provider and its release */
+uint64_t lane_core_kind(const struct fi_info *info);
+
+/* 0 or an error. What is open is to be closed either way. */
+int lane_core_open(struct lane_core *core, struct fi_info *info);
+void lane_core_close(struct lane_core *core);
+
+#endif /* P2P_LANE_CORE_H */
