@@ -46,15 +46,15 @@ static void test_too_few(void **state)
 	uint64_t rest;
 
 	assert_int_equal(think(10, 90), 4);
-	assert_int_equal(think(50, 20), 4);
+	assert_int_equal(think(60, 40), 4);
 	assert_int_equal(think(10, 90), 2);
 	assert_int_equal(think(10, 90), 0);
 	rest = now;
 	assert_int_equal(think(0, 0), 2);
 	assert_true(now - rest > 1000);
-	assert_int_equal(think(100, 50), 2);
-	for (unsigned int use = 3; use <= 8; use++)
-		assert_int_equal(think(100, 1), use);
+	assert_int_equal(think(60, 40), 2);
+	assert_int_equal(think(100, 1), 4);
+	assert_int_equal(think(100, 1), 8);
 	assert_int_equal(think(100, 1), 8);
 }
 

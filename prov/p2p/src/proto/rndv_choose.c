@@ -42,6 +42,12 @@ static bool rndv_read_host(struct xfer_req *req)
 	return req->pin || !pin_host(req, NULL, true);
 }
 
+/* Is no other message asked for? */
+static bool rndv_alone(const struct xfer *xfer)
+{
+	return TAILQ_EMPTY(&xfer->in[XFER_GRANTING]) && TAILQ_EMPTY(&xfer->in[XFER_PULLING]);
+}
+
 /*
  * Bytes in a piece, @most at most. A message alone waits for the copies of its first piece out
  * and of its last one in, and pays for each piece: the sum is least for pieces of
@@ -52,7 +58,7 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 {
 	uint64_t chunk = RNDV_CHUNK_MIN;
 
-	if (!TAILQ_EMPTY(&xfer->in[XFER_GRANTING]) || !TAILQ_EMPTY(&xfer->in[XFER_PULLING]))
+	if (!rndv_alone(xfer))
 		return (uint32_t) most;
 	while (chunk < most && 2 * chunk * chunk / RNDV_PIECE < len)
 		chunk *= 2;
@@ -65,7 +71,7 @@ static void rndv_divide(struct xfer_req *req)
 	struct xfer_transfer *transfer = &req->transfer;
 	uint64_t part;
 
-	transfer->lanes = rndv_lanes_choose(req);
+	transfer->lanes = rndv_lanes_choose(req, rndv_alone(req->ctx.ep->xfer));
 	if (transfer->lanes) {
 		part = transfer->wanted / (2 * transfer->lanes);
 		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, RNDV_CHUNK_MIN));

@@ -33,8 +33,12 @@
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
-/* What is shorter is not worth it: cores send it in other ways, and there is the other thread to be woken */
-#define RNDV_LANES_MIN ((uint64_t) 256 << 10)
+/*
+ * What is shorter is not worth it: there is the other thread to be woken. A message alone is there sooner by the one
+ * connection, if it is no longer than RNDV_LANES_ALONE.
+ */
+#define RNDV_LANES_MIN ((uint64_t) 96 << 10)
+#define RNDV_LANES_ALONE ((uint64_t) 512 << 10)
 
 /* The record of what is agreed with a peer, made if there is none; NULL: there is no memory */
 static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
@@ -128,7 +132,7 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 		ctrl_tell(peer, &msg);
 }
 
-unsigned int rndv_lanes_choose(struct xfer_req *req)
+unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone)
 {
 	struct xfer_peer *peer = req->peer;
 	unsigned int heard;
@@ -139,6 +143,8 @@ unsigned int rndv_lanes_choose(struct xfer_req *req)
 		return 0;
 	if (!peer->lanes->offered)
 		rndv_lanes_offer(peer);
+	if (alone && req->transfer.wanted <= RNDV_LANES_ALONE)
+		return 0;
 	/* from the first on */
 	heard = (unsigned int) __builtin_ctz(~peer->lanes->heard);
 	heard = P2P_MIN(heard, peer->lanes->limit);

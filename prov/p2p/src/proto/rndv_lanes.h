@@ -6,10 +6,10 @@
 #include "proto/rndv_pieces.h"
 
 /*
- * A message that is about to be asked for: over how many lanes? 0: none. Lanes are offered to its sender, if there
- * may be any: later messages use them.
+ * A message that is about to be asked for, with or without others: over how many lanes? 0: none. Lanes are offered to
+ * its sender, if there may be any: later messages use them.
  */
-unsigned int rndv_lanes_choose(struct xfer_req *req);
+unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone);
 
 /* Its receiver asks for it over so many lanes. False: it was never offered those */
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);

@@ -20,9 +20,12 @@
 /* What is less says nothing [ns] */
 #define LANE_LOAD_LEAST 1000000
 
-/* Of the time in which threads were ready to run they waited: one in so many is too much, or little */
-#define LANE_LOAD_MUCH 3
-#define LANE_LOAD_LITTLE 10
+/*
+ * Of the time in which threads were ready to run they waited: one in so many is too much, or little. To be woken counts
+ * as waiting, and may take a tenth of the time where processors sleep deeply.
+ */
+#define LANE_LOAD_MUCH 2
+#define LANE_LOAD_LITTLE 4
 
 unsigned int lane_load_start(unsigned int most)
 {
@@ -72,8 +75,8 @@ void lane_load_think(struct lane_load *load, uint64_t now, uint64_t ran, uint64_
 		load->use = P2P_MIN(2u, load->most);
 	else if (waits > ready / LANE_LOAD_MUCH)
 		load->use = load->use < 4 ? 0 : load->use / 2;
-	else if (waits < ready / LANE_LOAD_LITTLE && load->use < load->most)
-		load->use++;
+	else if (waits < ready / LANE_LOAD_LITTLE)
+		load->use = P2P_MIN(2 * load->use, load->most);
 	if (load->use != before)
 		P2P_INFO("%u lanes: their threads waited for a processor for %u in 100\n",
 			 load->use, ready ? (unsigned int) (100 * waits / ready) : 0);
