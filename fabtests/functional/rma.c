@@ -10,6 +10,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <rdma/fi_ext_p2p.h>
@@ -55,7 +56,8 @@ static const struct variant {
 };
 
 static const size_t sizes[] = {
-	1, 7, 64, 4095, 4096, 4097, 65537, 1048575, 1048576, 1048577, 10 * 1048576 + 3,
+	1,     7,     64,    2049,   4095,    4096,    4097,    16385,
+	65535, 65536, 65537, 262144, 1048575, 1048576, 1048577, 10 * 1048576 + 3,
 };
 
 static const size_t offsets[] = {0, 1, 63};
@@ -554,6 +556,27 @@ static bool can_be_target(struct side *side, enum fi_hmem_iface iface)
 	return !ret;
 }
 
+/*
+ * Over tcp;ofi_rxm who has the bytes leaves them in a slot for the other end to read: the initiator
+ * what it writes, the owner what is read. Within a host that is so only with FI_P2P_PATH=stage.
+ */
+static int check_lent(struct side *side)
+{
+	const char *prov = side->ctx.info->fabric_attr->prov_name;
+	const char *path = getenv("FI_P2P_PATH");
+	struct fi_p2p_stats_ops *ops;
+	struct fi_p2p_stats stats = {0};
+
+	if (!ft_is_p2p(&side->ctx) || strncmp(prov, "tcp;ofi_rxm", 11) ||
+	    side->proc->opts.iface == FI_HMEM_SYSTEM || !path || strcmp(path, "stage"))
+		return 0;
+	FT_CHECK(!fi_open_ops(&side->ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL),
+		 "no path totals");
+	FT_TRY(ops->read(&side->ctx.ep->fid, &stats, sizeof stats));
+	FT_CHECK(stats.lent, "nothing was left in a slot for the peer to read");
+	return 0;
+}
+
 static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 {
 	const size_t room = sizes[FT_COUNT(sizes) - 1] + 3 * GUARD_LEN;
@@ -597,6 +620,7 @@ static int with_keys(struct ft_proc *proc, bool chosen, bool counted)
 	}
 	FT_TRY(exchange(&side, kinds));
 	FT_TRY(all(&side, kinds));
+	FT_TRY(check_lent(&side));
 	for (size_t i = 0; !counted && i < kinds; i++)
 		FT_TRY(injected(&side, (int) i));
 	for (size_t i = 0; !counted && i < kinds; i++) {

@@ -168,7 +168,10 @@ static void dress(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	case WIRE_SUPPLY:
 	case WIRE_WRITE:
 		announce(in, known, msg);
-		msg->flags &= ~WIRE_LENT;
+		if (msg->flags & WIRE_LENT && msg->len <= WIRE_PAYLOAD_MAX)
+			msg->flags &= ~WIRE_LENT;
+		msg->lent_key = msg->key;
+		msg->lent_addr = msg->addr;
 		if (msg->type == WIRE_SUPPLY)
 			msg->key = fuzz_id(in, known);
 		else if (msg->len <= WIRE_PAYLOAD_MAX)

@@ -156,6 +156,7 @@ static enum xfer_state after_sending(const struct scene_kind *kind, enum said sa
 	case SAID_RESULT_ERROR:
 		return XFER_ENDED;
 	case SAID_SUPPLY:
+	case SAID_SUPPLY_LENT:
 		return XFER_PULLING;
 	default:
 		return kind->state;

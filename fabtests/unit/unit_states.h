@@ -16,6 +16,8 @@
 #define SCENE_PIECE 20000
 #define SCENE_PIECES 3
 #define SCENE_TINY 8
+/* Remote memory of which so much goes with a message */
+#define SCENE_SHORT 8
 
 /* Remote memory: of the peer's, which is asked for it; and of ours. */
 #define SCENE_KEY_MARK (1ULL << 63)
@@ -89,9 +91,11 @@ enum said {
 	SAID_PROBE_ASKS,
 	SAID_WRITE,
 	SAID_WRITE_LONG,
+	SAID_WRITE_LENT,
 	SAID_READ,
 	SAID_READ_LONG,
 	SAID_SUPPLY,
+	SAID_SUPPLY_LENT,
 	SAID_SUPPLY_OTHER,
 	SAID_ATOMIC,
 	SAID_RESULT,
@@ -104,6 +108,7 @@ enum said {
 
 const char *said_name(enum said said);
 enum wire_type said_type(enum said said);
+const struct wire_msg *said_msg(enum said said);
 
 /* A peer sends that: it goes as it would over the wire. */
 void scene_dispatch(struct scene *scene, struct wire_msg *msg);

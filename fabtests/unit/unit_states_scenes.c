@@ -175,91 +175,6 @@ void scene_copy(void)
 
 /* ---- what the peer says ---- */
 
-static const uint64_t operand = 1;
-
-#define ANNOUNCED_LEN .len = SCENE_LEN, .chunk = SCENE_PIECE
-#define REACHED .key = SCENE_KEY_HERE
-#define SHORT .len = sizeof operand, .payload = &operand, .payload_len = sizeof operand
-
-static const struct {
-	const char *name;
-	struct wire_msg msg;
-} said_all[] = {
-	[SAID_ANNOUNCE] = {"ANNOUNCE", {.type = WIRE_ANNOUNCE, ANNOUNCED_LEN}},
-	[SAID_ANNOUNCE_LENT] = {"ANNOUNCE of a copy",
-				{.type = WIRE_ANNOUNCE,
-				 .len = SCENE_LEN,
-				 .chunk = SCENE_PIECE,
-				 .flags = WIRE_LENT | WIRE_WANT_FIN,
-				 .key = 5}},
-	[SAID_CTS_PIECE] = {"CTS for a piece",
-			    {.type = WIRE_CTS, ANNOUNCED_LEN, .count = 1, .transfer = 9}},
-	[SAID_CTS_ALL] = {"CTS for all pieces",
-			  {.type = WIRE_CTS, ANNOUNCED_LEN, .count = SCENE_PIECES}},
-	[SAID_CTS_SMALL] = {"CTS for one piece of one byte",
-			    {.type = WIRE_CTS, .len = 1, .chunk = 1, .count = 1}},
-	[SAID_CTS_NOTHING] = {"CTS for nothing", {.type = WIRE_CTS}},
-	[SAID_CTS_PLAIN] = {"CTS for it whole", {.type = WIRE_CTS, .flags = WIRE_PLAIN}},
-	[SAID_CTS_TOO_LONG] =
-		{"CTS for more than there is",
-		 {.type = WIRE_CTS, .len = SCENE_LEN + 1, .chunk = SCENE_PIECE, .count = 1}},
-	[SAID_CTS_TOO_LARGE] = {"CTS for larger pieces",
-				{.type = WIRE_CTS, .len = 5, .chunk = UINT32_MAX, .count = 1}},
-	[SAID_CREDIT] = {"CREDIT", {.type = WIRE_CREDIT, .count = 1}},
-	[SAID_CREDIT_MOST] = {"CREDIT for all", {.type = WIRE_CREDIT, .count = UINT32_MAX}},
-	[SAID_FIN] = {"FIN", {.type = WIRE_FIN}},
-	[SAID_FIN_ERROR] = {"FIN with an error", {.type = WIRE_FIN, .status = -FI_EIO}},
-	[SAID_ABORT_TO_SENDER] = {"ABORT to the sender",
-				  {.type = WIRE_ABORT, .status = -FI_EIO, .to_sender = true}},
-	[SAID_ABORT] = {"ABORT", {.type = WIRE_ABORT, .status = -FI_EIO}},
-	[SAID_PROBE] = {"PROBE", {.type = WIRE_PROBE}},
-	[SAID_PROBE_ASKS] = {"PROBE that asks", {.type = WIRE_PROBE, .flags = WIRE_ASKS}},
-	[SAID_WRITE] = {"WRITE", {.type = WIRE_WRITE, REACHED, SHORT}},
-	[SAID_WRITE_LONG] = {"a long WRITE", {.type = WIRE_WRITE, REACHED, ANNOUNCED_LEN}},
-	[SAID_READ] = {"READ", {.type = WIRE_READ, REACHED, .len = 8}},
-	[SAID_READ_LONG] = {"a long READ", {.type = WIRE_READ, REACHED, .len = SCENE_LEN}},
-	[SAID_SUPPLY] = {"SUPPLY", {.type = WIRE_SUPPLY, ANNOUNCED_LEN}},
-	[SAID_SUPPLY_OTHER] = {"SUPPLY of another length",
-			       {.type = WIRE_SUPPLY,
-				.len = SCENE_LEN - 1,
-				.chunk = SCENE_PIECE}},
-	[SAID_ATOMIC] = {"ATOMIC",
-			 {.type = WIRE_ATOMIC,
-			  REACHED,
-			  SHORT,
-			  .op = FI_SUM,
-			  .datatype = FI_UINT64,
-			  .flags = WIRE_FETCH}},
-	[SAID_RESULT] = {"RESULT",
-			 {.type = WIRE_RESULT,
-			  .payload = &operand,
-			  .payload_len = sizeof operand}},
-	[SAID_RESULT_ERROR] = {"RESULT with an error",
-			       {.type = WIRE_RESULT, .status = -FI_EACCES}},
-	[SAID_CTS_TINY] = {"CTS for tiny pieces",
-			   {.type = WIRE_CTS,
-			    .len = SCENE_LEN,
-			    .chunk = SCENE_TINY,
-			    .count = UINT32_MAX}},
-	[SAID_HELLO] = {"HELLO",
-			{.type = WIRE_HELLO,
-			 .flags = WIRE_ASKS | WIRE_FOLLOWS,
-			 .grant = 9,
-			 .newest = WIRE_VERSION,
-			 .name = "peer",
-			 .name_len = 4}},
-};
-
-const char *said_name(enum said said)
-{
-	return said_all[said].name;
-}
-
-enum wire_type said_type(enum said said)
-{
-	return said_all[said].msg.type;
-}
-
 void scene_dispatch(struct scene *scene, struct wire_msg *msg)
 {
 	char buf[WIRE_MSG_MAX];
@@ -280,7 +195,7 @@ void scene_dispatch(struct scene *scene, struct wire_msg *msg)
 
 void scene_say_of(struct scene *scene, enum said said, uint64_t id)
 {
-	struct wire_msg msg = said_all[said].msg;
+	struct wire_msg msg = *said_msg(said);
 
 	msg.id = id;
 	if (msg.type == WIRE_SUPPLY) {
@@ -371,6 +286,43 @@ static void bring_announced_lent(struct scene *scene)
 	stage_slot_put(&fake_xfer.stage, other);
 }
 
+/* The peer reads what is lent to it, and slots may be lent, or not any more. */
+static void scene_lends(struct scene *scene, bool lends)
+{
+	struct wire_msg hello = {
+		.type = WIRE_HELLO,
+		.flags = WIRE_BORROWS,
+		.oldest = WIRE_VERSION,
+		.newest = WIRE_VERSION,
+	};
+
+	if (lends)
+		scene_dispatch(scene, &hello);
+	scene->ep.lends = lends;
+	fake_xfer.stage.lender = lends ? &nic : NULL;
+	conf.eager_size = lends ? SCENE_LEN : SCENE_WHOLE;
+}
+
+static void bring_announced_write_lent(struct scene *scene)
+{
+	scene_lends(scene, true);
+	scene_post_rma(scene, false, device, SCENE_LEN, SCENE_KEY_THERE, 0);
+	scene_copy();
+	scene_lends(scene, false);
+	scene_name(scene);
+	assert_non_null(scene->req->slot);
+}
+
+static void bring_announced_supply_lent(struct scene *scene)
+{
+	scene_lends(scene, true);
+	scene_say_of(scene, SAID_READ_LONG, SCENE_ID);
+	scene_lends(scene, false);
+	scene_find(scene, true);
+	scene_name(scene);
+	assert_non_null(scene->req->slot);
+}
+
 static void bring_announced_write(struct scene *scene)
 {
 	scene_post_rma(scene, false, host, SCENE_LEN, SCENE_KEY_THERE, FI_INJECT);
@@ -391,7 +343,7 @@ static void bring_pushing(struct scene *scene)
 
 static void bring_pushing_side(struct scene *scene)
 {
-	struct wire_msg msg = said_all[SAID_CTS_PIECE].msg;
+	struct wire_msg msg = *said_msg(SAID_CTS_PIECE);
 
 	scene_side(scene);
 	bring_announced(scene);
@@ -414,12 +366,12 @@ static void bring_finishing(struct scene *scene)
 
 static void bring_asking_fin(struct scene *scene)
 {
-	scene_post_rma(scene, false, host, sizeof operand, SCENE_KEY_THERE, 0);
+	scene_post_rma(scene, false, host, SCENE_SHORT, SCENE_KEY_THERE, 0);
 }
 
 static void bring_asking_result(struct scene *scene)
 {
-	scene_post_rma(scene, true, host, sizeof operand, SCENE_KEY_THERE, 0);
+	scene_post_rma(scene, true, host, SCENE_SHORT, SCENE_KEY_THERE, 0);
 }
 
 static void bring_asking_bytes(struct scene *scene)
@@ -464,7 +416,7 @@ static void bring_pulling(struct scene *scene)
 
 static void bring_pulling_side(struct scene *scene)
 {
-	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);
 
 	scene_side(scene);
 	bring_matched(scene);
@@ -486,10 +438,26 @@ static void bring_borrowing(struct scene *scene)
 	scene_say(scene, SAID_ANNOUNCE_LENT);
 }
 
+static void bring_borrowing_write(struct scene *scene)
+{
+	scene->ep.lends = true;
+	scene_say(scene, SAID_WRITE_LENT);
+	scene_find(scene, true);
+}
+
 static void bring_reading(struct scene *scene)
 {
 	bring_borrowing(scene);
 	xfer_progress(&fake_xfer);
+}
+
+static void bring_reading_supply(struct scene *scene)
+{
+	bring_asking_bytes(scene);
+	scene->ep.lends = true;
+	scene_say(scene, SAID_SUPPLY_LENT);
+	xfer_progress(&fake_xfer);
+	scene->id = SCENE_ID_SUPPLY;
 }
 
 void scene_describe(void *from, size_t len, struct ipc_offer *offer)
@@ -508,7 +476,7 @@ void scene_describe(void *from, size_t len, struct ipc_offer *offer)
 /* Another domain of this process has offered it. */
 static void bring_across(struct scene *scene)
 {
-	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);
 
 	bring_matched(scene);
 	msg.id = SCENE_ID;
@@ -522,7 +490,7 @@ static void bring_across(struct scene *scene)
 
 static void bring_fetching(struct scene *scene)
 {
-	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);
 
 	scene_receive(scene, host, SCENE_LEN, 0, true);
 	msg.id = SCENE_ID;
@@ -535,7 +503,7 @@ static void bring_fetching(struct scene *scene)
 /* All pieces have come, and there is no room for the FIN. */
 static void bring_telling(struct scene *scene)
 {
-	struct wire_msg msg = said_all[SAID_ANNOUNCE].msg;
+	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);
 
 	scene_receive(scene, host, SCENE_LEN, 0, true);
 	msg.id = SCENE_ID;
@@ -588,6 +556,10 @@ const struct scene_kind scene_kinds[] = {
 	 .waits = true, .taken = true},
 	{"announced, supplies a read", XFER_ANNOUNCED, bring_announced_supply, .served = true,
 	 .unmarked = true},
+	{"announced, a lent write", XFER_ANNOUNCED, bring_announced_write_lent,
+	 .unmarked = true, .waits = true, .taken = true},
+	{"announced, lends what is read", XFER_ANNOUNCED, bring_announced_supply_lent,
+	 .served = true, .unmarked = true, .waits = true, .taken = true},
 	{"pushing", XFER_PUSHING, bring_pushing},
 	{"pushing, side", XFER_PUSHING, bring_pushing_side},
 	{"wanted whole", XFER_WHOLE, bring_whole},
@@ -604,7 +576,9 @@ const struct scene_kind scene_kinds[] = {
 	{"pulling, a write", XFER_PULLING, bring_pulling_write, .served = true},
 	{"pulling, side", XFER_PULLING, bring_pulling_side},
 	{"borrowing", XFER_BORROWING, bring_borrowing},
+	{"borrowing, a write", XFER_BORROWING, bring_borrowing_write, .served = true},
 	{"reading", XFER_READING, bring_reading},
+	{"reading, what was asked for", XFER_READING, bring_reading_supply},
 	{"copying across", XFER_ACROSS, bring_across},
 	{"fetching", XFER_FETCHING, bring_fetching},
 	{"telling", XFER_TELLING, bring_telling},

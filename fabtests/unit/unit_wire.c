@@ -38,11 +38,14 @@
 #define SPEAKS .oldest = WIRE_VERSION_OLDEST, .newest = WIRE_VERSION
 #define GREETING SPEAKS, .grant = UINT64_MAX, .process = 0x7172737475767778
 
-/* after the head: target memory, then what is offered; or a greeting */
+/* after the head: target memory, then where a copy is, then what is offered; or a greeting */
 #define TARGET_LEN 24
 #define GREETING_LEN 32
+#define LOAN_LEN 16
 #define OFFER_LEN 120
 #define AT_OFFSET (HEAD + TARGET_LEN + 40)
+
+#define LENT .lent_key = 0x5152535455565758, .lent_addr = UINT64_MAX
 
 /* @at in an allocation of @size bytes */
 #define OFFER(size_, at)                                                                       \
@@ -121,6 +124,10 @@ static const struct wire_msg good[] = {
 	MSG(READ, 7, .len = 0, TARGET),
 	MSG(READ, 7, .len = UINT64_MAX, TARGET),
 	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9),
+	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9,
+	    .flags = WIRE_LENT | WIRE_WANT_FIN, LENT),
+	MSG(WRITE, 7, .len = 65536, .chunk = 1 << 19, .data = 5,
+	    .flags = WIRE_LENT | WIRE_WANT_FIN | WIRE_HAS_DATA | WIRE_COMMIT, TARGET, LENT),
 	MSG(ATOMIC, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255, .datatype = 255,
 	    TARGET),
 	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_FETCH, TARGET),
@@ -154,6 +161,12 @@ static bool has_offer(const struct wire_msg *msg)
 		msg->type == WIRE_SUPPLY);
 }
 
+/* The memory that an announcement lends is its target */
+static bool has_loan(const struct wire_msg *msg)
+{
+	return msg->flags & WIRE_LENT && (msg->type == WIRE_WRITE || msg->type == WIRE_SUPPLY);
+}
+
 static void same_offer(const struct ipc_offer *one, const struct ipc_offer *other)
 {
 	assert_int_equal(one->host, other->host);
@@ -184,6 +197,8 @@ static void same_message(const struct wire_msg *one, const struct wire_msg *othe
 	assert_int_equal(one->front, other->front);
 	assert_int_equal(one->key, other->key);
 	assert_int_equal(one->addr, other->addr);
+	assert_int_equal(one->lent_key, other->lent_key);
+	assert_int_equal(one->lent_addr, other->lent_addr);
 	same_offer(&one->offer, &other->offer);
 	assert_int_equal(one->op, other->op);
 	assert_int_equal(one->datatype, other->datatype);
@@ -299,6 +314,7 @@ static void test_round_trip(void **state)
 		len = wire_encode(&good[i], buf);
 		assert_int_equal(len, HEAD + (has_target(good[i].type) ? TARGET_LEN : 0) +
 					      (good[i].type == WIRE_HELLO ? GREETING_LEN : 0) +
+					      (has_loan(&good[i]) ? LOAN_LEN : 0) +
 					      (has_offer(&good[i]) ? OFFER_LEN : 0) +
 					      good[i].name_len + good[i].payload_len);
 		assert_int_equal(wire_size(&good[i]), len);
@@ -403,9 +419,13 @@ static void test_bad_announcement(void **state)
 		MSG(ANNOUNCE, WIRE_MARK, .len = 1 << 20, .chunk = 1),
 		MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1),
 		MSG(ANNOUNCE, 7, .len = UINT64_MAX, .chunk = UINT32_MAX),
-		/* lent is what a message stands for */
-		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET),
-		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT, TARGET),
+		/* remote memory is lent or offered; what is short is neither */
+		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT | WIRE_OFFERED,
+		    OFFER(1 << 20, 0)),
+		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT | WIRE_OFFERED,
+		    TARGET, OFFER(1 << 20, 0)),
+		MSG(WRITE, 7, .len = 100, .flags = WIRE_LENT, PAYLOAD(100), TARGET),
+		MSG(SUPPLY, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .flags = WIRE_LENT, TARGET),
 		/* what is no write is in no file */
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT),
 		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT, TARGET),
@@ -612,6 +632,7 @@ static void check_accepted(const struct wire_msg *msg)
 		assert_true(msg->payload_len <= WIRE_NAME_MAX);
 		assert_int_equal(!(msg->flags & WIRE_SIDE), !msg->payload_len);
 	}
+	assert_true(!has_loan(msg) || !has_offer(msg));
 	if (has_offer(msg)) {
 		assert_true(msg->offer.base + msg->offer.size >= msg->offer.base);
 		assert_true(msg->offer.offset <= msg->offer.size);
@@ -644,6 +665,7 @@ static void check_accepted(const struct wire_msg *msg)
  */
 static size_t make_plausible(unsigned char *buf, size_t len, int round)
 {
+	const bool lends = buf[AT_FLAGS + 1] & WIRE_LENT >> 8;
 	size_t fixed = HEAD, name_len;
 
 	memcpy(buf, "\x70\x32\x50\x66", 4);
@@ -656,6 +678,8 @@ static size_t make_plausible(unsigned char *buf, size_t len, int round)
 	memset(buf + AT_NAME_LEN, 0, 2);
 	if (has_target(buf[AT_TYPE]))
 		fixed += TARGET_LEN;
+	if (lends && (buf[AT_TYPE] == WIRE_WRITE || buf[AT_TYPE] == WIRE_SUPPLY))
+		fixed += LOAN_LEN;
 	if (buf[AT_TYPE] == WIRE_HELLO)
 		fixed += GREETING_LEN;
 	else if (buf[AT_FLAGS] & WIRE_OFFERED) {

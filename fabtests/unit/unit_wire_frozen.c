@@ -73,6 +73,11 @@ static const struct wire_msg messages[] = {
 	MSG(HELLO, .flags = WIRE_CONFIRMS | WIRE_BOARD, TARGET, GREETING,
 	    NAME("fi_shm://4711:0")),
 	MSG(HELLO, .flags = WIRE_READS, .key = 0x8182838485868788, .oldest = 8, .newest = 8),
+	/* only to who has said WIRE_BORROWS */
+	MSG(WRITE, .len = 1 << 16, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_FIN, TARGET,
+	    .lent_key = 0x2122232425262728, .lent_addr = 0x3132333435363738),
+	MSG(SUPPLY, .len = 1 << 16, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_FIN,
+	    .key = 0x11, .lent_key = 0x2122232425262728),
 };
 
 /* What @hex stands for, in a buffer of just that size, which the caller frees */

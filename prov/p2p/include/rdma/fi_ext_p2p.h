@@ -74,6 +74,8 @@ enum fi_p2p_path {
  * @commits:	writes and atomic operations of peers that were made durable here: see FI_RMA_PMEM in
  *		fi_p2p(7)
  * @lane_pieces: pieces of messages that were sent over further connections: see FI_P2P_LANES in fi_p2p(7)
+ * @lent:	messages, and writes and reads of remote memory, that were left in staging memory here for their
+ *		receivers to read
  *
  * The arrays have one element for each enum fi_p2p_path.
  *
@@ -98,6 +100,7 @@ struct fi_p2p_stats {
 	char reason[FI_P2P_PATH_MAX][FI_P2P_REASON_MAX];
 	uint64_t commits;
 	uint64_t lane_pieces;
+	uint64_t lent;
 };
 
 /**

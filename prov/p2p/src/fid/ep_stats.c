@@ -99,6 +99,11 @@ void ep_stats_print(const struct p2p_ep *ep)
 		fprintf(stderr,
 			"libfabric:p2p: endpoint %p: sent %" PRIu64 " pieces by lanes\n",
 			(const void *) ep, stats->lane_pieces);
+	if (stats->lent)
+		fprintf(stderr,
+			"libfabric:p2p: endpoint %p: left %" PRIu64
+			" messages in slots, for their receivers to read\n",
+			(const void *) ep, stats->lent);
 	if (ep->domain->xfer.wrong)
 		fprintf(stderr,
 			"libfabric:p2p: endpoint %p: its domain has dropped %" PRIu64

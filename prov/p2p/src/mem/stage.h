@@ -202,16 +202,22 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem);
 bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len);
 
 /*
- * May the receiver read a message of @len bytes in its slot? Yes if other such messages are
- * under way and enough slots are free. Messages that wait there for their receives leave some
- * slots to messages that go whole.
+ * May @len bytes be read in their slot by a peer? Yes if enough slots are free: those that wait for
+ * that leave some to messages that go whole.
  */
+static inline bool stage_can_lend(const struct stage *stage, size_t len)
+{
+	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
+
+	return stage->lender && len <= pool->size && pool->idle > pool->count / 8;
+}
+
+/* The same for a message: only if others are under way, as it would else travel whole */
 static inline bool stage_lends(const struct stage *stage, size_t len)
 {
 	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
 
-	return stage->lender && len <= pool->size && pool->idle < pool->count &&
-	       pool->idle > pool->count / 8;
+	return stage_can_lend(stage, len) && pool->idle < pool->count;
 }
 
 /* Does @addr lie in one of the slots? */

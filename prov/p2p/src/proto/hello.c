@@ -73,6 +73,7 @@
 #define HELLO_AGAIN (1u << 9)    /* it was asked twice */
 #define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
+#define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -123,7 +124,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0) |
-			 (ep->lane_info ? WIRE_MAY_LANES : 0),
+			 (ep->lane_info ? WIRE_MAY_LANES : 0) | (ep->lends ? WIRE_BORROWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.port = keepalive_port(&ep->xfer->keepalive, ep->xfer->ipc.process),
@@ -421,6 +422,18 @@ void hello_borrows_not(struct xfer_peer *peer)
 	peer->facts |= HELLO_WHOLE;
 }
 
+bool hello_borrows(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_BORROWS && !(peer->facts & HELLO_WHOLE);
+}
+
+bool hello_takes_offers(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
+}
+
 void hello_forget(struct xfer *xfer, fi_addr_t addr)
 {
 	struct xfer_ep *ep;
@@ -547,6 +560,8 @@ static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_COMMITS;
 	if (msg->flags & WIRE_MAY_LANES)
 		peer->facts |= HELLO_LANES;
+	if (msg->flags & WIRE_BORROWS)
+		peer->facts |= HELLO_BORROWS;
 }
 
 /* Its process may be asked for signs of life, and is, so that it is known whether it answers. */

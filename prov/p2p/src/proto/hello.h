@@ -72,6 +72,12 @@ void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool 
 /* It has asked for a lent message in another way: it cannot read, or has multi-receive buffers. */
 void hello_borrows_not(struct xfer_peer *peer);
 
+/* Does it read what a write, or the answer to a read, lends it? */
+bool hello_borrows(const struct xfer_peer *peer);
+
+/* Is it on this host, and has not refused what it was offered? */
+bool hello_takes_offers(const struct xfer_peer *peer);
+
 /* @addr is nobody's any more */
 void hello_forget(struct xfer *xfer, fi_addr_t addr);
 

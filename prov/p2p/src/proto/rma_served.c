@@ -40,6 +40,7 @@
 #include "proto/hello.h"
 #include "xfer/pin.h"
 #include "proto/proto_state.h"
+#include "proto/rma_lent.h"
 #include "proto/rndv_pieces.h"
 #include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
@@ -267,6 +268,17 @@ static int rma_served_inject(struct xfer_req *req)
 	return ret;
 }
 
+/* Is it lent, and not offered, if it can be? */
+static bool rma_served_lends(const struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+	const struct xfer_peer *peer = req->peer ? req->peer : xfer_peer_find(ep, req->addr);
+
+	if (!req->mem.ops || ep->wish == PATH_STAGE_ONLY)
+		return true;
+	return ep->wish != PATH_ACROSS_LONG && peer && !hello_takes_offers(peer);
+}
+
 int rma_served_offer(struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
@@ -286,11 +298,14 @@ int rma_served_offer(struct xfer_req *req)
 	struct path_choice choice;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!req->mem.ops || req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT)
+	if (req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT ||
+	    (rma_served_lends(req) && rma_lent_take(req)) || !req->mem.ops)
 		return 0;
 	choice = pin_choose(req, &query);
 	if (choice.proto == PATH_ACROSS)
 		req->path = choice;
+	else if (choice.proto != PATH_NONE && !rma_served_lends(req))
+		rma_lent_take(req);
 	if (choice.proto != PATH_NONE)
 		return 0;
 	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
@@ -311,6 +326,8 @@ static int rma_served_write(struct xfer_req *req)
 	struct wire_msg msg;
 	int ret = 0;
 
+	if (req->path.proto == PATH_LENT)
+		return rma_lent_start(req, req->target->key, req->target->addr);
 	if (req->len > WIRE_PAYLOAD_MAX) {
 		if (req->op_flags & FI_INJECT)
 			ret = rma_served_inject(req);

@@ -27,6 +27,7 @@
 #include "proto/rma_served.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
+#include "proto/rma_lent.h"
 #include "proto/rndv_choose.h"
 #include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
@@ -448,6 +449,13 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 	return req;
 }
 
+/* Tells the peer whose read has this id where the bytes are, or will come from. 0 or an error */
+static int rma_job_supply(struct xfer_req *req, uint64_t id)
+{
+	return req->path.proto == PATH_LENT ? rma_lent_start(req, id, 0)
+					    : rndv_send_unmarked(req, WIRE_SUPPLY, id, 0);
+}
+
 /* The pieces are rndv.h's, from now on */
 static void rma_job_hand_over(struct rma_job *job)
 {
@@ -459,7 +467,7 @@ static void rma_job_hand_over(struct rma_job *job)
 	} else if (req) {
 		ret = rma_served_offer(req);
 		if (!ret)
-			ret = rndv_send_unmarked(req, WIRE_SUPPLY, job->msg.id, 0);
+			ret = rma_job_supply(req, job->msg.id);
 		if (ret)
 			xfer_req_undo(req);
 	}

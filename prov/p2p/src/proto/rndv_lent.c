@@ -35,11 +35,9 @@
 
 /* ---- the sender ---- */
 
-/* Where the core of a peer finds the slot: that is all that its key is good for */
 static int rndv_lent_announce(struct xfer_req *req)
 {
-	uintptr_t at = req->ctx.ep->xfer->virt_addr ? (uintptr_t) req->host : 0;
-	int ret = rndv_announce(req, WIRE_ANNOUNCE, fi_mr_key(req->slot->lent), at);
+	int ret = rndv_announce(req, WIRE_ANNOUNCE, 0, 0);
 
 	if (!ret)
 		rndv_marker_queue(req);

@@ -133,14 +133,16 @@ static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg)
 {
+	const bool lent = msg->flags & WIRE_LENT && msg->type != WIRE_ANNOUNCE;
+
 	xfer_assert_locked(ep->xfer);
 	rndv_arrival_told(arrival, ep);
 	arrival->total = msg->len;
 	arrival->data = msg->data;
 	arrival->flags = msg->flags;
 	arrival->chunk = msg->chunk;
-	arrival->key = msg->key;
-	arrival->addr = msg->addr;
+	arrival->key = lent ? msg->lent_key : msg->key;
+	arrival->addr = lent ? msg->lent_addr : msg->addr;
 	arrival->offer = msg->offer;
 	arrival->peer = msg->peer;
 	xfer_peer_hold(arrival->peer);

@@ -159,6 +159,21 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	return 0;
 }
 
+/* Where the receiver's core finds the copy; an ANNOUNCE has that as its target */
+static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+
+	msg->flags |= WIRE_LENT;
+	msg->lent_key = fi_mr_key(req->slot->lent);
+	msg->lent_addr = ep->xfer->virt_addr ? (uintptr_t) req->host : 0;
+	if (msg->type == WIRE_ANNOUNCE) {
+		msg->key = msg->lent_key;
+		msg->addr = msg->lent_addr;
+	}
+	ep->stats.lent++;
+}
+
 /* Tells the receiver what is to come. */
 int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
 {
@@ -184,7 +199,7 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	if (req->transfer.send.wants_fin)
 		msg.flags |= WIRE_WANT_FIN;
 	if (req->path.proto == PATH_LENT)
-		msg.flags |= WIRE_LENT;
+		rndv_announce_lent(req, &msg);
 	if (type == WIRE_WRITE && req->op_flags & FI_COMMIT_COMPLETE)
 		msg.flags |= WIRE_COMMIT;
 	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ) {

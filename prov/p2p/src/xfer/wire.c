@@ -47,6 +47,12 @@ struct wire_greeting {
 	uint64_t board;
 };
 
+/* Comes next if WIRE_LENT, but in an ANNOUNCE, which has them as its target */
+struct wire_loan {
+	uint64_t key;
+	uint64_t addr;
+};
+
 /* Comes next if WIRE_OFFERED: struct ipc_offer. Then the name, then the payload */
 struct wire_offer {
 	uint64_t host;
@@ -67,9 +73,10 @@ _Static_assert(sizeof(struct wire_head) + sizeof(struct wire_greeting) +
 		       WIRE_ASK_MAX,
 	       "the core sets a greeting aside that has no receive");
 _Static_assert(sizeof(struct wire_target) == 24, "the wire format is the same everywhere");
+_Static_assert(sizeof(struct wire_loan) == 16, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_offer) == 120, "the wire format is the same everywhere");
 _Static_assert(sizeof(struct wire_head) + sizeof(struct wire_target) +
-				       sizeof(struct wire_offer) <=
+				       sizeof(struct wire_loan) + sizeof(struct wire_offer) <=
 			       WIRE_PLAIN_MSG_MAX &&
 		       sizeof(struct wire_head) + sizeof(struct wire_greeting) +
 				       WIRE_NAME_MAX <=
@@ -82,14 +89,15 @@ enum {
 	WIRE_TARGETED = 1 << 1,
 	WIRE_LOADED = 1 << 2,
 	WIRE_OFFERING = 1 << 3, /* if WIRE_OFFERED */
-	WIRE_GREETING = 1 << 4
+	WIRE_GREETING = 1 << 4,
+	WIRE_LENDING = 1 << 5 /* if WIRE_LENT */
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_ANNOUNCE] = WIRE_TARGETED | WIRE_OFFERING,
-	[WIRE_WRITE] = WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
+	[WIRE_WRITE] = WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING | WIRE_LENDING,
 	[WIRE_READ] = WIRE_TARGETED,
-	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING | WIRE_LENDING,
 	[WIRE_ATOMIC] = WIRE_TARGETED | WIRE_LOADED,
 	[WIRE_RESULT] = WIRE_LOADED,
 	[WIRE_HELLO] = WIRE_NAMED | WIRE_GREETING | WIRE_LOADED,
@@ -99,6 +107,32 @@ static const uint8_t wire_parts[WIRE_TYPES] = {
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
 {
 	return parts & WIRE_OFFERING && msg->flags & WIRE_OFFERED;
+}
+
+static bool wire_lends(uint8_t parts, const struct wire_msg *msg)
+{
+	return parts & WIRE_LENDING && msg->flags & WIRE_LENT;
+}
+
+static size_t wire_encode_loan(const struct wire_msg *msg, void *at)
+{
+	const struct wire_loan loan = {
+		.key = htole64(msg->lent_key),
+		.addr = htole64(msg->lent_addr),
+	};
+
+	memcpy(at, &loan, sizeof loan);
+	return sizeof loan;
+}
+
+static size_t wire_decode_loan(const void *at, struct wire_msg *msg)
+{
+	struct wire_loan loan;
+
+	memcpy(&loan, at, sizeof loan);
+	msg->lent_key = le64toh(loan.key);
+	msg->lent_addr = le64toh(loan.addr);
+	return sizeof loan;
 }
 
 static size_t wire_encode_offer(const struct ipc_offer *from, void *at)
@@ -146,6 +180,7 @@ static size_t wire_fixed_size(const struct wire_msg *msg)
 	return sizeof(struct wire_head) +
 	       (parts & WIRE_TARGETED ? sizeof(struct wire_target) : 0) +
 	       (parts & WIRE_GREETING ? sizeof(struct wire_greeting) : 0) +
+	       (wire_lends(parts, msg) ? sizeof(struct wire_loan) : 0) +
 	       (wire_offers(parts, msg) ? sizeof(struct wire_offer) : 0);
 }
 
@@ -203,6 +238,8 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		memcpy(at, &greeting, sizeof greeting);
 		at += sizeof greeting;
 	}
+	if (wire_lends(parts, msg))
+		at += wire_encode_loan(msg, at);
 	if (wire_offers(parts, msg))
 		at += wire_encode_offer(&msg->offer, at);
 	if (name_len)
@@ -245,8 +282,8 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an announcement of pieces without a size";
 	if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
 		return "an announcement of too many pieces";
-	if (msg->flags & WIRE_LENT && msg->type != WIRE_ANNOUNCE)
-		return "a copy of what is no message";
+	if (msg->flags & WIRE_LENT && msg->flags & WIRE_OFFERED && msg->type != WIRE_ANNOUNCE)
+		return "remote memory that is lent, and offered as well";
 	if (msg->flags & WIRE_COMMIT && msg->type != WIRE_WRITE)
 		return "what is to be durable, and is no write";
 	return wire_check_offer(msg);
@@ -292,8 +329,8 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_SUPPLY:
 		return wire_check_announced(msg);
 	case WIRE_WRITE:
-		if (msg->len <= WIRE_PAYLOAD_MAX && msg->flags & WIRE_OFFERED)
-			return "a short write that is offered";
+		if (msg->len <= WIRE_PAYLOAD_MAX && msg->flags & (WIRE_OFFERED | WIRE_LENT))
+			return "a short write that is offered or lent";
 		if (msg->len <= WIRE_PAYLOAD_MAX)
 			return msg->len == msg->payload_len ? NULL : "a write without its data";
 		return msg->payload_len ? "a long write with data" : wire_check_announced(msg);
@@ -362,6 +399,8 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 		msg->newest = P2P_MIN(msg->count, UINT16_MAX);
 		msg->len = msg->transfer = msg->chunk = msg->count = 0;
 	}
+	if (wire_lends(parts, msg))
+		at += wire_decode_loan(at, msg);
 	if (wire_offers(parts, msg))
 		at += wire_decode_offer(at, &msg->offer);
 	if (msg->name_len > (parts & WIRE_NAMED ? WIRE_NAME_MAX : 0) ||

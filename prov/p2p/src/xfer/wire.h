@@ -102,7 +102,7 @@ enum wire_type {
 #define WIRE_READABLE (1u << 4) /* ANNOUNCE: there is a key to read it with */
 #define WIRE_OFFERED (1u << 5)  /* there is an offer; a FIN follows where it is taken */
 #define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
-#define WIRE_LENT (1u << 8)     /* ANNOUNCE: the key is that of a copy in staging memory */
+#define WIRE_LENT (1u << 8)     /* there is a key to read a copy with, in staging memory */
 #define WIRE_COMMIT                                                                            \
 	(1u << 9) /* WRITE, and ATOMIC: the FIN, or RESULT, is for what is durable */
 
@@ -127,6 +127,7 @@ enum wire_type {
 #define WIRE_READS (1u << 6)     /* it reads the receiver's board */
 #define WIRE_COMMITS (1u << 7)   /* it knows WIRE_COMMIT: who does not would not heed it */
 #define WIRE_MAY_LANES (1u << 8) /* LANES may be said to it */
+#define WIRE_BORROWS (1u << 9)   /* WRITE and SUPPLY to it may have WIRE_LENT */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
@@ -157,6 +158,7 @@ enum wire_type {
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
  *		read's id. HELLO: @key is the host (struct ipc), @addr where the board is, if WIRE_BOARD.
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or WIRE_LENT
+ * @lent_key, @lent_addr: WRITE, SUPPLY: the same, if WIRE_LENT
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
@@ -186,6 +188,8 @@ struct wire_msg {
 	bool front;
 	uint64_t key;
 	uint64_t addr;
+	uint64_t lent_key;
+	uint64_t lent_addr;
 	struct ipc_offer offer;
 	uint8_t op;
 	uint8_t datatype;

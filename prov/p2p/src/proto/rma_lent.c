@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Remote memory that the other end reads out of a slot. See rma_lent.h. BORROWING and READING are
+ * rndv_lent.c's.
+ *
+ *	initiator                                                        owner
+ *	copies out
+ *	ANNOUNCED            --- WRITE(id, target, key, address) ------> checks, BORROWING
+ *	                     === the core reads this and other slots ==> READING, copies in
+ *	ENDED                <------------------------------ FIN(id) --- ENDED
+ *
+ *	ASKING_BYTES         --- READ(id, target, length) -------------> checks, copies out
+ *	BORROWING            <---- SUPPLY(new id, id, key, address) ---- ANNOUNCED
+ *	READING, copies in   <== the core reads this and other slots ===
+ *	ENDED                --- FIN(new id) --------------------------> ENDED
+ *
+ * The bytes of a read could be written into a slot of the initiator's, which is one exchange less. But
+ * a core may go on with a write when that memory is another peer's already. So peers are lent what they
+ * may read, and nothing that they may write to.
+ */
+#include "proto/rma_lent.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "mem/mem.h"
+#include "proto/hello.h"
+#include "proto/rndv_send.h"
+#include "xfer/ctrl.h"
+#include "xfer/ep_state.h"
+#include "xfer/peer.h"
+#include "xfer/req_state.h"
+
+bool rma_lent_take(struct xfer_req *req)
+{
+	const struct xfer_ep *ep = req->ctx.ep;
+
+	xfer_assert_locked(ep->xfer);
+	if (!ep->lends || req->op_flags & FI_INJECT || req->len <= WIRE_PAYLOAD_MAX ||
+	    req->len > conf.eager_size || !stage_can_lend(&ep->xfer->stage, req->len))
+		return false;
+	rndv_send_init(req);
+	if (!hello_borrows(req->peer))
+		return false;
+	req->slot = rndv_slot(req, STAGE_WHOLE_OUT, req->len);
+	if (!req->slot)
+		return false;
+	if (stage_slot_lend(&ep->xfer->stage, req->slot, req->len)) {
+		xfer_req_unstage(req, 0);
+		return false;
+	}
+	req->host = req->slot->addr;
+	req->path.proto = PATH_LENT;
+	return true;
+}
+
+static int rma_lent_announce(struct xfer_req *req)
+{
+	int ret = rndv_announce(req, req->served ? WIRE_SUPPLY : WIRE_WRITE, req->target[0].key,
+				req->target[0].addr);
+
+	if (!ret)
+		xfer_req_move(req, XFER_ANNOUNCED);
+	return ret;
+}
+
+/* It has failed before the other end has heard of it. Who reads waits for an answer. */
+static void rma_lent_fail(struct xfer_req *req, int status)
+{
+	struct wire_msg msg = {
+		.type = WIRE_RESULT,
+		.id = req->target[0].key,
+		.status = status,
+	};
+
+	if (req->served)
+		ctrl_tell(req->peer, &msg);
+	req->transfer.status = status;
+	rndv_send_end(req);
+}
+
+static void rma_lent_copied_out(struct copy *copy, int status)
+{
+	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
+
+	if (xfer_copy_ended(req->ctx.ep))
+		return;
+	/* its peer was lost meanwhile, and may be back */
+	if (!status && req->reported)
+		status = -FI_ECONNABORTED;
+	if (!status)
+		status = rma_lent_announce(req);
+	if (status)
+		rma_lent_fail(req, status);
+}
+
+int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	req->transfer.send.wants_fin = true;
+	req->target[0] = (struct fi_rma_iov){addr, req->len, key};
+	if (!req->mem.ops) {
+		mem_gather(req->iov, req->count, req->host);
+		return rma_lent_announce(req);
+	}
+	req->copy.done = rma_lent_copied_out;
+	xfer_set_busy(req);
+	return xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, req->iov, req->count,
+			       req->host, &req->copy);
+}

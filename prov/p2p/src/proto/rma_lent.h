@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Remote memory of middling length, served by its owner: whoever has the bytes copies them to a slot,
+ * and the other end's core reads them there (rndv_lent.h), several at a time. All [locked].
+ *
+ * Pieces would take one more exchange, and buffers of the core's own at both ends. Unlike a message,
+ * this is worth it for one alone, too: it has to be asked for in any case.
+ */
+#ifndef P2P_RMA_LENT_H
+#define P2P_RMA_LENT_H
+
+#include "xfer/req.h"
+#include "xfer/wire.h"
+
+/*
+ * Takes a slot for a write of ours, or for what a peer reads, if the other end is to read it there. Then
+ * its path is PATH_LENT. False: it goes another way
+ */
+bool rma_lent_take(struct xfer_req *req);
+
+/*
+ * Begins what has a slot: a write to @addr of region @key, or the answer to the read with the id @key.
+ * 0, or an error, and the caller frees the request.
+ */
+int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr);
+
+#endif /* P2P_RMA_LENT_H */
