@@ -377,6 +377,21 @@ static int attack_lent_key(struct side *s)
 	return 0;
 }
 
+/* The victim is lent something for memory that the liar may not write to; then what nobody can read. */
+static int attack_lent_write(struct side *s)
+{
+	struct wire_msg msg = write_msg(s);
+
+	msg.len = LENT;
+	msg.flags |= WIRE_LENT;
+	msg.lent_key = s->known.key + 1;
+	msg.key++;
+	FT_TRY(ask(s, msg));
+	msg.id = s->next_id++;
+	msg.key--;
+	return say(s, msg);
+}
+
 /* The liar guesses ids: those that come after its own. */
 static int guess(struct side *s, struct wire_msg msg)
 {
@@ -514,6 +529,7 @@ static const struct scene scenes[] = {
 	{"own-offer", LONG, 1, false, attack_own_offer, NULL},
 	{"descriptors", LONG, 1, false, attack_descriptors, NULL},
 	{"lent-key", LENT, BAITS, false, attack_lent_key, NULL},
+	{"lent-write", LONG, 1, false, attack_lent_write, NULL},
 	{"fin", LONG, 1, true, attack_fin, NULL},
 	{"cts", LONG, 1, true, attack_cts, NULL},
 	{"announcements", LONG, 1, false, attack_announcements, NULL},
@@ -527,7 +543,7 @@ static const struct scene scenes[] = {
 /* tcp ends the connection to who reads what it may not: there is nothing more to say */
 static bool disconnects(void)
 {
-	return scene->attack == attack_lent_key;
+	return scene->attack == attack_lent_key || scene->attack == attack_lent_write;
 }
 
 /* A tagged message to or from @peer; @op: which, and its tag */
@@ -678,8 +694,8 @@ static int become(struct ft_proc *proc)
 	/* within a host announcements are notes on boards */
 	if (!strncmp(prov, "shm", 3))
 		return ft_skip("whoever is a peer over shm has its memory");
-	if (scene->attack == attack_lent_key && !strstr(prov, "ofi_rxm"))
-		return ft_skip("messages are lent over ofi_rxm");
+	if (disconnects() && !strstr(prov, "ofi_rxm"))
+		return ft_skip("nothing is lent but over ofi_rxm");
 	if (scene->deaf && !strstr(prov, "ofi_rxm"))
 		return ft_skip("other cores read nothing behind what is not taken");
 	if (proc->rank != LIAR)
