@@ -386,6 +386,7 @@ int main(int argc, char **argv)
 		TEST(test_fin_first),
 		TEST(test_failed_in_queue),
 		TEST(test_failed_late),
+		TEST(test_lost_while_copied),
 		TEST(test_asked_for_tiny),
 		TEST(test_asked_twice),
 		TEST(test_marked),

@@ -145,6 +145,9 @@ void scene_close(struct scene *scene);
 /* Posts a send of @len bytes of device memory; the request */
 struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags);
 
+/* Posts a write of SCENE_LEN bytes of device memory that is lent: they are being copied to a slot. */
+void scene_write_lent(struct scene *scene);
+
 /* Nothing can be sent to the peer any more, as the core says. */
 void scene_lose(struct scene *scene);
 
@@ -164,6 +167,7 @@ void test_credit_first(void **state);
 void test_fin_first(void **state);
 void test_failed_in_queue(void **state);
 void test_failed_late(void **state);
+void test_lost_while_copied(void **state);
 void test_asked_for_tiny(void **state);
 void test_asked_twice(void **state);
 void test_marked(void **state);

@@ -156,6 +156,31 @@ void test_failed_late(void **state)
 	expect_error();
 }
 
+/*
+ * The owner is lost while what is written to it is copied to a slot, and is back when that has ended: the
+ * application has heard of the loss, so the owner hears of nothing. The slot is free again.
+ */
+void test_lost_while_copied(void **state)
+{
+	const struct stage_pool *pool = &fake_xfer.stage.pools[STAGE_SHORT_OUT];
+	struct core_comp comp;
+	size_t sent;
+
+	scene_open(&scene, NULL);
+	scene_write_lent(&scene);
+	assert_int_equal(pool->idle, pool->count - 1);
+	sent = fake.sent[FAKE_ALIVE];
+	scene_lose(&scene);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_int_equal(comp.err, FI_ECONNABORTED);
+	fake_peer(&scene.ep, FAKE_ALIVE)->state = XFER_PEER_KNOWN;
+	scene_copy();
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	assert_int_equal(fake.sent[FAKE_ALIVE], sent);
+	assert_int_equal(pool->idle, pool->count);
+	expect_reports(0);
+}
+
 /* A peer may ask for as many pieces as there are bytes: their records are not made all at once. */
 void test_asked_for_tiny(void **state)
 {

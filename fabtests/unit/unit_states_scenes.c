@@ -303,12 +303,17 @@ static void scene_lends(struct scene *scene, bool lends)
 	conf.eager_size = lends ? SCENE_LEN : SCENE_WHOLE;
 }
 
-static void bring_announced_write_lent(struct scene *scene)
+void scene_write_lent(struct scene *scene)
 {
 	scene_lends(scene, true);
 	scene_post_rma(scene, false, device, SCENE_LEN, SCENE_KEY_THERE, 0);
-	scene_copy();
 	scene_lends(scene, false);
+}
+
+static void bring_announced_write_lent(struct scene *scene)
+{
+	scene_write_lent(scene);
+	scene_copy();
 	scene_name(scene);
 	assert_non_null(scene->req->slot);
 }

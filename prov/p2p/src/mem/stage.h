@@ -14,6 +14,8 @@
  * - A message sent whole may wait for its receive as long as the application likes. A posted
  *   receive may wait for its message just as long. So both leave some slots to pieces, in
  *   either direction. Small messages have pools of their own for each direction.
+ * - A slot of a message that goes out may also hold remote memory until the other end has read it. That
+ *   end wants a slot for it, as for a piece that comes in. If none is free here, pieces go (rma_lent.h).
  * - What is held for no longer than the device takes to copy has a pool of its own: short reads,
  *   writes and atomic operations on peers' memory, at either end. Its slots come back whatever
  *   peers do. Whoever holds one waits for no other, so that one may be waited for.

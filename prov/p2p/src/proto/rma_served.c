@@ -21,7 +21,7 @@
  *	ENDED                <---- RESULT(id, status, values before) ---
  *
  * WRITE and SUPPLY of a long one may carry an offer: then the other end copies, as in
- * rndv_across.c.
+ * rndv_across.c. Or they lend it: rma_lent.c.
  *
  * What a short request takes along from device memory is copied to a slot first. The request goes
  * when that has ended. Requests of one endpoint to one owner leave in the order in which they were

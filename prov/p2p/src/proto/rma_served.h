@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Remote memory that is reached by asking its owner: rma_served.c asks, rma_serving.c serves. Short
- * data travels with the request or the answer, long data as a long message (rndv.c). Nothing waits
- * for a copy but a call with FI_INJECT. All [locked].
+ * data travels with the request or the answer. Long data is read out of a slot (rma_lent.h), or travels
+ * as a long message (rndv.c). Nothing waits for a copy but a call with FI_INJECT. All [locked].
  */
 #ifndef P2P_RMA_SERVED_H
 #define P2P_RMA_SERVED_H
@@ -21,8 +21,8 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 size_t rma_served_atomic_max(enum fi_datatype datatype);
 
 /*
- * What is too long for one control message is offered to the other end, where that may be of
- * use. 0, or -FI_EOPNOTSUPP when it has to be and cannot (logged)
+ * What is too long for one control message is offered or lent to the other end, where that may be of
+ * use. 0, or -FI_EOPNOTSUPP when it has to be offered and cannot (logged)
  */
 int rma_served_offer(struct xfer_req *req);
 

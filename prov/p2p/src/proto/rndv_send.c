@@ -166,7 +166,7 @@ static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
 
 	msg->flags |= WIRE_LENT;
 	msg->lent_key = fi_mr_key(req->slot->lent);
-	msg->lent_addr = ep->xfer->virt_addr ? (uintptr_t) req->host : 0;
+	msg->lent_addr = ep->xfer->lent_virt_addr ? (uintptr_t) req->host : 0;
 	if (msg->type == WIRE_ANNOUNCE) {
 		msg->key = msg->lent_key;
 		msg->addr = msg->lent_addr;

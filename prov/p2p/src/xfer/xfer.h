@@ -183,6 +183,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  *		descriptors of all; NULL: it wants none
  * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
+ * @lent_virt_addr: so are those of slots that are lent
  * @direct:	see struct path_query
  * @works:	operations that wait for counters; read without the lock
  * @works_go:	posts those whose counters have come far enough, not [locked]; NULL: the application has not
@@ -234,6 +235,7 @@ struct xfer {
 	struct stage_reserve *local;
 	uint64_t local_flags;
 	bool virt_addr;
+	bool lent_virt_addr;
 	bool direct;
 	unsigned int works;
 	void (*works_go)(struct xfer *xfer);
