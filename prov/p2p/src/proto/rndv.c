@@ -82,6 +82,43 @@ static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
 		rndv_unreadable(ep, msg->id & WIRE_ID_MASK);
 }
 
+/*
+ * A silent peer may live, and read what was lent to it when it goes on. If that key were gone, the core
+ * would end the connection, with all that is on it. So the slot stays as it is until the core says that
+ * the peer is gone, or it has said something that shows that it knows.
+ */
+static void rndv_keep(struct xfer_req *req, int status)
+{
+	if (status != -FI_ETIMEDOUT || req->state != XFER_ANNOUNCED || !req->slot ||
+	    !req->slot->lent)
+		return;
+	req->transfer.send.kept = true;
+	req->transfer.in_flight++;
+}
+
+static void rndv_keep_no_more(struct xfer_req *req)
+{
+	if (!req->transfer.send.kept)
+		return;
+	req->transfer.send.kept = false;
+	req->transfer.in_flight--;
+	rndv_send_fail(req, req->transfer.status, false);
+}
+
+/* Slots that were kept for peers that know better now */
+static void rndv_keep_look(struct xfer *xfer)
+{
+	struct xfer_req *req, *next;
+
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
+			next = LIST_NEXT(req, transfer.chain);
+			if (req->peer->state == XFER_PEER_KNOWN && xfer_peer_spoke(req->peer))
+				rndv_keep_no_more(req);
+		}
+	}
+}
+
 static void rndv_lost(struct xfer_peer *peer, int status)
 {
 	struct xfer_arrival *arrival, *next_arrival;
@@ -109,7 +146,12 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 			next = LIST_NEXT(req, transfer.chain);
 			if (req->peer != peer)
 				continue;
+			if (req->transfer.send.kept) {
+				rndv_keep_no_more(req);
+				continue;
+			}
 			rndv_send_cancel(req);
+			rndv_keep(req, status);
 			rndv_send_fail(req, status, false);
 		}
 	}
@@ -134,6 +176,7 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 
 	xfer->proto->spare = RNDV_SPARE;
 	rndv_arrivals_watch(xfer, passed);
+	rndv_keep_look(xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry)
 		rndv_stale_look(ep);
 }
