@@ -14,6 +14,8 @@
  * among those calls then
  * BUSYCORE_LATE, BUSYCORE_CUT, BUSYCORE_LOSE: completions are changed; see completions.c
  * BUSYCORE_NULL: writes and reads end at once; see null.c
+ *
+ * BUSYCORE_CPUS: with any of these, another number of processors; see cpus.c
  */
 #include "busycore.h"
 

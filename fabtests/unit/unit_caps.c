@@ -34,7 +34,7 @@ static void test_events(void **state)
 	struct fi_info *core, *hints = fi_allocinfo();
 	const char *why;
 	uint64_t mark;
-	unsigned int quirks;
+	uint64_t quirks;
 	bool ours;
 
 	assert_non_null(hints);

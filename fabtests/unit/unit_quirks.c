@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,8 +45,8 @@ static void check_name(const struct quirk *row, const char *name, bool matches)
 	uint32_t release = release_of(row);
 
 	if (quirks_match(row, name, release) != matches)
-		fail_msg("\"%s\", 0x%x: \"%s\" does%s match", row->provider, row->flag, name,
-			 matches ? " not" : "");
+		fail_msg("\"%s\", 0x%" PRIx64 ": \"%s\" does%s match", row->provider, row->flag,
+			 name, matches ? " not" : "");
 	if (matches)
 		assert_true(quirks_of_name(name, release) & row->flag);
 }
@@ -116,7 +117,7 @@ static void test_words(void **state)
 	for (size_t i = 0; i < quirks_count; i++) {
 		const struct quirk *row = &quirks_table[i];
 
-		assert_int_equal(__builtin_popcount(row->flag), 1);
+		assert_int_equal(__builtin_popcountll(row->flag), 1);
 		assert_true(*row->does && *row->why && *row->see);
 		/* a log line ends with it */
 		assert_true(islower(*row->does) && row->does[strlen(row->does) - 1] != '.');
@@ -142,7 +143,7 @@ static void test_flags(void **state)
 	static const struct {
 		const char *name;
 		uint32_t version;
-		unsigned int flags;
+		uint64_t flags;
 	} cases[] = {
 		{"net", FI_VERSION(1, 17), NET_1_17 | OLD},
 		{"NET", FI_VERSION(1, 17), NET_1_17 | OLD},
@@ -180,10 +181,11 @@ static void test_flags(void **state)
 	const struct fi_info core = {.fabric_attr = &fabric}, none = {0};
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-		unsigned int flags = quirks_of_name(cases[i].name, cases[i].version);
+		uint64_t flags = quirks_of_name(cases[i].name, cases[i].version);
 
 		if (flags != cases[i].flags)
-			fail_msg("row %zu: 0x%x, not 0x%x", i, flags, cases[i].flags);
+			fail_msg("row %zu: 0x%" PRIx64 ", not 0x%" PRIx64, i, flags,
+				 cases[i].flags);
 		fabric.prov_name = (char *) (uintptr_t) cases[i].name;
 		assert_int_equal(quirks_of(&core, cases[i].version), flags);
 	}

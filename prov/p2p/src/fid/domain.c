@@ -170,8 +170,7 @@ static __attribute__((constructor)) void domain_complete_table(void)
 }
 
 /* Why the core's NIC cannot have device memory; NULL: it can, as far as is known */
-static const char *domain_maps_not(const struct fi_info *info, unsigned int quirks,
-				   bool layered)
+static const char *domain_maps_not(const struct fi_info *info, uint64_t quirks, bool layered)
 {
 	if (!(quirks & QUIRK_MAPS))
 		return "the core provider registers no device memory";

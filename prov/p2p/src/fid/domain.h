@@ -66,7 +66,7 @@ struct p2p_domain {
 	struct xfer xfer;
 	struct auto_thread auto_thread;
 	bool learned;
-	unsigned int quirks;
+	uint64_t quirks;
 	const struct rbuf_ops *rbuf;
 	struct fid_exports exports;
 	unsigned int users;

@@ -550,7 +550,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 static void ep_set_quirks(struct p2p_ep *ep)
 {
 	const bool layered = ep->domain->layered;
-	const unsigned int quirks = ep->domain->quirks;
+	const uint64_t quirks = ep->domain->quirks;
 
 	ep->xfer.stalls = layered && quirks & QUIRK_STALLS;
 	ep->xfer.mixes = quirks & QUIRK_MIXES;

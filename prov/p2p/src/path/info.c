@@ -368,14 +368,14 @@ static void info_disorder(struct fi_info *info)
 }
 
 /* Bytes of remote cq data that messages carry */
-static size_t info_core_data_size(const struct fi_info *core, unsigned int quirks)
+static size_t info_core_data_size(const struct fi_info *core, uint64_t quirks)
 {
 	return quirks & QUIRK_OWN_DATA ? INFO_CORE_CQ_DATA_SIZE
 				       : core->domain_attr->cq_data_size;
 }
 
 /* Why our protocol does not work over this core; NULL: it does */
-static const char *info_core_lacks(const struct fi_info *core, unsigned int quirks)
+static const char *info_core_lacks(const struct fi_info *core, uint64_t quirks)
 {
 	if (~core->caps & INFO_CORE_CAPS)
 		return "it lacks tagged messages";
@@ -426,7 +426,7 @@ static void info_ep_from_core(struct fi_info *info)
 bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t version,
 		    const char **why)
 {
-	unsigned int quirks = quirks_of(info, version);
+	uint64_t quirks = quirks_of(info, version);
 	uint64_t wanted = hints ? hints->caps : 0;
 	uint64_t hmem = !wanted || wanted & (FI_HMEM | FI_P2P) ? FI_HMEM : 0;
 	int asked_mr = hints && hints->domain_attr ? hints->domain_attr->mr_mode : 0;
@@ -516,7 +516,7 @@ bool info_is_lesser(const struct fi_info *info, const struct fi_info *other)
 }
 
 /* The core takes keys that nobody can guess, rather than choosing others (mr.c). */
-static void info_keys_to_core(struct fi_info *info, unsigned int quirks)
+static void info_keys_to_core(struct fi_info *info, uint64_t quirks)
 {
 	uint64_t mark;
 	bool ours;
@@ -531,7 +531,7 @@ static void info_keys_to_core(struct fi_info *info, unsigned int quirks)
 int info_to_core(struct fi_info *info, uint32_t version)
 {
 	char *name, *excluded;
-	unsigned int quirks;
+	uint64_t quirks;
 
 	if (info->fabric_attr && info->fabric_attr->prov_name) {
 		if (info_name_split(info->fabric_attr->prov_name, &name, &excluded))
@@ -604,7 +604,7 @@ void info_core_add_maps(struct fi_info *core)
 		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 }
 
-bool info_serves_all(const struct fi_info *info, unsigned int quirks)
+bool info_serves_all(const struct fi_info *info, uint64_t quirks)
 {
 	return info->caps & FI_RMA_EVENT &&
 	       (quirks & QUIRK_UNCOUNTED || info->caps & FI_TRIGGER);

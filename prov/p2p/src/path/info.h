@@ -100,6 +100,6 @@ void info_core_add_maps(struct fi_info *core);
  * Both sides have to agree on that, as on FI_HMEM. So over such a core only an application that
  * asks for FI_RMA_EVENT is offered it.
  */
-bool info_serves_all(const struct fi_info *info, unsigned int quirks);
+bool info_serves_all(const struct fi_info *info, uint64_t quirks);
 
 #endif /* P2P_INFO_H */

@@ -516,9 +516,9 @@ bool quirks_match(const struct quirk *row, const char *provider, uint32_t versio
 	return version >= row->from && version < row->below && quirks_named(row, provider);
 }
 
-unsigned int quirks_of_name(const char *provider, uint32_t version)
+uint64_t quirks_of_name(const char *provider, uint32_t version)
 {
-	unsigned int flags = 0;
+	uint64_t flags = 0;
 
 	for (size_t i = 0; i < quirks_count; i++) {
 		if (quirks_match(&quirks_table[i], provider, version))
@@ -532,7 +532,7 @@ const char *quirks_tcp_alone(uint32_t version)
 	return version >= QUIRK_TCP_IS_NET ? "tcp;^ofi_rxm" : "net;^ofi_rxm";
 }
 
-unsigned int quirks_of(const struct fi_info *core, uint32_t version)
+uint64_t quirks_of(const struct fi_info *core, uint32_t version)
 {
 	return quirks_of_name(core->fabric_attr ? core->fabric_attr->prov_name : NULL, version);
 }

@@ -13,44 +13,44 @@
 #include <rdma/fabric.h>
 
 /* The flags. The rows in quirks.c explain each. Code asks for these: */
-#define QUIRK_STALLS (1U << 0)
-#define QUIRK_MIXES (1U << 1)
-#define QUIRK_LITTERS (1U << 2)
-#define QUIRK_NEAR (1U << 3)
-#define QUIRK_MAPS (1U << 4)
-#define QUIRK_DIRECT (1U << 5)
-#define QUIRK_LENDS (1U << 6)
-#define QUIRK_ATOMICS (1U << 7)
-#define QUIRK_NO_PEEK (1U << 8)
-#define QUIRK_PEEK_UNMARKED (1U << 9)
-#define QUIRK_NO_COUNTERS (1U << 10)
-#define QUIRK_UNCOUNTED (1U << 11)
-#define QUIRK_OWN_DATA (1U << 12)
-#define QUIRK_NO_DATA (1U << 13)
-#define QUIRK_AHEAD (1U << 14)
-#define QUIRK_BEHIND (1U << 15)
-#define QUIRK_NO_HOOK (1U << 16)
-#define QUIRK_NO_DMABUF (1U << 17)
-#define QUIRK_DIRECTED (1U << 20)
-#define QUIRK_KEYS (1U << 30)
-#define QUIRK_FRAGILE (1U << 31)
+#define QUIRK_STALLS (1ULL << 0)
+#define QUIRK_MIXES (1ULL << 1)
+#define QUIRK_LITTERS (1ULL << 2)
+#define QUIRK_NEAR (1ULL << 3)
+#define QUIRK_MAPS (1ULL << 4)
+#define QUIRK_DIRECT (1ULL << 5)
+#define QUIRK_LENDS (1ULL << 6)
+#define QUIRK_ATOMICS (1ULL << 7)
+#define QUIRK_NO_PEEK (1ULL << 8)
+#define QUIRK_PEEK_UNMARKED (1ULL << 9)
+#define QUIRK_NO_COUNTERS (1ULL << 10)
+#define QUIRK_UNCOUNTED (1ULL << 11)
+#define QUIRK_OWN_DATA (1ULL << 12)
+#define QUIRK_NO_DATA (1ULL << 13)
+#define QUIRK_AHEAD (1ULL << 14)
+#define QUIRK_BEHIND (1ULL << 15)
+#define QUIRK_NO_HOOK (1ULL << 16)
+#define QUIRK_NO_DMABUF (1ULL << 17)
+#define QUIRK_DIRECTED (1ULL << 20)
+#define QUIRK_KEYS (1ULL << 30)
+#define QUIRK_FRAGILE (1ULL << 31)
 
 /*
  * Code does not ask for these flags, as their cures do no harm over any other core. A comment
  * at the cure names the flag.
  */
-#define QUIRK_UNENABLED (1U << 18)
-#define QUIRK_AUTO_LOSES (1U << 19)
-#define QUIRK_READ_TWICE (1U << 21)
-#define QUIRK_READABLE (1U << 22)
-#define QUIRK_KEY_ONCE (1U << 23)
-#define QUIRK_EMPTY_MR (1U << 24)
-#define QUIRK_STALE_MR (1U << 25)
-#define QUIRK_RECV_NOMEM (1U << 26)
-#define QUIRK_LONG_LEN (1U << 27)
-#define QUIRK_POLLFD (1U << 28)
-#define QUIRK_NESTS (1U << 29)
-#define QUIRK_DEAR (1U << 30)
+#define QUIRK_UNENABLED (1ULL << 18)
+#define QUIRK_AUTO_LOSES (1ULL << 19)
+#define QUIRK_READ_TWICE (1ULL << 21)
+#define QUIRK_READABLE (1ULL << 22)
+#define QUIRK_KEY_ONCE (1ULL << 23)
+#define QUIRK_EMPTY_MR (1ULL << 24)
+#define QUIRK_STALE_MR (1ULL << 25)
+#define QUIRK_RECV_NOMEM (1ULL << 26)
+#define QUIRK_LONG_LEN (1ULL << 27)
+#define QUIRK_POLLFD (1ULL << 28)
+#define QUIRK_NESTS (1ULL << 29)
+#define QUIRK_DEAR (1ULL << 32)
 
 /* The part of a core provider's name that a row is about */
 enum quirk_match {
@@ -80,7 +80,7 @@ struct quirk {
 	enum quirk_match match;
 	uint32_t from;
 	uint32_t below;
-	unsigned int flag;
+	uint64_t flag;
 	const char *does;
 	const char *why;
 	const char *see;
@@ -96,7 +96,7 @@ extern const size_t quirks_count;
 bool quirks_match(const struct quirk *row, const char *provider, uint32_t version);
 
 /* The flags of all rows that are about this provider and release */
-unsigned int quirks_of_name(const char *provider, uint32_t version);
+uint64_t quirks_of_name(const char *provider, uint32_t version);
 
 /*
  * A name of provider for fi_getinfo: it has reliable datagram endpoints over TCP by itself, which do what those of
@@ -105,6 +105,6 @@ unsigned int quirks_of_name(const char *provider, uint32_t version);
 const char *quirks_tcp_alone(uint32_t version);
 
 /* The flags of the core provider behind @core. @version: fi_version() */
-unsigned int quirks_of(const struct fi_info *core, uint32_t version);
+uint64_t quirks_of(const struct fi_info *core, uint32_t version);
 
 #endif /* P2P_QUIRKS_H */

@@ -364,7 +364,8 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 	lanes->xfer = ep->xfer;
 	lanes->process = getpid();
 	lanes->kind = lane_core_kind(info);
-	lanes->load = (struct lane_load){.most = most, .use = most};
+	lanes->load =
+		(struct lane_load){.most = most, .use = most, .looked = clock_coarse_ms()};
 	TAILQ_INIT(&lanes->done);
 	pthread_mutex_init(&lanes->lock, NULL);
 	while (!ret && lanes->count < most)
