@@ -215,33 +215,69 @@ skip_all() {
 
 # ---- the machine ----
 
-# pick_cpus: two that we may use, on different cores if there are such
-pick_cpus() {
-	local range cpu first='' second='' siblings
+# list_cpus SET: the CPUs of a set such as 0-3,8, one a line
+list_cpus() {
+	local range
 
-	for range in $(sed -n 's/^Cpus_allowed_list:[ \t]*//p' /proc/self/status | tr , ' '); do
-		for ((cpu = ${range%-*}; cpu <= ${range#*-}; cpu++)); do
-			if [ -z "$first" ]; then
-				first=$cpu
-				siblings=,$(core_cpus "$cpu"),
-			elif [[ $siblings != *,$cpu,* ]]; then
-				echo "$first,$cpu"
-				return
-			elif [ -z "$second" ]; then
-				second=$cpu
-			fi
-		done
+	for range in ${1//,/ }; do
+		seq "${range%-*}" "${range#*-}"
 	done
-	[ -z "$second" ] || echo "$first,$second"
+}
+
+# allowed_cpus: those that we may use, one a line
+allowed_cpus() {
+	list_cpus "$(sed -n 's/^Cpus_allowed_list:[ \t]*//p' /proc/self/status)"
 }
 
 # core_cpus CPU: the CPUs of its core, with commas
 core_cpus() {
-	local file=/sys/devices/system/cpu/cpu$1/topology/thread_siblings_list range
+	list_cpus "$(cat "/sys/devices/system/cpu/cpu$1/topology/thread_siblings_list" \
+		2>/dev/null)" | paste -s -d ,
+}
 
-	for range in $(tr , ' ' <"$file" 2>/dev/null); do
-		seq -s , "${range%-*}" "${range#*-}"
-	done | paste -s -d ,
+# pick_cpus: two that we may use, on different cores if there are such
+pick_cpus() {
+	local cpu first='' second='' siblings
+
+	for cpu in $(allowed_cpus); do
+		if [ -z "$first" ]; then
+			first=$cpu
+			siblings=,$(core_cpus "$cpu"),
+		elif [[ $siblings != *,$cpu,* ]]; then
+			echo "$first,$cpu"
+			return
+		elif [ -z "$second" ]; then
+			second=$cpu
+		fi
+	done
+	[ -z "$second" ] || echo "$first,$second"
+}
+
+# halve_cpus: all that we may use, as two sets with a slash between them. The CPUs of a core stay
+# together, but for one core if need be.
+halve_cpus() {
+	local cpu core both half
+
+	mapfile -t both < <(for cpu in $(allowed_cpus); do
+		core=$(core_cpus "$cpu")
+		echo "${core%%,*} $cpu"
+	done | sort -n -k 1,1 -k 2,2 | awk '{ print $NF }')
+	half=$((${#both[@]} / 2))
+	[ "$half" -eq 0 ] ||
+		echo "$(set_of "${both[@]:0:half}")/$(set_of "${both[@]:half}")"
+}
+
+# set_of CPU...: the set that list_cpus takes
+set_of() {
+	printf '%s\n' "$@" | sort -n | awk '
+		NR > 1 && $1 == last + 1 { last = $1; next }
+		{ end_range(); first = last = $1 }
+		END { end_range(); print sets }
+		function end_range() {
+			if (first != "")
+				sets = sets (sets == "" ? "" : ",") first \
+					(last > first ? "-" last : "")
+		}'
 }
 
 # choose_gpu BUILD PROVIDER LOG: whether device memory can be used is asked of those who will use
