@@ -7,6 +7,9 @@
 #   -v mode=series -v provider=P -v path=P -v test=T -v direction=D -v field=F -v by=B
 #                      "SIZE FIGURE" lines of one line of a picture; "peers.NAME" is a field, too;
 #                      no B: whatever way the data took
+#
+# "lanes" is how many lanes there were (none said: one). Records with "cpus" are of the rows about
+# lanes, whose processes had so many CPUs each. They are apart from all others.
 
 # get(LINE, KEY): the value, without quotes or brackets; "" for null, and if there is none
 function get(line, key,    rest) {
@@ -40,7 +43,12 @@ function median(list,    v, n, i, j, t) {
 
 function id_of(line) {
 	return get(line, "provider") "|" get(line, "path") "|" get(line, "test") "|" \
-		get(line, "direction") "|" get(line, "size")
+		get(line, "direction") "|" get(line, "size") "|" lanes_of(line)
+}
+
+# lanes_of(LINE): how many lanes a row about lanes had; "" for any other row
+function lanes_of(line) {
+	return get(line, "cpus") == "" ? "" : get(line, "lanes")
 }
 
 function size_name(size) {
@@ -139,11 +147,12 @@ function keep_line(line,    key) {
 	}
 }
 
-# one(PROVIDER, PATH, TEST, DIRECTION, SIZE, INFLIGHT): that record; without INFLIGHT the
-# one with most under way
-function one(provider, path, test, direction, size, inflight,    k, found) {
+# one(PROVIDER, PATH, TEST, DIRECTION, SIZE, INFLIGHT, LANES): that record; without INFLIGHT the
+# one with most under way; without LANES not one about lanes
+function one(provider, path, test, direction, size, inflight, lanes,    k, id, found) {
+	id = provider "|" path "|" test "|" direction "|" size "|" lanes
 	for (k = 1; k <= keys; k++)
-		if (id_of(record[order[k]]) == provider "|" path "|" test "|" direction "|" size &&
+		if (id_of(record[order[k]]) == id &&
 		    (inflight == "" || get(record[order[k]], "inflight") == inflight))
 			found = record[order[k]]
 	return found
@@ -166,25 +175,59 @@ function goal(what, figure, spread, sign, limit, unit,    verdict, bounds) {
 	print "| " what " | " figure spread " | " limit " | " verdict " |"
 }
 
-function staged_goals(p,    line, i, sizes, count, many, single, what) {
-	count = split("65536 1048576 4194304 16777216", sizes, " ")
-	for (i = 1; i <= count; i++) {
-		line = one(p, "stage", "bandwidth", "one", sizes[i])
-		what = p ", staged: bandwidth, device / host, " size_name(sizes[i])
-		if (line != "")
-			what = what ", " get(line, "inflight") " under way"
-		goal(what, get(line, "ratio"), get(line, "spread"), 1, 0.95, "")
-	}
-	line = one(p, "stage", "latency", "one", 8)
-	what = p ", staged: 8 B latency, (device - host) / raw copies"
+# host_goal(PROVIDER, TEST, SIZE, LIMIT, LANES): staged, several under way, to the host's speed
+function host_goal(p, test, size, limit, lanes,    line, what) {
+	line = one(p, "stage", test, "one", size, "", lanes)
+	what = p ", staged" (lanes == "" ? "" : ", " lanes " lanes") ": " test \
+		", device / host, " size_name(size)
+	if (line != "")
+		what = what sprintf(", %s under way: %.4g, %.4g GB/s", get(line, "inflight"),
+				    get(line, "device"), get(line, "host"))
+	goal(what, get(line, "ratio"), get(line, "spread"), 1, limit, "")
+}
+
+# added_goal(PROVIDER, TEST, SIZE, LIMIT): what device memory adds to one operation alone, in copies
+function added_goal(p, test, size, limit,    line, what) {
+	line = one(p, "stage", test, "one", size, 1)
+	what = p ", staged: " test ", " size_name(size) ", (device - host) / raw copies"
 	if (line != "")
 		what = what sprintf(": (%.4g - %.4g) / %s us", get(line, "device"),
 				    get(line, "host"), number(get(line, "floor")))
-	goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), -1, 1.05, "")
+	goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), -1, limit, "")
+}
+
+# rate_goal(PROVIDER, WHAT, MANY, SINGLE): of 8 B, 64 under way, and one at a time [M/s]
+function rate_goal(p, what, many, single) {
+	goal(sprintf("%s, staged: %s, 8 B, rate, device, 64 under way / one at a time: %s / %s M/s", p,
+		     what, number(many), number(single)),
+	     single > 0 ? many / single : "", "", 1, 5, "")
+}
+
+function staged_goals(p,    i, sizes, count, many, single) {
+	count = split("65536 1048576 4194304 16777216", sizes, " ")
+	for (i = 1; i <= count; i++)
+		host_goal(p, "bandwidth", sizes[i], 0.95)
+	added_goal(p, "latency", 8, 1.05)
+	count = split("256 4096 32768 65536 262144 1048576", sizes, " ")
+	for (i = 1; i <= count; i++)
+		if (one(p, "stage", "latency", "one", sizes[i]) != "")
+			added_goal(p, "latency", sizes[i], 1.1)
 	many = get(one(p, "stage", "rate", "one", 8), "device")
 	single = get(one(p, "stage", "rate", "one", 8, 1), "device")
-	goal(p ", staged: 8 B message rate, device, 64 under way / one at a time",
-	     single > 0 ? many / single : "", "", 1, 5, "")
+	rate_goal(p, "messages", many, single)
+}
+
+# lanes_goals(PROVIDER, LANES, LIMIT): of device memory over so many lanes
+function lanes_goals(p, lanes, limit,    i, sizes, count, line) {
+	if (!has(p, "stage", "^bandwidth$", lanes))
+		return
+	count = split("1048576 4194304 16777216 67108864", sizes, " ")
+	for (i = 1; i <= count; i++)
+		host_goal(p, "bandwidth", sizes[i], limit, lanes)
+	line = one(p, "stage", "latency", "one", 16777216, 1, lanes)
+	goal(sprintf("%s, staged, %s lanes: 16 MiB alone, speed, device / host: %s, %s us", p,
+		     lanes, number(get(line, "device")), number(get(line, "host"))),
+	     get(line, "ratio"), get(line, "spread"), 1, 2, "")
 }
 
 function host_goals(p,    sizes, i, count, line, what) {
@@ -208,25 +251,14 @@ function host_goals(p,    sizes, i, count, line, what) {
 }
 
 # Goals of one kind of operation on remote memory
-function remote_goals(p, test,    line, i, sizes, count, many, single, what) {
-	line = one(p, "stage", test, "one", 8, 1)
-	what = p ", staged: " test ", 8 B, (device - host) / raw copies"
-	if (line != "")
-		what = what sprintf(": (%.4g - %.4g) / %s us", get(line, "device"),
-				    get(line, "host"), number(get(line, "floor")))
-	goal(what, get(line, "floor_ratio"), get(line, "floor_spread"), -1, 1.1, "")
-	single = get(line, "device")
+function remote_goals(p, test,    i, sizes, count, many, single) {
+	added_goal(p, test, 8, 1.1)
+	single = get(one(p, "stage", test, "one", 8, 1), "device")
 	many = get(one(p, "stage", test, "one", 8), "device")
-	goal(p ", staged: " test ", 8 B, rate, device, 64 under way / one at a time",
-	     single > 0 ? many * single : "", "", 1, 5, "")
+	rate_goal(p, test, many, single > 0 ? 1 / single : "")
 	count = split(test == "atomic" || test == "fetch" ? "" : "65536 1048576 16777216", sizes, " ")
-	for (i = 1; i <= count; i++) {
-		line = one(p, "stage", test, "one", sizes[i])
-		what = p ", staged: " test ", device / host, " size_name(sizes[i])
-		if (line != "")
-			what = what ", " get(line, "inflight") " under way"
-		goal(what, get(line, "ratio"), get(line, "spread"), 1, 0.95, "")
-	}
+	for (i = 1; i <= count; i++)
+		host_goal(p, test, sizes[i], 0.95)
 }
 
 # Goals of long writes and reads within a host
@@ -256,12 +288,12 @@ function overhead_goal(p, test,    k, line, least, worst, what) {
 	goal(what, least, get(worst, "spread"), 1, 0.99, "")
 }
 
-# has(PROVIDER, PATH, PATTERN): is there any record of such a test?
-function has(provider, path, pattern,    k, line) {
+# has(PROVIDER, PATH, PATTERN, LANES): is there any record of such a test? LANES as in one()
+function has(provider, path, pattern, lanes,    k, line) {
 	for (k = 1; k <= keys; k++) {
 		line = record[order[k]]
 		if (get(line, "provider") == provider && get(line, "path") == path &&
-		    get(line, "test") ~ pattern)
+		    get(line, "test") ~ pattern && lanes_of(line) == lanes "")
 			return 1
 	}
 	return 0
@@ -274,6 +306,10 @@ function goals(    i, k, p, tests, count) {
 	for (i = 1; i <= provider_count; i++)
 		if (providers[i] != "shm" && has(providers[i], "stage", "bandwidth"))
 			staged_goals(providers[i])
+	for (i = 1; i <= provider_count; i++) {
+		lanes_goals(providers[i], 4, 2.5)
+		lanes_goals(providers[i], 8, 4)
+	}
 	for (i = 1; i <= provider_count; i++)
 		if (has(providers[i], "auto", "bandwidth"))
 			host_goals(providers[i])
@@ -298,7 +334,7 @@ function table(    k, line, head, last, key) {
 	for (k = 1; k <= keys; k++) {
 		line = record[order[k]]
 		head = get(line, "provider") ", FI_P2P_PATH=" get(line, "path") ", " \
-			get(line, "test") (get(line, "direction") == "both" ? ", both ways" : "") \
+			get(line, "test") lanes_title(line) (get(line, "direction") == "both" ? ", both ways" : "") \
 			", " get(line, "unit")
 		key[head] = key[head] " " k
 		if (!(head in last)) {
@@ -308,6 +344,13 @@ function table(    k, line, head, last, key) {
 	}
 	for (k = 1; k <= head_count; k++)
 		table_part(heads[k], key[heads[k]])
+}
+
+function lanes_title(line,    lanes) {
+	lanes = lanes_of(line)
+	return lanes == "" ? "" : \
+		sprintf(" over %s, %s CPUs for each process", lanes == 1 ? "1 lane" : lanes " lanes",
+			get(line, "cpus"))
 }
 
 function table_part(head, list,    rows, count, i, line, both) {
@@ -352,6 +395,7 @@ function series(    k, line, value) {
 		line = record[order[k]]
 		if (get(line, "provider") != provider || get(line, "path") != path ||
 		    get(line, "test") != test || get(line, "direction") != direction ||
+		    lanes_of(line) != "" ||
 		    (by != "" && get(line, "by") != by))
 			continue
 		value = field ~ /^peers\./ ? get("{" get(line, "peers") "}", substr(field, 7)) : \

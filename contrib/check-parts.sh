@@ -163,8 +163,9 @@ bench() {
 
 	rm -rf "$out"
 	"$top/contrib/bench" --build "$base/plain" --emulate --quick --time 5 --sizes 8,65536 \
-		--peers off --out "$out" || return 1
-	[ "$(grep -c '"device":[0-9].*"floor":[0-9].*"n":[1-9]' "$out/bench.jsonl")" -eq 116 ] &&
+		--lanes 2 --peers off --out "$out" || return 1
+	[ "$(grep -c '"device":[0-9].*"floor":[0-9].*"n":[1-9]' "$out/bench.jsonl")" -eq 132 ] &&
+		[ "$(grep -c '"lanes":2,"cpus":[1-9]' "$out/bench.jsonl")" -eq 16 ] &&
 		grep -q 'NOTHING' "$out/bench.md"
 }
 
