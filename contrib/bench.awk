@@ -4,6 +4,8 @@
 #   -v mode=merge      those of several runs become one; figures of others become its "peers"
 #   -v mode=goals      what is to be reached, and whether it is
 #   -v mode=table      everything, in markdown
+#   -v mode=osu -v provider=P -v path=P -v test=T -v sizes=LIST
+#                      records of "SIDE SIZE FIGURE" lines, T being latency or bw [MB/s]
 #   -v mode=series -v provider=P -v path=P -v test=T -v direction=D -v field=F -v by=B
 #                      "SIZE FIGURE" lines of one line of a picture; "peers.NAME" is a field, too;
 #                      no B: whatever way the data took
@@ -128,6 +130,26 @@ function merge_end(    k, key, line, id, i, j, names, count, peers) {
 			peers = peers (peers == "" ? "" : ",") "\"" names[j] "\":" \
 				json_number(median(peer_list[id "|" names[j]]))
 		print line "\"peers\":{" peers "},\"n\":" n[key] ",\"runs\":" runs[key] "}"
+	}
+}
+
+# ---- what OSU's programs say ----
+
+function osu_end(    count, i, list, lat, device, host) {
+	lat = test == "latency"
+	count = split(sizes, list, ",")
+	for (i = 1; i <= count; i++) {
+		device = osu["device", list[i]]
+		host = osu["host", list[i]]
+		if (device <= 0)
+			continue
+		printf "{\"test\":\"osu-%s\",\"provider\":\"%s\",\"lanes\":1,\"size\":%s," \
+			"\"direction\":\"one\",\"inflight\":%d,\"unit\":\"%s\",\"path\":\"%s\"," \
+			"\"by\":\"-\",\"floor_kind\":\"none\",\"host\":%s,\"ours\":%s," \
+			"\"device\":%s,\"ratio\":%s,\"n\":1}\n", lat ? "latency" : "bandwidth",
+			provider, list[i], lat ? 1 : 64, lat ? "us" : "GB/s", path,
+			json_number(host), json_number(osu["ours", list[i]]), json_number(device),
+			json_number(host == "" ? "" : lat ? host / device : device / host)
 	}
 }
 
@@ -409,6 +431,11 @@ BEGIN {
 	field_count = split("host ours device floor ratio floor_ratio", fields, " ")
 }
 
+mode == "osu" {
+	osu[$1, $2] = test == "latency" ? $3 : $3 / 1e3
+	next
+}
+
 /^{/ {
 	if (mode == "merge")
 		merge_line($0)
@@ -419,6 +446,8 @@ BEGIN {
 END {
 	if (mode == "merge")
 		merge_end()
+	else if (mode == "osu")
+		osu_end()
 	else if (mode == "goals")
 		goals()
 	else if (mode == "table")
