@@ -150,7 +150,6 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 				rndv_keep_no_more(req);
 				continue;
 			}
-			rndv_send_cancel(req);
 			rndv_keep(req, status);
 			rndv_send_fail(req, status, false);
 		}

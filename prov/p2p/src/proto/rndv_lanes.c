@@ -274,15 +274,17 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 	return i;
 }
 
-/* Takes back what was to come first over our lanes from a peer */
-static void rndv_lanes_first_cancel(struct xfer_peer *peer)
+/* Takes back what was to come first over our lanes from a peer. @all: what was to go by its lanes, too */
+static void rndv_lanes_first_cancel(struct xfer_peer *peer, bool all)
 {
 	struct rndv_lane_first *first;
 	struct xfer_ctx *ctx;
 
 	LIST_FOREACH(ctx, &peer->ep->live, live) {
 		first = (struct rndv_lane_first *) ctx;
-		if (ctx->done == rndv_lane_first_heard && first->peer == peer->addr)
+		if ((ctx->done == rndv_lane_first_heard ||
+		     (all && ctx->done == rndv_lane_first_sent)) &&
+		    first->peer == peer->addr)
 			lanes_cancel(peer->ep, first->index, &first->op);
 	}
 }
@@ -298,10 +300,10 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 		peer->lanes->limit = msg->count;
 		/* it has none for us */
 		if (!msg->count && !peer->lanes->heard)
-			rndv_lanes_first_cancel(peer);
+			rndv_lanes_first_cancel(peer, false);
 		return;
 	}
-	if (peer->lanes->out) {
+	if (peer->lanes->out || peer->lanes->over) {
 		xfer_message_wrong(ep->xfer, msg->type, "the second of its kind");
 		return;
 	}
@@ -321,8 +323,8 @@ static void rndv_lanes_lost(struct xfer_peer *peer, int status)
 {
 	if (!peer->lanes)
 		return;
-	rndv_lanes_first_cancel(peer);
-	*peer->lanes = (struct xfer_peer_lanes){.offered = true, .limit = 0};
+	rndv_lanes_first_cancel(peer, true);
+	*peer->lanes = (struct xfer_peer_lanes){.offered = true, .over = true};
 }
 
 const struct xfer_proto rndv_lanes_proto = {

@@ -69,9 +69,25 @@ void rndv_send_end(struct xfer_req *req)
 	xfer_req_end(req, -req->transfer.status);
 }
 
+static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
+
+/* Takes back the pieces that wait on lanes: nobody wants them, and there may be nobody */
+static void rndv_send_cancel(struct xfer_req *req)
+{
+	struct xfer_ctx *ctx;
+
+	if (!req->transfer.lanes)
+		return;
+	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
+		if (ctx->done == rndv_piece_sent && ((struct rndv_piece *) ctx)->req == req)
+			rndv_lanes_cancel((struct rndv_piece *) ctx);
+	}
+}
+
 /* Begins nothing more; ends when what is in flight has. */
 static void rndv_send_over(struct xfer_req *req)
 {
+	rndv_send_cancel(req);
 	xfer_req_move(req, XFER_SENT);
 	rndv_send_check(req);
 }
@@ -322,17 +338,6 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 		rndv_send_check(req);
 }
 
-void rndv_send_cancel(struct xfer_req *req)
-{
-	struct xfer_ctx *ctx;
-
-	xfer_assert_locked(req->ctx.ep->xfer);
-	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
-		if (ctx->done == rndv_piece_sent && ((struct rndv_piece *) ctx)->req == req)
-			rndv_lanes_cancel((struct rndv_piece *) ctx);
-	}
-}
-
 /* By its lane, or as all else */
 static void rndv_piece_send(struct rndv_piece *piece)
 {
@@ -381,6 +386,9 @@ void rndv_push(struct xfer_req *req)
 		}
 	}
 	if (req->state != XFER_PUSHING || !rndv_all_begun(req))
+		return;
+	/* a lane may never have room for it: until it has gone, the receiver may give up */
+	if (req->transfer.lanes && req->transfer.in_flight && !req->transfer.send.wants_fin)
 		return;
 	xfer_req_move(req, req->transfer.send.wants_fin ? XFER_FINISHING : XFER_SENT);
 	rndv_send_check(req);

@@ -39,9 +39,6 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 /* Begins the pieces that there are credits and slots for */
 void rndv_push(struct xfer_req *req);
 
-/* Takes back the pieces that wait on lanes: nobody is there */
-void rndv_send_cancel(struct xfer_req *req);
-
 /* Begins no more pieces; @tell: the receiver does not know yet */
 void rndv_send_fail(struct xfer_req *req, int status, bool tell);
 

@@ -40,6 +40,14 @@
 /* For how long it sleeps while the core has no room for something, which nothing tells of [ms] */
 #define LANE_FULL 1
 
+/*
+ * What has had no room for LANE_DOUBT is tried each LANE_DOUBTFUL only: nobody may be there, and the core tries to
+ * connect each time. What nobody waits for is given up after LANE_GIVE_UP. [ms]
+ */
+#define LANE_DOUBT 100
+#define LANE_DOUBTFUL 32
+#define LANE_GIVE_UP 30000
+
 /**
  * struct lane - one of them.
  * @event:	an eventfd: there is something for the thread, which is @asleep
@@ -48,6 +56,8 @@
  * @asked:	what the thread has not seen yet
  * @cancels:	something is to be taken back
  * @waiting:	what the core has no room for; the thread's alone, as is @posted: what the core has
+ * @nap:	for how long to sleep because of that, or -1 [ms]
+ * @retry:	when to try again what is doubtful [ms]
  */
 struct lane {
 	struct lanes *lanes;
@@ -63,6 +73,8 @@ struct lane {
 	bool asleep;
 	struct lane_ops waiting;
 	struct lane_ops posted;
+	int nap;
+	uint64_t retry;
 };
 
 /**
@@ -177,25 +189,57 @@ static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
 	return core_post(lane->core.ep, &op);
 }
 
-/* Gives the core what it has room for. Who cannot be reached holds up no others. False: nothing */
+/* Has it waited in vain for so long [ms]? */
+static bool lane_waits(const struct lane_op *op, uint64_t now, uint64_t for_ms)
+{
+	return !op->recv && op->since && now - op->since >= for_ms;
+}
+
+/* The core has no room for it. True: it is given up */
+static bool lane_refused(struct lane *lane, struct lane_op *op, uint64_t now)
+{
+	const bool doubtful = lane_waits(op, now, LANE_DOUBT);
+
+	if (!op->since)
+		op->since = now;
+	if (lane->nap < 0 || !doubtful)
+		lane->nap = doubtful ? LANE_DOUBTFUL : LANE_FULL;
+	return op->aside && lane_waits(op, now, LANE_GIVE_UP);
+}
+
+/*
+ * Gives the core what it has room for. Who cannot be reached holds up no others: what goes there is left out most
+ * of the time. False: nothing
+ */
 static bool lane_post(struct lane *lane, struct lane_ops *ended)
 {
+	const uint64_t now = clock_coarse_ms();
+	const bool all = now >= lane->retry;
 	struct xfer_blocked blocked = {.count = 0};
 	struct lane_op *op, *next;
+	fi_addr_t reached = FI_ADDR_NOTAVAIL;
 	bool moved = false, deaf = false;
 	ssize_t ret;
 
+	lane->nap = -1;
+	if (all)
+		lane->retry = now + LANE_DOUBTFUL;
 	for (op = TAILQ_FIRST(&lane->waiting); op; op = next) {
 		next = TAILQ_NEXT(op, entry);
-		if (op->recv ? deaf : xfer_blocked_has(&blocked, op->addr))
-			continue;
-		ret = lane_give(lane, op);
+		if (!op->recv && op->addr == reached)
+			op->since = now;
+		ret = -FI_EAGAIN;
+		if ((all || !lane_waits(op, now, LANE_DOUBT)) &&
+		    !(op->recv ? deaf : xfer_blocked_has(&blocked, op->addr)))
+			ret = lane_give(lane, op);
 		/* some cores say so that receives are all in use */
 		if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
 			if (op->recv)
 				deaf = true;
-			else
+			else if (all || !lane_waits(op, now, LANE_DOUBT))
 				xfer_blocked_add(&blocked, op->addr);
+			if (lane_refused(lane, op, now))
+				lane_end(&lane->waiting, op, FI_ETIMEDOUT, 0, ended);
 			continue;
 		}
 		moved = true;
@@ -203,6 +247,8 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 			lane_end(&lane->waiting, op, (int) -ret, 0, ended);
 			continue;
 		}
+		if (!op->recv)
+			reached = op->addr;
 		TAILQ_REMOVE(&lane->waiting, op, entry);
 		TAILQ_INSERT_TAIL(&lane->posted, op, entry);
 	}
@@ -245,7 +291,7 @@ static void lane_sleep(struct lane *lane)
 	if (!lane->asleep)
 		return;
 	if (!busy || !fi_trywait(lane->core.fabric, &fid, 1))
-		poll(polled, busy ? 2 : 1, TAILQ_EMPTY(&lane->waiting) ? -1 : LANE_FULL);
+		poll(polled, busy ? 2 : 1, lane->nap);
 	pthread_mutex_lock(&lane->lock);
 	lane->asleep = false;
 	pthread_mutex_unlock(&lane->lock);

@@ -23,7 +23,8 @@
  * struct lane_op - a receive, or a send to @addr, on a lane.
  * @context:	the core's
  * @ctx:	whose done() is called when it has ended
- * @aside:	nobody waits for its end
+ * @aside:	nobody waits for its end. A send that cannot be sent ends by itself, after long
+ * @since:	the lane's: the core has had no room for it since then [ms]; 0: it has not been asked
  * @cancelled:	it is to be taken back
  * @err, @len:	how it has ended
  */
@@ -34,6 +35,7 @@ struct lane_op {
 	bool recv;
 	bool aside;
 	bool cancelled;
+	uint64_t since;
 	const struct iovec *iov;
 	size_t count;
 	fi_addr_t addr;

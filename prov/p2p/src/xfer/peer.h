@@ -101,10 +101,12 @@ struct xfer_life {
  * @out:	so many of its we know, by their addresses @to
  * @told:	so many of those we use, as it knows
  * @failed:	one of those has failed: none is used any more
+ * @over:	it was lost once: no lanes are agreed on again
  */
 struct xfer_peer_lanes {
 	bool offered;
 	bool failed;
+	bool over;
 	uint32_t number;
 	unsigned int heard;
 	unsigned int limit;
