@@ -482,8 +482,10 @@ static const struct scene scenes[] = {
 	{"lanes-said", LONG, 1, .attack = hostile_lanes_said, .lanes = true},
 	{"lanes-named", LONG, 1, .attack = hostile_lanes_named, .lanes = true},
 	{"lanes-pieces", LONG, 1, .attack = hostile_lanes_pieces, .lanes = true},
-	{"lanes-flood", LONG, 1, .attack = hostile_lanes_writes,
-	 .recant = hostile_recant_writes, .lanes = true},
+	{"lanes-flood", LONG, 1, .attack = hostile_lanes_flood, .recant = hostile_recant_writes,
+	 .lanes = true},
+	{"lanes-rxm", LONG, 1, .attack = hostile_lanes_flood, .recant = hostile_recant_writes,
+	 .lanes = true, .rxm = true},
 };
 
 /* ---- the three ---- */
@@ -689,10 +691,8 @@ static int become(struct ft_proc *proc)
 		return ft_skip("nothing is lent but over ofi_rxm");
 	if (scene->deaf && !strstr(prov, "ofi_rxm"))
 		return ft_skip("other cores read nothing behind what is not taken");
-	if (scene->lanes) {
-		setenv("FI_P2P_LANES", "3", 1);
-		setenv("FI_P2P_PATH", "stage", 1);
-	}
+	if (scene->lanes)
+		FT_TRY(hostile_lanes_prepare(prov, scene->rxm));
 	if (proc->rank != LIAR)
 		return 0;
 	unsetenv("FI_HOOK");

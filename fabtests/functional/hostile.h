@@ -72,6 +72,7 @@ struct side {
  * @recant:	the same, in the end; may be NULL
  * @deaf:	the liar takes no pieces
  * @lanes:	all have lanes, and the friend's messages travel by those before and after
+ * @rxm:	lanes are of ofi_rxm, which has room for so many receives
  */
 struct scene {
 	const char *name;
@@ -81,6 +82,7 @@ struct scene {
 	int (*recant)(struct side *s);
 	bool deaf;
 	bool lanes;
+	bool rxm;
 };
 
 /* What the liar says: any message; a long write, and an answer to one or to a bait; that it gives up */
@@ -109,6 +111,9 @@ int hostile_ask(struct side *s, struct wire_msg msg);
 
 /* ---- hostile_lanes.c ---- */
 
+/* Gives the environment lanes, for this provider below ofi_p2p: 0, or that it cannot be */
+int hostile_lanes_prepare(const char *prov, bool rxm);
+
 /* Opens the liar's lane; hears what the victim says of lanes; closes it */
 int hostile_lanes_open(struct side *s);
 int hostile_lanes_heard(struct side *s, const struct wire_msg *msg);
@@ -118,7 +123,7 @@ void hostile_lanes_close(struct side *s);
 int hostile_lanes_said(struct side *s);
 int hostile_lanes_named(struct side *s);
 int hostile_lanes_pieces(struct side *s);
-int hostile_lanes_writes(struct side *s);
+int hostile_lanes_flood(struct side *s);
 
 /* How many pieces have left here by lanes: of who has ofi_p2p */
 int hostile_by_lanes(struct side *s, uint64_t *count);

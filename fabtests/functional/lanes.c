@@ -8,6 +8,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <rdma/fi_ext_p2p.h>
 
@@ -22,6 +24,9 @@ static const size_t sizes[] = {262144, 300001,        70000, (1 << 20) + 1,
 #define LARGEST ((size_t) 5 << 20)
 #define PLACE (LARGEST + FT_ROOM)
 
+/* What a child of either process does */
+enum child { NONE, EXITS, CLOSES };
+
 /*
  * FI_P2P_LANES of either rank; whether FI_PROVIDER leaves it nothing but ofi_rxm for them; whether pieces are to
  * travel over lanes. Lanes of two kinds do not go together.
@@ -30,7 +35,10 @@ static const struct scene {
 	const char *lanes[2];
 	bool rxm[2];
 	bool used;
+	enum child child;
 } scenes[] = {{{"3", "3"}, .used = true},
+	      {{"3", "3"}, .used = true, .child = EXITS},
+	      {{"3", "3"}, .used = true, .child = CLOSES},
 	      {{"2", "8"}, .used = true},
 	      {{"3", "1"}, .used = false},
 	      {{"auto", "auto"}, .used = true},
@@ -111,6 +119,29 @@ static int check_used(struct ft_pair *pair)
 	return 0;
 }
 
+/* The child has copies of all descriptors, and none of the threads. What it does is not to reach the parent. */
+static int bear(struct ft_pair *pair)
+{
+	int status = 0;
+	pid_t child;
+
+	if (!scene->child)
+		return 0;
+	FT_TRY(ft_barrier(pair->proc, &pair->ctx));
+	child = fork();
+	if (child < 0)
+		return ft_errno("fork", "a child");
+	if (!child) {
+		if (scene->child == CLOSES)
+			fi_close(&pair->ctx.ep->fid);
+		_exit(0);
+	}
+	while (waitpid(child, &status, WNOHANG) != child)
+		FT_TRY(ft_idle(&pair->ctx));
+	FT_CHECK(!status, "a child ended with %d", status);
+	return ft_barrier(pair->proc, &pair->ctx);
+}
+
 /* Lanes are agreed on while the first long messages travel otherwise. */
 static int run(struct ft_proc *proc)
 {
@@ -122,8 +153,11 @@ static int run(struct ft_proc *proc)
 		setenv("FI_PROVIDER", "tcp;ofi_rxm", 1);
 	FT_TRY(ft_pair_hints(&pair, proc));
 	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
-	for (size_t round = 0; round < rounds; round++)
+	for (size_t round = 0; round < rounds; round++) {
+		if (round == rounds / 2)
+			FT_TRY(bear(&pair));
 		FT_TRY(exchange(&pair, round));
+	}
 	FT_TRY(ft_barrier(proc, &pair.ctx));
 	FT_TRY(check_used(&pair));
 	return ft_pair_close(&pair, NULL, 0);
@@ -159,6 +193,9 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < FT_COUNT(scenes) && ret == EXIT_SUCCESS; i++) {
 		scene = &scenes[i];
 		if (!strcmp(scene->lanes[0], "auto") && processors() < 4)
+			continue;
+		/* over others the core itself ends its parent's connections so */
+		if (scenes[i].child == CLOSES && strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p"))
 			continue;
 		/* there, FI_PROVIDER leaves out what lanes are made of; later releases have it in tcp itself */
 		if (scene->rxm[0] && (strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p") ||

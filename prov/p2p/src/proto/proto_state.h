@@ -20,7 +20,6 @@ struct stage_reserve;
 
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
- * @transfers:	numbers given to transfers so far
  * @spare:	pieces that may begin without a slot now
  * @arriving:	announcements and markers waiting for each other, and what is being received, in
  *		chains, by id
@@ -34,7 +33,6 @@ struct stage_reserve;
  * @reads:	the core's reads of messages that lie in their senders' staging memory
  */
 struct proto_domain {
-	uint32_t transfers;
 	unsigned int spare;
 	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
 	LIST_HEAD(, xfer_arrival) looking;

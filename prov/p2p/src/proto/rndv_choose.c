@@ -121,7 +121,8 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 	req->transfer.chunk =
 		rndv_chunk(xfer, req->transfer.wanted,
 			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
-	req->transfer.number = ++xfer->proto->transfers;
+	/* nobody else is to send pieces of it */
+	req->transfer.number = (uint32_t) xfer_id_new(xfer);
 	rndv_arrival_describe(arrival, &req->comp);
 
 	if (arrival->status) {

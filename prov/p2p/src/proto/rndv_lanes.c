@@ -15,8 +15,8 @@
  *
  * A lane is used when something has come over it. So those that a firewall stops are never used.
  *
- * The receiver posts a piece on its lane before it asks for it, as elsewhere. Messages of one piece take turns on
- * the lanes, as their numbers do.
+ * The receiver posts a piece on its lane before it asks for it, as elsewhere. Messages of one piece go by any
+ * lane, as nobody can guess their numbers.
  */
 #include "proto/rndv_lanes.h"
 
@@ -39,6 +39,10 @@
  */
 #define RNDV_LANES_MIN ((uint64_t) 96 << 10)
 #define RNDV_LANES_ALONE ((uint64_t) 512 << 10)
+
+/* Pieces of one message that are posted at a time; and on each lane, if that is more */
+#define RNDV_WINDOW 8u
+#define RNDV_LANE_WINDOW 2u
 
 /* The record of what is agreed with a peer, made if there is none; NULL: there is no memory */
 static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
@@ -77,6 +81,7 @@ static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *
 	const struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
 	const struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
 
+	lanes_leave(ctx->ep, NULL, 1);
 	/* it may have been lost since */
 	if (!comp->err && peer && peer->lanes && peer->lanes->number == first->number)
 		peer->lanes->heard |= 1u << first->index;
@@ -90,8 +95,11 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 	struct xfer_ep *ep = peer->ep;
 	struct rndv_lane_first *first = cell_get(&ep->xfer->cells);
 
-	if (!first)
+	if (!first) {
+		if (recv)
+			lanes_leave(ep, NULL, 1);
 		return;
+	}
 	*first = (struct rndv_lane_first){
 		.op =
 			{
@@ -118,12 +126,15 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 	struct xfer_ep *ep = peer->ep;
 	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ASKS};
 
-	peer->lanes->offered = true;
 	msg.count = lanes_open(ep);
+	/* later, if others have all receives; those that are never used count as well */
+	if (msg.count && !lanes_keep(ep, NULL, msg.count))
+		return;
+	peer->lanes->offered = true;
 	if (!msg.count)
 		return;
 	msg.len = lanes_kind(ep);
-	msg.transfer = peer->lanes->number = ++ep->xfer->proto->transfers;
+	msg.transfer = peer->lanes->number = (uint32_t) xfer_id_new(ep->xfer);
 	msg.payload = names;
 	msg.payload_len = msg.count * lanes_names(ep, msg.count, names);
 	for (unsigned int i = 0; i < msg.count; i++)
@@ -132,10 +143,15 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 		ctrl_tell(peer, &msg);
 }
 
+unsigned int rndv_lanes_window(unsigned int count)
+{
+	return P2P_MAX(RNDV_WINDOW, RNDV_LANE_WINDOW * count);
+}
+
 unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone)
 {
 	struct xfer_peer *peer = req->peer;
-	unsigned int heard;
+	unsigned int heard, count;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.wanted < RNDV_LANES_MIN || !hello_lanes(peer) ||
@@ -148,7 +164,11 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone)
 	/* from the first on */
 	heard = (unsigned int) __builtin_ctz(~peer->lanes->heard);
 	heard = P2P_MIN(heard, peer->lanes->limit);
-	return heard ? P2P_MIN(heard, lanes_use(req->ctx.ep)) : 0;
+	count = heard ? P2P_MIN(heard, lanes_use(req->ctx.ep)) : 0;
+	if (!count || !lanes_keep(req->ctx.ep, &peer->lanes->held, rndv_lanes_window(count)))
+		return 0;
+	req->lane_room = rndv_lanes_window(count);
+	return count;
 }
 
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
@@ -324,7 +344,11 @@ static void rndv_lanes_lost(struct xfer_peer *peer, int status)
 	if (!peer->lanes)
 		return;
 	rndv_lanes_first_cancel(peer, true);
-	*peer->lanes = (struct xfer_peer_lanes){.offered = true, .over = true};
+	*peer->lanes = (struct xfer_peer_lanes){
+		.offered = true,
+		.over = true,
+		.held = peer->lanes->held,
+	};
 }
 
 const struct xfer_proto rndv_lanes_proto = {

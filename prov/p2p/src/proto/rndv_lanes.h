@@ -11,6 +11,9 @@
  */
 unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone);
 
+/* So many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
+unsigned int rndv_lanes_window(unsigned int count);
+
 /* Its receiver asks for it over so many lanes. False: it was never offered those */
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
 

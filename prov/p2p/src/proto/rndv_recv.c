@@ -20,10 +20,6 @@
 /* The longest that a receive waits until its sender can be told of its end [ms] */
 #define RNDV_FIN_WAIT 1000
 
-/* Pieces of one message that are posted at a time; and on each lane, if that is more */
-#define RNDV_WINDOW 8u
-#define RNDV_LANE_WINDOW 2u
-
 /* Tells the sender that all of the message is here. */
 static void rndv_recv_fin(struct xfer_req *req)
 {
@@ -306,7 +302,7 @@ static void rndv_pull_to(struct xfer_req *req, size_t window)
 void rndv_pull(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	rndv_pull_to(req, P2P_MAX(RNDV_WINDOW, RNDV_LANE_WINDOW * req->transfer.lanes));
+	rndv_pull_to(req, rndv_lanes_window(req->transfer.lanes));
 }
 
 void rndv_pull_starved(struct xfer_req *req)

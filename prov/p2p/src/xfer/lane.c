@@ -84,6 +84,7 @@ struct lane {
  * @done:	what has ended, and has not been told
  * @under_way:	what was given to lanes, has not been told and is waited for [xfer.lock]
  * @load:	how many of @count are in use [xfer.lock]
+ * @room, @kept: receives that each has, and how many of them are somebody's [xfer.lock]
  * @kind:	lane_core_kind()
  */
 struct lanes {
@@ -95,6 +96,8 @@ struct lanes {
 	pthread_mutex_t lock;
 	struct lane_ops done;
 	unsigned int under_way;
+	size_t room;
+	size_t kept;
 	struct lane lane[LANES_MAX];
 };
 
@@ -348,15 +351,21 @@ static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *inf
 
 static void lane_close(struct lane *lane)
 {
-	/* a child of this process has the lanes, and not the threads */
-	if (lane->runs && getpid() == lane->lanes->process) {
+	/*
+	 * A child of this process has the lanes, and not the threads. Its sockets are the parent's, too: the core
+	 * would end those connections.
+	 */
+	const bool ours = getpid() == lane->lanes->process;
+
+	if (lane->runs && ours) {
 		pthread_mutex_lock(&lane->lock);
 		__atomic_store_n(&lane->stop, true, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&lane->lock);
 		eventfd_write(lane->event, 1);
 		pthread_join(lane->thread, NULL);
 	}
-	lane_core_close(&lane->core);
+	if (ours)
+		lane_core_close(&lane->core);
 	if (lane->times >= 0)
 		close(lane->times);
 	if (lane->event >= 0)
@@ -410,6 +419,7 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 	lanes->xfer = ep->xfer;
 	lanes->process = getpid();
 	lanes->kind = lane_core_kind(info);
+	lanes->room = info->rx_attr->size;
 	lanes->load =
 		(struct lane_load){.most = most, .use = most, .looked = clock_coarse_ms()};
 	TAILQ_INIT(&lanes->done);
@@ -491,6 +501,30 @@ int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_ad
 
 	xfer_assert_locked(ep->xfer);
 	return ret == 1 ? 0 : ret < 0 ? ret : -FI_EINVAL;
+}
+
+bool lanes_keep(struct xfer_ep *ep, unsigned int *held, unsigned int count)
+{
+	struct lanes *lanes = ep->lanes;
+	const size_t kept = lanes ? lanes->kept + count : 0;
+
+	xfer_assert_locked(ep->xfer);
+	if (!lanes || kept > lanes->room || (held ? *held + count : kept) > lanes->room - kept)
+		return false;
+	lanes->kept = kept;
+	if (held)
+		*held += count;
+	return true;
+}
+
+void lanes_leave(struct xfer_ep *ep, unsigned int *held, unsigned int count)
+{
+	xfer_assert_locked(ep->xfer);
+	/* they may be closed */
+	if (ep->lanes)
+		ep->lanes->kept -= count;
+	if (held)
+		*held -= count;
 }
 
 /* So much more, or less, is waited for: who sleeps cannot be woken from threads if the lock is not shared, and looks */

@@ -70,6 +70,14 @@ size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names);
 /* Inserts the name of a peer's lane at ours with the same number. 0 or an error */
 int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_addr_t *addr);
 
+/*
+ * Keeps @count receives of each lane's, as those of a silent peer's messages stay for long: nobody else is to wait
+ * behind them. @held: a peer's, which holds no more than it leaves; NULL: anybody's, half of all together. False:
+ * there are none now. lanes_leave() gives them back.
+ */
+bool lanes_keep(struct xfer_ep *ep, unsigned int *held, unsigned int count);
+void lanes_leave(struct xfer_ep *ep, unsigned int *held, unsigned int count);
+
 /* Gives an operation to a lane. The caller has set all but @err and @len, and leaves it alone until it ends. */
 void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
 

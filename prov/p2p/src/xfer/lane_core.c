@@ -14,8 +14,9 @@
 #include "path/quirks.h"
 #include "xfer/core.h"
 
-/* Operations that the core has at a time: it has memory for as many as there may be */
+/* Operations that the core has at a time: it has memory for as many as there may be. Receives take little. */
 #define LANE_SIZE ((size_t) 64)
+#define LANE_RECVS ((size_t) 2048)
 
 /* What does it with less memory, for the endpoint that @info is for; NULL: there is none */
 static struct fi_info *lane_core_info_tcp(const struct fi_info *info)
@@ -64,7 +65,7 @@ struct fi_info *lane_core_info(const struct fi_info *info, const void *name, siz
 	}
 	if (lane) {
 		lane->tx_attr->size = P2P_MIN(lane->tx_attr->size, LANE_SIZE);
-		lane->rx_attr->size = P2P_MIN(lane->rx_attr->size, LANE_SIZE);
+		lane->rx_attr->size = P2P_MIN(lane->rx_attr->size, LANE_RECVS);
 	}
 	return lane;
 }

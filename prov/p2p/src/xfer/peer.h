@@ -101,6 +101,7 @@ struct xfer_life {
  * @out:	so many of its we know, by their addresses @to
  * @told:	so many of those we use, as it knows
  * @failed:	one of those has failed: none is used any more
+ * @held:	receives of lanes that are kept for it (lanes_keep())
  * @over:	it was lost once: no lanes are agreed on again
  */
 struct xfer_peer_lanes {
@@ -112,6 +113,7 @@ struct xfer_peer_lanes {
 	unsigned int limit;
 	unsigned int out;
 	unsigned int told;
+	unsigned int held;
 	fi_addr_t to[LANES_MAX];
 };
 

@@ -4,6 +4,7 @@
 
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
+#include "xfer/lane.h"
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/region.h"
@@ -38,6 +39,8 @@ void xfer_req_release(struct xfer_req *req)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	xfer_req_unstage(req, req->recv ? req->comp.len : req->len);
+	if (req->lane_room)
+		lanes_leave(req->ctx.ep, &req->peer->lanes->held, req->lane_room);
 	if (req->peer)
 		xfer_peer_put(req->peer);
 	if (req->region)
@@ -47,6 +50,7 @@ void xfer_req_release(struct xfer_req *req)
 		ipc_close(req->import);
 	if (req->busy)
 		xfer_busy_add(xfer, -1);
+	req->lane_room = 0;
 	req->peer = NULL;
 	req->region = NULL;
 	req->import = NULL;

@@ -159,6 +159,7 @@ struct xfer_transfer {
  * @direct:	the core is given the buffer itself, though it is device memory
  * @export:	sending, until it is announced: what other processes open the buffer by
  * @import:	receiving: the sender's memory, open here
+ * @lane_room:	receiving: so many receives of each lane are kept for it (lanes_keep())
  * @entry:	on the list of its state
  * @out:	in ep.sendq: what the core is to send
  * @target, @targets: the remote memory that the core, or its owner, is to reach
@@ -193,6 +194,7 @@ struct xfer_req {
 	struct region *region;
 	struct pin *pin;
 	struct ipc_import *import;
+	unsigned int lane_room;
 	const struct ipc_export *export;
 	struct core_comp comp;
 	void *host;
