@@ -181,5 +181,6 @@ void test_stale_near_aborted(void **state);
 void test_stale_near_many(void **state);
 void test_slots_shared(void **state);
 void test_spares_shared(void **state);
+void test_resumed_with_next(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

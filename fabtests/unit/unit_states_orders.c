@@ -655,3 +655,28 @@ void test_spares_shared(void **state)
 	scene_close(&scene);
 	forged_stop();
 }
+
+/* A message that goes on may send the one behind it, to somebody else, which fails, and is nobody's any more. */
+void test_resumed_with_next(void **state)
+{
+	struct xfer_req *first, *next;
+
+	forged_start();
+	scene_open(&scene, NULL);
+	fake_peer(&scene.ep, FAKE_ALIVE)->state = XFER_PEER_NEW;
+	first = scene_send(&scene, SCENE_LEN, 0);
+	next = scene_send(&scene, SCENE_SHORT, 0);
+	next->addr = FAKE_OTHER;
+	fake.no_sends = true;
+	scene_copy();
+	fake.no_sends = false;
+	assert_int_equal(first->state, XFER_GREETING);
+	assert_int_equal(next->state, XFER_READY);
+	next->comp.err = FI_EIO;
+	fake_peer(&scene.ep, FAKE_ALIVE)->state = XFER_PEER_KNOWN;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(first->state, XFER_ANNOUNCED);
+	assert_true(TAILQ_EMPTY(&scene.ep.sendq));
+	scene_close(&scene);
+	forged_stop();
+}

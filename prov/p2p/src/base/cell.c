@@ -26,6 +26,14 @@ void cell_pool_fini(struct cell_pool *pool)
 	munmap(pool->base, (size_t) CELL_SIZE * CELL_COUNT);
 }
 
+/* The pattern exposes who reads undefined content, or what is not theirs any more. */
+static void cell_spoil(void *cell)
+{
+#ifndef NDEBUG
+	memset(cell, 0xa5, CELL_SIZE);
+#endif
+}
+
 void *cell_get(struct cell_pool *pool)
 {
 	void *cell = pool->free;
@@ -34,18 +42,16 @@ void *cell_get(struct cell_pool *pool)
 		pool->free = *(void **) cell;
 	else if (pool->touched < CELL_COUNT)
 		cell = pool->base + (size_t) CELL_SIZE * pool->touched++;
-	if (cell)
-		pool->used++;
-#ifndef NDEBUG
-	/* the pattern exposes a caller that reads undefined content */
-	if (cell)
-		memset(cell, 0xa5, CELL_SIZE);
-#endif
+	if (!cell)
+		return NULL;
+	pool->used++;
+	cell_spoil(cell);
 	return cell;
 }
 
 void cell_put(struct cell_pool *pool, void *cell)
 {
+	cell_spoil(cell);
 	*(void **) cell = pool->free;
 	pool->free = cell;
 	pool->used--;

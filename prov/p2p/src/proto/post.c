@@ -205,16 +205,17 @@ static void post_resume(struct xfer_req *req)
 		eager_fail(req, (int) ret);
 }
 
+/* Who goes on may be found to be lost, and take others with it that wait here. */
 static void post_progress(struct xfer *xfer)
 {
-	struct xfer_req *req, *next;
+	struct xfer_req *req;
 	struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		if (ep->ready == ep->waiting)
 			continue;
-		for (req = TAILQ_FIRST(&ep->sendq); req; req = next) {
-			next = TAILQ_NEXT(req, entry);
+		for (req = TAILQ_FIRST(&ep->sendq); req; req = ep->resumes) {
+			ep->resumes = TAILQ_NEXT(req, entry);
 			if (req->state == XFER_GREETING)
 				post_resume(req);
 		}

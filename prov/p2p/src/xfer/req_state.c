@@ -246,6 +246,8 @@ static void xfer_list_remove(struct xfer_req *req, struct xfer_list *list)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
+	if (list == &ep->sendq && ep->resumes == req)
+		ep->resumes = TAILQ_NEXT(req, entry);
 	TAILQ_REMOVE(list, req, entry);
 	if (list == &ep->sendq) {
 		__atomic_store_n(&ep->waiting, ep->waiting - 1, __ATOMIC_RELAXED);

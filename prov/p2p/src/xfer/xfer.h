@@ -284,6 +284,7 @@ struct xfer {
  * @lanes:	further connections (lane.h), or NULL; @lane_info: what to open them with, while there may be any
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
+ * @resumes:	whom post_progress() looks at next in @sendq, or NULL
  * @ready:	how many of them may be sent
  * @outq:	control messages and pieces that wait for room in the core
  * @owed:	control messages that the core has not sent yet, there or with the core
@@ -348,6 +349,7 @@ struct xfer_ep {
 	struct lanes *lanes;
 	struct fi_info *lane_info;
 	struct xfer_list sendq;
+	struct xfer_req *resumes;
 	unsigned int ready;
 	TAILQ_HEAD(, xfer_out) outq;
 	unsigned int owed;
