@@ -194,8 +194,9 @@ int main(int argc, char **argv)
 		scene = &scenes[i];
 		if (!strcmp(scene->lanes[0], "auto") && processors() < 4)
 			continue;
-		/* over others the core itself ends its parent's connections so */
-		if (scenes[i].child == CLOSES && strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p"))
+		/* over others, or with a thread, the core itself ends its parent's connections so, without lanes too */
+		if (scene->child == CLOSES &&
+		    (opts.automatic || strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p")))
 			continue;
 		/* there, FI_PROVIDER leaves out what lanes are made of; later releases have it in tcp itself */
 		if (scene->rxm[0] && (strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p") ||
