@@ -171,6 +171,12 @@ static int processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
 }
 
+static bool rxm_of_old(const struct ft_opts *opts)
+{
+	return !strcmp(opts->prov, "tcp;ofi_rxm;ofi_p2p") &&
+	       FI_VERSION_LT(fi_version(), FI_VERSION(1, 18));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
@@ -194,13 +200,11 @@ int main(int argc, char **argv)
 		scene = &scenes[i];
 		if (!strcmp(scene->lanes[0], "auto") && processors() < 4)
 			continue;
-		/* over others, or with a thread, the core itself ends its parent's connections so, without lanes too */
-		if (scene->child == CLOSES &&
-		    (opts.automatic || strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p")))
+		/* elsewhere, or with a thread, the core itself ends its parent's connections so, without lanes too */
+		if (scene->child == CLOSES && (opts.automatic || !rxm_of_old(&opts)))
 			continue;
 		/* there, FI_PROVIDER leaves out what lanes are made of; later releases have it in tcp itself */
-		if (scene->rxm[0] && (strcmp(opts.prov, "tcp;ofi_rxm;ofi_p2p") ||
-				      FI_VERSION_GE(fi_version(), FI_VERSION(1, 18))))
+		if (scene->rxm[0] && !rxm_of_old(&opts))
 			continue;
 		ret = ft_test_round(&test, &opts);
 	}
