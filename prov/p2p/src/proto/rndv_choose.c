@@ -69,9 +69,11 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 static void rndv_divide(struct xfer_req *req)
 {
 	struct xfer_transfer *transfer = &req->transfer;
+	const uint64_t least = P2P_MIN(transfer->chunk, RNDV_CHUNK_MIN);
 	uint64_t part;
 
-	transfer->lanes = rndv_lanes_choose(req, rndv_alone(req->ctx.ep->xfer));
+	transfer->lanes = rndv_lanes_choose(req, rndv_alone(req->ctx.ep->xfer),
+					    (transfer->wanted - 1) / least + 1);
 	if (transfer->lanes) {
 		part = transfer->wanted / (2 * transfer->lanes);
 		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, RNDV_CHUNK_MIN));

@@ -148,10 +148,10 @@ unsigned int rndv_lanes_window(unsigned int count)
 	return P2P_MAX(RNDV_WINDOW, RNDV_LANE_WINDOW * count);
 }
 
-unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone)
+unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces)
 {
 	struct xfer_peer *peer = req->peer;
-	unsigned int heard, count;
+	unsigned int heard, count, room;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.wanted < RNDV_LANES_MIN || !hello_lanes(peer) ||
@@ -165,9 +165,10 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone)
 	heard = (unsigned int) __builtin_ctz(~peer->lanes->heard);
 	heard = P2P_MIN(heard, peer->lanes->limit);
 	count = heard ? P2P_MIN(heard, lanes_use(req->ctx.ep)) : 0;
-	if (!count || !lanes_keep(req->ctx.ep, &peer->lanes->held, rndv_lanes_window(count)))
+	room = (unsigned int) P2P_MIN(rndv_lanes_window(count), pieces);
+	if (!count || !lanes_keep(req->ctx.ep, &peer->lanes->held, room))
 		return 0;
-	req->lane_room = rndv_lanes_window(count);
+	req->lane_room = room;
 	return count;
 }
 

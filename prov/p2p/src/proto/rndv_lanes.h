@@ -6,10 +6,10 @@
 #include "proto/rndv_pieces.h"
 
 /*
- * A message that is about to be asked for, with or without others: over how many lanes? 0: none. Lanes are offered to
- * its sender, if there may be any: later messages use them.
+ * A message that is about to be asked for, with or without others, in @pieces at most: over how many lanes? 0: none.
+ * Lanes are offered to its sender, if there may be any: later messages use them.
  */
-unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone);
+unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces);
 
 /* So many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
 unsigned int rndv_lanes_window(unsigned int count);

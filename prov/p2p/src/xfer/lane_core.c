@@ -31,6 +31,7 @@ static struct fi_info *lane_core_info_tcp(const struct fi_info *info)
 	hints->caps = FI_MSG | FI_TAGGED;
 	hints->addr_format = info->addr_format;
 	hints->ep_attr->type = FI_EP_RDM;
+	hints->rx_attr->size = LANE_RECVS;
 	hints->domain_attr->threading = FI_THREAD_SAFE;
 	hints->fabric_attr->prov_name = name;
 	hints->src_addr = malloc(info->src_addrlen);
@@ -57,7 +58,8 @@ struct fi_info *lane_core_info(const struct fi_info *info, const void *name, siz
 		lf.freeinfo(lane);
 		return NULL;
 	}
-	if (lane && lane_core_dear(info))
+	/* what has such endpoints itself offers fewer receives to who does not ask for more */
+	if (lane && quirks_of(info, fi_version()) & (QUIRK_DEAR | QUIRK_STALLS))
 		tcp = lane_core_info_tcp(lane);
 	if (tcp) {
 		lf.freeinfo(lane);
