@@ -42,8 +42,8 @@ static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NUL
 
 /*
  * One row for each parameter: its name, where its value goes, what it may be, and the help
- * text. Sizes have a least and a greatest value, and some a word that stands for 0; choices a list of words in the order of their
- * numbers.
+ * text. Sizes have a least and a greatest value, and some a word that stands for 0. Choices have a
+ * list of words in the order of their numbers.
  *
  * The default in the help text is the initial value above. contrib/check-params compares the
  * two with the manual and docs/parameters.md.

@@ -36,8 +36,8 @@ bool rma_lent_take(struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->lends || req->op_flags & FI_INJECT || req->len <= WIRE_PAYLOAD_MAX ||
-	    req->len > conf.eager_size || !stage_can_lend(&ep->xfer->stage, req->len))
+	if (!ep->lends || req->len > conf.eager_size ||
+	    !stage_can_lend(&ep->xfer->stage, req->len))
 		return false;
 	rndv_send_init(req);
 	if (!hello_borrows(req->peer))

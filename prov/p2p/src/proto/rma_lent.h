@@ -13,7 +13,7 @@
 #include "xfer/wire.h"
 
 /*
- * Takes a slot for a write of ours, or for what a peer reads, if the other end is to read it there. Then
+ * Takes a slot for a long write of ours, or for what a peer reads, if the other end is to read it there. Then
  * its path is PATH_LENT. False: it goes another way
  */
 bool rma_lent_take(struct xfer_req *req);

@@ -221,7 +221,7 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 	struct xfer_blocked blocked = {.count = 0};
 	struct lane_op *op, *next;
 	fi_addr_t reached = FI_ADDR_NOTAVAIL;
-	bool moved = false, deaf = false;
+	bool moved = false, deaf = false, due;
 	ssize_t ret;
 
 	lane->nap = -1;
@@ -231,15 +231,15 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 		next = TAILQ_NEXT(op, entry);
 		if (!op->recv && op->addr == reached)
 			op->since = now;
+		due = all || !lane_waits(op, now, LANE_DOUBT);
 		ret = -FI_EAGAIN;
-		if ((all || !lane_waits(op, now, LANE_DOUBT)) &&
-		    !(op->recv ? deaf : xfer_blocked_has(&blocked, op->addr)))
+		if (due && !(op->recv ? deaf : xfer_blocked_has(&blocked, op->addr)))
 			ret = lane_give(lane, op);
 		/* some cores say so that receives are all in use */
 		if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
 			if (op->recv)
 				deaf = true;
-			else if (all || !lane_waits(op, now, LANE_DOUBT))
+			else if (due)
 				xfer_blocked_add(&blocked, op->addr);
 			if (lane_refused(lane, op, now))
 				lane_end(&lane->waiting, op, FI_ETIMEDOUT, 0, ended);
