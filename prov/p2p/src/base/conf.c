@@ -21,6 +21,7 @@ struct conf conf = {
 	.map_size = 17179869184,
 	.map_count = 1024,
 	.lanes = 0,
+	.lanes_host = false,
 	.hello_timeout = 2,
 	.peer_timeout = 30,
 	.stats = false,
@@ -87,6 +88,9 @@ static const struct conf_param {
 	 .help = "Connections over which the pieces of one long message travel at a time, each with a "
 		 "thread of its own at either end, over cores that go by TCP: from 1 to 8, or auto: as many "
 		 "as there are processors for. The end that has less decides (default: auto)"},
+	{"p2p_lanes_host", .flag = &conf.lanes_host,
+	 .help = "Long messages from host memory travel so, too, to peers that run ofi_p2p: faster, and by "
+		 "more threads (default: no)"},
 	{"p2p_hello_timeout", .size = &conf.hello_timeout, .min = 0, .max = 86400,
 	 .help = "Seconds for which long messages from device memory wait for a peer's first answer. "
 		 "Then they travel whole, which peers without this provider understand. 0: they do not "

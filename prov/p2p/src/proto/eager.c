@@ -102,12 +102,10 @@ static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	xfer_req_end(req, comp->err);
 }
 
-/* FI_INJECT: the user's buffer is free when the call returns, so the copy cannot wait. */
-static int eager_copy_now(struct xfer_req *req)
+/* The user's buffer is free when the call returns (FI_INJECT), so the copy cannot wait; or it is the CPU's. */
+static bool eager_copies_now(const struct xfer_req *req)
 {
-	return req->len ? copy_run(&req->ctx.ep->xfer->copies, &req->mem, COPY_OUT, req->iov,
-				   req->count, req->host, &req->copy)
-			: 0;
+	return req->op_flags & FI_INJECT || !req->mem.ops;
 }
 
 static ssize_t eager_begin(struct xfer_req *req)
@@ -118,14 +116,15 @@ static ssize_t eager_begin(struct xfer_req *req)
 		return ret;
 	req->out.len = req->len;
 	req->copied = 0;
-	if (req->op_flags & FI_INJECT)
-		ret = eager_copy_now(req);
+	if (eager_copies_now(req))
+		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count,
+				    req->host);
 	else
 		ret = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
-	xfer_req_move(req, req->op_flags & FI_INJECT ? XFER_READY : XFER_STAGING);
+	xfer_req_move(req, eager_copies_now(req) ? XFER_READY : XFER_STAGING);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
 }

@@ -22,6 +22,8 @@
 #include "proto/proto.h"
 #include "proto/rma_core.h"
 #include "proto/rma_served.h"
+#include "proto/rndv_lanes.h"
+#include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
 #include "xfer/pin.h"
 #include "xfer/progress.h"
@@ -152,6 +154,34 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 	return 0;
 }
 
+/* Is this message from host memory long enough for lanes? */
+static bool post_may_have_lanes(const struct xfer_ep *ep, const struct core_op *op)
+{
+	return ep->host_lanes && !(op->flags & FI_INJECT) &&
+	       mem_iov_len(op->iov, op->count) >= xfer_host_lanes_min(ep);
+}
+
+/*
+ * Begins a send from host memory that is followed up. If it is long its peer is to have lanes, and to know that more
+ * is under way.
+ */
+static ssize_t post_host(struct xfer_req *req, const struct core_op *op)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_peer *peer = NULL;
+
+	if (post_may_have_lanes(ep, op) && xfer_ep_side(ep) && !hello_ready(ep, op->addr))
+		peer = xfer_peer_find(ep, op->addr);
+	if (peer && rndv_lanes_carry_host(peer, req->len)) {
+		req->path.proto = PATH_LONG;
+		return rndv_start(req, op);
+	}
+	if (xfer_sendq_has(ep, op->addr))
+		return -FI_EAGAIN;
+	post_watch(req, peer);
+	return eager_send_followed(req, op);
+}
+
 static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 			 const struct dev_mem *mem)
 {
@@ -160,9 +190,9 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	size_t len;
 	ssize_t ret;
 
-	if (!mem->ops && xfer_sendq_has(ep, op->addr))
-		return -FI_EAGAIN;
-	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND)) {
+	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND) && !post_may_have_lanes(ep, op)) {
+		if (xfer_sendq_has(ep, op->addr))
+			return -FI_EAGAIN;
 		ret = core_post(ep->core, op);
 		if (!ret)
 			xfer_ep_tally(ep, mem_iov_len(op->iov, op->count));
@@ -172,7 +202,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
-	ret = mem->ops ? post_begin(req, op) : eager_send_followed(req, op);
+	ret = mem->ops ? post_begin(req, op) : post_host(req, op);
 	if (ret)
 		xfer_req_undo(req);
 	else if (!mem->ops)

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "proto/hello.h"
 #include "proto/proto.h"
@@ -33,12 +34,11 @@
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
-/*
- * What is shorter is not worth it: there is the other thread to be woken. A message alone is there sooner by the one
- * connection, if it is no longer than RNDV_LANES_ALONE.
- */
-#define RNDV_LANES_MIN ((uint64_t) 96 << 10)
+/* A message alone that is no longer is there sooner by the one connection. */
 #define RNDV_LANES_ALONE ((uint64_t) 512 << 10)
+
+/* A message from host memory is announced each [ms], until its peer has offered lanes */
+#define RNDV_LANES_HINT 1000
 
 /* Pieces of one message that are posted at a time; and on each lane, if that is more */
 #define RNDV_WINDOW 8u
@@ -154,8 +154,7 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 	unsigned int heard, count, room;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->transfer.wanted < RNDV_LANES_MIN || !hello_lanes(peer) ||
-	    !rndv_lanes_get(peer))
+	if (req->transfer.wanted < LANES_LEN_MIN || !hello_lanes(peer) || !rndv_lanes_get(peer))
 		return 0;
 	if (!peer->lanes->offered)
 		rndv_lanes_offer(peer);
@@ -172,12 +171,6 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 	return count;
 }
 
-bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
-{
-	xfer_assert_locked(req->ctx.ep->xfer);
-	return !count || (req->peer->lanes && count <= req->peer->lanes->out);
-}
-
 /* Tells a receiver over how many lanes it is to ask for pieces from now on */
 static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
 {
@@ -187,6 +180,37 @@ static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
 		return;
 	peer->lanes->told = count;
 	ctrl_tell(peer, &msg);
+}
+
+bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
+{
+	const uint64_t now = clock_coarse_ms();
+	struct xfer_peer_lanes *lanes = hello_lanes(peer) ? rndv_lanes_get(peer) : NULL;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (!lanes || lanes->over || lanes->failed || lanes->whole)
+		return false;
+	if (lanes->out) {
+		rndv_lanes_tell(peer, P2P_MIN(lanes_use(peer->ep), lanes->out));
+		return lanes->told && (len > RNDV_LANES_ALONE || peer->users);
+	}
+	if (now - lanes->hinted < RNDV_LANES_HINT)
+		return false;
+	lanes->hinted = now;
+	return true;
+}
+
+void rndv_lanes_whole(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->lanes)
+		peer->lanes->whole = true;
+}
+
+bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	return !count || (req->peer->lanes && count <= req->peer->lanes->out);
 }
 
 void rndv_lanes_adapt(struct xfer_req *req)

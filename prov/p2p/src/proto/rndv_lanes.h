@@ -11,6 +11,15 @@
  */
 unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces);
 
+/*
+ * Is a message from host memory worth announcing to this peer (FI_P2P_LANES_HOST)? It may have lanes then; or it brings
+ * the peer to offer some. If it is short, there must be something under way with the peer already.
+ */
+bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len);
+
+/* This peer wants such messages whole: nothing more from host memory is announced to it. */
+void rndv_lanes_whole(struct xfer_peer *peer);
+
 /* So many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
 unsigned int rndv_lanes_window(unsigned int count);
 

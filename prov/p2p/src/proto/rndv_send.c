@@ -463,6 +463,8 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	/* another thread may have dealt with what came after this */
 	req->transfer.send.credits += msg->count;
 	if (plain) {
+		if (!req->mem.ops)
+			rndv_lanes_whole(req->peer);
 		xfer_req_move(req, XFER_WHOLE);
 		rndv_send_check(req);
 		return;

@@ -67,7 +67,8 @@ void xfer_ep_limit(struct xfer_ep *ep)
 
 	xfer_assert_locked(ep->xfer);
 	__atomic_store_n(&ep->rma_limit, remote ? SIZE_MAX : 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&ep->send_limit, sends ? SIZE_MAX : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ep->send_limit, sends ? xfer_host_lanes_min(ep) : 0,
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->recv_limit, receives ? xfer_recv_limit(ep, ep->rx_flags) : 0,
 			 __ATOMIC_RELAXED);
 }

@@ -7,6 +7,7 @@
 #define P2P_EP_STATE_H
 
 #include "path/path.h"
+#include "xfer/lane.h"
 #include "xfer/xfer.h"
 
 /* Is anything waiting to be sent? Only then xfer_ep_overtakes() may be true. */
@@ -80,6 +81,12 @@ static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 	if (!ep->layered)
 		return SIZE_MAX;
 	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
+}
+
+/* Messages from host memory that are shorter than this have no lanes. */
+static inline size_t xfer_host_lanes_min(const struct xfer_ep *ep)
+{
+	return ep->host_lanes ? LANES_LEN_MIN : SIZE_MAX;
 }
 
 /* Counts a message from host memory, of @len bytes, that the core was given, for who wants it */

@@ -395,6 +395,7 @@ int lanes_init(struct xfer_ep *ep, const struct fi_info *info)
 	if (!lanes_possible(ep->xfer, info))
 		return 0;
 	ep->lane_info = lf.dupinfo(info);
+	ep->host_lanes = conf.lanes_host && ep->lane_info;
 	return ep->lane_info ? 0 : -FI_ENOMEM;
 }
 

@@ -19,6 +19,9 @@
 /* So many at most; as many names go into one message */
 #define LANES_MAX 8
 
+/* What is shorter is not worth it: there is the other thread to be woken */
+#define LANES_LEN_MIN ((size_t) 96 << 10)
+
 /**
  * struct lane_op - a receive, or a send to @addr, on a lane.
  * @context:	the core's

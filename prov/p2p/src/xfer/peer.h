@@ -103,11 +103,15 @@ struct xfer_life {
  * @failed:	one of those has failed: none is used any more
  * @held:	receives of lanes that are kept for it (lanes_keep())
  * @over:	it was lost once: no lanes are agreed on again
+ * @whole:	it wants messages from host memory whole
+ * @hinted:	when one of those was announced last for it to offer lanes [ms]
  */
 struct xfer_peer_lanes {
 	bool offered;
 	bool failed;
 	bool over;
+	bool whole;
+	uint64_t hinted;
 	uint32_t number;
 	unsigned int heard;
 	unsigned int limit;

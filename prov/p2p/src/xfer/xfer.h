@@ -282,6 +282,7 @@ struct xfer {
  * @side:	where the core stalls, the side endpoint, once there is one
  * @side_open: opens it; NULL: that is of no use
  * @lanes:	further connections (lane.h), or NULL; @lane_info: what to open them with, while there may be any
+ * @host_lanes:	long messages from host memory have them, too
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
  * @resumes:	whom post_progress() looks at next in @sendq, or NULL
@@ -348,6 +349,7 @@ struct xfer_ep {
 	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
 	struct lanes *lanes;
 	struct fi_info *lane_info;
+	bool host_lanes;
 	struct xfer_list sendq;
 	struct xfer_req *resumes;
 	unsigned int ready;
