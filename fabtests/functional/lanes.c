@@ -30,24 +30,26 @@ enum child { NONE, EXITS, CLOSES };
 
 /*
  * FI_P2P_LANES of either rank; whether FI_PROVIDER leaves it nothing but ofi_rxm for them; whether pieces are to
- * travel over lanes; FI_P2P_LANES_HOST. Lanes of two kinds do not go together.
+ * travel over lanes; FI_P2P_LANES_HOST; the type of address vectors (Open MPI asks for maps). Lanes of two kinds do
+ * not go together.
  */
 static const struct scene {
 	const char *lanes[2];
 	bool rxm[2];
 	bool used;
 	bool host[2];
+	enum fi_av_type av;
 	enum child child;
 } scenes[] = {{{"3", "3"}, .used = true},
 	      {{"3", "3"}, .used = true, .child = EXITS},
 	      {{"3", "3"}, .used = true, .child = CLOSES},
-	      {{"2", "8"}, .used = true},
-	      {{"3", "3"}, .used = true, .host = {true, true}},
+	      {{"2", "8"}, .used = true, .av = FI_AV_MAP},
+	      {{"3", "3"}, .used = true, .host = {true, true}, .av = FI_AV_TABLE},
 	      {{"3", "3"}, .used = true, .host = {true, false}},
 	      {{"3", "1"}, .used = false, .host = {true, true}},
 	      {{"3", "1"}, .used = false},
 	      {{"auto", "auto"}, .used = true},
-	      {{"3", "3"}, {true, true}, .used = true},
+	      {{"3", "3"}, {true, true}, .used = true, .av = FI_AV_TABLE},
 	      {{"3", "3"}, {true, false}, .used = false}};
 
 static const struct scene *scene;
@@ -160,6 +162,7 @@ static int run(struct ft_proc *proc)
 	if (scene->rxm[proc->rank])
 		setenv("FI_PROVIDER", "tcp;ofi_rxm", 1);
 	FT_TRY(ft_pair_hints(&pair, proc));
+	pair.ctx.hints->domain_attr->av_type = scene->av;
 	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
 	for (size_t round = 0; round < rounds; round++) {
 		if (round == rounds / 2)

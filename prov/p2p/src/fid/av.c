@@ -590,7 +590,7 @@ int av_open(struct fid_domain *domain_fid, struct fi_av_attr *attr, struct fid_a
 
 int av_open_own(struct p2p_domain *domain, struct p2p_av **av)
 {
-	struct fi_av_attr attr = {.type = FI_AV_UNSPEC};
+	struct fi_av_attr attr = {.type = domain->av_type};
 
 	return av_new(domain, &attr, av);
 }

@@ -45,6 +45,7 @@ struct domain_triggers {
  * @pmem:	regions may be persistent memory (FI_RMA_PMEM), which we serve
  * @virt_addr:	peers tell memory that we serve by the owner's addresses, not by offsets
  * @learned:	one of its address vectors has indices that are not the core's
+ * @av_type:	of its address vectors, if it was opened for one
  * @quirks:	what is special about the core provider (path/quirks.h)
  * @rbuf:	see rbuf.h; NULL: nobody has asked
  * @exports:	uses of it by GPUs
@@ -66,6 +67,7 @@ struct p2p_domain {
 	struct xfer xfer;
 	struct auto_thread auto_thread;
 	bool learned;
+	enum fi_av_type av_type;
 	uint64_t quirks;
 	const struct rbuf_ops *rbuf;
 	struct fid_exports exports;

@@ -87,7 +87,7 @@ int lane_core_open(struct lane_core *core, struct fi_info *info)
 		.format = FI_CQ_FORMAT_TAGGED,
 		.wait_obj = FI_WAIT_FD,
 	};
-	struct fi_av_attr av_attr = {.type = FI_AV_UNSPEC};
+	struct fi_av_attr av_attr = {.type = info->domain_attr->av_type};
 	int ret = fi_fabric(info->fabric_attr, &core->fabric, NULL);
 
 	if (!ret)
