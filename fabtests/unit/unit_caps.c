@@ -7,6 +7,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "base/base.h"
+#include "base/conf.h"
 #include "base/libfabric.h"
 #include "path/quirks.h"
 #include "core_info.h"
@@ -220,13 +221,37 @@ static void test_xpu(void **state)
 	fi_freeinfo(hints);
 }
 
+/* What is injected from device memory waits: so less may be offered, but never less than is asked for. */
+static void test_inject(void **state)
+{
+	const struct {
+		size_t core, allowed, asked, offered;
+	} cases[] = {
+		{128, 1 << 20, 0, 128}, {128, 0, 0, 0},      {128, 64, 0, 64},
+		{128, 0, 16, 16},       {128, 64, 128, 128},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->tx_attr->inject_size = cases[i].core;
+		hints->tx_attr->inject_size = cases[i].asked;
+		conf.inject_size = cases[i].allowed;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->tx_attr->inject_size, cases[i].offered);
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_events),
-		cmocka_unit_test(test_pmem),
-		cmocka_unit_test(test_triggers),
-		cmocka_unit_test(test_xpu),
+		cmocka_unit_test(test_events),   cmocka_unit_test(test_pmem),
+		cmocka_unit_test(test_triggers), cmocka_unit_test(test_xpu),
+		cmocka_unit_test(test_inject),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

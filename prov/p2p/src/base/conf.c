@@ -20,6 +20,7 @@ struct conf conf = {
 	.pin = CONF_PIN_AUTO,
 	.map_size = 17179869184,
 	.map_count = 1024,
+	.inject_size = 1048576,
 	.lanes = 0,
 	.lanes_host = false,
 	.hello_timeout = 2,
@@ -84,6 +85,9 @@ static const struct conf_param {
 	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20,
 	 .help = "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
 		 "of other processes that it keeps open (default: 1024)"},
+	{"p2p_inject_size", .size = &conf.inject_size, .min = 0, .max = 1048576,
+	 .help = "Bytes up to which fi_inject is offered to who does not ask for more, at most what the core "
+		 "provider offers. An injected message from device memory waits for its copy (default: 1048576)"},
 	{"p2p_lanes", .size = &conf.lanes, .min = 1, .max = 8, .zero = "auto",
 	 .help = "Connections over which the pieces of one long message travel at a time, each with a "
 		 "thread of its own at either end, over cores that go by TCP: from 1 to 8, or auto: as many "

@@ -39,6 +39,7 @@ struct conf {
 	size_t pinned_size;     /* FI_P2P_PINNED_SIZE */
 	size_t map_size;        /* FI_P2P_MAP_SIZE */
 	size_t map_count;       /* FI_P2P_MAP_COUNT */
+	size_t inject_size;     /* FI_P2P_INJECT_SIZE */
 	size_t lanes;           /* FI_P2P_LANES; 0: auto */
 	bool lanes_host;        /* FI_P2P_LANES_HOST */
 	size_t hello_timeout;   /* FI_P2P_HELLO_TIMEOUT [s] */

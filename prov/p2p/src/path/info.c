@@ -11,6 +11,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "base/base.h"
+#include "base/conf.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "path/quirks.h"
@@ -423,6 +424,17 @@ static void info_ep_from_core(struct fi_info *info)
 	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
 }
 
+/* FI_P2P_INJECT_SIZE. NICs that reach device memory are told by the core's own limit what it copies. */
+static void info_inject_from_core(const struct fi_info *hints, struct fi_info *info,
+				  uint64_t quirks)
+{
+	const size_t asked = hints && hints->tx_attr ? hints->tx_attr->inject_size : 0;
+	const size_t most = P2P_MAX(asked, conf.inject_size);
+
+	if (!(quirks & QUIRK_DIRECT))
+		info->tx_attr->inject_size = P2P_MIN(info->tx_attr->inject_size, most);
+}
+
 bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t version,
 		    const char **why)
 {
@@ -473,6 +485,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	info_xpu_from_core(info, wanted);
 	info_commits_from_core(hints, info);
 	info_ep_from_core(info);
+	info_inject_from_core(hints, info, quirks);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
 	/* automatic progress takes a thread, which only an application that asks gets */
 	info->domain_attr->data_progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;

@@ -154,7 +154,8 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 	unsigned int heard, count, room;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->transfer.wanted < LANES_LEN_MIN || !hello_lanes(peer) || !rndv_lanes_get(peer))
+	if (req->transfer.wanted < lanes_len_min(req->ctx.ep) || !hello_lanes(peer) ||
+	    !rndv_lanes_get(peer))
 		return 0;
 	if (!peer->lanes->offered)
 		rndv_lanes_offer(peer);
@@ -188,7 +189,8 @@ bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
 	struct xfer_peer_lanes *lanes = hello_lanes(peer) ? rndv_lanes_get(peer) : NULL;
 
 	xfer_assert_locked(peer->ep->xfer);
-	if (!lanes || lanes->over || lanes->failed || lanes->whole)
+	if (!lanes || lanes->over || lanes->failed || lanes->whole ||
+	    len < lanes_len_min(peer->ep))
 		return false;
 	if (lanes->out) {
 		rndv_lanes_tell(peer, P2P_MIN(lanes_use(peer->ep), lanes->out));

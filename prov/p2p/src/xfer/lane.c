@@ -85,7 +85,7 @@ struct lane {
  * @under_way:	what was given to lanes, has not been told and is waited for [xfer.lock]
  * @load:	how many of @count are in use [xfer.lock]
  * @room, @kept: receives that each has, and how many of them are somebody's [xfer.lock]
- * @kind:	lane_core_kind()
+ * @kind:	lane_core_kind(); @dear: lane_core_dear()
  */
 struct lanes {
 	struct xfer *xfer;
@@ -93,6 +93,7 @@ struct lanes {
 	unsigned int count;
 	struct lane_load load;
 	uint64_t kind;
+	bool dear;
 	pthread_mutex_t lock;
 	struct lane_ops done;
 	unsigned int under_way;
@@ -415,7 +416,8 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 
 	if (!lanes)
 		return NULL;
-	if (!conf.lanes && lane_core_dear(info))
+	lanes->dear = lane_core_dear(info);
+	if (!conf.lanes && lanes->dear)
 		most = P2P_MIN(most, LANES_DEAR);
 	lanes->xfer = ep->xfer;
 	lanes->process = getpid();
@@ -461,6 +463,12 @@ uint64_t lanes_kind(const struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	return ep->lanes ? ep->lanes->kind : 0;
+}
+
+size_t lanes_len_min(const struct xfer_ep *ep)
+{
+	xfer_assert_locked(ep->xfer);
+	return ep->lanes && ep->lanes->dear ? LANES_LEN_MIN_DEAR : LANES_LEN_MIN;
 }
 
 unsigned int lanes_use(struct xfer_ep *ep)

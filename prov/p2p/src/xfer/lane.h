@@ -19,8 +19,12 @@
 /* So many at most; as many names go into one message */
 #define LANES_MAX 8
 
-/* What is shorter is not worth it: there is the other thread to be woken */
+/*
+ * What is shorter is not worth it: there is the other thread to be woken. Over ofi_rxm itself a piece takes messages of
+ * its own, too.
+ */
 #define LANES_LEN_MIN ((size_t) 96 << 10)
+#define LANES_LEN_MIN_DEAR ((size_t) 192 << 10)
 
 /**
  * struct lane_op - a receive, or a send to @addr, on a lane.
@@ -63,6 +67,9 @@ unsigned int lanes_open(struct xfer_ep *ep);
 
 /* What lanes of peers must be, too: lane_core_kind(); 0: there are none */
 uint64_t lanes_kind(const struct xfer_ep *ep);
+
+/* What is shorter has no lanes */
+size_t lanes_len_min(const struct xfer_ep *ep);
 
 /* How many lanes are to be used now, if there are any: 0, or at least 2 */
 unsigned int lanes_use(struct xfer_ep *ep);
