@@ -20,6 +20,7 @@
 #include "gpu/trigger.h"
 #include "gpu/xpu.h"
 #include "path/info.h"
+#include "path/nic.h"
 #include "path/quirks.h"
 #include "mem/ipc_share.h"
 #include "base/libfabric.h"
@@ -131,6 +132,13 @@ static void prov_set_xpu_ctxs(struct fi_info *info)
 		end->max_xpu_ctx_cnt = info->caps & LF_XPU ? PROV_XPU_CTXS : 0;
 }
 
+/* Cores over sockets tell the interface, which is their domain, and not what is behind it. */
+static void prov_set_nic(struct fi_info *info)
+{
+	if (!info->nic)
+		info->nic = nic_of_interface(NIC_SYSFS, info->domain_attr->name);
+}
+
 /* Turns the cores' answers into ours. Drops those that are of no use. */
 static int prov_convert(const struct fi_info *hints, const char *core_name,
 			struct fi_info **list)
@@ -146,6 +154,7 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
 		    info_from_core(hints, info, fi_version(), &why)) {
 			prov_set_xpu_ctxs(info);
+			prov_set_nic(info);
 			place = &info->next;
 			continue;
 		}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The device behind a network interface (fi_nic(3)), from sysfs. Cores over sockets do not tell it, and
+ * applications choose interfaces near a GPU by it.
+ */
+#ifndef P2P_NIC_H
+#define P2P_NIC_H
+
+#include <rdma/fabric.h>
+
+/* Where the kernel tells of devices */
+#define NIC_SYSFS "/sys"
+
+/*
+ * What is known of the device of the interface @name, as sysfs at @dir tells. NULL if there is no such
+ * interface, if it is virtual and has no device, or for want of memory.
+ *
+ * The caller owns the result, and ends it by fi_close(), or by fi_freeinfo() of the info that has it.
+ */
+struct fid_nic *nic_of_interface(const char *dir, const char *name);
+
+#endif /* P2P_NIC_H */
