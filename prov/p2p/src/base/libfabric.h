@@ -17,8 +17,16 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 
-/* FI_MR_DMABUF, of libfabric 1.20 and later. With it, attr->mr_iov is no list of buffers. */
+/* FI_MR_DMABUF, of libfabric 1.20 and later. With it, attr->mr_iov points at the structure below. */
 #define LF_MR_DMABUF (1ULL << 40)
+
+/* struct fi_mr_dmabuf: @len bytes from @offset on. They are at @base_addr + @offset, if that is not NULL */
+struct lf_mr_dmabuf {
+	int fd;
+	uint64_t offset;
+	size_t len;
+	void *base_addr;
+};
 
 /* Room for releases where the structure is longer than in the header of this build */
 union libfabric_mr_attr {

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "mem/mem.h"
+#include "path/quirks.h"
 #include "xfer/pin.h"
 #include "xfer/progress.h"
 
@@ -356,7 +357,7 @@ static int mr_set_pmem(struct p2p_mr *mr, const struct fi_mr_attr *attr, uint64_
 	return ret;
 }
 
-/* Does the core not get it, whatever it is? A dma-buf it does */
+/* Does the core not get it, whatever it is? A dma-buf it does: see mr_reg_dmabuf() */
 static bool mr_is_ours(const struct p2p_mr *mr, uint64_t flags)
 {
 	const struct p2p_domain *domain = mr->domain;
@@ -365,53 +366,114 @@ static bool mr_is_ours(const struct p2p_mr *mr, uint64_t flags)
 	       (domain->xfer.keys_ours || domain->serves_all || mr->pmem != PMEM_NOT);
 }
 
-static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
-		      struct fid_mr **mr_fid)
+/* Registers memory of a device (@mem), or of the host, or a dma-buf. Sets @mr_fid if that works */
+static int mr_open(struct p2p_domain *domain, const struct fi_mr_attr *attr, uint64_t flags,
+		   const struct dev_mem *mem, struct fid_mr **mr_fid)
 {
-	struct p2p_domain *domain = domain_of(fid);
-	struct dev_mem mem;
-	struct p2p_mr *mr;
+	struct p2p_mr *mr = calloc(1, sizeof *mr);
 	int ret = 0;
 
-	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
-	    !mr_fid)
-		return -FI_EINVAL;
-	mem.ops = NULL;
-	if (!(flags & LF_MR_DMABUF) && !mr_is_all(attr))
-		ret = mem_classify_untouched(attr->mr_iov, attr->iov_count, &mem);
-	if (ret)
-		return ret;
-	if (!mem.ops && !(flags & LF_MR_DMABUF) && attr->iface != FI_HMEM_SYSTEM) {
-		P2P_WARN("memory at %p is registered as a device's and is not (or its GPU "
-			 "runtime cannot be loaded)\n",
-			 attr->mr_iov[0].iov_base);
-		return -FI_EINVAL;
-	}
-
-	if (mem.ops)
-		mr_meet_device(&domain->xfer, &mem);
-	mr = calloc(1, sizeof *mr);
 	if (!mr)
 		return -FI_ENOMEM;
 	mr->domain = domain;
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_class.ops;
-	if (flags & FI_RMA_PMEM && (domain->layered || mem.ops))
-		ret = mr_set_pmem(mr, attr, flags, &mem);
-	if (!ret && (mem.ops || mr_is_ours(mr, flags)))
-		ret = mr_register_ours(mr, attr, &mem);
+	if (flags & FI_RMA_PMEM && (domain->layered || mem->ops))
+		ret = mr_set_pmem(mr, attr, flags, mem);
+	if (!ret && (mem->ops || mr_is_ours(mr, flags)))
+		ret = mr_register_ours(mr, attr, mem);
 	else if (!ret)
-		ret = mr_register_core(mr, attr, flags, &mem);
+		ret = mr_register_core(mr, attr, flags, mem);
 	if (ret) {
 		mr_free(mr);
 		return ret;
 	}
-	if (mem.ops && !mr->map)
-		mr_describe(mr, &mem);
+	if (mem->ops && !mr->map)
+		mr_describe(mr, mem);
 	domain_hold(domain);
 	*mr_fid = &mr->fid;
 	return 0;
+}
+
+/* Registers buffers by their addresses, which tell what they are. */
+static int mr_reg_buffers(struct p2p_domain *domain, const struct fi_mr_attr *attr,
+			  uint64_t flags, struct fid_mr **mr_fid)
+{
+	union libfabric_mr_attr u = {.attr = *attr};
+	struct dev_mem mem = {.ops = NULL};
+	struct iovec buffer = *attr->mr_iov;
+	int ret = 0;
+
+	if (attr->iov_count == 1) {
+		buffer.iov_len = mem_page_len(&buffer);
+		u.attr.mr_iov = &buffer;
+	}
+	if (!mr_is_all(attr))
+		ret = mem_classify_untouched(u.attr.mr_iov, attr->iov_count, &mem);
+	if (ret)
+		return ret;
+	if (!mem.ops && attr->iface != FI_HMEM_SYSTEM) {
+		P2P_WARN("memory at %p is registered as a device's and is not (or its GPU "
+			 "runtime cannot be loaded)\n",
+			 buffer.iov_base);
+		return -FI_EINVAL;
+	}
+	if (!mem.ops)
+		return mr_open(domain, attr, flags, &mem, mr_fid);
+	mr_meet_device(&domain->xfer, &mem);
+	return mr_open(domain, &u.attr, flags, &mem, mr_fid);
+}
+
+/*
+ * Does the core have a NIC that may be given a dma-buf? Over a hook we do not know, and ask it. Where we serve all
+ * memory, the core's key would be of no use to peers.
+ */
+static bool mr_core_takes_dmabuf(const struct p2p_domain *domain)
+{
+	return !(domain->quirks & QUIRK_NO_DMABUF) &&
+	       (!domain->layered || domain->quirks & QUIRK_MAPS) && !domain->xfer.keys_ours &&
+	       !domain->serves_all;
+}
+
+/*
+ * A dma-buf. It goes to a core that may take it. Any other core would have the CPU touch what is behind it, or fails.
+ * Then its address tells whose memory it is, and that is registered as without a dma-buf.
+ */
+static int mr_reg_dmabuf(struct p2p_domain *domain, const struct fi_mr_attr *attr,
+			 uint64_t flags, struct fid_mr **mr_fid)
+{
+	const struct lf_mr_dmabuf *dmabuf = (const void *) attr->mr_iov;
+	const struct dev_mem unknown = {.ops = NULL};
+	union libfabric_mr_attr u = {.attr = *attr};
+	struct iovec buffer;
+	int ret = -FI_ENOSYS;
+
+	if (mr_core_takes_dmabuf(domain))
+		ret = mr_open(domain, attr, flags, &unknown, mr_fid);
+	if (!ret)
+		return 0;
+	if (!dmabuf->base_addr || attr->iov_count != 1) {
+		P2P_WARN("the core provider cannot register a dma-buf (%s), and no address "
+			 "comes with it\n",
+			 fi_strerror(-ret));
+		return ret;
+	}
+	buffer.iov_base = (char *) dmabuf->base_addr + dmabuf->offset;
+	buffer.iov_len = dmabuf->len;
+	u.attr.mr_iov = &buffer;
+	return mr_reg_buffers(domain, &u.attr, flags & ~LF_MR_DMABUF, mr_fid);
+}
+
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+		      struct fid_mr **mr_fid)
+{
+	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
+	    !mr_fid)
+		return -FI_EINVAL;
+	if (flags & LF_MR_DMABUF)
+		return mr_reg_dmabuf(domain_of(fid), attr, flags, mr_fid);
+	return mr_reg_buffers(domain_of(fid), attr, flags, mr_fid);
 }
 
 static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,

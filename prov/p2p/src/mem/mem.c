@@ -272,6 +272,21 @@ int mem_classify_untouched(const struct iovec *iov, size_t count, struct dev_mem
 	return mem_classify_all(iov, count, NULL, false, mem);
 }
 
+size_t mem_page_len(const struct iovec *iov)
+{
+	const uintptr_t page = (uintptr_t) 1 << MEM_PAGE_SHIFT;
+	const uintptr_t start = (uintptr_t) iov->iov_base, end = start + iov->iov_len;
+	struct dev_mem mem;
+	uintptr_t last;
+
+	if (end % page || end <= start || !dev_active() || dev_find(iov->iov_base, &mem) != 1)
+		return iov->iov_len;
+	last = mem.base + mem.size;
+	if (end <= last || end - last >= page || mem_covers(&mem, end))
+		return iov->iov_len;
+	return last - start;
+}
+
 size_t mem_iov_len(const struct iovec *iov, size_t count)
 {
 	size_t len = 0;

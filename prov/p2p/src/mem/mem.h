@@ -67,6 +67,12 @@ int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *se
 int mem_classify_untouched(const struct iovec *iov, size_t count, struct dev_mem *mem);
 
 /*
+ * The length of a buffer that is to be registered, without what its last page has behind the end of a device's
+ * allocation: who registers whole pages names that, too
+ */
+size_t mem_page_len(const struct iovec *iov);
+
+/*
  * Can the CPU read at @addr, which no runtime knows? The kernel is asked once for each page, and
  * again after device memory has been there.
  */

@@ -13,14 +13,6 @@
 #include "base/libfabric.h"
 #include "base/log.h"
 
-/* struct fi_mr_dmabuf of fi_mr(3), which older headers lack */
-struct nic_map_dmabuf {
-	int fd;
-	uint64_t offset;
-	size_t len;
-	void *base_addr;
-};
-
 void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why, bool dmabuf)
 {
 	*map = (struct nic_map){.domain = domain, .why = why, .dmabuf = dmabuf};
@@ -259,7 +251,7 @@ static const char *nic_map_refusal(int ret)
 static int nic_map_register_dmabuf(struct nic_map *map, struct nic_map_device *device,
 				   const struct dev_mem *mem, struct nic_map_entry *entry)
 {
-	struct nic_map_dmabuf dmabuf = {.len = entry->len};
+	struct lf_mr_dmabuf dmabuf = {.len = entry->len};
 	union libfabric_mr_attr u = {.room = {0}};
 	int ret;
 
