@@ -453,6 +453,39 @@ static void test_freed(void **state)
 	assert_int_equal(classify(ptr + SIZE - 1, 1, &mem), -FI_EFAULT);
 }
 
+/* Whole pages are registered: what they have behind the end of an allocation is left out. */
+static void test_page_len(void **state)
+{
+	const size_t size = 2 * PAGE + 100;
+	char *const odd = unit_dev_alloc(size);
+	const struct {
+		const char *base;
+		size_t len, expected;
+	} cases[] = {
+		{odd, size, size},
+		{odd, 3 * PAGE, size},
+		{odd + 10, 3 * PAGE - 10, size - 10},
+		{odd + PAGE, PAGE, PAGE},
+		/* neither a whole page, nor one too many */
+		{odd, size + 1, size + 1},
+		{odd, 4 * PAGE, 4 * PAGE},
+		{odd, 0, 0},
+		{odd, SIZE_MAX, SIZE_MAX},
+		{dev, SIZE, SIZE},
+		{host, PAGE, PAGE},
+		{NULL, PAGE, PAGE},
+	};
+
+	assert_int_equal((uintptr_t) odd % PAGE, 0);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		const struct iovec iov = {(char *) cases[i].base, cases[i].len};
+
+		if (mem_page_len(&iov) != cases[i].expected)
+			fail_msg("case %zu: %zu", i, mem_page_len(&iov));
+	}
+	unit_dev_free(odd);
+}
+
 static void test_iov_len(void **state)
 {
 	const struct iovec iov[] = {
@@ -644,6 +677,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_in_stack),
 		cmocka_unit_test(test_freed_and_allocated),
 		cmocka_unit_test(test_freed),
+		cmocka_unit_test(test_page_len),
 		cmocka_unit_test(test_iov_len),
 		cmocka_unit_test(test_iov_slice),
 		cmocka_unit_test(test_not_initialised),
