@@ -184,8 +184,11 @@ void xfer_outq_flush(struct xfer_ep *ep)
 			continue;
 		}
 		xfer_outq_remove(ep, out);
-		if (ret)
-			xfer_ctx_fail(&out->ctx, ret);
+		if (!ret)
+			continue;
+		xfer_ctx_fail(&out->ctx, ret);
+		/* the end of one may take others away, the next one among them */
+		next = TAILQ_FIRST(&ep->outq);
 	}
 }
 
