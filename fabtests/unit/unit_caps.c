@@ -246,12 +246,46 @@ static void test_inject(void **state)
 	fi_freeinfo(hints);
 }
 
+/* Writes that take a receive: for who has them in mind, whatever the core has; the core hears nothing of it */
+static void test_rx_cq_data(void **state)
+{
+	const uint64_t all = FI_RMA | FI_HMEM | FI_SOURCE;
+	const struct {
+		uint64_t caps, mode, expected;
+	} cases[] = {
+		{FI_MSG | all, FI_RX_CQ_DATA | FI_CONTEXT, FI_RX_CQ_DATA},
+		{FI_MSG | all, ~0ULL, FI_RX_CQ_DATA},
+		{FI_MSG | all, FI_CONTEXT, 0},
+		{0, FI_RX_CQ_DATA, 0},
+		{FI_RMA | FI_HMEM, FI_RX_CQ_DATA, 0},
+		{FI_RMA | FI_SOURCE, FI_RX_CQ_DATA, 0},
+		{FI_HMEM | FI_SOURCE, FI_RX_CQ_DATA, 0},
+		{all | FI_TRIGGER, FI_RX_CQ_DATA, 0},
+		{all | FI_RMA_EVENT, FI_RX_CQ_DATA, 0},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		hints->caps = cases[i].caps;
+		hints->mode = cases[i].mode;
+		core = core_make();
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->mode, cases[i].expected);
+		assert_int_equal(info_to_core(core, VERSION), 0);
+		assert_int_equal(core->mode, 0);
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_events),   cmocka_unit_test(test_pmem),
 		cmocka_unit_test(test_triggers), cmocka_unit_test(test_xpu),
-		cmocka_unit_test(test_inject),
+		cmocka_unit_test(test_inject),   cmocka_unit_test(test_rx_cq_data),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -559,6 +559,12 @@ static void cq_set_format(struct p2p_cq *cq)
 			cq->format == FI_CQ_FORMAT_TAGGED ? cq_read_tagged : cq_read_short;
 }
 
+void cq_tell_sources(struct p2p_cq *cq)
+{
+	cq->xfer.source = true;
+	cq_set_format(cq);
+}
+
 int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_cq **cq_fid,
 	    void *context)
 {

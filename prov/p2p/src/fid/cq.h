@@ -80,6 +80,9 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 /* An endpoint bound to the queue has @av, or NULL. The queue may be read after @av is closed. */
 void cq_set_av(struct p2p_cq *cq, struct p2p_av *av);
 
+/* An endpoint with FI_SOURCE uses it, though the domain was opened without */
+void cq_tell_sources(struct p2p_cq *cq);
+
 /* fi_trywait() of a queue */
 int cq_trywait(struct fid *cq);
 

@@ -324,6 +324,12 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	domain->av_type = info->domain_attr->av_type;
 	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
 	ret = domain_plan(domain, info, core_info, &plan);
+	/*
+	 * An endpoint may ask for sources later, as aws-ofi-nccl's do. The core's queues have room for them only if
+	 * its domain was opened so.
+	 */
+	if (domain->layered && info->caps & FI_RMA && info->caps & FI_HMEM)
+		core_info->caps |= FI_SOURCE;
 	if (!ret)
 		ret = fi_domain(domain->fabric->core, core_info, &domain->core, domain);
 	if (ret)

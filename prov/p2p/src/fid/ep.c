@@ -184,11 +184,11 @@ static __attribute__((constructor)) void ep_complete_table(void)
 
 /* ---- bind, enable, close ---- */
 
-/* The core would take what is to be durable (FI_COMMIT_COMPLETE) for any other write. */
+/* The core would take what is to be durable (FI_COMMIT_COMPLETE), or told, for any other write. */
 static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 {
 	ep->tx_flags = flags;
-	if (!ep->domain->layered || !(flags & FI_COMMIT_COMPLETE))
+	if (!ep->domain->layered || !(flags & FI_COMMIT_COMPLETE || ep->xfer.notices))
 		return;
 	p2p_lock_take(&ep->domain->xfer.lock);
 	ep->xfer.followed |= FI_WRITE;
@@ -264,6 +264,8 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 		ep->rx_all = all;
 		ep_set_rx_flags(ep, ep->xfer.rx_flags);
 		cq_set_av(cq, ep->av);
+		if (ep->domain->layered && ep->caps & FI_SOURCE)
+			cq_tell_sources(cq);
 	}
 	return 0;
 }
@@ -604,6 +606,7 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 	const struct fi_tx_attr *tx = info->tx_attr;
 
 	ep->caps = info->caps;
+	ep->xfer.notices = ep->domain->layered && info->mode & FI_RX_CQ_DATA;
 	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);
 	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);

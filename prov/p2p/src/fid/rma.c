@@ -67,6 +67,13 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 		return -FI_EINVAL;
 	}
 	op->data &= ep->xfer.data_mask;
+	op->notices = ep->xfer.notices && op->flags & FI_REMOTE_CQ_DATA;
+	/* the message comes when all is there */
+	if (op->notices)
+		op->flags =
+			(op->flags & ~FI_REMOTE_CQ_DATA) |
+			(op->flags & (FI_INJECT | FI_COMMIT_COMPLETE) ? 0
+								      : FI_DELIVERY_COMPLETE);
 	ret = av_to_core(ep->av, &op->addr);
 	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }

@@ -169,6 +169,18 @@ static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t
  */
 #define INFO_MODES_NOT (FI_MSG_PREFIX | 1ULL << 51)
 
+/*
+ * Is it FI_RX_CQ_DATA that the application has in mind, and not all modes that there are? It wants to know who has
+ * written, and the memory to be a device's. Operations that wait for counters have no such writes.
+ */
+static bool info_rx_cq_data(const struct fi_info *hints)
+{
+	const uint64_t caps = FI_RMA | FI_HMEM | FI_SOURCE;
+
+	return hints && hints->mode & FI_RX_CQ_DATA && (hints->caps & caps) == caps &&
+	       !(hints->caps & (FI_TRIGGER | LF_XPU | FI_RMA_EVENT));
+}
+
 static void info_modes_to_core(struct fi_info *info)
 {
 	info->mode &= ~INFO_MODES_NOT;
@@ -487,6 +499,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	info_ep_from_core(info);
 	info_inject_from_core(hints, info, quirks);
 	info->domain_attr->cq_data_size = INFO_CQ_DATA_SIZE;
+	if (info_rx_cq_data(hints))
+		info->mode |= FI_RX_CQ_DATA;
 	/* automatic progress takes a thread, which only an application that asks gets */
 	info->domain_attr->data_progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	/* FI_MR_ALLOCATED lets us trust in descriptors of host memory (desc_cache.h) */
@@ -558,6 +572,8 @@ int info_to_core(struct fi_info *info, uint32_t version)
 		return 0;
 	}
 	info_modes_to_core(info);
+	/* ours, not the core's: rma_notice.c */
+	info->mode &= ~FI_RX_CQ_DATA;
 	quirks = quirks_of(info, version);
 	info_keys_to_core(info, quirks);
 	info_triggers_to_core(info);

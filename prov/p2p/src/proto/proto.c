@@ -47,17 +47,9 @@ static void proto_ep_fini(struct xfer_ep *ep)
 
 /* In the order in which progress asks them */
 static const struct xfer_proto *const proto_table[] = {
-	&rndv_proto,
-	&rma_core_proto,
-	&rma_served_proto,
-	&rndv_lent_proto,
-	&eager_proto,
-	&multi_recv_proto,
-	&hello_proto,
-	&rndv_lanes_proto,
-	&post_proto,
-	&watch_proto,
-	NULL,
+	&rndv_proto,       &rma_core_proto, &rma_served_proto, &rma_notice_proto,
+	&rndv_lent_proto,  &eager_proto,    &multi_recv_proto, &hello_proto,
+	&rndv_lanes_proto, &post_proto,     &watch_proto,      NULL,
 };
 
 const struct xfer_protos protos = {

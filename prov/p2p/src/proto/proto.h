@@ -15,6 +15,7 @@ extern const struct xfer_proto hello_proto;
 extern const struct xfer_proto post_proto;
 extern const struct xfer_proto multi_recv_proto;
 extern const struct xfer_proto rma_core_proto;
+extern const struct xfer_proto rma_notice_proto;
 extern const struct xfer_proto rma_served_proto;
 extern const struct xfer_proto rndv_lanes_proto;
 extern const struct xfer_proto rndv_lent_proto;

@@ -30,6 +30,7 @@
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "proto/proto.h"
+#include "proto/rma_notice.h"
 #include "proto/rndv_recv.h"
 #include "xfer/ep_state.h"
 #include "xfer/req_state.h"
@@ -285,7 +286,7 @@ static int rma_core_choose(struct xfer_req *req, void *const *desc)
 ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem,
 		      bool *owner)
 {
-	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);
+	struct xfer_req *req = rma_notice_req(ep, op, mem);
 	struct iovec nothing = {.iov_len = 0};
 	struct path_choice choice;
 	bool empty;

@@ -41,6 +41,7 @@
 #include "xfer/pin.h"
 #include "proto/proto_state.h"
 #include "proto/rma_lent.h"
+#include "proto/rma_notice.h"
 #include "proto/rndv_pieces.h"
 #include "proto/rndv_send.h"
 #include "xfer/ep_state.h"
@@ -382,7 +383,7 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 		ret = rma_served_may(ep, op->addr, op->flags);
 	if (ret)
 		return ret;
-	req = xfer_req_new_rma(ep, op, mem);
+	req = rma_notice_req(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
 	req->path.reason = "its owner is asked for the remote memory";

@@ -55,9 +55,11 @@ int core_info_beside(struct fi_info *info, const void *name, size_t len);
  * struct core_rma - a read or write of remote memory.
  * @remote, @remotes: the remote memory, 1 to CORE_RMA_MAX pieces, as long as @iov together
  * @flags:	as for fi_readmsg(3), fi_writemsg(3)
+ * @notices:	a message tells of it, with @data, and takes a receive at the other end. Not for the core
  */
 struct core_rma {
 	bool read;
+	bool notices;
 	const struct iovec *iov;
 	void **desc;
 	size_t count;

@@ -116,17 +116,38 @@ unsigned int xfer_cq_sift(struct xfer_cq *cq, bool (*keep)(void *arg, struct cor
 	return gone;
 }
 
+/* Has a receive met a message that tells of a write? Then it is as if that had taken the receive. */
+static bool xfer_take_notice(const struct xfer_cq *cq, const struct core_comp *comp,
+			     struct core_comp *write)
+{
+	if (comp->err || comp->len || !(comp->flags & FI_RECV) ||
+	    !(comp->flags & FI_REMOTE_CQ_DATA) || (comp->data & cq->xfer->marks) != WIRE_NOTICE)
+		return false;
+	*write = *comp;
+	write->flags = (comp->flags & ~(FI_RECV | FI_MSG)) | FI_RMA | FI_REMOTE_WRITE;
+	write->data &= WIRE_USER_DATA_MASK;
+	write->buf = NULL;
+	return true;
+}
+
 static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_ctx *ctx = comp->context;
-	struct core_comp body;
+	struct core_comp body, write;
+	const bool notice = xfer_take_notice(cq, comp, &write);
 
+	if (p2p_unlikely(notice))
+		comp = &write;
 	ctrl_expect(cq, comp->data);
 	if (cell_mine(&cq->xfer->cells, ctx)) {
 		if (p2p_likely(ctx->ep && !ctx->ep->closing)) {
 			ctx->cq = cq;
 			ctx->done(ctx, comp);
 		}
+		return true;
+	}
+	if (notice) {
+		xfer_cq_report(cq, comp);
 		return true;
 	}
 	if ((comp->err && abs(comp->err) != FI_ETRUNC) ||

@@ -49,7 +49,7 @@ static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context,
 				  uint64_t data)
 {
 	return cell_mine(&cq->xfer->cells, context) ||
-	       ((flags & FI_REMOTE_CQ_DATA) && (data & cq->xfer->mark));
+	       ((flags & FI_REMOTE_CQ_DATA) && (data & cq->xfer->marks));
 }
 
 /* Puts a completion last in the queue's reports [locked]. */

@@ -48,12 +48,15 @@ void xfer_req_release(struct xfer_req *req)
 	pin_release(req);
 	if (req->import)
 		ipc_close(req->import);
+	if (req->notice)
+		cell_put(&xfer->cells, req->notice);
 	if (req->busy)
 		xfer_busy_add(xfer, -1);
 	req->lane_room = 0;
 	req->peer = NULL;
 	req->region = NULL;
 	req->import = NULL;
+	req->notice = NULL;
 	req->busy = false;
 }
 
@@ -195,6 +198,10 @@ static void xfer_req_report(struct xfer_req *req, int err)
 	req->reported = true;
 	req->comp.context = req->context;
 	req->comp.err = err;
+	if (p2p_unlikely(req->notice != NULL) && !err) {
+		XFER_PROTO_EACH(ep->xfer, tell, req);
+		return;
+	}
 	if (req->recv && !err && !req->peek) {
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += req->comp.len;

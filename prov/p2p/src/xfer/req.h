@@ -160,6 +160,7 @@ struct xfer_transfer {
  * @export:	sending, until it is announced: what other processes open the buffer by
  * @import:	receiving: the sender's memory, open here
  * @lane_room:	receiving: so many receives of each lane are kept for it (lanes_keep())
+ * @notice:	a cell, for a message that is sent when it has ended well (xfer_proto.tell); or NULL
  * @entry:	on the list of its state
  * @out:	in ep.sendq: what the core is to send
  * @target, @targets: the remote memory that the core, or its owner, is to reach
@@ -177,6 +178,7 @@ struct xfer_req {
 	bool peek;
 	bool busy;
 	bool direct;
+	unsigned int lane_room;
 	void *context;
 	uint64_t op_flags;
 	uint64_t tag;
@@ -194,8 +196,8 @@ struct xfer_req {
 	struct region *region;
 	struct pin *pin;
 	struct ipc_import *import;
-	unsigned int lane_room;
 	const struct ipc_export *export;
+	void *notice;
 	struct core_comp comp;
 	void *host;
 	void *host_desc;

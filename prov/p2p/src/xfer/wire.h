@@ -59,6 +59,8 @@ struct xfer_peer;
 /* cq_data: the mark, and the transaction's id below it; without it, the user's 32 bits */
 #define WIRE_MARK (1ULL << 63)
 #define WIRE_ID_MASK (WIRE_MARK - 1)
+/* cq_data of an empty message without the mark: it tells of a write, and has that one's 32 bits (rma_notice.c) */
+#define WIRE_NOTICE (1ULL << 62)
 /* These bits of an id are random; the others are its sender's own. */
 #define WIRE_ID_RANDOM 0xffffffffULL
 #define WIRE_USER_DATA_MASK 0xffffffffULL

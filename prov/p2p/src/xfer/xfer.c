@@ -26,6 +26,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	int ret;
 
 	*xfer = (struct xfer){.protos = protos, .mark = layered ? WIRE_MARK : 0};
+	xfer->marks = layered ? WIRE_MARK | WIRE_NOTICE : 0;
 	ret = cell_pool_init(&xfer->cells);
 	if (ret)
 		return ret;

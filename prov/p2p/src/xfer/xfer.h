@@ -145,7 +145,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
 
 /**
  * struct xfer - one domain's transfers.
- * @mark:	the cq_data bit that makes a message a marker; 0 over a hook
+ * @mark:	the cq_data bit that makes a message a marker; 0 over a hook. @marks: all bits that are ours
  * @protos:	the table of protocols; @proto: what they keep here
  * @busy:	requests that need xfer_progress(), and the thread that makes it. While there is any, the
  *		core's queues are read under the lock only. Itself read without it
@@ -191,6 +191,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  */
 struct xfer {
 	uint64_t mark;
+	uint64_t marks;
 	const struct xfer_protos *protos;
 	struct proto_domain *proto;
 	struct cell_pool cells;
@@ -271,6 +272,7 @@ struct xfer {
  * @ears:	internal receives; the core has them, but for @deaf of them, which it had no room for, and
  *		@missing, for which there was no memory
  * @hearing:	those that the core has, in the order in which they were posted
+ * @notices:	its writes with remote cq data take a receive at the other end (FI_RX_CQ_DATA)
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
@@ -333,6 +335,7 @@ struct xfer_ep {
 	unsigned int missing;
 	TAILQ_HEAD(, ctrl_in) hearing;
 	bool counts_remote;
+	bool notices;
 	bool closing;
 	bool started;
 	uint64_t data_mask;

@@ -21,6 +21,7 @@
  * @message:	a control message has come, by type, that fits the state (enum xfer_fit) of the request
  *		@req that it answers; NULL: it answers none (wire_answers())
  * @unreadable:	a message that another version of ours has sent: type and id are known
+ * @tell:	a request with a notice has ended well: sends that, and reports the end of both
  * @progress:	begins what can begin now
  * @watch:	another @passed milliseconds have passed, in which this process has looked (XFER_WATCH)
  * @told:	what waited for control messages to be sent may go on
@@ -41,6 +42,7 @@ struct xfer_proto {
 	void (*message[WIRE_TYPES])(struct xfer_ep *ep, struct xfer_req *req,
 				    const struct wire_msg *msg);
 	void (*unreadable)(struct xfer_ep *ep, const struct wire_msg *msg);
+	void (*tell)(struct xfer_req *req);
 	void (*progress)(struct xfer *xfer);
 	void (*watch)(struct xfer *xfer, unsigned int passed);
 	void (*told)(struct xfer *xfer);

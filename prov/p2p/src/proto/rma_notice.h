@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Writes with remote cq data that take a receive at their target (FI_RX_CQ_DATA), as NICs' do. Cores over sockets
+ * have no such writes. So an empty message follows the write, and brings the data.
+ */
+#ifndef P2P_RMA_NOTICE_H
+#define P2P_RMA_NOTICE_H
+
+#include "xfer/req.h"
+
+/* xfer_req_new_rma(), with what it takes to tell of a write (struct core_rma.notices) [locked] */
+struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct core_rma *op,
+				const struct dev_mem *mem);
+
+#endif /* P2P_RMA_NOTICE_H */
