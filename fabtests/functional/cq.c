@@ -323,7 +323,8 @@ static int sread(struct ft_proc *proc)
 	return side_close(&s);
 }
 
-static int truncated_recv(struct side *s, size_t kind, size_t size, size_t room)
+/* @counted: are the lengths to be what fi_cq(3) says? */
+static int truncated_recv(struct side *s, size_t kind, size_t size, size_t room, bool counted)
 {
 	const struct ft_slot slot = {&s->buf[kind], 0, room + FT_ROOM, 64, room};
 	struct ft_req req = {0};
@@ -339,6 +340,10 @@ static int truncated_recv(struct side *s, size_t kind, size_t size, size_t room)
 		 "a message of %zu bytes for a %s buffer of %zu ended with %s instead of "
 		 "FI_ETRUNC",
 		 size, slot.buf->ops->name, room, req.err ? fi_strerror(req.err) : "success");
+	FT_CHECK(
+		!counted || (req.comp.len <= room && req.comp.len + req.olen == size),
+		"a message of %zu bytes for a %s buffer of %zu: %zu are said to be there, %zu lost",
+		size, slot.buf->ops->name, room, req.comp.len, req.olen);
 	/* What did arrive is the provider's choice; nothing may lie beyond the buffer. */
 	FT_TRY(slot.buf->ops->from(s->buf[0].addr + SIZE * 8, slot.buf->addr + 64 + room, 64));
 	for (size_t i = 0; i < 64; i++)
@@ -347,7 +352,7 @@ static int truncated_recv(struct side *s, size_t kind, size_t size, size_t room)
 	return 0;
 }
 
-static int truncated_case(struct side *s, size_t from, size_t to, size_t size)
+static int truncated_case(struct side *s, size_t from, size_t to, size_t size, bool counted)
 {
 	const struct ft_slot slot = {&s->buf[from], 0, size, 0, size};
 	const struct ft_slot good = {&s->buf[to], 0, 1000 + FT_ROOM, 64, 1000};
@@ -355,7 +360,7 @@ static int truncated_case(struct side *s, size_t from, size_t to, size_t size)
 	struct ft_op op = {.tagged = true, .addr = s->peer};
 
 	if (s->proc->rank == 0) {
-		FT_TRY(truncated_recv(s, to, size, size / 2));
+		FT_TRY(truncated_recv(s, to, size, size / 2, counted));
 		op.call = FT_RECV;
 		op.req = &req[0];
 		op.tag = 1;
@@ -381,8 +386,8 @@ static int truncated_case(struct side *s, size_t from, size_t to, size_t size)
 /*
  * Of libfabric's own providers only tcp's RDM endpoints (1.18 and later) survive a
  * truncated message: net drops the connection, with ofi_rxm and shm the sender or the
- * next message hangs, in 1.17 as in 2.6. What they carry is left out: all that ofi_p2p
- * does not handle by itself. A connection ends over it.
+ * next message hangs, in 1.17 as in 2.6. What they carry to host memory is left out: all that
+ * ofi_p2p does not handle by itself. A connection ends over it.
  */
 static bool core_truncates(const struct side *s)
 {
@@ -397,13 +402,20 @@ static bool ours(const struct side *s, size_t from, size_t size)
 	return ft_is_p2p(&s->ctx) && from && size > EAGER_SIZE;
 }
 
+/* A short message for device memory fits into the buffer that it is staged in, and is cut there. */
+static bool staged(const struct side *s, size_t to, size_t size)
+{
+	return to && size <= EAGER_SIZE && (ft_is_p2p(&s->ctx) || ft_hook_active());
+}
+
 static int truncated_one(struct side *s, size_t from, size_t to, size_t size)
 {
+	const bool counted = ours(s, from, size) || staged(s, to, size);
 	int ret;
 
-	if (!core_truncates(s) && !ours(s, from, size))
+	if (!core_truncates(s) && !counted)
 		return 0;
-	ret = truncated_case(s, from, to, size);
+	ret = truncated_case(s, from, to, size, counted);
 	if (ret)
 		ft_err("truncated message of %zu bytes, %s to %s", size, s->buf[from].ops->name,
 		       s->buf[to].ops->name);

@@ -134,7 +134,7 @@ static void advice_for_path(const struct info *info, const struct info_offer *of
 
 /* ---- of the machine ---- */
 
-static void advice_add(struct info *info, const char *text)
+void info_add_advice(struct info *info, const char *text)
 {
 	*(const char **) info_append(&info->advice, &info->advice_count, sizeof text) = text;
 }
@@ -144,16 +144,16 @@ static void advice_library(struct info *info)
 	if (info->library.layered)
 		return;
 	if (!access(PROVIDER_DIR "/libp2p-fi.so", R_OK))
-		advice_add(info, "libfabric has not loaded libp2p-fi.so: set "
-				 "FI_PROVIDER_PATH=" PROVIDER_DIR);
+		info_add_advice(info, "libfabric has not loaded libp2p-fi.so: set "
+				      "FI_PROVIDER_PATH=" PROVIDER_DIR);
 	else
-		advice_add(info,
-			   "libfabric has not loaded libp2p-fi.so: set FI_PROVIDER_PATH to "
-			   "the directory where it is installed (make install puts it "
-			   "into " PROVIDER_DIR ")");
-	advice_add(info,
-		   "if it is there already: FI_LOG_LEVEL=info FI_LOG_PROV=core fi_info -l "
-		   "tells why it is not loaded");
+		info_add_advice(
+			info, "libfabric has not loaded libp2p-fi.so: set FI_PROVIDER_PATH to "
+			      "the directory where it is installed (make install puts it "
+			      "into " PROVIDER_DIR ")");
+	info_add_advice(info,
+			"if it is there already: FI_LOG_LEVEL=info FI_LOG_PROV=core fi_info -l "
+			"tells why it is not loaded");
 }
 
 static void advice_gpus(struct info *info)
@@ -163,10 +163,11 @@ static void advice_gpus(struct info *info)
 		bool driven = gpu->driver && (!strcmp(gpu->driver, "nvidia") ||
 					      !strcmp(gpu->driver, "amdgpu"));
 
-		advice_add(info, info_text("%s GPU %s: %s", gpu->vendor, gpu->pci,
-					   driven ? "it has a driver, but the runtimes (above) "
-						    "do not offer it"
-						  : "install its driver"));
+		info_add_advice(info,
+				info_text("%s GPU %s: %s", gpu->vendor, gpu->pci,
+					  driven ? "it has a driver, but the runtimes (above) "
+						   "do not offer it"
+						 : "install its driver"));
 	}
 }
 
@@ -186,21 +187,22 @@ static void advice_nics(struct info *info)
 	if (!info->gpu_count || !info->nic_count)
 		return;
 	if (!advice_offers_nic(info))
-		advice_add(info, "no provider of ours is offered over the RDMA devices: "
-				 "libfabric's verbs provider, rdma-core, and an active port "
-				 "are needed");
+		info_add_advice(info,
+				"no provider of ours is offered over the RDMA devices: "
+				"libfabric's verbs provider, rdma-core, and an active port "
+				"are needed");
 	for (size_t i = 0; i < info->nic_count; i++) {
 		for (size_t j = 0; j < info->gpu_count; j++)
 			redirected |= info->nics[i].ways[j].acs == INFO_YES;
 	}
 	if (redirected)
-		advice_add(info,
-			   "bridges send what GPU and NIC have for each other through the "
-			   "root complex: disable ACS redirection (firmware, or setpci)");
+		info_add_advice(info,
+				"bridges send what GPU and NIC have for each other through the "
+				"root complex: disable ACS redirection (firmware, or setpci)");
 	if (info->system.iommu == INFO_IOMMU_TRANSLATES)
-		advice_add(info,
-			   "the IOMMU translates what GPU and NIC have for each other: boot "
-			   "with iommu=pt");
+		info_add_advice(
+			info, "the IOMMU translates what GPU and NIC have for each other: boot "
+			      "with iommu=pt");
 }
 
 void info_advise(struct info *info)

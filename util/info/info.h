@@ -225,6 +225,13 @@ void info_ways(struct info *info);
 int info_paths(struct info *info, const char *provider);
 /* advice.c */
 void info_advise(struct info *info);
+void info_add_advice(struct info *info, const char *text);
+/* settings.c: what is wrong with the environment. After info_library() */
+void info_settings(struct info *info);
+/* Is the name in the wrong order? */
+void info_settings_order(struct info *info, const char *provider);
+/* Nothing is offered of @provider: why not? */
+void info_settings_provider(struct info *info, const char *provider);
 /* path.c: is there a provider, and has every GPU a path? */
 bool info_works(const struct info *info);
 /* Has this GPU a path for messages of any length, over some provider? */

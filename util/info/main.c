@@ -76,6 +76,9 @@ int main(int argc, char **argv)
 		return main_usage("--json: built without json-c");
 
 	info_library(&info.library);
+	info_settings(&info);
+	if (provider)
+		info_settings_order(&info, provider);
 	info_system(&info.system);
 	info_gpus_cuda(&info);
 	info_gpus_rocr(&info);
@@ -83,6 +86,8 @@ int main(int argc, char **argv)
 	info_nics(&info);
 	info_ways(&info);
 	ret = info_paths(&info, provider);
+	if (ret && provider)
+		info_settings_provider(&info, provider);
 	info_advise(&info);
 	if (json)
 		info_print_json(&info);

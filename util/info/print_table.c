@@ -225,6 +225,8 @@ static void print_offers(const struct info *info)
 
 void info_print_table(const struct info *info)
 {
+	const char *idle = "";
+
 	print_library(&info->library);
 	print_system(&info->system);
 	print_gpus(info);
@@ -236,6 +238,8 @@ void info_print_table(const struct info *info)
 		printf("  %s\n", info->advice[i]);
 	for (size_t i = 0; i < info->gpu_count; i++) {
 		if (!info_gpu_works(info, i))
-			printf("\nGPU %zu has no path that works\n", i);
+			idle = info_text("%s %zu", idle, i);
 	}
+	if (*idle)
+		printf("\nno path that works: GPU%s\n", idle);
 }

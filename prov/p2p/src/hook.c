@@ -10,6 +10,7 @@
 #include "config.h"
 #include "base/base.h"
 #include "base/conf.h"
+#include "base/env.h"
 #include "fid/fabric.h"
 #include "base/libfabric.h"
 #include "base/log.h"
@@ -56,5 +57,6 @@ FI_EXT_INI
 	if (libfabric_bind())
 		return NULL;
 	conf_read();
+	env_check(QUIRKS_USUAL);
 	return &hook_provider;
 }

@@ -13,6 +13,7 @@
 #include "config.h"
 #include "base/base.h"
 #include "base/conf.h"
+#include "base/env.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
 #include "fid/native.h"
@@ -165,11 +166,78 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 	return *list ? 0 : -FI_ENODATA;
 }
 
+/* Does @core have reliable datagram endpoints? @any: has it any at all? */
+static bool prov_has_rdm(uint32_t version, const char *core, bool *any)
+{
+	struct fi_info *hints = lf.dupinfo(NULL), *list = NULL;
+	bool found = false;
+
+	*any = false;
+	if (hints && !prov_hints_name(hints, core, NULL) &&
+	    !lf.getinfo(version, NULL, NULL, P2P_GETINFO_INTERNAL, hints, &list)) {
+		for (const struct fi_info *info = list; info; info = info->next) {
+			*any |= !strcasecmp(info->fabric_attr->prov_name, core);
+			found |= !strcasecmp(info->fabric_attr->prov_name, core) &&
+				 info->ep_attr->type == FI_EP_RDM;
+		}
+		lf.freeinfo(list);
+	}
+	lf.freeinfo(hints);
+	return found;
+}
+
+/*
+ * The application, or FI_PROVIDER, wants us over one core provider, and nothing is offered there: if it
+ * is that provider's fault, this says so.
+ */
+static void prov_explain(uint32_t version, const struct fi_info *hints, const char *core)
+{
+	bool rdm = !hints || !hints->ep_attr || hints->ep_attr->type == FI_EP_UNSPEC ||
+		   hints->ep_attr->type == FI_EP_RDM;
+	bool any;
+
+	if (!rdm || !fi_log_enabled(log_prov, FI_LOG_WARN, FI_LOG_CORE) ||
+	    prov_has_rdm(version, core, &any))
+		return;
+	if (!any)
+		P2P_WARN("%s;ofi_p2p is not offered: there is no %s here (fi_info -l)\n", core,
+			 core);
+	else
+		P2P_WARN("%s;ofi_p2p is not offered: in libfabric %u.%u, %s has no reliable "
+			 "datagram endpoints. Use '%s;%s;ofi_p2p'\n",
+			 core, FI_MAJOR(fi_version()), FI_MINOR(fi_version()), core, core,
+			 QUIRKS_RDM_OVER);
+}
+
+/* The one stack that is wanted, without our name, or NULL. The caller frees it. */
+static char *prov_wanted(const struct fi_info *hints)
+{
+	const char *name = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
+	char *core = NULL, *excluded = NULL;
+
+	name = name ? name : getenv("FI_PROVIDER");
+	if (!name || strchr(name, ',') || !strcasestr(name, ";" P2P_NAME) ||
+	    info_name_split(name, &core, &excluded))
+		return NULL;
+	free(excluded);
+	return core;
+}
+
+static bool prov_offers(const struct fi_info *list, const char *core)
+{
+	for (; list; list = list->next) {
+		if (!strcasecmp(list->fabric_attr->prov_name, core))
+			return true;
+	}
+	return false;
+}
+
 static int prov_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 			const struct fi_info *hints, struct fi_info **info)
 {
 	char *core_name = NULL, *excluded = NULL;
 	struct fi_info *core_hints;
+	char *wanted;
 	int ret;
 
 	ret = conf_status();
@@ -207,6 +275,10 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 		prov_reorder(info, fi_version());
 		ret = prov_convert(hints, core_name, info);
 	}
+	wanted = prov_wanted(hints);
+	if (wanted && (ret == -FI_ENODATA || (!ret && !prov_offers(*info, wanted))))
+		prov_explain(version, hints, wanted);
+	free(wanted);
 	lf.freeinfo(core_hints);
 	free(core_name);
 	free(excluded);
@@ -264,6 +336,7 @@ FI_EXT_INI
 	if (libfabric_bind())
 		return NULL;
 	conf_read();
+	env_check(QUIRKS_USUAL);
 	fid_more_ops = prov_gpu_ops;
 	native_calls = &xpu_ops;
 	return &prov_provider;

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 #include <rdma/providers/fi_prov.h>
 
+#include "base/env.h"
 #include "base/log.h"
 
 struct conf conf = {
@@ -131,6 +133,11 @@ static const struct conf_param {
 		 "(default: 256)"},
 };
 
+#define CONF_PARAMS (sizeof conf_params / sizeof conf_params[0])
+#define CONF_PREFIX "FI_P2P_"
+/* The room for the name of a variable */
+#define CONF_NAME_MAX 64
+
 /* A number of bytes. One of the letters k, m, g after it multiplies by a power of 1024. */
 static int conf_parse_size(const char *text, size_t *size)
 {
@@ -168,14 +175,21 @@ static int conf_parse_flag(const char *text, bool *flag)
 	return -FI_EINVAL;
 }
 
-/* Logs what the variable may be, by the name that users know */
+/* The name that users know */
+static void conf_name(const struct conf_param *param, char name[CONF_NAME_MAX])
+{
+	snprintf(name, CONF_NAME_MAX, "FI_%s", param->name);
+	for (; *name; name++)
+		*name = toupper((unsigned char) *name);
+}
+
+/* Tells what the variable may be */
 static int conf_refuse(const struct conf_param *param, const char *text, const char *use)
 {
-	char name[32] = "";
+	char name[CONF_NAME_MAX];
 
-	for (size_t i = 0; param->name[i] && i < sizeof name - 1; i++)
-		name[i] = toupper((unsigned char) param->name[i]);
-	P2P_WARN("FI_%s=%s: use %s\n", name, text, use);
+	conf_name(param, name);
+	P2P_TELL("%s=%s: use %s. Until then nothing is offered\n", name, text, use);
 	return -FI_EINVAL;
 }
 
@@ -195,6 +209,16 @@ static int conf_parse_choice(const struct conf_param *param, const char *text)
 	return conf_refuse(param, text, list);
 }
 
+/* Processors. Whether the process may run there is found when a thread is to. */
+static int conf_parse_text(const struct conf_param *param, const char *text)
+{
+	if (strcmp(text, "auto") && (!*text || text[strspn(text, "0123456789,-")]))
+		return conf_refuse(param, text, "auto, or processors such as 0-3,8");
+	/* libfabric keeps the string */
+	*param->text = text;
+	return 0;
+}
+
 static int conf_param_set(const struct conf_param *param, const char *text)
 {
 	char range[96];
@@ -207,11 +231,8 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 
 	if (param->choice)
 		return conf_parse_choice(param, text);
-	/* libfabric keeps the string */
-	if (param->text) {
-		*param->text = text;
-		return 0;
-	}
+	if (param->text)
+		return conf_parse_text(param, text);
 
 	if (param->flag) {
 		if (!conf_parse_flag(text, param->flag))
@@ -228,6 +249,35 @@ static int conf_param_set(const struct conf_param *param, const char *text)
 	return conf_refuse(param, text, range);
 }
 
+/* Tells of a variable that is in the environment and in no row */
+static void conf_check_name(const char *set)
+{
+	char name[CONF_NAME_MAX], known[CONF_NAME_MAX], nearest[CONF_NAME_MAX] = "";
+	size_t least = SIZE_MAX, distance;
+
+	snprintf(name, sizeof name, "%.*s", (int) strcspn(set, "="), set);
+	for (size_t i = 0; i < CONF_PARAMS; i++) {
+		conf_name(&conf_params[i], known);
+		distance = env_distance(name, known);
+		if (distance < least) {
+			least = distance;
+			strcpy(nearest, known);
+		}
+	}
+	if (least)
+		P2P_TELL("%s is no parameter, and changes nothing. The nearest that there is: "
+			 "%s\n",
+			 name, nearest);
+}
+
+static void conf_check_names(void)
+{
+	for (char **set = environ; set && *set; set++) {
+		if (!strncmp(*set, CONF_PREFIX, strlen(CONF_PREFIX)))
+			conf_check_name(*set);
+	}
+}
+
 int conf_read(void)
 {
 	size_t least;
@@ -235,7 +285,9 @@ int conf_read(void)
 	int ret;
 
 	conf_error = 0;
-	for (size_t i = 0; i < sizeof conf_params / sizeof conf_params[0]; i++) {
+	log_aloud = fi_param_get_str(NULL, conf_params[0].name, &text) == -FI_ENOENT;
+	conf_check_names();
+	for (size_t i = 0; i < CONF_PARAMS; i++) {
 		/* the other one of our two objects may have defined the parameter already */
 		ret = fi_param_get_str(NULL, conf_params[i].name, &text);
 		if (ret == -FI_ENOENT) {
@@ -249,13 +301,13 @@ int conf_read(void)
 	/* every pool needs a few slots (stage.c) */
 	least = 8 * conf.chunk_size;
 	if (!conf_error && conf.pinned_size < least) {
-		P2P_WARN("FI_P2P_PINNED_SIZE=%zu is too small for FI_P2P_CHUNK_SIZE=%zu: "
+		P2P_TELL("FI_P2P_PINNED_SIZE=%zu is too small for FI_P2P_CHUNK_SIZE=%zu: "
 			 "use at least %zu\n",
 			 conf.pinned_size, conf.chunk_size, least);
 		conf_error = -FI_EINVAL;
 	}
 	if (conf.eager_size > conf.chunk_size) {
-		P2P_WARN(
+		P2P_TELL(
 			"FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
 			conf.eager_size, conf.chunk_size);
 		conf.eager_size = conf.chunk_size;

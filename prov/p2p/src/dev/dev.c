@@ -15,14 +15,15 @@
 static const struct {
 	const struct dev_ops *ops;
 	const bool *wanted;
+	const char *param;
 } dev_known[] = {
 #if HAVE_CUDA
-	{&dev_cuda_ops, &conf.cuda},
+	{&dev_cuda_ops, &conf.cuda, "FI_P2P_CUDA"},
 #endif
 #if HAVE_ROCM
-	{&dev_rocr_ops, &conf.rocm},
+	{&dev_rocr_ops, &conf.rocm, "FI_P2P_ROCM"},
 #endif
-	{NULL, NULL}};
+	{NULL, NULL, NULL}};
 
 #define DEV_KNOWN (sizeof dev_known / sizeof dev_known[0])
 
@@ -94,8 +95,12 @@ void dev_init(void)
 
 	pthread_mutex_lock(&dev_lock);
 	for (int i = 0; !tried && dev_known[i].ops; i++) {
-		if (*dev_known[i].wanted &&
-		    dl_installed(dev_known[i].ops->libdir, dev_known[i].ops->soname))
+		if (!*dev_known[i].wanted)
+			P2P_WARN(
+				"%s=no: its device memory is taken for the host's, and the CPU "
+				"faults at it. Unset it, if there is any\n",
+				dev_known[i].param);
+		else if (dl_installed(dev_known[i].ops->libdir, dev_known[i].ops->soname))
 			dev_installed[found++] = dev_known[i].ops;
 	}
 	if (found) {

@@ -468,6 +468,13 @@ int stage_slot_lend(struct stage *stage, struct stage_slot *slot, size_t len)
 	return ret;
 }
 
+size_t stage_slot_size(const struct stage *stage, const struct stage_slot *slot)
+{
+	const struct stage_pool *pool = &stage->pools[slot->pool];
+
+	return slot->whole ? stage_part_size(pool) : pool->size;
+}
+
 void stage_slot_put(struct stage *stage, struct stage_slot *slot)
 {
 	if (slot->lent)

@@ -253,6 +253,9 @@ struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, siz
 /* Would stage_slot_get() return a slot? */
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len);
 
+/* How many bytes the slot has */
+size_t stage_slot_size(const struct stage *stage, const struct stage_slot *slot);
+
 /*
  * Lets a peer read the first @len bytes of the slot, by the key of its @lent, until it is put
  * back. 0 or an error: from now on nothing is lent any more (logged)

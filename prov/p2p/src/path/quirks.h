@@ -64,6 +64,10 @@ enum quirk_match {
 	QUIRK_ANY,
 };
 
+/* For advice: a core provider that works everywhere, and what makes reliable datagrams of connections */
+#define QUIRKS_USUAL "tcp;ofi_rxm"
+#define QUIRKS_RDM_OVER "ofi_rxm"
+
 /**
  * struct quirk - a row of the table.
  * @provider:	the core provider, as @match says; NULL: any

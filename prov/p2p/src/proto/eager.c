@@ -188,10 +188,34 @@ static void eager_copied_in(struct copy *copy, int status)
 		xfer_req_end(req, req->comp.err);
 }
 
+/*
+ * Says of a message that is too long for its receive how much of it is there. The core says so only if it
+ * has found it: of a host buffer. Some cores end the connection over it, and say no lengths.
+ */
+static void eager_cut(struct xfer_req *req)
+{
+	if (!req->comp.err && req->comp.len > req->len) {
+		req->comp.err = FI_ETRUNC;
+		req->comp.prov_errno = FI_ETRUNC;
+		req->comp.olen = req->comp.len - req->len;
+	}
+	if (abs(req->comp.err) != FI_ETRUNC)
+		return;
+	if (req->comp.olen)
+		P2P_WARN(
+			"a message of %zu bytes is too long for its receive of %zu: FI_ETRUNC\n",
+			req->len + req->comp.olen, req->len);
+	else
+		P2P_WARN(
+			"a message is too long for its receive of %zu bytes. The core provider "
+			"does not say how long, and may give the peer up: FI_ETRUNC\n",
+			req->len);
+}
+
 static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
-	int ret, err = comp->err;
+	int ret, err;
 
 	req->comp = *comp;
 	req->comp.buf = comp->buf && req->count ? req->iov[0].iov_base : NULL;
@@ -206,6 +230,8 @@ static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		}
 		XFER_PROTO_EACH(req->ctx.ep->xfer, body, req->ctx.ep->xfer, &req->comp);
 	}
+	eager_cut(req);
+	err = req->comp.err;
 	req->comp.len = P2P_MIN(comp->len, req->len);
 	if (req->direct && !err && req->comp.len)
 		err = -req->mem.ops->flush(&req->mem);
@@ -276,6 +302,15 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 	return eager_buffer_get(req);
 }
 
+/*
+ * All of the slot is posted. So a message that is longer than the receive, and not longer than that, is
+ * cut here, where its length is known: a core may end the connection over it.
+ */
+static size_t eager_room(const struct xfer_req *req)
+{
+	return req->slot ? stage_slot_size(&req->ctx.ep->xfer->stage, req->slot) : req->len;
+}
+
 ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
 {
 	struct core_op staged = *op;
@@ -289,7 +324,7 @@ ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
 	if (req->pin)
 		staged.desc = req->pin->desc;
 	if (req->mem.ops && !req->direct) {
-		iov = (struct iovec){req->host, req->len};
+		iov = (struct iovec){req->host, eager_room(req)};
 		staged.iov = &iov;
 		staged.desc = &req->host_desc;
 		staged.count = 1;

@@ -48,6 +48,10 @@ static void rndv_refuse(struct xfer_arrival *arrival)
 	comp.err = arrival->status ? -arrival->status : FI_ETRUNC;
 	comp.len = 0;
 	comp.olen = arrival->total;
+	if (comp.err == FI_ETRUNC)
+		P2P_WARN("a message of %zu bytes is too long for its receive, of no more than "
+			 "4096: FI_ETRUNC\n",
+			 arrival->total);
 	xfer_cq_report(arrival->cq, &comp);
 	rndv_arrival_free(arrival, arrival->ctx.ep->xfer);
 }

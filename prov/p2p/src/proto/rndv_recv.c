@@ -44,6 +44,9 @@ static void rndv_recv_end(struct xfer_req *req)
 	if (!status && arrival->total > req->transfer.wanted) {
 		req->comp.olen = arrival->total - req->transfer.wanted;
 		status = -FI_ETRUNC;
+		P2P_WARN(
+			"a message of %zu bytes is too long for its receive of %zu: FI_ETRUNC\n",
+			arrival->total, req->transfer.wanted);
 	}
 	rndv_arrival_free(arrival, req->ctx.ep->xfer);
 	xfer_req_end(req, -status);
