@@ -18,10 +18,14 @@ struct advice_case {
 	const struct info_gpu *gpu;
 };
 
+bool info_is_local(const char *provider)
+{
+	return !strncmp(provider, "shm;", 4) || !strncmp(provider, "sm2;", 4);
+}
+
 static bool advice_is_local(const struct advice_case *it)
 {
-	return !strncmp(it->offer->provider, "shm;", 4) ||
-	       !strncmp(it->offer->provider, "sm2;", 4);
+	return info_is_local(it->offer->provider);
 }
 
 static bool advice_has_nic(const struct advice_case *it)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_info --check and --serve: two hosts tell each other what they have, and send each other a few
- * messages by the way that applications would.
+ * fi_p2p_info --check and --serve: two hosts tell each other what they have. Then they send each other a
+ * few messages, the way that applications would.
  *
  *	--check                                          --serve
  *	connects (TCP)                                   waits
@@ -11,7 +11,7 @@
  *	messages through the provider           <----->  messages
  *	result: paths, reasons, lanes           <----->  result
  *
- * Both print the same. The records are lines: a word, a space, and text. A line that is a dot ends one.
+ * Both print the same. What they say over TCP are lines: a word, a space, and text.
  */
 #ifndef INFO_CHECK_H
 #define INFO_CHECK_H
@@ -20,57 +20,64 @@
 
 /* ---- check_link.c: the TCP connection ---- */
 
+#define CHECK_LINE 4096
+
+/**
+ * struct check_link - the connection to the other host.
+ * @turn:	called several times a second while the other one is waited for; may be NULL
+ * @arg:	its argument
+ */
 struct check_link {
 	int fd;
-	const char *peer; /* in words */
-	char line[4096];
-	size_t have;
+	char line[CHECK_LINE];
+	size_t have, taken;
+	void (*turn)(void *arg);
+	void *arg;
 };
 
-/*
- * Waits for a client, or connects to a server. @where: HOST or HOST:PORT. NULL: it works; else why it does
- * not.
- */
+/* Waits for a client. NULL: it is there; else why not */
 const char *check_link_serve(struct check_link *link, const char *port);
+/* Connects to HOST or HOST:PORT. NULL, or why that cannot be */
 const char *check_link_connect(struct check_link *link, const char *where);
-void check_link_close(struct check_link *link);
 /* This host's own address of the connection; NULL: not known */
 const char *check_link_own(const struct check_link *link);
-
-/* Sends a line. What is lost is found when the answer is waited for. */
-void check_link_say(struct check_link *link, const char *key, const char *text);
+/* Sends a line. That it is lost is found when the answer is waited for. */
+void check_link_say(struct check_link *link, const char *word, const char *text);
 /*
- * Waits for a line. @turn is called meanwhile, several times a second; it may be NULL. Returns what
- * follows the word, which *@key gets, with what is not printable replaced; or NULL: the peer has gone,
- * or says nothing.
+ * Waits for the line that begins with @word, and passes over others. Returns the rest of it, with what cannot be
+ * printed replaced. NULL: the other one has gone, or says nothing for long.
  */
-const char *check_link_hear(struct check_link *link, const char **key, void (*turn)(void *arg),
-			    void *arg);
+const char *check_link_hear(struct check_link *link, const char *word);
 
 /* ---- check_ep.c: the messages ---- */
 
-/* The lengths of the messages: a short one, and then long ones, as the first may go without lanes */
-#define CHECK_MESSAGES 5
-
+/**
+ * struct check_result - how messages from this host to the other one went.
+ * @path, @reason: of a short message, and of the last long one
+ * @lane_pieces: pieces that lanes carried
+ * @error:	NULL, or why they did not arrive
+ */
 struct check_result {
-	const char *path[2], *reason[2]; /* of a short message, and of the last long one */
-	uint64_t lane_pieces;
+	const char *path[2], *reason[2];
+	const char *lane_pieces;
 	const char *error;
 };
 
-struct check_ep;
+struct check_ep {
+	struct info_fids fids;
+	struct fi_p2p_stats_ops *ops;
+	const struct info_gpu *gpu;
+	char *buffer;
+};
 
-/* Opens an endpoint of @provider for who is at @node; NULL, with @why */
-struct check_ep *check_ep_open(const struct info *info, const char *provider, const char *node,
-			       const char **why);
-/* Its address, as hexadecimal digits */
-const char *check_ep_address(struct check_ep *ep, const char **why);
-/* Sends the messages to @address, and receives as many */
+/* Opens an endpoint for who is reached from the address @own. NULL, or why that cannot be */
+const char *check_ep_open(struct check_ep *ep, const struct info *info, const char *provider,
+			  const char *own);
+/* Its address as hexadecimal digits; NULL: it has none */
+const char *check_ep_address(struct check_ep *ep);
+/* Sends messages to @address, and receives as many */
 void check_ep_exchange(struct check_ep *ep, const char *address, struct check_result *result);
-/* One look at what is to be done, for a peer that is not ready yet */
+/* For the peer, which may still want something of us */
 void check_ep_turn(void *ep);
-void check_ep_close(struct check_ep *ep);
-/* path.c: the infos of a provider at @node (NULL: anywhere), as info_paths() asks for them */
-struct fi_info *check_getinfo(const char *provider, const char *node);
 
 #endif /* INFO_CHECK_H */

@@ -107,7 +107,7 @@ static const char *cuda_alloc(struct info_gpu *gpu, CUdevice dev)
 	const char *error = cuda_enter(dev);
 
 	if (!error)
-		error = cuda_error("cuMemAlloc", cuda.mem_alloc(&ptr, INFO_LONG));
+		error = cuda_error("cuMemAlloc", cuda.mem_alloc(&ptr, INFO_BUFFER));
 	if (!error)
 		gpu->buffer = (void *) (uintptr_t) ptr;
 	return error;

@@ -63,7 +63,7 @@ static const char *rocr_alloc(struct info_gpu *gpu, hsa_agent_t agent)
 
 	if (status != HSA_STATUS_INFO_BREAK)
 		return "it has no memory to allocate from";
-	status = hsa.allocate(pool, INFO_LONG, 0, &gpu->buffer);
+	status = hsa.allocate(pool, INFO_BUFFER, 0, &gpu->buffer);
 	if (status == HSA_STATUS_SUCCESS)
 		return NULL;
 	gpu->buffer = NULL;

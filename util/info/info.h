@@ -13,7 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_ext_p2p.h>
+
+/* The port of --serve, where none is said */
+#define INFO_CHECK_PORT "7710"
 
 #define INFO_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -91,8 +95,8 @@ struct info_runtime {
  * @rdma:	it has GPUDirect RDMA
  * @memops:	it has stream memory operations
  * @ordering:	who sees a NIC's writes in order
- * @buffer:	INFO_LONG bytes of its memory; NULL: there is an @error
- * @expose:	opens a dma-buf of @buffer: a descriptor, or -1; NULL: not tried
+ * @buffer:	INFO_BUFFER bytes of its memory; NULL: there is an @error
+ * @expose:	opens a dma-buf of the first INFO_LONG bytes of @buffer: a descriptor, or -1; NULL: not tried
  */
 struct info_gpu {
 	const char *runtime;
@@ -155,6 +159,8 @@ struct info_nic {
 /* The lengths of the messages whose paths are asked for */
 #define INFO_SHORT 8
 #define INFO_LONG (1 << 20)
+/* On each GPU there is memory for one to send and one to receive */
+#define INFO_BUFFER (2 * INFO_LONG)
 
 /**
  * struct info_path - the way of @len bytes from GPU number @gpu.
@@ -225,6 +231,8 @@ void info_ways(struct info *info);
 int info_paths(struct info *info, const char *provider);
 /* advice.c */
 void info_advise(struct info *info);
+/* Is this a provider that does not leave the host? */
+bool info_is_local(const char *provider);
 void info_add_advice(struct info *info, const char *text);
 /* settings.c: what is wrong with the environment. After info_library() */
 void info_settings(struct info *info);
@@ -234,12 +242,31 @@ void info_settings_order(struct info *info, const char *provider);
 void info_settings_provider(struct info *info, const char *provider);
 /* path.c: is there a provider, and has every GPU a path? */
 bool info_works(const struct info *info);
+/* An endpoint, and all that it wants */
+struct info_fids {
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_av *av;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+};
+
+/* NULL, or why it cannot be opened. What is open then is to be closed all the same. */
+const char *info_open(struct info_fids *fids, struct fi_info *found);
+void info_close(struct info_fids *fids);
+/* Does the provider's name end with ours? */
+bool info_is_ours(const char *provider);
 /* Has this GPU a path for messages of any length, over some provider? */
 bool info_gpu_works(const struct info *info, size_t gpu);
+
+/* check.c: --check HOST[:PORT], where @provider may be NULL, and --serve. Is all well? */
+bool info_check(struct info *info, const char *other, const char *provider);
+bool info_serve(struct info *info, const char *port);
 
 /* ---- the printers, with the words that both use (words.c) ---- */
 
 void info_print_table(const struct info *info);
+void info_print_advice(const struct info *info);
 /* False: built without json-c */
 bool info_print_json(const struct info *info);
 

@@ -14,7 +14,7 @@
 #define PATH_NAME "ofi_p2p"
 #define PATH_CQ_SIZE 64
 
-static bool path_is_ours(const char *provider)
+bool info_is_ours(const char *provider)
 {
 	size_t len = strlen(provider), own = strlen(PATH_NAME);
 
@@ -66,15 +66,7 @@ static const char *path_ask(struct info_offer *offer, struct fid_ep *ep,
 
 /* ---- an endpoint, and what it takes ---- */
 
-struct path_fids {
-	struct fid_fabric *fabric;
-	struct fid_domain *domain;
-	struct fid_av *av;
-	struct fid_cq *cq;
-	struct fid_ep *ep;
-};
-
-static const char *path_open(struct path_fids *fids, struct fi_info *found)
+const char *info_open(struct info_fids *fids, struct fi_info *found)
 {
 	struct fi_av_attr av_attr = {.type = found->domain_attr->av_type};
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .size = PATH_CQ_SIZE};
@@ -110,7 +102,7 @@ static const char *path_open(struct path_fids *fids, struct fi_info *found)
 	return ret ? info_text("%s: %s", call, fi_strerror(-ret)) : NULL;
 }
 
-static void path_close(struct path_fids *fids)
+void info_close(struct info_fids *fids)
 {
 	if (fids->ep)
 		fi_close(&fids->ep->fid);
@@ -150,7 +142,7 @@ static void path_try(struct info *info, struct fi_info *found)
 {
 	const char *provider = found->fabric_attr->prov_name;
 	const struct info_nic *nic = path_nic(info, found->domain_attr->name);
-	struct path_fids fids = {NULL};
+	struct info_fids fids = {NULL};
 	struct info_offer *offer;
 
 	if (path_known(info, provider, nic))
@@ -159,10 +151,10 @@ static void path_try(struct info *info, struct fi_info *found)
 	offer->provider = info_text("%s", provider);
 	offer->domain = info_text("%s", found->domain_attr->name);
 	offer->nic = nic;
-	offer->error = path_open(&fids, found);
+	offer->error = info_open(&fids, found);
 	if (!offer->error)
 		offer->error = path_ask(offer, fids.ep, info);
-	path_close(&fids);
+	info_close(&fids);
 }
 
 /*
@@ -188,7 +180,7 @@ static int path_try_name(struct info *info, const char *provider, bool hooked)
 	if (ret)
 		return ret;
 	for (struct fi_info *each = found; each; each = each->next) {
-		if (hooked || path_is_ours(each->fabric_attr->prov_name))
+		if (hooked || info_is_ours(each->fabric_attr->prov_name))
 			path_try(info, each);
 	}
 	fi_freeinfo(found);
@@ -228,8 +220,8 @@ int info_paths(struct info *info, const char *provider)
 
 	if (!provider)
 		ret = path_try_all(info);
-	else if (hooked || path_is_ours(provider))
-		ret = path_try_name(info, provider, !path_is_ours(provider));
+	else if (hooked || info_is_ours(provider))
+		ret = path_try_name(info, provider, !info_is_ours(provider));
 	else
 		ret = path_try_core(info, provider);
 

@@ -223,6 +223,14 @@ static void print_offers(const struct info *info)
 		line("no provider of ours is offered", "");
 }
 
+void info_print_advice(const struct info *info)
+{
+	if (info->advice_count)
+		printf("\nto do\n");
+	for (size_t i = 0; i < info->advice_count; i++)
+		printf("  %s\n", info->advice[i]);
+}
+
 void info_print_table(const struct info *info)
 {
 	const char *idle = "";
@@ -232,10 +240,7 @@ void info_print_table(const struct info *info)
 	print_gpus(info);
 	print_nics(info);
 	print_offers(info);
-	if (info->advice_count)
-		printf("\nto do\n");
-	for (size_t i = 0; i < info->advice_count; i++)
-		printf("  %s\n", info->advice[i]);
+	info_print_advice(info);
 	for (size_t i = 0; i < info->gpu_count; i++) {
 		if (!info_gpu_works(info, i))
 			idle = info_text("%s %zu", idle, i);
