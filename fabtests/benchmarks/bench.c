@@ -260,8 +260,11 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	FT_TRY(ft_buf_alloc(&b->ctx, &b->ctrl_rx, FI_HMEM_SYSTEM, CTRL_SIZE));
 	FT_TRY(alloc_buffers(b));
 	FT_TRY(hello_make(b, kind, &mine));
+	b->ctx.awaited = opts->oob_addr ? NULL : opts->dst_addr;
 	FT_TRY(ft_connect(&b->ctx));
-	return opts->oob_addr ? meet_oob(b, &mine, &other) : meet_in_band(b, &mine, &other);
+	FT_TRY(opts->oob_addr ? meet_oob(b, &mine, &other) : meet_in_band(b, &mine, &other));
+	b->ctx.awaited = NULL;
+	return 0;
 }
 
 /* No side closes before the other side has all that it waits for. */
@@ -271,7 +274,7 @@ static int finish(struct bench *b)
 
 	FT_TRY(bench_sync_prepare(b));
 	FT_TRY(bench_sync(b));
-	ft_path_print(b->ctx.ep, b->ctx.info->fabric_attr->prov_name, b->opts.machine_readable);
+	ft_path_print(b->ctx.ep, b->ctx.info->fabric_attr->prov_name, &b->opts);
 	FT_TRY(ft_path_expect(b->ctx.ep, &b->opts));
 	if (!b->opts.oob_addr)
 		return 0;
@@ -302,7 +305,7 @@ static int run(struct bench *b, const struct bench_kind *kind)
 		if (opts->warmup)
 			FT_TRY(kind->measure(b, size, opts->warmup, &res));
 		FT_TRY(kind->measure(b, size, count_for(kind, opts, size), &res));
-		ft_result_print(&res, opts->machine_readable, opts->argc, opts->argv);
+		ft_result_print(&res, kind->name, b->ctx.info->fabric_attr->prov_name, opts);
 	}
 	return finish(b);
 }

@@ -34,6 +34,7 @@ struct bench {
 /** struct bench_kind - what makes one benchmark different from the other */
 struct bench_kind {
 	uint32_t id;
+	const char *name;
 	const char *purpose;
 	unsigned int scope;
 	int (*measure)(struct bench *b, size_t size, long count, struct ft_result *res);

@@ -86,6 +86,7 @@ int main(int argc, char **argv)
 {
 	static const struct bench_kind kind = {
 		.id = 2,
+		.name = "bw",
 		.purpose = "Bandwidth of messages between two RDM endpoints, in host or GPU "
 			   "memory.",
 		.scope = FT_SCOPE_BENCH | FT_SCOPE_BW,

@@ -61,6 +61,7 @@ int main(int argc, char **argv)
 {
 	static const struct bench_kind kind = {
 		.id = 1,
+		.name = "pingpong",
 		.purpose = "Latency of messages between two RDM endpoints, in host or GPU "
 			   "memory.",
 		.scope = FT_SCOPE_BENCH,

@@ -73,7 +73,7 @@ static int read_error(struct ft_ctx *ctx)
 
 ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *event)
 {
-	const double deadline = ft_usec() + (double) ctx->opts->timeout * 1e6;
+	const double begun = ft_usec(), deadline = begun + (double) ctx->opts->timeout * 1e6;
 	ssize_t ret;
 
 	while ((ret = fi_eq_sread(ctx->eq, type, event->room, sizeof(event->room), SLEEP_MS,
@@ -82,6 +82,10 @@ ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *even
 			if (ft_oob_closed(ctx->watch_fd[i]))
 				return ft_fail(-FI_ECONNRESET, "connecting",
 					       "the peer has ended; its output says why");
+		if (ctx->awaited && ft_usec() - begun > FT_SOON_US) {
+			ft_say_absent(ctx->awaited, NULL, ctx->opts->timeout);
+			ctx->awaited = NULL;
+		}
 		if (ft_usec() > deadline)
 			return ft_fail(-FI_ETIMEDOUT, "connecting",
 				       "no event for %ld s (--timeout)", ctx->opts->timeout);

@@ -60,6 +60,10 @@ void ft_err(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /** ft_fail() - report that @call returned @ret, and the way out in @fmt. Returns @ret. */
 int ft_fail(int ret, const char *call, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* A server that is not there yet is waited for, which is said after so long */
+#define FT_SOON_US 3e6
+/** ft_say_absent() - says that @server does not answer, and how long it is waited for [s] */
+void ft_say_absent(const char *server, const char *why, long timeout);
 /** ft_errno() - does what ft_fail() does, for a system call that has just set errno */
 int ft_errno(const char *call, const char *what);
 /** ft_prefix_set() - set what ft_err() puts in front of each line */
@@ -80,11 +84,14 @@ struct ft_result {
 	unsigned int xfers_per_sent;
 };
 
-void ft_result_print(const struct ft_result *res, bool machine_readable, int argc, char **argv);
+struct ft_opts;
+/** ft_result_print() - print it as @opts have it: a row, YAML (-m), or an object of JSON */
+void ft_result_print(const struct ft_result *res, const char *test, const char *prov_name,
+		     const struct ft_opts *opts);
 /** ft_path_count() - count host messages, too, from here on */
 void ft_path_count(struct fid_ep *ep);
 /** ft_path_print() - print which way the endpoint's bytes went, if its provider tells */
-void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readable);
+void ft_path_print(struct fid_ep *ep, const char *prov_name, const struct ft_opts *opts);
 struct ft_buf;
 /**
  * ft_path() - the way of @len bytes of @buf (enum fi_p2p_path). -FI_ENOSYS: the provider does
@@ -281,6 +288,7 @@ struct ft_buf {
  * @mr_access:	what buffers are registered for, besides FI_SEND | FI_RECV; if not 0, all
  *		buffers are registered
  * @watch_fd:	sockets to peers; it is an error if one closes while this process waits
+ * @awaited:	if not NULL: who has not been heard of yet. Where that lasts for three seconds, it is said
  * @peer:	the peers' addresses, by rank
  * @remote:	completed by what peers write here with remote cq data; may be NULL
  * @took:	is given each completion first. 1: it was none of a struct ft_req; 0: it was; or
@@ -308,6 +316,7 @@ struct ft_ctx {
 	int cq_fd;
 	int watch_fd[FT_MAX_RANKS];
 	int watch_count;
+	const char *awaited;
 	fi_addr_t peer[FT_MAX_RANKS];
 	struct ft_req *remote;
 	int (*took)(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp);

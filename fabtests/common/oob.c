@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -96,8 +97,9 @@ free_list:
 int ft_oob_connect(const char *addr, const char *port, long timeout, int *fd)
 {
 	const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
-	const double deadline = ft_usec() + (double) timeout * 1e6;
+	const double begun = ft_usec(), deadline = begun + (double) timeout * 1e6;
 	struct addrinfo *list;
+	bool said = false;
 	int err = 0;
 
 	FT_TRY(resolve(addr, port, 0, &list));
@@ -114,6 +116,13 @@ int ft_oob_connect(const char *addr, const char *port, long timeout, int *fd)
 			err = errno;
 			if (sock >= 0)
 				close(sock);
+		}
+		if (!said && ft_usec() - begun > FT_SOON_US) {
+			char server[256];
+
+			snprintf(server, sizeof(server), "%s port %s", addr, port);
+			ft_say_absent(server, strerror(err), timeout);
+			said = true;
 		}
 		nanosleep(&pause, NULL);
 	} while (ft_usec() < deadline);

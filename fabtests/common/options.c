@@ -17,6 +17,7 @@
 
 #include <rdma/fi_ext_p2p.h>
 
+#include "config.h"
 #include "ft.h"
 
 #define EXIT_USAGE 2
@@ -44,6 +45,7 @@ enum {
 	OPT_FLAT,
 	OPT_BURSTS,
 	OPT_RANKS,
+	OPT_VERSION,
 };
 
 struct option_row {
@@ -136,7 +138,9 @@ static const struct option_row rows[] = {
 	 "bursts of short messages with each peer, both ways, in a round (16)"},
 	{OPT_RANKS, "ranks", required_argument, FT_SCOPE_RANKS, " NUMBER",
 	 "how many ranks (one number after another)"},
-	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE, "", "one JSON object a line"},
+	{OPT_JSON, "json", no_argument, FT_SCOPE_SUITE | FT_SCOPE_BENCH, "",
+	 "one JSON object a line"},
+	{OPT_VERSION, "version", no_argument, FT_SCOPE_ALL, "", "print the version"},
 	{'h', "help", no_argument, FT_SCOPE_ALL, "", "this help"},
 };
 
@@ -152,11 +156,16 @@ static void __attribute__((format(printf, 1, 2), noreturn)) usage_error(const ch
 	exit(EXIT_USAGE);
 }
 
+static const char *program_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 static void print_help(const char *prog, const char *purpose, unsigned int scope)
 {
-	const char *slash = strrchr(prog, '/');
-
-	prog = slash ? slash + 1 : prog;
+	prog = program_name(prog);
 	if (!(scope & FT_SCOPE_PAIR))
 		printf("Usage: %s [OPTIONS]\n", prog);
 	else
@@ -541,6 +550,10 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 			usage_error("bad command line");
 		if (letter == 'h') {
 			print_help(argv[0], purpose, scope);
+			exit(EXIT_SUCCESS);
+		}
+		if (letter == OPT_VERSION) {
+			printf("%s " PACKAGE_VERSION "\n", program_name(argv[0]));
 			exit(EXIT_SUCCESS);
 		}
 		apply(opts, letter, optarg);

@@ -67,6 +67,13 @@ int ft_errno(const char *call, const char *what)
 	return ft_fail(-err, call, "%s", what);
 }
 
+void ft_say_absent(const char *server, const char *why, long timeout)
+{
+	ft_err("no server at %s yet%s%s%s: start it with the same options. It is waited for up to %ld s "
+	       "(--timeout)",
+	       server, why ? " (" : "", why ? why : "", why ? ")" : "", timeout);
+}
+
 static const char *short_number(char *str, size_t len, uint64_t value, bool binary)
 {
 	const uint64_t step = binary ? 1024 : 1000;
@@ -109,22 +116,38 @@ static void print_row(const struct ft_result *res, double total, double per_xfer
 	       total / res->usec, per_xfer, 1 / per_xfer);
 }
 
-void ft_result_print(const struct ft_result *res, bool machine_readable, int argc, char **argv)
+static const char *memory_name(enum fi_hmem_iface iface)
+{
+	return iface == FI_HMEM_CUDA ? "cuda" : iface == FI_HMEM_ROCR ? "rocr" : "system";
+}
+
+void ft_result_print(const struct ft_result *res, const char *test, const char *prov_name,
+		     const struct ft_opts *opts)
 {
 	static bool header_done;
 	const double xfers = (double) res->sent * res->xfers_per_sent;
 	const double total = xfers * (double) res->bytes;
 	const double per_xfer = res->usec / xfers;
 
-	if (!machine_readable) {
+	if (opts->json) {
+		printf("{\"test\":\"%s\",\"provider\":\"%s\",\"memory\":\"%s\",\"size\":%zu,"
+		       "\"iterations\":%" PRIu64 ",\"acks\":%" PRIu64
+		       ",\"bytes\":%.0f,\"seconds\":%.6f,\"mb_per_sec\":%.6g,"
+		       "\"usec_per_xfer\":%.6g}\n",
+		       test, prov_name, memory_name(opts->iface), res->bytes, res->sent,
+		       res->acked, total, res->usec / 1e6, total / res->usec, per_xfer);
+		fflush(stdout);
+		return;
+	}
+	if (!opts->machine_readable) {
 		print_row(res, total, per_xfer);
 		fflush(stdout);
 		return;
 	}
 	if (!header_done) {
 		printf("---\n");
-		for (int i = 0; i < argc; i++)
-			printf("%s ", argv[i]);
+		for (int i = 0; i < opts->argc; i++)
+			printf("%s ", opts->argv[i]);
 		printf(":\n");
 	}
 	header_done = true;
@@ -177,12 +200,32 @@ static uint64_t path_bytes(const struct fi_p2p_stats *stats, enum fi_p2p_path pa
 	return stats->tx_bytes[path] + stats->rx_bytes[path];
 }
 
-void ft_path_print(struct fid_ep *ep, const char *prov_name, bool machine_readable)
+/* NULL: the provider does not tell */
+static void path_print_json(const struct fi_p2p_stats *stats, const char *prov_name)
 {
-	const char *mark = machine_readable ? "# " : ""; /* a comment in YAML */
+	static const char *const names[FI_P2P_PATH_MAX] = {"host", "stage", "ipc", "peer"};
+
+	printf("{\"test\":\"path\",\"provider\":\"%s\"", prov_name);
+	for (int path = 0; path < FI_P2P_PATH_MAX; path++) {
+		if (stats)
+			printf(",\"%s\":%" PRIu64, names[path],
+			       path_bytes(stats, (enum fi_p2p_path) path));
+		else
+			printf(",\"%s\":null", names[path]);
+	}
+	printf("}\n");
+}
+
+void ft_path_print(struct fid_ep *ep, const char *prov_name, const struct ft_opts *opts)
+{
+	const char *mark = opts->machine_readable ? "# " : ""; /* a comment in YAML */
 	struct fi_p2p_stats stats = {0};
 	int ret = path_stats(ep, &stats);
 
+	if (opts->json) {
+		path_print_json(ret ? NULL : &stats, prov_name);
+		return;
+	}
 	if (ret == -FI_ENOSYS)
 		printf("%spath: not offered by provider %s\n", mark, prov_name);
 	if (ret)

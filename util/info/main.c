@@ -76,7 +76,7 @@ static int main_options_read(int argc, char **argv, struct main_wish *wish)
 			info_root_set(optarg);
 			break;
 		case 'V':
-			printf("fi_p2p_info %d.%d\n", P2P_VERSION_MAJOR, P2P_VERSION_MINOR);
+			puts("fi_p2p_info " PACKAGE_VERSION);
 			return MAIN_WORKS;
 		case 'h':
 			fputs(main_help, stdout);
