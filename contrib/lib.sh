@@ -319,7 +319,7 @@ emulated_gpu() {
 	settings=$("$top/contrib/env" --emulate "$1") || exit 2
 	eval "$settings"
 	emulate=yes
-	device="EMULATED: a test device, whose figures mean nothing"
+	device="EMULATED: a test device, whose figures would mean nothing"
 	gpus=(--server -i 0 --client -i 1)
 }
 
