@@ -16,6 +16,11 @@
 #define P2P_NAME "ofi_p2p"
 #define P2P_HOOK_NAME "ofi_hook_p2p"
 
+/* Headers of libfabric 1.17 have it, those of 2.1 do not. */
+#ifndef container_of
+#define container_of(ptr, type, field) ((type *) ((char *) (ptr) -offsetof(type, field)))
+#endif
+
 #define p2p_likely(x) __builtin_expect(!!(x), 1)
 #define p2p_unlikely(x) __builtin_expect(!!(x), 0)
 

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <rdma/fabric.h>
 
+#include "base/base.h"
+
 struct domain_triggers;
 
 /**

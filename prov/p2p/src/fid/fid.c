@@ -7,6 +7,8 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "base/base.h"
+
 bool (*fid_more_ops)(struct fid *fid, const char *name, void **ops);
 
 /* ---- the core's object behind one of ours ---- */

@@ -5,6 +5,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include "base/base.h"
 #include "fid/fid.h"
 
 /**
