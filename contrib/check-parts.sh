@@ -252,6 +252,7 @@ installed_files='
 	lib/libp2p-buffer.so
 	lib/libp2p-buffer.so.0
 	lib/libp2p-buffer.so.0.0.0
+	lib/pkgconfig/libfabric-p2p.pc
 	include/rdma/fi_ext_p2p.h
 	include/rdma/fi_p2p_buffer.h
 	include/rdma/fi_p2p_xpu.h
@@ -273,13 +274,18 @@ installed_files='
 	bin/fi_p2p_stress
 '
 
-# No more and no less; libtool's own files do no harm.
+# No more and no less
 only_these_installed() {
 	local pages
 
 	pages=$(sed -n 's|^	\(p2p_buffer_.*\.3\).*|share/man/man3/\1|p' "$top/man/Makefile.include")
 	diff <(xargs -n 1 <<<"$installed_files $pages" | sort) \
-		<(cd "$base/dest/usr" && find . ! -type d ! -name '*.la' | sed 's|^\./||' | sort)
+		<(cd "$base/dest/usr" && find . ! -type d | sed 's|^\./||' | sort)
+}
+
+# nothing_stays: what is installed goes, all of it
+nothing_stays() {
+	make -C "$base/dist/build" uninstall DESTDIR="$base/dest" && ! find "$base/dest" ! -type d | grep .
 }
 
 # ---- fuzzers ----
@@ -432,6 +438,7 @@ part_tarball() {
 		test_that "the tarball builds" tarball_builds || stop "the build failed"
 		test_that "make install" installs
 		test_that "what is installed, and nothing else" only_these_installed
+		test_that "make uninstall" nothing_stays
 	else
 		skip "make dist: xz-utils is not installed"
 	fi
@@ -541,6 +548,10 @@ part_trixie() {
 		suite=functional
 	fi
 	within=() where=''
+}
+
+part_packages() {
+	counted "contrib/packages" "$top/contrib/packages" ${no_install:+--no-install} -B "$base/packages"
 }
 
 part_vm() {

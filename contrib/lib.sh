@@ -361,11 +361,11 @@ debian_mirror() {
 		'Label: Debian' 2>/dev/null | sort -u | head -n 1 | grep .
 }
 
-# debian_tree TREE RELEASE CONTENTS [FINISH]: makes TREE of packages, CONTENTS, separated by commas,
-# unless it is there and of this recipe. Nothing is configured in it, only unpacked; no more
-# is needed to run programs. FINISH, a function, does the rest, given the new tree.
+# debian_tree TREE RELEASE VARIANT CONTENTS [FINISH]: makes TREE of packages, VARIANT of mmdebstrap
+# with CONTENTS, separated by commas, unless it is there and of this recipe. FINISH, a
+# function, does the rest, given the new tree.
 debian_tree() {
-	local tree=$1 release=$2 contents=$3 finish=${4-} recipe=$3 mirror new=$1.$$
+	local tree=$1 release=$2 variant=$3 contents=$4 finish=${5-} recipe=$4 mirror new=$1.$$
 
 	[ -z "$finish" ] || recipe+=$'\n'$(declare -f "$finish")
 	! debian_tree_is "$tree" "$recipe" || return 0
@@ -378,7 +378,7 @@ debian_tree() {
 	mkdir -p "$(dirname "$tree")" || exit 2
 	# shellcheck disable=SC2064 # of now
 	trap "rm -rf --one-file-system '$new'" EXIT
-	mmdebstrap --variant=extract --include="$contents" "$release" "$new" \
+	mmdebstrap --variant="$variant" --include="$contents" "$release" "$new" \
 		"deb $mirror $release main" >"$tree.log" 2>&1 </dev/null ||
 		skip_all "mmdebstrap: $(grep '^E: ' "$tree.log" | head -n 1) (log $tree.log)"
 	[ -z "$finish" ] || "$finish" "$new" >>"$tree.log" 2>&1 ||
