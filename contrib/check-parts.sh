@@ -268,10 +268,17 @@ installed_files='
 	share/man/man1/fi_p2p_info.1
 	share/man/man1/fi_p2p_pingpong.1
 	share/man/man1/fi_p2p_stress.1
+	share/man/man1/mpirun-p2p.1
 	bin/fi_p2p_bw
 	bin/fi_p2p_info
 	bin/fi_p2p_pingpong
 	bin/fi_p2p_stress
+	bin/mpirun-p2p
+	share/bash-completion/completions/fi_p2p_bw
+	share/bash-completion/completions/fi_p2p_info
+	share/bash-completion/completions/fi_p2p_pingpong
+	share/bash-completion/completions/fi_p2p_stress
+	share/bash-completion/completions/mpirun-p2p
 '
 
 # No more and no less
