@@ -36,9 +36,10 @@
 #include "path/info.h"
 
 #define LONGEST 40000
-#define PENDING 8  /* what the victim has under way with the liar, of each kind */
-#define ROUNDS 32  /* inputs for which the endpoints stay */
-#define STEPS 1024 /* of an input */
+#define SHOWN 100000 /* long enough for lanes */
+#define PENDING 8    /* what the victim has under way with the liar, of each kind */
+#define ROUNDS 32    /* inputs for which the endpoints stay */
+#define STEPS 1024   /* of an input */
 #define PATIENCE                                                                               \
 	30000 /* for an exchange [ms]: it takes one, of a machine that does nothing else */
 #define TRANSFERS 16 /* numbers of the victim's that the liar knows */
@@ -159,6 +160,8 @@ static void learn_of(const struct wire_msg *msg)
 		fuzz_admit(&known, msg->grant);
 	if (msg->type == WIRE_CTS)
 		transfers[transfer_count++ % TRANSFERS] = msg->transfer;
+	if (msg->type == WIRE_LANES && msg->flags & WIRE_ASKS)
+		known.lanes_kind = msg->len;
 	fuzz_know(&known, msg->id);
 }
 
@@ -323,7 +326,7 @@ static void greet_step(uint32_t step, uint64_t token)
 	const struct end *liar = &ends[LIAR];
 	const struct wire_msg msg = {
 		.type = WIRE_HELLO,
-		.flags = step | WIRE_FOLLOWS,
+		.flags = step | WIRE_FOLLOWS | WIRE_MAY_LANES | WIRE_BORROWS,
 		.token = token,
 		.process = 1,
 		.grant = GRANT,
@@ -379,7 +382,7 @@ static void say_piece(struct fuzz *in)
 
 static size_t some_len(struct fuzz *in)
 {
-	static const uint32_t lens[] = {100, 4096, 4097, 8192, 20000, LONGEST};
+	static const uint32_t lens[] = {100, 4096, 4097, 8192, 20000, LONGEST, SHOWN};
 
 	return lens[fuzz_pick(in, FUZZ_COUNT(lens))];
 }
@@ -409,12 +412,11 @@ static void ask_rma(struct fuzz *in)
 
 	if (!op)
 		return;
-	if (fuzz_rarely(in, 2))
-		POST(op, fi_read(ends[VICTIM].ep, shown, len, NULL, addr_of[LIAR], 0,
-				 INTERNAL_KEY, op));
-	else
-		POST(op, fi_write(ends[VICTIM].ep, shown, len, NULL, addr_of[LIAR], 0,
-				  INTERNAL_KEY, op));
+	/* once: who has not greeted is waited for */
+	op->pending = !(fuzz_rarely(in, 2) ? fi_read(ends[VICTIM].ep, shown, len, NULL,
+						     addr_of[LIAR], 0, INTERNAL_KEY, op)
+					   : fi_write(ends[VICTIM].ep, shown, len, NULL,
+						      addr_of[LIAR], 0, INTERNAL_KEY, op));
 }
 
 static void step(struct fuzz *in)
@@ -464,7 +466,7 @@ static void open_all(void)
 				   1);
 	}
 	tag_bit = info_tag_bit(ends[VICTIM].info->ep_attr->mem_tag_format);
-	MUST(fi_mr_reg(ends[VICTIM].domain, shown, LONGEST, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+	MUST(fi_mr_reg(ends[VICTIM].domain, shown, SHOWN, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
 		       0, 0, &region, NULL));
 	known = (struct fuzz_known){.keys = {fi_mr_key(region), INTERNAL_KEY},
 				    .key_count = 2,
@@ -495,6 +497,8 @@ static void check_fds(void)
 		first = now;
 	if (now > first)
 		fprintf(stderr, "%zu descriptors are open, and were %zu\n", now, first);
+	if (now > first && system("ls -l /proc/$PPID/fd >&2"))
+		fprintf(stderr, "they cannot be listed\n");
 	FUZZ_CHECK(now <= first);
 }
 
@@ -521,7 +525,7 @@ static void start_device(void)
 		out[i] = unit_dev_alloc(LONGEST);
 		in_[i] = unit_dev_alloc(LONGEST);
 	}
-	shown = unit_dev_alloc(LONGEST);
+	shown = unit_dev_alloc(SHOWN);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -535,13 +539,14 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	setenv("FI_P2P_EAGER_SIZE", "8192", 1);
 	setenv("FI_P2P_CHUNK_SIZE", "16384", 1);
 	setenv("FI_P2P_PINNED_SIZE", "4194304", 1);
+	setenv("FI_P2P_LANES", "2", 1);
 	/* reads of who has not been greeted are refused for so long, and the whole fuzzer waits */
 	setenv("FI_P2P_PEER_TIMEOUT", "1", 1);
 	/*
 	 * a message that ofi_rxm leaves to the receiver to read keeps the domain busy if nobody
 	 * does, without ofi_p2p, too
 	 */
-	setenv("FI_OFI_RXM_BUFFER_SIZE", "65536", 1);
+	setenv("FI_OFI_RXM_BUFFER_SIZE", "106496", 1);
 	setenv("FI_OFI_RXM_MSG_RX_SIZE", "16", 1);
 	start_device();
 	atexit(close_all);

@@ -111,6 +111,7 @@ static void announce(struct fuzz *in, const struct fuzz_known *known, struct wir
 		WIRE_OFFERED,
 		WIRE_OFFERED | WIRE_CALLS,
 		WIRE_READABLE | WIRE_OFFERED | WIRE_HAS_DATA,
+		WIRE_COMMIT | WIRE_WANT_FIN,
 	};
 
 	msg->flags = flags[fuzz_pick(in, FUZZ_COUNT(flags))];
@@ -122,6 +123,8 @@ static void announce(struct fuzz *in, const struct fuzz_known *known, struct wir
 static void ask(struct fuzz *in, struct wire_msg *msg)
 {
 	msg->flags = fuzz_rarely(in, 3) ? WIRE_PLAIN : 0;
+	if (fuzz_rarely(in, 4))
+		msg->flags |= fuzz_pick(in, 10) << WIRE_CTS_LANES_SHIFT;
 	msg->transfer = (uint32_t) fuzz_take(in, 1);
 	if (msg->flags & WIRE_PLAIN)
 		msg->len = 0;
@@ -143,9 +146,11 @@ static void greet(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	static const uint32_t steps[] = {0, WIRE_ASKS, WIRE_ANSWERS, WIRE_CONFIRMS};
 	const unsigned int what = fuzz_pick(in, 64);
 
-	msg->flags = steps[what % 4] | (what & 4 ? WIRE_FOLLOWS : 0) |
-		     (what & 8 ? WIRE_BOARD : 0) | (what & 16 ? WIRE_READS : 0) |
-		     (what & 32 ? WIRE_SIDE : 0);
+	msg->flags = (uint32_t) fuzz_take(in, 1) * WIRE_COMMITS &
+		     (WIRE_COMMITS | WIRE_MAY_LANES | WIRE_BORROWS);
+	msg->flags |= steps[what % 4] | (what & 4 ? WIRE_FOLLOWS : 0) |
+		      (what & 8 ? WIRE_BOARD : 0) | (what & 16 ? WIRE_READS : 0) |
+		      (what & 32 ? WIRE_SIDE : 0);
 	if (msg->flags & WIRE_SIDE) {
 		msg->payload = known->side;
 		msg->payload_len = known->side_len;
@@ -156,6 +161,22 @@ static void greet(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	msg->process = fuzz_rarely(in, 4) ? fuzz_number(in) : 1;
 	msg->oldest = fuzz_rarely(in, 8) ? WIRE_VERSION + 1 : WIRE_VERSION_OLDEST;
 	msg->newest = P2P_MAX(msg->oldest, WIRE_VERSION);
+}
+
+/* Lanes that are all the liar itself; or how many of the other's will be used */
+static void lanes(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *msg)
+{
+	const size_t size = known->name_len;
+
+	msg->flags = fuzz_rarely(in, 2) ? WIRE_ANSWERS : WIRE_ASKS;
+	msg->len = fuzz_rarely(in, 8) ? fuzz_number(in) : known->lanes_kind;
+	msg->transfer = (uint32_t) fuzz_take(in, 1);
+	if (msg->flags & WIRE_ANSWERS)
+		return;
+	msg->count = 1 + fuzz_pick(in, 8);
+	msg->payload_len = msg->count * size;
+	for (size_t at = 0; at < msg->payload_len; at += size)
+		__builtin_memcpy(payload + at, known->name, size);
 }
 
 /* What belongs to the type */
@@ -188,6 +209,9 @@ static void dress(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 		break;
 	case WIRE_HELLO:
 		greet(in, known, msg);
+		break;
+	case WIRE_LANES:
+		lanes(in, known, msg);
 		break;
 	case WIRE_RESULT:
 		msg->payload_len = P2P_MIN(msg->len, WIRE_PAYLOAD_MAX);

@@ -20,6 +20,7 @@
  * @keys:	of regions, @key_count of them
  * @host:	where it is (struct ipc_offer)
  * @tokens:	that it was given, @token_count of them so far: the latest are kept
+ * @lanes_kind:	of its lanes, as it has said
  * @grant:	the token that it gives
  * @name, @side: of the liar, or of any other endpoint
  */
@@ -31,6 +32,7 @@ struct fuzz_known {
 	uint64_t host;
 	uint64_t tokens[FUZZ_TOKENS];
 	size_t token_count;
+	uint64_t lanes_kind;
 	uint64_t grant;
 	const void *name;
 	size_t name_len;
