@@ -307,8 +307,8 @@ fuzz() {
 		-print_final_stats=1 -timeout=$((60 * factor)))
 
 	rm -f "$logs/fuzz_$2-"*-*
-	# its endpoints stay for several inputs
-	[ "$2" != live ] || args+=(-detect_leaks=0 -len_control=0 -max_len=4096)
+	# its endpoints stay for several inputs, and to open them takes as long as thousands of messages
+	[ "$2" != live ] || args+=(-detect_leaks=0 -len_control=0 -max_len=65536 -rss_limit_mb=4096)
 	if [ "$3" -gt 0 ]; then
 		mkdir -p "$base/fuzz/$2" || return
 		args+=(-max_total_time="$3" "$base/fuzz/$2")
@@ -328,6 +328,7 @@ fuzz_all() {
 
 	export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0
 	export UBSAN_OPTIONS=print_stacktrace=1
+	export LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0
 	for name in "${!fuzz_share[@]}"; do
 		all=$((all + fuzz_share[$name]))
 	done
@@ -341,7 +342,7 @@ fuzz_all() {
 		sed -nE 's/^(stat::number_of_executed_units|[a-z][a-z ]*): +([0-9]+)$/     \1: \2/p' \
 			"$(log_of "fuzz_$name")"
 	done
-	unset ASAN_OPTIONS UBSAN_OPTIONS
+	unset ASAN_OPTIONS UBSAN_OPTIONS LSAN_OPTIONS
 }
 
 # ---- the parts ----
