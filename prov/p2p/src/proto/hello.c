@@ -142,11 +142,11 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	return msg;
 }
 
-/* Tells of our board, where there are devices: to a peer of this host, whatever the core */
+/* Tells of our board, where there is one */
 static void hello_add_board(struct xfer_ep *ep, struct wire_msg *msg)
 {
 	msg->id = xfer_board_owner(ep->xfer->id_base);
-	msg->addr = dev_ipc_present() ? board_open(&ep->xfer->board, msg->id) : 0;
+	msg->addr = ep->near ? board_open(&ep->xfer->board, msg->id) : 0;
 	msg->flags |= msg->addr ? WIRE_BOARD : 0;
 }
 
@@ -346,17 +346,14 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 	return peer;
 }
 
-/*
- * A short message may be offered to a peer on this host, once it has said that it follows up all. A longer one is
- * announced by a note, once the peer has been told of our board.
- */
+/* A short message may be offered to a peer on this host, once it has said that it follows up all. */
 static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 {
 	struct path_query hoped = *query;
 	const char *why;
 
 	hoped.follows = true;
-	if (!path_wants_across(&hoped, &why))
+	if (!peer->ep->near || !path_wants_across(&hoped, &why))
 		return;
 	hello_greet(peer);
 	if (peer->state != XFER_PEER_KNOWN || peer->facts & HELLO_TOLD)
@@ -539,7 +536,7 @@ static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 	struct xfer_ep *ep = peer->ep;
 	int ret;
 
-	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host)
+	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host || !ep->near)
 		return false;
 	ret = board_far_open(&ep->xfer->boards, msg->id, msg->addr);
 	if (ret)
