@@ -281,6 +281,15 @@ static int busy_control(struct fid *fid, int command, void *arg)
 
 /* ---- the way to it ---- */
 
+static int busy_close(struct fid *fid)
+{
+	const int ret = busy_find(fid)->fid->close(fid);
+
+	if (!ret)
+		late_hurry();
+	return ret;
+}
+
 static int busy_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 			 void *context)
 {
@@ -290,6 +299,7 @@ static int busy_endpoint(struct fid_domain *domain, struct fi_info *info, struct
 		return ret;
 	busy_new(*ep)->fid = (*ep)->fid.ops;
 	(*ep)->fid.ops = busy_copy((*ep)->fid.ops);
+	(*ep)->fid.ops->close = busy_close;
 	(*ep)->fid.ops->control = busy_control;
 	(*ep)->fid.ops->bind = busy_bind;
 	return 0;

@@ -54,6 +54,9 @@ bool late_wanted(void);
 /* Puts its own calls before those of a queue, which has just been opened */
 void late_opened(struct fid_cq *cq, const struct fi_cq_attr *attr);
 
+/* An endpoint has been closed: its completions are held back no more */
+void late_hurry(void);
+
 /* Is @fid a queue of which completions are held back? */
 bool late_holds(const struct fid *fid);
 

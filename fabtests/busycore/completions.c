@@ -45,6 +45,7 @@ struct held {
  * @size:	of an entry
  * @sleeps:	somebody may sleep on it
  * @most:	reads for which a completion is held back, at most; 0: all are told at once, in order
+ * @closed:	so many endpoints had been closed when nothing was held back for the last time
  */
 struct late {
 	pthread_mutex_t lock;
@@ -54,8 +55,12 @@ struct late {
 	unsigned int most;
 	unsigned int seed;
 	unsigned int count;
+	unsigned int closed;
 	TAILQ_HEAD(, held) held;
 };
+
+/* Endpoints that have been closed */
+static unsigned int late_closed;
 
 bool late_wanted(void)
 {
@@ -132,6 +137,24 @@ static ssize_t late_take(struct late *late, struct fid_cq *cq)
 	return -FI_EAGAIN;
 }
 
+void late_hurry(void)
+{
+	__atomic_add_fetch(&late_closed, 1, __ATOMIC_RELAXED);
+}
+
+/* A core's queue has nothing of a closed endpoint any more once it has been read empty. */
+static void late_wait(struct late *late)
+{
+	const unsigned int closed = __atomic_load_n(&late_closed, __ATOMIC_RELAXED);
+	const bool hurry = late->closed != closed;
+	struct held *held;
+
+	TAILQ_FOREACH(held, &late->held, entry)
+		held->reads = hurry || !held->reads ? 0 : held->reads - 1;
+	if (TAILQ_EMPTY(&late->held))
+		late->closed = closed;
+}
+
 static bool late_short(const struct held *held)
 {
 	const uint64_t kind = FI_RECV | FI_MSG;
@@ -197,13 +220,11 @@ static ssize_t late_readfrom(struct fid_cq *cq, void *buf, size_t count, fi_addr
 {
 	struct late *late = busy_find(cq)->late;
 	ssize_t ret, told;
-	struct held *held;
 	bool holds;
 
 	pthread_mutex_lock(&late->lock);
 	ret = late_take(late, cq);
-	TAILQ_FOREACH(held, &late->held, entry)
-		held->reads -= held->reads > 0;
+	late_wait(late);
 	told = late_tell(late, buf, count, src);
 	holds = !TAILQ_EMPTY(&late->held);
 	/* another thread may sleep on what this one has taken */
