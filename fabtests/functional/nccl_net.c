@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -169,9 +170,20 @@ int nccl_devs_open(struct ft_proc *proc, enum nccl_kind kind, struct nccl_dev de
 
 int nccl_devs_close(struct nccl_dev devs[NCCL_DEVS])
 {
+	int ret;
+
 	for (size_t i = 0; i < NCCL_DEVS; i++) {
-		FT_TRY(nccl_close(&devs[i].domain->fid, "domain"));
-		FT_TRY(nccl_close(&devs[i].fabric->fid, "fabric"));
+		ret = fi_close(&devs[i].domain->fid);
+		/*
+		 * ofi_rxm has a long message before its sender knows, and registrations until then: an endpoint
+		 * that is closed in between loses them
+		 */
+		if (ret == -FI_EBUSY && strstr(devs[i].info->fabric_attr->prov_name, "ofi_rxm"))
+			printf("note: ofi_rxm does not close its domain right after long messages\n");
+		else if (ret)
+			return ft_fail(ret, "fi_close", "domain");
+		else
+			FT_TRY(nccl_close(&devs[i].fabric->fid, "fabric"));
 		fi_freeinfo(devs[i].info);
 	}
 	return 0;
