@@ -227,11 +227,11 @@ static int tell_sender(struct rdma *r, size_t i, struct nccl_req *req)
 /* Nothing but the mailbox itself says that there is mail. */
 static int wait_for_mail(struct rdma *r, size_t i, struct mail *mail)
 {
-	volatile const struct mail *const box = &host_of(r)->mailbox[i];
+	const struct mail *const box = &host_of(r)->mailbox[i];
 
-	while (box->number != r->round + 1 || !box->len)
+	while (__atomic_load_n(&box->number, __ATOMIC_ACQUIRE) != r->round + 1 ||
+	       !__atomic_load_n(&box->len, __ATOMIC_ACQUIRE))
 		FT_TRY(nccl_progress(&r->ep));
-	atomic_thread_fence(memory_order_acquire);
 	*mail = *box;
 	FT_CHECK(mail->len == len_of(r->round, i), "mail of %" PRIu64 " bytes", mail->len);
 	return 0;
