@@ -561,8 +561,12 @@ static void cq_set_format(struct p2p_cq *cq)
 
 void cq_tell_sources(struct p2p_cq *cq)
 {
-	cq->xfer.source = true;
-	cq_set_format(cq);
+	p2p_lock_take(&cq->xfer.xfer->lock);
+	if (!cq->xfer.source) {
+		cq->xfer.source = true;
+		cq_set_format(cq);
+	}
+	p2p_lock_drop(&cq->xfer.xfer->lock);
 }
 
 int cq_open(struct fid_domain *domain_fid, struct fi_cq_attr *attr, struct fid_cq **cq_fid,
