@@ -272,32 +272,33 @@ static bool check_talk(struct check_link *link, struct info *info, bool serves,
 	return works;
 }
 
-bool info_check(struct info *info, const char *other, const char *provider)
+/* @why: there is no link; or NULL */
+static bool check_over(struct check_link *link, const char *why, struct info *info, bool serves,
+		       const char *provider)
 {
-	struct check_link link = {.fd = -1};
-	const char *why = check_link_connect(&link, other);
 	bool works;
 
 	if (why) {
 		fprintf(stderr, "fi_p2p_info: %s\n", why);
 		return false;
 	}
-	works = check_talk(&link, info, false, provider);
-	close(link.fd);
+	works = check_talk(link, info, serves, provider);
+	close(link->fd);
 	return works;
+}
+
+bool info_check(struct info *info, const char *other, const char *provider)
+{
+	struct check_link link = {.fd = -1};
+	const char *why = check_link_connect(&link, other);
+
+	return check_over(&link, why, info, false, provider);
 }
 
 bool info_serve(struct info *info, const char *port)
 {
 	struct check_link link = {.fd = -1};
 	const char *why = check_link_serve(&link, port);
-	bool works;
 
-	if (why) {
-		fprintf(stderr, "fi_p2p_info: %s\n", why);
-		return false;
-	}
-	works = check_talk(&link, info, true, NULL);
-	close(link.fd);
-	return works;
+	return check_over(&link, why, info, true, NULL);
 }

@@ -63,14 +63,6 @@ static ssize_t msg_counted(struct p2p_ep *ep, size_t len, ssize_t ret)
 	return ret;
 }
 
-/* FI_P2P_LANES_HOST. The buffer is host memory. */
-static inline bool msg_may_have_lanes(const struct p2p_ep *ep, const struct iovec *iov,
-				      size_t count)
-{
-	return p2p_unlikely(ep->xfer.host_lanes) &&
-	       mem_iov_len(iov, count) >= xfer_host_lanes_min(&ep->xfer);
-}
-
 static enum msg_way msg_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 				     void *const *desc, size_t count, fi_addr_t dest,
 				     struct dev_mem *seen)
@@ -78,7 +70,7 @@ static enum msg_way msg_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 	seen->base = seen->size = 0;
 	if (xfer_ep_follows(&ep->xfer, FI_SEND) || av_unknown(ep->av, dest) ||
 	    msg_special_iov(ep, iov, desc, count, ep->xfer.iov_limit, seen) ||
-	    msg_may_have_lanes(ep, iov, count))
+	    xfer_may_have_lanes(&ep->xfer, iov, count))
 		return MSG_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
 	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))

@@ -154,23 +154,16 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 	return 0;
 }
 
-/* Is this message from host memory long enough for lanes? */
-static bool post_may_have_lanes(const struct xfer_ep *ep, const struct core_op *op)
-{
-	return ep->host_lanes && !(op->flags & FI_INJECT) &&
-	       mem_iov_len(op->iov, op->count) >= xfer_host_lanes_min(ep);
-}
-
 /*
- * Begins a send from host memory that is followed up. If it is long its peer is to have lanes, and to know that more
- * is under way.
+ * Begins a send from host memory that is followed up. If it is long (@lanes) its peer is to have lanes, and to know that
+ * more is under way.
  */
-static ssize_t post_host(struct xfer_req *req, const struct core_op *op)
+static ssize_t post_host(struct xfer_req *req, const struct core_op *op, bool lanes)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer_peer *peer = NULL;
 
-	if (post_may_have_lanes(ep, op) && xfer_ep_side(ep) && !hello_ready(ep, op->addr))
+	if (lanes && xfer_ep_side(ep) && !hello_ready(ep, op->addr))
 		peer = xfer_peer_find(ep, op->addr);
 	if (peer && rndv_lanes_carry_host(peer, req->len)) {
 		req->path.proto = PATH_LONG;
@@ -186,11 +179,13 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 			 const struct dev_mem *mem)
 {
 	const struct path_choice host = {FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
+	const bool lanes = !mem->ops && !(op->flags & FI_INJECT) &&
+			   xfer_may_have_lanes(ep, op->iov, op->count);
 	struct xfer_req *req;
 	size_t len;
 	ssize_t ret;
 
-	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND) && !post_may_have_lanes(ep, op)) {
+	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND) && !lanes) {
 		if (xfer_sendq_has(ep, op->addr))
 			return -FI_EAGAIN;
 		ret = core_post(ep->core, op);
@@ -202,7 +197,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	if (!req)
 		return -FI_EAGAIN;
 	len = req->len;
-	ret = mem->ops ? post_begin(req, op) : post_host(req, op);
+	ret = mem->ops ? post_begin(req, op) : post_host(req, op, lanes);
 	if (ret)
 		xfer_req_undo(req);
 	else if (!mem->ops)

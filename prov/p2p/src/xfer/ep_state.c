@@ -61,14 +61,14 @@ void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t l
 void xfer_ep_limit(struct xfer_ep *ep)
 {
 	bool sends = !ep->renamed && !ep->tally && !ep->waiting && !(ep->followed & FI_SEND);
+	size_t longest = ep->host_lanes ? LANES_LEN_MIN : SIZE_MAX;
 	bool receives = !ep->renamed && !(ep->followed & FI_RECV);
 	bool remote =
 		!ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;
 
 	xfer_assert_locked(ep->xfer);
 	__atomic_store_n(&ep->rma_limit, remote ? SIZE_MAX : 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&ep->send_limit, sends ? xfer_host_lanes_min(ep) : 0,
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(&ep->send_limit, sends ? longest : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ep->recv_limit, receives ? xfer_recv_limit(ep, ep->rx_flags) : 0,
 			 __ATOMIC_RELAXED);
 }

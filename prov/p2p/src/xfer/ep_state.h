@@ -6,6 +6,7 @@
 #ifndef P2P_EP_STATE_H
 #define P2P_EP_STATE_H
 
+#include "mem/mem.h"
 #include "path/path.h"
 #include "xfer/lane.h"
 #include "xfer/xfer.h"
@@ -83,10 +84,11 @@ static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
 }
 
-/* Messages from host memory that are shorter than this have no lanes. */
-static inline size_t xfer_host_lanes_min(const struct xfer_ep *ep)
+/* Is this message from host memory long enough for lanes, where such messages may have some? */
+static inline bool xfer_may_have_lanes(const struct xfer_ep *ep, const struct iovec *iov,
+				       size_t count)
 {
-	return ep->host_lanes ? LANES_LEN_MIN : SIZE_MAX;
+	return p2p_unlikely(ep->host_lanes) && mem_iov_len(iov, count) >= LANES_LEN_MIN;
 }
 
 /* Counts a message from host memory, of @len bytes, that the core was given, for who wants it */
