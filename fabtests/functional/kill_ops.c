@@ -340,14 +340,14 @@ static bool meets_whole(const struct kill_side *s, const struct kill_op *op)
 
 /*
  * The core may be fetching a message that travels whole when its sender stops for good: then it has the receive,
- * and does not give it back. Short messages arrive at once.
+ * and does not give it back. Short messages arrive at once; with the hook all others travel whole.
  */
 static bool may_be_fetched(const struct kill_side *s, const struct kill_op *op)
 {
-	const bool host = op->part->kind == KILL_RECV && op->part->len > SHORT &&
-			  !s->plan->device[s->peer];
+	const bool whole = op->part->kind == KILL_RECV && op->part->len > SHORT &&
+			   !(s->plan->device[s->peer] && ft_is_p2p(&s->ctx));
 
-	return s->plan->fate == KILL_STOP && (host || receives_first_lent(op));
+	return s->plan->fate == KILL_STOP && (whole || receives_first_lent(op));
 }
 
 /* What cannot be posted any more to a peer that is lost is not posted: nothing will come of it. */
@@ -392,7 +392,8 @@ bool kill_fetches(const struct kill_side *s)
 	for (size_t i = 0; i < s->count; i++) {
 		const struct kill_op *op = &s->ops[i];
 
-		if (op->posted && !op->req.done && may_be_fetched(s, op))
+		/* of a staged one that was cancelled, too */
+		if (op->posted && (!op->req.done || op->req.err) && may_be_fetched(s, op))
 			return true;
 	}
 	return false;

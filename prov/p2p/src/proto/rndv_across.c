@@ -29,6 +29,7 @@
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
+#include "xfer/progress.h"
 #include "xfer/req_state.h"
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
@@ -63,15 +64,13 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 }
 
 /*
- * The sender may have lost us before the copy ended, and then its memory may have been another message's. It
- * loses nobody before a second has passed, but for who ends a connection: then it said so long ago.
+ * The sender may have lost us before the copy ended, and then its memory may have been another message's. Who
+ * was stopped may have read the announcement only afterwards. Who ends a connection said so long ago.
  */
-#define RNDV_ACROSS_SURE 500 /* [ms] */
-
 static bool rndv_across_late(const struct xfer_req *req)
 {
 	return xfer_peer_buried(req->peer,
-				clock_coarse_ms() - req->transfer.done_at >= RNDV_ACROSS_SURE);
+				xfer_held_up(req->ctx.ep->xfer, req->transfer.done_at));
 }
 
 static void rndv_copied_across(struct copy *copy, int status)

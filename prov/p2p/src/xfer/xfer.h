@@ -163,6 +163,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @busy_peers: the peers that something is under way with
  * @keepalive:	this process's signs of life
  * @watched:	when progress last looked for what does not move [ms]
+ * @resumed:	when it last did so after a long pause [ms]
  * @losing:	what is under way with a peer is being ended
  * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
  *		region for what peers do there [ms]
@@ -214,6 +215,7 @@ struct xfer {
 	LIST_HEAD(, xfer_peer) busy_peers;
 	struct keepalive_use keepalive;
 	uint64_t watched;
+	uint64_t resumed;
 	bool losing;
 	int farewell;
 	uint64_t wrong;
