@@ -9,7 +9,7 @@
  *	all messages         --- ANNOUNCE(B, id, length, ...), ... ---->
  *	                     <----------------------- CTS(A, id, ...) ---
  *
- *	within a host        --- HELLO(B, confirms, board) ------------> maps the board
+ *	within a host        --- HELLO(B, board) ----------------------> maps the board
  *	                     <-------------------- HELLO(A, reads) -----
  *	all announcements    === note(B, id, length, ...) =============> reads it
  *
@@ -142,11 +142,11 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	return msg;
 }
 
-/* Tells of our board, where there is one */
+/* Tells of our board, if there can be one */
 static void hello_add_board(struct xfer_ep *ep, struct wire_msg *msg)
 {
 	msg->id = xfer_board_owner(ep->xfer->id_base);
-	msg->addr = ep->near ? board_open(&ep->xfer->board, msg->id) : 0;
+	msg->addr = board_open(&ep->xfer->board, msg->id);
 	msg->flags |= msg->addr ? WIRE_BOARD : 0;
 }
 
@@ -346,17 +346,22 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 	return peer;
 }
 
-/* A short message may be offered to a peer on this host, once it has said that it follows up all. */
+/*
+ * A short message may be offered to a peer on this host, once it has said that it follows up all. A long one is
+ * announced by a note, whatever the core, once the peer reads our board.
+ */
 static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 {
 	struct path_query hoped = *query;
 	const char *why;
 
 	hoped.follows = true;
-	if (!peer->ep->near || !path_wants_across(&hoped, &why))
+	if (!path_wants_across(&hoped, &why))
 		return;
-	hello_greet(peer);
-	if (peer->state != XFER_PEER_KNOWN || peer->facts & HELLO_TOLD)
+	if (peer->ep->near)
+		hello_greet(peer);
+	if (peer->state != XFER_PEER_KNOWN || peer->facts & HELLO_TOLD ||
+	    peer->host != peer->ep->xfer->ipc.host)
 		return;
 	peer->facts |= HELLO_TOLD;
 	hello_tell(peer, WIRE_BOARD);
@@ -536,7 +541,7 @@ static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 	struct xfer_ep *ep = peer->ep;
 	int ret;
 
-	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host || !ep->near)
+	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host)
 		return false;
 	ret = board_far_open(&ep->xfer->boards, msg->id, msg->addr);
 	if (ret)
@@ -588,15 +593,20 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 		keepalive_ask(life->keepalive);
 }
 
-/* The third step. @dead: the token that is dead, if any */
+/*
+ * The third step. @dead: the token that is dead, if any. It tells of our board where the core is quick; over others
+ * the peer's answer to that would be in the way of what it says when it closes.
+ */
 static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 {
 	struct wire_msg confirm = hello_msg(peer->ep, WIRE_CONFIRMS);
 
 	confirm.grant = peer->tokens[0].token;
 	confirm.dead = dead;
-	hello_add_board(peer->ep, &confirm);
-	peer->facts |= HELLO_TOLD;
+	if (peer->ep->near) {
+		hello_add_board(peer->ep, &confirm);
+		peer->facts |= HELLO_TOLD;
+	}
 	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);
 	if (peer->via != peer->ep)
