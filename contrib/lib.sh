@@ -44,6 +44,7 @@ optional_packages='
 	libhwloc-dev   hwloc.h
 	libjson-c-dev  json-c/json.h
 	libibverbs-dev infiniband/verbs.h
+	systemtap-sdt-dev  sys/sdt.h
 	g++            g++
 '
 # Without these the tests that want an MPI are skipped
