@@ -61,6 +61,9 @@ check_packages='
 	libhsa-runtime-dev  hsa/hsa.h
 	xz-utils       xz
 	mmdebstrap     mmdebstrap
+	gdb            gdb
+	bpftrace       bpftrace
+	python3        python3
 '
 # What contrib/vm wants
 vm_packages='
