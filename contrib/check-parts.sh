@@ -423,7 +423,7 @@ part_builds() {
 		build gcc-debug-no-rocm --enable-debug --without-rocm
 	fi
 	build gcc-debug-without-anything --enable-debug --without-cuda --without-rocm \
-		--without-hwloc --without-json-c --without-verbs
+		--without-hwloc --without-json-c --without-verbs --disable-tracepoints
 	if there clang; then
 		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang
 	else

@@ -44,6 +44,7 @@ optional_packages='
 	libhwloc-dev   hwloc.h
 	libjson-c-dev  json-c/json.h
 	libibverbs-dev infiniband/verbs.h
+	systemtap-sdt-dev  sys/sdt.h
 	g++            g++
 '
 # Without these the tests that want an MPI are skipped
@@ -60,6 +61,9 @@ check_packages='
 	libhsa-runtime-dev  hsa/hsa.h
 	xz-utils       xz
 	mmdebstrap     mmdebstrap
+	gdb            gdb
+	bpftrace       bpftrace
+	python3        python3
 '
 # What contrib/vm wants
 vm_packages='

@@ -27,7 +27,7 @@ struct conf conf = {
 	.lanes_host = false,
 	.hello_timeout = 2,
 	.peer_timeout = 30,
-	.stats = false,
+	.stats = CONF_STATS_NO,
 	.cuda = true,
 	.rocm = true,
 	.gdrcopy = false,
@@ -42,6 +42,7 @@ static int conf_error;
 
 static const char *const conf_paths[] = {"auto", "peer", "ipc", "stage", NULL};
 static const char *const conf_apis[] = {"strict", "async", NULL};
+static const char *const conf_stats[] = {"no", "yes", "json", NULL};
 static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
 
 /*
@@ -104,9 +105,9 @@ static const struct conf_param {
 	{"p2p_peer_timeout", .size = &conf.peer_timeout, .min = 0, .max = 86400,
 	 .help = "Seconds for which reads, writes and atomic operations wait for the first answer of an "
 		 "owner of remote memory. Then they fail. 0: they wait for ever (default: 30)"},
-	{"p2p_stats", .flag = &conf.stats,
-	 .help = "Print what an endpoint has carried, by which path and why, when it is closed "
-		 "(default: no)"},
+	{"p2p_stats", .choice = &conf.stats, .words = conf_stats,
+	 .help = "Print what an endpoint has carried, by which path and why, when it is closed: no, yes, or "
+		 "json (one object on one line) (default: no)"},
 	{"p2p_cuda", .flag = &conf.cuda,
 	 .help = "Look for CUDA memory; if not, it is taken for host memory (default: yes)"},
 	{"p2p_rocm", .flag = &conf.rocm,
@@ -193,10 +194,16 @@ static int conf_refuse(const struct conf_param *param, const char *text, const c
 	return -FI_EINVAL;
 }
 
-/* Sets a choice by its word. For an unknown word, logs all words. */
+/* Sets a choice by its word. For an unknown word, logs all words. One that begins as a flag takes a flag's, too. */
 static int conf_parse_choice(const struct conf_param *param, const char *text)
 {
 	char list[64] = "one of ";
+	bool flag;
+
+	if (!strcmp(param->words[0], "no") && !conf_parse_flag(text, &flag)) {
+		*param->choice = flag;
+		return 0;
+	}
 
 	for (unsigned int i = 0; param->words[i]; i++) {
 		if (!strcasecmp(text, param->words[i])) {

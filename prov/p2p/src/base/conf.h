@@ -33,6 +33,13 @@ enum conf_api {
 	CONF_API_ASYNC   /* that none waits for a kernel */
 };
 
+/* What an endpoint prints when it is closed */
+enum conf_stats {
+	CONF_STATS_NO,
+	CONF_STATS_YES, /* lines for people */
+	CONF_STATS_JSON /* one object, on one line */
+};
+
 struct conf {
 	size_t eager_size;      /* FI_P2P_EAGER_SIZE */
 	size_t chunk_size;      /* FI_P2P_CHUNK_SIZE */
@@ -46,7 +53,7 @@ struct conf {
 	unsigned int path;      /* FI_P2P_PATH: enum conf_path */
 	unsigned int pin;       /* FI_P2P_PIN: enum conf_pin */
 	size_t peer_timeout;    /* FI_P2P_PEER_TIMEOUT [s] */
-	bool stats;             /* FI_P2P_STATS */
+	unsigned int stats;     /* FI_P2P_STATS: enum conf_stats */
 	bool cuda;              /* FI_P2P_CUDA */
 	bool rocm;              /* FI_P2P_ROCM */
 	bool gdrcopy;           /* FI_P2P_GDRCOPY */

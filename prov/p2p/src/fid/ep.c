@@ -481,8 +481,7 @@ static int ep_close(struct fid *fid)
 		fid_pair_add(&ep->pair, core, fid);
 		return ret;
 	}
-	if (conf.stats)
-		ep_stats_print(ep);
+	ep_stats_print(ep);
 	cntr_release_ep(&ep->xfer);
 	for (int i = 0; i < 2; i++) {
 		if (ep->own[i].core)
@@ -527,7 +526,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	if (domain->xfer.local || domain->triggers)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.layered = layered;
-	ep->xfer.tally = conf.stats;
+	ep->xfer.tally = conf.stats != CONF_STATS_NO;
 	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
 	ep->xfer.lookup = ep_lookup;

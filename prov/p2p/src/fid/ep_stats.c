@@ -4,9 +4,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 
+#include "base/conf.h"
+#include "base/log.h"
 #include "fid/fid.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
@@ -70,7 +74,7 @@ bool ep_stats_own_ops(struct fid *fid, const char *name, void **ops)
 	return true;
 }
 
-void ep_stats_print(const struct p2p_ep *ep)
+static void ep_stats_print_text(const struct p2p_ep *ep)
 {
 	static const char *const names[FI_P2P_PATH_MAX] = {"host", "staged", "ipc", "peer"};
 	const struct fi_p2p_stats *stats = &ep->xfer.stats;
@@ -109,4 +113,67 @@ void ep_stats_print(const struct p2p_ep *ep)
 			"libfabric:p2p: endpoint %p: its domain has dropped %" PRIu64
 			" control messages that no honest peer sends\n",
 			(const void *) ep, ep->domain->xfer.wrong);
+}
+
+/* A string; reasons may be others' words */
+static void ep_stats_json_string(FILE *out, const char *text)
+{
+	fputc('"', out);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else if ((unsigned char) *text < ' ')
+			fprintf(out, "\\u%04x", *text);
+		else
+			fputc(*text, out);
+	}
+	fputc('"', out);
+}
+
+static void ep_stats_json_path(FILE *out, const struct p2p_ep *ep, enum fi_p2p_path path)
+{
+	static const char *const names[FI_P2P_PATH_MAX] = {"host", "stage", "ipc", "peer"};
+	const struct fi_p2p_stats *stats = &ep->xfer.stats;
+
+	fprintf(out,
+		"%s\"%s\":{\"tx_msgs\":%" PRIu64 ",\"tx_bytes\":%" PRIu64
+		",\"rx_msgs\":%" PRIu64 ",\"rx_bytes\":%" PRIu64 ",\"reason\":",
+		path ? "," : "", names[path], stats->tx_msgs[path], stats->tx_bytes[path],
+		stats->rx_msgs[path], stats->rx_bytes[path]);
+	ep_stats_json_string(out, ep->xfer.reason[path] ? ep->xfer.reason[path] : "");
+	fputc('}', out);
+}
+
+/* The names are those of struct fi_p2p_stats. One line, written at once: ranks share stderr. */
+static void ep_stats_print_json(const struct p2p_ep *ep)
+{
+	const struct fi_p2p_stats *stats = &ep->xfer.stats;
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return;
+	fprintf(out, "{\"provider\":\"%s\",\"pid\":%d,\"endpoint\":\"%p\",\"paths\":{",
+		log_prov->name, (int) getpid(), (const void *) ep);
+	for (int i = 0; i < FI_P2P_PATH_MAX; i++)
+		ep_stats_json_path(out, ep, i);
+	fprintf(out,
+		"},\"copies\":%" PRIu64 ",\"copy_bytes\":%" PRIu64 ",\"pins\":%" PRIu64
+		",\"cache_hits\":%" PRIu64 ",\"evictions\":%" PRIu64 ",\"commits\":%" PRIu64
+		",\"lane_pieces\":%" PRIu64 ",\"lent\":%" PRIu64 ",\"wrong\":%" PRIu64 "}\n",
+		stats->copies, stats->copy_bytes, stats->pins, stats->cache_hits,
+		stats->evictions, stats->commits, stats->lane_pieces, stats->lent,
+		ep->domain->xfer.wrong);
+	if (!fclose(out))
+		fputs(text, stderr);
+	free(text);
+}
+
+void ep_stats_print(const struct p2p_ep *ep)
+{
+	if (conf.stats == CONF_STATS_YES)
+		ep_stats_print_text(ep);
+	else if (conf.stats == CONF_STATS_JSON)
+		ep_stats_print_json(ep);
 }

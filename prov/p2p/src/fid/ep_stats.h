@@ -11,7 +11,7 @@
  */
 bool ep_stats_own_ops(struct fid *fid, const char *name, void **ops);
 
-/* FI_P2P_STATS=1: prints what the endpoint has counted */
+/* Prints what the endpoint has counted, as FI_P2P_STATS wants it */
 void ep_stats_print(const struct p2p_ep *ep);
 
 #endif /* P2P_EP_STATS_H */

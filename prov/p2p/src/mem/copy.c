@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 /*
  * A device writes a mark some microseconds after the last byte of the copy before it. So a
@@ -434,6 +435,7 @@ static bool copy_queue_progress(struct copy_engines *engines, struct copy_queue 
 			break;
 		copy_learn(queue, copy);
 		copy_remove(engines, queue, copy);
+		P2P_TRACE(copy_end, copy, ended);
 		copy->done(copy, ended < 0 ? ended : 0);
 		any = true;
 	}

@@ -14,6 +14,7 @@
 #include "base/conf.h"
 #include "mem/ipc_share.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 #define IPC_OWN_CHAINS 256
 
@@ -230,6 +231,7 @@ static void ipc_import_close(const struct ipc_import *import)
 
 static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
 {
+	P2P_TRACE(import_close, import->addr, import->size);
 	ipc_import_close(import);
 	TAILQ_REMOVE(&ipc->imported, import, used);
 	HASH_DELETE(hh, ipc->imports, import);
@@ -353,6 +355,7 @@ static int ipc_import_add(struct ipc *ipc, struct ipc_import *import,
 		ipc_close_unused(ipc, NULL);
 		ret = ipc_import_open(import, claim->offer, local, fd, &why);
 	}
+	P2P_TRACE(import_open, import->addr, import->size, ret);
 	if (ret) {
 		ipc_fail(ipc, claim, local, why);
 		return -FI_EOPNOTSUPP;

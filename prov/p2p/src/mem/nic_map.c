@@ -12,6 +12,7 @@
 #include "base/conf.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 void nic_map_init(struct nic_map *map, struct fid_domain *domain, const char *why, bool dmabuf)
 {
@@ -74,6 +75,7 @@ static bool nic_map_evict(struct nic_map *map, struct fi_p2p_stats *stats, bool 
 		if (entry->users || (held && !entry->mr))
 			continue;
 		stats->evictions += entry->mr != NULL;
+		P2P_TRACE(map_evict, entry->start, entry->len);
 		nic_map_entry_free(map, entry);
 		return true;
 	}
@@ -342,6 +344,7 @@ static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 	} while (ret == -FI_ENOMEM && nic_map_evict(map, stats, true));
 	entry->users--;
 	*why = entry->why;
+	P2P_TRACE(map_pin, first, all, ret, entry->why);
 	if (ret)
 		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", all, mem->ops->name,
 			 mem->ordinal, (size_t) first, *why);

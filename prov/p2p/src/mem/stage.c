@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "base/random.h"
 
 /*
@@ -217,6 +218,7 @@ static int stage_region_pin(struct stage *stage, struct stage_region *region,
 {
 	int ret = mem->ops->pin(mem, region->addr, region->len);
 
+	P2P_TRACE(stage_pin, region->addr, region->len, ret);
 	if (ret)
 		return ret;
 	region->pinned = true;

@@ -14,6 +14,7 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "mem/mem.h"
 #include "proto/eager.h"
 #include "proto/hello.h"
@@ -141,6 +142,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 			 mem.ops->name, mem.ordinal, choice.reason);
 		return -FI_EOPNOTSUPP;
 	}
+	P2P_TRACE(req_path, req, choice.path, choice.reason);
 	post_watch(req, peer);
 	ret = (*proto)->start(req, op);
 	/* the request may be gone */

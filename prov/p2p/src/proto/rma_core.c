@@ -175,7 +175,7 @@ static void rma_core_piece_begin(struct rndv_piece *piece)
 	int ret = 0;
 
 	piece->out.post = rma_core_piece_try;
-	rndv_piece_begun(req);
+	rndv_piece_begun(piece);
 	/* the flag means nothing to what is read */
 	if (!req->recv && req->op_flags & FI_INJECT) {
 		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, piece->iov, piece->count,

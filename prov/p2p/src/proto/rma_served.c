@@ -36,6 +36,7 @@
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "mem/mem.h"
 #include "proto/hello.h"
 #include "xfer/pin.h"
@@ -118,6 +119,7 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 
 	rndv_send_init(req);
 	msg->id = req->transfer.id = xfer_id_new(req->ctx.ep->xfer);
+	P2P_TRACE(req_id, req, msg->id);
 	ret = ctrl_ask_among(req->peer, msg);
 	if (ret)
 		return ret;

@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
+#include "base/trace.h"
 #include "mem/mem.h"
 #include "proto/rma_core.h"
 #include "proto/proto_state.h"
@@ -192,6 +193,7 @@ void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 	arrival->ready = rndv_recv_begin;
 	arrival->req = req;
 	req->transfer.id = msg->id;
+	P2P_TRACE(req_id, req, msg->id);
 	req->transfer.recv.arrival = arrival;
 	req->comp.flags = req->done_flags;
 	req->comp.src = FI_ADDR_NOTAVAIL;

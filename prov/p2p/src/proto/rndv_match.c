@@ -8,6 +8,7 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/req_state.h"
@@ -321,6 +322,7 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *
 	xfer_req_move(req, XFER_MATCHED);
 	xfer_transfer_init(req);
 	req->transfer.id = req->comp.data & WIRE_ID_MASK;
+	P2P_TRACE(req_id, req, req->transfer.id);
 	arrival = rndv_arrival_claim(ep->xfer, req->transfer.id, ready, &err);
 	if (!arrival) {
 		xfer_req_end(req, err);

@@ -2,6 +2,7 @@
 /* Pieces of long messages. See rndv_pieces.h. */
 #include "proto/rndv_pieces.h"
 #include "base/clock.h"
+#include "base/trace.h"
 #include "proto/proto_state.h"
 
 #include <rdma/fi_errno.h>
@@ -136,9 +137,12 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 	return piece;
 }
 
-void rndv_piece_begun(struct xfer_req *req)
+void rndv_piece_begun(struct rndv_piece *piece)
 {
+	struct xfer_req *req = piece->req;
+
 	xfer_assert_locked(req->ctx.ep->xfer);
+	P2P_TRACE(piece_begin, piece, req, piece->index, piece->len, &piece->copy);
 	req->transfer.next++;
 	req->transfer.in_flight++;
 }

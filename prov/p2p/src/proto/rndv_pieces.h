@@ -53,7 +53,7 @@ static inline bool rndv_apart(const struct xfer_req *req)
 struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 				  void (*done)(struct xfer_ctx *ctx,
 					       const struct core_comp *comp));
-void rndv_piece_begun(struct xfer_req *req);
+void rndv_piece_begun(struct rndv_piece *piece);
 struct xfer_req *rndv_piece_end(struct rndv_piece *piece);
 void rndv_piece_drop(struct xfer_ctx *ctx);
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "mem/mem.h"
 #include "proto/rndv_lanes.h"
 #include "proto/rndv_match.h"
@@ -172,6 +173,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	struct xfer_req *req = piece->req;
 	int status = -abs(comp->err);
 
+	P2P_TRACE(piece_received, piece, req, comp->err);
 	if (status == -FI_ECANCELED)
 		rndv_piece_missed(piece);
 	if (!status && comp->len != piece->len) {
@@ -267,7 +269,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 	if (!piece)
 		return -FI_EAGAIN;
 	if (rndv_lanes_post(piece, true)) {
-		rndv_piece_begun(req);
+		rndv_piece_begun(piece);
 		return 0;
 	}
 	op.iov = piece->out.iov;
@@ -279,7 +281,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 	if (ret)
 		rndv_piece_drop(&piece->out.ctx);
 	else
-		rndv_piece_begun(req);
+		rndv_piece_begun(piece);
 	/* the core may say so that its receives are all in use: QUIRK_RECV_NOMEM */
 	return ret == -FI_ENOMEM ? -FI_EAGAIN : ret;
 }

@@ -8,6 +8,7 @@
 #include "base/conf.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "xfer/ep_state.h"
 #include "mem/mem.h"
 #include "proto/hello.h"
@@ -208,6 +209,7 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!msg.id)
 		msg.id = req->transfer.id = xfer_id_new(ep->xfer);
+	P2P_TRACE(req_id, req, msg.id);
 	if (req->op_flags & FI_REMOTE_CQ_DATA) {
 		msg.flags |= WIRE_HAS_DATA;
 		msg.data = req->data;
@@ -330,6 +332,7 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
 
+	P2P_TRACE(piece_sent, ctx, req, comp->err);
 	if (comp->err && req->transfer.lanes && !req->transfer.status)
 		rndv_lanes_failed(req);
 	if (comp->err)
@@ -341,6 +344,7 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 /* By its lane, or as all else */
 static void rndv_piece_send(struct rndv_piece *piece)
 {
+	P2P_TRACE(piece_send, piece, piece->req, piece->req->transfer.lanes);
 	if (!rndv_lanes_post(piece, false))
 		xfer_out_post(&piece->out);
 }
@@ -372,7 +376,7 @@ void rndv_push(struct xfer_req *req)
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
 			return;
-		rndv_piece_begun(req);
+		rndv_piece_begun(piece);
 		req->transfer.send.credits--;
 		if (!piece->host) {
 			rndv_piece_send(piece);
@@ -409,6 +413,7 @@ static void rndv_taken(struct xfer_req *req, enum path_far far)
 	if (far == PATH_FAR_HOST && req->path.path == FI_P2P_PATH_STAGE)
 		choice.reason = req->path.reason;
 	req->path = choice;
+	P2P_TRACE(req_path, req, choice.path, choice.reason);
 	if (!req->served)
 		xfer_ep_sent(req->ctx.ep, &choice, req->len);
 }

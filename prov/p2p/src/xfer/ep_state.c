@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
+#include "base/trace.h"
 #include "mem/mem.h"
 
 void xfer_apart_update(struct xfer *xfer)
@@ -76,18 +77,22 @@ void xfer_ep_limit(struct xfer_ep *ep)
 static int xfer_copy_begin(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
 			   const struct iovec *iov, size_t count, void *host, struct copy *copy)
 {
+	const size_t len = mem_iov_len(iov, count);
 	int ret;
 
+	P2P_TRACE(copy_begin, copy, dir, len);
 	copy->pinned = stage_pinned(&ep->xfer->stage, host);
 	ret = copy_start(&ep->xfer->copies, mem, dir, iov, count, host, copy);
-	if (ret)
+	if (ret) {
+		P2P_TRACE(copy_end, copy, ret);
 		return ret;
+	}
 	/* no descriptor tells of a copy's end: nobody may sleep until then */
 	wait_wake_all(&ep->xfer->wait);
 	ep->copying++;
 	if (dir != COPY_ACROSS) {
 		ep->stats.copies++;
-		ep->stats.copy_bytes += mem_iov_len(iov, count);
+		ep->stats.copy_bytes += len;
 	}
 	return 0;
 }
@@ -110,13 +115,19 @@ int xfer_copy_in_order(struct xfer_ep *ep, const struct dev_mem *mem, const stru
 int xfer_copy_now(struct xfer *xfer, const struct dev_mem *mem, const struct iovec *iov,
 		  size_t count, void *host)
 {
+	const size_t len = mem_iov_len(iov, count);
 	struct copy copy;
+	int ret;
 
 	xfer_assert_locked(xfer);
-	if (mem->ops && mem_iov_len(iov, count))
-		return copy_run(&xfer->copies, mem, COPY_OUT, iov, count, host, &copy);
-	mem_gather(iov, count, host);
-	return 0;
+	if (!mem->ops || !len) {
+		mem_gather(iov, count, host);
+		return 0;
+	}
+	P2P_TRACE(copy_begin, &copy, COPY_OUT, len);
+	ret = copy_run(&xfer->copies, mem, COPY_OUT, iov, count, host, &copy);
+	P2P_TRACE(copy_end, &copy, ret);
+	return ret;
 }
 
 void xfer_flush(struct xfer_ep *ep, struct flush *flush)

@@ -2,6 +2,7 @@
 /* Lost peers. See loss.h. */
 #include "xfer/loss.h"
 
+#include "base/trace.h"
 #include "xfer/req.h"
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
@@ -29,6 +30,7 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 	/* what it ends may be what tells of it */
 	if (ep->xfer->losing)
 		return;
+	P2P_TRACE(peer_lost, ep, peer->addr, status);
 	ep->xfer->losing = true;
 	/* its last request may end, and its address be nobody's */
 	xfer_peer_hold(peer);

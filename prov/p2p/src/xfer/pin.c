@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
+#include "base/trace.h"
 
 _Static_assert(sizeof(struct pin) <= CELL_SIZE, "a pin is a cell");
 
@@ -105,6 +106,7 @@ int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->path = far_why ? path_choose(&query) : pin_choose(req, &query);
 	req->direct = req->path.proto == PATH_DIRECT;
+	P2P_TRACE(req_path, req, req->path.path, req->path.reason);
 	if (req->path.proto != PATH_NONE)
 		return 0;
 	P2P_WARN("%zu bytes of %s device %d may not be staged: %s\n", len, req->mem.ops->name,

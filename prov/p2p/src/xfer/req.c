@@ -2,6 +2,7 @@
 /* Requests. See req.h. */
 #include "xfer/req.h"
 
+#include "base/trace.h"
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
 #include "xfer/lane.h"
@@ -63,6 +64,7 @@ void xfer_req_release(struct xfer_req *req)
 void xfer_req_undo(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
+	P2P_TRACE(req_undo, req);
 	if (req->state != XFER_CORE)
 		xfer_req_move(req, XFER_ENDED);
 	xfer_req_release(req);
@@ -110,12 +112,11 @@ void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
 		req->iov[i] = op->iov[i];
 }
 
-struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
-			      const struct dev_mem *mem)
+static struct xfer_req *xfer_req_make(struct xfer_ep *ep, const struct core_op *op,
+				      const struct dev_mem *mem)
 {
 	struct xfer_req *req = cell_get_zeroed(&ep->xfer->cells, XFER_REQ_ZEROED);
 
-	xfer_assert_locked(ep->xfer);
 	if (!req)
 		return NULL;
 	req->context = op->context;
@@ -131,6 +132,21 @@ struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
 	return req;
 }
 
+static struct xfer_req *xfer_req_posted(struct xfer_req *req)
+{
+	P2P_TRACE(req_post, req, req->done_flags, req->addr, req->tag, req->len, &req->copy);
+	return req;
+}
+
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+			      const struct dev_mem *mem)
+{
+	struct xfer_req *req = xfer_req_make(ep, op, mem);
+
+	xfer_assert_locked(ep->xfer);
+	return req ? xfer_req_posted(req) : NULL;
+}
+
 struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
 				  const struct dev_mem *mem)
 {
@@ -143,7 +159,7 @@ struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
 		.flags = op->flags,
 		.context = op->context,
 	};
-	struct xfer_req *req = xfer_req_new(ep, &local, mem);
+	struct xfer_req *req = xfer_req_make(ep, &local, mem);
 
 	xfer_assert_locked(ep->xfer);
 	if (!req)
@@ -152,7 +168,7 @@ struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
 	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
 	memcpy(req->target, op->remote, op->remotes * sizeof *op->remote);
 	req->targets = op->remotes;
-	return req;
+	return xfer_req_posted(req);
 }
 
 struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
@@ -166,7 +182,7 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 		.flags = op->flags,
 		.context = op->context,
 	};
-	struct xfer_req *req = xfer_req_new(ep, &local, &result->mem);
+	struct xfer_req *req = xfer_req_make(ep, &local, &result->mem);
 
 	xfer_assert_locked(ep->xfer);
 	if (!req)
@@ -174,7 +190,7 @@ struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomi
 	req->cq = ep->txcq;
 	req->done_flags = FI_ATOMIC | (op->results ? FI_READ : FI_WRITE);
 	req->target[0] = (struct fi_rma_iov){.addr = op->remote->addr, .key = op->remote->key};
-	return req;
+	return xfer_req_posted(req);
 }
 
 /* What has waited for a counter counts for the one that was named. Is it to be reported? */
@@ -234,6 +250,7 @@ void xfer_req_end(struct xfer_req *req, int err)
 		xfer_req_move(req, XFER_ENDED);
 	if (!req->reported)
 		xfer_req_report(req, err);
+	P2P_TRACE(req_end, req, err, req->path.path, req->path.reason, req->len, req->comp.len);
 	xfer_req_release(req);
 	xfer_ctx_free(&req->ctx);
 }

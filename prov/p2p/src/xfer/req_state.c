@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "base/trace.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
 
@@ -292,6 +293,7 @@ void xfer_req_move(struct xfer_req *req, enum xfer_state state)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	assert(xfer_state_follows(req->state, state));
+	P2P_TRACE(req_move, req, from->name, to->name);
 	if (before && before != after)
 		xfer_list_remove(req, before);
 	if (after && before != after)
