@@ -59,6 +59,9 @@ check_packages='
 	shellcheck     shellcheck
 	mandoc         mandoc
 	libhsa-runtime-dev  hsa/hsa.h
+'
+# For tarballs, and for Debians to try them in
+userland_packages='
 	xz-utils       xz
 	mmdebstrap     mmdebstrap
 	gdb            gdb
@@ -122,31 +125,54 @@ install_packages() {
 	rm -f "$log"
 }
 
-# require_packages LIST...: ends the script if one is missing
-require_packages() {
-	local packages
+# how_to_install PACKAGE...: what to type, or have typed
+how_to_install() {
+	local sudo=''
 
-	mapfile -t packages < <(missing "$*")
+	if ! command -v apt-get >/dev/null; then
+		say "Install the packages with the same contents."
+		return
+	fi
+	if [ "$(id -u)" -eq 0 ]; then
+		say "Type:"
+	elif command -v sudo >/dev/null; then
+		sudo='sudo '
+		say "Only root installs packages. Type, or ask an administrator to:"
+	else
+		say "Only root installs packages. Ask an administrator to type:"
+	fi
+	say "  ${sudo}apt-get update && ${sudo}apt-get install --no-install-recommends $*"
+}
+
+# require_packages LIST [RECOMMENDED]: ends the script if one of LIST is missing. RECOMMENDED are those that
+# should not be missing either.
+require_packages() {
+	local packages recommended
+
+	mapfile -t packages < <(missing "$1")
 	[ ${#packages[@]} -gt 0 ] || return 0
-	echo "$me: missing: ${packages[*]}" >&2
-	echo "  Debian, Ubuntu: as root, apt-get update && apt-get install ${packages[*]}" >&2
-	echo "  elsewhere: the packages with the same contents" >&2
+	mapfile -t recommended < <(missing "${2-}")
+	{
+		say "$me: missing: ${packages[*]}"
+		[ ${#recommended[@]} -eq 0 ] || say "  missing, and worth having: ${recommended[*]}"
+		how_to_install "${packages[@]}" "${recommended[@]}" | sed 's/^/  /'
+	} >&2
 	exit 1
 }
 
 # setup_packages WITH_LIBFABRIC LIST...: installs LISTs and what a build requires; with
 # "yes", configure's arguments name a libfabric, so that the system's is not needed
 setup_packages() {
-	local with=$1 required=$required_packages package
+	local with=$1 required=$required_packages recommended
 
 	shift
 	[ "$with" = no ] || required=$(grep -v libfabric-dev <<<"$required")
 	[ -n "$no_install" ] || install_packages "$required" "$*"
-	require_packages "$required"
-	while read -r package; do
-		[ -z "$package" ] ||
-			say "without $package: some checks will be skipped"
-	done < <(missing "$*")
+	require_packages "$required" "$*"
+	mapfile -t recommended < <(missing "$*")
+	[ ${#recommended[@]} -gt 0 ] || return 0
+	say "Some checks will be skipped without these packages: ${recommended[*]}"
+	[ -n "$no_install" ] || how_to_install "${recommended[@]}"
 }
 
 # quietly LOG COMMAND...: the output goes to LOG; its end is shown when COMMAND fails
@@ -206,9 +232,11 @@ build_tree() {
 	quietly "$1/make.log" make -C "$1" -j "$jobs"
 }
 
-# absolute DIR: its path, made if need be
+# absolute DIR: its path, made if need be, where we may write
 absolute() {
-	mkdir -p "$1" && (cd "$1" && pwd)
+	mkdir -p "$1" || return
+	[ -w "$1" ] || die "$1: not yours to write: another user has built there. Remove it, or name another directory"
+	(cd "$1" && pwd)
 }
 
 # skip_all REASON: ends a script that cannot do here what it is for

@@ -4,6 +4,9 @@
  * writes its endpoint's address and the buffer's id to its output. The sender reads both.
  *
  *	ssh one buffer_put recv 'tcp;ofi_rxm;ofi_p2p' | buffer_put send 'tcp;ofi_rxm;ofi_p2p'
+ *
+ * To build it by hand: gcc buffer_put.c -o buffer_put -I CUDA/include -L CUDA/lib64 -lcudart
+ * $(pkg-config --cflags --libs libfabric-p2p libfabric)
  */
 #include <err.h>
 #include <stdio.h>
@@ -19,6 +22,8 @@
 
 static void try(const char *call, long ret)
 {
+	if (ret == -FI_ENODATA)
+		warnx("fi_p2p_info -p 'PROVIDER' says why this fails:");
 	if (ret)
 		errx(1, "%s: %ld %s", call, ret, ret < 0 ? fi_strerror(-ret) : "");
 }

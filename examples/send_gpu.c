@@ -5,7 +5,7 @@
  *
  *	ssh one send_gpu recv 'tcp;ofi_rxm;ofi_p2p' | send_gpu send 'tcp;ofi_rxm;ofi_p2p'
  *
- * To build it by hand: gcc send_gpu.c -I CUDA/include -L CUDA/lib64 -lcudart -lfabric
+ * To build it by hand: gcc send_gpu.c -o send_gpu -I CUDA/include -L CUDA/lib64 -lcudart -lfabric
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,6 +28,8 @@ static void try(const char *call, long ret)
 	if (!ret)
 		return;
 	fprintf(stderr, "send_gpu: %s: %ld %s\n", call, ret, ret < 0 ? fi_strerror(-ret) : "");
+	if (ret == -FI_ENODATA)
+		fprintf(stderr, "send_gpu: fi_p2p_info -p 'PROVIDER' says why\n");
 	exit(1);
 }
 

@@ -69,9 +69,10 @@ int ft_errno(const char *call, const char *what)
 
 void ft_say_absent(const char *server, const char *why, long timeout)
 {
-	ft_err("no server at %s yet%s%s%s: start it with the same options. It is waited for up to %ld s "
+	ft_err("no server at %s yet%s%s%s: start it with the same options%s. It is waited for up to %ld s "
 	       "(--timeout)",
-	       server, why ? " (" : "", why ? why : "", why ? ")" : "", timeout);
+	       server, why ? " (" : "", why ? why : "", why ? ")" : "",
+	       why ? "" : ", and -b at both ends if it has several addresses", timeout);
 }
 
 static const char *short_number(char *str, size_t len, uint64_t value, bool binary)
