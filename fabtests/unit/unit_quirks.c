@@ -125,8 +125,9 @@ static void test_words(void **state)
 }
 
 #define NET                                                                                    \
-	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD | QUIRK_KEYS)
-#define NET_1_17 (NET | QUIRK_NO_COUNTERS | QUIRK_DIRECTED | QUIRK_READABLE)
+	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD |           \
+	 QUIRK_KEYS | QUIRK_EARLY)
+#define NET_1_17 (NET | QUIRK_ATOMICS | QUIRK_NO_COUNTERS | QUIRK_DIRECTED | QUIRK_READABLE)
 #define RXM                                                                                    \
 	(QUIRK_LITTERS | QUIRK_OWN_DATA | QUIRK_UNENABLED | QUIRK_AUTO_LOSES |                 \
 	 QUIRK_KEY_ONCE | QUIRK_LONG_LEN)
