@@ -124,10 +124,10 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "tcp",
 		.from = QUIRK_TCP_IS_NET,
-		.below = QUIRK_STILL,
+		.below = FI_VERSION(1, 20),
 		.flag = QUIRK_EARLY,
 		.does = "forgets for writes that the endpoint asks for their delivery",
-		.why = "The cause and the cure are those of net.",
+		.why = "The cause and the cure are those of net. It is mended in 1.19.1, which is taken for 1.19.",
 		.see = "fi_p2p_delivered -p 'tcp;ofi_p2p' -D system fails without this row.",
 	},
 	{
