@@ -588,6 +588,7 @@ part_mpi() {
 	suite=mpi
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
+	run_functional plain layered cuda "net;ofi_p2p" '^mpi-(window-rdma|accumulate)'
 	run_functional plain hook cuda "tcp;ofi_rxm"
 	suite=functional
 }

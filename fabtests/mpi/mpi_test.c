@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ft_test.h"
 #include "mpi_test.h"
 
 #define EXIT_TIMEOUT 124
@@ -90,6 +91,20 @@ static int run_open(const struct mpi_test *test, struct mpi_run *run)
 	return 0;
 }
 
+static bool has_release(const struct mpi_test *test)
+{
+	char version[MPI_MAX_LIBRARY_VERSION_STRING];
+	int len, rank;
+
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Get_library_version(version, &len);
+	if (!test->release || strstr(version, test->release))
+		return true;
+	if (!rank)
+		ft_skip("it wants %s, and this is %.20s", test->release, version);
+	return false;
+}
+
 int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 {
 	struct mpi_run run = {0};
@@ -99,6 +114,10 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 	signal(SIGALRM, on_alarm);
 	alarm((unsigned int) run.opts.timeout);
 	MPI_Init(&argc, &argv);
+	if (!has_release(test)) {
+		MPI_Finalize();
+		return FT_SKIP;
+	}
 	if (run_open(test, &run) || test->run(&run)) {
 		ft_err("failed (--seed %" PRIu64 ")", run.opts.seed);
 		MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);

@@ -41,9 +41,10 @@ struct mpi_run {
  * struct mpi_test - a program
  * @ranks:	fewest ranks that it makes sense with
  * @pool:	bytes of each kind of memory that a rank needs at a time
+ * @release:	of Open MPI, how it begins: others are skipped. NULL: any
  */
 struct mpi_test {
-	const char *purpose;
+	const char *purpose, *release;
 	int ranks;
 	size_t pool;
 	int (*run)(struct mpi_run *run);

@@ -280,12 +280,57 @@ static void test_rx_cq_data(void **state)
 	fi_freeinfo(hints);
 }
 
+/* FI_P2P_HMEM: device memory for who asks for remote memory and knows nothing of it */
+static void test_hmem(void **state)
+{
+	const struct {
+		uint64_t caps, order;
+		enum fi_ep_type type;
+		bool hmem;
+	} cases[] = {
+		{FI_RMA, 0, FI_EP_RDM, true},
+		{FI_MSG | FI_ATOMIC, 0, FI_EP_RDM, true},
+		{FI_MSG | FI_TAGGED, 0, FI_EP_RDM, false},
+		{FI_RMA, FI_ORDER_WAW, FI_EP_RDM, false},
+		{FI_RMA, 0, FI_EP_MSG, false},
+	};
+	const uint64_t hmem = FI_HMEM | FI_P2P;
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+	uint64_t mark;
+	bool ours;
+
+	assert_non_null(hints);
+	hints->domain_attr->mr_mode = FI_MR_PROV_KEY;
+	for (size_t i = 0; i < 2 * UNIT_COUNT(cases); i++) {
+		const size_t row = i / 2;
+		const bool expected = i % 2 && cases[row].hmem;
+
+		conf.hmem = i % 2;
+		core = core_make();
+		core->caps &= ~hmem;
+		core->ep_attr->type = hints->ep_attr->type = cases[row].type;
+		core->tx_attr->msg_order = FI_ORDER_STRICT;
+		hints->caps = cases[row].caps;
+		hints->tx_attr->msg_order = cases[row].order;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->caps & hmem, expected ? hmem : 0);
+		assert_int_equal(core->tx_attr->caps & FI_HMEM, expected ? FI_HMEM : 0);
+		info_keys(core, false, &mark, &ours);
+		assert_int_equal(!!mark, expected);
+		fi_freeinfo(core);
+	}
+	conf.hmem = false;
+	fi_freeinfo(hints);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_events),   cmocka_unit_test(test_pmem),
 		cmocka_unit_test(test_triggers), cmocka_unit_test(test_xpu),
 		cmocka_unit_test(test_inject),   cmocka_unit_test(test_rx_cq_data),
+		cmocka_unit_test(test_hmem),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

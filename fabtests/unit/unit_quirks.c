@@ -126,7 +126,9 @@ static void test_words(void **state)
 
 #define NET                                                                                    \
 	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD | QUIRK_KEYS)
-#define NET_1_17 (NET | QUIRK_NO_COUNTERS | QUIRK_DIRECTED | QUIRK_READABLE)
+#define NET_1_17                                                                               \
+	(NET | QUIRK_EARLY | QUIRK_ATOMICS | QUIRK_NO_COUNTERS | QUIRK_DIRECTED |              \
+	 QUIRK_READABLE)
 #define RXM                                                                                    \
 	(QUIRK_LITTERS | QUIRK_OWN_DATA | QUIRK_UNENABLED | QUIRK_AUTO_LOSES |                 \
 	 QUIRK_KEY_ONCE | QUIRK_LONG_LEN)
@@ -150,8 +152,8 @@ static void test_flags(void **state)
 		{"net", FI_VERSION(1, 18), OLD},
 		{"net;ofi_rxm", FI_VERSION(1, 17), RXM_1 | QUIRK_BEHIND | OLD},
 		{"tcp", FI_VERSION(1, 17), QUIRK_NO_COUNTERS | OLD},
-		{"tcp", FI_VERSION(1, 18), NET | OLD},
-		{"tcp", FI_VERSION(1, 19), NET | OLD},
+		{"tcp", FI_VERSION(1, 18), NET | QUIRK_EARLY | OLD},
+		{"tcp", FI_VERSION(1, 19), NET | QUIRK_EARLY | OLD},
 		{"tcp", FI_VERSION(1, 20), NET},
 		{"tcp", FI_VERSION(2, 6), NET},
 		{"tcp;ofi_rxm", FI_VERSION(1, 17), RXM_1 | TCP_RXM | QUIRK_READ_TWICE | OLD},

@@ -25,6 +25,7 @@ struct conf conf = {
 	.inject_size = 1048576,
 	.lanes = 0,
 	.lanes_host = false,
+	.hmem = false,
 	.hello_timeout = 2,
 	.peer_timeout = 30,
 	.stats = CONF_STATS_NO,
@@ -98,6 +99,9 @@ static const struct conf_param {
 	{"p2p_lanes_host", .flag = &conf.lanes_host,
 	 .help = "Long messages from host memory travel so, too, to peers that run ofi_p2p: faster, and by "
 		 "more threads (default: no)"},
+	{"p2p_hmem", .flag = &conf.hmem,
+	 .help = "Applications that ask for FI_RMA or FI_ATOMIC have device memory in them, as if they had asked "
+		 "for FI_HMEM, too. Host memory costs some more then (default: no)"},
 	{"p2p_hello_timeout", .size = &conf.hello_timeout, .min = 0, .max = 86400,
 	 .help = "Seconds for which long messages from device memory wait for a peer's first answer. "
 		 "Then they travel whole, which peers without this provider understand. 0: they do not "

@@ -49,6 +49,7 @@ struct conf {
 	size_t inject_size;     /* FI_P2P_INJECT_SIZE */
 	size_t lanes;           /* FI_P2P_LANES; 0: auto */
 	bool lanes_host;        /* FI_P2P_LANES_HOST */
+	bool hmem;              /* FI_P2P_HMEM */
 	size_t hello_timeout;   /* FI_P2P_HELLO_TIMEOUT [s] */
 	unsigned int path;      /* FI_P2P_PATH: enum conf_path */
 	unsigned int pin;       /* FI_P2P_PIN: enum conf_pin */

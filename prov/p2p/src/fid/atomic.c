@@ -276,7 +276,7 @@ static int atomic_valid(const struct p2p_ep *ep, int ret, enum fi_datatype datat
 {
 	size_t both;
 
-	if (ret && !domain_serves_triggers(ep->domain))
+	if (ret && !domain_serves_atomics(ep->domain))
 		return ret;
 	both = atomic_count(ep->xfer.xfer, datatype, op, compare,
 			    ret     ? SIZE_MAX

@@ -104,7 +104,7 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 
 	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
 
-	if (ret && attr && domain_serves_triggers(domain)) {
+	if (ret && attr && domain_serves_atomics(domain)) {
 		*attr = (struct fi_atomic_attr){SIZE_MAX, amo_size(datatype)};
 		ret = 0;
 	}
@@ -254,7 +254,8 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 	domain->serves_all = info_serves_all(info, domain->quirks);
 	domain->pmem = info->caps & FI_RMA_PMEM;
 	info_keys(info, domain->serves_all, &xfer->key_mark, &xfer->keys_ours);
-	xfer->atomics_ours = xfer->key_mark && domain->quirks & QUIRK_ATOMICS;
+	xfer->atomics_ours =
+		(xfer->key_mark || xfer->keys_ours) && domain->quirks & QUIRK_ATOMICS;
 	if (domain_serves_triggers(domain))
 		domain->virt_addr =
 			info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);

@@ -93,6 +93,12 @@ static inline bool domain_serves_triggers(const struct p2p_domain *domain)
 	return domain->triggers && domain->serves_all;
 }
 
+/* Are atomic operations ours to serve, whether the core has any or not? */
+static inline bool domain_serves_atomics(const struct p2p_domain *domain)
+{
+	return domain->xfer.atomics_ours || domain_serves_triggers(domain);
+}
+
 static inline void domain_hold(struct p2p_domain *domain)
 {
 	__atomic_fetch_add(&domain->users, 1, __ATOMIC_RELAXED);

@@ -184,11 +184,16 @@ static __attribute__((constructor)) void ep_complete_table(void)
 
 /* ---- bind, enable, close ---- */
 
-/* The core would take what is to be durable (FI_COMMIT_COMPLETE), or told, for any other write. */
+/*
+ * The core would take what is to be durable (FI_COMMIT_COMPLETE), or told, for any other write. So may it what is
+ * to be delivered (QUIRK_EARLY).
+ */
 static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 {
+	const uint64_t early = ep->domain->quirks & QUIRK_EARLY ? FI_DELIVERY_COMPLETE : 0;
+
 	ep->tx_flags = flags;
-	if (!ep->domain->layered || !(flags & FI_COMMIT_COMPLETE || ep->xfer.notices))
+	if (!ep->domain->layered || !(flags & (FI_COMMIT_COMPLETE | early) || ep->xfer.notices))
 		return;
 	p2p_lock_take(&ep->domain->xfer.lock);
 	ep->xfer.followed |= FI_WRITE;

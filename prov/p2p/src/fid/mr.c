@@ -259,10 +259,12 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 		return xfer->atomics_ours ? mr_serve(mr, attr, mem) : 0;
 	if (!xfer->key_mark && !xfer->keys_ours &&
 	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
-		P2P_WARN("device memory cannot be the target of remote access %s\n",
-			 mr->domain->layered
-				 ? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC"
-				 : "here: it takes ofi_p2p, and reliable datagram endpoints");
+		P2P_WARN(
+			"device memory cannot be the target of remote access %s\n",
+			mr->domain->layered
+				? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC. If the program "
+				  "cannot ask for FI_HMEM, set FI_P2P_HMEM=yes"
+				: "here: it takes ofi_p2p, and reliable datagram endpoints");
 		return -FI_ENOSYS;
 	}
 	mr->fid.key = attr->requested_key;

@@ -370,6 +370,17 @@ static void info_no_events(struct fi_info *info)
 	info->rx_attr->caps &= ~FI_RMA_EVENT;
 }
 
+/*
+ * FI_P2P_HMEM: may remote memory be a device's, though the application knows nothing of that? An order of accesses
+ * that it wants counts for more.
+ */
+static uint64_t info_hmem_unasked(const struct fi_info *hints)
+{
+	return conf.hmem && hints && hints->caps & INFO_REMOTE_CAPS && !info_order_asked(hints)
+		       ? FI_HMEM
+		       : 0;
+}
+
 /* Some accesses to remote memory go by the core and others by us. So they have no order. */
 static void info_disorder(struct fi_info *info)
 {
@@ -478,6 +489,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		return false;
 	}
 
+	hmem |= info_hmem_unasked(hints);
 	info_triggers_from_core(info, wanted);
 	if (!(wanted & FI_RMA_EVENT) && quirks & QUIRK_UNCOUNTED)
 		info_no_events(info);

@@ -104,6 +104,35 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "net",
 		.below = QUIRK_TCP_IS_NET,
+		.flag = QUIRK_ATOMICS,
+		.does = "offers atomic operations, and has none",
+		.why = "xnet_rdm_atomic_ops has nothing but refusals. So we serve atomic operations, "
+		       "under the core's keys, too. Domains without FI_HMEM keep the fault, and so "
+		       "does the hook.",
+		.see = "fi_p2p_atomic -p 'net;ofi_p2p' is skipped without this row.",
+	},
+	{
+		.provider = "net",
+		.below = QUIRK_TCP_IS_NET,
+		.flag = QUIRK_EARLY,
+		.does = "forgets for writes that the endpoint asks for their delivery",
+		.why = "xnet_rma_write() and xnet_rma_writev() ask for no flags, and nobody adds those of "
+		       "the endpoint's attributes. So we follow up writes of endpoints with "
+		       "FI_DELIVERY_COMPLETE there, and say the flag with each. The hook keeps the fault.",
+		.see = "fi_p2p_delivered -p 'net;ofi_p2p' -D system fails without this row.",
+	},
+	{
+		.provider = "tcp",
+		.from = QUIRK_TCP_IS_NET,
+		.below = FI_VERSION(1, 20),
+		.flag = QUIRK_EARLY,
+		.does = "forgets for writes that the endpoint asks for their delivery",
+		.why = "The cause and the cure are those of net. It is mended in 1.19.1, which is taken for 1.19.",
+		.see = "fi_p2p_delivered -p 'tcp;ofi_p2p' -D system fails without this row.",
+	},
+	{
+		.provider = "net",
+		.below = QUIRK_TCP_IS_NET,
 		.flag = QUIRK_AHEAD,
 		.does = "has reliable datagram endpoints itself, and so comes before ofi_rxm",
 		.why = "libfabric sorts lists for applications, but not those for providers.",

@@ -34,6 +34,7 @@
 #define QUIRK_DIRECTED (1ULL << 20)
 #define QUIRK_KEYS (1ULL << 30)
 #define QUIRK_FRAGILE (1ULL << 31)
+#define QUIRK_EARLY (1ULL << 33)
 
 /*
  * Code does not ask for these flags, as their cures do no harm over any other core. A comment

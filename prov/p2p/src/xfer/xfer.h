@@ -173,7 +173,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @descs:	what descriptors tell of buffers
  * @key_mark:	the bit that makes a key ours; the core serves a key without it
  * @keys_ours:	the application chooses the keys: we serve all of them
- * @atomics_ours: we serve atomic operations under the core's keys, too
+ * @atomics_ours: we serve all atomic operations, under the core's keys, too
  * @retired:	records of closed endpoints; a thread may still hold a completion of them. New ones come
  *		to list @retired_last, since @retired_at [ms]
  * @wait:	who sleeps until something happens
