@@ -531,8 +531,8 @@ static void greet(void)
 	hear(letter, wire_encode(&answer, letter));
 }
 
-/* The peer gives up whatever it might have heard of. */
-static void give_up(void)
+/* The peer gives up what has this number. */
+static void give_up_one(uint64_t id, uint64_t token)
 {
 	static const struct wire_msg ends[] = {
 		{.type = WIRE_ABORT, .status = -FI_EIO, .to_sender = true},
@@ -540,18 +540,28 @@ static void give_up(void)
 		{.type = WIRE_FIN, .status = -FI_EIO},
 		{.type = WIRE_RESULT, .status = -FI_EIO},
 	};
-	struct fuzz_known known = {.id_count = 0};
 	uint8_t letter[WIRE_MSG_MAX];
 	struct wire_msg msg;
 
+	for (size_t i = 0; i < FUZZ_COUNT(ends); i++) {
+		msg = ends[i];
+		msg.id = id;
+		msg.token = token;
+		hear(letter, wire_encode(&msg, letter));
+	}
+}
+
+/* It gives up whatever it might have heard of, with the token that it was given last. */
+static void give_up(void)
+{
+	const struct xfer_token *given = &peer->tokens[0];
+	struct fuzz_known known = {.id_count = 0};
+
 	learn(&known);
 	for (size_t i = 0; i < P2P_MIN(known.id_count, FUZZ_IDS); i++) {
-		for (size_t j = 0; j < FUZZ_COUNT(ends); j++) {
-			msg = ends[j];
-			msg.id = known.ids[i];
-			msg.token = scene.token;
-			hear(letter, wire_encode(&msg, letter));
-		}
+		give_up_one(known.ids[i], scene.token);
+		if (given->token && given->token != scene.token)
+			give_up_one(known.ids[i], given->token);
 	}
 }
 
@@ -617,6 +627,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		give_up();
 		drain(true);
 	}
+	/* who was lost is not heard any more: what waits for its announcement ends with its time */
+	p2p_lock_take(&fake_xfer.lock);
+	rndv_arrivals_watch(&fake_xfer, 1000 * (unsigned int) conf.peer_timeout);
+	p2p_lock_drop(&fake_xfer.lock);
+	drain(true);
 	check_ended();
 	scene_close(&scene);
 	FUZZ_CHECK(!region_device.users);
