@@ -348,7 +348,7 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 
 /*
  * A short message may be offered to a peer on this host, once it has said that it follows up all. A long one is
- * announced by a note, whatever the core, once the peer reads our board.
+ * announced by a note, once the peer reads our board. Every device message comes here: what is known is asked first.
  */
 static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 {
@@ -356,12 +356,13 @@ static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 	const char *why;
 
 	hoped.follows = true;
-	if (!path_wants_across(&hoped, &why))
+	if (peer->facts & HELLO_TOLD ||
+	    !(peer->ep->near || peer->host == peer->ep->xfer->ipc.host) ||
+	    !path_wants_across(&hoped, &why))
 		return;
 	if (peer->ep->near)
 		hello_greet(peer);
-	if (peer->state != XFER_PEER_KNOWN || peer->facts & HELLO_TOLD ||
-	    peer->host != peer->ep->xfer->ipc.host)
+	if (peer->state != XFER_PEER_KNOWN)
 		return;
 	peer->facts |= HELLO_TOLD;
 	hello_tell(peer, WIRE_BOARD);
@@ -593,16 +594,14 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 		keepalive_ask(life->keepalive);
 }
 
-/*
- * The third step. @dead: the token that is dead, if any. It tells of our board where the core is quick; over others
- * the peer's answer to that would be in the way of what it says when it closes.
- */
+/* The third step. @dead: the token that is dead, if any */
 static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 {
 	struct wire_msg confirm = hello_msg(peer->ep, WIRE_CONFIRMS);
 
 	confirm.grant = peer->tokens[0].token;
 	confirm.dead = dead;
+	/* elsewhere the answer to it would be in the way of a peer that closes */
 	if (peer->ep->near) {
 		hello_add_board(peer->ep, &confirm);
 		peer->facts |= HELLO_TOLD;
