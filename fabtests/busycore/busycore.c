@@ -12,7 +12,7 @@
  * Instead of all that:
  * BUSYCORE_FAIL=N: the N-th call fails with -FI_EIO, and the process says so on stderr. Receives are
  * among those calls then
- * BUSYCORE_LATE, BUSYCORE_CUT, BUSYCORE_LOSE: completions are changed; see completions.c
+ * BUSYCORE_LATE, BUSYCORE_CUT, BUSYCORE_LOSE, BUSYCORE_PAUSE: completions are changed; see completions.c
  * BUSYCORE_NULL: writes and reads end at once; see null.c
  *
  * BUSYCORE_CPUS: with any of these, another number of processors; see cpus.c

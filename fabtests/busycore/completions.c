@@ -8,6 +8,8 @@
  * BUSYCORE_CUT=N: the N-th receive that has bytes ends with FI_ETRUNC, and half of them
  * BUSYCORE_LOSE=N: the N-th receive ends with FI_EIO, and nothing is told of its message
  *
+ * BUSYCORE_PAUSE=N: one of N reads of a queue takes some milliseconds, in which the core does nothing
+ *
  * BUSYCORE_SEED seeds the random choices. Who reads a queue takes what the core has for it, in the name
  * of all. So fi_trywait(3) lets nobody sleep while something is held back, and who sleeps already is woken.
  */
@@ -18,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <time.h>
 #include <rdma/fi_errno.h>
 
 /* Completions of one queue that are held back at a time, at most */
@@ -28,6 +31,9 @@
  * core promises that, but all of them complete short messages so.
  */
 #define LATE_SHORT 8192
+
+/* How long a read takes that takes long [ns] */
+#define LATE_PAUSE 5000000
 
 /* @reads: for so many reads it is held back; @err: what it ends with */
 struct held {
@@ -45,6 +51,7 @@ struct held {
  * @size:	of an entry
  * @sleeps:	somebody may sleep on it
  * @most:	reads for which a completion is held back, at most; 0: all are told at once, in order
+ * @pauses:	one of so many reads takes long; 0: none does
  * @closed:	so many endpoints had been closed when nothing was held back for the last time
  */
 struct late {
@@ -53,6 +60,7 @@ struct late {
 	size_t size;
 	bool sleeps;
 	unsigned int most;
+	unsigned int pauses;
 	unsigned int seed;
 	unsigned int count;
 	unsigned int closed;
@@ -64,7 +72,8 @@ static unsigned int late_closed;
 
 bool late_wanted(void)
 {
-	return getenv("BUSYCORE_LATE") || getenv("BUSYCORE_CUT") || getenv("BUSYCORE_LOSE");
+	return getenv("BUSYCORE_LATE") || getenv("BUSYCORE_CUT") || getenv("BUSYCORE_LOSE") ||
+	       getenv("BUSYCORE_PAUSE");
 }
 
 bool late_holds(const struct fid *fid)
@@ -218,11 +227,14 @@ static ssize_t late_tell(struct late *late, char *buf, size_t count, fi_addr_t *
 
 static ssize_t late_readfrom(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
+	const struct timespec pause = {.tv_nsec = LATE_PAUSE};
 	struct late *late = busy_find(cq)->late;
 	ssize_t ret, told;
 	bool holds;
 
 	pthread_mutex_lock(&late->lock);
+	if (late->pauses && (unsigned int) rand_r(&late->seed) % late->pauses == 0)
+		nanosleep(&pause, NULL);
 	ret = late_take(late, cq);
 	late_wait(late);
 	told = late_tell(late, buf, count, src);
@@ -269,11 +281,18 @@ static ssize_t late_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, ui
 	return ret;
 }
 
+/* What a variable says; 0: it is not set */
+static unsigned int late_number(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? (unsigned int) atoi(text) : 0;
+}
+
 /* Those that a queue which lay here before has told nobody of are gone with it */
 static struct late *late_get(struct busy *busy)
 {
 	static unsigned int opened;
-	const char *wish = getenv("BUSYCORE_LATE");
 	struct late *late = busy->late;
 
 	if (!late) {
@@ -286,7 +305,8 @@ static struct late *late_get(struct busy *busy)
 	}
 	while (!TAILQ_EMPTY(&late->held))
 		late_drop(late, TAILQ_FIRST(&late->held));
-	late->most = wish ? (unsigned int) atoi(wish) : 0;
+	late->most = late_number("BUSYCORE_LATE");
+	late->pauses = late_number("BUSYCORE_PAUSE");
 	late->seed = busy_seed() + __atomic_fetch_add(&opened, 1, __ATOMIC_RELAXED);
 	return late;
 }

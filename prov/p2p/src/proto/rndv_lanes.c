@@ -55,6 +55,17 @@ static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 	return peer->lanes;
 }
 
+/*
+ * Gives an operation its tag, of @tag. A receive looks for all of that but the bit which is ours at the endpoint: for
+ * the core of lanes it may be a sign of its own. net takes the highest one for FI_CLAIM. So a short message that was
+ * there before its receive would not meet it.
+ */
+static void rndv_lane_tag(struct lane_op *op, const struct xfer_ep *ep, uint64_t tag)
+{
+	op->tag = op->recv ? tag & ~ep->tag_bit : tag;
+	op->ignore = op->recv ? ep->tag_bit : 0;
+}
+
 /* ---- the first message over each ---- */
 
 /**
@@ -107,13 +118,14 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 				.recv = recv,
 				.aside = true,
 				.addr = recv ? FI_ADDR_UNSPEC : peer->lanes->to[index],
-				.tag = ep->tag_bit | WIRE_TAG_PIECE |
-				       (uint64_t) number << WIRE_TAG_TRANSFER_SHIFT | index,
 			},
 		.peer = peer->addr,
 		.number = number,
 		.index = index,
 	};
+	rndv_lane_tag(&first->op, ep,
+		      ep->tag_bit | WIRE_TAG_PIECE |
+			      (uint64_t) number << WIRE_TAG_TRANSFER_SHIFT | index);
 	xfer_ctx_init(&first->ctx, ep, recv ? rndv_lane_first_heard : rndv_lane_first_sent,
 		      xfer_ctx_free);
 	lanes_post(ep, index, &first->op);
@@ -260,8 +272,8 @@ bool rndv_lanes_post(struct rndv_piece *piece, bool recv)
 		.iov = piece->out.iov,
 		.count = piece->out.count,
 		.addr = recv ? FI_ADDR_UNSPEC : req->peer->lanes->to[lane],
-		.tag = piece->out.tag,
 	};
+	rndv_lane_tag(&piece->op, req->ctx.ep, piece->out.tag);
 	lanes_post(req->ctx.ep, lane, &piece->op);
 	req->ctx.ep->stats.lane_pieces += !recv;
 	return true;

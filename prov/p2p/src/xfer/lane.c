@@ -3,6 +3,7 @@
 #include "xfer/lane.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -186,6 +187,7 @@ static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
 		.count = lane_op->count,
 		.addr = lane_op->addr,
 		.tag = lane_op->tag,
+		.ignore = lane_op->ignore,
 		.flags = FI_COMPLETION,
 		.context = &lane_op->context,
 	};
@@ -280,11 +282,15 @@ static bool lane_read(struct lane *lane, struct lane_ops *ended)
 /*
  * Sleeps until there is something to do. The core's descriptor counts while the core has something of ours alone:
  * some stay readable.
+ *
+ * A core over TCP says that a message is sent when the end of it is still in a buffer of its own, as the socket is
+ * full. It goes on with that only when it is called. So who has been idle for @idle [ms] looks again after as long.
  */
-static void lane_sleep(struct lane *lane)
+static void lane_sleep(struct lane *lane, uint64_t idle)
 {
 	struct fid *fid = &lane->core.cq->fid;
 	const bool busy = !TAILQ_EMPTY(&lane->posted);
+	const int timeout = busy || lane->nap >= 0 ? lane->nap : (int) P2P_MIN(idle, INT_MAX);
 	struct pollfd polled[] = {{.fd = lane->event, .events = POLLIN},
 				  {.fd = lane->core.fd, .events = POLLIN}};
 	eventfd_t events;
@@ -295,7 +301,7 @@ static void lane_sleep(struct lane *lane)
 	if (!lane->asleep)
 		return;
 	if (!busy || !fi_trywait(lane->core.fabric, &fid, 1))
-		poll(polled, busy ? 2 : 1, lane->nap);
+		poll(polled, busy ? 2 : 1, timeout);
 	pthread_mutex_lock(&lane->lock);
 	lane->asleep = false;
 	pthread_mutex_unlock(&lane->lock);
@@ -307,7 +313,7 @@ static void *lane_run(void *arg)
 {
 	struct lane *lane = arg;
 	struct lane_ops ended = TAILQ_HEAD_INITIALIZER(ended);
-	uint64_t busy = clock_ns(), now;
+	uint64_t moved_at = clock_ns(), woken = moved_at, now;
 	bool moved;
 
 	__atomic_store_n(&lane->times, lane_load_open(), __ATOMIC_RELEASE);
@@ -317,12 +323,12 @@ static void *lane_run(void *arg)
 		lane_tell(lane, &ended);
 		now = clock_ns();
 		if (moved) {
-			busy = now;
-		} else if (now - busy < LANE_SPIN * 1000) {
+			moved_at = woken = now;
+		} else if (now - woken < LANE_SPIN * 1000) {
 			sched_yield();
 		} else {
-			lane_sleep(lane);
-			busy = clock_ns();
+			lane_sleep(lane, 1 + (now - moved_at) / 1000000);
+			woken = clock_ns();
 		}
 	}
 	return NULL;

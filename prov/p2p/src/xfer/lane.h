@@ -30,6 +30,7 @@
  * struct lane_op - a receive, or a send to @addr, on a lane.
  * @context:	the core's
  * @ctx:	whose done() is called when it has ended
+ * @ignore:	bits of @tag that a receive does not look for
  * @aside:	nobody waits for its end. A send that cannot be sent ends by itself, after long
  * @since:	the lane's: the core has had no room for it since then [ms]; 0: it has not been asked
  * @cancelled:	it is to be taken back
@@ -47,6 +48,7 @@ struct lane_op {
 	size_t count;
 	fi_addr_t addr;
 	uint64_t tag;
+	uint64_t ignore;
 	int err;
 	size_t len;
 };
