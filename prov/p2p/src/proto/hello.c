@@ -74,6 +74,7 @@
 #define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
+#define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -638,7 +639,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	}
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
-	peer->facts &= ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST);
+	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST)) | HELLO_MET;
 	peer->lost = 0;
 	peer->dead = 0;
 	hello_token(peer, msg->grant);
@@ -668,7 +669,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	fi_addr_t to;
 
 	if (peer->tokens[0].token != msg->token ||
-	    hello_route(peer->ep, msg, peer->addr, peer->state != XFER_PEER_KNOWN, &via, &to))
+	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
 	peer->facts |= HELLO_ANSWERED;
@@ -696,12 +697,12 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	peer = xfer_peer_get(ep, addr);
 	/* whoever goes on to name others beside itself is none that is let in */
-	if (!peer || hello_route(ep, msg, addr, peer->state != XFER_PEER_KNOWN, &via, &to))
+	if (!peer || hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_dead(peer, msg);
 	if (xfer_peer_admit(peer, 1, msg->token))
 		return;
-	ep->proto->strangers -= peer->state != XFER_PEER_KNOWN && ep->proto->strangers;
+	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;
 	hello_known(peer, msg, via, to);
 	peer->facts &= ~HELLO_ANSWERED;
 	if (hello_board(peer, msg))
@@ -774,7 +775,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 		xfer_peer_expire(peer);
 	peer->state = XFER_PEER_FOREIGN;
 	peer->lost = status;
-	peer->facts = known ? HELLO_LOST : peer->facts & HELLO_LOST;
+	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET)) | (known ? HELLO_LOST : 0);
 }
 
 /* It does not know that it was lost. */
