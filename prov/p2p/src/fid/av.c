@@ -452,7 +452,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 	/* transfers under way may still send to the peer, and cores trust an address */
 	keep = xfer_moving(xfer);
 	for (size_t i = 0; i < count; i++)
-		hello_forget(xfer, av_core_addr(av, fi_addr[i]));
+		keep |= hello_forget(xfer, av_core_addr(av, fi_addr[i]));
 	pthread_mutex_lock(&av->lock);
 	for (size_t i = 0; !ret && i < count; i++)
 		ret = av_remove_one(av, fi_addr[i], flags, keep);

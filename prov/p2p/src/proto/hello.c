@@ -441,15 +441,15 @@ bool hello_takes_offers(const struct xfer_peer *peer)
 	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
 }
 
-void hello_forget(struct xfer *xfer, fi_addr_t addr)
+bool hello_forget(struct xfer *xfer, fi_addr_t addr)
 {
 	struct xfer_ep *ep;
+	bool used = false;
 
 	xfer_assert_locked(xfer);
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->front == ep)
-			xfer_peer_forget(ep, addr);
-	}
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		used |= ep->front == ep && xfer_peer_forget(ep, addr);
+	return used;
 }
 
 /* ---- what is heard ---- */

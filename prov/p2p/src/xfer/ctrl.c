@@ -205,6 +205,8 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	bool fits;
 
 	xfer_assert_locked(ep->xfer);
+	if (token && token->peer->forgotten && xfer_peer_recall(token->peer))
+		return;
 	if (token && token->stale) {
 		XFER_PROTO_EACH(ep->xfer, stale, token->peer);
 		return;
