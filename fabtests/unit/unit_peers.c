@@ -6,6 +6,8 @@
 #include "unit_fake_core.h"
 
 #include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "xfer/ctrl.h"
@@ -57,6 +59,14 @@ static void expect_all(bool known)
 	p2p_lock_drop(&fake_xfer.lock);
 }
 
+/* Each has a name of its own. */
+static int look_up(struct xfer_ep *of, fi_addr_t addr, void *name, size_t *len)
+{
+	memcpy(name, &addr, sizeof addr);
+	*len = sizeof addr;
+	return 0;
+}
+
 static void test_idle(void **state)
 {
 	double before, idle, after;
@@ -64,6 +74,7 @@ static void test_idle(void **state)
 
 	fake_start(false);
 	fake_ep_open(&ep, &fake_cq);
+	ep.lookup = look_up;
 	look();
 	before = look();
 	bytes = mallinfo2().uordblks;
@@ -96,6 +107,7 @@ static void test_removed(void **state)
 	for (int again = 0; again <= 1; again++) {
 		fake_start(false);
 		fake_ep_open(&ep, &fake_cq);
+		ep.lookup = look_up;
 		msg.token = FAKE_TOKEN(FAKE_OTHER);
 		fake.named = FAKE_ALIVE;
 		p2p_lock_take(&fake_xfer.lock);
@@ -117,10 +129,43 @@ static void test_removed(void **state)
 		xfer_peer_hold(peer);
 		assert_int_equal(xfer_peer_forget(&ep, FAKE_ALIVE), !again);
 		xfer_peer_put(peer);
+		assert_true(ep.past_count >= 1);
 		p2p_lock_drop(&fake_xfer.lock);
 		fake_ep_close(&ep);
 		fake_stop();
 	}
+}
+
+/* Who is removed and comes back again and again takes one place, and what was agreed of lanes holds. */
+static void test_removed_often(void **state)
+{
+	struct xfer_peer *peer;
+
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	ep.lookup = look_up;
+	peer = fake_peer(&ep, FAKE_NEW);
+	p2p_lock_take(&fake_xfer.lock);
+	peer->lanes = calloc(1, sizeof *peer->lanes);
+	assert_non_null(peer->lanes);
+	peer->lanes->out = 3;
+	xfer_peer_forget(&ep, FAKE_NEW);
+	p2p_lock_drop(&fake_xfer.lock);
+	for (int i = 0; i < 5; i++) {
+		peer = fake_peer(&ep, FAKE_NEW);
+		p2p_lock_take(&fake_xfer.lock);
+		assert_int_equal(ep.past_count, 1);
+		assert_int_equal(xfer_peer_lanes_past(peer)->out, 3);
+		/* not if it was started anew */
+		peer->process++;
+		assert_null(xfer_peer_lanes_past(peer));
+		peer->process--;
+		assert_null(peer->lanes);
+		xfer_peer_forget(&ep, FAKE_NEW);
+		p2p_lock_drop(&fake_xfer.lock);
+	}
+	fake_ep_close(&ep);
+	fake_stop();
 }
 
 int main(int argc, char **argv)
@@ -128,6 +173,7 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_removed_often),
 	};
 	static const struct unit unit = {
 		.tests = tests,

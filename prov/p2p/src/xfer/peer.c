@@ -212,10 +212,9 @@ static void xfer_past_free(struct xfer_past *past)
 	free(past);
 }
 
-/* The one that was forgotten first is, for good */
-static void xfer_past_end(struct xfer_ep *ep)
+/* It is forgotten for good */
+static void xfer_past_end(struct xfer_past *past)
 {
-	struct xfer_past *past = TAILQ_FIRST(&ep->pasts);
 	struct xfer_peer *peer = past->peer;
 
 	xfer_past_free(past);
@@ -223,13 +222,42 @@ static void xfer_past_end(struct xfer_ep *ep)
 		xfer_peer_free(peer);
 }
 
+/* The last one of that name, or NULL */
+static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *name, size_t len)
+{
+	struct xfer_past *past, *found = NULL;
+
+	TAILQ_FOREACH(past, &ep->pasts, entry) {
+		if (past->len == len && !memcmp(past->name, name, len))
+			found = past;
+	}
+	return found;
+}
+
+/*
+ * The same one was here before, and uses nothing any more of what it was given then: who is removed again and again
+ * takes one place. If nothing was said of lanes since, what was said then holds.
+ */
+static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
+{
+	struct xfer_peer *before = past->peer;
+
+	if (before->users)
+		return;
+	if (!peer->lanes && before->process == peer->process) {
+		peer->lanes = before->lanes;
+		before->lanes = NULL;
+	}
+	xfer_past_end(past);
+}
+
 /* Remembers it, if it may have something to say */
 static void xfer_peer_remember(struct xfer_peer *peer)
 {
 	struct xfer_ep *ep = peer->ep;
-	struct xfer_past *past =
-		peer->state == XFER_PEER_KNOWN ? calloc(1, sizeof *past) : NULL;
+	struct xfer_past *past, *before;
 
+	past = peer->state == XFER_PEER_KNOWN ? calloc(1, sizeof *past) : NULL;
 	if (!past)
 		return;
 	past->peer = peer;
@@ -239,10 +267,13 @@ static void xfer_peer_remember(struct xfer_peer *peer)
 		free(past);
 		return;
 	}
+	before = xfer_past_find(ep, past->name, past->len);
+	if (before)
+		xfer_past_replace(peer, before);
 	peer->past = past;
 	TAILQ_INSERT_TAIL(&ep->pasts, past, entry);
 	if (++ep->past_count > XFER_PASTS)
-		xfer_past_end(ep);
+		xfer_past_end(TAILQ_FIRST(&ep->pasts));
 }
 
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
@@ -290,13 +321,26 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	return 0;
 }
 
+const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
+{
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	const struct xfer_past *past;
+	size_t len = sizeof name;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (!peer->ep->past_count || peer->ep->lookup(peer->ep, peer->addr, name, &len))
+		return NULL;
+	past = xfer_past_find(peer->ep, name, len);
+	return past && past->peer->process == peer->process ? past->peer->lanes : NULL;
+}
+
 void xfer_peers_free(struct xfer_ep *ep)
 {
 	struct xfer_peer *peer, *next;
 
 	xfer_assert_locked(ep->xfer);
 	while (ep->past_count)
-		xfer_past_end(ep);
+		xfer_past_end(TAILQ_FIRST(&ep->pasts));
 	HASH_ITER(hh, ep->peers, peer, next) {
 		HASH_DEL(ep->peers, peer);
 		xfer_peer_free(peer);

@@ -262,6 +262,9 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 			(peer->via == ep && peer->to == addr));
 }
 
+/* What was agreed of lanes with this endpoint before it was forgotten; NULL: nothing is known of that */
+const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
+
 /* The endpoint is gone, and nothing of it is left */
 void xfer_peers_free(struct xfer_ep *ep);
 
