@@ -441,17 +441,6 @@ bool hello_takes_offers(const struct xfer_peer *peer)
 	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
 }
 
-bool hello_forget(struct xfer *xfer, fi_addr_t addr)
-{
-	struct xfer_ep *ep;
-	bool used = false;
-
-	xfer_assert_locked(xfer);
-	LIST_FOREACH(ep, &xfer->eps, entry)
-		used |= ep->front == ep && xfer_peer_forget(ep, addr);
-	return used;
-}
-
 /* ---- what is heard ---- */
 
 /* One more answer of a kind, if it may be given: @count of @max have been */
