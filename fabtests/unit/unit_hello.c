@@ -704,6 +704,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_strangers_of_lost),
+		cmocka_unit_test(test_known_differs),
+		cmocka_unit_test(test_forgotten_dies),
 		cmocka_unit_test(test_made_up),
 		cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_away),

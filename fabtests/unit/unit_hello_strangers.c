@@ -100,3 +100,65 @@ void test_strangers_of_lost(void **state)
 		close_ep();
 	}
 }
+
+/* Who is known and then says that it speaks another version holds nothing any more, and is not watched. */
+void test_known_differs(void **state)
+{
+	const struct wire_msg announce = {.type = WIRE_ANNOUNCE,
+					  .len = 100000,
+					  .chunk = 65536,
+					  .id = 1};
+	struct wire_msg msg;
+	uint64_t token;
+
+	open_ep();
+	token = answered().grant;
+	hear(greeting(WIRE_CONFIRMS, token));
+	msg = announce;
+	msg.token = token;
+	hear(msg);
+	assert_int_equal(fake_xfer.open, 1);
+	msg = greeting(0, token);
+	msg.oldest = msg.newest = WIRE_VERSION + 1;
+	hear(msg);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+	assert_int_equal(fake_xfer.open, 0);
+	assert_true(LIST_EMPTY(&fake_xfer.busy_peers));
+	close_ep();
+}
+
+static int nameless(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len)
+{
+	return -FI_EINVAL;
+}
+
+/* It was forgotten, and only what is under way keeps its record: that ends with what it says. */
+void test_forgotten_dies(void **state)
+{
+	struct wire_msg msg = {.type = WIRE_ANNOUNCE, .len = 100000, .chunk = 65536, .id = 1};
+	uint64_t token;
+
+	for (int dies = 0; dies <= 1; dies++) {
+		open_ep();
+		hello_ep.lookup = nameless;
+		token = answered().grant;
+		hear(greeting(WIRE_CONFIRMS, token));
+		msg.token = token;
+		hear(msg);
+		p2p_lock_take(&fake_xfer.lock);
+		assert_true(xfer_peer_forget(&hello_ep, FAKE_NEW));
+		p2p_lock_drop(&fake_xfer.lock);
+		assert_int_equal(fake_xfer.open, 1);
+		msg = greeting(0, token);
+		msg.dead = dies ? token : 0;
+		msg.oldest = msg.newest = WIRE_VERSION + !dies;
+		hear(msg);
+		assert_int_equal(fake_xfer.open, 0);
+		assert_int_equal(HASH_COUNT(hello_ep.tokens), FAKE_KNOWN);
+		close_ep();
+		msg = (struct wire_msg){.type = WIRE_ANNOUNCE,
+					.len = 100000,
+					.chunk = 65536,
+					.id = 1};
+	}
+}

@@ -712,9 +712,11 @@ static bool hello_understood(const struct wire_msg *msg)
 	return false;
 }
 
-/* It has answered, in a version that is none of ours. */
+/* It has answered, in a version that is none of ours. Nobody watches over what was under way with such a peer. */
 static void hello_differs(struct xfer_peer *peer)
 {
+	if (peer->state == XFER_PEER_KNOWN)
+		xfer_peer_lose(peer, -FI_ECONNRESET);
 	peer->state = XFER_PEER_FOREIGN;
 	peer->facts |= HELLO_OTHER;
 }
