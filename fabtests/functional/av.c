@@ -357,9 +357,82 @@ static int removed_while_sending(struct ft_proc *proc)
 	return side_close(&s);
 }
 
+/* Rank 0 removes rank 1, whose message has come and has no receive yet. */
+static int removed_unmet(struct side *s)
+{
+	const size_t size = sizes[FT_COUNT(sizes) - 1];
+	const bool send = s->proc->rank == 1;
+	const struct ft_slot slot = {&s->buf[s->kind_count - 1], 0, size + FT_ROOM, 64, size};
+	struct ft_req req = {0};
+	struct ft_op op = {
+		.call = send ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = send ? s->ctx.peer[0] : FI_ADDR_UNSPEC,
+		.tag = LEAVING + 1,
+		.req = &req,
+	};
+
+	ft_op_buf(&op, slot.buf, slot.off, slot.len);
+	FT_TRY(send ? ft_slot_fill(&slot, LEAVING) : ft_slot_arm(&slot));
+	FT_TRY(send ? ft_post(&s->ctx, &op) : 0);
+	/* what comes after it has come: so has it */
+	FT_TRY(transfer(s, 0, 8, op.addr, LEAVING, send, 0));
+	for (int i = 0; !send && i < READS; i++)
+		if (ft_progress(&s->ctx) < 0)
+			return -FI_EOTHER;
+	FT_TRY(send ? 0 : forget(s, 1));
+	FT_TRY(send ? 0 : ft_post(&s->ctx, &op));
+	FT_TRY(ft_wait(&s->ctx, &req, 1));
+	return send ? 0 : ft_slot_check(&slot, size, LEAVING, "a message of who was removed");
+}
+
+/* What happens in another vector of the domain, where the same addresses are others', is nobody's business here. */
+static int remove_elsewhere(struct side *s)
+{
+	struct fid_av *const av = s->ctx.av;
+	const fi_addr_t peer = s->ctx.peer[1];
+	struct fi_av_attr attr = {.type = FI_AV_TABLE};
+	int ret = fi_av_open(s->ctx.domain, &attr, &s->ctx.av, NULL);
+
+	if (ret)
+		return ft_fail(ret, "fi_av_open", "a second one");
+	FT_TRY(insert(s, 2, true, 0));
+	FT_TRY(forget(s, 2));
+	ret = fi_close(&s->ctx.av->fid);
+	s->ctx.av = av;
+	s->ctx.peer[1] = peer;
+	return ret ? ft_fail(ret, "fi_close", "a second address vector") : 0;
+}
+
+/* Rank 0 removes rank 1, which knows nothing of that, and sends again; and once more when it is inserted again. */
+static int removed_and_heard(struct ft_proc *proc)
+{
+	const bool send = proc->rank == 1;
+	struct side s = {.proc = proc};
+
+	FT_TRY(side_open(&s, FI_AV_TABLE));
+	/* shm does not survive that */
+	if (proc->rank == 2 || !strncmp(s.ctx.info->fabric_attr->prov_name, "shm", 3))
+		return side_close(&s);
+	FT_TRY(insert(&s, !proc->rank, true, 0));
+	for (int i = 0; i < 4; i++) {
+		FT_TRY(transfer_all(&s, send ? s.ctx.peer[0] : FI_ADDR_UNSPEC, LEAVING, send));
+		FT_TRY(ft_meet(proc));
+		FT_TRY(!send && i == 0 ? remove_elsewhere(&s) : 0);
+		FT_TRY(!send && i == 1 ? forget(&s, 1) : 0);
+		FT_TRY(!send && i == 2 ? insert(&s, 1, false, 0) : 0);
+		FT_TRY(ft_meet(proc));
+	}
+	FT_TRY(transfer_all(&s, s.ctx.peer[send ? 0 : 1], LEAVING, !send));
+	if (ft_is_p2p(&s.ctx) && s.kind_count == 2)
+		FT_TRY(removed_unmet(&s));
+	return side_close(&s);
+}
+
 static int run(struct ft_proc *proc)
 {
 	FT_TRY(removed_while_sending(proc));
+	FT_TRY(removed_and_heard(proc));
 	/* the rest is about peers that ofi_p2p has learned of */
 	if (ft_hook_active())
 		return 0;

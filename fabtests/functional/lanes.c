@@ -25,8 +25,8 @@ static const size_t sizes[] = {262144, 300001,        70000, (1 << 20) + 1,
 #define LARGEST ((size_t) 5 << 20)
 #define PLACE (LARGEST + FT_ROOM)
 
-/* What a child of either process does */
-enum child { NONE, EXITS, CLOSES };
+/* What a child of either process does; or rank 0 forgets its peer, and inserts it again */
+enum between { NOTHING, CHILD_EXITS, CHILD_CLOSES, FORGETS };
 
 /*
  * FI_P2P_LANES of either rank; whether FI_PROVIDER leaves it nothing but ofi_rxm for them; whether pieces are to
@@ -39,10 +39,11 @@ static const struct scene {
 	bool used;
 	bool host[2];
 	enum fi_av_type av;
-	enum child child;
+	enum between between;
 } scenes[] = {{{"3", "3"}, .used = true},
-	      {{"3", "3"}, .used = true, .child = EXITS},
-	      {{"3", "3"}, .used = true, .child = CLOSES},
+	      {{"3", "3"}, .used = true, .between = CHILD_EXITS},
+	      {{"3", "3"}, .used = true, .between = CHILD_CLOSES},
+	      {{"3", "3"}, .used = true, .between = FORGETS},
 	      {{"2", "8"}, .used = true, .av = FI_AV_MAP},
 	      {{"3", "3"}, .used = true, .host = {true, true}, .av = FI_AV_TABLE},
 	      {{"3", "3"}, .used = true, .host = {true, false}},
@@ -134,20 +135,40 @@ static int bear(struct ft_pair *pair)
 	int status = 0;
 	pid_t child;
 
-	if (!scene->child)
-		return 0;
-	FT_TRY(ft_barrier(pair->proc, &pair->ctx));
 	child = fork();
 	if (child < 0)
 		return ft_errno("fork", "a child");
 	if (!child) {
-		if (scene->child == CLOSES)
+		if (scene->between == CHILD_CLOSES)
 			fi_close(&pair->ctx.ep->fid);
 		_exit(0);
 	}
 	while (waitpid(child, &status, WNOHANG) != child)
 		FT_TRY(ft_idle(&pair->ctx));
 	FT_CHECK(!status, "a child ended with %d", status);
+	return 0;
+}
+
+static int forget(struct ft_pair *pair)
+{
+	struct ft_name name = {.len = sizeof(name.bytes)};
+	int ret = fi_av_lookup(pair->ctx.av, pair->peer, name.bytes, &name.len);
+
+	if (!ret)
+		ret = fi_av_remove(pair->ctx.av, &pair->peer, 1, 0);
+	return ret ? ft_fail(ret, "fi_av_remove", "the peer")
+		   : ft_av_insert(&pair->ctx, name.bytes, &pair->peer);
+}
+
+static int halfway(struct ft_pair *pair)
+{
+	if (!scene->between)
+		return 0;
+	FT_TRY(ft_barrier(pair->proc, &pair->ctx));
+	if (scene->between != FORGETS)
+		FT_TRY(bear(pair));
+	else if (!pair->proc->rank)
+		FT_TRY(forget(pair));
 	return ft_barrier(pair->proc, &pair->ctx);
 }
 
@@ -166,7 +187,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
 	for (size_t round = 0; round < rounds; round++) {
 		if (round == rounds / 2)
-			FT_TRY(bear(&pair));
+			FT_TRY(halfway(&pair));
 		FT_TRY(exchange(&pair, round));
 	}
 	FT_TRY(ft_barrier(proc, &pair.ctx));
@@ -213,7 +234,7 @@ int main(int argc, char **argv)
 		if (!strcmp(scene->lanes[0], "auto") && processors() < 4)
 			continue;
 		/* elsewhere, or with a thread, the core itself ends its parent's connections so, without lanes too */
-		if (scene->child == CLOSES && (opts.automatic || !rxm_of_old(&opts)))
+		if (scene->between == CHILD_CLOSES && (opts.automatic || !rxm_of_old(&opts)))
 			continue;
 		/* there, FI_PROVIDER leaves out what lanes are made of; later releases have it in tcp itself */
 		if (scene->rxm[0] && !rxm_of_old(&opts))

@@ -4,12 +4,14 @@
  * ends, sizes around the thresholds, with enough buffers and with only one; every message
  * comes once, whole, within its buffer and beside the others, with its own remote data,
  * and where the core provider keeps order, in order. Each buffer is released once, after
- * its last message; one that is cancelled ends once.
+ * its last message; one that is cancelled ends once. Writes that take a receive (FI_RX_CQ_DATA) are
+ * reported in their turn, and take nothing of a buffer.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <rdma/fi_rma.h>
 
 #include "ft_test.h"
 
@@ -279,6 +281,87 @@ static int one_round(struct side *s, const struct round *round, enum fi_hmem_ifa
 	return 0;
 }
 
+/* ---- writes that take a receive ---- */
+
+/* Message, write, message, and so on; each brings its number as data. */
+static int write_all(struct side *s, struct ft_buf *buf, const uint64_t target[2])
+{
+	for (uint64_t n = 0; n < s->count; n++) {
+		struct ft_req req = {0};
+		struct ft_op op = {.call = FT_SENDDATA,
+				   .addr = s->ctx.peer[1],
+				   .data = DATA_BASE + n,
+				   .req = &req};
+		ssize_t ret = 0;
+
+		ft_op_buf(&op, buf, 0, 64);
+		if (n % 2)
+			while ((ret = fi_writedata(s->ctx.ep, buf->addr, 64, buf->desc, op.data,
+						   op.addr, target[0], target[1], &req)) ==
+			       -FI_EAGAIN)
+				FT_TRY(ft_idle(&s->ctx));
+		FT_CHECK(!ret, "fi_writedata: %s", fi_strerror((int) -ret));
+		FT_TRY(n % 2 ? 0 : ft_post(&s->ctx, &op));
+		FT_TRY(ft_wait(&s->ctx, &req, 1));
+	}
+	return 0;
+}
+
+static int told_all(struct side *s)
+{
+	struct fi_cq_tagged_entry comp;
+	int err;
+
+	for (uint64_t n = 0; n < s->count; n++) {
+		const uint64_t kind = n % 2 ? FI_RMA | FI_REMOTE_WRITE : FI_MSG | FI_RECV;
+
+		FT_TRY(next(s, &comp, &err));
+		FT_CHECK(!err && comp.op_context == &s->multi[0].context &&
+				 (comp.flags & (FI_RMA | FI_REMOTE_WRITE | FI_MSG | FI_RECV)) ==
+					 kind &&
+				 comp.data == DATA_BASE + n,
+			 "number %" PRIu64 ": %s, flags %#" PRIx64 ", data %#" PRIx64, n,
+			 fi_strerror(err), comp.flags, comp.data);
+	}
+	return cancel_all(s);
+}
+
+/* For who has a GPU, and asks for what goes with such writes */
+static int notices(struct ft_proc *proc)
+{
+	struct side s = {.proc = proc, .count = 20};
+	uint64_t target[2];
+	struct ft_buf buf;
+
+	s.kind_count = ft_kinds(&proc->opts, s.kinds);
+	FT_TRY(ft_test_hints(proc, &s.ctx));
+	s.ctx.hints->caps = FI_MSG | FI_RMA | FI_HMEM | FI_SOURCE | FI_MULTI_RECV;
+	s.ctx.hints->mode |= FI_RX_CQ_DATA;
+	if (s.kind_count < 2 || ft_connected(&s.ctx) || ft_hook_active() ||
+	    !ft_offered(&s.ctx)) {
+		fi_freeinfo(s.ctx.hints);
+		return 0;
+	}
+	FT_TRY(ft_test_open(proc, &s.ctx));
+	FT_TRY(ft_test_connect(proc, &s.ctx));
+	FT_TRY(ft_buf_alloc(&s.ctx, &buf, s.kinds[1], BUFFER_LEN));
+	FT_TRY(ft_buf_share(&s.ctx, &buf, FI_REMOTE_WRITE));
+	target[0] = buf.base;
+	target[1] = buf.key;
+	s.multi[0].used = malloc(BUFFER_LEN);
+	FT_TRY(ft_buf_alloc(&s.ctx, &s.multi[0].buf, s.kinds[0], BUFFER_LEN));
+	FT_TRY(proc->rank ? post(&s, &s.multi[0]) : 0);
+	FT_TRY(proc->rank
+		       ? ft_oob_send(proc->fd[0], target, sizeof(target))
+		       : ft_oob_recv(proc->fd[1], target, sizeof(target), proc->opts.timeout));
+	FT_TRY(proc->rank ? told_all(&s) : write_all(&s, &buf, target));
+	FT_TRY(ft_barrier(proc, &s.ctx));
+	ft_buf_free(&buf);
+	ft_buf_free(&s.multi[0].buf);
+	free(s.multi[0].used);
+	return ft_close(&s.ctx);
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct side s = {.proc = proc, .count = proc->opts.quick ? 200 : 2000};
@@ -315,7 +398,8 @@ static int run(struct ft_proc *proc)
 	for (size_t i = 0; i < BUFFERS; i++)
 		free(s.multi[i].used);
 	free(s.seen);
-	return ft_close(&s.ctx);
+	FT_TRY(ft_close(&s.ctx));
+	return notices(proc);
 }
 
 int main(int argc, char **argv)

@@ -340,11 +340,47 @@ static void test_left(void **state)
 	assert_int_equal(close(pipes[1]), 0);
 }
 
+/* A child of the owner has its board, and whatever it does with that, the board is still the owner's. */
+static void test_child(void **state)
+{
+	struct board board = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint8_t text[BOARD_TEXT_MAX];
+	uint64_t place = board_open(&board, OWNER), id;
+	int status = 1;
+	pid_t pid;
+
+	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	for (int i = 1; i <= 3; i++)
+		put_up(&board, OWNER + i, 7, 9);
+	assert_true(board_far_answer(fars, OWNER, OWNER + 3));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		board_take_down(&board, OWNER + 1);
+		if (board_recall(&board, OWNER + 2) || board_answered(&board, &id) ||
+		    board_note(&board, OWNER + 4))
+			_exit(2);
+		board_close(&board);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_false(board_far_left(fars, OWNER));
+	for (int i = 1; i <= 3; i++)
+		assert_int_equal(board_far_read(fars, OWNER, OWNER + i, text), 9);
+	assert_true(board_answered(&board, &id));
+	assert_int_equal(id, OWNER + 3);
+	assert_int_equal(board_open(&board, OWNER), place);
+	board_far_close_all(&fars);
+	board_close(&board);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_note),      cmocka_unit_test(test_answer),
 	cmocka_unit_test(test_left),      cmocka_unit_test(test_scribble),
 	cmocka_unit_test(test_no_board),  cmocka_unit_test(test_many),
-	cmocka_unit_test(test_processes),
+	cmocka_unit_test(test_processes), cmocka_unit_test(test_child),
 };
 
 int main(int argc, char **argv)

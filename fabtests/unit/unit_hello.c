@@ -206,18 +206,6 @@ static void test_differs(void **state)
 
 /* ---- a peer asks ---- */
 
-/* What it is told, once it has asked */
-static struct wire_msg answered(void)
-{
-	struct wire_msg answer;
-
-	hear(greeting(WIRE_ASKS, 0));
-	assert_true(sent(0, &answer));
-	assert_int_equal(answer.flags & WIRE_ANSWERS, WIRE_ANSWERS);
-	assert_int_equal(answer.token, GRANT);
-	return answer;
-}
-
 static void test_asked(void **state)
 {
 	struct wire_msg answer;
@@ -273,25 +261,6 @@ static void test_confirmed_aside(void **state)
 	close_ep();
 }
 
-/* It is let in though others have used up what there is for strangers. */
-static void test_confirmed_among_strangers(void **state)
-{
-	struct wire_msg answer, confirm;
-
-	open_ep();
-	answer = answered();
-	hello_ep.stalls = true;
-	fake.stranger = true;
-	for (size_t i = 0; i < 1000; i++)
-		hear(greeting(WIRE_ASKS, 0));
-	confirm = greeting(WIRE_CONFIRMS | WIRE_SIDE, answer.grant);
-	confirm.payload = "aside";
-	confirm.payload_len = 5;
-	hear(confirm);
-	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
-	close_ep();
-}
-
 /*
  * Where a greeting leaves from, of an endpoint with one beside it; and the confirmation goes by both ways, as
  * what it lets in does.
@@ -327,24 +296,6 @@ static void test_mouth(void **state)
 	}
 }
 
-/* Whoever confirms again and again makes no room for strangers. */
-static void test_confirmed_again(void **state)
-{
-	struct wire_msg answer;
-
-	open_ep();
-	fake.stranger = true;
-	answer = answered();
-	answered();
-	fake.stranger = false;
-	assert_int_equal(hello_ep.proto->strangers, 2);
-	for (int i = 0; i < 2; i++) {
-		hear(greeting(WIRE_CONFIRMS, answer.grant));
-		assert_int_equal(hello_ep.proto->strangers, 1);
-	}
-	close_ep();
-}
-
 static void test_forged_confirmation(void **state)
 {
 	struct wire_msg answer, forged;
@@ -361,32 +312,6 @@ static void test_forged_confirmation(void **state)
 	hear(forged);
 	assert_int_equal(fake_xfer.wrong, 4);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
-	assert_int_equal(HASH_COUNT(hello_ep.peers), FAKE_KNOWN);
-	close_ep();
-}
-
-/* Whoever names endless others is not answered without end. */
-static void test_strangers(void **state)
-{
-	size_t told, most = 100000;
-
-	open_ep();
-	fake.stranger = true;
-	for (size_t i = 0; i < most; i++) {
-		hear(greeting(WIRE_ASKS, 0));
-		if (i % 1000)
-			continue;
-		told = sent_count();
-		while (fake.count) {
-			const struct fake_op op = fake_take(0);
-
-			if (op.kind == FAKE_SEND)
-				xfer_take(&fake_cq, &(struct core_comp){.context = op.context},
-					  NULL);
-		}
-		assert_in_range(told, 0, 1000);
-	}
-	assert_in_range(fake.sent[FAKE_NEW], 1, 1000);
 	assert_int_equal(HASH_COUNT(hello_ep.peers), FAKE_KNOWN);
 	close_ep();
 }
@@ -778,6 +703,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_mouth),
 		cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_strangers_of_lost),
+		cmocka_unit_test(test_known_differs),
+		cmocka_unit_test(test_forgotten_dies),
 		cmocka_unit_test(test_made_up),
 		cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_away),

@@ -30,6 +30,18 @@ struct wire_msg greeting(uint32_t flags, uint64_t token);
 /* Greets the new peer, and says what was asked */
 struct wire_msg greet(void);
 
+/* The new peer asks: what it is told */
+struct wire_msg answered(void);
+
+/* ---- unit_hello_strangers.c ---- */
+
+void test_confirmed_among_strangers(void **state);
+void test_confirmed_again(void **state);
+void test_strangers(void **state);
+void test_strangers_of_lost(void **state);
+void test_known_differs(void **state);
+void test_forgotten_dies(void **state);
+
 /* ---- unit_hello_notes.c ---- */
 
 void test_note_unconfirmed(void **state);

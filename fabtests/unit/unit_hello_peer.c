@@ -118,3 +118,14 @@ struct wire_msg greet(void)
 	assert_int_not_equal(ask.grant, 0);
 	return ask;
 }
+
+struct wire_msg answered(void)
+{
+	struct wire_msg answer;
+
+	hear(greeting(WIRE_ASKS, 0));
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.flags & WIRE_ANSWERS, WIRE_ANSWERS);
+	assert_int_equal(answer.token, GRANT);
+	return answer;
+}

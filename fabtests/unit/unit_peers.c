@@ -6,8 +6,11 @@
 #include "unit_fake_core.h"
 
 #include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "xfer/ctrl.h"
 #include "xfer/life.h"
 #include "xfer/progress.h"
 
@@ -40,14 +43,28 @@ static double look(void)
 
 static void expect_all(bool known)
 {
+	struct xfer_peer *peer, *bearer;
+
 	p2p_lock_take(&fake_xfer.lock);
 	for (int i = 0; i < PEERS; i++) {
-		struct xfer_peer *peer = xfer_peer_find(&ep, peer_addr(i));
-
+		peer = xfer_peer_find(&ep, peer_addr(i));
+		bearer = xfer_peer_of(&ep, FAKE_TOKEN(peer_addr(i)));
 		assert_int_equal(peer != NULL, known);
-		assert_ptr_equal(xfer_peer_of(&ep, FAKE_TOKEN(peer_addr(i))), peer);
+		if (known)
+			assert_ptr_equal(bearer, peer);
+		else
+			/* those that were forgotten last may speak */
+			assert_int_equal(bearer != NULL, i >= PEERS - XFER_PASTS);
 	}
 	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/* Each has a name of its own. */
+static int look_up(struct xfer_ep *of, fi_addr_t addr, void *name, size_t *len)
+{
+	memcpy(name, &addr, sizeof addr);
+	*len = sizeof addr;
+	return 0;
 }
 
 static void test_idle(void **state)
@@ -57,6 +74,7 @@ static void test_idle(void **state)
 
 	fake_start(false);
 	fake_ep_open(&ep, &fake_cq);
+	ep.lookup = look_up;
 	look();
 	before = look();
 	bytes = mallinfo2().uordblks;
@@ -80,9 +98,83 @@ static void test_idle(void **state)
 	fake_stop();
 }
 
+/* What a peer says that was removed is heard, and answered at the address that it has then. */
+static void test_removed(void **state)
+{
+	struct wire_msg msg = {.type = WIRE_PROBE, .flags = WIRE_ASKS};
+	struct xfer_peer *peer, *other;
+
+	for (int again = 0; again <= 1; again++) {
+		fake_start(false);
+		fake_ep_open(&ep, &fake_cq);
+		ep.lookup = look_up;
+		msg.token = FAKE_TOKEN(FAKE_OTHER);
+		fake.named = FAKE_ALIVE;
+		p2p_lock_take(&fake_xfer.lock);
+		peer = xfer_peer_find(&ep, FAKE_OTHER);
+		/* its new address is nobody's, or that of a record made since */
+		xfer_peer_forget(&ep, FAKE_ALIVE);
+		other = again ? xfer_peer_get(&ep, FAKE_ALIVE) : NULL;
+		assert_false(xfer_peer_forget(&ep, FAKE_OTHER));
+		assert_null(xfer_peer_find(&ep, FAKE_OTHER));
+		ctrl_dispatch(&ep, &msg);
+		assert_int_equal(fake_xfer.wrong, 0);
+		assert_int_equal(peer->addr, FAKE_ALIVE);
+		assert_int_equal(peer->to, FAKE_ALIVE);
+		assert_int_equal(fake.sent[FAKE_ALIVE], 1);
+		assert_int_equal(fake.sent[FAKE_OTHER], 0);
+		assert_ptr_equal(xfer_peer_find(&ep, FAKE_ALIVE), again ? other : peer);
+		assert_int_equal(peer->forgotten, again);
+		/* what is under way keeps the address */
+		xfer_peer_hold(peer);
+		assert_int_equal(xfer_peer_forget(&ep, FAKE_ALIVE), !again);
+		xfer_peer_put(peer);
+		assert_true(ep.past_count >= 1);
+		p2p_lock_drop(&fake_xfer.lock);
+		fake_ep_close(&ep);
+		fake_stop();
+	}
+}
+
+/* Who is removed and comes back again and again takes one place, and what was agreed of lanes holds. */
+static void test_removed_often(void **state)
+{
+	struct xfer_peer *peer;
+
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	ep.lookup = look_up;
+	peer = fake_peer(&ep, FAKE_NEW);
+	p2p_lock_take(&fake_xfer.lock);
+	peer->lanes = calloc(1, sizeof *peer->lanes);
+	assert_non_null(peer->lanes);
+	peer->lanes->out = 3;
+	xfer_peer_forget(&ep, FAKE_NEW);
+	p2p_lock_drop(&fake_xfer.lock);
+	for (int i = 0; i < 5; i++) {
+		peer = fake_peer(&ep, FAKE_NEW);
+		p2p_lock_take(&fake_xfer.lock);
+		assert_int_equal(ep.past_count, 1);
+		assert_int_equal(xfer_peer_lanes_past(peer)->out, 3);
+		/* not if it was started anew */
+		peer->process++;
+		assert_null(xfer_peer_lanes_past(peer));
+		peer->process--;
+		assert_null(peer->lanes);
+		xfer_peer_forget(&ep, FAKE_NEW);
+		p2p_lock_drop(&fake_xfer.lock);
+	}
+	fake_ep_close(&ep);
+	fake_stop();
+}
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle)};
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_removed_often),
+	};
 	static const struct unit unit = {
 		.tests = tests,
 		.test_count = UNIT_COUNT(tests),

@@ -8,14 +8,15 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/collective.h"
+#include "fid/ep.h"
 #include "fid/fid.h"
 #include "fid/native.h"
 #include "fid/table.h"
 #include "base/libfabric.h"
 #include "base/log.h"
-#include "proto/hello.h"
 #include "xfer/wire.h"
 #include "xfer/ep_state.h"
+#include "xfer/peer.h"
 
 /* A peer's name and the core's address for it */
 struct av_name {
@@ -439,6 +440,19 @@ static int av_remove_one(struct p2p_av *av, fi_addr_t user, uint64_t flags, bool
 	return 0;
 }
 
+/* For the endpoints that it is bound to. True: the core's vector has to keep it (xfer_peer_forget()) */
+static bool av_forget(const struct p2p_av *av, fi_addr_t addr)
+{
+	struct xfer_ep *ep;
+	bool used = false;
+
+	LIST_FOREACH(ep, &av->domain->xfer.eps, entry) {
+		if (ep->front == ep && container_of(ep, struct p2p_ep, xfer)->av == av)
+			used |= xfer_peer_forget(ep, addr);
+	}
+	return used;
+}
+
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
 	struct p2p_av *av = av_of(&fid->fid);
@@ -452,7 +466,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 	/* transfers under way may still send to the peer, and cores trust an address */
 	keep = xfer_moving(xfer);
 	for (size_t i = 0; i < count; i++)
-		hello_forget(xfer, av_core_addr(av, fi_addr[i]));
+		keep |= av_forget(av, av_core_addr(av, fi_addr[i]));
 	pthread_mutex_lock(&av->lock);
 	for (size_t i = 0; !ret && i < count; i++)
 		ret = av_remove_one(av, fi_addr[i], flags, keep);

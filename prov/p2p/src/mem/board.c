@@ -93,10 +93,39 @@ static int board_create_fd(void)
 	return fd < 0 ? -errno : fd;
 }
 
+/*
+ * A child has the page, too, which readers and owner still use. It finds zero in this memory, at the cost of a load.
+ */
+static bool *board_mark_create(void)
+{
+	const size_t len = (size_t) sysconf(_SC_PAGESIZE);
+	bool *ours =
+		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (ours == MAP_FAILED)
+		return NULL;
+	/* older kernels do not know that: there a child is to keep away by itself */
+	madvise(ours, len, MADV_WIPEONFORK);
+	*ours = true;
+	return ours;
+}
+
+static void board_mark_free(bool *ours)
+{
+	munmap(ours, (size_t) sysconf(_SC_PAGESIZE));
+}
+
+/* Is there a board, and is it this process's? */
+static bool board_there(const struct board *board)
+{
+	return board->page && *board->ours;
+}
+
 static int board_create(struct board *board, uint64_t owner)
 {
 	struct board_page *page;
 	int fd = board_create_fd(), ret;
+	bool *ours;
 
 	if (fd < 0)
 		return fd;
@@ -107,19 +136,24 @@ static int board_create(struct board *board, uint64_t owner)
 	if (!ret && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		ret = -errno;
 	if (ret)
-		goto fail;
+		goto close_fd;
+	ret = -FI_ENOMEM;
+	ours = board_mark_create();
+	if (!ours)
+		goto close_fd;
 	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED) {
-		ret = -FI_ENOMEM;
-		goto fail;
-	}
+	if (page == MAP_FAILED)
+		goto free_mark;
 	page->owner = owner;
 	__atomic_store_n(&page->magic, BOARD_MAGIC, __ATOMIC_RELEASE);
 	board->page = page;
+	board->ours = ours;
 	board->fd = fd;
 	return 0;
 
-fail:
+free_mark:
+	board_mark_free(ours);
+close_fd:
 	close(fd);
 	return ret;
 }
@@ -135,7 +169,7 @@ uint64_t board_open(struct board *board, uint64_t owner)
 				 fi_strerror(-ret));
 		board->failed = ret;
 	}
-	return board->page ? (uint64_t) getpid() << 32 | (uint32_t) board->fd : 0;
+	return board_there(board) ? (uint64_t) getpid() << 32 | (uint32_t) board->fd : 0;
 }
 
 void board_close(struct board *board)
@@ -143,8 +177,10 @@ void board_close(struct board *board)
 	if (!board->page)
 		return;
 	/* readers that still have the page mapped see this, and unmap it */
-	__atomic_store_n(&board->page->magic, 0, __ATOMIC_RELAXED);
+	if (board_there(board))
+		__atomic_store_n(&board->page->magic, 0, __ATOMIC_RELAXED);
 	munmap(board->page, sizeof *board->page);
+	board_mark_free(board->ours);
 	close(board->fd);
 	board->page = NULL;
 }
@@ -153,7 +189,7 @@ void *board_note(struct board *board, uint64_t id)
 {
 	struct board_note *note;
 
-	if (!board->page || !id || board->ids[board_index(id)])
+	if (!board_there(board) || !id || board->ids[board_index(id)])
 		return NULL;
 	note = &board->page->notes[board_index(id)];
 	/* board_leave() may have left a note here, which must not be read while it changes */
@@ -185,7 +221,7 @@ static bool board_forget(struct board *board, uint64_t id)
 {
 	size_t index = board_index(id);
 
-	if (!board->page || !id || board->ids[index] != id)
+	if (!board_there(board) || !id || board->ids[index] != id)
 		return false;
 	board->ids[index] = 0;
 	board->used[index / 64] &= ~(1ULL << index % 64);
@@ -227,7 +263,7 @@ bool board_answered(struct board *board, uint64_t *id)
 {
 	uint64_t answers;
 
-	if (!board->page)
+	if (!board_there(board))
 		return false;
 	answers = __atomic_load_n(&board->page->answers, __ATOMIC_ACQUIRE);
 	if (answers == board->seen)

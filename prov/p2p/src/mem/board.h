@@ -34,6 +34,7 @@ struct board_far;
 /**
  * struct board - our own board; all zero before board_open().
  * @page:	the page; NULL: not open
+ * @ours:	true, but false in a child of the owner's process: to it, there is no board
  * @failed:	it cannot be opened
  * @fd:		the descriptor that other processes open it by
  * @seen:	the count of answers when the last search found none
@@ -42,6 +43,7 @@ struct board_far;
  */
 struct board {
 	struct board_page *page;
+	bool *ours;
 	bool failed;
 	int fd;
 	uint64_t seen;

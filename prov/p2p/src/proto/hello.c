@@ -74,6 +74,7 @@
 #define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
+#define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -440,17 +441,6 @@ bool hello_takes_offers(const struct xfer_peer *peer)
 	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
 }
 
-void hello_forget(struct xfer *xfer, fi_addr_t addr)
-{
-	struct xfer_ep *ep;
-
-	xfer_assert_locked(xfer);
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->front == ep)
-			xfer_peer_forget(ep, addr);
-	}
-}
-
 /* ---- what is heard ---- */
 
 /* One more answer of a kind, if it may be given: @count of @max have been */
@@ -638,7 +628,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	}
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
-	peer->facts &= ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST);
+	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST)) | HELLO_MET;
 	peer->lost = 0;
 	peer->dead = 0;
 	hello_token(peer, msg->grant);
@@ -668,7 +658,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	fi_addr_t to;
 
 	if (peer->tokens[0].token != msg->token ||
-	    hello_route(peer->ep, msg, peer->addr, peer->state != XFER_PEER_KNOWN, &via, &to))
+	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
 	peer->facts |= HELLO_ANSWERED;
@@ -696,12 +686,12 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	peer = xfer_peer_get(ep, addr);
 	/* whoever goes on to name others beside itself is none that is let in */
-	if (!peer || hello_route(ep, msg, addr, peer->state != XFER_PEER_KNOWN, &via, &to))
+	if (!peer || hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_dead(peer, msg);
 	if (xfer_peer_admit(peer, 1, msg->token))
 		return;
-	ep->proto->strangers -= peer->state != XFER_PEER_KNOWN && ep->proto->strangers;
+	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;
 	hello_known(peer, msg, via, to);
 	peer->facts &= ~HELLO_ANSWERED;
 	if (hello_board(peer, msg))
@@ -722,9 +712,11 @@ static bool hello_understood(const struct wire_msg *msg)
 	return false;
 }
 
-/* It has answered, in a version that is none of ours. */
+/* It has answered, in a version that is none of ours. Nobody watches over what was under way with such a peer. */
 static void hello_differs(struct xfer_peer *peer)
 {
+	if (peer->state == XFER_PEER_KNOWN)
+		xfer_peer_lose(peer, -FI_ECONNRESET);
 	peer->state = XFER_PEER_FOREIGN;
 	peer->facts |= HELLO_OTHER;
 }
@@ -774,7 +766,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 		xfer_peer_expire(peer);
 	peer->state = XFER_PEER_FOREIGN;
 	peer->lost = status;
-	peer->facts = known ? HELLO_LOST : peer->facts & HELLO_LOST;
+	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET)) | (known ? HELLO_LOST : 0);
 }
 
 /* It does not know that it was lost. */

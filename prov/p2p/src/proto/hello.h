@@ -78,7 +78,4 @@ bool hello_borrows(const struct xfer_peer *peer);
 /* Is it on this host, and has not refused what it was offered? */
 bool hello_takes_offers(const struct xfer_peer *peer);
 
-/* @addr is nobody's any more */
-void hello_forget(struct xfer *xfer, fi_addr_t addr);
-
 #endif /* P2P_HELLO_H */

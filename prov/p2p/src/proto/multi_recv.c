@@ -369,7 +369,7 @@ static void multi_recv_received(struct xfer_ctx *ctx, const struct core_comp *co
 		multi_recv_buf_release(buf, comp);
 	if (!comp->err && !comp->len && xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
 		multi_recv_marker(buf, comp);
-	else if (!cancelled && (comp->err || comp->flags & FI_RECV))
+	else if (!cancelled && (comp->err || comp->flags & (FI_RECV | FI_REMOTE_WRITE)))
 		multi_recv_placed(buf, comp);
 	if (multi_recv_buf_done(buf))
 		multi_recv_buf_end(buf, false);

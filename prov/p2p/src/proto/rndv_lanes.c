@@ -44,14 +44,25 @@
 #define RNDV_WINDOW 8u
 #define RNDV_LANE_WINDOW 2u
 
-/* The record of what is agreed with a peer, made if there is none; NULL: there is no memory */
+/*
+ * The record of what is agreed with a peer, made if there is none; NULL: there is no memory. Who was removed from the
+ * address vector meanwhile does not know, and goes by what was agreed before.
+ */
 static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 {
+	const struct xfer_peer_lanes *before;
+
 	if (peer->lanes)
 		return peer->lanes;
 	peer->lanes = calloc(1, sizeof *peer->lanes);
-	if (peer->lanes)
+	if (!peer->lanes)
+		return NULL;
+	before = xfer_peer_lanes_past(peer);
+	if (before)
+		*peer->lanes = *before;
+	else
 		peer->lanes->limit = LANES_MAX;
+	peer->lanes->held = 0;
 	return peer->lanes;
 }
 
@@ -224,7 +235,7 @@ void rndv_lanes_whole(struct xfer_peer *peer)
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	return !count || (req->peer->lanes && count <= req->peer->lanes->out);
+	return !count || (rndv_lanes_get(req->peer) && count <= req->peer->lanes->out);
 }
 
 void rndv_lanes_adapt(struct xfer_req *req)

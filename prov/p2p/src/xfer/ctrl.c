@@ -201,10 +201,13 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 {
 	struct xfer_token *token = msg->token ? xfer_token_find(ep, msg->token) : NULL;
+	struct xfer_peer *kept;
 	struct xfer_req *req;
 	bool fits;
 
 	xfer_assert_locked(ep->xfer);
+	if (token && token->peer->forgotten && xfer_peer_recall(token->peer))
+		return;
 	if (token && token->stale) {
 		XFER_PROTO_EACH(ep->xfer, stale, token->peer);
 		return;
@@ -219,8 +222,15 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
 	}
 	req = ctrl_answered(ep->xfer, msg, &fits);
-	if (fits)
-		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
+	if (!fits)
+		return;
+	/* what it says may end the last that keeps its record */
+	kept = msg->peer && msg->peer->forgotten ? msg->peer : NULL;
+	if (p2p_unlikely(kept != NULL))
+		xfer_peer_hold(kept);
+	XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
+	if (p2p_unlikely(kept != NULL))
+		xfer_peer_put(kept);
 }
 
 /* Who sends one such message sends many: the reason is said when it is another one. */

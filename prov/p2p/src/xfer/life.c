@@ -150,6 +150,7 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	TAILQ_INIT(&ep->outq);
 	TAILQ_INIT(&ep->claimed);
 	TAILQ_INIT(&ep->hearing);
+	TAILQ_INIT(&ep->pasts);
 	LIST_INIT(&ep->live);
 	return xfer->protos->ep_init(ep);
 }

@@ -190,7 +190,7 @@ void xfer_peer_put(struct xfer_peer *peer)
 	if (--peer->users)
 		return;
 	LIST_REMOVE(peer, busy);
-	if (peer->forgotten)
+	if (peer->forgotten && !peer->past)
 		xfer_peer_free(peer);
 }
 
@@ -202,17 +202,136 @@ bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
 	return peer && peer->sends < XFER_PEER_SENDS;
 }
 
-void xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
+static void xfer_past_free(struct xfer_past *past)
+{
+	struct xfer_ep *ep = past->peer->ep;
+
+	TAILQ_REMOVE(&ep->pasts, past, entry);
+	ep->past_count--;
+	past->peer->past = NULL;
+	free(past);
+}
+
+/* It is forgotten for good */
+static void xfer_past_end(struct xfer_past *past)
+{
+	struct xfer_peer *peer = past->peer;
+
+	xfer_past_free(past);
+	if (!peer->users)
+		xfer_peer_free(peer);
+}
+
+/* The last one of that name, or NULL */
+static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *name, size_t len)
+{
+	struct xfer_past *past, *found = NULL;
+
+	TAILQ_FOREACH(past, &ep->pasts, entry) {
+		if (past->len == len && !memcmp(past->name, name, len))
+			found = past;
+	}
+	return found;
+}
+
+/*
+ * The same one was here before, and uses nothing any more of what it was given then: who is removed again and again
+ * takes one place. If nothing was said of lanes since, what was said then holds.
+ */
+static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
+{
+	struct xfer_peer *before = past->peer;
+
+	if (before->users)
+		return;
+	if (!peer->lanes && before->process == peer->process) {
+		peer->lanes = before->lanes;
+		before->lanes = NULL;
+	}
+	xfer_past_end(past);
+}
+
+/* Remembers it, if it may have something to say */
+static void xfer_peer_remember(struct xfer_peer *peer)
+{
+	struct xfer_ep *ep = peer->ep;
+	struct xfer_past *past, *before;
+
+	past = peer->state == XFER_PEER_KNOWN ? calloc(1, sizeof *past) : NULL;
+	if (!past)
+		return;
+	past->peer = peer;
+	past->len = sizeof past->name;
+	if (ep->lookup(ep, peer->addr, past->name, &past->len) ||
+	    past->len > sizeof past->name) {
+		free(past);
+		return;
+	}
+	before = xfer_past_find(ep, past->name, past->len);
+	if (before)
+		xfer_past_replace(peer, before);
+	peer->past = past;
+	TAILQ_INSERT_TAIL(&ep->pasts, past, entry);
+	if (++ep->past_count > XFER_PASTS)
+		xfer_past_end(TAILQ_FIRST(&ep->pasts));
+}
+
+bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 {
 	struct xfer_peer *peer = xfer_peer_find(ep, addr);
 
 	xfer_assert_locked(ep->xfer);
 	if (!peer)
-		return;
+		return false;
 	HASH_DEL(ep->peers, peer);
 	peer->forgotten = true;
-	if (!peer->users)
+	xfer_peer_remember(peer);
+	if (peer->users)
+		return true;
+	if (!peer->past)
 		xfer_peer_free(peer);
+	return false;
+}
+
+int xfer_peer_recall(struct xfer_peer *peer)
+{
+	struct xfer_past *past = peer->past;
+	struct xfer_ep *ep = peer->ep;
+	fi_addr_t addr;
+	int ret;
+
+	xfer_assert_locked(ep->xfer);
+	/* without a name it has its address still */
+	if (!past)
+		return 0;
+	ret = ep->resolve(ep, past->name, past->len, true, &addr);
+	if (ret)
+		return ret;
+	if (peer->via == ep)
+		peer->to = addr;
+	peer->addr = addr;
+	/* there may be another record by now, as it was inserted again; and what is said to this one is still heard */
+	if (xfer_peer_find(ep, addr))
+		return 0;
+	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
+	if (!peer->hh.tbl)
+		return 0;
+	peer->forgotten = false;
+	xfer_past_free(past);
+	return 0;
+}
+
+const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
+{
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	const struct xfer_past *past;
+	size_t len = sizeof name;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (!peer->ep->past_count || peer->ep->lookup(peer->ep, peer->addr, name, &len))
+		return NULL;
+	past = xfer_past_find(peer->ep, name, len);
+	return past && past->peer->process == peer->process ? past->peer->lanes : NULL;
 }
 
 void xfer_peers_free(struct xfer_ep *ep)
@@ -220,6 +339,8 @@ void xfer_peers_free(struct xfer_ep *ep)
 	struct xfer_peer *peer, *next;
 
 	xfer_assert_locked(ep->xfer);
+	while (ep->past_count)
+		xfer_past_end(TAILQ_FIRST(&ep->pasts));
 	HASH_ITER(hh, ep->peers, peer, next) {
 		HASH_DEL(ep->peers, peer);
 		xfer_peer_free(peer);

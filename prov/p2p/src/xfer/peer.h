@@ -121,6 +121,20 @@ struct xfer_peer_lanes {
 	fi_addr_t to[LANES_MAX];
 };
 
+/* So many of those that are forgotten are remembered at a time */
+#define XFER_PASTS 256
+
+/**
+ * struct xfer_past - a peer whose address is nobody's any more, though it knows nothing of that. It may go on to
+ * send: the core takes that, so it is to be heard. Its name tells where it is then.
+ */
+struct xfer_past {
+	struct xfer_peer *peer;
+	uint8_t name[WIRE_NAME_MAX];
+	size_t len;
+	TAILQ_ENTRY(xfer_past) entry;
+};
+
 /**
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
@@ -140,6 +154,7 @@ struct xfer_peer_lanes {
  * @lanes:	what is agreed of lanes, or NULL: nothing
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
  * @forgotten:	its address is nobody's any more
+ * @past:	it may be heard all the same, or NULL
  * @life:	its signs of life, which are looked for while it has users (watch.h)
  * @busy:	on the list of the domain's peers that have users
  * @hh:		by @addr
@@ -165,6 +180,7 @@ struct xfer_peer {
 	struct xfer_peer_lanes *lanes;
 	unsigned int users;
 	bool forgotten;
+	struct xfer_past *past;
 	struct xfer_life life;
 	LIST_ENTRY(xfer_peer) busy;
 	UT_hash_handle hh;
@@ -228,8 +244,14 @@ static inline bool xfer_peer_full(const struct xfer_peer *peer)
 	return peer->users >= XFER_PEER_USERS;
 }
 
-/* @addr is nobody's any more */
-void xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
+/*
+ * @addr is nobody's any more. True: something is under way with who was there, and cores trust an address, so it is
+ * to stay in the core's vector
+ */
+bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
+
+/* Who has been forgotten is heard: has an address again. 0 or a negative error: it cannot be answered */
+int xfer_peer_recall(struct xfer_peer *peer);
 
 /* Does a message from @ep to @addr go to this peer? */
 static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_ep *ep,
@@ -239,6 +261,9 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 	return peer && ((peer->ep == ep && peer->addr == addr) ||
 			(peer->via == ep && peer->to == addr));
 }
+
+/* What was agreed of lanes with this endpoint before it was forgotten; NULL: nothing is known of that */
+const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
 
 /* The endpoint is gone, and nothing of it is left */
 void xfer_peers_free(struct xfer_ep *ep);

@@ -303,7 +303,7 @@ struct xfer {
  * @follows:	peers are told that all receives here are followed up
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
- * @peers, @tokens: see peer.h
+ * @peers, @tokens, @pasts: see peer.h
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -374,6 +374,8 @@ struct xfer_ep {
 	struct proto_ep *proto;
 	struct xfer_peer *peers;
 	struct xfer_token *tokens;
+	TAILQ_HEAD(, xfer_past) pasts;
+	unsigned int past_count;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
