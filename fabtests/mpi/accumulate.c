@@ -113,7 +113,7 @@ int main(int argc, char **argv)
 {
 	static const struct mpi_test test = {
 		.purpose = "MPI_Accumulate, MPI_Fetch_and_op and MPI_Compare_and_swap",
-		.release = "Open MPI v4.",
+		.wants = {"Open MPI v4."},
 		.ranks = 2,
 		.pool = ELEMENTS * sizeof(int64_t),
 		.run = run_all,

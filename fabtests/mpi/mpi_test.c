@@ -91,17 +91,31 @@ static int run_open(const struct mpi_test *test, struct mpi_run *run)
 	return 0;
 }
 
-static bool has_release(const struct mpi_test *test)
+static bool is_wanted(const struct mpi_test *test, const char *library)
 {
-	char version[MPI_MAX_LIBRARY_VERSION_STRING];
+	bool any = true;
+
+	for (size_t i = 0; i < FT_COUNT(test->wants) && test->wants[i]; i++) {
+		if (strstr(library, test->wants[i]))
+			return true;
+		any = false;
+	}
+	return any;
+}
+
+/* Is it for this MPI? */
+static bool suits(const struct mpi_test *test, struct mpi_run *run)
+{
+	char library[MPI_MAX_LIBRARY_VERSION_STRING];
 	int len, rank;
 
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Get_library_version(version, &len);
-	if (!test->release || strstr(version, test->release))
+	MPI_Get_library_version(library, &len);
+	run->self_on_host = strstr(library, "MPICH");
+	if (is_wanted(test, library))
 		return true;
 	if (!rank)
-		ft_skip("it wants %s, and this is %.20s", test->release, version);
+		ft_skip("it wants %s, and this is %.20s", test->wants[0], library);
 	return false;
 }
 
@@ -114,7 +128,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 	signal(SIGALRM, on_alarm);
 	alarm((unsigned int) run.opts.timeout);
 	MPI_Init(&argc, &argv);
-	if (!has_release(test)) {
+	if (!suits(test, &run)) {
 		MPI_Finalize();
 		return FT_SKIP;
 	}
@@ -149,6 +163,8 @@ void mpi_msg_init(struct mpi_run *run, struct mpi_msg *msg, int src, int dst, in
 		.key = ft_random(&run->random),
 		.req = MPI_REQUEST_NULL,
 	};
+	if (src == dst && run->self_on_host)
+		msg->from = msg->to = 0;
 }
 
 void mpi_msg_any(struct mpi_run *run, struct mpi_msg *msg, int src, int dst, int tag,

@@ -28,10 +28,12 @@ struct mpi_pool {
  * @pool:	one for each kind of memory under test: host, and the device's with -D
  * @random:	state of ft_random(), the same on all ranks: every rank draws every number
  * @taken:	slots so far; moves them to ever different places
+ * @self_on_host: the CPU copies what a rank sends to itself, as MPICH has it
  */
 struct mpi_run {
 	struct ft_opts opts;
 	int rank, ranks;
+	bool self_on_host;
 	struct mpi_pool pool[MPI_TEST_KINDS];
 	size_t kinds;
 	uint64_t random, taken;
@@ -41,10 +43,10 @@ struct mpi_run {
  * struct mpi_test - a program
  * @ranks:	fewest ranks that it makes sense with
  * @pool:	bytes of each kind of memory that a rank needs at a time
- * @release:	of Open MPI, how it begins: others are skipped. NULL: any
+ * @wants:	what the MPI calls itself, one of these; others are skipped. None: any
  */
 struct mpi_test {
-	const char *purpose, *release;
+	const char *purpose, *wants[2];
 	int ranks;
 	size_t pool;
 	int (*run)(struct mpi_run *run);
@@ -57,7 +59,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv);
  */
 void mpi_stage(struct mpi_run *run, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/** Lengths around every threshold of ours, of libfabric's and of Open MPI's */
+/** Lengths around every threshold of ours, of libfabric's and of MPIs' */
 extern const size_t mpi_test_sizes[];
 extern const size_t mpi_test_size_count;
 
@@ -79,7 +81,7 @@ struct mpi_msg {
 
 /** mpi_random() - a number below @limit, the same on all ranks */
 size_t mpi_random(struct mpi_run *run, size_t limit);
-/** mpi_msg_init() - any memory and the length @len, the receive as long as that */
+/** mpi_msg_init() - any memory that may be, and the length @len, the receive as long as that */
 void mpi_msg_init(struct mpi_run *run, struct mpi_msg *msg, int src, int dst, int tag,
 		  size_t len);
 /** mpi_msg_any() - as mpi_msg_init(), with a length up to @longest */

@@ -111,7 +111,7 @@ int main(int argc, char **argv)
 {
 	static const struct mpi_test test = {
 		.purpose = "MPI_Put and MPI_Get",
-		.release = "Open MPI v4.",
+		.wants = {"Open MPI v4.", "MPICH"},
 		.ranks = 2,
 		.pool = 4 * (LONGEST + 4096),
 		.run = run_all,
