@@ -704,6 +704,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forged_confirmation),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_strangers_of_lost),
+		cmocka_unit_test(test_aside_elsewhere),
 		cmocka_unit_test(test_known_differs),
 		cmocka_unit_test(test_forgotten_dies),
 		cmocka_unit_test(test_made_up),

@@ -39,6 +39,7 @@ void test_confirmed_among_strangers(void **state);
 void test_confirmed_again(void **state);
 void test_strangers(void **state);
 void test_strangers_of_lost(void **state);
+void test_aside_elsewhere(void **state);
 void test_known_differs(void **state);
 void test_forgotten_dies(void **state);
 

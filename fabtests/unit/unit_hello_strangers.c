@@ -2,6 +2,8 @@
 /* Greetings of strangers, whom the application has not inserted: they are let in, but not without end. */
 #include "unit_hello.h"
 
+#include <netinet/in.h>
+
 #include <rdma/fi_errno.h>
 
 #include "proto/proto_state.h"
@@ -97,6 +99,35 @@ void test_strangers_of_lost(void **state)
 		}
 		assert_in_range(let_in, 1, 300);
 		let_in = 0;
+		close_ep();
+	}
+}
+
+/* Whoever names an endpoint of another host beside itself is neither answered nor let in. */
+void test_aside_elsewhere(void **state)
+{
+	const struct sockaddr_in self = {.sin_family = AF_INET, .sin_port = htons(1)};
+	struct sockaddr_in aside = {.sin_family = AF_INET, .sin_port = htons(2)};
+	struct wire_msg ask = greeting(WIRE_ASKS | WIRE_SIDE, 0), answer, confirm;
+
+	for (int elsewhere = 0; elsewhere <= 1; elsewhere++) {
+		open_ep();
+		ask.name = &self;
+		ask.name_len = sizeof self;
+		ask.payload = &aside;
+		ask.payload_len = sizeof aside;
+		hear(ask);
+		assert_true(sent(0, &answer));
+		confirm = ask;
+		confirm.flags = WIRE_CONFIRMS | WIRE_SIDE;
+		confirm.token = answer.grant;
+		hello_ep.stalls = hello_ep.shuns = true;
+		aside.sin_addr.s_addr = htonl(INADDR_LOOPBACK * (unsigned int) elsewhere);
+		hear(ask);
+		assert_int_equal(sent_count(), elsewhere ? 1 : 2);
+		hear(confirm);
+		assert_int_equal(state_of(FAKE_NEW),
+				 elsewhere ? XFER_PEER_NEW : XFER_PEER_KNOWN);
 		close_ep();
 	}
 }

@@ -752,6 +752,25 @@ static void test_ident(void **state)
 	assert_int_equal(wire_name_ident(room, sizeof room), 0xfedc);
 }
 
+/* What is named beside an endpoint is on its host, if that has an IP address */
+static void test_apart(void **state)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(1)}, b = a;
+	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(1)}, b6 = a6;
+
+	b.sin_port = b6.sin6_port = htons(2);
+	assert_false(wire_names_apart(&a, sizeof a, &b, sizeof b));
+	assert_false(wire_names_apart(&a6, sizeof a6, &b6, sizeof b6));
+	assert_true(wire_names_apart(&a, sizeof a, &a6, sizeof a6));
+	assert_true(wire_names_apart(&a, sizeof a, &b, sizeof b - 1));
+	assert_true(wire_names_apart(&a, sizeof a, "somebody", 9));
+	assert_false(wire_names_apart("somebody", 9, &a, sizeof a));
+	b.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	b6.sin6_addr.s6_addr[15] = 1;
+	assert_true(wire_names_apart(&a, sizeof a, &b, sizeof b));
+	assert_true(wire_names_apart(&a6, sizeof a6, &b6, sizeof b6));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -767,6 +786,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_name_of_others),
+		cmocka_unit_test(test_apart),
 		cmocka_unit_test(test_ident),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};

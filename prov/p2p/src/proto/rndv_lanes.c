@@ -20,7 +20,6 @@
  */
 #include "proto/rndv_lanes.h"
 
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -299,27 +298,6 @@ void rndv_lanes_cancel(struct rndv_piece *piece)
 
 /* ---- what is said of lanes ---- */
 
-/* Are two endpoints at one host's address? Nobody is to name lanes of others. */
-static bool rndv_lanes_same_host(const void *a, const void *b, size_t len)
-{
-	struct sockaddr_in6 in6[2];
-	struct sockaddr_in in[2];
-
-	if (len < sizeof in[0])
-		return false;
-	memcpy(&in[0], a, sizeof in[0]);
-	memcpy(&in[1], b, sizeof in[1]);
-	if (in[0].sin_family != in[1].sin_family)
-		return false;
-	if (in[0].sin_family == AF_INET)
-		return in[0].sin_addr.s_addr == in[1].sin_addr.s_addr;
-	if (in[0].sin_family != AF_INET6 || len < sizeof in6[0])
-		return false;
-	memcpy(&in6[0], a, sizeof in6[0]);
-	memcpy(&in6[1], b, sizeof in6[1]);
-	return !memcmp(&in6[0].sin6_addr, &in6[1].sin6_addr, sizeof in6[0].sin6_addr);
-}
-
 /* Inserts what a peer has named: how many of it there are */
 static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_msg *msg)
 {
@@ -337,7 +315,8 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 	if (peer->ep->lookup(peer->ep, peer->addr, name, &name_len))
 		return 0;
 	for (i = 0; i < count; i++) {
-		if (!rndv_lanes_same_host(name, names + i * len, len) ||
+		/* nobody is to name lanes of others */
+		if (wire_names_apart(name, name_len, names + i * len, len) ||
 		    lanes_insert(peer->ep, i, names + i * len, &peer->lanes->to[i]))
 			break;
 	}

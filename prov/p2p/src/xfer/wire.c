@@ -469,22 +469,48 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	return *why ? -FI_EINVAL : 0;
 }
 
-uint64_t wire_name_ident(const void *name, size_t len)
+/* What is in an IP address. Returns the length of @host; 0: it is another name */
+static size_t wire_name_split(const void *name, size_t len, struct in6_addr *host,
+			      uint64_t *port)
 {
 	struct sockaddr_in6 in6;
 	struct sockaddr_in in;
 
 	if (len >= sizeof in6) {
 		memcpy(&in6, name, sizeof in6);
-		if (in6.sin6_family == AF_INET6)
-			return ntohs(in6.sin6_port);
+		if (in6.sin6_family == AF_INET6) {
+			*port = ntohs(in6.sin6_port);
+			*host = in6.sin6_addr;
+			return sizeof in6.sin6_addr;
+		}
 	}
 	if (len >= sizeof in) {
 		memcpy(&in, name, sizeof in);
-		if (in.sin_family == AF_INET)
-			return ntohs(in.sin_port);
+		if (in.sin_family == AF_INET) {
+			*port = ntohs(in.sin_port);
+			memcpy(host, &in.sin_addr, sizeof in.sin_addr);
+			return sizeof in.sin_addr;
+		}
 	}
 	return 0;
+}
+
+uint64_t wire_name_ident(const void *name, size_t len)
+{
+	struct in6_addr host;
+	uint64_t port;
+
+	return wire_name_split(name, len, &host, &port) ? port : 0;
+}
+
+bool wire_names_apart(const void *a, size_t a_len, const void *b, size_t b_len)
+{
+	struct in6_addr hosts[2];
+	uint64_t port;
+	size_t len = wire_name_split(a, a_len, &hosts[0], &port);
+
+	return len && (wire_name_split(b, b_len, &hosts[1], &port) != len ||
+		       memcmp(&hosts[0], &hosts[1], len));
 }
 
 const char *wire_type_name(enum wire_type type)

@@ -254,4 +254,7 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
  */
 uint64_t wire_name_ident(const void *name, size_t len);
 
+/* Is an endpoint that has the name @b on another host than @a? Where @a is no IP address nobody knows: false */
+bool wire_names_apart(const void *a, size_t a_len, const void *b, size_t b_len);
+
 #endif /* P2P_WIRE_H */
