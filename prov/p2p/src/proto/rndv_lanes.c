@@ -15,8 +15,8 @@
  *
  * A lane is used when something has come over it. So those that a firewall stops are never used.
  *
- * The receiver posts a piece on its lane before it asks for it, as elsewhere. Messages of one piece go by any
- * lane, as nobody can guess their numbers.
+ * The receiver gives a piece to its lane before it asks for it. But it may come before the lane's thread has posted
+ * it: it waits in the core then. Messages of one piece go by any lane, as nobody can guess their numbers.
  */
 #include "proto/rndv_lanes.h"
 
