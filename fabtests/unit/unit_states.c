@@ -400,6 +400,7 @@ int main(int argc, char **argv)
 		TEST(test_stale_near_many),
 		TEST(test_slots_shared),
 		TEST(test_spares_shared),
+		TEST(test_short_starved),
 		TEST(test_resumed_with_next),
 	};
 	const struct unit unit = {

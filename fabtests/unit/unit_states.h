@@ -142,7 +142,10 @@ void scene_give_up(struct scene *scene);
 /* Closes the endpoint: nothing of it may be left. */
 void scene_close(struct scene *scene);
 
-/* Posts a send of @len bytes of device memory; the request */
+/* Posts a send of @len bytes of device memory: what the call says */
+ssize_t scene_try(struct scene *scene, size_t len);
+
+/* The same, which succeeds; the request */
 struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags);
 
 /* Posts a write of SCENE_LEN bytes of device memory that is lent: they are being copied to a slot. */
@@ -181,6 +184,7 @@ void test_stale_near_aborted(void **state);
 void test_stale_near_many(void **state);
 void test_slots_shared(void **state);
 void test_spares_shared(void **state);
+void test_short_starved(void **state);
 void test_resumed_with_next(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

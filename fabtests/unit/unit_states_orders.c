@@ -7,6 +7,7 @@
 
 #include "mem/mem.h"
 #include "proto/rndv_stale.h"
+#include "proto/proto_state.h"
 #include "xfer/progress.h"
 #include "xfer/region.h"
 #include "xfer/reports.h"
@@ -654,6 +655,30 @@ void test_spares_shared(void **state)
 	}
 	scene_close(&scene);
 	forged_stop();
+}
+
+/* A peer that takes nothing may have all slots for short messages. Once in a while another one goes without. */
+void test_short_starved(void **state)
+{
+	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
+	struct stage_slot *slot;
+
+	scene_open(&scene, NULL);
+	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, 1)))
+		LIST_INSERT_HEAD(&taken, slot, entry);
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(scene_try(&scene, SCENE_SHORT), -FI_EAGAIN);
+		assert_int_equal(scene_try(&scene, SCENE_SHORT), -FI_EAGAIN);
+		fake_xfer.proto->starved -= 1000;
+		assert_int_equal(scene_try(&scene, SCENE_SHORT), 0);
+	}
+	while ((slot = LIST_FIRST(&taken))) {
+		LIST_REMOVE(slot, entry);
+		stage_slot_put(&fake_xfer.stage, slot);
+	}
+	assert_int_equal(scene_try(&scene, SCENE_SHORT), 0);
+	assert_int_equal(fake_xfer.proto->starved, 0);
+	scene_close(&scene);
 }
 
 /* A message that goes on may send the one behind it, to somebody else, which fails, and is nobody's any more. */

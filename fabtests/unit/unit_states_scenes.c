@@ -99,7 +99,7 @@ static void scene_name(struct scene *scene)
 	}
 }
 
-static void scene_post(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
+static ssize_t scene_call(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
 {
 	const struct iovec iov = {buf, len};
 	const struct core_op op = {
@@ -112,9 +112,19 @@ static void scene_post(struct scene *scene, bool recv, void *buf, size_t len, ui
 		.context = &scene->reports,
 	};
 
-	assert_int_equal(xfer_post(&scene->ep, &op), 0);
+	return xfer_post(&scene->ep, &op);
+}
+
+static void scene_post(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
+{
+	assert_int_equal(scene_call(scene, recv, buf, len, flags), 0);
 	scene_find(scene, false);
 	scene_name(scene);
+}
+
+ssize_t scene_try(struct scene *scene, size_t len)
+{
+	return scene_call(scene, false, device, len, 0);
 }
 
 struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags)

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "xfer/ep_state.h"
@@ -24,6 +25,7 @@
 #include "xfer/sendq.h"
 #include "mem/mem.h"
 #include "proto/proto.h"
+#include "proto/proto_state.h"
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
 
@@ -31,6 +33,27 @@
 #define EAGER_CORE_FLAGS                                                                       \
 	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
 	 FI_DELIVERY_COMPLETE | FI_FENCE)
+
+/*
+ * Slots may all have messages to a peer that takes nothing, for as long as the core keeps those. So once in EAGER_STALL
+ * [ms] a short message goes without.
+ */
+#define EAGER_STALL 100
+
+/* A send waits for a slot; a receive may not, as it may be what others wait for. Does it wait? */
+static bool eager_waits(const struct xfer_req *req)
+{
+	uint32_t *starved = &req->ctx.ep->xfer->proto->starved;
+	const uint32_t now = (uint32_t) clock_coarse_ms() | 1;
+	bool waits;
+
+	if (req->recv || req->path.proto != PATH_SHORT)
+		return false;
+	waits = !*starved || now - *starved < EAGER_STALL;
+	if (!*starved || !waits)
+		*starved = now;
+	return waits;
+}
 
 /* A host buffer for the request: a slot if one fits and is free, else a reserve */
 static int eager_buffer_get(struct xfer_req *req)
@@ -40,12 +63,13 @@ static int eager_buffer_get(struct xfer_req *req)
 	req->slot =
 		stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT, req->len);
 	if (req->slot) {
+		if (!req->recv && req->path.proto == PATH_SHORT && req->len <= WIRE_PLAIN_MAX)
+			req->ctx.ep->xfer->proto->starved = 0;
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
 		return 0;
 	}
-	/* a send waits for a slot; a receive may not, as it may be what others wait for */
-	if (!req->recv && req->path.proto == PATH_SHORT)
+	if (eager_waits(req))
 		return -FI_EAGAIN;
 	req->reserve = stage_reserve_get(stage, req->len);
 	if (!req->reserve)

@@ -21,6 +21,7 @@ struct stage_reserve;
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
  * @spare:	pieces that may begin without a slot now
+ * @starved:	since when short messages find no slot [ms]; 0: they do
  * @arriving:	announcements and markers waiting for each other, and what is being received, in
  *		chains, by id
  * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
@@ -34,6 +35,7 @@ struct stage_reserve;
  */
 struct proto_domain {
 	unsigned int spare;
+	uint32_t starved;
 	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
 	LIST_HEAD(, xfer_arrival) looking;
 	struct seen_ids seen;
