@@ -41,7 +41,7 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!note)
 		return;
-	msg.token = req->peer->theirs[0].token;
+	msg.token = xfer_peer_now(req->peer)->theirs[0].token;
 	board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
@@ -171,7 +171,7 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	ctrl_listen(ep);
 	if (wait_sleepers(&ep->xfer->wait))
 		msg->flags |= WIRE_CALLS;
-	msg->token = req->peer->theirs[0].token;
+	msg->token = xfer_peer_now(req->peer)->theirs[0].token;
 	board_show(board, msg->id, wire_encode(msg, note));
 	return 0;
 }

@@ -588,26 +588,34 @@ void ctrl_probe(struct xfer_peer *peer, bool asks)
 	ctrl_probe_with(peer, &peer->theirs[0], asks ? WIRE_ASKS : 0);
 }
 
+/* Says it by the record that holds now */
+static int ctrl_say_now(struct xfer_peer *peer, struct wire_msg *msg, bool front, bool among)
+{
+	struct xfer_peer *now = xfer_peer_now(peer);
+
+	return ctrl_say(now, msg, now->theirs[0].token, front, among);
+}
+
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, false, false);
+	return ctrl_say_now(peer, msg, false, false);
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, true, false);
+	return ctrl_say_now(peer, msg, true, false);
 }
 
 int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, false, true);
+	return ctrl_say_now(peer, msg, false, true);
 }
 
 int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, true, true);
+	return ctrl_say_now(peer, msg, true, true);
 }

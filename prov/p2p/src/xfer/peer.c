@@ -310,7 +310,7 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	if (peer->via == ep)
 		peer->to = addr;
 	peer->addr = addr;
-	/* there may be another record by now, as it was inserted again; and what is said to this one is still heard */
+	/* there may be another record by now, as it was inserted again: xfer_peer_now() */
 	if (xfer_peer_find(ep, addr))
 		return 0;
 	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
@@ -319,6 +319,15 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	peer->forgotten = false;
 	xfer_past_free(past);
 	return 0;
+}
+
+struct xfer_peer *xfer_peer_now(struct xfer_peer *peer)
+{
+	struct xfer_peer *now = peer->forgotten ? xfer_peer_find(peer->ep, peer->addr) : NULL;
+
+	xfer_assert_locked(peer->ep->xfer);
+	return now && now->state == XFER_PEER_KNOWN && now->process == peer->process ? now
+										     : peer;
 }
 
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)

@@ -253,6 +253,12 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
 /* Who has been forgotten is heard: has an address again. 0 or a negative error: it cannot be answered */
 int xfer_peer_recall(struct xfer_peer *peer);
 
+/*
+ * The record by which @peer is told something. Who was removed and inserted again has another one, and has been
+ * greeted anew: then it takes no token of before.
+ */
+struct xfer_peer *xfer_peer_now(struct xfer_peer *peer);
+
 /* Does a message from @ep to @addr go to this peer? */
 static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_ep *ep,
 				fi_addr_t addr)
