@@ -483,13 +483,13 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
 	struct xfer_ep *side = xfer_ep_side(ep);
 
 	*via = side ? side : ep;
-	/* what is beside an endpoint is at its address: so nobody names what is on another host */
-	if (ep->stalls && msg->flags & WIRE_SIDE &&
-	    wire_names_apart(msg->name, msg->name_len, msg->payload, msg->payload_len))
-		return -FI_EINVAL;
-	if (ep->stalls && msg->flags & WIRE_SIDE)
+	if (ep->stalls && msg->flags & WIRE_SIDE) {
+		/* what is beside an endpoint is at its address: so nobody names what is on another host */
+		if (wire_names_apart(msg->name, msg->name_len, msg->payload, msg->payload_len))
+			return -FI_EINVAL;
 		return proved ? (*via)->resolve(*via, msg->payload, msg->payload_len, true, to)
 			      : hello_resolve(*via, msg->payload, msg->payload_len, to);
+	}
 	if (*via != ep)
 		return hello_resolve(*via, msg->name, msg->name_len, to);
 	*to = addr;

@@ -326,8 +326,9 @@ struct xfer_peer *xfer_peer_now(struct xfer_peer *peer)
 	struct xfer_peer *now = peer->forgotten ? xfer_peer_find(peer->ep, peer->addr) : NULL;
 
 	xfer_assert_locked(peer->ep->xfer);
-	return now && now->state == XFER_PEER_KNOWN && now->process == peer->process ? now
-										     : peer;
+	if (!now || now->state != XFER_PEER_KNOWN || now->process != peer->process)
+		return peer;
+	return now;
 }
 
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
