@@ -429,10 +429,55 @@ static int removed_and_heard(struct ft_proc *proc)
 	return side_close(&s);
 }
 
+static int removed_and_inserted(struct side *s, int rank)
+{
+	FT_TRY(forget(s, rank));
+	return insert(s, rank, false, 0);
+}
+
+/*
+ * Rank 1 removes rank 0 while a long message waits for its receive, and inserts it again; @both: so does rank 0, which
+ * has heard of the message. What is sent after it comes first: by then they have greeted each other anew.
+ */
+static int removed_between(struct ft_proc *proc, bool both)
+{
+	const size_t size = 1000001, base = 1 << 20;
+	const bool send = proc->rank == 1;
+	struct side s = {.proc = proc};
+	struct ft_req req = {0};
+	struct ft_op op = {.call = send ? FT_SEND : FT_RECV,
+			   .tagged = true,
+			   .tag = LEAVING + 1};
+	struct ft_slot slot;
+
+	FT_TRY(side_open(&s, FI_AV_TABLE));
+	if (proc->rank == 2 || !ft_is_p2p(&s.ctx))
+		return side_close(&s);
+	FT_TRY(insert(&s, !proc->rank, true, 0));
+	slot = (struct ft_slot){&s.buf[s.kind_count - 1], base, size + FT_ROOM, base + 64,
+				size};
+	FT_TRY(send ? ft_slot_fill(&slot, LEAVING) : ft_slot_arm(&slot));
+	ft_op_buf(&op, slot.buf, slot.off, slot.len);
+	op.req = &req;
+	op.addr = send ? s.ctx.peer[0] : FI_ADDR_UNSPEC;
+	FT_TRY(send ? ft_post(&s.ctx, &op) : 0);
+	FT_TRY(transfer(&s, 0, 8, op.addr, LEAVING, send, 0));
+	FT_TRY(send || both ? removed_and_inserted(&s, !proc->rank) : 0);
+	op.addr = s.ctx.peer[!proc->rank];
+	FT_TRY(transfer(&s, (int) s.kind_count - 1, sizes[2], op.addr, LEAVING, send, 0));
+	FT_TRY(send ? 0 : ft_post(&s.ctx, &op));
+	FT_TRY(ft_wait(&s.ctx, &req, 1));
+	if (!send)
+		FT_TRY(ft_slot_check(&slot, size, LEAVING, "a message of before"));
+	return side_close(&s);
+}
+
 static int run(struct ft_proc *proc)
 {
 	FT_TRY(removed_while_sending(proc));
 	FT_TRY(removed_and_heard(proc));
+	FT_TRY(removed_between(proc, false));
+	FT_TRY(removed_between(proc, true));
 	/* the rest is about peers that ofi_p2p has learned of */
 	if (ft_hook_active())
 		return 0;

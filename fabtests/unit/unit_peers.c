@@ -12,6 +12,7 @@
 
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
+#include "xfer/loss.h"
 #include "xfer/progress.h"
 
 #define PEERS 10000
@@ -168,12 +169,133 @@ static void test_removed_often(void **state)
 	fake_stop();
 }
 
+/* A peer that is removed while something is under way, and greeted anew */
+struct again {
+	struct xfer_peer *before, *now;
+};
+
+#define AGAIN_TOKEN 77
+
+static void again_start(struct again *again)
+{
+	fake_start(false);
+	fake_ep_open(&ep, &fake_cq);
+	ep.lookup = look_up;
+	fake.named = FAKE_NEW;
+	again->before = fake_peer(&ep, FAKE_NEW);
+	p2p_lock_take(&fake_xfer.lock);
+	xfer_peer_hold(again->before);
+	assert_true(xfer_peer_forget(&ep, FAKE_NEW));
+	again->now = xfer_peer_get(&ep, FAKE_NEW);
+	assert_non_null(again->now);
+	assert_ptr_not_equal(again->now, again->before);
+	assert_int_equal(xfer_peer_admit(again->now, 1, AGAIN_TOKEN), 0);
+}
+
+static void again_known(struct again *again, uint64_t process)
+{
+	again->now->state = XFER_PEER_KNOWN;
+	again->now->process = process;
+	xfer_peer_succeed(again->now);
+}
+
+static void again_stop(void)
+{
+	p2p_lock_drop(&fake_xfer.lock);
+	fake_ep_close(&ep);
+	fake_stop();
+}
+
+/* Who is removed and inserted again goes on with what was under way. */
+static void test_replaced(void **state)
+{
+	struct wire_msg msg = {.type = WIRE_FIN};
+	struct again again;
+
+	again_start(&again);
+	/* it is not known yet who it is */
+	assert_ptr_equal(xfer_peer_now(again.before), again.before);
+	msg.peer = again.now;
+	assert_false(xfer_peer_said(again.before, &msg));
+	again_known(&again, again.before->process);
+	assert_ptr_equal(xfer_peer_now(again.before), again.now);
+	assert_true(xfer_peer_said(again.before, &msg));
+	assert_false(xfer_peer_said(NULL, &msg));
+	/* it is watched for the one before */
+	assert_int_equal(again.now->users, 1);
+	/* what the one before says is not about what is begun since, nor is what another one says */
+	msg.peer = again.before;
+	assert_true(xfer_peer_said(again.before, &msg));
+	assert_false(xfer_peer_said(again.now, &msg));
+	msg.peer = xfer_peer_find(&ep, FAKE_OTHER);
+	assert_false(xfer_peer_said(again.before, &msg));
+	xfer_peer_put(again.before);
+	assert_int_equal(again.now->users, 0);
+	again_stop();
+}
+
+/* One that was started anew is another one. */
+static void test_replaced_by_another(void **state)
+{
+	struct again again;
+
+	again_start(&again);
+	again_known(&again, again.before->process + 1);
+	assert_ptr_equal(xfer_peer_now(again.before), again.before);
+	assert_int_equal(again.now->users, 0);
+	/* the loss of the one before is not its own */
+	xfer_peer_lose(again.before, -FI_ECONNRESET);
+	assert_int_equal(again.now->state, XFER_PEER_KNOWN);
+	xfer_peer_put(again.before);
+	again_stop();
+}
+
+static void test_replaced_lost(void **state)
+{
+	struct again again;
+
+	again_start(&again);
+	again_known(&again, again.before->process);
+	xfer_peer_lose(again.now, -FI_ECONNRESET);
+	assert_int_equal(again.now->state, XFER_PEER_FOREIGN);
+	assert_int_equal(again.now->users, 0);
+	assert_int_equal(again.before->state, XFER_PEER_FOREIGN);
+	assert_ptr_equal(xfer_peer_now(again.before), again.before);
+	xfer_peer_put(again.before);
+	again_stop();
+}
+
+/* What says something by its first record comes back with its last one. */
+static void test_replaced_removed(void **state)
+{
+	struct wire_msg msg = {.type = WIRE_PROBE, .flags = WIRE_ASKS};
+	struct again again;
+
+	again_start(&again);
+	again_known(&again, again.before->process);
+	assert_true(xfer_peer_forget(&ep, FAKE_NEW));
+	assert_null(xfer_peer_find(&ep, FAKE_NEW));
+	msg.token = FAKE_TOKEN(FAKE_NEW);
+	ctrl_dispatch(&ep, &msg);
+	assert_ptr_equal(xfer_peer_find(&ep, FAKE_NEW), again.now);
+	assert_ptr_equal(xfer_peer_now(again.before), again.now);
+	msg.token = AGAIN_TOKEN;
+	ctrl_dispatch(&ep, &msg);
+	assert_ptr_equal(xfer_peer_now(again.now), again.now);
+	xfer_peer_put(again.before);
+	again_stop();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_removed_often),
+		cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_replaced_by_another),
+		cmocka_unit_test(test_replaced_lost),
+		cmocka_unit_test(test_replaced_removed),
 	};
 	static const struct unit unit = {
 		.tests = tests,

@@ -642,6 +642,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	hello_learn_keepalive(peer, msg);
 	peer->process = msg->process;
 	peer->state = XFER_PEER_KNOWN;
+	xfer_peer_succeed(peer);
 	hello_learn(peer, msg);
 }
 

@@ -51,7 +51,7 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 
 	if (!arrival)
 		return;
-	if (arrival->peer && arrival->peer != msg->peer) {
+	if (arrival->peer && !xfer_peer_said(arrival->peer, msg)) {
 		xfer_message_wrong(ep->xfer, msg->type, "another peer's");
 		return;
 	}

@@ -39,7 +39,7 @@
 #define WATCH_FIRST 20u
 #define WATCH_UNHEARD 4u
 
-static void watch_lose(struct xfer_peer *peer, int status)
+static void watch_say(const struct xfer_peer *peer, int status)
 {
 	char text[256];
 
@@ -52,7 +52,6 @@ static void watch_lose(struct xfer_peer *peer, int status)
 	else
 		P2P_WARN("the process of %s has ended: what is under way with it fails\n",
 			 text);
-	xfer_peer_lose(peer, status);
 }
 
 /* How long it is until a process that has been silent is asked again [ms] */
@@ -109,36 +108,58 @@ static bool watch_overdue(struct xfer_life *life)
 	return !life->keepalive || keepalive_answers(life->keepalive) == life->answers;
 }
 
-static void watch_peer(struct xfer_peer *peer, unsigned int passed)
+/* 0, or why a peer is lost */
+static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 {
 	struct xfer_life *life = &peer->life;
+	int status = 0;
 
+	if (xfer_peer_buried(peer, false))
+		return -FI_ECONNRESET;
 	life->quiet += passed;
 	life->silent += passed;
 	if (life->keepalive)
 		watch_ask(life);
 	watch_probe(peer);
 	if (life->keepalive && keepalive_gone(life->keepalive))
-		watch_lose(peer, -FI_ECONNRESET);
+		status = -FI_ECONNRESET;
 	else if (watch_overdue(life))
-		watch_lose(peer, -FI_ETIMEDOUT);
+		status = -FI_ETIMEDOUT;
+	if (status)
+		watch_say(peer, status);
+	return status;
 }
 
+static struct xfer_peer *watch_doomed(const struct xfer *xfer)
+{
+	struct xfer_peer *peer;
+
+	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
+		if (peer->life.verdict)
+			return peer;
+	}
+	return NULL;
+}
+
+/* The loss of one may take others off the list: so all are looked at before. */
 static void watch_all(struct xfer *xfer, unsigned int passed)
 {
-	struct xfer_peer *peer, *next;
+	bool doomed = false;
+	struct xfer_peer *peer;
+	int verdict;
 
 	/* this process was held up, and so was its thread */
 	if (passed > XFER_WATCH)
 		keepalive_drain();
-	for (peer = LIST_FIRST(&xfer->busy_peers); peer; peer = next) {
-		next = LIST_NEXT(peer, busy);
-		if (peer->state != XFER_PEER_KNOWN)
-			continue;
-		if (xfer_peer_buried(peer, false))
-			xfer_peer_lose(peer, -FI_ECONNRESET);
-		else
-			watch_peer(peer, passed);
+	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
+		if (peer->state == XFER_PEER_KNOWN && xfer_peer_now(peer) == peer)
+			peer->life.verdict = watch_peer(peer, passed);
+		doomed |= peer->life.verdict;
+	}
+	while (doomed && (peer = watch_doomed(xfer))) {
+		verdict = peer->life.verdict;
+		peer->life.verdict = 0;
+		xfer_peer_lose(peer, verdict);
 	}
 }
 

@@ -186,7 +186,7 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 	if (!wire_answers(msg))
 		return NULL;
 	req = xfer_req_find(xfer, msg->type == WIRE_SUPPLY ? msg->key : msg->id);
-	if (req && req->peer != msg->peer) {
+	if (req && !xfer_peer_said(req->peer, msg)) {
 		xfer_message_wrong(xfer, msg->type, "another peer's");
 		*fits = false;
 		return NULL;

@@ -21,10 +21,33 @@ static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
+/* What is on its way to it, or is to go there */
+static void xfer_lose_queued(struct xfer_peer *peer, bool known, int status)
+{
+	struct xfer_ep *ep = peer->ep;
+
+	xfer_outq_fail(ep, peer->addr, status);
+	xfer_outq_fail(peer->via, peer->to, status);
+	/* who was never known gets messages in the core's own way, and the core tells what becomes of them */
+	if (!known)
+		return;
+	xfer_sendq_fail(ep, peer->addr, status);
+	xfer_lose_sent(ep, peer->addr, status);
+}
+
+/* Has its address another record by now? Then what goes there is no business of this one. */
+static bool xfer_peer_replaced(const struct xfer_peer *peer)
+{
+	const struct xfer_peer *found = xfer_peer_find(peer->ep, peer->addr);
+
+	return found && found != peer;
+}
+
 void xfer_peer_lose(struct xfer_peer *peer, int status)
 {
 	const bool known = peer->state == XFER_PEER_KNOWN;
 	struct xfer_ep *ep = peer->ep;
+	struct xfer_peer *before;
 
 	xfer_assert_locked(ep->xfer);
 	/* what it ends may be what tells of it */
@@ -36,14 +59,11 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 	xfer_peer_hold(peer);
 	/* requests first: then what waits to be sent is nobody's */
 	XFER_PROTO_EACH(ep->xfer, lost, peer, status);
-	xfer_outq_fail(ep, peer->addr, status);
-	xfer_outq_fail(peer->via, peer->to, status);
-	/* who was never known gets messages in the core's own way, and the core tells what becomes of them */
-	if (known) {
-		xfer_sendq_fail(ep, peer->addr, status);
-		xfer_lose_sent(ep, peer->addr, status);
-	}
+	if (!xfer_peer_replaced(peer))
+		xfer_lose_queued(peer, known, status);
 	ep->xfer->losing = false;
+	while ((before = xfer_peer_before(peer)))
+		xfer_peer_lose(before, status);
 	xfer_peer_put(peer);
 }
 

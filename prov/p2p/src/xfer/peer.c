@@ -174,24 +174,72 @@ static void xfer_peer_free(struct xfer_peer *peer)
 	free(peer);
 }
 
+/* @now takes the place of @peer, if both are of one peer. It does not end before it. */
+static void xfer_peer_replace(struct xfer_peer *peer, struct xfer_peer *now)
+{
+	if (!peer->forgotten || peer->now || peer->ep != now->ep || peer->addr != now->addr ||
+	    peer->process != now->process || peer->state != XFER_PEER_KNOWN ||
+	    now->state != XFER_PEER_KNOWN)
+		return;
+	peer->now = now;
+	xfer_peer_hold(now);
+}
+
+void xfer_peer_succeed(struct xfer_peer *peer)
+{
+	struct xfer_peer *before;
+
+	xfer_assert_locked(peer->ep->xfer);
+	/* this looks through all that have something under way: mostly nobody was ever removed */
+	if (!peer->ep->past_count)
+		return;
+	LIST_FOREACH(before, &peer->ep->xfer->busy_peers, busy)
+		xfer_peer_replace(before, peer);
+}
+
+struct xfer_peer *xfer_peer_before(struct xfer_peer *peer)
+{
+	struct xfer_peer *before;
+
+	xfer_assert_locked(peer->ep->xfer);
+	LIST_FOREACH(before, &peer->ep->xfer->busy_peers, busy) {
+		if (before->now != peer)
+			continue;
+		before->now = NULL;
+		xfer_peer_put(peer);
+		return before;
+	}
+	return NULL;
+}
+
 void xfer_peer_hold(struct xfer_peer *peer)
 {
+	struct xfer_peer *now;
+
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->users++)
 		return;
 	/* as long as nothing was under way, it had nothing to say */
 	xfer_peer_heard(peer, true);
 	LIST_INSERT_HEAD(&peer->ep->xfer->busy_peers, peer, busy);
+	now = peer->forgotten ? xfer_peer_find(peer->ep, peer->addr) : NULL;
+	if (now)
+		xfer_peer_replace(peer, now);
 }
 
 void xfer_peer_put(struct xfer_peer *peer)
 {
+	struct xfer_peer *now = peer->now;
+
 	xfer_assert_locked(peer->ep->xfer);
 	if (--peer->users)
 		return;
 	LIST_REMOVE(peer, busy);
+	peer->now = NULL;
 	if (peer->forgotten && !peer->past)
 		xfer_peer_free(peer);
+	if (now)
+		xfer_peer_put(now);
 }
 
 bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
@@ -293,10 +341,18 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 	return false;
 }
 
+static void xfer_peer_move(struct xfer_peer *peer, fi_addr_t addr)
+{
+	if (peer->via == peer->ep)
+		peer->to = addr;
+	peer->addr = addr;
+}
+
 int xfer_peer_recall(struct xfer_peer *peer)
 {
 	struct xfer_past *past = peer->past;
 	struct xfer_ep *ep = peer->ep;
+	struct xfer_peer *last;
 	fi_addr_t addr;
 	int ret;
 
@@ -307,28 +363,18 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	ret = ep->resolve(ep, past->name, past->len, true, &addr);
 	if (ret)
 		return ret;
-	if (peer->via == ep)
-		peer->to = addr;
-	peer->addr = addr;
-	/* there may be another record by now, as it was inserted again: xfer_peer_now() */
+	xfer_peer_move(peer, addr);
+	/* there may be another record by now, as it was inserted again; or it was, and has been removed again */
 	if (xfer_peer_find(ep, addr))
 		return 0;
-	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
-	if (!peer->hh.tbl)
+	last = xfer_past_find(ep, past->name, past->len)->peer;
+	xfer_peer_move(last, addr);
+	HASH_ADD(hh, ep->peers, addr, sizeof addr, last);
+	if (!last->hh.tbl)
 		return 0;
-	peer->forgotten = false;
-	xfer_past_free(past);
+	last->forgotten = false;
+	xfer_past_free(last->past);
 	return 0;
-}
-
-struct xfer_peer *xfer_peer_now(struct xfer_peer *peer)
-{
-	struct xfer_peer *now = peer->forgotten ? xfer_peer_find(peer->ep, peer->addr) : NULL;
-
-	xfer_assert_locked(peer->ep->xfer);
-	if (!now || now->state != XFER_PEER_KNOWN || now->process != peer->process)
-		return peer;
-	return now;
 }
 
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)

@@ -79,6 +79,7 @@ struct xfer_said {
  *		HELLO
  * @unheard:	how often, since the last sign of life
  * @probed, @probes: the same of control messages
+ * @verdict: 0, or why it is about to be lost
  */
 struct xfer_life {
 	unsigned int quiet;
@@ -91,6 +92,7 @@ struct xfer_life {
 	unsigned int unheard;
 	unsigned int probed;
 	unsigned int probes;
+	int verdict;
 };
 
 /**
@@ -155,6 +157,7 @@ struct xfer_past {
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
  * @forgotten:	its address is nobody's any more
  * @past:	it may be heard all the same, or NULL
+ * @now:	the record that has taken its place while something is under way, and has it among its users; or NULL
  * @life:	its signs of life, which are looked for while it has users (watch.h)
  * @busy:	on the list of the domain's peers that have users
  * @hh:		by @addr
@@ -181,6 +184,7 @@ struct xfer_peer {
 	unsigned int users;
 	bool forgotten;
 	struct xfer_past *past;
+	struct xfer_peer *now;
 	struct xfer_life life;
 	LIST_ENTRY(xfer_peer) busy;
 	UT_hash_handle hh;
@@ -250,14 +254,35 @@ static inline bool xfer_peer_full(const struct xfer_peer *peer)
  */
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Who has been forgotten is heard: has an address again. 0 or a negative error: it cannot be answered */
+/*
+ * Who has been forgotten is heard: has an address again, and the last record that it had. 0 or a negative error: it
+ * cannot be answered
+ */
 int xfer_peer_recall(struct xfer_peer *peer);
 
 /*
- * The record by which @peer is told something. Who was removed and inserted again has another one, and has been
- * greeted anew: then it takes no token of before.
+ * Who was removed and inserted again has another record, and has been greeted anew: then it takes no token of before,
+ * and bears another one. So what is under way by the record before is told by the one that holds now, and answered
+ * by that, which is watched in its place and lost with it. @peer itself, if it is that one.
  */
-struct xfer_peer *xfer_peer_now(struct xfer_peer *peer);
+static inline struct xfer_peer *xfer_peer_now(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return p2p_unlikely(peer->now != NULL) ? xfer_peer_now(peer->now) : peer;
+}
+
+/* Is @msg from the peer that @peer is a record of? */
+static inline bool xfer_peer_said(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	xfer_assert_locked(msg->peer->ep->xfer);
+	return peer && (msg->peer == peer || msg->peer == xfer_peer_now(peer));
+}
+
+/* Its process has become known: it takes the place of records before */
+void xfer_peer_succeed(struct xfer_peer *peer);
+
+/* Gives one of those its place back; NULL: there is none */
+struct xfer_peer *xfer_peer_before(struct xfer_peer *peer);
 
 /* Does a message from @ep to @addr go to this peer? */
 static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_ep *ep,
