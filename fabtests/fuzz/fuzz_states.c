@@ -466,7 +466,7 @@ static void open_scene(struct fuzz *in)
 	scene_open(&scene, NULL);
 	peer = fake_peer(&scene.ep, FAKE_ALIVE);
 	scene.ep.wish = wishes[fuzz_pick(in, FUZZ_COUNT(wishes))];
-	scene.ep.lends = what & 1;
+	scene.ep.lends = scene.ep.borrows = what & 1;
 	scene.ep.near = what & 2;
 	scene.ep.follows = what & 4;
 	scene.ep.peek_data = what & 8 ? FI_REMOTE_CQ_DATA : 0;

@@ -125,7 +125,8 @@ static void test_words(void **state)
 }
 
 #define NET                                                                                    \
-	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD | QUIRK_KEYS)
+	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD |           \
+	 QUIRK_KEYS | QUIRK_LENDS)
 #define NET_1_17                                                                               \
 	(NET | QUIRK_EARLY | QUIRK_ATOMICS | QUIRK_NO_COUNTERS | QUIRK_DIRECTED |              \
 	 QUIRK_READABLE)

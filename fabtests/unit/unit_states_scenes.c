@@ -308,7 +308,6 @@ static void scene_lends(struct scene *scene, bool lends)
 
 	if (lends)
 		scene_dispatch(scene, &hello);
-	scene->ep.lends = lends;
 	fake_xfer.stage.lender = lends ? &nic : NULL;
 	conf.eager_size = lends ? SCENE_LEN : SCENE_WHOLE;
 }
@@ -448,14 +447,14 @@ static void bring_pulling_write(struct scene *scene)
 
 static void bring_borrowing(struct scene *scene)
 {
-	scene->ep.lends = true;
+	scene->ep.borrows = true;
 	scene_receive(scene, device, SCENE_LEN, 0, true);
 	scene_say(scene, SAID_ANNOUNCE_LENT);
 }
 
 static void bring_borrowing_write(struct scene *scene)
 {
-	scene->ep.lends = true;
+	scene->ep.borrows = true;
 	scene_say(scene, SAID_WRITE_LENT);
 	scene_find(scene, true);
 }
@@ -469,7 +468,7 @@ static void bring_reading(struct scene *scene)
 static void bring_reading_supply(struct scene *scene)
 {
 	bring_asking_bytes(scene);
-	scene->ep.lends = true;
+	scene->ep.borrows = true;
 	scene_say(scene, SAID_SUPPLY_LENT);
 	xfer_progress(&fake_xfer);
 	scene->id = SCENE_ID_SUPPLY;

@@ -270,6 +270,9 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 {
 	const bool local = plan->local || info->domain_attr->mr_mode & FI_MR_LOCAL;
 	const int core_mode = core_info->domain_attr->mr_mode;
+	/* where it was added for FI_TRIGGER, ofi_rxm does not tell the core below it, which has the regions */
+	const int lent_mode =
+		domain->quirks & QUIRK_STALLS ? core_mode : info->domain_attr->mr_mode;
 	struct xfer *xfer = &domain->xfer;
 	int ret = xfer_init(xfer, &protos, domain->layered, plan->shared,
 			    local ? domain->core : NULL);
@@ -283,8 +286,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 		     !(domain->quirks & QUIRK_NO_DMABUF));
 	xfer->direct = !plan->why && domain->quirks & QUIRK_DIRECT;
 	xfer->virt_addr = core_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
-	/* a core over which we lend ignores that mode, where it was added for FI_TRIGGER */
-	xfer->lent_virt_addr = info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	xfer->lent_virt_addr = lent_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	/* a key of the cache's may come twice, and must not: QUIRK_KEY_ONCE */
 	if (info->caps & FI_ATOMIC)
 		xfer->local_flags = MAP_FLAG_NOCACHE;

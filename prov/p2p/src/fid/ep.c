@@ -645,7 +645,9 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 	if (ret)
 		goto fini_xfer;
 	ep_set_attr(ep, info);
-	ep->xfer.lends = ep->domain->xfer.stage.lender;
+	ep->xfer.borrows = ep->domain->xfer.stage.lender;
+	/* there the core does not copy messages, and markers would be in the way of others */
+	ep->xfer.lends = ep->xfer.borrows && !ep->xfer.stalls;
 	xfer_ep_add(&ep->xfer);
 	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	ret = ep->domain->triggers ? ep->domain->triggers->ep_open(ep) : 0;

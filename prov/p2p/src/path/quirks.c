@@ -285,6 +285,26 @@ const struct quirk quirks_table[] = {
 		.see = "fi_p2p_middling -p 'tcp;ofi_rxm;ofi_p2p' fails without this row.",
 	},
 	{
+		.provider = "net",
+		.below = QUIRK_TCP_IS_NET,
+		.flag = QUIRK_LENDS,
+		.does = "reads several places of a peer in one operation",
+		.why = "A piece of remote memory takes a message for each of WRITE, CTS, itself and FIN. "
+		       "Four that are lent go in one read (rma_lent.h). Messages go whole "
+		       "there, as the core does not copy them.",
+		.see = "fi_p2p_bench --remote -p 'net;ofi_p2p' -S 16384,65536 with and without this row: "
+		       "docs/performance.md.",
+	},
+	{
+		.provider = "tcp",
+		.from = QUIRK_TCP_IS_NET,
+		.below = QUIRK_STILL,
+		.flag = QUIRK_LENDS,
+		.does = "reads several places of a peer in one operation",
+		.why = "The cause and the cure are those of net.",
+		.see = "The program is that of net.",
+	},
+	{
 		.provider = "ofi_rxm",
 		.match = QUIRK_LAYER,
 		.below = QUIRK_STILL,

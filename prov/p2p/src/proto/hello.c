@@ -125,7 +125,8 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0) |
-			 (ep->lane_info ? WIRE_MAY_LANES : 0) | (ep->lends ? WIRE_BORROWS : 0),
+			 (ep->lane_info ? WIRE_MAY_LANES : 0) |
+			 (ep->borrows ? WIRE_BORROWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.port = keepalive_port(&ep->xfer->keepalive, ep->xfer->ipc.process),

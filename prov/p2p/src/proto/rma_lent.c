@@ -36,8 +36,7 @@ bool rma_lent_take(struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->lends || req->len > conf.eager_size ||
-	    !stage_can_lend(&ep->xfer->stage, req->len))
+	if (req->len > conf.eager_size || !stage_can_lend(&ep->xfer->stage, req->len))
 		return false;
 	rndv_send_init(req);
 	if (!hello_borrows(req->peer))

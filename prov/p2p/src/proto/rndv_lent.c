@@ -171,13 +171,13 @@ static size_t rndv_lent_places(const struct xfer_req *req, struct iovec *iov)
 	return 1;
 }
 
-/* Is a read from @to under way, or from anywhere (FI_ADDR_UNSPEC)? */
+/* Is a read from @to under way? */
 static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
 {
 	const struct rndv_lent_read *read;
 
 	LIST_FOREACH(read, &ep->xfer->proto->reads, entry) {
-		if (read->ctx.ep == ep && (read->to == to || to == FI_ADDR_UNSPEC))
+		if (read->ctx.ep == ep && read->to == to)
 			return true;
 	}
 	return false;
@@ -271,7 +271,7 @@ bool rndv_lent_borrows(const struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	return ep->lends &&
+	return ep->borrows &&
 	       (!req->mem.ops ||
 		req->transfer.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size);
 }
@@ -283,13 +283,25 @@ void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 	xfer_req_move(req, XFER_BORROWING);
 }
 
+/* Is a read under way here, or at the side endpoint? */
+static bool rndv_lent_reads_any(const struct xfer_ep *ep)
+{
+	const struct rndv_lent_read *read;
+
+	LIST_FOREACH(read, &ep->xfer->proto->reads, entry) {
+		if (read->ctx.ep->front == ep)
+			return true;
+	}
+	return false;
+}
+
 /* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
 static void rndv_lent_close(struct xfer_ep *ep)
 {
 	uint64_t until = clock_coarse_ms() + RNDV_LENT_CLOSE;
 	struct xfer_cq *cq;
 
-	while (rndv_lent_reads(ep, FI_ADDR_UNSPEC) && clock_coarse_ms() < until) {
+	while (rndv_lent_reads_any(ep) && clock_coarse_ms() < until) {
 		LIST_FOREACH(cq, &ep->xfer->cqs, entry)
 			xfer_cq_pull(cq);
 	}

@@ -403,16 +403,6 @@ void ctrl_close(struct xfer_ep *ep)
 	ctrl_in_miss(ep, 0);
 }
 
-void ctrl_flush(struct xfer_ep *ep)
-{
-	struct xfer_out *out = ep->letter;
-
-	xfer_assert_locked(ep->xfer);
-	ep->letter = NULL;
-	if (out)
-		xfer_out_post(out);
-}
-
 bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	xfer_assert_locked(ep->xfer);
@@ -499,7 +489,7 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 {
 	const size_t len = wire_size(msg);
 	/* nothing that matters may be put behind what is dropped */
-	const bool crowd = !until && (among || (ep->lends && ep->xfer->passing));
+	const bool crowd = !until && (among || ep->xfer->passing);
 	struct ctrl_out *ctrl;
 	bool waits;
 
@@ -509,7 +499,7 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 	ctrl_trace("sending", msg);
 	if (crowd && ctrl_append(ep, addr, msg))
 		return 0;
-	ctrl_flush(ep);
+	xfer_letter_post(ep);
 	waits = crowd && len <= CTRL_LETTER && (ep->owed || !among);
 	ctrl = ctrl_out_new(ep->xfer, waits && among ? CTRL_LETTER : len);
 	if (!ctrl)

@@ -30,14 +30,10 @@ void ctrl_progress(struct xfer_ep *ep);
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
 /*
- * Sends @msg to @addr, as it is, now or when the core has room. 0 or a negative error (logged). Where messages
- * are lent, whose answers come several at a time, it waits for others until the pass through progress
- * has ended, with ctrl_flush().
+ * Sends @msg to @addr, as it is, now or when the core has room. 0 or a negative error (logged). Within a pass
+ * through progress it waits for others until that has ended.
  */
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
-
-/* What waits for others to go with it goes */
-void ctrl_flush(struct xfer_ep *ep);
 
 /*
  * Answers who may not be whom he says he is: one answer at a time waits for an address (-FI_EALREADY), and no

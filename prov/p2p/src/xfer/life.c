@@ -14,6 +14,7 @@
 #include "xfer/peer.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
+#include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
 
 /* ---- queues ---- */
@@ -97,9 +98,9 @@ static void xfer_ep_say_farewell(struct xfer_ep *ep)
 {
 	const int64_t end = clock_end(ep->xfer->farewell);
 
-	ctrl_flush(ep);
+	xfer_letter_post(ep);
 	if (ep->side)
-		ctrl_flush(ep->side);
+		xfer_letter_post(ep->side);
 	while (xfer_ep_owes(ep) && clock_left(end))
 		xfer_progress_turn(ep->xfer);
 }

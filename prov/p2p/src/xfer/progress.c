@@ -101,7 +101,7 @@ static void xfer_pass_end(struct xfer *xfer)
 	copy_push(&xfer->copies);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		if (ep->letter) {
-			ctrl_flush(ep);
+			xfer_letter_post(ep);
 			told = true;
 		}
 	}

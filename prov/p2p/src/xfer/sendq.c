@@ -98,6 +98,16 @@ void xfer_out_post(struct xfer_out *out)
 	wait_wake_mover(&ep->xfer->wait);
 }
 
+void xfer_letter_post(struct xfer_ep *ep)
+{
+	struct xfer_out *out = ep->letter;
+
+	xfer_assert_locked(ep->xfer);
+	ep->letter = NULL;
+	if (out)
+		xfer_out_post(out);
+}
+
 bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
 {
 	for (size_t i = 0; i < blocked->count; i++) {
@@ -227,6 +237,9 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 		.context = &req->ctx,
 	};
 
+	if (req->ctx.ep->stalls && req->ctx.ep->letter &&
+	    req->ctx.ep->letter->addr == req->addr)
+		xfer_letter_post(req->ctx.ep);
 	if (xfer_sendq_waits(req))
 		return -FI_EAGAIN;
 	/* a copy that failed is known here, in its turn */

@@ -58,6 +58,9 @@ void xfer_out_post(struct xfer_out *out);
  */
 void xfer_outq_flush(struct xfer_ep *ep);
 
+/* Control messages that wait for others to go with them go */
+void xfer_letter_post(struct xfer_ep *ep);
+
 /* Those for @addr fail with @status, and are not sent. Pieces and control messages do so at once. */
 void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
 

@@ -265,7 +265,8 @@ struct xfer {
  * @cntrs:	the counters, see xfer_count_index()
  * @wakes:	the waker counts what the core completes here (wait.h)
  * @stalls:	the core reads nothing more from a peer whose message has no receive yet
- * @lends:	what is staged whole may be left for the receiver's core to read
+ * @lends:	messages that are staged whole may be left for the receiver's core to read
+ * @borrows:	its core reads what peers lend
  * @mixes:	a message without a receive is taken by any endpoint whose receive has its tag
  * @fragile:	the core does not survive what is sent to a closed endpoint of this process (gone.h)
  * @shuns:	the core may crash at what comes from endpoints that are not inserted
@@ -327,6 +328,7 @@ struct xfer_ep {
 	bool wakes;
 	bool stalls;
 	bool lends;
+	bool borrows;
 	bool mixes;
 	bool shuns;
 	bool litters;
