@@ -234,6 +234,22 @@ static void test_replaced(void **state)
 	again_stop();
 }
 
+/* Who answers a greeting when it has been removed takes nobody's place, and not its own. */
+static void test_replaced_itself(void **state)
+{
+	struct again again;
+
+	again_start(&again);
+	xfer_peer_succeed(again.before);
+	assert_ptr_equal(xfer_peer_now(again.before), again.before);
+	again_known(&again, again.before->process);
+	xfer_peer_succeed(again.before);
+	assert_ptr_equal(xfer_peer_now(again.before), again.now);
+	assert_ptr_equal(xfer_peer_now(again.now), again.now);
+	xfer_peer_put(again.before);
+	again_stop();
+}
+
 /* One that was started anew is another one. */
 static void test_replaced_by_another(void **state)
 {
@@ -293,6 +309,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_removed_often),
 		cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_replaced_itself),
 		cmocka_unit_test(test_replaced_by_another),
 		cmocka_unit_test(test_replaced_lost),
 		cmocka_unit_test(test_replaced_removed),

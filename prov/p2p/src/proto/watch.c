@@ -152,8 +152,10 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 	if (passed > XFER_WATCH)
 		keepalive_drain();
 	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
-		if (peer->state == XFER_PEER_KNOWN && xfer_peer_now(peer) == peer)
-			peer->life.verdict = watch_peer(peer, passed);
+		peer->life.verdict =
+			peer->state == XFER_PEER_KNOWN && xfer_peer_now(peer) == peer
+				? watch_peer(peer, passed)
+				: 0;
 		doomed |= peer->life.verdict;
 	}
 	while (doomed && (peer = watch_doomed(xfer))) {

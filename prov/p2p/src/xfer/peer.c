@@ -177,9 +177,9 @@ static void xfer_peer_free(struct xfer_peer *peer)
 /* @now takes the place of @peer, if both are of one peer. It does not end before it. */
 static void xfer_peer_replace(struct xfer_peer *peer, struct xfer_peer *now)
 {
-	if (!peer->forgotten || peer->now || peer->ep != now->ep || peer->addr != now->addr ||
-	    peer->process != now->process || peer->state != XFER_PEER_KNOWN ||
-	    now->state != XFER_PEER_KNOWN)
+	if (!peer->forgotten || now->forgotten || peer->now || peer->ep != now->ep ||
+	    peer->addr != now->addr || peer->process != now->process ||
+	    peer->state != XFER_PEER_KNOWN || now->state != XFER_PEER_KNOWN)
 		return;
 	peer->now = now;
 	xfer_peer_hold(now);
@@ -190,8 +190,8 @@ void xfer_peer_succeed(struct xfer_peer *peer)
 	struct xfer_peer *before;
 
 	xfer_assert_locked(peer->ep->xfer);
-	/* this looks through all that have something under way: mostly nobody was ever removed */
-	if (!peer->ep->past_count)
+	/* this looks through all that have something under way: mostly nobody was removed then */
+	if (!peer->ep->removed)
 		return;
 	LIST_FOREACH(before, &peer->ep->xfer->busy_peers, busy)
 		xfer_peer_replace(before, peer);
@@ -334,8 +334,10 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 	HASH_DEL(ep->peers, peer);
 	peer->forgotten = true;
 	xfer_peer_remember(peer);
-	if (peer->users)
+	if (peer->users) {
+		ep->removed = true;
 		return true;
+	}
 	if (!peer->past)
 		xfer_peer_free(peer);
 	return false;

@@ -305,6 +305,7 @@ struct xfer {
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
+ * @removed:	some peer was, with something under way
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -378,6 +379,7 @@ struct xfer_ep {
 	struct xfer_token *tokens;
 	TAILQ_HEAD(, xfer_past) pasts;
 	unsigned int past_count;
+	bool removed;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
