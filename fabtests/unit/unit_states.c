@@ -402,6 +402,7 @@ int main(int argc, char **argv)
 		TEST(test_spares_shared),
 		TEST(test_short_starved),
 		TEST(test_resumed_with_next),
+		TEST(test_multi_recv_fails_last),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -186,5 +186,6 @@ void test_slots_shared(void **state);
 void test_spares_shared(void **state);
 void test_short_starved(void **state);
 void test_resumed_with_next(void **state);
+void test_multi_recv_fails_last(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "mem/mem.h"
+#include "proto/post.h"
 #include "proto/rndv_stale.h"
 #include "proto/proto_state.h"
 #include "xfer/progress.h"
@@ -704,4 +705,78 @@ void test_resumed_with_next(void **state)
 	assert_true(TAILQ_EMPTY(&scene.ep.sendq));
 	scene_close(&scene);
 	forged_stop();
+}
+
+/* Messages that markers in a multi-receive buffer stand for */
+#define MULTI_WAITS (SCENE_ID + 100)
+#define MULTI_FAILS (SCENE_ID + 101)
+
+/* What the application has read of a multi-receive buffer: messages, and that it is its own again */
+static struct {
+	unsigned int received;
+	unsigned int released;
+} multi;
+
+static void multi_read(const struct core_comp *comp)
+{
+	assert_ptr_equal(comp->context, &scene);
+	multi.received += comp->len == SCENE_SHORT;
+	multi.released += (comp->flags & FI_MULTI_RECV) != 0;
+}
+
+/* The core says of the buffer that a message of @len bytes has come, or the marker of @id. */
+static void multi_comes(const struct fake_op *op, size_t at, size_t len, uint64_t id,
+			uint64_t flags)
+{
+	const struct core_comp comp = {
+		.context = op->context,
+		.flags = FI_RECV | FI_MSG | flags | (id ? FI_REMOTE_CQ_DATA : 0),
+		.buf = (char *) op->buf + at,
+		.len = len,
+		.data = id ? WIRE_MARK | id : 0,
+		.src = FAKE_ALIVE,
+	};
+	struct core_comp report;
+
+	if (xfer_take(&fake_cq, &comp, &report) == XFER_REPORTED)
+		multi_read(&report);
+	while (xfer_cq_next(&fake_cq, false, &report) == 1)
+		multi_read(&report);
+}
+
+/*
+ * The last that comes to a buffer is the marker of a message that has failed. A message before that waited for another
+ * marker's is reported then, as nothing more can come; with it the buffer ends.
+ */
+void test_multi_recv_fails_last(void **state)
+{
+	void *device = unit_dev_alloc(SCENE_LEN);
+	const struct iovec iov = {device, SCENE_LEN};
+	const struct core_op op = {
+		.recv = true,
+		.iov = &iov,
+		.count = 1,
+		.addr = FI_ADDR_UNSPEC,
+		.flags = FI_MULTI_RECV | FI_COMPLETION,
+		.context = &scene,
+	};
+	struct fake_op held;
+
+	scene_open(&scene, NULL);
+	assert_int_equal(xfer_post(&scene.ep, &op), 0);
+	held = fake.held[fake.count - 1];
+	assert_true(held.flags & FI_MULTI_RECV);
+	multi_comes(&held, 0, 0, MULTI_WAITS, 0);
+	multi_comes(&held, 0, SCENE_SHORT, 0, 0);
+	scene_copy();
+	scene_say_of(&scene, SAID_ANNOUNCE, MULTI_FAILS);
+	scene_say_of(&scene, SAID_ABORT, MULTI_FAILS);
+	assert_int_equal(multi.received, 0);
+	fake_take(fake.count - 1);
+	multi_comes(&held, SCENE_SHORT, 0, MULTI_FAILS, FI_MULTI_RECV);
+	assert_int_equal(multi.received, 1);
+	assert_int_equal(multi.released, 1);
+	scene_say_of(&scene, SAID_ABORT, MULTI_WAITS);
+	scene_close(&scene);
+	unit_dev_free(device);
 }

@@ -367,10 +367,13 @@ static void multi_recv_received(struct xfer_ctx *ctx, const struct core_comp *co
 
 	if (cancelled || comp->flags & FI_MULTI_RECV)
 		multi_recv_buf_release(buf, comp);
+	/* a marker whose message has failed may let others be reported: the buffer is not to end before this does */
+	buf->queued++;
 	if (!comp->err && !comp->len && xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
 		multi_recv_marker(buf, comp);
 	else if (!cancelled && (comp->err || comp->flags & (FI_RECV | FI_REMOTE_WRITE)))
 		multi_recv_placed(buf, comp);
+	buf->queued--;
 	if (multi_recv_buf_done(buf))
 		multi_recv_buf_end(buf, false);
 	multi_recv_deliver(ep);
