@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "proto/post.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
@@ -316,7 +317,6 @@ static void test_forged_confirmation(void **state)
 	close_ep();
 }
 
-/* It has been started anew: what was under way with the former one has ended. */
 static void progress(void)
 {
 	while (xfer_cq_progress(&fake_cq))
@@ -357,6 +357,17 @@ static void test_made_up(void **state)
 	close_ep();
 }
 
+/* Is what bears this token heard? It asks for an answer. */
+static bool heard(uint64_t token)
+{
+	const size_t before = sent_count();
+	struct wire_msg msg;
+
+	hear((struct wire_msg){.type = WIRE_PROBE, .flags = WIRE_ASKS, .token = token});
+	return sent_count() > before && sent(0, &msg) && msg.type == WIRE_PROBE;
+}
+
+/* It has been started anew: what was under way with the former one has ended, and the new one is heard. */
 static void test_restart(void **state)
 {
 	char buf[8];
@@ -381,12 +392,38 @@ static void test_restart(void **state)
 	/* the same one, once more */
 	hear(greeting(WIRE_CONFIRMS, answer.grant));
 	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 0);
-	other = greeting(WIRE_CONFIRMS, answer.grant);
+	assert_true(heard(answer.grant));
+	other = greeting(WIRE_ASKS, 0);
+	other.grant++;
+	other.process++;
+	hear(other);
+	assert_true(sent(0, &other));
+	other = greeting(WIRE_CONFIRMS, other.grant);
+	other.grant++;
 	other.process++;
 	hear(other);
 	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
 	assert_int_equal(comp.err, FI_ECONNRESET);
 	assert_int_equal(ready(FAKE_NEW), 0);
+	assert_true(heard(other.token));
+	assert_false(heard(answer.grant));
+	close_ep();
+}
+
+/* Who answers once more, as another process, is not known any more: its token was the former one's. */
+static void test_answered_by_another(void **state)
+{
+	struct wire_msg ask, other;
+
+	open_ep();
+	ask = greet();
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	assert_true(heard(ask.grant));
+	other = greeting(WIRE_ANSWERS, ask.grant);
+	other.process++;
+	hear(other);
+	assert_int_not_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	assert_false(heard(ask.grant));
 	close_ep();
 }
 
@@ -709,6 +746,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forgotten_dies),
 		cmocka_unit_test(test_made_up),
 		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_answered_by_another),
 		cmocka_unit_test(test_away),
 		cmocka_unit_test(test_held_up),
 		cmocka_unit_test(test_missing),

@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
@@ -57,24 +58,6 @@
 #define HELLO_STRANGERS 256
 #define HELLO_REFUSALS 4096
 #define HELLO_ANSWERS_TIME 30000
-
-/* What is known of a peer (struct xfer_peer.facts): */
-#define HELLO_FOLLOWS                                                                          \
-	(1u << 0) /* it follows up all of its receives; if not, short ones are staged */
-#define HELLO_REFUSES (1u << 1) /* to take what is offered: only what is announced anyway is */
-#define HELLO_TOLD (1u << 2)    /* it has been told of our board */
-#define HELLO_READS (1u << 3)   /* it reads our board */
-#define HELLO_WHOLE (1u << 4)   /* it wants sent what could be lent */
-#define HELLO_LATE (1u << 5)    /* it was said that it has not answered */
-#define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
-#define HELLO_LOST (1u << 7)    /* it was known, and lost */
-#define HELLO_ANSWERED                                                                         \
-	(1u << 8) /* it has answered a greeting, and may not know yet that we know */
-#define HELLO_AGAIN (1u << 9)    /* it was asked twice */
-#define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
-#define HELLO_LANES (1u << 11)   /* it may have lanes */
-#define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
-#define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -388,60 +371,6 @@ struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_que
 	return peer;
 }
 
-bool hello_reads(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_READS;
-}
-
-bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	const struct xfer_peer *peer = xfer_peer_find(ep, addr);
-
-	xfer_assert_locked(ep->xfer);
-	return peer && peer->facts & HELLO_COMMITS;
-}
-
-bool hello_lanes(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_LANES;
-}
-
-bool hello_was_lost(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_LOST;
-}
-
-void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
-{
-	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
-
-	xfer_assert_locked(peer->ep->xfer);
-	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
-		return;
-	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);
-}
-
-void hello_borrows_not(struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	peer->facts |= HELLO_WHOLE;
-}
-
-bool hello_borrows(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_BORROWS && !(peer->facts & HELLO_WHOLE);
-}
-
-bool hello_takes_offers(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
-}
-
 /* ---- what is heard ---- */
 
 /* One more answer of a kind, if it may be given: @count of @max have been */
@@ -623,14 +552,23 @@ static void hello_token(struct xfer_peer *peer, uint64_t grant)
 		peer->theirs[0] = (struct xfer_said){.token = grant};
 }
 
+/*
+ * Is it another process than the one that was known? What was under way with that ends, and its tokens are stale: this
+ * comes before it is given others.
+ */
+static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	if (peer->state != XFER_PEER_KNOWN || peer->process == msg->process)
+		return false;
+	P2P_INFO("a peer has been started anew\n");
+	xfer_peer_lose(peer, -FI_ECONNRESET);
+	return true;
+}
+
 /* It speaks our protocol, and is reached so. */
 static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
 			fi_addr_t to)
 {
-	if (peer->state == XFER_PEER_KNOWN && peer->process != msg->process) {
-		P2P_INFO("a peer has been started anew\n");
-		xfer_peer_lose(peer, -FI_ECONNRESET);
-	}
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
 	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST)) | HELLO_MET;
@@ -663,7 +601,8 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	struct xfer_ep *via;
 	fi_addr_t to;
 
-	if (peer->tokens[0].token != msg->token ||
+	/* the token was given to the former process */
+	if (peer->tokens[0].token != msg->token || hello_renewed(peer, msg) ||
 	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
@@ -695,6 +634,7 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (!peer || hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_dead(peer, msg);
+	hello_renewed(peer, msg);
 	if (xfer_peer_admit(peer, 1, msg->token))
 		return;
 	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;

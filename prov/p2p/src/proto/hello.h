@@ -51,31 +51,7 @@ void hello_start(struct xfer_ep *ep);
 /* A receive into host memory is followed up; or device memory is in use */
 void hello_trial(struct xfer_ep *ep, bool device);
 
-/* Does the peer look for announcements on our board? */
-bool hello_reads(const struct xfer_peer *peer);
-
-/* Does the peer make memory durable before it says that a write has ended (WIRE_COMMIT)? */
-bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr);
-
-/* May the peer have lanes (lane.h)? */
-bool hello_lanes(const struct xfer_peer *peer);
-
-/* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
-bool hello_was_lost(const struct xfer_peer *peer);
-
 /* Nothing has come from it for long: tells it once more what it may not have heard. */
 void hello_remind(struct xfer_peer *peer);
-
-/* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
-void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
-
-/* It has asked for a lent message in another way: it cannot read, or has multi-receive buffers. */
-void hello_borrows_not(struct xfer_peer *peer);
-
-/* Does it read what a write, or the answer to a read, lends it? */
-bool hello_borrows(const struct xfer_peer *peer);
-
-/* Is it on this host, and has not refused what it was offered? */
-bool hello_takes_offers(const struct xfer_peer *peer);
 
 #endif /* P2P_HELLO_H */

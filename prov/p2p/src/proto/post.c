@@ -18,6 +18,7 @@
 #include "mem/mem.h"
 #include "proto/eager.h"
 #include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "proto/multi_recv.h"
 #include "proto/peek.h"
 #include "proto/proto.h"

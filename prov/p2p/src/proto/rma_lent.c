@@ -24,7 +24,7 @@
 
 #include "base/conf.h"
 #include "mem/mem.h"
-#include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "proto/rndv_send.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"

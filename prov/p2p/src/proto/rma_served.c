@@ -39,6 +39,7 @@
 #include "base/trace.h"
 #include "mem/mem.h"
 #include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "xfer/pin.h"
 #include "proto/proto_state.h"
 #include "proto/rma_lent.h"

@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "xfer/ctrl.h"

@@ -11,7 +11,7 @@
 #include "base/trace.h"
 #include "xfer/ep_state.h"
 #include "mem/mem.h"
-#include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "proto/eager.h"

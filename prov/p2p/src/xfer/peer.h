@@ -149,7 +149,7 @@ struct xfer_past {
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
  * @host, @process: as in struct ipc: what it has said
- * @facts:	what else is known of it (hello.c)
+ * @facts:	what else is known of it (hello_facts.h)
  * @sends:	requests of ours that it may answer
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What is known of a peer. See hello_facts.h. */
+#include "proto/hello_facts.h"
+
+#include "xfer/ep_state.h"
+
+bool hello_reads(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_READS;
+}
+
+bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_peer *peer = xfer_peer_find(ep, addr);
+
+	xfer_assert_locked(ep->xfer);
+	return peer && peer->facts & HELLO_COMMITS;
+}
+
+bool hello_lanes(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_LANES;
+}
+
+bool hello_was_lost(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_LOST;
+}
+
+void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
+{
+	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
+		return;
+	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);
+}
+
+void hello_borrows_not(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	peer->facts |= HELLO_WHOLE;
+}
+
+bool hello_borrows(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_BORROWS && !(peer->facts & HELLO_WHOLE);
+}
+
+bool hello_takes_offers(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What is known of a peer, beside that it speaks our protocol: from greetings (hello.h), or because it has shown it. All
+ * [locked].
+ */
+#ifndef P2P_HELLO_FACTS_H
+#define P2P_HELLO_FACTS_H
+
+#include "path/path.h"
+#include "xfer/peer.h"
+
+/* Bits of struct xfer_peer.facts: */
+#define HELLO_FOLLOWS                                                                          \
+	(1u << 0) /* it follows up all of its receives; if not, short ones are staged */
+#define HELLO_REFUSES (1u << 1) /* to take what is offered: only what is announced anyway is */
+#define HELLO_TOLD (1u << 2)    /* it has been told of our board */
+#define HELLO_READS (1u << 3)   /* it reads our board */
+#define HELLO_WHOLE (1u << 4)   /* it wants sent what could be lent */
+#define HELLO_LATE (1u << 5)    /* it was said that it has not answered */
+#define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
+#define HELLO_LOST (1u << 7)    /* it was known, and lost */
+#define HELLO_ANSWERED                                                                         \
+	(1u << 8) /* it has answered a greeting, and may not know yet that we know */
+#define HELLO_AGAIN (1u << 9)    /* it was asked twice */
+#define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
+#define HELLO_LANES (1u << 11)   /* it may have lanes */
+#define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
+#define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
+
+/* Does the peer look for announcements on our board? */
+bool hello_reads(const struct xfer_peer *peer);
+
+/* Does the peer make memory durable before it says that a write has ended (WIRE_COMMIT)? */
+bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr);
+
+/* May the peer have lanes (lane.h)? */
+bool hello_lanes(const struct xfer_peer *peer);
+
+/* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
+bool hello_was_lost(const struct xfer_peer *peer);
+
+/* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
+void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
+
+/* It has asked for a lent message in another way: it cannot read, or has multi-receive buffers. */
+void hello_borrows_not(struct xfer_peer *peer);
+
+/* Does it read what a write, or the answer to a read, lends it? */
+bool hello_borrows(const struct xfer_peer *peer);
+
+/* Is it on this host, and has not refused what it was offered? */
+bool hello_takes_offers(const struct xfer_peer *peer);
+
+#endif /* P2P_HELLO_FACTS_H */
