@@ -237,7 +237,7 @@ tarball_builds() {
 	local source
 
 	source=$(cd "$base"/dist/libfabric-p2p-* && pwd) && cd "$base/dist/build" &&
-		run_configure "$source" --enable-werror --prefix=/usr --libdir=/usr/lib &&
+		run_configure "$source" --enable-werror --prefix=/usr --libdir=/usr/lib CFLAGS=-O0 &&
 		make -j "$jobs" &&
 		make -j "$jobs" check TESTS=
 }
@@ -425,7 +425,7 @@ part_builds() {
 	build gcc-debug-without-anything --enable-debug --without-cuda --without-rocm \
 		--without-hwloc --without-json-c --without-verbs --disable-tracepoints
 	if there clang; then
-		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang
+		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang CFLAGS=-O0
 	else
 		skip "builds with clang: it is not installed"
 	fi
