@@ -451,7 +451,9 @@ static int removed_between(struct ft_proc *proc, bool both)
 	struct ft_slot slot;
 
 	FT_TRY(side_open(&s, FI_AV_TABLE));
-	if (proc->rank == 2 || !ft_is_p2p(&s.ctx))
+	/* without a GPU the message is the core's, and shm does not survive that */
+	if (proc->rank == 2 || !ft_is_p2p(&s.ctx) ||
+	    (s.kind_count == 1 && !strncmp(s.ctx.info->fabric_attr->prov_name, "shm", 3)))
 		return side_close(&s);
 	FT_TRY(insert(&s, !proc->rank, true, 0));
 	slot = (struct ft_slot){&s.buf[s.kind_count - 1], base, size + FT_ROOM, base + 64,
