@@ -317,6 +317,16 @@ static int busy_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, stru
 	return ret;
 }
 
+static int busy_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
+			  struct fid_cntr **cntr, void *context)
+{
+	const int ret = busy_find(domain)->domain->cntr_open(domain, attr, cntr, context);
+
+	if (!ret && late_wanted())
+		late_counter_opened(*cntr);
+	return ret;
+}
+
 static int busy_domain(struct fid_fabric *fabric, struct fi_info *info,
 		       struct fid_domain **domain, void *context)
 {
@@ -328,6 +338,7 @@ static int busy_domain(struct fid_fabric *fabric, struct fi_info *info,
 	(*domain)->ops = busy_copy((*domain)->ops);
 	(*domain)->ops->endpoint = busy_endpoint;
 	(*domain)->ops->cq_open = busy_cq_open;
+	(*domain)->ops->cntr_open = busy_cntr_open;
 	return 0;
 }
 

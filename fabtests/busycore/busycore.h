@@ -26,6 +26,7 @@ struct busy {
 	struct fi_ops_msg *msg;
 	struct fi_ops_tagged *tagged;
 	struct fi_ops_rma *rma;
+	struct fi_ops_cntr *cntr;
 	struct late *late;
 	struct null *null;
 };
@@ -53,6 +54,9 @@ bool late_wanted(void);
 
 /* Puts its own calls before those of a queue, which has just been opened */
 void late_opened(struct fid_cq *cq, const struct fi_cq_attr *attr);
+
+/* The same of a counter: nobody sleeps on one while a completion is held back */
+void late_counter_opened(struct fid_cntr *cntr);
 
 /* An endpoint has been closed: its completions are held back no more */
 void late_hurry(void);

@@ -70,6 +70,9 @@ struct late {
 /* Endpoints that have been closed */
 static unsigned int late_closed;
 
+/* Completions that are held back, of all queues */
+static unsigned int late_held;
+
 bool late_wanted(void)
 {
 	return getenv("BUSYCORE_LATE") || getenv("BUSYCORE_CUT") || getenv("BUSYCORE_LOSE") ||
@@ -142,6 +145,7 @@ static ssize_t late_take(struct late *late, struct fid_cq *cq)
 		late_spoil(held);
 		TAILQ_INSERT_TAIL(&late->held, held, entry);
 		late->count++;
+		__atomic_add_fetch(&late_held, 1, __ATOMIC_RELAXED);
 	}
 	return -FI_EAGAIN;
 }
@@ -202,6 +206,7 @@ static void late_drop(struct late *late, struct held *held)
 {
 	TAILQ_REMOVE(&late->held, held, entry);
 	late->count--;
+	__atomic_sub_fetch(&late_held, 1, __ATOMIC_RELAXED);
 	free(held);
 }
 
@@ -322,4 +327,19 @@ void late_opened(struct fid_cq *cq, const struct fi_cq_attr *attr)
 	cq->ops->read = late_read;
 	cq->ops->readfrom = late_readfrom;
 	cq->ops->readerr = late_readerr;
+}
+
+/* The core has counted what is held back: nothing would wake who sleeps until something else is counted. */
+static int late_counter_wait(struct fid_cntr *cntr, uint64_t threshold, int timeout)
+{
+	return __atomic_load_n(&late_held, __ATOMIC_RELAXED)
+		       ? -FI_ETIMEDOUT
+		       : busy_find(cntr)->cntr->wait(cntr, threshold, timeout);
+}
+
+void late_counter_opened(struct fid_cntr *cntr)
+{
+	busy_new(cntr)->cntr = cntr->ops;
+	cntr->ops = busy_copy(cntr->ops);
+	cntr->ops->wait = late_counter_wait;
 }
