@@ -18,6 +18,9 @@
 
 #define TAG 5
 
+/* Lanes are used by then */
+#define ROUNDS_MOST 1000
+
 static const size_t sizes[] = {262144, 300001,        70000, (1 << 20) + 1,
 			       4096,   (5 << 20) - 3, 262143};
 
@@ -109,23 +112,48 @@ static int exchange(struct ft_pair *pair, size_t round)
 	return 0;
 }
 
-static int check_used(struct ft_pair *pair)
+static int read_pieces(struct ft_pair *pair, uint64_t *pieces)
 {
 	struct fi_p2p_stats_ops *ops;
 	struct fi_p2p_stats stats;
-	const bool mine =
-		pair->proc->opts.iface != FI_HMEM_SYSTEM || scene->host[pair->proc->rank];
 	int ret = fi_open_ops(&pair->ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
 
 	if (!ret)
 		ret = ops->read(&pair->ctx.ep->fid, &stats, sizeof(stats));
-	if (ret)
-		return ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS);
-	/* where there are fewer processors than it is told, lanes may be given up at once */
-	FT_CHECK(!stats.lane_pieces == !(scene->used && mine) || getenv("BUSYCORE_CPUS"),
+	*pieces = ret ? 0 : stats.lane_pieces;
+	return ret ? ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS) : 0;
+}
+
+/* Are pieces to go over lanes from here? Where there are fewer processors than it is told, lanes may be given up. */
+static bool uses(const struct ft_pair *pair)
+{
+	return scene->used &&
+	       (pair->proc->opts.iface != FI_HMEM_SYSTEM || scene->host[pair->proc->rank]);
+}
+
+static int check_used(struct ft_pair *pair)
+{
+	uint64_t pieces;
+
+	FT_TRY(read_pieces(pair, &pieces));
+	FT_CHECK(!pieces == !uses(pair) || getenv("BUSYCORE_CPUS"),
 		 "%" PRIu64 " pieces were sent over lanes, with %s of them here and %s there",
-		 stats.lane_pieces, scene->lanes[pair->proc->rank],
-		 scene->lanes[!pair->proc->rank]);
+		 pieces, scene->lanes[pair->proc->rank], scene->lanes[!pair->proc->rank]);
+	return 0;
+}
+
+/* Have both ends done what they do with lanes? These are agreed on while messages travel otherwise. */
+static int settle(struct ft_pair *pair, bool *settled)
+{
+	const int fd = pair->proc->fd[!pair->proc->rank];
+	uint8_t mine, theirs = 0;
+	uint64_t pieces;
+
+	FT_TRY(read_pieces(pair, &pieces));
+	mine = pieces || !uses(pair) || getenv("BUSYCORE_CPUS");
+	FT_TRY(ft_oob_send(fd, &mine, 1));
+	FT_TRY(ft_oob_recv(fd, &theirs, 1, pair->proc->opts.timeout));
+	*settled = mine && theirs;
 	return 0;
 }
 
@@ -172,11 +200,11 @@ static int halfway(struct ft_pair *pair)
 	return ft_barrier(pair->proc, &pair->ctx);
 }
 
-/* Lanes are agreed on while the first long messages travel otherwise. */
 static int run(struct ft_proc *proc)
 {
 	const size_t rounds = proc->opts.quick ? 8 : 80;
 	struct ft_pair pair;
+	bool settled = false;
 
 	setenv("FI_P2P_LANES", scene->lanes[proc->rank], 1);
 	setenv("FI_P2P_LANES_HOST", scene->host[proc->rank] ? "yes" : "no", 1);
@@ -185,10 +213,12 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_pair_hints(&pair, proc));
 	pair.ctx.hints->domain_attr->av_type = scene->av;
 	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
-	for (size_t round = 0; round < rounds; round++) {
+	for (size_t round = 0; round < rounds || (!settled && round < ROUNDS_MOST); round++) {
 		if (round == rounds / 2)
 			FT_TRY(halfway(&pair));
 		FT_TRY(exchange(&pair, round));
+		if (round + 1 >= rounds)
+			FT_TRY(settle(&pair, &settled));
 	}
 	FT_TRY(ft_barrier(proc, &pair.ctx));
 	FT_TRY(check_used(&pair));
