@@ -222,6 +222,13 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 	       ((ep->stalls || req->state == XFER_MARKING) && xfer_outq_has(ep, req->addr));
 }
 
+/* Where the core may stop at a message to @addr, control messages for there go before it. */
+static void xfer_letter_precede(struct xfer_ep *ep, fi_addr_t addr)
+{
+	if (ep->stalls && ep->letter && ep->letter->addr == addr)
+		xfer_letter_post(ep);
+}
+
 static ssize_t xfer_sendq_try(struct xfer_req *req)
 {
 	struct iovec iov = {req->host, req->out.len};
@@ -237,9 +244,8 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 		.context = &req->ctx,
 	};
 
-	if (req->ctx.ep->stalls && req->ctx.ep->letter &&
-	    req->ctx.ep->letter->addr == req->addr)
-		xfer_letter_post(req->ctx.ep);
+	if (xfer_sendq_ready(req))
+		xfer_letter_precede(req->ctx.ep, req->addr);
 	if (xfer_sendq_waits(req))
 		return -FI_EAGAIN;
 	/* a copy that failed is known here, in its turn */
