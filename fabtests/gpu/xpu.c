@@ -89,47 +89,59 @@ static int scene_writes(struct xpu_side *side, size_t len, unsigned int threads)
 	return 0;
 }
 
-/* Words of the host's that the peer's kernel sets: @there is their number as a target */
+/* Memory of the host's that the peer's kernels put and signal to: @to_data and @to_words are its numbers as targets */
 struct near {
-	struct ft_buf words;
-	uint32_t there;
+	struct ft_buf data, words;
+	uint32_t to_data, to_words;
 };
 
-static int near_open(struct xpu_side *side, struct near *near)
+static int near_share(struct xpu_side *side, struct ft_buf *buf, size_t size, uint32_t *target)
 {
 	const int fd = side->proc->fd[!side->proc->rank];
 	struct {
 		uint64_t base, key;
 	} mine, theirs;
 
-	FT_TRY(ft_buf_alloc(&side->ctx, &near->words, FI_HMEM_SYSTEM,
-			    BLOCKS * sizeof(uint64_t)));
-	FT_TRY(ft_buf_share(&side->ctx, &near->words, FI_REMOTE_READ | FI_REMOTE_WRITE));
-	mine.base = near->words.base;
-	mine.key = near->words.key;
+	FT_TRY(ft_buf_alloc(&side->ctx, buf, FI_HMEM_SYSTEM, size));
+	FT_TRY(ft_buf_share(&side->ctx, buf, FI_REMOTE_READ | FI_REMOTE_WRITE));
+	mine.base = buf->base;
+	mine.key = buf->key;
 	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
 	FT_TRY(ft_oob_recv(fd, &theirs, sizeof(theirs), side->proc->opts.timeout));
-	return xpu_side_target(side, &side->out, theirs.base, theirs.key, &near->there);
+	return xpu_side_target(side, &side->out, theirs.base, theirs.key, target);
+}
+
+static int near_open(struct xpu_side *side, struct near *near)
+{
+	FT_TRY(near_share(side, &near->data, BLOCKS * COUNT * LARGEST, &near->to_data));
+	return near_share(side, &near->words, BLOCKS * sizeof(uint64_t), &near->to_words);
+}
+
+static void near_close(struct near *near)
+{
+	ft_buf_free(&near->data);
+	ft_buf_free(&near->words);
 }
 
 /* What has been signalled is there: of each block, one message after the other */
-static int near_check(struct xpu_side *side, const uint64_t *words)
+static int near_check(struct xpu_side *side, const struct ft_buf *data,
+		      const struct ft_buf *words)
 {
 	const struct xpu_args *args = &side->args;
-	uint64_t told, seen[BLOCKS] = {0}, left = args->blocks * args->count;
+	uint64_t told[BLOCKS], seen[BLOCKS] = {0}, left = args->blocks * args->count;
 
 	while (left) {
+		FT_TRY(words->ops->from(told, words->addr, sizeof(told)));
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		for (uint64_t block = 0; block < args->blocks; block++) {
-			told = __atomic_load_n(&words[block], __ATOMIC_ACQUIRE);
-			FT_CHECK(told >= seen[block] && told <= args->count,
+			FT_CHECK(told[block] >= seen[block] && told[block] <= args->count,
 				 "a signal goes from %" PRIu64 " to %" PRIu64, seen[block],
-				 told);
-			for (; seen[block] < told; seen[block]++, left--) {
+				 told[block]);
+			for (; seen[block] < told[block]; seen[block]++, left--) {
 				const uint64_t i = block * args->count + seen[block];
 
-				FT_TRY(side->in.ops->from(scratch,
-							  side->in.addr + i * args->len,
-							  args->len));
+				FT_TRY(data->ops->from(scratch, data->addr + i * args->len,
+						       args->len));
 				/* all bytes are alike */
 				FT_CHECK(scratch[0] == content(!side->proc->rank, block,
 							       seen[block]) &&
@@ -142,24 +154,33 @@ static int near_check(struct xpu_side *side, const uint64_t *words)
 	return 0;
 }
 
-/* Signals to host memory after puts to memory of either kind, as fast as the ring takes them */
-static int scene_near(struct xpu_side *side, struct near *near, size_t len)
+/*
+ * Signals after puts, as fast as the ring takes them. @data: memory of the host's gets the puts, and a device's the
+ * signals; else the other way round
+ */
+static int scene_near(struct xpu_side *side, struct near *near, size_t len, bool data)
 {
 	struct xpu_args *args = &side->args;
-	const uint32_t before = args->signal_target;
+	const uint32_t target = args->target, signal_target = args->signal_target;
 	int ret;
 
 	FT_TRY(scene_begin(side, len == LARGEST ? COUNT : MANY_NEAR, len));
-	memset(near->words.addr, 0, BLOCKS * sizeof(uint64_t));
+	memset(near->data.addr, 0, near->data.size);
+	memset(near->words.addr, 0, near->words.size);
 	FT_TRY(ft_meet_all(side->proc));
 	args->kernel = XPU_NEAR;
-	args->signal_target = near->there;
+	if (data)
+		args->target = near->to_data;
+	else
+		args->signal_target = near->to_words;
 	args->scope = FI_XPU_WORK_ITEM;
 	ret = xpu_launch(args, BLOCKS, 1, side->device);
 	FT_CHECK(!ret, "launch: %d", ret);
-	FT_TRY(near_check(side, (const uint64_t *) near->words.addr));
+	FT_TRY(data ? near_check(side, &near->data, &side->signal)
+		    : near_check(side, &side->in, &near->words));
 	FT_CHECK(!xpu_join(side->device), "a kernel that signals");
-	args->signal_target = before;
+	args->target = target;
+	args->signal_target = signal_target;
 	args->scope = FI_XPU_WORK_GROUP;
 	return ft_meet_all(side->proc);
 }
@@ -281,13 +302,14 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
 		FT_TRY(scene_writes(&side, lens[i], threads));
 		FT_TRY(scene_messages(&side, lens[i], threads));
-		FT_TRY(scene_near(&side, &near, lens[i]));
+		FT_TRY(scene_near(&side, &near, lens[i], false));
+		FT_TRY(scene_near(&side, &near, lens[i], true));
 	}
 	FT_TRY(scene_atomics(&side, threads));
 	FT_TRY(scene_errors(&side, threads));
 	FT_TRY(scene_many(&side, proc->opts.rounds));
 	FT_TRY(scene_counter(&side, threads));
-	ft_buf_free(&near.words);
+	near_close(&near);
 	return xpu_side_close(&side);
 }
 

@@ -206,6 +206,17 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 	return true;
 }
 
+/*
+ * May a signal overtake what has ended? A put that we serve may have to be copied yet. A put of the core's and a
+ * message of ours with a signal may take different ways, but within the host a peer takes both out of one queue.
+ */
+static bool xpu_put_outrun(const struct xpu_ep *ep, const struct fi_p2p_xpu_target *target)
+{
+	const struct xfer_ep *xfer_ep = &ep->ep->xfer;
+
+	return ep->mixed && (!xfer_ep->near || target->key & xfer_ep->xfer->key_mark);
+}
+
 /* A write, whose arguments the target and the trigger have between them */
 static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op,
 			const struct fi_p2p_xpu_target *target)
@@ -213,7 +224,8 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	struct xpu_put *put = SLIST_FIRST(&ep->ctx->free);
 	const struct ring_op write = {
 		.op = FI_P2P_XPU_OP_WRITE,
-		.flags = FI_COMPLETION | (ep->mixed ? FI_DELIVERY_COMPLETE : 0),
+		.flags =
+			FI_COMPLETION | (xpu_put_outrun(ep, target) ? FI_DELIVERY_COMPLETE : 0),
 		.word =
 			{
 				[FI_P2P_XPU_W_BUF] = (uintptr_t) target->buf + op->local,
