@@ -258,29 +258,30 @@ __device__ static void xpu_wait(struct xpu_args args)
 __device__ static int xpu_burst(struct xpu_args &args)
 {
 	struct fi_p2p_xpu_burst burst = {};
+	const uint64_t count = args.count;
+	const uint32_t target = args.target, len = (uint32_t) args.len;
 	int ret = fi_p2p_xpu_burst_begin(&args.ep, &burst, FI_P2P_XPU_NO_FENCE);
 
-	for (uint64_t i = 0; i < args.count && !ret; i++) {
-		if (args.kernel == XPU_SET)
-			XPU_RETRY(ret, fi_p2p_xpu_burst_signal_set(&burst, args.target, 0, i));
-		else
-			XPU_RETRY(ret, fi_p2p_xpu_burst_put(&burst, args.target, 0, 0,
-							    (uint32_t) args.len));
-	}
+	for (uint64_t i = 0; args.kernel == XPU_SET && i < count && !ret; i++)
+		XPU_RETRY(ret, fi_p2p_xpu_burst_signal_set(&burst, target, 0, i));
+	for (uint64_t i = 0; args.kernel != XPU_SET && i < count && !ret; i++)
+		XPU_RETRY(ret, fi_p2p_xpu_burst_put(&burst, target, 0, 0, len));
 	fi_p2p_xpu_burst_end(&burst);
 	return ret;
 }
 
 __device__ static void xpu_issue(struct xpu_args args)
 {
+	const uint64_t count = args.kernel == XPU_ISSUE ? args.count : 0;
+	const uint32_t target = args.target, len = (uint32_t) args.len;
 	uint64_t begin = fi_p2p_xpu_now(), issued;
 	int ret = 0;
 
-	if (args.kernel != XPU_ISSUE)
+	if (!count)
 		ret = xpu_burst(args);
-	for (uint64_t i = 0; args.kernel == XPU_ISSUE && i < args.count && !ret; i++)
-		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
-					      FI_P2P_XPU_NO_FENCE, args.scope));
+	for (uint64_t i = 0; i < count && !ret; i++)
+		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, target, 0, 0, len, FI_P2P_XPU_NO_FENCE,
+					      FI_XPU_WORK_ITEM));
 	issued = fi_p2p_xpu_now() - begin;
 	if (!xpu_block())
 		fi_p2p_xpu_cntr_wait(&args.tx, args.base + args.count * args.blocks,

@@ -26,7 +26,8 @@
 
 #include <stdint.h>
 
-#define FI_P2P_XPU_ABI 2U
+#define FI_P2P_XPU_ABI 3U
+#define FI_P2P_XPU_OWNED (1ULL << 32)
 
 /* What a trigger is, in bits 60 to 62 of its second word; bit 63 is the lap bit */
 enum {
@@ -117,28 +118,28 @@ enum {
  * struct fi_p2p_xpu_ring - a ring, as the kernel has it, in device memory.
  * @head:	the next position
  * @done:	how far the proxy was, last time
- * @slots:	@size of them, a power of two; @parts: as many
+ * @slots:	@size of them, a power of two of at most 2^31; @parts: as many
  * @tail:	how far the proxy is, in host memory; with FI_P2P_XPU_CLOSED once nobody empties it any more
  */
 struct fi_p2p_xpu_ring {
 	uint64_t head;
 	uint64_t done;
 	struct fi_p2p_xpu_word2 *slots;
+	uint64_t size;
 	struct fi_p2p_xpu_parts *parts;
 	uint64_t *tail;
-	uint64_t size;
 	uint64_t unused[10];
 } __attribute__((aligned(128)));
 
 /**
  * struct fi_p2p_xpu_ep_dev - an exported endpoint, in device memory: fid_xpu.prov_ctx.
- * @abi:	FI_P2P_XPU_ABI
- * @exclusive:	each ring has one user at a time
+ * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time
  * @rings:	how many
+ *
+ * The words before @ring stay as they are while it is exported, as do those of a ring from @slots on.
  */
 struct fi_p2p_xpu_ep_dev {
-	uint32_t abi;
-	uint32_t exclusive;
+	uint64_t abi;
 	uint64_t rings;
 	struct fi_p2p_xpu_ring ring[];
 };

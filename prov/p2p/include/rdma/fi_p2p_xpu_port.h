@@ -198,6 +198,35 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_now(void)
 
 #endif
 
+/* Two words that do not change while kernels know of them: at once, which spares a trip to memory after another */
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_word2 fi_p2p_xpu_const2(const void *from)
+{
+	struct fi_p2p_xpu_word2 words;
+
+#if defined(__CUDA_ARCH__)
+	const ulonglong2 both = __ldg((const ulonglong2 *) from);
+
+	words.lo = both.x;
+	words.hi = both.y;
+#else
+	__builtin_memcpy(&words, from, sizeof(words));
+#endif
+	return words;
+}
+
+/* Two words, each as by fi_p2p_xpu_peek() */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_peek2(const uint64_t *from, uint64_t *first, uint64_t *second)
+{
+#if defined(__CUDA_ARCH__)
+	asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+		     : "=l"(*first), "=l"(*second)
+		     : "l"(from));
+#else
+	*first = fi_p2p_xpu_peek(from);
+	*second = fi_p2p_xpu_peek(from + 1);
+#endif
+}
+
 #if defined(__CUDACC__) || defined(__HIPCC__)
 /* All threads of the block get the first one's value. */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)

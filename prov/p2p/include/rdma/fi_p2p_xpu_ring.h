@@ -129,69 +129,101 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_room(struct fi_p2p_xpu_ring *ring, uint64_t 
 	return tail & FI_P2P_XPU_CLOSED ? -FI_ECANCELED : -FI_EAGAIN;
 }
 
-/* Takes a position: 0 or an error of fi_p2p_xpu_ring_room() */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_take(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
-					 uint64_t *position)
+/*
+ * struct fi_p2p_xpu_way - a ring, as one who posts has it. @own: nobody else posts to it. @slots and @size are the
+ * ring's; 32 bits spare a GPU half of its instructions.
+ */
+struct fi_p2p_xpu_way {
+	struct fi_p2p_xpu_ring *ring;
+	struct fi_p2p_xpu_word2 *slots;
+	uint32_t size;
+	int own;
+};
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_way fi_p2p_xpu_way_of(struct fi_p2p_xpu_ring *ring, int own)
 {
-	uint64_t at, seen;
+	/* @slots and @size */
+	const struct fi_p2p_xpu_word2 both = fi_p2p_xpu_const2(&ring->slots);
+	const struct fi_p2p_xpu_way way = {ring,
+					   (struct fi_p2p_xpu_word2 *) (uintptr_t) both.lo,
+					   (uint32_t) both.hi, own};
+
+	return way;
+}
+
+/* Takes a position: 0 or an error of fi_p2p_xpu_ring_room() */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_way_take(struct fi_p2p_xpu_way way, uint64_t *position)
+{
+	uint64_t at, done, seen;
 	int ret;
 
-	/* plain loads: nobody else changes these */
-	if (exclusive) {
-		at = ring->head;
-		if (at - ring->done >= ring->size) {
-			ret = fi_p2p_xpu_ring_room(ring, at);
+	/* plain loads: nobody else changes these, so a multiprocessor's own cache has them */
+	if (way.own) {
+		at = way.ring->head;
+		if ((uint32_t) (at - way.ring->done) >= way.size) {
+			ret = fi_p2p_xpu_ring_room(way.ring, at);
 			if (ret)
 				return ret;
 		}
-		ring->head = at + 1;
+		way.ring->head = at + 1;
 		*position = at;
 		return 0;
 	}
-	at = fi_p2p_xpu_peek(&ring->head);
 	for (;;) {
-		if (at - fi_p2p_xpu_peek(&ring->done) >= ring->size) {
-			ret = fi_p2p_xpu_ring_room(ring, at);
+		fi_p2p_xpu_peek2(&way.ring->head, &at, &done);
+		if (at - done >= way.size) {
+			ret = fi_p2p_xpu_ring_room(way.ring, at);
 			if (ret)
 				return ret;
 		}
-		seen = fi_p2p_xpu_swap_if(&ring->head, at, at + 1);
+		seen = fi_p2p_xpu_swap_if(&way.ring->head, at, at + 1);
 		if (seen == at)
 			break;
-		at = seen;
 	}
 	*position = at;
 	return 0;
 }
 
-/* Writes the trigger to a ring of @size slots. The proxy then sees it. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_slot_put(struct fi_p2p_xpu_word2 *slots, uint64_t size,
-					 uint64_t position, uint64_t lo, uint64_t hi)
+/* Writes the trigger. The proxy then sees it. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_way_put(struct fi_p2p_xpu_way way, uint64_t position,
+					uint64_t lo, uint64_t hi)
 {
-	const uint64_t lap = position & size ? 0 : FI_P2P_XPU_LAP;
+	const uint64_t lap = (uint32_t) position & way.size ? 0 : FI_P2P_XPU_LAP;
 
-	fi_p2p_xpu_store16(&slots[position & (size - 1)], lo, hi | lap);
+	fi_p2p_xpu_store16(&way.slots[(uint32_t) position & (way.size - 1)], lo, hi | lap);
 }
 
-FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_op(struct fi_p2p_xpu_ring *ring, uint32_t exclusive,
-				       const uint64_t *words, uint64_t what)
+/* Posts a trigger: 0 or an error of fi_p2p_xpu_ring_room() */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_way_post(struct fi_p2p_xpu_way way, uint64_t lo, uint64_t hi)
+{
+	uint64_t position = 0;
+	const int ret = fi_p2p_xpu_way_take(way, &position);
+
+	if (!ret)
+		fi_p2p_xpu_way_put(way, position, lo, hi);
+	return ret;
+}
+
+/* The same with what is beside the trigger: FI_P2P_XPU_WORDS */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_way_post_op(struct fi_p2p_xpu_way way, const uint64_t *words,
+					   uint64_t what)
 {
 	const uint64_t *half = words + FI_P2P_XPU_W_HALVES;
 	struct fi_p2p_xpu_parts *parts;
 	uint64_t position = 0, mark;
-	int ret = fi_p2p_xpu_ring_take(ring, exclusive, &position);
+	const int ret = fi_p2p_xpu_way_take(way, &position);
 
 	if (ret)
 		return ret;
-	parts = &ring->parts[position & (ring->size - 1)];
+	parts = &way.ring->parts[(uint32_t) position & (way.size - 1)];
 	mark = (position + 1) << 32;
 	for (int i = 0; i < FI_P2P_XPU_PARTS; i++) {
 		uint64_t more = i < 6 ? half[i / 2] >> (i % 2 * 32) & 0xffffffffU : 0;
 
 		fi_p2p_xpu_store16(&parts->part[i], words[1 + i], mark | more);
 	}
-	fi_p2p_xpu_slot_put(ring->slots, ring->size, position, words[FI_P2P_XPU_W_BUF],
-			    what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
+	fi_p2p_xpu_way_put(way, position, words[FI_P2P_XPU_W_BUF],
+			   what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
 	return 0;
 }
 

@@ -178,8 +178,7 @@ static int xpu_ep_alloc(struct xpu_ep *ep, bool exclusive)
 		goto free_state;
 	host = &ep->shared->host;
 	memset(state, 0, len);
-	state->abi = FI_P2P_XPU_ABI;
-	state->exclusive = exclusive;
+	state->abi = FI_P2P_XPU_ABI | (exclusive ? FI_P2P_XPU_OWNED : 0);
 	state->rings = ep->ring_count;
 	for (unsigned int i = 0; i < ep->ring_count; i++)
 		xpu_ring_place(host, i * bytes, size, &ep->rings[i].ring, &state->ring[i]);
