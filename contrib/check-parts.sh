@@ -415,6 +415,20 @@ part_functional() {
 	test_that "contrib/bench-gpu" bench_gpu
 }
 
+# Without the libraries of the device, which want a clang of their own release: nothing is linked.
+compile_for_amd() {
+	local source half
+
+	for source in "$top"/fabtests/gpu/*.cc; do
+		for half in device host; do
+			clang++ -x hip "--cuda-$half-only" -nogpulib --offload-arch=gfx90a \
+				--rocm-path=/usr -std=c++17 -O1 -Wall -Wextra -Werror \
+				"-I$top/prov/p2p/include" "-I$top/fabtests/common" \
+				"-I$top/fabtests/cudaemu" -S -o /dev/null "$source" || return
+		done
+	done
+}
+
 part_builds() {
 	# the first build takes the toolkit's headers where there are some, those for the address
 	# sanitizer and clang do without
@@ -428,6 +442,11 @@ part_builds() {
 		build clang-own-declarations --with-cuda=own --with-rocm=own CC=clang CFLAGS=-O0
 	else
 		skip "builds with clang: it is not installed"
+	fi
+	if there clang && there hip/hip_version.h; then
+		test_that "kernels compile for AMD's GPUs" compile_for_amd
+	else
+		skip "kernels compile for AMD's GPUs: clang or libamdhip64-dev is not installed"
 	fi
 }
 

@@ -59,6 +59,7 @@ check_packages='
 	shellcheck     shellcheck
 	mandoc         mandoc
 	libhsa-runtime-dev  hsa/hsa.h
+	libamdhip64-dev     hip/hip_version.h
 '
 # For tarballs, and for Debians to try them in
 userland_packages='

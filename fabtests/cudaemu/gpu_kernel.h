@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * For sources of kernels that compile both as CUDA and for the emulator:
+ * For sources of kernels that compile as CUDA, as HIP, and for the emulator:
  *
  *   nvcc -x cu -c kernels.cc        for a GPU
+ *   hipcc -x hip -c kernels.cc      for AMD's, whose runtime has the same calls under names of its own
  *   g++ -std=c++17 -c kernels.cc    for the emulator, which has to be the libcuda.so.1 at run time
  *
  * A kernel is an ordinary CUDA one. Three things have names of ours, as no macro can make the
@@ -24,10 +25,32 @@
 #ifndef CUDAEMU_GPU_KERNEL_H
 #define CUDAEMU_GPU_KERNEL_H
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 
+#ifdef __HIP__
+#include <hip/hip_runtime.h>
+
+#define cudaError_t hipError_t
+#define cudaSuccess hipSuccess
+#define cudaGetLastError hipGetLastError
+#define cudaStream_t hipStream_t
+#define cudaEvent_t hipEvent_t
+#define cudaEventBlockingSync hipEventBlockingSync
+#define cudaEventCreateWithFlags hipEventCreateWithFlags
+#define cudaEventRecord hipEventRecord
+#define cudaEventSynchronize hipEventSynchronize
+#define cudaEventDestroy (void) hipEventDestroy
+#define cudaFuncAttributes hipFuncAttributes
+#define cudaFuncGetAttributes(about, kernel)                                                   \
+	hipFuncGetAttributes(about, (const void *) (kernel))
+#define cudaHostRegister hipHostRegister
+#define cudaHostRegisterMapped hipHostRegisterMapped
+#define __nanosleep(ns) __builtin_amdgcn_s_sleep(1)
+#else
 #include <cuda_runtime.h>
+#endif
 
+#define GPU_COMPILED 1
 #define GPU_SHARED(type, name) __shared__ type name
 #define GPU_SHARED_ARRAY(type, name, count) __shared__ type name[count]
 #define GPU_LAUNCH(kernel, grid, block, stream, ...)                                           \

@@ -11,7 +11,7 @@ extern "C" {
 
 #define ALLTOALL_RANKS 4
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 #define ALLTOALL_FUNC __host__ __device__ static inline
 #else
 #define ALLTOALL_FUNC static inline

@@ -204,7 +204,7 @@ __global__ static void comd_run_kernel(struct comd comd, int form)
 
 int comd_load(void)
 {
-#ifdef __CUDACC__
+#ifdef GPU_COMPILED
 	cudaFuncAttributes about;
 	cudaError_t ret = cudaFuncGetAttributes(&about, comd_pack_kernel);
 

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 #define COMD_FUNC __host__ __device__ static inline
 #else
 #define COMD_FUNC static inline

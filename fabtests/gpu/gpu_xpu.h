@@ -8,7 +8,7 @@
 
 #include "gpu_kernel.h"
 
-#ifndef __CUDACC__
+#ifndef GPU_COMPILED
 
 /*
  * All threads of the block get the first one's value. A block of one thread has no others, and may be
@@ -52,7 +52,7 @@ static inline int gpu_sync(int value)
 	} while ((ret) == -FI_EAGAIN)
 
 /* A stream, as C programs have it */
-#ifdef __CUDACC__
+#ifdef GPU_COMPILED
 #define GPU_STREAM(stream) ((cudaStream_t) (stream))
 #else
 #define GPU_STREAM(stream) (static_cast<cudaStream_t>(stream))

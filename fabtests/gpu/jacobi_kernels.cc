@@ -5,7 +5,7 @@
 
 #include "jacobi_kernels.h"
 
-#ifdef __CUDACC__
+#ifdef GPU_COMPILED
 #define JACOBI_THREADS 512
 #else
 #define JACOBI_THREADS 32

@@ -5,7 +5,7 @@
 
 #include "xpu_kernels.h"
 
-#ifndef __CUDACC__
+#ifndef GPU_COMPILED
 #include <thread>
 #include <vector>
 #endif
@@ -475,11 +475,12 @@ __global__ static void xpu_run(struct xpu_args args)
 
 /* ---- launching ---- */
 
-#ifdef __CUDACC__
+#ifdef GPU_COMPILED
 
 int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int threads,
 	       int device)
 {
+	(void) device;
 	return GPU_LAUNCH(xpu_run, blocks, threads, 0, *args);
 }
 
@@ -489,6 +490,7 @@ int xpu_join(int device)
 	cudaEvent_t event;
 	cudaError_t ret = cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
 
+	(void) device;
 	if (ret == cudaSuccess) {
 		ret = cudaEventRecord(event, 0);
 		if (ret == cudaSuccess)
