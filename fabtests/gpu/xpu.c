@@ -132,12 +132,13 @@ static int near_check(struct xpu_side *side, const struct ft_buf *data,
 
 	while (left) {
 		FT_TRY(words->ops->from(told, words->addr, sizeof(told)));
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		for (uint64_t block = 0; block < args->blocks; block++) {
-			FT_CHECK(told[block] >= seen[block] && told[block] <= args->count,
+			const uint64_t last = __atomic_load_n(&told[block], __ATOMIC_ACQUIRE);
+
+			FT_CHECK(last >= seen[block] && last <= args->count,
 				 "a signal goes from %" PRIu64 " to %" PRIu64, seen[block],
-				 told[block]);
-			for (; seen[block] < told[block]; seen[block]++, left--) {
+				 last);
+			for (; seen[block] < last; seen[block]++, left--) {
 				const uint64_t i = block * args->count + seen[block];
 
 				FT_TRY(data->ops->from(scratch, data->addr + i * args->len,
@@ -179,6 +180,9 @@ static int scene_near(struct xpu_side *side, struct near *near, size_t len, bool
 	FT_TRY(data ? near_check(side, &near->data, &side->signal)
 		    : near_check(side, &side->in, &near->words));
 	FT_CHECK(!xpu_join(side->device), "a kernel that signals");
+	/* the peer may see a signal before it is counted here, and the next scene begins with that count */
+	while (fi_cntr_read(side->tx) < args->base + 2 * BLOCKS * args->count)
+		FT_TRY(ft_idle(&side->ctx));
 	args->target = target;
 	args->signal_target = signal_target;
 	args->scope = FI_XPU_WORK_GROUP;
