@@ -112,7 +112,7 @@ struct xpu_ring {
  * @targets:	@target_count of them
  * @failed:	for each target, @words of bits: the rings of which a put to its peer has failed
  * @mixed:	of the targets, some are memory that we serve, some are the core's: a signal may overtake
- *		a put that has been sent, so most puts wait until they are there
+ *		a put that the core has sent, so these may have to wait until they are there
  */
 struct xpu_ep {
 	struct fid_export export;

@@ -207,14 +207,14 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 }
 
 /*
- * May a signal overtake what has ended? A put that we serve may have to be copied yet. A put of the core's and a
- * message of ours with a signal may take different ways, but within the host a peer takes both out of one queue.
+ * May a signal overtake a put that has ended? One that we serve is there by then. One of the core's may be on its way,
+ * and a signal that we serve may take another way; but within the host a peer takes both out of one queue.
  */
 static bool xpu_put_outrun(const struct xpu_ep *ep, const struct fi_p2p_xpu_target *target)
 {
 	const struct xfer_ep *xfer_ep = &ep->ep->xfer;
 
-	return ep->mixed && (!xfer_ep->near || target->key & xfer_ep->xfer->key_mark);
+	return ep->mixed && !xfer_ep->near && !(target->key & xfer_ep->xfer->key_mark);
 }
 
 /* A write, whose arguments the target and the trigger have between them */
