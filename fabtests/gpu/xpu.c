@@ -181,8 +181,10 @@ static int scene_near(struct xpu_side *side, struct near *near, size_t len, bool
 		    : near_check(side, &side->in, &near->words));
 	FT_CHECK(!xpu_join(side->device), "a kernel that signals");
 	/* the peer may see a signal before it is counted here, and the next scene begins with that count */
-	while (fi_cntr_read(side->tx) < args->base + 2 * BLOCKS * args->count)
+	while (fi_cntr_read(side->tx) < args->base + 2 * BLOCKS * args->count) {
+		FT_CHECK(!fi_cntr_readerr(side->tx), "a put or a signal has failed");
 		FT_TRY(ft_idle(&side->ctx));
+	}
 	args->target = target;
 	args->signal_target = signal_target;
 	args->scope = FI_XPU_WORK_GROUP;
