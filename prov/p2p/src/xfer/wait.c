@@ -57,6 +57,7 @@ static int wait_epoll(int epoll, int op, int fd)
 void wait_domain_init(struct wait_domain *domain)
 {
 	LIST_INIT(&domain->points);
+	LIST_INIT(&domain->wide);
 }
 
 void wait_domain_add(struct wait_domain *domain, int fd)
@@ -65,27 +66,23 @@ void wait_domain_add(struct wait_domain *domain, int fd)
 
 	xfer_assert_locked(container_of(domain, struct xfer, wait));
 	/* a descriptor leaves the sets when it is closed */
-	LIST_FOREACH(point, &domain->points, entry) {
-		if (fd >= 0 && point->wide)
+	LIST_FOREACH(point, &domain->wide, wide_entry) {
+		if (fd >= 0)
 			wait_epoll(point->fd, EPOLL_CTL_ADD, fd);
 	}
 }
 
 /* Who sleeps on that queue alone needs it in any case. */
-static void wait_own_add(struct wait_domain *domain, const struct xfer_cq *cq, int fd)
+static void wait_own(const struct xfer_cq *cq, int op, int fd)
 {
-	struct wait_point *point;
-
-	LIST_FOREACH(point, &domain->points, entry) {
-		if (fd >= 0 && point->cq == cq && !point->plain)
-			wait_epoll(point->fd, EPOLL_CTL_ADD, fd);
-	}
+	if (fd >= 0 && cq->point && !cq->point->plain)
+		wait_epoll(cq->point->fd, op, fd);
 }
 
 void wait_domain_remove(struct wait_domain *domain, struct xfer_cq *cq)
 {
 	xfer_assert_locked(cq->xfer);
-	wait_own_add(domain, cq, wait_domain_forget(domain, cq));
+	wait_own(cq, EPOLL_CTL_ADD, wait_domain_forget(domain, cq));
 }
 
 int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
@@ -94,10 +91,11 @@ int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
 	const int fd = cq->fd;
 
 	xfer_assert_locked(cq->xfer);
-	LIST_FOREACH(point, &domain->points, entry) {
-		if (fd >= 0 && !point->plain && (point->wide || point->cq == cq))
+	LIST_FOREACH(point, &domain->wide, wide_entry) {
+		if (fd >= 0)
 			wait_epoll(point->fd, EPOLL_CTL_DEL, fd);
 	}
+	wait_own(cq, EPOLL_CTL_DEL, fd);
 	cq->fd = -1;
 	return fd;
 }
@@ -107,7 +105,7 @@ void wait_domain_recall(struct wait_domain *domain, struct xfer_cq *cq, int fd)
 	xfer_assert_locked(cq->xfer);
 	cq->fd = fd;
 	wait_domain_add(domain, fd);
-	wait_own_add(domain, cq, fd);
+	wait_own(cq, EPOLL_CTL_ADD, fd);
 }
 
 static int wait_open_set(struct wait_point *point, int set)
@@ -284,6 +282,15 @@ bool wait_wide(const struct wait_point *point)
 	       (wait_moves(point) && (xfer_busy(point->xfer) || xfer_apart(point->xfer)));
 }
 
+static void wait_set_wide(struct wait_point *point, bool wide)
+{
+	if (wide && !point->wide)
+		LIST_INSERT_HEAD(&point->xfer->wait.wide, point, wide_entry);
+	else if (!wide && point->wide)
+		LIST_REMOVE(point, wide_entry);
+	point->wide = wide;
+}
+
 static int wait_widen(struct wait_point *point, bool wide)
 {
 	const int op = wide ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
@@ -298,7 +305,7 @@ static int wait_widen(struct wait_point *point, bool wide)
 			ret = wait_epoll(point->fd, op, cq->fd);
 	}
 	if (!ret)
-		point->wide = wide;
+		wait_set_wide(point, wide);
 	if (!wide)
 		wait_timer_set(point, never);
 	return ret;
@@ -334,7 +341,7 @@ static void wait_unshare(struct wait_point *point)
 	LIST_FOREACH(other, &point->xfer->wait.points, entry) {
 		if (!other->shared || other->fd != point->fd)
 			continue;
-		other->wide = false;
+		wait_set_wide(other, false);
 		wait_wake(other);
 	}
 }
@@ -349,6 +356,7 @@ void wait_close(struct wait_point *point)
 		wait_epoll(point->fd, EPOLL_CTL_DEL, point->event);
 		wait_epoll(point->fd, EPOLL_CTL_DEL, point->timer);
 	}
+	wait_set_wide(point, false);
 	p2p_lock_drop(&point->xfer->lock);
 	close(point->event);
 	if (point->plain)

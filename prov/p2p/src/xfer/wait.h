@@ -61,11 +61,14 @@ struct wait_point {
 	bool news;
 	bool wide;
 	LIST_ENTRY(wait_point) entry;
+	LIST_ENTRY(wait_point) wide_entry;
 };
 
 /**
  * struct wait_domain - what the points of one domain share.
  * @fabric:	the core's, for fi_trywait(); set by whoever opens the domain
+ * @points:	all; @wide: those into whose sets a new queue goes, so that opening queues takes no longer
+ *		the more there are
  * @mover:	the point of the thread that moves transfers on by itself, or NULL
  * @waker:	the core counter that counters sleep on, or NULL; @users: those that
  *		may, @sleepers: those that do
@@ -76,6 +79,7 @@ struct wait_point {
 struct wait_domain {
 	struct fid_fabric *fabric;
 	LIST_HEAD(, wait_point) points;
+	LIST_HEAD(, wait_point) wide;
 	struct wait_point *mover;
 	struct fid_cntr *waker;
 	unsigned int users;
