@@ -481,6 +481,7 @@ static const struct scene scenes[] = {
 	{"names", LONG, 1, false, attack_names, NULL},
 	{"lanes-said", LONG, 1, .attack = hostile_lanes_said, .lanes = true},
 	{"lanes-named", LONG, 1, .attack = hostile_lanes_named, .lanes = true},
+	{"lanes-unknown", LONG, 1, .attack = hostile_lanes_unknown, .lanes = true},
 	{"lanes-pieces", LONG, 1, .attack = hostile_lanes_pieces, .lanes = true},
 	{"lanes-flood", LONG, 1, .attack = hostile_lanes_flood, .recant = hostile_recant_writes,
 	 .lanes = true},

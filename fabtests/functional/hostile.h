@@ -119,9 +119,13 @@ int hostile_lanes_open(struct side *s);
 int hostile_lanes_heard(struct side *s, const struct wire_msg *msg);
 void hostile_lanes_close(struct side *s);
 
-/* What is said of lanes; names of what are none; the first messages, and pieces; all that lanes have room for */
+/*
+ * What is said of lanes; names of what are none; lanes that were never named; the first messages, and pieces; all that
+ * lanes have room for
+ */
 int hostile_lanes_said(struct side *s);
 int hostile_lanes_named(struct side *s);
+int hostile_lanes_unknown(struct side *s);
 int hostile_lanes_pieces(struct side *s);
 int hostile_lanes_flood(struct side *s);
 

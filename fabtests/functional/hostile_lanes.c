@@ -207,8 +207,6 @@ int hostile_lanes_named(struct side *s)
 	FT_TRY(offer(s, s->lanes.kind, LANES_MAX, names, LANES_MAX * (len - 1)));
 	HOSTILE_UNTIL(s, s->lanes.answers == 5);
 	FT_CHECK(!s->lanes.answered, "%u lanes of nobody are used", s->lanes.answered);
-	/* before any is agreed on */
-	FT_TRY(hostile_say(s, hostile_cts(s->announced.id, LONG, IN_CTS(1))));
 	/* nobody is there; then those that are one, too late */
 	name_ports(s, 1, names);
 	FT_TRY(offer(s, s->lanes.kind, LANES_MAX, names, LANES_MAX * len));
@@ -217,9 +215,17 @@ int hostile_lanes_named(struct side *s)
 	for (size_t i = 0; i < LANES_MAX; i++)
 		memcpy(names + i * len, s->lanes.name, len);
 	FT_TRY(offer(s, s->lanes.kind, LANES_MAX, names, LANES_MAX * len));
-	FT_TRY(hostile_say(s, hostile_cts(s->announced.id, LONG, IN_CTS(LANES + 1))));
-	FT_TRY(hostile_say(s, hostile_cts(s->announced.id, LONG, IN_CTS(0xff))));
 	return hostile_say(s, hostile_cts(s->announced.id, LONG, IN_CTS(LANES)));
+}
+
+int hostile_lanes_unknown(struct side *s)
+{
+	s->asked = s->announced.id;
+	FT_TRY(hostile_say(s, hostile_cts(s->asked, LONG, IN_CTS(LANES))));
+	HOSTILE_UNTIL(s, !s->asked && s->lanes.answers);
+	FT_CHECK(s->answer.type == WIRE_ABORT, "a message goes over lanes that nobody knows");
+	FT_CHECK(!s->lanes.answered, "%u lanes of nobody are used", s->lanes.answered);
+	return 0;
 }
 
 /* Says what makes the victim use its lanes with the liar */

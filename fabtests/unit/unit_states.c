@@ -131,6 +131,7 @@ static enum xfer_state after_announced(const struct scene_kind *kind, enum said 
 		return kind->message ? XFER_WHOLE : kind->state;
 	case SAID_FIN:
 		return kind->taken ? over : kind->state;
+	case SAID_CTS_LANES:
 	case SAID_FIN_ERROR:
 	case SAID_ABORT_TO_SENDER:
 		return over;

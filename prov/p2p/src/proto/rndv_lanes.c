@@ -195,14 +195,19 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 }
 
 /* Tells a receiver over how many lanes it is to ask for pieces from now on */
-static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
+static void rndv_lanes_say(struct xfer_peer *peer, unsigned int count)
 {
 	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ANSWERS, .count = count};
 
-	if (peer->lanes->told == count)
-		return;
 	peer->lanes->told = count;
 	ctrl_tell(peer, &msg);
+}
+
+/* The same, if it is news */
+static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
+{
+	if (peer->lanes->told != count)
+		rndv_lanes_say(peer, count);
 }
 
 bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
@@ -233,8 +238,17 @@ void rndv_lanes_whole(struct xfer_peer *peer)
 
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)
 {
+	const struct xfer_peer_lanes *lanes;
+
 	xfer_assert_locked(req->ctx.ep->xfer);
-	return !count || (rndv_lanes_get(req->peer) && count <= req->peer->lanes->out);
+	lanes = count ? rndv_lanes_get(req->peer) : NULL;
+	if (!count || (lanes && count <= lanes->out))
+		return true;
+	P2P_WARN(
+		"a peer asks for a message over lanes that are not known: the message fails\n");
+	if (lanes)
+		rndv_lanes_say(req->peer, 0);
+	return false;
 }
 
 void rndv_lanes_adapt(struct xfer_req *req)

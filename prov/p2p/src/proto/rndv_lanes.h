@@ -23,7 +23,10 @@ void rndv_lanes_whole(struct xfer_peer *peer);
 /* So many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
 unsigned int rndv_lanes_window(unsigned int count);
 
-/* Its receiver asks for it over so many lanes. False: it was never offered those */
+/*
+ * Its receiver asks for it over so many lanes. False: it did not offer those, or that is forgotten, as it has been removed
+ * since. It is told to use none from now on.
+ */
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
 
 /* Its receiver asks for pieces: it is told how many lanes are used from now on, if that has changed */

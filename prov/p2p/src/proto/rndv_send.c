@@ -442,8 +442,7 @@ static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg
 	const struct stage *stage = &req->ctx.ep->xfer->stage;
 
 	return msg->len <= req->len && msg->chunk <= stage->pools[STAGE_PIECE].size &&
-	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND) &&
-	       rndv_lanes_known(req, rndv_cts_lanes(msg));
+	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND);
 }
 
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
@@ -463,6 +462,10 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	rndv_taken(req, (enum path_far) msg->data);
 	if ((plain || msg->len) && rndv_forbidden(req, proto)) {
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);
+		return;
+	}
+	if (!rndv_lanes_known(req, rndv_cts_lanes(msg))) {
+		rndv_send_fail(req, -FI_EIO, true);
 		return;
 	}
 	/* another thread may have dealt with what came after this */
