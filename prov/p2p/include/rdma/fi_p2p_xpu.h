@@ -195,6 +195,9 @@ struct fi_p2p_xpu_target {
  * @xpu:	the host's copy of what an export has filled, as &xpu_ep.fid
  * Operations that kernels have posted, but which the proxy has not, are dropped. Then the host may use
  * the object again.
+ * -FI_EBUSY	it is a queue, and its endpoint is still exported; or an endpoint, with puts under way that do not end
+ *		within a second. They do when their peer takes them, or is found dead. So it is with fi_close() of
+ *		the context
  *
  * int target_add(struct fid_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number)
  * Gives a target of an exported endpoint the next number, from 0 on, for fi_p2p_xpu_put() and its

@@ -34,8 +34,9 @@ enum {
 	FI_P2P_XPU_KIND_OP, /* see the parts; the lowest byte says what: FI_P2P_XPU_OP_... */
 	FI_P2P_XPU_KIND_PUT, /* a write to a target: bits 48 to 59 its number, 40 of offset there, 40 of
 			      * offset here, 32 of length */
-	FI_P2P_XPU_KIND_SET, /* 8 bytes become the first word */
-	FI_P2P_XPU_KIND_ADD, /* the first word is added to 8 bytes */
+	FI_P2P_XPU_KIND_SET,      /* 8 bytes become the first word */
+	FI_P2P_XPU_KIND_ADD,      /* the first word is added to 8 bytes */
+	FI_P2P_XPU_KIND_NONE = 7, /* arguments that cannot be packed: the proxy refuses it */
 };
 
 #define FI_P2P_XPU_LAP (1ULL << 63)

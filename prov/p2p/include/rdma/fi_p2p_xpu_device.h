@@ -228,6 +228,9 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_read(struct fid_xpu_ep *ep, void *buf, size_t len
 
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_atomic_what(int op, int datatype, int atomic)
 {
+	/* what is none is refused, and no other */
+	if ((datatype | atomic) & ~0xff)
+		return FI_P2P_XPU_OP_MASK;
 	return (uint64_t) op | (uint64_t) datatype << FI_P2P_XPU_DATATYPE_SHIFT |
 	       (uint64_t) atomic << FI_P2P_XPU_ATOMIC_SHIFT;
 }
@@ -326,8 +329,19 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, uint64_t lo, uint64_
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_short_what(unsigned int kind, uint32_t target,
 					       uint64_t offset)
 {
+	if (target > FI_P2P_XPU_TARGETS_MASK || offset >> FI_P2P_XPU_OFFSET_BITS)
+		return (uint64_t) FI_P2P_XPU_KIND_NONE << FI_P2P_XPU_KIND_SHIFT;
 	return (uint64_t) kind << FI_P2P_XPU_KIND_SHIFT |
 	       (uint64_t) target << FI_P2P_XPU_TARGET_SHIFT | offset << 8;
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_put_what(uint32_t target, uint64_t offset, uint64_t local,
+					     uint32_t len)
+{
+	const unsigned int kind =
+		local >> FI_P2P_XPU_OFFSET_BITS ? FI_P2P_XPU_KIND_NONE : FI_P2P_XPU_KIND_PUT;
+
+	return fi_p2p_xpu_short_what(kind, target, offset) | (len & 0xff);
 }
 
 /**
@@ -338,15 +352,14 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_short_what(unsigned int kind, uint32_t targe
  * @len:	[bytes]
  * @flags:	FI_P2P_XPU_NO_FENCE or 0
  *
- * It is counted, and fails, as fi_xpu_write() does; it has no completion entry.
+ * It is counted, and fails, as fi_xpu_write() does; it has no completion entry. A target or an offset that there is
+ * not is an error of that kind, too. Errors beyond a thousand that nobody has read are counted only.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint64_t offset,
 				   uint64_t local, uint32_t len, uint64_t flags, int scope)
 {
 	return fi_p2p_xpu_short(ep, local << 24 | len >> 8,
-				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_PUT, target, offset) |
-					(len & 0xff),
-				flags, scope);
+				fi_p2p_xpu_put_what(target, offset, local, len), flags, scope);
 }
 
 /**
@@ -433,9 +446,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_put(struct fi_p2p_xpu_burst *burst, uint32_
 					 uint64_t offset, uint64_t local, uint32_t len)
 {
 	return fi_p2p_xpu_burst_post(burst, local << 24 | len >> 8,
-				     fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_PUT, target,
-							   offset) |
-					     (len & 0xff));
+				     fi_p2p_xpu_put_what(target, offset, local, len));
 }
 
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_signal_set(struct fi_p2p_xpu_burst *burst, uint32_t target,
@@ -591,6 +602,24 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_there(const struct fi_p2p_xpu_cq_dev *dev, uin
 	return turn & FI_P2P_XPU_ERROR ? -FI_EAVAIL : 1;
 }
 
+/*
+ * Are there @threshold entries from @head on? Or as many as there will be, before an error, or as the queue is no longer
+ * exported? The one at @head is there.
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_cq_enough(const struct fi_p2p_xpu_cq_dev *dev, uint64_t head,
+					 uint64_t threshold)
+{
+	int there = 1;
+
+	if (threshold > dev->size)
+		threshold = dev->size;
+	if (threshold <= 1 || fi_p2p_xpu_cq_there(dev, head + threshold - 1) > 0)
+		return 1;
+	for (uint64_t at = 1; there > 0 && at < threshold; at++)
+		there = fi_p2p_xpu_cq_there(dev, head + at);
+	return there < 0 || fi_p2p_xpu_load(&dev->queue->closed);
+}
+
 /* The thread that looks at the queue reads up to @count entries, if @threshold are there or an error is. */
 FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_take(struct fi_p2p_xpu_cq_dev *dev, char *buf,
 					   size_t count, uint64_t *src, uint64_t threshold)
@@ -602,7 +631,7 @@ FI_P2P_XPU_FUNC int64_t fi_p2p_xpu_cq_take(struct fi_p2p_xpu_cq_dev *dev, char *
 
 	if (there < 0)
 		return there;
-	if (threshold > 1 && !fi_p2p_xpu_cq_there(dev, head + threshold - 1))
+	if (there && !fi_p2p_xpu_cq_enough(dev, head, threshold))
 		there = 0;
 	while (there > 0 && read < count) {
 		entry = &dev->entries[(head + read) & (dev->size - 1)];

@@ -190,7 +190,8 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_way_put(struct fi_p2p_xpu_way way, uint64_t posi
 {
 	const uint64_t lap = (uint32_t) position & way.size ? 0 : FI_P2P_XPU_LAP;
 
-	fi_p2p_xpu_store16(&way.slots[(uint32_t) position & (way.size - 1)], lo, hi | lap);
+	fi_p2p_xpu_store16(&way.slots[(uint32_t) position & (way.size - 1)], lo,
+			   (hi & ~FI_P2P_XPU_LAP) | lap);
 }
 
 /* Posts a trigger: 0 or an error of fi_p2p_xpu_ring_room() */

@@ -244,12 +244,10 @@ static bool stream_op_look(struct stream_lines *lines, struct stream_line *line,
 			  : stream_load(line->at) < entry->ticket)
 		return false;
 	if (entry->ep)
-		ret = xpu_op_patience(&line->patience, entry->op.word[FI_P2P_XPU_W_PEER],
+		ret = xpu_op_patience(&line->patience, xpu_op_peer(&entry->op),
 				      xpu_op_post_full(entry->ep, &entry->op));
-	if (ret == -FI_EAGAIN)
+	if (ret == -FI_EAGAIN || (ret && !xpu_op_fail(entry->ep, &entry->op, ret)))
 		return false;
-	if (ret)
-		xpu_op_fail(entry->ep, &entry->op, ret);
 	if (line->capture)
 		stream_store(entry->word, STREAM_ARMED);
 	stream_line_go_on(lines, line);

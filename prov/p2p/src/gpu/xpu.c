@@ -4,13 +4,18 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "fid/fid.h"
 #include "fid/mr.h"
 #include "xfer/progress.h"
+
+/* How long to sleep between two looks at puts that are waited for [ns] */
+#define XPU_DOZE 50000
 
 /* ---- what the proxy does ---- */
 
@@ -28,6 +33,14 @@ static bool xpu_own_look(struct xpu_ctx *ctx, struct xfer_cq *own)
 	return moved;
 }
 
+static void xpu_cqs_sift(struct xpu_ctx *ctx)
+{
+	struct xpu_cq *cq;
+
+	LIST_FOREACH(cq, &ctx->cqs, entry)
+		xpu_cq_sift(cq);
+}
+
 static bool xpu_look(struct proxy_source *source)
 {
 	struct xpu_ctx *ctx = container_of(source, struct xpu_ctx, source);
@@ -37,7 +50,8 @@ static bool xpu_look(struct proxy_source *source)
 	struct xpu_cq *cq;
 	bool moved = false;
 
-	if (LIST_EMPTY(&ctx->eps) && LIST_EMPTY(&ctx->cqs) && LIST_EMPTY(&ctx->cntrs))
+	if (LIST_EMPTY(&ctx->eps) && LIST_EMPTY(&ctx->cqs) && LIST_EMPTY(&ctx->cntrs) &&
+	    !ctx->orphans)
 		return false;
 	LIST_FOREACH(ep, &ctx->eps, entry)
 		moved |= xpu_ep_look(ep);
@@ -50,6 +64,8 @@ static bool xpu_look(struct proxy_source *source)
 	}
 	LIST_FOREACH(cntr, &ctx->cntrs, entry)
 		moved |= xpu_cntr_look(cntr);
+	if (p2p_unlikely(ctx->orphans))
+		moved |= xpu_puts_orphaned_end(ctx, xpu_cqs_sift);
 	return moved || xfer_busy(xfer);
 }
 
@@ -74,11 +90,49 @@ static void xpu_ctx_end_exports(struct xpu_ctx *ctx)
 	}
 }
 
+/* Endpoints post nothing more, or again: all, or one (@only) */
+static void xpu_eps_set_ending(struct xpu_ctx *ctx, const struct xpu_ep *only, bool ending)
+{
+	struct xpu_ep *ep;
+
+	proxy_hold(ctx->proxy);
+	LIST_FOREACH(ep, &ctx->eps, entry) {
+		if (!only || ep == only)
+			ep->ending = ending;
+	}
+	proxy_release(ctx->proxy);
+}
+
+/*
+ * Puts that are under way know their endpoint's rings, and come out of its queues: waits for them, for a bounded
+ * time. 0 or -FI_EBUSY
+ */
+static int xpu_puts_await(struct xpu_ctx *ctx, const struct xpu_ep *only)
+{
+	const struct timespec doze = {.tv_nsec = XPU_DOZE};
+	const int64_t end = clock_end(ctx->native.domain->xfer.farewell);
+	const unsigned int *count = only ? &only->puts : &ctx->under_way;
+	unsigned int left;
+
+	xpu_eps_set_ending(ctx, only, true);
+	for (;;) {
+		proxy_hold(ctx->proxy);
+		left = *count;
+		proxy_release(ctx->proxy);
+		if (!left || !clock_left(end))
+			break;
+		nanosleep(&doze, NULL);
+	}
+	if (left)
+		xpu_eps_set_ending(ctx, only, false);
+	return left ? -FI_EBUSY : 0;
+}
+
 static int xpu_ctx_close(struct fid *fid)
 {
 	struct xpu_ctx *ctx = container_of(fid, struct xpu_ctx, native.fid.fid);
 
-	if (__atomic_load_n(&ctx->native.users, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&ctx->native.users, __ATOMIC_ACQUIRE) || xpu_puts_await(ctx, NULL))
 		return -FI_EBUSY;
 	xpu_ctx_end_exports(ctx);
 	proxy_remove(ctx->proxy, &ctx->source);
@@ -200,42 +254,94 @@ static int xpu_ops_cntr_export(struct fid_xpu_ctx *ctx, struct fid_cntr *cntr, u
 	return xpu_cntr_export(xpu_ctx_of(ctx), cntr, flags, xpu);
 }
 
-/* The export whose handle has @state. Called with the proxy's lock held; NULL: none */
-static struct fid_export *xpu_export_find(const struct xpu_ctx *ctx, const void *state)
+/* May it end? An endpoint's puts are waited for; a queue has them told as long as its endpoint is exported. 0 or -FI_EBUSY */
+static int xpu_ep_unexport(struct xpu_ctx *ctx, struct xpu_ep *ep)
 {
-	struct xpu_cntr *cntr;
-	struct xpu_ep *ep;
-	struct xpu_cq *cq;
+	int ret = xpu_puts_await(ctx, ep);
 
+	if (!ret)
+		ep->export.end(&ep->export);
+	return ret;
+}
+
+static int xpu_cq_unexport(struct xpu_ctx *ctx, struct xpu_cq *cq)
+{
+	const struct xfer_cq *queue = &cq->cq->xfer;
+	const struct xpu_ep *ep;
+	bool used = false;
+
+	proxy_hold(ctx->proxy);
+	LIST_FOREACH(ep, &ctx->eps, entry)
+		used |= ep->ep->xfer.txcq == queue || ep->ep->xfer.rxcq == queue;
+	proxy_release(ctx->proxy);
+	if (used)
+		return -FI_EBUSY;
+	cq->export.end(&cq->export);
+	return 0;
+}
+
+/* Those whose handle has @state; NULL: none */
+static struct xpu_ep *xpu_ep_find(struct xpu_ctx *ctx, const void *state)
+{
+	struct xpu_ep *ep;
+
+	proxy_hold(ctx->proxy);
 	LIST_FOREACH(ep, &ctx->eps, entry) {
 		if (ep->shared->state == state)
-			return &ep->export;
+			break;
 	}
+	proxy_release(ctx->proxy);
+	return ep;
+}
+
+static struct xpu_cq *xpu_cq_find(struct xpu_ctx *ctx, const void *state)
+{
+	struct xpu_cq *cq;
+
+	proxy_hold(ctx->proxy);
 	LIST_FOREACH(cq, &ctx->cqs, entry) {
 		if (cq->shared->state == state)
-			return &cq->export;
+			break;
 	}
+	proxy_release(ctx->proxy);
+	return cq;
+}
+
+static struct xpu_cntr *xpu_cntr_find(struct xpu_ctx *ctx, const void *state)
+{
+	struct xpu_cntr *cntr;
+
+	proxy_hold(ctx->proxy);
 	LIST_FOREACH(cntr, &ctx->cntrs, entry) {
 		if (cntr->shared->state == state)
-			return &cntr->export;
+			break;
 	}
-	return NULL;
+	proxy_release(ctx->proxy);
+	return cntr;
 }
 
 static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
 {
-	struct fid_export *export;
+	struct xpu_cntr *cntr;
 	struct xpu_ctx *ctx;
+	struct xpu_ep *ep;
+	struct xpu_cq *cq;
+	void *state;
 
 	if (!xpu_ctx_ours(fid) || !xpu || xpu->prov_id != FI_XPU_PROV_P2P)
 		return -FI_EINVAL;
 	ctx = xpu_ctx_of(fid);
-	proxy_hold(ctx->proxy);
-	export = xpu_export_find(ctx, (void *) (uintptr_t) xpu->prov_ctx);
-	proxy_release(ctx->proxy);
-	if (!export)
+	state = (void *) (uintptr_t) xpu->prov_ctx;
+	ep = xpu_ep_find(ctx, state);
+	if (ep)
+		return xpu_ep_unexport(ctx, ep);
+	cq = xpu_cq_find(ctx, state);
+	if (cq)
+		return xpu_cq_unexport(ctx, cq);
+	cntr = xpu_cntr_find(ctx, state);
+	if (!cntr)
 		return -FI_EINVAL;
-	export->end(export);
+	cntr->export.end(&cntr->export);
 	return 0;
 }
 

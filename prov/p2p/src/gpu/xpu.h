@@ -38,12 +38,17 @@ struct xpu_shared {
 	SLIST_ENTRY(xpu_shared) entry;
 };
 
-/* A put under way to @peer: its context. Signals of @ring wait until it has ended. */
+/**
+ * struct xpu_put - a put under way to @peer: its context.
+ * @ring:	whose signals wait until it has ended; NULL: its endpoint is exported no more
+ * @orphan_of:	then the number of the endpoint
+ */
 struct xpu_put {
 	struct fi_context2 core;
 	struct xpu_ep *ep;
 	struct xpu_ring *ring;
 	fi_addr_t peer;
+	uint64_t orphan_of;
 	SLIST_ENTRY(xpu_put) entry;
 };
 
@@ -54,7 +59,8 @@ struct xpu_put {
  * struct xpu_ctx - a GPU as a domain sees it.
  * @native:	it, as the objects know it that were opened for it
  * @shared:	what kernels may look at, of closed objects, too
- * @puts:	XPU_PUTS records; @free: those that are not in use, all but @under_way
+ * @puts:	XPU_PUTS records; @free: those that are not in use, all but @under_way; @orphans: of these, those whose
+ *		endpoint was being closed
  */
 struct xpu_ctx {
 	struct native_ctx native;
@@ -68,6 +74,7 @@ struct xpu_ctx {
 	struct xpu_put *puts;
 	SLIST_HEAD(, xpu_put) free;
 	unsigned int under_way;
+	unsigned int orphans;
 };
 
 static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)
@@ -109,6 +116,8 @@ struct xpu_ring {
  * @full:	a bit for each that had more than a turn's operations; @turn: whose turn is next
  * @window:	of the other rings, those that are looked at next
  * @looks:	since @hot was empty
+ * @puts:	how many are under way
+ * @ending:	nothing more is posted
  * @targets:	@target_count of them
  * @failed:	for each target, @words of bits: the rings of which a put to its peer has failed
  * @mixed:	of the targets, some are memory that we serve, some are the core's: a signal may overtake
@@ -126,6 +135,8 @@ struct xpu_ep {
 	unsigned int turn;
 	unsigned int window;
 	unsigned int looks;
+	unsigned int puts;
+	bool ending;
 	struct fi_p2p_xpu_target *targets;
 	uint64_t *failed;
 	uint32_t target_count;
@@ -193,6 +204,10 @@ void xpu_shared_free_all(struct xpu_ctx *ctx);
 /* What the proxy does with each. True: there was something to do */
 bool xpu_ep_look(struct xpu_ep *ep);
 bool xpu_cq_look(struct xpu_cq *cq);
+
+/* Takes out what tells of puts, and leaves the rest. False: there was nothing */
+bool xpu_cq_sift(struct xpu_cq *cq);
+
 bool xpu_cntr_look(struct xpu_cntr *cntr);
 
 /* Takes the first report of a queue, good or bad, into @comp; the caller frees its err_data. False: none */
@@ -200,6 +215,12 @@ bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp);
 
 /* A completion of a put of ours? Then that has ended, with @err or 0, and nobody else is told of it. */
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err);
+
+/*
+ * Ends puts of endpoints that have been closed meanwhile: nothing tells of them any more. @sift: reads what queues say
+ * before that is known
+ */
+bool xpu_puts_orphaned_end(struct xpu_ctx *ctx, void (*sift)(struct xpu_ctx *ctx));
 
 /* A put of a ring to a peer has failed. So will signals, which would tell that it is there. */
 void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer);
@@ -218,14 +239,23 @@ bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 int xpu_op_post_full(struct p2p_ep *ep, const struct ring_op *op);
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op);
 
-/* What posting an operation to @peer comes to, which has returned @ret: that, or -FI_ETIMEDOUT */
+/* Whom an operation is for that has all of its arguments: FI_ADDR_UNSPEC if it is a receive */
+fi_addr_t xpu_op_peer(const struct ring_op *op);
+
+/*
+ * What posting an operation to @peer comes to, which has returned @ret: that, or -FI_ETIMEDOUT. A receive waits for room
+ * as long as it takes: nobody's death keeps it from having some.
+ */
 int xpu_op_patience(struct xpu_patience *patience, fi_addr_t peer, int ret);
 
 /* Changes a counter as a kernel wants. 0 or a negative error */
 int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op);
 
-/* An operation has failed before it began: its queue and its counter tell. */
-void xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error);
+/* Entries that kernels have not read yet, at most; a power of two. As many errors of puts wait behind them. */
+#define XPU_CQ_SIZE 1024
+
+/* An operation has failed before it began: its queue and its counter tell. False: later, as there is no room to tell it */
+bool xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error);
 
 /* The bytes of a ring's shared memory, and where its parts are at @host. Sets @dev for kernels. */
 size_t xpu_ring_bytes(size_t size);

@@ -6,9 +6,6 @@
 #include "gpu/xpu.h"
 #include "xfer/reports.h"
 
-/* Entries that kernels have not read yet, at most; a power of two */
-#define XPU_CQ_SIZE 1024
-
 static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
 		       const struct core_comp *comp)
 {
@@ -31,18 +28,37 @@ static bool xpu_cq_full(const struct xpu_cq *cq)
 	return cq->next - __atomic_load_n(&cq->queue->read, __ATOMIC_ACQUIRE) >= cq->size;
 }
 
-/* Is this a report for kernels? Of a put they know no context, and are told if it has failed. */
+/* @failed: how many failed puts have been left to kernels */
+struct xpu_cq_sieve {
+	struct xpu_ctx *ctx;
+	unsigned int failed;
+};
+
+/*
+ * Is this a report for kernels? Of a put they know no context, and are told if it has failed. Who reads no queue knows
+ * from the counter: not all errors are kept for it.
+ */
 static bool xpu_cq_for_kernels(void *arg, struct core_comp *comp)
 {
-	if (!xpu_put_ended(arg, comp->context, comp->err))
+	struct xpu_cq_sieve *sieve = arg;
+
+	if (!xpu_put_ended(sieve->ctx, comp->context, comp->err))
 		return true;
 	comp->context = NULL;
-	return comp->err;
+	return comp->err && sieve->failed++ < XPU_CQ_SIZE;
+}
+
+bool xpu_cq_sift(struct xpu_cq *cq)
+{
+	struct xpu_cq_sieve sieve = {.ctx = cq->ctx};
+
+	return xfer_cq_sift(&cq->cq->xfer, xpu_cq_for_kernels, &sieve);
 }
 
 /* What no kernel has room for yet stays where it is. Puts end nevertheless: signals wait for that. */
 bool xpu_cq_look(struct xpu_cq *cq)
 {
+	struct xpu_cq_sieve sieve = {.ctx = cq->ctx};
 	struct core_comp comp;
 	bool moved = false;
 
@@ -50,13 +66,11 @@ bool xpu_cq_look(struct xpu_cq *cq)
 		if (!xpu_report_take(&cq->cq->xfer, &comp))
 			return moved;
 		moved = true;
-		if (xpu_cq_for_kernels(cq->ctx, &comp))
+		if (xpu_cq_for_kernels(&sieve, &comp))
 			xpu_cq_put(cq, &cq->entries[cq->next & (cq->size - 1)], &comp);
 		free(comp.err_data);
 	}
-	return (cq->ctx->under_way &&
-		xfer_cq_sift(&cq->cq->xfer, xpu_cq_for_kernels, cq->ctx)) ||
-	       moved;
+	return (cq->ctx->under_way && xpu_cq_sift(cq)) || moved;
 }
 
 /* ---- export ---- */
@@ -67,6 +81,7 @@ static void xpu_cq_end(struct fid_export *export)
 
 	__atomic_store_n(&cq->queue->closed, 1, __ATOMIC_RELEASE);
 	proxy_hold(cq->ctx->proxy);
+	xpu_cq_sift(cq);
 	LIST_REMOVE(cq, entry);
 	fid_export_remove(export);
 	proxy_release(cq->ctx->proxy);

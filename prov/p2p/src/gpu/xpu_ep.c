@@ -23,7 +23,7 @@
 static fi_addr_t xpu_ep_peer(const struct xpu_ep *ep, const struct ring_op *op)
 {
 	if (op->kind == FI_P2P_XPU_KIND_OP)
-		return op->word[FI_P2P_XPU_W_PEER];
+		return xpu_op_peer(op);
 	return op->target < ep->target_count ? ep->targets[op->target].dest_addr
 					     : FI_ADDR_NOTAVAIL;
 }
@@ -44,7 +44,8 @@ static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 		if (ret) {
 			if (op.kind == FI_P2P_XPU_KIND_PUT)
 				xpu_put_failed(ep, ring, xpu_ep_peer(ep, &op));
-			xpu_op_fail(ep->ep, &op, ret);
+			if (!xpu_op_fail(ep->ep, &op, ret))
+				break;
 		}
 		ring_next(&ring->ring);
 	}
@@ -92,6 +93,8 @@ bool xpu_ep_look(struct xpu_ep *ep)
 	bool moved = false;
 	int next;
 
+	if (ep->ending)
+		return false;
 	xpu_rings_find(ep);
 	for (unsigned int i = 0; i < ep->words; i++) {
 		for (uint64_t hot = ep->hot[i] & ~ep->full[i]; hot; hot &= hot - 1) {
@@ -140,8 +143,11 @@ static void xpu_ep_end(struct fid_export *export)
 	for (int i = 0; i < XPU_PUTS; i++) {
 		struct xpu_put *put = &ctx->puts[i];
 
-		if (put->ring >= ep->rings && put->ring < ep->rings + ep->ring_count)
-			put->ring = NULL;
+		if (!put->ring || put->ep != ep)
+			continue;
+		put->ring = NULL;
+		put->orphan_of = ep->ep->xfer.number;
+		ctx->orphans++;
 	}
 	proxy_release(ctx->proxy);
 	xpu_ep_free(ep);

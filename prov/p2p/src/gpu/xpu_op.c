@@ -10,6 +10,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "gpu/xpu.h"
+#include "path/quirks.h"
 #include "xfer/ep_state.h"
 #include "xfer/reports.h"
 
@@ -112,17 +113,25 @@ static ssize_t xpu_post_atomic(struct fid_ep *ep, const struct ring_op *op)
 	}
 }
 
+/* Some cores say of a receive that they have no memory where they have no room. */
+static int xpu_recv_room(const struct p2p_ep *ep, int ret)
+{
+	return ret == -FI_ENOMEM && ep->domain->quirks & QUIRK_RECV_NOMEM ? -FI_EAGAIN : ret;
+}
+
 int xpu_op_post_full(struct p2p_ep *p2p_ep, const struct ring_op *op)
 {
 	struct fid_ep *ep = &p2p_ep->fid;
 
 	switch (op->op) {
 	case FI_P2P_XPU_OP_SEND:
+		return (int) xpu_post_msg(ep, op, false);
 	case FI_P2P_XPU_OP_RECV:
-		return (int) xpu_post_msg(ep, op, op->op == FI_P2P_XPU_OP_RECV);
+		return xpu_recv_room(p2p_ep, (int) xpu_post_msg(ep, op, true));
 	case FI_P2P_XPU_OP_TSEND:
+		return (int) xpu_post_tagged(ep, op, false);
 	case FI_P2P_XPU_OP_TRECV:
-		return (int) xpu_post_tagged(ep, op, op->op == FI_P2P_XPU_OP_TRECV);
+		return xpu_recv_room(p2p_ep, (int) xpu_post_tagged(ep, op, true));
 	case FI_P2P_XPU_OP_WRITE:
 	case FI_P2P_XPU_OP_READ:
 		return (int) xpu_post_rma(ep, op, op->op == FI_P2P_XPU_OP_READ);
@@ -197,13 +206,44 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 	/* its endpoint may be exported no more */
 	if (put->ring) {
 		put->ring->puts--;
+		put->ep->puts--;
 		if (err)
 			xpu_put_failed(put->ep, put->ring, put->peer);
 	}
+	ctx->orphans -= put->orphan_of != 0;
+	put->orphan_of = 0;
 	put->ring = NULL;
 	SLIST_INSERT_HEAD(&ctx->free, put, entry);
 	ctx->under_way--;
 	return true;
+}
+
+static bool xpu_ep_lives(const struct xfer *xfer, uint64_t number)
+{
+	const struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->number == number)
+			return true;
+	}
+	return false;
+}
+
+bool xpu_puts_orphaned_end(struct xpu_ctx *ctx, void (*sift)(struct xpu_ctx *ctx))
+{
+	struct xfer *xfer = &ctx->native.domain->xfer;
+	bool gone[XPU_PUTS], moved = false;
+
+	p2p_lock_take(&xfer->lock);
+	for (int i = 0; i < XPU_PUTS; i++)
+		gone[i] = ctx->puts[i].orphan_of && !xpu_ep_lives(xfer, ctx->puts[i].orphan_of);
+	p2p_lock_drop(&xfer->lock);
+	sift(ctx);
+	for (int i = 0; i < XPU_PUTS; i++) {
+		if (gone[i] && ctx->puts[i].orphan_of)
+			moved |= xpu_put_ended(ctx, &ctx->puts[i], 0);
+	}
+	return moved;
 }
 
 /*
@@ -245,6 +285,7 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	put->ring = ring;
 	put->peer = target->dest_addr;
 	ring->puts++;
+	ep->puts++;
 	ret = xpu_op_post_full(ep->ep, &write);
 	if (ret)
 		xpu_put_ended(ep->ctx, put, 0);
@@ -314,12 +355,19 @@ int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op)
 
 /* ---- what fails at once, and what the core has no room for ---- */
 
+fi_addr_t xpu_op_peer(const struct ring_op *op)
+{
+	return op->op == FI_P2P_XPU_OP_RECV || op->op == FI_P2P_XPU_OP_TRECV
+		       ? FI_ADDR_UNSPEC
+		       : op->word[FI_P2P_XPU_W_PEER];
+}
+
 int xpu_op_patience(struct xpu_patience *patience, fi_addr_t peer, int ret)
 {
 	const uint64_t most = conf.peer_timeout * UINT64_C(1000);
 	uint64_t now;
 
-	if (!ret || (ret != -FI_EAGAIN && !patience->since)) {
+	if (!ret || peer == FI_ADDR_UNSPEC || (ret != -FI_EAGAIN && !patience->since)) {
 		patience->since = 0;
 		return ret;
 	}
@@ -363,12 +411,13 @@ static uint64_t xpu_op_kind(const struct ring_op *op)
 		       : FI_WRITE;
 }
 
-void xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
+bool xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
 {
 	const uint64_t kind = xpu_op_kind(op);
 	struct xfer_ep *xfer_ep = &ep->xfer;
 	struct xfer_cq *cq = kind == FI_RECV ? xfer_ep->rxcq : xfer_ep->txcq;
 	struct core_comp comp = {.flags = kind, .src = FI_ADDR_NOTAVAIL, .err = -error};
+	bool told;
 
 	/* of what had no room for too long, xpu_op_patience() has told */
 	if (error != -FI_ETIMEDOUT)
@@ -381,8 +430,12 @@ void xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
 		comp.olen = op->word[FI_P2P_XPU_W_LEN];
 	}
 	p2p_lock_take(&xfer_ep->xfer->lock);
-	xfer_ep_count(xfer_ep, kind, comp.err);
-	if (cq)
+	/* who waits for an operation of its own has to be told; of puts the counter tells, too */
+	told = op->kind != FI_P2P_XPU_KIND_OP || !cell_scarce(&xfer_ep->xfer->cells);
+	if (told)
+		xfer_ep_count(xfer_ep, kind, comp.err);
+	if (told && cq && (op->kind == FI_P2P_XPU_KIND_OP || cq->count < XPU_CQ_SIZE))
 		xfer_cq_report(cq, &comp);
 	p2p_lock_drop(&xfer_ep->xfer->lock);
+	return told;
 }

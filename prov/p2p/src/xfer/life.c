@@ -145,7 +145,10 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 
 int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 {
+	static uint64_t count;
+
 	ep->xfer = xfer;
+	ep->number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
 	ep->front = ep;
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);

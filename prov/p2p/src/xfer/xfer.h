@@ -276,6 +276,7 @@ struct xfer {
  *		@missing, for which there was no memory
  * @hearing:	those that the core has, in the order in which they were posted
  * @notices:	its writes with remote cq data take a receive at the other end (FI_RX_CQ_DATA)
+ * @number:	no other endpoint of the process has it, or has had it
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
@@ -343,6 +344,7 @@ struct xfer_ep {
 	bool notices;
 	bool closing;
 	bool started;
+	uint64_t number;
 	uint64_t data_mask;
 	size_t iov_limit;
 	size_t recv_iov_limit;
