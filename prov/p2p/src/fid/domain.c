@@ -324,6 +324,7 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 		goto free_both;
 	domain->fabric = fabric_of(&fabric->fid);
 	domain->source = info->caps & FI_SOURCE;
+	domain->contexts = info->mode & (FI_CONTEXT | FI_CONTEXT2);
 	domain->av_type = info->domain_attr->av_type;
 	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
 	ret = domain_plan(domain, info, core_info, &plan);

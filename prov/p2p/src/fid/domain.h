@@ -38,6 +38,7 @@ struct domain_triggers {
  * @layered:	peers of its endpoints run ofi_p2p, too: it is no hook's, and its endpoints are
  *		reliable datagram endpoints
  * @source:	messages tell where they come from (FI_SOURCE)
+ * @contexts:	the core writes where operations' contexts are (FI_CONTEXT)
  * @automatic:	the application has asked for progress without its calls
  * @auto_thread: makes that progress
  * @allocated:	registered memory exists (FI_MR_ALLOCATED), and so stays the kind that it is
@@ -59,6 +60,7 @@ struct p2p_domain {
 	struct p2p_fabric *fabric;
 	bool layered;
 	bool source;
+	bool contexts;
 	bool allocated;
 	bool serves_all;
 	bool pmem;

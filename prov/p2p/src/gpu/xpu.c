@@ -201,6 +201,11 @@ static int xpu_ctx_open(struct fid_domain *fid, struct fi_xpu_attr *attr,
 	ret = proxy_may_serve(domain);
 	if (ret)
 		return ret;
+	if (domain->contexts) {
+		P2P_WARN("kernels start no operations over a core provider that wants "
+			 "FI_CONTEXT: it would write where their contexts point\n");
+		return -FI_EOPNOTSUPP;
+	}
 	ctx = calloc(1, sizeof *ctx);
 	if (!ctx)
 		return -FI_ENOMEM;
