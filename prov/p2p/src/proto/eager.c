@@ -123,6 +123,8 @@ static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	req->comp = *comp;
 	req->comp.len = 0;
+	/* what the core has refused tells nothing */
+	req->comp.flags |= req->done_flags;
 	xfer_req_end(req, comp->err);
 }
 
@@ -213,11 +215,23 @@ static void eager_copied_in(struct copy *copy, int status)
 }
 
 /*
+ * All of the slot is posted. So a message that is longer than the receive, and not longer than that, is
+ * cut here, where its length is known: a core may end the connection over it.
+ */
+static size_t eager_room(const struct xfer_req *req)
+{
+	return req->slot ? stage_slot_size(&req->ctx.ep->xfer->stage, req->slot) : req->len;
+}
+
+/*
  * Says of a message that is too long for its receive how much of it is there. The core says so only if it
  * has found it: of a host buffer. Some cores end the connection over it, and say no lengths.
  */
 static void eager_cut(struct xfer_req *req)
 {
+	/* of a slot the core counts what did not fit into that */
+	if (abs(req->comp.err) == FI_ETRUNC && req->comp.olen)
+		req->comp.olen += eager_room(req) - req->len;
 	if (!req->comp.err && req->comp.len > req->len) {
 		req->comp.err = FI_ETRUNC;
 		req->comp.prov_errno = FI_ETRUNC;
@@ -324,15 +338,6 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 		return -FI_EOPNOTSUPP;
 	}
 	return eager_buffer_get(req);
-}
-
-/*
- * All of the slot is posted. So a message that is longer than the receive, and not longer than that, is
- * cut here, where its length is known: a core may end the connection over it.
- */
-static size_t eager_room(const struct xfer_req *req)
-{
-	return req->slot ? stage_slot_size(&req->ctx.ep->xfer->stage, req->slot) : req->len;
 }
 
 ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
