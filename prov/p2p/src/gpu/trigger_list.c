@@ -370,6 +370,9 @@ struct trigger_which {
 
 static bool trigger_is_meant(const struct trigger_work *work, const struct trigger_which *which)
 {
+	/* plain calls have returned 0, and their ends are told: only the endpoint's close drops them */
+	if (!work->cntr && !which->ep)
+		return false;
 	return (!which->deferred || work->deferred == which->deferred) &&
 	       (!which->cntr || work->cntr == which->cntr) &&
 	       (!which->ep || work->ep == which->ep);

@@ -74,13 +74,13 @@ int trigger_queue(struct trigger *trigger, struct trigger_work *work);
 int trigger_queue_due(struct trigger *trigger, struct trigger_work *work);
 
 /*
- * Drops works that have not been posted: only @deferred, or those that wait for @cntr, or all. They are
- * neither reported nor counted. How many there were
+ * Drops works that have not been posted: only @deferred, or those that wait for @cntr, or all that wait for a
+ * counter. They are neither reported nor counted. How many there were
  */
 size_t trigger_drop(struct trigger *trigger, const struct fi_deferred_work *deferred,
 		    const struct p2p_cntr *cntr);
 
-/* The same with those of an endpoint. None of them is being posted when it returns */
+/* The same with those of an endpoint, and with what waits for room there. None of them is being posted when it returns */
 void trigger_drop_ep(struct trigger *trigger, const struct p2p_ep *ep);
 
 /*
