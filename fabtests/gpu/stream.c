@@ -23,6 +23,7 @@
  * struct side - one of the ranks.
  * @out, @in:	what is sent, and received
  * @log:	a copy of what each round has received
+ * @caps:	asked for besides
  */
 struct side {
 	struct ft_proc *proc;
@@ -31,7 +32,7 @@ struct side {
 	struct ft_buf out, in, log;
 	fi_addr_t peer;
 	void *stream;
-	uint64_t there, key;
+	uint64_t there, key, caps;
 };
 
 static uintptr_t at(const struct ft_buf *buf, size_t offset)
@@ -70,7 +71,7 @@ static int side_open(struct side *side, struct ft_proc *proc)
 	FT_TRY(ft_test_own_device(proc));
 	FT_TRY(cu_load());
 	FT_TRY(ft_test_hints(proc, &side->ctx));
-	side->ctx.hints->caps |= FI_RMA;
+	side->ctx.hints->caps |= FI_RMA | side->caps;
 	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
 	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
 	side->ctx.mr_access = FI_READ | FI_WRITE;
@@ -286,6 +287,32 @@ static int scene_bare(struct side *side)
 	return ft_meet_all(side->proc);
 }
 
+/* An alias posts with its own flags, and may be closed before the stream gets there. */
+static int scene_alias(struct side *side)
+{
+	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
+	struct fi_cq_tagged_entry entry;
+	struct fid_ep *alias;
+	int ret;
+
+	FT_TRY(fi_ep_alias(side->ctx.ep, &alias, FI_TRANSMIT | FI_COMPLETION));
+	CU(set(at(&side->out, 0), content(side->proc->rank, 0), 1000, side->stream));
+	ret = fi_p2p_stream_tsend(alias, side->out.addr, 1000, side->out.desc, side->peer, TAG,
+				  side, side->stream);
+	FT_CHECK(!ret, "fi_p2p_stream_tsend by an alias: %d", ret);
+	FT_TRY(fi_close(&alias->fid));
+	FT_TRY(put_recv(side, 1000));
+	FT_TRY(put_wait(side, &side->ctx.cq->fid, 1));
+	FT_TRY(put_wait(side, &side->tx->fid, sent + 1));
+	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
+	CU(copy(at(&side->log, 0), at(&side->in, 0), 1000, side->stream));
+	CU(synchronize(side->stream));
+	FT_CHECK(fi_cq_read(side->ctx.cq, &entry, 1) == 1 && entry.op_context == side,
+		 "what an alias with FI_COMPLETION has sent is not reported");
+	FT_TRY(check_log(side, 1, 1000, "sent by an alias"));
+	return ft_meet_all(side->proc);
+}
+
 /* What fails is told, and no stream is held for ever. */
 static int scene_errors(struct side *side)
 {
@@ -336,14 +363,12 @@ static int scene_late(struct side *side, void **exec)
 	return ft_meet_all(side->proc);
 }
 
-static int run(struct ft_proc *proc)
+static int scenes(struct ft_proc *proc)
 {
 	static const size_t lens[] = {1, 4096, LARGEST};
 	struct side side = {0};
 	void *exec;
 
-	if (proc->opts.iface != FI_HMEM_CUDA)
-		return ft_skip("for CUDA memory (-D cuda)");
 	FT_TRY(side_open(&side, proc));
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
 		/* first, so that all that is prepared once is prepared while a stream is captured */
@@ -358,6 +383,26 @@ static int run(struct ft_proc *proc)
 	FT_TRY(side_close(&side));
 	CU(exec_destroy(exec));
 	return 0;
+}
+
+/* A domain with FI_TRIGGER, whose endpoints have aliases */
+static int aliases(struct ft_proc *proc)
+{
+	struct side side = {.caps = FI_TRIGGER};
+
+	FT_TRY(side_open(&side, proc));
+	FT_TRY(scene_alias(&side));
+	FT_TRY(scene_exchange(&side, 4096));
+	return side_close(&side);
+}
+
+static int run(struct ft_proc *proc)
+{
+	if (proc->opts.iface != FI_HMEM_CUDA)
+		return ft_skip("for CUDA memory (-D cuda)");
+	FT_TRY(scenes(proc));
+	FT_TRY(ft_meet_all(proc));
+	return aliases(proc);
 }
 
 int main(int argc, char **argv)

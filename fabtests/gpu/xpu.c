@@ -319,6 +319,34 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 	return xpu_side_close(&side);
 }
 
+/* An alias of an endpoint is not exported, and has no targets. */
+static int refuse_alias(struct xpu_side *side, struct fid_ep *alias)
+{
+	const struct fi_p2p_xpu_target target = {.buf = side->out.addr};
+	struct fid_xpu_ep handle;
+	uint32_t number;
+
+	FT_CHECK(side->xpu->ep_export(side->xpu_ctx, alias, 0, &handle) == -FI_EINVAL,
+		 "an alias is exported");
+	FT_CHECK(side->xpu->target_add(alias, &target, &number) == -FI_EINVAL,
+		 "an alias has a target");
+	return 0;
+}
+
+/* A domain with FI_TRIGGER, whose endpoints have aliases */
+static int aliases(struct ft_proc *proc)
+{
+	struct xpu_side side = {.caps = FI_TRIGGER};
+	struct fid_ep *alias;
+
+	FT_TRY(xpu_side_open(&side, proc, 0, BLOCKS * COUNT * 8, BLOCKS, false));
+	FT_TRY(fi_ep_alias(side.ctx.ep, &alias, FI_TRANSMIT));
+	FT_TRY(refuse_alias(&side, alias));
+	FT_TRY(fi_close(&alias->fid));
+	FT_TRY(scene_writes(&side, 8, 1));
+	return xpu_side_close(&side);
+}
+
 static int run(struct ft_proc *proc)
 {
 	scratch = malloc(BLOCKS * COUNT * LARGEST);
@@ -329,6 +357,8 @@ static int run(struct ft_proc *proc)
 	/* not where blocks share rings */
 	if (!getenv("FI_P2P_XPU_RINGS"))
 		FT_TRY(scenes(proc, FI_P2P_XPU_EXCLUSIVE));
+	FT_TRY(ft_meet_all(proc));
+	FT_TRY(aliases(proc));
 	free(scratch);
 	return 0;
 }

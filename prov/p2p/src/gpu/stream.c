@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "gpu/stream_line.h"
+#include "gpu/trigger_alias.h"
 #include "xfer/progress.h"
 
 /* Who has entries has one of these, so that its close takes it out of them */
@@ -279,7 +280,7 @@ static int stream_add(struct p2p_domain *domain, struct fid_exports *exports,
 /* ---- the table ---- */
 
 /* The operation as a kernel's. False: it makes no sense */
-static bool stream_convert(const struct p2p_ep *ep, const struct fi_p2p_stream_op *op,
+static bool stream_convert(struct fid_ep *ep, const struct fi_p2p_stream_op *op,
 			   struct ring_op *ring_op)
 {
 	static const unsigned int ops[] = {
@@ -301,7 +302,8 @@ static bool stream_convert(const struct p2p_ep *ep, const struct fi_p2p_stream_o
 		.op = ops[op->kind],
 		.datatype = (unsigned int) op->datatype,
 		.atomic = (unsigned int) op->op,
-		.flags = op->flags | (recv ? ep->xfer.rx_flags : ep->tx_flags),
+		.flags = op->flags |
+			 (recv ? trigger_rx_flags(ep, tagged) : trigger_tx_flags(ep)),
 	};
 	ring_op->word[FI_P2P_XPU_W_BUF] = (uintptr_t) op->buf;
 	ring_op->word[FI_P2P_XPU_W_LEN] = op->len;
@@ -321,11 +323,12 @@ static int stream_post(struct fid_ep *fid, const struct fi_p2p_stream_op *op, vo
 
 	if (!fid || !op || !fid_class(&fid->fid) || fid->fid.fclass != FI_CLASS_EP)
 		return -FI_EINVAL;
-	ep = ep_of(&fid->fid);
-	if (!stream_convert(ep, op, &what.op))
+	if (!stream_convert(fid, op, &what.op))
 		return -FI_EINVAL;
+	/* what is special about an alias are the flags: it may be closed before the stream gets there */
+	ep = trigger_ep_of(fid);
 	what.ep = ep;
-	return stream_add(ep->domain, &ep->exports, &fid->fid, &what, stream);
+	return stream_add(ep->domain, &ep->exports, &ep->fid.fid, &what, stream);
 }
 
 static int stream_wait(struct fid *fid, uint64_t threshold, void *stream)

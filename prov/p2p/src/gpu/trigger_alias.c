@@ -65,6 +65,11 @@ static struct trigger_alias *trigger_alias_of(struct fid *fid)
 		       : NULL;
 }
 
+bool trigger_is_alias(struct fid_ep *fid)
+{
+	return trigger_alias_of(&fid->fid);
+}
+
 struct p2p_ep *trigger_ep_of(struct fid_ep *fid)
 {
 	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);

@@ -27,6 +27,9 @@ struct trigger_alias {
 /* An alias without data transfer calls. The caller sets these, and lists it. NULL: no memory */
 struct trigger_alias *trigger_alias_new(struct p2p_ep *ep, uint64_t flags);
 
+/* Is this endpoint of ours an alias? It is not what ep_of() wants, then */
+bool trigger_is_alias(struct fid_ep *fid);
+
 /* Which endpoint of ours this is, or is an alias of */
 struct p2p_ep *trigger_ep_of(struct fid_ep *fid);
 

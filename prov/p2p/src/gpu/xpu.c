@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "fid/fid.h"
 #include "fid/mr.h"
+#include "gpu/trigger_alias.h"
 #include "xfer/progress.h"
 
 /* How long to sleep between two looks at puts that are waited for [ns] */
@@ -183,6 +184,12 @@ static bool xpu_ours(const struct fid *fid, size_t fclass)
 	return fid_class(fid) && fid->fclass == fclass;
 }
 
+/* An alias is none that a kernel can have: its flags are for calls of the host's */
+static bool xpu_ep_ours(struct fid_ep *ep)
+{
+	return xpu_ours(&ep->fid, FI_CLASS_EP) && !trigger_is_alias(ep);
+}
+
 static bool xpu_ctx_ours(const struct fid_xpu_ctx *ctx)
 {
 	return ctx && fid_class(&ctx->fid) == &xpu_ctx_class;
@@ -238,7 +245,7 @@ static int xpu_ctx_open(struct fid_domain *fid, struct fi_xpu_attr *attr,
 static int xpu_ops_ep_export(struct fid_xpu_ctx *ctx, struct fid_ep *ep, uint64_t flags,
 			     struct fid_xpu_ep *xpu)
 {
-	if (!xpu_ctx_ours(ctx) || !ep || !xpu || !xpu_ours(&ep->fid, FI_CLASS_EP))
+	if (!xpu_ctx_ours(ctx) || !ep || !xpu || !xpu_ep_ours(ep))
 		return -FI_EINVAL;
 	return xpu_ep_export(xpu_ctx_of(ctx), ep, flags, xpu);
 }
@@ -353,7 +360,7 @@ static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
 static int xpu_ops_target_add(struct fid_ep *ep, const struct fi_p2p_xpu_target *target,
 			      uint32_t *number)
 {
-	if (!ep || !target || !number || !xpu_ours(&ep->fid, FI_CLASS_EP))
+	if (!ep || !target || !number || !xpu_ep_ours(ep))
 		return -FI_EINVAL;
 	return xpu_target_add(ep_of(&ep->fid), target, number);
 }
