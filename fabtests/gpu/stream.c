@@ -18,6 +18,7 @@
 #define LARGEST ((size_t) 300001)
 #define REPLAYS 12
 #define TAG 77
+#define LOOKS 3
 
 /**
  * struct side - one of the ranks.
@@ -287,6 +288,117 @@ static int scene_bare(struct side *side)
 	return ft_meet_all(side->proc);
 }
 
+/* A graph that waits for two counts of @cntr. @pace: what @other waits for, to see the proxy look */
+struct gate {
+	struct fid_cntr *cntr, *pace;
+	void *exec, *other;
+};
+
+static int gate_open(struct side *side, struct gate *gate)
+{
+	void *graph;
+
+	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &gate->cntr));
+	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &gate->pace));
+	CU(stream_create(&gate->other, CU_NON_BLOCKING));
+	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
+	FT_TRY(put_wait(side, &gate->cntr->fid, 2));
+	CU(copy(at(&side->log, 0), at(&side->out, 0), 1, side->stream));
+	CU(capture_end(side->stream, &graph));
+	CU(instantiate(&gate->exec, graph, 0));
+	CU(graph_destroy(graph));
+	return 0;
+}
+
+static int gate_close(struct gate *gate)
+{
+	CU(exec_destroy(gate->exec));
+	CU(stream_destroy(gate->other));
+	FT_TRY(fi_close(&gate->cntr->fid));
+	return fi_close(&gate->pace->fid);
+}
+
+/* Lets the proxy look at all that waits. */
+static int gate_pace(struct gate *gate)
+{
+	for (int i = 0; i < LOOKS; i++) {
+		const uint64_t next = fi_cntr_read(gate->pace) + 1;
+		int ret = fi_p2p_stream_wait(&gate->pace->fid, next, gate->other);
+
+		if (ret)
+			return ft_fail(ret, "fi_p2p_stream_wait", "another stream");
+		FT_TRY(fi_cntr_add(gate->pace, 1));
+		CU(synchronize(gate->other));
+	}
+	return 0;
+}
+
+static int gate_log(struct side *side, unsigned char want, const char *what)
+{
+	unsigned char seen;
+
+	CU(synchronize(side->stream));
+	FT_TRY(side->log.ops->from(&seen, side->log.addr, 1));
+	FT_CHECK(seen == want, "%s: the graph has not waited for two counts: %d", what, seen);
+	return 0;
+}
+
+/* Launches the graph, which is let go by the second of two counts, or by an error. */
+static int gate_launch(struct side *side, struct gate *gate, bool error, const char *what)
+{
+	CU(set(at(&side->out, 0), 1, 1, side->stream));
+	CU(synchronize(side->stream));
+	CU(launch(gate->exec, side->stream));
+	FT_TRY(fi_cntr_add(gate->cntr, 1));
+	FT_TRY(gate_pace(gate));
+	CU(set(at(&side->out, 0), 2, 1, gate->other));
+	CU(synchronize(gate->other));
+	FT_TRY(error ? fi_cntr_adderr(gate->cntr, 1) : fi_cntr_add(gate->cntr, 1));
+	return gate_log(side, 2, what);
+}
+
+/* Launches the graph, which need not wait. */
+static int gate_pass(struct side *side, struct gate *gate, const char *what)
+{
+	CU(set(at(&side->out, 0), 3, 1, side->stream));
+	CU(launch(gate->exec, side->stream));
+	return gate_log(side, 3, what);
+}
+
+/* The host sets a counter that a graph waits for. */
+static int scene_set(struct side *side)
+{
+	struct gate gate;
+
+	FT_TRY(gate_open(side, &gate));
+	FT_TRY(gate_launch(side, &gate, false, "the first launch"));
+	for (int i = 0; i < REPLAYS; i++) {
+		FT_TRY(fi_cntr_set(gate.cntr, 0));
+		FT_TRY(gate_launch(side, &gate, false, "after fi_cntr_set() to 0"));
+	}
+	/* what the proxy has not seen before it is there again */
+	FT_TRY(fi_cntr_set(gate.cntr, 0));
+	FT_TRY(fi_cntr_add(gate.cntr, 2));
+	FT_TRY(gate_pass(side, &gate, "two counts after fi_cntr_set()"));
+	FT_TRY(fi_cntr_add(gate.cntr, 5));
+	FT_TRY(fi_cntr_set(gate.cntr, 7));
+	FT_TRY(gate_launch(side, &gate, false, "counts before fi_cntr_set()"));
+	FT_TRY(fi_cntr_set(gate.cntr, 11));
+	FT_TRY(gate_pass(side, &gate, "raised by fi_cntr_set()"));
+	/* one of two has failed: both are used */
+	FT_TRY(gate_launch(side, &gate, true, "an error"));
+	FT_TRY(fi_cntr_seterr(gate.cntr, 0));
+	FT_TRY(gate_launch(side, &gate, false, "after an error"));
+	/* an error while only one of two is there */
+	FT_TRY(fi_cntr_adderr(gate.cntr, 1));
+	FT_TRY(gate_pass(side, &gate, "an error that is there before"));
+	FT_TRY(fi_cntr_seterr(gate.cntr, 0));
+	FT_TRY(fi_cntr_add(gate.cntr, 1));
+	FT_TRY(gate_launch(side, &gate, false, "one count is missing"));
+	FT_TRY(gate_close(&gate));
+	return ft_meet_all(side->proc);
+}
+
 /* An alias posts with its own flags, and may be closed before the stream gets there. */
 static int scene_alias(struct side *side)
 {
@@ -378,6 +490,7 @@ static int scenes(struct ft_proc *proc)
 	}
 	FT_TRY(scene_queue(&side));
 	FT_TRY(scene_bare(&side));
+	FT_TRY(scene_set(&side));
 	FT_TRY(scene_errors(&side));
 	FT_TRY(scene_late(&side, &exec));
 	FT_TRY(side_close(&side));

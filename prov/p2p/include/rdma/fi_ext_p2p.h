@@ -230,7 +230,11 @@ struct fi_p2p_stream_op {
  * A stream that is being captured into a graph: the operation begins each time the graph gets there.
  * A graph runs once at a time, and not as two executable graphs. A wait for a counter, then, is for
  * @threshold further counts: since it was captured, and since the last such wait of this graph for
- * this counter. A wait for a queue is refused. What the graph names stays open as long as the graph.
+ * this counter. Operations that have failed are among them, also if fi_cntr_seterr() has cleared their
+ * errors. If fi_cntr_set() does not raise the counter, the next wait is for @threshold counts from the
+ * value that was set. If it does, that is as if so much had been counted. A wait that an error has ended
+ * has used @threshold counts: those that are missing may still come.
+ * A wait for a queue is refused. What the graph names stays open as long as the graph.
  *
  * Both return 0 or a negative error:
  * -FI_EINVAL	an object is not of this provider, or @op makes no sense

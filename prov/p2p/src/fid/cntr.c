@@ -43,6 +43,18 @@ uint64_t cntr_reached(const struct p2p_cntr *cntr)
 			     : ours;
 }
 
+/* Under one lock: a counter that was set back may be further than before when somebody looks */
+struct cntr_ends cntr_ends(const struct p2p_cntr *cntr)
+{
+	struct p2p_lock *lock = &cntr->domain->xfer.lock;
+	struct cntr_ends ends;
+
+	p2p_lock_take(lock);
+	ends = (struct cntr_ends){cntr_reached(cntr) + cntr->forgiven, cntr->turns, cntr->base};
+	p2p_lock_drop(lock);
+	return ends;
+}
+
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
@@ -59,17 +71,24 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 	return cntr_errors(cntr);
 }
 
-/* Multiplies what we count by @base (0 or 1), and adds @value. */
-static int cntr_change(struct p2p_cntr *cntr, uint64_t *count, unsigned int base,
-		       uint64_t value)
+/* Changes one of our counts, and wakes who waits [locked]. */
+static void cntr_store(struct p2p_cntr *cntr, uint64_t *count, uint64_t value)
+{
+	struct xfer *xfer = &cntr->domain->xfer;
+
+	xfer_assert_locked(xfer);
+	__atomic_store_n(count, value, __ATOMIC_RELEASE);
+	if (cntr->xfer.point)
+		wait_wake(cntr->xfer.point);
+	wait_wake_all(&xfer->wait);
+}
+
+static int cntr_raise(struct p2p_cntr *cntr, uint64_t *count, uint64_t value)
 {
 	struct xfer *xfer = &cntr->domain->xfer;
 
 	p2p_lock_take(&xfer->lock);
-	__atomic_store_n(count, *count * base + value, __ATOMIC_RELEASE);
-	if (cntr->xfer.point)
-		wait_wake(cntr->xfer.point);
-	wait_wake_all(&xfer->wait);
+	cntr_store(cntr, count, *count + value);
 	p2p_lock_drop(&xfer->lock);
 	xfer_works_turn(xfer);
 	return 0;
@@ -79,30 +98,54 @@ static int cntr_add(struct fid_cntr *fid, uint64_t value)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
-	return cntr_change(cntr, &cntr->xfer.value, 1, value);
+	return cntr_raise(cntr, &cntr->xfer.value, value);
 }
 
 static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
-	return cntr_change(cntr, &cntr->xfer.errors, 1, value);
+	return cntr_raise(cntr, &cntr->xfer.errors, value);
 }
 
 static int cntr_set(struct fid_cntr *fid, uint64_t value)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
-	int ret = fi_cntr_set(cntr->core, 0);
+	struct xfer *xfer = &cntr->domain->xfer;
+	uint64_t before;
+	int ret;
 
-	return ret ? ret : cntr_change(cntr, &cntr->xfer.value, 0, value);
+	p2p_lock_take(&xfer->lock);
+	before = cntr_value(cntr);
+	ret = fi_cntr_set(cntr->core, 0);
+	if (!ret && value <= before) {
+		cntr->turns++;
+		cntr->base = value + cntr_errors(cntr) + cntr->forgiven;
+	}
+	if (!ret)
+		cntr_store(cntr, &cntr->xfer.value, value);
+	p2p_lock_drop(&xfer->lock);
+	xfer_works_turn(xfer);
+	return ret;
 }
 
 static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
-	int ret = fi_cntr_seterr(cntr->core, 0);
+	struct xfer *xfer = &cntr->domain->xfer;
+	uint64_t before;
+	int ret;
 
-	return ret ? ret : cntr_change(cntr, &cntr->xfer.errors, 0, value);
+	p2p_lock_take(&xfer->lock);
+	before = cntr_errors(cntr);
+	ret = fi_cntr_seterr(cntr->core, 0);
+	if (!ret && value < before)
+		cntr->forgiven += before - value;
+	if (!ret)
+		cntr_store(cntr, &cntr->xfer.errors, value);
+	p2p_lock_drop(&xfer->lock);
+	xfer_works_turn(xfer);
+	return ret;
 }
 
 /* ---- waiting ---- */

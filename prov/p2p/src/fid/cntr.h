@@ -26,6 +26,8 @@ struct trigger_list;
  * @refs:	bindings to endpoints, and operations that wait for it or count for it; the domain's lock
  *		guards it, and
  * @works:	the operations that wait for it, or NULL (gpu/trigger_list.h)
+ * @turns:	how often fi_cntr_set(3) did not raise it, and @base: struct cntr_ends, from the last time
+ * @forgiven:	errors that fi_cntr_seterr(3) has taken away
  */
 struct p2p_cntr {
 	struct fid_cntr fid;
@@ -41,6 +43,21 @@ struct p2p_cntr {
 	struct native_ctx *native;
 	unsigned int refs;
 	struct trigger_list *works;
+	uint64_t turns;
+	uint64_t base;
+	uint64_t forgiven;
+};
+
+/**
+ * struct cntr_ends - how many operations have ended for a counter, as who uses them up one after the other counts.
+ * @count:	good or bad ones; errors that are cleared stay among them
+ * @turns:	changes if the application begins anew: it has not raised the counter by fi_cntr_set(3)
+ * @base:	what @count was then
+ */
+struct cntr_ends {
+	uint64_t count;
+	uint64_t turns;
+	uint64_t base;
 };
 
 static inline struct p2p_cntr *cntr_of(struct fid *fid)
@@ -53,6 +70,7 @@ uint64_t cntr_value(const struct p2p_cntr *cntr);
 uint64_t cntr_errors(const struct p2p_cntr *cntr);
 /* How far it has come: what it has counted, good or bad */
 uint64_t cntr_reached(const struct p2p_cntr *cntr);
+struct cntr_ends cntr_ends(const struct p2p_cntr *cntr);
 
 int cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 	      void *context);

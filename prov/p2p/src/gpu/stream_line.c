@@ -163,23 +163,32 @@ struct stream_line *stream_line_new(struct stream_lines *lines, void *stream, ui
 
 /* ---- what the proxy does ---- */
 
-static bool stream_cntr_there(const struct stream_line *line, const struct stream_entry *entry)
+/* Uses up what a graph's wait is for, if that is there. */
+static bool stream_use(const struct stream_line *line, const struct stream_entry *entry)
 {
-	const uint64_t value = cntr_value(entry->cntr);
+	const struct cntr_ends ends = cntr_ends(entry->cntr);
 	struct stream_used *used;
 
-	if (cntr_errors(entry->cntr))
-		return true;
-	if (!line->capture)
-		return value >= entry->threshold;
 	LIST_FOREACH(used, &line->used, entry) {
 		if (used->cntr == entry->cntr)
 			break;
 	}
-	if (value - used->value < entry->threshold)
+	if (used->turns != ends.turns) {
+		used->turns = ends.turns;
+		used->count = ends.base;
+	}
+	if (!cntr_errors(entry->cntr) && ((int64_t) (ends.count - used->count) < 0 ||
+					  ends.count - used->count < entry->threshold))
 		return false;
-	used->value += entry->threshold;
+	used->count += entry->threshold;
 	return true;
+}
+
+static bool stream_cntr_there(const struct stream_line *line, const struct stream_entry *entry)
+{
+	if (line->capture)
+		return stream_use(line, entry);
+	return cntr_errors(entry->cntr) || cntr_value(entry->cntr) >= entry->threshold;
 }
 
 static bool stream_cq_there(const struct stream_entry *entry)
@@ -222,9 +231,14 @@ static void stream_line_go_on(struct stream_lines *lines, struct stream_line *li
 static bool stream_wait_look(struct stream_lines *lines, struct stream_line *line,
 			     struct stream_entry *entry)
 {
-	/* a graph may not have come to it the last time */
-	if ((line->capture && stream_load(entry->word) != STREAM_ARMED) ||
-	    !stream_wait_there(line, entry))
+	/*
+	 * a graph may not have come to it the last time; and before it is launched again, the application
+	 * may set the counter
+	 */
+	if (line->capture && (stream_load(line->gate) != STREAM_SHUT ||
+			      stream_load(entry->word) != STREAM_ARMED))
+		return false;
+	if (!stream_wait_there(line, entry))
 		return false;
 	if (line->capture)
 		stream_store(entry->word, STREAM_PASS);
@@ -287,6 +301,7 @@ bool stream_lines_live(const struct stream_lines *lines)
 static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cntr)
 {
 	struct stream_used *used;
+	struct cntr_ends ends;
 
 	LIST_FOREACH(used, &line->used, entry) {
 		if (used->cntr == cntr)
@@ -295,8 +310,10 @@ static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cnt
 	used = calloc(1, sizeof *used);
 	if (!used)
 		return -FI_ENOMEM;
+	ends = cntr_ends(cntr);
 	used->cntr = cntr;
-	used->value = cntr_value(cntr);
+	used->count = ends.count;
+	used->turns = ends.turns;
 	LIST_INSERT_HEAD(&line->used, used, entry);
 	return 0;
 }

@@ -17,7 +17,7 @@
  *	@word = RUNG ------------------------> an operation: posts it, @word = ARMED
  *
  *	waits until @word is PASS              a wait: looks whether the counter is there
- *	             <------------------------ @word = PASS, if it was ARMED
+ *	             <------------------------ @word = PASS, if it was ARMED, and @gate is SHUT
  *	@word = ARMED
  *	             <------------------------ after the last entry: @gate = OPEN
  *
@@ -60,10 +60,14 @@ struct stream_entry {
 
 TAILQ_HEAD(stream_entries, stream_entry);
 
-/* What a graph's waits have used of a counter */
+/*
+ * What a graph's waits have used of a counter. @count is as that of struct cntr_ends, and beyond it if an error
+ * has ended a wait before all was there: what is missing still comes. @turns: since when it is counted
+ */
 struct stream_used {
 	const struct p2p_cntr *cntr;
-	uint64_t value;
+	uint64_t count;
+	uint64_t turns;
 	LIST_ENTRY(stream_used) entry;
 };
 
