@@ -88,9 +88,12 @@ static int side_open(struct side *side, struct ft_proc *proc)
 	return share(side);
 }
 
+/* The last thing that the stream waits for is closed, and then the domain. */
 static int side_close(struct side *side)
 {
-	CU(stream_destroy(side->stream));
+	struct fid_cntr *last;
+
+	CU(synchronize(side->stream));
 	FT_TRY(fi_close(&side->ctx.ep->fid));
 	side->ctx.ep = NULL;
 	FT_TRY(fi_close(&side->tx->fid));
@@ -98,7 +101,21 @@ static int side_close(struct side *side)
 	ft_buf_free(&side->out);
 	ft_buf_free(&side->in);
 	ft_buf_free(&side->log);
-	return ft_close(&side->ctx);
+	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &last));
+	FT_TRY(fi_p2p_stream_wait(&last->fid, 1, side->stream));
+	FT_TRY(fi_close(&last->fid));
+	FT_TRY(ft_close(&side->ctx));
+	CU(synchronize(side->stream));
+	CU(stream_destroy(side->stream));
+	return 0;
+}
+
+static int refuse_close(struct fid *fid, const char *what)
+{
+	int ret = fi_close(fid);
+
+	FT_CHECK(ret == -FI_EBUSY, "%s is in use, and its close is %d", what, ret);
+	return 0;
 }
 
 /* ---- what a stream does ---- */
@@ -221,6 +238,7 @@ static int scene_queue(struct side *side)
 	FT_CHECK(!ret, "fi_p2p_stream_post: %d", ret);
 	FT_TRY(put_send(side, 1000));
 	FT_TRY(put_wait(side, &side->ctx.cq->fid, 1));
+	FT_TRY(refuse_close(&side->ctx.cq->fid, "a queue"));
 	CU(copy(at(&side->log, 0), at(&side->in, 0), 1000, side->stream));
 	CU(synchronize(side->stream));
 	FT_CHECK(fi_cq_read(side->ctx.cq, &entry, 1) == 1, "no completion is there");
@@ -412,6 +430,7 @@ static int scene_alias(struct side *side)
 	ret = fi_p2p_stream_tsend(alias, side->out.addr, 1000, side->out.desc, side->peer, TAG,
 				  side, side->stream);
 	FT_CHECK(!ret, "fi_p2p_stream_tsend by an alias: %d", ret);
+	FT_TRY(refuse_close(&side->ctx.ep->fid, "an endpoint with an alias"));
 	FT_TRY(fi_close(&alias->fid));
 	FT_TRY(put_recv(side, 1000));
 	FT_TRY(put_wait(side, &side->ctx.cq->fid, 1));
@@ -458,11 +477,32 @@ static int scene_errors(struct side *side)
 	return ft_meet_all(side->proc);
 }
 
-/* A graph that outlives its endpoint, and a domain that is closed too early */
+/* A domain is closed too early: the stream waits on, for a counter and then for a message. */
+static int scene_early(struct side *side)
+{
+	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
+	struct fid_cntr *other;
+
+	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &other));
+	CU(set(at(&side->out, 0), content(side->proc->rank, 0), 8, side->stream));
+	FT_TRY(put_wait(side, &other->fid, 1));
+	FT_TRY(put_recv(side, 8));
+	FT_TRY(put_send(side, 8));
+	FT_TRY(put_wait(side, &side->tx->fid, sent + 1));
+	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
+	CU(copy(at(&side->log, 0), at(&side->in, 0), 8, side->stream));
+	FT_TRY(refuse_close(&side->ctx.domain->fid, "a domain"));
+	FT_TRY(fi_cntr_add(other, 1));
+	CU(synchronize(side->stream));
+	FT_TRY(fi_close(&other->fid));
+	FT_TRY(check_log(side, 1, 8, "after a close that was refused"));
+	return ft_meet_all(side->proc);
+}
+
+/* A graph that outlives its endpoint */
 static int scene_late(struct side *side, void **exec)
 {
 	void *graph;
-	int ret;
 
 	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
 	FT_TRY(put_send(side, 8));
@@ -470,8 +510,7 @@ static int scene_late(struct side *side, void **exec)
 	CU(capture_end(side->stream, &graph));
 	CU(instantiate(exec, graph, 0));
 	CU(graph_destroy(graph));
-	ret = fi_close(&side->ctx.domain->fid);
-	FT_CHECK(ret == -FI_EBUSY, "a domain with an endpoint is closed: %d", ret);
+	FT_TRY(refuse_close(&side->ctx.domain->fid, "a domain"));
 	return ft_meet_all(side->proc);
 }
 
@@ -492,6 +531,7 @@ static int scenes(struct ft_proc *proc)
 	FT_TRY(scene_bare(&side));
 	FT_TRY(scene_set(&side));
 	FT_TRY(scene_errors(&side));
+	FT_TRY(scene_early(&side));
 	FT_TRY(scene_late(&side, &exec));
 	FT_TRY(side_close(&side));
 	CU(exec_destroy(exec));

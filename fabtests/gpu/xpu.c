@@ -296,6 +296,24 @@ static int scene_many(struct xpu_side *side, uint64_t rounds)
 	return 0;
 }
 
+static int refuse_close(struct fid *fid, const char *what)
+{
+	int ret = fi_close(fid);
+
+	FT_CHECK(ret == -FI_EBUSY, "%s is in use, and its close is %d", what, ret);
+	return 0;
+}
+
+/* Objects that are in use are not closed, and kernels use them as before. */
+static int scene_close(struct xpu_side *side)
+{
+	FT_TRY(refuse_close(&side->ctx.cq->fid, "a queue"));
+	FT_TRY(refuse_close(&side->tx->fid, "a counter"));
+	FT_TRY(refuse_close(&side->ctx.domain->fid, "a domain"));
+	FT_TRY(scene_writes(side, 8, 1));
+	return scene_messages(side, 8, 1);
+}
+
 static int scenes(struct ft_proc *proc, uint64_t flags)
 {
 	static const size_t lens[] = {1, 8, 4096, LARGEST};
@@ -311,6 +329,7 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 		FT_TRY(scene_near(&side, &near, lens[i], false));
 		FT_TRY(scene_near(&side, &near, lens[i], true));
 	}
+	FT_TRY(scene_close(&side));
 	FT_TRY(scene_atomics(&side, threads));
 	FT_TRY(scene_errors(&side, threads));
 	FT_TRY(scene_many(&side, proc->opts.rounds));
@@ -342,8 +361,9 @@ static int aliases(struct ft_proc *proc)
 	FT_TRY(xpu_side_open(&side, proc, 0, BLOCKS * COUNT * 8, BLOCKS, false));
 	FT_TRY(fi_ep_alias(side.ctx.ep, &alias, FI_TRANSMIT));
 	FT_TRY(refuse_alias(&side, alias));
+	FT_TRY(refuse_close(&side.ctx.ep->fid, "an endpoint with an alias"));
+	FT_TRY(scene_close(&side));
 	FT_TRY(fi_close(&alias->fid));
-	FT_TRY(scene_writes(&side, 8, 1));
 	return xpu_side_close(&side);
 }
 

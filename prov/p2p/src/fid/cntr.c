@@ -293,6 +293,7 @@ static int cntr_close(struct fid *fid)
 	p2p_lock_drop(&cntr->domain->xfer.lock);
 	if (bound)
 		return -FI_EBUSY;
+	/* as in cq_close() */
 	fid_exports_end(&cntr->exports);
 	waitset_hold(&cntr->member);
 	ret = fi_close(&cntr->core->fid);

@@ -415,6 +415,12 @@ static int cq_close(struct fid *fid)
 	struct p2p_cq *cq = cq_of(fid);
 	int ret;
 
+	if (xfer_cq_busy(&cq->xfer))
+		return -FI_EBUSY;
+	/*
+	 * the proxy looks at the queue until it is told. A core that refuses the close of a queue without
+	 * endpoints knows of a use that we do not, and GPUs have the queue no more
+	 */
 	fid_exports_end(&cq->exports);
 	waitset_hold(&cq->member);
 	ret = xfer_cq_fini(&cq->xfer);

@@ -61,7 +61,6 @@ static int domain_close(struct fid *fid)
 	bool local = domain->xfer.local;
 	int ret;
 
-	fid_exports_end(&domain->exports);
 	if (__atomic_load_n(&domain->users, __ATOMIC_ACQUIRE) || domain_close_waker(domain))
 		return -FI_EBUSY;
 	xfer_give_back(&domain->xfer);
@@ -75,6 +74,11 @@ static int domain_close(struct fid *fid)
 	/* the thread goes on until the close succeeds: from here on it may touch nothing */
 	if (domain->automatic)
 		auto_stop(&domain->auto_thread);
+	/*
+	 * no object is left that GPUs could wait for. Until now the core could have refused the close, and
+	 * streams gone on
+	 */
+	fid_exports_end(&domain->exports);
 	if (domain->triggers)
 		domain->triggers->close(domain);
 	xfer_fini(&domain->xfer);

@@ -22,7 +22,8 @@ struct trigger;
  * @control:	fi_control(3) of a domain
  * @alias:	fi_ep_alias(3)
  * @ep_open:	an endpoint has been opened: takes its calls. 0 or an error
- * @ep_close:	it is about to be closed: nothing of it waits any more. 0 or -FI_EBUSY
+ * @ep_busy:	may it not be closed yet?
+ * @ep_close:	it is about to be closed: nothing of it waits any more
  */
 struct domain_triggers {
 	int (*open)(struct p2p_domain *domain);
@@ -30,7 +31,8 @@ struct domain_triggers {
 	int (*control)(struct p2p_domain *domain, int command, void *arg);
 	int (*alias)(struct p2p_ep *ep, const struct fi_alias *alias);
 	int (*ep_open)(struct p2p_ep *ep);
-	int (*ep_close)(struct p2p_ep *ep);
+	bool (*ep_busy)(const struct p2p_ep *ep);
+	void (*ep_close)(struct p2p_ep *ep);
 };
 
 /**

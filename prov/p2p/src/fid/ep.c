@@ -473,13 +473,19 @@ static int ep_control(struct fid *fid, int command, void *arg)
 static int ep_close(struct fid *fid)
 {
 	struct p2p_ep *ep = ep_of(fid);
+	const struct domain_triggers *triggers = ep->domain->triggers;
 	struct fid *core = &ep->xfer.core->fid;
 	int ret;
 
+	if (triggers && triggers->ep_busy(ep))
+		return -FI_EBUSY;
+	/*
+	 * what GPUs post comes from another thread, and must have ended before the core's endpoint does. If
+	 * the core refuses the close all the same, for what we do not know of, they have it no more
+	 */
 	fid_exports_end(&ep->exports);
-	ret = ep->domain->triggers ? ep->domain->triggers->ep_close(ep) : 0;
-	if (ret)
-		return ret;
+	if (triggers)
+		triggers->ep_close(ep);
 	fid_pair_remove(core);
 	ret = xfer_ep_fini(&ep->xfer);
 	if (ret) {

@@ -45,7 +45,7 @@ void fid_export_remove(struct fid_export *export);
 struct fid_export *fid_export_find(const struct fid_exports *exports,
 				   void (*end)(struct fid_export *export));
 
-/* At the beginning of a close */
+/* In a close, once nothing that we know of refuses it: what has ended does not begin again */
 void fid_exports_end(struct fid_exports *exports);
 
 /* The class of @fid; NULL: @fid is NULL or not ours */

@@ -57,10 +57,16 @@ int gpu_host_alloc(const struct gpu_dev *dev, size_t len, struct gpu_host *host)
 	return ret;
 }
 
-void gpu_host_free(const struct gpu_dev *dev, struct gpu_host *host)
+void gpu_host_unpin(const struct gpu_dev *dev, struct gpu_host *host)
 {
 	if (host->pinned)
 		dev->mem.ops->unpin(host->host);
+	host->pinned = false;
+}
+
+void gpu_host_free(const struct gpu_dev *dev, struct gpu_host *host)
+{
+	gpu_host_unpin(dev, host);
 	if (host->host)
 		munmap(host->host, host->len);
 	*host = (struct gpu_host){.len = 0};

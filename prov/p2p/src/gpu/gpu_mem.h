@@ -39,6 +39,8 @@ int gpu_dev_open(struct gpu_dev *dev, const struct fi_xpu_attr *attr);
 
 /* Zeroed host memory; gpu_host_free() may have one that was never allocated, but is zero. */
 int gpu_host_alloc(const struct gpu_dev *dev, size_t len, struct gpu_host *host);
+/* Takes it from the device, which may wait for all that kernels and streams do. The host has it still */
+void gpu_host_unpin(const struct gpu_dev *dev, struct gpu_host *host);
 void gpu_host_free(const struct gpu_dev *dev, struct gpu_host *host);
 
 /* Memory of the device, a copy of @init. gpu_state_free() may have NULL. */

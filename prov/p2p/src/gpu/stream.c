@@ -22,6 +22,7 @@ struct stream_user {
 
 /**
  * struct stream_dev - a domain's entries on a device. The proxy's lock guards it.
+ * @domain:	NULL: it is closed
  * @put:	held while something is put into a stream, so that lines have the streams' order. The driver
  *		may wait for the stream then, and the stream for the proxy
  * @words:	of the lines
@@ -44,6 +45,8 @@ static bool stream_look(struct proxy_source *source)
 	const bool moved = stream_lines_look(&dev->lines);
 
 	source->kernels = stream_lines_live(&dev->lines);
+	if (!dev->domain)
+		return moved;
 	if (source->kernels || xfer_busy(&dev->domain->xfer))
 		xfer_progress(&dev->domain->xfer);
 	return moved || xfer_busy(&dev->domain->xfer);
@@ -51,12 +54,37 @@ static bool stream_look(struct proxy_source *source)
 
 /* ---- devices ---- */
 
-/* The domain is closed: no stream may get to its entries any more. */
+/* Entries of one object, or of all (NULL), do nothing from now on. Called with the proxy's lock held */
+static void stream_forget(struct stream_dev *dev, const struct fid *fid)
+{
+	struct stream_entry *entry;
+	struct stream_line *line;
+
+	LIST_FOREACH(line, &dev->lines.lines, entry) {
+		TAILQ_FOREACH(entry, &line->entries, entry) {
+			if (!fid || (entry->ep && &entry->ep->fid.fid == fid))
+				entry->ep = NULL;
+			if (!fid || (entry->cntr && &entry->cntr->fid.fid == fid))
+				entry->cntr = NULL;
+			if (!fid || (entry->cq && &entry->cq->fid.fid == fid))
+				entry->cq = NULL;
+		}
+	}
+}
+
+/* The domain is closed: no stream may get to its entries any more, but one may still be before a wait. */
 static void stream_dev_end(struct fid_export *export)
 {
 	struct stream_dev *dev = container_of(export, struct stream_dev, export);
 	struct stream_user *user;
 
+	proxy_hold(dev->proxy);
+	stream_forget(dev, NULL);
+	dev->domain = NULL;
+	stream_lines_look(&dev->lines);
+	proxy_release(dev->proxy);
+	/* this may wait for streams, which the proxy lets go on */
+	gpu_host_unpin(&dev->gpu, &dev->words);
 	proxy_remove(dev->proxy, &dev->source);
 	fid_export_remove(export);
 	while ((user = LIST_FIRST(&dev->users))) {
@@ -140,20 +168,9 @@ static void stream_user_end(struct fid_export *export)
 {
 	struct stream_user *user = container_of(export, struct stream_user, export);
 	struct stream_dev *dev = user->dev;
-	struct stream_entry *entry;
-	struct stream_line *line;
 
 	proxy_hold(dev->proxy);
-	LIST_FOREACH(line, &dev->lines.lines, entry) {
-		TAILQ_FOREACH(entry, &line->entries, entry) {
-			if (entry->ep && &entry->ep->fid.fid == user->fid)
-				entry->ep = NULL;
-			if (entry->cntr && &entry->cntr->fid.fid == user->fid)
-				entry->cntr = NULL;
-			if (entry->cq && &entry->cq->fid.fid == user->fid)
-				entry->cq = NULL;
-		}
-	}
+	stream_forget(dev, user->fid);
 	LIST_REMOVE(user, entry);
 	fid_export_remove(export);
 	proxy_release(dev->proxy);

@@ -157,5 +157,6 @@ const struct domain_triggers triggers = {
 	.control = trigger_control,
 	.alias = trigger_ep_alias,
 	.ep_open = trigger_ep_open,
+	.ep_busy = trigger_ep_busy,
 	.ep_close = trigger_ep_close,
 };

@@ -47,9 +47,9 @@ int trigger_ep_open(struct p2p_ep *ep)
 	return 0;
 }
 
-int trigger_ep_close(struct p2p_ep *ep)
+bool trigger_ep_busy(const struct p2p_ep *ep)
 {
-	struct trigger *trigger = ep->domain->trigger;
+	const struct trigger *trigger = ep->domain->trigger;
 	struct p2p_lock *lock = &ep->domain->xfer.lock;
 	const struct trigger_alias *alias;
 	bool used = false;
@@ -58,10 +58,12 @@ int trigger_ep_close(struct p2p_ep *ep)
 	LIST_FOREACH(alias, &trigger->aliases, entry)
 		used |= alias->ep == ep;
 	p2p_lock_drop(lock);
-	if (used)
-		return -FI_EBUSY;
-	trigger_drop_ep(trigger, ep);
-	return 0;
+	return used;
+}
+
+void trigger_ep_close(struct p2p_ep *ep)
+{
+	trigger_drop_ep(ep->domain->trigger, ep);
 }
 
 int trigger_ep_alias(struct p2p_ep *ep, const struct fi_alias *asked)

@@ -41,6 +41,16 @@ static bool xfer_cq_bound(const struct xfer_cq *cq)
 	return false;
 }
 
+bool xfer_cq_busy(const struct xfer_cq *cq)
+{
+	bool bound;
+
+	p2p_lock_take(&cq->xfer->lock);
+	bound = xfer_cq_bound(cq);
+	p2p_lock_drop(&cq->xfer->lock);
+	return bound;
+}
+
 static int xfer_cq_close(struct xfer_cq *cq)
 {
 	int ret, fd;

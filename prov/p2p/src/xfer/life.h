@@ -8,6 +8,9 @@
 /* Adds and removes queues; the caller has set core, source, silent and fd. */
 void xfer_cq_init(struct xfer_cq *cq, struct xfer *xfer);
 
+/* Is it bound to an endpoint? Its close is -FI_EBUSY, then */
+bool xfer_cq_busy(const struct xfer_cq *cq);
+
 /* Closes the core's queue. 0 or the core's error; then the queue is as before. */
 int xfer_cq_fini(struct xfer_cq *cq);
 
