@@ -3,7 +3,7 @@
  * fi_p2p_objects: objects in unusual orders. A domain is busy as long as a region or a poll set
  * is open, whoever serves it; a queue leaves its poll set when it is closed, and can be read when
  * the address vector is closed already; what is refused is refused before anything happens. An
- * endpoint that is not enabled yet is in nobody's way.
+ * endpoint that is not enabled yet is in nobody's way. One that lacks a queue is not enabled until it has one.
  * A region of all memory (from address zero on), which some register once for everything:
  * a peer writes and reads memory of each kind through it.
  * And keys of the provider's choice: none of them tells anything of another one.
@@ -292,11 +292,67 @@ static int half_open(struct ft_proc *proc)
 	return ft_pair_close(&pair, NULL, 0);
 }
 
+/* An endpoint is enabled too early, and again when all is there. @cntr: counts receives in place of a queue, or NULL */
+static int repair(struct ft_ctx *ctx, struct fid_cq *cq, struct fid_cntr *cntr)
+{
+	struct fid_ep *ep;
+
+	FT_TRY(expect(fi_endpoint(ctx->domain, ctx->info, &ep, NULL), 0, "fi_endpoint"));
+	FT_TRY(expect(fi_ep_bind(ep, &ctx->av->fid, 0), 0, "fi_ep_bind of a vector"));
+	FT_TRY(expect(fi_enable(ep), -FI_ENOCQ, "fi_enable without queues"));
+	if (cntr) {
+		FT_TRY(expect(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0,
+			      "fi_ep_bind of a counter"));
+		FT_TRY(expect(fi_enable(ep), -FI_ENOCQ, "fi_enable with a counter alone"));
+	}
+	FT_TRY(expect(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT), 0, "fi_ep_bind of a queue"));
+	if (!cntr) {
+		FT_TRY(expect(fi_enable(ep), -FI_ENOCQ, "fi_enable without one queue"));
+		FT_TRY(expect(fi_ep_bind(ep, &cq->fid, FI_RECV), 0,
+			      "fi_ep_bind of the queue that was missing"));
+	}
+	FT_TRY(expect(fi_enable(ep), 0, "fi_enable with all there is"));
+	return expect(fi_close(&ep->fid), 0, "fi_close of the endpoint");
+}
+
+/* A queue that is missing is told, whatever an endpoint is for, and may be bound then. */
+static int repaired(struct ft_proc *proc, uint64_t caps)
+{
+	struct fid_cntr *cntr;
+	struct ft_pair pair;
+	struct fid_cq *cq;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	pair.ctx.hints->caps |= caps;
+	if (!ft_offered(&pair.ctx)) {
+		fi_freeinfo(pair.ctx.hints);
+		return 0;
+	}
+	FT_TRY(ft_pair_open(&pair, SIZE));
+	/* as in half_open(); and it is cores that are asked without us */
+	if (!ft_is_p2p(&pair.ctx) ||
+	    (!strncmp(pair.ctx.info->fabric_attr->prov_name, "shm", 3) &&
+	     FI_VERSION_GE(fi_version(), FI_VERSION(2, 0))))
+		return ft_pair_close(&pair, NULL, 0);
+	FT_TRY(expect(fi_cq_open(pair.ctx.domain, &pair.ctx.cq_attr, &cq, NULL), 0,
+		      "fi_cq_open"));
+	FT_TRY(ft_cntr_open(&pair.ctx, FI_WAIT_NONE, 0, &cntr));
+	FT_TRY(repair(&pair.ctx, cq, NULL));
+	FT_TRY(repair(&pair.ctx, cq, cntr));
+	FT_TRY(ft_pair_transfer(&pair, 0, 0, SIZE, true, wait_for));
+	FT_TRY(ft_barrier(proc, &pair.ctx));
+	FT_TRY(expect(fi_close(&cntr->fid), 0, "fi_close of the counter"));
+	FT_TRY(expect(fi_close(&cq->fid), 0, "fi_close of the queue"));
+	return ft_pair_close(&pair, NULL, 0);
+}
+
 static int run(struct ft_proc *proc)
 {
 	FT_TRY(busy(proc));
 	FT_TRY(late_read(proc));
 	FT_TRY(half_open(proc));
+	FT_TRY(repaired(proc, 0));
+	FT_TRY(repaired(proc, FI_TRIGGER));
 	FT_TRY(keys(proc));
 	return all_of_memory(proc);
 }

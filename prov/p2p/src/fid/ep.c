@@ -302,14 +302,30 @@ static uint64_t ep_core_counts(const struct p2p_ep *ep)
 	return kinds;
 }
 
-/* Has the application bound no queue where we, or our counters, need one? */
-static bool ep_lacks_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
+/* Do we count operations of one of these kinds? */
+static bool ep_counts(const struct p2p_ep *ep, uint64_t kinds)
+{
+	kinds &= ~ep_core_counts(ep);
+	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
+		if (kinds & kind && ep->xfer.cntrs[xfer_count_index(kind)])
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is a queue of ours to take the place of one that the application has not bound? It is where our counters tell of
+ * what the queue would, or where the application has no such operations. 1, 0, or -FI_ENOCQ
+ */
+static int ep_wants_own_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
 {
 	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
 
 	if (cq)
-		return false;
-	return ep->xfer.followed & kinds || (ep->xfer.layered && dirs && !(dirs & kinds));
+		return 0;
+	if (ep_counts(ep, kinds) || (ep->xfer.layered && dirs && !(dirs & kinds)))
+		return 1;
+	return ep->xfer.layered ? -FI_ENOCQ : 0;
 }
 
 /* Does anybody sleep on a counter of the endpoint? */
@@ -336,18 +352,45 @@ static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
 	return 0;
 }
 
-/* Opens missing queues: the core wants both, and our receives and counted operations need one. */
+/* A queue that the core has been bound to stays until the endpoint closes. */
+static void ep_drop_own_cqs(struct p2p_ep *ep)
+{
+	for (int i = 0; i < 2; i++) {
+		const uint64_t flags = ep->binds[i];
+
+		if (!ep->own[i].core || !flags)
+			continue;
+		ep_bind_core(ep, NULL, flags);
+		ep->binds[i] = 0;
+		if (xfer_cq_fini(&ep->own[i]))
+			ep_bind_core(ep, &ep->own[i], flags);
+		else
+			memset(&ep->own[i], 0, sizeof ep->own[i]);
+	}
+}
+
+/*
+ * Opens missing queues: the core wants both, and our receives and counted operations need one. If one is
+ * missing, or the vector, nothing is opened: the application may bind them, and enable the endpoint again.
+ */
 static int ep_complete_cqs(struct p2p_ep *ep)
 {
-	int ret;
+	static const uint64_t flags[] = {FI_TRANSMIT, FI_RECV};
+	const int own[] = {
+		ep_wants_own_cq(ep, ep->xfer.txcq, FI_SEND | FI_READ | FI_WRITE),
+		ep_wants_own_cq(ep, ep->xfer.rxcq, FI_RECV),
+	};
+	int ret = 0;
 
-	if (ep_lacks_cq(ep, ep->xfer.txcq, FI_SEND | FI_READ | FI_WRITE)) {
-		ret = ep_own_cq(ep, &ep->own[0], FI_TRANSMIT);
-		if (ret)
-			return ret;
+	if (own[0] < 0 || own[1] < 0) {
+		P2P_INFO("an endpoint is enabled that lacks a completion queue\n");
+		return -FI_ENOCQ;
 	}
-	return ep_lacks_cq(ep, ep->xfer.rxcq, FI_RECV) ? ep_own_cq(ep, &ep->own[1], FI_RECV)
-						       : 0;
+	if ((own[0] || own[1]) && ep->xfer.layered && !ep->av)
+		return -FI_ENOAV;
+	for (int i = 0; !ret && i < 2; i++)
+		ret = own[i] ? ep_own_cq(ep, &ep->own[i], flags[i]) : 0;
+	return ret;
 }
 
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -420,15 +463,16 @@ static int ep_enable(struct p2p_ep *ep)
 	int ret;
 
 	ep_meet_device(ep);
-	p2p_lock_take(&ep->domain->xfer.lock);
-	if (!ep->xfer.started)
-		hello_start(&ep->xfer);
-	p2p_lock_drop(&ep->domain->xfer.lock);
 	ret = ep_complete_cqs(ep);
 	if (!ret)
 		ret = ep_enable_core(ep);
+	if (ret)
+		ep_drop_own_cqs(ep);
 	if (ret || ep->xfer.started || !ep->xfer.layered)
 		return ret;
+	p2p_lock_take(&ep->domain->xfer.lock);
+	hello_start(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
 	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
 	/* a longer name is not kept, which name_len tells */
 	if (ret && ret != -FI_ETOOSMALL) {
