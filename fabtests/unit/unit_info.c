@@ -384,6 +384,36 @@ static void test_order(void **state)
 	fi_freeinfo(hints);
 }
 
+/* What the core keeps, and we do not, is refused where somebody asks for it. */
+static void test_asked_too_much(void **state)
+{
+	static const struct {
+		uint64_t tx_order, rx_order;
+		bool fits;
+	} cases[] = {
+		{0, 0, true},
+		{FI_ORDER_STRICT, 0, false},
+		{0, FI_ORDER_STRICT, false},
+		{FI_ORDER_DATA, 0, false},
+		{0, FI_ORDER_DATA, false},
+	};
+	struct fi_info *core, *hints;
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		hints = hints_make(&(struct hints_case){.caps = FI_MSG});
+		hints->tx_attr->comp_order = cases[i].tx_order;
+		hints->rx_attr->comp_order = cases[i].rx_order;
+		why = NULL;
+		if (info_from_core(hints, core, VERSION, &why) != cases[i].fits)
+			fail_msg("row %zu: %s", i, why ? why : "taken");
+		assert_true(cases[i].fits || (why && *why));
+		fi_freeinfo(hints);
+		fi_freeinfo(core);
+	}
+}
+
 /* Automatic where it was asked for and the core has it, whatever it offers unasked */
 static void test_progress(void **state)
 {
@@ -564,6 +594,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_core_data),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_asked_too_much),
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),

@@ -417,6 +417,18 @@ static const char *info_core_lacks(const struct fi_info *core, uint64_t quirks)
 	return NULL;
 }
 
+/* What of the hints the core keeps, and we do not; NULL: nothing */
+static const char *info_asked_too_much(const struct fi_info *hints)
+{
+	if (!hints)
+		return NULL;
+	/* a short message may be complete before a long one that was posted ahead of it */
+	if ((hints->tx_attr && hints->tx_attr->comp_order) ||
+	    (hints->rx_attr && hints->rx_attr->comp_order))
+		return "completions have no order here, and one is asked for";
+	return NULL;
+}
+
 static void info_caps_from_core(const struct fi_info *hints, struct fi_info *info,
 				uint64_t hmem)
 {
@@ -441,7 +453,6 @@ static void info_ep_from_core(struct fi_info *info)
 	info->rx_attr->size -= INFO_QUEUE_RESERVE;
 	info->tx_attr->rma_iov_limit =
 		P2P_MIN(info->tx_attr->rma_iov_limit, INFO_RMA_IOV_LIMIT);
-	/* a short message may be complete before a long one that was posted ahead of it */
 	info->tx_attr->comp_order = 0;
 	info->rx_attr->comp_order = 0;
 	info->ep_attr->mem_tag_format = info_tag_format(info->ep_attr->mem_tag_format);
@@ -480,6 +491,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		return info_plain_from_core(info, wanted, hmem, asked_mr, why);
 	}
 	lacks = info_core_lacks(info, quirks);
+	if (!lacks)
+		lacks = info_asked_too_much(hints);
 	if (!lacks && wanted & LF_XPU && info->mode & (FI_CONTEXT | FI_CONTEXT2))
 		lacks = "it wants memory of its own in the contexts of operations";
 	if (!lacks && automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO)
