@@ -24,6 +24,8 @@ struct query {
 	const char *node, *service;
 	uint64_t flags;
 	enum fi_progress progress;
+	uint64_t tag_format;
+	uint64_t comp_order;
 };
 
 struct names {
@@ -45,6 +47,8 @@ static int ask(const struct ft_opts *opts, const struct query *query, struct fi_
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->domain_attr->mr_mode = query->mr_mode;
 	hints->domain_attr->data_progress = query->progress;
+	hints->ep_attr->mem_tag_format = query->tag_format;
+	hints->tx_attr->comp_order = hints->rx_attr->comp_order = query->comp_order;
 	if (query->prov)
 		hints->fabric_attr->prov_name = strdup(query->prov);
 	ret = fi_getinfo(opts->api_version, query->node, query->service, query->flags, hints,
@@ -286,6 +290,40 @@ static int check_refusals(const struct ft_opts *opts, const struct names *names)
 	return 0;
 }
 
+static int refused(const struct ft_opts *opts, const struct query *query, const char *what)
+{
+	struct fi_info *list;
+	int ret = ask(opts, query, &list);
+
+	fi_freeinfo(list);
+	FT_CHECK(ret == -FI_ENODATA, "%s: %s instead of -FI_ENODATA", what,
+		 ret ? fi_strerror(-ret) : "results");
+	return 0;
+}
+
+/* The core has an order of completions, and one tag bit more. */
+static int check_promises(const struct ft_opts *opts, const struct names *names)
+{
+	struct query query = {.prov = names->core, .caps = FI_TAGGED, .mr_mode = CORE_MODES};
+	struct fi_info *list;
+	int ret = ask(opts, &query, &list), most = 0;
+
+	if (ret)
+		return ft_fail(ret, "fi_getinfo", "-p '%s'", names->core);
+	for (const struct fi_info *info = list; info; info = info->next)
+		if (!strcmp(info->fabric_attr->prov_name, names->core))
+			most = FT_MAX(most, bits(info->ep_attr->mem_tag_format));
+	fi_freeinfo(list);
+	query.prov = names->full;
+	query.tag_format = ~0ULL >> (64 - most);
+	FT_TRY(refused(opts, &query, "all of the core's tag bits"));
+	query.tag_format >>= 1;
+	FT_TRY(check_query(opts, &query, names->full));
+	query.tag_format = 0;
+	query.comp_order = FI_ORDER_STRICT;
+	return refused(opts, &query, "an order of completions");
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct names names;
@@ -303,6 +341,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(check_names(&proc->opts, &names));
 	FT_TRY(check_addresses(&proc->opts, &names));
 	FT_TRY(check_progress(&proc->opts, &names));
+	FT_TRY(check_promises(&proc->opts, &names));
 	return check_refusals(&proc->opts, &names);
 }
 

@@ -389,13 +389,23 @@ static void test_asked_too_much(void **state)
 {
 	static const struct {
 		uint64_t tx_order, rx_order;
+		uint64_t core_format, format;
 		bool fits;
 	} cases[] = {
-		{0, 0, true},
-		{FI_ORDER_STRICT, 0, false},
-		{0, FI_ORDER_STRICT, false},
-		{FI_ORDER_DATA, 0, false},
-		{0, FI_ORDER_DATA, false},
+		{0, 0, TAG_64, 0, true},
+		{FI_ORDER_STRICT, 0, TAG_64, 0, false},
+		{0, FI_ORDER_STRICT, TAG_64, 0, false},
+		{FI_ORDER_DATA, 0, TAG_64, 0, false},
+		{0, FI_ORDER_DATA, TAG_64, 0, false},
+		/* 63 bits, and 62; and names of a layout */
+		{0, 0, TAG_64, ~0ULL >> 1, true},
+		{0, 0, TAG_64, TAG_63, true},
+		{0, 0, 1, ~0ULL >> 1, true},
+		{0, 0, TAG_63, ~0ULL >> 1, false},
+		{0, 0, TAG_63, 1ULL << 62, false},
+		{0, 0, TAG_63, ~0ULL >> 2, true},
+		{0, 0, TAG_63, 1ULL << 61, true},
+		{0, 0, TAG_63, 1, true},
 	};
 	struct fi_info *core, *hints;
 	const char *why;
@@ -405,6 +415,8 @@ static void test_asked_too_much(void **state)
 		hints = hints_make(&(struct hints_case){.caps = FI_MSG});
 		hints->tx_attr->comp_order = cases[i].tx_order;
 		hints->rx_attr->comp_order = cases[i].rx_order;
+		hints->ep_attr->mem_tag_format = cases[i].format;
+		core->ep_attr->mem_tag_format = cases[i].core_format;
 		why = NULL;
 		if (info_from_core(hints, core, VERSION, &why) != cases[i].fits)
 			fail_msg("row %zu: %s", i, why ? why : "taken");

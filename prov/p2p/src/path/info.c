@@ -85,6 +85,12 @@ static uint64_t info_tag_format(uint64_t core_format)
 	return core_format < INFO_TAG_FORMATS ? INFO_TAG_63_BITS : core_format >> 1;
 }
 
+/* All bits up to the highest one of a format */
+static uint64_t info_mask_to_top(uint64_t format)
+{
+	return ~0ULL >> __builtin_clzll(format | 1);
+}
+
 int info_name_split(const char *name, char **core, char **excluded)
 {
 	size_t size = name ? strlen(name) + 1 : 0;
@@ -291,6 +297,7 @@ int info_hints_to_core(struct fi_info *hints)
 		hints->domain_attr->caps &= ~(FI_HMEM | FI_P2P | LF_XPU);
 	}
 	if (hints->ep_attr) {
+		/* nobody has these; whether a core has one fewer is seen in its answer */
 		if (hints->ep_attr->mem_tag_format & (1ULL << 63)) {
 			P2P_INFO("a tag format of 64 bits is asked for, 63 are offered\n");
 			return -FI_ENODATA;
@@ -418,14 +425,19 @@ static const char *info_core_lacks(const struct fi_info *core, uint64_t quirks)
 }
 
 /* What of the hints the core keeps, and we do not; NULL: nothing */
-static const char *info_asked_too_much(const struct fi_info *hints)
+static const char *info_asked_too_much(const struct fi_info *hints, const struct fi_info *core)
 {
+	uint64_t tags;
+
 	if (!hints)
 		return NULL;
 	/* a short message may be complete before a long one that was posted ahead of it */
 	if ((hints->tx_attr && hints->tx_attr->comp_order) ||
 	    (hints->rx_attr && hints->rx_attr->comp_order))
 		return "completions have no order here, and one is asked for";
+	tags = info_tag_format(core->ep_attr->mem_tag_format);
+	if (hints->ep_attr && hints->ep_attr->mem_tag_format > info_mask_to_top(tags))
+		return "a tag format is asked for that has more bits";
 	return NULL;
 }
 
@@ -492,7 +504,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	}
 	lacks = info_core_lacks(info, quirks);
 	if (!lacks)
-		lacks = info_asked_too_much(hints);
+		lacks = info_asked_too_much(hints, info);
 	if (!lacks && wanted & LF_XPU && info->mode & (FI_CONTEXT | FI_CONTEXT2))
 		lacks = "it wants memory of its own in the contexts of operations";
 	if (!lacks && automatic && info->domain_attr->data_progress != FI_PROGRESS_AUTO)
