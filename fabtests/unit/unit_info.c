@@ -426,6 +426,56 @@ static void test_asked_too_much(void **state)
 	}
 }
 
+/* What fi_scalable_ep() and the like refuse is not promised, whatever the core has. */
+static void test_contexts(void **state)
+{
+	static const struct {
+		size_t tx, rx, max_tx, max_rx, max_stx, max_srx;
+		bool fits;
+	} cases[] = {
+		{.fits = true},
+		{.tx = 1, .rx = 1, .max_tx = 1, .max_rx = 1, .fits = true},
+		{.tx = 2},
+		{.rx = 2},
+		{.tx = FI_SHARED_CONTEXT},
+		{.rx = FI_SHARED_CONTEXT},
+		{.max_tx = 2},
+		{.max_rx = 2},
+		{.max_stx = 1},
+		{.max_srx = 1},
+	};
+	struct fi_info *core, *hints;
+	const char *why;
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->ep_attr->tx_ctx_cnt = core->ep_attr->rx_ctx_cnt = 16;
+		core->domain_attr->max_ep_tx_ctx = core->domain_attr->max_ep_rx_ctx = 16;
+		core->domain_attr->max_ep_stx_ctx = core->domain_attr->max_ep_srx_ctx = 16;
+		hints = hints_make(&(struct hints_case){.caps = FI_MSG});
+		hints->ep_attr->tx_ctx_cnt = cases[i].tx;
+		hints->ep_attr->rx_ctx_cnt = cases[i].rx;
+		hints->domain_attr->max_ep_tx_ctx = cases[i].max_tx;
+		hints->domain_attr->max_ep_rx_ctx = cases[i].max_rx;
+		hints->domain_attr->max_ep_stx_ctx = cases[i].max_stx;
+		hints->domain_attr->max_ep_srx_ctx = cases[i].max_srx;
+		why = NULL;
+		if (info_from_core(hints, core, VERSION, &why) != cases[i].fits)
+			fail_msg("row %zu: %s", i, why ? why : "taken");
+		assert_true(cases[i].fits || (why && *why));
+		if (cases[i].fits) {
+			assert_int_equal(core->ep_attr->tx_ctx_cnt, 1);
+			assert_int_equal(core->ep_attr->rx_ctx_cnt, 1);
+			assert_int_equal(core->domain_attr->max_ep_tx_ctx, 1);
+			assert_int_equal(core->domain_attr->max_ep_rx_ctx, 1);
+			assert_int_equal(core->domain_attr->max_ep_stx_ctx, 0);
+			assert_int_equal(core->domain_attr->max_ep_srx_ctx, 0);
+		}
+		fi_freeinfo(hints);
+		fi_freeinfo(core);
+	}
+}
+
 /* Automatic where it was asked for and the core has it, whatever it offers unasked */
 static void test_progress(void **state)
 {
@@ -607,6 +657,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_asked_too_much),
+		cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_progress),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_real_cores),

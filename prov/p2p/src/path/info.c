@@ -424,6 +424,20 @@ static const char *info_core_lacks(const struct fi_info *core, uint64_t quirks)
 	return NULL;
 }
 
+/*
+ * Are contexts asked for that cores with scalable endpoints have? Ours have one of each direction, which no other
+ * endpoint shares. FI_SHARED_CONTEXT is the highest number.
+ */
+static bool info_ctxs_asked(const struct fi_info *hints)
+{
+	const struct fi_ep_attr *ep = hints->ep_attr;
+	const struct fi_domain_attr *domain = hints->domain_attr;
+
+	return (ep && (ep->tx_ctx_cnt > 1 || ep->rx_ctx_cnt > 1)) ||
+	       (domain && (domain->max_ep_tx_ctx > 1 || domain->max_ep_rx_ctx > 1 ||
+			   domain->max_ep_stx_ctx || domain->max_ep_srx_ctx));
+}
+
 /* What of the hints the core keeps, and we do not; NULL: nothing */
 static const char *info_asked_too_much(const struct fi_info *hints, const struct fi_info *core)
 {
@@ -438,6 +452,8 @@ static const char *info_asked_too_much(const struct fi_info *hints, const struct
 	tags = info_tag_format(core->ep_attr->mem_tag_format);
 	if (hints->ep_attr && hints->ep_attr->mem_tag_format > info_mask_to_top(tags))
 		return "a tag format is asked for that has more bits";
+	if (info_ctxs_asked(hints))
+		return "scalable endpoints or shared contexts are asked for";
 	return NULL;
 }
 
@@ -459,6 +475,9 @@ static void info_caps_from_core(const struct fi_info *hints, struct fi_info *inf
 
 static void info_ep_from_core(struct fi_info *info)
 {
+	info->ep_attr->tx_ctx_cnt = info->ep_attr->rx_ctx_cnt = 1;
+	info->domain_attr->max_ep_tx_ctx = info->domain_attr->max_ep_rx_ctx = 1;
+	info->domain_attr->max_ep_stx_ctx = info->domain_attr->max_ep_srx_ctx = 0;
 	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
 	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->tx_attr->size -= INFO_QUEUE_RESERVE;
