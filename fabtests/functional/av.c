@@ -23,6 +23,7 @@
 #define REFUSED 0x600
 #define FAR_OUT 100000 /* an index that nothing was inserted for */
 #define READS 1000
+#define REUSES 100
 #define SETTLE_US 200e3
 
 static const size_t sizes[] = {8, 5000, 100001, 2097155};
@@ -123,6 +124,18 @@ static int forget(struct side *s, int rank)
 	int ret = fi_av_remove(s->ctx.av, &s->ctx.peer[rank], 1, 0);
 
 	return ret ? ft_fail(ret, "fi_av_remove", "rank %d", rank) : 0;
+}
+
+/* An index that was removed is the lowest one that is free (fi_av(3)). */
+static int reused(struct side *s, int rank)
+{
+	const fi_addr_t index = s->ctx.peer[rank];
+
+	for (int i = 0; i < REUSES; i++) {
+		FT_TRY(insert(s, rank, true, index));
+		FT_TRY(forget(s, rank));
+	}
+	return 0;
 }
 
 static int use(struct side *s)
@@ -227,6 +240,7 @@ static int receiver(struct side *s, bool table, bool used)
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	FT_TRY(forget(s, 2));
 	if (table && has_learned(s)) {
+		FT_TRY(reused(s, 2));
 		FT_TRY(refused(s, s->ctx.peer[2]));
 		FT_TRY(refused(s, FAR_OUT));
 	}

@@ -117,6 +117,16 @@ static int av_known_reserve(struct p2p_av *av, size_t end)
 	return 0;
 }
 
+/* The lowest index that nothing was inserted at, or that was removed again */
+static size_t av_known_free(struct p2p_av *av)
+{
+	const struct av_table *known = av->known;
+
+	while (known && av->lowest < known->count && known->entry[av->lowest].uses)
+		av->lowest++;
+	return av->lowest;
+}
+
 /* The application has inserted @addr, and knows it by the index @at. */
 static void av_known_add(struct p2p_av *av, size_t at, fi_addr_t addr)
 {
@@ -140,8 +150,10 @@ static void av_known_remove(struct p2p_av *av, fi_addr_t user, fi_addr_t addr)
 	if (!av->indexed)
 		for (at = 0; at < known->count && known->entry[at].addr != addr;)
 			at++;
-	if (at < known->count && known->entry[at].uses && !--known->entry[at].uses)
-		__atomic_store_n(&known->entry[at].addr, FI_ADDR_NOTAVAIL, __ATOMIC_RELAXED);
+	if (at >= known->count || !known->entry[at].uses || --known->entry[at].uses)
+		return;
+	av->lowest = P2P_MIN(av->lowest, at);
+	__atomic_store_n(&known->entry[at].addr, FI_ADDR_NOTAVAIL, __ATOMIC_RELAXED);
 }
 
 /* ---- names ---- */
@@ -308,7 +320,7 @@ static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count, fi_a
 		if (got[i] == FI_ADDR_NOTAVAIL)
 			continue;
 		/* the core's own index, as long as it is the application's, too */
-		at = av->indexed && !av->table ? got[i] : av->known ? av->known->count : 0;
+		at = av->indexed && !av->table ? got[i] : av_known_free(av);
 		if (av->named)
 			av_name_make(av, got[i]);
 		/* without indices, names serve as well once there are any */

@@ -24,6 +24,7 @@
  * @known:	the core's address of each peer that the application has inserted: by the
  *		application's index if addresses are indices, else in order. A longer table
  *		replaces one that is full, which is kept for its readers
+ * @lowest:	entries of @known below this one are in use
  * @table:	leads from the application's addresses to the core's: @known, once a peer was
  *		learned; NULL: both are the same
  * @named:	@names was made, when the first peer was looked up
@@ -39,6 +40,7 @@ struct p2p_av {
 	bool indexed;
 	pthread_mutex_t lock;
 	struct av_table *known;
+	size_t lowest;
 	bool named;
 	struct av_name *names;
 	struct av_name *named_addrs;
