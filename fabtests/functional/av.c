@@ -5,10 +5,11 @@
  * with FI_AV_MAP. And both again with a vector that has been in use: a peer was inserted
  * twice, an address was removed and another took its place, and one left a hole, which is
  * nobody's source, and nothing can be sent to. A peer may be removed while a message of its
- * is on its way.
+ * is on its way. Receives may have any address without FI_DIRECTED_RECV.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_rma.h>
 
@@ -21,6 +22,7 @@
 #define NO_SOURCE 0x400
 #define LEAVING 0x500
 #define REFUSED 0x600
+#define UNDIRECTED 0x700
 #define FAR_OUT 100000 /* an index that nothing was inserted for */
 #define READS 1000
 #define REUSES 100
@@ -36,13 +38,14 @@ struct side {
 	struct ft_name names[RANKS];
 };
 
-static int transfer(struct side *s, int kind, size_t size, fi_addr_t addr, uint64_t tag,
-		    bool send, uint64_t key)
+static int transfer_by(struct side *s, enum ft_call call, int kind, size_t size, fi_addr_t addr,
+		       uint64_t tag, uint64_t key)
 {
+	const bool send = call < FT_RECV;
 	const struct ft_slot slot = {&s->buf[kind], 0, size + FT_ROOM, 64, size};
 	struct ft_req req = {0};
 	struct ft_op op = {
-		.call = send ? FT_SEND : FT_RECV,
+		.call = call,
 		.tagged = true,
 		.addr = addr,
 		.tag = tag,
@@ -58,6 +61,12 @@ static int transfer(struct side *s, int kind, size_t size, fi_addr_t addr, uint6
 	FT_CHECK(req.comp.len == size, "tag %#" PRIx64 ": %zu bytes of %zu", tag, req.comp.len,
 		 size);
 	return ft_slot_check(&slot, size, key, "message");
+}
+
+static int transfer(struct side *s, int kind, size_t size, fi_addr_t addr, uint64_t tag,
+		    bool send, uint64_t key)
+{
+	return transfer_by(s, send ? FT_SEND : FT_RECV, kind, size, addr, tag, key);
 }
 
 /* All sizes, from and to each kind of memory. */
@@ -264,7 +273,7 @@ static int sender(struct side *s, bool table, bool used)
 	return 0;
 }
 
-static int side_open(struct side *s, enum fi_av_type type)
+static int side_open_as(struct side *s, enum fi_av_type type, uint64_t caps)
 {
 	const size_t room = sizes[FT_COUNT(sizes) - 1] + FT_ROOM;
 	enum fi_hmem_iface kinds[2];
@@ -273,13 +282,18 @@ static int side_open(struct side *s, enum fi_av_type type)
 	FT_TRY(ft_test_hints(s->proc, &s->ctx));
 	s->ctx.hints->domain_attr->av_type = type;
 	s->ctx.av_type = type;
-	s->ctx.hints->caps |= FI_RMA;
+	s->ctx.hints->caps = (s->ctx.hints->caps & caps) | FI_RMA;
 	if (!ft_offered(&s->ctx))
 		s->ctx.hints->caps &= ~FI_RMA;
 	FT_TRY(ft_test_open(s->proc, &s->ctx));
 	for (size_t i = 0; i < s->kind_count; i++)
 		FT_TRY(ft_buf_alloc(&s->ctx, &s->buf[i], kinds[i], room));
 	return exchange_names(s);
+}
+
+static int side_open(struct side *s, enum fi_av_type type)
+{
+	return side_open_as(s, type, ~0ULL);
 }
 
 static int side_close(struct side *s)
@@ -488,8 +502,61 @@ static int removed_between(struct ft_proc *proc, bool both)
 	return side_close(&s);
 }
 
+/* A peek for a message from @addr, which nobody has sent */
+static int peek_nothing(struct side *s, fi_addr_t addr)
+{
+	struct ft_req req = {0};
+	const struct ft_op op = {
+		.call = FT_RECVMSG,
+		.tagged = true,
+		.addr = addr,
+		.tag = REFUSED,
+		.flags = FI_PEEK,
+		.req = &req,
+	};
+
+	/* shm has no FI_PEEK before */
+	if (!strncmp(s->ctx.info->fabric_attr->prov_name, "shm", 3) &&
+	    FI_VERSION_LT(fi_version(), FI_VERSION(1, 19)))
+		return 0;
+	FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(ft_wait_any_result(&s->ctx, &req, 1));
+	FT_CHECK(abs(req.err) == FI_ENOMSG, "a peek for nothing ended with %s",
+		 fi_strerror(abs(req.err)));
+	return 0;
+}
+
+/*
+ * Without FI_DIRECTED_RECV a receive may have any address: rank 0 has inserted nobody, and has learned of rank 1.
+ */
+static int undirected(struct ft_proc *proc)
+{
+	static const fi_addr_t addrs[] = {0, FAR_OUT};
+	const bool send = proc->rank == 1;
+	struct side s = {.proc = proc};
+
+	FT_TRY(side_open_as(&s, FI_AV_TABLE, ~FI_DIRECTED_RECV));
+	if (proc->rank == 2 || s.ctx.info->caps & FI_DIRECTED_RECV)
+		return side_close(&s);
+	FT_TRY(send ? insert(&s, 0, true, 0) : 0);
+	FT_TRY(transfer_all(&s, send ? s.ctx.peer[0] : FI_ADDR_UNSPEC, UNDIRECTED, send));
+	for (size_t i = 0; i < FT_COUNT(addrs) * FT_COUNT(sizes) * s.kind_count; i++) {
+		const int kind = (int) (i % s.kind_count);
+		const size_t size = sizes[i / s.kind_count % FT_COUNT(sizes)];
+		const fi_addr_t addr =
+			send ? s.ctx.peer[0] : addrs[i / s.kind_count / FT_COUNT(sizes)];
+
+		for (int call = FT_RECV; call <= FT_RECVMSG; call++)
+			FT_TRY(transfer_by(&s, send ? FT_SEND : (enum ft_call) call, kind, size,
+					   addr, UNDIRECTED, i));
+		FT_TRY(send || i % FT_COUNT(sizes) ? 0 : peek_nothing(&s, addr));
+	}
+	return side_close(&s);
+}
+
 static int run(struct ft_proc *proc)
 {
+	FT_TRY(undirected(proc));
 	FT_TRY(removed_while_sending(proc));
 	FT_TRY(removed_and_heard(proc));
 	FT_TRY(removed_between(proc, false));

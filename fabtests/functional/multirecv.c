@@ -20,6 +20,7 @@
 #define WINDOW 16
 #define BUFFERS 3
 #define BUFFER_LEN (1 << 20)
+#define NOBODY 100000 /* the address of buffers, where an address means nothing */
 #define DATA_BASE 0x4d000000u
 
 /**
@@ -122,11 +123,12 @@ static int send_all(struct side *s, const struct round *round, struct ft_buf buf
 
 static int post(struct side *s, struct multi *m)
 {
+	const bool nobody = !(s->ctx.info->caps & FI_DIRECTED_RECV);
 	struct iovec iov = {m->buf.addr, BUFFER_LEN};
 	const struct fi_msg msg = {.msg_iov = &iov,
 				   .desc = &m->buf.desc,
 				   .iov_count = 1,
-				   .addr = FI_ADDR_UNSPEC,
+				   .addr = nobody ? NOBODY : FI_ADDR_UNSPEC,
 				   .context = &m->context};
 	ssize_t ret;
 
@@ -369,7 +371,7 @@ static int run(struct ft_proc *proc)
 
 	s.kind_count = ft_kinds(&proc->opts, s.kinds);
 	FT_TRY(ft_test_hints(proc, &s.ctx));
-	s.ctx.hints->caps |= FI_MULTI_RECV;
+	s.ctx.hints->caps = (s.ctx.hints->caps & ~FI_DIRECTED_RECV) | FI_MULTI_RECV;
 	s.ctx.min_multi_recv = LARGEST;
 	if (ft_connected(&s.ctx) && !ft_offered(&s.ctx)) {
 		ft_close(&s.ctx);

@@ -660,6 +660,7 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 	const struct fi_tx_attr *tx = info->tx_attr;
 
 	ep->caps = info->caps;
+	ep->directed = info->caps & FI_DIRECTED_RECV;
 	ep->xfer.notices = ep->domain->layered && info->mode & FI_RX_CQ_DATA;
 	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);
@@ -765,6 +766,8 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 	if (ret)
 		goto fini_xfer;
 	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
+	/* whose capabilities count is the core's to say: there is no table here that misses an address */
+	ep->directed = true;
 	xfer_ep_add(&ep->xfer);
 	/* which endpoint, and so which queue, a receive is for is not known when it is posted */
 	ep->rx_all = true;

@@ -20,6 +20,7 @@ struct p2p_side_ep;
  * @side:	what its side endpoint takes; NULL: it can have none
  * @tx_flags:	what sends without flags do; with FI_COMPLETION if the queue is not selective
  * @caps:	what it was opened with
+ * @directed:	a receive may be for one peer only (FI_DIRECTED_RECV); else its address means nothing
  * @shares_rx:	a shared receive context is bound
  * @own:	queues that replace those that the application has not bound
  * @binds:	flags to bind the core's endpoint to its queues with, until it is (ep_bind_core())
@@ -36,6 +37,7 @@ struct p2p_ep {
 	struct p2p_side_ep *side;
 	uint64_t tx_flags;
 	uint64_t caps;
+	bool directed;
 	bool shares_rx;
 	struct xfer_cq own[2];
 	uint64_t binds[2];

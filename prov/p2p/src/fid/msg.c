@@ -413,6 +413,15 @@ static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 /* ---- receiving ---- */
 
+/*
+ * Who a receive is for. Without FI_DIRECTED_RECV the address has no meaning, and need be nobody's (fi_msg(3)).
+ * The core ignores it, too: what is direct goes there as it is.
+ */
+static inline fi_addr_t msg_src(const struct p2p_ep *ep, fi_addr_t src)
+{
+	return ep->directed ? src : FI_ADDR_UNSPEC;
+}
+
 /* May the core receive this by itself, and report it? */
 static bool msg_recv_plain_iov(const struct p2p_ep *ep, const struct iovec *iov,
 			       void *const *desc, size_t count, fi_addr_t src, uint64_t flags,
@@ -454,6 +463,7 @@ static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 	if (msg_tag_bad(ep, tag))
 		return -FI_EINVAL;
 	ignore &= ~ep->xfer.tag_bit;
+	src = msg_src(ep, src);
 	plain = xfer_plain(buf, len, &ep->xfer.recv_limit)
 			? !msg_device(ep, buf, len, desc, &seen)
 			: msg_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
@@ -514,14 +524,14 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 		.iov = iov,
 		.desc = desc,
 		.count = count,
-		.addr = src,
+		.addr = msg_src(ep, src),
 		.flags = ep->xfer.rx_flags,
 		.context = context,
 		.seen = &seen,
 	};
 
-	if (msg_recv_plain_iov(ep, iov, desc, count, src, ep->xfer.rx_flags, &seen))
-		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
+	if (msg_recv_plain_iov(ep, iov, desc, count, op.addr, op.flags, &seen))
+		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, op.addr),
 				context);
 	return msg_post(ep, &op);
 }
@@ -532,12 +542,14 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg core_msg;
+	fi_addr_t src;
 	bool plain;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	plain = msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr,
-				   report, &seen);
+	src = msg_src(ep, msg->addr);
+	plain = msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,
+				   &seen);
 	if (msg_recv_flags_bad(ep, plain, flags))
 		return -FI_EOPNOTSUPP;
 	if (!plain) {
@@ -546,7 +558,7 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 			.iov = msg->msg_iov,
 			.desc = msg->desc,
 			.count = msg->iov_count,
-			.addr = msg->addr,
+			.addr = src,
 			.flags = report,
 			.context = msg->context,
 			.seen = &seen,
@@ -555,7 +567,7 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 		return msg_post(ep, &op);
 	}
 	core_msg = *msg;
-	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.addr = av_core_addr(ep->av, src);
 	return fi_recvmsg(ep->xfer.core, &core_msg, flags);
 }
 
@@ -582,7 +594,7 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 		.iov = iov,
 		.desc = desc,
 		.count = count,
-		.addr = src,
+		.addr = msg_src(ep, src),
 		.tag = tag,
 		.ignore = ignore & ~ep->xfer.tag_bit,
 		.flags = msg_trecv_flags(ep->xfer.rx_flags),
@@ -592,8 +604,8 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 	if (msg_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (msg_recv_plain_iov(ep, iov, desc, count, src, op.flags, &seen))
-		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, src),
+	if (msg_recv_plain_iov(ep, iov, desc, count, op.addr, op.flags, &seen))
+		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, op.addr),
 				 tag, op.ignore, context);
 	return msg_post(ep, &op);
 }
@@ -604,11 +616,13 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg_tagged core_msg;
+	fi_addr_t src;
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
+	src = msg_src(ep, msg->addr);
 	if (flags & MSG_TAGGED_ONLY ||
-	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, report,
+	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,
 				&seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
 		struct core_op op = {
@@ -617,7 +631,7 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 			.iov = msg->msg_iov,
 			.desc = msg->desc,
 			.count = buffer ? msg->iov_count : 0,
-			.addr = msg->addr,
+			.addr = src,
 			.tag = msg->tag,
 			.ignore = msg->ignore & ~ep->xfer.tag_bit,
 			.flags = msg_trecv_flags(report),
@@ -628,7 +642,7 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 		return msg_post(ep, &op);
 	}
 	core_msg = *msg;
-	core_msg.addr = av_core_addr(ep->av, msg->addr);
+	core_msg.addr = av_core_addr(ep->av, src);
 	core_msg.ignore &= ~ep->xfer.tag_bit;
 	return fi_trecvmsg(ep->xfer.core, &core_msg, flags);
 }
