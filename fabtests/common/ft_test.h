@@ -125,6 +125,8 @@ struct ft_pair {
 int ft_pair_hints(struct ft_pair *pair, struct ft_proc *proc);
 /** ft_pair_open() - open endpoint and peer, and buffers with room for @len bytes and guards */
 int ft_pair_open(struct ft_pair *pair, size_t len);
+/** ft_pair_join() - the same, but the endpoint is open already */
+int ft_pair_join(struct ft_pair *pair, size_t len);
 /** ft_pair_close() - close the endpoint, and then the @count objects that were @bound to it */
 int ft_pair_close(struct ft_pair *pair, struct fid *const *bound, size_t count);
 /**

@@ -15,10 +15,15 @@ int ft_pair_hints(struct ft_pair *pair, struct ft_proc *proc)
 
 int ft_pair_open(struct ft_pair *pair, size_t len)
 {
+	FT_TRY(ft_test_open(pair->proc, &pair->ctx));
+	return ft_pair_join(pair, len);
+}
+
+int ft_pair_join(struct ft_pair *pair, size_t len)
+{
 	enum fi_hmem_iface kinds[2];
 
 	pair->kind_count = ft_kinds(&pair->proc->opts, kinds);
-	FT_TRY(ft_test_open(pair->proc, &pair->ctx));
 	FT_TRY(ft_test_connect(pair->proc, &pair->ctx));
 	pair->peer = pair->ctx.peer[!pair->proc->rank];
 	for (size_t i = 0; i < pair->kind_count; i++)

@@ -6,7 +6,7 @@
  * endpoint that is not enabled yet is in nobody's way. One that lacks a queue is not enabled until it has one.
  * A region of all memory (from address zero on), which some register once for everything:
  * a peer writes and reads memory of each kind through it.
- * And keys of the provider's choice: none of them tells anything of another one.
+ * A mem_tag_format that the application has changed. And keys of the provider's choice: none of them tells anything of another one.
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -346,8 +346,64 @@ static int repaired(struct ft_proc *proc, uint64_t caps)
 	return ft_pair_close(&pair, NULL, 0);
 }
 
+/* ---- mem_tag_format ---- */
+
+/* The receiver's receive takes messages of any tag, beside a long one for which control messages come. */
+static int any_tag(struct ft_pair *pair)
+{
+	struct ft_req req = {0};
+	struct ft_slot slot;
+	struct ft_op op;
+
+	slot = ft_pair_message(pair, pair->kind_count - 1, 0, SIZE, KEY, &req, &op);
+	op.ignore = ft_pair_sends(pair) ? 0 : ~0ULL;
+	FT_TRY(ft_slot_fill(&slot, ft_pair_sends(pair) ? KEY : ~KEY));
+	FT_TRY(ft_post(&pair->ctx, &op));
+	FT_TRY(ft_wait(&pair->ctx, &req, 1));
+	FT_CHECK(ft_pair_sends(pair) || req.comp.tag == op.tag,
+		 "a message of %zu bytes has tag %#" PRIx64, req.comp.len, req.comp.tag);
+	return ft_pair_sends(pair) ? 0 : ft_slot_check(&slot, SIZE, KEY, "the message");
+}
+
+/* What an application writes there between fi_getinfo and fi_endpoint does no harm, nor that it is another's. */
+static int tag_format(struct ft_proc *proc, uint64_t format, bool both)
+{
+	struct ft_pair pair;
+
+	FT_TRY(ft_pair_hints(&pair, proc));
+	FT_TRY(ft_getinfo(&pair.ctx, proc->opts.src_addr, NULL,
+			  proc->opts.src_addr ? FI_SOURCE : 0));
+	if (!ft_is_p2p(&pair.ctx))
+		return ft_close(&pair.ctx);
+	if (both || proc->rank)
+		pair.ctx.info->ep_attr->mem_tag_format = format;
+	FT_TRY(ft_open(&pair.ctx));
+	FT_TRY(ft_pair_join(&pair, SIZE));
+	for (int i = 0; i < 3; i++)
+		FT_TRY(any_tag(&pair));
+	FT_TRY(ft_barrier(proc, &pair.ctx));
+	return ft_pair_close(&pair, NULL, 0);
+}
+
+static int tag_formats(struct ft_proc *proc)
+{
+	static const uint64_t formats[] = {0, 0xff, ~0ULL >> 4, ~0ULL >> 3, ~0ULL};
+
+	for (size_t i = 0; i < 2 * FT_COUNT(formats); i++) {
+		int ret = tag_format(proc, formats[i / 2], i % 2);
+
+		if (ret) {
+			ft_err("mem_tag_format %#" PRIx64 " of %s", formats[i / 2],
+			       i % 2 ? "both" : "one");
+			return ret;
+		}
+	}
+	return 0;
+}
+
 static int run(struct ft_proc *proc)
 {
+	FT_TRY(tag_formats(proc));
 	FT_TRY(busy(proc));
 	FT_TRY(late_read(proc));
 	FT_TRY(half_open(proc));

@@ -52,6 +52,45 @@ static void test_tag_bit(void **state)
 	}
 }
 
+/* What was offered counts: by core, and by whether it has collectives; what nobody has offered stays. */
+static void test_offers(void **state)
+{
+	static const struct {
+		const char *core;
+		uint64_t caps, format;
+	} offers[] = {
+		{"one", 0, INT64_MAX},
+		{"one", FI_COLLECTIVE, INT64_MAX >> 1},
+		{"two", 0, INT64_MAX >> 2},
+	};
+	struct fi_info *core = core_make();
+
+	core->caps &= ~FI_COLLECTIVE;
+	free(core->fabric_attr->prov_name);
+	core->fabric_attr->prov_name = strdup("one");
+	assert_int_equal(info_offered_format(core, 0xff), 0xff);
+	/* often enough to make room for others */
+	for (size_t i = 0; i < 100; i++) {
+		core->fabric_attr->prov_name[0] = (char) ('A' + i % 50);
+		core->ep_attr->mem_tag_format = i;
+		info_offer(core);
+	}
+	for (size_t i = 0; i < UNIT_COUNT(offers); i++) {
+		memcpy(core->fabric_attr->prov_name, offers[i].core, 3);
+		core->caps = (core->caps & ~FI_COLLECTIVE) | offers[i].caps;
+		core->ep_attr->mem_tag_format = offers[i].format;
+		info_offer(core);
+	}
+	for (size_t i = 0; i < UNIT_COUNT(offers); i++) {
+		memcpy(core->fabric_attr->prov_name, offers[i].core, 3);
+		core->caps = (core->caps & ~FI_COLLECTIVE) | offers[i].caps;
+		assert_int_equal(info_offered_format(core, 0), offers[i].format);
+		assert_int_equal(info_offered_format(core, UINT64_MAX), offers[i].format);
+		assert_int_equal(info_offered_format(core, offers[i].format), offers[i].format);
+	}
+	fi_freeinfo(core);
+}
+
 static void test_names(void **state)
 {
 	static const struct {
@@ -647,6 +686,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tag_bit),
+		cmocka_unit_test(test_offers),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_hints_refused),

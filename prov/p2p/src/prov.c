@@ -163,6 +163,8 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 		prov_drop(place);
 	}
 	prov_drop_lesser(list);
+	for (info = *list; info; info = info->next)
+		info_offer(info);
 	return *list ? 0 : -FI_ENODATA;
 }
 

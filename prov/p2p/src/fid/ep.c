@@ -624,12 +624,28 @@ static size_t ep_iov_limit(size_t asked)
 	return asked ? P2P_MIN(asked, P2P_IOV_MAX) : P2P_IOV_MAX;
 }
 
+/* @core: the core's info; @format: what the application says of tags. 0 or -FI_EINVAL */
+static int ep_set_tag_bit(struct p2p_ep *ep, const struct fi_info *core, uint64_t format)
+{
+	if (!ep->domain->layered)
+		return 0;
+	ep->xfer.tag_bit = info_tag_bit(info_offered_format(core, format));
+	if (ep->xfer.tag_bit)
+		return 0;
+	P2P_WARN("mem_tag_format 0x%zx leaves no bit to us: use what fi_getinfo gives\n",
+		 (size_t) format);
+	return -FI_EINVAL;
+}
+
 /* Opens the core's endpoint. @info: the application's, becomes the core's. 0 or an error */
 static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 {
 	const struct p2p_domain *domain = ep->domain;
+	const uint64_t format = info->ep_attr->mem_tag_format;
 	int ret = domain->fabric->layered ? info_to_core(info, fi_version()) : 0;
 
+	if (!ret)
+		ret = ep_set_tag_bit(ep, info, format);
 	if (ret)
 		return ret;
 	/* a connection request's handle belongs to the core, and is given to it once */
@@ -665,8 +681,6 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);
 	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);
-	if (ep->domain->layered)
-		ep->xfer.tag_bit = info_tag_bit(info->ep_attr->mem_tag_format);
 	if (!tx)
 		return;
 	ep_set_tx_flags(ep, tx->op_flags);
