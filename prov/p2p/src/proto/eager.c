@@ -123,8 +123,6 @@ static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 
 	req->comp = *comp;
 	req->comp.len = 0;
-	/* what the core has refused tells nothing */
-	req->comp.flags |= req->done_flags;
 	xfer_req_end(req, comp->err);
 }
 

@@ -214,6 +214,9 @@ static void xfer_req_report(struct xfer_req *req, int err)
 	req->reported = true;
 	req->comp.context = req->context;
 	req->comp.err = err;
+	/* what the core has refused it tells nothing of */
+	if (err)
+		req->comp.flags |= req->done_flags;
 	if (p2p_unlikely(req->notice != NULL) && !err) {
 		XFER_PROTO_EACH(ep->xfer, tell, req);
 		return;

@@ -50,7 +50,11 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 /* The core refused it: that is how it ends. */
 static void xfer_ctx_fail(struct xfer_ctx *ctx, ssize_t ret)
 {
-	const struct core_comp comp = {.context = ctx, .err = (int) -ret};
+	const struct core_comp comp = {
+		.context = ctx,
+		.src = FI_ADDR_NOTAVAIL,
+		.err = (int) -ret,
+	};
 
 	ctx->done(ctx, &comp);
 }
