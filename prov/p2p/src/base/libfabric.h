@@ -70,6 +70,10 @@ struct lf_mr_xpu_desc {
 /* behind insert_auth_key, lookup_auth_key, set_user_id */
 #define LF_AV_LOOKUP2 (LF_BEHIND(struct fi_ops_av, av_set) + 3 * sizeof(void (*)(void)))
 
+/* Where entries of errors have their source [bytes], for applications of API 1.20 and later */
+#define LF_CQ_ERR_SRC LF_BEHIND(struct fi_cq_err_entry, err_data_size)
+#define LF_CQ_ERR_SRC_API FI_VERSION(1, 20)
+
 /* The end of struct fi_domain_attr, from tclass on */
 struct lf_domain_attr_end {
 	uint32_t tclass;

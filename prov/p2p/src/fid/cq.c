@@ -379,6 +379,13 @@ static void cq_err_data_put(struct p2p_cq *cq, const struct core_comp *comp,
 	buf->err_data_size = comp->err_data_size;
 }
 
+/* A member that this build's headers may lack. An older application's entry ends before it. */
+static void cq_err_src_put(const struct p2p_cq *cq, fi_addr_t src, struct fi_cq_err_entry *buf)
+{
+	if (cq->domain->fabric->core->api_version >= LF_CQ_ERR_SRC_API)
+		memcpy((char *) buf + LF_CQ_ERR_SRC, &src, sizeof src);
+}
+
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
 {
 	struct p2p_cq *cq = cq_of(&fid->fid);
@@ -399,6 +406,8 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 	/* what is no error of the core's has no number there */
 	buf->prov_errno = comp.prov_errno ? comp.prov_errno : comp.err;
 	cq_err_data_put(cq, &comp, buf);
+	cq_err_src_put(cq, cq->xfer.source ? cq_user_addr(cq, comp.src) : FI_ADDR_NOTAVAIL,
+		       buf);
 	return 1;
 }
 
