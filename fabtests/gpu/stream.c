@@ -485,6 +485,7 @@ static int scene_early(struct side *side)
 
 	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &other));
 	CU(set(at(&side->out, 0), content(side->proc->rank, 0), 8, side->stream));
+	CU(set(at(&side->in, 0), 0, 8, side->stream));
 	FT_TRY(put_wait(side, &other->fid, 1));
 	FT_TRY(put_recv(side, 8));
 	FT_TRY(put_send(side, 8));
