@@ -34,12 +34,35 @@ static bool xpu_own_look(struct xpu_ctx *ctx, struct xfer_cq *own)
 	return moved;
 }
 
-static void xpu_cqs_sift(struct xpu_ctx *ctx)
+static bool xpu_ep_lives(const struct xfer *xfer, uint64_t number)
 {
+	const struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		if (ep->number == number)
+			return true;
+	}
+	return false;
+}
+
+/* Ends puts of endpoints that have been closed: once queues have said what they know, nothing tells of them. */
+static bool xpu_orphans_end(struct xpu_ctx *ctx)
+{
+	struct xfer *xfer = &ctx->native.domain->xfer;
+	bool gone[XPU_PUTS], moved = false;
 	struct xpu_cq *cq;
 
+	p2p_lock_take(&xfer->lock);
+	for (int i = 0; i < XPU_PUTS; i++)
+		gone[i] = ctx->puts[i].orphan_of && !xpu_ep_lives(xfer, ctx->puts[i].orphan_of);
+	p2p_lock_drop(&xfer->lock);
 	LIST_FOREACH(cq, &ctx->cqs, entry)
 		xpu_cq_sift(cq);
+	for (int i = 0; i < XPU_PUTS; i++) {
+		if (gone[i] && ctx->puts[i].orphan_of)
+			moved |= xpu_put_ended(ctx, &ctx->puts[i], 0);
+	}
+	return moved;
 }
 
 static bool xpu_look(struct proxy_source *source)
@@ -66,7 +89,7 @@ static bool xpu_look(struct proxy_source *source)
 	LIST_FOREACH(cntr, &ctx->cntrs, entry)
 		moved |= xpu_cntr_look(cntr);
 	if (p2p_unlikely(ctx->orphans))
-		moved |= xpu_puts_orphaned_end(ctx, xpu_cqs_sift);
+		moved |= xpu_orphans_end(ctx);
 	return moved || xfer_busy(xfer);
 }
 
@@ -292,46 +315,6 @@ static int xpu_cq_unexport(struct xpu_ctx *ctx, struct xpu_cq *cq)
 	return 0;
 }
 
-/* Those whose handle has @state; NULL: none */
-static struct xpu_ep *xpu_ep_find(struct xpu_ctx *ctx, const void *state)
-{
-	struct xpu_ep *ep;
-
-	proxy_hold(ctx->proxy);
-	LIST_FOREACH(ep, &ctx->eps, entry) {
-		if (ep->shared->state == state)
-			break;
-	}
-	proxy_release(ctx->proxy);
-	return ep;
-}
-
-static struct xpu_cq *xpu_cq_find(struct xpu_ctx *ctx, const void *state)
-{
-	struct xpu_cq *cq;
-
-	proxy_hold(ctx->proxy);
-	LIST_FOREACH(cq, &ctx->cqs, entry) {
-		if (cq->shared->state == state)
-			break;
-	}
-	proxy_release(ctx->proxy);
-	return cq;
-}
-
-static struct xpu_cntr *xpu_cntr_find(struct xpu_ctx *ctx, const void *state)
-{
-	struct xpu_cntr *cntr;
-
-	proxy_hold(ctx->proxy);
-	LIST_FOREACH(cntr, &ctx->cntrs, entry) {
-		if (cntr->shared->state == state)
-			break;
-	}
-	proxy_release(ctx->proxy);
-	return cntr;
-}
-
 static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
 {
 	struct xpu_cntr *cntr;
@@ -344,13 +327,25 @@ static int xpu_ops_unexport(struct fid_xpu_ctx *fid, struct fid_xpu *xpu)
 		return -FI_EINVAL;
 	ctx = xpu_ctx_of(fid);
 	state = (void *) (uintptr_t) xpu->prov_ctx;
-	ep = xpu_ep_find(ctx, state);
+	/* one of the three has that state */
+	proxy_hold(ctx->proxy);
+	LIST_FOREACH(ep, &ctx->eps, entry) {
+		if (ep->shared->state == state)
+			break;
+	}
+	LIST_FOREACH(cq, &ctx->cqs, entry) {
+		if (cq->shared->state == state)
+			break;
+	}
+	LIST_FOREACH(cntr, &ctx->cntrs, entry) {
+		if (cntr->shared->state == state)
+			break;
+	}
+	proxy_release(ctx->proxy);
 	if (ep)
 		return xpu_ep_unexport(ctx, ep);
-	cq = xpu_cq_find(ctx, state);
 	if (cq)
 		return xpu_cq_unexport(ctx, cq);
-	cntr = xpu_cntr_find(ctx, state);
 	if (!cntr)
 		return -FI_EINVAL;
 	cntr->export.end(&cntr->export);

@@ -216,12 +216,6 @@ bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp);
 /* A completion of a put of ours? Then that has ended, with @err or 0, and nobody else is told of it. */
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err);
 
-/*
- * Ends puts of endpoints that have been closed meanwhile: nothing tells of them any more. @sift: reads what queues say
- * before that is known
- */
-bool xpu_puts_orphaned_end(struct xpu_ctx *ctx, void (*sift)(struct xpu_ctx *ctx));
-
 /* A put of a ring to a peer has failed. So will signals, which would tell that it is there. */
 void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer);
 

@@ -218,34 +218,6 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 	return true;
 }
 
-static bool xpu_ep_lives(const struct xfer *xfer, uint64_t number)
-{
-	const struct xfer_ep *ep;
-
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->number == number)
-			return true;
-	}
-	return false;
-}
-
-bool xpu_puts_orphaned_end(struct xpu_ctx *ctx, void (*sift)(struct xpu_ctx *ctx))
-{
-	struct xfer *xfer = &ctx->native.domain->xfer;
-	bool gone[XPU_PUTS], moved = false;
-
-	p2p_lock_take(&xfer->lock);
-	for (int i = 0; i < XPU_PUTS; i++)
-		gone[i] = ctx->puts[i].orphan_of && !xpu_ep_lives(xfer, ctx->puts[i].orphan_of);
-	p2p_lock_drop(&xfer->lock);
-	sift(ctx);
-	for (int i = 0; i < XPU_PUTS; i++) {
-		if (gone[i] && ctx->puts[i].orphan_of)
-			moved |= xpu_put_ended(ctx, &ctx->puts[i], 0);
-	}
-	return moved;
-}
-
 /*
  * May a signal overtake a put that has ended? One that we serve is there by then. One of the core's may be on its way,
  * and a signal that we serve may take another way; but within the host a peer takes both out of one queue.
