@@ -22,25 +22,22 @@
 
 /* ---- values ---- */
 
+/* A core's counter that is bound to nothing is not asked: some cores look for completions whenever they are. */
 uint64_t cntr_value(const struct p2p_cntr *cntr)
 {
-	return fi_cntr_read(cntr->core) + __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
+	return (cntr->by_core ? fi_cntr_read(cntr->core) : 0) +
+	       __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
 }
 
 uint64_t cntr_errors(const struct p2p_cntr *cntr)
 {
-	return fi_cntr_readerr(cntr->core) +
+	return (cntr->by_core ? fi_cntr_readerr(cntr->core) : 0) +
 	       __atomic_load_n(&cntr->xfer.errors, __ATOMIC_ACQUIRE);
 }
 
 uint64_t cntr_reached(const struct p2p_cntr *cntr)
 {
-	uint64_t ours = __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE) +
-			__atomic_load_n(&cntr->xfer.errors, __ATOMIC_ACQUIRE);
-
-	/* some cores look for completions when they are asked: only if there is something to tell */
-	return cntr->by_core ? ours + fi_cntr_read(cntr->core) + fi_cntr_readerr(cntr->core)
-			     : ours;
+	return cntr_value(cntr) + cntr_errors(cntr);
 }
 
 /* Under one lock: a counter that was set back may be further than before when somebody looks */

@@ -75,10 +75,17 @@ bool ring_peek(const struct ring *ring, struct ring_op *op)
 	return true;
 }
 
-void ring_next(struct ring *ring)
+void ring_tell(struct ring *ring)
 {
-	ring->tail++;
 	__atomic_store_n(ring->told, ring->tail, __ATOMIC_RELEASE);
+}
+
+void ring_fetch(const struct ring *ring, unsigned int count)
+{
+	const unsigned int line = P2P_CACHE_LINE / sizeof ring->slots[0];
+
+	for (unsigned int i = 0; i < count; i += line)
+		__builtin_prefetch(&ring->slots[(ring->tail + i) & (ring->size - 1)]);
 }
 
 void ring_end(struct ring *ring)

@@ -2,7 +2,8 @@
 /*
  * Rings, as the proxy has them: rdma/fi_p2p_xpu_abi.h says what they are.
  *
- * ring_peek() gives the operation at the tail, as often as it is called. ring_next() frees its slot.
+ * ring_peek() gives the operation at the tail, as often as it is called. ring_next() goes on to the next one.
+ * Kernels may use the slots again when ring_tell() has told them, once for several.
  */
 #ifndef P2P_RING_H
 #define P2P_RING_H
@@ -58,8 +59,16 @@ static inline bool ring_has(const struct ring *ring)
 /* What is at the tail; false: nothing yet, or not all of it */
 bool ring_peek(const struct ring *ring, struct ring_op *op);
 
-/* Goes on to the next one. Kernels may use the slot again. */
-void ring_next(struct ring *ring);
+static inline void ring_next(struct ring *ring)
+{
+	ring->tail++;
+}
+
+/* Tells kernels how far the ring is empty. They poll that word when it is full, so each store costs a trip. */
+void ring_tell(struct ring *ring);
+
+/* Has the processor fetch the next @count slots, which a device may have written last */
+void ring_fetch(const struct ring *ring, unsigned int count);
 
 /* Tells kernels that nobody empties it any more. */
 void ring_end(struct ring *ring);

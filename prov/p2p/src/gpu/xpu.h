@@ -114,8 +114,8 @@ struct xpu_ring {
  * @rings:	@ring_count of them
  * @hot:	a bit for each ring that had something lately, @words of 64
  * @full:	a bit for each that had more than a turn's operations; @turn: whose turn is next
- * @window:	of the other rings, those that are looked at next
- * @looks:	since @hot was empty
+ * @window:	of the other rings, the first one that is looked at next; @rounds: of all, since @hot was empty
+ * @brief:	so many looks are to be short
  * @puts:	how many are under way
  * @ending:	nothing more is posted
  * @targets:	@target_count of them
@@ -134,7 +134,8 @@ struct xpu_ep {
 	unsigned int words;
 	unsigned int turn;
 	unsigned int window;
-	unsigned int looks;
+	unsigned int rounds;
+	unsigned int brief;
 	unsigned int puts;
 	bool ending;
 	struct fi_p2p_xpu_target *targets;

@@ -28,6 +28,8 @@ bool xpu_cntr_look(struct xpu_cntr *cntr)
 		ring_next(&cntr->ring);
 		moved = true;
 	}
+	if (moved)
+		ring_tell(&cntr->ring);
 	/* a bit is free for FI_P2P_XPU_CLOSED */
 	moved |= xpu_cntr_show(&cntr->count->errors,
 			       cntr_errors(cntr->cntr) & ~FI_P2P_XPU_CLOSED);

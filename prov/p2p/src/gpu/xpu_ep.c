@@ -9,13 +9,17 @@
 #include "gpu/xpu.h"
 
 /* Of one ring, so many operations are posted before others have their turn */
-#define XPU_TURN 16
+#define XPU_TURN 4
 
-/* So many of the rings that had nothing lately are looked at each time */
+/* So many full rings have their turn in a long look; so many looks are short once they are */
+#define XPU_TURNS 4
+#define XPU_BRIEF 64
+
+/* So many rings are looked at each time, if they had nothing lately: a part of 64 */
 #define XPU_WINDOW 16
 
-/* After so many looks all rings are cold again */
-#define XPU_LOOKS 65536
+/* After all have been looked at so many times, all are cold again */
+#define XPU_ROUNDS 4096
 
 /* ---- rings ---- */
 
@@ -49,23 +53,32 @@ static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 		}
 		ring_next(&ring->ring);
 	}
+	if (posted)
+		ring_tell(&ring->ring);
 	return posted;
 }
 
-/* Looks whether some of the rings have something, other ones each time. */
+/* Looks whether some of the rings have something that had nothing lately, other ones each time. */
 static void xpu_rings_find(struct xpu_ep *ep)
 {
-	if (++ep->looks == XPU_LOOKS) {
-		ep->looks = 0;
-		for (unsigned int i = 0; i < ep->words; i++)
-			ep->hot[i] = 0;
+	uint64_t *hot = &ep->hot[ep->window / 64];
+	uint64_t cold = ~*hot >> ep->window % 64 & ((1U << XPU_WINDOW) - 1);
+	unsigned int ring;
+
+	for (; cold; cold &= cold - 1) {
+		ring = ep->window + (unsigned int) __builtin_ctzll(cold);
+		if (ring < ep->ring_count && ring_has(&ep->rings[ring].ring))
+			*hot |= UINT64_C(1) << ring % 64;
 	}
-	for (int i = 0; i < XPU_WINDOW; i++) {
-		if (ring_has(&ep->rings[ep->window].ring))
-			ep->hot[ep->window / 64] |= UINT64_C(1) << ep->window % 64;
-		if (++ep->window == ep->ring_count)
-			ep->window = 0;
-	}
+	ep->window += XPU_WINDOW;
+	if (ep->window < ep->ring_count)
+		return;
+	ep->window = 0;
+	if (++ep->rounds < XPU_ROUNDS)
+		return;
+	ep->rounds = 0;
+	for (unsigned int i = 0; i < ep->words; i++)
+		ep->hot[i] = 0;
 }
 
 /* The next of the full rings, in turn; -1: there is none */
@@ -84,34 +97,66 @@ static int xpu_ring_next_full(struct xpu_ep *ep)
 }
 
 /*
- * A look at each of many rings takes longer than what one of them waits for. So those that had
- * something lately are looked at each time, and a few of the others. A ring that had more than a turn's
- * operations is full: of those, one has its turn at a time, so that the others wait for no more than that.
+ * Posts what is in the rings that had something lately, but those that are full. True: one had something, and has
+ * nothing left now
  */
-bool xpu_ep_look(struct xpu_ep *ep)
+static bool xpu_rings_look(struct xpu_ep *ep)
 {
-	bool moved = false;
-	int next;
+	bool emptied = false;
 
-	if (ep->ending)
-		return false;
-	xpu_rings_find(ep);
 	for (unsigned int i = 0; i < ep->words; i++) {
 		for (uint64_t hot = ep->hot[i] & ~ep->full[i]; hot; hot &= hot - 1) {
 			const int bit = __builtin_ctzll(hot);
 			const int posted = xpu_ring_look(ep, &ep->rings[i * 64 + bit]);
 
-			moved |= posted > 0;
 			if (posted == XPU_TURN)
 				ep->full[i] |= UINT64_C(1) << bit;
+			else
+				emptied |= posted > 0;
 		}
 	}
-	next = xpu_ring_next_full(ep);
+	return emptied;
+}
+
+/* The next of the full rings has its turn. False: there is none */
+static bool xpu_rings_turn(struct xpu_ep *ep)
+{
+	const int next = xpu_ring_next_full(ep);
+
 	if (next < 0)
-		return moved;
+		return false;
 	ep->turn = (unsigned int) (next + 1) % ep->ring_count;
+	ring_fetch(&ep->rings[xpu_ring_next_full(ep)].ring, XPU_TURN);
 	if (xpu_ring_look(ep, &ep->rings[next]) < XPU_TURN)
 		ep->full[next / 64] &= ~(UINT64_C(1) << next % 64);
+	return true;
+}
+
+/*
+ * A look at each of many rings takes longer than what one of them waits for. So those that had
+ * something lately are looked at each time, and a few of the others. A ring that had more than a turn's
+ * operations is full: of those, one has its turn at a time, and the others are looked at in between.
+ *
+ * What ends is seen after a look. So a look is short for a while if one has posted beside full ones, as it waits for an
+ * answer. Else it is longer, as the core and the device do better with many at once.
+ */
+bool xpu_ep_look(struct xpu_ep *ep)
+{
+	unsigned int turns = ep->brief ? 1 : XPU_TURNS;
+	bool moved = false, emptied;
+
+	if (ep->ending)
+		return false;
+	ep->brief -= ep->brief > 0;
+	xpu_rings_find(ep);
+	do {
+		emptied = xpu_rings_look(ep);
+		if (!xpu_rings_turn(ep))
+			return moved || emptied;
+		moved = true;
+		if (emptied)
+			ep->brief = XPU_BRIEF;
+	} while (!emptied && --turns);
 	return true;
 }
 
