@@ -250,6 +250,58 @@ static void scene_no_copy(void **state)
 	check_window(dev, 0, 0);
 }
 
+/* ---- memory of our own ---- */
+
+/* What the CPU writes there, the device has; what it has not written is 0 */
+static void scene_own(void **state)
+{
+	struct dev_window own[2];
+	char *dev = begin(ROOM);
+
+	assert_true(dev_find(dev, &mem));
+	for (size_t i = 0; i < UNIT_COUNT(own); i++) {
+		assert_int_equal(mem.ops->window_open(&mem, WINDOW + 100, &own[i]), 0);
+		assert_int_equal((uintptr_t) own[i].addr % WINDOW, 0);
+		unit_fill(want, WINDOW, (unsigned int) i);
+		memset(want + WINDOW, 0, 100);
+		memcpy(own[i].map, want, WINDOW);
+		dev_window_order();
+		unit_dev_read(got, own[i].addr, WINDOW + 100);
+		assert_memory_equal(got, want, WINDOW + 100);
+	}
+	unit_dev_read(got, own[0].addr, WINDOW);
+	unit_fill(want, WINDOW, 0);
+	assert_memory_equal(got, want, WINDOW);
+	/* it is no window of the application's memory */
+	check_window(dev, 0, 0);
+	assert_int_equal(cudaemu_calls("gdr_pin_buffer"), 3);
+	for (size_t i = 0; i < UNIT_COUNT(own); i++)
+		mem.ops->window_close(&mem, &own[i]);
+	assert_int_equal(cudaemu_calls("gdr_unpin_buffer"), 2);
+	assert_int_equal(cudaemu_calls("cuMemFree"), 2);
+	check_window(dev, 0, 0);
+}
+
+/* Nothing is left of what could not be mapped */
+static void scene_own_none(void **state)
+{
+	struct dev_window own;
+	char *dev = begin(ROOM);
+	unsigned long failed;
+
+	conf.gdrcopy = false;
+	assert_int_equal(mem.ops->window_open(&mem, 100, &own), -FI_ENOSYS);
+	assert_int_equal(cudaemu_calls("cuMemAlloc"), 1);
+	conf.gdrcopy = true;
+	assert_int_equal(mem.ops->window_open(&mem, 100, &own), -FI_ENOSYS);
+	assert_int_equal(cudaemu_calls("cuMemFree"), cudaemu_calls("cuMemAlloc") - 1);
+	/* but for the one that failed itself */
+	failed = !cudaemu_calls("gdr_get_info") && cudaemu_calls("gdr_pin_buffer");
+	assert_int_equal(cudaemu_calls("gdr_unpin_buffer"),
+			 cudaemu_calls("gdr_pin_buffer") - failed);
+	assert_non_null(dev);
+}
+
 /* ---- processes and threads ---- */
 
 static void scene_fork(void **state)
@@ -436,6 +488,11 @@ static const struct unit_copy_play plays[] = {
 	{"scene_no_window", {FAIL("gdr_get_info:1")}},
 	{"scene_no_window", {FAIL("gdr_map:1")}},
 	{"scene_no_copy", {FAIL("gdr_copy_to_mapping:1")}},
+	{"scene_own", {NULL}},
+	{"scene_own_none", {FAIL("gdr_open:1")}},
+	{"scene_own_none", {FAIL("gdr_pin_buffer:1")}},
+	{"scene_own_none", {FAIL("gdr_get_info:1")}},
+	{"scene_own_none", {FAIL("gdr_map:1")}},
 	{"scene_fork", {NULL}},
 	{"scene_threads", {NULL}},
 	{"scene_queue", {NULL}},
@@ -459,7 +516,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(scene_no_driver), cmocka_unit_test(scene_no_window),
 		cmocka_unit_test(scene_no_copy),   cmocka_unit_test(scene_fork),
 		cmocka_unit_test(scene_threads),   cmocka_unit_test(scene_queue),
-		cmocka_unit_test(scene_alone),
+		cmocka_unit_test(scene_alone),     cmocka_unit_test(scene_own),
+		cmocka_unit_test(scene_own_none),
 	};
 	const struct unit unit = {
 		.tests = own,

@@ -118,8 +118,8 @@ static const struct conf_param {
 	 .help = "Look for ROCm memory; if not, it is taken for host memory (default: yes)"},
 	{"p2p_gdrcopy", .flag = &conf.gdrcopy,
 	 .help = "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
-		 "(libgdrapi.so.2 and its kernel module), where they are there. This has run on an emulated "
-		 "driver only (default: no)"},
+		 "(libgdrapi.so.2 and its kernel module), where they are there. What kernels look at is in the "
+		 "device's memory then. This has run on an emulated driver only (default: no)"},
 	{"p2p_cuda_api", .choice = &conf.cuda_api, .words = conf_apis,
 	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
 		 "(an error, since device memory is copied by CUDA) or async (success, since nothing on "

@@ -55,6 +55,20 @@ struct dev_queue {
 	uint32_t *reached;
 };
 
+/**
+ * struct dev_window - memory of the device that the CPU writes, and never reads.
+ * @addr:	where kernels find it; @map: where the CPU does, dev_window_order() orders what it writes there
+ * @block:	the allocation that it is in
+ * @handle:	the backend's own; @len: how much is mapped
+ */
+struct dev_window {
+	void *addr;
+	void *map;
+	void *block;
+	unsigned long handle;
+	size_t len;
+};
+
 /* What a runtime opens another process's memory by, at most */
 #define DEV_IPC_HANDLE 64
 
@@ -150,6 +164,9 @@ struct dev_step {
  * @alloc:	device memory of @len bytes, a copy of @init, that kernels may use when it returns. It may
  *		wait for kernels: no part of progress
  * @free:	gives it back; no kernel may use it any more
+ * @window_open: zeroed device memory of @len bytes that the CPU can write. It may wait for kernels, as @alloc.
+ *		-FI_ENOSYS: the CPU cannot write there; nothing is logged
+ * @window_close: gives it back; no kernel may use it any more
  * @stream_steps: has the application's @stream do these, in order, when it gets there
  * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
  * @capture_mode: exchanges what this thread may call while streams are being captured, by any thread: by the
@@ -201,12 +218,29 @@ struct dev_ops {
 	int (*host_address)(const struct dev_mem *mem, void *host, void **addr);
 	int (*alloc)(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 	void (*free)(const struct dev_mem *mem, void *addr);
+	int (*window_open)(const struct dev_mem *mem, size_t len, struct dev_window *window);
+	void (*window_close)(const struct dev_mem *mem, struct dev_window *window);
 	int (*stream_steps)(const struct dev_mem *mem, void *stream,
 			    const struct dev_step *steps, size_t count);
 	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
 	void (*capture_mode)(unsigned int *mode);
 	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);
 };
+
+/*
+ * What the CPU has written to a window so far comes there before all that it writes later, and soon. Writes are combined
+ * there (write-combining), and come in any order otherwise.
+ */
+static inline void dev_window_order(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_sfence();
+#elif defined(__aarch64__)
+	__asm__ volatile("dmb oshst" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
 
 /* What a dma-buf begins and ends at */
 #define DEV_PAGE 4096

@@ -141,6 +141,8 @@ void cuda_ipc_detach(void *addr, size_t size);
 int cuda_host_address(const struct dev_mem *mem, void *host, void **addr);
 int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 void cuda_free(const struct dev_mem *mem, void *addr);
+int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window);
+void cuda_window_close(const struct dev_mem *mem, struct dev_window *window);
 int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		      size_t count);
 int cuda_stream_captured(void *stream, uint64_t *id, void **graph);

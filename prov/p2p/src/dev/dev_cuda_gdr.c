@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The smallest copies of the CUDA backend, by the CPU: gdrcopy's library maps device
- * memory by way of its kernel module. Off unless FI_P2P_GDRCOPY is set, and nothing is lost where
- * any of it is missing: who is told -FI_ENOSYS has the driver copy.
+ * Device memory that the CPU reaches: gdrcopy's library maps it by way of its kernel module. Off unless
+ * FI_P2P_GDRCOPY is set, and nothing is lost where any of it is missing: who is told -FI_ENOSYS has the driver
+ * copy, or kernels look at host memory. There are the smallest copies to and from the application's memory, and
+ * memory of our own that kernels look at.
  *
- * Memory is mapped in windows, the latest used of which are kept, by their allocation's id: what
+ * The application's memory is mapped in windows, the latest used of which are kept, by their allocation's id: what
  * is freed is never looked for again, though its mapping may stay, and keep the memory from the
  * driver, until a window is opened the next time.
  *
@@ -15,6 +16,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <rdma/fi_errno.h>
@@ -122,6 +124,38 @@ static void gdr_open(void)
 			"copies it\n");
 }
 
+static bool gdr_ready(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (!conf.gdrcopy)
+		return false;
+	pthread_once(&once, gdr_open);
+	return gdr.lib;
+}
+
+/* Maps multiples of GDR_WINDOW. Returns what has failed, then @map is NULL; @error is a number of errno's */
+static const char *gdr_map_range(uintptr_t start, size_t len, struct gdr_handle *handle,
+				 void **map, int *error)
+{
+	struct gdr_info info = {0};
+
+	*error = gdr.pin(gdr.lib, start, len, 0, 0, handle);
+	if (*error)
+		return "gdr_pin_buffer";
+	*error = gdr.info(gdr.lib, *handle, &info);
+	/* a mapping begins where that says, which may be before what was asked for */
+	if (!*error && (info.addr != start || info.len < len))
+		*error = EINVAL;
+	if (!*error)
+		*error = gdr.map(gdr.lib, *handle, map, len);
+	if (!*error)
+		return NULL;
+	*map = NULL;
+	gdr.unpin(gdr.lib, *handle);
+	return "gdr_map";
+}
+
 static void gdr_window_close(struct gdr_window *window)
 {
 	if (window->map) {
@@ -148,27 +182,6 @@ static void gdr_sweep(const struct dev_ops *ops)
 	}
 }
 
-/* Returns what has failed; @error is a number of errno's */
-static const char *gdr_window_map(struct gdr_window *window, int *error)
-{
-	struct gdr_info info = {0};
-
-	*error = gdr.pin(gdr.lib, window->start, GDR_WINDOW, 0, 0, &window->handle);
-	if (*error)
-		return "gdr_pin_buffer";
-	*error = gdr.info(gdr.lib, window->handle, &info);
-	/* a mapping begins where that says, which may be before what was asked for */
-	if (!*error && (info.addr != window->start || info.len < GDR_WINDOW))
-		*error = EINVAL;
-	if (!*error)
-		*error = gdr.map(gdr.lib, window->handle, &window->map, GDR_WINDOW);
-	if (!*error)
-		return NULL;
-	window->map = NULL;
-	gdr.unpin(gdr.lib, window->handle);
-	return "gdr_map";
-}
-
 static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem,
 			    uintptr_t addr)
 {
@@ -180,7 +193,8 @@ static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem
 	window->addr = addr;
 	window->start = addr / GDR_WINDOW * GDR_WINDOW;
 	if (!cuda_enter(mem->ctx, &pushed)) {
-		failed = gdr_window_map(window, &error);
+		failed = gdr_map_range(window->start, GDR_WINDOW, &window->handle, &window->map,
+				       &error);
 		cuda_leave(pushed);
 	}
 	if (failed)
@@ -223,17 +237,14 @@ int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_
 {
 	const bool in = (uintptr_t) dst - mem->base < mem->size;
 	const uintptr_t addr = in ? (uintptr_t) dst : (uintptr_t) src;
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct gdr_window *window;
 	size_t done = 0, part, at;
 	int error = 0;
 
 	/* where mappings make one buffer, or pools are, the library promises nothing */
-	if (!conf.gdrcopy || len > (in ? GDR_IN_MAX : GDR_OUT_MAX) || mem->mapped ||
-	    addr - mem->base >= mem->size || len > mem->size - (addr - mem->base))
-		return -FI_ENOSYS;
-	pthread_once(&once, gdr_open);
-	if (!gdr.lib)
+	if (len > (in ? GDR_IN_MAX : GDR_OUT_MAX) || mem->mapped ||
+	    addr - mem->base >= mem->size || len > mem->size - (addr - mem->base) ||
+	    !gdr_ready())
 		return -FI_ENOSYS;
 	pthread_mutex_lock(&gdr.lock);
 	for (; done < len && !error; done += part) {
@@ -249,4 +260,53 @@ int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_
 	}
 	pthread_mutex_unlock(&gdr.lock);
 	return done == len && !error ? 0 : -FI_ENOSYS;
+}
+
+/* ---- memory of our own ---- */
+
+int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window)
+{
+	struct gdr_handle handle = {0};
+	const char *failed = "cuCtxPushCurrent";
+	int error = 0, ret = -FI_ENOSYS;
+	bool pushed;
+	void *zeros;
+
+	*window = (struct dev_window){.len = P2P_ALIGN_UP(len, GDR_WINDOW)};
+	if (!gdr_ready())
+		return -FI_ENOSYS;
+	zeros = calloc(1, window->len + GDR_WINDOW);
+	if (!zeros)
+		return -FI_ENOMEM;
+	ret = cuda_alloc(mem, zeros, window->len + GDR_WINDOW, &window->block);
+	free(zeros);
+	if (ret)
+		return ret;
+	window->addr = (void *) P2P_ALIGN_UP((uintptr_t) window->block, GDR_WINDOW);
+	if (!cuda_enter(mem->ctx, &pushed)) {
+		pthread_mutex_lock(&gdr.lock);
+		failed = gdr_map_range((uintptr_t) window->addr, window->len, &handle,
+				       &window->map, &error);
+		pthread_mutex_unlock(&gdr.lock);
+		cuda_leave(pushed);
+	}
+	window->handle = handle.value;
+	if (!failed)
+		return 0;
+	P2P_INFO("%s: %s: kernels look at host memory\n", failed, strerror(error));
+	cuda_free(mem, window->block);
+	return -FI_ENOSYS;
+}
+
+void cuda_window_close(const struct dev_mem *mem, struct dev_window *window)
+{
+	const struct gdr_handle handle = {window->handle};
+
+	if (gdr.lib) {
+		pthread_mutex_lock(&gdr.lock);
+		gdr.unmap(gdr.lib, handle, window->map, window->len);
+		gdr.unpin(gdr.lib, handle);
+		pthread_mutex_unlock(&gdr.lock);
+	}
+	cuda_free(mem, window->block);
 }

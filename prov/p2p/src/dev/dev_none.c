@@ -95,6 +95,15 @@ void dev_none_free(const struct dev_mem *mem, void *addr)
 {
 }
 
+int dev_none_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window)
+{
+	return -FI_ENOSYS;
+}
+
+void dev_none_window_close(const struct dev_mem *mem, struct dev_window *window)
+{
+}
+
 int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 			  size_t count)
 {

@@ -72,6 +72,17 @@ void gpu_host_free(const struct gpu_dev *dev, struct gpu_host *host)
 	*host = (struct gpu_host){.len = 0};
 }
 
+int gpu_window_open(const struct gpu_dev *dev, size_t len, struct dev_window *window)
+{
+	return dev->mem.ops ? dev->mem.ops->window_open(&dev->mem, len, window) : -FI_ENOSYS;
+}
+
+void gpu_window_close(const struct gpu_dev *dev, struct dev_window *window)
+{
+	dev->mem.ops->window_close(&dev->mem, window);
+	*window = (struct dev_window){.len = 0};
+}
+
 int gpu_state_alloc(const struct gpu_dev *dev, const void *init, size_t len, void **addr)
 {
 	if (dev->mem.ops)

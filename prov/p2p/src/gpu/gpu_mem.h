@@ -2,6 +2,9 @@
 /*
  * Memory that kernels and the proxy share.
  *
+ * Kernels put what they ask for into pinned host memory. What they look at, is in the device's memory where the CPU can
+ * write there, which is sooner; otherwise it is in host memory, too.
+ *
  * Pinned host memory is mapped shared, as an emulated device is another process. Where threads of the
  * host play the kernels' part (FI_HMEM_SYSTEM), all is host memory.
  */
@@ -42,6 +45,10 @@ int gpu_host_alloc(const struct gpu_dev *dev, size_t len, struct gpu_host *host)
 /* Takes it from the device, which may wait for all that kernels and streams do. The host has it still */
 void gpu_host_unpin(const struct gpu_dev *dev, struct gpu_host *host);
 void gpu_host_free(const struct gpu_dev *dev, struct gpu_host *host);
+
+/* As dev_ops.window_open. Where threads of the host play the kernels' part, there is none */
+int gpu_window_open(const struct gpu_dev *dev, size_t len, struct dev_window *window);
+void gpu_window_close(const struct gpu_dev *dev, struct dev_window *window);
 
 /* Memory of the device, a copy of @init. gpu_state_free() may have NULL. */
 int gpu_state_alloc(const struct gpu_dev *dev, const void *init, size_t len, void **addr);

@@ -28,12 +28,19 @@ struct xpu_ep;
 struct xpu_ring;
 
 /**
- * struct xpu_shared - what an export shares with kernels: memory of the host, and state of the device.
+ * struct xpu_shared - what an export shares with kernels.
+ * @host:	memory of the host
+ * @window:	memory of the device that the CPU can write, if there is any
+ * @shown:	where the proxy writes what kernels look at, and does not read it; @shown_addr: where they do
+ * @state:	memory of the device
  *
  * A kernel may still look at it when the object is closed. So it stays until the context is.
  */
 struct xpu_shared {
 	struct gpu_host host;
+	struct dev_window window;
+	void *shown;
+	void *shown_addr;
 	void *state;
 	SLIST_ENTRY(xpu_shared) entry;
 };
@@ -162,13 +169,18 @@ struct xpu_cq {
 	LIST_ENTRY(xpu_cq) entry;
 };
 
-/* struct xpu_cntr - an exported counter. @count: what kernels read; @ring: what they change */
+/**
+ * struct xpu_cntr - an exported counter.
+ * @count:	what kernels read; @shown: the same
+ * @ring:	what they change
+ */
 struct xpu_cntr {
 	struct fid_export export;
 	struct xpu_ctx *ctx;
 	struct p2p_cntr *cntr;
 	struct xpu_shared *shared;
 	struct fi_p2p_xpu_count *count;
+	struct fi_p2p_xpu_count shown;
 	struct ring ring;
 	LIST_ENTRY(xpu_cntr) entry;
 };
@@ -198,8 +210,10 @@ int xpu_export_check(const struct xpu_ctx *ctx, const struct p2p_domain *domain,
 /* What kernels are given of an object of class @fclass */
 struct fid_xpu xpu_export_handle(uint32_t fclass, const struct xpu_shared *shared);
 
-/* @len bytes of shared host memory; NULL: there are none, which is logged */
-struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len);
+/* @len bytes of host memory, and @shown bytes that kernels look at; NULL: there are none, which is logged */
+struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len, size_t shown);
+/* What has been written to @shown so far is there before what is written later, and soon. */
+void xpu_shared_order(const struct xpu_shared *shared);
 void xpu_shared_free_all(struct xpu_ctx *ctx);
 
 /* What the proxy does with each. True: there was something to do */

@@ -9,11 +9,18 @@
 /* Changes by kernels that wait, at most; a power of two */
 #define XPU_CNTR_SLOTS 64
 
-static bool xpu_cntr_show(uint64_t *shown, uint64_t value)
+static bool xpu_cntr_show(struct xpu_cntr *cntr, uint64_t value, uint64_t errors)
 {
-	if (*shown == value)
+	struct fi_p2p_xpu_count *shown = &cntr->shown;
+
+	if (shown->value == value && shown->errors == errors)
 		return false;
-	__atomic_store_n(shown, value, __ATOMIC_RELEASE);
+	*shown = (struct fi_p2p_xpu_count){value, errors};
+	/* what it tells of is there before */
+	xpu_shared_order(cntr->shared);
+	__atomic_store_n(&cntr->count->errors, errors, __ATOMIC_RELEASE);
+	__atomic_store_n(&cntr->count->value, value, __ATOMIC_RELEASE);
+	xpu_shared_order(cntr->shared);
 	return true;
 }
 
@@ -21,6 +28,7 @@ bool xpu_cntr_look(struct xpu_cntr *cntr)
 {
 	struct ring_op op;
 	bool moved = false;
+	uint64_t errors;
 
 	while (ring_peek(&cntr->ring, &op)) {
 		if (xpu_op_count(&cntr->cntr->fid, &op))
@@ -30,11 +38,9 @@ bool xpu_cntr_look(struct xpu_cntr *cntr)
 	}
 	if (moved)
 		ring_tell(&cntr->ring);
-	/* a bit is free for FI_P2P_XPU_CLOSED */
-	moved |= xpu_cntr_show(&cntr->count->errors,
-			       cntr_errors(cntr->cntr) & ~FI_P2P_XPU_CLOSED);
-	moved |= xpu_cntr_show(&cntr->count->value, cntr_value(cntr->cntr));
-	return moved;
+	/* errors first: who fails is told no later than who goes on. A bit is free for FI_P2P_XPU_CLOSED */
+	errors = cntr_errors(cntr->cntr) & ~FI_P2P_XPU_CLOSED;
+	return xpu_cntr_show(cntr, cntr_value(cntr->cntr), errors) || moved;
 }
 
 /* ---- export ---- */
@@ -44,7 +50,7 @@ static void xpu_cntr_end(struct fid_export *export)
 	struct xpu_cntr *cntr = container_of(export, struct xpu_cntr, export);
 
 	proxy_hold(cntr->ctx->proxy);
-	__atomic_fetch_or(&cntr->count->errors, FI_P2P_XPU_CLOSED, __ATOMIC_RELEASE);
+	xpu_cntr_show(cntr, cntr->shown.value, cntr->shown.errors | FI_P2P_XPU_CLOSED);
 	ring_end(&cntr->ring);
 	LIST_REMOVE(cntr, entry);
 	fid_export_remove(export);
@@ -58,15 +64,15 @@ static int xpu_cntr_alloc(struct xpu_cntr *cntr)
 		.abi = FI_P2P_XPU_ABI,
 		.seen = {cntr_value(cntr->cntr), cntr_errors(cntr->cntr)},
 	};
-	struct xpu_shared *shared =
-		xpu_shared_alloc(cntr->ctx, P2P_CACHE_LINE + xpu_ring_bytes(XPU_CNTR_SLOTS));
+	struct xpu_shared *shared = xpu_shared_alloc(cntr->ctx, xpu_ring_bytes(XPU_CNTR_SLOTS),
+						     sizeof *cntr->count);
 
 	if (!shared)
 		return -FI_ENOMEM;
 	cntr->shared = shared;
-	cntr->count = shared->host.host;
-	state.count = shared->host.addr;
-	xpu_ring_place(&shared->host, P2P_CACHE_LINE, XPU_CNTR_SLOTS, &cntr->ring, &state.ring);
+	cntr->count = shared->shown;
+	state.count = shared->shown_addr;
+	xpu_ring_place(&shared->host, 0, XPU_CNTR_SLOTS, &cntr->ring, &state.ring);
 	return gpu_state_alloc(&cntr->ctx->dev, &state, sizeof state, &shared->state);
 }
 

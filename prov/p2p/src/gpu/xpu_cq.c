@@ -19,6 +19,7 @@ static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
 	entry->olen = comp->olen;
 	entry->err = comp->err;
 	entry->prov_errno = comp->prov_errno;
+	xpu_shared_order(cq->shared);
 	__atomic_store_n(&entry->turn, ++cq->next | (comp->err ? FI_P2P_XPU_ERROR : 0),
 			 __ATOMIC_RELEASE);
 }
@@ -60,17 +61,18 @@ bool xpu_cq_look(struct xpu_cq *cq)
 {
 	struct xpu_cq_sieve sieve = {.ctx = cq->ctx};
 	struct core_comp comp;
-	bool moved = false;
+	const uint64_t before = cq->next;
+	bool moved = false, full;
 
-	while (!xpu_cq_full(cq)) {
-		if (!xpu_report_take(&cq->cq->xfer, &comp))
-			return moved;
+	while (!(full = xpu_cq_full(cq)) && xpu_report_take(&cq->cq->xfer, &comp)) {
 		moved = true;
 		if (xpu_cq_for_kernels(&sieve, &comp))
 			xpu_cq_put(cq, &cq->entries[cq->next & (cq->size - 1)], &comp);
 		free(comp.err_data);
 	}
-	return (cq->ctx->under_way && xpu_cq_sift(cq)) || moved;
+	if (cq->next != before)
+		xpu_shared_order(cq->shared);
+	return (full && cq->ctx->under_way && xpu_cq_sift(cq)) || moved;
 }
 
 /* ---- export ---- */
@@ -110,16 +112,16 @@ static int xpu_cq_alloc(struct xpu_cq *cq)
 		.entry_size = xpu_cq_entry_size(cq->cq->format),
 		.size = XPU_CQ_SIZE,
 	};
-	struct xpu_shared *shared = xpu_shared_alloc(cq->ctx, entries + sizeof *cq->queue);
+	struct xpu_shared *shared = xpu_shared_alloc(cq->ctx, sizeof *cq->queue, entries);
 
 	if (!shared)
 		return -FI_ENOMEM;
 	cq->shared = shared;
-	cq->entries = shared->host.host;
+	cq->entries = shared->shown;
 	cq->size = XPU_CQ_SIZE;
-	cq->queue = (void *) ((char *) shared->host.host + entries);
-	state.entries = shared->host.addr;
-	state.queue = (void *) ((char *) shared->host.addr + entries);
+	cq->queue = shared->host.host;
+	state.entries = shared->shown_addr;
+	state.queue = shared->host.addr;
 	return gpu_state_alloc(&cq->ctx->dev, &state, sizeof state, &shared->state);
 }
 

@@ -224,7 +224,7 @@ static int xpu_ep_alloc(struct xpu_ep *ep, bool exclusive)
 	if (!ep->rings || !ep->hot || !ep->full || posix_memalign((void **) &state, 128, len))
 		return -FI_ENOMEM;
 	ret = -FI_ENOMEM;
-	ep->shared = xpu_shared_alloc(ep->ctx, ep->ring_count * bytes);
+	ep->shared = xpu_shared_alloc(ep->ctx, ep->ring_count * bytes, 0);
 	if (!ep->shared)
 		goto free_state;
 	host = &ep->shared->host;

@@ -5,20 +5,38 @@
 
 #include "gpu/xpu.h"
 
-struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len)
+/* What kernels look at is aligned to */
+#define XPU_ALIGN 128
+
+struct xpu_shared *xpu_shared_alloc(struct xpu_ctx *ctx, size_t len, size_t shown)
 {
 	struct xpu_shared *shared = calloc(1, sizeof *shared);
+	struct gpu_host *host;
+	bool window;
 
 	if (!shared)
 		return NULL;
-	if (gpu_host_alloc(&ctx->dev, len, &shared->host)) {
+	host = &shared->host;
+	len = P2P_ALIGN_UP(len, XPU_ALIGN);
+	window = shown && !gpu_window_open(&ctx->dev, shown, &shared->window);
+	if (gpu_host_alloc(&ctx->dev, len + (window ? 0 : shown), host)) {
+		if (window)
+			gpu_window_close(&ctx->dev, &shared->window);
 		free(shared);
 		return NULL;
 	}
+	shared->shown = window ? shared->window.map : (char *) host->host + len;
+	shared->shown_addr = window ? shared->window.addr : (char *) host->addr + len;
 	proxy_hold(ctx->proxy);
 	SLIST_INSERT_HEAD(&ctx->shared, shared, entry);
 	proxy_release(ctx->proxy);
 	return shared;
+}
+
+void xpu_shared_order(const struct xpu_shared *shared)
+{
+	if (shared->window.map)
+		dev_window_order();
 }
 
 void xpu_shared_free_all(struct xpu_ctx *ctx)
@@ -28,6 +46,8 @@ void xpu_shared_free_all(struct xpu_ctx *ctx)
 	while ((shared = SLIST_FIRST(&ctx->shared))) {
 		SLIST_REMOVE_HEAD(&ctx->shared, entry);
 		gpu_state_free(&ctx->dev, shared->state);
+		if (shared->window.map)
+			gpu_window_close(&ctx->dev, &shared->window);
 		gpu_host_free(&ctx->dev, &shared->host);
 		free(shared);
 	}
