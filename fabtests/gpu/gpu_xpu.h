@@ -76,6 +76,9 @@ __device__ static inline void gpu_meet(uint64_t *word, uint64_t turn)
 /* So long may take what other ranks do [ns] */
 #define GPU_PATIENCE 50000000000ULL
 
+/* So many looks at a word pass between two at what else there is: each is a trip over the bus, too */
+#define GPU_LOOKS 64
+
 /*
  * One thread waits until others have made a word at least @least. -FI_EIO: @cntr has errors; with NULL it may
  * have some. -FI_ETIMEDOUT: the others take too long
@@ -85,12 +88,14 @@ __device__ static inline int gpu_await(const uint64_t *word, uint64_t least,
 {
 	const uint64_t end = fi_p2p_xpu_now() + GPU_PATIENCE;
 
-	while (fi_p2p_xpu_load(word) < least) {
+	for (unsigned int looks = 1; fi_p2p_xpu_load(word) < least; looks++) {
+		gpu_spin();
+		if (looks % GPU_LOOKS)
+			continue;
 		if (cntr && fi_p2p_xpu_cntr_readerr(cntr, FI_XPU_WORK_ITEM))
 			return -FI_EIO;
 		if (fi_p2p_xpu_now() > end)
 			return -FI_ETIMEDOUT;
-		gpu_spin();
 	}
 	return 0;
 }

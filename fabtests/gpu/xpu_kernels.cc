@@ -332,9 +332,7 @@ __device__ static int xpu_ping(struct xpu_args &args)
 				ret = xpu_turn(args, i);
 				continue;
 			}
-			while (fi_p2p_xpu_load(args.signal) < i &&
-			       !fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
-				gpu_spin();
+			ret = gpu_await(args.signal, i, &args.tx);
 		}
 	}
 	return ret;
