@@ -32,7 +32,7 @@
 /* What of the user's flags is the core's business when it sends a copy */
 #define EAGER_CORE_FLAGS                                                                       \
 	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
-	 FI_DELIVERY_COMPLETE | FI_FENCE)
+	 FI_DELIVERY_COMPLETE | FI_FENCE | FI_MULTICAST)
 
 /*
  * Slots may all have messages to a peer that takes nothing, for as long as the core keeps those. So once in EAGER_STALL

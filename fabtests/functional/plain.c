@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_plain: endpoints that are not reliable datagrams, over core providers that have more than messages.
+ * What is sent to a multicast group arrives, from each kind of memory.
+ */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_cm.h>
+
+#include "ft_test.h"
+
+#define GROUP 0xef010203 /* 239.1.2.3 */
+#define LEN ((size_t) 1000)
+
+/* Hints for one core provider, below ofi_p2p or the hook */
+static int plain_hints(struct ft_proc *proc, struct ft_ctx *ctx, const char *core,
+		       enum fi_ep_type type, uint64_t caps)
+{
+	char name[64];
+
+	FT_TRY(ft_hints(ctx, &proc->opts));
+	snprintf(name, sizeof(name), "%s%s", core, ft_hook_active() ? "" : ";ofi_p2p");
+	free(ctx->hints->fabric_attr->prov_name);
+	ctx->hints->fabric_attr->prov_name = strdup(name);
+	ctx->hints->ep_attr->type = type;
+	ctx->hints->caps = caps;
+	if (!ft_hook_active() && proc->opts.iface != FI_HMEM_SYSTEM)
+		ctx->hints->caps |= FI_HMEM;
+	ctx->hints->tx_attr->msg_order = ctx->hints->rx_attr->msg_order = 0;
+	ctx->hints->domain_attr->resource_mgmt = FI_RM_UNSPEC;
+	ctx->cq_attr.format = FI_CQ_FORMAT_MSG;
+	return 0;
+}
+
+/* Waits for @count completions. */
+static int plain_wait(struct ft_ctx *ctx, int count)
+{
+	struct fi_cq_msg_entry entry;
+	ssize_t ret;
+
+	while (count > 0) {
+		ret = fi_cq_read(ctx->cq, &entry, 1);
+		if (ret == -FI_EAGAIN)
+			FT_TRY(ft_idle(ctx));
+		else if (ret < 0)
+			return ft_fail((int) ret, "fi_cq_read", "%d are missing", count);
+		else
+			count--;
+	}
+	return 0;
+}
+
+/* ---- multicast ---- */
+
+static int bind_eq(struct ft_ctx *ctx)
+{
+	int ret;
+
+	FT_TRY(ft_eq_open(ctx));
+	ret = fi_ep_bind(ctx->ep, &ctx->eq->fid, 0);
+	return ret ? ft_fail(ret, "fi_ep_bind", "event queue") : 0;
+}
+
+/* The group has the endpoint's own port: it is where the datagrams arrive */
+static int join_group(struct ft_ctx *ctx, struct fid_mc **group)
+{
+	struct sockaddr_in address;
+	struct ft_name name;
+	int ret;
+
+	FT_TRY(ft_getname(ctx, &name));
+	memcpy(&address, name.bytes, sizeof(address));
+	address.sin_addr.s_addr = htonl(GROUP);
+	ret = fi_join(ctx->ep, &address, 0, group, NULL);
+	return ret ? ft_fail(ret, "fi_join", "239.1.2.3") : 0;
+}
+
+/* The endpoint sends to its group, so to itself. */
+static int to_group(struct ft_ctx *ctx, struct fid_mc *group, uint64_t flags,
+		    enum fi_hmem_iface from, enum fi_hmem_iface to, uint64_t key)
+{
+	struct ft_buf buf[2];
+	struct ft_slot slot[2];
+	struct iovec iov;
+	struct fi_msg msg;
+	int ret;
+
+	FT_TRY(ft_buf_alloc(ctx, &buf[0], from, LEN + FT_ROOM));
+	FT_TRY(ft_buf_alloc(ctx, &buf[1], to, LEN + FT_ROOM));
+	for (int i = 0; i < 2; i++)
+		slot[i] = (struct ft_slot){&buf[i], 0, LEN + FT_ROOM, 64, LEN};
+	FT_TRY(ft_slot_fill(&slot[0], key));
+	FT_TRY(ft_slot_arm(&slot[1]));
+	ret = (int) fi_recv(ctx->ep, buf[1].addr + 64, LEN, buf[1].desc, FI_ADDR_UNSPEC, NULL);
+	if (ret)
+		return ft_fail(ret, "fi_recv", "of the group");
+	iov = (struct iovec){buf[0].addr + 64, LEN};
+	msg = (struct fi_msg){&iov, &buf[0].desc, 1, fi_mc_addr(group), NULL, 0};
+	ret = (int) fi_sendmsg(ctx->ep, &msg, FI_MULTICAST | FI_COMPLETION | flags);
+	if (ret)
+		return ft_fail(ret, "fi_sendmsg", "to the group");
+	FT_TRY(plain_wait(ctx, 2));
+	FT_TRY(ft_slot_check(&slot[1], LEN, key, "what was sent to the group"));
+	ft_buf_free(&buf[0]);
+	ft_buf_free(&buf[1]);
+	return 0;
+}
+
+static int multicast(struct ft_proc *proc)
+{
+	enum fi_hmem_iface kinds[2];
+	const size_t count = ft_kinds(&proc->opts, kinds);
+	struct fid_mc *group;
+	struct ft_ctx ctx;
+	int ret;
+
+	FT_TRY(plain_hints(proc, &ctx, "udp", FI_EP_DGRAM, FI_MSG | FI_MULTICAST));
+	ctx.hints->addr_format = FI_SOCKADDR_IN;
+	ctx.prepare = bind_eq;
+	if (!ft_offered(&ctx)) {
+		printf("note: no multicast by udp here\n");
+		return ft_close(&ctx);
+	}
+	/* at all addresses, as no other socket gets what is sent to a group */
+	FT_TRY(ft_getinfo(&ctx, NULL, "0", FI_SOURCE));
+	FT_TRY(ft_open(&ctx));
+	FT_TRY(join_group(&ctx, &group));
+	for (size_t i = 0; i < 2 * count * count; i++)
+		FT_TRY(to_group(&ctx, group, i % 2 ? FI_INJECT : 0, kinds[i / 2 / count],
+				kinds[i / 2 % count], i));
+	ret = fi_close(&group->fid);
+	if (ret)
+		return ft_fail(ret, "fi_close", "group");
+	return ft_close(&ctx);
+}
+
+static int run(struct ft_proc *proc)
+{
+	return multicast(proc);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "Endpoints that are not reliable datagrams: multicast.",
+		.ranks = 1,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
