@@ -19,7 +19,7 @@
 
 #include "hostile.h"
 #include "mem/ipc_share.h"
-#include "path/info.h"
+#include "path/info_tags.h"
 
 enum { TAG_BAIT = 1, TAG_GOOD, TAG_DONE, TAG_FRIENDS };
 

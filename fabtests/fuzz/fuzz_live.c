@@ -37,7 +37,7 @@
 #include "../cudaemu/driver.h"
 #include "base/base.h"
 #include "base/clock.h"
-#include "path/info.h"
+#include "path/info_tags.h"
 
 #define LONGEST 40000
 #define SHOWN 100000 /* long enough for lanes */

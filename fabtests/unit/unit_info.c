@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "base/libfabric.h"
 #include "path/info.h"
+#include "path/info_tags.h"
 #include "path/quirks.h"
 #include "core_info.h"
 

@@ -21,6 +21,7 @@
 #include "gpu/trigger.h"
 #include "gpu/xpu.h"
 #include "path/info.h"
+#include "path/info_tags.h"
 #include "path/nic.h"
 #include "path/quirks.h"
 #include "mem/ipc_share.h"

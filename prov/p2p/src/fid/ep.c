@@ -12,9 +12,11 @@
 #include "fid/cntr.h"
 #include "fid/collective.h"
 #include "base/conf.h"
+#include "fid/ep_opt.h"
 #include "fid/ep_stats.h"
 #include "fid/fid.h"
 #include "path/info.h"
+#include "path/info_tags.h"
 #include "path/quirks.h"
 #include "base/libfabric.h"
 #include "base/log.h"
@@ -29,10 +31,7 @@
 #include "xfer/lane.h"
 #include "xfer/life.h"
 
-/* libfabric 1.18 added it, as the next of the enumeration */
-#define EP_OPT_CUDA_API_PERMITTED (FI_OPT_XPU_TRIGGER + 1)
-
-/* ---- options ---- */
+/* ---- entries of struct fi_ops_ep ---- */
 
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
@@ -40,95 +39,6 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	ssize_t ret = xfer_cancel(&ep->xfer, context);
 
 	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
-}
-
-static int ep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
-{
-	struct p2p_ep *ep = ep_of(fid);
-
-	if (level != FI_OPT_ENDPOINT || name != FI_OPT_FI_HMEM_P2P)
-		return fi_getopt(fid_core(fid), level, name, value, len);
-	if (!value || !len || *len < sizeof(int))
-		return -FI_EINVAL;
-	*(int *) value = ep->hmem_p2p;
-	*len = sizeof(int);
-	return 0;
-}
-
-static void ep_set_wish(struct p2p_ep *ep, int hmem_p2p)
-{
-	static const enum path_wish wishes[] = {
-		[CONF_PATH_AUTO] = PATH_ANY,
-		[CONF_PATH_PEER] = PATH_PEER_LONG,
-		[CONF_PATH_IPC] = PATH_ACROSS_LONG,
-		[CONF_PATH_STAGE] = PATH_STAGE_ONLY,
-	};
-
-	ep->hmem_p2p = hmem_p2p;
-	ep->xfer.wish = wishes[conf.path];
-	if (hmem_p2p == FI_HMEM_P2P_REQUIRED)
-		ep->xfer.wish = PATH_PEER_ONLY;
-	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_ANY)
-		ep->xfer.wish = PATH_NO_NIC;
-	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_PEER_LONG)
-		ep->xfer.wish = PATH_STAGE_ONLY;
-}
-
-static int ep_set_hmem_p2p(struct p2p_ep *ep, int value)
-{
-	const struct nic_map *map = &ep->domain->xfer.map;
-
-	switch (value) {
-	case FI_HMEM_P2P_REQUIRED:
-		if (!map->domain) {
-			P2P_WARN("FI_HMEM_P2P_REQUIRED: %s; without this option device memory "
-				 "is staged\n",
-				 map->why);
-			return -FI_EOPNOTSUPP;
-		}
-		break;
-	case FI_HMEM_P2P_ENABLED:
-	case FI_HMEM_P2P_PREFERRED:
-	case FI_HMEM_P2P_DISABLED:
-		break;
-	default:
-		P2P_WARN("FI_OPT_FI_HMEM_P2P: %d is none of the values\n", value);
-		return -FI_EINVAL;
-	}
-	ep_set_wish(ep, value);
-	return 0;
-}
-
-/* Without calls device memory can only be had where there is none */
-static int ep_permit_api(bool permitted)
-{
-	static bool said;
-
-	if (permitted || !dev_present || conf.cuda_api == CONF_API_ASYNC)
-		return 0;
-	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-		P2P_WARN(
-			"FI_OPT_CUDA_API_PERMITTED=false is refused: CUDA copies device memory "
-			"here. No call waits for a kernel: if that is enough, set "
-			"FI_P2P_CUDA_API=async\n");
-	return -FI_EOPNOTSUPP;
-}
-
-static int ep_setopt(fid_t fid, int level, int name, const void *value, size_t len)
-{
-	struct p2p_ep *ep = ep_of(fid);
-
-	if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P) {
-		if (!value || len < sizeof(int))
-			return -FI_EINVAL;
-		return ep_set_hmem_p2p(ep, *(const int *) value);
-	}
-	if (level == FI_OPT_ENDPOINT && name == EP_OPT_CUDA_API_PERMITTED) {
-		if (!value || len < sizeof(bool))
-			return -FI_EINVAL;
-		return ep_permit_api(*(const bool *) value);
-	}
-	return fi_setopt(fid_core(fid), level, name, value, len);
 }
 
 static int ep_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
@@ -168,8 +78,8 @@ static union table_ep ep_table = {
 	.ops =
 		{
 			.cancel = ep_cancel,
-			.getopt = ep_getopt,
-			.setopt = ep_setopt,
+			.getopt = ep_opt_get,
+			.setopt = ep_opt_set,
 			.tx_ctx = ep_no_tx_ctx,
 			.rx_ctx = ep_no_rx_ctx,
 			.rx_size_left = ep_rx_size_left,
@@ -573,7 +483,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	bool layered = domain->layered;
 	int ret;
 
-	ep_set_wish(ep, FI_HMEM_P2P_ENABLED);
+	ep_opt_set_hmem_p2p(ep, FI_HMEM_P2P_ENABLED);
 	/*
 	 * the core wants descriptors: we add them to every operation; or operations may count for any
 	 * counter

@@ -2,7 +2,6 @@
 /* Makes an fi_info of ours from the core's, and the other way round. See info.h. */
 #include "path/info.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,6 +14,7 @@
 #include "base/conf.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "path/info_tags.h"
 #include "path/quirks.h"
 
 /* The capabilities that we ask every core for, besides those that the application wants */
@@ -63,105 +63,6 @@
 /* The bytes of cq_data that an application may use. The core's other bytes carry marks. */
 #define INFO_CQ_DATA_SIZE 4
 #define INFO_CORE_CQ_DATA_SIZE 8
-
-/* The fields of internal tags lie below this bit (wire.h) */
-#define INFO_TAG_BIT_MIN 61
-
-/* Formats up to this one are names of a tag's layout, and not masks (FI_TAG_MAX_FORMAT) */
-#define INFO_TAG_FORMATS (1ULL << 16)
-
-/* 63 bits, as a mask of alternating fields of one bit each */
-#define INFO_TAG_63_BITS 0x5555555555555555ULL
-
-uint64_t info_tag_bit(uint64_t format)
-{
-	int bit = 64 - __builtin_clzll(format | 1);
-
-	return bit < INFO_TAG_BIT_MIN || bit > 63 ? 0 : 1ULL << bit;
-}
-
-/* One bit less than the core has. The shift keeps the pattern of alternating fields. */
-static uint64_t info_tag_format(uint64_t core_format)
-{
-	return core_format < INFO_TAG_FORMATS ? INFO_TAG_63_BITS : core_format >> 1;
-}
-
-/* All bits up to the highest one of a format */
-static uint64_t info_mask_to_top(uint64_t format)
-{
-	return ~0ULL >> __builtin_clzll(format | 1);
-}
-
-/* ---- what tags were offered ---- */
-
-/* More than there are core providers. The oldest entry makes room for one more. */
-#define INFO_OFFERS 32
-#define INFO_OFFER_NAME 64
-
-/* A core with FI_COLLECTIVE may have a bit less for tags. */
-struct info_offer {
-	char core[INFO_OFFER_NAME];
-	bool collective;
-	uint64_t format;
-};
-
-static struct info_offer info_offers[INFO_OFFERS];
-static size_t info_offer_count;
-static pthread_mutex_t info_offer_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static bool info_offer_is(const struct info_offer *offer, const struct fi_info *info)
-{
-	return info->fabric_attr && info->fabric_attr->prov_name &&
-	       !strncasecmp(offer->core, info->fabric_attr->prov_name, sizeof offer->core - 1);
-}
-
-static bool info_offer_fits(const struct info_offer *offer, const struct fi_info *info)
-{
-	return info_offer_is(offer, info) &&
-	       offer->collective == !!(info->caps & FI_COLLECTIVE);
-}
-
-void info_offer(const struct fi_info *info)
-{
-	struct info_offer *offer;
-	size_t count;
-
-	if (!info_layered(info) || !info->fabric_attr->prov_name)
-		return;
-	pthread_mutex_lock(&info_offer_lock);
-	count = P2P_MIN(info_offer_count, INFO_OFFERS);
-	for (offer = info_offers; offer < info_offers + count; offer++) {
-		if (info_offer_fits(offer, info))
-			break;
-	}
-	if (offer == info_offers + count)
-		offer = &info_offers[info_offer_count++ % INFO_OFFERS];
-	*offer = (struct info_offer){
-		.collective = info->caps & FI_COLLECTIVE,
-		.format = info->ep_attr->mem_tag_format,
-	};
-	strncpy(offer->core, info->fabric_attr->prov_name, sizeof offer->core - 1);
-	pthread_mutex_unlock(&info_offer_lock);
-}
-
-uint64_t info_offered_format(const struct fi_info *core, uint64_t format)
-{
-	const struct info_offer *offer;
-	uint64_t offered = format;
-
-	pthread_mutex_lock(&info_offer_lock);
-	for (size_t i = 0; i < P2P_MIN(info_offer_count, INFO_OFFERS); i++) {
-		offer = &info_offers[i];
-		if (info_offer_is(offer, core) && offer->format == format) {
-			offered = format;
-			break;
-		}
-		if (info_offer_fits(offer, core))
-			offered = offer->format;
-	}
-	pthread_mutex_unlock(&info_offer_lock);
-	return offered;
-}
 
 /* ---- names ---- */
 
@@ -510,6 +411,12 @@ static bool info_ctxs_asked(const struct fi_info *hints)
 	return (ep && (ep->tx_ctx_cnt > 1 || ep->rx_ctx_cnt > 1)) ||
 	       (domain && (domain->max_ep_tx_ctx > 1 || domain->max_ep_rx_ctx > 1 ||
 			   domain->max_ep_stx_ctx || domain->max_ep_srx_ctx));
+}
+
+/* All bits up to the highest one of a format */
+static uint64_t info_mask_to_top(uint64_t format)
+{
+	return ~0ULL >> __builtin_clzll(format | 1);
 }
 
 /* What of the hints the core keeps, and we do not; NULL: nothing */

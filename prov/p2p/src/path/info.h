@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What ofi_p2p says of itself (struct fi_info), made from what a core provider says, and the
- * way back. Functions are pure functions on structures, but for the two about what was offered.
+ * way back. Functions are pure functions on structures.
  */
 #ifndef P2P_INFO_H
 #define P2P_INFO_H
@@ -12,22 +12,6 @@
 
 /* Receives and sends of the core that an endpoint keeps for itself */
 #define INFO_QUEUE_RESERVE 64
-
-/*
- * The tag bit that is ours, for an endpoint that advertises @format (mem_tag_format). It is the
- * one above those that the application may use. 0: there is none.
- */
-uint64_t info_tag_bit(uint64_t format);
-
-/* Remembers which tags our answer @info offers; its prov_name is still the core's. */
-void info_offer(const struct fi_info *info);
-
-/*
- * The mem_tag_format that was offered for @core (made by info_to_core()), where the application says @format. Both
- * ends derive the tag bit that is ours from it, so what an application writes there does not count: 0 often
- * means "not specified". @format itself if nothing was offered.
- */
-uint64_t info_offered_format(const struct fi_info *core, uint64_t format);
 
 /*
  * Does ofi_p2p have a protocol of its own for endpoints of this type? Endpoints of other types
