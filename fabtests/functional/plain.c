@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_plain: endpoints that are not reliable datagrams, over core providers that have more than messages.
- * What is sent to a multicast group arrives, from each kind of memory.
+ * What is sent to a multicast group arrives, from each kind of memory. No operation waits for a counter, which the
+ * core provider would take for one of its own.
  */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_trigger.h>
 
 #include "ft_test.h"
 
@@ -136,15 +138,119 @@ static int multicast(struct ft_proc *proc)
 	return ft_close(&ctx);
 }
 
+/* ---- operations that wait for counters ---- */
+
+static int refused(int ret, const char *what)
+{
+	FT_CHECK(ret == -FI_ENOSYS, "%s with FI_TRIGGER: %s, not -FI_ENOSYS", what,
+		 ret ? fi_strerror(-ret) : "taken");
+	return 0;
+}
+
+/* A call of each kind, from or to @buf */
+static int calls_refused(struct ft_ctx *ctx, const struct ft_buf *buf, struct fid_cntr *cntr)
+{
+	struct fi_triggered_context context = {.event_type = FI_TRIGGER_THRESHOLD};
+	struct iovec iov = {buf->addr, LEN};
+	struct fi_rma_iov remote = {0, LEN, 0};
+	void *desc = buf->desc;
+	const struct fi_msg msg = {&iov, &desc, 1, ctx->peer[0], &context, 0};
+	const struct fi_msg_tagged tagged = {&iov, &desc, 1, ctx->peer[0], 0, 0, &context, 0};
+	const struct fi_msg_rma rma = {&iov, &desc, 1, ctx->peer[0], &remote, 1, &context, 0};
+
+	context.trigger.threshold.cntr = cntr;
+	context.trigger.threshold.threshold = 1;
+	FT_TRY(refused((int) fi_recvmsg(ctx->ep, &msg, FI_TRIGGER), "fi_recvmsg"));
+	FT_TRY(refused((int) fi_sendmsg(ctx->ep, &msg, FI_TRIGGER), "fi_sendmsg"));
+	FT_TRY(refused((int) fi_trecvmsg(ctx->ep, &tagged, FI_TRIGGER), "fi_trecvmsg"));
+	FT_TRY(refused((int) fi_tsendmsg(ctx->ep, &tagged, FI_TRIGGER), "fi_tsendmsg"));
+	FT_TRY(refused((int) fi_readmsg(ctx->ep, &rma, FI_TRIGGER), "fi_readmsg"));
+	return refused((int) fi_writemsg(ctx->ep, &rma, FI_TRIGGER), "fi_writemsg");
+}
+
+static int atomics_refused(struct ft_ctx *ctx)
+{
+	uint64_t value = 1, before;
+	struct fi_ioc ioc = {&value, 1}, result = {&before, 1};
+	struct fi_rma_ioc remote = {0, 1, 0};
+	const struct fi_msg_atomic msg = {.msg_iov = &ioc,
+					  .iov_count = 1,
+					  .addr = ctx->peer[0],
+					  .rma_iov = &remote,
+					  .rma_iov_count = 1,
+					  .datatype = FI_UINT64,
+					  .op = FI_SUM};
+
+	FT_TRY(refused((int) fi_atomicmsg(ctx->ep, &msg, FI_TRIGGER), "fi_atomicmsg"));
+	FT_TRY(refused((int) fi_fetch_atomicmsg(ctx->ep, &msg, &result, NULL, 1, FI_TRIGGER),
+		       "fi_fetch_atomicmsg"));
+	return refused((int) fi_compare_atomicmsg(ctx->ep, &msg, &ioc, NULL, 1, &result, NULL,
+						  1, FI_TRIGGER),
+		       "fi_compare_atomicmsg");
+}
+
+/* Nor for all of an endpoint's operations */
+static int flags_refused(struct ft_ctx *ctx)
+{
+	uint64_t flags = FI_TRANSMIT | FI_TRIGGER;
+	struct fid_ep *ep;
+
+	FT_TRY(refused(fi_control(&ctx->ep->fid, FI_SETOPSFLAG, &flags), "FI_SETOPSFLAG"));
+	ctx->info->tx_attr->op_flags |= FI_TRIGGER;
+	FT_TRY(refused(fi_endpoint(ctx->domain, ctx->info, &ep, NULL), "fi_endpoint"));
+	ctx->info->tx_attr->op_flags &= ~FI_TRIGGER;
+	return 0;
+}
+
+static int triggers(struct ft_proc *proc)
+{
+	enum fi_hmem_iface kinds[2];
+	const size_t count = ft_kinds(&proc->opts, kinds);
+	struct fid_cntr *cntr;
+	struct ft_name name;
+	struct ft_buf buf;
+	struct ft_ctx ctx;
+	int ret;
+
+	FT_TRY(plain_hints(proc, &ctx, "sockets", FI_EP_DGRAM, FI_MSG));
+	if (!ft_offered(&ctx)) {
+		printf("note: no sockets here\n");
+		return ft_close(&ctx);
+	}
+	ctx.hints->caps |= FI_TRIGGER;
+	FT_CHECK(ft_hook_active() || !ft_offered(&ctx), "FI_TRIGGER is offered");
+	ctx.hints->caps &= ft_hook_active() ? ~0ULL : ~FI_TRIGGER;
+	FT_TRY(ft_getinfo(&ctx, "127.0.0.1", "0", FI_SOURCE));
+	FT_CHECK(ft_hook_active() || !(ctx.info->caps & FI_TRIGGER),
+		 "FI_TRIGGER is offered unasked");
+	FT_TRY(ft_open(&ctx));
+	FT_TRY(ft_getname(&ctx, &name));
+	FT_TRY(ft_av_insert(&ctx, name.bytes, &ctx.peer[0]));
+	FT_TRY(ft_cntr_open(&ctx, FI_WAIT_NONE, 0, &cntr));
+	for (size_t i = 0; i < count; i++) {
+		FT_TRY(ft_buf_alloc(&ctx, &buf, kinds[i], LEN));
+		FT_TRY(calls_refused(&ctx, &buf, cntr));
+		ft_buf_free(&buf);
+	}
+	FT_TRY(atomics_refused(&ctx));
+	FT_TRY(flags_refused(&ctx));
+	ret = fi_close(&cntr->fid);
+	if (ret)
+		return ft_fail(ret, "fi_close", "counter");
+	return ft_close(&ctx);
+}
+
 static int run(struct ft_proc *proc)
 {
-	return multicast(proc);
+	FT_TRY(multicast(proc));
+	return triggers(proc);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose = "Endpoints that are not reliable datagrams: multicast.",
+		.purpose =
+			"Endpoints that are not reliable datagrams: multicast, and no FI_TRIGGER.",
 		.ranks = 1,
 		.may_die = -1,
 		.run = run,

@@ -189,6 +189,10 @@ static void test_hints_refused(void **state)
 	static const struct hints_case cases[] = {
 		{.caps = FI_MULTICAST},
 		{.caps = FI_TAGGED | 1ULL << 61},
+		/* operations that wait for counters are for layered endpoints */
+		{.type = FI_EP_MSG, .caps = FI_MSG | FI_TRIGGER},
+		{.type = FI_EP_DGRAM, .tx_caps = FI_MSG | FI_TRIGGER},
+		{.type = FI_EP_DGRAM, .rx_caps = FI_MSG | FI_TRIGGER},
 		{.tx_caps = FI_MSG | FI_P2P},
 		{.rx_caps = FI_MSG | FI_P2P},
 		{.data_size = 5},
@@ -562,6 +566,7 @@ static void test_plain(void **state)
 		{FI_EP_MSG, FI_RMA | FI_WRITE, FI_RMA | FI_WRITE, FI_RMA | FI_WRITE, true},
 		{FI_EP_MSG, 0, FI_MSG | FI_RMA, FI_MSG | FI_RMA, true},
 		{FI_EP_MSG, 0, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
+		{FI_EP_MSG, 0, FI_MSG | FI_TRIGGER, FI_MSG | FI_HMEM | FI_P2P, true},
 		/* peers could not reach it */
 		{FI_EP_MSG, FI_RMA | FI_HMEM, FI_RMA, 0, false},
 	};
@@ -583,13 +588,18 @@ static void test_plain(void **state)
 		core = core_make();
 		core->ep_attr->type = cases[i].type;
 		core->caps = cases[i].core;
+		core->tx_attr->caps |= FI_TRIGGER;
+		core->rx_attr->caps |= FI_TRIGGER;
 		why = NULL;
 		assert_int_equal(info_from_core(hints, core, VERSION, &why), cases[i].fits);
 		if (cases[i].fits) {
 			assert_int_equal(core->caps, cases[i].caps);
+			assert_int_equal((core->tx_attr->caps | core->rx_attr->caps) &
+						 FI_TRIGGER,
+					 0);
 			assert_int_equal(core->tx_attr->size, 2048);
 			assert_int_equal(info_to_core(core, VERSION), 0);
-			assert_int_equal(core->caps, cases[i].core);
+			assert_int_equal(core->caps, cases[i].core & ~FI_TRIGGER);
 		}
 		assert_true(cases[i].fits || (why && *why));
 		fi_freeinfo(core);

@@ -68,6 +68,8 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 
 	if (!msg || !msg->rma_iov || !msg->rma_iov_count)
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	op = (struct core_atomic){
 		.kind = kind,
 		.operand = msg->msg_iov,

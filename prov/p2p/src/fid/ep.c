@@ -397,10 +397,12 @@ static int ep_enable(struct p2p_ep *ep)
 /* FI_SETOPSFLAG: changes what calls without flags do in one direction */
 static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 {
-	uint64_t core = ep->domain->triggers ? flags & ~FI_TRIGGER : flags;
+	uint64_t core = flags & ~FI_TRIGGER;
 	uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
 	int ret;
 
+	if (flags & FI_TRIGGER && !ep->domain->triggers)
+		return fid_refuse_trigger();
 	if (ep->domain->layered)
 		core = info_flags_to_core(core);
 	ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &core);
@@ -599,6 +601,12 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 		xfer->direct ? tx->inject_size : P2P_MAX(tx->inject_size, WIRE_PLAIN_MAX);
 }
 
+/* Are operations without flags to wait for counters? */
+static bool ep_triggers(const struct fi_tx_attr *tx, const struct fi_rx_attr *rx)
+{
+	return (tx && tx->op_flags & FI_TRIGGER) || (rx && rx->op_flags & FI_TRIGGER);
+}
+
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
 	    void *context)
 {
@@ -608,6 +616,8 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 
 	if (!info || !info->ep_attr || !ep_fid)
 		return -FI_EINVAL;
+	if (ep_triggers(info->tx_attr, info->rx_attr) && !domain_of(&domain->fid)->triggers)
+		return fid_refuse_trigger();
 	core_info = lf.dupinfo(info);
 	ep = p2p_new(sizeof *ep);
 	if (!core_info || !ep)
@@ -676,6 +686,8 @@ int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct f
 		P2P_INFO("shared receive contexts are not offered\n");
 		return -FI_ENOSYS;
 	}
+	if (ep_triggers(NULL, attr))
+		return fid_refuse_trigger();
 	/* another provider's own is not wrapped, see cq_open() */
 	if (attr && attr->op_flags & FI_PEER)
 		return fi_srx_context(domain->core, attr, ep_fid, context);

@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
+#include "base/log.h"
 
 bool (*fid_more_ops)(struct fid *fid, const char *name, void **ops);
 
@@ -154,6 +155,13 @@ int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, 
 	if (core == fid || !strncmp(name, "ofix_", 5))
 		return -FI_ENOSYS;
 	return fi_open_ops(core, name, flags, ops, context);
+}
+
+int fid_refuse_trigger(void)
+{
+	P2P_WARN(
+		"FI_TRIGGER: operations wait for counters only in domains that were opened with it\n");
+	return -FI_ENOSYS;
 }
 
 int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)

@@ -233,6 +233,8 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == MSG_XFER) {
 		struct core_op op = {
@@ -358,6 +360,8 @@ static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == MSG_XFER) {
 		struct core_op op = {
@@ -547,6 +551,8 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	src = msg_src(ep, msg->addr);
 	plain = msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,
 				   &seen);
@@ -620,6 +626,8 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	src = msg_src(ep, msg->addr);
 	if (flags & MSG_TAGGED_ONLY ||
 	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,

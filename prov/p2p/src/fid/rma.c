@@ -224,6 +224,8 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	if (rma_special_msg(ep, msg))
 		return rma_post_msg(ep, true, msg, flags);
 	core_msg = *msg;
@@ -260,6 +262,8 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, ui
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
+	if (p2p_unlikely(flags & FI_TRIGGER))
+		return fid_refuse_trigger();
 	if ((flags & FI_COMMIT_COMPLETE && ep->xfer.layered) || rma_special_msg(ep, msg))
 		return rma_post_msg(ep, false, msg, flags);
 	core_msg = *msg;

@@ -45,6 +45,9 @@
  */
 #define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU | FI_RMA_PMEM)
 
+/* Not for endpoints without a protocol of ours: a core's own would be handed counters of ours. */
+#define INFO_PLAIN_NOT (FI_TRIGGER | LF_XPU)
+
 /* Modes of old that say all there is to say */
 #define INFO_MR_OLD (FI_MR_BASIC | FI_MR_SCALABLE)
 
@@ -106,6 +109,13 @@ static int info_size_to_core(size_t *size)
 	return 0;
 }
 
+/* What is asked for that endpoints without a protocol of ours do not have; 0: nothing */
+static uint64_t info_plain_lacks(const struct fi_info *hints)
+{
+	return INFO_PLAIN_NOT & (hints->caps | (hints->tx_attr ? hints->tx_attr->caps : 0) |
+				 (hints->rx_attr ? hints->rx_attr->caps : 0));
+}
+
 /* The kinds of memory are ours to answer. All else is the core's. */
 static void info_plain_to_core(struct fi_info *info)
 {
@@ -133,10 +143,10 @@ static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t
 			return false;
 		hmem = 0;
 	}
-	info->caps = (info->caps & ~LF_XPU) | hmem | (hmem ? FI_P2P : 0);
-	info->domain_attr->caps &= ~LF_XPU;
-	info->tx_attr->caps |= hmem;
-	info->rx_attr->caps |= hmem;
+	info->caps = (info->caps & ~INFO_PLAIN_NOT) | hmem | (hmem ? FI_P2P : 0);
+	info->domain_attr->caps &= ~INFO_PLAIN_NOT;
+	info->tx_attr->caps = (info->tx_attr->caps & ~INFO_PLAIN_NOT) | hmem;
+	info->rx_attr->caps = (info->rx_attr->caps & ~INFO_PLAIN_NOT) | hmem;
 	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
 	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
@@ -242,8 +252,9 @@ static void info_commits_from_core(const struct fi_info *hints, struct fi_info *
 int info_hints_to_core(struct fi_info *hints)
 {
 	if (!info_layered(hints)) {
-		if (hints->caps & LF_XPU) {
-			P2P_INFO("FI_XPU is for endpoints of type FI_EP_RDM\n");
+		if (info_plain_lacks(hints)) {
+			P2P_INFO("capabilities 0x%zx are not offered on such endpoints\n",
+				 (size_t) info_plain_lacks(hints));
 			return -FI_ENODATA;
 		}
 		info_plain_to_core(hints);
