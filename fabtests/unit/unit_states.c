@@ -404,6 +404,8 @@ int main(int argc, char **argv)
 		TEST(test_short_starved),
 		TEST(test_resumed_with_next),
 		TEST(test_multi_recv_fails_last),
+		TEST(test_waits_unpinned),
+		TEST(test_waits_unlent),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -189,4 +189,9 @@ void test_short_starved(void **state);
 void test_resumed_with_next(void **state);
 void test_multi_recv_fails_last(void **state);
 
+/* ---- unit_states_waits.c ---- */
+
+void test_waits_unpinned(void **state);
+void test_waits_unlent(void **state);
+
 #endif /* P2P_UNIT_STATES_H */

@@ -362,7 +362,7 @@ struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_que
 		hello_lost_once(peer);
 	/* there will be others to be lent when it has answered */
 	if (peer && peer->state != XFER_PEER_KNOWN)
-		query->lends = ep->lends;
+		query->lends = xfer_ep_lends(ep);
 	hello_query(ep, addr, query);
 	if (peer)
 		hello_hope(peer, query);

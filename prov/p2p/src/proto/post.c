@@ -63,7 +63,8 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		/* what waits here will be under way with it */
-		.lends = ep->lends && (ep->waiting || stage_lends(&ep->xfer->stage, len)),
+		.lends = xfer_ep_lends(ep) &&
+			 (ep->waiting || stage_lends(&ep->xfer->stage, len)),
 		.lend_min = POST_LEND_MIN,
 		.name_len = ep->name_len,
 		.name_max = WIRE_NAME_MAX,
@@ -129,6 +130,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 
 	req->path = choice = post_choose(req, op, &peer, &waits);
 	if (waits) {
+		pin_release(req);
 		xfer_set_busy(req);
 		if (req->state != XFER_GREETING)
 			xfer_req_move(req, XFER_GREETING);
@@ -208,7 +210,10 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	return ret;
 }
 
-/* A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. */
+/*
+ * A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. What cannot go on yet
+ * holds nothing: it is asked again, and chooses anew.
+ */
 static void post_resume(struct xfer_req *req)
 {
 	const struct core_op op = {
@@ -229,8 +234,12 @@ static void post_resume(struct xfer_req *req)
 		hello_state(peer);
 	ret = peer && peer->lost ? peer->lost : post_begin(req, &op);
 
-	if (ret && ret != -FI_EAGAIN)
+	if (ret == -FI_EAGAIN) {
+		pin_release(req);
+		xfer_req_unstage(req, req->len);
+	} else if (ret) {
 		eager_fail(req, (int) ret);
+	}
 }
 
 /* Who goes on may be found to be lost, and take others with it that wait here. */

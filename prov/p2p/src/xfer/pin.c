@@ -2,6 +2,7 @@
 /* Buffers in the NIC's hands. See pin.h. */
 #include "xfer/pin.h"
 
+#include <assert.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
@@ -12,6 +13,7 @@ _Static_assert(sizeof(struct pin) <= CELL_SIZE, "a pin is a cell");
 
 static int pin_new(struct xfer_req *req)
 {
+	assert(!req->pin);
 	req->pin = cell_get(&req->ctx.ep->xfer->cells);
 	if (!req->pin)
 		return -FI_EAGAIN;

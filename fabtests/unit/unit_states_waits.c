@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Messages that wait for their peer's answer to a greeting. See unit_states.h. */
+#include "unit_states.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/conf.h"
+#include "xfer/progress.h"
+
+/* So often progress is made without news */
+#define PASSES 10
+
+static struct scene scene;
+
+/* ---- the NIC ---- */
+
+static int mr_close(struct fid *fid)
+{
+	return 0;
+}
+
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+		      struct fid_mr **mr)
+{
+	static struct fi_ops ops = {.size = sizeof ops, .close = mr_close};
+	static struct fid_mr region = {.fid.ops = &ops};
+
+	*mr = &region;
+	return 0;
+}
+
+/* It takes device memory, and nothing that is to be lent. */
+static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+		  uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **mr,
+		  void *context)
+{
+	return -FI_ENOMEM;
+}
+
+static struct fi_ops_mr nic_mr_ops = {
+	.size = sizeof nic_mr_ops,
+	.reg = mr_reg,
+	.regattr = mr_regattr,
+};
+static struct fid_domain nic = {.mr = &nic_mr_ops};
+
+static void nic_start(void)
+{
+	conf.pin = CONF_PIN_PEERMEM;
+	fake_xfer.map.domain = &nic;
+}
+
+static void nic_stop(void)
+{
+	conf.pin = CONF_PIN_AUTO;
+	nic_map_trim(&fake_xfer.map);
+	fake_xfer.map.domain = NULL;
+}
+
+/* How many have device memory in the NIC's hands */
+static unsigned int nic_users(void)
+{
+	const struct nic_map_entry *entry;
+	unsigned int users = 0;
+
+	TAILQ_FOREACH(entry, &fake_xfer.map.used, used)
+		users += entry->users;
+	return users;
+}
+
+/* ---- who waits ---- */
+
+/* An endpoint whose peer is in @state */
+static struct xfer_peer *open_to(enum xfer_peer_state state)
+{
+	struct xfer_peer *peer;
+
+	scene_open(&scene, NULL);
+	scene.ep.wish = PATH_ANY;
+	peer = fake_peer(&scene.ep, FAKE_ALIVE);
+	peer->state = state;
+	return peer;
+}
+
+static void look(void)
+{
+	for (int i = 0; i < PASSES; i++)
+		xfer_progress(&fake_xfer);
+}
+
+static void finish(unsigned int reports)
+{
+	scene_drain(&scene);
+	scene_give_up(&scene);
+	scene_close(&scene);
+	assert_int_equal(scene.reports, reports);
+}
+
+/* Who waits keeps no memory in the NIC's hands: neither for the answer, nor for others' ends. */
+void test_waits_unpinned(void **state)
+{
+	struct xfer_peer *peer = open_to(XFER_PEER_NEW);
+	size_t cells;
+
+	nic_start();
+	scene_send(&scene, SCENE_LEN, 0);
+	assert_int_equal(scene_state(&scene), XFER_GREETING);
+	cells = fake_xfer.cells.used;
+	look();
+	assert_int_equal(nic_users(), 0);
+	assert_int_equal(fake_xfer.cells.used, cells);
+
+	fake_peer(&scene.ep, FAKE_ALIVE)->sends = XFER_PEER_SENDS;
+	look();
+	assert_int_equal(scene_state(&scene), XFER_GREETING);
+	assert_int_equal(nic_users(), 0);
+	assert_int_equal(fake_xfer.cells.used, cells);
+
+	peer->sends = 0;
+	look();
+	assert_int_equal(scene_state(&scene), XFER_ANNOUNCED);
+	assert_int_equal(nic_users(), 1);
+	scene.id = scene.req->transfer.id;
+	finish(1);
+	assert_int_equal(nic_users(), 0);
+	nic_stop();
+}
+
+/* What was to be lent, and cannot be, goes in another way, and keeps one slot. */
+void test_waits_unlent(void **state)
+{
+	const struct stage_pool *pool = &fake_xfer.stage.pools[STAGE_SHORT_OUT];
+
+	open_to(XFER_PEER_NEW);
+	scene.ep.lends = true;
+	conf.eager_size = SCENE_LEN;
+	fake_xfer.stage.lender = &nic;
+	scene_send(&scene, SCENE_LEN, 0);
+	assert_int_equal(scene_state(&scene), XFER_GREETING);
+	assert_int_equal(pool->idle, pool->count);
+	fake_peer(&scene.ep, FAKE_ALIVE);
+	xfer_progress(&fake_xfer);
+	assert_null(fake_xfer.stage.lender);
+	assert_int_equal(scene_state(&scene), XFER_GREETING);
+	assert_int_equal(pool->idle, pool->count);
+	xfer_progress(&fake_xfer);
+	assert_int_equal(scene_state(&scene), XFER_STAGING);
+	assert_int_equal(pool->idle, pool->count - 1);
+	conf.eager_size = SCENE_WHOLE;
+	finish(1);
+}
