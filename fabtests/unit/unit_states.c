@@ -406,6 +406,7 @@ int main(int argc, char **argv)
 		TEST(test_multi_recv_fails_last),
 		TEST(test_waits_unpinned),
 		TEST(test_waits_unlent),
+		TEST(test_waits_injected),
 	};
 	const struct unit unit = {
 		.tests = tests,

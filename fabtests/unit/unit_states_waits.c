@@ -2,9 +2,11 @@
 /* Messages that wait for their peer's answer to a greeting. See unit_states.h. */
 #include "unit_states.h"
 
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "base/conf.h"
+#include "proto/hello_facts.h"
 #include "xfer/progress.h"
 
 /* So often progress is made without news */
@@ -148,4 +150,42 @@ void test_waits_unlent(void **state)
 	assert_int_equal(pool->idle, pool->count - 1);
 	conf.eager_size = SCENE_WHOLE;
 	finish(1);
+}
+
+/*
+ * What is injected to a peer that was lost is copied at once, as the buffer is the application's again: whether it
+ * fits a slot or not, and whether the peer answers or is lost once more.
+ */
+void test_waits_injected(void **state)
+{
+	static const size_t lens[] = {SCENE_TINY, SCENE_LEN};
+	static char before[SCENE_LEN], after[SCENE_LEN];
+
+	for (size_t i = 0; i < 2 * UNIT_COUNT(lens); i++) {
+		struct xfer_peer *peer = open_to(XFER_PEER_NEW);
+		const size_t len = lens[i / 2];
+		void *buf;
+
+		peer->facts |= HELLO_LOST;
+		buf = scene_send(&scene, len, FI_INJECT)->iov[0].iov_base;
+		assert_int_equal(scene_state(&scene), XFER_GREETING);
+		unit_dev_read(before, buf, len);
+		unit_fill(after, len, (unsigned int) i);
+		unit_dev_write(buf, after, len);
+		look();
+		assert_int_equal(scene_state(&scene), XFER_GREETING);
+		if (i % 2) {
+			scene_lose(&scene);
+			look();
+			assert_int_equal(scene_state(&scene), XFER_ENDED);
+			finish(1);
+			continue;
+		}
+		fake_peer(&scene.ep, FAKE_ALIVE)->facts = 0;
+		xfer_progress(&fake_xfer);
+		assert_int_equal(scene_state(&scene), XFER_CORE);
+		assert_memory_equal(scene.req->host, before, len);
+		assert_memory_not_equal(scene.req->host, after, len);
+		finish(1);
+	}
 }

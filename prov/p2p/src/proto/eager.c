@@ -132,23 +132,37 @@ static bool eager_copies_now(const struct xfer_req *req)
 	return req->op_flags & FI_INJECT || !req->mem.ops;
 }
 
+int eager_keep(struct xfer_req *req)
+{
+	int ret;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (req->slot || req->reserve)
+		return 0;
+	ret = eager_buffer_get(req);
+	if (!ret)
+		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count,
+				    req->host);
+	if (ret)
+		xfer_req_unstage(req, req->len);
+	return ret;
+}
+
 static ssize_t eager_begin(struct xfer_req *req)
 {
-	int ret = eager_buffer_get(req);
+	const bool now = eager_copies_now(req);
+	int ret = now ? eager_keep(req) : eager_buffer_get(req);
 
 	if (ret)
 		return ret;
 	req->out.len = req->len;
 	req->copied = 0;
-	if (eager_copies_now(req))
-		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count,
-				    req->host);
-	else
+	if (!now)
 		ret = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
-	xfer_req_move(req, eager_copies_now(req) ? XFER_READY : XFER_STAGING);
+	xfer_req_move(req, now ? XFER_READY : XFER_STAGING);
 	xfer_sendq_flush(req->ctx.ep);
 	return 0;
 }

@@ -19,6 +19,12 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op);
 ssize_t eager_recv(struct xfer_req *req, const struct core_op *op);
 
+/*
+ * Copies what is to be sent, though it has yet to wait: the buffer is the user's again. The request has the copy, and
+ * is sent from there when it begins. As above [locked]
+ */
+int eager_keep(struct xfer_req *req);
+
 /* It cannot begin: that is told in its turn, with @status. */
 void eager_fail(struct xfer_req *req, int status);
 

@@ -116,6 +116,19 @@ static void post_watch(struct xfer_req *req, struct xfer_peer *peer)
 	req->peer = peer;
 }
 
+/*
+ * It cannot go on yet, and chooses anew when it can. Until then it holds nothing, but for the copy of what is injected.
+ * 0, or an error of that
+ */
+static int post_wait(struct xfer_req *req)
+{
+	pin_release(req);
+	if (req->op_flags & FI_INJECT)
+		return eager_keep(req);
+	xfer_req_unstage(req, req->len);
+	return 0;
+}
+
 /* Begins a send from device memory, once it is known what its peer understands */
 static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 {
@@ -130,7 +143,9 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 
 	req->path = choice = post_choose(req, op, &peer, &waits);
 	if (waits) {
-		pin_release(req);
+		ret = post_wait(req);
+		if (ret)
+			return ret;
 		xfer_set_busy(req);
 		if (req->state != XFER_GREETING)
 			xfer_req_move(req, XFER_GREETING);
@@ -210,10 +225,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	return ret;
 }
 
-/*
- * A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. What cannot go on yet
- * holds nothing: it is asked again, and chooses anew.
- */
+/* A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. */
 static void post_resume(struct xfer_req *req)
 {
 	const struct core_op op = {
@@ -233,13 +245,10 @@ static void post_resume(struct xfer_req *req)
 	if (peer)
 		hello_state(peer);
 	ret = peer && peer->lost ? peer->lost : post_begin(req, &op);
-
-	if (ret == -FI_EAGAIN) {
-		pin_release(req);
-		xfer_req_unstage(req, req->len);
-	} else if (ret) {
+	if (ret == -FI_EAGAIN)
+		ret = post_wait(req);
+	if (ret)
 		eager_fail(req, (int) ret);
-	}
 }
 
 /* Who goes on may be found to be lost, and take others with it that wait here. */
