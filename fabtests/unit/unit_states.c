@@ -407,6 +407,7 @@ int main(int argc, char **argv)
 		TEST(test_waits_unpinned),
 		TEST(test_waits_unlent),
 		TEST(test_waits_injected),
+		TEST(test_waits_unread),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -194,5 +194,6 @@ void test_multi_recv_fails_last(void **state);
 void test_waits_unpinned(void **state);
 void test_waits_unlent(void **state);
 void test_waits_injected(void **state);
+void test_waits_unread(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

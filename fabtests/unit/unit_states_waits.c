@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Messages that wait for their peer's answer to a greeting. See unit_states.h. */
+/* What requests wait for, and what they hold meanwhile. See unit_states.h. */
 #include "unit_states.h"
 
 #include <string.h>
@@ -7,6 +7,7 @@
 
 #include "base/conf.h"
 #include "proto/hello_facts.h"
+#include "proto/post.h"
 #include "xfer/progress.h"
 
 /* So often progress is made without news */
@@ -188,4 +189,38 @@ void test_waits_injected(void **state)
 		assert_memory_not_equal(scene.req->host, after, len);
 		finish(1);
 	}
+}
+
+/* A receive of more places than one read may have would wait for room in it for ever: it asks for pieces. */
+void test_waits_unread(void **state)
+{
+	static char host[SCENE_LEN];
+	const struct iovec halves[] = {{host, SCENE_LEN / 2},
+				       {host + SCENE_LEN / 2, SCENE_LEN / 2}};
+	const struct core_op op = {
+		.recv = true,
+		.tagged = true,
+		.iov = halves,
+		.count = UNIT_COUNT(halves),
+		.addr = FI_ADDR_UNSPEC,
+		.flags = FI_COMPLETION,
+		.context = &scene.reports,
+	};
+
+	open_to(XFER_PEER_KNOWN);
+	scene.ep.recv_iov_limit = UNIT_COUNT(halves);
+	scene.ep.borrows = true;
+	/* the other one has been given up in other tests */
+	scene.id = SCENE_ID + 200;
+	assert_int_equal(xfer_post(&scene.ep, &op), 0);
+	scene.req = fake_take(fake.count - 1).context;
+	scene_complete(&(struct core_comp){
+		.context = scene.req,
+		.flags = FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA,
+		.data = WIRE_MARK | scene.id,
+	});
+	scene_say(&scene, SAID_ANNOUNCE_LENT);
+	look();
+	assert_int_equal(scene_state(&scene), XFER_PULLING);
+	finish(1);
 }

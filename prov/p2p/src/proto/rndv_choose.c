@@ -28,10 +28,13 @@
 /* Why the sender's memory cannot be read by the core; NULL: it can */
 static const char *rndv_read_not(const struct xfer_arrival *arrival)
 {
-	const struct xfer *xfer = arrival->req->ctx.ep->xfer;
+	const struct xfer_req *req = arrival->req;
+	const struct xfer *xfer = req->ctx.ep->xfer;
 
 	if (!(arrival->flags & WIRE_READABLE))
 		return "the sender's NIC does not reach the message";
+	if (req->count > req->ctx.ep->iov_limit)
+		return "the receive has more pieces than a read may have (tx_attr->iov_limit)";
 	return xfer->map.domain ? NULL : xfer->map.why;
 }
 
