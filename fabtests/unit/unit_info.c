@@ -193,6 +193,7 @@ static void test_hints_refused(void **state)
 		{.type = FI_EP_MSG, .caps = FI_MSG | FI_TRIGGER},
 		{.type = FI_EP_DGRAM, .tx_caps = FI_MSG | FI_TRIGGER},
 		{.type = FI_EP_DGRAM, .rx_caps = FI_MSG | FI_TRIGGER},
+		{.type = FI_EP_DGRAM, .caps = FI_MSG | FI_NAMED_RX_CTX},
 		{.tx_caps = FI_MSG | FI_P2P},
 		{.rx_caps = FI_MSG | FI_P2P},
 		{.data_size = 5},
@@ -475,6 +476,7 @@ static void test_contexts(void **state)
 {
 	static const struct {
 		size_t tx, rx, max_tx, max_rx, max_stx, max_srx;
+		enum fi_ep_type type;
 		bool fits;
 	} cases[] = {
 		{.fits = true},
@@ -487,16 +489,29 @@ static void test_contexts(void **state)
 		{.max_rx = 2},
 		{.max_stx = 1},
 		{.max_srx = 1},
+		{.type = FI_EP_MSG, .fits = true},
+		{.type = FI_EP_MSG, .tx = 2},
+		{.type = FI_EP_MSG, .rx = 2},
+		{.type = FI_EP_MSG, .tx = FI_SHARED_CONTEXT},
+		{.type = FI_EP_MSG, .max_rx = 2},
+		{.type = FI_EP_DGRAM, .max_stx = 1},
+		/* receive contexts are shared where no message of ours is among what comes */
+		{.type = FI_EP_MSG, .rx = FI_SHARED_CONTEXT, .max_srx = 1, .fits = true},
 	};
 	struct fi_info *core, *hints;
 	const char *why;
+	bool shares;
 
 	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
 		core = core_make();
-		core->ep_attr->tx_ctx_cnt = core->ep_attr->rx_ctx_cnt = 16;
+		core->caps |= FI_NAMED_RX_CTX;
+		core->ep_attr->type = cases[i].type ? cases[i].type : FI_EP_RDM;
+		shares = cases[i].rx == FI_SHARED_CONTEXT;
+		core->ep_attr->tx_ctx_cnt = 16;
+		core->ep_attr->rx_ctx_cnt = shares ? FI_SHARED_CONTEXT : 16;
 		core->domain_attr->max_ep_tx_ctx = core->domain_attr->max_ep_rx_ctx = 16;
 		core->domain_attr->max_ep_stx_ctx = core->domain_attr->max_ep_srx_ctx = 16;
-		hints = hints_make(&(struct hints_case){.caps = FI_MSG});
+		hints = hints_make(&(struct hints_case){.type = cases[i].type, .caps = FI_MSG});
 		hints->ep_attr->tx_ctx_cnt = cases[i].tx;
 		hints->ep_attr->rx_ctx_cnt = cases[i].rx;
 		hints->domain_attr->max_ep_tx_ctx = cases[i].max_tx;
@@ -509,11 +524,14 @@ static void test_contexts(void **state)
 		assert_true(cases[i].fits || (why && *why));
 		if (cases[i].fits) {
 			assert_int_equal(core->ep_attr->tx_ctx_cnt, 1);
-			assert_int_equal(core->ep_attr->rx_ctx_cnt, 1);
+			assert_int_equal(core->ep_attr->rx_ctx_cnt,
+					 shares ? FI_SHARED_CONTEXT : 1);
+			assert_int_equal(core->caps & FI_NAMED_RX_CTX, 0);
 			assert_int_equal(core->domain_attr->max_ep_tx_ctx, 1);
 			assert_int_equal(core->domain_attr->max_ep_rx_ctx, 1);
 			assert_int_equal(core->domain_attr->max_ep_stx_ctx, 0);
-			assert_int_equal(core->domain_attr->max_ep_srx_ctx, 0);
+			assert_int_equal(core->domain_attr->max_ep_srx_ctx,
+					 cases[i].type ? 16 : 0);
 		}
 		fi_freeinfo(hints);
 		fi_freeinfo(core);

@@ -45,8 +45,8 @@
  */
 #define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU | FI_RMA_PMEM)
 
-/* Not for endpoints without a protocol of ours: a core's own would be handed counters of ours. */
-#define INFO_PLAIN_NOT (FI_TRIGGER | LF_XPU)
+/* Not for endpoints without a protocol of ours. A core's own triggers would be handed counters of ours. */
+#define INFO_PLAIN_NOT (FI_TRIGGER | FI_NAMED_RX_CTX | LF_XPU)
 
 /* Modes of old that say all there is to say */
 #define INFO_MR_OLD (FI_MR_BASIC | FI_MR_SCALABLE)
@@ -109,6 +109,39 @@ static int info_size_to_core(size_t *size)
 	return 0;
 }
 
+/*
+ * Are contexts asked for that cores with scalable endpoints have? Ours have one of each direction, which no other
+ * endpoint shares. FI_SHARED_CONTEXT is the highest number. Without a protocol of ours, receive contexts are shared.
+ */
+static bool info_ctxs_asked(const struct fi_info *hints)
+{
+	const struct fi_ep_attr *ep = hints->ep_attr;
+	const struct fi_domain_attr *domain = hints->domain_attr;
+	const bool layered = info_layered(hints);
+
+	if (ep && (ep->tx_ctx_cnt > 1 ||
+		   (ep->rx_ctx_cnt > 1 && (layered || ep->rx_ctx_cnt != FI_SHARED_CONTEXT))))
+		return true;
+	return domain && (domain->max_ep_tx_ctx > 1 || domain->max_ep_rx_ctx > 1 ||
+			  domain->max_ep_stx_ctx || (layered && domain->max_ep_srx_ctx));
+}
+
+/* And none of those is promised */
+static void info_ctxs_from_core(struct fi_info *info)
+{
+	const bool layered = info_layered(info);
+
+	info->ep_attr->tx_ctx_cnt = 1;
+	if (layered || info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT)
+		info->ep_attr->rx_ctx_cnt = 1;
+	info->domain_attr->max_ep_tx_ctx = info->domain_attr->max_ep_rx_ctx = 1;
+	info->domain_attr->max_ep_stx_ctx = 0;
+	if (layered)
+		info->domain_attr->max_ep_srx_ctx = 0;
+}
+
+#define INFO_CTXS_WHY "scalable endpoints or shared contexts are asked for"
+
 /* What is asked for that endpoints without a protocol of ours do not have; 0: nothing */
 static uint64_t info_plain_lacks(const struct fi_info *hints)
 {
@@ -134,15 +167,22 @@ static void info_plain_to_core(struct fi_info *info)
  * Peers would have to reach device memory here, too, and that takes a protocol. So device
  * memory and remote memory exclude each other.
  */
-static bool info_plain_from_core(struct fi_info *info, uint64_t wanted, uint64_t hmem,
-				 int asked_mr, const char **why)
+static bool info_plain_from_core(const struct fi_info *hints, struct fi_info *info,
+				 uint64_t hmem, const char **why)
 {
+	const int asked_mr = hints->domain_attr ? hints->domain_attr->mr_mode : 0;
+
+	if (info_ctxs_asked(hints)) {
+		*why = INFO_CTXS_WHY;
+		return false;
+	}
 	if (hmem && info->caps & INFO_REMOTE_CAPS) {
 		*why = "peers cannot reach device memory over endpoints of this type";
-		if (wanted)
+		if (hints->caps)
 			return false;
 		hmem = 0;
 	}
+	info_ctxs_from_core(info);
 	info->caps = (info->caps & ~INFO_PLAIN_NOT) | hmem | (hmem ? FI_P2P : 0);
 	info->domain_attr->caps &= ~INFO_PLAIN_NOT;
 	info->tx_attr->caps = (info->tx_attr->caps & ~INFO_PLAIN_NOT) | hmem;
@@ -410,20 +450,6 @@ static const char *info_core_lacks(const struct fi_info *core, uint64_t quirks)
 	return NULL;
 }
 
-/*
- * Are contexts asked for that cores with scalable endpoints have? Ours have one of each direction, which no other
- * endpoint shares. FI_SHARED_CONTEXT is the highest number.
- */
-static bool info_ctxs_asked(const struct fi_info *hints)
-{
-	const struct fi_ep_attr *ep = hints->ep_attr;
-	const struct fi_domain_attr *domain = hints->domain_attr;
-
-	return (ep && (ep->tx_ctx_cnt > 1 || ep->rx_ctx_cnt > 1)) ||
-	       (domain && (domain->max_ep_tx_ctx > 1 || domain->max_ep_rx_ctx > 1 ||
-			   domain->max_ep_stx_ctx || domain->max_ep_srx_ctx));
-}
-
 /* All bits up to the highest one of a format */
 static uint64_t info_mask_to_top(uint64_t format)
 {
@@ -445,7 +471,7 @@ static const char *info_asked_too_much(const struct fi_info *hints, const struct
 	if (hints->ep_attr && hints->ep_attr->mem_tag_format > info_mask_to_top(tags))
 		return "a tag format is asked for that has more bits";
 	if (info_ctxs_asked(hints))
-		return "scalable endpoints or shared contexts are asked for";
+		return INFO_CTXS_WHY;
 	return NULL;
 }
 
@@ -467,9 +493,7 @@ static void info_caps_from_core(const struct fi_info *hints, struct fi_info *inf
 
 static void info_ep_from_core(struct fi_info *info)
 {
-	info->ep_attr->tx_ctx_cnt = info->ep_attr->rx_ctx_cnt = 1;
-	info->domain_attr->max_ep_tx_ctx = info->domain_attr->max_ep_rx_ctx = 1;
-	info->domain_attr->max_ep_stx_ctx = info->domain_attr->max_ep_srx_ctx = 0;
+	info_ctxs_from_core(info);
 	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
 	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->tx_attr->size -= INFO_QUEUE_RESERVE;
@@ -511,7 +535,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		*why = "it has no reliable datagram endpoints";
 		if (!hints || info_layered(hints))
 			return false;
-		return info_plain_from_core(info, wanted, hmem, asked_mr, why);
+		return info_plain_from_core(hints, info, hmem, why);
 	}
 	lacks = info_core_lacks(info, quirks);
 	if (!lacks)
