@@ -85,8 +85,6 @@ static void test_pmem(void **state)
 		 FI_DELIVERY_COMPLETE | FI_INJECT},
 		{FI_RMA_PMEM, FI_RMA, 0, 0, 0},
 		{FI_RMA_PMEM, 0, 0, 0, 0},
-		/* it is about remote memory */
-		{FI_RMA_PMEM, FI_MSG | FI_RMA_PMEM, 0, 0, 0},
 		/* not asked for, so it is the core's to answer */
 		{0, FI_RMA, FI_COMMIT_COMPLETE, 0, FI_COMMIT_COMPLETE},
 	};

@@ -189,6 +189,8 @@ static void test_hints_refused(void **state)
 	static const struct hints_case cases[] = {
 		{.caps = FI_MULTICAST},
 		{.caps = FI_TAGGED | 1ULL << 61},
+		/* fi_getinfo(3): it requires FI_RMA */
+		{.caps = FI_MSG | FI_RMA_PMEM},
 		/* operations that wait for counters are for layered endpoints */
 		{.type = FI_EP_MSG, .caps = FI_MSG | FI_TRIGGER},
 		{.type = FI_EP_DGRAM, .tx_caps = FI_MSG | FI_TRIGGER},

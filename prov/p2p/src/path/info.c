@@ -305,6 +305,10 @@ int info_hints_to_core(struct fi_info *hints)
 			 (size_t) (hints->caps & ~INFO_CAPS));
 		return -FI_ENODATA;
 	}
+	if (hints->caps & FI_RMA_PMEM && !(hints->caps & FI_RMA)) {
+		P2P_INFO("FI_RMA_PMEM is asked for without FI_RMA\n");
+		return -FI_ENODATA;
+	}
 	info_modes_to_core(hints);
 	info_triggers_to_core(hints);
 	info_commits_to_core(hints);
