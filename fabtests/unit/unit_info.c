@@ -582,6 +582,8 @@ static void test_plain(void **state)
 	} cases[] = {
 		{FI_EP_MSG, FI_MSG, FI_MSG, FI_MSG, true},
 		{FI_EP_MSG, FI_MSG | FI_HMEM, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
+		/* kinds of memory alone are those of messages, and not of anything */
+		{FI_EP_DGRAM, FI_HMEM, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
 		{FI_EP_DGRAM, FI_MSG | FI_P2P, FI_MSG, FI_MSG | FI_HMEM | FI_P2P, true},
 		{FI_EP_MSG, FI_RMA | FI_WRITE, FI_RMA | FI_WRITE, FI_RMA | FI_WRITE, true},
 		{FI_EP_MSG, 0, FI_MSG | FI_RMA, FI_MSG | FI_RMA, true},
@@ -599,7 +601,9 @@ static void test_plain(void **state)
 							.data_size = 8});
 		core = fi_dupinfo(hints);
 		assert_int_equal(info_hints_to_core(core), 0);
-		assert_int_equal(core->caps, cases[i].wanted & ~(FI_HMEM | FI_P2P));
+		assert_int_equal(core->caps, cases[i].wanted == FI_HMEM
+						     ? FI_MSG
+						     : cases[i].wanted & ~(FI_HMEM | FI_P2P));
 		assert_int_equal(core->domain_attr->cq_data_size, 8);
 		assert_int_equal(core->ep_attr->type, cases[i].type);
 		assert_int_equal(core->domain_attr->mr_mode, FI_MR_LOCAL | FI_MR_PROV_KEY);

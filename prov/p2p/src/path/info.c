@@ -152,7 +152,12 @@ static uint64_t info_plain_lacks(const struct fi_info *hints)
 /* The kinds of memory are ours to answer. All else is the core's. */
 static void info_plain_to_core(struct fi_info *info)
 {
+	const uint64_t wanted = info->caps;
+
 	info->caps &= ~(FI_HMEM | FI_P2P);
+	/* no capabilities would ask for any */
+	if (wanted && !info->caps)
+		info->caps = FI_MSG;
 	if (info->tx_attr)
 		info->tx_attr->caps &= ~FI_HMEM;
 	if (info->rx_attr)
