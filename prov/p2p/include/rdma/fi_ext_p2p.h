@@ -275,8 +275,10 @@ static inline struct fi_p2p_stream_op fi_p2p_stream_op_of(enum fi_p2p_stream_kin
 							  void *desc, fi_addr_t peer,
 							  void *context)
 {
-	struct fi_p2p_stream_op op = {kind};
+	struct fi_p2p_stream_op op;
 
+	__builtin_memset(&op, 0, sizeof(op));
+	op.kind = kind;
 	op.buf = (void *) (uintptr_t) buf;
 	op.len = len;
 	op.desc = desc;

@@ -139,11 +139,15 @@ struct fi_p2p_xpu_ring {
  *
  * The words before @ring stay as they are while it is exported, as do those of a ring from @slots on.
  */
+/* ISO C++ has no such array, all compilers have it */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
 struct fi_p2p_xpu_ep_dev {
 	uint64_t abi;
 	uint64_t rings;
 	struct fi_p2p_xpu_ring ring[];
 };
+#pragma GCC diagnostic pop
 
 /* struct fi_p2p_xpu_count - a counter. @errors: with FI_P2P_XPU_CLOSED. Two words are read at once */
 struct fi_p2p_xpu_count {
