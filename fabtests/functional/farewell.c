@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_farewell: rank 1's endpoint is closed as soon as rank 1 sees what rank 0 has sent, or written to
- * its memory. Rank 0, which waits for word that it has arrived, gets it: the close sends what is owed.
+ * its memory. Rank 0, which waits for word that it has arrived, gets it: the close sends what is owed. Then rank 1
+ * closes with operations of rank 0's under way that nobody will answer, and lives on. They end all the same.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #define LARGEST ((size_t) 200000)
 #define DATA 77
+#define LEFT 4 /* operations that nobody answers */
 
 static const size_t sizes[] = {1, 1000, LARGEST};
 
@@ -25,13 +27,15 @@ struct side {
 	struct target target;
 	struct ft_slot slot;
 	bool writes;
+	bool leaves;
 };
 
-static int side_open(struct side *s, struct ft_proc *proc, bool writes, size_t len)
+static int side_open(struct side *s, struct ft_proc *proc, bool writes, bool leaves, size_t len)
 {
 	memset(s, 0, sizeof(*s));
 	s->proc = proc;
 	s->writes = writes;
+	s->leaves = leaves;
 	FT_TRY(ft_test_hints(proc, &s->ctx));
 	if (writes)
 		s->ctx.hints->caps |= FI_RMA;
@@ -52,6 +56,7 @@ static int target(struct side *s)
 	struct fi_cq_tagged_entry entry;
 	struct ft_req req = {0};
 	struct ft_op op = {.call = FT_RECV, .tagged = true, .addr = s->peer, .req = &req};
+	char byte;
 	ssize_t n;
 
 	FT_TRY(ft_slot_arm(&s->slot));
@@ -61,6 +66,8 @@ static int target(struct side *s)
 	FT_TRY(ft_oob_send(s->proc->fd[0], &s->target, sizeof(s->target)));
 	while ((n = fi_cq_read(s->ctx.cq, &entry, 1)) == -FI_EAGAIN)
 		FT_TRY(ft_idle(&s->ctx));
+	if (s->leaves)
+		FT_TRY(ft_oob_recv(s->proc->fd[0], &byte, 1, s->proc->opts.timeout));
 	FT_CHECK(!fi_close(&s->ctx.ep->fid), "the endpoint does not close");
 	s->ctx.ep = NULL;
 	FT_CHECK(n == 1 && (!s->writes ||
@@ -83,36 +90,64 @@ static ssize_t post_once(struct side *s, struct ft_req *req)
 	return fi_tsendmsg(s->ctx.ep, &msg, flags);
 }
 
+static int post(struct side *s, struct ft_req *req)
+{
+	ssize_t ret;
+
+	while ((ret = post_once(s, req)) == -FI_EAGAIN)
+		FT_CHECK(ft_progress(&s->ctx) >= 0, "no progress");
+	return ret ? ft_fail((int) ret, "posting", "%zu bytes", s->slot.len) : 0;
+}
+
+/* Rank 1 makes no progress any more */
+static int leave(struct side *s)
+{
+	struct ft_req req[LEFT] = {0};
+
+	for (size_t i = 0; i < LEFT; i++)
+		FT_TRY(post(s, &req[i]));
+	/* who has never answered is not known to be gone, and answers may get lost there */
+	if (ft_link_there())
+		FT_TRY(ft_progress_for(&s->ctx, 1e6));
+	FT_TRY(ft_oob_send(s->proc->fd[1], "", 1));
+	return ft_wait_any_result(&s->ctx, req, LEFT);
+}
+
 static int initiator(struct side *s)
 {
 	struct ft_req req = {0};
-	ssize_t ret;
 
 	FT_TRY(ft_slot_fill(&s->slot, s->slot.len));
 	FT_TRY(ft_oob_recv(s->proc->fd[1], &s->target, sizeof(s->target),
 			   s->proc->opts.timeout));
-	while ((ret = post_once(s, &req)) == -FI_EAGAIN)
-		FT_CHECK(ft_progress(&s->ctx) >= 0, "no progress");
-	if (ret)
-		return ft_fail((int) ret, "posting", "%zu bytes", s->slot.len);
-	return ft_wait(&s->ctx, &req, 1);
+	FT_TRY(post(s, &req));
+	FT_TRY(ft_wait(&s->ctx, &req, 1));
+	return s->leaves ? leave(s) : 0;
 }
 
-static int way(struct ft_proc *proc, bool writes, size_t len)
+static int way(struct ft_proc *proc, bool writes, bool leaves, size_t len)
 {
 	struct side s;
 
-	FT_TRY(side_open(&s, proc, writes, len));
+	FT_TRY(side_open(&s, proc, writes, leaves, len));
 	FT_TRY(proc->rank ? target(&s) : initiator(&s));
 	FT_TRY(ft_meet(proc));
 	ft_buf_free(&s.shared);
 	return ft_close(&s.ctx);
 }
 
+/* Without our protocol the core ends what is left, or keeps it */
+static bool ends(const struct ft_opts *opts)
+{
+	return opts->prov && strstr(opts->prov, "ofi_p2p") && opts->iface != FI_HMEM_SYSTEM;
+}
+
 static int run(struct ft_proc *proc)
 {
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
-		FT_TRY(way(proc, i % 2, sizes[i / 2]));
+		FT_TRY(way(proc, i % 2, false, sizes[i / 2]));
+	for (int writes = 0; writes < 2 && ends(&proc->opts); writes++)
+		FT_TRY(way(proc, writes, true, LARGEST));
 	return 0;
 }
 

@@ -367,8 +367,11 @@ static bool heard(uint64_t token)
 	return sent_count() > before && sent(0, &msg) && msg.type == WIRE_PROBE;
 }
 
-/* It has been started anew: what was under way with the former one has ended, and the new one is heard. */
-static void test_restart(void **state)
+/*
+ * It has been started anew, as another process, or as an endpoint with another port: what was under way with the
+ * former one has ended, and the new one is heard.
+ */
+static void restart(bool process)
 {
 	char buf[8];
 	const struct iovec iov = {buf, sizeof buf};
@@ -395,12 +398,14 @@ static void test_restart(void **state)
 	assert_true(heard(answer.grant));
 	other = greeting(WIRE_ASKS, 0);
 	other.grant++;
-	other.process++;
+	other.process += process;
+	other.port += !process;
 	hear(other);
 	assert_true(sent(0, &other));
 	other = greeting(WIRE_CONFIRMS, other.grant);
 	other.grant++;
-	other.process++;
+	other.process += process;
+	other.port += !process;
 	hear(other);
 	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
 	assert_int_equal(comp.err, FI_ECONNRESET);
@@ -408,6 +413,12 @@ static void test_restart(void **state)
 	assert_true(heard(other.token));
 	assert_false(heard(answer.grant));
 	close_ep();
+}
+
+static void test_restart(void **state)
+{
+	restart(true);
+	restart(false);
 }
 
 /* Who answers once more, as another process, is not known any more: its token was the former one's. */

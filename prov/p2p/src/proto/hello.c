@@ -112,7 +112,8 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 			 (ep->borrows ? WIRE_BORROWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
-		.port = keepalive_port(&ep->xfer->keepalive, ep->xfer->ipc.process),
+		.port = keepalive_port(&ep->xfer->keepalive, &ep->front->keepalive,
+				       ep->xfer->ipc.process),
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
 		.name = ep->name,
@@ -494,7 +495,7 @@ static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_BORROWS;
 }
 
-/* Its process may be asked for signs of life, and is, so that it is known whether it answers. */
+/* It may be asked for signs of life, and is, so that it is known whether it answers. */
 static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	struct xfer_life *life = &peer->life;
@@ -503,12 +504,12 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 
 	/* a question sent before its confirmation is here: it has its answer, though the thread had no time */
 	keepalive_drain();
-	if (life->keeps && peer->process == msg->process)
+	if (life->port == msg->port && peer->process == msg->process)
 		return;
 	keepalive_close(life->keepalive);
 	life->keepalive = NULL;
 	life->answers = 0;
-	life->keeps = msg->port;
+	life->port = msg->port;
 	if (!msg->port || peer->ep->lookup(peer->ep, peer->addr, name, &len))
 		return;
 	life->keepalive =
@@ -553,12 +554,13 @@ static void hello_token(struct xfer_peer *peer, uint64_t grant)
 }
 
 /*
- * Is it another process than the one that was known? What was under way with that ends, and its tokens are stale: this
- * comes before it is given others.
+ * Is it another process than the one that was known, or another endpoint? What was under way with that ends, and its
+ * tokens are stale: this comes before it is given others.
  */
 static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	if (peer->state != XFER_PEER_KNOWN || peer->process == msg->process)
+	if (peer->state != XFER_PEER_KNOWN ||
+	    (peer->process == msg->process && peer->life.port == msg->port))
 		return false;
 	P2P_INFO("a peer has been started anew\n");
 	xfer_peer_lose(peer, -FI_ECONNRESET);

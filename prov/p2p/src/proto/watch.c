@@ -8,6 +8,9 @@
  *	nothing for 2 s      --- PROBE(asks, counts) ------------------> if it calls libfabric
  *	                     <----------------------- PROBE(counts) ---   some are missing: lost
  *
+ *	nobody there: a      === question (UDP) =======================> the endpoint is closed,
+ *	while later: lost    <================= its host tells (UDP) ===   or its process has ended
+ *
  *	lost                 === dead token (UDP) =====================> ends it, too
  *	                                                                 or has not heard, and goes on
  *	                     <---------------- CREDIT or anything else -
@@ -38,6 +41,8 @@
 #define WATCH_ASKS 8u
 #define WATCH_FIRST 20u
 #define WATCH_UNHEARD 4u
+/* For so long what a peer has sent last may be on its way, though nobody is there any more [ms] */
+#define WATCH_LAST 3000u
 
 static void watch_say(const struct xfer_peer *peer, int status)
 {
@@ -50,7 +55,8 @@ static void watch_say(const struct xfer_peer *peer, int status)
 			"way with it fails\n",
 			text, conf.peer_timeout);
 	else
-		P2P_WARN("the process of %s has ended: what is under way with it fails\n",
+		P2P_WARN("%s is closed, or its process has ended: what is under way with it "
+			 "fails\n",
 			 text);
 }
 
@@ -100,7 +106,7 @@ static void watch_probe(struct xfer_peer *peer)
 static bool watch_overdue(struct xfer_life *life)
 {
 	if (!conf.peer_timeout || life->silent < 1000 * conf.peer_timeout ||
-	    (life->keeps && !life->answers) ||
+	    (life->port && !life->answers) ||
 	    (life->keepalive && life->unheard < WATCH_UNHEARD))
 		return false;
 	/* the thread may have had no time for an answer that is here */
@@ -122,6 +128,8 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 		watch_ask(life);
 	watch_probe(peer);
 	if (life->keepalive && keepalive_gone(life->keepalive))
+		life->gone += passed;
+	if (life->gone >= WATCH_LAST)
 		status = -FI_ECONNRESET;
 	else if (watch_overdue(life))
 		status = -FI_ETIMEDOUT;

@@ -5,10 +5,10 @@
 #include <endian.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -29,9 +29,10 @@
 
 enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
 
-/* So many dead tokens are remembered; and messages are taken in at a time */
+/* So many dead tokens are remembered; and messages, and sockets, are taken in at a time */
 #define KEEPALIVE_GRAVES 256
 #define KEEPALIVE_BATCH 256
+#define KEEPALIVE_READY 64
 
 /* A question, or its answer; or @nonce is a dead token */
 struct keepalive_msg {
@@ -42,7 +43,7 @@ struct keepalive_msg {
 };
 
 /**
- * struct keepalive - a process that may be asked.
+ * struct keepalive - an endpoint of another process that may be asked for.
  * @nonce:	the number that its answers repeat
  * @at:		an IPv4 address is mapped: ::ffff:a.b.c.d
  * @answers, @refused: the thread writes them
@@ -57,14 +58,17 @@ struct keepalive {
 };
 
 /**
- * struct keepalive_service - this process's thread and its socket.
+ * struct keepalive_service - this process's thread and its sockets.
+ * @fd:		asks; and is asked for endpoints that have no socket of their own
  * @family:	AF_INET6, which serves both kinds of IP, or AF_INET
+ * @set:	an epoll instance: what the thread looks at
  * @stop:	an eventfd: the thread is to end
  * @owner:	a child has its parent's variables, and not the thread
  */
 struct keepalive_service {
 	int fd;
 	int family;
+	int set;
 	int stop;
 	pthread_t thread;
 	pid_t owner;
@@ -100,16 +104,17 @@ static bool keepalive_read_msg(const void *buf, ssize_t len, struct keepalive_ms
 }
 
 /* With the lock held */
-static void keepalive_hear(const struct keepalive_service *service, struct keepalive_msg *msg,
-			   const struct sockaddr_in6 *from, socklen_t from_len)
+static void keepalive_hear(const struct keepalive_service *service, int fd,
+			   struct keepalive_msg *msg, const struct sockaddr_in6 *from,
+			   socklen_t from_len)
 {
 	bool ours = le64toh(msg->process) == service->process;
 	struct keepalive *keepalive;
 
 	if (msg->kind == KEEPALIVE_ASKS && ours) {
 		msg->kind = htole32(KEEPALIVE_ANSWERS);
-		sendto(service->fd, msg, sizeof *msg, MSG_DONTWAIT,
-		       (const struct sockaddr *) from, from_len);
+		sendto(fd, msg, sizeof *msg, MSG_DONTWAIT, (const struct sockaddr *) from,
+		       from_len);
 	} else if (msg->kind == KEEPALIVE_BURIES && ours) {
 		keepalive_graves[keepalive_grave_count % KEEPALIVE_GRAVES] =
 			le64toh(msg->nonce);
@@ -145,7 +150,7 @@ static void keepalive_hear_error(const struct msghdr *head, const struct keepali
 }
 
 /* False: there is nothing to receive now. With the lock held */
-static bool keepalive_receive(const struct keepalive_service *service, int flags)
+static bool keepalive_receive(const struct keepalive_service *service, int fd, int flags)
 {
 	uint64_t room[64], control[64];
 	struct iovec iov = {room, sizeof room};
@@ -159,7 +164,7 @@ static bool keepalive_receive(const struct keepalive_service *service, int flags
 		.msg_controllen = sizeof control,
 	};
 	struct keepalive_msg msg;
-	ssize_t len = recvmsg(service->fd, &head, flags | MSG_DONTWAIT);
+	ssize_t len = recvmsg(fd, &head, flags | MSG_DONTWAIT);
 
 	if (len < 0)
 		/* an error of what was sent is told here, too */
@@ -169,31 +174,53 @@ static bool keepalive_receive(const struct keepalive_service *service, int flags
 	if (flags & MSG_ERRQUEUE)
 		keepalive_hear_error(&head, &msg);
 	else
-		keepalive_hear(service, &msg, &from, head.msg_namelen);
+		keepalive_hear(service, fd, &msg, &from, head.msg_namelen);
 	return true;
 }
 
-/* What has come, but not without end: more may come meanwhile. With the lock held */
-static void keepalive_take(const struct keepalive_service *service)
+/* What has come to a socket, but not without end: more may come meanwhile. With the lock held */
+static void keepalive_take(const struct keepalive_service *service, int fd)
 {
 	for (int i = 0; i < KEEPALIVE_BATCH; i++) {
-		if (!keepalive_receive(service, MSG_ERRQUEUE) && !keepalive_receive(service, 0))
+		if (!keepalive_receive(service, fd, MSG_ERRQUEUE) &&
+		    !keepalive_receive(service, fd, 0))
 			break;
 	}
+}
+
+/* With the lock held: so none of the sockets is closed meanwhile */
+static void keepalive_take_all(const struct keepalive_service *service)
+{
+	struct epoll_event ready[KEEPALIVE_READY];
+	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, 0);
+
+	for (int i = 0; i < count; i++) {
+		if (ready[i].data.fd != service->stop)
+			keepalive_take(service, ready[i].data.fd);
+	}
+}
+
+/* Waits until there is something to take. False: the thread is to end */
+static bool keepalive_wait(const struct keepalive_service *service)
+{
+	struct epoll_event ready[KEEPALIVE_READY];
+	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, -1);
+
+	for (int i = 0; i < count; i++) {
+		if (ready[i].data.fd == service->stop)
+			return false;
+	}
+	/* a program may close descriptors that are not its own */
+	return count >= 0 || errno == EINTR;
 }
 
 static void *keepalive_run(void *arg)
 {
 	const struct keepalive_service *service = arg;
-	struct pollfd polled[] = {{.fd = service->fd, .events = POLLIN},
-				  {.fd = service->stop, .events = POLLIN}};
 
-	/* a program may close descriptors that are not its own */
-	while (!polled[1].revents && !(polled[0].revents & POLLNVAL)) {
-		if (poll(polled, 2, -1) < 0)
-			continue;
+	while (keepalive_wait(service)) {
 		pthread_mutex_lock(&keepalive_lock);
-		keepalive_take(service);
+		keepalive_take_all(service);
 		pthread_mutex_unlock(&keepalive_lock);
 	}
 	return NULL;
@@ -245,7 +272,17 @@ static void keepalive_service_free(struct keepalive_service *service)
 		close(service->fd);
 	if (service->stop >= 0)
 		close(service->stop);
+	if (service->set >= 0)
+		close(service->set);
 	free(service);
+}
+
+/* From now on the thread looks at @fd. 0 or a negative error */
+static int keepalive_watch(const struct keepalive_service *service, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	return epoll_ctl(service->set, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
 static struct keepalive_service *keepalive_service_new(uint64_t process)
@@ -256,9 +293,11 @@ static struct keepalive_service *keepalive_service_new(uint64_t process)
 		return NULL;
 	service->owner = getpid();
 	service->process = process;
+	service->set = epoll_create1(EPOLL_CLOEXEC);
 	service->stop = eventfd(0, EFD_CLOEXEC);
 	service->fd = keepalive_socket(&service->port, &service->family);
-	if (service->stop >= 0 && service->fd >= 0 &&
+	if (service->fd >= 0 && !keepalive_watch(service, service->fd) &&
+	    !keepalive_watch(service, service->stop) &&
 	    !thread_start(&service->thread, "p2p_keepalive", keepalive_run, service))
 		return service;
 	P2P_WARN("no signs of life are given (%s): peers take this process for dead if it does "
@@ -268,12 +307,10 @@ static struct keepalive_service *keepalive_service_new(uint64_t process)
 	return NULL;
 }
 
-uint16_t keepalive_port(struct keepalive_use *use, uint64_t process)
+/* With the lock held */
+static void keepalive_use_begin(struct keepalive_use *use, uint64_t process)
 {
-	if (use->tried)
-		return use->port;
 	use->tried = true;
-	pthread_mutex_lock(&keepalive_lock);
 	if (keepalive_service && keepalive_service->owner != getpid()) {
 		keepalive_service_free(keepalive_service);
 		keepalive_service = NULL;
@@ -284,8 +321,51 @@ uint16_t keepalive_port(struct keepalive_use *use, uint64_t process)
 		keepalive_service->users++;
 		use->port = keepalive_service->port;
 	}
+}
+
+/* With the lock held */
+static void keepalive_ear_open(struct keepalive_ear *ear)
+{
+	int family;
+
+	ear->fd = keepalive_socket(&ear->port, &family);
+	ear->own = ear->fd >= 0 && !keepalive_watch(keepalive_service, ear->fd);
+	if (ear->own)
+		return;
+	if (ear->fd >= 0)
+		close(ear->fd);
+	ear->port = keepalive_service->port;
+	P2P_INFO("no socket for signs of life of one endpoint: peers do not see when it is "
+		 "closed\n");
+}
+
+uint16_t keepalive_port(struct keepalive_use *use, struct keepalive_ear *ear, uint64_t process)
+{
+	if (ear->port || (use->tried && !use->port))
+		return ear->port;
+	pthread_mutex_lock(&keepalive_lock);
+	if (!use->tried)
+		keepalive_use_begin(use, process);
+	if (use->port)
+		keepalive_ear_open(ear);
 	pthread_mutex_unlock(&keepalive_lock);
-	return use->port;
+	return ear->port;
+}
+
+void keepalive_hush(struct keepalive_ear *ear)
+{
+	if (!ear->own)
+		return;
+	pthread_mutex_lock(&keepalive_lock);
+	if (keepalive_service->owner == getpid()) {
+		/* who has never had an answer does not believe that nobody is there */
+		keepalive_take(keepalive_service, ear->fd);
+		/* a child may have the descriptor, too: it would stay in the set */
+		epoll_ctl(keepalive_service->set, EPOLL_CTL_DEL, ear->fd, NULL);
+	}
+	close(ear->fd);
+	pthread_mutex_unlock(&keepalive_lock);
+	*ear = (struct keepalive_ear){.port = 0};
 }
 
 void keepalive_end(struct keepalive_use *use)
@@ -408,7 +488,7 @@ void keepalive_drain(void)
 {
 	pthread_mutex_lock(&keepalive_lock);
 	if (keepalive_service)
-		keepalive_take(keepalive_service);
+		keepalive_take_all(keepalive_service);
 	pthread_mutex_unlock(&keepalive_lock);
 }
 

@@ -13,8 +13,9 @@
  * been stopped, and may copy, when it goes on, from memory that is another message's meanwhile. Within a
  * host such a word is there as soon as it is sent.
  *
- * If a process is gone, its host says that nobody has the port. That counts only for a process that has
- * answered before: a firewall may say the same.
+ * Each endpoint has a port of its own, for as long as it is open. If it is closed, or its process is gone,
+ * its host says that nobody has the port. That counts only for who has answered before: a firewall may say
+ * the same.
  */
 #ifndef P2P_KEEPALIVE_H
 #define P2P_KEEPALIVE_H
@@ -29,18 +30,28 @@ struct keepalive_use {
 	uint16_t port;
 };
 
+/* The socket for questions about one endpoint: all zero before keepalive_port() */
+struct keepalive_ear {
+	uint16_t port;
+	bool own;
+	int fd;
+};
+
 /*
- * The port at which this process answers, whose number is @process; 0: it does not (logged). The first
- * call starts the thread, unless another domain has. keepalive_end() ends the use.
+ * The port at which this process, whose number is @process, answers for an endpoint; 0: it does not
+ * (logged). The first call starts the thread, unless another domain has. Without a descriptor to spare for
+ * it, the port is one that stays when the endpoint is closed. keepalive_hush() ends that,
+ * keepalive_end() the domain's use, after its endpoints.
  */
-uint16_t keepalive_port(struct keepalive_use *use, uint64_t process);
+uint16_t keepalive_port(struct keepalive_use *use, struct keepalive_ear *ear, uint64_t process);
+void keepalive_hush(struct keepalive_ear *ear);
 void keepalive_end(struct keepalive_use *use);
 
-/* Another process that may be asked */
+/* An endpoint of another process that may be asked for */
 struct keepalive;
 
 /*
- * @process answers at @port. @name: the address of an endpoint of it; an IP address tells the host. @near:
+ * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near:
  * it is on this one. NULL: it cannot be asked. Threads: any
  */
 struct keepalive *keepalive_open(uint64_t process, uint16_t port, const void *name, size_t len,

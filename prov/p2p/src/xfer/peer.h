@@ -72,8 +72,9 @@ struct xfer_said {
  * struct xfer_life - a peer's signs of life. Only time in which this process has looked counts.
  * @quiet:	for how long no control message has come [ms]
  * @silent:	for how long there was no sign of life at all [ms]
- * @keepalive:	its process may be asked here, or NULL
- * @keeps:	it has said that its process may be asked
+ * @keepalive:	it may be asked for here, or NULL
+ * @port:	at which it may be asked for, as it has said; 0: it may not
+ * @gone:	for how long nobody has had that port any more, and nothing has come [ms]
  * @answers:	how often that had answered when it was looked at last
  * @asked:	of @quiet, when it was asked; @asks: how often, since it last said anything but PROBE and
  *		HELLO
@@ -85,7 +86,8 @@ struct xfer_life {
 	unsigned int quiet;
 	unsigned int silent;
 	struct keepalive *keepalive;
-	bool keeps;
+	uint16_t port;
+	unsigned int gone;
 	unsigned int answers;
 	unsigned int asked;
 	unsigned int asks;
@@ -226,7 +228,8 @@ static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 	struct xfer_life *life = &peer->life;
 
 	xfer_assert_locked(peer->ep->xfer);
-	life->quiet = life->silent = life->asked = life->unheard = life->probed = 0;
+	life->quiet = life->silent = life->gone = 0;
+	life->asked = life->unheard = life->probed = 0;
 	if (news)
 		life->asks = life->probes = 0;
 }

@@ -307,6 +307,7 @@ struct xfer {
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
  * @removed:	some peer was, with something under way
+ * @keepalive:	where peers ask for this endpoint's signs of life
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -382,6 +383,7 @@ struct xfer_ep {
 	TAILQ_HEAD(, xfer_past) pasts;
 	unsigned int past_count;
 	bool removed;
+	struct keepalive_ear keepalive;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
