@@ -111,19 +111,26 @@ static int allreduce(struct side *s)
 	return 0;
 }
 
+/* The last one is none, and nobody knows its size */
+static const int datatypes[] = {FI_UINT64, FI_INT128, FI_UINT128, FI_VOID - 1};
+
 static int device_refused(struct side *s)
 {
 	enum fi_hmem_iface kinds[2];
+	ssize_t ret, moved = -FI_EOPNOTSUPP;
 	struct ft_buf buf;
-	ssize_t ret;
 
 	if (ft_kinds(&s->proc->opts, kinds) < 2)
 		return 0;
 	FT_TRY(ft_buf_alloc(&s->ctx, &buf, kinds[1], COUNT * sizeof(uint64_t)));
 	ret = fi_allreduce(s->ctx.ep, buf.addr, COUNT, NULL, buf.addr, NULL, s->addr, FI_UINT64,
 			   FI_SUM, 0, NULL);
+	for (size_t i = 0; i < FT_COUNT(datatypes) && moved == -FI_EOPNOTSUPP; i++)
+		moved = fi_broadcast(s->ctx.ep, buf.addr, 1, NULL, s->addr, 0, datatypes[i], 0,
+				     NULL);
 	ft_buf_free(&buf);
 	FT_CHECK(ret == -FI_EOPNOTSUPP, "fi_allreduce on device memory: %zd", ret);
+	FT_CHECK(moved == -FI_EOPNOTSUPP, "fi_broadcast on device memory: %zd", moved);
 	return 0;
 }
 

@@ -135,6 +135,9 @@ static void test_none(void **state)
 		assert_false(amo_valid(FI_DOUBLE, bit_rows[i].op, bit_rows[i].compare));
 	assert_false(amo_valid(FI_INT32, 255, false));
 	assert_int_equal(amo_size(255), 0);
+	assert_false(amo_valid(FI_UINT128, FI_SUM, false));
+	assert_int_equal(amo_size(FI_INT128), 16);
+	assert_int_equal(amo_size(FI_UINT128), 16);
 }
 
 int main(int argc, char **argv)

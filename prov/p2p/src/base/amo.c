@@ -151,8 +151,11 @@ struct amo_type {
 #define AMO_REAL_TYPE(name, type) [name] = {AMO_REAL, sizeof(type), amo_apply_##name},
 #define AMO_COMPLEX_TYPE(name, type) [name] = {AMO_COMPLEX, sizeof(type), amo_apply_##name},
 
-static const struct amo_type amo_types[] = {AMO_INTEGERS(AMO_INTEGER_TYPE) AMO_REALS(
-	AMO_REAL_TYPE) AMO_COMPLEXES(AMO_COMPLEX_TYPE)};
+static const struct amo_type amo_types[] = {[FI_INT128] = {AMO_NONE, 16, NULL},
+					    [FI_UINT128] = {AMO_NONE, 16, NULL},
+					    AMO_INTEGERS(AMO_INTEGER_TYPE)
+						    AMO_REALS(AMO_REAL_TYPE)
+							    AMO_COMPLEXES(AMO_COMPLEX_TYPE)};
 
 static const struct amo_type *amo_type(enum fi_datatype datatype)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <rdma/fi_domain.h>
 
-/* The size of one element [bytes]; 0: amo_apply() does not compute this type */
+/* The size of one element [bytes], also where amo_valid() knows no operation; 0: it is not known */
 size_t amo_size(enum fi_datatype datatype);
 
 /* Does the type have @op, with or without compare values? */

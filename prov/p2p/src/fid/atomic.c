@@ -31,7 +31,8 @@ static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, voi
 /* Is it more than the core can do alone? */
 static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op)
 {
-	size_t size = amo_size(op->datatype);
+	/* of a type that is not known, it is known where its first byte is */
+	size_t size = P2P_MAX(amo_size(op->datatype), 1);
 
 	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
 	       (op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered) ||

@@ -46,7 +46,8 @@ static struct fid_ep *collective_core(struct fid_ep *fid, const void *buf, const
 				      size_t count, enum fi_datatype datatype)
 {
 	const struct p2p_ep *ep = ep_of(&fid->fid);
-	size_t len = count * amo_size(datatype);
+	/* of a type that is not known, it is known where its first byte is */
+	size_t len = count * P2P_MAX(amo_size(datatype), 1);
 
 	if (!ep->xfer.core->collective)
 		return NULL;
