@@ -71,7 +71,7 @@ static void with_mode(int mode)
 
 	fake.taken_keys = 3;
 	target = alloc(context, SIZE);
-	assert_int_equal(fake_region()->enabled, !!(mode & FI_MR_ENDPOINT));
+	assert_int_equal(fake_region()->enabled, !!(mode & (FI_MR_ENDPOINT | FI_MR_RMA_EVENT)));
 	assert_int_equal(fake_region()->refreshed, !!(mode & FI_MR_MMU_NOTIFY));
 	assert_int_equal(fake.mr_flags, mode & FI_MR_RMA_EVENT ? FI_RMA_EVENT : 0);
 	/* what the application may choose from has 4 bytes here */

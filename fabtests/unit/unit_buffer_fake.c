@@ -71,7 +71,7 @@ static int mr_control(struct fid *fid, int command, void *arg)
 
 	switch (command) {
 	case FI_ENABLE:
-		assert_true(region->bound);
+		assert_int_equal(region->bound, has(FI_MR_ENDPOINT));
 		region->enabled = true;
 		return 0;
 	case FI_REFRESH:
@@ -291,7 +291,7 @@ static char *reach(const struct fi_rma_iov *iov, uint64_t access)
 		if (!region->open || region->fid.key != iov->key)
 			continue;
 		assert_true(region->access & access);
-		assert_true(!has(FI_MR_ENDPOINT) || region->enabled);
+		assert_true(!has(FI_MR_ENDPOINT | FI_MR_RMA_EVENT) || region->enabled);
 		assert_in_range(iov->addr, base, base + region->size);
 		assert_in_range(iov->len, 0, base + region->size - iov->addr);
 		return region->data + (iov->addr - base);

@@ -11,17 +11,22 @@
 /* Another region may have the same key by chance. So many are tried */
 #define KEY_TRIES 16
 
-/* What a region has to be told before it can be used */
+/* FI_RMA_EVENT if regions are to count what peers do, else 0 */
+static uint64_t mr_flags(const struct p2p_buffer_context *context)
+{
+	return context->mr_mode & FI_MR_RMA_EVENT ? context->caps & FI_RMA_EVENT : 0;
+}
+
+/* What a region has to be told before it can be used. One with FI_RMA_EVENT is disabled at first (fi_mr(3)), too. */
 static int mr_finish(struct p2p_buffer_context *context, struct fid_mr *mr,
 		     const struct iovec *iov)
 {
 	int ret = 0;
 
-	if (context->mr_mode & FI_MR_ENDPOINT) {
+	if (context->mr_mode & FI_MR_ENDPOINT)
 		ret = fi_mr_bind(mr, &context->ep->fid, 0);
-		if (!ret)
-			ret = fi_mr_enable(mr);
-	}
+	if (!ret && (context->mr_mode & FI_MR_ENDPOINT || mr_flags(context)))
+		ret = fi_mr_enable(mr);
 	if (!ret && context->mr_mode & FI_MR_MMU_NOTIFY)
 		ret = fi_mr_refresh(mr, iov, 1, 0);
 	return ret;
@@ -41,10 +46,7 @@ static int random_key(const struct p2p_buffer_context *context, uint64_t *key)
 static int mr_register(struct p2p_buffer_context *context, struct fi_mr_attr *attr,
 		       struct fid_mr **mr)
 {
-	const uint64_t flags =
-		context->mr_mode & FI_MR_RMA_EVENT && context->caps & FI_RMA_EVENT
-			? FI_RMA_EVENT
-			: 0;
+	const uint64_t flags = mr_flags(context);
 	int ret = -FI_ENOKEY;
 
 	if (context->mr_mode & FI_MR_PROV_KEY)
