@@ -266,16 +266,21 @@ static void parse_sizes(struct ft_opts *opts, const char *text)
 	}
 }
 
-static void parse_oob(struct ft_opts *opts, const char *arg)
+/* A port of TCP, as its text */
+static const char *port(const char *text, int letter)
+{
+	number(text, letter, 1, 65535);
+	return text;
+}
+
+static void parse_oob(struct ft_opts *opts, int letter, const char *arg)
 {
 	opts->oob_addr = true;
 	opts->oob_port = OOB_PORT;
 	if (arg && *arg == '=')
 		arg++;
-	if (arg && *arg) {
-		number(arg, 'E', 1, 65535);
-		opts->oob_port = arg;
-	}
+	if (arg && *arg)
+		opts->oob_port = port(arg, letter);
 }
 
 static void parse_api(struct ft_opts *opts, const char *text)
@@ -320,17 +325,17 @@ static bool apply_peer(struct ft_opts *opts, int letter, const char *arg)
 		opts->src_addr = arg;
 		break;
 	case 'B':
-		opts->src_port = arg;
+		opts->src_port = port(arg, letter);
 		break;
 	case 'P':
-		opts->dst_port = arg;
+		opts->dst_port = port(arg, letter);
 		break;
 	case 'b':
 		opts->oob_sync = true;
-		parse_oob(opts, arg);
+		parse_oob(opts, letter, arg);
 		break;
 	case 'E':
-		parse_oob(opts, arg);
+		parse_oob(opts, letter, arg);
 		break;
 	case 'c':
 		opts->wait = (enum ft_wait) choice(arg, letter, waits, FT_COUNT(waits));

@@ -35,6 +35,9 @@ struct check_link {
 	void *arg;
 };
 
+/* What is wrong with a port, or with HOST or HOST:PORT, before anything is tried; NULL: nothing */
+const char *check_link_wrong_port(const char *port);
+const char *check_link_wrong_host(const char *where);
 /* Waits for a client. NULL: it is there; else why not */
 const char *check_link_serve(struct check_link *link, const char *port);
 /* Connects to HOST or HOST:PORT. NULL, or why that cannot be */

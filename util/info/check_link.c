@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -27,6 +28,43 @@ static double link_now(void)
 	return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
 }
 
+/* The host of HOST, HOST:PORT or [ADDRESS]:PORT. An address of IPv6 has several colons. */
+static char *link_split(const char *where, const char **port)
+{
+	const char *colon = strrchr(where, ':');
+	char *host = info_text("%s", where);
+
+	*port = INFO_CHECK_PORT;
+	if (colon && (strchr(where, ':') == colon || colon[-1] == ']')) {
+		*port = colon + 1;
+		host[colon - where] = '\0';
+	}
+	if (*host == '[' && host[strlen(host) - 1] == ']') {
+		host[strlen(host) - 1] = '\0';
+		host++;
+	}
+	return host;
+}
+
+const char *check_link_wrong_port(const char *port)
+{
+	const size_t len = strspn(port, "0123456789");
+	const long number = len && len <= 5 && !port[len] ? strtol(port, NULL, 10) : 0;
+
+	return number >= 1 && number <= 65535
+		       ? NULL
+		       : info_text("port '%s' is not a number from 1 to 65535", port);
+}
+
+const char *check_link_wrong_host(const char *where)
+{
+	const char *port;
+
+	if (!*link_split(where, &port))
+		return info_text("'%s' names no host", where);
+	return check_link_wrong_port(port);
+}
+
 static const char *link_resolve(const char *host, const char *port, int flags,
 				struct addrinfo **list)
 {
@@ -38,13 +76,15 @@ static const char *link_resolve(const char *host, const char *port, int flags,
 		   : NULL;
 }
 
-/* Of all addresses, IPv4's too where the system has both in one socket */
-static int link_listen(const struct addrinfo *list)
+/* At all addresses of this family: those of IPv6 are IPv4's, too, where the system has both in one socket */
+static int link_listen(const struct addrinfo *list, int family)
 {
 	const int one = 1, zero = 0;
 	int fd = -1;
 
 	for (const struct addrinfo *each = list; each && fd < 0; each = each->ai_next) {
+		if (each->ai_family != family)
+			continue;
 		fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (fd < 0)
 			continue;
@@ -68,7 +108,9 @@ const char *check_link_serve(struct check_link *link, const char *port)
 
 	if (why)
 		return why;
-	fd = link_listen(list);
+	fd = link_listen(list, AF_INET6);
+	if (fd < 0)
+		fd = link_listen(list, AF_INET);
 	freeaddrinfo(list);
 	if (fd < 0)
 		return info_text("port %s: %s", port, strerror(errno));
@@ -99,20 +141,10 @@ static int link_try(const struct addrinfo *list)
 const char *check_link_connect(struct check_link *link, const char *where)
 {
 	const struct timespec pause = {.tv_nsec = LINK_RETRY_MS * 1000000L};
-	const char *colon = strrchr(where, ':'), *port = INFO_CHECK_PORT, *why;
+	const char *port, *host = link_split(where, &port), *why;
 	const double end = link_now() + LINK_LOOK;
-	char *host = info_text("%s", where);
 	struct addrinfo *list;
 
-	/* an address of IPv6 has several; [ADDRESS]:PORT */
-	if (colon && (strchr(where, ':') == colon || colon[-1] == ']')) {
-		port = colon + 1;
-		host[colon - where] = '\0';
-	}
-	if (*host == '[' && host[strlen(host) - 1] == ']') {
-		host[strlen(host) - 1] = '\0';
-		host++;
-	}
 	why = link_resolve(host, port, 0, &list);
 	if (why)
 		return why;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* fi_p2p_info: options, order, exit status. See info.h. */
+#include "check.h"
 #include "info.h"
 
 #include <getopt.h>
@@ -56,6 +57,7 @@ struct main_wish {
 /* Returns -1, or the exit status of a program that has no more to do */
 static int main_options_read(int argc, char **argv, struct main_wish *wish)
 {
+	const char *wrong;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "p:h", main_options, NULL)) != -1) {
@@ -95,6 +97,12 @@ static int main_options_read(int argc, char **argv, struct main_wish *wish)
 		return main_usage("--json: not with --check or --serve");
 	if (wish->serve && (wish->check || wish->provider))
 		return main_usage("--serve: the other host chooses");
+	wrong = wish->serve   ? check_link_wrong_port(wish->serve)
+		: wish->check ? check_link_wrong_host(wish->check)
+			      : NULL;
+	if (wrong)
+		return main_usage(
+			info_text("--%s: %s", wish->serve ? "serve" : "check", wrong));
 	return -1;
 }
 
