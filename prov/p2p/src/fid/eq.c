@@ -15,12 +15,11 @@
 /* Turns the core's info of a request into one such as the application has opened @pep with. */
 static void eq_request(struct fi_info *info, const struct p2p_pep *pep)
 {
-	const char *why = "no memory";
+	const char *why = "no memory", *core = info->fabric_attr->prov_name;
 	char *name;
 
-	/* a second look at the same event (FI_PEEK) finds it turned already */
-	if (!pep->info ||
-	    !strcmp(info->fabric_attr->prov_name, pep->info->fabric_attr->prov_name))
+	/* a second look at the same event (FI_PEEK) finds it turned already. sockets names no provider */
+	if (!pep->info || (core && !strcmp(core, pep->info->fabric_attr->prov_name)))
 		return;
 	name = strdup(pep->info->fabric_attr->prov_name);
 	if (!name || !info_from_core(pep->info, info, fi_version(), &why)) {
@@ -41,7 +40,9 @@ static ssize_t eq_translate(ssize_t ret, uint32_t event, void *buf)
 	if (event == FI_NOTIFY || ret < (ssize_t) sizeof entry->fid)
 		return ret;
 	entry->fid = fid_user(entry->fid);
-	if (event == FI_CONNREQ && fid_core(entry->fid) != entry->fid)
+	/* where there was no room for the info, it is not there */
+	if (event == FI_CONNREQ && ret >= (ssize_t) sizeof(struct fi_eq_cm_entry) &&
+	    fid_core(entry->fid) != entry->fid)
 		eq_request(((struct fi_eq_cm_entry *) buf)->info, pep_of(entry->fid));
 	return ret;
 }
