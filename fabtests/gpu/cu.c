@@ -9,6 +9,7 @@ int cu_load(void)
 	static const struct ft_symbol symbols[] = {
 		{"cuStreamCreate", &cu.stream_create},
 		{"cuStreamDestroy_v2", &cu.stream_destroy},
+		{"cuStreamWaitEvent", &cu.stream_wait_event},
 		{"cuStreamSynchronize", &cu.synchronize},
 		{"cuEventCreate", &cu.event_create},
 		{"cuEventRecord", &cu.event_record},

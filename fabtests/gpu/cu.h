@@ -11,6 +11,7 @@
 struct cu {
 	int (*stream_create)(void **stream, unsigned int flags);
 	int (*stream_destroy)(void *stream);
+	int (*stream_wait_event)(void *stream, void *event, unsigned int flags);
 	int (*synchronize)(void *stream);
 	int (*event_create)(void **event, unsigned int flags);
 	int (*event_record)(void *event, void *stream);

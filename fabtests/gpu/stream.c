@@ -306,22 +306,50 @@ static int scene_bare(struct side *side)
 	return ft_meet_all(side->proc);
 }
 
-/* A graph that waits for two counts of @cntr. @pace: what @other waits for, to see the proxy look */
+/* A graph that waits for two counts of @cntr, in a stream or, with @fork and @event, in two. @pace: what @other waits for, to see the proxy look */
 struct gate {
 	struct fid_cntr *cntr, *pace;
-	void *exec, *other;
+	void *exec, *other, *fork, *event;
 };
 
-static int gate_open(struct side *side, struct gate *gate)
+/* In one stream */
+static int gate_wait(struct side *side, struct gate *gate)
+{
+	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
+	FT_TRY(put_wait(side, &gate->cntr->fid, 2));
+	CU(copy(at(&side->log, 0), at(&side->out, 0), 1, side->stream));
+	return 0;
+}
+
+/* The first count in one stream, the second one in another, which comes after that */
+static int gate_wait_forked(struct side *side, struct gate *gate)
+{
+	int ret;
+
+	CU(stream_create(&gate->fork, CU_NON_BLOCKING));
+	CU(event_create(&gate->event, 0));
+	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
+	FT_TRY(put_wait(side, &gate->cntr->fid, 1));
+	CU(event_record(gate->event, side->stream));
+	CU(stream_wait_event(gate->fork, gate->event, 0));
+	ret = fi_p2p_stream_wait(&gate->cntr->fid, 1, gate->fork);
+	if (ret)
+		return ft_fail(ret, "fi_p2p_stream_wait", "another stream of a graph");
+	CU(copy(at(&side->log, 0), at(&side->out, 0), 1, gate->fork));
+	CU(event_record(gate->event, gate->fork));
+	CU(stream_wait_event(side->stream, gate->event, 0));
+	return 0;
+}
+
+static int gate_open(struct side *side, struct gate *gate,
+		     int (*waits)(struct side *side, struct gate *gate))
 {
 	void *graph;
 
 	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &gate->cntr));
 	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &gate->pace));
 	CU(stream_create(&gate->other, CU_NON_BLOCKING));
-	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
-	FT_TRY(put_wait(side, &gate->cntr->fid, 2));
-	CU(copy(at(&side->log, 0), at(&side->out, 0), 1, side->stream));
+	FT_TRY(waits(side, gate));
 	CU(capture_end(side->stream, &graph));
 	CU(instantiate(&gate->exec, graph, 0));
 	CU(graph_destroy(graph));
@@ -388,7 +416,7 @@ static int scene_set(struct side *side)
 {
 	struct gate gate;
 
-	FT_TRY(gate_open(side, &gate));
+	FT_TRY(gate_open(side, &gate, gate_wait));
 	FT_TRY(gate_launch(side, &gate, false, "the first launch"));
 	for (int i = 0; i < REPLAYS; i++) {
 		FT_TRY(fi_cntr_set(gate.cntr, 0));
@@ -414,6 +442,20 @@ static int scene_set(struct side *side)
 	FT_TRY(fi_cntr_add(gate.cntr, 1));
 	FT_TRY(gate_launch(side, &gate, false, "one count is missing"));
 	FT_TRY(gate_close(&gate));
+	return ft_meet_all(side->proc);
+}
+
+/* Two streams of one graph wait for one counter: each for a count of its own. */
+static int scene_forked(struct side *side)
+{
+	struct gate gate;
+
+	FT_TRY(gate_open(side, &gate, gate_wait_forked));
+	for (int i = 0; i < REPLAYS; i++)
+		FT_TRY(gate_launch(side, &gate, false, "in two streams"));
+	FT_TRY(gate_close(&gate));
+	CU(event_destroy(gate.event));
+	CU(stream_destroy(gate.fork));
 	return ft_meet_all(side->proc);
 }
 
@@ -531,6 +573,7 @@ static int scenes(struct ft_proc *proc)
 	FT_TRY(scene_queue(&side));
 	FT_TRY(scene_bare(&side));
 	FT_TRY(scene_set(&side));
+	FT_TRY(scene_forked(&side));
 	FT_TRY(scene_errors(&side));
 	FT_TRY(scene_early(&side));
 	FT_TRY(scene_late(&side, &exec));

@@ -206,31 +206,27 @@ static int stream_user_note(struct stream_dev *dev, struct fid_exports *exports,
  */
 static int stream_capture_get(struct stream_dev *dev, void *stream, uint64_t *capture)
 {
-	struct stream_graph *shared = NULL;
+	struct stream_graph *fresh = NULL;
 	struct stream_line *line;
 	void *graph = NULL;
 	uint64_t id = 0;
 	int ret = dev->gpu.mem.ops->stream_captured(stream, &id, &graph);
-	bool fresh;
 
 	*capture = ret == 1 ? id : 0;
 	if (ret != 1)
 		return ret;
 	proxy_hold(dev->proxy);
-	line = stream_line_find(&dev->lines, stream, id);
-	fresh = !line;
-	if (fresh)
-		line = stream_line_new(&dev->lines, stream, id);
-	if (fresh && line)
-		line->graph = shared = calloc(1, sizeof *shared);
-	if (shared)
-		shared->refs = 2;
+	ret = stream_line_get(&dev->lines, stream, id, &line);
+	if (!ret && !line->graph->kept) {
+		fresh = line->graph;
+		fresh->kept = true;
+		fresh->refs++;
+	}
 	proxy_release(dev->proxy);
-	if (!line || (fresh && !shared))
-		return -FI_ENOMEM;
-	ret = fresh ? dev->gpu.mem.ops->graph_keep(graph, stream_graph_end, shared) : 0;
-	if (ret)
-		stream_graph_end(shared);
+	if (fresh)
+		ret = dev->gpu.mem.ops->graph_keep(graph, stream_graph_end, fresh);
+	if (fresh && ret)
+		stream_graph_end(fresh);
 	return ret;
 }
 
@@ -239,11 +235,10 @@ static int stream_append(struct stream_dev *dev, void *stream, uint64_t capture,
 			 const struct stream_entry *what, struct stream_line **line,
 			 struct stream_entry **entry, struct dev_step *steps, size_t *count)
 {
-	*line = stream_line_find(&dev->lines, stream, capture);
-	if (!*line)
-		*line = stream_line_new(&dev->lines, stream, capture);
-	if (!*line)
-		return -FI_ENOMEM;
+	int ret = stream_line_get(&dev->lines, stream, capture, line);
+
+	if (ret)
+		return ret;
 	return stream_line_append(&dev->lines, *line, what, entry, steps, count);
 }
 

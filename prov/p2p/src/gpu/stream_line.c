@@ -68,8 +68,15 @@ static void stream_entry_free(struct stream_lines *lines, struct stream_line *li
 
 static void stream_graph_put(struct stream_graph *graph)
 {
-	if (!__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL))
-		free(graph);
+	struct stream_used *used;
+
+	if (__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL))
+		return;
+	while ((used = LIST_FIRST(&graph->used))) {
+		LIST_REMOVE(used, entry);
+		free(used);
+	}
+	free(graph);
 }
 
 void stream_graph_end(void *arg)
@@ -88,14 +95,9 @@ static bool stream_line_gone(const struct stream_line *line)
 static void stream_line_free(struct stream_lines *lines, struct stream_line *line)
 {
 	struct stream_entry *entry;
-	struct stream_used *used;
 
 	while ((entry = TAILQ_FIRST(&line->entries)))
 		stream_entry_free(lines, line, entry);
-	while ((used = LIST_FIRST(&line->used))) {
-		LIST_REMOVE(used, entry);
-		free(used);
-	}
 	LIST_REMOVE(line, entry);
 	stream_word_give(lines, line->at);
 	stream_word_give(lines, line->go);
@@ -111,8 +113,8 @@ void stream_lines_free(struct stream_lines *lines)
 		stream_line_free(lines, LIST_FIRST(&lines->lines));
 }
 
-struct stream_line *stream_line_find(struct stream_lines *lines, const void *stream,
-				     uint64_t capture)
+static struct stream_line *stream_line_find(struct stream_lines *lines, const void *stream,
+					    uint64_t capture)
 {
 	struct stream_line *line;
 
@@ -136,18 +138,44 @@ static struct stream_line *stream_line_idle(struct stream_lines *lines)
 	return line;
 }
 
-struct stream_line *stream_line_new(struct stream_lines *lines, void *stream, uint64_t capture)
+/* Of a capture, for a line more. NULL: no memory */
+static struct stream_graph *stream_graph_get(struct stream_lines *lines, uint64_t capture)
 {
-	struct stream_line *line = capture ? NULL : stream_line_idle(lines);
+	struct stream_graph *graph;
+	struct stream_line *line;
+
+	LIST_FOREACH(line, &lines->lines, entry) {
+		if (line->capture == capture && !stream_line_gone(line))
+			break;
+	}
+	graph = line ? line->graph : calloc(1, sizeof *graph);
+	if (graph)
+		__atomic_add_fetch(&graph->refs, 1, __ATOMIC_RELAXED);
+	return graph;
+}
+
+int stream_line_get(struct stream_lines *lines, void *stream, uint64_t capture,
+		    struct stream_line **found)
+{
+	struct stream_line *line = stream_line_find(lines, stream, capture);
 	const unsigned int words = capture ? 1 : 2;
 
+	if (!line && !capture)
+		line = stream_line_idle(lines);
+	*found = line;
 	if (line) {
 		line->stream = stream;
-		return line;
+		return 0;
 	}
-	line = lines->free_count < words ? NULL : calloc(1, sizeof *line);
-	if (!line)
-		return NULL;
+	if (lines->free_count < words)
+		return -FI_EAGAIN;
+	line = calloc(1, sizeof *line);
+	if (line && capture)
+		line->graph = stream_graph_get(lines, capture);
+	if (!line || (capture && !line->graph)) {
+		free(line);
+		return -FI_ENOMEM;
+	}
 	line->stream = stream;
 	line->capture = capture;
 	if (capture) {
@@ -158,7 +186,8 @@ struct stream_line *stream_line_new(struct stream_lines *lines, void *stream, ui
 	}
 	TAILQ_INIT(&line->entries);
 	LIST_INSERT_HEAD(&lines->lines, line, entry);
-	return line;
+	*found = line;
+	return 0;
 }
 
 /* ---- what the proxy does ---- */
@@ -169,7 +198,7 @@ static bool stream_use(const struct stream_line *line, const struct stream_entry
 	const struct cntr_ends ends = cntr_ends(entry->cntr);
 	struct stream_used *used;
 
-	LIST_FOREACH(used, &line->used, entry) {
+	LIST_FOREACH(used, &line->graph->used, entry) {
 		if (used->cntr == entry->cntr)
 			break;
 	}
@@ -298,12 +327,12 @@ bool stream_lines_live(const struct stream_lines *lines)
 /* ---- appending ---- */
 
 /* From where on a graph counts: now, or where its last wait for this counter has ended */
-static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cntr)
+static int stream_used_note(struct stream_graph *graph, const struct p2p_cntr *cntr)
 {
 	struct stream_used *used;
 	struct cntr_ends ends;
 
-	LIST_FOREACH(used, &line->used, entry) {
+	LIST_FOREACH(used, &graph->used, entry) {
 		if (used->cntr == cntr)
 			return 0;
 	}
@@ -314,7 +343,7 @@ static int stream_used_note(struct stream_line *line, const struct p2p_cntr *cnt
 	used->cntr = cntr;
 	used->count = ends.count;
 	used->turns = ends.turns;
-	LIST_INSERT_HEAD(&line->used, used, entry);
+	LIST_INSERT_HEAD(&graph->used, used, entry);
 	return 0;
 }
 
@@ -362,7 +391,7 @@ int stream_line_append(struct stream_lines *lines, struct stream_line *line,
 	}
 	if (line->capture ? !lines->free_count : lines->waiting == STREAM_ENTRIES)
 		return -FI_EAGAIN;
-	ret = line->capture && what->cntr ? stream_used_note(line, what->cntr) : 0;
+	ret = line->capture && what->cntr ? stream_used_note(line->graph, what->cntr) : 0;
 	if (ret)
 		return ret;
 	entry = malloc(sizeof *entry);

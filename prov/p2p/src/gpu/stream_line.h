@@ -71,17 +71,25 @@ struct stream_used {
 	LIST_ENTRY(stream_used) entry;
 };
 
-/* What a line of a graph and the graph have in common: who ends last frees it. @gone: the graph is */
+/**
+ * struct stream_graph - what a graph and its lines, one for each of its streams, have in common.
+ * @refs:	who ends last frees it
+ * @kept:	the driver tells when the graph is gone
+ * @gone:	it is
+ * @used:	what its waits have used
+ */
 struct stream_graph {
 	unsigned int refs;
+	bool kept;
 	bool gone;
+	LIST_HEAD(, stream_used) used;
 };
 
 /**
  * struct stream_line - what was put into one stream, in that order.
  * @stream:	which; of a graph: the one that was captured
  * @capture:	the graph's number; 0: none
- * @graph:	tells when it is gone; NULL: none
+ * @graph:	what it has in common with the graph's other lines; NULL: none
  * @at, @go, @ticket: of a stream: see above, and the last ticket
  * @gate:	of a graph
  * @entries:	in order; @next: the one to be looked at
@@ -98,7 +106,6 @@ struct stream_line {
 	struct xpu_patience patience;
 	struct stream_entries entries;
 	struct stream_entry *next;
-	LIST_HEAD(, stream_used) used;
 	LIST_ENTRY(stream_line) entry;
 };
 
@@ -125,12 +132,11 @@ bool stream_lines_look(struct stream_lines *lines);
 bool stream_lines_live(const struct stream_lines *lines);
 
 /*
- * The line of a stream, or of a stream in the capture of this number. NULL: there is none, or no room
- * for one
+ * The line of a stream, or of a stream in the capture of this number, which may be new. 0, -FI_EAGAIN: there is no
+ * room for one now, or -FI_ENOMEM
  */
-struct stream_line *stream_line_find(struct stream_lines *lines, const void *stream,
-				     uint64_t capture);
-struct stream_line *stream_line_new(struct stream_lines *lines, void *stream, uint64_t capture);
+int stream_line_get(struct stream_lines *lines, void *stream, uint64_t capture,
+		    struct stream_line **line);
 
 /*
  * Appends an entry, a copy of @what. @steps get what the stream is to do for it, @count of them.
