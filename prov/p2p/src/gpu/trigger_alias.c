@@ -32,14 +32,27 @@ static void trigger_alias_set_flags(struct trigger_alias *alias, uint64_t flags)
 		alias->rx_flags = defaults;
 }
 
+/* @flags says of which direction: FI_TRANSMIT or FI_RECV, one of them. 0 or -FI_EINVAL */
+static int trigger_alias_get_flags(const struct trigger_alias *alias, uint64_t *flags)
+{
+	const uint64_t way = *flags & (FI_TRANSMIT | FI_RECV);
+
+	if (way != FI_TRANSMIT && way != FI_RECV)
+		return -FI_EINVAL;
+	*flags = way == FI_TRANSMIT ? alias->tx_flags : alias->rx_flags;
+	return 0;
+}
+
 static int trigger_alias_control(struct fid *fid, int command, void *arg)
 {
 	struct trigger_alias *alias = container_of(fid, struct trigger_alias, fid.fid);
 
-	if (command != FI_SETOPSFLAG)
+	if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG)
 		return fi_control(&alias->ep->fid.fid, command, arg);
 	if (!arg)
 		return -FI_EINVAL;
+	if (command == FI_GETOPSFLAG)
+		return trigger_alias_get_flags(alias, arg);
 	trigger_alias_set_flags(alias, *(uint64_t *) arg);
 	return 0;
 }
