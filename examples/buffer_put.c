@@ -9,6 +9,7 @@
  * $(pkg-config --cflags --libs libfabric-p2p libfabric)
  */
 #include <err.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -118,10 +119,16 @@ static void put(void)
 
 int main(int argc, char **argv)
 {
+	bool sends = argc == 3 && !strcmp(argv[1], "send");
+
+	if (argc != 3 || (!sends && strcmp(argv[1], "recv"))) {
+		fprintf(stderr, "usage: buffer_put send|recv PROVIDER\n");
+		return 2;
+	}
 	for (size_t i = 0; i < SIZE; i++)
 		data[i] = (char) (i * 7 + (i >> 8));
-	open_endpoint(argc == 3 ? argv[2] : "");
-	(strcmp(argv[1], "send") ? receive : put)();
+	open_endpoint(argv[2]);
+	(sends ? put : receive)();
 	TRY(p2p_buffer_context_close(context));
 	TRY(fi_close(&ep->fid));
 	TRY(fi_close(&av->fid));
