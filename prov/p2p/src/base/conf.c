@@ -107,8 +107,9 @@ static const struct conf_param {
 		 "Then they travel whole, which peers without this provider understand. 0: they do not "
 		 "wait (default: 2)"},
 	{"p2p_peer_timeout", .size = &conf.peer_timeout, .min = 0, .max = 86400,
-	 .help = "Seconds for which reads, writes and atomic operations wait for the first answer of an "
-		 "owner of remote memory. Then they fail. 0: they wait for ever (default: 30)"},
+	 .help = "Seconds without a sign of life after which a peer is taken for dead, and what is under way with "
+		 "it fails. Reads, writes and atomic operations wait as long for the first answer of an owner of "
+		 "remote memory. 0: never (default: 30)"},
 	{"p2p_stats", .choice = &conf.stats, .words = conf_stats,
 	 .help = "Print what an endpoint has carried, by which path and why, when it is closed: no, yes, or "
 		 "json (one object on one line) (default: no)"},
