@@ -29,6 +29,7 @@
 #define ROCM "FI_P2P_ROCM="
 #define GDRCOPY "FI_P2P_GDRCOPY="
 #define CUDA_API "FI_P2P_CUDA_API="
+#define PROXY_CPUS "FI_P2P_PROXY_CPUS="
 
 /* In @want, a size of 0 is the default; what is eager is never more than a piece */
 struct conf_case {
@@ -94,6 +95,7 @@ static const struct conf_case good[] = {
 	{{MAP_SIZE "16g"}, DEFAULT},
 	{{MAP_SIZE "1048576g"}, BUT(.map_size = (size_t) 1 << 50)},
 	{{MAP_SIZE "1125899906842624"}, BUT(.map_size = (size_t) 1 << 50)},
+	{{MAP_SIZE "5000000000k"}, BUT(.map_size = 5000000000 * KiB)},
 	{{MAP_COUNT "1"}, BUT(.map_count = 1)},
 	{{MAP_COUNT "1025"}, BUT(.map_count = 1025)},
 	{{MAP_COUNT "1m"}, BUT(.map_count = 1 << 20)},
@@ -107,6 +109,8 @@ static const struct conf_case good[] = {
 	{{GDRCOPY "0"}, DEFAULT},
 	{{CUDA_API "async"}, BUT(.cuda_api = CONF_API_ASYNC)},
 	{{CUDA_API "Strict"}, DEFAULT},
+	{{PROXY_CPUS "AUTO"}, DEFAULT},
+	{{PROXY_CPUS "0-3,8"}, BUT(.proxy_cpus = "0-3,8")},
 };
 
 /* Refused; whatever is not at fault in them is read all the same */
@@ -210,7 +214,8 @@ static bool same(const struct conf *want, const struct conf *initial)
 	       conf.map_count == either(want->map_count, initial->map_count) &&
 	       conf.path == want->path && conf.pin == want->pin && conf.stats == want->stats &&
 	       conf.cuda == want->cuda && conf.rocm == want->rocm &&
-	       conf.gdrcopy == want->gdrcopy && conf.cuda_api == want->cuda_api;
+	       conf.gdrcopy == want->gdrcopy && conf.cuda_api == want->cuda_api &&
+	       !strcmp(conf.proxy_cpus, want->proxy_cpus ? want->proxy_cpus : "auto");
 }
 
 /* The child: returns its exit status */

@@ -157,7 +157,7 @@ static int conf_parse_size(const char *text, size_t *size)
 	value = strtoull(text, &end, 0);
 	if (*end) {
 		unit = index(units, tolower((unsigned char) *end));
-		if (!unit || end[1] || value >> 32)
+		if (!unit || end[1] || value > SIZE_MAX >> 10 * (unit - units + 1))
 			return -FI_EINVAL;
 		value <<= 10 * (unit - units + 1);
 	}
@@ -224,7 +224,9 @@ static int conf_parse_choice(const struct conf_param *param, const char *text)
 /* Processors. Whether the process may run there is found when a thread is to. */
 static int conf_parse_text(const struct conf_param *param, const char *text)
 {
-	if (strcmp(text, "auto") && (!*text || text[strspn(text, "0123456789,-")]))
+	if (!strcasecmp(text, "auto"))
+		text = "auto";
+	else if (!*text || text[strspn(text, "0123456789,-")])
 		return conf_refuse(param, text, "auto, or processors such as 0-3,8");
 	/* libfabric keeps the string */
 	*param->text = text;
