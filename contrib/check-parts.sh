@@ -285,7 +285,7 @@ installed_files='
 only_these_installed() {
 	local pages
 
-	pages=$(sed -n 's|^	\(p2p_buffer_.*\.3\).*|share/man/man3/\1|p' "$top/man/Makefile.include")
+	pages=$(sed -n 's|^	\([a-z0-9_]*\.3\).*|share/man/man3/\1|p' "$top/man/Makefile.include")
 	diff <(xargs -n 1 <<<"$installed_files $pages" | sort) \
 		<(cd "$base/dest/usr" && find . ! -type d | sed 's|^\./||' | sort)
 }
