@@ -167,6 +167,9 @@ void stage_fini(struct stage *stage)
 		LIST_REMOVE(reserve, entry);
 		stage_reserve_free(reserve);
 	}
+	if (stage->sink)
+		stage_reserve_free(stage->sink);
+	stage->sink = NULL;
 	stage_regions_free(stage);
 }
 
@@ -541,7 +544,7 @@ void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_
 		stage_reserve_free(reserve);
 		return;
 	}
-	reserve->backed = P2P_MAX(reserve->backed, used);
+	reserve->backed = P2P_MAX(reserve->backed, P2P_MIN(used, reserve->size));
 	/* a registered one stays backed: the NIC knows its pages */
 	if (reserve->backed > STAGE_KEPT_BACKED && !reserve->mr &&
 	    stage->backed + reserve->backed > STAGE_BACKED_MAX) {
@@ -552,4 +555,11 @@ void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_
 	stage->backed += reserve->backed;
 	LIST_INSERT_HEAD(&stage->kept, reserve, entry);
 	stage->kept_count++;
+}
+
+const struct stage_reserve *stage_sink(struct stage *stage)
+{
+	if (!stage->sink)
+		stage->sink = stage_reserve_get(stage, stage->pools[STAGE_PIECE].size);
+	return stage->sink;
 }

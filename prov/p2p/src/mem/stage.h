@@ -164,6 +164,7 @@ struct stage_region {
  * @pinned_by, @pinned_in: the runtime that it is pinned by, and the context
  * @kept:	reserves for re-use
  * @backed:	how many bytes of @kept may have pages
+ * @sink:	see stage_sink(); NULL: nobody has asked for it
  * @poor:	the system had no memory at the last time
  */
 struct stage {
@@ -181,6 +182,7 @@ struct stage {
 	struct stage_reserves kept;
 	size_t kept_count;
 	size_t backed;
+	struct stage_reserve *sink;
 	bool poor;
 };
 
@@ -268,7 +270,13 @@ void stage_slot_put(struct stage *stage, struct stage_slot *slot);
 /* A buffer of at least @len bytes; NULL: there is no memory (logged) */
 struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len);
 
-/* Gives a reserve back. At most its first @used bytes were written. */
+/* Gives a reserve back. At most its first @used bytes were written, or all of it. */
 void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_t used);
+
+/*
+ * Where bytes go that nobody reads, whoever sends them: as long as a slot for pieces. It is not given back. NULL: there
+ * is no memory (logged)
+ */
+const struct stage_reserve *stage_sink(struct stage *stage);
 
 #endif /* P2P_STAGE_H */

@@ -226,13 +226,33 @@ static void eager_copied_in(struct copy *copy, int status)
 		xfer_req_end(req, req->comp.err);
 }
 
+/* The place for what is received [bytes]: all of a slot or reserve, however short the receive */
+static size_t eager_place(const struct xfer_req *req)
+{
+	if (req->slot)
+		return stage_slot_size(&req->ctx.ep->xfer->stage, req->slot);
+	return req->reserve ? req->reserve->size : req->len;
+}
+
 /*
- * All of the slot is posted. So a message that is longer than the receive, and not longer than that, is
- * cut here, where its length is known: a core may end the connection over it.
+ * Where the end of a message goes that does not fit the place of its receive, so that the core takes all of it: what is
+ * too long is cut here, where its length is known. A core may end the connection over it. NULL: the core takes one
+ * place, or there is no memory
  */
+static const struct stage_reserve *eager_spill(const struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	const bool staged = req->slot || req->reserve;
+
+	return staged && ep->recv_iov_limit > 1 ? stage_sink(&ep->xfer->stage) : NULL;
+}
+
+/* So much is posted: all of the place, and the rest of what the sink has room for */
 static size_t eager_room(const struct xfer_req *req)
 {
-	return req->slot ? stage_slot_size(&req->ctx.ep->xfer->stage, req->slot) : req->len;
+	const struct stage_reserve *sink = eager_spill(req);
+
+	return sink ? P2P_MAX(eager_place(req), sink->size) : eager_place(req);
 }
 
 /*
@@ -241,7 +261,7 @@ static size_t eager_room(const struct xfer_req *req)
  */
 static void eager_cut(struct xfer_req *req)
 {
-	/* of a slot the core counts what did not fit into that */
+	/* the core counts what did not fit into all that was posted */
 	if (abs(req->comp.err) == FI_ETRUNC && req->comp.olen)
 		req->comp.olen += eager_room(req) - req->len;
 	if (!req->comp.err && req->comp.len > req->len) {
@@ -352,10 +372,29 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 	return eager_buffer_get(req);
 }
 
+/* A receive is staged in so many places at most. */
+#define EAGER_PLACES 2
+
+/* Sets them, and returns their number. */
+static size_t eager_recv_places(const struct xfer_req *req, struct iovec *iov, void **desc)
+{
+	const struct stage_reserve *sink = eager_spill(req);
+	const size_t place = eager_place(req);
+
+	iov[0] = (struct iovec){req->host, place};
+	desc[0] = req->host_desc;
+	if (!sink || sink->size <= place)
+		return 1;
+	iov[1] = (struct iovec){sink->addr, sink->size - place};
+	desc[1] = sink->desc;
+	return 2;
+}
+
 ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
 {
 	struct core_op staged = *op;
-	struct iovec iov;
+	struct iovec iov[EAGER_PLACES];
+	void *desc[EAGER_PLACES];
 	int ret = eager_recv_prepare(req, op->desc);
 
 	if (ret)
@@ -365,10 +404,9 @@ ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
 	if (req->pin)
 		staged.desc = req->pin->desc;
 	if (req->mem.ops && !req->direct) {
-		iov = (struct iovec){req->host, eager_room(req)};
-		staged.iov = &iov;
-		staged.desc = &req->host_desc;
-		staged.count = 1;
+		staged.count = eager_recv_places(req, iov, desc);
+		staged.iov = iov;
+		staged.desc = desc;
 	}
 	req->ctx.done = eager_received;
 	return core_post(req->ctx.ep->core, &staged);

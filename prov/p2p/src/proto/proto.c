@@ -38,10 +38,6 @@ static int proto_ep_init(struct xfer_ep *ep)
 
 static void proto_ep_fini(struct xfer_ep *ep)
 {
-	struct stage_reserve *sink = ep->proto->sink;
-
-	if (sink)
-		stage_reserve_put(&ep->xfer->stage, sink, sink->size);
 	free(ep->proto);
 }
 

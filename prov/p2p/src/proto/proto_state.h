@@ -16,7 +16,6 @@ struct rma_job;
 struct xfer_arrival;
 struct rndv_lent_read;
 struct rndv_stale;
-struct stage_reserve;
 
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
@@ -53,8 +52,8 @@ struct proto_domain {
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
  * @stale:	a peer was lost that may have sent pieces to the side endpoint
- * @stales:	receives for pieces that nobody wants any more, @stale_count of them, the oldest first; their
- *		bytes go to @sink (rndv_stale.c)
+ * @stales:	receives for pieces that nobody wants any more, @stale_count of them, the oldest first
+ *		(rndv_stale.c)
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
  */
 struct proto_ep {
@@ -66,7 +65,6 @@ struct proto_ep {
 	bool stale;
 	TAILQ_HEAD(, rndv_stale) stales;
 	unsigned int stale_count;
-	struct stage_reserve *sink;
 	unsigned int trial;
 };
 

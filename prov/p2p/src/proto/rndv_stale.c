@@ -94,23 +94,13 @@ static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *co
 	rndv_stale_drop(ctx);
 }
 
-/* Where bytes go that nobody reads: of all such pieces, as shm (1.17) waits for ever for room for all of one */
-static struct stage_reserve *rndv_stale_sink(struct xfer_ep *ep)
-{
-	struct stage *stage = &ep->xfer->stage;
-
-	if (!ep->proto->sink)
-		ep->proto->sink = stage_reserve_get(stage, stage->pools[STAGE_PIECE].size);
-	return ep->proto->sink;
-}
-
 /*
- * Whole tags: shm (1.17, 1.18) compares those of a message that waits under the mask of another receive, so one
+ * There is room for all of a piece, as shm (1.17) waits for ever for that. Whole tags: shm (1.17, 1.18) compares those of a message that waits under the mask of another receive, so one
  * for all pieces does not find them, and may have another receive find a message that is not its own.
  */
 void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
 {
-	struct stage_reserve *sink = ep->closing ? NULL : rndv_stale_sink(ep);
+	const struct stage_reserve *sink = ep->closing ? NULL : stage_sink(&ep->xfer->stage);
 	struct rndv_stale *stale = sink ? cell_get(&ep->xfer->cells) : NULL;
 	struct core_op op = {
 		.recv = true,
@@ -122,14 +112,16 @@ void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
 		.context = stale,
 	};
 	struct iovec iov;
+	void *desc;
 
 	xfer_assert_locked(ep->xfer);
 	if (!stale)
 		return;
 	stale->forgotten = false;
 	iov = (struct iovec){sink->addr, sink->size};
+	desc = sink->desc;
 	op.iov = &iov;
-	op.desc = &sink->desc;
+	op.desc = &desc;
 	if (ep->proto->stale_count >= RNDV_STALE_MAX)
 		rndv_stale_give_up(ep);
 	xfer_ctx_init(&stale->ctx, ep, rndv_stale_received, rndv_stale_drop);

@@ -39,7 +39,8 @@ void xfer_req_release(struct xfer_req *req)
 	struct xfer *xfer = req->ctx.ep->xfer;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	xfer_req_unstage(req, req->recv ? req->comp.len : req->len);
+	/* what was too long for it was written, too */
+	xfer_req_unstage(req, req->recv ? req->comp.len + req->comp.olen : req->len);
 	if (req->lane_room)
 		lanes_leave(req->ctx.ep, &req->peer->lanes->held, req->lane_room);
 	if (req->peer)
