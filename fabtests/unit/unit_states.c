@@ -408,6 +408,7 @@ int main(int argc, char **argv)
 		TEST(test_waits_unlent),
 		TEST(test_waits_injected),
 		TEST(test_waits_unread),
+		TEST(test_waits_unasked),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -195,5 +195,6 @@ void test_waits_unpinned(void **state);
 void test_waits_unlent(void **state);
 void test_waits_injected(void **state);
 void test_waits_unread(void **state);
+void test_waits_unasked(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

@@ -224,3 +224,45 @@ void test_waits_unread(void **state)
 	assert_int_equal(scene_state(&scene), XFER_PULLING);
 	finish(1);
 }
+
+/*
+ * Who waits is asked once a pass and peer at most, however many there are: not at all, as long as the peer has not
+ * answered, and no time has passed.
+ */
+void test_waits_unasked(void **state)
+{
+	const size_t before = conf.hello_timeout;
+	struct xfer_peer *peer = open_to(XFER_PEER_NEW);
+	struct xfer_req *req[3];
+	uint64_t hits;
+
+	nic_start();
+	for (size_t i = 0; i < UNIT_COUNT(req); i++)
+		req[i] = scene_send(&scene, SCENE_LEN, 0);
+	hits = scene.ep.stats.cache_hits;
+	look();
+	assert_int_equal(scene.ep.stats.cache_hits, hits);
+	fake_peer(&scene.ep, FAKE_ALIVE)->sends = XFER_PEER_SENDS;
+	look();
+	assert_int_equal(scene.ep.stats.cache_hits, hits + PASSES);
+	peer->sends = 0;
+	xfer_progress(&fake_xfer);
+	for (size_t i = 0; i < UNIT_COUNT(req); i++) {
+		assert_int_equal(req[i]->state, XFER_ANNOUNCED);
+		scene_say_of(&scene, SAID_ABORT_TO_SENDER, req[i]->transfer.id);
+	}
+	finish(UNIT_COUNT(req));
+
+	/* who is late is found so by time alone */
+	open_to(XFER_PEER_NEW);
+	scene_send(&scene, SCENE_LEN, 0);
+	look();
+	assert_int_equal(scene_state(&scene), XFER_GREETING);
+	conf.hello_timeout = 0;
+	fake_xfer.watched = 0;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(scene_state(&scene), XFER_STAGING);
+	conf.hello_timeout = before;
+	finish(1);
+	nic_stop();
+}

@@ -94,6 +94,13 @@ void hello_trial(struct xfer_ep *ep, bool device)
 	}
 }
 
+/* It is another one now for who waits for it. */
+static void hello_move(struct xfer_peer *peer, enum xfer_peer_state state)
+{
+	peer->state = state;
+	peer->ep->proto->news = true;
+}
+
 /* ---- what is said ---- */
 
 /* May a question also name @side? Only those who shun strangers look at that. */
@@ -274,7 +281,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 		return peer->state;
 	}
 	hello_say_late(peer);
-	peer->state = XFER_PEER_FOREIGN;
+	hello_move(peer, XFER_PEER_FOREIGN);
 	return peer->state;
 }
 
@@ -285,7 +292,7 @@ static int hello_lost_once(struct xfer_peer *peer)
 
 	peer->lost = 0;
 	if (status)
-		peer->state = XFER_PEER_NEW;
+		hello_move(peer, XFER_PEER_NEW);
 	return status;
 }
 
@@ -582,7 +589,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->host = msg->key;
 	hello_learn_keepalive(peer, msg);
 	peer->process = msg->process;
-	peer->state = XFER_PEER_KNOWN;
+	hello_move(peer, XFER_PEER_KNOWN);
 	xfer_peer_succeed(peer);
 	hello_learn(peer, msg);
 }
@@ -665,7 +672,7 @@ static void hello_differs(struct xfer_peer *peer)
 {
 	if (peer->state == XFER_PEER_KNOWN)
 		xfer_peer_lose(peer, -FI_ECONNRESET);
-	peer->state = XFER_PEER_FOREIGN;
+	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->facts |= HELLO_OTHER;
 }
 
@@ -712,7 +719,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 
 	if (known)
 		xfer_peer_expire(peer);
-	peer->state = XFER_PEER_FOREIGN;
+	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->lost = status;
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET)) | (known ? HELLO_LOST : 0);
 }

@@ -22,6 +22,7 @@
 #include "proto/multi_recv.h"
 #include "proto/peek.h"
 #include "proto/proto.h"
+#include "proto/proto_state.h"
 #include "proto/rma_core.h"
 #include "proto/rma_served.h"
 #include "proto/rndv_lanes.h"
@@ -225,8 +226,11 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
 	return ret;
 }
 
-/* A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. */
-static void post_resume(struct xfer_req *req)
+/*
+ * A send whose peer has answered, or is late or lost, goes on. What fails is told in its turn. True: it waits still, and
+ * so does what goes to the same peer
+ */
+static bool post_resume(struct xfer_req *req)
 {
 	const struct core_op op = {
 		.tagged = req->tagged,
@@ -238,39 +242,62 @@ static void post_resume(struct xfer_req *req)
 		.flags = req->op_flags,
 		.context = req->context,
 	};
-	struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
+	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_peer *peer = xfer_peer_find(ep, req->addr);
+	bool again;
 	ssize_t ret;
 
 	/* that it is lost may be found now */
-	if (peer)
-		hello_state(peer);
+	if (peer && hello_state(peer) == XFER_PEER_GREETED)
+		return true;
 	ret = peer && peer->lost ? peer->lost : post_begin(req, &op);
-	if (ret == -FI_EAGAIN)
+	again = ret == -FI_EAGAIN;
+	/* nothing tells when there is room */
+	ep->proto->news |= again;
+	if (again)
 		ret = post_wait(req);
 	if (ret)
 		eager_fail(req, (int) ret);
+	return again;
 }
 
-/* Who goes on may be found to be lost, and take others with it that wait here. */
+/*
+ * There may be thousands: they are looked at when there is news, and one for each peer in a row. Who goes on may be
+ * found to be lost, and take others with it that wait here.
+ */
 static void post_progress(struct xfer *xfer)
 {
+	fi_addr_t waits, addr;
 	struct xfer_req *req;
 	struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->ready == ep->waiting)
+		if (ep->ready == ep->waiting || !ep->proto->news)
 			continue;
+		ep->proto->news = false;
+		waits = FI_ADDR_UNSPEC;
 		for (req = TAILQ_FIRST(&ep->sendq); req; req = ep->resumes) {
 			ep->resumes = TAILQ_NEXT(req, entry);
-			if (req->state == XFER_GREETING)
-				post_resume(req);
+			addr = req->addr;
+			if (req->state == XFER_GREETING && addr != waits && post_resume(req))
+				waits = addr;
 		}
 	}
+}
+
+/* Whether a peer is late is a matter of time. */
+static void post_look(struct xfer *xfer, unsigned int passed)
+{
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		ep->proto->news = true;
 }
 
 const struct xfer_proto post_proto = {
 	.name = "post",
 	.progress = post_progress,
+	.watch = post_look,
 };
 
 static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,

@@ -55,6 +55,7 @@ struct proto_domain {
  * @stales:	receives for pieces that nobody wants any more, @stale_count of them, the oldest first
  *		(rndv_stale.c)
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
+ * @news:	a peer has answered a greeting, is late or lost; or time has passed: who waits is looked at
  */
 struct proto_ep {
 	LIST_HEAD(, multi_recv_buf) multis;
@@ -66,6 +67,7 @@ struct proto_ep {
 	TAILQ_HEAD(, rndv_stale) stales;
 	unsigned int stale_count;
 	unsigned int trial;
+	bool news;
 };
 
 #endif /* P2P_PROTO_STATE_H */
