@@ -285,8 +285,17 @@ static int one_round(struct side *s, const struct round *round, enum fi_hmem_ifa
 
 /* ---- writes that take a receive ---- */
 
-/* Message, write, message, and so on; each brings its number as data. */
-static int write_all(struct side *s, struct ft_buf *buf, const uint64_t target[2])
+/* Where writes go */
+struct target {
+	uint64_t base, key;
+};
+
+/*
+ * Message, write, message, and so on; each brings its number as data. Of the writes, every other one has no bytes, and
+ * is about host memory.
+ */
+static int write_all(struct side *s, const struct ft_buf bufs[2],
+		     const struct target targets[2])
 {
 	for (uint64_t n = 0; n < s->count; n++) {
 		struct ft_req req = {0};
@@ -294,13 +303,16 @@ static int write_all(struct side *s, struct ft_buf *buf, const uint64_t target[2
 				   .addr = s->ctx.peer[1],
 				   .data = DATA_BASE + n,
 				   .req = &req};
+		const bool empty = n % 4 == 1;
+		const struct target *to = &targets[!empty];
+		const struct ft_buf *buf = &bufs[!empty];
 		ssize_t ret = 0;
 
 		ft_op_buf(&op, buf, 0, 64);
 		if (n % 2)
-			while ((ret = fi_writedata(s->ctx.ep, buf->addr, 64, buf->desc, op.data,
-						   op.addr, target[0], target[1], &req)) ==
-			       -FI_EAGAIN)
+			while ((ret = fi_writedata(s->ctx.ep, buf->addr, empty ? 0 : 64,
+						   buf->desc, op.data, op.addr, to->base,
+						   to->key, &req)) == -FI_EAGAIN)
 				FT_TRY(ft_idle(&s->ctx));
 		FT_CHECK(!ret, "fi_writedata: %s", fi_strerror((int) -ret));
 		FT_TRY(n % 2 ? 0 : ft_post(&s->ctx, &op));
@@ -332,8 +344,8 @@ static int told_all(struct side *s)
 static int notices(struct ft_proc *proc)
 {
 	struct side s = {.proc = proc, .count = 20};
-	uint64_t target[2];
-	struct ft_buf buf;
+	struct target targets[2];
+	struct ft_buf bufs[2];
 
 	s.kind_count = ft_kinds(&proc->opts, s.kinds);
 	FT_TRY(ft_test_hints(proc, &s.ctx));
@@ -346,19 +358,21 @@ static int notices(struct ft_proc *proc)
 	}
 	FT_TRY(ft_test_open(proc, &s.ctx));
 	FT_TRY(ft_test_connect(proc, &s.ctx));
-	FT_TRY(ft_buf_alloc(&s.ctx, &buf, s.kinds[1], BUFFER_LEN));
-	FT_TRY(ft_buf_share(&s.ctx, &buf, FI_REMOTE_WRITE));
-	target[0] = buf.base;
-	target[1] = buf.key;
+	for (int i = 0; i < 2; i++) {
+		FT_TRY(ft_buf_alloc(&s.ctx, &bufs[i], s.kinds[i], BUFFER_LEN));
+		FT_TRY(ft_buf_share(&s.ctx, &bufs[i], FI_REMOTE_WRITE));
+		targets[i] = (struct target){bufs[i].base, bufs[i].key};
+	}
 	s.multi[0].used = malloc(BUFFER_LEN);
 	FT_TRY(ft_buf_alloc(&s.ctx, &s.multi[0].buf, s.kinds[0], BUFFER_LEN));
 	FT_TRY(proc->rank ? post(&s, &s.multi[0]) : 0);
-	FT_TRY(proc->rank
-		       ? ft_oob_send(proc->fd[0], target, sizeof(target))
-		       : ft_oob_recv(proc->fd[1], target, sizeof(target), proc->opts.timeout));
-	FT_TRY(proc->rank ? told_all(&s) : write_all(&s, &buf, target));
+	FT_TRY(proc->rank ? ft_oob_send(proc->fd[0], targets, sizeof(targets))
+			  : ft_oob_recv(proc->fd[1], targets, sizeof(targets),
+					proc->opts.timeout));
+	FT_TRY(proc->rank ? told_all(&s) : write_all(&s, bufs, targets));
 	FT_TRY(ft_barrier(proc, &s.ctx));
-	ft_buf_free(&buf);
+	for (int i = 0; i < 2; i++)
+		ft_buf_free(&bufs[i]);
 	ft_buf_free(&s.multi[0].buf);
 	free(s.multi[0].used);
 	return ft_close(&s.ctx);

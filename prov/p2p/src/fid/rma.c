@@ -57,6 +57,14 @@ static bool rma_special_iov(const struct p2p_ep *ep, fi_addr_t peer, const struc
 	return false;
 }
 
+/* The message comes when all is there. Of no bytes it is (QUIRK_EMPTY_WRITE) */
+static uint64_t rma_arrival(const struct core_rma *op)
+{
+	return op->flags & (FI_INJECT | FI_COMMIT_COMPLETE) || !mem_iov_len(op->iov, op->count)
+		       ? 0
+		       : FI_DELIVERY_COMPLETE;
+}
+
 static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 {
 	int ret;
@@ -68,12 +76,8 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 	}
 	op->data &= ep->xfer.data_mask;
 	op->notices = ep->xfer.notices && op->flags & FI_REMOTE_CQ_DATA;
-	/* the message comes when all is there */
 	if (op->notices)
-		op->flags =
-			(op->flags & ~FI_REMOTE_CQ_DATA) |
-			(op->flags & (FI_INJECT | FI_COMMIT_COMPLETE) ? 0
-								      : FI_DELIVERY_COMPLETE);
+		op->flags = (op->flags & ~FI_REMOTE_CQ_DATA) | rma_arrival(op);
 	ret = av_to_core(ep->av, &op->addr);
 	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }

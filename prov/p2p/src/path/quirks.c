@@ -428,6 +428,16 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "shm",
+		.below = FI_VERSION(1, 19),
+		.flag = QUIRK_EMPTY_WRITE,
+		.does = "never ends a write of no bytes with FI_DELIVERY_COMPLETE, nor what follows it",
+		.why = "smr_select_proto() takes the segments of long messages for it, and there is "
+		       "none. Nothing of it has to be delivered. So we do not ask for that "
+		       "(rma_post()).",
+		.see = "Ask for it all the same: fi_p2p_multirecv -p 'shm;ofi_p2p' hangs.",
+	},
+	{
+		.provider = "shm",
 		.below = QUIRK_STILL,
 		.flag = QUIRK_KEYS,
 		.does = "counts the keys that it chooses",

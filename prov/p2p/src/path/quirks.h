@@ -52,6 +52,7 @@
 #define QUIRK_POLLFD (1ULL << 28)
 #define QUIRK_NESTS (1ULL << 29)
 #define QUIRK_DEAR (1ULL << 32)
+#define QUIRK_EMPTY_WRITE (1ULL << 34)
 
 /* The part of a core provider's name that a row is about */
 enum quirk_match {
