@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	int ret;
 
 	*xfer = (struct xfer){.protos = protos, .mark = layered ? WIRE_MARK : 0};
+	xfer->owner = getpid();
 	xfer->marks = layered ? WIRE_MARK | WIRE_NOTICE : 0;
 	ret = cell_pool_init(&xfer->cells);
 	if (ret)

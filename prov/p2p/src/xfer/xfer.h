@@ -165,6 +165,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @watched:	when progress last looked for what does not move [ms]
  * @resumed:	when it last did so after a long pause [ms]
  * @losing:	what is under way with a peer is being ended
+ * @owner:	the process that opened it
  * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
  *		region for what peers do there [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
@@ -217,6 +218,7 @@ struct xfer {
 	uint64_t watched;
 	uint64_t resumed;
 	bool losing;
+	pid_t owner;
 	int farewell;
 	uint64_t wrong;
 	const char *unread;
