@@ -208,6 +208,26 @@ static int sums(struct side *side, int kind)
 	return look(side, &side->target[kind], "many sums");
 }
 
+/* What no operation is, is not offered. */
+static int asked(struct side *side)
+{
+	static const uint64_t flags[] = {FI_TAGGED, FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC,
+					 FI_MULTI_RECV};
+	struct fi_atomic_attr attr;
+	size_t most;
+
+	FT_CHECK(fi_atomicvalid(side->ctx.ep, FI_UINT64, FI_ATOMIC_READ, &most),
+		 "a read without a result is offered");
+	FT_CHECK(fi_query_atomic(side->ctx.domain, FI_UINT64, FI_ATOMIC_READ, &attr, 0),
+		 "a read without a result is offered by the domain");
+	for (size_t i = 0; i < FT_COUNT(flags); i++)
+		FT_CHECK(fi_query_atomic(side->ctx.domain, FI_UINT64, FI_SUM, &attr, flags[i]),
+			 "flags %#" PRIx64 " are offered", flags[i]);
+	FT_CHECK(!fi_query_atomic(side->ctx.domain, FI_UINT64, FI_SUM, &attr, FI_FETCH_ATOMIC),
+		 "a sum is not offered by the domain");
+	return 0;
+}
+
 static int with_keys(struct ft_proc *proc, bool chosen)
 {
 	struct side side = {.proc = proc};
@@ -233,6 +253,7 @@ static int with_keys(struct ft_proc *proc, bool chosen)
 		return ft_skip("%s has no atomic operations", proc->opts.prov);
 	}
 	FT_CHECK(most >= COUNT, "%zu elements are the most", most);
+	FT_TRY(asked(&side));
 	FT_TRY(ft_test_connect(proc, &side.ctx));
 	for (size_t kind = 0; kind < side.kinds; kind++) {
 		uint64_t zero[COUNT] = {0};

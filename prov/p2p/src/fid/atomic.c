@@ -265,23 +265,34 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 /* ---- queries ---- */
 
 size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
-		    bool compare, size_t core_count)
+		    uint64_t flags, size_t core_count)
 {
 	if (!xfer->keys_ours && !xfer->key_mark)
 		return core_count;
-	if (!amo_valid(datatype, op, compare))
+	/* what is read has to go somewhere */
+	if (!amo_valid(datatype, op, flags & FI_COMPARE_ATOMIC) ||
+	    (op == FI_ATOMIC_READ && !flags))
 		return 0;
 	return P2P_MIN(core_count, rma_served_atomic_max(datatype));
 }
 
+int atomic_check_flags(uint64_t flags)
+{
+	const uint64_t kinds = FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC;
+
+	if (flags & FI_TAGGED)
+		return -FI_EOPNOTSUPP;
+	return flags & ~kinds || flags == kinds ? -FI_EBADFLAGS : 0;
+}
+
 static int atomic_valid(const struct p2p_ep *ep, int ret, enum fi_datatype datatype,
-			enum fi_op op, bool compare, size_t *count)
+			enum fi_op op, uint64_t flags, size_t *count)
 {
 	size_t both;
 
 	if (ret && !domain_serves_atomics(ep->domain))
 		return ret;
-	both = atomic_count(ep->xfer.xfer, datatype, op, compare,
+	both = atomic_count(ep->xfer.xfer, datatype, op, flags,
 			    ret     ? SIZE_MAX
 			    : count ? *count
 				    : 1);
@@ -298,7 +309,7 @@ static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_valid(ep, fi_atomicvalid(ep->xfer.core, datatype, op, count), datatype,
-			    op, false, count);
+			    op, 0, count);
 }
 
 static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
@@ -307,7 +318,7 @@ static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, 
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_valid(ep, fi_fetch_atomicvalid(ep->xfer.core, datatype, op, count),
-			    datatype, op, false, count);
+			    datatype, op, FI_FETCH_ATOMIC, count);
 }
 
 static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
@@ -316,7 +327,7 @@ static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype, 
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	return atomic_valid(ep, fi_compare_atomicvalid(ep->xfer.core, datatype, op, count),
-			    datatype, op, true, count);
+			    datatype, op, FI_COMPARE_ATOMIC, count);
 }
 
 struct fi_ops_atomic atomic_ops = {

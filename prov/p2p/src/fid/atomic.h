@@ -11,9 +11,12 @@ extern struct fi_ops_atomic atomic_ops;
 
 /*
  * How many elements an atomic operation may have, if the core takes @core_count; 0: none. Where we
- * serve some memory, the limit is the smaller of the core's and ours.
+ * serve some memory, the limit is the smaller of the core's and ours. @flags: as for fi_query_atomic(3)
  */
 size_t atomic_count(const struct xfer *xfer, enum fi_datatype datatype, enum fi_op op,
-		    bool compare, size_t core_count);
+		    uint64_t flags, size_t core_count);
+
+/* 0, or what fi_query_atomic(3) returns for flags that no operation has */
+int atomic_check_flags(uint64_t flags);
 
 #endif /* P2P_ATOMIC_H */

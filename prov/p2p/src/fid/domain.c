@@ -109,12 +109,12 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
 
 	if (ret && attr && domain_serves_atomics(domain)) {
-		*attr = (struct fi_atomic_attr){SIZE_MAX, amo_size(datatype)};
-		ret = 0;
+		ret = atomic_check_flags(flags);
+		if (!ret)
+			*attr = (struct fi_atomic_attr){SIZE_MAX, amo_size(datatype)};
 	}
 	if (!ret && domain->layered)
-		attr->count = atomic_count(&domain->xfer, datatype, op,
-					   flags & FI_COMPARE_ATOMIC, attr->count);
+		attr->count = atomic_count(&domain->xfer, datatype, op, flags, attr->count);
 	return !ret && !attr->count ? -FI_EOPNOTSUPP : ret;
 }
 
