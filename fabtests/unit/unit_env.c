@@ -97,6 +97,8 @@ static const struct told rows[] = {
 	{{"FI_P2P_=1"}, "FI_P2P_ is no parameter"},
 	{{"FI_P2P=1"}, NULL},
 	{{"FI_P2P_PATH=foo"}, "FI_P2P_PATH=foo: use one of auto, peer, ipc, stage"},
+	{{"FI_P2P_CHUNK_SIZE=16k"}, NULL},
+	{{"FI_P2P_CHUNK_SIZE=16k", "FI_P2P_EAGER_SIZE=32k"}, "lowered to 16384"},
 	{{"FI_P2P_PROXY_CPUS=a"}, "FI_P2P_PROXY_CPUS=a: use auto, or processors"},
 	{{"FI_P2P_PROXY_CPUS=0-3,8"}, NULL},
 	{{"FI_PROVIDER=ofi_p2p;tcp"}, "FI_PROVIDER='tcp;ofi_p2p'"},

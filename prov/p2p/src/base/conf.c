@@ -292,6 +292,18 @@ static void conf_check_names(void)
 	}
 }
 
+/* A message that travels whole is no longer than a piece. Who did not set that need not be told */
+static void conf_lower_eager(void)
+{
+	char *text;
+
+	if (!fi_param_get_str(NULL, "p2p_eager_size", &text))
+		P2P_TELL(
+			"FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
+			conf.eager_size, conf.chunk_size);
+	conf.eager_size = conf.chunk_size;
+}
+
 int conf_read(void)
 {
 	size_t least;
@@ -320,12 +332,8 @@ int conf_read(void)
 			 conf.pinned_size, conf.chunk_size, least);
 		conf_error = -FI_EINVAL;
 	}
-	if (conf.eager_size > conf.chunk_size) {
-		P2P_TELL(
-			"FI_P2P_EAGER_SIZE=%zu is more than FI_P2P_CHUNK_SIZE: lowered to %zu\n",
-			conf.eager_size, conf.chunk_size);
-		conf.eager_size = conf.chunk_size;
-	}
+	if (conf.eager_size > conf.chunk_size)
+		conf_lower_eager();
 	return conf_error;
 }
 
