@@ -95,7 +95,8 @@ static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *co
 }
 
 /*
- * There is room for all of a piece, as shm (1.17) waits for ever for that. Whole tags: shm (1.17, 1.18) compares those of a message that waits under the mask of another receive, so one
+ * There is room for all of a piece, as shm (1.17) waits for ever for that. Whole tags: shm (1.17, 1.18) compares
+ * those of a message that waits under the mask of another receive, so one
  * for all pieces does not find them, and may have another receive find a message that is not its own.
  */
 void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)

@@ -357,7 +357,7 @@ void keepalive_hush(struct keepalive_ear *ear)
 	if (!ear->own)
 		return;
 	pthread_mutex_lock(&keepalive_lock);
-	if (keepalive_service->owner == getpid()) {
+	if (keepalive_service && keepalive_service->owner == getpid()) {
 		/* who has never had an answer does not believe that nobody is there */
 		keepalive_take(keepalive_service, ear->fd);
 		/* a child may have the descriptor, too: it would stay in the set */
