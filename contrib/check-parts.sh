@@ -582,7 +582,11 @@ part_packages() {
 }
 
 part_vm() {
-	counted "contrib/vm/check" "$top/contrib/vm/check" ${no_install:+--no-install} \
+	local some=()
+
+	# One machine, and what tells most of the NIC's path, unless all is asked for
+	[ -n "$all$only" ] || some=(-s trixie -k '^(first-contact|pingpong|rma|stress|flush|hmem-p2p|staged|dma-buf-refused)$')
+	counted "contrib/vm/check" "$top/contrib/vm/check" ${no_install:+--no-install} "${some[@]}" \
 		-t $((300 * factor)) -l "$logs/vm" "$base/plain"
 }
 
