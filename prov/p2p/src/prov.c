@@ -235,6 +235,23 @@ static bool prov_offers(const struct fi_info *list, const char *core)
 	return false;
 }
 
+/* Asks the cores. They read the hints' NIC, and keep none: it may be one that cannot be copied. */
+static int prov_ask_cores(uint32_t version, const char *node, const char *service,
+			  uint64_t flags, const struct fi_info *hints,
+			  struct fi_info *core_hints, struct fi_info **info)
+{
+	const bool lent = hints && !core_hints->nic;
+	int ret;
+
+	if (lent)
+		core_hints->nic = hints->nic;
+	ret = lf.getinfo(version, node, service, flags | P2P_GETINFO_INTERNAL, core_hints,
+			 info);
+	if (lent)
+		core_hints->nic = NULL;
+	return ret;
+}
+
 static int prov_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 			const struct fi_info *hints, struct fi_info **info)
 {
@@ -255,7 +272,7 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 		return -FI_ENODATA;
 	}
 
-	core_hints = lf.dupinfo(hints);
+	core_hints = libfabric_copy_info(hints);
 	if (!core_hints)
 		return -FI_ENOMEM;
 	/* hints may lack some parts, but we need this one */
@@ -272,8 +289,7 @@ static int prov_getinfo(uint32_t version, const char *node, const char *service,
 	if (!ret)
 		ret = info_hints_to_core(core_hints);
 	if (!ret)
-		ret = lf.getinfo(version, node, service, flags | P2P_GETINFO_INTERNAL,
-				 core_hints, info);
+		ret = prov_ask_cores(version, node, service, flags, hints, core_hints, info);
 	if (!ret) {
 		prov_reorder(info, fi_version());
 		ret = prov_convert(hints, core_name, info);

@@ -10,6 +10,25 @@
 
 struct lf lf;
 
+struct fi_info *libfabric_copy_info(const struct fi_info *info)
+{
+	union libfabric_info bare = {.room = {0}};
+	struct fid_nic *nic;
+	struct fi_info *copy;
+
+	if (!info)
+		return lf.dupinfo(NULL);
+	bare.info = *info;
+	nic = bare.info.nic;
+	bare.info.nic = NULL;
+	copy = lf.dupinfo(&bare.info);
+	/* hints may have one that nobody has opened */
+	if (copy && nic && nic->fid.ops && nic->fid.ops->control &&
+	    fi_control(&nic->fid, FI_DUP, &copy->nic))
+		copy->nic = NULL;
+	return copy;
+}
+
 int libfabric_bind(void)
 {
 	const struct {

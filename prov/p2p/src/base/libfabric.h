@@ -34,6 +34,12 @@ union libfabric_mr_attr {
 	char room[256];
 };
 
+/* The same for an info. What is behind our header's members is not known, and zero */
+union libfabric_info {
+	struct fi_info info;
+	char room[512];
+};
+
 /*
  * Of libfabric 2.7 and later, for GPUs that communicate: fi_xpu(3). Before 2.0 the first bit was
  * FI_XPU_TRIGGER, which no core had. Attributes have a context only under that bit: an older
@@ -98,6 +104,12 @@ struct lf {
 };
 
 extern struct lf lf;
+
+/*
+ * A copy of an application's @info, or NULL. As fi_dupinfo(), which calls @info->nic whatever it is: here, what cannot
+ * be copied is left out. NULL gives an empty one.
+ */
+struct fi_info *libfabric_copy_info(const struct fi_info *info);
 
 /* Binds the functions. Returns 0, or -FI_ENOSYS if the library lacks one (logged). */
 int libfabric_bind(void);
