@@ -82,6 +82,7 @@ static int domain_close(struct fid *fid)
 	if (domain->triggers)
 		domain->triggers->close(domain);
 	xfer_fini(&domain->xfer);
+	lf.freeinfo(domain->core_info);
 	free(domain);
 	return 0;
 }
@@ -315,16 +316,17 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 {
 	struct domain_plan plan;
 	struct p2p_domain *domain;
-	struct fi_info *core_info;
+	struct fi_info *core_info = NULL;
 	int ret = -FI_ENOMEM;
 
 	if (!info || !info->domain_attr || !domain_fid)
 		return -FI_EINVAL;
 	/* not at load time: an application may never open a domain */
 	dev_init();
-	core_info = lf.dupinfo(info);
 	domain = p2p_new(sizeof *domain);
-	if (!core_info || !domain)
+	if (domain)
+		core_info = domain->core_info = libfabric_copy_info(info);
+	if (!core_info)
 		goto free_both;
 	domain->fabric = fabric_of(&fabric->fid);
 	domain->source = info->caps & FI_SOURCE;
@@ -351,14 +353,12 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	domain->fid.ops = &domain_table.ops;
 	domain->fid.mr = &mr_ops;
 	*domain_fid = &domain->fid;
-	lf.freeinfo(core_info);
 	return 0;
 
 close_core:
 	fi_close(&domain->core->fid);
 free_both:
+	lf.freeinfo(core_info);
 	free(domain);
-	if (core_info)
-		lf.freeinfo(core_info);
 	return ret;
 }

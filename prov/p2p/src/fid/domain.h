@@ -37,6 +37,8 @@ struct domain_triggers {
 
 /**
  * struct p2p_domain - a domain.
+ * @core_info:	what @core was opened with. Some cores, as sockets, go on to read what they were given, and applications
+ *		free their own: so each object of ours has a copy that ends after the core's
  * @layered:	peers of its endpoints run ofi_p2p, too: it is no hook's, and its endpoints are
  *		reliable datagram endpoints
  * @source:	messages tell where they come from (FI_SOURCE)
@@ -70,6 +72,7 @@ struct p2p_domain {
 	bool virt_addr;
 	struct xfer xfer;
 	struct auto_thread auto_thread;
+	struct fi_info *core_info;
 	bool learned;
 	enum fi_av_type av_type;
 	uint64_t quirks;

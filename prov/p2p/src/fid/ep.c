@@ -456,6 +456,7 @@ static int ep_close(struct fid *fid)
 	}
 	side_ep_fini(ep);
 	native_ctx_drop(ep->native);
+	lf.freeinfo(ep->core_info);
 	free(ep);
 	return 0;
 }
@@ -610,7 +611,6 @@ static bool ep_triggers(const struct fi_tx_attr *tx, const struct fi_rx_attr *rx
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
 	    void *context)
 {
-	struct fi_info *core_info;
 	struct p2p_ep *ep;
 	int ret = -FI_ENOMEM;
 
@@ -618,15 +618,17 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 		return -FI_EINVAL;
 	if (ep_triggers(info->tx_attr, info->rx_attr) && !domain_of(&domain->fid)->triggers)
 		return fid_refuse_trigger();
-	core_info = lf.dupinfo(info);
 	ep = p2p_new(sizeof *ep);
-	if (!core_info || !ep)
+	if (!ep)
+		return ret;
+	ep->core_info = libfabric_copy_info(info);
+	if (!ep->core_info)
 		goto free_both;
 	ep->domain = domain_of(&domain->fid);
 	ret = ep_init(ep, FI_CLASS_EP, context);
 	if (ret)
 		goto free_both;
-	ret = ep_open_core(ep, core_info);
+	ret = ep_open_core(ep, ep->core_info);
 	if (ret)
 		goto fini_xfer;
 	ep_set_attr(ep, info);
@@ -637,20 +639,17 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	ret = ep->domain->triggers ? ep->domain->triggers->ep_open(ep) : 0;
 	if (ret) {
-		lf.freeinfo(core_info);
 		fi_close(&ep->fid.fid);
 		return ret;
 	}
 	*ep_fid = &ep->fid;
-	lf.freeinfo(core_info);
 	return 0;
 
 fini_xfer:
 	xfer_ep_undo(&ep->xfer);
 free_both:
+	lf.freeinfo(ep->core_info);
 	free(ep);
-	if (core_info)
-		lf.freeinfo(core_info);
 	return ret;
 }
 

@@ -18,6 +18,7 @@ struct p2p_side_ep;
  * struct p2p_ep - an endpoint, or a shared receive context.
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
  * @side:	what its side endpoint takes; NULL: it can have none
+ * @core_info:	what the core's endpoint was opened with: see domain.h
  * @tx_flags:	what sends without flags do; with FI_COMPLETION if the queue is not selective
  * @caps:	what it was opened with
  * @directed:	a receive may be for one peer only (FI_DIRECTED_RECV); else its address means nothing
@@ -35,6 +36,7 @@ struct p2p_ep {
 	struct xfer_ep xfer;
 	struct p2p_domain *domain;
 	struct p2p_side_ep *side;
+	struct fi_info *core_info;
 	uint64_t tx_flags;
 	uint64_t caps;
 	bool directed;

@@ -29,12 +29,14 @@ static int pep_setopt(fid_t fid, int level, int name, const void *value, size_t 
 
 static int pep_close(struct fid *fid)
 {
-	struct fi_info *info = pep_of(fid)->info;
+	const struct p2p_pep pep = *pep_of(fid);
 	int ret = fid_close(fid);
 
-	if (!ret && info)
-		lf.freeinfo(info);
-	return ret;
+	if (ret)
+		return ret;
+	lf.freeinfo(pep.info);
+	lf.freeinfo(pep.core_info);
+	return 0;
 }
 
 static struct fid_class pep_class = {
@@ -66,28 +68,29 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	     void *context)
 {
 	const bool layered = fabric_of(&fabric->fid)->layered;
-	struct fi_info *core_info;
 	struct p2p_pep *pep;
 	int ret = -FI_ENOMEM;
 
 	if (!info)
 		return -FI_EINVAL;
 	pep = calloc(1, sizeof *pep);
-	core_info = lf.dupinfo(info);
-	if (!pep || !core_info)
-		goto free_both;
-	if (layered && info->fabric_attr && info->fabric_attr->prov_name) {
-		pep->info = lf.dupinfo(info);
-		if (!pep->info)
-			goto free_both;
-	}
-	ret = layered ? info_to_core(core_info, fi_version()) : 0;
+	if (!pep)
+		return -FI_ENOMEM;
+	pep->core_info = libfabric_copy_info(info);
+	if (layered && info->fabric_attr && info->fabric_attr->prov_name)
+		pep->info = libfabric_copy_info(info);
+	if (pep->core_info)
+		ret = layered ? info_to_core(pep->core_info, fi_version()) : 0;
 	if (!ret)
-		ret = fi_passive_ep(fabric_of(&fabric->fid)->core, core_info, &pep->core, pep);
-	if (ret)
-		goto free_both;
+		ret = fi_passive_ep(fabric_of(&fabric->fid)->core, pep->core_info, &pep->core,
+				    pep);
+	if (ret) {
+		lf.freeinfo(pep->info);
+		lf.freeinfo(pep->core_info);
+		free(pep);
+		return ret;
+	}
 	fid_pair_add(&pep->pair, &pep->core->fid, &pep->fid.fid);
-	lf.freeinfo(core_info);
 	pep->fid.fid.fclass = FI_CLASS_PEP;
 	pep->fid.fid.context = context;
 	pep->fid.fid.ops = &pep_class.ops;
@@ -95,12 +98,4 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	pep->fid.cm = &cm_ops;
 	*pep_fid = &pep->fid;
 	return 0;
-
-free_both:
-	if (core_info)
-		lf.freeinfo(core_info);
-	if (pep && pep->info)
-		lf.freeinfo(pep->info);
-	free(pep);
-	return ret;
 }

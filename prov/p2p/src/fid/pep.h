@@ -11,11 +11,13 @@
 /**
  * struct p2p_pep - a passive endpoint.
  * @info:	what it was opened with; NULL with the hook, which leaves infos as they are
+ * @core_info:	what @core was opened with, and may still read: see domain.h
  */
 struct p2p_pep {
 	struct fid_pep fid;
 	struct fid_pep *core;
 	struct fi_info *info;
+	struct fi_info *core_info;
 	struct fid_pair pair;
 };
 

@@ -81,6 +81,7 @@ struct lane {
 /**
  * struct lanes - those of an endpoint.
  * @process:	the one that has their threads
+ * @info:	what the core's objects were opened with: see domain.h
  * @lock:	guards @done
  * @done:	what has ended, and has not been told
  * @under_way:	what was given to lanes, has not been told and is waited for [xfer.lock]
@@ -91,6 +92,7 @@ struct lane {
 struct lanes {
 	struct xfer *xfer;
 	pid_t process;
+	struct fi_info *info;
 	unsigned int count;
 	struct lane_load load;
 	uint64_t kind;
@@ -411,17 +413,22 @@ static void lanes_free(struct lanes *lanes)
 	for (unsigned int i = 0; i < lanes->count; i++)
 		lane_close(&lanes->lane[i]);
 	pthread_mutex_destroy(&lanes->lock);
+	lf.freeinfo(lanes->info);
 	free(lanes);
 }
 
+/* @info is theirs from now on */
 static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 {
 	struct lanes *lanes = calloc(1, sizeof *lanes);
 	unsigned int most = lanes_most();
 	int ret = 0;
 
-	if (!lanes)
+	if (!lanes) {
+		lf.freeinfo(info);
 		return NULL;
+	}
+	lanes->info = info;
 	lanes->dear = lane_core_dear(info);
 	if (!conf.lanes && lanes->dear)
 		most = P2P_MIN(most, LANES_DEAR);
@@ -453,15 +460,13 @@ unsigned int lanes_open(struct xfer_ep *ep)
 	ep->lanes = info ? lanes_new(ep, info) : NULL;
 	if (ep->lanes) {
 		P2P_INFO("opened %u lanes over %s for long messages\n", ep->lanes->count,
-			 info->fabric_attr->prov_name);
+			 ep->lanes->info->fabric_attr->prov_name);
 	} else {
 		P2P_WARN("no lanes. Long messages travel over one connection\n");
 		/* and it is not tried again */
 		lf.freeinfo(ep->lane_info);
 		ep->lane_info = NULL;
 	}
-	if (info)
-		lf.freeinfo(info);
 	return ep->lanes ? ep->lanes->count : 0;
 }
 
