@@ -2,13 +2,15 @@
 /*
  * fi_p2p_plain: endpoints that are not reliable datagrams, over core providers that have more than messages.
  * What is sent to a multicast group arrives, from each kind of memory. No operation waits for a counter, which the
- * core provider would take for one of its own.
+ * core provider would take for one of its own. Listeners and endpoints live longer than the infos that they were
+ * opened with.
  */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_trigger.h>
 
 #include "ft_test.h"
@@ -240,17 +242,152 @@ static int triggers(struct ft_proc *proc)
 	return ft_close(&ctx);
 }
 
+/* ---- requests to connect ---- */
+
+/**
+ * struct request - a listener, and an endpoint that asks to be connected, in one fabric.
+ * @eq:		of the listener, and of the endpoint
+ * @name:	where the listener is
+ */
+struct request {
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_eq *eq[2];
+	struct fid_pep *pep;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	struct sockaddr_in name;
+};
+
+static int request_info(struct ft_ctx *ctx, struct fi_info **info)
+{
+	int ret = fi_getinfo(ctx->opts->api_version, "127.0.0.1", "0", FI_SOURCE, ctx->hints,
+			     info);
+
+	return ret ? ft_fail(ret, "fi_getinfo", "127.0.0.1") : 0;
+}
+
+static int request_listen(struct ft_ctx *ctx, struct request *req)
+{
+	struct fi_eq_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
+	size_t len = sizeof(req->name);
+	struct fi_info *info;
+	int ret;
+
+	FT_TRY(request_info(ctx, &info));
+	ret = fi_fabric(info->fabric_attr, &req->fabric, NULL);
+	for (int i = 0; i < 2 && !ret; i++)
+		ret = fi_eq_open(req->fabric, &attr, &req->eq[i], NULL);
+	if (!ret)
+		ret = fi_passive_ep(req->fabric, info, &req->pep, NULL);
+	fi_freeinfo(info);
+	if (!ret)
+		ret = fi_pep_bind(req->pep, &req->eq[0]->fid, 0);
+	if (!ret)
+		ret = fi_listen(req->pep);
+	if (!ret)
+		ret = fi_getname(&req->pep->fid, &req->name, &len);
+	return ret ? ft_fail(ret, "fi_passive_ep ... fi_listen", "a listener") : 0;
+}
+
+static int request_connect(struct ft_ctx *ctx, struct request *req)
+{
+	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_MSG};
+	struct fi_info *info;
+	int ret;
+
+	FT_TRY(request_info(ctx, &info));
+	ret = fi_domain(req->fabric, info, &req->domain, NULL);
+	if (!ret)
+		ret = fi_cq_open(req->domain, &attr, &req->cq, NULL);
+	if (!ret)
+		ret = fi_endpoint(req->domain, info, &req->ep, NULL);
+	fi_freeinfo(info);
+	if (!ret)
+		ret = fi_ep_bind(req->ep, &req->eq[1]->fid, 0);
+	if (!ret)
+		ret = fi_ep_bind(req->ep, &req->cq->fid, FI_TRANSMIT | FI_RECV);
+	if (!ret)
+		ret = fi_enable(req->ep);
+	if (!ret)
+		ret = fi_connect(req->ep, &req->name, NULL, 0);
+	return ret ? ft_fail(ret, "fi_domain ... fi_connect", "an endpoint") : 0;
+}
+
+/* Waits for an event at the listener. Both queues are read: some cores make progress there. */
+static int request_wait(struct ft_ctx *ctx, struct request *req, struct fi_eq_cm_entry *entry)
+{
+	struct fi_eq_cm_entry other;
+	uint32_t event;
+	ssize_t ret;
+
+	while ((ret = fi_eq_read(req->eq[0], &event, entry, sizeof(*entry), 0)) == -FI_EAGAIN) {
+		ret = fi_eq_read(req->eq[1], &event, &other, sizeof(other), 0);
+		FT_CHECK(ret == -FI_EAGAIN,
+			 "the endpoint has an event (%zd) before the listener", ret);
+		FT_TRY(ft_idle(ctx));
+	}
+	if (ret < 0)
+		return ft_fail((int) ret, "fi_eq_read", "the listener's");
+	FT_CHECK(event == FI_CONNREQ && entry->fid == &req->pep->fid && entry->info,
+		 "event %u is no request at the listener", event);
+	return 0;
+}
+
+static int request_close(struct request *req)
+{
+	struct fid *const fids[] = {
+		&req->ep->fid,    &req->cq->fid,    &req->domain->fid, &req->pep->fid,
+		&req->eq[0]->fid, &req->eq[1]->fid, &req->fabric->fid,
+	};
+	int ret;
+
+	for (size_t i = 0; i < FT_COUNT(fids); i++) {
+		ret = fi_close(fids[i]);
+		if (ret)
+			return ft_fail(ret, "fi_close", "object %zu", i);
+	}
+	return 0;
+}
+
+static int request(struct ft_proc *proc, const char *core)
+{
+	struct fi_eq_cm_entry entry;
+	struct request req;
+	struct ft_ctx ctx;
+	const char *name;
+
+	FT_TRY(plain_hints(proc, &ctx, core, FI_EP_MSG, FI_MSG));
+	ctx.hints->addr_format = FI_SOCKADDR_IN;
+	if (!ft_offered(&ctx)) {
+		printf("note: no connections by %s here\n", core);
+		return ft_close(&ctx);
+	}
+	FT_TRY(request_listen(&ctx, &req));
+	FT_TRY(request_connect(&ctx, &req));
+	FT_TRY(request_wait(&ctx, &req, &entry));
+	name = entry.info->fabric_attr->prov_name;
+	/* sockets names nobody */
+	FT_CHECK(ft_hook_active() || (name && strstr(name, ";ofi_p2p")),
+		 "a request's info names %s, not ofi_p2p", name ? name : "nobody");
+	fi_freeinfo(entry.info);
+	FT_TRY(request_close(&req));
+	return ft_close(&ctx);
+}
+
 static int run(struct ft_proc *proc)
 {
 	FT_TRY(multicast(proc));
-	return triggers(proc);
+	FT_TRY(triggers(proc));
+	FT_TRY(request(proc, "sockets"));
+	return request(proc, "tcp");
 }
 
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
 		.purpose =
-			"Endpoints that are not reliable datagrams: multicast, and no FI_TRIGGER.",
+			"Endpoints that are not reliable datagrams: multicast, no FI_TRIGGER, listeners.",
 		.ranks = 1,
 		.may_die = -1,
 		.run = run,
