@@ -220,6 +220,29 @@ static void test_hints_refused(void **state)
 }
 
 /* All that an application may say it can do; two of it are not for us */
+/* Applications may open objects with infos of their own making. */
+static void test_opened_without_parts(void **state)
+{
+	void **parts[] = {NULL, NULL, NULL, NULL, NULL};
+	struct fi_info *info;
+
+	for (size_t i = 0; i < UNIT_COUNT(parts); i++) {
+		info = core_make();
+		parts[0] = (void **) &info->tx_attr;
+		parts[1] = (void **) &info->rx_attr;
+		parts[2] = (void **) &info->ep_attr;
+		parts[3] = (void **) &info->domain_attr;
+		parts[4] = (void **) &info->fabric_attr;
+		free(*parts[i]);
+		*parts[i] = NULL;
+		assert_int_equal(info_to_core(info, VERSION), 0);
+		info_core_add_maps(info);
+		info_core_add_lending(info);
+		assert_true(info->caps & FI_READ);
+		fi_freeinfo(info);
+	}
+}
+
 static void test_modes(void **state)
 {
 	struct fi_info *hints = hints_make(&(struct hints_case){0});
@@ -726,6 +749,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hints),
 		cmocka_unit_test(test_hints_refused),
 		cmocka_unit_test(test_hints_without_parts),
+		cmocka_unit_test(test_opened_without_parts),
 		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_core_refused),
 		cmocka_unit_test(test_core_data),

@@ -706,6 +706,8 @@ void info_core_add_lending(struct fi_info *core)
 void info_core_add_maps(struct fi_info *core)
 {
 	info_core_add_reads(core);
+	if (!core->domain_attr)
+		return;
 	/*
 	 * the core needs these; an application without remote memory may not have asked for
 	 * them

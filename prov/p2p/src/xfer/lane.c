@@ -390,12 +390,20 @@ static unsigned int lanes_most(void)
 	return conf.lanes ? (unsigned int) conf.lanes : lane_load_start(LANES_MAX);
 }
 
+/* What a lane is opened with, which applications may leave out of infos of their own making */
+static bool lanes_known(const struct fi_info *info)
+{
+	return info->tx_attr && info->rx_attr && info->domain_attr && info->fabric_attr &&
+	       info->fabric_attr->prov_name;
+}
+
 /* Peers name lanes by addresses; and the core takes staging memory as it is. */
 static bool lanes_possible(const struct xfer *xfer, const struct fi_info *info)
 {
 	const uint32_t format = info->addr_format;
 
-	return lanes_most() > 1 && !xfer->stage.domain && info->ep_attr->type == FI_EP_RDM &&
+	return lanes_known(info) && lanes_most() > 1 && !xfer->stage.domain &&
+	       info->ep_attr->type == FI_EP_RDM &&
 	       (format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6);
 }
 
