@@ -204,7 +204,7 @@ EMU_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attr, CUdev
 	unsigned int value;
 	CUresult rc = CUDA_ERROR_INVALID_VALUE;
 
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	if (!data || attr != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&value, data, sizeof(value));

@@ -4,8 +4,9 @@
  * for an event that was recorded in it.
  *
  * Refused calls give the errors of the driver's documentation, and spoil the capture, as they do
- * there. What the documentation calls potentially unsafe is everything here that allocates, frees,
- * asks whether something has ended, or waits.
+ * there. What the documentation calls potentially unsafe is what rules.h200 shows: what allocates or
+ * frees device or pinned memory, registers, asks whether something has ended, or waits for it; but no
+ * virtual memory, no memory of other processes, no context, and no synchronous copy.
  */
 #include "graph.h"
 

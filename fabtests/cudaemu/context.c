@@ -84,6 +84,24 @@ static void emu_ctx_close(struct CUctx_st *ctx)
 	emu_ctx_free_memory(ctx);
 }
 
+/*
+ * Called with the lock held. Operations become synchronous behind those that were not: so the change
+ * waits for all that the context does.
+ */
+static void emu_ctx_set_flags(struct CUctx_st *ctx, unsigned int flags)
+{
+	if (flags & ~ctx->flags & CU_CTX_SYNC_MEMOPS && emu_ctx_is_open(ctx))
+		emu_ctx_wait(ctx);
+	ctx->flags = flags & ~(unsigned int) CU_CTX_MAP_HOST;
+}
+
+static void emu_primary_close(struct emu_device *dev)
+{
+	if (emu_ctx_is_open(&dev->primary))
+		emu_ctx_close(&dev->primary);
+	dev->primary_flags = dev->primary.flags = 0;
+}
+
 EMU_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice device)
 {
 	struct emu_device *dev;
@@ -97,7 +115,7 @@ EMU_API(cuDevicePrimaryCtxRetain, CUcontext *out, CUdevice device)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	if (!emu_ctx_is_open(&dev->primary))
-		rc = emu_ctx_open(&dev->primary, device, dev->primary.flags);
+		rc = emu_ctx_open(&dev->primary, device, dev->primary_flags);
 	if (rc == CUDA_SUCCESS) {
 		dev->primary.refs++;
 		*out = &dev->primary;
@@ -118,8 +136,8 @@ EMU_API(cuDevicePrimaryCtxRelease_v2, CUdevice device)
 	pthread_mutex_lock(&emu.lock);
 	if (dev->primary.refs == 0)
 		rc = CUDA_ERROR_INVALID_CONTEXT;
-	else if (--dev->primary.refs == 0 && emu_ctx_is_open(&dev->primary))
-		emu_ctx_close(&dev->primary);
+	else if (--dev->primary.refs == 0)
+		emu_primary_close(dev);
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }
@@ -134,8 +152,7 @@ EMU_API(cuDevicePrimaryCtxReset_v2, CUdevice device)
 	if (!dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&emu.lock);
-	if (emu_ctx_is_open(&dev->primary))
-		emu_ctx_close(&dev->primary);
+	emu_primary_close(dev);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -152,7 +169,7 @@ EMU_API(cuDevicePrimaryCtxGetState, CUdevice device, unsigned int *flags, int *a
 	if (!flags || !active)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
-	*flags = dev->primary.flags;
+	*flags = dev->primary_flags | (dev->primary.flags & CU_CTX_SYNC_MEMOPS);
 	*active = emu_ctx_is_open(&dev->primary);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
@@ -169,7 +186,8 @@ EMU_API(cuDevicePrimaryCtxSetFlags_v2, CUdevice device, unsigned int flags)
 	if (flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
-	dev->primary.flags = flags;
+	dev->primary_flags = flags & ~(unsigned int) CU_CTX_MAP_HOST;
+	emu_ctx_set_flags(&dev->primary, flags);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -321,9 +339,16 @@ EMU_API(cuCtxGetApiVersion, CUcontext ctx, unsigned int *version)
 
 EMU_API(cuCtxGetFlags, unsigned int *flags)
 {
-	EMU_ENTER(EMU_NEED_CTX);
+	const struct CUctx_st *ctx = emu_ctx_current();
+
+	EMU_ENTER(ctx && ctx->primary ? EMU_NEED_INIT : EMU_NEED_CTX);
+	if (!flags)
+		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
-	*flags = emu_ctx_current()->flags | CU_CTX_MAP_HOST;
+	*flags = ctx->flags;
+	/* only primary contexts say so; all can */
+	if (ctx->primary && emu_ctx_is_open(ctx))
+		*flags |= CU_CTX_MAP_HOST;
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -334,7 +359,7 @@ EMU_API(cuCtxSetFlags, unsigned int flags)
 	if (flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
-	emu_ctx_current()->flags = flags;
+	emu_ctx_set_flags(emu_ctx_current(), flags);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -428,3 +453,13 @@ EMU_NO_MODULES(cuModuleLoadData, const void *image)
 EMU_NO_MODULES(cuModuleLoadDataEx, const void *image, unsigned int count, void *options,
 	       void **values)
 EMU_NO_MODULES(cuModuleLoadFatBinary, const void *image)
+
+/* Nothing else decides it: an application has no say once the driver is initialised */
+EMU_API(cuModuleGetLoadingMode, CUmoduleLoadingMode *mode)
+{
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!mode)
+		return CUDA_ERROR_INVALID_VALUE;
+	*mode = emu.conf.eager ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+	return CUDA_SUCCESS;
+}

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Copies and fills. A call returns before the work is done wherever the driver's documentation
- * allows that. Copies inside a device do so even in their synchronous form. Copies from small
- * pageable buffers do so once these are staged.
+ * allows that. Copies inside a device do so even in their synchronous form. Copies from pageable
+ * buffers do so once the last piece is staged. On an H200 (rules.h200) the last piece of 64 KiB or
+ * 1 MiB is late nearly always, 16 KiB hardly ever; here all are late.
+ *
+ * CU_CTX_SYNC_MEMOPS of the calling context makes every synchronous form wait. The attribute of the
+ * same name does so for memory of cuMemAlloc(); memory of a pool takes it, and nothing changes.
  */
 #include "emu.h"
 
@@ -18,30 +22,37 @@ struct emu_manner {
 
 static bool emu_sync_memops(const struct emu_operand *o)
 {
-	return o->alloc && o->alloc->sync_memops;
+	return o->alloc && o->alloc->sync_memops && o->alloc->kind != EMU_POOL;
+}
+
+static bool emu_ctx_sync_memops(const struct CUctx_st *ctx)
+{
+	return ctx->flags & CU_CTX_SYNC_MEMOPS;
 }
 
 static struct emu_manner emu_copy_manner(const struct emu_copy *copy,
 					 const struct emu_operand *dst,
-					 const struct emu_operand *src, bool captured)
+					 const struct emu_operand *src,
+					 const struct CUstream_st *stream)
 {
 	bool blocking = copy->flags & EMU_COPY_BLOCKING;
 	struct emu_manner m = {false, false};
 
 	if (copy->flags & EMU_COPY_SNAPSHOT)
 		m.stage = src->host;
-	else if (captured)
+	else if (stream->capture)
 		return m;
 	else if (copy->flags & EMU_COPY_NO_SNAPSHOT)
 		m.wait = !dst->alloc;
 	else if (!dst->alloc || (blocking && dst->host))
 		m.wait = true;
-	else if (!src->alloc && !dst->host && copy->height == 1 &&
-		 copy->width <= EMU_STAGED_MAX)
+	else if (!src->alloc && !dst->host && dst->alloc->kind != EMU_MANAGED &&
+		 copy->width * copy->height <= EMU_STAGED_MAX)
 		m.stage = true;
 	else
 		m.wait = !src->alloc || (blocking && src->host);
-	if (blocking && (emu_sync_memops(dst) || emu_sync_memops(src)))
+	if (blocking &&
+	    (emu_sync_memops(dst) || emu_sync_memops(src) || emu_ctx_sync_memops(stream->ctx)))
 		m.wait = true;
 	return m;
 }
@@ -51,6 +62,7 @@ static struct emu_op *emu_copy_op(const struct emu_copy *copy, const struct emu_
 				  const struct CUstream_st *stream)
 {
 	struct emu_op *op = emu_op_new(EMU_OP_COPY);
+	size_t row;
 
 	op->copy.dst = dst->p;
 	op->copy.src = src->p;
@@ -64,11 +76,14 @@ static struct emu_op *emu_copy_op(const struct emu_copy *copy, const struct emu_
 					      : EMU_TO_HOST;
 	op->copy.hang = ++emu.copies == emu.conf.hang_copy;
 	if (stage) {
-		op->copy.staging = malloc(copy->width);
+		op->copy.staging = malloc(copy->width * copy->height);
 		if (!op->copy.staging)
 			abort();
-		memcpy(op->copy.staging, src->p, copy->width);
+		for (row = 0; row < copy->height; row++)
+			memcpy(op->copy.staging + row * copy->width,
+			       src->p + row * copy->spitch, copy->width);
 		op->copy.src = op->copy.staging;
+		op->copy.spitch = copy->width;
 	}
 	return op;
 }
@@ -114,14 +129,12 @@ CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
 
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
-	if (rc == CUDA_SUCCESS && blocking)
-		rc = emu_capture_unsafe();
 	if (rc != CUDA_SUCCESS || !copy->width || !copy->height)
 		goto unlock;
 	rc = emu_copy_resolve(copy, &dst, &src);
 	if (rc != CUDA_SUCCESS)
 		goto unlock;
-	manner = emu_copy_manner(copy, &dst, &src, stream->capture);
+	manner = emu_copy_manner(copy, &dst, &src, stream);
 	if (blocking && manner.stage) {
 		/* it does not begin before all else has ended: what is left at the return is brief */
 		emu_stream_drain(stream);
@@ -146,6 +159,20 @@ unlock:
 	return rc;
 }
 
+/* A synchronous copy of pageable memory in more than one piece. If it can fail, it does so at once. */
+static bool emu_copy_in_pieces(const struct emu_copy *copy)
+{
+	struct emu_operand dst, src;
+	bool pieces;
+
+	if (!(copy->flags & EMU_COPY_BLOCKING) || copy->width <= EMU_STAGED_MAX)
+		return false;
+	pthread_mutex_lock(&emu.lock);
+	pieces = emu_copy_resolve(copy, &dst, &src) == CUDA_SUCCESS && !src.alloc && !dst.host;
+	pthread_mutex_unlock(&emu.lock);
+	return pieces;
+}
+
 static CUresult emu_copy_1d(uint64_t dst, uint64_t src, size_t size, unsigned int flags,
 			    CUstream stream)
 {
@@ -156,8 +183,16 @@ static CUresult emu_copy_1d(uint64_t dst, uint64_t src, size_t size, unsigned in
 		.height = 1,
 		.flags = flags,
 	};
+	CUresult rc;
 
-	return emu_copy_submit(&copy, stream);
+	if (!emu_copy_in_pieces(&copy))
+		return emu_copy_submit(&copy, stream);
+	copy.width = size - EMU_STAGED_MAX;
+	rc = emu_copy_submit(&copy, stream);
+	copy.dst += copy.width;
+	copy.src += copy.width;
+	copy.width = EMU_STAGED_MAX;
+	return rc == CUDA_SUCCESS ? emu_copy_submit(&copy, stream) : rc;
 }
 
 /* For each direction, the synchronous form and the one with a stream */
@@ -326,8 +361,6 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
-	if (rc == CUDA_SUCCESS && blocking)
-		rc = emu_capture_unsafe();
 	if (rc != CUDA_SUCCESS || !count)
 		goto unlock;
 	rc = emu_operand_resolve(dst, count * (size_t) width, &where);
@@ -340,7 +373,8 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	op->set.value = value;
 	op->set.width = width;
 	op->set.count = count;
-	if (blocking && (where.host || emu_sync_memops(&where))) {
+	if (blocking &&
+	    (where.host || emu_sync_memops(&where) || emu_ctx_sync_memops(stream->ctx))) {
 		emu_stream_enqueue_and_wait(stream, op);
 		rc = emu_ctx_error(stream->ctx);
 		goto unlock;

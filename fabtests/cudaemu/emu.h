@@ -172,6 +172,7 @@ struct CUmemPoolHandle_st {
 struct emu_device {
 	CUdevice ordinal;
 	struct CUctx_st primary;
+	unsigned int primary_flags;     /* what cuDevicePrimaryCtxSetFlags() was given */
 	struct CUmemPoolHandle_st pool; /* the default one */
 	struct CUmemPoolHandle_st *current_pool;
 	uint64_t used;
@@ -190,6 +191,7 @@ struct emu_config {
 	uint64_t shuffle_seed;
 	unsigned long hang_copy;
 	bool no_dmabuf, no_memops, no_init, unordered;
+	bool eager; /* kernels are loaded before their first launch */
 };
 
 struct emu {

@@ -298,6 +298,7 @@ static void callback(CUstream stream, CUresult rc, void *data)
 static void test_refused(void **state)
 {
 	CUstreamCaptureStatus status;
+	const unsigned int on = 1;
 	CUdeviceptr p;
 	void *h;
 
@@ -310,9 +311,10 @@ static void test_refused(void **state)
 	REFUSED(a, cuMemHostAlloc(&h, 1, 0), UNSUPPORTED);
 	REFUSED(a, cuMemFree_v2(d), UNSUPPORTED);
 	REFUSED(a, cuMemHostRegister_v2(&status, 1, 0), UNSUPPORTED);
-	REFUSED(a, cuMemcpyDtoH_v2(&status, d, 1), UNSUPPORTED);
-	REFUSED(a, cuMemsetD8_v2(d, 0, 1), UNSUPPORTED);
 	REFUSED(a, cuMemAllocAsync(&p, 1, a), UNSUPPORTED);
+	REFUSED(a, cuMemAllocAsync(&p, 1, b), UNSUPPORTED);
+	REFUSED(a, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, d),
+		UNSUPPORTED);
 	ok(cuEventRecord(event, b));
 	REFUSED(a, cuEventQuery(event), UNSUPPORTED);
 	REFUSED(a, cuEventSynchronize(event), UNSUPPORTED);
@@ -333,6 +335,7 @@ static void test_allowed(void **state)
 {
 	CUpointer_attribute attr = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
 	unsigned int type;
+	unsigned char byte;
 	CUstream stream;
 	CUevent e;
 
@@ -344,6 +347,8 @@ static void test_allowed(void **state)
 	ok(cuEventRecord(e, stream));
 	/* elsewhere, as that stream does not wait for this one */
 	ok(cuMemsetD8Async(d + 1, 1, 1, NULL));
+	ok(cuMemsetD8_v2(d, 0, 1));
+	ok(cuMemcpyDtoH_v2(&byte, d, 1));
 	ok(cuStreamDestroy_v2(stream));
 	ok(cuGraphExecDestroy(capture_end(a, 0)));
 	ok(cuEventSynchronize(e));

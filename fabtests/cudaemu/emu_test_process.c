@@ -320,8 +320,64 @@ static int scene_made_synchronous(void)
 	return 0;
 }
 
+/* The context's flag makes synchronous forms wait, and whoever sets it waits for those before */
+static int scene_flag(void)
+{
+	unsigned char host[16] = {0};
+	unsigned int flags;
+	CUdeviceptr d;
+	CUcontext ctx;
+	int active;
+
+	emu_test_use(0);
+	good(cuMemAlloc_v2(&d, sizeof(host)));
+	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
+	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	good(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SYNC_MEMOPS));
+	good(cuStreamQuery(NULL));
+	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
+	good(cuStreamQuery(NULL));
+	good(cuMemcpyDtoD_v2(d, d + 8, 8));
+	good(cuStreamQuery(NULL));
+	/* of that context alone */
+	good(cuCtxCreate_v2(&ctx, 0, 0));
+	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
+	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	good(cuCtxSetFlags(CU_CTX_SYNC_MEMOPS));
+	good(cuStreamQuery(NULL));
+	good(cuCtxDestroy_v2(ctx));
+	good(cuCtxSetFlags(0));
+	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
+	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	good(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	check(flags == CU_CTX_SYNC_MEMOPS);
+	return 0;
+}
+
+/* A long pageable source is staged piece by piece, and the last piece is late */
+static int scene_late_end(void)
+{
+	static unsigned char host[1 << 20];
+	unsigned char first = 0, last = 0;
+	CUstream stream;
+	CUdeviceptr d;
+
+	emu_test_use(0);
+	good(cuMemAlloc_v2(&d, sizeof(host)));
+	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	memset(host, 7, sizeof(host));
+	good(cuMemcpyHtoD_v2(d, host, sizeof(host)));
+	want(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	good(cuMemcpyDtoHAsync_v2(&first, d, 1, stream));
+	good(cuMemcpyDtoHAsync_v2(&last, d + sizeof(host) - 1, 1, stream));
+	check(first == 7 && last == 0xdb);
+	return 0;
+}
+
 void test_staged(void **state)
 {
+	emu_test_plays("late-end", "CUDAEMU_HANG_COPY", "2");
+	emu_test_plays("flag", "CUDAEMU_COPY_LATENCY_US", "50000");
 	emu_test_plays("staged", "CUDAEMU_HANG_COPY", "1");
 	emu_test_plays("made-synchronous", "CUDAEMU_COPY_LATENCY_US", "50000");
 }
@@ -487,6 +543,8 @@ int emu_test_process(const char *name)
 		{"streams", scene_streams},
 		{"hang", scene_hang},
 		{"staged", scene_staged},
+		{"flag", scene_flag},
+		{"late-end", scene_late_end},
 		{"made-synchronous", scene_made_synchronous},
 		{"ipc", scene_ipc},
 		{"runtime", scene_runtime},

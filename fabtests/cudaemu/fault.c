@@ -87,6 +87,7 @@ static void emu_env_read(void)
 void emu_config_read(struct emu_config *conf)
 {
 	const char *gbps = getenv("CUDAEMU_COPY_GBPS");
+	const char *loading = getenv("CUDA_MODULE_LOADING");
 
 	conf->devices = (int) emu_env_number("CUDAEMU_DEVICES", 2);
 	if (conf->devices > EMU_MAX_DEVICES)
@@ -100,6 +101,7 @@ void emu_config_read(struct emu_config *conf)
 	conf->no_dmabuf = emu_env_number("CUDAEMU_NO_DMABUF", 0) != 0;
 	conf->no_memops = emu_env_number("CUDAEMU_NO_MEMOPS", 0) != 0;
 	conf->unordered = emu_env_number("CUDAEMU_UNORDERED", 0) != 0;
+	conf->eager = loading && !strcmp(loading, "EAGER");
 	conf->no_init = emu_env_number("CUDAEMU_NO_INIT", 0) != 0;
 }
 

@@ -41,14 +41,14 @@ unlock:
 
 EMU_API(cuMemAllocAsync, CUdeviceptr *out, size_t size, CUstream stream)
 {
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	return emu_pool_alloc(out, size, NULL, stream);
 }
 
 EMU_API(cuMemAllocFromPoolAsync, CUdeviceptr *out, size_t size, CUmemoryPool pool,
 	CUstream stream)
 {
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	if (!pool || pool->dead)
 		return CUDA_ERROR_INVALID_VALUE;
 	return emu_pool_alloc(out, size, pool, stream);

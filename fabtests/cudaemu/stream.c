@@ -45,10 +45,10 @@ struct emu_op *emu_op_copy(const struct emu_op *op)
 	if (op->kind == EMU_OP_KERNEL)
 		copy->grid = emu_grid_copy(op->grid, op->grid->args);
 	if (op->kind == EMU_OP_COPY && op->copy.staging) {
-		copy->copy.staging = malloc(op->copy.width);
+		copy->copy.staging = malloc(op->copy.width * op->copy.height);
 		if (!copy->copy.staging)
 			abort();
-		memcpy(copy->copy.staging, op->copy.staging, op->copy.width);
+		memcpy(copy->copy.staging, op->copy.staging, op->copy.width * op->copy.height);
 		copy->copy.src = copy->copy.staging;
 	}
 	return copy;

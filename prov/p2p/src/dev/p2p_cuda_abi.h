@@ -276,6 +276,10 @@
 	X(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4)                                        \
 	X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)
 
+#define P2P_CUDA_LOADING_MODES(X)                                                              \
+	X(CU_MODULE_EAGER_LOADING, 1)                                                          \
+	X(CU_MODULE_LAZY_LOADING, 2)
+
 #define P2P_CUDA_PROC_ADDRESS_RESULTS(X)                                                       \
 	X(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                                      \
 	X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                             \
@@ -316,6 +320,7 @@
 	P2P_CUDA_USER_OBJECT_FLAGS(X)                                                          \
 	P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(X)                                                   \
 	P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(X)                                                    \
+	P2P_CUDA_LOADING_MODES(X)                                                              \
 	P2P_CUDA_PROC_ADDRESS_RESULTS(X)
 
 /* Preprocessor constants, so no enumerators */
@@ -495,6 +500,10 @@ typedef enum CUuserObjectRetain_flags_enum {
 typedef enum CUgraphInstantiate_flags_enum {
 	P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(P2P_CUDA_ENUMERATOR)
 } CUgraphInstantiate_flags;
+
+typedef enum CUmoduleLoadingMode_enum {
+	P2P_CUDA_LOADING_MODES(P2P_CUDA_ENUMERATOR)
+} CUmoduleLoadingMode;
 
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
