@@ -107,6 +107,7 @@ EMU_API(cuMemGetInfo_v2, size_t *available, size_t *total)
 	if (!available || !total)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
+	emu_ghosts_sweep(emu_ctx_device());
 	*total = emu.conf.memory;
 	*available = emu.conf.memory - emu_ctx_device()->used;
 	pthread_mutex_unlock(&emu.lock);

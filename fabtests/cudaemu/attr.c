@@ -40,7 +40,7 @@ static size_t emu_attr_size(CUpointer_attribute attr)
 
 static bool emu_alloc_rdma_capable(const struct emu_alloc *alloc)
 {
-	return alloc->kind == EMU_DEVICE || alloc->kind == EMU_IPC ||
+	return alloc->kind == EMU_DEVICE ||
 	       (alloc->kind == EMU_VMM && emu_vmm_rdma_capable(alloc));
 }
 

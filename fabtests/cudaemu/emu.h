@@ -169,6 +169,15 @@ struct CUmemPoolHandle_st {
 	bool dead;
 };
 
+/* Memory that its owner has freed while another process had it open */
+struct emu_ghost {
+	struct emu_ghost *next;
+	int fd, close_fd; /* where the others' locks are; what ends with the ghost, or -1 */
+	uint64_t at, len; /* of the locks; len 0: the whole file */
+	uint64_t charge;
+	uint32_t slot; /* kept until then, or 0 */
+};
+
 struct emu_device {
 	CUdevice ordinal;
 	struct CUctx_st primary;
@@ -179,6 +188,7 @@ struct emu_device {
 	int fd; /* memory file: the table of exported memory, then device memory */
 	uint64_t file_size;
 	uint64_t *slots; /* slot 0: this process's token; others: an id each, 0 for none */
+	struct emu_ghost *ghosts;
 	pthread_mutex_t engine[EMU_DIRECTIONS]; /* held for the modelled time of a copy */
 };
 
@@ -408,6 +418,15 @@ struct emu_copy {
 
 CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream);
 
+/*
+ * ghost.c: memory stays in use while others have it open. Who opens it holds a lock on a part of its
+ * file, which ends with the last mapping, or with the process.
+ */
+bool emu_ghost_hold(int fd, uint64_t at, uint64_t len);
+bool emu_ghost_held(int fd, uint64_t at, uint64_t len);
+void emu_ghost_add(struct emu_device *dev, const struct emu_ghost *ghost);
+void emu_ghosts_sweep(struct emu_device *dev);
+
 /* vmm.c */
 bool emu_vmm_reserved(uint64_t ptr, uint64_t *base, size_t *size);
 void emu_vmm_range(const struct emu_alloc *alloc, uint64_t *base, size_t *size);
@@ -416,7 +435,7 @@ bool emu_vmm_rdma_capable(const struct emu_alloc *alloc);
 int emu_vmm_fd(const struct emu_alloc *alloc);
 
 /* ipc.c */
-void emu_ipc_forget(struct emu_alloc *alloc);
+void emu_ipc_forget(struct emu_alloc *alloc, uint64_t charge);
 void emu_ipc_unmap(struct emu_alloc *alloc);
 
 #endif

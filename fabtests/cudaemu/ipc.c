@@ -44,10 +44,30 @@ struct emu_import {
 	int refs; /* opens of the same handle share one mapping */
 };
 
-void emu_ipc_forget(struct emu_alloc *alloc)
+/* The id in the slot of memory that is gone, but open elsewhere */
+#define EMU_SLOT_GHOST UINT64_MAX
+
+/* Nobody can open the memory any more. Who has it open keeps its charge. */
+void emu_ipc_forget(struct emu_alloc *alloc, uint64_t charge)
 {
+	struct emu_device *dev = &emu.dev[alloc->dev];
+	struct emu_ghost ghost = {
+		.fd = dev->fd,
+		.close_fd = -1,
+		.at = alloc->slot * sizeof(uint64_t),
+		.len = sizeof(uint64_t),
+		.charge = charge,
+		.slot = alloc->slot,
+	};
+	const bool held = alloc->slot && emu_ghost_held(ghost.fd, ghost.at, ghost.len);
+
 	if (alloc->slot)
-		__atomic_store_n(&emu.dev[alloc->dev].slots[alloc->slot], 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&dev->slots[alloc->slot], held ? EMU_SLOT_GHOST : 0,
+				 __ATOMIC_RELEASE);
+	if (held)
+		emu_ghost_add(dev, &ghost);
+	else
+		dev->used -= charge;
 }
 
 static uint32_t emu_slot_take(const struct emu_device *dev, uint64_t id)
@@ -111,8 +131,10 @@ static int emu_ipc_file(const struct emu_ipc_handle *handle)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
+	/* the lock comes first, so that the memory is seen to be open, or seen to be gone */
 	if (pread(fd, &token, sizeof(token), 0) == (ssize_t) sizeof(token) &&
 	    token == handle->token &&
+	    emu_ghost_hold(fd, handle->slot * sizeof(id), sizeof(id)) &&
 	    pread(fd, &id, sizeof(id), (off_t) (handle->slot * sizeof(id))) ==
 		    (ssize_t) sizeof(id) &&
 	    id == handle->id)

@@ -248,6 +248,7 @@ CUresult emu_alloc_create(enum emu_kind kind, CUdevice dev, size_t size, struct 
 	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	if (size > emu.conf.memory && kind != EMU_HOST)
 		goto free_alloc;
+	emu_ghosts_sweep(&emu.dev[dev]);
 	if (!emu_kind_is_plain(kind) &&
 	    emu_alloc_charge(alloc) > emu.conf.memory - emu.dev[dev].used)
 		goto free_alloc;
@@ -276,9 +277,8 @@ free_alloc:
 void emu_alloc_destroy(struct emu_alloc *alloc)
 {
 	emu_alloc_remove(alloc);
-	emu_ipc_forget(alloc);
 	if (alloc->block && !emu_kind_is_plain(alloc->kind))
-		emu.dev[alloc->dev].used -= emu_alloc_charge(alloc);
+		emu_ipc_forget(alloc, emu_alloc_charge(alloc));
 	if (alloc->pool)
 		alloc->pool->used -= alloc->size;
 	if (alloc->block)

@@ -11,6 +11,7 @@
 #include "emu.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,7 +57,7 @@ void emu_vmm_range(const struct emu_alloc *alloc, uint64_t *base, size_t *size)
 
 uint64_t emu_vmm_handle_types(const struct emu_alloc *alloc)
 {
-	return alloc->phys->prop.requestedHandleTypes;
+	return alloc->phys->imported ? 0 : alloc->phys->prop.requestedHandleTypes;
 }
 
 bool emu_vmm_rdma_capable(const struct emu_alloc *alloc)
@@ -102,6 +103,22 @@ static struct emu_phys *emu_phys_get(CUmemGenericAllocationHandle handle)
 	return phys;
 }
 
+/* A descriptor or a mapping elsewhere keeps the charge */
+static void emu_phys_forget(const struct emu_phys *phys)
+{
+	struct emu_device *dev = &emu.dev[phys->prop.location.id];
+	const struct emu_ghost ghost = {.fd = phys->fd,
+					.close_fd = phys->fd,
+					.charge = phys->size};
+
+	if (emu_ghost_held(phys->fd, 0, 0)) {
+		emu_ghost_add(dev, &ghost);
+		return;
+	}
+	dev->used -= phys->size;
+	close(phys->fd);
+}
+
 static void emu_phys_put(struct emu_phys *phys)
 {
 	struct emu_phys **link;
@@ -111,9 +128,10 @@ static void emu_phys_put(struct emu_phys *phys)
 	for (link = &emu_phys_list; *link != phys; link = &(*link)->next)
 		;
 	*link = phys->next;
-	if (!phys->imported)
-		emu.dev[phys->prop.location.id].used -= phys->size;
-	close(phys->fd);
+	if (phys->imported)
+		close(phys->fd);
+	else
+		emu_phys_forget(phys);
 	free(phys);
 }
 
@@ -186,6 +204,7 @@ EMU_API(cuMemCreate, CUmemGenericAllocationHandle *out, size_t size,
 	trailer.prop = *prop;
 	dev = emu_device_get(prop->location.id);
 	pthread_mutex_lock(&emu.lock);
+	emu_ghosts_sweep(dev);
 	if (size > emu.conf.memory - dev->used)
 		goto unlock;
 	fd = emu_phys_file(&trailer);
@@ -263,6 +282,21 @@ EMU_API(cuMemGetAllocationGranularity, size_t *out, const CUmemAllocationProp *p
 	return CUDA_SUCCESS;
 }
 
+/* A descriptor that tells as long as it, or a mapping of it, is there: see ghost.c */
+static int emu_phys_share(const struct emu_phys *phys)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", phys->fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0 && !emu_ghost_hold(fd, 0, 0)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
 EMU_API(cuMemExportToShareableHandle, void *out, CUmemGenericAllocationHandle handle,
 	CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -278,7 +312,7 @@ EMU_API(cuMemExportToShareableHandle, void *out, CUmemGenericAllocationHandle ha
 		if (!(phys->prop.requestedHandleTypes & type))
 			rc = CUDA_ERROR_INVALID_VALUE;
 		else
-			fd = fcntl(phys->fd, F_DUPFD_CLOEXEC, 0);
+			fd = emu_phys_share(phys);
 	});
 	if (rc == CUDA_SUCCESS && fd < 0)
 		rc = CUDA_ERROR_OPERATING_SYSTEM;
