@@ -3,6 +3,7 @@
 #include "buffer/gpu.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <rdma/fi_errno.h>
 
@@ -13,15 +14,21 @@
 #define CUDA_LIBDIR NULL
 #endif
 
+/* What loading has returned, and a question that the driver answers while a thread captures a stream, too */
 static struct {
-	int loaded; /* what loading has returned */
+	int loaded;
+	CUresult (*pointer_attribute)(void *value, CUpointer_attribute which, CUdeviceptr ptr);
+} cuda;
+
+/* All other calls. There is no way to them but a gate. */
+struct cuda_calls {
 	CUresult (*init)(unsigned int flags);
+	CUresult (*capture_mode)(unsigned int *mode);
 	CUresult (*device_get)(CUdevice *device, int ordinal);
 	CUresult (*ctx_retain)(CUcontext *context, CUdevice device);
 	CUresult (*ctx_release)(CUdevice device);
 	CUresult (*ctx_push)(CUcontext context);
 	CUresult (*ctx_pop)(CUcontext *context);
-	CUresult (*pointer_attribute)(void *value, CUpointer_attribute which, CUdeviceptr ptr);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
 	CUresult (*mem_free)(CUdeviceptr ptr);
 	CUresult (*host_alloc)(void **data, size_t size, unsigned int flags);
@@ -31,25 +38,28 @@ static struct {
 	CUresult (*stream_sync)(CUstream stream);
 	CUresult (*copy_to)(CUdeviceptr dst, const void *src, size_t size, CUstream stream);
 	CUresult (*copy_from)(void *dst, CUdeviceptr src, size_t size, CUstream stream);
-} cuda;
+};
+
+static struct cuda_calls cuda_gated;
 
 static const struct gpu_symbol symbols[] = {
-	{"cuInit", &cuda.init},
-	{"cuDeviceGet", &cuda.device_get},
-	{"cuDevicePrimaryCtxRetain", &cuda.ctx_retain},
-	{"cuDevicePrimaryCtxRelease_v2", &cuda.ctx_release},
-	{"cuCtxPushCurrent_v2", &cuda.ctx_push},
-	{"cuCtxPopCurrent_v2", &cuda.ctx_pop},
 	{"cuPointerGetAttribute", &cuda.pointer_attribute},
-	{"cuMemAlloc_v2", &cuda.mem_alloc},
-	{"cuMemFree_v2", &cuda.mem_free},
-	{"cuMemHostAlloc", &cuda.host_alloc},
-	{"cuMemFreeHost", &cuda.host_free},
-	{"cuStreamCreate", &cuda.stream_create},
-	{"cuStreamDestroy_v2", &cuda.stream_destroy},
-	{"cuStreamSynchronize", &cuda.stream_sync},
-	{"cuMemcpyHtoDAsync_v2", &cuda.copy_to},
-	{"cuMemcpyDtoHAsync_v2", &cuda.copy_from},
+	{"cuInit", &cuda_gated.init},
+	{"cuThreadExchangeStreamCaptureMode", &cuda_gated.capture_mode},
+	{"cuDeviceGet", &cuda_gated.device_get},
+	{"cuDevicePrimaryCtxRetain", &cuda_gated.ctx_retain},
+	{"cuDevicePrimaryCtxRelease_v2", &cuda_gated.ctx_release},
+	{"cuCtxPushCurrent_v2", &cuda_gated.ctx_push},
+	{"cuCtxPopCurrent_v2", &cuda_gated.ctx_pop},
+	{"cuMemAlloc_v2", &cuda_gated.mem_alloc},
+	{"cuMemFree_v2", &cuda_gated.mem_free},
+	{"cuMemHostAlloc", &cuda_gated.host_alloc},
+	{"cuMemFreeHost", &cuda_gated.host_free},
+	{"cuStreamCreate", &cuda_gated.stream_create},
+	{"cuStreamDestroy_v2", &cuda_gated.stream_destroy},
+	{"cuStreamSynchronize", &cuda_gated.stream_sync},
+	{"cuMemcpyHtoDAsync_v2", &cuda_gated.copy_to},
+	{"cuMemcpyDtoHAsync_v2", &cuda_gated.copy_from},
 };
 
 static int cuda_error(CUresult result)
@@ -69,12 +79,92 @@ static int cuda_error(CUresult result)
 	}
 }
 
+#define CUDA_NO_GPU (-1)
+#define CUDA_CAPTURE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+/**
+ * struct cuda_gate - the way to the driver's calls, from cuda_enter() to cuda_leave().
+ * @cu:		the calls
+ * @relaxed:	the thread's capture mode is relaxed, and was @mode before
+ * @device:	whose primary context is current meanwhile; CUDA_NO_GPU: as before
+ */
+struct cuda_gate {
+	const struct cuda_calls *cu;
+	bool relaxed;
+	unsigned int mode;
+	CUdevice device;
+};
+
+static int cuda_retain(const struct cuda_calls *cu, int gpu, CUdevice *device,
+		       CUcontext *context)
+{
+	CUresult result = cu->device_get(device, gpu);
+
+	if (result == CUDA_SUCCESS)
+		result = cu->ctx_retain(context, *device);
+	return cuda_error(result);
+}
+
+/* Makes the primary context of a GPU current. Without one, CUDA_NO_GPU, that does not fail. */
+static int cuda_enter_ctx(struct cuda_gate *gate, int gpu)
+{
+	CUcontext context;
+	CUdevice device;
+	int ret;
+
+	if (gpu == CUDA_NO_GPU)
+		return 0;
+	ret = cuda_retain(gate->cu, gpu, &device, &context);
+	if (ret)
+		return ret;
+	ret = cuda_error(gate->cu->ctx_push(context));
+	if (ret)
+		gate->cu->ctx_release(device);
+	else
+		gate->device = device;
+	return ret;
+}
+
+/* The caller's current context is the same again after this. */
+static void cuda_leave(const struct cuda_gate *gate)
+{
+	unsigned int mode = gate->mode;
+	CUcontext context;
+
+	if (gate->device != CUDA_NO_GPU) {
+		gate->cu->ctx_pop(&context);
+		gate->cu->ctx_release(gate->device);
+	}
+	if (gate->relaxed)
+		gate->cu->capture_mode(&mode);
+}
+
+/* While a thread captures a stream most calls fail, and end that capture, where the mode is another one */
+static int cuda_enter(struct cuda_gate *gate, int gpu)
+{
+	int ret;
+
+	*gate = (struct cuda_gate){.cu = &cuda_gated,
+				   .mode = CUDA_CAPTURE_RELAXED,
+				   .device = CUDA_NO_GPU};
+	gate->relaxed = gate->cu->capture_mode(&gate->mode) == CUDA_SUCCESS;
+	ret = cuda_enter_ctx(gate, gpu);
+	if (ret)
+		cuda_leave(gate);
+	return ret;
+}
+
 static void cuda_load_once(void)
 {
+	struct cuda_gate gate;
+
 	cuda.loaded = buffer_gpu_open(CUDA_LIBDIR, "libcuda.so.1", symbols,
 				      sizeof symbols / sizeof symbols[0]);
-	if (!cuda.loaded)
-		cuda.loaded = cuda_error(cuda.init(0));
+	if (cuda.loaded)
+		return;
+	cuda_enter(&gate, CUDA_NO_GPU);
+	cuda.loaded = cuda_error(gate.cu->init(0));
+	cuda_leave(&gate);
 }
 
 static int cuda_load(void)
@@ -85,51 +175,28 @@ static int cuda_load(void)
 	return cuda.loaded;
 }
 
-static int cuda_retain(int gpu, CUdevice *device, CUcontext *context)
-{
-	CUresult result = cuda.device_get(device, gpu);
-
-	if (result == CUDA_SUCCESS)
-		result = cuda.ctx_retain(context, *device);
-	return cuda_error(result);
-}
-
 static int cuda_hold(int gpu)
 {
+	struct cuda_gate gate;
 	CUcontext context;
 	CUdevice device;
+	int ret;
 
-	return cuda_retain(gpu, &device, &context);
+	cuda_enter(&gate, CUDA_NO_GPU);
+	ret = cuda_retain(gate.cu, gpu, &device, &context);
+	cuda_leave(&gate);
+	return ret;
 }
 
 static void cuda_drop(int gpu)
 {
+	struct cuda_gate gate;
 	CUdevice device;
 
-	if (cuda.device_get(&device, gpu) == CUDA_SUCCESS)
-		cuda.ctx_release(device);
-}
-
-/* The caller's current context is the same again after cuda_leave(). */
-static int cuda_enter(int gpu, CUdevice *device)
-{
-	CUcontext context;
-	int ret = cuda_retain(gpu, device, &context);
-
-	if (ret)
-		return ret;
-	ret = cuda_error(cuda.ctx_push(context));
-	if (ret)
-		cuda.ctx_release(*device);
-	return ret;
-}
-
-static void cuda_leave(CUdevice device)
-{
-	CUcontext context;
-
-	cuda.ctx_pop(&context);
-	cuda.ctx_release(device);
+	cuda_enter(&gate, CUDA_NO_GPU);
+	if (gate.cu->device_get(&device, gpu) == CUDA_SUCCESS)
+		gate.cu->ctx_release(device);
+	cuda_leave(&gate);
 }
 
 /* The ordinal at one address */
@@ -159,88 +226,92 @@ static int cuda_owner(const void *data, size_t size, int *gpu)
 static int cuda_alloc(int gpu, size_t size, void **data)
 {
 	CUdeviceptr ptr = 0;
-	CUdevice device;
-	int ret = cuda_enter(gpu, &device);
+	struct cuda_gate gate;
+	int ret = cuda_enter(&gate, gpu);
 
 	if (ret)
 		return ret;
-	ret = cuda_error(cuda.mem_alloc(&ptr, size));
+	ret = cuda_error(gate.cu->mem_alloc(&ptr, size));
 	if (!ret)
 		*data = (void *) (uintptr_t) ptr;
-	cuda_leave(device);
+	cuda_leave(&gate);
 	return ret;
 }
 
 static void cuda_free(int gpu, void *data)
 {
-	CUdevice device;
+	struct cuda_gate gate;
 
-	if (cuda_enter(gpu, &device))
+	if (cuda_enter(&gate, gpu))
 		return;
-	cuda.mem_free((uintptr_t) data);
-	cuda_leave(device);
+	gate.cu->mem_free((uintptr_t) data);
+	cuda_leave(&gate);
 }
 
 /* A stream that waits for no kernel of the application's */
 static int cuda_host_alloc(int gpu, size_t size, void **data, void **queue)
 {
 	CUstream stream;
-	CUdevice device;
-	int ret = cuda_enter(gpu, &device);
+	struct cuda_gate gate;
+	int ret = cuda_enter(&gate, gpu);
 
 	if (ret)
 		return ret;
-	ret = cuda_error(cuda.stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	ret = cuda_error(gate.cu->stream_create(&stream, CU_STREAM_NON_BLOCKING));
 	if (ret)
 		goto leave;
-	ret = cuda_error(cuda.host_alloc(data, size, CU_MEMHOSTALLOC_PORTABLE));
+	ret = cuda_error(gate.cu->host_alloc(data, size, CU_MEMHOSTALLOC_PORTABLE));
 	if (ret)
-		cuda.stream_destroy(stream);
+		gate.cu->stream_destroy(stream);
 	else
 		*queue = stream;
 leave:
-	cuda_leave(device);
+	cuda_leave(&gate);
 	return ret;
 }
 
 static void cuda_host_free(int gpu, void *data, void *queue)
 {
-	CUdevice device;
+	struct cuda_gate gate;
 
-	if (cuda_enter(gpu, &device))
+	if (cuda_enter(&gate, gpu))
 		return;
-	cuda.host_free(data);
-	cuda.stream_destroy(queue);
-	cuda_leave(device);
+	gate.cu->host_free(data);
+	gate.cu->stream_destroy(queue);
+	cuda_leave(&gate);
 }
 
 /* Waits for a copy, also for one whose call has failed: part of it may have begun. */
-static int cuda_finish(CUdevice device, void *queue, CUresult begun)
+static int cuda_finish(const struct cuda_calls *cu, void *queue, CUresult begun)
 {
-	const CUresult ended = cuda.stream_sync(queue);
+	const CUresult ended = cu->stream_sync(queue);
 
-	cuda_leave(device);
 	return cuda_error(begun == CUDA_SUCCESS ? ended : begun);
 }
 
 static int cuda_to(int gpu, void *queue, void *dst, const void *src, size_t size)
 {
-	CUdevice device;
-	int ret = cuda_enter(gpu, &device);
+	struct cuda_gate gate;
+	int ret = cuda_enter(&gate, gpu);
 
 	if (ret)
 		return ret;
-	return cuda_finish(device, queue, cuda.copy_to((uintptr_t) dst, src, size, queue));
+	ret = cuda_finish(gate.cu, queue, gate.cu->copy_to((uintptr_t) dst, src, size, queue));
+	cuda_leave(&gate);
+	return ret;
 }
 
 static int cuda_from(int gpu, void *queue, void *dst, const void *src, size_t size)
 {
-	CUdevice device;
-	int ret = cuda_enter(gpu, &device);
+	struct cuda_gate gate;
+	int ret = cuda_enter(&gate, gpu);
 
 	if (ret)
 		return ret;
-	return cuda_finish(device, queue, cuda.copy_from(dst, (uintptr_t) src, size, queue));
+	ret = cuda_finish(gate.cu, queue,
+			  gate.cu->copy_from(dst, (uintptr_t) src, size, queue));
+	cuda_leave(&gate);
+	return ret;
 }
 
 const struct gpu_ops buffer_gpu_cuda = {

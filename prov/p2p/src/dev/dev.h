@@ -95,9 +95,6 @@ struct dev_step {
 /* Copies that the device is given at once, at most */
 #define DEV_BATCH 16
 
-/* See dev_ops.capture_mode */
-#define DEV_CAPTURE_RELAXED 2
-
 /* Bytes that may be put to one place of the device instead of copied, at most */
 #define DEV_PUT 16
 
@@ -169,12 +166,11 @@ struct dev_step {
  * @window_close: gives it back; no kernel may use it any more
  * @stream_steps: has the application's @stream do these, in order, when it gets there
  * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
- * @capture_mode: exchanges what this thread may call while streams are being captured, by any thread: by the
- *		runtime's number; DEV_CAPTURE_RELAXED: all calls that do not concern those streams
  * @graph_keep:	has @end called with @arg when a graph that is being captured, and what was made of it, is
  *		gone. @end may call no driver
  *
- * Functions return 0 or a negative fi_errno value, and have logged the cause.
+ * Functions return 0 or a negative fi_errno value, and have logged the cause. All may be called while any thread
+ * captures streams, and no capture takes notice.
  */
 struct dev_ops {
 	const char *name;
@@ -223,7 +219,6 @@ struct dev_ops {
 	int (*stream_steps)(const struct dev_mem *mem, void *stream,
 			    const struct dev_step *steps, size_t count);
 	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
-	void (*capture_mode)(unsigned int *mode);
 	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);
 };
 

@@ -29,6 +29,7 @@ static struct cuda_ctx *cuda_primary_ctx(int ordinal)
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static struct cuda_ctx *retained[CUDA_DEVICES_MAX];
 	struct cuda_ctx *ctx;
+	struct cuda_gate gate;
 	CUcontext handle;
 
 	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
@@ -37,10 +38,12 @@ static struct cuda_ctx *cuda_primary_ctx(int ordinal)
 	ctx = retained[ordinal];
 	/* who resets it may retain it no more, and have virtual memory all the same */
 	if (!ctx || cuda_ctx_gone(ctx)) {
-		ctx = cuda_check(cuda.primary_ctx_retain(&handle, ordinal),
+		cuda_enter(NULL, &gate);
+		ctx = cuda_check(gate.cu->primary_ctx_retain(&handle, ordinal),
 				 "cuDevicePrimaryCtxRetain")
 			      ? NULL
 			      : cuda_ctx_of(handle);
+		cuda_leave(&gate);
 		retained[ordinal] = ctx;
 	}
 	pthread_mutex_unlock(&lock);
@@ -55,15 +58,15 @@ static P2P_APART int cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 {
 	CUdeviceptr base = 0;
 	size_t size = 0;
-	bool pushed;
+	struct cuda_gate gate;
 	int ret;
 
 	mem->mapped = true;
 	mem->ctx = cuda_primary_ctx(mem->ordinal);
-	if (!mem->ctx || cuda_enter(mem->ctx, &pushed))
+	if (!mem->ctx || cuda_enter(mem->ctx, &gate))
 		return -FI_EIO;
-	ret = cuda_check(cuda.address_range(&base, &size, ptr), "cuMemGetAddressRange");
-	cuda_leave(pushed);
+	ret = cuda_check(gate.cu->address_range(&base, &size, ptr), "cuMemGetAddressRange");
+	cuda_leave(&gate);
 	mem->base = base;
 	mem->size = size;
 	return ret ? -FI_EIO : 1;
@@ -201,21 +204,21 @@ static void cuda_settle(const struct dev_mem *mem)
 {
 	const uint64_t start = clock_ns();
 	unsigned int on = 1;
-	bool pushed;
+	struct cuda_gate gate;
 
-	if (cuda_enter(mem->ctx, &pushed))
+	if (cuda_enter(mem->ctx, &gate))
 		return;
-	if (cuda.pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) !=
+	if (gate.cu->pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) !=
 	    CUDA_SUCCESS) {
 		P2P_INFO("memory at 0x%zx cannot be made synchronous (virtual memory "
 			 "management or a pool): the application must synchronise "
 			 "its copies itself\n",
 			 (size_t) mem->base);
-		while (cuda.stream_query(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY &&
+		while (gate.cu->stream_query(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY &&
 		       clock_ns() - start < CUDA_SETTLE)
 			;
 	}
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 }
 
 static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
@@ -234,8 +237,12 @@ static int cuda_node(const struct dev_mem *mem)
 
 static void cuda_unpin(void *addr)
 {
+	struct cuda_gate gate;
+
 	/* at exit the driver may be gone already: nothing is lost then */
-	cuda.host_unregister(addr);
+	cuda_enter(NULL, &gate);
+	gate.cu->host_unregister(addr);
+	cuda_leave(&gate);
 }
 
 /* ---- for NICs ---- */
@@ -243,49 +250,50 @@ static void cuda_unpin(void *addr)
 static int cuda_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
 		       uint64_t *offset, const char **why)
 {
-	CUresult error;
-	bool pushed;
+	CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+	struct cuda_gate gate;
+	int ret = -FI_ENOSYS;
 
-	if (!cuda.range_handle) {
-		*why = "the driver is older than dma-bufs (CUDA 11.7)";
-		return -FI_ENOSYS;
-	}
-	if (!cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)) {
-		*why = "the device exports no dma-buf (the open kernel modules and Linux 5.12 "
-		       "or later do)";
-		return -FI_ENOSYS;
-	}
-	if (cuda_enter(mem->ctx, &pushed)) {
+	if (cuda_enter(mem->ctx, &gate)) {
 		*why = "its context cannot be entered";
 		return -FI_EIO;
 	}
-	error = cuda.range_handle(fd, addr, len, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-	cuda_leave(pushed);
-	if (error == CUDA_SUCCESS) {
-		*offset = 0;
-		return 0;
+	if (!gate.cu->range_handle) {
+		*why = "the driver is older than dma-bufs (CUDA 11.7)";
+	} else if (!cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)) {
+		*why = "the device exports no dma-buf (the open kernel modules and Linux 5.12 "
+		       "or later do)";
+	} else {
+		error = gate.cu->range_handle(fd, addr, len,
+					      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+		*why = "the driver exports no dma-buf of this memory (managed memory, or virtual "
+		       "memory made without gpuDirectRDMACapable)";
+		ret = -FI_EOPNOTSUPP;
 	}
-	*why = "the driver exports no dma-buf of this memory (managed memory, or virtual memory "
-	       "made without gpuDirectRDMACapable)";
-	return -FI_EOPNOTSUPP;
+	cuda_leave(&gate);
+	if (error != CUDA_SUCCESS)
+		return ret;
+	*offset = 0;
+	return 0;
 }
 
 static int cuda_flush(const struct dev_mem *mem)
 {
-	bool pushed;
+	struct cuda_gate gate;
 	int ret;
 
-	if (!cuda.flush_writes ||
-	    cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
-		    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
+	if (cuda_attribute(mem, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+	    CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
 		return 0;
-	ret = cuda_enter(mem->ctx, &pushed);
+	ret = cuda_enter(mem->ctx, &gate);
 	if (ret)
 		return ret;
-	ret = cuda_check(cuda.flush_writes(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-					   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
-			 "cuFlushGPUDirectRDMAWrites");
-	cuda_leave(pushed);
+	if (gate.cu->flush_writes)
+		ret = cuda_check(gate.cu->flush_writes(
+					 CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+					 CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+				 "cuFlushGPUDirectRDMAWrites");
+	cuda_leave(&gate);
 	return ret;
 }
 
@@ -295,22 +303,25 @@ _Static_assert(sizeof(CUipcMemHandle) == DEV_IPC_HANDLE, "a handle is what other
 
 static int cuda_ipc_export(const struct dev_mem *mem, void *handle, const char **why)
 {
-	CUresult error;
-	bool pushed;
+	CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+	struct cuda_gate gate;
+	int ret = -FI_ENOSYS;
 
-	*why = "the driver shares no memory between processes";
-	if (!cuda.ipc_get)
-		return -FI_ENOSYS;
 	*why = "its context cannot be entered";
-	if (cuda_enter(mem->ctx, &pushed))
+	if (cuda_enter(mem->ctx, &gate))
 		return -FI_EIO;
-	error = cuda.ipc_get(handle, mem->base);
-	cuda_leave(pushed);
-	*why = error == CUDA_SUCCESS
-		       ? NULL
-		       : "the driver gives no CUDA IPC handle of this memory (managed memory, or "
-			 "another process's)";
-	return *why ? -FI_EOPNOTSUPP : 0;
+	*why = "the driver shares no memory between processes";
+	if (gate.cu->ipc_get) {
+		error = gate.cu->ipc_get(handle, mem->base);
+		*why = "the driver gives no CUDA IPC handle of this memory (managed memory, or "
+		       "another process's)";
+		ret = -FI_EOPNOTSUPP;
+	}
+	cuda_leave(&gate);
+	if (error != CUDA_SUCCESS)
+		return ret;
+	*why = NULL;
+	return 0;
 }
 
 static int cuda_ipc_open(const struct dev_mem *mem, const void *handle, void **addr,
@@ -318,35 +329,36 @@ static int cuda_ipc_open(const struct dev_mem *mem, const void *handle, void **a
 {
 	CUipcMemHandle opaque;
 	CUdeviceptr ptr = 0;
-	CUresult error;
-	bool pushed;
+	CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+	struct cuda_gate gate;
+	int ret = -FI_ENOSYS;
 
-	*why = "the driver shares no memory between processes";
-	if (!cuda.ipc_open || !cuda.ipc_close)
-		return -FI_ENOSYS;
 	*why = "its context cannot be entered";
-	if (cuda_enter(mem->ctx, &pushed))
+	if (cuda_enter(mem->ctx, &gate))
 		return -FI_EIO;
-	memcpy(&opaque, handle, sizeof opaque);
-	error = cuda.ipc_open(&ptr, opaque, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-	cuda_leave(pushed);
-	if (error == CUDA_SUCCESS) {
-		*addr = (void *) (uintptr_t) ptr;
-		return 0;
+	*why = "the driver shares no memory between processes";
+	if (gate.cu->ipc_open && gate.cu->ipc_close) {
+		memcpy(&opaque, handle, sizeof opaque);
+		error = gate.cu->ipc_open(&ptr, opaque, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+		*why = cuda_strerror(error);
+		ret = -FI_EOPNOTSUPP;
 	}
-	*why = cuda_strerror(error);
-	return -FI_EOPNOTSUPP;
+	cuda_leave(&gate);
+	if (error != CUDA_SUCCESS)
+		return ret;
+	*addr = (void *) (uintptr_t) ptr;
+	return 0;
 }
 
 static void cuda_ipc_close(void *ctx, void *addr)
 {
-	bool pushed;
+	struct cuda_gate gate;
 
 	/* with the context it is gone, too */
-	if (cuda_ctx_gone(ctx) || cuda_enter(ctx, &pushed))
+	if (cuda_ctx_gone(ctx) || cuda_enter(ctx, &gate))
 		return;
-	cuda.ipc_close((CUdeviceptr) (uintptr_t) addr);
-	cuda_leave(pushed);
+	gate.cu->ipc_close((CUdeviceptr) (uintptr_t) addr);
+	cuda_leave(&gate);
 }
 
 static const char *const cuda_modules[] = {"nvidia_peermem", "nv_peer_mem", NULL};
@@ -393,6 +405,5 @@ const struct dev_ops dev_cuda_ops = {
 	.window_close = cuda_window_close,
 	.stream_steps = cuda_stream_steps,
 	.stream_captured = cuda_stream_captured,
-	.capture_mode = cuda_capture_mode,
 	.graph_keep = cuda_graph_keep,
 };

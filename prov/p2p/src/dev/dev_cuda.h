@@ -29,18 +29,29 @@ struct cuda_batch_attributes {
 	unsigned int flags;
 };
 
-/* What is used of the driver. The symbols' versions are those of CUDA 11 and later. */
-struct cuda_driver {
+/*
+ * Questions that the driver answers at any time, also while a thread captures a stream: whoever asks needs no
+ * gate. The symbols' versions, here and below, are those of CUDA 11 and later.
+ */
+struct cuda_questions {
 	CUresult (*get_error_name)(CUresult error, const char **name);
 	CUresult (*device_count)(int *count);
+	CUresult (*device_get)(int *value, CUdevice_attribute attribute, CUdevice dev);
 	CUresult (*ctx_get_current)(CUcontext *ctx);
 	CUresult (*ctx_get_device)(CUdevice *dev);
-	CUresult (*ctx_push)(CUcontext ctx);
-	CUresult (*ctx_pop)(CUcontext *ctx);
 	CUresult (*ctx_get_id)(CUcontext ctx, unsigned long long *id);
-	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*pointer_get)(unsigned int count, CUpointer_attribute *attributes,
 				void **data, CUdeviceptr ptr);
+};
+
+extern struct cuda_questions cuda;
+
+/* All other calls. There is no way to them but a gate (cuda_enter()). */
+struct cuda_calls {
+	CUresult (*capture_mode)(unsigned int *mode);
+	CUresult (*ctx_push)(CUcontext ctx);
+	CUresult (*ctx_pop)(CUcontext *ctx);
+	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*pointer_set)(const void *value, CUpointer_attribute attribute,
 				CUdeviceptr ptr);
 	CUresult (*address_range)(CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
@@ -65,7 +76,6 @@ struct cuda_driver {
 	/* an enum, CUgraph, and lists that nobody asks for */
 	CUresult (*stream_capture)(CUstream stream, int *status, cuuint64_t *id, void **graph,
 				   const void **nodes, size_t *count);
-	CUresult (*capture_mode)(unsigned int *mode);
 	CUresult (*user_object)(void **object, void *arg, void (*end)(void *arg),
 				unsigned int refs, unsigned int flags);
 	CUresult (*graph_retain)(void *graph, void *object, unsigned int refs,
@@ -76,7 +86,6 @@ struct cuda_driver {
 	CUresult (*event_destroy)(CUevent event);
 	CUresult (*event_record)(CUevent event, CUstream stream);
 	CUresult (*event_query)(CUevent event);
-	CUresult (*device_get)(int *value, CUdevice_attribute attribute, CUdevice dev);
 	CUresult (*range_handle)(void *handle, CUdeviceptr ptr, size_t size,
 				 CUmemRangeHandleType type, unsigned long long flags);
 	CUresult (*flush_writes)(CUflushGPUDirectRDMAWritesTarget target,
@@ -100,8 +109,6 @@ struct cuda_driver {
 			       size_t count);
 };
 
-extern struct cuda_driver cuda;
-
 const char *cuda_strerror(CUresult error);
 
 /* Translates a driver's error; the one place where it is logged. */
@@ -117,9 +124,26 @@ struct cuda_ctx *cuda_ctx_of(CUcontext handle);
 /* Is it gone? Drivers before CUDA 12 cannot tell, and then it is not */
 bool cuda_ctx_gone(const void *ctx);
 
-/* Makes @ctx current; *@pushed tells cuda_leave() whether that took anything. */
-int cuda_enter(void *ctx, bool *pushed);
-void cuda_leave(bool pushed);
+/**
+ * struct cuda_gate - the way to the driver's calls, from cuda_enter() to cuda_leave().
+ * @cu:	the calls
+ * @relaxed:	the thread's capture mode is relaxed, and was @mode before
+ * @pushed:	another context was current
+ */
+struct cuda_gate {
+	const struct cuda_calls *cu;
+	bool relaxed;
+	unsigned int mode;
+	bool pushed;
+};
+
+/*
+ * Makes @ctx current, and has the driver allow this thread all calls while a thread captures a stream: else
+ * most of them fail, and end that capture. cuda_leave() undoes both. Gates may be nested. @ctx may be NULL: calls
+ * that need no context, or get it from a stream. That does not fail.
+ */
+int cuda_enter(void *ctx, struct cuda_gate *gate);
+void cuda_leave(const struct cuda_gate *gate);
 
 /* What struct dev_ops has of these names */
 int cuda_load(void);
@@ -146,7 +170,6 @@ void cuda_window_close(const struct dev_mem *mem, struct dev_window *window);
 int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		      size_t count);
 int cuda_stream_captured(void *stream, uint64_t *id, void **graph);
-void cuda_capture_mode(unsigned int *mode);
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 
 #endif /* P2P_DEV_CUDA_H */

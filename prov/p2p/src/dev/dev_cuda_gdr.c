@@ -187,15 +187,15 @@ static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem
 {
 	const char *failed = "cuCtxPushCurrent";
 	int error = 0;
-	bool pushed;
+	struct cuda_gate gate;
 
 	window->id = mem->id;
 	window->addr = addr;
 	window->start = addr / GDR_WINDOW * GDR_WINDOW;
-	if (!cuda_enter(mem->ctx, &pushed)) {
+	if (!cuda_enter(mem->ctx, &gate)) {
 		failed = gdr_map_range(window->start, GDR_WINDOW, &window->handle, &window->map,
 				       &error);
-		cuda_leave(pushed);
+		cuda_leave(&gate);
 	}
 	if (failed)
 		P2P_INFO("memory at 0x%zx cannot be mapped (%s: %s): the driver copies it\n",
@@ -269,7 +269,7 @@ int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *w
 	struct gdr_handle handle = {0};
 	const char *failed = "cuCtxPushCurrent";
 	int error = 0, ret = -FI_ENOSYS;
-	bool pushed;
+	struct cuda_gate gate;
 	void *zeros;
 
 	*window = (struct dev_window){.len = P2P_ALIGN_UP(len, GDR_WINDOW)};
@@ -283,12 +283,12 @@ int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *w
 	if (ret)
 		return ret;
 	window->addr = (void *) P2P_ALIGN_UP((uintptr_t) window->block, GDR_WINDOW);
-	if (!cuda_enter(mem->ctx, &pushed)) {
+	if (!cuda_enter(mem->ctx, &gate)) {
 		pthread_mutex_lock(&gdr.lock);
 		failed = gdr_map_range((uintptr_t) window->addr, window->len, &handle,
 				       &window->map, &error);
 		pthread_mutex_unlock(&gdr.lock);
-		cuda_leave(pushed);
+		cuda_leave(&gate);
 	}
 	window->handle = handle.value;
 	if (!failed)

@@ -14,62 +14,67 @@
 #include "dev/dl.h"
 #include "base/log.h"
 
-struct cuda_driver cuda;
+struct cuda_questions cuda;
+static struct cuda_calls cuda_gated;
 
-#define CUDA_SYMBOL(field, name, older, optional)                                              \
+#define CUDA_QUESTION(field, name, optional)                                                   \
 	{                                                                                      \
-		name, older, (void **) &cuda.field, optional                                   \
+		name, NULL, (void **) &cuda.field, optional                                    \
+	}
+#define CUDA_CALL(field, name, older, optional)                                                \
+	{                                                                                      \
+		name, older, (void **) &cuda_gated.field, optional                             \
 	}
 
 static const struct dl_symbol cuda_symbols[] = {
-	CUDA_SYMBOL(get_error_name, "cuGetErrorName", NULL, 0),
-	CUDA_SYMBOL(device_count, "cuDeviceGetCount", NULL, 0),
-	CUDA_SYMBOL(ctx_get_current, "cuCtxGetCurrent", NULL, 0),
-	CUDA_SYMBOL(ctx_get_device, "cuCtxGetDevice", NULL, 0),
-	CUDA_SYMBOL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
-	CUDA_SYMBOL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
-	CUDA_SYMBOL(ctx_get_id, "cuCtxGetId", NULL, 1),
-	CUDA_SYMBOL(primary_ctx_retain, "cuDevicePrimaryCtxRetain", NULL, 0),
-	CUDA_SYMBOL(pointer_get, "cuPointerGetAttributes", NULL, 0),
-	CUDA_SYMBOL(pointer_set, "cuPointerSetAttribute", NULL, 0),
-	CUDA_SYMBOL(address_range, "cuMemGetAddressRange_v2", NULL, 0),
-	CUDA_SYMBOL(mem_alloc, "cuMemAlloc_v2", NULL, 0),
-	CUDA_SYMBOL(mem_free, "cuMemFree_v2", NULL, 0),
-	CUDA_SYMBOL(copy_async, "cuMemcpyAsync", NULL, 0),
-	CUDA_SYMBOL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
-	CUDA_SYMBOL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
-	CUDA_SYMBOL(host_register, "cuMemHostRegister_v2", "cuMemHostRegister", 0),
-	CUDA_SYMBOL(host_unregister, "cuMemHostUnregister", NULL, 0),
-	CUDA_SYMBOL(host_device_pointer, "cuMemHostGetDevicePointer_v2", NULL, 0),
-	CUDA_SYMBOL(stream_create, "cuStreamCreate", NULL, 0),
-	CUDA_SYMBOL(stream_destroy, "cuStreamDestroy_v2", NULL, 0),
-	CUDA_SYMBOL(stream_query, "cuStreamQuery", NULL, 0),
-	CUDA_SYMBOL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
-	CUDA_SYMBOL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
-	CUDA_SYMBOL(stream_capture, "cuStreamGetCaptureInfo_v2", NULL, 1),
-	CUDA_SYMBOL(capture_mode, "cuThreadExchangeStreamCaptureMode", NULL, 1),
-	CUDA_SYMBOL(user_object, "cuUserObjectCreate", NULL, 1),
-	CUDA_SYMBOL(graph_retain, "cuGraphRetainUserObject", NULL, 1),
-	CUDA_SYMBOL(stream_memops, "cuStreamBatchMemOp_v2", "cuStreamBatchMemOp", 1),
-	CUDA_SYMBOL(event_create, "cuEventCreate", NULL, 0),
-	CUDA_SYMBOL(event_destroy, "cuEventDestroy_v2", NULL, 0),
-	CUDA_SYMBOL(event_record, "cuEventRecord", NULL, 0),
-	CUDA_SYMBOL(event_query, "cuEventQuery", NULL, 0),
-	CUDA_SYMBOL(device_get, "cuDeviceGetAttribute", NULL, 0),
-	CUDA_SYMBOL(range_handle, "cuMemGetHandleForAddressRange", NULL, 1),
-	CUDA_SYMBOL(flush_writes, "cuFlushGPUDirectRDMAWrites", NULL, 1),
-	CUDA_SYMBOL(ipc_get, "cuIpcGetMemHandle", NULL, 1),
-	CUDA_SYMBOL(ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle", 1),
-	CUDA_SYMBOL(ipc_close, "cuIpcCloseMemHandle", NULL, 1),
-	CUDA_SYMBOL(handle_retain, "cuMemRetainAllocationHandle", NULL, 1),
-	CUDA_SYMBOL(handle_export, "cuMemExportToShareableHandle", NULL, 1),
-	CUDA_SYMBOL(handle_import, "cuMemImportFromShareableHandle", NULL, 1),
-	CUDA_SYMBOL(handle_map, "cuMemMap", NULL, 1),
-	CUDA_SYMBOL(handle_release, "cuMemRelease", NULL, 1),
-	CUDA_SYMBOL(address_reserve, "cuMemAddressReserve", NULL, 1),
-	CUDA_SYMBOL(address_free, "cuMemAddressFree", NULL, 1),
-	CUDA_SYMBOL(unmap, "cuMemUnmap", NULL, 1),
-	CUDA_SYMBOL(set_access, "cuMemSetAccess", NULL, 1),
+	CUDA_QUESTION(get_error_name, "cuGetErrorName", 0),
+	CUDA_QUESTION(device_count, "cuDeviceGetCount", 0),
+	CUDA_QUESTION(device_get, "cuDeviceGetAttribute", 0),
+	CUDA_QUESTION(ctx_get_current, "cuCtxGetCurrent", 0),
+	CUDA_QUESTION(ctx_get_device, "cuCtxGetDevice", 0),
+	CUDA_QUESTION(ctx_get_id, "cuCtxGetId", 1),
+	CUDA_QUESTION(pointer_get, "cuPointerGetAttributes", 0),
+	CUDA_CALL(capture_mode, "cuThreadExchangeStreamCaptureMode", NULL, 1),
+	CUDA_CALL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
+	CUDA_CALL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
+	CUDA_CALL(primary_ctx_retain, "cuDevicePrimaryCtxRetain", NULL, 0),
+	CUDA_CALL(pointer_set, "cuPointerSetAttribute", NULL, 0),
+	CUDA_CALL(address_range, "cuMemGetAddressRange_v2", NULL, 0),
+	CUDA_CALL(mem_alloc, "cuMemAlloc_v2", NULL, 0),
+	CUDA_CALL(mem_free, "cuMemFree_v2", NULL, 0),
+	CUDA_CALL(copy_async, "cuMemcpyAsync", NULL, 0),
+	CUDA_CALL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
+	CUDA_CALL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
+	CUDA_CALL(host_register, "cuMemHostRegister_v2", "cuMemHostRegister", 0),
+	CUDA_CALL(host_unregister, "cuMemHostUnregister", NULL, 0),
+	CUDA_CALL(host_device_pointer, "cuMemHostGetDevicePointer_v2", NULL, 0),
+	CUDA_CALL(stream_create, "cuStreamCreate", NULL, 0),
+	CUDA_CALL(stream_destroy, "cuStreamDestroy_v2", NULL, 0),
+	CUDA_CALL(stream_query, "cuStreamQuery", NULL, 0),
+	CUDA_CALL(stream_synchronize, "cuStreamSynchronize", NULL, 0),
+	CUDA_CALL(stream_write32, "cuStreamWriteValue32_v2", "cuStreamWriteValue32", 1),
+	CUDA_CALL(stream_capture, "cuStreamGetCaptureInfo_v2", NULL, 1),
+	CUDA_CALL(user_object, "cuUserObjectCreate", NULL, 1),
+	CUDA_CALL(graph_retain, "cuGraphRetainUserObject", NULL, 1),
+	CUDA_CALL(stream_memops, "cuStreamBatchMemOp_v2", "cuStreamBatchMemOp", 1),
+	CUDA_CALL(event_create, "cuEventCreate", NULL, 0),
+	CUDA_CALL(event_destroy, "cuEventDestroy_v2", NULL, 0),
+	CUDA_CALL(event_record, "cuEventRecord", NULL, 0),
+	CUDA_CALL(event_query, "cuEventQuery", NULL, 0),
+	CUDA_CALL(range_handle, "cuMemGetHandleForAddressRange", NULL, 1),
+	CUDA_CALL(flush_writes, "cuFlushGPUDirectRDMAWrites", NULL, 1),
+	CUDA_CALL(ipc_get, "cuIpcGetMemHandle", NULL, 1),
+	CUDA_CALL(ipc_open, "cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle", 1),
+	CUDA_CALL(ipc_close, "cuIpcCloseMemHandle", NULL, 1),
+	CUDA_CALL(handle_retain, "cuMemRetainAllocationHandle", NULL, 1),
+	CUDA_CALL(handle_export, "cuMemExportToShareableHandle", NULL, 1),
+	CUDA_CALL(handle_import, "cuMemImportFromShareableHandle", NULL, 1),
+	CUDA_CALL(handle_map, "cuMemMap", NULL, 1),
+	CUDA_CALL(handle_release, "cuMemRelease", NULL, 1),
+	CUDA_CALL(address_reserve, "cuMemAddressReserve", NULL, 1),
+	CUDA_CALL(address_free, "cuMemAddressFree", NULL, 1),
+	CUDA_CALL(unmap, "cuMemUnmap", NULL, 1),
+	CUDA_CALL(set_access, "cuMemSetAccess", NULL, 1),
 };
 
 const char *cuda_strerror(CUresult error)
@@ -159,30 +164,38 @@ bool cuda_ctx_gone(const void *ptr)
 	return cuda_ctx_id(ctx->handle) != ctx->id;
 }
 
-int cuda_enter(void *ptr, bool *pushed)
+#define CUDA_CAPTURE_RELAXED                                                                   \
+	2 /* CU_STREAM_CAPTURE_MODE_RELAXED: headers before CUDA 10.1 have none */
+
+int cuda_enter(void *ptr, struct cuda_gate *gate)
 {
 	const struct cuda_ctx *ctx = ptr;
 	CUcontext current = NULL;
 
-	*pushed = false;
-	if (p2p_unlikely(cuda_ctx_gone(ctx))) {
+	*gate = (struct cuda_gate){.cu = &cuda_gated, .mode = CUDA_CAPTURE_RELAXED};
+	if (p2p_unlikely(ctx && cuda_ctx_gone(ctx))) {
 		cuda_check(CUDA_ERROR_CONTEXT_IS_DESTROYED, "work in a context of before");
 		return -FI_EIO;
 	}
-	if (cuda.ctx_get_current(&current) == CUDA_SUCCESS && current == ctx->handle)
-		return 0;
-	if (cuda_check(cuda.ctx_push(ctx->handle), "cuCtxPushCurrent"))
-		return -FI_EIO;
-	*pushed = true;
+	if (ctx && (cuda.ctx_get_current(&current) != CUDA_SUCCESS || current != ctx->handle)) {
+		if (cuda_check(gate->cu->ctx_push(ctx->handle), "cuCtxPushCurrent"))
+			return -FI_EIO;
+		gate->pushed = true;
+	}
+	gate->relaxed =
+		gate->cu->capture_mode && gate->cu->capture_mode(&gate->mode) == CUDA_SUCCESS;
 	return 0;
 }
 
-void cuda_leave(bool pushed)
+void cuda_leave(const struct cuda_gate *gate)
 {
+	unsigned int mode = gate->mode;
 	CUcontext ctx;
 
-	if (pushed)
-		cuda.ctx_pop(&ctx);
+	if (gate->relaxed)
+		gate->cu->capture_mode(&mode);
+	if (gate->pushed)
+		gate->cu->ctx_pop(&ctx);
 }
 
 int cuda_load(void)
@@ -195,16 +208,16 @@ int cuda_load(void)
 
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)
 {
-	bool pushed;
+	struct cuda_gate gate;
 	int ret;
 
-	ret = cuda_enter(mem->ctx, &pushed);
+	ret = cuda_enter(mem->ctx, &gate);
 	if (ret)
 		return ret;
-	ret = cuda_check(cuda.host_register(addr, len,
-					    CU_MEMHOSTREGISTER_PORTABLE |
-						    CU_MEMHOSTREGISTER_DEVICEMAP),
+	ret = cuda_check(gate.cu->host_register(addr, len,
+						CU_MEMHOSTREGISTER_PORTABLE |
+							CU_MEMHOSTREGISTER_DEVICEMAP),
 			 "cuMemHostRegister");
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return ret;
 }

@@ -6,12 +6,15 @@
  * waits for a kernel. Seen on an H100 (driver 580), while a kernel occupied every multiprocessor,
  * in the default stream or in a blocking one. (*): not seen, but of the same kind.
  *
+ * Whatever may end another thread's capture of a stream is called through a gate (cuda_enter()).
+ *
  * call					when			why it does not wait
  * cuPointerGetAttributes		each buffer		reads the driver's tables
  * cuMemGetAddressRange (*)		virtual memory		the same
  * cuDeviceGetAttribute (*)		NICs, new memory	the same
  * cuCtxGetCurrent, -GetDevice (*),	around other calls	state of the calling thread
- *	-PushCurrent, -PopCurrent
+ *	-PushCurrent, -PopCurrent,
+ *	cuThreadExchangeStreamCaptureMode (*)
  * cuCtxGetId (*)			the same, each buffer	a number of the context, in 12 ns
  * cuDevicePrimaryCtxRetain (*)		virtual memory, once	the context is there: it has memory
  * cuPointerSetAttribute		new allocation		waits for the application's synchronous
@@ -106,37 +109,37 @@ struct cuda_queue {
  * attribute changed its number and its meaning between CUDA releases. That goes to another word: if
  * it cannot be waited for, it may come when there are marks.
  */
-static void cuda_queue_try_memops(struct cuda_queue *queue)
+static void cuda_queue_try_memops(struct cuda_queue *queue, const struct cuda_calls *cu)
 {
 	volatile uint32_t *word = queue->reached + 1;
 	CUdeviceptr ptr = 0;
 
-	if (!cuda.stream_write32 ||
-	    cuda.host_device_pointer(&ptr, queue->reached, 0) != CUDA_SUCCESS)
+	if (!cu->stream_write32 ||
+	    cu->host_device_pointer(&ptr, queue->reached, 0) != CUDA_SUCCESS)
 		return;
-	if (cuda.stream_write32(queue->stream, ptr + sizeof *word, 1, 0) == CUDA_SUCCESS &&
-	    cuda.stream_synchronize(queue->stream) == CUDA_SUCCESS && *word == 1)
+	if (cu->stream_write32(queue->stream, ptr + sizeof *word, 1, 0) == CUDA_SUCCESS &&
+	    cu->stream_synchronize(queue->stream) == CUDA_SUCCESS && *word == 1)
 		queue->reached_dev = ptr;
 }
 
-static int cuda_queue_create_events(struct cuda_queue *queue)
+static int cuda_queue_create_events(struct cuda_queue *queue, const struct cuda_calls *cu)
 {
 	for (int i = 0; i < CUDA_EVENTS; i++) {
-		if (cuda_check(cuda.event_create(&queue->events[i], CU_EVENT_DISABLE_TIMING),
+		if (cuda_check(cu->event_create(&queue->events[i], CU_EVENT_DISABLE_TIMING),
 			       "cuEventCreate"))
 			return -FI_EIO;
 	}
 	return 0;
 }
 
-static void cuda_queue_free(struct cuda_queue *queue)
+static void cuda_queue_free(struct cuda_queue *queue, const struct cuda_calls *cu)
 {
 	for (int i = 0; i < CUDA_EVENTS && queue->events[i]; i++)
-		cuda.event_destroy(queue->events[i]);
+		cu->event_destroy(queue->events[i]);
 	if (queue->stream)
-		cuda.stream_destroy(queue->stream);
+		cu->stream_destroy(queue->stream);
 	if (queue->reached) {
-		cuda.host_unregister(queue->reached);
+		cu->host_unregister(queue->reached);
 		munmap(queue->reached, getpagesize());
 	}
 	free(queue);
@@ -146,10 +149,10 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 {
 	struct cuda_queue *queue;
 	void *page;
-	bool pushed;
+	struct cuda_gate gate;
 	int ret;
 
-	ret = cuda_enter(mem->ctx, &pushed);
+	ret = cuda_enter(mem->ctx, &gate);
 	if (ret)
 		return ret;
 	ret = -FI_ENOMEM;
@@ -163,18 +166,19 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	queue->reached = page;
 	ret = cuda_pin(mem, page, getpagesize());
 	if (!ret)
-		ret = cuda_check(cuda.stream_create(&queue->stream, CU_STREAM_NON_BLOCKING),
+		ret = cuda_check(gate.cu->stream_create(&queue->stream, CU_STREAM_NON_BLOCKING),
 				 "cuStreamCreate");
 	if (ret)
 		goto free_queue;
 	if (!asks) {
-		cuda_queue_try_memops(queue);
+		cuda_queue_try_memops(queue, gate.cu);
 		if (!queue->reached_dev)
 			P2P_INFO("no stream memory operations on this device: events are "
 				 "used\n");
 	}
+	queue->no_put = !gate.cu->stream_memops;
 	if (!queue->reached_dev)
-		ret = cuda_queue_create_events(queue);
+		ret = cuda_queue_create_events(queue, gate.cu);
 	if (ret)
 		goto free_queue;
 
@@ -182,62 +186,62 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	queue->base.ctx = mem->ctx;
 	queue->base.reached = queue->reached;
 	*base = &queue->base;
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return 0;
 
 free_queue:
-	cuda_queue_free(queue);
+	cuda_queue_free(queue, gate.cu);
 leave:
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return ret;
 }
 
 void cuda_queue_close(struct dev_queue *base)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
-	bool pushed;
+	struct cuda_gate gate;
 
-	if (cuda_ctx_gone(base->ctx) || cuda_enter(base->ctx, &pushed)) {
+	if (cuda_ctx_gone(base->ctx) || cuda_enter(base->ctx, &gate)) {
 		/* the context is gone, and with it the stream */
 		munmap(queue->reached, getpagesize());
 		free(queue);
 		return;
 	}
-	cuda.stream_synchronize(queue->stream);
-	cuda_queue_free(queue);
-	cuda_leave(pushed);
+	gate.cu->stream_synchronize(queue->stream);
+	cuda_queue_free(queue, gate.cu);
+	cuda_leave(&gate);
 }
 
 int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
-	bool pushed;
+	struct cuda_gate gate;
 	int ret;
 
-	ret = cuda_enter(base->ctx, &pushed);
+	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
-	ret = cuda_check(cuda.copy_async((CUdeviceptr) (uintptr_t) dst,
-					 (CUdeviceptr) (uintptr_t) src, len, queue->stream),
+	ret = cuda_check(gate.cu->copy_async((CUdeviceptr) (uintptr_t) dst,
+					     (CUdeviceptr) (uintptr_t) src, len, queue->stream),
 			 "cuMemcpyAsync");
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return ret;
 }
 
-static CUresult cuda_queue_copy_all(struct cuda_queue *queue, const struct dev_copy *copies,
-				    size_t count)
+static CUresult cuda_queue_copy_all(struct cuda_queue *queue, const struct cuda_calls *cu,
+				    const struct dev_copy *copies, size_t count)
 {
 	CUresult result = CUDA_SUCCESS;
 
 	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
-		result = cuda.copy_async((CUdeviceptr) (uintptr_t) copies[i].dst,
-					 (CUdeviceptr) (uintptr_t) copies[i].src, copies[i].len,
-					 queue->stream);
+		result = cu->copy_async((CUdeviceptr) (uintptr_t) copies[i].dst,
+					(CUdeviceptr) (uintptr_t) copies[i].src, copies[i].len,
+					queue->stream);
 	return result;
 }
 
-static CUresult cuda_queue_copy_batch(struct cuda_queue *queue, const struct dev_copy *copies,
-				      size_t count)
+static CUresult cuda_queue_copy_batch(struct cuda_queue *queue, const struct cuda_calls *cu,
+				      const struct dev_copy *copies, size_t count)
 {
 	struct cuda_batch_attributes attributes = {.order = 1};
 	CUdeviceptr dst[DEV_BATCH], src[DEV_BATCH];
@@ -248,25 +252,27 @@ static CUresult cuda_queue_copy_batch(struct cuda_queue *queue, const struct dev
 		src[i] = (CUdeviceptr) (uintptr_t) copies[i].src;
 		len[i] = copies[i].len;
 	}
-	return cuda.copy_batch ? cuda.copy_batch(dst, src, len, count, &attributes, &first, 1,
-						 queue->stream)
-			       : cuda.copy_batch_12(dst, src, len, count, &attributes, &first,
-						    1, &failed, queue->stream);
+	return cu->copy_batch ? cu->copy_batch(dst, src, len, count, &attributes, &first, 1,
+					       queue->stream)
+			      : cu->copy_batch_12(dst, src, len, count, &attributes, &first, 1,
+						  &failed, queue->stream);
 }
 
 int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size_t count)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
-	bool pushed, batch = cuda.copy_batch || cuda.copy_batch_12;
+	struct cuda_gate gate;
+	bool batch;
 	int ret;
 
-	ret = cuda_enter(base->ctx, &pushed);
+	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
-	ret = cuda_check(batch ? cuda_queue_copy_batch(queue, copies, count)
-			       : cuda_queue_copy_all(queue, copies, count),
+	batch = gate.cu->copy_batch || gate.cu->copy_batch_12;
+	ret = cuda_check(batch ? cuda_queue_copy_batch(queue, gate.cu, copies, count)
+			       : cuda_queue_copy_all(queue, gate.cu, copies, count),
 			 batch ? "cuMemcpyBatchAsync" : "cuMemcpyAsync");
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return ret;
 }
 
@@ -296,9 +302,9 @@ int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t
 	CUstreamBatchMemOpParams ops[CUDA_PUT_VALUES * DEV_BATCH + 1];
 	unsigned int values = 0, more;
 	CUresult result;
-	bool pushed;
+	struct cuda_gate gate;
 
-	if (!queue->reached_dev || !cuda.stream_memops || queue->no_put)
+	if (!queue->reached_dev || queue->no_put)
 		return -FI_ENOSYS;
 	for (size_t i = 0; i < count; i++, values += more) {
 		more = cuda_put_values((CUdeviceptr) (uintptr_t) copies[i].dst, copies[i].src,
@@ -306,14 +312,14 @@ int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t
 		if (!more)
 			return -FI_ENOSYS;
 	}
-	if (cuda_enter(base->ctx, &pushed))
+	if (cuda_enter(base->ctx, &gate))
 		return -FI_ENOSYS;
 	ops[values] = (CUstreamBatchMemOpParams){
 		.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
 			       .address = queue->reached_dev,
 			       .value = base->marked + 1}};
-	result = cuda.stream_memops(queue->stream, values + 1, ops, 0);
-	cuda_leave(pushed);
+	result = gate.cu->stream_memops(queue->stream, values + 1, ops, 0);
+	cuda_leave(&gate);
 	if (result == CUDA_SUCCESS) {
 		base->marked++;
 		return 0;
@@ -325,8 +331,46 @@ int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t
 
 void cuda_queue_drain(struct dev_queue *base)
 {
-	if (!cuda_ctx_gone(base->ctx))
-		cuda.stream_synchronize(((struct cuda_queue *) base)->stream);
+	struct cuda_gate gate;
+
+	if (cuda_ctx_gone(base->ctx))
+		return;
+	cuda_enter(NULL, &gate);
+	gate.cu->stream_synchronize(((struct cuda_queue *) base)->stream);
+	cuda_leave(&gate);
+}
+
+/* Asks for the marks of a queue whose device does not write them */
+static CUresult cuda_queue_ask_events(struct cuda_queue *queue)
+{
+	CUresult result = CUDA_SUCCESS;
+	struct cuda_gate gate;
+
+	if (*queue->reached == queue->base.marked)
+		return CUDA_SUCCESS;
+	cuda_enter(NULL, &gate);
+	while (result == CUDA_SUCCESS && *queue->reached != queue->base.marked) {
+		result = gate.cu->event_query(
+			queue->events[(*queue->reached + 1) % CUDA_EVENTS]);
+		if (result == CUDA_SUCCESS)
+			++*queue->reached;
+	}
+	cuda_leave(&gate);
+	return result;
+}
+
+/* Does the device of a queue live? One that has failed writes no marks, nor does a stream that is gone */
+static P2P_APART CUresult cuda_queue_ask_stream(const struct cuda_queue *queue)
+{
+	struct cuda_gate gate;
+	CUresult result;
+
+	if (cuda_ctx_gone(queue->base.ctx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	cuda_enter(NULL, &gate);
+	result = gate.cu->stream_query(queue->stream);
+	cuda_leave(&gate);
+	return result;
 }
 
 int cuda_queue_poll(struct dev_queue *base)
@@ -335,20 +379,12 @@ int cuda_queue_poll(struct dev_queue *base)
 	CUresult result = CUDA_SUCCESS;
 
 	if (!queue->reached_dev) {
-		while (*queue->reached != base->marked) {
-			result = cuda.event_query(
-				queue->events[(*queue->reached + 1) % CUDA_EVENTS]);
-			if (result != CUDA_SUCCESS)
-				break;
-			++*queue->reached;
-		}
+		result = cuda_queue_ask_events(queue);
 	} else if (__atomic_load_n(queue->reached, __ATOMIC_ACQUIRE) != queue->seen) {
 		queue->seen = __atomic_load_n(queue->reached, __ATOMIC_ACQUIRE);
 		queue->polls = 0;
 	} else if (queue->seen != base->marked && ++queue->polls % CUDA_POLLS_TO_CHECK == 0) {
-		/* a failed device writes no marks, nor does a stream that is gone */
-		result = cuda_ctx_gone(base->ctx) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-						  : cuda.stream_query(queue->stream);
+		result = cuda_queue_ask_stream(queue);
 	}
 	return result == CUDA_ERROR_NOT_READY ? 0 : cuda_check(result, "waiting for a copy");
 }
@@ -357,27 +393,28 @@ int cuda_queue_mark(struct dev_queue *base)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	uint32_t mark = base->marked + 1;
-	bool pushed;
+	struct cuda_gate gate;
 	int ret;
 
-	ret = cuda_enter(base->ctx, &pushed);
+	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
 	if (queue->reached_dev) {
-		ret = cuda_check(cuda.stream_write32(queue->stream, queue->reached_dev, mark,
-						     0),
+		ret = cuda_check(gate.cu->stream_write32(queue->stream, queue->reached_dev,
+							 mark, 0),
 				 "cuStreamWriteValue32");
 	} else {
 		/* an event that is used again must have happened */
 		while (!ret && mark - *queue->reached >= CUDA_EVENTS)
 			ret = cuda_queue_poll(base);
 		if (!ret)
-			ret = cuda_check(cuda.event_record(queue->events[mark % CUDA_EVENTS],
-							   queue->stream),
+			ret = cuda_check(gate.cu->event_record(queue->events[mark %
+									     CUDA_EVENTS],
+							       queue->stream),
 					 "cuEventRecord");
 	}
 	if (!ret)
 		base->marked = mark;
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return ret;
 }

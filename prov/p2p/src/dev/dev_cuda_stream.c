@@ -8,13 +8,14 @@
 int cuda_host_address(const struct dev_mem *mem, void *host, void **addr)
 {
 	CUdeviceptr ptr = 0;
-	bool pushed;
-	int ret = cuda_enter(mem->ctx, &pushed);
+	struct cuda_gate gate;
+	int ret = cuda_enter(mem->ctx, &gate);
 
 	if (ret)
 		return ret;
-	ret = cuda_check(cuda.host_device_pointer(&ptr, host, 0), "cuMemHostGetDevicePointer");
-	cuda_leave(pushed);
+	ret = cuda_check(gate.cu->host_device_pointer(&ptr, host, 0),
+			 "cuMemHostGetDevicePointer");
+	cuda_leave(&gate);
 	if (!ret)
 		*addr = (void *) (uintptr_t) ptr;
 	return ret;
@@ -24,41 +25,42 @@ int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **a
 {
 	CUdeviceptr ptr = 0;
 	CUstream stream = NULL;
-	bool pushed;
-	int ret = cuda_enter(mem->ctx, &pushed);
+	struct cuda_gate gate;
+	int ret = cuda_enter(mem->ctx, &gate);
 
 	if (ret)
 		return ret;
-	ret = cuda_check(cuda.mem_alloc(&ptr, len), "cuMemAlloc");
+	ret = cuda_check(gate.cu->mem_alloc(&ptr, len), "cuMemAlloc");
 	if (ret)
 		goto leave;
-	ret = cuda_check(cuda.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	ret = cuda_check(gate.cu->stream_create(&stream, CU_STREAM_NON_BLOCKING),
+			 "cuStreamCreate");
 	if (!ret)
-		ret = cuda_check(cuda.copy_async(ptr, (CUdeviceptr) (uintptr_t) init, len,
-						 stream),
+		ret = cuda_check(gate.cu->copy_async(ptr, (CUdeviceptr) (uintptr_t) init, len,
+						     stream),
 				 "cuMemcpyAsync");
 	if (!ret)
-		ret = cuda_check(cuda.stream_synchronize(stream), "cuStreamSynchronize");
+		ret = cuda_check(gate.cu->stream_synchronize(stream), "cuStreamSynchronize");
 	if (stream)
-		cuda.stream_destroy(stream);
+		gate.cu->stream_destroy(stream);
 	if (ret)
-		cuda.mem_free(ptr);
+		gate.cu->mem_free(ptr);
 	else
 		*addr = (void *) (uintptr_t) ptr;
 leave:
-	cuda_leave(pushed);
+	cuda_leave(&gate);
 	return ret;
 }
 
 void cuda_free(const struct dev_mem *mem, void *addr)
 {
-	bool pushed;
+	struct cuda_gate gate;
 
 	/* a context that is gone has taken its memory along */
-	if (cuda_ctx_gone(mem->ctx) || cuda_enter(mem->ctx, &pushed))
+	if (cuda_ctx_gone(mem->ctx) || cuda_enter(mem->ctx, &gate))
 		return;
-	cuda_check(cuda.mem_free((CUdeviceptr) (uintptr_t) addr), "cuMemFree");
-	cuda_leave(pushed);
+	cuda_check(gate.cu->mem_free((CUdeviceptr) (uintptr_t) addr), "cuMemFree");
+	cuda_leave(&gate);
 }
 
 /* The stream tells its context, but the legacy one, which is the current context's. */
@@ -66,8 +68,10 @@ int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_
 		      size_t count)
 {
 	CUstreamBatchMemOpParams ops[DEV_STEPS] = {{0}};
+	struct cuda_gate gate;
+	int ret = -FI_ENOSYS;
 
-	if (!cuda.stream_memops || count > DEV_STEPS)
+	if (count > DEV_STEPS)
 		return -FI_ENOSYS;
 	for (size_t i = 0; i < count; i++) {
 		const CUdeviceptr addr = (CUdeviceptr) (uintptr_t) steps[i].word;
@@ -86,8 +90,12 @@ int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_
 				.value64 = steps[i].value,
 			};
 	}
-	return cuda_check(cuda.stream_memops(stream, (unsigned int) count, ops, 0),
-			  "cuStreamBatchMemOp");
+	cuda_enter(NULL, &gate);
+	if (gate.cu->stream_memops)
+		ret = cuda_check(gate.cu->stream_memops(stream, (unsigned int) count, ops, 0),
+				 "cuStreamBatchMemOp");
+	cuda_leave(&gate);
+	return ret;
 }
 
 /* ---- graphs: numbers of the driver's interface that headers before CUDA 11.3 lack ---- */
@@ -100,35 +108,37 @@ int cuda_stream_captured(void *stream, uint64_t *id, void **graph)
 {
 	int status = 0;
 	cuuint64_t number = 0;
+	struct cuda_gate gate;
+	int ret = 0;
 
-	if (!cuda.stream_capture)
-		return 0;
-	if (cuda_check(cuda.stream_capture(stream, &status, &number, graph, NULL, NULL),
-		       "cuStreamGetCaptureInfo"))
+	cuda_enter(NULL, &gate);
+	if (gate.cu->stream_capture)
+		ret = cuda_check(gate.cu->stream_capture(stream, &status, &number, graph, NULL,
+							 NULL),
+				 "cuStreamGetCaptureInfo");
+	cuda_leave(&gate);
+	if (ret)
 		return -FI_EIO;
 	*id = number;
 	return status == CUDA_CAPTURE_ACTIVE;
 }
 
-/* The mode's numbers are those of CUstreamCaptureMode */
-void cuda_capture_mode(unsigned int *mode)
-{
-	if (cuda.capture_mode)
-		cuda_check(cuda.capture_mode(mode), "cuThreadExchangeStreamCaptureMode");
-}
-
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg)
 {
+	struct cuda_gate gate;
 	void *object;
-	int ret;
+	int ret = -FI_ENOSYS;
 
-	if (!cuda.user_object || !cuda.graph_retain)
-		return -FI_ENOSYS;
-	ret = cuda_check(cuda.user_object(&object, arg, end, 1, CUDA_USER_OBJECT_NO_SYNC),
+	cuda_enter(NULL, &gate);
+	if (!gate.cu->user_object || !gate.cu->graph_retain)
+		goto leave;
+	ret = cuda_check(gate.cu->user_object(&object, arg, end, 1, CUDA_USER_OBJECT_NO_SYNC),
 			 "cuUserObjectCreate");
-	if (ret)
-		return ret;
 	/* the graph has the only reference then */
-	return cuda_check(cuda.graph_retain(graph, object, 1, CUDA_GRAPH_MOVE),
-			  "cuGraphRetainUserObject");
+	if (!ret)
+		ret = cuda_check(gate.cu->graph_retain(graph, object, 1, CUDA_GRAPH_MOVE),
+				 "cuGraphRetainUserObject");
+leave:
+	cuda_leave(&gate);
+	return ret;
 }

@@ -8,81 +8,107 @@
 #include "base/log.h"
 
 /* All of these came with CUDA 11 or earlier, but some drivers that we run on may lack them. */
-static bool cuda_has_vmm(void)
+static bool cuda_has_vmm(const struct cuda_calls *cu)
 {
-	return cuda.handle_retain && cuda.handle_export && cuda.handle_import &&
-	       cuda.handle_release && cuda.address_reserve && cuda.address_free &&
-	       cuda.handle_map && cuda.unmap && cuda.set_access;
+	return cu->handle_retain && cu->handle_export && cu->handle_import &&
+	       cu->handle_release && cu->address_reserve && cu->address_free &&
+	       cu->handle_map && cu->unmap && cu->set_access;
 }
 
 int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why)
 {
 	CUmemGenericAllocationHandle handle;
-	CUresult error;
+	CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+	struct cuda_gate gate;
 
 	*why = "memory of a pool, or virtual memory where the driver shares none, has no CUDA "
 	       "IPC handle";
-	if (!cuda_has_vmm() || cuda.handle_retain(&handle, (void *) mem->base) != CUDA_SUCCESS)
+	cuda_enter(NULL, &gate);
+	if (cuda_has_vmm(gate.cu) &&
+	    gate.cu->handle_retain(&handle, (void *) mem->base) == CUDA_SUCCESS) {
+		error = gate.cu->handle_export(fd, handle,
+					       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		gate.cu->handle_release(handle);
+		*why = "virtual memory that was made without "
+		       "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR is not shared";
+	}
+	cuda_leave(&gate);
+	if (error != CUDA_SUCCESS)
 		return -FI_EOPNOTSUPP;
-	error = cuda.handle_export(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	cuda.handle_release(handle);
-	*why = error == CUDA_SUCCESS ? NULL
-				     : "virtual memory that was made without "
-				       "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR is not shared";
-	return *why ? -FI_EOPNOTSUPP : 0;
+	*why = NULL;
+	return 0;
 }
 
 /* Maps @size bytes of @handle at @ptr for the device. */
-static CUresult cuda_map(CUdeviceptr ptr, size_t size, CUmemGenericAllocationHandle handle,
-			 int ordinal)
+static CUresult cuda_map(const struct cuda_calls *cu, CUdeviceptr ptr, size_t size,
+			 CUmemGenericAllocationHandle handle, int ordinal)
 {
 	const CUmemAccessDesc access = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
-	CUresult error = cuda.handle_map(ptr, size, 0, handle, 0);
+	CUresult error = cu->handle_map(ptr, size, 0, handle, 0);
 
 	if (error != CUDA_SUCCESS)
 		return error;
-	error = cuda.set_access(ptr, size, &access, 1);
+	error = cu->set_access(ptr, size, &access, 1);
 	if (error != CUDA_SUCCESS)
-		cuda.unmap(ptr, size);
+		cu->unmap(ptr, size);
+	return error;
+}
+
+/* Imports what @fd is of, and maps it anywhere: at @ptr */
+static CUresult cuda_import(const struct cuda_calls *cu, int fd, size_t size, int ordinal,
+			    CUdeviceptr *ptr)
+{
+	CUmemGenericAllocationHandle handle;
+	CUresult error;
+
+	error = cu->handle_import(&handle, (void *) (uintptr_t) fd,
+				  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (error != CUDA_SUCCESS)
+		return error;
+	error = cu->address_reserve(ptr, size, 0, 0, 0);
+	if (error == CUDA_SUCCESS) {
+		error = cuda_map(cu, *ptr, size, handle, ordinal);
+		if (error != CUDA_SUCCESS)
+			cu->address_free(*ptr, size);
+	}
+	/* the mapping keeps the memory */
+	cu->handle_release(handle);
 	return error;
 }
 
 int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 		    const char **why)
 {
-	CUmemGenericAllocationHandle handle;
 	CUdeviceptr ptr = 0;
+	struct cuda_gate gate;
 	CUresult error;
-	bool pushed;
+	int ret = -FI_ENOSYS;
 
-	*why = "the driver has no virtual memory";
-	if (!cuda_has_vmm())
-		return -FI_ENOSYS;
 	*why = "its context cannot be entered";
-	if (cuda_enter(mem->ctx, &pushed))
+	if (cuda_enter(mem->ctx, &gate))
 		return -FI_EIO;
-	error = cuda.handle_import(&handle, (void *) (uintptr_t) fd,
-				   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-	if (error == CUDA_SUCCESS) {
-		error = cuda.address_reserve(&ptr, size, 0, 0, 0);
-		if (error == CUDA_SUCCESS)
-			error = cuda_map(ptr, size, handle, mem->ordinal);
-		if (error != CUDA_SUCCESS && ptr)
-			cuda.address_free(ptr, size);
-		/* the mapping keeps the memory */
-		cuda.handle_release(handle);
+	*why = "the driver has no virtual memory";
+	if (cuda_has_vmm(gate.cu)) {
+		error = cuda_import(gate.cu, fd, size, mem->ordinal, &ptr);
+		*why = error == CUDA_SUCCESS ? NULL : cuda_strerror(error);
+		ret = *why ? -FI_EOPNOTSUPP : 0;
 	}
-	cuda_leave(pushed);
-	*addr = (void *) (uintptr_t) ptr;
-	*why = error == CUDA_SUCCESS ? NULL : cuda_strerror(error);
-	return *why ? -FI_EOPNOTSUPP : 0;
+	cuda_leave(&gate);
+	if (!ret)
+		*addr = (void *) (uintptr_t) ptr;
+	return ret;
 }
 
 void cuda_ipc_detach(void *addr, size_t size)
 {
-	cuda_check(cuda.unmap((CUdeviceptr) (uintptr_t) addr, size), "cuMemUnmap");
-	cuda_check(cuda.address_free((CUdeviceptr) (uintptr_t) addr, size), "cuMemAddressFree");
+	struct cuda_gate gate;
+
+	cuda_enter(NULL, &gate);
+	cuda_check(gate.cu->unmap((CUdeviceptr) (uintptr_t) addr, size), "cuMemUnmap");
+	cuda_check(gate.cu->address_free((CUdeviceptr) (uintptr_t) addr, size),
+		   "cuMemAddressFree");
+	cuda_leave(&gate);
 }

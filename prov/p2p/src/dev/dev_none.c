@@ -115,10 +115,6 @@ int dev_none_stream_captured(void *stream, uint64_t *id, void **graph)
 	return 0;
 }
 
-void dev_none_capture_mode(unsigned int *mode)
-{
-}
-
 int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg)
 {
 	return -FI_ENOSYS;

@@ -31,7 +31,6 @@ void dev_none_window_close(const struct dev_mem *mem, struct dev_window *window)
 int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 			  size_t count);
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph);
-void dev_none_capture_mode(unsigned int *mode);
 int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 
 #endif /* P2P_DEV_NONE_H */

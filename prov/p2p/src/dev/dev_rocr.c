@@ -457,6 +457,5 @@ const struct dev_ops dev_rocr_ops = {
 	.window_close = dev_none_window_close,
 	.stream_steps = dev_none_stream_steps,
 	.stream_captured = dev_none_stream_captured,
-	.capture_mode = dev_none_capture_mode,
 	.graph_keep = dev_none_graph_keep,
 };

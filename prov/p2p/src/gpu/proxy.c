@@ -93,13 +93,10 @@ static void *proxy_run(void *arg)
 	struct proxy *proxy = arg;
 	const uint64_t spin = conf.proxy_spin_us * UINT64_C(1000);
 	uint64_t since = 0;
-	unsigned int vain = 0, mode = DEV_CAPTURE_RELAXED;
+	unsigned int vain = 0;
 
 	/* a doze is not to last twice as long */
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	/* another thread may be capturing a stream at any time */
-	if (proxy->ops)
-		proxy->ops->capture_mode(&mode);
 	pthread_mutex_lock(&proxy->lock);
 	while (!proxy->stop) {
 		if (proxy_look(proxy) || proxy->woken) {

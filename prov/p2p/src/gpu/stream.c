@@ -101,15 +101,11 @@ static void stream_dev_end(struct fid_export *export)
 
 static int stream_dev_init(struct stream_dev *dev, const struct dev_mem *mem)
 {
-	unsigned int mode = DEV_CAPTURE_RELAXED;
 	int ret;
 
 	dev->gpu.mem = *mem;
 	dev->gpu.number = (uint64_t) mem->ordinal;
-	/* this may be the first thing that is captured */
-	mem->ops->capture_mode(&mode);
 	ret = gpu_host_alloc(&dev->gpu, STREAM_WORDS * sizeof(uint64_t), &dev->words);
-	mem->ops->capture_mode(&mode);
 	if (ret)
 		return ret;
 	stream_lines_init(&dev->lines, dev->words.host);
