@@ -210,7 +210,9 @@ EMU_API(cuPointerSetAttribute, const void *data, CUpointer_attribute attr, CUdev
 	memcpy(&value, data, sizeof(value));
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find(ptr);
-	if (alloc && alloc->kind == EMU_VMM) {
+	if (emu_capture_unsafe() != CUDA_SUCCESS) {
+		rc = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	} else if (alloc && alloc->kind == EMU_VMM) {
 		rc = CUDA_ERROR_NOT_SUPPORTED;
 	} else if (alloc) {
 		alloc->sync_memops = value != 0;
