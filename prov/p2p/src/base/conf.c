@@ -32,6 +32,7 @@ struct conf conf = {
 	.cuda = true,
 	.rocm = true,
 	.gdrcopy = false,
+	.sync_memops = true,
 	.cuda_api = CONF_API_STRICT,
 	.proxy_spin_us = 100000,
 	.proxy_cpus = "auto",
@@ -121,6 +122,9 @@ static const struct conf_param {
 	 .help = "The CPU copies what is shortest to and from CUDA memory, by the mappings of gdrcopy "
 		 "(libgdrapi.so.2 and its kernel module), where they are there. What kernels look at is in the "
 		 "device's memory then. This has run on an emulated driver only (default: no)"},
+	{"p2p_sync_memops", .flag = &conf.sync_memops,
+	 .help = "CUDA contexts get the flag CU_CTX_SYNC_MEMOPS, so that what a synchronous copy has written to "
+		 "virtual memory, or to a pool's, is in messages that are sent behind it (default: yes)"},
 	{"p2p_cuda_api", .choice = &conf.cuda_api, .words = conf_apis,
 	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
 		 "(an error, since device memory is copied by CUDA) or async (success, since nothing on "

@@ -140,6 +140,12 @@ int dev_by_number(int iface, int ordinal, struct dev_mem *mem)
 	return -FI_ENODEV;
 }
 
+void dev_sync(void)
+{
+	for (int i = 0; dev_active() && dev_backends[i]; i++)
+		dev_backends[i]->sync();
+}
+
 bool dev_ipc_present(void)
 {
 	for (int i = 0; dev_installed[i]; i++) {

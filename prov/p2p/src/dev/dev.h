@@ -119,8 +119,11 @@ struct dev_step {
  *		none, or that is not known
  * @gone:	is the context @ctx gone, as it was destroyed or reset, and all that was opened and pinned
  *		in it? Memory of it has another @ctx then
- * @settle:	makes sure that copies which the application believes done are visible to
- *		our queues; called once for each allocation (its id). Waits for no kernel
+ * @sync:	has all copies that the application believes done be visible to our queues from now on, in
+ *		whatever context they were made. May wait for kernels: for the application's threads, when
+ *		they open something
+ * @settle:	makes sure of that for an allocation, for copies that were made before, too; called for each id
+ *		until it returns true. Waits for no kernel where @sync has been there before
  * @copy_short:	copies a few bytes between @mem and host memory at once, by the CPU, as if there had
  *		been nothing in any queue before; nothing is logged. -FI_ENOSYS: not these; they
  *		may have been copied in part
@@ -185,7 +188,8 @@ struct dev_ops {
 	int (*find)(const void *addr, struct dev_mem *mem);
 	bool (*current)(struct dev_mem *mem);
 	bool (*gone)(const void *ctx);
-	void (*settle)(const struct dev_mem *mem);
+	void (*sync)(void);
+	bool (*settle)(const struct dev_mem *mem);
 	int (*copy_short)(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 	int (*node)(const struct dev_mem *mem);
 	int (*pin)(const struct dev_mem *mem, void *addr, size_t len);
@@ -278,6 +282,9 @@ bool dev_current(struct dev_mem *mem);
 
 /* The device @ordinal of the runtime @iface, in @mem: 0, -FI_ENODEV, or another error */
 int dev_by_number(int iface, int ordinal, struct dev_mem *mem);
+
+/* As dev_ops.sync, of all runtimes that are in use */
+void dev_sync(void);
 
 /* Does any runtime here open other processes' memory? */
 bool dev_ipc_present(void);

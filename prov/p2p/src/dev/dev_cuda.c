@@ -12,14 +12,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
 #include "dev/dev_backends.h"
 #include "dev/dev_pci.h"
-#include "base/clock.h"
 #include "base/log.h"
 
 #define CUDA_DEVICES_MAX 64
@@ -188,39 +186,6 @@ static int cuda_device(int ordinal, struct dev_mem *mem)
 	return 0;
 }
 
-/*
- * A cuMemcpy from pageable memory may return before the data is on the device for any other stream
- * than the default one. With SYNC_MEMOPS such copies wait from now on, and to set it waits for those
- * that have not ended. It does not wait for kernels before them, which cuMemcpy has waited for.
- *
- * Virtual memory and pools refuse it. There, cuMemcpy has waited for all that was in the default
- * stream before it copied. So when it has returned, the last piece of its data is a few microseconds
- * away, and what still runs in that stream after CUDA_SETTLE was launched later. What remains: the
- * application itself has to synchronise its later copies to such memory.
- */
-#define CUDA_SETTLE 200000 /* [ns] */
-
-static void cuda_settle(const struct dev_mem *mem)
-{
-	const uint64_t start = clock_ns();
-	unsigned int on = 1;
-	struct cuda_gate gate;
-
-	if (cuda_enter(mem->ctx, &gate))
-		return;
-	if (gate.cu->pointer_set(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, mem->base) !=
-	    CUDA_SUCCESS) {
-		P2P_INFO("memory at 0x%zx cannot be made synchronous (virtual memory "
-			 "management or a pool): the application must synchronise "
-			 "its copies itself\n",
-			 (size_t) mem->base);
-		while (gate.cu->stream_query(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY &&
-		       clock_ns() - start < CUDA_SETTLE)
-			;
-	}
-	cuda_leave(&gate);
-}
-
 static int cuda_attribute(const struct dev_mem *mem, CUdevice_attribute attribute)
 {
 	int value = 0;
@@ -376,6 +341,7 @@ const struct dev_ops dev_cuda_ops = {
 	.find = cuda_find,
 	.current = cuda_current,
 	.gone = cuda_ctx_gone,
+	.sync = cuda_sync,
 	.settle = cuda_settle,
 	.copy_short = cuda_copy_short,
 	.node = cuda_node,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What the parts of the CUDA backend share. dev_cuda_lib.c is the driver. The parts dev_cuda_gdr.c,
- * dev_cuda_queue.c, dev_cuda_stream.c and dev_cuda_vmm.c call nothing but it, and dev_cuda.c calls them all.
+ * dev_cuda_queue.c, dev_cuda_stream.c, dev_cuda_sync.c and dev_cuda_vmm.c call nothing but it, and dev_cuda.c calls them all.
  */
 #ifndef P2P_DEV_CUDA_H
 #define P2P_DEV_CUDA_H
@@ -52,6 +52,10 @@ struct cuda_calls {
 	CUresult (*ctx_push)(CUcontext ctx);
 	CUresult (*ctx_pop)(CUcontext *ctx);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*primary_ctx_get)(CUdevice dev, unsigned int *flags, int *active);
+	CUresult (*primary_ctx_set)(CUdevice dev, unsigned int flags);
+	CUresult (*ctx_get_flags)(unsigned int *flags);
+	CUresult (*ctx_set_flags)(unsigned int flags);
 	CUresult (*pointer_set)(const void *value, CUpointer_attribute attribute,
 				CUdeviceptr ptr);
 	CUresult (*address_range)(CUdeviceptr *base, size_t *size, CUdeviceptr ptr);
@@ -147,6 +151,8 @@ void cuda_leave(const struct cuda_gate *gate);
 
 /* What struct dev_ops has of these names */
 int cuda_load(void);
+void cuda_sync(void);
+bool cuda_settle(const struct dev_mem *mem);
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len);
 int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base);

@@ -18,8 +18,9 @@
  * cuCtxGetId (*)			the same, each buffer	a number of the context, in 12 ns
  * cuDevicePrimaryCtxRetain (*)		virtual memory, once	the context is there: it has memory
  * cuPointerSetAttribute		new allocation		waits for the application's synchronous
- *								copies to it alone (dev_cuda.c)
- * cuStreamQuery(default stream)	new virtual memory	a question, for 200 us at most
+ *								copies to it alone
+ * cuDevicePrimaryCtxGetState,		new virtual memory	questions
+ *	cuCtxGetFlags
  * cuMemcpyAsync			each copy		in a stream of ours, which does not block
  *								(CU_STREAM_NON_BLOCKING): it follows nothing
  *								but our copies. Copy engines do it, without a
@@ -52,6 +53,10 @@
  * cuIpcCloseMemHandle is, too. It has one use on the data path: another process has freed memory
  * that is open here and offers other memory in its place, or more than FI_P2P_MAP_COUNT is open.
  * A thread of its own would be no help: seen to hold up cuMemcpyAsync meanwhile.
+ *
+ * cuDevicePrimaryCtxSetFlags and cuCtxSetFlags wait for every kernel of their context, too, where they set
+ * CU_CTX_SYNC_MEMOPS (dev_cuda_sync.c). That is when a domain or an endpoint is opened, and for new virtual memory,
+ * if the flag has gone since.
  *
  * cuPointerSetAttribute waits for a kernel if the application has put a cudaMemset, or a copy from
  * device to device, of that same memory behind it in the default stream. That is in the call that

@@ -233,8 +233,9 @@ static int rocr_find(const void *addr, struct dev_mem *mem)
  * HIP's copies between host and device have ended when they return, but for those that
  * the application has to wait for itself; HIP's streams cannot be waited for from here.
  */
-static void rocr_settle(const struct dev_mem *mem)
+static bool rocr_settle(const struct dev_mem *mem)
 {
+	return true;
 }
 
 /* The runtime itself takes care of host memory that is not pinned. */
@@ -428,6 +429,7 @@ const struct dev_ops dev_rocr_ops = {
 	.find = rocr_find,
 	.current = dev_none_current,
 	.gone = dev_none_gone,
+	.sync = dev_none_sync,
 	.settle = rocr_settle,
 	.copy_short = dev_none_copy_short,
 	.node = dev_none_node,

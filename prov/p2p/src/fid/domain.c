@@ -352,6 +352,7 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	domain->fid.fid.ops = &domain_class.ops;
 	domain->fid.ops = &domain_table.ops;
 	domain->fid.mr = &mr_ops;
+	domain_meet_devices(domain, info->caps);
 	*domain_fid = &domain->fid;
 	return 0;
 

@@ -116,6 +116,13 @@ static inline void domain_release(struct p2p_domain *domain)
 	__atomic_fetch_sub(&domain->users, 1, __ATOMIC_RELEASE);
 }
 
+/* An object with these capabilities is opened: device memory may come from now on. Over a hook nobody asks for it */
+static inline void domain_meet_devices(const struct p2p_domain *domain, uint64_t caps)
+{
+	if (!domain->fabric->layered || caps & (FI_HMEM | FI_P2P))
+		dev_sync();
+}
+
 int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 		void *context);
 

@@ -74,8 +74,8 @@ static void mem_settle(const struct dev_mem *mem)
 	if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == mem->id)
 		return;
 	mem_pages_forget(mem);
-	mem->ops->settle(mem);
-	__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
+	if (mem->ops->settle(mem))
+		__atomic_store_n(slot, mem->id, __ATOMIC_RELEASE);
 }
 
 /*
