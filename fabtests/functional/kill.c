@@ -25,6 +25,7 @@
 #define TAG_HAIL ((uint64_t) 0x7001 << 16)
 #define HAIL_LEN ((size_t) 200000)
 #define OTHERS_LEN ((size_t) 100)
+#define REGION_US 4e6 /* for so long it is looked whether a region comes free that may not */
 
 /* What survivor and the others tell each other beside the fabric */
 #define READY 'p'  /* all is posted */
@@ -482,7 +483,7 @@ static int after_end(struct kill_side *s)
 static int close_region(struct kill_side *s)
 {
 	const bool unknown = plan.cold && plan.fate <= KILL_STOP;
-	const double end = ft_usec() + 2 * peer_timeout();
+	const double end = ft_usec() + REGION_US;
 	int late = 0, ret;
 
 	while (!late && (ret = fi_close(&s->shared.mr->fid)) == -FI_EBUSY) {
@@ -636,8 +637,8 @@ static size_t rounds(struct ft_opts *opts, uint64_t which, enum kill_fate fate)
 	const uint64_t first = opts->seed;
 	size_t failed = 0;
 
-	/* no pause is to be longer */
-	setenv("FI_P2P_PEER_TIMEOUT", fate == KILL_PAUSE ? "60" : "2", 1);
+	/* who is dead is known for it without; and no pause ends anything */
+	setenv("FI_P2P_PEER_TIMEOUT", fate == KILL_STOP || fate == KILL_LATE ? "2" : "0", 1);
 	for (uint64_t i = 0; i < (opts->rounds ? opts->rounds : 1); i++) {
 		opts->seed = first + i;
 		draw(opts, which, fate);

@@ -106,6 +106,7 @@ static void test_forged_answer(void **state)
 	close_ep();
 }
 
+/* Who has not answered in time gets whole messages. What only it can answer waits: it may compute. */
 static void test_late(void **state)
 {
 	size_t before = conf.hello_timeout;
@@ -114,9 +115,9 @@ static void test_late(void **state)
 	open_ep();
 	ask = greet();
 	conf.hello_timeout = 0;
-	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
-	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
 	assert_int_equal(sent_count(), 1);
 	hear(greeting(WIRE_ANSWERS, ask.grant));
 	assert_int_equal(ready(FAKE_NEW), 0);
@@ -166,14 +167,14 @@ static void test_versions(void **state)
 	close_ep();
 }
 
-/* With keys of ours the owner is one that speaks our protocol, and may be merely slow: not for ever. */
+/* Who has not answered may compute, whoever chooses the keys. So it is waited for, unless the user has set a time. */
 static void test_hopeless(void **state)
 {
 	size_t before = conf.hello_timeout;
 	struct xfer_peer *peer;
 
 	open_ep();
-	fake_xfer.keys_ours = false;
+	fake_xfer.keys_ours = *state != NULL;
 	greet();
 	conf.hello_timeout = 0;
 	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
@@ -181,9 +182,12 @@ static void test_hopeless(void **state)
 	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
 	p2p_lock_take(&fake_xfer.lock);
 	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
-	peer->waited += 1000 * conf.peer_timeout;
+	peer->waited += 3600000;
 	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	conf.peer_timeout = 30;
 	assert_int_equal(ready(FAKE_NEW), -FI_EOPNOTSUPP);
+	conf.peer_timeout = 0;
 	conf.hello_timeout = before;
 	close_ep();
 }
@@ -742,6 +746,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_unreachable),
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_hopeless),
+		cmocka_unit_test_prestate(test_hopeless, "keys of ours"),
 		cmocka_unit_test(test_differs),
 		cmocka_unit_test(test_asked),
 		cmocka_unit_test(test_aside),

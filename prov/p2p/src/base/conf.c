@@ -27,7 +27,7 @@ struct conf conf = {
 	.lanes_host = false,
 	.hmem = false,
 	.hello_timeout = 2,
-	.peer_timeout = 30,
+	.peer_timeout = 0,
 	.stats = CONF_STATS_NO,
 	.cuda = true,
 	.rocm = true,
@@ -110,7 +110,8 @@ static const struct conf_param {
 	{"p2p_peer_timeout", .size = &conf.peer_timeout, .min = 0, .max = 86400,
 	 .help = "Seconds without a sign of life after which a peer is taken for dead, and what is under way with "
 		 "it fails. Reads, writes and atomic operations wait as long for the first answer of an owner of "
-		 "remote memory. 0: never (default: 30)"},
+		 "remote memory. 0: silence ends nothing, as it may mean that the peer computes or is stopped; that "
+		 "its process has ended is found out all the same (default: 0)"},
 	{"p2p_stats", .choice = &conf.stats, .words = conf_stats,
 	 .help = "Print what an endpoint has carried, by which path and why, when it is closed: no, yes, or "
 		 "json (one object on one line) (default: no)"},

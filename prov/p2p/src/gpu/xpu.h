@@ -92,17 +92,20 @@ static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)
 /**
  * struct xpu_patience - how long the core has had no room for an operation.
  *
- * A core that finds its peer dead may connect anew for ever. After FI_P2P_PEER_TIMEOUT the operation fails,
- * and for as long all others to that peer that the core has no room for.
+ * The operation waits for as long as it takes: its peer may compute, or be stopped. Where the user has set
+ * FI_P2P_PEER_TIMEOUT it fails after that, and for as long all others to that peer that the core has no room for. A core
+ * that finds its peer dead may connect anew for ever. If that is found out, others to that peer fail, too, for a while.
  *
  * @since:	the operation that is to be posted has been refused since [ms]; 0: it has not
  * @lost:	the peer
  * @gave_up:	when that was [ms]; 0: never
+ * @told:	it was said that an operation waits
  */
 struct xpu_patience {
 	uint64_t since;
 	fi_addr_t lost;
 	uint64_t gave_up;
+	bool told;
 };
 
 /**

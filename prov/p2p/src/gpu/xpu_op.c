@@ -14,6 +14,13 @@
 #include "xfer/ep_state.h"
 #include "xfer/reports.h"
 
+/*
+ * What has waited for so long until its peer's process was found to have ended fails, and for so long others to that
+ * peer that the core has no room for [ms]
+ */
+#define XPU_GONE_AFTER 2000
+#define XPU_GONE_FOR 30000
+
 static void *xpu_ptr(uint64_t word)
 {
 	return (void *) (uintptr_t) word;
@@ -334,32 +341,53 @@ fi_addr_t xpu_op_peer(const struct ring_op *op)
 		       : op->word[FI_P2P_XPU_W_PEER];
 }
 
+/* Nobody's death is known: it is said once that the GPU waits */
+static void xpu_op_say_waits(struct xpu_patience *patience, uint64_t waited)
+{
+	if (waited < XFER_SILENCE || patience->told)
+		return;
+	patience->told = true;
+	P2P_WARN("the core provider has had no room for an operation of the GPU's for %u s: it "
+		 "waits, unless FI_P2P_PEER_TIMEOUT is set\n",
+		 XFER_SILENCE / 1000);
+}
+
+/* There is no room for it now. Is that for good? */
+static int xpu_op_refused(struct xpu_patience *patience, fi_addr_t peer, uint64_t now)
+{
+	const uint64_t most = conf.peer_timeout * UINT64_C(1000);
+
+	if (patience->gave_up && patience->lost == peer &&
+	    now - patience->gave_up < (most ? most : XPU_GONE_FOR))
+		return -FI_ETIMEDOUT;
+	if (!patience->since)
+		patience->since = now;
+	xpu_op_say_waits(patience, now - patience->since);
+	if (!most || now - patience->since < most)
+		return -FI_EAGAIN;
+	P2P_WARN("the core provider has had no room for an operation of the GPU's for %zu s: "
+		 "it and others to its peer fail\n",
+		 conf.peer_timeout);
+	return -FI_ETIMEDOUT;
+}
+
 int xpu_op_patience(struct xpu_patience *patience, fi_addr_t peer, int ret)
 {
 	const uint64_t most = conf.peer_timeout * UINT64_C(1000);
-	uint64_t now;
+	uint64_t now, waited;
 
 	if (!ret || peer == FI_ADDR_UNSPEC || (ret != -FI_EAGAIN && !patience->since)) {
 		patience->since = 0;
 		return ret;
 	}
 	now = clock_coarse_ms();
-	if (ret == -FI_EAGAIN) {
-		if (patience->gave_up && patience->lost == peer &&
-		    now - patience->gave_up < most)
-			return -FI_ETIMEDOUT;
-		if (!patience->since)
-			patience->since = now;
-		if (!most || now - patience->since < most)
-			return ret;
-		P2P_WARN(
-			"the core provider has had no room for an operation of the GPU's for %zu s: "
-			"it and others to its peer fail\n",
-			conf.peer_timeout);
-		ret = -FI_ETIMEDOUT;
-	}
+	if (ret == -FI_EAGAIN)
+		ret = xpu_op_refused(patience, peer, now);
+	if (ret == -FI_EAGAIN || !patience->since)
+		return ret;
+	waited = now - patience->since;
 	/* it has waited, too, if that ended in another way */
-	if (now - patience->since >= most / 2) {
+	if (most ? waited >= most / 2 : ret == -FI_ECONNRESET && waited >= XPU_GONE_AFTER) {
 		patience->lost = peer;
 		patience->gave_up = now;
 	}
@@ -391,8 +419,8 @@ bool xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
 	struct core_comp comp = {.flags = kind, .src = FI_ADDR_NOTAVAIL, .err = -error};
 	bool told;
 
-	/* of what had no room for too long, xpu_op_patience() has told */
-	if (error != -FI_ETIMEDOUT)
+	/* of what had no room for too long, xpu_op_patience() has told; of who is lost, its own */
+	if (error != -FI_ETIMEDOUT && error != -FI_ECONNRESET)
 		P2P_WARN("an operation of the GPU's (kind %u, number %u) is refused: %s\n",
 			 op->kind, op->kind == FI_P2P_XPU_KIND_OP ? op->op : op->target,
 			 fi_strerror(-error));

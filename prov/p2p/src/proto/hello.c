@@ -60,6 +60,17 @@
 #define HELLO_ANSWERS_TIME 30000
 
 /*
+ * A question, or its answer, may be lost. So it is asked again when half of FI_P2P_HELLO_TIMEOUT is over, at the
+ * earliest HELLO_REPEAT, and each next time after twice as long. Where endpoints shun strangers there is little room for
+ * what nobody takes: once, and late [ms]
+ */
+#define HELLO_REPEAT 500
+#define HELLO_REPEAT_LATE 60000
+
+/* For so long something may be on its way to the successor of a process that has ended [ms] */
+#define HELLO_DESERTED 3000
+
+/*
  * Only where a message takes less time than a copy through the host are short ones worth it.
  */
 void hello_start(struct xfer_ep *ep)
@@ -212,9 +223,10 @@ int hello_greet(struct xfer_peer *peer)
 	ret = hello_ask(peer);
 	if (ret)
 		return ret;
-	peer->facts &= ~HELLO_AGAIN;
+	peer->repeats = 0;
 	peer->waited = 0;
 	peer->looked = clock_coarse_ms();
+	peer->life.asked = 0;
 	peer->state = XFER_PEER_GREETED;
 	return 0;
 }
@@ -228,13 +240,28 @@ static void hello_say_late(struct xfer_peer *peer)
 	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
 	P2P_WARN(
 		"%s has not answered a greeting for %zu s: long messages from device memory go "
-		"there whole, which is slower. Install this provider there, or see "
-		"FI_P2P_HELLO_TIMEOUT\n",
+		"there whole, which is slower, and operations on its remote memory wait. Unless it "
+		"computes, install this provider there, or see FI_P2P_HELLO_TIMEOUT\n",
 		text, conf.hello_timeout);
 	peer->facts |= HELLO_LATE;
 }
 
-/* Was it greeted so long ago that who does not speak is taken for dead? */
+/* The core has had no room for the greeting */
+static void hello_say_unreached(struct xfer_peer *peer)
+{
+	char text[256];
+
+	if (peer->waited < XFER_SILENCE || peer->life.told)
+		return;
+	peer->life.told = true;
+	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	P2P_WARN(
+		"the core provider has not reached %s for %u s: what is to go there waits, unless "
+		"FI_P2P_PEER_TIMEOUT is set\n",
+		text, XFER_SILENCE / 1000);
+}
+
+/* Was it greeted so long ago that the user wants it taken for dead? */
 static bool hello_overdue(const struct xfer_peer *peer)
 {
 	return conf.peer_timeout && peer->waited >= 1000 * conf.peer_timeout;
@@ -249,17 +276,37 @@ static void hello_wait(struct xfer_peer *peer)
 	peer->looked = now;
 }
 
-/*
- * A question or its answer may be lost. So it is asked once more when half of the time is over. But where
- * endpoints shun strangers there is little room for what nobody takes.
- */
 static void hello_ask_again(struct xfer_peer *peer)
 {
-	if (2 * peer->waited < 1000 * conf.hello_timeout || peer->facts & HELLO_AGAIN ||
-	    peer->ep->shuns || xfer_outq_has(peer->via, peer->to))
+	uint64_t due = P2P_MAX(500 * conf.hello_timeout, HELLO_REPEAT) << peer->repeats;
+
+	if (peer->ep->shuns)
+		due = peer->repeats ? UINT64_MAX : HELLO_REPEAT_LATE;
+	if (peer->waited < due || peer->lost || peer->facts & HELLO_OTHER ||
+	    xfer_outq_has(peer->via, peer->to))
 		return;
-	peer->facts |= HELLO_AGAIN;
+	peer->repeats++;
 	hello_ask(peer);
+}
+
+/*
+ * The process that was known there has ended, as its host has told, and the core reaches no other one. Cores may try
+ * that for ever.
+ */
+static bool hello_deserted(struct xfer_peer *peer)
+{
+	struct keepalive *former = peer->life.keepalive;
+
+	if (!former || !(peer->facts & HELLO_LOST))
+		return false;
+	if (keepalive_gone(former))
+		return peer->waited >= HELLO_DESERTED;
+	/* not more often than it is watched */
+	if (peer->waited >= peer->life.asked + HELLO_REPEAT) {
+		peer->life.asked = (unsigned int) peer->waited;
+		keepalive_ask(former);
+	}
+	return false;
 }
 
 enum xfer_peer_state hello_state(struct xfer_peer *peer)
@@ -268,16 +315,17 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	if (peer->state == XFER_PEER_NEW || peer->state == XFER_PEER_KNOWN)
 		return peer->state;
 	hello_wait(peer);
-	if (peer->state == XFER_PEER_FOREIGN)
+	hello_ask_again(peer);
+	if (peer->state == XFER_PEER_FOREIGN || peer->waited < 1000 * conf.hello_timeout)
 		return peer->state;
-	if (peer->waited < 1000 * conf.hello_timeout) {
-		hello_ask_again(peer);
-		return peer->state;
-	}
 	/* it cannot have got it, nor anything else */
 	if (xfer_outq_has(peer->via, peer->to)) {
 		if (hello_overdue(peer))
 			xfer_peer_lose(peer, -FI_ETIMEDOUT);
+		else if (hello_deserted(peer))
+			xfer_peer_lose(peer, -FI_ECONNRESET);
+		else
+			hello_say_unreached(peer);
 		return peer->state;
 	}
 	hello_say_late(peer);
@@ -296,10 +344,10 @@ static int hello_lost_once(struct xfer_peer *peer)
 	return status;
 }
 
-/* A key of ours shows that its owner runs this provider: is it more than merely slow? */
+/* Who has not answered may compute: is it more than that? */
 static bool hello_hopeless(const struct xfer_peer *peer)
 {
-	return peer->ep->xfer->keys_ours || peer->facts & HELLO_OTHER || hello_overdue(peer);
+	return peer->facts & HELLO_OTHER || hello_overdue(peer);
 }
 
 int hello_ready(struct xfer_ep *ep, fi_addr_t addr)

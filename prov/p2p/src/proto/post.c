@@ -453,10 +453,14 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 		op = &plain;
 	}
 	p2p_lock_take(&xfer->lock);
+	ret = owner && xfer->keys_ours ? hello_ready(ep, op->addr) : 0;
 	/* keys that the application chooses do not tell who runs what */
-	if (owner && xfer->keys_ours && hello_ready(ep, op->addr) == -FI_EOPNOTSUPP)
+	if (ret == -FI_EOPNOTSUPP) {
 		owner = false;
-	ret = op->read ? 0 : post_check_commit(ep, op->flags, owner);
+		ret = 0;
+	}
+	if (!ret && !op->read)
+		ret = post_check_commit(ep, op->flags, owner);
 	if (!ret)
 		ret = post_ready(xfer, &mem);
 	if (!ret && !owner)

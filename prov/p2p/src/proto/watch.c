@@ -30,12 +30,14 @@
 
 /*
  * When a quiet peer's process is asked for the first time, and when the peer is probed [ms]. Each next
- * time comes after twice as long: WATCH_PATIENCE times for a probe; for a question as long as there are
- * WATCH_ASKS in the timeout. A process that has not answered yet is asked WATCH_FIRST times in a row.
- * None is lost before it has left WATCH_UNHEARD questions unanswered: where this process was held up, the
+ * time comes after twice as long: WATCH_PATIENCE times for a probe; for a question up to WATCH_ASK_MOST, and as
+ * long as there are WATCH_ASKS in the timeout. By WATCH_ASK_MOST and WATCH_LAST a process that has ended is known for
+ * it within 5 s, however long it was silent before. A process that has not answered yet is asked WATCH_FIRST times in
+ * a row. None is lost before it has left WATCH_UNHEARD questions unanswered: where this process was held up, the
  * other one may have been, too.
  */
 #define WATCH_ASK 500u
+#define WATCH_ASK_MOST 1500u
 #define WATCH_PROBE 2000u
 #define WATCH_PATIENCE 6u
 #define WATCH_ASKS 8u
@@ -43,6 +45,21 @@
 #define WATCH_UNHEARD 4u
 /* For so long what a peer has sent last may be on its way, though nobody is there any more [ms] */
 #define WATCH_LAST 3000u
+
+/* Silence is no proof of anything, but somebody may look for the reason why nothing moves: it is said once */
+static void watch_say_silent(struct xfer_peer *peer)
+{
+	char text[256];
+
+	if (peer->life.silent < XFER_SILENCE || peer->life.told)
+		return;
+	peer->life.told = true;
+	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	P2P_WARN(
+		"%s has given no sign of life for %u s: what is under way with it goes on to wait, "
+		"unless FI_P2P_PEER_TIMEOUT is set\n",
+		text, XFER_SILENCE / 1000);
+}
 
 static void watch_say(const struct xfer_peer *peer, int status)
 {
@@ -64,13 +81,15 @@ static void watch_say(const struct xfer_peer *peer, int status)
 static unsigned int watch_interval(const struct xfer_life *life)
 {
 	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;
+	unsigned int most = WATCH_ASK_MOST;
 
+	if (timeout)
+		most = P2P_MIN(most, P2P_MAX(timeout / WATCH_ASKS, WATCH_ASK));
 	/* questions may be lost; and as long as it has never answered, its silence tells nothing */
 	if ((timeout && life->silent >= timeout / 2) ||
 	    (!life->answers && life->asks < WATCH_FIRST))
 		return XFER_WATCH;
-	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE),
-		       P2P_MAX(timeout / WATCH_ASKS, WATCH_ASK));
+	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE), most);
 }
 
 static void watch_ask(struct xfer_life *life)
@@ -135,6 +154,8 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 		status = -FI_ETIMEDOUT;
 	if (status)
 		watch_say(peer, status);
+	else
+		watch_say_silent(peer);
 	return status;
 }
 

@@ -3,9 +3,10 @@
  * Peers that something is under way with, and that are silent.
  *
  * A control message is a sign of life. So is an answer of the peer's process (keepalive.h), which comes
- * though the application there does not call libfabric. A peer without any for FI_P2P_PEER_TIMEOUT is
- * lost (loss.h). Silence counts for nothing if the peer says that its process answers, but no answer was
- * ever heard: there may be a firewall.
+ * though the application there does not call libfabric. Silence is no proof that it is dead: it may be stopped. So a
+ * peer is lost (loss.h) when its host says that its process has ended, or it says itself that it has lost us. Only where
+ * the user has set FI_P2P_PEER_TIMEOUT, one without a sign of life for so long is lost, too. Silence counts for nothing
+ * if the peer says that its process answers, but no answer was ever heard: there may be a firewall.
  *
  * A peer that is silent is sent a control message now and then, too. That is how a core notices that
  * a connection is broken. The peer answers.

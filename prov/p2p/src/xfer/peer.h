@@ -81,6 +81,7 @@ struct xfer_said {
  * @unheard:	how often, since the last sign of life
  * @probed, @probes: the same of control messages
  * @verdict: 0, or why it is about to be lost
+ * @told:	it was said that it is silent, or is not reached
  */
 struct xfer_life {
 	unsigned int quiet;
@@ -95,6 +96,7 @@ struct xfer_life {
 	unsigned int probed;
 	unsigned int probes;
 	int verdict;
+	bool told;
 };
 
 /**
@@ -148,6 +150,7 @@ struct xfer_past {
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
  *		looked [ms]
  * @looked:	when that was last [ms]
+ * @repeats:	how often it was greeted again meanwhile
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
  * @host, @process: as in struct ipc: what it has said
@@ -174,6 +177,7 @@ struct xfer_peer {
 	struct xfer_said theirs[2];
 	uint64_t waited;
 	uint64_t looked;
+	unsigned int repeats;
 	int lost;
 	uint64_t dead;
 	uint64_t host;

@@ -135,6 +135,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
 #define XFER_WATCH 100
 /* So much time at most counts between two looks: who was held up has not looked, and what came may be here */
 #define XFER_LOOK_MAX (2 * XFER_WATCH)
+/* That nothing comes for so long is said once [ms] */
+#define XFER_SILENCE 30000u
 
 /* At least as many as there are states (enum xfer_state) */
 #define XFER_STATES_MAX 32
