@@ -8,7 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/amo.h"
-#include "fid/ep.h"
+#include "fid/flags.h"
 #include "base/log.h"
 #include "proto/rma_served.h"
 #include "proto/post.h"
@@ -66,11 +66,13 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 			       uint64_t flags)
 {
 	struct core_atomic op;
+	int ret;
 
 	if (!msg || !msg->rma_iov || !msg->rma_iov_count)
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_ATOMIC, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	op = (struct core_atomic){
 		.kind = kind,
 		.operand = msg->msg_iov,

@@ -591,6 +591,9 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 
 	ep->caps = info->caps;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
+	/* what is fenced waits for what the core alone could do, too */
+	if (ep->xfer.layered && ep->caps & FI_FENCE)
+		ep->xfer.followed |= FI_SEND | FI_READ | FI_WRITE;
 	ep->xfer.notices = ep->domain->layered && info->mode & FI_RX_CQ_DATA;
 	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);

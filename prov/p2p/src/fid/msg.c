@@ -11,9 +11,10 @@
 
 #include <rdma/fi_errno.h>
 
-#include "fid/ep.h"
+#include "fid/flags.h"
 #include "base/log.h"
 #include "mem/mem.h"
+#include "path/info.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
 #include "xfer/progress.h"
@@ -73,7 +74,7 @@ static enum msg_way msg_send_way_iov(struct p2p_ep *ep, const struct iovec *iov,
 	    xfer_may_have_lanes(&ep->xfer, iov, count))
 		return MSG_XFER;
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
-	    xfer_ep_overtakes(&ep->xfer, av_core_addr(ep->av, dest)))
+	    xfer_ep_overtakes(&ep->xfer, ep->av ? av_core_addr(ep->av, dest) : FI_ADDR_UNSPEC))
 		return MSG_LATER;
 	return MSG_CORE;
 }
@@ -107,6 +108,9 @@ static ssize_t msg_post(struct p2p_ep *ep, struct core_op *op)
 		return -FI_EINVAL;
 	}
 	op->data &= ep->xfer.data_mask;
+	/* an endpoint's own flags are for writes, too */
+	if (ep->xfer.layered && !op->recv)
+		op->flags = info_flags_to_core(op->flags);
 	ret = av_to_core(ep->av, &op->addr);
 	return ret ? ret : xfer_post(&ep->xfer, op);
 }
@@ -230,11 +234,13 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg core_msg;
 	enum msg_way way;
+	int ret;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_SEND, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == MSG_XFER) {
 		struct core_op op = {
@@ -357,11 +363,13 @@ static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg_tagged core_msg;
 	enum msg_way way;
+	int ret;
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_TSEND, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == MSG_XFER) {
 		struct core_op op = {
@@ -548,11 +556,13 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	struct fi_msg core_msg;
 	fi_addr_t src;
 	bool plain;
+	int ret;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_RECV, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	src = msg_src(ep, msg->addr);
 	plain = msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,
 				   &seen);
@@ -623,11 +633,13 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	uint64_t report = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	struct fi_msg_tagged core_msg;
 	fi_addr_t src;
+	int ret;
 
 	if (p2p_unlikely(!msg || msg_tag_bad(ep, msg->tag)))
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_TRECV, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	src = msg_src(ep, msg->addr);
 	if (flags & MSG_TAGGED_ONLY ||
 	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,

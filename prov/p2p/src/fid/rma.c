@@ -10,7 +10,7 @@
 
 #include <rdma/fi_errno.h>
 
-#include "fid/ep.h"
+#include "fid/flags.h"
 #include "base/log.h"
 #include "mem/mem.h"
 #include "proto/post.h"
@@ -65,6 +65,12 @@ static uint64_t rma_arrival(const struct core_rma *op)
 		       : FI_DELIVERY_COMPLETE;
 }
 
+/* What is fenced may take another way than a write of the core's before it, which has to be there, not just sent. */
+static bool rma_fences(const struct p2p_ep *ep)
+{
+	return ep->xfer.layered && ep->caps & FI_FENCE;
+}
+
 static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 {
 	int ret;
@@ -76,8 +82,10 @@ static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
 	}
 	op->data &= ep->xfer.data_mask;
 	op->notices = ep->xfer.notices && op->flags & FI_REMOTE_CQ_DATA;
+	if (op->notices || (!op->read && rma_fences(ep)))
+		op->flags |= rma_arrival(op);
 	if (op->notices)
-		op->flags = (op->flags & ~FI_REMOTE_CQ_DATA) | rma_arrival(op);
+		op->flags &= ~FI_REMOTE_CQ_DATA;
 	ret = av_to_core(ep->av, &op->addr);
 	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }
@@ -225,11 +233,13 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg_rma core_msg;
+	int ret;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_READ, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	if (rma_special_msg(ep, msg))
 		return rma_post_msg(ep, true, msg, flags);
 	core_msg = *msg;
@@ -263,11 +273,13 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, ui
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct fi_msg_rma core_msg;
+	int ret;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
-	if (p2p_unlikely(flags & FI_TRIGGER))
-		return fid_refuse_trigger();
+	ret = flags_take(ep, FLAGS_WRITE, &flags, msg->addr);
+	if (p2p_unlikely(ret))
+		return ret;
 	if ((flags & FI_COMMIT_COMPLETE && ep->xfer.layered) || rma_special_msg(ep, msg))
 		return rma_post_msg(ep, false, msg, flags);
 	core_msg = *msg;

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "fid/atomic.h"
+#include "fid/flags.h"
 #include "fid/msg.h"
 #include "fid/rma.h"
 
@@ -32,8 +33,22 @@ int trigger_refuse(int err, const char *why)
 static int trigger_work_new(struct p2p_ep *ep, enum fi_op_type type, void *context,
 			    uint64_t flags, struct trigger_work **made)
 {
+	static const enum flags_call calls[] = {
+		[FI_OP_RECV] = FLAGS_RECV,
+		[FI_OP_SEND] = FLAGS_SEND,
+		[FI_OP_TRECV] = FLAGS_TRECV,
+		[FI_OP_TSEND] = FLAGS_TSEND,
+		[FI_OP_READ] = FLAGS_READ,
+		[FI_OP_WRITE] = FLAGS_WRITE,
+		[FI_OP_ATOMIC] = FLAGS_ATOMIC,
+		[FI_OP_FETCH_ATOMIC] = FLAGS_ATOMIC,
+		[FI_OP_COMPARE_ATOMIC] = FLAGS_ATOMIC,
+	};
 	struct trigger_work *work;
+	int ret = ep ? flags_check(ep, calls[type], flags & ~FI_TRIGGER) : 0;
 
+	if (ret)
+		return ret;
 	if (flags & TRIGGER_NEVER)
 		return trigger_refuse(-FI_ENOSYS, "it has FI_INJECT");
 	work = calloc(1, sizeof *work);

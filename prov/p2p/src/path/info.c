@@ -37,13 +37,13 @@
 #define INFO_SOURCE_CAPS (FI_SOURCE | FI_SOURCE_ERR)
 #define INFO_CAPS                                                                              \
 	(INFO_PRIMARY_CAPS | INFO_SECONDARY_CAPS | INFO_SOURCE_CAPS | FI_TRIGGER | LF_XPU |    \
-	 FI_RMA_PMEM)
+	 FI_RMA_PMEM | FI_FENCE)
 
 /*
  * Whether there are these is ours to answer. The core is not asked for them. Cores with FI_RMA_PMEM write
  * back caches, which leaves what is in a file that is no DAX's in the kernel's memory.
  */
-#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU | FI_RMA_PMEM)
+#define INFO_OUR_CAPS (FI_HMEM | FI_P2P | FI_TRIGGER | LF_XPU | FI_RMA_PMEM | FI_FENCE)
 
 /* Not for endpoints without a protocol of ours. A core's own triggers would be handed counters of ours. */
 #define INFO_PLAIN_NOT (FI_TRIGGER | FI_NAMED_RX_CTX | LF_XPU)
@@ -374,7 +374,7 @@ int info_hints_to_core(struct fi_info *hints)
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
 	/* we answer whether device memory and persistent memory may be used, not the core */
-	uint64_t caps = core_caps & INFO_CAPS & ~(FI_HMEM | LF_XPU | FI_RMA_PMEM);
+	uint64_t caps = core_caps & INFO_CAPS & ~(FI_HMEM | LF_XPU | FI_RMA_PMEM | FI_FENCE);
 
 	if (wanted & FI_MULTI_RECV)
 		wanted |= INFO_SOURCE_CAPS;
@@ -385,6 +385,8 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 	 * them
 	 */
 	caps &= ~FI_COLLECTIVE | wanted;
+	/* all operations are followed up for it: ep_set_attr() */
+	caps |= wanted & FI_FENCE;
 	/* who does not ask for persistent memory does not pay for it: see info_keys() */
 	if (caps & FI_RMA)
 		caps |= wanted & FI_RMA_PMEM;
@@ -497,7 +499,7 @@ static void info_caps_from_core(const struct fi_info *hints, struct fi_info *inf
 	info->tx_attr->caps = info_caps(info->tx_attr->caps, tx) | hmem;
 	info->rx_attr->caps = info_caps(info->rx_attr->caps, rx) | hmem;
 	/* a context's capabilities are among the endpoint's (fi_endpoint(3)) */
-	info->rx_attr->caps &= info->caps | ~INFO_SOURCE_CAPS;
+	info->rx_attr->caps &= (info->caps | ~INFO_SOURCE_CAPS) & ~FI_FENCE;
 }
 
 static void info_ep_from_core(struct fi_info *info)

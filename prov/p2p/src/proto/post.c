@@ -24,6 +24,7 @@
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "proto/rma_core.h"
+#include "proto/rma_notice.h"
 #include "proto/rma_served.h"
 #include "proto/rndv_lanes.h"
 #include "proto/rndv_send.h"
@@ -489,6 +490,39 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
 	return ret;
+}
+
+/* Is this record about something that @ep has posted to @addr, and that has not ended? */
+static bool post_is_before(const struct xfer_ctx *ctx, fi_addr_t addr)
+{
+	const struct xfer_req *req = (const struct xfer_req *) ctx;
+	fi_addr_t to = rma_notice_addr(ctx);
+
+	if (xfer_ctx_is_req(ctx)) {
+		if (req->served || req->reported ||
+		    !(req->done_flags & (FI_SEND | FI_READ | FI_WRITE)))
+			return false;
+		to = req->addr;
+	}
+	return to != FI_ADDR_NOTAVAIL && (addr == FI_ADDR_UNSPEC || addr == to);
+}
+
+/*
+ * Nothing counts what is under way to a peer, as few ask. Who repeats the call makes progress by that, as with any that
+ * there is no room for.
+ */
+ssize_t xfer_post_fence(struct xfer_ep *ep, fi_addr_t addr)
+{
+	const struct xfer_ctx *ctx;
+	bool waits = false;
+
+	p2p_lock_take(&ep->xfer->lock);
+	for (ctx = LIST_FIRST(&ep->live); ctx && !waits; ctx = LIST_NEXT(ctx, live))
+		waits = post_is_before(ctx, addr);
+	if (waits)
+		xfer_progress_locked(ep->xfer);
+	p2p_lock_drop(&ep->xfer->lock);
+	return waits ? -FI_EAGAIN : 0;
 }
 
 ssize_t xfer_cancel_locked(struct xfer_ep *ep, void *context)

@@ -27,6 +27,12 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op);
 ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op);
 
+/*
+ * May an operation with FI_FENCE to this peer begin? 0, or -FI_EAGAIN: what was posted before it has not ended,
+ * and progress was made. FI_ADDR_UNSPEC: there is one peer only. Not [locked]
+ */
+ssize_t xfer_post_fence(struct xfer_ep *ep, fi_addr_t addr);
+
 /* Is memory with this key reached by asking its owner, not by the core? */
 static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 {

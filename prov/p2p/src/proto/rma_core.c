@@ -96,8 +96,8 @@ static ssize_t rma_core_piece_try(struct xfer_out *out)
 {
 	struct rndv_piece *piece = container_of(out, struct rndv_piece, out);
 	struct xfer_req *req = piece->req;
-	uint64_t flags = req->op_flags &
-			 (FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_COMMIT_COMPLETE);
+	uint64_t flags = req->op_flags & (FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |
+					  FI_COMMIT_COMPLETE | FI_FENCE);
 
 	if (rma_core_last(req, piece->index))
 		flags |= req->op_flags & FI_REMOTE_CQ_DATA;

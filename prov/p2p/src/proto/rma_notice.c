@@ -44,6 +44,12 @@ static void rma_notice_drop(struct xfer_ctx *ctx)
 	rma_notice_free((struct rma_notice *) ctx);
 }
 
+fi_addr_t rma_notice_addr(const struct xfer_ctx *ctx)
+{
+	return ctx->drop == rma_notice_drop ? ((const struct rma_notice *) ctx)->out.addr
+					    : FI_ADDR_NOTAVAIL;
+}
+
 static void rma_notice_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rma_notice *notice = (struct rma_notice *) ctx;

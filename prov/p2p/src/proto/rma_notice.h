@@ -12,4 +12,7 @@
 struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct core_rma *op,
 				const struct dev_mem *mem);
 
+/* Who the message of this record goes to; FI_ADDR_NOTAVAIL: it is none of these */
+fi_addr_t rma_notice_addr(const struct xfer_ctx *ctx);
+
 #endif /* P2P_RMA_NOTICE_H */

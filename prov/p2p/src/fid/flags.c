@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Flags of calls. See flags.h. */
+#include "fid/flags.h"
+
+#include <rdma/fi_errno.h>
+
+#include "base/log.h"
+#include "path/info.h"
+#include "proto/post.h"
+
+#define FLAGS_TX (FLAGS_TX_PLAIN | FI_FENCE)
+
+/*
+ * What is kept. To what is read, FI_INJECT and FI_COMMIT_COMPLETE mean nothing. A message is never durable: an endpoint's
+ * own flags are for its writes, too.
+ */
+static const struct {
+	const char *name;
+	uint64_t kept;
+} flags_calls[FLAGS_CALLS] = {
+	[FLAGS_SEND] = {"fi_sendmsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
+	[FLAGS_TSEND] = {"fi_tsendmsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
+	[FLAGS_RECV] = {"fi_recvmsg", FLAGS_RX_PLAIN | FI_MULTI_RECV},
+	[FLAGS_TRECV] = {"fi_trecvmsg", FLAGS_RX_PLAIN | FI_PEEK | FI_CLAIM | FI_DISCARD},
+	[FLAGS_READ] = {"fi_readmsg", FLAGS_TX | FI_COMMIT_COMPLETE},
+	[FLAGS_WRITE] = {"fi_writemsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
+	[FLAGS_ATOMIC] = {"an atomic operation", FLAGS_TX | FI_COMMIT_COMPLETE},
+};
+
+int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags)
+{
+	const uint64_t wrong = flags & ~flags_calls[call].kept;
+
+	if (flags & FI_TRIGGER)
+		return fid_refuse_trigger();
+	if (!ep->xfer.layered)
+		return 0;
+	if (wrong) {
+		P2P_WARN("%s with flags 0x%zx, which are not offered for it\n",
+			 flags_calls[call].name, (size_t) wrong);
+		return -FI_EBADFLAGS;
+	}
+	if (!(flags & FI_FENCE) || ep->caps & FI_FENCE)
+		return 0;
+	P2P_WARN("FI_FENCE is for endpoints that were opened with it\n");
+	return -FI_EBADFLAGS;
+}
+
+int flags_heed(struct p2p_ep *ep, enum flags_call call, uint64_t *flags, fi_addr_t peer)
+{
+	const bool fenced = *flags & FI_FENCE;
+	int ret = flags_check(ep, call, *flags);
+
+	if (ret)
+		return ret;
+	if (ep->xfer.layered)
+		*flags &= ~FI_FENCE;
+	if (ep->xfer.layered && (call == FLAGS_SEND || call == FLAGS_TSEND))
+		*flags = info_flags_to_core(*flags);
+	ret = fenced ? av_to_core(ep->av, &peer) : 0;
+	return ret || !fenced ? ret : (int) xfer_post_fence(&ep->xfer, peer);
+}
