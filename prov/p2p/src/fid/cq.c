@@ -199,12 +199,12 @@ static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi
 	return cq_read_reports(cq, buf, count, src);
 }
 
-/* Is there something? What the core has may be ours, so progress looks at it. */
+/*
+ * Is there something? What the core has may be ours, so progress looks at it. And not every core tells: sockets answers
+ * a read of no entries with -FI_EAGAIN, whatever it has.
+ */
 static ssize_t cq_peek(struct p2p_cq *cq)
 {
-	if (!xfer_cq_ours(&cq->xfer) && !xfer_apart(cq->xfer.xfer) &&
-	    fi_cq_read(cq->xfer.core, NULL, 0) == -FI_EAGAIN)
-		return -FI_EAGAIN;
 	xfer_progress(cq->xfer.xfer);
 	return cq_read_reports(cq, NULL, 0, NULL);
 }
