@@ -2,7 +2,6 @@
 /* The list of GPU runtimes. See dev.h. */
 #include "dev/dev.h"
 
-#include <pthread.h>
 #include <rdma/fi_errno.h>
 
 #include "config.h"
@@ -11,6 +10,7 @@
 #include "dev/dev_none.h"
 #include "dev/dl.h"
 #include "base/log.h"
+#include "base/process.h"
 
 static const struct {
 	const struct dev_ops *ops;
@@ -29,7 +29,6 @@ static const struct {
 
 /* Those of them that this machine has, and those that are in use; NULL ends the lists */
 static const struct dev_ops *dev_installed[DEV_KNOWN], *dev_backends[DEV_KNOWN];
-static pthread_mutex_t dev_lock = PTHREAD_MUTEX_INITIALIZER;
 bool dev_present;
 
 /* What dev_news points to where there is nothing to look for, and once what there is is in use */
@@ -75,11 +74,11 @@ static bool dev_used(void)
 
 static P2P_APART bool dev_look_news(void)
 {
-	pthread_mutex_lock(&dev_lock);
+	process_lock(PROCESS_RUNTIMES);
 	/* another thread may have looked meanwhile */
 	if (!dev_used() && dl_news(dev_news))
 		dev_look_locked();
-	pthread_mutex_unlock(&dev_lock);
+	process_unlock(PROCESS_RUNTIMES);
 	return dev_used();
 }
 
@@ -93,7 +92,7 @@ void dev_init(void)
 	static bool tried;
 	int found = 0;
 
-	pthread_mutex_lock(&dev_lock);
+	process_lock(PROCESS_RUNTIMES);
 	for (int i = 0; !tried && dev_known[i].ops; i++) {
 		if (!*dev_known[i].wanted)
 			P2P_WARN(
@@ -110,7 +109,7 @@ void dev_init(void)
 		P2P_INFO("no GPU runtime on this machine: all buffers are host memory\n");
 	}
 	tried = true;
-	pthread_mutex_unlock(&dev_lock);
+	process_unlock(PROCESS_RUNTIMES);
 }
 
 int dev_find(const void *addr, struct dev_mem *mem)

@@ -9,7 +9,6 @@
 #include "config.h"
 #include "dev/dev_cuda.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_domain.h>
@@ -19,12 +18,12 @@
 #include "dev/dev_backends.h"
 #include "dev/dev_pci.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #define CUDA_DEVICES_MAX 64
 
 static struct cuda_ctx *cuda_primary_ctx(int ordinal)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static struct cuda_ctx *retained[CUDA_DEVICES_MAX];
 	struct cuda_ctx *ctx;
 	struct cuda_gate gate;
@@ -32,7 +31,7 @@ static struct cuda_ctx *cuda_primary_ctx(int ordinal)
 
 	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
 		return NULL;
-	pthread_mutex_lock(&lock);
+	process_lock(PROCESS_CONTEXTS);
 	ctx = retained[ordinal];
 	/* who resets it may retain it no more, and have virtual memory all the same */
 	if (!ctx || cuda_ctx_gone(ctx)) {
@@ -44,7 +43,7 @@ static struct cuda_ctx *cuda_primary_ctx(int ordinal)
 		cuda_leave(&gate);
 		retained[ordinal] = ctx;
 	}
-	pthread_mutex_unlock(&lock);
+	process_unlock(PROCESS_CONTEXTS);
 	return ctx;
 }
 

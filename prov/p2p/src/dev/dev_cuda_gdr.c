@@ -25,6 +25,7 @@
 #include "base/conf.h"
 #include "dev/dl.h"
 #include "base/log.h"
+#include "base/process.h"
 
 /* What the kernel module pins at least, and aligns to */
 #define GDR_WINDOW ((size_t) 65536)
@@ -83,11 +84,10 @@ static struct {
 	int (*unmap)(void *lib, struct gdr_handle handle, void *map, size_t len);
 	int (*to)(struct gdr_handle handle, void *map, const void *src, size_t len);
 	int (*from)(struct gdr_handle handle, void *dst, const void *map, size_t len);
-	pthread_mutex_t lock;
 	TAILQ_HEAD(gdr_windows, gdr_window) windows; /* the latest used first */
 	struct gdr_window all[GDR_WINDOWS];
 	unsigned int missed;
-} gdr = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} gdr;
 
 static const struct dl_symbol gdr_symbols[] = {
 	{"gdr_open", NULL, (void **) &gdr.open, 0},
@@ -100,8 +100,8 @@ static const struct dl_symbol gdr_symbols[] = {
 	{"gdr_copy_from_mapping", NULL, (void **) &gdr.from, 0},
 };
 
-/* The mappings are the parent's, and so is the lock that another thread of it may have held */
-static void gdr_forked(void)
+/* The mappings are the parent's */
+static void gdr_forget(void)
 {
 	gdr.lib = NULL;
 }
@@ -115,8 +115,7 @@ static void gdr_open(void)
 	if (!dl_open(NULL, "libgdrapi.so.2", gdr_symbols,
 		     sizeof gdr_symbols / sizeof gdr_symbols[0]))
 		return;
-	if (pthread_atfork(NULL, NULL, gdr_forked))
-		return;
+	process_forget(gdr_forget);
 	gdr.lib = gdr.open();
 	if (!gdr.lib)
 		P2P_INFO(
@@ -246,7 +245,7 @@ int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_
 	    addr - mem->base >= mem->size || len > mem->size - (addr - mem->base) ||
 	    !gdr_ready())
 		return -FI_ENOSYS;
-	pthread_mutex_lock(&gdr.lock);
+	process_lock(PROCESS_MAPPINGS);
 	for (; done < len && !error; done += part) {
 		window = gdr_window_get(mem, addr + done);
 		if (!window)
@@ -258,7 +257,7 @@ int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_
 			   : gdr.from(window->handle, (char *) dst + done,
 				      (char *) window->map + at, part);
 	}
-	pthread_mutex_unlock(&gdr.lock);
+	process_unlock(PROCESS_MAPPINGS);
 	return done == len && !error ? 0 : -FI_ENOSYS;
 }
 
@@ -284,10 +283,10 @@ int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *w
 		return ret;
 	window->addr = (void *) P2P_ALIGN_UP((uintptr_t) window->block, GDR_WINDOW);
 	if (!cuda_enter(mem->ctx, &gate)) {
-		pthread_mutex_lock(&gdr.lock);
+		process_lock(PROCESS_MAPPINGS);
 		failed = gdr_map_range((uintptr_t) window->addr, window->len, &handle,
 				       &window->map, &error);
-		pthread_mutex_unlock(&gdr.lock);
+		process_unlock(PROCESS_MAPPINGS);
 		cuda_leave(&gate);
 	}
 	window->handle = handle.value;
@@ -303,10 +302,10 @@ void cuda_window_close(const struct dev_mem *mem, struct dev_window *window)
 	const struct gdr_handle handle = {window->handle};
 
 	if (gdr.lib) {
-		pthread_mutex_lock(&gdr.lock);
+		process_lock(PROCESS_MAPPINGS);
 		gdr.unmap(gdr.lib, handle, window->map, window->len);
 		gdr.unpin(gdr.lib, handle);
-		pthread_mutex_unlock(&gdr.lock);
+		process_unlock(PROCESS_MAPPINGS);
 	}
 	cuda_free(mem, window->block);
 }

@@ -6,13 +6,13 @@
 #include "config.h"
 #include "dev/dev_cuda.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
 #include "dev/dl.h"
 #include "base/log.h"
+#include "base/process.h"
 
 struct cuda_questions cuda;
 static struct cuda_calls cuda_gated;
@@ -136,12 +136,11 @@ static struct cuda_ctx *cuda_ctx_find(CUcontext handle, unsigned long long id)
 
 static P2P_APART struct cuda_ctx *cuda_ctx_new(CUcontext handle, unsigned long long id)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct cuda_ctx *ctx;
 
 	if (cuda.ctx_get_id && !id)
 		return NULL;
-	pthread_mutex_lock(&lock);
+	process_lock(PROCESS_TABLES);
 	ctx = cuda_ctx_find(handle, id);
 	if (!ctx) {
 		ctx = malloc(sizeof *ctx);
@@ -150,7 +149,7 @@ static P2P_APART struct cuda_ctx *cuda_ctx_new(CUcontext handle, unsigned long l
 			__atomic_store_n(&cuda_ctxs, ctx, __ATOMIC_RELEASE);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	process_unlock(PROCESS_TABLES);
 	return ctx;
 }
 

@@ -14,7 +14,6 @@
  */
 #include "dev/dev_backends.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
@@ -30,6 +29,7 @@
 #include "dev/dev_none.h"
 #include "dev/dl.h"
 #include "base/log.h"
+#include "base/process.h"
 
 #ifndef ROCM_LIBDIR
 #define ROCM_LIBDIR NULL
@@ -146,14 +146,13 @@ static hsa_status_t rocr_agent_add(hsa_agent_t agent, void *arg)
 /* Once, and as often as that fails */
 static int rocr_agents_find(void)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static bool found;
 	struct rocr_agents agents = {.gpu_count = 0};
 	int ret = 0;
 
 	if (p2p_likely(__atomic_load_n(&found, __ATOMIC_ACQUIRE)))
 		return 0;
-	pthread_mutex_lock(&lock);
+	process_lock(PROCESS_CONTEXTS);
 	if (!found) {
 		ret = rocr_check(rocr.iterate_agents(rocr_agent_add, &agents),
 				 "hsa_iterate_agents");
@@ -162,7 +161,7 @@ static int rocr_agents_find(void)
 			__atomic_store_n(&found, true, __ATOMIC_RELEASE);
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	process_unlock(PROCESS_CONTEXTS);
 	return ret;
 }
 

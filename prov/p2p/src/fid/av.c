@@ -512,8 +512,11 @@ static int av_close(struct fid *fid)
 	struct p2p_av *av = av_of(fid);
 	struct av_name *entry, *next;
 	struct av_table *known;
-	int ret = fid_close_core(&av->core->fid);
+	int ret;
 
+	if (domain_inherited(av->domain))
+		return 0;
+	ret = fid_close_core(&av->core->fid);
 	if (ret)
 		return ret;
 	if (av->closed)

@@ -285,6 +285,8 @@ static int cntr_close(struct fid *fid)
 	bool bound;
 	int ret;
 
+	if (domain_inherited(cntr->domain))
+		return 0;
 	p2p_lock_take(&cntr->domain->xfer.lock);
 	bound = cntr->refs;
 	p2p_lock_drop(&cntr->domain->xfer.lock);

@@ -424,6 +424,8 @@ static int cq_close(struct fid *fid)
 	struct p2p_cq *cq = cq_of(fid);
 	int ret;
 
+	if (domain_inherited(cq->domain))
+		return 0;
 	if (xfer_cq_busy(&cq->xfer))
 		return -FI_EBUSY;
 	/*

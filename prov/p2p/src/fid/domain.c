@@ -61,6 +61,8 @@ static int domain_close(struct fid *fid)
 	bool local = domain->xfer.local;
 	int ret;
 
+	if (domain_inherited(domain))
+		return 0;
 	if (__atomic_load_n(&domain->users, __ATOMIC_ACQUIRE) || domain_close_waker(domain))
 		return -FI_EBUSY;
 	xfer_give_back(&domain->xfer);

@@ -5,6 +5,7 @@
 
 #include <rdma/fi_domain.h>
 
+#include "base/process.h"
 #include "xfer/auto.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
@@ -121,6 +122,12 @@ static inline void domain_meet_devices(const struct p2p_domain *domain, uint64_t
 {
 	if (!domain->fabric->layered || caps & (FI_HMEM | FI_P2P))
 		dev_sync();
+}
+
+/* Is it, with all that was opened in it, the parent's? Then nothing of that is closed here (base/process.h). */
+static inline bool domain_inherited(const struct p2p_domain *domain)
+{
+	return process_inherited(domain->xfer.owner);
 }
 
 int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,

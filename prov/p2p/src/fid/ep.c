@@ -434,6 +434,8 @@ static int ep_close(struct fid *fid)
 	struct fid *core = &ep->xfer.core->fid;
 	int ret;
 
+	if (domain_inherited(ep->domain))
+		return 0;
 	if (triggers && triggers->ep_busy(ep))
 		return -FI_EBUSY;
 	/*

@@ -97,6 +97,8 @@ static int eq_close(struct fid *fid)
 	struct p2p_eq *eq = eq_of(fid);
 	int ret;
 
+	if (fabric_inherited(eq->fabric))
+		return 0;
 	waitset_hold(&eq->member);
 	ret = fi_close(&eq->core->fid);
 	waitset_drop(&eq->member, !ret);
@@ -144,6 +146,7 @@ int eq_open(struct fid_fabric *fabric_fid, struct fi_eq_attr *attr, struct fid_e
 	eq->fid.fid.context = context;
 	eq->fid.fid.ops = &eq_class.ops;
 	eq->fid.ops = &eq_ops;
+	eq->fabric = fabric;
 	core_attr = *attr;
 	ret = waitset_choose(fabric, &core_attr.wait_obj, core_attr.wait_set, &set);
 	if (!ret)

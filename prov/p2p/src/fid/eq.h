@@ -10,11 +10,13 @@
 
 /**
  * struct p2p_eq - an event queue.
+ * @fabric:	whose it is
  * @member:	its place in a wait set
  */
 struct p2p_eq {
 	struct fid_eq fid;
 	struct fid_eq *core;
+	const struct p2p_fabric *fabric;
 	struct waitset_member member;
 };
 

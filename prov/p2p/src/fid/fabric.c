@@ -27,11 +27,16 @@ static int fabric_trywait(struct fid_fabric *fid, struct fid **fids, int count)
 	return ret;
 }
 
+static int fabric_close(struct fid *fid)
+{
+	return fabric_inherited(fabric_of(fid)) ? 0 : fid_close(fid);
+}
+
 static struct fid_class fabric_class = {
 	.ops =
 		{
 			.size = sizeof(struct fi_ops),
-			.close = fid_close,
+			.close = fabric_close,
 			.bind = fid_no_bind,
 			.control = fid_control,
 			.ops_open = fid_ops_open,
@@ -57,6 +62,7 @@ int fabric_open(struct fid_fabric *core, bool layered, const struct domain_trigg
 		return -FI_ENOMEM;
 	fabric->core = core;
 	fabric->layered = layered;
+	fabric->owner = getpid();
 	fabric->triggers = triggers;
 	fabric->fid.fid.fclass = FI_CLASS_FABRIC;
 	fabric->fid.fid.context = context;

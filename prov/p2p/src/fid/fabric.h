@@ -7,6 +7,7 @@
 #include <rdma/fabric.h>
 
 #include "base/base.h"
+#include "base/process.h"
 
 struct domain_triggers;
 
@@ -14,18 +15,26 @@ struct domain_triggers;
  * struct p2p_fabric - a fabric.
  * @core:	the core provider's
  * @layered:	it was opened as ofi_p2p; else it is a hook around another provider's fabric
+ * @owner:	the process that opened it (base/process.h)
  * @triggers:	what serves FI_TRIGGER in its domains, or NULL
  */
 struct p2p_fabric {
 	struct fid_fabric fid;
 	struct fid_fabric *core;
 	bool layered;
+	pid_t owner;
 	const struct domain_triggers *triggers;
 };
 
 static inline struct p2p_fabric *fabric_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_fabric, fid.fid);
+}
+
+/* Is it the parent's? Then neither it nor what is the fabric's alone is closed here. */
+static inline bool fabric_inherited(const struct p2p_fabric *fabric)
+{
+	return process_inherited(fabric->owner);
 }
 
 /* Wraps @core, which the fabric owns from then on. 0 or -FI_ENOMEM */

@@ -2,13 +2,13 @@
 /* What all objects have in common. See fid.h. */
 #include "fid/fid.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/process.h"
 
 bool (*fid_more_ops)(struct fid *fid, const char *name, void **ops);
 
@@ -38,7 +38,6 @@ struct fid *fid_core(struct fid *fid)
 #define FID_CHAINS 1024
 
 static LIST_HEAD(, fid_pair) fid_pairs[FID_CHAINS];
-static pthread_mutex_t fid_pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned int fid_chain(const struct fid *core)
 {
@@ -61,20 +60,20 @@ void fid_pair_add(struct fid_pair *pair, struct fid *core, struct fid *user)
 {
 	pair->core = core;
 	pair->user = user;
-	pthread_mutex_lock(&fid_pairs_lock);
+	process_lock(PROCESS_TABLES);
 	LIST_INSERT_HEAD(&fid_pairs[fid_chain(core)], pair, entry);
-	pthread_mutex_unlock(&fid_pairs_lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 struct fid_pair *fid_pair_remove(struct fid *core)
 {
 	struct fid_pair *pair;
 
-	pthread_mutex_lock(&fid_pairs_lock);
+	process_lock(PROCESS_TABLES);
 	pair = fid_pair_find(core);
 	if (pair)
 		LIST_REMOVE(pair, entry);
-	pthread_mutex_unlock(&fid_pairs_lock);
+	process_unlock(PROCESS_TABLES);
 	return pair;
 }
 
@@ -82,28 +81,26 @@ struct fid *fid_user(struct fid *core)
 {
 	struct fid_pair *pair;
 
-	pthread_mutex_lock(&fid_pairs_lock);
+	process_lock(PROCESS_TABLES);
 	pair = fid_pair_find(core);
-	pthread_mutex_unlock(&fid_pairs_lock);
+	process_unlock(PROCESS_TABLES);
 	return pair ? pair->user : core;
 }
 
 /* ---- uses by GPUs ---- */
 
-static pthread_mutex_t fid_exports_lock = PTHREAD_MUTEX_INITIALIZER;
-
 void fid_export_add(struct fid_exports *exports, struct fid_export *export)
 {
-	pthread_mutex_lock(&fid_exports_lock);
+	process_lock(PROCESS_TABLES);
 	LIST_INSERT_HEAD(exports, export, entry);
-	pthread_mutex_unlock(&fid_exports_lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 void fid_export_remove(struct fid_export *export)
 {
-	pthread_mutex_lock(&fid_exports_lock);
+	process_lock(PROCESS_TABLES);
 	LIST_REMOVE(export, entry);
-	pthread_mutex_unlock(&fid_exports_lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 struct fid_export *fid_export_find(const struct fid_exports *exports,
@@ -111,12 +108,12 @@ struct fid_export *fid_export_find(const struct fid_exports *exports,
 {
 	struct fid_export *export;
 
-	pthread_mutex_lock(&fid_exports_lock);
+	process_lock(PROCESS_TABLES);
 	LIST_FOREACH(export, exports, entry) {
 		if (export->end == end)
 			break;
 	}
-	pthread_mutex_unlock(&fid_exports_lock);
+	process_unlock(PROCESS_TABLES);
 	return export;
 }
 

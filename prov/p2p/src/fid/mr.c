@@ -53,6 +53,8 @@ static int mr_close(struct fid *fid)
 	struct xfer *xfer = &domain->xfer;
 	int ret = 0;
 
+	if (domain_inherited(domain))
+		return 0;
 	if (mr->served) {
 		p2p_lock_take(&xfer->lock);
 		mr_await(mr);

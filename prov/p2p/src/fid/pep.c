@@ -30,8 +30,11 @@ static int pep_setopt(fid_t fid, int level, int name, const void *value, size_t 
 static int pep_close(struct fid *fid)
 {
 	const struct p2p_pep pep = *pep_of(fid);
-	int ret = fid_close(fid);
+	int ret;
 
+	if (fabric_inherited(pep.fabric))
+		return 0;
+	ret = fid_close(fid);
 	if (ret)
 		return ret;
 	lf.freeinfo(pep.info);
@@ -96,6 +99,7 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	pep->fid.fid.ops = &pep_class.ops;
 	pep->fid.ops = &pep_table.ops;
 	pep->fid.cm = &cm_ops;
+	pep->fabric = fabric_of(&fabric->fid);
 	*pep_fid = &pep->fid;
 	return 0;
 }

@@ -6,16 +6,19 @@
 #include <rdma/fi_endpoint.h>
 
 #include "base/base.h"
+#include "fid/fabric.h"
 #include "fid/fid.h"
 
 /**
  * struct p2p_pep - a passive endpoint.
+ * @fabric:	whose it is
  * @info:	what it was opened with; NULL with the hook, which leaves infos as they are
  * @core_info:	what @core was opened with, and may still read: see domain.h
  */
 struct p2p_pep {
 	struct fid_pep fid;
 	struct fid_pep *core;
+	const struct p2p_fabric *fabric;
 	struct fi_info *info;
 	struct fi_info *core_info;
 	struct fid_pair pair;

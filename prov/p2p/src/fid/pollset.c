@@ -2,16 +2,21 @@
 /* Poll sets. See pollset.h. */
 #include "fid/pollset.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
 #include "fid/fid.h"
 #include "base/log.h"
+#include "base/process.h"
 
 /* All sets that there are. Who needs a set's lock, too, takes this one first. */
 static LIST_HEAD(, p2p_pollset) pollset_all = LIST_HEAD_INITIALIZER(pollset_all);
-static pthread_mutex_t pollset_all_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The list may be half changed. What a child has inherited is not used there */
+static void pollset_begin_anew(void)
+{
+	LIST_INIT(&pollset_all);
+}
 
 static struct pollset_entry *pollset_find(struct p2p_pollset *set, const struct fid *fid)
 {
@@ -70,10 +75,10 @@ void pollset_forget(const struct fid *fid)
 {
 	struct p2p_pollset *set;
 
-	pthread_mutex_lock(&pollset_all_lock);
+	process_lock(PROCESS_POLLSETS);
 	LIST_FOREACH(set, &pollset_all, entry)
 		pollset_remove(set, fid);
-	pthread_mutex_unlock(&pollset_all_lock);
+	process_unlock(PROCESS_POLLSETS);
 }
 
 /* Has an object something? 1, 0 or an error */
@@ -125,9 +130,11 @@ static int pollset_close(struct fid *fid)
 	struct p2p_pollset *set = pollset_of(fid);
 	struct pollset_entry *entry;
 
-	pthread_mutex_lock(&pollset_all_lock);
+	if (domain_inherited(set->domain))
+		return 0;
+	process_lock(PROCESS_POLLSETS);
 	LIST_REMOVE(set, entry);
-	pthread_mutex_unlock(&pollset_all_lock);
+	process_unlock(PROCESS_POLLSETS);
 	while ((entry = LIST_FIRST(&set->entries))) {
 		LIST_REMOVE(entry, entry);
 		free(entry);
@@ -176,9 +183,10 @@ int pollset_open(struct fid_domain *domain_fid, struct fi_poll_attr *attr,
 	LIST_INIT(&set->entries);
 	set->domain = domain;
 	domain_hold(domain);
-	pthread_mutex_lock(&pollset_all_lock);
+	process_forget(pollset_begin_anew);
+	process_lock(PROCESS_POLLSETS);
 	LIST_INSERT_HEAD(&pollset_all, set, entry);
-	pthread_mutex_unlock(&pollset_all_lock);
+	process_unlock(PROCESS_POLLSETS);
 	set->fid.fid.fclass = FI_CLASS_POLL;
 	set->fid.fid.ops = &pollset_class.ops;
 	set->fid.ops = &pollset_ops;

@@ -130,6 +130,8 @@ static int waitset_close(struct fid *fid)
 	bool used;
 	int ret;
 
+	if (fabric_inherited(set->fabric))
+		return 0;
 	p2p_lock_take(&set->lock);
 	used = !LIST_EMPTY(&set->members);
 	p2p_lock_drop(&set->lock);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "gpu/cpus.h"
 
@@ -28,7 +29,7 @@
  * @waiting:	how many want @lock: the thread lets them have it
  * @wake:	what it sleeps on
  * @woken:	there is something to do
- * @users:	contexts; proxy_lock guards it
+ * @users:	contexts; PROCESS_PROXIES guards it
  */
 struct proxy {
 	const struct dev_ops *ops;
@@ -44,7 +45,6 @@ struct proxy {
 	LIST_ENTRY(proxy) entry;
 };
 
-static pthread_mutex_t proxy_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, proxy) proxies;
 
 /* ---- the thread ---- */
@@ -194,12 +194,19 @@ static int proxy_start(const struct gpu_dev *dev, struct proxy **started)
 	return 0;
 }
 
+/* A child has no such threads. */
+static void proxy_forget(void)
+{
+	LIST_INIT(&proxies);
+}
+
 int proxy_get(const struct gpu_dev *dev, struct proxy **found)
 {
 	struct proxy *proxy;
 	int ret = 0;
 
-	pthread_mutex_lock(&proxy_lock);
+	process_forget(proxy_forget);
+	process_lock(PROCESS_PROXIES);
 	LIST_FOREACH(proxy, &proxies, entry) {
 		if (proxy->ops == dev->mem.ops && proxy->number == dev->number)
 			break;
@@ -213,7 +220,7 @@ int proxy_get(const struct gpu_dev *dev, struct proxy **found)
 		proxy->users++;
 		*found = proxy;
 	}
-	pthread_mutex_unlock(&proxy_lock);
+	process_unlock(PROCESS_PROXIES);
 	return ret;
 }
 
@@ -221,11 +228,11 @@ void proxy_put(struct proxy *proxy)
 {
 	bool last;
 
-	pthread_mutex_lock(&proxy_lock);
+	process_lock(PROCESS_PROXIES);
 	last = !--proxy->users;
 	if (last)
 		LIST_REMOVE(proxy, entry);
-	pthread_mutex_unlock(&proxy_lock);
+	process_unlock(PROCESS_PROXIES);
 	if (!last)
 		return;
 	proxy_hold(proxy);

@@ -8,6 +8,7 @@
 #include <rdma/fi_ext_p2p.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "gpu/stream_line.h"
 #include "gpu/trigger_alias.h"
 #include "xfer/progress.h"
@@ -118,7 +119,6 @@ static int stream_dev_init(struct stream_dev *dev, const struct dev_mem *mem)
 /* The domain's entries on the device that is current in this thread. 0 or a negative error */
 static int stream_dev_get(struct p2p_domain *domain, struct stream_dev **found)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct fid_export *export;
 	struct stream_dev *dev;
 	struct dev_mem mem;
@@ -126,7 +126,7 @@ static int stream_dev_get(struct p2p_domain *domain, struct stream_dev **found)
 
 	if (!dev_current(&mem))
 		return -FI_ENODEV;
-	pthread_mutex_lock(&lock);
+	process_lock(PROCESS_STREAMS);
 	LIST_FOREACH(export, &domain->exports, entry) {
 		dev = container_of(export, struct stream_dev, export);
 		if (export->end == stream_dev_end && dev->gpu.mem.ops == mem.ops &&
@@ -151,7 +151,7 @@ static int stream_dev_get(struct p2p_domain *domain, struct stream_dev **found)
 	fid_export_add(&domain->exports, &dev->export);
 	proxy_add(dev->proxy, &dev->source);
 unlock:
-	pthread_mutex_unlock(&lock);
+	process_unlock(PROCESS_STREAMS);
 	if (!ret)
 		*found = dev;
 	return ret;

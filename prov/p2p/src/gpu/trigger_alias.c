@@ -15,6 +15,8 @@ static int trigger_alias_close(struct fid *fid)
 	struct trigger_alias *alias = container_of(fid, struct trigger_alias, fid.fid);
 	struct p2p_lock *lock = &alias->ep->domain->xfer.lock;
 
+	if (domain_inherited(alias->ep->domain))
+		return 0;
 	p2p_lock_take(lock);
 	LIST_REMOVE(alias, entry);
 	p2p_lock_drop(lock);

@@ -156,6 +156,8 @@ static int xpu_ctx_close(struct fid *fid)
 {
 	struct xpu_ctx *ctx = container_of(fid, struct xpu_ctx, native.fid.fid);
 
+	if (domain_inherited(ctx->native.domain))
+		return 0;
 	if (__atomic_load_n(&ctx->native.users, __ATOMIC_ACQUIRE) || xpu_puts_await(ctx, NULL))
 		return -FI_EBUSY;
 	xpu_ctx_end_exports(ctx);

@@ -2,13 +2,11 @@
 /* The thread that makes memory durable. See flusher.h. */
 #include "mem/flusher.h"
 
-#include <unistd.h>
-
 #include "base/thread.h"
 
 void flusher_init(struct flusher *flusher)
 {
-	*flusher = (struct flusher){.process = 0};
+	*flusher = (struct flusher){.pending = 0};
 	pthread_mutex_init(&flusher->lock, NULL);
 	pthread_cond_init(&flusher->some, NULL);
 	TAILQ_INIT(&flusher->asked);
@@ -48,24 +46,20 @@ int flusher_start(struct flusher *flusher)
 {
 	int ret;
 
-	if (flusher->process)
+	if (flusher->runs)
 		return 0;
 	ret = thread_start(&flusher->thread, "p2p_flush", flusher_run, flusher);
-	if (!ret)
-		flusher->process = getpid();
+	flusher->runs = !ret;
 	return ret;
 }
 
 void flusher_fini(struct flusher *flusher)
 {
-	/* a child of that process has no such thread, and maybe a lock that nobody gives back */
-	if (flusher->process && flusher->process != getpid())
-		return;
 	pthread_mutex_lock(&flusher->lock);
 	flusher->stop = true;
 	pthread_cond_signal(&flusher->some);
 	pthread_mutex_unlock(&flusher->lock);
-	if (flusher->process)
+	if (flusher->runs)
 		pthread_join(flusher->thread, NULL);
 	pthread_cond_destroy(&flusher->some);
 	pthread_mutex_destroy(&flusher->lock);

@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/queue.h>
-#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "mem/pmem.h"
@@ -36,7 +35,7 @@ TAILQ_HEAD(flush_list, flush);
 /**
  * struct flusher - one domain's.
  * @lock:	guards @asked, @ended and @stop
- * @process:	where the thread runs; 0: there is none
+ * @runs:	there is a thread
  * @pending:	flushes whose end was not told yet
  */
 struct flusher {
@@ -46,7 +45,7 @@ struct flusher {
 	struct flush_list ended;
 	bool stop;
 	pthread_t thread;
-	pid_t process;
+	bool runs;
 	unsigned int pending;
 };
 

@@ -2,7 +2,6 @@
 /* Device memory shared within a host. See ipc.h. */
 #include "mem/ipc.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "base/base.h"
 #include "base/conf.h"
+#include "base/process.h"
 #include "mem/ipc_share.h"
 #include "base/log.h"
 #include "base/trace.h"
@@ -62,23 +62,23 @@ static uint64_t ipc_host(uint64_t random)
 
 void ipc_init(struct ipc *ipc, uint64_t random)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static uint64_t host, process;
 	static pid_t owner;
+	const uint64_t here = ipc_host(random);
 
 	*ipc = (struct ipc){.failed = 0};
 	TAILQ_INIT(&ipc->exported);
 	TAILQ_INIT(&ipc->imported);
-	pthread_mutex_lock(&lock);
+	process_lock(PROCESS_TABLES);
 	/* a child has its parent's variables, which are not true for it */
-	if (owner != getpid()) {
+	if (process_inherited(owner)) {
 		owner = getpid();
 		process = random;
-		host = ipc_host(random);
+		host = here;
 	}
 	ipc->host = host;
 	ipc->process = process;
-	pthread_mutex_unlock(&lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 /* ---- our memory ---- */
@@ -177,9 +177,8 @@ void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
  * lock of its own, so these have another one.
  */
 static struct {
-	pthread_mutex_t lock;
 	LIST_HEAD(, ipc_own) chains[IPC_OWN_CHAINS];
-} ipc_owns = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} ipc_owns;
 
 void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
 		   const void *addr, size_t len)
@@ -188,18 +187,18 @@ void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *m
 	own->id = mem->id;
 	own->addr = (uintptr_t) addr;
 	own->len = len;
-	pthread_mutex_lock(&ipc_owns.lock);
+	process_lock(PROCESS_TABLES);
 	LIST_INSERT_HEAD(&ipc_owns.chains[number % IPC_OWN_CHAINS], own, entry);
-	pthread_mutex_unlock(&ipc_owns.lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 void ipc_own_fall(struct ipc_own *own)
 {
 	if (!own->entry.le_prev)
 		return;
-	pthread_mutex_lock(&ipc_owns.lock);
+	process_lock(PROCESS_TABLES);
 	LIST_REMOVE(own, entry);
-	pthread_mutex_unlock(&ipc_owns.lock);
+	process_unlock(PROCESS_TABLES);
 	own->entry.le_prev = NULL;
 }
 
@@ -209,13 +208,13 @@ static bool ipc_own_stands(const struct ipc_claim *claim)
 	const uintptr_t addr = claim->offer->base + claim->offer->offset;
 	const struct ipc_own *own;
 
-	pthread_mutex_lock(&ipc_owns.lock);
+	process_lock(PROCESS_TABLES);
 	LIST_FOREACH(own, &ipc_owns.chains[claim->number % IPC_OWN_CHAINS], entry) {
 		if (own->number == claim->number && own->id == claim->offer->id &&
 		    own->addr == addr && claim->len <= own->len)
 			break;
 	}
-	pthread_mutex_unlock(&ipc_owns.lock);
+	process_unlock(PROCESS_TABLES);
 	return own;
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/thread.h"
 
@@ -100,10 +101,7 @@ struct ipc_share {
 	LIST_ENTRY(ipc_share) entry;
 };
 
-static struct {
-	pthread_mutex_t lock;
-	LIST_HEAD(, ipc_share) all;
-} ipc_shares = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static LIST_HEAD(, ipc_share) ipc_shares = LIST_HEAD_INITIALIZER(ipc_shares);
 
 int ipc_share_grant(const struct dev_mem *mem, struct ipc_share **result, void *word)
 {
@@ -118,18 +116,18 @@ int ipc_share_grant(const struct dev_mem *mem, struct ipc_share **result, void *
 	}
 	memset(word, 0, DEV_IPC_HANDLE);
 	memcpy(word, share->word, sizeof share->word);
-	pthread_mutex_lock(&ipc_shares.lock);
-	LIST_INSERT_HEAD(&ipc_shares.all, share, entry);
-	pthread_mutex_unlock(&ipc_shares.lock);
+	process_lock(PROCESS_TABLES);
+	LIST_INSERT_HEAD(&ipc_shares, share, entry);
+	process_unlock(PROCESS_TABLES);
 	*result = share;
 	return 0;
 }
 
 void ipc_share_revoke(struct ipc_share *share)
 {
-	pthread_mutex_lock(&ipc_shares.lock);
+	process_lock(PROCESS_TABLES);
 	LIST_REMOVE(share, entry);
-	pthread_mutex_unlock(&ipc_shares.lock);
+	process_unlock(PROCESS_TABLES);
 	free(share);
 }
 
@@ -137,12 +135,12 @@ static bool ipc_share_granted(const struct ipc_share_ask *ask)
 {
 	const struct ipc_share *share;
 
-	pthread_mutex_lock(&ipc_shares.lock);
-	LIST_FOREACH(share, &ipc_shares.all, entry) {
+	process_lock(PROCESS_TABLES);
+	LIST_FOREACH(share, &ipc_shares, entry) {
 		if (share->id == ask->id && !memcmp(share->word, ask->word, sizeof ask->word))
 			break;
 	}
-	pthread_mutex_unlock(&ipc_shares.lock);
+	process_unlock(PROCESS_TABLES);
 	return share;
 }
 
@@ -264,64 +262,68 @@ static void *ipc_share_serve(void *arg)
 	return NULL;
 }
 
-/*
- * @owner: the process that the rest belongs to. A child has the variables, but not the thread.
- */
-static struct {
-	pthread_mutex_t lock;
-	pid_t owner;
-	int fd;
-	pthread_t thread;
-} ipc_share = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* What the thread listens at, or -1 */
+static int ipc_share_fd = -1;
+static pthread_t ipc_share_thread;
+
+/* A child has no such thread. Who asks its parent after that has ended is not to wait for an answer. */
+static void ipc_share_forget(void)
+{
+	if (ipc_share_fd >= 0)
+		close(ipc_share_fd);
+	ipc_share_fd = -1;
+}
 
 static int ipc_share_listen(uint64_t process)
 {
 	struct sockaddr_un address;
 	const socklen_t len = ipc_share_address(process, &address);
-	int ret;
+	int fd, ret;
 
-	ipc_share.fd = ipc_share_socket();
-	if (ipc_share.fd >= 0 && !bind(ipc_share.fd, (struct sockaddr *) &address, len) &&
-	    !listen(ipc_share.fd, IPC_SHARE_BACKLOG)) {
-		ret = thread_start(&ipc_share.thread, "p2p_share", ipc_share_serve,
-				   &ipc_share.fd);
+	process_forget(ipc_share_forget);
+	fd = ipc_share_fd = ipc_share_socket();
+	if (fd >= 0 && !bind(fd, (struct sockaddr *) &address, len) &&
+	    !listen(fd, IPC_SHARE_BACKLOG)) {
+		ret = thread_start(&ipc_share_thread, "p2p_share", ipc_share_serve,
+				   &ipc_share_fd);
 	} else {
 		ret = -errno;
 		P2P_WARN("device memory that has no handle is not shared with other "
 			 "processes: %s\n",
 			 strerror(-ret));
 	}
-	if (ret && ipc_share.fd >= 0)
-		close(ipc_share.fd);
+	if (!ret)
+		return 0;
+	ipc_share_fd = -1;
+	if (fd >= 0)
+		close(fd);
 	return ret;
 }
 
 int ipc_share_start(uint64_t process)
 {
-	int ret = 0;
+	int ret;
 
-	pthread_mutex_lock(&ipc_share.lock);
-	if (ipc_share.owner != getpid()) {
-		/* the descriptor is the parent's */
-		if (ipc_share.owner)
-			close(ipc_share.fd);
-		ret = ipc_share_listen(process);
-		ipc_share.owner = ret ? 0 : getpid();
-	}
-	pthread_mutex_unlock(&ipc_share.lock);
+	process_lock(PROCESS_SHARING);
+	ret = ipc_share_fd < 0 ? ipc_share_listen(process) : 0;
+	process_unlock(PROCESS_SHARING);
 	return ret;
 }
 
 void ipc_share_stop(void)
 {
-	pthread_mutex_lock(&ipc_share.lock);
-	if (ipc_share.owner == getpid()) {
-		shutdown(ipc_share.fd, SHUT_RDWR);
-		pthread_join(ipc_share.thread, NULL);
-		close(ipc_share.fd);
-		ipc_share.owner = 0;
+	int fd;
+
+	process_lock(PROCESS_SHARING);
+	fd = ipc_share_fd;
+	if (fd >= 0) {
+		shutdown(fd, SHUT_RDWR);
+		pthread_join(ipc_share_thread, NULL);
+		/* first, as a child would close what has the number then */
+		ipc_share_fd = -1;
+		close(fd);
 	}
-	pthread_mutex_unlock(&ipc_share.lock);
+	process_unlock(PROCESS_SHARING);
 }
 
 /* ---- the others ---- */

@@ -2,12 +2,12 @@
 /* The tags that we offer. See info_tags.h. */
 #include "path/info_tags.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 #include <rdma/fi_endpoint.h>
 
 #include "base/base.h"
+#include "base/process.h"
 #include "path/info.h"
 
 /* The fields of internal tags lie below this bit (wire.h) */
@@ -46,7 +46,6 @@ struct info_offer {
 
 static struct info_offer info_offers[INFO_OFFERS];
 static size_t info_offer_count;
-static pthread_mutex_t info_offer_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool info_offer_is(const struct info_offer *offer, const struct fi_info *info)
 {
@@ -67,7 +66,7 @@ void info_offer(const struct fi_info *info)
 
 	if (!info_layered(info) || !info->fabric_attr->prov_name)
 		return;
-	pthread_mutex_lock(&info_offer_lock);
+	process_lock(PROCESS_TABLES);
 	count = P2P_MIN(info_offer_count, INFO_OFFERS);
 	for (offer = info_offers; offer < info_offers + count; offer++) {
 		if (info_offer_fits(offer, info))
@@ -80,7 +79,7 @@ void info_offer(const struct fi_info *info)
 		.format = info->ep_attr->mem_tag_format,
 	};
 	strncpy(offer->core, info->fabric_attr->prov_name, sizeof offer->core - 1);
-	pthread_mutex_unlock(&info_offer_lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 uint64_t info_offered_format(const struct fi_info *core, uint64_t format)
@@ -88,7 +87,7 @@ uint64_t info_offered_format(const struct fi_info *core, uint64_t format)
 	const struct info_offer *offer;
 	uint64_t offered = format;
 
-	pthread_mutex_lock(&info_offer_lock);
+	process_lock(PROCESS_TABLES);
 	for (size_t i = 0; i < P2P_MIN(info_offer_count, INFO_OFFERS); i++) {
 		offer = &info_offers[i];
 		if (info_offer_is(offer, core) && offer->format == format) {
@@ -98,6 +97,6 @@ uint64_t info_offered_format(const struct fi_info *core, uint64_t format)
 		if (info_offer_fits(offer, core))
 			offered = offer->format;
 	}
-	pthread_mutex_unlock(&info_offer_lock);
+	process_unlock(PROCESS_TABLES);
 	return offered;
 }

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <time.h>
-#include <unistd.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
@@ -105,7 +104,7 @@ int auto_start(struct auto_thread *thread, struct xfer *xfer)
 {
 	int ret;
 
-	*thread = (struct auto_thread){.xfer = xfer, .process = getpid()};
+	*thread = (struct auto_thread){.xfer = xfer};
 	ret = wait_open_all(&thread->point, xfer, -1);
 	if (ret)
 		return ret;
@@ -124,8 +123,7 @@ void auto_stop(struct auto_thread *thread)
 	thread->stop = true;
 	wait_wake(&thread->point);
 	p2p_lock_drop(&thread->xfer->lock);
-	if (getpid() == thread->process)
-		pthread_join(thread->thread, NULL);
+	pthread_join(thread->thread, NULL);
 	auto_set_mover(thread->xfer, NULL);
 	wait_close(&thread->point);
 }

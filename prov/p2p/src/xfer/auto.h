@@ -12,7 +12,6 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "xfer/wait.h"
 
@@ -21,7 +20,6 @@ struct xfer;
 /**
  * struct auto_thread - the thread.
  * @point:	what it sleeps on
- * @process:	where it runs: a child of fork(2) does not have it
  * @stop:	it is to end; the domain's lock guards it
  * @pending:	copies in flight, last time
  */
@@ -29,7 +27,6 @@ struct auto_thread {
 	struct xfer *xfer;
 	struct wait_point point;
 	pthread_t thread;
-	pid_t process;
 	bool stop;
 	unsigned int pending;
 };

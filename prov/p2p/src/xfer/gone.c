@@ -2,12 +2,11 @@
 /* Endpoints of this process that are closed. See gone.h. */
 #include "xfer/gone.h"
 
-#include <pthread.h>
+#include "base/process.h"
 
 /* So many are remembered, the latest ones */
 #define GONE_MAX 256
 
-static pthread_mutex_t gone_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t gone_names[GONE_MAX];
 static unsigned int gone_next;
 static bool gone_any;
@@ -37,21 +36,21 @@ void gone_opened(const struct xfer_ep *ep)
 {
 	uint64_t *place;
 
-	pthread_mutex_lock(&gone_lock);
+	process_lock(PROCESS_TABLES);
 	place = gone_find(gone_hash(ep->name, ep->name_len));
 	if (place)
 		*place = 0;
-	pthread_mutex_unlock(&gone_lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 void gone_closed(const struct xfer_ep *ep)
 {
 	if (!ep->fragile || !ep->name_len)
 		return;
-	pthread_mutex_lock(&gone_lock);
+	process_lock(PROCESS_TABLES);
 	gone_names[gone_next++ % GONE_MAX] = gone_hash(ep->name, ep->name_len);
 	__atomic_store_n(&gone_any, true, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&gone_lock);
+	process_unlock(PROCESS_TABLES);
 }
 
 bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
@@ -64,8 +63,8 @@ bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
 	if (!ep->fragile || !__atomic_load_n(&gone_any, __ATOMIC_ACQUIRE) ||
 	    ep->lookup(ep, addr, name, &len))
 		return false;
-	pthread_mutex_lock(&gone_lock);
+	process_lock(PROCESS_TABLES);
 	gone = gone_find(gone_hash(name, P2P_MIN(len, sizeof name)));
-	pthread_mutex_unlock(&gone_lock);
+	process_unlock(PROCESS_TABLES);
 	return gone;
 }

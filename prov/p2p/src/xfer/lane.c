@@ -80,7 +80,6 @@ struct lane {
 
 /**
  * struct lanes - those of an endpoint.
- * @process:	the one that has their threads
  * @info:	what the core's objects were opened with: see domain.h
  * @lock:	guards @done
  * @done:	what has ended, and has not been told
@@ -91,7 +90,6 @@ struct lane {
  */
 struct lanes {
 	struct xfer *xfer;
-	pid_t process;
 	struct fi_info *info;
 	unsigned int count;
 	struct lane_load load;
@@ -360,21 +358,14 @@ static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *inf
 
 static void lane_close(struct lane *lane)
 {
-	/*
-	 * A child of this process has the lanes, and not the threads. Its sockets are the parent's, too: the core
-	 * would end those connections.
-	 */
-	const bool ours = getpid() == lane->lanes->process;
-
-	if (lane->runs && ours) {
+	if (lane->runs) {
 		pthread_mutex_lock(&lane->lock);
 		__atomic_store_n(&lane->stop, true, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&lane->lock);
 		eventfd_write(lane->event, 1);
 		pthread_join(lane->thread, NULL);
 	}
-	if (ours)
-		lane_core_close(&lane->core);
+	lane_core_close(&lane->core);
 	if (lane->times >= 0)
 		close(lane->times);
 	if (lane->event >= 0)
@@ -441,7 +432,6 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 	if (!conf.lanes && lanes->dear)
 		most = P2P_MIN(most, LANES_DEAR);
 	lanes->xfer = ep->xfer;
-	lanes->process = getpid();
 	lanes->kind = lane_core_kind(info);
 	lanes->room = info->rx_attr->size;
 	lanes->load =

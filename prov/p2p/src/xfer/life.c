@@ -3,7 +3,6 @@
 #include "xfer/life.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
@@ -92,12 +91,6 @@ int xfer_cq_fini(struct xfer_cq *cq)
 
 /* ---- endpoints ---- */
 
-/* A child of the process has the records, and its parent's connections and queues: what is there is not its own */
-static bool xfer_inherited(const struct xfer *xfer)
-{
-	return xfer->owner != getpid();
-}
-
 /*
  * A side endpoint may still be connecting, and then loses what the core has taken. A core within the host
  * only loses what it had no room for. Nothing is waited for over others: ofi_rxm 1.17 crashed in one of
@@ -140,7 +133,7 @@ static int xfer_ep_close_core(struct xfer_ep *ep)
 	if (ep->side)
 		ep->side->closing = true;
 	LIST_FOREACH(cq, &ep->xfer->cqs, entry) {
-		while (!xfer_inherited(ep->xfer) && xfer_cq_pull(cq))
+		while (xfer_cq_pull(cq))
 			;
 	}
 	return 0;
@@ -236,8 +229,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 
 	p2p_lock_take(&xfer->lock);
 	XFER_PROTO_EACH(xfer, ep_close, ep);
-	if (!xfer_inherited(xfer))
-		xfer_ep_say_farewell(ep);
+	xfer_ep_say_farewell(ep);
 	ret = xfer_ep_close_core(ep);
 	if (ret) {
 		p2p_lock_drop(&xfer->lock);
