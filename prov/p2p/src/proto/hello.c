@@ -120,6 +120,16 @@ static bool hello_fits(const struct wire_msg *ask, const struct xfer_ep *side)
 	return side->front->shuns && wire_size(ask) + side->name_len <= WIRE_ASK_MAX;
 }
 
+/* Where peers may ask for signs of life; 0: nowhere */
+static uint16_t hello_port(struct xfer_ep *front)
+{
+	if (!front->keepalive_tried)
+		front->keepalive = keepalive_listen(front->xfer->ipc.process, front->name,
+						    front->name_len);
+	front->keepalive_tried = true;
+	return keepalive_port(front->keepalive);
+}
+
 static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 {
 	const struct xfer_ep *side = xfer_ep_side(ep);
@@ -130,8 +140,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 			 (ep->borrows ? WIRE_BORROWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
-		.port = keepalive_port(&ep->xfer->keepalive, &ep->front->keepalive,
-				       ep->xfer->ipc.process),
+		.port = hello_port(ep->front),
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
 		.name = ep->name,
@@ -568,8 +577,8 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 	if (!msg->port || peer->ep->lookup(peer->ep, peer->addr, name, &len))
 		return;
 	life->keepalive =
-		keepalive_open(msg->process, msg->port, name, P2P_MIN(len, sizeof name),
-			       msg->key == peer->ep->xfer->ipc.host);
+		keepalive_open(peer->ep->front->keepalive, msg->process, msg->port, name,
+			       P2P_MIN(len, sizeof name), msg->key == peer->ep->xfer->ipc.host);
 	if (life->keepalive)
 		keepalive_ask(life->keepalive);
 }

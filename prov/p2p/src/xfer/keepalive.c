@@ -18,6 +18,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/thread.h"
 
@@ -29,10 +30,13 @@
 
 enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
 
-/* So many dead tokens are remembered; and messages, and sockets, are taken in at a time */
+/*
+ * So many dead tokens are remembered. In one look, so many sockets are read, and so much is taken from each: more may
+ * come meanwhile
+ */
 #define KEEPALIVE_GRAVES 256
-#define KEEPALIVE_BATCH 256
-#define KEEPALIVE_READY 64
+#define KEEPALIVE_READY 16
+#define KEEPALIVE_BATCH 16
 
 /* A question, or its answer; or @nonce is a dead token */
 struct keepalive_msg {
@@ -44,11 +48,13 @@ struct keepalive_msg {
 
 /**
  * struct keepalive - an endpoint of another process that may be asked for.
+ * @ear:	the endpoint of ours that asks
  * @nonce:	the number that its answers repeat
  * @at:		an IPv4 address is mapped: ::ffff:a.b.c.d
- * @answers, @refused: the thread writes them
+ * @answers, @refused: whoever takes in datagrams writes them
  */
 struct keepalive {
+	const struct keepalive_ear *ear;
 	uint64_t nonce;
 	uint64_t process;
 	struct sockaddr_in6 at;
@@ -58,40 +64,72 @@ struct keepalive {
 };
 
 /**
- * struct keepalive_service - this process's thread and its sockets.
- * @fd:		asks; and is asked for endpoints that have no socket of their own
+ * struct keepalive_ear - the socket of one endpoint.
+ * @number:	no other one of the process has it, or has had it: events name the ear by it
+ * @users:	who may use @fd: its owner, and whoever takes in what has come
  * @family:	AF_INET6, which serves both kinds of IP, or AF_INET
+ * @process:	our number
+ */
+struct keepalive_ear {
+	uint64_t number;
+	unsigned int users;
+	int fd;
+	sa_family_t family;
+	uint16_t port;
+	uint64_t process;
+	struct keepalive_service *service;
+	UT_hash_handle hh;
+};
+
+/**
+ * struct keepalive_service - this process's thread.
+ * @users:	ears, and whoever takes in what has come; the last one ends it
  * @set:	an epoll instance: what the thread looks at
- * @stop:	an eventfd: the thread is to end
- * @owner:	a child has its parent's variables, and not the thread
+ * @stop:	an eventfd, in @set as number 0: the thread is to end
  */
 struct keepalive_service {
-	int fd;
-	int family;
+	unsigned int users;
 	int set;
 	int stop;
 	pthread_t thread;
-	pid_t owner;
-	unsigned int users;
-	uint16_t port;
-	uint64_t process;
 };
 
-static pthread_mutex_t keepalive_lock = PTHREAD_MUTEX_INITIALIZER;
+/* PROCESS_TABLES guards them, and the counts of users. Nobody holds it over a call of the system. */
 static struct keepalive_service *keepalive_service;
+static struct keepalive_ear *keepalive_ears;
 static struct keepalive *keepalive_asked;
 static uint64_t keepalive_graves[KEEPALIVE_GRAVES];
 static unsigned int keepalive_grave_count;
 
-/* ---- the thread ---- */
+/* ---- datagrams ---- */
 
-/* The one whose question has this number. With the lock held */
-static struct keepalive *keepalive_find(uint64_t nonce)
+/* An address in the form that the socket wants. Returns its length */
+static socklen_t keepalive_form(const struct keepalive_ear *ear, const struct sockaddr_in6 *at,
+				struct sockaddr_in6 *form)
 {
-	struct keepalive *found;
+	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = at->sin6_port};
 
-	HASH_FIND(hh, keepalive_asked, &nonce, sizeof nonce, found);
-	return found;
+	*form = *at;
+	if (ear->family == AF_INET6)
+		return sizeof *form;
+	if (at->sin6_family == AF_INET6) {
+		memcpy(&at4.sin_addr, at->sin6_addr.s6_addr + 12, sizeof at4.sin_addr);
+		memcpy(form, &at4, sizeof at4);
+	}
+	return sizeof at4;
+}
+
+/* The first call may tell the error of an earlier question */
+static void keepalive_send_to(const struct keepalive_ear *ear, const struct keepalive_msg *msg,
+			      const struct sockaddr_in6 *at)
+{
+	struct sockaddr_in6 form;
+	const socklen_t len = keepalive_form(ear, at, &form);
+	int tries = 2;
+
+	while (tries-- && sendto(ear->fd, msg, sizeof *msg, MSG_DONTWAIT,
+				 (const struct sockaddr *) &form, len) < 0)
+		;
 }
 
 static bool keepalive_read_msg(const void *buf, ssize_t len, struct keepalive_msg *msg)
@@ -103,37 +141,47 @@ static bool keepalive_read_msg(const void *buf, ssize_t len, struct keepalive_ms
 	return le32toh(msg->magic) == KEEPALIVE_MAGIC;
 }
 
-/* With the lock held */
-static void keepalive_hear(const struct keepalive_service *service, int fd,
-			   struct keepalive_msg *msg, const struct sockaddr_in6 *from,
-			   socklen_t from_len)
+/* The question with this number has its answer, or found nobody */
+static void keepalive_told(uint64_t nonce, bool refused)
 {
-	bool ours = le64toh(msg->process) == service->process;
 	struct keepalive *keepalive;
+
+	process_lock(PROCESS_TABLES);
+	HASH_FIND(hh, keepalive_asked, &nonce, sizeof nonce, keepalive);
+	if (keepalive && refused)
+		__atomic_store_n(&keepalive->refused, true, __ATOMIC_RELAXED);
+	else if (keepalive)
+		__atomic_fetch_add(&keepalive->answers, 1, __ATOMIC_RELAXED);
+	process_unlock(PROCESS_TABLES);
+}
+
+static void keepalive_bury_token(uint64_t token)
+{
+	process_lock(PROCESS_TABLES);
+	keepalive_graves[keepalive_grave_count % KEEPALIVE_GRAVES] = token;
+	__atomic_fetch_add(&keepalive_grave_count, 1, __ATOMIC_RELEASE);
+	process_unlock(PROCESS_TABLES);
+}
+
+static void keepalive_hear(const struct keepalive_ear *ear, struct keepalive_msg *msg,
+			   const struct sockaddr_in6 *from)
+{
+	const bool ours = le64toh(msg->process) == ear->process;
 
 	if (msg->kind == KEEPALIVE_ASKS && ours) {
 		msg->kind = htole32(KEEPALIVE_ANSWERS);
-		sendto(fd, msg, sizeof *msg, MSG_DONTWAIT, (const struct sockaddr *) from,
-		       from_len);
+		keepalive_send_to(ear, msg, from);
 	} else if (msg->kind == KEEPALIVE_BURIES && ours) {
-		keepalive_graves[keepalive_grave_count % KEEPALIVE_GRAVES] =
-			le64toh(msg->nonce);
-		__atomic_fetch_add(&keepalive_grave_count, 1, __ATOMIC_RELEASE);
+		keepalive_bury_token(le64toh(msg->nonce));
 	} else if (msg->kind == KEEPALIVE_ANSWERS) {
-		keepalive = keepalive_find(msg->nonce);
-		if (keepalive)
-			__atomic_fetch_add(&keepalive->answers, 1, __ATOMIC_RELAXED);
+		keepalive_told(msg->nonce, false);
 	}
 }
 
-/*
- * A host tells that a question has found no port. It repeats the question, which it cannot guess. With
- * the lock held
- */
+/* A host tells that a question has found no port. It repeats the question, which it cannot guess. */
 static void keepalive_hear_error(const struct msghdr *head, const struct keepalive_msg *msg)
 {
 	const struct sock_extended_err *error = NULL;
-	struct keepalive *keepalive;
 	struct cmsghdr *part;
 
 	for (part = CMSG_FIRSTHDR(head); part;
@@ -142,15 +190,12 @@ static void keepalive_hear_error(const struct msghdr *head, const struct keepali
 		    (part->cmsg_level == IPPROTO_IP && part->cmsg_type == IP_RECVERR))
 			error = (const struct sock_extended_err *) CMSG_DATA(part);
 	}
-	if (!error || error->ee_errno != ECONNREFUSED)
-		return;
-	keepalive = keepalive_find(msg->nonce);
-	if (keepalive)
-		__atomic_store_n(&keepalive->refused, true, __ATOMIC_RELAXED);
+	if (error && error->ee_errno == ECONNREFUSED)
+		keepalive_told(msg->nonce, true);
 }
 
-/* False: there is nothing to receive now. With the lock held */
-static bool keepalive_receive(const struct keepalive_service *service, int fd, int flags)
+/* False: there is nothing to receive now */
+static bool keepalive_receive(const struct keepalive_ear *ear, int flags)
 {
 	uint64_t room[64], control[64];
 	struct iovec iov = {room, sizeof room};
@@ -164,112 +209,101 @@ static bool keepalive_receive(const struct keepalive_service *service, int fd, i
 		.msg_controllen = sizeof control,
 	};
 	struct keepalive_msg msg;
-	ssize_t len = recvmsg(fd, &head, flags | MSG_DONTWAIT);
+	ssize_t len = recvmsg(ear->fd, &head, flags | MSG_DONTWAIT);
 
 	if (len < 0)
 		/* an error of what was sent is told here, too */
-		return errno != EAGAIN && errno != EINTR;
+		return errno != EAGAIN && errno != EINTR && errno != EBADF;
 	if (!keepalive_read_msg(room, len, &msg))
 		return true;
 	if (flags & MSG_ERRQUEUE)
 		keepalive_hear_error(&head, &msg);
 	else
-		keepalive_hear(service, fd, &msg, &from, head.msg_namelen);
+		keepalive_hear(ear, &msg, &from);
 	return true;
 }
 
-/* What has come to a socket, but not without end: more may come meanwhile. With the lock held */
-static void keepalive_take(const struct keepalive_service *service, int fd)
+/* What has come to a socket, but not without end */
+static void keepalive_take(const struct keepalive_ear *ear)
 {
 	for (int i = 0; i < KEEPALIVE_BATCH; i++) {
-		if (!keepalive_receive(service, fd, MSG_ERRQUEUE) &&
-		    !keepalive_receive(service, fd, 0))
+		if (!keepalive_receive(ear, MSG_ERRQUEUE) && !keepalive_receive(ear, 0))
 			break;
 	}
 }
 
-/* With the lock held: so none of the sockets is closed meanwhile */
-static void keepalive_take_all(const struct keepalive_service *service)
-{
-	struct epoll_event ready[KEEPALIVE_READY];
-	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, 0);
+/* ---- who uses what ---- */
 
-	for (int i = 0; i < count; i++) {
-		if (ready[i].data.fd != service->stop)
-			keepalive_take(service, ready[i].data.fd);
-	}
+/* The ear that an event names, for use; NULL: it has been closed meanwhile */
+static struct keepalive_ear *keepalive_ear_get(uint64_t number)
+{
+	struct keepalive_ear *ear;
+
+	process_lock(PROCESS_TABLES);
+	HASH_FIND(hh, keepalive_ears, &number, sizeof number, ear);
+	if (ear)
+		ear->users++;
+	process_unlock(PROCESS_TABLES);
+	return ear;
 }
 
-/* Waits until there is something to take. False: the thread is to end */
-static bool keepalive_wait(const struct keepalive_service *service)
+/* Only the last user closes the socket: so nobody reads from what has its number afterwards. */
+static void keepalive_ear_put(struct keepalive_ear *ear)
+{
+	bool last;
+
+	process_lock(PROCESS_TABLES);
+	last = !--ear->users;
+	process_unlock(PROCESS_TABLES);
+	if (!last)
+		return;
+	if (ear->fd >= 0)
+		close(ear->fd);
+	free(ear);
+}
+
+/* One look at what has come. False: the thread is to end */
+static bool keepalive_look(const struct keepalive_service *service, int timeout)
 {
 	struct epoll_event ready[KEEPALIVE_READY];
-	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, -1);
+	struct keepalive_ear *ear;
+	bool on = true;
+	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, timeout);
 
 	for (int i = 0; i < count; i++) {
-		if (ready[i].data.fd == service->stop)
-			return false;
+		if (!ready[i].data.u64) {
+			on = false;
+			continue;
+		}
+		ear = keepalive_ear_get(ready[i].data.u64);
+		if (!ear)
+			continue;
+		keepalive_take(ear);
+		keepalive_ear_put(ear);
 	}
 	/* a program may close descriptors that are not its own */
-	return count >= 0 || errno == EINTR;
+	return on && (count >= 0 || errno == EINTR);
 }
 
 static void *keepalive_run(void *arg)
 {
-	const struct keepalive_service *service = arg;
-
-	while (keepalive_wait(service)) {
-		pthread_mutex_lock(&keepalive_lock);
-		keepalive_take_all(service);
-		pthread_mutex_unlock(&keepalive_lock);
-	}
+	while (keepalive_look(arg, -1))
+		;
 	return NULL;
 }
 
-/* ---- its life ---- */
+/* ---- the thread's life ---- */
 
-/* What an IPv6 socket has to be told, to serve IPv4 as well */
-static int keepalive_socket_widen(int fd)
+/* From now on the thread looks at @fd, whose events have that number. 0 or a negative error */
+static int keepalive_watch(const struct keepalive_service *service, int fd, uint64_t number)
 {
-	const int off = 0, on = 1;
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = number};
 
-	return setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) ||
-	       setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on);
-}
-
-/* A socket for both kinds of IP, or where there is no IPv6, for the other. Negative: an error */
-static int keepalive_socket(uint16_t *port, int *family)
-{
-	/* the wildcard address in both; the port is at one place in both, too */
-	struct sockaddr_in6 at = {.sin6_family = AF_INET6};
-	socklen_t len = sizeof at;
-	const int on = 1;
-	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret;
-
-	if (fd < 0) {
-		at.sin6_family = AF_INET;
-		len = sizeof(struct sockaddr_in);
-		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	}
-	if (fd < 0)
-		return -errno;
-	*family = at.sin6_family;
-	if ((*family == AF_INET6 && keepalive_socket_widen(fd)) ||
-	    setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) ||
-	    bind(fd, (struct sockaddr *) &at, len) ||
-	    getsockname(fd, (struct sockaddr *) &at, &len)) {
-		ret = -errno;
-		close(fd);
-		return ret;
-	}
-	*port = ntohs(at.sin6_port);
-	return fd;
+	return epoll_ctl(service->set, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
 static void keepalive_service_free(struct keepalive_service *service)
 {
-	if (service->fd >= 0)
-		close(service->fd);
 	if (service->stop >= 0)
 		close(service->stop);
 	if (service->set >= 0)
@@ -277,122 +311,103 @@ static void keepalive_service_free(struct keepalive_service *service)
 	free(service);
 }
 
-/* From now on the thread looks at @fd. 0 or a negative error */
-static int keepalive_watch(const struct keepalive_service *service, int fd)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-
-	return epoll_ctl(service->set, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
-}
-
-static struct keepalive_service *keepalive_service_new(uint64_t process)
+static struct keepalive_service *keepalive_service_new(void)
 {
 	struct keepalive_service *service = calloc(1, sizeof *service);
 
 	if (!service)
 		return NULL;
-	service->owner = getpid();
-	service->process = process;
 	service->set = epoll_create1(EPOLL_CLOEXEC);
 	service->stop = eventfd(0, EFD_CLOEXEC);
-	service->fd = keepalive_socket(&service->port, &service->family);
-	if (service->fd >= 0 && !keepalive_watch(service, service->fd) &&
-	    !keepalive_watch(service, service->stop) &&
+	if (service->set >= 0 && service->stop >= 0 &&
+	    !keepalive_watch(service, service->stop, 0) &&
 	    !thread_start(&service->thread, "p2p_keepalive", keepalive_run, service))
 		return service;
-	P2P_WARN("no signs of life are given (%s): peers take this process for dead if it does "
-		 "not call libfabric for FI_P2P_PEER_TIMEOUT\n",
-		 service->fd < 0 ? fi_strerror(-service->fd) : "no thread");
 	keepalive_service_free(service);
 	return NULL;
 }
 
-/* With the lock held */
-static void keepalive_use_begin(struct keepalive_use *use, uint64_t process)
-{
-	use->tried = true;
-	if (keepalive_service && keepalive_service->owner != getpid()) {
-		keepalive_service_free(keepalive_service);
-		keepalive_service = NULL;
-	}
-	if (!keepalive_service)
-		keepalive_service = keepalive_service_new(process);
-	if (keepalive_service) {
-		keepalive_service->users++;
-		use->port = keepalive_service->port;
-	}
-}
-
-/* With the lock held */
-static void keepalive_ear_open(struct keepalive_ear *ear)
-{
-	int family;
-
-	ear->fd = keepalive_socket(&ear->port, &family);
-	ear->own = ear->fd >= 0 && !keepalive_watch(keepalive_service, ear->fd);
-	if (ear->own)
-		return;
-	if (ear->fd >= 0)
-		close(ear->fd);
-	ear->port = keepalive_service->port;
-	P2P_INFO("no socket for signs of life of one endpoint: peers do not see when it is "
-		 "closed\n");
-}
-
-uint16_t keepalive_port(struct keepalive_use *use, struct keepalive_ear *ear, uint64_t process)
-{
-	if (ear->port || (use->tried && !use->port))
-		return ear->port;
-	pthread_mutex_lock(&keepalive_lock);
-	if (!use->tried)
-		keepalive_use_begin(use, process);
-	if (use->port)
-		keepalive_ear_open(ear);
-	pthread_mutex_unlock(&keepalive_lock);
-	return ear->port;
-}
-
-void keepalive_hush(struct keepalive_ear *ear)
-{
-	if (!ear->own)
-		return;
-	pthread_mutex_lock(&keepalive_lock);
-	if (keepalive_service && keepalive_service->owner == getpid()) {
-		/* who has never had an answer does not believe that nobody is there */
-		keepalive_take(keepalive_service, ear->fd);
-		/* a child may have the descriptor, too: it would stay in the set */
-		epoll_ctl(keepalive_service->set, EPOLL_CTL_DEL, ear->fd, NULL);
-	}
-	close(ear->fd);
-	pthread_mutex_unlock(&keepalive_lock);
-	*ear = (struct keepalive_ear){.port = 0};
-}
-
-void keepalive_end(struct keepalive_use *use)
+static void keepalive_service_end(struct keepalive_service *service)
 {
 	const uint64_t one = 1;
-	struct keepalive_service *last = NULL;
 
-	if (!use->port)
-		return;
-	pthread_mutex_lock(&keepalive_lock);
-	if (keepalive_service->owner == getpid() && !--keepalive_service->users) {
-		last = keepalive_service;
-		keepalive_service = NULL;
-	}
-	pthread_mutex_unlock(&keepalive_lock);
-	*use = (struct keepalive_use){.port = 0};
-	if (!last)
-		return;
-	while (write(last->stop, &one, sizeof one) < 0 && errno == EINTR)
+	while (write(service->stop, &one, sizeof one) < 0 && errno == EINTR)
 		;
-	pthread_join(last->thread, NULL);
-	keepalive_service_free(last);
+	pthread_join(service->thread, NULL);
+	keepalive_service_free(service);
 }
 
-/* ---- who is asked ---- */
+/* The one that there is, for use. @fresh takes its place if there is none */
+static struct keepalive_service *keepalive_service_get(struct keepalive_service *fresh)
+{
+	struct keepalive_service *service;
 
-/* Where its host is. False: nobody knows */
+	process_lock(PROCESS_TABLES);
+	if (!keepalive_service)
+		keepalive_service = fresh;
+	service = keepalive_service;
+	if (service)
+		service->users++;
+	process_unlock(PROCESS_TABLES);
+	return service;
+}
+
+static void keepalive_service_put(struct keepalive_service *service)
+{
+	bool last;
+
+	process_lock(PROCESS_TABLES);
+	last = !--service->users;
+	if (last)
+		keepalive_service = NULL;
+	process_unlock(PROCESS_TABLES);
+	if (last)
+		keepalive_service_end(service);
+}
+
+/* The same, started if need be; NULL: that failed */
+static struct keepalive_service *keepalive_service_start(void)
+{
+	struct keepalive_service *service = keepalive_service_get(NULL), *fresh;
+
+	if (service)
+		return service;
+	fresh = keepalive_service_new();
+	service = keepalive_service_get(fresh);
+	/* another thread was first */
+	if (fresh && fresh != service)
+		keepalive_service_end(fresh);
+	return service;
+}
+
+/*
+ * A child has none of these threads. It closes the sockets: the host is to tell who asks its parent that nobody is
+ * there, once that has ended.
+ */
+static void keepalive_forget(void)
+{
+	struct keepalive_ear *ear, *next;
+
+	HASH_ITER(hh, keepalive_ears, ear, next) {
+		if (ear->fd >= 0)
+			close(ear->fd);
+		ear->fd = -1;
+	}
+	if (keepalive_service) {
+		close(keepalive_service->stop);
+		close(keepalive_service->set);
+	}
+	keepalive_ears = NULL;
+	keepalive_asked = NULL;
+	keepalive_service = NULL;
+}
+
+/* ---- the socket of an endpoint ---- */
+
+/*
+ * Where the host of the endpoint with this name is. If that is no IP address only processes of the same host, @near, know.
+ * False: nobody does
+ */
 static bool keepalive_host(struct sockaddr_in6 *at, const void *name, size_t len, bool near)
 {
 	struct sockaddr_in in = {.sin_family = AF_UNSPEC};
@@ -415,23 +430,139 @@ static bool keepalive_host(struct sockaddr_in6 *at, const void *name, size_t len
 	return true;
 }
 
-struct keepalive *keepalive_open(uint64_t process, uint16_t port, const void *name, size_t len,
-				 bool near)
+/* IPv6 serves IPv4, too. 0 or -1, with errno */
+static int keepalive_set_options(const struct keepalive_ear *ear)
 {
-	struct keepalive *keepalive = calloc(1, sizeof *keepalive);
+	const int off = 0, on = 1;
 
+	if (ear->family == AF_INET6 &&
+	    (setsockopt(ear->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) ||
+	     setsockopt(ear->fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on)))
+		return -1;
+	return setsockopt(ear->fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+}
+
+/* At the endpoint's own address, be it the wildcard. 0 or a negative error */
+static int keepalive_ear_bind(struct keepalive_ear *ear, const void *name, size_t name_len)
+{
+	struct sockaddr_in6 at, form;
+	socklen_t len;
+
+	if (!keepalive_host(&at, name, name_len, true))
+		return -FI_EADDRNOTAVAIL;
+	at.sin6_port = 0;
+	len = keepalive_form(ear, &at, &form);
+	if (keepalive_set_options(ear) || bind(ear->fd, (struct sockaddr *) &form, len) ||
+	    getsockname(ear->fd, (struct sockaddr *) &form, &len))
+		return -errno;
+	/* at one place for both kinds of IP */
+	ear->port = ntohs(form.sin6_port);
+	return keepalive_watch(ear->service, ear->fd, ear->number);
+}
+
+/* In the table before it is bound: a child that another thread makes closes its copy. False: no memory */
+static bool keepalive_ear_list(struct keepalive_ear *ear)
+{
+	static uint64_t count;
+
+	process_lock(PROCESS_TABLES);
+	ear->number = ++count;
+	HASH_ADD(hh, keepalive_ears, number, sizeof ear->number, ear);
+	process_unlock(PROCESS_TABLES);
+	return ear->hh.tbl;
+}
+
+static void keepalive_ear_close(struct keepalive_ear *ear)
+{
+	struct keepalive_service *service = ear->service;
+
+	process_lock(PROCESS_TABLES);
+	if (ear->hh.tbl)
+		HASH_DELETE(hh, keepalive_ears, ear);
+	process_unlock(PROCESS_TABLES);
+	/* whoever else uses it lets go of it soon, but the port is not to be read from any more */
+	if (service && ear->fd >= 0)
+		epoll_ctl(service->set, EPOLL_CTL_DEL, ear->fd, NULL);
+	keepalive_ear_put(ear);
+	if (service)
+		keepalive_service_put(service);
+}
+
+static int keepalive_ear_open(struct keepalive_ear *ear, const void *name, size_t len)
+{
+	process_forget(keepalive_forget);
+	ear->service = keepalive_service_start();
+	if (!ear->service)
+		return -FI_EAGAIN;
+	ear->family = AF_INET6;
+	ear->fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (ear->fd < 0 && errno == EAFNOSUPPORT) {
+		ear->family = AF_INET;
+		ear->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	}
+	if (ear->fd < 0)
+		return -errno;
+	return keepalive_ear_list(ear) ? keepalive_ear_bind(ear, name, len) : -FI_ENOMEM;
+}
+
+struct keepalive_ear *keepalive_listen(uint64_t process, const void *name, size_t len)
+{
+	struct keepalive_ear *ear = calloc(1, sizeof *ear);
+	int ret = -FI_ENOMEM;
+
+	if (ear) {
+		ear->users = 1;
+		ear->fd = -1;
+		ear->process = process;
+		ret = keepalive_ear_open(ear, name, len);
+	}
+	if (!ret)
+		return ear;
+	P2P_WARN("an endpoint gives no signs of life, and asks for none (%s): peers do not see "
+		 "when it is closed\n",
+		 fi_strerror(-ret));
+	if (ear)
+		keepalive_ear_close(ear);
+	return NULL;
+}
+
+uint16_t keepalive_port(const struct keepalive_ear *ear)
+{
+	return ear ? ear->port : 0;
+}
+
+void keepalive_hush(struct keepalive_ear *ear)
+{
+	if (!ear)
+		return;
+	/* who has never had an answer does not believe that nobody is there */
+	keepalive_take(ear);
+	keepalive_ear_close(ear);
+}
+
+/* ---- who is asked ---- */
+
+struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
+				 uint16_t port, const void *name, size_t len, bool near)
+{
+	struct keepalive *keepalive;
+
+	if (!ear || !port)
+		return NULL;
+	keepalive = calloc(1, sizeof *keepalive);
 	if (!keepalive)
 		return NULL;
-	if (!port || !keepalive_host(&keepalive->at, name, len, near) ||
+	if (!keepalive_host(&keepalive->at, name, len, near) ||
 	    random_fill(&keepalive->nonce, sizeof keepalive->nonce)) {
 		free(keepalive);
 		return NULL;
 	}
 	keepalive->at.sin6_port = htons(port);
+	keepalive->ear = ear;
 	keepalive->process = process;
-	pthread_mutex_lock(&keepalive_lock);
+	process_lock(PROCESS_TABLES);
 	HASH_ADD(hh, keepalive_asked, nonce, sizeof keepalive->nonce, keepalive);
-	pthread_mutex_unlock(&keepalive_lock);
+	process_unlock(PROCESS_TABLES);
 	if (keepalive->hh.tbl)
 		return keepalive;
 	free(keepalive);
@@ -442,13 +573,13 @@ void keepalive_close(struct keepalive *keepalive)
 {
 	if (!keepalive)
 		return;
-	pthread_mutex_lock(&keepalive_lock);
+	process_lock(PROCESS_TABLES);
 	HASH_DELETE(hh, keepalive_asked, keepalive);
-	pthread_mutex_unlock(&keepalive_lock);
+	process_unlock(PROCESS_TABLES);
 	free(keepalive);
 }
 
-static void keepalive_send(struct keepalive *keepalive, uint32_t kind, uint64_t nonce)
+static void keepalive_send(const struct keepalive *keepalive, uint32_t kind, uint64_t nonce)
 {
 	const struct keepalive_msg msg = {
 		.magic = htole32(KEEPALIVE_MAGIC),
@@ -456,22 +587,8 @@ static void keepalive_send(struct keepalive *keepalive, uint32_t kind, uint64_t 
 		.process = htole64(keepalive->process),
 		.nonce = nonce,
 	};
-	const struct sockaddr *at = (const struct sockaddr *) &keepalive->at;
-	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = keepalive->at.sin6_port};
-	socklen_t len = sizeof keepalive->at;
-	int tries = 2;
 
-	pthread_mutex_lock(&keepalive_lock);
-	if (keepalive_service && keepalive_service->family == AF_INET) {
-		memcpy(&at4.sin_addr, keepalive->at.sin6_addr.s6_addr + 12, 4);
-		at = (const struct sockaddr *) &at4;
-		len = sizeof at4;
-	}
-	/* the first call may tell the error of an earlier question */
-	while (keepalive_service && tries-- &&
-	       sendto(keepalive_service->fd, &msg, sizeof msg, MSG_DONTWAIT, at, len) < 0)
-		;
-	pthread_mutex_unlock(&keepalive_lock);
+	keepalive_send_to(keepalive->ear, &msg, &keepalive->at);
 }
 
 void keepalive_ask(struct keepalive *keepalive)
@@ -486,10 +603,12 @@ void keepalive_bury(struct keepalive *keepalive, uint64_t token)
 
 void keepalive_drain(void)
 {
-	pthread_mutex_lock(&keepalive_lock);
-	if (keepalive_service)
-		keepalive_take_all(keepalive_service);
-	pthread_mutex_unlock(&keepalive_lock);
+	struct keepalive_service *service = keepalive_service_get(NULL);
+
+	if (!service)
+		return;
+	keepalive_look(service, 0);
+	keepalive_service_put(service);
 }
 
 bool keepalive_buried(uint64_t token)
@@ -498,10 +617,10 @@ bool keepalive_buried(uint64_t token)
 
 	if (!__atomic_load_n(&keepalive_grave_count, __ATOMIC_ACQUIRE))
 		return false;
-	pthread_mutex_lock(&keepalive_lock);
+	process_lock(PROCESS_TABLES);
 	for (unsigned int i = 0; i < KEEPALIVE_GRAVES; i++)
 		buried |= keepalive_graves[i] == token;
-	pthread_mutex_unlock(&keepalive_lock);
+	process_unlock(PROCESS_TABLES);
 	return buried;
 }
 

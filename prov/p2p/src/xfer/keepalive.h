@@ -3,7 +3,8 @@
  * Keepalive: signs of life from other processes, beside the core provider.
  *
  * A process that computes does not call libfabric, and answers no control message. A thread answers
- * for it, over UDP. There is one in each process that has greeted somebody. It sleeps until it is asked.
+ * for it, over UDP. There is one in each process that has an endpoint that has greeted somebody. It sleeps until it is
+ * asked.
  *
  * A question names the process that it is for by a random number (struct ipc.process), which only
  * that process's peers know. An answer repeats the question's own random number. So nobody answers for
@@ -13,9 +14,12 @@
  * been stopped, and may copy, when it goes on, from memory that is another message's meanwhile. Within a
  * host such a word is there as soon as it is sent.
  *
- * Each endpoint has a port of its own, for as long as it is open. If it is closed, or its process is gone,
- * its host says that nobody has the port. That counts only for who has answered before: a firewall may say
- * the same.
+ * Each endpoint has a socket of its own for as long as it is open, an *ear*, at the address that the endpoint itself
+ * has. It asks from there, and peers ask there and nowhere else: at another address of the host nobody has the port,
+ * though the endpoint lives. If it is closed, or its process is gone, its host says that nobody has the port. That
+ * counts only for who has answered before: a firewall may say the same.
+ *
+ * Datagrams come from anybody. One look takes in a few hundred at most, and nothing is locked meanwhile.
  */
 #ifndef P2P_KEEPALIVE_H
 #define P2P_KEEPALIVE_H
@@ -24,38 +28,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a domain knows of this process's thread: all zero before keepalive_port() */
-struct keepalive_use {
-	bool tried;
-	uint16_t port;
-};
-
-/* The socket for questions about one endpoint: all zero before keepalive_port() */
-struct keepalive_ear {
-	uint16_t port;
-	bool own;
-	int fd;
-};
+/* The socket of one endpoint. NULL, wherever it is an argument: the endpoint has none */
+struct keepalive_ear;
 
 /*
- * The port at which this process, whose number is @process, answers for an endpoint; 0: it does not
- * (logged). The first call starts the thread, unless another domain has. Without a descriptor to spare for
- * it, the port is one that stays when the endpoint is closed. keepalive_hush() ends that,
- * keepalive_end() the domain's use, after its endpoints.
+ * From now on this process, whose number is @process, answers for the endpoint whose address is @name. NULL: it
+ * does not (logged). The first ear starts the thread, and the last one's keepalive_hush() ends it.
  */
-uint16_t keepalive_port(struct keepalive_use *use, struct keepalive_ear *ear, uint64_t process);
+struct keepalive_ear *keepalive_listen(uint64_t process, const void *name, size_t len);
 void keepalive_hush(struct keepalive_ear *ear);
-void keepalive_end(struct keepalive_use *use);
+
+/* The port at which peers may ask; 0: there is none */
+uint16_t keepalive_port(const struct keepalive_ear *ear);
 
 /* An endpoint of another process that may be asked for */
 struct keepalive;
 
 /*
  * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near:
- * it is on this one. NULL: it cannot be asked. Threads: any
+ * it is on this one. It is asked from @ear, which is closed after it. NULL: it cannot be asked. Threads: any
  */
-struct keepalive *keepalive_open(uint64_t process, uint16_t port, const void *name, size_t len,
-				 bool near);
+struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
+				 uint16_t port, const void *name, size_t len, bool near);
 void keepalive_close(struct keepalive *keepalive);
 
 /* Asks it. That may be lost. */

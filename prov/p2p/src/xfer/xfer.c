@@ -74,7 +74,6 @@ void xfer_give_back(struct xfer *xfer)
 
 void xfer_fini(struct xfer *xfer)
 {
-	keepalive_end(&xfer->keepalive);
 	flusher_fini(&xfer->flusher);
 	xfer->protos->fini(xfer);
 	copy_engines_fini(&xfer->copies);

@@ -163,11 +163,10 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @looks:	things that nothing tells of, so that somebody has to look for them
  * @in:		requests by state, where the state means a list of the domain's (req.h)
  * @busy_peers: the peers that something is under way with
- * @keepalive:	this process's signs of life
  * @watched:	when progress last looked for what does not move [ms]
  * @resumed:	when it last did so after a long pause [ms]
  * @losing:	what is under way with a peer is being ended
- * @owner:	the process that opened it
+ * @owner:	the process that opened it (base/process.h)
  * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
  *		region for what peers do there [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
@@ -216,7 +215,6 @@ struct xfer {
 	unsigned int looks;
 	struct xfer_list in[XFER_STATES_MAX];
 	LIST_HEAD(, xfer_peer) busy_peers;
-	struct keepalive_use keepalive;
 	uint64_t watched;
 	uint64_t resumed;
 	bool losing;
@@ -311,7 +309,7 @@ struct xfer {
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
  * @removed:	some peer was, with something under way
- * @keepalive:	where peers ask for this endpoint's signs of life
+ * @keepalive:	where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: that was opened, or cannot be
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -387,7 +385,8 @@ struct xfer_ep {
 	TAILQ_HEAD(, xfer_past) pasts;
 	unsigned int past_count;
 	bool removed;
-	struct keepalive_ear keepalive;
+	struct keepalive_ear *keepalive;
+	bool keepalive_tried;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
