@@ -709,7 +709,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_after_release),   cmocka_unit_test(test_gpu_bounced),
 		cmocka_unit_test(test_gpu_slots),       cmocka_unit_test(test_gpu_direct),
 		cmocka_unit_test(test_gpu_refused),     cmocka_unit_test(test_gpu_path),
-		cmocka_unit_test(test_gpu_wrapped),
+		cmocka_unit_test(test_gpu_wrapped),     cmocka_unit_test(test_gpu_captured),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -97,6 +97,10 @@ int unit_buffer_setup(void **state);
 /* Copies between any two kinds of memory */
 void unit_buffer_copy(void *dst, const void *src, size_t len);
 
+/* This thread begins to capture a stream, in global mode; the capture ends well. ROCm captures above this rank */
+void unit_buffer_capture(void);
+void unit_buffer_captured(void);
+
 /* ---- unit_buffer_gpu.c ---- */
 
 void test_gpu_bounced(void **state);
@@ -105,5 +109,6 @@ void test_gpu_direct(void **state);
 void test_gpu_refused(void **state);
 void test_gpu_path(void **state);
 void test_gpu_wrapped(void **state);
+void test_gpu_captured(void **state);
 
 #endif /* P2P_UNIT_BUFFER_H */

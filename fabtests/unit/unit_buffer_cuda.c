@@ -14,8 +14,38 @@ int unit_buffer_setup(void **state)
 
 void unit_buffer_copy(void *dst, const void *src, size_t len)
 {
-	/* any thread may be the last that has the memory */
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	/* any thread may be the last that has the memory, and the thread may capture a stream */
 	unit_dev_use(0);
+	assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
 	assert_int_equal(cuMemcpy((uintptr_t) dst, (uintptr_t) src, len), CUDA_SUCCESS);
-	assert_int_equal(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_int_equal(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+}
+
+static CUstream unit_buffer_stream;
+static CUdeviceptr unit_buffer_work;
+
+void unit_buffer_capture(void)
+{
+	unit_dev_use(0);
+	if (!unit_buffer_stream) {
+		assert_int_equal(cuStreamCreate(&unit_buffer_stream, CU_STREAM_NON_BLOCKING),
+				 CUDA_SUCCESS);
+		assert_int_equal(cuMemAlloc_v2(&unit_buffer_work, 64), CUDA_SUCCESS);
+	}
+	assert_int_equal(cuStreamBeginCapture_v2(unit_buffer_stream,
+						 CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
+	assert_int_equal(cuMemsetD8Async(unit_buffer_work, 1, 64, unit_buffer_stream),
+			 CUDA_SUCCESS);
+}
+
+void unit_buffer_captured(void)
+{
+	CUgraph graph = NULL;
+
+	assert_int_equal(cuStreamEndCapture(unit_buffer_stream, &graph), CUDA_SUCCESS);
+	assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
 }

@@ -246,3 +246,47 @@ void test_gpu_wrapped(void **state)
 	unit_dev_free(mine);
 	fake_close(context);
 }
+
+/* Whatever is called while a thread captures a stream succeeds, and so does the capture. */
+void test_gpu_captured(void **state)
+{
+	struct p2p_buffer_context *context = fake_open(FI_MR_LOCAL, 0);
+	struct p2p_buffer *host = alloc(context, P2P_BUFFER_HOST, SIZE), *gpu;
+	struct p2p_buffer *remote = attach(context, host);
+	char *data = malloc(SIZE), *got = malloc(SIZE);
+	struct p2p_buffer_op op;
+	int ret;
+
+	unit_buffer_capture();
+	gpu = alloc(context, 0, SIZE);
+	unit_buffer_captured();
+	for (unsigned int reads = 0; reads < 2; reads++) {
+		unit_fill(data, SIZE, 1 + reads);
+		if (reads)
+			memcpy(p2p_buffer_data(host), data, SIZE);
+		else
+			unit_dev_write(p2p_buffer_data(gpu), data, SIZE);
+		unit_buffer_capture();
+		ret = reads ? p2p_buffer_read(gpu, 0, remote, 0, SIZE, &op)
+			    : p2p_buffer_write(gpu, 0, remote, 0, SIZE, &op);
+		unit_buffer_captured();
+		while (ret == 1) {
+			assert_ptr_equal(fake_end(0), &op);
+			unit_buffer_capture();
+			ret = p2p_buffer_op_next(&op, 0);
+			unit_buffer_captured();
+		}
+		assert_int_equal(ret, 0);
+		if (reads)
+			unit_dev_read(got, p2p_buffer_data(gpu), SIZE);
+		assert_memory_equal(reads ? got : p2p_buffer_data(host), data, SIZE);
+	}
+	free(data);
+	free(got);
+	assert_int_equal(p2p_buffer_release(remote), 0);
+	assert_int_equal(p2p_buffer_release(host), 0);
+	unit_buffer_capture();
+	assert_int_equal(p2p_buffer_release(gpu), 0);
+	fake_close(context);
+	unit_buffer_captured();
+}
