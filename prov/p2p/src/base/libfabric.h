@@ -28,6 +28,10 @@ struct lf_mr_dmabuf {
 	void *base_addr;
 };
 
+/* Applications of these APIs and later have struct fi_mr_attr with auth_key, and with iface */
+#define LF_MR_AUTH_KEY_API FI_VERSION(1, 5)
+#define LF_MR_IFACE_API FI_VERSION(1, 9)
+
 /* Room for releases where the structure is longer than in the header of this build */
 union libfabric_mr_attr {
 	struct fi_mr_attr attr;

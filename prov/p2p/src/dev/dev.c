@@ -130,13 +130,28 @@ bool dev_current(struct dev_mem *mem)
 	return false;
 }
 
-int dev_by_number(int iface, int ordinal, struct dev_mem *mem)
+/* The runtime @iface in this process, or NULL */
+static const struct dev_ops *dev_of(int iface)
 {
 	for (int i = 0; dev_active() && dev_backends[i]; i++) {
 		if (dev_backends[i]->iface == iface)
-			return dev_backends[i]->device(ordinal, mem);
+			return dev_backends[i];
 	}
-	return -FI_ENODEV;
+	return NULL;
+}
+
+bool dev_hosts(int iface, const void *addr)
+{
+	const struct dev_ops *ops = dev_of(iface);
+
+	return ops && ops->hosts(addr);
+}
+
+int dev_by_number(int iface, int ordinal, struct dev_mem *mem)
+{
+	const struct dev_ops *ops = dev_of(iface);
+
+	return ops ? ops->device(ordinal, mem) : -FI_ENODEV;
 }
 
 void dev_sync(void)

@@ -115,6 +115,7 @@ struct dev_step {
  * @find:	1: @addr is this backend's device memory, which @mem is filled with. 0: it is host
  *		memory, pinned or not, or the application has not initialised the runtime itself.
  *		Negative: the runtime does not say, and nobody may take it for host memory
+ * @hosts:	is @addr host memory that the application has from this runtime, or has pinned by it?
  * @current:	fills @mem with no more than the device that this thread uses now: false if it uses
  *		none, or that is not known
  * @gone:	is the context @ctx gone, as it was destroyed or reset, and all that was opened and pinned
@@ -186,6 +187,7 @@ struct dev_ops {
 	const char *const *modules;
 	int (*load)(void);
 	int (*find)(const void *addr, struct dev_mem *mem);
+	bool (*hosts)(const void *addr);
 	bool (*current)(struct dev_mem *mem);
 	bool (*gone)(const void *ctx);
 	void (*sync)(void);
@@ -279,6 +281,9 @@ int dev_find(const void *addr, struct dev_mem *mem);
 
 /* The device that this thread uses now, in @mem; false if it uses none */
 bool dev_current(struct dev_mem *mem);
+
+/* Is @addr host memory of the runtime @iface? As dev_ops.hosts; false if there is no such runtime */
+bool dev_hosts(int iface, const void *addr);
 
 /* The device @ordinal of the runtime @iface, in @mem: 0, -FI_ENODEV, or another error */
 int dev_by_number(int iface, int ordinal, struct dev_mem *mem);

@@ -155,6 +155,16 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 	return ret;
 }
 
+static bool cuda_hosts(const void *addr)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type = 0;
+	void *data = &type;
+
+	return !cuda.pointer_get(1, &attribute, &data, (CUdeviceptr) (uintptr_t) addr) &&
+	       type == CU_MEMORYTYPE_HOST;
+}
+
 static bool cuda_current(struct dev_mem *mem)
 {
 	struct cuda_ctx *known;
@@ -338,6 +348,7 @@ const struct dev_ops dev_cuda_ops = {
 	.modules = cuda_modules,
 	.load = cuda_load,
 	.find = cuda_find,
+	.hosts = cuda_hosts,
 	.current = cuda_current,
 	.gone = cuda_ctx_gone,
 	.sync = cuda_sync,

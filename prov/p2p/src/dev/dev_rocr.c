@@ -228,6 +228,15 @@ static int rocr_find(const void *addr, struct dev_mem *mem)
 	return 1;
 }
 
+static bool rocr_hosts(const void *addr)
+{
+	hsa_amd_pointer_info_t info = {.size = sizeof info};
+	struct dev_mem mem;
+
+	return addr && !rocr.pointer_info(addr, &info, NULL, NULL, NULL) &&
+	       info.type != HSA_EXT_POINTER_TYPE_UNKNOWN && !rocr_find(addr, &mem);
+}
+
 /*
  * HIP's copies between host and device have ended when they return, but for those that
  * the application has to wait for itself; HIP's streams cannot be waited for from here.
@@ -426,6 +435,7 @@ const struct dev_ops dev_rocr_ops = {
 	.modules = rocr_modules,
 	.load = rocr_load,
 	.find = rocr_find,
+	.hosts = rocr_hosts,
 	.current = dev_none_current,
 	.gone = dev_none_gone,
 	.sync = dev_none_sync,

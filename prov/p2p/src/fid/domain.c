@@ -313,6 +313,17 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 	return ret;
 }
 
+/* As libfabric has it: an application of old may know of FI_HMEM. With FI_P2P_HMEM any may have been given it. */
+static size_t domain_mr_attr_len(const struct p2p_domain *domain)
+{
+	const uint32_t version = domain->fabric->fid.api_version;
+
+	if (version >= LF_MR_IFACE_API || (domain->hmem && !conf.hmem))
+		return 0;
+	return version >= LF_MR_AUTH_KEY_API ? offsetof(struct fi_mr_attr, iface)
+					     : offsetof(struct fi_mr_attr, auth_key_size);
+}
+
 int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain_fid,
 		void *context)
 {
@@ -334,6 +345,8 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	domain->source = info->caps & FI_SOURCE;
 	domain->contexts = info->mode & (FI_CONTEXT | FI_CONTEXT2);
 	domain->av_type = info->domain_attr->av_type;
+	domain->hmem = (info->caps | info->domain_attr->caps) & FI_HMEM;
+	domain->mr_attr_len = domain_mr_attr_len(domain);
 	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
 	ret = domain_plan(domain, info, core_info, &plan);
 	/*

@@ -47,6 +47,8 @@ struct domain_triggers {
  * @automatic:	the application has asked for progress without its calls
  * @auto_thread: makes that progress
  * @allocated:	registered memory exists (FI_MR_ALLOCATED), and so stays the kind that it is
+ * @mr_attr_len: how much of struct fi_mr_attr the application knows [bytes]; 0: all of it
+ * @hmem:	it was opened with FI_HMEM
  * @serves_all:	peers ask us for all memory, since the core does not count their accesses
  * @pmem:	regions may be persistent memory (FI_RMA_PMEM), which we serve
  * @virt_addr:	peers tell memory that we serve by the owner's addresses, not by offsets
@@ -74,6 +76,8 @@ struct p2p_domain {
 	struct xfer xfer;
 	struct auto_thread auto_thread;
 	struct fi_info *core_info;
+	size_t mr_attr_len;
+	bool hmem;
 	bool learned;
 	enum fi_av_type av_type;
 	uint64_t quirks;

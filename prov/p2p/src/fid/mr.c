@@ -2,6 +2,7 @@
 /* Memory regions. See mr.h. */
 #include "fid/mr.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -400,6 +401,35 @@ static int mr_open(struct p2p_domain *domain, const struct fi_mr_attr *attr, uin
 	return 0;
 }
 
+/*
+ * May memory that is @mem's be registered as that of @iface? FI_HMEM_SYSTEM stands for "whatever it is": the address
+ * tells. Runtimes have host memory, too. Without FI_HMEM, nobody looks at what is said of host memory (fi_mr(3));
+ * over a hook, the core does.
+ */
+static bool mr_iface_fits(const struct p2p_domain *domain, const struct dev_mem *mem,
+			  enum fi_hmem_iface iface, const void *addr)
+{
+	if (iface == FI_HMEM_SYSTEM)
+		return true;
+	if (mem->ops)
+		return mem->ops->iface == (int) iface;
+	return !domain->layered || !domain->hmem || dev_hosts((int) iface, addr);
+}
+
+/* Host memory. Whose runtime it is says nothing to a core below us. */
+static int mr_reg_host(struct p2p_domain *domain, const struct fi_mr_attr *attr, uint64_t flags,
+		       struct fid_mr **mr_fid)
+{
+	const struct dev_mem host = {.ops = NULL};
+	union libfabric_mr_attr u = {.room = {0}};
+
+	if (!domain->layered || attr->iface == FI_HMEM_SYSTEM)
+		return mr_open(domain, attr, flags, &host, mr_fid);
+	memcpy(&u.attr, attr, offsetof(struct fi_mr_attr, iface));
+	u.attr.iface = FI_HMEM_SYSTEM;
+	return mr_open(domain, &u.attr, flags, &host, mr_fid);
+}
+
 /* Registers buffers by their addresses, which tell what they are. */
 static int mr_reg_buffers(struct p2p_domain *domain, const struct fi_mr_attr *attr,
 			  uint64_t flags, struct fid_mr **mr_fid)
@@ -417,14 +447,16 @@ static int mr_reg_buffers(struct p2p_domain *domain, const struct fi_mr_attr *at
 		ret = mem_classify_untouched(u.attr.mr_iov, attr->iov_count, &mem);
 	if (ret)
 		return ret;
-	if (!mem.ops && attr->iface != FI_HMEM_SYSTEM) {
-		P2P_WARN("memory at %p is registered as a device's and is not (or its GPU "
-			 "runtime cannot be loaded)\n",
-			 buffer.iov_base);
+	if (!mr_iface_fits(domain, &mem, attr->iface, buffer.iov_base)) {
+		P2P_WARN(
+			"memory at %p is %s, and registered as of iface %d (or its GPU runtime "
+			"cannot be loaded)\n",
+			buffer.iov_base, mem.ops ? mem.ops->name : "the host's",
+			(int) attr->iface);
 		return -FI_EINVAL;
 	}
 	if (!mem.ops)
-		return mr_open(domain, attr, flags, &mem, mr_fid);
+		return mr_reg_host(domain, attr, flags, mr_fid);
 	mr_meet_device(&domain->xfer, &mem);
 	return mr_open(domain, &u.attr, flags, &mem, mr_fid);
 }
@@ -472,12 +504,20 @@ static int mr_reg_dmabuf(struct p2p_domain *domain, const struct fi_mr_attr *att
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
 		      struct fid_mr **mr_fid)
 {
+	union libfabric_mr_attr u = {.room = {0}};
+	struct p2p_domain *domain;
+
 	if (fid->fclass != FI_CLASS_DOMAIN || !attr || !attr->mr_iov || !attr->iov_count ||
 	    !mr_fid)
 		return -FI_EINVAL;
+	domain = domain_of(fid);
+	if (domain->mr_attr_len) {
+		memcpy(&u, attr, domain->mr_attr_len);
+		attr = &u.attr;
+	}
 	if (flags & LF_MR_DMABUF)
-		return mr_reg_dmabuf(domain_of(fid), attr, flags, mr_fid);
-	return mr_reg_buffers(domain_of(fid), attr, flags, mr_fid);
+		return mr_reg_dmabuf(domain, attr, flags, mr_fid);
+	return mr_reg_buffers(domain, attr, flags, mr_fid);
 }
 
 static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
@@ -492,7 +532,6 @@ static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint6
 	u.attr.offset = offset;
 	u.attr.requested_key = requested_key;
 	u.attr.context = context;
-	/* FI_HMEM_SYSTEM stands for "whatever it is" here: the address tells */
 	u.attr.iface = FI_HMEM_SYSTEM;
 	return mr_regattr(fid, &u.attr, flags, mr);
 }
