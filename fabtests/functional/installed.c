@@ -203,6 +203,37 @@ static bool is_ours(const struct fi_info *info)
 	       strstr(info->fabric_attr->prov_name, OURS);
 }
 
+static const char *nic_name(const struct fi_info *info)
+{
+	return info->nic && info->nic->device_attr ? info->nic->device_attr->name : NULL;
+}
+
+static bool has_nic(const struct fi_info *list, const char *name)
+{
+	for (; list; list = list->next)
+		if (!is_ours(list) && nic_name(list) && !strcmp(nic_name(list), name))
+			return true;
+	return false;
+}
+
+/*
+ * Programs look for RDMA devices among all infos that have a NIC. They compare its name, and what they find, they take:
+ * where no provider is named, it has to be one that is there without us.
+ */
+static void print_nics(FILE *file, bool named, const struct fi_info *list)
+{
+	for (const struct fi_info *info = list; info; info = info->next) {
+		if (!info->nic)
+			continue;
+		if (!nic_name(info))
+			fprintf(file, "a NIC of %s has no name\n",
+				info->fabric_attr->prov_name);
+		else if (!named && !has_nic(list, nic_name(info)))
+			fprintf(file, "NIC %s is there for %s alone\n", nic_name(info),
+				info->fabric_attr->prov_name);
+	}
+}
+
 /* A question that only we answer is one that is not answered without us. */
 static void print_answer(FILE *file, int ret, const struct fi_info *list)
 {
@@ -227,8 +258,13 @@ static void ask(struct answer *answer, uint32_t version, const char *node, uint6
 	fprintf(answer->file, "version %u.%u node %s flags %#llx\n", FI_MAJOR(version),
 		FI_MINOR(version), node ? node : "-", (unsigned long long) flags);
 	print_answer(answer->file, ret, list);
-	if (!ret)
-		fi_freeinfo(list);
+	if (ret)
+		return;
+	print_nics(answer->file,
+		   getenv("FI_PROVIDER") ||
+			   (hints && hints->fabric_attr && hints->fabric_attr->prov_name),
+		   list);
+	fi_freeinfo(list);
 }
 
 /* ---- the processes ---- */

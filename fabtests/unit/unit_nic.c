@@ -82,6 +82,7 @@ static void make_interface(const char *name, const char *device, const char *spe
 
 #define BRIDGE "devices/pci0000:00/0000:00:02.0/"
 #define CARD BRIDGE "000a:c1:1f.7"
+#define AMAZON "devices/pci0000:00/0000:00:05.0"
 #define HOST "devices/pci0000:00/0000:00:03.0"
 
 static int start(void **state)
@@ -98,6 +99,9 @@ static int start(void **state)
 	make_interface("virtio0", HOST "/virtio2", "-1");
 	make_interface("hyperv0", "devices/acpi/VMBUS:00/4c-2e", "50000");
 	make_interface("veth0", NULL, "10000");
+	make_file(AMAZON, "vendor", "0x1d0f");
+	make_file(AMAZON, "device", "0xec20");
+	make_interface("ena0", AMAZON, NULL);
 	/* a name like a function's, and more behind it */
 	make_interface("near0", "devices/0000:00:03.0a", NULL);
 	return libfabric_bind();
@@ -130,8 +134,7 @@ static void check_card(const struct fid_nic *nic)
 	assert_string_equal(nic->device_attr->vendor_id, "0x15b3");
 	assert_string_equal(nic->device_attr->device_id, "0x1021");
 	assert_string_equal(nic->device_attr->driver, "mlx5_core");
-	/* a name that is no RDMA device's ends aws-ofi-nccl on EC2 */
-	assert_null(nic->device_attr->name);
+	assert_string_equal(nic->device_attr->name, "card0");
 	assert_null(nic->device_attr->firmware);
 	assert_string_equal(nic->link_attr->address, "02:00:00:00:00:07");
 	assert_string_equal(nic->link_attr->network_type, "Ethernet");
@@ -180,10 +183,19 @@ static void test_no_pci(void **state)
 	}
 }
 
+/* Where Amazon has a device, aws-ofi-nccl throws at a NIC that is no RDMA device. */
 static void test_none(void **state)
 {
 	static const char *const names[] = {
-		"veth0", "shm", "", ".", "..", "../net/card0", "card0/", "a_name_of_16_or_more",
+		"veth0",
+		"ena0",
+		"shm",
+		"",
+		".",
+		"..",
+		"../net/card0",
+		"card0/",
+		"a_name_of_16_or_more",
 	};
 
 	for (size_t i = 0; i < UNIT_COUNT(names); i++)
@@ -214,7 +226,8 @@ static void test_text(void **state)
 	char text[512] = "before\n";
 
 	assert_int_equal(nic->fid.ops->tostr(&nic->fid, text, sizeof text), 0);
-	assert_non_null(strstr(text, "before\n    nic: PCI 000a:c1:1f.7, device 0x1021 of"));
+	assert_non_null(
+		strstr(text, "before\n    nic: card0, PCI 000a:c1:1f.7, device 0x1021 of"));
 	assert_non_null(strstr(text, "speed 400000000000, mtu 9000\n"));
 	memcpy(text, "12345678", 9);
 	assert_int_equal(nic->fid.ops->tostr(&nic->fid, text, 12), 0);

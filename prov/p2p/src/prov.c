@@ -134,10 +134,17 @@ static void prov_set_xpu_ctxs(struct fi_info *info)
 		end->max_xpu_ctx_cnt = info->caps & LF_XPU ? PROV_XPU_CTXS : 0;
 }
 
-/* Cores over sockets tell the interface, which is their domain, and not what is behind it. */
-static void prov_set_nic(struct fi_info *info)
+/*
+ * Cores over sockets tell the interface, which is their domain, and not what is behind it. We do, where application or
+ * user have named a provider. A program that takes any RDMA device, as NVSHMEM does, takes all infos that have a NIC,
+ * and ends at one that is no RDMA device.
+ */
+static void prov_set_nic(const struct fi_info *hints, struct fi_info *info)
 {
-	if (!info->nic)
+	const char *name = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
+
+	name = name ? name : getenv("FI_PROVIDER");
+	if (!info->nic && name && *name != '^')
 		info->nic = nic_of_interface(NIC_SYSFS, info->domain_attr->name);
 }
 
@@ -156,7 +163,7 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
 		    info_from_core(hints, info, fi_version(), &why)) {
 			prov_set_xpu_ctxs(info);
-			prov_set_nic(info);
+			prov_set_nic(hints, info);
 			place = &info->next;
 			continue;
 		}

@@ -16,8 +16,8 @@
 
 /**
  * struct nic - all that belongs to one struct fid_nic, in one piece of memory
- * @room:	what its strings point at: the interface's address, and of the PCI function its vendor, its
- *		device and its driver
+ * @room:	what its strings point at: the interface's name and address, and of the PCI function its vendor,
+ *		its device and its driver
  */
 struct nic {
 	struct fid_nic nic;
@@ -25,7 +25,7 @@ struct nic {
 	struct fi_bus_attr bus;
 	struct fi_link_attr link;
 	struct {
-		char address[64], vendor[16], device[16], driver[64], type[16];
+		char name[IFNAMSIZ], address[64], vendor[16], device[16], driver[64], type[16];
 	} room;
 };
 
@@ -45,15 +45,13 @@ static char *nic_text(char *room)
 	return *room ? room : NULL;
 }
 
-/*
- * Has its pointers point at its own memory. The device has no name: applications know it as the domain's, and
- * aws-ofi-nccl looks for an RDMA device of that name on EC2, and ends the process without one.
- */
+/* Has its pointers point at its own memory. */
 static void nic_link(struct nic *nic)
 {
 	nic->nic.device_attr = &nic->device;
 	nic->nic.bus_attr = &nic->bus;
 	nic->nic.link_attr = &nic->link;
+	nic->device.name = nic->room.name;
 	nic->device.vendor_id = nic_text(nic->room.vendor);
 	nic->device.device_id = nic_text(nic->room.device);
 	nic->device.driver = nic_text(nic->room.driver);
@@ -88,11 +86,12 @@ static int nic_tostr(const struct fid *fid, char *buf, size_t len)
 	if (nic->bus.bus_type == FI_BUS_PCI)
 		snprintf(at, sizeof at, "%04x:%02x:%02x.%x", pci->domain_id, pci->bus_id,
 			 pci->device_id, pci->function_id);
-	snprintf(buf + used, len - used,
-		 "    nic: PCI %s, device %s of %s, driver %s, address %s, %s, speed %zu, mtu "
-		 "%zu\n",
-		 at, nic->room.device, nic->room.vendor, nic->room.driver, nic->room.address,
-		 nic->room.type, nic->link.speed, nic->link.mtu);
+	snprintf(
+		buf + used, len - used,
+		"    nic: %s, PCI %s, device %s of %s, driver %s, address %s, %s, speed %zu, mtu "
+		"%zu\n",
+		nic->room.name, at, nic->room.device, nic->room.vendor, nic->room.driver,
+		nic->room.address, nic->room.type, nic->link.speed, nic->link.mtu);
 	return 0;
 }
 
@@ -205,6 +204,9 @@ static void nic_set_link(struct nic *nic, const char *dir, const char *name)
 		nic->link.state = FI_LINK_DOWN;
 }
 
+/* Amazon's PCI functions: see nic.h */
+#define NIC_AMAZON "0x1d0f"
+
 struct fid_nic *nic_of_interface(const char *dir, const char *name)
 {
 	char path[PATH_MAX], device[PATH_MAX];
@@ -221,8 +223,13 @@ struct fid_nic *nic_of_interface(const char *dir, const char *name)
 		return NULL;
 	nic->nic.fid.fclass = FI_CLASS_NIC;
 	nic->nic.fid.ops = &nic_ops;
+	strcpy(nic->room.name, name);
 	nic_set_device(nic, device);
 	nic_set_link(nic, dir, name);
 	nic_link(nic);
+	if (!strcmp(nic->room.vendor, NIC_AMAZON)) {
+		free(nic);
+		return NULL;
+	}
 	return &nic->nic;
 }

@@ -15,6 +15,9 @@
  * What is known of the device of the interface @name, as sysfs at @dir tells. NULL if there is no such
  * interface, if it is virtual and has no device, or for want of memory.
  *
+ * NULL for Amazon's devices, too: where there are such, aws-ofi-nccl takes a name for that of an RDMA device, and ends
+ * with an exception where there is no such device. Without a NIC it goes on.
+ *
  * The caller owns the result, and ends it by fi_close(), or by fi_freeinfo() of the info that has it.
  */
 struct fid_nic *nic_of_interface(const char *dir, const char *name);
