@@ -43,6 +43,13 @@ void test_aside_elsewhere(void **state);
 void test_known_differs(void **state);
 void test_forgotten_dies(void **state);
 
+/* ---- unit_hello_lost.c ---- */
+
+void test_reset(void **state);
+void test_reset_of_lost(void **state);
+void test_bearer_told(void **state);
+void test_old_confirmation(void **state);
+
 /* ---- unit_hello_notes.c ---- */
 
 void test_note_unconfirmed(void **state);

@@ -37,6 +37,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "proto/hello_facts.h"
+#include "proto/hello_token.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
@@ -491,16 +492,6 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
 	return 0;
 }
 
-/* The token for who is named, and has given @grant to us */
-static uint64_t hello_grant(const struct xfer_ep *ep, const struct wire_msg *msg)
-{
-	uint8_t text[sizeof msg->grant + WIRE_NAME_MAX] = {0};
-
-	memcpy(text, &msg->grant, sizeof msg->grant);
-	memcpy(text + sizeof msg->grant, msg->name, msg->name_len);
-	return siphash(&ep->xfer->secret, text, sizeof text) | 1;
-}
-
 /*
  * The answer goes to the endpoint itself: who is named, and nobody beside it, shall have the token. Only
  * where endpoints shun strangers, the other's messages would be in the answer's way. Whoever cannot be
@@ -514,6 +505,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	int ret;
 
 	hello_trial(ep, true);
+	answer.grant = hello_token_make(ep, msg);
 	if (ep->shuns && msg->flags & WIRE_SIDE)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
@@ -521,7 +513,6 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (ret)
 		return;
 	answer.token = msg->grant;
-	answer.grant = hello_grant(ep, msg);
 	ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME);
 }
 
@@ -689,13 +680,17 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	struct xfer_ep *via;
 	fi_addr_t addr, to;
 
-	if (msg->token != hello_grant(ep, msg)) {
+	if (!hello_token_ours(ep, msg)) {
 		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
 		return;
 	}
 	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr))
 		return;
 	peer = xfer_peer_get(ep, addr);
+	if (peer && hello_token_outdated(peer, msg->token)) {
+		hello_token_refuse(peer, msg->token);
+		return;
+	}
 	/* whoever goes on to name others beside itself is none that is let in */
 	if (!peer || hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
@@ -755,6 +750,8 @@ static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struc
 		hello_answered(msg->peer, msg);
 	else if (msg->peer)
 		hello_told(msg->peer, msg);
+	if (wire_resets(msg))
+		hello_token_reset(ep, msg);
 }
 
 /* Who speaks an older version is told so in it. */
@@ -781,23 +778,10 @@ static void hello_lost(struct xfer_peer *peer, int status)
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET)) | (known ? HELLO_LOST : 0);
 }
 
-/* It does not know that it was lost. */
-static void hello_stale(struct xfer_peer *peer)
-{
-	struct wire_msg msg;
-
-	/* it is told once at a time */
-	if (!peer->dead || ctrl_unsent(peer->via, peer->to))
-		return;
-	msg = hello_msg(peer->ep, 0);
-	msg.token = msg.dead = peer->dead;
-	ctrl_send(peer->via, peer->to, &msg);
-}
-
 const struct xfer_proto hello_proto = {
 	.name = "hello",
 	.message = {[WIRE_HELLO] = hello_received},
 	.unreadable = hello_unreadable,
-	.stale = hello_stale,
+	.unheard = hello_token_unheard,
 	.lost = hello_lost,
 };

@@ -82,6 +82,18 @@ static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
 		rndv_unreadable(ep, msg->id & WIRE_ID_MASK);
 }
 
+/* Its marker comes all the same, and must not wait */
+static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
+			 const struct wire_msg *msg)
+{
+	if (msg->type != WIRE_ANNOUNCE)
+		return;
+	if (token)
+		rndv_announced_in_vain(ep, msg->id);
+	else
+		rndv_unreadable(ep, msg->id);
+}
+
 /*
  * A silent peer may live, and read what was lent to it when it goes on. If that key were gone, the core
  * would end the connection, with all that is on it. So the slot stays as it is until the core says that
@@ -258,6 +270,7 @@ const struct xfer_proto rndv_proto = {
 			[WIRE_PROBE] = rndv_probed,
 		},
 	.unreadable = rndv_foreign,
+	.unheard = rndv_unheard,
 	.progress = rndv_progress,
 	.watch = rndv_watch,
 	.told = rndv_told,

@@ -12,6 +12,7 @@
 #include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/req_state.h"
+#include "xfer/xfer_proto.h"
 
 _Static_assert(sizeof(struct xfer_arrival) <= CELL_SIZE, "an arrival is a cell");
 
@@ -200,6 +201,7 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 		rndv_arrival_look_again(arrival, ep->xfer);
 	} else if (token->stale) {
 		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);
+		XFER_PROTO_EACH(ep->xfer, unheard, token->peer->ep, token, &msg);
 	} else {
 		msg.peer = token->peer;
 		rndv_arrival_announce(arrival, msg.peer->ep, &msg);
@@ -431,6 +433,17 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)
 				rndv_arrival_lost(arrival, ep, -FI_ETIMEDOUT);
 		}
 	}
+}
+
+void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id)
+{
+	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, id);
+
+	xfer_assert_locked(ep->xfer);
+	if (!arrival)
+		seen_ids_add(&ep->xfer->proto->lost, id);
+	else if (!arrival->announced)
+		rndv_arrival_lost(arrival, ep, -FI_ECONNABORTED);
 }
 
 void rndv_unreadable(struct xfer_ep *ep, uint64_t id)

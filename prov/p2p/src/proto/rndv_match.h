@@ -121,6 +121,9 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
  */
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
 
+/* A message is announced by a peer that was lost, and does not know yet. Whatever its marker matches fails. */
+void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id);
+
 /* A message is announced in a way that we cannot read. Whatever its marker matches fails. */
 void rndv_unreadable(struct xfer_ep *ep, uint64_t id);
 

@@ -208,15 +208,16 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	xfer_assert_locked(ep->xfer);
 	if (token && token->peer->forgotten && xfer_peer_recall(token->peer))
 		return;
-	if (token && token->stale) {
-		XFER_PROTO_EACH(ep->xfer, stale, token->peer);
+	/* who is told that it is lost may have lost the other one, too, and be told nothing in return */
+	if (token && token->stale && wire_resets(msg))
+		token = NULL;
+	if (!token && msg->type != WIRE_HELLO)
+		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
+	if (token ? token->stale : msg->type != WIRE_HELLO) {
+		XFER_PROTO_EACH(ep->xfer, unheard, ep, token, msg);
 		return;
 	}
 	msg->peer = token ? token->peer : NULL;
-	if (!msg->peer && msg->type != WIRE_HELLO) {
-		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
-		return;
-	}
 	if (msg->peer) {
 		xfer_token_count(token, msg);
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);

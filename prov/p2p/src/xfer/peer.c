@@ -96,7 +96,8 @@ void xfer_peer_expire(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
-		peer->tokens[i].stale = true;
+		peer->tokens[i].stale = peer->tokens[i].lost = true;
+	peer->losses++;
 	peer->dead = peer->theirs[0].token;
 	memset(peer->theirs, 0, sizeof peer->theirs);
 	if (peer->life.keepalive)
@@ -113,13 +114,14 @@ static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
 }
 
 static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, uint64_t value,
-			       bool stale)
+			       bool stale, bool lost)
 {
 	struct xfer_token *token = &peer->tokens[index];
 
 	xfer_peer_dismiss(peer, index);
 	token->token = value;
 	token->stale = stale;
+	token->lost = lost;
 	token->peer = peer;
 	HASH_ADD(hh, peer->ep->tokens, token, sizeof token->token, token);
 	if (token->hh.tbl)
@@ -130,15 +132,22 @@ static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, uint6
 
 int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 {
-	const uint64_t before = peer->tokens[index].token;
+	const struct xfer_token before = peer->tokens[index];
 	int ret = 0;
 
 	xfer_assert_locked(peer->ep->xfer);
-	if (before != value)
-		ret = xfer_peer_set_token(peer, index, value, false);
-	if (!ret && before && before != value)
-		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before, true);
+	if (before.token != value)
+		ret = xfer_peer_set_token(peer, index, value, false, false);
+	if (!ret && before.token && before.token != value)
+		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token, true,
+					  before.lost);
 	return ret;
+}
+
+int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return xfer_peer_set_token(peer, XFER_PEER_TOKENS - 1, value, true, true);
 }
 
 uint64_t xfer_token_new(struct xfer *xfer)

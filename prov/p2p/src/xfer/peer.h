@@ -51,12 +51,14 @@ enum xfer_peer_state {
 
 /**
  * struct xfer_token - who may say something to us.
- * @stale:	of a time before the peer was lost
+ * @stale:	of a time before it was given another one, or was lost
+ * @lost:	the latter: who bears it has to be told, as what it was used for is over
  * @heard:	so many messages have come with it, by struct wire_msg.front
  */
 struct xfer_token {
 	uint64_t token;
 	bool stale;
+	bool lost;
 	uint32_t heard[2];
 	struct xfer_peer *peer;
 	UT_hash_handle hh;
@@ -153,6 +155,7 @@ struct xfer_past {
  * @repeats:	how often it was greeted again meanwhile
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
+ * @losses:	how often it was lost while it was known
  * @host, @process: as in struct ipc: what it has said
  * @facts:	what else is known of it (hello_facts.h)
  * @sends:	requests of ours that it may answer
@@ -180,6 +183,7 @@ struct xfer_peer {
 	unsigned int repeats;
 	int lost;
 	uint64_t dead;
+	unsigned int losses;
 	uint64_t host;
 	uint64_t process;
 	unsigned int facts;
@@ -219,6 +223,16 @@ bool xfer_peer_spoke(const struct xfer_peer *peer);
 
 /* From now on it may use @token, in place number @index. 0 or -FI_ENOMEM */
 int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);
+
+/* The same of one that is lost already: it was given to the peer before that, and comes only now */
+int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t token);
+
+/* Does it know us by @token, or did until it gave us another one? */
+static inline bool xfer_peer_gave(const struct xfer_peer *peer, uint64_t token)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return token && (peer->theirs[0].token == token || peer->theirs[1].token == token);
+}
 
 /* It is lost: its tokens are stale */
 void xfer_peer_expire(struct xfer_peer *peer);

@@ -164,7 +164,8 @@ enum wire_type {
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @grant:	HELLO: the token that the receiver is to bear
+ * @grant:	HELLO: the token that the receiver is to bear. In one that neither asks, answers nor confirms: one
+ *		that it must not bear any more, as the sender has lost it since; or 0 (wire_resets())
  * @process:	HELLO: the sender's process (struct ipc)
  * @dead:	HELLO: a token that the receiver has given to the sender. What it was used for is over, as
  *		the sender has lost the receiver since; 0: none
@@ -231,6 +232,13 @@ static inline bool wire_answers(const struct wire_msg *msg)
 	default:
 		return false;
 	}
+}
+
+/* Does it say that the receiver must not bear a token any more (@grant)? */
+static inline bool wire_resets(const struct wire_msg *msg)
+{
+	return msg->type == WIRE_HELLO && msg->grant &&
+	       !(msg->flags & (WIRE_ASKS | WIRE_ANSWERS | WIRE_CONFIRMS));
 }
 
 /* The length of @msg, encoded */

@@ -26,7 +26,8 @@
  * @watch:	another @passed milliseconds have passed, in which this process has looked (XFER_WATCH)
  * @told:	what waited for control messages to be sent may go on
  * @unsent:	a control message could not be sent to @addr
- * @stale:	a peer says something about what was under way before it was lost
+ * @unheard:	a control message has come that bears a token which is not good any more; or, if @token is NULL,
+ *		that was never given to anybody, as far as is known
  * @lost:	a peer is lost (loss.h): ends with @status what is under way with it
  * @drop:	forgets a request whose endpoint closes
  * @cq_drop:	forgets what would be reported in a queue that closes
@@ -47,7 +48,8 @@ struct xfer_proto {
 	void (*watch)(struct xfer *xfer, unsigned int passed);
 	void (*told)(struct xfer *xfer);
 	void (*unsent)(struct xfer_ep *ep, fi_addr_t addr, int status);
-	void (*stale)(struct xfer_peer *peer);
+	void (*unheard)(struct xfer_ep *ep, const struct xfer_token *token,
+			const struct wire_msg *msg);
 	void (*lost)(struct xfer_peer *peer, int status);
 	void (*drop)(struct xfer_req *req);
 	void (*cq_drop)(struct xfer_cq *cq);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Tokens that are lost: who bears one is told, whatever the two ends have forgotten of each other. */
+#include "unit_hello.h"
+
+#include <rdma/fi_errno.h>
+
+#include "proto/rndv_match.h"
+#include "xfer/ctrl.h"
+#include "xfer/loss.h"
+
+#define ID 0x1234500000000077
+
+static void lose_new(void)
+{
+	p2p_lock_take(&fake_xfer.lock);
+	xfer_peer_lose(xfer_peer_find(&hello_ep, FAKE_NEW), -FI_ECONNRESET);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+static bool orphaned(uint64_t id)
+{
+	bool ret;
+
+	p2p_lock_take(&fake_xfer.lock);
+	ret = rndv_orphaned(&fake_xfer, id);
+	p2p_lock_drop(&fake_xfer.lock);
+	return ret;
+}
+
+/* The last message says that @token is lost */
+static void assert_reset(uint64_t token)
+{
+	struct wire_msg msg;
+
+	assert_true(sent(0, &msg));
+	assert_true(wire_resets(&msg));
+	assert_int_equal(msg.grant, token);
+}
+
+/* What an endpoint bears is lost at the one that gave it: nobody else can say so, and it is told once. */
+void test_reset(void **state)
+{
+	struct wire_msg reset = greeting(0, 0);
+
+	open_ep();
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	assert_int_equal(ready(FAKE_NEW), 0);
+	reset.grant = GRANT + 1;
+	hear(reset);
+	assert_int_equal(ready(FAKE_NEW), 0);
+	reset.grant = GRANT;
+	hear(reset);
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	assert_int_equal(ready(FAKE_NEW), -FI_EAGAIN);
+	hear(reset);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_GREETED);
+	close_ep();
+}
+
+/* Who is told may hold the token for lost by which it would know the sender: both have lost each other. */
+void test_reset_of_lost(void **state)
+{
+	struct wire_msg reset = greeting(0, 0), ask;
+
+	open_ep();
+	ask = greet();
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	lose_new();
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	assert_int_equal(ready(FAKE_NEW), 0);
+	reset.token = reset.dead = ask.grant;
+	reset.grant = GRANT;
+	hear(reset);
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	close_ep();
+}
+
+/* Whatever comes with a lost token is answered by that, also when the peer has been greeted anew. */
+void test_bearer_told(void **state)
+{
+	struct wire_msg ask;
+	size_t count;
+
+	open_ep();
+	ask = greet();
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	lose_new();
+	hear((struct wire_msg){.type = WIRE_PROBE, .token = ask.grant});
+	assert_reset(ask.grant);
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	hear((struct wire_msg){.type = WIRE_FIN, .id = ID, .token = ask.grant});
+	assert_reset(ask.grant);
+	/* one that says the same is not answered: the two would go on for ever */
+	count = sent_count();
+	ask = greeting(0, ask.grant);
+	ask.grant = GRANT + 1;
+	hear(ask);
+	assert_int_equal(sent_count(), count);
+	assert_int_equal(ready(FAKE_NEW), 0);
+	close_ep();
+}
+
+/*
+ * A confirmation was on its way for so long that its sender has been lost since. It makes nobody known, and what is
+ * announced behind it will not be waited for.
+ */
+void test_old_confirmation(void **state)
+{
+	struct wire_msg first, second,
+		announce = {
+			.type = WIRE_ANNOUNCE,
+			.id = ID,
+			.len = 100000,
+			.chunk = 4096,
+		};
+
+	open_ep();
+	first = answered();
+	/* it asks once more, with another token: as if both had greeted each other */
+	second = greeting(WIRE_ASKS, 0);
+	second.grant = GRANT + 1;
+	hear(second);
+	assert_true(sent(0, &second));
+	hear(greeting(WIRE_CONFIRMS, first.grant));
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	/* said again by who is known it changes nothing */
+	hear(greeting(WIRE_CONFIRMS, first.grant));
+	lose_new();
+
+	first = greeting(WIRE_CONFIRMS, second.grant);
+	first.grant = GRANT + 1;
+	hear(first);
+	assert_int_not_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	assert_reset(second.grant);
+	assert_int_equal(fake_xfer.wrong, 0);
+	announce.token = second.grant;
+	hear(announce);
+	assert_reset(second.grant);
+	assert_true(orphaned(ID));
+
+	/* a new greeting is another matter */
+	hear(greeting(WIRE_CONFIRMS, answered().grant));
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	close_ep();
+}

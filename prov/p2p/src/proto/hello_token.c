@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Tokens of greetings. See hello_token.h. */
+#include "proto/hello_token.h"
+
+#include <string.h>
+#include <rdma/fi_errno.h>
+
+#include "base/siphash.h"
+#include "xfer/ctrl.h"
+#include "xfer/loss.h"
+
+/* How often peers were lost when a token was made is in its last bits, modulo this power of two */
+#define HELLO_AGES UINT64_C(64)
+
+/* ---- those of answers ---- */
+
+static uint64_t hello_token_aged(const struct xfer_ep *ep, const struct wire_msg *msg,
+				 uint64_t age)
+{
+	uint8_t text[sizeof msg->grant + sizeof age + WIRE_NAME_MAX] = {0};
+
+	age %= HELLO_AGES;
+	memcpy(text, &msg->grant, sizeof msg->grant);
+	memcpy(text + sizeof msg->grant, &age, sizeof age);
+	memcpy(text + sizeof msg->grant + sizeof age, msg->name, msg->name_len);
+	/* not 0, whatever the age */
+	return ((siphash(&ep->xfer->secret, text, sizeof text) | HELLO_AGES) &
+		~(HELLO_AGES - 1)) |
+	       age;
+}
+
+uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	const struct xfer_peer *peer = NULL;
+	fi_addr_t addr;
+
+	xfer_assert_locked(ep->xfer);
+	if (!ep->resolve(ep, msg->name, msg->name_len, false, &addr))
+		peer = xfer_peer_find(ep, addr);
+	return hello_token_aged(ep, msg, peer ? peer->losses : 0);
+}
+
+bool hello_token_ours(const struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	xfer_assert_locked(ep->xfer);
+	return msg->token == hello_token_aged(ep, msg, msg->token);
+}
+
+/* Who has been removed since, and inserted again, has a record that was never lost */
+bool hello_token_outdated(const struct xfer_peer *peer, uint64_t token)
+{
+	const unsigned int since = (peer->losses - (unsigned int) token) % HELLO_AGES;
+
+	xfer_assert_locked(peer->ep->xfer);
+	return since && since <= peer->losses && xfer_peer_of(peer->ep, token) != peer;
+}
+
+/* ---- those that are lost ---- */
+
+/* It is told once at a time */
+static void hello_token_tell(const struct xfer_token *token)
+{
+	struct xfer_peer *peer = token->peer;
+	const struct xfer_ep *ep = peer->ep;
+	const struct wire_msg msg = {
+		.type = WIRE_HELLO,
+		.grant = token->lost ? token->token : 0,
+		/* releases before this one understand these two alone */
+		.token = peer->dead,
+		.dead = peer->dead,
+		.key = ep->xfer->ipc.host,
+		.process = ep->xfer->ipc.process,
+		.oldest = WIRE_VERSION_OLDEST,
+		.newest = WIRE_VERSION,
+		.name = ep->name,
+		.name_len = ep->name_len,
+	};
+
+	if ((msg.grant || msg.dead) && !ctrl_unsent(peer->via, peer->to))
+		ctrl_send(peer->via, peer->to, &msg);
+}
+
+void hello_token_refuse(struct xfer_peer *peer, uint64_t token)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (!xfer_peer_admit_lost(peer, token))
+		hello_token_tell(xfer_token_find(peer->ep, token));
+}
+
+void hello_token_unheard(struct xfer_ep *ep, const struct xfer_token *token,
+			 const struct wire_msg *msg)
+{
+	xfer_assert_locked(ep->xfer);
+	if (token)
+		hello_token_tell(token);
+}
+
+/* Those that something is under way with are looked through: some may have no address any more */
+static struct xfer_peer *hello_token_giver(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct xfer_peer *peer;
+	fi_addr_t addr;
+
+	LIST_FOREACH(peer, &ep->xfer->busy_peers, busy) {
+		if (peer->ep == ep && xfer_peer_gave(peer, msg->grant))
+			return peer;
+	}
+	if (ep->resolve(ep, msg->name, msg->name_len, false, &addr))
+		return NULL;
+	peer = xfer_peer_find(ep, addr);
+	return peer && xfer_peer_gave(peer, msg->grant) ? peer : NULL;
+}
+
+void hello_token_reset(struct xfer_ep *ep, const struct wire_msg *msg)
+{
+	struct xfer_peer *peer;
+
+	xfer_assert_locked(ep->xfer);
+	peer = hello_token_giver(ep, msg);
+	if (peer)
+		xfer_peer_lose(peer, -FI_ECONNRESET);
+}
