@@ -474,6 +474,8 @@ static void open_scene(struct fuzz *in)
 	fake_xfer.stage.lender = scene.ep.lends ? &nic : NULL;
 	fake_xfer.map.domain = what & 32 ? &nic : NULL;
 	conf.eager_size = what & 64 ? SCENE_LEN : SCENE_WHOLE;
+	/* what nobody announces ends by that */
+	conf.peer_timeout = 30;
 	if (what & 128)
 		open_side();
 	if (fuzz_rarely(in, 4))

@@ -145,3 +145,69 @@ void test_old_confirmation(void **state)
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
 	close_ep();
 }
+
+static int gone_status;
+
+static void gone_ready(struct xfer_arrival *arrival)
+{
+	gone_status = arrival->status;
+	rndv_arrival_free(arrival, &fake_xfer);
+}
+
+/* The marker of a message with @id has come, and its announcement has not */
+static void mark_alone(uint64_t id)
+{
+	struct xfer_arrival *arrival;
+	int err;
+
+	gone_status = 0;
+	arrival = rndv_arrival_claim(&fake_xfer, id, gone_ready, &err);
+	assert_non_null(arrival);
+	rndv_arrival_bind(arrival, &hello_ep);
+	rndv_arrival_check(arrival, &hello_ep);
+}
+
+static void hours(unsigned int count)
+{
+	for (unsigned int i = 0; i < 3600 * count; i++)
+		rndv_arrivals_watch(&fake_xfer, 1000);
+}
+
+/*
+ * The announcement of a message is lost, and it is not known whose it is. It is waited for as long as one of those lives
+ * that it may be from: endpoints of one domain have ids alike.
+ */
+void test_marker_alone(void **state)
+{
+	const uint64_t owner = xfer_board_owner(ID);
+	struct wire_msg answer = greeting(WIRE_ANSWERS, 0);
+	struct xfer_peer *other;
+
+	open_ep();
+	answer.token = greet().grant;
+	answer.id = owner;
+	hear(answer);
+	p2p_lock_take(&fake_xfer.lock);
+	other = xfer_peer_find(&hello_ep, FAKE_ALIVE);
+	other->owner = owner;
+	mark_alone(ID);
+	hours(10);
+	xfer_peer_lose(xfer_peer_find(&hello_ep, FAKE_NEW), -FI_ECONNRESET);
+	hours(10);
+	assert_int_equal(gone_status, 0);
+	xfer_peer_lose(other, -FI_ECONNRESET);
+	hours(20);
+	assert_int_equal(gone_status, -FI_ECONNRESET);
+	/* and if it comes when they are lost already, after three seconds */
+	mark_alone(ID + 1);
+	rndv_arrivals_watch(&fake_xfer, 2900);
+	assert_int_equal(gone_status, 0);
+	rndv_arrivals_watch(&fake_xfer, 200);
+	assert_int_equal(gone_status, -FI_ECONNRESET);
+	/* nothing is known of others */
+	mark_alone(ID ^ UINT64_C(1) << 61);
+	hours(10);
+	assert_int_equal(gone_status, 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	close_ep();
+}

@@ -136,6 +136,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	const struct xfer_ep *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
+		.id = xfer_board_owner(ep->xfer->id_base),
 		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0) |
 			 (ep->lane_info ? WIRE_MAY_LANES : 0) |
 			 (ep->borrows ? WIRE_BORROWS : 0),
@@ -159,7 +160,6 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 /* Tells of our board, if there can be one */
 static void hello_add_board(struct xfer_ep *ep, struct wire_msg *msg)
 {
-	msg->id = xfer_board_owner(ep->xfer->id_base);
 	msg->addr = board_open(&ep->xfer->board, msg->id);
 	msg->flags |= msg->addr ? WIRE_BOARD : 0;
 }
@@ -637,6 +637,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->host = msg->key;
 	hello_learn_keepalive(peer, msg);
 	peer->process = msg->process;
+	peer->owner = msg->id;
 	hello_move(peer, XFER_PEER_KNOWN);
 	xfer_peer_succeed(peer);
 	hello_learn(peer, msg);

@@ -14,6 +14,9 @@
 #include "xfer/req_state.h"
 #include "xfer/xfer_proto.h"
 
+/* What a peer has sent before it was lost may be on its way for so long [ms] */
+#define RNDV_ORPHAN 3000u
+
 _Static_assert(sizeof(struct xfer_arrival) <= CELL_SIZE, "an arrival is a cell");
 
 /* Its marker may be on its way before its note is put up. */
@@ -415,22 +418,65 @@ bool rndv_orphaned(const struct xfer *xfer, uint64_t id)
 	return seen_ids_before(&xfer->proto->lost, id);
 }
 
+/* Is its sender, or are all that it may be, lost? */
+static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const struct xfer *xfer)
+{
+	const uint64_t owner = xfer_board_owner(arrival->id);
+	struct xfer_peer *peer, *next;
+	struct xfer_ep *ep;
+	bool lost = false;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		HASH_ITER(hh, ep->peers, peer, next) {
+			if (peer->owner == owner && peer->state == XFER_PEER_KNOWN)
+				return false;
+			lost |= peer->owner == owner && peer->losses;
+		}
+	}
+	return lost;
+}
+
+/* This looks through all peers: less and less often */
+static bool rndv_arrival_due(unsigned int before, unsigned int waited)
+{
+	const unsigned int times = waited / RNDV_ORPHAN;
+
+	return times != before / RNDV_ORPHAN && !(times & (times - 1));
+}
+
+/* 0, or why its announcement is not waited for any longer */
+static int rndv_arrival_overdue(struct xfer_arrival *arrival, const struct xfer *xfer,
+				unsigned int passed)
+{
+	const unsigned int before = arrival->waited;
+
+	arrival->waited += passed;
+	if (arrival->announced)
+		return 0;
+	if (conf.peer_timeout && arrival->waited >= 1000 * conf.peer_timeout)
+		return -FI_ETIMEDOUT;
+	return rndv_arrival_due(before, arrival->waited) && rndv_arrival_deserted(arrival, xfer)
+		       ? -FI_ECONNRESET
+		       : 0;
+}
+
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)
 {
 	struct xfer_arrival *arrival, *next;
 	struct xfer_ep *ep;
+	int status;
 
 	xfer_assert_locked(xfer);
 	rndv_arrivals_look(xfer, true);
-	for (size_t i = 0; conf.peer_timeout && i < XFER_CHAINS; i++) {
+	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival; arrival = next) {
 			next = LIST_NEXT(arrival, chain);
-			arrival->waited += passed;
-			if (arrival->announced || arrival->waited < 1000 * conf.peer_timeout)
+			status = rndv_arrival_overdue(arrival, xfer, passed);
+			if (!status)
 				continue;
 			ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
 			if (ep)
-				rndv_arrival_lost(arrival, ep, -FI_ETIMEDOUT);
+				rndv_arrival_lost(arrival, ep, status);
 		}
 	}
 }

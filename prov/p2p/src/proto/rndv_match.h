@@ -90,8 +90,9 @@ void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *
 void rndv_arrivals_look(struct xfer *xfer, bool doubt);
 
 /*
- * So much more time has passed [ms]. Whoever has sent a marker may have died, and nobody knows who that
- * was. So what waits for an announcement fails after FI_P2P_PEER_TIMEOUT.
+ * So much more time has passed [ms]. Whoever has sent a marker may have died, and it is not known for sure who that was.
+ * But its id tells the domain. So what waits for an announcement fails if all peers of that domain are lost; or after
+ * FI_P2P_PEER_TIMEOUT, if it is set.
  */
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
 

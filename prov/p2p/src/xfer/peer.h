@@ -157,6 +157,7 @@ struct xfer_past {
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
  * @losses:	how often it was lost while it was known
  * @host, @process: as in struct ipc: what it has said
+ * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
  * @sends:	requests of ours that it may answer
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
@@ -186,6 +187,7 @@ struct xfer_peer {
 	unsigned int losses;
 	uint64_t host;
 	uint64_t process;
+	uint64_t owner;
 	unsigned int facts;
 	unsigned int sends;
 	unsigned int slots[2];

@@ -142,7 +142,8 @@ enum wire_type {
  * struct wire_msg - a control message, decoded.
  * @type:	tells which of the fields below count
  * @token:	what the receiver has given to the sender; 0 in a HELLO that asks
- * @id:		the sender's id of the transfer
+ * @id:		the sender's id of the transfer. HELLO: what all of its ids have in common (xfer_board_owner()); 0, by
+ *		releases before this one: it has not said so
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
  *		(enum path_far)
