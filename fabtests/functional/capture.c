@@ -6,11 +6,13 @@
  *
  * Either end captures, or both, in the thread that makes progress or in another one, a stream that is blocking
  * or not. What happens meanwhile: the first endpoint is opened, and the first messages come; new memory of
- * each kind is met; memory is registered; what is known already is used; all is closed. With --auto, whoever
- * captures calls nothing of libfabric's until the peer has its completion.
+ * each kind is met; memory is registered; what is known already is used; a stream of the GPU posts; all is
+ * closed. With --auto, whoever captures calls nothing of libfabric's until the peer has its completion.
  */
 #include <pthread.h>
 #include <stdio.h>
+
+#include <rdma/fi_ext_p2p.h>
 
 #include "cu.h"
 #include "cudamem.h"
@@ -131,12 +133,17 @@ static int camera_close(struct camera *camera)
 	return 0;
 }
 
+/* @stream: what no camera captures; @streams: operations may begin there */
 struct side {
 	struct ft_proc *proc;
 	struct ft_ctx ctx;
 	struct camera camera;
+	void *stream;
+	bool streams;
 	uint64_t round;
 };
+
+enum how { POSTED, REGISTERED, BY_STREAM };
 
 /* Who captures: bits, by rank */
 static bool captures(const struct side *s, unsigned int who)
@@ -144,12 +151,30 @@ static bool captures(const struct side *s, unsigned int who)
 	return who >> s->proc->rank & 1;
 }
 
+/* The proxy's thread posts it */
+static int post_by_stream(struct side *s, const struct ft_op *op)
+{
+	const struct fi_p2p_stream_op what = {
+		.kind = op->call == FT_SEND ? FI_P2P_STREAM_TSEND : FI_P2P_STREAM_TRECV,
+		.flags = FI_COMPLETION,
+		.buf = op->iov[0].iov_base,
+		.len = op->iov[0].iov_len,
+		.desc = op->desc[0],
+		.peer = op->addr,
+		.tag = op->tag,
+		.context = op->req,
+	};
+	int ret = fi_p2p_stream_post(s->ctx.ep, &what, s->stream);
+
+	return ret ? ft_fail(ret, "fi_p2p_stream_post", "%zu bytes", what.len) : 0;
+}
+
 /*
- * One message, and captures around it. @registers: the memory, too. Who captures makes no progress, where it is
- * automatic and the other end does not capture.
+ * One message, and captures around it. Who captures makes no progress, where it is automatic and the other end does
+ * not capture.
  */
 static int exchange(struct side *s, struct ft_buf *buf, size_t len, unsigned int who,
-		    bool registers)
+		    enum how how)
 {
 	const bool sends = s->proc->rank == 1, mine = captures(s, who);
 	const bool rests = s->proc->opts.automatic && mine && who != 3;
@@ -168,10 +193,10 @@ static int exchange(struct side *s, struct ft_buf *buf, size_t len, unsigned int
 	FT_TRY(ft_barrier(s->proc, &s->ctx));
 	if (mine)
 		FT_TRY(camera_ask(&s->camera));
-	if (registers)
+	if (how == REGISTERED)
 		FT_TRY(ft_buf_share(&s->ctx, buf, FI_REMOTE_READ));
 	ft_op_buf(&op, buf, slot.off, len);
-	FT_TRY(ft_post(&s->ctx, &op));
+	FT_TRY(how == BY_STREAM ? post_by_stream(s, &op) : ft_post(&s->ctx, &op));
 	if (!rests)
 		FT_TRY(ft_wait(&s->ctx, &req, 1));
 	if (s->proc->opts.automatic)
@@ -196,9 +221,12 @@ static int play(struct side *s, const struct ft_mem_ops *ops)
 		s->camera.blocking = s->round / 2 % 2;
 		s->camera.other = s->round / 4 % 2;
 		FT_TRY(ft_buf_alloc_by(&s->ctx, &buf, ops, ROOM));
-		FT_TRY(exchange(s, &buf, sizes[i], who, i % 2 && s->ctx.info->caps & FI_RMA));
+		FT_TRY(exchange(s, &buf, sizes[i], who,
+				i % 2 && s->ctx.info->caps & FI_RMA ? REGISTERED : POSTED));
 		for (unsigned int again = 1; again <= 3; again++)
-			FT_TRY(exchange(s, &buf, sizes[i], again, false));
+			FT_TRY(exchange(s, &buf, sizes[i], again, POSTED));
+		if (s->streams)
+			FT_TRY(exchange(s, &buf, sizes[i], who, BY_STREAM));
 		ft_buf_free(&buf);
 	}
 	return 0;
@@ -209,9 +237,12 @@ static int open_captured(struct side *s, bool other)
 {
 	s->camera.other = other;
 	FT_TRY(ft_test_hints(s->proc, &s->ctx));
+	/* for streams */
+	s->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
 	FT_TRY(camera_ask(&s->camera));
 	FT_TRY(ft_test_open(s->proc, &s->ctx));
 	FT_TRY(ft_test_connect(s->proc, &s->ctx));
+	s->streams = ft_is_p2p(&s->ctx);
 	return camera_ask(&s->camera);
 }
 
@@ -232,6 +263,7 @@ static int run(struct ft_proc *proc)
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return ft_skip("for CUDA memory (-D cuda)");
 	FT_TRY(camera_open(&s.camera, proc->opts.device));
+	CU(stream_create(&s.stream, CU_NON_BLOCKING));
 	for (int other = 1; other >= 0; other--) {
 		FT_TRY(open_captured(&s, other));
 		for (size_t i = 0; i < FT_COUNT(kinds); i++)
@@ -241,6 +273,7 @@ static int run(struct ft_proc *proc)
 		FT_TRY(close_captured(&s));
 		s.ctx = (struct ft_ctx){0};
 	}
+	CU(stream_destroy(s.stream));
 	return camera_close(&s.camera);
 }
 
