@@ -97,6 +97,9 @@ int unit_buffer_setup(void **state);
 /* Copies between any two kinds of memory */
 void unit_buffer_copy(void *dst, const void *src, size_t len);
 
+/* A synchronous copy to the GPU as an application makes it, which waits for no more than the call does */
+void unit_buffer_put(void *dst, const void *src, size_t len);
+
 /* This thread begins to capture a stream, in global mode; the capture ends well. ROCm captures above this rank */
 void unit_buffer_capture(void);
 void unit_buffer_captured(void);
@@ -110,5 +113,6 @@ void test_gpu_refused(void **state);
 void test_gpu_path(void **state);
 void test_gpu_wrapped(void **state);
 void test_gpu_captured(void **state);
+void test_gpu_put(void **state);
 
 #endif /* P2P_UNIT_BUFFER_H */

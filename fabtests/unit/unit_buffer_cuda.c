@@ -24,6 +24,11 @@ void unit_buffer_copy(void *dst, const void *src, size_t len)
 	assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
 }
 
+void unit_buffer_put(void *dst, const void *src, size_t len)
+{
+	assert_int_equal(cuMemcpyHtoD_v2((uintptr_t) dst, src, len), CUDA_SUCCESS);
+}
+
 static CUstream unit_buffer_stream;
 static CUdeviceptr unit_buffer_work;
 

@@ -9,6 +9,10 @@
 #define SIZE ((size_t) (3 << 20) + 5)
 #define SLOTS 8
 
+/* As much as the driver stages, often enough to see */
+#define PUT_SIZE ((size_t) 65536)
+#define PUTS 600
+
 static struct p2p_buffer *alloc(struct p2p_buffer_context *context, int gpu, size_t size)
 {
 	struct p2p_buffer *buffer = NULL;
@@ -289,4 +293,27 @@ void test_gpu_captured(void **state)
 	assert_int_equal(p2p_buffer_release(gpu), 0);
 	fake_close(context);
 	unit_buffer_captured();
+}
+
+/* What a synchronous copy has written is in what is written behind it. */
+void test_gpu_put(void **state)
+{
+	struct p2p_buffer_context *context = fake_open(FI_MR_LOCAL, 0);
+	struct p2p_buffer *gpu = alloc(context, 0, PUT_SIZE);
+	struct p2p_buffer *host = alloc(context, P2P_BUFFER_HOST, PUT_SIZE);
+	struct p2p_buffer *remote = attach(context, host);
+	char *data = malloc(PUT_SIZE);
+	struct p2p_buffer_op op;
+
+	for (unsigned int round = 0; round < PUTS; round++) {
+		unit_fill(data, PUT_SIZE, round);
+		unit_buffer_put(p2p_buffer_data(gpu), data, PUT_SIZE);
+		finish(&op, p2p_buffer_write(gpu, 0, remote, 0, PUT_SIZE, &op));
+		assert_memory_equal(p2p_buffer_data(host), data, PUT_SIZE);
+	}
+	free(data);
+	assert_int_equal(p2p_buffer_release(gpu), 0);
+	assert_int_equal(p2p_buffer_release(remote), 0);
+	assert_int_equal(p2p_buffer_release(host), 0);
+	fake_close(context);
 }

@@ -27,6 +27,8 @@ struct cuda_calls {
 	CUresult (*device_get)(CUdevice *device, int ordinal);
 	CUresult (*ctx_retain)(CUcontext *context, CUdevice device);
 	CUresult (*ctx_release)(CUdevice device);
+	CUresult (*ctx_get_state)(CUdevice device, unsigned int *flags, int *active);
+	CUresult (*ctx_set_flags)(CUdevice device, unsigned int flags);
 	CUresult (*ctx_push)(CUcontext context);
 	CUresult (*ctx_pop)(CUcontext *context);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
@@ -49,6 +51,8 @@ static const struct gpu_symbol symbols[] = {
 	{"cuDeviceGet", &cuda_gated.device_get},
 	{"cuDevicePrimaryCtxRetain", &cuda_gated.ctx_retain},
 	{"cuDevicePrimaryCtxRelease_v2", &cuda_gated.ctx_release},
+	{"cuDevicePrimaryCtxGetState", &cuda_gated.ctx_get_state},
+	{"cuDevicePrimaryCtxSetFlags_v2", &cuda_gated.ctx_set_flags},
 	{"cuCtxPushCurrent_v2", &cuda_gated.ctx_push},
 	{"cuCtxPopCurrent_v2", &cuda_gated.ctx_pop},
 	{"cuMemAlloc_v2", &cuda_gated.mem_alloc},
@@ -175,6 +179,20 @@ static int cuda_load(void)
 	return cuda.loaded;
 }
 
+/*
+ * The application's synchronous copies from pageable memory would else return before their bytes are there for our
+ * copies. Drivers before CUDA 12.1 do not know the flag. To set flags replaces those that there are.
+ */
+static void cuda_sync(const struct cuda_calls *cu, CUdevice device)
+{
+	unsigned int flags = 0;
+	int active;
+
+	if (cu->ctx_get_state(device, &flags, &active) == CUDA_SUCCESS &&
+	    !(flags & CU_CTX_SYNC_MEMOPS))
+		cu->ctx_set_flags(device, flags | CU_CTX_SYNC_MEMOPS);
+}
+
 static int cuda_hold(int gpu)
 {
 	struct cuda_gate gate;
@@ -184,6 +202,8 @@ static int cuda_hold(int gpu)
 
 	cuda_enter(&gate, CUDA_NO_GPU);
 	ret = cuda_retain(gate.cu, gpu, &device, &context);
+	if (!ret)
+		cuda_sync(gate.cu, device);
 	cuda_leave(&gate);
 	return ret;
 }
