@@ -68,8 +68,12 @@
 #define HELLO_REPEAT 500
 #define HELLO_REPEAT_LATE 60000
 
-/* For so long something may be on its way to the successor of a process that has ended [ms] */
+/*
+ * For so long the successor of a process that has ended is looked for; and if there was none, for so long each time after
+ * that [ms]
+ */
 #define HELLO_DESERTED 3000
+#define HELLO_DESERTED_AGAIN 200
 
 /*
  * Only where a message takes less time than a copy through the host are short ones worth it.
@@ -234,7 +238,7 @@ int hello_greet(struct xfer_peer *peer)
 	if (ret)
 		return ret;
 	peer->repeats = 0;
-	peer->waited = 0;
+	peer->waited = peer->facts & HELLO_GONE ? HELLO_DESERTED - HELLO_DESERTED_AGAIN : 0;
 	peer->looked = clock_coarse_ms();
 	peer->life.asked = 0;
 	peer->state = XFER_PEER_GREETED;
@@ -300,8 +304,8 @@ static void hello_ask_again(struct xfer_peer *peer)
 }
 
 /*
- * The process that was known there has ended, as its host has told, and the core reaches no other one. Cores may try
- * that for ever.
+ * The process that was known there has ended, as its host has told, and no other one has answered. Cores may try to
+ * reach one for ever.
  */
 static bool hello_deserted(struct xfer_peer *peer)
 {
@@ -319,6 +323,12 @@ static bool hello_deserted(struct xfer_peer *peer)
 	return false;
 }
 
+static void hello_give_up(struct xfer_peer *peer)
+{
+	xfer_peer_lose(peer, -FI_ECONNRESET);
+	peer->facts |= HELLO_GONE;
+}
+
 enum xfer_peer_state hello_state(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -333,7 +343,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 		if (hello_overdue(peer))
 			xfer_peer_lose(peer, -FI_ETIMEDOUT);
 		else if (hello_deserted(peer))
-			xfer_peer_lose(peer, -FI_ECONNRESET);
+			hello_give_up(peer);
 		else
 			hello_say_unreached(peer);
 		return peer->state;
@@ -375,6 +385,8 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 		return peer->sends < XFER_PEER_SENDS ? 0 : -FI_EAGAIN;
 	case XFER_PEER_FOREIGN:
 		ret = hello_lost_once(peer);
+		if (!ret && hello_deserted(peer))
+			ret = -FI_ECONNRESET;
 		if (ret)
 			return ret;
 		return hello_hopeless(peer) ? -FI_EOPNOTSUPP : -FI_EAGAIN;
@@ -628,7 +640,8 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 {
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
-	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST)) | HELLO_MET;
+	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE)) |
+		      HELLO_MET;
 	peer->lost = 0;
 	peer->dead = 0;
 	hello_token(peer, msg->grant);
@@ -776,7 +789,8 @@ static void hello_lost(struct xfer_peer *peer, int status)
 		xfer_peer_expire(peer);
 	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->lost = status;
-	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET)) | (known ? HELLO_LOST : 0);
+	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |
+		      (known ? HELLO_LOST : 0);
 }
 
 const struct xfer_proto hello_proto = {

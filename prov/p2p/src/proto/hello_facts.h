@@ -20,7 +20,8 @@
 #define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
 #define HELLO_LOST (1u << 7)    /* it was known, and lost */
 #define HELLO_ANSWERED                                                                         \
-	(1u << 8) /* it has answered a greeting, and may not know yet that we know */
+	(1u << 8)            /* it has answered a greeting, and may not know yet that we know */
+#define HELLO_GONE (1u << 9) /* its process has ended, and no other one was reached */
 #define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
