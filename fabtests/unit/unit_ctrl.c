@@ -175,32 +175,13 @@ static void test_close(void **state)
 	fake_stop();
 }
 
-/* A child of the process does not: its parent will. */
-static void test_child(void **state)
-{
-	int status = 1;
-	pid_t pid;
-
-	start();
-	ask(FAKE_ALIVE, 1, 8);
-	ask(FAKE_ALIVE, 2, 8);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid)
-		_exit(xfer_ep_fini(&ep) || fake.sent[FAKE_ALIVE] != 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	fake_ep_close(&ep);
-	assert_int_equal(fake.sent[FAKE_ALIVE], 2);
-	fake_stop();
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_together), cmocka_unit_test(test_apart),
-		cmocka_unit_test(test_no_room),  cmocka_unit_test(test_close),
-		cmocka_unit_test(test_child),
+		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_apart),
+		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_close),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

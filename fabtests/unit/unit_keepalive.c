@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Unit tests of keepalive.h: who asks and who answers at which address of this host; ports that are closed; and
+ * strangers.
+ */
+#include "unit.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "xfer/keepalive.h"
+
+#define OURS 0x1122334455667788
+#define LIMIT 30 /* s: what has not been heard by then never is */
+
+static struct sockaddr_in name_of(const char *text)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(1)};
+
+	assert_int_equal(inet_pton(AF_INET, text, &name.sin_addr), 1);
+	return name;
+}
+
+static struct keepalive_ear *listen_at(const char *text)
+{
+	const struct sockaddr_in name = name_of(text);
+	struct keepalive_ear *ear = keepalive_listen(OURS, &name, sizeof name);
+
+	assert_non_null(ear);
+	assert_int_not_equal(keepalive_port(ear), 0);
+	return ear;
+}
+
+static struct keepalive *open_at(struct keepalive_ear *from, const char *text, uint16_t port)
+{
+	const struct sockaddr_in name = name_of(text);
+	struct keepalive *keepalive =
+		keepalive_open(from, OURS, port, &name, sizeof name, false);
+
+	assert_non_null(keepalive);
+	return keepalive;
+}
+
+/* Asks until there has been one more answer */
+static void hear(struct keepalive *keepalive)
+{
+	const unsigned int before = keepalive_answers(keepalive);
+
+	alarm(LIMIT);
+	while (keepalive_answers(keepalive) == before) {
+		keepalive_ask(keepalive);
+		keepalive_drain();
+		sched_yield();
+	}
+	alarm(0);
+}
+
+/* Asks until it is known that nobody is there */
+static void miss(struct keepalive *keepalive)
+{
+	alarm(LIMIT);
+	while (!keepalive_gone(keepalive)) {
+		keepalive_ask(keepalive);
+		keepalive_drain();
+		sched_yield();
+	}
+	alarm(0);
+}
+
+/* The port is at the endpoint's address. A refusal elsewhere counts for nothing, as nobody has answered there. */
+static void test_address(void **state)
+{
+	struct keepalive_ear *ear = listen_at("127.0.0.2"), *other = listen_at("127.0.0.3");
+	const uint16_t port = keepalive_port(ear);
+	struct keepalive *there = open_at(other, "127.0.0.2", port);
+	struct keepalive *elsewhere = open_at(other, "127.0.0.4", port);
+
+	for (int i = 0; i < 50; i++) {
+		keepalive_ask(elsewhere);
+		hear(there);
+	}
+	assert_int_equal(keepalive_answers(elsewhere), 0);
+	assert_false(keepalive_gone(elsewhere));
+	assert_false(keepalive_gone(there));
+	keepalive_hush(ear);
+	miss(there);
+	keepalive_close(there);
+	keepalive_close(elsewhere);
+	keepalive_hush(other);
+}
+
+static void test_wildcard(void **state)
+{
+	struct keepalive_ear *ear = listen_at("0.0.0.0"), *other = listen_at("127.0.0.1");
+	struct keepalive *here = open_at(other, "127.0.0.1", keepalive_port(ear));
+	struct keepalive *there = open_at(other, "127.0.0.9", keepalive_port(ear));
+	struct keepalive *back = open_at(ear, "127.0.0.1", keepalive_port(other));
+
+	hear(here);
+	hear(there);
+	hear(back);
+	keepalive_close(back);
+	keepalive_hush(ear);
+	miss(here);
+	miss(there);
+	keepalive_close(here);
+	keepalive_close(there);
+	keepalive_hush(other);
+}
+
+/* An endpoint whose address is no IP address is asked on this host alone */
+static void test_no_ip(void **state)
+{
+	static const char name[] = "fi_shm://1234";
+	struct keepalive_ear *ear = keepalive_listen(OURS, name, sizeof name);
+	struct keepalive *near, *far;
+
+	assert_non_null(ear);
+	far = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, false);
+	assert_null(far);
+	near = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, true);
+	assert_non_null(near);
+	hear(near);
+	keepalive_close(near);
+	keepalive_hush(ear);
+}
+
+/* A child lives, and has had the descriptors: the port is closed when its parent closes it all the same. */
+static void test_child(void **state)
+{
+	struct keepalive_ear *ear = listen_at("127.0.0.1"), *other = listen_at("127.0.0.1");
+	struct keepalive *keepalive = open_at(other, "127.0.0.1", keepalive_port(ear));
+	int fd[2], status;
+	pid_t child;
+	char end;
+
+	hear(keepalive);
+	assert_int_equal(pipe(fd), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		close(fd[1]);
+		_exit(read(fd[0], &end, 1) ? 1 : 0);
+	}
+	close(fd[0]);
+	keepalive_hush(ear);
+	miss(keepalive);
+	close(fd[1]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	keepalive_close(keepalive);
+	keepalive_hush(other);
+}
+
+/* A child has ears of its own, though its parent's thread was at work */
+static void test_child_listens(void **state)
+{
+	struct keepalive_ear *ear = listen_at("127.0.0.1");
+	struct keepalive *keepalive = open_at(ear, "127.0.0.1", keepalive_port(ear));
+	int status;
+	pid_t child;
+
+	for (int i = 0; i < 30; i++) {
+		keepalive_ask(keepalive);
+		child = fork();
+		assert_true(child >= 0);
+		if (!child) {
+			ear = listen_at("127.0.0.1");
+			keepalive = open_at(ear, "127.0.0.1", keepalive_port(ear));
+			hear(keepalive);
+			keepalive_close(keepalive);
+			keepalive_hush(ear);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+	}
+	hear(keepalive);
+	keepalive_close(keepalive);
+	keepalive_hush(ear);
+}
+
+struct stranger {
+	atomic_bool stop;
+	struct sockaddr_in at;
+};
+
+static void *flood(void *arg)
+{
+	struct stranger *stranger = arg;
+	const uint32_t msg[6] = {0x4b703270, 1, 2, 3, 4, 5};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	while (!atomic_load(&stranger->stop))
+		sendto(fd, msg, sizeof msg, MSG_DONTWAIT,
+		       (const struct sockaddr *) &stranger->at, sizeof stranger->at);
+	close(fd);
+	return NULL;
+}
+
+/* One look ends, whatever comes meanwhile; and so does a close */
+static void test_flood(void **state)
+{
+	struct keepalive_ear *ear = listen_at("127.0.0.1"), *other;
+	struct stranger stranger = {.at = name_of("127.0.0.1")};
+	pthread_t thread;
+
+	stranger.at.sin_port = htons(keepalive_port(ear));
+	assert_int_equal(pthread_create(&thread, NULL, flood, &stranger), 0);
+	alarm(LIMIT);
+	for (int i = 0; i < 300; i++) {
+		keepalive_drain();
+		other = listen_at("127.0.0.1");
+		keepalive_hush(other);
+	}
+	keepalive_hush(ear);
+	alarm(0);
+	atomic_store(&stranger.stop, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_address),       cmocka_unit_test(test_wildcard),
+		cmocka_unit_test(test_no_ip),         cmocka_unit_test(test_child),
+		cmocka_unit_test(test_child_listens), cmocka_unit_test(test_flood),
+	};
+	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
+
+	return unit_main(argc, argv, &unit);
+}
