@@ -266,9 +266,6 @@ int main(int argc, char **argv)
 		/* threads that spin take their time where the processors are not there: some scenes tell enough */
 		if (getenv("BUSYCORE_CPUS") && i % 3)
 			continue;
-		/* elsewhere, or with a thread, the core itself ends its parent's connections so, without lanes too */
-		if (scene->between == CHILD_CLOSES && (opts.automatic || !rxm_of_old(&opts)))
-			continue;
 		/* there, FI_PROVIDER leaves out what lanes are made of; later releases have it in tcp itself */
 		if (scene->rxm[0] && !rxm_of_old(&opts))
 			continue;
