@@ -13,6 +13,7 @@ static CUresult emu_alloc_for_ctx(enum emu_kind kind, size_t size, unsigned int 
 	CUresult rc;
 
 	pthread_mutex_lock(&emu.lock);
+	emu_hold_pass();
 	rc = emu_alloc_create(kind, ctx->dev, size, &alloc);
 	if (rc == CUDA_SUCCESS) {
 		alloc->ctx = ctx;
@@ -79,6 +80,7 @@ static CUresult emu_free(uint64_t base, unsigned int kinds)
 	struct emu_alloc *alloc;
 
 	pthread_mutex_lock(&emu.lock);
+	emu_hold_begin();
 	alloc = emu_alloc_at(base, kinds);
 	if (alloc) {
 		emu_device_wait(alloc->dev);
@@ -89,6 +91,7 @@ static CUresult emu_free(uint64_t base, unsigned int kinds)
 		rc = alloc->ctx ? emu_ctx_error(alloc->ctx) : CUDA_SUCCESS;
 	if (rc == CUDA_SUCCESS)
 		emu_alloc_destroy(alloc);
+	emu_hold_end();
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

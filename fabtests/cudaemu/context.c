@@ -90,8 +90,11 @@ static void emu_ctx_close(struct CUctx_st *ctx)
  */
 static void emu_ctx_set_flags(struct CUctx_st *ctx, unsigned int flags)
 {
-	if (flags & ~ctx->flags & CU_CTX_SYNC_MEMOPS && emu_ctx_is_open(ctx))
+	if (flags & ~ctx->flags & CU_CTX_SYNC_MEMOPS && emu_ctx_is_open(ctx)) {
+		emu_hold_begin();
 		emu_ctx_wait(ctx);
+		emu_hold_end();
+	}
 	ctx->flags = flags & ~(unsigned int) CU_CTX_MAP_HOST;
 }
 
@@ -359,6 +362,7 @@ EMU_API(cuCtxSetFlags, unsigned int flags)
 	if (flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
+	emu_hold_pass();
 	emu_ctx_set_flags(emu_ctx_current(), flags);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;

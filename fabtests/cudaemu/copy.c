@@ -119,7 +119,8 @@ static void emu_copy_note(struct emu_alloc *alloc, struct CUstream_st *stream,
 		alloc->sync = (struct emu_point){stream, op->seq};
 }
 
-CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
+/* Called with the lock held. A synchronous copy in the legacy stream keeps others out while it waits. */
+static CUresult emu_copy_run(const struct emu_copy *copy, struct CUstream_st *stream)
 {
 	const bool blocking = copy->flags & EMU_COPY_BLOCKING;
 	struct emu_operand dst, src;
@@ -127,32 +128,44 @@ CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
 	struct emu_op *op;
 	CUresult rc;
 
-	pthread_mutex_lock(&emu.lock);
-	rc = emu_stream_get(stream, &stream);
-	if (rc != CUDA_SUCCESS || !copy->width || !copy->height)
-		goto unlock;
 	rc = emu_copy_resolve(copy, &dst, &src);
 	if (rc != CUDA_SUCCESS)
-		goto unlock;
+		return rc;
 	manner = emu_copy_manner(copy, &dst, &src, stream);
 	if (blocking && manner.stage) {
 		/* it does not begin before all else has ended: what is left at the return is brief */
 		emu_stream_drain(stream);
 		rc = emu_copy_resolve(copy, &dst, &src);
 		if (rc != CUDA_SUCCESS)
-			goto unlock;
+			return rc;
 	}
 	op = emu_copy_op(copy, &dst, &src, manner.stage, stream);
 	if (manner.wait) {
 		emu_stream_enqueue_and_wait(stream, op);
-		rc = emu_ctx_error(stream->ctx);
-		goto unlock;
+		return emu_ctx_error(stream->ctx);
 	}
 	emu_stream_enqueue(stream, op);
 	if (blocking) {
 		emu_copy_note(dst.alloc, stream, op);
 		emu_copy_note(src.alloc, stream, op);
 	}
+	return CUDA_SUCCESS;
+}
+
+CUresult emu_copy_submit(const struct emu_copy *copy, CUstream stream)
+{
+	CUresult rc;
+
+	pthread_mutex_lock(&emu.lock);
+	emu_hold_pass();
+	rc = emu_stream_get(stream, &stream);
+	if (rc != CUDA_SUCCESS || !copy->width || !copy->height)
+		goto unlock;
+	if (copy->flags & EMU_COPY_BLOCKING)
+		emu_hold_begin();
+	rc = emu_copy_run(copy, stream);
+	if (copy->flags & EMU_COPY_BLOCKING)
+		emu_hold_end();
 
 unlock:
 	pthread_mutex_unlock(&emu.lock);
@@ -360,6 +373,7 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	CUresult rc;
 
 	pthread_mutex_lock(&emu.lock);
+	emu_hold_pass();
 	rc = emu_stream_get(stream, &stream);
 	if (rc != CUDA_SUCCESS || !count)
 		goto unlock;

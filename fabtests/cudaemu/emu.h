@@ -356,6 +356,14 @@ struct CUevent_st {
 	struct CUevent_st *next;
 };
 
+/*
+ * The driver has a lock that some calls keep while they wait for kernels (rules.h200): synchronous
+ * copies of the legacy stream, frees, and first launches. Other threads' copies want it.
+ */
+void emu_hold_begin(void);
+void emu_hold_end(void);
+void emu_hold_pass(void);
+
 /* The latter is for who adds an operation, and fails where a capture forbids that */
 CUresult emu_stream_find(CUstream handle, struct CUstream_st **out);
 CUresult emu_stream_get(CUstream handle, struct CUstream_st **out);
@@ -372,6 +380,7 @@ void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_wait(struct CUstream_st *stream, uint64_t seq);
 void emu_stream_drain(struct CUstream_st *stream);
+void emu_kernels_wait(const struct CUctx_st *ctx);
 void emu_ctx_wait(struct CUctx_st *ctx);
 void emu_device_wait(CUdevice dev);
 void emu_ctx_drop_streams(struct CUctx_st *ctx);

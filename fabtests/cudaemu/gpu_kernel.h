@@ -6,11 +6,13 @@
  *   hipcc -x hip -c kernels.cc      for AMD's, whose runtime has the same calls under names of its own
  *   g++ -std=c++17 -c kernels.cc    for the emulator, which has to be the libcuda.so.1 at run time
  *
- * A kernel is an ordinary CUDA one. Three things have names of ours, as no macro can make the
+ * A kernel is an ordinary CUDA one. Five things have names of ours, as no macro can make the
  * emulator's form of CUDA's:
  *
  *   GPU_LAUNCH(kernel, grid, block, stream, args...)   kernel<<<grid, block, 0, stream>>>(args...);
  *                                                      its value is the error, 0 for none
+ *   GPU_LOAD(kernel)                                   loads it, so that its first launch waits for
+ *                                                      nothing; its value is the error
  *   GPU_SHARED(type, name)                             __shared__ type name;
  *   GPU_SHARED_ARRAY(type, name, count)                __shared__ type name[count];
  *   gpu_spin()                                         in each loop that waits for another's store:
@@ -56,6 +58,15 @@
 #define GPU_LAUNCH(kernel, grid, block, stream, ...)                                           \
 	(kernel<<<grid, block, 0, stream>>>(__VA_ARGS__), (int) cudaGetLastError())
 
+template <typename Kernel> static inline int gpu_load(Kernel *kernel)
+{
+	cudaFuncAttributes about;
+
+	return (int) cudaFuncGetAttributes(&about, kernel);
+}
+
+#define GPU_LOAD(kernel) gpu_load(kernel)
+
 static __device__ inline void gpu_spin()
 {
 }
@@ -90,6 +101,7 @@ struct dim3 : cudaemu_dim3 {
 
 struct gpu_emulator {
 	cudaemu_launch_fn *launch;
+	cudaemu_load_fn *load;
 	cudaemu_place_fn *place;
 	cudaemu_sync_block_fn *sync_block;
 	cudaemu_sync_warp_fn *sync_warp;
@@ -104,6 +116,7 @@ struct gpu_emulator {
 		find(lib, "cudaemu_sync_warp", sync_warp);
 		find(lib, "cudaemu_shared", shared);
 		find(lib, "cudaemu_launch", launch);
+		find(lib, "cudaemu_load", load);
 	}
 
 	template <typename Function>
@@ -157,9 +170,20 @@ int gpu_launch(void (*kernel)(Params...), dim3 grid, dim3 block, cudaStream_t st
 		fprintf(stderr, "These kernels are compiled for the emulated libcuda.so.1.\n");
 		return 801; /* CUDA_ERROR_NOT_SUPPORTED */
 	}
-	return gpu_emulator::get().launch(stream, gpu_call<Params...>::run, &call, sizeof(call),
-					  grid, block, 0);
+	return gpu_emulator::get().launch(stream, reinterpret_cast<const void *>(kernel),
+					  gpu_call<Params...>::run, &call, sizeof(call), grid,
+					  block, 0);
 }
+
+template <typename Kernel> static inline int gpu_load(Kernel *kernel)
+{
+	/* a launch says so better */
+	return gpu_emulator::get().load
+		       ? gpu_emulator::get().load(reinterpret_cast<const void *>(kernel))
+		       : 0;
+}
+
+#define GPU_LOAD(kernel) gpu_load(kernel)
 
 #define GPU_LAUNCH(kernel, grid, block, stream, ...)                                           \
 	gpu_launch(kernel, grid, block, stream, ##__VA_ARGS__)

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 EMU_EXPORT cudaemu_launch_fn cudaemu_launch;
+EMU_EXPORT cudaemu_load_fn cudaemu_load;
 
 /* What a kernel's process tells */
 struct emu_progress {
@@ -275,8 +276,60 @@ struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args)
 	return copy;
 }
 
-int cudaemu_launch(CUstream stream, void (*fn)(void *args), const void *args, size_t size,
-		   struct cudaemu_dim3 grid, struct cudaemu_dim3 block, unsigned int shared)
+/* ---- loading ---- */
+
+/* What was loaded, in which context. There are few kernels, and they stay. */
+static struct emu_loaded {
+	struct emu_loaded *next;
+	const void *kernel;
+	unsigned int ctx_id;
+} * emu_loaded;
+
+static bool emu_kernel_is_loaded(const struct CUctx_st *ctx, const void *kernel)
+{
+	const struct emu_loaded *loaded;
+
+	for (loaded = emu_loaded; loaded; loaded = loaded->next)
+		if (loaded->kernel == kernel && loaded->ctx_id == ctx->id)
+			return true;
+	return false;
+}
+
+/*
+ * Called with the lock held. A kernel of the context that is launched for the first time has to wait
+ * for those that run.
+ */
+static void emu_kernel_load(const struct CUctx_st *ctx, const void *kernel)
+{
+	struct emu_loaded *loaded;
+
+	if (emu_kernel_is_loaded(ctx, kernel))
+		return;
+	if (!emu.conf.eager) {
+		emu_hold_begin();
+		emu_kernels_wait(ctx);
+		emu_hold_end();
+	}
+	loaded = malloc(sizeof(*loaded));
+	if (!loaded)
+		abort();
+	*loaded = (struct emu_loaded){emu_loaded, kernel, ctx->id};
+	emu_loaded = loaded;
+}
+
+int cudaemu_load(const void *kernel)
+{
+	EMU_ENTER(EMU_NEED_CTX);
+	pthread_mutex_lock(&emu.lock);
+	emu_hold_pass();
+	emu_kernel_load(emu_ctx_current(), kernel);
+	pthread_mutex_unlock(&emu.lock);
+	return CUDA_SUCCESS;
+}
+
+int cudaemu_launch(CUstream stream, const void *kernel, void (*fn)(void *args),
+		   const void *args, size_t size, struct cudaemu_dim3 grid,
+		   struct cudaemu_dim3 block, unsigned int shared)
 {
 	const struct emu_grid wanted = {.fn = fn,
 					.size = size,
@@ -290,8 +343,10 @@ int cudaemu_launch(CUstream stream, void (*fn)(void *args), const void *args, si
 	if (!fn || !emu_grid_valid(&wanted))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
+	emu_hold_pass();
 	rc = emu_stream_get(stream, &stream);
 	if (rc == CUDA_SUCCESS) {
+		emu_kernel_load(stream->ctx, kernel);
 		op = emu_op_new(EMU_OP_KERNEL);
 		op->grid = emu_grid_copy(&wanted, args);
 		emu_stream_enqueue(stream, op);

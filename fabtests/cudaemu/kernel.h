@@ -43,6 +43,7 @@ struct cudaemu_place {
 /**
  * cudaemu_launch() - appends a kernel to a stream
  * @stream:	any stream of the driver's
+ * @kernel:	the kernel, as its address: what tells it from others when it is loaded
  * @fn:		what each thread of the grid calls
  * @args:	what @fn gets: a copy, the same for all threads, aligned as malloc() does
  * @size:	the length of @args
@@ -53,11 +54,21 @@ struct cudaemu_place {
  * A kernel that ends by a signal leaves an error that sticks to the context:
  * CUDA_ERROR_ILLEGAL_ADDRESS for SIGSEGV and SIGBUS, else CUDA_ERROR_LAUNCH_FAILED.
  *
+ * Kernels are loaded lazily: the first launch of each in a context waits for the kernels that run
+ * there, and holds up other threads' copies meanwhile (CUDA_MODULE_LOADING=EAGER: no launch does).
+ *
  * Returns CUDA's error codes.
  */
-typedef int cudaemu_launch_fn(struct CUstream_st *stream, void (*fn)(void *args),
-			      const void *args, size_t size, struct cudaemu_dim3 grid,
-			      struct cudaemu_dim3 block, unsigned int shared);
+typedef int cudaemu_launch_fn(struct CUstream_st *stream, const void *kernel,
+			      void (*fn)(void *args), const void *args, size_t size,
+			      struct cudaemu_dim3 grid, struct cudaemu_dim3 block,
+			      unsigned int shared);
+
+/**
+ * cudaemu_load() - loads a kernel into the current context, ahead of its first launch
+ * @kernel:	as for cudaemu_launch()
+ */
+typedef int cudaemu_load_fn(const void *kernel);
 
 /* The others are for threads of a kernel alone */
 

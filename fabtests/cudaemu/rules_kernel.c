@@ -170,7 +170,8 @@ CUresult rules_kernel_launch(unsigned int number, CUstream stream, struct rules_
 	void *params[] = {&args.words, &args.to};
 
 	if (driver.emulated)
-		return (CUresult) driver.emulated(stream, spins[number], &args, sizeof(args),
+		return (CUresult) driver.emulated(stream, (const void *) spins[number],
+						  spins[number], &args, sizeof(args),
 						  (struct cudaemu_dim3){1, 1, 1},
 						  (struct cudaemu_dim3){1, 1, 1}, 0);
 	return driver.launch(functions[number], 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);

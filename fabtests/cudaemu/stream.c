@@ -16,6 +16,31 @@
 
 #define EMU_STREAM_MAGIC 0x53545221u
 
+/* ---- the driver's own lock; everything here is called with the emulator's lock held ---- */
+
+static pthread_cond_t emu_held_cond = PTHREAD_COND_INITIALIZER;
+static bool emu_held;
+
+/* For calls that do not begin while another thread is in a call that holds */
+void emu_hold_pass(void)
+{
+	while (emu_held)
+		pthread_cond_wait(&emu_held_cond, &emu.lock);
+}
+
+/* For calls that wait for what the device does, and let no other thread begin meanwhile */
+void emu_hold_begin(void)
+{
+	emu_hold_pass();
+	emu_held = true;
+}
+
+void emu_hold_end(void)
+{
+	emu_held = false;
+	pthread_cond_broadcast(&emu_held_cond);
+}
+
 /* ---- queue; everything here is called with the lock held ---- */
 
 struct emu_op *emu_op_new(enum emu_op_kind kind)
@@ -212,6 +237,16 @@ static void emu_streams_wait(const struct CUctx_st *ctx, CUdevice dev)
 	for (stream = emu.streams; stream; stream = stream->next)
 		if (ctx ? stream->ctx == ctx : stream->ctx->dev == dev)
 			emu_stream_wait(stream, stream->tail_seq);
+}
+
+/* Waits for the kernels that run now */
+void emu_kernels_wait(const struct CUctx_st *ctx)
+{
+	struct CUstream_st *stream;
+
+	for (stream = emu.streams; stream; stream = stream->next)
+		if (stream->ctx == ctx && stream->busy && stream->head->kind == EMU_OP_KERNEL)
+			emu_stream_wait(stream, stream->head->seq);
 }
 
 void emu_ctx_wait(struct CUctx_st *ctx)

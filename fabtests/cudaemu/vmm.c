@@ -507,14 +507,12 @@ EMU_API(cuMemUnmap, CUdeviceptr ptr, size_t size)
 	struct emu_reservation *resv;
 	struct emu_alloc *alloc;
 	CUresult rc = CUDA_ERROR_INVALID_VALUE;
-	CUdevice dev;
 
 	EMU_ENTER(EMU_NEED_INIT);
 	if (size % EMU_GRANULARITY)
 		return CUDA_ERROR_INVALID_VALUE;
+	/* waits for nothing, as on a device: a copy that is under way crashes */
 	pthread_mutex_lock(&emu.lock);
-	for (dev = 0; dev < emu.conf.devices; dev++)
-		emu_device_wait(dev);
 	resv = emu_reservation_find(ptr);
 	if (resv && size <= resv->size - (ptr - resv->base) && emu_mappings_whole(ptr, size)) {
 		while ((alloc = emu_mapping_in(ptr, size)))

@@ -204,16 +204,9 @@ __global__ static void comd_run_kernel(struct comd comd, int form)
 
 int comd_load(void)
 {
-#ifdef GPU_COMPILED
-	cudaFuncAttributes about;
-	cudaError_t ret = cudaFuncGetAttributes(&about, comd_pack_kernel);
+	int ret = GPU_LOAD(comd_pack_kernel);
 
-	if (ret == cudaSuccess)
-		ret = cudaFuncGetAttributes(&about, comd_unpack_kernel);
-	return (int) ret;
-#else
-	return 0;
-#endif
+	return ret ? ret : GPU_LOAD(comd_unpack_kernel);
 }
 
 int comd_pack(const struct comd *comd, uint64_t step, int axis, void *stream)

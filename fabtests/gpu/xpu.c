@@ -177,9 +177,13 @@ static int scene_near(struct xpu_side *side, struct near *near, size_t len, bool
 	args->scope = FI_XPU_WORK_ITEM;
 	ret = xpu_launch(args, BLOCKS, 1, side->device);
 	FT_CHECK(!ret, "launch: %d", ret);
+	/* copies out of the device stand behind its kernel, and meanwhile keep the proxy's from beginning */
+	if (side->device >= 0)
+		FT_CHECK(!xpu_join(side->device), "a kernel that signals");
 	FT_TRY(data ? near_check(side, &near->data, &side->signal)
 		    : near_check(side, &side->in, &near->words));
-	FT_CHECK(!xpu_join(side->device), "a kernel that signals");
+	if (side->device < 0)
+		FT_CHECK(!xpu_join(side->device), "threads that signal");
 	/* the peer may see a signal before it is counted here, and the next scene begins with that count */
 	while (fi_cntr_read(side->tx) < args->base + 2 * BLOCKS * args->count) {
 		FT_CHECK(!fi_cntr_readerr(side->tx), "a put or a signal has failed");
