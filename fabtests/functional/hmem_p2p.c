@@ -197,12 +197,14 @@ static int set(struct side *side, const struct value *value, bool *taken)
 
 /*
  * Who permits no calls to CUDA is told that some are made; or, where FI_P2P_CUDA_API asks for it, that
- * this does no harm
+ * this does no harm. It does if kernels are loaded at their first launch.
  */
 static int permit_api(struct side *side)
 {
-	const char *asked = getenv("FI_P2P_CUDA_API");
-	const int expected = asked && !strcmp(asked, "async") ? 0 : -FI_EOPNOTSUPP;
+	const char *asked = getenv("FI_P2P_CUDA_API"), *loading = getenv("CUDA_MODULE_LOADING");
+	const bool eager = side->proc->opts.iface != FI_HMEM_CUDA ||
+			   (loading && !strcmp(loading, "EAGER"));
+	const int expected = asked && !strcmp(asked, "async") && eager ? 0 : -FI_EOPNOTSUPP;
 
 	for (int permitted = 1; permitted >= 0; permitted--) {
 		const bool value = permitted;

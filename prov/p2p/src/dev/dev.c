@@ -160,6 +160,15 @@ void dev_sync(void)
 		dev_backends[i]->sync();
 }
 
+const char *dev_loads_late(void)
+{
+	const char *remedy = NULL;
+
+	for (int i = 0; !remedy && dev_active() && dev_backends[i]; i++)
+		remedy = dev_backends[i]->loads_late();
+	return remedy;
+}
+
 bool dev_ipc_present(void)
 {
 	for (int i = 0; dev_installed[i]; i++) {

@@ -169,6 +169,8 @@ struct dev_step {
  *		-FI_ENOSYS: the CPU cannot write there; nothing is logged
  * @window_close: gives it back; no kernel may use it any more
  * @stream_steps: has the application's @stream do these, in order, when it gets there
+ * @loads_late:	what ends that a kernel is loaded when it is first launched, which may wait for kernels that run,
+ *		and keeps copies of other threads from beginning; NULL: it is loaded before
  * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
  * @graph_keep:	has @end called with @arg when a graph that is being captured, and what was made of it, is
  *		gone. @end may call no driver
@@ -224,6 +226,7 @@ struct dev_ops {
 	void (*window_close)(const struct dev_mem *mem, struct dev_window *window);
 	int (*stream_steps)(const struct dev_mem *mem, void *stream,
 			    const struct dev_step *steps, size_t count);
+	const char *(*loads_late)(void);
 	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
 	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);
 };
@@ -290,6 +293,9 @@ int dev_by_number(int iface, int ordinal, struct dev_mem *mem);
 
 /* As dev_ops.sync, of all runtimes that are in use */
 void dev_sync(void);
+
+/* As dev_ops.loads_late, of any runtime that is in use */
+const char *dev_loads_late(void);
 
 /* Does any runtime here open other processes' memory? */
 bool dev_ipc_present(void);

@@ -380,6 +380,7 @@ const struct dev_ops dev_cuda_ops = {
 	.window_open = cuda_window_open,
 	.window_close = cuda_window_close,
 	.stream_steps = cuda_stream_steps,
+	.loads_late = cuda_loads_late,
 	.stream_captured = cuda_stream_captured,
 	.graph_keep = cuda_graph_keep,
 };

@@ -40,6 +40,7 @@ struct cuda_questions {
 	CUresult (*ctx_get_current)(CUcontext *ctx);
 	CUresult (*ctx_get_device)(CUdevice *dev);
 	CUresult (*ctx_get_id)(CUcontext ctx, unsigned long long *id);
+	CUresult (*loading_mode)(unsigned int *mode);
 	CUresult (*pointer_get)(unsigned int count, CUpointer_attribute *attributes,
 				void **data, CUdeviceptr ptr);
 };
@@ -175,6 +176,7 @@ int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *w
 void cuda_window_close(const struct dev_mem *mem, struct dev_window *window);
 int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		      size_t count);
+const char *cuda_loads_late(void);
 int cuda_stream_captured(void *stream, uint64_t *id, void **graph);
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 

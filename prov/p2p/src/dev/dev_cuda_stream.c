@@ -98,6 +98,19 @@ int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_
 	return ret;
 }
 
+#define CUDA_LOADING_LAZY 2 /* CU_MODULE_LAZY_LOADING, which headers before CUDA 11.7 lack */
+
+/* Drivers without the question load with the module, and one that nobody has initialised has loaded nothing */
+const char *cuda_loads_late(void)
+{
+	unsigned int mode = 0;
+
+	return cuda.loading_mode && cuda.loading_mode(&mode) == CUDA_SUCCESS &&
+			       mode == CUDA_LOADING_LAZY
+		       ? "CUDA_MODULE_LOADING=EAGER"
+		       : NULL;
+}
+
 /* ---- graphs: numbers of the driver's interface that headers before CUDA 11.3 lack ---- */
 
 #define CUDA_CAPTURE_ACTIVE 1      /* CU_STREAM_CAPTURE_STATUS_ACTIVE */

@@ -114,6 +114,11 @@ int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct 
 	return -FI_ENOSYS;
 }
 
+const char *dev_none_loads_late(void)
+{
+	return NULL;
+}
+
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph)
 {
 	return 0;

@@ -31,6 +31,7 @@ int dev_none_window_open(const struct dev_mem *mem, size_t len, struct dev_windo
 void dev_none_window_close(const struct dev_mem *mem, struct dev_window *window);
 int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 			  size_t count);
+const char *dev_none_loads_late(void);
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph);
 int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 

@@ -467,6 +467,7 @@ const struct dev_ops dev_rocr_ops = {
 	.window_open = dev_none_window_open,
 	.window_close = dev_none_window_close,
 	.stream_steps = dev_none_stream_steps,
+	.loads_late = dev_none_loads_late,
 	.stream_captured = dev_none_stream_captured,
 	.graph_keep = dev_none_graph_keep,
 };

@@ -69,18 +69,34 @@ static int ep_opt_hmem_p2p(struct p2p_ep *ep, int value)
 	return 0;
 }
 
-/* Without calls device memory can only be had where there is none */
+/*
+ * Without calls device memory can only be had where there is none. Calls that wait for no kernel are as good,
+ * unless the application's own launches hold them up.
+ */
 static int ep_opt_cuda_api(bool permitted)
 {
 	static bool said;
+	const char *remedy;
 
-	if (permitted || !dev_present || conf.cuda_api == CONF_API_ASYNC)
+	if (permitted || !dev_present)
 		return 0;
-	if (!__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+	remedy = conf.cuda_api == CONF_API_ASYNC ? dev_loads_late() : "FI_P2P_CUDA_API=async";
+	if (!remedy)
+		return 0;
+	if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		return -FI_EOPNOTSUPP;
+	if (conf.cuda_api == CONF_API_ASYNC)
+		P2P_WARN(
+			"FI_OPT_CUDA_API_PERMITTED=false is refused in spite of "
+			"FI_P2P_CUDA_API=async: CUDA loads kernels at their first launch here. "
+			"Behind a collective that launch waits for it, and keeps our copies "
+			"from beginning, for ever. Set %s\n",
+			remedy);
+	else
 		P2P_WARN(
 			"FI_OPT_CUDA_API_PERMITTED=false is refused: CUDA copies device memory "
-			"here. No call waits for a kernel: if that is enough, set "
-			"FI_P2P_CUDA_API=async\n");
+			"here. No call waits for a kernel: if that is enough, set %s\n",
+			remedy);
 	return -FI_EOPNOTSUPP;
 }
 

@@ -200,6 +200,20 @@ static void proxy_forget(void)
 	LIST_INIT(&proxies);
 }
 
+/* Streams and kernels that wait for messages do not go together with kernels that are loaded meanwhile */
+static void proxy_warn_late(const struct gpu_dev *dev)
+{
+	static bool said;
+	const char *remedy = dev->mem.ops->loads_late();
+
+	if (remedy && !__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		P2P_WARN(
+			"the GPU loads kernels at their first launch. Behind a kernel or a stream "
+			"that waits for a message the launch may never return: load them before, "
+			"or set %s\n",
+			remedy);
+}
+
 int proxy_get(const struct gpu_dev *dev, struct proxy **found)
 {
 	struct proxy *proxy;
@@ -212,6 +226,7 @@ int proxy_get(const struct gpu_dev *dev, struct proxy **found)
 			break;
 	}
 	if (!proxy) {
+		proxy_warn_late(dev);
 		ret = proxy_start(dev, &proxy);
 		if (!ret)
 			LIST_INSERT_HEAD(&proxies, proxy, entry);
