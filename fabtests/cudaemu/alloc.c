@@ -124,7 +124,7 @@ EMU_API(cuMemGetAddressRange_v2, CUdeviceptr *base, size_t *size, CUdeviceptr pt
 	EMU_ENTER(EMU_NEED_CTX);
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find(ptr);
-	if (alloc && alloc->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+	if (alloc && !emu_access(alloc, emu_accessor(alloc)))
 		alloc = NULL;
 	if (alloc && base)
 		*base = alloc->base;
@@ -213,7 +213,6 @@ EMU_API(cuMemHostRegister_v2, void *ptr, size_t size, unsigned int flags)
 	alloc->ctx = emu_ctx_current();
 	alloc->dev = alloc->ctx->dev;
 	alloc->flags = flags;
-	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	rc = emu_alloc_insert(alloc);
 	if (rc != CUDA_SUCCESS)
 		free(alloc);

@@ -44,6 +44,15 @@ static bool emu_alloc_rdma_capable(const struct emu_alloc *alloc)
 	       (alloc->kind == EMU_VMM && emu_vmm_rdma_capable(alloc));
 }
 
+/* Is it another device's, to which the current context has no peer access? */
+static bool emu_alloc_is_far(const struct emu_alloc *alloc)
+{
+	const struct CUctx_st *ctx = emu_ctx_current();
+
+	return alloc->kind == EMU_DEVICE && ctx && ctx->dev != alloc->dev &&
+	       !(ctx->peers & 1u << alloc->dev);
+}
+
 /* One attribute of memory that the driver knows. Called with the lock held. */
 static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute attr,
 			     uint64_t ptr, uint64_t *value)
@@ -62,7 +71,7 @@ static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute 
 		*value = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		if (alloc->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		if (!emu_access(alloc, emu_accessor(alloc)) || emu_alloc_is_far(alloc))
 			return CUDA_ERROR_INVALID_VALUE;
 		*value = ptr;
 		break;
@@ -103,7 +112,7 @@ static CUresult emu_attr_get(const struct emu_alloc *alloc, CUpointer_attribute 
 		*value = emu_alloc_rdma_capable(alloc);
 		break;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = alloc->access;
+		*value = emu_access(alloc, emu_accessor(alloc));
 		break;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = (uintptr_t) alloc->pool;

@@ -95,14 +95,15 @@ static size_t emu_copy_span(const struct emu_copy *copy, size_t pitch)
 }
 
 /* Checks everything and enqueues nothing. Called with the lock held. */
-static CUresult emu_copy_resolve(const struct emu_copy *copy, struct emu_operand *dst,
-				 struct emu_operand *src)
+static CUresult emu_copy_resolve(const struct emu_copy *copy, CUdevice dev,
+				 struct emu_operand *dst, struct emu_operand *src)
 {
 	CUresult rc;
 
-	rc = emu_operand_resolve(copy->dst, emu_copy_span(copy, copy->dpitch), dst);
+	rc = emu_operand_resolve(copy->dst, emu_copy_span(copy, copy->dpitch), dev, dst);
 	if (rc == CUDA_SUCCESS)
-		rc = emu_operand_resolve(copy->src, emu_copy_span(copy, copy->spitch), src);
+		rc = emu_operand_resolve(copy->src, emu_copy_span(copy, copy->spitch), dev,
+					 src);
 	if (rc != CUDA_SUCCESS)
 		return rc;
 	if ((copy->flags & EMU_COPY_DST_KNOWN && !dst->alloc) ||
@@ -128,14 +129,14 @@ static CUresult emu_copy_run(const struct emu_copy *copy, struct CUstream_st *st
 	struct emu_op *op;
 	CUresult rc;
 
-	rc = emu_copy_resolve(copy, &dst, &src);
+	rc = emu_copy_resolve(copy, stream->ctx->dev, &dst, &src);
 	if (rc != CUDA_SUCCESS)
 		return rc;
 	manner = emu_copy_manner(copy, &dst, &src, stream);
 	if (blocking && manner.stage) {
 		/* it does not begin before all else has ended: what is left at the return is brief */
 		emu_stream_drain(stream);
-		rc = emu_copy_resolve(copy, &dst, &src);
+		rc = emu_copy_resolve(copy, stream->ctx->dev, &dst, &src);
 		if (rc != CUDA_SUCCESS)
 			return rc;
 	}
@@ -181,7 +182,8 @@ static bool emu_copy_in_pieces(const struct emu_copy *copy)
 	if (!(copy->flags & EMU_COPY_BLOCKING) || copy->width <= EMU_STAGED_MAX)
 		return false;
 	pthread_mutex_lock(&emu.lock);
-	pieces = emu_copy_resolve(copy, &dst, &src) == CUDA_SUCCESS && !src.alloc && !dst.host;
+	pieces = emu_copy_resolve(copy, emu_ctx_current()->dev, &dst, &src) == CUDA_SUCCESS &&
+		 !src.alloc && !dst.host;
 	pthread_mutex_unlock(&emu.lock);
 	return pieces;
 }
@@ -336,11 +338,13 @@ EMU_API(cuMemcpyBatchAsync_v2, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
 	    !emu_batch_valid(count, attrs, attrs_first, nattrs, stream))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
+	rc = emu_stream_find(stream, &stream);
 	for (i = 0; i < count && rc == CUDA_SUCCESS; i++) {
 		copy.dst = dsts[i];
 		copy.src = srcs[i];
 		copy.width = sizes[i];
-		rc = sizes[i] ? emu_copy_resolve(&copy, &dst, &src) : CUDA_ERROR_INVALID_VALUE;
+		rc = sizes[i] ? emu_copy_resolve(&copy, stream->ctx->dev, &dst, &src)
+			      : CUDA_ERROR_INVALID_VALUE;
 	}
 	pthread_mutex_unlock(&emu.lock);
 	while (rc == CUDA_SUCCESS && count-- > 0) {
@@ -377,7 +381,7 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	rc = emu_stream_get(stream, &stream);
 	if (rc != CUDA_SUCCESS || !count)
 		goto unlock;
-	rc = emu_operand_resolve(dst, count * (size_t) width, &where);
+	rc = emu_operand_resolve(dst, count * (size_t) width, stream->ctx->dev, &where);
 	if (rc == CUDA_SUCCESS && (!where.alloc || dst % (unsigned int) width))
 		rc = CUDA_ERROR_INVALID_VALUE;
 	if (rc != CUDA_SUCCESS)

@@ -121,7 +121,7 @@ struct emu_alloc {
 	int sync_memops;
 	struct emu_point sync; /* the latest synchronous operation that did not wait */
 	bool freeing;          /* a cuMemFreeAsync is on its way */
-	unsigned int access;   /* CUmemAccess_flags, VMM only */
+	unsigned char access[EMU_MAX_DEVICES]; /* of each device: CUmemAccess_flags, VMM only */
 	struct emu_block *block;
 	struct CUmemPoolHandle_st *pool;
 	struct emu_phys *phys;        /* VMM only */
@@ -209,6 +209,7 @@ struct emu {
 	struct emu_config conf;
 	const char *vendor; /* the vendor whose interface it has, for the notice at the start */
 	bool initialised;
+	bool ended;  /* the process is about to end */
 	bool forked; /* a child of a process that had initialised the driver */
 	struct emu_device dev[EMU_MAX_DEVICES];
 	uint64_t token; /* tells this process from one that had its pid earlier */
@@ -266,8 +267,10 @@ void emu_alloc_remove(struct emu_alloc *alloc);
 void emu_alloc_destroy(struct emu_alloc *alloc);
 void emu_poison(char *p, size_t size, int pattern);
 bool emu_alloc_is_host(const struct emu_alloc *alloc);
-bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size);
-CUresult emu_operand_resolve(uint64_t ptr, size_t size, struct emu_operand *out);
+CUdevice emu_accessor(const struct emu_alloc *alloc);
+unsigned int emu_access(const struct emu_alloc *alloc, CUdevice dev);
+bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size, CUdevice dev);
+CUresult emu_operand_resolve(uint64_t ptr, size_t size, CUdevice dev, struct emu_operand *out);
 void emu_ctx_free_memory(struct CUctx_st *ctx);
 
 /* ---- streams: stream.c ---- */

@@ -567,6 +567,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_ipc_memory),
 	};
 
+	/* a first launch would wait for kernels that wait for what comes later: see rules.c */
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 	if (argc == 2)
 		return emu_test_play(scenes, argv[1]);
 	return cmocka_run_group_tests(tests, setup, teardown);

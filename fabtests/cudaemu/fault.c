@@ -168,6 +168,8 @@ CUresult emu_enter(const char *function, enum emu_need need)
 
 	emu_count(function);
 	pthread_once(&emu_env_once, emu_env_read);
+	if (__atomic_load_n(&emu.ended, __ATOMIC_ACQUIRE))
+		return CUDA_ERROR_DEINITIALIZED;
 	if (emu_nfaults)
 		rc = emu_fault_check(function);
 	if (rc == CUDA_SUCCESS && need >= EMU_NEED_INIT &&

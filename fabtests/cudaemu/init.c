@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -21,6 +22,12 @@ static void emu_fork_child(void)
 {
 	__atomic_store_n(&emu.forked, true, __ATOMIC_RELAXED);
 	__atomic_store_n(&emu.initialised, false, __ATOMIC_RELEASE);
+}
+
+/* Functions of atexit() from before cuInit() find the driver gone, as do threads that go on meanwhile */
+static void emu_end(void)
+{
+	__atomic_store_n(&emu.ended, true, __ATOMIC_RELEASE);
 }
 
 /* This library, whatever its name is; the caller closes it. NULL: it is part of the program. */
@@ -48,6 +55,7 @@ static CUresult emu_start(void)
 	for (i = 0; i < emu.conf.devices; i++)
 		emu_device_init(&emu.dev[i], i);
 	pthread_atfork(NULL, NULL, emu_fork_child);
+	atexit(emu_end);
 	fprintf(stderr,
 		"cudaemu: EMULATED %s device (test only): %d devices, %llu MiB each%s%s\n",
 		emu.vendor, emu.conf.devices, (unsigned long long) emu.conf.memory >> 20,

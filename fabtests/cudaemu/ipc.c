@@ -225,7 +225,6 @@ static CUresult emu_import_create(const struct emu_ipc_handle *handle, int fd,
 	alloc->rw = block->rw;
 	alloc->ctx = emu_ctx_current();
 	alloc->dev = alloc->ctx->dev;
-	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	alloc->import = import;
 	rc = emu_alloc_insert(alloc);
 	if (rc != CUDA_SUCCESS)

@@ -111,8 +111,8 @@ emu_kernel_process(const struct emu_op *op, const struct emu_view *views, size_t
 
 /* ---- the application's process ---- */
 
-/* What kernels see besides this process's own mappings. Called with the lock held. */
-static struct emu_view *emu_views(size_t *count)
+/* What the device's kernels see besides this process's own mappings. Called with the lock held. */
+static struct emu_view *emu_views(CUdevice dev, size_t *count)
 {
 	struct emu_view *views = calloc(emu.nallocs + 1, sizeof(*views));
 	const struct emu_alloc *alloc;
@@ -123,14 +123,13 @@ static struct emu_view *emu_views(size_t *count)
 	*count = 0;
 	for (i = 0; i < emu.nallocs; i++) {
 		alloc = emu.allocs[i];
-		if ((uintptr_t) alloc->rw == alloc->base ||
-		    alloc->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		if ((uintptr_t) alloc->rw == alloc->base || !emu_access(alloc, dev))
 			continue;
 		views[(*count)++] = (struct emu_view){
 			.rw = alloc->rw,
 			.at = (void *) (uintptr_t) alloc->base,
 			.len = EMU_ROUND_UP(alloc->size, EMU_PAGE),
-			.read_only = alloc->access == CU_MEM_ACCESS_FLAGS_PROT_READ,
+			.read_only = emu_access(alloc, dev) == CU_MEM_ACCESS_FLAGS_PROT_READ,
 		};
 	}
 	return views;
@@ -155,7 +154,7 @@ static pid_t emu_kernel_fork(struct CUstream_st *stream, struct emu_op *op,
 	pid_t pid;
 
 	pthread_mutex_lock(&emu.lock);
-	views = emu_views(&count);
+	views = emu_views(stream->ctx->dev, &count);
 	/* with the lock, so that no thread is within the emulator */
 	pid = fork();
 	if (pid == 0)

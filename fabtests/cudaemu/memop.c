@@ -13,15 +13,16 @@ static bool emu_memop_flags_valid(enum emu_op_kind kind, unsigned int flags)
 }
 
 /* Called with the lock held. If it fails, it enqueues nothing. */
-static CUresult emu_memop_prepare(enum emu_op_kind kind, int width, CUdeviceptr addr,
-				  uint64_t value, unsigned int flags, struct emu_op **out)
+static CUresult emu_memop_prepare(CUdevice dev, enum emu_op_kind kind, int width,
+				  CUdeviceptr addr, uint64_t value, unsigned int flags,
+				  struct emu_op **out)
 {
 	struct emu_operand where;
 	CUresult rc;
 
 	if (addr % (unsigned int) width || !emu_memop_flags_valid(kind, flags))
 		return CUDA_ERROR_INVALID_VALUE;
-	rc = emu_operand_resolve(addr, (size_t) width, &where);
+	rc = emu_operand_resolve(addr, (size_t) width, dev, &where);
 	if (rc != CUDA_SUCCESS || !where.alloc)
 		return CUDA_ERROR_INVALID_VALUE;
 	*out = emu_op_new(kind);
@@ -43,7 +44,7 @@ static CUresult emu_memop_submit(enum emu_op_kind kind, int width, CUstream stre
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
 	if (rc == CUDA_SUCCESS)
-		rc = emu_memop_prepare(kind, width, addr, value, flags, &op);
+		rc = emu_memop_prepare(stream->ctx->dev, kind, width, addr, value, flags, &op);
 	if (rc == CUDA_SUCCESS)
 		emu_stream_enqueue(stream, op);
 	pthread_mutex_unlock(&emu.lock);
@@ -64,20 +65,21 @@ EMU_MEMOP(cuStreamWaitValue32, EMU_OP_WAIT_VALUE, cuuint32_t);
 EMU_MEMOP(cuStreamWaitValue64, EMU_OP_WAIT_VALUE, cuuint64_t);
 
 /* Handles one element of a batch. *op stays NULL if the element needs no work here. */
-static CUresult emu_memop_one(const CUstreamBatchMemOpParams *p, struct emu_op **op)
+static CUresult emu_memop_one(CUdevice dev, const CUstreamBatchMemOpParams *p,
+			      struct emu_op **op)
 {
 	switch (p->operation) {
 	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-		return emu_memop_prepare(EMU_OP_WAIT_VALUE, 4, p->waitValue.address,
+		return emu_memop_prepare(dev, EMU_OP_WAIT_VALUE, 4, p->waitValue.address,
 					 p->waitValue.value, p->waitValue.flags, op);
 	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-		return emu_memop_prepare(EMU_OP_WAIT_VALUE, 8, p->waitValue.address,
+		return emu_memop_prepare(dev, EMU_OP_WAIT_VALUE, 8, p->waitValue.address,
 					 p->waitValue.value64, p->waitValue.flags, op);
 	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-		return emu_memop_prepare(EMU_OP_WRITE_VALUE, 4, p->writeValue.address,
+		return emu_memop_prepare(dev, EMU_OP_WRITE_VALUE, 4, p->writeValue.address,
 					 p->writeValue.value, p->writeValue.flags, op);
 	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-		return emu_memop_prepare(EMU_OP_WRITE_VALUE, 8, p->writeValue.address,
+		return emu_memop_prepare(dev, EMU_OP_WRITE_VALUE, 8, p->writeValue.address,
 					 p->writeValue.value64, p->writeValue.flags, op);
 	case CU_STREAM_MEM_OP_BARRIER:
 		return CUDA_SUCCESS;
@@ -105,7 +107,7 @@ EMU_API(cuStreamBatchMemOp_v2, CUstream stream, unsigned int count,
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
 	for (i = 0; rc == CUDA_SUCCESS && i < count; i++)
-		rc = emu_memop_one(&params[i], &ops[i]);
+		rc = emu_memop_one(stream->ctx->dev, &params[i], &ops[i]);
 	for (i = 0; i < count; i++) {
 		if (ops[i] && rc == CUDA_SUCCESS)
 			emu_stream_enqueue(stream, ops[i]);

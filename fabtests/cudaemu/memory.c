@@ -245,7 +245,6 @@ CUresult emu_alloc_create(enum emu_kind kind, CUdevice dev, size_t size, struct 
 	alloc->kind = kind;
 	alloc->dev = dev;
 	alloc->size = size;
-	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	if (size > emu.conf.memory && kind != EMU_HOST)
 		goto free_alloc;
 	emu_ghosts_sweep(&emu.dev[dev]);
@@ -300,17 +299,31 @@ void emu_ctx_free_memory(struct CUctx_st *ctx)
 
 /* ---- operands of copies ---- */
 
+/* Who asks about the memory: the current context's device, else its own */
+CUdevice emu_accessor(const struct emu_alloc *alloc)
+{
+	const struct CUctx_st *ctx = emu_ctx_current();
+
+	return ctx ? ctx->dev : alloc->dev;
+}
+
+/* What the device may do with the memory. Only virtual memory keeps devices out. */
+unsigned int emu_access(const struct emu_alloc *alloc, CUdevice dev)
+{
+	return alloc->kind == EMU_VMM ? alloc->access[dev] : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
 /*
- * Is all of [ptr, ptr + size) accessible? Adjacent mappings of one reservation count as one
+ * Is all of [ptr, ptr + size) accessible for the device? Adjacent mappings of one reservation count as one
  * piece, as they do for the real driver.
  */
-bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size)
+bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size, CUdevice dev)
 {
 	const struct emu_alloc *next;
 	uint64_t left;
 
 	for (;;) {
-		if (alloc->access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		if (emu_access(alloc, dev) != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			return false;
 		left = alloc->size - (ptr - alloc->base);
 		if (size <= left)
@@ -324,7 +337,7 @@ bool emu_range_check(const struct emu_alloc *alloc, uint64_t ptr, size_t size)
 	}
 }
 
-CUresult emu_operand_resolve(uint64_t ptr, size_t size, struct emu_operand *out)
+CUresult emu_operand_resolve(uint64_t ptr, size_t size, CUdevice dev, struct emu_operand *out)
 {
 	struct emu_alloc *alloc = emu_alloc_find(ptr);
 
@@ -338,7 +351,7 @@ CUresult emu_operand_resolve(uint64_t ptr, size_t size, struct emu_operand *out)
 		out->host = true;
 		return CUDA_SUCCESS;
 	}
-	if (!emu_range_check(alloc, ptr, size))
+	if (!emu_range_check(alloc, ptr, size, dev))
 		return CUDA_ERROR_INVALID_VALUE;
 	out->p = alloc->rw + (ptr - alloc->base);
 	out->host = emu_alloc_is_host(alloc);

@@ -313,7 +313,8 @@ CUresult emu_stream_create(struct CUctx_st *ctx, unsigned int flags, int priorit
 static CUresult emu_stream_orphan(const struct CUstream_st *stream)
 {
 	if (!emu_ctx_is_open(stream->ctx))
-		return CUDA_ERROR_INVALID_CONTEXT;
+		return stream->ctx->primary ? CUDA_ERROR_INVALID_CONTEXT
+					    : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	fprintf(stderr,
 		"cudaemu: a stream of before its context was reset: a driver crashes\n");
 	abort();

@@ -438,7 +438,6 @@ static CUresult emu_mapping_create(struct emu_reservation *resv, uint64_t ptr,
 	alloc->base = ptr;
 	alloc->size = phys->size;
 	alloc->dev = phys->prop.location.id;
-	alloc->access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	alloc->phys = phys;
 	alloc->resv = resv;
 	alloc->rw = mmap(resv->twin + (ptr - resv->base), phys->size, PROT_READ | PROT_WRITE,
@@ -528,6 +527,7 @@ EMU_API(cuMemSetAccess, CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 	struct emu_alloc *alloc;
 	CUresult rc = CUDA_SUCCESS;
 	uint64_t at;
+	size_t i;
 
 	EMU_ENTER(EMU_NEED_INIT);
 	if (!desc || !count || !size || size % EMU_GRANULARITY)
@@ -540,8 +540,14 @@ EMU_API(cuMemSetAccess, CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
 		if (!alloc || alloc->kind != EMU_VMM)
 			rc = CUDA_ERROR_INVALID_VALUE;
 	}
+	for (i = 0; i < count; i++)
+		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+		    !emu_device_get(desc[i].location.id))
+			rc = CUDA_ERROR_INVALID_VALUE;
 	for (at = ptr; rc == CUDA_SUCCESS && at - ptr < size; at += EMU_GRANULARITY)
-		emu_alloc_find(at)->access = desc[count - 1].flags;
+		for (i = 0; i < count; i++)
+			emu_alloc_find(at)->access[desc[i].location.id] =
+				(unsigned char) desc[i].flags;
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }
@@ -553,12 +559,14 @@ EMU_API(cuMemGetAccess, unsigned long long *flags, const CUmemLocation *location
 	CUresult rc = CUDA_ERROR_INVALID_VALUE;
 
 	EMU_ENTER(EMU_NEED_INIT);
-	if (!flags || !location)
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    !emu_device_get(location->id))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find(ptr);
-	if (alloc && alloc->kind == EMU_VMM) {
-		*flags = alloc->access;
+	if (alloc && !emu_alloc_is_host(alloc)) {
+		/* a driver tells nothing of memory that is not virtual */
+		*flags = alloc->kind == EMU_VMM ? emu_access(alloc, location->id) : 0;
 		rc = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&emu.lock);
