@@ -101,6 +101,8 @@ EMU_API(cuMemFree_v2, CUdeviceptr ptr)
 	EMU_ENTER_UNSAFE(EMU_NEED_INIT);
 	if (!ptr)
 		return CUDA_SUCCESS;
+	if (emu_ctx_current() && emu_ctx_check(emu_ctx_current()) != CUDA_SUCCESS)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return emu_free(ptr, 1u << EMU_DEVICE | 1u << EMU_MANAGED | 1u << EMU_POOL);
 }
 

@@ -393,7 +393,9 @@ static CUresult emu_set_submit(CUdeviceptr dst, uint32_t value, int width, size_
 	op->set.count = count;
 	if (blocking &&
 	    (where.host || emu_sync_memops(&where) || emu_ctx_sync_memops(stream->ctx))) {
+		emu_hold_begin();
 		emu_stream_enqueue_and_wait(stream, op);
+		emu_hold_end();
 		rc = emu_ctx_error(stream->ctx);
 		goto unlock;
 	}

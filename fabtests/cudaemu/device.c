@@ -103,6 +103,87 @@ struct emu_device *emu_device_get(CUdevice dev)
 	return dev >= 0 && dev < emu.conf.devices ? &emu.dev[dev] : NULL;
 }
 
+/* The ordinal of one of the machine's devices; EMU_NO_DEVICE: hidden */
+CUdevice emu_device_ordinal(int number)
+{
+	CUdevice dev;
+
+	for (dev = 0; dev < emu.conf.devices; dev++)
+		if (emu.dev[dev].number == number)
+			return dev;
+	return EMU_NO_DEVICE;
+}
+
+static void emu_uuid(CUuuid *uuid, int number)
+{
+	memcpy(uuid->bytes + 1, "cudaemu-device-", 15);
+	uuid->bytes[0] = (char) number;
+}
+
+/* Does the text begin as the device's name by its uuid does, by one byte of that at least? */
+static bool emu_uuid_begins(const char *text, size_t len, int number)
+{
+	char name[64] = "GPU-";
+	CUuuid uuid;
+	int i, at = 4;
+
+	emu_uuid(&uuid, number);
+	for (i = 0; i < 16; i++)
+		at += sprintf(name + at, "%s%02x",
+			      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+			      (unsigned char) uuid.bytes[i]);
+	return len > 4 && len <= (size_t) at && !strncmp(text, name, len);
+}
+
+/* The device that an item of the list names: by number or uuid; -1: none */
+static int emu_device_named(const char *item, size_t len, int count)
+{
+	int number, found = -1;
+	char *end;
+
+	if (!strncmp(item, "GPU-", 4)) {
+		for (number = 0; number < count; number++)
+			if (emu_uuid_begins(item, len, number))
+				found = found < 0 ? number : count;
+		return found < count ? found : -1;
+	}
+	number = (int) strtol(item, &end, 10);
+	return end != item && number >= 0 && number < count ? number : -1;
+}
+
+/*
+ * CUDA_VISIBLE_DEVICES, as an H200's driver takes it (rules.h200): the first item that names no
+ * device ends the list, and one that is named twice is an error.
+ */
+CUresult emu_devices_see(void)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES"), *item = list;
+	const int count = emu.conf.devices;
+	CUdevice dev;
+	int seen = 0;
+
+	for (dev = 0; dev < count; dev++)
+		emu.dev[dev].number = dev;
+	if (!list || strcmp(emu.vendor, "CUDA"))
+		return CUDA_SUCCESS;
+	emu.conf.devices = 0;
+	while (seen <= count) {
+		const size_t len = strcspn(item, ",");
+		const int number = len ? emu_device_named(item, len, count) : -1;
+
+		if (number < 0)
+			break;
+		if (emu_device_ordinal(number) != EMU_NO_DEVICE)
+			return CUDA_ERROR_INVALID_DEVICE;
+		emu.dev[seen++].number = number;
+		emu.conf.devices = seen;
+		if (!item[len])
+			break;
+		item += len + 1;
+	}
+	return seen ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
 EMU_API(cuDeviceGetCount, int *count)
 {
 	EMU_ENTER(EMU_NEED_INIT);
@@ -130,7 +211,7 @@ EMU_API(cuDeviceGetName, char *name, int len, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!name || len <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	snprintf(name, (size_t) len, "cudaemu emulated CUDA device %d", dev);
+	snprintf(name, (size_t) len, "cudaemu emulated CUDA device %d", emu.dev[dev].number);
 	return CUDA_SUCCESS;
 }
 
@@ -141,8 +222,7 @@ EMU_API(cuDeviceGetUuid_v2, CUuuid *uuid, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!uuid)
 		return CUDA_ERROR_INVALID_VALUE;
-	memcpy(uuid->bytes, "cudaemu-device-", 15);
-	uuid->bytes[15] = (char) dev;
+	emu_uuid(uuid, emu.dev[dev].number);
 	return CUDA_SUCCESS;
 }
 EMU_API_ALIAS(cuDeviceGetUuid, cuDeviceGetUuid_v2);
@@ -172,7 +252,7 @@ EMU_API(cuDeviceGetAttribute, int *value, CUdevice_attribute attribute, CUdevice
 		if (emu_attributes[i].attribute == (int) attribute)
 			*value = emu_attributes[i].value;
 	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
-		*value = 0xe0 + dev;
+		*value = 0xe0 + emu.dev[dev].number;
 	if (attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)
 		*value = emu.udmabuf;
 	if (emu.conf.unordered &&
@@ -192,7 +272,8 @@ EMU_API(cuDeviceGetPCIBusId, char *id, int len, CUdevice dev)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!id || len < 13)
 		return CUDA_ERROR_INVALID_VALUE;
-	snprintf(id, (size_t) len, "0000:%02X:00.0", (unsigned int) (0xe0 + dev) & 0xff);
+	snprintf(id, (size_t) len, "0000:%02X:00.0",
+		 (unsigned int) (0xe0 + emu.dev[dev].number) & 0xff);
 	return CUDA_SUCCESS;
 }
 
@@ -208,9 +289,9 @@ EMU_API(cuDeviceGetByPCIBusId, CUdevice *dev, const char *id)
 		if (sscanf(id, "%x:%x", &bus, &slot) != 2)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (domain || slot || !emu_device_get((int) bus - 0xe0))
+	if (domain || slot || emu_device_ordinal((int) bus - 0xe0) == EMU_NO_DEVICE)
 		return CUDA_ERROR_INVALID_DEVICE;
-	*dev = (int) bus - 0xe0;
+	*dev = emu_device_ordinal((int) bus - 0xe0);
 	return CUDA_SUCCESS;
 }
 

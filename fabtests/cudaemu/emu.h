@@ -180,6 +180,7 @@ struct emu_ghost {
 
 struct emu_device {
 	CUdevice ordinal;
+	int number; /* of the machine's devices; CUDA_VISIBLE_DEVICES decides the ordinal */
 	struct CUctx_st primary;
 	unsigned int primary_flags;     /* what cuDevicePrimaryCtxSetFlags() was given */
 	struct CUmemPoolHandle_st pool; /* the default one */
@@ -246,6 +247,8 @@ CUresult emu_error_name(CUresult rc, const char **name);
 /* device.c */
 struct emu_device *emu_device_get(CUdevice dev);
 void emu_device_init(struct emu_device *dev, int ordinal);
+CUresult emu_devices_see(void);
+CUdevice emu_device_ordinal(int number);
 
 /* context.c */
 struct CUctx_st *emu_ctx_current(void);

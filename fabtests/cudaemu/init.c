@@ -55,7 +55,8 @@ static CUresult emu_start(void)
 	for (i = 0; i < emu.conf.devices; i++)
 		emu_device_init(&emu.dev[i], i);
 	pthread_atfork(NULL, NULL, emu_fork_child);
-	atexit(emu_end);
+	if (!strcmp(emu.vendor, "CUDA"))
+		atexit(emu_end);
 	fprintf(stderr,
 		"cudaemu: EMULATED %s device (test only): %d devices, %llu MiB each%s%s\n",
 		emu.vendor, emu.conf.devices, (unsigned long long) emu.conf.memory >> 20,
@@ -78,6 +79,8 @@ EMU_API(cuInit, unsigned int flags)
 		return CUDA_ERROR_NO_DEVICE;
 	pthread_mutex_lock(&emu.lock);
 	if (!emu.initialised)
+		rc = emu_devices_see();
+	if (rc == CUDA_SUCCESS && !emu.initialised)
 		rc = emu_start();
 	pthread_mutex_unlock(&emu.lock);
 	return rc;

@@ -296,8 +296,10 @@ EMU_API(cuIpcCloseMemHandle, CUdeviceptr ptr)
 
 	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
+	emu_hold_begin();
 	for (dev = 0; dev < emu.conf.devices; dev++)
 		emu_device_wait(dev);
+	emu_hold_end();
 	alloc = emu_alloc_find(ptr);
 	if (alloc && alloc->kind == EMU_IPC && alloc->base == ptr) {
 		rc = CUDA_SUCCESS;

@@ -4,10 +4,10 @@
  * capture, when bytes are visible, who waits for whom. Each part is a process of its own, with an
  * alarm. So no part hangs, and a crash is a row, too.
  *
- * rules.h100 and the like are what a driver says. The emulator has to say the same: rules_test
- * compares. By hand, on a machine with a GPU:
+ * rules.h200 is what driver 580 (CUDA 13.0) says on two H200s. The emulator has to say the same: built
+ * as a test, the program compares. By hand, on a machine with a GPU, it prints what that one says:
  *
- *   gcc -D_GNU_SOURCE -I. -I<prov/p2p/src> rules*.c -o rules -l:libcuda.so.1 -lpthread -ldl; ./rules [PART...]
+ *   gcc -D_GNU_SOURCE -I. -I<prov/p2p/src> rules*.c -o rules -l:libcuda.so.1 -lpthread -ldl; ./rules [all | PART...]
  *
  * RULES_PATIENCE_MS is how long a call may take before it is said to wait. With RULES_COUNT, rows of
  * copies have numbers. These differ from run to run.
@@ -206,27 +206,114 @@ static const struct {
 	{"meanwhile", rules_meanwhile, NULL},
 };
 
-static void rules_run(size_t i)
+#define RULES_PARTS (sizeof(rules_parts) / sizeof(rules_parts[0]))
+
+/* Runs the part in a process of its own, whose rows go to @out */
+static pid_t rules_begin(size_t i, FILE *out)
 {
-	int status = 0;
 	pid_t pid;
 
-	printf("-- %s\n", rules_parts[i].name);
-	fflush(stdout);
+	fflush(NULL);
 	pid = fork();
-	if (pid == 0) {
-		alarm(PART_SECONDS);
-		unsetenv("CUDA_MODULE_LOADING");
-		if (rules_parts[i].loading)
-			setenv("CUDA_MODULE_LOADING", rules_parts[i].loading, 1);
-		rules_parts[i].run();
-		fflush(stdout);
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	if (WIFSIGNALED(status))
-		rules_row("(this part ended by signal %d)", WTERMSIG(status));
+	if (pid)
+		return pid;
+	alarm(PART_SECONDS);
+	dup2(fileno(out), STDOUT_FILENO);
+	unsetenv("CUDA_MODULE_LOADING");
+	if (rules_parts[i].loading)
+		setenv("CUDA_MODULE_LOADING", rules_parts[i].loading, 1);
+	rules_parts[i].run();
+	fflush(stdout);
+	_exit(0);
 }
+
+static void rules_end(pid_t pid, FILE *out)
+{
+	int status = 0;
+
+	waitpid(pid, &status, 0);
+	if (WIFSIGNALED(status)) {
+		fseek(out, 0, SEEK_END);
+		fprintf(out, "(this part ended by signal %d)\n", WTERMSIG(status));
+		fflush(out);
+	}
+}
+
+#ifdef RULES_RECORDED
+
+/* ---- comparison with what another driver has said ---- */
+
+#define ROW 1024
+
+static bool rules_has(FILE *rows, const char *row)
+{
+	char line[ROW];
+
+	rewind(rows);
+	while (fgets(line, sizeof(line), rows))
+		if (!strcmp(line, row))
+			return true;
+	return false;
+}
+
+/* Are all rows of the part that the file has among these? Those in brackets say why there are no others. */
+static bool rules_like(FILE *file, const char *part, FILE *rows, bool tell)
+{
+	char line[ROW], head[ROW];
+	bool within = false, like = true;
+
+	snprintf(head, sizeof(head), "-- %s\n", part);
+	rewind(file);
+	while (fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, "-- ", 3)) {
+			within = !strcmp(line, head);
+			continue;
+		}
+		if (!within || line[0] == '(' || rules_has(rows, line))
+			continue;
+		like = false;
+		if (tell)
+			printf("%s: not so: %s", part, line);
+	}
+	return like;
+}
+
+/* All at once, as most parts do nothing but wait. What differs may have had too little time. */
+static int rules_compare(const char *path)
+{
+	FILE *file = fopen(path, "r"), *rows[RULES_PARTS];
+	pid_t pids[RULES_PARTS];
+	int ret = 0;
+	size_t i;
+
+	if (!file) {
+		perror(path);
+		return 2;
+	}
+	setenv("RULES_PATIENCE_MS", "80", 0);
+	setenv("RULES_QUICK", "yes", 1);
+	for (i = 0; i < RULES_PARTS; i++) {
+		rows[i] = tmpfile();
+		if (!rows[i])
+			abort();
+		pids[i] = rules_begin(i, rows[i]);
+	}
+	for (i = 0; i < RULES_PARTS; i++)
+		rules_end(pids[i], rows[i]);
+	setenv("RULES_PATIENCE_MS", "1000", 1);
+	unsetenv("RULES_QUICK");
+	for (i = 0; i < RULES_PARTS; i++) {
+		if (rules_like(file, rules_parts[i].name, rows[i], false))
+			continue;
+		rows[i] = tmpfile();
+		rules_end(rules_begin(i, rows[i]), rows[i]);
+		if (!rules_like(file, rules_parts[i].name, rows[i], true))
+			ret = 1;
+	}
+	return ret;
+}
+
+#endif /* RULES_RECORDED */
 
 int main(int argc, char **argv)
 {
@@ -234,12 +321,19 @@ int main(int argc, char **argv)
 	size_t i;
 	int arg;
 
-	for (i = 0; i < sizeof(rules_parts) / sizeof(rules_parts[0]); i++) {
+#ifdef RULES_RECORDED
+	if (argc == 1)
+		return rules_compare(RULES_RECORDED);
+#endif
+	for (i = 0; i < RULES_PARTS; i++) {
 		wanted = argc == 1;
 		for (arg = 1; arg < argc; arg++)
-			wanted |= !strcmp(argv[arg], rules_parts[i].name);
-		if (wanted)
-			rules_run(i);
+			wanted |= !strcmp(argv[arg], "all") ||
+				  !strcmp(argv[arg], rules_parts[i].name);
+		if (!wanted)
+			continue;
+		printf("-- %s\n", rules_parts[i].name);
+		rules_end(rules_begin(i, stdout), stdout);
 	}
 	return 0;
 }

@@ -203,6 +203,8 @@ EMU_API(cuMemCreate, CUmemGenericAllocationHandle *out, size_t size,
 		return CUDA_ERROR_NOT_SUPPORTED;
 	trailer.prop = *prop;
 	dev = emu_device_get(prop->location.id);
+	/* ordinals of other processes may be others */
+	trailer.prop.location.id = dev->number;
 	pthread_mutex_lock(&emu.lock);
 	emu_ghosts_sweep(dev);
 	if (size > emu.conf.memory - dev->used)
@@ -210,6 +212,7 @@ EMU_API(cuMemCreate, CUmemGenericAllocationHandle *out, size_t size,
 	fd = emu_phys_file(&trailer);
 	if (fd < 0)
 		goto unlock;
+	trailer.prop = *prop;
 	rc = emu_phys_new(fd, &trailer, false, out);
 	if (rc == CUDA_SUCCESS)
 		dev->used += size;
@@ -340,10 +343,11 @@ EMU_API(cuMemImportFromShareableHandle, CUmemGenericAllocationHandle *out, void 
 		    (ssize_t) sizeof(trailer) ||
 	    trailer.magic != EMU_PHYS_MAGIC ||
 	    trailer.size != (uint64_t) st.st_size - EMU_PAGE ||
-	    !emu_device_get(trailer.prop.location.id)) {
+	    emu_device_ordinal(trailer.prop.location.id) == EMU_NO_DEVICE) {
 		close(fd);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+	trailer.prop.location.id = emu_device_ordinal(trailer.prop.location.id);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_phys_new(fd, &trailer, true, out);
 	pthread_mutex_unlock(&emu.lock);
