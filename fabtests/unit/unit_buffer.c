@@ -697,6 +697,26 @@ static void test_after_release(void **state)
 	fake_close(context);
 }
 
+/* A child gives nothing back of what it has inherited. */
+static void test_child(void **state)
+{
+	struct p2p_buffer_context *context = fake_open(0, 0);
+	struct p2p_buffer *buffer = alloc(context, SIZE);
+	pid_t child;
+	int status;
+
+	assert_int_equal(fake_open_regions(), 1);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(p2p_buffer_release(buffer) || p2p_buffer_context_close(context) ||
+		      fake_open_regions() != 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	release(buffer);
+	fake_close(context);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -710,7 +730,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_gpu_slots),       cmocka_unit_test(test_gpu_direct),
 		cmocka_unit_test(test_gpu_refused),     cmocka_unit_test(test_gpu_path),
 		cmocka_unit_test(test_gpu_wrapped),     cmocka_unit_test(test_gpu_captured),
-		cmocka_unit_test(test_gpu_put),
+		cmocka_unit_test(test_gpu_put),         cmocka_unit_test(test_child),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -56,12 +56,22 @@ int p2p_buffer_context_open(struct fid_domain *domain, struct fid_ep *ep,
 	new->max_msg_size = info->ep_attr->max_msg_size;
 	if (!new->max_msg_size)
 		new->max_msg_size = SIZE_MAX;
+	new->owner = getpid();
 	pthread_mutex_init(&new->lock, NULL);
 	LIST_INIT(&new->memories);
 	SLIST_INIT(&new->slots);
 	STAILQ_INIT(&new->dead);
 	*context = new;
 	return 0;
+}
+
+/*
+ * Is it the parent's? A child of fork() has copies of the records, and of a lock that another thread may have held. The
+ * memory and its registrations are not the child's to give back.
+ */
+static bool context_inherited(const struct p2p_buffer_context *context)
+{
+	return context->owner != getpid();
 }
 
 /* Closes what transfers have left open, and says whether anything else is still in use. */
@@ -87,6 +97,8 @@ int p2p_buffer_context_close(struct p2p_buffer_context *context)
 
 	if (!context)
 		return -FI_EINVAL;
+	if (context_inherited(context))
+		return 0;
 	ret = close_orphans(context);
 	if (!ret)
 		ret = context->slots_used ? -FI_EBUSY : buffer_slots_free(context);
@@ -351,7 +363,8 @@ int p2p_buffer_release(struct p2p_buffer *buffer)
 
 	if (!buffer_alive(buffer))
 		return -FI_EINVAL;
-	if (__atomic_sub_fetch(&buffer->refs, 1, __ATOMIC_ACQ_REL))
+	if (context_inherited(buffer->memory->context) ||
+	    __atomic_sub_fetch(&buffer->refs, 1, __ATOMIC_ACQ_REL))
 		return 0;
 	context = buffer->memory->context;
 	ret = buffer_memory_put(buffer->memory);

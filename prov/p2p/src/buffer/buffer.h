@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sys/types.h>
 #include <stdbool.h>
 #include <sys/queue.h>
 #include <rdma/fi_errno.h>
@@ -90,6 +91,7 @@ struct p2p_buffer {
 
 /**
  * struct p2p_buffer_context - what the buffers of an endpoint share.
+ * @owner:	the process that opened it
  * @stats:	NULL: no GPU was used yet, or the provider is neither ofi_p2p nor hooked by us
  * @mr_mode:	with the bits that FI_MR_BASIC stands for
  * @key_mask:	the bits that a key of our choice may have
@@ -98,6 +100,7 @@ struct p2p_buffer {
  * @dead:	released buffers, the oldest first
  */
 struct p2p_buffer_context {
+	pid_t owner;
 	struct fid_domain *domain;
 	struct fid_ep *ep;
 	struct fi_p2p_stats_ops *stats;
