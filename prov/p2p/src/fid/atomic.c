@@ -33,9 +33,12 @@ static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op
 {
 	/* of a type that is not known, it is known where its first byte is */
 	size_t size = P2P_MAX(amo_size(op->datatype), 1);
+	const uint64_t injected = FI_INJECT | FI_COMPLETION;
 
 	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
 	       (op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered) ||
+	       /* cores do not tell of the end of what was injected, asked or not */
+	       ((op->flags & injected) == injected && ep->xfer.layered) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
 	       atomic_device(ep, op->operand, op->operand_desc, op->operands, size) ||
 	       atomic_device(ep, op->compare, op->compare_desc, op->compares, size) ||
@@ -89,6 +92,7 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 		.remotes = msg->rma_iov_count,
 		.datatype = msg->datatype,
 		.op = msg->op,
+		.data = msg->data,
 		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
 		.context = msg->context,
 	};

@@ -15,6 +15,7 @@
 #include "fid/ep_opt.h"
 #include "fid/ep_stats.h"
 #include "fid/fid.h"
+#include "fid/flags.h"
 #include "path/info.h"
 #include "path/info_tags.h"
 #include "path/quirks.h"
@@ -404,6 +405,10 @@ static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 
 	if (flags & FI_TRIGGER && !ep->domain->triggers)
 		return fid_refuse_trigger();
+	ret = flags_check_own(ep->domain->layered, flags & FI_TRANSMIT ? defaults : 0,
+			      flags & FI_RECV ? defaults : 0);
+	if (ret)
+		return ret;
 	if (ep->domain->layered)
 		core = info_flags_to_core(core);
 	ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &core);
@@ -618,12 +623,18 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 	    void *context)
 {
 	struct p2p_ep *ep;
-	int ret = -FI_ENOMEM;
+	int ret;
 
 	if (!info || !info->ep_attr || !ep_fid)
 		return -FI_EINVAL;
 	if (ep_triggers(info->tx_attr, info->rx_attr) && !domain_of(&domain->fid)->triggers)
 		return fid_refuse_trigger();
+	ret = flags_check_own(domain_of(&domain->fid)->layered,
+			      info->tx_attr ? info->tx_attr->op_flags : 0,
+			      info->rx_attr ? info->rx_attr->op_flags : 0);
+	if (ret)
+		return ret;
+	ret = -FI_ENOMEM;
 	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		return ret;

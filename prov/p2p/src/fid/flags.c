@@ -46,6 +46,19 @@ int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags)
 	return -FI_EBADFLAGS;
 }
 
+/* Cores' infos have flags of sends among those of receives, where they mean nothing. */
+int flags_check_own(bool layered, uint64_t tx_flags, uint64_t rx_flags)
+{
+	const uint64_t tx = FLAGS_TX_PLAIN | FI_COMMIT_COMPLETE | FI_TRIGGER | FI_TRANSMIT;
+	const uint64_t wrong =
+		(tx_flags & ~tx) | (rx_flags & (FI_PEEK | FI_CLAIM | FI_DISCARD));
+
+	if (!layered || !wrong)
+		return 0;
+	P2P_WARN("op_flags 0x%zx: an endpoint cannot have these\n", (size_t) wrong);
+	return -FI_EBADFLAGS;
+}
+
 int flags_heed(struct p2p_ep *ep, enum flags_call call, uint64_t *flags, fi_addr_t peer)
 {
 	const bool fenced = *flags & FI_FENCE;

@@ -33,6 +33,11 @@ enum flags_call {
 int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags);
 
 /*
+ * The same of an endpoint's own flags, which calls without any have. @layered: with our protocol
+ */
+int flags_check_own(bool layered, uint64_t tx_flags, uint64_t rx_flags);
+
+/*
  * The same of a call that is about to be carried out, to or from @peer; @flags become what is left to do. A fenced one
  * may have to wait: -FI_EAGAIN
  */

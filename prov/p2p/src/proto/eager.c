@@ -29,10 +29,8 @@
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
 
-/* What of the user's flags is the core's business when it sends a copy */
-#define EAGER_CORE_FLAGS                                                                       \
-	(FI_REMOTE_CQ_DATA | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
-	 FI_DELIVERY_COMPLETE | FI_FENCE | FI_MULTICAST)
+/* What of the user's flags is no business of the core's when it sends a copy */
+#define EAGER_OUR_FLAGS (FI_COMPLETION | FI_INJECT | FI_MORE)
 
 /*
  * Slots may all have messages to a peer that takes nothing, for as long as the core keeps those. So once in EAGER_STALL
@@ -171,7 +169,7 @@ static ssize_t eager_send(struct xfer_req *req)
 {
 	req->ctx.done = eager_sent;
 	req->out.data = req->data;
-	req->out.flags = req->op_flags & EAGER_CORE_FLAGS;
+	req->out.flags = req->op_flags & ~EAGER_OUR_FLAGS;
 	return eager_begin(req);
 }
 
@@ -181,7 +179,7 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->ctx.done = done;
 	req->out.data = data;
-	req->out.flags = (req->op_flags & EAGER_CORE_FLAGS) | FI_REMOTE_CQ_DATA;
+	req->out.flags = (req->op_flags & ~EAGER_OUR_FLAGS) | FI_REMOTE_CQ_DATA;
 	return eager_begin(req);
 }
 

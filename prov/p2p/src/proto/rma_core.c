@@ -38,6 +38,9 @@
 /* Pieces of one operation under way at a time */
 #define RMA_CORE_WINDOW 8
 
+/* What of the user's flags is no business of the core's when it reads or writes pieces; but the last one has data */
+#define RMA_CORE_OUR_FLAGS (FI_COMPLETION | FI_INJECT | FI_MORE | FI_REMOTE_CQ_DATA)
+
 /* One operation of the NIC's is no longer than this: no NIC takes less */
 #define RMA_CORE_DIRECT (1u << 30)
 
@@ -96,8 +99,8 @@ static ssize_t rma_core_piece_try(struct xfer_out *out)
 {
 	struct rndv_piece *piece = container_of(out, struct rndv_piece, out);
 	struct xfer_req *req = piece->req;
-	uint64_t flags = req->op_flags & (FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |
-					  FI_COMMIT_COMPLETE | FI_FENCE);
+	/* those of a receive mean nothing to the read that fetches its message */
+	uint64_t flags = req->state == XFER_BOUNCING ? req->op_flags & ~RMA_CORE_OUR_FLAGS : 0;
 
 	if (rma_core_last(req, piece->index))
 		flags |= req->op_flags & FI_REMOTE_CQ_DATA;

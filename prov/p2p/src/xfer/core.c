@@ -119,6 +119,7 @@ static ssize_t core_msg_atomic(struct fid_ep *ep, const struct core_atomic *op)
 		.datatype = op->datatype,
 		.op = op->op,
 		.context = op->context,
+		.data = op->data,
 	};
 	void **compare_desc = op->compare_desc ? op->compare_desc : none;
 	void **result_desc = op->result_desc ? op->result_desc : none;

@@ -100,6 +100,7 @@ struct core_atomic {
 	enum fi_datatype datatype;
 	enum fi_op op;
 	bool plain;
+	uint64_t data;
 	uint64_t flags;
 	void *context;
 };
