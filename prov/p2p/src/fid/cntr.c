@@ -175,8 +175,12 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	unsigned int rounds = 0;
 	int ret;
 
-	/* who has operations wait is the application to wait for them, too: the waker is there */
-	if (!cntr->waits && !cntr->domain->triggers)
+	/*
+	 * who has operations wait is the application to wait for them, too: the waker is there. And sockets lets wait for
+	 * counters that were opened without, so that programs do over the hook; for those of a set the set waits
+	 */
+	if (!cntr->waits && !cntr->domain->triggers &&
+	    (cntr->domain->layered || cntr->wait_obj == FI_WAIT_SET))
 		return -FI_ENOSYS;
 	do {
 		seen = wait_waker_read(xfer);
@@ -189,8 +193,9 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 		left = clock_left(end);
 		if (!left)
 			return -FI_ETIMEDOUT;
-		ret = cntr->by_core ? cntr_sleep_core(cntr, value, left, &rounds)
-				    : wait_waker_sleep(xfer, seen, left, &rounds);
+		ret = cntr->by_core || !xfer->wait.waker
+			      ? cntr_sleep_core(cntr, value, left, &rounds)
+			      : wait_waker_sleep(xfer, seen, left, &rounds);
 	} while (!ret);
 	return ret;
 }

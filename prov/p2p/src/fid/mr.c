@@ -7,6 +7,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/cntr.h"
 #include "fid/fid.h"
 #include "fid/native.h"
 #include "base/clock.h"
@@ -96,9 +97,15 @@ static void mr_show_core(struct p2p_mr *mr)
 static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct p2p_mr *mr = mr_of(fid);
+	int ret;
 
-	if (mr->core)
-		return fi_mr_bind(mr->core, fid_core(bfid), flags);
+	if (mr->core) {
+		ret = fi_mr_bind(mr->core, fid_core(bfid), flags);
+		/* what peers do there, the core counts */
+		if (!ret && bfid->fclass == FI_CLASS_CNTR && fid_class(bfid))
+			cntr_of(bfid)->by_core = true;
+		return ret;
+	}
 	return bfid && bfid->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
 }
 
