@@ -47,6 +47,12 @@ void unit_ops_complete(const struct dev_ops *ops);
 /* Resident bytes of the mapping that @addr lies in */
 size_t unit_resident(const void *addr);
 
+/* ---- unit_clock.c: time stands still, passes, and runs again ---- */
+
+void unit_clock_stop(void);
+void unit_clock_pass(uint64_t ms);
+void unit_clock_run(void);
+
 /* ---- unit_dev.c: a CUDA device, unit_dev_rocr.c: a ROCm device ---- */
 
 /* Initialises the emulated library, makes device 0 current and loads the backends. */

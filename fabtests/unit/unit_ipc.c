@@ -160,6 +160,7 @@ static int teardown(void **state)
 {
 	ipc_fini(&owner);
 	ipc_fini(&user);
+	unit_clock_run();
 	assert_int_equal(fake.count, 0);
 	return 0;
 }
@@ -445,26 +446,35 @@ static void test_runtime_full(void **state)
 	ipc_close(held);
 }
 
-/* What cannot be opened is not tried again, of that process and device and in that context */
+/* What cannot be opened is not tried again too soon, of that process and device and in that context */
 static void test_failure(void **state)
 {
 	const struct dev_mem mem = alloc(BASE, MiB), next = alloc(BASE + MiB, MiB);
 	struct dev_mem elsewhere = alloc(BASE + 2 * MiB, MiB);
 	int opens;
 
-	fake.fail_opens = 1;
-	assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
-	opens = fake.opens;
-	for (int i = 0; i < 10; i++) {
+	unit_clock_stop();
+	fake.fail_opens = 2;
+	for (uint64_t ms = 1; ms <= 2; ms++) {
 		assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
-		assert_int_equal(open_fails(&next, &local), -FI_EOPNOTSUPP);
+		opens = fake.opens;
+		unit_clock_pass(ms - 1);
+		for (int i = 0; i < 10; i++) {
+			assert_int_equal(open_fails(&mem, &local), -FI_EOPNOTSUPP);
+			assert_int_equal(open_fails(&next, &local), -FI_EOPNOTSUPP);
+		}
+		assert_int_equal(fake.opens, opens);
+		unit_clock_pass(1);
 	}
-	assert_int_equal(fake.opens, opens);
+	assert_int_equal(fake.fail_opens, 0);
 	ipc_close(open_at(&mem, 0, &other_local));
 	elsewhere.ordinal = 4;
 	ipc_close(open_at(&elsewhere, 0, &local));
 	owner.process += 100;
 	ipc_close(open_at(&next, 0, &local));
+	owner.process -= 100;
+	/* what had failed has passed */
+	ipc_close(open_at(&mem, 0, &local));
 }
 
 /* Many failures: the oldest may be forgotten, the latest may not */
@@ -473,6 +483,7 @@ static void test_failures(void **state)
 	struct dev_mem mem = alloc(BASE, MiB);
 	int opens;
 
+	unit_clock_stop();
 	for (int i = 0; i < 5 * IPC_FAILURES; i++) {
 		mem.ordinal = i;
 		mem.id += 1000000;
@@ -488,23 +499,29 @@ static void test_failures(void **state)
 	}
 }
 
-/* What cannot be exported is asked once, and says why; other memory can */
+/* What cannot be exported is not asked for too soon again, and says why; other memory can */
 static void test_refused(void **state)
 {
 	struct dev_mem mem = alloc(BASE, MiB), next = alloc(BASE + MiB, MiB);
 	struct ipc_offer offer;
 	const char *why;
 
-	fake.fail_exports = 1;
-	for (int i = 0; i < 3; i++) {
+	unit_clock_stop();
+	fake.fail_exports = 2;
+	for (int i = 0; i < 6; i++) {
 		why = NULL;
+		if (i == 3)
+			unit_clock_pass(1);
 		assert_null(ipc_export(&owner, &mem, (void *) mem.base, mem.size, &why));
 		assert_string_equal(why, "the test says so");
+		assert_int_equal(fake.exports, i < 3 ? 1 : 2);
 	}
-	assert_int_equal(fake.exports, 1);
 	offer_of(&next, 0, &offer);
+	unit_clock_pass(2);
+	offer_of(&mem, 0, &offer);
 
 	/* a runtime that does not know such things, at either end */
+	mem = alloc(BASE + 2 * MiB, MiB);
 	mem.ops = &mute_dev;
 	assert_null(ipc_export(&owner, &mem, (void *) mem.base, mem.size, &why));
 	assert_non_null(why);

@@ -613,7 +613,7 @@ static void test_lent(void **state)
 	stage_fini(&stage);
 }
 
-/* Where the core refuses, nothing more is lent, and the slot is like any other. */
+/* Where the core refuses, nothing more is lent for a while, and the slot is like any other. */
 static void test_lend_fails(void **state)
 {
 	struct fake_domain domain;
@@ -625,6 +625,7 @@ static void test_lend_fails(void **state)
 	stage_init(&stage, NULL);
 	stage.lender = &domain.fid;
 	assert_int_equal(stage_ready(&stage, &mem), 0);
+	unit_clock_stop();
 	for (size_t i = 0; i < 2; i++) {
 		slots[i] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
 		assert_true(stage_lends(&stage, 20000));
@@ -632,6 +633,9 @@ static void test_lend_fails(void **state)
 	}
 	assert_false(stage_lends(&stage, 20000));
 	assert_int_equal(domain.open, 1);
+	unit_clock_pass(RETRY_LEAST / 1000000);
+	assert_true(stage_lends(&stage, 20000));
+	unit_clock_run();
 	stage_slot_put(&stage, slots[1]);
 	assert_int_equal(domain.open, 1);
 	stage_slot_put(&stage, slots[0]);

@@ -26,6 +26,7 @@
 #include "dev/dl.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/retry.h"
 
 /* What the kernel module pins at least, and aligns to */
 #define GDR_WINDOW ((size_t) 65536)
@@ -61,7 +62,7 @@ struct gdr_info {
  * struct gdr_window - GDR_WINDOW bytes of an allocation.
  * @id:		the allocation's; 0: none
  * @addr:	an address of it in the window, whose first one is @start
- * @map:	where @start is mapped; NULL: the library would not
+ * @map:	where @start is mapped; NULL: the library would not. It is asked again when @retry says so
  */
 struct gdr_window {
 	TAILQ_ENTRY(gdr_window) entry;
@@ -70,6 +71,7 @@ struct gdr_window {
 	uintptr_t start;
 	struct gdr_handle handle;
 	void *map;
+	struct retry retry;
 };
 
 /* @lib: NULL: there is no library, or no module, or this is a child of the process that had it */
@@ -163,6 +165,7 @@ static void gdr_window_close(struct gdr_window *window)
 	}
 	window->id = 0;
 	window->map = NULL;
+	window->retry = (struct retry){.delay = 0};
 	TAILQ_REMOVE(&gdr.windows, window, entry);
 	TAILQ_INSERT_TAIL(&gdr.windows, window, entry);
 }
@@ -196,9 +199,11 @@ static void gdr_window_open(struct gdr_window *window, const struct dev_mem *mem
 				       &error);
 		cuda_leave(&gate);
 	}
-	if (failed)
-		P2P_INFO("memory at 0x%zx cannot be mapped (%s: %s): the driver copies it\n",
-			 (size_t) mem->base, failed, strerror(error));
+	if (!failed)
+		return;
+	P2P_INFO("memory at 0x%zx cannot be mapped (%s: %s): the driver copies it\n",
+		 (size_t) mem->base, failed, strerror(error));
+	retry_failed(&window->retry);
 }
 
 /* The window that @addr is in. NULL: there is none; of an allocation that failed for one, too */
@@ -218,6 +223,8 @@ static struct gdr_window *gdr_window_get(const struct dev_mem *mem, uintptr_t ad
 		gdr_sweep(mem->ops);
 		window = TAILQ_LAST(&gdr.windows, gdr_windows);
 		gdr_window_close(window);
+		gdr_window_open(window, mem, addr);
+	} else if (!window->map && retry_due(&window->retry)) {
 		gdr_window_open(window, mem, addr);
 	}
 	if (window != TAILQ_FIRST(&gdr.windows)) {

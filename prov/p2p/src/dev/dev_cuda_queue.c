@@ -80,6 +80,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/retry.h"
 
 /* marks that a queue without stream memory operations can have in flight */
 #define CUDA_EVENTS 256
@@ -96,7 +97,7 @@
  * @reached_dev: the same for the device; 0: this device cannot, @events are used
  * @polls:	unsuccessful looks since the last question to the driver
  * @seen:	@reached at the last look
- * @no_put:	the device has refused to write values to its own memory
+ * @no_put:	the driver writes no values; @put: the device has refused to write some to its own memory
  */
 struct cuda_queue {
 	struct dev_queue base;
@@ -106,6 +107,7 @@ struct cuda_queue {
 	unsigned int polls;
 	uint32_t seen;
 	bool no_put;
+	struct retry put;
 	CUevent events[CUDA_EVENTS];
 };
 
@@ -309,7 +311,7 @@ int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t
 	CUresult result;
 	struct cuda_gate gate;
 
-	if (!queue->reached_dev || queue->no_put)
+	if (!queue->reached_dev || queue->no_put || !retry_due(&queue->put))
 		return -FI_ENOSYS;
 	for (size_t i = 0; i < count; i++, values += more) {
 		more = cuda_put_values((CUdeviceptr) (uintptr_t) copies[i].dst, copies[i].src,
@@ -329,7 +331,7 @@ int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t
 		base->marked++;
 		return 0;
 	}
-	queue->no_put = true;
+	retry_failed(&queue->put);
 	P2P_INFO("cuStreamBatchMemOp: %s: small messages are copied\n", cuda_strerror(result));
 	return -FI_ENOSYS;
 }

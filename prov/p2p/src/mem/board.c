@@ -162,12 +162,13 @@ uint64_t board_open(struct board *board, uint64_t owner)
 {
 	int ret;
 
-	if (!board->page && !board->failed) {
+	if (!board->page && retry_due(&board->retry)) {
 		ret = board_create(board, owner);
-		if (ret)
+		if (ret) {
 			P2P_INFO("no board for processes of this host: %s\n",
 				 fi_strerror(-ret));
-		board->failed = ret;
+			retry_failed(&board->retry);
+		}
 	}
 	return board_there(board) ? (uint64_t) getpid() << 32 | (uint32_t) board->fd : 0;
 }

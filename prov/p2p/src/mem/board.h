@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/retry.h"
+
 /* Notes on a board. If an id's place is taken, its owner tells the reader in another way. */
 #define BOARD_NOTES 256
 
@@ -35,7 +37,7 @@ struct board_far;
  * struct board - our own board; all zero before board_open().
  * @page:	the page; NULL: not open
  * @ours:	true, but false in a child of the owner's process: to it, there is no board
- * @failed:	it cannot be opened
+ * @retry:	it could not be opened
  * @fd:		the descriptor that other processes open it by
  * @seen:	the count of answers when the last search found none
  * @ids:	the ids of the notes that may be answered; 0: none in this place
@@ -44,7 +46,7 @@ struct board_far;
 struct board {
 	struct board_page *page;
 	bool *ours;
-	bool failed;
+	struct retry retry;
 	int fd;
 	uint64_t seen;
 	uint64_t ids[BOARD_NOTES];

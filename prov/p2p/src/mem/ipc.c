@@ -37,11 +37,8 @@ static void ipc_hash_namespace(uint64_t *hash, const char *path)
 		ipc_hash(hash, &ns.st_ino, sizeof ns.st_ino);
 }
 
-/*
- * A number that processes share if they may open each other's memory; @random if it is not
- * known
- */
-static uint64_t ipc_host(uint64_t random)
+/* A number that processes share if they may open each other's memory; 0: it is not known now */
+static uint64_t ipc_host(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
 	uint64_t hash = 0xcbf29ce484222325;
@@ -50,7 +47,7 @@ static uint64_t ipc_host(uint64_t random)
 	size_t len;
 
 	if (!file)
-		return random;
+		return 0;
 	len = fread(boot, 1, sizeof boot, file);
 	fclose(file);
 	ipc_hash(&hash, boot, len);
@@ -64,9 +61,9 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 {
 	static uint64_t host, process;
 	static pid_t owner;
-	const uint64_t here = ipc_host(random);
+	const uint64_t here = ipc_host();
 
-	*ipc = (struct ipc){.failed = 0};
+	*ipc = (struct ipc){.next_failure = 0};
 	TAILQ_INIT(&ipc->exported);
 	TAILQ_INIT(&ipc->imported);
 	process_lock(PROCESS_TABLES);
@@ -74,9 +71,11 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 	if (process_inherited(owner)) {
 		owner = getpid();
 		process = random;
-		host = here;
+		host = 0;
 	}
-	ipc->host = host;
+	if (!host)
+		host = here;
+	ipc->host = host ? host : random;
 	ipc->process = process;
 	process_unlock(PROCESS_TABLES);
 }
@@ -107,10 +106,24 @@ static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem,
 	return ret ? ret : ipc_share_grant(mem, &export->share, export->handle);
 }
 
+/* Asks the runtime, and notes what it says */
+static void ipc_export_try(const struct ipc *ipc, const struct dev_mem *mem,
+			   struct ipc_export *export)
+{
+	int ret = mem->mapped ? ipc_export_shared(ipc, mem, export)
+			      : mem->ops->ipc_export(mem, export->handle, &export->why);
+
+	if (!ret) {
+		export->why = NULL;
+		return;
+	}
+	if (!export->why)
+		export->why = "its runtime does not share this memory with other processes";
+	retry_failed(&export->retry);
+}
+
 static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *mem)
 {
-	int ret;
-
 	struct ipc_export *export;
 
 	while (HASH_COUNT(ipc->exports) >= conf.map_count)
@@ -125,12 +138,7 @@ static struct ipc_export *ipc_export_new(struct ipc *ipc, const struct dev_mem *
 		return NULL;
 	}
 	TAILQ_INSERT_TAIL(&ipc->exported, export, used);
-	ret = mem->mapped ? ipc_export_shared(ipc, mem, export)
-			  : mem->ops->ipc_export(mem, export->handle, &export->why);
-	if (!ret)
-		export->why = NULL;
-	else if (!export->why)
-		export->why = "its runtime does not share this memory with other processes";
+	ipc_export_try(ipc, mem, export);
 	return export;
 }
 
@@ -148,9 +156,13 @@ const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
 		HASH_FIND(hh, ipc->exports, &mem->id, sizeof mem->id, export);
 	if (!export) {
 		export = ipc_export_new(ipc, mem);
-	} else if (TAILQ_NEXT(export, used)) {
-		TAILQ_REMOVE(&ipc->exported, export, used);
-		TAILQ_INSERT_TAIL(&ipc->exported, export, used);
+	} else {
+		if (export->why && retry_due(&export->retry))
+			ipc_export_try(ipc, mem, export);
+		if (TAILQ_NEXT(export, used)) {
+			TAILQ_REMOVE(&ipc->exported, export, used);
+			TAILQ_INSERT_TAIL(&ipc->exported, export, used);
+		}
 	}
 	*why = export ? export->why : "out of memory";
 	return *why ? NULL : export;
@@ -282,38 +294,43 @@ static bool ipc_make_room(struct ipc *ipc)
 	return false;
 }
 
-static bool ipc_has_failed(const struct ipc *ipc, const struct ipc_claim *claim, void *ctx)
+/* What of this kind has failed here before, or NULL */
+static struct ipc_failure *ipc_failure_find(struct ipc *ipc, const struct ipc_claim *claim,
+					    const void *ctx)
 {
 	const struct ipc_offer *offer = claim->offer;
 
-	for (unsigned int i = 0; i < P2P_MIN(ipc->failed, IPC_FAILURES); i++) {
-		const struct ipc_failure *failure = &ipc->failures[i];
+	for (unsigned int i = 0; i < IPC_FAILURES; i++) {
+		struct ipc_failure *failure = &ipc->failures[i];
 
 		if (failure->peer == claim->peer && failure->process == offer->process &&
 		    failure->device == offer->device && failure->shared == offer->shared &&
 		    failure->ctx == ctx)
-			return true;
+			return failure;
 	}
-	return false;
+	return NULL;
 }
 
 static void ipc_fail(struct ipc *ipc, const struct ipc_claim *claim,
 		     const struct dev_mem *local, const char *why)
 {
 	const struct ipc_offer *offer = claim->offer;
+	struct ipc_failure *failure = ipc_failure_find(ipc, claim, local->ctx);
 
 	P2P_INFO("memory of device %u of another process cannot be opened for %s device %d: "
 		 "%s\n",
 		 offer->device, local->ops->name, local->ordinal, why);
-	ipc->failures[ipc->failed % IPC_FAILURES] = (struct ipc_failure){
-		.peer = claim->peer,
-		.process = offer->process,
-		.device = offer->device,
-		.shared = offer->shared,
-		.ctx = local->ctx,
-	};
-	/* the count may wrap, but never below the number of known failures */
-	ipc->failed = ipc->failed + 1 < 2 * IPC_FAILURES ? ipc->failed + 1 : IPC_FAILURES;
+	if (!failure) {
+		failure = &ipc->failures[ipc->next_failure++ % IPC_FAILURES];
+		*failure = (struct ipc_failure){
+			.peer = claim->peer,
+			.process = offer->process,
+			.device = offer->device,
+			.shared = offer->shared,
+			.ctx = local->ctx,
+		};
+	}
+	retry_failed(&failure->retry);
 }
 
 /* @fd: the memory's descriptor, if it is shared */
@@ -380,12 +397,13 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 			  const struct dev_mem *local, const struct ipc_key *key,
 			  struct ipc_import **result)
 {
+	const struct ipc_failure *failure = ipc_failure_find(ipc, claim, local->ctx);
 	const struct ipc_offer *offer = claim->offer;
 	struct ipc_import *import;
 	const char *why;
 	int ret, fd = -1;
 
-	if (ipc_has_failed(ipc, claim, local->ctx))
+	if (failure && !retry_due(&failure->retry))
 		return -FI_EOPNOTSUPP;
 	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc))
 		return -FI_EAGAIN;

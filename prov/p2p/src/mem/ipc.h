@@ -25,6 +25,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/retry.h"
 #include "dev/dev.h"
 
 struct ipc_share;
@@ -55,12 +56,13 @@ struct ipc_offer {
 };
 
 /*
- * An allocation of ours, by its id. @why: why the runtime refuses to export it; NULL: it has
- * @handle. @share: it is given to who knows that; NULL: it need not be asked for
+ * An allocation of ours, by its id. @why: why the runtime refuses to export it, which it is asked again when
+ * @retry says so; NULL: it has @handle. @share: it is given to who knows that; NULL: it need not be asked for
  */
 struct ipc_export {
 	uint64_t id;
 	const char *why;
+	struct retry retry;
 	uint8_t handle[DEV_IPC_HANDLE];
 	struct ipc_share *share;
 	TAILQ_ENTRY(ipc_export) used;
@@ -131,7 +133,7 @@ TAILQ_HEAD(ipc_imports, ipc_import);
 
 /*
  * A device of another process whose memory, of one kind, could not be opened in a context here,
- * and who offered it
+ * who offered it, and when it may be tried again
  */
 struct ipc_failure {
 	uint64_t peer;
@@ -139,6 +141,7 @@ struct ipc_failure {
 	uint32_t device;
 	bool shared;
 	void *ctx;
+	struct retry retry;
 };
 
 #define IPC_FAILURES 32
@@ -148,7 +151,7 @@ struct ipc_failure {
  * @host, @process: as in this process's offers
  * @exports, @imports: by id and by key
  * @exported, @imported: the same, with what was used last at the end
- * @failures:	what need not be tried again; the newest takes the place of the oldest
+ * @failures:	what is not tried again too soon; the newest takes the place of the oldest
  */
 struct ipc {
 	uint64_t host;
@@ -158,7 +161,7 @@ struct ipc {
 	struct ipc_import *imports;
 	struct ipc_imports imported;
 	struct ipc_failure failures[IPC_FAILURES];
-	unsigned int failed;
+	unsigned int next_failure;
 };
 
 /* @random: a number for this process, if this is the first of its domains */
@@ -202,7 +205,7 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
  *
  * -FI_EAGAIN: too much is in use now. -FI_EOPNOTSUPP: this memory cannot be opened, or is not
  * what the peer says (logged). If a runtime refused it, other memory of that peer's device and
- * process is not tried any more.
+ * process is left alone for a while (retry.h).
  */
 int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_mem *local,
 	     struct ipc_import **import, void **addr);

@@ -82,13 +82,18 @@ static bool nic_map_evict(struct nic_map *map, struct fi_p2p_stats *stats, bool 
 	return false;
 }
 
-/* Makes room for a piece of @len <= conf.map_size bytes. False: too much is in use. */
-static bool nic_map_make_room(struct nic_map *map, struct fi_p2p_stats *stats, size_t len)
+/* Makes room for one piece more, and for @len <= conf.map_size bytes. False: too much is in use. */
+static bool nic_map_make_place(struct nic_map *map, struct fi_p2p_stats *stats)
 {
 	while (map->count >= conf.map_count) {
 		if (!nic_map_evict(map, stats, false))
 			return false;
 	}
+	return true;
+}
+
+static bool nic_map_make_room(struct nic_map *map, struct fi_p2p_stats *stats, size_t len)
+{
 	while (map->bytes > conf.map_size - len) {
 		if (!nic_map_evict(map, stats, true))
 			return false;
@@ -157,6 +162,7 @@ static struct nic_map_entry *nic_map_entry_new(struct nic_map *map, uint64_t id,
 
 /* ---- devices ---- */
 
+/* For good, unless its @again says otherwise */
 static void nic_map_device_close(struct nic_map_device *device, enum nic_map_way way,
 				 const char *why)
 {
@@ -168,6 +174,16 @@ static void nic_map_device_close(struct nic_map_device *device, enum nic_map_way
 	if (device->closed[MAP_DMABUF] && device->closed[MAP_PEERMEM])
 		snprintf(device->all, sizeof device->all, "%s; %s", device->why[MAP_DMABUF],
 			 device->why[MAP_PEERMEM]);
+}
+
+/* It was tried, and has failed before anything has worked. That may pass. */
+static void nic_map_device_doubt(struct nic_map_device *device, enum nic_map_way way,
+				 const char *why)
+{
+	if (device->worked)
+		return;
+	retry_failed(&device->again[way]);
+	nic_map_device_close(device, way, why);
 }
 
 static bool nic_map_module_loaded(const struct dev_ops *ops)
@@ -203,14 +219,28 @@ static void nic_map_device_look(const struct nic_map *map, struct nic_map_device
 	}
 }
 
-static struct nic_map_device *nic_map_device_get(struct nic_map *map, const struct dev_mem *mem)
+static struct nic_map_device *nic_map_device_find(const struct nic_map *map,
+						  const struct dev_mem *mem)
 {
 	struct nic_map_device *device;
 
 	LIST_FOREACH(device, &map->devices, entry) {
 		if (device->ops == mem->ops && device->ordinal == mem->ordinal)
-			return device;
+			break;
 	}
+	return device;
+}
+
+static struct nic_map_device *nic_map_device_get(struct nic_map *map, const struct dev_mem *mem)
+{
+	struct nic_map_device *device = nic_map_device_find(map, mem);
+
+	for (int way = 0; device && way < MAP_WAYS; way++) {
+		if (device->closed[way] && device->again[way].delay)
+			device->closed[way] = !retry_due(&device->again[way]);
+	}
+	if (device)
+		return device;
 	device = calloc(1, sizeof *device);
 	if (!device)
 		return NULL;
@@ -268,8 +298,8 @@ static int nic_map_register_dmabuf(struct nic_map *map, struct nic_map_device *d
 	u.attr.mr_iov = (const struct iovec *) &dmabuf;
 	ret = nic_map_register(map, &u, entry->access, LF_MR_DMABUF, &entry->mr);
 	close(dmabuf.fd);
-	if (ret && ret != -FI_ENOMEM && !device->worked)
-		nic_map_device_close(device, MAP_DMABUF,
+	if (ret && ret != -FI_ENOMEM)
+		nic_map_device_doubt(device, MAP_DMABUF,
 				     "the NIC's driver refuses to register one");
 	entry->why = nic_map_refusal(ret);
 	return ret;
@@ -285,8 +315,8 @@ static int nic_map_register_peermem(struct nic_map *map, struct nic_map_device *
 	u.attr.mr_iov = &iov;
 	ret = nic_map_register(map, &u, entry->access, MAP_FLAG_NOCACHE, &entry->mr);
 	/* if dma-bufs work, memory that fails as one, too, says nothing about other memory */
-	if (ret && ret != -FI_ENOMEM && !device->worked && device->closed[MAP_DMABUF])
-		nic_map_device_close(device, MAP_PEERMEM,
+	if (ret && ret != -FI_ENOMEM && device->closed[MAP_DMABUF])
+		nic_map_device_doubt(device, MAP_PEERMEM,
 				     "the NIC's driver refuses device addresses");
 	entry->why = nic_map_refusal(ret);
 	return ret;
@@ -305,6 +335,33 @@ static int nic_map_entry_register(struct nic_map *map, struct nic_map_device *de
 	if (ret && device->closed[MAP_DMABUF] && device->closed[MAP_PEERMEM])
 		entry->why = device->all;
 	return ret;
+}
+
+/* Gives a new piece to the NIC, or one that was refused before. Returns 0, or an error with entry->why. */
+static int nic_map_entry_pin(struct nic_map *map, struct nic_map_device *device,
+			     struct fi_p2p_stats *stats, const struct dev_mem *mem,
+			     struct nic_map_entry *entry)
+{
+	int ret;
+
+	/* keeps the loop below from giving this entry back */
+	entry->users++;
+	do {
+		ret = nic_map_entry_register(map, device, mem, entry);
+	} while (ret == -FI_ENOMEM && nic_map_evict(map, stats, true));
+	entry->users--;
+	P2P_TRACE(map_pin, entry->start, entry->len, ret, entry->why);
+	if (ret) {
+		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", entry->len, mem->ops->name,
+			 mem->ordinal, (size_t) entry->start, entry->why);
+		retry_failed(&entry->retry);
+		return ret;
+	}
+	entry->why = NULL;
+	device->worked = true;
+	map->bytes += entry->len;
+	stats->pins++;
+	return 0;
 }
 
 /*
@@ -330,37 +387,31 @@ static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 	if (all > conf.map_size)
 		return -FI_EOPNOTSUPP;
 	*why = "as much device memory as FI_P2P_MAP_SIZE and FI_P2P_MAP_COUNT allow is in use";
-	if (!nic_map_make_room(map, stats, all))
+	if (!nic_map_make_place(map, stats) || !nic_map_make_room(map, stats, all))
 		return -FI_ENOMEM;
 	entry = nic_map_entry_new(map, mem->id, first, all, access);
 	if (!entry) {
 		*why = "out of memory";
 		return -FI_ENOMEM;
 	}
-	/* keeps the loop below from giving this entry back */
-	entry->users++;
-	do {
-		ret = nic_map_entry_register(map, device, mem, entry);
-	} while (ret == -FI_ENOMEM && nic_map_evict(map, stats, true));
-	entry->users--;
+	ret = nic_map_entry_pin(map, device, stats, mem, entry);
 	*why = entry->why;
-	P2P_TRACE(map_pin, first, all, ret, entry->why);
-	if (ret)
-		P2P_INFO("%zu bytes of %s device %d at 0x%zx: %s\n", all, mem->ops->name,
-			 mem->ordinal, (size_t) first, *why);
 	/* later there may be room, unless nothing of ours has taken any */
 	if (ret == -FI_ENOMEM && map->bytes) {
 		nic_map_entry_free(map, entry);
 		return ret;
 	}
 	*added = entry;
-	if (ret)
-		return 0;
-	entry->why = NULL;
-	device->worked = true;
-	map->bytes += all;
-	stats->pins++;
 	return 0;
+}
+
+/* A piece that was refused may be tried again now. */
+static void nic_map_again(struct nic_map *map, struct nic_map_device *device,
+			  struct fi_p2p_stats *stats, const struct dev_mem *mem,
+			  struct nic_map_entry *entry)
+{
+	if (retry_due(&entry->retry) && nic_map_make_room(map, stats, entry->len))
+		nic_map_entry_pin(map, device, stats, mem, entry);
 }
 
 int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct dev_mem *mem,
@@ -378,13 +429,15 @@ int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct de
 		*why = "the buffer runs over more than one allocation";
 		return -FI_EOPNOTSUPP;
 	}
+	device = nic_map_device_find(map, mem);
 	entry = nic_map_entry_find(map, mem, start, len, access);
 	if (entry) {
 		stats->cache_hits += entry->mr != NULL;
 		TAILQ_REMOVE(&map->used, entry, used);
 		TAILQ_INSERT_TAIL(&map->used, entry, used);
+		if (!entry->mr)
+			nic_map_again(map, device, stats, mem, entry);
 	} else {
-		device = nic_map_device_get(map, mem);
 		ret = nic_map_add(map, device, stats, mem, start, len, access, &entry, why);
 		if (ret)
 			return ret;

@@ -5,7 +5,7 @@
  *
  * Two ways are tried, once for each device. The first is a dma-buf. The second is the memory's
  * address, which works where a kernel module has taught it to the NIC's driver ("peer-mem"). A
- * way that fails for good is remembered, with the reason in words.
+ * way that fails is remembered, with the reason in words: for good, or until it may be tried again (retry.h).
  *
  * A mapping belongs to an allocation, by its id. No id ever comes again, so a freed and re-used
  * address finds nothing of what was there before. If there is no room, the piece that was
@@ -26,6 +26,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/retry.h"
 #include "dev/dev.h"
 
 /* An allocation, by its id, and its known pieces. There is at least one. */
@@ -42,7 +43,7 @@ struct nic_map_alloc {
  * @len:	its length [bytes]
  * @access:	what it was registered for
  * @mr:		the core's region; NULL: it was refused
- * @why:	why it was refused
+ * @why:	why it was refused; @retry: when to ask again
  * @users:	how many have it from nic_map_get()
  */
 struct nic_map_entry {
@@ -52,6 +53,7 @@ struct nic_map_entry {
 	uint64_t access;
 	struct fid_mr *mr;
 	const char *why;
+	struct retry retry;
 	unsigned int users;
 	LIST_ENTRY(nic_map_entry) piece;
 	TAILQ_ENTRY(nic_map_entry) used;
@@ -63,7 +65,7 @@ enum nic_map_way { MAP_DMABUF, MAP_PEERMEM, MAP_WAYS };
 /**
  * struct nic_map_device - what is known of one device.
  * @worked:	some of its memory is or was in the NIC's hands
- * @closed:	the ways that cannot work
+ * @closed:	the ways that cannot work; @again: when to try again those that have worked for nothing so far
  * @why:	for each of them, the reason
  * @all:	the reasons in one sentence, once all ways are closed
  */
@@ -72,6 +74,7 @@ struct nic_map_device {
 	int ordinal;
 	bool worked;
 	bool closed[MAP_WAYS];
+	struct retry again[MAP_WAYS];
 	char why[MAP_WAYS][128];
 	char all[288];
 	LIST_ENTRY(nic_map_device) entry;

@@ -297,13 +297,15 @@ bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len)
 	const size_t count = len / stage_stride(pool);
 
 	/* what the core has registered is one piece */
-	if (stage->grown || stage->domain || !count)
+	if (region->addr || stage->domain || !count || !retry_due(&stage->grow))
 		return false;
-	stage->grown = true;
 	if (stage_region_open(stage, region, mem, count * stage_stride(pool)) ||
 	    stage_pool_fill(stage, region, STAGE_PIECE, region->addr, count)) {
-		P2P_WARN("no %zu bytes more for staging: long messages are slower\n", len);
+		if (!stage->grow.delay)
+			P2P_WARN("no %zu bytes more for staging: long messages are slower\n",
+				 len);
 		stage_region_free(stage, region);
+		retry_failed(&stage->grow);
 		return false;
 	}
 	pool->count += count;
@@ -469,7 +471,7 @@ int stage_slot_lend(struct stage *stage, struct stage_slot *slot, size_t len)
 		return 0;
 	P2P_INFO("peers cannot read staging memory: %s\n", fi_strerror(-ret));
 	slot->lent = NULL;
-	stage->lender = NULL;
+	retry_failed(&stage->lend);
 	return ret;
 }
 

@@ -45,6 +45,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/retry.h"
 #include "dev/dev.h"
 
 struct fid_domain;
@@ -155,12 +156,12 @@ struct stage_region {
  * struct stage - one domain's staging memory.
  * @domain:	the core's domain to register it with; NULL: it is not registered
  * @lender:	the same domain, if peers are to read messages of some 10 KiB in their slots;
- *		NULL: they do not
+ *		NULL: they do not. @lend: it has refused a key
  * @keys:	random keys for that, of which @key_count are left
  * @pools:	the slots
  * @split:	for each use, slots that are split for it and have parts to be had
  * @regions:	the memory behind all slots; the first is there from the first use of a device on
- * @grown:	it has grown, or cannot
+ * @grow:	it could not grow
  * @pinned_by, @pinned_in: the runtime that it is pinned by, and the context
  * @kept:	reserves for re-use
  * @backed:	how many bytes of @kept may have pages
@@ -170,10 +171,11 @@ struct stage_region {
 struct stage {
 	struct fid_domain *domain;
 	struct fid_domain *lender;
+	struct retry lend;
 	struct stage_pool pools[STAGE_POOLS];
 	struct stage_slots split[STAGE_USES];
 	struct stage_region regions[STAGE_REGIONS];
-	bool grown;
+	struct retry grow;
 	const struct dev_ops *pinned_by;
 	const void *pinned_in;
 	struct fid_mr *mr;
@@ -201,7 +203,7 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem);
 
 /*
  * Allocates and pins @len bytes more for pieces, once, after stage_ready(). False: it has been done before, or
- * cannot be
+ * cannot be now
  */
 bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len);
 
@@ -213,7 +215,8 @@ static inline bool stage_can_lend(const struct stage *stage, size_t len)
 {
 	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
 
-	return stage->lender && len <= pool->size && pool->idle > pool->count / 8;
+	return stage->lender && retry_due(&stage->lend) && len <= pool->size &&
+	       pool->idle > pool->count / 8;
 }
 
 /* The same for a message: only if others are under way, as it would else travel whole */
@@ -260,7 +263,7 @@ size_t stage_slot_size(const struct stage *stage, const struct stage_slot *slot)
 
 /*
  * Lets a peer read the first @len bytes of the slot, by the key of its @lent, until it is put
- * back. 0 or an error: from now on nothing is lent any more (logged)
+ * back. 0 or an error: for a while nothing is lent any more (logged)
  */
 int stage_slot_lend(struct stage *stage, struct stage_slot *slot, size_t len);
 

@@ -404,8 +404,9 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 		return NULL;
 	query->foreign = hello_state(peer) == XFER_PEER_FOREIGN;
 	query->lends = query->lends && !(peer->facts & HELLO_WHOLE);
-	query->follows = peer->state == XFER_PEER_KNOWN && peer->facts & HELLO_FOLLOWS;
-	query->refuses = peer->facts & HELLO_REFUSES;
+	query->refuses = peer->facts & HELLO_REFUSES || !retry_due(&peer->offers);
+	query->follows = peer->state == XFER_PEER_KNOWN && peer->facts & HELLO_FOLLOWS &&
+			 !query->refuses;
 	return peer;
 }
 

@@ -32,9 +32,12 @@ bool hello_was_lost(const struct xfer_peer *peer)
 
 void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
 {
-	bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_CLOSED;
+	const bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH;
 
 	xfer_assert_locked(peer->ep->xfer);
+	/* its driver may open other memory, or the same one later */
+	if (far == PATH_FAR_CLOSED)
+		retry_failed(&peer->offers);
 	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
 		return;
 	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);
@@ -55,5 +58,6 @@ bool hello_borrows(const struct xfer_peer *peer)
 bool hello_takes_offers(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES);
+	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES) &&
+	       retry_due(&peer->offers);
 }

@@ -32,11 +32,11 @@ static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_c
  */
 struct xfer_ep *xfer_ep_side(struct xfer_ep *ep);
 
-/* May messages be left in their slots for receivers to read? Not any more where the core has once refused a key [locked]. */
+/* May messages be left in their slots for receivers to read? Not for a while when the core has refused a key [locked]. */
 static inline bool xfer_ep_lends(const struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	return ep->lends && ep->xfer->stage.lender;
+	return ep->lends && ep->xfer->stage.lender && retry_due(&ep->xfer->stage.lend);
 }
 
 /* Are operations of this kind followed up, whatever memory they are about? */

@@ -159,6 +159,7 @@ struct xfer_past {
  * @host, @process: as in struct ipc: what it has said
  * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
+ * @offers:	it could not open what it was offered
  * @sends:	requests of ours that it may answer
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots
@@ -189,6 +190,7 @@ struct xfer_peer {
 	uint64_t process;
 	uint64_t owner;
 	unsigned int facts;
+	struct retry offers;
 	unsigned int sends;
 	unsigned int slots[2];
 	unsigned int spares[2];
