@@ -42,7 +42,7 @@ static struct {
 	int fail_exports; /* the next so many */
 	int fail_opens;
 	int room; /* how many may be open; 0: any number */
-	struct fake_open open[64];
+	struct fake_open open[256];
 } fake;
 
 static int fake_export(const struct dev_mem *mem, void *handle, const char **why)
@@ -149,8 +149,11 @@ static int setup(void **state)
 {
 	memset(&fake, 0, sizeof fake);
 	conf.map_count = 8;
-	ipc_init(&owner, 1);
-	ipc_init(&user, 2);
+	conf.map_size = SIZE_MAX / 2;
+	conf.cuda_api = CONF_API_STRICT;
+	/* the numbers are no other program's */
+	ipc_init(&owner, 0x6000000000000000 + ((uint64_t) getpid() << 16));
+	ipc_init(&user, 0);
 	/* they are one process, and shall not know */
 	user.process = owner.process + 1;
 	return 0;
@@ -233,15 +236,15 @@ static void test_once(void **state)
 	first = open_at(&mem, 0, &local);
 	second = open_at(&mem, 4097, &local);
 	assert_ptr_equal(first, second);
-	ipc_close(first);
-	ipc_close(second);
+	ipc_close(&user, first);
+	ipc_close(&user, second);
 	for (size_t i = 0; i < 100; i++)
-		ipc_close(open_at(&mem, i, &local));
+		ipc_close(&user, open_at(&mem, i, &local));
 	assert_int_equal(fake.exports, 1);
 	assert_int_equal(fake.opens, 1);
 	assert_int_equal(fake.closes, 0);
 	/* in another context it has to be opened again */
-	ipc_close(open_at(&mem, 0, &other_local));
+	ipc_close(&user, open_at(&mem, 0, &other_local));
 	assert_int_equal(fake.opens, 2);
 	ipc_trim(&user);
 	assert_int_equal(fake.closes, 2);
@@ -308,11 +311,11 @@ static void test_size(void **state)
 	assert_int_equal(fake.opens, 2);
 	assert_int_equal(fake.count, 0);
 	/* nor is the owner thought to have what cannot be opened */
-	ipc_close(open_at(&mem, 5, &local));
+	ipc_close(&user, open_at(&mem, 5, &local));
 	assert_int_equal(fake.count, 1);
 	offer.size = MiB + 1;
 	assert_int_equal(open_offer(&offer, 1, &local, &import, &addr), -FI_EOPNOTSUPP);
-	ipc_close(open_at(&mem, 5, &local));
+	ipc_close(&user, open_at(&mem, 5, &local));
 	assert_int_equal(fake.opens, 3);
 }
 
@@ -330,8 +333,8 @@ static void test_named_as_other(void **state)
 	bad.base = offer.base;
 	assert_int_equal(open_offer(&bad, 2, &local, &import, &addr), 0);
 	assert_int_equal(fake_find(addr)->handle.id, lie.id);
-	ipc_close(open_at(&mem, 0, &local));
-	ipc_close(import);
+	ipc_close(&user, open_at(&mem, 0, &local));
+	ipc_close(&user, import);
 
 	/* what of it cannot be opened is not held against the other one */
 	bad.device++;
@@ -345,7 +348,7 @@ static void test_named_as_other(void **state)
 	memcpy(offer.handle, &(struct fake_handle){offer.id, offer.base, MiB},
 	       sizeof(struct fake_handle));
 	assert_int_equal(open_offer(&offer, 1, &local, &import, &addr), 0);
-	ipc_close(import);
+	ipc_close(&user, import);
 }
 
 /* A freed and re-used address is other memory: the old one is closed before it is opened */
@@ -358,15 +361,15 @@ static void test_reused(void **state)
 		/* overlapping the one before, at either end */
 		import = open_at(&mem, 5, &local);
 		assert_int_equal(fake.count, 1);
-		ipc_close(import);
+		ipc_close(&user, import);
 		mem = alloc(BASE + i % 3 * MiB / 2, 2 * MiB);
 	}
 	assert_int_equal(fake.opens, 50);
 	/* what lies beside it, or belongs to another process, is left alone */
 	mem = alloc(BASE + 8 * MiB, MiB);
-	ipc_close(open_at(&mem, 0, &local));
+	ipc_close(&user, open_at(&mem, 0, &local));
 	mem = alloc(BASE + 9 * MiB, MiB);
-	ipc_close(open_at(&mem, 0, &local));
+	ipc_close(&user, open_at(&mem, 0, &local));
 	assert_int_equal(fake.count, 3);
 }
 
@@ -378,8 +381,8 @@ static void test_reused_in_use(void **state)
 
 	assert_int_equal(open_fails(&now, &local), -FI_EAGAIN);
 	assert_int_equal(fake.opens, 1);
-	ipc_close(import);
-	ipc_close(open_at(&now, 0, &local));
+	ipc_close(&user, import);
+	ipc_close(&user, open_at(&now, 0, &local));
 	assert_int_equal(fake.count, 1);
 }
 
@@ -393,18 +396,18 @@ static void test_bounded(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(mems); i++)
 		mems[i] = alloc(BASE + i * MiB, MiB);
 	for (size_t i = 0; i < UNIT_COUNT(mems); i++) {
-		ipc_close(open_at(&mems[i], 0, &local));
-		ipc_close(open_at(&mems[0], 0, &local));
+		ipc_close(&user, open_at(&mems[i], 0, &local));
+		ipc_close(&user, open_at(&mems[0], 0, &local));
 		assert_true(fake.count <= 8);
 	}
 	assert_int_equal(fake.count, 8);
 	opens = fake.opens;
 	/* the first was used all the time, the others one after the other */
-	ipc_close(open_at(&mems[0], 0, &local));
+	ipc_close(&user, open_at(&mems[0], 0, &local));
 	for (size_t i = 13; i < 20; i++)
-		ipc_close(open_at(&mems[i], 0, &local));
+		ipc_close(&user, open_at(&mems[i], 0, &local));
 	assert_int_equal(fake.opens, opens);
-	ipc_close(open_at(&mems[12], 0, &local));
+	ipc_close(&user, open_at(&mems[12], 0, &local));
 	assert_int_equal(fake.opens, opens + 1);
 
 	for (size_t i = 0; i < 8; i++)
@@ -412,11 +415,11 @@ static void test_bounded(void **state)
 	assert_int_equal(open_fails(&mems[8], &local), -FI_EAGAIN);
 	ipc_trim(&user);
 	assert_int_equal(fake.count, 8);
-	ipc_close(held[3]);
-	ipc_close(open_at(&mems[8], 0, &local));
+	ipc_close(&user, held[3]);
+	ipc_close(&user, open_at(&mems[8], 0, &local));
 	for (size_t i = 0; i < 8; i++) {
 		if (i != 3)
-			ipc_close(held[i]);
+			ipc_close(&user, held[i]);
 	}
 	assert_int_equal(fake.count, 8);
 	/* as many exports */
@@ -440,10 +443,147 @@ static void test_runtime_full(void **state)
 		mems[i] = alloc(BASE + i * MiB, MiB);
 	held = open_at(&mems[0], 0, &local);
 	for (size_t i = 1; i < UNIT_COUNT(mems); i++)
-		ipc_close(open_at(&mems[i], 0, &local));
+		ipc_close(&user, open_at(&mems[i], 0, &local));
 	assert_ptr_equal(open_at(&mems[0], 0, &local), held);
-	ipc_close(held);
-	ipc_close(held);
+	ipc_close(&user, held);
+	ipc_close(&user, held);
+}
+
+/* ---- what is gone ---- */
+
+/* Opens and closes it, of @size bytes, alone in its place */
+static void use_once(size_t size)
+{
+	static uintptr_t next = BASE;
+	const struct dev_mem mem = alloc(next, size);
+
+	next += size;
+	ipc_close(&user, open_at(&mem, 0, &local));
+}
+
+/*
+ * Nobody knows the runtime that the memory is of. So the owner's thread says of all of it that it is gone. Tends until
+ * it has said so of @bytes.
+ */
+static void hear_gone(size_t bytes)
+{
+	while (user.gone < bytes)
+		ipc_tend(&user, false);
+	assert_int_equal(user.gone, bytes);
+}
+
+/* What the owner has freed is closed when nothing has been used for a while; what is in use is not. */
+static void test_gone(void **state)
+{
+	const struct dev_mem mem = alloc(BASE + 1000 * MiB, MiB);
+	struct ipc_import *held;
+
+	unit_clock_stop();
+	held = open_at(&mem, 0, &local);
+	for (int i = 0; i < 5; i++)
+		use_once(MiB);
+	hear_gone(5 * MiB);
+	unit_clock_pass(IPC_QUIET - 1);
+	ipc_tend(&user, true);
+	assert_int_equal(fake.closes, 0);
+	unit_clock_pass(1);
+	ipc_tend(&user, false);
+	assert_int_equal(fake.closes, 0);
+	ipc_tend(&user, true);
+	assert_int_equal(fake.closes, 5);
+	assert_int_equal(user.bytes, MiB);
+	assert_int_equal(user.gone, 0);
+	ipc_close(&user, held);
+	/* the first one that is not in use any more is asked about in time */
+	unit_clock_pass(RETRY_MOST / 1000000);
+	hear_gone(MiB);
+	unit_clock_pass(IPC_QUIET);
+	ipc_tend(&user, true);
+	assert_int_equal(fake.count, 0);
+	assert_false(ipc_keeps(&user));
+}
+
+/* What is offered again is not gone, whatever its owner has said. */
+static void test_gone_not(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB);
+
+	unit_clock_stop();
+	ipc_close(&user, open_at(&mem, 0, &local));
+	hear_gone(MiB);
+	ipc_close(&user, open_at(&mem, 0, &local));
+	assert_int_equal(user.gone, 0);
+	assert_int_equal(fake.opens, 1);
+}
+
+/* An owner that does not answer has ended: all of its memory is gone. */
+static void test_gone_process(void **state)
+{
+	const struct dev_mem mem = alloc(BASE, MiB);
+
+	unit_clock_stop();
+	owner.process += 100;
+	ipc_close(&user, open_at(&mem, 0, &local));
+	ipc_tend(&user, false);
+	assert_int_equal(user.gone, MiB);
+}
+
+/* More than there may be is closed before more is opened, whatever else goes on, and whoever waits. */
+static void test_gone_most(void **state)
+{
+	const size_t size = IPC_GONE_MOST / 2;
+
+	unit_clock_stop();
+	conf.cuda_api = CONF_API_ASYNC;
+	for (size_t i = 1; i <= 3; i++) {
+		use_once(size);
+		hear_gone(i * size);
+		unit_clock_pass(10 * IPC_QUIET);
+		ipc_tend(&user, true);
+		assert_int_equal(fake.closes, 0);
+	}
+	use_once(size);
+	assert_int_equal(fake.closes, 3);
+	assert_int_equal(fake.count, 1);
+}
+
+/* So many bytes stay open, and what is used last does. What is longer is opened all the same. */
+static void test_bytes(void **state)
+{
+	const struct dev_mem kept = alloc(BASE + 1000 * MiB, MiB),
+			     large = alloc(BASE + 2000 * MiB, 9 * MiB);
+
+	conf.map_size = 4 * MiB;
+	for (int i = 0; i < 20; i++) {
+		use_once(MiB);
+		ipc_close(&user, open_at(&kept, 0, &local));
+		assert_true(user.bytes <= conf.map_size);
+	}
+	assert_int_equal(fake.count, 4);
+	assert_int_equal(fake.opens, 21);
+	ipc_close(&user, open_at(&large, 0, &local));
+	assert_int_equal(fake.count, 1);
+	use_once(MiB);
+	assert_int_equal(fake.count, 1);
+}
+
+/* More than one question can be about, of two processes: all are asked about, in turn */
+static void test_gone_many(void **state)
+{
+	conf.map_count = 200;
+	unit_clock_stop();
+	for (int i = 0; i < 150; i++) {
+		use_once(MiB);
+		if (i == 70)
+			owner.process += 100;
+	}
+	for (int i = 0; i < 10; i++) {
+		unit_clock_pass(RETRY_MOST / 1000000);
+		do
+			ipc_tend(&user, false);
+		while (user.look.number >= 0);
+	}
+	assert_int_equal(user.gone, 150 * MiB);
 }
 
 /* What cannot be opened is not tried again too soon, of that process and device and in that context */
@@ -467,14 +607,14 @@ static void test_failure(void **state)
 		unit_clock_pass(1);
 	}
 	assert_int_equal(fake.fail_opens, 0);
-	ipc_close(open_at(&mem, 0, &other_local));
+	ipc_close(&user, open_at(&mem, 0, &other_local));
 	elsewhere.ordinal = 4;
-	ipc_close(open_at(&elsewhere, 0, &local));
+	ipc_close(&user, open_at(&elsewhere, 0, &local));
 	owner.process += 100;
-	ipc_close(open_at(&next, 0, &local));
+	ipc_close(&user, open_at(&next, 0, &local));
 	owner.process -= 100;
 	/* what had failed has passed */
-	ipc_close(open_at(&mem, 0, &local));
+	ipc_close(&user, open_at(&mem, 0, &local));
 }
 
 /* Many failures: the oldest may be forgotten, the latest may not */
@@ -569,7 +709,7 @@ static void test_torture(void **state)
 		const struct dev_mem *in = rand_r(&seed) % 2 ? &local : &other_local;
 
 		if (uses[use]) {
-			ipc_close(uses[use]);
+			ipc_close(&user, uses[use]);
 			uses[use] = NULL;
 		}
 		/* nobody frees what is being copied */
@@ -593,7 +733,7 @@ static void test_torture(void **state)
 	assert_true(opened > 1000 && refused > 100 && fake.opens > 1000);
 	for (int i = 0; i < USES; i++) {
 		if (uses[i])
-			ipc_close(uses[i]);
+			ipc_close(&user, uses[i]);
 	}
 }
 
@@ -602,15 +742,20 @@ static void test_torture(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		IPC_TEST(test_once),    IPC_TEST(test_own),
-		IPC_TEST(test_size),    IPC_TEST(test_named_as_other),
-		IPC_TEST(test_reused),  IPC_TEST(test_reused_in_use),
-		IPC_TEST(test_bounded), IPC_TEST(test_runtime_full),
-		IPC_TEST(test_failure), IPC_TEST(test_failures),
-		IPC_TEST(test_refused), IPC_TEST(test_identity),
-		IPC_TEST(test_torture),
+		IPC_TEST(test_once),         IPC_TEST(test_own),
+		IPC_TEST(test_size),         IPC_TEST(test_named_as_other),
+		IPC_TEST(test_reused),       IPC_TEST(test_reused_in_use),
+		IPC_TEST(test_bounded),      IPC_TEST(test_runtime_full),
+		IPC_TEST(test_failure),      IPC_TEST(test_failures),
+		IPC_TEST(test_refused),      IPC_TEST(test_identity),
+		IPC_TEST(test_torture),      IPC_TEST(test_bytes),
+		IPC_TEST(test_gone),         IPC_TEST(test_gone_not),
+		IPC_TEST(test_gone_process), IPC_TEST(test_gone_most),
+		IPC_TEST(test_gone_many),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 
+	/* one that hangs fails */
+	alarm(120);
 	return unit_main(argc, argv, &unit);
 }

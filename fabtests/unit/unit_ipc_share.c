@@ -364,6 +364,71 @@ static void test_lies(void **state)
 	close(fd);
 }
 
+/* ---- is it there? ---- */
+
+/* The answer, which comes though nobody waits for it */
+static uint64_t seen(const struct ipc_place *places, uint32_t count)
+{
+	const int question = ipc_share_look(number(), places, count);
+	uint64_t gone = 0;
+	int ret;
+
+	assert_true(question >= 0);
+	while ((ret = ipc_share_seen(question, count, &gone)) == -FI_EAGAIN)
+		sched_yield();
+	assert_int_equal(ret, 0);
+	return gone;
+}
+
+/* What has been freed is gone, also where other memory is in its place */
+static void test_seen(void **state)
+{
+	struct ipc_place places[IPC_PLACES];
+	void *memory[IPC_PLACES];
+	uint64_t freed = 0;
+	struct dev_mem mem;
+
+	unit_dev_start();
+	for (int i = 0; i < IPC_PLACES; i++) {
+		memory[i] = unit_dev_alloc(65536);
+		assert_int_equal(dev_find(memory[i], &mem), 1);
+		places[i] = (struct ipc_place){mem.id, mem.base};
+	}
+	assert_int_equal(seen(places, IPC_PLACES), 0);
+	for (int i = 0; i < IPC_PLACES; i += 3) {
+		unit_dev_free(memory[i]);
+		memory[i] = i % 2 ? unit_dev_alloc(65536) : NULL;
+		freed |= 1ULL << i;
+		assert_int_equal(seen(places, IPC_PLACES), freed);
+		assert_int_equal(seen(places + i, 1), 1);
+	}
+	for (int i = 0; i < IPC_PLACES; i++) {
+		if (memory[i])
+			unit_dev_free(memory[i]);
+	}
+	assert_true(seen(places, IPC_PLACES) == UINT64_MAX);
+}
+
+/* A question that is none has no answer, and nobody waits for one */
+static void test_seen_noise(void **state)
+{
+	const int before = descriptors();
+	const struct ipc_place places[IPC_PLACES] = {{1, 4096}};
+	uint64_t gone;
+	int ret, question;
+
+	for (uint32_t count = 0; count <= IPC_PLACES; count += IPC_PLACES) {
+		question = ipc_share_look(number(), places, count);
+		assert_true(question >= 0);
+		/* of what was asked, the answer tells the number */
+		while ((ret = ipc_share_seen(question, count + 1, &gone)) == -FI_EAGAIN)
+			sched_yield();
+		assert_int_equal(ret, -FI_EIO);
+	}
+	assert_int_equal(ipc_share_look(number() + 1, places, 1), -FI_ECONNREFUSED);
+	expect_descriptors(before);
+}
+
 /* After the end nobody answers, until it begins again */
 static void test_stop(void **state)
 {
@@ -380,10 +445,11 @@ static void test_stop(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing), cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_many),    cmocka_unit_test(test_child),
-		cmocka_unit_test(test_silent),  cmocka_unit_test(test_granted),
-		cmocka_unit_test(test_lies),    cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_nothing),    cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_many),       cmocka_unit_test(test_child),
+		cmocka_unit_test(test_silent),     cmocka_unit_test(test_granted),
+		cmocka_unit_test(test_lies),       cmocka_unit_test(test_seen),
+		cmocka_unit_test(test_seen_noise), cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

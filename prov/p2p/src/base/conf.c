@@ -85,8 +85,8 @@ static const struct conf_param {
 	 .help = "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
 		 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
 	{"p2p_map_size", .size = &conf.map_size, .min = 1 << 16, .max = (size_t) 1 << 50,
-	 .help = "Bytes of device memory that one domain keeps pinned for NICs "
-		 "(default: 17179869184)"},
+	 .help = "Bytes of device memory that one domain keeps pinned for NICs, and as many of other "
+		 "processes' memory that it keeps open (default: 17179869184)"},
 	{"p2p_map_count", .size = &conf.map_count, .min = 1, .max = 1 << 20,
 	 .help = "Pieces of device memory that one domain keeps pinned for NICs, and allocations "
 		 "of other processes that it keeps open (default: 1024)"},

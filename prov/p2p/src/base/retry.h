@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RETRY_LEAST 1000000ULL     /* [ns] */
+#define RETRY_LEAST 1000000ULL    /* [ns] */
 #define RETRY_MOST 60000000000ULL /* [ns] */
 
 /**

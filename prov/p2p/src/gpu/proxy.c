@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/thread.h"
 #include "gpu/cpus.h"
+#include "mem/ipc.h"
 
 /* How long it sleeps at a time while kernels may ask for something [ns] */
 #define PROXY_DOZE 50000
@@ -234,6 +235,7 @@ int proxy_get(const struct gpu_dev *dev, struct proxy **found)
 	if (!ret) {
 		proxy->users++;
 		*found = proxy;
+		ipc_kernels_wait();
 	}
 	process_unlock(PROCESS_PROXIES);
 	return ret;

@@ -10,6 +10,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/process.h"
 #include "mem/ipc_share.h"
@@ -17,6 +18,9 @@
 #include "base/trace.h"
 
 #define IPC_OWN_CHAINS 256
+
+/* How long an answer is waited for, though nobody waits [ms] */
+#define IPC_PATIENCE 2000
 
 /* ---- who we are ---- */
 
@@ -63,7 +67,7 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 	static pid_t owner;
 	const uint64_t here = ipc_host();
 
-	*ipc = (struct ipc){.next_failure = 0};
+	*ipc = (struct ipc){.look.number = -1};
 	TAILQ_INIT(&ipc->exported);
 	TAILQ_INIT(&ipc->imported);
 	process_lock(PROCESS_TABLES);
@@ -115,6 +119,8 @@ static void ipc_export_try(const struct ipc *ipc, const struct dev_mem *mem,
 
 	if (!ret) {
 		export->why = NULL;
+		/* whoever opens it may ask whether it is still there, and does not need to */
+		ipc_share_start(ipc->process);
 		return;
 	}
 	if (!export->why)
@@ -240,12 +246,22 @@ static void ipc_import_close(const struct ipc_import *import)
 		import->ops->ipc_close(import->key.ctx, import->addr);
 }
 
+/* One import more, or less */
+static void ipc_count(struct ipc *ipc, int change, size_t size)
+{
+	__atomic_store_n(&ipc->kept, ipc->kept + change, __ATOMIC_RELAXED);
+	ipc->bytes += change < 0 ? -size : size;
+}
+
 static void ipc_import_free(struct ipc *ipc, struct ipc_import *import)
 {
 	P2P_TRACE(import_close, import->addr, import->size);
 	ipc_import_close(import);
 	TAILQ_REMOVE(&ipc->imported, import, used);
 	HASH_DELETE(hh, ipc->imports, import);
+	ipc_count(ipc, -1, import->size);
+	if (import->gone)
+		ipc->gone -= import->size;
 	free(import);
 }
 
@@ -278,13 +294,11 @@ static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
 	return all;
 }
 
-/* Makes room for one more import. False: too many are in use. */
-static bool ipc_make_room(struct ipc *ipc)
+/* Closes the import that was unused for longest. False: all are in use */
+static bool ipc_evict(struct ipc *ipc)
 {
 	struct ipc_import *import;
 
-	if (HASH_COUNT(ipc->imports) < conf.map_count)
-		return true;
 	TAILQ_FOREACH(import, &ipc->imported, used) {
 		if (!import->users) {
 			ipc_import_free(ipc, import);
@@ -293,6 +307,169 @@ static bool ipc_make_room(struct ipc *ipc)
 	}
 	return false;
 }
+
+/* Makes room for one more import, of @size bytes. False: too many are in use. */
+static bool ipc_make_room(struct ipc *ipc, size_t size)
+{
+	if (ipc->kept >= conf.map_count && !ipc_evict(ipc))
+		return false;
+	/* one that is longer than that is opened alone */
+	while (ipc->bytes && ipc->bytes + size > conf.map_size) {
+		if (!ipc_evict(ipc))
+			return false;
+	}
+	return true;
+}
+
+/* ---- what is gone ---- */
+
+static void ipc_close_gone(struct ipc *ipc)
+{
+	struct ipc_import *import, *next;
+
+	for (import = TAILQ_FIRST(&ipc->imported); ipc->gone && import; import = next) {
+		next = TAILQ_NEXT(import, used);
+		if (import->gone && !import->users)
+			ipc_import_free(ipc, import);
+	}
+}
+
+/* Who uses it knows better: it is offered, so it is there */
+static void ipc_import_gone(struct ipc *ipc, struct ipc_import *import, bool gone)
+{
+	if (import->gone == gone || (gone && import->users))
+		return;
+	import->gone = gone;
+	ipc->gone += gone ? import->size : -import->size;
+}
+
+/* Of @process: all of them are gone */
+static void ipc_process_gone(struct ipc *ipc, uint64_t process)
+{
+	struct ipc_import *import;
+
+	TAILQ_FOREACH(import, &ipc->imported, used) {
+		if (import->key.process == process)
+			ipc_import_gone(ipc, import, true);
+	}
+}
+
+static void ipc_place_gone(struct ipc *ipc, const struct ipc_place *place)
+{
+	struct ipc_import *import;
+
+	TAILQ_FOREACH(import, &ipc->imported, used) {
+		if (import->key.process == ipc->look.process && import->key.id == place->id &&
+		    import->key.base == place->base)
+			ipc_import_gone(ipc, import, true);
+	}
+}
+
+/* What nobody has asked about for longest, of what may be asked about; NULL: there is no such */
+static struct ipc_import *ipc_look_first(const struct ipc *ipc)
+{
+	struct ipc_import *import, *first = NULL;
+
+	TAILQ_FOREACH(import, &ipc->imported, used) {
+		if (!import->users && !import->gone &&
+		    (!first || import->looked < first->looked))
+			first = import;
+	}
+	return first;
+}
+
+/* Takes up to IPC_PLACES of a process's, with those first that were asked about at @looked */
+static void ipc_look_fill(struct ipc *ipc, uint64_t looked)
+{
+	struct ipc_look *look = &ipc->look;
+	struct ipc_import *import;
+
+	look->count = 0;
+	look->turn++;
+	for (int pass = 0; pass < 2; pass++) {
+		TAILQ_FOREACH(import, &ipc->imported, used) {
+			if (look->count == IPC_PLACES)
+				return;
+			if (import->key.process != look->process || import->users ||
+			    import->gone || import->looked == look->turn ||
+			    (!pass && import->looked != looked))
+				continue;
+			import->looked = look->turn;
+			look->places[look->count++] =
+				(struct ipc_place){import->key.id, import->key.base};
+		}
+	}
+}
+
+static void ipc_look_ask(struct ipc *ipc)
+{
+	const struct ipc_import *first = ipc_look_first(ipc);
+	struct ipc_look *look = &ipc->look;
+
+	if (!first)
+		return;
+	look->process = first->key.process;
+	ipc_look_fill(ipc, first->looked);
+	look->asked = clock_coarse_ms();
+	look->number = ipc_share_look(look->process, look->places, look->count);
+	/* what is there after all is opened again when it is offered */
+	if (look->number == -FI_ECONNREFUSED)
+		ipc_process_gone(ipc, look->process);
+	if (look->number < 0)
+		retry_failed(&look->pace);
+}
+
+/* Is the question under way over? */
+static bool ipc_look_heard(struct ipc *ipc)
+{
+	struct ipc_look *look = &ipc->look;
+	uint64_t gone = 0;
+	int ret;
+
+	if (look->number < 0)
+		return true;
+	ret = ipc_share_seen(look->number, look->count, &gone);
+	if (ret == -FI_EAGAIN && clock_coarse_ms() - look->asked < IPC_PATIENCE)
+		return false;
+	if (ret == -FI_EAGAIN)
+		close(look->number);
+	look->number = -1;
+	if (!gone)
+		retry_failed(&look->pace);
+	for (uint32_t i = 0; i < look->count; i++) {
+		if (gone >> i & 1)
+			ipc_place_gone(ipc, &look->places[i]);
+	}
+	return true;
+}
+
+static void ipc_look(struct ipc *ipc)
+{
+	if (ipc_look_heard(ipc) && retry_due(&ipc->look.pace))
+		ipc_look_ask(ipc);
+}
+
+/* Somebody may wait for a message that is to come: of this process, as its domains share the device's context */
+static bool ipc_waits;
+
+void ipc_kernels_wait(void)
+{
+	__atomic_store_n(&ipc_waits, true, __ATOMIC_RELAXED);
+}
+
+void ipc_tend(struct ipc *ipc, bool still)
+{
+	const bool waits = conf.cuda_api == CONF_API_ASYNC ||
+			   __atomic_load_n(&ipc_waits, __ATOMIC_RELAXED);
+
+	if (!ipc->kept)
+		return;
+	ipc_look(ipc);
+	if (still && !waits && clock_coarse_ms() - ipc->used_at >= IPC_QUIET)
+		ipc_close_gone(ipc);
+}
+
+/* ---- opening ---- */
 
 /* What of this kind has failed here before, or NULL */
 static struct ipc_failure *ipc_failure_find(struct ipc *ipc, const struct ipc_claim *claim,
@@ -386,6 +563,10 @@ static int ipc_import_add(struct ipc *ipc, struct ipc_import *import,
 	if (!import->hh.tbl)
 		goto close;
 	TAILQ_INSERT_TAIL(&ipc->imported, import, used);
+	ipc_count(ipc, 1, import->size);
+	import->looked = ipc->look.turn;
+	/* there is news to ask for */
+	ipc->look.pace = (struct retry){.delay = 0};
 	return 0;
 
 close:
@@ -405,7 +586,10 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 
 	if (failure && !retry_due(&failure->retry))
 		return -FI_EOPNOTSUPP;
-	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc))
+	ipc_look(ipc);
+	if (ipc->gone > IPC_GONE_MOST)
+		ipc_close_gone(ipc);
+	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc, offer->size))
 		return -FI_EAGAIN;
 	import = calloc(1, sizeof *import);
 	if (!import)
@@ -476,14 +660,16 @@ int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_me
 	ret = ipc_import_get(ipc, claim, local, import);
 	if (ret)
 		return ret;
+	ipc_import_gone(ipc, *import, false);
 	(*import)->users++;
 	*addr = (char *) (*import)->addr + offer->offset;
 	return 0;
 }
 
-void ipc_close(struct ipc_import *import)
+void ipc_close(struct ipc *ipc, struct ipc_import *import)
 {
 	import->users--;
+	ipc->used_at = clock_coarse_ms();
 }
 
 void ipc_trim(struct ipc *ipc)
@@ -496,6 +682,8 @@ void ipc_fini(struct ipc *ipc)
 	struct ipc_export *export;
 
 	ipc_trim(ipc);
+	if (ipc->look.number >= 0)
+		close(ipc->look.number);
 	while ((export = TAILQ_FIRST(&ipc->exported)))
 		ipc_export_free(ipc, export);
 }

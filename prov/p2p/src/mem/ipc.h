@@ -11,6 +11,12 @@
  * memory is closed first. If there is no room, the import that was unused for longest is
  * closed.
  *
+ * Memory that its owner has freed comes back to the driver when the last process has closed it. So owners are
+ * asked, without waiting, what there still is of what is open and unused. To close memory may wait for kernels of
+ * the application, which may wait for a message. So what is gone is closed when no device memory has moved for
+ * IPC_QUIET, or once there is more of it than IPC_GONE_MOST. If the application has said that its kernels wait, only
+ * the latter counts.
+ *
  * The caller's lock guards it.
  */
 #ifndef P2P_IPC_H
@@ -111,12 +117,49 @@ struct ipc_key {
 	uint8_t handle[DEV_IPC_HANDLE];
 };
 
+/* Memory that is gone and has not been closed yet, at most, where more is opened [bytes] */
+#define IPC_GONE_MOST ((size_t) 256 << 20)
+
+/* See above [ms] */
+#define IPC_QUIET 1000
+
+/* Questions that are further apart have no need to be asked in time [ns] */
+#define IPC_RESTLESS 4000000000ULL
+
+/* An allocation of another process's, by its id, and where it begins there */
+struct ipc_place {
+	uint64_t id;
+	uint64_t base;
+};
+
+/* So many are asked about at once, at most */
+#define IPC_PLACES 64
+
+/**
+ * struct ipc_look - a question to another process, which of its allocations there still are.
+ * @number:	of the question (ipc_share.h); negative: there is none under way
+ * @process:	who is asked, since @asked [ms], about @count of @places
+ * @turn:	the number of questions so far
+ * @pace:	one that finds nothing is followed by the next one later and later
+ */
+struct ipc_look {
+	int number;
+	uint64_t process;
+	uint64_t asked;
+	uint32_t count;
+	struct ipc_place places[IPC_PLACES];
+	uint64_t turn;
+	struct retry pace;
+};
+
 /**
  * struct ipc_import - another process's allocation, opened here.
  * @size:	its length [bytes], as its runtime confirms
  * @shared:	it is attached, not opened
  * @addr:	where it is here
  * @users:	how many have it from ipc_open()
+ * @gone:	its owner has freed it, or does not answer any more
+ * @looked:	the latest question about it (ipc_look.turn)
  */
 struct ipc_import {
 	struct ipc_key key;
@@ -125,6 +168,8 @@ struct ipc_import {
 	bool shared;
 	void *addr;
 	unsigned int users;
+	bool gone;
+	uint64_t looked;
 	TAILQ_ENTRY(ipc_import) used;
 	UT_hash_handle hh;
 };
@@ -151,6 +196,10 @@ struct ipc_failure {
  * @host, @process: as in this process's offers
  * @exports, @imports: by id and by key
  * @exported, @imported: the same, with what was used last at the end
+ * @kept:	the number of imports; read without the lock
+ * @bytes:	their length [bytes]; @gone: of those that are gone
+ * @used_at:	when the latest use of one ended [ms]
+ * @look:	the question that is under way
  * @failures:	what is not tried again too soon; the newest takes the place of the oldest
  */
 struct ipc {
@@ -160,12 +209,35 @@ struct ipc {
 	struct ipc_exports exported;
 	struct ipc_import *imports;
 	struct ipc_imports imported;
+	unsigned int kept;
+	size_t bytes;
+	size_t gone;
+	uint64_t used_at;
+	struct ipc_look look;
 	struct ipc_failure failures[IPC_FAILURES];
 	unsigned int next_failure;
 };
 
 /* @random: a number for this process, if this is the first of its domains */
 void ipc_init(struct ipc *ipc, uint64_t random);
+
+/* Does it keep other processes' memory open? Then ipc_tend() is to be called, now and then. Not [locked] */
+static inline bool ipc_keeps(const struct ipc *ipc)
+{
+	return __atomic_load_n(&ipc->kept, __ATOMIC_RELAXED);
+}
+
+/* The same: somebody who would sleep for long is to call it before */
+static inline bool ipc_restless(const struct ipc *ipc)
+{
+	return ipc_keeps(ipc) && ipc->look.pace.delay < IPC_RESTLESS;
+}
+
+/* From now on kernels of this process wait for messages, whatever FI_P2P_CUDA_API says. Not [locked] */
+void ipc_kernels_wait(void);
+
+/* Asks, and hears, what is gone, and closes it if @still: no copy is under way */
+void ipc_tend(struct ipc *ipc, bool still);
 
 /* Closes what is not in use. At ipc_fini() nothing may be in use any more. */
 void ipc_trim(struct ipc *ipc);
@@ -209,6 +281,6 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
  */
 int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_mem *local,
 	     struct ipc_import **import, void **addr);
-void ipc_close(struct ipc_import *import);
+void ipc_close(struct ipc *ipc, struct ipc_import *import);
 
 #endif /* P2P_IPC_H */

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "base/thread.h"
 
 #define IPC_SHARE_BACKLOG 64
@@ -39,7 +40,9 @@
 #define IPC_SHARE_PAUSE 10
 
 #define IPC_SHARE_MAGIC 0x7032706e
+#define IPC_SHARE_MAGIC_LOOK 0x7032706c
 
+/* For a descriptor */
 struct ipc_share_ask {
 	uint32_t magic;
 	uint32_t zero;
@@ -53,6 +56,27 @@ struct ipc_share_ask {
 struct ipc_share_answer {
 	uint32_t magic;
 	int32_t status;
+};
+
+/* Which of @count allocations are there still? */
+struct ipc_share_look {
+	uint32_t magic;
+	uint32_t count;
+	struct ipc_place places[IPC_PLACES];
+};
+
+/* @gone: a bit for each that is not */
+struct ipc_share_seen {
+	uint32_t magic;
+	uint32_t count;
+	uint64_t gone;
+};
+
+/* What is asked */
+union ipc_share_question {
+	uint32_t magic;
+	struct ipc_share_ask ask;
+	struct ipc_share_look look;
 };
 
 /* Room for one descriptor, though the system may put two there */
@@ -178,22 +202,54 @@ static void ipc_share_reply(int conn, int status, int fd)
 		P2P_INFO("who asked for memory is gone: %s\n", strerror(errno));
 }
 
-/* It has asked, gone, or been silent for too long */
-static void ipc_share_answer(int conn)
+static void ipc_share_give(int conn, const struct ipc_share_ask *ask)
 {
-	struct ipc_share_ask ask;
-	int status, fd = -1;
+	int fd = -1, status = ipc_share_open(ask, &fd);
 
-	/* of a longer message, the length is told that it had */
-	if (recv(conn, &ask, sizeof ask, MSG_DONTWAIT | MSG_TRUNC) != sizeof ask ||
-	    ask.magic != IPC_SHARE_MAGIC) {
-		P2P_WARN("somebody asks for memory who is no ofi_p2p, or says nothing\n");
-		return;
-	}
-	status = ipc_share_open(&ask, &fd);
 	ipc_share_reply(conn, status, fd);
 	if (!status)
 		close(fd);
+}
+
+/* Has the allocation been freed? What its runtime does not say now it may say the next time. */
+static bool ipc_share_freed(const struct ipc_place *place)
+{
+	struct dev_mem mem;
+	const int ret = dev_find((void *) (uintptr_t) place->base, &mem);
+
+	return !ret || (ret == 1 && mem.id != place->id);
+}
+
+static void ipc_share_tell(int conn, const struct ipc_share_look *look)
+{
+	struct ipc_share_seen seen = {.magic = IPC_SHARE_MAGIC_LOOK, .count = look->count};
+
+	for (uint32_t i = 0; i < look->count; i++)
+		seen.gone |= (uint64_t) ipc_share_freed(&look->places[i]) << i;
+	/* who has not waited asks again */
+	send(conn, &seen, sizeof seen, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static size_t ipc_share_look_size(uint32_t count)
+{
+	return offsetof(struct ipc_share_look, places) + count * sizeof(struct ipc_place);
+}
+
+/* It has asked, gone, or been silent for too long */
+static void ipc_share_answer(int conn)
+{
+	union ipc_share_question question = {.magic = 0};
+	/* of a longer message, the length is told that it had */
+	const ssize_t len = recv(conn, &question, sizeof question, MSG_DONTWAIT | MSG_TRUNC);
+
+	if (len == sizeof question.ask && question.magic == IPC_SHARE_MAGIC)
+		ipc_share_give(conn, &question.ask);
+	else if (question.magic == IPC_SHARE_MAGIC_LOOK && question.look.count &&
+		 question.look.count <= IPC_PLACES &&
+		 len == (ssize_t) ipc_share_look_size(question.look.count))
+		ipc_share_tell(conn, &question.look);
+	else
+		P2P_WARN("somebody asks for memory who is no ofi_p2p, or says nothing\n");
 }
 
 /**
@@ -265,6 +321,8 @@ static void *ipc_share_serve(void *arg)
 /* What the thread listens at, or -1 */
 static int ipc_share_fd = -1;
 static pthread_t ipc_share_thread;
+/* It could not be started */
+static struct retry ipc_share_retry;
 
 /* A child has no such thread. Who asks its parent after that has ended is not to wait for an answer. */
 static void ipc_share_forget(void)
@@ -288,12 +346,12 @@ static int ipc_share_listen(uint64_t process)
 				   &ipc_share_fd);
 	} else {
 		ret = -errno;
-		P2P_WARN("device memory that has no handle is not shared with other "
-			 "processes: %s\n",
+		P2P_WARN("other processes cannot ask for device memory of this one: %s\n",
 			 strerror(-ret));
 	}
 	if (!ret)
 		return 0;
+	retry_failed(&ipc_share_retry);
 	ipc_share_fd = -1;
 	if (fd >= 0)
 		close(fd);
@@ -305,7 +363,9 @@ int ipc_share_start(uint64_t process)
 	int ret;
 
 	process_lock(PROCESS_SHARING);
-	ret = ipc_share_fd < 0 ? ipc_share_listen(process) : 0;
+	ret = 0;
+	if (ipc_share_fd < 0)
+		ret = retry_due(&ipc_share_retry) ? ipc_share_listen(process) : -FI_EAGAIN;
 	process_unlock(PROCESS_SHARING);
 	return ret;
 }
@@ -409,4 +469,40 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 		ret = ipc_share_ask(conn, offer, fd, why);
 	close(conn);
 	return ret;
+}
+
+int ipc_share_look(uint64_t process, const struct ipc_place *places, uint32_t count)
+{
+	struct ipc_share_look look = {.magic = IPC_SHARE_MAGIC_LOOK, .count = count};
+	struct sockaddr_un address;
+	const socklen_t len = ipc_share_address(process, &address);
+	int conn = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), ret;
+
+	if (conn < 0)
+		return -errno;
+	memcpy(look.places, places, count * sizeof *places);
+	if (connect(conn, (struct sockaddr *) &address, len))
+		ret = -errno;
+	else if (!ipc_share_trusts(conn))
+		ret = -FI_EACCES;
+	else if (send(conn, &look, ipc_share_look_size(count), MSG_NOSIGNAL) < 0)
+		ret = -errno;
+	else
+		return conn;
+	close(conn);
+	return ret;
+}
+
+int ipc_share_seen(int conn, uint32_t count, uint64_t *gone)
+{
+	struct ipc_share_seen seen;
+	const ssize_t len = recv(conn, &seen, sizeof seen, MSG_DONTWAIT | MSG_TRUNC);
+
+	if (len < 0 && (errno == EAGAIN || errno == EINTR))
+		return -FI_EAGAIN;
+	close(conn);
+	if (len != sizeof seen || seen.magic != IPC_SHARE_MAGIC_LOOK || seen.count != count)
+		return -FI_EIO;
+	*gone = seen.gone;
+	return 0;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Device memory that has no handle which could be told to others (virtual memory). Its owner
- * opens a descriptor for each process that asks.
+ * What a process of this host asks the owner of device memory that it was offered. For a descriptor, where
+ * there is no handle which could be told to others (virtual memory): the owner opens one for each process that
+ * asks. And whether memory that is open still is there: what its owner has freed comes back to the driver when the
+ * last process has closed it.
  *
  * A thread of the owner's answers on a local socket, which is named after the process. So
  * nobody waits until the application makes progress. Each end refuses another user's process.
- * Who asks has to know the word that the offer of the memory has.
+ * Who asks for a descriptor has to know the word that the offer of the memory has.
  */
 #ifndef P2P_IPC_SHARE_H
 #define P2P_IPC_SHARE_H
@@ -45,5 +47,17 @@ void ipc_share_revoke(struct ipc_share *share);
  * Returns 0, or a negative error with @why.
  */
 int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why);
+
+/*
+ * Asks @process which of these @count allocations it still has, and does not wait. Returns the number of the
+ * question, for ipc_share_seen(); -FI_ECONNREFUSED: nobody answers for that process; or another negative error.
+ */
+int ipc_share_look(uint64_t process, const struct ipc_place *places, uint32_t count);
+
+/*
+ * 0: the answer is here, with a bit in @gone for each allocation that has been freed. -FI_EAGAIN: not yet. Another
+ * error: there is none. But for -FI_EAGAIN the question is over.
+ */
+int ipc_share_seen(int question, uint32_t count, uint64_t *gone);
 
 #endif /* P2P_IPC_SHARE_H */

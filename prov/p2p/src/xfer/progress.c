@@ -43,7 +43,8 @@ static void xfer_progress_watch(struct xfer *xfer)
 {
 	uint64_t now, passed;
 
-	if (!xfer->busy && !xfer->open && LIST_EMPTY(&xfer->busy_peers))
+	if (!xfer->busy && !xfer->open && LIST_EMPTY(&xfer->busy_peers) &&
+	    !ipc_keeps(&xfer->ipc))
 		return;
 	now = clock_coarse_ms();
 	passed = now - xfer->watched;
@@ -52,6 +53,7 @@ static void xfer_progress_watch(struct xfer *xfer)
 	if (passed >= XFER_HELD_UP)
 		xfer->resumed = now;
 	xfer->watched = now;
+	ipc_tend(&xfer->ipc, !xfer->copies.pending);
 	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, XFER_LOOK_MAX));
 }
 

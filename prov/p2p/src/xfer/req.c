@@ -49,7 +49,7 @@ void xfer_req_release(struct xfer_req *req)
 		region_release(req->region);
 	pin_release(req);
 	if (req->import)
-		ipc_close(req->import);
+		ipc_close(&xfer->ipc, req->import);
 	if (req->notice)
 		cell_put(&xfer->cells, req->notice);
 	if (req->busy)

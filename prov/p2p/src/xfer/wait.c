@@ -326,7 +326,7 @@ static int wait_arm_set(struct wait_point *point)
 	/* a queue by itself needs no other */
 	if (blind && (moving || xfer_apart(xfer) || !point->cq))
 		when.tv_nsec = WAIT_BLIND * 1000000L;
-	else if (moving)
+	else if (moving || ipc_restless(&xfer->ipc))
 		when.tv_nsec = WAIT_WATCH * 1000000L;
 	wait_timer_set(point, when);
 	return ret;
