@@ -16,7 +16,7 @@
  * @load:	opens the library, once, and initialises it
  * @hold:	keeps GPU @gpu ready, until @drop; -FI_EINVAL if there is none of that number
  * @owner:	which GPU has all of this memory; -FI_EINVAL if none has
- * @host_alloc:	allocates host memory that the GPU's copies find pinned, and @queue for them
+ * @host_alloc:	allocates host memory that the GPU's copies find pinned, if it can be, and @queue for them
  * @to, @from:	copy from such memory to a GPU's, and back, and wait for that. @gpu is that of the
  *		queue. They do not wait for kernels.
  */

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 
 #include "config.h"
@@ -33,8 +35,8 @@ struct cuda_calls {
 	CUresult (*ctx_pop)(CUcontext *context);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
 	CUresult (*mem_free)(CUdeviceptr ptr);
-	CUresult (*host_alloc)(void **data, size_t size, unsigned int flags);
-	CUresult (*host_free)(void *data);
+	CUresult (*host_register)(void *data, size_t size, unsigned int flags);
+	CUresult (*host_unregister)(void *data);
 	CUresult (*stream_create)(CUstream *stream, unsigned int flags);
 	CUresult (*stream_destroy)(CUstream stream);
 	CUresult (*stream_sync)(CUstream stream);
@@ -57,8 +59,8 @@ static const struct gpu_symbol symbols[] = {
 	{"cuCtxPopCurrent_v2", &cuda_gated.ctx_pop},
 	{"cuMemAlloc_v2", &cuda_gated.mem_alloc},
 	{"cuMemFree_v2", &cuda_gated.mem_free},
-	{"cuMemHostAlloc", &cuda_gated.host_alloc},
-	{"cuMemFreeHost", &cuda_gated.host_free},
+	{"cuMemHostRegister_v2", &cuda_gated.host_register},
+	{"cuMemHostUnregister", &cuda_gated.host_unregister},
 	{"cuStreamCreate", &cuda_gated.stream_create},
 	{"cuStreamDestroy_v2", &cuda_gated.stream_destroy},
 	{"cuStreamSynchronize", &cuda_gated.stream_sync},
@@ -271,20 +273,25 @@ static void cuda_free(int gpu, void *data)
 /* A stream that waits for no kernel of the application's */
 static int cuda_host_alloc(int gpu, size_t size, void **data, void **queue)
 {
+	void *memory = NULL;
 	CUstream stream;
 	struct cuda_gate gate;
 	int ret = cuda_enter(&gate, gpu);
 
 	if (ret)
 		return ret;
-	ret = cuda_error(gate.cu->stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	ret = -posix_memalign(&memory, (size_t) sysconf(_SC_PAGESIZE), size);
 	if (ret)
 		goto leave;
-	ret = cuda_error(gate.cu->host_alloc(data, size, CU_MEMHOSTALLOC_PORTABLE));
-	if (ret)
-		gate.cu->stream_destroy(stream);
-	else
-		*queue = stream;
+	ret = cuda_error(gate.cu->stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	if (ret) {
+		free(memory);
+		goto leave;
+	}
+	/* copies to and from memory that cannot be pinned are slower, and right */
+	gate.cu->host_register(memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+	*data = memory;
+	*queue = stream;
 leave:
 	cuda_leave(&gate);
 	return ret;
@@ -294,11 +301,12 @@ static void cuda_host_free(int gpu, void *data, void *queue)
 {
 	struct cuda_gate gate;
 
-	if (cuda_enter(&gate, gpu))
-		return;
-	gate.cu->host_free(data);
-	gate.cu->stream_destroy(queue);
-	cuda_leave(&gate);
+	if (!cuda_enter(&gate, gpu)) {
+		gate.cu->host_unregister(data);
+		gate.cu->stream_destroy(queue);
+		cuda_leave(&gate);
+	}
+	free(data);
 }
 
 /* Waits for a copy, also for one whose call has failed: part of it may have begun. */

@@ -94,7 +94,7 @@
 
 /**
  * struct cuda_queue - a stream, and how its progress is learned.
- * @reached:	page of pinned memory that the stream writes its mark number to
+ * @reached:	page of memory, pinned if it can be, that the stream writes its mark number to
  * @reached_dev: the same for the device; 0: this device cannot, @events are used
  * @polls:	unsuccessful looks since the last question to the driver
  * @seen:	@reached at the last look
@@ -158,6 +158,7 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	struct cuda_queue *queue;
 	void *page;
 	struct cuda_gate gate;
+	bool pinned;
 	int ret;
 
 	ret = cuda_enter(mem->ctx, &gate);
@@ -172,13 +173,12 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	if (page == MAP_FAILED)
 		goto free_queue;
 	queue->reached = page;
-	ret = cuda_pin(mem, page, getpagesize());
-	if (!ret)
-		ret = cuda_check(gate.cu->stream_create(&queue->stream, CU_STREAM_NON_BLOCKING),
-				 "cuStreamCreate");
+	pinned = !cuda_pin(mem, page, getpagesize());
+	ret = cuda_check(gate.cu->stream_create(&queue->stream, CU_STREAM_NON_BLOCKING),
+			 "cuStreamCreate");
 	if (ret)
 		goto free_queue;
-	if (!asks) {
+	if (!asks && pinned) {
 		cuda_queue_try_memops(queue, gate.cu);
 		if (!queue->reached_dev)
 			P2P_INFO("no stream memory operations on this device: events are "

@@ -108,6 +108,17 @@ static int stage_register(struct stage *stage, void *addr, size_t len, struct fi
 	return ret;
 }
 
+/* How many slots each pool has of @size bytes for all */
+static void stage_share_out(struct stage *stage, size_t size)
+{
+	for (int i = 0; i < STAGE_POOLS; i++) {
+		struct stage_pool *pool = &stage->pools[i];
+
+		pool->size = *stage_shares[i].size;
+		pool->count = size / STAGE_SHARES * stage_shares[i].share / stage_stride(pool);
+	}
+}
+
 void stage_init(struct stage *stage, struct fid_domain *domain)
 {
 	*stage = (struct stage){.domain = domain};
@@ -116,14 +127,7 @@ void stage_init(struct stage *stage, struct fid_domain *domain)
 	for (int i = 0; i < STAGE_USES; i++)
 		LIST_INIT(&stage->split[i]);
 	LIST_INIT(&stage->kept);
-
-	for (int i = 0; i < STAGE_POOLS; i++) {
-		struct stage_pool *pool = &stage->pools[i];
-
-		pool->size = *stage_shares[i].size;
-		pool->count = conf.pinned_size / STAGE_SHARES * stage_shares[i].share /
-			      stage_stride(pool);
-	}
+	stage_share_out(stage, conf.pinned_size);
 }
 
 static void stage_region_free(struct stage *stage, struct stage_region *region)
@@ -230,63 +234,124 @@ static int stage_region_pin(struct stage *stage, struct stage_region *region,
 	return 0;
 }
 
-static int stage_pin_again(struct stage *stage, const struct dev_mem *mem)
+/*
+ * Memory that is not pinned, or not any more, may be some other time. Until then copies go by way of the driver's
+ * own pinned memory, and keep the caller waiting.
+ */
+static void stage_pin_again(struct stage *stage, const struct dev_mem *mem)
 {
 	int ret = 0;
 
+	for (int i = 0; i < STAGE_REGIONS; i++)
+		stage->regions[i].pinned = false;
+	stage->pinned_by = NULL;
+	stage->pinned_in = NULL;
+	if (!retry_due(&stage->pin))
+		return;
 	for (int i = 0; !ret && i < STAGE_REGIONS; i++) {
 		if (stage->regions[i].addr)
 			ret = stage_region_pin(stage, &stage->regions[i], mem);
 	}
-	return ret;
+	if (ret)
+		retry_failed(&stage->pin);
 }
 
 static bool stage_is_pinned(const struct stage *stage, const struct dev_mem *mem)
 {
-	return stage->pinned_in == mem->ctx || !stage->pinned_by->gone(stage->pinned_in);
+	return stage->pinned_in == mem->ctx ||
+	       (stage->pinned_by && !stage->pinned_by->gone(stage->pinned_in));
 }
 
-static int stage_region_open(struct stage *stage, struct stage_region *region,
-			     const struct dev_mem *mem, size_t len)
+/* Memory near the device, not pinned yet */
+static int stage_region_map(struct stage *stage, struct stage_region *region,
+			    const struct dev_mem *mem, size_t len)
 {
 	region->addr = stage_map_huge(stage, len);
 	if (!region->addr)
 		return -FI_ENOMEM;
 	region->len = len;
 	stage_place(region->addr, len, mem->ops->node(mem));
-	return stage_region_pin(stage, region, mem);
+	return 0;
 }
 
-int stage_ready(struct stage *stage, const struct dev_mem *mem)
+/* All pools, in memory of @size bytes; @pins: which has to be pinned. Nothing is left of what fails. */
+static int stage_open(struct stage *stage, const struct dev_mem *mem, size_t size, bool pins)
 {
 	struct stage_region *region = &stage->regions[0];
 	size_t offsets[STAGE_POOLS], len = 0;
 	int ret;
 
-	if (p2p_likely(region->addr != NULL))
-		return p2p_likely(stage_is_pinned(stage, mem)) ? 0
-							       : stage_pin_again(stage, mem);
-
+	stage_share_out(stage, size);
 	for (int i = 0; i < STAGE_POOLS; i++) {
 		offsets[i] = len;
 		len += stage->pools[i].count * stage_stride(&stage->pools[i]);
 	}
 	len = P2P_ALIGN_UP(len, 4096);
-	ret = stage_region_open(stage, region, mem, len);
+	ret = stage_region_map(stage, region, mem, len);
+	if (!ret && pins)
+		ret = stage_region_pin(stage, region, mem);
 	if (!ret)
 		ret = stage_register(stage, region->addr, len, &stage->mr);
 	for (int i = 0; !ret && i < STAGE_POOLS; i++)
 		ret = stage_pool_fill(stage, region, i, (char *) region->addr + offsets[i],
 				      stage->pools[i].count);
-	if (ret) {
+	if (ret)
 		stage_regions_free(stage);
-		return ret;
+	return ret;
+}
+
+/* Every pool has a few slots of that (conf_read()) */
+static size_t stage_least(void)
+{
+	return P2P_MIN(conf.pinned_size, 8 * conf.chunk_size);
+}
+
+/* As much as can be pinned; if nothing can, as little as it takes. Messages arrive all the same, more slowly. */
+static int stage_open_some(struct stage *stage, const struct dev_mem *mem)
+{
+	size_t size = conf.pinned_size;
+	int ret = stage_open(stage, mem, size, true);
+
+	if (!ret)
+		return 0;
+	while (ret && size > stage_least()) {
+		size = P2P_MAX(size / 2, stage_least());
+		ret = stage_open(stage, mem, size, true);
 	}
-	P2P_INFO("pinned %zu bytes for staging: %zu slots of %zu, and each way %zu of "
+	if (!ret) {
+		P2P_WARN("only %zu bytes for staging can be pinned, not %zu "
+			 "(FI_P2P_PINNED_SIZE): see ulimit -l and ulimit -v\n",
+			 size, conf.pinned_size);
+		return 0;
+	}
+	ret = stage_open(stage, mem, size, false);
+	if (ret)
+		return ret;
+	retry_failed(&stage->pin);
+	P2P_WARN("no memory for staging can be pinned: device memory is copied by way of %zu "
+		 "bytes that are not, and calls wait for the copies\n",
+		 size);
+	return 0;
+}
+
+int stage_ready(struct stage *stage, const struct dev_mem *mem)
+{
+	int ret;
+
+	if (p2p_likely(stage->regions[0].addr != NULL)) {
+		if (p2p_unlikely(!stage_is_pinned(stage, mem)))
+			stage_pin_again(stage, mem);
+		return 0;
+	}
+	ret = stage_open_some(stage, mem);
+	if (ret)
+		return ret;
+	P2P_INFO("%zu bytes for staging: %zu slots of %zu, and each way %zu of "
 		 "%zu and %zu of %zu\n",
-		 len, stage->pools[STAGE_PIECE].count, stage->pools[STAGE_PIECE].size,
-		 stage->pools[STAGE_SHORT_OUT].count, stage->pools[STAGE_SHORT_OUT].size,
-		 stage->pools[STAGE_TINY_OUT].count, stage->pools[STAGE_TINY_OUT].size);
+		 stage->regions[0].len, stage->pools[STAGE_PIECE].count,
+		 stage->pools[STAGE_PIECE].size, stage->pools[STAGE_SHORT_OUT].count,
+		 stage->pools[STAGE_SHORT_OUT].size, stage->pools[STAGE_TINY_OUT].count,
+		 stage->pools[STAGE_TINY_OUT].size);
 	return 0;
 }
 
@@ -299,7 +364,8 @@ bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len)
 	/* what the core has registered is one piece */
 	if (region->addr || stage->domain || !count || !retry_due(&stage->grow))
 		return false;
-	if (stage_region_open(stage, region, mem, count * stage_stride(pool)) ||
+	if (stage_region_map(stage, region, mem, count * stage_stride(pool)) ||
+	    stage_region_pin(stage, region, mem) ||
 	    stage_pool_fill(stage, region, STAGE_PIECE, region->addr, count)) {
 		if (!stage->grow.delay)
 			P2P_WARN("no %zu bytes more for staging: long messages are slower\n",

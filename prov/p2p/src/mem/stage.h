@@ -2,7 +2,7 @@
 /*
  * Host memory that device data passes through.
  *
- * Slots are pinned, in pools of one size each. Several uses share them. Waiting for slots must
+ * Slots are pinned, if they can be, in pools of one size each. Several uses share them. Waiting for slots must
  * never go in a circle, at one end or across two. So no use may take the slots that another use
  * needs to go on. stage_pool_choose() holds to that:
  *
@@ -162,7 +162,8 @@ struct stage_region {
  * @split:	for each use, slots that are split for it and have parts to be had
  * @regions:	the memory behind all slots; the first is there from the first use of a device on
  * @grow:	it could not grow
- * @pinned_by, @pinned_in: the runtime that it is pinned by, and the context
+ * @pinned_by, @pinned_in: the runtime that it is pinned by, and the context; NULL: it is not, which is
+ *		tried again when @pin says so
  * @kept:	reserves for re-use
  * @backed:	how many bytes of @kept may have pages
  * @sink:	see stage_sink(); NULL: nobody has asked for it
@@ -178,6 +179,7 @@ struct stage {
 	struct retry grow;
 	const struct dev_ops *pinned_by;
 	const void *pinned_in;
+	struct retry pin;
 	struct fid_mr *mr;
 	uint64_t keys[STAGE_KEYS];
 	unsigned int key_count;
@@ -197,7 +199,7 @@ void stage_fini(struct stage *stage);
 
 /*
  * Allocates the pools and pins them through the device that @mem is on, if that was not done
- * yet. Returns 0 or a negative error, logged.
+ * yet. What cannot be pinned is smaller, or not pinned (logged). Returns 0 or a negative error, logged.
  */
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
 
@@ -227,13 +229,13 @@ static inline bool stage_lends(const struct stage *stage, size_t len)
 	return stage_can_lend(stage, len) && pool->idle < pool->count;
 }
 
-/* Does @addr lie in one of the slots? */
+/* Does @addr lie in one of the slots, and are those pinned? */
 static inline bool stage_pinned(const struct stage *stage, const void *addr)
 {
 	for (int i = 0; i < STAGE_REGIONS; i++) {
 		const struct stage_region *region = &stage->regions[i];
 
-		if ((uintptr_t) addr - (uintptr_t) region->addr < region->len)
+		if (region->pinned && (uintptr_t) addr - (uintptr_t) region->addr < region->len)
 			return true;
 	}
 	return false;
