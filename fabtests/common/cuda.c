@@ -54,20 +54,35 @@ int ft_cuda_check(int err, const char *call)
 	return ft_fail(-FI_EIO, call, "%s (%d)", name ? name : "unknown CUDA error", err);
 }
 
+/* A function that only the emulator has; NULL: this is a real device. The process may not have opened it yet */
+static void *emulator(const char *function)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+
+	return lib ? dlsym(lib, function) : NULL;
+}
+
 int ft_cuda_calls(const char *name, unsigned long *calls)
 {
 	static unsigned long (*counter)(const char *name);
-	void *lib;
 
-	if (!counter) {
-		/* the process may not have opened it yet */
-		lib = dlopen("libcuda.so.1", RTLD_NOW);
-		if (lib)
-			counter = (unsigned long (*)(const char *)) dlsym(lib, "cudaemu_calls");
-		if (!counter)
-			return ft_skip("not on the emulator: nobody counts");
-	}
+	if (!counter)
+		counter = (unsigned long (*)(const char *)) emulator("cudaemu_calls");
+	if (!counter)
+		return ft_skip("not on the emulator: nobody counts");
 	*calls = counter(name);
+	return 0;
+}
+
+int ft_cuda_break(unsigned long nth, unsigned long *failed)
+{
+	static unsigned long (*breaks)(unsigned long nth);
+
+	if (!breaks)
+		breaks = (unsigned long (*)(unsigned long)) emulator("cudaemu_break");
+	if (!breaks)
+		return ft_skip("not on the emulator: a real device is not to be broken");
+	*failed = breaks(nth);
 	return 0;
 }
 

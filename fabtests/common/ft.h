@@ -248,6 +248,11 @@ int ft_cuda_reset(void);
  * all of the driver's functions. Skips on a real device, where nobody counts.
  */
 int ft_cuda_calls(const char *name, unsigned long *calls);
+/**
+ * ft_cuda_break() - from the @nth call from now on each of the driver's functions fails in this process; 0: none does.
+ * @failed gets how many have failed since this was called last. Skips on a real device.
+ */
+int ft_cuda_break(unsigned long nth, unsigned long *failed);
 
 /** ft_mem_ops() - the operations for @iface; never NULL for a value that -D accepts */
 const struct ft_mem_ops *ft_mem_ops(enum fi_hmem_iface iface);

@@ -240,6 +240,11 @@ EMU_EXPORT CUresult emu_enter(const char *function, enum emu_need need);
 void emu_config_read(struct emu_config *conf);
 /* For tests: how often a function was called, whatever its version. NULL: all functions. */
 EMU_EXPORT unsigned long cudaemu_calls(const char *name);
+/*
+ * For tests: from the @nth call from now on every function fails, as they do when a kernel has gone wrong. 0: none
+ * does. Returns how many have failed since this was called last.
+ */
+EMU_EXPORT unsigned long cudaemu_break(unsigned long nth);
 
 /* init.c */
 CUresult emu_error_name(CUresult rc, const char **name);

@@ -32,6 +32,7 @@ static struct {
 	const char *function;
 	unsigned long calls;
 } emu_counts[EMU_MAX_FUNCTIONS];
+static unsigned long emu_broken_from, emu_broken_calls;
 static pthread_once_t emu_env_once = PTHREAD_ONCE_INIT;
 
 static unsigned long emu_env_number(const char *name, unsigned long fallback)
@@ -133,6 +134,24 @@ static CUresult emu_fault_check(const char *function)
 	return CUDA_SUCCESS;
 }
 
+unsigned long cudaemu_break(unsigned long nth)
+{
+	const unsigned long from = __atomic_exchange_n(&emu_broken_from, 0, __ATOMIC_SEQ_CST);
+	const unsigned long calls = __atomic_exchange_n(&emu_broken_calls, 0, __ATOMIC_SEQ_CST);
+
+	__atomic_store_n(&emu_broken_from, nth, __ATOMIC_SEQ_CST);
+	return from && calls >= from ? calls - from + 1 : 0;
+}
+
+static CUresult emu_broken_check(void)
+{
+	const unsigned long from = __atomic_load_n(&emu_broken_from, __ATOMIC_SEQ_CST);
+
+	return from && __atomic_add_fetch(&emu_broken_calls, 1, __ATOMIC_SEQ_CST) >= from
+		       ? CUDA_ERROR_LAUNCH_FAILED
+		       : CUDA_SUCCESS;
+}
+
 static void emu_count(const char *function)
 {
 	size_t at = (uintptr_t) function / 16;
@@ -172,6 +191,8 @@ CUresult emu_enter(const char *function, enum emu_need need)
 		return CUDA_ERROR_DEINITIALIZED;
 	if (emu_nfaults)
 		rc = emu_fault_check(function);
+	if (rc == CUDA_SUCCESS)
+		rc = emu_broken_check();
 	if (rc == CUDA_SUCCESS && need >= EMU_NEED_INIT &&
 	    !__atomic_load_n(&emu.initialised, __ATOMIC_ACQUIRE))
 		rc = CUDA_ERROR_NOT_INITIALIZED;

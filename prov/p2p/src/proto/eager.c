@@ -98,6 +98,26 @@ static int eager_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total
 
 /* ---- sending ---- */
 
+static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_req *req = (struct xfer_req *) ctx;
+
+	req->comp = *comp;
+	req->comp.len = 0;
+	xfer_req_end(req, comp->err);
+}
+
+/* A receive may wait for it: who can end that does. Else only this end is told, in its turn. */
+static void eager_give_up(struct xfer_req *req, int status)
+{
+	XFER_PROTO_EACH(req->ctx.ep->xfer, failed, req, status);
+	if (req->state == XFER_MARKING)
+		return;
+	req->comp.err = -status;
+	req->ctx.done = eager_sent;
+	xfer_req_move(req, XFER_READY);
+}
+
 static void eager_copied_out(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
@@ -107,21 +127,15 @@ static void eager_copied_out(struct copy *copy, int status)
 	req->copied += eager_step(req, req->len);
 	if (!status && req->copied < req->len)
 		status = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
-	if (status)
-		req->comp.err = -status;
-	else if (req->copied < req->len)
+	if (!status && req->copied < req->len)
 		return;
-	xfer_req_move(req, XFER_READY);
+	if (status && req->ctx.done == eager_sent) {
+		eager_give_up(req, status);
+	} else {
+		req->comp.err = -status;
+		xfer_req_move(req, XFER_READY);
+	}
 	xfer_sendq_flush(req->ctx.ep);
-}
-
-static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
-{
-	struct xfer_req *req = (struct xfer_req *) ctx;
-
-	req->comp = *comp;
-	req->comp.len = 0;
-	xfer_req_end(req, comp->err);
 }
 
 /* The user's buffer is free when the call returns (FI_INJECT), so the copy cannot wait; or it is the CPU's. */
@@ -186,9 +200,7 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 void eager_fail(struct xfer_req *req, int status)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	req->comp.err = -status;
-	req->ctx.done = eager_sent;
-	xfer_req_move(req, XFER_READY);
+	eager_give_up(req, status);
 	xfer_sendq_flush(req->ctx.ep);
 }
 

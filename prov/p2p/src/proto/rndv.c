@@ -63,7 +63,7 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (arrival->held)
 		rndv_divert_fail(arrival);
 	else if (arrival->req && xfer_req_fits(arrival->req, msg->type))
-		rndv_recv_fail(arrival->req, msg->status, false);
+		rndv_recv_aborted(arrival->req, msg->status, msg->count);
 }
 
 /* Either side may give up. */
@@ -72,8 +72,8 @@ static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 	if (!req)
 		rndv_aborted(ep, msg);
 	else
-		/* there, receives stay posted until nothing more can come */
-		rndv_send_fail(req, msg->status, rndv_apart(req));
+		/* the receives of pieces stay posted until nothing more can come: what is SENT comes */
+		rndv_send_fail(req, msg->status, req->state != XFER_SENT);
 }
 
 static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
@@ -163,6 +163,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 				continue;
 			}
 			rndv_keep(req, status);
+			rndv_send_forsake(req);
 			rndv_send_fail(req, status, false);
 		}
 	}
@@ -269,6 +270,7 @@ const struct xfer_proto rndv_proto = {
 			[WIRE_ABORT] = rndv_abort,
 			[WIRE_PROBE] = rndv_probed,
 		},
+	.failed = rndv_announce_failure,
 	.unreadable = rndv_foreign,
 	.unheard = rndv_unheard,
 	.progress = rndv_progress,

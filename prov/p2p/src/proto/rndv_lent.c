@@ -52,7 +52,9 @@ static void rndv_lent_copied_out(struct copy *copy, int status)
 		return;
 	if (!status)
 		status = rndv_lent_announce(req);
-	if (status) {
+	else
+		rndv_announce_failure(req, status);
+	if (status && req->state != XFER_MARKING) {
 		/* that is told in its turn */
 		req->comp.err = -status;
 		req->ctx.done = rndv_marker_sent;

@@ -203,6 +203,7 @@ void rndv_abort_send(struct xfer_req *req)
 		.id = req->transfer.id,
 		.status = req->transfer.status,
 		.to_sender = req->recv,
+		.count = req->recv ? 0 : (uint32_t) req->transfer.next,
 	};
 
 	xfer_assert_locked(req->ctx.ep->xfer);

@@ -38,13 +38,6 @@ static inline bool rndv_all_begun(const struct xfer_req *req)
 	return req->transfer.next == req->transfer.pieces;
 }
 
-/* Do its pieces come where nothing but pieces, and what they take, does? */
-static inline bool rndv_apart(const struct xfer_req *req)
-{
-	xfer_assert_locked(req->ctx.ep->xfer);
-	return req->transfer.lanes || req->transfer.via != req->ctx.ep;
-}
-
 /*
  * The request's next piece, with staging memory if it wants some. NULL: not now. The caller then
  * calls rndv_piece_begun(). rndv_piece_end() ends a piece, and returns its request; rndv_piece_drop()

@@ -193,8 +193,8 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 		rndv_recv_check(req);
 }
 
-/* Takes back the pieces that are posted; they end as cancelled. */
-static void rndv_recv_cancel(struct xfer_req *req)
+/* Takes back the pieces that are posted, from number @from on; they end as cancelled. */
+static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 {
 	struct xfer_ep *ep = req->transfer.via;
 	struct rndv_piece *piece;
@@ -202,7 +202,8 @@ static void rndv_recv_cancel(struct xfer_req *req)
 
 	LIST_FOREACH(ctx, &ep->live, live) {
 		piece = (struct rndv_piece *) ctx;
-		if (ctx->done != rndv_piece_received || piece->req != req)
+		if (ctx->done != rndv_piece_received || piece->req != req ||
+		    piece->index < from)
 			continue;
 		if (req->transfer.lanes)
 			rndv_lanes_cancel(piece);
@@ -211,24 +212,36 @@ static void rndv_recv_cancel(struct xfer_req *req)
 	}
 }
 
-void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
+/* Posts nothing more. The receives of the pieces below number @come stay until those are here */
+static void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come)
 {
-	/*
-	 * What is on its way to the side endpoint, or a lane, has its receives, until the sender answers. Before it
-	 * has been asked for pieces nothing is, and it would not answer.
-	 */
-	bool answered = tell && rndv_apart(req) && req->state != XFER_GRANTING;
-
-	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->state != XFER_RECEIVED && req->state != XFER_TELLING) {
 		req->transfer.status = status;
 		if (tell)
 			rndv_abort_send(req);
 		xfer_req_move(req, XFER_RECEIVED);
 	}
-	if (req->state == XFER_RECEIVED && !answered)
-		rndv_recv_cancel(req);
+	if (req->state == XFER_RECEIVED)
+		rndv_recv_cancel(req, come);
 	rndv_recv_check(req);
+}
+
+void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
+{
+	/*
+	 * Pieces that were asked for have their receives until they are here, or the sender answers which of them come.
+	 * A core may wait for such a receive, and the sender with it.
+	 */
+	bool asked = tell && req->state != XFER_GRANTING;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	rndv_recv_stop(req, status, tell, asked ? UINT64_MAX : 0);
+}
+
+void rndv_recv_aborted(struct xfer_req *req, int status, uint64_t come)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	rndv_recv_stop(req, status, false, come);
 }
 
 /* Tells the sender of the pieces that have been posted since it was told last. */

@@ -15,6 +15,9 @@ void rndv_pull_starved(struct xfer_req *req);
 /* Posts no more pieces; @tell: the sender does not know yet */
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 
+/* The sender has given up, and so many pieces come all the same: each has a receive, or a lane would stop at it */
+void rndv_recv_aborted(struct xfer_req *req, int status, uint64_t come);
+
 /* Tells the sender of the pieces that have been posted since it was told last */
 void rndv_grant(struct xfer_req *req);
 

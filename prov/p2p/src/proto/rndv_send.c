@@ -72,11 +72,12 @@ void rndv_send_end(struct xfer_req *req)
 
 static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
-/* Takes back the pieces that wait on lanes: nobody wants them, and there may be nobody */
-static void rndv_send_cancel(struct xfer_req *req)
+void rndv_send_forsake(struct xfer_req *req)
 {
 	struct xfer_ctx *ctx;
 
+	xfer_assert_locked(req->ctx.ep->xfer);
+	req->transfer.send.lost = true;
 	if (!req->transfer.lanes)
 		return;
 	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
@@ -88,7 +89,6 @@ static void rndv_send_cancel(struct xfer_req *req)
 /* Begins nothing more; ends when what is in flight has. */
 static void rndv_send_over(struct xfer_req *req)
 {
-	rndv_send_cancel(req);
 	xfer_req_move(req, XFER_SENT);
 	rndv_send_check(req);
 }
@@ -282,6 +282,30 @@ void rndv_marker_queue(struct xfer_req *req)
 	xfer_req_move(req, XFER_MARKING);
 }
 
+void rndv_announce_failure(struct xfer_req *req, int status)
+{
+	const struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
+	struct wire_msg abort = {.type = WIRE_ABORT, .status = status};
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (!peer || peer->state != XFER_PEER_KNOWN)
+		return;
+	/* nothing of it travels, is lent or offered; and none is announced that is short */
+	xfer_req_unstage(req, req->len);
+	req->host = req->host_desc = NULL;
+	req->len = P2P_MAX(req->len, WIRE_PLAIN_MAX + 1);
+	req->path.proto = PATH_LONG;
+	rndv_send_init(req);
+	if (rndv_announce(req, WIRE_ANNOUNCE, 0, 0))
+		return;
+	req->transfer.status = status;
+	/* by the way of the announcement, which it must not overtake */
+	abort.id = req->transfer.id;
+	ctrl_ask(req->peer, &abort);
+	rndv_note_recall(req, status);
+	rndv_marker_queue(req);
+}
+
 void rndv_send_init(struct xfer_req *req)
 {
 	struct xfer_peer *peer = req->peer ? req->peer : xfer_peer_find(req->ctx.ep, req->addr);
@@ -349,6 +373,23 @@ static void rndv_piece_send(struct rndv_piece *piece)
 		xfer_out_post(&piece->out);
 }
 
+/*
+ * It could not be copied, or nobody wants it. But its receive stays posted until it comes, so it comes, and is empty.
+ */
+static void rndv_piece_give_up(struct rndv_piece *piece, int status)
+{
+	struct xfer_req *req = piece->req;
+	const bool lost = req->transfer.send.lost;
+
+	if (lost)
+		rndv_piece_end(piece);
+	rndv_send_fail(req, status, true);
+	if (lost)
+		return;
+	piece->out.iov[0].iov_len = 0;
+	rndv_piece_send(piece);
+}
+
 static void rndv_piece_copied_out(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
@@ -356,12 +397,10 @@ static void rndv_piece_copied_out(struct copy *copy, int status)
 
 	if (!rndv_copied(piece->req))
 		return;
-	if (status || req->transfer.status) {
-		rndv_piece_end(piece);
-		rndv_send_fail(req, status, true);
-		return;
-	}
-	rndv_piece_send(piece);
+	if (status || req->transfer.status)
+		rndv_piece_give_up(piece, status);
+	else
+		rndv_piece_send(piece);
 }
 
 /* Begins the pieces that there are credits and slots for. */
@@ -384,8 +423,7 @@ void rndv_push(struct xfer_req *req)
 		}
 		ret = rndv_piece_copy(piece, COPY_OUT, rndv_piece_copied_out);
 		if (ret) {
-			rndv_piece_end(piece);
-			rndv_send_fail(req, ret, true);
+			rndv_piece_give_up(piece, ret);
 			return;
 		}
 	}

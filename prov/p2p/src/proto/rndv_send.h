@@ -33,6 +33,12 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 /* It is announced: its marker is next in its turn. */
 void rndv_marker_queue(struct xfer_req *req);
 
+/*
+ * It could not be copied, or begun. A receive may wait for it, and ends with @status: the message is announced, and
+ * given up. It is MARKING then; else its peer takes no announcements, or there is no room for one
+ */
+void rndv_announce_failure(struct xfer_req *req, int status);
+
 /* How the marker's send has ended; or, of what could not be announced, how that has */
 void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
@@ -41,6 +47,9 @@ void rndv_push(struct xfer_req *req);
 
 /* Begins no more pieces; @tell: the receiver does not know yet */
 void rndv_send_fail(struct xfer_req *req, int status, bool tell);
+
+/* Its peer is lost: what waits on lanes for it is taken back, and nothing more is given to the core */
+void rndv_send_forsake(struct xfer_req *req);
 
 /* What the receiver says: it asks for pieces, or for the whole message; for more; it has all */
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);

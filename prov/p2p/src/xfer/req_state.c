@@ -126,11 +126,13 @@ static const struct xfer_state_row {
 			.found = true,
 			.fits = M(RESULT) | M(SUPPLY),
 		},
+	/* the core may keep what it has for as long as the receiver does nothing */
 	[XFER_SENT] =
 		{
 			.name = "sent",
 			.found = true,
-			.late = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT) | M(RESULT),
+			.fits = M(ABORT),
+			.late = M(CTS) | M(CREDIT) | M(FIN) | M(RESULT),
 		},
 	[XFER_PEEKING] = {.name = "peeking", .next = S(CLAIMED)},
 	[XFER_MATCHED] =

@@ -153,7 +153,8 @@ enum wire_type {
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
  *		piece but the last
  * @count:	CTS, CREDIT: how many more pieces may be sent. PROBE: how many messages have
- *		not, if WIRE_COUNTS_SIDE. LANES: how many lanes the payload names, one behind the other, or
+ *		not, if WIRE_COUNTS_SIDE. ABORT from the sender: how many pieces come all the same, some of them
+ *		empty. LANES: how many lanes the payload names, one behind the other, or
  *		how many of those will be used
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: it comes from the receiving side

@@ -20,6 +20,8 @@
  * @body:	a marked message with bytes has come: puts the user's own data into its completion
  * @message:	a control message has come, by type, that fits the state (enum xfer_fit) of the request
  *		@req that it answers; NULL: it answers none (wire_answers())
+ * @failed:	a message could not be copied, or begun: if its receiver can be told, that takes its place, and the
+ *		request is MARKING
  * @unreadable:	a message that another version of ours has sent: type and id are known
  * @tell:	a request with a notice has ended well: sends that, and reports the end of both
  * @progress:	begins what can begin now
@@ -42,6 +44,7 @@ struct xfer_proto {
 	void (*body)(struct xfer *xfer, struct core_comp *comp);
 	void (*message[WIRE_TYPES])(struct xfer_ep *ep, struct xfer_req *req,
 				    const struct wire_msg *msg);
+	void (*failed)(struct xfer_req *req, int status);
 	void (*unreadable)(struct xfer_ep *ep, const struct wire_msg *msg);
 	void (*tell)(struct xfer_req *req);
 	void (*progress)(struct xfer *xfer);
