@@ -546,23 +546,6 @@ static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 	return !ret;
 }
 
-/* What a peer says of itself */
-static void hello_learn(struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	bool near = msg->key == peer->ep->xfer->ipc.host;
-
-	if (msg->flags & WIRE_FOLLOWS && near && peer->ep->near)
-		peer->facts |= HELLO_FOLLOWS;
-	if (msg->flags & WIRE_READS && near)
-		peer->facts |= HELLO_READS;
-	if (msg->flags & WIRE_COMMITS)
-		peer->facts |= HELLO_COMMITS;
-	if (msg->flags & WIRE_MAY_LANES)
-		peer->facts |= HELLO_LANES;
-	if (msg->flags & WIRE_BORROWS)
-		peer->facts |= HELLO_BORROWS;
-}
-
 /* It may be asked for signs of life, and is, so that it is known whether it answers. */
 static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 {
@@ -654,7 +637,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->owner = msg->id;
 	hello_move(peer, XFER_PEER_KNOWN);
 	xfer_peer_succeed(peer);
-	hello_learn(peer, msg);
+	hello_facts_learn(peer, msg);
 }
 
 void hello_remind(struct xfer_peer *peer)
@@ -746,7 +729,7 @@ static void hello_differs(struct xfer_peer *peer)
 static void hello_told(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	hello_dead(peer, msg);
-	hello_learn(peer, msg);
+	hello_facts_learn(peer, msg);
 	if (hello_board(peer, msg))
 		hello_tell(peer, WIRE_READS);
 }

@@ -61,3 +61,20 @@ bool hello_takes_offers(const struct xfer_peer *peer)
 	return peer->host == peer->ep->xfer->ipc.host && !(peer->facts & HELLO_REFUSES) &&
 	       retry_due(&peer->offers);
 }
+
+void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	const bool near = msg->key == peer->ep->xfer->ipc.host;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (msg->flags & WIRE_FOLLOWS && near && peer->ep->near)
+		peer->facts |= HELLO_FOLLOWS;
+	if (msg->flags & WIRE_READS && near)
+		peer->facts |= HELLO_READS;
+	if (msg->flags & WIRE_COMMITS)
+		peer->facts |= HELLO_COMMITS;
+	if (msg->flags & WIRE_MAY_LANES)
+		peer->facts |= HELLO_LANES;
+	if (msg->flags & WIRE_BORROWS)
+		peer->facts |= HELLO_BORROWS;
+}

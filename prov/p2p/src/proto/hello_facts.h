@@ -8,6 +8,7 @@
 
 #include "path/path.h"
 #include "xfer/peer.h"
+#include "xfer/wire.h"
 
 /* Bits of struct xfer_peer.facts: */
 #define HELLO_FOLLOWS                                                                          \
@@ -26,6 +27,9 @@
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
 #define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
+
+/* Takes from a greeting what a peer says of itself there */
+void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
 
 /* Does the peer look for announcements on our board? */
 bool hello_reads(const struct xfer_peer *peer);
