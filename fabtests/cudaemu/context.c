@@ -86,16 +86,20 @@ static void emu_ctx_close(struct CUctx_st *ctx)
 
 /*
  * Called with the lock held. Operations become synchronous behind those that were not: so the change
- * waits for all that the context does.
+ * waits for all that the context does, and spoils what is being captured there.
  */
-static void emu_ctx_set_flags(struct CUctx_st *ctx, unsigned int flags)
+static CUresult emu_ctx_set_flags(struct CUctx_st *ctx, unsigned int flags)
 {
+	CUresult rc = CUDA_SUCCESS;
+
 	if (flags & ~ctx->flags & CU_CTX_SYNC_MEMOPS && emu_ctx_is_open(ctx)) {
+		rc = emu_capture_refuse_ctx(ctx);
 		emu_hold_begin();
 		emu_ctx_wait(ctx);
 		emu_hold_end();
 	}
 	ctx->flags = flags & ~(unsigned int) CU_CTX_MAP_HOST;
+	return rc;
 }
 
 static void emu_primary_close(struct emu_device *dev)
@@ -358,14 +362,16 @@ EMU_API(cuCtxGetFlags, unsigned int *flags)
 
 EMU_API(cuCtxSetFlags, unsigned int flags)
 {
+	CUresult rc;
+
 	EMU_ENTER(EMU_NEED_CTX);
 	if (flags & ~(unsigned int) CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	emu_hold_pass();
-	emu_ctx_set_flags(emu_ctx_current(), flags);
+	rc = emu_ctx_set_flags(emu_ctx_current(), flags);
 	pthread_mutex_unlock(&emu.lock);
-	return CUDA_SUCCESS;
+	return rc;
 }
 
 EMU_API(cuCtxSynchronize, void)
