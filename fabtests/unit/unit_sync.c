@@ -137,6 +137,12 @@ static void test_left_out(void **state)
 	classify(pool);
 	assert_int_equal(flags_of(0, true), 0);
 	conf.sync_memops = true;
+	/* no call may wait for a kernel then */
+	conf.cuda_api = CONF_API_ASYNC;
+	dev_sync();
+	classify(pool);
+	assert_int_equal(flags_of(0, true), 0);
+	conf.cuda_api = CONF_API_STRICT;
 	pool_free(pool);
 }
 

@@ -73,8 +73,9 @@ static const char *cuda_sync_all(void)
 	struct cuda_gate gate;
 	int count = 0;
 
-	/* before cuInit() there are none */
-	if (!conf.sync_memops || cuda.device_count(&count) != CUDA_SUCCESS)
+	/* before cuInit() there are none; to set the flag waits for kernels, which the other option rules out */
+	if (!conf.sync_memops || conf.cuda_api == CONF_API_ASYNC ||
+	    cuda.device_count(&count) != CUDA_SUCCESS)
 		return NULL;
 	cuda_enter(NULL, &gate);
 	for (CUdevice device = 0; device < count; device++) {
