@@ -147,6 +147,7 @@ struct xfer_past {
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
+ * @losses:	how often it was lost while it was known
  * @tokens:	those that it may use, and the ones before; 0: none
  * @theirs:	what we bear in messages to it, and what we bore before
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
@@ -155,7 +156,6 @@ struct xfer_past {
  * @repeats:	how often it was greeted again meanwhile
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
- * @losses:	how often it was lost while it was known
  * @host, @process: as in struct ipc: what it has said
  * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
@@ -178,6 +178,7 @@ struct xfer_peer {
 	struct xfer_ep *via;
 	fi_addr_t to;
 	enum xfer_peer_state state;
+	unsigned int losses;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	struct xfer_said theirs[2];
 	uint64_t waited;
@@ -185,12 +186,11 @@ struct xfer_peer {
 	unsigned int repeats;
 	int lost;
 	uint64_t dead;
-	unsigned int losses;
 	uint64_t host;
 	uint64_t process;
 	uint64_t owner;
-	unsigned int facts;
 	struct retry offers;
+	unsigned int facts;
 	unsigned int sends;
 	unsigned int slots[2];
 	unsigned int spares[2];
