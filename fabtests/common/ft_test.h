@@ -45,8 +45,9 @@ int ft_test_main(const struct ft_test *test, int argc, char **argv);
  */
 int ft_test_round(const struct ft_test *test, const struct ft_opts *opts);
 /**
- * ft_descriptors() - how many descriptors this process has, without core providers' sockets. ofi_rxm
- * of 1.17 may leave one of those open.
+ * ft_descriptors() - how many descriptors this process has, without core providers' sockets, as
+ * ofi_rxm of 1.17 may leave one of those open; and without where ofi_p2p answers who asks for
+ * offered memory, which stays open from the first offer on.
  */
 int ft_descriptors(void);
 /** ft_skip() - say why on stdout. Returns FT_SKIP. */

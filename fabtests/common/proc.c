@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -402,14 +403,30 @@ static bool is_core_socket(int fd)
 	       !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) && type == SOCK_STREAM;
 }
 
+/*
+ * Where a thread of this process answers who asks for memory that it has offered: from the first
+ * such offer until the process ends, and there is only one of the name.
+ */
+static bool is_share_socket(int fd)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNSPEC};
+	socklen_t len = sizeof address;
+
+	return !getsockname(fd, (struct sockaddr *) &address, &len) &&
+	       address.sun_family == AF_UNIX && !strncmp(address.sun_path + 1, "ofi_p2p.", 8);
+}
+
 int ft_descriptors(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *entry;
 	int count = 0;
 
-	while (dir && (entry = readdir(dir)))
-		count += !is_core_socket(atoi(entry->d_name));
+	while (dir && (entry = readdir(dir))) {
+		const int fd = atoi(entry->d_name);
+
+		count += !is_core_socket(fd) && !is_share_socket(fd);
+	}
 	if (dir)
 		closedir(dir);
 	return count;
