@@ -205,7 +205,8 @@ static void proxy_forget(void)
 static void proxy_warn_late(const struct gpu_dev *dev)
 {
 	static bool said;
-	const char *remedy = dev->mem.ops->loads_late();
+	/* threads of the host that play the kernels' part load nothing */
+	const char *remedy = dev->mem.ops ? dev->mem.ops->loads_late() : NULL;
 
 	if (remedy && !__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
 		P2P_WARN(
