@@ -186,7 +186,8 @@ static int wait_both(struct side *s)
 			said = true;
 		}
 		FT_CHECK(said || ft_usec() - since < PATIENCE, "%s never ends", s->op->name);
-		if (recv(fd, &byte, 1, MSG_DONTWAIT) != 1)
+		/* What follows the other end's word is not a word of its own */
+		if (heard || recv(fd, &byte, 1, MSG_DONTWAIT) != 1)
 			continue;
 		heard = byte == ended;
 		for (size_t i = byte; s->op->kind == MESSAGE && i < s->op->count; i++)
