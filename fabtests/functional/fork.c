@@ -256,7 +256,7 @@ static int post_write(struct state *s, size_t i)
 	while ((ret = fi_write(s->end[0].ctx.ep, out.buf->addr + out.off, len, out.buf->desc,
 			       s->end[1].addr, in.buf->base + in.off, in.buf->key, req)) ==
 	       -FI_EAGAIN)
-		FT_TRY(ft_idle(&s->ctx));
+		FT_TRY(FT_MIN(ft_progress(&s->ctx), 0));
 	return ret ? ft_fail((int) ret, "fi_write", "%zu bytes", len) : 0;
 }
 

@@ -301,11 +301,15 @@ static int run(struct ft_proc *proc)
 		return ft_skip("needs CUDA memory (-D cuda)");
 	FT_TRY(ft_pair_hints(&s.pair, proc));
 	s.pair.ctx.hints->caps |= FI_RMA | FI_ATOMIC;
+	if (!ft_offered(&s.pair.ctx))
+		s.pair.ctx.hints->caps &= ~FI_ATOMIC;
 	FT_TRY(ft_pair_open(&s.pair, ROOM));
 	FT_TRY(share(&s));
 	FT_TRY(go_on(&s));
 	for (size_t i = 0; i < FT_COUNT(ops); i++) {
 		s.op = &ops[i];
+		if (s.op->kind == ATOMIC && !(s.pair.ctx.hints->caps & FI_ATOMIC))
+			continue;
 		for (int fails = 0; fails < 2; fails++)
 			for (size_t kind = 0; kind < 2; kind++)
 				if (!proc->opts.quick || kind == (i + fails) % 2)
