@@ -203,7 +203,7 @@ static ssize_t cq_take(struct p2p_cq *cq, struct fi_cq_tagged_entry *entries, fi
  * Is there something? What the core has may be ours, so progress looks at it. And not every core tells: sockets answers
  * a read of no entries with -FI_EAGAIN, whatever it has.
  */
-static ssize_t cq_peek(struct p2p_cq *cq)
+static P2P_NOINLINE ssize_t cq_peek(struct p2p_cq *cq)
 {
 	xfer_progress(cq->xfer.xfer);
 	return cq_read_reports(cq, NULL, 0, NULL);
