@@ -17,7 +17,7 @@
 #define OURS "p2p" /* in the names of our providers, and of no other */
 
 /**
- * struct parts - all that hints may point at
+ * struct parts - all that hints may point at; static, as answers tell addresses, and ranks compare them
  * @info:	points at them, until a question takes one away
  */
 struct parts {
@@ -335,7 +335,7 @@ static int ask_zeroed(struct ft_proc *proc)
 {
 	const uint32_t newest = fi_version();
 	struct answer answer;
-	struct parts parts;
+	static struct parts parts;
 
 	for (size_t i = 0; i < FT_COUNT(changes); i++) {
 		FT_TRY(begin(&answer));
@@ -353,7 +353,7 @@ static int ask_zeroed(struct ft_proc *proc)
 /* What a provider has answered, given back as hints, with one change */
 static int ask_found(struct ft_proc *proc, const struct fi_info *found, size_t number)
 {
-	struct parts parts;
+	static struct parts parts;
 	struct answer answer;
 	struct fi_info *hints;
 
@@ -408,7 +408,7 @@ static int ask_otherwise(struct ft_proc *proc)
 	static const uint64_t flags[] = {0, FI_SOURCE, FI_NUMERICHOST, FI_PROV_ATTR_ONLY};
 	static const char *const nodes[] = {NULL, "127.0.0.1"};
 	struct answer answer;
-	struct parts parts;
+	static struct parts parts;
 
 	FT_TRY(begin(&answer));
 	for (size_t i = 0; i < FT_COUNT(flags) * FT_COUNT(nodes); i++) {
