@@ -626,8 +626,8 @@ part_asan() {
 	build asan --enable-debug --enable-asan --enable-ubsan --with-cuda=own --with-rocm=own
 	slow=3
 	unit asan
-	# what is unloaded has no names in reports, and what fails at each call of the driver takes too long
-	leave_out "$repeated_but_stress|^(unload|gpufails.*)$"
+	# what is unloaded has no names in reports
+	leave_out "$repeated_but_stress|^unload$"
 	# lanes are of a core that leaks
 	LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0 \
 		run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
