@@ -296,9 +296,12 @@ static int share(struct side *s)
 static int run(struct ft_proc *proc)
 {
 	struct side s = {.round = 0};
+	unsigned long failed;
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return ft_skip("needs CUDA memory (-D cuda)");
+	/* both ranks skip where nothing can be broken */
+	FT_TRY(ft_cuda_break(0, &failed));
 	FT_TRY(ft_pair_hints(&s.pair, proc));
 	s.pair.ctx.hints->caps |= FI_RMA | FI_ATOMIC;
 	if (!ft_offered(&s.pair.ctx))
