@@ -534,17 +534,43 @@ static void test_gone_most(void **state)
 	const size_t size = IPC_GONE_MOST / 2;
 
 	unit_clock_stop();
-	conf.cuda_api = CONF_API_ASYNC;
 	for (size_t i = 1; i <= 3; i++) {
 		use_once(size);
 		hear_gone(i * size);
 		unit_clock_pass(10 * IPC_QUIET);
-		ipc_tend(&user, true);
+		ipc_tend(&user, false);
 		assert_int_equal(fake.closes, 0);
 	}
 	use_once(size);
 	assert_int_equal(fake.closes, 3);
 	assert_int_equal(fake.count, 1);
+}
+
+/* To close waits for kernels. If they wait for messages nothing is closed before the end, and no more is opened. */
+static void test_kernels_wait(void **state)
+{
+	const size_t size = IPC_GONE_MOST / 2;
+	const struct dev_mem before = alloc(BASE + 1000 * MiB, MiB),
+			     again = alloc(BASE + 1000 * MiB, MiB),
+			     more = alloc(BASE + 4000 * MiB, MiB);
+
+	unit_clock_stop();
+	conf.cuda_api = CONF_API_ASYNC;
+	ipc_close(&user, open_at(&before, 0, &local));
+	assert_int_equal(open_fails(&again, &local), -FI_EAGAIN);
+	for (size_t i = 1; i <= 2; i++) {
+		use_once(size);
+		hear_gone(i * size + MiB);
+		unit_clock_pass(10 * IPC_QUIET);
+		ipc_tend(&user, true);
+	}
+	assert_int_equal(open_fails(&more, &local), -FI_EAGAIN);
+	conf.map_count = 4;
+	assert_int_equal(open_fails(&more, &local), -FI_EAGAIN);
+	assert_int_equal(fake.closes, 0);
+	ipc_trim(&user);
+	assert_int_equal(fake.count, 0);
+	ipc_close(&user, open_at(&again, 0, &local));
 }
 
 /* So many bytes stay open, and what is used last does. What is longer is opened all the same. */
@@ -751,7 +777,7 @@ int main(int argc, char **argv)
 		IPC_TEST(test_torture),      IPC_TEST(test_bytes),
 		IPC_TEST(test_gone),         IPC_TEST(test_gone_not),
 		IPC_TEST(test_gone_process), IPC_TEST(test_gone_most),
-		IPC_TEST(test_gone_many),
+		IPC_TEST(test_kernels_wait), IPC_TEST(test_gone_many),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

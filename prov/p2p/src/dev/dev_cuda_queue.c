@@ -53,7 +53,8 @@
  * cuIpcCloseMemHandle is, too. It has one use on the data path: another process has freed memory
  * that is open here and offers other memory in its place, or has freed IPC_GONE_MOST (mem/ipc.h), or
  * more than FI_P2P_MAP_COUNT is open. Otherwise it waits until nothing has been copied from other
- * processes' memory for a second. A thread of its own would be no help: seen to hold up cuMemcpyAsync meanwhile.
+ * processes' memory for a second. Where kernels are known to wait for messages it has no use there. A thread of its
+ * own would be no help: seen to hold up cuMemcpyAsync meanwhile.
  *
  * cuDevicePrimaryCtxSetFlags and cuCtxSetFlags wait for every kernel of their context, too, where they set
  * CU_CTX_SYNC_MEMOPS (dev_cuda_sync.c). That is when a domain or an endpoint is opened, and for new virtual memory,

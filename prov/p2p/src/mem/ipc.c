@@ -238,6 +238,22 @@ static bool ipc_own_stands(const struct ipc_claim *claim)
 
 /* ---- the others' ---- */
 
+/* Kernels of this process may wait for a message that is to come: its domains share the device's context */
+static bool ipc_kernels;
+
+void ipc_kernels_wait(void)
+{
+	__atomic_store_n(&ipc_kernels, true, __ATOMIC_RELAXED);
+}
+
+/* May it be closed now? To close what was opened waits for kernels; to detach what was attached does not. */
+static bool ipc_import_may_close(const struct ipc_import *import)
+{
+	return !import->users &&
+	       (import->shared || (conf.cuda_api != CONF_API_ASYNC &&
+				   !__atomic_load_n(&ipc_kernels, __ATOMIC_RELAXED)));
+}
+
 static void ipc_import_close(const struct ipc_import *import)
 {
 	if (import->shared)
@@ -274,8 +290,8 @@ static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer
 }
 
 /*
- * Closes imports that are not in use: those that lie where @offer does, or all if it is NULL.
- * False: some of them are in use.
+ * Closes imports that may be closed: those that lie where @offer does, or all if it is NULL.
+ * False: some of them stay.
  */
 static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
 {
@@ -286,21 +302,32 @@ static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
 		next = TAILQ_NEXT(import, used);
 		if (offer && !ipc_is_stale(import, offer))
 			continue;
-		if (import->users)
-			all = false;
-		else
+		if (ipc_import_may_close(import))
 			ipc_import_free(ipc, import);
+		else
+			all = false;
 	}
 	return all;
 }
 
-/* Closes the import that was unused for longest. False: all are in use */
+static void ipc_close_gone(struct ipc *ipc)
+{
+	struct ipc_import *import, *next;
+
+	for (import = TAILQ_FIRST(&ipc->imported); ipc->gone && import; import = next) {
+		next = TAILQ_NEXT(import, used);
+		if (import->gone && ipc_import_may_close(import))
+			ipc_import_free(ipc, import);
+	}
+}
+
+/* Closes the import that was unused for longest, of those that may be closed. False: there is none */
 static bool ipc_evict(struct ipc *ipc)
 {
 	struct ipc_import *import;
 
 	TAILQ_FOREACH(import, &ipc->imported, used) {
-		if (!import->users) {
+		if (ipc_import_may_close(import)) {
 			ipc_import_free(ipc, import);
 			return true;
 		}
@@ -308,9 +335,14 @@ static bool ipc_evict(struct ipc *ipc)
 	return false;
 }
 
-/* Makes room for one more import, of @size bytes. False: too many are in use. */
+/* Makes room for one more import, of @size bytes. False: too many stay. */
 static bool ipc_make_room(struct ipc *ipc, size_t size)
 {
+	if (ipc->gone > IPC_GONE_MOST) {
+		ipc_close_gone(ipc);
+		if (ipc->gone > IPC_GONE_MOST)
+			return false;
+	}
 	if (ipc->kept >= conf.map_count && !ipc_evict(ipc))
 		return false;
 	/* one that is longer than that is opened alone */
@@ -322,17 +354,6 @@ static bool ipc_make_room(struct ipc *ipc, size_t size)
 }
 
 /* ---- what is gone ---- */
-
-static void ipc_close_gone(struct ipc *ipc)
-{
-	struct ipc_import *import, *next;
-
-	for (import = TAILQ_FIRST(&ipc->imported); ipc->gone && import; import = next) {
-		next = TAILQ_NEXT(import, used);
-		if (import->gone && !import->users)
-			ipc_import_free(ipc, import);
-	}
-}
 
 /* Who uses it knows better: it is offered, so it is there */
 static void ipc_import_gone(struct ipc *ipc, struct ipc_import *import, bool gone)
@@ -449,23 +470,12 @@ static void ipc_look(struct ipc *ipc)
 		ipc_look_ask(ipc);
 }
 
-/* Somebody may wait for a message that is to come: of this process, as its domains share the device's context */
-static bool ipc_waits;
-
-void ipc_kernels_wait(void)
-{
-	__atomic_store_n(&ipc_waits, true, __ATOMIC_RELAXED);
-}
-
 void ipc_tend(struct ipc *ipc, bool still)
 {
-	const bool waits = conf.cuda_api == CONF_API_ASYNC ||
-			   __atomic_load_n(&ipc_waits, __ATOMIC_RELAXED);
-
 	if (!ipc->kept)
 		return;
 	ipc_look(ipc);
-	if (still && !waits && clock_coarse_ms() - ipc->used_at >= IPC_QUIET)
+	if (still && clock_coarse_ms() - ipc->used_at >= IPC_QUIET)
 		ipc_close_gone(ipc);
 }
 
@@ -587,8 +597,6 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 	if (failure && !retry_due(&failure->retry))
 		return -FI_EOPNOTSUPP;
 	ipc_look(ipc);
-	if (ipc->gone > IPC_GONE_MOST)
-		ipc_close_gone(ipc);
 	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc, offer->size))
 		return -FI_EAGAIN;
 	import = calloc(1, sizeof *import);
@@ -674,7 +682,13 @@ void ipc_close(struct ipc *ipc, struct ipc_import *import)
 
 void ipc_trim(struct ipc *ipc)
 {
-	ipc_close_unused(ipc, NULL);
+	struct ipc_import *import, *next;
+
+	for (import = TAILQ_FIRST(&ipc->imported); import; import = next) {
+		next = TAILQ_NEXT(import, used);
+		if (!import->users)
+			ipc_import_free(ipc, import);
+	}
 }
 
 void ipc_fini(struct ipc *ipc)

@@ -14,8 +14,10 @@
  * Memory that its owner has freed comes back to the driver when the last process has closed it. So owners are
  * asked, without waiting, what there still is of what is open and unused. To close memory may wait for kernels of
  * the application, which may wait for a message. So what is gone is closed when no device memory has moved for
- * IPC_QUIET, or once there is more of it than IPC_GONE_MOST. If the application has said that its kernels wait, only
- * the latter counts.
+ * IPC_QUIET, or once there is more of it than IPC_GONE_MOST.
+ *
+ * If the application has said that its kernels wait, what was opened stays until ipc_trim(). What it is in the way of,
+ * or what comes once IPC_GONE_MOST is gone, is refused then: its messages are staged. What was attached can be detached.
  *
  * The caller's lock guards it.
  */
@@ -239,7 +241,7 @@ void ipc_kernels_wait(void);
 /* Asks, and hears, what is gone, and closes it if @still: no copy is under way */
 void ipc_tend(struct ipc *ipc, bool still);
 
-/* Closes what is not in use. At ipc_fini() nothing may be in use any more. */
+/* Closes what is not in use, and waits for kernels. At ipc_fini() nothing may be in use any more. */
 void ipc_trim(struct ipc *ipc);
 void ipc_fini(struct ipc *ipc);
 
@@ -275,7 +277,7 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
  * with the buffer's place here, and @import for ipc_close(). If the memory is this process's
  * own, @import is NULL, and there is nothing to close: such an offer has to stand.
  *
- * -FI_EAGAIN: too much is in use now. -FI_EOPNOTSUPP: this memory cannot be opened, or is not
+ * -FI_EAGAIN: too much is in use now, or may not be closed. -FI_EOPNOTSUPP: this memory cannot be opened, or is not
  * what the peer says (logged). If a runtime refused it, other memory of that peer's device and
  * process is left alone for a while (retry.h).
  */

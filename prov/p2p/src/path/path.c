@@ -100,7 +100,7 @@ const char *path_far_reason(uint64_t far)
 		[PATH_FAR_CLOSED] = "the receiver's device cannot open the sender's memory",
 		[PATH_FAR_BUSY] =
 			"the receiver has as much of other processes' memory in use as "
-			"FI_P2P_MAP_COUNT allows",
+			"FI_P2P_MAP_COUNT allows, or may close none beside kernels that wait",
 	};
 
 	return reasons[far < PATH_FAR_KINDS ? far : PATH_FAR_UNKNOWN];
