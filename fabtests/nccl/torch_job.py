@@ -224,6 +224,15 @@ def run_stop(options):
     return comm.allreduce(wrong_total)
 
 
+# What one rank does behind a collective. PyTorch brings the kernels of "loaded" in its libraries. It compiles that of
+# "compiled" at run time, or finds it in a cache of its own: then CUDA loads it at once, which waits for the collective.
+BEHIND = {
+    'nothing': lambda x: x,
+    'loaded': lambda x: torch.atan2(x, x + 1).cos(),
+    'compiled': torch.special.bessel_j0,
+}
+
+
 def run_nccl_rank(rank, options):
     import torch.distributed as dist
     torch.cuda.set_device(rank)
@@ -235,7 +244,7 @@ def run_nccl_rank(rank, options):
     # The first launch of each of these kernels is behind a collective that waits for the others
     first = torch.full((300001,), rank + 1, dtype=torch.int32, device='cuda')
     dist.all_reduce(first)
-    later = torch.special.bessel_j0(first.to(torch.float64)).cos() if rank % 2 else first.to(torch.float64)
+    later = BEHIND[options.behind](first.to(torch.float64)) if rank % 2 else first.to(torch.float64)
     due = options.ranks * (options.ranks + 1) // 2
     report(rank, 'first launches behind a collective', int((first != due).sum()) + int(later.isnan().sum()))
 
@@ -265,6 +274,9 @@ def main():
     parser.add_argument('--ranks', type=int, default=2, help='of NCCL, a GPU each (2)')
     parser.add_argument('--own-stream', action='store_true',
                         help='no work in the default stream, as docs/nccl.md asks for where NCCL hands over GPU buffers')
+    parser.add_argument('--behind', choices=BEHIND, default='loaded',
+                        help='kernels behind a collective. "compiled" hangs where NCCL hands over GPU buffers '
+                             '(docs/limits.md)')
     parser.add_argument('--turns', type=int, default=10, help='how often each length is sent (10)')
     parser.add_argument('--steps', type=int, default=100, help='of training (100)')
     parser.add_argument('--seconds', type=int, default=40, help='of computing or of being stopped (40)')
