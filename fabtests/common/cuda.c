@@ -10,6 +10,7 @@
 
 static struct {
 	bool ready;
+	bool own; /* the context is of the program's making, and not the device's primary one */
 	CUdevice device;
 	CUcontext ctx;
 	CUresult (*init)(unsigned int flags);
@@ -18,6 +19,9 @@ static struct {
 	CUresult (*device_get_name)(char *name, int len, CUdevice dev);
 	CUresult (*ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*ctx_reset)(CUdevice dev);
+	CUresult (*ctx_state)(CUdevice dev, unsigned int *flags, int *active);
+	CUresult (*ctx_create)(CUcontext *ctx, unsigned int flags, CUdevice dev);
+	CUresult (*ctx_destroy)(CUcontext ctx);
 	CUresult (*ctx_set)(CUcontext ctx);
 	CUresult (*ctx_sync)(void);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
@@ -34,6 +38,9 @@ static const struct ft_symbol symbols[] = {
 	{"cuDeviceGetName", &cuda.device_get_name},
 	{"cuDevicePrimaryCtxRetain", &cuda.ctx_retain},
 	{"cuDevicePrimaryCtxReset_v2", &cuda.ctx_reset},
+	{"cuDevicePrimaryCtxGetState", &cuda.ctx_state},
+	{"cuCtxCreate_v2", &cuda.ctx_create},
+	{"cuCtxDestroy_v2", &cuda.ctx_destroy},
 	{"cuCtxSetCurrent", &cuda.ctx_set},
 	{"cuCtxSynchronize", &cuda.ctx_sync},
 	{"cuMemAlloc_v2", &cuda.mem_alloc},
@@ -92,8 +99,10 @@ static int set_current(void)
 	return ft_cuda_check(cuda.ctx_set(cuda.ctx), "cuCtxSetCurrent");
 }
 
-static int retain(void)
+static int make_current(void)
 {
+	if (cuda.own)
+		return ft_cuda_check(cuda.ctx_create(&cuda.ctx, 0, cuda.device), "cuCtxCreate");
 	FT_TRY(ft_cuda_check(cuda.ctx_retain(&cuda.ctx, cuda.device),
 			     "cuDevicePrimaryCtxRetain"));
 	return set_current();
@@ -118,7 +127,7 @@ static int cuda_init(int device)
 		return -FI_EINVAL;
 	}
 	FT_TRY(ft_cuda_check(cuda.device_get(&cuda.device, device), "cuDeviceGet"));
-	FT_TRY(retain());
+	FT_TRY(make_current());
 	cuda.ready = true;
 	return 0;
 }
@@ -126,7 +135,33 @@ static int cuda_init(int device)
 int ft_cuda_reset(void)
 {
 	FT_TRY(ft_cuda_check(cuda.ctx_reset(cuda.device), "cuDevicePrimaryCtxReset"));
-	return retain();
+	return make_current();
+}
+
+int ft_cuda_own(int device)
+{
+	const CUcontext before = cuda.own ? cuda.ctx : NULL;
+
+	cuda.own = true;
+	if (!cuda.ready)
+		return ft_cuda_ops.init(device);
+	FT_TRY(make_current());
+	return ft_cuda_check(cuda.ctx_destroy(before), "cuCtxDestroy");
+}
+
+int ft_cuda_primaries(int *active)
+{
+	unsigned int flags;
+	int count, is_active;
+
+	*active = 0;
+	FT_TRY(ft_cuda_devices(&count));
+	for (CUdevice device = 0; device < count; device++) {
+		FT_TRY(ft_cuda_check(cuda.ctx_state(device, &flags, &is_active),
+				     "cuDevicePrimaryCtxGetState"));
+		*active += is_active;
+	}
+	return 0;
 }
 
 static int cuda_alloc(size_t size, void **addr)

@@ -244,6 +244,13 @@ int ft_cuda_devices(int *count);
 /** ft_cuda_reset() - reset the device's primary context: all that was in it is gone, and it goes on */
 int ft_cuda_reset(void);
 /**
+ * ft_cuda_own() - before all else: have ft_cuda_ops work in a context of the program's own (cuCtxCreate). Later: in a
+ * new one, and the one before is destroyed.
+ */
+int ft_cuda_own(int device);
+/** ft_cuda_primaries() - of how many devices this process has an active primary context */
+int ft_cuda_primaries(int *active);
+/**
  * ft_cuda_calls() - how often this process has called @name, whatever its version. NULL means
  * all of the driver's functions. Skips on a real device, where nobody counts.
  */

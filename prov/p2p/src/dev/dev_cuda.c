@@ -18,38 +18,10 @@
 #include "dev/dev_backends.h"
 #include "dev/dev_pci.h"
 #include "base/log.h"
-#include "base/process.h"
-
-#define CUDA_DEVICES_MAX 64
-
-static struct cuda_ctx *cuda_primary_ctx(int ordinal)
-{
-	static struct cuda_ctx *retained[CUDA_DEVICES_MAX];
-	struct cuda_ctx *ctx;
-	struct cuda_gate gate;
-	CUcontext handle;
-
-	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
-		return NULL;
-	process_lock(PROCESS_CONTEXTS);
-	ctx = retained[ordinal];
-	/* who resets it may retain it no more, and have virtual memory all the same */
-	if (!ctx || cuda_ctx_gone(ctx)) {
-		cuda_enter(NULL, &gate);
-		ctx = cuda_check(gate.cu->primary_ctx_retain(&handle, ordinal),
-				 "cuDevicePrimaryCtxRetain")
-			      ? NULL
-			      : cuda_ctx_of(handle);
-		cuda_leave(&gate);
-		retained[ordinal] = ctx;
-	}
-	process_unlock(PROCESS_CONTEXTS);
-	return ctx;
-}
 
 /*
- * What belongs to no context was mapped piece by piece, or is from a pool: it is worked on
- * from the primary one, and of its bounds the attributes tell the whole reservation's.
+ * What belongs to no context was mapped piece by piece, or is from a pool. Of its bounds the attributes tell
+ * the whole reservation's.
  */
 static P2P_APART int cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 {
@@ -59,7 +31,7 @@ static P2P_APART int cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 	int ret;
 
 	mem->mapped = true;
-	mem->ctx = cuda_primary_ctx(mem->ordinal);
+	mem->ctx = cuda_ctx_mapped(mem->ordinal);
 	if (!mem->ctx || cuda_enter(mem->ctx, &gate))
 		return -FI_EIO;
 	ret = cuda_check(gate.cu->address_range(&base, &size, ptr), "cuMemGetAddressRange");
@@ -167,17 +139,14 @@ static bool cuda_hosts(const void *addr)
 
 static bool cuda_current(struct dev_mem *mem)
 {
-	struct cuda_ctx *known;
-	CUcontext ctx = NULL;
-	CUdevice ordinal;
+	struct cuda_ctx *ctx = cuda_ctx_current();
 
-	if (cuda.ctx_get_current(&ctx) != CUDA_SUCCESS || !ctx ||
-	    cuda.ctx_get_device(&ordinal) != CUDA_SUCCESS)
+	if (!ctx || cuda_ctx_ordinal(ctx) < 0)
 		return false;
-	known = cuda_ctx_of(ctx);
-	if (known)
-		*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = known, .ordinal = ordinal};
-	return known;
+	*mem = (struct dev_mem){.ops = &dev_cuda_ops,
+				.ctx = ctx,
+				.ordinal = cuda_ctx_ordinal(ctx)};
+	return true;
 }
 
 static int cuda_device(int ordinal, struct dev_mem *mem)
@@ -188,7 +157,7 @@ static int cuda_device(int ordinal, struct dev_mem *mem)
 	/* the application has initialised the driver, or there is nothing for it to use */
 	if (cuda.device_count(&count) != CUDA_SUCCESS || ordinal < 0 || ordinal >= count)
 		return -FI_ENODEV;
-	ctx = cuda_primary_ctx(ordinal);
+	ctx = cuda_ctx_primary(ordinal);
 	if (!ctx)
 		return -FI_EIO;
 	*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = ctx, .ordinal = ordinal};

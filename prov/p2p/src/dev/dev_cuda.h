@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the parts of the CUDA backend share. dev_cuda_lib.c is the driver. The parts dev_cuda_gdr.c,
- * dev_cuda_queue.c, dev_cuda_stream.c, dev_cuda_sync.c and dev_cuda_vmm.c call nothing but it, and dev_cuda.c calls them all.
+ * What the parts of the CUDA backend share. dev_cuda_lib.c is the driver, and dev_cuda_ctx.c chooses
+ * contexts. The parts dev_cuda_gdr.c, dev_cuda_queue.c, dev_cuda_stream.c, dev_cuda_sync.c and dev_cuda_vmm.c call nothing
+ * but these two, and dev_cuda.c calls them all.
  */
 #ifndef P2P_DEV_CUDA_H
 #define P2P_DEV_CUDA_H
@@ -53,6 +54,7 @@ struct cuda_calls {
 	CUresult (*ctx_push)(CUcontext ctx);
 	CUresult (*ctx_pop)(CUcontext *ctx);
 	CUresult (*primary_ctx_retain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*primary_ctx_release)(CUdevice dev);
 	CUresult (*primary_ctx_get)(CUdevice dev, unsigned int *flags, int *active);
 	CUresult (*primary_ctx_set)(CUdevice dev, unsigned int flags);
 	CUresult (*ctx_get_flags)(unsigned int *flags);
@@ -128,6 +130,28 @@ struct cuda_ctx *cuda_ctx_of(CUcontext handle);
 
 /* Is it gone? Drivers before CUDA 12 cannot tell, and then it is not */
 bool cuda_ctx_gone(const void *ctx);
+
+/* The calling thread's; NULL: it has none */
+struct cuda_ctx *cuda_ctx_current(void);
+
+/* The device that it is of; negative: that is not known */
+int cuda_ctx_ordinal(const struct cuda_ctx *ctx);
+
+/* One of the device's that is not gone, of those that we have seen; NULL: there is none */
+struct cuda_ctx *cuda_ctx_known(int ordinal);
+
+/*
+ * dev_cuda_ctx.c. The primary context of a device, which there is from now on. NULL: it cannot be had, which is
+ * logged
+ */
+struct cuda_ctx *cuda_ctx_primary(int ordinal);
+
+/* The context in which memory of the device that belongs to none is worked on. NULL: as above */
+struct cuda_ctx *cuda_ctx_mapped(int ordinal);
+
+/* Keeps @ctx there while it is used for such memory, if it is a primary one that we found. Is it? */
+bool cuda_ctx_hold(const struct cuda_ctx *ctx);
+void cuda_ctx_drop(const struct cuda_ctx *ctx);
 
 /**
  * struct cuda_gate - the way to the driver's calls, from cuda_enter() to cuda_leave().

@@ -39,6 +39,8 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_CALL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
 	CUDA_CALL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
 	CUDA_CALL(primary_ctx_retain, "cuDevicePrimaryCtxRetain", NULL, 0),
+	CUDA_CALL(primary_ctx_release, "cuDevicePrimaryCtxRelease_v2",
+		  "cuDevicePrimaryCtxRelease", 0),
 	CUDA_CALL(primary_ctx_get, "cuDevicePrimaryCtxGetState", NULL, 0),
 	CUDA_CALL(primary_ctx_set, "cuDevicePrimaryCtxSetFlags_v2",
 		  "cuDevicePrimaryCtxSetFlags", 0),
@@ -108,11 +110,16 @@ int cuda_check(CUresult error, const char *call)
 	}
 }
 
-/* @id: of no other context that there has been or will be in this process */
+/**
+ * struct cuda_ctx - see dev_cuda.h.
+ * @id:		of no other context that there has been or will be in this process
+ * @ordinal:	whose it is; negative: that is not known
+ */
 struct cuda_ctx {
 	struct cuda_ctx *next;
 	CUcontext handle;
 	unsigned long long id;
+	int ordinal;
 };
 
 /* They stay: there are few, and what was opened in one may be looked at when it is gone. */
@@ -135,18 +142,36 @@ static struct cuda_ctx *cuda_ctx_find(CUcontext handle, unsigned long long id)
 	return ctx;
 }
 
+static int cuda_ctx_ask_ordinal(CUcontext handle)
+{
+	struct cuda_gate gate;
+	CUcontext popped;
+	CUdevice device = -1;
+
+	cuda_enter(NULL, &gate);
+	if (gate.cu->ctx_push(handle) == CUDA_SUCCESS) {
+		if (cuda.ctx_get_device(&device) != CUDA_SUCCESS)
+			device = -1;
+		gate.cu->ctx_pop(&popped);
+	}
+	cuda_leave(&gate);
+	return device;
+}
+
 static P2P_APART struct cuda_ctx *cuda_ctx_new(CUcontext handle, unsigned long long id)
 {
 	struct cuda_ctx *ctx;
+	int ordinal;
 
 	if (cuda.ctx_get_id && !id)
 		return NULL;
+	ordinal = cuda_ctx_ask_ordinal(handle);
 	process_lock(PROCESS_TABLES);
 	ctx = cuda_ctx_find(handle, id);
 	if (!ctx) {
 		ctx = malloc(sizeof *ctx);
 		if (ctx) {
-			*ctx = (struct cuda_ctx){cuda_ctxs, handle, id};
+			*ctx = (struct cuda_ctx){cuda_ctxs, handle, id, ordinal};
 			__atomic_store_n(&cuda_ctxs, ctx, __ATOMIC_RELEASE);
 		}
 	}
@@ -167,6 +192,28 @@ bool cuda_ctx_gone(const void *ptr)
 	const struct cuda_ctx *ctx = ptr;
 
 	return cuda_ctx_id(ctx->handle) != ctx->id;
+}
+
+struct cuda_ctx *cuda_ctx_current(void)
+{
+	CUcontext handle = NULL;
+
+	return cuda.ctx_get_current(&handle) == CUDA_SUCCESS && handle ? cuda_ctx_of(handle)
+								       : NULL;
+}
+
+int cuda_ctx_ordinal(const struct cuda_ctx *ctx)
+{
+	return ctx->ordinal;
+}
+
+struct cuda_ctx *cuda_ctx_known(int ordinal)
+{
+	struct cuda_ctx *ctx = __atomic_load_n(&cuda_ctxs, __ATOMIC_ACQUIRE);
+
+	while (ctx && (ctx->ordinal != ordinal || cuda_ctx_gone(ctx)))
+		ctx = ctx->next;
+	return ctx;
 }
 
 #define CUDA_CAPTURE_RELAXED                                                                   \

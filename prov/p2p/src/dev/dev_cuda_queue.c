@@ -16,10 +16,11 @@
  *	-PushCurrent, -PopCurrent,
  *	cuThreadExchangeStreamCaptureMode (*)
  * cuCtxGetId (*)			the same, each buffer	a number of the context, in 12 ns
- * cuDevicePrimaryCtxRetain (*)		virtual memory, once	the context is there: it has memory
+ * cuDevicePrimaryCtxRetain,		virtual memory, once	the context is there. If the device has none at
+ *	-Release			a context		all, one is made: tens of milliseconds
  * cuPointerSetAttribute		new allocation		waits for the application's synchronous
  *								copies to it alone
- * cuDevicePrimaryCtxGetState,		new virtual memory	questions
+ * cuDevicePrimaryCtxGetState,		the same, and new	questions
  *	cuCtxGetFlags
  * cuMemcpyAsync			each copy		in a stream of ours, which does not block
  *								(CU_STREAM_NON_BLOCKING): it follows nothing
@@ -100,6 +101,7 @@
  * @polls:	unsuccessful looks since the last question to the driver
  * @seen:	@reached at the last look
  * @no_put:	the driver writes no values; @put: the device has refused to write some to its own memory
+ * @holds:	it keeps its context there (cuda_ctx_hold())
  */
 struct cuda_queue {
 	struct dev_queue base;
@@ -109,6 +111,7 @@ struct cuda_queue {
 	unsigned int polls;
 	uint32_t seen;
 	bool no_put;
+	bool holds;
 	struct retry put;
 	CUevent events[CUDA_EVENTS];
 };
@@ -194,6 +197,7 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	queue->base.ops = mem->ops;
 	queue->base.ctx = mem->ctx;
 	queue->base.reached = queue->reached;
+	queue->holds = mem->mapped && cuda_ctx_hold(mem->ctx);
 	*base = &queue->base;
 	cuda_leave(&gate);
 	return 0;
@@ -208,17 +212,20 @@ leave:
 void cuda_queue_close(struct dev_queue *base)
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
+	struct cuda_ctx *held = queue->holds ? base->ctx : NULL;
 	struct cuda_gate gate;
 
 	if (cuda_ctx_gone(base->ctx) || cuda_enter(base->ctx, &gate)) {
 		/* the context is gone, and with it the stream */
 		munmap(queue->reached, getpagesize());
 		free(queue);
-		return;
+	} else {
+		gate.cu->stream_synchronize(queue->stream);
+		cuda_queue_free(queue, gate.cu);
+		cuda_leave(&gate);
 	}
-	gate.cu->stream_synchronize(queue->stream);
-	cuda_queue_free(queue, gate.cu);
-	cuda_leave(&gate);
+	if (held)
+		cuda_ctx_drop(held);
 }
 
 int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len)

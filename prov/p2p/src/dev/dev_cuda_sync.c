@@ -89,6 +89,8 @@ static const char *cuda_sync_all(void)
 
 void cuda_sync(void)
 {
+	/* virtual memory may be met in a thread that has no context: then this one is known */
+	cuda_ctx_current();
 	/* who has memory that needs it is told when that is seen */
 	cuda_sync_all();
 }

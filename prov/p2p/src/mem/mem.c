@@ -179,15 +179,20 @@ static int mem_covers(const struct dev_mem *mem, uintptr_t end)
 
 	while (ret == 1 && end > part.base + part.size) {
 		ret = part.mapped ? dev_find((void *) (part.base + part.size), &part) : 0;
-		if (ret == 1 && (!part.mapped || part.ctx != mem->ctx))
+		if (ret == 1 && (!part.mapped || part.ordinal != mem->ordinal))
 			ret = 0;
 	}
 	return ret;
 }
 
+bool mem_moved(const struct dev_mem *mem)
+{
+	return mem->ops && mem->mapped && mem->ops->gone(mem->ctx);
+}
+
 static int mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
 {
-	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size)
+	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size || mem_moved(seen))
 		return dev_active() ? mem_find_device(iov->iov_base, iov->iov_len, mem) : 0;
 	*mem = *seen;
 	return 1;

@@ -63,6 +63,9 @@ static inline int mem_is_device(const void *addr, size_t len)
 int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
 		 struct dev_mem *mem);
 
+/* Is the context gone in which memory that belongs to none was worked on? Then it has another one: look again */
+bool mem_moved(const struct dev_mem *mem);
+
 /* The same where nobody touches the memory now, as it is registered. Nothing need be there yet */
 int mem_classify_untouched(const struct iovec *iov, size_t count, struct dev_mem *mem);
 

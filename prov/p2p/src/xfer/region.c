@@ -93,5 +93,7 @@ int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, u
 	*count = mem_iov_slice(found->iov, found->count, addr - found->base, len, iov);
 	*region = found;
 	*mem = found->mem;
-	return found->all && mem_classify(iov, *count, NULL, mem) ? -FI_EACCES : 0;
+	return (found->all || mem_moved(mem)) && mem_classify(iov, *count, NULL, mem)
+		       ? -FI_EACCES
+		       : 0;
 }
