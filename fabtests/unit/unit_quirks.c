@@ -153,6 +153,8 @@ static void test_flags(void **state)
 		{"net", FI_VERSION(1, 18), OLD},
 		{"net;ofi_rxm", FI_VERSION(1, 17), RXM_1 | QUIRK_BEHIND | OLD},
 		{"tcp", FI_VERSION(1, 17), QUIRK_NO_COUNTERS | OLD},
+		{"sockets", FI_VERSION(1, 17), QUIRK_NO_COUNTERS | OLD},
+		{"sockets", FI_VERSION(2, 1), QUIRK_NO_COUNTERS},
 		{"tcp", FI_VERSION(1, 18), NET | QUIRK_EARLY | OLD},
 		{"tcp", FI_VERSION(1, 19), NET | QUIRK_EARLY | OLD},
 		{"tcp", FI_VERSION(1, 20), NET},

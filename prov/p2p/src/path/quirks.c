@@ -81,6 +81,16 @@ const struct quirk quirks_table[] = {
 		.see = "runfabtests -m hook -p tcp -e msg -k '^cntr$' fails without this row.",
 	},
 	{
+		.provider = "sockets",
+		.below = QUIRK_STILL,
+		.flag = QUIRK_NO_COUNTERS,
+		.does = "stops if a counter with a descriptor has counted some 280 times",
+		.why = "sock_wait_signal() writes a byte each time, until the socket is full that "
+		       "nobody reads. Besides, sock_cntr_wait() returns at once, as "
+		       "ofi_wait_cond() takes the time of another clock.",
+		.see = "fi_p2p_mrcntr -p sockets with the hook hangs without this row.",
+	},
+	{
 		.provider = "net",
 		.below = QUIRK_TCP_IS_NET,
 		.flag = QUIRK_UNCOUNTED,
