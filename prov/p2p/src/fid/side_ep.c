@@ -6,6 +6,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
+#include "base/descriptors.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "xfer/life.h"
@@ -65,8 +66,10 @@ static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
 {
 	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
 	struct p2p_side_ep *side = ep->side;
-	int ret = core_info_beside(side->info, front->name, front->name_len);
+	int ret = descriptors_spare();
 
+	if (!ret)
+		ret = core_info_beside(side->info, front->name, front->name_len);
 	if (!ret)
 		ret = av_open_own(ep->domain, &side->av);
 	if (!ret)

@@ -20,6 +20,7 @@
 #include <uthash.h>
 
 #include "base/base.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 
 /*
@@ -86,8 +87,11 @@ static size_t board_index(uint64_t id)
 
 static int board_create_fd(void)
 {
-	int fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	int fd = descriptors_spare();
 
+	if (fd)
+		return fd;
+	fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return fd < 0 ? -errno : fd;

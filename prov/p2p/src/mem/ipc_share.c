@@ -18,6 +18,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -85,11 +86,16 @@ union ipc_share_room {
 	char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-static int ipc_share_socket(void)
+/* -1: there is none, errno says why */
+static int ipc_share_socket(int flags)
 {
 	const struct timeval patience = {.tv_usec = IPC_SHARE_PATIENCE_ASKING};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const int ret = descriptors_spare();
+	int fd = -1;
 
+	errno = -ret;
+	if (!ret)
+		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 	if (fd < 0)
 		return -1;
 	/* connect() counts as sending; who listens waits in poll() alone */
@@ -339,7 +345,7 @@ static int ipc_share_listen(uint64_t process)
 	int fd, ret;
 
 	process_forget(ipc_share_forget);
-	fd = ipc_share_fd = ipc_share_socket();
+	fd = ipc_share_fd = ipc_share_socket(0);
 	if (fd >= 0 && !bind(fd, (struct sockaddr *) &address, len) &&
 	    !listen(fd, IPC_SHARE_BACKLOG)) {
 		ret = thread_start(&ipc_share_thread, "p2p_share", ipc_share_serve,
@@ -456,7 +462,7 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 {
 	struct sockaddr_un address;
 	const socklen_t len = ipc_share_address(offer->process, &address);
-	int conn = ipc_share_socket(), ret = -FI_EIO;
+	int conn = ipc_share_socket(0), ret = -FI_EIO;
 
 	*why = "no socket to ask the owner of the memory";
 	if (conn < 0)
@@ -476,7 +482,7 @@ int ipc_share_look(uint64_t process, const struct ipc_place *places, uint32_t co
 	struct ipc_share_look look = {.magic = IPC_SHARE_MAGIC_LOOK, .count = count};
 	struct sockaddr_un address;
 	const socklen_t len = ipc_share_address(process, &address);
-	int conn = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), ret;
+	int conn = ipc_share_socket(SOCK_NONBLOCK), ret;
 
 	if (conn < 0)
 		return -errno;

@@ -35,6 +35,7 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "proto/hello_facts.h"
 #include "proto/hello_token.h"
@@ -198,7 +199,10 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 		return 0;
 	if (!*via)
 		return -FI_EOPNOTSUPP;
-	ret = ep->lookup(ep, addr, name, &len);
+	/* a connection more, which is the core's sooner than ours */
+	ret = descriptors_spare();
+	if (!ret)
+		ret = ep->lookup(ep, addr, name, &len);
 	return ret ? ret : (*via)->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
 }
 
@@ -338,8 +342,9 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	hello_ask_again(peer);
 	if (peer->state == XFER_PEER_FOREIGN || peer->waited < 1000 * conf.hello_timeout)
 		return peer->state;
-	/* it cannot have got it, nor anything else */
-	if (xfer_outq_has(peer->via, peer->to)) {
+	/* it cannot have got it, nor anything else, unless only the endpoint beside lacks a connection */
+	if ((peer->via == peer->ep || peer->facts & HELLO_LOST) &&
+	    xfer_outq_has(peer->via, peer->to)) {
 		if (hello_overdue(peer))
 			xfer_peer_lose(peer, -FI_ETIMEDOUT);
 		else if (hello_deserted(peer))
@@ -523,6 +528,9 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
 		ret = hello_resolve(via, msg->name, msg->name_len, &to);
+	/* who is not answered sends whole messages, which take no connection more */
+	if (!ret && via != ep)
+		ret = descriptors_spare();
 	if (ret)
 		return;
 	answer.token = msg->grant;

@@ -17,6 +17,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -490,6 +491,10 @@ static void keepalive_ear_close(struct keepalive_ear *ear)
 
 static int keepalive_ear_open(struct keepalive_ear *ear, const void *name, size_t len)
 {
+	int ret = descriptors_spare();
+
+	if (ret)
+		return ret;
 	process_forget(keepalive_forget);
 	ear->service = keepalive_service_start();
 	if (!ear->service)

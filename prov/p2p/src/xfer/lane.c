@@ -17,6 +17,7 @@
 
 #include "base/base.h"
 #include "base/conf.h"
+#include "base/descriptors.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "base/clock.h"
@@ -438,8 +439,11 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 		(struct lane_load){.most = most, .use = most, .looked = clock_coarse_ms()};
 	TAILQ_INIT(&lanes->done);
 	pthread_mutex_init(&lanes->lock, NULL);
-	while (!ret && lanes->count < most)
-		ret = lane_open(&lanes->lane[lanes->count++], lanes, info);
+	while (!ret && lanes->count < most) {
+		ret = descriptors_spare();
+		if (!ret)
+			ret = lane_open(&lanes->lane[lanes->count++], lanes, info);
+	}
 	if (!ret)
 		return lanes;
 	P2P_INFO("a lane does not open: %s\n", fi_strerror(-ret));

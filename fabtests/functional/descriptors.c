@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_descriptors: one end, or both, may open few descriptors more when a first long message goes from device to
+ * device. Where the core has enough for a message from host memory, it arrives. Each round has endpoints of
+ * its own.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "ft_test.h"
+
+#define LEN ((size_t) 300000)
+/* What a round needs no more than. A message that has not ended by then [us] never does */
+#define PATIENCE 20e6
+#define HOST_LEN 64
+/* Up to here what we open beside the core is in its way; above it is opened by and by */
+#define FINE 17
+#define COARSE 6
+
+enum tag {
+	LONG = 1,
+	SHORT,
+	SELF,
+};
+
+/*
+ * What there is before. @connected: the core's connections, as host messages have gone both ways. @opened: what
+ * ofi_p2p opens for itself, as a long message has gone to the endpoint itself. @most: the largest number of
+ * descriptors that are left, and @most_one where only one end lacks some
+ */
+static const struct scene {
+	const char *name;
+	bool connected, opened;
+	unsigned int most, most_one;
+} scenes[] = {
+	{"strangers", false, false, 41, 5},
+	{"connected", true, false, 3, 2},
+	{"others are known", false, true, 1, 0},
+	{"connected, and others are known", true, true, 1, 0},
+};
+
+/* Leaves room for @left descriptors more */
+static int leave(unsigned int left, struct rlimit *before)
+{
+	struct rlimit limit;
+	int fd;
+
+	if (getrlimit(RLIMIT_NOFILE, before))
+		return ft_errno("getrlimit", "RLIMIT_NOFILE");
+	for (fd = 0; left || fcntl(fd, F_GETFD) >= 0; fd++)
+		left -= fcntl(fd, F_GETFD) < 0;
+	limit = (struct rlimit){(rlim_t) fd, before->rlim_max};
+	return setrlimit(RLIMIT_NOFILE, &limit) ? ft_errno("setrlimit", "RLIMIT_NOFILE") : 0;
+}
+
+/* One end of a message, at @off of @buf */
+static int post(struct ft_pair *pair, bool sends, fi_addr_t addr, enum tag tag,
+		const struct ft_buf *buf, size_t off, size_t len, struct ft_req *req)
+{
+	struct ft_op op = {
+		.call = sends ? FT_SEND : FT_RECV,
+		.tagged = true,
+		.addr = addr,
+		.tag = tag,
+		.req = req,
+	};
+
+	*req = (struct ft_req){.done = false};
+	ft_op_buf(&op, buf, off, len);
+	return ft_post(&pair->ctx, &op);
+}
+
+static int connect_core(struct ft_pair *pair)
+{
+	struct ft_req req[2];
+
+	for (int sends = 0; sends < 2; sends++)
+		FT_TRY(post(pair, sends, pair->peer, SHORT, &pair->buf[0], sends * HOST_LEN,
+			    HOST_LEN, &req[sends]));
+	return ft_wait(&pair->ctx, req, 2);
+}
+
+static int open_ours(struct ft_pair *pair, const struct ft_buf *buf)
+{
+	struct ft_req req[2];
+	struct ft_name name;
+	fi_addr_t self;
+
+	FT_TRY(ft_getname(&pair->ctx, &name));
+	FT_TRY(ft_av_insert(&pair->ctx, name.bytes, &self));
+	for (int sends = 0; sends < 2; sends++)
+		FT_TRY(post(pair, sends, self, SELF, buf, sends * LEN / 2, LEN / 2,
+			    &req[sends]));
+	return ft_wait(&pair->ctx, req, 2);
+}
+
+static int wait_patiently(struct ft_pair *pair, struct ft_req *req)
+{
+	const double since = ft_usec();
+
+	while (!req->done) {
+		FT_TRY(ft_progress(&pair->ctx) < 0 ? -FI_EOTHER : 0);
+		FT_CHECK(ft_usec() - since < PATIENCE, "it never ends");
+	}
+	FT_CHECK(!req->err, "it fails: %s", fi_strerror(req->err));
+	return 0;
+}
+
+static int transfer(struct ft_pair *pair, const struct ft_buf *buf, bool sends)
+{
+	const struct ft_slot slot = {buf, 0, LEN + FT_ROOM, 64, LEN};
+	struct ft_req req;
+
+	FT_TRY(sends ? ft_slot_fill(&slot, LONG) : ft_slot_arm(&slot));
+	FT_TRY(post(pair, sends, pair->peer, LONG, buf, slot.off, LEN, &req));
+	FT_TRY(wait_patiently(pair, &req));
+	return sends ? 0 : ft_slot_check(&slot, LEN, LONG, "a long message");
+}
+
+/* @short_ends: a bit for each rank. @left: what is left there beside what the core needs */
+static int round_of(struct ft_proc *proc, const struct scene *scene, unsigned int left,
+		    unsigned int short_ends)
+{
+	const bool few = short_ends & 1u << proc->rank;
+	struct ft_pair pair = {.proc = NULL};
+	const struct ft_buf *buf;
+	struct rlimit before;
+	int ret;
+
+	/* for its connection; and at the receiver for the one by which a greeting comes */
+	left += scene->connected ? 0 : 1 + !proc->rank;
+	FT_TRY(ft_pair_hints(&pair, proc));
+	FT_TRY(ft_pair_open(&pair, LEN));
+	buf = &pair.buf[pair.kind_count - 1];
+	if (scene->opened)
+		FT_TRY(open_ours(&pair, buf));
+	if (scene->connected)
+		FT_TRY(connect_core(&pair));
+	FT_TRY(ft_barrier(proc, &pair.ctx));
+	if (few)
+		FT_TRY(leave(left, &before));
+	ret = transfer(&pair, buf, ft_pair_sends(&pair));
+	/* the other end may need this one's progress */
+	if (!ret)
+		ret = ft_barrier(proc, &pair.ctx);
+	if (few && setrlimit(RLIMIT_NOFILE, &before))
+		return ft_errno("setrlimit", "RLIMIT_NOFILE");
+	if (ret) {
+		ft_err("%s, %u descriptors left at %s", scene->name, left,
+		       few ? "this end" : "the other end");
+		return ret;
+	}
+	return ft_pair_close(&pair, NULL, 0);
+}
+
+static int run(struct ft_proc *proc)
+{
+	for (size_t i = 0; i < FT_COUNT(scenes); i++) {
+		const struct scene *scene = &scenes[i];
+
+		for (unsigned int ends = 1; ends <= 3; ends++)
+			for (unsigned int left = 0;
+			     left <= (ends == 3 ? scene->most : scene->most_one);
+			     left += left < FINE ? 1 : COARSE)
+				FT_TRY(round_of(proc, scene, left, ends));
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "A long message arrives where few descriptors are left.",
+		.ranks = 2,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}
