@@ -6,7 +6,9 @@
 
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
+#include "xfer/life.h"
 #include "xfer/loss.h"
+#include "xfer/reports.h"
 
 #define ID 0x1234500000000077
 
@@ -209,5 +211,52 @@ void test_marker_alone(void **state)
 	hours(10);
 	assert_int_equal(gone_status, 0);
 	p2p_lock_drop(&fake_xfer.lock);
+	close_ep();
+}
+
+/* ---- what cannot be said ---- */
+
+/* The core fails to send the last control message */
+static void fail_sent(void)
+{
+	struct core_comp comp = {.err = FI_EMFILE};
+	size_t i = fake.count - 1;
+
+	while (fake.held[i].kind != FAKE_SEND)
+		i--;
+	comp.context = fake_take(i).context;
+	xfer_take(&fake_cq, &comp, NULL);
+}
+
+/* What goes beside the endpoint does not arrive: the peer is lost, and is told by the endpoint itself. */
+void test_unsent_aside(void **state)
+{
+	struct wire_msg fin = {.type = WIRE_FIN, .id = 5}, told;
+	struct xfer_ep side;
+	struct xfer_peer *peer;
+
+	open_ep();
+	fake_ep_init(&side, &fake_cq);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(xfer_ep_init_side(&side, &hello_ep), 0);
+	hello_ep.stalls = true;
+	hello_ep.side = &side;
+	p2p_lock_drop(&fake_xfer.lock);
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
+	assert_ptr_equal(peer->via, &side);
+	assert_int_equal(ctrl_tell(peer, &fin), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	fail_sent();
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+	assert_true(sent(0, &told));
+	assert_int_equal(told.type, WIRE_HELLO);
+	assert_int_equal(told.dead, GRANT);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(hello_ep.owed, 2);
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_int_equal(xfer_ep_fini(&side), 0);
+	hello_ep.side = NULL;
 	close_ep();
 }

@@ -57,14 +57,14 @@ bool hello_token_outdated(const struct xfer_peer *peer, uint64_t token)
 
 /* ---- those that are lost ---- */
 
-/* It is told once at a time */
-static void hello_token_tell(const struct xfer_token *token)
+/* By the way from @via to @to, once at a time. @grant: the lost token that it bears, or 0 */
+static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, struct xfer_ep *via,
+			    fi_addr_t to)
 {
-	struct xfer_peer *peer = token->peer;
 	const struct xfer_ep *ep = peer->ep;
 	const struct wire_msg msg = {
 		.type = WIRE_HELLO,
-		.grant = token->lost ? token->token : 0,
+		.grant = grant,
 		/* releases before this one understand these two alone */
 		.token = peer->dead,
 		.dead = peer->dead,
@@ -76,8 +76,22 @@ static void hello_token_tell(const struct xfer_token *token)
 		.name_len = ep->name_len,
 	};
 
-	if ((msg.grant || msg.dead) && !ctrl_unsent(peer->via, peer->to))
-		ctrl_send(peer->via, peer->to, &msg);
+	if ((msg.grant || msg.dead) && !ctrl_unsent(via, to))
+		ctrl_send(via, to, &msg);
+}
+
+static void hello_token_tell(const struct xfer_token *token)
+{
+	const struct xfer_peer *peer = token->peer;
+
+	hello_token_say(peer, token->lost ? token->token : 0, peer->via, peer->to);
+}
+
+void hello_token_bury(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->dead && peer->via != peer->ep)
+		hello_token_say(peer, 0, peer->ep, peer->addr);
 }
 
 void hello_token_refuse(struct xfer_peer *peer, uint64_t token)

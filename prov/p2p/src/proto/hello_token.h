@@ -31,6 +31,9 @@ void hello_token_refuse(struct xfer_peer *peer, uint64_t token);
 void hello_token_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 			 const struct wire_msg *msg);
 
+/* Tells a peer that is lost so by its endpoint itself: what goes beside it does not get there */
+void hello_token_bury(const struct xfer_peer *peer);
+
 /* This end is told that a token which it bears is lost (wire_resets()): so is the peer that has given it */
 void hello_token_reset(struct xfer_ep *ep, const struct wire_msg *msg);
 

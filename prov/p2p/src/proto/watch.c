@@ -23,6 +23,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "proto/hello.h"
+#include "proto/hello_token.h"
 #include "xfer/ctrl.h"
 #include "xfer/keepalive.h"
 #include "xfer/loss.h"
@@ -208,9 +209,24 @@ static void watch_probed(struct xfer_ep *ep, struct xfer_req *req, const struct 
 	xfer_peer_lose(msg->peer, -FI_EIO);
 }
 
+/*
+ * It is lost. What goes beside the endpoint may lack a connection that the endpoint has: so a peer that lives is told
+ * there.
+ */
+static void watch_unsent(struct xfer_ep *ep, fi_addr_t addr, int status)
+{
+	struct xfer_peer *peer, *next;
+
+	xfer_lose(ep, addr, status);
+	HASH_ITER(hh, ep->front->peers, peer, next) {
+		if (ep != peer->ep && xfer_peer_at(peer, ep, addr))
+			hello_token_bury(peer);
+	}
+}
+
 const struct xfer_proto watch_proto = {
 	.name = "watch",
 	.message = {[WIRE_PROBE] = watch_probed},
 	.watch = watch_all,
-	.unsent = xfer_lose,
+	.unsent = watch_unsent,
 };
