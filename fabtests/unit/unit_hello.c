@@ -775,6 +775,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_old_confirmation),
 		cmocka_unit_test(test_marker_alone),
 		cmocka_unit_test(test_unsent_aside),
+		cmocka_unit_test(test_owed),
 		cmocka_unit_test(test_old),
 		cmocka_unit_test(test_old_marker),
 		cmocka_unit_test(test_old_bound),

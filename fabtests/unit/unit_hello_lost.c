@@ -260,3 +260,38 @@ void test_unsent_aside(void **state)
 	hello_ep.side = NULL;
 	close_ep();
 }
+
+/*
+ * There is no memory for a request of a peer (@left 0), or for the answer: the peer, which waits for it, finds by the
+ * counts that a message is missing.
+ */
+void test_owed(void **state)
+{
+	static void *cells[CELL_COUNT];
+	struct wire_msg ask, answer;
+	size_t count;
+
+	for (size_t left = 0; left < 2; left++) {
+		open_ep();
+		ask = greet();
+		hear(greeting(WIRE_ANSWERS, ask.grant));
+		for (count = 0; (cells[count] = cell_get(&fake_xfer.cells)); count++)
+			;
+		for (size_t i = 0; i < left; i++)
+			cell_put(&fake_xfer.cells, cells[--count]);
+		hear((struct wire_msg){.type = WIRE_READ,
+				       .token = ask.grant,
+				       .id = 7,
+				       .key = 1,
+				       .len = 8});
+		while (count)
+			cell_put(&fake_xfer.cells, cells[--count]);
+		hear((struct wire_msg){.type = WIRE_PROBE,
+				       .token = ask.grant,
+				       .flags = WIRE_ASKS});
+		assert_true(sent(0, &answer));
+		assert_int_equal(answer.type, WIRE_PROBE);
+		assert_int_equal(answer.count, 1);
+		close_ep();
+	}
+}

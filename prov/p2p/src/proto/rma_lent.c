@@ -73,7 +73,7 @@ static void rma_lent_fail(struct xfer_req *req, int status)
 	};
 
 	if (req->served)
-		ctrl_tell(req->peer, &msg);
+		ctrl_owed(req->peer, ctrl_tell(req->peer, &msg));
 	req->transfer.status = status;
 	rndv_send_end(req);
 }

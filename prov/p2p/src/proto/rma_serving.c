@@ -110,7 +110,7 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 		.payload_len = !status && !write && data ? job->msg.len : 0,
 	};
 
-	ctrl_tell_among(job->peer, &msg);
+	ctrl_owed(job->peer, ctrl_tell_among(job->peer, &msg));
 }
 
 /* A short write is done: the application hears of it if it came with data. */
@@ -564,6 +564,7 @@ static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 	job = cell_get_zeroed(&xfer->cells, offsetof(struct rma_job, copy));
 	if (!job) {
 		P2P_WARN("no room for a request of a peer, which is dropped\n");
+		ctrl_owed(msg->peer, -FI_ENOMEM);
 		return;
 	}
 	job->peer = msg->peer;

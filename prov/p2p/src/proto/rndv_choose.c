@@ -14,6 +14,7 @@
 #include "proto/rndv_lent.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_recv.h"
+#include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
@@ -186,6 +187,7 @@ void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg)
 	xfer_set_busy(req);
 	if (!arrival || arrival->announced || arrival->ready || !TAILQ_EMPTY(&arrival->peeks)) {
 		P2P_WARN("two transfers came under one id, or there is no room for one\n");
+		ctrl_owed(msg->peer, arrival ? 0 : -FI_ENOMEM);
 		xfer_req_end(req, FI_EIO);
 		return;
 	}

@@ -200,7 +200,7 @@ static void rndv_lanes_say(struct xfer_peer *peer, unsigned int count)
 	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ANSWERS, .count = count};
 
 	peer->lanes->told = count;
-	ctrl_tell(peer, &msg);
+	ctrl_owed(peer, ctrl_tell(peer, &msg));
 }
 
 /* The same, if it is news */

@@ -9,6 +9,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "xfer/reports.h"
 #include "xfer/req_state.h"
@@ -387,8 +388,10 @@ void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_
 		return;
 	}
 	arrival = rndv_arrival_get(ep->xfer, msg->id);
-	if (!arrival)
+	if (!arrival) {
+		ctrl_owed(msg->peer, -FI_ENOMEM);
 		return;
+	}
 	if (arrival->announced) {
 		xfer_message_wrong(ep->xfer, msg->type, "announced");
 		return;

@@ -208,5 +208,5 @@ void rndv_abort_send(struct xfer_req *req)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->peer)
-		ctrl_tell(req->peer, &msg);
+		ctrl_owed(req->peer, ctrl_tell(req->peer, &msg));
 }

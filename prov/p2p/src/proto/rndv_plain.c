@@ -33,9 +33,9 @@ static void rndv_decline(struct xfer_arrival *arrival)
 
 	if (arrival->status)
 		return;
-	ctrl_tell(arrival->peer, &msg);
+	ctrl_owed(arrival->peer, ctrl_tell(arrival->peer, &msg));
 	if (arrival->flags & WIRE_WANT_FIN)
-		ctrl_tell(arrival->peer, &fin);
+		ctrl_owed(arrival->peer, ctrl_tell(arrival->peer, &fin));
 }
 
 /* The receive that the marker has matched has no room. */
@@ -115,8 +115,13 @@ static void rndv_ask_plain(struct xfer_arrival *arrival)
 		.id = arrival->id,
 		.flags = WIRE_PLAIN,
 	};
+	int ret = arrival->status;
 
-	if (arrival->status || ctrl_tell(arrival->peer, &msg))
+	if (!ret) {
+		ret = ctrl_tell(arrival->peer, &msg);
+		ctrl_owed(arrival->peer, ret);
+	}
+	if (ret)
 		rndv_divert_fail(arrival);
 }
 

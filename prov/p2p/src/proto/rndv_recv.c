@@ -33,7 +33,7 @@ static void rndv_recv_fin(struct xfer_req *req)
 		    !(arrival->flags & WIRE_CALLS);
 
 	if (!note || !board_far_answer(ep->xfer->boards, xfer_board_owner(fin.id), fin.id))
-		ctrl_tell(req->peer, &fin);
+		ctrl_owed(req->peer, ctrl_tell(req->peer, &fin));
 }
 
 static void rndv_recv_end(struct xfer_req *req)

@@ -301,7 +301,7 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 	req->transfer.status = status;
 	/* by the way of the announcement, which it must not overtake */
 	abort.id = req->transfer.id;
-	ctrl_ask(req->peer, &abort);
+	ctrl_owed(req->peer, ctrl_ask(req->peer, &abort));
 	rndv_note_recall(req, status);
 	rndv_marker_queue(req);
 }

@@ -550,6 +550,13 @@ static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token
 	return ret;
 }
 
+void ctrl_owed(struct xfer_peer *peer, int ret)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (ret == -FI_ENOMEM)
+		xfer_peer_now(peer)->theirs[0].count[false]++;
+}
+
 static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said,
 			    uint32_t flags)
 {

@@ -56,6 +56,12 @@ int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg);
 int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg);
 
 /*
+ * A peer waits for something that was to end as @ret. Without memory (-FI_ENOMEM) it is never sent, so it counts as one
+ * that has got lost: the peer finds by a PROBE that it is missing, and what is under way ends at both ends.
+ */
+void ctrl_owed(struct xfer_peer *peer, int ret);
+
+/*
  * Sends a PROBE each way, if there are two, which tells what was sent before it. @asks: for one in return
  */
 void ctrl_probe(struct xfer_peer *peer, bool asks);
