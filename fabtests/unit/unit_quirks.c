@@ -136,7 +136,7 @@ static void test_words(void **state)
 #define RXM_1 (RXM | QUIRK_PEEK_UNMARKED)
 #define TCP_RXM (QUIRK_LENDS | QUIRK_BEHIND | QUIRK_DEAR)
 #define SHM (QUIRK_NEAR | QUIRK_FRAGILE | QUIRK_UNENABLED | QUIRK_KEYS)
-#define SHM_OLD (SHM | QUIRK_NO_PEEK | QUIRK_RECV_NOMEM | QUIRK_EMPTY_WRITE)
+#define SHM_OLD (SHM | QUIRK_ATOMICS | QUIRK_NO_PEEK | QUIRK_RECV_NOMEM | QUIRK_EMPTY_WRITE)
 #define VERBS (QUIRK_MAPS | QUIRK_ATOMICS | QUIRK_STALE_MR)
 #define OLD QUIRK_NO_DMABUF
 
@@ -165,8 +165,9 @@ static void test_flags(void **state)
 		{"tcp;ofi_rxm", FI_VERSION(2, 0), RXM | TCP_RXM | QUIRK_NESTS},
 		{"shm", FI_VERSION(1, 17), SHM_OLD | OLD},
 		{"shm", FI_VERSION(1, 18), SHM_OLD | OLD},
-		{"shm", FI_VERSION(1, 19), SHM | OLD},
-		{"shm", FI_VERSION(2, 1), SHM},
+		{"shm", FI_VERSION(1, 19), SHM | QUIRK_ATOMICS | OLD},
+		{"shm", FI_VERSION(2, 4), SHM | QUIRK_ATOMICS},
+		{"shm", FI_VERSION(2, 5), SHM},
 		{"sm2", FI_VERSION(1, 17), OLD},
 		{"sm2", FI_VERSION(1, 18), QUIRK_NO_DATA | OLD},
 		{"sm2", FI_VERSION(2, 6), QUIRK_NO_DATA},

@@ -448,6 +448,18 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "shm",
+		.below = FI_VERSION(2, 5),
+		.flag = QUIRK_ATOMICS,
+		.does = "frees the buffer of an atomic operation with FI_DELIVERY_COMPLETE twice",
+		.why = "smr_progress_inject_atomic() frees it at the target, and smr_progress_resp() "
+		       "where the answer comes. So two operations have one buffer from then on, and "
+		       "bytes of ours and of the user's arrive wrong. So we serve atomic operations, "
+		       "under the core's keys, too. Domains without FI_HMEM keep the fault, and so "
+		       "does the hook.",
+		.see = "fi_p2p_delivered -p 'shm;ofi_p2p' -D system fails without this row.",
+	},
+	{
+		.provider = "shm",
 		.below = QUIRK_STILL,
 		.flag = QUIRK_KEYS,
 		.does = "counts the keys that it chooses",
