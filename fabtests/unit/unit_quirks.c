@@ -171,6 +171,8 @@ static void test_flags(void **state)
 		{"sm2", FI_VERSION(1, 17), OLD},
 		{"sm2", FI_VERSION(1, 18), QUIRK_NO_DATA | OLD},
 		{"sm2", FI_VERSION(2, 6), QUIRK_NO_DATA},
+		{"sockets", FI_VERSION(1, 17), QUIRK_NO_DATA | OLD},
+		{"sockets", FI_VERSION(2, 6), QUIRK_NO_DATA},
 		{"verbs", FI_VERSION(1, 17), VERBS | QUIRK_DIRECT | OLD},
 		{"verbs", FI_VERSION(2, 1), VERBS | QUIRK_DIRECT},
 		{"verbs;ofi_rxm", FI_VERSION(1, 22), VERBS | RXM_1 | QUIRK_EMPTY_MR},

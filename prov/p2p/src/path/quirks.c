@@ -478,6 +478,18 @@ const struct quirk quirks_table[] = {
 		.see = "runfabtests -f ipc.list -p 'sm2;ofi_p2p' fails without this row.",
 	},
 
+	/* ---- sockets ---- */
+	{
+		.provider = "sockets",
+		.below = QUIRK_STILL,
+		.flag = QUIRK_NO_DATA,
+		.does = "does not tell that a message has remote cq data, if it comes before its "
+			"receive",
+		.why = "sock_pe_progress_buffered_rx() takes over the data, and not the flag. A marker "
+		       "would look like an empty message. So we do not offer it.",
+		.see = "runfabtests -p 'sockets;ofi_p2p' fails without this row.",
+	},
+
 	/* ---- verbs ---- */
 	{
 		.provider = "verbs",
