@@ -104,6 +104,9 @@ void unit_buffer_put(void *dst, const void *src, size_t len);
 void unit_buffer_capture(void);
 void unit_buffer_captured(void);
 
+/* Do synchronous copies of the application wait? Afterwards they do not any more. Negative: they always do */
+int unit_buffer_waits(void);
+
 /* ---- unit_buffer_gpu.c ---- */
 
 void test_gpu_bounced(void **state);
@@ -114,5 +117,6 @@ void test_gpu_path(void **state);
 void test_gpu_wrapped(void **state);
 void test_gpu_captured(void **state);
 void test_gpu_put(void **state);
+void test_gpu_waits(void **state);
 
 #endif /* P2P_UNIT_BUFFER_H */

@@ -54,3 +54,14 @@ void unit_buffer_captured(void)
 	assert_int_equal(cuStreamEndCapture(unit_buffer_stream, &graph), CUDA_SUCCESS);
 	assert_int_equal(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
+
+int unit_buffer_waits(void)
+{
+	unsigned int flags = 0;
+	int active;
+
+	assert_int_equal(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+	assert_int_equal(cuDevicePrimaryCtxSetFlags_v2(0, flags & ~CU_CTX_SYNC_MEMOPS),
+			 CUDA_SUCCESS);
+	return flags & CU_CTX_SYNC_MEMOPS ? 1 : 0;
+}

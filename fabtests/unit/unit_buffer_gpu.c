@@ -317,3 +317,32 @@ void test_gpu_put(void **state)
 	assert_int_equal(p2p_buffer_release(host), 0);
 	fake_close(context);
 }
+
+/* Unless the user does not want it, as the provider understands that */
+void test_gpu_waits(void **state)
+{
+	static const struct {
+		const char *name, *value;
+		int waits;
+	} settings[] = {
+		{"FI_P2P_SYNC_MEMOPS", "no", 0},    {"FI_P2P_SYNC_MEMOPS", "0", 0},
+		{"FI_P2P_SYNC_MEMOPS", "FALSE", 0}, {"FI_P2P_SYNC_MEMOPS", "off", 0},
+		{"FI_P2P_SYNC_MEMOPS", "yes", 1},   {"FI_P2P_CUDA_API", "async", 0},
+		{"FI_P2P_CUDA_API", "Async", 0},    {"FI_P2P_CUDA_API", "strict", 1},
+	};
+	struct p2p_buffer_context *context = fake_open(FI_MR_LOCAL, 0);
+
+	if (unit_buffer_waits() < 0) {
+		fake_close(context);
+		skip();
+	}
+	for (size_t i = 0; i < UNIT_COUNT(settings); i++) {
+		assert_int_equal(setenv(settings[i].name, settings[i].value, 1), 0);
+		assert_int_equal(p2p_buffer_release(alloc(context, 0, SIZE)), 0);
+		assert_int_equal(unit_buffer_waits(), settings[i].waits);
+		assert_int_equal(unsetenv(settings[i].name), 0);
+	}
+	assert_int_equal(p2p_buffer_release(alloc(context, 0, SIZE)), 0);
+	assert_int_equal(unit_buffer_waits(), 1);
+	fake_close(context);
+}

@@ -32,3 +32,8 @@ void unit_buffer_put(void *dst, const void *src, size_t len)
 {
 	unit_buffer_copy(dst, src, len);
 }
+
+int unit_buffer_waits(void)
+{
+	return -1;
+}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
@@ -181,6 +182,19 @@ static int cuda_load(void)
 	return cuda.loaded;
 }
 
+/* As the provider has it, of which this library knows nothing else: fi_p2p(7) */
+static bool cuda_sync_wanted(void)
+{
+	static const char *const words[] = {"0", "no", "off", "false"};
+	const char *flag = getenv("FI_P2P_SYNC_MEMOPS"), *api = getenv("FI_P2P_CUDA_API");
+
+	for (size_t i = 0; flag && i < sizeof words / sizeof words[0]; i++) {
+		if (!strcasecmp(flag, words[i]))
+			return false;
+	}
+	return !api || strcasecmp(api, "async");
+}
+
 /*
  * The application's synchronous copies from pageable memory would else return before their bytes are there for our
  * copies. Drivers before CUDA 12.1 do not know the flag. To set flags replaces those that there are.
@@ -190,7 +204,7 @@ static void cuda_sync(const struct cuda_calls *cu, CUdevice device)
 	unsigned int flags = 0;
 	int active;
 
-	if (cu->ctx_get_state(device, &flags, &active) == CUDA_SUCCESS &&
+	if (cuda_sync_wanted() && cu->ctx_get_state(device, &flags, &active) == CUDA_SUCCESS &&
 	    !(flags & CU_CTX_SYNC_MEMOPS))
 		cu->ctx_set_flags(device, flags | CU_CTX_SYNC_MEMOPS);
 }
