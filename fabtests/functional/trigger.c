@@ -161,19 +161,19 @@ static int each_operation(struct side *s)
 	const size_t kinds = s->pair.kind_count;
 
 	for (size_t i = 0; i < kinds * kinds; i++) {
-		const size_t from = i % kinds, to = i / kinds;
+		const size_t from = i % kinds, to = i / kinds, target = to % s->targets;
 
 		for (size_t n = 0; n < FT_COUNT(sizes); n++) {
 			FT_TRY(messages(s, false, from, to, sizes[n]));
 			FT_TRY(messages(s, true, from, to, sizes[n]));
 			if (!sizes[n])
 				continue;
-			FT_TRY(remote(s, true, from, to, sizes[n]));
-			FT_TRY(remote(s, false, from, to, sizes[n]));
+			FT_TRY(remote(s, true, from, target, sizes[n]));
+			FT_TRY(remote(s, false, from, target, sizes[n]));
 		}
 		for (enum fi_op_type t = FI_OP_ATOMIC;
 		     s->pair.ctx.info->caps & FI_ATOMIC && t <= FI_OP_COMPARE_ATOMIC; t++)
-			FT_TRY(atomic(s, t, from, to));
+			FT_TRY(atomic(s, t, from, target));
 	}
 	return 0;
 }
@@ -250,7 +250,7 @@ static int chain_of_two(struct side *s)
 		ret = ft_meet(s->pair.proc);
 	for (size_t i = 0; !ret && i < CHAIN; i++) {
 		trigger_job_init(s, &job[i], FI_OP_WRITE, &s->pair.buf[s->pair.kind_count - 1],
-				 64, s->pair.kind_count - 1);
+				 64, s->targets - 1);
 		job[i].work.triggering_cntr = s->remote;
 		ret = trigger_queue(s, &job[i], came + i + !first);
 	}
@@ -488,12 +488,14 @@ static int failed(struct side *s)
 	FT_CHECK(fi_cntr_readerr(s->done) == 1 && fi_cntr_readerr(s->tx) == tx,
 		 "errors counted: %" PRIu64 " by the counter that was named",
 		 fi_cntr_readerr(s->done));
-	/* one that cannot even begin */
-	trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
-	job.iov.iov_base = NULL;
-	FT_TRY(trigger_queue(s, &job, reached));
-	FT_TRY(take_error(s, &job.work.context, 0, "a message without a buffer"));
-	FT_CHECK(fi_cntr_readerr(s->done) == 2, "its error is not counted");
+	/* one that cannot even begin; over a hook the core judges that, and may crash */
+	if (!ft_hook_active()) {
+		trigger_job_init(s, &job, FI_OP_TSEND, &s->pair.buf[0], 64, 0);
+		job.iov.iov_base = NULL;
+		FT_TRY(trigger_queue(s, &job, reached));
+		FT_TRY(take_error(s, &job.work.context, 0, "a message without a buffer"));
+		FT_CHECK(fi_cntr_readerr(s->done) == 2, "its error is not counted");
+	}
 	FT_TRY(fi_cntr_seterr(s->done, 0));
 	return ft_barrier(s->pair.proc, &s->pair.ctx);
 }
@@ -573,7 +575,9 @@ static int run(struct ft_proc *proc)
 
 	if (!ft_has_cntrs(&proc->opts))
 		return proc->rank ? FT_SKIP : ft_skip("no counters by this provider");
-	FT_TRY(without(proc));
+	/* over a hook, the core says who has it */
+	if (!ft_hook_active())
+		FT_TRY(without(proc));
 	FT_TRY(trigger_open(&s, proc));
 	/* first: what it is about is seen once only */
 	FT_TRY(plain(&s));

@@ -26,12 +26,14 @@ struct target {
  * @done:	the same, for completions
  * @tx, @rx, @remote: bound to the endpoint; @remote counts what the peer writes
  * @shared:	by kind, what the peer reaches; @target: the peer's
+ * @targets:	so many kinds, as over a hook nobody serves device memory
  */
 struct side {
 	struct ft_pair pair;
 	struct fid_cntr *trigger, *done, *tx, *rx, *remote;
 	struct ft_buf shared[2];
 	struct target target[2];
+	size_t targets;
 	uint64_t number;
 };
 

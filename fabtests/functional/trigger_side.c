@@ -23,7 +23,8 @@ static int share(struct side *s)
 	const int fd = s->pair.proc->fd[!s->pair.proc->rank];
 	struct target mine[2] = {0};
 
-	for (size_t i = 0; i < s->pair.kind_count; i++) {
+	s->targets = ft_hook_active() ? 1 : s->pair.kind_count;
+	for (size_t i = 0; i < s->targets; i++) {
 		FT_TRY(ft_buf_alloc_by(&s->pair.ctx, &s->shared[i], s->pair.buf[i].ops,
 				       LARGEST + FT_ROOM));
 		FT_TRY(ft_buf_share(&s->pair.ctx, &s->shared[i], access));
@@ -52,7 +53,7 @@ int trigger_close(struct side *s)
 	struct fid *const cntrs[] = {&s->trigger->fid, &s->done->fid, &s->tx->fid, &s->rx->fid,
 				     &s->remote->fid};
 
-	for (size_t i = 0; i < s->pair.kind_count; i++)
+	for (size_t i = 0; i < s->targets; i++)
 		ft_buf_free(&s->shared[i]);
 	return ft_pair_close(&s->pair, cntrs, FT_COUNT(cntrs));
 }

@@ -12,6 +12,7 @@
 #include "base/conf.h"
 #include "base/env.h"
 #include "fid/fabric.h"
+#include "gpu/trigger.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "path/quirks.h"
@@ -38,7 +39,7 @@ static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 		return -FI_ENOSYS;
 	}
 	P2P_INFO("around provider %s\n", hooked->name);
-	return fabric_open(attr->fabric, false, NULL, attr->fabric->fid.context, fabric);
+	return fabric_open(attr->fabric, false, &triggers, attr->fabric->fid.context, fabric);
 }
 
 static struct fi_provider hook_provider = {

@@ -33,7 +33,7 @@
  */
 static void domain_open_waker(struct p2p_domain *domain)
 {
-	if (domain->triggers)
+	if (domain->triggers && domain->layered)
 		wait_waker_get(&domain->xfer,
 			       domain->quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
 }
@@ -44,7 +44,7 @@ static int domain_close_waker(struct p2p_domain *domain)
 	struct xfer *xfer = &domain->xfer;
 	bool used;
 
-	if (!domain->triggers)
+	if (!domain->triggers || !domain->layered)
 		return 0;
 	p2p_lock_take(&xfer->lock);
 	used = !LIST_EMPTY(&xfer->eps);
@@ -121,16 +121,14 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 	return !ret && !attr->count ? -FI_EOPNOTSUPP : ret;
 }
 
-static int domain_no_scalable_ep(struct fid_domain *domain, struct fi_info *info,
-				 struct fid_ep **sep, void *context)
+/* Nothing is posted there, nor bound to it. So the application is given the core's own. */
+static int domain_stx_ctx(struct fid_domain *fid, struct fi_tx_attr *attr, struct fid_stx **stx,
+			  void *context)
 {
-	P2P_INFO("scalable endpoints are not offered\n");
-	return -FI_ENOSYS;
-}
+	struct p2p_domain *domain = domain_of(&fid->fid);
 
-static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
-			 struct fid_stx **stx, void *context)
-{
+	if (!domain->fabric->layered)
+		return fi_stx_context(domain->core, attr, stx, context);
 	P2P_INFO("shared transmit contexts are not offered\n");
 	return -FI_ENOSYS;
 }
@@ -160,10 +158,10 @@ static union table_domain domain_table = {
 			.av_open = av_open,
 			.cq_open = cq_open,
 			.endpoint = ep_open,
-			.scalable_ep = domain_no_scalable_ep,
+			.scalable_ep = ep_open_sep,
 			.cntr_open = cntr_open,
 			.poll_open = pollset_open,
-			.stx_ctx = domain_no_stx,
+			.stx_ctx = domain_stx_ctx,
 			.srx_ctx = ep_open_srx,
 			.query_atomic = domain_query_atomic,
 			.query_collective = collective_query,
@@ -232,7 +230,7 @@ static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 		return ret;
 	domain->layered = domain->fabric->layered && info_layered(info);
 	domain->automatic = domain->layered && attr->data_progress == FI_PROGRESS_AUTO;
-	if (domain->layered && info->caps & FI_TRIGGER)
+	if ((domain->layered || !domain->fabric->layered) && info->caps & FI_TRIGGER)
 		domain->triggers = domain->fabric->triggers;
 	plan->shared = domain->automatic || attr->threading != FI_THREAD_DOMAIN;
 	/* a thread that calls reads all of the domain's queues */

@@ -18,11 +18,13 @@ struct trigger;
 
 /**
  * struct domain_triggers - what lets operations wait for counters (gpu/trigger.h), where the application has
- * asked for FI_TRIGGER. None of it is [locked].
+ * asked for FI_TRIGGER; or, over a hook, where the core offers that, which sockets does unasked. None of it is
+ * [locked].
  * @open, @close: make and free what it keeps of a domain (struct p2p_domain.trigger). 0 or -FI_ENOMEM
  * @control:	fi_control(3) of a domain
  * @alias:	fi_ep_alias(3)
  * @ep_open:	an endpoint has been opened: takes its calls. 0 or an error
+ * @ep_flags:	its own flags have FI_TRIGGER from now on
  * @ep_busy:	may it not be closed yet?
  * @ep_close:	it is about to be closed: nothing of it waits any more
  */
@@ -32,6 +34,7 @@ struct domain_triggers {
 	int (*control)(struct p2p_domain *domain, int command, void *arg);
 	int (*alias)(struct p2p_ep *ep, const struct fi_alias *alias);
 	int (*ep_open)(struct p2p_ep *ep);
+	void (*ep_flags)(struct p2p_ep *ep);
 	bool (*ep_busy)(const struct p2p_ep *ep);
 	void (*ep_close)(struct p2p_ep *ep);
 };

@@ -12,6 +12,7 @@
 #include "fid/cntr.h"
 #include "fid/collective.h"
 #include "base/conf.h"
+#include "fid/ep_bind.h"
 #include "fid/ep_opt.h"
 #include "fid/ep_stats.h"
 #include "fid/fid.h"
@@ -42,17 +43,10 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
 }
 
-static int ep_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
-			struct fid_ep **tx_ep, void *context)
-{
-	return -FI_ENOSYS;
-}
-
-static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
-			struct fid_ep **rx_ep, void *context)
-{
-	return -FI_ENOSYS;
-}
+static int ep_open_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+			  struct fid_ep **ep, void *context);
+static int ep_open_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+			  struct fid_ep **ep, void *context);
 
 static ssize_t ep_rx_size_left(struct fid_ep *ep)
 {
@@ -81,8 +75,8 @@ static union table_ep ep_table = {
 			.cancel = ep_cancel,
 			.getopt = ep_opt_get,
 			.setopt = ep_opt_set,
-			.tx_ctx = ep_no_tx_ctx,
-			.rx_ctx = ep_no_rx_ctx,
+			.tx_ctx = ep_open_tx_ctx,
+			.rx_ctx = ep_open_rx_ctx,
 			.rx_size_left = ep_rx_size_left,
 			.tx_size_left = ep_tx_size_left,
 		},
@@ -93,7 +87,7 @@ static __attribute__((constructor)) void ep_complete_table(void)
 	table_complete(ep_table.entry, LF_EP_EXPORT_XPU, (table_entry) ep_export_xpu);
 }
 
-/* ---- bind, enable, close ---- */
+/* ---- enable, close ---- */
 
 /*
  * The core would take what is to be durable (FI_COMMIT_COMPLETE), or told, for any other write. So may it what is
@@ -112,221 +106,12 @@ static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 	p2p_lock_drop(&ep->domain->xfer.lock);
 }
 
-static void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
+void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
 {
 	p2p_lock_take(&ep->domain->xfer.lock);
 	ep->xfer.rx_flags = flags | (ep->rx_all ? FI_COMPLETION : 0);
 	xfer_ep_limit(&ep->xfer);
 	p2p_lock_drop(&ep->domain->xfer.lock);
-}
-
-/*
- * Notes a queue that the endpoint is bound to. Progress reads all queues of a domain, so
- * ep_enable_core() binds the core's endpoint (QUIRK_UNENABLED).
- */
-static void ep_bind_core(struct p2p_ep *ep, struct xfer_cq *cq, uint64_t flags)
-{
-	bool send = flags & FI_TRANSMIT;
-
-	p2p_lock_take(&ep->domain->xfer.lock);
-	ep->binds[!send] = flags;
-	if (send)
-		ep->xfer.txcq = cq;
-	else
-		ep->xfer.rxcq = cq;
-	p2p_lock_drop(&ep->domain->xfer.lock);
-}
-
-static int ep_enable_core(struct p2p_ep *ep)
-{
-	struct xfer_cq *cqs[] = {ep->xfer.txcq, ep->xfer.rxcq};
-	int ret = 0;
-
-	p2p_lock_take(&ep->domain->xfer.lock);
-	for (int i = 0; !ret && i < 2; i++) {
-		if (ep->binds[i])
-			ret = fi_ep_bind(ep->xfer.core, &cqs[i]->core->fid, ep->binds[i]);
-		if (!ret)
-			ep->binds[i] = 0;
-	}
-	if (!ret)
-		ret = fi_enable(ep->xfer.core);
-	p2p_lock_drop(&ep->domain->xfer.lock);
-	return ret;
-}
-
-static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
-{
-	uint64_t rx_flags = flags & ~FI_TRANSMIT, tx_flags = flags & ~FI_RECV;
-	bool all = !(flags & FI_SELECTIVE_COMPLETION);
-
-	if (!(flags & (FI_TRANSMIT | FI_RECV)))
-		return -FI_EINVAL;
-	if ((flags & FI_TRANSMIT && ep->xfer.txcq) || (flags & FI_RECV && ep->xfer.rxcq)) {
-		P2P_WARN("an endpoint is bound to a second completion queue\n");
-		return -FI_EINVAL;
-	}
-	/* we must see a marker whatever receive it matches; we keep back what nobody asked for */
-	if (ep->xfer.layered)
-		rx_flags &= ~FI_SELECTIVE_COMPLETION;
-	if (flags & FI_TRANSMIT) {
-		ep_bind_core(ep, &cq->xfer, tx_flags);
-		ep->tx_all = all;
-		if (all)
-			ep->tx_flags |= FI_COMPLETION;
-	}
-	if (flags & FI_RECV) {
-		ep_bind_core(ep, &cq->xfer, rx_flags);
-		ep->rx_all = all;
-		ep_set_rx_flags(ep, ep->xfer.rx_flags);
-		cq_set_av(cq, ep->av);
-		if (ep->domain->layered && ep->caps & FI_SOURCE)
-			cq_tell_sources(cq);
-	}
-	return 0;
-}
-
-static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
-{
-	int ret = fi_ep_bind(ep->xfer.core, &av->core->fid, flags);
-
-	if (ret)
-		return ret;
-	ep->av = av;
-	p2p_lock_take(&ep->domain->xfer.lock);
-	ep->xfer.renamed = !av_same(av);
-	xfer_ep_limit(&ep->xfer);
-	p2p_lock_drop(&ep->domain->xfer.lock);
-	if (ep->xfer.rxcq)
-		cq_set_av(container_of(ep->xfer.rxcq, struct p2p_cq, xfer), av);
-	return 0;
-}
-
-/* The kinds of operations that the core's counters count: those that only the core knows of */
-static uint64_t ep_core_counts(const struct p2p_ep *ep)
-{
-	uint64_t kinds = ep->domain->serves_all ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
-
-	/* what comes by way of a shared context, that context counts */
-	if (ep->shares_rx)
-		kinds |= FI_RECV;
-	return kinds;
-}
-
-/* Do we count operations of one of these kinds? */
-static bool ep_counts(const struct p2p_ep *ep, uint64_t kinds)
-{
-	kinds &= ~ep_core_counts(ep);
-	for (uint64_t kind = FI_READ; kind <= FI_REMOTE_WRITE; kind <<= 1) {
-		if (kinds & kind && ep->xfer.cntrs[xfer_count_index(kind)])
-			return true;
-	}
-	return false;
-}
-
-/*
- * Is a queue of ours to take the place of one that the application has not bound? It is where our counters tell of
- * what the queue would, or where the application has no such operations. 1, 0, or -FI_ENOCQ
- */
-static int ep_wants_own_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
-{
-	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
-
-	if (cq)
-		return 0;
-	if (ep_counts(ep, kinds) || (ep->xfer.layered && dirs && !(dirs & kinds)))
-		return 1;
-	return ep->xfer.layered ? -FI_ENOCQ : 0;
-}
-
-/* Does anybody sleep on a counter of the endpoint? */
-static bool ep_sleeps(const struct p2p_ep *ep)
-{
-	for (int i = 0; i < XFER_COUNT_KINDS; i++) {
-		if (ep->xfer.cntrs[i] && ep->xfer.cntrs[i]->point)
-			return true;
-	}
-	return false;
-}
-
-static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
-{
-	bool sleeps = ep_sleeps(ep);
-	struct fi_cq_attr attr = {.wait_obj = sleeps ? FI_WAIT_UNSPEC : FI_WAIT_NONE};
-	int ret;
-
-	own->silent = true;
-	ret = cq_open_core(ep->domain, &attr, sleeps, own, NULL);
-	if (ret)
-		return ret;
-	ep_bind_core(ep, own, flags);
-	return 0;
-}
-
-/* A queue that the core has been bound to stays until the endpoint closes. */
-static void ep_drop_own_cqs(struct p2p_ep *ep)
-{
-	for (int i = 0; i < 2; i++) {
-		const uint64_t flags = ep->binds[i];
-
-		if (!ep->own[i].core || !flags)
-			continue;
-		ep_bind_core(ep, NULL, flags);
-		ep->binds[i] = 0;
-		if (xfer_cq_fini(&ep->own[i]))
-			ep_bind_core(ep, &ep->own[i], flags);
-		else
-			memset(&ep->own[i], 0, sizeof ep->own[i]);
-	}
-}
-
-/*
- * Opens missing queues: the core wants both, and our receives and counted operations need one. If one is
- * missing, or the vector, nothing is opened: the application may bind them, and enable the endpoint again.
- */
-static int ep_complete_cqs(struct p2p_ep *ep)
-{
-	static const uint64_t flags[] = {FI_TRANSMIT, FI_RECV};
-	const int own[] = {
-		ep_wants_own_cq(ep, ep->xfer.txcq, FI_SEND | FI_READ | FI_WRITE),
-		ep_wants_own_cq(ep, ep->xfer.rxcq, FI_RECV),
-	};
-	int ret = 0;
-
-	if (own[0] < 0 || own[1] < 0) {
-		P2P_INFO("an endpoint is enabled that lacks a completion queue\n");
-		return -FI_ENOCQ;
-	}
-	if ((own[0] || own[1]) && ep->xfer.layered && !ep->av)
-		return -FI_ENOAV;
-	for (int i = 0; !ret && i < 2; i++)
-		ret = own[i] ? ep_own_cq(ep, &ep->own[i], flags[i]) : 0;
-	return ret;
-}
-
-static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	struct p2p_ep *ep = ep_of(fid);
-	struct fid *core = fid_core(bfid);
-
-	if (!bfid)
-		return -FI_EINVAL;
-	if (core != bfid && bfid->fclass == FI_CLASS_CQ)
-		return ep_bind_cq(ep, cq_of(bfid), flags);
-	if (core != bfid && bfid->fclass == FI_CLASS_AV)
-		return ep_bind_av(ep, av_of(bfid), flags);
-	if (core != bfid && bfid->fclass == FI_CLASS_CNTR)
-		return cntr_bind_ep(cntr_of(bfid), &ep->xfer, flags, ep_core_counts(ep));
-	if (bfid->fclass == FI_CLASS_SRX_CTX) {
-		if (ep->xfer.cntrs[xfer_count_index(FI_RECV)]) {
-			P2P_WARN(
-				"a shared receive context is to be bound before the counter of "
-				"receives\n");
-			return -FI_EINVAL;
-		}
-		ep->shares_rx = true;
-	}
-	return fi_ep_bind(ep->xfer.core, core, flags);
 }
 
 static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, bool learn,
@@ -375,11 +160,7 @@ static int ep_enable(struct p2p_ep *ep)
 	int ret;
 
 	ep_meet_device(ep);
-	ret = ep_complete_cqs(ep);
-	if (!ret)
-		ret = ep_enable_core(ep);
-	if (ret)
-		ep_drop_own_cqs(ep);
+	ret = ep_bind_enable(ep);
 	if (ret || ep->xfer.started || !ep->xfer.layered)
 		return ret;
 	p2p_lock_take(&ep->domain->xfer.lock);
@@ -418,6 +199,8 @@ static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 		ep_set_tx_flags(ep, defaults | (ep->tx_all ? FI_COMPLETION : 0));
 	if (flags & FI_RECV)
 		ep_set_rx_flags(ep, defaults);
+	if (flags & FI_TRIGGER)
+		ep->domain->triggers->ep_flags(ep);
 	return 0;
 }
 
@@ -441,7 +224,7 @@ static int ep_close(struct fid *fid)
 
 	if (domain_inherited(ep->domain))
 		return 0;
-	if (triggers && triggers->ep_busy(ep))
+	if (!LIST_EMPTY(&ep->contexts) || (triggers && triggers->ep_busy(ep)))
 		return -FI_EBUSY;
 	/*
 	 * what GPUs post comes from another thread, and must have ended before the core's endpoint does. If
@@ -456,6 +239,8 @@ static int ep_close(struct fid *fid)
 		fid_pair_add(&ep->pair, core, fid);
 		return ret;
 	}
+	if (ep->sep)
+		LIST_REMOVE(ep, sibling);
 	ep_stats_print(ep);
 	cntr_release_ep(&ep->xfer);
 	for (int i = 0; i < 2; i++) {
@@ -499,7 +284,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	 * the core wants descriptors: we add them to every operation; or operations may count for any
 	 * counter
 	 */
-	if (domain->xfer.local || domain->triggers)
+	if (domain->xfer.local || domain->xfer.works_go)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.layered = layered;
 	ep->xfer.tally = conf.stats != CONF_STATS_NO;
@@ -575,6 +360,11 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 		info_core_add_maps(info);
 	if (domain->xfer.stage.lender)
 		info_core_add_lending(info);
+	/* what waits for counters is ours */
+	if (info->tx_attr)
+		info->tx_attr->op_flags &= ~FI_TRIGGER;
+	if (info->rx_attr)
+		info->rx_attr->op_flags &= ~FI_TRIGGER;
 	ep_set_quirks(ep);
 	if (ep->xfer.stalls)
 		ret = side_ep_init(ep, info);
@@ -582,7 +372,9 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 		ret = lanes_init(&ep->xfer, info);
 	if (ret)
 		return ret;
-	ret = fi_endpoint(domain->core, info, &ep->xfer.core, ep);
+	ret = ep->fid.fid.fclass == FI_CLASS_SEP
+		      ? fi_scalable_ep(domain->core, info, &ep->xfer.core, ep)
+		      : fi_endpoint(domain->core, info, &ep->xfer.core, ep);
 	if (ret)
 		side_ep_fini(ep);
 	else
@@ -619,8 +411,9 @@ static bool ep_triggers(const struct fi_tx_attr *tx, const struct fi_rx_attr *rx
 	return (tx && tx->op_flags & FI_TRIGGER) || (rx && rx->op_flags & FI_TRIGGER);
 }
 
-int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
-	    void *context)
+/* @fclass: FI_CLASS_EP or FI_CLASS_SEP */
+static int ep_open_as(size_t fclass, struct fid_domain *domain, struct fi_info *info,
+		      struct fid_ep **ep_fid, void *context)
 {
 	struct p2p_ep *ep;
 	int ret;
@@ -642,7 +435,7 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_
 	if (!ep->core_info)
 		goto free_both;
 	ep->domain = domain_of(&domain->fid);
-	ret = ep_init(ep, FI_CLASS_EP, context);
+	ret = ep_init(ep, fclass, context);
 	if (ret)
 		goto free_both;
 	ret = ep_open_core(ep, ep->core_info);
@@ -670,6 +463,20 @@ free_both:
 	return ret;
 }
 
+int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
+{
+	return ep_open_as(FI_CLASS_EP, domain, info, ep, context);
+}
+
+int ep_open_sep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
+		void *context)
+{
+	if (!domain_of(&domain->fid)->fabric->layered)
+		return ep_open_as(FI_CLASS_SEP, domain, info, sep, context);
+	P2P_INFO("scalable endpoints are not offered\n");
+	return -FI_ENOSYS;
+}
+
 int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
 	     uint64_t flags, void *context)
 {
@@ -691,39 +498,86 @@ int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep
 	return ret;
 }
 
-int ep_open_srx(struct fid_domain *domain_fid, struct fi_rx_attr *attr, struct fid_ep **ep_fid,
-		void *context)
+/* ---- contexts ---- */
+
+/**
+ * struct ep_ctx - what is asked for: a shared receive context, or a context of a scalable endpoint.
+ * @sep:	the endpoint, and @index: which of its contexts; or NULL
+ * @tx, @rx:	as the application gives them: one of them, or NULL
+ */
+struct ep_ctx {
+	size_t fclass;
+	struct p2p_ep *sep;
+	int index;
+	struct fi_tx_attr *tx;
+	struct fi_rx_attr *rx;
+};
+
+static int ep_open_ctx_core(struct p2p_ep *ep, const struct ep_ctx *asked)
 {
-	struct p2p_domain *domain = domain_of(&domain_fid->fid);
+	switch (asked->fclass) {
+	case FI_CLASS_TX_CTX:
+		return fi_tx_context(asked->sep->xfer.core, asked->index, asked->tx,
+				     &ep->xfer.core, ep);
+	case FI_CLASS_RX_CTX:
+		return fi_rx_context(asked->sep->xfer.core, asked->index, asked->rx,
+				     &ep->xfer.core, ep);
+	default:
+		return fi_srx_context(ep->domain->core, asked->rx, &ep->xfer.core, ep);
+	}
+}
+
+/* What the application has not said of a context, its endpoint's info says. */
+static void ep_set_ctx_attr(struct p2p_ep *ep, const struct ep_ctx *asked)
+{
+	const struct fi_info *info = asked->sep ? asked->sep->core_info : NULL;
+	struct fi_info own = {.caps = info ? info->caps : 0};
+
+	own.tx_attr = asked->tx || !info ? asked->tx : info->tx_attr;
+	own.rx_attr = asked->rx || !info ? asked->rx : info->rx_attr;
+	ep_set_attr(ep, &own);
+	if (asked->sep) {
+		ep->av = asked->sep->av;
+		p2p_lock_take(&ep->domain->xfer.lock);
+		LIST_INSERT_HEAD(&asked->sep->contexts, ep, sibling);
+		p2p_lock_drop(&ep->domain->xfer.lock);
+	} else {
+		/* whose capabilities count is the core's to say: there is no table here that misses an address */
+		ep->directed = true;
+		/* which endpoint, and so which queue, a receive is for is not known when it is posted */
+		ep->rx_all = true;
+	}
+	ep->sep = asked->sep;
+	xfer_ep_add(&ep->xfer);
+	ep_set_rx_flags(ep, own.rx_attr ? own.rx_attr->op_flags : 0);
+}
+
+static int ep_open_ctx(struct p2p_domain *domain, const struct ep_ctx *asked,
+		       struct fid_ep **ep_fid, void *context)
+{
 	struct p2p_ep *ep;
 	int ret;
 
-	if (domain->layered) {
-		P2P_INFO("shared receive contexts are not offered\n");
-		return -FI_ENOSYS;
-	}
-	if (ep_triggers(NULL, attr))
+	if (ep_triggers(asked->tx, asked->rx) && !domain->triggers)
 		return fid_refuse_trigger();
-	/* another provider's own is not wrapped, see cq_open() */
-	if (attr && attr->op_flags & FI_PEER)
-		return fi_srx_context(domain->core, attr, ep_fid, context);
 	ep = p2p_new(sizeof *ep);
 	if (!ep)
 		return -FI_ENOMEM;
 	ep->domain = domain;
-	ret = ep_init(ep, FI_CLASS_SRX_CTX, context);
+	ret = ep_init(ep, asked->fclass, context);
 	if (ret)
 		goto free_ep;
-	ret = fi_srx_context(domain->core, attr, &ep->xfer.core, ep);
+	ret = ep_open_ctx_core(ep, asked);
 	if (ret)
 		goto fini_xfer;
-	ep->xfer.recv_iov_limit = ep_iov_limit(attr ? attr->iov_limit : 0);
-	/* whose capabilities count is the core's to say: there is no table here that misses an address */
-	ep->directed = true;
-	xfer_ep_add(&ep->xfer);
-	/* which endpoint, and so which queue, a receive is for is not known when it is posted */
-	ep->rx_all = true;
-	ep_set_rx_flags(ep, attr ? attr->op_flags : 0);
+	ep_set_quirks(ep);
+	fid_pair_add(&ep->pair, &ep->xfer.core->fid, &ep->fid.fid);
+	ep_set_ctx_attr(ep, asked);
+	ret = domain->triggers ? domain->triggers->ep_open(ep) : 0;
+	if (ret) {
+		fi_close(&ep->fid.fid);
+		return ret;
+	}
 	*ep_fid = &ep->fid;
 	return 0;
 
@@ -732,4 +586,40 @@ fini_xfer:
 free_ep:
 	free(ep);
 	return ret;
+}
+
+static int ep_open_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+			  struct fid_ep **ep, void *context)
+{
+	const struct ep_ctx asked = {FI_CLASS_TX_CTX, ep_of(&sep->fid), index, attr, NULL};
+
+	if (sep->fid.fclass != FI_CLASS_SEP)
+		return -FI_EINVAL;
+	return ep_open_ctx(asked.sep->domain, &asked, ep, context);
+}
+
+static int ep_open_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+			  struct fid_ep **ep, void *context)
+{
+	const struct ep_ctx asked = {FI_CLASS_RX_CTX, ep_of(&sep->fid), index, NULL, attr};
+
+	if (sep->fid.fclass != FI_CLASS_SEP)
+		return -FI_EINVAL;
+	return ep_open_ctx(asked.sep->domain, &asked, ep, context);
+}
+
+int ep_open_srx(struct fid_domain *fid, struct fi_rx_attr *attr, struct fid_ep **ep,
+		void *context)
+{
+	const struct ep_ctx asked = {.fclass = FI_CLASS_SRX_CTX, .rx = attr};
+	struct p2p_domain *domain = domain_of(&fid->fid);
+
+	if (domain->layered) {
+		P2P_INFO("shared receive contexts are not offered\n");
+		return -FI_ENOSYS;
+	}
+	/* another provider's own is not wrapped, see cq_open() */
+	if (attr && attr->op_flags & FI_PEER)
+		return fi_srx_context(domain->core, attr, ep, context);
+	return ep_open_ctx(domain, &asked, ep, context);
 }

@@ -15,7 +15,7 @@ struct native_ctx;
 struct p2p_side_ep;
 
 /**
- * struct p2p_ep - an endpoint, or a shared receive context.
+ * struct p2p_ep - an endpoint, a scalable endpoint, a context of one, or a shared receive context.
  * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
  * @side:	what its side endpoint takes; NULL: it can have none
  * @core_info:	what the core's endpoint was opened with: see domain.h
@@ -23,6 +23,8 @@ struct p2p_side_ep;
  * @caps:	what it was opened with
  * @directed:	a receive may be for one peer only (FI_DIRECTED_RECV); else its address means nothing
  * @shares_rx:	a shared receive context is bound
+ * @contexts:	of a scalable endpoint. It is closed after them
+ * @sep:	the scalable endpoint that it is a context of, or NULL
  * @own:	queues that replace those that the application has not bound
  * @binds:	flags to bind the core's endpoint to its queues with, until it is (ep_bind_core())
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
@@ -41,6 +43,9 @@ struct p2p_ep {
 	uint64_t caps;
 	bool directed;
 	bool shares_rx;
+	LIST_HEAD(, p2p_ep) contexts;
+	struct p2p_ep *sep;
+	LIST_ENTRY(p2p_ep) sibling;
 	struct xfer_cq own[2];
 	uint64_t binds[2];
 	int hmem_p2p;
@@ -62,9 +67,22 @@ static inline struct p2p_ep *ep_of(struct fid *fid)
 	return container_of(fid, struct p2p_ep, fid.fid);
 }
 
+/* Is it an object of ours by which operations are posted? */
+static inline bool ep_posts(const struct fid *fid)
+{
+	return fid_class(fid) &&
+	       (fid->fclass == FI_CLASS_EP || fid->fclass == FI_CLASS_TX_CTX ||
+		fid->fclass == FI_CLASS_RX_CTX || fid->fclass == FI_CLASS_SRX_CTX);
+}
+
+/* Sets what receives without flags do */
+void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags);
+
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	     uint64_t flags, void *context);
+int ep_open_sep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
+		void *context);
 int ep_open_srx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
 		void *context);
 

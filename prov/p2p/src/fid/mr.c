@@ -8,6 +8,7 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/cntr.h"
+#include "fid/ep.h"
 #include "fid/fid.h"
 #include "fid/native.h"
 #include "base/clock.h"
@@ -106,7 +107,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 			cntr_of(bfid)->by_core = true;
 		return ret;
 	}
-	return bfid && bfid->fclass == FI_CLASS_EP ? 0 : -FI_ENOSYS;
+	return ep_posts(bfid) ? 0 : -FI_ENOSYS;
 }
 
 static int mr_xpu_desc(struct p2p_mr *mr, const struct lf_mr_xpu_desc *desc)

@@ -15,7 +15,7 @@ static struct p2p_ep *trigger_work_ep(const struct p2p_domain *domain, struct fi
 {
 	struct p2p_ep *ep = trigger_ep(domain, fid);
 
-	if (ep && ep->xfer.started)
+	if (ep && (ep->xfer.started || !ep->xfer.layered))
 		return ep;
 	trigger_refuse(-FI_EINVAL, "its endpoint is not of its domain, or not enabled");
 	return NULL;
@@ -157,6 +157,7 @@ const struct domain_triggers triggers = {
 	.control = trigger_control,
 	.alias = trigger_ep_alias,
 	.ep_open = trigger_ep_open,
+	.ep_flags = trigger_ep_flags,
 	.ep_busy = trigger_ep_busy,
 	.ep_close = trigger_ep_close,
 };

@@ -4,7 +4,7 @@
  *
  * Works are posted by the same calls as all else, so they take the same paths. Who does not ask for
  * FI_TRIGGER has nothing of this: a domain with it follows up every operation, and has calls of its own
- * (trigger_calls.h).
+ * (trigger_calls.h). Over a hook, where nobody asks us, it does so from the first work on.
  */
 #ifndef P2P_TRIGGER_H
 #define P2P_TRIGGER_H

@@ -112,7 +112,7 @@ struct p2p_ep *trigger_ep(const struct p2p_domain *domain, struct fid_ep *fid)
 {
 	struct p2p_ep *ep;
 
-	if (!fid || fid->fid.fclass != FI_CLASS_EP || !fid_class(&fid->fid))
+	if (!fid || !ep_posts(&fid->fid))
 		return NULL;
 	ep = trigger_ep_of(fid);
 	return ep->domain == domain ? ep : NULL;

@@ -90,7 +90,7 @@ static ssize_t trigger_rma(struct fid_ep *fid, enum fi_op_type type,
 		return trigger_submit(ep, trigger_work_rma(ep, type, msg, flags, &work), &work);
 	ret = type == FI_OP_READ ? rma_ops.readmsg(&ep->fid, msg, flags)
 				 : rma_ops.writemsg(&ep->fid, msg, flags);
-	if (ret != -FI_EAGAIN || flags & FI_INJECT ||
+	if (ret != -FI_EAGAIN || flags & FI_INJECT || !ep->domain->layered ||
 	    trigger_work_rma(ep, type, msg, flags, &work))
 		return ret;
 	return trigger_queue_due(ep->domain->trigger, work);
@@ -123,7 +123,7 @@ static ssize_t trigger_atomic(struct fid_ep *fid, const struct fi_msg_atomic *ms
 					      fetch->iov_count, flags);
 	else
 		ret = atomic_ops.writemsg(&ep->fid, msg, flags);
-	if (ret != -FI_EAGAIN || flags & FI_INJECT ||
+	if (ret != -FI_EAGAIN || flags & FI_INJECT || !ep->domain->layered ||
 	    trigger_work_atomic(ep, type, msg, fetch, compare, flags, &work))
 		return ret;
 	return trigger_queue_due(ep->domain->trigger, work);
@@ -571,3 +571,27 @@ struct fi_ops_atomic trigger_atomic_ops = {
 	.readwritevalid = trigger_atomic_readwritevalid,
 	.compwritevalid = trigger_atomic_compwritevalid,
 };
+
+/* ---- the same for endpoints whose own flags do not have FI_TRIGGER ---- */
+
+struct fi_ops_msg trigger_flagged_msg_ops;
+struct fi_ops_tagged trigger_flagged_tagged_ops;
+struct fi_ops_rma trigger_flagged_rma_ops;
+struct fi_ops_atomic trigger_flagged_atomic_ops;
+
+static __attribute__((constructor)) void trigger_calls_complete(void)
+{
+	trigger_flagged_msg_ops = msg_ops;
+	trigger_flagged_msg_ops.recvmsg = trigger_recvmsg;
+	trigger_flagged_msg_ops.sendmsg = trigger_sendmsg;
+	trigger_flagged_tagged_ops = msg_tagged_ops;
+	trigger_flagged_tagged_ops.recvmsg = trigger_trecvmsg;
+	trigger_flagged_tagged_ops.sendmsg = trigger_tsendmsg;
+	trigger_flagged_rma_ops = rma_ops;
+	trigger_flagged_rma_ops.readmsg = trigger_readmsg;
+	trigger_flagged_rma_ops.writemsg = trigger_writemsg;
+	trigger_flagged_atomic_ops = atomic_ops;
+	trigger_flagged_atomic_ops.writemsg = trigger_atomic_writemsg;
+	trigger_flagged_atomic_ops.readwritemsg = trigger_atomic_readwritemsg;
+	trigger_flagged_atomic_ops.compwritemsg = trigger_atomic_compwritemsg;
+}

@@ -11,6 +11,12 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+/* Only those with flags may have FI_TRIGGER. The others are those of fid/ */
+extern struct fi_ops_msg trigger_flagged_msg_ops;
+extern struct fi_ops_tagged trigger_flagged_tagged_ops;
+extern struct fi_ops_rma trigger_flagged_rma_ops;
+extern struct fi_ops_atomic trigger_flagged_atomic_ops;
+
 extern struct fi_ops_msg trigger_msg_ops;
 extern struct fi_ops_tagged trigger_tagged_ops;
 extern struct fi_ops_rma trigger_rma_ops;

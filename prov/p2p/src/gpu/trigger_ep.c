@@ -25,17 +25,41 @@ static void trigger_take_calls(struct fid_ep *fid)
 	fid->atomic = &trigger_atomic_ops;
 }
 
-int trigger_ep_open(struct p2p_ep *ep)
+/* Over a hook, calls whose flags come with them may have FI_TRIGGER. All others stay as quick as they are. */
+static void trigger_take_flagged_calls(struct fid_ep *fid)
+{
+	fid->msg = &trigger_flagged_msg_ops;
+	fid->tagged = &trigger_flagged_tagged_ops;
+	fid->rma = &trigger_flagged_rma_ops;
+	fid->atomic = &trigger_flagged_atomic_ops;
+}
+
+static int trigger_bind_waker(struct p2p_ep *ep)
 {
 	const uint64_t kinds = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
-	struct trigger *trigger = ep->domain->trigger;
 	struct fid_cntr *waker = ep->domain->xfer.wait.waker;
 	int ret = waker ? fi_ep_bind(ep->xfer.core, &waker->fid, kinds) : 0;
 
+	ep->xfer.wakes = waker && !ret;
+	return ret;
+}
+
+void trigger_ep_flags(struct p2p_ep *ep)
+{
+	trigger_take_calls(&ep->fid);
+}
+
+int trigger_ep_open(struct p2p_ep *ep)
+{
+	struct trigger *trigger = ep->domain->trigger;
+	int ret = ep->xfer.layered ? trigger_bind_waker(ep) : 0;
+
 	if (ret)
 		return ret;
-	ep->xfer.wakes = waker;
-	trigger_take_calls(&ep->fid);
+	if (ep->xfer.layered || (ep->tx_flags | ep->xfer.rx_flags) & FI_TRIGGER)
+		trigger_take_calls(&ep->fid);
+	else
+		trigger_take_flagged_calls(&ep->fid);
 	p2p_lock_take(&ep->domain->xfer.lock);
 	if (!trigger->ep_base) {
 		trigger->ep_base = ep->fid.ops;

@@ -6,6 +6,7 @@
 #include "fid/ep.h"
 
 int trigger_ep_open(struct p2p_ep *ep);
+void trigger_ep_flags(struct p2p_ep *ep);
 bool trigger_ep_busy(const struct p2p_ep *ep);
 void trigger_ep_close(struct p2p_ep *ep);
 int trigger_ep_alias(struct p2p_ep *ep, const struct fi_alias *alias);

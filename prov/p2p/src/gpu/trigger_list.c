@@ -62,7 +62,7 @@ static void trigger_work_hold(const struct trigger *trigger, const struct trigge
 	struct xfer *xfer = &trigger->domain->xfer;
 
 	trigger_assert_locked(trigger);
-	__atomic_store_n(&xfer->works, xfer->works + change, __ATOMIC_RELAXED);
+	__atomic_store_n(&xfer->works, xfer->works + change, __ATOMIC_RELEASE);
 	xfer_busy_add(xfer, change);
 	trigger_hold(work->cntr, change);
 	trigger_hold(work->done, change);
@@ -314,11 +314,48 @@ static void trigger_go(struct xfer *xfer)
 	p2p_lock_drop(&xfer->lock);
 }
 
+/* Over a core that progresses by itself, works go without the application's calls as they would there. */
+static bool trigger_wants_thread(const struct p2p_domain *domain)
+{
+	const struct fi_domain_attr *attr = domain->core_info->domain_attr;
+
+	return !domain->layered && attr->data_progress == FI_PROGRESS_AUTO &&
+	       attr->threading == FI_THREAD_SAFE;
+}
+
+/* From now on every operation is followed up: it may be what a work waits for, or begin as one. 0 or an error */
+static int trigger_begin(struct p2p_domain *domain)
+{
+	struct xfer *xfer = &domain->xfer;
+	struct xfer_ep *ep;
+	bool first;
+	int ret = 0;
+
+	p2p_lock_take(&xfer->lock);
+	first = !xfer->works_go;
+	xfer->works_go = trigger_go;
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		ep->followed = XFER_COUNT_ALL;
+		xfer_ep_limit(ep);
+	}
+	p2p_lock_drop(&xfer->lock);
+	if (first && trigger_wants_thread(domain)) {
+		ret = auto_start(&domain->auto_thread, xfer);
+		domain->automatic = !ret;
+	}
+	return ret;
+}
+
 int trigger_queue(struct trigger *trigger, struct trigger_work *work)
 {
 	struct xfer *xfer = &trigger->domain->xfer;
 	struct trigger_list *list;
+	int ret = xfer->works_go ? 0 : trigger_begin(trigger->domain);
 
+	if (ret) {
+		free(work);
+		return ret;
+	}
 	p2p_lock_take(&xfer->lock);
 	list = work->cntr->works;
 	if (!list) {
@@ -514,8 +551,7 @@ int trigger_init(struct p2p_domain *domain)
 	LIST_INIT(&trigger->posted);
 	LIST_INIT(&trigger->aliases);
 	domain->trigger = trigger;
-	domain->xfer.works_go = trigger_go;
-	return 0;
+	return domain->layered ? trigger_begin(domain) : 0;
 }
 
 void trigger_fini(struct p2p_domain *domain)

@@ -63,7 +63,7 @@ void trigger_fini(struct p2p_domain *domain);
 
 /*
  * Queues a work, which is the domain's from then on, and posts it if it need not wait. How that ends
- * is reported, and counted, in any case. 0 or -FI_ENOMEM: then the work is freed
+ * is reported, and counted, in any case. 0, or an error: then the work is freed
  */
 int trigger_queue(struct trigger *trigger, struct trigger_work *work);
 

@@ -71,6 +71,17 @@ static int trigger_flags_check(uint64_t flags)
 			      "it is deferred work, and may not complete just once");
 }
 
+/*
+ * Where the application need not have descriptors, what it passes for an array of them may be none. Ours are looked up
+ * again when the work goes.
+ */
+static bool trigger_wants_desc(const struct p2p_ep *ep)
+{
+	const struct p2p_domain *domain = ep->domain;
+
+	return domain->layered || domain->xfer.local;
+}
+
 /* @from: NULL: there is nothing */
 static void trigger_copy(void *to, const void *from, size_t size)
 {
@@ -93,7 +104,7 @@ static int trigger_work_new_buffers(struct p2p_ep *ep, enum fi_op_type type, voi
 		return trigger_refuse(-FI_EINVAL, TRIGGER_PIECES);
 	}
 	trigger_copy(work->iov, iov, count * sizeof *iov);
-	trigger_copy(work->desc, desc, count * sizeof *desc);
+	trigger_copy(work->desc, trigger_wants_desc(ep) ? desc : NULL, count * sizeof *desc);
 	*made = work;
 	return 0;
 }
@@ -156,13 +167,13 @@ int trigger_work_rma(struct p2p_ep *ep, enum fi_op_type type, const struct fi_ms
 	return 0;
 }
 
-static int trigger_array_copy(struct trigger_array *array, const struct fi_ioc *ioc,
-			      void **desc, size_t count)
+static int trigger_array_copy(const struct p2p_ep *ep, struct trigger_array *array,
+			      const struct fi_ioc *ioc, void **desc, size_t count)
 {
 	if (count > P2P_IOV_MAX || (count && !ioc))
 		return -FI_EINVAL;
 	trigger_copy(array->ioc, ioc, count * sizeof *ioc);
-	trigger_copy(array->desc, desc, count * sizeof *desc);
+	trigger_copy(array->desc, trigger_wants_desc(ep) ? desc : NULL, count * sizeof *desc);
 	array->count = count;
 	return 0;
 }
@@ -173,14 +184,15 @@ static int trigger_work_arrays(struct trigger_work *work, const struct fi_msg_at
 {
 	/* what is only read has no operands, whatever the message says */
 	const size_t operands = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count;
-	int ret = trigger_array_copy(&work->operand, msg->msg_iov, msg->desc, operands);
+	int ret =
+		trigger_array_copy(work->ep, &work->operand, msg->msg_iov, msg->desc, operands);
 
 	if (!ret && fetch)
-		ret = trigger_array_copy(&work->result, fetch->msg_iov, fetch->desc,
+		ret = trigger_array_copy(work->ep, &work->result, fetch->msg_iov, fetch->desc,
 					 fetch->iov_count);
 	if (!ret && compare)
-		ret = trigger_array_copy(&work->compare, compare->msg_iov, compare->desc,
-					 compare->iov_count);
+		ret = trigger_array_copy(work->ep, &work->compare, compare->msg_iov,
+					 compare->desc, compare->iov_count);
 	return ret;
 }
 

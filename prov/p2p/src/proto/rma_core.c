@@ -483,7 +483,7 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 	amo->op.results = op->results ? 1 : 0;
 	amo->op.remote = amo->remote;
 	/* nothing need be injected from memory that is ours; cores do not tell of its end */
-	amo->op.flags = (op->flags | FI_COMPLETION) & ~FI_INJECT;
+	amo->op.flags = (op->flags | FI_COMPLETION) & ~(FI_INJECT | FI_MORE);
 	amo->op.context = &amo->out.ctx;
 }
 

@@ -430,7 +430,7 @@ static inline bool xfer_moving(const struct xfer *xfer)
 /* Something may have been counted: what has waited for that begins. Not [locked] */
 static inline void xfer_works_turn(struct xfer *xfer)
 {
-	if (p2p_unlikely(__atomic_load_n(&xfer->works, __ATOMIC_RELAXED)))
+	if (p2p_unlikely(__atomic_load_n(&xfer->works, __ATOMIC_ACQUIRE)))
 		xfer->works_go(xfer);
 }
 
