@@ -11,7 +11,7 @@
 #define KEY 77
 #define LEN 4096
 #define WRITES 5
-#define MANY 600
+#define MANY 320
 #define WAIT_MS 30000
 
 struct side {
@@ -61,7 +61,7 @@ static int own(struct side *s, struct ft_proc *proc)
 	return 0;
 }
 
-static int write_once(struct side *s, struct ft_req *req)
+static int post_write(struct side *s, struct ft_req *req)
 {
 	ssize_t ret;
 
@@ -70,20 +70,22 @@ static int write_once(struct side *s, struct ft_req *req)
 	       -FI_EAGAIN)
 		FT_TRY(ft_idle(&s->ctx));
 	FT_CHECK(!ret, "fi_write: %s", fi_strerror((int) -ret));
-	return ft_wait(&s->ctx, req, 1);
+	return 0;
 }
 
 static int initiate(struct side *s, struct ft_proc *proc)
 {
-	struct ft_req req;
+	static struct ft_req req[MANY];
 
 	for (uint64_t i = 1; i <= WRITES; i++) {
 		ft_pattern_fill(s->bytes, LEN, i);
-		FT_TRY(write_once(s, &req));
+		FT_TRY(post_write(s, req));
+		FT_TRY(ft_wait(&s->ctx, req, 1));
 		FT_TRY(ft_barrier(proc, &s->ctx));
 	}
 	for (int i = 0; i < MANY; i++)
-		FT_TRY(write_once(s, &req));
+		FT_TRY(post_write(s, &req[i]));
+	FT_TRY(ft_wait(&s->ctx, req, MANY));
 	FT_CHECK(fi_cntr_read(s->sent) == WRITES + MANY, "%zu writes are counted, not %d",
 		 (size_t) fi_cntr_read(s->sent), WRITES + MANY);
 	return 0;
