@@ -210,13 +210,13 @@ static CUresult launch(void)
 	return rules_kernel_launch(next_kernel, launch_stream, rules.words, 0);
 }
 
-/* Something runs in the device: what does the next kernel's launch do, and what do copies do? */
-static void print_launch(const char *what, void (*stop)(void))
+/* Something runs in the device: what does the call do, and what do copies do? */
+static void print_beside(const char *what, CUresult (*call)(void), void (*stop)(void))
 {
 	struct rules_held held, copy;
 	bool returned, copied = true;
 
-	returned = rules_returns(&held, launch);
+	returned = rules_returns(&held, call);
 	if (!returned)
 		copied = rules_returns(&copy, rules_copy_aside);
 	stop();
@@ -249,20 +249,20 @@ static void loading(const char *name, enum rules_way way, CUstream running)
 	load_next(way);
 	rules_kernel_spin(running);
 	snprintf(what, sizeof(what), "%s, first launch beside a kernel", name);
-	print_launch(what, rules_kernel_stop);
+	print_beside(what, launch, rules_kernel_stop);
 	rules_kernel_spin(running);
 	snprintf(what, sizeof(what), "%s, second launch beside a kernel", name);
-	print_launch(what, rules_kernel_stop);
+	print_beside(what, launch, rules_kernel_stop);
 	load_next(way);
 	wait_for_value(running);
 	snprintf(what, sizeof(what), "%s, first launch beside a stream that waits for a value",
 		 name);
-	print_launch(what, rules_kernel_stop);
+	print_beside(what, launch, rules_kernel_stop);
 	load_next(way);
 	launch_stream = rules.blocking;
 	rules_kernel_spin(running);
 	snprintf(what, sizeof(what), "%s, first launch in a blocking stream", name);
-	print_launch(what, rules_kernel_stop);
+	print_beside(what, launch, rules_kernel_stop);
 	launch_stream = rules.side;
 }
 
@@ -304,7 +304,22 @@ static void asked_before(CUstream running, enum rules_ahead ahead)
 	rc = rules_kernel_ahead(next_kernel, ahead);
 	rules_kernel_spin(running);
 	rules_row("loaded ahead, way %d: %s", (int) ahead, rules_name(rc));
-	print_launch("first launch then", rules_kernel_stop);
+	print_beside("first launch then", launch, rules_kernel_stop);
+}
+
+static CUresult load(void)
+{
+	load_next(RULES_MODULE);
+	return CUDA_SUCCESS;
+}
+
+/* As a kernel is loaded that a program has compiled at run time */
+static void loaded_beside(CUstream running)
+{
+	rules_kernel_spin(running);
+	print_beside("cuModuleLoadData beside a kernel", load, rules_kernel_stop);
+	rules_kernel_spin(running);
+	print_beside("first launch then", launch, rules_kernel_stop);
 }
 
 /* In its order: kernel 0 is known, and waits; a copy was begun before the launch */
@@ -348,4 +363,5 @@ void rules_loading(void)
 	asked_before(running, RULES_AHEAD_FUNCTION);
 	asked_before(running, RULES_AHEAD_ATTRIBUTE);
 	asked_before(running, RULES_AHEAD_LOAD);
+	loaded_beside(running);
 }
