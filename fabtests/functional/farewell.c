@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_farewell: rank 1's endpoint is closed as soon as rank 1 sees what rank 0 has sent, or written to
- * its memory. Rank 0, which waits for word that it has arrived, gets it: the close sends what is owed. Then rank 1
+ * its memory: by its queue, or by a look at the memory. Rank 0, which waits for word that it has arrived, gets it: the close sends what is owed. Then rank 1
  * closes with operations of rank 0's under way that nobody will answer, and lives on. They end all the same.
  */
 #include <stdio.h>
@@ -28,6 +28,8 @@ struct side {
 	struct ft_slot slot;
 	bool writes;
 	bool leaves;
+	bool looks;
+	uint64_t flags;
 };
 
 static int side_open(struct side *s, struct ft_proc *proc, bool writes, bool leaves, size_t len)
@@ -48,6 +50,25 @@ static int side_open(struct side *s, struct ft_proc *proc, bool writes, bool lea
 	s->target = (struct target){s->shared.key, s->shared.base};
 	s->slot = (struct ft_slot){&s->shared, 0, LARGEST + FT_ROOM, 64, len};
 	return 0;
+}
+
+/* Progress may not know yet that the copy has ended which has brought the bytes. */
+static int look(struct side *s)
+{
+	const double end = ft_usec() + 1e6 * s->proc->opts.timeout;
+	int here = 0;
+
+	FT_TRY(ft_slot_arm(&s->slot));
+	FT_TRY(ft_oob_send(s->proc->fd[0], &s->target, sizeof(s->target)));
+	while (!here) {
+		FT_CHECK(ft_usec() < end, "a write has not come");
+		FT_CHECK(ft_progress(&s->ctx) >= 0, "no progress");
+		here = ft_slot_holds(&s->slot, s->slot.len, s->slot.len);
+	}
+	FT_CHECK(here == 1, "looking at the memory");
+	FT_CHECK(!fi_close(&s->ctx.ep->fid), "the endpoint does not close");
+	s->ctx.ep = NULL;
+	return ft_slot_check(&s->slot, s->slot.len, s->slot.len, "what has come");
 }
 
 /* Nothing is called between what says that all is here and the close. */
@@ -85,6 +106,8 @@ static ssize_t post_once(struct side *s, struct ft_req *req)
 	const struct fi_msg_tagged msg = {&iov, &desc, 1, s->peer, 0, 0, req, 0};
 	const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
 
+	if (s->looks)
+		return fi_writemsg(s->ctx.ep, &rma, FI_COMPLETION | s->flags);
 	if (s->writes)
 		return fi_writemsg(s->ctx.ep, &rma, flags | FI_REMOTE_CQ_DATA);
 	return fi_tsendmsg(s->ctx.ep, &msg, flags);
@@ -136,6 +159,20 @@ static int way(struct ft_proc *proc, bool writes, bool leaves, size_t len)
 	return ft_close(&s.ctx);
 }
 
+/* What is seen in the memory has arrived, and its writer hears so. */
+static int seen(struct ft_proc *proc, uint64_t flags, size_t len)
+{
+	struct side s;
+
+	FT_TRY(side_open(&s, proc, true, false, len));
+	s.looks = true;
+	s.flags = flags;
+	FT_TRY(proc->rank ? look(&s) : initiator(&s));
+	FT_TRY(ft_meet(proc));
+	ft_buf_free(&s.shared);
+	return ft_close(&s.ctx);
+}
+
 /* Without our protocol the core ends what is left, or keeps it */
 static bool ends(const struct ft_opts *opts)
 {
@@ -146,6 +183,8 @@ static int run(struct ft_proc *proc)
 {
 	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
 		FT_TRY(way(proc, i % 2, false, sizes[i / 2]));
+	for (size_t i = 0; i < 2 * FT_COUNT(sizes); i++)
+		FT_TRY(seen(proc, i % 2 ? FI_DELIVERY_COMPLETE : 0, sizes[i / 2]));
 	for (int writes = 0; writes < 2 && ends(&proc->opts); writes++)
 		FT_TRY(way(proc, writes, true, LARGEST));
 	return 0;

@@ -103,11 +103,16 @@ static bool xfer_ep_owes(const struct xfer_ep *ep)
 	return ep->near && !TAILQ_EMPTY(&ep->outq);
 }
 
-/* What peers wait for leaves before the core's endpoint is closed. A peer may have gone: not without end */
+/*
+ * What peers wait for leaves before the core's endpoint is closed. What is being copied may be in its place already, and
+ * the application have seen it: its peer is to hear so. A peer may have gone: not without end
+ */
 static void xfer_ep_say_farewell(struct xfer_ep *ep)
 {
 	const int64_t end = clock_end(ep->xfer->farewell);
 
+	while (ep->copying && clock_left(end))
+		xfer_progress_turn(ep->xfer);
 	xfer_letter_post(ep);
 	if (ep->side)
 		xfer_letter_post(ep->side);
