@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_descriptors: one end, or both, may open few descriptors more when a first long message goes from device to
- * device. Where the core has enough for a message from host memory, it arrives. Each round has endpoints of
- * its own.
+ * fi_p2p_descriptors: one end, or both, may open few descriptors more, or have few addresses left, when a first long
+ * message goes from device to device. Where the core has enough for a message from host memory, it arrives. Each round
+ * has endpoints of its own.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "ft_test.h"
 
@@ -14,6 +15,8 @@
 /* What a round needs no more than. A message that has not ended by then [us] never does */
 #define PATIENCE 20e6
 #define HOST_LEN 64
+/* Over ofi_rxm the core alone needs 50 MB for a connection */
+#define ADDRESSES ((rlim_t) 140 << 20)
 /* Up to here what we open beside the core is in its way; above it is opened by and by */
 #define FINE 17
 #define COARSE 6
@@ -40,18 +43,42 @@ static const struct scene {
 	{"connected, and others are known", true, true, 1, 0},
 };
 
-/* Leaves room for @left descriptors more */
-static int leave(unsigned int left, struct rlimit *before)
+/* The limit that leaves @left descriptors */
+static rlim_t descriptors_limit(rlim_t left)
 {
-	struct rlimit limit;
 	int fd;
 
-	if (getrlimit(RLIMIT_NOFILE, before))
-		return ft_errno("getrlimit", "RLIMIT_NOFILE");
 	for (fd = 0; left || fcntl(fd, F_GETFD) >= 0; fd++)
 		left -= fcntl(fd, F_GETFD) < 0;
-	limit = (struct rlimit){(rlim_t) fd, before->rlim_max};
-	return setrlimit(RLIMIT_NOFILE, &limit) ? ft_errno("setrlimit", "RLIMIT_NOFILE") : 0;
+	return (rlim_t) fd;
+}
+
+/* The limit that leaves @left bytes of addresses; 0: that is not known */
+static rlim_t addresses_limit(rlim_t left)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%lu", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return pages ? pages * (rlim_t) sysconf(_SC_PAGESIZE) + left : 0;
+}
+
+/* @resource: RLIMIT_NOFILE or RLIMIT_AS */
+static int leave(int resource, rlim_t left, struct rlimit *before)
+{
+	struct rlimit limit;
+
+	if (getrlimit(resource, before))
+		return ft_errno("getrlimit", "what is left");
+	limit.rlim_max = before->rlim_max;
+	limit.rlim_cur =
+		resource == RLIMIT_AS ? addresses_limit(left) : descriptors_limit(left);
+	FT_CHECK(limit.rlim_cur, "/proc/self/statm cannot be read");
+	return setrlimit(resource, &limit) ? ft_errno("setrlimit", "what is left") : 0;
 }
 
 /* One end of a message, at @off of @buf */
@@ -118,8 +145,8 @@ static int transfer(struct ft_pair *pair, const struct ft_buf *buf, bool sends)
 	return sends ? 0 : ft_slot_check(&slot, LEN, LONG, "a long message");
 }
 
-/* @short_ends: a bit for each rank. @left: what is left there beside what the core needs */
-static int round_of(struct ft_proc *proc, const struct scene *scene, unsigned int left,
+/* @short_ends: a bit for each rank. @left: what is left of @resource there */
+static int round_of(struct ft_proc *proc, const struct scene *scene, int resource, rlim_t left,
 		    unsigned int short_ends)
 {
 	const bool few = short_ends & 1u << proc->rank;
@@ -128,8 +155,6 @@ static int round_of(struct ft_proc *proc, const struct scene *scene, unsigned in
 	struct rlimit before;
 	int ret;
 
-	/* for its connection; and at the receiver for the one by which a greeting comes */
-	left += scene->connected ? 0 : 1 + !proc->rank;
 	FT_TRY(ft_pair_hints(&pair, proc));
 	FT_TRY(ft_pair_open(&pair, LEN));
 	buf = &pair.buf[pair.kind_count - 1];
@@ -139,23 +164,41 @@ static int round_of(struct ft_proc *proc, const struct scene *scene, unsigned in
 		FT_TRY(connect_core(&pair));
 	FT_TRY(ft_barrier(proc, &pair.ctx));
 	if (few)
-		FT_TRY(leave(left, &before));
+		FT_TRY(leave(resource, left, &before));
 	ret = transfer(&pair, buf, ft_pair_sends(&pair));
 	/* the other end may need this one's progress */
 	if (!ret)
 		ret = ft_barrier(proc, &pair.ctx);
-	if (few && setrlimit(RLIMIT_NOFILE, &before))
-		return ft_errno("setrlimit", "RLIMIT_NOFILE");
+	if (few && setrlimit(resource, &before))
+		return ft_errno("setrlimit", "what was before");
 	if (ret) {
-		ft_err("%s, %u descriptors left at %s", scene->name, left,
+		ft_err("%s, %llu %s left at %s", scene->name, (unsigned long long) left,
+		       resource == RLIMIT_AS ? "bytes" : "descriptors",
 		       few ? "this end" : "the other end");
 		return ret;
 	}
 	return ft_pair_close(&pair, NULL, 0);
 }
 
+/* Descriptors for its connection; and at the receiver for the one by which a greeting comes */
+static unsigned int core_needs(const struct ft_proc *proc, const struct scene *scene)
+{
+	return scene->connected ? 0 : 1 + !proc->rank;
+}
+
+/* A sanitizer takes addresses as it likes */
+static int addresses(struct ft_proc *proc)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	for (unsigned int ends = 1; ends <= 2; ends++)
+		FT_TRY(round_of(proc, &scenes[0], RLIMIT_AS, ADDRESSES, ends));
+#endif
+	return 0;
+}
+
 static int run(struct ft_proc *proc)
 {
+	FT_TRY(addresses(proc));
 	for (size_t i = 0; i < FT_COUNT(scenes); i++) {
 		const struct scene *scene = &scenes[i];
 
@@ -163,7 +206,8 @@ static int run(struct ft_proc *proc)
 			for (unsigned int left = 0;
 			     left <= (ends == 3 ? scene->most : scene->most_one);
 			     left += left < FINE ? 1 : COARSE)
-				FT_TRY(round_of(proc, scene, left, ends));
+				FT_TRY(round_of(proc, scene, RLIMIT_NOFILE,
+						left + core_needs(proc, scene), ends));
 	}
 	return 0;
 }
@@ -171,7 +215,8 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose = "A long message arrives where few descriptors are left.",
+		.purpose =
+			"A long message arrives where few descriptors or addresses are left.",
 		.ranks = 2,
 		.may_die = -1,
 		.run = run,

@@ -6,9 +6,9 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
-#include "base/descriptors.h"
 #include "base/libfabric.h"
 #include "base/log.h"
+#include "base/room.h"
 #include "xfer/life.h"
 
 /* The waker counts what comes and goes here, too (wait.h) */
@@ -66,7 +66,7 @@ static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
 {
 	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
 	struct p2p_side_ep *side = ep->side;
-	int ret = descriptors_spare();
+	int ret = room_spare();
 
 	if (!ret)
 		ret = core_info_beside(side->info, front->name, front->name_len);

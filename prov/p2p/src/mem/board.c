@@ -20,8 +20,8 @@
 #include <uthash.h>
 
 #include "base/base.h"
-#include "base/descriptors.h"
 #include "base/log.h"
+#include "base/room.h"
 
 /*
  * The thread sanitizer knows no fences. Nor does it see the data that they order, which belongs
@@ -87,7 +87,7 @@ static size_t board_index(uint64_t id)
 
 static int board_create_fd(void)
 {
-	int fd = descriptors_spare();
+	int fd = room_spare();
 
 	if (fd)
 		return fd;

@@ -18,11 +18,11 @@
 #include <rdma/fi_errno.h>
 
 #include "base/clock.h"
-#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/retry.h"
+#include "base/room.h"
 #include "base/thread.h"
 
 #define IPC_SHARE_BACKLOG 64
@@ -90,7 +90,7 @@ union ipc_share_room {
 static int ipc_share_socket(int flags)
 {
 	const struct timeval patience = {.tv_usec = IPC_SHARE_PATIENCE_ASKING};
-	const int ret = descriptors_spare();
+	const int ret = room_spare();
 	int fd = -1;
 
 	errno = -ret;

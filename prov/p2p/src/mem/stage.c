@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "base/random.h"
+#include "base/room.h"
 
 /*
  * Reserves kept for re-use, and how much of each stays backed by memory whatever the others
@@ -309,10 +310,11 @@ static size_t stage_least(void)
 /* As much as can be pinned; if nothing can, as little as it takes. Messages arrive all the same, more slowly. */
 static int stage_open_some(struct stage *stage, const struct dev_mem *mem)
 {
-	size_t size = conf.pinned_size;
+	const bool roomy = room_for(conf.pinned_size);
+	size_t size = roomy ? conf.pinned_size : stage_least();
 	int ret = stage_open(stage, mem, size, true);
 
-	if (!ret)
+	if (!ret && roomy)
 		return 0;
 	while (ret && size > stage_least()) {
 		size = P2P_MAX(size / 2, stage_least());

@@ -35,8 +35,8 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
-#include "base/descriptors.h"
 #include "base/log.h"
+#include "base/room.h"
 #include "proto/hello_facts.h"
 #include "proto/hello_token.h"
 #include "proto/proto.h"
@@ -200,7 +200,7 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 	if (!*via)
 		return -FI_EOPNOTSUPP;
 	/* a connection more, which is the core's sooner than ours */
-	ret = descriptors_spare();
+	ret = room_spare();
 	if (!ret)
 		ret = ep->lookup(ep, addr, name, &len);
 	return ret ? ret : (*via)->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
@@ -530,7 +530,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 		ret = hello_resolve(via, msg->name, msg->name_len, &to);
 	/* who is not answered sends whole messages, which take no connection more */
 	if (!ret && via != ep)
-		ret = descriptors_spare();
+		ret = room_spare();
 	if (ret)
 		return;
 	answer.token = msg->grant;

@@ -17,10 +17,10 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
-#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/random.h"
+#include "base/room.h"
 #include "base/thread.h"
 
 /* a library does not end the process when memory is short */
@@ -491,7 +491,7 @@ static void keepalive_ear_close(struct keepalive_ear *ear)
 
 static int keepalive_ear_open(struct keepalive_ear *ear, const void *name, size_t len)
 {
-	int ret = descriptors_spare();
+	int ret = room_spare();
 
 	if (ret)
 		return ret;

@@ -17,10 +17,10 @@
 
 #include "base/base.h"
 #include "base/conf.h"
-#include "base/descriptors.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "base/clock.h"
+#include "base/room.h"
 #include "base/thread.h"
 #include "xfer/core.h"
 #include "xfer/lane_core.h"
@@ -440,7 +440,7 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 	TAILQ_INIT(&lanes->done);
 	pthread_mutex_init(&lanes->lock, NULL);
 	while (!ret && lanes->count < most) {
-		ret = descriptors_spare();
+		ret = room_spare();
 		if (!ret)
 			ret = lane_open(&lanes->lane[lanes->count++], lanes, info);
 	}

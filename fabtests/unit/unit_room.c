@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
-#include "base/descriptors.h"
+#include "base/room.h"
 
 /* Numbers are looked at in groups: these are more than two, and no whole number of them */
 #define LIMIT 201
@@ -41,26 +41,26 @@ static void open_all(void)
 		opened[count++] = fd;
 }
 
-/* There have to be more than DESCRIPTORS_KEPT, wherever they are */
+/* There have to be more than ROOM_DESCRIPTORS, wherever they are */
 static void expect_at(int first)
 {
-	for (int i = 0; i <= DESCRIPTORS_KEPT; i++) {
-		assert_int_equal(descriptors_spare(), -FI_EMFILE);
+	for (int i = 0; i <= ROOM_DESCRIPTORS; i++) {
+		assert_int_equal(room_spare(), -FI_EMFILE);
 		close(opened[first + i]);
 	}
-	assert_int_equal(descriptors_spare(), 0);
-	for (int i = 0; i <= DESCRIPTORS_KEPT; i++)
+	assert_int_equal(room_spare(), 0);
+	for (int i = 0; i <= ROOM_DESCRIPTORS; i++)
 		opened[first + i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(descriptors_spare(), -FI_EMFILE);
+	assert_int_equal(room_spare(), -FI_EMFILE);
 }
 
 static void test_counted(void **state)
 {
-	assert_int_equal(descriptors_spare(), 0);
+	assert_int_equal(room_spare(), 0);
 	open_all();
 	expect_at(0);
 	expect_at(count / 2);
-	expect_at(count - DESCRIPTORS_KEPT - 1);
+	expect_at(count - ROOM_DESCRIPTORS - 1);
 }
 
 /* Those above a limit that has been lowered are nobody's to open */
@@ -71,9 +71,9 @@ static void test_lowered(void **state)
 	open_all();
 	while (count && opened[count - 1] >= 100)
 		close(opened[--count]);
-	assert_int_equal(descriptors_spare(), 0);
+	assert_int_equal(room_spare(), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &lower), 0);
-	assert_int_equal(descriptors_spare(), -FI_EMFILE);
+	assert_int_equal(room_spare(), -FI_EMFILE);
 }
 
 int main(void)
