@@ -247,6 +247,42 @@ __device__ static void xpu_count(struct xpu_args args)
 		XPU_FAIL(args, 5000 - ret);
 }
 
+/* One of the short operations, as soon as there is room */
+__device__ static int xpu_pass_put(struct xpu_args &args, uint32_t target, uint64_t at)
+{
+	int ret;
+
+	XPU_RETRY(ret,
+		  fi_p2p_xpu_put(&args.ep, target, at, at, (uint32_t) args.len, 0, args.scope));
+	return ret;
+}
+
+__device__ static int xpu_pass_signal(struct xpu_args &args, uint32_t target, uint64_t value)
+{
+	int ret;
+
+	XPU_RETRY(ret,
+		  fi_p2p_xpu_signal_set(&args.ep, target, 0, args.base + value, 0, args.scope));
+	return ret;
+}
+
+__device__ static void xpu_pass(struct xpu_args args)
+{
+	int ret = 0;
+
+	for (uint64_t i = 0; i < args.silent && !ret; i++)
+		ret = xpu_pass_put(args, args.silent_target, i * args.len);
+	if (!ret)
+		ret = xpu_pass_signal(args, args.silent_signal, args.silent);
+	for (uint64_t i = 0; i < args.count && !ret; i++) {
+		ret = xpu_pass_put(args, args.target, i * args.len);
+		if (!ret && (i + 1) % XPU_PASS_SIGNAL == 0)
+			ret = xpu_pass_signal(args, args.signal_target, i + 1);
+	}
+	if (ret)
+		XPU_FAIL(args, -ret);
+}
+
 __device__ static void xpu_wait(struct xpu_args args)
 {
 	fi_p2p_xpu_cntr_wait(&args.rx, ~0ULL, -1, args.scope);
@@ -459,6 +495,9 @@ __global__ static void xpu_run(struct xpu_args args)
 	case XPU_ASKED:
 	case XPU_ECHO:
 		xpu_timed(args);
+		break;
+	case XPU_PASS:
+		xpu_pass(args);
 		break;
 	case XPU_WAIT:
 		xpu_wait(args);

@@ -29,12 +29,13 @@ enum xpu_kernel {
 	XPU_FETCH,  /* the same, and fetches what was there */
 	XPU_WRONG,  /* a write with a wrong key: what fails is told */
 	XPU_NOBODY, /* a put to a target that there is not */
-	XPU_WAIT,   /* waits for what never comes, until the counter is no longer exported */
-	XPU_COUNT,  /* changes a counter by its own ring */
-	XPU_ISSUE,  /* puts, as fast as it can; the result is the time of one [ps] */
-	XPU_BURST,  /* the same in a burst */
-	XPU_RATE,   /* bursts from all blocks; the result is the time of all [ns] */
-	XPU_SET,    /* the same with signals */
+	XPU_PASS, /* puts to a silent peer, and a signal behind them; then puts and signals to the peer */
+	XPU_WAIT,  /* waits for what never comes, until the counter is no longer exported */
+	XPU_COUNT, /* changes a counter by its own ring */
+	XPU_ISSUE, /* puts, as fast as it can; the result is the time of one [ps] */
+	XPU_BURST, /* the same in a burst */
+	XPU_RATE,  /* bursts from all blocks; the result is the time of all [ns] */
+	XPU_SET,   /* the same with signals */
 	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next four, the result is the
 		     * time of all [ns]; and other blocks than the first are busy until it has ended */
 	XPU_ROUND, /* puts, and waits for each to be counted */
@@ -47,6 +48,9 @@ enum xpu_kernel {
 
 #define XPU_REST_WORD 2
 
+/* XPU_PASS signals once for so many puts */
+#define XPU_PASS_SIGNAL 100
+
 /* Words of signals for each block: two lines, so that no two of them look at the same one */
 #define XPU_APART 16
 
@@ -58,6 +62,8 @@ enum xpu_kernel {
  * @in:		local memory that the peer writes to
  * @signal:	local words that the peer sets, one for each block
  * @target:	of puts; @signal_target: of signals
+ * @silent:	of XPU_PASS: so many puts go to @silent_target first, then a signal to @silent_signal. Signals
+ *		count up from @base
  * @result:	a word for each block: 0, or where it failed
  * @first:	this side begins
  * @careful:	it stops posting when an error was counted
@@ -74,6 +80,8 @@ struct xpu_args {
 	uint64_t there, key;
 	uint64_t *signal;
 	uint32_t target, signal_target;
+	uint32_t silent_target, silent_signal;
+	uint64_t silent;
 	uint64_t *result;
 	uint64_t count, len, blocks, base;
 	int scope, first, timeout, careful, posting;

@@ -46,21 +46,21 @@ struct xpu_shared {
 };
 
 /**
- * struct xpu_put - a put under way to @peer: its context.
- * @ring:	whose signals wait until it has ended; NULL: its endpoint is exported no more
+ * struct xpu_put - a put under way to @peer, a number of its endpoint's: its context.
+ * @ring:	whose signals to @peer wait until it has ended; NULL: its endpoint is exported no more
  * @orphan_of:	then the number of the endpoint
  */
 struct xpu_put {
 	struct fi_context2 core;
 	struct xpu_ep *ep;
 	struct xpu_ring *ring;
-	fi_addr_t peer;
+	unsigned int peer;
 	uint64_t orphan_of;
 	SLIST_ENTRY(xpu_put) entry;
 };
 
-/* As many puts of a context may be under way */
-#define XPU_PUTS 512
+/* As many puts of a context may be under way. To one peer they are no more than it leaves to others. */
+#define XPU_PUTS 1024
 
 /**
  * struct xpu_ctx - a GPU as a domain sees it.
@@ -108,14 +108,53 @@ struct xpu_patience {
 	bool told;
 };
 
+/* An operation that waits, taken out of its ring */
+struct xpu_held {
+	struct ring_op op;
+	STAILQ_ENTRY(xpu_held) entry;
+};
+
+/**
+ * struct xpu_line - operations of a ring to @peer: the first one waits, and so do those behind it.
+ * @patience:	the first one's. While the peer is taken for lost the line stays, empty or not
+ *
+ * Receives are a line, too, as if they had a peer of their own.
+ */
+struct xpu_line {
+	fi_addr_t peer;
+	struct xpu_patience patience;
+	STAILQ_HEAD(, xpu_held) held;
+	LIST_ENTRY(xpu_line) entry;
+};
+
 /**
  * struct xpu_ring - one of an endpoint's rings.
- * @puts:	how many of its puts are under way
+ * @lines:	what waits, by peer; @held: how much that is, no more than the ring has slots
+ * @fenced:	one of these has FI_FENCE: nothing behind it is taken out of the ring
  */
 struct xpu_ring {
 	struct ring ring;
-	struct xpu_patience patience;
+	LIST_HEAD(, xpu_line) lines;
+	uint64_t held;
+	bool fenced;
+};
+
+/**
+ * struct xpu_peer - who has targets.
+ * @puts:	how many are under way to it; @ring_puts: the same, of each ring
+ * @failed:	bits: the rings of which a put to it has failed
+ */
+struct xpu_peer {
+	fi_addr_t addr;
 	unsigned int puts;
+	uint16_t *ring_puts;
+	uint64_t *failed;
+};
+
+/* A target, and the number of its peer */
+struct xpu_target {
+	struct fi_p2p_xpu_target is;
+	unsigned int peer;
 };
 
 /**
@@ -128,8 +167,8 @@ struct xpu_ring {
  * @brief:	so many looks are to be short
  * @puts:	how many are under way
  * @ending:	nothing more is posted
- * @targets:	@target_count of them
- * @failed:	for each target, @words of bits: the rings of which a put to its peer has failed
+ * @targets:	@target_count of them; @peers: @peer_count
+ * @spare:	records for what waits
  * @mixed:	of the targets, some are memory that we serve, some are the core's: a signal may overtake
  *		a put that the core has sent, so these may have to wait until they are there
  */
@@ -148,9 +187,11 @@ struct xpu_ep {
 	unsigned int brief;
 	unsigned int puts;
 	bool ending;
-	struct fi_p2p_xpu_target *targets;
-	uint64_t *failed;
+	struct xpu_target *targets;
+	struct xpu_peer *peers;
 	uint32_t target_count;
+	unsigned int peer_count;
+	STAILQ_HEAD(, xpu_held) spare;
 	bool mixed;
 	LIST_ENTRY(xpu_ep) entry;
 };
@@ -234,11 +275,18 @@ bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp);
 /* A completion of a put of ours? Then that has ended, with @err or 0, and nobody else is told of it. */
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err);
 
-/* A put of a ring to a peer has failed. So will signals, which would tell that it is there. */
-void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer);
+/* A put of a ring has failed. So will signals to its peer, which would tell that it is there. */
+void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, const struct ring_op *op);
+
+/* Of a target; NULL: there is no such target */
+static inline struct xpu_peer *xpu_peer_of(const struct xpu_ep *ep, uint32_t target)
+{
+	return target < ep->target_count ? &ep->peers[ep->targets[target].peer] : NULL;
+}
 
 /*
- * Does an operation wait for puts that are under way? A signal waits for those of its ring, a put for a record.
+ * Does an operation wait for puts that are under way? A signal waits for those of its ring to its peer, a put for a
+ * record.
  * Puts end, so this has no time limit: a peer that lives may take long.
  */
 bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,

@@ -21,39 +21,148 @@
 /* After all have been looked at so many times, all are cold again */
 #define XPU_ROUNDS 4096
 
-/* ---- rings ---- */
+/* ---- what waits ---- */
 
 /* Whom an operation is for. A target that there is not is nobody's. */
 static fi_addr_t xpu_ep_peer(const struct xpu_ep *ep, const struct ring_op *op)
 {
+	const struct xpu_peer *peer;
+
 	if (op->kind == FI_P2P_XPU_KIND_OP)
 		return xpu_op_peer(op);
-	return op->target < ep->target_count ? ep->targets[op->target].dest_addr
-					     : FI_ADDR_NOTAVAIL;
+	peer = xpu_peer_of(ep, op->target);
+	return peer ? peer->addr : FI_ADDR_NOTAVAIL;
 }
 
-/* Posts what is in a ring. Returns how many operations there were that could be posted */
+static bool xpu_op_fences(const struct ring_op *op)
+{
+	return op->kind == FI_P2P_XPU_KIND_OP && op->flags & FI_FENCE;
+}
+
+/* The line of a peer; NULL: there is none */
+static struct xpu_line *xpu_line_find(const struct xpu_ring *ring, fi_addr_t peer)
+{
+	struct xpu_line *line;
+
+	LIST_FOREACH(line, &ring->lines, entry) {
+		if (line->peer == peer)
+			break;
+	}
+	return line;
+}
+
+static struct xpu_line *xpu_line_get(struct xpu_ring *ring, fi_addr_t peer)
+{
+	struct xpu_line *line = xpu_line_find(ring, peer);
+
+	if (line)
+		return line;
+	line = calloc(1, sizeof *line);
+	if (!line)
+		return NULL;
+	line->peer = peer;
+	STAILQ_INIT(&line->held);
+	LIST_INSERT_HEAD(&ring->lines, line, entry);
+	return line;
+}
+
+/* An operation waits, so that others may pass. False: it stays in the ring, and so do all behind it. */
+static bool xpu_ring_hold(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
+{
+	struct xpu_held *held = STAILQ_FIRST(&ep->spare);
+	struct xpu_line *line;
+
+	if (ring->held == ring->ring.size)
+		return false;
+	line = xpu_line_get(ring, xpu_ep_peer(ep, op));
+	if (!line)
+		return false;
+	if (held)
+		STAILQ_REMOVE_HEAD(&ep->spare, entry);
+	else
+		held = malloc(sizeof *held);
+	/* an empty line is freed at the next look */
+	ring->held += held != NULL;
+	if (!held)
+		return false;
+	held->op = *op;
+	STAILQ_INSERT_TAIL(&line->held, held, entry);
+	ring->fenced = xpu_op_fences(op);
+	return true;
+}
+
+/* Posts an operation. False: later */
+static bool xpu_ring_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op,
+			  struct xpu_patience *patience)
+{
+	int ret;
+
+	if (xpu_op_waits(ep, ring, op))
+		return false;
+	ret = xpu_op_patience(patience, xpu_ep_peer(ep, op), xpu_op_post(ep, ring, op));
+	if (ret == -FI_EAGAIN)
+		return false;
+	if (ret && op->kind == FI_P2P_XPU_KIND_PUT)
+		xpu_put_failed(ep, ring, op);
+	return !ret || xpu_op_fail(ep->ep, op, ret);
+}
+
+/* Each line has its turn. Returns how many operations could be posted */
+static int xpu_lines_look(struct xpu_ep *ep, struct xpu_ring *ring)
+{
+	struct xpu_line *line, *next;
+	struct xpu_held *held;
+	int posted = 0;
+
+	for (line = LIST_FIRST(&ring->lines); line; line = next) {
+		next = LIST_NEXT(line, entry);
+		for (int i = 0; i < XPU_TURN && (held = STAILQ_FIRST(&line->held)); i++) {
+			if (!xpu_ring_post(ep, ring, &held->op, &line->patience))
+				break;
+			if (xpu_op_fences(&held->op))
+				ring->fenced = false;
+			STAILQ_REMOVE_HEAD(&line->held, entry);
+			STAILQ_INSERT_HEAD(&ep->spare, held, entry);
+			ring->held--;
+			posted++;
+		}
+		if (STAILQ_EMPTY(&line->held) && !line->patience.gave_up) {
+			LIST_REMOVE(line, entry);
+			free(line);
+		}
+	}
+	return posted;
+}
+
+/* Posts what has come out of the ring, unless something to its peer waits. False: later */
+static bool xpu_ring_take(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
+{
+	struct xpu_line *line = xpu_line_find(ring, xpu_ep_peer(ep, op));
+	struct xpu_patience none = {0};
+
+	if (!line)
+		return xpu_ring_post(ep, ring, op, &none);
+	return STAILQ_EMPTY(&line->held) && xpu_ring_post(ep, ring, op, &line->patience);
+}
+
+/* ---- rings ---- */
+
+/* Posts what waits, and what is in a ring. Returns how many operations there were that could be posted */
 static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 {
+	int posted = ring->held ? xpu_lines_look(ep, ring) : 0, taken;
 	struct ring_op op;
-	int ret, posted;
 
-	for (posted = 0; posted < XPU_TURN; posted++) {
-		if (!ring_peek(&ring->ring, &op) || xpu_op_waits(ep, ring, &op))
+	for (taken = 0; taken < XPU_TURN && !ring->fenced; taken++) {
+		if (!ring_peek(&ring->ring, &op))
 			break;
-		ret = xpu_op_patience(&ring->patience, xpu_ep_peer(ep, &op),
-				      xpu_op_post(ep, ring, &op));
-		if (ret == -FI_EAGAIN)
+		if (xpu_ring_take(ep, ring, &op))
+			posted++;
+		else if (!xpu_ring_hold(ep, ring, &op))
 			break;
-		if (ret) {
-			if (op.kind == FI_P2P_XPU_KIND_PUT)
-				xpu_put_failed(ep, ring, xpu_ep_peer(ep, &op));
-			if (!xpu_op_fail(ep->ep, &op, ret))
-				break;
-		}
 		ring_next(&ring->ring);
 	}
-	if (posted)
+	if (taken)
 		ring_tell(&ring->ring);
 	return posted;
 }
@@ -67,7 +176,8 @@ static void xpu_rings_find(struct xpu_ep *ep)
 
 	for (; cold; cold &= cold - 1) {
 		ring = ep->window + (unsigned int) __builtin_ctzll(cold);
-		if (ring < ep->ring_count && ring_has(&ep->rings[ring].ring))
+		if (ring < ep->ring_count &&
+		    (ep->rings[ring].held || ring_has(&ep->rings[ring].ring)))
 			*hot |= UINT64_C(1) << ring % 64;
 	}
 	ep->window += XPU_WINDOW;
@@ -109,7 +219,7 @@ static bool xpu_rings_look(struct xpu_ep *ep)
 			const int bit = __builtin_ctzll(hot);
 			const int posted = xpu_ring_look(ep, &ep->rings[i * 64 + bit]);
 
-			if (posted == XPU_TURN)
+			if (posted >= XPU_TURN)
 				ep->full[i] |= UINT64_C(1) << bit;
 			else
 				emptied |= posted > 0;
@@ -162,10 +272,33 @@ bool xpu_ep_look(struct xpu_ep *ep)
 
 /* ---- export ---- */
 
+static void xpu_lines_free(struct xpu_ep *ep, struct xpu_ring *ring)
+{
+	struct xpu_line *line;
+
+	while ((line = LIST_FIRST(&ring->lines))) {
+		STAILQ_CONCAT(&ep->spare, &line->held);
+		LIST_REMOVE(line, entry);
+		free(line);
+	}
+}
+
 static void xpu_ep_free(struct xpu_ep *ep)
 {
+	struct xpu_held *held;
+
+	for (unsigned int i = 0; ep->rings && i < ep->ring_count; i++)
+		xpu_lines_free(ep, &ep->rings[i]);
+	while ((held = STAILQ_FIRST(&ep->spare))) {
+		STAILQ_REMOVE_HEAD(&ep->spare, entry);
+		free(held);
+	}
+	for (unsigned int i = 0; i < ep->peer_count; i++) {
+		free(ep->peers[i].ring_puts);
+		free(ep->peers[i].failed);
+	}
+	free(ep->peers);
 	free(ep->targets);
-	free(ep->failed);
 	free(ep->rings);
 	free(ep->hot);
 	free(ep->full);
@@ -287,6 +420,7 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 	ep = calloc(1, sizeof *ep);
 	if (!ep)
 		return -FI_ENOMEM;
+	STAILQ_INIT(&ep->spare);
 	ep->export.end = xpu_ep_end;
 	ep->ctx = ctx;
 	ep->ep = p2p_ep;
@@ -307,28 +441,44 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 
 /* ---- targets ---- */
 
-/* Room for one more target, with the marks of another one of its peer's. 0 or -FI_ENOMEM */
-static int xpu_targets_grow(struct xpu_ep *ep, fi_addr_t peer)
+/* The number of a peer, which is a new one if it has no targets yet. 0 or -FI_ENOMEM */
+static int xpu_peer_get(struct xpu_ep *ep, fi_addr_t addr, unsigned int *number)
 {
-	const size_t marks = ep->words * sizeof *ep->failed, count = ep->target_count;
-	struct fi_p2p_xpu_target *targets = realloc(ep->targets, (count + 1) * sizeof *targets);
-	uint64_t *failed;
+	struct xpu_peer *peers, new = {.addr = addr};
+
+	for (*number = 0; *number < ep->peer_count; ++*number) {
+		if (ep->peers[*number].addr == addr)
+			return 0;
+	}
+	peers = realloc(ep->peers, (ep->peer_count + 1) * sizeof *peers);
+	if (!peers)
+		return -FI_ENOMEM;
+	ep->peers = peers;
+	new.ring_puts = calloc(ep->ring_count, sizeof *new.ring_puts);
+	new.failed = calloc(ep->words, sizeof *new.failed);
+	if (!new.ring_puts || !new.failed) {
+		free(new.ring_puts);
+		free(new.failed);
+		return -FI_ENOMEM;
+	}
+	peers[ep->peer_count++] = new;
+	return 0;
+}
+
+/* Adds a target. 0 or -FI_ENOMEM */
+static int xpu_targets_grow(struct xpu_ep *ep, const struct fi_p2p_xpu_target *target)
+{
+	struct xpu_target *targets =
+		realloc(ep->targets, (ep->target_count + 1) * sizeof *targets);
+	int ret;
 
 	if (!targets)
 		return -FI_ENOMEM;
 	ep->targets = targets;
-	failed = realloc(ep->failed, (count + 1) * marks);
-	if (!failed)
-		return -FI_ENOMEM;
-	ep->failed = failed;
-	memset(failed + count * ep->words, 0, marks);
-	for (size_t i = 0; i < count; i++) {
-		if (targets[i].dest_addr == peer) {
-			memcpy(failed + count * ep->words, failed + i * ep->words, marks);
-			break;
-		}
-	}
-	return 0;
+	targets[ep->target_count].is = *target;
+	ret = xpu_peer_get(ep, target->dest_addr, &targets[ep->target_count].peer);
+	ep->target_count += !ret;
+	return ret;
 }
 
 int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target,
@@ -345,13 +495,12 @@ int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target
 	proxy_hold(ep->ctx->proxy);
 	if (ep->target_count == FI_P2P_XPU_TARGETS)
 		goto release;
-	ret = xpu_targets_grow(ep, target->dest_addr);
+	ret = xpu_targets_grow(ep, target);
 	if (ret)
 		goto release;
-	if (ep->target_count && (ep->targets[0].key ^ target->key) & mark)
+	if ((ep->targets[0].is.key ^ target->key) & mark)
 		ep->mixed = true;
-	ep->targets[ep->target_count] = *target;
-	*number = ep->target_count++;
+	*number = ep->target_count - 1;
 release:
 	proxy_release(ep->ctx->proxy);
 	return ret;

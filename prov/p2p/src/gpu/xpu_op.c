@@ -159,27 +159,18 @@ bool xpu_report_take(struct xfer_cq *cq, struct core_comp *comp)
 	       (xfer_cq_next(cq, false, comp) == 1 || xfer_cq_next(cq, true, comp) == 1);
 }
 
-/* Notes for all targets of a peer whether puts of the ring have failed. */
-static void xpu_failed_set(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer,
-			   bool failed)
+static unsigned int xpu_ring_number(const struct xpu_ep *ep, const struct xpu_ring *ring)
 {
-	const size_t number = (size_t) (ring - ep->rings);
-	const uint64_t bit = UINT64_C(1) << number % 64;
-	uint64_t *word;
-
-	for (uint32_t i = 0; i < ep->target_count; i++) {
-		if (ep->targets[i].dest_addr != peer)
-			continue;
-		word = &ep->failed[i * ep->words + number / 64];
-		*word = failed ? *word | bit : *word & ~bit;
-	}
+	return (unsigned int) (ring - ep->rings);
 }
 
-static bool xpu_failed(const struct xpu_ep *ep, const struct xpu_ring *ring, uint32_t target)
+/* Notes whether puts of the ring to the peer have failed. */
+static void xpu_failed_set(struct xpu_peer *peer, unsigned int ring, bool failed)
 {
-	const size_t number = (size_t) (ring - ep->rings);
+	const uint64_t bit = UINT64_C(1) << ring % 64;
+	uint64_t *word = &peer->failed[ring / 64];
 
-	return ep->failed[target * ep->words + number / 64] >> number % 64 & 1;
+	*word = failed ? *word | bit : *word & ~bit;
 }
 
 /*
@@ -189,19 +180,34 @@ static bool xpu_failed(const struct xpu_ep *ep, const struct xpu_ring *ring, uin
 static bool xpu_signal_lies(struct xpu_ep *ep, const struct xpu_ring *ring,
 			    const struct ring_op *op)
 {
+	const unsigned int number = xpu_ring_number(ep, ring);
 	struct xfer_cntr *cntr = ep->ep->xfer.cntrs[xfer_count_index(FI_WRITE)];
+	struct xpu_peer *peer = xpu_peer_of(ep, op->target);
 
-	if (!xpu_failed(ep, ring, op->target))
+	if (!(peer->failed[number / 64] >> number % 64 & 1))
 		return false;
 	if (cntr && cntr_errors(container_of(cntr, struct p2p_cntr, xfer)))
 		return true;
-	xpu_failed_set(ep, ring, ep->targets[op->target].dest_addr, false);
+	xpu_failed_set(peer, number, false);
 	return !cntr;
 }
 
-void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, fi_addr_t peer)
+void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, const struct ring_op *op)
 {
-	xpu_failed_set(ep, ring, peer, true);
+	struct xpu_peer *peer = xpu_peer_of(ep, op->target);
+
+	if (peer)
+		xpu_failed_set(peer, xpu_ring_number(ep, ring), true);
+}
+
+/* One more is under way (@change is 1), or one less */
+static void xpu_put_count(const struct xpu_put *put, int change)
+{
+	struct xpu_peer *peer = &put->ep->peers[put->peer];
+
+	peer->puts += (unsigned int) change;
+	peer->ring_puts[xpu_ring_number(put->ep, put->ring)] += (uint16_t) change;
+	put->ep->puts += (unsigned int) change;
 }
 
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
@@ -212,10 +218,10 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 		return false;
 	/* its endpoint may be exported no more */
 	if (put->ring) {
-		put->ring->puts--;
-		put->ep->puts--;
+		xpu_put_count(put, -1);
 		if (err)
-			xpu_put_failed(put->ep, put->ring, put->peer);
+			xpu_failed_set(&put->ep->peers[put->peer],
+				       xpu_ring_number(put->ep, put->ring), true);
 	}
 	ctx->orphans -= put->orphan_of != 0;
 	put->orphan_of = 0;
@@ -238,8 +244,9 @@ static bool xpu_put_outrun(const struct xpu_ep *ep, const struct fi_p2p_xpu_targ
 
 /* A write, whose arguments the target and the trigger have between them */
 static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op,
-			const struct fi_p2p_xpu_target *target)
+			const struct xpu_target *to)
 {
+	const struct fi_p2p_xpu_target *target = &to->is;
 	struct xpu_put *put = SLIST_FIRST(&ep->ctx->free);
 	const struct ring_op write = {
 		.op = FI_P2P_XPU_OP_WRITE,
@@ -262,9 +269,8 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	ep->ctx->under_way++;
 	put->ep = ep;
 	put->ring = ring;
-	put->peer = target->dest_addr;
-	ring->puts++;
-	ep->puts++;
+	put->peer = to->peer;
+	xpu_put_count(put, 1);
 	ret = xpu_op_post_full(ep->ep, &write);
 	if (ret)
 		xpu_put_ended(ep->ctx, put, 0);
@@ -290,12 +296,17 @@ static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
 bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 		  const struct ring_op *op)
 {
+	const struct xpu_peer *peer =
+		op->kind == FI_P2P_XPU_KIND_OP ? NULL : xpu_peer_of(ep, op->target);
+
+	if (!peer)
+		return false;
 	switch (op->kind) {
 	case FI_P2P_XPU_KIND_PUT:
-		return SLIST_EMPTY(&ep->ctx->free);
+		return peer->puts >= XPU_PUTS - ep->ctx->under_way;
 	case FI_P2P_XPU_KIND_SET:
 	case FI_P2P_XPU_KIND_ADD:
-		return ring->puts;
+		return peer->ring_puts[xpu_ring_number(ep, ring)];
 	default:
 		return false;
 	}
@@ -309,7 +320,7 @@ int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
 		return xpu_post_put(ep, ring, op, &ep->targets[op->target]);
-	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target]);
+	return (int) xpu_post_signal(ep, ring, op, &ep->targets[op->target].is);
 }
 
 int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op)
