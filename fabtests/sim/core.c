@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The simulated core provider's objects and calls. See core.h. */
+#include "core.h"
+
+#include "base/base.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <rdma/fi_cm.h>
+
+static struct core_ep *ep_of(struct fid_ep *fid)
+{
+	return container_of(fid, struct core_ep, fid);
+}
+
+/* ---- names ---- */
+
+static size_t name_put(struct core_name name, void *to)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET,
+				 .sin_port = htons((uint16_t) name.port)};
+
+	if (world.script->model->strings)
+		return (size_t) snprintf(to, 32, "fi_sim://%u:%u", name.node, name.port) + 1;
+	in.sin_addr.s_addr = htonl(0x0a000001 + name.node);
+	memcpy(to, &in, sizeof in);
+	return sizeof in;
+}
+
+static bool name_get(const void *from, struct core_name *name)
+{
+	struct sockaddr_in in;
+
+	if (world.script->model->strings)
+		return sscanf(from, "fi_sim://%u:%u", &name->node, &name->port) == 2;
+	memcpy(&in, from, sizeof in);
+	*name = (struct core_name){ntohl(in.sin_addr.s_addr) - 0x0a000001, ntohs(in.sin_port)};
+	return in.sin_family == AF_INET && name->node < SIM_NODES && name->port;
+}
+
+size_t core_name(unsigned int node, void *name)
+{
+	return name_put((struct core_name){node, CORE_PORT}, name);
+}
+
+/* ---- regions ---- */
+
+static int mr_close(struct fid *fid)
+{
+	struct core_mr *mr = container_of(fid, struct core_mr, fid.fid);
+
+	mr->domain->open--;
+	LIST_REMOVE(mr, entry);
+	free(mr);
+	return 0;
+}
+
+static struct fi_ops mr_fi_ops = {.size = sizeof mr_fi_ops, .close = mr_close};
+
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+		      struct fid_mr **to)
+{
+	struct core_domain *domain = container_of(fid, struct core_domain, fid.fid);
+	struct core_mr *mr, *other;
+	uint64_t key = attr->requested_key;
+
+	if (attr->iov_count != 1)
+		world_fail("n%u: a region of %zu pieces", domain->node, attr->iov_count);
+	if (domain->random_keys)
+		key = world_upto(1ULL << 40) << 16 | 1;
+	LIST_FOREACH(other, &domain->mrs, entry) {
+		if (other->fid.key == key)
+			return -FI_ENOKEY;
+	}
+	mr = calloc(1, sizeof *mr);
+	mr->domain = domain;
+	mr->iov = attr->mr_iov[0];
+	mr->access = attr->access;
+	mr->fid = (struct fid_mr){.fid = {.fclass = FI_CLASS_MR, .ops = &mr_fi_ops},
+				  .mem_desc = mr,
+				  .key = key};
+	domain->open++;
+	LIST_INSERT_HEAD(&domain->mrs, mr, entry);
+	*to = &mr->fid;
+	return 0;
+}
+
+static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
+		   uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **to,
+		   void *context)
+{
+	const struct fi_mr_attr attr = {.mr_iov = iov,
+					.iov_count = count,
+					.access = access,
+					.requested_key = key};
+
+	return mr_regattr(fid, &attr, flags, to);
+}
+
+static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+		  uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **to,
+		  void *context)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return mr_regv(fid, &iov, 1, access, offset, key, flags, to, context);
+}
+
+static struct fi_ops_mr mr_ops = {.size = sizeof mr_ops,
+				  .reg = mr_reg,
+				  .regv = mr_regv,
+				  .regattr = mr_regattr};
+
+/* ---- address vectors ---- */
+
+static int av_close(struct fid *fid)
+{
+	struct core_av *av = container_of(fid, struct core_av, fid.fid);
+
+	av->domain->open--;
+	free(av);
+	return 0;
+}
+
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
+		     uint64_t flags, void *context)
+{
+	struct core_av *av = container_of(fid, struct core_av, fid);
+	const size_t len = world.script->model->strings ? 0 : sizeof(struct sockaddr_in);
+
+	for (size_t i = 0; i < count; i++) {
+		size_t at = 0;
+
+		while (at < CORE_AV && av->names[at].port)
+			at++;
+		if (at == CORE_AV || (!len && i) ||
+		    !name_get((const char *) addr + i * len, &av->names[at]))
+			world_fail("n%u: a name that is none is inserted", av->domain->node);
+		if (fi_addr)
+			fi_addr[i] = at;
+	}
+	return (int) count;
+}
+
+static int av_remove(struct fid_av *fid, fi_addr_t *addr, size_t count, uint64_t flags)
+{
+	struct core_av *av = container_of(fid, struct core_av, fid);
+
+	for (size_t i = 0; i < count; i++)
+		av->names[addr[i]] = (struct core_name){0, 0};
+	return 0;
+}
+
+static int av_lookup(struct fid_av *fid, fi_addr_t addr, void *name, size_t *len)
+{
+	const struct core_av *av = container_of(fid, struct core_av, fid);
+	char text[64];
+	size_t size;
+
+	if (addr >= CORE_AV || !av->names[addr].port)
+		return -FI_EINVAL;
+	size = name_put(av->names[addr], text);
+	memcpy(name, text, *len < size ? *len : size);
+	*len = size;
+	return 0;
+}
+
+static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
+{
+	struct core_name name = {0, 0};
+
+	name_get(addr, &name);
+	*len = (size_t) snprintf(buf, *len, "n%u:%u", name.node, name.port) + 1;
+	return buf;
+}
+
+static struct fi_ops av_fi_ops = {.size = sizeof av_fi_ops, .close = av_close};
+static struct fi_ops_av av_ops = {.size = sizeof av_ops,
+				  .insert = av_insert,
+				  .remove = av_remove,
+				  .lookup = av_lookup,
+				  .straddr = av_straddr};
+
+static int av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_av **to,
+		   void *context)
+{
+	struct core_av *av = calloc(1, sizeof *av);
+
+	av->domain = container_of(fid, struct core_domain, fid);
+	av->domain->open++;
+	av->fid = (struct fid_av){.fid = {.fclass = FI_CLASS_AV,
+					  .context = context,
+					  .ops = &av_fi_ops},
+				  .ops = &av_ops};
+	if (attr->type == FI_AV_UNSPEC)
+		attr->type = FI_AV_TABLE;
+	*to = &av->fid;
+	return 0;
+}
+
+/* ---- completion queues ---- */
+
+static int cq_close(struct fid *fid)
+{
+	struct core_cq *cq = container_of(fid, struct core_cq, fid.fid);
+	struct core_done *comp;
+
+	while ((comp = TAILQ_FIRST(&cq->comps))) {
+		TAILQ_REMOVE(&cq->comps, comp, link);
+		free(comp);
+	}
+	cq->domain->open--;
+	free(cq);
+	return 0;
+}
+
+/* Where completions are shuffled, one of the first few that are no errors, else the first */
+static struct core_done *cq_next(struct core_cq *cq)
+{
+	struct core_done *comp = TAILQ_FIRST(&cq->comps), *other = comp;
+
+	if (!comp || !world.script->shuffled)
+		return comp;
+	for (uint64_t skip = world_upto(4); skip && other; skip--) {
+		other = TAILQ_NEXT(other, link);
+		if (other && !other->err)
+			comp = other;
+	}
+	return comp;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
+{
+	struct core_cq *cq = container_of(fid, struct core_cq, fid);
+	struct fi_cq_tagged_entry *entries = buf;
+	struct core_done *comp;
+	size_t read = 0;
+
+	core_wire_progress(cq->domain);
+	while (read < count && (comp = cq_next(cq))) {
+		if (comp->err)
+			return read ? (ssize_t) read : -FI_EAVAIL;
+		entries[read] = comp->entry;
+		if (src)
+			src[read] = comp->src;
+		read++;
+		TAILQ_REMOVE(&cq->comps, comp, link);
+		free(comp);
+	}
+	return read ? (ssize_t) read : -FI_EAGAIN;
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+	return cq_readfrom(fid, buf, count, NULL);
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
+{
+	struct core_cq *cq = container_of(fid, struct core_cq, fid);
+	struct core_done *comp;
+
+	TAILQ_FOREACH(comp, &cq->comps, link) {
+		if (comp->err)
+			break;
+	}
+	if (!comp)
+		return -FI_EAGAIN;
+	buf->op_context = comp->entry.op_context;
+	buf->flags = comp->entry.flags;
+	buf->len = comp->entry.len;
+	buf->buf = NULL;
+	buf->data = comp->entry.data;
+	buf->tag = comp->entry.tag;
+	buf->olen = comp->olen;
+	buf->err = comp->err;
+	buf->prov_errno = comp->err;
+	buf->err_data_size = 0;
+	TAILQ_REMOVE(&cq->comps, comp, link);
+	free(comp);
+	return 1;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int err, const void *data, char *buf,
+			       size_t len)
+{
+	return fi_strerror(err);
+}
+
+static struct fi_ops cq_fi_ops = {.size = sizeof cq_fi_ops, .close = cq_close};
+static struct fi_ops_cq cq_ops = {.size = sizeof cq_ops,
+				  .read = cq_read,
+				  .readfrom = cq_readfrom,
+				  .readerr = cq_readerr,
+				  .strerror = cq_strerror};
+
+static int cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **to,
+		   void *context)
+{
+	struct core_cq *cq = calloc(1, sizeof *cq);
+
+	if (attr->format != FI_CQ_FORMAT_TAGGED)
+		world_fail("a queue without tags");
+	cq->domain = container_of(fid, struct core_domain, fid);
+	cq->domain->open++;
+	TAILQ_INIT(&cq->comps);
+	cq->fid = (struct fid_cq){.fid = {.fclass = FI_CLASS_CQ,
+					  .context = context,
+					  .ops = &cq_fi_ops},
+				  .ops = &cq_ops};
+	*to = &cq->fid;
+	return 0;
+}
+
+/* ---- data transfer calls ---- */
+
+static void iov_take(struct iovec *to, size_t *count, const struct iovec *iov, size_t n)
+{
+	if (n > CORE_IOV)
+		world_fail("n%u: %zu pieces", world.current, n);
+	if (n)
+		memcpy(to, iov, n * sizeof *iov);
+	*count = n;
+}
+
+static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
+		       bool tagged, uint64_t tag, uint64_t data, uint64_t flags, void *context,
+		       bool tells)
+{
+	struct core_send *send = calloc(1, sizeof *send);
+	ssize_t ret;
+
+	iov_take(send->iov, &send->count, iov, n);
+	for (size_t i = 0; i < n; i++)
+		send->len += iov[i].iov_len;
+	send->tagged = tagged;
+	send->tag = tag;
+	send->has_data = flags & FI_REMOTE_CQ_DATA;
+	send->data = data;
+	send->flags = flags;
+	send->context = context;
+	send->tells = tells;
+	ret = core_wire_send(ep_of(fid), send, addr);
+	if (ret)
+		free(send);
+	return ret;
+}
+
+static ssize_t ep_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
+{
+	return do_send(fid, msg->msg_iov, msg->iov_count, msg->addr, false, 0, msg->data, flags,
+		       msg->context, true);
+}
+
+static ssize_t ep_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+		       fi_addr_t addr, void *context)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return do_send(fid, &iov, 1, addr, false, 0, 0, 0, context, true);
+}
+
+static ssize_t ep_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
+			     fi_addr_t addr)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return do_send(fid, &iov, 1, addr, false, 0, data, FI_INJECT | FI_REMOTE_CQ_DATA, NULL,
+		       false);
+}
+
+static ssize_t ep_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t addr)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return do_send(fid, &iov, 1, addr, false, 0, 0, FI_INJECT, NULL, false);
+}
+
+static ssize_t ep_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	return do_send(fid, msg->msg_iov, msg->iov_count, msg->addr, true, msg->tag, msg->data,
+		       flags, msg->context, true);
+}
+
+static ssize_t ep_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			fi_addr_t addr, uint64_t tag, void *context)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return do_send(fid, &iov, 1, addr, true, tag, 0, 0, context, true);
+}
+
+static ssize_t ep_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
+			      fi_addr_t addr, uint64_t tag)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return do_send(fid, &iov, 1, addr, true, tag, data, FI_INJECT | FI_REMOTE_CQ_DATA, NULL,
+		       false);
+}
+
+static ssize_t ep_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t addr,
+			  uint64_t tag)
+{
+	const struct iovec iov = {(void *) buf, len};
+
+	return do_send(fid, &iov, 1, addr, true, tag, 0, FI_INJECT, NULL, false);
+}
+
+static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
+		       bool tagged, uint64_t tag, uint64_t ignore, uint64_t flags,
+		       void *context)
+{
+	struct core_ep *ep = ep_of(fid);
+	struct core_recv *recv;
+
+	if (flags & (FI_CLAIM | FI_MULTI_RECV))
+		world_fail("the simulated core has no claims and no multi-receive buffers");
+	if (ep->receives >= 4 * world.script->model->queue ||
+	    (!world.calm && world_upto(100) < world.script->full))
+		return -FI_EAGAIN;
+	recv = calloc(1, sizeof *recv);
+	iov_take(recv->iov, &recv->count, iov, n);
+	recv->tagged = tagged;
+	recv->tag = tag;
+	recv->ignore = ignore;
+	/* without FI_DIRECTED_RECV the address means nothing */
+	recv->src = FI_ADDR_UNSPEC;
+	recv->context = context;
+	if (!(flags & FI_PEEK))
+		return core_wire_recv(ep, recv);
+	core_wire_peek(ep, recv, flags & FI_DISCARD);
+	free(recv);
+	return 0;
+}
+
+static ssize_t ep_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
+{
+	return do_recv(fid, msg->msg_iov, msg->iov_count, msg->addr, false, 0, 0, flags,
+		       msg->context);
+}
+
+static ssize_t ep_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
+{
+	return do_recv(fid, msg->msg_iov, msg->iov_count, msg->addr, true, msg->tag,
+		       msg->ignore, flags, msg->context);
+}
+
+static ssize_t ep_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
+			uint64_t tag, uint64_t ignore, void *context)
+{
+	const struct iovec iov = {buf, len};
+
+	return do_recv(fid, &iov, 1, addr, true, tag, ignore, 0, context);
+}
+
+static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags,
+		      enum send_kind kind)
+{
+	struct core_send *send = calloc(1, sizeof *send);
+	ssize_t ret;
+
+	iov_take(send->iov, &send->count, msg->msg_iov, msg->iov_count);
+	for (size_t i = 0; i < msg->iov_count; i++)
+		send->len += msg->msg_iov[i].iov_len;
+	send->kind = kind;
+	send->remotes = msg->rma_iov_count;
+	memcpy(send->remote, msg->rma_iov, msg->rma_iov_count * sizeof *msg->rma_iov);
+	send->flags = flags;
+	send->context = msg->context;
+	send->tells = true;
+	ret = core_wire_send(ep_of(fid), send, msg->addr);
+	if (ret)
+		free(send);
+	return ret;
+}
+
+static ssize_t ep_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	return do_rma(fid, msg, flags, SEND_READ);
+}
+
+static ssize_t ep_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	return do_rma(fid, msg, flags, SEND_WRITE);
+}
+
+static ssize_t ep_one(struct fid_ep *fid, void *buf, size_t len, fi_addr_t addr,
+		      uint64_t remote, uint64_t key, void *context, enum send_kind kind)
+{
+	const struct iovec iov = {buf, len};
+	const struct fi_rma_iov place = {.addr = remote, .len = len, .key = key};
+	const struct fi_msg_rma msg = {.msg_iov = &iov,
+				       .iov_count = 1,
+				       .addr = addr,
+				       .rma_iov = &place,
+				       .rma_iov_count = 1,
+				       .context = context};
+
+	return do_rma(fid, &msg, 0, kind);
+}
+
+static ssize_t ep_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
+		       uint64_t remote, uint64_t key, void *context)
+{
+	return ep_one(fid, buf, len, addr, remote, key, context, SEND_READ);
+}
+
+static ssize_t ep_write(struct fid_ep *fid, const void *buf, size_t len, void *desc,
+			fi_addr_t addr, uint64_t remote, uint64_t key, void *context)
+{
+	return ep_one(fid, (void *) buf, len, addr, remote, key, context, SEND_WRITE);
+}
+
+static struct fi_ops_msg msg_ops = {.size = sizeof msg_ops,
+				    .recvmsg = ep_recvmsg,
+				    .send = ep_send,
+				    .sendmsg = ep_sendmsg,
+				    .inject = ep_inject,
+				    .injectdata = ep_injectdata};
+static struct fi_ops_tagged tagged_ops = {.size = sizeof tagged_ops,
+					  .recv = ep_trecv,
+					  .recvmsg = ep_trecvmsg,
+					  .send = ep_tsend,
+					  .sendmsg = ep_tsendmsg,
+					  .inject = ep_tinject,
+					  .injectdata = ep_tinjectdata};
+static struct fi_ops_rma rma_ops = {.size = sizeof rma_ops,
+				    .read = ep_read,
+				    .readmsg = ep_readmsg,
+				    .write = ep_write,
+				    .writemsg = ep_writemsg};
+
+/* ---- endpoints ---- */
+
+static ssize_t ep_cancel(fid_t fid, void *context)
+{
+	return core_wire_cancel(container_of(fid, struct core_ep, fid.fid), context)
+		       ? 0
+		       : -FI_ENOENT;
+}
+
+static int ep_option(fid_t fid, int level, int name, const void *value, size_t len)
+{
+	return -FI_ENOPROTOOPT;
+}
+
+static int ep_getname(fid_t fid, void *addr, size_t *len)
+{
+	const struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
+	char text[64];
+	const size_t size = name_put(ep->name, text), room = *len;
+
+	memcpy(addr, text, room < size ? room : size);
+	*len = size;
+	return room < size ? -FI_ETOOSMALL : 0;
+}
+
+/* The memory stays: others may have something under way with it */
+static int ep_close(struct fid *fid)
+{
+	struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
+
+	core_wire_close(ep, false);
+	ep->domain->open--;
+	return 0;
+}
+
+static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
+{
+	struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
+
+	if (other->fclass == FI_CLASS_AV)
+		ep->av = container_of(other, struct core_av, fid.fid);
+	if (other->fclass == FI_CLASS_CQ && flags & FI_TRANSMIT)
+		ep->txcq = container_of(other, struct core_cq, fid.fid);
+	if (other->fclass == FI_CLASS_CQ && flags & FI_RECV)
+		ep->rxcq = container_of(other, struct core_cq, fid.fid);
+	return 0;
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+	struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
+
+	if (command != FI_ENABLE)
+		return 0;
+	if (!ep->av || !ep->txcq || !ep->rxcq)
+		world_fail("n%u: an endpoint is enabled too early", ep->name.node);
+	ep->enabled = true;
+	return 0;
+}
+
+static struct fi_ops ep_fi_ops = {.size = sizeof ep_fi_ops,
+				  .close = ep_close,
+				  .bind = ep_bind,
+				  .control = ep_control};
+static struct fi_ops_ep ep_ops = {.size = sizeof ep_ops,
+				  .cancel = ep_cancel,
+				  .setopt = ep_option};
+static struct fi_ops_cm cm_ops = {.size = sizeof cm_ops, .getname = ep_getname};
+
+/* An endpoint whose address has no port gets one that nobody has */
+static unsigned int ep_port(const struct fi_info *info)
+{
+	static unsigned int last = CORE_PORT;
+	struct core_name name = {0, 0};
+
+	return info->src_addr && name_get(info->src_addr, &name) ? name.port : ++last;
+}
+
+static int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **to,
+		   void *context)
+{
+	struct core_ep *ep = calloc(1, sizeof *ep);
+
+	ep->domain = container_of(fid, struct core_domain, fid);
+	ep->domain->open++;
+	ep->alive = true;
+	ep->name = (struct core_name){ep->domain->node, ep_port(info)};
+	ep->life = nodes[ep->name.node].life;
+	TAILQ_INIT(&ep->recvs);
+	TAILQ_INIT(&ep->saved);
+	ep->fid = (struct fid_ep){.fid = {.fclass = FI_CLASS_EP,
+					  .context = context,
+					  .ops = &ep_fi_ops},
+				  .ops = &ep_ops,
+				  .cm = &cm_ops,
+				  .msg = &msg_ops,
+				  .tagged = &tagged_ops,
+				  .rma = &rma_ops};
+	TAILQ_INSERT_TAIL(&core_eps, ep, link);
+	*to = &ep->fid;
+	return 0;
+}
+
+/* ---- domains and fabrics ---- */
+
+static unsigned int left[SIM_NODES];
+
+static int domain_close(struct fid *fid)
+{
+	struct core_domain *domain = container_of(fid, struct core_domain, fid.fid);
+
+	if (domain->open)
+		return -FI_EBUSY;
+	left[domain->node]--;
+	free(domain);
+	return 0;
+}
+
+static struct fi_ops domain_fi_ops = {.size = sizeof domain_fi_ops, .close = domain_close};
+static struct fi_ops_domain domain_ops = {.size = sizeof domain_ops,
+					  .av_open = av_open,
+					  .cq_open = cq_open,
+					  .endpoint = ep_open};
+
+struct core_fabric {
+	struct fid_fabric fid;
+	unsigned int node;
+};
+
+static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain **to,
+		       void *context)
+{
+	struct core_domain *domain = calloc(1, sizeof *domain);
+
+	domain->node = container_of(fid, struct core_fabric, fid)->node;
+	domain->random_keys = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
+	domain->virt_addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
+	LIST_INIT(&domain->mrs);
+	domain->fid = (struct fid_domain){.fid = {.fclass = FI_CLASS_DOMAIN,
+						  .context = context,
+						  .ops = &domain_fi_ops},
+					  .ops = &domain_ops,
+					  .mr = &mr_ops};
+	left[domain->node]++;
+	*to = &domain->fid;
+	return 0;
+}
+
+static int fabric_close(struct fid *fid)
+{
+	free(container_of(fid, struct core_fabric, fid.fid));
+	return 0;
+}
+
+static struct fi_ops fabric_fi_ops = {.size = sizeof fabric_fi_ops, .close = fabric_close};
+static struct fi_ops_fabric fabric_ops = {.size = sizeof fabric_ops, .domain = domain_open};
+
+struct fid_fabric *core_fabric(unsigned int node)
+{
+	struct core_fabric *fabric = calloc(1, sizeof *fabric);
+
+	fabric->node = node;
+	fabric->fid =
+		(struct fid_fabric){.fid = {.fclass = FI_CLASS_FABRIC, .ops = &fabric_fi_ops},
+				    .ops = &fabric_ops,
+				    .api_version = FI_VERSION(1, 17)};
+	return &fabric->fid;
+}
+
+void core_forget(unsigned int node)
+{
+	left[node] = 0;
+}
+
+const char *core_left(unsigned int node)
+{
+	return left[node] ? "a domain of the core's" : NULL;
+}
+
+#define CORE_CAPS                                                                              \
+	(FI_MSG | FI_TAGGED | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE |                \
+	 FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
+
+struct fi_info *core_info(unsigned int node)
+{
+	struct fi_info *info = fi_allocinfo();
+	char name[64];
+
+	info->caps = info->tx_attr->caps = info->rx_attr->caps = CORE_CAPS;
+	info->src_addrlen = core_name(node, name);
+	info->src_addr = malloc(sizeof name);
+	memcpy(info->src_addr, name, info->src_addrlen);
+	info->addr_format = world.script->model->strings ? FI_ADDR_STR : FI_SOCKADDR_IN;
+	info->fabric_attr->prov_name = strdup(world.script->model->provider);
+	info->fabric_attr->name = strdup("sim");
+	info->domain_attr->name = strdup("sim");
+	info->domain_attr->threading = FI_THREAD_SAFE;
+	info->domain_attr->control_progress = info->domain_attr->data_progress =
+		FI_PROGRESS_AUTO;
+	info->domain_attr->av_type = FI_AV_TABLE;
+	info->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+	info->domain_attr->mr_key_size = 8;
+	info->domain_attr->cq_data_size = 8;
+	info->ep_attr->type = FI_EP_RDM;
+	info->ep_attr->max_msg_size = SIZE_MAX;
+	info->ep_attr->mem_tag_format = 0xaaaaaaaaaaaaaaaaULL;
+	info->ep_attr->tx_ctx_cnt = info->ep_attr->rx_ctx_cnt = 1;
+	info->tx_attr->size = world.script->model->queue;
+	info->rx_attr->size = 4 * world.script->model->queue;
+	info->tx_attr->inject_size = 4096;
+	info->tx_attr->iov_limit = info->rx_attr->iov_limit = info->tx_attr->rma_iov_limit = 4;
+	info->tx_attr->msg_order = info->rx_attr->msg_order = FI_ORDER_SAS;
+	return info;
+}

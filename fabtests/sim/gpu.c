@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The GPUs, in the place of dev/dev.c: each node has one. Copies end late, a queue's in order, and other queues' in
+ * any. The core may not touch their memory (core_span() looks).
+ */
+#include "sim.h"
+
+#include <sys/mman.h>
+
+#include "dev/dev.h"
+#include "dev/dev_none.h"
+
+#define GPU_ARENA ((size_t) 1 << 30)
+#define GPU_JOBS 4096
+
+/* A copy, or a mark */
+struct gpu_job {
+	uint64_t at;
+	void *dst;
+	const void *src;
+	size_t len;
+	bool mark;
+};
+
+struct gpu_queue {
+	struct dev_queue base;
+	uint32_t reached;
+	unsigned int head, tail, node;
+	uint64_t last;
+	struct gpu_job jobs[GPU_JOBS];
+};
+
+static uint8_t *arena;
+static size_t used[SIM_NODES];
+static bool failing[SIM_NODES];
+
+static unsigned int gpu_node(const void *addr)
+{
+	return (unsigned int) ((size_t) ((const uint8_t *) addr - arena) / GPU_ARENA);
+}
+
+bool gpu_has(const void *addr)
+{
+	const uint8_t *at = addr;
+
+	return at >= arena && at < arena + SIM_NODES * GPU_ARENA;
+}
+
+static int gpu_find(const void *addr, struct dev_mem *mem);
+
+static void gpu_run(struct gpu_queue *queue)
+{
+	while (queue->head != queue->tail) {
+		const struct gpu_job *job = &queue->jobs[queue->head % GPU_JOBS];
+
+		if (job->at > world.now)
+			return;
+		if (job->mark)
+			queue->reached++;
+		else
+			memcpy(job->dst, job->src, job->len);
+		queue->head++;
+	}
+}
+
+static void gpu_put(struct gpu_queue *queue, struct gpu_job job)
+{
+	const uint64_t spell = world_upto(60) ? 20000 : 2 * SIM_MS;
+
+	if (queue->tail - queue->head == GPU_JOBS)
+		world_fail("more than %d copies are under way", GPU_JOBS);
+	if (queue->last < world.now)
+		queue->last = world.now;
+	queue->last += job.mark ? 100 : 2000 + job.len / 10 + world_upto(spell);
+	job.at = queue->last;
+	queue->jobs[queue->tail++ % GPU_JOBS] = job;
+}
+
+static bool gpu_fails(unsigned int node)
+{
+	const bool fails = failing[node];
+
+	failing[node] = false;
+	if (fails)
+		world_tell("n%u: its GPU's driver fails a call", node);
+	return fails;
+}
+
+static int gpu_open(const struct dev_mem *mem, bool asks, struct dev_queue **to)
+{
+	struct gpu_queue *queue = calloc(1, sizeof *queue);
+
+	queue->node = world.current;
+	queue->base = (struct dev_queue){.ops = mem->ops,
+					 .ctx = mem->ctx,
+					 .reached = &queue->reached};
+	*to = &queue->base;
+	return 0;
+}
+
+static int gpu_poll(struct dev_queue *base)
+{
+	/* some poll until the copy is there */
+	world.now += 60;
+	gpu_run((struct gpu_queue *) base);
+	return 0;
+}
+
+static void gpu_drain(struct dev_queue *base)
+{
+	struct gpu_queue *queue = (struct gpu_queue *) base;
+
+	if (world.now < queue->last)
+		world.now = queue->last;
+	gpu_run(queue);
+}
+
+static void gpu_close(struct dev_queue *base)
+{
+	gpu_drain(base);
+	free(base);
+}
+
+static int gpu_copy(struct dev_queue *base, void *dst, const void *src, size_t len)
+{
+	struct gpu_queue *queue = (struct gpu_queue *) base;
+
+	if (gpu_fails(queue->node))
+		return -FI_EIO;
+	gpu_put(queue, (struct gpu_job){.dst = dst, .src = src, .len = len});
+	return 0;
+}
+
+static int gpu_mark(struct dev_queue *base)
+{
+	base->marked++;
+	gpu_put((struct gpu_queue *) base, (struct gpu_job){.mark = true});
+	return 0;
+}
+
+static bool gpu_settle(const struct dev_mem *mem)
+{
+	return true;
+}
+
+static bool gpu_hosts(const void *addr)
+{
+	return false;
+}
+
+static int gpu_pin(const struct dev_mem *mem, void *addr, size_t len)
+{
+	return 0;
+}
+
+static void gpu_unpin(void *addr)
+{
+}
+
+static int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
+		      uint64_t *offset, const char **why)
+{
+	*why = "the simulated GPU has no dma-bufs";
+	return -FI_ENOSYS;
+}
+
+static int gpu_flush(const struct dev_mem *mem)
+{
+	return 0;
+}
+
+static const struct dev_ops gpu_ops = {
+	.name = "sim",
+	.iface = 1,
+	.ordered = true,
+	.find = gpu_find,
+	.hosts = gpu_hosts,
+	.current = dev_none_current,
+	.gone = dev_none_gone,
+	.sync = dev_none_sync,
+	.settle = gpu_settle,
+	.copy_short = dev_none_copy_short,
+	.node = dev_none_node,
+	.pin = gpu_pin,
+	.unpin = gpu_unpin,
+	.queue_open = gpu_open,
+	.queue_close = gpu_close,
+	.queue_copy = gpu_copy,
+	.queue_batch = dev_none_queue_batch,
+	.queue_put = dev_none_queue_put,
+	.queue_mark = gpu_mark,
+	.queue_poll = gpu_poll,
+	.queue_drain = gpu_drain,
+	.expose = gpu_expose,
+	.flush = gpu_flush,
+	.ipc_export = dev_none_ipc_export,
+	.ipc_open = dev_none_ipc_open,
+	.ipc_close = dev_none_ipc_close,
+	.ipc_share = dev_none_ipc_share,
+	.ipc_attach = dev_none_ipc_attach,
+	.ipc_detach = dev_none_ipc_detach,
+	.device = dev_none_device,
+	.host_address = dev_none_host_address,
+	.alloc = dev_none_alloc,
+	.free = dev_none_free,
+	.window_open = dev_none_window_open,
+	.window_close = dev_none_window_close,
+	.stream_steps = dev_none_stream_steps,
+	.loads_late = dev_none_loads_late,
+	.stream_captured = dev_none_stream_captured,
+	.graph_keep = dev_none_graph_keep,
+};
+
+static int gpu_find(const void *addr, struct dev_mem *mem)
+{
+	unsigned int node;
+
+	if (!gpu_has(addr))
+		return 0;
+	node = gpu_node(addr);
+	*mem = (struct dev_mem){
+		.ops = &gpu_ops,
+		.ctx = &used[node],
+		.base = (uintptr_t) arena + node * GPU_ARENA,
+		.size = GPU_ARENA,
+		.id = node + 1,
+	};
+	return 1;
+}
+
+/* ---- in the place of dev/dev.c ---- */
+
+static void *const gpu_always = (void *) &gpu_always;
+void *const *dev_news = &gpu_always;
+bool dev_present = true;
+
+bool dev_look(void)
+{
+	return true;
+}
+
+void dev_init(void)
+{
+}
+
+int dev_find(const void *addr, struct dev_mem *mem)
+{
+	return gpu_find(addr, mem);
+}
+
+bool dev_current(struct dev_mem *mem)
+{
+	return false;
+}
+
+bool dev_hosts(int iface, const void *addr)
+{
+	return false;
+}
+
+int dev_by_number(int iface, int ordinal, struct dev_mem *mem)
+{
+	return -FI_ENODEV;
+}
+
+void dev_sync(void)
+{
+}
+
+const char *dev_loads_late(void)
+{
+	return NULL;
+}
+
+bool dev_ipc_present(void)
+{
+	return false;
+}
+
+int dev_queue_passed(struct dev_queue *queue, uint32_t mark)
+{
+	const int ret = queue->ops->queue_poll(queue);
+
+	return ret ? ret : (int32_t) (*queue->reached - mark) >= 0;
+}
+
+/* ---- for the world ---- */
+
+void gpu_begin(void)
+{
+	arena = mmap(NULL, SIM_NODES * GPU_ARENA, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (arena == MAP_FAILED)
+		abort();
+}
+
+uint8_t *gpu_alloc(unsigned int node, size_t len)
+{
+	uint8_t *mem = arena + node * GPU_ARENA + used[node];
+
+	used[node] += (len + 255) & ~(size_t) 255;
+	if (used[node] > GPU_ARENA)
+		world_fail("n%u: the device is full", node);
+	return mem;
+}
+
+void gpu_fail(unsigned int node)
+{
+	failing[node] = true;
+}
+
+void gpu_calm(void)
+{
+	memset(failing, 0, sizeof failing);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* One run: the script, then peace, then proof that all is well again, then the end. See sim.h. */
+#include "sim.h"
+
+#include <unistd.h>
+
+/* For so long everything may take to end, once faults have stopped [ns] */
+#define RUN_PATIENCE (60 * SIM_S)
+/* Idle processes look as seldom as that, at most [ns] */
+#define RUN_LOOK (50 * SIM_MS)
+
+static const struct script *script;
+static bool begun[SIM_FAULTS], over[SIM_FAULTS];
+static unsigned int idle;
+
+/* ---- faults ---- */
+
+/* Is it to be feared that a peer is taken for dead that only rests? */
+static void fault_of_silence(const struct fault_plan *fault)
+{
+	if (script->timeout)
+		check_reason(fault->node, SIM_NODES, "FI_P2P_PEER_TIMEOUT");
+}
+
+static void fault_pause(const struct fault_plan *fault, enum node_state state)
+{
+	struct node *node = &nodes[fault->node];
+
+	fault_of_silence(fault);
+	if (node->state != NODE_RUNS)
+		return;
+	world_tell("n%u: %s", fault->node, fault_names[fault->kind]);
+	node->state = state;
+	node->until = world.now + fault->span;
+}
+
+static void fault_kill(const struct fault_plan *fault)
+{
+	check_reason(fault->node, SIM_NODES, "a process has ended");
+	if (nodes[fault->node].state != NODE_DEAD)
+		node_kill(fault->node);
+}
+
+static void fault_begin(const struct fault_plan *fault)
+{
+	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
+	switch (fault->kind) {
+	case FAULT_BUSY:
+		fault_pause(fault, NODE_BUSY);
+		break;
+	case FAULT_STOP:
+		fault_pause(fault, NODE_STOPPED);
+		break;
+	case FAULT_KILL:
+	case FAULT_RESTART:
+		fault_kill(fault);
+		break;
+	case FAULT_RESET:
+		if (script->model->connects)
+			check_reason(fault->node, fault->peer, "a connection broke");
+		core_reset(fault->node, fault->peer);
+		break;
+	case FAULT_HARD:
+		check_reason(fault->node, SIM_NODES, "the core refused a post");
+		core_refuse(fault->node);
+		break;
+	case FAULT_LOSE:
+		check_reason(fault->node, SIM_NODES, "the core lost a message");
+		core_lose(fault->node);
+		break;
+	case FAULT_GPU:
+		check_reason(fault->node, SIM_NODES, "a GPU failed");
+		gpu_fail(fault->node);
+		break;
+	default:
+		world_lose_datagrams(fault->span);
+	}
+}
+
+static void fault_end(const struct fault_plan *fault)
+{
+	struct node *node = &nodes[fault->node];
+
+	if (fault->kind == FAULT_RESTART && node->state == NODE_DEAD)
+		node_open(fault->node);
+}
+
+/* True: none is left */
+static bool faults_turn(void)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < script->fault_count; i++) {
+		const struct fault_plan *fault = &script->faults[i];
+		const uint64_t at = SIM_S + fault->at;
+
+		if (fault->dropped || over[i])
+			continue;
+		all = false;
+		if (!begun[i] && world.now >= at)
+			fault_begin(fault);
+		begun[i] |= world.now >= at;
+		if (begun[i] && world.now >= at + fault->span) {
+			over[i] = true;
+			fault_end(fault);
+		}
+	}
+	for (unsigned int i = 0; i < script->nodes; i++) {
+		struct node *node = &nodes[i];
+
+		if ((node->state == NODE_BUSY || node->state == NODE_STOPPED) &&
+		    world.now >= node->until) {
+			node->state = NODE_RUNS;
+			world_tell("n%u: goes on", i);
+		}
+		all &= node->state == NODE_RUNS || node->state == NODE_DEAD;
+	}
+	return all;
+}
+
+/* ---- steps ---- */
+
+/* Time goes on: little where something moves, else up to the next thing that is due */
+static void step_time(void)
+{
+	const uint64_t due = core_due();
+	uint64_t pass = 300 + world_upto(2000);
+
+	idle = world.moved ? 0 : idle + 1;
+	if (idle > 4) {
+		pass = 1000ULL << (idle < 24 ? idle - 4 : 20);
+		if (pass > RUN_LOOK)
+			pass = RUN_LOOK;
+		if (due != UINT64_MAX && due > world.now && due - world.now < pass)
+			pass = due - world.now;
+	}
+	world.now += pass;
+}
+
+static bool step(void)
+{
+	const unsigned int first = (unsigned int) world_upto(script->nodes);
+	bool calm;
+
+	world.step++;
+	world.moved = false;
+	calm = faults_turn();
+	world_datagrams();
+	for (unsigned int i = 0; i < script->nodes; i++) {
+		const unsigned int node = (first + i) % script->nodes;
+
+		/* they do not go in step */
+		if (nodes[node].state == NODE_RUNS && (idle > 4 || world_upto(4)))
+			node_turn(node);
+	}
+	step_time();
+	return calm;
+}
+
+static bool all_ended(void)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		if (!op_ended(&ops[i]))
+			return false;
+	}
+	return true;
+}
+
+/* Until everything has ended, or for so long */
+static void run_until_ended(uint64_t span)
+{
+	const uint64_t end = world.now + span;
+
+	while (!all_ended() && world.now < end)
+		step();
+}
+
+static void run_for(uint64_t span)
+{
+	const uint64_t end = world.now + span;
+
+	while (world.now < end)
+		step();
+}
+
+static void make_calm(void)
+{
+	world_tell("no faults from here on");
+	world.calm = true;
+	core_calm();
+	gpu_calm();
+	world_lose_datagrams(0);
+}
+
+/* ---- phases ---- */
+
+static void run_faults(void)
+{
+	for (size_t i = 0; i < script->op_count; i++) {
+		if (!script->ops[i].dropped)
+			op_add(&script->ops[i]);
+	}
+	while (!step())
+		;
+	make_calm();
+	run_until_ended(RUN_PATIENCE);
+}
+
+/* A receive whose message does not come, for which there is a reason, is taken back */
+static void cancel_receives(void)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		if (ops[i].plan.kind == OP_MESSAGE && !ops[i].ends[1].done &&
+		    (ops[i].spare || check_may_fail(&ops[i])))
+			op_cancel(&ops[i]);
+	}
+	run_until_ended(5 * SIM_S);
+}
+
+/* A message whose receive ended without it gets another one */
+static void spare_receives(void)
+{
+	const size_t count = op_count;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct op_end *at = &ops[i].ends[0];
+
+		if (!at->posted || at->done || at->life != nodes[ops[i].plan.from].life ||
+		    ops[i].plan.kind != OP_MESSAGE ||
+		    nodes[ops[i].plan.to].state == NODE_DEAD || !check_may_fail(&ops[i]))
+			continue;
+		op_add_spare(&ops[i]);
+	}
+	run_until_ended(RUN_PATIENCE);
+}
+
+/* A greeting that was lost is repeated after a minute, where the core has little room for such */
+static void run_heal(void)
+{
+	for (size_t i = 0; i < script->fault_count; i++) {
+		if (!script->faults[i].dropped && script->faults[i].kind == FAULT_LOSE) {
+			run_for(65 * SIM_S);
+			return;
+		}
+	}
+}
+
+/* A message and a read between any two that live, with tags that nobody has used */
+static void run_round(unsigned int tag)
+{
+	for (unsigned int from = 0; from < script->nodes; from++) {
+		for (unsigned int to = 0; to < script->nodes; to++) {
+			const bool plain = nodes[from].plain || nodes[to].plain;
+			struct op_plan plan = {
+				.from = from,
+				.to = to,
+				.from_dev = !nodes[from].plain,
+				.to_dev = !nodes[to].plain,
+				.len = 30000,
+				.tag = tag,
+			};
+
+			if (from == to || nodes[from].state == NODE_DEAD ||
+			    nodes[to].state == NODE_DEAD)
+				continue;
+			op_add(&plan);
+			plan.kind = OP_READ;
+			plan.len = 5000;
+			if (!plain)
+				op_add(&plan);
+		}
+	}
+	run_until_ended(RUN_PATIENCE);
+}
+
+static void run_end(void)
+{
+	/* a process that has ended is known for it within 5 s */
+	run_for(10 * SIM_S);
+	for (unsigned int i = 0; i < script->nodes; i++) {
+		if (nodes[i].state == NODE_DEAD || nodes[i].plain)
+			continue;
+		check_nothing_left(i);
+		check_nothing_wrong(i);
+	}
+	for (unsigned int i = 0; i < script->nodes; i++) {
+		if (nodes[i].state != NODE_DEAD)
+			node_close(i);
+	}
+}
+
+void run_script(const struct script *what, bool verbose)
+{
+	script = what;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	world_begin(script, verbose);
+	check_begin();
+	gpu_begin();
+	for (unsigned int i = 0; i < script->nodes; i++)
+		node_open(i);
+	run_faults();
+	cancel_receives();
+	spare_receives();
+	cancel_receives();
+	check_all_ended("when faults have stopped");
+	run_round(3);
+	cancel_receives();
+	check_all_ended("in the first round after the faults");
+	run_heal();
+	check_no_excuse();
+	run_round(4);
+	check_all_ended("in the second round after the faults");
+	run_end();
+	if (verbose)
+		printf("well: %llu steps, %.3f s\n", (unsigned long long) world.step,
+		       (double) world.now / 1e9);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What is to happen: made from a seed, printed, and read again. See sim.h. */
+#include "sim.h"
+
+#include <errno.h>
+
+const char *const fault_names[FAULT_KINDS] = {
+	"busy", "stop", "kill", "restart", "reset", "hard", "lose", "gpu", "datagrams",
+};
+static const char *const op_names[] = {"message", "write", "read"};
+
+/* Random numbers of its own, so that a run's do not depend on how much a script draws */
+static uint64_t state;
+
+static uint64_t draw(uint64_t limit)
+{
+	uint64_t z = state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return limit ? (z ^ z >> 31) % limit : 0;
+}
+
+/* Lengths of all classes, and where they meet: FI_P2P_EAGER_SIZE is 8192 here, FI_P2P_CHUNK_SIZE 16384 */
+static size_t draw_len(void)
+{
+	static const size_t lens[] = {0,    1,     100,   1000,  4096,  4097,   8192,   8193,
+				      9000, 16384, 16385, 20000, 40000, 100000, 200000, 600000};
+
+	return lens[draw(draw(6) ? 14 : SIM_COUNT(lens))];
+}
+
+static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
+{
+	*plan = (struct op_plan){
+		.kind = draw(5)   ? OP_MESSAGE
+			: draw(2) ? OP_WRITE
+				  : OP_READ,
+		.from = (unsigned int) draw(script->nodes),
+		.len = draw_len(),
+		.from_dev = draw(4),
+		.to_dev = draw(4),
+		.tag = (unsigned int) draw(3),
+		.delivery = !draw(6),
+		.at = begin + draw(SIM_MS),
+	};
+	do
+		plan->to = (unsigned int) draw(script->nodes);
+	while (plan->to == plan->from);
+	plan->recv_at = draw(3) ? plan->at : begin + draw(draw(2) ? 2 * SIM_MS : 500 * SIM_MS);
+	plan->inject = plan->kind == OP_MESSAGE && plan->len <= 1000 && !draw(3);
+	if (plan->kind != OP_MESSAGE && plan->len > 40000)
+		plan->len = 40000;
+	/* who is without the plugin has no device memory, and none to be read or written */
+	if (script->plain && plan->from == script->nodes - 1)
+		plan->from_dev = false;
+	if (script->plain && plan->to == script->nodes - 1)
+		plan->to_dev = false;
+	if (script->plain && (plan->from == script->nodes - 1 || plan->to == script->nodes - 1))
+		plan->kind = OP_MESSAGE;
+}
+
+static void make_fault(struct script *script, struct fault_plan *plan)
+{
+	*plan = (struct fault_plan){
+		.kind = (enum fault_kind) draw(FAULT_KINDS),
+		.node = (unsigned int) draw(script->nodes),
+		.at = draw(draw(2) ? 5 * SIM_MS : 3 * SIM_S),
+		.span = draw(2) ? draw(5 * SIM_S) : draw(120 * SIM_S),
+	};
+	do
+		plan->peer = (unsigned int) draw(script->nodes);
+	while (plan->peer == plan->node);
+	if (plan->kind == FAULT_RESTART)
+		plan->span = 1 + draw(draw(2) ? 20 * SIM_MS : 4 * SIM_S);
+	/* a new process has other memory, and so shares none with who knew the one before */
+	if (plan->kind == FAULT_RESTART && script->model->strings)
+		plan->kind = FAULT_KILL;
+}
+
+void script_make(struct script *script, uint64_t seed, const struct model *model)
+{
+	uint64_t begin = 0;
+
+	state = seed * 0x2545f4914f6cdd1dULL;
+	*script = (struct script){
+		.model = model ? model : &models[draw(model_count)],
+		.noise = seed,
+		.nodes = 2 + (unsigned int) (draw(2) ? 0 : draw(SIM_NODES - 1)),
+		.full = draw(3) ? 0 : (unsigned int) draw(40),
+		.shuffled = !draw(4),
+		.plain = !draw(8),
+		.timeout = draw(5) ? 0 : 10 + (unsigned int) draw(30),
+		.op_count = 4 + draw(draw(2) ? 20 : SIM_OPS - 4),
+		.fault_count = draw(3) ? 1 + draw(draw(2) ? 2 : SIM_FAULTS - 1) : 0,
+	};
+	for (size_t i = 0; i < script->op_count; i++) {
+		if (!draw(12))
+			begin += draw(800 * SIM_MS);
+		make_op(script, &script->ops[i], begin);
+	}
+	for (size_t i = 0; i < script->fault_count; i++)
+		make_fault(script, &script->faults[i]);
+}
+
+void script_print(const struct script *script, FILE *to)
+{
+	fprintf(to, "world %s noise %llu nodes %u full %u shuffled %d plain %d timeout %u\n",
+		script->model->name, (unsigned long long) script->noise, script->nodes,
+		script->full, script->shuffled, script->plain, script->timeout);
+	for (size_t i = 0; i < script->op_count; i++) {
+		const struct op_plan *op = &script->ops[i];
+
+		if (!op->dropped)
+			fprintf(to,
+				"%s from %u%c to %u%c len %zu tag %u inject %d delivery %d at %llu "
+				"and %llu\n",
+				op_names[op->kind], op->from, op->from_dev ? 'd' : 'h', op->to,
+				op->to_dev ? 'd' : 'h', op->len, op->tag, op->inject,
+				op->delivery, (unsigned long long) op->at,
+				(unsigned long long) op->recv_at);
+	}
+	for (size_t i = 0; i < script->fault_count; i++) {
+		const struct fault_plan *fault = &script->faults[i];
+
+		if (!fault->dropped)
+			fprintf(to, "%s of %u with %u at %llu for %llu\n",
+				fault_names[fault->kind], fault->node, fault->peer,
+				(unsigned long long) fault->at,
+				(unsigned long long) fault->span);
+	}
+}
+
+static int find_name(const char *const *names, size_t count, const char *name)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!strcmp(names[i], name))
+			return (int) i;
+	}
+	return -1;
+}
+
+static bool read_world(struct script *script, const char *line)
+{
+	char name[16];
+	unsigned long long noise;
+	int shuffled, plain;
+
+	if (sscanf(line,
+		   "world %15s noise %llu nodes %u full %u shuffled %d plain %d timeout %u",
+		   name, &noise, &script->nodes, &script->full, &shuffled, &plain,
+		   &script->timeout) != 7)
+		return false;
+	script->model = model_find(name);
+	script->noise = noise;
+	script->shuffled = shuffled;
+	script->plain = plain;
+	return script->model && script->nodes >= 2 && script->nodes <= SIM_NODES;
+}
+
+static bool read_op(struct script *script, const char *line)
+{
+	struct op_plan *op = &script->ops[script->op_count];
+	unsigned long long at, recv_at;
+	int inject, delivery, kind;
+	char name[16], from, to;
+
+	if (script->op_count == SIM_OPS ||
+	    sscanf(line,
+		   "%15s from %u%c to %u%c len %zu tag %u inject %d delivery %d at %llu and %llu",
+		   name, &op->from, &from, &op->to, &to, &op->len, &op->tag, &inject, &delivery,
+		   &at, &recv_at) != 11)
+		return false;
+	kind = find_name(op_names, SIM_COUNT(op_names), name);
+	op->kind = (enum op_kind) kind;
+	op->from_dev = from == 'd';
+	op->to_dev = to == 'd';
+	op->inject = inject;
+	op->delivery = delivery;
+	op->at = at;
+	op->recv_at = recv_at;
+	script->op_count++;
+	return kind >= 0 && op->from < script->nodes && op->to < script->nodes;
+}
+
+static bool read_fault(struct script *script, const char *line)
+{
+	struct fault_plan *fault = &script->faults[script->fault_count];
+	unsigned long long at, span;
+	char name[16];
+	int kind;
+
+	if (script->fault_count == SIM_FAULTS ||
+	    sscanf(line, "%15s of %u with %u at %llu for %llu", name, &fault->node,
+		   &fault->peer, &at, &span) != 5)
+		return false;
+	kind = find_name(fault_names, FAULT_KINDS, name);
+	fault->kind = (enum fault_kind) kind;
+	fault->at = at;
+	fault->span = span;
+	script->fault_count++;
+	return kind >= 0 && fault->node < script->nodes && fault->peer < script->nodes;
+}
+
+bool script_read(struct script *script, const char *path)
+{
+	FILE *file = fopen(path, "r");
+	char line[256];
+	bool good = file;
+
+	if (!file) {
+		fprintf(stderr, "%s: %s\n", path, strerror(errno));
+		return false;
+	}
+	*script = (struct script){.model = NULL};
+	while (good && fgets(line, sizeof line, file)) {
+		if (*line == '#' || *line == '\n')
+			continue;
+		good = script->model ? read_op(script, line) || read_fault(script, line)
+				     : read_world(script, line);
+		if (!good)
+			fprintf(stderr, "%s: not understood: %s", path, line);
+	}
+	fclose(file);
+	return good && script->model;
+}

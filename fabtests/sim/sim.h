@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The simulated world. sim.c says what is simulated, and what is not.
+ *
+ * Files: script (what is to happen), world (time, random numbers, datagrams), gpu, core (the core provider), node
+ * (processes and their application), check (the rules), run (one script from begin to end), sim (the program).
+ */
+#ifndef P2P_SIM_H
+#define P2P_SIM_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#define SIM_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define SIM_MS 1000000ULL
+#define SIM_S 1000000000ULL
+
+/* ---- models of core providers (core_models.c) ---- */
+
+/**
+ * struct model - what a core provider does, as properties.
+ * @name:	for --model; @provider: whose quirks the provider under test believes in, of libfabric @version
+ * @connects:	a message needs a connection, and that the peer's progress has accepted it
+ * @refuses:	while there is none, a post says -FI_EAGAIN; else the message waits in the core
+ * @stalls:	nothing is read from a peer behind a message without a receive, but for @saved of up to
+ *		@saved_len tagged bytes; @mixes: a saved one is given to any endpoint of the domain
+ * @eager:	up to so many bytes a message is "sent" as soon as it is on its way; a longer one when it is there
+ * @window:	so many bytes may be on their way to one peer
+ * @queue:	so many operations of an endpoint may be under way: then -FI_EAGAIN
+ * @silent:	what goes to a dead process never ends; else it ends with an error
+ * @strings:	addresses are strings, else IPv4
+ */
+struct model {
+	const char *name;
+	const char *provider;
+	uint32_t version;
+	bool connects;
+	bool refuses;
+	bool stalls;
+	bool mixes;
+	unsigned int saved;
+	size_t saved_len;
+	size_t eager;
+	size_t window;
+	unsigned int queue;
+	bool silent;
+	bool strings;
+};
+
+extern const struct model models[];
+extern const size_t model_count;
+const struct model *model_find(const char *name);
+
+/* ---- what is to happen (script.c) ---- */
+
+#define SIM_NODES 5
+#define SIM_OPS 160
+#define SIM_FAULTS 12
+
+enum op_kind { OP_MESSAGE, OP_WRITE, OP_READ };
+
+/**
+ * struct op_plan - one operation of the applications'.
+ * @from, @to:	who sends, and who receives; or whose call it is, and whose memory
+ * @from_dev, @to_dev: device memory
+ * @tag:	messages of two nodes with one tag keep their order
+ * @at, @recv_at: when the two are posted, at the earliest [ns]
+ */
+struct op_plan {
+	bool dropped;
+	enum op_kind kind;
+	unsigned int from, to;
+	size_t len;
+	bool from_dev, to_dev;
+	unsigned int tag;
+	bool inject, delivery;
+	uint64_t at, recv_at;
+};
+
+enum fault_kind {
+	FAULT_BUSY,      /* a process computes: no calls, but its threads run */
+	FAULT_STOP,      /* it is stopped, and its threads, too */
+	FAULT_KILL,      /* it ends */
+	FAULT_RESTART,   /* it ends, and another one has its address after @span */
+	FAULT_RESET,     /* the connections between two nodes break */
+	FAULT_HARD,      /* the core refuses a post with a hard error */
+	FAULT_LOSE,      /* the core ends an internal receive with an error */
+	FAULT_GPU,       /* the GPU's driver fails a call */
+	FAULT_DATAGRAMS, /* no datagram comes through */
+	FAULT_KINDS
+};
+
+struct fault_plan {
+	bool dropped;
+	enum fault_kind kind;
+	unsigned int node, peer;
+	uint64_t at, span;
+};
+
+/**
+ * struct script - a whole run. It is made from a seed, or read from a file.
+ * @noise:	what delays and the like are drawn from
+ * @full:	[%] of posts that the core says -FI_EAGAIN to; @shuffled: completions come in another order
+ * @plain:	the last node is without the plugin
+ * @timeout:	FI_P2P_PEER_TIMEOUT [s]
+ */
+struct script {
+	const struct model *model;
+	uint64_t noise;
+	unsigned int nodes;
+	unsigned int full;
+	bool shuffled;
+	bool plain;
+	unsigned int timeout;
+	size_t op_count, fault_count;
+	struct op_plan ops[SIM_OPS];
+	struct fault_plan faults[SIM_FAULTS];
+};
+
+extern const char *const fault_names[FAULT_KINDS];
+void script_make(struct script *script, uint64_t seed, const struct model *model);
+void script_print(const struct script *script, FILE *to);
+/* False: it is not understood (printed) */
+bool script_read(struct script *script, const char *path);
+
+/* ---- the world (world.c) ---- */
+
+/**
+ * struct world - of one run.
+ * @now:	[ns]; @step: counts
+ * @current:	the node whose code runs
+ * @moved:	something has happened at this step
+ * @digest:	of all that has happened
+ */
+struct world {
+	uint64_t now;
+	uint64_t step;
+	uint64_t random;
+	unsigned int current;
+	bool moved;
+	bool calm;
+	bool verbose;
+	uint64_t digest;
+	const struct script *script;
+};
+
+extern struct world world;
+void world_begin(const struct script *script, bool verbose);
+uint64_t world_upto(uint64_t limit);
+/* Ends the run: a rule is broken */
+void world_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* Something happens; it is part of the digest, and printed where the run is told in words */
+void world_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Datagrams that are due arrive */
+void world_datagrams(void);
+/* From now on they are lost, for @span [ns] */
+void world_lose_datagrams(uint64_t span);
+
+/* ---- the GPU (gpu.c) ---- */
+
+void gpu_begin(void);
+uint8_t *gpu_alloc(unsigned int node, size_t len);
+bool gpu_has(const void *addr);
+/* The node's next call of the driver fails */
+void gpu_fail(unsigned int node);
+void gpu_calm(void);
+
+/* ---- the core provider (core.c) ---- */
+
+#define CORE_PORT 1000 /* of an application's endpoint */
+
+struct fid_fabric *core_fabric(unsigned int node);
+struct fi_info *core_info(unsigned int node);
+/* The name of the application's endpoint of a node */
+size_t core_name(unsigned int node, void *name);
+void core_kill(unsigned int node);
+void core_reset(unsigned int a, unsigned int b);
+void core_refuse(unsigned int node);
+void core_lose(unsigned int node);
+void core_calm(void);
+/* The first moment at which something in the core is due, as seen since the last call [ns]; UINT64_MAX: never */
+uint64_t core_due(void);
+/* What of the node's is still open: a word, or NULL */
+const char *core_left(unsigned int node);
+
+/* ---- processes, and what their application does (node.c) ---- */
+
+enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
+
+/**
+ * struct op - an operation's state.
+ * @skipped:	it is not posted, as the other end's process is gone; @life: the process that posts it
+ * @ends:	[0] of the sender, or of the caller; [1] of the receiver
+ * @room:	of the receive; @taken: the message has been received
+ * @spare:	there is only a receive, for messages whose own has ended without them
+ */
+struct op_end {
+	bool posted, skipped, done, cancelled;
+	int err;
+	size_t len;
+	unsigned int life;
+	uint8_t *buf;
+	struct fi_context2 context;
+};
+
+struct op {
+	struct op_plan plan;
+	unsigned int number;
+	size_t room;
+	bool taken;
+	bool spare;
+	struct op_end ends[2];
+};
+
+/**
+ * struct node - a process.
+ * @life:	how many processes there were before at this address
+ * @until:	when it goes on [ns]
+ * @process:	its number, by which datagrams know it; @met: those of the peers that have answered one
+ */
+struct node {
+	enum node_state state;
+	unsigned int life;
+	uint64_t until;
+	uint64_t process;
+	bool plain;
+	struct fid_fabric *fabric;
+	struct fi_info *info;
+	struct fid_domain *domain;
+	struct fid_av *av;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	fi_addr_t addr[SIM_NODES];
+	uint64_t met[SIM_NODES];
+	struct fid_mr *mr[2];
+	uint8_t *shown[2];
+};
+
+extern struct node nodes[SIM_NODES];
+extern struct op ops[SIM_OPS + 4 * SIM_NODES * SIM_NODES];
+extern size_t op_count;
+
+void node_open(unsigned int i);
+void node_close(unsigned int i);
+void node_kill(unsigned int i);
+/* That process has answered a datagram of its */
+void node_met(unsigned int i, uint64_t process);
+/* One turn of a process: it reads its queue, and posts what is due */
+void node_turn(unsigned int i);
+/* All others have a turn, while one waits within a call */
+void node_others(void);
+struct op *op_add(const struct op_plan *plan);
+/* One more receive for messages like that */
+void op_add_spare(const struct op *like);
+bool op_ended(const struct op *op);
+bool op_end_over(const struct op *op, unsigned int end);
+/*
+ * Does it wait for a process that is gone, and nobody can know? The core alone would, too; or that process has never
+ * answered a datagram, so that its host's refusal proves nothing (docs/reliability.md).
+ */
+bool op_end_lost(const struct op *op, unsigned int end);
+void op_cancel(struct op *op);
+
+#define SIM_SHOWN (8 << 20) /* bytes of each kind of memory that peers may read and write */
+
+/* ---- the rules (check.c): each fails the run ---- */
+
+void check_begin(void);
+/* What begins from now on may not fail */
+void check_no_excuse(void);
+/* Operations of @a with @b may fail now; SIM_NODES: with any */
+void check_reason(unsigned int a, unsigned int b, const char *why);
+bool check_may_fail(const struct op *op);
+bool check_fails(unsigned int node);
+void check_fill(const struct op *op, uint8_t *buf);
+void check_arrived(struct op *op, size_t len);
+void check_ended(const struct op *op, unsigned int end);
+void check_all_ended(const char *when);
+void check_nothing_left(unsigned int node);
+void check_closed(unsigned int node);
+void check_nothing_wrong(unsigned int node);
+
+#define SIM_GUARD 64
+#define SIM_GUARD_BYTE 0xa5
+
+/* ---- one run (run.c): prints, and ends the process ---- */
+
+void run_script(const struct script *script, bool verbose);
+
+#endif /* P2P_SIM_H */
