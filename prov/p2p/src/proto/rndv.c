@@ -140,6 +140,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 
 	if (peer->via != peer->ep)
 		peer->ep->proto->stale = true;
+	rndv_arrivals_desert(peer);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
 		     arrival = next_arrival) {

@@ -421,22 +421,42 @@ bool rndv_orphaned(const struct xfer *xfer, uint64_t id)
 	return seen_ids_before(&xfer->proto->lost, id);
 }
 
-/* Is its sender, or are all that it may be, lost? */
-static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const struct xfer *xfer)
+/* Are all peers of that domain lost, or have been? @but: this one is, though it does not say so yet; or NULL */
+static bool rndv_deserted(const struct xfer *xfer, uint64_t owner, const struct xfer_peer *but)
 {
-	const uint64_t owner = xfer_board_owner(arrival->id);
 	struct xfer_peer *peer, *next;
 	struct xfer_ep *ep;
-	bool lost = false;
+	bool lost = but;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		HASH_ITER(hh, ep->peers, peer, next) {
-			if (peer->owner == owner && peer->state == XFER_PEER_KNOWN)
+			if (peer->owner != owner || peer == but)
+				continue;
+			if (peer->state == XFER_PEER_KNOWN)
 				return false;
-			lost |= peer->owner == owner && peer->losses;
+			lost |= peer->losses;
 		}
 	}
 	return lost;
+}
+
+void rndv_arrivals_desert(const struct xfer_peer *peer)
+{
+	struct xfer *xfer = peer->ep->xfer;
+	struct xfer_arrival *arrival;
+
+	xfer_assert_locked(xfer);
+	if (!peer->owner || !rndv_deserted(xfer, peer->owner, peer))
+		return;
+	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
+		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
+			if (arrival->announced || arrival->deserted ||
+			    xfer_board_owner(arrival->id) != peer->owner)
+				continue;
+			arrival->deserted = true;
+			arrival->waited = 0;
+		}
+	}
 }
 
 /* This looks through all peers: less and less often */
@@ -458,7 +478,13 @@ static int rndv_arrival_overdue(struct xfer_arrival *arrival, const struct xfer 
 		return 0;
 	if (conf.peer_timeout && arrival->waited >= 1000 * conf.peer_timeout)
 		return -FI_ETIMEDOUT;
-	return rndv_arrival_due(before, arrival->waited) && rndv_arrival_deserted(arrival, xfer)
+	/* a marker of before a loss may be taken after it, and soon the peer is known again */
+	if (!before)
+		arrival->deserted |= rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
+	if (arrival->deserted)
+		return arrival->waited >= RNDV_ORPHAN ? -FI_ECONNRESET : 0;
+	return rndv_arrival_due(before, arrival->waited) &&
+			       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL)
 		       ? -FI_ECONNRESET
 		       : 0;
 }

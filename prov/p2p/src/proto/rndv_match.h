@@ -22,7 +22,7 @@
  * @held, @gone: the caller's of rndv_divert()
  * @peeks:	peeks that wait for the announcement; @found is called for them then
  * @status:	the sender's error, if it gave up: nothing will come
- * @waited:	how long its announcement has been waited for [ms]
+ * @waited:	how long its announcement has been waited for [ms]; since its sender was lost, if it is @deserted
  * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
 struct xfer_arrival {
@@ -41,6 +41,7 @@ struct xfer_arrival {
 	void (*found)(struct xfer_req *req);
 	TAILQ_HEAD(, xfer_req) peeks;
 	unsigned int waited;
+	bool deserted;
 	uint64_t total;
 	uint64_t data;
 	uint32_t flags;
@@ -95,6 +96,9 @@ void rndv_arrivals_look(struct xfer *xfer, bool doubt);
  * FI_P2P_PEER_TIMEOUT, if it is set.
  */
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
+
+/* A peer is lost. What waits for an announcement of its goes on to do so for a while, even if the peer comes back */
+void rndv_arrivals_desert(const struct xfer_peer *peer);
 
 /*
  * Its sender is lost. If its marker has not come, that fails when it comes. The second: is that known of
