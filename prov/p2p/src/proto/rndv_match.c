@@ -42,10 +42,18 @@ static void rndv_arrival_look_no_more(struct xfer_arrival *arrival, struct xfer 
 	xfer_busy_add(xfer, -1);
 }
 
+static void rndv_arrival_acquit(struct xfer_arrival *arrival)
+{
+	if (arrival->suspect)
+		xfer_peer_put(arrival->suspect);
+	arrival->suspect = NULL;
+}
+
 void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
 	rndv_arrival_look_no_more(arrival, xfer);
+	rndv_arrival_acquit(arrival);
 	LIST_REMOVE(arrival, chain);
 	xfer->open--;
 	if (arrival->peer)
@@ -131,6 +139,7 @@ static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	rndv_arrival_bind(arrival, ep);
 	rndv_arrival_look_no_more(arrival, ep->xfer);
+	rndv_arrival_acquit(arrival);
 	if (ep->peeks && !ep->peek_data)
 		seen_ids_add(&ep->xfer->proto->seen, arrival->id);
 	arrival->announced = true;
@@ -459,6 +468,30 @@ void rndv_arrivals_desert(const struct xfer_peer *peer)
 	}
 }
 
+/*
+ * Nothing tells who has sent the marker, but a peer of its domain is watched from now on: so it is known when that has
+ * died, or has lost this process.
+ */
+static void rndv_arrival_suspect(struct xfer_arrival *arrival)
+{
+	const uint64_t owner = xfer_board_owner(arrival->id);
+	struct xfer_peer *peer, *next;
+
+	if (arrival->suspect && arrival->suspect->state == XFER_PEER_KNOWN)
+		return;
+	rndv_arrival_acquit(arrival);
+	/* of no other endpoint: that may be closed before */
+	if (!arrival->ctx.ep)
+		return;
+	HASH_ITER(hh, arrival->ctx.ep->front->peers, peer, next) {
+		if (peer->owner != owner || peer->state != XFER_PEER_KNOWN)
+			continue;
+		xfer_peer_hold(peer);
+		arrival->suspect = peer;
+		return;
+	}
+}
+
 /* This looks through all peers: less and less often */
 static bool rndv_arrival_due(unsigned int before, unsigned int waited)
 {
@@ -483,10 +516,12 @@ static int rndv_arrival_overdue(struct xfer_arrival *arrival, const struct xfer 
 		arrival->deserted |= rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
 	if (arrival->deserted)
 		return arrival->waited >= RNDV_ORPHAN ? -FI_ECONNRESET : 0;
-	return rndv_arrival_due(before, arrival->waited) &&
-			       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL)
-		       ? -FI_ECONNRESET
-		       : 0;
+	if (!rndv_arrival_due(before, arrival->waited))
+		return 0;
+	if (rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL))
+		return -FI_ECONNRESET;
+	rndv_arrival_suspect(arrival);
+	return 0;
 }
 
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)

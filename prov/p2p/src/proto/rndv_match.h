@@ -23,6 +23,7 @@
  * @peeks:	peeks that wait for the announcement; @found is called for them then
  * @status:	the sender's error, if it gave up: nothing will come
  * @waited:	how long its announcement has been waited for [ms]; since its sender was lost, if it is @deserted
+ * @suspect:	the peer that is watched meanwhile, or NULL
  * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
 struct xfer_arrival {
@@ -42,6 +43,7 @@ struct xfer_arrival {
 	TAILQ_HEAD(, xfer_req) peeks;
 	unsigned int waited;
 	bool deserted;
+	struct xfer_peer *suspect;
 	uint64_t total;
 	uint64_t data;
 	uint32_t flags;
