@@ -352,19 +352,6 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 	return ret;
 }
 
-static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
-{
-	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
-
-	P2P_TRACE(piece_sent, ctx, req, comp->err);
-	if (comp->err && req->transfer.lanes && !req->transfer.status)
-		rndv_lanes_failed(req);
-	if (comp->err)
-		rndv_send_fail(req, -abs(comp->err), true);
-	else
-		rndv_send_check(req);
-}
-
 /* By its lane, or as all else */
 static void rndv_piece_send(struct rndv_piece *piece)
 {
@@ -374,7 +361,8 @@ static void rndv_piece_send(struct rndv_piece *piece)
 }
 
 /*
- * It could not be copied, or nobody wants it. But its receive stays posted until it comes, so it comes, and is empty.
+ * It could not be copied, or sent, or nobody wants it. But its receive stays posted until it comes, so it comes, and is
+ * empty.
  */
 static void rndv_piece_give_up(struct rndv_piece *piece, int status)
 {
@@ -387,7 +375,28 @@ static void rndv_piece_give_up(struct rndv_piece *piece, int status)
 	if (lost)
 		return;
 	piece->out.iov[0].iov_len = 0;
+	piece->out.count = 1;
 	rndv_piece_send(piece);
+}
+
+static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct rndv_piece *piece = (struct rndv_piece *) ctx;
+	struct xfer_req *req = piece->req;
+
+	P2P_TRACE(piece_sent, ctx, req, comp->err);
+	/* once: what the core does not send empty either does not come */
+	if (comp->err && !req->transfer.lanes && piece->out.iov[0].iov_len) {
+		rndv_piece_give_up(piece, -abs(comp->err));
+		return;
+	}
+	rndv_piece_end(piece);
+	if (comp->err && req->transfer.lanes && !req->transfer.status)
+		rndv_lanes_failed(req);
+	if (comp->err)
+		rndv_send_fail(req, -abs(comp->err), true);
+	else
+		rndv_send_check(req);
 }
 
 static void rndv_piece_copied_out(struct copy *copy, int status)
