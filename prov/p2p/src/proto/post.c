@@ -109,10 +109,10 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 	return choice;
 }
 
-/* What is under way with a known peer is watched, announced or not. */
+/* What is under way with a peer is watched, announced or not, once it has answered a greeting. */
 static void post_watch(struct xfer_req *req, struct xfer_peer *peer)
 {
-	if (req->peer || !peer || peer->state != XFER_PEER_KNOWN)
+	if (req->peer || !peer || peer->state == XFER_PEER_NEW)
 		return;
 	xfer_peer_hold(peer);
 	req->peer = peer;
