@@ -190,8 +190,10 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 	xfer->proto->spare = RNDV_SPARE;
 	rndv_arrivals_watch(xfer, passed);
 	rndv_keep_look(xfer);
-	LIST_FOREACH(ep, &xfer->eps, entry)
+	LIST_FOREACH(ep, &xfer->eps, entry) {
 		rndv_stale_look(ep);
+		rndv_stale_retry(ep);
+	}
 }
 
 static void rndv_progress(struct xfer *xfer)

@@ -55,9 +55,16 @@ void rndv_stale_discard(struct xfer_ep *side)
 
 /* ---- within a host ---- */
 
-/* struct rndv_stale - a receive for one stale piece. @forgotten: it is not on the list any more */
+/**
+ * struct rndv_stale - a receive for one stale piece.
+ * @tag:	the piece's
+ * @posted:	the core has it; else it had no room
+ * @forgotten:	it is not on the list any more
+ */
 struct rndv_stale {
 	struct xfer_ctx ctx;
+	uint64_t tag;
+	bool posted;
 	bool forgotten;
 	TAILQ_ENTRY(rndv_stale) entry;
 };
@@ -84,6 +91,10 @@ static void rndv_stale_give_up(struct xfer_ep *ep)
 {
 	struct rndv_stale *oldest = TAILQ_FIRST(&ep->proto->stales);
 
+	if (!oldest->posted) {
+		rndv_stale_drop(&oldest->ctx);
+		return;
+	}
 	rndv_stale_forget(oldest);
 	fi_cancel(&ep->core->fid, oldest);
 }
@@ -99,35 +110,60 @@ static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *co
  * those of a message that waits under the mask of another receive, so one
  * for all pieces does not find them, and may have another receive find a message that is not its own.
  */
-void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
+static void rndv_stale_post(struct rndv_stale *stale)
 {
-	const struct stage_reserve *sink = ep->closing ? NULL : stage_sink(&ep->xfer->stage);
-	struct rndv_stale *stale = sink ? cell_get(&ep->xfer->cells) : NULL;
+	struct xfer_ep *ep = stale->ctx.ep;
+	const struct stage_reserve *sink = stage_sink(&ep->xfer->stage);
 	struct core_op op = {
 		.recv = true,
 		.tagged = true,
 		.count = 1,
 		.addr = FI_ADDR_UNSPEC,
-		.tag = tag,
+		.tag = stale->tag,
 		.flags = FI_COMPLETION,
 		.context = stale,
 	};
 	struct iovec iov;
+	ssize_t ret = -FI_ENOMEM;
 	void *desc;
+
+	if (sink) {
+		iov = (struct iovec){sink->addr, sink->size};
+		desc = sink->desc;
+		op.iov = &iov;
+		op.desc = &desc;
+		ret = core_post(ep->core, &op);
+	}
+	stale->posted = !ret;
+	if (ret && ret != -FI_EAGAIN)
+		rndv_stale_drop(&stale->ctx);
+}
+
+void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
+{
+	struct rndv_stale *stale = ep->closing ? NULL : cell_get(&ep->xfer->cells);
 
 	xfer_assert_locked(ep->xfer);
 	if (!stale)
 		return;
-	stale->forgotten = false;
-	iov = (struct iovec){sink->addr, sink->size};
-	desc = sink->desc;
-	op.iov = &iov;
-	op.desc = &desc;
+	stale->tag = tag;
+	stale->posted = stale->forgotten = false;
 	if (ep->proto->stale_count >= RNDV_STALE_MAX)
 		rndv_stale_give_up(ep);
 	xfer_ctx_init(&stale->ctx, ep, rndv_stale_received, rndv_stale_drop);
 	TAILQ_INSERT_TAIL(&ep->proto->stales, stale, entry);
 	ep->proto->stale_count++;
-	if (core_post(ep->core, &op))
-		rndv_stale_drop(&stale->ctx);
+	rndv_stale_post(stale);
+}
+
+void rndv_stale_retry(struct xfer_ep *ep)
+{
+	struct rndv_stale *stale, *next;
+
+	xfer_assert_locked(ep->xfer);
+	for (stale = TAILQ_FIRST(&ep->proto->stales); stale; stale = next) {
+		next = TAILQ_NEXT(stale, entry);
+		if (!stale->posted)
+			rndv_stale_post(stale);
+	}
 }

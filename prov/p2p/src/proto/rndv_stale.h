@@ -21,4 +21,7 @@ void rndv_stale_discard(struct xfer_ep *side);
 /* The receive of the piece with @tag was taken back: whatever comes with it to @ep is received */
 void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag);
 
+/* Posts those that the core had no room for */
+void rndv_stale_retry(struct xfer_ep *ep);
+
 #endif /* P2P_RNDV_STALE_H */
