@@ -360,6 +360,11 @@ part_unit() {
 	unit plain
 }
 
+# Simulated worlds: as many seeds as one processor runs in about 25 s, always the same
+part_sim() {
+	test_that "simulated worlds" "$base/plain/fabtests/sim/p2p_sim" --seeds 1-1500 --all
+}
+
 part_load() {
 	if there fi_info; then
 		loads

@@ -13,7 +13,7 @@
 #include <rdma/providers/fi_prov.h>
 
 struct node nodes[SIM_NODES];
-struct op ops[SIM_OPS + 4 * SIM_NODES * SIM_NODES];
+struct op ops[2 * SIM_OPS + 4 * SIM_NODES * SIM_NODES];
 size_t op_count;
 
 /* The libfabric that the model is of */
@@ -422,6 +422,13 @@ void node_turn(unsigned int i)
 		}
 	}
 	world.current = before;
+}
+
+void node_look(unsigned int i)
+{
+	world.current = i;
+	if (nodes[i].state == NODE_RUNS && !nodes[i].plain)
+		fi_cq_read(nodes[i].cq, NULL, 0);
 }
 
 void node_others(void)

@@ -217,19 +217,23 @@ static void cancel_receives(void)
 	run_until_ended(5 * SIM_S);
 }
 
+/* Was it sent, and has nobody received it? Then it may be in the way of all that comes behind it */
+static bool is_astray(const struct op *op)
+{
+	return op->plan.kind == OP_MESSAGE && op->ends[0].posted && !op->taken &&
+	       op->ends[0].life == nodes[op->plan.from].life &&
+	       nodes[op->plan.from].state != NODE_DEAD &&
+	       nodes[op->plan.to].state != NODE_DEAD && check_may_fail(op);
+}
+
 /* A message whose receive ended without it gets another one */
 static void spare_receives(void)
 {
 	const size_t count = op_count;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct op_end *at = &ops[i].ends[0];
-
-		if (!at->posted || at->done || at->life != nodes[ops[i].plan.from].life ||
-		    ops[i].plan.kind != OP_MESSAGE ||
-		    nodes[ops[i].plan.to].state == NODE_DEAD || !check_may_fail(&ops[i]))
-			continue;
-		op_add_spare(&ops[i]);
+		if (!ops[i].spare && is_astray(&ops[i]))
+			op_add_spare(&ops[i]);
 	}
 	run_until_ended(RUN_PATIENCE);
 }
@@ -275,8 +279,14 @@ static void run_round(unsigned int tag)
 
 static void run_end(void)
 {
-	/* a process that has ended is known for it within 5 s */
-	run_for(10 * SIM_S);
+	const uint64_t end = world.now + 10 * SIM_S;
+
+	/* a process that has ended is known for it within 5 s, where somebody looks */
+	while (world.now < end) {
+		step();
+		for (unsigned int i = 0; i < script->nodes; i++)
+			node_look(i);
+	}
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state == NODE_DEAD || nodes[i].plain)
 			continue;

@@ -249,7 +249,7 @@ struct node {
 };
 
 extern struct node nodes[SIM_NODES];
-extern struct op ops[SIM_OPS + 4 * SIM_NODES * SIM_NODES];
+extern struct op ops[2 * SIM_OPS + 4 * SIM_NODES * SIM_NODES];
 extern size_t op_count;
 
 void node_open(unsigned int i);
@@ -259,6 +259,8 @@ void node_kill(unsigned int i);
 void node_met(unsigned int i, uint64_t process);
 /* One turn of a process: it reads its queue, and posts what is due */
 void node_turn(unsigned int i);
+/* It asks whether there is something to read, which makes progress */
+void node_look(unsigned int i);
 /* All others have a turn, while one waits within a call */
 void node_others(void);
 struct op *op_add(const struct op_plan *plan);
