@@ -106,14 +106,6 @@ static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 	p2p_lock_drop(&ep->domain->xfer.lock);
 }
 
-void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
-{
-	p2p_lock_take(&ep->domain->xfer.lock);
-	ep->xfer.rx_flags = flags | (ep->rx_all ? FI_COMPLETION : 0);
-	xfer_ep_limit(&ep->xfer);
-	p2p_lock_drop(&ep->domain->xfer.lock);
-}
-
 static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, bool learn,
 		      fi_addr_t *addr)
 {
@@ -198,7 +190,7 @@ static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 	if (flags & FI_TRANSMIT)
 		ep_set_tx_flags(ep, defaults | (ep->tx_all ? FI_COMPLETION : 0));
 	if (flags & FI_RECV)
-		ep_set_rx_flags(ep, defaults);
+		ep_bind_set_rx_flags(ep, defaults);
 	if (flags & FI_TRIGGER)
 		ep->domain->triggers->ep_flags(ep);
 	return 0;
@@ -446,7 +438,7 @@ static int ep_open_as(size_t fclass, struct fid_domain *domain, struct fi_info *
 	/* there the core does not copy messages, and markers would be in the way of others */
 	ep->xfer.lends = ep->xfer.borrows && !ep->xfer.stalls;
 	xfer_ep_add(&ep->xfer);
-	ep_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
+	ep_bind_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	ret = ep->domain->triggers ? ep->domain->triggers->ep_open(ep) : 0;
 	if (ret) {
 		fi_close(&ep->fid.fid);
@@ -549,7 +541,7 @@ static void ep_set_ctx_attr(struct p2p_ep *ep, const struct ep_ctx *asked)
 	}
 	ep->sep = asked->sep;
 	xfer_ep_add(&ep->xfer);
-	ep_set_rx_flags(ep, own.rx_attr ? own.rx_attr->op_flags : 0);
+	ep_bind_set_rx_flags(ep, own.rx_attr ? own.rx_attr->op_flags : 0);
 }
 
 static int ep_open_ctx(struct p2p_domain *domain, const struct ep_ctx *asked,

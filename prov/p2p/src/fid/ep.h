@@ -75,9 +75,6 @@ static inline bool ep_posts(const struct fid *fid)
 		fid->fclass == FI_CLASS_RX_CTX || fid->fclass == FI_CLASS_SRX_CTX);
 }
 
-/* Sets what receives without flags do */
-void ep_set_rx_flags(struct p2p_ep *ep, uint64_t flags);
-
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 	     uint64_t flags, void *context);

@@ -60,6 +60,14 @@ static int ep_enable_core(struct p2p_ep *ep)
 	return ret;
 }
 
+void ep_bind_set_rx_flags(struct p2p_ep *ep, uint64_t flags)
+{
+	p2p_lock_take(&ep->domain->xfer.lock);
+	ep->xfer.rx_flags = flags | (ep->rx_all ? FI_COMPLETION : 0);
+	xfer_ep_limit(&ep->xfer);
+	p2p_lock_drop(&ep->domain->xfer.lock);
+}
+
 static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 {
 	uint64_t rx_flags = flags & ~FI_TRANSMIT, tx_flags = flags & ~FI_RECV;
@@ -83,7 +91,7 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 	if (flags & FI_RECV) {
 		ep_bind_core(ep, &cq->xfer, rx_flags);
 		ep->rx_all = all;
-		ep_set_rx_flags(ep, ep->xfer.rx_flags);
+		ep_bind_set_rx_flags(ep, ep->xfer.rx_flags);
 		cq_set_av(cq, ep->av);
 		if (ep->domain->layered && ep->caps & FI_SOURCE)
 			cq_tell_sources(cq);

@@ -8,6 +8,9 @@
 /* fi_ep_bind(3) */
 int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 
+/* Sets what receives without flags do */
+void ep_bind_set_rx_flags(struct p2p_ep *ep, uint64_t flags);
+
 /* Opens the queues that are missing, and enables the core's endpoint. 0 or an error */
 int ep_bind_enable(struct p2p_ep *ep);
 
