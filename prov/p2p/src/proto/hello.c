@@ -264,21 +264,6 @@ static void hello_say_late(struct xfer_peer *peer)
 	peer->facts |= HELLO_LATE;
 }
 
-/* The core has had no room for the greeting */
-static void hello_say_unreached(struct xfer_peer *peer)
-{
-	char text[256];
-
-	if (peer->waited < XFER_SILENCE || peer->life.told)
-		return;
-	peer->life.told = true;
-	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
-	P2P_WARN(
-		"the core provider has not reached %s for %u s: what is to go there waits, unless "
-		"FI_P2P_PEER_TIMEOUT is set\n",
-		text, XFER_SILENCE / 1000);
-}
-
 /* Was it greeted so long ago that the user wants it taken for dead? */
 static bool hello_overdue(const struct xfer_peer *peer)
 {
@@ -350,7 +335,8 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 		else if (hello_deserted(peer))
 			hello_give_up(peer);
 		else
-			hello_say_unreached(peer);
+			xfer_peer_say_silent(peer, peer->waited,
+					     "has not been reached by the core provider");
 		return peer->state;
 	}
 	hello_say_late(peer);

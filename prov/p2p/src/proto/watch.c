@@ -47,21 +47,6 @@
 /* For so long what a peer has sent last may be on its way, though nobody is there any more [ms] */
 #define WATCH_LAST 3000u
 
-/* Silence is no proof of anything, but somebody may look for the reason why nothing moves: it is said once */
-static void watch_say_silent(struct xfer_peer *peer)
-{
-	char text[256];
-
-	if (peer->life.silent < XFER_SILENCE || peer->life.told)
-		return;
-	peer->life.told = true;
-	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
-	P2P_WARN(
-		"%s has given no sign of life for %u s: what is under way with it goes on to wait, "
-		"unless FI_P2P_PEER_TIMEOUT is set\n",
-		text, XFER_SILENCE / 1000);
-}
-
 static void watch_say(const struct xfer_peer *peer, int status)
 {
 	char text[256];
@@ -156,7 +141,7 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 	if (status)
 		watch_say(peer, status);
 	else
-		watch_say_silent(peer);
+		xfer_peer_say_silent(peer, peer->life.silent, "has given no sign of life");
 	return status;
 }
 

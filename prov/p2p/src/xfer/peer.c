@@ -6,6 +6,7 @@
 #include <string.h>
 #include <rdma/fi_errno.h>
 
+#include "base/log.h"
 #include "base/siphash.h"
 #include "xfer/keepalive.h"
 
@@ -399,6 +400,20 @@ const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
 		return NULL;
 	past = xfer_past_find(peer->ep, name, len);
 	return past && past->peer->process == peer->process ? past->peer->lanes : NULL;
+}
+
+void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms, const char *what)
+{
+	char text[256];
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (ms < XFER_SILENCE || peer->life.told)
+		return;
+	peer->life.told = true;
+	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	P2P_WARN("%s %s for %u s: what is under way with it waits, unless FI_P2P_PEER_TIMEOUT "
+		 "is set\n",
+		 text, what, XFER_SILENCE / 1000);
 }
 
 void xfer_peers_free(struct xfer_ep *ep)

@@ -321,6 +321,12 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 /* What was agreed of lanes with this endpoint before it was forgotten; NULL: nothing is known of that */
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
 
+/*
+ * Nothing has come of a peer, or gone to it, for @ms: that proves nothing, but somebody may look for the reason why
+ * nothing moves. It is said once. @what: "has ..."
+ */
+void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms, const char *what);
+
 /* The endpoint is gone, and nothing of it is left */
 void xfer_peers_free(struct xfer_ep *ep);
 
