@@ -214,17 +214,19 @@ static int triggers(struct ft_proc *proc)
 	struct ft_ctx ctx;
 	int ret;
 
+	/* fi_p2p_trigger shows that it keeps them */
+	if (ft_hook_active())
+		return 0;
 	FT_TRY(plain_hints(proc, &ctx, "sockets", FI_EP_DGRAM, FI_MSG));
 	if (!ft_offered(&ctx)) {
 		printf("note: no sockets here\n");
 		return ft_close(&ctx);
 	}
 	ctx.hints->caps |= FI_TRIGGER;
-	FT_CHECK(ft_hook_active() || !ft_offered(&ctx), "FI_TRIGGER is offered");
-	ctx.hints->caps &= ft_hook_active() ? ~0ULL : ~FI_TRIGGER;
+	FT_CHECK(!ft_offered(&ctx), "FI_TRIGGER is offered");
+	ctx.hints->caps &= ~FI_TRIGGER;
 	FT_TRY(ft_getinfo(&ctx, "127.0.0.1", "0", FI_SOURCE));
-	FT_CHECK(ft_hook_active() || !(ctx.info->caps & FI_TRIGGER),
-		 "FI_TRIGGER is offered unasked");
+	FT_CHECK(!(ctx.info->caps & FI_TRIGGER), "FI_TRIGGER is offered unasked");
 	FT_TRY(ft_open(&ctx));
 	FT_TRY(ft_getname(&ctx, &name));
 	FT_TRY(ft_av_insert(&ctx, name.bytes, &ctx.peer[0]));
