@@ -187,6 +187,19 @@ static int atomics_round(struct side *s, uint64_t round)
 	return 0;
 }
 
+/* 1: the provider offers atomic operations, which not every core has; 0: it does not */
+static int has_atomics(struct ft_proc *proc)
+{
+	struct ft_ctx ctx;
+	bool offered;
+
+	FT_TRY(ft_test_hints(proc, &ctx));
+	ctx.hints->caps |= FI_RMA | FI_ATOMIC;
+	offered = ft_offered(&ctx);
+	FT_TRY(ft_close(&ctx));
+	return offered;
+}
+
 static int atomics(struct ft_proc *proc, enum fi_hmem_iface from, enum fi_hmem_iface to)
 {
 	struct side s;
@@ -206,9 +219,13 @@ static int run(struct ft_proc *proc)
 {
 	enum fi_hmem_iface ifaces[2];
 	const size_t kinds = ft_kinds(&proc->opts, ifaces);
+	int has;
 
 	for (size_t i = 0; i < kinds * kinds; i++)
 		FT_TRY(way(proc, ifaces[i % kinds], ifaces[i / kinds]));
+	has = has_atomics(proc);
+	if (has <= 0)
+		return has;
 	/* without FI_HMEM they are the core's, with its faults */
 	for (size_t i = 0; kinds > 1 && i < kinds * kinds; i++)
 		FT_TRY(atomics(proc, ifaces[i % kinds], ifaces[i / kinds]));

@@ -335,8 +335,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 		else if (hello_deserted(peer))
 			hello_give_up(peer);
 		else
-			xfer_peer_say_silent(peer, peer->waited,
-					     "has not been reached by the core provider");
+			xfer_peer_say_silent(peer, peer->waited);
 		return peer->state;
 	}
 	hello_say_late(peer);

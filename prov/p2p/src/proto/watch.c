@@ -141,7 +141,7 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 	if (status)
 		watch_say(peer, status);
 	else
-		xfer_peer_say_silent(peer, peer->life.silent, "has given no sign of life");
+		xfer_peer_say_silent(peer, peer->life.silent);
 	return status;
 }
 

@@ -323,9 +323,9 @@ const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
 
 /*
  * Nothing has come of a peer, or gone to it, for @ms: that proves nothing, but somebody may look for the reason why
- * nothing moves. It is said once. @what: "has ..."
+ * nothing moves. It is said once.
  */
-void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms, const char *what);
+void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms);
 
 /* The endpoint is gone, and nothing of it is left */
 void xfer_peers_free(struct xfer_ep *ep);
