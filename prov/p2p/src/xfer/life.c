@@ -112,7 +112,7 @@ static void xfer_ep_say_farewell(struct xfer_ep *ep)
 	const int64_t end = clock_end(ep->xfer->farewell);
 
 	while (ep->copying && clock_left(end))
-		xfer_progress_turn(ep->xfer);
+		xfer_progress_copied(ep->xfer);
 	xfer_letter_post(ep);
 	if (ep->side)
 		xfer_letter_post(ep->side);

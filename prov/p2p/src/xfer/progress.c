@@ -122,13 +122,27 @@ void xfer_progress_locked(struct xfer *xfer)
 	xfer_pass_end(xfer);
 }
 
+static void xfer_progress_yield(struct xfer *xfer)
+{
+	p2p_lock_drop(&xfer->lock);
+	sched_yield();
+	p2p_lock_take(&xfer->lock);
+}
+
 void xfer_progress_turn(struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
 	xfer_progress_locked(xfer);
-	p2p_lock_drop(&xfer->lock);
-	sched_yield();
-	p2p_lock_take(&xfer->lock);
+	xfer_progress_yield(xfer);
+}
+
+void xfer_progress_copied(struct xfer *xfer)
+{
+	xfer_assert_locked(xfer);
+	xfer->passing = true;
+	xfer_progress_copies(xfer);
+	xfer_pass_end(xfer);
+	xfer_progress_yield(xfer);
 }
 
 bool xfer_cq_progress(struct xfer_cq *cq)

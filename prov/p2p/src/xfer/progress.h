@@ -16,6 +16,9 @@ void xfer_progress_locked(struct xfer *xfer);
 /* The same, and others may have the lock before it returns: for who waits [locked] */
 void xfer_progress_turn(struct xfer *xfer);
 
+/* The same, of copies alone: nothing is read from the core */
+void xfer_progress_copied(struct xfer *xfer);
+
 /* The same, but no further than until there is a report in @cq. Did the core have anything? */
 bool xfer_cq_progress(struct xfer_cq *cq);
 
