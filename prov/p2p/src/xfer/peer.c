@@ -411,9 +411,10 @@ void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms)
 		return;
 	peer->life.told = true;
 	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
-	P2P_WARN("%s has given no sign of life, or is not reached, for %u s: what is under way with "
-		 "it waits, unless FI_P2P_PEER_TIMEOUT is set\n",
-		 text, XFER_SILENCE / 1000);
+	P2P_WARN(
+		"%s has given no sign of life, or is not reached, for %u s: what is under way with "
+		"it waits, unless FI_P2P_PEER_TIMEOUT is set\n",
+		text, XFER_SILENCE / 1000);
 }
 
 void xfer_peers_free(struct xfer_ep *ep)
