@@ -56,10 +56,11 @@ struct worker {
 /*
  * shm of 1.17 has no lock between finding no receive for a message and keeping it as unexpected
  * (smr_progress_cmd_msg()): a receive that another thread posts meanwhile, and it, wait for ever.
+ * Where there are GPUs, the provider and the hook have a lock.
  */
 static bool loses_messages(const struct ft_opts *opts)
 {
-	return opts->prov && !strncmp(opts->prov, "shm", 3) &&
+	return opts->iface == FI_HMEM_SYSTEM && opts->prov && !strncmp(opts->prov, "shm", 3) &&
 	       FI_VERSION_LT(fi_version(), FI_VERSION(1, 18));
 }
 

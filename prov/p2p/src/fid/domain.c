@@ -266,6 +266,17 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 			info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 }
 
+/* The core's counters look for messages when they are read, and nobody has the lock then: we count. */
+static void domain_init_serial(struct p2p_domain *domain)
+{
+	struct xfer *xfer = &domain->xfer;
+
+	xfer->serial = dev_present && xfer->lock.shared && domain->quirks & QUIRK_SERIAL;
+	xfer->busy = xfer->serial;
+	if (xfer->serial)
+		domain->quirks |= QUIRK_NO_COUNTERS;
+}
+
 /* How long the close of an endpoint waits for what is owed to peers: they may have gone [ms] */
 #define DOMAIN_FAREWELL 1000
 
@@ -284,6 +295,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 
 	if (ret)
 		return ret;
+	domain_init_serial(domain);
 	xfer->farewell = DOMAIN_FAREWELL;
 	xfer->stage.lender = plan->lends ? domain->core : NULL;
 	xfer->wait.fabric = domain->fabric->core;

@@ -410,6 +410,19 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "shm",
+		.from = FI_VERSION(1, 17),
+		.below = FI_VERSION(1, 18),
+		.flag = QUIRK_SERIAL,
+		.does = "loses a message that comes while another thread posts a receive",
+		.why = "smr_progress_cmd_msg() looks for a receive, finds none, lets the lock go, "
+		       "and only then queues the message. A receive that is posted between never "
+		       "meets it. Threads of ours call beside the application's, and we post "
+		       "receives where an application sends. So where there are GPUs and threads, "
+		       "every call that reads or receives has our lock.",
+		.see = "fi_p2p_threads -p 'shm;ofi_p2p' -D cuda hangs without this row.",
+	},
+	{
+		.provider = "shm",
 		.below = FI_VERSION(1, 19),
 		.flag = QUIRK_NO_PEEK,
 		.does = "takes peeks for receives",

@@ -35,6 +35,7 @@
 #define QUIRK_KEYS (1ULL << 30)
 #define QUIRK_FRAGILE (1ULL << 31)
 #define QUIRK_EARLY (1ULL << 33)
+#define QUIRK_SERIAL (1ULL << 35)
 
 /*
  * Code does not ask for these flags, as their cures do no harm over any other core. A comment

@@ -43,7 +43,7 @@ static void xfer_progress_watch(struct xfer *xfer)
 {
 	uint64_t now, passed;
 
-	if (!xfer->busy && !xfer->open && LIST_EMPTY(&xfer->busy_peers) &&
+	if (!xfer_busy(xfer) && !xfer->open && LIST_EMPTY(&xfer->busy_peers) &&
 	    !ipc_keeps(&xfer->ipc))
 		return;
 	now = clock_coarse_ms();

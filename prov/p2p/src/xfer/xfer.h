@@ -149,8 +149,9 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * struct xfer - one domain's transfers.
  * @mark:	the cq_data bit that makes a message a marker; 0 over a hook. @marks: all bits that are ours
  * @protos:	the table of protocols; @proto: what they keep here
- * @busy:	requests that need xfer_progress(), and the thread that makes it. While there is any, the
- *		core's queues are read under the lock only. Itself read without it
+ * @busy:	requests that need xfer_progress(), the thread that makes it, and @serial. While there is any,
+ *		the core's queues are read under the lock only. Itself read without it
+ * @serial:	receives are posted, and the core's queues read, under the lock only (QUIRK_SERIAL)
  * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
  *		lock
  * @flusher:	makes memory durable that peers have written; it has a thread once there is such memory
@@ -199,6 +200,7 @@ struct xfer {
 	struct proto_domain *proto;
 	struct cell_pool cells;
 	unsigned int busy;
+	bool serial;
 	bool apart;
 	struct p2p_lock lock;
 	struct stage stage;
@@ -417,14 +419,14 @@ int xfer_ready(struct xfer *xfer, const struct dev_mem *mem);
 
 static inline bool xfer_busy(const struct xfer *xfer)
 {
-	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED);
+	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED) > xfer->serial;
 }
 
 /* The same, without the thread [locked] */
 static inline bool xfer_moving(const struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
-	return xfer->busy > (xfer->wait.mover != NULL);
+	return xfer->busy > (unsigned int) xfer->serial + (xfer->wait.mover != NULL);
 }
 
 /* Something may have been counted: what has waited for that begins. Not [locked] */
