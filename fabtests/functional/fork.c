@@ -64,6 +64,9 @@ struct state {
 /* While the opener calls libfabric. Its locks are not ours, and a child that opens objects wants them free */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
+/* A mutex is not fair, and the opener would have it again before whoever waits has woken up */
+static atomic_bool opening_wanted;
+
 /* ---- the stranger ---- */
 
 /* Sends what looks like questions, answers and farewells, and other things, as fast as it can */
@@ -428,7 +431,8 @@ static void *opener_run(void *arg)
 		pthread_mutex_lock(&opening);
 		s->opener_ret = own_run(s->proc, 7);
 		pthread_mutex_unlock(&opening);
-		sched_yield();
+		while (atomic_load(&opening_wanted))
+			sched_yield();
 	}
 	return NULL;
 }
@@ -472,8 +476,11 @@ static int bear(struct state *s, enum fate fate)
 {
 	pid_t child;
 
-	if (fate == OPENS)
+	if (fate == OPENS) {
+		atomic_store(&opening_wanted, true);
 		pthread_mutex_lock(&opening);
+		atomic_store(&opening_wanted, false);
+	}
 	child = fork();
 	if (!child)
 		child_run(s, fate);
