@@ -86,7 +86,8 @@ static void emu_ctx_close(struct CUctx_st *ctx)
 
 /*
  * Called with the lock held. Operations become synchronous behind those that were not: so the change
- * waits for all that the context does, and spoils what is being captured there.
+ * waits for all that the context does, and spoils what is being captured there. Only the context's own call has the
+ * driver's lock meanwhile.
  */
 static CUresult emu_ctx_set_flags(struct CUctx_st *ctx, unsigned int flags)
 {
@@ -94,9 +95,7 @@ static CUresult emu_ctx_set_flags(struct CUctx_st *ctx, unsigned int flags)
 
 	if (flags & ~ctx->flags & CU_CTX_SYNC_MEMOPS && emu_ctx_is_open(ctx)) {
 		rc = emu_capture_refuse_ctx(ctx);
-		emu_hold_begin();
 		emu_ctx_wait(ctx);
-		emu_hold_end();
 	}
 	ctx->flags = flags & ~(unsigned int) CU_CTX_MAP_HOST;
 	return rc;
@@ -292,12 +291,10 @@ EMU_API(cuCtxPopCurrent_v2, CUcontext *out)
 	return CUDA_SUCCESS;
 }
 
-/* Replaces the top of the stack. NULL takes it off. */
+/* Replaces the top of the stack. NULL takes it off. One that is destroyed is taken, and of no use. */
 EMU_API(cuCtxSetCurrent, CUcontext ctx)
 {
 	EMU_ENTER(EMU_NEED_INIT);
-	if (ctx && emu_ctx_check(ctx) != CUDA_SUCCESS)
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (emu_ctx_depth)
 		emu_ctx_depth--;
 	return ctx ? emu_ctx_push(ctx) : CUDA_SUCCESS;
@@ -314,7 +311,9 @@ EMU_API(cuCtxGetCurrent, CUcontext *out)
 
 EMU_API(cuCtxGetDevice, CUdevice *dev)
 {
-	EMU_ENTER(EMU_NEED_CTX);
+	EMU_ENTER(EMU_NEED_INIT);
+	if (!emu_ctx_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!dev)
 		return CUDA_ERROR_INVALID_VALUE;
 	*dev = emu_ctx_current()->dev;
@@ -369,7 +368,9 @@ EMU_API(cuCtxSetFlags, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&emu.lock);
 	emu_hold_pass();
+	emu_hold_begin();
 	rc = emu_ctx_set_flags(emu_ctx_current(), flags);
+	emu_hold_end();
 	pthread_mutex_unlock(&emu.lock);
 	return rc;
 }

@@ -391,7 +391,6 @@ void emu_stream_enqueue(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_enqueue_and_wait(struct CUstream_st *stream, struct emu_op *op);
 void emu_stream_wait(struct CUstream_st *stream, uint64_t seq);
 void emu_stream_drain(struct CUstream_st *stream);
-void emu_kernels_wait(const struct CUctx_st *ctx);
 void emu_ctx_wait(struct CUctx_st *ctx);
 void emu_device_wait(CUdevice dev);
 void emu_ctx_drop_streams(struct CUctx_st *ctx);

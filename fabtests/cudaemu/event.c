@@ -16,7 +16,7 @@ static CUresult emu_event_check(const struct CUevent_st *event)
 		return CUDA_ERROR_INVALID_HANDLE;
 	return emu_ctx_is_open(event->ctx) && event->ctx->id == event->ctx_id
 		       ? emu_ctx_error(event->ctx)
-		       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+		       : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static bool emu_event_done(const struct CUevent_st *event)

@@ -294,19 +294,16 @@ static bool emu_kernel_is_loaded(const struct CUctx_st *ctx, const void *kernel)
 	return false;
 }
 
-/*
- * Called with the lock held. A kernel of the context that is launched for the first time has to wait
- * for those that run.
- */
-static void emu_kernel_load(const struct CUctx_st *ctx, const void *kernel)
+/* Called with the lock held. Loading waits for all that the context does, streams that wait for a value included. */
+static void emu_kernel_load(struct CUctx_st *ctx, const void *kernel, bool waits)
 {
 	struct emu_loaded *loaded;
 
 	if (emu_kernel_is_loaded(ctx, kernel))
 		return;
-	if (!emu.conf.eager) {
+	if (waits) {
 		emu_hold_begin();
-		emu_kernels_wait(ctx);
+		emu_ctx_wait(ctx);
 		emu_hold_end();
 	}
 	loaded = malloc(sizeof(*loaded));
@@ -321,7 +318,7 @@ int cudaemu_load(const void *kernel)
 	EMU_ENTER(EMU_NEED_CTX);
 	pthread_mutex_lock(&emu.lock);
 	emu_hold_pass();
-	emu_kernel_load(emu_ctx_current(), kernel);
+	emu_kernel_load(emu_ctx_current(), kernel, true);
 	pthread_mutex_unlock(&emu.lock);
 	return CUDA_SUCCESS;
 }
@@ -345,7 +342,7 @@ int cudaemu_launch(CUstream stream, const void *kernel, void (*fn)(void *args),
 	emu_hold_pass();
 	rc = emu_stream_get(stream, &stream);
 	if (rc == CUDA_SUCCESS) {
-		emu_kernel_load(stream->ctx, kernel);
+		emu_kernel_load(stream->ctx, kernel, !emu.conf.eager);
 		op = emu_op_new(EMU_OP_KERNEL);
 		op->grid = emu_grid_copy(&wanted, args);
 		emu_stream_enqueue(stream, op);

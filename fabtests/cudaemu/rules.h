@@ -54,7 +54,6 @@ enum rules_way {
 	RULES_LIBRARY, /* cuLibraryLoadData(), cuLibraryGetKernel() */
 };
 
-bool rules_emulated(void);
 /* Loads a kernel, of which there are RULES_KERNELS, into the current context */
 void rules_kernel_load(unsigned int number, enum rules_way way);
 /* What may load a kernel of a library before its first launch */

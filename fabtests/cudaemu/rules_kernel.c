@@ -28,6 +28,7 @@ static struct {
 			   unsigned int, unsigned int, unsigned int, unsigned int,
 			   CUstream stream, void **params, void **extra);
 	cudaemu_launch_fn *emulated;
+	cudaemu_load_fn *emulated_load;
 } driver;
 
 static void *functions[RULES_KERNELS];
@@ -35,6 +36,7 @@ static void *functions[RULES_KERNELS];
 static void rules_driver_find(void)
 {
 	driver.emulated = (cudaemu_launch_fn *) dlsym(RTLD_DEFAULT, "cudaemu_launch");
+	driver.emulated_load = (cudaemu_load_fn *) dlsym(RTLD_DEFAULT, "cudaemu_load");
 	*(void **) &driver.module_load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
 	*(void **) &driver.module_get = dlsym(RTLD_DEFAULT, "cuModuleGetFunction");
 	*(void **) &driver.library_load = dlsym(RTLD_DEFAULT, "cuLibraryLoadData");
@@ -43,64 +45,6 @@ static void rules_driver_find(void)
 	*(void **) &driver.function_attribute = dlsym(RTLD_DEFAULT, "cuFuncGetAttribute");
 	*(void **) &driver.function_load = dlsym(RTLD_DEFAULT, "cuFuncLoad");
 	*(void **) &driver.launch = dlsym(RTLD_DEFAULT, "cuLaunchKernel");
-}
-
-bool rules_emulated(void)
-{
-	rules_driver_find();
-	return driver.emulated != NULL;
-}
-
-/* ---- for a GPU ---- */
-
-static const char rules_ptx[] =
-	".version 7.0\n.target sm_70\n.address_size 64\n"
-	".visible .entry spin%u(.param .u64 words, .param .u64 to)\n{\n"
-	".reg .pred %%p<4>;\n.reg .b32 %%r<4>;\n.reg .b64 %%d<8>;\n"
-	"ld.param.u64 %%d1, [words];\nld.param.u64 %%d6, [to];\n"
-	"mov.u32 %%r1, 1;\nst.volatile.u32 [%%d1+4], %%r1;\nmembar.sys;\n"
-	"mov.u64 %%d2, %%globaltimer;\n"
-	"AGAIN:\nld.volatile.u32 %%r2, [%%d1];\nsetp.ne.u32 %%p1, %%r2, 0;\n@%%p1 bra STOP;\n"
-	"mov.u64 %%d3, %%globaltimer;\nsub.u64 %%d4, %%d3, %%d2;\n"
-	"setp.lt.u64 %%p2, %%d4, %llu;\n@%%p2 bra AGAIN;\n"
-	"STOP:\nsetp.eq.u64 %%p3, %%d6, 0;\n@%%p3 bra END;\n"
-	"st.volatile.u32 [%%d6], %%r1;\n"
-	"END:\nret;\n}\n";
-
-void rules_kernel_load(unsigned int number, enum rules_way way)
-{
-	rules_library library;
-	CUmodule module;
-	CUfunction function;
-	char ptx[2048], name[16];
-
-	rules_driver_find();
-	if (driver.emulated)
-		return;
-	snprintf(ptx, sizeof(ptx), rules_ptx, number, RULES_KERNEL_NS);
-	snprintf(name, sizeof(name), "spin%u", number);
-	if (way == RULES_MODULE) {
-		RULES_MUST(driver.module_load(&module, ptx));
-		RULES_MUST(driver.module_get(&function, module, name));
-		functions[number] = function;
-	} else {
-		RULES_MUST(driver.library_load(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
-		RULES_MUST(driver.library_get(&functions[number], library, name));
-	}
-}
-
-CUresult rules_kernel_ahead(unsigned int number, enum rules_ahead ahead)
-{
-	CUfunction function;
-	CUresult rc;
-	int value;
-
-	rc = driver.kernel_function(&function, functions[number]);
-	if (rc != CUDA_SUCCESS || ahead == RULES_AHEAD_FUNCTION)
-		return rc;
-	if (ahead == RULES_AHEAD_ATTRIBUTE)
-		return driver.function_attribute(&value, 0, function);
-	return driver.function_load ? driver.function_load(function) : CUDA_ERROR_NOT_FOUND;
 }
 
 /* ---- for the emulator, which knows kernels apart by their addresses ---- */
@@ -161,7 +105,65 @@ static void (*const spins[RULES_KERNELS])(void *) = {
 	spin8, spin9, spin10, spin11, spin12, spin13, spin14, spin15,
 };
 
+/* ---- for a GPU ---- */
+
+static const char rules_ptx[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n"
+	".visible .entry spin%u(.param .u64 words, .param .u64 to)\n{\n"
+	".reg .pred %%p<4>;\n.reg .b32 %%r<4>;\n.reg .b64 %%d<8>;\n"
+	"ld.param.u64 %%d1, [words];\nld.param.u64 %%d6, [to];\n"
+	"mov.u32 %%r1, 1;\nst.volatile.u32 [%%d1+4], %%r1;\nmembar.sys;\n"
+	"mov.u64 %%d2, %%globaltimer;\n"
+	"AGAIN:\nld.volatile.u32 %%r2, [%%d1];\nsetp.ne.u32 %%p1, %%r2, 0;\n@%%p1 bra STOP;\n"
+	"mov.u64 %%d3, %%globaltimer;\nsub.u64 %%d4, %%d3, %%d2;\n"
+	"setp.lt.u64 %%p2, %%d4, %llu;\n@%%p2 bra AGAIN;\n"
+	"STOP:\nsetp.eq.u64 %%p3, %%d6, 0;\n@%%p3 bra END;\n"
+	"st.volatile.u32 [%%d6], %%r1;\n"
+	"END:\nret;\n}\n";
+
 /* ---- for both ---- */
+
+void rules_kernel_load(unsigned int number, enum rules_way way)
+{
+	rules_library library;
+	CUmodule module;
+	CUfunction function;
+	char ptx[2048], name[16];
+
+	rules_driver_find();
+	if (driver.emulated) {
+		if (way == RULES_MODULE)
+			RULES_MUST(
+				(CUresult) driver.emulated_load((const void *) spins[number]));
+		return;
+	}
+	snprintf(ptx, sizeof(ptx), rules_ptx, number, RULES_KERNEL_NS);
+	snprintf(name, sizeof(name), "spin%u", number);
+	if (way == RULES_MODULE) {
+		RULES_MUST(driver.module_load(&module, ptx));
+		RULES_MUST(driver.module_get(&function, module, name));
+		functions[number] = function;
+	} else {
+		RULES_MUST(driver.library_load(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+		RULES_MUST(driver.library_get(&functions[number], library, name));
+	}
+}
+
+CUresult rules_kernel_ahead(unsigned int number, enum rules_ahead ahead)
+{
+	CUfunction function;
+	CUresult rc;
+	int value;
+
+	if (driver.emulated)
+		return (CUresult) driver.emulated_load((const void *) spins[number]);
+	rc = driver.kernel_function(&function, functions[number]);
+	if (rc != CUDA_SUCCESS || ahead == RULES_AHEAD_FUNCTION)
+		return rc;
+	if (ahead == RULES_AHEAD_ATTRIBUTE)
+		return driver.function_attribute(&value, 0, function);
+	return driver.function_load ? driver.function_load(function) : CUDA_ERROR_NOT_FOUND;
+}
 
 CUresult rules_kernel_launch(unsigned int number, CUstream stream, struct rules_words *words,
 			     CUdeviceptr to)

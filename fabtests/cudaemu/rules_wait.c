@@ -356,10 +356,6 @@ void rules_loading(void)
 	loading("library", RULES_LIBRARY, running);
 	copy_before(running);
 	copy_let_go(running);
-	if (rules_emulated()) {
-		rules_row("(the rest needs a driver that loads kernels)");
-		return;
-	}
 	asked_before(running, RULES_AHEAD_FUNCTION);
 	asked_before(running, RULES_AHEAD_ATTRIBUTE);
 	asked_before(running, RULES_AHEAD_LOAD);

@@ -239,16 +239,6 @@ static void emu_streams_wait(const struct CUctx_st *ctx, CUdevice dev)
 			emu_stream_wait(stream, stream->tail_seq);
 }
 
-/* Waits for the kernels that run now */
-void emu_kernels_wait(const struct CUctx_st *ctx)
-{
-	struct CUstream_st *stream;
-
-	for (stream = emu.streams; stream; stream = stream->next)
-		if (stream->ctx == ctx && stream->busy && stream->head->kind == EMU_OP_KERNEL)
-			emu_stream_wait(stream, stream->head->seq);
-}
-
 void emu_ctx_wait(struct CUctx_st *ctx)
 {
 	emu_streams_wait(ctx, EMU_NO_DEVICE);
