@@ -266,15 +266,23 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 			info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 }
 
-/* The core's counters look for messages when they are read, and nobody has the lock then: we count. */
+/*
+ * The core's counters look for messages when they are read, and nobody has the lock then: so we count. Threads of ours
+ * make automatic progress, and carry out works.
+ */
 static void domain_init_serial(struct p2p_domain *domain)
 {
 	struct xfer *xfer = &domain->xfer;
 
-	xfer->serial = dev_present && xfer->lock.shared && domain->quirks & QUIRK_SERIAL;
-	xfer->busy = xfer->serial;
-	if (xfer->serial)
-		domain->quirks |= QUIRK_NO_COUNTERS;
+	xfer->races = dev_present && xfer->lock.shared && domain->quirks & QUIRK_SERIAL;
+	if (!xfer->races)
+		return;
+	domain->quirks |= QUIRK_NO_COUNTERS;
+	if (domain->automatic || domain->triggers) {
+		p2p_lock_take(&xfer->lock);
+		xfer_serialise(xfer);
+		p2p_lock_drop(&xfer->lock);
+	}
 }
 
 /* How long the close of an endpoint waits for what is owed to peers: they may have gone [ms] */

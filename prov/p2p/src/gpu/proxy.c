@@ -154,7 +154,7 @@ void proxy_remove(struct proxy *proxy, struct proxy_source *source)
 	proxy_release(proxy);
 }
 
-int proxy_may_serve(const struct p2p_domain *domain)
+int proxy_may_serve(struct p2p_domain *domain)
 {
 	if (!domain->layered) {
 		P2P_WARN("GPUs start operations on endpoints of ofi_p2p only, of the type "
@@ -167,6 +167,9 @@ int proxy_may_serve(const struct p2p_domain *domain)
 			"FI_THREAD_SAFE\n");
 		return -FI_EOPNOTSUPP;
 	}
+	p2p_lock_take(&domain->xfer.lock);
+	xfer_serialise(&domain->xfer);
+	p2p_lock_drop(&domain->xfer.lock);
 	return 0;
 }
 

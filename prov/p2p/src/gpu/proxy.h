@@ -42,7 +42,7 @@ void proxy_remove(struct proxy *proxy, struct proxy_source *source);
  * May a proxy call for the domain's application? 0 or -FI_EOPNOTSUPP, logged: the proxy calls at any
  * time, beside other threads
  */
-int proxy_may_serve(const struct p2p_domain *domain);
+int proxy_may_serve(struct p2p_domain *domain);
 
 /* There is something to do. */
 void proxy_wake(struct proxy *proxy);

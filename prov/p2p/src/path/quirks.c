@@ -417,8 +417,9 @@ const struct quirk quirks_table[] = {
 		.why = "smr_progress_cmd_msg() looks for a receive, finds none, lets the lock go, "
 		       "and only then queues the message. A receive that is posted between never "
 		       "meets it. Threads of ours call beside the application's, and we post "
-		       "receives where an application sends. So where there are GPUs and threads, "
-		       "every call that reads or receives has our lock.",
+		       "receives where an application sends. So from the first device memory on every "
+		       "call that reads or receives has our lock, where several threads may call "
+		       "(xfer_serialise()).",
 		.see = "fi_p2p_threads -p 'shm;ofi_p2p' -D cuda hangs without this row.",
 	},
 	{

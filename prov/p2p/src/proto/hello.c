@@ -731,6 +731,7 @@ static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struc
 {
 	bool understood = hello_understood(msg);
 
+	xfer_serialise(ep->xfer);
 	if (msg->flags & WIRE_ASKS)
 		hello_asked(ep, msg);
 	else if (understood && msg->flags & WIRE_CONFIRMS)

@@ -94,11 +94,25 @@ int xfer_want_local(struct xfer *xfer)
 	return xfer->local ? 0 : -FI_ENOMEM;
 }
 
+void xfer_serialise(struct xfer *xfer)
+{
+	struct xfer_ep *ep;
+
+	xfer_assert_locked(xfer);
+	if (p2p_likely(!xfer->races || xfer->serial))
+		return;
+	xfer->serial = true;
+	xfer_busy_add(xfer, 1);
+	LIST_FOREACH(ep, &xfer->eps, entry)
+		__atomic_store_n(&ep->recv_limit, 0, __ATOMIC_RELAXED);
+}
+
 int xfer_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
 	int ret = stage_ready(&xfer->stage, mem);
 
 	xfer_assert_locked(xfer);
+	xfer_serialise(xfer);
 	return ret ? ret : copy_ready(&xfer->copies, mem);
 }
 

@@ -151,7 +151,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @protos:	the table of protocols; @proto: what they keep here
  * @busy:	requests that need xfer_progress(), the thread that makes it, and @serial. While there is any,
  *		the core's queues are read under the lock only. Itself read without it
- * @serial:	receives are posted, and the core's queues read, under the lock only (QUIRK_SERIAL)
+ * @races:	the core loses messages where a receive is posted beside a read (QUIRK_SERIAL)
+ * @serial:	so both are under the lock only, once threads or receives of ours may be beside the application's
  * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
  *		lock
  * @flusher:	makes memory durable that peers have written; it has a thread once there is such memory
@@ -200,7 +201,7 @@ struct xfer {
 	struct proto_domain *proto;
 	struct cell_pool cells;
 	unsigned int busy;
-	bool serial;
+	bool races, serial;
 	bool apart;
 	struct p2p_lock lock;
 	struct stage stage;
@@ -409,6 +410,9 @@ void xfer_give_back(struct xfer *xfer);
 
 /* The core wants descriptors of host memory, too. 0 or -FI_ENOMEM; may be called again */
 int xfer_want_local(struct xfer *xfer);
+
+/* Device memory comes, a peer with such memory, or a thread of ours that posts [locked] */
+void xfer_serialise(struct xfer *xfer);
 
 /*
  * Pins staging memory and opens the copy queues for the device that @mem is on, if that was not done
