@@ -420,7 +420,7 @@ const struct quirk quirks_table[] = {
 		       "receives where an application sends. So from the first device memory on every "
 		       "call that reads or receives has our lock, where several threads may call "
 		       "(xfer_serialise()).",
-		.see = "fi_p2p_threads -p 'shm;ofi_p2p' -D cuda hangs without this row.",
+		.see = "fi_p2p_threads -p 'shm;ofi_p2p' hangs without this row, on device memory.",
 	},
 	{
 		.provider = "shm",
