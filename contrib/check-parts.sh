@@ -7,6 +7,9 @@
 
 # ---- building ----
 
+# What of the programs make builds, as its variables; nothing for all of them
+few=()
+
 # build NAME ARG...: builds the tree and its test programs in $base/NAME, as one test. A failure
 # ends the run: later tests would need what is missing.
 build() {
@@ -30,8 +33,9 @@ build_all() {
 	# anew, so that what one run left behind is not taken for the next one's
 	rm -rf "$dir"
 	configure_tree "$dir" --enable-werror --disable-dependency-tracking "$@" || return
-	count_objects "$dir"
-	make -C "$dir" -j "$jobs" && make -C "$dir" -j "$jobs" check TESTS= CHECK_TREE=true
+	[ ${#few[@]} -gt 0 ] || count_objects "$dir"
+	make -C "$dir" -j "$jobs" "${few[@]}" &&
+		make -C "$dir" -j "$jobs" check TESTS= CHECK_TREE=true "${few[@]}"
 }
 
 # ---- running ----
@@ -45,14 +49,14 @@ count_tests() {
 	make -s -C "$1" --eval='count: ; @echo tests $(words $(TESTS))' count
 }
 
-# unit_tests DIR [NAME...]: automake's own tests, or some of them
+# unit_tests DIR [NAME...]: automake's own tests, or some of them. Many wait, for the emulator's time
 unit_tests() {
 	local dir=$1
 
 	shift
 	[ $# -gt 0 ] || count_tests "$dir"
-	"${personality[@]}" make -C "$dir" -j "$jobs" check CHECK_TREE=true \
-		TEST_SECONDS=$((60 * slow * factor)) ${1:+TESTS="$*"}
+	"${personality[@]}" make -C "$dir" -j "$((2 * jobs))" check CHECK_TREE=true \
+		TEST_SECONDS=$((60 * slow * factor)) ${1:+TESTS="$*"} "${few[@]}"
 }
 
 # unit BUILD [NAME...]
@@ -461,8 +465,11 @@ part_builds() {
 		build gcc-own-declarations --with-cuda=own --with-rocm=own
 		build gcc-debug-no-rocm --enable-debug --without-rocm
 	fi
+	# what is there is nothing to other programs than this one, and unit tests
+	[ -n "$all" ] || few=(PROGRAMS=util/info/fi_p2p_info)
 	build gcc-debug-without-anything --enable-debug --without-cuda --without-rocm \
 		--without-hwloc --without-json-c --without-verbs --disable-tracepoints
+	few=()
 	if there clang && there hip/hip_version.h; then
 		test_that "kernels compile for AMD's GPUs" compile_for_amd
 	else
@@ -671,8 +678,17 @@ part_asan() {
 }
 
 part_tsan() {
-	local threaded name units=(fabtests/cudaemu/emu_test fabtests/cudaemu/emu_graph_test)
+	local threaded name programs checks units=(fabtests/cudaemu/emu_test fabtests/cudaemu/emu_graph_test)
 
+	# those in which there are threads
+	for name in board copy copy_rocr desc_cache gdr idle ipc_share lock mem pmem rocr; do
+		units+=("fabtests/unit/unit_$name")
+	done
+	programs=(fabtests/fi_p2p_{atomic,badinput,bw,cancel,cntr,connect,cq,inflight,multirecv,order}
+		fabtests/fi_p2p_{peek,peerdeath,pingpong,poll,stress,threads,wait})
+	checks=${units[*]}
+	[ -z "$no_cmocka" ] || checks=''
+	[ -n "$all" ] || few=(PROGRAMS="${programs[*]}" check_PROGRAMS="$checks")
 	# cudaemu starts a thread in a process that a test has forked: touch means to.
 	export TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
 	build tsan --enable-debug --enable-tsan
@@ -682,14 +698,10 @@ part_tsan() {
 	fi
 	if ! "${personality[@]}" "$base/tsan/fabtests/fi_p2p_bw" -h >/dev/null 2>&1; then
 		skip "thread sanitizer: its programs do not start on this machine"
-		personality=()
+		personality=() few=()
 		return
 	fi
 	slow=3
-	# those in which there are threads
-	for name in board copy copy_rocr desc_cache gdr idle ipc_share lock mem pmem rocr; do
-		units+=("fabtests/unit/unit_$name")
-	done
 	unit tsan "${units[@]}"
 	# what measures and what is one after the other has no threads but those that these have
 	threaded='^((cq|cancel|atomic|cntr|poll|wait|badinput|peerdeath)|'
@@ -706,5 +718,5 @@ part_tsan() {
 	run_functional tsan hook cuda "tcp;ofi_rxm" 'tagged|inflight|order|stress'
 	connected tsan cuda 'connect|inflight|order|threads'
 	leave_out
-	slow=1 personality=()
+	slow=1 personality=() few=()
 }
