@@ -460,9 +460,11 @@ bool op_end_lost(const struct op *op, unsigned int end)
 {
 	const unsigned int node = end_node(op, end), peer = end_node(op, !end);
 	const bool met = nodes[node].met[peer] == process_number(peer, op->ends[!end].life);
+	const bool succeeded = nodes[peer].state != NODE_DEAD;
 
 	return !end_lives(op, !end) &&
-	       (!met || (world.script->model->silent && !end && core_alone(&op->plan)));
+	       ((!met && !succeeded) ||
+		(world.script->model->silent && !end && core_alone(&op->plan)));
 }
 
 bool op_end_over(const struct op *op, unsigned int end)

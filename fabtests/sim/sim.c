@@ -24,7 +24,7 @@
  * endpoint is closed once, at the end. Nobody lies.
  *
  * Known, and left out of the rules: nothing ends what waits for a process that has died before it answered its first
- * datagram, where the core says nothing either. A slot that was lent to a peer which FI_P2P_PEER_TIMEOUT has ended stays
+ * datagram, where the core says nothing either, and no other process has its address. A slot that was lent to a peer which FI_P2P_PEER_TIMEOUT has ended stays
  * if that peer then dies. Over cores that stall, with FI_P2P_PEER_TIMEOUT, remote memory of a peer is not asked for any
  * more once the core has lost a greeting.
  *

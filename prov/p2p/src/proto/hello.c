@@ -69,6 +69,9 @@
 #define HELLO_REPEAT 500
 #define HELLO_REPEAT_LATE 60000
 
+/* So often a silent peer is asked, there, who it is */
+#define HELLO_DOUBTS 2
+
 /*
  * For so long the successor of a process that has ended is looked for; and if there was none, for so long each time after
  * that [ms]
@@ -224,7 +227,8 @@ static int hello_ask(struct xfer_peer *peer)
 	ret = xfer_peer_admit(peer, 0, msg.grant);
 	if (!ret)
 		ret = ctrl_send(via, to, &msg);
-	if (ret)
+	/* what a peer that is known hears goes on to go the way that it has named */
+	if (ret || peer->state == XFER_PEER_KNOWN)
 		return ret;
 	peer->via = via;
 	peer->to = to;
@@ -633,9 +637,24 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	hello_facts_learn(peer, msg);
 }
 
+/*
+ * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another
+ * one may have its address by now. That takes us for nobody, but answers a question. Where endpoints shun strangers
+ * there is little room for one that nobody takes.
+ */
+static bool hello_doubts(const struct xfer_peer *peer)
+{
+	const struct xfer_life *life = &peer->life;
+
+	return !(life->keepalive && keepalive_answers(life->keepalive)) &&
+	       (!peer->ep->shuns || life->probes <= HELLO_DOUBTS);
+}
+
 void hello_remind(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
+	if (hello_doubts(peer))
+		hello_ask(peer);
 	/* the confirmation may be lost, and then it takes us for nobody */
 	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
 		hello_confirm(peer, 0);

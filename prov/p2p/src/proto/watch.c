@@ -7,6 +7,8 @@
  *	                     <========================= answer (UDP) ===
  *	nothing for 2 s      --- PROBE(asks, counts) ------------------> if it calls libfabric
  *	                     <----------------------- PROBE(counts) ---   some are missing: lost
+ *	has never answered   --- HELLO(asks) --------------------------> another process is there:
+ *	a question           <---------------- HELLO(names, answers) ---   lost
  *
  *	nobody there: a      === question (UDP) =======================> the endpoint is closed,
  *	while later: lost    <================= its host tells (UDP) ===   or its process has ended
