@@ -99,12 +99,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 			begin += draw(800 * SIM_MS);
 		make_op(script, &script->ops[i], begin);
 	}
-	for (size_t i = 0; i < script->fault_count; i++) {
+	for (size_t i = 0; i < script->fault_count; i++)
 		make_fault(script, &script->faults[i]);
-		/* a greeting that was lost may not be repeated then: sim.c */
-		if (script->faults[i].kind == FAULT_LOSE && script->model->stalls)
-			script->timeout = 0;
-	}
 }
 
 void script_print(const struct script *script, FILE *to)

@@ -24,9 +24,8 @@
  * endpoint is closed once, at the end. Nobody lies.
  *
  * Known, and left out of the rules: nothing ends what waits for a process that has died before it answered its first
- * datagram, where the core says nothing either, and no other process has its address. A slot that was lent to a peer which FI_P2P_PEER_TIMEOUT has ended stays
- * if that peer then dies. Over cores that stall, with FI_P2P_PEER_TIMEOUT, remote memory of a peer is not asked for any
- * more once the core has lost a greeting.
+ * datagram, where the core says nothing either, and no other process has its address. Over net and tcp, where a greeting
+ * and the one that repeats it are lost, remote memory is waited for.
  *
  * What comes next (in this order): endpoints and peers that come and go; peeks, multi-receive, cq data and atomics; a
  * program that compares the models with the cores; processes of one host; threads as steps; liars; defects put back as

@@ -64,7 +64,7 @@
 /*
  * A question, or its answer, may be lost. So it is asked again when half of FI_P2P_HELLO_TIMEOUT is over, at the
  * earliest HELLO_REPEAT, and each next time after twice as long. Where endpoints shun strangers there is little room for
- * what nobody takes: once, and late [ms]
+ * what nobody takes: once, and late; but before FI_P2P_PEER_TIMEOUT is over [ms]
  */
 #define HELLO_REPEAT 500
 #define HELLO_REPEAT_LATE 60000
@@ -283,12 +283,19 @@ static void hello_wait(struct xfer_peer *peer)
 	peer->looked = now;
 }
 
+/* When the last question is due. Nobody looks any more once what waits has failed */
+static uint64_t hello_late(void)
+{
+	return conf.peer_timeout ? P2P_MIN(500 * conf.peer_timeout, HELLO_REPEAT_LATE)
+				 : HELLO_REPEAT_LATE;
+}
+
 static void hello_ask_again(struct xfer_peer *peer)
 {
 	uint64_t due = P2P_MAX(500 * conf.hello_timeout, HELLO_REPEAT) << peer->repeats;
 
 	if (peer->ep->shuns)
-		due = peer->repeats ? UINT64_MAX : HELLO_REPEAT_LATE;
+		due = peer->repeats ? UINT64_MAX : hello_late();
 	if (peer->waited < due || peer->lost || peer->facts & HELLO_OTHER ||
 	    xfer_outq_has(peer->via, peer->to))
 		return;
