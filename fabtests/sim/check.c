@@ -182,11 +182,7 @@ static bool waits_for_ever(unsigned int node)
 {
 	for (size_t i = 0; i < op_count; i++) {
 		const struct op *op = &ops[i];
-		const unsigned int peer = op->plan.from == node ? op->plan.to : op->plan.from;
 
-		/* a slot that was lent to a silent peer stays until that speaks */
-		if (world.script->timeout && nodes[peer].state == NODE_DEAD)
-			return true;
 		if ((op->plan.from == node && op_end_lost(op, 0)) ||
 		    (op->plan.to == node && op_end_lost(op, 1)))
 			return true;

@@ -35,6 +35,7 @@
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
 #include "proto/rndv_stale.h"
+#include "xfer/keepalive.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
@@ -110,14 +111,20 @@ static void rndv_keep(struct xfer_req *req, int status)
 
 static void rndv_keep_no_more(struct xfer_req *req)
 {
-	if (!req->transfer.send.kept)
-		return;
 	req->transfer.send.kept = false;
 	req->transfer.in_flight--;
 	rndv_send_fail(req, req->transfer.status, false);
 }
 
-/* Slots that were kept for peers that know better now */
+/* Does the peer know better by now, or has its process ended (watch.h)? */
+static bool rndv_kept_enough(const struct xfer_peer *peer)
+{
+	if (peer->state == XFER_PEER_KNOWN)
+		return xfer_peer_spoke_since(peer);
+	return peer->life.keepalive && keepalive_gone(peer->life.keepalive);
+}
+
+/* Slots that were kept for peers */
 static void rndv_keep_look(struct xfer *xfer)
 {
 	struct xfer_req *req, *next;
@@ -125,7 +132,7 @@ static void rndv_keep_look(struct xfer *xfer)
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (req = LIST_FIRST(&xfer->sending[i]); req; req = next) {
 			next = LIST_NEXT(req, transfer.chain);
-			if (req->peer->state == XFER_PEER_KNOWN && xfer_peer_spoke(req->peer))
+			if (req->transfer.send.kept && rndv_kept_enough(req->peer))
 				rndv_keep_no_more(req);
 		}
 	}

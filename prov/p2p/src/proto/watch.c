@@ -25,6 +25,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "proto/hello_token.h"
 #include "xfer/ctrl.h"
 #include "xfer/keepalive.h"
@@ -121,6 +122,15 @@ static bool watch_overdue(struct xfer_life *life)
 	return !life->keepalive || keepalive_answers(life->keepalive) == life->answers;
 }
 
+/* What is kept for one that was lost, and may live, is given back when its process has ended */
+static void watch_lost(struct xfer_peer *peer, unsigned int passed)
+{
+	if (!peer->life.keepalive || !hello_was_lost(peer))
+		return;
+	peer->life.quiet += passed;
+	watch_ask(&peer->life);
+}
+
 /* 0, or why a peer is lost */
 static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 {
@@ -169,10 +179,11 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 	if (passed > XFER_WATCH)
 		keepalive_drain();
 	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
-		peer->life.verdict =
-			peer->state == XFER_PEER_KNOWN && xfer_peer_now(peer) == peer
-				? watch_peer(peer, passed)
-				: 0;
+		peer->life.verdict = 0;
+		if (peer->state != XFER_PEER_KNOWN)
+			watch_lost(peer, passed);
+		else if (xfer_peer_now(peer) == peer)
+			peer->life.verdict = watch_peer(peer, passed);
 		doomed |= peer->life.verdict;
 	}
 	while (doomed && (peer = watch_doomed(xfer))) {

@@ -93,6 +93,18 @@ bool xfer_peer_spoke(const struct xfer_peer *peer)
 	return peer->tokens[0].heard[false] || peer->tokens[0].heard[true];
 }
 
+bool xfer_peer_spoke_since(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
+		const struct xfer_token *token = &peer->tokens[i];
+
+		if (!token->stale && (token->heard[false] || token->heard[true]))
+			return true;
+	}
+	return false;
+}
+
 void xfer_peer_expire(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);

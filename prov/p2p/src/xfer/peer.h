@@ -225,6 +225,9 @@ void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg);
 /* Has it said anything but HELLO and PROBE since it was greeted by us? */
 bool xfer_peer_spoke(const struct xfer_peer *peer);
 
+/* The same since it was lost last: whoever has greeted whom */
+bool xfer_peer_spoke_since(const struct xfer_peer *peer);
+
 /* From now on it may use @token, in place number @index. 0 or -FI_ENOMEM */
 int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);
 
