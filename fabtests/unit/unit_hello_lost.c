@@ -78,6 +78,32 @@ void test_reset_of_lost(void **state)
 	close_ep();
 }
 
+/* A peer that is known may ask in doubt whether that process is still there. Whether it was lost is in the answer. */
+void test_doubts(void **state)
+{
+	struct wire_msg ask, answer;
+
+	open_ep();
+	ask = greet();
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	answer = greeting(WIRE_ANSWERS, ask.grant);
+	hear(answer);
+	assert_int_equal(ready(FAKE_NEW), 0);
+	answer.dead = ask.grant;
+	hear(answer);
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	assert_int_equal(ready(FAKE_NEW), 0);
+
+	lose_new();
+	ask = greeting(WIRE_ASKS, 0);
+	ask.grant = GRANT + 1;
+	hear(ask);
+	assert_true(sent(0, &answer));
+	assert_int_equal(answer.dead, GRANT);
+	close_ep();
+}
+
 /* Whatever comes with a lost token is answered by that, also when the peer has been greeted anew. */
 void test_bearer_told(void **state)
 {

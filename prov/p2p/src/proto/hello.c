@@ -519,7 +519,8 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	int ret;
 
 	hello_trial(ep, true);
-	answer.grant = hello_token_make(ep, msg);
+	/* who is known there, and asks in doubt, does not know that it was lost */
+	answer.grant = hello_token_make(ep, msg, &answer.dead);
 	if (ep->shuns && msg->flags & WIRE_SIDE)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
@@ -669,26 +670,29 @@ void hello_remind(struct xfer_peer *peer)
 		hello_tell(peer, WIRE_BOARD);
 }
 
+/* It has lost us. If that is news, what was under way ends. */
+static void hello_dead(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	if (msg->dead && xfer_peer_of(peer->ep, msg->dead) == peer)
+		xfer_peer_lose(peer, -FI_ECONNRESET);
+}
+
 static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	uint64_t dead = peer->dead;
 	struct xfer_ep *via;
 	fi_addr_t to;
 
-	/* the token was given to the former process */
-	if (peer->tokens[0].token != msg->token || hello_renewed(peer, msg) ||
+	if (peer->state == XFER_PEER_KNOWN)
+		hello_dead(peer, msg);
+	/* the token was given to the former process, or is lost */
+	if (peer->tokens[0].token != msg->token || peer->tokens[0].stale ||
+	    hello_renewed(peer, msg) ||
 	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;
 	hello_known(peer, msg, via, to);
 	peer->facts |= HELLO_ANSWERED;
 	hello_confirm(peer, dead);
-}
-
-/* It has lost us. If that is news, what was under way ends. */
-static void hello_dead(struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	if (msg->dead && xfer_peer_of(peer->ep, msg->dead) == peer)
-		xfer_peer_lose(peer, -FI_ECONNRESET);
 }
 
 static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)

@@ -29,7 +29,7 @@ static uint64_t hello_token_aged(const struct xfer_ep *ep, const struct wire_msg
 	       age;
 }
 
-uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg)
+uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg, uint64_t *dead)
 {
 	const struct xfer_peer *peer = NULL;
 	fi_addr_t addr;
@@ -37,6 +37,7 @@ uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg)
 	xfer_assert_locked(ep->xfer);
 	if (!ep->resolve(ep, msg->name, msg->name_len, false, &addr))
 		peer = xfer_peer_find(ep, addr);
+	*dead = peer ? peer->dead : 0;
 	return hello_token_aged(ep, msg, peer ? peer->losses : 0);
 }
 

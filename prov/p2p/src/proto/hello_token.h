@@ -12,8 +12,8 @@
 
 #include "xfer/peer.h"
 
-/* The token for who asks in @msg: it is made of what is said there */
-uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg);
+/* The token for who asks in @msg: it is made of what is said there. @dead: the one that is lost, by which we knew it */
+uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg, uint64_t *dead);
 
 /* Was the token that @msg, a confirmation, bears made so? */
 bool hello_token_ours(const struct xfer_ep *ep, const struct wire_msg *msg);
