@@ -397,6 +397,7 @@ int main(int argc, char **argv)
 		TEST(test_offer_stands),
 		TEST(test_stale_pieces),
 		TEST(test_stale_near),
+		TEST(test_stale_near_starved),
 		TEST(test_stale_near_aborted),
 		TEST(test_stale_near_many),
 		TEST(test_slots_shared),

@@ -181,6 +181,7 @@ void test_offer_forged(void **state);
 void test_offer_stands(void **state);
 void test_stale_pieces(void **state);
 void test_stale_near(void **state);
+void test_stale_near_starved(void **state);
 void test_stale_near_aborted(void **state);
 void test_stale_near_many(void **state);
 void test_slots_shared(void **state);

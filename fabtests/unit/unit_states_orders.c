@@ -539,6 +539,35 @@ void test_stale_near(void **state)
 	expect_reports(0);
 }
 
+/* The same where there is no record for them but their own, and no memory for what they bring: they wait for that */
+void test_stale_near_starved(void **state)
+{
+	struct stage_pool *pool = &fake_xfer.stage.pools[STAGE_PIECE];
+	struct stage_reserve *sink = fake_xfer.stage.sink;
+	struct cell_pool *cells = &fake_xfer.cells;
+	const size_t size = pool->size;
+	struct fake_op pieces[SCENE_PIECES];
+	uint32_t touched;
+
+	near_pieces(pieces);
+	scene_lose(&scene);
+	touched = cells->touched;
+	cells->free = NULL;
+	cells->touched = CELL_COUNT;
+	fake_xfer.stage.sink = NULL;
+	pool->size = SIZE_MAX;
+	give_back();
+	cells->touched = touched;
+	fake_xfer.stage.sink = sink;
+	pool->size = size;
+	assert_int_equal(fake.count, 0);
+	look();
+	assert_int_equal(fake.count, SCENE_PIECES);
+	for (size_t i = 0; i < SCENE_PIECES; i++)
+		assert_int_equal(fake.held[i].tag, pieces[i].tag);
+	expect_reports(0);
+}
+
 /* Who has said that it gives up sends no more pieces. */
 void test_stale_near_aborted(void **state)
 {

@@ -158,24 +158,25 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 		rndv_recv_check(req);
 }
 
-/* Its receive was taken back. It may come all the same, unless its sender has said that it gives up. */
-static void rndv_piece_missed(const struct rndv_piece *piece)
+/*
+ * Its receive was taken back. It may come all the same, unless its sender has said that it gives up. Its own record is
+ * free by now, so there is one for what waits for it.
+ */
+static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, uint64_t tag)
 {
-	struct xfer_ep *ep = piece->out.ctx.ep;
-
-	if (ep->near && !piece->req->transfer.recv.arrival->status)
-		rndv_stale_expect(ep, piece->out.tag);
+	if (ep->near && !req->transfer.recv.arrival->status)
+		rndv_stale_expect(ep, tag);
 }
 
 static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
+	const uint64_t tag = piece->out.tag;
 	struct xfer_req *req = piece->req;
+	struct xfer_ep *ep = ctx->ep;
 	int status = -abs(comp->err);
 
 	P2P_TRACE(piece_received, piece, req, comp->err);
-	if (status == -FI_ECANCELED)
-		rndv_piece_missed(piece);
 	if (!status && comp->len != piece->len) {
 		P2P_WARN("piece %zu of a message has %zu bytes, not %zu\n",
 			 (size_t) piece->index, comp->len, piece->len);
@@ -187,6 +188,8 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 			return;
 	}
 	rndv_piece_end(piece);
+	if (status == -FI_ECANCELED)
+		rndv_piece_missed(req, ep, tag);
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else

@@ -58,13 +58,13 @@ void rndv_stale_discard(struct xfer_ep *side)
 /**
  * struct rndv_stale - a receive for one stale piece.
  * @tag:	the piece's
- * @posted:	the core has it; else it had no room
+ * @waits:	the core had no room for it, or there was no memory: then progress looks (xfer_busy_add())
  * @forgotten:	it is not on the list any more
  */
 struct rndv_stale {
 	struct xfer_ctx ctx;
 	uint64_t tag;
-	bool posted;
+	bool waits;
 	bool forgotten;
 	TAILQ_ENTRY(rndv_stale) entry;
 };
@@ -80,9 +80,19 @@ static void rndv_stale_forget(struct rndv_stale *stale)
 	state->stale_count--;
 }
 
+static void rndv_stale_wait(struct rndv_stale *stale, bool waits)
+{
+	if (stale->waits != waits)
+		xfer_busy_add(stale->ctx.ep->xfer, waits ? 1 : -1);
+	stale->waits = waits;
+}
+
 static void rndv_stale_drop(struct xfer_ctx *ctx)
 {
-	rndv_stale_forget((struct rndv_stale *) ctx);
+	struct rndv_stale *stale = (struct rndv_stale *) ctx;
+
+	rndv_stale_wait(stale, false);
+	rndv_stale_forget(stale);
 	xfer_ctx_free(ctx);
 }
 
@@ -91,7 +101,7 @@ static void rndv_stale_give_up(struct xfer_ep *ep)
 {
 	struct rndv_stale *oldest = TAILQ_FIRST(&ep->proto->stales);
 
-	if (!oldest->posted) {
+	if (oldest->waits) {
 		rndv_stale_drop(&oldest->ctx);
 		return;
 	}
@@ -134,8 +144,8 @@ static void rndv_stale_post(struct rndv_stale *stale)
 		op.desc = &desc;
 		ret = core_post(ep->core, &op);
 	}
-	stale->posted = !ret;
-	if (ret && ret != -FI_EAGAIN)
+	rndv_stale_wait(stale, ret == -FI_EAGAIN || ret == -FI_ENOMEM);
+	if (ret && !stale->waits)
 		rndv_stale_drop(&stale->ctx);
 }
 
@@ -147,7 +157,7 @@ void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
 	if (!stale)
 		return;
 	stale->tag = tag;
-	stale->posted = stale->forgotten = false;
+	stale->waits = stale->forgotten = false;
 	if (ep->proto->stale_count >= RNDV_STALE_MAX)
 		rndv_stale_give_up(ep);
 	xfer_ctx_init(&stale->ctx, ep, rndv_stale_received, rndv_stale_drop);
@@ -163,7 +173,7 @@ void rndv_stale_retry(struct xfer_ep *ep)
 	xfer_assert_locked(ep->xfer);
 	for (stale = TAILQ_FIRST(&ep->proto->stales); stale; stale = next) {
 		next = TAILQ_NEXT(stale, entry);
-		if (!stale->posted)
+		if (stale->waits)
 			rndv_stale_post(stale);
 	}
 }
