@@ -730,8 +730,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_gpu_slots),       cmocka_unit_test(test_gpu_direct),
 		cmocka_unit_test(test_gpu_refused),     cmocka_unit_test(test_gpu_path),
 		cmocka_unit_test(test_gpu_wrapped),     cmocka_unit_test(test_gpu_captured),
-		cmocka_unit_test(test_gpu_put),         cmocka_unit_test(test_gpu_waits),
-		cmocka_unit_test(test_child),
+		cmocka_unit_test(test_gpu_put),         cmocka_unit_test(test_gpu_put_own),
+		cmocka_unit_test(test_gpu_waits),       cmocka_unit_test(test_child),
 	};
 	const struct unit unit = {
 		.tests = tests,

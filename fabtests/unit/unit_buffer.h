@@ -104,6 +104,9 @@ void unit_buffer_put(void *dst, const void *src, size_t len);
 void unit_buffer_capture(void);
 void unit_buffer_captured(void);
 
+/* This thread has a context of its own until the end; false: there are none */
+bool unit_buffer_own(bool begin);
+
 /* Do synchronous copies of the application wait? Afterwards they do not any more. Negative: they always do */
 int unit_buffer_waits(void);
 
@@ -117,6 +120,7 @@ void test_gpu_path(void **state);
 void test_gpu_wrapped(void **state);
 void test_gpu_captured(void **state);
 void test_gpu_put(void **state);
+void test_gpu_put_own(void **state);
 void test_gpu_waits(void **state);
 
 #endif /* P2P_UNIT_BUFFER_H */

@@ -24,8 +24,24 @@ void unit_buffer_copy(void *dst, const void *src, size_t len)
 	assert_int_equal(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
 }
 
+static CUcontext unit_buffer_ctx;
+
+bool unit_buffer_own(bool begin)
+{
+	if (begin)
+		assert_int_equal(cuCtxCreate_v2(&unit_buffer_ctx, 0, 0), CUDA_SUCCESS);
+	else
+		assert_int_equal(cuCtxDestroy_v2(unit_buffer_ctx), CUDA_SUCCESS);
+	if (!begin)
+		unit_buffer_ctx = NULL;
+	return true;
+}
+
 void unit_buffer_put(void *dst, const void *src, size_t len)
 {
+	/* the tests' other copies are made in the primary one */
+	if (unit_buffer_ctx)
+		assert_int_equal(cuCtxSetCurrent(unit_buffer_ctx), CUDA_SUCCESS);
 	assert_int_equal(cuMemcpyHtoD_v2((uintptr_t) dst, src, len), CUDA_SUCCESS);
 }
 

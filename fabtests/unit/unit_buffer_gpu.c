@@ -295,8 +295,7 @@ void test_gpu_captured(void **state)
 	unit_buffer_captured();
 }
 
-/* What a synchronous copy has written is in what is written behind it. */
-void test_gpu_put(void **state)
+static void put_and_write(void)
 {
 	struct p2p_buffer_context *context = fake_open(FI_MR_LOCAL, 0);
 	struct p2p_buffer *gpu = alloc(context, 0, PUT_SIZE);
@@ -316,6 +315,21 @@ void test_gpu_put(void **state)
 	assert_int_equal(p2p_buffer_release(remote), 0);
 	assert_int_equal(p2p_buffer_release(host), 0);
 	fake_close(context);
+}
+
+/* What a synchronous copy has written is in what is written behind it. */
+void test_gpu_put(void **state)
+{
+	put_and_write();
+}
+
+/* Also where the application has a context of its own */
+void test_gpu_put_own(void **state)
+{
+	if (!unit_buffer_own(true))
+		skip();
+	put_and_write();
+	unit_buffer_own(false);
 }
 
 /* Unless the user does not want it, as the provider understands that */

@@ -33,6 +33,11 @@ void unit_buffer_put(void *dst, const void *src, size_t len)
 	unit_buffer_copy(dst, src, len);
 }
 
+bool unit_buffer_own(bool begin)
+{
+	return false;
+}
+
 int unit_buffer_waits(void)
 {
 	return -1;

@@ -32,6 +32,8 @@ struct cuda_calls {
 	CUresult (*ctx_release)(CUdevice device);
 	CUresult (*ctx_get_state)(CUdevice device, unsigned int *flags, int *active);
 	CUresult (*ctx_set_flags)(CUdevice device, unsigned int flags);
+	CUresult (*current_get_flags)(unsigned int *flags);
+	CUresult (*current_set_flags)(unsigned int flags);
 	CUresult (*ctx_push)(CUcontext context);
 	CUresult (*ctx_pop)(CUcontext *context);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
@@ -56,6 +58,7 @@ static const struct gpu_symbol symbols[] = {
 	{"cuDevicePrimaryCtxRelease_v2", &cuda_gated.ctx_release},
 	{"cuDevicePrimaryCtxGetState", &cuda_gated.ctx_get_state},
 	{"cuDevicePrimaryCtxSetFlags_v2", &cuda_gated.ctx_set_flags},
+	{"cuCtxGetFlags", &cuda_gated.current_get_flags},
 	{"cuCtxPushCurrent_v2", &cuda_gated.ctx_push},
 	{"cuCtxPopCurrent_v2", &cuda_gated.ctx_pop},
 	{"cuMemAlloc_v2", &cuda_gated.mem_alloc},
@@ -67,6 +70,11 @@ static const struct gpu_symbol symbols[] = {
 	{"cuStreamSynchronize", &cuda_gated.stream_sync},
 	{"cuMemcpyHtoDAsync_v2", &cuda_gated.copy_to},
 	{"cuMemcpyDtoHAsync_v2", &cuda_gated.copy_from},
+};
+
+/* Those that drivers before CUDA 12.1 lack: NULL there */
+static const struct gpu_symbol symbols_late[] = {
+	{"cuCtxSetFlags", &cuda_gated.current_set_flags},
 };
 
 static int cuda_error(CUresult result)
@@ -169,6 +177,8 @@ static void cuda_load_once(void)
 				      sizeof symbols / sizeof symbols[0]);
 	if (cuda.loaded)
 		return;
+	buffer_gpu_open(CUDA_LIBDIR, "libcuda.so.1", symbols_late,
+			sizeof symbols_late / sizeof symbols_late[0]);
 	cuda_enter(&gate, CUDA_NO_GPU);
 	cuda.loaded = cuda_error(gate.cu->init(0));
 	cuda_leave(&gate);
@@ -195,6 +205,16 @@ static bool cuda_sync_wanted(void)
 	return !api || strcasecmp(api, "async");
 }
 
+/* The context that the caller has made itself, and has current */
+static void cuda_sync_current(const struct cuda_calls *cu)
+{
+	unsigned int flags = 0;
+
+	if (cu->current_set_flags && cu->current_get_flags(&flags) == CUDA_SUCCESS &&
+	    !(flags & CU_CTX_SYNC_MEMOPS))
+		cu->current_set_flags(flags | CU_CTX_SYNC_MEMOPS);
+}
+
 /*
  * The application's synchronous copies from pageable memory would else return before their bytes are there for our
  * copies. Drivers before CUDA 12.1 do not know the flag. To set flags replaces those that there are.
@@ -204,9 +224,12 @@ static void cuda_sync(const struct cuda_calls *cu, CUdevice device)
 	unsigned int flags = 0;
 	int active;
 
-	if (cuda_sync_wanted() && cu->ctx_get_state(device, &flags, &active) == CUDA_SUCCESS &&
+	if (!cuda_sync_wanted())
+		return;
+	if (cu->ctx_get_state(device, &flags, &active) == CUDA_SUCCESS &&
 	    !(flags & CU_CTX_SYNC_MEMOPS))
 		cu->ctx_set_flags(device, flags | CU_CTX_SYNC_MEMOPS);
+	cuda_sync_current(cu);
 }
 
 static int cuda_hold(int gpu)
