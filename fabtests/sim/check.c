@@ -199,9 +199,9 @@ void check_nothing_left(unsigned int node)
 
 	if (waits_for_ever(node))
 		return;
-	if (xfer->busy || xfer->open || xfer->looks)
+	if (xfer_busy(xfer) || xfer->open || xfer->looks)
 		tell_requests(node);
-	if (xfer->busy || xfer->open || xfer->looks)
+	if (xfer_busy(xfer) || xfer->open || xfer->looks)
 		world_fail("n%u: at the end %u requests, %u ids and %u looks are left", node,
 			   xfer->busy, xfer->open, xfer->looks);
 	LIST_FOREACH(ep, &xfer->eps, entry) {

@@ -161,7 +161,7 @@ static void test_flags(void **state)
 		{"tcp;ofi_rxm", FI_VERSION(1, 18), RXM_1 | TCP_RXM | QUIRK_NESTS | OLD},
 		{"tcp;ofi_rxm", FI_VERSION(1, 22), RXM_1 | TCP_RXM | QUIRK_NESTS},
 		{"tcp;ofi_rxm", FI_VERSION(2, 0), RXM | TCP_RXM | QUIRK_NESTS},
-		{"shm", FI_VERSION(1, 17), SHM_OLD | OLD},
+		{"shm", FI_VERSION(1, 17), SHM_OLD | QUIRK_SERIAL | OLD},
 		{"shm", FI_VERSION(1, 18), SHM_OLD | OLD},
 		{"shm", FI_VERSION(1, 19), SHM | QUIRK_ATOMICS | OLD},
 		{"shm", FI_VERSION(2, 4), SHM | QUIRK_ATOMICS},
