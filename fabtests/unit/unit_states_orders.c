@@ -581,27 +581,6 @@ void test_stale_near_aborted(void **state)
 	expect_reports(0);
 }
 
-/* Pieces that never come do not take all of the core's receives: the oldest are given up. */
-void test_stale_near_many(void **state)
-{
-	const uint64_t tag = FAKE_TAG_BIT | WIRE_TAG_PIECE;
-	size_t most;
-
-	scene_open(&scene, NULL);
-	for (uint64_t i = 0; i < 1000; i++) {
-		p2p_lock_take(&fake_xfer.lock);
-		rndv_stale_expect(&scene.ep, tag | i);
-		p2p_lock_drop(&fake_xfer.lock);
-	}
-	assert_int_equal(fake.count, 1000);
-	for (most = 0; !fake.held[999 - most].cancelled; most++)
-		assert_int_equal(fake.held[999 - most].tag, tag | (999 - most));
-	assert_int_equal(most, 256);
-	for (size_t i = 0; i < 1000 - most; i++)
-		assert_true(fake.held[i].cancelled);
-	scene_close(&scene);
-}
-
 /* ---- staging memory, and peers that do not go on ---- */
 
 /* More than there are slots for, of three pieces each */

@@ -69,9 +69,6 @@
 #define HELLO_REPEAT 500
 #define HELLO_REPEAT_LATE 60000
 
-/* So often a silent peer is asked, there, who it is */
-#define HELLO_DOUBTS 2
-
 /*
  * For so long the successor of a process that has ended is looked for; and if there was none, for so long each time after
  * that [ms]
@@ -643,19 +640,6 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	hello_move(peer, XFER_PEER_KNOWN);
 	xfer_peer_succeed(peer);
 	hello_facts_learn(peer, msg);
-}
-
-/*
- * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another
- * one may have its address by now. That takes us for nobody, but answers a question. Where endpoints shun strangers
- * there is little room for one that nobody takes.
- */
-static bool hello_doubts(const struct xfer_peer *peer)
-{
-	const struct xfer_life *life = &peer->life;
-
-	return !(life->keepalive && keepalive_answers(life->keepalive)) &&
-	       (!peer->ep->shuns || life->probes <= HELLO_DOUBTS);
 }
 
 void hello_remind(struct xfer_peer *peer)

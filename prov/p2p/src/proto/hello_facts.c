@@ -3,6 +3,10 @@
 #include "proto/hello_facts.h"
 
 #include "xfer/ep_state.h"
+#include "xfer/keepalive.h"
+
+/* So often a silent peer is asked who it is, where there is little room for a question that nobody takes */
+#define HELLO_DOUBTS 2
 
 bool hello_reads(const struct xfer_peer *peer)
 {
@@ -28,6 +32,15 @@ bool hello_was_lost(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	return peer->facts & HELLO_LOST;
+}
+
+bool hello_doubts(const struct xfer_peer *peer)
+{
+	const struct xfer_life *life = &peer->life;
+
+	xfer_assert_locked(peer->ep->xfer);
+	return !(life->keepalive && keepalive_answers(life->keepalive)) &&
+	       (!peer->ep->shuns || life->probes <= HELLO_DOUBTS);
 }
 
 void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)

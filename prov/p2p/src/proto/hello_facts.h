@@ -43,6 +43,13 @@ bool hello_lanes(const struct xfer_peer *peer);
 /* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
 bool hello_was_lost(const struct xfer_peer *peer);
 
+/*
+ * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another
+ * one may have its address by now. That takes us for nobody, but answers a question. Where endpoints shun strangers
+ * there is little room for one that nobody takes.
+ */
+bool hello_doubts(const struct xfer_peer *peer);
+
 /* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
 void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
 
