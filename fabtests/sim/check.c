@@ -7,9 +7,11 @@
 #include "xfer/peer.h"
 #include "xfer/req.h"
 #include "xfer/req_state.h"
+#include "xfer/wire.h"
 
-/* Why operations between two nodes may fail, or NULL */
-static const char *reasons[SIM_NODES][SIM_NODES];
+/* Why operations between two endpoints may fail, or NULL */
+#define CHECK_EPS (SIM_NODES * SIM_EPS)
+static const char *reasons[CHECK_EPS][CHECK_EPS];
 
 /* From this operation on nothing is a reason any more */
 static size_t excused = SIZE_MAX;
@@ -26,21 +28,44 @@ void check_no_excuse(void)
 
 void check_reason(unsigned int a, unsigned int b, const char *why)
 {
-	for (unsigned int i = 0; i < SIM_NODES; i++) {
-		if (b == SIM_NODES || i == b)
-			reasons[a][i] = reasons[i][a] = why;
+	for (unsigned int i = 0; i < CHECK_EPS; i++) {
+		for (unsigned int e = 0; e < SIM_EPS && (b == SIM_NODES || i / SIM_EPS == b);
+		     e++)
+			reasons[a * SIM_EPS + e][i] = reasons[i][a * SIM_EPS + e] = why;
 	}
 }
 
+void check_reason_ep(unsigned int node, unsigned int e, const char *why)
+{
+	for (unsigned int i = 0; i < CHECK_EPS; i++)
+		reasons[node * SIM_EPS + e][i] = reasons[i][node * SIM_EPS + e] = why;
+}
+
+static bool reason_at(unsigned int at)
+{
+	for (unsigned int i = 0; i < CHECK_EPS; i++) {
+		if (reasons[at][i])
+			return true;
+	}
+	return false;
+}
+
+/* A receive without a tag may be given any peer's message */
 bool check_may_fail(const struct op *op)
 {
-	return op->number < excused && reasons[op->plan.from][op->plan.to];
+	const unsigned int from = op->plan.from * SIM_EPS + op->plan.from_ep;
+	const unsigned int to = op->plan.to * SIM_EPS + op->plan.to_ep;
+
+	if (op_end_lost(op, 0) || op_end_lost(op, 1))
+		return true;
+	return op->number < excused &&
+	       (reasons[from][to] || (op->plan.untagged && reason_at(to)));
 }
 
 bool check_fails(unsigned int node)
 {
-	for (unsigned int i = 0; i < SIM_NODES; i++) {
-		if (reasons[node][i])
+	for (unsigned int e = 0; e < SIM_EPS; e++) {
+		if (reason_at(node * SIM_EPS + e))
 			return true;
 	}
 	return false;
@@ -83,31 +108,255 @@ static void check_guards(const struct op *op, unsigned int end, size_t len)
 
 static bool same_stream(const struct op *a, const struct op *b)
 {
-	return a->plan.kind == OP_MESSAGE && b->plan.kind == OP_MESSAGE &&
-	       a->plan.from == b->plan.from && a->plan.to == b->plan.to &&
-	       a->plan.tag == b->plan.tag;
+	if (a->plan.kind != OP_MESSAGE || b->plan.kind != OP_MESSAGE ||
+	    a->plan.to != b->plan.to || a->plan.to_ep != b->plan.to_ep ||
+	    a->plan.untagged != b->plan.untagged)
+		return false;
+	return a->plan.untagged ||
+	       (a->plan.from == b->plan.from && a->plan.from_ep == b->plan.from_ep &&
+		a->plan.tag == b->plan.tag);
+}
+
+/* Is it given to one sender's messages only? */
+static bool is_directed(const struct op *op)
+{
+	return op->plan.directed && world.script->directs;
+}
+
+/* May messages of its stream meet other receives than their own? */
+static bool may_shift(const struct op *op)
+{
+	bool shifts = check_may_fail(op) || op->plan.untagged;
+
+	for (size_t i = 0; i < op_count && !shifts; i++)
+		shifts = same_stream(&ops[i], op) && (ops[i].plan.cancel || ops[i].spare);
+	return shifts;
+}
+
+/* May a receive get this message? */
+static bool may_be(const struct op *op, const struct op *sent)
+{
+	if (!same_stream(sent, op) || sent->spare || sent->taken || !sent->ends[0].posted)
+		return false;
+	if (sent != op && !may_shift(op))
+		return false;
+	return !is_directed(op) ||
+	       (sent->plan.from == op->plan.from && sent->plan.from_ep == op->plan.from_ep);
+}
+
+uint64_t check_data(const struct op *op)
+{
+	return (op->number * 2654435761u) & 0xffffffff;
+}
+
+/* A completion says what it has to of the message, and of nothing else */
+static void check_fields(const struct op *op, const struct op *sent,
+			 const struct fi_cq_err_entry *entry, fi_addr_t src, bool looks)
+{
+	const uint64_t data = entry->flags & FI_REMOTE_CQ_DATA;
+	const struct node *to = &nodes[op->plan.to];
+	fi_addr_t addr;
+
+	if (!(entry->flags & FI_RECV))
+		world_fail("receive %u: flags %llx do not say so", op->number,
+			   (unsigned long long) entry->flags);
+	/* some peeks do not say so */
+	if ((!data != !sent->plan.data && (data || !looks || !world.script->model->unmarked)) ||
+	    (data && entry->data != check_data(sent)))
+		world_fail("receive %u: remote cq data %llx, and flags %llx", op->number,
+			   (unsigned long long) entry->data, (unsigned long long) entry->flags);
+	if (!sent->plan.untagged &&
+	    (!(entry->flags & FI_TAGGED) || entry->tag != op_tag(&sent->plan)))
+		world_fail("receive %u: tag %llx", op->number, (unsigned long long) entry->tag);
+	/* its endpoint may have been closed, and another one have its place */
+	addr = node_addr(op->plan.to, op->plan.to_ep, sent->plan.from, sent->plan.from_ep);
+	if (!op_end_lives(sent, 0) || !entry->len || !world.script->sources || to->plain ||
+	    to->hook || src == FI_ADDR_NOTAVAIL || addr == FI_ADDR_NOTAVAIL)
+		return;
+	if (src != addr)
+		world_fail("receive %u: its source is %zu, not %zu", op->number, (size_t) src,
+			   (size_t) addr);
+}
+
+/*
+ * Messages of one sender keep their order: those before this one that nobody has got are on their way to receives that
+ * were posted before.
+ */
+static void check_order(const struct op *op, const struct op *sent)
+{
+	size_t earlier = 0, pending = 0;
+
+	for (size_t i = 0; i < op_count; i++) {
+		const struct op *other = &ops[i];
+
+		if (!same_stream(other, sent))
+			continue;
+		if (other->plan.cancel || other->spare || check_may_fail(other))
+			return;
+		if (other->plan.from == sent->plan.from &&
+		    other->plan.from_ep == sent->plan.from_ep && other->ends[0].posted &&
+		    other->ends[0].turn < sent->ends[0].turn && !other->taken)
+			earlier++;
+		if (other->ends[1].posted && !other->ends[1].done &&
+		    other->ends[1].turn < op->ends[1].turn)
+			pending++;
+	}
+	if (earlier > pending)
+		world_fail("message %u comes to n%u before %zu that were sent before it",
+			   sent->number, op->plan.to, earlier);
+}
+
+/* What was posted before an operation with FI_FENCE has ended before it begins */
+static void check_fence(const struct op *fenced)
+{
+	if (!fenced->plan.fence || !world.script->fences || nodes[fenced->plan.from].plain ||
+	    nodes[fenced->plan.from].hook || fenced->plan.inject)
+		return;
+	for (size_t i = 0; i < op_count; i++) {
+		const struct op *op = &ops[i];
+
+		if (op->plan.kind == OP_WRITE && op->ends[0].posted && !op->ends[0].err &&
+		    op->ends[0].turn < fenced->ends[0].turn &&
+		    op->plan.from == fenced->plan.from &&
+		    op->plan.from_ep == fenced->plan.from_ep &&
+		    op->plan.to == fenced->plan.to && op->plan.to_ep == fenced->plan.to_ep &&
+		    !check_may_fail(op) && wrong_byte(op, op->ends[1].buf) < op->plan.len)
+			world_fail("write %u is not there when fenced message %u is",
+				   op->number, fenced->number);
+	}
 }
 
 /*
  * A receive gets every byte of a message of its stream that nobody has got yet: its own, unless there is a reason why
- * one before it was lost.
+ * it may be another one.
  */
-void check_arrived(struct op *op, size_t len)
+void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src)
 {
 	for (size_t i = 0; i < op_count; i++) {
 		struct op *sent = &ops[i];
 
-		if (!same_stream(sent, op) || sent->spare || sent->taken ||
-		    sent->plan.len != len || (sent != op && !check_may_fail(op)) ||
-		    wrong_byte(sent, op->ends[1].buf) < len)
+		if (!may_be(op, sent) || sent->plan.len != entry->len ||
+		    wrong_byte(sent, op->ends[1].buf) < entry->len)
+			continue;
+		/* those of no bytes are alike */
+		if (!entry->len && sent->plan.data &&
+		    (!(entry->flags & FI_REMOTE_CQ_DATA) || entry->data != check_data(sent)))
+			continue;
+		if (!entry->len && !sent->plan.data && entry->flags & FI_REMOTE_CQ_DATA)
 			continue;
 		sent->taken = true;
+		check_order(op, sent);
 		check_guards(op, 1, op->room);
+		check_fields(op, sent, entry, src, false);
+		check_fence(sent);
 		return;
 	}
 	world_fail(
 		"receive %u: %zu bytes, which are not those of its message: byte %zu is wrong",
-		op->number, len, op->plan.len == len ? wrong_byte(op, op->ends[1].buf) : 0);
+		op->number, entry->len,
+		op->plan.len == entry->len ? wrong_byte(op, op->ends[1].buf) : 0);
+}
+
+struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		if (!may_be(op, &ops[i]) || ops[i].plan.len != entry->len)
+			continue;
+		/* which one it is cannot be told there */
+		if (may_shift(op))
+			return NULL;
+		check_fields(op, &ops[i], entry, src, true);
+		return &ops[i];
+	}
+	/* of one that will not come nobody knows more */
+	if (check_may_fail(op) && !entry->len)
+		return NULL;
+	world_fail("peek for %u: a message of %zu bytes is found, and there is none",
+		   op->number, entry->len);
+}
+
+/* A message lies within its buffer, whole, where no other one does; the last one gives the buffer back */
+struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *multi,
+		       const struct fi_cq_err_entry *entry)
+{
+	uint8_t *at = entry->buf;
+	struct op *sent = NULL;
+
+	if (multi->closed)
+		return NULL;
+	if (!multi->posted)
+		world_fail("n%u: a buffer is used that was given back", node);
+	if (entry->flags & FI_MULTI_RECV)
+		multi->posted = false;
+	if (entry->err && !check_fails(node))
+		world_fail("n%u: a buffer for many messages fails, and nothing gave reason: %s",
+			   node, fi_strerror(entry->err));
+	/* it is given back, or a message is lost; no message is told of */
+	if (entry->err || !(entry->flags & FI_RECV))
+		return NULL;
+	for (size_t i = 0; i < entry->len; i++) {
+		const ssize_t place = at + i - multi->buf;
+
+		if (place < 0 || place >= SIM_MULTI || multi->used[place])
+			world_fail("n%u: %zu bytes at %zd of a buffer are not its, or in use",
+				   node, entry->len, (ssize_t) (at - multi->buf));
+		multi->used[place] = true;
+	}
+	for (size_t i = 0; i < op_count && !sent; i++) {
+		struct op *op = &ops[i];
+
+		if (op_is_multi(op) && op->plan.to == node && op->plan.to_ep == e &&
+		    !op->spare && !op->taken && op->ends[0].posted &&
+		    op->plan.len == entry->len && wrong_byte(op, at) == entry->len &&
+		    (entry->len || !op->plan.data == !(entry->flags & FI_REMOTE_CQ_DATA)) &&
+		    (!op->plan.data || entry->data == check_data(op)))
+			sent = op;
+	}
+	if (!sent)
+		world_fail("n%u: %zu bytes in a buffer for many, which are nobody's", node,
+			   entry->len);
+	sent->taken = true;
+	check_fields(sent, sent, entry, FI_ADDR_NOTAVAIL, false);
+	check_fence(sent);
+	return sent;
+}
+
+/* ---- remote memory ---- */
+
+void check_compare(const struct op *op, uint8_t *buf)
+{
+	check_fill(op, buf);
+	/* every other element differs */
+	for (size_t i = 8; i < op->plan.len; i += 16)
+		buf[i] ^= 0x80;
+}
+
+static uint64_t word_of(const struct op *op, size_t i)
+{
+	uint64_t word;
+	uint8_t bytes[8];
+
+	for (size_t at = 0; at < 8; at++)
+		bytes[at] = byte_of(op, 8 * i + at);
+	memcpy(&word, bytes, 8);
+	return word;
+}
+
+/* An atomic operation is done once, and its result is what was there before */
+static void check_atomic(const struct op *op)
+{
+	for (size_t i = 0; i < op->plan.len / 8; i++) {
+		const uint64_t before = word_of(op, i);
+		const uint64_t swapped = i % 2 ? before : ~before;
+		const uint64_t after = op->plan.kind == OP_SWAP ? swapped : 2 * before;
+
+		if (((const uint64_t *) op->ends[1].buf)[i] != after)
+			world_fail("operation %u: element %zu at n%u is wrong", op->number, i,
+				   op->plan.to);
+		if (op->aside[0] && ((const uint64_t *) op->aside[0])[i] != before)
+			world_fail("operation %u: element %zu of its result is wrong",
+				   op->number, i);
+	}
 }
 
 /* What was read, or written, is right */
@@ -115,14 +364,42 @@ static void check_rma(const struct op *op)
 {
 	const unsigned int at = op->plan.kind == OP_READ ? 0 : 1;
 
-	if (wrong_byte(op, op->ends[at].buf) < op->plan.len)
+	if (op->plan.kind >= OP_ADD)
+		check_atomic(op);
+	else if (wrong_byte(op, op->ends[at].buf) < op->plan.len)
 		world_fail("operation %u: byte %zu is wrong at n%u", op->number,
 			   wrong_byte(op, op->ends[at].buf), at ? op->plan.to : op->plan.from);
 	check_guards(op, at, op->plan.len);
 }
 
+/* ---- ends ---- */
+
+/* Does the sender of a message with FI_DELIVERY_COMPLETE hear of its end before it is there? */
+static void check_delivered(const struct op *op)
+{
+	const struct node *from = &nodes[op->plan.from], *to = &nodes[op->plan.to];
+	const bool announced = op->plan.from_dev && op->plan.len > WIRE_PLAIN_MAX;
+
+	if (!op->plan.delivery || op->plan.inject || op->plan.untagged || op->plan.look ||
+	    from->plain || from->hook || to->plain || to->hook || op->ends[0].err ||
+	    may_shift(op) || op->taken)
+		return;
+	/* the core's word: what is copied in then is not there (docs/limits.md) */
+	if ((!announced || world.script->fault_count) && op->plan.to_dev)
+		return;
+	if (wrong_byte(op, op->ends[1].buf) < op->plan.len)
+		world_fail("message %u is said to be delivered, and byte %zu is not there",
+			   op->number, wrong_byte(op, op->ends[1].buf));
+}
+
+/* The application uses its buffer again, once it may */
+static void use_again(const struct op *op)
+{
+	memset(op->ends[0].buf, 0x5c, op->plan.len);
+}
+
 /* No operation fails, unless a reason of docs/reliability.md was there */
-void check_ended(const struct op *op, unsigned int end)
+void check_ended(struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
 
@@ -131,18 +408,83 @@ void check_ended(const struct op *op, unsigned int end)
 			   end ? "receive" : "operation", op->number, fi_strerror(at->err));
 	if (!at->err && !end && op->plan.kind != OP_MESSAGE)
 		check_rma(op);
+	if (!end && op->plan.kind == OP_MESSAGE)
+		check_delivered(op);
+	check_freeze(op, end);
+}
+
+static uint64_t sum_of(const struct op *op, unsigned int end)
+{
+	const size_t len = (end ? op->room : op->plan.len) + 2 * SIM_GUARD;
+	const uint8_t *buf = op->ends[end].buf - SIM_GUARD;
+	uint64_t sum = 0xcbf29ce484222325ULL, word;
+
+	for (size_t i = 0; i + 8 <= len; i += 8) {
+		memcpy(&word, buf + i, 8);
+		sum = (sum ^ word) * 0x100000001b3ULL;
+	}
+	return sum;
+}
+
+void check_freeze(struct op *op, unsigned int end)
+{
+	struct op_end *at = &op->ends[end];
+
+	if (!end && op->plan.kind != OP_READ)
+		use_again(op);
+	else if ((!end || op->plan.kind == OP_MESSAGE) && !at->frozen) {
+		at->frozen = true;
+		at->sum = sum_of(op, end);
+	}
+}
+
+/* What has ended, or was closed, is written no more */
+void check_frozen(void)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			if (ops[i].ends[end].frozen &&
+			    ops[i].ends[end].sum != sum_of(&ops[i], end))
+				world_fail("%s %u: its buffer is written after its end",
+					   end ? "receive" : "read", ops[i].number);
+		}
+	}
+}
+
+/* Counters count what has ended well, each once. Where something failed, not what nobody hears of */
+void check_counted(unsigned int node, unsigned int e)
+{
+	static const char *const words[] = {"sends", "receives", "reads", "writes"};
+	const struct node_ep *ep = &nodes[node].eps[e];
+
+	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
+		uint64_t value = ep->cntrs[k] ? fi_cntr_read(ep->cntrs[k]) : ep->counts[k];
+
+		if (value < ep->counts[k] && !check_fails(node))
+			world_fail("n%u: %llu %s have ended, and %llu are counted", node,
+				   (unsigned long long) ep->counts[k], words[k],
+				   (unsigned long long) value);
+	}
+}
+
+/* The provider's state of a node's domain, or NULL */
+static struct xfer *xfer_of(unsigned int node, unsigned int d)
+{
+	const struct node *at = &nodes[node];
+
+	return at->state == NODE_DEAD || at->plain || !at->domains[d].domain
+		       ? NULL
+		       : &domain_of(&at->domains[d].domain->fid)->xfer;
 }
 
 /* What the provider still has under way, for who looks for the cause */
-static void tell_requests(unsigned int node)
+static void tell_requests(unsigned int node, const struct xfer *xfer)
 {
 	struct xfer_peer *peer, *next;
 	struct xfer_ctx *ctx;
 	struct xfer_ep *ep;
 
-	if (nodes[node].state == NODE_DEAD || nodes[node].plain)
-		return;
-	LIST_FOREACH(ep, &domain_of(&nodes[node].domain->fid)->xfer.eps, entry) {
+	LIST_FOREACH(ep, &xfer->eps, entry) {
 		LIST_FOREACH(ctx, &ep->live, live) {
 			const struct xfer_req *req = (const struct xfer_req *) ctx;
 
@@ -166,8 +508,12 @@ void check_all_ended(const char *when)
 		for (unsigned int end = 0; end < 2; end++) {
 			if (op_end_over(&ops[i], end))
 				continue;
-			for (unsigned int node = 0; node < world.script->nodes; node++)
-				tell_requests(node);
+			for (unsigned int at = 0; at < SIM_NODES * SIM_DOMAINS; at++) {
+				const unsigned int node = at / SIM_DOMAINS;
+
+				if (xfer_of(node, at % SIM_DOMAINS))
+					tell_requests(node, xfer_of(node, at % SIM_DOMAINS));
+			}
 			world_fail("%s: %s %u of n%u with n%u has not ended%s", when,
 				   end ? "receive" : "operation", ops[i].number,
 				   end ? ops[i].plan.to : ops[i].plan.from,
@@ -182,26 +528,24 @@ static bool waits_for_ever(unsigned int node)
 {
 	for (size_t i = 0; i < op_count; i++) {
 		const struct op *op = &ops[i];
-
 		if ((op->plan.from == node && op_end_lost(op, 0)) ||
 		    (op->plan.to == node && op_end_lost(op, 1)))
+			return true;
+		if (op->plan.to == node && op->ends[1].cancelled && !op->ends[1].done &&
+		    op_end_over(op, 1))
 			return true;
 	}
 	return false;
 }
 
-/* Slots, pins and records come back */
-void check_nothing_left(unsigned int node)
+static void check_domain_left(unsigned int node, const struct xfer *xfer)
 {
-	struct xfer *xfer = &domain_of(&nodes[node].domain->fid)->xfer;
 	struct xfer_peer *peer, *next;
 	struct xfer_ep *ep;
 
-	if (waits_for_ever(node))
-		return;
-	if (xfer_busy(xfer) || xfer->open || xfer->looks)
-		tell_requests(node);
-	if (xfer_busy(xfer) || xfer->open || xfer->looks)
+	if (xfer->busy || xfer->open || xfer->looks)
+		tell_requests(node, xfer);
+	if (xfer->busy || xfer->open || xfer->looks)
 		world_fail("n%u: at the end %u requests, %u ids and %u looks are left", node,
 			   xfer->busy, xfer->open, xfer->looks);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
@@ -216,21 +560,35 @@ void check_nothing_left(unsigned int node)
 	}
 }
 
+/* Slots, pins and records come back */
+void check_nothing_left(unsigned int node)
+{
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		if (xfer_of(node, d) && !waits_for_ever(node))
+			check_domain_left(node, xfer_of(node, d));
+	}
+}
+
 /*
  * A message that no honest peer sends was not sent. But who had another one's address hears what is for that one, and a
  * greeting may be lost.
  */
 void check_nothing_wrong(unsigned int node)
 {
-	const struct xfer *xfer = &domain_of(&nodes[node].domain->fid)->xfer;
 	bool lost = false;
 
 	for (size_t i = 0; i < world.script->fault_count; i++)
 		lost |= !world.script->faults[i].dropped &&
 			world.script->faults[i].kind == FAULT_LOSE;
-	if (xfer->wrong && !nodes[node].life && !lost)
-		world_fail("n%u: %zu messages of honest peers were wrong: %s", node,
-			   (size_t) xfer->wrong, xfer->unread ? xfer->unread : "");
+	for (unsigned int e = 0; e < SIM_EPS; e++)
+		lost |= nodes[node].eps[e].life;
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		const struct xfer *xfer = xfer_of(node, d);
+
+		if (xfer && xfer->wrong && !lost)
+			world_fail("n%u: %zu messages of honest peers were wrong: %s", node,
+				   (size_t) xfer->wrong, xfer->unread ? xfer->unread : "");
+	}
 }
 
 /* What was opened in the core is closed */

@@ -38,9 +38,23 @@ static bool name_get(const void *from, struct core_name *name)
 	return in.sin_family == AF_INET && name->node < SIM_NODES && name->port;
 }
 
-size_t core_name(unsigned int node, void *name)
+size_t core_name(unsigned int node, unsigned int port, void *name)
 {
-	return name_put((struct core_name){node, CORE_PORT}, name);
+	return name_put((struct core_name){node, port}, name);
+}
+
+unsigned int core_port(const void *name)
+{
+	struct core_name is = {0, 0};
+
+	return name_get(name, &is) ? is.port : 0;
+}
+
+unsigned int core_node(const void *name)
+{
+	struct core_name is = {SIM_NODES, 0};
+
+	return name_get(name, &is) ? is.node : SIM_NODES;
 }
 
 /* ---- regions ---- */
@@ -122,6 +136,20 @@ static int av_close(struct fid *fid)
 	return 0;
 }
 
+/* The entry of a name, or a free one */
+static size_t av_place(const struct core_av *av, struct core_name name)
+{
+	size_t at;
+
+	for (at = 0; at < CORE_AV; at++) {
+		if (av->names[at].port == name.port && av->names[at].node == name.node)
+			return at;
+	}
+	for (at = 0; at < CORE_AV && av->names[at].port;)
+		at++;
+	return at;
+}
+
 static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
 		     uint64_t flags, void *context)
 {
@@ -129,13 +157,16 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 	const size_t len = world.script->model->strings ? 0 : sizeof(struct sockaddr_in);
 
 	for (size_t i = 0; i < count; i++) {
-		size_t at = 0;
+		struct core_name name;
+		size_t at;
 
-		while (at < CORE_AV && av->names[at].port)
-			at++;
-		if (at == CORE_AV || (!len && i) ||
-		    !name_get((const char *) addr + i * len, &av->names[at]))
+		if ((!len && i) || !name_get((const char *) addr + i * len, &name))
 			world_fail("n%u: a name that is none is inserted", av->domain->node);
+		at = av_place(av, name);
+		if (at == CORE_AV)
+			world_fail("n%u: more than %d addresses", av->domain->node, CORE_AV);
+		av->names[at] = name;
+		av->uses[at]++;
 		if (fi_addr)
 			fi_addr[i] = at;
 	}
@@ -146,8 +177,12 @@ static int av_remove(struct fid_av *fid, fi_addr_t *addr, size_t count, uint64_t
 {
 	struct core_av *av = container_of(fid, struct core_av, fid);
 
-	for (size_t i = 0; i < count; i++)
-		av->names[addr[i]] = (struct core_name){0, 0};
+	for (size_t i = 0; i < count; i++) {
+		if (addr[i] >= CORE_AV || !av->uses[addr[i]])
+			world_fail("n%u: an address that is none is removed", av->domain->node);
+		if (!--av->uses[addr[i]])
+			av->names[addr[i]] = (struct core_name){0, 0};
+	}
 	return 0;
 }
 
@@ -414,8 +449,10 @@ static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi
 	struct core_ep *ep = ep_of(fid);
 	struct core_recv *recv;
 
-	if (flags & (FI_CLAIM | FI_MULTI_RECV))
-		world_fail("the simulated core has no claims and no multi-receive buffers");
+	if ((flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) && !world.script->model->peeks) ||
+	    (flags & FI_MULTI_RECV && !world.script->model->multi))
+		world_fail("the simulated core has no such receives: flags %llx",
+			   (unsigned long long) flags);
 	if (ep->receives >= 4 * world.script->model->queue ||
 	    (!world.calm && world_upto(100) < world.script->full))
 		return -FI_EAGAIN;
@@ -425,12 +462,17 @@ static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi
 	recv->tag = tag;
 	recv->ignore = ignore;
 	/* without FI_DIRECTED_RECV the address means nothing */
-	recv->src = FI_ADDR_UNSPEC;
+	recv->src = ep->directs ? addr : FI_ADDR_UNSPEC;
 	recv->context = context;
-	if (!(flags & FI_PEEK))
+	recv->multi = flags & FI_MULTI_RECV;
+	if (flags & FI_PEEK) {
+		core_wire_peek(ep, recv, flags);
+		free(recv);
+	} else if (flags & FI_CLAIM) {
+		core_wire_claimed(ep, recv, flags & FI_DISCARD);
+	} else {
 		return core_wire_recv(ep, recv);
-	core_wire_peek(ep, recv, flags & FI_DISCARD);
-	free(recv);
+	}
 	return 0;
 }
 
@@ -542,7 +584,10 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 
 static int ep_option(fid_t fid, int level, int name, const void *value, size_t len)
 {
-	return -FI_ENOPROTOOPT;
+	if (name != FI_OPT_MIN_MULTI_RECV)
+		return -FI_ENOPROTOOPT;
+	memcpy(&container_of(fid, struct core_ep, fid.fid)->least, value, sizeof(size_t));
+	return 0;
 }
 
 static int ep_getname(fid_t fid, void *addr, size_t *len)
@@ -603,7 +648,7 @@ static struct fi_ops_cm cm_ops = {.size = sizeof cm_ops, .getname = ep_getname};
 /* An endpoint whose address has no port gets one that nobody has */
 static unsigned int ep_port(const struct fi_info *info)
 {
-	static unsigned int last = CORE_PORT;
+	static unsigned int last = 2 * CORE_PORT;
 	struct core_name name = {0, 0};
 
 	return info->src_addr && name_get(info->src_addr, &name) ? name.port : ++last;
@@ -619,6 +664,7 @@ static int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep *
 	ep->alive = true;
 	ep->name = (struct core_name){ep->domain->node, ep_port(info)};
 	ep->life = nodes[ep->name.node].life;
+	ep->directs = info->caps & FI_DIRECTED_RECV;
 	TAILQ_INIT(&ep->recvs);
 	TAILQ_INIT(&ep->saved);
 	ep->fid = (struct fid_ep){.fid = {.fclass = FI_CLASS_EP,
@@ -628,7 +674,8 @@ static int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep *
 				  .cm = &cm_ops,
 				  .msg = &msg_ops,
 				  .tagged = &tagged_ops,
-				  .rma = &rma_ops};
+				  .rma = &rma_ops,
+				  .atomic = &core_atomic_ops};
 	TAILQ_INSERT_TAIL(&core_eps, ep, link);
 	*to = &ep->fid;
 	return 0;
@@ -653,7 +700,9 @@ static struct fi_ops domain_fi_ops = {.size = sizeof domain_fi_ops, .close = dom
 static struct fi_ops_domain domain_ops = {.size = sizeof domain_ops,
 					  .av_open = av_open,
 					  .cq_open = cq_open,
-					  .endpoint = ep_open};
+					  .endpoint = ep_open,
+					  .cntr_open = core_cntr_open,
+					  .query_atomic = core_query_atomic};
 
 struct core_fabric {
 	struct fid_fabric fid;
@@ -719,8 +768,11 @@ struct fi_info *core_info(unsigned int node)
 	struct fi_info *info = fi_allocinfo();
 	char name[64];
 
-	info->caps = info->tx_attr->caps = info->rx_attr->caps = CORE_CAPS;
-	info->src_addrlen = core_name(node, name);
+	info->caps = CORE_CAPS | (world.script->model->directs ? FI_DIRECTED_RECV : 0) |
+		     (world.script->model->multi ? FI_MULTI_RECV : 0) |
+		     (world.script->model->atomics ? FI_ATOMIC : 0);
+	info->tx_attr->caps = info->rx_attr->caps = info->caps;
+	info->src_addrlen = core_name(node, CORE_PORT, name);
 	info->src_addr = malloc(sizeof name);
 	memcpy(info->src_addr, name, info->src_addrlen);
 	info->addr_format = world.script->model->strings ? FI_ADDR_STR : FI_SOCKADDR_IN;

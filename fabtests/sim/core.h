@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #define CORE_IOV 8
+#define CORE_ATOMIC 4096
 
 struct core_domain {
 	struct fid_domain fid;
@@ -30,12 +31,14 @@ struct core_name {
 	unsigned int port;
 };
 
-#define CORE_AV 64
+#define CORE_AV 256
 
+/* A name has one entry, however often it was inserted (ofi_av_insert_addr()) */
 struct core_av {
 	struct fid_av fid;
 	struct core_domain *domain;
 	struct core_name names[CORE_AV];
+	unsigned int uses[CORE_AV];
 };
 
 struct core_done {
@@ -53,6 +56,10 @@ struct core_cq {
 	TAILQ_HEAD(, core_done) comps;
 };
 
+/*
+ * @multi: it takes message after message, until it is @full; @users: those that are under way. Each has a part, whose
+ * @owner it is; the @last one gives it back
+ */
 struct core_recv {
 	void *context;
 	bool tagged;
@@ -60,10 +67,13 @@ struct core_recv {
 	fi_addr_t src;
 	struct iovec iov[CORE_IOV];
 	size_t count;
+	bool multi, full, last;
+	unsigned int users;
+	struct core_recv *owner;
 	TAILQ_ENTRY(core_recv) link;
 };
 
-enum send_kind { SEND_MSG, SEND_WRITE, SEND_READ };
+enum send_kind { SEND_MSG, SEND_WRITE, SEND_READ, SEND_ATOMIC };
 
 /* Where an operation is: in the order in which it gets there */
 enum send_state {
@@ -81,6 +91,9 @@ enum send_state {
  * @bytes:	a copy of what travels, once there is one; of a read: the answer
  * @long_:	its bytes travel when they are wanted
  * @recv:	what it has met
+ * @claim:	the context that it is kept for
+ * @op:		of an atomic operation; @result: where what was there before goes; @compares: its bytes are followed by those
+ *		that it compares with
  * @tells:	the sender wants a completion; @told: it has it, or needs none any more
  * @done_at:	when the sender knows that it has ended, with @err [ns]; 0: it has not
  */
@@ -103,6 +116,10 @@ struct core_send {
 	struct fi_rma_iov remote[CORE_IOV];
 	size_t remotes;
 	struct core_recv *recv;
+	void *claim;
+	enum fi_op op;
+	void *result;
+	bool compares;
 	uint64_t done_at;
 	int err;
 	struct core_conn *conn;
@@ -131,7 +148,7 @@ struct core_conn {
 	TAILQ_ENTRY(core_conn) link;
 };
 
-/* @alive: neither closed nor dead */
+/* @alive: neither closed nor dead; @directs: FI_DIRECTED_RECV; @least: room that a buffer for many has to have */
 struct core_ep {
 	struct fid_ep fid;
 	struct core_domain *domain;
@@ -143,6 +160,8 @@ struct core_ep {
 	bool alive;
 	unsigned int posted;
 	unsigned int receives;
+	bool directs;
+	size_t least;
 	TAILQ_HEAD(, core_recv) recvs;
 	struct core_sends saved;
 	TAILQ_ENTRY(core_ep) link;
@@ -151,10 +170,41 @@ struct core_ep {
 TAILQ_HEAD(core_eps, core_ep);
 extern struct core_eps core_eps;
 
+TAILQ_HEAD(core_conns, core_conn);
+extern struct core_conns core_conns;
+/* The node loses the next internal message that it receives */
+extern bool core_losing[SIM_NODES];
+
+/* A delay of about @usual [ns], and a long one at times */
+uint64_t core_delay(uint64_t usual);
+size_t core_scatter(const struct iovec *iov, size_t count, const uint8_t *bytes, size_t len);
+void core_send_tell(const struct core_send *send, const char *what);
+void core_send_done(struct core_send *send, int err, uint64_t after);
+
+/* ---- matching (core_match.c) ---- */
+
+bool core_recv_fits(const struct core_ep *ep, const struct core_recv *recv,
+		    const struct core_send *send);
+/* The receive that a message has come for, or NULL */
+struct core_recv *core_recv_find(struct core_ep *ep, const struct core_send *send);
+void core_recv_cancel(struct core_ep *ep, struct core_recv *recv);
+/* It has met its receive; and its bytes are there */
+void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv *recv);
+void core_send_land(struct core_ep *ep, struct core_send *send, int err);
+
+/* ---- what moves (core_wire.c) ---- */
+
 ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr);
 ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv);
 /* Tells of a message that waits for a receive as @recv, and drops it, or of none */
-void core_wire_peek(struct core_ep *ep, struct core_recv *recv, bool discard);
+void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags);
+/* Receives what was claimed with its context, or throws it away */
+void core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard);
+extern struct fi_ops_atomic core_atomic_ops;
+int core_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
+		      struct fi_atomic_attr *attr, uint64_t flags);
+int core_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **to,
+		   void *context);
 bool core_wire_cancel(struct core_ep *ep, void *context);
 /* A process's progress, in one of its domains */
 void core_wire_progress(struct core_domain *domain);

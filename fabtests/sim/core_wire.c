@@ -13,13 +13,15 @@
  */
 #include "core.h"
 
+#include "base/amo.h"
 #include "base/base.h"
 
 #include "xfer/wire.h"
 
 struct core_eps core_eps = TAILQ_HEAD_INITIALIZER(core_eps);
-static TAILQ_HEAD(, core_conn) conns = TAILQ_HEAD_INITIALIZER(conns);
-static bool refusing[SIM_NODES], losing[SIM_NODES];
+struct core_conns core_conns = TAILQ_HEAD_INITIALIZER(core_conns);
+static bool refusing[SIM_NODES];
+bool core_losing[SIM_NODES];
 static uint64_t due;
 
 static const struct model *model(void)
@@ -28,7 +30,7 @@ static const struct model *model(void)
 }
 
 /* A delay of about @usual [ns], and a long one at times */
-static uint64_t delay(uint64_t usual)
+uint64_t core_delay(uint64_t usual)
 {
 	return usual / 2 + world_upto(usual) +
 	       (world_upto(40) ? 0 : world_upto(world_upto(4) ? SIM_MS : 30 * SIM_MS));
@@ -64,7 +66,7 @@ static void gather(struct core_send *send)
 {
 	size_t at = 0;
 
-	send->bytes = malloc(send->len + 1);
+	send->bytes = malloc((send->compares ? 2 : 1) * send->len + 1);
 	for (size_t i = 0; i < send->count; i++) {
 		core_span(send->iov[i].iov_base, send->iov[i].iov_len);
 		if (send->iov[i].iov_len)
@@ -73,7 +75,7 @@ static void gather(struct core_send *send)
 	}
 }
 
-static size_t scatter(const struct iovec *iov, size_t count, const uint8_t *bytes, size_t len)
+size_t core_scatter(const struct iovec *iov, size_t count, const uint8_t *bytes, size_t len)
 {
 	size_t at = 0, part;
 
@@ -111,7 +113,7 @@ static const char *send_word(const struct core_send *send, char *text, size_t ro
 	return text;
 }
 
-static void send_tell(const struct core_send *send, const char *what)
+void core_send_tell(const struct core_send *send, const char *what)
 {
 	char text[80];
 
@@ -132,7 +134,7 @@ void core_wire_complete(struct core_cq *cq, struct core_done comp)
 	world.moved = true;
 }
 
-static void send_done(struct core_send *send, int err, uint64_t after)
+void core_send_done(struct core_send *send, int err, uint64_t after)
 {
 	if (send->done_at)
 		return;
@@ -145,13 +147,15 @@ static void send_report(struct core_send *send)
 	struct core_ep *ep = send->conn->src;
 	const uint64_t kind = send->kind == SEND_MSG
 				      ? FI_SEND | (send->tagged ? FI_TAGGED : FI_MSG)
-			      : send->kind == SEND_READ ? FI_READ | FI_RMA
-							: FI_WRITE | FI_RMA;
+			      : send->kind == SEND_READ || send->result ? FI_READ | FI_RMA
+									: FI_WRITE | FI_RMA;
 
 	send->told = true;
 	ep->posted--;
+	if (send->result && !send->err)
+		memcpy(send->result, send->bytes, send->len);
 	if (send->kind == SEND_READ && !send->err)
-		scatter(send->iov, send->count, send->bytes, send->len);
+		core_scatter(send->iov, send->count, send->bytes, send->len);
 	if (send->tells || send->err)
 		core_wire_complete(ep->txcq, (struct core_done){
 						     .entry = {.op_context = send->context,
@@ -160,198 +164,6 @@ static void send_report(struct core_send *send)
 						     .src = FI_ADDR_NOTAVAIL,
 						     .err = send->err,
 					     });
-}
-
-static fi_addr_t core_av_find(const struct core_av *av, struct core_name name)
-{
-	for (fi_addr_t i = 0; av && i < CORE_AV; i++) {
-		if (av->names[i].port == name.port && av->names[i].node == name.node)
-			return i;
-	}
-	return FI_ADDR_NOTAVAIL;
-}
-
-/* The receive ends, with the message or without */
-static void recv_report(struct core_ep *ep, struct core_recv *recv,
-			const struct core_send *send, int err)
-{
-	size_t len = 0;
-	struct core_done comp = {
-		.entry = {.op_context = recv->context,
-			  .flags = FI_RECV | (recv->tagged ? FI_TAGGED : FI_MSG)},
-		.src = FI_ADDR_NOTAVAIL,
-		.err = err,
-	};
-
-	if (send && !err && losing[ep->name.node] && send->tagged && send->tag & 1ULL << 63) {
-		losing[ep->name.node] = false;
-		comp.err = FI_EIO;
-		send_tell(send, "lost");
-	} else if (send && !err) {
-		len = scatter(recv->iov, recv->count, send->bytes, send->len);
-		if (len < send->len) {
-			comp.err = FI_ETRUNC;
-			comp.olen = send->len - len;
-		}
-		comp.entry.flags |= send->has_data ? FI_REMOTE_CQ_DATA : 0;
-		comp.entry.data = send->data;
-		comp.entry.tag = send->tag;
-		comp.entry.len = len;
-		comp.src = core_av_find(ep->av, send->conn->src->name);
-	}
-	core_wire_complete(ep->rxcq, comp);
-	ep->receives--;
-	free(recv);
-}
-
-/* ---- matching ---- */
-
-static bool recv_fits(const struct core_ep *ep, const struct core_recv *recv,
-		      const struct core_send *send)
-{
-	if (recv->tagged != send->tagged ||
-	    (send->tagged && (recv->tag ^ send->tag) & ~recv->ignore))
-		return false;
-	return recv->src == FI_ADDR_UNSPEC ||
-	       recv->src == core_av_find(ep->av, send->conn->src->name);
-}
-
-static void send_land(struct core_ep *ep, struct core_send *send, int err)
-{
-	struct core_recv *recv = send->recv;
-
-	send->recv = NULL;
-	send->state = SEND_LANDED;
-	if (recv)
-		recv_report(ep, recv, send, err);
-	if (send->long_ || send->confirms)
-		send_done(send, err, delay(3000));
-	if (send->kind == SEND_MSG) {
-		free(send->bytes);
-		send->bytes = NULL;
-	}
-}
-
-static void send_meet(struct core_ep *ep, struct core_send *send, struct core_recv *recv)
-{
-	const struct core_conn *conn = send->conn;
-
-	send->recv = recv;
-	if (send->long_ && !send->bytes && (conn->state == CONN_BROKEN || !conn->src->alive)) {
-		send_land(ep, send, FI_ECONNRESET);
-	} else if (send->long_ && !send->bytes) {
-		send->state = SEND_WANTED;
-		send->at = world.now + delay(3000);
-	} else {
-		send_land(ep, send, 0);
-	}
-}
-
-static struct core_send *saved_find(struct core_ep *ep, const struct core_recv *recv)
-{
-	struct core_send *send;
-	struct core_ep *other;
-
-	TAILQ_FOREACH(send, &ep->saved, saved) {
-		if (recv_fits(ep, recv, send))
-			return send;
-	}
-	if (!model()->mixes)
-		return NULL;
-	TAILQ_FOREACH(other, &core_eps, link) {
-		if (other == ep || other->domain != ep->domain || !other->alive)
-			continue;
-		TAILQ_FOREACH(send, &other->saved, saved) {
-			if (recv_fits(ep, recv, send))
-				return send;
-		}
-	}
-	return NULL;
-}
-
-ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv)
-{
-	struct core_send *send = saved_find(ep, recv);
-
-	ep->receives++;
-	if (!send) {
-		TAILQ_INSERT_TAIL(&ep->recvs, recv, link);
-		return 0;
-	}
-	TAILQ_REMOVE(&send->conn->dst->saved, send, saved);
-	send->conn->saved--;
-	send_meet(ep, send, recv);
-	return 0;
-}
-
-/* What waits without a receive: saved, or before a reader that has stopped there */
-static struct core_send *early_find(struct core_ep *ep, const struct core_recv *recv)
-{
-	struct core_send *send = saved_find(ep, recv);
-	struct core_conn *conn;
-
-	if (send || !model()->stalls)
-		return send;
-	TAILQ_FOREACH(conn, &conns, link) {
-		if (conn->dst != ep)
-			continue;
-		TAILQ_FOREACH(send, &conn->sends, link) {
-			if (send->state >= SEND_QUEUED && send->state <= SEND_WIRE)
-				break;
-		}
-		if (send && send->state == SEND_WIRE && send->at <= world.now &&
-		    send->kind == SEND_MSG && recv_fits(ep, recv, send))
-			return send;
-	}
-	return NULL;
-}
-
-static void send_discard(struct core_send *send)
-{
-	struct core_conn *conn = send->conn;
-
-	send_tell(send, "discarded");
-	if (send->state == SEND_SAVED) {
-		TAILQ_REMOVE(&conn->dst->saved, send, saved);
-		conn->saved--;
-	} else {
-		conn->flying -= send->long_ ? 64 : send->len + 64;
-	}
-	send_land(conn->dst, send, 0);
-}
-
-void core_wire_peek(struct core_ep *ep, struct core_recv *recv, bool discard)
-{
-	struct core_send *send = early_find(ep, recv);
-	struct core_done done = {
-		.entry = {.op_context = recv->context, .flags = FI_RECV | FI_TAGGED},
-		.src = FI_ADDR_NOTAVAIL,
-		.err = send ? 0 : FI_ENOMSG,
-	};
-
-	if (send) {
-		done.entry.len = send->len;
-		done.entry.tag = send->tag;
-		done.entry.data = send->data;
-		done.entry.flags |= send->has_data ? FI_REMOTE_CQ_DATA : 0;
-	}
-	core_wire_complete(ep->rxcq, done);
-	if (send && discard)
-		send_discard(send);
-}
-
-bool core_wire_cancel(struct core_ep *ep, void *context)
-{
-	struct core_recv *recv;
-
-	TAILQ_FOREACH(recv, &ep->recvs, link) {
-		if (recv->context != context)
-			continue;
-		TAILQ_REMOVE(&ep->recvs, recv, link);
-		recv_report(ep, recv, NULL, FI_ECANCELED);
-		return true;
-	}
-	return false;
 }
 
 /* ---- arrivals ---- */
@@ -365,6 +177,17 @@ static struct core_mr *mr_find(const struct core_domain *domain, uint64_t key)
 			return mr;
 	}
 	return NULL;
+}
+
+/* What was there before takes the operands' place */
+static void atomic_do(struct core_send *send, uint8_t *mem)
+{
+	uint8_t before[CORE_ATOMIC];
+
+	memcpy(before, mem, send->len);
+	amo_apply(FI_UINT64, send->op, send->len / 8, mem, send->bytes,
+		  send->compares ? send->bytes + send->len : NULL);
+	memcpy(send->bytes, before, send->len);
 }
 
 /* Remote memory is read or written by its owner's progress. 0, or why not */
@@ -388,7 +211,9 @@ static int rma_do(struct core_ep *ep, struct core_send *send)
 			return FI_EACCES;
 		mem = (uint8_t *) mr->iov.iov_base + (remote->addr - base);
 		core_span(mem, remote->len);
-		if (read)
+		if (send->kind == SEND_ATOMIC)
+			atomic_do(send, mem);
+		else if (read)
 			memcpy(send->bytes + at, mem, remote->len);
 		else
 			memcpy(mem, send->bytes + at, remote->len);
@@ -411,29 +236,27 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 
 	if (send->kind != SEND_MSG) {
 		send->state = SEND_LANDED;
-		send_tell(send, "there");
-		send_done(send, rma_do(ep, send), delay(3000));
+		core_send_tell(send, "there");
+		core_send_done(send, rma_do(ep, send), core_delay(3000));
 		if (send->err)
 			world_tell("n%u: remote memory is not reached: %s",
 				   conn->src->name.node, fi_strerror(send->err));
 		return true;
 	}
-	TAILQ_FOREACH(recv, &ep->recvs, link) {
-		if (recv_fits(ep, recv, send))
-			break;
-	}
+	recv = send->claim ? NULL : core_recv_find(ep, send);
 	if (recv) {
-		TAILQ_REMOVE(&ep->recvs, recv, link);
-		send_tell(send, "there");
-		send_meet(ep, send, recv);
+		core_send_tell(send, "there");
+		core_send_meet(ep, send, recv);
 		return true;
 	}
+	if (send->claim)
+		return false;
 	if (!save_room(conn, send))
 		return false;
 	send->state = SEND_SAVED;
 	conn->saved++;
 	TAILQ_INSERT_TAIL(&ep->saved, send, saved);
-	send_tell(send, "early");
+	core_send_tell(send, "early");
 	return true;
 }
 
@@ -455,7 +278,7 @@ static struct core_conn *conn_find(const struct core_ep *src, struct core_name t
 {
 	struct core_conn *conn;
 
-	TAILQ_FOREACH(conn, &conns, link) {
+	TAILQ_FOREACH(conn, &core_conns, link) {
 		if (conn->src == src && conn->state != CONN_BROKEN &&
 		    conn->to.node == to.node && conn->to.port == to.port)
 			return conn;
@@ -469,13 +292,13 @@ static struct core_conn *conn_open(struct core_ep *src, struct core_name to)
 
 	*conn = (struct core_conn){
 		.state = model()->connects ? CONN_ASKED : CONN_UP,
-		.at = world.now + delay(ep_named(to) ? 20000 : SIM_MS),
+		.at = world.now + core_delay(ep_named(to) ? 20000 : SIM_MS),
 		.src = src,
 		.dst = ep_named(to),
 		.to = to,
 	};
 	TAILQ_INIT(&conn->sends);
-	TAILQ_INSERT_TAIL(&conns, conn, link);
+	TAILQ_INSERT_TAIL(&core_conns, conn, link);
 	return conn;
 }
 
@@ -485,7 +308,7 @@ static void send_cut(struct core_send *send)
 	struct core_ep *dst = send->conn->dst;
 
 	if ((send->state == SEND_WANTED || send->state == SEND_FILLED) && dst && dst->alive)
-		send_land(dst, send, FI_ECONNRESET);
+		core_send_land(dst, send, FI_ECONNRESET);
 	else if (send->state != SEND_SAVED)
 		send->state = SEND_LANDED;
 }
@@ -501,7 +324,7 @@ static void conn_break(struct core_conn *conn, int err)
 			   conn->src->name.port, conn->to.node, conn->to.port);
 	TAILQ_FOREACH(send, &conn->sends, link) {
 		if (!send->done_at)
-			send_done(send, err, 0);
+			core_send_done(send, err, 0);
 		/* what was said to be sent gets there */
 		if (send->state != SEND_WIRE || send->long_ || send->confirms)
 			send_cut(send);
@@ -514,7 +337,7 @@ static void conn_fill(struct core_conn *conn, struct core_send *send)
 		return;
 	gather(send);
 	send->state = SEND_FILLED;
-	send->at = world.now + delay(3000) + send->len / 10;
+	send->at = world.now + core_delay(3000) + send->len / 10;
 }
 
 /* An operation of the sender's goes on its way, if there is room. False: those behind it wait, too */
@@ -526,10 +349,10 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 		gather(send);
 	send->state = SEND_WIRE;
 	conn->flying += send->long_ ? 64 : send->len + 64;
-	send->at = world.now + delay(3000) + (send->long_ ? 0 : send->len / 10);
-	send_tell(send, "goes");
+	send->at = world.now + core_delay(3000) + (send->long_ ? 0 : send->len / 10);
+	core_send_tell(send, "goes");
 	if (send->kind == SEND_MSG && !send->long_ && !send->confirms)
-		send_done(send, 0, delay(1000));
+		core_send_done(send, 0, core_delay(1000));
 	return true;
 }
 
@@ -569,13 +392,13 @@ static void conn_pull(struct core_conn *conn)
 
 	if (conn->state == CONN_ASKED && !core_later(conn->at)) {
 		conn->state = CONN_ACCEPTED;
-		conn->at = world.now + delay(20000);
+		conn->at = world.now + core_delay(20000);
 	}
 	for (send = TAILQ_FIRST(&conn->sends); send; send = next) {
 		next = TAILQ_NEXT(send, link);
 		if (send->state == SEND_FILLED && !core_later(send->at)) {
-			send_tell(send, "lands");
-			send_land(conn->dst, send, 0);
+			core_send_tell(send, "lands");
+			core_send_land(conn->dst, send, 0);
 		}
 		/* a connection that stalls has one message at a time before its reader */
 		if (model()->stalls &&
@@ -595,14 +418,14 @@ void core_wire_progress(struct core_domain *domain)
 {
 	struct core_conn *conn, *next;
 
-	for (conn = TAILQ_FIRST(&conns); conn; conn = next) {
+	for (conn = TAILQ_FIRST(&core_conns); conn; conn = next) {
 		next = TAILQ_NEXT(conn, link);
 		if (conn->src->domain == domain && conn->src->alive)
 			conn_push(conn);
 		if (conn->dst && conn->dst->domain == domain && conn->dst->alive)
 			conn_pull(conn);
 		if (conn->state == CONN_BROKEN && TAILQ_EMPTY(&conn->sends)) {
-			TAILQ_REMOVE(&conns, conn, link);
+			TAILQ_REMOVE(&core_conns, conn, link);
 			free(conn);
 		}
 	}
@@ -633,6 +456,10 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 		world_fail("n%u: the core is to send to address %zu, which is nobody's",
 			   ep->name.node, (size_t) addr);
 	to = ep->av->names[addr];
+	if (model()->fragile && to.node == ep->name.node && !ep_named(to))
+		world_fail(
+			"n%u: the core crashes at a send to a closed endpoint of its process",
+			ep->name.node);
 	ret = send_refused(ep);
 	if (ret)
 		return ret;
@@ -645,7 +472,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	send->conn = conn;
 	send->long_ = send->kind == SEND_MSG && send->len > model()->eager;
 	send->confirms = send->kind != SEND_MSG || send->flags & FI_DELIVERY_COMPLETE;
-	if (send->flags & FI_INJECT && send->kind != SEND_READ)
+	if (send->flags & FI_INJECT && send->kind < SEND_READ)
 		gather(send);
 	ep->posted++;
 	TAILQ_INSERT_TAIL(&conn->sends, send, link);
@@ -662,14 +489,12 @@ void core_wire_close(struct core_ep *ep, bool dies)
 	bool cut;
 
 	ep->alive = false;
-	while (!dies && (recv = TAILQ_FIRST(&ep->recvs))) {
-		TAILQ_REMOVE(&ep->recvs, recv, link);
-		recv_report(ep, recv, NULL, FI_ECANCELED);
-	}
-	for (conn = TAILQ_FIRST(&conns); conn; conn = next) {
+	while (!dies && (recv = TAILQ_FIRST(&ep->recvs)))
+		core_recv_cancel(ep, recv);
+	for (conn = TAILQ_FIRST(&core_conns); conn; conn = next) {
 		next = TAILQ_NEXT(conn, link);
 		if (conn->dst == ep)
-			conn->at = world.now + delay(50000);
+			conn->at = world.now + core_delay(50000);
 		if (conn->src != ep)
 			continue;
 		cut = false;
@@ -679,7 +504,7 @@ void core_wire_close(struct core_ep *ep, bool dies)
 			if (send->state != SEND_WIRE || send->long_ || cut)
 				send_cut(send);
 			if (!dies && !send->told) {
-				send_done(send, FI_ECANCELED, 0);
+				core_send_done(send, FI_ECANCELED, 0);
 				send_report(send);
 			}
 		}
@@ -701,7 +526,7 @@ void core_reset(unsigned int a, unsigned int b)
 {
 	struct core_conn *conn;
 
-	TAILQ_FOREACH(conn, &conns, link) {
+	TAILQ_FOREACH(conn, &core_conns, link) {
 		if (conn->state != CONN_BROKEN && model()->connects &&
 		    ((conn->src->name.node == a && conn->to.node == b) ||
 		     (conn->src->name.node == b && conn->to.node == a)))
@@ -716,11 +541,11 @@ void core_refuse(unsigned int node)
 
 void core_lose(unsigned int node)
 {
-	losing[node] = true;
+	core_losing[node] = true;
 }
 
 void core_calm(void)
 {
 	memset(refusing, 0, sizeof refusing);
-	memset(losing, 0, sizeof losing);
+	memset(core_losing, 0, sizeof core_losing);
 }

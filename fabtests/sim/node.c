@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The processes: the provider under test, from fid/ down, and an application above it. See sim.h. */
+/* The processes: the provider under test, from fid/ down, and what an application opens above it. See sim.h. */
 #include "sim.h"
 
-#include "base/base.h"
 #include "base/conf.h"
 #include "base/libfabric.h"
 #include "base/log.h"
@@ -13,8 +12,6 @@
 #include <rdma/providers/fi_prov.h>
 
 struct node nodes[SIM_NODES];
-struct op ops[2 * SIM_OPS + 4 * SIM_NODES * SIM_NODES];
-size_t op_count;
 
 /* The libfabric that the model is of */
 uint32_t fi_version(void)
@@ -29,7 +26,17 @@ uint32_t fi_version(void)
 			world_fail("n%u: %s: %s", world.current, #call, fi_strerror(-must));   \
 	} while (0)
 
-/* ---- open and close ---- */
+/* ---- memory ---- */
+
+uint8_t *node_buffer(unsigned int node, bool dev, size_t len)
+{
+	uint8_t *mem = dev ? gpu_alloc(node, len + 2 * SIM_GUARD) : malloc(len + 2 * SIM_GUARD);
+
+	memset(mem, SIM_GUARD_BYTE, len + 2 * SIM_GUARD);
+	return mem + SIM_GUARD;
+}
+
+/* ---- open ---- */
 
 static void provider_begin(void)
 {
@@ -49,6 +56,7 @@ static void provider_begin(void)
 
 static void open_fabric(unsigned int i)
 {
+	const struct script *script = world.script;
 	struct node *node = &nodes[i];
 	struct fid_fabric *core = core_fabric(i);
 	struct fi_info *hints;
@@ -56,10 +64,16 @@ static void open_fabric(unsigned int i)
 
 	node->info = core_info(i);
 	node->fabric = core;
-	if (node->plain)
+	if (node->hook)
+		MUST(fabric_open(core, false, NULL, NULL, &node->fabric));
+	if (node->plain || node->hook)
 		return;
 	hints = fi_allocinfo();
-	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_HMEM;
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_HMEM |
+		      (script->model->atomics ? FI_ATOMIC : 0) |
+		      (script->sources ? FI_SOURCE : 0) |
+		      (script->directs ? FI_DIRECTED_RECV : 0) |
+		      (script->multi ? FI_MULTI_RECV : 0) | (script->fences ? FI_FENCE : 0);
 	hints->domain_attr->mr_mode = node->info->domain_attr->mr_mode;
 	if (!info_from_core(hints, node->info, fi_version(), &why))
 		world_fail("not offered: %s", why);
@@ -69,331 +83,307 @@ static void open_fabric(unsigned int i)
 }
 
 /* What peers may read and write */
-static void open_regions(unsigned int i)
+static void open_regions(unsigned int i, unsigned int d)
 {
 	struct node *node = &nodes[i];
 
-	for (int dev = 0; dev < 2; dev++) {
-		node->shown[dev] = dev ? gpu_alloc(i, SIM_SHOWN) : malloc(SIM_SHOWN);
-		MUST(fi_mr_reg(node->domain, node->shown[dev], SIM_SHOWN,
+	for (unsigned int dev = 0; dev < 2; dev++) {
+		if (!node->shown[dev])
+			node->shown[dev] = dev ? gpu_alloc(i, SIM_SHOWN) : malloc(SIM_SHOWN);
+		MUST(fi_mr_reg(node->domains[d].domain, node->shown[dev], SIM_SHOWN,
 			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
-			       (uint64_t) (2 * i + dev + 1), 0, &node->mr[dev], NULL));
+			       (uint64_t) (2 * (SIM_DOMAINS * i + d) + dev + 1), 0,
+			       &node->domains[d].mr[dev], NULL));
 	}
 }
 
-static uint64_t process_number(unsigned int i, unsigned int life)
-{
-	return 1 + i + SIM_NODES * (uint64_t) life;
-}
-
-void node_met(unsigned int i, uint64_t process)
-{
-	nodes[i].met[(process - 1) % SIM_NODES] = process;
-}
-
-void node_open(unsigned int i)
+static void domain_begin(unsigned int i, unsigned int d)
 {
 	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .size = 1024};
 	struct node *node = &nodes[i];
-	char name[64];
+	struct node_domain *domain = &node->domains[d];
 
-	world.current = i;
-	provider_begin();
-	node->state = NODE_RUNS;
-	node->process = process_number(i, node->life);
-	memset(node->met, 0, sizeof node->met);
-	node->plain = world.script->plain && i == world.script->nodes - 1;
-	open_fabric(i);
-	MUST(fi_domain(node->fabric, node->info, &node->domain, NULL));
+	*domain = (struct node_domain){.domain = NULL};
+	MUST(fi_domain(node->fabric, node->info, &domain->domain, NULL));
 	if (!node->plain) {
-		struct xfer *xfer = &domain_of(&node->domain->fid)->xfer;
+		struct xfer *xfer = &domain_of(&domain->domain->fid)->xfer;
 
 		/* each is alone on its host */
 		xfer->ipc.process = node->process;
 		xfer->ipc.host = node->process;
 	}
-	MUST(fi_av_open(node->domain, &av_attr, &node->av, NULL));
-	MUST(fi_cq_open(node->domain, &cq_attr, &node->cq, NULL));
-	MUST(fi_endpoint(node->domain, node->info, &node->ep, NULL));
-	MUST(fi_ep_bind(node->ep, &node->av->fid, 0));
-	MUST(fi_ep_bind(node->ep, &node->cq->fid, FI_TRANSMIT | FI_RECV));
-	MUST(fi_enable(node->ep));
-	for (unsigned int j = 0; j < world.script->nodes; j++) {
-		core_name(j, name);
-		if (fi_av_insert(node->av, name, 1, &node->addr[j], 0, NULL) != 1)
-			world_fail("n%u: a peer is not inserted", i);
-	}
-	if (!node->plain)
-		open_regions(i);
-	world_tell("n%u: opened", i);
+	MUST(fi_av_open(domain->domain, &av_attr, &domain->av, NULL));
+	MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, NULL));
+	if (!node->plain && !node->hook)
+		open_regions(i, d);
 }
 
-/* All of it, in order: nothing may be busy */
-void node_close(unsigned int i)
+static void open_counters(struct node_ep *ep, struct fid_domain *domain)
+{
+	static const uint64_t kinds[] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE};
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_NONE};
+
+	for (size_t k = 0; k < SIM_COUNT(kinds); k++) {
+		MUST(fi_cntr_open(domain, &attr, &ep->cntrs[k], NULL));
+		MUST(fi_ep_bind(ep->ep, &ep->cntrs[k]->fid, kinds[k]));
+	}
+}
+
+/* Both of them are posted again and again */
+static void multis_turn(unsigned int i, unsigned int e)
+{
+	struct node_ep *ep = &nodes[i].eps[e];
+
+	for (struct node_multi *multi = ep->multis; multi; multi = multi->next) {
+		struct iovec iov = {.iov_len = SIM_MULTI};
+		const struct fi_msg msg = {.msg_iov = &iov,
+					   .iov_count = 1,
+					   .addr = FI_ADDR_UNSPEC,
+					   .context = &multi->context};
+
+		if (multi->posted || multi->closed)
+			continue;
+		iov.iov_base = multi->buf;
+		free(multi->used);
+		multi->used = calloc(SIM_MULTI, sizeof *multi->used);
+		multi->posted = !fi_recvmsg(ep->ep, &msg, FI_MULTI_RECV);
+	}
+}
+
+static void open_multis(unsigned int i, struct node_ep *ep)
+{
+	size_t least = SIM_MULTI_LEN;
+
+	for (unsigned int m = 0; m < SIM_MULTIS; m++) {
+		struct node_multi *multi = calloc(1, sizeof *multi);
+
+		multi->buf = node_buffer(i, (i + ep->port + m) % 2, SIM_MULTI);
+		multi->next = ep->multis;
+		ep->multis = multi;
+	}
+	MUST(fi_setopt(&ep->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least,
+		       sizeof least));
+}
+
+void node_ep_open(unsigned int i, unsigned int e)
+{
+	struct node *node = &nodes[i];
+	struct node_ep *ep = &node->eps[e];
+	struct node_domain *domain = &node->domains[SIM_DOMAIN_OF(e)];
+	struct fi_info *info = fi_dupinfo(node->info);
+
+	world.current = i;
+	info->src_addrlen = core_name(i, ep->port, info->src_addr);
+	MUST(fi_endpoint(domain->domain, info, &ep->ep, NULL));
+	fi_freeinfo(info);
+	MUST(fi_ep_bind(ep->ep, &domain->av->fid, 0));
+	MUST(fi_ep_bind(ep->ep, &domain->cq->fid, FI_TRANSMIT | FI_RECV));
+	memset(ep->cntrs, 0, sizeof ep->cntrs);
+	memset(ep->counts, 0, sizeof ep->counts);
+	memset(ep->met, 0, sizeof ep->met);
+	memset(ep->blind, 0, sizeof ep->blind);
+	if (world.script->counted && !node->plain && !node->hook)
+		open_counters(ep, domain->domain);
+	if (world.script->multi && !node->plain)
+		open_multis(i, ep);
+	MUST(fi_enable(ep->ep));
+	ep->open = true;
+	world_tell("n%u:%u: opened", i, ep->port);
+	op_adopt(i, e);
+}
+
+void node_open(unsigned int i)
 {
 	struct node *node = &nodes[i];
 
 	world.current = i;
-	world_tell("n%u: closes", i);
-	MUST(fi_close(&node->ep->fid));
-	for (int dev = 0; dev < 2; dev++) {
-		if (node->mr[dev])
-			MUST(fi_close(&node->mr[dev]->fid));
+	provider_begin();
+	node->state = NODE_RUNS;
+	node->process = 1 + i + SIM_NODES * (uint64_t) node->life;
+	node->plain = world.script->plain && i == world.script->nodes - 1;
+	node->hook = world.script->hook && !node->plain && i == world.script->nodes - 1;
+	node->shown[0] = node->shown[1] = NULL;
+	open_fabric(i);
+	for (unsigned int e = 0; e < world.script->eps; e++) {
+		if (!e || SIM_DOMAIN_OF(e) != SIM_DOMAIN_OF(e - 1))
+			domain_begin(i, SIM_DOMAIN_OF(e));
+		if (!node->eps[e].port)
+			node->eps[e].port = CORE_PORT + e;
+		node_ep_open(i, e);
 	}
-	MUST(fi_close(&node->cq->fid));
-	MUST(fi_close(&node->av->fid));
-	MUST(fi_close(&node->domain->fid));
+}
+
+/* ---- close ---- */
+
+/* Who has not had an answer from it yet does not learn that it has ended */
+static void node_ep_end(unsigned int i, unsigned int e)
+{
+	struct node_ep *ep = &nodes[i].eps[e];
+
+	for (unsigned int at = 0; ep->open && at < SIM_NODES * SIM_EPS; at++) {
+		struct node_ep *other = &nodes[at / SIM_EPS].eps[at % SIM_EPS];
+
+		other->blind[i][e] |= other->met[i][e] != ep->life + 1;
+	}
+	ep->life += ep->open;
+	ep->open = false;
+}
+
+/* What was under way there is not heard of any more, and nothing is written */
+void node_ep_close(unsigned int i, unsigned int e)
+{
+	struct node_ep *ep = &nodes[i].eps[e];
+
+	world.current = i;
+	world_tell("n%u:%u: closes", i, ep->port);
+	for (size_t k = 0; ep->cntrs[k] && k < SIM_COUNT(ep->cntrs); k++)
+		check_counted(i, e);
+	world.closing = true;
+	MUST(fi_close(&ep->ep->fid));
+	world.closing = false;
+	op_close(i, e);
+	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
+		if (ep->cntrs[k])
+			MUST(fi_close(&ep->cntrs[k]->fid));
+	}
+	for (struct node_multi *multi = ep->multis; multi; multi = multi->next)
+		multi->closed = true;
+	node_ep_end(i, e);
+}
+
+/* All of it, in order */
+void node_close(unsigned int i)
+{
+	struct node *node = &nodes[i];
+
+	world_tell("n%u: closes", i);
+	for (unsigned int e = 0; e < world.script->eps; e++) {
+		if (node->eps[e].open)
+			node_ep_close(i, e);
+	}
+	for (unsigned int d = 0; d <= SIM_DOMAIN_OF(world.script->eps - 1); d++) {
+		struct node_domain *domain = &node->domains[d];
+
+		for (int dev = 0; dev < 2; dev++) {
+			if (domain->mr[dev])
+				MUST(fi_close(&domain->mr[dev]->fid));
+		}
+		MUST(fi_close(&domain->cq->fid));
+		MUST(fi_close(&domain->av->fid));
+		MUST(fi_close(&domain->domain->fid));
+	}
 	node->state = NODE_DEAD;
 	check_closed(i);
+}
+
+static void node_end(unsigned int i)
+{
+	struct node *node = &nodes[i];
+
+	core_kill(i);
+	node->state = NODE_DEAD;
+	node->life++;
+	for (unsigned int e = 0; e < SIM_EPS; e++)
+		node_ep_end(i, e);
 }
 
 /* Its memory stays, and nobody looks at it any more */
 void node_kill(unsigned int i)
 {
 	world_tell("n%u: ends", i);
-	core_kill(i);
-	nodes[i].state = NODE_DEAD;
-	nodes[i].life++;
-	memset(nodes[i].mr, 0, sizeof nodes[i].mr);
+	node_end(i);
 }
 
-/* ---- operations ---- */
-
-static unsigned int end_node(const struct op *op, unsigned int end)
+void node_leave(unsigned int i)
 {
-	return end ? op->plan.to : op->plan.from;
+	node_close(i);
+	node_end(i);
 }
 
-/* Does the process live that has this end? */
-static bool end_lives(const struct op *op, unsigned int end)
-{
-	const struct node *node = &nodes[end_node(op, end)];
+/* ---- peers ---- */
 
-	return node->state != NODE_DEAD && node->life == op->ends[end].life;
+void node_met(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep)
+{
+	nodes[i].eps[e].met[peer][peer_ep] = nodes[peer].eps[peer_ep].life + 1;
+	nodes[i].eps[e].blind[peer][peer_ep] = false;
 }
 
-static bool end_exists(const struct op *op, unsigned int end)
+fi_addr_t node_addr(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep)
 {
-	return !(end ? op->plan.kind != OP_MESSAGE : op->spare);
+	const struct node_domain *domain = &nodes[i].domains[SIM_DOMAIN_OF(e)];
+
+	return domain->knows[peer] == KNOWS &&
+			       domain->ports[peer][peer_ep] == nodes[peer].eps[peer_ep].port
+		       ? domain->addr[peer][peer_ep]
+		       : FI_ADDR_NOTAVAIL;
 }
 
-static uint8_t *buffer_new(unsigned int node, bool dev, size_t len)
+void node_forget(unsigned int i, unsigned int peer, bool forget)
 {
-	uint8_t *mem = dev ? gpu_alloc(node, len + 2 * SIM_GUARD) : malloc(len + 2 * SIM_GUARD);
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		enum node_knows *knows = &nodes[i].domains[d].knows[peer];
 
-	memset(mem, SIM_GUARD_BYTE, len + 2 * SIM_GUARD);
-	return mem + SIM_GUARD;
-}
-
-/* Both ends of one stream have room for its longest message, as an error may shift them */
-static size_t op_longest(const struct op_plan *plan)
-{
-	size_t len = plan->len;
-
-	for (size_t i = 0; plan >= world.script->ops && plan < world.script->ops + SIM_OPS &&
-			   i < world.script->op_count;
-	     i++) {
-		const struct op_plan *other = &world.script->ops[i];
-
-		if (!other->dropped && other->kind == OP_MESSAGE && other->from == plan->from &&
-		    other->to == plan->to && other->tag == plan->tag && other->len > len)
-			len = other->len;
+		if (nodes[i].domains[d].av)
+			*knows = forget ? KNOWS_STILL : KNOWS;
 	}
-	return len;
 }
 
-struct op *op_add(const struct op_plan *plan)
+/* Addresses of peers are inserted, under their names of today; or removed, once nothing is about them */
+static void peers_turn(unsigned int i, unsigned int d, unsigned int peer)
 {
-	static size_t places[SIM_NODES][2];
-	struct op *op = &ops[op_count];
+	struct node_domain *domain = &nodes[i].domains[d];
+	char name[64];
 
-	if (op_count == SIM_COUNT(ops))
-		world_fail("more than %zu operations", SIM_COUNT(ops));
-	*op = (struct op){.plan = *plan, .number = (unsigned int) op_count};
-	op->ends[0].life = nodes[plan->from].life;
-	op->ends[1].life = nodes[plan->to].life;
-	op_count++;
-	op->ends[0].buf = buffer_new(plan->from, plan->from_dev, plan->len);
-	if (plan->kind == OP_MESSAGE) {
-		op->room = op_longest(plan);
-		op->ends[1].buf = buffer_new(plan->to, plan->to_dev, op->room);
-	} else {
-		size_t *place = &places[plan->to][plan->to_dev];
+	for (unsigned int e = 0; domain->knows[peer] == KNOWS && e < world.script->eps; e++) {
+		const unsigned int port = nodes[peer].eps[e].port;
 
-		if (*place + plan->len + SIM_GUARD > SIM_SHOWN)
-			world_fail("n%u has too little memory to show", plan->to);
-		op->ends[1].buf = nodes[plan->to].shown[plan->to_dev] + *place;
-		memset(op->ends[1].buf, SIM_GUARD_BYTE, plan->len + SIM_GUARD);
-		*place += plan->len + SIM_GUARD;
+		if (!port || domain->ports[peer][e] == port)
+			continue;
+		core_name(peer, port, name);
+		if (fi_av_insert(domain->av, name, 1, &domain->addr[peer][e], 0, NULL) != 1)
+			world_fail("n%u: a peer is not inserted", i);
+		domain->ports[peer][e] = port;
+		world_tell("n%u: inserts n%u:%u as %zu", i, peer, port,
+			   (size_t) domain->addr[peer][e]);
 	}
-	if (plan->kind == OP_READ)
-		check_fill(op, op->ends[1].buf);
-	else
-		check_fill(op, op->ends[0].buf);
-	return op;
-}
-
-void op_add_spare(const struct op *like)
-{
-	struct op *op = op_add(&like->plan);
-
-	op->spare = true;
-	op->room = 600000;
-	op->ends[1].buf = buffer_new(op->plan.to, false, op->room);
-}
-
-static uint64_t op_tag(const struct op_plan *plan)
-{
-	return 1 + plan->from + SIM_NODES * (plan->to + SIM_NODES * plan->tag);
-}
-
-static ssize_t post_message(struct op *op)
-{
-	const struct op_plan *plan = &op->plan;
-	const struct node *node = &nodes[plan->from];
-	const struct iovec iov = {op->ends[0].buf, plan->len};
-	const struct fi_msg_tagged msg = {
-		.msg_iov = &iov,
-		.iov_count = 1,
-		.addr = node->addr[plan->to],
-		.tag = op_tag(plan),
-		.context = &op->ends[0].context,
-	};
-
-	if (plan->inject)
-		return fi_tinject(node->ep, iov.iov_base, iov.iov_len, msg.addr, msg.tag);
-	return fi_tsendmsg(node->ep, &msg,
-			   plan->delivery && !node->plain ? FI_DELIVERY_COMPLETE : 0);
-}
-
-static ssize_t post_receive(struct op *op)
-{
-	const struct iovec iov = {op->ends[1].buf, op->room};
-	const struct fi_msg_tagged msg = {
-		.msg_iov = &iov,
-		.iov_count = 1,
-		.addr = FI_ADDR_UNSPEC,
-		.tag = op_tag(&op->plan),
-		.context = &op->ends[1].context,
-	};
-
-	return fi_trecvmsg(nodes[op->plan.to].ep, &msg, 0);
-}
-
-static ssize_t post_rma(struct op *op)
-{
-	const struct op_plan *plan = &op->plan;
-	const struct node *node = &nodes[plan->from];
-	const struct iovec iov = {op->ends[0].buf, plan->len};
-	const struct fi_rma_iov place = {.addr = (uintptr_t) op->ends[1].buf,
-					 .len = plan->len,
-					 .key = fi_mr_key(nodes[plan->to].mr[plan->to_dev])};
-	const struct fi_msg_rma msg = {
-		.msg_iov = &iov,
-		.iov_count = 1,
-		.addr = node->addr[plan->to],
-		.rma_iov = &place,
-		.rma_iov_count = 1,
-		.context = &op->ends[0].context,
-	};
-
-	if (plan->kind == OP_READ)
-		return fi_readmsg(node->ep, &msg, 0);
-	/* so that its end says that it is there */
-	return fi_writemsg(node->ep, &msg, FI_DELIVERY_COMPLETE);
-}
-
-/* Are those before it of its stream posted at this end? */
-static bool end_is_next(const struct op *op, unsigned int end)
-{
-	for (const struct op *other = ops; other < op; other++) {
-		if (other->plan.kind == OP_MESSAGE && op->plan.kind == OP_MESSAGE &&
-		    op_tag(&other->plan) == op_tag(&op->plan) && end_exists(other, end) &&
-		    end_lives(other, end) && !other->ends[end].posted &&
-		    !other->ends[end].skipped)
-			return false;
-	}
-	return true;
-}
-
-static void end_post(struct op *op, unsigned int end)
-{
-	struct op_end *at = &op->ends[end];
-	ssize_t ret;
-
-	if (world.now < SIM_S + (end ? op->plan.recv_at : op->plan.at) || !end_is_next(op, end))
+	if (domain->knows[peer] != KNOWS_STILL || op_names(i, d, peer))
 		return;
-	if (end)
-		ret = post_receive(op);
-	else
-		ret = op->plan.kind == OP_MESSAGE ? post_message(op) : post_rma(op);
-	if (ret == -FI_EAGAIN)
-		return;
-	at->posted = true;
-	world_tell("n%u: %s %u of %zu%s%s", end_node(op, end),
-		   end                           ? "receives"
-		   : op->plan.kind == OP_MESSAGE ? "sends"
-		   : op->plan.kind == OP_READ    ? "reads"
-						 : "writes",
-		   op->number, op->plan.len, ret ? ": " : "",
-		   ret ? fi_strerror((int) -ret) : "");
-	if (ret || (!end && op->plan.inject)) {
-		at->done = true;
-		at->err = (int) -ret;
-		check_ended(op, end);
+	domain->knows[peer] = KNOWS_NOT;
+	for (unsigned int e = 0; e < world.script->eps; e++) {
+		if (!domain->ports[peer][e])
+			continue;
+		world_tell("n%u: removes n%u:%u", i, peer, domain->ports[peer][e]);
+		MUST(fi_av_remove(domain->av, &domain->addr[peer][e], 1, 0));
+		domain->ports[peer][e] = 0;
 	}
 }
 
-static void end_take(unsigned int node, const struct fi_cq_err_entry *entry)
-{
-	for (size_t i = 0; i < op_count; i++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			struct op_end *at = &ops[i].ends[end];
+/* ---- turns ---- */
 
-			if (entry->op_context != &at->context)
-				continue;
-			if (end_node(&ops[i], end) != node || !at->posted || at->done)
-				world_fail(
-					"n%u: operation %u has a completion that it should not have",
-					node, ops[i].number);
-			at->done = true;
-			at->err = entry->err;
-			at->len = entry->len;
-			world_tell("n%u: %s %u ends%s%s", node, end ? "receive" : "operation",
-				   ops[i].number, at->err ? ": " : "",
-				   at->err ? fi_strerror(at->err) : "");
-			if (end && !at->err)
-				check_arrived(&ops[i], entry->len);
-			check_ended(&ops[i], end);
-			return;
-		}
-	}
-	/* an injected message may fail, and has no context to tell that by */
-	if (!entry->op_context && entry->err && check_fails(node))
-		return;
-	world_fail("n%u: a completion of nothing: flags %llx, error %d", node,
-		   (unsigned long long) entry->flags, entry->err);
-}
-
-static void node_read(unsigned int i)
+static void node_read(unsigned int i, unsigned int d)
 {
+	struct fid_cq *cq = nodes[i].domains[d].cq;
 	struct fi_cq_tagged_entry entries[4];
 	struct fi_cq_err_entry error;
+	fi_addr_t src[4];
 	ssize_t read;
 
 	do {
-		read = fi_cq_read(nodes[i].cq, entries, SIM_COUNT(entries));
+		read = fi_cq_readfrom(cq, entries, SIM_COUNT(entries), src);
 		for (ssize_t at = 0; at < read; at++) {
 			error = (struct fi_cq_err_entry){.op_context = entries[at].op_context,
 							 .flags = entries[at].flags,
-							 .len = entries[at].len};
-			end_take(i, &error);
+							 .len = entries[at].len,
+							 .buf = entries[at].buf,
+							 .data = entries[at].data,
+							 .tag = entries[at].tag};
+			op_take(i, d, &error, src[at]);
 		}
 		if (read == -FI_EAVAIL) {
 			memset(&error, 0, sizeof error);
-			if (fi_cq_readerr(nodes[i].cq, &error, 0) == 1)
-				end_take(i, &error);
+			if (fi_cq_readerr(cq, &error, 0) == 1)
+				op_take(i, d, &error, FI_ADDR_NOTAVAIL);
 		} else if (read < 0 && read != -FI_EAGAIN) {
 			world_fail("n%u: fi_cq_read: %s", i, fi_strerror((int) -read));
 		}
@@ -403,32 +393,29 @@ static void node_read(unsigned int i)
 void node_turn(unsigned int i)
 {
 	const unsigned int before = world.current;
+	const unsigned int domains = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
 
 	world.current = i;
-	node_read(i);
-	for (size_t j = 0; j < op_count; j++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			struct op *op = &ops[j];
-
-			if (end_node(op, end) != i || !end_exists(op, end) ||
-			    op->ends[end].posted || op->ends[end].skipped ||
-			    !end_lives(op, end))
-				continue;
-			/* what the other end never posts is not posted here either */
-			if (!end_lives(op, !end) && !(end && op->ends[0].posted))
-				op->ends[end].skipped = true;
-			else
-				end_post(op, end);
-		}
+	for (unsigned int d = 0; d < domains; d++) {
+		node_read(i, d);
+		for (unsigned int peer = 0; peer < world.script->nodes; peer++)
+			peers_turn(i, d, peer);
 	}
+	for (unsigned int e = 0; world.script->multi && e < world.script->eps; e++) {
+		if (!nodes[i].plain && nodes[i].eps[e].open)
+			multis_turn(i, e);
+	}
+	op_turn(i);
 	world.current = before;
 }
 
 void node_look(unsigned int i)
 {
 	world.current = i;
-	if (nodes[i].state == NODE_RUNS && !nodes[i].plain)
-		fi_cq_read(nodes[i].cq, NULL, 0);
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		if (nodes[i].state == NODE_RUNS && !nodes[i].plain && nodes[i].domains[d].cq)
+			fi_cq_read(nodes[i].domains[d].cq, NULL, 0);
+	}
 }
 
 void node_others(void)
@@ -446,46 +433,4 @@ void node_others(void)
 	}
 	world.current = node;
 	within = false;
-}
-
-/* Does it go whole, so that the core alone knows of its end? */
-static bool core_alone(const struct op_plan *plan)
-{
-	if (plan->kind != OP_MESSAGE)
-		return !plan->from_dev && !plan->to_dev;
-	return (!plan->from_dev || plan->len <= conf.eager_size);
-}
-
-bool op_end_lost(const struct op *op, unsigned int end)
-{
-	const unsigned int node = end_node(op, end), peer = end_node(op, !end);
-	const bool met = nodes[node].met[peer] == process_number(peer, op->ends[!end].life);
-	const bool succeeded = nodes[peer].state != NODE_DEAD;
-
-	return !end_lives(op, !end) &&
-	       ((!met && !succeeded) ||
-		(world.script->model->silent && !end && core_alone(&op->plan)));
-}
-
-bool op_end_over(const struct op *op, unsigned int end)
-{
-	const struct op_end *at = &op->ends[end];
-
-	return !end_exists(op, end) || !end_lives(op, end) || at->done || at->skipped ||
-	       op_end_lost(op, end);
-}
-
-bool op_ended(const struct op *op)
-{
-	return op_end_over(op, 0) && op_end_over(op, 1);
-}
-
-void op_cancel(struct op *op)
-{
-	world.current = op->plan.to;
-	op->ends[1].cancelled = true;
-	if (!op->ends[1].posted)
-		op->ends[1].skipped = true;
-	else if (nodes[op->plan.to].state == NODE_RUNS)
-		fi_cancel(&nodes[op->plan.to].ep->fid, &op->ends[1].context);
 }

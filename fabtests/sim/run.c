@@ -41,6 +41,24 @@ static void fault_kill(const struct fault_plan *fault)
 		node_kill(fault->node);
 }
 
+static void fault_close(const struct fault_plan *fault)
+{
+	const unsigned int e = fault->ep % script->eps;
+
+	if (nodes[fault->node].state != NODE_RUNS || !nodes[fault->node].eps[e].open)
+		return;
+	check_reason_ep(fault->node, e, "an endpoint was closed");
+	node_ep_close(fault->node, e);
+}
+
+static void fault_leave(const struct fault_plan *fault)
+{
+	if (nodes[fault->node].state != NODE_RUNS)
+		return;
+	check_reason(fault->node, SIM_NODES, "a process has ended");
+	node_leave(fault->node);
+}
+
 static void fault_begin(const struct fault_plan *fault)
 {
 	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
@@ -72,17 +90,44 @@ static void fault_begin(const struct fault_plan *fault)
 		check_reason(fault->node, SIM_NODES, "a GPU failed");
 		gpu_fail(fault->node);
 		break;
+	case FAULT_CLOSE:
+		fault_close(fault);
+		break;
+	case FAULT_FORGET:
+		node_forget(fault->node, fault->peer, true);
+		break;
+	case FAULT_LEAVE:
+		fault_leave(fault);
+		break;
 	default:
 		world_lose_datagrams(fault->span);
 	}
 }
 
+/* A new address, which nobody has had */
+static void fault_rename(struct node_ep *ep)
+{
+	ep->port += SIM_EPS;
+}
+
 static void fault_end(const struct fault_plan *fault)
 {
 	struct node *node = &nodes[fault->node];
+	struct node_ep *ep = &node->eps[fault->ep % script->eps];
 
-	if (fault->kind == FAULT_RESTART && node->state == NODE_DEAD)
+	if ((fault->kind == FAULT_RESTART || fault->kind == FAULT_LEAVE) &&
+	    node->state == NODE_DEAD && fault->span) {
+		for (unsigned int e = 0; fault->renamed && e < script->eps; e++)
+			fault_rename(&node->eps[e]);
 		node_open(fault->node);
+	}
+	if (fault->kind == FAULT_CLOSE && node->state != NODE_DEAD && !ep->open) {
+		if (fault->renamed)
+			fault_rename(ep);
+		node_ep_open(fault->node, fault->ep % script->eps);
+	}
+	if (fault->kind == FAULT_FORGET)
+		node_forget(fault->node, fault->peer, false);
 }
 
 /* True: none is left */
@@ -211,7 +256,7 @@ static void cancel_receives(void)
 {
 	for (size_t i = 0; i < op_count; i++) {
 		if (ops[i].plan.kind == OP_MESSAGE && !ops[i].ends[1].done &&
-		    (ops[i].spare || check_may_fail(&ops[i])))
+		    (ops[i].spare || ops[i].plan.cancel || check_may_fail(&ops[i])))
 			op_cancel(&ops[i]);
 	}
 	run_until_ended(5 * SIM_S);
@@ -221,9 +266,8 @@ static void cancel_receives(void)
 static bool is_astray(const struct op *op)
 {
 	return op->plan.kind == OP_MESSAGE && op->ends[0].posted && !op->taken &&
-	       op->ends[0].life == nodes[op->plan.from].life &&
-	       nodes[op->plan.from].state != NODE_DEAD &&
-	       nodes[op->plan.to].state != NODE_DEAD && check_may_fail(op);
+	       op_end_lives(op, 0) && nodes[op->plan.to].eps[op->plan.to_ep].open &&
+	       check_may_fail(op);
 }
 
 /* A message whose receive ended without it gets another one */
@@ -249,29 +293,46 @@ static void run_heal(void)
 	}
 }
 
-/* A message and a read between any two that live, with tags that nobody has used */
+/* A message and a read between two endpoints */
+static void run_pair(unsigned int from, unsigned int to, unsigned int tag, unsigned int from_ep,
+		     unsigned int to_ep)
+{
+	const bool plain =
+		nodes[from].plain || nodes[to].plain || nodes[from].hook || nodes[to].hook;
+	struct op_plan plan = {
+		.from = from,
+		.to = to,
+		.from_ep = from_ep,
+		.to_ep = to_ep,
+		.from_dev = !nodes[from].plain,
+		.to_dev = !nodes[to].plain,
+		.len = 30000,
+		.tag = tag,
+		.at = world.now - SIM_S,
+		.recv_at = world.now - SIM_S,
+	};
+
+	op_add(&plan);
+	plan.kind = OP_READ;
+	plan.len = 5000;
+	if (!plain)
+		op_add(&plan);
+}
+
+/* Any two that live, with tags that nobody has used */
 static void run_round(unsigned int tag)
 {
 	for (unsigned int from = 0; from < script->nodes; from++) {
 		for (unsigned int to = 0; to < script->nodes; to++) {
-			const bool plain = nodes[from].plain || nodes[to].plain;
-			struct op_plan plan = {
-				.from = from,
-				.to = to,
-				.from_dev = !nodes[from].plain,
-				.to_dev = !nodes[to].plain,
-				.len = 30000,
-				.tag = tag,
-			};
+			for (unsigned int e = 0; e < script->eps; e++) {
+				const unsigned int to_ep =
+					(unsigned int) (e + script->noise) % script->eps;
 
-			if (from == to || nodes[from].state == NODE_DEAD ||
-			    nodes[to].state == NODE_DEAD)
-				continue;
-			op_add(&plan);
-			plan.kind = OP_READ;
-			plan.len = 5000;
-			if (!plain)
-				op_add(&plan);
+				if (from != to && nodes[from].state != NODE_DEAD &&
+				    nodes[to].state != NODE_DEAD && nodes[from].eps[e].open &&
+				    nodes[to].eps[to_ep].open)
+					run_pair(from, to, tag, e, to_ep);
+			}
 		}
 	}
 	run_until_ended(RUN_PATIENCE);
@@ -288,7 +349,7 @@ static void run_end(void)
 			node_look(i);
 	}
 	for (unsigned int i = 0; i < script->nodes; i++) {
-		if (nodes[i].state == NODE_DEAD || nodes[i].plain)
+		if (nodes[i].state == NODE_DEAD || nodes[i].plain || nodes[i].hook)
 			continue;
 		check_nothing_left(i);
 		check_nothing_wrong(i);
@@ -297,6 +358,7 @@ static void run_end(void)
 		if (nodes[i].state != NODE_DEAD)
 			node_close(i);
 	}
+	check_frozen();
 }
 
 void run_script(const struct script *what, bool verbose)

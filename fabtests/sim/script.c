@@ -5,9 +5,76 @@
 #include <errno.h>
 
 const char *const fault_names[FAULT_KINDS] = {
-	"busy", "stop", "kill", "restart", "reset", "hard", "lose", "gpu", "datagrams",
+	"busy", "stop", "kill",      "restart", "reset",  "hard",
+	"lose", "gpu",  "datagrams", "close",   "forget", "leave",
 };
-static const char *const op_names[] = {"message", "write", "read"};
+static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
+
+/* What may follow on a line: numbers that are 0 if they are not there */
+struct word {
+	const char *name;
+	size_t offset;
+};
+
+static const struct word world_words[] = {
+	{"eps", offsetof(struct script, eps)},
+	{"sources", offsetof(struct script, sources)},
+	{"directs", offsetof(struct script, directs)},
+	{"fences", offsetof(struct script, fences)},
+	{"multi", offsetof(struct script, multi)},
+	{"counted", offsetof(struct script, counted)},
+	{"hook", offsetof(struct script, hook)},
+	{NULL, 0},
+};
+static const struct word op_plan_words[] = {
+	{"from_ep", offsetof(struct op_plan, from_ep)},
+	{"to_ep", offsetof(struct op_plan, to_ep)},
+	{"untagged", offsetof(struct op_plan, untagged)},
+	{"data", offsetof(struct op_plan, data)},
+	{"directed", offsetof(struct op_plan, directed)},
+	{"pieces", offsetof(struct op_plan, pieces)},
+	{"fence", offsetof(struct op_plan, fence)},
+	{"look", offsetof(struct op_plan, look)},
+	{"cancel", offsetof(struct op_plan, cancel)},
+	{NULL, 0},
+};
+static const struct word fault_words[] = {
+	{"ep", offsetof(struct fault_plan, ep)},
+	{"renamed", offsetof(struct fault_plan, renamed)},
+	{NULL, 0},
+};
+
+static unsigned int *word_value(const struct word *word, const void *of)
+{
+	return (unsigned int *) ((uintptr_t) of + word->offset);
+}
+
+static void words_print(const struct word *words, const void *of, FILE *to)
+{
+	for (; words->name; words++) {
+		if (*word_value(words, of))
+			fprintf(to, " %s %u", words->name, *word_value(words, of));
+	}
+	fprintf(to, "\n");
+}
+
+static bool words_read(const struct word *words, void *of, const char *line)
+{
+	char name[16];
+	unsigned int value;
+	int len;
+
+	for (; sscanf(line, "%15s %u%n", name, &value, &len) == 2; line += len) {
+		const struct word *word = words;
+
+		while (word->name && strcmp(word->name, name))
+			word++;
+		if (!word->name)
+			return false;
+		*word_value(word, of) = value;
+	}
+	return strspn(line, " \n") == strlen(line);
+}
 
 /* Random numbers of its own, so that a run's do not depend on how much a script draws */
 static uint64_t state;
@@ -30,6 +97,35 @@ static size_t draw_len(void)
 	return lens[draw(draw(6) ? 14 : SIM_COUNT(lens))];
 }
 
+/* How it is posted, besides */
+static void make_kind(const struct script *script, struct op_plan *plan)
+{
+	const struct model *model = script->model;
+
+	plan->from_ep = (unsigned int) draw(script->eps);
+	plan->to_ep = (unsigned int) draw(script->eps);
+	plan->pieces = draw(6) || plan->inject ? 0 : 2 + (unsigned int) draw(3);
+	plan->fence = !draw(12);
+	if (plan->kind != OP_MESSAGE) {
+		if (model->atomics && !draw(3)) {
+			plan->kind = (enum op_kind)(OP_ADD + draw(3));
+			plan->len = 8 + 8 * draw(draw(2) ? 10 : 128);
+			plan->pieces = 0;
+		}
+		return;
+	}
+	plan->untagged = !draw(5);
+	plan->data = !draw(4);
+	/* without a tag, all receives of an endpoint take any sender's messages, or none does */
+	plan->directed = plan->untagged ? (plan->to + plan->to_ep) % 2 : draw(2);
+	if (plan->untagged && script->multi && plan->len > SIM_MULTI_LEN)
+		plan->len = SIM_MULTI_LEN;
+	if (!plan->untagged && model->peeks && !script->counted && !draw(8))
+		plan->look = 1 + (unsigned int) draw(LOOKS - 1);
+	else if (!draw(16))
+		plan->cancel = 1 + (unsigned int) draw(draw(2) ? 300 : 100000);
+}
+
 static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 {
 	*plan = (struct op_plan){
@@ -44,11 +140,13 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 		.delivery = !draw(6),
 		.at = begin + draw(SIM_MS),
 	};
+	/* seldom its own process's */
 	do
 		plan->to = (unsigned int) draw(script->nodes);
-	while (plan->to == plan->from);
+	while (plan->to == plan->from && draw(10));
 	plan->recv_at = draw(3) ? plan->at : begin + draw(draw(2) ? 2 * SIM_MS : 500 * SIM_MS);
 	plan->inject = plan->kind == OP_MESSAGE && plan->len <= 1000 && !draw(3);
+	make_kind(script, plan);
 	if (plan->kind != OP_MESSAGE && plan->len > 40000)
 		plan->len = 40000;
 	/* who is without the plugin has no device memory, and none to be read or written */
@@ -56,8 +154,11 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 		plan->from_dev = false;
 	if (script->plain && plan->to == script->nodes - 1)
 		plan->to_dev = false;
-	if (script->plain && (plan->from == script->nodes - 1 || plan->to == script->nodes - 1))
+	if ((script->plain || script->hook) &&
+	    (plan->from == script->nodes - 1 || plan->to == script->nodes - 1)) {
 		plan->kind = OP_MESSAGE;
+		plan->delivery &= !script->hook;
+	}
 }
 
 static void make_fault(struct script *script, struct fault_plan *plan)
@@ -71,11 +172,13 @@ static void make_fault(struct script *script, struct fault_plan *plan)
 	do
 		plan->peer = (unsigned int) draw(script->nodes);
 	while (plan->peer == plan->node);
-	if (plan->kind == FAULT_RESTART)
+	if (plan->kind == FAULT_RESTART || plan->kind == FAULT_CLOSE)
 		plan->span = 1 + draw(draw(2) ? 20 * SIM_MS : 4 * SIM_S);
-	/* a new process has other memory, and so shares none with who knew the one before */
-	if (plan->kind == FAULT_RESTART && script->model->strings)
-		plan->kind = FAULT_KILL;
+	plan->ep = (unsigned int) draw(script->eps);
+	/* what is new has other memory, and so shares none with who knew the one before */
+	plan->renamed = script->model->fragile || draw(2);
+	if (plan->kind == FAULT_LEAVE && draw(2))
+		plan->span = 0;
 }
 
 void script_make(struct script *script, uint64_t seed, const struct model *model)
@@ -91,9 +194,19 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		.shuffled = !draw(4),
 		.plain = !draw(8),
 		.timeout = draw(5) ? 0 : 10 + (unsigned int) draw(30),
+		.eps = draw(2) ? 1 : 2 + (unsigned int) draw(SIM_EPS - 1),
+		.sources = !draw(3),
+		.directs = !draw(3),
+		.fences = !draw(6),
+		.multi = !draw(4),
+		.counted = !draw(5),
+		.hook = !draw(10),
 		.op_count = 4 + draw(draw(2) ? 20 : SIM_OPS - 4),
 		.fault_count = draw(3) ? 1 + draw(draw(2) ? 2 : SIM_FAULTS - 1) : 0,
 	};
+	script->directs &= script->model->directs;
+	script->multi &= script->model->multi;
+	script->hook &= !script->plain;
 	for (size_t i = 0; i < script->op_count; i++) {
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);
@@ -105,29 +218,31 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 
 void script_print(const struct script *script, FILE *to)
 {
-	fprintf(to, "world %s noise %llu nodes %u full %u shuffled %d plain %d timeout %u\n",
+	fprintf(to, "world %s noise %llu nodes %u full %u shuffled %d plain %d timeout %u",
 		script->model->name, (unsigned long long) script->noise, script->nodes,
 		script->full, script->shuffled, script->plain, script->timeout);
+	words_print(world_words, script, to);
 	for (size_t i = 0; i < script->op_count; i++) {
 		const struct op_plan *op = &script->ops[i];
 
-		if (!op->dropped)
-			fprintf(to,
-				"%s from %u%c to %u%c len %zu tag %u inject %d delivery %d at %llu "
-				"and %llu\n",
-				op_names[op->kind], op->from, op->from_dev ? 'd' : 'h', op->to,
-				op->to_dev ? 'd' : 'h', op->len, op->tag, op->inject,
-				op->delivery, (unsigned long long) op->at,
-				(unsigned long long) op->recv_at);
+		if (op->dropped)
+			continue;
+		fprintf(to,
+			"%s from %u%c to %u%c len %zu tag %u inject %d delivery %d at %llu and %llu",
+			op_kinds[op->kind], op->from, op->from_dev ? 'd' : 'h', op->to,
+			op->to_dev ? 'd' : 'h', op->len, op->tag, op->inject, op->delivery,
+			(unsigned long long) op->at, (unsigned long long) op->recv_at);
+		words_print(op_plan_words, op, to);
 	}
 	for (size_t i = 0; i < script->fault_count; i++) {
 		const struct fault_plan *fault = &script->faults[i];
 
-		if (!fault->dropped)
-			fprintf(to, "%s of %u with %u at %llu for %llu\n",
-				fault_names[fault->kind], fault->node, fault->peer,
-				(unsigned long long) fault->at,
-				(unsigned long long) fault->span);
+		if (fault->dropped)
+			continue;
+		fprintf(to, "%s of %u with %u at %llu for %llu", fault_names[fault->kind],
+			fault->node, fault->peer, (unsigned long long) fault->at,
+			(unsigned long long) fault->span);
+		words_print(fault_words, fault, to);
 	}
 }
 
@@ -144,34 +259,38 @@ static bool read_world(struct script *script, const char *line)
 {
 	char name[16];
 	unsigned long long noise;
-	int shuffled, plain;
+	int shuffled, plain, len;
 
 	if (sscanf(line,
-		   "world %15s noise %llu nodes %u full %u shuffled %d plain %d timeout %u",
+		   "world %15s noise %llu nodes %u full %u shuffled %d plain %d timeout %u%n",
 		   name, &noise, &script->nodes, &script->full, &shuffled, &plain,
-		   &script->timeout) != 7)
+		   &script->timeout, &len) != 7 ||
+	    !words_read(world_words, script, line + len))
 		return false;
+	script->eps = script->eps ? script->eps : 1;
 	script->model = model_find(name);
 	script->noise = noise;
 	script->shuffled = shuffled;
 	script->plain = plain;
-	return script->model && script->nodes >= 2 && script->nodes <= SIM_NODES;
+	return script->model && script->nodes >= 2 && script->nodes <= SIM_NODES &&
+	       script->eps <= SIM_EPS;
 }
 
 static bool read_op(struct script *script, const char *line)
 {
 	struct op_plan *op = &script->ops[script->op_count];
 	unsigned long long at, recv_at;
-	int inject, delivery, kind;
+	int inject, delivery, kind, len;
 	char name[16], from, to;
 
 	if (script->op_count == SIM_OPS ||
 	    sscanf(line,
-		   "%15s from %u%c to %u%c len %zu tag %u inject %d delivery %d at %llu and %llu",
+		   "%15s from %u%c to %u%c len %zu tag %u inject %d delivery %d at %llu and %llu%n",
 		   name, &op->from, &from, &op->to, &to, &op->len, &op->tag, &inject, &delivery,
-		   &at, &recv_at) != 11)
+		   &at, &recv_at, &len) != 11 ||
+	    !words_read(op_plan_words, op, line + len))
 		return false;
-	kind = find_name(op_names, SIM_COUNT(op_names), name);
+	kind = find_name(op_kinds, SIM_COUNT(op_kinds), name);
 	op->kind = (enum op_kind) kind;
 	op->from_dev = from == 'd';
 	op->to_dev = to == 'd';
@@ -180,7 +299,8 @@ static bool read_op(struct script *script, const char *line)
 	op->at = at;
 	op->recv_at = recv_at;
 	script->op_count++;
-	return kind >= 0 && op->from < script->nodes && op->to < script->nodes;
+	return kind >= 0 && op->from < script->nodes && op->to < script->nodes &&
+	       op->from_ep < script->eps && op->to_ep < script->eps;
 }
 
 static bool read_fault(struct script *script, const char *line)
@@ -188,11 +308,12 @@ static bool read_fault(struct script *script, const char *line)
 	struct fault_plan *fault = &script->faults[script->fault_count];
 	unsigned long long at, span;
 	char name[16];
-	int kind;
+	int kind, len;
 
 	if (script->fault_count == SIM_FAULTS ||
-	    sscanf(line, "%15s of %u with %u at %llu for %llu", name, &fault->node,
-		   &fault->peer, &at, &span) != 5)
+	    sscanf(line, "%15s of %u with %u at %llu for %llu%n", name, &fault->node,
+		   &fault->peer, &at, &span, &len) != 5 ||
+	    !words_read(fault_words, fault, line + len))
 		return false;
 	kind = find_name(fault_names, FAULT_KINDS, name);
 	fault->kind = (enum fault_kind) kind;
@@ -205,7 +326,7 @@ static bool read_fault(struct script *script, const char *line)
 bool script_read(struct script *script, const char *path)
 {
 	FILE *file = fopen(path, "r");
-	char line[256];
+	char line[400];
 	bool good = file;
 
 	if (!file) {

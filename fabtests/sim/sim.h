@@ -3,7 +3,7 @@
  * The simulated world. sim.c says what is simulated, and what is not.
  *
  * Files: script (what is to happen), world (time, random numbers, datagrams), gpu, core (the core provider), node
- * (processes and their application), check (the rules), run (one script from begin to end), sim (the program).
+ * (processes), op (their applications' operations), check (the rules), run (one script from begin to end), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
@@ -41,6 +42,9 @@
  * @queue:	so many operations of an endpoint may be under way: then -FI_EAGAIN
  * @silent:	what goes to a dead process never ends; else it ends with an error
  * @strings:	addresses are strings, else IPv4
+ * @fragile:	a send to a closed endpoint of its process crashes; a new one at its address is not reached
+ * @directs:	receives may be for one sender; @peeks, @multi, @atomics: it has those calls
+ * @unmarked:	a peek tells data without saying that there is any
  */
 struct model {
 	const char *name;
@@ -57,6 +61,12 @@ struct model {
 	unsigned int queue;
 	bool silent;
 	bool strings;
+	bool fragile;
+	bool directs;
+	bool peeks;
+	bool unmarked;
+	bool multi;
+	bool atomics;
 };
 
 extern const struct model models[];
@@ -69,7 +79,22 @@ const struct model *model_find(const char *name);
 #define SIM_OPS 160
 #define SIM_FAULTS 12
 
-enum op_kind { OP_MESSAGE, OP_WRITE, OP_READ };
+/* Endpoints of a process, and its domains: the last endpoint has one of its own */
+#define SIM_EPS 3
+#define SIM_DOMAINS 2
+#define SIM_DOMAIN_OF(ep) ((ep) / 2)
+
+enum op_kind { OP_MESSAGE, OP_WRITE, OP_READ, OP_ADD, OP_FETCH, OP_SWAP };
+
+/* What a receiver does before it receives */
+enum op_look {
+	LOOK_NOT,
+	LOOK_PEEK,    /* it peeks until the message is there */
+	LOOK_CLAIM,   /* and claims it then */
+	LOOK_DISCARD, /* or throws it away */
+	LOOK_REFUSE,  /* or claims it, and throws it away then */
+	LOOKS
+};
 
 /**
  * struct op_plan - one operation of the applications'.
@@ -77,6 +102,12 @@ enum op_kind { OP_MESSAGE, OP_WRITE, OP_READ };
  * @from_dev, @to_dev: device memory
  * @tag:	messages of two nodes with one tag keep their order
  * @at, @recv_at: when the two are posted, at the earliest [ns]
+ * @from_ep, @to_ep: the endpoints
+ * @untagged:	a message without a tag; @data: with remote cq data; @directed: its receive is for its sender only
+ * @pieces:	each buffer is of so many; 0: of one
+ * @fence:	FI_FENCE
+ * @look:	enum op_look
+ * @cancel:	the receive is cancelled so long after it was posted [us]; 0: it is not
  */
 struct op_plan {
 	bool dropped;
@@ -87,6 +118,8 @@ struct op_plan {
 	unsigned int tag;
 	bool inject, delivery;
 	uint64_t at, recv_at;
+	unsigned int from_ep, to_ep;
+	unsigned int untagged, data, directed, pieces, fence, look, cancel;
 };
 
 enum fault_kind {
@@ -99,14 +132,19 @@ enum fault_kind {
 	FAULT_LOSE,      /* the core ends an internal receive with an error */
 	FAULT_GPU,       /* the GPU's driver fails a call */
 	FAULT_DATAGRAMS, /* no datagram comes through */
+	FAULT_CLOSE,     /* an endpoint is closed, and opened again after @span */
+	FAULT_FORGET,    /* @peer's addresses are removed, and inserted again after @span */
+	FAULT_LEAVE,     /* a process closes all, and ends */
 	FAULT_KINDS
 };
 
+/* @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address */
 struct fault_plan {
 	bool dropped;
 	enum fault_kind kind;
 	unsigned int node, peer;
 	uint64_t at, span;
+	unsigned int ep, renamed;
 };
 
 /**
@@ -115,6 +153,11 @@ struct fault_plan {
  * @full:	[%] of posts that the core says -FI_EAGAIN to; @shuffled: completions come in another order
  * @plain:	the last node is without the plugin
  * @timeout:	FI_P2P_PEER_TIMEOUT [s]
+ * @eps:	so many endpoints has each process
+ * @sources, @directs, @fences: the capabilities that the applications ask for
+ * @multi:	messages without a tag are received in buffers for many
+ * @counted:	endpoints have counters
+ * @hook:	the last node has the hook
  */
 struct script {
 	const struct model *model;
@@ -124,6 +167,7 @@ struct script {
 	bool shuffled;
 	bool plain;
 	unsigned int timeout;
+	unsigned int eps, sources, directs, fences, multi, counted, hook;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -142,6 +186,7 @@ bool script_read(struct script *script, const char *path);
  * @now:	[ns]; @step: counts
  * @current:	the node whose code runs
  * @moved:	something has happened at this step
+ * @closing:	an endpoint is
  * @digest:	of all that has happened
  */
 struct world {
@@ -151,6 +196,7 @@ struct world {
 	unsigned int current;
 	bool moved;
 	bool calm;
+	bool closing;
 	bool verbose;
 	uint64_t digest;
 	const struct script *script;
@@ -183,8 +229,11 @@ void gpu_calm(void);
 
 struct fid_fabric *core_fabric(unsigned int node);
 struct fi_info *core_info(unsigned int node);
-/* The name of the application's endpoint of a node */
-size_t core_name(unsigned int node, void *name);
+/* The name of an endpoint of a node */
+size_t core_name(unsigned int node, unsigned int port, void *name);
+/* The port in a name, or 0; and the node */
+unsigned int core_port(const void *name);
+unsigned int core_node(const void *name);
 void core_kill(unsigned int node);
 void core_reset(unsigned int a, unsigned int b);
 void core_refuse(unsigned int node);
@@ -200,35 +249,104 @@ const char *core_left(unsigned int node);
 enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
 
 /**
- * struct op - an operation's state.
- * @skipped:	it is not posted, as the other end's process is gone; @life: the process that posts it
- * @ends:	[0] of the sender, or of the caller; [1] of the receiver
- * @room:	of the receive; @taken: the message has been received
- * @spare:	there is only a receive, for messages whose own has ended without them
+ * struct op_end - one end of an operation: [0] of the sender, or of the caller; [1] of the receiver.
+ * @skipped:	it is not posted, as the other end is gone; @life: of the endpoint that posts it
+ * @closed:	its endpoint was closed before it ended
+ * @turn:	its place among all that were posted
+ * @looking, @found, @look_at: of a receiver that peeks: it asks; the message is there; when it asks again
+ * @cancel_at:	when it is cancelled
+ * @frozen:	nobody writes to its buffer any more; @sum: of what is in it
  */
 struct op_end {
-	bool posted, skipped, done, cancelled;
+	bool posted, skipped, done, cancelled, closed;
 	int err;
 	size_t len;
 	unsigned int life;
+	uint64_t turn;
 	uint8_t *buf;
 	struct fi_context2 context;
+	bool looking, found;
+	uint64_t look_at, look_wait, cancel_at;
+	bool frozen;
+	uint64_t sum;
 };
 
+/**
+ * struct op - an operation's state.
+ * @found:	by a peek
+ * @room:	of the receive; @taken: the message has been received
+ * @spare:	there is only a receive, for messages whose own has ended without them
+ * @aside:	of an atomic operation: [0] its result, [1] what it compares with
+ */
 struct op {
 	struct op_plan plan;
 	unsigned int number;
+	struct op *found;
 	size_t room;
 	bool taken;
 	bool spare;
 	struct op_end ends[2];
+	uint8_t *aside[2];
+};
+
+/* What a node knows of a peer's addresses: they are there; to be removed; removed */
+enum node_knows { KNOWS, KNOWS_STILL, KNOWS_NOT };
+
+/**
+ * struct node_domain - a domain of a process.
+ * @addr:	the peers' endpoints; @ports: those that they are inserted by
+ */
+struct node_domain {
+	struct fid_domain *domain;
+	struct fid_av *av;
+	struct fid_cq *cq;
+	struct fid_mr *mr[2];
+	fi_addr_t addr[SIM_NODES][SIM_EPS];
+	unsigned int ports[SIM_NODES][SIM_EPS];
+	enum node_knows knows[SIM_NODES];
+};
+
+/* A buffer for many messages; @used: bytes of it; @closed: its endpoint is */
+struct node_multi {
+	struct node_multi *next;
+	bool closed;
+	uint8_t *buf;
+	bool *used;
+	bool posted;
+	struct fi_context2 context;
+};
+
+/* Each endpoint has so many, of so many bytes, and no message is longer than SIM_MULTI_LEN then */
+#define SIM_MULTIS 2
+#define SIM_MULTI 200000
+#define SIM_MULTI_LEN 40000
+
+/**
+ * struct node_ep - an endpoint of a process.
+ * @life:	how many there were before
+ * @met:	the lives, and one more, of those of the peers that have answered a datagram of its
+ * @blind:	those that have ended before they had answered one
+ * @multis:	those of the endpoints before, too
+ * @counts:	of FI_SEND, FI_RECV, FI_READ, FI_WRITE: what has ended well
+ */
+struct node_ep {
+	bool open;
+	unsigned int life;
+	unsigned int port;
+	struct fid_ep *ep;
+	struct fid_cntr *cntrs[4];
+	uint64_t counts[4];
+	unsigned int met[SIM_NODES][SIM_EPS];
+	bool blind[SIM_NODES][SIM_EPS];
+	struct node_multi *multis;
 };
 
 /**
  * struct node - a process.
  * @life:	how many processes there were before at this address
  * @until:	when it goes on [ns]
- * @process:	its number, by which datagrams know it; @met: those of the peers that have answered one
+ * @process:	its number
+ * @plain:	without the plugin; @hook: with the hook, and so without a protocol
  */
 struct node {
 	enum node_state state;
@@ -236,33 +354,58 @@ struct node {
 	uint64_t until;
 	uint64_t process;
 	bool plain;
+	bool hook;
 	struct fid_fabric *fabric;
 	struct fi_info *info;
-	struct fid_domain *domain;
-	struct fid_av *av;
-	struct fid_cq *cq;
-	struct fid_ep *ep;
-	fi_addr_t addr[SIM_NODES];
-	uint64_t met[SIM_NODES];
-	struct fid_mr *mr[2];
+	struct node_domain domains[SIM_DOMAINS];
+	struct node_ep eps[SIM_EPS];
 	uint8_t *shown[2];
 };
 
 extern struct node nodes[SIM_NODES];
-extern struct op ops[2 * SIM_OPS + 4 * SIM_NODES * SIM_NODES];
+#define SIM_OPS_ALL (3 * SIM_OPS + 6 * SIM_NODES * SIM_NODES * SIM_EPS)
+extern struct op ops[SIM_OPS_ALL];
 extern size_t op_count;
 
 void node_open(unsigned int i);
 void node_close(unsigned int i);
 void node_kill(unsigned int i);
-/* That process has answered a datagram of its */
-void node_met(unsigned int i, uint64_t process);
-/* One turn of a process: it reads its queue, and posts what is due */
+/* It has closed all, and is there no more */
+void node_leave(unsigned int i);
+void node_ep_open(unsigned int i, unsigned int e);
+void node_ep_close(unsigned int i, unsigned int e);
+/* An endpoint of a peer's has answered a datagram of its endpoint @e */
+void node_met(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep);
+/* A peer's addresses are to be removed, or inserted again */
+void node_forget(unsigned int i, unsigned int peer, bool forget);
+/* One turn of a process: it reads its queues, and posts what is due */
 void node_turn(unsigned int i);
+/* The address of a peer's endpoint, or FI_ADDR_NOTAVAIL */
+fi_addr_t node_addr(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep);
+uint8_t *node_buffer(unsigned int i, bool dev, size_t len);
 /* It asks whether there is something to read, which makes progress */
 void node_look(unsigned int i);
 /* All others have a turn, while one waits within a call */
 void node_others(void);
+
+/* ---- operations (op.c) ---- */
+
+void op_turn(unsigned int node);
+/* A completion, of domain @d */
+void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *entry,
+	     fi_addr_t src);
+/* Is something of the node's under way that names this peer? */
+bool op_names(unsigned int node, unsigned int domain, unsigned int peer);
+/* An endpoint is opened: what is posted later is its; and it is closed */
+void op_adopt(unsigned int node, unsigned int e);
+void op_close(unsigned int node, unsigned int e);
+bool op_end_exists(const struct op *op, unsigned int end);
+bool op_end_lives(const struct op *op, unsigned int end);
+unsigned int op_node(const struct op *op, unsigned int end);
+unsigned int op_ep(const struct op *op, unsigned int end);
+/* A message of an endpoint that receives in buffers for many */
+bool op_is_multi(const struct op *op);
+uint64_t op_tag(const struct op_plan *plan);
 struct op *op_add(const struct op_plan *plan);
 /* One more receive for messages like that */
 void op_add_spare(const struct op *like);
@@ -284,11 +427,23 @@ void check_begin(void);
 void check_no_excuse(void);
 /* Operations of @a with @b may fail now; SIM_NODES: with any */
 void check_reason(unsigned int a, unsigned int b, const char *why);
+/* Those of one endpoint may */
+void check_reason_ep(unsigned int node, unsigned int e, const char *why);
 bool check_may_fail(const struct op *op);
 bool check_fails(unsigned int node);
 void check_fill(const struct op *op, uint8_t *buf);
-void check_arrived(struct op *op, size_t len);
-void check_ended(const struct op *op, unsigned int end);
+void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src);
+/* What a peek has found is a message that the receive may be for: that one */
+struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry,
+			fi_addr_t src);
+void check_ended(struct op *op, unsigned int end);
+struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *multi,
+		       const struct fi_cq_err_entry *entry);
+void check_freeze(struct op *op, unsigned int end);
+void check_frozen(void);
+void check_counted(unsigned int node, unsigned int e);
+uint64_t check_data(const struct op *op);
+void check_compare(const struct op *op, uint8_t *buf);
 void check_all_ended(const char *when);
 void check_nothing_left(unsigned int node);
 void check_closed(unsigned int node);

@@ -15,6 +15,8 @@
 
 struct world world;
 
+#define WORLD_PORTS 4096
+
 /* The last lines, for when the run fails */
 #define WORLD_LINES 60
 #define WORLD_LINE 160
@@ -50,8 +52,13 @@ uint64_t clock_ns(void)
 	return world.now += 40;
 }
 
+/* A close may wait by it: the others go on meanwhile */
 uint64_t clock_coarse_ms(void)
 {
+	if (world.closing) {
+		world.now += 50000;
+		node_others();
+	}
 	return world.now / SIM_MS;
 }
 
@@ -137,25 +144,43 @@ void fi_log(const struct fi_provider *prov, enum fi_log_level level, enum fi_log
 	world_line(said);
 }
 
-/* ---- closed endpoints of a process (QUIRK_FRAGILE): each has one, which is closed at its end ---- */
+/* ---- closed endpoints of a process (QUIRK_FRAGILE) ---- */
+
+static bool gone_ports[SIM_NODES][WORLD_PORTS];
+
+static bool *gone_port(const void *name)
+{
+	const unsigned int port = core_port(name);
+
+	if (port >= WORLD_PORTS)
+		world_fail("more than %d addresses", WORLD_PORTS);
+	return &gone_ports[world.current][port];
+}
 
 void gone_opened(const struct xfer_ep *ep)
 {
+	*gone_port(ep->name) = false;
 }
 
 void gone_closed(const struct xfer_ep *ep)
 {
+	*gone_port(ep->name) = ep->fragile;
 }
 
 bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
 {
-	return false;
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+
+	return ep->fragile && !ep->lookup(ep, addr, name, &len) &&
+	       core_node(name) == world.current && *gone_port(name);
 }
 
 /* ---- datagrams ---- */
 
+/* @ep: the application's endpoint that has it; @life: of the process */
 struct keepalive_ear {
-	unsigned int node, life;
+	unsigned int node, life, ep;
 	uint16_t port;
 	bool open;
 };
@@ -164,7 +189,7 @@ struct keepalive_ear {
 struct keepalive {
 	uint64_t process;
 	uint16_t port;
-	unsigned int node;
+	unsigned int node, ep;
 	unsigned int answers;
 	bool gone;
 	bool closed;
@@ -239,7 +264,9 @@ static void datagram_take(const struct datagram *datagram)
 		break;
 	case ANSWER:
 		keepalive->answers++;
-		node_met(keepalive->node, keepalive->process);
+		ear = ear_at(keepalive);
+		if (ear)
+			node_met(keepalive->node, keepalive->ep, ear->node, ear->ep);
 		keepalive->gone = false;
 		break;
 	case REFUSAL:
@@ -293,6 +320,7 @@ struct keepalive_ear *keepalive_listen(uint64_t process, const void *name, size_
 	if (ear_count == EARS)
 		world_fail("more than %d endpoints", EARS);
 	*ear = (struct keepalive_ear){.node = world.current,
+				      .ep = (core_port(name) - CORE_PORT) % SIM_EPS,
 				      .life = nodes[world.current].life,
 				      .port = (uint16_t) (10000 + ear_count),
 				      .open = true};
@@ -316,8 +344,10 @@ struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t proce
 {
 	struct keepalive *keepalive = calloc(1, sizeof *keepalive);
 
-	*keepalive =
-		(struct keepalive){.process = process, .port = port, .node = world.current};
+	*keepalive = (struct keepalive){.process = process,
+					.port = port,
+					.node = world.current,
+					.ep = ear ? ear->ep : 0};
 	return keepalive;
 }
 

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Messages and receives find each other in the simulated core provider. See core.h. */
+#include "core.h"
+
+static fi_addr_t core_av_find(const struct core_av *av, struct core_name name)
+{
+	for (fi_addr_t i = 0; av && i < CORE_AV; i++) {
+		if (av->names[i].port == name.port && av->names[i].node == name.node)
+			return i;
+	}
+	return FI_ADDR_NOTAVAIL;
+}
+
+/* The receive ends, with the message or without */
+static void recv_report(struct core_ep *ep, struct core_recv *recv,
+			const struct core_send *send, int err)
+{
+	size_t len = 0;
+	struct core_done comp = {
+		.entry = {.op_context = recv->context,
+			  .flags = FI_RECV | (recv->tagged ? FI_TAGGED : FI_MSG)},
+		.src = FI_ADDR_NOTAVAIL,
+		.err = err,
+	};
+
+	if (send && !err && core_losing[ep->name.node] && send->tagged &&
+	    send->tag & 1ULL << 63) {
+		core_losing[ep->name.node] = false;
+		comp.err = FI_EIO;
+		core_send_tell(send, "lost");
+	} else if (send && !err) {
+		len = core_scatter(recv->iov, recv->count, send->bytes, send->len);
+		if (len < send->len) {
+			comp.err = FI_ETRUNC;
+			comp.olen = send->len - len;
+		}
+		comp.entry.flags |= send->has_data ? FI_REMOTE_CQ_DATA : 0;
+		comp.entry.data = send->data;
+		comp.entry.tag = send->tag;
+		comp.entry.len = len;
+		comp.src = core_av_find(ep->av, send->conn->src->name);
+	}
+	/* a buffer that is given back: by what fills it up, or by what ends last there */
+	if (recv->owner) {
+		comp.entry.buf = recv->iov[0].iov_base;
+		recv->owner->users--;
+		if (recv->last ||
+		    (recv->owner->full && !recv->owner->users && !world.script->model->refuses))
+			comp.entry.flags |= FI_MULTI_RECV;
+	} else if (recv->multi) {
+		comp.entry.flags |= FI_MULTI_RECV;
+	}
+	core_wire_complete(ep->rxcq, comp);
+	ep->receives--;
+	/* parts of it may be under way: its record stays */
+	if (!recv->multi)
+		free(recv);
+}
+
+/* A part of a buffer for many messages, for one of them */
+static struct core_recv *multi_part(struct core_ep *ep, struct core_recv *multi, size_t len)
+{
+	struct core_recv *part = malloc(sizeof *part);
+	struct iovec *left = &multi->iov[0];
+
+	*part = *multi;
+	part->multi = false;
+	part->owner = multi;
+	part->iov[0].iov_len = len < left->iov_len ? len : left->iov_len;
+	left->iov_base = (uint8_t *) left->iov_base + part->iov[0].iov_len;
+	left->iov_len -= part->iov[0].iov_len;
+	multi->users++;
+	if (left->iov_len < ep->least || !left->iov_len) {
+		TAILQ_REMOVE(&ep->recvs, multi, link);
+		multi->full = true;
+		part->last = world.script->model->refuses;
+	} else {
+		ep->receives++;
+	}
+	return part;
+}
+
+/* The receive that a message has come for, or NULL */
+struct core_recv *core_recv_find(struct core_ep *ep, const struct core_send *send)
+{
+	struct core_recv *recv;
+
+	TAILQ_FOREACH(recv, &ep->recvs, link) {
+		if (core_recv_fits(ep, recv, send))
+			break;
+	}
+	if (recv && recv->multi)
+		return multi_part(ep, recv, send->len);
+	if (recv)
+		TAILQ_REMOVE(&ep->recvs, recv, link);
+	return recv;
+}
+
+/* ---- matching ---- */
+
+bool core_recv_fits(const struct core_ep *ep, const struct core_recv *recv,
+		    const struct core_send *send)
+{
+	if (recv->tagged != send->tagged ||
+	    (send->tagged && (recv->tag ^ send->tag) & ~recv->ignore))
+		return false;
+	return recv->src == FI_ADDR_UNSPEC ||
+	       recv->src == core_av_find(ep->av, send->conn->src->name);
+}
+
+void core_send_land(struct core_ep *ep, struct core_send *send, int err)
+{
+	struct core_recv *recv = send->recv;
+
+	send->recv = NULL;
+	send->state = SEND_LANDED;
+	if (recv)
+		recv_report(ep, recv, send, err);
+	if (send->long_ || send->confirms)
+		core_send_done(send, err, core_delay(3000));
+	if (send->kind == SEND_MSG) {
+		free(send->bytes);
+		send->bytes = NULL;
+	}
+}
+
+void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv *recv)
+{
+	const struct core_conn *conn = send->conn;
+
+	send->recv = recv;
+	if (send->long_ && !send->bytes && (conn->state == CONN_BROKEN || !conn->src->alive)) {
+		core_send_land(ep, send, FI_ECONNRESET);
+	} else if (send->long_ && !send->bytes) {
+		send->state = SEND_WANTED;
+		send->at = world.now + core_delay(3000);
+	} else {
+		core_send_land(ep, send, 0);
+	}
+}
+
+static struct core_send *saved_find(struct core_ep *ep, const struct core_recv *recv)
+{
+	struct core_send *send;
+	struct core_ep *other;
+
+	TAILQ_FOREACH(send, &ep->saved, saved) {
+		if (!send->claim && core_recv_fits(ep, recv, send))
+			return send;
+	}
+	if (!world.script->model->mixes)
+		return NULL;
+	TAILQ_FOREACH(other, &core_eps, link) {
+		if (other == ep || other->domain != ep->domain || !other->alive)
+			continue;
+		TAILQ_FOREACH(send, &other->saved, saved) {
+			if (!send->claim && core_recv_fits(ep, recv, send))
+				return send;
+		}
+	}
+	return NULL;
+}
+
+static void saved_take(struct core_send *send)
+{
+	TAILQ_REMOVE(&send->conn->dst->saved, send, saved);
+	send->conn->saved--;
+}
+
+ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv)
+{
+	struct core_send *send;
+
+	ep->receives++;
+	TAILQ_INSERT_TAIL(&ep->recvs, recv, link);
+	do {
+		send = saved_find(ep, recv);
+		if (!send)
+			break;
+		saved_take(send);
+		core_send_meet(ep, send, core_recv_find(ep, send));
+	} while (recv->multi && !recv->full);
+	return 0;
+}
+
+/* Is there a receive that the message is yet to meet? */
+static bool recv_waits(const struct core_ep *ep, const struct core_send *send)
+{
+	const struct core_recv *recv;
+
+	TAILQ_FOREACH(recv, &ep->recvs, link) {
+		if (core_recv_fits(ep, recv, send))
+			return true;
+	}
+	return false;
+}
+
+/* What waits without a receive: saved, or before a reader that has stopped there */
+static struct core_send *early_find(struct core_ep *ep, const struct core_recv *recv)
+{
+	struct core_send *send = saved_find(ep, recv);
+	struct core_conn *conn;
+
+	if (send || !world.script->model->stalls)
+		return send;
+	TAILQ_FOREACH(conn, &core_conns, link) {
+		if (conn->dst != ep)
+			continue;
+		TAILQ_FOREACH(send, &conn->sends, link) {
+			if (send->state >= SEND_QUEUED && send->state <= SEND_WIRE)
+				break;
+		}
+		if (send && send->state == SEND_WIRE && send->at <= world.now && !send->claim &&
+		    send->kind == SEND_MSG && core_recv_fits(ep, recv, send) &&
+		    !recv_waits(ep, send))
+			return send;
+	}
+	return NULL;
+}
+
+/* It no longer waits without a receive */
+static void early_take(struct core_send *send)
+{
+	if (send->state == SEND_SAVED)
+		saved_take(send);
+	else
+		send->conn->flying -= send->long_ ? 64 : send->len + 64;
+}
+
+static void send_discard(struct core_send *send)
+{
+	core_send_tell(send, "discarded");
+	early_take(send);
+	core_send_land(send->conn->dst, send, 0);
+}
+
+void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags)
+{
+	struct core_send *send = early_find(ep, recv);
+	struct core_done done = {
+		.entry = {.op_context = recv->context, .flags = FI_RECV | FI_TAGGED},
+		.src = FI_ADDR_NOTAVAIL,
+		.err = send ? 0 : FI_ENOMSG,
+	};
+
+	if (send) {
+		done.entry.len = send->len;
+		done.entry.tag = send->tag;
+		done.entry.data = send->data;
+		if (send->has_data && !world.script->model->unmarked)
+			done.entry.flags |= FI_REMOTE_CQ_DATA;
+		done.src = core_av_find(ep->av, send->conn->src->name);
+	}
+	core_wire_complete(ep->rxcq, done);
+	if (send && flags & FI_CLAIM)
+		send->claim = recv->context;
+	if (send && flags & FI_DISCARD)
+		send_discard(send);
+}
+
+static struct core_send *claimed_find(const struct core_ep *ep, const void *context)
+{
+	struct core_conn *conn;
+	struct core_send *send;
+
+	TAILQ_FOREACH(conn, &core_conns, link) {
+		if (!conn->dst || conn->dst->domain != ep->domain)
+			continue;
+		TAILQ_FOREACH(send, &conn->sends, link) {
+			if (send->claim == context && send->state <= SEND_SAVED)
+				return send;
+		}
+	}
+	world_fail("n%u: a message that was not claimed is received", ep->name.node);
+}
+
+void core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard)
+{
+	struct core_send *send = claimed_find(ep, recv->context);
+	struct core_done done = {.entry = {.op_context = recv->context,
+					   .flags = FI_RECV | FI_TAGGED},
+				 .src = FI_ADDR_NOTAVAIL};
+
+	send->claim = NULL;
+	if (discard) {
+		done.entry.len = send->len;
+		done.entry.tag = send->tag;
+		core_wire_complete(ep->rxcq, done);
+		send_discard(send);
+		free(recv);
+		return;
+	}
+	ep->receives++;
+	early_take(send);
+	core_send_meet(ep, send, recv);
+}
+
+void core_recv_cancel(struct core_ep *ep, struct core_recv *recv)
+{
+	TAILQ_REMOVE(&ep->recvs, recv, link);
+	recv->full = true;
+	recv_report(ep, recv, NULL, FI_ECANCELED);
+}
+
+bool core_wire_cancel(struct core_ep *ep, void *context)
+{
+	struct core_recv *recv;
+
+	TAILQ_FOREACH(recv, &ep->recvs, link) {
+		if (recv->context != context)
+			continue;
+		core_recv_cancel(ep, recv);
+		return true;
+	}
+	return false;
+}

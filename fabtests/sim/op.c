@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What the applications do: operations, from the script to their completions. See sim.h. */
+#include "sim.h"
+
+struct op ops[SIM_OPS_ALL];
+size_t op_count;
+
+/* A peek that has found nothing is repeated after so long, and later ones after twice that, up to the second [ns] */
+#define OP_LOOK_AGAIN (200 * 1000)
+#define OP_LOOK_MAX (100 * SIM_MS)
+
+static uint64_t turns;
+
+unsigned int op_node(const struct op *op, unsigned int end)
+{
+	return end ? op->plan.to : op->plan.from;
+}
+
+unsigned int op_ep(const struct op *op, unsigned int end)
+{
+	return end ? op->plan.to_ep : op->plan.from_ep;
+}
+
+static struct node_ep *end_ep(const struct op *op, unsigned int end)
+{
+	return &nodes[op_node(op, end)].eps[op_ep(op, end)];
+}
+
+bool op_is_multi(const struct op *op)
+{
+	return world.script->multi && op->plan.kind == OP_MESSAGE && op->plan.untagged &&
+	       !nodes[op->plan.to].plain;
+}
+
+/* Does the endpoint live that has this end? */
+bool op_end_lives(const struct op *op, unsigned int end)
+{
+	const struct node_ep *ep = end_ep(op, end);
+
+	return nodes[op_node(op, end)].state != NODE_DEAD && ep->open &&
+	       ep->life == op->ends[end].life;
+}
+
+bool op_end_exists(const struct op *op, unsigned int end)
+{
+	return !(end ? op->plan.kind != OP_MESSAGE : op->spare);
+}
+
+/* ---- made ---- */
+
+/* Both ends of one stream have room for its longest message, as an error may shift them */
+static size_t op_longest(const struct op_plan *plan)
+{
+	size_t len = plan->len;
+
+	for (size_t i = 0; plan >= world.script->ops && plan < world.script->ops + SIM_OPS &&
+			   i < world.script->op_count;
+	     i++) {
+		const struct op_plan *other = &world.script->ops[i];
+
+		if (other->dropped || other->kind != OP_MESSAGE || other->len <= len ||
+		    other->to != plan->to || other->to_ep != plan->to_ep ||
+		    other->untagged != plan->untagged)
+			continue;
+		if (plan->untagged ||
+		    (other->from == plan->from && other->from_ep == plan->from_ep &&
+		     other->tag == plan->tag))
+			len = other->len;
+	}
+	return len;
+}
+
+/* A place in what a node shows to its peers */
+static uint8_t *op_place(const struct op_plan *plan)
+{
+	static size_t places[SIM_NODES][2];
+	size_t *place = &places[plan->to][plan->to_dev];
+	uint8_t *buf = nodes[plan->to].shown[plan->to_dev] + *place;
+
+	if (*place + plan->len + SIM_GUARD > SIM_SHOWN)
+		world_fail("n%u has too little memory to show", plan->to);
+	memset(buf, SIM_GUARD_BYTE, plan->len + SIM_GUARD);
+	*place += (plan->len + SIM_GUARD + 7) & ~(size_t) 7;
+	return buf;
+}
+
+struct op *op_add(const struct op_plan *plan)
+{
+	struct op *op = &ops[op_count];
+
+	if (op_count == SIM_COUNT(ops))
+		world_fail("more than %zu operations", SIM_COUNT(ops));
+	*op = (struct op){.plan = *plan, .number = (unsigned int) op_count};
+	op_count++;
+	for (unsigned int end = 0; end < 2; end++)
+		op->ends[end].life = end_ep(op, end)->life;
+	op->ends[0].buf = node_buffer(plan->from, plan->from_dev, plan->len);
+	if (plan->kind == OP_MESSAGE) {
+		op->room = op_longest(plan);
+		op->ends[1].buf = node_buffer(plan->to, plan->to_dev, op->room);
+	} else {
+		op->ends[1].buf = op_place(plan);
+	}
+	if (plan->kind != OP_MESSAGE && plan->kind != OP_WRITE)
+		check_fill(op, op->ends[1].buf);
+	if (plan->kind != OP_READ)
+		check_fill(op, op->ends[0].buf);
+	/* what is to be there then is something else */
+	for (size_t i = 0; plan->kind == OP_SWAP && i < plan->len; i++)
+		op->ends[0].buf[i] ^= 0xff;
+	if (plan->kind == OP_FETCH || plan->kind == OP_SWAP)
+		op->aside[0] = node_buffer(plan->from, plan->from_dev, plan->len);
+	if (plan->kind == OP_SWAP) {
+		op->aside[1] = node_buffer(plan->from, plan->from_dev, plan->len);
+		check_compare(op, op->aside[1]);
+	}
+	return op;
+}
+
+void op_add_spare(const struct op *like)
+{
+	struct op_plan plan = like->plan;
+	struct op *op;
+
+	if (op_is_multi(like))
+		return;
+	plan.look = plan.cancel = 0;
+	op = op_add(&plan);
+	op->spare = true;
+	op->room = 600000;
+	op->ends[1].buf = node_buffer(op->plan.to, false, op->room);
+}
+
+/* ---- posted ---- */
+
+uint64_t op_tag(const struct op_plan *plan)
+{
+	const uint64_t from = plan->from * SIM_EPS + plan->from_ep;
+	const uint64_t to = plan->to * SIM_EPS + plan->to_ep;
+
+	return 1 + from + SIM_NODES * SIM_EPS * (to + SIM_NODES * SIM_EPS * plan->tag);
+}
+
+static fi_addr_t op_addr(const struct op *op, unsigned int end)
+{
+	return node_addr(op_node(op, end), op_ep(op, end), op_node(op, !end), op_ep(op, !end));
+}
+
+/* The buffer, in pieces of different lengths */
+static size_t op_iov(const struct op *op, uint8_t *buf, size_t len, struct iovec *iov)
+{
+	const size_t pieces = op->plan.pieces ? op->plan.pieces : 1;
+
+	for (size_t i = 0, at = 0; i < pieces; i++) {
+		size_t part = i + 1 == pieces ? len - at : len * (i + 1) / (pieces * 2);
+
+		iov[i] = (struct iovec){buf + at, part};
+		at += part;
+	}
+	return pieces;
+}
+
+static ssize_t inject(const struct op *op, fi_addr_t addr)
+{
+	const struct op_plan *plan = &op->plan;
+	struct fid_ep *ep = end_ep(op, 0)->ep;
+	const uint8_t *buf = op->ends[0].buf;
+
+	if (plan->untagged && plan->data)
+		return fi_injectdata(ep, buf, plan->len, check_data(op), addr);
+	if (plan->untagged)
+		return fi_inject(ep, buf, plan->len, addr);
+	if (plan->data)
+		return fi_tinjectdata(ep, buf, plan->len, check_data(op), addr, op_tag(plan));
+	return fi_tinject(ep, buf, plan->len, addr, op_tag(plan));
+}
+
+static ssize_t post_message(struct op *op, fi_addr_t addr)
+{
+	const struct op_plan *plan = &op->plan;
+	const struct node *node = &nodes[plan->from];
+	struct iovec iov[4];
+	const struct fi_msg_tagged tagged = {
+		.msg_iov = iov,
+		.iov_count = op_iov(op, op->ends[0].buf, plan->len, iov),
+		.addr = addr,
+		.tag = op_tag(plan),
+		.data = check_data(op),
+		.context = &op->ends[0].context,
+	};
+	const struct fi_msg msg = {
+		.msg_iov = iov,
+		.iov_count = tagged.iov_count,
+		.addr = addr,
+		.data = tagged.data,
+		.context = tagged.context,
+	};
+	uint64_t flags = plan->data ? FI_REMOTE_CQ_DATA : 0;
+
+	if (plan->inject)
+		return inject(op, addr);
+	if (!node->plain)
+		flags |= (plan->delivery ? FI_DELIVERY_COMPLETE : 0) |
+			 (plan->fence && world.script->fences && !node->hook ? FI_FENCE : 0);
+	return plan->untagged ? fi_sendmsg(end_ep(op, 0)->ep, &msg, flags)
+			      : fi_tsendmsg(end_ep(op, 0)->ep, &tagged, flags);
+}
+
+static ssize_t post_receive(struct op *op, uint64_t flags)
+{
+	const bool directed = op->plan.directed && world.script->directs;
+	struct iovec iov[4];
+	const struct fi_msg_tagged tagged = {
+		.msg_iov = iov,
+		.iov_count = flags & FI_PEEK ? 0 : op_iov(op, op->ends[1].buf, op->room, iov),
+		.addr = directed ? op_addr(op, 1) : FI_ADDR_UNSPEC,
+		.tag = op_tag(&op->plan),
+		.context = &op->ends[1].context,
+	};
+	const struct fi_msg msg = {
+		.msg_iov = iov,
+		.iov_count = tagged.iov_count,
+		.addr = tagged.addr,
+		.context = tagged.context,
+	};
+
+	if (directed && tagged.addr == FI_ADDR_NOTAVAIL)
+		return -FI_EAGAIN;
+	return op->plan.untagged ? fi_recvmsg(end_ep(op, 1)->ep, &msg, flags)
+				 : fi_trecvmsg(end_ep(op, 1)->ep, &tagged, flags);
+}
+
+static struct fi_rma_iov op_remote(const struct op *op)
+{
+	const struct node_domain *domain =
+		&nodes[op->plan.to].domains[SIM_DOMAIN_OF(op->plan.to_ep)];
+
+	return (struct fi_rma_iov){.addr = (uintptr_t) op->ends[1].buf,
+				   .len = op->plan.len,
+				   .key = fi_mr_key(domain->mr[op->plan.to_dev])};
+}
+
+static ssize_t post_rma(struct op *op, fi_addr_t addr)
+{
+	const struct op_plan *plan = &op->plan;
+	const struct fi_rma_iov place = op_remote(op);
+	struct iovec iov[4];
+	const struct fi_msg_rma msg = {
+		.msg_iov = iov,
+		.iov_count = op_iov(op, op->ends[0].buf, plan->len, iov),
+		.addr = addr,
+		.rma_iov = &place,
+		.rma_iov_count = 1,
+		.context = &op->ends[0].context,
+	};
+	const uint64_t fence = plan->fence && world.script->fences ? FI_FENCE : 0;
+
+	if (plan->kind == OP_READ)
+		return fi_readmsg(end_ep(op, 0)->ep, &msg, fence);
+	/* so that its end says that it is there */
+	return fi_writemsg(end_ep(op, 0)->ep, &msg, FI_DELIVERY_COMPLETE | fence);
+}
+
+static ssize_t post_atomic(struct op *op, fi_addr_t addr)
+{
+	const struct op_plan *plan = &op->plan;
+	const struct fi_rma_iov place = op_remote(op);
+	const size_t count = plan->len / 8;
+	struct fid_ep *ep = end_ep(op, 0)->ep;
+	void *context = &op->ends[0].context;
+	const struct fi_ioc ioc = {op->ends[0].buf, count};
+	const struct fi_rma_ioc remote = {.addr = place.addr, .count = count, .key = place.key};
+	const struct fi_msg_atomic msg = {
+		.msg_iov = &ioc,
+		.iov_count = 1,
+		.addr = addr,
+		.rma_iov = &remote,
+		.rma_iov_count = 1,
+		.datatype = FI_UINT64,
+		.op = FI_SUM,
+		.context = context,
+	};
+
+	if (plan->kind == OP_FETCH)
+		return fi_fetch_atomic(ep, op->ends[0].buf, count, NULL, op->aside[0], NULL,
+				       addr, place.addr, place.key, FI_UINT64, FI_SUM, context);
+	if (plan->kind == OP_SWAP)
+		return fi_compare_atomic(ep, op->ends[0].buf, count, NULL, op->aside[1], NULL,
+					 op->aside[0], NULL, addr, place.addr, place.key,
+					 FI_UINT64, FI_CSWAP, context);
+	return fi_atomicmsg(ep, &msg, FI_DELIVERY_COMPLETE);
+}
+
+static bool same_line(const struct op *a, const struct op *b)
+{
+	if (a->plan.kind != OP_MESSAGE || b->plan.kind != OP_MESSAGE ||
+	    a->plan.untagged != b->plan.untagged)
+		return false;
+	if (a->plan.untagged)
+		return a->plan.to == b->plan.to && a->plan.to_ep == b->plan.to_ep &&
+		       a->plan.from == b->plan.from && a->plan.from_ep == b->plan.from_ep;
+	return op_tag(&a->plan) == op_tag(&b->plan);
+}
+
+/* Are those before it of its stream posted at this end? */
+static bool end_is_next(const struct op *op, unsigned int end)
+{
+	for (const struct op *other = ops; other < op; other++) {
+		if (same_line(other, op) && op_end_exists(other, end) &&
+		    op_end_lives(other, end) && !other->ends[end].posted &&
+		    !other->ends[end].skipped)
+			return false;
+	}
+	return true;
+}
+
+static const char *const op_words[] = {
+	[OP_MESSAGE] = "sends",
+	[OP_WRITE] = "writes",
+	[OP_READ] = "reads",
+	[OP_ADD] = "adds",
+	[OP_FETCH] = "fetches and adds",
+	[OP_SWAP] = "compares and swaps",
+};
+
+/* A receiver peeks first. True: it has nothing to post (yet) */
+static bool end_looks(struct op *op)
+{
+	struct op_end *at = &op->ends[1];
+	uint64_t flags = FI_PEEK;
+
+	if (!op->plan.look || at->found)
+		return false;
+	if (at->looking || world.now < at->look_at)
+		return true;
+	if (op->plan.look == LOOK_CLAIM || op->plan.look == LOOK_REFUSE)
+		flags |= FI_CLAIM;
+	if (op->plan.look == LOOK_DISCARD)
+		flags |= FI_DISCARD;
+	at->looking = !post_receive(op, flags);
+	return true;
+}
+
+static ssize_t end_post_receive(struct op *op)
+{
+	switch (op->plan.look) {
+	case LOOK_CLAIM:
+		return post_receive(op, FI_CLAIM);
+	case LOOK_REFUSE:
+		return post_receive(op, FI_CLAIM | FI_DISCARD);
+	default:
+		return op_is_multi(op) ? 0 : post_receive(op, 0);
+	}
+}
+
+static void end_posted(struct op *op, unsigned int end, ssize_t ret)
+{
+	struct op_end *at = &op->ends[end];
+
+	at->posted = true;
+	at->turn = ++turns;
+	world_tell("n%u: %s %u of %zu%s%s", op_node(op, end),
+		   end ? "receives" : op_words[op->plan.kind], op->number, op->plan.len,
+		   ret ? ": " : "", ret ? fi_strerror((int) -ret) : "");
+	if (end && op->plan.cancel)
+		at->cancel_at = world.now + op->plan.cancel * 1000ULL;
+	if (ret || (!end && op->plan.inject)) {
+		at->done = true;
+		at->err = (int) -ret;
+		if (!end && !ret)
+			end_ep(op, 0)->counts[0]++;
+		check_ended(op, end);
+	}
+}
+
+static void end_post(struct op *op, unsigned int end)
+{
+	fi_addr_t addr;
+	ssize_t ret;
+
+	if (!end_is_next(op, end) || (end && end_looks(op)))
+		return;
+	if (end) {
+		ret = end_post_receive(op);
+	} else {
+		addr = op_addr(op, 0);
+		if (addr == FI_ADDR_NOTAVAIL)
+			return;
+		ret = op->plan.kind == OP_MESSAGE ? post_message(op, addr)
+		      : op->plan.kind <= OP_READ  ? post_rma(op, addr)
+						  : post_atomic(op, addr);
+	}
+	if (ret != -FI_EAGAIN)
+		end_posted(op, end, ret);
+}
+
+void op_turn(unsigned int node)
+{
+	for (size_t j = 0; j < op_count; j++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			struct op *op = &ops[j];
+			struct op_end *at = &op->ends[end];
+
+			if (op_node(op, end) != node || !op_end_exists(op, end) ||
+			    at->skipped || at->done || !op_end_lives(op, end))
+				continue;
+			if (at->posted && at->cancel_at && world.now >= at->cancel_at)
+				op_cancel(op);
+			if (at->posted ||
+			    world.now < SIM_S + (end ? op->plan.recv_at : op->plan.at))
+				continue;
+			/* what the other end never posts is not posted here either */
+			if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
+				at->skipped = !at->looking;
+			else
+				end_post(op, end);
+		}
+	}
+}
+
+/* ---- completed ---- */
+
+/* What a peek has found */
+static void look_take(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src)
+{
+	struct op_end *at = &op->ends[1];
+
+	at->looking = false;
+	at->look_wait = at->look_wait ? 2 * at->look_wait : OP_LOOK_AGAIN;
+	if (at->look_wait > OP_LOOK_MAX)
+		at->look_wait = OP_LOOK_MAX;
+	at->look_at = world.now + at->look_wait;
+	if (entry->err == FI_ENOMSG)
+		return;
+	world_tell("n%u: peek for %u ends: %s", op->plan.to, op->number,
+		   entry->err ? fi_strerror(entry->err) : "found");
+	at->err = entry->err;
+	if (entry->err) {
+		at->posted = at->done = true;
+		check_ended(op, 1);
+		return;
+	}
+	at->found = true;
+	op->found = check_looked(op, entry, src);
+	if (op->plan.look == LOOK_DISCARD)
+		at->posted = at->done = true;
+	if (op->plan.look == LOOK_DISCARD && op->found)
+		op->found->taken = true;
+}
+
+static void end_count(const struct op *op, unsigned int end)
+{
+	static const unsigned int kinds[] = {
+		[OP_MESSAGE] = 0, [OP_WRITE] = 3, [OP_READ] = 2,
+		[OP_ADD] = 3,     [OP_FETCH] = 2, [OP_SWAP] = 2,
+	};
+
+	end_ep(op, end)->counts[end ? 1 : kinds[op->plan.kind]]++;
+}
+
+static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_entry *entry,
+		     fi_addr_t src)
+{
+	struct op_end *at = &op->ends[end];
+
+	if (end && at->looking) {
+		look_take(op, entry, src);
+		return;
+	}
+	if (!at->posted || at->done)
+		world_fail("n%u: operation %u has a completion that it should not have",
+			   op_node(op, end), op->number);
+	at->done = true;
+	at->err = entry->err;
+	at->len = entry->len;
+	world_tell("n%u: %s %u ends%s%s", op_node(op, end), end ? "receive" : "operation",
+		   op->number, at->err ? ": " : "", at->err ? fi_strerror(at->err) : "");
+	if (!at->err && !at->closed)
+		end_count(op, end);
+	if (end && !at->err && op->plan.look != LOOK_REFUSE)
+		check_arrived(op, entry, src);
+	else if (end && !at->err && op->found)
+		op->found->taken = true;
+	check_ended(op, end);
+	/* its message comes later, and may be in the way of others */
+	if (end && at->err == FI_ECANCELED && op->plan.cancel && !at->closed && !op->spare &&
+	    op_end_lives(op, 1))
+		op_add_spare(op);
+}
+
+static bool multi_take(unsigned int node, const struct fi_cq_err_entry *entry)
+{
+	for (unsigned int e = 0; e < world.script->eps; e++) {
+		for (struct node_multi *multi = nodes[node].eps[e].multis; multi;
+		     multi = multi->next) {
+			struct op *sent;
+
+			if (entry->op_context != &multi->context)
+				continue;
+			sent = check_multi(node, e, multi, entry);
+			if (!sent)
+				return true;
+			sent->ends[1].posted = sent->ends[1].done = true;
+			nodes[node].eps[e].counts[1]++;
+			world_tell("n%u: message %u came", node, sent->number);
+			return true;
+		}
+	}
+	return false;
+}
+
+void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *entry,
+	     fi_addr_t src)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			if (entry->op_context != &ops[i].ends[end].context)
+				continue;
+			if (op_node(&ops[i], end) != node ||
+			    SIM_DOMAIN_OF(op_ep(&ops[i], end)) != d)
+				world_fail("n%u: operation %u is reported in another's queue",
+					   node, ops[i].number);
+			end_take(&ops[i], end, entry, src);
+			return;
+		}
+	}
+	if (multi_take(node, entry))
+		return;
+	/* an injected message may fail, and has no context to tell that by */
+	if (!entry->op_context && entry->err && check_fails(node))
+		return;
+	world_fail("n%u: a completion of nothing: flags %llx, error %d", node,
+		   (unsigned long long) entry->flags, entry->err);
+}
+
+/* ---- over ---- */
+
+/* Does it go whole, so that the core alone knows of its end? */
+static bool core_alone(const struct op_plan *plan)
+{
+	if (nodes[plan->from].plain || nodes[plan->to].plain || nodes[plan->from].hook ||
+	    nodes[plan->to].hook)
+		return true;
+	if (plan->kind != OP_MESSAGE)
+		return !plan->to_dev && (!plan->from_dev || !plan->len);
+	/* what is longer waits for a greeting */
+	return !plan->from_dev || plan->len <= 16384;
+}
+
+bool op_end_lost(const struct op *op, unsigned int end)
+{
+	const struct node_ep *ep = end_ep(op, end);
+	const unsigned int peer = op_node(op, !end), peer_ep = op_ep(op, !end);
+	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1;
+
+	/* it may still be with the one that was there before */
+	if (ep->blind[peer][peer_ep])
+		return true;
+	return !op_end_lives(op, !end) &&
+	       (!met || (world.script->model->silent && !end && core_alone(&op->plan)));
+}
+
+static bool core_loses(void)
+{
+	for (size_t i = 0; i < world.script->fault_count; i++) {
+		const struct fault_plan *fault = &world.script->faults[i];
+
+		if (!fault->dropped && (fault->kind == FAULT_LOSE || fault->kind == FAULT_HARD))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What is known, and written down in sim.c: an announcement was lost, and nobody tells whose marker it is that waits for
+ * it; or greetings were, and are not repeated.
+ */
+static bool end_known(const struct op *op, unsigned int end)
+{
+	bool anew = world.script->eps > 1;
+
+	for (unsigned int e = 0; e < SIM_EPS; e++)
+		anew |= nodes[op_node(op, end)].eps[e].life;
+	if (!core_loses())
+		return false;
+	if (end)
+		return op->ends[1].cancelled && anew && check_may_fail(op);
+	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
+	       !op->ends[0].posted;
+}
+
+bool op_end_over(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+
+	return !op_end_exists(op, end) || !op_end_lives(op, end) || at->done || at->skipped ||
+	       op_end_lost(op, end) || end_known(op, end);
+}
+
+bool op_ended(const struct op *op)
+{
+	return op_end_over(op, 0) && op_end_over(op, 1);
+}
+
+void op_cancel(struct op *op)
+{
+	struct op_end *at = &op->ends[1];
+
+	world.current = op->plan.to;
+	at->cancelled = true;
+	at->cancel_at = 0;
+	if (!at->posted || op_is_multi(op))
+		at->skipped = !at->looking;
+	else if (nodes[op->plan.to].state == NODE_RUNS && op_end_lives(op, 1))
+		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
+}
+
+bool op_names(unsigned int node, unsigned int domain, unsigned int peer)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			const struct op *op = &ops[i];
+			const struct op_end *at = &op->ends[end];
+
+			if (op_node(op, end) == node && op_node(op, !end) == peer &&
+			    SIM_DOMAIN_OF(op_ep(op, end)) == domain && !at->done &&
+			    !at->closed && (at->posted || at->looking) &&
+			    op_end_lives(op, end) &&
+			    (!end || (op->plan.directed && world.script->directs)))
+				return true;
+		}
+	}
+	return false;
+}
+
+void op_adopt(unsigned int node, unsigned int e)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			struct op *op = &ops[i];
+
+			if (op_node(op, end) == node && op_ep(op, end) == e &&
+			    SIM_S + op->plan.at > world.now &&
+			    SIM_S + op->plan.recv_at > world.now && !op->ends[0].posted &&
+			    !op->ends[1].posted && !op->ends[1].looking)
+				op->ends[end].life = nodes[node].eps[e].life;
+		}
+	}
+}
+
+void op_close(unsigned int node, unsigned int e)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			struct op_end *at = &ops[i].ends[end];
+
+			if (op_node(&ops[i], end) != node || op_ep(&ops[i], end) != e ||
+			    !op_end_exists(&ops[i], end) || !op_end_lives(&ops[i], end) ||
+			    at->done || !(at->posted || at->looking))
+				continue;
+			at->closed = true;
+			check_freeze(&ops[i], end);
+		}
+	}
+}
