@@ -105,7 +105,9 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 	*waits = !hello_greet(peer) && hello_state(peer) == XFER_PEER_GREETED;
 	query.foreign = true;
 	choice = path_choose(&query);
-	*waits &= req->len > POST_LEND_MIN || choice.proto == PATH_NONE || hello_was_lost(peer);
+	/* whole, it would be said to be delivered before it is copied in */
+	*waits &= req->len > POST_LEND_MIN || choice.proto == PATH_NONE ||
+		  hello_was_lost(peer) || op->flags & FI_DELIVERY_COMPLETE;
 	return choice;
 }
 
