@@ -244,7 +244,11 @@ void xfer_peer_hold(struct xfer_peer *peer)
 	/* as long as nothing was under way, it had nothing to say */
 	xfer_peer_heard(peer, true);
 	LIST_INSERT_HEAD(&peer->ep->xfer->busy_peers, peer, busy);
-	now = peer->forgotten ? xfer_peer_find(peer->ep, peer->addr) : NULL;
+	if (!peer->forgotten)
+		return;
+	/* it has asked for something after it was removed: the record of today may still be greeting it */
+	peer->ep->removed = true;
+	now = xfer_peer_find(peer->ep, peer->addr);
 	if (now)
 		xfer_peer_replace(peer, now);
 }

@@ -311,7 +311,7 @@ struct xfer {
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
- * @removed:	some peer was, with something under way
+ * @removed:	some peer was, and had something under way, or has it since
  * @keepalive:	where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: that was opened, or cannot be
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
