@@ -219,7 +219,7 @@ static int hello_ask(struct xfer_peer *peer)
 		return ret;
 	msg = hello_msg(ep, WIRE_ASKS);
 	msg.grant = peer->tokens[0].token;
-	if (!msg.grant || peer->tokens[0].stale)
+	if (!msg.grant || peer->tokens[0].lost)
 		msg.grant = xfer_token_new(ep->xfer);
 	ret = xfer_peer_admit(peer, 0, msg.grant);
 	if (!ret)
@@ -608,7 +608,7 @@ static void hello_token(struct xfer_peer *peer, uint64_t grant)
 
 /*
  * Is it another process than the one that was known, or another endpoint? What was under way with that ends, and its
- * tokens are stale: this comes before it is given others.
+ * tokens are lost: this comes before it is given others.
  */
 static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 {
@@ -670,7 +670,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	if (peer->state == XFER_PEER_KNOWN)
 		hello_dead(peer, msg);
 	/* the token was given to the former process, or is lost */
-	if (peer->tokens[0].token != msg->token || peer->tokens[0].stale ||
+	if (peer->tokens[0].token != msg->token || peer->tokens[0].lost ||
 	    hello_renewed(peer, msg) ||
 	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
 		return;

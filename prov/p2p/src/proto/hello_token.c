@@ -85,7 +85,7 @@ static void hello_token_tell(const struct xfer_token *token)
 {
 	const struct xfer_peer *peer = token->peer;
 
-	hello_token_say(peer, token->lost ? token->token : 0, peer->via, peer->to);
+	hello_token_say(peer, token->token, peer->via, peer->to);
 }
 
 void hello_token_bury(const struct xfer_peer *peer)

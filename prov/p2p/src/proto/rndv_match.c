@@ -212,7 +212,7 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 	token = rndv_note_token(arrival, ep, msg.token);
 	if (!token) {
 		rndv_arrival_look_again(arrival, ep->xfer);
-	} else if (token->stale) {
+	} else if (token->lost) {
 		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);
 		XFER_PROTO_EACH(ep->xfer, unheard, token->peer->ep, token, &msg);
 	} else {

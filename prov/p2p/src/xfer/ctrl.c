@@ -209,11 +209,11 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	if (token && token->peer->forgotten && xfer_peer_recall(token->peer))
 		return;
 	/* who is told that it is lost may have lost the other one, too, and be told nothing in return */
-	if (token && token->stale && wire_resets(msg))
+	if (token && token->lost && wire_resets(msg))
 		token = NULL;
 	if (!token && msg->type != WIRE_HELLO)
 		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
-	if (token ? token->stale : msg->type != WIRE_HELLO) {
+	if (token ? token->lost : msg->type != WIRE_HELLO) {
 		XFER_PROTO_EACH(ep->xfer, unheard, ep, token, msg);
 		return;
 	}

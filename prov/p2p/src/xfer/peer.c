@@ -53,7 +53,7 @@ struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token)
 	const struct xfer_token *found = xfer_token_find(ep, token);
 
 	xfer_assert_locked(ep->xfer);
-	return found && !found->stale ? found->peer : NULL;
+	return found && !found->lost ? found->peer : NULL;
 }
 
 static bool xfer_counts(const struct wire_msg *msg)
@@ -99,7 +99,7 @@ bool xfer_peer_spoke_since(const struct xfer_peer *peer)
 	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
 		const struct xfer_token *token = &peer->tokens[i];
 
-		if (!token->stale && (token->heard[false] || token->heard[true]))
+		if (!token->lost && (token->heard[false] || token->heard[true]))
 			return true;
 	}
 	return false;
@@ -109,7 +109,7 @@ void xfer_peer_expire(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
-		peer->tokens[i].stale = peer->tokens[i].lost = true;
+		peer->tokens[i].lost = true;
 	peer->losses++;
 	peer->dead = peer->theirs[0].token;
 	memset(peer->theirs, 0, sizeof peer->theirs);
@@ -127,13 +127,12 @@ static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
 }
 
 static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, uint64_t value,
-			       bool stale, bool lost)
+			       bool lost)
 {
 	struct xfer_token *token = &peer->tokens[index];
 
 	xfer_peer_dismiss(peer, index);
 	token->token = value;
-	token->stale = stale;
 	token->lost = lost;
 	token->peer = peer;
 	HASH_ADD(hh, peer->ep->tokens, token, sizeof token->token, token);
@@ -150,9 +149,10 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (before.token != value)
-		ret = xfer_peer_set_token(peer, index, value, false, false);
+		ret = xfer_peer_set_token(peer, index, value, false);
+	/* what was said with it may come by another way, and later */
 	if (!ret && before.token && before.token != value)
-		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token, true,
+		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token,
 					  before.lost);
 	return ret;
 }
@@ -160,7 +160,7 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return xfer_peer_set_token(peer, XFER_PEER_TOKENS - 1, value, true, true);
+	return xfer_peer_set_token(peer, XFER_PEER_TOKENS - 1, value, true);
 }
 
 uint64_t xfer_token_new(struct xfer *xfer)
@@ -179,7 +179,7 @@ bool xfer_peer_buried(const struct xfer_peer *peer, bool drain)
 	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
 		const struct xfer_token *token = &peer->tokens[i];
 
-		if (token->token && !token->stale && keepalive_buried(token->token))
+		if (token->token && !token->lost && keepalive_buried(token->token))
 			return true;
 	}
 	return false;

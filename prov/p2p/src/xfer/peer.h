@@ -7,7 +7,7 @@
  * who has sent it, and who has been given none is not heard.
  *
  * If a peer is lost, what was under way with it ends here. It may live, and come back. Its tokens are
- * stale then: it is told that it must end everything, too. All [locked].
+ * lost then: it is told that it must end everything, too. All [locked].
  */
 #ifndef P2P_PEER_H
 #define P2P_PEER_H
@@ -44,20 +44,19 @@ enum xfer_peer_state {
 
 /*
  * Those that a peer may use: one it was given when it was greeted, one when it had greeted us. Behind them
- * are the ones before, so that who still uses those is told that they are dead.
+ * are the ones before. If it was not lost meanwhile, they are as good: what was said with them may come by another way,
+ * and later. Else who still uses those is told that they are dead.
  */
 #define XFER_PEER_USABLE 2
 #define XFER_PEER_TOKENS (2 * XFER_PEER_USABLE)
 
 /**
  * struct xfer_token - who may say something to us.
- * @stale:	of a time before it was given another one, or was lost
- * @lost:	the latter: who bears it has to be told, as what it was used for is over
+ * @lost:	of a time before its peer was lost: who bears it has to be told, as what it was used for is over
  * @heard:	so many messages have come with it, by struct wire_msg.front
  */
 struct xfer_token {
 	uint64_t token;
-	bool stale;
 	bool lost;
 	uint32_t heard[2];
 	struct xfer_peer *peer;
@@ -241,7 +240,7 @@ static inline bool xfer_peer_gave(const struct xfer_peer *peer, uint64_t token)
 	return token && (peer->theirs[0].token == token || peer->theirs[1].token == token);
 }
 
-/* It is lost: its tokens are stale */
+/* It is lost, and so are its tokens */
 void xfer_peer_expire(struct xfer_peer *peer);
 
 /* Has it lost us? @drain: it may have said so just now, and this process has not seen it yet */
