@@ -626,6 +626,9 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 {
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
+	/* a marker of before may have come since it was lost */
+	if (peer->state != XFER_PEER_KNOWN && peer->losses)
+		rndv_arrivals_desert(peer);
 	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE)) |
 		      HELLO_MET;
 	peer->lost = 0;

@@ -99,7 +99,10 @@ void rndv_arrivals_look(struct xfer *xfer, bool doubt);
  */
 void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
 
-/* A peer is lost. What waits for an announcement of its goes on to do so for a while, even if the peer comes back */
+/*
+ * A peer is lost, or was, and comes back now. What waits for an announcement of its goes on to do so for a while only,
+ * even if the peer is back
+ */
 void rndv_arrivals_desert(const struct xfer_peer *peer);
 
 /*
