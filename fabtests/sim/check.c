@@ -582,6 +582,10 @@ void check_nothing_wrong(unsigned int node)
 	for (size_t i = 0; i < world.script->fault_count; i++)
 		lost |= !world.script->faults[i].dropped &&
 			world.script->faults[i].kind == FAULT_LOSE;
+	/* a peer that was removed, and has failed since, is forgotten, and may not have heard so */
+	for (size_t i = 0; i < world.script->fault_count; i++)
+		lost |= !world.script->faults[i].dropped && check_fails(node) &&
+			world.script->faults[i].kind == FAULT_FORGET;
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		lost |= nodes[node].eps[e].life;
 	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
