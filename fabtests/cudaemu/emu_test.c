@@ -534,7 +534,9 @@ static void test_contexts(void **state)
 	ok(cuMemFree_v2(d));
 	ok(cuCtxSetCurrent(ctx));
 	ok(cuCtxDestroy_v2(second));
-	fails(cuCtxSetCurrent(second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ok(cuCtxSetCurrent(second));
+	fails(cuMemAlloc_v2(&d, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ok(cuCtxSetCurrent(ctx));
 	ok(cuMemGetInfo_v2(&available, &total));
 	fails(cuMemAlloc_v2(&d, available + 1), CUDA_ERROR_OUT_OF_MEMORY);
 }
