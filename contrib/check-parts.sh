@@ -402,7 +402,11 @@ simulate() {
 
 # Simulated worlds: as many seeds as one processor runs in about 25 s, always the same
 part_sim() {
+	local worlds=quick
+
+	[ -z "$all" ] || worlds=all
 	test_that "simulated worlds" simulate 1500
+	test_that "small worlds" "$base/plain/fabtests/sim/p2p_sim" --exhaust "$worlds"
 }
 
 part_load() {

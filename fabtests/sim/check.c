@@ -526,13 +526,19 @@ void check_all_ended(const char *when)
 /* Does something of the node's wait for ever? */
 static bool waits_for_ever(unsigned int node)
 {
-	for (size_t i = 0; i < op_count; i++) {
-		const struct op *op = &ops[i];
-		if ((op->plan.from == node && op_end_lost(op, 0)) ||
-		    (op->plan.to == node && op_end_lost(op, 1)))
+	for (size_t i = 0; i < 2 * op_count; i++) {
+		const struct op *op = &ops[i / 2];
+		const unsigned int end = i % 2;
+
+		if (op_node(op, end) != node)
+			continue;
+		if (op_end_lost(op, end))
 			return true;
-		if (op->plan.to == node && op->ends[1].cancelled && !op->ends[1].done &&
-		    op_end_over(op, 1))
+		/* a silent core keeps what it has for a dead process */
+		if (world.script->model->silent && op->ends[end].posted &&
+		    nodes[op_node(op, !end)].state == NODE_DEAD)
+			return true;
+		if (end && op->ends[1].cancelled && !op->ends[1].done && op_end_over(op, 1))
 			return true;
 	}
 	return false;

@@ -6,7 +6,7 @@
 #include "sim.h"
 
 #define CORE_IOV 8
-#define CORE_ATOMIC 4096
+#define CORE_ATOMIC_LEN 4096
 
 struct core_domain {
 	struct fid_domain fid;
@@ -175,8 +175,13 @@ extern struct core_conns core_conns;
 /* The node loses the next internal message that it receives */
 extern bool core_losing[SIM_NODES];
 
-/* A delay of about @usual [ns], and a long one at times */
-uint64_t core_delay(uint64_t usual);
+/*
+ * A delay of about @usual [ns], and a long one at times. In small worlds a ticket makes the sum of it and the time; what
+ * has one @line comes in its order
+ */
+uint64_t core_delay(const void *line, uint64_t usual);
+/* The same until the sender of @send knows of its end */
+uint64_t core_end_delay(const struct core_send *send, uint64_t usual);
 size_t core_scatter(const struct iovec *iov, size_t count, const uint8_t *bytes, size_t len);
 void core_send_tell(const struct core_send *send, const char *what);
 void core_send_done(struct core_send *send, int err, uint64_t after);

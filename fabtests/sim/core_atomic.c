@@ -11,7 +11,7 @@ static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t 
 	ssize_t ret;
 
 	*send = *like;
-	if (datatype != FI_UINT64 || send->len > CORE_ATOMIC)
+	if (datatype != FI_UINT64 || send->len > CORE_ATOMIC_LEN)
 		world_fail("an atomic operation that the simulated core does not have");
 	send->kind = SEND_ATOMIC;
 	send->tells = true;
@@ -116,6 +116,6 @@ struct fi_ops_atomic core_atomic_ops = {.size = sizeof core_atomic_ops,
 int core_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
 		      struct fi_atomic_attr *attr, uint64_t flags)
 {
-	*attr = (struct fi_atomic_attr){.count = CORE_ATOMIC / 8, .size = 8};
+	*attr = (struct fi_atomic_attr){.count = CORE_ATOMIC_LEN / 8, .size = 8};
 	return datatype == FI_UINT64 ? 0 : -FI_EOPNOTSUPP;
 }

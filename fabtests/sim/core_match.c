@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Messages and receives find each other in the simulated core provider. See core.h. */
 #include "core.h"
+#include "exhaust.h"
 
 static fi_addr_t core_av_find(const struct core_av *av, struct core_name name)
 {
@@ -117,7 +118,7 @@ void core_send_land(struct core_ep *ep, struct core_send *send, int err)
 	if (recv)
 		recv_report(ep, recv, send, err);
 	if (send->long_ || send->confirms)
-		core_send_done(send, err, core_delay(3000));
+		core_send_done(send, err, core_end_delay(send, 3000));
 	if (send->kind == SEND_MSG) {
 		free(send->bytes);
 		send->bytes = NULL;
@@ -133,7 +134,7 @@ void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv
 		core_send_land(ep, send, FI_ECONNRESET);
 	} else if (send->long_ && !send->bytes) {
 		send->state = SEND_WANTED;
-		send->at = world.now + core_delay(3000);
+		send->at = world.now + core_delay(send, 3000);
 	} else {
 		core_send_land(ep, send, 0);
 	}
@@ -210,8 +211,8 @@ static struct core_send *early_find(struct core_ep *ep, const struct core_recv *
 			if (send->state >= SEND_QUEUED && send->state <= SEND_WIRE)
 				break;
 		}
-		if (send && send->state == SEND_WIRE && send->at <= world.now && !send->claim &&
-		    send->kind == SEND_MSG && core_recv_fits(ep, recv, send) &&
+		if (send && send->state == SEND_WIRE && !world_later(send->at) &&
+		    !send->claim && send->kind == SEND_MSG && core_recv_fits(ep, recv, send) &&
 		    !recv_waits(ep, send))
 			return send;
 	}

@@ -12,6 +12,7 @@
  * Each side moves only in its own process's progress. A process that makes none holds up the others.
  */
 #include "core.h"
+#include "exhaust.h"
 
 #include "base/amo.h"
 #include "base/base.h"
@@ -29,16 +30,23 @@ static const struct model *model(void)
 	return world.script->model;
 }
 
-/* A delay of about @usual [ns], and a long one at times */
-uint64_t core_delay(uint64_t usual)
+uint64_t core_delay(const void *line, uint64_t usual)
 {
+	if (exhaust_on)
+		return exhaust_ticket(TICKET_ARRIVAL, line) - world.now;
 	return usual / 2 + world_upto(usual) +
 	       (world_upto(40) ? 0 : world_upto(world_upto(4) ? SIM_MS : 30 * SIM_MS));
 }
 
+uint64_t core_end_delay(const struct core_send *send, uint64_t usual)
+{
+	return exhaust_on ? exhaust_ticket(TICKET_END, send) - world.now
+			  : core_delay(send, usual);
+}
+
 static bool core_later(uint64_t at)
 {
-	if (at <= world.now)
+	if (!world_later(at))
 		return false;
 	if (at < due)
 		due = at;
@@ -182,7 +190,7 @@ static struct core_mr *mr_find(const struct core_domain *domain, uint64_t key)
 /* What was there before takes the operands' place */
 static void atomic_do(struct core_send *send, uint8_t *mem)
 {
-	uint8_t before[CORE_ATOMIC];
+	uint8_t before[CORE_ATOMIC_LEN];
 
 	memcpy(before, mem, send->len);
 	amo_apply(FI_UINT64, send->op, send->len / 8, mem, send->bytes,
@@ -237,7 +245,11 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 	if (send->kind != SEND_MSG) {
 		send->state = SEND_LANDED;
 		core_send_tell(send, "there");
-		core_send_done(send, rma_do(ep, send), core_delay(3000));
+		core_send_done(send, rma_do(ep, send), core_end_delay(send, 3000));
+		/* a core may end the connection then. But who is lost for a fault goes on with what was lent to it */
+		if (send->err && !check_fails(ep->name.node))
+			world_fail("n%u: what is not granted is read or written at n%u",
+				   conn->src->name.node, ep->name.node);
 		if (send->err)
 			world_tell("n%u: remote memory is not reached: %s",
 				   conn->src->name.node, fi_strerror(send->err));
@@ -292,7 +304,7 @@ static struct core_conn *conn_open(struct core_ep *src, struct core_name to)
 
 	*conn = (struct core_conn){
 		.state = model()->connects ? CONN_ASKED : CONN_UP,
-		.at = world.now + core_delay(ep_named(to) ? 20000 : SIM_MS),
+		.at = world.now + core_delay(conn, ep_named(to) ? 20000 : SIM_MS),
 		.src = src,
 		.dst = ep_named(to),
 		.to = to,
@@ -337,7 +349,7 @@ static void conn_fill(struct core_conn *conn, struct core_send *send)
 		return;
 	gather(send);
 	send->state = SEND_FILLED;
-	send->at = world.now + core_delay(3000) + send->len / 10;
+	send->at = world.now + core_delay(send, 3000) + send->len / 10;
 }
 
 /* An operation of the sender's goes on its way, if there is room. False: those behind it wait, too */
@@ -349,10 +361,10 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 		gather(send);
 	send->state = SEND_WIRE;
 	conn->flying += send->long_ ? 64 : send->len + 64;
-	send->at = world.now + core_delay(3000) + (send->long_ ? 0 : send->len / 10);
+	send->at = world.now + core_delay(conn, 3000) + (send->long_ ? 0 : send->len / 10);
 	core_send_tell(send, "goes");
 	if (send->kind == SEND_MSG && !send->long_ && !send->confirms)
-		core_send_done(send, 0, core_delay(1000));
+		core_send_done(send, 0, core_end_delay(send, 1000));
 	return true;
 }
 
@@ -379,6 +391,7 @@ static void conn_push(struct core_conn *conn)
 			send_report(send);
 		if (send->told && send->state == SEND_LANDED) {
 			TAILQ_REMOVE(&conn->sends, send, link);
+			exhaust_forget(send);
 			free(send->bytes);
 			free(send);
 		}
@@ -392,7 +405,7 @@ static void conn_pull(struct core_conn *conn)
 
 	if (conn->state == CONN_ASKED && !core_later(conn->at)) {
 		conn->state = CONN_ACCEPTED;
-		conn->at = world.now + core_delay(20000);
+		conn->at = world.now + core_delay(conn, 20000);
 	}
 	for (send = TAILQ_FIRST(&conn->sends); send; send = next) {
 		next = TAILQ_NEXT(send, link);
@@ -426,6 +439,7 @@ void core_wire_progress(struct core_domain *domain)
 			conn_pull(conn);
 		if (conn->state == CONN_BROKEN && TAILQ_EMPTY(&conn->sends)) {
 			TAILQ_REMOVE(&core_conns, conn, link);
+			exhaust_forget(conn);
 			free(conn);
 		}
 	}
@@ -494,13 +508,13 @@ void core_wire_close(struct core_ep *ep, bool dies)
 	for (conn = TAILQ_FIRST(&core_conns); conn; conn = next) {
 		next = TAILQ_NEXT(conn, link);
 		if (conn->dst == ep)
-			conn->at = world.now + core_delay(50000);
+			conn->at = world.now + core_delay(conn, 50000);
 		if (conn->src != ep)
 			continue;
 		cut = false;
 		for (send = TAILQ_FIRST(&conn->sends); send; send = TAILQ_NEXT(send, link)) {
 			/* what is on its way gets there, if it is whole, or is cut off, with all behind it */
-			cut |= send->state == SEND_WIRE && !world_upto(6);
+			cut |= send->state == SEND_WIRE && !exhaust_on && !world_upto(6);
 			if (send->state != SEND_WIRE || send->long_ || cut)
 				send_cut(send);
 			if (!dies && !send->told) {

@@ -3,7 +3,7 @@
  * The GPUs, in the place of dev/dev.c: each node has one. Copies end late, a queue's in order, and other queues' in
  * any. The core may not touch their memory (core_span() looks).
  */
-#include "sim.h"
+#include "exhaust.h"
 
 #include <sys/mman.h>
 
@@ -53,7 +53,7 @@ static void gpu_run(struct gpu_queue *queue)
 	while (queue->head != queue->tail) {
 		const struct gpu_job *job = &queue->jobs[queue->head % GPU_JOBS];
 
-		if (job->at > world.now)
+		if (world_later(job->at))
 			return;
 		if (job->mark)
 			queue->reached++;
@@ -72,7 +72,7 @@ static void gpu_put(struct gpu_queue *queue, struct gpu_job job)
 	if (queue->last < world.now)
 		queue->last = world.now;
 	queue->last += job.mark ? 100 : 2000 + job.len / 10 + world_upto(spell);
-	job.at = queue->last;
+	job.at = exhaust_on ? exhaust_ticket(TICKET_COPY, queue) : queue->last;
 	queue->jobs[queue->tail++ % GPU_JOBS] = job;
 }
 
@@ -112,6 +112,7 @@ static void gpu_drain(struct dev_queue *base)
 
 	if (world.now < queue->last)
 		world.now = queue->last;
+	exhaust_forget(queue);
 	gpu_run(queue);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* What the applications do: operations, from the script to their completions. See sim.h. */
-#include "sim.h"
+#include "exhaust.h"
 
 struct op ops[SIM_OPS_ALL];
 size_t op_count;
@@ -407,7 +407,7 @@ void op_turn(unsigned int node)
 			if (at->posted && at->cancel_at && world.now >= at->cancel_at)
 				op_cancel(op);
 			if (at->posted ||
-			    world.now < SIM_S + (end ? op->plan.recv_at : op->plan.at))
+			    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
 				continue;
 			/* what the other end never posts is not posted here either */
 			if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
@@ -640,8 +640,8 @@ void op_adopt(unsigned int node, unsigned int e)
 			struct op *op = &ops[i];
 
 			if (op_node(op, end) == node && op_ep(op, end) == e &&
-			    SIM_S + op->plan.at > world.now &&
-			    SIM_S + op->plan.recv_at > world.now && !op->ends[0].posted &&
+			    world_later(SIM_S + op->plan.at) &&
+			    world_later(SIM_S + op->plan.recv_at) && !op->ends[0].posted &&
 			    !op->ends[1].posted && !op->ends[1].looking)
 				op->ends[end].life = nodes[node].eps[e].life;
 		}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* One run: the script, then peace, then proof that all is well again, then the end. See sim.h. */
-#include "sim.h"
+#include "exhaust.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* For so long everything may take to end, once faults have stopped [ns] */
@@ -102,6 +103,11 @@ static void fault_begin(const struct fault_plan *fault)
 	default:
 		world_lose_datagrams(fault->span);
 	}
+}
+
+void run_fault(const struct fault_plan *fault)
+{
+	fault_begin(fault);
 }
 
 /* A new address, which nobody has had */
@@ -245,8 +251,11 @@ static void run_faults(void)
 		if (!script->ops[i].dropped)
 			op_add(&script->ops[i]);
 	}
-	while (!step())
-		;
+	if (exhaust_on)
+		exhaust_run();
+	else
+		while (!step())
+			;
 	make_calm();
 	run_until_ended(RUN_PATIENCE);
 }
@@ -359,6 +368,14 @@ static void run_end(void)
 			node_close(i);
 	}
 	check_frozen();
+}
+
+void run_limit(unsigned int seconds)
+{
+	const struct rlimit limit = {seconds, seconds + 1};
+
+	if (setrlimit(RLIMIT_CPU, &limit))
+		abort();
 }
 
 void run_script(const struct script *what, bool verbose)

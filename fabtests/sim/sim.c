@@ -22,7 +22,7 @@
  *
  * A script is what is to happen: the seed makes it, or a file has it. A run that fails is reduced to the fewest
  * operations and faults. Where that was a defect, the script stays in scripts/, as each change of the code gives seeds
- * another meaning.
+ * another meaning. exhaust.c tries all orders of small worlds.
  *
  * Not simulated yet: processes of one host (boards, ipc), and those that fork; lanes, the thread of automatic progress,
  * proxies, and threads at all; NICs that reach device memory; triggers, streams, kernels; shared contexts. A broken
@@ -37,33 +37,21 @@
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  *
  * What comes next (in this order): a program that compares the models with the cores; processes of one host; threads as
- * steps; liars; forks; defects put back as patches; all orders of small worlds.
+ * steps; liars; forks; defects put back as patches.
  */
-#include "sim.h"
+#include "exhaust.h"
 
 #include <getopt.h>
 #include <glob.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Runs that take more time of a processor [s] hang. Other programs may have it */
-#define SIM_LIMIT 20
 
 struct outcome {
 	bool good;
 	uint64_t digest;
 };
-
-static void limit_time(unsigned int seconds)
-{
-	const struct rlimit limit = {seconds, seconds + 1};
-
-	if (setrlimit(RLIMIT_CPU, &limit))
-		abort();
-}
 
 /* Each run has a process of its own, as the provider's variables are a process's. @quiet: prints nothing */
 static struct outcome outcome_of(const struct script *script, bool verbose, bool quiet)
@@ -79,7 +67,7 @@ static struct outcome outcome_of(const struct script *script, bool verbose, bool
 	if (!child) {
 		if (quiet && !freopen("/dev/null", "w", stdout))
 			abort();
-		limit_time(quiet ? SIM_LIMIT / 4 : SIM_LIMIT);
+		run_limit(quiet ? SIM_LIMIT / 4 : SIM_LIMIT);
 		run_script(script, verbose);
 		fflush(stdout);
 		_exit(write(ends[1], &world.digest, sizeof world.digest) !=
@@ -152,8 +140,10 @@ static void usage(FILE *to)
 		"  --model NAME      one core provider:");
 	for (size_t i = 0; i < model_count; i++)
 		fprintf(to, " %s", models[i].name);
+	fprintf(to, "; else the seed chooses\n"
+		    "  --exhaust NAME    all orders of a small world; \"quick\", \"all\":\n");
+	exhaust_list(to);
 	fprintf(to,
-		"; else the seed chooses\n"
 		"  --twice           each run is done twice, and has to be the same\n"
 		"  --all             goes on after a failure\n"
 		"  --no-shrink       a failing run is not reduced\n"
@@ -167,6 +157,7 @@ struct options {
 	unsigned long from, to;
 	unsigned int seconds;
 	const struct model *model;
+	const char *small;
 	bool twice, all, whole, print, verbose;
 };
 
@@ -216,6 +207,7 @@ static bool parse(int argc, char **argv, struct options *options)
 		{"seeds", required_argument, NULL, 's'},
 		{"seconds", required_argument, NULL, 't'},
 		{"model", required_argument, NULL, 'm'},
+		{"exhaust", required_argument, NULL, 'e'},
 		{"twice", no_argument, NULL, '2'},
 		{"all", no_argument, NULL, 'a'},
 		{"no-shrink", no_argument, NULL, 'w'},
@@ -233,6 +225,8 @@ static bool parse(int argc, char **argv, struct options *options)
 			options->seconds = (unsigned int) atoi(optarg);
 		if (c == 'm' && !(options->model = model_find(optarg)))
 			return false;
+		if (c == 'e')
+			options->small = optarg;
 		options->twice |= c == '2';
 		options->all |= c == 'a';
 		options->whole |= c == 'w';
@@ -276,6 +270,13 @@ static unsigned long run_kept(void)
 	return failed;
 }
 
+static bool run_small(const char *name)
+{
+	const bool quick = !strcmp(name, "quick");
+
+	return exhaust_world(quick || !strcmp(name, "all") ? NULL : name, quick);
+}
+
 int main(int argc, char **argv)
 {
 	struct options options = {.from = 1, .to = 100};
@@ -286,6 +287,8 @@ int main(int argc, char **argv)
 		usage(stderr);
 		return 2;
 	}
+	if (options.small)
+		return !run_small(options.small);
 	if (optind == argc)
 		return run_seeds(&options) != 0;
 	return run_scripts(&options, argv + optind, (size_t) (argc - optind)) != 0;

@@ -3,7 +3,8 @@
  * The simulated world. sim.c says what is simulated, and what is not.
  *
  * Files: script (what is to happen), world (time, random numbers, datagrams), gpu, core (the core provider), node
- * (processes), op (their applications' operations), check (the rules), run (one script from begin to end), sim (the program).
+ * (processes), op (their applications' operations), check (the rules), run (one script from begin to end), exhaust and
+ * state (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
@@ -455,5 +456,10 @@ void check_nothing_wrong(unsigned int node);
 /* ---- one run (run.c): prints, and ends the process ---- */
 
 void run_script(const struct script *script, bool verbose);
+/* Runs that take more time of a processor [s] hang. Other programs may have it */
+#define SIM_LIMIT 20
+void run_limit(unsigned int seconds);
+/* A fault begins, for exhaust.c */
+void run_fault(const struct fault_plan *fault);
 
 #endif /* P2P_SIM_H */

@@ -3,7 +3,7 @@
  * Time, random numbers, the log and datagrams. These stand in the place of base/clock.c, base/random.c,
  * xfer/keepalive.c and xfer/gone.c, whose variables are a process's, and here are many in one.
  */
-#include "sim.h"
+#include "exhaust.h"
 
 #include <unistd.h>
 
@@ -25,12 +25,18 @@ static unsigned int line_count;
 
 /* ---- random numbers ---- */
 
+/* In small worlds each process has its own, so that what one draws does not depend on what others do */
 static uint64_t world_random(void)
 {
-	world.random ^= world.random << 13;
-	world.random ^= world.random >> 7;
-	world.random ^= world.random << 17;
-	return world.random * 0x2545f4914f6cdd1dULL;
+	static uint64_t own[SIM_NODES];
+	uint64_t *random = exhaust_on ? &own[world.current] : &world.random;
+
+	if (!*random)
+		*random = 0x9e3779b97f4a7c15ULL * (world.current + 1);
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return *random * 0x2545f4914f6cdd1dULL;
 }
 
 uint64_t world_upto(uint64_t limit)
@@ -73,6 +79,9 @@ int64_t clock_left(int64_t end)
 	int64_t left;
 
 	world.now += 50000;
+	/* where nothing else can happen, time passes faster */
+	if (exhaust_on && !exhaust_within())
+		world.now += 50 * SIM_MS;
 	node_others();
 	if (end == INT64_MAX)
 		return -1;
@@ -220,14 +229,16 @@ static void datagram_send(enum datagram_kind kind, unsigned int node,
 {
 	struct datagram *datagram;
 
-	if (!world.calm && (world.now < datagrams_lost_until || !world_upto(12)))
+	if (!world.calm && !exhaust_on && (world.now < datagrams_lost_until || !world_upto(12)))
 		return;
 	datagram = calloc(1, sizeof *datagram);
-	*datagram = (struct datagram){.at = world.now + 20000 + world_upto(200000),
-				      .kind = kind,
-				      .node = node,
-				      .keepalive = keepalive,
-				      .token = token};
+	*datagram =
+		(struct datagram){.at = exhaust_on ? exhaust_ticket(TICKET_DATAGRAM, keepalive)
+						   : world.now + 20000 + world_upto(200000),
+				  .kind = kind,
+				  .node = node,
+				  .keepalive = keepalive,
+				  .token = token};
 	TAILQ_INSERT_TAIL(&datagrams, datagram, entry);
 }
 
@@ -285,7 +296,7 @@ static bool datagram_waits(const struct datagram *datagram)
 {
 	const struct keepalive_ear *ear;
 
-	if (datagram->at > world.now)
+	if (world_later(datagram->at))
 		return true;
 	if (datagram->kind == ANSWER || datagram->kind == REFUSAL)
 		return nodes[datagram->node].state == NODE_STOPPED;
