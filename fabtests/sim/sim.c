@@ -22,7 +22,8 @@
  *
  * A script is what is to happen: the seed makes it, or a file has it. A run that fails is reduced to the fewest
  * operations and faults. Where that was a defect, the script stays in scripts/, as each change of the code gives seeds
- * another meaning. exhaust.c tries all orders of small worlds.
+ * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
+ * them.
  *
  * Not simulated yet: processes of one host (boards, ipc), and those that fork; lanes, the thread of automatic progress,
  * proxies, and threads at all; NICs that reach device memory; triggers, streams, kernels; shared contexts. A broken
@@ -37,7 +38,7 @@
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  *
  * What comes next (in this order): a program that compares the models with the cores; processes of one host; threads as
- * steps; liars; forks; defects put back as patches.
+ * steps; liars; forks.
  */
 #include "exhaust.h"
 
