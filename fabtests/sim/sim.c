@@ -37,8 +37,9 @@
  *   endpoint that is known here, or the receiver's endpoint was opened anew. The marker tells a domain, and no endpoint.
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  *
- * What comes next (in this order): a program that compares the models with the cores; processes of one host; threads as
- * steps; liars; forks.
+ * conform/ compares the models with the cores.
+ *
+ * What comes next (in this order): processes of one host; threads as steps; liars; forks.
  */
 #include "exhaust.h"
 
