@@ -168,8 +168,21 @@ static void saved_take(struct core_send *send)
 	send->conn->saved--;
 }
 
+/* Is it still there? It may have ended, and be freed */
+static bool recv_posted(const struct core_ep *ep, const struct core_recv *recv)
+{
+	const struct core_recv *other;
+
+	TAILQ_FOREACH(other, &ep->recvs, link) {
+		if (other == recv)
+			return true;
+	}
+	return false;
+}
+
 ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv)
 {
+	const bool multi = recv->multi;
 	struct core_send *send;
 
 	ep->receives++;
@@ -180,7 +193,7 @@ ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv)
 			break;
 		saved_take(send);
 		core_send_meet(ep, send, core_recv_find(ep, send));
-	} while (recv->multi && !recv->full);
+	} while (multi && recv_posted(ep, recv) && !recv->full);
 	return 0;
 }
 
