@@ -237,7 +237,7 @@ void node_ep_close(unsigned int i, unsigned int e)
 
 	world.current = i;
 	world_tell("n%u:%u: closes", i, ep->port);
-	for (size_t k = 0; ep->cntrs[k] && k < SIM_COUNT(ep->cntrs); k++)
+	for (size_t k = 0; k < SIM_COUNT(ep->cntrs) && ep->cntrs[k]; k++)
 		check_counted(i, e);
 	world.closing = true;
 	MUST(fi_close(&ep->ep->fid));
