@@ -87,19 +87,22 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg)
 	return (uint32_t) P2P_MAX(front, 0) + (uint32_t) P2P_MAX(side, 0);
 }
 
+static bool xfer_token_heard(const struct xfer_token *token)
+{
+	return token->heard[false] || token->heard[true];
+}
+
 bool xfer_peer_spoke(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return peer->tokens[0].heard[false] || peer->tokens[0].heard[true];
+	return xfer_token_heard(&peer->tokens[0]);
 }
 
 bool xfer_peer_spoke_since(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
-		const struct xfer_token *token = &peer->tokens[i];
-
-		if (!token->lost && (token->heard[false] || token->heard[true]))
+		if (!peer->tokens[i].lost && xfer_token_heard(&peer->tokens[i]))
 			return true;
 	}
 	return false;
