@@ -15,6 +15,7 @@
  * What is not tried: a process that waits with its turn while others have several; other lengths of time.
  */
 #include "exhaust.h"
+#include "fiber.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -294,8 +295,7 @@ static void settle(void)
 		before = after;
 		for (unsigned int i = 0; i < world.script->nodes; i++) {
 			world_datagrams();
-			if (nodes[i].state == NODE_RUNS)
-				node_turn(i);
+			node_step(i, true);
 			world.now = now;
 		}
 		after = state_digest();
@@ -326,7 +326,7 @@ static void let_happen(void)
 {
 	fault_over = true;
 	if (small->closes)
-		node_close(small->fault.node);
+		node_wish(small->fault.node, node_close, 0);
 	else
 		run_fault(&small->fault);
 }
@@ -355,9 +355,20 @@ static bool happen(void)
 	return true;
 }
 
-bool exhaust_within(void)
+/* Who waits within a call does so for the time, where nothing else can happen. False: nobody does */
+static bool time_passes(void)
 {
-	return happen();
+	const uint64_t due = fiber_due();
+	bool acting = false;
+
+	for (unsigned int i = 0; i < world.script->nodes; i++)
+		acting |= node_is_acting(i);
+	if (!acting)
+		return false;
+	world.now += 50 * SIM_MS;
+	if (due > world.now && due != UINT64_MAX)
+		world.now = due;
+	return true;
 }
 
 /* Another run has been here: what comes next is known */
@@ -385,7 +396,7 @@ static void plan_ops(void)
 static bool all_over(void)
 {
 	for (unsigned int i = 0; i < world.script->nodes; i++) {
-		if (!has_ended(i))
+		if (!has_ended(i) || node_is_acting(i))
 			return false;
 	}
 	return !fault_is_due();
@@ -397,7 +408,7 @@ void exhaust_run(void)
 	settle();
 	while (!all_over()) {
 		cut_if_seen();
-		if (!happen())
+		if (!happen() && !time_passes())
 			break;
 		if (++drawn_at_once < small->at_once && choose(2))
 			continue;

@@ -32,8 +32,6 @@ static inline bool world_later(uint64_t at)
 
 /* The world of run_script() in all orders, up to where everything has ended */
 void exhaust_run(void);
-/* Somebody waits within a call: something else happens. False: nothing can */
-bool exhaust_within(void);
 
 /* A small world by its name, or all (NULL); @quick: only those that take seconds. Prints. False: something failed */
 bool exhaust_world(const char *name, bool quick);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The processes: the provider under test, from fid/ down, and what an application opens above it. See sim.h. */
-#include "sim.h"
+#include "fiber.h"
+#include "gate.h"
 
 #include "base/conf.h"
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "fid/domain.h"
+#include "fid/ep.h"
 #include "path/info.h"
 #include "path/info_tags.h"
 #include <rdma/fi_cm.h>
@@ -106,13 +108,6 @@ static void domain_begin(unsigned int i, unsigned int d)
 
 	*domain = (struct node_domain){.domain = NULL};
 	MUST(fi_domain(node->fabric, node->info, &domain->domain, NULL));
-	if (!node->plain) {
-		struct xfer *xfer = &domain_of(&domain->domain->fid)->xfer;
-
-		/* each is alone on its host */
-		xfer->ipc.process = node->process;
-		xfer->ipc.host = node->process;
-	}
 	MUST(fi_av_open(domain->domain, &av_attr, &domain->av, NULL));
 	MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, NULL));
 	if (!node->plain && !node->hook)
@@ -166,14 +161,13 @@ static void open_multis(unsigned int i, struct node_ep *ep)
 		       sizeof least));
 }
 
-void node_ep_open(unsigned int i, unsigned int e)
+static void node_ep_open(unsigned int i, unsigned int e)
 {
 	struct node *node = &nodes[i];
 	struct node_ep *ep = &node->eps[e];
 	struct node_domain *domain = &node->domains[SIM_DOMAIN_OF(e)];
 	struct fi_info *info = fi_dupinfo(node->info);
 
-	world.current = i;
 	info->src_addrlen = core_name(i, ep->port, info->src_addr);
 	MUST(fi_endpoint(domain->domain, info, &ep->ep, NULL));
 	fi_freeinfo(info);
@@ -193,16 +187,12 @@ void node_ep_open(unsigned int i, unsigned int e)
 	op_adopt(i, e);
 }
 
-void node_open(unsigned int i)
+/* A program's begin */
+static void node_begin(unsigned int i, unsigned int unused)
 {
 	struct node *node = &nodes[i];
 
-	world.current = i;
 	provider_begin();
-	node->state = NODE_RUNS;
-	node->process = 1 + i + SIM_NODES * (uint64_t) node->life;
-	node->plain = world.script->plain && i == world.script->nodes - 1;
-	node->hook = world.script->hook && !node->plain && i == world.script->nodes - 1;
 	node->shown[0] = node->shown[1] = NULL;
 	open_fabric(i);
 	for (unsigned int e = 0; e < world.script->eps; e++) {
@@ -212,6 +202,26 @@ void node_open(unsigned int i)
 			node->eps[e].port = CORE_PORT + e;
 		node_ep_open(i, e);
 	}
+}
+
+static void *node_run(void *arg);
+
+void node_open(unsigned int i)
+{
+	struct node *node = &nodes[i];
+
+	fiber_kill_all(i);
+	process_begin(i);
+	node->state = NODE_RUNS;
+	node->pid = 1000 + i + SIM_NODES * (long) node->life;
+	node->plain = world.script->plain && i == world.script->nodes - 1;
+	node->hook = world.script->hook && !node->plain && i == world.script->nodes - 1;
+	node->wished = node->granted = 0;
+	node->app = fiber_start(node_run, (void *) (uintptr_t) i);
+	node_wish(i, node_begin, 0);
+	/* nothing in it waits for others */
+	while (node_is_acting(i))
+		fiber_resume(node->app);
 }
 
 /* ---- close ---- */
@@ -235,13 +245,12 @@ void node_ep_close(unsigned int i, unsigned int e)
 {
 	struct node_ep *ep = &nodes[i].eps[e];
 
-	world.current = i;
+	if (!ep->open)
+		return;
 	world_tell("n%u:%u: closes", i, ep->port);
 	for (size_t k = 0; k < SIM_COUNT(ep->cntrs) && ep->cntrs[k]; k++)
 		check_counted(i, e);
-	world.closing = true;
 	MUST(fi_close(&ep->ep->fid));
-	world.closing = false;
 	op_close(i, e);
 	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
 		if (ep->cntrs[k])
@@ -252,18 +261,29 @@ void node_ep_close(unsigned int i, unsigned int e)
 	node_ep_end(i, e);
 }
 
+void node_ep_reopen(unsigned int i, unsigned int e)
+{
+	struct node_ep *ep = &nodes[i].eps[e % SIM_EPS];
+
+	if (ep->open)
+		return;
+	/* an address that nobody has had */
+	if (e >= SIM_EPS)
+		ep->port += SIM_EPS;
+	node_ep_open(i, e % SIM_EPS);
+}
+
 /* All of it, in order */
-void node_close(unsigned int i)
+void node_close(unsigned int i, unsigned int unused)
 {
 	struct node *node = &nodes[i];
 
 	world_tell("n%u: closes", i);
-	for (unsigned int e = 0; e < world.script->eps; e++) {
-		if (node->eps[e].open)
-			node_ep_close(i, e);
-	}
+	for (unsigned int e = 0; e < world.script->eps; e++)
+		node_ep_close(i, e);
 	for (unsigned int d = 0; d <= SIM_DOMAIN_OF(world.script->eps - 1); d++) {
 		struct node_domain *domain = &node->domains[d];
+		struct fid_domain *last = domain->domain;
 
 		for (int dev = 0; dev < 2; dev++) {
 			if (domain->mr[dev])
@@ -271,7 +291,9 @@ void node_close(unsigned int i)
 		}
 		MUST(fi_close(&domain->cq->fid));
 		MUST(fi_close(&domain->av->fid));
-		MUST(fi_close(&domain->domain->fid));
+		/* nobody looks into what is half closed */
+		domain->domain = NULL;
+		MUST(fi_close(&last->fid));
 	}
 	node->state = NODE_DEAD;
 	check_closed(i);
@@ -282,6 +304,7 @@ static void node_end(unsigned int i)
 	struct node *node = &nodes[i];
 
 	core_kill(i);
+	gate_close_all(i);
 	node->state = NODE_DEAD;
 	node->life++;
 	for (unsigned int e = 0; e < SIM_EPS; e++)
@@ -293,20 +316,54 @@ void node_kill(unsigned int i)
 {
 	world_tell("n%u: ends", i);
 	node_end(i);
+	fiber_kill_all(i);
 }
 
-void node_leave(unsigned int i)
+void node_leave(unsigned int i, unsigned int unused)
 {
-	node_close(i);
+	node_close(i, 0);
 	node_end(i);
 }
 
 /* ---- peers ---- */
 
-void node_met(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep)
+/* The endpoint of a node's that peers ask at that port; SIM_EPS: none */
+static unsigned int ep_by_port(unsigned int i, uint16_t port)
 {
-	nodes[i].eps[e].met[peer][peer_ep] = nodes[peer].eps[peer_ep].life + 1;
-	nodes[i].eps[e].blind[peer][peer_ep] = false;
+	unsigned int e;
+
+	for (e = 0; e < SIM_EPS; e++) {
+		struct p2p_ep *ep = nodes[i].eps[e].open && !nodes[i].plain && !nodes[i].hook
+					    ? ep_of(&nodes[i].eps[e].ep->fid)
+					    : NULL;
+
+		if (ep && keepalive_port(ep->xfer.keepalive) == port)
+			break;
+	}
+	return e;
+}
+
+void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
+		uint16_t from_port)
+{
+	const unsigned int i = world.current;
+	const uint32_t *words = bytes;
+	unsigned int e, peer_ep;
+
+	/* an answer (xfer/keepalive.c) */
+	if (from == SIM_NODES || len < 2 * sizeof *words || words[1] != 2)
+		return;
+	e = ep_by_port(i, port);
+	peer_ep = ep_by_port(from, from_port);
+	if (e == SIM_EPS || peer_ep == SIM_EPS)
+		return;
+	nodes[i].eps[e].met[from][peer_ep] = nodes[from].eps[peer_ep].life + 1;
+	nodes[i].eps[e].blind[from][peer_ep] = false;
+}
+
+unsigned int node_host(unsigned int i)
+{
+	return world.script->model->strings ? 0 : i;
 }
 
 fi_addr_t node_addr(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep)
@@ -390,12 +447,10 @@ static void node_read(unsigned int i, unsigned int d)
 	} while (read == SIM_COUNT(entries));
 }
 
-void node_turn(unsigned int i)
+static void node_turn(unsigned int i)
 {
-	const unsigned int before = world.current;
 	const unsigned int domains = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
 
-	world.current = i;
 	for (unsigned int d = 0; d < domains; d++) {
 		node_read(i, d);
 		for (unsigned int peer = 0; peer < world.script->nodes; peer++)
@@ -406,31 +461,56 @@ void node_turn(unsigned int i)
 			multis_turn(i, e);
 	}
 	op_turn(i);
-	world.current = before;
 }
 
-void node_look(unsigned int i)
+/* ---- threads ---- */
+
+void node_wish(unsigned int i, void (*grant)(unsigned int i, unsigned int arg),
+	       unsigned int arg)
 {
-	world.current = i;
-	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
-		if (nodes[i].state == NODE_RUNS && !nodes[i].plain && nodes[i].domains[d].cq)
-			fi_cq_read(nodes[i].domains[d].cq, NULL, 0);
-	}
+	struct node *node = &nodes[i];
+
+	if (node->wished - node->granted == SIM_WISHES)
+		world_fail("n%u: more than %d wishes", i, SIM_WISHES);
+	node->wishes[node->wished++ % SIM_WISHES] = (struct wish){grant, arg};
 }
 
-void node_others(void)
+bool node_is_acting(unsigned int i)
 {
-	static bool within;
-	const unsigned int node = world.current;
+	return nodes[i].state != NODE_DEAD && nodes[i].granted != nodes[i].wished;
+}
 
-	if (within)
-		return;
-	within = true;
-	world_datagrams();
-	for (unsigned int i = 0; i < world.script->nodes; i++) {
-		if (i != node && nodes[i].state == NODE_RUNS)
+/* The application's thread */
+static void *node_run(void *arg)
+{
+	const unsigned int i = (unsigned int) (uintptr_t) arg;
+	struct node *node = &nodes[i];
+
+	while (node->state != NODE_DEAD) {
+		if (node->granted != node->wished) {
+			const struct wish wish = node->wishes[node->granted % SIM_WISHES];
+
+			wish.grant(i, wish.arg);
+			node->granted++;
+		} else {
 			node_turn(i);
+		}
+		fiber_yield();
 	}
-	world.current = node;
-	within = false;
+	return NULL;
+}
+
+void node_step(unsigned int i, bool all)
+{
+	struct fiber *fiber = NULL;
+
+	/* they do not go in step */
+	if (nodes[i].state == NODE_RUNS && (all || world_upto(4)) &&
+	    fiber_is_ready(nodes[i].app))
+		fiber_resume(nodes[i].app);
+	while ((nodes[i].state == NODE_RUNS || nodes[i].state == NODE_BUSY) &&
+	       (fiber = fiber_next(i, fiber))) {
+		if ((all || world_upto(2)) && fiber_is_ready(fiber))
+			fiber_resume(fiber);
+	}
 }

@@ -394,6 +394,15 @@ static void end_post(struct op *op, unsigned int end)
 		end_posted(op, end, ret);
 }
 
+/* One that waits for many messages is not */
+static void end_cancel(struct op *op, struct op_end *at)
+{
+	at->cancel_at = 0;
+	at->cancelled = true;
+	if (!op_is_multi(op))
+		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
+}
+
 void op_turn(unsigned int node)
 {
 	for (size_t j = 0; j < op_count; j++) {
@@ -405,7 +414,7 @@ void op_turn(unsigned int node)
 			    at->skipped || at->done || !op_end_lives(op, end))
 				continue;
 			if (at->posted && at->cancel_at && world.now >= at->cancel_at)
-				op_cancel(op);
+				end_cancel(op, at);
 			if (at->posted ||
 			    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
 				continue;
@@ -553,11 +562,12 @@ bool op_end_lost(const struct op *op, unsigned int end)
 	const unsigned int peer = op_node(op, !end), peer_ep = op_ep(op, !end);
 	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1;
 
-	/* it may still be with the one that was there before */
+	/* it may still be with the one that was there before; and a silent core gives no memory back that it was to send */
 	if (ep->blind[peer][peer_ep])
 		return true;
 	return !op_end_lives(op, !end) &&
-	       (!met || (world.script->model->silent && !end && core_alone(&op->plan)));
+	       (!met || (world.script->model->silent && !end &&
+			 (core_alone(&op->plan) || !op->plan.from_dev)));
 }
 
 static bool core_loses(void)
@@ -606,13 +616,11 @@ void op_cancel(struct op *op)
 {
 	struct op_end *at = &op->ends[1];
 
-	world.current = op->plan.to;
 	at->cancelled = true;
-	at->cancel_at = 0;
 	if (!at->posted || op_is_multi(op))
 		at->skipped = !at->looking;
-	else if (nodes[op->plan.to].state == NODE_RUNS && op_end_lives(op, 1))
-		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
+	else
+		at->cancel_at = world.now;
 }
 
 bool op_names(unsigned int node, unsigned int domain, unsigned int peer)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* One run: the script, then peace, then proof that all is well again, then the end. See sim.h. */
 #include "exhaust.h"
+#include "fiber.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -49,7 +50,7 @@ static void fault_close(const struct fault_plan *fault)
 	if (nodes[fault->node].state != NODE_RUNS || !nodes[fault->node].eps[e].open)
 		return;
 	check_reason_ep(fault->node, e, "an endpoint was closed");
-	node_ep_close(fault->node, e);
+	node_wish(fault->node, node_ep_close, e);
 }
 
 static void fault_leave(const struct fault_plan *fault)
@@ -57,7 +58,7 @@ static void fault_leave(const struct fault_plan *fault)
 	if (nodes[fault->node].state != NODE_RUNS)
 		return;
 	check_reason(fault->node, SIM_NODES, "a process has ended");
-	node_leave(fault->node);
+	node_wish(fault->node, node_leave, 0);
 }
 
 static void fault_begin(const struct fault_plan *fault)
@@ -119,7 +120,6 @@ static void fault_rename(struct node_ep *ep)
 static void fault_end(const struct fault_plan *fault)
 {
 	struct node *node = &nodes[fault->node];
-	struct node_ep *ep = &node->eps[fault->ep % script->eps];
 
 	if ((fault->kind == FAULT_RESTART || fault->kind == FAULT_LEAVE) &&
 	    node->state == NODE_DEAD && fault->span) {
@@ -127,13 +127,17 @@ static void fault_end(const struct fault_plan *fault)
 			fault_rename(&node->eps[e]);
 		node_open(fault->node);
 	}
-	if (fault->kind == FAULT_CLOSE && node->state != NODE_DEAD && !ep->open) {
-		if (fault->renamed)
-			fault_rename(ep);
-		node_ep_open(fault->node, fault->ep % script->eps);
-	}
+	if (fault->kind == FAULT_CLOSE && node->state != NODE_DEAD)
+		node_wish(fault->node, node_ep_reopen,
+			  fault->ep % script->eps + (fault->renamed ? SIM_EPS : 0));
 	if (fault->kind == FAULT_FORGET)
 		node_forget(fault->node, fault->peer, false);
+}
+
+/* To leave takes its time */
+static bool fault_lasts(const struct fault_plan *fault)
+{
+	return fault->kind == FAULT_LEAVE && node_is_acting(fault->node);
 }
 
 /* True: none is left */
@@ -151,7 +155,7 @@ static bool faults_turn(void)
 		if (!begun[i] && world.now >= at)
 			fault_begin(fault);
 		begun[i] |= world.now >= at;
-		if (begun[i] && world.now >= at + fault->span) {
+		if (begun[i] && world.now >= at + fault->span && !fault_lasts(fault)) {
 			over[i] = true;
 			fault_end(fault);
 		}
@@ -164,7 +168,8 @@ static bool faults_turn(void)
 			node->state = NODE_RUNS;
 			world_tell("n%u: goes on", i);
 		}
-		all &= node->state == NODE_RUNS || node->state == NODE_DEAD;
+		all &= (node->state == NODE_RUNS && !node_is_acting(i)) ||
+		       node->state == NODE_DEAD;
 	}
 	return all;
 }
@@ -174,7 +179,7 @@ static bool faults_turn(void)
 /* Time goes on: little where something moves, else up to the next thing that is due */
 static void step_time(void)
 {
-	const uint64_t due = core_due();
+	const uint64_t dues[] = {core_due(), fiber_due(), world_datagrams_due()};
 	uint64_t pass = 300 + world_upto(2000);
 
 	idle = world.moved ? 0 : idle + 1;
@@ -182,8 +187,10 @@ static void step_time(void)
 		pass = 1000ULL << (idle < 24 ? idle - 4 : 20);
 		if (pass > RUN_LOOK)
 			pass = RUN_LOOK;
-		if (due != UINT64_MAX && due > world.now && due - world.now < pass)
-			pass = due - world.now;
+		for (size_t i = 0; i < SIM_COUNT(dues); i++) {
+			if (dues[i] > world.now && dues[i] - world.now < pass)
+				pass = dues[i] - world.now;
+		}
 	}
 	world.now += pass;
 }
@@ -197,13 +204,8 @@ static bool step(void)
 	world.moved = false;
 	calm = faults_turn();
 	world_datagrams();
-	for (unsigned int i = 0; i < script->nodes; i++) {
-		const unsigned int node = (first + i) % script->nodes;
-
-		/* they do not go in step */
-		if (nodes[node].state == NODE_RUNS && (idle > 4 || world_upto(4)))
-			node_turn(node);
-	}
+	for (unsigned int i = 0; i < script->nodes; i++)
+		node_step((first + i) % script->nodes, idle > 4);
 	step_time();
 	return calm;
 }
@@ -347,16 +349,22 @@ static void run_round(unsigned int tag)
 	run_until_ended(RUN_PATIENCE);
 }
 
+static void run_close(unsigned int i)
+{
+	const uint64_t end = world.now + RUN_PATIENCE;
+
+	node_wish(i, node_close, 0);
+	while (node_is_acting(i)) {
+		step();
+		if (world.now > end)
+			world_fail("n%u: to close does not end", i);
+	}
+}
+
 static void run_end(void)
 {
-	const uint64_t end = world.now + 10 * SIM_S;
-
 	/* a process that has ended is known for it within 5 s, where somebody looks */
-	while (world.now < end) {
-		step();
-		for (unsigned int i = 0; i < script->nodes; i++)
-			node_look(i);
-	}
+	run_for(10 * SIM_S);
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state == NODE_DEAD || nodes[i].plain || nodes[i].hook)
 			continue;
@@ -365,7 +373,7 @@ static void run_end(void)
 	}
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state != NODE_DEAD)
-			node_close(i);
+			run_close(i);
 	}
 	check_frozen();
 }

@@ -3,12 +3,14 @@
  * p2p_sim: a world that is simulated, in one thread, in virtual time. A seed decides everything, and a run is the same
  * to the byte each time.
  *
- * Simulated: 2 to 5 processes with the unchanged provider from fid/ down, each on a host of its own, with one to three
- * endpoints, which have side endpoints; the third one has a domain, an address vector and a queue of its own. The
- * application above calls libfabric's functions only, and so does the provider below. base/clock, base/random,
- * xfer/keepalive, xfer/gone and dev/dev are replaced when the program is linked (world.c, gpu.c). The core provider is a
- * table of properties (core_models.c), what moves by them (core_wire.c), and how messages meet receives (core_match.c):
- * connections that need the peer's progress, stalls, when "sent" is said, -FI_EAGAIN, order, limits.
+ * Simulated: 2 to 5 processes with the unchanged provider from fid/ down, with one to three endpoints, which have side
+ * endpoints; the third one has a domain, an address vector and a queue of its own. The application above calls
+ * libfabric's functions only, and so does the provider below. All that the provider asks of the system goes through a gate
+ * (gate.c): time, random numbers, descriptors, datagrams, shared pages, locks, threads. Its threads and the
+ * applications' are fibers (fiber.c), which may be switched at each lock. Only dev/dev is replaced (gpu.c). The core
+ * provider is a table of properties (core_models.c), what moves by them (core_wire.c), and how messages meet receives
+ * (core_match.c): connections that need the peer's progress, stalls, when "sent" is said, -FI_EAGAIN, order, limits.
+ * Processes over shm are of one host, and have boards; others are each alone on theirs.
  *
  * Between host and device memory travel (op.c) messages with and without tags, to receives for one sender or any, with
  * remote cq data, injected, in several pieces, with FI_FENCE and FI_DELIVERY_COMPLETE; reads, writes, and atomic
@@ -25,9 +27,9 @@
  * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
  * them.
  *
- * Not simulated yet: processes of one host (boards, ipc), and those that fork; lanes, the thread of automatic progress,
- * proxies, and threads at all; NICs that reach device memory; triggers, streams, kernels; shared contexts. A broken
- * connection loses nothing that was said to be sent. Nobody lies.
+ * Not simulated yet: device memory that processes of one host share, and those that fork; lanes, the thread of automatic
+ * progress, proxies, and applications that sleep; NICs that reach device memory; triggers, streams, kernels; shared
+ * contexts. A broken connection loses nothing that was said to be sent. Nobody lies.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
@@ -39,7 +41,7 @@
  *
  * conform/ compares the models with the cores.
  *
- * What comes next (in this order): processes of one host; threads as steps; liars; forks.
+ * What comes next (in this order): memory shared within a host; applications that sleep, lanes; liars; forks.
  */
 #include "exhaust.h"
 
@@ -55,7 +57,7 @@ struct outcome {
 	uint64_t digest;
 };
 
-/* Each run has a process of its own, as the provider's variables are a process's. @quiet: prints nothing */
+/* Each run has a process of its own, so that none finds what another one has left. @quiet: prints nothing */
 static struct outcome outcome_of(const struct script *script, bool verbose, bool quiet)
 {
 	struct outcome outcome = {.good = false};

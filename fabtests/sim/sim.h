@@ -2,9 +2,10 @@
 /*
  * The simulated world. sim.c says what is simulated, and what is not.
  *
- * Files: script (what is to happen), world (time, random numbers, datagrams), gpu, core (the core provider), node
- * (processes), op (their applications' operations), check (the rules), run (one script from begin to end), exhaust and
- * state (all orders of small worlds), sim (the program).
+ * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate and
+ * gate_fd (what the provider asks of the system), gpu, core (the core provider), node (processes, and what their
+ * applications open), op (their operations), check (the rules), run (one script from begin to end), exhaust and state
+ * (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
@@ -84,6 +85,11 @@ const struct model *model_find(const char *name);
 #define SIM_EPS 3
 #define SIM_DOMAINS 2
 #define SIM_DOMAIN_OF(ep) ((ep) / 2)
+
+/* A process's descriptors, the ports of a host, and the IP address of the first process */
+#define SIM_FDS 1024
+#define SIM_PORTS 4000
+#define SIM_IP 0x0a000001
 
 enum op_kind { OP_MESSAGE, OP_WRITE, OP_READ, OP_ADD, OP_FETCH, OP_SWAP };
 
@@ -187,7 +193,6 @@ bool script_read(struct script *script, const char *path);
  * @now:	[ns]; @step: counts
  * @current:	the node whose code runs
  * @moved:	something has happened at this step
- * @closing:	an endpoint is
  * @digest:	of all that has happened
  */
 struct world {
@@ -197,7 +202,6 @@ struct world {
 	unsigned int current;
 	bool moved;
 	bool calm;
-	bool closing;
 	bool verbose;
 	uint64_t digest;
 	const struct script *script;
@@ -205,13 +209,15 @@ struct world {
 
 extern struct world world;
 void world_begin(const struct script *script, bool verbose);
+uint64_t world_random(void);
 uint64_t world_upto(uint64_t limit);
 /* Ends the run: a rule is broken */
 void world_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Something happens; it is part of the digest, and printed where the run is told in words */
 void world_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Datagrams that are due arrive */
+/* Datagrams that are due arrive (gate_fd.c); and when the next one is due [ns], or UINT64_MAX */
 void world_datagrams(void);
+uint64_t world_datagrams_due(void);
 /* From now on they are lost, for @span [ns] */
 void world_lose_datagrams(uint64_t span);
 
@@ -342,18 +348,30 @@ struct node_ep {
 	struct node_multi *multis;
 };
 
+/* What the world has a process do, in the application's thread: one wish after the other */
+#define SIM_WISHES 32
+struct wish {
+	void (*grant)(unsigned int i, unsigned int arg);
+	unsigned int arg;
+};
+
 /**
  * struct node - a process.
  * @life:	how many processes there were before at this address
  * @until:	when it goes on [ns]
- * @process:	its number
+ * @pid:	its number on its host
+ * @app:	the application's thread
+ * @wishes:	@granted of them, of @wished, have been
  * @plain:	without the plugin; @hook: with the hook, and so without a protocol
  */
 struct node {
 	enum node_state state;
 	unsigned int life;
 	uint64_t until;
-	uint64_t process;
+	long pid;
+	struct fiber *app;
+	struct wish wishes[SIM_WISHES];
+	unsigned int wished, granted;
 	bool plain;
 	bool hook;
 	struct fid_fabric *fabric;
@@ -368,26 +386,33 @@ extern struct node nodes[SIM_NODES];
 extern struct op ops[SIM_OPS_ALL];
 extern size_t op_count;
 
+/* A process starts, and opens all */
 void node_open(unsigned int i);
-void node_close(unsigned int i);
+/* It ends */
 void node_kill(unsigned int i);
-/* It has closed all, and is there no more */
-void node_leave(unsigned int i);
-void node_ep_open(unsigned int i, unsigned int e);
+/* The processes of one host have one number */
+unsigned int node_host(unsigned int i);
+/* Its threads run, each as far as it can; @all: else some of them */
+void node_step(unsigned int i, bool all);
+/* It is to do that; and has it not done so yet? */
+void node_wish(unsigned int i, void (*grant)(unsigned int i, unsigned int arg),
+	       unsigned int arg);
+bool node_is_acting(unsigned int i);
+
+/* Wishes: it closes all; it does, and ends; endpoint @e is closed, or opened again, with another address (@e + SIM_EPS) */
+void node_close(unsigned int i, unsigned int unused);
+void node_leave(unsigned int i, unsigned int unused);
 void node_ep_close(unsigned int i, unsigned int e);
-/* An endpoint of a peer's has answered a datagram of its endpoint @e */
-void node_met(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep);
+void node_ep_reopen(unsigned int i, unsigned int e);
+
+/* A datagram came to its port @port, from that of a node */
+void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
+		uint16_t from_port);
 /* A peer's addresses are to be removed, or inserted again */
 void node_forget(unsigned int i, unsigned int peer, bool forget);
-/* One turn of a process: it reads its queues, and posts what is due */
-void node_turn(unsigned int i);
 /* The address of a peer's endpoint, or FI_ADDR_NOTAVAIL */
 fi_addr_t node_addr(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep);
 uint8_t *node_buffer(unsigned int i, bool dev, size_t len);
-/* It asks whether there is something to read, which makes progress */
-void node_look(unsigned int i);
-/* All others have a turn, while one waits within a call */
-void node_others(void);
 
 /* ---- operations (op.c) ---- */
 
@@ -417,6 +442,7 @@ bool op_end_over(const struct op *op, unsigned int end);
  * answered a datagram, so that its host's refusal proves nothing (docs/reliability.md).
  */
 bool op_end_lost(const struct op *op, unsigned int end);
+/* Its receive is to be cancelled */
 void op_cancel(struct op *op);
 
 #define SIM_SHOWN (8 << 20) /* bytes of each kind of memory that peers may read and write */

@@ -191,8 +191,9 @@ static void mix_node(unsigned int i)
 	mix(nodes[i].state | (uint64_t) nodes[i].life << 8);
 	for (unsigned int j = 0; j < SIM_NODES; j++)
 		mix(nodes[i].eps[0].met[j][0] | (uint64_t) nodes[i].eps[0].blind[j][0] << 32);
-	if (nodes[i].state == NODE_DEAD || nodes[i].plain)
+	if (nodes[i].state == NODE_DEAD || nodes[i].plain || !nodes[i].domains[0].domain)
 		return;
+	mix(nodes[i].granted | (uint64_t) nodes[i].wished << 32);
 	xfer = &domain_of(&nodes[i].domains[0].domain->fid)->xfer;
 	mix(xfer->busy | (uint64_t) xfer->open << 32);
 	mix(xfer->looks | (uint64_t) xfer->wrong << 32);

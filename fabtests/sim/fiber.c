@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Simulated threads and processes. See fiber.h. */
+#include "fiber.h"
+#include "exhaust.h"
+
+#include <link.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#define FIBER_STACK ((size_t) 1 << 20)
+/* Of so many moments at which a thread may give way it takes one */
+#define FIBER_SWITCHES 40
+
+/**
+ * struct fiber - a thread.
+ * @ready, @what, @until: what it waits for; NULL: it has only given way, or waits for the time alone
+ * @tls:	its variables
+ */
+struct fiber {
+	ucontext_t context;
+	unsigned int node;
+	void *stack;
+	void *(*run)(void *arg);
+	void *arg;
+	bool over;
+	bool (*ready)(const void *what);
+	const void *what;
+	uint64_t until;
+	uint8_t *tls;
+	void *fake_stack;
+	TAILQ_ENTRY(fiber) link;
+};
+
+TAILQ_HEAD(fibers, fiber);
+
+/* ---- the provider's variables ---- */
+
+/* The linker's names for the two ends of the section */
+extern uint8_t __start_p2p_state[], __stop_p2p_state[];
+
+static uint8_t *state_first, *states[SIM_NODES];
+static unsigned int state_of = SIM_NODES;
+
+static size_t state_len(void)
+{
+	return (size_t) (__stop_p2p_state - __start_p2p_state);
+}
+
+#ifdef __SANITIZE_ADDRESS__
+/* It guards what lies between variables, and would see that being copied */
+__attribute__((no_sanitize("address"))) static void state_copy(uint8_t *to, const uint8_t *from)
+{
+	for (size_t i = 0; i < state_len(); i++)
+		to[i] = from[i];
+}
+#else
+static void state_copy(uint8_t *to, const uint8_t *from)
+{
+	memcpy(to, from, state_len());
+}
+#endif
+
+void process_enter(unsigned int i)
+{
+	world.current = i;
+	if (state_of == i || !states[i])
+		return;
+	if (state_of < SIM_NODES)
+		state_copy(states[state_of], __start_p2p_state);
+	state_copy(__start_p2p_state, states[i]);
+	state_of = i;
+}
+
+void process_enter_for(const void *addr)
+{
+	const uint8_t *at = addr;
+
+	if (at >= __start_p2p_state && at < __stop_p2p_state)
+		process_enter(world.current);
+}
+
+void process_begin(unsigned int i)
+{
+	if (!state_first) {
+		state_first = malloc(state_len());
+		state_copy(state_first, __start_p2p_state);
+	}
+	if (!states[i])
+		states[i] = malloc(state_len());
+	state_copy(states[i], state_first);
+	if (state_of == i)
+		state_of = SIM_NODES;
+	process_enter(i);
+}
+
+/* ---- variables of a thread ---- */
+
+static uint8_t *tls_at;
+static size_t tls_len;
+
+static int tls_find(struct dl_phdr_info *info, size_t size, void *data)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		if (info->dlpi_phdr[i].p_type != PT_TLS)
+			continue;
+		tls_at = info->dlpi_tls_data;
+		tls_len = info->dlpi_phdr[i].p_memsz;
+	}
+	/* the program is the first object */
+	return 1;
+}
+
+static void tls_swap(struct fiber *fiber)
+{
+	for (size_t i = 0; i < tls_len; i++) {
+		const uint8_t byte = tls_at[i];
+
+		tls_at[i] = fiber->tls[i];
+		fiber->tls[i] = byte;
+	}
+}
+
+/* ---- fibers ---- */
+
+static struct fibers fibers[SIM_NODES];
+static struct fiber *running;
+static ucontext_t world_context;
+#ifdef __SANITIZE_ADDRESS__
+static void *world_fake_stack;
+static const void *world_stack;
+static size_t world_stack_len;
+#endif
+
+struct fiber *fiber_self(void)
+{
+	return running;
+}
+
+/* The rest of a fiber's life: it does not come back once it has ended */
+static void fiber_leave(struct fiber *fiber)
+{
+#ifdef __SANITIZE_ADDRESS__
+	__sanitizer_start_switch_fiber(fiber->over ? NULL : &fiber->fake_stack, world_stack,
+				       world_stack_len);
+#endif
+	swapcontext(&fiber->context, &world_context);
+#ifdef __SANITIZE_ADDRESS__
+	__sanitizer_finish_switch_fiber(fiber->fake_stack, NULL, NULL);
+#endif
+}
+
+static void fiber_main(void)
+{
+	struct fiber *fiber = running;
+
+#ifdef __SANITIZE_ADDRESS__
+	__sanitizer_finish_switch_fiber(NULL, &world_stack, &world_stack_len);
+#endif
+	fiber->run(fiber->arg);
+	fiber->over = true;
+	world.moved = true;
+	fiber_leave(fiber);
+}
+
+struct fiber *fiber_start(void *(*run)(void *arg), void *arg)
+{
+	struct fiber *fiber = calloc(1, sizeof *fiber);
+
+	if (!tls_at)
+		dl_iterate_phdr(tls_find, NULL);
+	*fiber = (struct fiber){.node = world.current, .run = run, .arg = arg};
+	fiber->tls = calloc(1, tls_len + 1);
+	fiber->stack = mmap(NULL, FIBER_STACK, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (fiber->stack == MAP_FAILED || getcontext(&fiber->context))
+		abort();
+	fiber->context.uc_stack.ss_sp = fiber->stack;
+	fiber->context.uc_stack.ss_size = FIBER_STACK;
+	makecontext(&fiber->context, fiber_main, 0);
+	if (!fibers[world.current].tqh_last)
+		TAILQ_INIT(&fibers[world.current]);
+	TAILQ_INSERT_TAIL(&fibers[world.current], fiber, link);
+	return fiber;
+}
+
+void fiber_resume(struct fiber *fiber)
+{
+	process_enter(fiber->node);
+	running = fiber;
+	tls_swap(fiber);
+#ifdef __SANITIZE_ADDRESS__
+	__sanitizer_start_switch_fiber(&world_fake_stack, fiber->stack, FIBER_STACK);
+#endif
+	swapcontext(&world_context, &fiber->context);
+#ifdef __SANITIZE_ADDRESS__
+	__sanitizer_finish_switch_fiber(world_fake_stack, NULL, NULL);
+#endif
+	tls_swap(fiber);
+	running = NULL;
+}
+
+void fiber_free(struct fiber *fiber)
+{
+	TAILQ_REMOVE(&fibers[fiber->node], fiber, link);
+	munmap(fiber->stack, FIBER_STACK);
+	free(fiber->tls);
+	free(fiber);
+}
+
+void fiber_kill_all(unsigned int i)
+{
+	while (fibers[i].tqh_last && !TAILQ_EMPTY(&fibers[i]))
+		fiber_free(TAILQ_FIRST(&fibers[i]));
+}
+
+bool fiber_has_ended(const struct fiber *fiber)
+{
+	return fiber->over;
+}
+
+bool fiber_is_ready(const struct fiber *fiber)
+{
+	if (fiber->over)
+		return false;
+	world.current = fiber->node;
+	return !fiber->until || world.now >= fiber->until ||
+	       (fiber->ready && fiber->ready(fiber->what));
+}
+
+bool fiber_wait(bool (*ready)(const void *what), const void *what, uint64_t until)
+{
+	struct fiber *fiber = running;
+
+	if (ready && ready(what))
+		return true;
+	if (world.now >= until)
+		return false;
+	if (!fiber)
+		world_fail("n%u: the world itself is to wait", world.current);
+	fiber->ready = ready;
+	fiber->what = what;
+	fiber->until = until;
+	fiber_leave(fiber);
+	fiber->ready = NULL;
+	fiber->until = 0;
+	world.moved |= ready != NULL;
+	return ready && ready(what);
+}
+
+void fiber_yield(void)
+{
+	if (running)
+		fiber_leave(running);
+}
+
+void fiber_switch_point(void)
+{
+	const struct fibers *all = &fibers[world.current];
+
+	if (!running || exhaust_on || !TAILQ_NEXT(TAILQ_FIRST(all), link) ||
+	    world_upto(FIBER_SWITCHES))
+		return;
+	fiber_leave(running);
+}
+
+struct fiber *fiber_next(unsigned int i, struct fiber *before)
+{
+	if (!fibers[i].tqh_last)
+		return NULL;
+	if (!before)
+		before = TAILQ_FIRST(&fibers[i]);
+	return before ? TAILQ_NEXT(before, link) : NULL;
+}
+
+uint64_t fiber_due(void)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (unsigned int i = 0; i < SIM_NODES; i++) {
+		struct fiber *fiber;
+
+		if (!fibers[i].tqh_last || nodes[i].state == NODE_STOPPED)
+			continue;
+		TAILQ_FOREACH(fiber, &fibers[i], link) {
+			if (!fiber->over && fiber->until > world.now && fiber->until < due)
+				due = fiber->until;
+		}
+	}
+	return due;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The gate: all that the provider asks of the system. gate.syms lists it. The linker leads each call of the provider's
+ * objects to the function of gate.c or gate_fd.c that has its name behind "sim_". Nothing else is asked of the system:
+ * contrib/check-calls looks.
+ */
+#ifndef P2P_SIM_GATE_H
+#define P2P_SIM_GATE_H
+
+#include "sim.h"
+
+#include <errno.h>
+
+/* Defines what the provider's call of @name becomes. Only objects whose symbols were renamed call it */
+#define GATE(type, name, ...)                                                                  \
+	type sim_##name(__VA_ARGS__);                                                          \
+	type sim_##name(__VA_ARGS__)
+
+/* Sets errno, and says so in the call's value */
+static inline int gate_failed(int err)
+{
+	errno = err;
+	return -1;
+}
+
+/* [ns] from a timeout [ms], which may be negative: for ever */
+static inline uint64_t gate_until(int64_t timeout)
+{
+	return timeout < 0 ? UINT64_MAX : world.now + (uint64_t) timeout * SIM_MS;
+}
+
+/* A process that lives, by its number as the current one's host has it. SIM_NODES: there is none */
+unsigned int gate_node(long pid);
+
+/* A process's descriptors are closed with it */
+void gate_close_all(unsigned int node);
+/* What a process has mapped of a descriptor's, for mmap(); -1: it is no file */
+int gate_real_fd(int fd);
+
+#endif /* P2P_SIM_GATE_H */
