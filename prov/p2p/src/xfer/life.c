@@ -92,15 +92,14 @@ int xfer_cq_fini(struct xfer_cq *cq)
 /* ---- endpoints ---- */
 
 /*
- * A side endpoint may still be connecting, and then loses what the core has taken. A core within the host
- * only loses what it had no room for. Nothing is waited for over others: ofi_rxm 1.17 crashed in one of
- * three runs of fi_p2p_closing, in a close after that.
+ * A side endpoint may still be connecting, and then loses what the core has taken. Other cores only lose what they had
+ * no room for.
  */
 static bool xfer_ep_owes(const struct xfer_ep *ep)
 {
 	if (ep->stalls)
 		return ep->owed || (ep->side && ep->side->owed);
-	return ep->near && !TAILQ_EMPTY(&ep->outq);
+	return !TAILQ_EMPTY(&ep->outq);
 }
 
 /*
