@@ -121,6 +121,10 @@ later_core+='kill-dead|autoprogress|lanes|example)'
 # the thread of automatic progress over the latter, which order-shuffled-auto has, too
 simulated='^((sendrecv|inflight|middling|buffer|load|pingpong-delivery)-(busy|shuffled)|autoprogress-shuffled)$'
 
+# What takes long, and has the same in another setting that runs, or in the simulated worlds
+lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails)-staged$'
+lengthy+='|^(xpu-gdr|farewell-shuffled|wait-busy|unpinned-rma|rma-auto-staged)$'
+
 # leave_out [PATTERN]: what the suites from here on leave out, as one before had it; nothing with --all
 left_out=()
 leave_out() {
@@ -452,7 +456,7 @@ part_soak() {
 }
 
 part_functional() {
-	leave_out "$simulated"
+	leave_out "$simulated|$lengthy"
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 	leave_out "$twins"
 	run_functional plain hook cuda "tcp;ofi_rxm"
@@ -687,7 +691,7 @@ part_asan() {
 	unit asan "${units[@]}"
 	# what is unloaded has no names in reports; what else is left out measures, is as another one, or is about order
 	# and time, not about memory
-	leave_out "$repeated_but_stress|$composed|^(unload|unpinned-rma|lanes-host|xpu-few|autoprogress|foreign)$"
+	leave_out "$repeated_but_stress|$composed|^(unload|unpinned-rma|lanes-host|xpu-few|autoprogress|foreign|descriptors|installed)$"
 	# lanes are of a core that leaks
 	LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0 \
 		run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
@@ -735,13 +739,13 @@ part_tsan() {
 	unit tsan "${units[@]}"
 	# what measures and what is one after the other has no threads but those that these have
 	threaded='^((cq|cancel|atomic|cntr|poll|wait|badinput|peerdeath)|'
-	threaded+="(inflight|order|multirecv|peek|threads|stress-small|stress-large)${all:+(-staged)?}|"
-	threaded+='(threads|stress-small)-staged|threads-gdr|'
+	threaded+="(inflight|order|multirecv|peek|threads|stress-small${all:+|stress-large})${all:+(-staged)?}|"
+	threaded+="(threads|stress-small)-staged|${all:+threads-gdr|}"
 	# nor those in which the thread of automatic progress does what a peer asks for, who
 	# then says so by a socket
-	threaded+='(inflight|order|cq|multirecv|cancel|cntr|wait|threads)-auto)$'
+	threaded+="(${all:+cq|}inflight|order|multirecv|cancel|cntr|wait|threads)-auto)\$"
 	# with automatic progress they have one thread more
-	leave_out '^(cq|inflight|order|multirecv|cancel|cntr|wait)$'
+	leave_out '^(inflight|order|multirecv|cancel|cntr|wait)$'
 	run_functional tsan layered cuda "tcp;ofi_rxm;ofi_p2p" "$threaded"
 	leave_out "$repeated|^bw-|stress-large"
 	run_functional tsan layered rocr "tcp;ofi_rxm;ofi_p2p" order
