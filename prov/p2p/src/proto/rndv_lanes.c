@@ -13,7 +13,12 @@
  *
  *	uses less            --- LANES(answers, count) ----------------> asks for no more
  *
- * A lane is used when something has come over it. So those that a firewall stops are never used.
+ *	a lane has failed    --- LANES(answers, 0, next turn) --------> asks for none
+ *	a while later        === empty message(number, turn, i) ======> may use those up to i
+ *	                     --- LANES(answers, count, turn) ----------> in that turn
+ *
+ * A lane is used when something has come over it in the sender's present *turn*. So those that a firewall stops are not
+ * used, nor those that have failed before they are tried again. The receives for such messages stay posted.
  *
  * The receiver gives a piece to its lane before it asks for it. But it may come before the lane's thread has posted
  * it: it waits in the core then. Messages of one piece go by any lane, as nobody can guess their numbers.
@@ -59,8 +64,6 @@ static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 	before = xfer_peer_lanes_past(peer);
 	if (before)
 		*peer->lanes = *before;
-	else
-		peer->lanes->limit = LANES_MAX;
 	peer->lanes->held = 0;
 	return peer->lanes;
 }
@@ -92,28 +95,82 @@ struct rndv_lane_first {
 
 _Static_assert(sizeof(struct rndv_lane_first) <= CELL_SIZE, "a first message is a cell");
 
+/* Where pieces have their number, it has the lane's, and above that the sender's turn */
+#define RNDV_LANE_TURNS ((uint32_t) (WIRE_PIECES_MAX / LANES_MAX))
+
+static uint64_t rndv_lane_first_tag(const struct xfer_ep *ep, uint32_t number, uint32_t turn,
+				    unsigned int index)
+{
+	return ep->tag_bit | WIRE_TAG_PIECE | (uint64_t) number << WIRE_TAG_TRANSFER_SHIFT |
+	       (turn % RNDV_LANE_TURNS * LANES_MAX + index);
+}
+
+static void rndv_lanes_fail(struct xfer_peer *peer);
+static void rndv_lanes_refused(struct xfer_peer *peer);
+
+/* What is agreed with a peer by that number; NULL: nothing, as it may have been lost since */
+static struct xfer_peer_lanes *rndv_lanes_by(const struct xfer_peer *peer, bool ours,
+					     uint32_t number)
+{
+	struct xfer_peer_lanes *lanes = peer ? peer->lanes : NULL;
+
+	if (!lanes || (ours ? !lanes->offered || lanes->number != number
+			    : !lanes->out || lanes->theirs != number))
+		return NULL;
+	return lanes;
+}
+
 static void rndv_lane_first_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
+	const struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
+	struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
+	const bool failed = comp->err && comp->err != FI_ECANCELED &&
+			    rndv_lanes_by(peer, false, first->number);
+
 	xfer_ctx_free(ctx);
+	if (failed)
+		rndv_lanes_fail(peer);
+}
+
+/* Gives it to its lane. A receive takes what comes in any turn. */
+static void rndv_lane_first_begin(struct rndv_lane_first *first, uint32_t turn)
+{
+	struct xfer_ep *ep = first->ctx.ep;
+
+	rndv_lane_tag(&first->op, ep,
+		      rndv_lane_first_tag(ep, first->number, turn, first->index));
+	if (first->op.recv)
+		first->op.ignore |= WIRE_PIECES_MAX - 1;
+	lanes_post(ep, first->index, &first->op);
 }
 
 static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
-	const struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
-	const struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
+	struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
+	struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
+	struct xfer_peer_lanes *lanes = rndv_lanes_by(peer, true, first->number);
+	const uint32_t low = (uint32_t) (first->op.tag % WIRE_PIECES_MAX);
 
-	lanes_leave(ctx->ep, NULL, 1);
-	/* it may have been lost since */
-	if (!comp->err && peer && peer->lanes && peer->lanes->number == first->number)
-		peer->lanes->heard |= 1u << first->index;
-	xfer_ctx_free(ctx);
+	if (!lanes || comp->err) {
+		lanes_leave(ctx->ep, NULL, 1);
+		xfer_ctx_free(ctx);
+		if (lanes && comp->err != FI_ECANCELED)
+			rndv_lanes_refused(peer);
+		return;
+	}
+	if (lanes->heard_turn != low / LANES_MAX)
+		lanes->heard = 0;
+	lanes->heard_turn = low / LANES_MAX;
+	if (low % LANES_MAX == first->index)
+		lanes->heard |= 1u << first->index;
+	rndv_lane_first_begin(first, 0);
 }
 
 /* Sends or awaits it, if there is memory. Else the lane is not used. */
-static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, bool recv,
-				 uint32_t number)
+static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, bool recv)
 {
 	struct xfer_ep *ep = peer->ep;
+	struct xfer_peer_lanes *lanes = peer->lanes;
 	struct rndv_lane_first *first = cell_get(&ep->xfer->cells);
 
 	if (!first) {
@@ -127,42 +184,72 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 				.ctx = &first->ctx,
 				.recv = recv,
 				.aside = true,
-				.addr = recv ? FI_ADDR_UNSPEC : peer->lanes->to[index],
+				.addr = recv ? FI_ADDR_UNSPEC : lanes->to[index],
 			},
 		.peer = peer->addr,
-		.number = number,
+		.number = recv ? lanes->number : lanes->theirs,
 		.index = index,
 	};
-	rndv_lane_tag(&first->op, ep,
-		      ep->tag_bit | WIRE_TAG_PIECE |
-			      (uint64_t) number << WIRE_TAG_TRANSFER_SHIFT | index);
 	xfer_ctx_init(&first->ctx, ep, recv ? rndv_lane_first_heard : rndv_lane_first_sent,
 		      xfer_ctx_free);
-	lanes_post(ep, index, &first->op);
+	rndv_lane_first_begin(first, recv ? 0 : lanes->turn);
 }
 
-/* Offers our lanes to a peer, once */
+/* The next one behind @ctx, or the first, that is to come from a peer; @sent: that is to go there; or NULL */
+static struct rndv_lane_first *rndv_lane_first_next(const struct xfer_peer *peer,
+						    struct xfer_ctx *ctx, bool sent)
+{
+	ctx = ctx ? LIST_NEXT(ctx, live) : LIST_FIRST(&peer->ep->live);
+	for (; ctx; ctx = LIST_NEXT(ctx, live)) {
+		if (ctx->done == (sent ? rndv_lane_first_sent : rndv_lane_first_heard) &&
+		    ((struct rndv_lane_first *) ctx)->peer == peer->addr)
+			break;
+	}
+	return (struct rndv_lane_first *) ctx;
+}
+
+/* Takes back what was to come first over our lanes from a peer; @sent: what was to go by its lanes */
+static void rndv_lanes_first_cancel(struct xfer_peer *peer, bool sent)
+{
+	struct rndv_lane_first *first = NULL;
+
+	while ((first = rndv_lane_first_next(peer, first ? &first->ctx : NULL, sent)))
+		lanes_cancel(peer->ep, first->index, &first->op);
+}
+
+/* It has none for ours, or one of ours does not receive: they are offered again after a while. */
+static void rndv_lanes_refused(struct xfer_peer *peer)
+{
+	rndv_lanes_first_cancel(peer, false);
+	peer->lanes->offered = false;
+	peer->lanes->heard = 0;
+	retry_failed(&peer->lanes->offers);
+}
+
+/* Offers our lanes to a peer */
 static void rndv_lanes_offer(struct xfer_peer *peer)
 {
 	uint8_t names[LANES_MAX * WIRE_NAME_MAX];
+	struct xfer_peer_lanes *lanes = peer->lanes;
 	struct xfer_ep *ep = peer->ep;
 	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ASKS};
 
 	msg.count = lanes_open(ep);
 	/* later, if others have all receives; those that are never used count as well */
-	if (msg.count && !lanes_keep(ep, NULL, msg.count))
+	if (!msg.count || !lanes_keep(ep, NULL, msg.count))
 		return;
-	peer->lanes->offered = true;
-	if (!msg.count)
-		return;
+	lanes->offered = true;
+	lanes->heard = 0;
+	lanes->heard_turn = lanes->limit_turn = 0;
+	lanes->limit = LANES_MAX;
 	msg.len = lanes_kind(ep);
-	msg.transfer = peer->lanes->number = (uint32_t) xfer_id_new(ep->xfer);
+	msg.transfer = lanes->number = (uint32_t) xfer_id_new(ep->xfer);
 	msg.payload = names;
 	msg.payload_len = msg.count * lanes_names(ep, msg.count, names);
 	for (unsigned int i = 0; i < msg.count; i++)
-		rndv_lane_first_post(peer, i, true, msg.transfer);
-	if (msg.payload_len)
-		ctrl_tell(peer, &msg);
+		rndv_lane_first_post(peer, i, true);
+	if (!msg.payload_len || ctrl_tell(peer, &msg))
+		rndv_lanes_refused(peer);
 }
 
 unsigned int rndv_lanes_window(unsigned int count)
@@ -170,23 +257,47 @@ unsigned int rndv_lanes_window(unsigned int count)
 	return P2P_MAX(RNDV_WINDOW, RNDV_LANE_WINDOW * count);
 }
 
+/* So many of ours may be used, from the first on: it has been heard over each since it began to use them */
+static unsigned int rndv_lanes_heard(const struct xfer_peer_lanes *lanes)
+{
+	if (lanes->heard_turn != lanes->limit_turn)
+		return 0;
+	return P2P_MIN((unsigned int) __builtin_ctz(~lanes->heard), lanes->limit);
+}
+
+/*
+ * Sends something over each of its lanes. False: not now, as one has failed not long ago, or what was sent the last time
+ * is still on its way
+ */
+static bool rndv_lanes_try(struct xfer_peer *peer)
+{
+	struct xfer_peer_lanes *lanes = peer->lanes;
+
+	if (!retry_due(&lanes->failed))
+		return false;
+	if (rndv_lane_first_next(peer, NULL, true)) {
+		retry_failed(&lanes->failed);
+		return false;
+	}
+	for (unsigned int i = 0; i < lanes->out; i++)
+		rndv_lane_first_post(peer, i, false);
+	return true;
+}
+
 unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces)
 {
 	struct xfer_peer *peer = req->peer;
-	unsigned int heard, count, room;
+	unsigned int count, room;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.wanted < lanes_len_min(req->ctx.ep) || !hello_lanes(peer) ||
 	    !rndv_lanes_get(peer))
 		return 0;
-	if (!peer->lanes->offered)
+	if (!peer->lanes->offered && retry_due(&peer->lanes->offers))
 		rndv_lanes_offer(peer);
 	if (alone && req->transfer.wanted <= RNDV_LANES_ALONE)
 		return 0;
-	/* from the first on */
-	heard = (unsigned int) __builtin_ctz(~peer->lanes->heard);
-	heard = P2P_MIN(heard, peer->lanes->limit);
-	count = heard ? P2P_MIN(heard, lanes_use(req->ctx.ep)) : 0;
+	count = P2P_MIN(rndv_lanes_heard(peer->lanes), lanes_use(req->ctx.ep));
 	room = (unsigned int) P2P_MIN(rndv_lanes_window(count), pieces);
 	if (!count || !lanes_keep(req->ctx.ep, &peer->lanes->held, room))
 		return 0;
@@ -194,20 +305,33 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 	return count;
 }
 
-/* Tells a receiver over how many lanes it is to ask for pieces from now on */
+/*
+ * Tells a receiver over how many lanes it is to ask for pieces from now on. Without a turn, none can be: they are to be
+ * offered again
+ */
 static void rndv_lanes_say(struct xfer_peer *peer, unsigned int count)
 {
-	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ANSWERS, .count = count};
+	struct wire_msg msg = {
+		.type = WIRE_LANES,
+		.flags = WIRE_ANSWERS,
+		.count = count,
+		.transfer = peer->lanes->out ? peer->lanes->turn % RNDV_LANE_TURNS : 0,
+	};
 
 	peer->lanes->told = count;
 	ctrl_owed(peer, ctrl_tell(peer, &msg));
 }
 
-/* The same, if it is news */
+/* The same, if it is news. Those that are used after none were are tried first: what was used before may have failed. */
 static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
 {
-	if (peer->lanes->told != count)
-		rndv_lanes_say(peer, count);
+	struct xfer_peer_lanes *lanes = peer->lanes;
+
+	if (lanes->told == count || (!lanes->told && !rndv_lanes_try(peer)))
+		return;
+	if (!count)
+		lanes->turn++;
+	rndv_lanes_say(peer, count);
 }
 
 bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
@@ -216,8 +340,7 @@ bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
 	struct xfer_peer_lanes *lanes = hello_lanes(peer) ? rndv_lanes_get(peer) : NULL;
 
 	xfer_assert_locked(peer->ep->xfer);
-	if (!lanes || lanes->over || lanes->failed || lanes->whole ||
-	    len < lanes_len_min(peer->ep))
+	if (!lanes || lanes->whole || len < lanes_len_min(peer->ep))
 		return false;
 	if (lanes->out) {
 		rndv_lanes_tell(peer, P2P_MIN(lanes_use(peer->ep), lanes->out));
@@ -256,8 +379,16 @@ void rndv_lanes_adapt(struct xfer_req *req)
 	struct xfer_peer_lanes *lanes = req->peer->lanes;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (lanes && lanes->out && !lanes->failed)
+	if (lanes && lanes->out)
 		rndv_lanes_tell(req->peer, P2P_MIN(lanes_use(req->ctx.ep), lanes->out));
+}
+
+static void rndv_lanes_fail(struct xfer_peer *peer)
+{
+	if (!peer->lanes->told)
+		return;
+	retry_failed(&peer->lanes->failed);
+	rndv_lanes_tell(peer, 0);
 }
 
 void rndv_lanes_failed(struct xfer_req *req)
@@ -265,11 +396,11 @@ void rndv_lanes_failed(struct xfer_req *req)
 	struct xfer_peer *peer = req->peer;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!peer->lanes || peer->lanes->failed)
+	if (!peer->lanes || !peer->lanes->told)
 		return;
-	P2P_WARN("a lane has failed: long messages to that peer travel over one connection\n");
-	peer->lanes->failed = true;
-	rndv_lanes_tell(peer, 0);
+	P2P_WARN("a lane has failed: long messages to that peer travel over one connection for "
+		 "a while\n");
+	rndv_lanes_fail(peer);
 }
 
 /* ---- pieces ---- */
@@ -337,19 +468,21 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 	return i;
 }
 
-/* Takes back what was to come first over our lanes from a peer. @all: what was to go by its lanes, too */
-static void rndv_lanes_first_cancel(struct xfer_peer *peer, bool all)
+/* Its lanes are offered. It may do so again, if it was refused, but not one time after the other. */
+static void rndv_lanes_offered(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	struct rndv_lane_first *first;
-	struct xfer_ctx *ctx;
+	struct xfer_peer_lanes *lanes = peer->lanes;
 
-	LIST_FOREACH(ctx, &peer->ep->live, live) {
-		first = (struct rndv_lane_first *) ctx;
-		if ((ctx->done == rndv_lane_first_heard ||
-		     (all && ctx->done == rndv_lane_first_sent)) &&
-		    first->peer == peer->addr)
-			lanes_cancel(peer->ep, first->index, &first->op);
+	lanes->out = 0;
+	if (retry_due(&lanes->taken)) {
+		retry_failed(&lanes->taken);
+		lanes->out = rndv_lanes_insert(peer, msg);
 	}
+	lanes->theirs = msg->transfer;
+	lanes->turn = 0;
+	/* as it thinks as long as it hears nothing else */
+	lanes->told = msg->count;
+	rndv_lanes_tell(peer, rndv_lanes_try(peer) ? lanes->out : 0);
 }
 
 static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
@@ -359,39 +492,35 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 
 	if (!rndv_lanes_get(peer))
 		return;
-	if (msg->flags & WIRE_ANSWERS) {
-		peer->lanes->limit = msg->count;
-		/* it has none for us */
-		if (!msg->count && !peer->lanes->heard)
-			rndv_lanes_first_cancel(peer, false);
+	if (msg->flags & WIRE_ASKS) {
+		rndv_lanes_offered(peer, msg);
 		return;
 	}
-	if (peer->lanes->out || peer->lanes->over) {
-		xfer_message_wrong(ep->xfer, msg->type, "the second of its kind");
-		return;
-	}
-	peer->lanes->out = rndv_lanes_insert(peer, msg);
-	/* as it thinks as long as it hears nothing else */
-	peer->lanes->told = msg->count;
-	rndv_lanes_tell(peer, peer->lanes->out);
-	for (unsigned int i = 0; i < peer->lanes->out; i++)
-		rndv_lane_first_post(peer, i, false, msg->transfer);
+	peer->lanes->limit = msg->count;
+	peer->lanes->limit_turn = msg->transfer;
+	if (!msg->count && !msg->transfer && peer->lanes->offered)
+		rndv_lanes_refused(peer);
 }
 
 /*
  * It may live, and come back. Cores that stall may have pieces of it on our lanes, for which there are no receives
- * now: nothing would come behind them. So there are no more lanes with it.
+ * now: nothing would come behind them. Such lanes are not heard when all begins anew.
  */
 static void rndv_lanes_lost(struct xfer_peer *peer, int status)
 {
-	if (!peer->lanes)
+	struct xfer_peer_lanes *lanes = peer->lanes;
+
+	if (!lanes)
 		return;
 	rndv_lanes_first_cancel(peer, true);
-	*peer->lanes = (struct xfer_peer_lanes){
-		.offered = true,
-		.over = true,
-		.held = peer->lanes->held,
+	rndv_lanes_first_cancel(peer, false);
+	*lanes = (struct xfer_peer_lanes){
+		.offers = lanes->offers,
+		.taken = lanes->taken,
+		.failed = lanes->failed,
+		.held = lanes->held,
 	};
+	retry_failed(&lanes->offers);
 }
 
 const struct xfer_proto rndv_lanes_proto = {

@@ -32,7 +32,7 @@ bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
 /* Its receiver asks for pieces: it is told how many lanes are used from now on, if that has changed */
 void rndv_lanes_adapt(struct xfer_req *req);
 
-/* A lane of this message has failed. Later messages do without. */
+/* A lane of this message has failed. Later messages do without, until lanes have been tried again. */
 void rndv_lanes_failed(struct xfer_req *req);
 
 /* Gives a piece to its lane; or false, if it has none */

@@ -385,14 +385,14 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	struct xfer_req *req = piece->req;
 
 	P2P_TRACE(piece_sent, ctx, req, comp->err);
+	if (comp->err && req->transfer.lanes && !req->transfer.status)
+		rndv_lanes_failed(req);
 	/* once: what the core does not send empty either does not come */
-	if (comp->err && !req->transfer.lanes && piece->out.iov[0].iov_len) {
+	if (comp->err && piece->out.iov[0].iov_len) {
 		rndv_piece_give_up(piece, -abs(comp->err));
 		return;
 	}
 	rndv_piece_end(piece);
-	if (comp->err && req->transfer.lanes && !req->transfer.status)
-		rndv_lanes_failed(req);
 	if (comp->err)
 		rndv_send_fail(req, -abs(comp->err), true);
 	else

@@ -262,6 +262,13 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 	return moved;
 }
 
+/* A receive that takes several tags tells which one it was. */
+static void lane_came(struct lane_op *op, uint64_t tag)
+{
+	if (op->recv)
+		op->tag = tag;
+}
+
 /* Reads what the core has done. False: nothing */
 static bool lane_read(struct lane *lane, struct lane_ops *ended)
 {
@@ -269,8 +276,10 @@ static bool lane_read(struct lane *lane, struct lane_ops *ended)
 	struct fi_cq_err_entry error = {.err = 0};
 	ssize_t ret = fi_cq_read(lane->core.cq, entries, LANE_BATCH);
 
-	for (ssize_t i = 0; i < ret; i++)
+	for (ssize_t i = 0; i < ret; i++) {
+		lane_came(entries[i].op_context, entries[i].tag);
 		lane_end(&lane->posted, entries[i].op_context, 0, entries[i].len, ended);
+	}
 	if (ret == -FI_EAVAIL && fi_cq_readerr(lane->core.cq, &error, 0) == 1) {
 		if (error.op_context)
 			lane_end(&lane->posted, error.op_context, abs(error.err), error.len,
@@ -451,25 +460,32 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 	return NULL;
 }
 
+/* What they lack may be there later. That is said once. */
+static void lanes_miss(struct xfer_ep *ep)
+{
+	if (!ep->lane_retry.delay)
+		P2P_WARN("no lanes for now. Long messages travel over one connection\n");
+	retry_failed(&ep->lane_retry);
+}
+
 unsigned int lanes_open(struct xfer_ep *ep)
 {
 	struct fi_info *info;
 
 	xfer_assert_locked(ep->xfer);
-	if (ep->lanes || !ep->lane_info || !ep->started || ep->closing)
-		return ep->lanes ? ep->lanes->count : 0;
+	if (ep->lanes)
+		return ep->lanes->count;
+	if (!ep->lane_info || !ep->started || ep->closing || !retry_due(&ep->lane_retry))
+		return 0;
 	info = lane_core_info(ep->lane_info, ep->name, ep->name_len);
 	ep->lanes = info ? lanes_new(ep, info) : NULL;
-	if (ep->lanes) {
-		P2P_INFO("opened %u lanes over %s for long messages\n", ep->lanes->count,
-			 ep->lanes->info->fabric_attr->prov_name);
-	} else {
-		P2P_WARN("no lanes. Long messages travel over one connection\n");
-		/* and it is not tried again */
-		lf.freeinfo(ep->lane_info);
-		ep->lane_info = NULL;
+	if (!ep->lanes) {
+		lanes_miss(ep);
+		return 0;
 	}
-	return ep->lanes ? ep->lanes->count : 0;
+	P2P_INFO("opened %u lanes over %s for long messages\n", ep->lanes->count,
+		 ep->lanes->info->fabric_attr->prov_name);
+	return ep->lanes->count;
 }
 
 uint64_t lanes_kind(const struct xfer_ep *ep)

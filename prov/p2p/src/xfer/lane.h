@@ -34,7 +34,7 @@
  * @aside:	nobody waits for its end. A send that cannot be sent ends by itself, after long
  * @since:	the lane's: the core has had no room for it since then [ms]; 0: it has not been asked
  * @cancelled:	it is to be taken back
- * @err, @len:	how it has ended
+ * @err, @len:	how it has ended; a receive also has the @tag that has come
  */
 struct lane_op {
 	struct fi_context2 context;
@@ -63,7 +63,7 @@ int lanes_init(struct xfer_ep *ep, const struct fi_info *info);
 
 /*
  * The endpoint's lanes, which are opened now if there are none, as many as FI_P2P_LANES says. Their number; 0: it
- * has none, and never will
+ * has none now
  */
 unsigned int lanes_open(struct xfer_ep *ep);
 

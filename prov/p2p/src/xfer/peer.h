@@ -102,24 +102,31 @@ struct xfer_life {
 
 /**
  * struct xfer_peer_lanes - what is agreed of lanes with a peer (rndv_lanes.c).
- * @offered:	ours were offered, by this number of a transfer, or never are
- * @heard:	over those of ours it has been heard, one bit each
- * @limit:	so many of ours it uses at most
- * @out:	so many of its we know, by their addresses @to
+ * @offered:	ours are offered to it, by this @number of a transfer
+ * @offers:	it has refused them, or was lost: when they may be offered again
+ * @heard:	over those of ours it has been heard since it began its turn @heard_turn, one bit each
+ * @limit:	so many of ours it uses at most, in its turn @limit_turn
+ * @out:	so many of its we know, by their addresses @to. It has offered them by its number @theirs
+ * @taken:	when an offer was taken last: the next one is not taken at once
  * @told:	so many of those we use, as it knows
- * @failed:	one of those has failed: none is used any more
+ * @turn:	how often we have begun to use them anew
+ * @failed:	one of those has failed: when they may be tried again
  * @held:	receives of lanes that are kept for it (lanes_keep())
- * @over:	it was lost once: no lanes are agreed on again
  * @whole:	it wants messages from host memory whole
  * @hinted:	when one of those was announced last for it to offer lanes [ms]
  */
 struct xfer_peer_lanes {
 	bool offered;
-	bool failed;
-	bool over;
 	bool whole;
 	uint64_t hinted;
+	struct retry offers;
+	struct retry taken;
+	struct retry failed;
 	uint32_t number;
+	uint32_t theirs;
+	uint32_t heard_turn;
+	uint32_t limit_turn;
+	uint32_t turn;
 	unsigned int heard;
 	unsigned int limit;
 	unsigned int out;

@@ -292,7 +292,8 @@ struct xfer {
  * @front:	the application's endpoint that this is the side endpoint of, or itself
  * @side:	where the core stalls, the side endpoint, once there is one
  * @side_open: opens it; NULL: that is of no use
- * @lanes:	further connections (lane.h), or NULL; @lane_info: what to open them with, while there may be any
+ * @lanes:	further connections (lane.h), or NULL; @lane_info: what to open them with; NULL: there never are any.
+ *		@lane_retry: they could not be opened
  * @host_lanes:	long messages from host memory have them, too
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
@@ -365,6 +366,7 @@ struct xfer_ep {
 	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
 	struct lanes *lanes;
 	struct fi_info *lane_info;
+	struct retry lane_retry;
 	bool host_lanes;
 	struct xfer_list sendq;
 	struct xfer_req *resumes;
