@@ -209,21 +209,6 @@ static P2P_NOINLINE ssize_t cq_peek(struct p2p_cq *cq)
 	return cq_read_reports(cq, NULL, 0, NULL);
 }
 
-/* A read that is more than the core's: there are reports or transfers, or there is no buffer. */
-static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t count,
-					 fi_addr_t *src)
-{
-	if (!count)
-		return cq_peek(cq);
-	if (!buf) {
-		P2P_WARN("fi_cq_read of %zu entries without a buffer\n", count);
-		return -FI_EINVAL;
-	}
-	if (!xfer_cq_has(&cq->xfer))
-		xfer_cq_progress(&cq->xfer);
-	return cq_read_reports(cq, buf, count, src);
-}
-
 /*
  * A read has found nothing: is it time to look elsewhere? It is every 256th time. Several threads
  * may count at once and lose some, which does no harm.
@@ -241,6 +226,43 @@ static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size
 	/* what comes there seldom comes alone: the next read looks again */
 	if (xfer_cq_progress(&cq->xfer))
 		__atomic_store_n(&cq->vain, UINT8_MAX, __ATOMIC_RELAXED);
+	return cq_read_reports(cq, buf, count, src);
+}
+
+/*
+ * The core's read, under the lock: the core loses messages where a receive is posted meanwhile (QUIRK_SERIAL). Otherwise
+ * as below
+ */
+static ssize_t cq_read_alone(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
+{
+	struct fi_cq_tagged_entry batch[CQ_BATCH];
+	struct fi_cq_tagged_entry *entries = cq->format == FI_CQ_FORMAT_TAGGED ? buf : batch;
+	fi_addr_t from[CQ_BATCH];
+	ssize_t ret;
+
+	p2p_lock_take(&cq->xfer.xfer->lock);
+	ret = xfer_cq_read(&cq->xfer, entries, P2P_MIN(count, CQ_BATCH), from);
+	p2p_lock_drop(&cq->xfer.xfer->lock);
+	if (ret == -FI_EAGAIN)
+		return cq_in_vain(cq) ? cq_read_elsewhere(cq, buf, count, src) : ret;
+	return cq_take(cq, entries, from, ret, buf, count, src);
+}
+
+/* A read that is more than the core's: there are reports or transfers, or there is no buffer. */
+static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t count,
+					 fi_addr_t *src)
+{
+	if (!count)
+		return cq_peek(cq);
+	if (!buf) {
+		P2P_WARN("fi_cq_read of %zu entries without a buffer\n", count);
+		return -FI_EINVAL;
+	}
+	if (!xfer_cq_has(&cq->xfer)) {
+		if (!xfer_busy(cq->xfer.xfer))
+			return cq_read_alone(cq, buf, count, src);
+		xfer_cq_progress(&cq->xfer);
+	}
 	return cq_read_reports(cq, buf, count, src);
 }
 

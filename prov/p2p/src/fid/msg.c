@@ -478,7 +478,8 @@ static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 	src = msg_src(ep, src);
 	plain = xfer_plain(buf, len, &ep->xfer.recv_limit)
 			? !msg_device(ep, buf, len, desc, &seen)
-			: msg_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
+			: xfer_recv_limit(&ep->xfer, flags) &&
+				  msg_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
 	if (!plain) {
 		struct core_op op = {
 			.recv = true,

@@ -303,6 +303,14 @@ const struct xfer_proto post_proto = {
 	.watch = post_look,
 };
 
+/* Is it a receive that only has to be under the lock (QUIRK_SERIAL)? The core completes it by itself then. */
+static bool post_recv_alone(const struct xfer_ep *ep, const struct core_op *op,
+			    const struct dev_mem *mem)
+{
+	return ep->xfer->serial && !mem->ops && !xfer_ep_follows(ep, FI_RECV) &&
+	       mem_iov_len(op->iov, op->count) < xfer_recv_alone(ep, op->flags);
+}
+
 static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
 			 const struct dev_mem *mem)
 {
@@ -311,6 +319,8 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
 
 	if (op->tagged && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
 		return peek_post(ep, op, mem);
+	if (post_recv_alone(ep, op, mem))
+		return core_post(ep->core, op);
 	if (!op->tagged && op->flags & FI_MULTI_RECV)
 		return multi_recv_post(ep, op, mem);
 	req = xfer_req_new(ep, op, mem);

@@ -84,13 +84,17 @@ P2P_GLANCE bool xfer_plain(const void *buf, size_t len, const size_t *limit)
 }
 
 /* Receives with these flags need not be followed up for their own sake if shorter than this. */
-static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
+static inline size_t xfer_recv_alone(const struct xfer_ep *ep, uint64_t flags)
 {
-	if (ep->xfer->serial)
-		return 0;
 	if (!ep->layered)
 		return SIZE_MAX;
 	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
+}
+
+/* The core's own call may take them, without the lock, if shorter than this. */
+static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
+{
+	return ep->xfer->serial ? 0 : xfer_recv_alone(ep, flags);
 }
 
 /* Is this message from host memory long enough for lanes, where such messages may have some? */

@@ -109,10 +109,12 @@ void xfer_serialise(struct xfer *xfer)
 
 int xfer_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
-	int ret = stage_ready(&xfer->stage, mem);
+	int ret;
 
 	xfer_assert_locked(xfer);
+	/* first: pinning takes milliseconds, and a thread that is in the core without the lock has left it by then */
 	xfer_serialise(xfer);
+	ret = stage_ready(&xfer->stage, mem);
 	return ret ? ret : copy_ready(&xfer->copies, mem);
 }
 
