@@ -778,6 +778,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_bearer_told),
 		cmocka_unit_test(test_old_confirmation),
+		cmocka_unit_test(test_renewed),
 		cmocka_unit_test(test_marker_alone),
 		cmocka_unit_test(test_unsent_aside),
 		cmocka_unit_test(test_owed),

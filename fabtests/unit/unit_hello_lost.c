@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "proto/hello_facts.h"
 #include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
@@ -172,6 +173,39 @@ void test_old_confirmation(void **state)
 	hear(greeting(WIRE_CONFIRMS, answered().grant));
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
 	close_ep();
+}
+
+/*
+ * A peer that was lost answers a greeting. If it is another process, or endpoint, nothing that was kept for the former one
+ * is read any more, though the new one says nothing else.
+ */
+void test_renewed(void **state)
+{
+	for (int other = 0; other < 3; other++) {
+		struct wire_msg answer = greeting(WIRE_ANSWERS, 0);
+		const struct xfer_peer *peer;
+
+		open_ep();
+		answer.token = greet().grant;
+		hear(answer);
+		lose_new();
+		assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+		answer.token = greet().grant;
+		answer.process += other == 1;
+		answer.port += other == 2;
+		hear(answer);
+		assert_int_equal(ready(FAKE_NEW), 0);
+		p2p_lock_take(&fake_xfer.lock);
+		peer = xfer_peer_find(&hello_ep, FAKE_NEW);
+		assert_false(xfer_peer_spoke_since(peer));
+		assert_int_equal(hello_was_renewed(peer), !!other);
+		p2p_lock_drop(&fake_xfer.lock);
+		lose_new();
+		p2p_lock_take(&fake_xfer.lock);
+		assert_false(hello_was_renewed(peer));
+		p2p_lock_drop(&fake_xfer.lock);
+		close_ep();
+	}
 }
 
 static int gone_status;

@@ -606,14 +606,18 @@ static void hello_token(struct xfer_peer *peer, uint64_t grant)
 		peer->theirs[0] = (struct xfer_said){.token = grant};
 }
 
+/* Is it another process than the one that was known last, or another endpoint? */
+static bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	return peer->process != msg->process || peer->life.port != msg->port;
+}
+
 /*
- * Is it another process than the one that was known, or another endpoint? What was under way with that ends, and its
- * tokens are lost: this comes before it is given others.
+ * If so, what was under way with that ends, and its tokens are lost: this comes before it is given others.
  */
 static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	if (peer->state != XFER_PEER_KNOWN ||
-	    (peer->process == msg->process && peer->life.port == msg->port))
+	if (peer->state != XFER_PEER_KNOWN || !hello_another(peer, msg))
 		return false;
 	P2P_INFO("a peer has been started anew\n");
 	xfer_peer_lose(peer, -FI_ECONNRESET);
@@ -626,6 +630,8 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 {
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
+	if (peer->facts & HELLO_LOST && hello_another(peer, msg))
+		peer->facts |= HELLO_RENEWED;
 	/* a marker of before may have come since it was lost */
 	if (peer->state != XFER_PEER_KNOWN && peer->losses)
 		rndv_arrivals_desert(peer);

@@ -34,6 +34,12 @@ bool hello_was_lost(const struct xfer_peer *peer)
 	return peer->facts & HELLO_LOST;
 }
 
+bool hello_was_renewed(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->facts & HELLO_RENEWED;
+}
+
 bool hello_doubts(const struct xfer_peer *peer)
 {
 	const struct xfer_life *life = &peer->life;

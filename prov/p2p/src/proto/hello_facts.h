@@ -27,6 +27,7 @@
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
 #define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
+#define HELLO_RENEWED (1u << 14) /* another process, or endpoint, than the one that was lost has its address */
 
 /* Takes from a greeting what a peer says of itself there */
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
@@ -42,6 +43,9 @@ bool hello_lanes(const struct xfer_peer *peer);
 
 /* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
 bool hello_was_lost(const struct xfer_peer *peer);
+
+/* Has another process its address since it was lost? The former one asks for nothing any more. */
+bool hello_was_renewed(const struct xfer_peer *peer);
 
 /*
  * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another

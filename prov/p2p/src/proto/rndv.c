@@ -27,6 +27,7 @@
 #include <rdma/fi_errno.h>
 
 #include "mem/board.h"
+#include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_choose.h"
@@ -116,11 +117,11 @@ static void rndv_keep_no_more(struct xfer_req *req)
 	rndv_send_fail(req, req->transfer.status, false);
 }
 
-/* Does the peer know better by now, or has its process ended (watch.h)? */
+/* Does the peer know better by now, or has its process ended (watch.h), so that another one may be there? */
 static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
 	if (peer->state == XFER_PEER_KNOWN)
-		return xfer_peer_spoke_since(peer);
+		return hello_was_renewed(peer) || xfer_peer_spoke_since(peer);
 	return peer->life.keepalive && keepalive_gone(peer->life.keepalive);
 }
 
