@@ -235,6 +235,27 @@ static void hours(unsigned int count)
 		rndv_arrivals_watch(&fake_xfer, 1000);
 }
 
+/* Its sender lives, is known again, and announces a message whose receive has failed meanwhile: it is told. */
+static void announced_late(uint64_t id)
+{
+	struct wire_msg answer = greeting(WIRE_ANSWERS, 0), abort;
+
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	answer.token = greet().grant;
+	answer.id = xfer_board_owner(id);
+	hear(answer);
+	hear((struct wire_msg){.type = WIRE_ANNOUNCE,
+			       .token = answer.token,
+			       .id = id,
+			       .len = 100000,
+			       .chunk = 4096});
+	assert_true(sent(0, &abort));
+	assert_int_equal(abort.type, WIRE_ABORT);
+	assert_int_equal(abort.id, id);
+	assert_true(abort.to_sender);
+	lose_new();
+}
+
 /*
  * The announcement of a message is lost, and it is not known whose it is. It is waited for as long as one of those lives
  * that it may be from: endpoints of one domain have ids alike.
@@ -266,6 +287,9 @@ void test_marker_alone(void **state)
 	assert_int_equal(gone_status, 0);
 	rndv_arrivals_watch(&fake_xfer, 200);
 	assert_int_equal(gone_status, -FI_ECONNRESET);
+	p2p_lock_drop(&fake_xfer.lock);
+	announced_late(ID);
+	p2p_lock_take(&fake_xfer.lock);
 	/* nothing is known of others */
 	mark_alone(ID ^ UINT64_C(1) << 61);
 	hours(10);

@@ -387,11 +387,28 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 
 /* ---- announcements ---- */
 
+/* It was not waited for any longer, or its sender had been lost: that waits for an answer. */
+static void rndv_arrival_reject(struct xfer_peer *peer, uint64_t id)
+{
+	struct wire_msg abort = {
+		.type = WIRE_ABORT,
+		.id = id,
+		.status = -FI_ECONNABORTED,
+		.to_sender = true,
+	};
+
+	ctrl_owed(peer, ctrl_tell(peer, &abort));
+}
+
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, msg->id);
 
 	xfer_assert_locked(ep->xfer);
+	if (rndv_orphaned(ep->xfer, msg->id)) {
+		rndv_arrival_reject(msg->peer, msg->id);
+		return;
+	}
 	if (!arrival && xfer_peer_full(msg->peer)) {
 		xfer_message_wrong(ep->xfer, msg->type, XFER_PEER_FULL);
 		return;
@@ -539,8 +556,11 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)
 			if (!status)
 				continue;
 			ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
-			if (ep)
-				rndv_arrival_lost(arrival, ep, status);
+			if (!ep)
+				continue;
+			/* it may come all the same, from a sender that waits */
+			seen_ids_add(&xfer->proto->lost, arrival->id);
+			rndv_arrival_lost(arrival, ep, status);
 		}
 	}
 }
