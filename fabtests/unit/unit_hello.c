@@ -780,6 +780,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_old_confirmation),
 		cmocka_unit_test(test_renewed),
 		cmocka_unit_test(test_marker_alone),
+		cmocka_unit_test(test_ended_unheard),
 		cmocka_unit_test(test_unsent_aside),
 		cmocka_unit_test(test_owed),
 		cmocka_unit_test(test_old),

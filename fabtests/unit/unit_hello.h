@@ -52,6 +52,7 @@ void test_bearer_told(void **state);
 void test_old_confirmation(void **state);
 void test_renewed(void **state);
 void test_marker_alone(void **state);
+void test_ended_unheard(void **state);
 void test_unsent_aside(void **state);
 void test_owed(void **state);
 

@@ -2,6 +2,8 @@
 /* Tokens that are lost: who bears one is told, whatever the two ends have forgotten of each other. */
 #include "unit_hello.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <rdma/fi_errno.h>
 
 #include "proto/hello_facts.h"
@@ -9,6 +11,7 @@
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
 #include "xfer/loss.h"
+#include "xfer/progress.h"
 #include "xfer/reports.h"
 
 #define ID 0x1234500000000077
@@ -296,6 +299,61 @@ void test_marker_alone(void **state)
 	assert_int_equal(gone_status, 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	close_ep();
+}
+
+/* ---- processes of this host ---- */
+
+/* The id of a process that has ended */
+static pid_t ended(void)
+{
+	const pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return child;
+}
+
+/*
+ * A peer on this host has ended before it answered a datagram, as it gave no port at all. Its id tells, and nothing else
+ * is taken for one: that of a process which lives, that of another host, a number of a release that tells none.
+ */
+void test_ended_unheard(void **state)
+{
+	const struct {
+		bool lives, far;
+		uint32_t flags;
+		bool lost;
+	} peers[] = {
+		{.flags = WIRE_PID, .lost = true},
+		{.flags = WIRE_PID, .lives = true},
+		{.flags = WIRE_PID, .far = true},
+		{.flags = 0},
+	};
+	struct wire_msg answer;
+	struct xfer_peer *peer;
+
+	for (size_t i = 0; i < UNIT_COUNT(peers); i++) {
+		open_ep();
+		answer = greeting(WIRE_ANSWERS | peers[i].flags, greet().grant);
+		answer.key = fake_xfer.ipc.host ^ peers[i].far;
+		answer.process = 5ULL << 32 | (uint32_t) (peers[i].lives ? getpid() : ended());
+		hear(answer);
+		p2p_lock_take(&fake_xfer.lock);
+		peer = xfer_peer_find(&hello_ep, FAKE_NEW);
+		xfer_peer_hold(peer);
+		p2p_lock_drop(&fake_xfer.lock);
+		for (unsigned int ms = 0; ms < 10000; ms += XFER_LOOK_MAX) {
+			fake_xfer.watched -= XFER_LOOK_MAX;
+			xfer_progress(&fake_xfer);
+		}
+		assert_int_equal(ready(FAKE_NEW), peers[i].lost ? -FI_ECONNRESET : 0);
+		p2p_lock_take(&fake_xfer.lock);
+		xfer_peer_put(peer);
+		p2p_lock_drop(&fake_xfer.lock);
+		close_ep();
+	}
 }
 
 /* ---- what cannot be said ---- */

@@ -3,8 +3,12 @@
 #include "base/process.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
+#include <sys/syscall.h>
 
 #define PROCESS_FORGETS 8
 
@@ -52,6 +56,24 @@ static void process_child(void)
 	for (size_t i = 0; i < PROCESS_FORGETS && process_forgets[i]; i++)
 		process_forgets[i]();
 	process_unlock(PROCESS_TABLES);
+}
+
+/* A zombie still takes signals, but its pidfd tells */
+bool process_ended(pid_t pid)
+{
+	bool ended = false;
+
+	if (kill(pid, 0))
+		return errno == ESRCH;
+#ifdef SYS_pidfd_open
+	struct pollfd look = {.fd = (int) syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+
+	if (look.fd >= 0) {
+		ended = poll(&look, 1, 0) == 1;
+		close(look.fd);
+	}
+#endif
+	return ended;
 }
 
 /*

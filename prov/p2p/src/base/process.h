@@ -48,4 +48,7 @@ static inline bool process_inherited(pid_t owner)
 	return owner != getpid();
 }
 
+/* Has a process of this host, and of our namespace, ended? Its id may be another one's by now: then it has not. */
+bool process_ended(pid_t pid);
+
 #endif /* P2P_PROCESS_H */

@@ -4,14 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <rdma/fi_errno.h>
 
@@ -21,6 +18,7 @@
 
 #include "base/base.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/room.h"
 
 /*
@@ -284,28 +282,10 @@ bool board_answered(struct board *board, uint64_t *id)
 
 /* ---- others' ---- */
 
-/* Has the process ended? A zombie still takes signals, but its pidfd tells. */
-static bool board_process_ended(pid_t pid)
-{
-	bool ended = false;
-
-	if (kill(pid, 0))
-		return errno == ESRCH;
-#ifdef SYS_pidfd_open
-	struct pollfd look = {.fd = (int) syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-
-	if (look.fd >= 0) {
-		ended = poll(&look, 1, 0) == 1;
-		close(look.fd);
-	}
-#endif
-	return ended;
-}
-
 static bool board_far_over(const struct board_far *far)
 {
 	return __atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
-	       board_process_ended((pid_t) (far->place >> 32));
+	       process_ended((pid_t) (far->place >> 32));
 }
 
 static void board_far_free(struct board_far **fars, struct board_far *far)

@@ -74,7 +74,7 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 	/* a child has its parent's variables, which are not true for it */
 	if (process_inherited(owner)) {
 		owner = getpid();
-		process = random;
+		process = (random & ~(uint64_t) UINT32_MAX) | (uint32_t) owner;
 		host = 0;
 	}
 	if (!host)

@@ -142,7 +142,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.id = xfer_board_owner(ep->xfer->id_base),
-		.flags = flags | WIRE_COMMITS | (ep->follows ? WIRE_FOLLOWS : 0) |
+		.flags = flags | WIRE_COMMITS | WIRE_PID | (ep->follows ? WIRE_FOLLOWS : 0) |
 			 (ep->lane_info ? WIRE_MAY_LANES : 0) |
 			 (ep->borrows ? WIRE_BORROWS : 0),
 		.key = ep->xfer->ipc.host,
@@ -308,10 +308,12 @@ static bool hello_deserted(struct xfer_peer *peer)
 {
 	struct keepalive *former = peer->life.keepalive;
 
-	if (!former || !(peer->facts & HELLO_LOST))
+	if (!(peer->facts & HELLO_LOST))
 		return false;
-	if (keepalive_gone(former))
+	if (hello_gone(peer))
 		return peer->waited >= HELLO_DESERTED;
+	if (!former)
+		return false;
 	/* not more often than it is watched */
 	if (peer->waited >= peer->life.asked + HELLO_REPEAT) {
 		peer->life.asked = (unsigned int) peer->waited;
@@ -606,14 +608,9 @@ static void hello_token(struct xfer_peer *peer, uint64_t grant)
 		peer->theirs[0] = (struct xfer_said){.token = grant};
 }
 
-/* Is it another process than the one that was known last, or another endpoint? */
-static bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	return peer->process != msg->process || peer->life.port != msg->port;
-}
-
 /*
- * If so, what was under way with that ends, and its tokens are lost: this comes before it is given others.
+ * Is it another process than the one that was known, or another endpoint? What was under way with that ends, and its
+ * tokens are lost: this comes before it is given others.
  */
 static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 {
@@ -630,13 +627,10 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 {
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
-	if (peer->facts & HELLO_LOST && hello_another(peer, msg))
-		peer->facts |= HELLO_RENEWED;
 	/* a marker of before may have come since it was lost */
 	if (peer->state != XFER_PEER_KNOWN && peer->losses)
 		rndv_arrivals_desert(peer);
-	peer->facts = (peer->facts & ~(HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE)) |
-		      HELLO_MET;
+	hello_facts_meet(peer, msg);
 	peer->lost = 0;
 	peer->dead = 0;
 	hello_token(peer, msg->grant);
@@ -790,7 +784,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 		xfer_peer_expire(peer);
 	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->lost = status;
-	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |
+	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE | HELLO_PID)) |
 		      (known ? HELLO_LOST : 0);
 }
 

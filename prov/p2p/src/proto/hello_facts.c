@@ -2,6 +2,7 @@
 /* What is known of a peer. See hello_facts.h. */
 #include "proto/hello_facts.h"
 
+#include "base/process.h"
 #include "xfer/ep_state.h"
 #include "xfer/keepalive.h"
 
@@ -38,6 +39,16 @@ bool hello_was_renewed(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	return peer->facts & HELLO_RENEWED;
+}
+
+bool hello_gone(const struct xfer_peer *peer)
+{
+	const struct keepalive *keepalive = peer->life.keepalive;
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (keepalive && keepalive_answers(keepalive))
+		return keepalive_gone(keepalive);
+	return peer->facts & HELLO_PID && process_ended((pid_t) (uint32_t) peer->process);
 }
 
 bool hello_doubts(const struct xfer_peer *peer)
@@ -81,6 +92,22 @@ bool hello_takes_offers(const struct xfer_peer *peer)
 	       retry_due(&peer->offers);
 }
 
+bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->process != msg->process || peer->life.port != msg->port;
+}
+
+void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	const unsigned int over =
+		HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE | HELLO_PID;
+	const bool renewed = peer->facts & HELLO_LOST && hello_another(peer, msg);
+
+	xfer_assert_locked(peer->ep->xfer);
+	peer->facts = (peer->facts & ~over) | HELLO_MET | (renewed ? HELLO_RENEWED : 0);
+}
+
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	const bool near = msg->key == peer->ep->xfer->ipc.host;
@@ -90,6 +117,8 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_FOLLOWS;
 	if (msg->flags & WIRE_READS && near)
 		peer->facts |= HELLO_READS;
+	if (msg->flags & WIRE_PID && near)
+		peer->facts |= HELLO_PID;
 	if (msg->flags & WIRE_COMMITS)
 		peer->facts |= HELLO_COMMITS;
 	if (msg->flags & WIRE_MAY_LANES)

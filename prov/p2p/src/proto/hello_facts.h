@@ -27,7 +27,16 @@
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
 #define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
-#define HELLO_RENEWED (1u << 14) /* another process, or endpoint, than the one that was lost has its address */
+#define HELLO_PID (1u << 15) /* the lower half of its process's number is its id on this host */
+#define HELLO_RENEWED                                                                          \
+	(1u                                                                                    \
+	 << 14) /* another process, or endpoint, than the one that was lost has its address */
+
+/* Is it another process than the one that was known last, or another endpoint, that says @msg? */
+bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
+
+/* It has shown by @msg that it is there */
+void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg);
 
 /* Takes from a greeting what a peer says of itself there */
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
@@ -46,6 +55,12 @@ bool hello_was_lost(const struct xfer_peer *peer);
 
 /* Has another process its address since it was lost? The former one asks for nothing any more. */
 bool hello_was_renewed(const struct xfer_peer *peer);
+
+/*
+ * Has its process ended, or closed the endpoint, as its host tells? If it has never answered beside the core, that is known
+ * of processes of this host alone, which have an id here.
+ */
+bool hello_gone(const struct xfer_peer *peer);
 
 /*
  * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another

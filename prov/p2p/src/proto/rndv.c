@@ -36,7 +36,6 @@
 #include "proto/rndv_recv.h"
 #include "proto/rndv_send.h"
 #include "proto/rndv_stale.h"
-#include "xfer/keepalive.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
@@ -122,7 +121,7 @@ static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
 	if (peer->state == XFER_PEER_KNOWN)
 		return hello_was_renewed(peer) || xfer_peer_spoke_since(peer);
-	return peer->life.keepalive && keepalive_gone(peer->life.keepalive);
+	return hello_gone(peer);
 }
 
 /* Slots that were kept for peers */

@@ -144,7 +144,7 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 	if (life->keepalive)
 		watch_ask(life);
 	watch_probe(peer);
-	if (life->keepalive && keepalive_gone(life->keepalive))
+	if (hello_gone(peer))
 		life->gone += passed;
 	if (life->gone >= WATCH_LAST)
 		status = -FI_ECONNRESET;

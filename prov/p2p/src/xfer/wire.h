@@ -130,6 +130,7 @@ enum wire_type {
 #define WIRE_COMMITS (1u << 7)   /* it knows WIRE_COMMIT: who does not would not heed it */
 #define WIRE_MAY_LANES (1u << 8) /* LANES may be said to it */
 #define WIRE_BORROWS (1u << 9)   /* WRITE and SUPPLY to it may have WIRE_LENT */
+#define WIRE_PID (1u << 10)      /* the lower half of @process is its id on that host */
 
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
