@@ -8,11 +8,12 @@
 
 static struct {
 	bool ready;
-	CUdevice device;
+	CUdevice device, other; /* the one in use, and another one; or there is one only */
 	size_t granularity;
 	int rdma; /* NICs may have virtual memory */
 	CUstream stream;
 	CUresult (*ctx_device)(CUdevice *dev);
+	CUresult (*device_count)(int *count);
 	CUresult (*device_attribute)(int *value, CUdevice_attribute attr, CUdevice dev);
 	CUresult (*free)(CUdeviceptr ptr);
 	CUresult (*alloc_managed)(CUdeviceptr *ptr, size_t size, unsigned int flags);
@@ -36,6 +37,7 @@ static struct {
 
 static const struct ft_symbol symbols[] = {
 	{"cuCtxGetDevice", &cuda.ctx_device},
+	{"cuDeviceGetCount", &cuda.device_count},
 	{"cuDeviceGetAttribute", &cuda.device_attribute},
 	{"cuMemFree_v2", &cuda.free},
 	{"cuMemAllocManaged", &cuda.alloc_managed},
@@ -52,12 +54,12 @@ static const struct ft_symbol symbols[] = {
 	{"cuMemSetAccess", &cuda.set_access},
 };
 
-/* Device memory; @rdma: for NICs; @shared: for other processes */
-static CUmemAllocationProp properties(bool rdma, bool shared)
+/* Memory of @device; @rdma: for NICs; @shared: for other processes */
+static CUmemAllocationProp properties(CUdevice device, bool rdma, bool shared)
 {
 	return (CUmemAllocationProp){
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device},
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
 		.allocFlags.gpuDirectRDMACapable = rdma,
 		.requestedHandleTypes = shared ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
 	};
@@ -66,18 +68,21 @@ static CUmemAllocationProp properties(bool rdma, bool shared)
 static int init(int device)
 {
 	CUmemAllocationProp prop;
+	int count;
 
 	FT_TRY(ft_cuda_ops.init(device));
 	if (cuda.ready)
 		return 0;
 	FT_TRY(ft_load("libcuda.so.1", symbols, FT_COUNT(symbols)));
 	FT_TRY(ft_cuda_check(cuda.ctx_device(&cuda.device), "cuCtxGetDevice"));
+	FT_TRY(ft_cuda_check(cuda.device_count(&count), "cuDeviceGetCount"));
+	cuda.other = (cuda.device + 1) % count;
 	FT_TRY(ft_cuda_check(
 		cuda.device_attribute(
 			&cuda.rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
 			cuda.device),
 		"cuDeviceGetAttribute"));
-	prop = properties(cuda.rdma, false);
+	prop = properties(cuda.device, cuda.rdma, false);
 	FT_TRY(ft_cuda_check(cuda.granularity_get(&cuda.granularity, &prop,
 						  CU_MEM_ALLOC_GRANULARITY_MINIMUM),
 			     "cuMemGetAllocationGranularity"));
@@ -127,19 +132,20 @@ static int range_get(size_t size, struct range **out)
 }
 
 /* New physical memory at @ptr, which nothing but the mapping holds */
-static int map_piece(CUdeviceptr ptr, size_t size, bool rdma, bool shared)
+static int map_piece(CUdeviceptr ptr, size_t size, const CUmemAllocationProp *prop)
 {
-	const CUmemAllocationProp prop = properties(rdma, shared);
 	CUmemGenericAllocationHandle handle;
 	int ret;
 
-	FT_TRY(ft_cuda_check(cuda.create(&handle, size, &prop, 0), "cuMemCreate"));
+	FT_TRY(ft_cuda_check(cuda.create(&handle, size, prop, 0), "cuMemCreate"));
 	ret = ft_cuda_check(cuda.map(ptr, size, 0, handle, 0), "cuMemMap");
 	FT_TRY(ft_cuda_check(cuda.release(handle), "cuMemRelease"));
 	return ret;
 }
 
-static int vmm_alloc(size_t size, size_t pieces, bool rdma, bool shared, void **addr)
+/* The device in use may access it, whichever it lies on */
+static int vmm_alloc_of(const CUmemAllocationProp *prop, size_t size, size_t pieces,
+			void **addr)
 {
 	const size_t piece =
 		(size + cuda.granularity - 1) / cuda.granularity * cuda.granularity;
@@ -151,13 +157,27 @@ static int vmm_alloc(size_t size, size_t pieces, bool rdma, bool shared, void **
 
 	FT_TRY(range_get(pieces * piece, &range));
 	for (size_t i = 0; i < pieces; i++)
-		FT_TRY(map_piece(range->base + i * piece, piece, rdma, shared));
+		FT_TRY(map_piece(range->base + i * piece, piece, prop));
 	FT_TRY(ft_cuda_check(cuda.set_access(range->base, range->size, &access, 1),
 			     "cuMemSetAccess"));
 	range->used = true;
 	range->addr = (void *) (uintptr_t) (range->base + (pieces > 1 ? piece - size / 2 : 0));
 	*addr = range->addr;
 	return 0;
+}
+
+static int vmm_alloc(size_t size, size_t pieces, bool rdma, bool shared, void **addr)
+{
+	const CUmemAllocationProp prop = properties(cuda.device, rdma, shared);
+
+	return vmm_alloc_of(&prop, size, pieces, addr);
+}
+
+static int vmm_alloc_far(size_t size, void **addr)
+{
+	const CUmemAllocationProp prop = properties(cuda.other, false, false);
+
+	return vmm_alloc_of(&prop, size, 1, addr);
 }
 
 static int vmm_alloc_rdma(size_t size, void **addr)
@@ -253,6 +273,8 @@ const struct ft_mem_ops cudamem_vmm_shared =
 	KIND("virtual, for other processes", vmm_alloc_shared, vmm_release);
 const struct ft_mem_ops cudamem_vmm_shared_two =
 	KIND("virtual, for other processes, in two pieces", vmm_alloc_shared_two, vmm_release);
+const struct ft_mem_ops cudamem_vmm_far =
+	KIND("virtual, of another device", vmm_alloc_far, vmm_release);
 const struct ft_mem_ops cudamem_pool = KIND("pool", pool_alloc, pool_release);
 const struct ft_mem_ops cudamem_managed = KIND("managed", managed_alloc, managed_release);
 
@@ -267,4 +289,9 @@ int cudamem_exported(const struct ft_mem_ops *ops, bool *exported)
 			     "cuDeviceGetAttribute"));
 	*exported = value && (ops == &ft_cuda_ops || (virtual && cuda.rdma));
 	return 0;
+}
+
+bool cudamem_many(void)
+{
+	return cuda.other != cuda.device;
 }

@@ -228,6 +228,30 @@ static void test_host_runs_into_device(void **state)
 	vmm_free(at);
 }
 
+/* Which device has the memory is one thing, and which ones may access it another: its own first, else another one. */
+static void test_access(void **state)
+{
+	static const CUmemAccess_flags all = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	CUmemAccessDesc access = {.location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	char *at = vmm_reserve();
+	struct dev_mem mem;
+
+	vmm_map(at);
+	for (int rights = 3; rights >= 0; rights--) {
+		for (int i = 0; i < 2; i++) {
+			access.location.id = i;
+			access.flags = rights & 1 << i ? all : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+			assert_int_equal(cuMemSetAccess((uintptr_t) at, MAPPING, &access, 1),
+					 CUDA_SUCCESS);
+		}
+		assert_int_equal(classify(at, MAPPING, &mem), rights ? 0 : -FI_EIO);
+		if (rights)
+			assert_int_equal(mem.ordinal, rights == 2);
+	}
+	vmm_unmap(at);
+	vmm_free(at);
+}
+
 /* The device sees one buffer there, whatever it is made of */
 static void test_mappings(void **state)
 {
@@ -671,6 +695,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_iov),
 		cmocka_unit_test(test_host_runs_into_device),
 		cmocka_unit_test(test_mappings),
+		cmocka_unit_test(test_access),
 		cmocka_unit_test(test_pci_node),
 		cmocka_unit_test(test_is_device),
 		cmocka_unit_test(test_in_heap),

@@ -31,6 +31,8 @@ static P2P_APART int cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
 	int ret;
 
 	mem->mapped = true;
+	/* it may lie on one device, for another one alone: where it is reached counts, for copies as for NICs */
+	mem->ordinal = cuda_accessor(ptr, mem->ordinal);
 	mem->ctx = cuda_ctx_mapped(mem->ordinal);
 	if (!mem->ctx || cuda_enter(mem->ctx, &gate))
 		return -FI_EIO;

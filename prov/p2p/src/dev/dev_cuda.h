@@ -114,6 +114,8 @@ struct cuda_calls {
 	CUresult (*unmap)(CUdeviceptr ptr, size_t size);
 	CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
 			       size_t count);
+	CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *location,
+			       CUdeviceptr ptr);
 };
 
 const char *cuda_strerror(CUresult error);
@@ -188,6 +190,8 @@ int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t
 int cuda_queue_mark(struct dev_queue *base);
 int cuda_queue_poll(struct dev_queue *base);
 void cuda_queue_drain(struct dev_queue *base);
+/* Which device's contexts reach virtual memory of @ordinal at @ptr: that one's, if they do. Threads: any */
+int cuda_accessor(CUdeviceptr ptr, int ordinal);
 int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
 int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 		    const char **why);

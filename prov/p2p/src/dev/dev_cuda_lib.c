@@ -83,6 +83,7 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_CALL(address_free, "cuMemAddressFree", NULL, 1),
 	CUDA_CALL(unmap, "cuMemUnmap", NULL, 1),
 	CUDA_CALL(set_access, "cuMemSetAccess", NULL, 1),
+	CUDA_CALL(get_access, "cuMemGetAccess", NULL, 1),
 };
 
 const char *cuda_strerror(CUresult error)

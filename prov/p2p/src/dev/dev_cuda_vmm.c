@@ -15,6 +15,49 @@ static bool cuda_has_vmm(const struct cuda_calls *cu)
 	       cu->handle_map && cu->unmap && cu->set_access;
 }
 
+static bool cuda_reaches(const struct cuda_calls *cu, CUdeviceptr ptr, int ordinal)
+{
+	const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal};
+	unsigned long long flags = 0;
+
+	return cu->get_access(&flags, &location, ptr) == CUDA_SUCCESS && flags;
+}
+
+/* The first other device that reaches it; negative: none does. Of a pool's the driver tells nothing. */
+static int cuda_reaches_other(const struct cuda_calls *cu, CUdeviceptr ptr, int ordinal)
+{
+	static bool told;
+	CUmemGenericAllocationHandle handle;
+	int count = 0;
+
+	if (cuda.device_count(&count) != CUDA_SUCCESS)
+		return -1;
+	for (int i = 0; i < count; i++) {
+		if (i != ordinal && cuda_reaches(cu, ptr, i))
+			return i;
+	}
+	if (!cu->handle_retain || cu->handle_retain(&handle, (void *) ptr) != CUDA_SUCCESS)
+		return -1;
+	cu->handle_release(handle);
+	if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+		P2P_WARN("virtual memory of device %d that no device may access "
+			 "(cuMemSetAccess): what is copied there fails\n",
+			 ordinal);
+	return -1;
+}
+
+int cuda_accessor(CUdeviceptr ptr, int ordinal)
+{
+	struct cuda_gate gate;
+	int other = -1;
+
+	cuda_enter(NULL, &gate);
+	if (gate.cu->get_access && !cuda_reaches(gate.cu, ptr, ordinal))
+		other = cuda_reaches_other(gate.cu, ptr, ordinal);
+	cuda_leave(&gate);
+	return other < 0 ? ordinal : other;
+}
+
 int cuda_ipc_share(const struct dev_mem *mem, int *fd, const char **why)
 {
 	CUmemGenericAllocationHandle handle;
