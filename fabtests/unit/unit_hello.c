@@ -790,6 +790,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_note_given_up),
 		cmocka_unit_test(test_note_stale),
 		cmocka_unit_test(test_note_untracked),
+		cmocka_unit_test(test_board_late),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -62,5 +62,6 @@ void test_note_unconfirmed(void **state);
 void test_note_given_up(void **state);
 void test_note_stale(void **state);
 void test_note_untracked(void **state);
+void test_board_late(void **state);
 
 #endif /* UNIT_HELLO_H */

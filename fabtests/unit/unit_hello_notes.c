@@ -2,8 +2,10 @@
 /* Notes on the boards of peers: they may be read before, or after, their writers are known. */
 #include "unit_hello.h"
 
+#include <sys/resource.h>
 #include <rdma/fi_errno.h>
 
+#include "proto/hello.h"
 #include "proto/rndv_match.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
@@ -174,4 +176,38 @@ void test_note_untracked(void **state)
 	assert_int_equal(answer.len, 0);
 	fake_ep_close(&other);
 	close_notes();
+}
+
+/* There is no board when a peer gets to be known, as descriptors are short. It is told of it when there is one. */
+void test_board_late(void **state)
+{
+	struct path_query query = {
+		.device = true,
+		.layered = true,
+		.near = true,
+		.len = LEN,
+		.plain_max = WIRE_PLAIN_MAX,
+		.pieces = 1,
+	};
+	struct rlimit limit, none;
+	struct wire_msg said;
+
+	open_ep();
+	unit_clock_stop();
+	hello_ep.near = true;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){0, limit.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_true(sent(0, &said));
+	assert_false(said.flags & WIRE_BOARD);
+	unit_clock_pass(1000);
+	p2p_lock_take(&fake_xfer.lock);
+	hello_meet(&hello_ep, FAKE_NEW, &query);
+	p2p_lock_drop(&fake_xfer.lock);
+	assert_true(sent(0, &said));
+	assert_true(said.flags & WIRE_BOARD);
+	unit_clock_run();
+	close_ep();
 }

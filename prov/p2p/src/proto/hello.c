@@ -162,11 +162,14 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	return msg;
 }
 
-/* Tells of our board, if there can be one */
-static void hello_add_board(struct xfer_ep *ep, struct wire_msg *msg)
+/* Tells a peer of our board, if there can be one now */
+static void hello_add_board(struct xfer_peer *peer, struct wire_msg *msg)
 {
-	msg->addr = board_open(&ep->xfer->board, msg->id);
-	msg->flags |= msg->addr ? WIRE_BOARD : 0;
+	msg->addr = board_open(&peer->ep->xfer->board, msg->id);
+	if (!msg->addr)
+		return;
+	msg->flags |= WIRE_BOARD;
+	peer->facts |= HELLO_TOLD;
 }
 
 /* Says what is to be said besides the three steps */
@@ -175,7 +178,7 @@ static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 	struct wire_msg msg = hello_msg(peer->ep, flags & ~WIRE_BOARD);
 
 	if (flags & WIRE_BOARD)
-		hello_add_board(peer->ep, &msg);
+		hello_add_board(peer, &msg);
 	if (msg.flags & (WIRE_BOARD | WIRE_READS))
 		ctrl_ask(peer, &msg);
 }
@@ -426,10 +429,8 @@ static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 		return;
 	if (peer->ep->near)
 		hello_greet(peer);
-	if (peer->state != XFER_PEER_KNOWN)
-		return;
-	peer->facts |= HELLO_TOLD;
-	hello_tell(peer, WIRE_BOARD);
+	if (peer->state == XFER_PEER_KNOWN)
+		hello_tell(peer, WIRE_BOARD);
 }
 
 struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
@@ -582,10 +583,8 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 	confirm.grant = peer->tokens[0].token;
 	confirm.dead = dead;
 	/* elsewhere the answer to it would be in the way of a peer that closes */
-	if (peer->ep->near) {
-		hello_add_board(peer->ep, &confirm);
-		peer->facts |= HELLO_TOLD;
-	}
+	if (peer->ep->near)
+		hello_add_board(peer, &confirm);
 	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);
 	if (peer->via != peer->ep)
