@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The rules: each is a function, and a run that breaks one fails. See sim.h. */
-#include "sim.h"
+#include "gate.h"
 
 #include "base/base.h"
 #include "fid/domain.h"
@@ -364,6 +364,9 @@ static void check_rma(const struct op *op)
 {
 	const unsigned int at = op->plan.kind == OP_READ ? 0 : 1;
 
+	/* with its process the device memory has ended */
+	if (at && gpu_has(op->ends[1].buf) && op->shown != nodes[op->plan.to].life)
+		return;
 	if (op->plan.kind >= OP_ADD)
 		check_atomic(op);
 	else if (wrong_byte(op, op->ends[at].buf) < op->plan.len)
@@ -387,9 +390,10 @@ static void check_delivered(const struct op *op)
 	/* the core's word: what is copied in then is not there (docs/limits.md) */
 	if ((!announced || world.script->fault_count) && op->plan.to_dev)
 		return;
-	if (wrong_byte(op, op->ends[1].buf) < op->plan.len)
+	if (!op->ends[1].buf || wrong_byte(op, op->ends[1].buf) < op->plan.len)
 		world_fail("message %u is said to be delivered, and byte %zu is not there",
-			   op->number, wrong_byte(op, op->ends[1].buf));
+			   op->number,
+			   op->ends[1].buf ? wrong_byte(op, op->ends[1].buf) : 0);
 }
 
 /* The application uses its buffer again, once it may */
@@ -430,24 +434,29 @@ void check_freeze(struct op *op, unsigned int end)
 {
 	struct op_end *at = &op->ends[end];
 
-	if (!end && op->plan.kind != OP_READ)
+	if (!end && op->plan.kind != OP_READ && at->buf)
 		use_again(op);
-	else if ((!end || op->plan.kind == OP_MESSAGE) && !at->frozen) {
+	else if ((!end || op->plan.kind == OP_MESSAGE) && at->buf && !at->frozen) {
 		at->frozen = true;
 		at->sum = sum_of(op, end);
 	}
 }
 
 /* What has ended, or was closed, is written no more */
+void check_frozen_end(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+
+	if (at->frozen && at->buf && at->sum != sum_of(op, end))
+		world_fail("%s %u: its buffer is written after its end",
+			   end ? "receive" : "read", op->number);
+}
+
 void check_frozen(void)
 {
 	for (size_t i = 0; i < op_count; i++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			if (ops[i].ends[end].frozen &&
-			    ops[i].ends[end].sum != sum_of(&ops[i], end))
-				world_fail("%s %u: its buffer is written after its end",
-					   end ? "receive" : "read", ops[i].number);
-		}
+		for (unsigned int end = 0; end < 2; end++)
+			check_frozen_end(&ops[i], end);
 	}
 }
 
@@ -603,9 +612,16 @@ void check_nothing_wrong(unsigned int node)
 	}
 }
 
-/* What was opened in the core is closed */
+/* What was opened in the core, in the GPU's driver and of the system is closed */
 void check_closed(unsigned int node)
 {
 	if (core_left(node))
 		world_fail("n%u: %s is left when all is closed", node, core_left(node));
+	if (gpu_opened(node))
+		world_fail("n%u: device memory of %u allocations is left open", node,
+			   gpu_opened(node));
+	if (gate_open_count(node))
+		world_fail("n%u: %u descriptors are left open", node, gate_open_count(node));
+	if (gate_mapped(node))
+		world_fail("n%u: %u shared pages are left mapped", node, gate_mapped(node));
 }

@@ -332,13 +332,63 @@ GATE(int, pthread_once, pthread_once_t *once, void (*run)(void))
 
 /* ---- memory ---- */
 
+/* Shared pages that processes have mapped */
+struct mapping {
+	unsigned int node;
+	void *addr;
+	LIST_ENTRY(mapping) link;
+};
+
+static LIST_HEAD(, mapping) mappings = LIST_HEAD_INITIALIZER(mappings);
+
+unsigned int gate_mapped(unsigned int node)
+{
+	const struct mapping *mapping;
+	unsigned int count = 0;
+
+	LIST_FOREACH(mapping, &mappings, link)
+		count += mapping->node == node;
+	return count;
+}
+
+void gate_unmap_all(unsigned int node)
+{
+	struct mapping *mapping, *next;
+
+	for (mapping = LIST_FIRST(&mappings); mapping; mapping = next) {
+		next = LIST_NEXT(mapping, link);
+		if (mapping->node != node)
+			continue;
+		LIST_REMOVE(mapping, link);
+		free(mapping);
+	}
+}
+
 GATE(void *, mmap, void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return mmap(addr, len, prot, flags, fd < 0 ? fd : gate_real_fd(fd), offset);
+	void *at = mmap(addr, len, prot, flags, fd < 0 ? fd : gate_real_fd(fd), offset);
+	struct mapping *mapping;
+
+	if (fd < 0 || at == MAP_FAILED)
+		return at;
+	mapping = malloc(sizeof *mapping);
+	*mapping = (struct mapping){.node = world.current, .addr = at};
+	LIST_INSERT_HEAD(&mappings, mapping, link);
+	return at;
 }
 
 GATE(int, munmap, void *addr, size_t len)
 {
+	struct mapping *mapping;
+
+	LIST_FOREACH(mapping, &mappings, link) {
+		if (mapping->addr == addr)
+			break;
+	}
+	if (mapping) {
+		LIST_REMOVE(mapping, link);
+		free(mapping);
+	}
 	return munmap(addr, len);
 }
 

@@ -34,6 +34,16 @@ unsigned int gate_node(long pid);
 
 /* A process's descriptors are closed with it */
 void gate_close_all(unsigned int node);
+unsigned int gate_open_count(unsigned int node);
+void gate_fill(unsigned int node, int spare);
+/* So many shared pages are mapped; and the process ends */
+unsigned int gate_mapped(unsigned int node);
+void gate_unmap_all(unsigned int node);
+/* No pages can be shared until then [ns] */
+void gate_short(uint64_t until);
+/* A descriptor of the GPU's memory, which gpu_memory_put() is called with once nobody has it any more */
+int gate_memory(void *memory);
+void *gate_memory_of(int fd);
 /* What a process has mapped of a descriptor's, for mmap(); -1: it is no file */
 int gate_real_fd(int fd);
 

@@ -5,7 +5,7 @@
  * A host is a number of processes: they have its loopback address, its ports, and see each other's numbers. Each process
  * has an IP address of its own besides.
  */
-#include "gate.h"
+#include "gate_file.h"
 #include "exhaust.h"
 #include "fiber.h"
 
@@ -23,107 +23,35 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum file_kind { FILE_EVENT, FILE_TIMER, FILE_SET, FILE_SOCKET, FILE_PAGES, FILE_PROCESS };
-
-/* Where datagrams come from and go to */
-struct place {
-	unsigned int host;
-	in_addr_t ip;
-	uint16_t port;
-};
-
-/* @error: the host that it was for says that nobody is there */
-struct datagram {
-	uint64_t at;
-	struct place from, to;
-	bool error;
-	size_t len;
-	uint8_t bytes[64];
-	TAILQ_ENTRY(datagram) link;
-};
-
-TAILQ_HEAD(datagrams, datagram);
-
-struct watch {
-	struct file *file;
-	int fd;
-	uint32_t events;
-	epoll_data_t data;
-	LIST_ENTRY(watch) link;
-};
-
-/**
- * struct file - what a descriptor stands for.
- * @users:	descriptors; @sets: epoll instances that watch it
- * @count:	of an eventfd; @until: of a timerfd [ns], 0: it is not set
- * @watches:	of an epoll instance
- * @node, @place, @family: of a socket; @failed: its next call says so; @errors: what came back
- * @real:	the system's descriptor, of shared pages
- * @process, @life: of a process's descriptor
- */
-struct file {
-	enum file_kind kind;
-	unsigned int users;
-	uint64_t count;
-	uint64_t until;
-	LIST_HEAD(, watch) watches;
-	unsigned int node;
-	struct place place;
-	sa_family_t family;
-	int failed;
-	struct datagrams queue, errors;
-	int real;
-	unsigned int process, life;
-	TAILQ_ENTRY(file) link;
-};
-
 /* Datagrams that no one has read are lost from so many on */
 #define SOCKET_ROOM 256
 
 static TAILQ_HEAD(, file) files = TAILQ_HEAD_INITIALIZER(files);
 static struct file *fds[SIM_NODES][SIM_FDS];
+/* Free numbers from there on are the application's, which has files there */
+static int tops[SIM_NODES] = {[0 ... SIM_NODES - 1] = SIM_FDS};
 static struct datagrams under_way = TAILQ_HEAD_INITIALIZER(under_way);
 static uint64_t lost_until;
 static uint16_t last_port;
 
 /* ---- the table ---- */
 
-static struct file *file_of(int fd)
+struct file *file_of(int fd)
 {
 	return fd < 0 || fd >= SIM_FDS ? NULL : fds[world.current][fd];
 }
 
 /* The lowest free number, as the kernel has it */
-static int fd_new(struct file *file)
+int fd_new(struct file *file)
 {
 	int fd = 3;
 
-	while (fd < SIM_FDS && fds[world.current][fd])
+	while (fd < tops[world.current] && fds[world.current][fd])
 		fd++;
-	if (fd == SIM_FDS)
+	if (fd == tops[world.current])
 		return gate_failed(EMFILE);
 	fds[world.current][fd] = file;
 	file->users++;
-	return fd;
-}
-
-static int file_new(enum file_kind kind, struct file **to)
-{
-	struct file *file = calloc(1, sizeof *file);
-	int fd = fd_new(file);
-
-	if (fd < 0) {
-		free(file);
-		return fd;
-	}
-	file->kind = kind;
-	file->node = world.current;
-	file->real = -1;
-	LIST_INIT(&file->watches);
-	TAILQ_INIT(&file->queue);
-	TAILQ_INIT(&file->errors);
-	TAILQ_INSERT_TAIL(&files, file, link);
-	*to = file;
 	return fd;
 }
 
@@ -163,8 +91,44 @@ static void file_free(struct file *file)
 	datagrams_free(&file->errors);
 	if (file->real >= 0)
 		close(file->real);
+	if (file->memory)
+		gpu_memory_put(file->memory);
+	if (file->local)
+		local_free(file);
 	TAILQ_REMOVE(&files, file, link);
 	free(file);
+}
+
+struct file *file_make(enum file_kind kind)
+{
+	struct file *file = calloc(1, sizeof *file);
+
+	file->kind = kind;
+	file->node = world.current;
+	file->real = -1;
+	LIST_INIT(&file->watches);
+	TAILQ_INIT(&file->queue);
+	TAILQ_INIT(&file->errors);
+	TAILQ_INSERT_TAIL(&files, file, link);
+	return file;
+}
+
+int file_new(enum file_kind kind, struct file **to)
+{
+	struct file *file = file_make(kind);
+	int fd = fd_new(file);
+
+	if (fd < 0)
+		file_free(file);
+	else
+		*to = file;
+	return fd;
+}
+
+void file_put(struct file *file)
+{
+	if (!--file->users)
+		file_free(file);
 }
 
 static void fd_close(unsigned int node, int fd)
@@ -172,8 +136,7 @@ static void fd_close(unsigned int node, int fd)
 	struct file *file = fds[node][fd];
 
 	fds[node][fd] = NULL;
-	if (!--file->users)
-		file_free(file);
+	file_put(file);
 }
 
 GATE(int, close, int fd)
@@ -185,8 +148,31 @@ GATE(int, close, int fd)
 	return 0;
 }
 
+/* The application has opened so much that no more than @spare numbers are free; negative: not any more */
+void gate_fill(unsigned int node, int spare)
+{
+	int top = SIM_FDS;
+
+	for (int fd = 3; spare >= 0 && fd < top; fd++) {
+		spare -= !fds[node][fd];
+		if (spare < 0)
+			top = fd;
+	}
+	tops[node] = top;
+}
+
+unsigned int gate_open_count(unsigned int node)
+{
+	unsigned int count = 0;
+
+	for (int fd = 0; fd < SIM_FDS; fd++)
+		count += fds[node][fd] != NULL;
+	return count;
+}
+
 void gate_close_all(unsigned int node)
 {
+	tops[node] = SIM_FDS;
 	for (int fd = 0; fd < SIM_FDS; fd++) {
 		if (fds[node][fd])
 			fd_close(node, fd);
@@ -212,6 +198,8 @@ static bool file_readable(const struct file *file)
 		return false;
 	case FILE_SOCKET:
 		return !TAILQ_EMPTY(&file->queue) || !TAILQ_EMPTY(&file->errors);
+	case FILE_LOCAL:
+		return local_readable(file);
 	case FILE_PROCESS:
 		return nodes[file->process].state == NODE_DEAD ||
 		       nodes[file->process].life != file->life;
@@ -248,7 +236,7 @@ static int poll_look(const struct polled *polled)
 		const struct file *file = file_of(at->fd);
 
 		at->revents = 0;
-		if (at->fd >= 0 && !file)
+		if (at->fd >= 0 && at->fd < tops[world.current] && !file)
 			at->revents = POLLNVAL;
 		else if (file && at->events & POLLIN && file_readable(file))
 			at->revents = POLLIN;
@@ -352,8 +340,7 @@ GATE(int, epoll_wait, int set_fd, struct epoll_event *events, int room, int time
 			events[count++] =
 				(struct epoll_event){.events = EPOLLIN, .data = watch->data};
 	}
-	if (!--set->users)
-		file_free(set);
+	file_put(set);
 	return count;
 }
 
@@ -467,8 +454,18 @@ GATE(int, memfd_create, const char *name, unsigned int flags)
 	return fd;
 }
 
+/* Pages are short, for so long */
+static uint64_t short_until;
+
+void gate_short(uint64_t until)
+{
+	short_until = until;
+}
+
 GATE(int, posix_fallocate, int fd, off_t from, off_t len)
 {
+	if (world.now < short_until)
+		return ENOSPC;
 	return posix_fallocate(gate_real_fd(fd), from, len);
 }
 
@@ -501,6 +498,25 @@ GATE(int, open, const char *path, int flags, ...)
 	if (node == SIM_NODES || fd >= SIM_FDS || !fds[node][fd])
 		return gate_failed(ENOENT);
 	return fd_new(fds[node][fd]);
+}
+
+/* ---- the GPU's memory ---- */
+
+int gate_memory(void *memory)
+{
+	struct file *file;
+	int fd = file_new(FILE_MEMORY, &file);
+
+	if (fd >= 0)
+		file->memory = memory;
+	return fd;
+}
+
+void *gate_memory_of(int fd)
+{
+	const struct file *file = file_of(fd);
+
+	return file ? file->memory : NULL;
 }
 
 /* ---- datagrams ---- */
@@ -559,22 +575,19 @@ GATE(int, socket, int family, int type, int protocol)
 	int fd;
 
 	if (family == AF_UNIX)
-		return gate_failed(EAFNOSUPPORT);
+		return local_new(type);
 	fd = file_new(FILE_SOCKET, &file);
 	if (fd >= 0)
 		file->family = (sa_family_t) family;
 	return fd;
 }
 
-GATE(int, setsockopt, int fd, int level, int name, const void *value, socklen_t len)
-{
-	return 0;
-}
-
 GATE(int, bind, int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct file *file = file_of(fd);
 
+	if (file->local)
+		return local_bind(file, addr, len);
 	file->place = place_get(addr);
 	/* few, so that another process soon has the port of one that has ended */
 	do {
@@ -719,6 +732,8 @@ GATE(ssize_t, recvmsg, int fd, struct msghdr *head, int flags)
 
 	if (!file)
 		return gate_failed(EBADF);
+	if (file->local)
+		return local_receive(file, head, flags);
 	queue = flags & MSG_ERRQUEUE ? &file->errors : &file->queue;
 	if (file->failed && queue == &file->queue) {
 		file->failed = 0;
@@ -743,46 +758,4 @@ GATE(ssize_t, recvmsg, int fd, struct msghdr *head, int flags)
 	}
 	free(datagram);
 	return (ssize_t) len;
-}
-
-/* ---- sockets of a host: there are none, as no device memory is shared by them ---- */
-
-GATE(int, accept4, int fd, struct sockaddr *addr, socklen_t *len, int flags)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(int, connect, int fd, const struct sockaddr *addr, socklen_t len)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(int, listen, int fd, int backlog)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(int, shutdown, int fd, int how)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(int, getsockopt, int fd, int level, int name, void *value, socklen_t *len)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(ssize_t, recv, int fd, void *buf, size_t len, int flags)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(ssize_t, send, int fd, const void *buf, size_t len, int flags)
-{
-	return gate_failed(EBADF);
-}
-
-GATE(ssize_t, sendmsg, int fd, const struct msghdr *head, int flags)
-{
-	return gate_failed(EBADF);
 }

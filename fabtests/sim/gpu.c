@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * The GPUs, in the place of dev/dev.c: each node has one. Copies end late, a queue's in order, and other queues' in
- * any. The core may not touch their memory (core_span() looks).
+ * any. The core may not touch their memory (core_span() looks). gpu.h says what memory there is.
  */
+#include "gpu.h"
 #include "exhaust.h"
 
-#include <sys/mman.h>
-
-#include "dev/dev.h"
 #include "dev/dev_none.h"
 
-#define GPU_ARENA ((size_t) 1 << 30)
 #define GPU_JOBS 4096
 
-/* A copy, or a mark */
+/* A copy, or a mark. @places: what lay at the two addresses when it was put there */
 struct gpu_job {
 	uint64_t at;
 	void *dst;
 	const void *src;
+	uint64_t places[2];
 	size_t len;
 	bool mark;
 };
@@ -30,21 +28,7 @@ struct gpu_queue {
 	struct gpu_job jobs[GPU_JOBS];
 };
 
-static uint8_t *arena;
-static size_t used[SIM_NODES];
 static bool failing[SIM_NODES];
-
-static unsigned int gpu_node(const void *addr)
-{
-	return (unsigned int) ((size_t) ((const uint8_t *) addr - arena) / GPU_ARENA);
-}
-
-bool gpu_has(const void *addr)
-{
-	const uint8_t *at = addr;
-
-	return at >= arena && at < arena + SIM_NODES * GPU_ARENA;
-}
 
 static int gpu_find(const void *addr, struct dev_mem *mem);
 
@@ -58,7 +42,9 @@ static void gpu_run(struct gpu_queue *queue)
 		if (job->mark)
 			queue->reached++;
 		else
-			memcpy(job->dst, job->src, job->len);
+			memcpy(gpu_bytes(queue->node, job->places[0], job->dst, job->len),
+			       gpu_bytes(queue->node, job->places[1], job->src, job->len),
+			       job->len);
 		queue->head++;
 	}
 }
@@ -128,7 +114,10 @@ static int gpu_copy(struct dev_queue *base, void *dst, const void *src, size_t l
 
 	if (gpu_fails(queue->node))
 		return -FI_EIO;
-	gpu_put(queue, (struct gpu_job){.dst = dst, .src = src, .len = len});
+	gpu_put(queue, (struct gpu_job){.dst = dst,
+					.src = src,
+					.places = {gpu_place(dst), gpu_place(src)},
+					.len = len});
 	return 0;
 }
 
@@ -194,12 +183,12 @@ static const struct dev_ops gpu_ops = {
 	.queue_drain = gpu_drain,
 	.expose = gpu_expose,
 	.flush = gpu_flush,
-	.ipc_export = dev_none_ipc_export,
-	.ipc_open = dev_none_ipc_open,
-	.ipc_close = dev_none_ipc_close,
-	.ipc_share = dev_none_ipc_share,
-	.ipc_attach = dev_none_ipc_attach,
-	.ipc_detach = dev_none_ipc_detach,
+	.ipc_export = gpu_ipc_export,
+	.ipc_open = gpu_ipc_open,
+	.ipc_close = gpu_ipc_close,
+	.ipc_share = gpu_ipc_share,
+	.ipc_attach = gpu_ipc_attach,
+	.ipc_detach = gpu_ipc_detach,
 	.device = dev_none_device,
 	.host_address = dev_none_host_address,
 	.alloc = dev_none_alloc,
@@ -214,19 +203,7 @@ static const struct dev_ops gpu_ops = {
 
 static int gpu_find(const void *addr, struct dev_mem *mem)
 {
-	unsigned int node;
-
-	if (!gpu_has(addr))
-		return 0;
-	node = gpu_node(addr);
-	*mem = (struct dev_mem){
-		.ops = &gpu_ops,
-		.ctx = &used[node],
-		.base = (uintptr_t) arena + node * GPU_ARENA,
-		.size = GPU_ARENA,
-		.id = node + 1,
-	};
-	return 1;
+	return gpu_mem_find(&gpu_ops, addr, mem);
 }
 
 /* ---- in the place of dev/dev.c ---- */
@@ -275,7 +252,7 @@ const char *dev_loads_late(void)
 
 bool dev_ipc_present(void)
 {
-	return false;
+	return world.script->shares;
 }
 
 int dev_queue_passed(struct dev_queue *queue, uint32_t mark)
@@ -287,24 +264,6 @@ int dev_queue_passed(struct dev_queue *queue, uint32_t mark)
 
 /* ---- for the world ---- */
 
-void gpu_begin(void)
-{
-	arena = mmap(NULL, SIM_NODES * GPU_ARENA, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (arena == MAP_FAILED)
-		abort();
-}
-
-uint8_t *gpu_alloc(unsigned int node, size_t len)
-{
-	uint8_t *mem = arena + node * GPU_ARENA + used[node];
-
-	used[node] += (len + 255) & ~(size_t) 255;
-	if (used[node] > GPU_ARENA)
-		world_fail("n%u: the device is full", node);
-	return mem;
-}
-
 void gpu_fail(unsigned int node)
 {
 	failing[node] = true;
@@ -313,4 +272,6 @@ void gpu_fail(unsigned int node)
 void gpu_calm(void)
 {
 	memset(failing, 0, sizeof failing);
+	for (unsigned int i = 0; i < SIM_NODES; i++)
+		gpu_refuse(i, 0);
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "fid/domain.h"
 #include "fid/ep.h"
+#include "mem/ipc_share.h"
 #include "path/info.h"
 #include "path/info_tags.h"
 #include <rdma/fi_cm.h>
@@ -36,6 +37,12 @@ uint8_t *node_buffer(unsigned int node, bool dev, size_t len)
 
 	memset(mem, SIM_GUARD_BYTE, len + 2 * SIM_GUARD);
 	return mem + SIM_GUARD;
+}
+
+void node_buffer_free(uint8_t *buf)
+{
+	if (gpu_has(buf))
+		gpu_free(buf - SIM_GUARD);
 }
 
 /* ---- open ---- */
@@ -193,7 +200,8 @@ static void node_begin(unsigned int i, unsigned int unused)
 	struct node *node = &nodes[i];
 
 	provider_begin();
-	node->shown[0] = node->shown[1] = NULL;
+	memset(node->shown, 0, sizeof node->shown);
+	memset(node->shown_used, 0, sizeof node->shown_used);
 	open_fabric(i);
 	for (unsigned int e = 0; e < world.script->eps; e++) {
 		if (!e || SIM_DOMAIN_OF(e) != SIM_DOMAIN_OF(e - 1))
@@ -295,6 +303,9 @@ void node_close(unsigned int i, unsigned int unused)
 		domain->domain = NULL;
 		MUST(fi_close(&last->fid));
 	}
+	/* the provider is unloaded */
+	if (!node->plain && !node->hook)
+		ipc_share_stop();
 	node->state = NODE_DEAD;
 	check_closed(i);
 }
@@ -305,6 +316,9 @@ static void node_end(unsigned int i)
 
 	core_kill(i);
 	gate_close_all(i);
+	gate_unmap_all(i);
+	op_end_process(i);
+	gpu_end(i);
 	node->state = NODE_DEAD;
 	node->life++;
 	for (unsigned int e = 0; e < SIM_EPS; e++)
@@ -363,7 +377,11 @@ void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
 
 unsigned int node_host(unsigned int i)
 {
-	return world.script->model->strings ? 0 : i;
+	const unsigned int hosts = world.script->hosts;
+
+	if (world.script->model->strings)
+		return 0;
+	return hosts ? i % hosts : i;
 }
 
 fi_addr_t node_addr(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep)

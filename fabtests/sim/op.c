@@ -73,8 +73,7 @@ static size_t op_longest(const struct op_plan *plan)
 /* A place in what a node shows to its peers */
 static uint8_t *op_place(const struct op_plan *plan)
 {
-	static size_t places[SIM_NODES][2];
-	size_t *place = &places[plan->to][plan->to_dev];
+	size_t *place = &nodes[plan->to].shown_used[plan->to_dev];
 	uint8_t *buf = nodes[plan->to].shown[plan->to_dev] + *place;
 
 	if (*place + plan->len + SIM_GUARD > SIM_SHOWN)
@@ -82,6 +81,65 @@ static uint8_t *op_place(const struct op_plan *plan)
 	memset(buf, SIM_GUARD_BYTE, plan->len + SIM_GUARD);
 	*place += (plan->len + SIM_GUARD + 7) & ~(size_t) 7;
 	return buf;
+}
+
+/* What is read, or written: in the process that is there now */
+static void op_show(struct op *op)
+{
+	op->shown = nodes[op->plan.to].life;
+	op->ends[1].buf = op_place(&op->plan);
+	if (op->plan.kind != OP_WRITE)
+		check_fill(op, op->ends[1].buf);
+}
+
+/* What is to be there then is something else */
+static void op_aside(struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+
+	if (plan->kind == OP_FETCH || plan->kind == OP_SWAP)
+		op->aside[0] = node_buffer(plan->from, plan->from_dev, plan->len);
+	if (plan->kind != OP_SWAP)
+		return;
+	for (size_t i = 0; i < plan->len; i++)
+		op->ends[0].buf[i] ^= 0xff;
+	op->aside[1] = node_buffer(plan->from, plan->from_dev, plan->len);
+	check_compare(op, op->aside[1]);
+}
+
+/* An end has its buffer from when it is first to be posted */
+static void end_allocate(struct op *op, unsigned int end)
+{
+	const struct op_plan *plan = &op->plan;
+
+	if (op->ends[end].buf || (end && op_is_multi(op)))
+		return;
+	if (end) {
+		op->ends[1].buf = node_buffer(plan->to, plan->to_dev, op->room);
+		return;
+	}
+	op->ends[0].buf = node_buffer(plan->from, plan->from_dev, plan->len);
+	if (plan->kind != OP_READ)
+		check_fill(op, op->ends[0].buf);
+	op_aside(op);
+}
+
+/* Once it is the application's again that may give it back, or not. What peers read and write stays */
+static void end_give_back(struct op *op, unsigned int end)
+{
+	struct op_end *at = &op->ends[end];
+
+	if ((end && op->plan.kind != OP_MESSAGE) || !at->buf || !gpu_has(at->buf) ||
+	    exhaust_on || !world_upto(3))
+		return;
+	check_frozen_end(op, end);
+	node_buffer_free(at->buf);
+	at->buf = NULL;
+	for (size_t i = 0; !end && i < SIM_COUNT(op->aside); i++) {
+		if (op->aside[i])
+			node_buffer_free(op->aside[i]);
+		op->aside[i] = NULL;
+	}
 }
 
 struct op *op_add(const struct op_plan *plan)
@@ -94,26 +152,10 @@ struct op *op_add(const struct op_plan *plan)
 	op_count++;
 	for (unsigned int end = 0; end < 2; end++)
 		op->ends[end].life = end_ep(op, end)->life;
-	op->ends[0].buf = node_buffer(plan->from, plan->from_dev, plan->len);
-	if (plan->kind == OP_MESSAGE) {
+	if (plan->kind == OP_MESSAGE)
 		op->room = op_longest(plan);
-		op->ends[1].buf = node_buffer(plan->to, plan->to_dev, op->room);
-	} else {
-		op->ends[1].buf = op_place(plan);
-	}
-	if (plan->kind != OP_MESSAGE && plan->kind != OP_WRITE)
-		check_fill(op, op->ends[1].buf);
-	if (plan->kind != OP_READ)
-		check_fill(op, op->ends[0].buf);
-	/* what is to be there then is something else */
-	for (size_t i = 0; plan->kind == OP_SWAP && i < plan->len; i++)
-		op->ends[0].buf[i] ^= 0xff;
-	if (plan->kind == OP_FETCH || plan->kind == OP_SWAP)
-		op->aside[0] = node_buffer(plan->from, plan->from_dev, plan->len);
-	if (plan->kind == OP_SWAP) {
-		op->aside[1] = node_buffer(plan->from, plan->from_dev, plan->len);
-		check_compare(op, op->aside[1]);
-	}
+	else
+		op_show(op);
 	return op;
 }
 
@@ -125,10 +167,10 @@ void op_add_spare(const struct op *like)
 	if (op_is_multi(like))
 		return;
 	plan.look = plan.cancel = 0;
+	plan.to_dev = false;
 	op = op_add(&plan);
 	op->spare = true;
 	op->room = 600000;
-	op->ends[1].buf = node_buffer(op->plan.to, false, op->room);
 }
 
 /* ---- posted ---- */
@@ -370,6 +412,7 @@ static void end_posted(struct op *op, unsigned int end, ssize_t ret)
 		if (!end && !ret)
 			end_ep(op, 0)->counts[0]++;
 		check_ended(op, end);
+		end_give_back(op, end);
 	}
 }
 
@@ -380,6 +423,7 @@ static void end_post(struct op *op, unsigned int end)
 
 	if (!end_is_next(op, end) || (end && end_looks(op)))
 		return;
+	end_allocate(op, end);
 	if (end) {
 		ret = end_post_receive(op);
 	} else {
@@ -486,11 +530,15 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 		   op->number, at->err ? ": " : "", at->err ? fi_strerror(at->err) : "");
 	if (!at->err && !at->closed)
 		end_count(op, end);
-	if (end && !at->err && op->plan.look != LOOK_REFUSE)
+	/* where its endpoint was closed before, the buffer may have been given back */
+	if (end && !at->err && !at->buf && !at->closed)
+		world_fail("receive %u: it has no buffer, and ends", op->number);
+	if (end && !at->err && at->buf && op->plan.look != LOOK_REFUSE)
 		check_arrived(op, entry, src);
 	else if (end && !at->err && op->found)
 		op->found->taken = true;
 	check_ended(op, end);
+	end_give_back(op, end);
 	/* its message comes later, and may be in the way of others */
 	if (end && at->err == FI_ECANCELED && op->plan.cancel && !at->closed && !op->spare &&
 	    op_end_lives(op, 1))
@@ -652,6 +700,28 @@ void op_adopt(unsigned int node, unsigned int e)
 			    world_later(SIM_S + op->plan.recv_at) && !op->ends[0].posted &&
 			    !op->ends[1].posted && !op->ends[1].looking)
 				op->ends[end].life = nodes[node].eps[e].life;
+			if (end && op->plan.kind != OP_MESSAGE && op_end_lives(op, 1) &&
+			    op_node(op, 1) == node && op->shown != nodes[node].life)
+				op_show(op);
+		}
+	}
+}
+
+void op_end_process(unsigned int node)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			struct op_end *at = &ops[i].ends[end];
+
+			if (op_node(&ops[i], end) != node || !at->buf)
+				continue;
+			if (ops[i].plan.kind != OP_MESSAGE && end)
+				continue;
+			check_frozen_end(&ops[i], end);
+			if (gpu_has(at->buf) || !at->posted)
+				at->buf = NULL;
+			if (!end && !at->posted)
+				memset(ops[i].aside, 0, sizeof ops[i].aside);
 		}
 	}
 }
@@ -668,6 +738,7 @@ void op_close(unsigned int node, unsigned int e)
 				continue;
 			at->closed = true;
 			check_freeze(&ops[i], end);
+			end_give_back(&ops[i], end);
 		}
 	}
 }

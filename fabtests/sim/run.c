@@ -2,6 +2,7 @@
 /* One run: the script, then peace, then proof that all is well again, then the end. See sim.h. */
 #include "exhaust.h"
 #include "fiber.h"
+#include "gate.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -61,6 +62,13 @@ static void fault_leave(const struct fault_plan *fault)
 	node_wish(fault->node, node_leave, 0);
 }
 
+/* Few are left, or none */
+static void fault_full(const struct fault_plan *fault)
+{
+	if (nodes[fault->node].state != NODE_DEAD)
+		gate_fill(fault->node, fault->span % 3 ? (int) (fault->span % 32) : 0);
+}
+
 static void fault_begin(const struct fault_plan *fault)
 {
 	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
@@ -101,6 +109,15 @@ static void fault_begin(const struct fault_plan *fault)
 	case FAULT_LEAVE:
 		fault_leave(fault);
 		break;
+	case FAULT_REFUSE:
+		gpu_refuse(fault->node, world.now + fault->span);
+		break;
+	case FAULT_FULL:
+		fault_full(fault);
+		break;
+	case FAULT_PAGES:
+		gate_short(world.now + fault->span);
+		break;
 	default:
 		world_lose_datagrams(fault->span);
 	}
@@ -132,6 +149,8 @@ static void fault_end(const struct fault_plan *fault)
 			  fault->ep % script->eps + (fault->renamed ? SIM_EPS : 0));
 	if (fault->kind == FAULT_FORGET)
 		node_forget(fault->node, fault->peer, false);
+	if (fault->kind == FAULT_FULL)
+		gate_fill(fault->node, -1);
 }
 
 /* To leave takes its time */
@@ -242,6 +261,7 @@ static void make_calm(void)
 	world.calm = true;
 	core_calm();
 	gpu_calm();
+	gate_short(0);
 	world_lose_datagrams(0);
 }
 

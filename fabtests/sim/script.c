@@ -6,7 +6,7 @@
 
 const char *const fault_names[FAULT_KINDS] = {
 	"busy", "stop", "kill",      "restart", "reset",  "hard",
-	"lose", "gpu",  "datagrams", "close",   "forget", "leave",
+	"lose", "gpu",  "datagrams", "close",   "forget", "leave", "refuse", "full", "pages",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -24,6 +24,8 @@ static const struct word world_words[] = {
 	{"multi", offsetof(struct script, multi)},
 	{"counted", offsetof(struct script, counted)},
 	{"hook", offsetof(struct script, hook)},
+	{"hosts", offsetof(struct script, hosts)},
+	{"shares", offsetof(struct script, shares)},
 	{NULL, 0},
 };
 static const struct word op_plan_words[] = {
@@ -201,6 +203,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		.multi = !draw(4),
 		.counted = !draw(5),
 		.hook = !draw(10),
+		.hosts = draw(3) ? (unsigned int) draw(3) : 1,
+		.shares = draw(4) != 0,
 		.op_count = 4 + draw(draw(2) ? 20 : SIM_OPS - 4),
 		.fault_count = draw(3) ? 1 + draw(draw(2) ? 2 : SIM_FAULTS - 1) : 0,
 	};

@@ -142,6 +142,9 @@ enum fault_kind {
 	FAULT_CLOSE,     /* an endpoint is closed, and opened again after @span */
 	FAULT_FORGET,    /* @peer's addresses are removed, and inserted again after @span */
 	FAULT_LEAVE,     /* a process closes all, and ends */
+	FAULT_REFUSE,    /* its GPU's driver shares no memory with other processes */
+	FAULT_FULL,      /* it has few descriptors left, or none */
+	FAULT_PAGES,     /* no pages can be shared */
 	FAULT_KINDS
 };
 
@@ -165,6 +168,8 @@ struct fault_plan {
  * @multi:	messages without a tag are received in buffers for many
  * @counted:	endpoints have counters
  * @hook:	the last node has the hook
+ * @hosts:	so many have the processes, in turn; 0: each has its own. Over shm all have one
+ * @shares:	the GPU's driver shares memory within a host
  */
 struct script {
 	const struct model *model;
@@ -174,7 +179,7 @@ struct script {
 	bool shuffled;
 	bool plain;
 	unsigned int timeout;
-	unsigned int eps, sources, directs, fences, multi, counted, hook;
+	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -221,11 +226,21 @@ uint64_t world_datagrams_due(void);
 /* From now on they are lost, for @span [ns] */
 void world_lose_datagrams(uint64_t span);
 
-/* ---- the GPU (gpu.c) ---- */
+/* ---- the GPU (gpu.c, gpu_mem.c) ---- */
 
 void gpu_begin(void);
+/* A buffer of the node's application, which gives it back */
 uint8_t *gpu_alloc(unsigned int node, size_t len);
+void gpu_free(void *addr);
 bool gpu_has(const void *addr);
+/* A process ends: it has and opens nothing any more */
+void gpu_end(unsigned int node);
+/* So much of other processes' is open */
+unsigned int gpu_opened(unsigned int node);
+/* The node's driver shares nothing until then [ns] */
+void gpu_refuse(unsigned int node, uint64_t until);
+/* A descriptor of memory is closed */
+void gpu_memory_put(void *memory);
 /* The node's next call of the driver fails */
 void gpu_fail(unsigned int node);
 void gpu_calm(void);
@@ -262,6 +277,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @turn:	its place among all that were posted
  * @looking, @found, @look_at: of a receiver that peeks: it asks; the message is there; when it asks again
  * @cancel_at:	when it is cancelled
+ * @buf:	NULL: it has none yet, or no more
  * @frozen:	nobody writes to its buffer any more; @sum: of what is in it
  */
 struct op_end {
@@ -283,6 +299,7 @@ struct op_end {
  * @found:	by a peek
  * @room:	of the receive; @taken: the message has been received
  * @spare:	there is only a receive, for messages whose own has ended without them
+ * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
  */
 struct op {
@@ -292,6 +309,7 @@ struct op {
 	size_t room;
 	bool taken;
 	bool spare;
+	unsigned int shown;
 	struct op_end ends[2];
 	uint8_t *aside[2];
 };
@@ -363,6 +381,7 @@ struct wish {
  * @app:	the application's thread
  * @wishes:	@granted of them, of @wished, have been
  * @plain:	without the plugin; @hook: with the hook, and so without a protocol
+ * @shown:	host and device memory that peers may read and write; @shown_used: bytes of it that operations have
  */
 struct node {
 	enum node_state state;
@@ -379,6 +398,7 @@ struct node {
 	struct node_domain domains[SIM_DOMAINS];
 	struct node_ep eps[SIM_EPS];
 	uint8_t *shown[2];
+	size_t shown_used[2];
 };
 
 extern struct node nodes[SIM_NODES];
@@ -413,6 +433,8 @@ void node_forget(unsigned int i, unsigned int peer, bool forget);
 /* The address of a peer's endpoint, or FI_ADDR_NOTAVAIL */
 fi_addr_t node_addr(unsigned int i, unsigned int e, unsigned int peer, unsigned int peer_ep);
 uint8_t *node_buffer(unsigned int i, bool dev, size_t len);
+/* One of the device's is given back, if @buf is such: another one has its address soon */
+void node_buffer_free(uint8_t *buf);
 
 /* ---- operations (op.c) ---- */
 
@@ -425,6 +447,8 @@ bool op_names(unsigned int node, unsigned int domain, unsigned int peer);
 /* An endpoint is opened: what is posted later is its; and it is closed */
 void op_adopt(unsigned int node, unsigned int e);
 void op_close(unsigned int node, unsigned int e);
+/* A process has ended, and its memory with it */
+void op_end_process(unsigned int node);
 bool op_end_exists(const struct op *op, unsigned int end);
 bool op_end_lives(const struct op *op, unsigned int end);
 unsigned int op_node(const struct op *op, unsigned int end);
@@ -467,6 +491,7 @@ void check_ended(struct op *op, unsigned int end);
 struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *multi,
 		       const struct fi_cq_err_entry *entry);
 void check_freeze(struct op *op, unsigned int end);
+void check_frozen_end(const struct op *op, unsigned int end);
 void check_frozen(void);
 void check_counted(unsigned int node, unsigned int e);
 uint64_t check_data(const struct op *op);
