@@ -174,10 +174,10 @@ static void rndv_arrival_fail(struct xfer_arrival *arrival, struct xfer_ep *ep, 
  * The token on its note; NULL: none that is known. Where it is not known which endpoint the marker came to,
  * it may be that of any on the queue.
  */
-static const struct xfer_token *rndv_note_token(const struct xfer_arrival *arrival,
-						const struct xfer_ep *ep, uint64_t token)
+static struct xfer_token *rndv_note_token(const struct xfer_arrival *arrival,
+					  const struct xfer_ep *ep, uint64_t token)
 {
-	const struct xfer_token *found = xfer_token_find(ep, token);
+	struct xfer_token *found = xfer_token_find(ep, token);
 
 	if (arrival->ctx.ep)
 		return found;
@@ -188,12 +188,13 @@ static const struct xfer_token *rndv_note_token(const struct xfer_arrival *arriv
 
 /*
  * What its note says. A note is there as soon as it is written. So it may be read before the greeting by
- * which its sender gets to be known: then it is looked at again.
+ * which its sender gets to be known: then it is looked at again. Who was removed is to be answered, and has an
+ * address again.
  */
 static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, const void *text,
 			   size_t len)
 {
-	const struct xfer_token *token;
+	struct xfer_token *token;
 	struct wire_msg msg;
 	const char *why;
 	int ret = wire_decode(text, len, &msg, &why);
@@ -210,7 +211,7 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 		return;
 	}
 	token = rndv_note_token(arrival, ep, msg.token);
-	if (!token) {
+	if (!token || (token->peer->forgotten && xfer_peer_recall(token->peer))) {
 		rndv_arrival_look_again(arrival, ep->xfer);
 	} else if (token->lost) {
 		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);
