@@ -575,6 +575,17 @@ static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg 
 		keepalive_ask(life->keepalive);
 }
 
+/*
+ * What it was sent before it was lost may be noted on our board, and is given up there. Its markers may have come to
+ * another process of its address, which is to look for their notes.
+ */
+static bool hello_left_notes(const struct xfer_peer *peer)
+{
+	const struct xfer *xfer = peer->ep->xfer;
+
+	return peer->losses && xfer->board.page && peer->host == xfer->ipc.host;
+}
+
 /* The third step. @dead: the token that is dead, if any */
 static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 {
@@ -583,7 +594,7 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 	confirm.grant = peer->tokens[0].token;
 	confirm.dead = dead;
 	/* elsewhere the answer to it would be in the way of a peer that closes */
-	if (peer->ep->near)
+	if (peer->ep->near || hello_left_notes(peer))
 		hello_add_board(peer, &confirm);
 	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);
@@ -708,6 +719,8 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;
 	hello_known(peer, msg, via, to);
 	peer->facts &= ~HELLO_ANSWERED;
+	if (hello_left_notes(peer))
+		hello_tell(peer, WIRE_BOARD);
 	if (hello_board(peer, msg))
 		hello_tell(peer, WIRE_READS);
 }
