@@ -271,6 +271,17 @@ static bool gpu_in_the_way(const struct gpu_block *block)
 	return false;
 }
 
+static struct gpu_place *gpu_map(struct gpu_block *block, bool attached)
+{
+	struct gpu_place *place = place_new(world.current, block, false);
+
+	place->opens = 1;
+	place->attached = attached;
+	world_tell("n%u: %s %zu bytes of n%u's device memory", world.current,
+		   attached ? "attaches" : "opens", block->size, block->node);
+	return place;
+}
+
 int gpu_ipc_open(const struct dev_mem *mem, const void *handle, void **addr, const char **why)
 {
 	struct gpu_place *place;
@@ -292,9 +303,7 @@ int gpu_ipc_open(const struct dev_mem *mem, const void *handle, void **addr, con
 			return 0;
 		}
 	}
-	place = place_new(world.current, block, false);
-	place->opens = 1;
-	*addr = place->base;
+	*addr = gpu_map(block, false)->base;
 	return 0;
 }
 
@@ -304,8 +313,11 @@ static void gpu_unmap(void *addr, bool attached)
 
 	if (!place || place->own || place->base != addr || place->attached != attached)
 		world_fail("n%u: it closes memory that it has not opened", world.current);
-	if (!--place->opens)
-		place_free(place);
+	if (--place->opens)
+		return;
+	world_tell("n%u: closes %zu bytes of n%u's device memory", world.current,
+		   place->block->size, place->block->node);
+	place_free(place);
 }
 
 void gpu_ipc_close(void *ctx, void *addr)
@@ -337,15 +349,11 @@ int gpu_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 		   const char **why)
 {
 	struct gpu_block *block = gate_memory_of(fd);
-	struct gpu_place *place;
 
 	*why = gpu_refuses;
 	if (!block || block->size != size || !gpu_shares(block))
 		return -FI_EOPNOTSUPP;
-	place = place_new(world.current, block, false);
-	place->opens = 1;
-	place->attached = true;
-	*addr = place->base;
+	*addr = gpu_map(block, true)->base;
 	*why = NULL;
 	return 0;
 }
