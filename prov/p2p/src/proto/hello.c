@@ -381,6 +381,9 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 	xfer_assert_locked(ep->xfer);
 	if (!ret)
 		ret = hello_greet(peer);
+	/* some are free again sooner or later */
+	if (ret == -FI_EMFILE)
+		return -FI_EAGAIN;
 	if (ret)
 		return ret;
 	switch (hello_state(peer)) {
