@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The simulated core provider's objects and calls. See core.h. */
 #include "core.h"
+#include "fiber.h"
 
 #include "base/base.h"
 
@@ -233,121 +234,37 @@ static int av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_a
 	return 0;
 }
 
-/* ---- completion queues ---- */
-
-static int cq_close(struct fid *fid)
-{
-	struct core_cq *cq = container_of(fid, struct core_cq, fid.fid);
-	struct core_done *comp;
-
-	while ((comp = TAILQ_FIRST(&cq->comps))) {
-		TAILQ_REMOVE(&cq->comps, comp, link);
-		free(comp);
-	}
-	cq->domain->open--;
-	free(cq);
-	return 0;
-}
-
-/* Where completions are shuffled, one of the first few that are no errors, else the first */
-static struct core_done *cq_next(struct core_cq *cq)
-{
-	struct core_done *comp = TAILQ_FIRST(&cq->comps), *other = comp;
-
-	if (!comp || !world.script->shuffled)
-		return comp;
-	for (uint64_t skip = world_upto(4); skip && other; skip--) {
-		other = TAILQ_NEXT(other, link);
-		if (other && !other->err)
-			comp = other;
-	}
-	return comp;
-}
-
-static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *src)
-{
-	struct core_cq *cq = container_of(fid, struct core_cq, fid);
-	struct fi_cq_tagged_entry *entries = buf;
-	struct core_done *comp;
-	size_t read = 0;
-
-	core_wire_progress(cq->domain);
-	while (read < count && (comp = cq_next(cq))) {
-		if (comp->err)
-			return read ? (ssize_t) read : -FI_EAVAIL;
-		entries[read] = comp->entry;
-		if (src)
-			src[read] = comp->src;
-		read++;
-		TAILQ_REMOVE(&cq->comps, comp, link);
-		free(comp);
-	}
-	return read ? (ssize_t) read : -FI_EAGAIN;
-}
-
-static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
-{
-	return cq_readfrom(fid, buf, count, NULL);
-}
-
-static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
-{
-	struct core_cq *cq = container_of(fid, struct core_cq, fid);
-	struct core_done *comp;
-
-	TAILQ_FOREACH(comp, &cq->comps, link) {
-		if (comp->err)
-			break;
-	}
-	if (!comp)
-		return -FI_EAGAIN;
-	buf->op_context = comp->entry.op_context;
-	buf->flags = comp->entry.flags;
-	buf->len = comp->entry.len;
-	buf->buf = NULL;
-	buf->data = comp->entry.data;
-	buf->tag = comp->entry.tag;
-	buf->olen = comp->olen;
-	buf->err = comp->err;
-	buf->prov_errno = comp->err;
-	buf->err_data_size = 0;
-	TAILQ_REMOVE(&cq->comps, comp, link);
-	free(comp);
-	return 1;
-}
-
-static const char *cq_strerror(struct fid_cq *fid, int err, const void *data, char *buf,
-			       size_t len)
-{
-	return fi_strerror(err);
-}
-
-static struct fi_ops cq_fi_ops = {.size = sizeof cq_fi_ops, .close = cq_close};
-static struct fi_ops_cq cq_ops = {.size = sizeof cq_ops,
-				  .read = cq_read,
-				  .readfrom = cq_readfrom,
-				  .readerr = cq_readerr,
-				  .strerror = cq_strerror};
-
-static int cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **to,
-		   void *context)
-{
-	struct core_cq *cq = calloc(1, sizeof *cq);
-
-	if (attr->format != FI_CQ_FORMAT_TAGGED)
-		world_fail("a queue without tags");
-	cq->domain = container_of(fid, struct core_domain, fid);
-	cq->domain->open++;
-	TAILQ_INIT(&cq->comps);
-	cq->fid = (struct fid_cq){.fid = {.fclass = FI_CLASS_CQ,
-					  .context = context,
-					  .ops = &cq_fi_ops},
-				  .ops = &cq_ops};
-	*to = &cq->fid;
-	return 0;
-}
-
 /* ---- data transfer calls ---- */
+
+void core_call_begin(struct core_domain *domain, enum core_call call)
+{
+	const struct fiber *self = fiber_self();
+
+	if (!domain->safe && domain->inside && domain->inside != self)
+		world_fail("n%u: two threads are in the core, which was told FI_THREAD_DOMAIN",
+			   domain->node);
+	domain->inside = self;
+	fiber_switch_point();
+	if (!domain->model->serial)
+		return;
+	/* a message that has found no receive, and is not yet among those that wait for one (QUIRK_SERIAL) */
+	if (call == CALL_RECEIVES && domain->reader && domain->reader != self)
+		world_fail("n%u: the core loses a message: a thread posts a receive while "
+			   "another one reads",
+			   domain->node);
+	if (call == CALL_READS) {
+		domain->reader = self;
+		fiber_switch_point();
+	}
+}
+
+void core_call_end(struct core_domain *domain)
+{
+	if (domain->reader == fiber_self())
+		domain->reader = NULL;
+	fiber_switch_point();
+	domain->inside = NULL;
+}
 
 static void iov_take(struct iovec *to, size_t *count, const struct iovec *iov, size_t n)
 {
@@ -358,12 +275,24 @@ static void iov_take(struct iovec *to, size_t *count, const struct iovec *iov, s
 	*count = n;
 }
 
+/* @send is the core's from now on, or freed */
+static ssize_t post(struct core_ep *ep, struct core_send *send, fi_addr_t addr)
+{
+	ssize_t ret;
+
+	core_call_begin(ep->domain, CALL_SENDS);
+	ret = core_wire_send(ep, send, addr);
+	if (ret)
+		free(send);
+	core_call_end(ep->domain);
+	return ret;
+}
+
 static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
 		       bool tagged, uint64_t tag, uint64_t data, uint64_t flags, void *context,
 		       bool tells)
 {
 	struct core_send *send = calloc(1, sizeof *send);
-	ssize_t ret;
 
 	iov_take(send->iov, &send->count, iov, n);
 	for (size_t i = 0; i < n; i++)
@@ -375,10 +304,7 @@ static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, size_t n, fi
 	send->flags = flags;
 	send->context = context;
 	send->tells = tells;
-	ret = core_wire_send(ep_of(fid), send, addr);
-	if (ret)
-		free(send);
-	return ret;
+	return post(ep_of(fid), send, addr);
 }
 
 static ssize_t ep_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -442,18 +368,17 @@ static ssize_t ep_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	return do_send(fid, &iov, 1, addr, true, tag, 0, FI_INJECT, NULL, false);
 }
 
-static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
-		       bool tagged, uint64_t tag, uint64_t ignore, uint64_t flags,
-		       void *context)
+static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, size_t n, fi_addr_t addr,
+			 bool tagged, uint64_t tag, uint64_t ignore, uint64_t flags,
+			 void *context)
 {
-	struct core_ep *ep = ep_of(fid);
 	struct core_recv *recv;
 
-	if ((flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) && !world.script->model->peeks) ||
-	    (flags & FI_MULTI_RECV && !world.script->model->multi))
+	if ((flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) && !ep->model->peeks) ||
+	    (flags & FI_MULTI_RECV && !ep->model->multi))
 		world_fail("the simulated core has no such receives: flags %llx",
 			   (unsigned long long) flags);
-	if (ep->receives >= 4 * world.script->model->queue ||
+	if (ep->receives >= 4 * ep->model->queue ||
 	    (!world.calm && world_upto(100) < world.script->full))
 		return -FI_EAGAIN;
 	recv = calloc(1, sizeof *recv);
@@ -474,6 +399,19 @@ static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi
 		return core_wire_recv(ep, recv);
 	}
 	return 0;
+}
+
+static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
+		       bool tagged, uint64_t tag, uint64_t ignore, uint64_t flags,
+		       void *context)
+{
+	struct core_ep *ep = ep_of(fid);
+	ssize_t ret;
+
+	core_call_begin(ep->domain, CALL_RECEIVES);
+	ret = take_recv(ep, iov, n, addr, tagged, tag, ignore, flags, context);
+	core_call_end(ep->domain);
+	return ret;
 }
 
 static ssize_t ep_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -500,7 +438,6 @@ static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t
 		      enum send_kind kind)
 {
 	struct core_send *send = calloc(1, sizeof *send);
-	ssize_t ret;
 
 	iov_take(send->iov, &send->count, msg->msg_iov, msg->iov_count);
 	for (size_t i = 0; i < msg->iov_count; i++)
@@ -511,10 +448,7 @@ static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t
 	send->flags = flags;
 	send->context = msg->context;
 	send->tells = true;
-	ret = core_wire_send(ep_of(fid), send, msg->addr);
-	if (ret)
-		free(send);
-	return ret;
+	return post(ep_of(fid), send, msg->addr);
 }
 
 static ssize_t ep_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
@@ -607,6 +541,7 @@ static int ep_close(struct fid *fid)
 	struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
 
 	core_wire_close(ep, false);
+	ep->closed = true;
 	ep->domain->open--;
 	return 0;
 }
@@ -621,6 +556,8 @@ static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
 		ep->txcq = container_of(other, struct core_cq, fid.fid);
 	if (other->fclass == FI_CLASS_CQ && flags & FI_RECV)
 		ep->rxcq = container_of(other, struct core_cq, fid.fid);
+	if (other->fclass == FI_CLASS_CNTR)
+		core_cntr_bind(ep, other, flags);
 	return 0;
 }
 
@@ -661,6 +598,7 @@ static int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep *
 
 	ep->domain = container_of(fid, struct core_domain, fid);
 	ep->domain->open++;
+	ep->model = ep->domain->model;
 	ep->alive = true;
 	ep->name = (struct core_name){ep->domain->node, ep_port(info)};
 	ep->life = nodes[ep->name.node].life;
@@ -699,22 +637,31 @@ static int domain_close(struct fid *fid)
 static struct fi_ops domain_fi_ops = {.size = sizeof domain_fi_ops, .close = domain_close};
 static struct fi_ops_domain domain_ops = {.size = sizeof domain_ops,
 					  .av_open = av_open,
-					  .cq_open = cq_open,
+					  .cq_open = core_cq_open,
 					  .endpoint = ep_open,
 					  .cntr_open = core_cntr_open,
 					  .query_atomic = core_query_atomic};
 
 struct core_fabric {
 	struct fid_fabric fid;
+	const struct model *model;
 	unsigned int node;
+	bool lane;
 };
 
 static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain **to,
 		       void *context)
 {
+	const struct core_fabric *fabric = container_of(fid, struct core_fabric, fid);
 	struct core_domain *domain = calloc(1, sizeof *domain);
 
-	domain->node = container_of(fid, struct core_fabric, fid)->node;
+	if (info->domain_attr->data_progress == FI_PROGRESS_AUTO)
+		world_fail("n%u: the core is to make progress by a thread, and would lose messages",
+			   fabric->node);
+	domain->node = fabric->node;
+	domain->model = fabric->model;
+	domain->lane = fabric->lane;
+	domain->safe = info->domain_attr->threading != FI_THREAD_DOMAIN;
 	domain->random_keys = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
 	domain->virt_addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
 	LIST_INIT(&domain->mrs);
@@ -735,13 +682,35 @@ static int fabric_close(struct fid *fid)
 }
 
 static struct fi_ops fabric_fi_ops = {.size = sizeof fabric_fi_ops, .close = fabric_close};
-static struct fi_ops_fabric fabric_ops = {.size = sizeof fabric_ops, .domain = domain_open};
 
-struct fid_fabric *core_fabric(unsigned int node)
+/* A wait set: the provider above has its own, and asks for one only to know whether there may be any */
+static int set_close(struct fid *fid)
+{
+	free(container_of(fid, struct fid_wait, fid));
+	return 0;
+}
+
+static struct fi_ops set_fi_ops = {.size = sizeof set_fi_ops, .close = set_close};
+
+static int set_open(struct fid_fabric *fid, struct fi_wait_attr *attr, struct fid_wait **to)
+{
+	*to = calloc(1, sizeof **to);
+	(*to)->fid = (struct fid){.fclass = FI_CLASS_WAIT, .ops = &set_fi_ops};
+	return 0;
+}
+
+static struct fi_ops_fabric fabric_ops = {.size = sizeof fabric_ops,
+					  .domain = domain_open,
+					  .wait_open = set_open,
+					  .trywait = core_trywait};
+
+struct fid_fabric *core_fabric(unsigned int node, const struct model *model)
 {
 	struct core_fabric *fabric = calloc(1, sizeof *fabric);
 
 	fabric->node = node;
+	fabric->model = model ? model : world.script->model;
+	fabric->lane = model;
 	fabric->fid =
 		(struct fid_fabric){.fid = {.fclass = FI_CLASS_FABRIC, .ops = &fabric_fi_ops},
 				    .ops = &fabric_ops,
@@ -763,25 +732,24 @@ const char *core_left(unsigned int node)
 	(FI_MSG | FI_TAGGED | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE |                \
 	 FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
 
-struct fi_info *core_info(unsigned int node)
+struct fi_info *core_info(unsigned int node, const struct model *model)
 {
 	struct fi_info *info = fi_allocinfo();
 	char name[64];
 
-	info->caps = CORE_CAPS | (world.script->model->directs ? FI_DIRECTED_RECV : 0) |
-		     (world.script->model->multi ? FI_MULTI_RECV : 0) |
-		     (world.script->model->atomics ? FI_ATOMIC : 0);
+	info->caps = CORE_CAPS | (model->directs ? FI_DIRECTED_RECV : 0) |
+		     (model->multi ? FI_MULTI_RECV : 0) | (model->atomics ? FI_ATOMIC : 0);
 	info->tx_attr->caps = info->rx_attr->caps = info->caps;
 	info->src_addrlen = core_name(node, CORE_PORT, name);
 	info->src_addr = malloc(sizeof name);
 	memcpy(info->src_addr, name, info->src_addrlen);
-	info->addr_format = world.script->model->strings ? FI_ADDR_STR : FI_SOCKADDR_IN;
-	info->fabric_attr->prov_name = strdup(world.script->model->provider);
+	info->addr_format = model->strings ? FI_ADDR_STR : FI_SOCKADDR_IN;
+	info->fabric_attr->prov_name = strdup(model->provider);
 	info->fabric_attr->name = strdup("sim");
 	info->domain_attr->name = strdup("sim");
 	info->domain_attr->threading = FI_THREAD_SAFE;
 	info->domain_attr->control_progress = info->domain_attr->data_progress =
-		FI_PROGRESS_AUTO;
+		FI_PROGRESS_MANUAL;
 	info->domain_attr->av_type = FI_AV_TABLE;
 	info->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	info->domain_attr->mr_key_size = 8;
@@ -790,8 +758,8 @@ struct fi_info *core_info(unsigned int node)
 	info->ep_attr->max_msg_size = SIZE_MAX;
 	info->ep_attr->mem_tag_format = 0xaaaaaaaaaaaaaaaaULL;
 	info->ep_attr->tx_ctx_cnt = info->ep_attr->rx_ctx_cnt = 1;
-	info->tx_attr->size = world.script->model->queue;
-	info->rx_attr->size = 4 * world.script->model->queue;
+	info->tx_attr->size = model->queue;
+	info->rx_attr->size = 4 * model->queue;
 	info->tx_attr->inject_size = 4096;
 	info->tx_attr->iov_limit = info->rx_attr->iov_limit = info->tx_attr->rma_iov_limit = 4;
 	info->tx_attr->msg_order = info->rx_attr->msg_order = FI_ORDER_SAS;

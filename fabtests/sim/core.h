@@ -5,12 +5,26 @@
 
 #include "sim.h"
 
+struct core_cntr;
+struct fiber;
+
 #define CORE_IOV 8
 #define CORE_ATOMIC_LEN 4096
 
+/**
+ * struct core_domain - a domain.
+ * @model:	of its provider: lanes may have another one than the application's
+ * @lane:	it is a lane's
+ * @safe:	several threads may call at a time (FI_THREAD_SAFE); else @inside is the one that does
+ * @reader:	the thread that reads a queue
+ */
 struct core_domain {
 	struct fid_domain fid;
+	const struct model *model;
 	unsigned int node;
+	bool lane;
+	bool safe;
+	const struct fiber *inside, *reader;
 	bool random_keys;
 	bool virt_addr;
 	unsigned int open;
@@ -49,10 +63,14 @@ struct core_done {
 	TAILQ_ENTRY(core_done) link;
 };
 
+/* @fd: to sleep on, or -1; @signalled: by fi_cq_signal(); @stuck: the descriptor stays readable */
 struct core_cq {
 	struct fid_cq fid;
 	struct core_domain *domain;
-	unsigned int count;
+	enum fi_wait_obj wait_obj;
+	int fd;
+	bool signalled;
+	bool stuck;
 	TAILQ_HEAD(, core_done) comps;
 };
 
@@ -148,16 +166,23 @@ struct core_conn {
 	TAILQ_ENTRY(core_conn) link;
 };
 
-/* @alive: neither closed nor dead; @directs: FI_DIRECTED_RECV; @least: room that a buffer for many has to have */
+/*
+ * What it points at lives no longer than @alive says, but for @model.
+ * @cntrs: for FI_SEND, FI_RECV, FI_READ, FI_WRITE, or NULL; @alive: neither closed nor dead; @closed: by its process;
+ * @directs: FI_DIRECTED_RECV; @least: room that a buffer for many has to have
+ */
 struct core_ep {
 	struct fid_ep fid;
 	struct core_domain *domain;
+	const struct model *model;
 	struct core_av *av;
 	struct core_cq *txcq, *rxcq;
+	struct core_cntr *cntrs[4];
 	unsigned int life;
 	struct core_name name;
 	bool enabled;
 	bool alive;
+	bool closed;
 	unsigned int posted;
 	unsigned int receives;
 	bool directs;
@@ -208,13 +233,33 @@ void core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard)
 extern struct fi_ops_atomic core_atomic_ops;
 int core_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
 		      struct fi_atomic_attr *attr, uint64_t flags);
-int core_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **to,
-		   void *context);
 bool core_wire_cancel(struct core_ep *ep, void *context);
 /* A process's progress, in one of its domains */
 void core_wire_progress(struct core_domain *domain);
+/* Would that do something for the endpoints that @concerns is true of? */
+bool core_wire_pends(bool (*concerns)(const struct core_ep *ep, const void *of),
+		     const void *of);
 void core_wire_close(struct core_ep *ep, bool dies);
 void core_wire_complete(struct core_cq *cq, struct core_done comp);
+
+/* ---- queues and counters (core_cq.c, core_cntr.c) ---- */
+
+int core_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **to,
+		 void *context);
+int core_trywait(struct fid_fabric *fabric, struct fid **fids, int count);
+int core_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **to,
+		   void *context);
+void core_cntr_bind(struct core_ep *ep, struct fid *fid, uint64_t flags);
+/* An operation of that kind has ended */
+void core_count(struct core_ep *ep, uint64_t kind, int err);
+
+/* ---- calls (core.c) ---- */
+
+enum core_call { CALL_READS, CALL_RECEIVES, CALL_SENDS };
+
+/* Around each call that may be a thread's beside others. Threads may be switched there */
+void core_call_begin(struct core_domain *domain, enum core_call call);
+void core_call_end(struct core_domain *domain);
 
 /* What a process has left open is gone with it */
 void core_forget(unsigned int node);

@@ -7,6 +7,7 @@
 static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t addr,
 		    uint64_t remote, uint64_t key, enum fi_datatype datatype)
 {
+	struct core_ep *ep = container_of(fid, struct core_ep, fid);
 	struct core_send *send = malloc(sizeof *send);
 	ssize_t ret;
 
@@ -17,9 +18,11 @@ static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t 
 	send->tells = true;
 	send->remotes = 1;
 	send->remote[0] = (struct fi_rma_iov){.addr = remote, .len = send->len, .key = key};
-	ret = core_wire_send(container_of(fid, struct core_ep, fid), send, addr);
+	core_call_begin(ep->domain, CALL_SENDS);
+	ret = core_wire_send(ep, send, addr);
 	if (ret)
 		free(send);
+	core_call_end(ep->domain);
 	return ret;
 }
 

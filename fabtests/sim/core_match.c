@@ -46,12 +46,13 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 		comp.entry.buf = recv->iov[0].iov_base;
 		recv->owner->users--;
 		if (recv->last ||
-		    (recv->owner->full && !recv->owner->users && !world.script->model->refuses))
+		    (recv->owner->full && !recv->owner->users && !ep->model->refuses))
 			comp.entry.flags |= FI_MULTI_RECV;
 	} else if (recv->multi) {
 		comp.entry.flags |= FI_MULTI_RECV;
 	}
 	core_wire_complete(ep->rxcq, comp);
+	core_count(ep, FI_RECV, comp.err);
 	ep->receives--;
 	/* parts of it may be under way: its record stays */
 	if (!recv->multi)
@@ -74,7 +75,7 @@ static struct core_recv *multi_part(struct core_ep *ep, struct core_recv *multi,
 	if (left->iov_len < ep->least || !left->iov_len) {
 		TAILQ_REMOVE(&ep->recvs, multi, link);
 		multi->full = true;
-		part->last = world.script->model->refuses;
+		part->last = ep->model->refuses;
 	} else {
 		ep->receives++;
 	}
@@ -149,7 +150,7 @@ static struct core_send *saved_find(struct core_ep *ep, const struct core_recv *
 		if (!send->claim && core_recv_fits(ep, recv, send))
 			return send;
 	}
-	if (!world.script->model->mixes)
+	if (!ep->model->mixes)
 		return NULL;
 	TAILQ_FOREACH(other, &core_eps, link) {
 		if (other == ep || other->domain != ep->domain || !other->alive)
@@ -215,7 +216,7 @@ static struct core_send *early_find(struct core_ep *ep, const struct core_recv *
 	struct core_send *send = saved_find(ep, recv);
 	struct core_conn *conn;
 
-	if (send || !world.script->model->stalls)
+	if (send || !ep->model->stalls)
 		return send;
 	TAILQ_FOREACH(conn, &core_conns, link) {
 		if (conn->dst != ep)
@@ -261,7 +262,7 @@ void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags)
 		done.entry.len = send->len;
 		done.entry.tag = send->tag;
 		done.entry.data = send->data;
-		if (send->has_data && !world.script->model->unmarked)
+		if (send->has_data && !ep->model->unmarked)
 			done.entry.flags |= FI_REMOTE_CQ_DATA;
 		done.src = core_av_find(ep->av, send->conn->src->name);
 	}

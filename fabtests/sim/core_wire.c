@@ -25,11 +25,6 @@ static bool refusing[SIM_NODES];
 bool core_losing[SIM_NODES];
 static uint64_t due;
 
-static const struct model *model(void)
-{
-	return world.script->model;
-}
-
 uint64_t core_delay(const void *line, uint64_t usual)
 {
 	if (exhaust_on)
@@ -138,7 +133,6 @@ void core_wire_complete(struct core_cq *cq, struct core_done comp)
 
 	*last = comp;
 	TAILQ_INSERT_TAIL(&cq->comps, last, link);
-	cq->count++;
 	world.moved = true;
 }
 
@@ -160,6 +154,7 @@ static void send_report(struct core_send *send)
 
 	send->told = true;
 	ep->posted--;
+	core_count(ep, kind, send->err);
 	if (send->result && !send->err)
 		memcpy(send->result, send->bytes, send->len);
 	if (send->kind == SEND_READ && !send->err)
@@ -230,10 +225,17 @@ static int rma_do(struct core_ep *ep, struct core_send *send)
 	return 0;
 }
 
+static const struct model *model_of(const struct core_conn *conn)
+{
+	return conn->src->model;
+}
+
 static bool save_room(const struct core_conn *conn, const struct core_send *send)
 {
-	return !model()->stalls || (send->tagged && conn->saved < model()->saved &&
-				    send->len <= model()->saved_len);
+	const struct model *model = model_of(conn);
+
+	return !model->stalls || (send->tagged && conn->saved < model->saved &&
+				  send->len <= model->saved_len);
 }
 
 /* False: it stays where it is, and holds up what comes behind it */
@@ -303,7 +305,7 @@ static struct core_conn *conn_open(struct core_ep *src, struct core_name to)
 	struct core_conn *conn = calloc(1, sizeof *conn);
 
 	*conn = (struct core_conn){
-		.state = model()->connects ? CONN_ASKED : CONN_UP,
+		.state = src->model->connects ? CONN_ASKED : CONN_UP,
 		.at = world.now + core_delay(conn, ep_named(to) ? 20000 : SIM_MS),
 		.src = src,
 		.dst = ep_named(to),
@@ -355,7 +357,7 @@ static void conn_fill(struct core_conn *conn, struct core_send *send)
 /* An operation of the sender's goes on its way, if there is room. False: those behind it wait, too */
 static bool conn_launch(struct core_conn *conn, struct core_send *send)
 {
-	if (conn->state != CONN_UP || conn->flying > model()->window)
+	if (conn->state != CONN_UP || conn->flying > model_of(conn)->window)
 		return false;
 	if (!send->long_ && !send->bytes && send->kind != SEND_READ)
 		gather(send);
@@ -368,6 +370,13 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 	return true;
 }
 
+/* Is nobody there any more, and is that known? */
+static bool conn_is_cut(const struct core_conn *conn)
+{
+	return conn->state != CONN_BROKEN && !model_of(conn)->silent &&
+	       (!conn->dst || !conn->dst->alive) && !core_later(conn->at);
+}
+
 /* What the sender's progress does for one connection of its */
 static void conn_push(struct core_conn *conn)
 {
@@ -378,8 +387,7 @@ static void conn_push(struct core_conn *conn)
 		conn->state = CONN_UP;
 		world.moved = true;
 	}
-	if (conn->state != CONN_BROKEN && !model()->silent &&
-	    (!conn->dst || !conn->dst->alive) && !core_later(conn->at))
+	if (conn_is_cut(conn))
 		conn_break(conn, conn->dst ? FI_ECONNRESET : FI_ECONNREFUSED);
 	for (send = TAILQ_FIRST(&conn->sends); send; send = next) {
 		next = TAILQ_NEXT(send, link);
@@ -414,7 +422,7 @@ static void conn_pull(struct core_conn *conn)
 			core_send_land(conn->dst, send, 0);
 		}
 		/* a connection that stalls has one message at a time before its reader */
-		if (model()->stalls &&
+		if (model_of(conn)->stalls &&
 		    (send->state == SEND_WANTED || send->state == SEND_FILLED))
 			return;
 		if (send->state != SEND_WIRE)
@@ -422,9 +430,76 @@ static void conn_pull(struct core_conn *conn)
 		if (core_later(send->at) || !send_arrive(conn, send))
 			return;
 		conn->flying -= send->long_ ? 64 : send->len + 64;
-		if (model()->stalls && send->state == SEND_WANTED)
+		if (model_of(conn)->stalls && send->state == SEND_WANTED)
 			return;
 	}
+}
+
+/* ---- what progress would find: as the functions above, which do it ---- */
+
+static bool conn_pushes(const struct core_conn *conn)
+{
+	const struct core_send *send;
+	bool open = conn->state == CONN_UP && conn->flying <= model_of(conn)->window;
+
+	if ((conn->state == CONN_ACCEPTED && !core_later(conn->at)) || conn_is_cut(conn))
+		return true;
+	TAILQ_FOREACH(send, &conn->sends, link) {
+		if ((send->state == SEND_QUEUED && open) ||
+		    (send->state == SEND_WANTED && conn->state != CONN_BROKEN &&
+		     !core_later(send->at)) ||
+		    (!send->told && send->done_at && !core_later(send->done_at)))
+			return true;
+	}
+	return false;
+}
+
+static bool send_arrives(const struct core_conn *conn, const struct core_send *send)
+{
+	const struct core_recv *recv;
+
+	if (send->kind != SEND_MSG)
+		return true;
+	if (send->claim)
+		return false;
+	TAILQ_FOREACH(recv, &conn->dst->recvs, link) {
+		if (core_recv_fits(conn->dst, recv, send))
+			return true;
+	}
+	return save_room(conn, send);
+}
+
+static bool conn_pulls(const struct core_conn *conn)
+{
+	const struct core_send *send;
+
+	if (conn->state == CONN_ASKED && !core_later(conn->at))
+		return true;
+	TAILQ_FOREACH(send, &conn->sends, link) {
+		if (send->state == SEND_FILLED && !core_later(send->at))
+			return true;
+		if (model_of(conn)->stalls &&
+		    (send->state == SEND_WANTED || send->state == SEND_FILLED))
+			return false;
+		if (send->state == SEND_WIRE)
+			return !core_later(send->at) && send_arrives(conn, send);
+	}
+	return false;
+}
+
+bool core_wire_pends(bool (*concerns)(const struct core_ep *ep, const void *of), const void *of)
+{
+	const struct core_conn *conn;
+	bool pends = false;
+
+	/* all of them, as each tells when something of its own is due */
+	TAILQ_FOREACH(conn, &core_conns, link) {
+		if (conn->src->alive && concerns(conn->src, of))
+			pends |= conn_pushes(conn);
+		if (conn->dst && conn->dst->alive && concerns(conn->dst, of))
+			pends |= conn_pulls(conn);
+	}
+	return pends;
 }
 
 void core_wire_progress(struct core_domain *domain)
@@ -457,11 +532,12 @@ static ssize_t send_refused(struct core_ep *ep)
 	}
 	if (!world.calm && world_upto(100) < world.script->full)
 		return -FI_EAGAIN;
-	return ep->posted >= model()->queue ? -FI_EAGAIN : 0;
+	return ep->posted >= ep->model->queue ? -FI_EAGAIN : 0;
 }
 
 ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr)
 {
+	const struct model *model = ep->model;
 	struct core_name to;
 	struct core_conn *conn;
 	ssize_t ret;
@@ -470,7 +546,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 		world_fail("n%u: the core is to send to address %zu, which is nobody's",
 			   ep->name.node, (size_t) addr);
 	to = ep->av->names[addr];
-	if (model()->fragile && to.node == ep->name.node && !ep_named(to))
+	if (model->fragile && to.node == ep->name.node && !ep_named(to))
 		world_fail(
 			"n%u: the core crashes at a send to a closed endpoint of its process",
 			ep->name.node);
@@ -481,10 +557,10 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	/* where nobody is told, a new process is not reached by what was open to the one before */
 	if (!conn)
 		conn = conn_open(ep, to);
-	if (model()->refuses && conn->state != CONN_UP)
+	if (model->refuses && conn->state != CONN_UP)
 		return -FI_EAGAIN;
 	send->conn = conn;
-	send->long_ = send->kind == SEND_MSG && send->len > model()->eager;
+	send->long_ = send->kind == SEND_MSG && send->len > model->eager;
 	send->confirms = send->kind != SEND_MSG || send->flags & FI_DELIVERY_COMPLETE;
 	if (send->flags & FI_INJECT && send->kind < SEND_READ)
 		gather(send);
@@ -541,7 +617,7 @@ void core_reset(unsigned int a, unsigned int b)
 	struct core_conn *conn;
 
 	TAILQ_FOREACH(conn, &core_conns, link) {
-		if (conn->state != CONN_BROKEN && model()->connects &&
+		if (conn->state != CONN_BROKEN && model_of(conn)->connects &&
 		    ((conn->src->name.node == a && conn->to.node == b) ||
 		     (conn->src->name.node == b && conn->to.node == a)))
 			conn_break(conn, FI_ECONNRESET);

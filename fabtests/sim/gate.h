@@ -47,4 +47,15 @@ void *gate_memory_of(int fd);
 /* What a process has mapped of a descriptor's, for mmap(); -1: it is no file */
 int gate_real_fd(int fd);
 
+/* A descriptor of the core's, which is readable when @readable says so of @of; -1: there are too many */
+int gate_core_fd(bool (*readable)(void *of), void *of);
+
+/* What the simulator calls itself */
+struct pollfd;
+int sim_close(int fd);
+int sim_eventfd(unsigned int count, int flags);
+ssize_t sim_read(int fd, void *buf, size_t len);
+ssize_t sim_write(int fd, const void *buf, size_t len);
+int sim_poll(struct pollfd *fds, unsigned long count, int timeout);
+
 #endif /* P2P_SIM_GATE_H */

@@ -203,6 +203,8 @@ static bool file_readable(const struct file *file)
 	case FILE_PROCESS:
 		return nodes[file->process].state == NODE_DEAD ||
 		       nodes[file->process].life != file->life;
+	case FILE_CORE:
+		return file->readable(file->of);
 	default:
 		return true;
 	}
@@ -414,6 +416,20 @@ GATE(int, timerfd_settime, int fd, int flags, const struct itimerspec *value,
 
 	file_of(fd)->until = span ? world.now + span : 0;
 	return 0;
+}
+
+/* ---- the core ---- */
+
+int gate_core_fd(bool (*readable)(void *of), void *of)
+{
+	struct file *file;
+	int fd = file_new(FILE_CORE, &file);
+
+	if (fd >= 0) {
+		file->readable = readable;
+		file->of = of;
+	}
+	return fd;
 }
 
 /* ---- processes ---- */

@@ -19,7 +19,8 @@ enum file_kind {
 	FILE_PAGES,
 	FILE_PROCESS,
 	FILE_MEMORY,
-	FILE_LOCAL
+	FILE_LOCAL,
+	FILE_CORE
 };
 
 /* Where datagrams come from and go to */
@@ -59,6 +60,7 @@ struct watch {
  * @process, @life: of a process's descriptor
  * @memory:	of the GPU's
  * @local:	of a local socket
+ * @readable, @of: of a descriptor of the core's
  */
 struct file {
 	enum file_kind kind;
@@ -75,6 +77,8 @@ struct file {
 	unsigned int process, life;
 	void *memory;
 	struct local *local;
+	bool (*readable)(void *of);
+	void *of;
 	TAILQ_ENTRY(file) link;
 };
 

@@ -67,11 +67,11 @@ static void open_fabric(unsigned int i)
 {
 	const struct script *script = world.script;
 	struct node *node = &nodes[i];
-	struct fid_fabric *core = core_fabric(i);
+	struct fid_fabric *core = core_fabric(i, NULL);
 	struct fi_info *hints;
 	const char *why = "";
 
-	node->info = core_info(i);
+	node->info = core_info(i, script->model);
 	node->fabric = core;
 	if (node->hook)
 		MUST(fabric_open(core, false, NULL, NULL, &node->fabric));

@@ -47,6 +47,12 @@
  * @fragile:	a send to a closed endpoint of its process crashes; a new one at its address is not reached
  * @directs:	receives may be for one sender; @peeks, @multi, @atomics: it has those calls
  * @unmarked:	a peek tells data without saying that there is any
+ * @waits:	queues and counters may have descriptors; @sticks: those stay readable once there was something
+ * @litters:	fi_trywait() crashes for a queue that a closed endpoint had
+ * @uncounting:	it crashes when it counts
+ * @serial:	it loses a message if a thread posts a receive while another one reads
+ * @automatic:	progress may be asked to be automatic
+ * @lane:	the provider that lanes are made of, or NULL: the same
  */
 struct model {
 	const char *name;
@@ -69,6 +75,12 @@ struct model {
 	bool unmarked;
 	bool multi;
 	bool atomics;
+	bool waits, sticks;
+	bool litters;
+	bool uncounting;
+	bool serial;
+	bool automatic;
+	const char *lane;
 };
 
 extern const struct model models[];
@@ -249,8 +261,9 @@ void gpu_calm(void);
 
 #define CORE_PORT 1000 /* of an application's endpoint */
 
-struct fid_fabric *core_fabric(unsigned int node);
-struct fi_info *core_info(unsigned int node);
+/* @model: of a lane; NULL: the application's */
+struct fid_fabric *core_fabric(unsigned int node, const struct model *model);
+struct fi_info *core_info(unsigned int node, const struct model *model);
 /* The name of an endpoint of a node */
 size_t core_name(unsigned int node, unsigned int port, void *name);
 /* The port in a name, or 0; and the node */

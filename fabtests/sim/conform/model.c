@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 	gpu_begin();
 	for (unsigned int i = 0; i < 2; i++) {
 		world.current = i;
-		player_open(&players[i], core_fabric(i), core_info(i));
+		player_open(&players[i], core_fabric(i, NULL), core_info(i, script.model));
 	}
 	for (unsigned int i = 0; i < 2; i++) {
 		core_name(!i, CORE_PORT, name);
