@@ -577,8 +577,8 @@ static bool waits_for_ever(unsigned int node)
 
 static void check_domain_left(unsigned int node, const struct xfer *xfer)
 {
-	/* QUIRK_SERIAL counts as one for ever */
-	const unsigned int busy = xfer->busy - xfer->serial;
+	/* QUIRK_SERIAL counts as one for ever, and so does the thread of automatic progress */
+	const unsigned int busy = xfer->busy - xfer->serial - (xfer->wait.mover != NULL);
 	struct xfer_peer *peer, *next;
 	struct xfer_ep *ep;
 

@@ -46,7 +46,7 @@ void fiber_yield(void);
 /* It may give way, if its process has other threads */
 void fiber_switch_point(void);
 
-/* Each of the current process's threads but its first one, which is the application's; from NULL on, up to NULL */
+/* Each of a process's threads but its first one, which is the application's; from NULL on, up to NULL */
 struct fiber *fiber_next(unsigned int i, struct fiber *before);
 /* The first moment at which one of those that may run stops waiting [ns]; UINT64_MAX: never */
 uint64_t fiber_due(void);

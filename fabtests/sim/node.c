@@ -84,10 +84,15 @@ static void open_fabric(unsigned int i)
 		      (script->directs ? FI_DIRECTED_RECV : 0) |
 		      (script->multi ? FI_MULTI_RECV : 0) | (script->fences ? FI_FENCE : 0);
 	hints->domain_attr->mr_mode = node->info->domain_attr->mr_mode;
+	if (script->autos >> i & 1 && script->model->automatic)
+		hints->domain_attr->data_progress = node->info->domain_attr->data_progress =
+			FI_PROGRESS_AUTO;
 	if (!info_from_core(hints, node->info, fi_version(), &why))
 		world_fail("not offered: %s", why);
 	fi_freeinfo(hints);
 	info_offer(node->info);
+	if (script->alone >> i & 1 && !(script->pairs >> i & 1))
+		node->info->domain_attr->threading = FI_THREAD_DOMAIN;
 	MUST(fabric_open(core, true, NULL, NULL, &node->fabric));
 }
 
@@ -114,17 +119,19 @@ static void domain_begin(unsigned int i, unsigned int d)
 	struct node_domain *domain = &node->domains[d];
 
 	*domain = (struct node_domain){.domain = NULL};
+	node_rest_cq(i, &cq_attr);
 	MUST(fi_domain(node->fabric, node->info, &domain->domain, NULL));
 	MUST(fi_av_open(domain->domain, &av_attr, &domain->av, NULL));
-	MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, NULL));
+	MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, domain));
 	if (!node->plain && !node->hook)
 		open_regions(i, d);
 }
 
-static void open_counters(struct node_ep *ep, struct fid_domain *domain)
+static void open_counters(unsigned int i, struct node_ep *ep, struct fid_domain *domain)
 {
 	static const uint64_t kinds[] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE};
-	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_NONE};
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP,
+				    .wait_obj = node_rest_cntr(i)};
 
 	for (size_t k = 0; k < SIM_COUNT(kinds); k++) {
 		MUST(fi_cntr_open(domain, &attr, &ep->cntrs[k], NULL));
@@ -149,7 +156,10 @@ static void multis_turn(unsigned int i, unsigned int e)
 		iov.iov_base = multi->buf;
 		free(multi->used);
 		multi->used = calloc(SIM_MULTI, sizeof *multi->used);
-		multi->posted = !fi_recvmsg(ep->ep, &msg, FI_MULTI_RECV);
+		/* another thread may have a completion before the call returns */
+		multi->posted = true;
+		if (fi_recvmsg(ep->ep, &msg, FI_MULTI_RECV))
+			multi->posted = false;
 	}
 }
 
@@ -185,7 +195,7 @@ static void node_ep_open(unsigned int i, unsigned int e)
 	memset(ep->met, 0, sizeof ep->met);
 	memset(ep->blind, 0, sizeof ep->blind);
 	if (world.script->counted && !node->plain && !node->hook)
-		open_counters(ep, domain->domain);
+		open_counters(i, ep, domain->domain);
 	if (world.script->multi && !node->plain)
 		open_multis(i, ep);
 	MUST(fi_enable(ep->ep));
@@ -203,6 +213,7 @@ static void node_begin(unsigned int i, unsigned int unused)
 	memset(node->shown, 0, sizeof node->shown);
 	memset(node->shown_used, 0, sizeof node->shown_used);
 	open_fabric(i);
+	node_rest_choose(i);
 	for (unsigned int e = 0; e < world.script->eps; e++) {
 		if (!e || SIM_DOMAIN_OF(e) != SIM_DOMAIN_OF(e - 1))
 			domain_begin(i, SIM_DOMAIN_OF(e));
@@ -210,9 +221,17 @@ static void node_begin(unsigned int i, unsigned int unused)
 			node->eps[e].port = CORE_PORT + e;
 		node_ep_open(i, e);
 	}
+	node_rest_begin(i);
 }
 
 static void *node_run(void *arg);
+
+/* Has its application two threads? A core that loses messages so is guarded by ours, not by the hook */
+static bool has_pair(unsigned int i)
+{
+	return world.script->pairs >> i & 1 &&
+	       !(world.script->model->serial && (nodes[i].plain || nodes[i].hook));
+}
 
 void node_open(unsigned int i)
 {
@@ -225,11 +244,20 @@ void node_open(unsigned int i)
 	node->plain = world.script->plain && i == world.script->nodes - 1;
 	node->hook = world.script->hook && !node->plain && i == world.script->nodes - 1;
 	node->wished = node->granted = 0;
-	node->app = fiber_start(node_run, (void *) (uintptr_t) i);
+	node->bell = NULL;
+	node->posting = 0;
+	node->granting = node->ends = false;
+	for (unsigned int t = 0; t < SIM_THREADS; t++) {
+		node->turning[t] = false;
+		node->app[t] = !t || has_pair(i)
+				       ? fiber_start(node_run,
+						     (void *) (uintptr_t) (i * SIM_THREADS + t))
+				       : NULL;
+	}
 	node_wish(i, node_begin, 0);
-	/* nothing in it waits for others */
+	/* nothing in it waits for other processes */
 	while (node_is_acting(i))
-		fiber_resume(node->app);
+		node_step(i, true);
 }
 
 /* ---- close ---- */
@@ -281,12 +309,21 @@ void node_ep_reopen(unsigned int i, unsigned int e)
 	node_ep_open(i, e % SIM_EPS);
 }
 
+static bool others_have_ended(const void *of)
+{
+	const struct node *node = of;
+
+	return !node->app[1] || fiber_has_ended(node->app[1]);
+}
+
 /* All of it, in order */
 void node_close(unsigned int i, unsigned int unused)
 {
 	struct node *node = &nodes[i];
 
 	world_tell("n%u: closes", i);
+	node->ends = true;
+	fiber_wait(others_have_ended, node, UINT64_MAX);
 	for (unsigned int e = 0; e < world.script->eps; e++)
 		node_ep_close(i, e);
 	for (unsigned int d = 0; d <= SIM_DOMAIN_OF(world.script->eps - 1); d++) {
@@ -299,10 +336,13 @@ void node_close(unsigned int i, unsigned int unused)
 		}
 		MUST(fi_close(&domain->cq->fid));
 		MUST(fi_close(&domain->av->fid));
+		if (domain->polls)
+			MUST(fi_close(&domain->polls->fid));
 		/* nobody looks into what is half closed */
 		domain->domain = NULL;
 		MUST(fi_close(&last->fid));
 	}
+	node_rest_end(i);
 	/* the provider is unloaded */
 	if (!node->plain && !node->hook)
 		ipc_share_stop();
@@ -436,7 +476,29 @@ static void peers_turn(unsigned int i, unsigned int d, unsigned int peer)
 
 /* ---- turns ---- */
 
-static void node_read(unsigned int i, unsigned int d)
+static ssize_t read_some(unsigned int i, unsigned int d, unsigned int t,
+			 struct fi_cq_tagged_entry *entries, size_t count, fi_addr_t *src)
+{
+	struct node_domain *domain = &nodes[i].domains[d];
+	void *told = domain;
+	ssize_t ret = 1;
+
+	if (domain->polls)
+		ret = domain->polls->ops->poll(domain->polls, &told, 1);
+	if (ret < 0 || told != domain)
+		world_fail("n%u: a poll set tells of nothing that is in it: %zd", i, ret);
+	if (!ret)
+		return -FI_EAGAIN;
+	if (!node_rest_waits_in_read(i, d, t))
+		return fi_cq_readfrom(domain->cq, entries, count, src);
+	nodes[i].asleep++;
+	ret = fi_cq_sreadfrom(domain->cq, entries, count, src, NULL, -1);
+	nodes[i].asleep--;
+	nodes[i].rung = false;
+	return ret;
+}
+
+static void node_read(unsigned int i, unsigned int d, unsigned int t)
 {
 	struct fid_cq *cq = nodes[i].domains[d].cq;
 	struct fi_cq_tagged_entry entries[4];
@@ -445,7 +507,7 @@ static void node_read(unsigned int i, unsigned int d)
 	ssize_t read;
 
 	do {
-		read = fi_cq_readfrom(cq, entries, SIM_COUNT(entries), src);
+		read = read_some(i, d, t, entries, SIM_COUNT(entries), src);
 		for (ssize_t at = 0; at < read; at++) {
 			error = (struct fi_cq_err_entry){.op_context = entries[at].op_context,
 							 .flags = entries[at].flags,
@@ -465,20 +527,61 @@ static void node_read(unsigned int i, unsigned int d)
 	} while (read == SIM_COUNT(entries));
 }
 
-static void node_turn(unsigned int i)
+/* Addresses and buffers for many are the first thread's. Of those buffers it alone reads, so that it knows which is last */
+static void node_turn(unsigned int i, unsigned int t)
 {
 	const unsigned int domains = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
+	struct node *node = &nodes[i];
 
-	for (unsigned int d = 0; d < domains; d++) {
-		node_read(i, d);
-		for (unsigned int peer = 0; peer < world.script->nodes; peer++)
-			peers_turn(i, d, peer);
-	}
-	for (unsigned int e = 0; world.script->multi && e < world.script->eps; e++) {
-		if (!nodes[i].plain && nodes[i].eps[e].open)
+	for (unsigned int d = 0; d < domains && !(t && world.script->multi); d++)
+		node_read(i, d, t);
+	if (node->granting)
+		return;
+	node->posting++;
+	for (unsigned int at = 0; !t && at < domains * world.script->nodes; at++)
+		peers_turn(i, at / world.script->nodes, at % world.script->nodes);
+	for (unsigned int e = 0; !t && world.script->multi && e < world.script->eps; e++) {
+		if (!node->plain && node->eps[e].open)
 			multis_turn(i, e);
 	}
 	op_turn(i);
+	node->posting--;
+	if (!(t && world.script->multi))
+		node_rest(i, t);
+}
+
+/* Are there addresses to insert, or to remove? */
+static bool peers_want(unsigned int i, unsigned int d, unsigned int peer)
+{
+	const struct node_domain *domain = &nodes[i].domains[d];
+	bool wants = domain->knows[peer] == KNOWS_STILL && !op_names(i, d, peer);
+
+	for (unsigned int e = 0; domain->knows[peer] == KNOWS && e < world.script->eps; e++)
+		wants |= nodes[peer].eps[e].port &&
+			 domain->ports[peer][e] != nodes[peer].eps[e].port;
+	return wants;
+}
+
+static bool multis_want(unsigned int i, unsigned int e)
+{
+	const struct node_multi *multi = nodes[i].eps[e].multis;
+
+	while (multi && (multi->posted || multi->closed))
+		multi = multi->next;
+	return multi && nodes[i].eps[e].open && !nodes[i].plain;
+}
+
+bool node_wants(unsigned int i)
+{
+	const struct node *node = &nodes[i];
+	const unsigned int domains = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
+	bool wants = node->granted != node->wished || node->state == NODE_BUSY || node->ends;
+
+	for (unsigned int at = 0; !wants && at < domains * world.script->nodes; at++)
+		wants = peers_want(i, at / world.script->nodes, at % world.script->nodes);
+	for (unsigned int e = 0; !wants && world.script->multi && e < world.script->eps; e++)
+		wants = multis_want(i, e);
+	return wants || op_wants(i);
 }
 
 /* ---- threads ---- */
@@ -498,24 +601,55 @@ bool node_is_acting(unsigned int i)
 	return nodes[i].state != NODE_DEAD && nodes[i].granted != nodes[i].wished;
 }
 
-/* The application's thread */
+static bool nobody_posts(const void *of)
+{
+	return !((const struct node *) of)->posting;
+}
+
+static void node_grant(unsigned int i)
+{
+	struct node *node = &nodes[i];
+	const struct wish wish = node->wishes[node->granted % SIM_WISHES];
+
+	/* others may read meanwhile, and sleep */
+	node->granting = true;
+	fiber_wait(nobody_posts, node, UINT64_MAX);
+	wish.grant(i, wish.arg);
+	node->granting = false;
+	node->granted++;
+}
+
+/* An application's thread: the first one opens and closes */
 static void *node_run(void *arg)
 {
-	const unsigned int i = (unsigned int) (uintptr_t) arg;
+	const unsigned int i = (unsigned int) (uintptr_t) arg / SIM_THREADS;
+	const unsigned int t = (unsigned int) (uintptr_t) arg % SIM_THREADS;
 	struct node *node = &nodes[i];
+	bool opened = !t;
 
-	while (node->state != NODE_DEAD) {
-		if (node->granted != node->wished) {
-			const struct wish wish = node->wishes[node->granted % SIM_WISHES];
-
-			wish.grant(i, wish.arg);
-			node->granted++;
-		} else {
-			node_turn(i);
-		}
+	while (node->state != NODE_DEAD && !(t && node->ends)) {
+		node->turning[t] = true;
+		opened |= node->granted > 0;
+		if (!t && node->granted != node->wished)
+			node_grant(i);
+		else if (opened)
+			node_turn(i, t);
+		node->turning[t] = false;
 		fiber_yield();
 	}
 	return NULL;
+}
+
+/* An application that computes calls nothing. A call that it is in comes to its end before */
+static bool may_run(const struct node *node, const struct fiber *fiber)
+{
+	if (node->state != NODE_BUSY)
+		return node->state == NODE_RUNS;
+	for (unsigned int t = 0; t < SIM_THREADS; t++) {
+		if (node->app[t] == fiber)
+			return node->turning[t];
+	}
+	return true;
 }
 
 void node_step(unsigned int i, bool all)
@@ -523,12 +657,12 @@ void node_step(unsigned int i, bool all)
 	struct fiber *fiber = NULL;
 
 	/* they do not go in step */
-	if (nodes[i].state == NODE_RUNS && (all || world_upto(4)) &&
-	    fiber_is_ready(nodes[i].app))
-		fiber_resume(nodes[i].app);
-	while ((nodes[i].state == NODE_RUNS || nodes[i].state == NODE_BUSY) &&
-	       (fiber = fiber_next(i, fiber))) {
-		if ((all || world_upto(2)) && fiber_is_ready(fiber))
+	if (may_run(&nodes[i], nodes[i].app[0]) && (all || world_upto(4)) &&
+	    fiber_is_ready(nodes[i].app[0]))
+		fiber_resume(nodes[i].app[0]);
+	while (nodes[i].state != NODE_DEAD && (fiber = fiber_next(i, fiber))) {
+		if (may_run(&nodes[i], fiber) && (all || world_upto(2)) &&
+		    fiber_is_ready(fiber))
 			fiber_resume(fiber);
 	}
 }

@@ -344,9 +344,24 @@ static bool same_line(const struct op *a, const struct op *b)
 	return op_tag(&a->plan) == op_tag(&b->plan);
 }
 
+/* Is another thread about to post what this one has an order with? */
+static bool end_is_crowded(const struct op *op, unsigned int end)
+{
+	for (const struct op *other = ops; other < ops + op_count; other++) {
+		if (!other->ends[end].calling || other == op)
+			continue;
+		if (same_line(other, op) || (!end && op->plan.fence) ||
+		    (end && op->plan.untagged && other->plan.untagged))
+			return true;
+	}
+	return false;
+}
+
 /* Are those before it of its stream posted at this end? */
 static bool end_is_next(const struct op *op, unsigned int end)
 {
+	if (nodes[op_node(op, end)].posting > 1 && end_is_crowded(op, end))
+		return false;
 	for (const struct op *other = ops; other < op; other++) {
 		if (same_line(other, op) && op_end_exists(other, end) &&
 		    op_end_lives(other, end) && !other->ends[end].posted &&
@@ -379,7 +394,10 @@ static bool end_looks(struct op *op)
 		flags |= FI_CLAIM;
 	if (op->plan.look == LOOK_DISCARD)
 		flags |= FI_DISCARD;
-	at->looking = !post_receive(op, flags);
+	/* another thread may have its completion before the call returns */
+	at->looking = true;
+	if (post_receive(op, flags))
+		at->looking = false;
 	return true;
 }
 
@@ -399,8 +417,6 @@ static void end_posted(struct op *op, unsigned int end, ssize_t ret)
 {
 	struct op_end *at = &op->ends[end];
 
-	at->posted = true;
-	at->turn = ++turns;
 	world_tell("n%u: %s %u of %zu%s%s", op_node(op, end),
 		   end ? "receives" : op_words[op->plan.kind], op->number, op->plan.len,
 		   ret ? ": " : "", ret ? fi_strerror((int) -ret) : "");
@@ -418,23 +434,27 @@ static void end_posted(struct op *op, unsigned int end, ssize_t ret)
 
 static void end_post(struct op *op, unsigned int end)
 {
+	struct op_end *at = &op->ends[end];
 	fi_addr_t addr;
 	ssize_t ret;
 
 	if (!end_is_next(op, end) || (end && end_looks(op)))
 		return;
+	addr = op_addr(op, 0);
+	if (!end && addr == FI_ADDR_NOTAVAIL)
+		return;
 	end_allocate(op, end);
-	if (end) {
-		ret = end_post_receive(op);
-	} else {
-		addr = op_addr(op, 0);
-		if (addr == FI_ADDR_NOTAVAIL)
-			return;
-		ret = op->plan.kind == OP_MESSAGE ? post_message(op, addr)
-		      : op->plan.kind <= OP_READ  ? post_rma(op, addr)
-						  : post_atomic(op, addr);
-	}
-	if (ret != -FI_EAGAIN)
+	/* another thread may have its completion before the call returns */
+	at->posted = at->calling = true;
+	at->turn = ++turns;
+	ret = end			    ? end_post_receive(op)
+	      : op->plan.kind == OP_MESSAGE ? post_message(op, addr)
+	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
+					    : post_atomic(op, addr);
+	at->calling = false;
+	if (ret == -FI_EAGAIN)
+		at->posted = false;
+	else
 		end_posted(op, end, ret);
 }
 
@@ -471,6 +491,54 @@ void op_turn(unsigned int node)
 	}
 }
 
+/* Is it to be posted, as far as that can be told? */
+static bool end_wants(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+	const bool directed = op->plan.directed && world.script->directs;
+
+	if (at->posted)
+		return at->cancel_at && world.now >= at->cancel_at;
+	if (at->looking || world.now < at->look_at ||
+	    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
+		return false;
+	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
+		return true;
+	return ((end && !directed) || op_addr(op, end) != FI_ADDR_NOTAVAIL) &&
+	       end_is_next(op, end);
+}
+
+bool op_wants(unsigned int node)
+{
+	for (size_t j = 0; j < op_count; j++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			const struct op *op = &ops[j];
+			const struct op_end *at = &op->ends[end];
+
+			if (op_node(op, end) == node && op_end_exists(op, end) &&
+			    !at->skipped && !at->done && op_end_lives(op, end) &&
+			    end_wants(op, end))
+				return true;
+		}
+	}
+	return false;
+}
+
+bool op_is_certain(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+
+	if (!op_end_exists(op, end) || !at->posted || at->done || at->cancelled || at->closed ||
+	    op->plan.untagged || op->plan.look || op->spare || check_may_fail(op) ||
+	    !op_end_lives(op, 0) || !op_end_lives(op, 1))
+		return false;
+	for (size_t i = 0; i < op_count; i++) {
+		if (ops[i].plan.cancel || ops[i].spare)
+			return false;
+	}
+	return op->plan.kind != OP_MESSAGE || op->ends[!end].posted;
+}
+
 /* ---- completed ---- */
 
 /* What a peek has found */
@@ -501,14 +569,14 @@ static void look_take(struct op *op, const struct fi_cq_err_entry *entry, fi_add
 		op->found->taken = true;
 }
 
-static void end_count(const struct op *op, unsigned int end)
+unsigned int op_counts(const struct op *op, unsigned int end)
 {
 	static const unsigned int kinds[] = {
 		[OP_MESSAGE] = 0, [OP_WRITE] = 3, [OP_READ] = 2,
 		[OP_ADD] = 3,     [OP_FETCH] = 2, [OP_SWAP] = 2,
 	};
 
-	end_ep(op, end)->counts[end ? 1 : kinds[op->plan.kind]]++;
+	return end ? 1 : kinds[op->plan.kind];
 }
 
 static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_entry *entry,
@@ -529,7 +597,7 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 	world_tell("n%u: %s %u ends%s%s", op_node(op, end), end ? "receive" : "operation",
 		   op->number, at->err ? ": " : "", at->err ? fi_strerror(at->err) : "");
 	if (!at->err && !at->closed)
-		end_count(op, end);
+		end_ep(op, end)->counts[op_counts(op, end)]++;
 	/* where its endpoint was closed before, the buffer may have been given back */
 	if (end && !at->err && !at->buf && !at->closed)
 		world_fail("receive %u: it has no buffer, and ends", op->number);

@@ -26,6 +26,10 @@ static const struct word world_words[] = {
 	{"hook", offsetof(struct script, hook)},
 	{"hosts", offsetof(struct script, hosts)},
 	{"shares", offsetof(struct script, shares)},
+	{"rests", offsetof(struct script, rests)},
+	{"pairs", offsetof(struct script, pairs)},
+	{"autos", offsetof(struct script, autos)},
+	{"alone", offsetof(struct script, alone)},
 	{NULL, 0},
 };
 static const struct word op_plan_words[] = {
@@ -183,6 +187,18 @@ static void make_fault(struct script *script, struct fault_plan *plan)
 		plan->span = 0;
 }
 
+/* How each process waits, and its threads */
+static void make_threads(struct script *script)
+{
+	for (unsigned int i = 0; i < script->nodes; i++) {
+		if (draw(2))
+			script->rests |= (unsigned int) draw(RESTS) << i * SIM_REST_BITS;
+		script->pairs |= (unsigned int) !draw(6) << i;
+		script->autos |= (unsigned int) !draw(6) << i;
+		script->alone |= (unsigned int) !draw(6) << i;
+	}
+}
+
 void script_make(struct script *script, uint64_t seed, const struct model *model)
 {
 	uint64_t begin = 0;
@@ -211,6 +227,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->directs &= script->model->directs;
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;
+	make_threads(script);
 	for (size_t i = 0; i < script->op_count; i++) {
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);

@@ -169,6 +169,24 @@ struct fault_plan {
 	unsigned int ep, renamed;
 };
 
+/*
+ * How an application waits for completions. What its process or its core does not have becomes something else
+ * (node_sleep.c)
+ */
+enum node_rest {
+	REST_POLL,    /* it does not: it reads */
+	REST_SREAD,   /* in fi_cq_sreadfrom() */
+	REST_FD,      /* by fi_trywait() and poll() on the queues' descriptors */
+	REST_SET,     /* for a wait set */
+	REST_POLLSET, /* it asks a poll set, and reads what that tells */
+	REST_CNTR,    /* in fi_cntr_wait() */
+	RESTS
+};
+#define SIM_REST_BITS 3
+
+/* Threads of an application, at most */
+#define SIM_THREADS 2
+
 /**
  * struct script - a whole run. It is made from a seed, or read from a file.
  * @noise:	what delays and the like are drawn from
@@ -182,6 +200,9 @@ struct fault_plan {
  * @hook:	the last node has the hook
  * @hosts:	so many have the processes, in turn; 0: each has its own. Over shm all have one
  * @shares:	the GPU's driver shares memory within a host
+ * @rests:	how processes wait: enum node_rest of each, in SIM_REST_BITS bits
+ * @pairs:	a bit for each process whose application has two threads; @autos: that asks for FI_PROGRESS_AUTO; @alone:
+ *		for FI_THREAD_DOMAIN
  */
 struct script {
 	const struct model *model;
@@ -192,6 +213,7 @@ struct script {
 	bool plain;
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
+	unsigned int rests, pairs, autos, alone;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -285,6 +307,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
 
 /**
  * struct op_end - one end of an operation: [0] of the sender, or of the caller; [1] of the receiver.
+ * @posted:	or just being so (@calling)
  * @skipped:	it is not posted, as the other end is gone; @life: of the endpoint that posts it
  * @closed:	its endpoint was closed before it ended
  * @turn:	its place among all that were posted
@@ -294,7 +317,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @frozen:	nobody writes to its buffer any more; @sum: of what is in it
  */
 struct op_end {
-	bool posted, skipped, done, cancelled, closed;
+	bool posted, calling, skipped, done, cancelled, closed;
 	int err;
 	size_t len;
 	unsigned int life;
@@ -333,11 +356,13 @@ enum node_knows { KNOWS, KNOWS_STILL, KNOWS_NOT };
 /**
  * struct node_domain - a domain of a process.
  * @addr:	the peers' endpoints; @ports: those that they are inserted by
+ * @polls:	a poll set with the queue, or NULL
  */
 struct node_domain {
 	struct fid_domain *domain;
 	struct fid_av *av;
 	struct fid_cq *cq;
+	struct fid_poll *polls;
 	struct fid_mr *mr[2];
 	fi_addr_t addr[SIM_NODES][SIM_EPS];
 	unsigned int ports[SIM_NODES][SIM_EPS];
@@ -391,7 +416,12 @@ struct wish {
  * @life:	how many processes there were before at this address
  * @until:	when it goes on [ns]
  * @pid:	its number on its host
- * @app:	the application's thread
+ * @app:	the application's threads. The first one grants wishes; @bell wakes those that sleep
+ * @turning:	the thread is within a turn; @posting: so many threads post; @granting: none is to begin with that
+ * @ends:	all but the first thread are to end
+ * @rest:	how it waits; @asleep: threads that do; @rung: one was woken, and has not noticed yet
+ * @awaited:	the operation whose counter is slept on; @awaited_cntr: that one
+ * @ringer:	an eventfd, to sleep on besides; @set: a wait set, or NULL
  * @wishes:	@granted of them, of @wished, have been
  * @plain:	without the plugin; @hook: with the hook, and so without a protocol
  * @shown:	host and device memory that peers may read and write; @shown_used: bytes of it that operations have
@@ -401,7 +431,17 @@ struct node {
 	unsigned int life;
 	uint64_t until;
 	long pid;
-	struct fiber *app;
+	struct fiber *app[SIM_THREADS], *bell;
+	bool turning[SIM_THREADS];
+	unsigned int posting;
+	bool granting, ends;
+	enum node_rest rest;
+	unsigned int asleep;
+	bool rung;
+	const struct op *awaited;
+	struct fid_cntr *awaited_cntr;
+	int ringer;
+	struct fid_wait *set;
 	struct wish wishes[SIM_WISHES];
 	unsigned int wished, granted;
 	bool plain;
@@ -438,6 +478,21 @@ void node_leave(unsigned int i, unsigned int unused);
 void node_ep_close(unsigned int i, unsigned int e);
 void node_ep_reopen(unsigned int i, unsigned int e);
 
+/* Has it something to do, beside waiting for completions? */
+bool node_wants(unsigned int i);
+
+/* How a process waits (node_sleep.c). Once its domains are there: what it takes for that; and before they go */
+void node_rest_choose(unsigned int i);
+void node_rest_begin(unsigned int i);
+void node_rest_end(unsigned int i);
+/* The wait object of its queues, and of its counters */
+void node_rest_cq(unsigned int i, struct fi_cq_attr *attr);
+enum fi_wait_obj node_rest_cntr(unsigned int i);
+/* One read of the queue of domain @d by thread @t, if there is anything; @waits: it may sleep in it */
+bool node_rest_waits_in_read(unsigned int i, unsigned int d, unsigned int t);
+/* Sleeps until there may be something; @t: the thread */
+void node_rest(unsigned int i, unsigned int t);
+
 /* A datagram came to its port @port, from that of a node */
 void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
 		uint16_t from_port);
@@ -452,6 +507,12 @@ void node_buffer_free(uint8_t *buf);
 /* ---- operations (op.c) ---- */
 
 void op_turn(unsigned int node);
+/* Would that do something? */
+bool op_wants(unsigned int node);
+/* Does this end surely come to a good end? */
+bool op_is_certain(const struct op *op, unsigned int end);
+/* Of FI_SEND, FI_RECV, FI_READ, FI_WRITE, the one that counts it */
+unsigned int op_counts(const struct op *op, unsigned int end);
 /* A completion, of domain @d */
 void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *entry,
 	     fi_addr_t src);

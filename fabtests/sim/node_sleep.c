@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Applications that sleep until there is something for them. See sim.h.
+ *
+ * A thread sleeps without an end: what could end, and stays because nobody wakes it, fails the run as all that does not
+ * end. While it sleeps, nobody reads the core's queues but threads of the provider's. What the application itself has to do
+ * wakes it by the bell, a thread that libfabric lets call beside others: it signals a queue, writes to a descriptor, or
+ * counts an error. It does so once, and somebody has to hear it.
+ */
+#include "fiber.h"
+#include "gate.h"
+
+#include <poll.h>
+#include <rdma/fi_eq.h>
+
+static unsigned int domain_count(void)
+{
+	return SIM_DOMAIN_OF(world.script->eps - 1) + 1;
+}
+
+/* ---- what a process waits by ---- */
+
+static enum node_rest rest_of(unsigned int i)
+{
+	const struct script *script = world.script;
+	const struct node *node = &nodes[i];
+	const bool waits = script->model->waits, layered = !node->plain && !node->hook;
+	enum node_rest rest = script->rests >> i * SIM_REST_BITS & ((1 << SIM_REST_BITS) - 1);
+
+	if (node->plain && (rest == REST_SET || rest == REST_POLLSET))
+		rest = REST_FD;
+	/* who sleeps on a counter reads no queue meanwhile, so nobody may wait for what a completion is followed by */
+	if (rest == REST_CNTR && (!layered || !script->counted || script->multi || node->app[1] ||
+				  domain_count() > 1))
+		rest = REST_SREAD;
+	/* each thread has a queue */
+	if (rest == REST_SREAD && domain_count() > 1 && !node->app[1])
+		rest = REST_FD;
+	/* the bell may not call */
+	if (rest != REST_POLLSET && layered && script->alone >> i & 1 && !node->app[1])
+		rest = rest == REST_POLL ? REST_POLL : REST_FD;
+	if ((rest == REST_FD || rest == REST_SET) && !waits)
+		rest = domain_count() > 1 || script->alone >> i & 1 ? REST_POLL : REST_SREAD;
+	return rest;
+}
+
+void node_rest_choose(unsigned int i)
+{
+	struct fi_wait_attr attr = {.wait_obj = FI_WAIT_FD};
+	struct node *node = &nodes[i];
+
+	node->rest = rest_of(i);
+	node->asleep = 0;
+	node->rung = false;
+	node->awaited = NULL;
+	node->ringer = -1;
+	node->set = NULL;
+	if (node->rest == REST_SET &&
+	    node->fabric->ops->wait_open(node->fabric, &attr, &node->set))
+		world_fail("n%u: no wait set", i);
+	if (node->rest == REST_FD)
+		node->ringer = sim_eventfd(0, 0);
+}
+
+void node_rest_cq(unsigned int i, struct fi_cq_attr *attr)
+{
+	static const enum fi_wait_obj objs[] = {
+		[REST_POLL] = FI_WAIT_NONE, [REST_SREAD] = FI_WAIT_UNSPEC,
+		[REST_FD] = FI_WAIT_FD,     [REST_SET] = FI_WAIT_SET,
+		[REST_POLLSET] = FI_WAIT_NONE, [REST_CNTR] = FI_WAIT_NONE,
+	};
+
+	attr->wait_obj = objs[nodes[i].rest];
+	attr->wait_set = nodes[i].set;
+}
+
+/* A second thread may not sleep on a counter that the first one closes */
+static bool counters_have_fds(const struct node *node)
+{
+	return node->rest == REST_FD && !node->app[1];
+}
+
+enum fi_wait_obj node_rest_cntr(unsigned int i)
+{
+	if (nodes[i].rest == REST_CNTR)
+		return FI_WAIT_UNSPEC;
+	return counters_have_fds(&nodes[i]) ? FI_WAIT_FD : FI_WAIT_NONE;
+}
+
+/* ---- the bell ---- */
+
+static bool bell_due(const void *of)
+{
+	const struct node *node = of;
+	const unsigned int i = (unsigned int) (node - nodes);
+
+	if (node->rung || !node->asleep)
+		return false;
+	return node_wants(i) ||
+	       (node->awaited && !op_is_certain(node->awaited, op_node(node->awaited, 1) == i));
+}
+
+static void bell_ring(struct node *node)
+{
+	const uint64_t one = 1;
+	int ret = 0;
+
+	node->rung = true;
+	if (node->rest == REST_FD)
+		ret = sim_write(node->ringer, &one, sizeof one) == sizeof one ? 0 : -FI_EIO;
+	else if (node->rest == REST_CNTR)
+		ret = fi_cntr_adderr(node->awaited_cntr, 1);
+	for (unsigned int d = 0; d < domain_count() && node->rest != REST_FD; d++) {
+		if (node->rest != REST_CNTR && !ret)
+			ret = fi_cq_signal(node->domains[d].cq);
+	}
+	if (ret)
+		world_fail("n%u: nobody can be woken: %s", world.current, fi_strerror(-ret));
+}
+
+static void *bell_run(void *of)
+{
+	struct node *node = of;
+
+	while (node->state != NODE_DEAD) {
+		if (fiber_wait(bell_due, node, UINT64_MAX))
+			bell_ring(node);
+		fiber_yield();
+	}
+	return NULL;
+}
+
+void node_rest_begin(unsigned int i)
+{
+	struct node *node = &nodes[i];
+	struct fi_poll_attr attr = {.flags = 0};
+
+	for (unsigned int d = 0; d < domain_count() && node->rest == REST_POLLSET; d++) {
+		struct node_domain *domain = &node->domains[d];
+
+		if (domain->domain->ops->poll_open(domain->domain, &attr, &domain->polls) ||
+		    domain->polls->ops->poll_add(domain->polls, &domain->cq->fid, 0))
+			world_fail("n%u: no poll set", i);
+	}
+	if (node->rest != REST_POLL && node->rest != REST_POLLSET)
+		node->bell = fiber_start(bell_run, node);
+}
+
+void node_rest_end(unsigned int i)
+{
+	struct node *node = &nodes[i];
+
+	if (node->set && fi_close(&node->set->fid))
+		world_fail("n%u: a wait set does not close", i);
+	if (node->ringer >= 0)
+		sim_close(node->ringer);
+}
+
+/* ---- sleeping ---- */
+
+/* All that may be waited for; returns how many there are */
+static int things_of(const struct node *node, struct fid **things)
+{
+	int count = 0;
+
+	for (unsigned int d = 0; d < domain_count(); d++)
+		things[count++] = &node->domains[d].cq->fid;
+	for (unsigned int e = 0; counters_have_fds(node) && e < world.script->eps; e++) {
+		for (size_t k = 0; node->eps[e].open && k < SIM_COUNT(node->eps[e].cntrs); k++) {
+			if (node->eps[e].cntrs[k])
+				things[count++] = &node->eps[e].cntrs[k]->fid;
+		}
+	}
+	return count;
+}
+
+static void sleep_fd(struct node *node)
+{
+	struct fid *things[SIM_DOMAINS + 4 * SIM_EPS];
+	struct pollfd polled[SIM_DOMAINS + 4 * SIM_EPS + 1];
+	const int count = things_of(node, things);
+	const int ret = node->fabric->ops->trywait(node->fabric, things, count);
+	uint64_t rings;
+
+	if (ret == -FI_EAGAIN)
+		return;
+	if (ret)
+		world_fail("n%u: fi_trywait: %s", world.current, fi_strerror(-ret));
+	for (int i = 0; i < count; i++) {
+		polled[i] = (struct pollfd){.events = POLLIN};
+		if (fi_control(things[i], FI_GETWAIT, &polled[i].fd))
+			world_fail("n%u: there is no descriptor", world.current);
+	}
+	polled[count] = (struct pollfd){.fd = node->ringer, .events = POLLIN};
+	sim_poll(polled, (unsigned long) count + 1, -1);
+	if (polled[count].revents)
+		sim_read(node->ringer, &rings, sizeof rings);
+}
+
+static void sleep_set(struct node *node)
+{
+	const int ret = node->set->ops->wait(node->set, -1);
+
+	if (ret)
+		world_fail("n%u: fi_wait: %s", world.current, fi_strerror(-ret));
+}
+
+/* What the application has seen of the ends that are counted is less than was counted, or something counts soon */
+static void sleep_cntr(struct node *node, unsigned int i)
+{
+	for (size_t j = 0; j < 2 * op_count; j++) {
+		const struct op *op = &ops[j / 2];
+		const unsigned int end = j % 2, k = op_counts(op, end);
+		const struct node_ep *ep = &node->eps[op_ep(op, end)];
+		int ret;
+
+		/* both may be this node's: the first one is looked for again by bell_due() */
+		if (op_node(op, end) != i || op_node(op, !end) == i || !op_is_certain(op, end))
+			continue;
+		node->awaited = op;
+		node->awaited_cntr = ep->cntrs[k];
+		ret = fi_cntr_wait(ep->cntrs[k], ep->counts[k] + 1, -1);
+		node->awaited = NULL;
+		if (ret && ret != -FI_EAVAIL)
+			world_fail("n%u: fi_cntr_wait: %s", i, fi_strerror(-ret));
+		return;
+	}
+}
+
+bool node_rest_waits_in_read(unsigned int i, unsigned int d, unsigned int t)
+{
+	return nodes[i].rest == REST_SREAD && (domain_count() == 1 || d == t) && !node_wants(i);
+}
+
+void node_rest(unsigned int i, unsigned int t)
+{
+	struct node *node = &nodes[i];
+
+	if ((node->rest != REST_FD && node->rest != REST_SET && node->rest != REST_CNTR) ||
+	    node_wants(i))
+		return;
+	node->asleep++;
+	if (node->rest == REST_FD)
+		sleep_fd(node);
+	else if (node->rest == REST_SET)
+		sleep_set(node);
+	else
+		sleep_cntr(node, i);
+	node->asleep--;
+	node->rung = false;
+}
