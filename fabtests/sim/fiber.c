@@ -15,9 +15,13 @@
 /* Of so many moments at which a thread may give way it takes one */
 #define FIBER_SWITCHES 40
 
+/* Who sleeps for no longer only looks again: time does not pass in such small steps for it [ns] */
+#define FIBER_NAP (5 * SIM_MS)
+
 /**
  * struct fiber - a thread.
  * @ready, @what, @until: what it waits for; NULL: it has only given way, or waits for the time alone
+ * @naps:	only for a moment: then it may be late, where nothing else moves
  * @tls:	its variables
  */
 struct fiber {
@@ -30,6 +34,7 @@ struct fiber {
 	bool (*ready)(const void *what);
 	const void *what;
 	uint64_t until;
+	bool naps;
 	uint8_t *tls;
 	void *fake_stack;
 	TAILQ_ENTRY(fiber) link;
@@ -244,10 +249,10 @@ bool fiber_wait(bool (*ready)(const void *what), const void *what, uint64_t unti
 	fiber->ready = ready;
 	fiber->what = what;
 	fiber->until = until;
+	fiber->naps = until - world.now <= FIBER_NAP;
 	fiber_leave(fiber);
 	fiber->ready = NULL;
 	fiber->until = 0;
-	world.moved |= ready != NULL;
 	return ready && ready(what);
 }
 
@@ -286,7 +291,8 @@ uint64_t fiber_due(void)
 		if (!fibers[i].tqh_last || nodes[i].state == NODE_STOPPED)
 			continue;
 		TAILQ_FOREACH(fiber, &fibers[i], link) {
-			if (!fiber->over && fiber->until > world.now && fiber->until < due)
+			if (!fiber->over && (!fiber->naps || exhaust_on) &&
+			    fiber->until > world.now && fiber->until < due)
 				due = fiber->until;
 		}
 	}

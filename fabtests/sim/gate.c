@@ -139,6 +139,7 @@ GATE(int, pthread_cond_destroy, pthread_cond_t *cond)
 GATE(int, pthread_cond_signal, pthread_cond_t *cond)
 {
 	++*(unsigned int *) cond;
+	world.moved = true;
 	return 0;
 }
 

@@ -34,7 +34,7 @@ static enum node_rest rest_of(unsigned int i)
 				  domain_count() > 1))
 		rest = REST_SREAD;
 	/* each thread has a queue */
-	if (rest == REST_SREAD && domain_count() > 1 && !node->app[1])
+	if (rest == REST_SREAD && domain_count() > 1 && (!node->app[1] || script->multi))
 		rest = REST_FD;
 	/* the bell may not call */
 	if (rest != REST_POLLSET && layered && script->alone >> i & 1 && !node->app[1])
