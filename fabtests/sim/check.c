@@ -590,11 +590,13 @@ static void check_domain_left(unsigned int node, const struct xfer *xfer)
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		HASH_ITER(hh, ep->peers, peer, next) {
 			if (peer->users || peer->sends || peer->slots[0] || peer->slots[1] ||
-			    peer->spares[0] || peer->spares[1])
+			    peer->spares[0] || peer->spares[1] ||
+			    (peer->lanes && peer->lanes->held))
 				world_fail(
-					"n%u: at the end peer %zu has %u users, %u sends, %u and %u slots",
+					"n%u: at the end peer %zu has %u users, %u sends, %u and %u slots, %u receives of lanes",
 					node, (size_t) peer->addr, peer->users, peer->sends,
-					peer->slots[0], peer->slots[1]);
+					peer->slots[0], peer->slots[1],
+					peer->lanes ? peer->lanes->held : 0);
 		}
 	}
 }

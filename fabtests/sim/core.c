@@ -599,6 +599,7 @@ static int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep *
 	ep->domain = container_of(fid, struct core_domain, fid);
 	ep->domain->open++;
 	ep->model = ep->domain->model;
+	ep->lane = ep->domain->lane;
 	ep->alive = true;
 	ep->name = (struct core_name){ep->domain->node, ep_port(info)};
 	ep->life = nodes[ep->name.node].life;

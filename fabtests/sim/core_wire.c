@@ -21,7 +21,8 @@
 
 struct core_eps core_eps = TAILQ_HEAD_INITIALIZER(core_eps);
 struct core_conns core_conns = TAILQ_HEAD_INITIALIZER(core_conns);
-static bool refusing[SIM_NODES];
+/* The next post of the node; and of one of its lanes */
+static bool refusing[SIM_NODES], refusing_lane[SIM_NODES];
 bool core_losing[SIM_NODES];
 static uint64_t due;
 
@@ -525,8 +526,10 @@ void core_wire_progress(struct core_domain *domain)
 /* Does the model, or a fault, refuse it? */
 static ssize_t send_refused(struct core_ep *ep)
 {
-	if (refusing[ep->name.node]) {
-		refusing[ep->name.node] = false;
+	bool *refuses = ep->lane ? refusing_lane : refusing;
+
+	if (refuses[ep->name.node]) {
+		refuses[ep->name.node] = false;
 		world_tell("n%u: the core refuses a post", ep->name.node);
 		return -FI_EIO;
 	}
@@ -612,21 +615,22 @@ void core_kill(unsigned int node)
 	core_forget(node);
 }
 
-void core_reset(unsigned int a, unsigned int b)
+void core_reset(unsigned int a, unsigned int b, bool lanes)
 {
 	struct core_conn *conn;
 
 	TAILQ_FOREACH(conn, &core_conns, link) {
 		if (conn->state != CONN_BROKEN && model_of(conn)->connects &&
+		    (!lanes || conn->src->lane) &&
 		    ((conn->src->name.node == a && conn->to.node == b) ||
 		     (conn->src->name.node == b && conn->to.node == a)))
 			conn_break(conn, FI_ECONNRESET);
 	}
 }
 
-void core_refuse(unsigned int node)
+void core_refuse(unsigned int node, bool lanes)
 {
-	refusing[node] = true;
+	(lanes ? refusing_lane : refusing)[node] = true;
 }
 
 void core_lose(unsigned int node)
@@ -637,5 +641,6 @@ void core_lose(unsigned int node)
 void core_calm(void)
 {
 	memset(refusing, 0, sizeof refusing);
+	memset(refusing_lane, 0, sizeof refusing_lane);
 	memset(core_losing, 0, sizeof core_losing);
 }

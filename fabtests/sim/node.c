@@ -47,19 +47,34 @@ void node_buffer_free(uint8_t *buf)
 
 /* ---- open ---- */
 
+/* What lanes are made of, beside the application's core: another provider, which may not be there */
+static int lanes_getinfo(uint32_t version, const char *node, const char *service,
+			 uint64_t flags, const struct fi_info *hints, struct fi_info **info)
+{
+	const struct model *model = world.script->model;
+
+	if (model->lane)
+		model = world.script->noise % 4 ? model_find(model->lane) : NULL;
+	if (!model)
+		return -FI_ENODATA;
+	*info = core_info(world.current, model);
+	memcpy((*info)->src_addr, hints->src_addr, hints->src_addrlen);
+	return 0;
+}
+
 static void provider_begin(void)
 {
 	static struct fi_provider provider = {.name = "ofi_p2p"};
 
 	log_prov = &provider;
-	lf.getinfo = fi_getinfo;
+	lf.getinfo = lanes_getinfo;
 	lf.dupinfo = fi_dupinfo;
 	lf.freeinfo = fi_freeinfo;
-	/* little of everything, so that it is scarce; lanes have threads */
+	/* little of everything, so that it is scarce */
 	conf.eager_size = 8192;
 	conf.chunk_size = 16384;
 	conf.pinned_size = 4 << 20;
-	conf.lanes = 1;
+	conf.lanes = world.script->lanes ? world.script->lanes : 1;
 	conf.peer_timeout = world.script->timeout;
 }
 

@@ -69,6 +69,15 @@ static void fault_full(const struct fault_plan *fault)
 		gate_fill(fault->node, fault->span % 3 ? (int) (fault->span % 32) : 0);
 }
 
+static void fault_lane(const struct fault_plan *fault)
+{
+	check_reason(fault->node, fault->renamed ? SIM_NODES : fault->peer, "a lane failed");
+	if (fault->renamed)
+		core_refuse(fault->node, true);
+	else
+		core_reset(fault->node, fault->peer, true);
+}
+
 static void fault_begin(const struct fault_plan *fault)
 {
 	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
@@ -86,11 +95,11 @@ static void fault_begin(const struct fault_plan *fault)
 	case FAULT_RESET:
 		if (script->model->connects)
 			check_reason(fault->node, fault->peer, "a connection broke");
-		core_reset(fault->node, fault->peer);
+		core_reset(fault->node, fault->peer, false);
 		break;
 	case FAULT_HARD:
 		check_reason(fault->node, SIM_NODES, "the core refused a post");
-		core_refuse(fault->node);
+		core_refuse(fault->node, false);
 		break;
 	case FAULT_LOSE:
 		check_reason(fault->node, SIM_NODES, "the core lost a message");
@@ -117,6 +126,9 @@ static void fault_begin(const struct fault_plan *fault)
 		break;
 	case FAULT_PAGES:
 		gate_short(world.now + fault->span);
+		break;
+	case FAULT_LANE:
+		fault_lane(fault);
 		break;
 	default:
 		world_lose_datagrams(fault->span);

@@ -6,7 +6,7 @@
 
 const char *const fault_names[FAULT_KINDS] = {
 	"busy", "stop", "kill",      "restart", "reset",  "hard",
-	"lose", "gpu",  "datagrams", "close",   "forget", "leave", "refuse", "full", "pages",
+	"lose", "gpu",  "datagrams", "close",   "forget", "leave", "refuse", "full", "pages", "lane",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -26,6 +26,7 @@ static const struct word world_words[] = {
 	{"hook", offsetof(struct script, hook)},
 	{"hosts", offsetof(struct script, hosts)},
 	{"shares", offsetof(struct script, shares)},
+	{"lanes", offsetof(struct script, lanes)},
 	{"rests", offsetof(struct script, rests)},
 	{"pairs", offsetof(struct script, pairs)},
 	{"autos", offsetof(struct script, autos)},
@@ -155,6 +156,9 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 	make_kind(script, plan);
 	if (plan->kind != OP_MESSAGE && plan->len > 40000)
 		plan->len = 40000;
+	/* what may have lanes, if others are under way */
+	if (plan->kind == OP_MESSAGE && script->lanes && !plan->inject && !plan->untagged && !draw(4))
+		plan->len = draw(6) ? 100000 : 200000;
 	/* who is without the plugin has no device memory, and none to be read or written */
 	if (script->plain && plan->from == script->nodes - 1)
 		plan->from_dev = false;
@@ -183,6 +187,8 @@ static void make_fault(struct script *script, struct fault_plan *plan)
 	plan->ep = (unsigned int) draw(script->eps);
 	/* what is new has other memory, and so shares none with who knew the one before */
 	plan->renamed = script->model->fragile || draw(2);
+	if (plan->kind == FAULT_LANE && !script->lanes)
+		plan->kind = FAULT_RESET;
 	if (plan->kind == FAULT_LEAVE && draw(2))
 		plan->span = 0;
 }
@@ -190,6 +196,7 @@ static void make_fault(struct script *script, struct fault_plan *plan)
 /* How each process waits, and its threads */
 static void make_threads(struct script *script)
 {
+	script->lanes = draw(3) || script->model->strings ? 0 : 2 + (unsigned int) draw(3);
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (draw(2))
 			script->rests |= (unsigned int) draw(RESTS) << i * SIM_REST_BITS;

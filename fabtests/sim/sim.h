@@ -157,10 +157,11 @@ enum fault_kind {
 	FAULT_REFUSE,    /* its GPU's driver shares no memory with other processes */
 	FAULT_FULL,      /* it has few descriptors left, or none */
 	FAULT_PAGES,     /* no pages can be shared */
+	FAULT_LANE,      /* the lanes' connections between two nodes break; or the core refuses a lane's post */
 	FAULT_KINDS
 };
 
-/* @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address */
+/* @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address; of FAULT_LANE: a post is refused */
 struct fault_plan {
 	bool dropped;
 	enum fault_kind kind;
@@ -200,6 +201,7 @@ enum node_rest {
  * @hook:	the last node has the hook
  * @hosts:	so many have the processes, in turn; 0: each has its own. Over shm all have one
  * @shares:	the GPU's driver shares memory within a host
+ * @lanes:	FI_P2P_LANES; 0: 1
  * @rests:	how processes wait: enum node_rest of each, in SIM_REST_BITS bits
  * @pairs:	a bit for each process whose application has two threads; @autos: that asks for FI_PROGRESS_AUTO; @alone:
  *		for FI_THREAD_DOMAIN
@@ -213,7 +215,7 @@ struct script {
 	bool plain;
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
-	unsigned int rests, pairs, autos, alone;
+	unsigned int lanes, rests, pairs, autos, alone;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -292,8 +294,9 @@ size_t core_name(unsigned int node, unsigned int port, void *name);
 unsigned int core_port(const void *name);
 unsigned int core_node(const void *name);
 void core_kill(unsigned int node);
-void core_reset(unsigned int a, unsigned int b);
-void core_refuse(unsigned int node);
+/* @lanes: only those of lanes */
+void core_reset(unsigned int a, unsigned int b, bool lanes);
+void core_refuse(unsigned int node, bool lanes);
 void core_lose(unsigned int node);
 void core_calm(void);
 /* The first moment at which something in the core is due, as seen since the last call [ns]; UINT64_MAX: never */
