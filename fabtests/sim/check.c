@@ -404,8 +404,7 @@ static void check_delivered(const struct op *op)
 		return;
 	if (!op->ends[1].buf || wrong_byte(op, op->ends[1].buf) < op->plan.len)
 		world_fail("message %u is said to be delivered, and byte %zu is not there",
-			   op->number,
-			   op->ends[1].buf ? wrong_byte(op, op->ends[1].buf) : 0);
+			   op->number, op->ends[1].buf ? wrong_byte(op, op->ends[1].buf) : 0);
 }
 
 /* The application uses its buffer again, once it may */

@@ -606,6 +606,7 @@ static int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep *
 	ep->directs = info->caps & FI_DIRECTED_RECV;
 	TAILQ_INIT(&ep->recvs);
 	TAILQ_INIT(&ep->saved);
+	LIST_INIT(&ep->conns);
 	ep->fid = (struct fid_ep){.fid = {.fclass = FI_CLASS_EP,
 					  .context = context,
 					  .ops = &ep_fi_ops},
@@ -657,8 +658,9 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	struct core_domain *domain = calloc(1, sizeof *domain);
 
 	if (info->domain_attr->data_progress == FI_PROGRESS_AUTO)
-		world_fail("n%u: the core is to make progress by a thread, and would lose messages",
-			   fabric->node);
+		world_fail(
+			"n%u: the core is to make progress by a thread, and would lose messages",
+			fabric->node);
 	domain->node = fabric->node;
 	domain->model = fabric->model;
 	domain->lane = fabric->lane;
@@ -666,6 +668,8 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->random_keys = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
 	domain->virt_addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
 	LIST_INIT(&domain->mrs);
+	TAILQ_INIT(&domain->out);
+	TAILQ_INIT(&domain->in);
 	domain->fid = (struct fid_domain){.fid = {.fclass = FI_CLASS_DOMAIN,
 						  .context = context,
 						  .ops = &domain_fi_ops},

@@ -18,6 +18,9 @@ struct fiber;
  * @safe:	several threads may call at a time (FI_THREAD_SAFE); else @inside is the one that does
  * @reader:	the thread that reads a queue
  */
+/*
+ * @out, @in: connections of its endpoints', and to them, where something may happen
+ */
 struct core_domain {
 	struct fid_domain fid;
 	const struct model *model;
@@ -29,6 +32,7 @@ struct core_domain {
 	bool virt_addr;
 	unsigned int open;
 	LIST_HEAD(, core_mr) mrs;
+	TAILQ_HEAD(, core_conn) out, in;
 };
 
 struct core_mr {
@@ -153,6 +157,7 @@ enum conn_state { CONN_ASKED, CONN_ACCEPTED, CONN_UP, CONN_BROKEN };
  * struct core_conn - what goes from one endpoint to another one.
  * @dst:	the endpoint that it goes to, which may be closed, or dead; @to: its name
  * @at:		when the question, or the answer, is there; or when the break is known [ns]
+ * @is_out, @is_in: it is in the domains' lists
  * @flying:	bytes on their way; @saved: messages that wait for receives at the other end, if it stalls
  */
 struct core_conn {
@@ -163,7 +168,10 @@ struct core_conn {
 	size_t flying;
 	unsigned int saved;
 	struct core_sends sends;
+	bool is_out, is_in;
 	TAILQ_ENTRY(core_conn) link;
+	LIST_ENTRY(core_conn) of_src;
+	TAILQ_ENTRY(core_conn) out, in;
 };
 
 /*
@@ -191,6 +199,7 @@ struct core_ep {
 	TAILQ_HEAD(, core_recv) recvs;
 	struct core_sends saved;
 	TAILQ_ENTRY(core_ep) link;
+	LIST_HEAD(, core_conn) conns;
 };
 
 TAILQ_HEAD(core_eps, core_ep);

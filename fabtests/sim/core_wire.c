@@ -235,8 +235,8 @@ static bool save_room(const struct core_conn *conn, const struct core_send *send
 {
 	const struct model *model = model_of(conn);
 
-	return !model->stalls || (send->tagged && conn->saved < model->saved &&
-				  send->len <= model->saved_len);
+	return !model->stalls ||
+	       (send->tagged && conn->saved < model->saved && send->len <= model->saved_len);
 }
 
 /* False: it stays where it is, and holds up what comes behind it */
@@ -289,14 +289,41 @@ static struct core_ep *ep_named(struct core_name name)
 	return NULL;
 }
 
-static struct core_conn *conn_find(const struct core_ep *src, struct core_name to)
+/* Something may happen there from now on, for those of its ends that live */
+static void conn_wake(struct core_conn *conn)
+{
+	if (!conn->is_out && conn->src->alive)
+		TAILQ_INSERT_TAIL(&conn->src->domain->out, conn, out);
+	conn->is_out |= conn->src->alive;
+	if (!conn->dst || !conn->dst->alive)
+		return;
+	if (!conn->is_in)
+		TAILQ_INSERT_TAIL(&conn->dst->domain->in, conn, in);
+	conn->is_in = true;
+}
+
+static void conn_rest(struct core_conn *conn, bool out, bool in)
+{
+	if (out && conn->is_out)
+		TAILQ_REMOVE(&conn->src->domain->out, conn, out);
+	if (in && conn->is_in)
+		TAILQ_REMOVE(&conn->dst->domain->in, conn, in);
+	conn->is_out &= !out;
+	conn->is_in &= !in;
+}
+
+/* The last one that was looked for is the first one */
+static struct core_conn *conn_find(struct core_ep *src, struct core_name to)
 {
 	struct core_conn *conn;
 
-	TAILQ_FOREACH(conn, &core_conns, link) {
-		if (conn->src == src && conn->state != CONN_BROKEN &&
-		    conn->to.node == to.node && conn->to.port == to.port)
-			return conn;
+	LIST_FOREACH(conn, &src->conns, of_src) {
+		if (conn->state == CONN_BROKEN || conn->to.node != to.node ||
+		    conn->to.port != to.port)
+			continue;
+		LIST_REMOVE(conn, of_src);
+		LIST_INSERT_HEAD(&src->conns, conn, of_src);
+		return conn;
 	}
 	return NULL;
 }
@@ -314,6 +341,8 @@ static struct core_conn *conn_open(struct core_ep *src, struct core_name to)
 	};
 	TAILQ_INIT(&conn->sends);
 	TAILQ_INSERT_TAIL(&core_conns, conn, link);
+	LIST_INSERT_HEAD(&src->conns, conn, of_src);
+	conn_wake(conn);
 	return conn;
 }
 
@@ -334,6 +363,7 @@ static void conn_break(struct core_conn *conn, int err)
 	struct core_send *send;
 
 	conn->state = CONN_BROKEN;
+	conn_wake(conn);
 	if (conn->dst)
 		world_tell("n%u:%u loses its connection to n%u:%u", conn->src->name.node,
 			   conn->src->name.port, conn->to.node, conn->to.port);
@@ -503,21 +533,41 @@ bool core_wire_pends(bool (*concerns)(const struct core_ep *ep, const void *of),
 	return pends;
 }
 
+/* Nothing happens there until something is sent, or an end is closed */
+static bool conn_is_quiet(const struct core_conn *conn)
+{
+	return TAILQ_EMPTY(&conn->sends) && conn->state == CONN_UP && conn->dst &&
+	       conn->dst->alive;
+}
+
+/* True: it is no more */
+static bool conn_end(struct core_conn *conn)
+{
+	if (conn->state != CONN_BROKEN || !TAILQ_EMPTY(&conn->sends))
+		return false;
+	conn_rest(conn, true, true);
+	TAILQ_REMOVE(&core_conns, conn, link);
+	LIST_REMOVE(conn, of_src);
+	exhaust_forget(conn);
+	free(conn);
+	return true;
+}
+
 void core_wire_progress(struct core_domain *domain)
 {
 	struct core_conn *conn, *next;
 
-	for (conn = TAILQ_FIRST(&core_conns); conn; conn = next) {
-		next = TAILQ_NEXT(conn, link);
-		if (conn->src->domain == domain && conn->src->alive)
-			conn_push(conn);
-		if (conn->dst && conn->dst->domain == domain && conn->dst->alive)
-			conn_pull(conn);
-		if (conn->state == CONN_BROKEN && TAILQ_EMPTY(&conn->sends)) {
-			TAILQ_REMOVE(&core_conns, conn, link);
-			exhaust_forget(conn);
-			free(conn);
-		}
+	for (conn = TAILQ_FIRST(&domain->out); conn; conn = next) {
+		conn_push(conn);
+		next = TAILQ_NEXT(conn, out);
+		if (!conn_end(conn) && conn_is_quiet(conn))
+			conn_rest(conn, true, false);
+	}
+	for (conn = TAILQ_FIRST(&domain->in); conn; conn = next) {
+		conn_pull(conn);
+		next = TAILQ_NEXT(conn, in);
+		if (!conn_end(conn) && conn_is_quiet(conn))
+			conn_rest(conn, false, true);
 	}
 }
 
@@ -569,6 +619,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 		gather(send);
 	ep->posted++;
 	TAILQ_INSERT_TAIL(&conn->sends, send, link);
+	conn_wake(conn);
 	return 0;
 }
 
@@ -586,10 +637,14 @@ void core_wire_close(struct core_ep *ep, bool dies)
 		core_recv_cancel(ep, recv);
 	for (conn = TAILQ_FIRST(&core_conns); conn; conn = next) {
 		next = TAILQ_NEXT(conn, link);
-		if (conn->dst == ep)
+		if (conn->dst == ep) {
 			conn->at = world.now + core_delay(conn, 50000);
+			conn_rest(conn, false, true);
+			conn_wake(conn);
+		}
 		if (conn->src != ep)
 			continue;
+		conn_rest(conn, true, false);
 		cut = false;
 		for (send = TAILQ_FIRST(&conn->sends); send; send = TAILQ_NEXT(send, link)) {
 			/* what is on its way gets there, if it is whole, or is cut off, with all behind it */

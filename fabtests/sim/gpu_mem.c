@@ -95,8 +95,10 @@ static struct gpu_place *place_new(unsigned int node, struct gpu_block *block, b
 	struct gpu_place *place = calloc(1, sizeof *place);
 	size_t first = own ? 0 : GPU_PAGES / 2, end = first + GPU_PAGES / 2, free_ = 0, at;
 
-	*place = (struct gpu_place){
-		.node = node, .own = own, .block = block, .number = ++last_number};
+	*place = (struct gpu_place){.node = node,
+				    .own = own,
+				    .block = block,
+				    .number = ++last_number};
 	for (at = first; at < end && free_ < place_pages(place); at++)
 		free_ = places[node][at] ? 0 : free_ + 1;
 	if (free_ < place_pages(place))

@@ -30,8 +30,8 @@ static enum node_rest rest_of(unsigned int i)
 	if (node->plain && (rest == REST_SET || rest == REST_POLLSET))
 		rest = REST_FD;
 	/* who sleeps on a counter reads no queue meanwhile, so nobody may wait for what a completion is followed by */
-	if (rest == REST_CNTR && (!layered || !script->counted || script->multi || node->app[1] ||
-				  domain_count() > 1))
+	if (rest == REST_CNTR && (!layered || !script->counted || script->multi ||
+				  node->app[1] || domain_count() > 1))
 		rest = REST_SREAD;
 	/* each thread has a queue */
 	if (rest == REST_SREAD && domain_count() > 1 && (!node->app[1] || script->multi))
@@ -65,8 +65,8 @@ void node_rest_choose(unsigned int i)
 void node_rest_cq(unsigned int i, struct fi_cq_attr *attr)
 {
 	static const enum fi_wait_obj objs[] = {
-		[REST_POLL] = FI_WAIT_NONE, [REST_SREAD] = FI_WAIT_UNSPEC,
-		[REST_FD] = FI_WAIT_FD,     [REST_SET] = FI_WAIT_SET,
+		[REST_POLL] = FI_WAIT_NONE,    [REST_SREAD] = FI_WAIT_UNSPEC,
+		[REST_FD] = FI_WAIT_FD,        [REST_SET] = FI_WAIT_SET,
 		[REST_POLLSET] = FI_WAIT_NONE, [REST_CNTR] = FI_WAIT_NONE,
 	};
 
@@ -166,7 +166,8 @@ static int things_of(const struct node *node, struct fid **things)
 	for (unsigned int d = 0; d < domain_count(); d++)
 		things[count++] = &node->domains[d].cq->fid;
 	for (unsigned int e = 0; counters_have_fds(node) && e < world.script->eps; e++) {
-		for (size_t k = 0; node->eps[e].open && k < SIM_COUNT(node->eps[e].cntrs); k++) {
+		for (size_t k = 0; node->eps[e].open && k < SIM_COUNT(node->eps[e].cntrs);
+		     k++) {
 			if (node->eps[e].cntrs[k])
 				things[count++] = &node->eps[e].cntrs[k]->fid;
 		}

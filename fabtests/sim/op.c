@@ -447,7 +447,7 @@ static void end_post(struct op *op, unsigned int end)
 	/* another thread may have its completion before the call returns */
 	at->posted = at->calling = true;
 	at->turn = ++turns;
-	ret = end			    ? end_post_receive(op)
+	ret = end                           ? end_post_receive(op)
 	      : op->plan.kind == OP_MESSAGE ? post_message(op, addr)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
 					    : post_atomic(op, addr);

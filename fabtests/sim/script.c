@@ -5,8 +5,8 @@
 #include <errno.h>
 
 const char *const fault_names[FAULT_KINDS] = {
-	"busy", "stop", "kill",      "restart", "reset",  "hard",
-	"lose", "gpu",  "datagrams", "close",   "forget", "leave", "refuse", "full", "pages", "lane",
+	"busy",      "stop",  "kill",   "restart", "reset",  "hard", "lose",  "gpu",
+	"datagrams", "close", "forget", "leave",   "refuse", "full", "pages", "lane",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -157,7 +157,8 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 	if (plan->kind != OP_MESSAGE && plan->len > 40000)
 		plan->len = 40000;
 	/* what may have lanes, if others are under way */
-	if (plan->kind == OP_MESSAGE && script->lanes && !plan->inject && !plan->untagged && !draw(4))
+	if (plan->kind == OP_MESSAGE && script->lanes && !plan->inject && !plan->untagged &&
+	    !draw(4))
 		plan->len = draw(6) ? 100000 : 200000;
 	/* who is without the plugin has no device memory, and none to be read or written */
 	if (script->plain && plan->from == script->nodes - 1)

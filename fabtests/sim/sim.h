@@ -157,7 +157,7 @@ enum fault_kind {
 	FAULT_REFUSE,    /* its GPU's driver shares no memory with other processes */
 	FAULT_FULL,      /* it has few descriptors left, or none */
 	FAULT_PAGES,     /* no pages can be shared */
-	FAULT_LANE,      /* the lanes' connections between two nodes break; or the core refuses a lane's post */
+	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
 	FAULT_KINDS
 };
 
