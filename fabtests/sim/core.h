@@ -49,7 +49,7 @@ struct core_name {
 	unsigned int port;
 };
 
-#define CORE_AV 256
+#define CORE_AV (256 + SIM_NODES)
 
 /* A name has one entry, however often it was inserted (ofi_av_insert_addr()) */
 struct core_av {
@@ -233,6 +233,9 @@ void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv
 void core_send_land(struct core_ep *ep, struct core_send *send, int err);
 
 /* ---- what moves (core_wire.c) ---- */
+
+/* Control messages that were posted, of all nodes */
+extern uint64_t core_controls;
 
 ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr);
 ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv);

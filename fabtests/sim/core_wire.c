@@ -13,6 +13,7 @@
  */
 #include "core.h"
 #include "exhaust.h"
+#include "fiber.h"
 
 #include "base/amo.h"
 #include "base/base.h"
@@ -20,6 +21,7 @@
 #include "xfer/wire.h"
 
 struct core_eps core_eps = TAILQ_HEAD_INITIALIZER(core_eps);
+uint64_t core_controls;
 struct core_conns core_conns = TAILQ_HEAD_INITIALIZER(core_conns);
 /* The next post of the node; and of one of its lanes */
 static bool refusing[SIM_NODES], refusing_lane[SIM_NODES];
@@ -553,7 +555,7 @@ static bool conn_end(struct core_conn *conn)
 	return true;
 }
 
-void core_wire_progress(struct core_domain *domain)
+static void progress(struct core_domain *domain)
 {
 	struct core_conn *conn, *next;
 
@@ -569,6 +571,14 @@ void core_wire_progress(struct core_domain *domain)
 		if (!conn_end(conn) && conn_is_quiet(conn))
 			conn_rest(conn, false, true);
 	}
+}
+
+void core_wire_progress(struct core_domain *domain)
+{
+	const uint64_t begun = fiber_clock();
+
+	progress(domain);
+	fiber_aside += fiber_clock() - begun;
 }
 
 /* ---- posts ---- */
@@ -618,6 +628,8 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	if (send->flags & FI_INJECT && send->kind < SEND_READ)
 		gather(send);
 	ep->posted++;
+	core_controls += send->kind == SEND_MSG && send->tagged && send->tag >> 63 &&
+			 !(send->tag & WIRE_TAG_PIECE);
 	TAILQ_INSERT_TAIL(&conn->sends, send, link);
 	conn_wake(conn);
 	return 0;

@@ -5,6 +5,7 @@
 
 #include <link.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <ucontext.h>
 
 #ifdef __SANITIZE_ADDRESS__
@@ -192,11 +193,28 @@ struct fiber *fiber_start(void *(*run)(void *arg), void *arg)
 	return fiber;
 }
 
+bool fiber_timed;
+uint64_t fiber_spent, fiber_aside;
+
+uint64_t fiber_clock(void)
+{
+	struct timespec now = {0};
+
+	if (fiber_timed)
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t) now.tv_sec * SIM_S + (uint64_t) now.tv_nsec;
+}
+
 void fiber_resume(struct fiber *fiber)
 {
+	const bool moved = world.moved;
+	uint64_t begun, aside = fiber_aside;
+
 	process_enter(fiber->node);
 	running = fiber;
+	world.moved = false;
 	tls_swap(fiber);
+	begun = fiber_clock();
 #ifdef __SANITIZE_ADDRESS__
 	__sanitizer_start_switch_fiber(&world_fake_stack, fiber->stack, FIBER_STACK);
 #endif
@@ -204,6 +222,9 @@ void fiber_resume(struct fiber *fiber)
 #ifdef __SANITIZE_ADDRESS__
 	__sanitizer_finish_switch_fiber(world_fake_stack, NULL, NULL);
 #endif
+	if (world.moved)
+		fiber_spent += fiber_clock() - begun - (fiber_aside - aside);
+	world.moved |= moved;
 	tls_swap(fiber);
 	running = NULL;
 }

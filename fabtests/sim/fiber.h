@@ -37,8 +37,8 @@ bool fiber_is_ready(const struct fiber *fiber);
 bool fiber_has_ended(const struct fiber *fiber);
 
 /*
- * The thread waits until @ready, which may look at no variable of the provider's but for process_enter_for(), says so, or until that time [ns]. True: @ready said so. The world itself cannot wait:
- * then it fails.
+ * The thread waits until @ready says so, or until that time [ns]. True: @ready said so. It may look at no variable of the
+ * provider's but for process_enter_for(). The world itself cannot wait: then it fails.
  */
 bool fiber_wait(bool (*ready)(const void *what), const void *what, uint64_t until);
 /* It gives way, and goes on at a later step */
@@ -50,5 +50,13 @@ void fiber_switch_point(void);
 struct fiber *fiber_next(unsigned int i, struct fiber *before);
 /* The first moment at which one of those that may run stops waiting [ns]; UINT64_MAX: never */
 uint64_t fiber_due(void);
+
+/*
+ * If @fiber_timed: how long all fibers have run and moved something, without what the core has taken aside [ns of a
+ * processor]; and the time, or 0
+ */
+extern bool fiber_timed;
+extern uint64_t fiber_spent, fiber_aside;
+uint64_t fiber_clock(void);
 
 #endif /* P2P_SIM_FIBER_H */

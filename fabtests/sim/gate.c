@@ -4,6 +4,7 @@
 #include "exhaust.h"
 #include "fiber.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -332,6 +333,56 @@ GATE(int, pthread_once, pthread_once_t *once, void (*run)(void))
 }
 
 /* ---- memory ---- */
+
+size_t gate_heap[SIM_NODES];
+
+GATE(void *, malloc, size_t len)
+{
+	void *mem = malloc(len);
+
+	gate_heap[world.current] += malloc_usable_size(mem);
+	return mem;
+}
+
+GATE(void *, calloc, size_t count, size_t len)
+{
+	void *mem = calloc(count, len);
+
+	gate_heap[world.current] += malloc_usable_size(mem);
+	return mem;
+}
+
+GATE(void *, realloc, void *mem, size_t len)
+{
+	const size_t before = malloc_usable_size(mem);
+
+	mem = realloc(mem, len);
+	gate_heap[world.current] += malloc_usable_size(mem) - before;
+	return mem;
+}
+
+GATE(void *, aligned_alloc, size_t alignment, size_t len)
+{
+	void *mem = aligned_alloc(alignment, len);
+
+	gate_heap[world.current] += malloc_usable_size(mem);
+	return mem;
+}
+
+GATE(int, posix_memalign, void **mem, size_t alignment, size_t len)
+{
+	const int ret = posix_memalign(mem, alignment, len);
+
+	if (!ret)
+		gate_heap[world.current] += malloc_usable_size(*mem);
+	return ret;
+}
+
+GATE(void, free, void *mem)
+{
+	gate_heap[world.current] -= malloc_usable_size(mem);
+	free(mem);
+}
 
 /* Shared pages that processes have mapped */
 struct mapping {

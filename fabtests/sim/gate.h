@@ -32,6 +32,9 @@ static inline uint64_t gate_until(int64_t timeout)
 /* A process that lives, by its number as the current one's host has it. SIM_NODES: there is none */
 unsigned int gate_node(long pid);
 
+/* What each process has on its heap [bytes] */
+extern size_t gate_heap[SIM_NODES];
+
 /* A process's descriptors are closed with it */
 void gate_close_all(unsigned int node);
 unsigned int gate_open_count(unsigned int node);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 /* Each process has addresses of its own: in the first half is what it has, in the second one what it has opened */
-#define GPU_ARENA ((size_t) 1 << 29)
+#define GPU_ARENA SIM_ARENA
 #define GPU_PAGE ((size_t) 1 << 16)
 #define GPU_PAGES (GPU_ARENA / GPU_PAGE)
 

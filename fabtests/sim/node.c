@@ -15,6 +15,7 @@
 #include <rdma/providers/fi_prov.h>
 
 struct node nodes[SIM_NODES];
+void (*node_application)(unsigned int i);
 
 /* The libfabric that the model is of */
 uint32_t fi_version(void)
@@ -72,7 +73,7 @@ static void provider_begin(void)
 	lf.freeinfo = fi_freeinfo;
 	/* little of everything, so that it is scarce */
 	conf.eager_size = 8192;
-	conf.chunk_size = 16384;
+	conf.chunk_size = SIM_CHUNK;
 	conf.pinned_size = 4 << 20;
 	conf.lanes = world.script->lanes ? world.script->lanes : 1;
 	conf.peer_timeout = world.script->timeout;
@@ -647,6 +648,8 @@ static void *node_run(void *arg)
 		opened |= node->granted > 0;
 		if (!t && node->granted != node->wished)
 			node_grant(i);
+		else if (node_application)
+			node_application(i);
 		else if (opened)
 			node_turn(i, t);
 		node->turning[t] = false;

@@ -89,7 +89,13 @@ const struct model *model_find(const char *name);
 
 /* ---- what is to happen (script.c) ---- */
 
+/* p2p_ranks has other figures of these */
+#ifndef SIM_NODES
 #define SIM_NODES 5
+#define SIM_OPS_ALL (3 * SIM_OPS + 6 * SIM_NODES * SIM_NODES * SIM_EPS)
+#define SIM_CHUNK 16384
+#define SIM_ARENA ((size_t) 1 << 29)
+#endif
 #define SIM_OPS 160
 #define SIM_FAULTS 12
 
@@ -234,6 +240,7 @@ bool script_read(struct script *script, const char *path);
  * @now:	[ns]; @step: counts
  * @current:	the node whose code runs
  * @moved:	something has happened at this step
+ * @quiet:	nothing is told
  * @digest:	of all that has happened
  */
 struct world {
@@ -244,6 +251,7 @@ struct world {
 	bool moved;
 	bool calm;
 	bool verbose;
+	bool quiet;
 	uint64_t digest;
 	const struct script *script;
 };
@@ -458,9 +466,11 @@ struct node {
 };
 
 extern struct node nodes[SIM_NODES];
-#define SIM_OPS_ALL (3 * SIM_OPS + 6 * SIM_NODES * SIM_NODES * SIM_EPS)
 extern struct op ops[SIM_OPS_ALL];
 extern size_t op_count;
+
+/* A turn of another application than op.c's, or NULL */
+extern void (*node_application)(unsigned int i);
 
 /* A process starts, and opens all */
 void node_open(unsigned int i);

@@ -55,10 +55,12 @@ void world_tell(const char *fmt, ...)
 	char text[WORLD_LINE];
 	va_list args;
 
+	world.moved = true;
+	if (world.quiet)
+		return;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof text, fmt, args);
 	va_end(args);
-	world.moved = true;
 	world_line(text);
 }
 
