@@ -86,8 +86,6 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 
 	core_call_begin(cq->domain, CALL_READS);
 	ret = cq_take(cq, buf, count, src);
-	if (ret == -FI_EAGAIN)
-		cq->signalled = false;
 	core_call_end(cq->domain);
 	return ret;
 }
@@ -164,9 +162,12 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	if (cq->wait_obj == FI_WAIT_NONE)
 		return -FI_ENOSYS;
 	do {
-		signalled = cq->signalled;
 		ret = cq_readfrom(fid, buf, count, src);
 		cq->stuck = false;
+		/* another thread may be asleep there, and a signal come at any time: it wakes one */
+		signalled = ret == -FI_EAGAIN && cq->signalled;
+		if (signalled)
+			cq->signalled = false;
 		if (ret != -FI_EAGAIN || signalled)
 			return ret;
 	} while (fiber_wait(cq_ready, cq, until));
