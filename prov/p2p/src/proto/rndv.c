@@ -65,6 +65,8 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 		rndv_divert_fail(arrival);
 	else if (arrival->req && xfer_req_fits(arrival->req, msg->type))
 		rndv_recv_aborted(arrival->req, msg->status, msg->count);
+	else if (msg->flags & WIRE_UNMARKED)
+		rndv_arrival_orphan(arrival, ep->xfer);
 }
 
 /* Either side may give up. */

@@ -106,8 +106,8 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
 void rndv_arrivals_desert(const struct xfer_peer *peer);
 
 /*
- * Its sender is lost. If its marker has not come, that fails when it comes. The second: is that known of
- * the message with this id?
+ * Its sender is lost, or could not send its marker. If that has not come, it fails when it comes. The second: is that
+ * known of the message with this id?
  */
 void rndv_arrival_orphan(struct xfer_arrival *arrival, struct xfer *xfer);
 bool rndv_orphaned(const struct xfer *xfer, uint64_t id);

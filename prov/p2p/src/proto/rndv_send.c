@@ -148,12 +148,17 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 		return;
 	}
 	req->transfer.in_flight--;
-	if (comp->err && !req->transfer.status)
+	req->transfer.send.unmarked = comp->err;
+	if (comp->err && !req->transfer.status) {
 		rndv_send_fail(req, -abs(comp->err), true);
-	else if (req->state == XFER_ANNOUNCED && req->transfer.status)
+	} else if (req->state == XFER_ANNOUNCED && req->transfer.status) {
+		/* it was to come all the same */
+		if (comp->err)
+			rndv_abort_send(req);
 		rndv_send_over(req);
-	else
+	} else {
 		rndv_send_check(req);
+	}
 }
 
 /* Tells the receiver: by a note that it will look for, or a message */

@@ -98,6 +98,7 @@ enum xfer_state {
  * @own:		the offer that its announcement has, while it may be taken
  * @send.credits: pieces that may begin
  * @send.wants_fin: the announcement says that a FIN is waited for
+ * @send.unmarked: its marker was not sent
  * @send.lost:	its peer is lost: none of its pieces is waited for there
  * @send.kept:	its peer was silent too long, and may yet read the slot: that counts as in flight
  * @recv.arrival: what is known of the message
@@ -125,6 +126,7 @@ struct xfer_transfer {
 		struct {
 			uint64_t credits;
 			bool wants_fin;
+			bool unmarked;
 			bool lost;
 			bool kept;
 		} send;

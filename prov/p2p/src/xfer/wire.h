@@ -132,6 +132,9 @@ enum wire_type {
 #define WIRE_BORROWS (1u << 9)   /* WRITE and SUPPLY to it may have WIRE_LENT */
 #define WIRE_PID (1u << 10)      /* the lower half of @process is its id on that host */
 
+/* ABORT flag: the marker of what was announced was not sent */
+#define WIRE_UNMARKED (1u << 0)
+
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
 
