@@ -411,6 +411,12 @@ part_sim() {
 	[ -z "$all" ] || worlds=all
 	test_that "simulated worlds" simulate 1500
 	test_that "small worlds" "$base/plain/fabtests/sim/p2p_sim" --exhaust "$worlds"
+	conform
+}
+
+# conform: the simulated cores do what those of the libfabric in use do
+conform() {
+	counted "models of cores$where" "${within[@]}" "$top/fabtests/sim/conform/run" "$base/plain"
 }
 
 part_load() {
@@ -616,6 +622,7 @@ part_trixie() {
 	fi
 	within=("${trixie[@]}") where=" in Debian 13"
 	loads
+	conform
 	leave_out "$repeated|$any_core|$composed|^xpu-few$"
 	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p,shm;ofi_p2p"
 	run_hook plain cuda "${all:+tcp;ofi_rxm,}tcp,shm"

@@ -259,8 +259,11 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 
 struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src)
 {
+	const bool blind = world.script->model->loses && op->plan.look == LOOK_DISCARD;
+
 	for (size_t i = 0; i < op_count; i++) {
-		if (!may_be(op, &ops[i]) || ops[i].plan.len != entry->len)
+		if (!may_be(op, &ops[i]) ||
+		    (ops[i].plan.len != entry->len && (entry->len || !blind)))
 			continue;
 		/* which one it is cannot be told there */
 		if (may_shift(op))
@@ -399,8 +402,10 @@ static void check_delivered(const struct op *op)
 	    from->plain || from->hook || to->plain || to->hook || op->ends[0].err ||
 	    may_shift(op) || op->taken)
 		return;
-	/* the core's word: what is copied in then is not there (docs/limits.md) */
+	/* the core's word: what is copied in then is not there (docs/limits.md); and it may mean less */
 	if ((!announced || world.script->fault_count) && op->plan.to_dev)
+		return;
+	if (!announced && world.script->model->delivers != DELIVERS_RECEIVED)
 		return;
 	if (!op->ends[1].buf || wrong_byte(op, op->ends[1].buf) < op->plan.len)
 		world_fail("message %u is said to be delivered, and byte %zu is not there",
@@ -562,13 +567,13 @@ static bool waits_for_ever(unsigned int node)
 
 		if (op_node(op, end) != node)
 			continue;
-		if (op_end_lost(op, end))
+		if (op_end_lost(op, end) ||
+		    (op->ends[end].posted && !op->ends[end].done && op_end_exists(op, end) &&
+		     op_end_lives(op, end) && op_end_over(op, end)))
 			return true;
 		/* a silent core keeps what it has for a process, or an endpoint, that is gone */
 		if (world.script->model->silent && op->ends[end].posted &&
 		    !op_end_lives(op, !end))
-			return true;
-		if (end && op->ends[1].cancelled && !op->ends[1].done && op_end_over(op, 1))
 			return true;
 	}
 	return false;

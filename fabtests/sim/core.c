@@ -378,8 +378,9 @@ static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, size_t n, 
 	    (flags & FI_MULTI_RECV && !ep->model->multi))
 		world_fail("the simulated core has no such receives: flags %llx",
 			   (unsigned long long) flags);
-	if (ep->receives >= 4 * ep->model->queue ||
-	    (!world.calm && world_upto(100) < world.script->full))
+	if (ep->receives >= 4 * ep->model->queue)
+		return ep->model->nomem ? -FI_ENOMEM : -FI_EAGAIN;
+	if (!world.calm && world_upto(100) < world.script->full)
 		return -FI_EAGAIN;
 	recv = calloc(1, sizeof *recv);
 	iov_take(recv->iov, &recv->count, iov, n);

@@ -9,7 +9,7 @@ struct core_cntr;
 struct fiber;
 
 #define CORE_IOV 8
-#define CORE_ATOMIC_LEN 4096
+#define CORE_ATOMIC_LEN 16384
 
 /**
  * struct core_domain - a domain.
@@ -114,6 +114,7 @@ enum send_state {
  * @long_:	its bytes travel when they are wanted
  * @recv:	what it has met
  * @claim:	the context that it is kept for
+ * @lost:	its sender hears nothing of its end; @torn: the rest of it does not come
  * @op:		of an atomic operation; @result: where what was there before goes; @compares: its bytes are followed by those
  *		that it compares with
  * @tells:	the sender wants a completion; @told: it has it, or needs none any more
@@ -127,7 +128,7 @@ struct core_send {
 	size_t count;
 	size_t len;
 	uint8_t *bytes;
-	bool long_;
+	bool long_, lost, torn;
 	bool tagged;
 	uint64_t tag;
 	bool has_data;

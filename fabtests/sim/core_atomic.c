@@ -4,6 +4,11 @@
 
 #include "base/base.h"
 
+static size_t most(bool compares)
+{
+	return world.script->model->atomic_len / (compares ? 2 : 1);
+}
+
 static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t addr,
 		    uint64_t remote, uint64_t key, enum fi_datatype datatype)
 {
@@ -12,7 +17,7 @@ static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t 
 	ssize_t ret;
 
 	*send = *like;
-	if (datatype != FI_UINT64 || send->len > CORE_ATOMIC_LEN)
+	if (datatype != FI_UINT64 || send->len > most(send->compares))
 		world_fail("an atomic operation that the simulated core does not have");
 	send->kind = SEND_ATOMIC;
 	send->tells = true;
@@ -119,6 +124,7 @@ struct fi_ops_atomic core_atomic_ops = {.size = sizeof core_atomic_ops,
 int core_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
 		      struct fi_atomic_attr *attr, uint64_t flags)
 {
-	*attr = (struct fi_atomic_attr){.count = CORE_ATOMIC_LEN / 8, .size = 8};
+	*attr = (struct fi_atomic_attr){.count = most(flags & FI_COMPARE_ATOMIC) / 8,
+					.size = 8};
 	return datatype == FI_UINT64 ? 0 : -FI_EOPNOTSUPP;
 }

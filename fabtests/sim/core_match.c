@@ -32,8 +32,9 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 	} else if (send && !err) {
 		len = core_scatter(recv->iov, recv->count, send->bytes, send->len);
 		if (len < send->len) {
-			comp.err = FI_ETRUNC;
-			comp.olen = send->len - len;
+			comp.err = ep->model->negative ? -FI_ETRUNC : FI_ETRUNC;
+			if (send->long_ || ep->model->counts)
+				comp.olen = send->len - len;
 		}
 		comp.entry.flags |= send->has_data ? FI_REMOTE_CQ_DATA : 0;
 		comp.entry.data = send->data;
@@ -41,18 +42,18 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 		comp.entry.len = len;
 		comp.src = core_av_find(ep->av, send->conn->src->name);
 	}
-	/* a buffer that is given back: by what fills it up, or by what ends last there */
-	if (recv->owner) {
+	if (recv->owner)
 		comp.entry.buf = recv->iov[0].iov_base;
-		recv->owner->users--;
-		if (recv->last ||
-		    (recv->owner->full && !recv->owner->users && !ep->model->refuses))
-			comp.entry.flags |= FI_MULTI_RECV;
-	} else if (recv->multi) {
+	if (recv->last || recv->multi)
 		comp.entry.flags |= FI_MULTI_RECV;
-	}
 	core_wire_complete(ep->rxcq, comp);
 	core_count(ep, FI_RECV, comp.err);
+	if (recv->owner && !--recv->owner->users && recv->owner->full && ep->model->gives)
+		core_wire_complete(ep->rxcq, (struct core_done){
+						     .entry = {.op_context = recv->context,
+							       .flags = FI_MULTI_RECV},
+						     .src = FI_ADDR_NOTAVAIL,
+					     });
 	ep->receives--;
 	/* parts of it may be under way: its record stays */
 	if (!recv->multi)
@@ -75,7 +76,7 @@ static struct core_recv *multi_part(struct core_ep *ep, struct core_recv *multi,
 	if (left->iov_len < ep->least || !left->iov_len) {
 		TAILQ_REMOVE(&ep->recvs, multi, link);
 		multi->full = true;
-		part->last = ep->model->refuses;
+		part->last = !ep->model->gives;
 	} else {
 		ep->receives++;
 	}
@@ -118,7 +119,7 @@ void core_send_land(struct core_ep *ep, struct core_send *send, int err)
 	send->state = SEND_LANDED;
 	if (recv)
 		recv_report(ep, recv, send, err);
-	if (send->long_ || send->confirms)
+	if ((send->long_ && !send->lost) || send->confirms)
 		core_send_done(send, err, core_end_delay(send, 3000));
 	if (send->kind == SEND_MSG) {
 		free(send->bytes);
@@ -245,6 +246,7 @@ static void early_take(struct core_send *send)
 static void send_discard(struct core_send *send)
 {
 	core_send_tell(send, "discarded");
+	send->lost = send->conn->dst->model->loses;
 	early_take(send);
 	core_send_land(send->conn->dst, send, 0);
 }
@@ -259,7 +261,7 @@ void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags)
 	};
 
 	if (send) {
-		done.entry.len = send->len;
+		done.entry.len = flags & FI_DISCARD && ep->model->loses ? 0 : send->len;
 		done.entry.tag = send->tag;
 		done.entry.data = send->data;
 		if (send->has_data && !ep->model->unmarked)

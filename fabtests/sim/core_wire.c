@@ -20,6 +20,9 @@
 
 #include "xfer/wire.h"
 
+/* The kernel takes so much at once */
+#define CORE_BUFFERS ((size_t) 1 << 20)
+
 struct core_eps core_eps = TAILQ_HEAD_INITIALIZER(core_eps);
 uint64_t core_controls;
 struct core_conns core_conns = TAILQ_HEAD_INITIALIZER(core_conns);
@@ -233,6 +236,37 @@ static const struct model *model_of(const struct core_conn *conn)
 	return conn->src->model;
 }
 
+/* A core may end the connection over an error. But who is lost for a fault goes on with what was lent to it */
+static void rma_end(struct core_send *send, int err, uint64_t after)
+{
+	const struct core_conn *conn = send->conn;
+
+	send->state = SEND_LANDED;
+	core_send_done(send, err, after);
+	if (!err)
+		return;
+	if (!check_fails(conn->to.node))
+		world_fail("n%u: what is not granted is read or written at n%u",
+			   conn->src->name.node, conn->to.node);
+	world_tell("n%u: remote memory is not reached: %s", conn->src->name.node,
+		   fi_strerror(err));
+}
+
+/* Whoever asks reads or writes it, whatever its owner does. False: not so */
+static bool rma_reach(struct core_send *send)
+{
+	const struct core_conn *conn = send->conn;
+	const bool reads = send->kind == SEND_READ;
+
+	if (!model_of(conn)->reaches ||
+	    !(reads || (send->kind == SEND_WRITE && !(send->flags & FI_DELIVERY_COMPLETE))))
+		return false;
+	core_send_tell(send, "reaches");
+	rma_end(send, conn->dst && conn->dst->alive ? rma_do(conn->dst, send) : FI_EIO,
+		core_end_delay(send, 1000));
+	return true;
+}
+
 static bool save_room(const struct core_conn *conn, const struct core_send *send)
 {
 	const struct model *model = model_of(conn);
@@ -248,16 +282,8 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 	struct core_recv *recv;
 
 	if (send->kind != SEND_MSG) {
-		send->state = SEND_LANDED;
 		core_send_tell(send, "there");
-		core_send_done(send, rma_do(ep, send), core_end_delay(send, 3000));
-		/* a core may end the connection then. But who is lost for a fault goes on with what was lent to it */
-		if (send->err && !check_fails(ep->name.node))
-			world_fail("n%u: what is not granted is read or written at n%u",
-				   conn->src->name.node, ep->name.node);
-		if (send->err)
-			world_tell("n%u: remote memory is not reached: %s",
-				   conn->src->name.node, fi_strerror(send->err));
+		rma_end(send, rma_do(ep, send), core_end_delay(send, 3000));
 		return true;
 	}
 	recv = send->claim ? NULL : core_recv_find(ep, send);
@@ -274,6 +300,8 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 	conn->saved++;
 	TAILQ_INSERT_TAIL(&ep->saved, send, saved);
 	core_send_tell(send, "early");
+	if (send->confirms && !send->long_ && model_of(conn)->delivers == DELIVERS_THERE)
+		core_send_done(send, 0, core_end_delay(send, 3000));
 	return true;
 }
 
@@ -348,6 +376,29 @@ static struct core_conn *conn_open(struct core_ep *src, struct core_name to)
 	return conn;
 }
 
+/* Has a part of it arrived where the reader stands? Only of the first one that is cut off */
+static bool send_is_torn(const struct core_send *send)
+{
+	const struct core_send *before;
+
+	if (!model_of(send->conn)->stalls || send->kind != SEND_MSG || send->state != SEND_WIRE)
+		return false;
+	TAILQ_FOREACH(before, &send->conn->sends, link) {
+		if (before == send)
+			break;
+		if (before->torn)
+			return false;
+	}
+	return send->long_ || (!exhaust_on && !world_upto(2));
+}
+
+/* It takes a receive, if there is one */
+static void send_tear(struct core_send *send)
+{
+	send->recv = core_recv_find(send->conn->dst, send);
+	core_send_land(send->conn->dst, send, FI_ECONNRESET);
+}
+
 /* The rest of it does not come */
 static void send_cut(struct core_send *send)
 {
@@ -355,6 +406,8 @@ static void send_cut(struct core_send *send)
 
 	if ((send->state == SEND_WANTED || send->state == SEND_FILLED) && dst && dst->alive)
 		core_send_land(dst, send, FI_ECONNRESET);
+	else if (send_is_torn(send))
+		send->torn = true;
 	else if (send->state != SEND_SAVED)
 		send->state = SEND_LANDED;
 }
@@ -370,7 +423,8 @@ static void conn_break(struct core_conn *conn, int err)
 		world_tell("n%u:%u loses its connection to n%u:%u", conn->src->name.node,
 			   conn->src->name.port, conn->to.node, conn->to.port);
 	TAILQ_FOREACH(send, &conn->sends, link) {
-		if (!send->done_at)
+		if (!send->done_at &&
+		    !(send->long_ && send->state != SEND_QUEUED && model_of(conn)->keeps))
 			core_send_done(send, err, 0);
 		/* what was said to be sent gets there */
 		if (send->state != SEND_WIRE || send->long_ || send->confirms)
@@ -394,11 +448,13 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 		return false;
 	if (!send->long_ && !send->bytes && send->kind != SEND_READ)
 		gather(send);
+	if (rma_reach(send))
+		return true;
 	send->state = SEND_WIRE;
 	conn->flying += send->long_ ? 64 : send->len + 64;
 	send->at = world.now + core_delay(conn, 3000) + (send->long_ ? 0 : send->len / 10);
 	core_send_tell(send, "goes");
-	if (send->kind == SEND_MSG && !send->long_ && !send->confirms)
+	if (!send->long_ && !send->confirms)
 		core_send_done(send, 0, core_end_delay(send, 1000));
 	return true;
 }
@@ -460,7 +516,11 @@ static void conn_pull(struct core_conn *conn)
 			return;
 		if (send->state != SEND_WIRE)
 			continue;
-		if (core_later(send->at) || !send_arrive(conn, send))
+		if (core_later(send->at))
+			return;
+		if (send->torn)
+			send_tear(send);
+		else if (!send_arrive(conn, send))
 			return;
 		conn->flying -= send->long_ ? 64 : send->len + 64;
 		if (model_of(conn)->stalls && send->state == SEND_WANTED)
@@ -598,6 +658,23 @@ static ssize_t send_refused(struct core_ep *ep)
 	return ep->posted >= ep->model->queue ? -FI_EAGAIN : 0;
 }
 
+/* Does its end show that the peer has it? */
+static bool send_confirms(const struct core_send *send)
+{
+	const struct model *model = model_of(send->conn);
+	const bool asked = send->flags & FI_DELIVERY_COMPLETE;
+
+	switch (send->kind) {
+	case SEND_MSG:
+		return (asked && model->delivers != DELIVERS_NOT) ||
+		       (send->len > model->eager && !send->long_);
+	case SEND_WRITE:
+		return asked || send->len > CORE_BUFFERS;
+	default:
+		return true;
+	}
+}
+
 ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr)
 {
 	const struct model *model = ep->model;
@@ -623,8 +700,10 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	if (model->refuses && conn->state != CONN_UP)
 		return -FI_EAGAIN;
 	send->conn = conn;
-	send->long_ = send->kind == SEND_MSG && send->len > model->eager;
-	send->confirms = send->kind != SEND_MSG || send->flags & FI_DELIVERY_COMPLETE;
+	/* what is kept without a receive needs none to be there */
+	send->long_ = send->kind == SEND_MSG && send->len > model->eager &&
+		      send->len > model->saved_len;
+	send->confirms = send_confirms(send);
 	if (send->flags & FI_INJECT && send->kind < SEND_READ)
 		gather(send);
 	ep->posted++;
@@ -687,7 +766,7 @@ void core_reset(unsigned int a, unsigned int b, bool lanes)
 	struct core_conn *conn;
 
 	TAILQ_FOREACH(conn, &core_conns, link) {
-		if (conn->state != CONN_BROKEN && model_of(conn)->connects &&
+		if (conn->state != CONN_BROKEN && !model_of(conn)->silent &&
 		    (!lanes || conn->src->lane) &&
 		    ((conn->src->name.node == a && conn->to.node == b) ||
 		     (conn->src->name.node == b && conn->to.node == a)))

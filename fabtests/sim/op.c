@@ -697,6 +697,17 @@ static bool core_loses(void)
 	return false;
 }
 
+/* Is it a long message of the core's whose connection broke, or fenced behind one? */
+static bool core_keeps(const struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+
+	return world.script->model->keeps && check_may_fail(op) &&
+	       ((plan->kind == OP_MESSAGE && plan->len > world.script->model->eager &&
+		 core_alone(plan)) ||
+		(plan->fence && world.script->fences));
+}
+
 /*
  * What is known, and written down in sim.c: an announcement was lost, and nobody tells whose marker it is that waits for
  * it; or greetings were, and are not repeated.
@@ -707,6 +718,8 @@ static bool end_known(const struct op *op, unsigned int end)
 
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		anew |= nodes[op_node(op, end)].eps[e].life;
+	if (!end && core_keeps(op))
+		return true;
 	if (!core_loses())
 		return false;
 	if (end)

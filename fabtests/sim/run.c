@@ -93,7 +93,7 @@ static void fault_begin(const struct fault_plan *fault)
 		fault_kill(fault);
 		break;
 	case FAULT_RESET:
-		if (script->model->connects)
+		if (!script->model->silent)
 			check_reason(fault->node, fault->peer, "a connection broke");
 		core_reset(fault->node, fault->peer, false);
 		break;

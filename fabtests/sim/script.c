@@ -170,6 +170,10 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 		plan->kind = OP_MESSAGE;
 		plan->delivery &= !script->hook;
 	}
+	/* what the core loses is no business of ours */
+	if (plan->look >= LOOK_DISCARD && script->model->loses &&
+	    plan->len > script->model->eager)
+		plan->look = LOOK_PEEK;
 }
 
 static void make_fault(struct script *script, struct fault_plan *plan)

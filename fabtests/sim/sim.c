@@ -38,8 +38,10 @@
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another
  *   endpoint that is known here, or the receiver's endpoint was opened anew. The marker tells a domain, and no endpoint.
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
+ * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
+ *   fenced begins behind it (core_keeps(); nobody discards those over that model).
  *
- * conform/ compares the models with the cores.
+ * conform/ compares the models with the cores, and contrib/check runs it.
  *
  * What comes next (in this order): memory shared within a host; applications that sleep, lanes; liars; forks.
  */

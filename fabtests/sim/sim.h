@@ -32,6 +32,9 @@
 
 /* ---- models of core providers (core_models.c) ---- */
 
+/* It is kept like any other; it is there, with a receive or without; or its receive has it */
+enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
+
 /**
  * struct model - what a core provider does, as properties.
  * @name:	for --model; @provider: whose quirks the provider under test believes in, of libfabric @version
@@ -46,6 +49,10 @@
  * @strings:	addresses are strings, else IPv4
  * @fragile:	a send to a closed endpoint of its process crashes; a new one at its address is not reached
  * @directs:	receives may be for one sender; @peeks, @multi, @atomics: it has those calls
+ * @delivers:	what FI_DELIVERY_COMPLETE means for what is not long
+ * @reaches:	who reads and writes remote memory does it; else its owner's progress
+ * @keeps:	a long message whose receiver ends never ends
+ * @loses:	the sender of a long message that is discarded does not hear of its end, nor the receiver of its length
  * @unmarked:	a peek tells data without saying that there is any
  * @waits:	queues and counters may have descriptors; @sticks: those stay readable once there was something
  * @litters:	fi_trywait() crashes for a queue that a closed endpoint had
@@ -53,6 +60,11 @@
  * @serial:	it loses a message if a thread posts a receive while another one reads
  * @automatic:	progress may be asked to be automatic
  * @lane:	the provider that lanes are made of, or NULL: the same
+ * @negative:	the error of a receive that is too short has the wrong sign
+ * @counts:	it says by how much a short message is too long for its receive; of a long one all say so
+ * @nomem:	-FI_ENOMEM says that all receives are in use
+ * @gives:	a buffer for many is given back by a completion of its own; else with the message that fills it up
+ * @atomic_len:	so many bytes may one atomic operation have; half of them if it compares
  */
 struct model {
 	const char *name;
@@ -81,6 +93,15 @@ struct model {
 	bool serial;
 	bool automatic;
 	const char *lane;
+	size_t atomic_len;
+	enum model_delivers delivers;
+	bool reaches;
+	bool keeps;
+	bool loses;
+	bool negative;
+	bool counts;
+	bool nomem;
+	bool gives;
 };
 
 extern const struct model models[];

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The questions, put to a core provider: side 0 here, side 1 in a process of its own. See conform.h. */
+/* The questions, put to a core provider: side 0 here, side 1 in processes of their own. See conform.h. */
 #include "conform.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <rdma/fi_cm.h>
 
 /* For so long what is expected is waited for, and what is not [ms] */
 #define WAIT_MOST 20000
-#define WAIT_LEAST 400
+#define WAIT_LEAST 150
 
+/* A process that is side 1 for a while. All are there before libfabric is, which does not survive fork() */
+struct other {
+	int to[2], from[2];
+	pid_t pid;
+};
+
+static const char *provider;
 static struct player player;
-static int to_other[2], from_other[2];
-static pid_t other;
+static struct other others[OTHERS], *other;
 static int64_t begun;
 static FILE *model;
 
@@ -42,15 +47,34 @@ struct answer side_call(unsigned int side, const struct call *call)
 
 	if (!side)
 		return player_call(&player, call);
-	pipe_put(to_other[1], call, sizeof *call);
-	pipe_get(from_other[0], &answer, sizeof answer);
+	pipe_put(other->to[1], call, sizeof *call);
+	pipe_get(other->from[0], &answer, sizeof answer);
 	return answer;
 }
 
 void side_kill(void)
 {
-	kill(other, SIGKILL);
-	waitpid(other, NULL, 0);
+	kill(other->pid, SIGKILL);
+	waitpid(other->pid, NULL, 0);
+}
+
+void side_next(void)
+{
+	struct card card;
+
+	other = other ? other + 1 : others;
+	player_show(&player, &card);
+	pipe_put(other->to[1], &card, sizeof card);
+	pipe_get(other->from[0], &card, sizeof card);
+	player_meet(&player, &card);
+}
+
+uint64_t side_caps(void)
+{
+	long caps = 0;
+
+	expected(QUESTION_CAPS, &caps);
+	return (uint64_t) caps;
 }
 
 static int64_t now_ms(void)
@@ -86,14 +110,14 @@ bool expected(const char *question, long *number)
 	return false;
 }
 
-static void open_core(const char *provider)
+static void open_core(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *info;
 	struct fid_fabric *fabric;
 	const bool near = !strcmp(provider, "shm");
 
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->caps = FI_MSG | FI_TAGGED;
+	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | side_caps();
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->fabric_attr->prov_name = strdup(provider);
@@ -106,30 +130,42 @@ static void open_core(const char *provider)
 	player_open(&player, fabric, info);
 }
 
-/* Both tell each other their names */
-static void meet(int in, int out)
-{
-	char name[256] = {0}, peer[256];
-	size_t len = sizeof name;
-
-	if (fi_getname(&player.ep->fid, name, &len))
-		exit(2);
-	pipe_put(out, name, sizeof name);
-	pipe_get(in, peer, sizeof peer);
-	if (fi_av_insert(player.av, peer, 1, &player.peer, 0, NULL) != 1)
-		exit(2);
-}
-
-static void obey(void)
+/* The first that is read is who the other one is */
+static void obey(const struct other *self)
 {
 	struct answer answer;
+	struct card far, card;
 	struct call call;
 
-	while (read(to_other[0], &call, sizeof call) == sizeof call) {
+	if (read(self->to[0], &far, sizeof far) != sizeof far)
+		return;
+	open_core();
+	player_show(&player, &card);
+	pipe_put(self->from[1], &card, sizeof card);
+	player_meet(&player, &far);
+	while (read(self->to[0], &call, sizeof call) == sizeof call) {
 		answer = player_call(&player, &call);
-		pipe_put(from_other[1], &answer, sizeof answer);
+		pipe_put(self->from[1], &answer, sizeof answer);
 	}
-	exit(0);
+}
+
+/* Its pipes' other ends are ours alone, so that it ends when we do */
+static void start(struct other *self)
+{
+	if (pipe(self->to) || pipe(self->from))
+		fail("pipe");
+	self->pid = fork();
+	if (self->pid < 0)
+		fail("fork");
+	if (self->pid) {
+		close(self->to[0]);
+		close(self->from[1]);
+		return;
+	}
+	for (const struct other *at = others; at <= self; at++)
+		close(at->to[1]);
+	obey(self);
+	_exit(0);
 }
 
 int main(int argc, char **argv)
@@ -138,19 +174,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "Usage: p2p_conform_core PROVIDER ANSWERS_OF_THE_MODEL\n");
 		return 2;
 	}
-	if (pipe(to_other) || pipe(from_other))
-		fail("pipe");
-	other = fork();
-	if (other < 0)
-		fail("fork");
-	if (!other)
-		close(to_other[1]);
-	open_core(argv[1]);
-	if (!other) {
-		meet(to_other[0], from_other[1]);
-		obey();
-	}
-	meet(from_other[0], to_other[1]);
+	provider = argv[1];
+	for (size_t i = 0; i < OTHERS; i++)
+		start(&others[i]);
+	open_core();
 	ask_all();
 	return 0;
 }

@@ -3,23 +3,25 @@
 #include "../core.h"
 #include "conform.h"
 
-#include <rdma/fi_cm.h>
-
 /* For so long something is waited for [ns of the world's time] */
-#define WAIT (2 * SIM_S)
+#define WAIT (SIM_S / 2)
 
-static struct player players[2];
+/* Node 0 has the first one, node 1 the others, one after the other */
+static struct player players[1 + OTHERS], *other = players;
 static uint64_t begun;
 
 struct answer side_call(unsigned int side, const struct call *call)
 {
+	struct call as = *call;
+
 	world.current = side;
 	world.now += 5000;
 	/* a core without peeks takes one for a receive */
-	if (call->kind == CALL_PEEK && !world.script->model->peeks)
-		return player_call(&players[side],
-				   &(struct call){CALL_RECV, call->id, call->tag});
-	return player_call(&players[side], call);
+	if (call->kind == CALL_PEEK && !world.script->model->peeks) {
+		as.kind = CALL_RECV;
+		as.flags = 0;
+	}
+	return player_call(side ? other : players, &as);
 }
 
 void side_kill(void)
@@ -27,6 +29,31 @@ void side_kill(void)
 	core_kill(1);
 	nodes[1].state = NODE_DEAD;
 	nodes[1].life++;
+}
+
+void side_next(void)
+{
+	struct fi_info *info = core_info(1, world.script->model);
+	struct card card;
+
+	other++;
+	nodes[1].state = NODE_RUNS;
+	info->src_addrlen =
+		core_name(1, CORE_PORT + (unsigned int) (other - players), info->src_addr);
+	world.current = 1;
+	player_open(other, core_fabric(1, NULL), info);
+	player_show(players, &card);
+	player_meet(other, &card);
+	player_show(other, &card);
+	player_meet(players, &card);
+}
+
+uint64_t side_caps(void)
+{
+	const struct model *model = world.script->model;
+
+	return (model->directs ? FI_DIRECTED_RECV : 0) | (model->multi ? FI_MULTI_RECV : 0) |
+	       (model->atomics ? FI_ATOMIC : 0);
 }
 
 void wait_begin(void)
@@ -47,7 +74,6 @@ bool expected(const char *question, long *number)
 int main(int argc, char **argv)
 {
 	static struct script script;
-	char name[64];
 
 	script = (struct script){.model = argc == 2 ? model_find(argv[1]) : NULL,
 				 .noise = 1,
@@ -59,14 +85,7 @@ int main(int argc, char **argv)
 	}
 	world_begin(&script, false);
 	gpu_begin();
-	for (unsigned int i = 0; i < 2; i++) {
-		world.current = i;
-		player_open(&players[i], core_fabric(i, NULL), core_info(i, script.model));
-	}
-	for (unsigned int i = 0; i < 2; i++) {
-		core_name(!i, CORE_PORT, name);
-		fi_av_insert(players[i].av, name, 1, &players[i].peer, 0, NULL);
-	}
+	player_open(&players[0], core_fabric(0, NULL), core_info(0, script.model));
 	ask_all();
 	return 0;
 }
