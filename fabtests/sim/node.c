@@ -507,10 +507,9 @@ static ssize_t read_some(unsigned int i, unsigned int d, unsigned int t,
 		return -FI_EAGAIN;
 	if (!node_rest_waits_in_read(i, d, t))
 		return fi_cq_readfrom(domain->cq, entries, count, src);
-	nodes[i].asleep++;
+	node_rest_sleeps(i);
 	ret = fi_cq_sreadfrom(domain->cq, entries, count, src, NULL, -1);
-	nodes[i].asleep--;
-	nodes[i].rung = false;
+	node_rest_woken(i);
 	return ret;
 }
 
@@ -520,10 +519,12 @@ static void node_read(unsigned int i, unsigned int d, unsigned int t)
 	struct fi_cq_tagged_entry entries[4];
 	struct fi_cq_err_entry error;
 	fi_addr_t src[4];
+	bool got = false;
 	ssize_t read;
 
 	do {
 		read = read_some(i, d, t, entries, SIM_COUNT(entries), src);
+		got |= read > 0;
 		for (ssize_t at = 0; at < read; at++) {
 			error = (struct fi_cq_err_entry){.op_context = entries[at].op_context,
 							 .flags = entries[at].flags,
@@ -541,6 +542,8 @@ static void node_read(unsigned int i, unsigned int d, unsigned int t)
 			world_fail("n%u: fi_cq_read: %s", i, fi_strerror((int) -read));
 		}
 	} while (read == SIM_COUNT(entries));
+	if (got)
+		node_rest_away(i, t);
 }
 
 /* Addresses and buffers for many are the first thread's. Of those buffers it alone reads, so that it knows which is last */

@@ -50,8 +50,8 @@ void node_rest_choose(unsigned int i)
 	struct node *node = &nodes[i];
 
 	node->rest = rest_of(i);
-	node->asleep = 0;
-	node->rung = false;
+	node->asleep = node->wakes = 0;
+	node->rung = node->away = false;
 	node->awaited = NULL;
 	node->ringer = -1;
 	node->set = NULL;
@@ -228,6 +228,44 @@ static void sleep_cntr(struct node *node, unsigned int i)
 	}
 }
 
+void node_rest_sleeps(unsigned int i)
+{
+	nodes[i].asleep++;
+}
+
+void node_rest_woken(unsigned int i)
+{
+	nodes[i].asleep--;
+	nodes[i].wakes++;
+	nodes[i].rung = false;
+}
+
+struct away {
+	const struct node *node;
+	unsigned int wakes;
+};
+
+static bool away_ends(const void *of)
+{
+	const struct away *away = of;
+	const unsigned int i = (unsigned int) (away->node - nodes);
+
+	return away->node->wakes != away->wakes || node_wants(i);
+}
+
+void node_rest_away(unsigned int i, unsigned int t)
+{
+	struct node *node = &nodes[i];
+	const struct away away = {node, node->wakes};
+
+	if (node->rest != REST_SREAD || !node->app[1] || world.script->multi ||
+	    domain_count() > 1 || node->away || !node->asleep || world_upto(3))
+		return;
+	node->away = true;
+	fiber_wait(away_ends, &away, UINT64_MAX);
+	node->away = false;
+}
+
 bool node_rest_waits_in_read(unsigned int i, unsigned int d, unsigned int t)
 {
 	return nodes[i].rest == REST_SREAD && (domain_count() == 1 || d == t) && !node_wants(i);
@@ -240,13 +278,12 @@ void node_rest(unsigned int i, unsigned int t)
 	if ((node->rest != REST_FD && node->rest != REST_SET && node->rest != REST_CNTR) ||
 	    node_wants(i))
 		return;
-	node->asleep++;
+	node_rest_sleeps(i);
 	if (node->rest == REST_FD)
 		sleep_fd(node);
 	else if (node->rest == REST_SET)
 		sleep_set(node);
 	else
 		sleep_cntr(node, i);
-	node->asleep--;
-	node->rung = false;
+	node_rest_woken(i);
 }

@@ -452,6 +452,7 @@ struct wish {
  * @turning:	the thread is within a turn; @posting: so many threads post; @granting: none is to begin with that
  * @ends:	all but the first thread are to end
  * @rest:	how it waits; @asleep: threads that do; @rung: one was woken, and has not noticed yet
+ * @away:	one of two threads has something else to do until the other one has woken (@wakes counts)
  * @awaited:	the operation whose counter is slept on; @awaited_cntr: that one
  * @ringer:	an eventfd, to sleep on besides; @set: a wait set, or NULL
  * @wishes:	@granted of them, of @wished, have been
@@ -469,7 +470,8 @@ struct node {
 	bool granting, ends;
 	enum node_rest rest;
 	unsigned int asleep;
-	bool rung;
+	bool rung, away;
+	unsigned int wakes;
 	const struct op *awaited;
 	struct fid_cntr *awaited_cntr;
 	int ringer;
@@ -522,8 +524,13 @@ void node_rest_end(unsigned int i);
 /* The wait object of its queues, and of its counters */
 void node_rest_cq(unsigned int i, struct fi_cq_attr *attr);
 enum fi_wait_obj node_rest_cntr(unsigned int i);
-/* One read of the queue of domain @d by thread @t, if there is anything; @waits: it may sleep in it */
+/* May thread @t sleep in a read of the queue of domain @d? */
 bool node_rest_waits_in_read(unsigned int i, unsigned int d, unsigned int t);
+/* It goes to sleep, and has woken */
+void node_rest_sleeps(unsigned int i);
+void node_rest_woken(unsigned int i);
+/* A thread that has got something may have enough of it: others that sleep are woken for what comes */
+void node_rest_away(unsigned int i, unsigned int t);
 /* Sleeps until there may be something; @t: the thread */
 void node_rest(unsigned int i, unsigned int t);
 
