@@ -762,7 +762,7 @@ struct fi_info *core_info(unsigned int node, const struct model *model)
 	info->domain_attr->cq_data_size = 8;
 	info->ep_attr->type = FI_EP_RDM;
 	info->ep_attr->max_msg_size = SIZE_MAX;
-	info->ep_attr->mem_tag_format = 0xaaaaaaaaaaaaaaaaULL;
+	info->ep_attr->mem_tag_format = 0xaaaaaaaaaaaaaaaaULL >> model->claims;
 	info->ep_attr->tx_ctx_cnt = info->ep_attr->rx_ctx_cnt = 1;
 	info->tx_attr->size = model->queue;
 	info->rx_attr->size = 4 * model->queue;

@@ -222,6 +222,12 @@ size_t core_scatter(const struct iovec *iov, size_t count, const uint8_t *bytes,
 void core_send_tell(const struct core_send *send, const char *what);
 void core_send_done(struct core_send *send, int err, uint64_t after);
 
+/* A message of the provider's, by its tag: one of the two highest bits is the provider's */
+static inline bool core_is_internal(const struct core_send *send)
+{
+	return send->tagged && send->tag >> 62;
+}
+
 /* ---- matching (core_match.c) ---- */
 
 bool core_recv_fits(const struct core_ep *ep, const struct core_recv *recv,

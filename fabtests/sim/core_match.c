@@ -24,8 +24,7 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 		.err = err,
 	};
 
-	if (send && !err && core_losing[ep->name.node] && send->tagged &&
-	    send->tag & 1ULL << 63) {
+	if (send && !err && core_losing[ep->name.node] && core_is_internal(send)) {
 		core_losing[ep->name.node] = false;
 		comp.err = FI_EIO;
 		core_send_tell(send, "lost");
@@ -147,6 +146,9 @@ static struct core_send *saved_find(struct core_ep *ep, const struct core_recv *
 	struct core_send *send;
 	struct core_ep *other;
 
+	/* it is taken for one that was claimed */
+	if (ep->model->claims && recv->tagged && recv->tag >> 63)
+		return NULL;
 	TAILQ_FOREACH(send, &ep->saved, saved) {
 		if (!send->claim && core_recv_fits(ep, recv, send))
 			return send;

@@ -107,9 +107,9 @@ static const char *send_word(const struct core_send *send, char *text, size_t ro
 	if (send->kind != SEND_MSG)
 		snprintf(text, room, "%s of %zu", send->kind == SEND_READ ? "read" : "write",
 			 send->len);
-	else if (send->tagged && send->tag & 1ULL << 63 && send->tag & WIRE_TAG_PIECE)
+	else if (core_is_internal(send) && send->tag & WIRE_TAG_PIECE)
 		snprintf(text, room, "piece of %zu", send->len);
-	else if (send->tagged && send->tag & 1ULL << 63 && send->bytes &&
+	else if (core_is_internal(send) && send->bytes &&
 		 !wire_decode(send->bytes, send->len, &msg, &why))
 		snprintf(text, room, "%s %llx flags %x", wire_type_name(msg.type),
 			 (unsigned long long) (msg.id & 0xffffff), msg.flags);

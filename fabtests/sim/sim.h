@@ -56,6 +56,7 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  * @unmarked:	a peek tells data without saying that there is any
  * @waits:	queues and counters may have descriptors; @sticks: those stay readable once there was something
  * @litters:	fi_trywait() crashes for a queue that a closed endpoint had
+ * @claims:	the highest bit of a receive's tag is its sign for FI_CLAIM
  * @uncounting:	it crashes when it counts
  * @serial:	it loses a message if a thread posts a receive while another one reads
  * @automatic:	progress may be asked to be automatic
@@ -89,6 +90,7 @@ struct model {
 	bool atomics;
 	bool waits, sticks;
 	bool litters;
+	bool claims;
 	bool uncounting;
 	bool serial;
 	bool automatic;
