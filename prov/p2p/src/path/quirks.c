@@ -247,7 +247,7 @@ const struct quirk quirks_table[] = {
 		.does = "keeps a closed endpoint's queues among what fi_trywait() looks at",
 		.why = "rxm_ep_wait_fd_add() adds them, and nobody calls ofi_wait_del_fid() "
 		       "(1.17 to 2.6). So we do not call fi_trywait() any more for a queue "
-		       "that was bound to a closed endpoint.",
+		       "that was bound to a closed endpoint. Who sleeps on it looks each ms.",
 		.see = "fi_p2p_autoprogress -p 'tcp;ofi_rxm;ofi_p2p' crashes without this row.",
 	},
 	{

@@ -253,9 +253,9 @@ int xfer_ep_fini(struct xfer_ep *ep)
 		xfer_ep_drop(ep->side);
 	xfer_ep_drop(ep);
 	if (ep->litters && ep->txcq)
-		wait_domain_remove(&xfer->wait, ep->txcq);
+		wait_domain_forget(&xfer->wait, ep->txcq);
 	if (ep->litters && ep->rxcq)
-		wait_domain_remove(&xfer->wait, ep->rxcq);
+		wait_domain_forget(&xfer->wait, ep->rxcq);
 	p2p_lock_drop(&xfer->lock);
 	return 0;
 }

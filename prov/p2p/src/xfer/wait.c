@@ -79,12 +79,6 @@ static void wait_own(const struct xfer_cq *cq, int op, int fd)
 		wait_epoll(cq->point->fd, op, fd);
 }
 
-void wait_domain_remove(struct wait_domain *domain, struct xfer_cq *cq)
-{
-	xfer_assert_locked(cq->xfer);
-	wait_own(cq, EPOLL_CTL_ADD, wait_domain_forget(domain, cq));
-}
-
 int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq)
 {
 	struct wait_point *point;
@@ -311,8 +305,15 @@ static int wait_widen(struct wait_point *point, bool wide)
 	return ret;
 }
 
+/* The core may not be asked about the point's queue any more (QUIRK_LITTERS): who sleeps looks again soon. */
+static bool wait_unasked(const struct wait_point *point)
+{
+	return point->cq && point->cq->fd < 0;
+}
+
 static int wait_arm_set(struct wait_point *point)
 {
+	const bool unasked = wait_unasked(point);
 	struct xfer *xfer = point->xfer;
 	bool moving = xfer_moving(xfer);
 	bool blind = point->blind || wait_looks(xfer) || (xfer->wait.mover && wait_sends(xfer));
@@ -320,11 +321,12 @@ static int wait_arm_set(struct wait_point *point)
 	int ret;
 
 	ret = wait_widen(point, wait_wide(point));
-	if (ret || !point->wide)
+	if (ret || !(point->wide || unasked))
 		return ret;
-	ret = wait_try_queues(xfer, &blind);
+	if (point->wide)
+		ret = wait_try_queues(xfer, &blind);
 	/* a queue by itself needs no other */
-	if (blind && (moving || xfer_apart(xfer) || !point->cq))
+	if (unasked || (blind && (moving || xfer_apart(xfer) || !point->cq)))
 		when.tv_nsec = WAIT_BLIND * 1000000L;
 	else if (moving || ipc_restless(&xfer->ipc))
 		when.tv_nsec = WAIT_WATCH * 1000000L;
@@ -384,9 +386,9 @@ int wait_arm(struct wait_point *point)
 		point->written = false;
 	if (!point->plain)
 		ret = wait_arm_set(point);
-	else if (wait_sends(xfer) || wait_looks(xfer))
+	else if (wait_sends(xfer) || wait_looks(xfer) || wait_unasked(point))
 		ret = -FI_EAGAIN;
-	if (!ret && core)
+	if (!ret && core && !wait_unasked(point))
 		ret = fi_trywait(xfer->wait.fabric, &core, 1);
 	if (!ret && wait_moves(point) && wait_ended_late(&xfer->wait))
 		ret = -FI_EAGAIN;

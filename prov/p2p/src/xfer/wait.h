@@ -100,11 +100,10 @@ void wait_domain_init(struct wait_domain *domain);
 /* A queue of the core's was added, with descriptor @fd [locked]. */
 void wait_domain_add(struct wait_domain *domain, int fd);
 
-/* The descriptor of @cq is of no use any more, but to who sleeps on that queue alone [locked]. */
-void wait_domain_remove(struct wait_domain *domain, struct xfer_cq *cq);
-
-/* @cq is about to be closed: nobody sleeps on its descriptor, which is returned, or if it was not
- * closed, is told again [locked]. */
+/*
+ * @cq is about to be closed, or the core may not be asked about it any more (QUIRK_LITTERS): nobody sleeps on its
+ * descriptor, which is returned. If it was not closed, it is told again [locked].
+ */
 int wait_domain_forget(struct wait_domain *domain, struct xfer_cq *cq);
 void wait_domain_recall(struct wait_domain *domain, struct xfer_cq *cq, int fd);
 
