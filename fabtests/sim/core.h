@@ -176,7 +176,6 @@ struct core_conn {
 };
 
 /*
- * What it points at lives no longer than @alive says, but for @model.
  * @cntrs: for FI_SEND, FI_RECV, FI_READ, FI_WRITE, or NULL; @alive: neither closed nor dead; @closed: by its process; @lane: it is a lane's;
  * @directs: FI_DIRECTED_RECV; @least: room that a buffer for many has to have
  */

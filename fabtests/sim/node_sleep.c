@@ -89,6 +89,22 @@ enum fi_wait_obj node_rest_cntr(unsigned int i)
 
 /* ---- the bell ---- */
 
+/* Does this end surely come to a good end, so that it is counted? */
+static bool is_certain(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+
+	if (!op_end_exists(op, end) || !at->posted || at->done || at->cancelled || at->closed ||
+	    op->plan.untagged || op->plan.look || op->spare || check_may_fail(op) ||
+	    !op_end_lives(op, 0) || !op_end_lives(op, 1))
+		return false;
+	for (size_t i = 0; i < op_count; i++) {
+		if (ops[i].plan.cancel || ops[i].spare)
+			return false;
+	}
+	return op->plan.kind != OP_MESSAGE || op->ends[!end].posted;
+}
+
 static bool bell_due(const void *of)
 {
 	const struct node *node = of;
@@ -97,7 +113,7 @@ static bool bell_due(const void *of)
 	if (node->rung || !node->asleep)
 		return false;
 	return node_wants(i) ||
-	       (node->awaited && !op_is_certain(node->awaited, op_node(node->awaited, 1) == i));
+	       (node->awaited && !is_certain(node->awaited, op_node(node->awaited, 1) == i));
 }
 
 static void bell_ring(struct node *node)
@@ -216,7 +232,7 @@ static void sleep_cntr(struct node *node, unsigned int i)
 		int ret;
 
 		/* both may be this node's: the first one is looked for again by bell_due() */
-		if (op_node(op, end) != i || op_node(op, !end) == i || !op_is_certain(op, end))
+		if (op_node(op, end) != i || op_node(op, !end) == i || !is_certain(op, end))
 			continue;
 		node->awaited = op;
 		node->awaited_cntr = ep->cntrs[k];

@@ -524,21 +524,6 @@ bool op_wants(unsigned int node)
 	return false;
 }
 
-bool op_is_certain(const struct op *op, unsigned int end)
-{
-	const struct op_end *at = &op->ends[end];
-
-	if (!op_end_exists(op, end) || !at->posted || at->done || at->cancelled || at->closed ||
-	    op->plan.untagged || op->plan.look || op->spare || check_may_fail(op) ||
-	    !op_end_lives(op, 0) || !op_end_lives(op, 1))
-		return false;
-	for (size_t i = 0; i < op_count; i++) {
-		if (ops[i].plan.cancel || ops[i].spare)
-			return false;
-	}
-	return op->plan.kind != OP_MESSAGE || op->ends[!end].posted;
-}
-
 /* ---- completed ---- */
 
 /* What a peek has found */

@@ -7,7 +7,8 @@
  * endpoints; the third one has a domain, an address vector and a queue of its own. The application above calls
  * libfabric's functions only, and so does the provider below. All that the provider asks of the system goes through a gate
  * (gate.c): time, random numbers, descriptors, datagrams, shared pages, locks, threads. Its threads and the
- * applications' are fibers (fiber.c), which may be switched at each lock. Only dev/dev is replaced (gpu.c). The core
+ * applications' are fibers (fiber.c), which may be switched at each lock and at each call of the core. Its threads are
+ * those of lanes, of automatic progress, and for signs of life. Only dev/dev is replaced (gpu.c). The core
  * provider is a table of properties (core_models.c), what moves by them (core_wire.c), and how messages meet receives
  * (core_match.c): connections that need the peer's progress, stalls, when "sent" is said, -FI_EAGAIN, order, limits.
  * Processes over shm are of one host, and have boards; others are each alone on theirs.
@@ -19,6 +20,12 @@
  * inserted again, processes leave; and the other faults of sim.h happen. An application uses a buffer again as soon as
  * it may, and once its endpoint is closed.
  *
+ * An application has one thread or two. It reads its queues, asks a poll set, or sleeps (node_sleep.c): in
+ * fi_cq_sreadfrom(), on descriptors, for a wait set, in fi_cntr_wait(). It sleeps without an end, and nobody reads the
+ * core's queues meanwhile but threads of the provider's. Lanes have cores of their own, whose connections break, and which
+ * refuse posts. Models fail the run where their core would crash or lose messages: at a thread that posts a receive beside one
+ * that reads (QUIRK_SERIAL), or at what is left of a closed endpoint (QUIRK_LITTERS).
+ *
  * The rules are the functions of check.c. After the faults there is peace: everything has to end, all that live have to
  * understand each other again, everything has to come back, and all is closed.
  *
@@ -27,9 +34,8 @@
  * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
  * them.
  *
- * Not simulated yet: device memory that processes of one host share, and those that fork; lanes, the thread of automatic
- * progress, proxies, and applications that sleep; NICs that reach device memory; triggers, streams, kernels; shared
- * contexts. A broken connection loses nothing that was said to be sent. Nobody lies.
+ * Not simulated yet: device memory that processes of one host share, and those that fork; proxies; NICs that reach
+ * device memory; triggers, streams, kernels; shared contexts; two threads that read buffers for many messages. A broken connection loses nothing that was said to be sent. Nobody lies.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
@@ -43,7 +49,7 @@
  *
  * conform/ compares the models with the cores, and contrib/check runs it.
  *
- * What comes next (in this order): memory shared within a host; applications that sleep, lanes; liars; forks.
+ * What comes next (in this order): memory shared within a host; liars; forks.
  */
 #include "exhaust.h"
 

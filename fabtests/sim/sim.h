@@ -552,8 +552,6 @@ void node_buffer_free(uint8_t *buf);
 void op_turn(unsigned int node);
 /* Would that do something? */
 bool op_wants(unsigned int node);
-/* Does this end surely come to a good end? */
-bool op_is_certain(const struct op *op, unsigned int end);
 /* Of FI_SEND, FI_RECV, FI_READ, FI_WRITE, the one that counts it */
 unsigned int op_counts(const struct op *op, unsigned int end);
 /* A completion, of domain @d */
