@@ -110,7 +110,8 @@ static bool bell_due(const void *of)
 	const struct node *node = of;
 	const unsigned int i = (unsigned int) (node - nodes);
 
-	if (node->rung || !node->asleep)
+	/* the core's own signal may be taken back by a thread that reads */
+	if ((node->rung && !node->plain) || !node->asleep)
 		return false;
 	return node_wants(i) ||
 	       (node->awaited && !is_certain(node->awaited, op_node(node->awaited, 1) == i));
