@@ -503,32 +503,6 @@ static void test_away(void **state)
 	close_ep();
 }
 
-/*
- * Who was stopped looks for what peers have said meanwhile: before progress knows that it was, as long as what
- * came first is dealt with, and for a while afterwards.
- */
-static void test_held_up(void **state)
-{
-	uint64_t now;
-
-	open_ep();
-	p2p_lock_take(&fake_xfer.lock);
-	now = clock_coarse_ms();
-	fake_xfer.watched = now;
-	fake_xfer.resumed = 0;
-	assert_false(xfer_held_up(&fake_xfer, now));
-	assert_true(xfer_held_up(&fake_xfer, now - 1000));
-	fake_xfer.watched = now - 1000;
-	assert_true(xfer_held_up(&fake_xfer, now));
-	fake_xfer.busy++;
-	xfer_progress_locked(&fake_xfer);
-	fake_xfer.busy--;
-	assert_true(fake_xfer.watched >= now);
-	assert_true(xfer_held_up(&fake_xfer, fake_xfer.watched));
-	p2p_lock_drop(&fake_xfer.lock);
-	close_ep();
-}
-
 /* A question that is not answered is asked twice; an answer that is not confirmed, as far as is heard, too. */
 static void test_again(void **state)
 {
@@ -768,7 +742,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_answered_by_another),
 		cmocka_unit_test(test_away),
-		cmocka_unit_test(test_held_up),
 		cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_unknown),

@@ -23,13 +23,11 @@
 
 #include <rdma/fi_errno.h>
 
-#include "base/clock.h"
 #include "proto/rndv_pieces.h"
 #include "proto/rndv_recv.h"
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
-#include "xfer/progress.h"
 #include "xfer/req_state.h"
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
@@ -64,13 +62,14 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 }
 
 /*
- * The sender may have lost us before the copy ended, and then its memory may have been another message's. Who
- * was stopped may have read the announcement only afterwards. Who ends a connection said so long ago.
+ * The sender may have lost us, or closed its endpoint, before the copy ended, and then its memory may have been
+ * another message's. Its note tells, or a word to the port, which it said before.
  */
 static bool rndv_across_late(const struct xfer_req *req)
 {
-	return xfer_peer_buried(req->peer,
-				xfer_held_up(req->ctx.ep->xfer, req->transfer.done_at));
+	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
+
+	return arrival->noted ? !rndv_note_stands(arrival) : xfer_peer_buried(req->peer, true);
 }
 
 static void rndv_copied_across(struct copy *copy, int status)
@@ -99,7 +98,6 @@ void rndv_across(struct xfer_req *req, void *from)
 	req->copy.done = rndv_copied_across;
 	xfer_req_move(req, XFER_ACROSS);
 	req->transfer.in_flight++;
-	req->transfer.done_at = clock_coarse_ms();
 	ret = rndv_copy(req, COPY_ACROSS, iov, count, from, &req->copy);
 	if (!ret)
 		return;

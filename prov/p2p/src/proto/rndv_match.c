@@ -223,6 +223,19 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 	}
 }
 
+bool rndv_note_stands(const struct xfer_arrival *arrival)
+{
+	const struct xfer *xfer = arrival->ctx.ep->xfer;
+	uint8_t text[BOARD_TEXT_MAX];
+	struct wire_msg msg;
+	const char *why;
+	size_t len;
+
+	xfer_assert_locked(xfer);
+	len = board_far_read(xfer->boards, xfer_board_owner(arrival->id), arrival->id, text);
+	return len && !wire_decode(text, len, &msg, &why) && msg.type == WIRE_ANNOUNCE;
+}
+
 /* Looks whether it is announced, or given up, on its sender's board; or has been, unreadably */
 static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {

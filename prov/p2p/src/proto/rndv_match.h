@@ -131,6 +131,9 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
  */
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
 
+/* Of what is @noted: does it stand on the sender's board? Then that has not ended the message */
+bool rndv_note_stands(const struct xfer_arrival *arrival);
+
 /* A message is announced by a peer that was lost, and does not know yet. Whatever its marker matches fails. */
 void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id);
 

@@ -247,6 +247,12 @@ static inline bool xfer_peer_gave(const struct xfer_peer *peer, uint64_t token)
 	return token && (peer->theirs[0].token == token || peer->theirs[1].token == token);
 }
 
+/*
+ * The endpoint is closed. Peers of this host that still wait for a message of its hear that before the call returns: they
+ * may be copying it.
+ */
+void xfer_peers_bury(const struct xfer_ep *ep);
+
 /* It is lost, and so are its tokens */
 void xfer_peer_expire(struct xfer_peer *peer);
 

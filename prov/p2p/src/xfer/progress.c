@@ -11,9 +11,6 @@
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
 
-/* Peers lose nobody before a second has passed [ms] */
-#define XFER_HELD_UP 500
-
 /*
  * Copies first: a look at them costs nearly nothing, one at the core's queues system calls.
  * Where those were in vain last time, a copy is even waited for a little.
@@ -50,20 +47,9 @@ static void xfer_progress_watch(struct xfer *xfer)
 	passed = now - xfer->watched;
 	if (passed < XFER_WATCH)
 		return;
-	if (passed >= XFER_HELD_UP)
-		xfer->resumed = now;
 	xfer->watched = now;
 	ipc_tend(&xfer->ipc, !xfer->copies.pending);
 	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, XFER_LOOK_MAX));
-}
-
-bool xfer_held_up(const struct xfer *xfer, uint64_t since)
-{
-	const uint64_t now = clock_coarse_ms();
-
-	xfer_assert_locked(xfer);
-	return now - P2P_MIN(since, xfer->watched) >= XFER_HELD_UP ||
-	       now - xfer->resumed < XFER_HELD_UP;
 }
 
 static void xfer_progress_core(struct xfer *xfer)

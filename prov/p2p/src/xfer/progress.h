@@ -28,10 +28,4 @@ bool xfer_cq_progress(struct xfer_cq *cq);
  */
 bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr);
 
-/*
- * May this process have been stopped since @since [ms], for about as long as peers take to lose one? What they
- * have said meanwhile may not have been seen yet. True for a moment afterwards, too [locked]
- */
-bool xfer_held_up(const struct xfer *xfer, uint64_t since);
-
 #endif /* P2P_PROGRESS_H */

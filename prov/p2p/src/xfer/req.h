@@ -93,7 +93,7 @@ enum xfer_state {
  * @in_flight:	parts that the core or a device has now: pieces, copies, the marker
  * @copying:	those of them that a device copies from or to the user's buffer
  * @starved:	since when it wants a slot [ms]; 0: it does not
- * @done_at:	when all of it was here; or, of a copy across, when that began [ms]
+ * @done_at:	when all of it was here [ms]
  * @status:	the first error
  * @own:		the offer that its announcement has, while it may be taken
  * @send.credits: pieces that may begin

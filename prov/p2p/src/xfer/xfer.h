@@ -166,7 +166,6 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @in:		requests by state, where the state means a list of the domain's (req.h)
  * @busy_peers: the peers that something is under way with
  * @watched:	when progress last looked for what does not move [ms]
- * @resumed:	when it last did so after a long pause [ms]
  * @losing:	what is under way with a peer is being ended
  * @owner:	the process that opened it (base/process.h)
  * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
@@ -219,7 +218,6 @@ struct xfer {
 	struct xfer_list in[XFER_STATES_MAX];
 	LIST_HEAD(, xfer_peer) busy_peers;
 	uint64_t watched;
-	uint64_t resumed;
 	bool losing;
 	pid_t owner;
 	int farewell;
