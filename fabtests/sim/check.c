@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 #include "fid/domain.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_match.h"
 #include "xfer/peer.h"
 #include "xfer/req.h"
 #include "xfer/req_state.h"
@@ -515,10 +517,17 @@ static struct xfer *xfer_of(unsigned int node, unsigned int d)
 /* What the provider still has under way, for who looks for the cause */
 static void tell_requests(unsigned int node, const struct xfer *xfer)
 {
+	const struct xfer_arrival *arrival;
 	struct xfer_peer *peer, *next;
 	struct xfer_ctx *ctx;
 	struct xfer_ep *ep;
 
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain)
+			world_tell("n%u: message %llx is announced %d, its marker is here %d",
+				   node, (unsigned long long) (arrival->id & 0xffffff),
+				   arrival->announced, arrival->ready != NULL);
+	}
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		LIST_FOREACH(ctx, &ep->live, live) {
 			const struct xfer_req *req = (const struct xfer_req *) ctx;
@@ -558,16 +567,50 @@ void check_all_ended(const char *when)
 	}
 }
 
+static bool has_fault(enum fault_kind kind)
+{
+	bool has = false;
+
+	for (size_t i = 0; i < world.script->fault_count; i++)
+		has |= !world.script->faults[i].dropped &&
+		       world.script->faults[i].kind == kind;
+	return has;
+}
+
+/* A message that was announced and given up, as the core refused its marker: nothing tells that this does not come */
+static bool waits_for_marker(const struct xfer *xfer)
+{
+	const struct xfer_arrival *arrival;
+
+	for (size_t i = 0; xfer && i < XFER_CHAINS; i++) {
+		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
+			if (arrival->announced && arrival->status && !arrival->ready)
+				return has_fault(FAULT_HARD);
+		}
+	}
+	return false;
+}
+
+/* Has the other end's endpoint ended, at whatever address, without an answer to this one? Nobody tells (op_end_lost()) */
+static bool is_blind(const struct op *op, unsigned int end)
+{
+	const struct node_ep *ep = &nodes[op_node(op, end)].eps[op_ep(op, end)];
+
+	return op->ends[!end].posted && ep->blind[op_node(op, !end)][op_ep(op, !end)];
+}
+
 /* Does something of the node's wait for ever? */
 static bool waits_for_ever(unsigned int node)
 {
+	if (waits_for_marker(xfer_of(node, 0)) || waits_for_marker(xfer_of(node, 1)))
+		return true;
 	for (size_t i = 0; i < 2 * op_count; i++) {
 		const struct op *op = &ops[i / 2];
 		const unsigned int end = i % 2;
 
 		if (op_node(op, end) != node)
 			continue;
-		if (op_end_lost(op, end) ||
+		if (op_end_lost(op, end) || is_blind(op, end) ||
 		    (op->ends[end].posted && !op->ends[end].done && op_end_exists(op, end) &&
 		     op_end_lives(op, end) && op_end_over(op, end)))
 			return true;
@@ -620,15 +663,9 @@ void check_nothing_left(unsigned int node)
  */
 void check_nothing_wrong(unsigned int node)
 {
-	bool lost = false;
-
-	for (size_t i = 0; i < world.script->fault_count; i++)
-		lost |= !world.script->faults[i].dropped &&
-			world.script->faults[i].kind == FAULT_LOSE;
 	/* a peer that was removed, and has failed since, is forgotten, and may not have heard so */
-	for (size_t i = 0; i < world.script->fault_count; i++)
-		lost |= !world.script->faults[i].dropped && check_fails(node) &&
-			world.script->faults[i].kind == FAULT_FORGET;
+	bool lost = has_fault(FAULT_LOSE) || (check_fails(node) && has_fault(FAULT_FORGET));
+
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		lost |= nodes[node].eps[e].life;
 	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {

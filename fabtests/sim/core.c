@@ -64,6 +64,7 @@ static int mr_close(struct fid *fid)
 {
 	struct core_mr *mr = container_of(fid, struct core_mr, fid.fid);
 
+	core_asked();
 	mr->domain->open--;
 	LIST_REMOVE(mr, entry);
 	free(mr);
@@ -132,6 +133,7 @@ static int av_close(struct fid *fid)
 {
 	struct core_av *av = container_of(fid, struct core_av, fid.fid);
 
+	core_asked();
 	av->domain->open--;
 	free(av);
 	return 0;
@@ -541,6 +543,7 @@ static int ep_close(struct fid *fid)
 {
 	struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
 
+	core_asked();
 	core_wire_close(ep, false);
 	ep->closed = true;
 	ep->domain->open--;
@@ -630,6 +633,7 @@ static int domain_close(struct fid *fid)
 {
 	struct core_domain *domain = container_of(fid, struct core_domain, fid.fid);
 
+	core_asked();
 	if (domain->open)
 		return -FI_EBUSY;
 	left[domain->node]--;
@@ -683,6 +687,7 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 
 static int fabric_close(struct fid *fid)
 {
+	core_asked();
 	free(container_of(fid, struct core_fabric, fid.fid));
 	return 0;
 }
@@ -692,6 +697,7 @@ static struct fi_ops fabric_fi_ops = {.size = sizeof fabric_fi_ops, .close = fab
 /* A wait set: the provider above has its own, and asks for one only to know whether there may be any */
 static int set_close(struct fid *fid)
 {
+	core_asked();
 	free(container_of(fid, struct fid_wait, fid));
 	return 0;
 }

@@ -26,6 +26,7 @@ static int cntr_close(struct fid *fid)
 	struct core_cntr *cntr = container_of(fid, struct core_cntr, fid.fid);
 	const struct core_ep *ep;
 
+	core_asked();
 	TAILQ_FOREACH(ep, &core_eps, link) {
 		for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
 			if (ep->alive && ep->cntrs[k] == cntr)

@@ -25,6 +25,7 @@ static int cq_close(struct fid *fid)
 	struct core_done *comp;
 	struct core_ep *ep;
 
+	core_asked();
 	TAILQ_FOREACH(ep, &core_eps, link) {
 		ep->txcq = ep->txcq == cq ? NULL : ep->txcq;
 		ep->rxcq = ep->rxcq == cq ? NULL : ep->rxcq;

@@ -62,6 +62,13 @@ uint64_t core_due(void)
 	return first;
 }
 
+void core_asked(void)
+{
+	if (world.child)
+		world_fail("n%u: a child of fork() asks the core for what is its parent's",
+			   world.current);
+}
+
 /* ---- memory ---- */
 
 /* The core's CPU touches no device memory */
@@ -619,6 +626,7 @@ static void progress(struct core_domain *domain)
 {
 	struct core_conn *conn, *next;
 
+	core_asked();
 	for (conn = TAILQ_FIRST(&domain->out); conn; conn = next) {
 		conn_push(conn);
 		next = TAILQ_NEXT(conn, out);
@@ -648,6 +656,7 @@ static ssize_t send_refused(struct core_ep *ep)
 {
 	bool *refuses = ep->lane ? refusing_lane : refusing;
 
+	core_asked();
 	if (refuses[ep->name.node]) {
 		refuses[ep->name.node] = false;
 		world_tell("n%u: the core refuses a post", ep->name.node);

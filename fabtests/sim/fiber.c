@@ -135,6 +135,7 @@ static void tls_swap(struct fiber *fiber)
 static struct fibers fibers[SIM_NODES];
 static struct fiber *running;
 static ucontext_t world_context;
+static bool alone;
 #ifdef __SANITIZE_ADDRESS__
 static void *world_fake_stack;
 static const void *world_stack;
@@ -267,6 +268,13 @@ bool fiber_wait(bool (*ready)(const void *what), const void *what, uint64_t unti
 		return false;
 	if (!fiber)
 		world_fail("n%u: the world itself is to wait", world.current);
+	if (alone && until == UINT64_MAX)
+		world_fail("n%u: a child of fork() waits for a thread that it has not",
+			   world.current);
+	if (alone) {
+		world.now = until;
+		return ready && ready(what);
+	}
 	fiber->ready = ready;
 	fiber->what = what;
 	fiber->until = until;
@@ -279,15 +287,20 @@ bool fiber_wait(bool (*ready)(const void *what), const void *what, uint64_t unti
 
 void fiber_yield(void)
 {
-	if (running)
+	if (running && !alone)
 		fiber_leave(running);
+}
+
+void fiber_alone(void)
+{
+	alone = true;
 }
 
 void fiber_switch_point(void)
 {
 	const struct fibers *all = &fibers[world.current];
 
-	if (!running || exhaust_on || !TAILQ_NEXT(TAILQ_FIRST(all), link) ||
+	if (!running || alone || exhaust_on || !TAILQ_NEXT(TAILQ_FIRST(all), link) ||
 	    world_upto(FIBER_SWITCHES))
 		return;
 	fiber_leave(running);

@@ -46,6 +46,9 @@ void fiber_yield(void);
 /* It may give way, if its process has other threads */
 void fiber_switch_point(void);
 
+/* There are no other threads from now on, in any process: this is a child of fork() */
+void fiber_alone(void);
+
 /* Each of a process's threads but its first one, which is the application's; from NULL on, up to NULL */
 struct fiber *fiber_next(unsigned int i, struct fiber *before);
 /* The first moment at which one of those that may run stops waiting [ns]; UINT64_MAX: never */

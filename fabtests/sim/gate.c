@@ -239,9 +239,20 @@ GATE(int, prctl, int option, ...)
 
 /* ---- processes ---- */
 
+/* The program says it once, before there is any process */
+static void (*fork_calls[FORK_MOMENTS])(void);
+
 GATE(int, pthread_atfork, void (*before)(void), void (*parent)(void), void (*child)(void))
 {
+	fork_calls[FORK_BEFORE] = before;
+	fork_calls[FORK_PARENT] = parent;
+	fork_calls[FORK_CHILD] = child;
 	return 0;
+}
+
+void gate_forks(enum fork_moment moment)
+{
+	fork_calls[moment]();
 }
 
 GATE(pid_t, getpid, void)
@@ -388,6 +399,7 @@ GATE(void, free, void *mem)
 struct mapping {
 	unsigned int node;
 	void *addr;
+	size_t len;
 	LIST_ENTRY(mapping) link;
 };
 
@@ -401,6 +413,18 @@ unsigned int gate_mapped(unsigned int node)
 	LIST_FOREACH(mapping, &mappings, link)
 		count += mapping->node == node;
 	return count;
+}
+
+uint64_t gate_pages_sum(unsigned int node)
+{
+	uint64_t sum = 0xcbf29ce484222325ULL;
+	const struct mapping *mapping;
+
+	LIST_FOREACH(mapping, &mappings, link) {
+		for (size_t i = 0; mapping->node == node && i < mapping->len / 8; i++)
+			sum = (sum ^ ((const uint64_t *) mapping->addr)[i]) * 0x100000001b3ULL;
+	}
+	return sum;
 }
 
 void gate_unmap_all(unsigned int node)
@@ -424,7 +448,7 @@ GATE(void *, mmap, void *addr, size_t len, int prot, int flags, int fd, off_t of
 	if (fd < 0 || at == MAP_FAILED)
 		return at;
 	mapping = malloc(sizeof *mapping);
-	*mapping = (struct mapping){.node = world.current, .addr = at};
+	*mapping = (struct mapping){.node = world.current, .addr = at, .len = len};
 	LIST_INSERT_HEAD(&mappings, mapping, link);
 	return at;
 }

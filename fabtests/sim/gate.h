@@ -39,6 +39,12 @@ extern size_t gate_heap[SIM_NODES];
 void gate_close_all(unsigned int node);
 unsigned int gate_open_count(unsigned int node);
 void gate_fill(unsigned int node, int spare);
+/* What is called when the current process forks, in the order of the calls; and what is in its shared pages */
+enum fork_moment { FORK_BEFORE, FORK_PARENT, FORK_CHILD, FORK_MOMENTS };
+void gate_forks(enum fork_moment moment);
+uint64_t gate_pages_sum(unsigned int node);
+/* Of a descriptor that is opened: exec() closes it */
+void gate_closes(int flags);
 /* So many shared pages are mapped; and the process ends */
 unsigned int gate_mapped(unsigned int node);
 void gate_unmap_all(unsigned int node);

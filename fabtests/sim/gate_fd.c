@@ -42,6 +42,13 @@ struct file *file_of(int fd)
 }
 
 /* The lowest free number, as the kernel has it */
+void gate_closes(int flags)
+{
+	if (!(flags & O_CLOEXEC))
+		world_fail("n%u: it opens a descriptor that exec() does not close",
+			   world.current);
+}
+
 int fd_new(struct file *file)
 {
 	int fd = 3;
@@ -279,6 +286,7 @@ GATE(int, epoll_create1, int flags)
 {
 	struct file *set;
 
+	gate_closes(flags);
 	return file_new(FILE_SET, &set);
 }
 
@@ -353,6 +361,7 @@ GATE(int, eventfd, unsigned int count, int flags)
 	struct file *file;
 	int fd = file_new(FILE_EVENT, &file);
 
+	gate_closes(flags);
 	if (fd >= 0)
 		file->count = count;
 	return fd;
@@ -405,6 +414,7 @@ GATE(int, timerfd_create, int clock, int flags)
 {
 	struct file *timer;
 
+	gate_closes(flags);
 	return file_new(FILE_TIMER, &timer);
 }
 
@@ -465,6 +475,7 @@ GATE(int, memfd_create, const char *name, unsigned int flags)
 	struct file *file;
 	int fd = file_new(FILE_PAGES, &file);
 
+	gate_closes(flags & MFD_CLOEXEC ? O_CLOEXEC : 0);
 	if (fd >= 0)
 		file->real = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return fd;
@@ -506,6 +517,7 @@ GATE(int, open, const char *path, int flags, ...)
 {
 	unsigned int pid, fd, node = world.current;
 
+	gate_closes(flags);
 	if (sscanf(path, "/proc/self/fd/%u", &fd) != 1) {
 		if (sscanf(path, "/proc/%u/fd/%u", &pid, &fd) != 2)
 			return gate_failed(ENOENT);
@@ -590,6 +602,7 @@ GATE(int, socket, int family, int type, int protocol)
 	struct file *file;
 	int fd;
 
+	gate_closes(type);
 	if (family == AF_UNIX)
 		return local_new(type);
 	fd = file_new(FILE_SOCKET, &file);
@@ -647,6 +660,8 @@ GATE(ssize_t, sendto, int fd, const void *buf, size_t len, int flags,
 
 	if (!file)
 		return gate_failed(EBADF);
+	if (world.child)
+		world_fail("n%u: a child of fork() sends", world.current);
 	if (file->failed) {
 		const int err = file->failed;
 

@@ -6,6 +6,7 @@
 #include "gate_file.h"
 #include "fiber.h"
 
+#include <fcntl.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -226,6 +227,7 @@ GATE(int, accept4, int fd, struct sockaddr *addr, socklen_t *len, int flags)
 		return gate_failed(EBADF);
 	if (!fiber_wait(local_ready, file, file->local->blocks ? UINT64_MAX : world.now))
 		return gate_failed(EAGAIN);
+	gate_closes(flags);
 	other = TAILQ_FIRST(&file->local->waiting);
 	if (!other)
 		return gate_failed(EINVAL);
@@ -321,11 +323,12 @@ GATE(ssize_t, sendmsg, int fd, const struct msghdr *head, int flags)
 }
 
 /* A descriptor that finds no room is not there, and the kernel says so */
-static void local_pass(struct local_message *message, struct msghdr *head)
+static void local_pass(struct local_message *message, struct msghdr *head, int flags)
 {
 	struct cmsghdr *part = CMSG_FIRSTHDR(head);
 	const int fd = message->passed && part ? fd_new(message->passed) : -1;
 
+	gate_closes(flags & MSG_CMSG_CLOEXEC || fd < 0 ? O_CLOEXEC : 0);
 	head->msg_flags = message->passed && fd < 0 ? MSG_CTRUNC : 0;
 	if (fd >= 0) {
 		part->cmsg_level = SOL_SOCKET;
@@ -351,7 +354,7 @@ ssize_t local_receive(struct file *file, struct msghdr *head, int flags)
 	TAILQ_REMOVE(&local->messages, message, link);
 	len = message->len;
 	memcpy(head->msg_iov->iov_base, message->bytes, len < room ? len : room);
-	local_pass(message, head);
+	local_pass(message, head, flags);
 	if (message->passed)
 		file_put(message->passed);
 	free(message);

@@ -62,6 +62,13 @@ static void gpu_put(struct gpu_queue *queue, struct gpu_job job)
 	queue->jobs[queue->tail++ % GPU_JOBS] = job;
 }
 
+/* No GPU's driver works in a child of fork() */
+static void gpu_asked(void)
+{
+	if (world.child)
+		world_fail("n%u: a child of fork() asks its GPU's driver", world.current);
+}
+
 static bool gpu_fails(unsigned int node)
 {
 	const bool fails = failing[node];
@@ -76,6 +83,7 @@ static int gpu_open(const struct dev_mem *mem, bool asks, struct dev_queue **to)
 {
 	struct gpu_queue *queue = calloc(1, sizeof *queue);
 
+	gpu_asked();
 	queue->node = world.current;
 	queue->base = (struct dev_queue){.ops = mem->ops,
 					 .ctx = mem->ctx,
@@ -96,6 +104,7 @@ static void gpu_drain(struct dev_queue *base)
 {
 	struct gpu_queue *queue = (struct gpu_queue *) base;
 
+	gpu_asked();
 	if (world.now < queue->last)
 		world.now = queue->last;
 	exhaust_forget(queue);
@@ -112,6 +121,7 @@ static int gpu_copy(struct dev_queue *base, void *dst, const void *src, size_t l
 {
 	struct gpu_queue *queue = (struct gpu_queue *) base;
 
+	gpu_asked();
 	if (gpu_fails(queue->node))
 		return -FI_EIO;
 	gpu_put(queue, (struct gpu_job){.dst = dst,
@@ -145,6 +155,7 @@ static int gpu_pin(const struct dev_mem *mem, void *addr, size_t len)
 
 static void gpu_unpin(void *addr)
 {
+	gpu_asked();
 }
 
 static int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,

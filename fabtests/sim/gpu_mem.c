@@ -313,6 +313,8 @@ static void gpu_unmap(void *addr, bool attached)
 {
 	struct gpu_place *place = place_find(addr);
 
+	if (world.child)
+		world_fail("n%u: a child of fork() closes device memory", world.current);
 	if (!place || place->own || place->base != addr || place->attached != attached)
 		world_fail("n%u: it closes memory that it has not opened", world.current);
 	if (--place->opens)

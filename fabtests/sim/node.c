@@ -11,6 +11,8 @@
 #include "mem/ipc_share.h"
 #include "path/info.h"
 #include "path/info_tags.h"
+#include <sys/wait.h>
+#include <unistd.h>
 #include <rdma/fi_cm.h>
 #include <rdma/providers/fi_prov.h>
 
@@ -286,10 +288,37 @@ static void node_ep_end(unsigned int i, unsigned int e)
 	for (unsigned int at = 0; ep->open && at < SIM_NODES * SIM_EPS; at++) {
 		struct node_ep *other = &nodes[at / SIM_EPS].eps[at % SIM_EPS];
 
-		other->blind[i][e] |= other->met[i][e] != ep->life + 1;
+		if (other->met[i][e] != ep->life + 1)
+			other->blind[i][e] = ep->port;
 	}
 	ep->life += ep->open;
 	ep->open = false;
+}
+
+static void close_ep(const struct node_ep *ep)
+{
+	MUST(fi_close(&ep->ep->fid));
+	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
+		if (ep->cntrs[k])
+			MUST(fi_close(&ep->cntrs[k]->fid));
+	}
+}
+
+static void close_domain(struct node_domain *domain)
+{
+	struct fid_domain *last = domain->domain;
+
+	for (int dev = 0; dev < 2; dev++) {
+		if (domain->mr[dev])
+			MUST(fi_close(&domain->mr[dev]->fid));
+	}
+	MUST(fi_close(&domain->cq->fid));
+	MUST(fi_close(&domain->av->fid));
+	if (domain->polls)
+		MUST(fi_close(&domain->polls->fid));
+	/* nobody looks into what is half closed */
+	domain->domain = NULL;
+	MUST(fi_close(&last->fid));
 }
 
 /* What was under way there is not heard of any more, and nothing is written */
@@ -302,12 +331,8 @@ void node_ep_close(unsigned int i, unsigned int e)
 	world_tell("n%u:%u: closes", i, ep->port);
 	for (size_t k = 0; k < SIM_COUNT(ep->cntrs) && ep->cntrs[k]; k++)
 		check_counted(i, e);
-	MUST(fi_close(&ep->ep->fid));
+	close_ep(ep);
 	op_close(i, e);
-	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
-		if (ep->cntrs[k])
-			MUST(fi_close(&ep->cntrs[k]->fid));
-	}
 	for (struct node_multi *multi = ep->multis; multi; multi = multi->next)
 		multi->closed = true;
 	node_ep_end(i, e);
@@ -342,22 +367,8 @@ void node_close(unsigned int i, unsigned int unused)
 	fiber_wait(others_have_ended, node, UINT64_MAX);
 	for (unsigned int e = 0; e < world.script->eps; e++)
 		node_ep_close(i, e);
-	for (unsigned int d = 0; d <= SIM_DOMAIN_OF(world.script->eps - 1); d++) {
-		struct node_domain *domain = &node->domains[d];
-		struct fid_domain *last = domain->domain;
-
-		for (int dev = 0; dev < 2; dev++) {
-			if (domain->mr[dev])
-				MUST(fi_close(&domain->mr[dev]->fid));
-		}
-		MUST(fi_close(&domain->cq->fid));
-		MUST(fi_close(&domain->av->fid));
-		if (domain->polls)
-			MUST(fi_close(&domain->polls->fid));
-		/* nobody looks into what is half closed */
-		domain->domain = NULL;
-		MUST(fi_close(&last->fid));
-	}
+	for (unsigned int d = 0; d <= SIM_DOMAIN_OF(world.script->eps - 1); d++)
+		close_domain(&node->domains[d]);
 	node_rest_end(i);
 	/* the provider is unloaded */
 	if (!node->plain && !node->hook)
@@ -395,6 +406,53 @@ void node_leave(unsigned int i, unsigned int unused)
 	node_end(i);
 }
 
+/* ---- fork() ---- */
+
+/* Of the system's own fork(): the child has a copy of the world, with one thread, and does nothing there but that */
+static void child_run(unsigned int i, bool closes)
+{
+	struct node *node = &nodes[i];
+
+	world.child = true;
+	node->pid += SIM_CHILD;
+	fiber_alone();
+	gate_fill(i, -1);
+	gate_forks(FORK_CHILD);
+	for (unsigned int e = 0; closes && e < world.script->eps; e++) {
+		if (node->eps[e].open)
+			close_ep(&node->eps[e]);
+	}
+	for (unsigned int d = 0; closes && d <= SIM_DOMAIN_OF(world.script->eps - 1); d++)
+		close_domain(&node->domains[d]);
+	/* the provider is unloaded */
+	ipc_share_stop();
+	fflush(stdout);
+	_exit(0);
+}
+
+/* A child leaves alone what is its parent's: the core, the GPU, datagrams, and shared pages */
+void node_fork(unsigned int i, unsigned int closes)
+{
+	uint64_t pages;
+	pid_t child;
+	int status;
+
+	world_tell("n%u: forks", i);
+	gate_forks(FORK_BEFORE);
+	pages = gate_pages_sum(i);
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		child_run(i, closes);
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		abort();
+	gate_forks(FORK_PARENT);
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		world_fail("n%u: its child fails", i);
+	if (gate_pages_sum(i) != pages)
+		world_fail("n%u: its child has written to shared pages", i);
+}
+
 /* ---- peers ---- */
 
 /* The endpoint of a node's that peers ask at that port; SIM_EPS: none */
@@ -428,7 +486,9 @@ void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
 	if (e == SIM_EPS || peer_ep == SIM_EPS)
 		return;
 	nodes[i].eps[e].met[from][peer_ep] = nodes[from].eps[peer_ep].life + 1;
-	nodes[i].eps[e].blind[from][peer_ep] = false;
+	/* of another address nothing is known by that */
+	if (nodes[i].eps[e].blind[from][peer_ep] == nodes[from].eps[peer_ep].port)
+		nodes[i].eps[e].blind[from][peer_ep] = 0;
 }
 
 unsigned int node_host(unsigned int i)

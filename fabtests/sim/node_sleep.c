@@ -11,6 +11,7 @@
 #include "gate.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <rdma/fi_eq.h>
 
 static unsigned int domain_count(void)
@@ -59,7 +60,7 @@ void node_rest_choose(unsigned int i)
 	    node->fabric->ops->wait_open(node->fabric, &attr, &node->set))
 		world_fail("n%u: no wait set", i);
 	if (node->rest == REST_FD)
-		node->ringer = sim_eventfd(0, 0);
+		node->ringer = sim_eventfd(0, EFD_CLOEXEC);
 }
 
 void node_rest_cq(unsigned int i, struct fi_cq_attr *attr)

@@ -664,7 +664,7 @@ bool op_end_lost(const struct op *op, unsigned int end)
 	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1;
 
 	/* it may still be with the one that was there before; and a silent core gives no memory back that it was to send */
-	if (ep->blind[peer][peer_ep])
+	if (ep->blind[peer][peer_ep] && ep->blind[peer][peer_ep] == end_ep(op, !end)->port)
 		return true;
 	return !op_end_lives(op, !end) &&
 	       (!met || (world.script->model->silent && !end &&

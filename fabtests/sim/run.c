@@ -78,6 +78,13 @@ static void fault_lane(const struct fault_plan *fault)
 		core_reset(fault->node, fault->peer, true);
 }
 
+/* The core alone would break the parent's connections as a child closes them */
+static void fault_fork(const struct fault_plan *fault)
+{
+	if (nodes[fault->node].state == NODE_RUNS && !nodes[fault->node].plain)
+		node_wish(fault->node, node_fork, fault->renamed);
+}
+
 static void fault_begin(const struct fault_plan *fault)
 {
 	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
@@ -117,6 +124,9 @@ static void fault_begin(const struct fault_plan *fault)
 		break;
 	case FAULT_LEAVE:
 		fault_leave(fault);
+		break;
+	case FAULT_FORK:
+		fault_fork(fault);
 		break;
 	case FAULT_REFUSE:
 		gpu_refuse(fault->node, world.now + fault->span);

@@ -129,6 +129,8 @@ const struct model *model_find(const char *name);
 
 /* A process's descriptors, the ports of a host, and the IP address of the first process */
 #define SIM_FDS 1024
+/* The numbers of children of fork() are so much higher */
+#define SIM_CHILD 1000000
 #define SIM_PORTS 4000
 #define SIM_IP 0x0a000001
 
@@ -187,6 +189,7 @@ enum fault_kind {
 	FAULT_FULL,      /* it has few descriptors left, or none */
 	FAULT_PAGES,     /* no pages can be shared */
 	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
+	FAULT_FORK,      /* a process forks; the child ends, or closes all before */
 	FAULT_KINDS
 };
 
@@ -264,6 +267,7 @@ bool script_read(struct script *script, const char *path);
  * @current:	the node whose code runs
  * @moved:	something has happened at this step
  * @quiet:	nothing is told
+ * @child:	this is a child of fork(), which has what its parent has opened, and may not use it
  * @digest:	of all that has happened
  */
 struct world {
@@ -275,6 +279,7 @@ struct world {
 	bool calm;
 	bool verbose;
 	bool quiet;
+	bool child;
 	uint64_t digest;
 	const struct script *script;
 };
@@ -332,6 +337,8 @@ void core_lose(unsigned int node);
 void core_calm(void);
 /* The first moment at which something in the core is due, as seen since the last call [ns]; UINT64_MAX: never */
 uint64_t core_due(void);
+/* The core is asked for something */
+void core_asked(void);
 /* What of the node's is still open: a word, or NULL */
 const char *core_left(unsigned int node);
 
@@ -422,7 +429,7 @@ struct node_multi {
  * struct node_ep - an endpoint of a process.
  * @life:	how many there were before
  * @met:	the lives, and one more, of those of the peers that have answered a datagram of its
- * @blind:	those that have ended before they had answered one
+ * @blind:	the ports of those that have ended before they had answered one; 0: none has
  * @multis:	those of the endpoints before, too
  * @counts:	of FI_SEND, FI_RECV, FI_READ, FI_WRITE: what has ended well
  */
@@ -434,7 +441,7 @@ struct node_ep {
 	struct fid_cntr *cntrs[4];
 	uint64_t counts[4];
 	unsigned int met[SIM_NODES][SIM_EPS];
-	bool blind[SIM_NODES][SIM_EPS];
+	unsigned int blind[SIM_NODES][SIM_EPS];
 	struct node_multi *multis;
 };
 
@@ -510,9 +517,10 @@ void node_wish(unsigned int i, void (*grant)(unsigned int i, unsigned int arg),
 	       unsigned int arg);
 bool node_is_acting(unsigned int i);
 
-/* Wishes: it closes all; it does, and ends; endpoint @e is closed, or opened again, with another address (@e + SIM_EPS) */
+/* Wishes: it closes all; it does, and ends; it forks, and the child closes all, or nothing; endpoint @e is closed, or opened again, with another address (@e + SIM_EPS) */
 void node_close(unsigned int i, unsigned int unused);
 void node_leave(unsigned int i, unsigned int unused);
+void node_fork(unsigned int i, unsigned int closes);
 void node_ep_close(unsigned int i, unsigned int e);
 void node_ep_reopen(unsigned int i, unsigned int e);
 
