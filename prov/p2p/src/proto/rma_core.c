@@ -386,13 +386,15 @@ static void rma_core_atomic_done(struct xfer_ctx *ctx, const struct core_comp *c
 	req->comp.flags |= req->done_flags;
 	req->comp.len = req->len;
 	xfer_ctx_free(ctx);
-	if (!err && req->mem.ops) {
+	/* who was told that it has failed has the memory back */
+	if (!err && req->mem.ops && !req->reported) {
+		xfer_req_move(req, XFER_COPYING);
 		req->copy.done = rma_core_result_copied;
 		err = -xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, req->iov, req->count,
 				       req->host, &req->copy);
 		if (!err)
 			return;
-	} else if (!err) {
+	} else if (!err && !req->reported) {
 		mem_scatter(req->iov, req->count, req->host);
 	}
 	xfer_req_end(req, err);
@@ -406,8 +408,10 @@ static void rma_core_operand_copied(struct copy *copy, int status)
 		return;
 	if (status && !amo->status)
 		amo->status = status;
-	if (!--amo->copying)
-		xfer_out_post(&amo->out);
+	if (--amo->copying)
+		return;
+	xfer_req_move(amo->req, XFER_CORE);
+	xfer_out_post(&amo->out);
 }
 
 /* Brings an operation's array to the host: later, or where it has to be so, now */
@@ -500,7 +504,9 @@ static ssize_t rma_core_atomic_begin(struct xfer_req *req, const struct core_ato
 	rma_core_amo_init(amo, req, op, len);
 	rma_core_operand(amo, operand, amo->operand.addr);
 	rma_core_operand(amo, compare, amo->compare.addr);
-	if (!amo->copying)
+	if (amo->copying)
+		xfer_req_move(req, XFER_COPYING);
+	else
 		ret = rma_core_atomic_try(&amo->out);
 	if (ret)
 		xfer_ctx_free(&amo->out.ctx);

@@ -253,6 +253,7 @@ static int rma_ask_begin(struct rma_ask *ask)
 		return status;
 	}
 	xfer_set_busy(ask->req);
+	xfer_req_move(ask->req, XFER_COPYING);
 	return 0;
 }
 

@@ -17,7 +17,8 @@ struct xfer_arrival;
  *
  * Any request:
  * @XFER_CORE:	the core has it, or nobody yet
- * @XFER_COPYING: it has come whole, and is copied to the device
+ * @XFER_COPYING: it has come whole, and is copied to the device; or a request's bytes are copied before it goes, or after
+ *		its answer has come
  * @XFER_CLAIMED: a peek has found it; the core keeps it for the receive that takes it
  * @XFER_ENDED:	it is about to be freed
  *

@@ -39,7 +39,11 @@ static const struct xfer_state_row {
 				S(MARKING) | S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
 				S(ASKING_BYTES) | S(PEEKING) | S(MATCHED) | S(BOUNCING),
 		},
-	[XFER_COPYING] = {.name = "copying"},
+	[XFER_COPYING] =
+		{
+			.name = "copying",
+			.next = S(CORE) | S(ASKING_FIN) | S(ASKING_RESULT) | S(ASKING_BYTES),
+		},
 	[XFER_CLAIMED] =
 		{
 			.name = "claimed",
