@@ -226,6 +226,20 @@ static void rndv_lanes_refused(struct xfer_peer *peer)
 	retry_failed(&peer->lanes->offers);
 }
 
+/* Gives back the receives for those that have been removed, or have another offer */
+static void rndv_lanes_sweep(struct xfer_ep *ep)
+{
+	struct rndv_lane_first *first;
+	struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &ep->live, live) {
+		first = (struct rndv_lane_first *) ctx;
+		if (ctx->done == rndv_lane_first_heard &&
+		    !rndv_lanes_by(xfer_peer_find(ep, first->peer), true, first->number))
+			lanes_cancel(ep, first->index, &first->op);
+	}
+}
+
 /* Offers our lanes to a peer */
 static void rndv_lanes_offer(struct xfer_peer *peer)
 {
@@ -235,9 +249,14 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 	struct wire_msg msg = {.type = WIRE_LANES, .flags = WIRE_ASKS};
 
 	msg.count = lanes_open(ep);
-	/* later, if others have all receives; those that are never used count as well */
-	if (!msg.count || !lanes_keep(ep, NULL, msg.count))
+	if (!msg.count)
 		return;
+	/* later, if others have all receives */
+	if (!lanes_keep(ep, NULL, msg.count)) {
+		rndv_lanes_sweep(ep);
+		retry_failed(&lanes->offers);
+		return;
+	}
 	lanes->offered = true;
 	lanes->heard = 0;
 	lanes->heard_turn = lanes->limit_turn = 0;
