@@ -169,7 +169,8 @@ static void hello_add_board(struct xfer_peer *peer, struct wire_msg *msg)
 	if (!msg->addr)
 		return;
 	msg->flags |= WIRE_BOARD;
-	peer->facts |= HELLO_TOLD;
+	/* it may not be able to map it now */
+	retry_failed(&peer->told);
 }
 
 /* Says what is to be said besides the three steps */
@@ -426,7 +427,7 @@ static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 	const char *why;
 
 	hoped.follows = true;
-	if (peer->facts & HELLO_TOLD ||
+	if (peer->facts & HELLO_READS || !retry_due(&peer->told) ||
 	    !(peer->ep->near || peer->host == peer->ep->xfer->ipc.host) ||
 	    !path_wants_across(&hoped, &why))
 		return;
@@ -799,6 +800,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 		xfer_peer_expire(peer);
 	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->lost = status;
+	peer->told = (struct retry){.delay = 0};
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE | HELLO_PID)) |
 		      (known ? HELLO_LOST : 0);
 }

@@ -14,7 +14,6 @@
 #define HELLO_FOLLOWS                                                                          \
 	(1u << 0) /* it follows up all of its receives; if not, short ones are staged */
 #define HELLO_REFUSES (1u << 1) /* to take what is offered: only what is announced anyway is */
-#define HELLO_TOLD (1u << 2)    /* it has been told of our board */
 #define HELLO_READS (1u << 3)   /* it reads our board */
 #define HELLO_WHOLE (1u << 4)   /* it wants sent what could be lent */
 #define HELLO_LATE (1u << 5)    /* it was said that it has not answered */

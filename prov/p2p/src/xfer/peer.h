@@ -166,6 +166,7 @@ struct xfer_past {
  * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
  * @offers:	it could not open what it was offered
+ * @told:	it has been told of our board, and has not said that it reads it
  * @sends:	requests of ours that it may answer
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots
@@ -196,6 +197,7 @@ struct xfer_peer {
 	uint64_t process;
 	uint64_t owner;
 	struct retry offers;
+	struct retry told;
 	unsigned int facts;
 	unsigned int sends;
 	unsigned int slots[2];
