@@ -572,8 +572,7 @@ static bool has_fault(enum fault_kind kind)
 	bool has = false;
 
 	for (size_t i = 0; i < world.script->fault_count; i++)
-		has |= !world.script->faults[i].dropped &&
-		       world.script->faults[i].kind == kind;
+		has |= !world.script->faults[i].dropped && world.script->faults[i].kind == kind;
 	return has;
 }
 

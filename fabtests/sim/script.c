@@ -5,9 +5,8 @@
 #include <errno.h>
 
 const char *const fault_names[FAULT_KINDS] = {
-	"busy",      "stop",  "kill",   "restart", "reset",  "hard", "lose",  "gpu",
-	"datagrams", "close", "forget", "leave",   "refuse", "full", "pages", "lane",
-	"fork",
+	"busy",  "stop",   "kill",  "restart", "reset", "hard",  "lose", "gpu",  "datagrams",
+	"close", "forget", "leave", "refuse",  "full",  "pages", "lane", "fork",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 

@@ -189,7 +189,7 @@ enum fault_kind {
 	FAULT_FULL,      /* it has few descriptors left, or none */
 	FAULT_PAGES,     /* no pages can be shared */
 	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
-	FAULT_FORK,      /* a process forks; the child ends, or closes all before */
+	FAULT_FORK, /* a process forks; the child ends, or closes all before */
 	FAULT_KINDS
 };
 

@@ -555,30 +555,6 @@ static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 	return !ret;
 }
 
-/* It may be asked for signs of life, and is, so that it is known whether it answers. */
-static void hello_learn_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	struct xfer_life *life = &peer->life;
-	uint8_t name[WIRE_NAME_MAX] = {0};
-	size_t len = sizeof name;
-
-	/* a question sent before its confirmation is here: it has its answer, though the thread had no time */
-	keepalive_drain();
-	if (life->port == msg->port && peer->process == msg->process)
-		return;
-	keepalive_close(life->keepalive);
-	life->keepalive = NULL;
-	life->answers = 0;
-	life->port = msg->port;
-	if (!msg->port || peer->ep->lookup(peer->ep, peer->addr, name, &len))
-		return;
-	life->keepalive =
-		keepalive_open(peer->ep->front->keepalive, msg->process, msg->port, name,
-			       P2P_MIN(len, sizeof name), msg->key == peer->ep->xfer->ipc.host);
-	if (life->keepalive)
-		keepalive_ask(life->keepalive);
-}
-
 /*
  * What it was sent before it was lost may be noted on our board, and is given up there. Its markers may have come to
  * another process of its address, which is to look for their notes.
@@ -651,7 +627,7 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->via = via;
 	peer->to = to;
 	peer->host = msg->key;
-	hello_learn_keepalive(peer, msg);
+	hello_facts_keepalive(peer, msg);
 	peer->process = msg->process;
 	peer->owner = msg->id;
 	hello_move(peer, XFER_PEER_KNOWN);

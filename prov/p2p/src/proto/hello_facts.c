@@ -126,3 +126,27 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 	if (msg->flags & WIRE_BORROWS)
 		peer->facts |= HELLO_BORROWS;
 }
+
+void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	struct xfer_life *life = &peer->life;
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+
+	xfer_assert_locked(peer->ep->xfer);
+	/* a question sent before its confirmation is here: it has its answer, though the thread had no time */
+	keepalive_drain();
+	if (life->port == msg->port && peer->process == msg->process)
+		return;
+	keepalive_close(life->keepalive);
+	life->keepalive = NULL;
+	life->answers = 0;
+	life->port = msg->port;
+	if (!msg->port || peer->ep->lookup(peer->ep, peer->addr, name, &len))
+		return;
+	life->keepalive =
+		keepalive_open(peer->ep->front->keepalive, msg->process, msg->port, name,
+			       P2P_MIN(len, sizeof name), msg->key == peer->ep->xfer->ipc.host);
+	if (life->keepalive)
+		keepalive_ask(life->keepalive);
+}

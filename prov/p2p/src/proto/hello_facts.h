@@ -80,4 +80,7 @@ bool hello_borrows(const struct xfer_peer *peer);
 /* Is it on this host, and has not refused what it was offered? */
 bool hello_takes_offers(const struct xfer_peer *peer);
 
+/* It may be asked for signs of life, and is, so that it is known whether it answers. */
+void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg);
+
 #endif /* P2P_HELLO_FACTS_H */
