@@ -210,8 +210,8 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 	return ret ? ret : (*via)->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
 }
 
-/* Asks who it is */
-static int hello_ask(struct xfer_peer *peer)
+/* Asks who it is; in vain for @time at most [ms], 0: as long as it takes */
+static int hello_ask(struct xfer_peer *peer, uint64_t time)
 {
 	struct xfer_ep *ep = peer->ep, *via;
 	struct wire_msg msg;
@@ -227,7 +227,7 @@ static int hello_ask(struct xfer_peer *peer)
 		msg.grant = xfer_token_new(ep->xfer);
 	ret = xfer_peer_admit(peer, 0, msg.grant);
 	if (!ret)
-		ret = ctrl_send(via, to, &msg);
+		ret = time ? ctrl_answer(via, to, &msg, time) : ctrl_send(via, to, &msg);
 	/* what a peer that is known hears goes on to go the way that it has named */
 	if (ret || peer->state == XFER_PEER_KNOWN)
 		return ret;
@@ -243,7 +243,7 @@ int hello_greet(struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->state != XFER_PEER_NEW)
 		return 0;
-	ret = hello_ask(peer);
+	ret = hello_ask(peer, 0);
 	if (ret)
 		return ret;
 	peer->repeats = 0;
@@ -301,7 +301,7 @@ static void hello_ask_again(struct xfer_peer *peer)
 	    xfer_outq_has(peer->via, peer->to))
 		return;
 	peer->repeats++;
-	hello_ask(peer);
+	hello_ask(peer, 0);
 }
 
 /*
@@ -566,6 +566,13 @@ static bool hello_left_notes(const struct xfer_peer *peer)
 	return peer->losses && xfer->board.page && peer->host == xfer->ipc.host;
 }
 
+void hello_seek(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->state == XFER_PEER_FOREIGN && !peer->forgotten && hello_left_notes(peer))
+		hello_ask(peer, HELLO_DESERTED);
+}
+
 /* The third step. @dead: the token that is dead, if any */
 static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 {
@@ -639,7 +646,7 @@ void hello_remind(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	if (hello_doubts(peer))
-		hello_ask(peer);
+		hello_ask(peer, 0);
 	/* the confirmation may be lost, and then it takes us for nobody */
 	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
 		hello_confirm(peer, 0);

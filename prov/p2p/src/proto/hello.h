@@ -54,4 +54,7 @@ void hello_trial(struct xfer_ep *ep, bool device);
 /* Nothing has come from it for long: tells it once more what it may not have heard. */
 void hello_remind(struct xfer_peer *peer);
 
+/* It is lost, and was to look for notes on our board: greets whoever has its address now, who may wait for those */
+void hello_seek(struct xfer_peer *peer);
+
 #endif /* P2P_HELLO_H */

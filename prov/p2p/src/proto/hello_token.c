@@ -12,6 +12,9 @@
 /* How often peers were lost when a token was made is in its last bits, modulo this power of two */
 #define HELLO_AGES UINT64_C(64)
 
+/* For so long a peer is told of its lost token where the core has no room, as it may be dead [ms] */
+#define HELLO_TOKEN_TIME 30000
+
 /* ---- those of answers ---- */
 
 static uint64_t hello_token_aged(const struct xfer_ep *ep, const struct wire_msg *msg,
@@ -78,7 +81,7 @@ static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, struct
 	};
 
 	if ((msg.grant || msg.dead) && !ctrl_unsent(via, to))
-		ctrl_send(via, to, &msg);
+		ctrl_answer(via, to, &msg, HELLO_TOKEN_TIME);
 }
 
 static void hello_token_tell(const struct xfer_token *token)

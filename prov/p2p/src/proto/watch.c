@@ -168,12 +168,58 @@ static struct xfer_peer *watch_doomed(const struct xfer *xfer)
 	return NULL;
 }
 
+/* It goes to a peer that may have died, and about which nothing else is under way: then nobody would see that */
+static void watch_unsent_begin(const struct xfer_out *out)
+{
+	const struct xfer_ep *ep = out->ctx.ep;
+	struct xfer_peer *next, *peer = xfer_peer_find(ep->front, out->addr);
+
+	if (ep == ep->front) {
+		if (peer && peer->state == XFER_PEER_KNOWN)
+			xfer_outq_hold(peer);
+		return;
+	}
+	HASH_ITER(hh, ep->front->peers, peer, next) {
+		if (peer->state == XFER_PEER_KNOWN && xfer_peer_at(peer, ep, out->addr))
+			xfer_outq_hold(peer);
+	}
+}
+
+/* Mostly nothing waits for as long as it takes to come here */
+static void watch_unsent_all(struct xfer *xfer)
+{
+	struct xfer_out *out;
+	struct xfer_ep *ep;
+
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		TAILQ_FOREACH(out, &ep->outq, entry) {
+			if (!out->behind && !out->until)
+				watch_unsent_begin(out);
+		}
+	}
+}
+
+/* What it was to look for on our board it cannot have seen, if it is another process by now */
+static void watch_lose(struct xfer_peer *peer)
+{
+	const int verdict = peer->life.verdict;
+	const bool noted = hello_reads(peer) && peer->sends;
+
+	peer->life.verdict = 0;
+	xfer_peer_hold(peer);
+	xfer_peer_lose(peer, verdict);
+	if (noted)
+		hello_seek(peer);
+	xfer_peer_put(peer);
+}
+
 /* The loss of one may take others off the list: so all are looked at before. */
 static void watch_all(struct xfer *xfer, unsigned int passed)
 {
 	bool doomed = false;
 	struct xfer_peer *peer;
-	int verdict;
+
+	watch_unsent_all(xfer);
 
 	/* this process was held up, and so was its thread */
 	if (passed > XFER_WATCH)
@@ -186,11 +232,8 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 			peer->life.verdict = watch_peer(peer, passed);
 		doomed |= peer->life.verdict;
 	}
-	while (doomed && (peer = watch_doomed(xfer))) {
-		verdict = peer->life.verdict;
-		peer->life.verdict = 0;
-		xfer_peer_lose(peer, verdict);
-	}
+	while (doomed && (peer = watch_doomed(xfer)))
+		watch_lose(peer);
 }
 
 static void watch_probed(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)

@@ -235,6 +235,7 @@ int xfer_ep_fini(struct xfer_ep *ep)
 
 	p2p_lock_take(&xfer->lock);
 	XFER_PROTO_EACH(xfer, ep_close, ep);
+	xfer_outq_close(ep);
 	xfer_ep_say_farewell(ep);
 	ret = xfer_ep_close_core(ep);
 	if (ret) {

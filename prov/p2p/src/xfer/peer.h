@@ -172,6 +172,7 @@ struct xfer_past {
  * @spares:	the same of memory in place of slots
  * @lanes:	what is agreed of lanes, or NULL: nothing
  * @users:	requests and records that are about it; a peer that is forgotten stays until they end
+ * @unsent:	one of those is what waits to be sent there (sendq.h)
  * @forgotten:	its address is nobody's any more
  * @past:	it may be heard all the same, or NULL
  * @now:	the record that has taken its place while something is under way, and has it among its users; or NULL
@@ -204,6 +205,7 @@ struct xfer_peer {
 	unsigned int spares[2];
 	struct xfer_peer_lanes *lanes;
 	unsigned int users;
+	bool unsent;
 	bool forgotten;
 	struct xfer_past *past;
 	struct xfer_peer *now;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
+#include "xfer/peer.h"
 #include "xfer/req_state.h"
 
 /*
@@ -71,6 +72,41 @@ static struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
 	return NULL;
 }
 
+void xfer_outq_hold(struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	if (peer->unsent)
+		return;
+	peer->unsent = true;
+	peer->ep->xfer->unsent++;
+	xfer_peer_hold(peer);
+}
+
+/* Those of @ep whose messages have gone, or (@all) all */
+static void xfer_outq_release(struct xfer_ep *ep, bool all)
+{
+	struct xfer_peer *peer, *next;
+
+	for (peer = LIST_FIRST(&ep->xfer->busy_peers); peer; peer = next) {
+		next = LIST_NEXT(peer, busy);
+		if (!peer->unsent || peer->ep != ep ||
+		    (!all &&
+		     (xfer_outq_find(ep, peer->addr) || xfer_outq_find(peer->via, peer->to))))
+			continue;
+		peer->unsent = false;
+		ep->xfer->unsent--;
+		xfer_peer_put(peer);
+		/* that may have taken others off the list */
+		next = LIST_FIRST(&ep->xfer->busy_peers);
+	}
+}
+
+void xfer_outq_close(struct xfer_ep *ep)
+{
+	xfer_assert_locked(ep->xfer);
+	xfer_outq_release(ep, true);
+}
+
 /* Those behind it have their turn */
 static void xfer_outq_remove(struct xfer_ep *ep, struct xfer_out *out)
 {
@@ -81,6 +117,8 @@ static void xfer_outq_remove(struct xfer_ep *ep, struct xfer_out *out)
 		next = TAILQ_NEXT(next, entry);
 	if (next)
 		next->behind = out->behind;
+	else if (p2p_unlikely(ep->xfer->unsent) && !out->behind)
+		xfer_outq_release(ep->front, false);
 }
 
 static void xfer_outq_add(struct xfer_ep *ep, struct xfer_out *out)

@@ -52,6 +52,10 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);
 
+/* As long as something waits to be sent to a peer it has a user, by which it is watched; until its endpoint closes */
+void xfer_outq_hold(struct xfer_peer *peer);
+void xfer_outq_close(struct xfer_ep *ep);
+
 /*
  * Sends those that wait. Cores may have no room for a dead peer for ever: however many of those there are,
  * the others go on.

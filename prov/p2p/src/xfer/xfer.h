@@ -165,6 +165,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @looks:	things that nothing tells of, so that somebody has to look for them
  * @in:		requests by state, where the state means a list of the domain's (req.h)
  * @busy_peers: the peers that something is under way with
+ * @unsent:	so many of them have something that waits to be sent (sendq.h)
  * @watched:	when progress last looked for what does not move [ms]
  * @losing:	what is under way with a peer is being ended
  * @owner:	the process that opened it (base/process.h)
@@ -217,6 +218,7 @@ struct xfer {
 	unsigned int looks;
 	struct xfer_list in[XFER_STATES_MAX];
 	LIST_HEAD(, xfer_peer) busy_peers;
+	unsigned int unsent;
 	uint64_t watched;
 	bool losing;
 	pid_t owner;
