@@ -9,6 +9,7 @@
 #include "xfer/peer.h"
 #include "xfer/req.h"
 #include "xfer/req_state.h"
+#include "xfer/sendq.h"
 #include "xfer/wire.h"
 
 /* Why operations between two endpoints may fail, or NULL */
@@ -405,9 +406,8 @@ static void check_delivered(const struct op *op)
 	    may_shift(op) || op->taken)
 		return;
 	/* the core's word: what is copied in then is not there (docs/limits.md); and it may mean less */
-	if ((!announced || world.script->fault_count) && op->plan.to_dev)
-		return;
-	if (!announced && world.script->model->delivers != DELIVERS_RECEIVED)
+	if ((!announced || world.script->fault_count) &&
+	    (op->plan.to_dev || world.script->model->delivers != DELIVERS_RECEIVED))
 		return;
 	if (!op->ends[1].buf || wrong_byte(op, op->ends[1].buf) < op->plan.len)
 		world_fail("message %u is said to be delivered, and byte %zu is not there",
@@ -518,6 +518,7 @@ static struct xfer *xfer_of(unsigned int node, unsigned int d)
 static void tell_requests(unsigned int node, const struct xfer *xfer)
 {
 	const struct xfer_arrival *arrival;
+	const struct xfer_out *out;
 	struct xfer_peer *peer, *next;
 	struct xfer_ctx *ctx;
 	struct xfer_ep *ep;
@@ -538,6 +539,13 @@ static void tell_requests(unsigned int node, const struct xfer *xfer)
 					   (size_t) req->addr, xfer_state_name(req->state),
 					   (unsigned long long) (req->transfer.id & 0xffffff));
 		}
+		TAILQ_FOREACH(out, &ep->outq, entry)
+			world_tell("n%u: %zu bytes wait to be sent to %zu%s", node,
+				   out->iov[0].iov_len, (size_t) out->addr,
+				   out->until ? ", for a while" : "");
+		if (ep->owed || ep->deaf || ep->missing)
+			world_tell("n%u: %u control messages, %u and %u receives for such",
+				   node, ep->owed, ep->deaf, ep->missing);
 		HASH_ITER(hh, ep->peers, peer, next)
 			world_tell("n%u: peer %zu is in state %d, lost %d, %u users, %u sends",
 				   node, (size_t) peer->addr, peer->state, peer->lost,
@@ -610,8 +618,8 @@ static bool waits_for_ever(unsigned int node)
 		if (op_node(op, end) != node)
 			continue;
 		if (op_end_lost(op, end) || is_blind(op, end) ||
-		    (op->ends[end].posted && !op->ends[end].done && op_end_exists(op, end) &&
-		     op_end_lives(op, end) && op_end_over(op, end)))
+		    ((op->ends[end].posted || op->ends[end].looking) && !op->ends[end].done &&
+		     op_end_exists(op, end) && op_end_lives(op, end) && op_end_over(op, end)))
 			return true;
 		/* a silent core keeps what it has for a process, or an endpoint, that is gone */
 		if (world.script->model->silent && op->ends[end].posted &&

@@ -52,7 +52,9 @@ static struct core_done *cq_next(struct core_cq *cq)
 		return comp;
 	for (uint64_t skip = world_upto(4); skip && other; skip--) {
 		other = TAILQ_NEXT(other, link);
-		if (other && !other->err)
+		/* a buffer for many is given back last */
+		if (other && !other->err &&
+		    (other->entry.flags & FI_RECV || !(other->entry.flags & FI_MULTI_RECV)))
 			comp = other;
 	}
 	return comp;

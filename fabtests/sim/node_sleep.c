@@ -25,7 +25,9 @@ static enum node_rest rest_of(unsigned int i)
 {
 	const struct script *script = world.script;
 	const struct node *node = &nodes[i];
-	const bool waits = script->model->waits, layered = !node->plain && !node->hook;
+	const bool layered = !node->plain && !node->hook;
+	/* without us, it would crash where an endpoint closes */
+	const bool waits = script->model->waits && !(node->plain && script->model->litters);
 	enum node_rest rest = script->rests >> i * SIM_REST_BITS & ((1 << SIM_REST_BITS) - 1);
 
 	if (node->plain && (rest == REST_SET || rest == REST_POLLSET))

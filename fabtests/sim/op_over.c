@@ -19,6 +19,24 @@ static bool core_alone(const struct op_plan *plan)
 	return !plan->from_dev || plan->len <= 16384;
 }
 
+static bool core_loses(void)
+{
+	for (size_t i = 0; i < world.script->fault_count; i++) {
+		const struct fault_plan *fault = &world.script->faults[i];
+
+		if (!fault->dropped && (fault->kind == FAULT_LOSE ||
+					fault->kind == FAULT_HARD || fault->kind == FAULT_FULL))
+			return true;
+	}
+	return false;
+}
+
+/* Is it a message to one that may have been lost, and not have answered since? */
+static bool may_go_whole(const struct op_plan *plan)
+{
+	return plan->kind == OP_MESSAGE && (core_loses() || world.script->timeout);
+}
+
 bool op_end_lost(const struct op *op, unsigned int end)
 {
 	const struct node_ep *ep = ep_of_end(op, end);
@@ -29,19 +47,9 @@ bool op_end_lost(const struct op *op, unsigned int end)
 	if (ep->blind[peer][peer_ep] && ep->blind[peer][peer_ep] == ep_of_end(op, !end)->port)
 		return true;
 	return !op_end_lives(op, !end) &&
-	       (!met || (world.script->model->silent && !end &&
-			 (core_alone(&op->plan) || !op->plan.from_dev)));
-}
-
-static bool core_loses(void)
-{
-	for (size_t i = 0; i < world.script->fault_count; i++) {
-		const struct fault_plan *fault = &world.script->faults[i];
-
-		if (!fault->dropped && (fault->kind == FAULT_LOSE || fault->kind == FAULT_HARD))
-			return true;
-	}
-	return false;
+	       (!met ||
+		(world.script->model->silent && !end &&
+		 (core_alone(&op->plan) || !op->plan.from_dev || may_go_whole(&op->plan))));
 }
 
 /* Is it a long message of the core's whose connection broke, or fenced behind one? */
