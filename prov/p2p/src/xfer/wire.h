@@ -153,7 +153,8 @@ enum wire_type {
  *		(enum path_far)
  * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO, PROBE, LANES: see above
  * @transfer:	CTS: the receiver's number, for the tags of the pieces. PROBE: how many messages have
- *		@front, if WIRE_COUNTS_FRONT, modulo 2^32
+ *		@front, if WIRE_COUNTS_FRONT, modulo 2^32. LANES: the number of the offer; or, in an answer, the turn in
+ *		which lanes are used (rndv_lanes.c), and 0 if none are known
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
  *		piece but the last
  * @count:	CTS, CREDIT: how many more pieces may be sent. PROBE: how many messages have
