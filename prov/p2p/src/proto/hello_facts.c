@@ -105,6 +105,8 @@ void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg)
 	const bool renewed = peer->facts & HELLO_LOST && hello_another(peer, msg);
 
 	xfer_assert_locked(peer->ep->xfer);
+	if (peer->state != XFER_PEER_KNOWN)
+		peer->told = (struct retry){.delay = 0};
 	peer->facts = (peer->facts & ~over) | HELLO_MET | (renewed ? HELLO_RENEWED : 0);
 }
 

@@ -159,6 +159,7 @@ struct xfer_past {
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
  *		looked [ms]
  * @looked:	when that was last [ms]
+ * @told:	in their place, once it is known: it has been told of our board, and has not said that it reads it
  * @repeats:	how often it was greeted again meanwhile
  * @lost:	why it is lost, if nobody has been told yet
  * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
@@ -166,7 +167,6 @@ struct xfer_past {
  * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
  * @offers:	it could not open what it was offered
- * @told:	it has been told of our board, and has not said that it reads it
  * @sends:	requests of ours that it may answer
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots
@@ -189,8 +189,13 @@ struct xfer_peer {
 	unsigned int losses;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	struct xfer_said theirs[2];
-	uint64_t waited;
-	uint64_t looked;
+	union {
+		struct {
+			uint64_t waited;
+			uint64_t looked;
+		};
+		struct retry told;
+	};
 	unsigned int repeats;
 	int lost;
 	uint64_t dead;
@@ -198,7 +203,6 @@ struct xfer_peer {
 	uint64_t process;
 	uint64_t owner;
 	struct retry offers;
-	struct retry told;
 	unsigned int facts;
 	unsigned int sends;
 	unsigned int slots[2];
