@@ -3,7 +3,7 @@
  * The simulated core provider's completion queues, and how to sleep on one. See core.h.
  *
  * A queue's descriptor is readable while the queue has a completion, or its next read would move something on: where a
- * real core has bytes in a socket. A signal makes it readable, too. A read that finds nothing takes that back.
+ * real core has bytes in a socket. A signal makes it readable, too. Some take that back at a read.
  */
 #include "core.h"
 #include "fiber.h"
@@ -17,6 +17,11 @@
 static struct core_cq *cq_of(struct fid_cq *fid)
 {
 	return container_of(fid, struct core_cq, fid);
+}
+
+static bool cq_has_ep(const struct core_ep *ep, const void *cq)
+{
+	return ep->txcq == cq || ep->rxcq == cq;
 }
 
 static int cq_close(struct fid *fid)
@@ -64,8 +69,17 @@ static ssize_t cq_take(struct core_cq *cq, struct fi_cq_tagged_entry *entries, s
 		       fi_addr_t *src)
 {
 	struct core_done *comp;
+	const struct core_ep *ep;
 	size_t read = 0;
 
+	TAILQ_FOREACH(ep, &core_eps, link) {
+		/* without the provider an application of two threads has to see to that itself */
+		if (cq->domain->model->unready && ep->alive && !ep->enabled &&
+		    cq_has_ep(ep, cq) && !nodes[cq->domain->node].plain)
+			world_fail("n%u: the core crashes at a read, as an endpoint of the "
+				   "queue is not enabled",
+				   cq->domain->node);
+	}
 	core_wire_progress(cq->domain);
 	while (read < count && (comp = cq_next(cq))) {
 		if (comp->err)
@@ -89,6 +103,8 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 
 	core_call_begin(cq->domain, CALL_READS);
 	ret = cq_take(cq, buf, count, src);
+	if (ret == -FI_EAGAIN && cq->domain->model->hushes)
+		cq->signalled = false;
 	core_call_end(cq->domain);
 	return ret;
 }
@@ -132,11 +148,6 @@ static const char *cq_strerror(struct fid_cq *fid, int err, const void *data, ch
 
 /* ---- sleeping ---- */
 
-static bool cq_has_ep(const struct core_ep *ep, const void *cq)
-{
-	return ep->txcq == cq || ep->rxcq == cq;
-}
-
 /* Is there something, or would a read find something? */
 static bool cq_ready(const void *what)
 {
@@ -165,10 +176,11 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	if (cq->wait_obj == FI_WAIT_NONE)
 		return -FI_ENOSYS;
 	do {
+		signalled = cq->signalled;
 		ret = cq_readfrom(fid, buf, count, src);
 		cq->stuck = false;
 		/* another thread may be asleep there, and a signal come at any time: it wakes one */
-		signalled = ret == -FI_EAGAIN && cq->signalled;
+		signalled = ret == -FI_EAGAIN && (signalled || cq->signalled);
 		if (signalled)
 			cq->signalled = false;
 		if (ret != -FI_EAGAIN || signalled)

@@ -55,6 +55,8 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  * @loses:	the sender of a long message that is discarded does not hear of its end, nor the receiver of its length
  * @unmarked:	a peek tells data without saying that there is any
  * @waits:	queues and counters may have descriptors; @sticks: those stay readable once there was something
+ * @hushes:	a read of a queue takes back that it was signalled
+ * @unready:	a read crashes while an endpoint of the queue is not enabled
  * @litters:	fi_trywait() crashes for a queue that a closed endpoint had
  * @claims:	the highest bit of a receive's tag is its sign for FI_CLAIM
  * @uncounting:	it crashes when it counts
@@ -89,6 +91,7 @@ struct model {
 	bool multi;
 	bool atomics;
 	bool waits, sticks;
+	bool hushes, unready;
 	bool litters;
 	bool claims;
 	bool uncounting;
