@@ -233,6 +233,8 @@ bool core_recv_fits(const struct core_ep *ep, const struct core_recv *recv,
 		    const struct core_send *send);
 /* The receive that a message has come for, or NULL */
 struct core_recv *core_recv_find(struct core_ep *ep, const struct core_send *send);
+/* Is there a receive that the message is yet to meet? */
+bool core_recv_waits(const struct core_ep *ep, const struct core_send *send);
 void core_recv_cancel(struct core_ep *ep, struct core_recv *recv);
 /* It has met its receive; and its bytes are there */
 void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv *recv);

@@ -201,8 +201,7 @@ ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv)
 	return 0;
 }
 
-/* Is there a receive that the message is yet to meet? */
-static bool recv_waits(const struct core_ep *ep, const struct core_send *send)
+bool core_recv_waits(const struct core_ep *ep, const struct core_send *send)
 {
 	const struct core_recv *recv;
 
@@ -230,7 +229,7 @@ static struct core_send *early_find(struct core_ep *ep, const struct core_recv *
 		}
 		if (send && send->state == SEND_WIRE && !world_later(send->at) &&
 		    !send->claim && send->kind == SEND_MSG && core_recv_fits(ep, recv, send) &&
-		    !recv_waits(ep, send))
+		    !core_recv_waits(ep, send))
 			return send;
 	}
 	return NULL;

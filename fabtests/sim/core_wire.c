@@ -522,17 +522,8 @@ static bool conn_pushes(const struct core_conn *conn)
 
 static bool send_arrives(const struct core_conn *conn, const struct core_send *send)
 {
-	const struct core_recv *recv;
-
-	if (send->kind != SEND_MSG)
-		return true;
-	if (send->claim)
-		return false;
-	TAILQ_FOREACH(recv, &conn->dst->recvs, link) {
-		if (core_recv_fits(conn->dst, recv, send))
-			return true;
-	}
-	return save_room(conn, send);
+	return send->kind != SEND_MSG ||
+	       (!send->claim && (core_recv_waits(conn->dst, send) || save_room(conn, send)));
 }
 
 static bool conn_pulls(const struct core_conn *conn)

@@ -7,6 +7,7 @@
  * wakes it by the bell, a thread that libfabric lets call beside others: it signals a queue, writes to a descriptor, or
  * counts an error. It does so once, and somebody has to hear it.
  */
+#include "exhaust.h"
 #include "fiber.h"
 #include "gate.h"
 
@@ -91,6 +92,41 @@ enum fi_wait_obj node_rest_cntr(unsigned int i)
 }
 
 /* ---- the bell ---- */
+
+/* Is it to be posted, as far as that can be told? */
+static bool end_wants(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+	const bool directed = op->plan.directed && world.script->directs;
+
+	if (at->posted)
+		return at->cancel_at && world.now >= at->cancel_at;
+	if (at->looking || world.now < at->look_at ||
+	    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
+		return false;
+	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
+		return true;
+	return ((end && !directed) ||
+		node_addr(op_node(op, end), op_ep(op, end), op_node(op, !end),
+			  op_ep(op, !end)) != FI_ADDR_NOTAVAIL) &&
+	       op_is_next(op, end);
+}
+
+bool op_wants(unsigned int node)
+{
+	for (size_t j = 0; j < op_count; j++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			const struct op *op = &ops[j];
+			const struct op_end *at = &op->ends[end];
+
+			if (op_node(op, end) == node && op_end_exists(op, end) &&
+			    !at->skipped && !at->done && op_end_lives(op, end) &&
+			    end_wants(op, end))
+				return true;
+		}
+	}
+	return false;
+}
 
 /* Does this end surely come to a good end, so that it is counted? */
 static bool is_certain(const struct op *op, unsigned int end)

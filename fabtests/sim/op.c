@@ -358,7 +358,7 @@ static bool end_is_crowded(const struct op *op, unsigned int end)
 }
 
 /* Are those before it of its stream posted at this end? */
-static bool end_is_next(const struct op *op, unsigned int end)
+bool op_is_next(const struct op *op, unsigned int end)
 {
 	if (nodes[op_node(op, end)].posting > 1 && end_is_crowded(op, end))
 		return false;
@@ -438,7 +438,7 @@ static void end_post(struct op *op, unsigned int end)
 	fi_addr_t addr;
 	ssize_t ret;
 
-	if (!end_is_next(op, end) || (end && end_looks(op)))
+	if (!op_is_next(op, end) || (end && end_looks(op)))
 		return;
 	addr = op_addr(op, 0);
 	if (!end && addr == FI_ADDR_NOTAVAIL)
@@ -489,39 +489,6 @@ void op_turn(unsigned int node)
 				end_post(op, end);
 		}
 	}
-}
-
-/* Is it to be posted, as far as that can be told? */
-static bool end_wants(const struct op *op, unsigned int end)
-{
-	const struct op_end *at = &op->ends[end];
-	const bool directed = op->plan.directed && world.script->directs;
-
-	if (at->posted)
-		return at->cancel_at && world.now >= at->cancel_at;
-	if (at->looking || world.now < at->look_at ||
-	    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
-		return false;
-	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
-		return true;
-	return ((end && !directed) || op_addr(op, end) != FI_ADDR_NOTAVAIL) &&
-	       end_is_next(op, end);
-}
-
-bool op_wants(unsigned int node)
-{
-	for (size_t j = 0; j < op_count; j++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			const struct op *op = &ops[j];
-			const struct op_end *at = &op->ends[end];
-
-			if (op_node(op, end) == node && op_end_exists(op, end) &&
-			    !at->skipped && !at->done && op_end_lives(op, end) &&
-			    end_wants(op, end))
-				return true;
-		}
-	}
-	return false;
 }
 
 /* ---- completed ---- */

@@ -561,8 +561,10 @@ void node_buffer_free(uint8_t *buf);
 /* ---- operations (op.c) ---- */
 
 void op_turn(unsigned int node);
-/* Would that do something? */
+/* Would that do something (node_sleep.c)? */
 bool op_wants(unsigned int node);
+/* Are those before it of its stream posted at this end? */
+bool op_is_next(const struct op *op, unsigned int end);
 /* Of FI_SEND, FI_RECV, FI_READ, FI_WRITE, the one that counts it */
 unsigned int op_counts(const struct op *op, unsigned int end);
 /* A completion, of domain @d */
