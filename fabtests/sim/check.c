@@ -584,20 +584,6 @@ static bool has_fault(enum fault_kind kind)
 	return has;
 }
 
-/* A message that was announced and given up, as the core refused its marker: nothing tells that this does not come */
-static bool waits_for_marker(const struct xfer *xfer)
-{
-	const struct xfer_arrival *arrival;
-
-	for (size_t i = 0; xfer && i < XFER_CHAINS; i++) {
-		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
-			if (arrival->announced && arrival->status && !arrival->ready)
-				return has_fault(FAULT_HARD);
-		}
-	}
-	return false;
-}
-
 /* Has the other end's endpoint ended, at whatever address, without an answer to this one? Nobody tells (op_end_lost()) */
 static bool is_blind(const struct op *op, unsigned int end)
 {
@@ -609,8 +595,6 @@ static bool is_blind(const struct op *op, unsigned int end)
 /* Does something of the node's wait for ever? */
 static bool waits_for_ever(unsigned int node)
 {
-	if (waits_for_marker(xfer_of(node, 0)) || waits_for_marker(xfer_of(node, 1)))
-		return true;
 	for (size_t i = 0; i < 2 * op_count; i++) {
 		const struct op *op = &ops[i / 2];
 		const unsigned int end = i % 2;
