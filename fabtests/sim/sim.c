@@ -8,10 +8,16 @@
  * libfabric's functions only, and so does the provider below. All that the provider asks of the system goes through a gate
  * (gate.c): time, random numbers, descriptors, datagrams, shared pages, locks, threads. Its threads and the
  * applications' are fibers (fiber.c), which may be switched at each lock and at each call of the core. Its threads are
- * those of lanes, of automatic progress, and for signs of life. Only dev/dev is replaced (gpu.c). The core
- * provider is a table of properties (core_models.c), what moves by them (core_wire.c), and how messages meet receives
- * (core_match.c): connections that need the peer's progress, stalls, when "sent" is said, -FI_EAGAIN, order, limits.
- * Processes over shm are of one host, and have boards; others are each alone on theirs.
+ * those of lanes, of automatic progress, for signs of life, and who gives other processes memory. Only dev/dev is replaced
+ * (gpu.c). The core provider is a table of properties (core_models.c), what moves by them (core_wire.c), and how messages
+ * meet receives (core_match.c): connections that need the peer's progress, stalls, when "sent" is said, -FI_EAGAIN, order,
+ * limits.
+ *
+ * Processes are of one host, of two, or each alone; over shm all are of one. Those of a host have boards, see each other's
+ * descriptors and numbers, and share device memory (gpu_mem.c), by handles or by descriptors over local sockets
+ * (gate_local.c). An application has its memory in allocations of their own, or in one for many. It frees them between
+ * operations, and has them again at the same address under a new number. What is open elsewhere keeps the old bytes, as
+ * drivers do it, so what is stale shows. A copy may touch no memory that its process does not have, or has given back.
  *
  * Between host and device memory travel (op.c) messages with and without tags, to receives for one sender or any, with
  * remote cq data, injected, in several pieces, with FI_FENCE and FI_DELIVERY_COMPLETE; reads, writes, and atomic
@@ -19,6 +25,11 @@
  * One process may have the hook, or no plugin. Endpoints are closed amid that and opened again, addresses removed and
  * inserted again, processes leave; and the other faults of sim.h happen. An application uses a buffer again as soon as
  * it may, and once its endpoint is closed.
+ *
+ * A process forks by a fork() of the simulator's (node_fork()): the child's world has that process alone, with one thread
+ * and its parent's variables, locks and descriptors. It runs the handlers, and ends; or closes all before. It may ask
+ * neither core nor driver, wait for no thread, send nothing, and write to no shared page. What exec() does is known: it
+ * closes descriptors, and all have to be opened so.
  *
  * An application has one thread or two. It reads its queues, asks a poll set, or sleeps (node_sleep.c): in
  * fi_cq_sreadfrom(), on descriptors, for a wait set, in fi_cntr_wait(). It sleeps without an end, and nobody reads the
@@ -34,8 +45,9 @@
  * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
  * them.
  *
- * Not simulated yet: device memory that processes of one host share, and those that fork; proxies; NICs that reach
- * device memory; triggers, streams, kernels; shared contexts; two threads that read buffers for many messages. A broken connection loses nothing that was said to be sent. Nobody lies.
+ * Not simulated yet: proxies; NICs that reach device memory; triggers, streams, kernels; shared contexts; two threads
+ * that read buffers for many messages; children of fork() that open objects of their own. A note is read at once: none is
+ * taken back amid that. A process has one GPU. A broken connection loses nothing that was said to be sent. Nobody lies.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
@@ -50,7 +62,7 @@
  *
  * conform/ compares the models with the cores, and contrib/check runs it.
  *
- * What comes next (in this order): memory shared within a host; liars; forks.
+ * What comes next: liars.
  */
 #include "exhaust.h"
 

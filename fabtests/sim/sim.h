@@ -2,10 +2,10 @@
 /*
  * The simulated world. sim.c says what is simulated, and what is not.
  *
- * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate and
- * gate_fd (what the provider asks of the system), gpu, core (the core provider), node (processes, and what their
- * applications open), op (their operations), check (the rules), run (one script from begin to end), exhaust and state
- * (all orders of small worlds), sim (the program).
+ * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
+ * and gate_local (what the provider asks of the system), gpu and gpu_mem, core (the core provider), node (processes, and
+ * what their applications open), op and op_over (their operations), check (the rules), run (one script from begin to
+ * end), exhaust and state (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
