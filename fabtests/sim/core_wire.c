@@ -673,7 +673,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	if (send->flags & FI_INJECT && send->kind < SEND_READ)
 		gather(send);
 	ep->posted++;
-	core_controls += send->kind == SEND_MSG && send->tagged && send->tag >> 63 &&
+	core_controls += send->kind == SEND_MSG && core_is_internal(send) &&
 			 !(send->tag & WIRE_TAG_PIECE);
 	TAILQ_INSERT_TAIL(&conn->sends, send, link);
 	conn_wake(conn);

@@ -16,8 +16,9 @@
 #include <rdma/fi_cm.h>
 
 /* Steps under way, and the bytes of a message: one is sent at once, the other one is left in a slot */
-#define RANK_STEPS 8
+#define RANK_STEPS 16
 static const size_t rank_lens[] = {1000, 20000};
+#define RANK_ROOM 20480
 #define RANK_KINDS SIM_COUNT(rank_lens)
 #define RANK_OPS (2 * RANK_STEPS * RANK_KINDS)
 
@@ -101,6 +102,7 @@ static void rank_take(unsigned int i, const struct fi_cq_tagged_entry *entry)
 static void rank_begin(unsigned int i)
 {
 	struct node_domain *domain = &nodes[i].domains[0];
+	uint8_t *mem;
 	char name[64];
 
 	ranks[i].begun = true;
@@ -110,8 +112,9 @@ static void rank_begin(unsigned int i)
 		if (fi_av_insert(domain->av, name, 1, &domain->addr[peer][0], 0, NULL) != 1)
 			world_fail("rank %u: a peer is not inserted", i);
 	}
+	mem = gpu_alloc(i, RANK_OPS * RANK_ROOM);
 	for (unsigned int op = 0; op < RANK_OPS; op++)
-		ranks[i].bufs[op] = gpu_alloc(i, rank_lens[op % RANK_KINDS]);
+		ranks[i].bufs[op] = mem + op * RANK_ROOM;
 }
 
 /* The next step begins where the operations of an earlier one have ended */
