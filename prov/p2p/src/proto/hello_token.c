@@ -13,7 +13,7 @@
 #define HELLO_AGES UINT64_C(64)
 
 /* For so long a peer is told of its lost token where the core has no room, as it may be dead [ms] */
-#define HELLO_TOKEN_TIME 30000
+#define HELLO_TOKEN_TIME 5000
 
 /* ---- those of answers ---- */
 
