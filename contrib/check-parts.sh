@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
 # The parts of contrib/check, which sources this: functions part_NAME, and what they share. They use
-# its $base, $logs, $all, $factor, $fuzz_seconds, $soak_seconds, $trixie, $libfabrics and $no_cmocka.
+# its $base, $logs, $all, $only, $factor, $fuzz_seconds, $soak_seconds, $sim_seconds, $trixie, $libfabrics and $no_cmocka.
 # shellcheck disable=SC2154 # those
 
 # ---- building ----
@@ -388,13 +388,20 @@ part_unit() {
 	unit plain
 }
 
-# simulate SEEDS: the seeds from 1, in as many processes as there are tests at a time
+# simulate SEEDS [SECONDS]: the seeds from 1, in as many processes as there are tests at a time; or those that nobody
+# has run, for so long
 simulate() {
-	local each=$(($1 / lanes)) lane pids=() status=0
+	local count=$(($1 / lanes)) first=1 lane pids=() seed status=0
+	local each=$count
 
+	if [ -n "${2-}" ]; then
+		first=${STRESS_SEED:-$(date +%s)000} each=100000000 count=1
+		echo "from seed $first on"
+	fi
 	for ((lane = 0; lane < lanes; lane++)); do
-		"$base/plain/fabtests/sim/p2p_sim" --all \
-			--seeds "$((lane * each + 1))-$(((lane + 1) * each))" >"$logs/sim-$lane.log" 2>&1 &
+		seed=$((first + lane * each))
+		"$base/plain/fabtests/sim/p2p_sim" --all ${2:+--seconds "$2"} \
+			--seeds "$seed-$((seed + count - 1))" >"$logs/sim-$lane.log" 2>&1 &
 		pids+=($!)
 	done
 	for ((lane = 0; lane < lanes; lane++)); do
@@ -408,6 +415,11 @@ simulate() {
 part_sim() {
 	local worlds=quick
 
+	if [ "$only" = sim ]; then
+		test_that "simulated worlds" simulate 0 "$sim_seconds"
+		grep -aE '^(FAILED|seed .* fails$|[0-9]+ seeds)' "$(log_of "simulated worlds")"
+		return
+	fi
 	[ -z "$all" ] || worlds=all
 	test_that "simulated worlds" simulate 1500
 	test_that "small worlds" "$base/plain/fabtests/sim/p2p_sim" --exhaust "$worlds"

@@ -74,10 +74,12 @@ static unsigned int watch_interval(const struct xfer_life *life)
 
 	if (timeout)
 		most = P2P_MIN(most, P2P_MAX(timeout / WATCH_ASKS, WATCH_ASK));
-	/* questions may be lost; and as long as it has never answered, its silence tells nothing */
-	if ((timeout && life->silent >= timeout / 2) ||
-	    (!life->answers && life->asks < WATCH_FIRST))
+	/* as long as it has never answered, its silence tells nothing */
+	if (!life->answers && life->asks < WATCH_FIRST)
 		return XFER_WATCH;
+	/* questions may be lost. But a stopped process keeps them, and its socket has room for some 280 */
+	if (timeout && life->silent >= timeout / 2)
+		return P2P_MAX(XFER_WATCH, timeout / (4 * WATCH_ASKS));
 	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE), most);
 }
 

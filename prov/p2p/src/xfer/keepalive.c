@@ -33,11 +33,12 @@ enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
 
 /*
  * So many dead tokens are remembered. In one look, so many sockets are read, and so much is taken from each: more may
- * come meanwhile
+ * come meanwhile. To drain a socket is to take all that it had, which is less than that: Linux keeps some 280 datagrams.
  */
 #define KEEPALIVE_GRAVES 256
 #define KEEPALIVE_READY 16
 #define KEEPALIVE_BATCH 16
+#define KEEPALIVE_ALL 512
 
 /* A question, or its answer; or @nonce is a dead token */
 struct keepalive_msg {
@@ -87,12 +88,15 @@ struct keepalive_ear {
  * @users:	ears, and whoever takes in what has come; the last one ends it
  * @set:	an epoll instance: what the thread looks at
  * @stop:	an eventfd, in @set as number 0: the thread is to end
+ * @reads:	held while what has come is taken from a socket, and until it is noted: so who finds nothing there knows
+ *		all that has come
  */
 struct keepalive_service {
 	unsigned int users;
 	int set;
 	int stop;
 	pthread_t thread;
+	pthread_mutex_t reads;
 };
 
 /* PROCESS_TABLES guards them, and the counts of users. Nobody holds it over a call of the system. */
@@ -224,10 +228,10 @@ static bool keepalive_receive(const struct keepalive_ear *ear, int flags)
 	return true;
 }
 
-/* What has come to a socket, but not without end */
-static void keepalive_take(const struct keepalive_ear *ear)
+/* What has come to a socket, but not without end: @most datagrams */
+static void keepalive_take(const struct keepalive_ear *ear, int most)
 {
-	for (int i = 0; i < KEEPALIVE_BATCH; i++) {
+	for (int i = 0; i < most; i++) {
 		if (!keepalive_receive(ear, MSG_ERRQUEUE) && !keepalive_receive(ear, 0))
 			break;
 	}
@@ -263,13 +267,13 @@ static void keepalive_ear_put(struct keepalive_ear *ear)
 	free(ear);
 }
 
-/* One look at what has come. False: the thread is to end */
-static bool keepalive_look(const struct keepalive_service *service, int timeout)
+/* Takes what has come, @most from each socket. How many had something; negative: the thread is to end */
+static int keepalive_look(const struct keepalive_service *service, int most)
 {
 	struct epoll_event ready[KEEPALIVE_READY];
 	struct keepalive_ear *ear;
 	bool on = true;
-	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, timeout);
+	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, 0);
 
 	for (int i = 0; i < count; i++) {
 		if (!ready[i].data.u64) {
@@ -279,16 +283,29 @@ static bool keepalive_look(const struct keepalive_service *service, int timeout)
 		ear = keepalive_ear_get(ready[i].data.u64);
 		if (!ear)
 			continue;
-		keepalive_take(ear);
+		keepalive_take(ear, most);
 		keepalive_ear_put(ear);
 	}
-	/* a program may close descriptors that are not its own */
-	return on && (count >= 0 || errno == EINTR);
+	return on ? count : -FI_ESHUTDOWN;
+}
+
+/* False: the thread is to end. A program may close descriptors that are not its own */
+static bool keepalive_turn(struct keepalive_service *service)
+{
+	struct epoll_event ready;
+	int ret;
+
+	if (epoll_wait(service->set, &ready, 1, -1) < 0)
+		return errno == EINTR;
+	pthread_mutex_lock(&service->reads);
+	ret = keepalive_look(service, KEEPALIVE_BATCH);
+	pthread_mutex_unlock(&service->reads);
+	return ret >= 0;
 }
 
 static void *keepalive_run(void *arg)
 {
-	while (keepalive_look(arg, -1))
+	while (keepalive_turn(arg))
 		;
 	return NULL;
 }
@@ -309,6 +326,7 @@ static void keepalive_service_free(struct keepalive_service *service)
 		close(service->stop);
 	if (service->set >= 0)
 		close(service->set);
+	pthread_mutex_destroy(&service->reads);
 	free(service);
 }
 
@@ -318,6 +336,7 @@ static struct keepalive_service *keepalive_service_new(void)
 
 	if (!service)
 		return NULL;
+	pthread_mutex_init(&service->reads, NULL);
 	service->set = epoll_create1(EPOLL_CLOEXEC);
 	service->stop = eventfd(0, EFD_CLOEXEC);
 	if (service->set >= 0 && service->stop >= 0 &&
@@ -541,7 +560,9 @@ void keepalive_hush(struct keepalive_ear *ear)
 	if (!ear)
 		return;
 	/* who has never had an answer does not believe that nobody is there */
-	keepalive_take(ear);
+	pthread_mutex_lock(&ear->service->reads);
+	keepalive_take(ear, KEEPALIVE_ALL);
+	pthread_mutex_unlock(&ear->service->reads);
 	keepalive_ear_close(ear);
 }
 
@@ -609,10 +630,15 @@ void keepalive_bury(struct keepalive *keepalive, uint64_t token)
 void keepalive_drain(void)
 {
 	struct keepalive_service *service = keepalive_service_get(NULL);
+	int rounds = KEEPALIVE_READY;
 
 	if (!service)
 		return;
-	keepalive_look(service, 0);
+	pthread_mutex_lock(&service->reads);
+	/* what matters may lie behind the questions of a minute, while this process was stopped */
+	while (rounds-- && keepalive_look(service, KEEPALIVE_ALL) == KEEPALIVE_READY)
+		;
+	pthread_mutex_unlock(&service->reads);
 	keepalive_service_put(service);
 }
 
