@@ -705,9 +705,11 @@ part_asan() {
 	# scripts have no memory of ours
 	# shellcheck disable=SC2016 # make's
 	mapfile -t units < <(make -s -C "$base/asan" --eval='names: ; @printf "%s\n" $(TESTS)' names |
-		grep -v '^util/tools/')
+		grep -v -e '^util/tools/' -e '^fabtests/sim/')
 	[ -z "$all" ] || units=()
 	unit asan "${units[@]}"
+	# each takes seconds here
+	test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds 1-6
 	# what is unloaded has no names in reports; what else is left out measures, is as another one, or is about order
 	# and time, not about memory
 	leave_out "$repeated_but_stress|$composed|^(unload|unpinned-rma|lanes-host|xpu-few|autoprogress|foreign|descriptors|installed)$"
