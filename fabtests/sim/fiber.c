@@ -159,7 +159,7 @@ struct fiber *fiber_self(void)
 static void context_swap(ucontext_t *from, const ucontext_t *to)
 {
 #ifdef __SANITIZE_ADDRESS__
-	static int (*swap)(ucontext_t *from, const ucontext_t *to);
+	static int (*swap)(ucontext_t * from, const ucontext_t *to);
 
 	if (!swap)
 		swap = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "swapcontext");
