@@ -125,6 +125,12 @@ simulated='^((sendrecv|inflight|middling|buffer|load|pingpong-delivery)-(busy|sh
 lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails)-staged$'
 lengthy+='|^(xpu-gdr|farewell-shuffled|wait-busy|unpinned-rma|rma-auto-staged)$'
 
+# What waits more than it touches memory
+slow_alone='^(descriptors|installed|xpu-survivors|farewell|realloc|kill-dead)$'
+
+# Memory that is shared within a host, over cores that know of none: shm has all
+ipc_far='^(pingpong|path-ipc|bw|kinds|no-open)$'
+
 # leave_out [PATTERN]: what the suites from here on leave out, as one before had it; nothing with --all
 left_out=()
 leave_out() {
@@ -481,7 +487,8 @@ part_functional() {
 	connected plain cuda
 	leave_out
 	suite=ipc
-	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p,shm;ofi_p2p"
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p" "${all:+.|}$ipc_far"
+	run_functional plain layered cuda "shm;ofi_p2p"
 	suite=functional
 	test_that "contrib/bench" bench
 	test_that "contrib/bench-gpu" bench_gpu
@@ -571,7 +578,7 @@ part_elsewhere() {
 	done
 	leave_out
 	suite=ipc
-	run_functional plain layered cuda "$direct;ofi_p2p" '^(pingpong|path-ipc|bw|kinds|no-open)$'
+	run_functional plain layered cuda "$direct;ofi_p2p" "$ipc_far"
 	suite=functional
 }
 
@@ -635,7 +642,7 @@ part_trixie() {
 	within=("${trixie[@]}") where=" in Debian 13"
 	loads
 	conform
-	leave_out "$repeated|$any_core|$composed|^xpu-few$"
+	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$"
 	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p,shm;ofi_p2p"
 	run_hook plain cuda "${all:+tcp;ofi_rxm,}tcp,shm"
 	connected plain cuda "${all:+.|}$over_connections"
@@ -712,7 +719,7 @@ part_asan() {
 	test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds 1-6
 	# what is unloaded has no names in reports; what else is left out measures, is as another one, or is about order
 	# and time, not about memory
-	leave_out "$repeated_but_stress|$composed|^(unload|unpinned-rma|lanes-host|xpu-few|autoprogress|foreign|descriptors|installed)$"
+	leave_out "$repeated_but_stress|$composed|^(unload|unpinned-rma|lanes-host|xpu-few|autoprogress|foreign)$|$slow_alone"
 	# lanes are of a core that leaks
 	LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0 \
 		run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
@@ -736,7 +743,7 @@ part_tsan() {
 	local threaded name programs checks units=(fabtests/cudaemu/emu_test fabtests/cudaemu/emu_graph_test)
 
 	# those in which there are threads
-	for name in board copy copy_rocr desc_cache gdr idle ipc_share lock mem pmem rocr; do
+	for name in board ${all:+copy copy_rocr} desc_cache gdr idle ipc_share lock mem pmem rocr; do
 		units+=("fabtests/unit/unit_$name")
 	done
 	programs=(fabtests/fi_p2p_{atomic,badinput,bw,cancel,cntr,connect,cq,inflight,multirecv,order}
