@@ -124,6 +124,8 @@ struct ft_pair {
 
 /** ft_pair_hints() - ask for what most tests need; the caller may change pair->ctx after it */
 int ft_pair_hints(struct ft_pair *pair, struct ft_proc *proc);
+/** ft_lane_pieces() - how many pieces of messages the endpoint has sent by lanes */
+int ft_lane_pieces(struct ft_ctx *ctx, uint64_t *count);
 /** ft_pair_open() - open endpoint and peer, and buffers with room for @len bytes and guards */
 int ft_pair_open(struct ft_pair *pair, size_t len);
 /** ft_pair_join() - the same, but the endpoint is open already */

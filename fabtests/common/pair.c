@@ -2,6 +2,8 @@
 /* One of two ranks, with an endpoint and a buffer of each kind. See ft_test.h. */
 #include <string.h>
 
+#include <rdma/fi_ext_p2p.h>
+
 #include "ft_test.h"
 
 #define TAG 5
@@ -87,4 +89,16 @@ int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, b
 		FT_TRY(ft_pair_post(pair, &op));
 	FT_TRY(wait(pair, &req));
 	return sends ? 0 : ft_slot_check(&slot, len, len, "a message that was waited for");
+}
+
+int ft_lane_pieces(struct ft_ctx *ctx, uint64_t *count)
+{
+	struct fi_p2p_stats_ops *ops;
+	struct fi_p2p_stats stats = {.lane_pieces = 0};
+	int ret = fi_open_ops(&ctx->ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
+
+	if (!ret)
+		ret = ops->read(&ctx->ep->fid, &stats, sizeof(stats));
+	*count = stats.lane_pieces;
+	return ret ? ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS) : 0;
 }

@@ -612,9 +612,9 @@ static int friends_after(struct side *s)
 {
 	uint64_t before, after;
 
-	FT_TRY(hostile_by_lanes(s, &before));
+	FT_TRY(ft_lane_pieces(&s->ctx, &before));
 	FT_TRY(friends(s));
-	FT_TRY(hostile_by_lanes(s, &after));
+	FT_TRY(ft_lane_pieces(&s->ctx, &after));
 	FT_CHECK(!scene->lanes || after > before, "friends have lost their lanes");
 	return 0;
 }

@@ -129,7 +129,4 @@ int hostile_lanes_unknown(struct side *s);
 int hostile_lanes_pieces(struct side *s);
 int hostile_lanes_flood(struct side *s);
 
-/* How many pieces have left here by lanes: of who has ofi_p2p */
-int hostile_by_lanes(struct side *s, uint64_t *count);
-
 #endif /* HOSTILE_H */

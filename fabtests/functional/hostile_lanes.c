@@ -6,7 +6,6 @@
 #include <string.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
-#include <rdma/fi_ext_p2p.h>
 
 #include "base/libfabric.h"
 #include "hostile.h"
@@ -72,18 +71,6 @@ int hostile_lanes_heard(struct side *s, const struct wire_msg *msg)
 	ret = fi_av_insert(lanes->core.av, msg->payload, msg->count, lanes->to, 0, NULL);
 	FT_CHECK(ret == (int) msg->count, "%d of %u lanes could be named", ret, msg->count);
 	return 0;
-}
-
-int hostile_by_lanes(struct side *s, uint64_t *count)
-{
-	struct fi_p2p_stats_ops *ops;
-	struct fi_p2p_stats stats = {.lane_pieces = 0};
-	int ret = fi_open_ops(&s->ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
-
-	if (!ret)
-		ret = ops->read(&s->ctx.ep->fid, &stats, sizeof(stats));
-	*count = stats.lane_pieces;
-	return ret ? ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS) : 0;
 }
 
 /* ---- what is said ---- */

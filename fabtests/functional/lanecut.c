@@ -14,8 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <rdma/fi_ext_p2p.h>
-
 #include "ft_test.h"
 
 #define LEN (((size_t) 2 << 20) + 1)
@@ -81,18 +79,6 @@ static int message(struct ft_pair *pair, int from, uint64_t key)
 	return sends || req.err ? 0 : ft_slot_check(&slot, LEN, key, "a message");
 }
 
-static int read_pieces(struct ft_pair *pair, uint64_t *pieces)
-{
-	struct fi_p2p_stats_ops *ops;
-	struct fi_p2p_stats stats;
-	int ret = fi_open_ops(&pair->ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
-
-	if (!ret)
-		ret = ops->read(&pair->ctx.ep->fid, &stats, sizeof(stats));
-	*pieces = ret ? 0 : stats.lane_pieces;
-	return ret ? ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS) : 0;
-}
-
 /* Has rank @from had all its sends refused that were to be, and pieces sent by lanes since? */
 static int goes_by_lanes(struct ft_pair *pair, int from, uint64_t *before, uint8_t *goes)
 {
@@ -101,7 +87,7 @@ static int goes_by_lanes(struct ft_pair *pair, int from, uint64_t *before, uint8
 
 	if (pair->proc->rank != from)
 		return ft_oob_recv(fd, goes, 1, pair->proc->opts.timeout);
-	FT_TRY(read_pieces(pair, &pieces));
+	FT_TRY(ft_lane_pieces(&pair->ctx, &pieces));
 	if (__atomic_load_n(&refused, __ATOMIC_RELAXED) > 0)
 		*before = pieces;
 	*goes = pieces > *before;
@@ -114,7 +100,7 @@ static int until_lanes(struct ft_pair *pair, int from, uint64_t *key)
 	uint64_t before;
 	uint8_t goes = 0;
 
-	FT_TRY(read_pieces(pair, &before));
+	FT_TRY(ft_lane_pieces(&pair->ctx, &before));
 	for (int round = 0; !goes; round++) {
 		FT_CHECK(round < ROUNDS_MOST, "lanes are not used any more");
 		FT_TRY(message(pair, from, ++*key));

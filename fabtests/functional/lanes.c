@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <rdma/fi_ext_p2p.h>
-
 #include "ft_test.h"
 
 #define TAG 5
@@ -112,18 +110,6 @@ static int exchange(struct ft_pair *pair, size_t round)
 	return 0;
 }
 
-static int read_pieces(struct ft_pair *pair, uint64_t *pieces)
-{
-	struct fi_p2p_stats_ops *ops;
-	struct fi_p2p_stats stats;
-	int ret = fi_open_ops(&pair->ctx.ep->fid, FI_P2P_STATS_OPS, 0, (void **) &ops, NULL);
-
-	if (!ret)
-		ret = ops->read(&pair->ctx.ep->fid, &stats, sizeof(stats));
-	*pieces = ret ? 0 : stats.lane_pieces;
-	return ret ? ft_fail(ret, "fi_open_ops", FI_P2P_STATS_OPS) : 0;
-}
-
 /* Are pieces to go over lanes from here? Where there are fewer processors than it is told, lanes may be given up. */
 static bool uses(const struct ft_pair *pair)
 {
@@ -135,7 +121,7 @@ static int check_used(struct ft_pair *pair)
 {
 	uint64_t pieces;
 
-	FT_TRY(read_pieces(pair, &pieces));
+	FT_TRY(ft_lane_pieces(&pair->ctx, &pieces));
 	FT_CHECK(!pieces == !uses(pair) || getenv("BUSYCORE_CPUS"),
 		 "%" PRIu64 " pieces were sent over lanes, with %s of them here and %s there",
 		 pieces, scene->lanes[pair->proc->rank], scene->lanes[!pair->proc->rank]);
@@ -149,7 +135,7 @@ static int settle(struct ft_pair *pair, bool *settled)
 	uint8_t mine, theirs = 0;
 	uint64_t pieces;
 
-	FT_TRY(read_pieces(pair, &pieces));
+	FT_TRY(ft_lane_pieces(&pair->ctx, &pieces));
 	mine = pieces || !uses(pair) || getenv("BUSYCORE_CPUS");
 	FT_TRY(ft_oob_send(fd, &mine, 1));
 	FT_TRY(ft_oob_recv(fd, &theirs, 1, pair->proc->opts.timeout));

@@ -277,8 +277,7 @@ static void iov_take(struct iovec *to, size_t *count, const struct iovec *iov, s
 	*count = n;
 }
 
-/* @send is the core's from now on, or freed */
-static ssize_t post(struct core_ep *ep, struct core_send *send, fi_addr_t addr)
+ssize_t core_post_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr)
 {
 	ssize_t ret;
 
@@ -306,7 +305,7 @@ static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, size_t n, fi
 	send->flags = flags;
 	send->context = context;
 	send->tells = tells;
-	return post(ep_of(fid), send, addr);
+	return core_post_send(ep_of(fid), send, addr);
 }
 
 static ssize_t ep_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
@@ -451,7 +450,7 @@ static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t
 	send->flags = flags;
 	send->context = msg->context;
 	send->tells = true;
-	return post(ep_of(fid), send, msg->addr);
+	return core_post_send(ep_of(fid), send, msg->addr);
 }
 
 static ssize_t ep_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)

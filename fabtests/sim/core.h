@@ -245,6 +245,8 @@ void core_send_land(struct core_ep *ep, struct core_send *send, int err);
 /* Control messages that were posted, of all nodes */
 extern uint64_t core_controls;
 
+/* A call of the core's posts @send, which is the core's from now on, or freed (core.c) */
+ssize_t core_post_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr);
 ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t addr);
 ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv);
 /* Tells of a message that waits for a receive as @recv, and drops it, or of none */

@@ -14,7 +14,6 @@ static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t 
 {
 	struct core_ep *ep = container_of(fid, struct core_ep, fid);
 	struct core_send *send = malloc(sizeof *send);
-	ssize_t ret;
 
 	*send = *like;
 	if (datatype != FI_UINT64 || send->len > most(send->compares))
@@ -23,12 +22,7 @@ static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t 
 	send->tells = true;
 	send->remotes = 1;
 	send->remote[0] = (struct fi_rma_iov){.addr = remote, .len = send->len, .key = key};
-	core_call_begin(ep->domain, CALL_SENDS);
-	ret = core_wire_send(ep, send, addr);
-	if (ret)
-		free(send);
-	core_call_end(ep->domain);
-	return ret;
+	return core_post_send(ep, send, addr);
 }
 
 static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, void *desc,

@@ -138,7 +138,7 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	xfer_assert_locked(peer->ep->xfer);
 	/* a question sent before its confirmation is here: it has its answer, though the thread had no time */
 	keepalive_drain();
-	if (life->port == msg->port && peer->process == msg->process)
+	if (!hello_another(peer, msg))
 		return;
 	keepalive_close(life->keepalive);
 	life->keepalive = NULL;

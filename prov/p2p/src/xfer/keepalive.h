@@ -19,7 +19,7 @@
  * though the endpoint lives. If it is closed, or its process is gone, its host says that nobody has the port. That
  * counts only for who has answered before: a firewall may say the same.
  *
- * Datagrams come from anybody. One look takes in a few hundred at most, and nothing is locked meanwhile.
+ * Datagrams come from anybody. One look takes in a few hundred of each socket at most. Only other looks wait meanwhile.
  */
 #ifndef P2P_KEEPALIVE_H
 #define P2P_KEEPALIVE_H
