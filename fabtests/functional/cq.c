@@ -493,6 +493,8 @@ static int send_to_closed(struct ft_proc *proc)
 	FT_CHECK(req.err && (req.comp.flags & flags) == flags,
 		 "a send to a closed endpoint ended with %s, flags %#" PRIx64,
 		 fi_strerror(abs(req.err)), req.comp.flags);
+	/* a rank that waits takes the other's end for a failure */
+	FT_TRY(ft_barrier(proc, &s.ctx));
 	return side_close(&s);
 }
 
