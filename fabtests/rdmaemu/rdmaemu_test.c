@@ -235,6 +235,13 @@ static void mr_is(const struct ibv_mr *mr, size_t len)
 	CHECK(mr->pd == pd);
 }
 
+/* Fills device memory. The driver's copy from pageable memory returns before its end, and an RDMA device does not wait for it */
+static void device_fill(CUdeviceptr ptr, const unsigned char *bytes)
+{
+	OK(cuMemcpyHtoD_v2(ptr, bytes, SIZE));
+	OK(cuCtxSynchronize());
+}
+
 /* Compares what is in device memory, by the driver's own copy */
 static void device_is(CUdeviceptr ptr, const unsigned char *expected, size_t len)
 {
@@ -273,8 +280,8 @@ static void test_move(reg_fn *reg)
 		reading = i % 2;
 		pattern(source, SIZE, 17 + (unsigned int) i);
 		memset(expected, 0xee, SIZE);
-		OK(cuMemcpyHtoD_v2(from, source, SIZE));
-		OK(cuMemcpyHtoD_v2(to, expected, SIZE));
+		device_fill(from, source);
+		device_fill(to, expected);
 		if (reading)
 			rdma(IBV_WR_RDMA_READ, to + moves[i / 2].to, to_mr,
 			     from + moves[i / 2].from, from_mr, moves[i / 2].len);
@@ -305,7 +312,7 @@ static void test_part(reg_fn *reg)
 	CHECK(host_mr->addr == host);
 	pattern(host, SIZE, 5);
 	memset(expected, 0xee, SIZE);
-	OK(cuMemcpyHtoD_v2(to, expected, SIZE));
+	device_fill(to, expected);
 	rdma(IBV_WR_RDMA_WRITE, (uintptr_t) host, host_mr, to + at, mr, len);
 	memcpy(expected + at, host, len);
 	device_is(to, expected, SIZE);
