@@ -132,7 +132,9 @@ static bool may_shift(const struct op *op)
 	bool shifts = check_may_fail(op) || op->plan.untagged;
 
 	for (size_t i = 0; i < op_count && !shifts; i++)
-		shifts = same_stream(&ops[i], op) && (ops[i].plan.cancel || ops[i].spare);
+		shifts = same_stream(&ops[i], op) &&
+			 (ops[i].plan.cancel || ops[i].spare || ops[i].plan.trigger ||
+			  ops[i].plan.recv_trigger);
 	return shifts;
 }
 
@@ -218,7 +220,9 @@ static void check_fence(const struct op *fenced)
 	for (size_t i = 0; i < op_count; i++) {
 		const struct op *op = &ops[i];
 
+		/* when one that waits for a counter is posted, nobody sees */
 		if (op->plan.kind == OP_WRITE && op->ends[0].posted && !op->ends[0].err &&
+		    !op->plan.trigger &&
 		    op->ends[0].turn < fenced->ends[0].turn &&
 		    op->plan.from == fenced->plan.from &&
 		    op->plan.from_ep == fenced->plan.from_ep &&

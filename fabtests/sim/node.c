@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "fid/domain.h"
 #include "fid/ep.h"
+#include "gpu/trigger.h"
 #include "mem/ipc_share.h"
 #include "path/info.h"
 #include "path/info_tags.h"
@@ -96,11 +97,11 @@ static void open_fabric(unsigned int i)
 	if (node->plain || node->hook)
 		return;
 	hints = fi_allocinfo();
-	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_HMEM |
-		      (script->model->atomics ? FI_ATOMIC : 0) |
-		      (script->sources ? FI_SOURCE : 0) |
-		      (script->directs ? FI_DIRECTED_RECV : 0) |
-		      (script->multi ? FI_MULTI_RECV : 0) | (script->fences ? FI_FENCE : 0);
+	hints->caps =
+		FI_MSG | FI_TAGGED | FI_RMA | FI_HMEM |
+		(script->model->atomics ? FI_ATOMIC : 0) | (script->sources ? FI_SOURCE : 0) |
+		(script->directs ? FI_DIRECTED_RECV : 0) | (script->multi ? FI_MULTI_RECV : 0) |
+		(script->fences ? FI_FENCE : 0) | (script->triggers ? FI_TRIGGER : 0);
 	hints->domain_attr->mr_mode = node->info->domain_attr->mr_mode;
 	if (script->autos >> i & 1 && script->model->automatic)
 		hints->domain_attr->data_progress = node->info->domain_attr->data_progress =
@@ -111,7 +112,7 @@ static void open_fabric(unsigned int i)
 	info_offer(node->info);
 	if (script->alone >> i & 1 && !(script->pairs >> i & 1))
 		node->info->domain_attr->threading = FI_THREAD_DOMAIN;
-	MUST(fabric_open(core, true, NULL, NULL, &node->fabric));
+	MUST(fabric_open(core, true, script->triggers ? &triggers : NULL, NULL, &node->fabric));
 }
 
 /* What peers may read and write */
@@ -133,6 +134,8 @@ static void domain_begin(unsigned int i, unsigned int d)
 {
 	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .size = 1024};
+	struct fi_cntr_attr cntr_attr = {.events = FI_CNTR_EVENTS_COMP,
+					 .wait_obj = FI_WAIT_NONE};
 	struct node *node = &nodes[i];
 	struct node_domain *domain = &node->domains[d];
 
@@ -141,6 +144,10 @@ static void domain_begin(unsigned int i, unsigned int d)
 	MUST(fi_domain(node->fabric, node->info, &domain->domain, NULL));
 	MUST(fi_av_open(domain->domain, &av_attr, &domain->av, NULL));
 	MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, domain));
+	if (world.script->triggers && !node->plain && !node->hook) {
+		MUST(fi_cntr_open(domain->domain, &cntr_attr, &domain->clock, NULL));
+		MUST(fi_cntr_open(domain->domain, &cntr_attr, &domain->chain, NULL));
+	}
 	if (!node->plain && !node->hook)
 		open_regions(i, d);
 }
@@ -311,6 +318,10 @@ static void close_domain(struct node_domain *domain)
 	for (int dev = 0; dev < 2; dev++) {
 		if (domain->mr[dev])
 			MUST(fi_close(&domain->mr[dev]->fid));
+	}
+	if (domain->clock) {
+		MUST(fi_close(&domain->clock->fid));
+		MUST(fi_close(&domain->chain->fid));
 	}
 	MUST(fi_close(&domain->cq->fid));
 	MUST(fi_close(&domain->av->fid));
@@ -623,6 +634,8 @@ static void node_turn(unsigned int i, unsigned int t)
 		if (!node->plain && node->eps[e].open)
 			multis_turn(i, e);
 	}
+	for (unsigned int d = 0; !t && d < domains; d++)
+		op_triggers_turn(i, d);
 	op_turn(i);
 	node->posting--;
 	if (!(t && world.script->multi))
@@ -660,6 +673,8 @@ bool node_wants(unsigned int i)
 		wants = peers_want(i, at / world.script->nodes, at % world.script->nodes);
 	for (unsigned int e = 0; !wants && world.script->multi && e < world.script->eps; e++)
 		wants = multis_want(i, e);
+	for (unsigned int d = 0; !wants && d < domains; d++)
+		wants = op_triggers_want(i, d);
 	return wants || op_wants(i);
 }
 

@@ -134,8 +134,8 @@ static bool is_certain(const struct op *op, unsigned int end)
 	const struct op_end *at = &op->ends[end];
 
 	if (!op_end_exists(op, end) || !at->posted || at->done || at->cancelled || at->closed ||
-	    op->plan.untagged || op->plan.look || op->spare || check_may_fail(op) ||
-	    !op_end_lives(op, 0) || !op_end_lives(op, 1))
+	    op->plan.untagged || op->plan.look || op->plan.chained || op->spare ||
+	    check_may_fail(op) || !op_end_lives(op, 0) || !op_end_lives(op, 1))
 		return false;
 	for (size_t i = 0; i < op_count; i++) {
 		if (ops[i].plan.cancel || ops[i].spare)

@@ -11,6 +11,11 @@ size_t op_count;
 
 static uint64_t turns;
 
+uint64_t op_next_turn(void)
+{
+	return ++turns;
+}
+
 unsigned int op_node(const struct op *op, unsigned int end)
 {
 	return end ? op->plan.to : op->plan.from;
@@ -166,7 +171,7 @@ void op_add_spare(const struct op *like)
 
 	if (op_is_multi(like))
 		return;
-	plan.look = plan.cancel = 0;
+	plan.look = plan.cancel = plan.trigger = plan.recv_trigger = plan.chained = 0;
 	plan.to_dev = false;
 	op = op_add(&plan);
 	op->spare = true;
@@ -245,7 +250,7 @@ static ssize_t post_message(struct op *op, fi_addr_t addr)
 		flags |= (plan->delivery ? FI_DELIVERY_COMPLETE : 0) |
 			 (plan->fence && world.script->fences && !node->hook ? FI_FENCE : 0);
 	return plan->untagged ? fi_sendmsg(end_ep(op, 0)->ep, &msg, flags)
-			      : fi_tsendmsg(end_ep(op, 0)->ep, &tagged, flags);
+			      : op_post_tagged(op, 0, &tagged, flags);
 }
 
 static ssize_t post_receive(struct op *op, uint64_t flags)
@@ -269,7 +274,7 @@ static ssize_t post_receive(struct op *op, uint64_t flags)
 	if (directed && tagged.addr == FI_ADDR_NOTAVAIL)
 		return -FI_EAGAIN;
 	return op->plan.untagged ? fi_recvmsg(end_ep(op, 1)->ep, &msg, flags)
-				 : fi_trecvmsg(end_ep(op, 1)->ep, &tagged, flags);
+				 : op_post_tagged(op, 1, &tagged, flags);
 }
 
 static struct fi_rma_iov op_remote(const struct op *op)
@@ -298,9 +303,9 @@ static ssize_t post_rma(struct op *op, fi_addr_t addr)
 	const uint64_t fence = plan->fence && world.script->fences ? FI_FENCE : 0;
 
 	if (plan->kind == OP_READ)
-		return fi_readmsg(end_ep(op, 0)->ep, &msg, fence);
+		return op_post_rma(op, &msg, fence);
 	/* so that its end says that it is there */
-	return fi_writemsg(end_ep(op, 0)->ep, &msg, FI_DELIVERY_COMPLETE | fence);
+	return op_post_rma(op, &msg, FI_DELIVERY_COMPLETE | fence);
 }
 
 static ssize_t post_atomic(struct op *op, fi_addr_t addr)
@@ -330,7 +335,7 @@ static ssize_t post_atomic(struct op *op, fi_addr_t addr)
 		return fi_compare_atomic(ep, op->ends[0].buf, count, NULL, op->aside[1], NULL,
 					 op->aside[0], NULL, addr, place.addr, place.key,
 					 FI_UINT64, FI_CSWAP, context);
-	return fi_atomicmsg(ep, &msg, FI_DELIVERY_COMPLETE);
+	return op_post_atomic(op, &msg, FI_DELIVERY_COMPLETE);
 }
 
 static bool same_line(const struct op *a, const struct op *b)
@@ -348,7 +353,7 @@ static bool same_line(const struct op *a, const struct op *b)
 static bool end_is_crowded(const struct op *op, unsigned int end)
 {
 	for (const struct op *other = ops; other < ops + op_count; other++) {
-		if (!other->ends[end].calling || other == op)
+		if (!other->ends[end].calling || other == op || !op_end_lives(other, end))
 			continue;
 		if (same_line(other, op) || (!end && op->plan.fence) ||
 		    (end && op->plan.untagged && other->plan.untagged))
@@ -446,7 +451,7 @@ static void end_post(struct op *op, unsigned int end)
 	end_allocate(op, end);
 	/* another thread may have its completion before the call returns */
 	at->posted = at->calling = true;
-	at->turn = ++turns;
+	at->turn = op_is_triggered(op, end) ? op_trigger_turn(op, end) : op_next_turn();
 	ret = end                           ? end_post_receive(op)
 	      : op->plan.kind == OP_MESSAGE ? post_message(op, addr)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
@@ -458,13 +463,30 @@ static void end_post(struct op *op, unsigned int end)
 		end_posted(op, end, ret);
 }
 
+static void end_ended(struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+
+	check_ended(op, end);
+	end_give_back(op, end);
+	/* its message comes later, and may be in the way of others */
+	if (end && at->err == FI_ECANCELED && op->plan.cancel && !at->closed && !op->spare &&
+	    op_end_lives(op, 1))
+		op_add_spare(op);
+}
+
 /* One that waits for many messages is not */
 static void end_cancel(struct op *op, struct op_end *at)
 {
 	at->cancel_at = 0;
 	at->cancelled = true;
-	if (!op_is_multi(op))
+	if (op_trigger_cancel(op, 1)) {
+		at->done = true;
+		at->err = FI_ECANCELED;
+		end_ended(op, 1);
+	} else if (!op_is_multi(op)) {
 		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
+	}
 }
 
 void op_turn(unsigned int node)
@@ -548,7 +570,7 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 	at->len = entry->len;
 	world_tell("n%u: %s %u ends%s%s", op_node(op, end), end ? "receive" : "operation",
 		   op->number, at->err ? ": " : "", at->err ? fi_strerror(at->err) : "");
-	if (!at->err && !at->closed)
+	if (!at->err && !at->closed && op_is_counted(op, end))
 		end_ep(op, end)->counts[op_counts(op, end)]++;
 	/* where its endpoint was closed before, the buffer may have been given back */
 	if (end && !at->err && !at->buf && !at->closed)
@@ -557,12 +579,7 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 		check_arrived(op, entry, src);
 	else if (end && !at->err && op->found)
 		op->found->taken = true;
-	check_ended(op, end);
-	end_give_back(op, end);
-	/* its message comes later, and may be in the way of others */
-	if (end && at->err == FI_ECANCELED && op->plan.cancel && !at->closed && !op->spare &&
-	    op_end_lives(op, 1))
-		op_add_spare(op);
+	end_ended(op, end);
 }
 
 static bool multi_take(unsigned int node, const struct fi_cq_err_entry *entry)

@@ -31,6 +31,7 @@ static const struct word world_words[] = {
 	{"pairs", offsetof(struct script, pairs)},
 	{"autos", offsetof(struct script, autos)},
 	{"alone", offsetof(struct script, alone)},
+	{"triggers", offsetof(struct script, triggers)},
 	{NULL, 0},
 };
 static const struct word op_plan_words[] = {
@@ -43,6 +44,9 @@ static const struct word op_plan_words[] = {
 	{"fence", offsetof(struct op_plan, fence)},
 	{"look", offsetof(struct op_plan, look)},
 	{"cancel", offsetof(struct op_plan, cancel)},
+	{"trigger", offsetof(struct op_plan, trigger)},
+	{"recv_trigger", offsetof(struct op_plan, recv_trigger)},
+	{"chained", offsetof(struct op_plan, chained)},
 	{NULL, 0},
 };
 static const struct word fault_words[] = {
@@ -133,6 +137,30 @@ static void make_kind(const struct script *script, struct op_plan *plan)
 		plan->cancel = 1 + (unsigned int) draw(draw(2) ? 300 : 100000);
 }
 
+/*
+ * Which of its ends wait for counters. Such have tags of their own, since nothing says what comes first where others are
+ * posted beside them
+ */
+static void make_trigger(struct op_plan *plan)
+{
+	const unsigned int which = (unsigned int) draw(3);
+	const uint64_t most = draw(2) ? 2000 : 400000;
+
+	if (plan->inject || plan->untagged || plan->kind == OP_FETCH || plan->kind == OP_SWAP ||
+	    draw(3))
+		return;
+	plan->trigger = 1 + (unsigned int) draw(most);
+	plan->look = plan->fence = 0;
+	plan->chained = which == 1;
+	if (plan->kind != OP_MESSAGE)
+		return;
+	plan->tag = 5 + which;
+	if (which != 1)
+		plan->recv_trigger = 1 + (unsigned int) draw(most);
+	if (which == 2)
+		plan->trigger = 0;
+}
+
 static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 {
 	*plan = (struct op_plan){
@@ -170,6 +198,8 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 		plan->kind = OP_MESSAGE;
 		plan->delivery &= !script->hook;
 	}
+	if (script->triggers)
+		make_trigger(plan);
 	/* what the core loses is no business of ours */
 	if (plan->look >= LOOK_DISCARD && script->model->loses &&
 	    plan->len > script->model->eager)
@@ -236,6 +266,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		.op_count = 4 + draw(draw(2) ? 20 : SIM_OPS - 4),
 		.fault_count = draw(3) ? 1 + draw(draw(2) ? 2 : SIM_FAULTS - 1) : 0,
 	};
+	/* not drawn, so that others stay what they were */
+	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
 	script->directs &= script->model->directs;
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;

@@ -4,7 +4,7 @@
  *
  * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
  * and gate_local (what the provider asks of the system), gpu and gpu_mem, core (the core provider), node (processes, and
- * what their applications open), op and op_over (their operations), check (the rules), run (one script from begin to
+ * what their applications open), op, op_over and op_trigger (their operations), check (the rules), run (one script from begin to
  * end), exhaust and state (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
@@ -25,6 +25,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <rdma/fi_trigger.h>
 
 #define SIM_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SIM_MS 1000000ULL
@@ -161,6 +162,8 @@ enum op_look {
  * @fence:	FI_FENCE
  * @look:	enum op_look
  * @cancel:	the receive is cancelled so long after it was posted [us]; 0: it is not
+ * @trigger, @recv_trigger: the ends wait for a counter, which comes there so long after @at and @recv_at [us]; 0: they do
+ *		not; odd: as deferred work. @chained: the first one waits for the other such operations before it
  */
 struct op_plan {
 	bool dropped;
@@ -173,6 +176,7 @@ struct op_plan {
 	uint64_t at, recv_at;
 	unsigned int from_ep, to_ep;
 	unsigned int untagged, data, directed, pieces, fence, look, cancel;
+	unsigned int trigger, recv_trigger, chained;
 };
 
 enum fault_kind {
@@ -232,7 +236,7 @@ enum node_rest {
  * @eps:	so many endpoints has each process
  * @sources, @directs, @fences: the capabilities that the applications ask for
  * @multi:	messages without a tag are received in buffers for many
- * @counted:	endpoints have counters
+ * @counted:	endpoints have counters; @triggers: operations may wait for counters (FI_TRIGGER)
  * @hook:	the last node has the hook
  * @hosts:	so many have the processes, in turn; 0: each has its own. Over shm all have one
  * @shares:	the GPU's driver shares memory within a host
@@ -250,7 +254,7 @@ struct script {
 	bool plain;
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
-	unsigned int lanes, rests, pairs, autos, alone;
+	unsigned int lanes, rests, pairs, autos, alone, triggers;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -355,6 +359,8 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @skipped:	it is not posted, as the other end is gone; @life: of the endpoint that posts it
  * @closed:	its endpoint was closed before it ended
  * @turn:	its place among all that were posted
+ * @queued, @process: when it was queued for a counter, and by which process; it waits until that is at @threshold, and its
+ *		turn is UINT64_MAX until then; 0: it waits for none. @deferred: its work, or NULL
  * @looking, @found, @look_at: of a receiver that peeks: it asks; the message is there; when it asks again
  * @cancel_at:	when it is cancelled
  * @buf:	NULL: it has none yet, or no more
@@ -366,6 +372,9 @@ struct op_end {
 	size_t len;
 	unsigned int life;
 	uint64_t turn;
+	uint64_t queued, threshold;
+	unsigned int process;
+	struct fi_deferred_work *deferred;
 	uint8_t *buf;
 	struct fi_context2 context;
 	bool looking, found;
@@ -401,12 +410,16 @@ enum node_knows { KNOWS, KNOWS_STILL, KNOWS_NOT };
  * struct node_domain - a domain of a process.
  * @addr:	the peers' endpoints; @ports: those that they are inserted by
  * @polls:	a poll set with the queue, or NULL
+ * @clock, @chain: counters that operations wait for, or NULL (op_trigger.c); @clock_at: what the clock is at [us]
+ * @links:	operations that count on the chain; @mended: of them, those that the application has counted for
  */
 struct node_domain {
 	struct fid_domain *domain;
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_poll *polls;
+	struct fid_cntr *clock, *chain;
+	uint64_t clock_at, links, mended;
 	struct fid_mr *mr[2];
 	fi_addr_t addr[SIM_NODES][SIM_EPS];
 	unsigned int ports[SIM_NODES][SIM_EPS];
@@ -567,6 +580,8 @@ bool op_wants(unsigned int node);
 bool op_is_next(const struct op *op, unsigned int end);
 /* Of FI_SEND, FI_RECV, FI_READ, FI_WRITE, the one that counts it */
 unsigned int op_counts(const struct op *op, unsigned int end);
+/* The next place among what is posted */
+uint64_t op_next_turn(void);
 /* A completion, of domain @d */
 void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *entry,
 	     fi_addr_t src);
@@ -596,6 +611,24 @@ bool op_end_over(const struct op *op, unsigned int end);
 bool op_end_lost(const struct op *op, unsigned int end);
 /* Its receive is to be cancelled */
 void op_cancel(struct op *op);
+
+/* ---- operations that wait for counters (op_trigger.c) ---- */
+
+bool op_is_triggered(const struct op *op, unsigned int end);
+/* Does its endpoint's counter count it? The chain does else */
+bool op_is_counted(const struct op *op, unsigned int end);
+/* Its place among what is posted, as it is queued; UINT64_MAX: it has none yet */
+uint64_t op_trigger_turn(struct op *op, unsigned int end);
+/* These post at once what waits for nothing */
+ssize_t op_post_tagged(struct op *op, unsigned int end, const struct fi_msg_tagged *msg,
+		       uint64_t flags);
+ssize_t op_post_rma(struct op *op, const struct fi_msg_rma *msg, uint64_t flags);
+ssize_t op_post_atomic(struct op *op, const struct fi_msg_atomic *msg, uint64_t flags);
+/* A deferred work that waits is taken back. False: there is none */
+bool op_trigger_cancel(struct op *op, unsigned int end);
+/* A domain's counters go on; and is there something to count? */
+void op_triggers_turn(unsigned int node, unsigned int d);
+bool op_triggers_want(unsigned int node, unsigned int d);
 
 #define SIM_SHOWN (8 << 20) /* bytes of each kind of memory that peers may read and write */
 

@@ -11,6 +11,7 @@
 #include "gpu/trigger_alias.h"
 #include "gpu/trigger_list.h"
 #include "mem/mem.h"
+#include "xfer/progress.h"
 
 /* ---- operations with FI_TRIGGER ---- */
 
@@ -44,18 +45,33 @@ static ssize_t trigger_submit(struct p2p_ep *ep, int made, struct trigger_work *
 	return trigger_queue(ep->domain->trigger, *work);
 }
 
+/*
+ * May what is fenced begin? 0, or -FI_EAGAIN: what was posted before waits for room. Who repeats the call makes progress
+ * by that
+ */
+static ssize_t trigger_fence(struct p2p_ep *ep, uint64_t flags, fi_addr_t addr)
+{
+	if (!(flags & FI_FENCE) || !trigger_is_awaited(ep->domain->trigger, ep, addr))
+		return 0;
+	xfer_progress(&ep->domain->xfer);
+	return -FI_EAGAIN;
+}
+
 static ssize_t trigger_msg(struct fid_ep *fid, enum fi_op_type type, const struct fi_msg *msg,
 			   uint64_t flags)
 {
 	struct p2p_ep *ep = trigger_ep_of(fid);
 	struct trigger_work *work;
+	ssize_t ret;
 
 	if (!msg)
 		return -FI_EINVAL;
 	if (flags & FI_TRIGGER)
 		return trigger_submit(ep, trigger_work_msg(ep, type, msg, flags, &work), &work);
-	return type == FI_OP_RECV ? msg_ops.recvmsg(&ep->fid, msg, flags)
-				  : msg_ops.sendmsg(&ep->fid, msg, flags);
+	if (type == FI_OP_RECV)
+		return msg_ops.recvmsg(&ep->fid, msg, flags);
+	ret = trigger_fence(ep, flags, msg->addr);
+	return ret ? ret : msg_ops.sendmsg(&ep->fid, msg, flags);
 }
 
 static ssize_t trigger_tagged(struct fid_ep *fid, enum fi_op_type type,
@@ -63,14 +79,17 @@ static ssize_t trigger_tagged(struct fid_ep *fid, enum fi_op_type type,
 {
 	struct p2p_ep *ep = trigger_ep_of(fid);
 	struct trigger_work *work;
+	ssize_t ret;
 
 	if (!msg)
 		return -FI_EINVAL;
 	if (flags & FI_TRIGGER)
 		return trigger_submit(ep, trigger_work_tagged(ep, type, msg, flags, &work),
 				      &work);
-	return type == FI_OP_TRECV ? msg_tagged_ops.recvmsg(&ep->fid, msg, flags)
-				   : msg_tagged_ops.sendmsg(&ep->fid, msg, flags);
+	if (type == FI_OP_TRECV)
+		return msg_tagged_ops.recvmsg(&ep->fid, msg, flags);
+	ret = trigger_fence(ep, flags, msg->addr);
+	return ret ? ret : msg_tagged_ops.sendmsg(&ep->fid, msg, flags);
 }
 
 /*
@@ -88,12 +107,33 @@ static ssize_t trigger_rma(struct fid_ep *fid, enum fi_op_type type,
 		return -FI_EINVAL;
 	if (flags & FI_TRIGGER)
 		return trigger_submit(ep, trigger_work_rma(ep, type, msg, flags, &work), &work);
-	ret = type == FI_OP_READ ? rma_ops.readmsg(&ep->fid, msg, flags)
-				 : rma_ops.writemsg(&ep->fid, msg, flags);
+	ret = trigger_fence(ep, flags, msg->addr);
+	if (!ret)
+		ret = type == FI_OP_READ ? rma_ops.readmsg(&ep->fid, msg, flags)
+					 : rma_ops.writemsg(&ep->fid, msg, flags);
 	if (ret != -FI_EAGAIN || flags & FI_INJECT || !ep->domain->layered ||
 	    trigger_work_rma(ep, type, msg, flags, &work))
 		return ret;
 	return trigger_queue_due(ep->domain->trigger, work);
+}
+
+/* At once */
+static ssize_t trigger_atomic_now(struct p2p_ep *ep, const struct fi_msg_atomic *msg,
+				  const struct fi_msg_fetch *fetch,
+				  const struct fi_msg_compare *compare, uint64_t flags)
+{
+	const ssize_t ret = trigger_fence(ep, flags, msg->addr);
+
+	if (ret)
+		return ret;
+	if (compare)
+		return atomic_ops.compwritemsg(&ep->fid, msg, compare->msg_iov, compare->desc,
+					       compare->iov_count, fetch->msg_iov, fetch->desc,
+					       fetch->iov_count, flags);
+	if (fetch)
+		return atomic_ops.readwritemsg(&ep->fid, msg, fetch->msg_iov, fetch->desc,
+					       fetch->iov_count, flags);
+	return atomic_ops.writemsg(&ep->fid, msg, flags);
 }
 
 static ssize_t trigger_atomic(struct fid_ep *fid, const struct fi_msg_atomic *msg,
@@ -114,15 +154,7 @@ static ssize_t trigger_atomic(struct fid_ep *fid, const struct fi_msg_atomic *ms
 				      trigger_work_atomic(ep, type, msg, fetch, compare, flags,
 							  &work),
 				      &work);
-	if (compare)
-		ret = atomic_ops.compwritemsg(&ep->fid, msg, compare->msg_iov, compare->desc,
-					      compare->iov_count, fetch->msg_iov, fetch->desc,
-					      fetch->iov_count, flags);
-	else if (fetch)
-		ret = atomic_ops.readwritemsg(&ep->fid, msg, fetch->msg_iov, fetch->desc,
-					      fetch->iov_count, flags);
-	else
-		ret = atomic_ops.writemsg(&ep->fid, msg, flags);
+	ret = trigger_atomic_now(ep, msg, fetch, compare, flags);
 	if (ret != -FI_EAGAIN || flags & FI_INJECT || !ep->domain->layered ||
 	    trigger_work_atomic(ep, type, msg, fetch, compare, flags, &work))
 		return ret;

@@ -396,6 +396,29 @@ int trigger_queue_due(struct trigger *trigger, struct trigger_work *work)
 	return 0;
 }
 
+/* Is it something to that peer? */
+static bool trigger_is_to(const struct trigger_work *work, const struct p2p_ep *ep,
+			  fi_addr_t addr)
+{
+	return work->ep == ep && !trigger_work_recv(work) && trigger_work_addr(work) == addr;
+}
+
+bool trigger_is_awaited(struct trigger *trigger, const struct p2p_ep *ep, fi_addr_t addr)
+{
+	const struct trigger_works *waiting[] = {&trigger->due, &trigger->tried};
+	struct p2p_lock *lock = &trigger->domain->xfer.lock;
+	const struct trigger_work *work;
+	bool awaited;
+
+	p2p_lock_take(lock);
+	awaited = trigger->current && trigger_is_to(trigger->current, ep, addr);
+	for (int i = 0; i < 2; i++)
+		TAILQ_FOREACH(work, waiting[i], entry)
+			awaited |= trigger_is_to(work, ep, addr);
+	p2p_lock_drop(lock);
+	return awaited;
+}
+
 /* ---- given up ---- */
 
 /* Which works trigger_drop() is about */

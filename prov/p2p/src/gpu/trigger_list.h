@@ -84,6 +84,11 @@ size_t trigger_drop(struct trigger *trigger, const struct fi_deferred_work *defe
 void trigger_drop_ep(struct trigger *trigger, const struct p2p_ep *ep);
 
 /*
+ * Has what @ep has for a peer to wait for room, or is it being posted? Then nothing with FI_FENCE begins behind it
+ */
+bool trigger_is_awaited(struct trigger *trigger, const struct p2p_ep *ep, fi_addr_t addr);
+
+/*
  * fi_cancel(3): an operation with FI_TRIGGER that waits, or a deferred receive that was posted, ends
  * with FI_ECANCELED. 0, or -FI_ENOENT: it is none of these
  */
