@@ -141,7 +141,8 @@ static bool may_shift(const struct op *op)
 /* May a receive get this message? */
 static bool may_be(const struct op *op, const struct op *sent)
 {
-	if (!same_stream(sent, op) || sent->spare || sent->taken || !sent->ends[0].posted)
+	if (!same_stream(sent, op) || sent->spare || sent->taken || !sent->ends[0].posted ||
+	    sent->ends[0].turn == UINT64_MAX)
 		return false;
 	if (sent != op && !may_shift(op))
 		return false;
@@ -222,8 +223,7 @@ static void check_fence(const struct op *fenced)
 
 		/* when one that waits for a counter is posted, nobody sees */
 		if (op->plan.kind == OP_WRITE && op->ends[0].posted && !op->ends[0].err &&
-		    !op->plan.trigger &&
-		    op->ends[0].turn < fenced->ends[0].turn &&
+		    !op->plan.trigger && op->ends[0].turn < fenced->ends[0].turn &&
 		    op->plan.from == fenced->plan.from &&
 		    op->plan.from_ep == fenced->plan.from_ep &&
 		    op->plan.to == fenced->plan.to && op->plan.to_ep == fenced->plan.to_ep &&
@@ -239,6 +239,8 @@ static void check_fence(const struct op *fenced)
  */
 void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src)
 {
+	struct op *got = NULL;
+
 	for (size_t i = 0; i < op_count; i++) {
 		struct op *sent = &ops[i];
 
@@ -251,17 +253,19 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 			continue;
 		if (!entry->len && !sent->plan.data && entry->flags & FI_REMOTE_CQ_DATA)
 			continue;
-		sent->taken = true;
-		check_order(op, sent);
-		check_guards(op, 1, op->room);
-		check_fields(op, sent, entry, src, false);
-		check_fence(sent);
-		return;
+		if (!got || sent->ends[0].turn < got->ends[0].turn)
+			got = sent;
 	}
-	world_fail(
-		"receive %u: %zu bytes, which are not those of its message: byte %zu is wrong",
-		op->number, entry->len,
-		op->plan.len == entry->len ? wrong_byte(op, op->ends[1].buf) : 0);
+	if (!got)
+		world_fail(
+			"receive %u: %zu bytes, which are not those of its message: byte %zu is wrong",
+			op->number, entry->len,
+			op->plan.len == entry->len ? wrong_byte(op, op->ends[1].buf) : 0);
+	got->taken = true;
+	check_order(op, got);
+	check_guards(op, 1, op->room);
+	check_fields(op, got, entry, src, false);
+	check_fence(got);
 }
 
 struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src)

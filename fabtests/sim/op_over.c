@@ -43,6 +43,9 @@ bool op_end_lost(const struct op *op, unsigned int end)
 	const unsigned int peer = op_node(op, !end), peer_ep = op_ep(op, !end);
 	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1;
 
+	/* it may go only now, and a core has no room for what is for a process that is gone */
+	if (op->ends[end].threshold && !op_end_lives(op, !end))
+		return true;
 	/* it may still be with the one that was there before; and a silent core gives no memory back that it was to send */
 	if (ep->blind[peer][peer_ep] && ep->blind[peer][peer_ep] == ep_of_end(op, !end)->port)
 		return true;
