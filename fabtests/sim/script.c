@@ -200,10 +200,6 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 	}
 	if (script->triggers)
 		make_trigger(plan);
-	/* what the core loses is no business of ours */
-	if (plan->look >= LOOK_DISCARD && script->model->loses &&
-	    plan->len > script->model->eager)
-		plan->look = LOOK_PEEK;
 }
 
 static void make_fault(struct script *script, struct fault_plan *plan)
