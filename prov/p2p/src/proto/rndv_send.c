@@ -258,7 +258,7 @@ static bool rndv_marker_inject(struct xfer_req *req)
 	};
 
 	return ep->near && !ep->waiting && !(req->op_flags & FI_FENCE) &&
-	       !core_inject_empty(ep->core, &op);
+	       !ctrl_unsent(ep, req->addr) && !core_inject_empty(ep->core, &op);
 }
 
 /*

@@ -264,10 +264,13 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 	       ((ep->stalls || req->state == XFER_MARKING) && xfer_outq_has(ep, req->addr));
 }
 
-/* Where the core may stop at a message to @addr, control messages for there go before it. */
-static void xfer_letter_precede(struct xfer_ep *ep, fi_addr_t addr)
+/* Control messages go before a marker, and before what the core may stop at. */
+static void xfer_letter_precede(const struct xfer_req *req)
 {
-	if (ep->stalls && ep->letter && ep->letter->addr == addr)
+	struct xfer_ep *ep = req->ctx.ep;
+
+	if ((ep->stalls || req->state == XFER_MARKING) && ep->letter &&
+	    ep->letter->addr == req->addr)
 		xfer_letter_post(ep);
 }
 
@@ -287,7 +290,7 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 	};
 
 	if (xfer_sendq_ready(req))
-		xfer_letter_precede(req->ctx.ep, req->addr);
+		xfer_letter_precede(req);
 	if (xfer_sendq_waits(req))
 		return -FI_EAGAIN;
 	/* a copy that failed is known here, in its turn */
