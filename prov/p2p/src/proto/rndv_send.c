@@ -17,6 +17,7 @@
 #include "proto/eager.h"
 #include "proto/rndv_lanes.h"
 #include "xfer/req_state.h"
+#include "xfer/xfer_proto.h"
 
 _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
 
@@ -387,21 +388,28 @@ static void rndv_piece_give_up(struct rndv_piece *piece, int status)
 static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
+	const fi_addr_t addr = piece->out.addr;
 	struct xfer_req *req = piece->req;
+	struct xfer_ep *ep = ctx->ep;
+	const int status = -abs(comp->err);
+	bool awaited = comp->err && !req->transfer.send.lost;
 
 	P2P_TRACE(piece_sent, ctx, req, comp->err);
 	if (comp->err && req->transfer.lanes && !req->transfer.status)
 		rndv_lanes_failed(req);
-	/* once: what the core does not send empty either does not come */
+	/* once */
 	if (comp->err && piece->out.iov[0].iov_len) {
-		rndv_piece_give_up(piece, -abs(comp->err));
+		rndv_piece_give_up(piece, status);
 		return;
 	}
 	rndv_piece_end(piece);
 	if (comp->err)
-		rndv_send_fail(req, -abs(comp->err), true);
+		rndv_send_fail(req, status, true);
 	else
 		rndv_send_check(req);
+	/* what the core does not send empty either does not come: so its receive ends with all that is under way */
+	if (awaited && !ep->xfer->losing)
+		XFER_PROTO_EACH(ep->xfer, unsent, ep, addr, status);
 }
 
 static void rndv_piece_copied_out(struct copy *copy, int status)

@@ -27,7 +27,7 @@
  * @progress:	begins what can begin now
  * @watch:	another @passed milliseconds have passed, in which this process has looked (XFER_WATCH)
  * @told:	what waited for control messages to be sent may go on
- * @unsent:	a control message could not be sent to @addr
+ * @unsent:	a control message, or a piece that has a receive, could not be sent to @addr
  * @unheard:	a control message has come that bears a token which is not good any more; or, if @token is NULL,
  *		that was never given to anybody, as far as is known
  * @lost:	a peer is lost (loss.h): ends with @status what is under way with it
