@@ -15,7 +15,7 @@
  *
  * A token is good for who has received it: so token A shows that the answer comes from who was asked,
  * and token B that the confirmation comes from the endpoint that is named. B is made of the name and
- * of A with a secret. So the receiver need not remember who has asked, and who asks in another's name
+ * of A with a secret of the endpoint's. So the receiver need not remember who has asked, and who asks in another's name
  * has no effect on anybody. An answer and a confirmation also tell which endpoint is to hear the rest.
  *
  * A peer that was lost, and is greeted again, may live, and know nothing of it. So the confirmation tells

@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/siphash.h"
+#include "proto/proto_state.h"
 #include "xfer/ctrl.h"
 #include "xfer/loss.h"
 
@@ -20,14 +21,21 @@
 static uint64_t hello_token_aged(const struct xfer_ep *ep, const struct wire_msg *msg,
 				 uint64_t age)
 {
-	uint8_t text[sizeof msg->grant + sizeof age + WIRE_NAME_MAX] = {0};
+	struct proto_ep *state = ep->proto;
+	struct {
+		uint64_t ep, grant, age;
+		uint8_t name[WIRE_NAME_MAX];
+	} text = {.grant = msg->grant};
 
+	/* another endpoint may have had its address before */
+	if (!state->secret)
+		state->secret = xfer_token_new(ep->xfer);
 	age %= HELLO_AGES;
-	memcpy(text, &msg->grant, sizeof msg->grant);
-	memcpy(text + sizeof msg->grant, &age, sizeof age);
-	memcpy(text + sizeof msg->grant + sizeof age, msg->name, msg->name_len);
+	text.ep = state->secret;
+	text.age = age;
+	memcpy(text.name, msg->name, msg->name_len);
 	/* not 0, whatever the age */
-	return ((siphash(&ep->xfer->secret, text, sizeof text) | HELLO_AGES) &
+	return ((siphash(&ep->xfer->secret, &text, sizeof text) | HELLO_AGES) &
 		~(HELLO_AGES - 1)) |
 	       age;
 }

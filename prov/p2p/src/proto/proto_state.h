@@ -49,6 +49,7 @@ struct proto_domain {
  * struct proto_ep - of an endpoint (struct xfer_ep.proto).
  * @multis:	multi-receive buffers that the core holds
  * @multi_msgs:	messages in such buffers that are not reported yet, in order
+ * @secret:	what its answers are made with (hello_token.c); 0: it has given none
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
  * @stale:	a peer was lost that may have sent pieces to the side endpoint
@@ -60,6 +61,7 @@ struct proto_domain {
 struct proto_ep {
 	LIST_HEAD(, multi_recv_buf) multis;
 	TAILQ_HEAD(, multi_recv_msg) multi_msgs;
+	uint64_t secret;
 	unsigned int strangers;
 	unsigned int refusals;
 	uint64_t answers_at;
