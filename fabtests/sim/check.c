@@ -109,7 +109,7 @@ static void check_guards(const struct op *op, unsigned int end, size_t len)
 	}
 }
 
-static bool same_stream(const struct op *a, const struct op *b)
+bool check_same_stream(const struct op *a, const struct op *b)
 {
 	if (a->plan.kind != OP_MESSAGE || b->plan.kind != OP_MESSAGE ||
 	    a->plan.to != b->plan.to || a->plan.to_ep != b->plan.to_ep ||
@@ -132,16 +132,16 @@ static bool may_shift(const struct op *op)
 	bool shifts = check_may_fail(op) || op->plan.untagged;
 
 	for (size_t i = 0; i < op_count && !shifts; i++)
-		shifts = same_stream(&ops[i], op) &&
+		shifts = check_same_stream(&ops[i], op) &&
 			 (ops[i].plan.cancel || ops[i].spare || ops[i].plan.trigger ||
 			  ops[i].plan.recv_trigger);
 	return shifts;
 }
 
 /* May a receive get this message? */
-static bool may_be(const struct op *op, const struct op *sent)
+bool check_may_be(const struct op *op, const struct op *sent)
 {
-	if (!same_stream(sent, op) || sent->spare || sent->taken || !sent->ends[0].posted ||
+	if (!check_same_stream(sent, op) || sent->spare || sent->taken || !sent->ends[0].posted ||
 	    sent->ends[0].turn == UINT64_MAX)
 		return false;
 	if (sent != op && !may_shift(op))
@@ -195,7 +195,7 @@ static void check_order(const struct op *op, const struct op *sent)
 	for (size_t i = 0; i < op_count; i++) {
 		const struct op *other = &ops[i];
 
-		if (!same_stream(other, sent))
+		if (!check_same_stream(other, sent))
 			continue;
 		if (other->plan.cancel || other->spare || check_may_fail(other))
 			return;
@@ -244,7 +244,7 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 	for (size_t i = 0; i < op_count; i++) {
 		struct op *sent = &ops[i];
 
-		if (!may_be(op, sent) || sent->plan.len != entry->len ||
+		if (!check_may_be(op, sent) || sent->plan.len != entry->len ||
 		    wrong_byte(sent, op->ends[1].buf) < entry->len)
 			continue;
 		/* those of no bytes are alike */
@@ -273,7 +273,7 @@ struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry
 	const bool blind = world.script->model->loses && op->plan.look == LOOK_DISCARD;
 
 	for (size_t i = 0; i < op_count; i++) {
-		if (!may_be(op, &ops[i]) ||
+		if (!check_may_be(op, &ops[i]) ||
 		    (ops[i].plan.len != entry->len && (entry->len || !blind)))
 			continue;
 		/* which one it is cannot be told there */

@@ -67,6 +67,24 @@ static bool core_keeps(const struct op *op)
 }
 
 /*
+ * A receive that took another message's marker waits for the sender of that one, which is gone, and nobody knows. As many
+ * do as there are such messages.
+ */
+static bool waits_for_lost(const struct op *op)
+{
+	unsigned int lost = 0, waiting = 0;
+
+	for (const struct op *other = ops; op->ends[1].posted && other < ops + op_count;
+	     other++)
+		lost += !op_end_lives(other, 0) && check_may_be(op, other) &&
+			op_end_lost(other, 1);
+	for (const struct op *other = ops; lost && other < ops + op_count; other++)
+		waiting += check_same_stream(op, other) && op_end_lives(other, 1) &&
+			   other->ends[1].posted && !other->ends[1].done;
+	return lost && waiting <= lost;
+}
+
+/*
  * What is known, and written down in sim.c: an announcement was lost, and nobody tells whose marker it is that waits for
  * it; or greetings were, and are not repeated.
  */
@@ -77,6 +95,8 @@ static bool end_known(const struct op *op, unsigned int end)
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		anew |= nodes[op_node(op, end)].eps[e].life;
 	if (!end && core_keeps(op))
+		return true;
+	if (end && waits_for_lost(op))
 		return true;
 	if (!core_loses())
 		return false;

@@ -51,7 +51,7 @@
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
- *   nothing either; nor if a new one has its address.
+ *   nothing either; nor if a new one has its address. Its message may have met another one's receive.
  * - Over cores that stall, remote memory of a peer is waited for once the core has lost or refused both greetings, or
  *   there were no descriptors to answer them.
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another

@@ -642,6 +642,9 @@ void check_reason(unsigned int a, unsigned int b, const char *why);
 /* Those of one endpoint may */
 void check_reason_ep(unsigned int node, unsigned int e, const char *why);
 bool check_may_fail(const struct op *op);
+/* Are these messages whose receives may change places? And may a receive get this message? */
+bool check_same_stream(const struct op *a, const struct op *b);
+bool check_may_be(const struct op *op, const struct op *sent);
 bool check_fails(unsigned int node);
 void check_fill(const struct op *op, uint8_t *buf);
 void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src);
