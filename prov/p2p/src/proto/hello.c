@@ -639,6 +639,8 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->owner = msg->id;
 	hello_move(peer, XFER_PEER_KNOWN);
 	xfer_peer_succeed(peer);
+	if (!msg->dead)
+		xfer_peer_inherit(peer);
 	hello_facts_learn(peer, msg);
 }
 

@@ -425,17 +425,34 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	return 0;
 }
 
-const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
+/* What this process was before it was forgotten, or NULL */
+static const struct xfer_peer *xfer_past_of(const struct xfer_peer *peer)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	const struct xfer_past *past;
 	size_t len = sizeof name;
 
-	xfer_assert_locked(peer->ep->xfer);
 	if (!peer->ep->past_count || peer->ep->lookup(peer->ep, peer->addr, name, &len))
 		return NULL;
 	past = xfer_past_find(peer->ep, name, len);
-	return past && past->peer->process == peer->process ? past->peer->lanes : NULL;
+	return past && past->peer->process == peer->process ? past->peer : NULL;
+}
+
+const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
+{
+	const struct xfer_peer *past = xfer_past_of(peer);
+
+	xfer_assert_locked(peer->ep->xfer);
+	return past ? past->lanes : NULL;
+}
+
+void xfer_peer_inherit(struct xfer_peer *peer)
+{
+	const struct xfer_peer *past = xfer_past_of(peer);
+
+	xfer_assert_locked(peer->ep->xfer);
+	if (past && !peer->theirs[1].token && past->theirs[0].token != peer->theirs[0].token)
+		peer->theirs[1] = past->theirs[0];
 }
 
 void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms)

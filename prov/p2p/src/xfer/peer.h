@@ -345,6 +345,12 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
 
 /*
+ * It is known again after it was forgotten, and has not lost us meanwhile: its probes are to tell how much was said before,
+ * as that may be lost
+ */
+void xfer_peer_inherit(struct xfer_peer *peer);
+
+/*
  * Nothing has come of a peer, or gone to it, for @ms: that proves nothing, but somebody may look for the reason why
  * nothing moves. It is said once.
  */
