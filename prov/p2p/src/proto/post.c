@@ -111,15 +111,6 @@ static struct path_choice post_choose(struct xfer_req *req, const struct core_op
 	return choice;
 }
 
-/* What is under way with a peer is watched, announced or not, once it has answered a greeting. */
-static void post_watch(struct xfer_req *req, struct xfer_peer *peer)
-{
-	if (req->peer || !peer || peer->state == XFER_PEER_NEW)
-		return;
-	xfer_peer_hold(peer);
-	req->peer = peer;
-}
-
 /*
  * It cannot go on yet, and chooses anew when it can. Until then it holds nothing, but for the copy of what is injected.
  * 0, or an error of that
@@ -165,7 +156,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 		return -FI_EOPNOTSUPP;
 	}
 	P2P_TRACE(req_path, req, choice.path, choice.reason);
-	post_watch(req, peer);
+	xfer_req_watch(req, peer);
 	ret = (*proto)->start(req, op);
 	/* the request may be gone */
 	if (ret)
@@ -195,7 +186,7 @@ static ssize_t post_host(struct xfer_req *req, const struct core_op *op, bool la
 	}
 	if (xfer_sendq_has(ep, op->addr))
 		return -FI_EAGAIN;
-	post_watch(req, peer);
+	xfer_req_watch(req, peer);
 	return eager_send_followed(req, op);
 }
 

@@ -319,6 +319,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 			ret = -FI_EAGAIN;
 	}
 	if (!ret && mem->ops) {
+		xfer_req_watch(req, xfer_peer_find(ep, req->addr));
 		xfer_transfer_init(req);
 		rma_core_begin(req, len, XFER_BOUNCING);
 	} else if (!ret) {
@@ -534,6 +535,7 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	req = xfer_req_new_atomic(ep, op, &result);
 	if (!req)
 		return -FI_EAGAIN;
+	xfer_req_watch(req, xfer_peer_find(ep, req->addr));
 	ret = rma_core_atomic_stage(req, core_atomic_device(&operand, &compare, &result),
 				    3 * len);
 	if (!ret)

@@ -7,7 +7,7 @@
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
 
-/* Messages to @addr that the core has fail, if they are copies of ours. */
+/* What goes to @addr, and the core has, fails, if its memory is ours. A receive is anybody's. */
 static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
 	struct xfer_ctx *ctx;
@@ -15,8 +15,8 @@ static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 
 	LIST_FOREACH(ctx, &ep->live, live) {
 		req = (struct xfer_req *) ctx;
-		if (xfer_ctx_is_req(ctx) && req->state == XFER_CORE && !req->recv &&
-		    req->addr == addr && xfer_req_staged(req))
+		if (xfer_ctx_is_req(ctx) && req->state == XFER_CORE &&
+		    !(req->done_flags & FI_RECV) && req->addr == addr && xfer_req_staged(req))
 			xfer_req_report_early(req, -status);
 	}
 }

@@ -21,6 +21,15 @@ void xfer_set_busy(struct xfer_req *req)
 	req->busy = true;
 }
 
+void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (req->peer || !peer || peer->state == XFER_PEER_NEW)
+		return;
+	xfer_peer_hold(peer);
+	req->peer = peer;
+}
+
 void xfer_req_unstage(struct xfer_req *req, size_t used)
 {
 	struct stage *stage = &req->ctx.ep->xfer->stage;

@@ -255,6 +255,9 @@ void xfer_req_undo(struct xfer_req *req);
 /* Counts the request, as long as it lives, as one that needs xfer_progress() */
 void xfer_set_busy(struct xfer_req *req);
 
+/* What is under way with a peer is watched, announced or not, once it has answered a greeting. @peer: or NULL */
+void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer);
+
 /* Does the core get staging memory of ours, and not the user's buffer? */
 static inline bool xfer_req_staged(const struct xfer_req *req)
 {
