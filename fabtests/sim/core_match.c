@@ -332,3 +332,51 @@ bool core_wire_cancel(struct core_ep *ep, void *context)
 	}
 	return false;
 }
+
+/* ---- what is never told ---- */
+
+/* Will its sender never hear of its end? */
+static bool send_is_kept(const struct core_conn *conn, const struct core_send *send)
+{
+	const bool deserted = !conn->dst || !conn->dst->alive;
+
+	if (send->told || send->done_at)
+		return false;
+	return conn->src->model->silent
+		       ? deserted
+		       : conn->src->model->keeps && send->long_ && conn->state == CONN_BROKEN &&
+				 (deserted || send->state == SEND_LANDED);
+}
+
+/* Is it that operation? Its memory tells, or what is said of it */
+static bool send_is_that(const struct core_send *send, const struct core_kept *what)
+{
+	for (size_t i = 0; i < send->count; i++) {
+		const uintptr_t at = (uintptr_t) send->iov[i].iov_base - (uintptr_t) what->buf;
+
+		if (send->iov[i].iov_len && at < what->len)
+			return true;
+	}
+	if (send->kind != SEND_MSG)
+		return what->rma;
+	return !what->rma && send->tag == what->tag && send->len == what->len;
+}
+
+bool core_keeps(unsigned int node, unsigned int port, unsigned int to,
+		const struct core_kept *what)
+{
+	const struct core_conn *conn;
+	const struct core_send *send;
+
+	TAILQ_FOREACH(conn, &core_conns, link) {
+		if (conn->src->lane || conn->src->name.node != node ||
+		    conn->src->name.port != port || conn->to.node != to ||
+		    (what->port && conn->to.port != what->port))
+			continue;
+		TAILQ_FOREACH(send, &conn->sends, link) {
+			if (send_is_kept(conn, send) && (what->any || send_is_that(send, what)))
+				return true;
+		}
+	}
+	return false;
+}

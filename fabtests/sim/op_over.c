@@ -7,18 +7,6 @@ static const struct node_ep *ep_of_end(const struct op *op, unsigned int end)
 	return &nodes[op_node(op, end)].eps[op_ep(op, end)];
 }
 
-/* Does it go whole, so that the core alone knows of its end? */
-static bool core_alone(const struct op_plan *plan)
-{
-	if (nodes[plan->from].plain || nodes[plan->to].plain || nodes[plan->from].hook ||
-	    nodes[plan->to].hook)
-		return true;
-	if (plan->kind != OP_MESSAGE)
-		return !plan->to_dev && (!plan->from_dev || !plan->len);
-	/* what is longer waits for a greeting */
-	return !plan->from_dev || plan->len <= 16384;
-}
-
 static bool core_loses(void)
 {
 	for (size_t i = 0; i < world.script->fault_count; i++) {
@@ -31,10 +19,46 @@ static bool core_loses(void)
 	return false;
 }
 
-/* Is it a message to one that may have been lost, and not have answered since? */
-static bool may_go_whole(const struct op_plan *plan)
+/* Has the core this very operation, whose end it never tells? */
+static bool is_kept(const struct op *op)
 {
-	return plan->kind == OP_MESSAGE && (core_loses() || world.script->timeout);
+	const struct op_plan *plan = &op->plan;
+	const struct core_kept what = {
+		.rma = plan->kind != OP_MESSAGE && (!plan->from_dev || !plan->len),
+		.tag = plan->untagged ? 0 : op_tag(plan),
+		.buf = op->ends[0].buf,
+		.len = plan->len,
+	};
+
+	return op->ends[0].posted &&
+	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
+}
+
+/* Is it fenced behind what the core keeps, with the same peer? */
+static bool is_fenced(const struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+	const struct node_domain *domain =
+		&nodes[plan->from].domains[SIM_DOMAIN_OF(plan->from_ep)];
+	const struct core_kept what = {
+		.port = domain->ports[plan->to][plan->to_ep],
+		.any = true,
+	};
+
+	return plan->fence && world.script->fences && !op->ends[0].posted &&
+	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
+}
+
+/* Or is it to be posted after such a message? */
+static bool is_held_up(const struct op *op)
+{
+	for (const struct op *other = ops; other < op && !op->ends[0].posted; other++) {
+		if (check_same_stream(other, op) && other->plan.from == op->plan.from &&
+		    other->plan.from_ep == op->plan.from_ep && op_end_lives(other, 0) &&
+		    is_fenced(other))
+			return true;
+	}
+	return is_fenced(op);
 }
 
 bool op_end_lost(const struct op *op, unsigned int end)
@@ -46,24 +70,12 @@ bool op_end_lost(const struct op *op, unsigned int end)
 	/* it may go only now, and a core has no room for what is for a process that is gone */
 	if (op->ends[end].threshold && !op_end_lives(op, !end))
 		return true;
-	/* it may still be with the one that was there before; and a silent core gives no memory back that it was to send */
+	/* it may still be with the one that was there before */
 	if (ep->blind[peer][peer_ep] && ep->blind[peer][peer_ep] == ep_of_end(op, !end)->port)
 		return true;
+	/* a silent core gives no memory back that it was to send */
 	return !op_end_lives(op, !end) &&
-	       (!met ||
-		(world.script->model->silent && !end &&
-		 (core_alone(&op->plan) || !op->plan.from_dev || may_go_whole(&op->plan))));
-}
-
-/* Is it a long message of the core's whose connection broke, or fenced behind one? */
-static bool core_keeps(const struct op *op)
-{
-	const struct op_plan *plan = &op->plan;
-
-	return world.script->model->keeps && check_may_fail(op) &&
-	       ((plan->kind == OP_MESSAGE && plan->len > world.script->model->eager &&
-		 core_alone(plan)) ||
-		(plan->fence && world.script->fences));
+	       (!met || (world.script->model->silent && !end && is_kept(op)));
 }
 
 /*
@@ -94,7 +106,7 @@ static bool end_known(const struct op *op, unsigned int end)
 
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		anew |= nodes[op_node(op, end)].eps[e].life;
-	if (!end && core_keeps(op))
+	if (!end && (is_kept(op) || is_held_up(op)))
 		return true;
 	if (end && waits_for_lost(op))
 		return true;

@@ -346,6 +346,23 @@ void core_calm(void);
 uint64_t core_due(void);
 /* The core is asked for something */
 void core_asked(void);
+
+/**
+ * struct core_kept - what is asked for: an operation on @len bytes at @buf, or @any.
+ * @port:	of the other end, or 0
+ * @rma:	it is one on remote memory, from memory that the core takes itself; else a message with @tag, or 0
+ */
+struct core_kept {
+	unsigned int port;
+	bool rma, any;
+	uint64_t tag;
+	const void *buf;
+	size_t len;
+};
+
+/* Has the core such a thing, from endpoint @port of a node to node @to, whose end it never tells (model.keeps, silent)? */
+bool core_keeps(unsigned int node, unsigned int port, unsigned int to,
+		const struct core_kept *what);
 /* What of the node's is still open: a word, or NULL */
 const char *core_left(unsigned int node);
 
