@@ -323,16 +323,29 @@ static bool is_astray(const struct op *op)
 	       check_may_fail(op);
 }
 
-/* A message whose receive ended without it gets another one */
-static void spare_receives(void)
+/* A message whose receive ended without it gets another one, once. False: there was none */
+static bool spare_receives(void)
 {
+	static bool spared[SIM_OPS_ALL];
 	const size_t count = op_count;
+	bool any = false;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!ops[i].spare && is_astray(&ops[i]))
-			op_add_spare(&ops[i]);
+		if (ops[i].spare || spared[i] || !is_astray(&ops[i]))
+			continue;
+		op_add_spare(&ops[i]);
+		any = spared[i] = true;
 	}
 	run_until_ended(RUN_PATIENCE);
+	return any;
+}
+
+/* What is fenced behind such a message is sent only then, and its receive may have ended, too */
+static void run_strays(void)
+{
+	do
+		cancel_receives();
+	while (spare_receives());
 }
 
 /* A greeting that was lost is repeated after a minute, where the core has little room for such */
@@ -438,9 +451,7 @@ void run_script(const struct script *what, bool verbose)
 	for (unsigned int i = 0; i < script->nodes; i++)
 		node_open(i);
 	run_faults();
-	cancel_receives();
-	spare_receives();
-	cancel_receives();
+	run_strays();
 	check_all_ended("when faults have stopped");
 	run_round(3);
 	cancel_receives();
