@@ -141,8 +141,8 @@ static bool may_shift(const struct op *op)
 /* May a receive get this message? */
 bool check_may_be(const struct op *op, const struct op *sent)
 {
-	if (!check_same_stream(sent, op) || sent->spare || sent->taken || !sent->ends[0].posted ||
-	    sent->ends[0].turn == UINT64_MAX)
+	if (!check_same_stream(sent, op) || sent->spare || sent->taken ||
+	    !sent->ends[0].posted || sent->ends[0].turn == UINT64_MAX)
 		return false;
 	if (sent != op && !may_shift(op))
 		return false;

@@ -213,7 +213,10 @@ GATE(int, pthread_setaffinity_np, pthread_t thread, size_t size, const cpu_set_t
 
 GATE(int, sched_getaffinity, pid_t pid, size_t size, cpu_set_t *set)
 {
-	return gate_failed(ENOSYS);
+	/* so that who has one thread too many gives way */
+	CPU_ZERO(set);
+	CPU_SET(0, set);
+	return 0;
 }
 
 /* Where a stack is. Nobody says: then the driver is asked what an address is */

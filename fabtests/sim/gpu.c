@@ -9,6 +9,8 @@
 #include "dev/dev_none.h"
 
 #define GPU_JOBS 4096
+/* The words of streams are so many bytes at most */
+#define GPU_WORDS 65536
 
 /* A copy, or a mark. @places: what lay at the two addresses when it was put there */
 struct gpu_job {
@@ -156,6 +158,7 @@ static int gpu_pin(const struct dev_mem *mem, void *addr, size_t len)
 static void gpu_unpin(void *addr)
 {
 	gpu_asked();
+	gpu_streams_leave(addr, GPU_WORDS);
 }
 
 static int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
@@ -170,13 +173,21 @@ static int gpu_flush(const struct dev_mem *mem)
 	return 0;
 }
 
+static int gpu_host_address(const struct dev_mem *mem, void *host, void **addr)
+{
+	*addr = host;
+	return 0;
+}
+
+static bool gpu_current(struct dev_mem *mem);
+
 static const struct dev_ops gpu_ops = {
 	.name = "sim",
 	.iface = 1,
 	.ordered = true,
 	.find = gpu_find,
 	.hosts = gpu_hosts,
-	.current = dev_none_current,
+	.current = gpu_current,
 	.gone = dev_none_gone,
 	.sync = dev_none_sync,
 	.settle = gpu_settle,
@@ -201,12 +212,12 @@ static const struct dev_ops gpu_ops = {
 	.ipc_attach = gpu_ipc_attach,
 	.ipc_detach = gpu_ipc_detach,
 	.device = dev_none_device,
-	.host_address = dev_none_host_address,
+	.host_address = gpu_host_address,
 	.alloc = dev_none_alloc,
 	.free = dev_none_free,
 	.window_open = dev_none_window_open,
 	.window_close = dev_none_window_close,
-	.stream_steps = dev_none_stream_steps,
+	.stream_steps = gpu_stream_steps,
 	.loads_late = dev_none_loads_late,
 	.stream_captured = dev_none_stream_captured,
 	.graph_keep = dev_none_graph_keep,
@@ -215,6 +226,12 @@ static const struct dev_ops gpu_ops = {
 static int gpu_find(const void *addr, struct dev_mem *mem)
 {
 	return gpu_mem_find(&gpu_ops, addr, mem);
+}
+
+static bool gpu_current(struct dev_mem *mem)
+{
+	gpu_mem_device(&gpu_ops, mem);
+	return true;
 }
 
 /* ---- in the place of dev/dev.c ---- */
@@ -239,7 +256,7 @@ int dev_find(const void *addr, struct dev_mem *mem)
 
 bool dev_current(struct dev_mem *mem)
 {
-	return false;
+	return gpu_current(mem);
 }
 
 bool dev_hosts(int iface, const void *addr)

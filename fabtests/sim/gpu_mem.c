@@ -134,9 +134,16 @@ static void place_free(struct gpu_place *place)
 	free(place);
 }
 
+/* A context of each process's device: addresses alone */
+static char contexts[SIM_NODES];
+
+void gpu_mem_device(const struct dev_ops *ops, struct dev_mem *mem)
+{
+	*mem = (struct dev_mem){.ops = ops, .ctx = &contexts[world.current]};
+}
+
 int gpu_mem_find(const struct dev_ops *ops, const void *addr, struct dev_mem *mem)
 {
-	static char contexts[SIM_NODES];
 	const struct gpu_place *place = place_find(addr);
 
 	if (!place)

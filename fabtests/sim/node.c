@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "fid/domain.h"
 #include "fid/ep.h"
+#include "gpu/stream.h"
 #include "gpu/trigger.h"
 #include "mem/ipc_share.h"
 #include "path/info.h"
@@ -71,6 +72,7 @@ static void provider_begin(void)
 	static struct fi_provider provider = {.name = "ofi_p2p"};
 
 	log_prov = &provider;
+	fid_more_ops = stream_own_ops;
 	lf.getinfo = lanes_getinfo;
 	lf.dupinfo = fi_dupinfo;
 	lf.freeinfo = fi_freeinfo;
@@ -78,6 +80,7 @@ static void provider_begin(void)
 	conf.eager_size = 8192;
 	conf.chunk_size = SIM_CHUNK;
 	conf.pinned_size = 4 << 20;
+	conf.proxy_spin_us = 0;
 	conf.lanes = world.script->lanes ? world.script->lanes : 1;
 	conf.peer_timeout = world.script->timeout;
 }
@@ -393,6 +396,7 @@ static void node_end(unsigned int i)
 	struct node *node = &nodes[i];
 
 	core_kill(i);
+	gpu_streams_end(i);
 	gate_close_all(i);
 	gate_unmap_all(i);
 	op_end_process(i);

@@ -175,7 +175,8 @@ void op_add_spare(const struct op *like)
 
 	if (op_is_multi(like))
 		return;
-	plan.look = plan.cancel = plan.trigger = plan.recv_trigger = plan.chained = 0;
+	plan.look = plan.cancel = plan.trigger = plan.recv_trigger = plan.chained =
+		plan.recv_stream = 0;
 	plan.to_dev = false;
 	op = op_add(&plan);
 	op->spare = true;
@@ -455,8 +456,11 @@ static void end_post(struct op *op, unsigned int end)
 	end_allocate(op, end);
 	/* another thread may have its completion before the call returns */
 	at->posted = at->calling = true;
-	at->turn = op_is_triggered(op, end) ? op_trigger_turn(op, end) : op_next_turn();
-	ret = end                           ? end_post_receive(op)
+	at->turn = op_is_triggered(op, end) || op_is_streamed(op, end)
+			   ? op_trigger_turn(op, end)
+			   : op_next_turn();
+	ret = op_is_streamed(op, end)       ? op_post_stream(op, end)
+	      : end                         ? end_post_receive(op)
 	      : op->plan.kind == OP_MESSAGE ? post_message(op, addr)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
 					    : post_atomic(op, addr);

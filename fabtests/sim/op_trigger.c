@@ -34,7 +34,7 @@ static unsigned int delay_of(const struct op *op, unsigned int end)
 
 bool op_is_triggered(const struct op *op, unsigned int end)
 {
-	return delay_of(op, end) && domain_at(op, end)->clock;
+	return delay_of(op, end) && domain_at(op, end)->clock && !op_is_streamed(op, end);
 }
 
 static bool is_chained(const struct op *op, unsigned int end)
@@ -52,8 +52,8 @@ static bool is_waiting(const struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
 
-	return at->threshold && at->posted && !at->done && at->turn == UINT64_MAX &&
-	       op_end_lives(op, end);
+	return at->threshold && !at->gone && at->posted && !at->done && op_end_lives(op, end) &&
+	       !is_chained(op, end);
 }
 
 uint64_t op_trigger_turn(struct op *op, unsigned int end)
@@ -63,13 +63,16 @@ uint64_t op_trigger_turn(struct op *op, unsigned int end)
 
 	at->queued = op_next_turn();
 	at->process = nodes[op_node(op, end)].life;
+	at->gone = false;
 	if (is_chained(op, end)) {
 		at->threshold = domain->links;
 		return at->queued;
 	}
 	at->threshold =
 		(SIM_S + (end ? op->plan.recv_at : op->plan.at)) / 1000 + delay_of(op, end);
-	return at->threshold <= domain->clock_at ? at->queued : UINT64_MAX;
+	/* what is in a stream keeps its order there */
+	return at->threshold <= domain->clock_at || op_is_streamed(op, end) ? at->queued
+									    : UINT64_MAX;
 }
 
 /* ---- posted ---- */
@@ -235,15 +238,27 @@ bool op_triggers_want(unsigned int node, unsigned int d)
 				 broken_links(node, d) > domain->mended);
 }
 
+static void go(struct op_end *at)
+{
+	at->gone = true;
+	if (at->turn == UINT64_MAX)
+		at->turn = op_next_turn();
+}
+
 void op_triggers_turn(unsigned int node, unsigned int d)
 {
 	struct node_domain *domain = &nodes[node].domains[d];
-	const uint64_t now = world.now / 1000, broken = broken_links(node, d);
-	struct op_end *at = first_waiting(node, d, now);
+	const uint64_t now = world.now / 1000;
+	struct op_end *at;
+	uint64_t broken;
 
+	if (!domain->clock)
+		return;
+	broken = broken_links(node, d);
+	at = first_waiting(node, d, now);
 	if (at && !is_being_queued(node)) {
 		for (; at; at = first_waiting(node, d, now))
-			at->turn = op_next_turn();
+			go(at);
 		domain->clock_at = now;
 		world_tell("n%u: its clock is at %llu us", node, (unsigned long long) now);
 		if (fi_cntr_set(domain->clock, now))

@@ -220,7 +220,8 @@ static bool faults_turn(void)
 /* Time goes on: little where something moves, else up to the next thing that is due */
 static void step_time(void)
 {
-	const uint64_t dues[] = {core_due(), fiber_due(), world_datagrams_due()};
+	const uint64_t dues[] = {core_due(), fiber_due(), world_datagrams_due(),
+				 gpu_streams_due()};
 	uint64_t pass = 300 + world_upto(2000);
 
 	idle = world.moved ? 0 : idle + 1;
@@ -245,6 +246,7 @@ static bool step(void)
 	world.moved = false;
 	calm = faults_turn();
 	world_datagrams();
+	gpu_streams_run();
 	for (unsigned int i = 0; i < script->nodes; i++)
 		node_step((first + i) % script->nodes, idle > 4);
 	step_time();

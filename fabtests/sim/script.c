@@ -47,6 +47,8 @@ static const struct word op_plan_words[] = {
 	{"trigger", offsetof(struct op_plan, trigger)},
 	{"recv_trigger", offsetof(struct op_plan, recv_trigger)},
 	{"chained", offsetof(struct op_plan, chained)},
+	{"stream", offsetof(struct op_plan, stream)},
+	{"recv_stream", offsetof(struct op_plan, recv_stream)},
 	{NULL, 0},
 };
 static const struct word fault_words[] = {
@@ -137,13 +139,25 @@ static void make_kind(const struct script *script, struct op_plan *plan)
 		plan->cancel = 1 + (unsigned int) draw(draw(2) ? 300 : 100000);
 }
 
+/* A stream begins it */
+static void make_stream(struct op_plan *plan)
+{
+	plan->stream = 1 + (unsigned int) draw(SIM_STREAMS);
+	plan->pieces = plan->data = plan->cancel = 0;
+	if (plan->kind != OP_MESSAGE)
+		return;
+	plan->recv_stream = (unsigned int) draw(1 + SIM_STREAMS);
+	/* those of one stream keep their order */
+	plan->tag = 8 + (plan->stream - 1) * (1 + SIM_STREAMS) + plan->recv_stream;
+}
+
 /*
  * Which of its ends wait for counters. Such have tags of their own, since nothing says what comes first where others are
  * posted beside them
  */
 static void make_trigger(struct op_plan *plan)
 {
-	const unsigned int which = (unsigned int) draw(3);
+	const unsigned int which = (unsigned int) draw(4);
 	const uint64_t most = draw(2) ? 2000 : 400000;
 
 	if (plan->inject || plan->untagged || plan->kind == OP_FETCH || plan->kind == OP_SWAP ||
@@ -152,7 +166,9 @@ static void make_trigger(struct op_plan *plan)
 	plan->trigger = 1 + (unsigned int) draw(most);
 	plan->look = plan->fence = 0;
 	plan->chained = which == 1;
-	if (plan->kind != OP_MESSAGE)
+	if (which == 3 && plan->kind <= OP_READ)
+		make_stream(plan);
+	if (which == 3 || plan->kind != OP_MESSAGE)
 		return;
 	plan->tag = 5 + which;
 	if (which != 1)

@@ -3,8 +3,8 @@
  * The simulated world. sim.c says what is simulated, and what is not.
  *
  * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
- * and gate_local (what the provider asks of the system), gpu and gpu_mem, core (the core provider), node (processes, and
- * what their applications open), op, op_over and op_trigger (their operations), check (the rules), run (one script from begin to
+ * and gate_local (what the provider asks of the system), gpu, gpu_mem and gpu_stream, core (the core provider), node (processes, and
+ * what their applications open), op, op_over, op_trigger and op_stream (their operations), check (the rules), run (one script from begin to
  * end), exhaust and state (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
@@ -164,6 +164,7 @@ enum op_look {
  * @cancel:	the receive is cancelled so long after it was posted [us]; 0: it is not
  * @trigger, @recv_trigger: the ends wait for a counter, which comes there so long after @at and @recv_at [us]; 0: they do
  *		not; odd: as deferred work. @chained: the first one waits for the other such operations before it
+ * @stream, @recv_stream: which of the GPU's streams does so, and begins the operation then; 0: none
  */
 struct op_plan {
 	bool dropped;
@@ -176,7 +177,7 @@ struct op_plan {
 	uint64_t at, recv_at;
 	unsigned int from_ep, to_ep;
 	unsigned int untagged, data, directed, pieces, fence, look, cancel;
-	unsigned int trigger, recv_trigger, chained;
+	unsigned int trigger, recv_trigger, chained, stream, recv_stream;
 };
 
 enum fault_kind {
@@ -324,6 +325,18 @@ void gpu_memory_put(void *memory);
 void gpu_fail(unsigned int node);
 void gpu_calm(void);
 
+/* ---- its streams (gpu_stream.c) ---- */
+
+#define SIM_STREAMS 2
+void *gpu_stream(unsigned int node, unsigned int stream);
+/* A kernel, which takes no time */
+void gpu_stream_kernel(void *stream, void (*kernel)(void *arg), void *arg);
+/* They go on, as far as they can; and when one does next, but for those that wait [ns] */
+void gpu_streams_run(void);
+uint64_t gpu_streams_due(void);
+/* With its process a stream ends */
+void gpu_streams_end(unsigned int node);
+
 /* ---- the core provider (core.c) ---- */
 
 #define CORE_PORT 1000 /* of an application's endpoint */
@@ -377,7 +390,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @closed:	its endpoint was closed before it ended
  * @turn:	its place among all that were posted
  * @queued, @process: when it was queued for a counter, and by which process; it waits until that is at @threshold, and its
- *		turn is UINT64_MAX until then; 0: it waits for none. @deferred: its work, or NULL
+ *		turn is UINT64_MAX until then; 0: it waits for none. @gone: the clock has come there. @deferred: its work, or NULL
  * @looking, @found, @look_at: of a receiver that peeks: it asks; the message is there; when it asks again
  * @cancel_at:	when it is cancelled
  * @buf:	NULL: it has none yet, or no more
@@ -391,6 +404,7 @@ struct op_end {
 	uint64_t turn;
 	uint64_t queued, threshold;
 	unsigned int process;
+	bool gone;
 	struct fi_deferred_work *deferred;
 	uint8_t *buf;
 	struct fi_context2 context;
@@ -641,6 +655,9 @@ ssize_t op_post_tagged(struct op *op, unsigned int end, const struct fi_msg_tagg
 		       uint64_t flags);
 ssize_t op_post_rma(struct op *op, const struct fi_msg_rma *msg, uint64_t flags);
 ssize_t op_post_atomic(struct op *op, const struct fi_msg_atomic *msg, uint64_t flags);
+/* The same for a stream (op_stream.c) */
+bool op_is_streamed(const struct op *op, unsigned int end);
+int op_post_stream(struct op *op, unsigned int end);
 /* A deferred work that waits is taken back. False: there is none */
 bool op_trigger_cancel(struct op *op, unsigned int end);
 /* A domain's counters go on; and is there something to count? */

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Operations that begin when a stream of the GPU gets there (rdma/fi_ext_p2p.h). The stream waits for the clock of
+ * op_trigger.c before. Then a kernel fills the buffer that is sent, so who sends too early sends wrong bytes.
+ */
+#include "sim.h"
+
+#include <rdma/fi_ext_p2p.h>
+
+#define STREAM_UNFILLED 0x77
+
+static unsigned int stream_of(const struct op *op, unsigned int end)
+{
+	return end ? op->plan.recv_stream : op->plan.stream;
+}
+
+bool op_is_streamed(const struct op *op, unsigned int end)
+{
+	const unsigned int node = op_node(op, end);
+	const struct script *script = world.script;
+
+	/* the provider's thread calls beside the application's */
+	return stream_of(op, end) && nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))].clock &&
+	       !(script->alone >> node & 1 && !(script->pairs >> node & 1));
+}
+
+static void fill(void *arg)
+{
+	const struct op *op = arg;
+	const struct op_end *at = &op->ends[0];
+
+	if (at->buf && !at->done && !at->closed && op_end_lives(op, 0))
+		check_fill(op, at->buf);
+}
+
+static bool is_for_one(const struct op *op, unsigned int end)
+{
+	return !end || (op->plan.directed && world.script->directs);
+}
+
+static struct fi_p2p_stream_op describe(struct op *op, unsigned int end)
+{
+	const struct op_plan *plan = &op->plan;
+	const struct node_domain *there = &nodes[plan->to].domains[SIM_DOMAIN_OF(plan->to_ep)];
+
+	return (struct fi_p2p_stream_op){
+		.kind = plan->kind == OP_WRITE  ? FI_P2P_STREAM_WRITE
+			: plan->kind == OP_READ ? FI_P2P_STREAM_READ
+			: end                   ? FI_P2P_STREAM_TRECV
+						: FI_P2P_STREAM_TSEND,
+		.flags = plan->kind == OP_READ || end               ? 0
+			 : plan->kind == OP_WRITE || plan->delivery ? FI_DELIVERY_COMPLETE
+								    : 0,
+		.buf = op->ends[end].buf,
+		.len = end ? op->room : plan->len,
+		.peer = is_for_one(op, end) ? node_addr(op_node(op, end), op_ep(op, end),
+							op_node(op, !end), op_ep(op, !end))
+					    : FI_ADDR_UNSPEC,
+		.tag = plan->kind == OP_MESSAGE ? op_tag(plan) : 0,
+		.addr = plan->kind == OP_MESSAGE ? 0 : (uintptr_t) op->ends[1].buf,
+		.key = plan->kind == OP_MESSAGE ? 0 : fi_mr_key(there->mr[plan->to_dev]),
+		.context = &op->ends[end].context,
+	};
+}
+
+int op_post_stream(struct op *op, unsigned int end)
+{
+	const unsigned int node = op_node(op, end);
+	struct fid_ep *ep = nodes[node].eps[op_ep(op, end)].ep;
+	struct node_domain *domain = &nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))];
+	void *stream = gpu_stream(node, stream_of(op, end) - 1);
+	struct fi_p2p_stream_op what = describe(op, end);
+	int ret;
+
+	if (what.peer == FI_ADDR_NOTAVAIL && is_for_one(op, end))
+		return -FI_EAGAIN;
+	ret = fi_p2p_stream_wait(&domain->clock->fid, op->ends[end].threshold, stream);
+	if (!ret && !end && op->plan.kind != OP_READ) {
+		memset(op->ends[0].buf, STREAM_UNFILLED, op->plan.len);
+		gpu_stream_kernel(stream, fill, op);
+	}
+	return ret ? ret : fi_p2p_stream_post(ep, &what, stream);
+}
