@@ -61,7 +61,7 @@ static bool is_held_up(const struct op *op)
 	return is_fenced(op);
 }
 
-bool op_end_lost(const struct op *op, unsigned int end)
+static bool is_lost(const struct op *op, unsigned int end)
 {
 	const struct node_ep *ep = ep_of_end(op, end);
 	const unsigned int peer = op_node(op, !end), peer_ep = op_ep(op, !end);
@@ -76,6 +76,29 @@ bool op_end_lost(const struct op *op, unsigned int end)
 	/* a silent core gives no memory back that it was to send */
 	return !op_end_lives(op, !end) &&
 	       (!met || (world.script->model->silent && !end && is_kept(op)));
+}
+
+/* In a stream nothing overtakes what waits for a peer that is gone */
+static bool is_behind_lost(const struct op *op, unsigned int end)
+{
+	const struct op_end *at = &op->ends[end];
+
+	for (size_t i = 0; op_is_streamed(op, end) && i < 2 * op_count; i++) {
+		const struct op *other = &ops[i / 2];
+		const struct op_end *before = &other->ends[i % 2];
+
+		if (op_node(other, i % 2) == op_node(op, end) &&
+		    op_stream(other, i % 2) == op_stream(op, end) &&
+		    op_is_streamed(other, i % 2) && before->posted && !before->done &&
+		    before->queued < at->queued && is_lost(other, i % 2))
+			return true;
+	}
+	return false;
+}
+
+bool op_end_lost(const struct op *op, unsigned int end)
+{
+	return is_lost(op, end) || is_behind_lost(op, end);
 }
 
 /*

@@ -9,7 +9,7 @@
 
 #define STREAM_UNFILLED 0x77
 
-static unsigned int stream_of(const struct op *op, unsigned int end)
+unsigned int op_stream(const struct op *op, unsigned int end)
 {
 	return end ? op->plan.recv_stream : op->plan.stream;
 }
@@ -20,7 +20,7 @@ bool op_is_streamed(const struct op *op, unsigned int end)
 	const struct script *script = world.script;
 
 	/* the provider's thread calls beside the application's */
-	return stream_of(op, end) && nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))].clock &&
+	return op_stream(op, end) && nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))].clock &&
 	       !(script->alone >> node & 1 && !(script->pairs >> node & 1));
 }
 
@@ -68,7 +68,7 @@ int op_post_stream(struct op *op, unsigned int end)
 	const unsigned int node = op_node(op, end);
 	struct fid_ep *ep = nodes[node].eps[op_ep(op, end)].ep;
 	struct node_domain *domain = &nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))];
-	void *stream = gpu_stream(node, stream_of(op, end) - 1);
+	void *stream = gpu_stream(node, op_stream(op, end) - 1);
 	struct fi_p2p_stream_op what = describe(op, end);
 	int ret;
 

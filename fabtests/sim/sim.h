@@ -657,6 +657,7 @@ ssize_t op_post_rma(struct op *op, const struct fi_msg_rma *msg, uint64_t flags)
 ssize_t op_post_atomic(struct op *op, const struct fi_msg_atomic *msg, uint64_t flags);
 /* The same for a stream (op_stream.c) */
 bool op_is_streamed(const struct op *op, unsigned int end);
+unsigned int op_stream(const struct op *op, unsigned int end);
 int op_post_stream(struct op *op, unsigned int end);
 /* A deferred work that waits is taken back. False: there is none */
 bool op_trigger_cancel(struct op *op, unsigned int end);
