@@ -314,6 +314,16 @@ static void close_ep(const struct node_ep *ep)
 	}
 }
 
+/* No stream waits for one then: that would hold up the close of another domain */
+static void close_clock(struct node_domain *domain)
+{
+	if (!domain->clock)
+		return;
+	MUST(fi_close(&domain->clock->fid));
+	MUST(fi_close(&domain->chain->fid));
+	domain->clock = domain->chain = NULL;
+}
+
 static void close_domain(struct node_domain *domain)
 {
 	struct fid_domain *last = domain->domain;
@@ -322,10 +332,6 @@ static void close_domain(struct node_domain *domain)
 		if (domain->mr[dev])
 			MUST(fi_close(&domain->mr[dev]->fid));
 	}
-	if (domain->clock) {
-		MUST(fi_close(&domain->clock->fid));
-		MUST(fi_close(&domain->chain->fid));
-	}
 	MUST(fi_close(&domain->cq->fid));
 	MUST(fi_close(&domain->av->fid));
 	if (domain->polls)
@@ -333,6 +339,16 @@ static void close_domain(struct node_domain *domain)
 	/* nobody looks into what is half closed */
 	domain->domain = NULL;
 	MUST(fi_close(&last->fid));
+}
+
+static void close_domains(struct node *node)
+{
+	const unsigned int count = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
+
+	for (unsigned int d = 0; d < count; d++)
+		close_clock(&node->domains[d]);
+	for (unsigned int d = 0; d < count; d++)
+		close_domain(&node->domains[d]);
 }
 
 /* What was under way there is not heard of any more, and nothing is written */
@@ -381,8 +397,7 @@ void node_close(unsigned int i, unsigned int unused)
 	fiber_wait(others_have_ended, node, UINT64_MAX);
 	for (unsigned int e = 0; e < world.script->eps; e++)
 		node_ep_close(i, e);
-	for (unsigned int d = 0; d <= SIM_DOMAIN_OF(world.script->eps - 1); d++)
-		close_domain(&node->domains[d]);
+	close_domains(node);
 	node_rest_end(i);
 	/* the provider is unloaded */
 	if (!node->plain && !node->hook)
@@ -437,8 +452,8 @@ static void child_run(unsigned int i, bool closes)
 		if (node->eps[e].open)
 			close_ep(&node->eps[e]);
 	}
-	for (unsigned int d = 0; closes && d <= SIM_DOMAIN_OF(world.script->eps - 1); d++)
-		close_domain(&node->domains[d]);
+	if (closes)
+		close_domains(node);
 	/* the provider is unloaded */
 	ipc_share_stop();
 	fflush(stdout);
