@@ -85,8 +85,8 @@ static void rma_lent_copied_out(struct copy *copy, int status)
 	if (xfer_copy_ended(req->ctx.ep))
 		return;
 	/* its peer was lost meanwhile, and may be back */
-	if (!status && req->reported)
-		status = -FI_ECONNABORTED;
+	if (!status)
+		status = -req->comp.err;
 	if (!status)
 		status = rma_lent_announce(req);
 	if (status)
@@ -95,6 +95,8 @@ static void rma_lent_copied_out(struct copy *copy, int status)
 
 int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr)
 {
+	int ret;
+
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer.send.wants_fin = true;
 	req->target[0] = (struct fi_rma_iov){addr, req->len, key};
@@ -103,7 +105,11 @@ int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr)
 		return rma_lent_announce(req);
 	}
 	req->copy.done = rma_lent_copied_out;
+	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
+			      &req->copy);
+	if (ret)
+		return ret;
 	xfer_set_busy(req);
-	return xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, req->iov, req->count,
-			       req->host, &req->copy);
+	xfer_req_move(req, XFER_COPYING);
+	return 0;
 }

@@ -162,8 +162,13 @@ static void rma_ask_drop(struct xfer_ctx *ctx)
 static void rma_ask_send(struct rma_ask *ask)
 {
 	struct xfer_req *req = ask->req;
-	int status = ask->status ? ask->status : rma_served_ask(req, &ask->msg);
+	int status = ask->status;
 
+	/* its peer was lost meanwhile, and may be back */
+	if (!status)
+		status = -req->comp.err;
+	if (!status)
+		status = rma_served_ask(req, &ask->msg);
 	rma_ask_free(ask);
 	if (!status)
 		return;

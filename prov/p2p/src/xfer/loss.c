@@ -7,7 +7,10 @@
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
 
-/* What goes to @addr, and the core has, fails, if its memory is ours. A receive is anybody's. */
+/*
+ * What goes to @addr, and the core has, fails, if its memory is ours. A receive is anybody's. What is still copied for the
+ * peer's memory fails when the copy has ended.
+ */
 static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 {
 	struct xfer_ctx *ctx;
@@ -15,8 +18,11 @@ static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 
 	LIST_FOREACH(ctx, &ep->live, live) {
 		req = (struct xfer_req *) ctx;
-		if (xfer_ctx_is_req(ctx) && req->state == XFER_CORE &&
-		    !(req->done_flags & FI_RECV) && req->addr == addr && xfer_req_staged(req))
+		if (!xfer_ctx_is_req(ctx) || req->addr != addr || req->done_flags & FI_RECV)
+			continue;
+		if (req->state == XFER_COPYING)
+			req->comp.err = -status;
+		else if (req->state == XFER_CORE && xfer_req_staged(req))
 			xfer_req_report_early(req, -status);
 	}
 }

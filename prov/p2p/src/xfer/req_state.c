@@ -42,7 +42,8 @@ static const struct xfer_state_row {
 	[XFER_COPYING] =
 		{
 			.name = "copying",
-			.next = S(CORE) | S(ASKING_FIN) | S(ASKING_RESULT) | S(ASKING_BYTES),
+			.next = S(CORE) | S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
+				S(ASKING_BYTES),
 		},
 	[XFER_CLAIMED] =
 		{
