@@ -633,6 +633,10 @@ static void check_domain_left(unsigned int node, const struct xfer *xfer)
 	if (busy || xfer->open || xfer->looks)
 		world_fail("n%u: at the end %u requests, %u ids and %u looks are left", node,
 			   busy, xfer->open, xfer->looks);
+	for (size_t i = 0; i < BOARD_NOTES; i++) {
+		if (xfer->board.ids[i])
+			world_fail("n%u: at the end a note is left on its board", node);
+	}
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		HASH_ITER(hh, ep->peers, peer, next) {
 			if (peer->users || peer->sends || peer->slots[0] || peer->slots[1] ||

@@ -382,6 +382,8 @@ int main(int argc, char **argv)
 		TEST(test_one),
 		TEST(test_other),
 		TEST(test_two),
+		TEST(test_offer_fell),
+		TEST(test_offer_unnoted),
 		TEST(test_answered_in_queue),
 		TEST(test_credit_first),
 		TEST(test_fin_first),

@@ -44,6 +44,7 @@ struct scene {
 	uint64_t id;
 	uint64_t token;
 	struct ipc_own own;
+	struct board board;
 	unsigned int reports;
 };
 
@@ -117,9 +118,14 @@ void scene_dispatch(struct scene *scene, struct wire_msg *msg);
 /* What an offer of @len bytes of device memory here says, whether there is one or not */
 void scene_describe(void *from, size_t len, struct ipc_offer *offer);
 
+/* @msg has an offer, which stands as long as the note on another domain's board */
+void scene_note(struct scene *scene, struct wire_msg *msg);
+
 /* A peer says so, about @id. */
 void scene_say_of(struct scene *scene, enum said said, uint64_t id);
 void scene_say(struct scene *scene, enum said said);
+
+const struct scene_kind *scene_kind_named(const char *name);
 
 /* The domain, the device and the memory that scenes play with */
 void scenes_start(void);
@@ -197,5 +203,7 @@ void test_waits_unlent(void **state);
 void test_waits_injected(void **state);
 void test_waits_unread(void **state);
 void test_waits_unasked(void **state);
+void test_offer_fell(void **state);
+void test_offer_unnoted(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

@@ -365,12 +365,13 @@ static bool forged_write(uint64_t id, size_t offset, size_t len)
 		.id = id,
 		.len = len,
 		.chunk = SCENE_PIECE,
-		.flags = WIRE_OFFERED | WIRE_WANT_FIN,
+		.flags = WIRE_WANT_FIN,
 		.key = FORGED_KEY,
 		.name = "peer",
 		.name_len = 4,
 	};
 
+	scene_note(&scene, &msg);
 	scene_describe(forged.secret + offset, len, &msg.offer);
 	scene_dispatch(&scene, &msg);
 	scene_copy();
@@ -379,6 +380,7 @@ static bool forged_write(uint64_t id, size_t offset, size_t len)
 	unit_dev_read(secret, forged.secret + offset, len);
 	scene_say_of(&scene, SAID_ABORT, id);
 	scene_drain(&scene);
+	board_take_down(&scene.board, id | WIRE_MARK);
 	return !memcmp(there, secret, len);
 }
 
@@ -433,16 +435,6 @@ void test_offer_stands(void **state)
 	scene_close(&scene);
 }
 
-static const struct scene_kind *kind_named(const char *name)
-{
-	for (size_t i = 0; i < scene_kind_count; i++) {
-		if (!strcmp(scene_kinds[i].name, name))
-			return &scene_kinds[i];
-	}
-	fail_msg("nothing is brought to %s", name);
-	return NULL;
-}
-
 /* Another message begins (1) or ends (-1). */
 static void other(int change)
 {
@@ -466,7 +458,7 @@ void test_stale_pieces(void **state)
 {
 	static const int ends[] = {0, 0, FI_ENOMSG};
 
-	scene_open(&scene, kind_named("pulling, side"));
+	scene_open(&scene, scene_kind_named("pulling, side"));
 	other(1);
 	look();
 	scene_lose(&scene);
@@ -505,7 +497,7 @@ static void give_back(void)
 /* A write of a peer's within the host, and the pieces of it that the core has receives for */
 static void near_pieces(struct fake_op pieces[SCENE_PIECES])
 {
-	scene_open(&scene, kind_named("pulling, a write"));
+	scene_open(&scene, scene_kind_named("pulling, a write"));
 	scene.ep.near = true;
 	for (size_t i = 0, n = 0; i < fake.count; i++) {
 		if (fake.held[i].kind != FAKE_RECV)

@@ -487,6 +487,17 @@ void scene_describe(void *from, size_t len, struct ipc_offer *offer)
 	ipc_describe(&fake_xfer.ipc, export, &mem, from, offer);
 }
 
+void scene_note(struct scene *scene, struct wire_msg *msg)
+{
+	const uint64_t place = board_open(&scene->board, xfer_board_owner(msg->id));
+
+	assert_non_null(board_note(&scene->board, msg->id | WIRE_MARK));
+	board_show(&scene->board, msg->id | WIRE_MARK, 1);
+	msg->flags |= WIRE_OFFERED | WIRE_STANDS;
+	msg->transfer = (uint32_t) (place >> 32);
+	msg->count = (uint32_t) place;
+}
+
 /* Another domain of this process has offered it. */
 static void bring_across(struct scene *scene)
 {
@@ -494,7 +505,7 @@ static void bring_across(struct scene *scene)
 
 	bring_matched(scene);
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_OFFERED;
+	scene_note(scene, &msg);
 	scene_describe(device_there, SCENE_LEN, &msg.offer);
 	ipc_own_stand(&scene->own, SCENE_ID, &(struct dev_mem){.id = msg.offer.id},
 		      device_there, SCENE_LEN);
@@ -603,6 +614,16 @@ const struct scene_kind scene_kinds[] = {
 };
 
 const size_t scene_kind_count = UNIT_COUNT(scene_kinds);
+
+const struct scene_kind *scene_kind_named(const char *name)
+{
+	for (size_t i = 0; i < scene_kind_count; i++) {
+		if (!strcmp(scene_kinds[i].name, name))
+			return &scene_kinds[i];
+	}
+	fail_msg("nothing is brought to %s", name);
+	return NULL;
+}
 
 /* ---- its life ---- */
 
@@ -720,12 +741,16 @@ void scene_close(struct scene *scene)
 
 	fake_ep_close(&scene->ep);
 	ipc_own_fall(&scene->own);
+	board_close(&scene->board);
+	board_far_close_all(&fake_xfer.boards);
 	fake.no_sends = fake.no_recvs = fake.no_internal = false;
 	while (xfer_cq_next(&fake_cq, false, &comp) == 1 ||
 	       xfer_cq_next(&fake_cq, true, &comp) == 1)
 		scene->reports += comp.context == &scene->reports;
 	assert_int_equal(fake_xfer.cells.used, 0);
 	assert_int_equal(fake_xfer.open, 0);
+	for (size_t i = 0; i < UNIT_COUNT(fake_xfer.board.used); i++)
+		assert_int_equal(fake_xfer.board.used[i], 0);
 	assert_int_equal(fake_xfer.busy, 0);
 	assert_int_equal(fake_xfer.looks, 0);
 	assert_int_equal(fake_xfer.copies.pending, 0);

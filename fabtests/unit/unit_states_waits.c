@@ -10,6 +10,7 @@
 #include "proto/post.h"
 #include "proto/rndv_stale.h"
 #include "xfer/progress.h"
+#include "xfer/reports.h"
 
 /* So often progress is made without news */
 #define PASSES 10
@@ -289,4 +290,39 @@ void test_stale_near_many(void **state)
 	for (size_t i = 0; i < 1000 - most; i++)
 		assert_true(fake.held[i].cancelled);
 	scene_close(&scene);
+}
+
+/*
+ * What was offered may be another message's by the time that it is copied: the note tells. Then the copy does not count,
+ * and the sender hears so.
+ */
+void test_offer_fell(void **state)
+{
+	struct core_comp comp;
+
+	scene_open(&scene, scene_kind_named("copying across"));
+	board_take_down(&scene.board, SCENE_ID | WIRE_MARK);
+	scene_copy();
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_int_equal(comp.err, FI_ECONNABORTED);
+	finish(0);
+}
+
+/* Where no note tells how long an offer stands, nothing is copied: pieces are asked for. */
+void test_offer_unnoted(void **state)
+{
+	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);
+
+	scene_open(&scene, scene_kind_named("matched"));
+	scene.ep.wish = PATH_ANY;
+	msg.id = SCENE_ID;
+	scene_note(&scene, &msg);
+	scene_describe(scene.req->iov[0].iov_base, SCENE_LEN, &msg.offer);
+	ipc_own_stand(&scene.own, SCENE_ID, &(struct dev_mem){.id = msg.offer.id},
+		      scene.req->iov[0].iov_base, SCENE_LEN);
+	msg.count++;
+	scene_dispatch(&scene, &msg);
+	assert_int_equal(scene_state(&scene), XFER_PULLING);
+	finish(1);
 }

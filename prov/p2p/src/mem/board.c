@@ -151,6 +151,7 @@ static int board_create(struct board *board, uint64_t owner)
 	board->page = page;
 	board->ours = ours;
 	board->fd = fd;
+	board->place = (uint64_t) getpid() << 32 | (uint32_t) fd;
 	return 0;
 
 free_mark:
@@ -172,7 +173,23 @@ uint64_t board_open(struct board *board, uint64_t owner)
 			retry_failed(&board->retry);
 		}
 	}
-	return board_there(board) ? (uint64_t) getpid() << 32 | (uint32_t) board->fd : 0;
+	return board_there(board) ? board->place : 0;
+}
+
+bool board_room(struct board *board, uint64_t owner)
+{
+	if (!board_open(board, owner))
+		return false;
+	for (size_t word = 0; word < BOARD_NOTES / 64; word++) {
+		if (~board->used[word])
+			return true;
+	}
+	return false;
+}
+
+bool board_taken(const struct board *board, uint64_t id)
+{
+	return board->ids[board_index(id)];
 }
 
 void board_close(struct board *board)

@@ -38,7 +38,7 @@ struct board_far;
  * @page:	the page; NULL: not open
  * @ours:	true, but false in a child of the owner's process: to it, there is no board
  * @retry:	it could not be opened
- * @fd:		the descriptor that other processes open it by
+ * @fd:		the descriptor that other processes open it by; @place: the same, for them
  * @seen:	the count of answers when the last search found none
  * @ids:	the ids of the notes that may be answered; 0: none in this place
  * @used:	a bit for each @ids that is not 0
@@ -48,6 +48,7 @@ struct board {
 	bool *ours;
 	struct retry retry;
 	int fd;
+	uint64_t place;
 	uint64_t seen;
 	uint64_t ids[BOARD_NOTES];
 	uint64_t used[BOARD_NOTES / 64];
@@ -59,6 +60,12 @@ struct board {
  */
 uint64_t board_open(struct board *board, uint64_t owner);
 void board_close(struct board *board);
+
+/* Opens the board if it is not open. Is there room for one more note? */
+bool board_room(struct board *board, uint64_t owner);
+
+/* Has another note the place of the note @id? */
+bool board_taken(const struct board *board, uint64_t id);
 
 /* Room for the text of the note @id, which board_show() then puts up; NULL: none now */
 void *board_note(struct board *board, uint64_t id);

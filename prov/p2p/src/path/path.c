@@ -97,7 +97,8 @@ const char *path_far_reason(uint64_t far)
 		[PATH_FAR_BUFFER] = "the receiver's buffer is host memory",
 		[PATH_FAR_WISH] = "the receiver's FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it "
 				  "staged",
-		[PATH_FAR_CLOSED] = "the receiver's device cannot open the sender's memory",
+		[PATH_FAR_CLOSED] =
+			"the receiver cannot open the sender's memory, or its board",
 		[PATH_FAR_BUSY] =
 			"the receiver has as much of other processes' memory in use as "
 			"FI_P2P_MAP_COUNT allows, or may close none beside kernels that wait",

@@ -3,12 +3,13 @@
  * Copies from device to device, by a receiver on the sender's host. See rndv_across.h.
  *
  *	sender                                                           receiver
- *	MARKING              --- ANNOUNCE(id, length, offer) ----------> notes what is to come
- *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: opens it
+ *	MARKING              --- ANNOUNCE(id, length, offer, board) ---> notes what is to come
+ *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: maps the board, opens it
  *	                     === the receiver copies ==================> ACROSS
+ *	                     === the note stands ======================> believes the copy
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
- *	with a board         --- HELLO(host, board) -------------------> maps the board
+ *	which reads it       --- HELLO(host, board) -------------------> maps the board
  *	                     <------------------- HELLO(host, reads) ---
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: looks for it
  *	                     === note(id, length, offer) ==============> finds it, opens it
@@ -29,6 +30,16 @@
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
+
+/* Can it be seen here how long the offer stands? */
+static bool rndv_across_sees(const struct xfer_arrival *arrival)
+{
+	struct xfer *xfer = arrival->ctx.ep->xfer;
+
+	return arrival->noted ||
+	       (arrival->flags & WIRE_STANDS &&
+		!board_far_open(&xfer->boards, xfer_board_owner(arrival->id), arrival->board));
+}
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
 enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
@@ -55,21 +66,12 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 		return PATH_FAR_BUFFER;
 	if (!path_wants_across(&query, &why))
 		return PATH_FAR_WISH;
+	if (!rndv_across_sees(arrival))
+		return PATH_FAR_CLOSED;
 	ret = ipc_open(ipc, &claim, &req->mem, &req->import, from);
 	if (ret)
 		return ret == -FI_EAGAIN ? PATH_FAR_BUSY : PATH_FAR_CLOSED;
 	return PATH_FAR_NOT;
-}
-
-/*
- * The sender may have lost us, or closed its endpoint, before the copy ended, and then its memory may have been
- * another message's. Its note tells, or a word to the port, which it said before.
- */
-static bool rndv_across_late(const struct xfer_req *req)
-{
-	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
-
-	return arrival->noted ? !rndv_note_stands(arrival) : xfer_peer_buried(req->peer, true);
 }
 
 static void rndv_copied_across(struct copy *copy, int status)
@@ -79,7 +81,11 @@ static void rndv_copied_across(struct copy *copy, int status)
 	if (!rndv_copied(req))
 		return;
 	req->transfer.in_flight--;
-	if (!status && rndv_across_late(req))
+	/*
+	 * The sender may have lost us, or closed its endpoint, before the copy ended, and then its memory may have been
+	 * another message's. It has taken back its note before.
+	 */
+	if (!status && !rndv_note_stands(req->transfer.recv.arrival))
 		status = -FI_ECONNABORTED;
 	if (status)
 		rndv_recv_fail(req, status, true);

@@ -159,6 +159,7 @@ void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 	arrival->key = lent ? msg->lent_key : msg->key;
 	arrival->addr = lent ? msg->lent_addr : msg->addr;
 	arrival->offer = msg->offer;
+	arrival->board = (uint64_t) msg->transfer << 32 | msg->count;
 	arrival->peer = msg->peer;
 	xfer_peer_hold(arrival->peer);
 }
@@ -232,6 +233,9 @@ bool rndv_note_stands(const struct xfer_arrival *arrival)
 	size_t len;
 
 	xfer_assert_locked(xfer);
+	if (!arrival->noted)
+		return board_far_read(xfer->boards, xfer_board_owner(arrival->id),
+				      arrival->id | WIRE_MARK, text);
 	len = board_far_read(xfer->boards, xfer_board_owner(arrival->id), arrival->id, text);
 	return len && !wire_decode(text, len, &msg, &why) && msg.type == WIRE_ANNOUNCE;
 }

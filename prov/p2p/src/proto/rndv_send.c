@@ -40,6 +40,7 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	void *note = board_recall(board, msg.id);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
+	board_take_down(board, msg.id | WIRE_MARK);
 	if (!note)
 		return;
 	msg.token = xfer_peer_now(req->peer)->theirs[0].token;
@@ -162,6 +163,23 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	}
 }
 
+/* By a message. How long its offer stands is told by a note beside it */
+static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
+{
+	struct board *board = &req->ctx.ep->xfer->board;
+	const uint64_t id = msg->id | WIRE_MARK;
+
+	if (msg->flags & WIRE_OFFERED) {
+		if (!board_note(board, id))
+			return -FI_EAGAIN;
+		board_show(board, id, 1);
+		msg->flags |= WIRE_STANDS;
+		msg->transfer = (uint32_t) (board->place >> 32);
+		msg->count = (uint32_t) board->place;
+	}
+	return ctrl_ask(req->peer, msg);
+}
+
 /* Tells the receiver: by a note that it will look for, or a message */
 static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 {
@@ -172,7 +190,7 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	note = msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) ? board_note(board, msg->id)
 								    : NULL;
 	if (!note)
-		return ctrl_ask(req->peer, msg);
+		return rndv_tell_by_message(req, msg);
 	/* an answer may be a message all the same */
 	ctrl_listen(ep);
 	if (wait_sleepers(&ep->xfer->wait))

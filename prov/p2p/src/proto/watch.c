@@ -139,7 +139,7 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 	struct xfer_life *life = &peer->life;
 	int status = 0;
 
-	if (xfer_peer_buried(peer, false))
+	if (xfer_peer_buried(peer))
 		return -FI_ECONNRESET;
 	life->quiet += passed;
 	life->silent += passed;

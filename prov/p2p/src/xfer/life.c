@@ -148,8 +148,6 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx;
 
-	/* they may be copying out of memory that is the application's again */
-	xfer_peers_bury(ep);
 	ctrl_close(ep);
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);

@@ -108,13 +108,6 @@ bool xfer_peer_spoke_since(const struct xfer_peer *peer)
 	return false;
 }
 
-/* What was said with that token of its does not hold any more */
-static void xfer_peer_bury(const struct xfer_peer *peer, uint64_t token)
-{
-	if (peer->life.keepalive && token)
-		keepalive_bury(peer->life.keepalive, token);
-}
-
 void xfer_peer_expire(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -123,18 +116,9 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	peer->losses++;
 	peer->dead = peer->theirs[0].token;
 	memset(peer->theirs, 0, sizeof peer->theirs);
-	xfer_peer_bury(peer, peer->dead);
-}
-
-void xfer_peers_bury(const struct xfer_ep *ep)
-{
-	const struct xfer_peer *peer;
-
-	xfer_assert_locked(ep->xfer);
-	LIST_FOREACH(peer, &ep->xfer->busy_peers, busy) {
-		if (peer->ep == ep && peer->sends && peer->host == ep->xfer->ipc.host)
-			xfer_peer_bury(peer, peer->theirs[0].token);
-	}
+	/* what was said with that token of its does not hold any more */
+	if (peer->life.keepalive && peer->dead)
+		keepalive_bury(peer->life.keepalive, peer->dead);
 }
 
 static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
@@ -191,11 +175,9 @@ uint64_t xfer_token_new(struct xfer *xfer)
 	return siphash(&xfer->secret, &count, sizeof count) | 1;
 }
 
-bool xfer_peer_buried(const struct xfer_peer *peer, bool drain)
+bool xfer_peer_buried(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (drain)
-		keepalive_drain();
 	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
 		const struct xfer_token *token = &peer->tokens[i];
 

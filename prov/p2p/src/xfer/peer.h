@@ -255,17 +255,11 @@ static inline bool xfer_peer_gave(const struct xfer_peer *peer, uint64_t token)
 	return token && (peer->theirs[0].token == token || peer->theirs[1].token == token);
 }
 
-/*
- * The endpoint is closed. Peers of this host that still wait for a message of its hear that before the call returns: they
- * may be copying it.
- */
-void xfer_peers_bury(const struct xfer_ep *ep);
-
 /* It is lost, and so are its tokens */
 void xfer_peer_expire(struct xfer_peer *peer);
 
-/* Has it lost us? @drain: it may have said so just now, and this process has not seen it yet */
-bool xfer_peer_buried(const struct xfer_peer *peer, bool drain);
+/* Has it said that it has lost us? */
+bool xfer_peer_buried(const struct xfer_peer *peer);
 
 /* A control message has come from it; @news: another one than PROBE and HELLO, which may be repeated */
 static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)

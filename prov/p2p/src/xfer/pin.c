@@ -72,6 +72,17 @@ int pin_device(struct xfer_req *req, const char **why)
 	return ret;
 }
 
+/* What other processes can open the buffer by. For how long they may, a note tells. NULL, with @why: they cannot */
+static const struct ipc_export *pin_export(const struct xfer_req *req, const char **why)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+
+	*why = "there is no room for a note for processes of this host, or no board";
+	return board_room(&xfer->board, xfer_board_owner(xfer->id_base))
+		       ? ipc_export(&xfer->ipc, &req->mem, req->iov[0].iov_base, req->len, why)
+		       : NULL;
+}
+
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 {
 	const char *why;
@@ -80,8 +91,7 @@ struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
 	if (!query->peer && query->layered && path_wants_across(query, &why)) {
-		req->export = ipc_export(&req->ctx.ep->xfer->ipc, &req->mem,
-					 req->iov[0].iov_base, req->len, &query->across_why);
+		req->export = pin_export(req, &query->across_why);
 		query->across = req->export;
 	}
 	return path_choose(query);

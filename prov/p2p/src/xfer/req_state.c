@@ -269,6 +269,7 @@ void xfer_transfer_recall(struct xfer_req *req)
 
 	xfer_assert_locked(xfer);
 	board_take_down(&xfer->board, req->transfer.id);
+	board_take_down(&xfer->board, req->transfer.id | WIRE_MARK);
 	ipc_own_fall(&req->transfer.own);
 }
 
@@ -378,6 +379,13 @@ struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 	return NULL;
 }
 
+/* Nobody has it; and its note has a place, if there is one for any */
+static bool xfer_id_fits(struct xfer *xfer, uint64_t id)
+{
+	return !xfer_req_find(xfer, id) && (!board_taken(&xfer->board, id) ||
+					    !board_room(&xfer->board, xfer_board_owner(id)));
+}
+
 /*
  * Unique here by its lower bits, among processes by the upper ones. One that is over comes again after
  * four thousand million others: a peer may not have heard of its end yet.
@@ -390,6 +398,6 @@ uint64_t xfer_id_new(struct xfer *xfer)
 	do
 		id = xfer_board_owner(xfer->id_base) |
 		     siphash_permute(&xfer->secret, xfer->id_next++);
-	while (xfer_req_find(xfer, id));
+	while (!xfer_id_fits(xfer, id));
 	return id;
 }

@@ -104,7 +104,8 @@ enum wire_type {
 #define WIRE_READABLE (1u << 4) /* ANNOUNCE: there is a key to read it with */
 #define WIRE_OFFERED (1u << 5)  /* there is an offer; a FIN follows where it is taken */
 #define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
-#define WIRE_LENT (1u << 8)     /* there is a key to read a copy with, in staging memory */
+#define WIRE_STANDS (1u << 7) /* a note on the sender's board tells how long the offer stands */
+#define WIRE_LENT (1u << 8)   /* there is a key to read a copy with, in staging memory */
 #define WIRE_COMMIT                                                                            \
 	(1u << 9) /* WRITE, and ATOMIC: the FIN, or RESULT, is for what is durable */
 
@@ -158,7 +159,8 @@ enum wire_type {
  * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
  *		piece but the last
  * @count:	CTS, CREDIT: how many more pieces may be sent. PROBE: how many messages have
- *		not, if WIRE_COUNTS_SIDE. ABORT from the sender: how many pieces come all the same, some of them
+ *		not, if WIRE_COUNTS_SIDE. @transfer and @count of ANNOUNCE, WRITE, SUPPLY: the halves of the place of the
+ *		sender's board, if WIRE_STANDS; the note there is @id with WIRE_MARK. ABORT from the sender: how many pieces come all the same, some of them
  *		empty. LANES: how many lanes the payload names, one behind the other, or
  *		how many of those will be used
  * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
