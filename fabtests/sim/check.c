@@ -446,12 +446,15 @@ static void use_again(const struct op *op)
 
 /*
  * Where descriptors were short an endpoint may have no side endpoint until it is closed. Then it is told so that asks for
- * remote memory (docs/limits.md).
+ * remote memory (docs/limits.md). And an owner that was short of them does not answer a greeting: that is waited for as
+ * long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
  */
 static bool is_refused(const struct op *op, unsigned int end)
 {
 	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       op->ends[end].err == FI_EOPNOTSUPP && was_full(op->plan.from);
+	       op->ends[end].err == FI_EOPNOTSUPP &&
+	       (was_full(op->plan.from) ||
+		(world.script->timeout && was_full(op->plan.to)));
 }
 
 /* No operation fails, unless a reason of docs/reliability.md was there */
