@@ -585,7 +585,7 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 		hello_add_board(peer, &confirm);
 	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);
-	if (peer->via != peer->ep)
+	if (!xfer_peer_one_way(peer))
 		ctrl_tell(peer, &confirm);
 }
 

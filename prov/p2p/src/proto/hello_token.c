@@ -102,7 +102,7 @@ static void hello_token_tell(const struct xfer_token *token)
 void hello_token_bury(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->dead && peer->via != peer->ep)
+	if (peer->dead && !xfer_peer_one_way(peer))
 		hello_token_say(peer, 0, peer->ep, peer->addr);
 }
 

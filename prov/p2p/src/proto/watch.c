@@ -262,7 +262,7 @@ static void watch_unsent(struct xfer_ep *ep, fi_addr_t addr, int status)
 
 	xfer_lose(ep, addr, status);
 	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if (ep != peer->ep && xfer_peer_at(peer, ep, addr))
+		if ((ep != peer->ep || addr != peer->addr) && xfer_peer_at(peer, ep, addr))
 			hello_token_bury(peer);
 	}
 }

@@ -567,7 +567,7 @@ static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said
 		.transfer = said->count[true],
 	};
 
-	if (peer->via == peer->ep) {
+	if (xfer_peer_one_way(peer)) {
 		ctrl_say(peer, &msg, said->token, false, false);
 		return;
 	}

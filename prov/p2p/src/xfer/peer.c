@@ -373,7 +373,7 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 
 static void xfer_peer_move(struct xfer_peer *peer, fi_addr_t addr)
 {
-	if (peer->via == peer->ep)
+	if (xfer_peer_one_way(peer))
 		peer->to = addr;
 	peer->addr = addr;
 }

@@ -335,6 +335,13 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 			(peer->via == ep && peer->to == addr));
 }
 
+/* Does all that goes to it take one way? Else what is beside one of the endpoints may be sooner there, or later */
+static inline bool xfer_peer_one_way(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return peer->via == peer->ep && peer->to == peer->addr;
+}
+
 /* What was agreed of lanes with this endpoint before it was forgotten; NULL: nothing is known of that */
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
 
