@@ -42,12 +42,15 @@ static uint64_t hello_token_aged(const struct xfer_ep *ep, const struct wire_msg
 
 uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg, uint64_t *dead)
 {
-	const struct xfer_peer *peer = NULL;
+	struct xfer_peer *peer = NULL;
 	fi_addr_t addr;
 
 	xfer_assert_locked(ep->xfer);
 	if (!ep->resolve(ep, msg->name, msg->name_len, false, &addr))
 		peer = xfer_peer_find(ep, addr);
+	/* a datagram may have said that we are lost there. If that is seen later, this token is refused in the end */
+	if (peer && peer->state == XFER_PEER_KNOWN && xfer_peer_buried(peer))
+		xfer_peer_lose(peer, -FI_ECONNRESET);
 	*dead = peer ? peer->dead : 0;
 	return hello_token_aged(ep, msg, peer ? peer->losses : 0);
 }
