@@ -453,8 +453,7 @@ static bool is_refused(const struct op *op, unsigned int end)
 {
 	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
 	       op->ends[end].err == FI_EOPNOTSUPP &&
-	       (was_full(op->plan.from) ||
-		(world.script->timeout && was_full(op->plan.to)));
+	       (was_full(op->plan.from) || (world.script->timeout && was_full(op->plan.to)));
 }
 
 /* No operation fails, unless a reason of docs/reliability.md was there */

@@ -636,14 +636,18 @@ static void node_read(unsigned int i, unsigned int d, unsigned int t)
 		node_rest_away(i, t);
 }
 
+/* In a turn, where it has nothing else to do: of some reads that find nothing one in 256 makes progress */
+#define NODE_READS 128
+
 /* Addresses and buffers for many are the first thread's. Of those buffers it alone reads, so that it knows which is last */
 static void node_turn(unsigned int i, unsigned int t)
 {
 	const unsigned int domains = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
+	const unsigned int reads = world.awake ? NODE_READS : 1;
 	struct node *node = &nodes[i];
 
-	for (unsigned int d = 0; d < domains && !(t && world.script->multi); d++)
-		node_read(i, d, t);
+	for (unsigned int at = 0; at < reads * domains && !(t && world.script->multi); at++)
+		node_read(i, at % domains, t);
 	if (node->granting)
 		return;
 	node->posting++;
@@ -686,7 +690,8 @@ bool node_wants(unsigned int i)
 {
 	const struct node *node = &nodes[i];
 	const unsigned int domains = SIM_DOMAIN_OF(world.script->eps - 1) + 1;
-	bool wants = node->granted != node->wished || node->state == NODE_BUSY || node->ends;
+	bool wants = world.awake || node->granted != node->wished || node->state == NODE_BUSY ||
+		     node->ends;
 
 	for (unsigned int at = 0; !wants && at < domains * world.script->nodes; at++)
 		wants = peers_want(i, at / world.script->nodes, at % world.script->nodes);

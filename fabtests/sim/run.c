@@ -421,6 +421,7 @@ static void run_close(unsigned int i)
 static void run_end(void)
 {
 	/* a process that has ended is known for it within 5 s, where somebody looks */
+	world.awake = true;
 	run_for(10 * SIM_S);
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state == NODE_DEAD || nodes[i].plain || nodes[i].hook)

@@ -275,6 +275,7 @@ bool script_read(struct script *script, const char *path);
  * @current:	the node whose code runs
  * @moved:	something has happened at this step
  * @quiet:	nothing is told
+ * @awake:	no application sleeps any more, and each reads as often as one does that has nothing else to do
  * @child:	this is a child of fork(), which has what its parent has opened, and may not use it
  * @digest:	of all that has happened
  */
@@ -287,6 +288,7 @@ struct world {
 	bool calm;
 	bool verbose;
 	bool quiet;
+	bool awake;
 	bool child;
 	uint64_t digest;
 	const struct script *script;

@@ -221,7 +221,9 @@ P2P_GLANCE bool cq_in_vain(struct p2p_cq *cq)
 static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size_t count,
 					      fi_addr_t *src)
 {
-	if (!xfer_apart(cq->xfer.xfer) && !ipc_keeps(&cq->xfer.xfer->ipc))
+	const struct xfer *xfer = cq->xfer.xfer;
+
+	if (!xfer_apart(xfer) && !xfer_open(xfer) && !ipc_keeps(&xfer->ipc))
 		return -FI_EAGAIN;
 	/* what comes there seldom comes alone: the next read looks again */
 	if (xfer_cq_progress(&cq->xfer))

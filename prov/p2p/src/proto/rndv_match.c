@@ -55,7 +55,7 @@ void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer)
 	rndv_arrival_look_no_more(arrival, xfer);
 	rndv_arrival_acquit(arrival);
 	LIST_REMOVE(arrival, chain);
-	xfer->open--;
+	xfer_open_add(xfer, -1);
 	if (arrival->peer)
 		xfer_peer_put(arrival->peer);
 	if (arrival->ctx.ep)
@@ -123,7 +123,7 @@ struct xfer_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 	*arrival = (struct xfer_arrival){.id = id};
 	TAILQ_INIT(&arrival->peeks);
 	LIST_INSERT_HEAD(xfer_chain(xfer->proto->arriving, id), arrival, chain);
-	xfer->open++;
+	xfer_open_add(xfer, 1);
 	return arrival;
 }
 

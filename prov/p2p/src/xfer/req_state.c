@@ -279,7 +279,7 @@ static void xfer_chain_add(struct xfer_req *req)
 	struct xfer *xfer = req->ctx.ep->xfer;
 
 	LIST_INSERT_HEAD(xfer_chain(xfer->sending, req->transfer.id), req, transfer.chain);
-	xfer->open++;
+	xfer_open_add(xfer, 1);
 	req->peer->sends += !req->served;
 }
 
@@ -288,7 +288,7 @@ static void xfer_chain_remove(struct xfer_req *req)
 	struct xfer *xfer = req->ctx.ep->xfer;
 
 	LIST_REMOVE(req, transfer.chain);
-	xfer->open--;
+	xfer_open_add(xfer, -1);
 	req->peer->sends -= !req->served;
 	xfer_transfer_recall(req);
 }

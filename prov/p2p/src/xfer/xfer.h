@@ -466,6 +466,19 @@ void xfer_ctx_free(struct xfer_ctx *ctx);
  */
 void xfer_retired_turn(struct xfer *xfer);
 
+/* Counts transfers that a peer's answer, or announcement, is about, up or down */
+static inline void xfer_open_add(struct xfer *xfer, int change)
+{
+	xfer_assert_locked(xfer);
+	__atomic_store_n(&xfer->open, xfer->open + (unsigned int) change, __ATOMIC_RELAXED);
+}
+
+/* Are there such? Their peers may be lost, though no request waits. Not [locked] */
+static inline bool xfer_open(const struct xfer *xfer)
+{
+	return __atomic_load_n(&xfer->open, __ATOMIC_RELAXED);
+}
+
 /* Counts what needs xfer_progress(), beside requests, up or down */
 void xfer_busy_add(struct xfer *xfer, int change);
 
