@@ -175,9 +175,21 @@ static void fault_end(const struct fault_plan *fault)
 		gate_fill(fault->node, -1);
 }
 
-/* To leave takes its time */
+static bool is_full(unsigned int node)
+{
+	bool full = false;
+
+	for (size_t i = 0; i < script->fault_count; i++)
+		full |= begun[i] && !over[i] && script->faults[i].kind == FAULT_FULL &&
+			script->faults[i].node == node;
+	return full;
+}
+
+/* To leave takes its time. Who opens counters with an endpoint asks for descriptors, and waits until there are some */
 static bool fault_lasts(const struct fault_plan *fault)
 {
+	if (fault->kind == FAULT_CLOSE)
+		return script->counted && is_full(fault->node);
 	return fault->kind == FAULT_LEAVE && node_is_acting(fault->node);
 }
 
