@@ -124,13 +124,20 @@ static bool watch_overdue(struct xfer_life *life)
 	return !life->keepalive || keepalive_answers(life->keepalive) == life->answers;
 }
 
-/* What is kept for one that was lost, and may live, is given back when its process has ended */
+/*
+ * What is kept for one that was lost, and may live, is given back when its process has ended. So does what is to go there
+ * whole, unless another process takes it: cores may try to reach one for ever.
+ */
 static void watch_lost(struct xfer_peer *peer, unsigned int passed)
 {
 	if (!peer->life.keepalive || !hello_was_lost(peer))
 		return;
 	peer->life.quiet += passed;
 	watch_ask(&peer->life);
+	if (hello_gone(peer))
+		peer->life.gone += passed;
+	if (peer->state == XFER_PEER_FOREIGN && peer->life.gone >= WATCH_LAST)
+		xfer_sendq_fail(peer->ep, peer->addr, -FI_ECONNRESET);
 }
 
 /* 0, or why a peer is lost */
