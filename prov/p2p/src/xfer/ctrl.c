@@ -222,14 +222,13 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 		xfer_token_count(token, msg);
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
 	}
-	req = ctrl_answered(ep->xfer, msg, &fits);
-	if (!fits)
-		return;
-	/* what it says may end the last that keeps its record */
+	/* what it says may end the last that keeps its record; and as long as that has users, it is known what holds now */
 	kept = msg->peer && msg->peer->forgotten ? msg->peer : NULL;
 	if (p2p_unlikely(kept != NULL))
 		xfer_peer_hold(kept);
-	XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
+	req = ctrl_answered(ep->xfer, msg, &fits);
+	if (fits)
+		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
 	if (p2p_unlikely(kept != NULL))
 		xfer_peer_put(kept);
 }

@@ -317,7 +317,7 @@ static inline struct xfer_peer *xfer_peer_now(struct xfer_peer *peer)
 static inline bool xfer_peer_said(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(msg->peer->ep->xfer);
-	return peer && (msg->peer == peer || msg->peer == xfer_peer_now(peer));
+	return peer && xfer_peer_now(msg->peer) == xfer_peer_now(peer);
 }
 
 /* Its process has become known: it takes the place of records before */
