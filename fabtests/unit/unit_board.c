@@ -127,13 +127,14 @@ static void test_answer(void **state)
 	assert_true(board_answered(&board, &id));
 	assert_int_equal(id, OWNER + 1);
 
-	/* something else is said in its place, until that is needed */
+	/* something else is said in its place, until that is read */
 	assert_null(board_recall(&board, OWNER + 3));
 	put_up(&board, OWNER + 3, 11, 4);
 	leave(&board, OWNER + 3, 12, 5);
 	assert_null(board_recall(&board, OWNER + 3));
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 3, text), 5);
 	check_text(text, 12, 5);
+	assert_null(board_note(&board, OWNER + 3 + BOARD_NOTES));
 	assert_true(board_far_answer(fars, OWNER, OWNER + 3));
 	assert_false(board_answered(&board, &id));
 	put_up(&board, OWNER + 3 + BOARD_NOTES, 13, 4);
@@ -376,11 +377,35 @@ static void test_child(void **state)
 	board_close(&board);
 }
 
+/* What nobody reads leaves room for other notes */
+static void test_unread(void **state)
+{
+	struct board board = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint8_t text[BOARD_TEXT_MAX];
+
+	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER)), 0);
+	for (uint64_t i = 1; i <= BOARD_LEFT_MAX + 1; i++) {
+		if (i > 1)
+			assert_null(board_note(&board, OWNER + 1 + BOARD_NOTES));
+		put_up(&board, OWNER + i, 7, 4);
+		leave(&board, OWNER + i, 8, 5);
+	}
+	put_up(&board, OWNER + 1 + BOARD_NOTES, 9, 4);
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 0);
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 2, text), 5);
+	check_text(text, 8, 5);
+	assert_null(board_note(&board, OWNER + 2 + BOARD_NOTES));
+	board_far_close_all(&fars);
+	board_close(&board);
+}
+
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_note),      cmocka_unit_test(test_answer),
-	cmocka_unit_test(test_left),      cmocka_unit_test(test_scribble),
-	cmocka_unit_test(test_no_board),  cmocka_unit_test(test_many),
-	cmocka_unit_test(test_processes), cmocka_unit_test(test_child),
+	cmocka_unit_test(test_note),     cmocka_unit_test(test_answer),
+	cmocka_unit_test(test_unread),   cmocka_unit_test(test_left),
+	cmocka_unit_test(test_scribble), cmocka_unit_test(test_no_board),
+	cmocka_unit_test(test_many),     cmocka_unit_test(test_processes),
+	cmocka_unit_test(test_child),
 };
 
 int main(int argc, char **argv)

@@ -205,11 +205,28 @@ void board_close(struct board *board)
 	board->page = NULL;
 }
 
+/* May a place be used again where board_leave() has left a note? Its reader may come late, if at all */
+static bool board_reuse(struct board *board, size_t index)
+{
+	struct board_note *note = &board->page->notes[index];
+	const uint64_t bit = 1ULL << index % 64;
+
+	if (!(board->left[index / 64] & bit))
+		return true;
+	if (board->lefts <= BOARD_LEFT_MAX &&
+	    __atomic_load_n(&note->done, __ATOMIC_ACQUIRE) != note->id)
+		return false;
+	board->left[index / 64] &= ~bit;
+	board->lefts--;
+	return true;
+}
+
 void *board_note(struct board *board, uint64_t id)
 {
 	struct board_note *note;
 
-	if (!board_there(board) || !id || board->ids[board_index(id)])
+	if (!board_there(board) || !id || board->ids[board_index(id)] ||
+	    !board_reuse(board, board_index(id)))
 		return NULL;
 	note = &board->page->notes[board_index(id)];
 	/* board_leave() may have left a note here, which must not be read while it changes */
@@ -261,7 +278,11 @@ void *board_recall(struct board *board, uint64_t id)
 
 void board_leave(struct board *board, uint64_t id, size_t len)
 {
-	board_put_up(&board->page->notes[board_index(id)], id, len);
+	const size_t index = board_index(id);
+
+	board->left[index / 64] |= 1ULL << index % 64;
+	board->lefts++;
+	board_put_up(&board->page->notes[index], id, len);
 }
 
 static bool board_find_done(const struct board *board, uint64_t *id)

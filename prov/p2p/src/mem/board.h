@@ -24,6 +24,9 @@
 /* Notes on a board. If an id's place is taken, its owner tells the reader in another way. */
 #define BOARD_NOTES 256
 
+/* So many of those that board_leave() has left wait for their readers */
+#define BOARD_LEFT_MAX (BOARD_NOTES / 2)
+
 /* The longest note [bytes] */
 #define BOARD_TEXT_MAX 492
 
@@ -42,6 +45,7 @@ struct board_far;
  * @seen:	the count of answers when the last search found none
  * @ids:	the ids of the notes that may be answered; 0: none in this place
  * @used:	a bit for each @ids that is not 0
+ * @left:	a bit for each note that board_leave() has left, of which there are @lefts
  */
 struct board {
 	struct board_page *page;
@@ -52,6 +56,8 @@ struct board {
 	uint64_t seen;
 	uint64_t ids[BOARD_NOTES];
 	uint64_t used[BOARD_NOTES / 64];
+	uint64_t left[BOARD_NOTES / 64];
+	unsigned int lefts;
 };
 
 /*
@@ -76,7 +82,7 @@ void board_take_down(struct board *board, uint64_t id);
 
 /*
  * Takes back the note @id, so that nobody reads its text any more. Returns room for another
- * text, which board_leave() then puts up. That stays until its place is needed. NULL: there is
+ * text, which board_leave() then puts up. That stays until a reader answers it, or too many are left so. NULL: there is
  * no such note.
  */
 void *board_recall(struct board *board, uint64_t id);

@@ -209,6 +209,8 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 	}
 	if (msg.type == WIRE_ABORT) {
 		rndv_arrival_fail(arrival, ep, msg.status);
+		/* nobody else reads it */
+		board_far_answer(ep->xfer->boards, xfer_board_owner(msg.id), msg.id);
 		return;
 	}
 	token = rndv_note_token(arrival, ep, msg.token);
