@@ -394,6 +394,9 @@ static void check_rma(const struct op *op)
 {
 	const unsigned int at = op->plan.kind == OP_READ ? 0 : 1;
 
+	/* it had ended before its endpoint was closed, and then its buffer was given back */
+	if (!op->ends[at].buf)
+		return;
 	/* with its process the device memory has ended */
 	if (at && gpu_has(op->ends[1].buf) && op->shown != nodes[op->plan.to].life)
 		return;
