@@ -227,7 +227,7 @@ static int attack_own_offer(struct side *s)
 	struct wire_msg msg = hostile_write(s);
 
 	FT_CHECK(s->announced.flags & WIRE_OFFERED, "device memory is not offered");
-	msg.flags |= WIRE_OFFERED;
+	FT_TRY(hostile_stand(&msg));
 	msg.offer = s->announced.offer;
 	msg.offer.offset += LONG;
 	return hostile_ask(s, msg);
@@ -274,7 +274,7 @@ static int attack_descriptors(struct side *s)
 		return ft_errno("bind", "where descriptors are asked for");
 	for (size_t i = 0; i < ASKERS; i++) {
 		msg = hostile_write(s);
-		msg.flags |= WIRE_OFFERED;
+		FT_TRY(hostile_stand(&msg));
 		msg.offer = (struct ipc_offer){
 			.host = s->announced.offer.host,
 			.process = process,

@@ -4,7 +4,10 @@
 
 #include <string.h>
 
+#include "ft_test.h"
+#include "mem/board.h"
 #include "xfer/wire_old.h"
+#include "xfer/xfer.h"
 
 /* As all that this project runs on is little-endian, the parts of version 7 are written as they are. */
 struct old_target {
@@ -162,4 +165,18 @@ bool hostile_read(const void *buf, size_t len, int version, struct wire_msg *msg
 	if (hostile_version(buf, len) != version)
 		return false;
 	return version == 7 ? old_read(buf, len, msg) : !wire_decode(buf, len, msg, &why);
+}
+
+int hostile_stand(struct wire_msg *msg)
+{
+	static struct board board;
+	const uint64_t id = msg->id | WIRE_MARK;
+	const uint64_t place = board_open(&board, xfer_board_owner(msg->id));
+
+	FT_CHECK(place && board_note(&board, id), "the liar has no board");
+	board_show(&board, id, 1);
+	msg->flags |= WIRE_OFFERED | WIRE_STANDS;
+	msg->transfer = (uint32_t) (place >> 32);
+	msg->count = (uint32_t) place;
+	return 0;
 }

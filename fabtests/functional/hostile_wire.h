@@ -26,4 +26,7 @@ bool hostile_add(struct hostile_letter *letter, int version, const struct wire_m
 /* Reads the first message of @len bytes. Version 7: announcements, requests and ends alone. False: there is none */
 bool hostile_read(const void *buf, size_t len, int version, struct wire_msg *msg);
 
+/* Its offer stands: there is a note on this process's board. 0, or said what fails */
+int hostile_stand(struct wire_msg *msg);
+
 #endif /* HOSTILE_WIRE_H */
