@@ -61,6 +61,13 @@ static bool is_held_up(const struct op *op)
 	return is_fenced(op);
 }
 
+/* Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory */
+static bool is_queued(const struct op *op, unsigned int end)
+{
+	return op->ends[end].threshold ||
+	       (!end && world.script->triggers && op->plan.kind != OP_MESSAGE);
+}
+
 static bool is_lost(const struct op *op, unsigned int end)
 {
 	const struct node_ep *ep = ep_of_end(op, end);
@@ -68,7 +75,7 @@ static bool is_lost(const struct op *op, unsigned int end)
 	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1;
 
 	/* it may go only now, and a core has no room for what is for a process that is gone */
-	if (op->ends[end].threshold && !op_end_lives(op, !end))
+	if (is_queued(op, end) && !op_end_lives(op, !end))
 		return true;
 	/* it may still be with the one that was there before */
 	if (ep->blind[peer][peer_ep] && ep->blind[peer][peer_ep] == ep_of_end(op, !end)->port)
@@ -119,24 +126,35 @@ static bool waits_for_lost(const struct op *op)
 	return lost && waiting <= lost;
 }
 
+/* Has its sender failed, or ended? Then the receive may have its marker, and no announcement */
+static bool is_forsaken(const struct op *op)
+{
+	for (const struct op *other = ops; other < ops + op_count; other++) {
+		if ((other->ends[0].err || !op_end_lives(other, 0)) && check_may_be(op, other))
+			return true;
+	}
+	return false;
+}
+
 /*
- * What is known, and written down in sim.c: an announcement was lost, and nobody tells whose marker it is that waits for
- * it; or greetings were, and are not repeated.
+ * What is known, and written down in sim.c: an announcement was lost, or went to the endpoint before, and nobody tells
+ * whose marker it is that waits for it; or greetings were lost, and are not repeated.
  */
 static bool end_known(const struct op *op, unsigned int end)
 {
 	bool anew = world.script->eps > 1;
 
-	for (unsigned int e = 0; e < SIM_EPS; e++)
-		anew |= nodes[op_node(op, end)].eps[e].life;
 	if (!end && (is_kept(op) || is_held_up(op)))
 		return true;
 	if (end && waits_for_lost(op))
 		return true;
+	for (unsigned int e = 0; e < SIM_EPS; e++)
+		anew |= nodes[op_node(op, end)].eps[e].life;
+	if (end)
+		return op->ends[1].cancelled && is_forsaken(op) &&
+		       (ep_of_end(op, 1)->life || (core_loses() && anew));
 	if (!core_loses())
 		return false;
-	if (end)
-		return op->ends[1].cancelled && anew && check_may_fail(op);
 	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
 	       !op->ends[0].posted;
 }

@@ -55,7 +55,8 @@
  * - Over cores that stall, remote memory of a peer is waited for once the core has lost or refused both greetings, or
  *   there were no descriptors to answer them.
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another
- *   endpoint that is known here, or the receiver's endpoint was opened anew. The marker tells a domain, and no endpoint.
+ *   endpoint that is known here; or if that went to the endpoint that was there before. The marker tells a domain, and no
+ *   endpoint.
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
  *   fenced begins behind it (core_keeps(); nobody discards those over that model).
