@@ -425,12 +425,14 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 {
 	struct xfer_ep *ep = job->ctx.ep;
 	const struct rma_reach *reach = &job->reach;
+	const bool writes = job->msg.type == WIRE_WRITE;
+	/* of a read nobody hears here, whatever the peer says */
 	const struct core_op local = {
-		.recv = job->msg.type == WIRE_WRITE,
+		.recv = writes,
 		.iov = reach->iov,
 		.count = reach->count,
 		.addr = job->peer->addr,
-		.flags = job->msg.flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
+		.flags = writes && job->msg.flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
 	};
 	struct xfer_req *req;
 
@@ -458,8 +460,8 @@ static int rma_job_supply(struct xfer_req *req, uint64_t id)
 					    : rndv_send_unmarked(req, WIRE_SUPPLY, id, 0);
 }
 
-/* The pieces are rndv.h's, from now on */
-static void rma_job_hand_over(struct rma_job *job)
+/* The pieces are rndv.h's, from now on. True: it waits, as there is no room on the board for what it would offer */
+static bool rma_job_hand_over(struct rma_job *job)
 {
 	struct xfer_req *req = rma_job_req_new(job);
 	int ret = req ? 0 : -FI_ENOMEM;
@@ -473,9 +475,12 @@ static void rma_job_hand_over(struct rma_job *job)
 		if (ret)
 			xfer_req_undo(req);
 	}
+	if (ret == -FI_EAGAIN)
+		return true;
 	if (ret)
 		rma_job_answer(job, ret, NULL);
 	rma_job_free(job);
+	return false;
 }
 
 /* ---- beginning ---- */
@@ -497,8 +502,7 @@ static bool rma_job_go(struct rma_job *job)
 			return true;
 		if (!rma_job_long(job))
 			return rma_job_serve_host(job);
-		rma_job_hand_over(job);
-		return false;
+		return rma_job_hand_over(job);
 	}
 	if (!rma_job_may(job, job->reads))
 		return true;
