@@ -37,6 +37,10 @@
  * refuse posts. Models fail the run where their core would crash or lose messages: at a thread that posts a receive beside one
  * that reads (QUIRK_SERIAL), or at what is left of a closed endpoint (QUIRK_LITTERS).
  *
+ * Operations wait for counters of the application's (op_trigger.c), by FI_TRIGGER or as deferred work: for a clock, or for
+ * the operation before. Or a stream of the GPU begins them (op_stream.c), by the proxy: it waits for the clock, and a kernel
+ * fills the buffer. Streams go on while their process computes, sleeps or is stopped (gpu_stream.c).
+ *
  * The rules are the functions of check.c. After the faults there is peace: everything has to end, all that live have to
  * understand each other again, everything has to come back, and all is closed.
  *
@@ -45,13 +49,15 @@
  * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
  * them.
  *
- * Not simulated yet: proxies; NICs that reach device memory; triggers, streams, kernels; shared contexts; two threads
+ * Not simulated yet: NICs that reach device memory; kernels' rings, and graphs; shared contexts; two threads
  * that read buffers for many messages; children of fork() that open objects of their own. A note is read at once: none is
  * taken back amid that. A process has one GPU. A broken connection loses nothing that was said to be sent. Nobody lies.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
  *   nothing either; nor if a new one has its address. Its message may have met another one's receive.
+ * - What waits for a counter, or in a stream, may go only when its peer is gone: the core has no room for it then, and says
+ *   no more. Nothing overtakes it in its stream.
  * - Over cores that stall, remote memory of a peer is waited for once the core has lost or refused both greetings, or
  *   there were no descriptors to answer them.
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another
