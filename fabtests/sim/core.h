@@ -259,8 +259,9 @@ int core_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum
 bool core_wire_cancel(struct core_ep *ep, void *context);
 /* A process's progress, in one of its domains */
 void core_wire_progress(struct core_domain *domain);
-/* Would that do something for the endpoints that @concerns is true of? */
-bool core_wire_pends(bool (*concerns)(const struct core_ep *ep, const void *of),
+/* Would that do something for those of its endpoints that @concerns is true of? */
+bool core_wire_pends(const struct core_domain *domain,
+		     bool (*concerns)(const struct core_ep *ep, const void *of),
 		     const void *of);
 void core_wire_close(struct core_ep *ep, bool dies);
 void core_wire_complete(struct core_cq *cq, struct core_done comp);

@@ -109,7 +109,7 @@ static bool cntr_ready(const void *what)
 
 	return counted->cntr->value >= counted->threshold ||
 	       counted->cntr->errors != counted->errors ||
-	       core_wire_pends(cntr_has_ep, counted->cntr);
+	       core_wire_pends(counted->cntr->domain, cntr_has_ep, counted->cntr);
 }
 
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)

@@ -153,7 +153,8 @@ static bool cq_ready(const void *what)
 {
 	const struct core_cq *cq = what;
 
-	return cq->signalled || !TAILQ_EMPTY(&cq->comps) || core_wire_pends(cq_has_ep, cq);
+	return cq->signalled || !TAILQ_EMPTY(&cq->comps) ||
+	       core_wire_pends(cq->domain, cq_has_ep, cq);
 }
 
 /* Some descriptors stay readable once there was something, until a read that waits (QUIRK_READABLE) */

@@ -544,16 +544,19 @@ static bool conn_pulls(const struct core_conn *conn)
 	return false;
 }
 
-bool core_wire_pends(bool (*concerns)(const struct core_ep *ep, const void *of), const void *of)
+bool core_wire_pends(const struct core_domain *domain,
+		     bool (*concerns)(const struct core_ep *ep, const void *of), const void *of)
 {
 	const struct core_conn *conn;
 	bool pends = false;
 
 	/* all of them, as each tells when something of its own is due */
-	TAILQ_FOREACH(conn, &core_conns, link) {
+	TAILQ_FOREACH(conn, &domain->out, out) {
 		if (conn->src->alive && concerns(conn->src, of))
 			pends |= conn_pushes(conn);
-		if (conn->dst && conn->dst->alive && concerns(conn->dst, of))
+	}
+	TAILQ_FOREACH(conn, &domain->in, in) {
+		if (conn->dst->alive && concerns(conn->dst, of))
 			pends |= conn_pulls(conn);
 	}
 	return pends;

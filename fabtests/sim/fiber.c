@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Simulated threads and processes. See fiber.h. */
+
+/* It takes a jump to another stack for a mistake */
+#undef _FORTIFY_SOURCE
+
 #include "fiber.h"
 #include "exhaust.h"
 
 #include <link.h>
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
@@ -21,13 +26,23 @@
 #define FIBER_NAP (5 * SIM_MS)
 
 /**
+ * struct context - where a thread goes on: at @first, then where it has been left.
+ * Jumps need no call of the system, as the system's own way does for the mask of signals.
+ */
+struct context {
+	ucontext_t first;
+	jmp_buf left;
+	bool begun;
+};
+
+/**
  * struct fiber - a thread.
  * @ready, @what, @until: what it waits for; NULL: it has only given way, or waits for the time alone
  * @naps:	only for a moment: then it may be late, where nothing else moves
  * @tls:	its variables
  */
 struct fiber {
-	ucontext_t context;
+	struct context context;
 	unsigned int node;
 	void *stack;
 	void *(*run)(void *arg);
@@ -142,7 +157,7 @@ static void tls_swap(struct fiber *fiber)
 
 static struct fibers fibers[SIM_NODES];
 static struct fiber *running;
-static ucontext_t world_context;
+static struct context world_context;
 static bool alone;
 #ifdef __SANITIZE_ADDRESS__
 static void *world_fake_stack;
@@ -156,16 +171,21 @@ struct fiber *fiber_self(void)
 }
 
 /* The sanitizer's own one clears what it knows of the whole stack each time; it is told of switches otherwise */
-static void context_swap(ucontext_t *from, const ucontext_t *to)
+static void context_swap(struct context *from, struct context *to)
 {
 #ifdef __SANITIZE_ADDRESS__
 	static int (*swap)(ucontext_t * from, const ucontext_t *to);
 
 	if (!swap)
 		swap = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "swapcontext");
-	swap(from, to);
+	swap(&from->first, &to->first);
 #else
-	swapcontext(from, to);
+	from->begun = true;
+	if (_setjmp(from->left))
+		return;
+	if (to->begun)
+		_longjmp(to->left, 1);
+	setcontext(&to->first);
 #endif
 }
 
@@ -205,11 +225,11 @@ struct fiber *fiber_start(void *(*run)(void *arg), void *arg)
 	fiber->tls = calloc(1, tls_len + 1);
 	fiber->stack = mmap(NULL, FIBER_STACK, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (fiber->stack == MAP_FAILED || getcontext(&fiber->context))
+	if (fiber->stack == MAP_FAILED || getcontext(&fiber->context.first))
 		abort();
-	fiber->context.uc_stack.ss_sp = fiber->stack;
-	fiber->context.uc_stack.ss_size = FIBER_STACK;
-	makecontext(&fiber->context, fiber_main, 0);
+	fiber->context.first.uc_stack.ss_sp = fiber->stack;
+	fiber->context.first.uc_stack.ss_size = FIBER_STACK;
+	makecontext(&fiber->context.first, fiber_main, 0);
 	if (!fibers[world.current].tqh_last)
 		TAILQ_INIT(&fibers[world.current]);
 	TAILQ_INSERT_TAIL(&fibers[world.current], fiber, link);

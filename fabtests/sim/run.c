@@ -9,8 +9,9 @@
 
 /* For so long everything may take to end, once faults have stopped [ns] */
 #define RUN_PATIENCE (60 * SIM_S)
-/* Idle processes look as seldom as that, at most [ns] */
-#define RUN_LOOK (50 * SIM_MS)
+/* Idle processes look as seldom as that, at most; and while the world is awake [ns] */
+#define RUN_LOOK (200 * SIM_MS)
+#define RUN_LOOK_AWAKE (50 * SIM_MS)
 
 static const struct script *script;
 static bool begun[SIM_FAULTS], over[SIM_FAULTS];
@@ -234,13 +235,14 @@ static void step_time(void)
 {
 	const uint64_t dues[] = {core_due(), fiber_due(), world_datagrams_due(),
 				 gpu_streams_due()};
+	const uint64_t look = world.awake ? RUN_LOOK_AWAKE : RUN_LOOK;
 	uint64_t pass = 300 + world_upto(2000);
 
 	idle = world.moved ? 0 : idle + 1;
 	if (idle > 4) {
 		pass = 1000ULL << (idle < 24 ? idle - 4 : 20);
-		if (pass > RUN_LOOK)
-			pass = RUN_LOOK;
+		if (pass > look)
+			pass = look;
 		for (size_t i = 0; i < SIM_COUNT(dues); i++) {
 			if (dues[i] > world.now && dues[i] - world.now < pass)
 				pass = dues[i] - world.now;
