@@ -16,6 +16,9 @@
 #define CHECK_EPS (SIM_NODES * SIM_EPS)
 static const char *reasons[CHECK_EPS][CHECK_EPS];
 
+/* So long may an operation take among processes that run, where little room is left [ns] */
+#define CHECK_PATIENCE (10 * SIM_S)
+
 /* From this operation on nothing is a reason any more */
 static size_t excused = SIZE_MAX;
 
@@ -601,6 +604,39 @@ void check_all_ended(const char *when)
 				   end ? ops[i].plan.from : ops[i].plan.to,
 				   ops[i].ends[end].posted ? "" : ", nor been posted");
 		}
+	}
+}
+
+/* A message, or an operation on memory, between two that have not rested for so long, and posted at both ends before */
+static bool is_overdue(const struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+
+	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
+	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
+	    check_may_fail(op))
+		return false;
+	for (unsigned int end = 0; end < 2; end++) {
+		const struct node *node = &nodes[op_node(op, end)];
+
+		if (node->state != NODE_RUNS || node->plain || node->hook ||
+		    world.now < node->until + CHECK_PATIENCE)
+			return false;
+		if (op_end_exists(op, end) &&
+		    (!op->ends[end].posted ||
+		     world.now < op->ends[end].posted_at + CHECK_PATIENCE))
+			return false;
+	}
+	return !op_ended(op);
+}
+
+/* Nobody waits for a third one that computes, or is stopped */
+void check_unhindered(void)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		if (is_overdue(&ops[i]))
+			world_fail("operation %u of n%u with n%u waits, while others rest",
+				   ops[i].number, ops[i].plan.from, ops[i].plan.to);
 	}
 }
 

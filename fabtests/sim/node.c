@@ -79,7 +79,7 @@ static void provider_begin(void)
 	/* little of everything, so that it is scarce */
 	conf.eager_size = 8192;
 	conf.chunk_size = SIM_CHUNK;
-	conf.pinned_size = 4 << 20;
+	conf.pinned_size = (size_t) (world.script->pinned ? world.script->pinned : 4096) << 10;
 	conf.proxy_spin_us = 0;
 	conf.lanes = world.script->lanes ? world.script->lanes : 1;
 	conf.peer_timeout = world.script->timeout;

@@ -465,6 +465,7 @@ static void end_post(struct op *op, unsigned int end)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
 					    : post_atomic(op, addr);
 	at->calling = false;
+	at->posted_at = world.now;
 	if (ret == -FI_EAGAIN)
 		at->posted = false;
 	else

@@ -194,6 +194,17 @@ static bool fault_lasts(const struct fault_plan *fault)
 	return fault->kind == FAULT_LEAVE && node_is_acting(fault->node);
 }
 
+/* Has nothing gone wrong, but that processes rest? */
+static bool only_rests(void)
+{
+	for (size_t i = 0; i < script->fault_count; i++) {
+		if (begun[i] && script->faults[i].kind != FAULT_BUSY &&
+		    script->faults[i].kind != FAULT_STOP)
+			return false;
+	}
+	return true;
+}
+
 /* True: none is left */
 static bool faults_turn(void)
 {
@@ -219,6 +230,8 @@ static bool faults_turn(void)
 
 		if ((node->state == NODE_BUSY || node->state == NODE_STOPPED) &&
 		    world.now >= node->until) {
+			if (only_rests())
+				check_unhindered();
 			node->state = NODE_RUNS;
 			world_tell("n%u: goes on", i);
 		}

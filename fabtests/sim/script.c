@@ -32,6 +32,7 @@ static const struct word world_words[] = {
 	{"autos", offsetof(struct script, autos)},
 	{"alone", offsetof(struct script, alone)},
 	{"triggers", offsetof(struct script, triggers)},
+	{"pinned", offsetof(struct script, pinned)},
 	{NULL, 0},
 };
 static const struct word op_plan_words[] = {
@@ -280,6 +281,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	};
 	/* not drawn, so that others stay what they were */
 	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
+	script->pinned = seed % 4 ? 0 : 512 << seed / 4 % 2;
 	script->directs &= script->model->directs;
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;

@@ -242,6 +242,7 @@ enum node_rest {
  * @hosts:	so many have the processes, in turn; 0: each has its own. Over shm all have one
  * @shares:	the GPU's driver shares memory within a host
  * @lanes:	FI_P2P_LANES; 0: 1
+ * @pinned:	FI_P2P_PINNED_SIZE [KiB], may be less than users may say; 0: 4096
  * @rests:	how processes wait: enum node_rest of each, in SIM_REST_BITS bits
  * @pairs:	a bit for each process whose application has two threads; @autos: that asks for FI_PROGRESS_AUTO; @alone:
  *		for FI_THREAD_DOMAIN
@@ -255,7 +256,7 @@ struct script {
 	bool plain;
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
-	unsigned int lanes, rests, pairs, autos, alone, triggers;
+	unsigned int lanes, rests, pairs, autos, alone, triggers, pinned;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -387,7 +388,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
 
 /**
  * struct op_end - one end of an operation: [0] of the sender, or of the caller; [1] of the receiver.
- * @posted:	or just being so (@calling)
+ * @posted:	or just being so (@calling); @posted_at: since when, if it is not new [ns]
  * @skipped:	it is not posted, as the other end is gone; @life: of the endpoint that posts it
  * @closed:	its endpoint was closed before it ended
  * @turn:	its place among all that were posted
@@ -400,6 +401,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  */
 struct op_end {
 	bool posted, calling, skipped, done, cancelled, closed;
+	uint64_t posted_at;
 	int err;
 	size_t len;
 	unsigned int life;
@@ -698,6 +700,7 @@ void check_counted(unsigned int node, unsigned int e);
 uint64_t check_data(const struct op *op);
 void check_compare(const struct op *op, uint8_t *buf);
 void check_all_ended(const char *when);
+void check_unhindered(void);
 void check_nothing_left(unsigned int node);
 void check_closed(unsigned int node);
 void check_nothing_wrong(unsigned int node);
