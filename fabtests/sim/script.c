@@ -178,7 +178,9 @@ static void make_trigger(struct op_plan *plan)
 		plan->trigger = 0;
 }
 
-static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
+/* @with: one of the two, or SIM_NODES */
+static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
+		    unsigned int with)
 {
 	*plan = (struct op_plan){
 		.kind = draw(5)   ? OP_MESSAGE
@@ -196,6 +198,8 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin)
 	do
 		plan->to = (unsigned int) draw(script->nodes);
 	while (plan->to == plan->from && draw(10));
+	if (with < SIM_NODES && plan->from != with)
+		plan->to = with;
 	plan->recv_at = draw(3) ? plan->at : begin + draw(draw(2) ? 2 * SIM_MS : 500 * SIM_MS);
 	plan->inject = plan->kind == OP_MESSAGE && plan->len <= 1000 && !draw(3);
 	make_kind(script, plan);
@@ -254,6 +258,35 @@ static void make_threads(struct script *script)
 	}
 }
 
+/*
+ * One process rests when it has much to do with others, who have something to do with each other later. So it holds much
+ * of what is scarce.
+ */
+static void make_crowd(struct script *script)
+{
+	const unsigned int rests = (unsigned int) draw(script->nodes);
+	const size_t half = SIM_OPS / 2, len = draw_len();
+
+	script->pinned = 512;
+	script->op_count = SIM_OPS;
+	for (size_t i = 0; i < SIM_OPS; i++) {
+		struct op_plan *plan = &script->ops[i];
+
+		make_op(script, plan, i < half ? 0 : SIM_S, i < half ? rests : SIM_NODES);
+		if (i < half && plan->kind == OP_MESSAGE && !plan->inject && !plan->untagged) {
+			plan->len = len;
+			plan->from_dev = plan->to_dev = true;
+		}
+	}
+	script->fault_count = 1;
+	script->faults[0] = (struct fault_plan){
+		.kind = draw(2) ? FAULT_BUSY : FAULT_STOP,
+		.node = rests,
+		.at = draw(4 * SIM_MS),
+		.span = 30 * SIM_S + draw(60 * SIM_S),
+	};
+}
+
 void script_make(struct script *script, uint64_t seed, const struct model *model)
 {
 	uint64_t begin = 0;
@@ -286,10 +319,14 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;
 	make_threads(script);
+	if (script->nodes > 2 && !script->plain && !draw(8)) {
+		make_crowd(script);
+		return;
+	}
 	for (size_t i = 0; i < script->op_count; i++) {
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);
-		make_op(script, &script->ops[i], begin);
+		make_op(script, &script->ops[i], begin, SIM_NODES);
 	}
 	for (size_t i = 0; i < script->fault_count; i++)
 		make_fault(script, &script->faults[i]);
