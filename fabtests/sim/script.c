@@ -223,10 +223,13 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 		make_trigger(plan);
 }
 
-static void make_fault(struct script *script, struct fault_plan *plan)
+/* @kind: that one; FAULT_KINDS: any */
+static void make_fault(struct script *script, enum fault_kind kind, struct fault_plan *plan)
 {
+	const enum fault_kind drawn = (enum fault_kind) draw(FAULT_KINDS);
+
 	*plan = (struct fault_plan){
-		.kind = (enum fault_kind) draw(FAULT_KINDS),
+		.kind = kind == FAULT_KINDS ? drawn : kind,
 		.node = (unsigned int) draw(script->nodes),
 		.at = draw(draw(2) ? 5 * SIM_MS : 3 * SIM_S),
 		.span = draw(2) ? draw(5 * SIM_S) : draw(120 * SIM_S),
@@ -287,7 +290,8 @@ static void make_crowd(struct script *script)
 	};
 }
 
-void script_make(struct script *script, uint64_t seed, const struct model *model)
+void script_make(struct script *script, uint64_t seed, const struct model *model,
+		 enum fault_kind fault)
 {
 	uint64_t begin = 0;
 
@@ -319,7 +323,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;
 	make_threads(script);
-	if (script->nodes > 2 && !script->plain && !draw(8)) {
+	if (script->nodes > 2 && !script->plain && !draw(8) && fault == FAULT_KINDS) {
 		make_crowd(script);
 		return;
 	}
@@ -328,8 +332,10 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 			begin += draw(800 * SIM_MS);
 		make_op(script, &script->ops[i], begin, SIM_NODES);
 	}
+	if (fault != FAULT_KINDS && !script->fault_count)
+		script->fault_count = 1;
 	for (size_t i = 0; i < script->fault_count; i++)
-		make_fault(script, &script->faults[i]);
+		make_fault(script, fault, &script->faults[i]);
 }
 
 void script_print(const struct script *script, FILE *to)
@@ -369,6 +375,13 @@ static int find_name(const char *const *names, size_t count, const char *name)
 			return (int) i;
 	}
 	return -1;
+}
+
+enum fault_kind script_fault(const char *name)
+{
+	const int kind = find_name(fault_names, FAULT_KINDS, name);
+
+	return kind < 0 ? FAULT_KINDS : (enum fault_kind) kind;
 }
 
 static bool read_world(struct script *script, const char *line)

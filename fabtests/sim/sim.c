@@ -180,6 +180,10 @@ static void usage(FILE *to)
 	for (size_t i = 0; i < model_count; i++)
 		fprintf(to, " %s", models[i].name);
 	fprintf(to, "; else the seed chooses\n"
+		    "  --fault NAME      all faults are of one kind, and each seed has some:");
+	for (size_t i = 0; i < FAULT_KINDS; i++)
+		fprintf(to, "%s%s", i % 8 ? " " : "\n                    ", fault_names[i]);
+	fprintf(to, "\n"
 		    "  --exhaust NAME    all orders of a small world; \"quick\", \"all\":\n");
 	exhaust_list(to);
 	fprintf(to,
@@ -196,6 +200,7 @@ struct options {
 	unsigned long from, to;
 	unsigned int seconds;
 	const struct model *model;
+	enum fault_kind fault;
 	const char *small;
 	bool twice, all, whole, print, verbose;
 };
@@ -229,7 +234,7 @@ static unsigned long run_seeds(const struct options *options)
 	char name[64];
 
 	for (seed = options->from; seed <= options->to || time(NULL) < end; seed++) {
-		script_make(&script, seed, options->model);
+		script_make(&script, seed, options->model, options->fault);
 		snprintf(name, sizeof name, "seed %lu (%s)", seed, script.model->name);
 		failed += !run_one(options, &script, name);
 		if (failed && !options->all)
@@ -246,6 +251,7 @@ static bool parse(int argc, char **argv, struct options *options)
 		{"seeds", required_argument, NULL, 's'},
 		{"seconds", required_argument, NULL, 't'},
 		{"model", required_argument, NULL, 'm'},
+		{"fault", required_argument, NULL, 'f'},
 		{"exhaust", required_argument, NULL, 'e'},
 		{"twice", no_argument, NULL, '2'},
 		{"all", no_argument, NULL, 'a'},
@@ -263,6 +269,8 @@ static bool parse(int argc, char **argv, struct options *options)
 		if (c == 't')
 			options->seconds = (unsigned int) atoi(optarg);
 		if (c == 'm' && !(options->model = model_find(optarg)))
+			return false;
+		if (c == 'f' && (options->fault = script_fault(optarg)) == FAULT_KINDS)
 			return false;
 		if (c == 'e')
 			options->small = optarg;
@@ -298,6 +306,7 @@ static unsigned long run_kept(void)
 {
 	const struct options options = {.from = 1,
 					.to = SIM_FEW,
+					.fault = FAULT_KINDS,
 					.twice = SIM_FEW > 3,
 					.all = true};
 	unsigned long failed;
@@ -321,7 +330,7 @@ static bool run_small(const char *name)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.from = 1, .to = 100};
+	struct options options = {.from = 1, .to = 100, .fault = FAULT_KINDS};
 
 	if (argc == 1)
 		return run_kept() != 0;

@@ -263,7 +263,11 @@ struct script {
 };
 
 extern const char *const fault_names[FAULT_KINDS];
-void script_make(struct script *script, uint64_t seed, const struct model *model);
+/* @fault: the kind of all its faults, of which it has one then, or more; FAULT_KINDS: of any kind, or none */
+void script_make(struct script *script, uint64_t seed, const struct model *model,
+		 enum fault_kind fault);
+/* The kind of that name; FAULT_KINDS: there is none */
+enum fault_kind script_fault(const char *name);
 void script_print(const struct script *script, FILE *to);
 /* False: it is not understood (printed) */
 bool script_read(struct script *script, const char *path);
