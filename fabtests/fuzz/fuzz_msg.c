@@ -15,28 +15,41 @@ static const uint32_t chunks[] = {20000, 1 << 20, 8, 1, 65536, UINT32_MAX};
 static const int32_t errors[] = {0, -FI_EIO, -FI_ECANCELED, -FI_EACCES, -FI_EOPNOTSUPP};
 
 /* Any number, and where it may stand in a message instead of what is there */
-#define FIELD(name)                                                                            \
+#define FIELD(kind, name)                                                                      \
 	{                                                                                      \
-		offsetof(struct wire_msg, name), sizeof((struct wire_msg *) 0)->name           \
+		kind, offsetof(struct wire_msg, name), sizeof((struct wire_msg *) 0)->name     \
 	}
 
 static const struct {
+	enum fuzz_fields kind;
 	size_t at, size;
 } fields[] = {
-	FIELD(token),        FIELD(grant),        FIELD(process),    FIELD(oldest),
-	FIELD(newest),       FIELD(id),           FIELD(len),        FIELD(data),
-	FIELD(flags),        FIELD(transfer),     FIELD(chunk),      FIELD(count),
-	FIELD(status),       FIELD(key),          FIELD(addr),       FIELD(op),
-	FIELD(datatype),     FIELD(offer.host),   FIELD(offer.base), FIELD(offer.size),
-	FIELD(offer.offset), FIELD(offer.device), FIELD(offer.id),
+	FIELD(FUZZ_IN_TOKENS, token),        FIELD(FUZZ_IN_TOKENS, grant),
+	FIELD(FUZZ_IN_TOKENS, process),      FIELD(FUZZ_IN_VERSIONS, oldest),
+	FIELD(FUZZ_IN_VERSIONS, newest),     FIELD(FUZZ_IN_IDS, id),
+	FIELD(FUZZ_IN_LENGTHS, len),         FIELD(FUZZ_IN_WORDS, data),
+	FIELD(FUZZ_IN_WORDS, flags),         FIELD(FUZZ_IN_IDS, transfer),
+	FIELD(FUZZ_IN_LENGTHS, chunk),       FIELD(FUZZ_IN_LENGTHS, count),
+	FIELD(FUZZ_IN_WORDS, status),        FIELD(FUZZ_IN_PLACES, key),
+	FIELD(FUZZ_IN_PLACES, addr),         FIELD(FUZZ_IN_WORDS, op),
+	FIELD(FUZZ_IN_WORDS, datatype),      FIELD(FUZZ_IN_OFFERS, offer.host),
+	FIELD(FUZZ_IN_OFFERS, offer.base),   FIELD(FUZZ_IN_OFFERS, offer.size),
+	FIELD(FUZZ_IN_OFFERS, offer.offset), FIELD(FUZZ_IN_OFFERS, offer.device),
+	FIELD(FUZZ_IN_OFFERS, offer.id),     FIELD(FUZZ_IN_TOKENS, dead),
+	FIELD(FUZZ_IN_TOKENS, port),         FIELD(FUZZ_IN_PLACES, lent_key),
+	FIELD(FUZZ_IN_PLACES, lent_addr),
 };
 
-static void spoil(struct fuzz *in, struct wire_msg *msg)
+void fuzz_spoil(struct fuzz *in, unsigned int kinds, bool near, struct wire_msg *msg)
 {
-	const unsigned int i = fuzz_pick(in, FUZZ_COUNT(fields));
-	uint64_t number = fuzz_number(in);
+	unsigned int i = fuzz_pick(in, FUZZ_COUNT(fields));
+	uint64_t number = fuzz_number(in), before = 0;
 
+	while (!(fields[i].kind & kinds))
+		i = (i + 1) % FUZZ_COUNT(fields);
 	/* little-endian, like all that this project runs on */
+	__builtin_memcpy(&before, (char *) msg + fields[i].at, fields[i].size);
+	number += near ? before : 0;
 	__builtin_memcpy((char *) msg + fields[i].at, &number, fields[i].size);
 }
 
@@ -243,7 +256,7 @@ void fuzz_msg(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *
 	dress(in, known, msg);
 	msg->token = bear(in, known);
 	if (fuzz_rarely(in, 4))
-		spoil(in, msg);
+		fuzz_spoil(in, ~0U, false, msg);
 }
 
 size_t fuzz_letter(struct fuzz *in, const struct fuzz_known *known, void *buf)

@@ -40,12 +40,26 @@ struct fuzz_known {
 	size_t side_len;
 };
 
+/* What numbers of a message stand for: FUZZ_IN_PLACES are keys and addresses, FUZZ_IN_WORDS the others */
+enum fuzz_fields {
+	FUZZ_IN_LENGTHS = 1 << 0,
+	FUZZ_IN_IDS = 1 << 1,
+	FUZZ_IN_PLACES = 1 << 2,
+	FUZZ_IN_OFFERS = 1 << 3,
+	FUZZ_IN_VERSIONS = 1 << 4,
+	FUZZ_IN_TOKENS = 1 << 5,
+	FUZZ_IN_WORDS = 1 << 6,
+};
+
 /* Knows an id more, or has been given a token more */
 void fuzz_know(struct fuzz_known *known, uint64_t id);
 void fuzz_admit(struct fuzz_known *known, uint64_t token);
 
 /* One of the ids, or any number */
 uint64_t fuzz_id(struct fuzz *in, const struct fuzz_known *known);
+
+/* Puts a number in the place of another one of those @kinds; @near: adds it to that one */
+void fuzz_spoil(struct fuzz *in, unsigned int kinds, bool near, struct wire_msg *msg);
 
 /* Makes a message. What it points to is @known's, or this file's until the next call. */
 void fuzz_msg(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *msg);

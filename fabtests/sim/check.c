@@ -77,6 +77,32 @@ bool check_fails(unsigned int node)
 	return false;
 }
 
+/* ---- lies ---- */
+
+/* Is it with a process that lies? Then it may end in any way, with any bytes, if they are in its buffer */
+static bool is_lied(const struct op *op)
+{
+	return op->plan.from == world.liar || op->plan.to == world.liar;
+}
+
+/* Such a process may send what a receive for any sender gets */
+static bool may_be_lied(const struct op *op)
+{
+	return is_lied(op) || (op->plan.untagged && world.liar != SIM_NODES);
+}
+
+/* A process that lies gets nothing of what lies around others' buffers */
+void check_granted(unsigned int node, const uint8_t *bytes, size_t len)
+{
+	size_t run = 0;
+
+	for (size_t i = 0; node == world.liar && i < len; i++) {
+		run = bytes[i] == SIM_GUARD_BYTE ? run + 1 : 0;
+		if (run == SIM_GUARD / 2)
+			world_fail("n%u: it gets what was not granted to it", node);
+	}
+}
+
 /* ---- bytes ---- */
 
 static uint8_t byte_of(const struct op *op, size_t at)
@@ -275,6 +301,9 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 		if (!got || sent->ends[0].turn < got->ends[0].turn)
 			got = sent;
 	}
+	check_guards(op, 1, op->room);
+	if (may_be_lied(op) && (!got || is_lied(got)) && entry->len <= op->room)
+		return;
 	if (!got)
 		world_fail(
 			"receive %u: %zu bytes, which are not those of its message: byte %zu is wrong",
@@ -282,7 +311,6 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 			op->plan.len == entry->len ? wrong_byte(op, op->ends[1].buf) : 0);
 	got->taken = true;
 	check_order(op, got);
-	check_guards(op, 1, op->room);
 	check_fields(op, got, entry, src, false);
 	check_fence(got);
 }
@@ -291,6 +319,8 @@ struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry
 {
 	const bool blind = world.script->model->loses && op->plan.look == LOOK_DISCARD;
 
+	if (may_be_lied(op))
+		return NULL;
 	for (size_t i = 0; i < op_count; i++) {
 		if (!check_may_be(op, &ops[i]) ||
 		    (ops[i].plan.len != entry->len && (entry->len || !blind)))
@@ -345,6 +375,8 @@ struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *mul
 		    (!op->plan.data || entry->data == check_data(op)))
 			sent = op;
 	}
+	if (world.liar != SIM_NODES && (!sent || is_lied(sent)))
+		return NULL;
 	if (!sent)
 		world_fail("n%u: %zu bytes in a buffer for many, which are nobody's", node,
 			   entry->len);
@@ -403,12 +435,34 @@ static void check_rma(const struct op *op)
 	/* with its process the device memory has ended */
 	if (at && gpu_has(op->ends[1].buf) && op->shown != nodes[op->plan.to].life)
 		return;
+	if (at && op->plan.from == world.liar)
+		return;
+	if (is_lied(op)) {
+		check_guards(op, at, op->plan.len);
+		return;
+	}
 	if (op->plan.kind >= OP_ADD)
 		check_atomic(op);
 	else if (wrong_byte(op, op->ends[at].buf) < op->plan.len)
 		world_fail("operation %u: byte %zu is wrong at n%u", op->number,
 			   wrong_byte(op, op->ends[at].buf), at ? op->plan.to : op->plan.from);
 	check_guards(op, at, op->plan.len);
+}
+
+void check_places(void)
+{
+	for (size_t i = 0; i < op_count && world.liar != SIM_NODES; i++) {
+		const struct op *op = &ops[i];
+
+		if (op->plan.kind == OP_MESSAGE || is_lied(op) ||
+		    op->shown != nodes[op->plan.to].life ||
+		    (gpu_has(op->ends[1].buf) && nodes[op->plan.to].state == NODE_DEAD))
+			continue;
+		check_guards(op, 1, op->plan.len);
+		if (op->plan.kind == OP_READ && wrong_byte(op, op->ends[1].buf) < op->plan.len)
+			world_fail("operation %u: what it reads at n%u was written", op->number,
+				   op->plan.to);
+	}
 }
 
 /* ---- ends ---- */
@@ -431,9 +485,9 @@ static void check_delivered(const struct op *op)
 	const struct node *from = &nodes[op->plan.from], *to = &nodes[op->plan.to];
 	const bool announced = op->plan.from_dev && op->plan.len > WIRE_PLAIN_MAX;
 
-	if (!op->plan.delivery || op->plan.inject || op->plan.untagged || op->plan.look ||
-	    from->plain || from->hook || to->plain || to->hook || op->ends[0].err ||
-	    may_shift(op) || op->taken)
+	if (is_lied(op) || !op->plan.delivery || op->plan.inject || op->plan.untagged ||
+	    op->plan.look || from->plain || from->hook || to->plain || to->hook ||
+	    op->ends[0].err || may_shift(op) || op->taken)
 		return;
 	/* the core's word: what is copied in then is not there (docs/limits.md); and it may mean less */
 	if ((!announced || world.script->fault_count) &&
@@ -726,6 +780,7 @@ void check_nothing_wrong(unsigned int node)
 	/* a peer that was removed, and has failed since, is forgotten, and may not have heard so */
 	bool lost = has_fault(FAULT_LOSE) || (check_fails(node) && has_fault(FAULT_FORGET));
 
+	lost |= world.liar != SIM_NODES;
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		lost |= nodes[node].eps[e].life;
 	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {

@@ -266,6 +266,13 @@ bool core_wire_pends(const struct core_domain *domain,
 void core_wire_close(struct core_ep *ep, bool dies);
 void core_wire_complete(struct core_cq *cq, struct core_done comp);
 
+/* ---- lies (lie.c) ---- */
+
+/* What is about to go, once its bytes are there, or as it begins */
+void lie_send(struct core_send *send);
+/* What has come to a node */
+void lie_hear(unsigned int node, const struct core_send *send);
+
 /* ---- queues and counters (core_cq.c, core_cntr.c) ---- */
 
 int core_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **to,

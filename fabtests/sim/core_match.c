@@ -116,6 +116,9 @@ void core_send_land(struct core_ep *ep, struct core_send *send, int err)
 
 	send->recv = NULL;
 	send->state = SEND_LANDED;
+	if (send->bytes)
+		check_granted(ep->name.node, send->bytes, send->len);
+	lie_hear(ep->name.node, send);
 	if (recv)
 		recv_report(ep, recv, send, err);
 	if ((send->long_ && !send->lost) || send->confirms)

@@ -136,8 +136,10 @@ static void send_report(struct core_send *send)
 	core_count(ep, kind, send->err);
 	if (send->result && !send->err)
 		memcpy(send->result, send->bytes, send->len);
-	if (send->kind == SEND_READ && !send->err)
+	if (send->kind == SEND_READ && !send->err) {
+		check_granted(ep->name.node, send->bytes, send->len);
 		core_scatter(send->iov, send->count, send->bytes, send->len);
+	}
 	if (send->tells || send->err)
 		core_wire_complete(ep->txcq, (struct core_done){
 						     .entry = {.op_context = send->context,
@@ -410,6 +412,7 @@ static void conn_fill(struct core_conn *conn, struct core_send *send)
 	if (core_later(send->at))
 		return;
 	gather(send);
+	lie_send(send);
 	send->state = SEND_FILLED;
 	send->at = world.now + core_delay(send, 3000) + send->len / 10;
 }
@@ -421,6 +424,7 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 		return false;
 	if (!send->long_ && !send->bytes && send->kind != SEND_READ)
 		gather(send);
+	lie_send(send);
 	if (rma_reach(send))
 		return true;
 	send->state = SEND_WIRE;

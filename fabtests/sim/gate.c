@@ -401,6 +401,7 @@ GATE(void, free, void *mem)
 /* Shared pages that processes have mapped */
 struct mapping {
 	unsigned int node;
+	bool own;
 	void *addr;
 	size_t len;
 	LIST_ENTRY(mapping) link;
@@ -416,6 +417,20 @@ unsigned int gate_mapped(unsigned int node)
 	LIST_FOREACH(mapping, &mappings, link)
 		count += mapping->node == node;
 	return count;
+}
+
+void *gate_own_page(unsigned int node, size_t *len)
+{
+	const struct mapping *mapping;
+
+	LIST_FOREACH(mapping, &mappings, link) {
+		if (mapping->node == node && mapping->own)
+			break;
+	}
+	if (!mapping)
+		return NULL;
+	*len = mapping->len;
+	return mapping->addr;
 }
 
 uint64_t gate_pages_sum(unsigned int node)
@@ -451,7 +466,12 @@ GATE(void *, mmap, void *addr, size_t len, int prot, int flags, int fd, off_t of
 	if (fd < 0 || at == MAP_FAILED)
 		return at;
 	mapping = malloc(sizeof *mapping);
-	*mapping = (struct mapping){.node = world.current, .addr = at, .len = len};
+	*mapping = (struct mapping){
+		.node = world.current,
+		.own = gate_is_own(fd),
+		.addr = at,
+		.len = len,
+	};
 	LIST_INSERT_HEAD(&mappings, mapping, link);
 	return at;
 }

@@ -55,6 +55,9 @@ int gate_memory(void *memory);
 void *gate_memory_of(int fd);
 /* What a process has mapped of a descriptor's, for mmap(); -1: it is no file */
 int gate_real_fd(int fd);
+/* Has the current process made that file? And one of the pages that a process has made, or NULL */
+bool gate_is_own(int fd);
+void *gate_own_page(unsigned int node, size_t *len);
 
 /* A descriptor of the core's, which is readable when @readable says so of @of; -1: there are too many */
 int gate_core_fd(bool (*readable)(void *of), void *of);

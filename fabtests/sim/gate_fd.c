@@ -470,6 +470,13 @@ int gate_real_fd(int fd)
 	return file && file->kind == FILE_PAGES ? file->real : -1;
 }
 
+bool gate_is_own(int fd)
+{
+	const struct file *file = file_of(fd);
+
+	return file && file->node == world.current;
+}
+
 GATE(int, memfd_create, const char *name, unsigned int flags)
 {
 	struct file *file;
@@ -672,6 +679,7 @@ GATE(ssize_t, sendto, int fd, const void *buf, size_t len, int flags,
 	if (len > sizeof datagram.bytes)
 		return gate_failed(EMSGSIZE);
 	memcpy(datagram.bytes, buf, len);
+	datagram.lied = lie_datagram(datagram.bytes, &datagram.len);
 	datagram_send(file, datagram);
 	return (ssize_t) len;
 }
@@ -781,7 +789,7 @@ GATE(ssize_t, recvmsg, int fd, struct msghdr *head, int flags)
 	if (datagram->error) {
 		head->msg_controllen = 512;
 		error_put(head, file->family);
-	} else {
+	} else if (!datagram->lied) {
 		node_heard(datagram->bytes, datagram->len, datagram->to.port,
 			   socket_at(&datagram->from) ? socket_at(&datagram->from)->node
 						      : SIM_NODES,

@@ -30,11 +30,11 @@ struct place {
 	uint16_t port;
 };
 
-/* @error: the host that it was for says that nobody is there */
+/* @error: the host that it was for says that nobody is there; @lied: it was changed (lie.c) */
 struct datagram {
 	uint64_t at;
 	struct place from, to;
-	bool error;
+	bool error, lied;
 	size_t len;
 	uint8_t bytes[64];
 	TAILQ_ENTRY(datagram) link;

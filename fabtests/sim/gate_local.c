@@ -294,6 +294,7 @@ static ssize_t local_send(int fd, const void *bytes, size_t len, struct file *pa
 		world_fail("n%u: a message of %zu bytes to a local socket", world.current, len);
 	memcpy(message->bytes, bytes, len);
 	message->len = len;
+	lie_local(message->bytes, &message->len);
 	message->passed = passed;
 	if (passed)
 		passed->users++;

@@ -123,13 +123,18 @@ static void open_regions(unsigned int i, unsigned int d)
 {
 	struct node *node = &nodes[i];
 
-	for (unsigned int dev = 0; dev < 2; dev++) {
-		if (!node->shown[dev])
-			node->shown[dev] = dev ? gpu_alloc(i, SIM_SHOWN) : malloc(SIM_SHOWN);
-		MUST(fi_mr_reg(node->domains[d].domain, node->shown[dev], SIM_SHOWN,
-			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
-			       (uint64_t) (2 * (SIM_DOMAINS * i + d) + dev + 1), 0,
-			       &node->domains[d].mr[dev], NULL));
+	const unsigned int count = world.liar == SIM_NODES ? 2 : SIM_REGIONS;
+
+	for (unsigned int r = 0; r < count; r++) {
+		/* nobody guesses it */
+		const uint64_t key = count * (SIM_DOMAINS * i + d) + r + 1 +
+				     (world.liar == SIM_NODES ? 0 : 0x3c5a0000);
+
+		if (!node->shown[r])
+			node->shown[r] = r % 2 ? gpu_alloc(i, SIM_SHOWN) : malloc(SIM_SHOWN);
+		MUST(fi_mr_reg(node->domains[d].domain, node->shown[r], SIM_SHOWN,
+			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0,
+			       &node->domains[d].mr[r], NULL));
 	}
 }
 
@@ -328,9 +333,9 @@ static void close_domain(struct node_domain *domain)
 {
 	struct fid_domain *last = domain->domain;
 
-	for (int dev = 0; dev < 2; dev++) {
-		if (domain->mr[dev])
-			MUST(fi_close(&domain->mr[dev]->fid));
+	for (size_t r = 0; r < SIM_REGIONS; r++) {
+		if (domain->mr[r])
+			MUST(fi_close(&domain->mr[r]->fid));
 	}
 	MUST(fi_close(&domain->cq->fid));
 	MUST(fi_close(&domain->av->fid));

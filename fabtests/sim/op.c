@@ -75,15 +75,21 @@ static size_t op_longest(const struct op_plan *plan)
 	return len;
 }
 
+unsigned int op_region(const struct op_plan *plan)
+{
+	return plan->to_dev + (plan->from == world.liar ? 2 : 0);
+}
+
 /* A place in what a node shows to its peers */
 static uint8_t *op_place(const struct op_plan *plan)
 {
-	size_t *place = &nodes[plan->to].shown_used[plan->to_dev];
-	uint8_t *buf = nodes[plan->to].shown[plan->to_dev] + *place;
+	const unsigned int region = op_region(plan);
+	size_t *place = &nodes[plan->to].shown_used[region];
+	uint8_t *buf = nodes[plan->to].shown[region] + *place;
 
 	if (*place + plan->len + SIM_GUARD > SIM_SHOWN)
 		world_fail("n%u has too little memory to show", plan->to);
-	memset(buf, SIM_GUARD_BYTE, plan->len + SIM_GUARD);
+	memset(buf, region < 2 ? SIM_GUARD_BYTE : SIM_GUARD_BYTE_SHOWN, plan->len + SIM_GUARD);
 	*place += (plan->len + SIM_GUARD + 7) & ~(size_t) 7;
 	return buf;
 }
@@ -289,7 +295,7 @@ static struct fi_rma_iov op_remote(const struct op *op)
 
 	return (struct fi_rma_iov){.addr = (uintptr_t) op->ends[1].buf,
 				   .len = op->plan.len,
-				   .key = fi_mr_key(domain->mr[op->plan.to_dev])};
+				   .key = fi_mr_key(domain->mr[op_region(&op->plan)])};
 }
 
 static ssize_t post_rma(struct op *op, fi_addr_t addr)

@@ -72,7 +72,8 @@ static bool is_lost(const struct op *op, unsigned int end)
 {
 	const struct node_ep *ep = ep_of_end(op, end);
 	const unsigned int peer = op_node(op, !end), peer_ep = op_ep(op, !end);
-	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1;
+	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1 &&
+			 !(peer == world.liar && lie_hides(op_node(op, end)));
 
 	/* it may go only now, and a core has no room for what is for a process that is gone */
 	if (is_queued(op, end) && !op_end_lives(op, !end))
@@ -137,6 +138,18 @@ static bool is_forsaken(const struct op *op)
 }
 
 /*
+ * A process that lies may have given a number to its marker that stands for nothing. No receive is taken back that has met
+ * a message, and the core does not say whose it was. Only where the receive is for one sender that is known.
+ */
+static bool is_deceived(const struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+
+	return op->ends[1].cancelled && !(plan->directed && world.script->directs) &&
+	       (plan->from == world.liar || (plan->untagged && world.liar != SIM_NODES));
+}
+
+/*
  * What is known, and written down in sim.c: an announcement was lost, or went to the endpoint before, and nobody tells
  * whose marker it is that waits for it; or greetings were lost, and are not repeated.
  */
@@ -146,7 +159,7 @@ static bool end_known(const struct op *op, unsigned int end)
 
 	if (!end && (is_kept(op) || is_held_up(op)))
 		return true;
-	if (end && waits_for_lost(op))
+	if (end && (waits_for_lost(op) || is_deceived(op)))
 		return true;
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		anew |= nodes[op_node(op, end)].eps[e].life;

@@ -58,7 +58,7 @@ static struct fi_p2p_stream_op describe(struct op *op, unsigned int end)
 					    : FI_ADDR_UNSPEC,
 		.tag = plan->kind == OP_MESSAGE ? op_tag(plan) : 0,
 		.addr = plan->kind == OP_MESSAGE ? 0 : (uintptr_t) op->ends[1].buf,
-		.key = plan->kind == OP_MESSAGE ? 0 : fi_mr_key(there->mr[plan->to_dev]),
+		.key = plan->kind == OP_MESSAGE ? 0 : fi_mr_key(there->mr[op_region(plan)]),
 		.context = &op->ends[end].context,
 	};
 }

@@ -86,6 +86,14 @@ static void fault_fork(const struct fault_plan *fault)
 		node_wish(fault->node, node_fork, fault->renamed);
 }
 
+/* Its operations may fail, and those with it */
+static void fault_lie(const struct fault_plan *fault)
+{
+	check_reason(fault->node, SIM_NODES, "a process lies");
+	if (fault->node == world.liar)
+		lie_begin(fault);
+}
+
 static void fault_begin(const struct fault_plan *fault)
 {
 	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
@@ -141,6 +149,9 @@ static void fault_begin(const struct fault_plan *fault)
 	case FAULT_LANE:
 		fault_lane(fault);
 		break;
+	case FAULT_LIE:
+		fault_lie(fault);
+		break;
 	default:
 		world_lose_datagrams(fault->span);
 	}
@@ -170,6 +181,10 @@ static void fault_end(const struct fault_plan *fault)
 	if (fault->kind == FAULT_CLOSE && node->state != NODE_DEAD)
 		node_wish(fault->node, node_ep_reopen,
 			  fault->ep % script->eps + (fault->renamed ? SIM_EPS : 0));
+	if (fault->kind == FAULT_LIE) {
+		lie_end();
+		fault_kill(fault);
+	}
 	if (fault->kind == FAULT_FORGET)
 		node_forget(fault->node, fault->peer, false);
 	if (fault->kind == FAULT_FULL)
@@ -273,6 +288,7 @@ static bool step(void)
 	world.moved = false;
 	calm = faults_turn();
 	world_datagrams();
+	lie_turn();
 	gpu_streams_run();
 	for (unsigned int i = 0; i < script->nodes; i++)
 		node_step((first + i) % script->nodes, idle > 4);
@@ -449,13 +465,15 @@ static void run_end(void)
 {
 	/* a process that has ended is known for it within 5 s, where somebody looks */
 	world.awake = true;
-	run_for(10 * SIM_S);
+	/* an answer to a made-up name waits for 30 s */
+	run_for((world.liar == SIM_NODES ? 10 : 40) * SIM_S);
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state == NODE_DEAD || nodes[i].plain || nodes[i].hook)
 			continue;
 		check_nothing_left(i);
 		check_nothing_wrong(i);
 	}
+	check_places();
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state != NODE_DEAD)
 			run_close(i);

@@ -6,7 +6,7 @@
 
 const char *const fault_names[FAULT_KINDS] = {
 	"busy",  "stop",   "kill",  "restart", "reset", "hard",  "lose", "gpu",  "datagrams",
-	"close", "forget", "leave", "refuse",  "full",  "pages", "lane", "fork",
+	"close", "forget", "leave", "refuse",  "full",  "pages", "lane", "fork", "lie",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -55,6 +55,8 @@ static const struct word op_plan_words[] = {
 static const struct word fault_words[] = {
 	{"ep", offsetof(struct fault_plan, ep)},
 	{"renamed", offsetof(struct fault_plan, renamed)},
+	{"lies", offsetof(struct fault_plan, lies)},
+	{"often", offsetof(struct fault_plan, often)},
 	{NULL, 0},
 };
 
@@ -223,10 +225,26 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 		make_trigger(plan);
 }
 
+/* One process lies, which has the plugin. Often of all kinds, or of few */
+static void make_lie(const struct script *script, struct fault_plan *plan)
+{
+	plan->node = 0;
+	for (size_t i = 0; i < script->fault_count; i++) {
+		if (&script->faults[i] < plan && script->faults[i].kind == FAULT_LIE)
+			plan->node = script->faults[i].node;
+	}
+	plan->span = draw(draw(2) ? 50 * SIM_MS : 5 * SIM_S);
+	if (draw(2))
+		plan->lies = 1U << draw(18) | 1U << draw(18);
+	if (draw(3))
+		plan->at = draw(2 * SIM_MS);
+	plan->often = 1 + (unsigned int) draw(draw(2) ? 4 : 20);
+}
+
 /* @kind: that one; FAULT_KINDS: any */
 static void make_fault(struct script *script, enum fault_kind kind, struct fault_plan *plan)
 {
-	const enum fault_kind drawn = (enum fault_kind) draw(FAULT_KINDS);
+	const enum fault_kind drawn = (enum fault_kind) draw(FAULT_LIE);
 
 	*plan = (struct fault_plan){
 		.kind = kind == FAULT_KINDS ? drawn : kind,
@@ -246,6 +264,8 @@ static void make_fault(struct script *script, enum fault_kind kind, struct fault
 		plan->kind = FAULT_RESET;
 	if (plan->kind == FAULT_LEAVE && draw(2))
 		plan->span = 0;
+	if (plan->kind == FAULT_LIE)
+		make_lie(script, plan);
 }
 
 /* How each process waits, and its threads */

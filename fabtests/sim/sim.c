@@ -51,7 +51,12 @@
  *
  * Not simulated yet: NICs that reach device memory; kernels' rings, and graphs; shared contexts; two threads
  * that read buffers for many messages; children of fork() that open objects of their own. A note is read at once: none is
- * taken back amid that. A process has one GPU. A broken connection loses nothing that was said to be sent. Nobody lies.
+ * taken back amid that. A process has one GPU. A broken connection loses nothing that was said to be sent.
+ *
+ * A process may lie (lie.c), until it ends: its control messages, markers, pieces, datagrams, board and local sockets, and
+ * what it asks of remote memory. It has regions of its own at its peers. Honest processes keep all rules among each other.
+ * What they have with the liar may end in any way, with any bytes, within its buffers, and ends when the liar has. The liar
+ * gets nothing of what lies around buffers.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
@@ -63,13 +68,12 @@
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another
  *   endpoint that is known here; or if that went to the endpoint that was there before. The marker tells a domain, and no
  *   endpoint.
+ * - A receive for any sender that has met a liar's marker with a made-up number waits for ever.
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
  *   fenced begins behind it (core_keeps(); nobody discards those over that model).
  *
  * conform/ compares the models with the cores, and contrib/check runs it.
- *
- * What comes next: liars.
  */
 #include "exhaust.h"
 

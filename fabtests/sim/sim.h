@@ -3,7 +3,7 @@
  * The simulated world. sim.c says what is simulated, and what is not.
  *
  * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
- * and gate_local (what the provider asks of the system), gpu, gpu_mem and gpu_stream, core (the core provider), node (processes, and
+ * and gate_local (what the provider asks of the system), gpu, gpu_mem and gpu_stream, core (the core provider), lie (a process that lies), node (processes, and
  * what their applications open), op, op_over, op_trigger and op_stream (their operations), check (the rules), run (one script from begin to
  * end), exhaust and state (all orders of small worlds), sim (the program).
  */
@@ -198,16 +198,21 @@ enum fault_kind {
 	FAULT_PAGES,     /* no pages can be shared */
 	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
 	FAULT_FORK, /* a process forks; the child ends, or closes all before */
+	FAULT_LIE,  /* a process lies, and ends then (lie.c) */
 	FAULT_KINDS
 };
 
-/* @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address; of FAULT_LANE: a post is refused */
+/*
+ * @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address; of FAULT_LANE: a post is refused
+ * @lies: bits of enum lie_kind, or 0: all; @often: one of so many messages is a lie
+ */
 struct fault_plan {
 	bool dropped;
 	enum fault_kind kind;
 	unsigned int node, peer;
 	uint64_t at, span;
 	unsigned int ep, renamed;
+	unsigned int lies, often;
 };
 
 /*
@@ -281,6 +286,7 @@ bool script_read(struct script *script, const char *path);
  * @moved:	something has happened at this step
  * @quiet:	nothing is told
  * @awake:	no application sleeps any more, and each reads as often as one does that has nothing else to do
+ * @liar:	the process that lies at times; SIM_NODES: none does
  * @child:	this is a child of fork(), which has what its parent has opened, and may not use it
  * @digest:	of all that has happened
  */
@@ -289,6 +295,7 @@ struct world {
 	uint64_t step;
 	uint64_t random;
 	unsigned int current;
+	unsigned int liar;
 	bool moved;
 	bool calm;
 	bool verbose;
@@ -386,6 +393,18 @@ bool core_keeps(unsigned int node, unsigned int port, unsigned int to,
 /* What of the node's is still open: a word, or NULL */
 const char *core_left(unsigned int node);
 
+/* ---- a process that lies (lie.c) ---- */
+
+void lie_begin(const struct fault_plan *fault);
+void lie_end(void);
+/* Does a node not know where that process answers, or which one it is? */
+bool lie_hides(unsigned int from);
+/* At each step */
+void lie_turn(void);
+/* The current process sends a datagram, which is changed (true), or not; or by a local socket */
+bool lie_datagram(uint8_t *bytes, size_t *len);
+void lie_local(uint8_t *bytes, size_t *len);
+
 /* ---- processes, and what their application does (node.c) ---- */
 
 enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
@@ -445,6 +464,9 @@ struct op {
 /* What a node knows of a peer's addresses: they are there; to be removed; removed */
 enum node_knows { KNOWS, KNOWS_STILL, KNOWS_NOT };
 
+/* Regions of a domain: the last two are for a peer that lies */
+#define SIM_REGIONS 4
+
 /**
  * struct node_domain - a domain of a process.
  * @addr:	the peers' endpoints; @ports: those that they are inserted by
@@ -459,7 +481,7 @@ struct node_domain {
 	struct fid_poll *polls;
 	struct fid_cntr *clock, *chain;
 	uint64_t clock_at, links, mended;
-	struct fid_mr *mr[2];
+	struct fid_mr *mr[SIM_REGIONS];
 	fi_addr_t addr[SIM_NODES][SIM_EPS];
 	unsigned int ports[SIM_NODES][SIM_EPS];
 	enum node_knows knows[SIM_NODES];
@@ -521,7 +543,8 @@ struct wish {
  * @ringer:	an eventfd, to sleep on besides; @set: a wait set, or NULL
  * @wishes:	@granted of them, of @wished, have been
  * @plain:	without the plugin; @hook: with the hook, and so without a protocol
- * @shown:	host and device memory that peers may read and write; @shown_used: bytes of it that operations have
+ * @shown:	host and device memory that peers may read and write, and the same for one that lies; @shown_used: bytes of
+ *		it that operations have
  */
 struct node {
 	enum node_state state;
@@ -548,8 +571,8 @@ struct node {
 	struct fi_info *info;
 	struct node_domain domains[SIM_DOMAINS];
 	struct node_ep eps[SIM_EPS];
-	uint8_t *shown[2];
-	size_t shown_used[2];
+	uint8_t *shown[SIM_REGIONS];
+	size_t shown_used[SIM_REGIONS];
 };
 
 extern struct node nodes[SIM_NODES];
@@ -638,6 +661,8 @@ unsigned int op_ep(const struct op *op, unsigned int end);
 /* A message of an endpoint that receives in buffers for many */
 bool op_is_multi(const struct op *op);
 uint64_t op_tag(const struct op_plan *plan);
+/* The region of the other end that it reads or writes */
+unsigned int op_region(const struct op_plan *plan);
 struct op *op_add(const struct op_plan *plan);
 /* One more receive for messages like that */
 void op_add_spare(const struct op *like);
@@ -689,6 +714,10 @@ bool check_may_fail(const struct op *op);
 bool check_same_stream(const struct op *a, const struct op *b);
 bool check_may_be(const struct op *op, const struct op *sent);
 bool check_fails(unsigned int node);
+/* A process gets these bytes */
+void check_granted(unsigned int node, const uint8_t *bytes, size_t len);
+/* What is shown to honest processes is written by these alone */
+void check_places(void);
 void check_fill(const struct op *op, uint8_t *buf);
 void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t src);
 /* What a peek has found is a message that the receive may be for: that one */
@@ -711,6 +740,8 @@ void check_nothing_wrong(unsigned int node);
 
 #define SIM_GUARD 64
 #define SIM_GUARD_BYTE 0xa5
+/* Around what is shown to a process that lies, which may read it */
+#define SIM_GUARD_BYTE_SHOWN 0x5a
 
 /* ---- one run (run.c): prints, and ends the process ---- */
 

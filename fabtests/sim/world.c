@@ -111,7 +111,12 @@ void world_begin(const struct script *script, bool verbose)
 		.digest = 0xcbf29ce484222325ULL,
 		.verbose = verbose,
 		.script = script,
+		.liar = SIM_NODES,
 	};
+	for (size_t i = script->fault_count; i--;) {
+		if (script->faults[i].kind == FAULT_LIE && !script->faults[i].dropped)
+			world.liar = script->faults[i].node;
+	}
 	for (int i = 0; i < 10; i++)
 		world_random();
 }
