@@ -486,18 +486,44 @@ static bool rndv_deserted(const struct xfer *xfer, uint64_t owner, const struct 
 	return lost;
 }
 
+/* A request that its marker has met, or that has found it; NULL: none */
+static const struct xfer_req *rndv_arrival_req(const struct xfer_arrival *arrival)
+{
+	return arrival->req ? arrival->req : TAILQ_FIRST(&arrival->peeks);
+}
+
+/* Is that request for this peer's messages alone? The number in the marker may be a lie. */
+static bool rndv_arrival_is_for(const struct xfer_arrival *arrival,
+				const struct xfer_peer *peer)
+{
+	const struct xfer_req *req = rndv_arrival_req(arrival);
+
+	return req && req->ctx.ep == peer->ep && req->addr == peer->addr;
+}
+
+/* Is its sender lost, or all of the domain that its number tells? */
+static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const struct xfer *xfer)
+{
+	const struct xfer_req *req = rndv_arrival_req(arrival);
+	const struct xfer_peer *peer = req ? xfer_peer_find(req->ctx.ep, req->addr) : NULL;
+
+	return (peer && peer->losses && peer->state != XFER_PEER_KNOWN) ||
+	       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
+}
+
 void rndv_arrivals_desert(const struct xfer_peer *peer)
 {
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_arrival *arrival;
+	bool all;
 
 	xfer_assert_locked(xfer);
-	if (!peer->owner || !rndv_deserted(xfer, peer->owner, peer))
-		return;
+	all = peer->owner && rndv_deserted(xfer, peer->owner, peer);
 	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
 			if (arrival->announced || arrival->deserted ||
-			    xfer_board_owner(arrival->id) != peer->owner)
+			    !((all && xfer_board_owner(arrival->id) == peer->owner) ||
+			      rndv_arrival_is_for(arrival, peer)))
 				continue;
 			arrival->deserted = true;
 			arrival->waited = 0;
@@ -506,8 +532,8 @@ void rndv_arrivals_desert(const struct xfer_peer *peer)
 }
 
 /*
- * Nothing tells who has sent the marker, but a peer of its domain is watched from now on: so it is known when that has
- * died, or has lost this process.
+ * Mostly nothing tells who has sent the marker, but a peer of its domain is watched from now on: so it is known when that
+ * has died, or has lost this process.
  */
 static void rndv_arrival_suspect(struct xfer_arrival *arrival)
 {
@@ -521,7 +547,8 @@ static void rndv_arrival_suspect(struct xfer_arrival *arrival)
 	if (!arrival->ctx.ep)
 		return;
 	HASH_ITER(hh, arrival->ctx.ep->front->peers, peer, next) {
-		if (peer->owner != owner || peer->state != XFER_PEER_KNOWN)
+		if ((peer->owner != owner && !rndv_arrival_is_for(arrival, peer)) ||
+		    peer->state != XFER_PEER_KNOWN)
 			continue;
 		xfer_peer_hold(peer);
 		arrival->suspect = peer;
@@ -550,12 +577,12 @@ static int rndv_arrival_overdue(struct xfer_arrival *arrival, const struct xfer 
 		return -FI_ETIMEDOUT;
 	/* a marker of before a loss may be taken after it, and soon the peer is known again */
 	if (!before)
-		arrival->deserted |= rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
+		arrival->deserted |= rndv_arrival_deserted(arrival, xfer);
 	if (arrival->deserted)
 		return arrival->waited >= RNDV_ORPHAN ? -FI_ECONNRESET : 0;
 	if (!rndv_arrival_due(before, arrival->waited))
 		return 0;
-	if (rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL))
+	if (rndv_arrival_deserted(arrival, xfer))
 		return -FI_ECONNRESET;
 	rndv_arrival_suspect(arrival);
 	return 0;
