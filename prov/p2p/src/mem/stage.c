@@ -102,7 +102,7 @@ static int stage_register(struct stage *stage, void *addr, size_t len, struct fi
 	*mr = NULL;
 	if (!stage->domain)
 		return 0;
-	ret = fi_mr_reg(stage->domain, addr, len, FI_SEND | FI_RECV, 0,
+	ret = fi_mr_reg(stage->domain, addr, len, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0,
 			__atomic_fetch_add(&key, 1, __ATOMIC_RELAXED), 0, mr, NULL);
 	if (ret)
 		P2P_WARN("fi_mr_reg of %zu bytes for staging: %s\n", len, fi_strerror(-ret));
