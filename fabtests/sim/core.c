@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The simulated core provider's objects and calls. See core.h. */
+/* The simulated core provider's objects and calls. See core.h; core_mem.c has regions. */
 #include "core.h"
 #include "fiber.h"
 
@@ -57,75 +57,6 @@ unsigned int core_node(const void *name)
 
 	return name_get(name, &is) ? is.node : SIM_NODES;
 }
-
-/* ---- regions ---- */
-
-static int mr_close(struct fid *fid)
-{
-	struct core_mr *mr = container_of(fid, struct core_mr, fid.fid);
-
-	core_asked();
-	mr->domain->open--;
-	LIST_REMOVE(mr, entry);
-	free(mr);
-	return 0;
-}
-
-static struct fi_ops mr_fi_ops = {.size = sizeof mr_fi_ops, .close = mr_close};
-
-static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
-		      struct fid_mr **to)
-{
-	struct core_domain *domain = container_of(fid, struct core_domain, fid.fid);
-	struct core_mr *mr, *other;
-	uint64_t key = attr->requested_key;
-
-	if (attr->iov_count != 1)
-		world_fail("n%u: a region of %zu pieces", domain->node, attr->iov_count);
-	if (domain->random_keys)
-		key = world_upto(1ULL << 40) << 16 | 1;
-	LIST_FOREACH(other, &domain->mrs, entry) {
-		if (other->fid.key == key)
-			return -FI_ENOKEY;
-	}
-	mr = calloc(1, sizeof *mr);
-	mr->domain = domain;
-	mr->iov = attr->mr_iov[0];
-	mr->access = attr->access;
-	mr->fid = (struct fid_mr){.fid = {.fclass = FI_CLASS_MR, .ops = &mr_fi_ops},
-				  .mem_desc = mr,
-				  .key = key};
-	domain->open++;
-	LIST_INSERT_HEAD(&domain->mrs, mr, entry);
-	*to = &mr->fid;
-	return 0;
-}
-
-static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
-		   uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **to,
-		   void *context)
-{
-	const struct fi_mr_attr attr = {.mr_iov = iov,
-					.iov_count = count,
-					.access = access,
-					.requested_key = key};
-
-	return mr_regattr(fid, &attr, flags, to);
-}
-
-static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
-		  uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **to,
-		  void *context)
-{
-	const struct iovec iov = {(void *) buf, len};
-
-	return mr_regv(fid, &iov, 1, access, offset, key, flags, to, context);
-}
-
-static struct fi_ops_mr mr_ops = {.size = sizeof mr_ops,
-				  .reg = mr_reg,
-				  .regv = mr_regv,
-				  .regattr = mr_regattr};
 
 /* ---- address vectors ---- */
 
@@ -306,13 +237,15 @@ ssize_t core_post_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	return ret;
 }
 
-static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
-		       bool tagged, uint64_t tag, uint64_t data, uint64_t flags, void *context,
-		       bool tells)
+static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, void *const *desc, size_t n,
+		       fi_addr_t addr, bool tagged, uint64_t tag, uint64_t data, uint64_t flags,
+		       void *context, bool tells)
 {
 	struct core_send *send = calloc(1, sizeof *send);
 
 	iov_take(send->iov, &send->count, iov, n);
+	if (!(flags & FI_INJECT))
+		core_mem_take(ep_of(fid)->domain, iov, n, desc, send->mr);
 	for (size_t i = 0; i < n; i++)
 		send->len += iov[i].iov_len;
 	send->tagged = tagged;
@@ -327,8 +260,8 @@ static ssize_t do_send(struct fid_ep *fid, const struct iovec *iov, size_t n, fi
 
 static ssize_t ep_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
-	return do_send(fid, msg->msg_iov, msg->iov_count, msg->addr, false, 0, msg->data, flags,
-		       msg->context, true);
+	return do_send(fid, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, false, 0,
+		       msg->data, flags, msg->context, true);
 }
 
 static ssize_t ep_send(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -336,7 +269,7 @@ static ssize_t ep_send(struct fid_ep *fid, const void *buf, size_t len, void *de
 {
 	const struct iovec iov = {(void *) buf, len};
 
-	return do_send(fid, &iov, 1, addr, false, 0, 0, 0, context, true);
+	return do_send(fid, &iov, &desc, 1, addr, false, 0, 0, 0, context, true);
 }
 
 static ssize_t ep_injectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -344,21 +277,21 @@ static ssize_t ep_injectdata(struct fid_ep *fid, const void *buf, size_t len, ui
 {
 	const struct iovec iov = {(void *) buf, len};
 
-	return do_send(fid, &iov, 1, addr, false, 0, data, FI_INJECT | FI_REMOTE_CQ_DATA, NULL,
-		       false);
+	return do_send(fid, &iov, NULL, 1, addr, false, 0, data, FI_INJECT | FI_REMOTE_CQ_DATA,
+		       NULL, false);
 }
 
 static ssize_t ep_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t addr)
 {
 	const struct iovec iov = {(void *) buf, len};
 
-	return do_send(fid, &iov, 1, addr, false, 0, 0, FI_INJECT, NULL, false);
+	return do_send(fid, &iov, NULL, 1, addr, false, 0, 0, FI_INJECT, NULL, false);
 }
 
 static ssize_t ep_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return do_send(fid, msg->msg_iov, msg->iov_count, msg->addr, true, msg->tag, msg->data,
-		       flags, msg->context, true);
+	return do_send(fid, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, true, msg->tag,
+		       msg->data, flags, msg->context, true);
 }
 
 static ssize_t ep_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
@@ -366,7 +299,7 @@ static ssize_t ep_tsend(struct fid_ep *fid, const void *buf, size_t len, void *d
 {
 	const struct iovec iov = {(void *) buf, len};
 
-	return do_send(fid, &iov, 1, addr, true, tag, 0, 0, context, true);
+	return do_send(fid, &iov, &desc, 1, addr, true, tag, 0, 0, context, true);
 }
 
 static ssize_t ep_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, uint64_t data,
@@ -374,8 +307,8 @@ static ssize_t ep_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, u
 {
 	const struct iovec iov = {(void *) buf, len};
 
-	return do_send(fid, &iov, 1, addr, true, tag, data, FI_INJECT | FI_REMOTE_CQ_DATA, NULL,
-		       false);
+	return do_send(fid, &iov, NULL, 1, addr, true, tag, data, FI_INJECT | FI_REMOTE_CQ_DATA,
+		       NULL, false);
 }
 
 static ssize_t ep_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t addr,
@@ -383,12 +316,12 @@ static ssize_t ep_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 {
 	const struct iovec iov = {(void *) buf, len};
 
-	return do_send(fid, &iov, 1, addr, true, tag, 0, FI_INJECT, NULL, false);
+	return do_send(fid, &iov, NULL, 1, addr, true, tag, 0, FI_INJECT, NULL, false);
 }
 
-static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, size_t n, fi_addr_t addr,
-			 bool tagged, uint64_t tag, uint64_t ignore, uint64_t flags,
-			 void *context)
+static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, void *const *desc,
+			 size_t n, fi_addr_t addr, bool tagged, uint64_t tag, uint64_t ignore,
+			 uint64_t flags, void *context)
 {
 	struct core_recv *recv;
 
@@ -402,6 +335,7 @@ static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, size_t n, 
 		return -FI_EAGAIN;
 	recv = calloc(1, sizeof *recv);
 	iov_take(recv->iov, &recv->count, iov, n);
+	core_mem_take(ep->domain, iov, n, desc, recv->mr);
 	recv->tagged = tagged;
 	recv->tag = tag;
 	recv->ignore = ignore;
@@ -420,28 +354,28 @@ static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, size_t n, 
 	return 0;
 }
 
-static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, size_t n, fi_addr_t addr,
-		       bool tagged, uint64_t tag, uint64_t ignore, uint64_t flags,
-		       void *context)
+static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, void *const *desc, size_t n,
+		       fi_addr_t addr, bool tagged, uint64_t tag, uint64_t ignore,
+		       uint64_t flags, void *context)
 {
 	struct core_ep *ep = ep_of(fid);
 	ssize_t ret;
 
 	core_call_begin(ep->domain, CALL_RECEIVES);
-	ret = take_recv(ep, iov, n, addr, tagged, tag, ignore, flags, context);
+	ret = take_recv(ep, iov, desc, n, addr, tagged, tag, ignore, flags, context);
 	core_call_end(ep->domain);
 	return ret;
 }
 
 static ssize_t ep_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
-	return do_recv(fid, msg->msg_iov, msg->iov_count, msg->addr, false, 0, 0, flags,
-		       msg->context);
+	return do_recv(fid, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, false, 0, 0,
+		       flags, msg->context);
 }
 
 static ssize_t ep_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return do_recv(fid, msg->msg_iov, msg->iov_count, msg->addr, true, msg->tag,
+	return do_recv(fid, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, true, msg->tag,
 		       msg->ignore, flags, msg->context);
 }
 
@@ -450,17 +384,23 @@ static ssize_t ep_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 {
 	const struct iovec iov = {buf, len};
 
-	return do_recv(fid, &iov, 1, addr, true, tag, ignore, 0, context);
+	return do_recv(fid, &iov, &desc, 1, addr, true, tag, ignore, 0, context);
 }
 
 static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags,
 		      enum send_kind kind)
 {
+	struct core_domain *domain = ep_of(fid)->domain;
 	struct core_send *send = calloc(1, sizeof *send);
 
 	iov_take(send->iov, &send->count, msg->msg_iov, msg->iov_count);
+	if (!(flags & FI_INJECT))
+		core_mem_take(domain, msg->msg_iov, msg->iov_count, msg->desc, send->mr);
 	for (size_t i = 0; i < msg->iov_count; i++)
 		send->len += msg->msg_iov[i].iov_len;
+	if (domain->model->nic && !send->len && send->count && gpu_has(send->iov[0].iov_base))
+		world_fail("n%u: the core crashes at no bytes of a device's memory",
+			   domain->node);
 	send->kind = kind;
 	send->remotes = msg->rma_iov_count;
 	memcpy(send->remote, msg->rma_iov, msg->rma_iov_count * sizeof *msg->rma_iov);
@@ -480,12 +420,13 @@ static ssize_t ep_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
 	return do_rma(fid, msg, flags, SEND_WRITE);
 }
 
-static ssize_t ep_one(struct fid_ep *fid, void *buf, size_t len, fi_addr_t addr,
+static ssize_t ep_one(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
 		      uint64_t remote, uint64_t key, void *context, enum send_kind kind)
 {
 	const struct iovec iov = {buf, len};
 	const struct fi_rma_iov place = {.addr = remote, .len = len, .key = key};
 	const struct fi_msg_rma msg = {.msg_iov = &iov,
+				       .desc = &desc,
 				       .iov_count = 1,
 				       .addr = addr,
 				       .rma_iov = &place,
@@ -498,13 +439,13 @@ static ssize_t ep_one(struct fid_ep *fid, void *buf, size_t len, fi_addr_t addr,
 static ssize_t ep_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
 		       uint64_t remote, uint64_t key, void *context)
 {
-	return ep_one(fid, buf, len, addr, remote, key, context, SEND_READ);
+	return ep_one(fid, buf, len, desc, addr, remote, key, context, SEND_READ);
 }
 
 static ssize_t ep_write(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			fi_addr_t addr, uint64_t remote, uint64_t key, void *context)
 {
-	return ep_one(fid, (void *) buf, len, addr, remote, key, context, SEND_WRITE);
+	return ep_one(fid, (void *) buf, len, desc, addr, remote, key, context, SEND_WRITE);
 }
 
 static struct fi_ops_msg msg_ops = {.size = sizeof msg_ops,
@@ -688,6 +629,7 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	domain->safe = info->domain_attr->threading != FI_THREAD_DOMAIN;
 	domain->random_keys = info->domain_attr->mr_mode & FI_MR_PROV_KEY;
 	domain->virt_addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
+	domain->local = domain->model->nic && info->domain_attr->mr_mode & FI_MR_LOCAL;
 	LIST_INIT(&domain->mrs);
 	TAILQ_INIT(&domain->out);
 	TAILQ_INIT(&domain->in);
@@ -695,7 +637,7 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 						  .context = context,
 						  .ops = &domain_fi_ops},
 					  .ops = &domain_ops,
-					  .mr = &mr_ops};
+					  .mr = &core_mr_ops};
 	left[domain->node]++;
 	*to = &domain->fid;
 	return 0;
@@ -749,6 +691,7 @@ struct fid_fabric *core_fabric(unsigned int node, const struct model *model)
 void core_forget(unsigned int node)
 {
 	left[node] = 0;
+	core_mem_forget(node);
 }
 
 const char *core_left(unsigned int node)
@@ -780,8 +723,8 @@ struct fi_info *core_info(unsigned int node, const struct model *model)
 		FI_PROGRESS_MANUAL;
 	info->domain_attr->av_type = FI_AV_TABLE;
 	info->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	info->domain_attr->mr_key_size = 8;
-	info->domain_attr->cq_data_size = 8;
+	/* of verbs; ofi_rxm carries 8 bytes of data in messages all the same */
+	info->domain_attr->mr_key_size = info->domain_attr->cq_data_size = model->nic ? 4 : 8;
 	info->ep_attr->type = FI_EP_RDM;
 	info->ep_attr->max_msg_size = SIZE_MAX;
 	info->ep_attr->mem_tag_format = 0xaaaaaaaaaaaaaaaaULL >> model->claims;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The simulated core provider: its objects (core.c), and what moves in it (core_wire.c). */
+/* The simulated core provider: its objects (core.c), what moves in it (core_wire.c), and memory (core_mem.c). */
 #ifndef P2P_SIM_CORE_H
 #define P2P_SIM_CORE_H
 
@@ -17,6 +17,7 @@ struct fiber;
  * @lane:	it is a lane's
  * @safe:	several threads may call at a time (FI_THREAD_SAFE); else @inside is the one that does
  * @reader:	the thread that reads a queue
+ * @local:	the NIC takes only what has a descriptor (FI_MR_LOCAL)
  */
 /*
  * @out, @in: connections of its endpoints', and to them, where something may happen
@@ -30,16 +31,24 @@ struct core_domain {
 	const struct fiber *inside, *reader;
 	bool random_keys;
 	bool virt_addr;
+	bool local;
 	unsigned int open;
 	LIST_HEAD(, core_mr) mrs;
 	TAILQ_HEAD(, core_conn) out, in;
 };
 
+/*
+ * @block:	device memory, which is the NIC's until the region is closed; @offset: in it. NULL: the host's
+ * @dmabuf:	by a descriptor, so that what the owner frees stays
+ */
 struct core_mr {
 	struct fid_mr fid;
 	struct core_domain *domain;
 	struct iovec iov;
 	uint64_t access;
+	struct gpu_block *block;
+	size_t offset;
+	bool dmabuf;
 	LIST_ENTRY(core_mr) entry;
 };
 
@@ -88,6 +97,7 @@ struct core_recv {
 	uint64_t tag, ignore;
 	fi_addr_t src;
 	struct iovec iov[CORE_IOV];
+	struct core_mr *mr[CORE_IOV];
 	size_t count;
 	bool multi, full, last;
 	unsigned int users;
@@ -110,6 +120,7 @@ enum send_state {
 /**
  * struct core_send - an operation with a peer.
  * @at:		when it gets to the state's other side [ns]
+ * @mr:		the pieces' descriptors, in a domain that wants such
  * @bytes:	a copy of what travels, once there is one; of a read: the answer
  * @long_:	its bytes travel when they are wanted
  * @recv:	what it has met
@@ -125,6 +136,7 @@ struct core_send {
 	enum send_state state;
 	uint64_t at;
 	struct iovec iov[CORE_IOV];
+	struct core_mr *mr[CORE_IOV];
 	size_t count;
 	size_t len;
 	uint8_t *bytes;
@@ -217,7 +229,6 @@ extern bool core_losing[SIM_NODES];
 uint64_t core_delay(const void *line, uint64_t usual);
 /* The same until the sender of @send knows of its end */
 uint64_t core_end_delay(const struct core_send *send, uint64_t usual);
-size_t core_scatter(const struct iovec *iov, size_t count, const uint8_t *bytes, size_t len);
 void core_send_tell(const struct core_send *send, const char *what);
 void core_send_done(struct core_send *send, int err, uint64_t after);
 
@@ -225,6 +236,34 @@ void core_send_done(struct core_send *send, int err, uint64_t after);
 static inline bool core_is_internal(const struct core_send *send)
 {
 	return send->tagged && send->tag >> 62;
+}
+
+/* ---- memory (core_mem.c) ---- */
+
+extern struct fi_ops_mr core_mr_ops;
+/* A process has ended: its NIC has nothing of its any more */
+void core_mem_forget(unsigned int node);
+/*
+ * A post gives the core @count pieces, with descriptors, which are regions that are open. Where the NIC itself is to have
+ * the pieces, each has a region that holds it, and was registered for @access
+ */
+void core_mem_take(struct core_domain *domain, const struct iovec *iov, size_t count,
+		   void *const *desc, struct core_mr **mr);
+void core_mem_check(const struct core_domain *domain, const struct iovec *iov, size_t count,
+		    struct core_mr *const *mr, uint64_t access);
+void core_mem_check_send(const struct core_send *send);
+/* The bytes of @send's pieces become send.bytes; and some go to pieces: by the NIC with @mr. Returns how many */
+void core_gather(struct core_send *send);
+size_t core_scatter(const struct iovec *iov, struct core_mr *const *mr, size_t count,
+		    const uint8_t *bytes, size_t len);
+/* Remote memory is read or written. 0, or why not */
+int core_mem_reach(struct core_ep *ep, struct core_send *send);
+
+/* Does the NIC move its bytes? The CPU copies what is short */
+static inline bool core_is_by_nic(const struct core_send *send)
+{
+	return send->conn->src->model->nic && !(send->flags & FI_INJECT) &&
+	       (send->kind == SEND_READ || send->kind == SEND_WRITE || send->long_);
 }
 
 /* ---- matching (core_match.c) ---- */

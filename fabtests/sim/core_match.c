@@ -29,7 +29,10 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 		comp.err = FI_EIO;
 		core_send_tell(send, "lost");
 	} else if (send && !err) {
-		len = core_scatter(recv->iov, recv->count, send->bytes, send->len);
+		if (core_is_by_nic(send))
+			core_mem_check(ep->domain, recv->iov, recv->count, recv->mr, FI_RECV);
+		len = core_scatter(recv->iov, core_is_by_nic(send) ? recv->mr : NULL,
+				   recv->count, send->bytes, send->len);
 		if (len < send->len) {
 			comp.err = ep->model->negative ? -FI_ETRUNC : FI_ETRUNC;
 			if (send->long_ || ep->model->counts)
@@ -134,6 +137,8 @@ void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv
 	const struct core_conn *conn = send->conn;
 
 	send->recv = recv;
+	if (core_is_by_nic(send))
+		core_mem_check(ep->domain, recv->iov, recv->count, recv->mr, FI_RECV);
 	if (send->long_ && !send->bytes && (conn->state == CONN_BROKEN || !conn->src->alive)) {
 		core_send_land(ep, send, FI_ECONNRESET);
 	} else if (send->long_ && !send->bytes) {

@@ -11,6 +11,7 @@
  * receiver, and never ends if that does.
  * net, tcp: what has no receive stops the connection, but for 4 (64 since 1.19) tagged messages: of 128 bytes in 1.17, of
  * any length in 2.1. The kernel's buffers take what is sent at once: so much is not asked exactly.
+ * verbs: rxm over a NIC, which reads and writes for those that ask.
  * shm: a queue of commands in shared memory; nobody is told that a process has ended. Who reads or writes remote memory
  * does it itself.
  * A queue's length, and that of receives, are less than the cores', so that they fill up.
@@ -140,6 +141,48 @@ const struct model models[] = {
 	 .delivers = DELIVERS_THERE,
 	 .reaches = true,
 	 .gives = true},
+	{.name = "verbs",
+	 .provider = "verbs;ofi_rxm",
+	 .version = FI_VERSION(1, 17),
+	 .unready = true,
+	 .unmarked = true,
+	 .connects = true,
+	 .refuses = true,
+	 .eager = 131072,
+	 .window = 1 << 18,
+	 .queue = 256,
+	 .directs = true,
+	 .peeks = true,
+	 .multi = true,
+	 .atomics = true,
+	 .waits = true,
+	 .litters = true,
+	 .automatic = true,
+	 .atomic_len = 16288,
+	 .keeps = true,
+	 .loses = true,
+	 .nic = true},
+	{.name = "verbs2",
+	 .provider = "verbs;ofi_rxm",
+	 .version = FI_VERSION(2, 1),
+	 .unready = true,
+	 .connects = true,
+	 .refuses = true,
+	 .eager = 131072,
+	 .window = 1 << 18,
+	 .queue = 256,
+	 .directs = true,
+	 .peeks = true,
+	 .multi = true,
+	 .atomics = true,
+	 .waits = true,
+	 .litters = true,
+	 .automatic = true,
+	 .atomic_len = 16288,
+	 .keeps = true,
+	 .counts = true,
+	 .gives = true,
+	 .nic = true},
 };
 const size_t model_count = SIM_COUNT(models);
 

@@ -9,7 +9,8 @@
  *	FILLED               --- bytes -----------------------------> LANDED
  *	done                 <------------------------- confirms ----
  *
- * Each side moves only in its own process's progress. A process that makes none holds up the others.
+ * Each side moves only in its own process's progress. A process that makes none holds up the others. NICs go on by
+ * themselves (core_nics_run()): a read, a write and a long message's bytes need nobody's.
  */
 #include "core.h"
 #include "exhaust.h"
@@ -69,41 +70,6 @@ void core_asked(void)
 			   world.current);
 }
 
-/* ---- memory ---- */
-
-/* The core's CPU touches no device memory */
-static void core_span(const void *addr, size_t len)
-{
-	if (len && (gpu_has(addr) || gpu_has((const uint8_t *) addr + len - 1)))
-		world_fail("n%u: the core touches device memory", world.current);
-}
-
-static void gather(struct core_send *send)
-{
-	size_t at = 0;
-
-	send->bytes = malloc((send->compares ? 2 : 1) * send->len + 1);
-	for (size_t i = 0; i < send->count; i++) {
-		core_span(send->iov[i].iov_base, send->iov[i].iov_len);
-		if (send->iov[i].iov_len)
-			memcpy(send->bytes + at, send->iov[i].iov_base, send->iov[i].iov_len);
-		at += send->iov[i].iov_len;
-	}
-}
-
-size_t core_scatter(const struct iovec *iov, size_t count, const uint8_t *bytes, size_t len)
-{
-	size_t at = 0, part;
-
-	for (size_t i = 0; i < count && at < len; i++) {
-		part = iov[i].iov_len < len - at ? iov[i].iov_len : len - at;
-		core_span(iov[i].iov_base, part);
-		memcpy(iov[i].iov_base, bytes + at, part);
-		at += part;
-	}
-	return at;
-}
-
 /* ---- completions ---- */
 
 void core_wire_complete(struct core_cq *cq, struct core_done comp)
@@ -136,9 +102,9 @@ static void send_report(struct core_send *send)
 	core_count(ep, kind, send->err);
 	if (send->result && !send->err)
 		memcpy(send->result, send->bytes, send->len);
-	if (send->kind == SEND_READ && !send->err) {
+	if (send->kind == SEND_READ && !send->err && !ep->model->nic) {
 		check_granted(ep->name.node, send->bytes, send->len);
-		core_scatter(send->iov, send->count, send->bytes, send->len);
+		core_scatter(send->iov, NULL, send->count, send->bytes, send->len);
 	}
 	if (send->tells || send->err)
 		core_wire_complete(ep->txcq, (struct core_done){
@@ -151,60 +117,6 @@ static void send_report(struct core_send *send)
 }
 
 /* ---- arrivals ---- */
-
-static struct core_mr *mr_find(const struct core_domain *domain, uint64_t key)
-{
-	struct core_mr *mr;
-
-	LIST_FOREACH(mr, &domain->mrs, entry) {
-		if (mr->fid.key == key)
-			return mr;
-	}
-	return NULL;
-}
-
-/* What was there before takes the operands' place */
-static void atomic_do(struct core_send *send, uint8_t *mem)
-{
-	uint8_t before[CORE_ATOMIC_LEN];
-
-	memcpy(before, mem, send->len);
-	amo_apply(FI_UINT64, send->op, send->len / 8, mem, send->bytes,
-		  send->compares ? send->bytes + send->len : NULL);
-	memcpy(send->bytes, before, send->len);
-}
-
-/* Remote memory is read or written by its owner's progress. 0, or why not */
-static int rma_do(struct core_ep *ep, struct core_send *send)
-{
-	const bool read = send->kind == SEND_READ;
-	size_t at = 0;
-
-	if (read)
-		send->bytes = malloc(send->len + 1);
-	for (size_t i = 0; i < send->remotes; i++) {
-		const struct fi_rma_iov *remote = &send->remote[i];
-		const struct core_mr *mr = mr_find(ep->domain, remote->key);
-		const uint64_t base =
-			mr && ep->domain->virt_addr ? (uintptr_t) mr->iov.iov_base : 0;
-		uint8_t *mem;
-
-		if (!mr || remote->addr < base || remote->addr - base > mr->iov.iov_len ||
-		    mr->iov.iov_len - (remote->addr - base) < remote->len ||
-		    !(mr->access & (read ? FI_REMOTE_READ : FI_REMOTE_WRITE)))
-			return FI_EACCES;
-		mem = (uint8_t *) mr->iov.iov_base + (remote->addr - base);
-		core_span(mem, remote->len);
-		if (send->kind == SEND_ATOMIC)
-			atomic_do(send, mem);
-		else if (read)
-			memcpy(send->bytes + at, mem, remote->len);
-		else
-			memcpy(mem, send->bytes + at, remote->len);
-		at += remote->len;
-	}
-	return 0;
-}
 
 static const struct model *model_of(const struct core_conn *conn)
 {
@@ -237,9 +149,15 @@ static bool rma_reach(struct core_send *send)
 	    !(reads || (send->kind == SEND_WRITE && !(send->flags & FI_DELIVERY_COMPLETE))))
 		return false;
 	core_send_tell(send, "reaches");
-	rma_end(send, conn->dst && conn->dst->alive ? rma_do(conn->dst, send) : FI_EIO,
+	rma_end(send, conn->dst && conn->dst->alive ? core_mem_reach(conn->dst, send) : FI_EIO,
 		core_end_delay(send, 1000));
 	return true;
+}
+
+static bool rma_is_by_nic(const struct core_send *send)
+{
+	return model_of(send->conn)->nic &&
+	       (send->kind == SEND_READ || send->kind == SEND_WRITE);
 }
 
 static bool save_room(const struct core_conn *conn, const struct core_send *send)
@@ -258,7 +176,7 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 
 	if (send->kind != SEND_MSG) {
 		core_send_tell(send, "there");
-		rma_end(send, rma_do(ep, send), core_end_delay(send, 3000));
+		rma_end(send, core_mem_reach(ep, send), core_end_delay(send, 3000));
 		return true;
 	}
 	recv = send->claim ? NULL : core_recv_find(ep, send);
@@ -411,7 +329,7 @@ static void conn_fill(struct core_conn *conn, struct core_send *send)
 {
 	if (core_later(send->at))
 		return;
-	gather(send);
+	core_gather(send);
 	lie_send(send);
 	send->state = SEND_FILLED;
 	send->at = world.now + core_delay(send, 3000) + send->len / 10;
@@ -422,12 +340,17 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 {
 	if (conn->state != CONN_UP || conn->flying > model_of(conn)->window)
 		return false;
-	if (!send->long_ && !send->bytes && send->kind != SEND_READ)
-		gather(send);
+	if (!send->long_ && !send->bytes && !rma_is_by_nic(send) && send->kind != SEND_READ)
+		core_gather(send);
 	lie_send(send);
 	if (rma_reach(send))
 		return true;
 	send->state = SEND_WIRE;
+	if (rma_is_by_nic(send)) {
+		send->at = world.now + core_delay(conn, 3000) + send->len / 10;
+		core_send_tell(send, "goes");
+		return true;
+	}
 	conn->flying += send->long_ ? 64 : send->len + 64;
 	send->at = world.now + core_delay(conn, 3000) + (send->long_ ? 0 : send->len / 10);
 	core_send_tell(send, "goes");
@@ -459,7 +382,8 @@ static void conn_push(struct core_conn *conn)
 		next = TAILQ_NEXT(send, link);
 		if (send->state == SEND_QUEUED && open)
 			open = conn_launch(conn, send);
-		if (send->state == SEND_WANTED && conn->state != CONN_BROKEN)
+		if (send->state == SEND_WANTED && conn->state != CONN_BROKEN &&
+		    !model_of(conn)->nic)
 			conn_fill(conn, send);
 		if (!send->told && send->done_at && !core_later(send->done_at))
 			send_report(send);
@@ -470,6 +394,12 @@ static void conn_push(struct core_conn *conn)
 			free(send);
 		}
 	}
+}
+
+/* A message overtakes reads, and no writes */
+static bool rma_is_passed(const struct core_send *send)
+{
+	return rma_is_by_nic(send) && send->kind == SEND_READ;
 }
 
 /* What the receiver's progress does for one connection to it */
@@ -491,9 +421,9 @@ static void conn_pull(struct core_conn *conn)
 		if (model_of(conn)->stalls &&
 		    (send->state == SEND_WANTED || send->state == SEND_FILLED))
 			return;
-		if (send->state != SEND_WIRE)
+		if (send->state != SEND_WIRE || rma_is_passed(send))
 			continue;
-		if (core_later(send->at))
+		if (core_later(send->at) || rma_is_by_nic(send))
 			return;
 		if (send->torn)
 			send_tear(send);
@@ -517,7 +447,7 @@ static bool conn_pushes(const struct core_conn *conn)
 	TAILQ_FOREACH(send, &conn->sends, link) {
 		if ((send->state == SEND_QUEUED && open) ||
 		    (send->state == SEND_WANTED && conn->state != CONN_BROKEN &&
-		     !core_later(send->at)) ||
+		     !model_of(conn)->nic && !core_later(send->at)) ||
 		    (!send->told && send->done_at && !core_later(send->done_at)))
 			return true;
 	}
@@ -542,8 +472,9 @@ static bool conn_pulls(const struct core_conn *conn)
 		if (model_of(conn)->stalls &&
 		    (send->state == SEND_WANTED || send->state == SEND_FILLED))
 			return false;
-		if (send->state == SEND_WIRE)
-			return !core_later(send->at) && send_arrives(conn, send);
+		if (send->state == SEND_WIRE && !rma_is_passed(send))
+			return !core_later(send->at) && !rma_is_by_nic(send) &&
+			       send_arrives(conn, send);
 	}
 	return false;
 }
@@ -613,6 +544,69 @@ void core_wire_progress(struct core_domain *domain)
 	fiber_aside += fiber_clock() - begun;
 }
 
+/* ---- NICs ---- */
+
+/* Either end sees that the connection is gone, in both directions */
+static void nic_breaks(struct core_conn *conn)
+{
+	struct core_conn *back;
+
+	check_reason(conn->src->name.node, conn->to.node, "a NIC was refused memory");
+	conn_break(conn, FI_ECONNRESET);
+	TAILQ_FOREACH(back, &core_conns, link) {
+		if (back->src == conn->dst && back->dst == conn->src &&
+		    back->state != CONN_BROKEN)
+			conn_break(back, FI_ECONNRESET);
+	}
+}
+
+/* It comes to a read or write: what lies at both ends now is what counts. False: the connection is gone */
+static bool nic_reach(struct core_conn *conn, struct core_send *send)
+{
+	const bool reads = send->kind == SEND_READ;
+	int err;
+
+	core_send_tell(send, "reaches");
+	if (!reads && !send->bytes)
+		core_gather(send);
+	err = core_mem_reach(conn->dst, send);
+	if (!err && reads) {
+		core_mem_check_send(send);
+		core_scatter(send->iov, send->mr, send->count, send->bytes, send->len);
+	}
+	rma_end(send, err, core_end_delay(send, 2000));
+	if (err)
+		nic_breaks(conn);
+	return !err;
+}
+
+static void nic_run(struct core_conn *conn)
+{
+	struct core_send *send;
+	bool in_turn = true;
+
+	TAILQ_FOREACH(send, &conn->sends, link) {
+		if (send->state == SEND_WANTED)
+			conn_fill(conn, send);
+		if (send->state != SEND_WIRE || !rma_is_by_nic(send) || !in_turn)
+			continue;
+		in_turn = !core_later(send->at);
+		if (in_turn && !nic_reach(conn, send))
+			return;
+	}
+}
+
+void core_nics_run(void)
+{
+	struct core_conn *conn;
+
+	TAILQ_FOREACH(conn, &core_conns, link) {
+		if (model_of(conn)->nic && conn->state == CONN_UP && conn->src->alive &&
+		    conn->dst && conn->dst->alive)
+			nic_run(conn);
+	}
+}
+
 /* ---- posts ---- */
 
 /* Does the model, or a fault, refuse it? */
@@ -637,6 +631,8 @@ static bool send_confirms(const struct core_send *send)
 	const struct model *model = model_of(send->conn);
 	const bool asked = send->flags & FI_DELIVERY_COMPLETE;
 
+	if (rma_is_by_nic(send))
+		return true;
 	switch (send->kind) {
 	case SEND_MSG:
 		return (asked && model->delivers != DELIVERS_NOT) ||
@@ -677,13 +673,16 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 	send->long_ = send->kind == SEND_MSG && send->len > model->eager &&
 		      send->len > model->saved_len;
 	send->confirms = send_confirms(send);
+	core_mem_check_send(send);
 	if (send->flags & FI_INJECT && send->kind < SEND_READ)
-		gather(send);
+		core_gather(send);
 	ep->posted++;
 	core_controls += send->kind == SEND_MSG && core_is_internal(send) &&
 			 !(send->tag & WIRE_TAG_PIECE);
 	TAILQ_INSERT_TAIL(&conn->sends, send, link);
 	conn_wake(conn);
+	if (rma_is_by_nic(send))
+		conn_launch(conn, send);
 	return 0;
 }
 
@@ -713,7 +712,8 @@ void core_wire_close(struct core_ep *ep, bool dies)
 		for (send = TAILQ_FIRST(&conn->sends); send; send = TAILQ_NEXT(send, link)) {
 			/* what is on its way gets there, if it is whole, or is cut off, with all behind it */
 			cut |= send->state == SEND_WIRE && !exhaust_on && !world_upto(6);
-			if (send->state != SEND_WIRE || send->long_ || cut)
+			if (send->state != SEND_WIRE || send->long_ || cut ||
+			    rma_is_by_nic(send))
 				send_cut(send);
 			if (!dies && !send->told) {
 				core_send_done(send, FI_ECANCELED, 0);

@@ -161,13 +161,6 @@ static void gpu_unpin(void *addr)
 	gpu_streams_leave(addr, GPU_WORDS);
 }
 
-static int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
-		      uint64_t *offset, const char **why)
-{
-	*why = "the simulated GPU has no dma-bufs";
-	return -FI_ENOSYS;
-}
-
 static int gpu_flush(const struct dev_mem *mem)
 {
 	return 0;
@@ -181,8 +174,11 @@ static int gpu_host_address(const struct dev_mem *mem, void *host, void **addr)
 
 static bool gpu_current(struct dev_mem *mem);
 
+static const char *const gpu_modules[] = {"sim_peermem", NULL};
+
 static const struct dev_ops gpu_ops = {
 	.name = "sim",
+	.modules = gpu_modules,
 	.iface = 1,
 	.ordered = true,
 	.find = gpu_find,

@@ -32,4 +32,18 @@ uint64_t gpu_place(const void *addr);
 /* Where the bytes are that a copy of @node's is about. What lies there has to be @place still, and hold all of them */
 uint8_t *gpu_bytes(unsigned int node, uint64_t place, const void *addr, size_t len);
 
+/*
+ * In a NIC's hands: the memory at an address, and the offset there. NULL: it is the host's. gpu_memory_put() gives it back.
+ * The second: of a descriptor's
+ */
+struct gpu_block;
+struct gpu_block *gpu_hold(const void *addr, size_t *offset);
+struct gpu_block *gpu_hold_memory(int fd);
+uint8_t *gpu_block_bytes(const struct gpu_block *block, size_t offset, size_t len);
+/* Has its owner freed it? */
+bool gpu_block_is_free(const struct gpu_block *block);
+/* A dma-buf of what lies at an address of the current process's, which begins at the block's first byte */
+int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd, uint64_t *offset,
+	       const char **why);
+
 #endif /* P2P_SIM_GPU_H */

@@ -374,6 +374,58 @@ void gpu_ipc_detach(void *addr, size_t size)
 	gpu_unmap(addr, true);
 }
 
+/* ---- for NICs ---- */
+
+struct gpu_block *gpu_hold(const void *addr, size_t *offset)
+{
+	struct gpu_place *place = place_find(addr);
+
+	if (!place)
+		return NULL;
+	place->block->users++;
+	*offset = (size_t) ((const uint8_t *) addr - place->base);
+	return place->block;
+}
+
+struct gpu_block *gpu_hold_memory(int fd)
+{
+	struct gpu_block *block = gate_memory_of(fd);
+
+	if (block)
+		block->users++;
+	return block;
+}
+
+bool gpu_block_is_free(const struct gpu_block *block)
+{
+	return block->bytes != block->at;
+}
+
+uint8_t *gpu_block_bytes(const struct gpu_block *block, size_t offset, size_t len)
+{
+	if (offset > block->size || len > block->size - offset)
+		world_fail("n%u: its NIC goes beyond the device memory that it has",
+			   block->node);
+	return block->bytes + offset;
+}
+
+int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd, uint64_t *offset,
+	       const char **why)
+{
+	const struct gpu_place *place = place_find((void *) mem->base);
+
+	*why = gpu_refuses;
+	if (!place || !place->own)
+		return -FI_EOPNOTSUPP;
+	*fd = gate_memory(place->block);
+	if (*fd < 0)
+		return -FI_EOPNOTSUPP;
+	place->block->users++;
+	*offset = addr - (uintptr_t) place->base;
+	*why = NULL;
+	return 0;
+}
+
 /* ---- for the world ---- */
 
 unsigned int gpu_opened(unsigned int node)

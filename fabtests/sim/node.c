@@ -3,12 +3,8 @@
 #include "fiber.h"
 #include "gate.h"
 
-#include "base/conf.h"
-#include "base/libfabric.h"
-#include "base/log.h"
 #include "fid/domain.h"
 #include "fid/ep.h"
-#include "gpu/stream.h"
 #include "gpu/trigger.h"
 #include "mem/ipc_share.h"
 #include "path/info.h"
@@ -20,12 +16,6 @@
 
 struct node nodes[SIM_NODES];
 void (*node_application)(unsigned int i);
-
-/* The libfabric that the model is of */
-uint32_t fi_version(void)
-{
-	return world.script->model->version;
-}
 
 #define MUST(call)                                                                             \
 	do {                                                                                   \
@@ -51,39 +41,6 @@ void node_buffer_free(uint8_t *buf)
 }
 
 /* ---- open ---- */
-
-/* What lanes are made of, beside the application's core: another provider, which may not be there */
-static int lanes_getinfo(uint32_t version, const char *node, const char *service,
-			 uint64_t flags, const struct fi_info *hints, struct fi_info **info)
-{
-	const struct model *model = world.script->model;
-
-	if (model->lane)
-		model = world.script->noise % 4 ? model_find(model->lane) : NULL;
-	if (!model)
-		return -FI_ENODATA;
-	*info = core_info(world.current, model);
-	memcpy((*info)->src_addr, hints->src_addr, hints->src_addrlen);
-	return 0;
-}
-
-static void provider_begin(void)
-{
-	static struct fi_provider provider = {.name = "ofi_p2p"};
-
-	log_prov = &provider;
-	fid_more_ops = stream_own_ops;
-	lf.getinfo = lanes_getinfo;
-	lf.dupinfo = fi_dupinfo;
-	lf.freeinfo = fi_freeinfo;
-	/* little of everything, so that it is scarce */
-	conf.eager_size = 8192;
-	conf.chunk_size = SIM_CHUNK;
-	conf.pinned_size = (size_t) (world.script->pinned ? world.script->pinned : 4096) << 10;
-	conf.proxy_spin_us = 0;
-	conf.lanes = world.script->lanes ? world.script->lanes : 1;
-	conf.peer_timeout = world.script->timeout;
-}
 
 static void open_fabric(unsigned int i)
 {
@@ -242,7 +199,7 @@ static void node_begin(unsigned int i, unsigned int unused)
 {
 	struct node *node = &nodes[i];
 
-	provider_begin();
+	node_configure();
 	memset(node->shown, 0, sizeof node->shown);
 	memset(node->shown_used, 0, sizeof node->shown_used);
 	open_fabric(i);

@@ -146,6 +146,9 @@ static void fault_begin(const struct fault_plan *fault)
 	case FAULT_PAGES:
 		gate_short(world.now + fault->span);
 		break;
+	case FAULT_PIN:
+		core_mem_refuse(fault->node);
+		break;
 	case FAULT_LANE:
 		fault_lane(fault);
 		break;
@@ -290,6 +293,7 @@ static bool step(void)
 	world_datagrams();
 	lie_turn();
 	gpu_streams_run();
+	core_nics_run();
 	for (unsigned int i = 0; i < script->nodes; i++)
 		node_step((first + i) % script->nodes, idle > 4);
 	step_time();
@@ -327,6 +331,7 @@ static void make_calm(void)
 	world_tell("no faults from here on");
 	world.calm = true;
 	core_calm();
+	core_mem_calm();
 	gpu_calm();
 	gate_short(0);
 	world_lose_datagrams(0);

@@ -5,8 +5,9 @@
 #include <errno.h>
 
 const char *const fault_names[FAULT_KINDS] = {
-	"busy",  "stop",   "kill",  "restart", "reset", "hard",  "lose", "gpu",  "datagrams",
-	"close", "forget", "leave", "refuse",  "full",  "pages", "lane", "fork", "lie",
+	"busy",  "stop",      "kill",  "restart", "reset", "hard",   "lose",
+	"gpu",   "datagrams", "close", "forget",  "leave", "refuse", "full",
+	"pages", "lane",      "fork",  "pin",     "lie",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -33,6 +34,11 @@ static const struct word world_words[] = {
 	{"alone", offsetof(struct script, alone)},
 	{"triggers", offsetof(struct script, triggers)},
 	{"pinned", offsetof(struct script, pinned)},
+	{"pins", offsetof(struct script, pins)},
+	{"room", offsetof(struct script, room)},
+	{"maps", offsetof(struct script, maps)},
+	{"ways", offsetof(struct script, ways)},
+	{"staged", offsetof(struct script, staged)},
 	{NULL, 0},
 };
 static const struct word op_plan_words[] = {
@@ -244,7 +250,8 @@ static void make_lie(const struct script *script, struct fault_plan *plan)
 /* @kind: that one; FAULT_KINDS: any */
 static void make_fault(struct script *script, enum fault_kind kind, struct fault_plan *plan)
 {
-	const enum fault_kind drawn = (enum fault_kind) draw(FAULT_LIE);
+	const enum fault_kind drawn =
+		(enum fault_kind) draw(script->model->nic ? FAULT_LIE : FAULT_PIN);
 
 	*plan = (struct fault_plan){
 		.kind = kind == FAULT_KINDS ? drawn : kind,
@@ -279,6 +286,19 @@ static void make_threads(struct script *script)
 		script->autos |= (unsigned int) !draw(6) << i;
 		script->alone |= (unsigned int) !draw(6) << i;
 	}
+}
+
+/* What NICs have of device memory, and how. They need no more of it than there is in a few runs */
+static void make_nics(struct script *script)
+{
+	if (!script->model->nic)
+		return;
+	script->ways = script->model->version < FI_VERSION(1, 20) ? 1 : (unsigned int) draw(3);
+	script->pins = draw(3) ? 0 : 1 + (unsigned int) draw(12);
+	script->room = draw(3) ? 0 : 64 << draw(9);
+	script->maps = draw(3) ? 0 : 1 + (unsigned int) draw(6);
+	for (unsigned int i = 0; i < script->nodes; i++)
+		script->staged |= (unsigned int) !draw(8) << i;
 }
 
 /*
@@ -317,7 +337,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 
 	state = seed * 0x2545f4914f6cdd1dULL;
 	*script = (struct script){
-		.model = model ? model : &models[draw(model_count)],
+		/* not yet those with NICs */
+		.model = model ? model : &models[draw(model_count - 2)],
 		.noise = seed,
 		.nodes = 2 + (unsigned int) (draw(2) ? 0 : draw(SIM_NODES - 1)),
 		.full = draw(3) ? 0 : (unsigned int) draw(40),
@@ -343,6 +364,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;
 	make_threads(script);
+	make_nics(script);
 	if (script->nodes > 2 && !script->plain && !draw(8) && fault == FAULT_KINDS) {
 		make_crowd(script);
 		return;

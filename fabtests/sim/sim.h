@@ -3,9 +3,10 @@
  * The simulated world. sim.c says what is simulated, and what is not.
  *
  * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
- * and gate_local (what the provider asks of the system), gpu, gpu_mem and gpu_stream, core (the core provider), lie (a process that lies), node (processes, and
- * what their applications open), op, op_over, op_trigger and op_stream (their operations), check (the rules), run (one script from begin to
- * end), exhaust and state (all orders of small worlds), sim (the program).
+ * and gate_local (what the provider asks of the system), gpu, gpu_mem and gpu_stream, core, core_mem, core_wire and others
+ * (the core provider), lie (a process that lies), node (processes, and what their applications open), op, op_over,
+ * op_trigger and op_stream (their operations), check (the rules), run (one script from begin to end), exhaust and state
+ * (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
@@ -68,6 +69,8 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  * @counts:	it says by how much a short message is too long for its receive; of a long one all say so
  * @nomem:	-FI_ENOMEM says that all receives are in use
  * @gives:	a buffer for many is given back by a completion of its own; else with the message that fills it up
+ * @nic:	a NIC moves what is registered, a device's memory, too, when it comes to it, and needs no progress; but what is
+ *		short the CPU copies
  * @atomic_len:	so many bytes may one atomic operation have; half of them if it compares
  */
 struct model {
@@ -108,6 +111,7 @@ struct model {
 	bool counts;
 	bool nomem;
 	bool gives;
+	bool nic;
 };
 
 extern const struct model models[];
@@ -198,6 +202,7 @@ enum fault_kind {
 	FAULT_PAGES,     /* no pages can be shared */
 	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
 	FAULT_FORK, /* a process forks; the child ends, or closes all before */
+	FAULT_PIN,  /* its NIC refuses the next region of device memory */
 	FAULT_LIE,  /* a process lies, and ends then (lie.c) */
 	FAULT_KINDS
 };
@@ -251,6 +256,10 @@ enum node_rest {
  * @rests:	how processes wait: enum node_rest of each, in SIM_REST_BITS bits
  * @pairs:	a bit for each process whose application has two threads; @autos: that asks for FI_PROGRESS_AUTO; @alone:
  *		for FI_THREAD_DOMAIN
+ * Of NICs that reach device memory:
+ * @pins, @room: so many regions of it may a process have there, and so much of it [KiB]; 0: there is enough
+ * @maps:	FI_P2P_MAP_COUNT; 0: the usual one; @ways: 1: by a peer-memory module, 2: by dma-bufs, 0: by either
+ * @staged:	a bit for each process whose FI_P2P_PATH is stage
  */
 struct script {
 	const struct model *model;
@@ -262,6 +271,7 @@ struct script {
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
 	unsigned int lanes, rests, pairs, autos, alone, triggers, pinned;
+	unsigned int pins, room, maps, ways, staged;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
 	struct fault_plan faults[SIM_FAULTS];
@@ -369,6 +379,11 @@ void core_reset(unsigned int a, unsigned int b, bool lanes);
 void core_refuse(unsigned int node, bool lanes);
 void core_lose(unsigned int node);
 void core_calm(void);
+/* NICs go on, as far as they can */
+void core_nics_run(void);
+/* The node's NIC refuses the next region of device memory; and none does any more */
+void core_mem_refuse(unsigned int node);
+void core_mem_calm(void);
 /* The first moment at which something in the core is due, as seen since the last call [ns]; UINT64_MAX: never */
 uint64_t core_due(void);
 /* The core is asked for something */
@@ -582,6 +597,8 @@ extern size_t op_count;
 /* A turn of another application than op.c's, or NULL */
 extern void (*node_application)(unsigned int i);
 
+/* Its provider's parameters (node_conf.c) */
+void node_configure(void);
 /* A process starts, and opens all */
 void node_open(unsigned int i);
 /* It ends */
