@@ -154,10 +154,11 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 	xfer_assert_locked(peer->ep->xfer);
 	if (before.token != value)
 		ret = xfer_peer_set_token(peer, index, value, false);
-	/* what was said with it may come by another way, and later */
-	if (!ret && before.token && before.token != value)
-		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token,
-					  before.lost);
+	if (ret || !before.token || before.token == value)
+		return ret;
+	/* what was said with it may come by another way, and later. Its sender goes on to count all of that */
+	ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token, before.lost);
+	memcpy(peer->tokens[index + XFER_PEER_USABLE].heard, before.heard, sizeof before.heard);
 	return ret;
 }
 
