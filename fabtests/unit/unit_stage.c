@@ -56,7 +56,8 @@ static int fake_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t ac
 	static struct fi_ops ops = {.size = sizeof ops, .close = fake_mr_close};
 	struct fake_domain *domain = (struct fake_domain *) fid;
 
-	assert_int_equal(access, domain->lends ? FI_REMOTE_READ : FI_SEND | FI_RECV);
+	assert_int_equal(access, domain->lends ? FI_REMOTE_READ
+					       : FI_SEND | FI_RECV | FI_READ | FI_WRITE);
 	domain->addr = buf;
 	domain->len = len;
 	domain->key = key;
