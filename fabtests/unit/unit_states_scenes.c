@@ -50,16 +50,24 @@ void scene_complete(const struct core_comp *comp)
 	xfer_take(&fake_cq, comp, NULL);
 }
 
+/* What the NIC reads is whether the sender's message stands */
+static uint64_t scene_words[XFER_WORDS];
+static struct stage_reserve scene_local = {.addr = scene_words};
+
 void scene_end(size_t index, size_t len, int err)
 {
 	const struct fake_op op = fake_take(index);
 
+	for (size_t i = 0; i < XFER_WORDS; i++)
+		scene_words[i] = SCENE_ID | WIRE_MARK;
+	fake_xfer.local = op.kind == FAKE_RMA ? &scene_local : NULL;
 	scene_complete(&(struct core_comp){
 		.context = op.context,
 		.flags = op.kind == FAKE_RECV ? FI_RECV | FI_TAGGED : FI_SEND | FI_TAGGED,
 		.len = len,
 		.err = err,
 	});
+	fake_xfer.local = NULL;
 }
 
 /* Which of the core's operations is the latest of a kind? */
@@ -519,7 +527,7 @@ static void bring_fetching(struct scene *scene)
 
 	scene_receive(scene, host, SCENE_LEN, 0, true);
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_READABLE | WIRE_WANT_FIN;
+	msg.flags = WIRE_READABLE | WIRE_WORD | WIRE_WANT_FIN;
 	fake_xfer.map.domain = &nic;
 	scene_dispatch(scene, &msg);
 	fake_xfer.map.domain = NULL;
@@ -740,6 +748,7 @@ void scene_close(struct scene *scene)
 	struct core_comp comp;
 
 	fake_ep_close(&scene->ep);
+	assert_int_equal(fake_xfer.words, 0);
 	ipc_own_fall(&scene->own);
 	board_close(&scene->board);
 	board_far_close_all(&fake_xfer.boards);

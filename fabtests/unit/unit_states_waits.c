@@ -34,12 +34,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	return 0;
 }
 
-/* It takes device memory, and nothing that is to be lent. */
+/* It takes device memory, and the board. What is to be lent has a key, and is refused */
 static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
 		  uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **mr,
 		  void *context)
 {
-	return -FI_ENOMEM;
+	return key ? -FI_ENOMEM : mr_regattr(fid, NULL, flags, mr);
 }
 
 static struct fi_ops_mr nic_mr_ops = {
@@ -59,6 +59,7 @@ static void nic_stop(void)
 {
 	conf.pin = CONF_PIN_AUTO;
 	nic_map_trim(&fake_xfer.map);
+	fake_xfer.board_mr = NULL;
 	fake_xfer.map.domain = NULL;
 }
 
@@ -116,6 +117,7 @@ void test_waits_unpinned(void **state)
 	assert_int_equal(fake_xfer.cells.used, cells);
 
 	fake_peer(&scene.ep, FAKE_ALIVE)->sends = XFER_PEER_SENDS;
+	peer->facts |= HELLO_LOOKS;
 	look();
 	assert_int_equal(scene_state(&scene), XFER_GREETING);
 	assert_int_equal(nic_users(), 0);
@@ -247,6 +249,7 @@ void test_waits_unasked(void **state)
 	look();
 	assert_int_equal(scene.ep.stats.cache_hits, hits);
 	fake_peer(&scene.ep, FAKE_ALIVE)->sends = XFER_PEER_SENDS;
+	peer->facts |= HELLO_LOOKS;
 	look();
 	assert_int_equal(scene.ep.stats.cache_hits, hits + PASSES);
 	peer->sends = 0;

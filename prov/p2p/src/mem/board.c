@@ -253,6 +253,16 @@ void board_show(struct board *board, uint64_t id, size_t len)
 	board_put_up(note, id, len);
 }
 
+const void *board_word(const struct board *board, uint64_t id)
+{
+	return &board->page->notes[board_index(id)].id;
+}
+
+struct iovec board_memory(const struct board *board)
+{
+	return (struct iovec){board->page, sizeof *board->page};
+}
+
 /* Takes the note out of the lists. False: it is not there */
 static bool board_forget(struct board *board, uint64_t id)
 {

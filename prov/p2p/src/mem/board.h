@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/retry.h"
 
@@ -76,6 +77,10 @@ bool board_taken(const struct board *board, uint64_t id);
 /* Room for the text of the note @id, which board_show() then puts up; NULL: none now */
 void *board_note(struct board *board, uint64_t id);
 void board_show(struct board *board, uint64_t id, size_t len);
+
+/* The word that is @id as long as that note is up; and all memory that such words lie in */
+const void *board_word(const struct board *board, uint64_t id);
+struct iovec board_memory(const struct board *board);
 
 /* Takes down the note @id, if there is one */
 void board_take_down(struct board *board, uint64_t id);

@@ -127,6 +127,8 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_LANES;
 	if (msg->flags & WIRE_BORROWS)
 		peer->facts |= HELLO_BORROWS;
+	if (msg->flags & WIRE_LOOKS)
+		peer->facts |= HELLO_LOOKS;
 }
 
 void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)

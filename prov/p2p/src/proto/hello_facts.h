@@ -26,6 +26,7 @@
 #define HELLO_LANES (1u << 11)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
 #define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
+#define HELLO_LOOKS (1u << 16)   /* it looks whether what its NIC has read stood until then */
 #define HELLO_PID (1u << 15) /* the lower half of its process's number is its id on this host */
 #define HELLO_RENEWED                                                                          \
 	(1u                                                                                    \

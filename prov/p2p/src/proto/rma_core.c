@@ -14,6 +14,7 @@
  *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
  *	                     === the core reads the memory ============> FETCHING
+ *	                     === and whether that stood until then ====> believes it
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
  * Where the NIC has the device memory, nothing is copied. The arrays of an atomic operation are
@@ -31,6 +32,7 @@
 #include "xfer/pin.h"
 #include "proto/proto.h"
 #include "proto/rma_notice.h"
+#include "proto/rndv_match.h"
 #include "proto/rndv_recv.h"
 #include "xfer/ep_state.h"
 #include "xfer/req_state.h"
@@ -43,6 +45,104 @@
 
 /* One operation of the NIC's is no longer than this: no NIC takes less */
 #define RMA_CORE_DIRECT (1u << 30)
+
+static void rma_core_check(struct xfer_req *req);
+
+/* ---- does a message that was read stand? ---- */
+
+/**
+ * struct rma_core_look - a read of the word by which the sender tells so. It comes behind the reads of the message.
+ * @word:	the place where it goes, of those of the domain (xfer.local)
+ */
+struct rma_core_look {
+	struct xfer_out out;
+	struct xfer_req *req;
+	unsigned int word;
+};
+
+_Static_assert(sizeof(struct rma_core_look) <= CELL_SIZE, "a look is a cell");
+
+static uint64_t *rma_core_word(const struct rma_core_look *look)
+{
+	return (uint64_t *) look->out.ctx.ep->xfer->local->addr + look->word;
+}
+
+static void rma_core_look_drop(struct xfer_ctx *ctx)
+{
+	ctx->ep->xfer->words &= ~(1ULL << ((struct rma_core_look *) ctx)->word);
+	xfer_ctx_free(ctx);
+}
+
+static ssize_t rma_core_look_try(struct xfer_out *out)
+{
+	struct rma_core_look *look = container_of(out, struct rma_core_look, out);
+	const struct xfer_req *req = look->req;
+	const struct iovec iov = {rma_core_word(look), sizeof(uint64_t)};
+	const struct core_rma op = {
+		.read = true,
+		.iov = &iov,
+		.desc = &out->ctx.ep->xfer->local->desc,
+		.count = 1,
+		.addr = req->addr,
+		.remote = &req->transfer.recv.arrival->word,
+		.remotes = 1,
+		.flags = FI_COMPLETION,
+		.context = &out->ctx,
+	};
+
+	return req->transfer.status ? req->transfer.status
+				    : core_post_rma(out->ctx.ep->core, &op);
+}
+
+static void rma_core_looked(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct rma_core_look *look = (struct rma_core_look *) ctx;
+	struct xfer_req *req = look->req;
+	int status = -abs(comp->err);
+
+	if (!status && *rma_core_word(look) != (req->transfer.id | WIRE_MARK))
+		status = -FI_ECONNABORTED;
+	rma_core_look_drop(ctx);
+	req->transfer.in_flight--;
+	if (!req->transfer.status)
+		req->transfer.status = status;
+	rma_core_check(req);
+}
+
+/* Begins to look. Where there is no room for that, progress tries again */
+static void rma_core_look(struct xfer_req *req)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	struct rma_core_look *look = ~xfer->words ? cell_get(&xfer->cells) : NULL;
+
+	if (!look)
+		return;
+	req->transfer.recv.arrival->flags &= ~WIRE_WORD;
+	look->req = req;
+	look->word = (unsigned int) __builtin_ctzll(~xfer->words);
+	xfer->words |= 1ULL << look->word;
+	xfer_out_init(&look->out, req->ctx.ep, req->addr, 0, rma_core_looked,
+		      rma_core_look_drop);
+	look->out.post = rma_core_look_try;
+	req->transfer.in_flight++;
+	xfer_out_post(&look->out);
+}
+
+/*
+ * The sender may have lost us, or closed its endpoint, before the core has read all, and then its memory may have been
+ * another message's. It has taken back its note before. False: that is not known yet
+ */
+static bool rma_core_stood(struct xfer_req *req)
+{
+	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
+
+	if (arrival->noted && !rndv_note_stands(arrival))
+		req->transfer.status = -FI_ECONNABORTED;
+	if (!(arrival->flags & WIRE_WORD))
+		return true;
+	rma_core_look(req);
+	return false;
+}
 
 /* ---- reading and writing ---- */
 
@@ -114,6 +214,8 @@ static void rma_core_check(struct xfer_req *req)
 	if (req->transfer.in_flight)
 		rndv_report_early(req);
 	if (req->transfer.in_flight || (!req->transfer.status && !rndv_all_begun(req)))
+		return;
+	if (req->state == XFER_FETCHING && !req->transfer.status && !rma_core_stood(req))
 		return;
 	/* what the NIC has written to the device is to be seen there */
 	if (req->direct && req->recv && !req->transfer.status)

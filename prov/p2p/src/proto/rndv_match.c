@@ -160,6 +160,7 @@ void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 	arrival->addr = lent ? msg->lent_addr : msg->addr;
 	arrival->offer = msg->offer;
 	arrival->board = (uint64_t) msg->transfer << 32 | msg->count;
+	arrival->word = (struct fi_rma_iov){msg->lent_addr, sizeof(uint64_t), msg->lent_key};
 	arrival->peer = msg->peer;
 	xfer_peer_hold(arrival->peer);
 }

@@ -12,7 +12,7 @@
  * struct xfer_arrival - a message on its way here. It lives from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
  * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr
- *		and @offer; and @board, the place of the sender's, if WIRE_STANDS
+ *		and @offer; and @board, the place of the sender's, if WIRE_STANDS; and @word, if WIRE_WORD
  * @noted:	it is on the sender's board
  * @looks:	its note may be there soon, and is looked for (@look)
  * @ready:	the marker has come: what to do when the announcement is here, too
@@ -52,6 +52,7 @@ struct xfer_arrival {
 	uint64_t addr;
 	struct ipc_offer offer;
 	uint64_t board;
+	struct fi_rma_iov word;
 	struct xfer_peer *peer;
 	LIST_ENTRY(xfer_arrival) chain;
 	LIST_ENTRY(xfer_arrival) look;

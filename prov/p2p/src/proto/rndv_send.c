@@ -163,16 +163,25 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	}
 }
 
-/* By a message. How long its offer stands is told by a note beside it */
+/* By a message. How long its memory stands is told by a note beside it, which a process of this host reads, or a NIC */
 static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 {
 	struct board *board = &req->ctx.ep->xfer->board;
 	const uint64_t id = msg->id | WIRE_MARK;
+	struct fi_rma_iov word;
 
-	if (msg->flags & WIRE_OFFERED) {
+	if (msg->flags & (WIRE_OFFERED | WIRE_READABLE)) {
 		if (!board_note(board, id))
 			return -FI_EAGAIN;
 		board_show(board, id, 1);
+	}
+	if (msg->flags & WIRE_READABLE) {
+		pin_word(req->ctx.ep->xfer, msg->id, &word);
+		msg->flags |= WIRE_WORD;
+		msg->lent_key = word.key;
+		msg->lent_addr = word.addr;
+	}
+	if (msg->flags & WIRE_OFFERED) {
 		msg->flags |= WIRE_STANDS;
 		msg->transfer = (uint32_t) (board->place >> 32);
 		msg->count = (uint32_t) board->place;

@@ -83,6 +83,35 @@ static const struct ipc_export *pin_export(const struct xfer_req *req, const cha
 		       : NULL;
 }
 
+/*
+ * Whose NIC reads a message sees on our board whether that stands: the NIC may come to it when it has ended here, and its
+ * memory has become another one's. False: there is no such board
+ */
+static bool pin_stands(struct xfer *xfer, const char **why)
+{
+	struct iovec board;
+
+	*why = "there is no board by which receivers could see whether the message stands";
+	if (!board_open(&xfer->board, xfer_board_owner(xfer->id_base)))
+		return false;
+	if (xfer->board_mr)
+		return true;
+	board = board_memory(&xfer->board);
+	return !fi_mr_reg(xfer->map.domain, board.iov_base, board.iov_len, FI_REMOTE_READ, 0, 0,
+			  xfer->local_flags, &xfer->board_mr, NULL);
+}
+
+void pin_word(const struct xfer *xfer, uint64_t id, struct fi_rma_iov *remote)
+{
+	const uintptr_t word = (uintptr_t) board_word(&xfer->board, id | WIRE_MARK);
+
+	xfer_assert_locked(xfer);
+	remote->addr =
+		word - (xfer->virt_addr ? 0 : (uintptr_t) board_memory(&xfer->board).iov_base);
+	remote->len = sizeof id;
+	remote->key = fi_mr_key(xfer->board_mr);
+}
+
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 {
 	const char *why;
@@ -90,6 +119,10 @@ struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
+	if (query->peer && query->layered && !pin_stands(req->ctx.ep->xfer, &query->peer_why)) {
+		pin_release(req);
+		query->peer = false;
+	}
 	if (!query->peer && query->layered && path_wants_across(query, &why)) {
 		req->export = pin_export(req, &query->across_why);
 		query->across = req->export;

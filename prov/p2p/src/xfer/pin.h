@@ -51,6 +51,9 @@ int pin_host(struct xfer_req *req, void *const *desc, bool far);
 /* Registers host memory with a core that wants that: 0 with @mr and @desc, or an error, logged */
 int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, void **desc);
 
+/* The word by which peers' NICs see whether the message @id stands: 8 bytes of our board, once pin_choose() has chosen a NIC */
+void pin_word(const struct xfer *xfer, uint64_t id, struct fi_rma_iov *remote);
+
 /* Takes back what a request has */
 void pin_release(struct xfer_req *req);
 

@@ -47,7 +47,7 @@ struct wire_greeting {
 	uint64_t board;
 };
 
-/* Comes next if WIRE_LENT, but in an ANNOUNCE, which has them as its target */
+/* Comes next if WIRE_LENT, but in an ANNOUNCE, which has them as its target, and the word here, if WIRE_WORD */
 struct wire_loan {
 	uint64_t key;
 	uint64_t addr;
@@ -90,11 +90,12 @@ enum {
 	WIRE_LOADED = 1 << 2,
 	WIRE_OFFERING = 1 << 3, /* if WIRE_OFFERED */
 	WIRE_GREETING = 1 << 4,
-	WIRE_LENDING = 1 << 5 /* if WIRE_LENT */
+	WIRE_LENDING = 1 << 5, /* if WIRE_LENT */
+	WIRE_STANDING = 1 << 6 /* if WIRE_WORD */
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
-	[WIRE_ANNOUNCE] = WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_ANNOUNCE] = WIRE_TARGETED | WIRE_OFFERING | WIRE_STANDING,
 	[WIRE_WRITE] = WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING | WIRE_LENDING,
 	[WIRE_READ] = WIRE_TARGETED,
 	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING | WIRE_LENDING,
@@ -111,7 +112,8 @@ static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
 
 static bool wire_lends(uint8_t parts, const struct wire_msg *msg)
 {
-	return parts & WIRE_LENDING && msg->flags & WIRE_LENT;
+	return (parts & WIRE_LENDING && msg->flags & WIRE_LENT) ||
+	       (parts & WIRE_STANDING && msg->flags & WIRE_WORD);
 }
 
 static size_t wire_encode_loan(const struct wire_msg *msg, void *at)

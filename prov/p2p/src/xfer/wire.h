@@ -106,6 +106,9 @@ enum wire_type {
 #define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
 #define WIRE_STANDS (1u << 7) /* a note on the sender's board tells how long the offer stands */
 #define WIRE_LENT (1u << 8)   /* there is a key to read a copy with, in staging memory */
+#define WIRE_WORD                                                                              \
+	(1u                                                                                    \
+	 << 10) /* ANNOUNCE: there is a key to a word that tells how long its memory stands */
 #define WIRE_COMMIT                                                                            \
 	(1u << 9) /* WRITE, and ATOMIC: the FIN, or RESULT, is for what is durable */
 
@@ -132,6 +135,7 @@ enum wire_type {
 #define WIRE_MAY_LANES (1u << 8) /* LANES may be said to it */
 #define WIRE_BORROWS (1u << 9)   /* WRITE and SUPPLY to it may have WIRE_LENT */
 #define WIRE_PID (1u << 10)      /* the lower half of @process is its id on that host */
+#define WIRE_LOOKS (1u << 11)    /* ANNOUNCE to it may have WIRE_WORD */
 
 /* ABORT flag: the marker of what was announced was not sent */
 #define WIRE_UNMARKED (1u << 0)
@@ -169,7 +173,8 @@ enum wire_type {
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
  *		read's id. HELLO: @key is the host (struct ipc), @addr where the board is, if WIRE_BOARD.
  *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or WIRE_LENT
- * @lent_key, @lent_addr: WRITE, SUPPLY: the same, if WIRE_LENT
+ * @lent_key, @lent_addr: WRITE, SUPPLY: the same, if WIRE_LENT. ANNOUNCE: 8 bytes in the sender's memory, which are @id with
+ *		WIRE_MARK as long as the message's memory stands, if WIRE_WORD
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype

@@ -65,6 +65,9 @@ void xfer_give_back(struct xfer *xfer)
 		if (xfer->local)
 			stage_reserve_put(&xfer->stage, xfer->local, 0);
 		xfer->local = NULL;
+		if (xfer->board_mr)
+			fi_close(&xfer->board_mr->fid);
+		xfer->board_mr = NULL;
 		stage_fini(&xfer->stage);
 		nic_map_trim(&xfer->map);
 		ipc_trim(&xfer->ipc);
@@ -90,7 +93,7 @@ void xfer_fini(struct xfer *xfer)
 int xfer_want_local(struct xfer *xfer)
 {
 	if (!xfer->local)
-		xfer->local = stage_reserve_get(&xfer->stage, 1);
+		xfer->local = stage_reserve_get(&xfer->stage, XFER_WORDS * sizeof(uint64_t));
 	return xfer->local ? 0 : -FI_ENOMEM;
 }
 

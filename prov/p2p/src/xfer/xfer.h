@@ -184,8 +184,10 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @map:	device memory in the NIC's hands
  * @ipc:	device memory in other processes' hands, and theirs in ours
  * @board:	announcements for other processes of the host; @boards: theirs
- * @local:	a descriptor for host memory that the NIC will not touch, where the core wants
+ * @board_mr:	the board, for peers' NICs that read how long messages stand; NULL: none has had to yet
+ * @local:	host memory, and a descriptor for what the NIC will not touch, where the core wants
  *		descriptors of all; NULL: it wants none
+ * @words:	a bit for each word of it that the NIC reads something into
  * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @lent_virt_addr: so are those of slots that are lent
@@ -194,6 +196,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @works_go:	posts those whose counters have come far enough, not [locked]; NULL: the application has not
  *		asked for FI_TRIGGER, and there are none
  */
+#define XFER_WORDS 64
 struct xfer {
 	uint64_t mark;
 	uint64_t marks;
@@ -239,8 +242,10 @@ struct xfer {
 	struct nic_map map;
 	struct ipc ipc;
 	struct board board;
+	struct fid_mr *board_mr;
 	struct board_far *boards;
 	struct stage_reserve *local;
+	uint64_t words;
 	uint64_t local_flags;
 	bool virt_addr;
 	bool lent_virt_addr;
