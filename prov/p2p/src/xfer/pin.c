@@ -85,14 +85,16 @@ static const struct ipc_export *pin_export(const struct xfer_req *req, const cha
 
 /*
  * Whose NIC reads a message sees on our board whether that stands: the NIC may come to it when it has ended here, and its
- * memory has become another one's. False: there is no such board
+ * memory has become another one's. False: there is no such board, or no room on it. Who has nothing but the NIC (@must) waits
+ * for room
  */
-static bool pin_stands(struct xfer *xfer, const char **why)
+static bool pin_stands(struct xfer *xfer, bool must, const char **why)
 {
+	const uint64_t owner = xfer_board_owner(xfer->id_base);
 	struct iovec board;
 
-	*why = "there is no board by which receivers could see whether the message stands";
-	if (!board_open(&xfer->board, xfer_board_owner(xfer->id_base)))
+	*why = "there is no board, or no room on it, by which a NIC could see that the message stands";
+	if (!board_room(&xfer->board, owner) && !(must && board_open(&xfer->board, owner)))
 		return false;
 	if (xfer->board_mr)
 		return true;
@@ -114,12 +116,14 @@ void pin_word(const struct xfer *xfer, uint64_t id, struct fi_rma_iov *remote)
 
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 {
+	const bool must = query->wish == PATH_PEER_LONG || query->wish == PATH_PEER_ONLY;
 	const char *why;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
-	if (query->peer && query->layered && !pin_stands(req->ctx.ep->xfer, &query->peer_why)) {
+	if (query->peer && query->layered &&
+	    !pin_stands(req->ctx.ep->xfer, must, &query->peer_why)) {
 		pin_release(req);
 		query->peer = false;
 	}
