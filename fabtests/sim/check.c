@@ -424,8 +424,8 @@ static void check_atomic(const struct op *op)
 	}
 }
 
-/* What was read, or written, is right */
-static void check_rma(const struct op *op)
+/* What was read, or written, is right; and a put's bytes, when its signal is there */
+void check_rma(const struct op *op)
 {
 	const unsigned int at = op->plan.kind == OP_READ ? 0 : 1;
 
@@ -762,12 +762,20 @@ static void check_domain_left(unsigned int node, const struct xfer *xfer)
 	}
 }
 
-/* Slots, pins and records come back */
+/* Slots, pins and records come back, and what kernels have put in rings was taken out */
 void check_nothing_left(unsigned int node)
 {
+	if (waits_for_ever(node))
+		return;
 	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
-		if (xfer_of(node, d) && !waits_for_ever(node))
+		if (xfer_of(node, d))
 			check_domain_left(node, xfer_of(node, d));
+	}
+	for (unsigned int e = 0; e < world.script->eps; e++) {
+		if (nodes[node].eps[e].open && kernels_have(node, SIM_DOMAIN_OF(e)) &&
+		    kernels_ring_left(&nodes[node].eps[e]))
+			world_fail("n%u: at the end %u operations are left in rings", node,
+				   (unsigned int) kernels_ring_left(&nodes[node].eps[e]));
 	}
 }
 

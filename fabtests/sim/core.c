@@ -388,7 +388,7 @@ static ssize_t ep_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 }
 
 static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags,
-		      enum send_kind kind)
+		      enum send_kind kind, bool tells)
 {
 	struct core_domain *domain = ep_of(fid)->domain;
 	struct core_send *send = calloc(1, sizeof *send);
@@ -406,22 +406,23 @@ static ssize_t do_rma(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t
 	memcpy(send->remote, msg->rma_iov, msg->rma_iov_count * sizeof *msg->rma_iov);
 	send->flags = flags;
 	send->context = msg->context;
-	send->tells = true;
+	send->tells = tells;
 	return core_post_send(ep_of(fid), send, msg->addr);
 }
 
 static ssize_t ep_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	return do_rma(fid, msg, flags, SEND_READ);
+	return do_rma(fid, msg, flags, SEND_READ, true);
 }
 
 static ssize_t ep_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
-	return do_rma(fid, msg, flags, SEND_WRITE);
+	return do_rma(fid, msg, flags, SEND_WRITE, true);
 }
 
 static ssize_t ep_one(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
-		      uint64_t remote, uint64_t key, void *context, enum send_kind kind)
+		      uint64_t remote, uint64_t key, void *context, uint64_t flags,
+		      enum send_kind kind)
 {
 	const struct iovec iov = {buf, len};
 	const struct fi_rma_iov place = {.addr = remote, .len = len, .key = key};
@@ -433,19 +434,26 @@ static ssize_t ep_one(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_
 				       .rma_iov_count = 1,
 				       .context = context};
 
-	return do_rma(fid, &msg, 0, kind);
+	return do_rma(fid, &msg, flags, kind, !(flags & FI_INJECT));
 }
 
 static ssize_t ep_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
 		       uint64_t remote, uint64_t key, void *context)
 {
-	return ep_one(fid, buf, len, desc, addr, remote, key, context, SEND_READ);
+	return ep_one(fid, buf, len, desc, addr, remote, key, context, 0, SEND_READ);
 }
 
 static ssize_t ep_write(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			fi_addr_t addr, uint64_t remote, uint64_t key, void *context)
 {
-	return ep_one(fid, (void *) buf, len, desc, addr, remote, key, context, SEND_WRITE);
+	return ep_one(fid, (void *) buf, len, desc, addr, remote, key, context, 0, SEND_WRITE);
+}
+
+static ssize_t ep_inject_write(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t addr,
+			       uint64_t remote, uint64_t key)
+{
+	return ep_one(fid, (void *) buf, len, NULL, addr, remote, key, NULL, FI_INJECT,
+		      SEND_WRITE);
 }
 
 static struct fi_ops_msg msg_ops = {.size = sizeof msg_ops,
@@ -465,7 +473,8 @@ static struct fi_ops_rma rma_ops = {.size = sizeof rma_ops,
 				    .read = ep_read,
 				    .readmsg = ep_readmsg,
 				    .write = ep_write,
-				    .writemsg = ep_writemsg};
+				    .writemsg = ep_writemsg,
+				    .inject = ep_inject_write};
 
 /* ---- endpoints ---- */
 

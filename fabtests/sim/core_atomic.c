@@ -19,7 +19,6 @@ static ssize_t post(struct fid_ep *fid, const struct core_send *like, fi_addr_t 
 	if (datatype != FI_UINT64 || send->len > most(send->compares))
 		world_fail("an atomic operation that the simulated core does not have");
 	send->kind = SEND_ATOMIC;
-	send->tells = true;
 	send->remotes = 1;
 	send->remote[0] = (struct fi_rma_iov){.addr = remote, .len = send->len, .key = key};
 	return core_post_send(ep, send, addr);
@@ -33,7 +32,8 @@ static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, v
 				       .count = 1,
 				       .len = 8 * count,
 				       .op = op,
-				       .context = context};
+				       .context = context,
+				       .tells = true};
 
 	return post(fid, &send, addr, remote, key, datatype);
 }
@@ -47,7 +47,8 @@ static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *m
 				       .len = 8 * msg->msg_iov[0].count,
 				       .op = msg->op,
 				       .flags = flags,
-				       .context = msg->context};
+				       .context = msg->context,
+				       .tells = true};
 
 	if (msg->iov_count != 1 || msg->rma_iov_count != 1)
 		world_fail("an atomic operation in several pieces");
@@ -65,7 +66,8 @@ static ssize_t atomic_fetch(struct fid_ep *fid, const void *buf, size_t count, v
 				       .len = 8 * count,
 				       .op = op,
 				       .result = result,
-				       .context = context};
+				       .context = context,
+				       .tells = true};
 
 	return post(fid, &send, addr, remote, key, datatype);
 }
@@ -82,7 +84,8 @@ static ssize_t atomic_compare(struct fid_ep *fid, const void *buf, size_t count,
 				       .compares = true,
 				       .op = op,
 				       .result = result,
-				       .context = context};
+				       .context = context,
+				       .tells = true};
 
 	return post(fid, &send, addr, remote, key, datatype);
 }
@@ -107,9 +110,23 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 			      msg->context);
 }
 
+static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, fi_addr_t addr,
+			     uint64_t remote, uint64_t key, enum fi_datatype datatype,
+			     enum fi_op op)
+{
+	const struct core_send send = {.iov = {{(void *) buf, 8 * count}},
+				       .count = 1,
+				       .len = 8 * count,
+				       .op = op,
+				       .flags = FI_INJECT};
+
+	return post(fid, &send, addr, remote, key, datatype);
+}
+
 struct fi_ops_atomic core_atomic_ops = {.size = sizeof core_atomic_ops,
 					.write = atomic_write,
 					.writemsg = atomic_writemsg,
+					.inject = atomic_inject,
 					.readwrite = atomic_fetch,
 					.readwritemsg = atomic_readwritemsg,
 					.compwrite = atomic_compare,

@@ -674,7 +674,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 		      send->len > model->saved_len;
 	send->confirms = send_confirms(send);
 	core_mem_check_send(send);
-	if (send->flags & FI_INJECT && send->kind < SEND_READ)
+	if (send->flags & FI_INJECT && send->kind != SEND_READ)
 		core_gather(send);
 	ep->posted++;
 	core_controls += send->kind == SEND_MSG && core_is_internal(send) &&

@@ -209,10 +209,10 @@ static const struct dev_ops gpu_ops = {
 	.ipc_detach = gpu_ipc_detach,
 	.device = dev_none_device,
 	.host_address = gpu_host_address,
-	.alloc = dev_none_alloc,
-	.free = dev_none_free,
-	.window_open = dev_none_window_open,
-	.window_close = dev_none_window_close,
+	.alloc = gpu_object_new,
+	.free = gpu_object_free,
+	.window_open = gpu_window_new,
+	.window_close = gpu_window_free,
 	.stream_steps = gpu_stream_steps,
 	.loads_late = dev_none_loads_late,
 	.stream_captured = dev_none_stream_captured,
@@ -262,7 +262,8 @@ bool dev_hosts(int iface, const void *addr)
 
 int dev_by_number(int iface, int ordinal, struct dev_mem *mem)
 {
-	return -FI_ENODEV;
+	gpu_current(mem);
+	return iface == gpu_ops.iface ? 0 : -FI_ENODEV;
 }
 
 void dev_sync(void)

@@ -22,6 +22,12 @@ int gpu_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 		   const char **why);
 void gpu_ipc_detach(void *addr, size_t size);
 
+/* Of what kernels share with the host */
+int gpu_object_new(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+void gpu_object_free(const struct dev_mem *mem, void *addr);
+int gpu_window_new(const struct dev_mem *mem, size_t len, struct dev_window *window);
+void gpu_window_free(const struct dev_mem *mem, struct dev_window *window);
+
 /* Of its streams (gpu_stream.c); and nothing in them has to do with this memory of the current process's any more */
 int gpu_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		     size_t count);

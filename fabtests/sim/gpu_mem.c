@@ -426,6 +426,46 @@ int gpu_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd, u
 	return 0;
 }
 
+/* ---- for kernels ---- */
+
+/* What they have beside the application's memory: no copy is about it */
+static unsigned int states[SIM_NODES];
+
+static void *state_new(size_t len)
+{
+	if (world.child)
+		world_fail("n%u: a child of fork() asks its GPU's driver", world.current);
+	states[world.current]++;
+	return aligned_alloc(128, (len + 127) & ~(size_t) 127);
+}
+
+int gpu_object_new(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+{
+	*addr = memcpy(state_new(len), init, len);
+	return 0;
+}
+
+void gpu_object_free(const struct dev_mem *mem, void *addr)
+{
+	states[world.current]--;
+	free(addr);
+}
+
+/* Some processors cannot write there */
+int gpu_window_new(const struct dev_mem *mem, size_t len, struct dev_window *window)
+{
+	if (world.script->noise >> world.current & 1)
+		return -FI_ENOSYS;
+	*window = (struct dev_window){.addr = memset(state_new(len), 0, len), .len = len};
+	window->map = window->addr;
+	return 0;
+}
+
+void gpu_window_free(const struct dev_mem *mem, struct dev_window *window)
+{
+	gpu_object_free(mem, window->addr);
+}
+
 /* ---- for the world ---- */
 
 unsigned int gpu_opened(unsigned int node)
@@ -437,7 +477,7 @@ unsigned int gpu_opened(unsigned int node)
 		count += places[node][page] && places[node][page] != before;
 		before = places[node][page];
 	}
-	return count;
+	return count + states[node];
 }
 
 void gpu_end(unsigned int node)
@@ -447,6 +487,7 @@ void gpu_end(unsigned int node)
 			place_free(places[node][page]);
 	}
 	pools[node] = NULL;
+	states[node] = 0;
 }
 
 void gpu_refuse(unsigned int node, uint64_t until)

@@ -6,6 +6,7 @@
 #include "fid/domain.h"
 #include "fid/ep.h"
 #include "gpu/trigger.h"
+#include "gpu/xpu.h"
 #include "mem/ipc_share.h"
 #include "path/info.h"
 #include "path/info_tags.h"
@@ -17,12 +18,6 @@
 struct node nodes[SIM_NODES];
 void (*node_application)(unsigned int i);
 
-#define MUST(call)                                                                             \
-	do {                                                                                   \
-		const int must = (int) (call);                                                 \
-		if (must)                                                                      \
-			world_fail("n%u: %s: %s", world.current, #call, fi_strerror(-must));   \
-	} while (0)
 
 /* ---- memory ---- */
 
@@ -53,7 +48,7 @@ static void open_fabric(unsigned int i)
 	node->info = core_info(i, script->model);
 	node->fabric = core;
 	if (node->hook)
-		MUST(fabric_open(core, false, NULL, NULL, &node->fabric));
+		SIM_MUST(fabric_open(core, false, NULL, NULL, &node->fabric));
 	if (node->plain || node->hook)
 		return;
 	hints = fi_allocinfo();
@@ -72,7 +67,8 @@ static void open_fabric(unsigned int i)
 	info_offer(node->info);
 	if (script->alone >> i & 1 && !(script->pairs >> i & 1))
 		node->info->domain_attr->threading = FI_THREAD_DOMAIN;
-	MUST(fabric_open(core, true, script->triggers ? &triggers : NULL, NULL, &node->fabric));
+	SIM_MUST(fabric_open(core, true, script->triggers ? &triggers : NULL, NULL,
+			     &node->fabric));
 }
 
 /* What peers may read and write */
@@ -89,7 +85,7 @@ static void open_regions(unsigned int i, unsigned int d)
 
 		if (!node->shown[r])
 			node->shown[r] = r % 2 ? gpu_alloc(i, SIM_SHOWN) : malloc(SIM_SHOWN);
-		MUST(fi_mr_reg(node->domains[d].domain, node->shown[r], SIM_SHOWN,
+		SIM_MUST(fi_mr_reg(node->domains[d].domain, node->shown[r], SIM_SHOWN,
 			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0,
 			       &node->domains[d].mr[r], NULL));
 	}
@@ -105,16 +101,18 @@ static void domain_begin(unsigned int i, unsigned int d)
 	struct node_domain *domain = &node->domains[d];
 
 	*domain = (struct node_domain){.domain = NULL};
-	node_rest_cq(i, &cq_attr);
-	MUST(fi_domain(node->fabric, node->info, &domain->domain, NULL));
-	MUST(fi_av_open(domain->domain, &av_attr, &domain->av, NULL));
-	MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, domain));
+	if (!kernels_have(i, d))
+		node_rest_cq(i, &cq_attr);
+	SIM_MUST(fi_domain(node->fabric, node->info, &domain->domain, NULL));
+	SIM_MUST(fi_av_open(domain->domain, &av_attr, &domain->av, NULL));
+	SIM_MUST(fi_cq_open(domain->domain, &cq_attr, &domain->cq, domain));
 	if (world.script->triggers && !node->plain && !node->hook) {
-		MUST(fi_cntr_open(domain->domain, &cntr_attr, &domain->clock, NULL));
-		MUST(fi_cntr_open(domain->domain, &cntr_attr, &domain->chain, NULL));
+		SIM_MUST(fi_cntr_open(domain->domain, &cntr_attr, &domain->clock, NULL));
+		SIM_MUST(fi_cntr_open(domain->domain, &cntr_attr, &domain->chain, NULL));
 	}
 	if (!node->plain && !node->hook)
 		open_regions(i, d);
+	kernels_open(i, d);
 }
 
 static void open_counters(unsigned int i, struct node_ep *ep, struct fid_domain *domain)
@@ -124,8 +122,8 @@ static void open_counters(unsigned int i, struct node_ep *ep, struct fid_domain 
 				    .wait_obj = node_rest_cntr(i)};
 
 	for (size_t k = 0; k < SIM_COUNT(kinds); k++) {
-		MUST(fi_cntr_open(domain, &attr, &ep->cntrs[k], NULL));
-		MUST(fi_ep_bind(ep->ep, &ep->cntrs[k]->fid, kinds[k]));
+		SIM_MUST(fi_cntr_open(domain, &attr, &ep->cntrs[k], NULL));
+		SIM_MUST(fi_ep_bind(ep->ep, &ep->cntrs[k]->fid, kinds[k]));
 	}
 }
 
@@ -164,8 +162,8 @@ static void open_multis(unsigned int i, struct node_ep *ep)
 		multi->next = ep->multis;
 		ep->multis = multi;
 	}
-	MUST(fi_setopt(&ep->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least,
-		       sizeof least));
+	SIM_MUST(fi_setopt(&ep->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least,
+			   sizeof least));
 }
 
 static void node_ep_open(unsigned int i, unsigned int e)
@@ -176,19 +174,20 @@ static void node_ep_open(unsigned int i, unsigned int e)
 	struct fi_info *info = fi_dupinfo(node->info);
 
 	info->src_addrlen = core_name(i, ep->port, info->src_addr);
-	MUST(fi_endpoint(domain->domain, info, &ep->ep, NULL));
+	SIM_MUST(fi_endpoint(domain->domain, info, &ep->ep, NULL));
 	fi_freeinfo(info);
-	MUST(fi_ep_bind(ep->ep, &domain->av->fid, 0));
-	MUST(fi_ep_bind(ep->ep, &domain->cq->fid, FI_TRANSMIT | FI_RECV));
+	SIM_MUST(fi_ep_bind(ep->ep, &domain->av->fid, 0));
+	SIM_MUST(fi_ep_bind(ep->ep, &domain->cq->fid, FI_TRANSMIT | FI_RECV));
 	memset(ep->cntrs, 0, sizeof ep->cntrs);
 	memset(ep->counts, 0, sizeof ep->counts);
 	memset(ep->met, 0, sizeof ep->met);
 	memset(ep->blind, 0, sizeof ep->blind);
 	if (world.script->counted && !node->plain && !node->hook)
 		open_counters(i, ep, domain->domain);
-	if (world.script->multi && !node->plain)
+	if (world.script->multi && !node->plain && !kernels_have(i, SIM_DOMAIN_OF(e)))
 		open_multis(i, ep);
-	MUST(fi_enable(ep->ep));
+	SIM_MUST(fi_enable(ep->ep));
+	kernels_ep_open(i, e);
 	ep->open = true;
 	world_tell("n%u:%u: opened", i, ep->port);
 	op_adopt(i, e);
@@ -269,10 +268,10 @@ static void node_ep_end(unsigned int i, unsigned int e)
 
 static void close_ep(const struct node_ep *ep)
 {
-	MUST(fi_close(&ep->ep->fid));
+	SIM_MUST(fi_close(&ep->ep->fid));
 	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {
 		if (ep->cntrs[k])
-			MUST(fi_close(&ep->cntrs[k]->fid));
+			SIM_MUST(fi_close(&ep->cntrs[k]->fid));
 	}
 }
 
@@ -281,8 +280,8 @@ static void close_clock(struct node_domain *domain)
 {
 	if (!domain->clock)
 		return;
-	MUST(fi_close(&domain->clock->fid));
-	MUST(fi_close(&domain->chain->fid));
+	SIM_MUST(fi_close(&domain->clock->fid));
+	SIM_MUST(fi_close(&domain->chain->fid));
 	domain->clock = domain->chain = NULL;
 }
 
@@ -292,15 +291,16 @@ static void close_domain(struct node_domain *domain)
 
 	for (size_t r = 0; r < SIM_REGIONS; r++) {
 		if (domain->mr[r])
-			MUST(fi_close(&domain->mr[r]->fid));
+			SIM_MUST(fi_close(&domain->mr[r]->fid));
 	}
-	MUST(fi_close(&domain->cq->fid));
-	MUST(fi_close(&domain->av->fid));
+	SIM_MUST(fi_close(&domain->cq->fid));
+	kernels_close(world.current, (unsigned int) (domain - nodes[world.current].domains));
+	SIM_MUST(fi_close(&domain->av->fid));
 	if (domain->polls)
-		MUST(fi_close(&domain->polls->fid));
+		SIM_MUST(fi_close(&domain->polls->fid));
 	/* nobody looks into what is half closed */
 	domain->domain = NULL;
-	MUST(fi_close(&last->fid));
+	SIM_MUST(fi_close(&last->fid));
 }
 
 static void close_domains(struct node *node)
@@ -323,6 +323,7 @@ void node_ep_close(unsigned int i, unsigned int e)
 	world_tell("n%u:%u: closes", i, ep->port);
 	for (size_t k = 0; k < SIM_COUNT(ep->cntrs) && ep->cntrs[k]; k++)
 		check_counted(i, e);
+	kernels_ep_close(i, e);
 	close_ep(ep);
 	op_close(i, e);
 	for (struct node_multi *multi = ep->multis; multi; multi = multi->next)
@@ -373,6 +374,7 @@ static void node_end(unsigned int i)
 	struct node *node = &nodes[i];
 
 	core_kill(i);
+	kernels_settle(i, true);
 	gpu_streams_end(i);
 	gate_close_all(i);
 	gate_unmap_all(i);
@@ -537,66 +539,12 @@ static void peers_turn(unsigned int i, unsigned int d, unsigned int peer)
 		if (!domain->ports[peer][e])
 			continue;
 		world_tell("n%u: removes n%u:%u", i, peer, domain->ports[peer][e]);
-		MUST(fi_av_remove(domain->av, &domain->addr[peer][e], 1, 0));
+		SIM_MUST(fi_av_remove(domain->av, &domain->addr[peer][e], 1, 0));
 		domain->ports[peer][e] = 0;
 	}
 }
 
 /* ---- turns ---- */
-
-static ssize_t read_some(unsigned int i, unsigned int d, unsigned int t,
-			 struct fi_cq_tagged_entry *entries, size_t count, fi_addr_t *src)
-{
-	struct node_domain *domain = &nodes[i].domains[d];
-	void *told = domain;
-	ssize_t ret = 1;
-
-	if (domain->polls)
-		ret = domain->polls->ops->poll(domain->polls, &told, 1);
-	if (ret < 0 || told != domain)
-		world_fail("n%u: a poll set tells of nothing that is in it: %zd", i, ret);
-	if (!ret)
-		return -FI_EAGAIN;
-	if (!node_rest_waits_in_read(i, d, t))
-		return fi_cq_readfrom(domain->cq, entries, count, src);
-	node_rest_sleeps(i);
-	ret = fi_cq_sreadfrom(domain->cq, entries, count, src, NULL, -1);
-	node_rest_woken(i);
-	return ret;
-}
-
-static void node_read(unsigned int i, unsigned int d, unsigned int t)
-{
-	struct fid_cq *cq = nodes[i].domains[d].cq;
-	struct fi_cq_tagged_entry entries[4];
-	struct fi_cq_err_entry error;
-	fi_addr_t src[4];
-	bool got = false;
-	ssize_t read;
-
-	do {
-		read = read_some(i, d, t, entries, SIM_COUNT(entries), src);
-		got |= read > 0;
-		for (ssize_t at = 0; at < read; at++) {
-			error = (struct fi_cq_err_entry){.op_context = entries[at].op_context,
-							 .flags = entries[at].flags,
-							 .len = entries[at].len,
-							 .buf = entries[at].buf,
-							 .data = entries[at].data,
-							 .tag = entries[at].tag};
-			op_take(i, d, &error, src[at]);
-		}
-		if (read == -FI_EAVAIL) {
-			memset(&error, 0, sizeof error);
-			if (fi_cq_readerr(cq, &error, 0) == 1)
-				op_take(i, d, &error, FI_ADDR_NOTAVAIL);
-		} else if (read < 0 && read != -FI_EAGAIN) {
-			world_fail("n%u: fi_cq_read: %s", i, fi_strerror((int) -read));
-		}
-	} while (read == SIM_COUNT(entries));
-	if (got)
-		node_rest_away(i, t);
-}
 
 /* In a turn, where it has nothing else to do: of some reads that find nothing one in 256 makes progress */
 #define NODE_READS 128
@@ -608,8 +556,10 @@ static void node_turn(unsigned int i, unsigned int t)
 	const unsigned int reads = world.awake ? NODE_READS : 1;
 	struct node *node = &nodes[i];
 
-	for (unsigned int at = 0; at < reads * domains && !(t && world.script->multi); at++)
-		node_read(i, at % domains, t);
+	for (unsigned int at = 0; at < reads * domains && !(t && world.script->multi); at++) {
+		if (!kernels_have(i, at % domains))
+			node_read(i, at % domains, t);
+	}
 	if (node->granting)
 		return;
 	node->posting++;

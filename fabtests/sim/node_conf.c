@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "fid/fid.h"
 #include "gpu/stream.h"
+#include "gpu/xpu.h"
 #include <rdma/providers/fi_prov.h>
 
 /* The libfabric that the model is of */
@@ -43,12 +44,17 @@ static void configure_nic(void)
 		conf.path = CONF_PATH_STAGE;
 }
 
+static bool provider_ops(struct fid *fid, const char *name, void **own)
+{
+	return stream_own_ops(fid, name, own) || xpu_own_ops(fid, name, own);
+}
+
 void node_configure(void)
 {
 	static struct fi_provider provider = {.name = "ofi_p2p"};
 
 	log_prov = &provider;
-	fid_more_ops = stream_own_ops;
+	fid_more_ops = provider_ops;
 	lf.getinfo = lanes_getinfo;
 	lf.dupinfo = fi_dupinfo;
 	lf.freeinfo = fi_freeinfo;
@@ -59,5 +65,7 @@ void node_configure(void)
 	conf.proxy_spin_us = 0;
 	conf.lanes = world.script->lanes ? world.script->lanes : 1;
 	conf.peer_timeout = world.script->timeout;
+	conf.xpu_rings = SIM_RINGS_OF(world.script);
+	conf.xpu_slots = SIM_SLOTS_OF(world.script);
 	configure_nic();
 }

@@ -43,6 +43,9 @@ static enum node_rest rest_of(unsigned int i)
 	/* the bell may not call */
 	if (rest != REST_POLLSET && layered && script->alone >> i & 1 && !node->app[1])
 		rest = rest == REST_POLL ? REST_POLL : REST_FD;
+	/* it reads no queue of the kernels' */
+	if (kernels_have(i, domain_count() - 1) && rest != REST_POLL)
+		rest = waits ? REST_FD : REST_POLL;
 	if ((rest == REST_FD || rest == REST_SET) && !waits)
 		rest = domain_count() > 1 || script->alone >> i & 1 ? REST_POLL : REST_SREAD;
 	return rest;
@@ -99,6 +102,8 @@ static bool end_wants(const struct op *op, unsigned int end)
 	const struct op_end *at = &op->ends[end];
 	const bool directed = op->plan.directed && world.script->directs;
 
+	if (op_is_ringed(op, end))
+		return op_ring_wants(op, end);
 	if (at->posted)
 		return at->cancel_at && world.now >= at->cancel_at;
 	if (at->looking || world.now < at->look_at ||
@@ -219,8 +224,10 @@ static int things_of(const struct node *node, struct fid **things)
 {
 	int count = 0;
 
-	for (unsigned int d = 0; d < domain_count(); d++)
-		things[count++] = &node->domains[d].cq->fid;
+	for (unsigned int d = 0; d < domain_count(); d++) {
+		if (!node->domains[d].ctx)
+			things[count++] = &node->domains[d].cq->fid;
+	}
 	for (unsigned int e = 0; counters_have_fds(node) && e < world.script->eps; e++) {
 		for (size_t k = 0; node->eps[e].open && k < SIM_COUNT(node->eps[e].cntrs);
 		     k++) {
@@ -284,12 +291,12 @@ static void sleep_cntr(struct node *node, unsigned int i)
 	}
 }
 
-void node_rest_sleeps(unsigned int i)
+static void sleeps(unsigned int i)
 {
 	nodes[i].asleep++;
 }
 
-void node_rest_woken(unsigned int i)
+static void has_woken(unsigned int i)
 {
 	nodes[i].asleep--;
 	nodes[i].wakes++;
@@ -309,7 +316,8 @@ static bool away_ends(const void *of)
 	return away->node->wakes != away->wakes || node_wants(i);
 }
 
-void node_rest_away(unsigned int i, unsigned int t)
+/* A thread that has got something may have enough of it: others that sleep are woken for what comes */
+static void go_away(unsigned int i, unsigned int t)
 {
 	struct node *node = &nodes[i];
 	const struct away away = {node, node->wakes};
@@ -322,9 +330,72 @@ void node_rest_away(unsigned int i, unsigned int t)
 	node->away = false;
 }
 
-bool node_rest_waits_in_read(unsigned int i, unsigned int d, unsigned int t)
+/* May thread @t sleep in a read of the queue of domain @d? */
+static bool waits_in_read(unsigned int i, unsigned int d, unsigned int t)
 {
 	return nodes[i].rest == REST_SREAD && (domain_count() == 1 || d == t) && !node_wants(i);
+}
+
+/* ---- reading ---- */
+
+static ssize_t read_some(unsigned int i, unsigned int d, unsigned int t,
+			 struct fi_cq_tagged_entry *entries, size_t count, fi_addr_t *src)
+{
+	struct node_domain *domain = &nodes[i].domains[d];
+	void *told = domain;
+	ssize_t ret = 1;
+
+	if (domain->polls)
+		ret = domain->polls->ops->poll(domain->polls, &told, 1);
+	if (ret < 0 || told != domain)
+		world_fail("n%u: a poll set tells of nothing that is in it: %zd", i, ret);
+	if (!ret)
+		return -FI_EAGAIN;
+	if (!waits_in_read(i, d, t))
+		return fi_cq_readfrom(domain->cq, entries, count, src);
+	sleeps(i);
+	ret = fi_cq_sreadfrom(domain->cq, entries, count, src, NULL, -1);
+	has_woken(i);
+	return ret;
+}
+
+void node_take(unsigned int i, unsigned int d, const struct fi_cq_tagged_entry *entry,
+	       fi_addr_t src)
+{
+	const struct fi_cq_err_entry whole = {.op_context = entry->op_context,
+					      .flags = entry->flags,
+					      .len = entry->len,
+					      .buf = entry->buf,
+					      .data = entry->data,
+					      .tag = entry->tag};
+
+	op_take(i, d, &whole, src);
+}
+
+void node_read(unsigned int i, unsigned int d, unsigned int t)
+{
+	struct fid_cq *cq = nodes[i].domains[d].cq;
+	struct fi_cq_tagged_entry entries[4];
+	struct fi_cq_err_entry error;
+	fi_addr_t src[4];
+	bool got = false;
+	ssize_t read;
+
+	do {
+		read = read_some(i, d, t, entries, SIM_COUNT(entries), src);
+		got |= read > 0;
+		for (ssize_t at = 0; at < read; at++)
+			node_take(i, d, &entries[at], src[at]);
+		if (read == -FI_EAVAIL) {
+			memset(&error, 0, sizeof error);
+			if (fi_cq_readerr(cq, &error, 0) == 1)
+				op_take(i, d, &error, FI_ADDR_NOTAVAIL);
+		} else if (read < 0 && read != -FI_EAGAIN) {
+			world_fail("n%u: fi_cq_read: %s", i, fi_strerror((int) -read));
+		}
+	} while (read == SIM_COUNT(entries));
+	if (got)
+		go_away(i, t);
 }
 
 void node_rest(unsigned int i, unsigned int t)
@@ -334,12 +405,12 @@ void node_rest(unsigned int i, unsigned int t)
 	if ((node->rest != REST_FD && node->rest != REST_SET && node->rest != REST_CNTR) ||
 	    node_wants(i))
 		return;
-	node_rest_sleeps(i);
+	sleeps(i);
 	if (node->rest == REST_FD)
 		sleep_fd(node);
 	else if (node->rest == REST_SET)
 		sleep_set(node);
 	else
 		sleep_cntr(node, i);
-	node_rest_woken(i);
+	has_woken(i);
 }

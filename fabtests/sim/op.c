@@ -34,7 +34,7 @@ static struct node_ep *end_ep(const struct op *op, unsigned int end)
 bool op_is_multi(const struct op *op)
 {
 	return world.script->multi && op->plan.kind == OP_MESSAGE && op->plan.untagged &&
-	       !nodes[op->plan.to].plain;
+	       !nodes[op->plan.to].plain && !op_is_ringed(op, 1);
 }
 
 /* Does the endpoint live that has this end? */
@@ -101,6 +101,14 @@ static void op_show(struct op *op)
 	op->ends[1].buf = op_place(&op->plan);
 	if (op->plan.kind != OP_WRITE)
 		check_fill(op, op->ends[1].buf);
+	if (op->plan.put) {
+		const struct op_plan word = {.to = op->plan.to,
+					     .to_dev = op->plan.to_dev,
+					     .len = 8};
+
+		op->signal = (uint64_t *) op_place(&word);
+		*op->signal = 0;
+	}
 }
 
 /* What is to be there then is something else */
@@ -119,7 +127,7 @@ static void op_aside(struct op *op)
 }
 
 /* An end has its buffer from when it is first to be posted */
-static void end_allocate(struct op *op, unsigned int end)
+void op_allocate(struct op *op, unsigned int end)
 {
 	const struct op_plan *plan = &op->plan;
 
@@ -153,6 +161,24 @@ static void end_give_back(struct op *op, unsigned int end)
 	}
 }
 
+/* What kernels do not have (rdma/fi_p2p_xpu_device.h) */
+static void plan_for_kernels(struct op *op)
+{
+	struct op_plan *plan = &op->plan;
+
+	if (op_is_ringed(op, 0) || op_is_ringed(op, 1))
+		plan->chained = plan->pieces = 0;
+	plan->inject &= !op_is_ringed(op, 0);
+	if (op_is_ringed(op, 0))
+		plan->trigger = plan->stream = 0;
+	else
+		plan->put = 0;
+	if (op_is_ringed(op, 1))
+		plan->look = plan->recv_trigger = plan->recv_stream = 0;
+	if (plan->put)
+		plan->fence = 0;
+}
+
 struct op *op_add(const struct op_plan *plan)
 {
 	struct op *op = &ops[op_count];
@@ -163,6 +189,7 @@ struct op *op_add(const struct op_plan *plan)
 	op_count++;
 	for (unsigned int end = 0; end < 2; end++)
 		op->ends[end].life = end_ep(op, end)->life;
+	plan_for_kernels(op);
 	if (plan->kind == OP_MESSAGE)
 		op->room = op_longest(plan);
 	else
@@ -459,13 +486,14 @@ static void end_post(struct op *op, unsigned int end)
 	addr = op_addr(op, 0);
 	if (!end && addr == FI_ADDR_NOTAVAIL)
 		return;
-	end_allocate(op, end);
+	op_allocate(op, end);
 	/* another thread may have its completion before the call returns */
 	at->posted = at->calling = true;
 	at->turn = op_is_triggered(op, end) || op_is_streamed(op, end)
 			   ? op_trigger_turn(op, end)
 			   : op_next_turn();
-	ret = op_is_streamed(op, end)       ? op_post_stream(op, end)
+	ret = op_is_ringed(op, end)         ? op_post_ring(op, end)
+	      : op_is_streamed(op, end)     ? op_post_stream(op, end)
 	      : end                         ? end_post_receive(op)
 	      : op->plan.kind == OP_MESSAGE ? post_message(op, addr)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
@@ -501,30 +529,61 @@ static void end_cancel(struct op *op, struct op_end *at)
 		end_ended(op, 1);
 	} else if (!op_is_multi(op)) {
 		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
+		/* it may be in a ring still */
+		if (op_is_ringed(op, 1))
+			at->cancel_at = world.now + SIM_MS;
 	}
+}
+
+static bool end_is_open(const struct op *op, unsigned int end, unsigned int node)
+{
+	const struct op_end *at = &op->ends[end];
+
+	return op_node(op, end) == node && op_end_exists(op, end) && !at->skipped &&
+	       !at->done && op_end_lives(op, end);
+}
+
+/* It is posted, if it may be now */
+static void end_begin(struct op *op, unsigned int end)
+{
+	struct op_end *at = &op->ends[end];
+
+	if (at->posted || world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
+		return;
+	/* what the other end never posts is not posted here either */
+	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
+		at->skipped = !at->looking;
+	else
+		end_post(op, end);
 }
 
 void op_turn(unsigned int node)
 {
-	for (size_t j = 0; j < op_count; j++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			struct op *op = &ops[j];
-			struct op_end *at = &op->ends[end];
+	for (size_t j = 0; j < 2 * op_count; j++) {
+		struct op *op = &ops[j / 2];
+		struct op_end *at = &op->ends[j % 2];
 
-			if (op_node(op, end) != node || !op_end_exists(op, end) ||
-			    at->skipped || at->done || !op_end_lives(op, end))
-				continue;
-			if (at->posted && at->cancel_at && world.now >= at->cancel_at)
-				end_cancel(op, at);
-			if (at->posted ||
-			    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
-				continue;
-			/* what the other end never posts is not posted here either */
-			if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
-				at->skipped = !at->looking;
-			else
-				end_post(op, end);
-		}
+		if (!end_is_open(op, j % 2, node))
+			continue;
+		if (at->posted && at->cancel_at && world.now >= at->cancel_at)
+			end_cancel(op, at);
+		if (!op_is_ringed(op, j % 2))
+			end_begin(op, j % 2);
+		else if (!(j % 2))
+			op_ring_prepare(op);
+	}
+}
+
+void op_ring_turn(unsigned int node, unsigned int block, unsigned int most)
+{
+	for (size_t j = 0; j < 2 * op_count && most; j++) {
+		struct op *op = &ops[j / 2];
+
+		if (!op_is_ringed(op, j % 2) || op_block(op, j % 2) != block ||
+		    !end_is_open(op, j % 2, node) || op->ends[j % 2].posted)
+			continue;
+		end_begin(op, j % 2);
+		most -= op->ends[j % 2].posted;
 	}
 }
 
@@ -595,6 +654,22 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 	else if (end && !at->err && op->found)
 		op->found->taken = true;
 	end_ended(op, end);
+}
+
+void op_signalled(struct op *op)
+{
+	struct op_end *at = &op->ends[0];
+
+	op->seen = true;
+	world_tell("n%u: put %u is signalled", op->plan.to, op->number);
+	/* who has put it may have ended */
+	if (at->closed || !op_end_lives(op, 0)) {
+		check_rma(op);
+		return;
+	}
+	at->done = true;
+	end_ep(op, 0)->counts[3]++;
+	end_ended(op, 0);
 }
 
 static bool multi_take(unsigned int node, const struct fi_cq_err_entry *entry)

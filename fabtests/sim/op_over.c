@@ -64,7 +64,7 @@ static bool is_held_up(const struct op *op)
 /* Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory */
 static bool is_queued(const struct op *op, unsigned int end)
 {
-	return op->ends[end].threshold ||
+	return op->ends[end].threshold || op_is_ringed(op, end) ||
 	       (!end && world.script->triggers && op->plan.kind != OP_MESSAGE);
 }
 
@@ -104,9 +104,52 @@ static bool is_behind_lost(const struct op *op, unsigned int end)
 	return false;
 }
 
+/*
+ * Of a ring, as many operations may wait as it has room for. Then, or behind one with FI_FENCE, the ring waits as a whole
+ * (docs/gpu.md).
+ */
+static bool is_in_full_ring(const struct op *op, unsigned int end)
+{
+	unsigned int waiting = 0;
+
+	for (size_t i = 0; op_is_ringed(op, end) && i < 2 * op_count; i++) {
+		const struct op *other = &ops[i / 2];
+		const struct op_end *at = &other->ends[i % 2];
+
+		if (other == op || op_node(other, i % 2) != op_node(op, end) ||
+		    op_ep(other, i % 2) != op_ep(op, end) || !op_is_ringed(other, i % 2) ||
+		    op_ring(other, i % 2) != op_ring(op, end) || !at->posted || at->done ||
+		    !op_end_lives(other, i % 2) || !is_lost(other, i % 2))
+			continue;
+		/* a put is two */
+		waiting += 1 + other->plan.put;
+		if (other->plan.fence && world.script->fences)
+			return true;
+	}
+	return waiting >= SIM_SLOTS_OF(world.script);
+}
+
 bool op_end_lost(const struct op *op, unsigned int end)
 {
-	return is_lost(op, end) || is_behind_lost(op, end);
+	return is_lost(op, end) || is_behind_lost(op, end) || is_in_full_ring(op, end);
+}
+
+/*
+ * Has a put failed, for which there was a reason? An error of one does not tell which. Nor does it tell whether it is of a
+ * put or of its signal.
+ */
+static bool is_put_failed(const struct op *op)
+{
+	const unsigned int d = SIM_DOMAIN_OF(op->plan.from_ep);
+	unsigned int unseen = 0;
+
+	if (!op->plan.put || !op->ends[0].posted || !check_may_fail(op))
+		return false;
+	for (size_t i = 0; i < op_count; i++)
+		unseen += ops[i].plan.put && ops[i].plan.from == op->plan.from &&
+			  SIM_DOMAIN_OF(ops[i].plan.from_ep) == d && ops[i].ends[0].posted &&
+			  !ops[i].seen && op_end_lives(&ops[i], 0) && op_end_lives(&ops[i], 1);
+	return unseen <= nodes[op->plan.from].domains[d].put_errors;
 }
 
 /*
@@ -157,7 +200,7 @@ static bool end_known(const struct op *op, unsigned int end)
 {
 	bool anew = world.script->eps > 1;
 
-	if (!end && (is_kept(op) || is_held_up(op)))
+	if (!end && (is_kept(op) || is_held_up(op) || is_put_failed(op)))
 		return true;
 	if (end && (waits_for_lost(op) || is_deceived(op)))
 		return true;

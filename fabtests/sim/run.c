@@ -265,7 +265,7 @@ static bool faults_turn(void)
 static void step_time(void)
 {
 	const uint64_t dues[] = {core_due(), fiber_due(), world_datagrams_due(),
-				 gpu_streams_due()};
+				 gpu_streams_due(), kernels_due()};
 	const uint64_t look = world.awake ? RUN_LOOK_AWAKE : RUN_LOOK;
 	uint64_t pass = 300 + world_upto(2000);
 
@@ -294,6 +294,7 @@ static bool step(void)
 	lie_turn();
 	gpu_streams_run();
 	core_nics_run();
+	kernels_run();
 	for (unsigned int i = 0; i < script->nodes; i++)
 		node_step((first + i) % script->nodes, idle > 4);
 	step_time();

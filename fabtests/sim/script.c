@@ -39,6 +39,7 @@ static const struct word world_words[] = {
 	{"maps", offsetof(struct script, maps)},
 	{"ways", offsetof(struct script, ways)},
 	{"staged", offsetof(struct script, staged)},
+	{"rings", offsetof(struct script, rings)},
 	{NULL, 0},
 };
 static const struct word op_plan_words[] = {
@@ -56,6 +57,7 @@ static const struct word op_plan_words[] = {
 	{"chained", offsetof(struct op_plan, chained)},
 	{"stream", offsetof(struct op_plan, stream)},
 	{"recv_stream", offsetof(struct op_plan, recv_stream)},
+	{"put", offsetof(struct op_plan, put)},
 	{NULL, 0},
 };
 static const struct word fault_words[] = {
@@ -373,6 +375,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);
 		make_op(script, &script->ops[i], begin, SIM_NODES);
+		script->ops[i].put =
+			script->rings && script->ops[i].kind == OP_WRITE && (seed + i) % 3;
 	}
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;

@@ -3,10 +3,10 @@
  * The simulated world. sim.c says what is simulated, and what is not.
  *
  * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
- * and gate_local (what the provider asks of the system), gpu, gpu_mem and gpu_stream, core, core_mem, core_wire and others
- * (the core provider), lie (a process that lies), node (processes, and what their applications open), op, op_over,
- * op_trigger and op_stream (their operations), check (the rules), run (one script from begin to end), exhaust and state
- * (all orders of small worlds), sim (the program).
+ * and gate_local (what the provider asks of the system), gpu, gpu_mem, gpu_stream and gpu_ring, core, core_mem, core_wire
+ * and others (the core provider), lie (a process that lies), node (processes, and what their applications open), op,
+ * op_over, op_trigger, op_stream and op_ring (their operations), check (the rules), run (one script from begin to end),
+ * exhaust and state (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
@@ -24,6 +24,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_p2p_xpu.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 #include <rdma/fi_trigger.h>
@@ -169,6 +170,7 @@ enum op_look {
  * @trigger, @recv_trigger: the ends wait for a counter, which comes there so long after @at and @recv_at [us]; 0: they do
  *		not; odd: as deferred work. @chained: the first one waits for the other such operations before it
  * @stream, @recv_stream: which of the GPU's streams does so, and begins the operation then; 0: none
+ * @put:	of a write: a kernel puts, and signals then (op_ring.c)
  */
 struct op_plan {
 	bool dropped;
@@ -181,7 +183,7 @@ struct op_plan {
 	uint64_t at, recv_at;
 	unsigned int from_ep, to_ep;
 	unsigned int untagged, data, directed, pieces, fence, look, cancel;
-	unsigned int trigger, recv_trigger, chained, stream, recv_stream;
+	unsigned int trigger, recv_trigger, chained, stream, recv_stream, put;
 };
 
 enum fault_kind {
@@ -255,7 +257,7 @@ enum node_rest {
  * @pinned:	FI_P2P_PINNED_SIZE [KiB], may be less than users may say; 0: 4096
  * @rests:	how processes wait: enum node_rest of each, in SIM_REST_BITS bits
  * @pairs:	a bit for each process whose application has two threads; @autos: that asks for FI_PROGRESS_AUTO; @alone:
- *		for FI_THREAD_DOMAIN
+ *		for FI_THREAD_DOMAIN; @rings: whose last domain is its kernels' (gpu_ring.c)
  * Of NICs that reach device memory:
  * @pins, @room: so many regions of it may a process have there, and so much of it [KiB]; 0: there is enough
  * @maps:	FI_P2P_MAP_COUNT; 0: the usual one; @ways: 1: by a peer-memory module, 2: by dma-bufs, 0: by either
@@ -270,7 +272,7 @@ struct script {
 	bool plain;
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
-	unsigned int lanes, rests, pairs, autos, alone, triggers, pinned;
+	unsigned int lanes, rests, pairs, autos, alone, triggers, pinned, rings;
 	unsigned int pins, room, maps, ways, staged;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
@@ -322,6 +324,13 @@ uint64_t world_random(void);
 uint64_t world_upto(uint64_t limit);
 /* Ends the run: a rule is broken */
 void world_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* A call that has to go well */
+#define SIM_MUST(call)                                                                         \
+	do {                                                                                   \
+		const int must = (int) (call);                                                 \
+		if (must)                                                                      \
+			world_fail("n%u: %s: %s", world.current, #call, fi_strerror(-must));   \
+	} while (0)
 /* Something happens; it is part of the digest, and printed where the run is told in words */
 void world_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Datagrams that are due arrive (gate_fd.c); and when the next one is due [ns], or UINT64_MAX */
@@ -463,6 +472,8 @@ struct op_end {
  * @spare:	there is only a receive, for messages whose own has ended without them
  * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
+ * @signal:	of a put: the word at the peer; @signals: it has not been signalled yet; @seen: the word is there; @target: the number of its target,
+ *		which names @target_addr, of the endpoint's life before @target_life; 0: it has none
  */
 struct op {
 	struct op_plan plan;
@@ -474,6 +485,11 @@ struct op {
 	unsigned int shown;
 	struct op_end ends[2];
 	uint8_t *aside[2];
+	uint64_t *signal;
+	bool signals, seen;
+	uint32_t target;
+	fi_addr_t target_addr;
+	unsigned int target_life;
 };
 
 /* What a node knows of a peer's addresses: they are there; to be removed; removed */
@@ -488,6 +504,7 @@ enum node_knows { KNOWS, KNOWS_STILL, KNOWS_NOT };
  * @polls:	a poll set with the queue, or NULL
  * @clock, @chain: counters that operations wait for, or NULL (op_trigger.c); @clock_at: what the clock is at [us]
  * @links:	operations that count on the chain; @mended: of them, those that the application has counted for
+ * @ctx, @xpu, @kernel_cq: of one that the kernels have; @put_errors: of puts and signals that have failed, so many
  */
 struct node_domain {
 	struct fid_domain *domain;
@@ -496,6 +513,10 @@ struct node_domain {
 	struct fid_poll *polls;
 	struct fid_cntr *clock, *chain;
 	uint64_t clock_at, links, mended;
+	struct fid_xpu_ctx *ctx;
+	struct fi_p2p_xpu_ops *xpu;
+	struct fid_xpu_cq kernel_cq;
+	unsigned int put_errors;
 	struct fid_mr *mr[SIM_REGIONS];
 	fi_addr_t addr[SIM_NODES][SIM_EPS];
 	unsigned int ports[SIM_NODES][SIM_EPS];
@@ -524,6 +545,7 @@ struct node_multi {
  * @blind:	the ports of those that have ended before they had answered one; 0: none has
  * @multis:	those of the endpoints before, too
  * @counts:	of FI_SEND, FI_RECV, FI_READ, FI_WRITE: what has ended well
+ * @kernel, @kernel_cntrs: it, and these, as kernels have them; @shown: what they have seen of these
  */
 struct node_ep {
 	bool open;
@@ -532,6 +554,9 @@ struct node_ep {
 	struct fid_ep *ep;
 	struct fid_cntr *cntrs[4];
 	uint64_t counts[4];
+	struct fid_xpu_ep kernel;
+	struct fid_xpu_cntr kernel_cntrs[4];
+	uint64_t shown[4];
 	unsigned int met[SIM_NODES][SIM_EPS];
 	unsigned int blind[SIM_NODES][SIM_EPS];
 	struct node_multi *multis;
@@ -629,19 +654,17 @@ void node_rest_end(unsigned int i);
 /* The wait object of its queues, and of its counters */
 void node_rest_cq(unsigned int i, struct fi_cq_attr *attr);
 enum fi_wait_obj node_rest_cntr(unsigned int i);
-/* May thread @t sleep in a read of the queue of domain @d? */
-bool node_rest_waits_in_read(unsigned int i, unsigned int d, unsigned int t);
-/* It goes to sleep, and has woken */
-void node_rest_sleeps(unsigned int i);
-void node_rest_woken(unsigned int i);
-/* A thread that has got something may have enough of it: others that sleep are woken for what comes */
-void node_rest_away(unsigned int i, unsigned int t);
+/* Thread @t reads a queue, or sleeps in a read of it */
+void node_read(unsigned int i, unsigned int d, unsigned int t);
 /* Sleeps until there may be something; @t: the thread */
 void node_rest(unsigned int i, unsigned int t);
 
 /* A datagram came to its port @port, from that of a node */
 void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
 		uint16_t from_port);
+/* It has read that */
+void node_take(unsigned int i, unsigned int d, const struct fi_cq_tagged_entry *entry,
+	       fi_addr_t src);
 /* A peer's addresses are to be removed, or inserted again */
 void node_forget(unsigned int i, unsigned int peer, bool forget);
 /* The address of a peer's endpoint, or FI_ADDR_NOTAVAIL */
@@ -715,6 +738,42 @@ bool op_trigger_cancel(struct op *op, unsigned int end);
 void op_triggers_turn(unsigned int node, unsigned int d);
 bool op_triggers_want(unsigned int node, unsigned int d);
 
+/* ---- a domain that the GPU's kernels have (gpu_ring.c, op_ring.c) ---- */
+
+bool kernels_have(unsigned int i, unsigned int d);
+/* With the domain, and with an endpoint of it: they are exported; and before they are closed */
+void kernels_open(unsigned int i, unsigned int d);
+void kernels_ep_open(unsigned int i, unsigned int e);
+void kernels_ep_close(unsigned int i, unsigned int e);
+void kernels_close(unsigned int i, unsigned int d);
+/* All go on; and when one does next [ns] */
+void kernels_run(void);
+uint64_t kernels_due(void);
+/* Blocks of threads of a node's kernels, and rings of an endpoint's */
+#define SIM_BLOCKS 4
+#define SIM_RINGS_OF(script) (1 + (unsigned int) ((script)->noise >> 1) % SIM_BLOCKS)
+/* How many operations a ring has room for */
+#define SIM_SLOTS_OF(script) (4U << (script)->noise % 4)
+/* What they have stored comes to its place at once; or never, as their process has ended */
+void kernels_settle(unsigned int i, bool lost);
+/* What is in the rings of an endpoint; and do they see what its counters have counted? */
+uint64_t kernels_ring_left(const struct node_ep *ep);
+void kernels_check_counts(unsigned int i, unsigned int e);
+bool op_is_ringed(const struct op *op, unsigned int end);
+/* Its block, and the number of that one's ring */
+unsigned int op_block(const struct op *op, unsigned int end);
+unsigned int op_ring(const struct op *op, unsigned int end);
+ssize_t op_post_ring(struct op *op, unsigned int end);
+/* The host's part: a put's target. And is there something to do? */
+void op_ring_prepare(struct op *op);
+bool op_ring_wants(const struct op *op, unsigned int end);
+/* The signal of a put has come */
+void op_signalled(struct op *op);
+/* Its end has a buffer from now on */
+void op_allocate(struct op *op, unsigned int end);
+/* A kernel posts what is next, of that block, up to @most of them */
+void op_ring_turn(unsigned int node, unsigned int block, unsigned int most);
+
 #define SIM_SHOWN (8 << 20) /* bytes of each kind of memory that peers may read and write */
 
 /* ---- the rules (check.c): each fails the run ---- */
@@ -741,6 +800,7 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry,
 			fi_addr_t src);
 void check_ended(struct op *op, unsigned int end);
+void check_rma(const struct op *op);
 struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *multi,
 		       const struct fi_cq_err_entry *entry);
 void check_freeze(struct op *op, unsigned int end);
