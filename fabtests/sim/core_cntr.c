@@ -137,12 +137,19 @@ static int cntr_set(struct fid_cntr *fid, uint64_t value)
 	return 0;
 }
 
+static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
+{
+	cntr_of(fid)->errors = value;
+	return 0;
+}
+
 static struct fi_ops cntr_fi_ops = {.size = sizeof cntr_fi_ops, .close = cntr_close};
 static struct fi_ops_cntr cntr_ops = {.size = sizeof cntr_ops,
 				      .read = cntr_read,
 				      .readerr = cntr_readerr,
 				      .add = cntr_add,
 				      .set = cntr_set,
+				      .seterr = cntr_seterr,
 				      .wait = cntr_wait};
 
 int core_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **to,

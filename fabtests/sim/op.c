@@ -195,7 +195,7 @@ struct op *op_add(const struct op_plan *plan)
 	else
 		op_show(op);
 	/* what the core loses is no business of ours. It may come in the place of another one */
-	if (plan->look >= LOOK_DISCARD && world.script->model->loses &&
+	if (op->plan.look >= LOOK_DISCARD && world.script->model->loses &&
 	    op->room > world.script->model->eager)
 		op->plan.look = LOOK_PEEK;
 	return op;
