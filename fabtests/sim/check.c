@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* The rules: each is a function, and a run that breaks one fails. See sim.h. */
 #include "gate.h"
+#include "kernel.h"
 
 #include "base/base.h"
 #include "fid/domain.h"
@@ -413,7 +414,8 @@ static void check_atomic(const struct op *op)
 	for (size_t i = 0; i < op->plan.len / 8; i++) {
 		const uint64_t before = word_of(op, i);
 		const uint64_t swapped = i % 2 ? before : ~before;
-		const uint64_t after = op->plan.kind == OP_SWAP ? swapped : 2 * before;
+		const uint64_t sum = before * (1 + (op->graph ? op->plan.graph : 1));
+		const uint64_t after = op->plan.kind == OP_SWAP ? swapped : sum;
 
 		if (((const uint64_t *) op->ends[1].buf)[i] != after)
 			world_fail("operation %u: element %zu at n%u is wrong", op->number, i,

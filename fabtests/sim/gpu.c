@@ -215,8 +215,8 @@ static const struct dev_ops gpu_ops = {
 	.window_close = gpu_window_free,
 	.stream_steps = gpu_stream_steps,
 	.loads_late = dev_none_loads_late,
-	.stream_captured = dev_none_stream_captured,
-	.graph_keep = dev_none_graph_keep,
+	.stream_captured = gpu_stream_captured,
+	.graph_keep = gpu_graph_keep,
 };
 
 static int gpu_find(const void *addr, struct dev_mem *mem)

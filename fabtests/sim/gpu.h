@@ -32,6 +32,8 @@ void gpu_window_free(const struct dev_mem *mem, struct dev_window *window);
 int gpu_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		     size_t count);
 void gpu_streams_leave(const void *addr, size_t len);
+int gpu_stream_captured(void *stream, uint64_t *id, void **graph);
+int gpu_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 
 /* What lies at an address of the current process's: a number, which nothing else there ever has. 0: host memory */
 uint64_t gpu_place(const void *addr);

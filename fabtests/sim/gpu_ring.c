@@ -3,7 +3,7 @@
  * Domains that the GPU's kernels have (rdma/fi_p2p_xpu.h): the host exports the queue, the endpoints and their counters,
  * and posts and reads nothing there from then on. Kernels are threads of the host (FI_HMEM_SYSTEM), or the GPU's.
  */
-#include "sim.h"
+#include "kernel.h"
 
 #include "fid/ep.h"
 

@@ -2,6 +2,7 @@
 /* The processes: the provider under test, from fid/ down, and what an application opens above it. See sim.h. */
 #include "fiber.h"
 #include "gate.h"
+#include "kernel.h"
 
 #include "fid/domain.h"
 #include "fid/ep.h"
@@ -280,6 +281,7 @@ static void close_clock(struct node_domain *domain)
 {
 	if (!domain->clock)
 		return;
+	op_graphs_close(world.current, (unsigned int) (domain - nodes[world.current].domains));
 	SIM_MUST(fi_close(&domain->clock->fid));
 	SIM_MUST(fi_close(&domain->chain->fid));
 	domain->clock = domain->chain = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* What a process's provider finds as it begins: libfabric, and the parameters. See sim.h. */
-#include "sim.h"
+#include "kernel.h"
 
 #include "base/conf.h"
 #include "base/libfabric.h"

@@ -10,6 +10,7 @@
 #include "exhaust.h"
 #include "fiber.h"
 #include "gate.h"
+#include "kernel.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -104,6 +105,8 @@ static bool end_wants(const struct op *op, unsigned int end)
 
 	if (op_is_ringed(op, end))
 		return op_ring_wants(op, end);
+	if (at->posted && !end && op_graph_wants(op))
+		return true;
 	if (at->posted)
 		return at->cancel_at && world.now >= at->cancel_at;
 	if (at->looking || world.now < at->look_at ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* What the applications do: operations, from the script to their completions. See sim.h. */
 #include "exhaust.h"
+#include "kernel.h"
 
 struct op ops[SIM_OPS_ALL];
 size_t op_count;
@@ -161,24 +162,6 @@ static void end_give_back(struct op *op, unsigned int end)
 	}
 }
 
-/* What kernels do not have (rdma/fi_p2p_xpu_device.h) */
-static void plan_for_kernels(struct op *op)
-{
-	struct op_plan *plan = &op->plan;
-
-	if (op_is_ringed(op, 0) || op_is_ringed(op, 1))
-		plan->chained = plan->pieces = 0;
-	plan->inject &= !op_is_ringed(op, 0);
-	if (op_is_ringed(op, 0))
-		plan->trigger = plan->stream = 0;
-	else
-		plan->put = 0;
-	if (op_is_ringed(op, 1))
-		plan->look = plan->recv_trigger = plan->recv_stream = 0;
-	if (plan->put)
-		plan->fence = 0;
-}
-
 struct op *op_add(const struct op_plan *plan)
 {
 	struct op *op = &ops[op_count];
@@ -189,7 +172,7 @@ struct op *op_add(const struct op_plan *plan)
 	op_count++;
 	for (unsigned int end = 0; end < 2; end++)
 		op->ends[end].life = end_ep(op, end)->life;
-	plan_for_kernels(op);
+	op_ring_fit(op);
 	if (plan->kind == OP_MESSAGE)
 		op->room = op_longest(plan);
 	else
@@ -567,6 +550,8 @@ void op_turn(unsigned int node)
 			continue;
 		if (at->posted && at->cancel_at && world.now >= at->cancel_at)
 			end_cancel(op, at);
+		if (!(j % 2) && at->posted)
+			op_graph_turn(op);
 		if (!op_is_ringed(op, j % 2))
 			end_begin(op, j % 2);
 		else if (!(j % 2))
@@ -639,13 +624,15 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 	if (!at->posted || at->done)
 		world_fail("n%u: operation %u has a completion that it should not have",
 			   op_node(op, end), op->number);
+	at->err = at->err ? at->err : entry->err;
+	if (!entry->err && !at->closed && op_is_counted(op, end))
+		end_ep(op, end)->counts[op_counts(op, end)]++;
+	if (!end && op->graph && !op_graph_ended(op))
+		return;
 	at->done = true;
-	at->err = entry->err;
 	at->len = entry->len;
 	world_tell("n%u: %s %u ends%s%s", op_node(op, end), end ? "receive" : "operation",
 		   op->number, at->err ? ": " : "", at->err ? fi_strerror(at->err) : "");
-	if (!at->err && !at->closed && op_is_counted(op, end))
-		end_ep(op, end)->counts[op_counts(op, end)]++;
 	/* where its endpoint was closed before, the buffer may have been given back */
 	if (end && !at->err && !at->buf && !at->closed)
 		world_fail("receive %u: it has no buffer, and ends", op->number);
@@ -777,6 +764,9 @@ void op_end_process(unsigned int node)
 			if (ops[i].plan.kind != OP_MESSAGE && end)
 				continue;
 			check_frozen_end(&ops[i], end);
+			/* its graph has ended, too */
+			if (!end)
+				ops[i].graph = NULL;
 			if (gpu_has(at->buf) || !at->posted)
 				at->buf = NULL;
 			if (!end && !at->posted)

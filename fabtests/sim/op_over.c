@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Which operations are over, or wait for what nobody can know. See sim.h. */
-#include "sim.h"
+#include "kernel.h"
 
 static const struct node_ep *ep_of_end(const struct op *op, unsigned int end)
 {
@@ -212,7 +212,7 @@ static bool end_known(const struct op *op, unsigned int end)
 	if (!core_loses())
 		return false;
 	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       !op->ends[0].posted;
+	       (!op->ends[0].posted || is_queued(op, 0));
 }
 
 bool op_end_over(const struct op *op, unsigned int end)

@@ -8,6 +8,7 @@
  * the peer, so are the bytes.
  */
 #include "exhaust.h"
+#include "kernel.h"
 
 /* A block's thread acts for all of it */
 static uint64_t kernel_block;
@@ -94,12 +95,38 @@ bool op_is_ringed(const struct op *op, unsigned int end)
 	return kernels_have(op_node(op, end), SIM_DOMAIN_OF(op_ep(op, end)));
 }
 
-/* What keeps an order is one block's: all receives, and what is for one peer */
+/* What kernels do not have (rdma/fi_p2p_xpu_device.h) */
+void op_ring_fit(struct op *op)
+{
+	struct op_plan *plan = &op->plan;
+
+	if (op_is_ringed(op, 0) || op_is_ringed(op, 1))
+		plan->chained = plan->pieces = 0;
+	plan->inject &= !op_is_ringed(op, 0);
+	if (op_is_ringed(op, 0))
+		plan->trigger = plan->stream = 0;
+	else
+		plan->put = 0;
+	if (op_is_ringed(op, 1))
+		plan->look = plan->recv_trigger = plan->recv_stream = 0;
+	if (plan->put || (op_is_ringed(op, 0) && SIM_RINGS_OF(world.script) == 1))
+		plan->fence = 0;
+}
+
+/*
+ * What keeps an order is one block's: all receives, and what is for one peer. Receives have a ring of their own, if there
+ * are two: behind a fence, or many sends that wait, they would wait, too.
+ */
 unsigned int op_block(const struct op *op, unsigned int end)
 {
 	const unsigned int peer = op_node(op, !end) * SIM_EPS + op_ep(op, !end);
 
-	return end ? 0 : 1 + peer % (SIM_BLOCKS - 1);
+	const unsigned int rings = SIM_RINGS_OF(world.script);
+	const unsigned int block = 1 + peer % (SIM_BLOCKS - 1);
+
+	if (end)
+		return 0;
+	return rings > 1 && block % rings == 0 ? 1 : block;
 }
 
 unsigned int op_ring(const struct op *op, unsigned int end)

@@ -44,15 +44,20 @@ static struct fi_p2p_stream_op describe(struct op *op, unsigned int end)
 	const struct node_domain *there = &nodes[plan->to].domains[SIM_DOMAIN_OF(plan->to_ep)];
 
 	return (struct fi_p2p_stream_op){
-		.kind = plan->kind == OP_WRITE  ? FI_P2P_STREAM_WRITE
-			: plan->kind == OP_READ ? FI_P2P_STREAM_READ
-			: end                   ? FI_P2P_STREAM_TRECV
-						: FI_P2P_STREAM_TSEND,
-		.flags = plan->kind == OP_READ || end               ? 0
-			 : plan->kind == OP_WRITE || plan->delivery ? FI_DELIVERY_COMPLETE
-								    : 0,
+		.kind = plan->kind == OP_ADD     ? FI_P2P_STREAM_ATOMIC
+			: plan->kind == OP_WRITE ? FI_P2P_STREAM_WRITE
+			: plan->kind == OP_READ  ? FI_P2P_STREAM_READ
+			: end                    ? FI_P2P_STREAM_TRECV
+						 : FI_P2P_STREAM_TSEND,
+		.flags = plan->kind == OP_READ || end                 ? 0
+			 : plan->kind != OP_MESSAGE || plan->delivery ? FI_DELIVERY_COMPLETE
+								      : 0,
 		.buf = op->ends[end].buf,
-		.len = end ? op->room : plan->len,
+		.len = end                    ? op->room
+		       : plan->kind == OP_ADD ? plan->len / 8
+					      : plan->len,
+		.datatype = FI_UINT64,
+		.op = FI_SUM,
 		.peer = is_for_one(op, end) ? node_addr(op_node(op, end), op_ep(op, end),
 							op_node(op, !end), op_ep(op, !end))
 					    : FI_ADDR_UNSPEC,
@@ -63,21 +68,31 @@ static struct fi_p2p_stream_op describe(struct op *op, unsigned int end)
 	};
 }
 
-int op_post_stream(struct op *op, unsigned int end)
+int op_stream_put(struct op *op, unsigned int end, struct fid_cntr *cntr, uint64_t threshold,
+		  void *stream)
 {
 	const unsigned int node = op_node(op, end);
 	struct fid_ep *ep = nodes[node].eps[op_ep(op, end)].ep;
-	struct node_domain *domain = &nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))];
-	void *stream = gpu_stream(node, op_stream(op, end) - 1);
 	struct fi_p2p_stream_op what = describe(op, end);
 	int ret;
 
 	if (what.peer == FI_ADDR_NOTAVAIL && is_for_one(op, end))
 		return -FI_EAGAIN;
-	ret = fi_p2p_stream_wait(&domain->clock->fid, op->ends[end].threshold, stream);
+	ret = fi_p2p_stream_wait(&cntr->fid, threshold, stream);
 	if (!ret && !end && op->plan.kind != OP_READ) {
 		memset(op->ends[0].buf, STREAM_UNFILLED, op->plan.len);
 		gpu_stream_kernel(stream, fill, op);
 	}
 	return ret ? ret : fi_p2p_stream_post(ep, &what, stream);
+}
+
+int op_post_stream(struct op *op, unsigned int end)
+{
+	const unsigned int node = op_node(op, end);
+	struct node_domain *domain = &nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))];
+
+	if (!end && op->plan.graph)
+		return op_post_graph(op);
+	return op_stream_put(op, end, domain->clock, op->ends[end].threshold,
+			     gpu_stream(node, op_stream(op, end) - 1));
 }

@@ -3,6 +3,7 @@
 #include "exhaust.h"
 #include "fiber.h"
 #include "gate.h"
+#include "kernel.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

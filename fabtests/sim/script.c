@@ -58,6 +58,7 @@ static const struct word op_plan_words[] = {
 	{"stream", offsetof(struct op_plan, stream)},
 	{"recv_stream", offsetof(struct op_plan, recv_stream)},
 	{"put", offsetof(struct op_plan, put)},
+	{"graph", offsetof(struct op_plan, graph)},
 	{NULL, 0},
 };
 static const struct word fault_words[] = {
@@ -233,6 +234,39 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 		make_trigger(plan);
 }
 
+/*
+ * Kernels put, and streams have graphs. Nothing is drawn for that, so that the rest of a script stays what it is.
+ * @number: of the operation, and the seed
+ */
+static void make_by_gpu(const struct script *script, struct op_plan *plan, uint64_t number,
+			bool graphs)
+{
+	const bool short_ = plan->kind == OP_MESSAGE && plan->len <= 40000;
+	const bool whole = script->nodes - (script->plain || script->hook) > plan->from &&
+			   script->nodes - (script->plain || script->hook) > plan->to;
+
+	if (graphs && plan->stream && plan->kind == OP_WRITE) {
+		plan->graph = 2 + (unsigned int) (number % 4);
+		if (script->model->atomics && number % 3) {
+			plan->kind = OP_ADD;
+			plan->len = 8 + 8 * (number % 128);
+		}
+		return;
+	}
+	if (!(script->rings >> plan->from & 1) || !whole ||
+	    SIM_DOMAIN_OF(plan->from_ep) != SIM_DOMAIN_OF(script->eps - 1) ||
+	    !(plan->kind == OP_WRITE || (short_ && number % 4 == 0)))
+		return;
+	plan->put = plan->kind == OP_MESSAGE || number % 3;
+	if (!plan->put)
+		return;
+	plan->kind = OP_WRITE;
+	plan->inject = plan->delivery = false;
+	plan->untagged = plan->data = plan->fence = plan->look = plan->cancel = 0;
+	plan->trigger = plan->recv_trigger = plan->chained = plan->stream = plan->recv_stream =
+		0;
+}
+
 /* One process lies, which has the plugin. Often of all kinds, or of few */
 static void make_lie(const struct script *script, struct fault_plan *plan)
 {
@@ -375,8 +409,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);
 		make_op(script, &script->ops[i], begin, SIM_NODES);
-		script->ops[i].put =
-			script->rings && script->ops[i].kind == OP_WRITE && (seed + i) % 3;
+		make_by_gpu(script, &script->ops[i], seed + i, false);
 	}
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;

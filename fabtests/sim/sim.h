@@ -5,8 +5,8 @@
  * Files: script (what is to happen), world (random numbers, what is told), fiber (threads and processes), gate, gate_fd
  * and gate_local (what the provider asks of the system), gpu, gpu_mem, gpu_stream and gpu_ring, core, core_mem, core_wire
  * and others (the core provider), lie (a process that lies), node (processes, and what their applications open), op,
- * op_over, op_trigger, op_stream and op_ring (their operations), check (the rules), run (one script from begin to end),
- * exhaust and state (all orders of small worlds), sim (the program).
+ * op_over, op_trigger, op_stream, op_graph and op_ring (their operations), check (the rules), run (one script from begin to
+ * end), exhaust and state (all orders of small worlds), sim (the program).
  */
 #ifndef P2P_SIM_H
 #define P2P_SIM_H
@@ -171,6 +171,7 @@ enum op_look {
  *		not; odd: as deferred work. @chained: the first one waits for the other such operations before it
  * @stream, @recv_stream: which of the GPU's streams does so, and begins the operation then; 0: none
  * @put:	of a write: a kernel puts, and signals then (op_ring.c)
+ * @graph:	of a stream's write or sum: it is in a graph, which is launched so often
  */
 struct op_plan {
 	bool dropped;
@@ -183,7 +184,7 @@ struct op_plan {
 	uint64_t at, recv_at;
 	unsigned int from_ep, to_ep;
 	unsigned int untagged, data, directed, pieces, fence, look, cancel;
-	unsigned int trigger, recv_trigger, chained, stream, recv_stream, put;
+	unsigned int trigger, recv_trigger, chained, stream, recv_stream, put, graph;
 };
 
 enum fault_kind {
@@ -361,12 +362,23 @@ void gpu_calm(void);
 /* ---- its streams (gpu_stream.c) ---- */
 
 #define SIM_STREAMS 2
+/* One more is captured */
+#define SIM_CAPTURED SIM_STREAMS
 void *gpu_stream(unsigned int node, unsigned int stream);
 /* A kernel, which takes no time */
 void gpu_stream_kernel(void *stream, void (*kernel)(void *arg), void *arg);
 /* They go on, as far as they can; and when one does next, but for those that wait [ns] */
 void gpu_streams_run(void);
 uint64_t gpu_streams_due(void);
+/*
+ * What is put into @stream becomes a graph, up to gpu_capture_end(). False: that is so already. Then a stream does all of it each
+ * time that it is launched there. Once it is gone, and the last launch has ended, those who keep it are told.
+ */
+struct gpu_graph;
+bool gpu_capture_begin(void *stream);
+struct gpu_graph *gpu_capture_end(void *stream);
+void gpu_graph_launch(struct gpu_graph *graph, void *stream);
+void gpu_graph_destroy(struct gpu_graph *graph);
 /* With its process a stream ends */
 void gpu_streams_end(unsigned int node);
 
@@ -472,6 +484,7 @@ struct op_end {
  * @spare:	there is only a receive, for messages whose own has ended without them
  * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
+ * @graph:	that it is in (op_graph.c), or NULL
  * @signal:	of a put: the word at the peer; @signals: it has not been signalled yet; @seen: the word is there; @target: the number of its target,
  *		which names @target_addr, of the endpoint's life before @target_life; 0: it has none
  */
@@ -485,6 +498,7 @@ struct op {
 	unsigned int shown;
 	struct op_end ends[2];
 	uint8_t *aside[2];
+	struct op_graph *graph;
 	uint64_t *signal;
 	bool signals, seen;
 	uint32_t target;
@@ -732,47 +746,22 @@ ssize_t op_post_atomic(struct op *op, const struct fi_msg_atomic *msg, uint64_t 
 bool op_is_streamed(const struct op *op, unsigned int end);
 unsigned int op_stream(const struct op *op, unsigned int end);
 int op_post_stream(struct op *op, unsigned int end);
+/* What a stream does for it, into @stream, once @cntr is at @threshold */
+int op_stream_put(struct op *op, unsigned int end, struct fid_cntr *cntr, uint64_t threshold,
+		  void *stream);
+/* It is in a graph (op_graph.c): posted is its first launch; the rest of them; and is there something to do? */
+int op_post_graph(struct op *op);
+void op_graph_turn(struct op *op);
+bool op_graph_wants(const struct op *op);
+/* One more launch has ended. True: that was the last one */
+bool op_graph_ended(struct op *op);
+/* Those of a domain are no longer used */
+void op_graphs_close(unsigned int node, unsigned int d);
 /* A deferred work that waits is taken back. False: there is none */
 bool op_trigger_cancel(struct op *op, unsigned int end);
 /* A domain's counters go on; and is there something to count? */
 void op_triggers_turn(unsigned int node, unsigned int d);
 bool op_triggers_want(unsigned int node, unsigned int d);
-
-/* ---- a domain that the GPU's kernels have (gpu_ring.c, op_ring.c) ---- */
-
-bool kernels_have(unsigned int i, unsigned int d);
-/* With the domain, and with an endpoint of it: they are exported; and before they are closed */
-void kernels_open(unsigned int i, unsigned int d);
-void kernels_ep_open(unsigned int i, unsigned int e);
-void kernels_ep_close(unsigned int i, unsigned int e);
-void kernels_close(unsigned int i, unsigned int d);
-/* All go on; and when one does next [ns] */
-void kernels_run(void);
-uint64_t kernels_due(void);
-/* Blocks of threads of a node's kernels, and rings of an endpoint's */
-#define SIM_BLOCKS 4
-#define SIM_RINGS_OF(script) (1 + (unsigned int) ((script)->noise >> 1) % SIM_BLOCKS)
-/* How many operations a ring has room for */
-#define SIM_SLOTS_OF(script) (4U << (script)->noise % 4)
-/* What they have stored comes to its place at once; or never, as their process has ended */
-void kernels_settle(unsigned int i, bool lost);
-/* What is in the rings of an endpoint; and do they see what its counters have counted? */
-uint64_t kernels_ring_left(const struct node_ep *ep);
-void kernels_check_counts(unsigned int i, unsigned int e);
-bool op_is_ringed(const struct op *op, unsigned int end);
-/* Its block, and the number of that one's ring */
-unsigned int op_block(const struct op *op, unsigned int end);
-unsigned int op_ring(const struct op *op, unsigned int end);
-ssize_t op_post_ring(struct op *op, unsigned int end);
-/* The host's part: a put's target. And is there something to do? */
-void op_ring_prepare(struct op *op);
-bool op_ring_wants(const struct op *op, unsigned int end);
-/* The signal of a put has come */
-void op_signalled(struct op *op);
-/* Its end has a buffer from now on */
-void op_allocate(struct op *op, unsigned int end);
-/* A kernel posts what is next, of that block, up to @most of them */
-void op_ring_turn(unsigned int node, unsigned int block, unsigned int most);
 
 #define SIM_SHOWN (8 << 20) /* bytes of each kind of memory that peers may read and write */
 
