@@ -19,13 +19,24 @@ static struct node_domain *domain_of_op(const struct op *op)
 	return &nodes[op->plan.from].domains[SIM_DOMAIN_OF(op->plan.from_ep)];
 }
 
-/* Is there another launch, or a count? */
-static bool graph_is_due(const struct op *op)
+/* Some have each launch wait for the one before */
+static bool waits_for_last(const struct op *op)
+{
+	return op->number % 2;
+}
+
+static bool count_is_due(const struct op *op)
 {
 	const struct op_graph *graph = op->graph;
 
-	return graph->launched < op->plan.graph ||
-	       (graph->counted < graph->launched && world.now / 1000 >= op->ends[0].threshold);
+	return graph->counted < graph->launched && world.now / 1000 >= op->ends[0].threshold &&
+	       !(waits_for_last(op) && graph->counted > graph->ended);
+}
+
+/* Is there another launch, or a count? */
+static bool graph_is_due(const struct op *op)
+{
+	return op->graph->launched < op->plan.graph || count_is_due(op);
 }
 
 bool op_graph_wants(const struct op *op)
@@ -42,8 +53,10 @@ void op_graph_turn(struct op *op)
 	if (graph->launched < op->plan.graph && world_upto(2)) {
 		graph->launched++;
 		gpu_graph_launch(graph->graph, gpu_stream(op->plan.from, op->plan.stream - 1));
-	} else if (graph->counted < graph->launched &&
-		   world.now / 1000 >= op->ends[0].threshold) {
+	} else if (count_is_due(op)) {
+		/* the launch's kernel fills it again */
+		if (waits_for_last(op))
+			op_stream_spoil(op);
 		graph->counted++;
 		if (fi_cntr_add(graph->go, 1))
 			world_fail("n%u: a counter is not added to", op->plan.from);

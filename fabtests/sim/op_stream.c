@@ -24,6 +24,11 @@ bool op_is_streamed(const struct op *op, unsigned int end)
 	       !(script->alone >> node & 1 && !(script->pairs >> node & 1));
 }
 
+void op_stream_spoil(struct op *op)
+{
+	memset(op->ends[0].buf, STREAM_UNFILLED, op->plan.len);
+}
+
 static void fill(void *arg)
 {
 	const struct op *op = arg;
@@ -80,7 +85,7 @@ int op_stream_put(struct op *op, unsigned int end, struct fid_cntr *cntr, uint64
 		return -FI_EAGAIN;
 	ret = fi_p2p_stream_wait(&cntr->fid, threshold, stream);
 	if (!ret && !end && op->plan.kind != OP_READ) {
-		memset(op->ends[0].buf, STREAM_UNFILLED, op->plan.len);
+		op_stream_spoil(op);
 		gpu_stream_kernel(stream, fill, op);
 	}
 	return ret ? ret : fi_p2p_stream_post(ep, &what, stream);

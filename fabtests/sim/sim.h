@@ -749,6 +749,8 @@ int op_post_stream(struct op *op, unsigned int end);
 /* What a stream does for it, into @stream, once @cntr is at @threshold */
 int op_stream_put(struct op *op, unsigned int end, struct fid_cntr *cntr, uint64_t threshold,
 		  void *stream);
+/* Its buffer is not what it is to be, until a kernel fills it */
+void op_stream_spoil(struct op *op);
 /* It is in a graph (op_graph.c): posted is its first launch; the rest of them; and is there something to do? */
 int op_post_graph(struct op *op);
 void op_graph_turn(struct op *op);
