@@ -19,7 +19,6 @@
 struct node nodes[SIM_NODES];
 void (*node_application)(unsigned int i);
 
-
 /* ---- memory ---- */
 
 uint8_t *node_buffer(unsigned int node, bool dev, size_t len)
@@ -87,8 +86,8 @@ static void open_regions(unsigned int i, unsigned int d)
 		if (!node->shown[r])
 			node->shown[r] = r % 2 ? gpu_alloc(i, SIM_SHOWN) : malloc(SIM_SHOWN);
 		SIM_MUST(fi_mr_reg(node->domains[d].domain, node->shown[r], SIM_SHOWN,
-			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0,
-			       &node->domains[d].mr[r], NULL));
+				   FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0,
+				   &node->domains[d].mr[r], NULL));
 	}
 }
 
