@@ -260,6 +260,14 @@ static void send_discard(struct core_send *send)
 	core_send_land(send->conn->dst, send, 0);
 }
 
+/* May it be claimed, or discarded? */
+static void send_may_go(const struct core_send *send)
+{
+	if (send->conn->dst->model->segments && !send->long_ && send->len > SIM_SEGMENT)
+		world_fail("n%u: the core gives no message in segments to who claims it",
+			   send->conn->to.node);
+}
+
 void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags)
 {
 	struct core_send *send = early_find(ep, recv);
@@ -278,6 +286,8 @@ void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags)
 		done.src = core_av_find(ep->av, send->conn->src->name);
 	}
 	core_wire_complete(ep->rxcq, done);
+	if (send && flags & (FI_CLAIM | FI_DISCARD))
+		send_may_go(send);
 	if (send && flags & FI_CLAIM)
 		send->claim = recv->context;
 	if (send && flags & FI_DISCARD)

@@ -11,7 +11,8 @@
  * receiver, and never ends if that does.
  * net, tcp: what has no receive stops the connection, but for 4 (64 since 1.19) tagged messages: of 128 bytes in 1.17, of
  * any length in 2.1. The kernel's buffers take what is sent at once: so much is not asked exactly.
- * verbs: rxm over a NIC, which reads and writes for those that ask.
+ * verbs: rxm over a NIC, which reads and writes for those that ask. Up to 128 KiB go in segments of 16 KiB. In 1.17 what
+ * came so and is claimed never ends, and is not discarded; and fewer than 100 posts are taken while nobody looks.
  * shm: a queue of commands in shared memory; nobody is told that a process has ended. Who reads or writes remote memory
  * does it itself.
  * A queue's length, and that of receives, are less than the cores', so that they fill up.
@@ -151,6 +152,7 @@ const struct model models[] = {
 	 .eager = 131072,
 	 .window = 1 << 18,
 	 .queue = 256,
+	 .posts = 80,
 	 .directs = true,
 	 .peeks = true,
 	 .multi = true,
@@ -161,6 +163,8 @@ const struct model models[] = {
 	 .atomic_len = 16288,
 	 .keeps = true,
 	 .loses = true,
+	 .counts = true,
+	 .segments = true,
 	 .nic = true},
 	{.name = "verbs2",
 	 .provider = "verbs;ofi_rxm",

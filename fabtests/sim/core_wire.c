@@ -622,7 +622,9 @@ static ssize_t send_refused(struct core_ep *ep)
 	}
 	if (!world.calm && world_upto(100) < world.script->full)
 		return -FI_EAGAIN;
-	return ep->posted >= ep->model->queue ? -FI_EAGAIN : 0;
+	return ep->posted >= (ep->model->posts ? ep->model->posts : ep->model->queue)
+		       ? -FI_EAGAIN
+		       : 0;
 }
 
 /* Does its end show that the peer has it? */

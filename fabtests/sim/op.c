@@ -164,6 +164,7 @@ static void end_give_back(struct op *op, unsigned int end)
 
 struct op *op_add(const struct op_plan *plan)
 {
+	const struct model *model = world.script->model;
 	struct op *op = &ops[op_count];
 
 	if (op_count == SIM_COUNT(ops))
@@ -178,8 +179,8 @@ struct op *op_add(const struct op_plan *plan)
 	else
 		op_show(op);
 	/* what the core loses is no business of ours. It may come in the place of another one */
-	if (op->plan.look >= LOOK_DISCARD && world.script->model->loses &&
-	    op->room > world.script->model->eager)
+	if ((op->plan.look >= LOOK_DISCARD && model->loses && op->room > model->eager) ||
+	    (op->plan.look >= LOOK_CLAIM && model->segments && op->room > SIM_SEGMENT))
 		op->plan.look = LOOK_PEEK;
 	return op;
 }

@@ -19,6 +19,11 @@
  * operations, and has them again at the same address under a new number. What is open elsewhere keeps the old bytes, as
  * drivers do it, so what is stale shows. A copy may touch no memory that its process does not have, or has given back.
  *
+ * Over verbs a NIC reads and writes what is registered (core_mem.c): host memory, and a device's by its address or as a
+ * dma-buf. It needs nobody's progress, and comes late: what it finds then is what counts. It refuses a region now and then,
+ * or has room for few. Descriptors and keys are checked. What has no key, or one of a region that is closed, breaks the
+ * connection.
+ *
  * Between host and device memory travel (op.c) messages with and without tags, to receives for one sender or any, with
  * remote cq data, injected, in several pieces, with FI_FENCE and FI_DELIVERY_COMPLETE; reads, writes, and atomic
  * operations. Receivers peek, claim, discard and cancel, or have buffers for many messages. Endpoints may have counters.
@@ -49,9 +54,9 @@
  * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
  * them.
  *
- * Not simulated yet: NICs that reach device memory; kernels' rings, and graphs; shared contexts; two threads
- * that read buffers for many messages; children of fork() that open objects of their own. A note is read at once: none is
- * taken back amid that. A process has one GPU. A broken connection loses nothing that was said to be sent.
+ * Not simulated yet: shared contexts; two threads that read buffers for many messages; children of fork() that open objects
+ * of their own. A note is read at once: none is taken back amid that. A process has one GPU. A broken connection loses
+ * nothing that was said to be sent.
  *
  * A process may lie (lie.c), until it ends: its control messages, markers, pieces, datagrams, board and local sockets, and
  * what it asks of remote memory. It has regions of its own at its peers. Honest processes keep all rules among each other.
@@ -73,7 +78,7 @@
  * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
  *   fenced begins behind it (core_keeps(); nobody discards those over that model).
  *
- * conform/ compares the models with the cores, and contrib/check runs it.
+ * conform/ compares the models with the cores. contrib/check runs it, and contrib/vm/check for verbs.
  */
 #include "exhaust.h"
 

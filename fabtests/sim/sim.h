@@ -47,7 +47,8 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  *		@saved_len tagged bytes; @mixes: a saved one is given to any endpoint of the domain
  * @eager:	up to so many bytes a message is "sent" as soon as it is on its way; a longer one when it is there
  * @window:	so many bytes may be on their way to one peer
- * @queue:	so many operations of an endpoint may be under way: then -FI_EAGAIN
+ * @queue:	so many operations of an endpoint may be under way: then -FI_EAGAIN. @posts: or so few, if it is not 0,
+ *		whatever the core says
  * @silent:	what goes to a dead process never ends; else it ends with an error
  * @strings:	addresses are strings, else IPv4
  * @fragile:	a send to a closed endpoint of its process crashes; a new one at its address is not reached
@@ -70,6 +71,7 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  * @counts:	it says by how much a short message is too long for its receive; of a long one all say so
  * @nomem:	-FI_ENOMEM says that all receives are in use
  * @gives:	a buffer for many is given back by a completion of its own; else with the message that fills it up
+ * @segments:	of more than SIM_SEGMENT bytes, what is not long may be neither claimed nor discarded. Nobody does
  * @nic:	a NIC moves what is registered, a device's memory, too, when it comes to it, and needs no progress; but what is
  *		short the CPU copies
  * @atomic_len:	so many bytes may one atomic operation have; half of them if it compares
@@ -86,7 +88,7 @@ struct model {
 	size_t saved_len;
 	size_t eager;
 	size_t window;
-	unsigned int queue;
+	unsigned int queue, posts;
 	bool silent;
 	bool strings;
 	bool fragile;
@@ -112,8 +114,11 @@ struct model {
 	bool counts;
 	bool nomem;
 	bool gives;
+	bool segments;
 	bool nic;
 };
+
+#define SIM_SEGMENT 16384
 
 extern const struct model models[];
 extern const size_t model_count;

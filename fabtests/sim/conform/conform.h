@@ -120,7 +120,8 @@ struct answer side_call(unsigned int side, const struct call *call);
 /* The process of side 1 ends; and another one takes its place */
 void side_kill(void);
 void side_next(void);
-/* Of the capabilities that not all have, those that the model has */
+/* Of the capabilities that not all have, those that the model has; and whether what comes in segments may be claimed */
+#define CAP_SEGMENTS FI_TAGGED
 uint64_t side_caps(void);
 /* From now on something is waited for. The second: for long enough? @expected: as the model has it */
 void wait_begin(void);

@@ -17,7 +17,7 @@ struct other {
 	pid_t pid;
 };
 
-static const char *provider;
+static const char *provider, *address;
 static struct player player;
 static struct other others[OTHERS], *other;
 static int64_t begun;
@@ -114,15 +114,14 @@ static void open_core(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *info;
 	struct fid_fabric *fabric;
-	const bool near = !strcmp(provider, "shm");
 
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_SOURCE | side_caps();
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->fabric_attr->prov_name = strdup(provider);
-	if (fi_getinfo(FI_VERSION(1, 17), near ? NULL : "127.0.0.1", NULL, near ? 0 : FI_SOURCE,
-		       hints, &info) ||
+	if (fi_getinfo(FI_VERSION(1, 17), address, NULL, address ? FI_SOURCE : 0, hints,
+		       &info) ||
 	    fi_fabric(info->fabric_attr, &fabric, NULL)) {
 		fprintf(stderr, "%s is not here\n", provider);
 		exit(77);
@@ -170,11 +169,13 @@ static void start(struct other *self)
 
 int main(int argc, char **argv)
 {
-	if (argc != 3 || !(model = fopen(argv[2], "r"))) {
-		fprintf(stderr, "Usage: p2p_conform_core PROVIDER ANSWERS_OF_THE_MODEL\n");
+	if (argc < 3 || argc > 4 || !(model = fopen(argv[2], "r"))) {
+		fprintf(stderr,
+			"Usage: p2p_conform_core PROVIDER ANSWERS_OF_THE_MODEL [ADDRESS]\n");
 		return 2;
 	}
 	provider = argv[1];
+	address = argv[3];
 	for (size_t i = 0; i < OTHERS; i++)
 		start(&others[i]);
 	open_core();

@@ -16,6 +16,7 @@ struct answer side_call(unsigned int side, const struct call *call)
 
 	world.current = side;
 	world.now += 5000;
+	core_nics_run();
 	/* a core without peeks takes one for a receive */
 	if (call->kind == CALL_PEEK && !world.script->model->peeks) {
 		as.kind = CALL_RECV;
@@ -53,7 +54,7 @@ uint64_t side_caps(void)
 	const struct model *model = world.script->model;
 
 	return (model->directs ? FI_DIRECTED_RECV : 0) | (model->multi ? FI_MULTI_RECV : 0) |
-	       (model->atomics ? FI_ATOMIC : 0);
+	       (model->atomics ? FI_ATOMIC : 0) | (model->segments ? 0 : CAP_SEGMENTS);
 }
 
 void wait_begin(void)

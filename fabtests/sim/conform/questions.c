@@ -412,7 +412,8 @@ static void ask_peek(void)
 		return;
 	}
 	ask_found(100);
-	ask_found(30000);
+	if (side_caps() & CAP_SEGMENTS)
+		ask_found(30000);
 }
 
 /* ---- receives of other kinds ---- */
