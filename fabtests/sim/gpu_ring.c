@@ -38,6 +38,7 @@ void kernels_ep_open(unsigned int i, unsigned int e)
 	const bool own = SIM_RINGS_OF(world.script) == SIM_BLOCKS && world.script->noise & 16;
 
 	memset(ep->shown, 0, sizeof ep->shown);
+	ep->writes = ep->forgiven = 0;
 	if (!domain->ctx)
 		return;
 	for (size_t k = 0; k < SIM_COUNT(ep->cntrs); k++) {

@@ -564,7 +564,8 @@ struct node_multi {
  * @blind:	the ports of those that have ended before they had answered one; 0: none has
  * @multis:	those of the endpoints before, too
  * @counts:	of FI_SEND, FI_RECV, FI_READ, FI_WRITE: what has ended well
- * @kernel, @kernel_cntrs: it, and these, as kernels have them; @shown: what they have seen of these
+ * @kernel, @kernel_cntrs: it, and these, as kernels have them; @shown: what they have seen of these.
+ *		@writes: what they have posted that the last one counts; @forgiven: of its errors
  */
 struct node_ep {
 	bool open;
@@ -576,6 +577,7 @@ struct node_ep {
 	struct fid_xpu_ep kernel;
 	struct fid_xpu_cntr kernel_cntrs[4];
 	uint64_t shown[4];
+	uint64_t writes, forgiven;
 	unsigned int met[SIM_NODES][SIM_EPS];
 	unsigned int blind[SIM_NODES][SIM_EPS];
 	struct node_multi *multis;
