@@ -476,7 +476,8 @@ static bool was_full(unsigned int node)
 	for (size_t i = 0; i < world.script->fault_count; i++) {
 		const struct fault_plan *fault = &world.script->faults[i];
 
-		full |= !fault->dropped && fault->kind == FAULT_FULL && fault->node == node;
+		full |= !fault->dropped && fault->node == node &&
+			(fault->kind == FAULT_FULL || fault->kind == FAULT_MEMORY);
 	}
 	return full;
 }
@@ -507,7 +508,7 @@ static void use_again(const struct op *op)
 }
 
 /*
- * Where descriptors were short an endpoint may have no side endpoint until it is closed. Then it is told so that asks for
+ * Where descriptors or memory were short an endpoint may have no side endpoint until it is closed. Then it is told so that asks for
  * remote memory (docs/limits.md). And an owner that was short of them does not answer a greeting: that is waited for as
  * long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
  */
@@ -790,7 +791,8 @@ void check_nothing_wrong(unsigned int node)
 	/* a peer that was removed, and has failed since, is forgotten, and may not have heard so */
 	bool lost = has_fault(FAULT_LOSE) || (check_fails(node) && has_fault(FAULT_FORGET));
 
-	lost |= world.liar != SIM_NODES;
+	/* what is not said for lack of memory is lost, too */
+	lost |= world.liar != SIM_NODES || has_fault(FAULT_MEMORY);
 	for (unsigned int e = 0; e < SIM_EPS; e++)
 		lost |= nodes[node].eps[e].life;
 	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {

@@ -350,9 +350,33 @@ GATE(int, pthread_once, pthread_once_t *once, void (*run)(void))
 
 size_t gate_heap[SIM_NODES];
 
+/* One of so many requests for memory fails; 0: none does */
+static unsigned int scarce[SIM_NODES];
+
+void gate_scarce(unsigned int node, unsigned int often)
+{
+	scarce[node] = often;
+}
+
+bool gate_is_scarce(unsigned int node)
+{
+	return scarce[node];
+}
+
+/* Who opens, or closes, has what it needs: its application would give up else */
+bool gate_has_none(void)
+{
+	const unsigned int node = world.current;
+	const bool none = scarce[node] && !nodes[node].granting && !world_upto(scarce[node]);
+
+	if (none)
+		errno = ENOMEM;
+	return none;
+}
+
 GATE(void *, malloc, size_t len)
 {
-	void *mem = malloc(len);
+	void *mem = gate_has_none() ? NULL : malloc(len);
 
 	gate_heap[world.current] += malloc_usable_size(mem);
 	return mem;
@@ -360,7 +384,7 @@ GATE(void *, malloc, size_t len)
 
 GATE(void *, calloc, size_t count, size_t len)
 {
-	void *mem = calloc(count, len);
+	void *mem = gate_has_none() ? NULL : calloc(count, len);
 
 	gate_heap[world.current] += malloc_usable_size(mem);
 	return mem;
@@ -370,6 +394,8 @@ GATE(void *, realloc, void *mem, size_t len)
 {
 	const size_t before = malloc_usable_size(mem);
 
+	if (gate_has_none())
+		return NULL;
 	mem = realloc(mem, len);
 	gate_heap[world.current] += malloc_usable_size(mem) - before;
 	return mem;
@@ -377,7 +403,7 @@ GATE(void *, realloc, void *mem, size_t len)
 
 GATE(void *, aligned_alloc, size_t alignment, size_t len)
 {
-	void *mem = aligned_alloc(alignment, len);
+	void *mem = gate_has_none() ? NULL : aligned_alloc(alignment, len);
 
 	gate_heap[world.current] += malloc_usable_size(mem);
 	return mem;
@@ -385,7 +411,7 @@ GATE(void *, aligned_alloc, size_t alignment, size_t len)
 
 GATE(int, posix_memalign, void **mem, size_t alignment, size_t len)
 {
-	const int ret = posix_memalign(mem, alignment, len);
+	const int ret = gate_has_none() ? ENOMEM : posix_memalign(mem, alignment, len);
 
 	if (!ret)
 		gate_heap[world.current] += malloc_usable_size(*mem);
@@ -460,7 +486,9 @@ void gate_unmap_all(unsigned int node)
 
 GATE(void *, mmap, void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	void *at = mmap(addr, len, prot, flags, fd < 0 ? fd : gate_real_fd(fd), offset);
+	void *at = gate_has_none() ? MAP_FAILED
+				   : mmap(addr, len, prot, flags,
+					  fd < 0 ? fd : gate_real_fd(fd), offset);
 	struct mapping *mapping;
 
 	if (fd < 0 || at == MAP_FAILED)

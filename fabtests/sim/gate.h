@@ -32,6 +32,10 @@ static inline uint64_t gate_until(int64_t timeout)
 /* A process that lives, by its number as the current one's host has it. SIM_NODES: there is none */
 unsigned int gate_node(long pid);
 
+/* From now on one of so many requests of a process's for memory fails; 0: none. Does this one? */
+void gate_scarce(unsigned int node, unsigned int often);
+bool gate_has_none(void);
+bool gate_is_scarce(unsigned int node);
 /* What each process has on its heap [bytes] */
 extern size_t gate_heap[SIM_NODES];
 

@@ -95,6 +95,13 @@ static void fault_lie(const struct fault_plan *fault)
 		lie_begin(fault);
 }
 
+/* What it is asked for may fail then */
+static void fault_memory(const struct fault_plan *fault)
+{
+	check_reason(fault->node, SIM_NODES, "memory was short");
+	gate_scarce(fault->node, fault->often);
+}
+
 static void fault_begin(const struct fault_plan *fault)
 {
 	world_tell("fault: %s of n%u", fault_names[fault->kind], fault->node);
@@ -156,6 +163,9 @@ static void fault_begin(const struct fault_plan *fault)
 	case FAULT_LIE:
 		fault_lie(fault);
 		break;
+	case FAULT_MEMORY:
+		fault_memory(fault);
+		break;
 	default:
 		world_lose_datagrams(fault->span);
 	}
@@ -189,6 +199,8 @@ static void fault_end(const struct fault_plan *fault)
 		lie_end();
 		fault_kill(fault);
 	}
+	if (fault->kind == FAULT_MEMORY)
+		gate_scarce(fault->node, 0);
 	if (fault->kind == FAULT_FORGET)
 		node_forget(fault->node, fault->peer, false);
 	if (fault->kind == FAULT_FULL)

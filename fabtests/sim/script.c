@@ -7,7 +7,7 @@
 const char *const fault_names[FAULT_KINDS] = {
 	"busy",  "stop",      "kill",  "restart", "reset", "hard",   "lose",
 	"gpu",   "datagrams", "close", "forget",  "leave", "refuse", "full",
-	"pages", "lane",      "fork",  "pin",     "lie",
+	"pages", "lane",      "fork",  "pin",     "lie",   "memory",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -283,6 +283,13 @@ static void make_lie(const struct script *script, struct fault_plan *plan)
 	plan->often = 1 + (unsigned int) draw(draw(2) ? 4 : 20);
 }
 
+static void make_memory(struct fault_plan *plan)
+{
+	if (draw(3))
+		plan->at = draw(2 * SIM_MS);
+	plan->often = 1 + (unsigned int) draw(draw(2) ? 6 : 100);
+}
+
 /* @kind: that one; FAULT_KINDS: any */
 static void make_fault(struct script *script, enum fault_kind kind, struct fault_plan *plan)
 {
@@ -309,6 +316,8 @@ static void make_fault(struct script *script, enum fault_kind kind, struct fault
 		plan->span = 0;
 	if (plan->kind == FAULT_LIE)
 		make_lie(script, plan);
+	if (plan->kind == FAULT_MEMORY)
+		make_memory(plan);
 }
 
 /* How each process waits, and its threads */

@@ -209,15 +209,17 @@ enum fault_kind {
 	FAULT_FULL,      /* it has few descriptors left, or none */
 	FAULT_PAGES,     /* no pages can be shared */
 	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
-	FAULT_FORK, /* a process forks; the child ends, or closes all before */
-	FAULT_PIN,  /* its NIC refuses the next region of device memory */
-	FAULT_LIE,  /* a process lies, and ends then (lie.c) */
+	FAULT_FORK,   /* a process forks; the child ends, or closes all before */
+	FAULT_PIN,    /* its NIC refuses the next region of device memory */
+	FAULT_LIE,    /* a process lies, and ends then (lie.c) */
+	FAULT_MEMORY, /* it has no memory, now and then */
 	FAULT_KINDS
 };
 
 /*
  * @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address; of FAULT_LANE: a post is refused
- * @lies: bits of enum lie_kind, or 0: all; @often: one of so many messages is a lie
+ * @lies: bits of enum lie_kind, or 0: all; @often: one of so many messages is a lie, or one of so
+ *		many requests for memory fails
  */
 struct fault_plan {
 	bool dropped;
