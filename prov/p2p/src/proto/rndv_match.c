@@ -436,7 +436,9 @@ void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_
 	}
 	arrival = rndv_arrival_get(ep->xfer, msg->id);
 	if (!arrival) {
-		ctrl_owed(msg->peer, -FI_ENOMEM);
+		/* both ends of that message fail, and nothing else */
+		seen_ids_add(&ep->xfer->proto->lost, msg->id);
+		rndv_arrival_reject(msg->peer, msg->id);
 		return;
 	}
 	if (arrival->announced) {

@@ -15,12 +15,22 @@
 #define SEEN_IDS_SETS 4096
 #define SEEN_IDS_WAYS 8
 
-/** struct seen_ids - @sets is NULL before the first one */
-struct seen_ids {
-	struct seen_ids_set *sets;
+/* @next: the place that is taken next; @count: how many are taken */
+struct seen_ids_set {
+	uint64_t id[SEEN_IDS_WAYS];
+	uint8_t next;
+	uint8_t count;
 };
 
-/* Without memory for it, nothing is remembered. */
+/**
+ * struct seen_ids - all zero before the first one.
+ * @sets:	NULL: there was no need for them, or no memory. @few: those that came while there was none
+ */
+struct seen_ids {
+	struct seen_ids_set *sets;
+	struct seen_ids_set few;
+};
+
 void seen_ids_add(struct seen_ids *seen, uint64_t id);
 
 /* Has it been announced? */
