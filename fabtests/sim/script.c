@@ -382,8 +382,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 
 	state = seed * 0x2545f4914f6cdd1dULL;
 	*script = (struct script){
-		/* not yet those with NICs */
-		.model = model ? model : &models[draw(model_count - 2)],
+		.model = model ? model : &models[draw(model_count)],
 		.noise = seed,
 		.nodes = 2 + (unsigned int) (draw(2) ? 0 : draw(SIM_NODES - 1)),
 		.full = draw(3) ? 0 : (unsigned int) draw(40),
