@@ -367,7 +367,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint6
  * add to them
  *
  * Puts that the same ring has posted before to the same peer are there first. If one has failed, this
- * fails with FI_ECANCELED, as long as the counter has errors. Adding wants FI_ATOMIC.
+ * fails with FI_ECANCELED, as long as the counter has errors; without a counter, from then on. Adding wants FI_ATOMIC.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_set(struct fid_xpu_ep *ep, uint32_t target,
 					  uint64_t offset, uint64_t value, uint64_t flags,

@@ -175,7 +175,8 @@ static void xpu_failed_set(struct xpu_peer *peer, unsigned int ring, bool failed
 
 /*
  * Would a signal tell of a put that has failed? Blocks may share a ring, so it may be any block's: signals to that
- * peer fail until the application sets the counter's errors to 0. Without a counter one of them does.
+ * peer fail until the application sets the counter's errors to 0. Without a counter all of them do: several puts may have
+ * failed, each with signals behind it, and nothing tells that the application knows.
  */
 static bool xpu_signal_lies(struct xpu_ep *ep, const struct xpu_ring *ring,
 			    const struct ring_op *op)
@@ -186,10 +187,10 @@ static bool xpu_signal_lies(struct xpu_ep *ep, const struct xpu_ring *ring,
 
 	if (!(peer->failed[number / 64] >> number % 64 & 1))
 		return false;
-	if (cntr && cntr_errors(container_of(cntr, struct p2p_cntr, xfer)))
+	if (!cntr || cntr_errors(container_of(cntr, struct p2p_cntr, xfer)))
 		return true;
 	xpu_failed_set(peer, number, false);
-	return !cntr;
+	return false;
 }
 
 void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, const struct ring_op *op)
