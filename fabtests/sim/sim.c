@@ -44,7 +44,13 @@
  *
  * Operations wait for counters of the application's (op_trigger.c), by FI_TRIGGER or as deferred work: for a clock, or for
  * the operation before. Or a stream of the GPU begins them (op_stream.c), by the proxy: it waits for the clock, and a kernel
- * fills the buffer. Streams go on while their process computes, sleeps or is stopped (gpu_stream.c).
+ * fills the buffer. Streams go on while their process computes, sleeps or is stopped (gpu_stream.c). Some are captured into
+ * graphs, which are launched several times, ahead or not (op_graph.c).
+ *
+ * The last domain of a process may be its GPU's: the host exports its queue, endpoints and counters (gpu_ring.c). Kernels
+ * post by rings and read there (op_ring.c), with the code of rdma/fi_p2p_xpu_device.h. They go on while their process does
+ * not, and are stuck now and then. What they store comes late, in any order. They put, and signal then: what a signal tells
+ * of has to be there.
  *
  * The rules are the functions of check.c. After the faults there is peace: everything has to end, all that live have to
  * understand each other again, everything has to come back, and all is closed.
@@ -69,8 +75,10 @@
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
  *   nothing either; nor if a new one has its address. Its message may have met another one's receive.
- * - What waits for a counter, or in a stream, may go only when its peer is gone: the core has no room for it then, and says
- *   no more. Nothing overtakes it in its stream.
+ * - What waits for a counter, in a stream or in a ring, may go only when its peer is gone: the core has no room for it then,
+ *   and says no more. Nothing overtakes it in its stream. A ring that is full of such, or has a fence among them, waits as a
+ *   whole.
+ * - Of a put that has failed the error does not tell which one it was. As many may be missing as errors were told.
  * - Over cores that stall, remote memory of a peer is waited for once the core has lost or refused both greetings, or
  *   there were no descriptors to answer them.
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another
