@@ -69,7 +69,7 @@
  * What they have with the liar may end in any way, with any bytes, within its buffers, and ends when the liar has. The liar
  * gets nothing of what lies around buffers.
  *
- * Memory may be short in a process: what its provider asks for is not there, now and then, but where its application opens or
+ * With --fault memory that is short in a process: what its provider asks for is not there, now and then, but where its application opens or
  * closes something.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
