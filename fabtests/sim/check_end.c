@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The rules on ends: everything ends in time, and everything comes back. See sim.h. */
+#include "gate.h"
+#include "kernel.h"
+
+#include "base/base.h"
+#include "fid/domain.h"
+#include "proto/proto_state.h"
+#include "proto/rndv_match.h"
+#include "xfer/peer.h"
+#include "xfer/req.h"
+#include "xfer/req_state.h"
+#include "xfer/sendq.h"
+
+/* So long may an operation take among processes that run, where little room is left [ns] */
+#define CHECK_PATIENCE (10 * SIM_S)
+
+/* The provider's state of a node's domain, or NULL */
+static struct xfer *xfer_of(unsigned int node, unsigned int d)
+{
+	const struct node *at = &nodes[node];
+
+	return at->state == NODE_DEAD || at->plain || !at->domains[d].domain
+		       ? NULL
+		       : &domain_of(&at->domains[d].domain->fid)->xfer;
+}
+
+/* What the provider still has under way, for who looks for the cause */
+static void tell_requests(unsigned int node, const struct xfer *xfer)
+{
+	const struct xfer_arrival *arrival;
+	const struct xfer_out *out;
+	struct xfer_peer *peer, *next;
+	struct xfer_ctx *ctx;
+	struct xfer_ep *ep;
+
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain)
+			world_tell("n%u: message %llx is announced %d, its marker is here %d",
+				   node, (unsigned long long) (arrival->id & 0xffffff),
+				   arrival->announced, arrival->ready != NULL);
+	}
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		LIST_FOREACH(ctx, &ep->live, live) {
+			const struct xfer_req *req = (const struct xfer_req *) ctx;
+
+			if (xfer_ctx_is_req(ctx))
+				world_tell("n%u: %s of %zu with %zu is %s, id %llx", node,
+					   req->recv ? "receive" : "send", req->len,
+					   (size_t) req->addr, xfer_state_name(req->state),
+					   (unsigned long long) (req->transfer.id & 0xffffff));
+		}
+		TAILQ_FOREACH(out, &ep->outq, entry)
+			world_tell("n%u: %zu bytes wait to be sent to %zu%s", node,
+				   out->iov[0].iov_len, (size_t) out->addr,
+				   out->until ? ", for a while" : "");
+		if (ep->owed || ep->deaf || ep->missing)
+			world_tell("n%u: %u control messages, %u and %u receives for such",
+				   node, ep->owed, ep->deaf, ep->missing);
+		HASH_ITER(hh, ep->peers, peer, next)
+			world_tell("n%u: peer %zu is in state %d, lost %d, %u users, %u sends",
+				   node, (size_t) peer->addr, peer->state, peer->lost,
+				   peer->users, peer->sends);
+	}
+}
+
+/* Everything ends, in a bounded time */
+void check_all_ended(const char *when)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		for (unsigned int end = 0; end < 2; end++) {
+			if (op_end_over(&ops[i], end))
+				continue;
+			for (unsigned int at = 0; at < SIM_NODES * SIM_DOMAINS; at++) {
+				const unsigned int node = at / SIM_DOMAINS;
+
+				if (xfer_of(node, at % SIM_DOMAINS))
+					tell_requests(node, xfer_of(node, at % SIM_DOMAINS));
+			}
+			world_fail("%s: %s %u of n%u with n%u has not ended%s", when,
+				   end ? "receive" : "operation", ops[i].number,
+				   end ? ops[i].plan.to : ops[i].plan.from,
+				   end ? ops[i].plan.from : ops[i].plan.to,
+				   ops[i].ends[end].posted ? "" : ", nor been posted");
+		}
+	}
+}
+
+/* A message, or an operation on memory, between two that have not rested for so long, and posted at both ends before */
+static bool is_overdue(const struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+
+	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
+	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
+	    check_may_fail(op))
+		return false;
+	for (unsigned int end = 0; end < 2; end++) {
+		const struct node *node = &nodes[op_node(op, end)];
+
+		if (node->state != NODE_RUNS || node->plain || node->hook ||
+		    world.now < node->until + CHECK_PATIENCE)
+			return false;
+		if (op_end_exists(op, end) &&
+		    (!op->ends[end].posted ||
+		     world.now < op->ends[end].posted_at + CHECK_PATIENCE))
+			return false;
+	}
+	return !op_ended(op);
+}
+
+/* Nobody waits for a third one that computes, or is stopped */
+void check_unhindered(void)
+{
+	for (size_t i = 0; i < op_count; i++) {
+		if (is_overdue(&ops[i]))
+			world_fail("operation %u of n%u with n%u waits, while others rest",
+				   ops[i].number, ops[i].plan.from, ops[i].plan.to);
+	}
+}
+
+static bool has_fault(enum fault_kind kind)
+{
+	bool has = false;
+
+	for (size_t i = 0; i < world.script->fault_count; i++)
+		has |= !world.script->faults[i].dropped && world.script->faults[i].kind == kind;
+	return has;
+}
+
+/* Has the other end's endpoint ended, at whatever address, without an answer to this one? Nobody tells (op_end_lost()) */
+static bool is_blind(const struct op *op, unsigned int end)
+{
+	const struct node_ep *ep = &nodes[op_node(op, end)].eps[op_ep(op, end)];
+
+	return op->ends[!end].posted && ep->blind[op_node(op, !end)][op_ep(op, !end)];
+}
+
+/* Does something of the node's wait for ever? */
+static bool waits_for_ever(unsigned int node)
+{
+	for (size_t i = 0; i < 2 * op_count; i++) {
+		const struct op *op = &ops[i / 2];
+		const unsigned int end = i % 2;
+
+		if (op_node(op, end) != node)
+			continue;
+		if (op_end_lost(op, end) || is_blind(op, end) ||
+		    ((op->ends[end].posted || op->ends[end].looking) && !op->ends[end].done &&
+		     op_end_exists(op, end) && op_end_lives(op, end) && op_end_over(op, end)))
+			return true;
+		/* a silent core keeps what it has for a process, or an endpoint, that is gone */
+		if (world.script->model->silent && op->ends[end].posted &&
+		    !op_end_lives(op, !end))
+			return true;
+	}
+	return false;
+}
+
+static void check_domain_left(unsigned int node, const struct xfer *xfer)
+{
+	/* QUIRK_SERIAL counts as one for ever, and so does the thread of automatic progress */
+	const unsigned int busy = xfer->busy - xfer->serial - (xfer->wait.mover != NULL);
+	struct xfer_peer *peer, *next;
+	struct xfer_ep *ep;
+
+	if (busy || xfer->open || xfer->looks)
+		tell_requests(node, xfer);
+	if (busy || xfer->open || xfer->looks)
+		world_fail("n%u: at the end %u requests, %u ids and %u looks are left", node,
+			   busy, xfer->open, xfer->looks);
+	for (size_t i = 0; i < BOARD_NOTES; i++) {
+		if (xfer->board.ids[i])
+			world_fail("n%u: at the end a note is left on its board", node);
+	}
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		HASH_ITER(hh, ep->peers, peer, next) {
+			if (peer->users || peer->sends || peer->slots[0] || peer->slots[1] ||
+			    peer->spares[0] || peer->spares[1] ||
+			    (peer->lanes && peer->lanes->held))
+				world_fail(
+					"n%u: at the end peer %zu has %u users, %u sends, %u and %u slots, %u receives of lanes",
+					node, (size_t) peer->addr, peer->users, peer->sends,
+					peer->slots[0], peer->slots[1],
+					peer->lanes ? peer->lanes->held : 0);
+		}
+	}
+}
+
+/* Slots, pins and records come back, and what kernels have put in rings was taken out */
+void check_nothing_left(unsigned int node)
+{
+	if (waits_for_ever(node))
+		return;
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		if (xfer_of(node, d))
+			check_domain_left(node, xfer_of(node, d));
+	}
+	for (unsigned int e = 0; e < world.script->eps; e++) {
+		if (nodes[node].eps[e].open && kernels_have(node, SIM_DOMAIN_OF(e)) &&
+		    kernels_ring_left(&nodes[node].eps[e]))
+			world_fail("n%u: at the end %u operations are left in rings", node,
+				   (unsigned int) kernels_ring_left(&nodes[node].eps[e]));
+	}
+}
+
+/*
+ * A message that no honest peer sends was not sent. But who had another one's address hears what is for that one, and a
+ * greeting may be lost.
+ */
+void check_nothing_wrong(unsigned int node)
+{
+	/* a peer that was removed, and has failed since, is forgotten, and may not have heard so */
+	bool lost = has_fault(FAULT_LOSE) || (check_fails(node) && has_fault(FAULT_FORGET));
+
+	/* what is not said for lack of memory is lost, too */
+	lost |= world.liar != SIM_NODES || has_fault(FAULT_MEMORY);
+	for (unsigned int e = 0; e < SIM_EPS; e++)
+		lost |= nodes[node].eps[e].life;
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		const struct xfer *xfer = xfer_of(node, d);
+
+		if (xfer && xfer->wrong && !lost)
+			world_fail("n%u: %zu messages of honest peers were wrong: %s", node,
+				   (size_t) xfer->wrong, xfer->unread ? xfer->unread : "");
+	}
+}
+
+/* What was opened in the core, in the GPU's driver and of the system is closed */
+void check_closed(unsigned int node)
+{
+	if (core_left(node))
+		world_fail("n%u: %s is left when all is closed", node, core_left(node));
+	if (gpu_opened(node))
+		world_fail("n%u: device memory of %u allocations is left open", node,
+			   gpu_opened(node));
+	if (gate_open_count(node))
+		world_fail("n%u: %u descriptors are left open", node, gate_open_count(node));
+	if (gate_mapped(node))
+		world_fail("n%u: %u shared pages are left mapped", node, gate_mapped(node));
+}
