@@ -501,11 +501,16 @@ static void use_again(const struct op *op)
  * remote memory (docs/limits.md). And an owner that was short of them does not answer a greeting: that is waited for as
  * long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
  */
+bool check_refuses(unsigned int from, unsigned int to)
+{
+	return world.script->model->stalls &&
+	       (was_full(from) || (world.script->timeout && was_full(to)));
+}
+
 static bool is_refused(const struct op *op, unsigned int end)
 {
-	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       op->ends[end].err == FI_EOPNOTSUPP &&
-	       (was_full(op->plan.from) || (world.script->timeout && was_full(op->plan.to)));
+	return op->plan.kind != OP_MESSAGE && op->ends[end].err == FI_EOPNOTSUPP &&
+	       check_refuses(op->plan.from, op->plan.to);
 }
 
 /* No operation fails, unless a reason of docs/reliability.md was there */

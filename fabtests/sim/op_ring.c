@@ -340,7 +340,11 @@ static struct kernel {
 static void kernel_fails(unsigned int i, struct node_domain *domain,
 			 const struct fi_cq_err_entry *error)
 {
-	if (!check_fails(i))
+	bool excused = check_fails(i);
+
+	for (unsigned int to = 0; to < world.script->nodes; to++)
+		excused |= check_refuses(i, to);
+	if (!excused)
 		world_fail("n%u: a put fails, and nothing gave reason: %s", i,
 			   fi_strerror(error->err));
 	world_tell("n%u: a put or a signal fails: %s", i, fi_strerror(error->err));

@@ -528,6 +528,8 @@ bool check_may_fail(const struct op *op);
 bool check_same_stream(const struct op *a, const struct op *b);
 bool check_may_be(const struct op *op, const struct op *sent);
 bool check_fails(unsigned int node);
+/* May one's remote memory be refused to the other, as descriptors were short? */
+bool check_refuses(unsigned int from, unsigned int to);
 /* A process gets these bytes */
 void check_granted(unsigned int node, const uint8_t *bytes, size_t len);
 /* What is shown to honest processes is written by these alone */
