@@ -235,24 +235,15 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 }
 
 /*
- * Kernels put, and streams have graphs. Nothing is drawn for that, so that the rest of a script stays what it is.
+ * Kernels put. Nothing is drawn for that, so that the rest of a script stays what it is.
  * @number: of the operation, and the seed
  */
-static void make_by_gpu(const struct script *script, struct op_plan *plan, uint64_t number,
-			bool graphs)
+static void make_put(const struct script *script, struct op_plan *plan, uint64_t number)
 {
 	const bool short_ = plan->kind == OP_MESSAGE && plan->len <= 40000;
 	const bool whole = script->nodes - (script->plain || script->hook) > plan->from &&
 			   script->nodes - (script->plain || script->hook) > plan->to;
 
-	if (graphs && plan->stream && plan->kind == OP_WRITE) {
-		plan->graph = 2 + (unsigned int) (number % 4);
-		if (script->model->atomics && number % 3) {
-			plan->kind = OP_ADD;
-			plan->len = 8 + 8 * (number % 128);
-		}
-		return;
-	}
 	if (!(script->rings >> plan->from & 1) || !whole ||
 	    SIM_DOMAIN_OF(plan->from_ep) != SIM_DOMAIN_OF(script->eps - 1) ||
 	    !(plan->kind == OP_WRITE || (short_ && number % 4 == 0)))
@@ -374,6 +365,7 @@ static void make_crowd(struct script *script)
 void script_make(struct script *script, uint64_t seed, const struct model *model,
 		 enum fault_kind fault)
 {
+	const unsigned int by_gpu = (unsigned int) (seed * 0xd1342543de82ef95ULL >> 40);
 	uint64_t begin = 0;
 
 	state = seed * 0x2545f4914f6cdd1dULL;
@@ -400,6 +392,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	/* not drawn, so that others stay what they were */
 	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
 	script->pinned = seed % 4 ? 0 : 512 << seed / 4 % 2;
+	if (by_gpu % 5 == 0)
+		script->rings = 1 + by_gpu / 5 % ((1 << SIM_NODES) - 1);
 	script->directs &= script->model->directs;
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;
@@ -413,7 +407,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);
 		make_op(script, &script->ops[i], begin, SIM_NODES);
-		make_by_gpu(script, &script->ops[i], seed + i, false);
+		make_put(script, &script->ops[i], seed + i);
 	}
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;
