@@ -396,7 +396,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
 	script->pinned = seed % 4 ? 0 : 512 << seed / 4 % 2;
 	if (by_gpu % 5 == 0 && fault != FAULT_LIE)
-		script->rings = 1 + by_gpu / 5 % ((1 << SIM_NODES) - 1);
+		script->rings = 1 + by_gpu / 5 % ((1U << script->nodes) - 1);
 	script->directs &= script->model->directs;
 	script->multi &= script->model->multi;
 	script->hook &= !script->plain;
