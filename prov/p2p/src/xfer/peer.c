@@ -158,7 +158,9 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 		return ret;
 	/* what was said with it may come by another way, and later. Its sender goes on to count all of that */
 	ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token, before.lost);
-	memcpy(peer->tokens[index + XFER_PEER_USABLE].heard, before.heard, sizeof before.heard);
+	if (!ret)
+		memcpy(peer->tokens[index + XFER_PEER_USABLE].heard, before.heard,
+		       sizeof before.heard);
 	return ret;
 }
 
