@@ -9,6 +9,7 @@
 /* Each process has addresses of its own: in the first half is what it has, in the second one what it has opened */
 #define GPU_ARENA SIM_ARENA
 #define GPU_PAGE ((size_t) 1 << 16)
+#define GPU_NIC_PAGE ((size_t) 4096)
 #define GPU_PAGES (GPU_ARENA / GPU_PAGE)
 
 /* Short buffers are parts of an allocation that the application has made for many */
@@ -45,6 +46,12 @@ struct gpu_place {
 	unsigned int parts;
 	size_t used;
 };
+
+/* NICs have whole pages: a liar's key for an allocation is one for the rest of its last page, too */
+static size_t block_room(const struct gpu_block *block)
+{
+	return (block->size + GPU_NIC_PAGE - 1) / GPU_NIC_PAGE * GPU_NIC_PAGE;
+}
 
 static uint8_t *arena;
 static struct gpu_place *places[SIM_NODES][GPU_PAGES];
@@ -127,7 +134,7 @@ static void place_free(struct gpu_place *place)
 	for (size_t i = 0, count = place_pages(place); i < count; i++)
 		*place_at(place->base + i * GPU_PAGE) = NULL;
 	if (place->own && block->users > 1) {
-		block->bytes = malloc(block->size);
+		block->bytes = calloc(1, block_room(block));
 		memcpy(block->bytes, block->at, block->size);
 	}
 	block_put(block);
@@ -403,7 +410,9 @@ bool gpu_block_is_free(const struct gpu_block *block)
 
 uint8_t *gpu_block_bytes(const struct gpu_block *block, size_t offset, size_t len)
 {
-	if (offset > block->size || len > block->size - offset)
+	const size_t room = block_room(block);
+
+	if (offset > room || len > room - offset)
 		world_fail("n%u: its NIC goes beyond the device memory that it has",
 			   block->node);
 	return block->bytes + offset;

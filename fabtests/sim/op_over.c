@@ -108,7 +108,8 @@ static bool is_behind_lost(const struct op *op, unsigned int end)
  * Of a ring, as many operations may wait as it has room for. Then, or behind one with FI_FENCE, the ring waits as a whole
  * (docs/gpu.md).
  */
-static bool is_in_full_ring(const struct op *op, unsigned int end)
+static bool is_in_full_ring(const struct op *op, unsigned int end,
+			    bool (*waits)(const struct op *op, unsigned int end))
 {
 	unsigned int waiting = 0;
 
@@ -119,7 +120,7 @@ static bool is_in_full_ring(const struct op *op, unsigned int end)
 		if (other == op || op_node(other, i % 2) != op_node(op, end) ||
 		    op_ep(other, i % 2) != op_ep(op, end) || !op_is_ringed(other, i % 2) ||
 		    op_ring(other, i % 2) != op_ring(op, end) || !at->posted || at->done ||
-		    !op_end_lives(other, i % 2) || !is_lost(other, i % 2))
+		    !op_end_lives(other, i % 2) || !waits(other, i % 2))
 			continue;
 		/* a put is two */
 		waiting += 1 + other->plan.put;
@@ -131,7 +132,17 @@ static bool is_in_full_ring(const struct op *op, unsigned int end)
 
 bool op_end_lost(const struct op *op, unsigned int end)
 {
-	return is_lost(op, end) || is_behind_lost(op, end) || is_in_full_ring(op, end);
+	return is_lost(op, end) || is_behind_lost(op, end) || is_in_full_ring(op, end, is_lost);
+}
+
+static bool is_under_way(const struct op *op, unsigned int end)
+{
+	return op->ends[end].posted && !op->ends[end].done;
+}
+
+bool op_end_hindered(const struct op *op, unsigned int end)
+{
+	return is_in_full_ring(op, end, is_under_way);
 }
 
 /*
