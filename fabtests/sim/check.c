@@ -440,6 +440,14 @@ void check_rma(const struct op *op)
 	check_guards(op, at, op->plan.len);
 }
 
+/* A put has the word that its signal sets, or adds. One of a liar's, or one to it, may have any */
+void check_signal(const struct op *op, uint64_t value)
+{
+	if (*op->signal != value && !is_lied(op))
+		world_fail("put %u: it is signalled by %llu", op->number,
+			   (unsigned long long) *op->signal);
+}
+
 void check_places(void)
 {
 	for (size_t i = 0; i < op_count && world.liar != SIM_NODES; i++) {

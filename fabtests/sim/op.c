@@ -103,7 +103,8 @@ static void op_show(struct op *op)
 	if (op->plan.kind != OP_WRITE)
 		check_fill(op, op->ends[1].buf);
 	if (op->plan.put) {
-		const struct op_plan word = {.to = op->plan.to,
+		const struct op_plan word = {.from = op->plan.from,
+					     .to = op->plan.to,
 					     .to_dev = op->plan.to_dev,
 					     .len = 8};
 

@@ -176,7 +176,7 @@ static ssize_t post_rma(struct op *op, struct fid_xpu_ep *ep)
 	const struct node_domain *there = &nodes[plan->to].domains[SIM_DOMAIN_OF(plan->to_ep)];
 	const uint64_t fence = plan->fence && world.script->fences ? FI_FENCE : 0;
 	const uint64_t addr = (uintptr_t) op->ends[1].buf, count = plan->len / 8;
-	const uint64_t key = fi_mr_key(there->mr[plan->to_dev]);
+	const uint64_t key = fi_mr_key(there->mr[op_region(plan)]);
 	fi_addr_t peer = peer_of(op, 0);
 	struct op_end *at = &op->ends[0];
 
@@ -238,8 +238,8 @@ void op_ring_prepare(struct op *op)
 
 	if (!wants_target(op))
 		return;
-	target.addr = (uintptr_t) to->shown[plan->to_dev];
-	target.key = fi_mr_key(there->mr[plan->to_dev]);
+	target.addr = (uintptr_t) to->shown[op_region(plan)];
+	target.key = fi_mr_key(there->mr[op_region(plan)]);
 	op_allocate(op, 0);
 	target.buf = op->ends[0].buf - SIM_GUARD;
 	ret = domain->xpu->target_add(ep->ep, &target, &number);
@@ -257,8 +257,8 @@ static uint64_t signal_value(const struct op *op)
 
 static ssize_t post_signal(struct op *op, struct fid_xpu_ep *ep)
 {
-	const uint64_t offset =
-		(uint64_t) ((uint8_t *) op->signal - nodes[op->plan.to].shown[op->plan.to_dev]);
+	const uint64_t offset = (uint64_t) ((uint8_t *) op->signal -
+					    nodes[op->plan.to].shown[op_region(&op->plan)]);
 	ssize_t ret;
 
 	if (world.script->model->atomics && op->number % 2)
@@ -275,7 +275,7 @@ static ssize_t post_signal(struct op *op, struct fid_xpu_ep *ep)
 static ssize_t post_put(struct op *op, struct fid_xpu_ep *ep)
 {
 	const uint64_t offset =
-		(uint64_t) (op->ends[1].buf - nodes[op->plan.to].shown[op->plan.to_dev]);
+		(uint64_t) (op->ends[1].buf - nodes[op->plan.to].shown[op_region(&op->plan)]);
 	ssize_t ret = has_target(op) ? 0 : -FI_EAGAIN;
 
 	if (!ret)
@@ -324,9 +324,7 @@ static void look_for_signal(struct op *op)
 	if (!op->plan.put || !at->posted || op->seen || to->state == NODE_DEAD ||
 	    op->shown != to->life || !*op->signal)
 		return;
-	if (*op->signal != signal_value(op))
-		world_fail("put %u: it is signalled by %llu", op->number,
-			   (unsigned long long) *op->signal);
+	check_signal(op, signal_value(op));
 	op_signalled(op);
 }
 

@@ -301,9 +301,6 @@ static void make_fault(struct script *script, enum fault_kind kind, struct fault
 		plan->kind = FAULT_RESET;
 	if (plan->kind == FAULT_LEAVE && draw(2))
 		plan->span = 0;
-	/* the rules do not know yet what a liar may do to what kernels post */
-	if (plan->kind == FAULT_LIE && script->rings)
-		plan->kind = FAULT_FORK;
 	if (plan->kind == FAULT_LIE)
 		make_lie(plan);
 	if (plan->kind == FAULT_MEMORY)
@@ -395,7 +392,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	/* not drawn, so that others stay what they were */
 	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
 	script->pinned = seed % 4 ? 0 : 512 << seed / 4 % 2;
-	if (by_gpu % 5 == 0 && fault != FAULT_LIE)
+	if (by_gpu % 5 == 0)
 		script->rings = 1 + by_gpu / 5 % ((1U << script->nodes) - 1);
 	script->directs &= script->model->directs;
 	script->multi &= script->model->multi;

@@ -67,7 +67,7 @@
  * A process may lie (lie.c), until it ends: its control messages, markers, pieces, datagrams, board and local sockets, and
  * what it asks of remote memory. It has regions of its own at its peers. Honest processes keep all rules among each other.
  * What they have with the liar may end in any way, with any bytes, within its buffers, and ends when the liar has. The liar
- * gets nothing of what lies around buffers. Nobody lies where kernels have rings.
+ * gets nothing of what lies around buffers. What its kernels put, or others put to it, may be signalled by any word.
  *
  * With --fault memory that is short in a process: what its provider asks for is not there, now and then, but where its
  * application opens or closes something.

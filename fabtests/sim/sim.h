@@ -543,6 +543,8 @@ struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry
 			fi_addr_t src);
 void check_ended(struct op *op, unsigned int end);
 void check_rma(const struct op *op);
+/* A put's word is there, and is to be @value */
+void check_signal(const struct op *op, uint64_t value);
 struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *multi,
 		       const struct fi_cq_err_entry *entry);
 void check_freeze(struct op *op, unsigned int end);
