@@ -359,11 +359,14 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 	return true;
 }
 
-/* Is nobody there any more, and is that known? */
+/*
+ * Is nobody there any more, and is that known? Time does not stop at that moment: a ring tries to reach a dead process again
+ * and again, and it would stop for each try.
+ */
 static bool conn_is_cut(const struct core_conn *conn)
 {
 	return conn->state != CONN_BROKEN && !model_of(conn)->silent &&
-	       (!conn->dst || !conn->dst->alive) && !core_later(conn->at);
+	       (!conn->dst || !conn->dst->alive) && !world_later(conn->at);
 }
 
 /* What the sender's progress does for one connection of its */
