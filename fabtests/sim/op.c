@@ -788,6 +788,8 @@ void op_close(unsigned int node, unsigned int e)
 			    at->done || !(at->posted || at->looking))
 				continue;
 			at->closed = true;
+			if (!end)
+				op_graph_close(&ops[i]);
 			check_freeze(&ops[i], end);
 			end_give_back(&ops[i], end);
 		}

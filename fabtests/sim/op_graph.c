@@ -63,10 +63,12 @@ void op_graph_turn(struct op *op)
 	}
 }
 
-static void graph_free(struct op *op)
+void op_graph_close(struct op *op)
 {
 	struct op_graph *graph = op->graph;
 
+	if (!graph)
+		return;
 	op->graph = NULL;
 	/* a child of fork() asks no driver */
 	if (!world.child)
@@ -93,7 +95,7 @@ int op_post_graph(struct op *op)
 	graph->graph = gpu_capture_end(stream);
 	op->graph = graph;
 	if (ret)
-		graph_free(op);
+		op_graph_close(op);
 	return ret;
 }
 
@@ -112,7 +114,7 @@ void op_graphs_close(unsigned int node, unsigned int d)
 	for (size_t i = 0; i < op_count; i++) {
 		struct op *op = &ops[i];
 
-		if (op->graph && op->plan.from == node && SIM_DOMAIN_OF(op->plan.from_ep) == d)
-			graph_free(op);
+		if (op->plan.from == node && SIM_DOMAIN_OF(op->plan.from_ep) == d)
+			op_graph_close(op);
 	}
 }

@@ -234,6 +234,23 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 		make_trigger(plan);
 }
 
+/* Have both its processes the plugin, and no hook? */
+static bool is_whole(const struct script *script, const struct op_plan *plan)
+{
+	const unsigned int whole = script->nodes - (script->plain || script->hook);
+
+	return plan->from < whole && plan->to < whole;
+}
+
+/* Of what it had as a message, nothing is left */
+static void make_write(struct op_plan *plan)
+{
+	plan->kind = OP_WRITE;
+	plan->inject = plan->delivery = false;
+	plan->untagged = plan->data = plan->fence = plan->look = plan->cancel = 0;
+	plan->recv_trigger = plan->recv_stream = 0;
+}
+
 /*
  * Kernels put. Nothing is drawn for that, so that the rest of a script stays what it is.
  * @number: of the operation, and the seed
@@ -241,21 +258,33 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 static void make_put(const struct script *script, struct op_plan *plan, uint64_t number)
 {
 	const bool short_ = plan->kind == OP_MESSAGE && plan->len <= 40000;
-	const bool whole = script->nodes - (script->plain || script->hook) > plan->from &&
-			   script->nodes - (script->plain || script->hook) > plan->to;
 
-	if (!(script->rings >> plan->from & 1) || !whole ||
+	if (!(script->rings >> plan->from & 1) || !is_whole(script, plan) ||
 	    SIM_DOMAIN_OF(plan->from_ep) != SIM_DOMAIN_OF(script->eps - 1) ||
 	    !(plan->kind == OP_WRITE || (short_ && number % 4 == 0)))
 		return;
 	plan->put = plan->kind == OP_MESSAGE || number % 3;
 	if (!plan->put)
 		return;
-	plan->kind = OP_WRITE;
-	plan->inject = plan->delivery = false;
-	plan->untagged = plan->data = plan->fence = plan->look = plan->cancel = 0;
-	plan->trigger = plan->recv_trigger = plan->chained = plan->stream = plan->recv_stream =
-		0;
+	make_write(plan);
+	plan->trigger = plan->chained = plan->stream = 0;
+}
+
+/*
+ * Half of what streams begin is in graphs: writes, and sums. Nothing is drawn for that either.
+ * @number: of the operation, and the seed
+ */
+static void make_graph(const struct script *script, struct op_plan *plan, uint64_t number)
+{
+	if (!plan->stream || plan->kind == OP_READ || plan->len > 40000 || number % 2 ||
+	    !is_whole(script, plan))
+		return;
+	make_write(plan);
+	plan->graph = 2 + (unsigned int) (number / 2 % 4);
+	if (!script->model->atomics || number / 2 % 3 == 0)
+		return;
+	plan->kind = OP_ADD;
+	plan->len = 8 + 8 * (number % 128);
 }
 
 /* One process lies: the first one has the plugin always. In all ways, or in few */
@@ -408,6 +437,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 			begin += draw(800 * SIM_MS);
 		make_op(script, &script->ops[i], begin, SIM_NODES);
 		make_put(script, &script->ops[i], seed + i);
+		make_graph(script, &script->ops[i], seed + i);
 	}
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;

@@ -506,7 +506,8 @@ void op_graph_turn(struct op *op);
 bool op_graph_wants(const struct op *op);
 /* One more launch has ended. True: that was the last one */
 bool op_graph_ended(struct op *op);
-/* Those of a domain are no longer used */
+/* Its endpoint is closed, and so is its counter: no stream waits for that then; the same for those of a domain */
+void op_graph_close(struct op *op);
 void op_graphs_close(unsigned int node, unsigned int d);
 /* A deferred work that waits is taken back. False: there is none */
 bool op_trigger_cancel(struct op *op, unsigned int end);
