@@ -387,7 +387,7 @@ static bool is_astray(const struct op *op)
 {
 	return op->plan.kind == OP_MESSAGE && op->ends[0].posted && !op->taken &&
 	       op_end_lives(op, 0) && nodes[op->plan.to].eps[op->plan.to_ep].open &&
-	       check_may_fail(op);
+	       (op->plan.cancel || check_may_fail(op));
 }
 
 /* A message whose receive ended without it gets another one, once. False: there was none */
