@@ -201,6 +201,7 @@ static void watch_unsent_all(struct xfer *xfer)
 	struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
+		xfer_sendq_watch(ep);
 		TAILQ_FOREACH(out, &ep->outq, entry) {
 			if (!out->behind && !out->until)
 				watch_unsent_begin(out);
