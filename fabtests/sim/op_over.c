@@ -61,10 +61,13 @@ static bool is_held_up(const struct op *op)
 	return is_fenced(op);
 }
 
-/* Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory */
+/*
+ * Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory. The first
+ * link of a chain waits for nothing, and is queued, too.
+ */
 static bool is_queued(const struct op *op, unsigned int end)
 {
-	return op->ends[end].threshold || op_is_ringed(op, end) ||
+	return op->ends[end].threshold || op->ends[end].deferred || op_is_ringed(op, end) ||
 	       (!end && world.script->triggers && op->plan.kind != OP_MESSAGE);
 }
 
