@@ -6,10 +6,6 @@
 struct op ops[SIM_OPS_ALL];
 size_t op_count;
 
-/* A peek that has found nothing is repeated after so long, and later ones after twice that, up to the second [ns] */
-#define OP_LOOK_AGAIN (200 * 1000)
-#define OP_LOOK_MAX (100 * SIM_MS)
-
 static uint64_t turns;
 
 uint64_t op_next_turn(void)
@@ -416,7 +412,7 @@ static bool end_looks(struct op *op)
 
 	if (!op->plan.look || at->found)
 		return false;
-	if (at->looking || world.now < at->look_at)
+	if (at->looking)
 		return true;
 	if (op->plan.look == LOOK_CLAIM || op->plan.look == LOOK_REFUSE)
 		flags |= FI_CLAIM;
@@ -485,7 +481,10 @@ static void end_post(struct op *op, unsigned int end)
 					    : post_atomic(op, addr);
 	at->calling = false;
 	at->posted_at = world.now;
-	if (ret == -FI_EAGAIN)
+	/* nobody else has what was found */
+	if (ret == -FI_ENOMEM && at->found)
+		op_end_later(at);
+	if (ret == -FI_EAGAIN || (ret == -FI_ENOMEM && at->found))
 		at->posted = false;
 	else
 		end_posted(op, end, ret);
@@ -533,7 +532,8 @@ static void end_begin(struct op *op, unsigned int end)
 {
 	struct op_end *at = &op->ends[end];
 
-	if (at->posted || world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
+	if (at->posted || world.now < at->look_at ||
+	    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
 		return;
 	/* what the other end never posts is not posted here either */
 	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
@@ -582,10 +582,7 @@ static void look_take(struct op *op, const struct fi_cq_err_entry *entry, fi_add
 	struct op_end *at = &op->ends[1];
 
 	at->looking = false;
-	at->look_wait = at->look_wait ? 2 * at->look_wait : OP_LOOK_AGAIN;
-	if (at->look_wait > OP_LOOK_MAX)
-		at->look_wait = OP_LOOK_MAX;
-	at->look_at = world.now + at->look_wait;
+	op_end_later(at);
 	if (entry->err == FI_ENOMSG)
 		return;
 	world_tell("n%u: peek for %u ends: %s", op->plan.to, op->number,

@@ -2,6 +2,17 @@
 /* Which operations are over, or wait for what nobody can know. See sim.h. */
 #include "kernel.h"
 
+/* What has found nothing, or no memory, is tried again after so long, and each time after twice that, up to the second [ns] */
+#define OP_LOOK_AGAIN (200 * 1000)
+#define OP_LOOK_MAX (100 * SIM_MS)
+
+void op_end_later(struct op_end *at)
+{
+	if (at->look_wait < OP_LOOK_MAX)
+		at->look_wait = at->look_wait ? 2 * at->look_wait : OP_LOOK_AGAIN;
+	at->look_at = world.now + at->look_wait;
+}
+
 static const struct node_ep *ep_of_end(const struct op *op, unsigned int end)
 {
 	return &nodes[op_node(op, end)].eps[op_ep(op, end)];

@@ -8,6 +8,7 @@
  * the peer, so are the bytes.
  */
 #include "exhaust.h"
+#include "gate.h"
 #include "kernel.h"
 
 /* A block's thread acts for all of it */
@@ -218,7 +219,7 @@ static bool wants_target(const struct op *op)
 	const struct op_end *at = &op->ends[0];
 
 	return op->plan.put && !at->posted && !at->done && !at->skipped &&
-	       op_end_lives(op, 0) && op_end_lives(op, 1) &&
+	       world.now >= at->look_at && op_end_lives(op, 0) && op_end_lives(op, 1) &&
 	       !world_later(SIM_S + op->plan.at) && !has_target(op) &&
 	       peer_of(op, 0) != FI_ADDR_NOTAVAIL;
 }
@@ -243,6 +244,10 @@ void op_ring_prepare(struct op *op)
 	op_allocate(op, 0);
 	target.buf = op->ends[0].buf - SIM_GUARD;
 	ret = domain->xpu->target_add(ep->ep, &target, &number);
+	if (ret == -FI_ENOMEM && gate_is_scarce(plan->from)) {
+		op_end_later(&op->ends[0]);
+		return;
+	}
 	if (ret)
 		world_fail("n%u: target_add: %s", plan->from, fi_strerror(-ret));
 	op->target = number;

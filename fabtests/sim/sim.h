@@ -198,7 +198,8 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @turn:	its place among all that were posted
  * @queued, @process: when it was queued for a counter, and by which process; it waits until that is at @threshold, and its
  *		turn is UINT64_MAX until then; 0: it waits for none. @gone: the clock has come there. @deferred: its work, or NULL
- * @looking, @found, @look_at: of a receiver that peeks: it asks; the message is there; when it asks again
+ * @looking, @found: of a receiver that peeks: it asks; the message is there. @look_at: when it, or what found no memory,
+ *		asks again
  * @cancel_at:	when it is cancelled
  * @buf:	NULL: it has none yet, or no more
  * @frozen:	nobody writes to its buffer any more; @sum: of what is in it
@@ -441,6 +442,8 @@ void op_turn(unsigned int node);
 bool op_wants(unsigned int node);
 /* Are those before it of its stream posted at this end? */
 bool op_is_next(const struct op *op, unsigned int end);
+/* It is tried again later, each time after a longer while */
+void op_end_later(struct op_end *at);
 /* Of FI_SEND, FI_RECV, FI_READ, FI_WRITE, the one that counts it */
 unsigned int op_counts(const struct op *op, unsigned int end);
 /* The next place among what is posted */
