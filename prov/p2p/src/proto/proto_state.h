@@ -52,7 +52,7 @@ struct proto_domain {
  * @secret:	what its answers are made with (hello_token.c); 0: it has given none
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
- * @stale:	a peer was lost that may have sent pieces to the side endpoint
+ * @stale:	a peer was lost that may have sent pieces
  * @stales:	receives for pieces that nobody wants any more, @stale_count of them, the oldest first
  *		(rndv_stale.c)
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told

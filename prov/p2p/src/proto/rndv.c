@@ -147,8 +147,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_req *req, *next, *receive;
 	bool held;
 
-	if (peer->via != peer->ep)
-		peer->ep->proto->stale = true;
+	peer->ep->proto->stale = true;
 	rndv_arrivals_desert(peer);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
@@ -181,8 +180,9 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 
 static void rndv_stale_look(struct xfer_ep *ep)
 {
-	if (ep->side && ep->proto->stale)
-		rndv_stale_discard(ep->side);
+	/* without a side endpoint pieces come to this one */
+	if (ep->stalls && ep->proto->stale)
+		rndv_stale_discard(ep->side ? ep->side : ep);
 }
 
 /* A peer waits for something: pieces of before may be in the way */

@@ -16,40 +16,40 @@
  */
 #define RNDV_STALE_MAX 256
 
-/* ---- at a side endpoint ---- */
+/* ---- over a core that stalls ---- */
 
 static void rndv_stale_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
-	struct xfer_ep *side = ctx->ep;
+	struct xfer_ep *ep = ctx->ep;
 	const bool found = !comp->err;
 
 	xfer_ctx_free(ctx);
 	if (found)
-		rndv_stale_discard(side);
+		rndv_stale_discard(ep);
 }
 
 /*
  * The sender of a piece has been told that its receive is posted. So a piece without one is stale, whoever
  * has sent it.
  */
-void rndv_stale_discard(struct xfer_ep *side)
+void rndv_stale_discard(struct xfer_ep *ep)
 {
-	struct xfer_ctx *ctx = side->closing ? NULL : cell_get(&side->xfer->cells);
+	struct xfer_ctx *ctx = ep->closing ? NULL : cell_get(&ep->xfer->cells);
 	const struct core_op op = {
 		.recv = true,
 		.tagged = true,
 		.addr = FI_ADDR_UNSPEC,
-		.tag = side->tag_bit | WIRE_TAG_PIECE,
+		.tag = ep->tag_bit | WIRE_TAG_PIECE,
 		.ignore = WIRE_TAG_PIECE - 1,
 		.flags = FI_PEEK | FI_DISCARD | FI_COMPLETION,
 		.context = ctx,
 	};
 
-	xfer_assert_locked(side->xfer);
+	xfer_assert_locked(ep->xfer);
 	if (!ctx)
 		return;
-	xfer_ctx_init(ctx, side, rndv_stale_discarded, xfer_ctx_free);
-	if (core_post(side->core, &op))
+	xfer_ctx_init(ctx, ep, rndv_stale_discarded, xfer_ctx_free);
+	if (core_post(ep->core, &op))
 		xfer_ctx_free(ctx);
 }
 

@@ -15,8 +15,8 @@
 
 #include "xfer/xfer.h"
 
-/* Has the core discard pieces that have come to this side endpoint and have no receive */
-void rndv_stale_discard(struct xfer_ep *side);
+/* Has the core discard pieces that have come to @ep and have no receive */
+void rndv_stale_discard(struct xfer_ep *ep);
 
 /* The receive of the piece with @tag was taken back: whatever comes with it to @ep is received */
 void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag);
