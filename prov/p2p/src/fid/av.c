@@ -190,25 +190,27 @@ static void av_name_drop(struct p2p_av *av, struct av_name *entry)
 	free(entry);
 }
 
-static void av_name_add(struct p2p_av *av, const uint8_t *name, size_t len, fi_addr_t addr)
+/* 0 or -FI_ENOMEM */
+static int av_name_add(struct p2p_av *av, const uint8_t *name, size_t len, fi_addr_t addr)
 {
 	struct av_name *entry = calloc(1, sizeof *entry);
 
 	if (!entry)
-		return;
+		return -FI_ENOMEM;
 	entry->addr = addr;
 	entry->len = len;
 	memcpy(entry->name, name, len);
 	HASH_ADD(hh, av->names, name, entry->len, entry);
 	if (!entry->hh.tbl) {
 		free(entry);
-		return;
+		return -FI_ENOMEM;
 	}
 	HASH_ADD(by_addr, av->named_addrs, addr, sizeof entry->addr, entry);
 	if (entry->by_addr.tbl)
-		return;
+		return 0;
 	HASH_DELETE(hh, av->names, entry);
 	free(entry);
+	return -FI_ENOMEM;
 }
 
 static struct av_name *av_name_find(const struct p2p_av *av, const uint8_t *name, size_t len)
@@ -219,25 +221,29 @@ static struct av_name *av_name_find(const struct p2p_av *av, const uint8_t *name
 	return entry;
 }
 
-static void av_name_make(struct p2p_av *av, fi_addr_t addr)
+/* 0 or -FI_ENOMEM */
+static int av_name_make(struct p2p_av *av, fi_addr_t addr)
 {
 	uint8_t raw[WIRE_NAME_MAX + 1] = {0}, name[WIRE_NAME_MAX];
 	size_t len = WIRE_NAME_MAX;
 
 	if (addr == FI_ADDR_NOTAVAIL || fi_av_lookup(av->core, addr, raw, &len) ||
 	    len > WIRE_NAME_MAX)
-		return;
+		return 0;
 	len = av_name_canon(raw, len, name);
 	/* a peer that was learned, or inserted twice, has its name already */
-	if (!av_name_find(av, name, len))
-		av_name_add(av, name, len, addr);
+	return av_name_find(av, name, len) ? 0 : av_name_add(av, name, len, addr);
 }
 
-static void av_names_make(struct p2p_av *av)
+/* Without memory for all of them, a peer might get another address. So they are made later. 0 or -FI_ENOMEM */
+static int av_names_make(struct p2p_av *av)
 {
-	for (size_t i = 0; av->known && i < av->known->count; i++)
-		av_name_make(av, av->known->entry[i].addr);
-	av->named = true;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && av->known && i < av->known->count; i++)
+		ret = av_name_make(av, av->known->entry[i].addr);
+	av->named = !ret;
+	return ret;
 }
 
 /* Inserts a peer that the application does not know [xfer.lock is held]. */
@@ -263,11 +269,15 @@ static int av_learn(struct p2p_av *av, const void *addr, const uint8_t *name, si
 	if (ret != 1) {
 		P2P_WARN("a peer that sends from device memory cannot be inserted: %s\n",
 			 fi_strerror(ret < 0 ? -ret : FI_EINVAL));
-		return ret < 0 ? ret : -FI_EINVAL;
+		/* memory may come back; what shm's table has no room for is not waited for */
+		return ret == -FI_ENOMEM ? -FI_ENOSPC : ret < 0 ? ret : -FI_EINVAL;
 	}
-	P2P_INFO("learned a peer that the application has not inserted\n");
-	av_name_add(av, name, len, *core_addr);
-	return 0;
+	ret = av_name_add(av, name, len, *core_addr);
+	if (ret)
+		fi_av_remove(av->core, core_addr, 1, 0);
+	else
+		P2P_INFO("learned a peer that the application has not inserted\n");
+	return ret;
 }
 
 /* Does @addr spell the name of @entry? A longer spelling does if its next byte ends a string. */
@@ -282,11 +292,12 @@ static int av_resolve_other(struct p2p_av *av, const void *addr, size_t len, boo
 			    fi_addr_t *core_addr)
 {
 	uint8_t raw[WIRE_NAME_MAX + 1] = {0}, name[WIRE_NAME_MAX + 1] = {0};
+	int ret = av->named ? 0 : av_names_make(av);
 
+	if (ret)
+		return ret;
 	memcpy(raw, addr, len);
 	len = av_name_canon(raw, len, name);
-	if (!av->named)
-		av_names_make(av);
 	av->found = av_name_find(av, name, len);
 	if (!av->found)
 		return learn ? av_learn(av, raw, name, len, core_addr) : -FI_ENOENT;
@@ -326,8 +337,9 @@ static int av_record(struct p2p_av *av, const fi_addr_t *got, size_t count, fi_a
 			continue;
 		/* the core's own index, as long as it is the application's, too */
 		at = av->indexed && !av->table ? got[i] : av_known_free(av);
-		if (av->named)
-			av_name_make(av, got[i]);
+		ret = av->named ? av_name_make(av, got[i]) : 0;
+		if (ret)
+			return ret;
 		/* without indices, names serve as well once there are any */
 		if (!av->indexed && av->named)
 			continue;
