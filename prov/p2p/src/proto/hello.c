@@ -256,19 +256,6 @@ int hello_greet(struct xfer_peer *peer)
 
 /* ---- what is known ---- */
 
-static void hello_say_late(struct xfer_peer *peer)
-{
-	char text[256];
-
-	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
-	P2P_WARN(
-		"%s has not answered a greeting for %zu s: long messages from device memory go "
-		"there whole, which is slower, and operations on its remote memory wait. Unless it "
-		"computes, install this provider there, or see FI_P2P_HELLO_TIMEOUT\n",
-		text, conf.hello_timeout);
-	peer->facts |= HELLO_LATE;
-}
-
 /* Was it greeted so long ago that the user wants it taken for dead? */
 static bool hello_overdue(const struct xfer_peer *peer)
 {
@@ -352,7 +339,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 			xfer_peer_say_silent(peer, peer->waited);
 		return peer->state;
 	}
-	hello_say_late(peer);
+	hello_facts_late(peer);
 	hello_move(peer, XFER_PEER_FOREIGN);
 	return peer->state;
 }
@@ -458,6 +445,13 @@ struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_que
 
 /* ---- what is heard ---- */
 
+/* Has it failed? Without memory the message is read again: what comes from its sender next is understood only behind it */
+static bool hello_failed(struct xfer_ep *ep, int ret)
+{
+	ep->xfer->again |= ret == -FI_ENOMEM;
+	return ret;
+}
+
 /* One more answer of a kind, if it may be given: @count of @max have been */
 static bool hello_answers(struct proto_ep *state, unsigned int *count, unsigned int max)
 {
@@ -484,7 +478,9 @@ static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_ad
 		return ret;
 	if (!hello_answers(state, &state->strangers, HELLO_STRANGERS))
 		return -FI_EAGAIN;
-	return ep->resolve(ep, name, len, true, addr);
+	ret = ep->resolve(ep, name, len, true, addr);
+	state->strangers -= ret == -FI_ENOMEM;
+	return ret;
 }
 
 /*
@@ -530,10 +526,10 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
 		ret = hello_resolve(via, msg->name, msg->name_len, &to);
+	if (hello_failed(ep, ret))
+		return;
 	/* who is not answered sends whole messages, which take no connection more */
-	if (!ret && via != ep)
-		ret = room_spare();
-	if (ret)
+	if (via != ep && room_spare())
 		return;
 	answer.token = msg->grant;
 	ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME);
@@ -675,7 +671,8 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	/* the token was given to the former process, or is lost */
 	if (peer->tokens[0].token != msg->token || peer->tokens[0].lost ||
 	    hello_renewed(peer, msg) ||
-	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
+	    hello_failed(peer->ep, hello_route(peer->ep, msg, peer->addr,
+					       !(peer->facts & HELLO_MET), &via, &to)))
 		return;
 	hello_known(peer, msg, via, to);
 	peer->facts |= HELLO_ANSWERED;
@@ -692,19 +689,21 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
 		return;
 	}
-	if (ep->resolve(ep, msg->name, msg->name_len, true, &addr))
+	if (hello_failed(ep, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
 		return;
 	peer = xfer_peer_get(ep, addr);
-	if (peer && hello_token_outdated(peer, msg->token)) {
+	if (hello_failed(ep, peer ? 0 : -FI_ENOMEM))
+		return;
+	if (hello_token_outdated(peer, msg->token)) {
 		hello_token_refuse(peer, msg->token);
 		return;
 	}
 	/* whoever goes on to name others beside itself is none that is let in */
-	if (!peer || hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to))
+	if (hello_failed(ep, hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to)))
 		return;
 	hello_dead(peer, msg);
 	hello_renewed(peer, msg);
-	if (xfer_peer_admit(peer, 1, msg->token))
+	if (hello_failed(ep, xfer_peer_admit(peer, 1, msg->token)))
 		return;
 	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;
 	hello_known(peer, msg, via, to);

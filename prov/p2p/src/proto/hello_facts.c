@@ -2,6 +2,8 @@
 /* What is known of a peer. See hello_facts.h. */
 #include "proto/hello_facts.h"
 
+#include "base/conf.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "xfer/ep_state.h"
 #include "xfer/keepalive.h"
@@ -153,4 +155,18 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 			       P2P_MIN(len, sizeof name), msg->key == peer->ep->xfer->ipc.host);
 	if (life->keepalive)
 		keepalive_ask(life->keepalive);
+}
+
+void hello_facts_late(struct xfer_peer *peer)
+{
+	char text[256];
+
+	xfer_assert_locked(peer->ep->xfer);
+	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	P2P_WARN(
+		"%s has not answered a greeting for %zu s: long messages from device memory go "
+		"there whole, which is slower, and operations on its remote memory wait. Unless it "
+		"computes, install this provider there, or see FI_P2P_HELLO_TIMEOUT\n",
+		text, conf.hello_timeout);
+	peer->facts |= HELLO_LATE;
 }

@@ -84,4 +84,7 @@ bool hello_takes_offers(const struct xfer_peer *peer);
 /* It may be asked for signs of life, and is, so that it is known whether it answers. */
 void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg);
 
+/* It has not answered in time: says so */
+void hello_facts_late(struct xfer_peer *peer);
+
 #endif /* P2P_HELLO_FACTS_H */

@@ -39,9 +39,10 @@ struct ctrl_out {
 };
 
 /*
- * @waits:	the core has no room for it now
- * @entry:	in struct xfer_ep.hearing, while the core has it, or one before it is not dealt with
+ * @waits:	the core has no room for it now; or, if it @came, there is no memory for what it says
+ * @entry:	in struct xfer_ep.hearing, while the core has it, or it or one before it is not dealt with
  * @came, @len, @err: its completion, once there is one
+ * @read:	so many of its bytes are dealt with
  */
 struct ctrl_in {
 	struct xfer_ctx ctx;
@@ -50,6 +51,7 @@ struct ctrl_in {
 	bool came;
 	int err;
 	size_t len;
+	size_t read;
 	TAILQ_ENTRY(ctrl_in) entry;
 };
 
@@ -140,6 +142,11 @@ static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)
 	xfer_busy_add(ep->xfer, waits ? 1 : -1);
 }
 
+static bool ctrl_in_is_unposted(const struct ctrl_in *ctrl)
+{
+	return ctrl->waits && !ctrl->came;
+}
+
 static void ctrl_in_free(struct ctrl_in *ctrl)
 {
 	stage_reserve_put(&ctrl->ctx.ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
@@ -150,10 +157,9 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 {
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
-	if (ctrl->waits)
-		ctrl_in_wait(ctrl, false);
-	else
+	if (!ctrl_in_is_unposted(ctrl))
 		TAILQ_REMOVE(&ctx->ep->hearing, ctrl, entry);
+	ctrl_in_wait(ctrl, false);
 	ctrl_in_free(ctrl);
 }
 
@@ -167,10 +173,10 @@ static void ctrl_in_again(struct ctrl_in *ctrl)
 
 	if (ret && ret != -FI_EAGAIN && ret != -FI_ENOMEM && !ctrl->waits)
 		P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
+	ctrl->came = false;
 	ctrl_in_wait(ctrl, ret);
 	if (ret)
 		return;
-	ctrl->came = false;
 	TAILQ_INSERT_TAIL(&ctrl->ctx.ep->hearing, ctrl, entry);
 }
 
@@ -204,9 +210,12 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	struct xfer_peer *kept;
 	struct xfer_req *req;
 	bool fits;
+	int ret;
 
 	xfer_assert_locked(ep->xfer);
-	if (token && token->peer->forgotten && xfer_peer_recall(token->peer))
+	ret = token && token->peer->forgotten ? xfer_peer_recall(token->peer) : 0;
+	ep->xfer->again = ret == -FI_ENOMEM;
+	if (ret)
 		return;
 	/* who is told that it is lost may have lost the other one, too, and be told nothing in return */
 	if (token && token->lost && wire_resets(msg))
@@ -242,43 +251,60 @@ static void ctrl_unread(struct xfer *xfer, size_t len, const char *why)
 	P2P_WARN("a control message of %zu bytes is dropped: %s\n", len, why);
 }
 
-/* All messages that have come as one, of @len bytes */
-static void ctrl_read(struct xfer_ep *ep, const char *at, size_t len)
+/* All messages that have come as one. False: there is no memory for what one of them says, and it is read again. */
+static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 {
 	struct wire_msg msg;
 	const char *why;
 	int ret;
 
 	do {
-		ret = wire_decode(at, len, &msg, &why);
+		ret = wire_decode((char *) ctrl->reserve->addr + ctrl->read,
+				  ctrl->len - ctrl->read, &msg, &why);
 		if (!ret) {
 			ctrl_trace("received", &msg);
 			ctrl_dispatch(ep, &msg);
+			if (ep->xfer->again)
+				return false;
 		} else {
-			ctrl_unread(ep->xfer, len, why);
+			ctrl_unread(ep->xfer, ctrl->len - ctrl->read, why);
 		}
 		if (ret == -FI_EOPNOTSUPP)
 			XFER_PROTO_EACH(ep->xfer, unreadable, ep, &msg);
-		at += msg.size;
-		len -= msg.size;
-	} while (msg.size && len);
+		ctrl->read += msg.size;
+	} while (msg.size && ctrl->read < ctrl->len);
+	return true;
 }
 
-static void ctrl_in_take(struct ctrl_in *ctrl)
+/* False: it stays the first one */
+static bool ctrl_in_take(struct ctrl_in *ctrl)
 {
 	struct xfer_ep *ep = ctrl->ctx.ep;
 
 	TAILQ_REMOVE(&ep->hearing, ctrl, entry);
 	if (ctrl->err == FI_ECANCELED) {
 		ctrl_in_free(ctrl);
-		return;
+		return true;
 	}
-	if (!ctrl->err)
-		ctrl_read(ep->front, ctrl->reserve->addr, ctrl->len);
-	else
+	if (ctrl->err) {
 		P2P_WARN("a control message could not be received: %s\n",
 			 fi_strerror(ctrl->err));
+	} else if (!ctrl_read(ep->front, ctrl)) {
+		TAILQ_INSERT_HEAD(&ep->hearing, ctrl, entry);
+		ctrl_in_wait(ctrl, true);
+		return false;
+	}
 	ctrl_in_again(ctrl);
+	return true;
+}
+
+/* In the order in which they have come */
+static void ctrl_hear(struct xfer_ep *ep)
+{
+	struct ctrl_in *ctrl;
+
+	while ((ctrl = TAILQ_FIRST(&ep->hearing)) && ctrl->came && ctrl_in_take(ctrl))
+		;
 }
 
 /*
@@ -288,14 +314,13 @@ static void ctrl_in_take(struct ctrl_in *ctrl)
  */
 static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
-	struct xfer_ep *ep = ctx->ep;
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
 	ctrl->came = true;
 	ctrl->len = comp->len;
+	ctrl->read = 0;
 	ctrl->err = abs(comp->err);
-	while ((ctrl = TAILQ_FIRST(&ep->hearing)) && ctrl->came)
-		ctrl_in_take(ctrl);
+	ctrl_hear(ctx->ep);
 }
 
 /* How many internal receives have no memory yet */
@@ -342,9 +367,10 @@ void ctrl_progress(struct xfer_ep *ep)
 
 	xfer_assert_locked(ep->xfer);
 	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = LIST_NEXT(ctx, live)) {
-		if (ctx->done == ctrl_received && ((struct ctrl_in *) ctx)->waits)
+		if (ctx->done == ctrl_received && ctrl_in_is_unposted((struct ctrl_in *) ctx))
 			ctrl_in_again((struct ctrl_in *) ctx);
 	}
+	ctrl_hear(ep);
 	ctrl_in_fill(ep);
 }
 

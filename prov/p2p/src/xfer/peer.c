@@ -130,14 +130,12 @@ static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
 	*token = (struct xfer_token){.token = 0};
 }
 
-static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, uint64_t value,
-			       bool lost)
+static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, struct xfer_token is)
 {
 	struct xfer_token *token = &peer->tokens[index];
 
 	xfer_peer_dismiss(peer, index);
-	token->token = value;
-	token->lost = lost;
+	*token = is;
 	token->peer = peer;
 	HASH_ADD(hh, peer->ep->tokens, token, sizeof token->token, token);
 	if (token->hh.tbl)
@@ -152,22 +150,21 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 	int ret = 0;
 
 	xfer_assert_locked(peer->ep->xfer);
-	if (before.token != value)
-		ret = xfer_peer_set_token(peer, index, value, false);
-	if (ret || !before.token || before.token == value)
-		return ret;
+	if (before.token == value)
+		return 0;
 	/* what was said with it may come by another way, and later. Its sender goes on to count all of that */
-	ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before.token, before.lost);
-	if (!ret)
-		memcpy(peer->tokens[index + XFER_PEER_USABLE].heard, before.heard,
-		       sizeof before.heard);
-	return ret;
+	if (before.token)
+		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before);
+	return ret ? ret
+		   : xfer_peer_set_token(peer, index, (struct xfer_token){.token = value});
 }
 
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
 {
+	const struct xfer_token token = {.token = value, .lost = true};
+
 	xfer_assert_locked(peer->ep->xfer);
-	return xfer_peer_set_token(peer, XFER_PEER_TOKENS - 1, value, true);
+	return xfer_peer_set_token(peer, XFER_PEER_TOKENS - 1, token);
 }
 
 uint64_t xfer_token_new(struct xfer *xfer)
