@@ -73,7 +73,8 @@ void op_graph_close(struct op *op)
 	/* a child of fork() asks no driver */
 	if (!world.child)
 		gpu_graph_destroy(graph->graph);
-	SIM_MUST(fi_close(&graph->go->fid));
+	if (graph->go)
+		SIM_MUST(fi_close(&graph->go->fid));
 	free(graph);
 }
 
@@ -87,10 +88,11 @@ int op_post_graph(struct op *op)
 	if (!gpu_capture_begin(stream))
 		return -FI_EAGAIN;
 	graph = calloc(1, sizeof *graph);
-	SIM_MUST(fi_cntr_open(domain_of_op(op)->domain, &attr, &graph->go, NULL));
+	ret = fi_cntr_open(domain_of_op(op)->domain, &attr, &graph->go, NULL);
 	/* other threads go on meanwhile */
 	fiber_switch_point();
-	ret = op_stream_put(op, 0, graph->go, 1, stream);
+	if (!ret)
+		ret = op_stream_put(op, 0, graph->go, 1, stream);
 	fiber_switch_point();
 	graph->graph = gpu_capture_end(stream);
 	op->graph = graph;

@@ -95,9 +95,16 @@ int op_post_stream(struct op *op, unsigned int end)
 {
 	const unsigned int node = op_node(op, end);
 	struct node_domain *domain = &nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))];
+	int ret;
 
 	if (!end && op->plan.graph)
-		return op_post_graph(op);
-	return op_stream_put(op, end, domain->clock, op->ends[end].threshold,
-			     gpu_stream(node, op_stream(op, end) - 1));
+		ret = op_post_graph(op);
+	else
+		ret = op_stream_put(op, end, domain->clock, op->ends[end].threshold,
+				    gpu_stream(node, op_stream(op, end) - 1));
+	if (ret != -FI_ENOMEM)
+		return ret;
+	/* the stream may wait for the clock by now, which goes on for what is still to be posted */
+	op_end_later(&op->ends[end]);
+	return -FI_EAGAIN;
 }
