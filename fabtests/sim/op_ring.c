@@ -378,13 +378,27 @@ static void kernel_reads(unsigned int i, unsigned int d)
 	}
 }
 
-/* Signals that were posted behind a put that has failed are to fail. So its errors are forgiven once all has ended */
-static void kernel_forgives(struct node_ep *ep)
+static bool has_signals(unsigned int i, unsigned int e)
 {
+	for (const struct op *op = ops; op < ops + op_count; op++) {
+		if (op->signals && op->plan.from == i && op->plan.from_ep == e &&
+		    op_end_lives(op, 0))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Signals behind a put that has failed are to fail. So its errors are forgiven once all has ended, and no signal is to
+ * follow
+ */
+static void kernel_forgives(unsigned int i, unsigned int e)
+{
+	struct node_ep *ep = &nodes[i].eps[e];
 	struct fid_xpu_cntr *writes = &ep->kernel_cntrs[3];
 	const uint64_t errors = fi_p2p_xpu_cntr_readerr(writes, FI_XPU_WORK_ITEM);
 
-	if (!errors || ep->shown[3] + errors + ep->forgiven < ep->writes ||
+	if (!errors || has_signals(i, e) || ep->shown[3] + errors + ep->forgiven < ep->writes ||
 	    fi_p2p_xpu_cntr_seterr(writes, 0, FI_XPU_WORK_ITEM))
 		return;
 	ep->forgiven = ep->writes - ep->shown[3];
@@ -405,7 +419,7 @@ static void kernel_counts(unsigned int i, unsigned int e)
 			world_fail("n%u: a kernel sees a counter go back", i);
 		ep->shown[k] = value;
 	}
-	kernel_forgives(ep);
+	kernel_forgives(i, e);
 }
 
 static void signals_turn(unsigned int i, unsigned int block)
