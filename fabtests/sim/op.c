@@ -368,9 +368,11 @@ static bool same_line(const struct op *a, const struct op *b)
 	return op_tag(&a->plan) == op_tag(&b->plan);
 }
 
-/* Is another thread about to post what this one has an order with? */
+/* Is another thread about to post what this one has an order with, or to let it go? */
 static bool end_is_crowded(const struct op *op, unsigned int end)
 {
+	if (op_trigger_moves(op, end))
+		return true;
 	for (const struct op *other = ops; other < ops + op_count; other++) {
 		if (!other->ends[end].calling || other == op || !op_end_lives(other, end))
 			continue;

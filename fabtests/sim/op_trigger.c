@@ -37,6 +37,11 @@ bool op_is_triggered(const struct op *op, unsigned int end)
 	return delay_of(op, end) && domain_at(op, end)->clock && !op_is_streamed(op, end);
 }
 
+bool op_trigger_moves(const struct op *op, unsigned int end)
+{
+	return op_is_triggered(op, end) && domain_at(op, end)->clock_moves;
+}
+
 static bool is_chained(const struct op *op, unsigned int end)
 {
 	return !end && op->plan.chained;
@@ -260,9 +265,11 @@ void op_triggers_turn(unsigned int node, unsigned int d)
 		for (; at; at = first_waiting(node, d, now))
 			go(at);
 		domain->clock_at = now;
+		domain->clock_moves = true;
 		world_tell("n%u: its clock is at %llu us", node, (unsigned long long) now);
 		if (fi_cntr_set(domain->clock, now))
 			world_fail("n%u: a counter is not set", node);
+		domain->clock_moves = false;
 	}
 	if (broken > domain->mended) {
 		const uint64_t more = broken - domain->mended;

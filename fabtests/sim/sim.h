@@ -262,7 +262,8 @@ enum node_knows { KNOWS, KNOWS_STILL, KNOWS_NOT };
  * struct node_domain - a domain of a process.
  * @addr:	the peers' endpoints; @ports: those that they are inserted by
  * @polls:	a poll set with the queue, or NULL
- * @clock, @chain: counters that operations wait for, or NULL (op_trigger.c); @clock_at: what the clock is at [us]
+ * @clock, @chain: counters that operations wait for, or NULL (op_trigger.c); @clock_at: what the clock is at [us];
+ *		@clock_moves: it is being set
  * @links:	operations that count on the chain; @mended: of them, those that the application has counted for
  * @ctx, @xpu, @kernel_cq: of one that the kernels have; @put_errors: of puts and signals that have failed, so many
  */
@@ -273,6 +274,7 @@ struct node_domain {
 	struct fid_poll *polls;
 	struct fid_cntr *clock, *chain;
 	uint64_t clock_at, links, mended;
+	bool clock_moves;
 	struct fid_xpu_ctx *ctx;
 	struct fi_p2p_xpu_ops *xpu;
 	struct fid_xpu_cq kernel_cq;
@@ -487,6 +489,8 @@ void op_cancel(struct op *op);
 bool op_is_triggered(const struct op *op, unsigned int end);
 /* Does its endpoint's counter count it? The chain does else */
 bool op_is_counted(const struct op *op, unsigned int end);
+/* Is its clock being set? What is queued then goes before, or after, what waits, and nobody knows */
+bool op_trigger_moves(const struct op *op, unsigned int end);
 /* Its place among what is posted, as it is queued; UINT64_MAX: it has none yet */
 uint64_t op_trigger_turn(struct op *op, unsigned int end);
 /* These post at once what waits for nothing */
