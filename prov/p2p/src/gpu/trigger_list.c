@@ -357,6 +357,8 @@ int trigger_queue(struct trigger *trigger, struct trigger_work *work)
 		return ret;
 	}
 	p2p_lock_take(&xfer->lock);
+	/* what need not wait any more goes before it, though another thread may be posting now */
+	trigger_look(trigger);
 	list = work->cntr->works;
 	if (!list) {
 		list = calloc(1, sizeof *list);
@@ -372,6 +374,8 @@ int trigger_queue(struct trigger *trigger, struct trigger_work *work)
 	}
 	trigger_work_hold(trigger, work, 1);
 	trigger_list_insert(trigger, list, work);
+	/* and if it need not wait either, it goes before what is queued later */
+	trigger_look(trigger);
 	trigger_set_blind(trigger);
 	p2p_lock_drop(&xfer->lock);
 	trigger_go(xfer);
