@@ -5,9 +5,9 @@
 #include <errno.h>
 
 const char *const fault_names[FAULT_KINDS] = {
-	"busy",  "stop",      "kill",  "restart", "reset", "hard",   "lose",
-	"gpu",   "datagrams", "close", "forget",  "leave", "refuse", "full",
-	"pages", "lane",      "fork",  "lie",     "pin",   "memory",
+	"busy",  "stop",      "kill",  "restart", "reset",  "hard",   "lose",
+	"gpu",   "datagrams", "close", "forget",  "leave",  "refuse", "full",
+	"pages", "lane",      "fork",  "lie",     "memory", "pin",
 };
 static const char *const op_kinds[] = {"message", "write", "read", "add", "fetch", "swap"};
 
@@ -306,11 +306,11 @@ static void make_memory(struct fault_plan *plan)
 	plan->often = 1 + (unsigned int) draw(draw(2) ? 6 : 100);
 }
 
-/* @kind: that one; FAULT_KINDS: any but FAULT_MEMORY, which some seeds fail with */
+/* @kind: that one; FAULT_KINDS: any */
 static void make_fault(struct script *script, enum fault_kind kind, struct fault_plan *plan)
 {
 	const enum fault_kind drawn =
-		(enum fault_kind) draw(script->model->nic ? FAULT_MEMORY : FAULT_PIN);
+		(enum fault_kind) draw(script->model->nic ? FAULT_KINDS : FAULT_PIN);
 
 	*plan = (struct fault_plan){
 		.kind = kind == FAULT_KINDS ? drawn : kind,

@@ -187,8 +187,8 @@ enum fault_kind {
 	FAULT_LANE, /* the lanes' connections between two nodes break; or the core refuses a lane's post */
 	FAULT_FORK,   /* a process forks; the child ends, or closes all before */
 	FAULT_LIE,    /* a process lies, and ends then (lie.c) */
-	FAULT_PIN,    /* its NIC refuses the next region of device memory */
 	FAULT_MEMORY, /* it has no memory, now and then */
+	FAULT_PIN,    /* its NIC refuses the next region of device memory */
 	FAULT_KINDS
 };
 
@@ -264,7 +264,7 @@ struct script {
 };
 
 extern const char *const fault_names[FAULT_KINDS];
-/* @fault: the kind of all its faults, of which it has one then, or more; FAULT_KINDS: of any kind but FAULT_MEMORY, or none */
+/* @fault: the kind of all its faults, of which it has one then, or more; FAULT_KINDS: of any kind, or none */
 void script_make(struct script *script, uint64_t seed, const struct model *model,
 		 enum fault_kind fault);
 /* The kind of that name; FAULT_KINDS: there is none */

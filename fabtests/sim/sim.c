@@ -69,8 +69,8 @@
  * What they have with the liar may end in any way, with any bytes, within its buffers, and ends when the liar has. The liar
  * gets nothing of what lies around buffers. What its kernels put, or others put to it, may be signalled by any word.
  *
- * With --fault memory that is short in a process: what its provider asks for is not there, now and then, but where its
- * application opens or closes something.
+ * Memory is short in a process: what its provider asks for is not there, now and then, but where its application opens or
+ * closes something.
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
