@@ -181,6 +181,7 @@ static void node_ep_open(unsigned int i, unsigned int e)
 	memset(ep->cntrs, 0, sizeof ep->cntrs);
 	memset(ep->counts, 0, sizeof ep->counts);
 	memset(ep->met, 0, sizeof ep->met);
+	memset(ep->removed, 0, sizeof ep->removed);
 	memset(ep->blind, 0, sizeof ep->blind);
 	if (world.script->counted && !node->plain && !node->hook)
 		open_counters(i, ep, domain->domain);
@@ -481,6 +482,7 @@ void node_heard(const void *bytes, size_t len, uint16_t port, unsigned int from,
 	if (e == SIM_EPS || peer_ep == SIM_EPS)
 		return;
 	nodes[i].eps[e].met[from][peer_ep] = nodes[from].eps[peer_ep].life + 1;
+	nodes[i].eps[e].removed[from][peer_ep] = false;
 	/* of another address nothing is known by that */
 	if (nodes[i].eps[e].blind[from][peer_ep] == nodes[from].eps[peer_ep].port)
 		nodes[i].eps[e].blind[from][peer_ep] = 0;
@@ -545,6 +547,10 @@ static void peers_turn(unsigned int i, unsigned int d, unsigned int peer)
 		world_tell("n%u: removes n%u:%u", i, peer, domain->ports[peer][e]);
 		SIM_MUST(fi_av_remove(domain->av, &domain->addr[peer][e], 1, 0));
 		domain->ports[peer][e] = 0;
+		for (unsigned int own = 0; own < world.script->eps; own++) {
+			if (SIM_DOMAIN_OF(own) == d)
+				nodes[i].eps[own].removed[peer][e] = true;
+		}
 	}
 }
 

@@ -86,7 +86,9 @@ static bool is_lost(const struct op *op, unsigned int end)
 {
 	const struct node_ep *ep = ep_of_end(op, end);
 	const unsigned int peer = op_node(op, !end), peer_ep = op_ep(op, !end);
+	/* what is sent after its address was removed is for somebody unknown. A receive knows its markers by their tokens */
 	const bool met = ep->met[peer][peer_ep] == op->ends[!end].life + 1 &&
+			 (end || !ep->removed[peer][peer_ep]) &&
 			 !(peer == world.liar && lie_hides(op_node(op, end)));
 
 	/* it may go only now, and a core has no room for what is for a process that is gone */

@@ -74,7 +74,8 @@
  *
  * Known, and left out of the rules (op_end_lost(), end_known()):
  * - Nothing ends what waits for an endpoint that has ended before it answered its first datagram, where the core says
- *   nothing either; nor if a new one has its address. Its message may have met another one's receive.
+ *   nothing either; nor if a new one has its address. Its message may have met another one's receive. The first one counts
+ *   anew for what is sent there after its address was removed.
  * - What waits for a counter, in a stream or in a ring, may go only when its peer is gone: the core has no room for it then,
  *   and says no more. Nothing overtakes it in its stream. A ring that is full of such, or has a fence among them, waits as a
  *   whole.

@@ -304,6 +304,7 @@ struct node_multi {
  * struct node_ep - an endpoint of a process.
  * @life:	how many there were before
  * @met:	the lives, and one more, of those of the peers that have answered a datagram of its
+ * @removed:	those whose addresses were removed since they have answered: what is known of them was forgotten
  * @blind:	the ports of those that have ended before they had answered one; 0: none has
  * @multis:	those of the endpoints before, too
  * @counts:	of FI_SEND, FI_RECV, FI_READ, FI_WRITE: what has ended well
@@ -322,6 +323,7 @@ struct node_ep {
 	uint64_t shown[4];
 	uint64_t writes, forgiven;
 	unsigned int met[SIM_NODES][SIM_EPS];
+	bool removed[SIM_NODES][SIM_EPS];
 	unsigned int blind[SIM_NODES][SIM_EPS];
 	struct node_multi *multis;
 };
