@@ -48,6 +48,16 @@ static int cq_close(struct fid *fid)
 
 /* ---- reading ---- */
 
+/*
+ * A buffer for many is given back last, by itself, or with the message that fills it up. The hook does not see to that:
+ * the application has the core's own completions
+ */
+static bool cq_is_last(const struct core_cq *cq, const struct core_done *comp)
+{
+	return comp->entry.flags & FI_MULTI_RECV &&
+	       (!(comp->entry.flags & FI_RECV) || nodes[cq->domain->node].hook);
+}
+
 /* Where completions are shuffled, one of the first few that are no errors, else the first */
 static struct core_done *cq_next(struct core_cq *cq)
 {
@@ -57,9 +67,7 @@ static struct core_done *cq_next(struct core_cq *cq)
 		return comp;
 	for (uint64_t skip = world_upto(4); skip && other; skip--) {
 		other = TAILQ_NEXT(other, link);
-		/* a buffer for many is given back last */
-		if (other && !other->err &&
-		    (other->entry.flags & FI_RECV || !(other->entry.flags & FI_MULTI_RECV)))
+		if (other && !other->err && !cq_is_last(cq, other))
 			comp = other;
 	}
 	return comp;
