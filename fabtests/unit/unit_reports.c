@@ -438,10 +438,12 @@ static void test_body_first(void **state)
 	p2p_lock_take(&fake_xfer.lock);
 	rndv_divert(&ep, 1, &place, NULL);
 	assert_null(rndv_diverted(&fake_xfer, &comp));
+	assert_int_equal(comp.err, FI_ECONNABORTED);
 	p2p_lock_drop(&fake_xfer.lock);
 	say(&ep, WIRE_ANNOUNCE, 1, 0);
 	next_is(false, &peek);
 	comp.data = WIRE_MARK | 1;
+	comp.err = 0;
 	p2p_lock_take(&fake_xfer.lock);
 	assert_ptr_equal(rndv_diverted(&fake_xfer, &comp), &place);
 	p2p_lock_drop(&fake_xfer.lock);

@@ -302,21 +302,24 @@ static void multi_recv_copied(struct copy *copy, int status)
 static void multi_recv_placed(struct multi_recv_buf *buf, const struct core_comp *comp)
 {
 	struct xfer_ep *ep = buf->ctx.ep;
+	const bool marked = xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data);
 	struct core_comp known = *comp;
 	struct multi_recv_msg *msg = NULL;
 	int ret;
 
 	buf->placed += comp->len;
 	/* its sender was stopped, is lost, and knows by now that it has failed */
-	if (xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data) &&
-	    rndv_orphaned(ep->xfer, comp->data & WIRE_ID_MASK))
+	if (marked && rndv_orphaned(ep->xfer, comp->data & WIRE_ID_MASK))
 		return;
 	known.flags &= ~FI_MULTI_RECV;
 	/* the core may tell the whole length of a message that is too long: QUIRK_LONG_LEN */
 	if (known.err && known.buf)
 		known.len = P2P_MIN(known.len, buf->len - ((char *) known.buf - buf->host));
-	if (xfer_concerned(ep->rxcq, NULL, comp->flags, comp->data))
+	if (marked)
 		msg = rndv_diverted(ep->xfer, &known);
+	/* nobody here has asked for it: it takes no receive from anybody */
+	if (marked && !msg && !comp->err)
+		return;
 	if (!msg)
 		msg = multi_recv_msg_new(buf, &known);
 	if (!msg)

@@ -154,6 +154,7 @@ void *rndv_diverted(struct xfer *xfer, struct core_comp *comp)
 		P2P_WARN("a message has come that nobody has asked for\n");
 		comp->flags &= ~FI_REMOTE_CQ_DATA;
 		comp->data = 0;
+		comp->err = comp->err ? comp->err : FI_ECONNABORTED;
 		return NULL;
 	}
 	held = arrival->held;

@@ -28,7 +28,8 @@ void rndv_divert(struct xfer_ep *ep, uint64_t id, void *held, void (*gone)(void 
 
 /*
  * It has come: puts the user's own data into its completion, and returns what
- * rndv_divert() was given; NULL when nobody has asked for it.
+ * rndv_divert() was given; NULL when nobody has asked for it. A process that was here before
+ * may have, at this address: its data was told to that one, so the completion is an error.
  */
 void *rndv_diverted(struct xfer *xfer, struct core_comp *comp);
 
