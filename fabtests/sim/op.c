@@ -698,6 +698,9 @@ void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *en
 	}
 	if (multi_take(node, entry))
 		return;
+	/* a liar may write with remote cq data to what was granted to it, and nobody else does */
+	if (world.liar != SIM_NODES && entry->flags & FI_REMOTE_WRITE)
+		return;
 	/* an injected message may fail, and has no context to tell that by */
 	if (!entry->op_context && entry->err && check_fails(node))
 		return;
