@@ -346,12 +346,10 @@ static ssize_t take_recv(struct core_ep *ep, const struct iovec *iov, void *cons
 	if (flags & FI_PEEK) {
 		core_wire_peek(ep, recv, flags);
 		free(recv);
-	} else if (flags & FI_CLAIM) {
-		core_wire_claimed(ep, recv, flags & FI_DISCARD);
-	} else {
-		return core_wire_recv(ep, recv);
+		return 0;
 	}
-	return 0;
+	return flags & FI_CLAIM ? core_wire_claimed(ep, recv, flags & FI_DISCARD)
+				: core_wire_recv(ep, recv);
 }
 
 static ssize_t do_recv(struct fid_ep *fid, const struct iovec *iov, void *const *desc, size_t n,

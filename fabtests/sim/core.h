@@ -291,7 +291,7 @@ ssize_t core_wire_recv(struct core_ep *ep, struct core_recv *recv);
 /* Tells of a message that waits for a receive as @recv, and drops it, or of none */
 void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags);
 /* Receives what was claimed with its context, or throws it away */
-void core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard);
+ssize_t core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard);
 extern struct fi_ops_atomic core_atomic_ops;
 int core_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
 		      struct fi_atomic_attr *attr, uint64_t flags);

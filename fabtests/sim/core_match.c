@@ -303,14 +303,14 @@ static struct core_send *claimed_find(const struct core_ep *ep, const void *cont
 		if (!conn->dst || conn->dst->domain != ep->domain)
 			continue;
 		TAILQ_FOREACH(send, &conn->sends, link) {
-			if (send->claim == context && send->state <= SEND_SAVED)
+			if (send->claim == context)
 				return send;
 		}
 	}
 	world_fail("n%u: a message that was not claimed is received", ep->name.node);
 }
 
-void core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard)
+ssize_t core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard)
 {
 	struct core_send *send = claimed_find(ep, recv->context);
 	struct core_done done = {.entry = {.op_context = recv->context,
@@ -318,17 +318,23 @@ void core_wire_claimed(struct core_ep *ep, struct core_recv *recv, bool discard)
 				 .src = FI_ADDR_NOTAVAIL};
 
 	send->claim = NULL;
+	/* its connection has broken, and it with that */
+	if (send->state == SEND_LANDED) {
+		free(recv);
+		return -FI_ENOMSG;
+	}
 	if (discard) {
 		done.entry.len = send->len;
 		done.entry.tag = send->tag;
 		core_wire_complete(ep->rxcq, done);
 		send_discard(send);
 		free(recv);
-		return;
+		return 0;
 	}
 	ep->receives++;
 	early_take(send);
 	core_send_meet(ep, send, recv);
+	return 0;
 }
 
 void core_recv_cancel(struct core_ep *ep, struct core_recv *recv)

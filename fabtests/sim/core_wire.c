@@ -285,10 +285,10 @@ static bool send_is_torn(const struct core_send *send)
 	return send->long_ || (!exhaust_on && !world_upto(2));
 }
 
-/* It takes a receive, if there is one */
+/* It takes a receive, if there is one. Who has claimed it is told at that receive */
 static void send_tear(struct core_send *send)
 {
-	send->recv = core_recv_find(send->conn->dst, send);
+	send->recv = send->claim ? NULL : core_recv_find(send->conn->dst, send);
 	core_send_land(send->conn->dst, send, FI_ECONNRESET);
 }
 
@@ -390,7 +390,7 @@ static void conn_push(struct core_conn *conn)
 			conn_fill(conn, send);
 		if (!send->told && send->done_at && !core_later(send->done_at))
 			send_report(send);
-		if (send->told && send->state == SEND_LANDED) {
+		if (send->told && send->state == SEND_LANDED && !send->claim) {
 			TAILQ_REMOVE(&conn->sends, send, link);
 			exhaust_forget(send);
 			free(send->bytes);
