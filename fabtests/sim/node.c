@@ -442,11 +442,12 @@ void node_fork(unsigned int i, unsigned int closes)
 		child_run(i, closes);
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		abort();
-	gate_forks(FORK_PARENT);
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		world_fail("n%u: its child fails", i);
 	if (gate_pages_sum(i) != pages)
 		world_fail("n%u: its child has written to shared pages", i);
+	/* then its other threads may go on, and write */
+	gate_forks(FORK_PARENT);
 }
 
 /* ---- peers ---- */
