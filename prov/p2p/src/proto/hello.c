@@ -446,9 +446,9 @@ struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_que
 /* ---- what is heard ---- */
 
 /* Has it failed? Without memory the message is read again: what comes from its sender next is understood only behind it */
-static bool hello_failed(struct xfer_ep *ep, int ret)
+static bool hello_failed(const struct wire_msg *msg, int ret)
 {
-	ep->xfer->again |= ret == -FI_ENOMEM;
+	*msg->again |= ret == -FI_ENOMEM;
 	return ret;
 }
 
@@ -526,7 +526,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
 		ret = hello_resolve(via, msg->name, msg->name_len, &to);
-	if (hello_failed(ep, ret))
+	if (hello_failed(msg, ret))
 		return;
 	/* who is not answered sends whole messages, which take no connection more */
 	if (via != ep && room_spare())
@@ -671,8 +671,8 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	/* the token was given to the former process, or is lost */
 	if (peer->tokens[0].token != msg->token || peer->tokens[0].lost ||
 	    hello_renewed(peer, msg) ||
-	    hello_failed(peer->ep, hello_route(peer->ep, msg, peer->addr,
-					       !(peer->facts & HELLO_MET), &via, &to)))
+	    hello_failed(msg, hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET),
+					  &via, &to)))
 		return;
 	hello_known(peer, msg, via, to);
 	peer->facts |= HELLO_ANSWERED;
@@ -689,21 +689,22 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
 		return;
 	}
-	if (hello_failed(ep, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
+	if (hello_failed(msg, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
 		return;
 	peer = xfer_peer_get(ep, addr);
-	if (hello_failed(ep, peer ? 0 : -FI_ENOMEM))
+	if (hello_failed(msg, peer ? 0 : -FI_ENOMEM))
 		return;
 	if (hello_token_outdated(peer, msg->token)) {
 		hello_token_refuse(peer, msg->token);
 		return;
 	}
 	/* whoever goes on to name others beside itself is none that is let in */
-	if (hello_failed(ep, hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to)))
+	if (hello_failed(msg,
+			 hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to)))
 		return;
 	hello_dead(peer, msg);
 	hello_renewed(peer, msg);
-	if (hello_failed(ep, xfer_peer_admit(peer, 1, msg->token)))
+	if (hello_failed(msg, xfer_peer_admit(peer, 1, msg->token)))
 		return;
 	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;
 	hello_known(peer, msg, via, to);

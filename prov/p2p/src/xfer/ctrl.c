@@ -204,19 +204,18 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 	return req;
 }
 
-void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
+bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 {
 	struct xfer_token *token = msg->token ? xfer_token_find(ep, msg->token) : NULL;
 	struct xfer_peer *kept;
 	struct xfer_req *req;
-	bool fits;
+	bool fits, again = false;
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
 	ret = token && token->peer->forgotten ? xfer_peer_recall(token->peer) : 0;
-	ep->xfer->again = ret == -FI_ENOMEM;
 	if (ret)
-		return;
+		return ret != -FI_ENOMEM;
 	/* who is told that it is lost may have lost the other one, too, and be told nothing in return */
 	if (token && token->lost && wire_resets(msg))
 		token = NULL;
@@ -224,9 +223,10 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 		xfer_message_wrong(ep->xfer, msg->type, "from nobody that was greeted");
 	if (token ? token->lost : msg->type != WIRE_HELLO) {
 		XFER_PROTO_EACH(ep->xfer, unheard, ep, token, msg);
-		return;
+		return true;
 	}
 	msg->peer = token ? token->peer : NULL;
+	msg->again = &again;
 	if (msg->peer) {
 		xfer_token_count(token, msg);
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
@@ -240,6 +240,7 @@ void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
 	if (p2p_unlikely(kept != NULL))
 		xfer_peer_put(kept);
+	return !again;
 }
 
 /* Who sends one such message sends many: the reason is said when it is another one. */
@@ -263,8 +264,7 @@ static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 				  ctrl->len - ctrl->read, &msg, &why);
 		if (!ret) {
 			ctrl_trace("received", &msg);
-			ctrl_dispatch(ep, &msg);
-			if (ep->xfer->again)
+			if (!ctrl_dispatch(ep, &msg))
 				return false;
 		} else {
 			ctrl_unread(ep->xfer, ctrl->len - ctrl->read, why);

@@ -5,8 +5,11 @@
 
 #include "xfer/xfer.h"
 
-/* A message has come: hands it to its protocol, if its sender is known and it fits what is here. */
-void ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg);
+/*
+ * A message has come: hands it to its protocol, if its sender is known and it fits what is here. False: there is no memory
+ * for what it says, and it is to come again, before those behind it
+ */
+bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg);
 
 /* Posts the internal receives if they are not posted, now or when there is room and memory */
 void ctrl_listen(struct xfer_ep *ep);

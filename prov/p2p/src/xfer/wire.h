@@ -189,6 +189,7 @@ enum wire_type {
  * @payload:	WRITE, ATOMIC, RESULT, HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
  * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
+ * @again:	not sent: set, if there is no memory for what it says (ctrl_dispatch())
  */
 struct wire_msg {
 	enum wire_type type;
@@ -222,6 +223,7 @@ struct wire_msg {
 	size_t payload_len;
 	size_t size;
 	struct xfer_peer *peer;
+	bool *again;
 };
 
 /* Longest encoded message without payload, and with */

@@ -173,7 +173,6 @@ TAILQ_HEAD(xfer_list, xfer_req);
  *		region for what peers do there [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
  * @unread:	why the last one was dropped that could not be read
- * @again:	there is no memory for what the one at hand says: it is read again later, and so are those behind it
  * @regions:	memory that we let peers reach, by key
  * @descs:	what descriptors tell of buffers
  * @key_mark:	the bit that makes a key ours; the core serves a key without it
@@ -229,7 +228,6 @@ struct xfer {
 	int farewell;
 	uint64_t wrong;
 	const char *unread;
-	bool again;
 	struct region *regions;
 	struct desc_cache descs;
 	uint64_t key_mark;
