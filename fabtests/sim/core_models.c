@@ -14,7 +14,8 @@
  * verbs: rxm over a NIC, which reads and writes for those that ask. Up to 128 KiB go in segments of 16 KiB. In 1.17 what
  * came so and is claimed never ends, and is not discarded; and fewer than 100 posts are taken while nobody looks.
  * shm: a queue of commands in shared memory; nobody is told that a process has ended. Who reads or writes remote memory
- * does it itself.
+ * does it itself. The first 32 KiB (SMR_SAR_SIZE) of a long message lie in shared memory, too; or the receiver reads all of it
+ * in the sender's memory.
  * A queue's length, and that of receives, are less than the cores', so that they fill up.
  */
 const struct model models[] = {

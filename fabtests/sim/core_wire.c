@@ -335,12 +335,19 @@ static void conn_fill(struct core_conn *conn, struct core_send *send)
 	send->at = world.now + core_delay(send, 3000) + send->len / 10;
 }
 
+/* In shared memory the first bytes lie beside the announcement, and a message that is not longer needs its sender no more */
+static bool send_is_placed(const struct core_send *send)
+{
+	return model_of(send->conn)->reaches && send->len <= SIM_PLACED;
+}
+
 /* An operation of the sender's goes on its way, if there is room. False: those behind it wait, too */
 static bool conn_launch(struct core_conn *conn, struct core_send *send)
 {
 	if (conn->state != CONN_UP || conn->flying > model_of(conn)->window)
 		return false;
-	if (!send->long_ && !send->bytes && !rma_is_by_nic(send) && send->kind != SEND_READ)
+	if ((!send->long_ || send_is_placed(send)) && !send->bytes && !rma_is_by_nic(send) &&
+	    send->kind != SEND_READ)
 		core_gather(send);
 	lie_send(send);
 	if (rma_reach(send))

@@ -30,7 +30,8 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  * @fragile:	a send to a closed endpoint of its process crashes; a new one at its address is not reached
  * @directs:	receives may be for one sender; @peeks, @multi, @atomics: it has those calls
  * @delivers:	what FI_DELIVERY_COMPLETE means for what is not long
- * @reaches:	who reads and writes remote memory does it; else its owner's progress
+ * @reaches:	who reads and writes remote memory does it; else its owner's progress. And the first SIM_PLACED bytes of a
+ *		long message are where its receiver finds them, whatever its sender does
  * @keeps:	a long message whose receiver ends never ends
  * @loses:	the sender of a long message that is discarded does not hear of its end, nor the receiver of its length
  * @unmarked:	a peek tells data without saying that there is any
@@ -95,6 +96,7 @@ struct model {
 };
 
 #define SIM_SEGMENT 16384
+#define SIM_PLACED 32768
 
 extern const struct model models[];
 extern const size_t model_count;
