@@ -471,6 +471,31 @@ static void run_round(unsigned int tag)
 	run_until_ended(RUN_PATIENCE);
 }
 
+/* Has an operation failed of those since the one of this number? */
+static bool any_failed(size_t first)
+{
+	for (size_t i = first; i < op_count; i++) {
+		if (ops[i].ends[0].err || ops[i].ends[1].err)
+			return true;
+	}
+	return false;
+}
+
+/* Who has lost a peer tells so once more, to the next operation with that one: then there is another such round */
+static void run_first_rounds(void)
+{
+	const size_t first = op_count;
+
+	run_round(3);
+	cancel_receives();
+	check_all_ended("in the first round after the faults");
+	if (!any_failed(first))
+		return;
+	run_round(14);
+	cancel_receives();
+	check_all_ended("in one more round after the faults");
+}
+
 static void run_close(unsigned int i)
 {
 	const uint64_t end = world.now + RUN_PATIENCE;
@@ -523,9 +548,7 @@ void run_script(const struct script *what, bool verbose)
 	run_faults();
 	run_strays();
 	check_all_ended("when faults have stopped");
-	run_round(3);
-	cancel_receives();
-	check_all_ended("in the first round after the faults");
+	run_first_rounds();
 	run_heal();
 	check_no_excuse();
 	run_round(4);
