@@ -553,6 +553,8 @@ ssize_t trigger_cancel(struct trigger *trigger, struct p2p_ep *ep, void *context
 	if (work) {
 		trigger_fail(trigger, work, FI_ECANCELED);
 		trigger_work_free(trigger, work);
+		if (!trigger->going)
+			trigger_set_blind(trigger);
 		ret = 0;
 	}
 	LIST_FOREACH(posted, &trigger->posted, entry) {
