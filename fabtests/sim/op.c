@@ -585,6 +585,8 @@ static void look_take(struct op *op, const struct fi_cq_err_entry *entry, fi_add
 
 	at->looking = false;
 	op_end_later(at);
+	/* it may have been cancelled while it looked */
+	at->skipped = entry->err == FI_ENOMSG && at->cancelled;
 	if (entry->err == FI_ENOMSG)
 		return;
 	world_tell("n%u: peek for %u ends: %s", op->plan.to, op->number,
