@@ -383,7 +383,7 @@ static bool end_is_crowded(const struct op *op, unsigned int end)
 	return false;
 }
 
-/* Are those before it of its stream posted at this end? */
+/* Are those before it of its stream posted at this end? One that was cancelled may look for ever */
 bool op_is_next(const struct op *op, unsigned int end)
 {
 	if (nodes[op_node(op, end)].posting > 1 && end_is_crowded(op, end))
@@ -391,7 +391,7 @@ bool op_is_next(const struct op *op, unsigned int end)
 	for (const struct op *other = ops; other < op; other++) {
 		if (same_line(other, op) && op_end_exists(other, end) &&
 		    op_end_lives(other, end) && !other->ends[end].posted &&
-		    !other->ends[end].skipped)
+		    !other->ends[end].skipped && !other->ends[end].cancelled)
 			return false;
 	}
 	return true;
