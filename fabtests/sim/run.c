@@ -403,6 +403,8 @@ static bool spare_receives(void)
 		op_add_spare(&ops[i]);
 		any = spared[i] = true;
 	}
+	/* it may have come though nobody could have known, and all may count as ended */
+	run_for(SIM_S);
 	run_until_ended(RUN_PATIENCE);
 	return any;
 }
