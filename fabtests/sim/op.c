@@ -182,19 +182,20 @@ struct op *op_add(const struct op_plan *plan)
 	return op;
 }
 
-void op_add_spare(const struct op *like)
+struct op *op_add_spare(const struct op *like)
 {
 	struct op_plan plan = like->plan;
 	struct op *op;
 
 	if (op_is_multi(like))
-		return;
+		return NULL;
 	plan.look = plan.cancel = plan.trigger = plan.recv_trigger = plan.chained =
 		plan.recv_stream = 0;
 	plan.to_dev = false;
 	op = op_add(&plan);
 	op->spare = true;
 	op->room = 600000;
+	return op;
 }
 
 /* ---- posted ---- */

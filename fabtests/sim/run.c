@@ -390,18 +390,28 @@ static bool is_astray(const struct op *op)
 	       (op->plan.cancel || check_may_fail(op));
 }
 
-/* A message whose receive ended without it gets another one, once. False: there was none */
+/* Did its receive end with what was in the way? */
+static bool is_in_vain(const struct op *spare)
+{
+	return spare->ends[1].done && spare->ends[1].err != FI_ECANCELED;
+}
+
+/*
+ * A message whose receive ended without it gets another one, and one more for each that others get in its place. False:
+ * there was none
+ */
 static bool spare_receives(void)
 {
-	static bool spared[SIM_OPS_ALL];
+	static const struct op *spares[SIM_OPS_ALL];
 	const size_t count = op_count;
 	bool any = false;
 
 	for (size_t i = 0; i < count; i++) {
-		if (ops[i].spare || spared[i] || !is_astray(&ops[i]))
+		if (ops[i].spare || (spares[i] && !is_in_vain(spares[i])) ||
+		    !is_astray(&ops[i]))
 			continue;
-		op_add_spare(&ops[i]);
-		any = spared[i] = true;
+		spares[i] = op_add_spare(&ops[i]);
+		any |= spares[i] != NULL;
 	}
 	/* it may have come though nobody could have known, and all may count as ended */
 	run_for(SIM_S);

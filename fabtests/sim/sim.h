@@ -472,8 +472,8 @@ uint64_t op_tag(const struct op_plan *plan);
 /* The region of the other end that it reads or writes */
 unsigned int op_region(const struct op_plan *plan);
 struct op *op_add(const struct op_plan *plan);
-/* One more receive for messages like that */
-void op_add_spare(const struct op *like);
+/* One more receive for messages like that; NULL: they come to buffers for many */
+struct op *op_add_spare(const struct op *like);
 bool op_ended(const struct op *op);
 bool op_end_over(const struct op *op, unsigned int end);
 /*
