@@ -15,6 +15,8 @@
  * connect each time.
  */
 #define XFER_OUT_DOUBTFUL 2
+/* They are tried for so long once it is too late [ms] */
+#define XFER_OUT_LATE 1000
 
 /* ---- one by one ---- */
 
@@ -44,6 +46,7 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 	xfer_ctx_init(&out->ctx, ep, done, drop);
 	out->post = xfer_out_send;
 	out->until = 0;
+	out->late = false;
 	out->addr = addr;
 	out->tag = tag;
 }
@@ -204,18 +207,28 @@ void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
-/* The core had no room for it. The doubtful take turns, until they are dropped. */
+/*
+ * The core had no room for it. The doubtful take turns, until they are dropped: not at once, as this process may have been
+ * held up, and not have tried before.
+ */
 static void xfer_out_again(struct xfer_out *out)
 {
 	struct xfer_ep *ep = out->ctx.ep;
+	uint64_t now;
 
 	if (!out->until)
 		return;
 	xfer_outq_remove(ep, out);
-	if (clock_coarse_ms() < out->until)
-		xfer_outq_add(ep, out);
-	else
+	now = clock_coarse_ms();
+	if (now >= out->until && out->late) {
 		out->ctx.drop(&out->ctx);
+		return;
+	}
+	if (now >= out->until) {
+		out->until = now + XFER_OUT_LATE;
+		out->late = true;
+	}
+	xfer_outq_add(ep, out);
 }
 
 void xfer_outq_flush(struct xfer_ep *ep)

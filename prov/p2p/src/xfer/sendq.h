@@ -12,7 +12,7 @@
  * struct xfer_out - the head of a record that is sent by itself, in any order.
  * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
  * @behind:	another one for the same address waits before it
- * @until:	it is dropped if the core has no room until then (clock_coarse_ms()); 0: never
+ * @until:	it is dropped if the core has no room until then (clock_coarse_ms()), and a little longer (@late); 0: never
  * @post:	gives it to the core
  * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
  */
@@ -20,6 +20,7 @@ struct xfer_out {
 	struct xfer_ctx ctx;
 	ssize_t ret;
 	bool behind;
+	bool late;
 	uint64_t until;
 	ssize_t (*post)(struct xfer_out *out);
 	TAILQ_ENTRY(xfer_out) entry;
