@@ -59,12 +59,11 @@
  */
 #define HELLO_STRANGERS 256
 #define HELLO_REFUSALS 4096
-#define HELLO_ANSWERS_TIME 30000
 
 /*
  * A question, or its answer, may be lost. So it is asked again when half of FI_P2P_HELLO_TIMEOUT is over, at the
  * earliest HELLO_REPEAT, and each next time after twice as long. Where endpoints shun strangers there is little room for
- * what nobody takes: once, and late; but before FI_P2P_PEER_TIMEOUT is over [ms]
+ * what nobody takes: once, and late; but before FI_P2P_PEER_TIMEOUT is over, and at once if we were away [ms]
  */
 #define HELLO_REPEAT 500
 #define HELLO_REPEAT_LATE 60000
@@ -262,15 +261,6 @@ static bool hello_overdue(const struct xfer_peer *peer)
 	return conf.peer_timeout && peer->waited >= 1000 * conf.peer_timeout;
 }
 
-/* Counts the time that it has had to answer */
-static void hello_wait(struct xfer_peer *peer)
-{
-	const uint64_t now = clock_coarse_ms();
-
-	peer->waited += P2P_MIN(now - peer->looked, XFER_LOOK_MAX);
-	peer->looked = now;
-}
-
 /* When the last question is due. Nobody looks any more once what waits has failed */
 static uint64_t hello_late(void)
 {
@@ -283,7 +273,7 @@ static void hello_ask_again(struct xfer_peer *peer)
 	uint64_t due = P2P_MAX(500 * conf.hello_timeout, HELLO_REPEAT) << peer->repeats;
 
 	if (peer->ep->shuns)
-		due = peer->repeats ? UINT64_MAX : hello_late();
+		due = peer->repeats ? UINT64_MAX : peer->facts & HELLO_AWAY ? 0 : hello_late();
 	if (peer->waited < due || peer->lost || peer->facts & HELLO_OTHER ||
 	    xfer_outq_has(peer->via, peer->to))
 		return;
@@ -324,7 +314,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->state == XFER_PEER_NEW || peer->state == XFER_PEER_KNOWN)
 		return peer->state;
-	hello_wait(peer);
+	hello_facts_wait(peer);
 	hello_ask_again(peer);
 	if (peer->state == XFER_PEER_FOREIGN || peer->waited < 1000 * conf.hello_timeout)
 		return peer->state;

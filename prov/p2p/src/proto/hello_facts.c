@@ -2,6 +2,7 @@
 /* What is known of a peer. See hello_facts.h. */
 #include "proto/hello_facts.h"
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -98,6 +99,18 @@ bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	return peer->process != msg->process || peer->life.port != msg->port;
+}
+
+void hello_facts_wait(struct xfer_peer *peer)
+{
+	const uint64_t now = clock_coarse_ms(), passed = now - peer->looked;
+
+	xfer_assert_locked(peer->ep->xfer);
+	peer->waited += P2P_MIN(passed, XFER_LOOK_MAX);
+	peer->looked = now;
+	/* it may have had no connection to answer by, as those need us, too */
+	if (passed >= HELLO_ANSWERS_TIME / 2)
+		peer->facts |= HELLO_AWAY;
 }
 
 void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg)

@@ -10,15 +10,19 @@
 #include "xfer/peer.h"
 #include "xfer/wire.h"
 
+/* For so long whoever answers a greeting tries to [ms] */
+#define HELLO_ANSWERS_TIME 30000
+
 /* Bits of struct xfer_peer.facts: */
 #define HELLO_FOLLOWS                                                                          \
 	(1u << 0) /* it follows up all of its receives; if not, short ones are staged */
 #define HELLO_REFUSES (1u << 1) /* to take what is offered: only what is announced anyway is */
-#define HELLO_READS (1u << 3)   /* it reads our board */
-#define HELLO_WHOLE (1u << 4)   /* it wants sent what could be lent */
-#define HELLO_LATE (1u << 5)    /* it was said that it has not answered */
-#define HELLO_OTHER (1u << 6)   /* it speaks none of our versions */
-#define HELLO_LOST (1u << 7)    /* it was known, and lost */
+#define HELLO_AWAY (1u << 2)  /* this process was away, and its answer may have been dropped */
+#define HELLO_READS (1u << 3) /* it reads our board */
+#define HELLO_WHOLE (1u << 4) /* it wants sent what could be lent */
+#define HELLO_LATE (1u << 5)  /* it was said that it has not answered */
+#define HELLO_OTHER (1u << 6) /* it speaks none of our versions */
+#define HELLO_LOST (1u << 7)  /* it was known, and lost */
 #define HELLO_ANSWERED                                                                         \
 	(1u << 8)            /* it has answered a greeting, and may not know yet that we know */
 #define HELLO_GONE (1u << 9) /* its process has ended, and no other one was reached */
@@ -34,6 +38,9 @@
 
 /* Is it another process than the one that was known last, or another endpoint, that says @msg? */
 bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
+
+/* Counts the time that it has had to answer a greeting: time in which this process has looked */
+void hello_facts_wait(struct xfer_peer *peer);
 
 /* It has shown by @msg that it is there */
 void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg);
