@@ -52,13 +52,14 @@ static bool is_deferred(const struct op *op, unsigned int end)
 	return is_chained(op, end) || delay_of(op, end) % 2;
 }
 
-/* Has the clock not come there yet? */
+/* Has the clock not come there yet? A stream waits for it, though the endpoint may be closed by now */
 static bool is_waiting(const struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
+	const bool lives = op_is_streamed(op, end) ? at->process == nodes[op_node(op, end)].life
+						   : !at->done && op_end_lives(op, end);
 
-	return at->threshold && !at->gone && at->posted && !at->done && op_end_lives(op, end) &&
-	       !is_chained(op, end);
+	return at->threshold && !at->gone && at->posted && lives && !is_chained(op, end);
 }
 
 uint64_t op_trigger_turn(struct op *op, unsigned int end)
