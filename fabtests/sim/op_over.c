@@ -146,9 +146,37 @@ static bool is_in_full_ring(const struct op *op, unsigned int end,
 	return waiting >= SIM_SLOTS_OF(world.script);
 }
 
+/* Is it on remote memory of a peer whose greetings were lost, and are not repeated? */
+static bool is_ungreeted(const struct op *op)
+{
+	return core_loses() && world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
+	       (!op->ends[0].posted || is_queued(op, 0));
+}
+
+/* Order is kept in a stream, and in a ring to each peer */
+static bool is_behind_ungreeted(const struct op *op, unsigned int end)
+{
+	for (const struct op *other = ops; !end && other < ops + op_count; other++) {
+		const bool streams = op_is_streamed(op, 0) && op_is_streamed(other, 0) &&
+				     op_stream(other, 0) == op_stream(op, 0);
+		const bool rings = op_is_ringed(op, 0) && op_is_ringed(other, 0) &&
+				   op_ring(other, 0) == op_ring(op, 0) &&
+				   op_ep(other, 0) == op_ep(op, 0) &&
+				   op_node(other, 1) == op_node(op, 1) &&
+				   op_ep(other, 1) == op_ep(op, 1);
+
+		if (op_node(other, 0) == op_node(op, 0) && (streams || rings) &&
+		    other->ends[0].posted && !other->ends[0].done &&
+		    other->ends[0].turn < op->ends[0].turn && is_ungreeted(other))
+			return true;
+	}
+	return false;
+}
+
 bool op_end_lost(const struct op *op, unsigned int end)
 {
-	return is_lost(op, end) || is_behind_lost(op, end) || is_in_full_ring(op, end, is_lost);
+	return is_lost(op, end) || is_behind_lost(op, end) ||
+	       is_in_full_ring(op, end, is_lost) || is_behind_ungreeted(op, end);
 }
 
 static bool is_under_way(const struct op *op, unsigned int end)
@@ -237,10 +265,7 @@ static bool end_known(const struct op *op, unsigned int end)
 	if (end)
 		return op->ends[1].cancelled && is_forsaken(op) &&
 		       (ep_of_end(op, 1)->life || (core_loses() && anew));
-	if (!core_loses())
-		return false;
-	return world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       (!op->ends[0].posted || is_queued(op, 0));
+	return is_ungreeted(op);
 }
 
 bool op_end_over(const struct op *op, unsigned int end)
