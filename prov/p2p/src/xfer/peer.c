@@ -327,13 +327,13 @@ static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
 	xfer_past_end(past);
 }
 
-/* Remembers it, if it may have something to say */
+/* Remembers it, if it may have something to say: one that was lost may not know that yet */
 static void xfer_peer_remember(struct xfer_peer *peer)
 {
 	struct xfer_ep *ep = peer->ep;
 	struct xfer_past *past, *before;
 
-	past = peer->state == XFER_PEER_KNOWN ? calloc(1, sizeof *past) : NULL;
+	past = peer->state == XFER_PEER_KNOWN || peer->losses ? calloc(1, sizeof *past) : NULL;
 	if (!past)
 		return;
 	past->peer = peer;
