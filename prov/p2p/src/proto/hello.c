@@ -172,7 +172,18 @@ static void hello_add_board(struct xfer_peer *peer, struct wire_msg *msg)
 	retry_failed(&peer->told);
 }
 
-/* Says what is to be said besides the three steps */
+/*
+ * What it was sent before it was lost may be noted on our board, and is given up there. Its markers may have come to
+ * another process of its address, which is to look for their notes.
+ */
+static bool hello_left_notes(const struct xfer_peer *peer)
+{
+	const struct xfer *xfer = peer->ep->xfer;
+
+	return peer->losses && xfer->board.page && peer->host == xfer->ipc.host;
+}
+
+/* Says what is to be said besides the three steps. Markers of before may be in the way between the endpoints */
 static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 {
 	struct wire_msg msg = hello_msg(peer->ep, flags & ~WIRE_BOARD);
@@ -181,6 +192,8 @@ static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 		hello_add_board(peer, &msg);
 	if (msg.flags & (WIRE_BOARD | WIRE_READS))
 		ctrl_ask(peer, &msg);
+	if (msg.flags & WIRE_BOARD && hello_left_notes(peer) && !xfer_peer_one_way(peer))
+		ctrl_tell(peer, &msg);
 }
 
 /* Where what the peer's endpoint itself is to hear comes from */
@@ -540,17 +553,6 @@ static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 	else
 		rndv_board_found(ep, msg->id);
 	return !ret;
-}
-
-/*
- * What it was sent before it was lost may be noted on our board, and is given up there. Its markers may have come to
- * another process of its address, which is to look for their notes.
- */
-static bool hello_left_notes(const struct xfer_peer *peer)
-{
-	const struct xfer *xfer = peer->ep->xfer;
-
-	return peer->losses && xfer->board.page && peer->host == xfer->ipc.host;
 }
 
 void hello_seek(struct xfer_peer *peer)
