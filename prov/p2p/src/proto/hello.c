@@ -611,11 +611,14 @@ static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
 			fi_addr_t to)
 {
+	const struct xfer_peer *lost =
+		peer->state != XFER_PEER_KNOWN ? xfer_peer_lost_before(peer) : NULL;
+
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
 	/* a marker of before may have come since it was lost */
-	if (peer->state != XFER_PEER_KNOWN && peer->losses)
-		rndv_arrivals_desert(peer);
+	if (lost)
+		rndv_arrivals_desert(lost);
 	hello_facts_meet(peer, msg);
 	peer->lost = 0;
 	peer->dead = 0;

@@ -407,8 +407,8 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	return 0;
 }
 
-/* What this process was before it was forgotten, or NULL */
-static const struct xfer_peer *xfer_past_of(const struct xfer_peer *peer)
+/* What was known at its address before that was forgotten, or NULL */
+static const struct xfer_peer *xfer_past_at(const struct xfer_peer *peer)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	const struct xfer_past *past;
@@ -417,7 +417,23 @@ static const struct xfer_peer *xfer_past_of(const struct xfer_peer *peer)
 	if (!peer->ep->past_count || peer->ep->lookup(peer->ep, peer->addr, name, &len))
 		return NULL;
 	past = xfer_past_find(peer->ep, name, len);
-	return past && past->peer->process == peer->process ? past->peer : NULL;
+	return past ? past->peer : NULL;
+}
+
+/* What this process was before it was forgotten, or NULL */
+static const struct xfer_peer *xfer_past_of(const struct xfer_peer *peer)
+{
+	const struct xfer_peer *past = xfer_past_at(peer);
+
+	return past && past->process == peer->process ? past : NULL;
+}
+
+const struct xfer_peer *xfer_peer_lost_before(const struct xfer_peer *peer)
+{
+	const struct xfer_peer *before = peer->losses ? peer : xfer_past_at(peer);
+
+	xfer_assert_locked(peer->ep->xfer);
+	return before && before->losses ? before : NULL;
 }
 
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)

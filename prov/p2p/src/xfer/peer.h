@@ -342,6 +342,9 @@ static inline bool xfer_peer_one_way(const struct xfer_peer *peer)
 	return peer->via == peer->ep && peer->to == peer->addr;
 }
 
+/* The record that was lost: itself, or the last one of its address, which was forgotten; NULL: none was */
+const struct xfer_peer *xfer_peer_lost_before(const struct xfer_peer *peer);
+
 /* What was agreed of lanes with this endpoint before it was forgotten; NULL: nothing is known of that */
 const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
 
