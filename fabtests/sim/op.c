@@ -713,17 +713,6 @@ void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *en
 
 /* ---- over ---- */
 
-void op_cancel(struct op *op)
-{
-	struct op_end *at = &op->ends[1];
-
-	at->cancelled = true;
-	if (!at->posted || op_is_multi(op))
-		at->skipped = !at->looking;
-	else
-		at->cancel_at = world.now;
-}
-
 bool op_names(unsigned int node, unsigned int domain, unsigned int peer)
 {
 	for (size_t i = 0; i < op_count; i++) {

@@ -280,3 +280,14 @@ bool op_ended(const struct op *op)
 {
 	return op_end_over(op, 0) && op_end_over(op, 1);
 }
+
+void op_cancel(struct op *op)
+{
+	struct op_end *at = &op->ends[1];
+
+	at->cancelled = true;
+	if (!at->posted || op_is_multi(op))
+		at->skipped = !at->looking;
+	else
+		at->cancel_at = world.now;
+}
