@@ -108,6 +108,12 @@ int copy_ready(struct copy_engines *engines, const struct dev_mem *mem)
 	return copy_engine_find(engines, mem) ? 0 : -FI_EIO;
 }
 
+struct dev_queue *copy_queue(struct copy_engines *engines, const struct dev_mem *mem,
+			     enum copy_dir dir)
+{
+	return copy_engine_find(engines, mem)->queues[dir].dev;
+}
+
 /* What has begun must not go on in memory that is used otherwise. */
 static int copy_check(struct dev_queue *dev, int ret)
 {

@@ -104,6 +104,10 @@ void copy_engines_fini(struct copy_engines *engines);
 /* Opens the queues of a device that is met for the first time. 0 or -FI_EIO, logged */
 int copy_ready(struct copy_engines *engines, const struct dev_mem *mem);
 
+/* That of copies in one direction, for a device that is ready */
+struct dev_queue *copy_queue(struct copy_engines *engines, const struct dev_mem *mem,
+			     enum copy_dir dir);
+
 /*
  * Starts copying between the pieces of @iov (device memory, @mem its allocation) and the
  * consecutive bytes at @host, for COPY_ACROSS those of an allocation that was opened for

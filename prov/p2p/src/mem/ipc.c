@@ -191,11 +191,13 @@ void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 }
 
 /*
- * The offers of this process that stand, by their numbers, of all domains. Each domain has a
- * lock of its own, so these have another one.
+ * The offers of this process that stand, by their numbers, of all domains, and what reads them here. Each domain has a
+ * lock of its own, so these have another one. PROCESS_READINGS is held from the look whether one stands until it is read,
+ * and while it falls.
  */
 static struct {
 	LIST_HEAD(, ipc_own) chains[IPC_OWN_CHAINS];
+	LIST_HEAD(, ipc_reading) readings;
 } ipc_owns;
 
 void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
@@ -210,14 +212,83 @@ void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *m
 	process_unlock(PROCESS_TABLES);
 }
 
+/* One that reads it, or NULL */
+static struct ipc_reading *ipc_reading_of(const struct ipc_own *own)
+{
+	struct ipc_reading *reading;
+
+	process_lock(PROCESS_TABLES);
+	LIST_FOREACH(reading, &ipc_owns.readings, entry) {
+		if (reading->number == own->number)
+			break;
+	}
+	process_unlock(PROCESS_TABLES);
+	return reading;
+}
+
+static void ipc_reading_end(struct ipc_reading *reading)
+{
+	process_lock(PROCESS_TABLES);
+	LIST_REMOVE(reading, entry);
+	process_unlock(PROCESS_TABLES);
+	reading->queue = NULL;
+}
+
 void ipc_own_fall(struct ipc_own *own)
 {
+	struct ipc_reading *reading;
+
 	if (!own->entry.le_prev)
 		return;
+	process_lock(PROCESS_READINGS);
 	process_lock(PROCESS_TABLES);
 	LIST_REMOVE(own, entry);
 	process_unlock(PROCESS_TABLES);
 	own->entry.le_prev = NULL;
+	while ((reading = ipc_reading_of(own))) {
+		reading->queue->ops->queue_drain(reading->queue);
+		ipc_reading_end(reading);
+	}
+	process_unlock(PROCESS_READINGS);
+}
+
+static bool ipc_number_stands(uint64_t number)
+{
+	const struct ipc_own *own;
+
+	process_lock(PROCESS_TABLES);
+	LIST_FOREACH(own, &ipc_owns.chains[number % IPC_OWN_CHAINS], entry) {
+		if (own->number == number)
+			break;
+	}
+	process_unlock(PROCESS_TABLES);
+	return own;
+}
+
+int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *queue,
+	     int (*start)(void *arg), void *arg)
+{
+	int ret;
+
+	process_lock(PROCESS_READINGS);
+	ret = ipc_number_stands(number) ? start(arg) : -FI_ECONNABORTED;
+	if (!ret) {
+		reading->queue = queue;
+		reading->number = number;
+		process_lock(PROCESS_TABLES);
+		LIST_INSERT_HEAD(&ipc_owns.readings, reading, entry);
+		process_unlock(PROCESS_TABLES);
+	}
+	process_unlock(PROCESS_READINGS);
+	return ret;
+}
+
+void ipc_read_end(struct ipc_reading *reading)
+{
+	process_lock(PROCESS_READINGS);
+	if (reading->queue)
+		ipc_reading_end(reading);
+	process_unlock(PROCESS_READINGS);
 }
 
 /* Has this process offered that, for this message, which is under way? */

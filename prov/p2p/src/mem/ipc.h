@@ -80,6 +80,17 @@ struct ipc_export {
 TAILQ_HEAD(ipc_exports, ipc_export);
 
 /**
+ * struct ipc_reading - a copy that reads, in this process, what the process itself has offered.
+ * @queue:	that it is in; NULL: there is no such copy, or nobody has to wait for it any more
+ * @number:	the message's
+ */
+struct ipc_reading {
+	struct dev_queue *queue;
+	uint64_t number;
+	LIST_ENTRY(ipc_reading) entry;
+};
+
+/**
  * struct ipc_own - an offer of this process's that stands: its message is under way.
  * @number:	the message's number
  * @id:		the allocation's
@@ -263,8 +274,19 @@ void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
 		   const void *addr, size_t len);
 
-/* Nothing, if it does not stand */
+/*
+ * Nothing, if it does not stand. Waits for copies in this process that read the memory: it may be freed then. What other
+ * processes have opened stays.
+ */
 void ipc_own_fall(struct ipc_own *own);
+
+/*
+ * Has @start put a copy into @queue that reads the offer for message @number, if that stands; else -FI_ECONNABORTED. Once
+ * the copy has ended, ipc_read_end().
+ */
+int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *queue,
+	     int (*start)(void *arg), void *arg);
+void ipc_read_end(struct ipc_reading *reading);
 
 /* Does the offer come from a process whose memory this process can open? */
 static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer)
@@ -275,7 +297,7 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
 /*
  * Opens what a near process offers, in the context of @local, or finds it open. Fills @addr
  * with the buffer's place here, and @import for ipc_close(). If the memory is this process's
- * own, @import is NULL, and there is nothing to close: such an offer has to stand.
+ * own, @import is NULL, and there is nothing to close: such an offer has to stand, and is read by ipc_read().
  *
  * -FI_EAGAIN: too much is in use now, or may not be closed. -FI_EOPNOTSUPP: this memory cannot be opened, or is not
  * what the peer says (logged). If a runtime refused it, other memory of that peer's device and

@@ -78,6 +78,8 @@ static void rndv_copied_across(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
 
+	if (!req->import)
+		ipc_read_end(&req->transfer.reading);
 	if (!rndv_copied(req))
 		return;
 	req->transfer.in_flight--;
@@ -93,18 +95,45 @@ static void rndv_copied_across(struct copy *copy, int status)
 		rndv_recv_check(req);
 }
 
+struct across {
+	struct xfer_req *req;
+	void *from;
+};
+
+static int rndv_across_start(void *arg)
+{
+	const struct across *across = arg;
+	struct xfer_req *req = across->req;
+	struct iovec iov[P2P_IOV_MAX];
+	size_t count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
+
+	return rndv_copy(req, COPY_ACROSS, iov, count, across->from, &req->copy);
+}
+
+/* Its sender, in this process, may give the memory back amid the copy */
+static int rndv_across_own(struct across *across)
+{
+	struct xfer_req *req = across->req;
+	struct copy_engines *copies = &req->ctx.ep->xfer->copies;
+	int ret = copy_ready(copies, &req->mem);
+
+	return ret ? ret
+		   : ipc_read(&req->transfer.reading, req->transfer.recv.arrival->id,
+			      copy_queue(copies, &req->mem, COPY_ACROSS), rndv_across_start,
+			      across);
+}
+
 /* Copies all of the message from the sender's memory, which is open here at @from. */
 void rndv_across(struct xfer_req *req, void *from)
 {
-	struct iovec iov[P2P_IOV_MAX];
-	size_t count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
+	struct across across = {req, from};
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->copy.done = rndv_copied_across;
 	xfer_req_move(req, XFER_ACROSS);
 	req->transfer.in_flight++;
-	ret = rndv_copy(req, COPY_ACROSS, iov, count, from, &req->copy);
+	ret = req->import ? rndv_across_start(&across) : rndv_across_own(&across);
 	if (!ret)
 		return;
 	req->transfer.in_flight--;

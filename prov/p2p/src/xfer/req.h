@@ -96,7 +96,8 @@ enum xfer_state {
  * @starved:	since when it wants a slot [ms]; 0: it does not
  * @done_at:	when all of it was here [ms]
  * @status:	the first error
- * @own:		the offer that its announcement has, while it may be taken
+ * @own:		sending: the offer that its announcement has, while it may be taken
+ * @reading:	receiving: the copy, if it reads what this process has offered
  * @send.credits: pieces that may begin
  * @send.wants_fin: the announcement says that a FIN is waited for
  * @send.unmarked: its marker was not sent
@@ -122,7 +123,10 @@ struct xfer_transfer {
 	uint32_t starved;
 	uint64_t done_at;
 	int status;
-	struct ipc_own own;
+	union {
+		struct ipc_own own;
+		struct ipc_reading reading;
+	};
 	union {
 		struct {
 			uint64_t credits;
