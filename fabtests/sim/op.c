@@ -516,9 +516,10 @@ static void end_cancel(struct op *op, struct op_end *at)
 		end_ended(op, 1);
 	} else if (!op_is_multi(op)) {
 		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
-		/* it may be in a ring still */
+		/* it may be in a ring still, and for long */
+		at->look_wait = 2 * at->look_wait + SIM_MS;
 		if (op_is_ringed(op, 1))
-			at->cancel_at = world.now + SIM_MS;
+			at->cancel_at = world.now + at->look_wait;
 	}
 }
 
