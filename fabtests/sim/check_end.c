@@ -92,27 +92,6 @@ void check_all_ended(const char *when)
 }
 
 /*
- * Known, until control messages are shorter: one with so much memory is longer than shm sends at once. It needs its sender
- * until it is there, and control messages are dealt with in the order of their receives (ctrl.c). So all others wait.
- */
-static bool is_behind_rested(void)
-{
-	const struct model *model = world.script->model;
-	bool behind = false;
-
-	for (size_t i = 0; i < op_count; i++) {
-		const struct op *op = &ops[i];
-		const uint64_t from = nodes[op->plan.from].until, to = nodes[op->plan.to].until;
-
-		behind |= op->plan.kind != OP_MESSAGE && op->plan.len <= WIRE_PAYLOAD_MAX &&
-			  op->plan.len + WIRE_PLAIN_MSG_MAX > model->eager &&
-			  op->ends[0].posted &&
-			  world.now < (from > to ? from : to) + CHECK_PATIENCE;
-	}
-	return model->eager <= WIRE_PAYLOAD_MAX && behind;
-}
-
-/*
  * Less pinned memory than users may say: two endpoints of a process that rests may hold all of it. Nothing makes up for
  * slots that remote memory needs.
  */
@@ -129,7 +108,7 @@ static bool is_overdue(const struct op *op)
 
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
-	    check_may_fail(op) || is_behind_rested() || is_short_of_slots(op))
+	    check_may_fail(op) || is_short_of_slots(op))
 		return false;
 	for (unsigned int end = 0; end < 2; end++) {
 		const struct node *node = &nodes[op_node(op, end)];
