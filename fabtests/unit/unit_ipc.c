@@ -125,17 +125,8 @@ static int fake_has(const void *addr, struct dev_mem *mem)
 	return 1;
 }
 
-/* How often a queue of copies was waited for */
-static unsigned int drains;
-
-static void fake_drain(struct dev_queue *queue)
-{
-	drains++;
-}
-
 static const struct dev_ops fake_dev = {
 	.name = "fake",
-	.queue_drain = fake_drain,
 	.find = fake_has,
 	.ipc_export = fake_export,
 	.ipc_open = fake_open,
@@ -302,36 +293,6 @@ static void test_own(void **state)
 	ipc_own_fall(&second);
 	assert_false(owner_takes(&offer, 6, 50));
 	assert_int_equal(fake.opens, 0);
-}
-
-static int read_starts(void *arg)
-{
-	return *(int *) arg;
-}
-
-/* An offer that is read in the process itself falls once it has been read */
-static void test_own_read(void **state)
-{
-	const struct dev_mem mem = alloc(BASE, MiB);
-	struct dev_queue queue = {.ops = &fake_dev};
-	struct ipc_own own = {.number = 0}, other = {.number = 0};
-	struct ipc_reading reading = {.queue = NULL}, second = {.queue = NULL};
-	int starts = 0, fails = -FI_EIO;
-
-	drains = 0;
-	ipc_own_stand(&own, 5, &mem, (void *) (BASE + 77), 100);
-	ipc_own_stand(&other, 6, &mem, (void *) (BASE + 77), 100);
-	assert_int_equal(ipc_read(&reading, 7, &queue, read_starts, &starts), -FI_ECONNABORTED);
-	assert_int_equal(ipc_read(&reading, 5, &queue, read_starts, &fails), -FI_EIO);
-	assert_int_equal(ipc_read(&reading, 5, &queue, read_starts, &starts), 0);
-	assert_int_equal(ipc_read(&second, 6, &queue, read_starts, &starts), 0);
-	ipc_read_end(&second);
-	ipc_own_fall(&other);
-	assert_int_equal(drains, 0);
-	ipc_own_fall(&own);
-	assert_int_equal(drains, 1);
-	ipc_read_end(&reading);
-	assert_int_equal(ipc_read(&reading, 5, &queue, read_starts, &starts), -FI_ECONNABORTED);
 }
 
 /* Memory is as long as its runtime says, not as its peer does. Nothing of a lie stays open. */
@@ -807,17 +768,16 @@ static void test_torture(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		IPC_TEST(test_once),           IPC_TEST(test_own),
-		IPC_TEST(test_own_read),       IPC_TEST(test_size),
-		IPC_TEST(test_named_as_other), IPC_TEST(test_reused),
-		IPC_TEST(test_reused_in_use),  IPC_TEST(test_bounded),
-		IPC_TEST(test_runtime_full),   IPC_TEST(test_failure),
-		IPC_TEST(test_failures),       IPC_TEST(test_refused),
-		IPC_TEST(test_identity),       IPC_TEST(test_torture),
-		IPC_TEST(test_bytes),          IPC_TEST(test_gone),
-		IPC_TEST(test_gone_not),       IPC_TEST(test_gone_process),
-		IPC_TEST(test_gone_most),      IPC_TEST(test_kernels_wait),
-		IPC_TEST(test_gone_many),
+		IPC_TEST(test_once),         IPC_TEST(test_own),
+		IPC_TEST(test_size),         IPC_TEST(test_named_as_other),
+		IPC_TEST(test_reused),       IPC_TEST(test_reused_in_use),
+		IPC_TEST(test_bounded),      IPC_TEST(test_runtime_full),
+		IPC_TEST(test_failure),      IPC_TEST(test_failures),
+		IPC_TEST(test_refused),      IPC_TEST(test_identity),
+		IPC_TEST(test_torture),      IPC_TEST(test_bytes),
+		IPC_TEST(test_gone),         IPC_TEST(test_gone_not),
+		IPC_TEST(test_gone_process), IPC_TEST(test_gone_most),
+		IPC_TEST(test_kernels_wait), IPC_TEST(test_gone_many),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 
