@@ -45,9 +45,9 @@ static void check_name(const struct quirk *row, const char *name, bool matches)
 	uint32_t release = release_of(row);
 
 	if (quirks_match(row, name, release) != matches)
-		fail_msg("\"%s\", 0x%" PRIx64 ": \"%s\" does%s match", row->provider, row->flag,
-			 name, matches ? " not" : "");
-	if (matches)
+		fail_msg("\"%s\" %s: \"%s\" does%s match", row->provider, row->does, name,
+			 matches ? " not" : "");
+	if (matches && row->flag)
 		assert_true(quirks_of_name(name, release) & row->flag);
 }
 
@@ -111,13 +111,13 @@ static void test_releases(void **state)
 	}
 }
 
-/* A row has one flag, and says what it is about. */
+/* A row has one flag or a name, and says what it is about. */
 static void test_words(void **state)
 {
 	for (size_t i = 0; i < quirks_count; i++) {
 		const struct quirk *row = &quirks_table[i];
 
-		assert_int_equal(__builtin_popcountll(row->flag), 1);
+		assert_int_equal(__builtin_popcountll(row->flag), !row->name);
 		assert_true(*row->does && *row->why && *row->see);
 		/* a log line ends with it */
 		assert_true(islower(*row->does) && row->does[strlen(row->does) - 1] != '.');
@@ -125,19 +125,14 @@ static void test_words(void **state)
 }
 
 #define NET                                                                                    \
-	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_POLLFD |           \
-	 QUIRK_KEYS | QUIRK_LENDS)
-#define NET_1_17                                                                               \
-	(NET | QUIRK_EARLY | QUIRK_ATOMICS | QUIRK_NO_COUNTERS | QUIRK_DIRECTED |              \
-	 QUIRK_READABLE)
-#define RXM                                                                                    \
-	(QUIRK_LITTERS | QUIRK_OWN_DATA | QUIRK_UNENABLED | QUIRK_AUTO_LOSES |                 \
-	 QUIRK_KEY_ONCE | QUIRK_LONG_LEN)
+	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_KEYS | QUIRK_LENDS)
+#define NET_1_17 (NET | QUIRK_EARLY | QUIRK_ATOMICS | QUIRK_NO_COUNTERS | QUIRK_DIRECTED)
+#define RXM (QUIRK_LITTERS | QUIRK_OWN_DATA)
 #define RXM_1 (RXM | QUIRK_PEEK_UNMARKED)
 #define TCP_RXM (QUIRK_LENDS | QUIRK_BEHIND | QUIRK_DEAR)
-#define SHM (QUIRK_NEAR | QUIRK_FRAGILE | QUIRK_UNENABLED | QUIRK_KEYS)
-#define SHM_OLD (SHM | QUIRK_ATOMICS | QUIRK_NO_PEEK | QUIRK_RECV_NOMEM | QUIRK_EMPTY_WRITE)
-#define VERBS (QUIRK_MAPS | QUIRK_ATOMICS | QUIRK_STALE_MR)
+#define SHM (QUIRK_NEAR | QUIRK_FRAGILE | QUIRK_KEYS)
+#define SHM_OLD (SHM | QUIRK_ATOMICS | QUIRK_NO_PEEK | QUIRK_RECV_NOMEM)
+#define VERBS (QUIRK_MAPS | QUIRK_ATOMICS)
 #define OLD QUIRK_NO_DMABUF
 
 /* What names come to, at the releases where something changes */
@@ -157,10 +152,10 @@ static void test_flags(void **state)
 		{"tcp", FI_VERSION(1, 19), NET | QUIRK_EARLY | OLD},
 		{"tcp", FI_VERSION(1, 20), NET},
 		{"tcp", FI_VERSION(2, 6), NET},
-		{"tcp;ofi_rxm", FI_VERSION(1, 17), RXM_1 | TCP_RXM | QUIRK_READ_TWICE | OLD},
-		{"tcp;ofi_rxm", FI_VERSION(1, 18), RXM_1 | TCP_RXM | QUIRK_NESTS | OLD},
-		{"tcp;ofi_rxm", FI_VERSION(1, 22), RXM_1 | TCP_RXM | QUIRK_NESTS},
-		{"tcp;ofi_rxm", FI_VERSION(2, 0), RXM | TCP_RXM | QUIRK_NESTS},
+		{"tcp;ofi_rxm", FI_VERSION(1, 17), RXM_1 | TCP_RXM | OLD},
+		{"tcp;ofi_rxm", FI_VERSION(1, 18), RXM_1 | TCP_RXM | OLD},
+		{"tcp;ofi_rxm", FI_VERSION(1, 22), RXM_1 | TCP_RXM},
+		{"tcp;ofi_rxm", FI_VERSION(2, 0), RXM | TCP_RXM},
 		{"shm", FI_VERSION(1, 17), SHM_OLD | QUIRK_SERIAL | OLD},
 		{"shm", FI_VERSION(1, 18), SHM_OLD | OLD},
 		{"shm", FI_VERSION(1, 19), SHM | QUIRK_ATOMICS | OLD},
@@ -173,8 +168,8 @@ static void test_flags(void **state)
 		{"sockets", FI_VERSION(2, 6), QUIRK_NO_COUNTERS | QUIRK_NO_DATA},
 		{"verbs", FI_VERSION(1, 17), VERBS | QUIRK_DIRECT | OLD},
 		{"verbs", FI_VERSION(2, 1), VERBS | QUIRK_DIRECT},
-		{"verbs;ofi_rxm", FI_VERSION(1, 22), VERBS | RXM_1 | QUIRK_EMPTY_MR},
-		{"verbs;ofi_rxm", FI_VERSION(2, 0), VERBS | RXM | QUIRK_EMPTY_MR},
+		{"verbs;ofi_rxm", FI_VERSION(1, 22), VERBS | RXM_1},
+		{"verbs;ofi_rxm", FI_VERSION(2, 0), VERBS | RXM},
 		{"verbs;ofi_rxd", FI_VERSION(2, 0), VERBS},
 		{"off_coll", FI_VERSION(2, 1), QUIRK_NO_HOOK},
 		{"efa", FI_VERSION(1, 17), OLD},
@@ -199,12 +194,63 @@ static void test_flags(void **state)
 	assert_int_equal(quirks_of(&none, FI_VERSION(1, 17)), OLD);
 }
 
+/* The names of rows without a flag that are about a provider, in the order of the table */
+static void names_of(const char *provider, uint32_t version, char *text, size_t room)
+{
+	*text = '\0';
+	for (size_t i = 0; i < quirks_count; i++) {
+		const struct quirk *row = &quirks_table[i];
+
+		if (row->name && quirks_match(row, provider, version))
+			snprintf(text + strlen(text), room - strlen(text), "%s ",
+				 row->name + strlen("QUIRK_"));
+	}
+}
+
+#define RXM_NAMES "UNENABLED AUTO_LOSES KEY_ONCE LONG_LEN "
+
+/* The same for rows without a flag */
+static void test_named(void **state)
+{
+	static const struct {
+		const char *provider;
+		uint32_t version;
+		const char *names;
+	} cases[] = {
+		{"net", FI_VERSION(1, 17), "READABLE POLLFD "},
+		{"net", FI_VERSION(1, 18), ""},
+		{"net;ofi_rxm", FI_VERSION(1, 17), RXM_NAMES},
+		{"tcp", FI_VERSION(1, 17), ""},
+		{"tcp", FI_VERSION(1, 18), "POLLFD "},
+		{"tcp", FI_VERSION(2, 6), "POLLFD "},
+		{"tcp;ofi_rxm", FI_VERSION(1, 17), RXM_NAMES "READ_TWICE "},
+		{"tcp;ofi_rxm", FI_VERSION(1, 18), RXM_NAMES "NESTS "},
+		{"tcp;ofi_rxm", FI_VERSION(2, 6), RXM_NAMES "NESTS "},
+		{"shm", FI_VERSION(1, 17), "UNENABLED EMPTY_WRITE "},
+		{"shm", FI_VERSION(1, 18), "UNENABLED EMPTY_WRITE "},
+		{"shm", FI_VERSION(1, 19), "UNENABLED "},
+		{"shm", FI_VERSION(2, 6), "UNENABLED "},
+		{"sm2", FI_VERSION(2, 6), ""},
+		{"verbs", FI_VERSION(1, 17), "STALE_MR "},
+		{"verbs;ofi_rxm", FI_VERSION(2, 0), RXM_NAMES "STALE_MR EMPTY_MR "},
+		{"verbs;ofi_rxd", FI_VERSION(2, 0), "STALE_MR "},
+		{"efa", FI_VERSION(2, 6), ""},
+		{NULL, FI_VERSION(1, 17), ""},
+	};
+	char names[256];
+
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		names_of(cases[i].provider, cases[i].version, names, sizeof names);
+		assert_string_equal(names, cases[i].names);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),    cmocka_unit_test(test_any),
 		cmocka_unit_test(test_releases), cmocka_unit_test(test_words),
-		cmocka_unit_test(test_flags),
+		cmocka_unit_test(test_flags),    cmocka_unit_test(test_named),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -190,7 +190,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "net",
 		.below = QUIRK_TCP_IS_NET,
-		.flag = QUIRK_READABLE,
+		.name = "QUIRK_READABLE",
 		.does = "has descriptors that stay readable once there was something",
 		.why = "xnet_trywait() does nothing. The thread of automatic progress would "
 		       "not sleep any more. A read that waits makes the descriptors as they "
@@ -201,7 +201,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "net",
 		.below = QUIRK_TCP_IS_NET,
-		.flag = QUIRK_POLLFD,
+		.name = "QUIRK_POLLFD",
 		.does = "starts a thread for a counter with a list of descriptors",
 		.why = "xnet_cntr_open() calls xnet_start_progress() for a list, but not for "
 		       "one descriptor. So a counter of ours asks for one (cntr_open_core()).",
@@ -212,7 +212,7 @@ const struct quirk quirks_table[] = {
 		.provider = "tcp",
 		.from = QUIRK_TCP_IS_NET,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_POLLFD,
+		.name = "QUIRK_POLLFD",
 		.does = "starts a thread for a counter with a list of descriptors",
 		.why = "The cause and the cure are those of net.",
 		.see = "Open a counter with FI_WAIT_POLLFD over tcp alone, and look into "
@@ -318,7 +318,7 @@ const struct quirk quirks_table[] = {
 		.provider = "ofi_rxm",
 		.match = QUIRK_LAYER,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_UNENABLED,
+		.name = "QUIRK_UNENABLED",
 		.does = "crashes when a queue is read that is bound to an endpoint not yet "
 			"enabled",
 		.why = "Progress in a domain reads all of its queues. So the core's endpoint "
@@ -330,7 +330,7 @@ const struct quirk quirks_table[] = {
 		.provider = "ofi_rxm",
 		.match = QUIRK_LAYER,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_AUTO_LOSES,
+		.name = "QUIRK_AUTO_LOSES",
 		.does = "loses messages when its own thread makes automatic progress",
 		.why = "rxm_cm_atomic_progress(), which is rxm_cm_data_progress() in 2.6, "
 		       "calls fi_trywait() without the endpoint's lock. Tcp then matches "
@@ -345,7 +345,7 @@ const struct quirk quirks_table[] = {
 		.provider = "ofi_rxm",
 		.match = QUIRK_LAYER,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_KEY_ONCE,
+		.name = "QUIRK_KEY_ONCE",
 		.does = "fails if two regions have one key, in a domain with atomic operations",
 		.why = "It keeps a table by key for them. Verbs' cache gives two registrations "
 		       "of the same memory one key, and 1.17 then frees something twice. So we "
@@ -357,7 +357,7 @@ const struct quirk quirks_table[] = {
 		.provider = "ofi_rxm",
 		.match = QUIRK_LAYER,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_LONG_LEN,
+		.name = "QUIRK_LONG_LEN",
 		.does = "tells the whole length of a message that is too long for its receive",
 		.why = "We cut the length down to what is left of a multi-receive buffer "
 		       "(multi_recv_placed()).",
@@ -367,7 +367,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "tcp;ofi_rxm",
 		.below = QUIRK_TCP_IS_NET,
-		.flag = QUIRK_READ_TWICE,
+		.name = "QUIRK_READ_TWICE",
 		.does = "crashes when an endpoint is closed while the answer to a read comes "
 			"in",
 		.why = "tcpx_ep_flush_all_queues() finds the read in two places, and reports "
@@ -380,7 +380,7 @@ const struct quirk quirks_table[] = {
 		.provider = "tcp;ofi_rxm",
 		.from = QUIRK_TCP_IS_NET,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_NESTS,
+		.name = "QUIRK_NESTS",
 		.does = "has three epoll instances within each other behind a descriptor",
 		.why = "The kernel allows five. So the members of a wait set use the set's "
 		       "instance in place of their own (waitset.h).",
@@ -435,7 +435,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "shm",
 		.below = QUIRK_STILL,
-		.flag = QUIRK_UNENABLED,
+		.name = "QUIRK_UNENABLED",
 		.does = "crashes when a queue is read that is bound to an endpoint not yet "
 			"enabled",
 		.why = "The cure is that of ofi_rxm.",
@@ -453,7 +453,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "shm",
 		.below = FI_VERSION(1, 19),
-		.flag = QUIRK_EMPTY_WRITE,
+		.name = "QUIRK_EMPTY_WRITE",
 		.does = "never ends a write of no bytes with FI_DELIVERY_COMPLETE, nor what follows it",
 		.why = "smr_select_proto() takes the segments of long messages for it, and there is "
 		       "none. Nothing of it has to be delivered. So we do not ask for that "
@@ -547,7 +547,7 @@ const struct quirk quirks_table[] = {
 		.provider = "verbs",
 		.match = QUIRK_LAYER,
 		.below = QUIRK_STILL,
-		.flag = QUIRK_STALE_MR,
+		.name = "QUIRK_STALE_MR",
 		.does = "caches regions, and does not see that device memory was freed",
 		.why = "Its cache watches system memory. So we register device memory without "
 		       "it (MAP_FLAG_NOCACHE).",
@@ -557,7 +557,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "verbs;ofi_rxm",
 		.below = QUIRK_STILL,
-		.flag = QUIRK_EMPTY_MR,
+		.name = "QUIRK_EMPTY_MR",
 		.does = "crashes at a read or write of no bytes at a device's address",
 		.why = "rxm_ep_rma_reg_iov() registers the buffer. vrb_mr_reg_common() passes "
 		       "over what the kernel cannot register, and the descriptor is NULL. So "

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <rdma/fabric.h>
 
-/* The flags. The rows in quirks.c explain each. Code asks for these: */
+/* What code asks for. The rows in quirks.c explain each flag. */
 #define QUIRK_STALLS (1ULL << 0)
 #define QUIRK_MIXES (1ULL << 1)
 #define QUIRK_LITTERS (1ULL << 2)
@@ -31,29 +31,13 @@
 #define QUIRK_BEHIND (1ULL << 15)
 #define QUIRK_NO_HOOK (1ULL << 16)
 #define QUIRK_NO_DMABUF (1ULL << 17)
-#define QUIRK_DIRECTED (1ULL << 20)
-#define QUIRK_KEYS (1ULL << 30)
-#define QUIRK_FRAGILE (1ULL << 31)
-#define QUIRK_EARLY (1ULL << 33)
-#define QUIRK_SERIAL (1ULL << 35)
-
-/*
- * Code does not ask for these flags, as their cures do no harm over any other core. A comment
- * at the cure names the flag.
- */
-#define QUIRK_UNENABLED (1ULL << 18)
-#define QUIRK_AUTO_LOSES (1ULL << 19)
-#define QUIRK_READ_TWICE (1ULL << 21)
-#define QUIRK_READABLE (1ULL << 22)
-#define QUIRK_KEY_ONCE (1ULL << 23)
-#define QUIRK_EMPTY_MR (1ULL << 24)
-#define QUIRK_STALE_MR (1ULL << 25)
-#define QUIRK_RECV_NOMEM (1ULL << 26)
-#define QUIRK_LONG_LEN (1ULL << 27)
-#define QUIRK_POLLFD (1ULL << 28)
-#define QUIRK_NESTS (1ULL << 29)
-#define QUIRK_DEAR (1ULL << 32)
-#define QUIRK_EMPTY_WRITE (1ULL << 34)
+#define QUIRK_DIRECTED (1ULL << 18)
+#define QUIRK_KEYS (1ULL << 19)
+#define QUIRK_FRAGILE (1ULL << 20)
+#define QUIRK_EARLY (1ULL << 21)
+#define QUIRK_SERIAL (1ULL << 22)
+#define QUIRK_RECV_NOMEM (1ULL << 23)
+#define QUIRK_DEAR (1ULL << 24)
 
 /* The part of a core provider's name that a row is about */
 enum quirk_match {
@@ -77,7 +61,8 @@ enum quirk_match {
  * @match:	what part of the provider's name @provider is
  * @from:	the first release of libfabric with it
  * @below:	the first release without it
- * @flag:	what code asks for
+ * @flag:	what code asks for; 0: nothing, as the cure does no harm over any other core
+ * @name:	where @flag is 0: what the comment at the cure calls the row
  * @does:	what the provider does, in words that can end a log line
  * @why:	how that comes about, and what we do about it
  * @see:	how to see it
@@ -88,6 +73,7 @@ struct quirk {
 	uint32_t from;
 	uint32_t below;
 	uint64_t flag;
+	const char *name;
 	const char *does;
 	const char *why;
 	const char *see;
