@@ -451,7 +451,7 @@ static void open_side(void)
 	p2p_lock_take(&fake_xfer.lock);
 	FUZZ_CHECK(!xfer_ep_init_side(&scene.side, &scene.ep));
 	p2p_lock_drop(&fake_xfer.lock);
-	scene.ep.stalls = true;
+	scene.ep.quirks |= QUIRK_STALLS;
 	scene.ep.side = &scene.side;
 	peer->via = &scene.side;
 }
@@ -467,9 +467,8 @@ static void open_scene(struct fuzz *in)
 	peer = fake_peer(&scene.ep, FAKE_ALIVE);
 	scene.ep.wish = wishes[fuzz_pick(in, FUZZ_COUNT(wishes))];
 	scene.ep.lends = scene.ep.borrows = what & 1;
-	scene.ep.near = what & 2;
+	scene.ep.quirks = (what & 2 ? QUIRK_NEAR : 0) | (what & 8 ? 0 : QUIRK_PEEK_UNMARKED);
 	scene.ep.follows = what & 4;
-	scene.ep.peek_data = what & 8 ? FI_REMOTE_CQ_DATA : 0;
 	scene.ep.followed = what & 16 ? FI_RECV : FI_RECV | FI_SEND;
 	fake_xfer.stage.lender = scene.ep.lends ? &nic : NULL;
 	fake_xfer.map.domain = what & 32 ? &nic : NULL;

@@ -239,7 +239,7 @@ static void test_aside(void **state)
 	assert_int_equal(sent_count(), 1);
 	assert_string_equal(fake.asked, NAME);
 	/* but where only that can be answered at once */
-	hello_ep.stalls = hello_ep.shuns = true;
+	hello_ep.quirks = QUIRK_STALLS | QUIRK_DIRECTED;
 	hear(ask);
 	assert_int_equal(sent_count(), 2);
 	assert_string_equal(fake.asked, "aside");
@@ -260,7 +260,7 @@ static void test_confirmed_aside(void **state)
 	hear(confirm);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
 	assert_string_equal(fake.asked, NAME);
-	hello_ep.stalls = true;
+	hello_ep.quirks |= QUIRK_STALLS;
 	hear(confirm);
 	assert_string_equal(fake.asked, "aside");
 	close_ep();
@@ -281,9 +281,9 @@ static void test_mouth(void **state)
 		p2p_lock_take(&fake_xfer.lock);
 		assert_int_equal(xfer_ep_init_side(&side, &hello_ep), 0);
 		p2p_lock_drop(&fake_xfer.lock);
-		hello_ep.stalls = true;
+		hello_ep.quirks |= QUIRK_STALLS;
 		hello_ep.side = &side;
-		hello_ep.shuns = shuns;
+		hello_ep.quirks |= shuns ? QUIRK_DIRECTED : 0;
 		ask = greet();
 		p2p_lock_take(&fake_xfer.lock);
 		assert_ptr_equal(xfer_peer_find(&hello_ep, FAKE_NEW)->via,

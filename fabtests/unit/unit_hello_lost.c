@@ -381,7 +381,7 @@ void test_unsent_aside(void **state)
 	fake_ep_init(&side, &fake_cq);
 	p2p_lock_take(&fake_xfer.lock);
 	assert_int_equal(xfer_ep_init_side(&side, &hello_ep), 0);
-	hello_ep.stalls = true;
+	hello_ep.quirks |= QUIRK_STALLS;
 	hello_ep.side = &side;
 	p2p_lock_drop(&fake_xfer.lock);
 	hear(greeting(WIRE_ANSWERS, greet().grant));

@@ -209,7 +209,7 @@ void test_board_late(void **state)
 
 	open_ep();
 	unit_clock_stop();
-	hello_ep.near = true;
+	hello_ep.quirks |= QUIRK_NEAR;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){0, limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);

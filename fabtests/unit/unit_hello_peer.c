@@ -114,7 +114,8 @@ struct wire_msg greet(void)
 	assert_int_equal(ask.type, WIRE_HELLO);
 	assert_int_equal(ask.flags & ~WIRE_SIDE,
 			 WIRE_ASKS | WIRE_COMMITS | WIRE_PID | WIRE_LOOKS);
-	assert_int_equal(ask.flags & WIRE_SIDE, hello_ep.shuns ? WIRE_SIDE : 0);
+	assert_int_equal(ask.flags & WIRE_SIDE,
+			 hello_ep.quirks & QUIRK_DIRECTED ? WIRE_SIDE : 0);
 	assert_int_equal(ask.token, 0);
 	assert_int_not_equal(ask.grant, 0);
 	return ask;

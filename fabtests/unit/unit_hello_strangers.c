@@ -16,7 +16,7 @@ void test_confirmed_among_strangers(void **state)
 
 	open_ep();
 	answer = answered();
-	hello_ep.stalls = true;
+	hello_ep.quirks |= QUIRK_STALLS;
 	fake.stranger = true;
 	for (size_t i = 0; i < 1000; i++)
 		hear(greeting(WIRE_ASKS, 0));
@@ -89,7 +89,7 @@ void test_strangers_of_lost(void **state)
 		leave = greeting(0, confirm.token);
 		leave.oldest = leave.newest = WIRE_VERSION + !dies;
 		leave.dead = dies ? confirm.token : 0;
-		hello_ep.stalls = true;
+		hello_ep.quirks |= QUIRK_STALLS;
 		fake.stranger = true;
 		for (int i = 0; i < 1000; i++) {
 			hear(confirm);
@@ -121,7 +121,7 @@ void test_aside_elsewhere(void **state)
 		confirm = ask;
 		confirm.flags = WIRE_CONFIRMS | WIRE_SIDE;
 		confirm.token = answer.grant;
-		hello_ep.stalls = hello_ep.shuns = true;
+		hello_ep.quirks = QUIRK_STALLS | QUIRK_DIRECTED;
 		aside.sin_addr.s_addr = htonl(INADDR_LOOPBACK * (unsigned int) elsewhere);
 		hear(ask);
 		assert_int_equal(sent_count(), elsewhere ? 1 : 2);

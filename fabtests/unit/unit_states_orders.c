@@ -498,7 +498,7 @@ static void give_back(void)
 static void near_pieces(struct fake_op pieces[SCENE_PIECES])
 {
 	scene_open(&scene, scene_kind_named("pulling, a write"));
-	scene.ep.near = true;
+	scene.ep.quirks |= QUIRK_NEAR;
 	for (size_t i = 0, n = 0; i < fake.count; i++) {
 		if (fake.held[i].kind != FAKE_RECV)
 			continue;

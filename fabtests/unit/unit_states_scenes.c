@@ -237,7 +237,7 @@ static void scene_side(struct scene *scene)
 	p2p_lock_take(&fake_xfer.lock);
 	assert_int_equal(xfer_ep_init_side(&scene->side, &scene->ep), 0);
 	p2p_lock_drop(&fake_xfer.lock);
-	scene->ep.stalls = true;
+	scene->ep.quirks |= QUIRK_STALLS;
 	scene->ep.side = &scene->side;
 	fake_peer(&scene->ep, FAKE_ALIVE)->via = &scene->side;
 }
@@ -676,8 +676,6 @@ void scene_open(struct scene *scene, const struct scene_kind *kind)
 	fake_ep_open(&scene->ep, &fake_cq);
 	scene->ep.tag_bit = FAKE_TAG_BIT;
 	scene->ep.wish = PATH_STAGE_ONLY;
-	scene->ep.peeks = true;
-	scene->ep.peek_data = FI_REMOTE_CQ_DATA;
 	if (!kind)
 		return;
 	kind->bring(scene);

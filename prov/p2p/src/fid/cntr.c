@@ -408,7 +408,7 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 		goto drop_native;
 	if (cntr->waits)
 		wait_waker_get(&domain->xfer,
-			       domain->quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
+			       domain->xfer.quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
 	waitset_join(set, &cntr->member, &cntr->fid.fid);
 	*cntr_fid = &cntr->fid;
 	return 0;

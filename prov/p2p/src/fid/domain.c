@@ -35,7 +35,7 @@ static void domain_open_waker(struct p2p_domain *domain)
 {
 	if (domain->triggers && domain->layered)
 		wait_waker_get(&domain->xfer,
-			       domain->quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
+			       domain->xfer.quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
 }
 
 /* 0, or -FI_EBUSY if an endpoint is left */
@@ -208,6 +208,7 @@ static void domain_say_quirks(const struct fi_info *core)
 /**
  * struct domain_plan - what the application's info and the core's decide before the domain is open.
  * @shared:	several threads may call at a time
+ * @quirks:	what is special about the core provider
  * @lends:	the staging memory is registered, so that peers may read from it (rndv_lent.h)
  * @why:	why the NIC cannot have device memory; NULL: it can
  * @local:	the core is asked for FI_MR_LOCAL, whatever the application has asked for
@@ -217,6 +218,7 @@ struct domain_plan {
 	bool lends;
 	const char *why;
 	bool local;
+	uint64_t quirks;
 };
 
 /* Makes the plan. @core_info: the application's, becomes what the core is asked for */
@@ -236,11 +238,11 @@ static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 	/* a thread that calls reads all of the domain's queues */
 	if (plan->shared)
 		core_info->domain_attr->threading = FI_THREAD_SAFE;
-	domain->quirks = quirks_of(core_info, fi_version());
+	plan->quirks = quirks_of(core_info, fi_version());
 	domain_say_quirks(core_info);
-	plan->why = domain_maps_not(info, domain->quirks, domain->layered);
+	plan->why = domain_maps_not(info, plan->quirks, domain->layered);
 	plan->local = !plan->why && domain->layered;
-	plan->lends = domain->layered && dev_present && domain->quirks & QUIRK_LENDS;
+	plan->lends = domain->layered && dev_present && plan->quirks & QUIRK_LENDS;
 	if (plan->local)
 		info_core_add_maps(core_info);
 	if (plan->lends)
@@ -256,11 +258,11 @@ static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *inf
 	domain->virt_addr = xfer->virt_addr;
 	if (!domain->layered)
 		return;
-	domain->serves_all = info_serves_all(info, domain->quirks);
+	domain->serves_all = info_serves_all(info, xfer->quirks);
 	domain->pmem = info->caps & FI_RMA_PMEM;
 	info_keys(info, domain->serves_all, &xfer->key_mark, &xfer->keys_ours);
-	xfer->atomics_ours =
-		(xfer->key_mark || xfer->keys_ours) && domain->quirks & QUIRK_ATOMICS;
+	if (!xfer->key_mark && !xfer->keys_ours)
+		xfer->quirks &= ~QUIRK_ATOMICS;
 	if (domain_serves_triggers(domain))
 		domain->virt_addr =
 			info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
@@ -274,16 +276,21 @@ static void domain_init_serial(struct p2p_domain *domain)
 {
 	struct xfer *xfer = &domain->xfer;
 
-	xfer->races = dev_present && xfer->lock.shared && domain->quirks & QUIRK_SERIAL;
-	if (!xfer->races)
+	if (!dev_present || !xfer->lock.shared)
+		xfer->quirks &= ~QUIRK_SERIAL;
+	if (!(xfer->quirks & QUIRK_SERIAL))
 		return;
-	domain->quirks |= QUIRK_NO_COUNTERS;
+	xfer->quirks |= QUIRK_NO_COUNTERS;
 	if (domain->automatic || domain->triggers) {
 		p2p_lock_take(&xfer->lock);
 		xfer_serialise(xfer);
 		p2p_lock_drop(&xfer->lock);
 	}
 }
+
+/* Quirks that matter to what we do with peers that run ofi_p2p, and so not over a hook */
+#define DOMAIN_QUIRKS_OURS                                                                     \
+	(QUIRK_STALLS | QUIRK_DIRECTED | QUIRK_NEAR | QUIRK_NO_PEEK | QUIRK_ATOMICS)
 
 /* How long the close of an endpoint waits for what is owed to peers: they may have gone [ms] */
 #define DOMAIN_FAREWELL 1000
@@ -296,20 +303,21 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 	const int core_mode = core_info->domain_attr->mr_mode;
 	/* where it was added for FI_TRIGGER, ofi_rxm does not tell the core below it, which has the regions */
 	const int lent_mode =
-		domain->quirks & QUIRK_STALLS ? core_mode : info->domain_attr->mr_mode;
+		plan->quirks & QUIRK_STALLS ? core_mode : info->domain_attr->mr_mode;
 	struct xfer *xfer = &domain->xfer;
 	int ret = xfer_init(xfer, &protos, domain->layered, plan->shared,
 			    local ? domain->core : NULL);
 
 	if (ret)
 		return ret;
+	xfer->quirks = plan->quirks & ~(domain->layered ? 0 : DOMAIN_QUIRKS_OURS);
 	domain_init_serial(domain);
 	xfer->farewell = DOMAIN_FAREWELL;
 	xfer->stage.lender = plan->lends ? domain->core : NULL;
 	xfer->wait.fabric = domain->fabric->core;
 	nic_map_init(&xfer->map, plan->why ? NULL : domain->core, plan->why,
-		     !(domain->quirks & QUIRK_NO_DMABUF));
-	xfer->direct = !plan->why && domain->quirks & QUIRK_DIRECT;
+		     !(xfer->quirks & QUIRK_NO_DMABUF));
+	xfer->direct = !plan->why && xfer->quirks & QUIRK_DIRECT;
 	xfer->virt_addr = core_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	xfer->lent_virt_addr = lent_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	/* a key of the cache's may come twice, and must not: QUIRK_KEY_ONCE */

@@ -57,7 +57,6 @@ struct domain_triggers {
  * @virt_addr:	peers tell memory that we serve by the owner's addresses, not by offsets
  * @learned:	one of its address vectors has indices that are not the core's
  * @av_type:	of its address vectors, if it was opened for one
- * @quirks:	what is special about the core provider (path/quirks.h)
  * @rbuf:	see rbuf.h; NULL: nobody has asked
  * @exports:	uses of it by GPUs
  * @users:	objects of ours that the core does not know of: the domain is closed after them
@@ -83,7 +82,6 @@ struct p2p_domain {
 	bool hmem;
 	bool learned;
 	enum fi_av_type av_type;
-	uint64_t quirks;
 	const struct rbuf_ops *rbuf;
 	struct fid_exports exports;
 	unsigned int users;
@@ -111,7 +109,7 @@ static inline bool domain_serves_triggers(const struct p2p_domain *domain)
 /* Are atomic operations ours to serve, whether the core has any or not? */
 static inline bool domain_serves_atomics(const struct p2p_domain *domain)
 {
-	return domain->xfer.atomics_ours || domain_serves_triggers(domain);
+	return domain->xfer.quirks & QUIRK_ATOMICS || domain_serves_triggers(domain);
 }
 
 static inline void domain_hold(struct p2p_domain *domain)

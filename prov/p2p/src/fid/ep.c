@@ -95,7 +95,7 @@ static __attribute__((constructor)) void ep_complete_table(void)
  */
 static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 {
-	const uint64_t early = ep->domain->quirks & QUIRK_EARLY ? FI_DELIVERY_COMPLETE : 0;
+	const uint64_t early = ep->domain->xfer.quirks & QUIRK_EARLY ? FI_DELIVERY_COMPLETE : 0;
 
 	ep->tx_flags = flags;
 	if (!ep->domain->layered || !(flags & (FI_COMMIT_COMPLETE | early) || ep->xfer.notices))
@@ -300,22 +300,6 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	return 0;
 }
 
-/* Sets what transfers have to know of the core provider. */
-static void ep_set_quirks(struct p2p_ep *ep)
-{
-	const bool layered = ep->domain->layered;
-	const uint64_t quirks = ep->domain->quirks;
-
-	ep->xfer.stalls = layered && quirks & QUIRK_STALLS;
-	ep->xfer.mixes = quirks & QUIRK_MIXES;
-	ep->xfer.shuns = layered && quirks & QUIRK_DIRECTED;
-	ep->xfer.litters = quirks & QUIRK_LITTERS;
-	ep->xfer.fragile = quirks & QUIRK_FRAGILE;
-	ep->xfer.near = layered && quirks & QUIRK_NEAR;
-	ep->xfer.peeks = !layered || !(quirks & QUIRK_NO_PEEK);
-	ep->xfer.peek_data = quirks & QUIRK_PEEK_UNMARKED ? 0 : FI_REMOTE_CQ_DATA;
-}
-
 /* 0 leaves the limit to us */
 static size_t ep_iov_limit(size_t asked)
 {
@@ -357,8 +341,7 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 		info->tx_attr->op_flags &= ~FI_TRIGGER;
 	if (info->rx_attr)
 		info->rx_attr->op_flags &= ~FI_TRIGGER;
-	ep_set_quirks(ep);
-	if (ep->xfer.stalls)
+	if (ep->xfer.quirks & QUIRK_STALLS)
 		ret = side_ep_init(ep, info);
 	if (!ret && domain->layered)
 		ret = lanes_init(&ep->xfer, info);
@@ -436,7 +419,7 @@ static int ep_open_as(size_t fclass, struct fid_domain *domain, struct fi_info *
 	ep_set_attr(ep, info);
 	ep->xfer.borrows = ep->domain->xfer.stage.lender;
 	/* there the core does not copy messages, and markers would be in the way of others */
-	ep->xfer.lends = ep->xfer.borrows && !ep->xfer.stalls;
+	ep->xfer.lends = ep->xfer.borrows && !(ep->xfer.quirks & QUIRK_STALLS);
 	xfer_ep_add(&ep->xfer);
 	ep_bind_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	ret = ep->domain->triggers ? ep->domain->triggers->ep_open(ep) : 0;
@@ -562,7 +545,6 @@ static int ep_open_ctx(struct p2p_domain *domain, const struct ep_ctx *asked,
 	ret = ep_open_ctx_core(ep, asked);
 	if (ret)
 		goto fini_xfer;
-	ep_set_quirks(ep);
 	fid_pair_add(&ep->pair, &ep->xfer.core->fid, &ep->fid.fid);
 	ep_set_ctx_attr(ep, asked);
 	ret = domain->triggers ? domain->triggers->ep_open(ep) : 0;

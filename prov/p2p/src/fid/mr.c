@@ -267,7 +267,7 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	int ret = -FI_ENOKEY;
 
 	if (mem->ops && mr_map(mr, attr, mem))
-		return xfer->atomics_ours ? mr_serve(mr, attr, mem) : 0;
+		return xfer->quirks & QUIRK_ATOMICS ? mr_serve(mr, attr, mem) : 0;
 	if (!xfer->key_mark && !xfer->keys_ours &&
 	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
 		P2P_WARN(
@@ -475,9 +475,9 @@ static int mr_reg_buffers(struct p2p_domain *domain, const struct fi_mr_attr *at
  */
 static bool mr_core_takes_dmabuf(const struct p2p_domain *domain)
 {
-	return !(domain->quirks & QUIRK_NO_DMABUF) &&
-	       (!domain->layered || domain->quirks & QUIRK_MAPS) && !domain->xfer.keys_ours &&
-	       !domain->serves_all;
+	return !(domain->xfer.quirks & QUIRK_NO_DMABUF) &&
+	       (!domain->layered || domain->xfer.quirks & QUIRK_MAPS) &&
+	       !domain->xfer.keys_ours && !domain->serves_all;
 }
 
 /*

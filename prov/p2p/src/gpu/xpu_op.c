@@ -123,7 +123,8 @@ static ssize_t xpu_post_atomic(struct fid_ep *ep, const struct ring_op *op)
 /* Some cores say of a receive that they have no memory where they have no room. */
 static int xpu_recv_room(const struct p2p_ep *ep, int ret)
 {
-	return ret == -FI_ENOMEM && ep->domain->quirks & QUIRK_RECV_NOMEM ? -FI_EAGAIN : ret;
+	return ret == -FI_ENOMEM && ep->domain->xfer.quirks & QUIRK_RECV_NOMEM ? -FI_EAGAIN
+									       : ret;
 }
 
 int xpu_op_post_full(struct p2p_ep *p2p_ep, const struct ring_op *op)
@@ -240,7 +241,8 @@ static bool xpu_put_outrun(const struct xpu_ep *ep, const struct fi_p2p_xpu_targ
 {
 	const struct xfer_ep *xfer_ep = &ep->ep->xfer;
 
-	return ep->mixed && !xfer_ep->near && !(target->key & xfer_ep->xfer->key_mark);
+	return ep->mixed && !(xfer_ep->quirks & QUIRK_NEAR) &&
+	       !(target->key & xfer_ep->xfer->key_mark);
 }
 
 /* A write, whose arguments the target and the trigger have between them */

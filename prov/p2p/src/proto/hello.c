@@ -84,7 +84,8 @@ void hello_start(struct xfer_ep *ep)
 	const char *why;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->near || !dev_ipc_present() || !path_wants_across(&query, &why))
+	if (!(ep->quirks & QUIRK_NEAR) || !dev_ipc_present() ||
+	    !path_wants_across(&query, &why))
 		return;
 	/* where that is so anyway it costs nothing */
 	ep->follows = ep->followed & FI_RECV;
@@ -122,7 +123,8 @@ static void hello_move(struct xfer_peer *peer, enum xfer_peer_state state)
 /* May a question also name @side? Only those who shun strangers look at that. */
 static bool hello_fits(const struct wire_msg *ask, const struct xfer_ep *side)
 {
-	return side->front->shuns && wire_size(ask) + side->name_len <= WIRE_ASK_MAX;
+	return side->front->quirks & QUIRK_DIRECTED &&
+	       wire_size(ask) + side->name_len <= WIRE_ASK_MAX;
 }
 
 /* Where peers may ask for signs of life; 0: nowhere */
@@ -199,7 +201,7 @@ static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 /* Where what the peer's endpoint itself is to hear comes from */
 static struct xfer_ep *hello_mouth(struct xfer_ep *ep)
 {
-	return ep->shuns ? ep : xfer_ep_side(ep);
+	return ep->quirks & QUIRK_DIRECTED ? ep : xfer_ep_side(ep);
 }
 
 /* Between which endpoints a HELLO for @addr travels that may find nobody who takes it */
@@ -285,7 +287,7 @@ static void hello_ask_again(struct xfer_peer *peer)
 {
 	uint64_t due = P2P_MAX(500 * conf.hello_timeout, HELLO_REPEAT) << peer->repeats;
 
-	if (peer->ep->shuns)
+	if (peer->ep->quirks & QUIRK_DIRECTED)
 		due = peer->repeats ? UINT64_MAX : peer->facts & HELLO_AWAY ? 0 : hello_late();
 	if (peer->waited < due || peer->lost || peer->facts & HELLO_OTHER ||
 	    xfer_outq_has(peer->via, peer->to))
@@ -419,10 +421,10 @@ static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 
 	hoped.follows = true;
 	if (peer->facts & HELLO_READS || !retry_due(&peer->told) ||
-	    !(peer->ep->near || peer->host == peer->ep->xfer->ipc.host) ||
+	    !(peer->ep->quirks & QUIRK_NEAR || peer->host == peer->ep->xfer->ipc.host) ||
 	    !path_wants_across(&hoped, &why))
 		return;
-	if (peer->ep->near)
+	if (peer->ep->quirks & QUIRK_NEAR)
 		hello_greet(peer);
 	if (peer->state == XFER_PEER_KNOWN)
 		hello_tell(peer, WIRE_BOARD);
@@ -497,7 +499,7 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
 	struct xfer_ep *side = xfer_ep_side(ep);
 
 	*via = side ? side : ep;
-	if (ep->stalls && msg->flags & WIRE_SIDE) {
+	if (ep->quirks & QUIRK_STALLS && msg->flags & WIRE_SIDE) {
 		/* what is beside an endpoint is at its address: so nobody names what is on another host */
 		if (wire_names_apart(msg->name, msg->name_len, msg->payload, msg->payload_len))
 			return -FI_EINVAL;
@@ -525,7 +527,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	hello_trial(ep, true);
 	/* who is known there, and asks in doubt, does not know that it was lost */
 	answer.grant = hello_token_make(ep, msg, &answer.dead);
-	if (ep->shuns && msg->flags & WIRE_SIDE)
+	if (ep->quirks & QUIRK_DIRECTED && msg->flags & WIRE_SIDE)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
 		ret = hello_resolve(via, msg->name, msg->name_len, &to);
@@ -570,7 +572,7 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 	confirm.grant = peer->tokens[0].token;
 	confirm.dead = dead;
 	/* elsewhere the answer to it would be in the way of a peer that closes */
-	if (peer->ep->near || hello_left_notes(peer))
+	if (peer->ep->quirks & QUIRK_NEAR || hello_left_notes(peer))
 		hello_add_board(peer, &confirm);
 	/* before all that it is to understand, by whichever way that goes */
 	ctrl_ask(peer, &confirm);

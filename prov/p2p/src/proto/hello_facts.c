@@ -60,7 +60,7 @@ bool hello_doubts(const struct xfer_peer *peer)
 
 	xfer_assert_locked(peer->ep->xfer);
 	return !(life->keepalive && keepalive_answers(life->keepalive)) &&
-	       (!peer->ep->shuns || life->probes <= HELLO_DOUBTS);
+	       (!(peer->ep->quirks & QUIRK_DIRECTED) || life->probes <= HELLO_DOUBTS);
 }
 
 void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
@@ -130,7 +130,7 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 	const bool near = msg->key == peer->ep->xfer->ipc.host;
 
 	xfer_assert_locked(peer->ep->xfer);
-	if (msg->flags & WIRE_FOLLOWS && near && peer->ep->near)
+	if (msg->flags & WIRE_FOLLOWS && near && peer->ep->quirks & QUIRK_NEAR)
 		peer->facts |= HELLO_FOLLOWS;
 	if (msg->flags & WIRE_READS && near)
 		peer->facts |= HELLO_READS;

@@ -28,8 +28,9 @@ static bool peek_is_marker(const struct xfer_ep *ep, const struct core_comp *com
 {
 	if (comp->len || !(comp->data & ep->xfer->mark))
 		return false;
-	return ep->peek_data ? comp->flags & ep->peek_data
-			     : !rndv_marker_spent(ep->xfer, comp->data & WIRE_ID_MASK);
+	if (ep->quirks & QUIRK_PEEK_UNMARKED)
+		return !rndv_marker_spent(ep->xfer, comp->data & WIRE_ID_MASK);
+	return comp->flags & FI_REMOTE_CQ_DATA;
 }
 
 static void peek_found(struct xfer_req *req)
@@ -56,7 +57,7 @@ static void peek_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	req->data = peek_is_marker(ctx->ep, comp) ? comp->data : 0;
 	/* what is there without data may be another message's */
 	if (!req->data && !(comp->flags & FI_REMOTE_CQ_DATA) &&
-	    (ctx->ep->peek_data || comp->data & ctx->ep->xfer->mark))
+	    (!(ctx->ep->quirks & QUIRK_PEEK_UNMARKED) || comp->data & ctx->ep->xfer->mark))
 		req->comp.data = 0;
 	if (comp->err)
 		xfer_req_end(req, comp->err);
@@ -150,7 +151,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
 ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem)
 {
 	xfer_assert_locked(ep->xfer);
-	if (!ep->peeks) {
+	if (ep->quirks & QUIRK_NO_PEEK) {
 		P2P_WARN("FI_PEEK: the core provider has no such thing\n");
 		return -FI_EOPNOTSUPP;
 	}

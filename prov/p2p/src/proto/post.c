@@ -49,7 +49,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 {
 	bool whole = len <= post_whole_max(ep, op);
 	/* who sends short messages only needs no other endpoint */
-	bool stalls = ep->stalls && (whole || !xfer_ep_side(ep));
+	bool stalls = ep->quirks & QUIRK_STALLS && (whole || !xfer_ep_side(ep));
 	bool pieces = ep->layered && (whole || !stalls);
 	/* of the core we only hear when a message is in the receiver's staging memory */
 	bool delivery = pieces && op->flags & FI_DELIVERY_COMPLETE;
@@ -75,7 +75,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 		.pieces = op->count,
 		.direct = ep->xfer->direct,
 		.inline_max = ep->inline_max,
-		.near = ep->near,
+		.near = ep->quirks & QUIRK_NEAR,
 		.across_why = "over a hook there are no announcements",
 	};
 }

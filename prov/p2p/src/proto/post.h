@@ -42,7 +42,7 @@ static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 /* The same for an atomic operation: it may be so where reads and writes are the core's */
 static inline bool xfer_key_atomic_remote(const struct xfer *xfer, uint64_t key)
 {
-	return xfer->atomics_ours || xfer_key_remote(xfer, key);
+	return xfer->quirks & QUIRK_ATOMICS || xfer_key_remote(xfer, key);
 }
 
 /* Cancels the receive that was posted with @context; -FI_ENOENT if it is not ours. */

@@ -303,7 +303,7 @@ int rma_served_offer(struct xfer_req *req)
 				? ep->wish
 				: PATH_NO_NIC,
 		.pieces = req->count,
-		.near = ep->near,
+		.near = ep->quirks & QUIRK_NEAR,
 	};
 	struct path_choice choice;
 

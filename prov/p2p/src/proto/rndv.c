@@ -181,7 +181,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 static void rndv_stale_look(struct xfer_ep *ep)
 {
 	/* without a side endpoint pieces come to this one */
-	if (ep->stalls && ep->proto->stale)
+	if (ep->quirks & QUIRK_STALLS && ep->proto->stale)
 		rndv_stale_discard(ep->side ? ep->side : ep);
 }
 

@@ -105,7 +105,7 @@ static int rndv_recv_choose(struct xfer_arrival *arrival, void **from)
 		if (req->transfer.recv.far != PATH_FAR_NOT)
 			far_why = path_far_reason(req->transfer.recv.far);
 		ours = req->transfer.recv.far > PATH_FAR_HOST ||
-		       (req->transfer.recv.far && ep->near);
+		       (req->transfer.recv.far && ep->quirks & QUIRK_NEAR);
 		if (ours)
 			why = path_far_reason(req->transfer.recv.far);
 	}

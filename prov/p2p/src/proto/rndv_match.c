@@ -140,7 +140,7 @@ static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 	rndv_arrival_bind(arrival, ep);
 	rndv_arrival_look_no_more(arrival, ep->xfer);
 	rndv_arrival_acquit(arrival);
-	if (ep->peeks && !ep->peek_data)
+	if (ep->quirks & QUIRK_PEEK_UNMARKED && !(ep->quirks & QUIRK_NO_PEEK))
 		seen_ids_add(&ep->xfer->proto->seen, arrival->id);
 	arrival->announced = true;
 }

@@ -129,7 +129,7 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
 /*
  * Has the marker with this id been received? Then what seems to be it now is another message, with
  * data that the marker has left behind. Asked where peeks tell data without saying whose it is
- * (xfer_ep.peek_data)
+ * (QUIRK_PEEK_UNMARKED)
  */
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
 

@@ -164,7 +164,7 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
  */
 static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, uint64_t tag)
 {
-	if (ep->near && !req->transfer.recv.arrival->status)
+	if (ep->quirks & QUIRK_NEAR && !req->transfer.recv.arrival->status)
 		rndv_stale_expect(ep, tag);
 }
 

@@ -285,7 +285,7 @@ static bool rndv_marker_inject(struct xfer_req *req)
 		.data = WIRE_MARK | req->transfer.id,
 	};
 
-	return ep->near && !ep->waiting && !(req->op_flags & FI_FENCE) &&
+	return ep->quirks & QUIRK_NEAR && !ep->waiting && !(req->op_flags & FI_FENCE) &&
 	       !ctrl_unsent(ep, req->addr) && !core_inject_empty(ep->core, &op);
 }
 
@@ -297,7 +297,7 @@ static bool rndv_marker_first(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
-	if (!ep->near || !hello_reads(req->peer))
+	if (!(ep->quirks & QUIRK_NEAR) || !hello_reads(req->peer))
 		return false;
 	ctrl_listen(ep);
 	req->transfer.id = xfer_id_new(ep->xfer);

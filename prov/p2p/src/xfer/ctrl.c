@@ -98,7 +98,7 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
  */
 static uint64_t ctrl_tag(const struct xfer_ep *ep, const void *name, size_t len)
 {
-	return ep->tag_bit | (ep->mixes ? wire_name_ident(name, len) : 0);
+	return ep->tag_bit | (ep->quirks & QUIRK_MIXES ? wire_name_ident(name, len) : 0);
 }
 
 static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
@@ -106,7 +106,7 @@ static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
-	if (ep->mixes && ep->lookup(ep, addr, name, &len))
+	if (ep->quirks & QUIRK_MIXES && ep->lookup(ep, addr, name, &len))
 		len = 0;
 	return ctrl_tag(ep, name, len);
 }
@@ -401,7 +401,7 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data)
 /* May peers ask for memory of ours before anything else happens, and at any time? */
 static bool ctrl_serves(const struct xfer_ep *ep)
 {
-	return ep->mixes || ep->xfer->key_mark || ep->xfer->keys_ours;
+	return ep->quirks & QUIRK_MIXES || ep->xfer->key_mark || ep->xfer->keys_ours;
 }
 
 /* Peers may greet this endpoint: nobody has to look for that in another queue than the one that is read. */

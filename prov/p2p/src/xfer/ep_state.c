@@ -28,7 +28,7 @@ struct xfer_ep *xfer_ep_side(struct xfer_ep *ep)
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->stalls)
+	if (!(ep->quirks & QUIRK_STALLS))
 		return ep;
 	if (ep->side || !ep->side_open || !ep->started || ep->closing)
 		return ep->side;

@@ -45,7 +45,7 @@ void gone_opened(const struct xfer_ep *ep)
 
 void gone_closed(const struct xfer_ep *ep)
 {
-	if (!ep->fragile || !ep->name_len)
+	if (!(ep->quirks & QUIRK_FRAGILE) || !ep->name_len)
 		return;
 	process_lock(PROCESS_TABLES);
 	gone_names[gone_next++ % GONE_MAX] = gone_hash(ep->name, ep->name_len);
@@ -60,7 +60,7 @@ bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
 	bool gone;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->fragile || !__atomic_load_n(&gone_any, __ATOMIC_ACQUIRE) ||
+	if (!(ep->quirks & QUIRK_FRAGILE) || !__atomic_load_n(&gone_any, __ATOMIC_ACQUIRE) ||
 	    ep->lookup(ep, addr, name, &len))
 		return false;
 	process_lock(PROCESS_TABLES);

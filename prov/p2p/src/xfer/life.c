@@ -97,7 +97,7 @@ int xfer_cq_fini(struct xfer_cq *cq)
  */
 static bool xfer_ep_owes(const struct xfer_ep *ep)
 {
-	if (ep->stalls)
+	if (ep->quirks & QUIRK_STALLS)
 		return ep->owed || (ep->side && ep->side->owed);
 	return !TAILQ_EMPTY(&ep->outq);
 }
@@ -163,6 +163,7 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	static uint64_t count;
 
 	ep->xfer = xfer;
+	ep->quirks = xfer->quirks;
 	ep->number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
 	ep->front = ep;
 	TAILQ_INIT(&ep->sendq);
@@ -202,7 +203,6 @@ int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 
 	xfer_assert_locked(front->xfer);
 	side->layered = true;
-	side->mixes = front->mixes;
 	side->tag_bit = front->tag_bit;
 	side->txcq = front->txcq;
 	side->rxcq = front->rxcq;
@@ -212,6 +212,7 @@ int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 		return ret;
 	}
 	side->front = front;
+	side->quirks &= QUIRK_MIXES;
 	xfer_ep_list(side);
 	ctrl_listen(side);
 	return 0;
@@ -253,9 +254,9 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	if (ep->side)
 		xfer_ep_drop(ep->side);
 	xfer_ep_drop(ep);
-	if (ep->litters && ep->txcq)
+	if (ep->quirks & QUIRK_LITTERS && ep->txcq)
 		wait_domain_forget(&xfer->wait, ep->txcq);
-	if (ep->litters && ep->rxcq)
+	if (ep->quirks & QUIRK_LITTERS && ep->rxcq)
 		wait_domain_forget(&xfer->wait, ep->rxcq);
 	p2p_lock_drop(&xfer->lock);
 	return 0;

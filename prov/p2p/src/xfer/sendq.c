@@ -274,7 +274,8 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 
 	return !xfer_sendq_ready(req) ||
-	       ((ep->stalls || req->state == XFER_MARKING) && xfer_outq_has(ep, req->addr));
+	       ((ep->quirks & QUIRK_STALLS || req->state == XFER_MARKING) &&
+		xfer_outq_has(ep, req->addr));
 }
 
 /* Control messages go before a marker, and before what the core may stop at. */
@@ -282,7 +283,7 @@ static void xfer_letter_precede(const struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
-	if ((ep->stalls || req->state == XFER_MARKING) && ep->letter &&
+	if ((ep->quirks & QUIRK_STALLS || req->state == XFER_MARKING) && ep->letter &&
 	    ep->letter->addr == req->addr)
 		xfer_letter_post(ep);
 }

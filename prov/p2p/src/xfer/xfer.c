@@ -102,7 +102,7 @@ void xfer_serialise(struct xfer *xfer)
 	struct xfer_ep *ep;
 
 	xfer_assert_locked(xfer);
-	if (p2p_likely(!xfer->races || xfer->serial))
+	if (p2p_likely(!(xfer->quirks & QUIRK_SERIAL) || xfer->serial))
 		return;
 	xfer->serial = true;
 	xfer_busy_add(xfer, 1);

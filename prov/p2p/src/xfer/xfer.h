@@ -27,6 +27,7 @@
 #include "base/lock.h"
 #include "mem/nic_map.h"
 #include "path/path.h"
+#include "path/quirks.h"
 #include "mem/stage.h"
 #include "xfer/wait.h"
 #include "xfer/wire.h"
@@ -151,8 +152,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @protos:	the table of protocols; @proto: what they keep here
  * @busy:	requests that need xfer_progress(), the thread that makes it, and @serial. While there is any,
  *		the core's queues are read under the lock only. Itself read without it
- * @races:	the core loses messages where a receive is posted beside a read (QUIRK_SERIAL)
- * @serial:	so both are under the lock only, once threads or receives of ours may be beside the application's
+ * @serial:	receives are posted under the lock only, as is the core's queue read, once threads or receives of
+ *		ours may be beside the application's (QUIRK_SERIAL)
  * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
  *		lock
  * @flusher:	makes memory durable that peers have written; it has a thread once there is such memory
@@ -177,7 +178,8 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @descs:	what descriptors tell of buffers
  * @key_mark:	the bit that makes a key ours; the core serves a key without it
  * @keys_ours:	the application chooses the keys: we serve all of them
- * @atomics_ours: we serve all atomic operations, under the core's keys, too
+ * @quirks:	what is special about the core (path/quirks.h), and matters here: not over a hook, say, or without
+ *		device memory
  * @retired:	records of closed endpoints; a thread may still hold a completion of them. New ones come
  *		to list @retired_last, since @retired_at [ms]
  * @wait:	who sleeps until something happens
@@ -204,7 +206,7 @@ struct xfer {
 	struct proto_domain *proto;
 	struct cell_pool cells;
 	unsigned int busy;
-	bool races, serial;
+	bool serial;
 	bool apart;
 	struct p2p_lock lock;
 	struct stage stage;
@@ -232,7 +234,7 @@ struct xfer {
 	struct desc_cache descs;
 	uint64_t key_mark;
 	bool keys_ours;
-	bool atomics_ours;
+	uint64_t quirks;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
 	struct xfer_ctxs retired[2];
@@ -274,13 +276,9 @@ struct xfer {
  * @txcq, @rxcq: where its operations report; NULL: not bound
  * @cntrs:	the counters, see xfer_count_index()
  * @wakes:	the waker counts what the core completes here (wait.h)
- * @stalls:	the core reads nothing more from a peer whose message has no receive yet
+ * @quirks:	those of the domain; of a side endpoint only what its tags depend on
  * @lends:	messages that are staged whole may be left for the receiver's core to read
  * @borrows:	its core reads what peers lend
- * @mixes:	a message without a receive is taken by any endpoint whose receive has its tag
- * @fragile:	the core does not survive what is sent to a closed endpoint of this process (gone.h)
- * @shuns:	the core may crash at what comes from endpoints that are not inserted
- * @litters:	its queues' descriptors are of no use once it is closed
  * @listens:	control messages may come that others than greetings are
  * @ears:	internal receives; the core has them, but for @deaf of them, which it had no room for, and
  *		@missing, for which there was no memory
@@ -308,11 +306,8 @@ struct xfer {
  * @owed:	control messages that the core has not sent yet, there or with the core
  * @letter:	control messages, in one of the core's, that wait for others to go with them
  * @copying:	copies in flight for its records, and memory that is made durable for them
- * @peeks:	the core knows FI_PEEK, FI_CLAIM and FI_DISCARD for tagged messages
- * @peek_data:	the completion flag by which a peek tells that a message has cq data; 0: such data
- *		comes without a flag
  * @claimed:	messages that were claimed and not yet received
- * @wish, @near: see struct path_query
+ * @wish:	see struct path_query
  * @follows:	peers are told that all receives here are followed up
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
@@ -340,13 +335,9 @@ struct xfer_ep {
 	struct xfer_cq *rxcq;
 	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
 	bool wakes;
-	bool stalls;
+	uint64_t quirks;
 	bool lends;
 	bool borrows;
-	bool mixes;
-	bool shuns;
-	bool litters;
-	bool fragile;
 	bool listens;
 	unsigned int ears;
 	unsigned int deaf;
@@ -380,13 +371,10 @@ struct xfer_ep {
 	unsigned int owed;
 	struct xfer_out *letter;
 	unsigned int copying;
-	bool peeks;
-	uint64_t peek_data;
 	struct xfer_list claimed;
 	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
-	bool near;
 	bool follows;
 	bool asked;
 	struct proto_ep *proto;
