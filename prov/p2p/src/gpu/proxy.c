@@ -134,12 +134,6 @@ void proxy_release(struct proxy *proxy)
 	pthread_mutex_unlock(&proxy->lock);
 }
 
-void proxy_wake(struct proxy *proxy)
-{
-	proxy_hold(proxy);
-	proxy_release(proxy);
-}
-
 void proxy_add(struct proxy *proxy, struct proxy_source *source)
 {
 	proxy_hold(proxy);

@@ -4,7 +4,7 @@
  *
  * It looks at its sources in turn: while there is something to do, again and again. If there was
  * nothing for FI_P2P_PROXY_SPIN_US, it sleeps: for moments if a kernel may ask at any time, which
- * wakes nobody, and otherwise until proxy_wake().
+ * wakes nobody, and otherwise until proxy_release().
  *
  * It runs on the processors of FI_P2P_PROXY_CPUS, or else on those beside the GPU.
  */
@@ -44,10 +44,7 @@ void proxy_remove(struct proxy *proxy, struct proxy_source *source);
  */
 int proxy_may_serve(struct p2p_domain *domain);
 
-/* There is something to do. */
-void proxy_wake(struct proxy *proxy);
-
-/* While it is held, the proxy looks at nothing. */
+/* While it is held, the proxy looks at nothing. It looks once it is released. */
 void proxy_hold(struct proxy *proxy);
 void proxy_release(struct proxy *proxy);
 
