@@ -209,6 +209,7 @@ static const struct dev_ops gpu_ops = {
 	.ipc_attach = gpu_ipc_attach,
 	.ipc_detach = gpu_ipc_detach,
 	.device = dev_none_device,
+	.device_close = dev_none_device_close,
 	.host_address = gpu_host_address,
 	.alloc = gpu_object_new,
 	.free = gpu_object_free,

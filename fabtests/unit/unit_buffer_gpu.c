@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/conf.h"
+
 /* Several pieces of a slot's size, the last one odd */
 #define SIZE ((size_t) (3 << 20) + 5)
 #define SLOTS 8
@@ -332,31 +334,19 @@ void test_gpu_put_own(void **state)
 	unit_buffer_own(false);
 }
 
-/* Unless the user does not want it, as the provider understands that */
+/* Unless the user does not want it */
 void test_gpu_waits(void **state)
 {
-	static const struct {
-		const char *name, *value;
-		int waits;
-	} settings[] = {
-		{"FI_P2P_SYNC_MEMOPS", "no", 0},    {"FI_P2P_SYNC_MEMOPS", "0", 0},
-		{"FI_P2P_SYNC_MEMOPS", "FALSE", 0}, {"FI_P2P_SYNC_MEMOPS", "off", 0},
-		{"FI_P2P_SYNC_MEMOPS", "yes", 1},   {"FI_P2P_CUDA_API", "async", 0},
-		{"FI_P2P_CUDA_API", "Async", 0},    {"FI_P2P_CUDA_API", "strict", 1},
-	};
 	struct p2p_buffer_context *context = fake_open(FI_MR_LOCAL, 0);
 
 	if (unit_buffer_waits() < 0) {
 		fake_close(context);
 		skip();
 	}
-	for (size_t i = 0; i < UNIT_COUNT(settings); i++) {
-		assert_int_equal(setenv(settings[i].name, settings[i].value, 1), 0);
+	for (int wanted = 0; wanted < 2; wanted++) {
+		conf.sync_memops = wanted;
 		assert_int_equal(p2p_buffer_release(alloc(context, 0, SIZE)), 0);
-		assert_int_equal(unit_buffer_waits(), settings[i].waits);
-		assert_int_equal(unsetenv(settings[i].name), 0);
+		assert_int_equal(unit_buffer_waits(), wanted);
 	}
-	assert_int_equal(p2p_buffer_release(alloc(context, 0, SIZE)), 0);
-	assert_int_equal(unit_buffer_waits(), 1);
 	fake_close(context);
 }

@@ -145,12 +145,12 @@ static size_t gpu_room(size_t size)
 /* Gives back what the memory is made of. */
 static void memory_free(struct p2p_buffer_memory *memory)
 {
-	if (memory->owned && memory->ops)
-		memory->ops->free(memory->gpu, memory->data);
+	if (memory->owned && memory->dev.ops)
+		memory->dev.ops->free(&memory->dev, memory->data);
 	else if (memory->owned)
 		munmap(memory->data, host_room(memory->size));
-	if (memory->ops)
-		memory->ops->drop(memory->gpu);
+	if (memory->dev.ops)
+		memory->dev.ops->device_close(memory->dev.ctx);
 	free(memory);
 }
 
@@ -248,13 +248,14 @@ static int register_memory(struct p2p_buffer_memory *memory, struct p2p_buffer *
 	memory->peer = FI_ADDR_UNSPEC;
 	if (context->mr_mode & FI_MR_VIRT_ADDR)
 		memory->base = (uintptr_t) memory->data;
-	memory->direct = !memory->ops || buffer_gpu_taken(context, memory->data, memory->size);
+	memory->direct =
+		!memory->dev.ops || buffer_gpu_taken(context, memory->data, memory->size);
 	memory->reg.shared = -FI_EOPNOTSUPP;
 	if (memory->direct)
-		ret = buffer_mr_open_shared(context, memory->ops, memory->gpu, memory->data,
+		ret = buffer_mr_open_shared(context, memory->dev.ops, memory->gpu, memory->data,
 					    memory->size, &memory->reg);
 	/* The library can do without for what it copies. */
-	if (ret && memory->ops) {
+	if (ret && memory->dev.ops) {
 		memory->direct = context->stats && !(context->mr_mode & FI_MR_LOCAL) &&
 				 !(context->mr_mode & FI_MR_HMEM);
 		ret = 0;
@@ -294,10 +295,11 @@ int p2p_buffer_alloc(struct p2p_buffer_context *context, int gpu, size_t size,
 	if (!memory)
 		return -FI_ENOMEM;
 	if (gpu != P2P_BUFFER_HOST)
-		ret = buffer_gpu_find(gpu, &memory->ops);
+		ret = buffer_gpu_find(gpu, NULL, 0, &memory->dev);
 	if (!ret)
-		ret = memory->ops ? memory->ops->alloc(gpu, gpu_room(size), &data)
-				  : host_alloc(size, &data);
+		ret = memory->dev.ops ? memory->dev.ops->alloc(&memory->dev, NULL,
+							       gpu_room(size), &data)
+				      : host_alloc(size, &data);
 	if (ret) {
 		memory_free(memory);
 		return ret;
@@ -320,7 +322,7 @@ int p2p_buffer_wrap(struct p2p_buffer_context *context, int gpu, void *data, siz
 	if (!memory)
 		return -FI_ENOMEM;
 	if (gpu != P2P_BUFFER_HOST)
-		ret = buffer_gpu_find_owner(gpu, data, size, &memory->ops);
+		ret = buffer_gpu_find(gpu, data, size, &memory->dev);
 	if (ret) {
 		memory_free(memory);
 		return ret;
@@ -417,7 +419,7 @@ int p2p_buffer_is_gpudirect(struct p2p_buffer *buffer)
 		return -FI_EINVAL;
 	memory = buffer->memory;
 	context = memory->context;
-	if (!memory->ops || !memory->direct)
+	if (!memory->dev.ops || !memory->direct)
 		return 0;
 	/* Of the memory, and not of a view of it, as short messages have a way of their own. */
 	if (context->stats)

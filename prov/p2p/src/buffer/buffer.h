@@ -2,7 +2,7 @@
 /*
  * RDMA buffer objects: what the files of this folder share. They are a library of their own over
  * public libfabric calls, so nothing here includes more of the provider's than its public headers and
- * the declarations of the GPU runtimes.
+ * what is below the provider: base/ and dev/.
  *
  * A buffer or a view (struct p2p_buffer) is a small object with a reference to the memory
  * (struct p2p_buffer_memory). The last reference closes the memory region. A transfer has references
@@ -45,7 +45,7 @@ struct buffer_mr {
  * struct p2p_buffer_memory - local memory, or a peer's.
  * @refs:	buffers, views and transfers that refer to it; the last one closes it
  * @data:	NULL: it is a peer's
- * @gpu:	its place; @ops is NULL for the host's, and for a peer's
+ * @gpu:	its place; @dev has no ops for the host's, and for a peer's
  * @owned:	we have allocated it
  * @direct:	the provider takes its address
  * @base:	the RMA address of its first byte
@@ -59,7 +59,7 @@ struct p2p_buffer_memory {
 	char *data;
 	size_t size;
 	int gpu;
-	const struct gpu_ops *ops;
+	struct dev_mem dev;
 	bool owned;
 	bool direct;
 	bool mapped;
@@ -70,12 +70,10 @@ struct p2p_buffer_memory {
 	fi_addr_t peer;
 };
 
-/** struct p2p_buffer_slot - host memory for one piece, pinned by @ops for GPU @gpu and its others. */
+/** struct p2p_buffer_slot - host memory for one piece, and what copies between it and all GPUs of a runtime. */
 struct p2p_buffer_slot {
 	SLIST_ENTRY(p2p_buffer_slot) entry;
-	const struct gpu_ops *ops;
-	int gpu;
-	void *queue;
+	struct dev_queue *queue;
 	char *data;
 	struct buffer_mr reg;
 };
@@ -151,7 +149,7 @@ int buffer_mr_open(struct p2p_buffer_context *context, void *data, size_t size,
 		   struct buffer_mr *reg);
 
 /* Registers memory for peers. If that fails for a GPU's, registers it for this end alone. */
-int buffer_mr_open_shared(struct p2p_buffer_context *context, const struct gpu_ops *ops,
+int buffer_mr_open_shared(struct p2p_buffer_context *context, const struct dev_ops *ops,
 			  int gpu, void *data, size_t size, struct buffer_mr *reg);
 
 /* Closes the region if there is one. After an error the call may be made again. */

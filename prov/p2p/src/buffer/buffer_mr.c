@@ -59,7 +59,7 @@ static int mr_register(struct p2p_buffer_context *context, struct fi_mr_attr *at
 	return ret;
 }
 
-static int mr_open(struct p2p_buffer_context *context, const struct gpu_ops *ops, int gpu,
+static int mr_open(struct p2p_buffer_context *context, const struct dev_ops *ops, int gpu,
 		   const struct iovec *iov, uint64_t access, struct buffer_mr *reg)
 {
 	union {
@@ -76,7 +76,7 @@ static int mr_open(struct p2p_buffer_context *context, const struct gpu_ops *ops
 		u.attr.access |= FI_SEND | FI_RECV;
 	/* Who has not asked for FI_HMEM may not name a kind of memory. A hook sees what it is. */
 	if (ops && context->caps & FI_HMEM) {
-		u.attr.iface = ops->iface;
+		u.attr.iface = (enum fi_hmem_iface) ops->iface;
 		u.attr.device.reserved = (uint64_t) gpu;
 	}
 	ret = mr_register(context, &u.attr, &mr);
@@ -98,7 +98,7 @@ int buffer_mr_open(struct p2p_buffer_context *context, void *data, size_t size,
 	return mr_open(context, NULL, P2P_BUFFER_HOST, &iov, LOCAL_ACCESS, reg);
 }
 
-int buffer_mr_open_shared(struct p2p_buffer_context *context, const struct gpu_ops *ops,
+int buffer_mr_open_shared(struct p2p_buffer_context *context, const struct dev_ops *ops,
 			  int gpu, void *data, size_t size, struct buffer_mr *reg)
 {
 	const struct iovec iov = {data, size};

@@ -52,8 +52,7 @@ static int op_prepare(struct p2p_buffer_op *op, struct iovec *iov, void **desc)
 		iov->iov_base = op->slot->data;
 		mr = op->slot->reg.mr;
 		if (!op->reads)
-			ret = local->ops->from(op->slot->gpu, op->slot->queue, iov->iov_base,
-					       data, op->piece);
+			ret = buffer_gpu_copy(op->slot->queue, iov->iov_base, data, op->piece);
 	}
 	iov->iov_len = op->piece;
 	*desc = mr ? fi_mr_desc(mr) : NULL;
@@ -134,8 +133,8 @@ static int op_take(struct p2p_buffer_op *op)
 	int ret = 0;
 
 	if (op->slot && op->reads)
-		ret = local->ops->to(op->slot->gpu, op->slot->queue, local->data + op->local_at,
-				     op->slot->data, op->piece);
+		ret = buffer_gpu_copy(op->slot->queue, local->data + op->local_at,
+				      op->slot->data, op->piece);
 	op->local_at += op->piece;
 	op->remote_at += op->piece;
 	op->left -= op->piece;

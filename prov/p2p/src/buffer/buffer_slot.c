@@ -10,8 +10,7 @@ static int slot_free(struct p2p_buffer_slot *slot)
 
 	if (ret)
 		return ret;
-	slot->ops->host_free(slot->gpu, slot->data, slot->queue);
-	slot->ops->drop(slot->gpu);
+	buffer_gpu_close(slot->queue, slot->data);
 	free(slot);
 	return 0;
 }
@@ -20,30 +19,21 @@ static int slot_new(struct p2p_buffer_context *context, const struct p2p_buffer_
 		    struct p2p_buffer_slot **slot)
 {
 	struct p2p_buffer_slot *new = calloc(1, sizeof *new);
-	void *data = NULL;
 	int ret;
 
 	if (!new)
 		return -FI_ENOMEM;
-	new->ops = memory->ops;
-	new->gpu = memory->gpu;
-	ret = new->ops->hold(new->gpu);
+	ret = buffer_gpu_open(&memory->dev, BUFFER_SLOT_SIZE, &new->data, &new->queue);
 	if (ret)
 		goto free_slot;
-	ret = new->ops->host_alloc(new->gpu, BUFFER_SLOT_SIZE, &data, &new->queue);
+	ret = buffer_mr_open(context, new->data, BUFFER_SLOT_SIZE, &new->reg);
 	if (ret)
-		goto drop_gpu;
-	new->data = data;
-	ret = buffer_mr_open(context, data, BUFFER_SLOT_SIZE, &new->reg);
-	if (ret)
-		goto free_data;
+		goto close_queue;
 	*slot = new;
 	return 0;
 
-free_data:
-	new->ops->host_free(new->gpu, data, new->queue);
-drop_gpu:
-	new->ops->drop(new->gpu);
+close_queue:
+	buffer_gpu_close(new->queue, new->data);
 free_slot:
 	free(new);
 	return ret;
@@ -67,7 +57,7 @@ int buffer_slot_get(struct p2p_buffer_context *context, const struct p2p_buffer_
 	pthread_mutex_lock(&context->lock);
 	SLIST_FOREACH(found, &context->slots, entry)
 	{
-		if (found->ops == memory->ops)
+		if (found->queue->ops == memory->dev.ops)
 			break;
 	}
 	full = context->slots_used == BUFFER_SLOTS;

@@ -112,6 +112,24 @@ void dev_init(void)
 	process_unlock(PROCESS_RUNTIMES);
 }
 
+int dev_open(int iface)
+{
+	int ret = -FI_ENOSYS;
+
+	dev_init();
+	process_lock(PROCESS_RUNTIMES);
+	for (int i = 0; !dev_used() && dev_installed[i]; i++) {
+		if (dev_installed[i]->iface == iface && !dev_installed[i]->load())
+			dev_look_locked();
+	}
+	for (int i = 0; dev_used() && dev_backends[i]; i++) {
+		if (dev_backends[i]->iface == iface)
+			ret = dev_backends[i]->init();
+	}
+	process_unlock(PROCESS_RUNTIMES);
+	return ret;
+}
+
 int dev_find(const void *addr, struct dev_mem *mem)
 {
 	int ret = 0;

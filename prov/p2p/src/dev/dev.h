@@ -112,6 +112,7 @@ struct dev_step {
  *		this backend's memory by its address
  * @load:	finds what is needed of the library without initialising a device.
  *		-FI_ENOSYS: it lacks something
+ * @init:	initialises it, once it is loaded, or again: what dev_open() is for
  * @find:	1: @addr is this backend's device memory, which @mem is filled with. 0: it is host
  *		memory, pinned or not, or the application has not initialised the runtime itself.
  *		Negative: the runtime does not say, and nobody may take it for host memory
@@ -159,10 +160,10 @@ struct dev_step {
  * @ipc_attach:	maps the @size bytes that @fd is of, for copies in @mem's context: @addr is the
  *		first one. The caller closes @fd
  * @ipc_detach:	undoes that; no copy may be under way
- * @device:	fills @mem with the context in which device number @ordinal is worked on. -FI_ENODEV: there
- *		is no such device
+ * @device:	fills @mem with the context in which device number @ordinal is worked on, and keeps that there until
+ *		@device_close. -FI_ENODEV: there is no such device
  * @host_address: where kernels find pinned memory of the host
- * @alloc:	device memory of @len bytes, a copy of @init, that kernels may use when it returns. It may
+ * @alloc:	device memory of @len bytes, a copy of @init if that is not NULL, that kernels may use when it returns. It may
  *		wait for kernels: no part of progress
  * @free:	gives it back; no kernel may use it any more
  * @window_open: zeroed device memory of @len bytes that the CPU can write. It may wait for kernels, as @alloc.
@@ -188,6 +189,7 @@ struct dev_ops {
 	bool batches;
 	const char *const *modules;
 	int (*load)(void);
+	int (*init)(void);
 	int (*find)(const void *addr, struct dev_mem *mem);
 	bool (*hosts)(const void *addr);
 	bool (*current)(struct dev_mem *mem);
@@ -219,6 +221,7 @@ struct dev_ops {
 			  const char **why);
 	void (*ipc_detach)(void *addr, size_t size);
 	int (*device)(int ordinal, struct dev_mem *mem);
+	void (*device_close)(void *ctx);
 	int (*host_address)(const struct dev_mem *mem, void *host, void **addr);
 	int (*alloc)(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 	void (*free)(const struct dev_mem *mem, void *addr);
@@ -255,6 +258,12 @@ static inline void dev_window_order(void)
  */
 void dev_init(void);
 
+/*
+ * Loads and initialises the runtime @iface, whatever the application does with it: for who has no application that
+ * would. May be called again. -FI_ENOSYS: there is none, or it has no device
+ */
+int dev_open(int iface);
+
 /* Is there any runtime on this machine? */
 extern bool dev_present;
 
@@ -288,7 +297,7 @@ bool dev_current(struct dev_mem *mem);
 /* Is @addr host memory of the runtime @iface? As dev_ops.hosts; false if there is no such runtime */
 bool dev_hosts(int iface, const void *addr);
 
-/* The device @ordinal of the runtime @iface, in @mem: 0, -FI_ENODEV, or another error */
+/* As dev_ops.device of the runtime @iface */
 int dev_by_number(int iface, int ordinal, struct dev_mem *mem);
 
 /* As dev_ops.sync, of all runtimes that are in use */

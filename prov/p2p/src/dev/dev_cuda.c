@@ -159,7 +159,7 @@ static int cuda_device(int ordinal, struct dev_mem *mem)
 	/* the application has initialised the driver, or there is nothing for it to use */
 	if (cuda.device_count(&count) != CUDA_SUCCESS || ordinal < 0 || ordinal >= count)
 		return -FI_ENODEV;
-	ctx = cuda_ctx_primary(ordinal);
+	ctx = cuda_ctx_retain(ordinal);
 	if (!ctx)
 		return -FI_EIO;
 	*mem = (struct dev_mem){.ops = &dev_cuda_ops, .ctx = ctx, .ordinal = ordinal};
@@ -318,6 +318,7 @@ const struct dev_ops dev_cuda_ops = {
 	.batches = true,
 	.modules = cuda_modules,
 	.load = cuda_load,
+	.init = cuda_init,
 	.find = cuda_find,
 	.hosts = cuda_hosts,
 	.current = cuda_current,
@@ -345,6 +346,7 @@ const struct dev_ops dev_cuda_ops = {
 	.ipc_attach = cuda_ipc_attach,
 	.ipc_detach = cuda_ipc_detach,
 	.device = cuda_device,
+	.device_close = cuda_ctx_drop,
 	.host_address = cuda_host_address,
 	.alloc = cuda_alloc,
 	.free = cuda_free,

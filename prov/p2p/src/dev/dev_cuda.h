@@ -50,6 +50,7 @@ extern struct cuda_questions cuda;
 
 /* All other calls. There is no way to them but a gate (cuda_enter()). */
 struct cuda_calls {
+	CUresult (*init)(unsigned int flags);
 	CUresult (*capture_mode)(unsigned int *mode);
 	CUresult (*ctx_push)(CUcontext ctx);
 	CUresult (*ctx_pop)(CUcontext *ctx);
@@ -148,12 +149,15 @@ struct cuda_ctx *cuda_ctx_known(int ordinal);
  */
 struct cuda_ctx *cuda_ctx_primary(int ordinal);
 
+/* The same, which there is until cuda_ctx_drop() */
+struct cuda_ctx *cuda_ctx_retain(int ordinal);
+
 /* The context in which memory of the device that belongs to none is worked on. NULL: as above */
 struct cuda_ctx *cuda_ctx_mapped(int ordinal);
 
 /* Keeps @ctx there while it is used for such memory, if it is a primary one that we found. Is it? */
 bool cuda_ctx_hold(const struct cuda_ctx *ctx);
-void cuda_ctx_drop(const struct cuda_ctx *ctx);
+void cuda_ctx_drop(void *ctx);
 
 /**
  * struct cuda_gate - the way to the driver's calls, from cuda_enter() to cuda_leave().
@@ -178,6 +182,7 @@ void cuda_leave(const struct cuda_gate *gate);
 
 /* What struct dev_ops has of these names */
 int cuda_load(void);
+int cuda_init(void);
 void cuda_sync(void);
 bool cuda_settle(const struct dev_mem *mem);
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len);

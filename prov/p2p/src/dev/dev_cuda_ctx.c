@@ -52,9 +52,19 @@ static struct cuda_ctx *cuda_primary_retain(const struct cuda_calls *cu, int ord
 		       : cuda_ctx_of(handle);
 }
 
-struct cuda_ctx *cuda_ctx_primary(int ordinal)
+struct cuda_ctx *cuda_ctx_retain(int ordinal)
 {
 	struct cuda_gate gate;
+	struct cuda_ctx *ctx;
+
+	cuda_enter(NULL, &gate);
+	ctx = cuda_primary_retain(gate.cu, ordinal);
+	cuda_leave(&gate);
+	return ctx;
+}
+
+struct cuda_ctx *cuda_ctx_primary(int ordinal)
+{
 	struct cuda_ctx *ctx;
 
 	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
@@ -63,9 +73,7 @@ struct cuda_ctx *cuda_ctx_primary(int ordinal)
 	ctx = cuda_retained[ordinal];
 	/* who resets it may retain it no more, and have virtual memory all the same */
 	if (!cuda_ctx_usable(ctx)) {
-		cuda_enter(NULL, &gate);
-		ctx = cuda_primary_retain(gate.cu, ordinal);
-		cuda_leave(&gate);
+		ctx = cuda_ctx_retain(ordinal);
 		cuda_retained[ordinal] = ctx;
 	}
 	process_unlock(PROCESS_CONTEXTS);
@@ -139,19 +147,14 @@ struct cuda_ctx *cuda_ctx_mapped(int ordinal)
 bool cuda_ctx_hold(const struct cuda_ctx *ctx)
 {
 	const int ordinal = cuda_ctx_ordinal(ctx);
-	struct cuda_ctx *held = NULL;
-	struct cuda_gate gate;
 
 	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX ||
 	    __atomic_load_n(&cuda_found[ordinal], __ATOMIC_RELAXED) != ctx)
 		return false;
-	cuda_enter(NULL, &gate);
-	held = cuda_primary_retain(gate.cu, ordinal);
-	cuda_leave(&gate);
-	return held;
+	return cuda_ctx_retain(ordinal);
 }
 
-void cuda_ctx_drop(const struct cuda_ctx *ctx)
+void cuda_ctx_drop(void *ctx)
 {
 	struct cuda_gate gate;
 

@@ -35,6 +35,7 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_QUESTION(ctx_get_id, "cuCtxGetId", 1),
 	CUDA_QUESTION(loading_mode, "cuModuleGetLoadingMode", 1),
 	CUDA_QUESTION(pointer_get, "cuPointerGetAttributes", 0),
+	CUDA_CALL(init, "cuInit", NULL, 0),
 	CUDA_CALL(capture_mode, "cuThreadExchangeStreamCaptureMode", NULL, 1),
 	CUDA_CALL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
 	CUDA_CALL(ctx_pop, "cuCtxPopCurrent_v2", NULL, 0),
@@ -257,6 +258,17 @@ int cuda_load(void)
 		       sizeof cuda_symbols / sizeof cuda_symbols[0])
 		       ? 0
 		       : -FI_ENOSYS;
+}
+
+int cuda_init(void)
+{
+	struct cuda_gate gate;
+	CUresult error;
+
+	cuda_enter(NULL, &gate);
+	error = gate.cu->init(0);
+	cuda_leave(&gate);
+	return error == CUDA_SUCCESS ? 0 : -FI_ENOSYS;
 }
 
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)

@@ -31,7 +31,7 @@ int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **a
 	if (ret)
 		return ret;
 	ret = cuda_check(gate.cu->mem_alloc(&ptr, len), "cuMemAlloc");
-	if (ret)
+	if (ret || !init)
 		goto leave;
 	ret = cuda_check(gate.cu->stream_create(&stream, CU_STREAM_NON_BLOCKING),
 			 "cuStreamCreate");
@@ -45,10 +45,10 @@ int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **a
 		gate.cu->stream_destroy(stream);
 	if (ret)
 		gate.cu->mem_free(ptr);
-	else
-		*addr = (void *) (uintptr_t) ptr;
 leave:
 	cuda_leave(&gate);
+	if (!ret)
+		*addr = (void *) (uintptr_t) ptr;
 	return ret;
 }
 

@@ -85,6 +85,10 @@ int dev_none_device(int ordinal, struct dev_mem *mem)
 	return -FI_ENOSYS;
 }
 
+void dev_none_device_close(void *ctx)
+{
+}
+
 int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr)
 {
 	return -FI_ENOSYS;

@@ -24,6 +24,7 @@ int dev_none_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **a
 			const char **why);
 void dev_none_ipc_detach(void *addr, size_t size);
 int dev_none_device(int ordinal, struct dev_mem *mem);
+void dev_none_device_close(void *ctx);
 int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr);
 int dev_none_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
 void dev_none_free(const struct dev_mem *mem, void *addr);

@@ -55,6 +55,10 @@
 	X(lock, hsa_amd_memory_lock)                                                           \
 	X(unlock, hsa_amd_memory_unlock)                                                       \
 	X(pointer_info, hsa_amd_pointer_info)                                                  \
+	X(iterate_pools, hsa_amd_agent_iterate_memory_pools)                                   \
+	X(pool_info, hsa_amd_memory_pool_get_info)                                             \
+	X(allocate, hsa_amd_memory_pool_allocate)                                              \
+	X(pool_free, hsa_amd_memory_pool_free)                                                 \
 	X(pointer_set, hsa_amd_pointer_info_set_userdata)                                      \
 	X(signal_create, hsa_amd_signal_create)                                                \
 	X(signal_destroy, hsa_signal_destroy)                                                  \
@@ -122,6 +126,11 @@ static int rocr_load(void)
 		       sizeof rocr_symbols / sizeof rocr_symbols[0])
 		       ? 0
 		       : -FI_ENOSYS;
+}
+
+static int rocr_init(void)
+{
+	return rocr.init() == HSA_STATUS_SUCCESS ? 0 : -FI_ENOSYS;
 }
 
 static hsa_status_t rocr_agent_add(hsa_agent_t agent, void *arg)
@@ -400,6 +409,53 @@ static int rocr_queue_mark(struct dev_queue *base)
 	return 0;
 }
 
+/* ---- memory of our own ---- */
+
+static int rocr_device(int ordinal, struct dev_mem *mem)
+{
+	if (rocr_agents_find() || ordinal < 0 || ordinal >= rocr_agents.gpu_count)
+		return -FI_ENODEV;
+	*mem = (struct dev_mem){.ops = &dev_rocr_ops,
+				.ctx = (void *) (uintptr_t) rocr_agents.gpus[ordinal].handle,
+				.ordinal = ordinal};
+	return 0;
+}
+
+/* The first pool that gives device memory */
+static hsa_status_t rocr_visit_pool(hsa_amd_memory_pool_t pool, void *arg)
+{
+	hsa_amd_segment_t segment;
+	bool allowed;
+	hsa_status_t status = rocr.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_SEGMENT, &segment);
+
+	if (status != HSA_STATUS_SUCCESS || segment != HSA_AMD_SEGMENT_GLOBAL)
+		return status;
+	status = rocr.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED, &allowed);
+	if (status != HSA_STATUS_SUCCESS || !allowed)
+		return status;
+	*(hsa_amd_memory_pool_t *) arg = pool;
+	return HSA_STATUS_INFO_BREAK;
+}
+
+static int rocr_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+{
+	hsa_amd_memory_pool_t pool;
+	int ret;
+
+	if (rocr.iterate_pools(rocr_agents.gpus[mem->ordinal], rocr_visit_pool, &pool) !=
+	    HSA_STATUS_INFO_BREAK)
+		return -FI_EIO;
+	ret = rocr_check(rocr.allocate(pool, len, 0, addr), "hsa_amd_memory_pool_allocate");
+	if (!ret && init)
+		ret = rocr_check(rocr.copy(*addr, init, len), "hsa_memory_copy");
+	return ret;
+}
+
+static void rocr_free(const struct dev_mem *mem, void *addr)
+{
+	rocr_check(rocr.pool_free(addr), "hsa_amd_memory_pool_free");
+}
+
 /* ---- for NICs ---- */
 
 static int rocr_expose(const struct dev_mem *mem, uintptr_t addr, size_t len, int *fd,
@@ -434,6 +490,7 @@ const struct dev_ops dev_rocr_ops = {
 	.soname = "libhsa-runtime64.so.1",
 	.modules = rocr_modules,
 	.load = rocr_load,
+	.init = rocr_init,
 	.find = rocr_find,
 	.hosts = rocr_hosts,
 	.current = dev_none_current,
@@ -460,10 +517,11 @@ const struct dev_ops dev_rocr_ops = {
 	.ipc_share = dev_none_ipc_share,
 	.ipc_attach = dev_none_ipc_attach,
 	.ipc_detach = dev_none_ipc_detach,
-	.device = dev_none_device,
+	.device = rocr_device,
+	.device_close = dev_none_device_close,
 	.host_address = dev_none_host_address,
-	.alloc = dev_none_alloc,
-	.free = dev_none_free,
+	.alloc = rocr_alloc,
+	.free = rocr_free,
 	.window_open = dev_none_window_open,
 	.window_close = dev_none_window_close,
 	.stream_steps = dev_none_stream_steps,

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "dev/dev_none.h"
 
 int gpu_dev_open(struct gpu_dev *dev, const struct fi_xpu_attr *attr)
 {
@@ -20,7 +21,10 @@ int gpu_dev_open(struct gpu_dev *dev, const struct fi_xpu_attr *attr)
 		dev->import = ops->import;
 	if (attr->iface == FI_HMEM_SYSTEM)
 		return 0;
+	/* which is not closed: kernels may have what is in its context for longer than we know */
 	ret = dev_by_number(attr->iface, (int) attr->device, &dev->mem);
+	if (!ret && dev->mem.ops->host_address == dev_none_host_address)
+		ret = -FI_ENOSYS;
 	if (ret)
 		P2P_WARN("no device %zu of interface %d for kernels to run on: %s\n",
 			 (size_t) attr->device, (int) attr->iface, fi_strerror(-ret));
