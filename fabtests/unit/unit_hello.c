@@ -146,25 +146,32 @@ static void test_unreachable(void **state)
 	close_ep();
 }
 
+/* A peer speaks versions that are all later, or earlier */
 static void test_versions(void **state)
 {
+	static const uint16_t versions[][2] = {{WIRE_VERSION + 1, WIRE_VERSION + 2},
+					       {WIRE_VERSION_GREETS, WIRE_VERSION_OLDEST - 1}};
 	struct wire_msg ask, answer, again;
 
-	open_ep();
-	ask = greet();
-	answer = greeting(WIRE_ANSWERS, ask.grant);
-	answer.oldest = WIRE_VERSION + 1;
-	answer.newest = WIRE_VERSION + 2;
-	hear(answer);
-	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
-	/* who asks is told what is spoken here */
-	again = greeting(WIRE_ASKS, 0);
-	again.oldest = again.newest = WIRE_VERSION + 1;
-	hear(again);
-	assert_int_equal(sent_count(), 2);
-	assert_true(sent(0, &answer));
-	assert_int_equal(answer.newest, WIRE_VERSION);
-	close_ep();
+	for (size_t i = 0; i < UNIT_COUNT(versions); i++) {
+		open_ep();
+		ask = greet();
+		answer = greeting(WIRE_ANSWERS, ask.grant);
+		answer.oldest = versions[i][0];
+		answer.newest = versions[i][1];
+		hear(answer);
+		assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
+		/* who asks is told what is spoken here */
+		again = greeting(WIRE_ASKS, 0);
+		again.oldest = versions[i][0];
+		again.newest = versions[i][1];
+		hear(again);
+		assert_int_equal(sent_count(), 2);
+		assert_true(sent(0, &answer));
+		assert_int_equal(answer.oldest, WIRE_VERSION_OLDEST);
+		assert_int_equal(answer.newest, WIRE_VERSION);
+		close_ep();
+	}
 }
 
 /* Who has not answered may compute, whoever chooses the keys. So it is waited for, unless the user has set a time. */

@@ -415,14 +415,16 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 	return wire_check(msg);
 }
 
+static const char wire_other[] = "the peer speaks another version of the protocol: install the "
+				 "same release on both ends";
+
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why)
 {
 	struct wire_head head;
 
 	*msg = (struct wire_msg){.size = 0};
 	if (wire_old_decode(buf, len, msg)) {
-		*why = "the peer speaks version 7 of the protocol, this is version 8: install the "
-		       "same release on both ends";
+		*why = wire_other;
 		return -FI_EOPNOTSUPP;
 	}
 	*why = "too short";
@@ -435,8 +437,7 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	}
 	if (head.version != WIRE_VERSION &&
 	    (head.version < WIRE_VERSION_GREETS || head.type != WIRE_HELLO)) {
-		*why = "the peer speaks another version of the protocol: install the same "
-		       "release on both ends";
+		*why = wire_other;
 		*msg = (struct wire_msg){.type = head.type, .id = le64toh(head.id)};
 		return -FI_EOPNOTSUPP;
 	}

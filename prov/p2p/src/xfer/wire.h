@@ -41,11 +41,11 @@ struct xfer_peer;
 
 /*
  * What we speak, and the oldest version that we understand. HELLO is laid out the same way since
- * version 8, so ends of different versions can tell each other what they speak. A flag of HELLO may tell
- * of what is new within a version: who does not know it passes over it.
+ * version 8 (WIRE_VERSION_GREETS), so ends of different versions tell each other what they speak. Ends
+ * that have none in common send each other whole messages. A receiver passes over flags of HELLO that it does not know.
  */
-#define WIRE_VERSION 8
-#define WIRE_VERSION_OLDEST 8
+#define WIRE_VERSION 9
+#define WIRE_VERSION_OLDEST 9
 #define WIRE_VERSION_GREETS 8
 
 #define WIRE_MAGIC 0x66503270u /* "p2Pf", in all versions */
