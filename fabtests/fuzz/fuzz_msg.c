@@ -159,8 +159,8 @@ static void greet(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	static const uint32_t steps[] = {0, WIRE_ASKS, WIRE_ANSWERS, WIRE_CONFIRMS};
 	const unsigned int what = fuzz_pick(in, 64);
 
-	msg->flags = (uint32_t) fuzz_take(in, 1) * WIRE_COMMITS &
-		     (WIRE_COMMITS | WIRE_MAY_LANES | WIRE_BORROWS);
+	msg->flags = (uint32_t) fuzz_take(in, 1) * (WIRE_MAY_LANES / 2) &
+		     (WIRE_MAY_LANES | WIRE_BORROWS);
 	msg->flags |= steps[what % 4] | (what & 4 ? WIRE_FOLLOWS : 0) |
 		      (what & 8 ? WIRE_BOARD : 0) | (what & 16 ? WIRE_READS : 0) |
 		      (what & 32 ? WIRE_SIDE : 0);
@@ -171,7 +171,7 @@ static void greet(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	msg->key = known->host;
 	msg->addr = fuzz_number(in);
 	msg->grant = known->grant;
-	msg->process = fuzz_rarely(in, 4) ? fuzz_number(in) : 1;
+	msg->process = fuzz_rarely(in, 4) ? fuzz_number(in) << 32 : 1;
 	msg->oldest = fuzz_rarely(in, 8) ? WIRE_VERSION + 1 : WIRE_VERSION_OLDEST;
 	msg->newest = P2P_MAX(msg->oldest, WIRE_VERSION);
 }

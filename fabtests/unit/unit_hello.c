@@ -43,20 +43,6 @@ static void test_answered(void **state)
 	close_ep();
 }
 
-/* Who does not say that it makes things durable is an older release, and would not. */
-static void test_commits(void **state)
-{
-	for (int knows = 0; knows < 2; knows++) {
-		open_ep();
-		hear(greeting(WIRE_ANSWERS | (knows ? WIRE_COMMITS : 0), greet().grant));
-		assert_int_equal(ready(FAKE_NEW), 0);
-		p2p_lock_take(&fake_xfer.lock);
-		assert_int_equal(hello_commits(&hello_ep, FAKE_NEW), knows);
-		p2p_lock_drop(&fake_xfer.lock);
-		close_ep();
-	}
-}
-
 /* An endpoint that has no lanes says so, and is not told of the peer's by an answer to nothing. */
 static void test_no_lanes(void **state)
 {
@@ -730,7 +716,6 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answered),
-		cmocka_unit_test(test_commits),
 		cmocka_unit_test(test_no_lanes),
 		cmocka_unit_test(test_forged_answer),
 		cmocka_unit_test(test_late),

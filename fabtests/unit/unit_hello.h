@@ -8,7 +8,7 @@
 /* What the peer gives to us, and how it calls itself */
 #define GRANT 501
 #define NAME "somebody"
-#define PROCESS 9
+#define PROCESS (UINT64_C(9) << 32) /* no id of a process */
 
 /* The endpoint, on one queue; what is sent there names FAKE_NEW */
 extern struct xfer_ep hello_ep;

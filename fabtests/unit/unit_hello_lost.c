@@ -317,26 +317,23 @@ static pid_t ended(void)
 
 /*
  * A peer on this host has ended before it answered a datagram, as it gave no port at all. Its id tells, and nothing else
- * is taken for one: that of a process which lives, that of another host, a number of a release that tells none.
+ * is taken for one: that of a process which lives, or that of another host.
  */
 void test_ended_unheard(void **state)
 {
 	const struct {
-		bool lives, far;
-		uint32_t flags;
-		bool lost;
+		bool lives, far, lost;
 	} peers[] = {
-		{.flags = WIRE_PID, .lost = true},
-		{.flags = WIRE_PID, .lives = true},
-		{.flags = WIRE_PID, .far = true},
-		{.flags = 0},
+		{.lost = true},
+		{.lives = true},
+		{.far = true},
 	};
 	struct wire_msg answer;
 	struct xfer_peer *peer;
 
 	for (size_t i = 0; i < UNIT_COUNT(peers); i++) {
 		open_ep();
-		answer = greeting(WIRE_ANSWERS | peers[i].flags, greet().grant);
+		answer = greeting(WIRE_ANSWERS, greet().grant);
 		answer.key = fake_xfer.ipc.host ^ peers[i].far;
 		answer.process = 5ULL << 32 | (uint32_t) (peers[i].lives ? getpid() : ended());
 		hear(answer);

@@ -117,7 +117,6 @@ void test_waits_unpinned(void **state)
 	assert_int_equal(fake_xfer.cells.used, cells);
 
 	fake_peer(&scene.ep, FAKE_ALIVE)->sends = XFER_PEER_SENDS;
-	peer->facts |= HELLO_LOOKS;
 	look();
 	assert_int_equal(scene_state(&scene), XFER_GREETING);
 	assert_int_equal(nic_users(), 0);
@@ -249,7 +248,6 @@ void test_waits_unasked(void **state)
 	look();
 	assert_int_equal(scene.ep.stats.cache_hits, hits);
 	fake_peer(&scene.ep, FAKE_ALIVE)->sends = XFER_PEER_SENDS;
-	peer->facts |= HELLO_LOOKS;
 	look();
 	assert_int_equal(scene.ep.stats.cache_hits, hits + PASSES);
 	peer->sends = 0;

@@ -43,8 +43,6 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 		*why = "short: the core provider's CPU copies it into the work request";
 	else if (query->layered && query->len <= query->plain_max)
 		*why = "short message: one copy is cheaper than a round trip";
-	else if (query->layered && query->blind)
-		*why = "the receiver's release does not look whether what its NIC reads still stands";
 	else if (query->layered)
 		*why = path_announce_not(query);
 	return !*why;

@@ -92,7 +92,6 @@ enum path_far {
  * @follows:	the receiver takes announcements of messages of up to @plain_max bytes, too
  * @foreign:	the receiver has not said that it takes announcements
  * @refuses:	the receiver has not opened what it was offered before
- * @blind:	the receiver would not look whether what its NIC has read stood until then
  * @across:	sending: other processes of this host can open the buffer; receiving: the
  *		sender's buffer is open here
  * @across_why:	if not @across: why
@@ -120,7 +119,6 @@ struct path_query {
 	bool follows;
 	bool foreign;
 	bool refuses;
-	bool blind;
 	bool across;
 	const char *across_why;
 	bool lends;

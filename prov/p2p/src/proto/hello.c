@@ -143,9 +143,9 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.id = xfer_board_owner(ep->xfer->id_base),
-		.flags = flags | WIRE_COMMITS | WIRE_PID | (ep->follows ? WIRE_FOLLOWS : 0) |
+		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0) |
 			 (ep->lane_info ? WIRE_MAY_LANES : 0) |
-			 (ep->borrows ? WIRE_BORROWS : 0) | WIRE_LOOKS,
+			 (ep->borrows ? WIRE_BORROWS : 0),
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.port = hello_port(ep->front),
@@ -403,7 +403,6 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 		return NULL;
 	query->foreign = hello_state(peer) == XFER_PEER_FOREIGN;
 	query->lends = query->lends && !(peer->facts & HELLO_WHOLE);
-	query->blind = peer->state == XFER_PEER_KNOWN && !(peer->facts & HELLO_LOOKS);
 	query->refuses = peer->facts & HELLO_REFUSES || !retry_due(&peer->offers);
 	query->follows = peer->state == XFER_PEER_KNOWN && peer->facts & HELLO_FOLLOWS &&
 			 !query->refuses;
@@ -784,7 +783,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->lost = status;
 	peer->told = (struct retry){.delay = 0};
-	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE | HELLO_PID)) |
+	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |
 		      (known ? HELLO_LOST : 0);
 }
 

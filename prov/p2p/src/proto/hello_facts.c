@@ -18,14 +18,6 @@ bool hello_reads(const struct xfer_peer *peer)
 	return peer->facts & HELLO_READS;
 }
 
-bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	const struct xfer_peer *peer = xfer_peer_find(ep, addr);
-
-	xfer_assert_locked(ep->xfer);
-	return peer && peer->facts & HELLO_COMMITS;
-}
-
 bool hello_lanes(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -51,7 +43,8 @@ bool hello_gone(const struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	if (keepalive && keepalive_answers(keepalive))
 		return keepalive_gone(keepalive);
-	return peer->facts & HELLO_PID && process_ended((pid_t) (uint32_t) peer->process);
+	return peer->host == peer->ep->xfer->ipc.host &&
+	       process_ended((pid_t) (uint32_t) peer->process);
 }
 
 bool hello_doubts(const struct xfer_peer *peer)
@@ -115,8 +108,7 @@ void hello_facts_wait(struct xfer_peer *peer)
 
 void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	const unsigned int over =
-		HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE | HELLO_PID;
+	const unsigned int over = HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE;
 	const bool renewed = peer->facts & HELLO_LOST && hello_another(peer, msg);
 
 	xfer_assert_locked(peer->ep->xfer);
@@ -134,16 +126,10 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 		peer->facts |= HELLO_FOLLOWS;
 	if (msg->flags & WIRE_READS && near)
 		peer->facts |= HELLO_READS;
-	if (msg->flags & WIRE_PID && near)
-		peer->facts |= HELLO_PID;
-	if (msg->flags & WIRE_COMMITS)
-		peer->facts |= HELLO_COMMITS;
 	if (msg->flags & WIRE_MAY_LANES)
 		peer->facts |= HELLO_LANES;
 	if (msg->flags & WIRE_BORROWS)
 		peer->facts |= HELLO_BORROWS;
-	if (msg->flags & WIRE_LOOKS)
-		peer->facts |= HELLO_LOOKS;
 }
 
 void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)

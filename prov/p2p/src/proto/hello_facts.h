@@ -26,15 +26,12 @@
 #define HELLO_ANSWERED                                                                         \
 	(1u << 8)            /* it has answered a greeting, and may not know yet that we know */
 #define HELLO_GONE (1u << 9) /* its process has ended, and no other one was reached */
-#define HELLO_COMMITS (1u << 10) /* it makes durable what is to be */
-#define HELLO_LANES (1u << 11)   /* it may have lanes */
-#define HELLO_BORROWS (1u << 12) /* it reads what WRITE and SUPPLY lend */
-#define HELLO_MET (1u << 13)     /* it was known once: nobody more is let in for it */
-#define HELLO_LOOKS (1u << 16)   /* it looks whether what its NIC has read stood until then */
-#define HELLO_PID (1u << 15) /* the lower half of its process's number is its id on this host */
+#define HELLO_LANES (1u << 10)   /* it may have lanes */
+#define HELLO_BORROWS (1u << 11) /* it reads what WRITE and SUPPLY lend */
+#define HELLO_MET (1u << 12)     /* it was known once: nobody more is let in for it */
 #define HELLO_RENEWED                                                                          \
 	(1u                                                                                    \
-	 << 14) /* another process, or endpoint, than the one that was lost has its address */
+	 << 13) /* another process, or endpoint, than the one that was lost has its address */
 
 /* Is it another process than the one that was known last, or another endpoint, that says @msg? */
 bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
@@ -50,9 +47,6 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
 
 /* Does the peer look for announcements on our board? */
 bool hello_reads(const struct xfer_peer *peer);
-
-/* Does the peer make memory durable before it says that a write has ended (WIRE_COMMIT)? */
-bool hello_commits(const struct xfer_ep *ep, fi_addr_t addr);
 
 /* May the peer have lanes (lane.h)? */
 bool hello_lanes(const struct xfer_peer *peer);

@@ -72,17 +72,19 @@ bool hello_token_outdated(const struct xfer_peer *peer, uint64_t token)
 
 /* ---- those that are lost ---- */
 
-/* By the way from @via to @to, once at a time. @grant: the lost token that it bears, or 0 */
-static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, struct xfer_ep *via,
-			    fi_addr_t to)
+/*
+ * By the way from @via to @to, once at a time. @grant: the lost token that it bears, or 0; @dead: one that it has given, or
+ * 0
+ */
+static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t dead,
+			    struct xfer_ep *via, fi_addr_t to)
 {
 	const struct xfer_ep *ep = peer->ep;
 	const struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.grant = grant,
-		/* releases before this one understand these two alone */
-		.token = peer->dead,
-		.dead = peer->dead,
+		.token = dead,
+		.dead = dead,
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.oldest = WIRE_VERSION_OLDEST,
@@ -91,7 +93,7 @@ static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, struct
 		.name_len = ep->name_len,
 	};
 
-	if ((msg.grant || msg.dead) && !ctrl_unsent(via, to))
+	if (!ctrl_unsent(via, to))
 		ctrl_answer(via, to, &msg, HELLO_TOKEN_TIME);
 }
 
@@ -99,14 +101,14 @@ static void hello_token_tell(const struct xfer_token *token)
 {
 	const struct xfer_peer *peer = token->peer;
 
-	hello_token_say(peer, token->token, peer->via, peer->to);
+	hello_token_say(peer, token->token, 0, peer->via, peer->to);
 }
 
 void hello_token_bury(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->dead && !xfer_peer_one_way(peer))
-		hello_token_say(peer, 0, peer->ep, peer->addr);
+		hello_token_say(peer, 0, peer->dead, peer->ep, peer->addr);
 }
 
 void hello_token_refuse(struct xfer_peer *peer, uint64_t token)

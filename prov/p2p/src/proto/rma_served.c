@@ -95,15 +95,6 @@ static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 		msg->flags |= WIRE_COMMIT;
 }
 
-/* May the owner be asked for something with @flags, beside what hello_ready() tells? 0 or an error */
-static int rma_served_may(const struct xfer_ep *ep, fi_addr_t addr, uint64_t flags)
-{
-	if (!(flags & FI_COMMIT_COMPLETE) || hello_commits(ep, addr))
-		return 0;
-	P2P_WARN("FI_COMMIT_COMPLETE: the peer's release cannot make anything durable\n");
-	return -FI_EOPNOTSUPP;
-}
-
 /* What answers a request */
 static enum xfer_state rma_served_asking(const struct wire_msg *msg)
 {
@@ -388,8 +379,6 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 	    rma_ask_before(ep, op->addr, NULL))
 		return -FI_EAGAIN;
 	ret = hello_ready(ep, op->addr);
-	if (!ret && !op->read)
-		ret = rma_served_may(ep, op->addr, op->flags);
 	if (ret)
 		return ret;
 	req = rma_notice_req(ep, op, mem);
@@ -480,8 +469,6 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	if (!copies && rma_ask_before(ep, op->addr, NULL))
 		return -FI_EAGAIN;
 	ret = hello_ready(ep, op->addr);
-	if (!ret)
-		ret = rma_served_may(ep, op->addr, op->op == FI_ATOMIC_READ ? 0 : op->flags);
 	if (ret)
 		return ret;
 	req = xfer_req_new_atomic(ep, op, &result);

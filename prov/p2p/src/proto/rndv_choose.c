@@ -34,8 +34,6 @@ static const char *rndv_read_not(const struct xfer_arrival *arrival)
 
 	if (!(arrival->flags & WIRE_READABLE))
 		return "the sender's NIC does not reach the message";
-	if (!arrival->noted && !(arrival->flags & WIRE_WORD))
-		return "the sender's release does not tell whether its memory still stands";
 	if (req->count > req->ctx.ep->iov_limit)
 		return "the receive has more pieces than a read may have (tx_attr->iov_limit)";
 	return xfer->map.domain ? NULL : xfer->map.why;

@@ -521,7 +521,7 @@ void rndv_arrivals_desert(const struct xfer_peer *peer)
 	bool all;
 
 	xfer_assert_locked(xfer);
-	all = peer->owner && rndv_deserted(xfer, peer->owner, peer);
+	all = rndv_deserted(xfer, peer->owner, peer);
 	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
 			if (arrival->announced || arrival->deserted ||

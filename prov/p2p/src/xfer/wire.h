@@ -131,11 +131,8 @@ enum wire_type {
 #define WIRE_FOLLOWS (1u << 4)   /* the sender follows up all of its receives */
 #define WIRE_BOARD (1u << 5)     /* it has a board, at @addr, and is @id there */
 #define WIRE_READS (1u << 6)     /* it reads the receiver's board */
-#define WIRE_COMMITS (1u << 7)   /* it knows WIRE_COMMIT: who does not would not heed it */
-#define WIRE_MAY_LANES (1u << 8) /* LANES may be said to it */
-#define WIRE_BORROWS (1u << 9)   /* WRITE and SUPPLY to it may have WIRE_LENT */
-#define WIRE_PID (1u << 10)      /* the lower half of @process is its id on that host */
-#define WIRE_LOOKS (1u << 11)    /* ANNOUNCE to it may have WIRE_WORD */
+#define WIRE_MAY_LANES (1u << 7) /* LANES may be said to it */
+#define WIRE_BORROWS (1u << 8)   /* WRITE and SUPPLY to it may have WIRE_LENT */
 
 /* ABORT flag: the marker of what was announced was not sent */
 #define WIRE_UNMARKED (1u << 0)
@@ -151,8 +148,7 @@ enum wire_type {
  * struct wire_msg - a control message, decoded.
  * @type:	tells which of the fields below count
  * @token:	what the receiver has given to the sender; 0 in a HELLO that asks
- * @id:		the sender's id of the transfer. HELLO: what all of its ids have in common (xfer_board_owner()); 0, by
- *		releases before this one: it has not said so
+ * @id:		the sender's id of the transfer. HELLO: what all of its ids have in common (xfer_board_owner())
  * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
  * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
  *		(enum path_far)
@@ -180,7 +176,7 @@ enum wire_type {
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
  * @grant:	HELLO: the token that the receiver is to bear. In one that neither asks, answers nor confirms: one
  *		that it must not bear any more, as the sender has lost it since; or 0 (wire_resets())
- * @process:	HELLO: the sender's process (struct ipc)
+ * @process:	HELLO: the sender's process (struct ipc). The lower half is its id on that host
  * @dead:	HELLO: a token that the receiver has given to the sender. What it was used for is over, as
  *		the sender has lost the receiver since; 0: none
  * @port:	HELLO: where the sender's process answers (keepalive.h); 0: it does not
