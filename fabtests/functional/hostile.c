@@ -3,8 +3,6 @@
  * fi_p2p_hostile: a victim, its friend, and a liar. The liar runs the core provider alone, and speaks the
  * protocol as far as it is of use. It knows what an honest peer would, and guesses the rest. Whatever it
  * says, the victim's other memory stays its own, and its message to the friend arrives.
- *
- * The liar speaks version 7 as well, to a victim that does: so this fails on commit 088b4a2.
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -74,7 +72,7 @@ int hostile_say(struct side *s, struct wire_msg msg)
 	struct hostile_letter letter = {0};
 
 	sign(s, &msg);
-	FT_CHECK(hostile_add(&letter, s->version, &msg), "a letter is too short");
+	FT_CHECK(hostile_add(&letter, &msg), "a letter is too short");
 	return letter_send(s, &letter);
 }
 
@@ -176,21 +174,19 @@ static int heard_letter(struct side *s, const uint8_t *at,
 {
 	size_t len = comp->len;
 	struct wire_msg msg;
+	const char *why;
 
 	s->pieces += (comp->tag & (s->known.tag_bit | WIRE_TAG_PIECE)) ==
 		     (s->known.tag_bit | WIRE_TAG_PIECE);
 	if (!(comp->tag & s->known.tag_bit) || comp->tag & WIRE_TAG_PIECE)
 		return 0;
-	if (!s->version) {
-		s->version = hostile_version(at, len);
-		FT_CHECK(s->version == 7 || s->version == WIRE_VERSION, "version %d",
-			 s->version);
+	if (!s->tag) {
 		/* over cores that mix up a domain's endpoints the tag tells them apart */
 		s->tag = s->known.tag_bit;
 		if (comp->tag != s->tag)
 			s->tag |= wire_name_ident(s->known.name.bytes, s->known.name.len);
 	}
-	while (hostile_read(at, len, s->version, &msg)) {
+	while (!wire_decode(at, len, &msg, &why)) {
 		FT_TRY(heard_one(s, &msg));
 		at += msg.size;
 		len -= msg.size;
@@ -355,7 +351,7 @@ static int attack_fin(struct side *s)
 /* The pieces of another's message are asked for. */
 static int attack_cts(struct side *s)
 {
-	return guess(s, hostile_cts(0, LONG, s->version == 7 ? HOSTILE_ASIDE : 0));
+	return guess(s, hostile_cts(0, LONG, 0));
 }
 
 int hostile_flood(struct side *s, struct wire_msg msg, size_t count)
@@ -364,11 +360,11 @@ int hostile_flood(struct side *s, struct wire_msg msg, size_t count)
 
 	sign(s, &msg);
 	for (size_t i = 0; i < count; i++, msg.id++) {
-		if (hostile_add(&letter, s->version, &msg))
+		if (hostile_add(&letter, &msg))
 			continue;
 		FT_TRY(letter_send(s, &letter));
 		FT_TRY(hostile_hear(s));
-		hostile_add(&letter, s->version, &msg);
+		hostile_add(&letter, &msg);
 	}
 	return letter_send(s, &letter);
 }
@@ -443,12 +439,9 @@ static int attack_names(struct side *s)
 {
 	struct ft_name name = s->name;
 	struct wire_msg msg = {
-		.type = s->version == 7 ? WIRE_READ : WIRE_HELLO,
-		.flags = s->version == 7 ? 0 : WIRE_ASKS,
+		.type = WIRE_HELLO,
+		.flags = WIRE_ASKS,
 		.id = FIRST_ID,
-		.len = s->version == 7 ? LONG : 0,
-		.key = s->known.key,
-		.addr = s->known.base,
 		.process = 1,
 		.grant = GRANT,
 		.oldest = WIRE_VERSION_OLDEST,

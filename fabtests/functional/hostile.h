@@ -51,7 +51,6 @@ struct side {
 	struct ft_req bait[BAITS], good, done;
 	struct known known;
 	struct ft_name name;
-	int version;
 	uint64_t tag, token, host_id, next_id;
 	struct wire_msg announced; /* the bait */
 	uint64_t asked;            /* by which id, until there is an answer */

@@ -19,7 +19,6 @@
 #include "xfer/life.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
-#include "xfer/wire_old.h"
 #include "xfer/xfer_proto.h"
 
 /* ---- we ask ---- */
@@ -612,7 +611,7 @@ static void hear_old(enum wire_type type, uint64_t id)
 	memcpy(buf + HEAD + TARGET, NAME, sizeof NAME);
 	assert_int_equal(wire_decode(buf, sizeof buf, &msg, &why), -FI_EOPNOTSUPP);
 	p2p_lock_take(&fake_xfer.lock);
-	XFER_PROTO_EACH(&fake_xfer, unreadable, &hello_ep, &msg);
+	XFER_PROTO_EACH(&fake_xfer, unheard, &hello_ep, NULL, &msg);
 	p2p_lock_drop(&fake_xfer.lock);
 }
 
@@ -640,7 +639,8 @@ static void test_old(void **state)
 	static const enum wire_type others[] = {WIRE_CTS,    WIRE_CREDIT, WIRE_FIN,
 						WIRE_ABORT,  WIRE_PROBE,  WIRE_SUPPLY,
 						WIRE_RESULT, WIRE_HELLO};
-	uint8_t refusal[WIRE_OLD_MAX];
+	uint8_t bytes[WIRE_MSG_MAX];
+	struct wire_msg refusal;
 	const struct fake_op *last;
 
 	open_ep();
@@ -650,8 +650,9 @@ static void test_old(void **state)
 		hear_old(msg.type, msg.id);
 		last = &fake.held[fake.count - 1];
 		assert_int_equal(last->kind, FAKE_SEND);
-		assert_int_equal(last->text_len, wire_old_refuse(&msg, refusal));
-		assert_memory_equal(last->text, refusal, last->text_len);
+		refusal = wire_refusal(&msg);
+		assert_int_equal(last->text_len, wire_encode(&refusal, bytes));
+		assert_memory_equal(last->text, bytes, last->text_len);
 		assert_int_equal(flush(), 1);
 	}
 	for (size_t i = 0; i < UNIT_COUNT(others); i++)

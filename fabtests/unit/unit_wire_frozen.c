@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Unit tests of wire.c and wire_old.c: messages as they were once sent. Those of today's version mean
+ * Unit tests of wire.c: messages as they were once sent. Those of today's version mean
  * what they meant, and are encoded as they were. Greetings of version 8 are understood, and tell that its sender is not.
  * Messages of version 7 are refused, in its own words.
  * Buffers to decode are malloc'ed to the byte, so that a sanitizer sees who reads past them.
@@ -14,7 +14,6 @@
 #include <rdma/fi_errno.h>
 
 #include "xfer/wire.h"
-#include "xfer/wire_old.h"
 
 #define AT_VERSION 4
 #define AT_TYPE 5
@@ -175,6 +174,7 @@ static void test_old(void **state)
 		bytes = bytes_of(old->hex, &len);
 		assert_int_equal(wire_decode(bytes, len, &msg, &why), -FI_EOPNOTSUPP);
 		assert_non_null(strstr(why, "install the same release on both ends"));
+		assert_true(msg.old);
 		assert_int_equal(msg.type, old->type);
 		assert_int_equal(msg.id, old->id);
 		assert_int_equal(msg.size, len);
@@ -305,13 +305,15 @@ static void test_old_several(void **state)
 /* What asks for something is answered, in the bytes that version 7 itself would send */
 static void test_old_refusals(void **state)
 {
-	unsigned char buf[WIRE_OLD_MAX];
+	unsigned char buf[WIRE_MSG_MAX];
 
 	for (size_t i = 0; i < UNIT_COUNT(unit_wire_7_refusals); i++) {
 		const struct unit_wire_refusal *refusal = &unit_wire_7_refusals[i];
-		const struct wire_msg msg = {.type = refusal->type, .id = refusal->id};
+		const struct wire_msg asked = {.type = refusal->type, .id = refusal->id};
+		const struct wire_msg msg = wire_refusal(&asked);
 
-		same_bytes(buf, wire_old_refuse(&msg, buf), refusal->hex, i);
+		assert_int_equal(wire_size(&msg), OLD_HEAD);
+		same_bytes(buf, wire_encode(&msg, buf), refusal->hex, i);
 	}
 }
 

@@ -47,7 +47,6 @@
 #include "xfer/loss.h"
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
-#include "xfer/wire_old.h"
 
 /* Receives that are looked after though there may be no need */
 #define HELLO_TRIAL 1024
@@ -55,7 +54,7 @@
 /*
  * Answers to who may not be whom he says he is, at most so many in HELLO_ANSWERS_TIME [ms]: to peers that
  * the application has not inserted, and that have not confirmed yet, as the core connects to whatever
- * name it is given; and to messages of older versions.
+ * name it is given; and to messages of version 7.
  */
 #define HELLO_STRANGERS 256
 #define HELLO_REFUSALS 4096
@@ -761,16 +760,19 @@ static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struc
 		hello_token_reset(ep, msg);
 }
 
-/* Who speaks an older version is told so in it. */
-static void hello_unreadable(struct xfer_ep *ep, const struct wire_msg *msg)
+/* The endpoint tells bearers of lost tokens so, and refuses what ends of version 7 ask for */
+static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
+			  const struct wire_msg *msg)
 {
-	struct proto_ep *state = ep->proto;
-	uint8_t text[WIRE_OLD_MAX];
+	const struct wire_msg refusal = wire_refusal(msg);
 	fi_addr_t addr;
 
-	if (msg->name_len && hello_answers(state, &state->refusals, HELLO_REFUSALS) &&
-	    !hello_resolve(ep, msg->name, msg->name_len, &addr))
-		ctrl_send_text(ep, addr, text, wire_old_refuse(msg, text));
+	if (token)
+		hello_token_tell(token);
+	else if (msg->old && msg->name_len &&
+		 hello_answers(ep->proto, &ep->proto->refusals, HELLO_REFUSALS) &&
+		 !hello_resolve(ep, msg->name, msg->name_len, &addr))
+		ctrl_send(ep, addr, &refusal);
 }
 
 /* What waits for its answer fails. */
@@ -790,7 +792,6 @@ static void hello_lost(struct xfer_peer *peer, int status)
 const struct xfer_proto hello_proto = {
 	.name = "hello",
 	.message = {[WIRE_HELLO] = hello_received},
-	.unreadable = hello_unreadable,
-	.unheard = hello_token_unheard,
+	.unheard = hello_unheard,
 	.lost = hello_lost,
 };

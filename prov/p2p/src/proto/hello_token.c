@@ -97,10 +97,11 @@ static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64
 		ctrl_answer(via, to, &msg, HELLO_TOKEN_TIME);
 }
 
-static void hello_token_tell(const struct xfer_token *token)
+void hello_token_tell(const struct xfer_token *token)
 {
 	const struct xfer_peer *peer = token->peer;
 
+	xfer_assert_locked(peer->ep->xfer);
 	hello_token_say(peer, token->token, 0, peer->via, peer->to);
 }
 
@@ -116,14 +117,6 @@ void hello_token_refuse(struct xfer_peer *peer, uint64_t token)
 	xfer_assert_locked(peer->ep->xfer);
 	if (!xfer_peer_admit_lost(peer, token))
 		hello_token_tell(xfer_token_find(peer->ep, token));
-}
-
-void hello_token_unheard(struct xfer_ep *ep, const struct xfer_token *token,
-			 const struct wire_msg *msg)
-{
-	xfer_assert_locked(ep->xfer);
-	if (token)
-		hello_token_tell(token);
 }
 
 /* Those that something is under way with are looked through: some may have no address any more */

@@ -27,9 +27,8 @@ bool hello_token_outdated(const struct xfer_peer *peer, uint64_t token);
 /* Holds such a token for lost, and tells @peer */
 void hello_token_refuse(struct xfer_peer *peer, uint64_t token);
 
-/* A message bears @token, which is not good any more (struct xfer_proto.unheard) */
-void hello_token_unheard(struct xfer_ep *ep, const struct xfer_token *token,
-			 const struct wire_msg *msg);
+/* Tells who bears @token that it is not good any more */
+void hello_token_tell(const struct xfer_token *token);
 
 /* Tells a peer that is lost so by its endpoint itself: what goes beside it does not get there */
 void hello_token_bury(const struct xfer_peer *peer);

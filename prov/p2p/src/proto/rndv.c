@@ -79,12 +79,6 @@ static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 		rndv_send_fail(req, msg->status, req->state != XFER_SENT);
 }
 
-static void rndv_foreign(struct xfer_ep *ep, const struct wire_msg *msg)
-{
-	if (msg->type == WIRE_ANNOUNCE)
-		rndv_unreadable(ep, msg->id & WIRE_ID_MASK);
-}
-
 /* Its marker comes all the same, and must not wait */
 static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 			 const struct wire_msg *msg)
@@ -283,7 +277,6 @@ const struct xfer_proto rndv_proto = {
 			[WIRE_PROBE] = rndv_probed,
 		},
 	.failed = rndv_announce_failure,
-	.unreadable = rndv_foreign,
 	.unheard = rndv_unheard,
 	.progress = rndv_progress,
 	.watch = rndv_watch,

@@ -270,7 +270,7 @@ static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 			ctrl_unread(ep->xfer, ctrl->len - ctrl->read, why);
 		}
 		if (ret == -FI_EOPNOTSUPP)
-			XFER_PROTO_EACH(ep->xfer, unreadable, ep, &msg);
+			XFER_PROTO_EACH(ep->xfer, unheard, ep, NULL, &msg);
 		ctrl->read += msg.size;
 	} while (msg.size && ctrl->read < ctrl->len);
 	return true;
@@ -473,23 +473,6 @@ static void ctrl_out_init(struct ctrl_out *ctrl, struct xfer_ep *ep, fi_addr_t a
 	ep->owed++;
 }
 
-int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t len)
-{
-	struct ctrl_out *ctrl = cell_get(&ep->xfer->cells);
-
-	xfer_assert_locked(ep->xfer);
-	if (!ctrl)
-		return -FI_ENOMEM;
-	ctrl->reserve = NULL;
-	ctrl_out_init(ctrl, ep, addr);
-	memcpy(ctrl->buf, text, len);
-	ctrl->out.iov[0] = (struct iovec){ctrl->buf, len};
-	ctrl->out.desc[0] = NULL;
-	ctrl->out.count = 1;
-	xfer_out_post(&ctrl->out);
-	return 0;
-}
-
 /* The record of a message, with room for @len bytes; NULL: there is none (logged) */
 static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 {
@@ -514,8 +497,8 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 			 uint64_t until, bool among)
 {
 	const size_t len = wire_size(msg);
-	/* nothing that matters may be put behind what is dropped */
-	const bool crowd = !until && (among || ep->xfer->passing);
+	/* nothing that matters may be put behind what is dropped, or what its receiver cannot read */
+	const bool crowd = !until && !msg->old && (among || ep->xfer->passing);
 	struct ctrl_out *ctrl;
 	bool waits;
 

@@ -69,9 +69,6 @@ void ctrl_owed(struct xfer_peer *peer, int ret);
  */
 void ctrl_probe(struct xfer_peer *peer, bool asks);
 
-/* Sends what another version understands: @len bytes, at most WIRE_PLAIN_MSG_MAX. 0 or -FI_ENOMEM */
-int ctrl_send_text(struct xfer_ep *ep, fi_addr_t addr, const void *text, size_t len);
-
 /* Has anything that was sent to @addr yet to be given to the core? */
 bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr);
 

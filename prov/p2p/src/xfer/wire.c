@@ -8,7 +8,6 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
-#include "xfer/wire_old.h"
 
 /* The head of every control message: the union of what the types carry */
 struct wire_head {
@@ -174,12 +173,37 @@ static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
 	return sizeof offer;
 }
 
+/* Version 7 has no token in its head, which is shorter by that */
+static size_t wire_head_lacks(unsigned int version)
+{
+	return version == WIRE_VERSION_OLD ? sizeof((struct wire_head *) 0)->token : 0;
+}
+
+/* Where the token would be, what is sent of a head lacks @lacks bytes. */
+static size_t wire_encode_head(const struct wire_head *head, size_t lacks, char *at)
+{
+	const size_t before = offsetof(struct wire_head, token);
+
+	memcpy(at, head, before);
+	memcpy(at + before, (const char *) head + before + lacks,
+	       sizeof *head - before - lacks);
+	return sizeof *head - lacks;
+}
+
+static void wire_decode_head(const char *at, size_t lacks, struct wire_head *head)
+{
+	const size_t before = offsetof(struct wire_head, token);
+
+	memcpy(head, at, before);
+	memcpy((char *) head + before + lacks, at + before, sizeof *head - before - lacks);
+}
+
 /* The length of all that comes before name and payload */
 static size_t wire_fixed_size(const struct wire_msg *msg)
 {
 	uint8_t parts = wire_parts[msg->type];
 
-	return sizeof(struct wire_head) +
+	return sizeof(struct wire_head) - wire_head_lacks(msg->old ? WIRE_VERSION_OLD : 0) +
 	       (parts & WIRE_TARGETED ? sizeof(struct wire_target) : 0) +
 	       (parts & WIRE_GREETING ? sizeof(struct wire_greeting) : 0) +
 	       (wire_lends(parts, msg) ? sizeof(struct wire_loan) : 0) +
@@ -200,7 +224,7 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	size_t name_len = parts & WIRE_NAMED ? msg->name_len : 0;
 	const struct wire_head head = {
 		.magic = htole32(WIRE_MAGIC),
-		.version = WIRE_VERSION,
+		.version = msg->old ? WIRE_VERSION_OLD : WIRE_VERSION,
 		.type = msg->type,
 		.to_sender = msg->to_sender,
 		.front = msg->front,
@@ -230,8 +254,7 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	};
 	char *at = buf;
 
-	memcpy(at, &head, sizeof head);
-	at += sizeof head;
+	at += wire_encode_head(&head, wire_head_lacks(head.version), at);
 	if (parts & WIRE_TARGETED) {
 		memcpy(at, &target, sizeof target);
 		at += sizeof target;
@@ -418,19 +441,64 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 static const char wire_other[] = "the peer speaks another version of the protocol: install the "
 				 "same release on both ends";
 
+/* What ends a request of this type; 0: it asks for nothing */
+static enum wire_type wire_ended_by(enum wire_type type)
+{
+	switch (type) {
+	case WIRE_ANNOUNCE:
+		return WIRE_ABORT;
+	case WIRE_WRITE:
+		return WIRE_FIN;
+	case WIRE_READ:
+	case WIRE_ATOMIC:
+		return WIRE_RESULT;
+	default:
+		return 0;
+	}
+}
+
+/* A message of version 7: its head is followed by the target memory, by an offer if WIRE_OFFERED, and by the name */
+static void wire_decode_old(const char *buf, size_t len, const struct wire_head *head,
+			    struct wire_msg *msg)
+{
+	const size_t head_len = sizeof *head - wire_head_lacks(WIRE_VERSION_OLD);
+	const size_t size = le16toh(head->size), name_len = le16toh(head->name_len);
+	const size_t at = head_len + sizeof(struct wire_target) +
+			  (le32toh(head->flags) & WIRE_OFFERED ? sizeof(struct wire_offer) : 0);
+
+	msg->old = true;
+	if (size >= head_len && size <= len)
+		msg->size = size;
+	if (wire_ended_by(msg->type) && name_len <= WIRE_NAME_MAX &&
+	    at + name_len <= msg->size) {
+		msg->name = buf + at;
+		msg->name_len = name_len;
+	}
+}
+
+struct wire_msg wire_refusal(const struct wire_msg *msg)
+{
+	return (struct wire_msg){
+		.type = wire_ended_by(msg->type),
+		.id = msg->id,
+		.to_sender = true,
+		.status = -FI_EOPNOTSUPP,
+		.old = true,
+	};
+}
+
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why)
 {
-	struct wire_head head;
+	const size_t at_version = offsetof(struct wire_head, version);
+	struct wire_head head = {.token = 0};
+	size_t lacks;
 
 	*msg = (struct wire_msg){.size = 0};
-	if (wire_old_decode(buf, len, msg)) {
-		*why = wire_other;
-		return -FI_EOPNOTSUPP;
-	}
+	lacks = wire_head_lacks(len > at_version ? ((const uint8_t *) buf)[at_version] : 0);
 	*why = "too short";
-	if (len < sizeof head)
+	if (len < sizeof head - lacks)
 		return -FI_EINVAL;
-	memcpy(&head, buf, sizeof head);
+	wire_decode_head(buf, lacks, &head);
 	if (le32toh(head.magic) != WIRE_MAGIC) {
 		*why = "not a control message";
 		return -FI_EINVAL;
@@ -438,7 +506,10 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	if (head.version != WIRE_VERSION &&
 	    (head.version < WIRE_VERSION_GREETS || head.type != WIRE_HELLO)) {
 		*why = wire_other;
-		*msg = (struct wire_msg){.type = head.type, .id = le64toh(head.id)};
+		msg->type = head.type;
+		msg->id = le64toh(head.id) & WIRE_ID_MASK;
+		if (head.version == WIRE_VERSION_OLD)
+			wire_decode_old(buf, len, &head, msg);
 		return -FI_EOPNOTSUPP;
 	}
 	msg->size = le16toh(head.size);

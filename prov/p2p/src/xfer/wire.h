@@ -48,6 +48,9 @@ struct xfer_peer;
 #define WIRE_VERSION_OLDEST 9
 #define WIRE_VERSION_GREETS 8
 
+/* Its ends announce without greeting. So what they ask for is refused, as they would wait for ever (wire_refusal()). */
+#define WIRE_VERSION_OLD 7
+
 #define WIRE_MAGIC 0x66503270u /* "p2Pf", in all versions */
 
 /*
@@ -184,6 +187,8 @@ enum wire_type {
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
  * @payload:	WRITE, ATOMIC, RESULT, HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
+ * @old:	not sent: it is of version 7, whose head has no @token. Decoded, it has no more than @type, @id, and @name if
+ *		it asks for something
  * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
  * @again:	not sent: set, if there is no memory for what it says (ctrl_dispatch())
  */
@@ -218,6 +223,7 @@ struct wire_msg {
 	const void *payload;
 	size_t payload_len;
 	size_t size;
+	bool old;
 	struct xfer_peer *peer;
 	bool *again;
 };
@@ -263,10 +269,13 @@ size_t wire_encode(const struct wire_msg *msg, void *buf);
  * Reads the first message of @len bytes that came from the network. 0, or:
  *
  * -FI_EINVAL: @why is what is wrong with it. @msg.size is 0 if the next message cannot be found.
- * -FI_EOPNOTSUPP: a peer has sent it that speaks another version of this. Type and id are known; and
- * the name, if version 7 asks for something with it.
+ * -FI_EOPNOTSUPP: a peer has sent it that speaks another version of this. Type and id are known; of
+ * version 7 more is (@msg.old).
  */
 int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **why);
+
+/* What ends a request of version 7, in its own words */
+struct wire_msg wire_refusal(const struct wire_msg *msg);
 
 /*
  * Tells the endpoints of a domain apart, in the bits below WIRE_TAG_PIECE: the port of an IP address;

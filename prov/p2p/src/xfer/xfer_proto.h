@@ -22,14 +22,14 @@
  *		@req that it answers; NULL: it answers none (wire_answers())
  * @failed:	a message could not be copied, or begun: if its receiver can be told, that takes its place, and the
  *		request is MARKING
- * @unreadable:	a message that another version of ours has sent: type and id are known
  * @tell:	a request with a notice has ended well: sends that, and reports the end of both
  * @progress:	begins what can begin now
  * @watch:	another @passed milliseconds have passed, in which this process has looked (XFER_WATCH)
  * @told:	what waited for control messages to be sent may go on
  * @unsent:	a control message, or a piece that has a receive, could not be sent to @addr
  * @unheard:	a control message has come that bears a token which is not good any more; or, if @token is NULL,
- *		that was never given to anybody, as far as is known
+ *		that was never given to anybody, as far as is known, or is of another version of ours: its type and id are
+ *		known
  * @lost:	a peer is lost (loss.h): ends with @status what is under way with it
  * @drop:	forgets a request whose endpoint closes
  * @cq_drop:	forgets what would be reported in a queue that closes
@@ -45,7 +45,6 @@ struct xfer_proto {
 	void (*message[WIRE_TYPES])(struct xfer_ep *ep, struct xfer_req *req,
 				    const struct wire_msg *msg);
 	void (*failed)(struct xfer_req *req, int status);
-	void (*unreadable)(struct xfer_ep *ep, const struct wire_msg *msg);
 	void (*tell)(struct xfer_req *req);
 	void (*progress)(struct xfer *xfer);
 	void (*watch)(struct xfer *xfer, unsigned int passed);
