@@ -601,8 +601,8 @@ part_hosts() {
 	suite=functional
 }
 
-# The last commit that spoke wire version 7
-old_commit=088b4a2
+# The last commit that spoke wire version 8, as release 1.0.0 does
+old_commit=58a796a
 
 # build_old DIR: its plugins, in DIR/build/.libs
 build_old() {
@@ -614,10 +614,10 @@ build_old() {
 
 part_skew() {
 	if ! git -C "$top" cat-file -e "$old_commit^{commit}" 2>/dev/null; then
-		skip "wire version 7: commit $old_commit is not in this tree's history"
+		skip "release 1.0.0 at the other end: its commit $old_commit is not in this tree's history"
 		return
 	fi
-	test_that "wire version 7 builds" build_old "$base/old" || return
+	test_that "release 1.0.0 builds, from commit $old_commit" build_old "$base/old" || return
 	export FT_OLD_PLUGINS=$base/old/build/.libs
 	suite=skew
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p,shm;ofi_p2p,$(direct);ofi_p2p"
