@@ -194,6 +194,17 @@ static void watch_unsent_begin(const struct xfer_out *out)
 	}
 }
 
+/* A message to somebody of whom nothing was known then is under way with the peer that is known there by now */
+static void watch_unknown(struct xfer_ep *ep)
+{
+	struct xfer_req *req;
+
+	TAILQ_FOREACH(req, &ep->sendq, entry) {
+		if (!req->peer && req->state != XFER_GREETING)
+			xfer_req_watch(req, xfer_peer_find(ep, req->addr));
+	}
+}
+
 /* Mostly nothing waits for as long as it takes to come here */
 static void watch_unsent_all(struct xfer *xfer)
 {
@@ -201,7 +212,7 @@ static void watch_unsent_all(struct xfer *xfer)
 	struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		xfer_sendq_watch(ep);
+		watch_unknown(ep);
 		TAILQ_FOREACH(out, &ep->outq, entry) {
 			if (!out->behind && !out->until)
 				watch_unsent_begin(out);

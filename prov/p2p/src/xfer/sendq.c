@@ -350,17 +350,6 @@ void xfer_sendq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
 	}
 }
 
-void xfer_sendq_watch(struct xfer_ep *ep)
-{
-	struct xfer_req *req;
-
-	xfer_assert_locked(ep->xfer);
-	TAILQ_FOREACH(req, &ep->sendq, entry) {
-		if (!req->peer && req->state != XFER_GREETING)
-			xfer_req_watch(req, xfer_peer_find(ep, req->addr));
-	}
-}
-
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	const struct xfer_req *req;

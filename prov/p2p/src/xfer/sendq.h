@@ -72,9 +72,6 @@ void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
 /* Messages that were to go to @addr, but for those that wait for its answer to a greeting, do so in turn. */
 void xfer_sendq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
 
-/* Messages that were to go to somebody of whom nothing was known then are under way with who is known there by now. */
-void xfer_sendq_watch(struct xfer_ep *ep);
-
 /* Sends those of ep.sendq that may and can be sent */
 void xfer_sendq_flush(struct xfer_ep *ep);
 
