@@ -46,7 +46,7 @@ struct small {
 	const char *model;
 	bool quick;
 	const char *says;
-	unsigned int nodes;
+	unsigned int nodes, lanes;
 	unsigned int at_once;
 	bool tickets[TICKET_DATAGRAM + 1];
 	unsigned int spans, span;
@@ -94,6 +94,15 @@ static const struct small smalls[] = {
 	 .at_once = 1,
 	 .op_count = 2,
 	 .ops = {MESSAGE(0, 1, 20000, 0, ANY_TIME), MESSAGE(0, 1, 20000, 0, 0)}},
+	{.name = "lanes",
+	 .model = "rxm",
+	 .says = "long messages: by the time of the last two their pieces may have two lanes",
+	 .nodes = 2,
+	 .lanes = 2,
+	 .at_once = 1,
+	 .op_count = 3,
+	 .ops = {MESSAGE(0, 1, 98305, 0, 0), MESSAGE(0, 1, 98305, ANY_TIME, 0),
+		 MESSAGE(0, 1, 98305, ANY_TIME, 0)}},
 	{.name = "farewell",
 	 .model = "rxm",
 	 .quick = true,
@@ -427,6 +436,7 @@ static void make_script(struct script *script)
 		.noise = 1,
 		.nodes = small->nodes,
 		.eps = 1,
+		.lanes = small->lanes,
 		.op_count = small->op_count,
 	};
 	memcpy(script->ops, small->ops, sizeof small->ops);
