@@ -632,7 +632,7 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 	at->err = at->err ? at->err : entry->err;
 	if (!entry->err && !at->closed && op_is_counted(op, end))
 		end_ep(op, end)->counts[op_counts(op, end)]++;
-	if (!end && op->graph && !op_graph_ended(op))
+	if (!end && !op_graph_ended(op))
 		return;
 	at->done = true;
 	at->len = entry->len;

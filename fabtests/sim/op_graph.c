@@ -70,6 +70,7 @@ void op_graph_close(struct op *op)
 	if (!graph)
 		return;
 	op->graph = NULL;
+	op->launches = graph->counted - graph->ended;
 	/* a child of fork() asks no driver */
 	if (!world.child)
 		gpu_graph_destroy(graph->graph);
@@ -103,6 +104,8 @@ int op_post_graph(struct op *op)
 
 bool op_graph_ended(struct op *op)
 {
+	if (!op->graph)
+		return op->launches < 2 || !--op->launches;
 	if (++op->graph->ended < op->plan.graph)
 		return false;
 	if (op->graph->ended > op->graph->counted)

@@ -230,7 +230,7 @@ struct op_end {
  * @spare:	there is only a receive, for messages whose own has ended without them
  * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
- * @graph:	that it is in (op_graph.c), or NULL
+ * @graph:	that it is in (op_graph.c), or NULL. Then @launches of it may still end, as its endpoint was closed
  * @signal:	of a put: the word at the peer; @signals: it has not been signalled yet; @seen: the word is there; @target: the number of its target,
  *		which names @target_addr, of the endpoint's life before @target_life; 0: it has none
  */
@@ -245,6 +245,7 @@ struct op {
 	struct op_end ends[2];
 	uint8_t *aside[2];
 	struct op_graph *graph;
+	unsigned int launches;
 	uint64_t *signal;
 	bool signals, seen;
 	uint32_t target;
@@ -513,7 +514,7 @@ void op_stream_spoil(struct op *op);
 int op_post_graph(struct op *op);
 void op_graph_turn(struct op *op);
 bool op_graph_wants(const struct op *op);
-/* One more launch has ended. True: that was the last one */
+/* One more launch has ended, or one that is in no graph. True: that was the last one */
 bool op_graph_ended(struct op *op);
 /* Its endpoint is closed, and so is its counter: no stream waits for that then; the same for those of a domain */
 void op_graph_close(struct op *op);
