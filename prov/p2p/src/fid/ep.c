@@ -30,6 +30,7 @@
 #include "proto/hello.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
+#include "xfer/gone.h"
 #include "xfer/lane.h"
 #include "xfer/life.h"
 
@@ -153,8 +154,11 @@ static int ep_enable(struct p2p_ep *ep)
 
 	ep_meet_device(ep);
 	ret = ep_bind_enable(ep);
-	if (ret || ep->xfer.started || !ep->xfer.layered)
+	if (ret || ep->xfer.started)
 		return ret;
+	gone_opened(&ep->xfer);
+	if (!ep->xfer.layered)
+		return 0;
 	p2p_lock_take(&ep->domain->xfer.lock);
 	hello_start(&ep->xfer);
 	p2p_lock_drop(&ep->domain->xfer.lock);

@@ -252,7 +252,7 @@ static struct trigger_way trigger_way_of(const struct trigger_work *work)
 	return (struct trigger_way){
 		.ep = work->ep,
 		.recv = recv,
-		.addr = recv ? FI_ADDR_UNSPEC : trigger_work_addr(work),
+		.addr = trigger_work_addr(work),
 	};
 }
 

@@ -11,6 +11,7 @@
 #include "fid/flags.h"
 #include "fid/msg.h"
 #include "fid/rma.h"
+#include "xfer/gone.h"
 
 /* ---- made ---- */
 
@@ -241,10 +242,8 @@ int trigger_work_cntr(struct p2p_cntr *cntr, enum fi_op_type type, uint64_t valu
 fi_addr_t trigger_work_addr(const struct trigger_work *work)
 {
 	switch (work->type) {
-	case FI_OP_RECV:
 	case FI_OP_SEND:
 		return work->op.msg.addr;
-	case FI_OP_TRECV:
 	case FI_OP_TSEND:
 		return work->op.tagged.addr;
 	case FI_OP_READ:
@@ -296,6 +295,9 @@ ssize_t trigger_work_post(struct trigger_work *work, void *context)
 {
 	struct fid_ep *ep = work->ep ? &work->ep->fid : NULL;
 
+	if (work->ep &&
+	    gone_is_late(&work->ep->xfer, av_core_addr(work->ep->av, trigger_work_addr(work))))
+		return -FI_ECONNRESET;
 	switch (work->type) {
 	case FI_OP_RECV:
 		work->op.msg.context = context;

@@ -12,6 +12,7 @@
 #include "gpu/xpu.h"
 #include "path/quirks.h"
 #include "xfer/ep_state.h"
+#include "xfer/gone.h"
 #include "xfer/reports.h"
 
 /*
@@ -127,10 +128,17 @@ static int xpu_recv_room(const struct p2p_ep *ep, int ret)
 									       : ret;
 }
 
+static bool xpu_peer_is_gone(struct p2p_ep *ep, fi_addr_t peer)
+{
+	return gone_is_late(&ep->xfer, av_core_addr(ep->av, peer));
+}
+
 int xpu_op_post_full(struct p2p_ep *p2p_ep, const struct ring_op *op)
 {
 	struct fid_ep *ep = &p2p_ep->fid;
 
+	if (xpu_peer_is_gone(p2p_ep, xpu_op_peer(op)))
+		return -FI_ECONNRESET;
 	switch (op->op) {
 	case FI_P2P_XPU_OP_SEND:
 		return (int) xpu_post_msg(ep, op, false);
@@ -289,6 +297,8 @@ static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
 
 	if (xpu_signal_lies(ep, ring, op))
 		return -FI_ECANCELED;
+	if (xpu_peer_is_gone(ep->ep, target->dest_addr))
+		return -FI_ECONNRESET;
 	if (op->kind == FI_P2P_XPU_KIND_ADD)
 		return fi_inject_atomic(fid, &op->value, 1, target->dest_addr, addr,
 					target->key, FI_UINT64, FI_SUM);

@@ -405,7 +405,8 @@ const struct quirk quirks_table[] = {
 		.flag = QUIRK_FRAGILE,
 		.does = "crashes when something is sent to a closed endpoint of this process",
 		.why = "Its endpoints find each other's memory by a pointer. An application "
-		       "sends nothing there, but we may have to answer (gone.h).",
+		       "sends nothing there, but we may have to answer, or have what it "
+		       "sent before (gone.h).",
 		.see = "Send it all the same: fi_p2p_closing -p 'shm;ofi_p2p' crashes.",
 	},
 	{

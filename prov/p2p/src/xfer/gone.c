@@ -2,6 +2,9 @@
 /* Endpoints of this process that are closed. See gone.h. */
 #include "xfer/gone.h"
 
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+
 #include "base/process.h"
 
 /* So many are remembered, the latest ones */
@@ -32,12 +35,29 @@ static uint64_t *gone_find(uint64_t hash)
 	return NULL;
 }
 
+/* The endpoint's own; 0: it has none, or none yet. With a hook nobody but the core has kept it */
+static uint64_t gone_own(const struct xfer_ep *ep)
+{
+	uint8_t name[WIRE_NAME_MAX] = {0};
+	size_t len = sizeof name;
+	int ret;
+
+	/* a receive context that is shared has no such calls */
+	if (!(ep->quirks & QUIRK_FRAGILE) || !ep->core->cm)
+		return 0;
+	ret = fi_getname(&ep->core->fid, name, &len);
+	return ret && ret != -FI_ETOOSMALL ? 0 : gone_hash(name, P2P_MIN(len, sizeof name));
+}
+
 void gone_opened(const struct xfer_ep *ep)
 {
+	const uint64_t own = gone_own(ep);
 	uint64_t *place;
 
+	if (!own)
+		return;
 	process_lock(PROCESS_TABLES);
-	place = gone_find(gone_hash(ep->name, ep->name_len));
+	place = gone_find(own);
 	if (place)
 		*place = 0;
 	process_unlock(PROCESS_TABLES);
@@ -45,12 +65,32 @@ void gone_opened(const struct xfer_ep *ep)
 
 void gone_closed(const struct xfer_ep *ep)
 {
-	if (!(ep->quirks & QUIRK_FRAGILE) || !ep->name_len)
+	const uint64_t own = gone_own(ep);
+
+	if (!own)
 		return;
 	process_lock(PROCESS_TABLES);
-	gone_names[gone_next++ % GONE_MAX] = gone_hash(ep->name, ep->name_len);
+	gone_names[gone_next++ % GONE_MAX] = own;
 	__atomic_store_n(&gone_any, true, __ATOMIC_RELEASE);
 	process_unlock(PROCESS_TABLES);
+}
+
+/* Could anybody be? */
+static bool gone_may_be(const struct xfer_ep *ep)
+{
+	return ep->quirks & QUIRK_FRAGILE && __atomic_load_n(&gone_any, __ATOMIC_ACQUIRE);
+}
+
+bool gone_is_late(struct xfer_ep *ep, fi_addr_t addr)
+{
+	bool gone;
+
+	if (p2p_likely(!gone_may_be(ep)) || addr == FI_ADDR_UNSPEC || addr == FI_ADDR_NOTAVAIL)
+		return false;
+	p2p_lock_take(&ep->xfer->lock);
+	gone = gone_is(ep, addr);
+	p2p_lock_drop(&ep->xfer->lock);
+	return gone;
 }
 
 bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
@@ -60,8 +100,7 @@ bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
 	bool gone;
 
 	xfer_assert_locked(ep->xfer);
-	if (!(ep->quirks & QUIRK_FRAGILE) || !__atomic_load_n(&gone_any, __ATOMIC_ACQUIRE) ||
-	    ep->lookup(ep, addr, name, &len))
+	if (!gone_may_be(ep) || ep->lookup(ep, addr, name, &len))
 		return false;
 	process_lock(PROCESS_TABLES);
 	gone = gone_find(gone_hash(name, P2P_MIN(len, sizeof name)));

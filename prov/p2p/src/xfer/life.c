@@ -220,7 +220,6 @@ int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 
 void xfer_ep_start(struct xfer_ep *ep)
 {
-	gone_opened(ep);
 	p2p_lock_take(&ep->xfer->lock);
 	ctrl_start(ep);
 	ep->started = true;
