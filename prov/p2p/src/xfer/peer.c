@@ -327,21 +327,23 @@ static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
 	xfer_past_end(past);
 }
 
-/* Remembers it, if it may have something to say: one that was lost may not know that yet */
-static void xfer_peer_remember(struct xfer_peer *peer)
+/* Remembers it, if it may have something to say: one that was lost may not know that yet. False: there is no memory */
+static bool xfer_peer_remember(struct xfer_peer *peer)
 {
 	struct xfer_ep *ep = peer->ep;
 	struct xfer_past *past, *before;
 
-	past = peer->state == XFER_PEER_KNOWN || peer->losses ? calloc(1, sizeof *past) : NULL;
+	if (peer->state != XFER_PEER_KNOWN && !peer->losses)
+		return true;
+	past = calloc(1, sizeof *past);
 	if (!past)
-		return;
+		return false;
 	past->peer = peer;
 	past->len = sizeof past->name;
 	if (ep->lookup(ep, peer->addr, past->name, &past->len) ||
 	    past->len > sizeof past->name) {
 		free(past);
-		return;
+		return true;
 	}
 	before = xfer_past_find(ep, past->name, past->len);
 	if (before)
@@ -350,6 +352,7 @@ static void xfer_peer_remember(struct xfer_peer *peer)
 	TAILQ_INSERT_TAIL(&ep->pasts, past, entry);
 	if (++ep->past_count > XFER_PASTS)
 		xfer_past_end(TAILQ_FIRST(&ep->pasts));
+	return true;
 }
 
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
@@ -359,9 +362,11 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 	xfer_assert_locked(ep->xfer);
 	if (!peer)
 		return false;
+	/* then it stays as it is */
+	if (!xfer_peer_remember(peer))
+		return true;
 	HASH_DEL(ep->peers, peer);
 	peer->forgotten = true;
-	xfer_peer_remember(peer);
 	if (peer->users) {
 		ep->removed = true;
 		return true;

@@ -292,7 +292,7 @@ static inline bool xfer_peer_full(const struct xfer_peer *peer)
 
 /*
  * @addr is nobody's any more. True: something is under way with who was there, and cores trust an address, so it is
- * to stay in the core's vector
+ * to stay in the core's vector; or there is no memory to know who was there by its name
  */
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
 
