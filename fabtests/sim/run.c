@@ -418,15 +418,20 @@ static bool spare_receives(const struct op **spares, uint64_t patience)
 	return any;
 }
 
-/* What is fenced behind such a message is sent only then, and its receive may have ended, too */
+/*
+ * What is fenced behind such a message is sent only then, and its receive may have ended, too. And who is told that a
+ * receive is cancelled may have posted one more, which is taken back in its turn.
+ */
 static void run_strays(uint64_t patience)
 {
 	static const struct op *spares[SIM_OPS_ALL];
+	size_t count;
 
 	memset(spares, 0, sizeof spares);
-	do
+	do {
+		count = op_count;
 		cancel_receives();
-	while (spare_receives(spares, patience));
+	} while (spare_receives(spares, patience) || op_count > count);
 }
 
 /* A greeting that was lost is repeated after a minute, where the core has little room for such */
