@@ -153,19 +153,24 @@ static bool is_ungreeted(const struct op *op)
 	       (!op->ends[0].posted || is_queued(op, 0));
 }
 
-/* Order is kept in a stream, and in a ring to each peer */
+/* Does the provider keep the order of these of one process? In a stream, else of what is in a ring, or queued, to a peer */
+static bool is_in_order(const struct op *op, const struct op *other)
+{
+	if (op_is_streamed(op, 0) || op_is_streamed(other, 0))
+		return op_is_streamed(op, 0) && op_is_streamed(other, 0) &&
+		       op_stream(other, 0) == op_stream(op, 0);
+	if (op_ep(other, 0) != op_ep(op, 0) || op_node(other, 1) != op_node(op, 1) ||
+	    op_ep(other, 1) != op_ep(op, 1))
+		return false;
+	if (op_is_ringed(op, 0))
+		return op_ring(other, 0) == op_ring(op, 0);
+	return is_queued(op, 0) && is_queued(other, 0);
+}
+
 static bool is_behind_ungreeted(const struct op *op, unsigned int end)
 {
 	for (const struct op *other = ops; !end && other < ops + op_count; other++) {
-		const bool streams = op_is_streamed(op, 0) && op_is_streamed(other, 0) &&
-				     op_stream(other, 0) == op_stream(op, 0);
-		const bool rings = op_is_ringed(op, 0) && op_is_ringed(other, 0) &&
-				   op_ring(other, 0) == op_ring(op, 0) &&
-				   op_ep(other, 0) == op_ep(op, 0) &&
-				   op_node(other, 1) == op_node(op, 1) &&
-				   op_ep(other, 1) == op_ep(op, 1);
-
-		if (op_node(other, 0) == op_node(op, 0) && (streams || rings) &&
+		if (op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
 		    other->ends[0].posted && !other->ends[0].done &&
 		    other->ends[0].turn < op->ends[0].turn && is_ungreeted(other))
 			return true;
