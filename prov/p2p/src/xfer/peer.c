@@ -310,9 +310,22 @@ static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *na
 	return found;
 }
 
+/* What was said with those of the record before may come later, too */
+static void xfer_peer_take_tokens(struct xfer_peer *peer, struct xfer_peer *before)
+{
+	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
+		const struct xfer_token token = before->tokens[i];
+
+		if (!token.token || peer->tokens[i + XFER_PEER_USABLE].token)
+			continue;
+		xfer_peer_dismiss(before, i);
+		xfer_peer_set_token(peer, i + XFER_PEER_USABLE, token);
+	}
+}
+
 /*
- * The same one was here before, and uses nothing any more of what it was given then: who is removed again and again
- * takes one place. If nothing was said of lanes since, what was said then holds.
+ * The same one was here before, and has nothing under way by that record: who is removed again and again takes one place.
+ * If nothing was said of lanes since, what was said then holds.
  */
 static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
 {
@@ -320,6 +333,8 @@ static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
 
 	if (before->users)
 		return;
+	if (before->process == peer->process)
+		xfer_peer_take_tokens(peer, before);
 	if (!peer->lanes && before->process == peer->process) {
 		peer->lanes = before->lanes;
 		before->lanes = NULL;
