@@ -427,6 +427,22 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	return 0;
 }
 
+void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner)
+{
+	struct xfer_past *past = TAILQ_FIRST(&ep->pasts);
+
+	xfer_assert_locked(ep->xfer);
+	while (past) {
+		const unsigned int count = ep->past_count;
+
+		if (past->peer->owner == owner)
+			xfer_peer_recall(past->peer);
+		/* one has left the list, and it may be the next one */
+		past = ep->past_count < count ? TAILQ_FIRST(&ep->pasts)
+					      : TAILQ_NEXT(past, entry);
+	}
+}
+
 /* What was known at its address before that was forgotten, or NULL */
 static const struct xfer_peer *xfer_past_at(const struct xfer_peer *peer)
 {

@@ -302,6 +302,9 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
  */
 int xfer_peer_recall(struct xfer_peer *peer);
 
+/* The same of all whose domain is @owner: something of one of them is waited for */
+void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner);
+
 /*
  * Who was removed and inserted again has another record, and has been greeted anew: then it takes no token of before,
  * and bears another one. So what is under way by the record before is told by the one that holds now, and answered
