@@ -390,37 +390,36 @@ static bool is_astray(const struct op *op)
 	       (op->ends[1].cancelled || check_may_fail(op));
 }
 
-/* Did its receive end with what was in the way? */
-static bool is_in_vain(const struct op *spare)
+/*
+ * A message whose receive ended without it gets another one (@spare), and one more for each that ended with what was in
+ * the way. What comes to buffers for many needs none
+ */
+static bool wants_spare(const struct op *op, const struct op *spare)
 {
-	return spare->ends[1].done && spare->ends[1].err != FI_ECANCELED;
+	const bool in_vain = spare && spare->ends[1].done && spare->ends[1].err != FI_ECANCELED;
+
+	return !op->spare && (!spare || in_vain) && is_astray(op) && !op_is_multi(op);
 }
 
-/*
- * A message whose receive ended without it gets another one, and one more for each that others get in its place. False:
- * there was none
- */
-static bool spare_receives(const struct op **spares, uint64_t patience)
+/* True: one does; with @adds it gets it */
+static bool spare_receives(const struct op **spares, bool adds)
 {
 	const size_t count = op_count;
 	bool any = false;
 
 	for (size_t i = 0; i < count; i++) {
-		if (ops[i].spare || (spares[i] && !is_in_vain(spares[i])) ||
-		    !is_astray(&ops[i]))
+		if (!wants_spare(&ops[i], spares[i]))
 			continue;
-		spares[i] = op_add_spare(&ops[i]);
-		any |= spares[i] != NULL;
+		any = true;
+		if (adds)
+			spares[i] = op_add_spare(&ops[i]);
 	}
-	/* it may have come though nobody could have known, and all may count as ended */
-	run_for(SIM_S);
-	run_until_ended(patience);
 	return any;
 }
 
 /*
- * What is fenced behind such a message is sent only then, and its receive may have ended, too. And who is told that a
- * receive is cancelled may have posted one more, which is taken back in its turn.
+ * What is fenced behind such a message is sent only then, and its receive may have ended, too; so is what waited in a ring
+ * that was full. And who is told that a receive is cancelled may have posted one more, which is taken back in its turn.
  */
 static void run_strays(uint64_t patience)
 {
@@ -431,7 +430,11 @@ static void run_strays(uint64_t patience)
 	do {
 		count = op_count;
 		cancel_receives();
-	} while (spare_receives(spares, patience) || op_count > count);
+		spare_receives(spares, true);
+		/* it may have come though nobody could have known, and all may count as ended */
+		run_for(SIM_S);
+		run_until_ended(patience);
+	} while (op_count > count || spare_receives(spares, false));
 }
 
 /* A greeting that was lost is repeated after a minute, where the core has little room for such */
