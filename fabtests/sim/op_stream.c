@@ -14,12 +14,31 @@ unsigned int op_stream(const struct op *op, unsigned int end)
 	return end ? op->plan.recv_stream : op->plan.stream;
 }
 
+/*
+ * Does a stream wait for launches of a graph, and these for each other's ends? Where a core stops reading at a message
+ * without a receive, they may be behind one whose receive is behind them. No application posts it there.
+ */
+static bool has_graph(unsigned int node, unsigned int stream)
+{
+	bool has = false;
+
+	for (size_t i = 0; i < world.script->op_count && !has; i++) {
+		const struct op_plan *plan = &world.script->ops[i];
+
+		has = !plan->dropped && plan->graph && plan->from == node &&
+		      plan->stream == stream;
+	}
+	return has;
+}
+
 bool op_is_streamed(const struct op *op, unsigned int end)
 {
 	const unsigned int node = op_node(op, end);
 	const struct script *script = world.script;
 
 	/* the provider's thread calls beside the application's */
+	if (end && script->model->stalls && has_graph(node, op_stream(op, 1)))
+		return false;
 	return op_stream(op, end) && nodes[node].domains[SIM_DOMAIN_OF(op_ep(op, end))].clock &&
 	       !(script->alone >> node & 1 && !(script->pairs >> node & 1));
 }
