@@ -231,11 +231,15 @@ static bool waits_for_lost(const struct op *op)
 	return lost && waiting <= lost;
 }
 
-/* Has its sender failed, or ended? Then the receive may have its marker, and no announcement */
+/*
+ * Has its sender failed, or ended? Or does it wait for the process that was here before? Then the receive may have its
+ * marker, and no announcement
+ */
 static bool is_forsaken(const struct op *op)
 {
 	for (const struct op *other = ops; other < ops + op_count; other++) {
-		if ((other->ends[0].err || !op_end_lives(other, 0)) && check_may_be(op, other))
+		if ((other->ends[0].err || !op_end_lives(other, 0) || is_lost(other, 0)) &&
+		    check_may_be(op, other))
 			return true;
 	}
 	return false;
