@@ -446,8 +446,11 @@ static int rocr_alloc(const struct dev_mem *mem, const void *init, size_t len, v
 	    HSA_STATUS_INFO_BREAK)
 		return -FI_EIO;
 	ret = rocr_check(rocr.allocate(pool, len, 0, addr), "hsa_amd_memory_pool_allocate");
-	if (!ret && init)
-		ret = rocr_check(rocr.copy(*addr, init, len), "hsa_memory_copy");
+	if (ret || !init)
+		return ret;
+	ret = rocr_check(rocr.copy(*addr, init, len), "hsa_memory_copy");
+	if (ret)
+		rocr.pool_free(*addr);
 	return ret;
 }
 
