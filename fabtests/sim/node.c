@@ -573,7 +573,8 @@ static void node_turn(unsigned int i, unsigned int t)
 	}
 	if (node->granting)
 		return;
-	node->posting++;
+	if (!node->posting++)
+		op_todo_tidy(i);
 	for (unsigned int at = 0; !t && at < domains * world.script->nodes; at++)
 		peers_turn(i, at / world.script->nodes, at % world.script->nodes);
 	for (unsigned int e = 0; !t && world.script->multi && e < world.script->eps; e++) {

@@ -122,16 +122,15 @@ static bool end_wants(const struct op *op, unsigned int end)
 
 bool op_wants(unsigned int node)
 {
-	for (size_t j = 0; j < op_count; j++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			const struct op *op = &ops[j];
-			const struct op_end *at = &op->ends[end];
+	const struct op *op;
+	unsigned int end;
 
-			if (op_node(op, end) == node && op_end_exists(op, end) &&
-			    !at->skipped && !at->done && op_end_lives(op, end) &&
-			    end_wants(op, end))
-				return true;
-		}
+	for (size_t i = 0; (op = op_todo(node, i, &end)); i++) {
+		const struct op_end *at = &op->ends[end];
+
+		if (!at->done && !at->skipped && op_end_exists(op, end) &&
+		    op_end_lives(op, end) && end_wants(op, end))
+			return true;
 	}
 	return false;
 }

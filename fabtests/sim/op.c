@@ -170,6 +170,7 @@ struct op *op_add(const struct op_plan *plan)
 	op_count++;
 	for (unsigned int end = 0; end < 2; end++)
 		op->ends[end].life = end_ep(op, end)->life;
+	op_todo_add(op);
 	op_ring_fit(op);
 	if (plan->kind == OP_MESSAGE)
 		op->room = op_longest(plan);
@@ -358,46 +359,6 @@ static ssize_t post_atomic(struct op *op, fi_addr_t addr)
 	return op_post_atomic(op, &msg, FI_DELIVERY_COMPLETE);
 }
 
-static bool same_line(const struct op *a, const struct op *b)
-{
-	if (a->plan.kind != OP_MESSAGE || b->plan.kind != OP_MESSAGE ||
-	    a->plan.untagged != b->plan.untagged)
-		return false;
-	if (a->plan.untagged)
-		return a->plan.to == b->plan.to && a->plan.to_ep == b->plan.to_ep &&
-		       a->plan.from == b->plan.from && a->plan.from_ep == b->plan.from_ep;
-	return op_tag(&a->plan) == op_tag(&b->plan);
-}
-
-/* Is another thread about to post what this one has an order with, or to let it go? */
-static bool end_is_crowded(const struct op *op, unsigned int end)
-{
-	if (op_trigger_moves(op, end))
-		return true;
-	for (const struct op *other = ops; other < ops + op_count; other++) {
-		if (!other->ends[end].calling || other == op || !op_end_lives(other, end))
-			continue;
-		if (same_line(other, op) || (!end && op->plan.fence) ||
-		    (end && op->plan.untagged && other->plan.untagged))
-			return true;
-	}
-	return false;
-}
-
-/* Are those before it of its stream posted at this end? One that was cancelled may look for ever */
-bool op_is_next(const struct op *op, unsigned int end)
-{
-	if (nodes[op_node(op, end)].posting > 1 && end_is_crowded(op, end))
-		return false;
-	for (const struct op *other = ops; other < op; other++) {
-		if (same_line(other, op) && op_end_exists(other, end) &&
-		    op_end_lives(other, end) && !other->ends[end].posted &&
-		    !other->ends[end].skipped && !other->ends[end].cancelled)
-			return false;
-	}
-	return true;
-}
-
 static const char *const op_words[] = {
 	[OP_MESSAGE] = "sends",
 	[OP_WRITE] = "writes",
@@ -523,12 +484,11 @@ static void end_cancel(struct op *op, struct op_end *at)
 	}
 }
 
-static bool end_is_open(const struct op *op, unsigned int end, unsigned int node)
+static bool end_is_open(const struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
 
-	return op_node(op, end) == node && op_end_exists(op, end) && !at->skipped &&
-	       !at->done && op_end_lives(op, end);
+	return !at->done && !at->skipped && op_end_exists(op, end) && op_end_lives(op, end);
 }
 
 /* It is posted, if it may be now */
@@ -548,33 +508,36 @@ static void end_begin(struct op *op, unsigned int end)
 
 void op_turn(unsigned int node)
 {
-	for (size_t j = 0; j < 2 * op_count; j++) {
-		struct op *op = &ops[j / 2];
-		struct op_end *at = &op->ends[j % 2];
+	unsigned int end;
+	struct op *op;
 
-		if (!end_is_open(op, j % 2, node))
+	for (size_t i = 0; (op = op_todo(node, i, &end)); i++) {
+		struct op_end *at = &op->ends[end];
+
+		if (!end_is_open(op, end))
 			continue;
 		if (at->posted && at->cancel_at && world.now >= at->cancel_at)
 			end_cancel(op, at);
-		if (!(j % 2) && at->posted)
+		if (!end && at->posted)
 			op_graph_turn(op);
-		if (!op_is_ringed(op, j % 2))
-			end_begin(op, j % 2);
-		else if (!(j % 2))
+		if (!op_is_ringed(op, end))
+			end_begin(op, end);
+		else if (!end)
 			op_ring_prepare(op);
 	}
 }
 
 void op_ring_turn(unsigned int node, unsigned int block, unsigned int most)
 {
-	for (size_t j = 0; j < 2 * op_count && most; j++) {
-		struct op *op = &ops[j / 2];
+	unsigned int end;
+	struct op *op;
 
-		if (!op_is_ringed(op, j % 2) || op_block(op, j % 2) != block ||
-		    !end_is_open(op, j % 2, node) || op->ends[j % 2].posted)
+	for (size_t i = 0; most && (op = op_todo(node, i, &end)); i++) {
+		if (op->ends[end].posted || !op_is_ringed(op, end) ||
+		    op_block(op, end) != block || !end_is_open(op, end))
 			continue;
-		end_begin(op, j % 2);
-		most -= op->ends[j % 2].posted;
+		end_begin(op, end);
+		most -= op->ends[end].posted;
 	}
 }
 
@@ -685,22 +648,30 @@ static bool multi_take(unsigned int node, const struct fi_cq_err_entry *entry)
 	return false;
 }
 
+/* What has this context, and which end of it; or NULL */
+static struct op *op_by_context(const void *context, unsigned int *end)
+{
+	const uintptr_t offset = (uintptr_t) context - (uintptr_t) ops;
+	struct op *op = &ops[offset / sizeof *ops];
+
+	if (offset >= op_count * sizeof *ops)
+		return NULL;
+	*end = context == &op->ends[1].context;
+	return op;
+}
+
 void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *entry,
 	     fi_addr_t src)
 {
-	for (size_t i = 0; i < op_count; i++) {
-		for (unsigned int end = 0; end < 2; end++) {
-			if (entry->op_context != &ops[i].ends[end].context)
-				continue;
-			if (op_node(&ops[i], end) != node ||
-			    SIM_DOMAIN_OF(op_ep(&ops[i], end)) != d)
-				world_fail("n%u: operation %u is reported in another's queue",
-					   node, ops[i].number);
-			end_take(&ops[i], end, entry, src);
-			return;
-		}
-	}
-	if (multi_take(node, entry))
+	unsigned int end;
+	struct op *op = op_by_context(entry->op_context, &end);
+
+	if (op && (op_node(op, end) != node || SIM_DOMAIN_OF(op_ep(op, end)) != d))
+		world_fail("n%u: operation %u is reported in another's queue", node,
+			   op->number);
+	if (op)
+		end_take(op, end, entry, src);
+	if (op || multi_take(node, entry))
 		return;
 	/* a liar may write with remote cq data to what was granted to it, and nobody else does */
 	if (world.liar != SIM_NODES && entry->flags & FI_REMOTE_WRITE)

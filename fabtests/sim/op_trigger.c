@@ -56,10 +56,11 @@ static bool is_deferred(const struct op *op, unsigned int end)
 static bool is_waiting(const struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
-	const bool lives = op_is_streamed(op, end) ? at->process == nodes[op_node(op, end)].life
-						   : !at->done && op_end_lives(op, end);
 
-	return at->threshold && !at->gone && at->posted && lives && !is_chained(op, end);
+	if (!at->threshold || at->gone || !at->posted || is_chained(op, end))
+		return false;
+	return op_is_streamed(op, end) ? at->process == nodes[op_node(op, end)].life
+				       : !at->done && op_end_lives(op, end);
 }
 
 uint64_t op_trigger_turn(struct op *op, unsigned int end)
@@ -200,8 +201,8 @@ static struct op_end *first_waiting(unsigned int node, unsigned int d, uint64_t 
 		const unsigned int end = i % 2;
 		struct op_end *at = &op->ends[end];
 
-		if (op_node(op, end) == node && SIM_DOMAIN_OF(op_ep(op, end)) == d &&
-		    is_waiting(op, end) && at->threshold <= until &&
+		if (at->threshold && at->threshold <= until && op_node(op, end) == node &&
+		    SIM_DOMAIN_OF(op_ep(op, end)) == d && is_waiting(op, end) &&
 		    (!first || at->threshold < first->threshold ||
 		     (at->threshold == first->threshold && at->queued < first->queued)))
 			first = at;
@@ -228,8 +229,8 @@ static uint64_t broken_links(unsigned int node, unsigned int d)
 	for (size_t i = 0; i < op_count; i++) {
 		const struct op *op = &ops[i];
 
-		broken += op->plan.from == node && SIM_DOMAIN_OF(op->plan.from_ep) == d &&
-			  op->ends[0].deferred && is_chained(op, 0) &&
+		broken += op->ends[0].deferred && op->plan.from == node &&
+			  SIM_DOMAIN_OF(op->plan.from_ep) == d && is_chained(op, 0) &&
 			  op->ends[0].process == nodes[node].life && op_end_over(op, 0) &&
 			  (op->ends[0].err || !op->ends[0].done);
 	}

@@ -316,11 +316,14 @@ static bool step(void)
 
 static bool all_ended(void)
 {
-	for (size_t i = 0; i < op_count; i++) {
-		if (!op_ended(&ops[i]))
-			return false;
-	}
-	return true;
+	/* one of which it is known: most often it has not ended yet */
+	static size_t slow;
+
+	if (slow < op_count && !op_ended(&ops[slow]))
+		return false;
+	for (slow = 0; slow < op_count && op_ended(&ops[slow]);)
+		slow++;
+	return slow == op_count;
 }
 
 /* Until everything has ended, or for so long */

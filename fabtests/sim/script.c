@@ -287,6 +287,40 @@ static void make_graph(const struct script *script, struct op_plan *plan, uint64
 	plan->len = 8 + 8 * (number % 128);
 }
 
+/*
+ * Two of three worlds are narrow: few processes and operations, of few kinds, with faults of one kind or two. What they
+ * have they have often, so a defect that needs one thing several times, and no other thing, shows sooner (Groce et al.,
+ * Swarm Testing, ISSTA 2012).
+ */
+static void make_narrow(struct script *script)
+{
+	unsigned int *const features[] = {
+		&script->full,   &script->timeout, &script->sources, &script->directs,
+		&script->fences, &script->multi,   &script->counted, &script->hook,
+		&script->lanes,  &script->rests,   &script->pairs,   &script->autos,
+		&script->alone,  &script->rings,   &script->pinned,  &script->triggers,
+		&script->pins,   &script->room,    &script->maps,    &script->staged,
+	};
+
+	for (size_t i = 0; i < SIM_COUNT(features); i++)
+		*features[i] = draw(2) ? *features[i] : 0;
+	script->plain &= !draw(2);
+	script->eps = draw(3) ? 1 : script->eps;
+	script->op_count = 3 + draw(20);
+	script->fault_count = draw(4) ? 1 + draw(4) : 0;
+}
+
+/* Like one before, at another time */
+static void make_again(const struct script *script, struct op_plan *plan, uint64_t begin,
+		       size_t kinds)
+{
+	const uint64_t at = begin + draw(SIM_MS);
+
+	*plan = script->ops[draw(kinds)];
+	plan->recv_at = plan->recv_at == plan->at ? at : begin + draw(2 * SIM_MS);
+	plan->at = at;
+}
+
 /* One process lies: the first one has the plugin always. In all ways, or in few */
 static void make_lie(struct fault_plan *plan)
 {
@@ -306,11 +340,16 @@ static void make_memory(struct fault_plan *plan)
 	plan->often = 1 + (unsigned int) draw(draw(2) ? 6 : 100);
 }
 
+/* So many kinds there are */
+static unsigned int fault_kinds(const struct script *script)
+{
+	return script->model->nic ? FAULT_KINDS : FAULT_PIN;
+}
+
 /* @kind: that one; FAULT_KINDS: any */
 static void make_fault(struct script *script, enum fault_kind kind, struct fault_plan *plan)
 {
-	const enum fault_kind drawn =
-		(enum fault_kind) draw(script->model->nic ? FAULT_KINDS : FAULT_PIN);
+	const enum fault_kind drawn = (enum fault_kind) draw(fault_kinds(script));
 
 	*plan = (struct fault_plan){
 		.kind = kind == FAULT_KINDS ? drawn : kind,
@@ -395,6 +434,9 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		 enum fault_kind fault)
 {
 	const unsigned int by_gpu = (unsigned int) (seed * 0xd1342543de82ef95ULL >> 40);
+	/* of operations, and of faults, in a narrow world */
+	size_t kinds = SIM_OPS;
+	enum fault_kind faults[2] = {fault, fault};
 	uint64_t begin = 0;
 
 	state = seed * 0x2545f4914f6cdd1dULL;
@@ -428,13 +470,22 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->hook &= !script->plain;
 	make_threads(script);
 	make_nics(script);
-	if (script->nodes > 2 && !script->plain && !draw(8) && fault == FAULT_KINDS) {
+	if (draw(3)) {
+		make_narrow(script);
+		kinds = 1 + draw(4);
+		for (unsigned int i = 0; i < 2 && fault == FAULT_KINDS; i++)
+			faults[i] = (enum fault_kind) draw(fault_kinds(script));
+	} else if (script->nodes > 2 && !script->plain && !draw(4) && fault == FAULT_KINDS) {
 		make_crowd(script);
 		return;
 	}
 	for (size_t i = 0; i < script->op_count; i++) {
 		if (!draw(12))
 			begin += draw(800 * SIM_MS);
+		if (i >= kinds) {
+			make_again(script, &script->ops[i], begin, kinds);
+			continue;
+		}
 		make_op(script, &script->ops[i], begin, SIM_NODES);
 		make_put(script, &script->ops[i], seed + i);
 		make_graph(script, &script->ops[i], seed + i);
@@ -442,7 +493,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;
 	for (size_t i = 0; i < script->fault_count; i++)
-		make_fault(script, fault, &script->faults[i]);
+		make_fault(script, faults[draw(2)], &script->faults[i]);
 }
 
 void script_print(const struct script *script, FILE *to)

@@ -443,6 +443,11 @@ void node_buffer_free(uint8_t *buf);
 /* ---- operations (op.c) ---- */
 
 void op_turn(unsigned int node);
+/* Its ends that are not done, in order: NULL behind the last one. Some may be done. @at: its place in the list */
+struct op *op_todo(unsigned int node, size_t at, unsigned int *end);
+void op_todo_add(const struct op *op);
+/* Those that are done leave the list: nobody may be going through it */
+void op_todo_tidy(unsigned int node);
 /* Would that do something (node_sleep.c)? */
 bool op_wants(unsigned int node);
 /* Are those before it of its stream posted at this end? */
