@@ -417,9 +417,9 @@ simulate() {
 	return "$status"
 }
 
-# Simulated worlds: as many seeds as one processor runs in about 25 s, always the same
+# Simulated worlds, always the same: a processor runs some 25 seeds a second
 part_sim() {
-	local worlds=quick
+	local worlds=quick seeds=3000
 
 	if [ "$only" = sim ]; then
 		test_that "simulated worlds" simulate 0 "$sim_seconds"
@@ -427,7 +427,8 @@ part_sim() {
 		return
 	fi
 	[ -z "$all" ] || worlds=all
-	test_that "simulated worlds" simulate 1500
+	[ "$only" != fast ] && [ -z "$all" ] || seeds=5000
+	test_that "simulated worlds" simulate "$seeds"
 	test_that "small worlds" "$base/plain/fabtests/sim/p2p_sim" --exhaust "$worlds"
 	conform
 }

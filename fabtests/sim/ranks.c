@@ -195,7 +195,7 @@ static void run(const char *model, unsigned int count)
 			node_step(i, true);
 		world_datagrams();
 		/* where nothing moves, time passes faster: to look in vain is no part of what a message costs */
-		pass = world.moved ? 2000 : pass < SIM_MS / 2 ? 2 * pass : SIM_MS;
+		pass = world.moved ? 200000 : pass < SIM_MS / 2 ? 2 * pass : SIM_MS;
 		world.now += pass;
 	}
 	for (unsigned int i = 0; i < count; i++)
