@@ -183,7 +183,7 @@ static bool told_of_board(void)
 {
 	struct path_query query = {
 		.device = true,
-		.layered = true,
+		.announced = true,
 		.near = true,
 		.len = LEN,
 		.plain_max = WIRE_PLAIN_MAX,

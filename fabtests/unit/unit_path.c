@@ -23,22 +23,22 @@
 #define NO_PEER "the test's NIC does not reach it"
 #define NO_ACROSS "the test's runtime does not share it"
 
-#define Q(device, layered, stalls, len, slot, name_len)                                        \
+#define Q(device, announced, stalls, len, slot, name_len)                                      \
 	{                                                                                      \
-		device, layered, stalls, len, SHORT, PLAIN, slot, name_len, NAME               \
+		device, announced, stalls, len, SHORT, PLAIN, slot, name_len, NAME             \
 	}
 
 /*
  * Device memory, one piece of it, a slot free for it; P: the NIC reaches it, N: it does
  * not. What a row names comes last, and counts.
  */
-#define P(is_layered, length, ...)                                                             \
+#define P(is_announced, length, ...)                                                           \
 	{                                                                                      \
-		true, is_layered, false, length, SHORT, PLAIN, true, 28, NAME,                 \
+		true, is_announced, false, length, SHORT, PLAIN, true, 28, NAME,               \
 			.pieces = 1, .peer = true, .inline_max = INLINE, .lend_min = LEND,     \
 			##__VA_ARGS__                                                          \
 	}
-#define N(is_layered, length, ...) P(is_layered, length, .peer = false, ##__VA_ARGS__)
+#define N(is_announced, length, ...) P(is_announced, length, .peer = false, ##__VA_ARGS__)
 
 /* The NIC does not reach it, other processes of the host do: over a network, or within a host */
 #define A(length, ...) N(true, length, .across = true, ##__VA_ARGS__)
@@ -51,7 +51,7 @@ static const struct path_case {
 	enum fi_p2p_path path;
 	enum path_proto proto;
 } cases[] = {
-	/* device, layered, stalls, len, slot, name_len */
+	/* device, announced, stalls, len, slot, name_len */
 	{Q(false, false, false, 0, true, 28), HOST, PATH_CORE},
 	{Q(false, true, false, 0, true, 28), HOST, PATH_CORE},
 	{Q(false, true, false, SHORT, true, 28), HOST, PATH_CORE},
@@ -310,7 +310,7 @@ static void check_rules(const struct path_query *query)
 	/* the NIC's way is taken if, and only if, it is wanted and there */
 	assert_int_equal(choice.path == PEER, wants && query->peer);
 	if (choice.path == PEER) {
-		assert_int_equal(choice.proto, query->layered ? PATH_READ : PATH_DIRECT);
+		assert_int_equal(choice.proto, query->announced ? PATH_READ : PATH_DIRECT);
 		assert_true(query->len && !query->inject);
 		assert_true(query->wish == PATH_ANY || query->wish == PATH_PEER_LONG ||
 			    query->wish == PATH_PEER_ONLY);
@@ -322,7 +322,7 @@ static void check_rules(const struct path_query *query)
 		assert_true(query->len && !query->inject);
 		assert_true(query->wish == PATH_ANY || query->wish == PATH_NO_NIC ||
 			    query->wish == PATH_ACROSS_LONG);
-		if (query->layered)
+		if (query->announced)
 			assert_true(!query->stalls && query->name_len <= NAME &&
 				    query->pieces == 1 &&
 				    (query->len > PLAIN || query->follows));
@@ -348,7 +348,7 @@ static void check_rules(const struct path_query *query)
 	else if (choice.proto == PATH_SHORT)
 		assert_true(query->len <= SHORT && (query->slot || query->len <= PLAIN));
 	else if (choice.proto == PATH_LONG)
-		assert_true(query->layered && !query->inject && !query->stalls &&
+		assert_true(query->announced && !query->inject && !query->stalls &&
 			    query->name_len <= NAME && query->len > PLAIN);
 	else
 		assert_int_equal(choice.proto, PATH_WHOLE);
@@ -363,7 +363,7 @@ static void test_rules(void **state)
 		for (unsigned int bits = 0; bits < 1 << 17; bits++) {
 			const struct path_query query = {
 				.device = bits >> 0 & 1,
-				.layered = bits >> 1 & 1,
+				.announced = bits >> 1 & 1,
 				.stalls = bits >> 2 & 1,
 				.slot = bits >> 3 & 1,
 				.inject = bits >> 4 & 1,

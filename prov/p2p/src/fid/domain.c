@@ -230,7 +230,7 @@ static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 
 	if (ret)
 		return ret;
-	domain->layered = domain->fabric->layered && info_layered(info);
+	domain->layered = domain->fabric->layered && info_is_rdm(info);
 	domain->automatic = domain->layered && attr->data_progress == FI_PROGRESS_AUTO;
 	if ((domain->layered || !domain->fabric->layered) && info->caps & FI_TRIGGER)
 		domain->triggers = domain->fabric->triggers;

@@ -117,26 +117,26 @@ static bool info_ctxs_asked(const struct fi_info *hints)
 {
 	const struct fi_ep_attr *ep = hints->ep_attr;
 	const struct fi_domain_attr *domain = hints->domain_attr;
-	const bool layered = info_layered(hints);
+	const bool rdm = info_is_rdm(hints);
 
 	if (ep && (ep->tx_ctx_cnt > 1 ||
-		   (ep->rx_ctx_cnt > 1 && (layered || ep->rx_ctx_cnt != FI_SHARED_CONTEXT))))
+		   (ep->rx_ctx_cnt > 1 && (rdm || ep->rx_ctx_cnt != FI_SHARED_CONTEXT))))
 		return true;
 	return domain && (domain->max_ep_tx_ctx > 1 || domain->max_ep_rx_ctx > 1 ||
-			  domain->max_ep_stx_ctx || (layered && domain->max_ep_srx_ctx));
+			  domain->max_ep_stx_ctx || (rdm && domain->max_ep_srx_ctx));
 }
 
 /* And none of those is promised */
 static void info_ctxs_from_core(struct fi_info *info)
 {
-	const bool layered = info_layered(info);
+	const bool rdm = info_is_rdm(info);
 
 	info->ep_attr->tx_ctx_cnt = 1;
-	if (layered || info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT)
+	if (rdm || info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT)
 		info->ep_attr->rx_ctx_cnt = 1;
 	info->domain_attr->max_ep_tx_ctx = info->domain_attr->max_ep_rx_ctx = 1;
 	info->domain_attr->max_ep_stx_ctx = 0;
-	if (layered)
+	if (rdm)
 		info->domain_attr->max_ep_srx_ctx = 0;
 }
 
@@ -296,7 +296,7 @@ static void info_commits_from_core(const struct fi_info *hints, struct fi_info *
 
 int info_hints_to_core(struct fi_info *hints)
 {
-	if (!info_layered(hints)) {
+	if (!info_is_rdm(hints)) {
 		if (info_plain_lacks(hints)) {
 			P2P_INFO("capabilities 0x%zx are not offered on such endpoints\n",
 				 (size_t) info_plain_lacks(hints));
@@ -544,7 +544,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 	info->domain_attr->domain = NULL;
 	if (info->ep_attr->type != FI_EP_RDM) {
 		*why = "it has no reliable datagram endpoints";
-		if (!hints || info_layered(hints))
+		if (!hints || info_is_rdm(hints))
 			return false;
 		return info_plain_from_core(hints, info, hmem, why);
 	}
@@ -650,7 +650,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 		free(info->fabric_attr->prov_name);
 		info->fabric_attr->prov_name = name;
 	}
-	if (!info_layered(info)) {
+	if (!info_is_rdm(info)) {
 		info_plain_to_core(info);
 		return 0;
 	}

@@ -14,10 +14,10 @@
 #define INFO_QUEUE_RESERVE 64
 
 /*
- * Does ofi_p2p have a protocol of its own for endpoints of this type? Endpoints of other types
+ * Is it about reliable datagram endpoints? For these ofi_p2p has a protocol of its own. Endpoints of other types
  * work as with the hook: their buffers may be device memory, and peers need not know.
  */
-static inline bool info_layered(const struct fi_info *info)
+static inline bool info_is_rdm(const struct fi_info *info)
 {
 	return !info->ep_attr || info->ep_attr->type == FI_EP_RDM ||
 	       info->ep_attr->type == FI_EP_UNSPEC;

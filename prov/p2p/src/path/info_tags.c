@@ -64,7 +64,7 @@ void info_offer(const struct fi_info *info)
 	struct info_offer *offer;
 	size_t count;
 
-	if (!info_layered(info) || !info->fabric_attr->prov_name)
+	if (!info_is_rdm(info) || !info->fabric_attr->prov_name)
 		return;
 	process_lock(PROCESS_TABLES);
 	count = P2P_MIN(info_offer_count, INFO_OFFERS);

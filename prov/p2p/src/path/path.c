@@ -37,13 +37,13 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 		*why = "FI_OPT_FI_HMEM_P2P leaves the NIC out";
 	else if (query->wish == PATH_ACROSS_LONG)
 		*why = "FI_P2P_PATH=ipc leaves the NIC out";
-	else if (!query->layered && !query->direct)
+	else if (!query->announced && !query->direct)
 		*why = "over a hook, and the core provider's CPU may touch a message's buffer";
-	else if (!query->layered && query->len <= query->inline_max)
+	else if (!query->announced && query->len <= query->inline_max)
 		*why = "short: the core provider's CPU copies it into the work request";
-	else if (query->layered && query->len <= query->plain_max)
+	else if (query->announced && query->len <= query->plain_max)
 		*why = "short message: one copy is cheaper than a round trip";
-	else if (query->layered)
+	else if (query->announced)
 		*why = path_announce_not(query);
 	return !*why;
 }
@@ -57,7 +57,7 @@ static enum path_proto path_stage(const struct path_query *query)
 		return PATH_LENT;
 	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))
 		return PATH_SHORT;
-	if (!query->layered || query->inject || query->stalls || query->foreign ||
+	if (!query->announced || query->inject || query->stalls || query->foreign ||
 	    query->name_len > query->name_max)
 		return PATH_WHOLE;
 	return PATH_LONG;
@@ -70,13 +70,13 @@ bool path_wants_across(const struct path_query *query, const char **why)
 		return false;
 	if (query->wish == PATH_PEER_LONG || query->wish == PATH_PEER_ONLY)
 		*why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P leaves nothing but the NIC";
-	else if (query->layered && query->len <= query->plain_max && !query->follows)
+	else if (query->announced && query->len <= query->plain_max && !query->follows)
 		*why = query->near
 			       ? "short message: its receiver has not said that it follows up all"
 			       : "short message: one copy is cheaper than a round trip";
-	else if (query->layered)
+	else if (query->announced)
 		*why = path_announce_not(query);
-	if (*why || !query->layered || query->wish == PATH_ACROSS_LONG ||
+	if (*why || !query->announced || query->wish == PATH_ACROSS_LONG ||
 	    path_stage(query) == PATH_LONG)
 		return !*why;
 	/* a receiver that cannot take it so would have to ask for it first */
@@ -112,13 +112,13 @@ struct path_choice path_choose(const struct path_query *query)
 	const char *why, *far_why;
 	bool peer = path_wants_peer(query, &why) && query->peer;
 	bool across = path_wants_across(query, &far_why) && query->across;
-	bool here = query->near || query->wish == PATH_ACROSS_LONG || !query->layered;
+	bool here = query->near || query->wish == PATH_ACROSS_LONG || !query->announced;
 
 	if (!query->device)
 		return (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
 	if (peer)
 		return (struct path_choice){FI_P2P_PATH_PEER,
-					    query->layered ? PATH_READ : PATH_DIRECT,
+					    query->announced ? PATH_READ : PATH_DIRECT,
 					    "the NIC reaches the device memory"};
 	if (!why)
 		why = query->peer_why;

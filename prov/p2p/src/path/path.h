@@ -71,7 +71,8 @@ enum path_far {
 /**
  * struct path_query - what the choice depends on.
  * @device:	the buffer is device memory
- * @layered:	the peer runs ofi_p2p, too: always so over the layered provider
+ * @announced:	its receiver may be told of it and take part, as one that runs ofi_p2p does. Else the core's own
+ *		call carries it, or this end alone
  * @stalls:	a message without a receive stops the core provider, which then reads nothing
  *		more from that peer. There is no side endpoint. So pieces and answers could wait
  *		behind that message for ever.
@@ -100,7 +101,7 @@ enum path_far {
  */
 struct path_query {
 	bool device;
-	bool layered;
+	bool announced;
 	bool stalls;
 	size_t len;
 	size_t short_max;

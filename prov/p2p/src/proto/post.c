@@ -56,7 +56,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 
 	return (struct path_query){
 		.device = true,
-		.layered = ep->layered,
+		.announced = ep->layered,
 		.stalls = stalls,
 		.len = len,
 		.short_max = delivery ? WIRE_PLAIN_MAX

@@ -285,7 +285,7 @@ int rma_served_offer(struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 	struct path_query query = {
 		.device = true,
-		.layered = true,
+		.announced = true,
 		.len = req->len,
 		.plain_max = WIRE_PAYLOAD_MAX,
 		.name_len = ep->name_len,

@@ -122,12 +122,12 @@ struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (path_wants_peer(query, &query->peer_why))
 		query->peer = !pin_device(req, &query->peer_why);
-	if (query->peer && query->layered &&
+	if (query->peer && query->announced &&
 	    !pin_stands(req->ctx.ep->xfer, must, &query->peer_why)) {
 		pin_release(req);
 		query->peer = false;
 	}
-	if (!query->peer && query->layered && path_wants_across(query, &why)) {
+	if (!query->peer && query->announced && path_wants_across(query, &why)) {
 		req->export = pin_export(req, &query->across_why);
 		query->across = req->export;
 	}
