@@ -7,7 +7,7 @@
 #include "fiber.h"
 #include "gpu.h"
 
-#define STREAM_JOBS 512
+#define STREAM_JOBS 4096
 
 /* @word: of a step; NULL: a kernel. @at: when it comes to an end, at the earliest. @ends: a launch of that graph ends */
 struct stream_job {

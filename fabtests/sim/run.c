@@ -217,12 +217,18 @@ static bool is_full(unsigned int node)
 	return full;
 }
 
-/* To leave takes its time. Who opens counters with an endpoint asks for descriptors, and waits until there are some */
+/* To leave takes its time. A process that opens counters with an endpoint waits until there are descriptors for them */
 static bool fault_lasts(const struct fault_plan *fault)
 {
 	if (fault->kind == FAULT_CLOSE)
 		return script->counted && is_full(fault->node);
 	return fault->kind == FAULT_LEAVE && node_is_acting(fault->node);
+}
+
+/* A process that opens an endpoint has descriptors until it is open */
+static bool fault_waits(const struct fault_plan *fault)
+{
+	return fault->kind == FAULT_FULL && script->counted && node_is_acting(fault->node);
 }
 
 /* Has nothing gone wrong, but that processes rest? */
@@ -248,10 +254,12 @@ static bool faults_turn(void)
 		if (fault->dropped || over[i])
 			continue;
 		all = false;
-		if (!begun[i] && world.now >= at)
+		if (!begun[i] && (world.now < at || fault_waits(fault)))
+			continue;
+		if (!begun[i])
 			fault_begin(fault);
-		begun[i] |= world.now >= at;
-		if (begun[i] && world.now >= at + fault->span && !fault_lasts(fault)) {
+		begun[i] = true;
+		if (world.now >= at + fault->span && !fault_lasts(fault)) {
 			over[i] = true;
 			fault_end(fault);
 		}
