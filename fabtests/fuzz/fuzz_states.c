@@ -168,13 +168,13 @@ static void post_send(struct fuzz *in, uint8_t *op)
 	static const uint64_t flags[] = {0, FI_DELIVERY_COMPLETE, FI_INJECT, FI_REMOTE_CQ_DATA,
 					 FI_TRANSMIT_COMPLETE};
 	const struct iovec iov = buffer(in);
-	const struct core_op send = {
-		.tagged = !fuzz_rarely(in, 3),
-		.iov = &iov,
-		.count = 1,
-		.addr = FAKE_ALIVE,
+	const struct p2p_op send = {
+		.type = !fuzz_rarely(in, 3) ? FI_OP_TSEND : FI_OP_SEND,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FAKE_ALIVE,
 		.flags = flags[fuzz_pick(in, FUZZ_COUNT(flags))] | FI_COMPLETION,
-		.context = op,
+		.msg.context = op,
 	};
 
 	posted(op, xfer_post(&scene.ep, &send));
@@ -191,14 +191,13 @@ static void post_recv(struct fuzz *in, uint8_t *op)
 					 FI_CLAIM,
 					 FI_CLAIM | FI_DISCARD};
 	const struct iovec iov = buffer(in);
-	struct core_op recv = {
-		.recv = true,
-		.tagged = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = FI_ADDR_UNSPEC,
+	struct p2p_op recv = {
+		.type = FI_OP_TRECV,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = peeks[fuzz_pick(in, FUZZ_COUNT(peeks))] | FI_COMPLETION,
-		.context = op,
+		.msg.context = op,
 	};
 	const struct xfer_req *first = TAILQ_FIRST(&scene.ep.claimed);
 
@@ -206,7 +205,7 @@ static void post_recv(struct fuzz *in, uint8_t *op)
 	if (recv.flags & FI_CLAIM && !(recv.flags & FI_PEEK)) {
 		if (!first || *(uint8_t *) first->context != REPORTED)
 			return;
-		op = recv.context = first->context;
+		op = recv.msg.context = first->context;
 	}
 	posted(op, xfer_post(&scene.ep, &recv));
 }
@@ -214,13 +213,13 @@ static void post_recv(struct fuzz *in, uint8_t *op)
 static void post_multi(struct fuzz *in, uint8_t *op)
 {
 	const struct iovec iov = {fuzz_rarely(in, 2) ? host : device, SCENE_LEN};
-	const struct core_op recv = {
-		.recv = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = FI_ADDR_UNSPEC,
+	const struct p2p_op recv = {
+		.type = FI_OP_RECV,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = FI_MULTI_RECV | FI_COMPLETION,
-		.context = &scene,
+		.msg.context = &scene,
 	};
 
 	/* it is reported as often as messages come */
@@ -236,15 +235,15 @@ static void post_rma(struct fuzz *in, uint8_t *op)
 		.len = iov.iov_len,
 		.key = fuzz_rarely(in, 4) ? 1 : SCENE_KEY_THERE,
 	};
-	const struct core_rma rma = {
-		.read = fuzz_rarely(in, 2),
-		.iov = &iov,
-		.count = 1,
-		.addr = FAKE_ALIVE,
-		.remote = &remote,
-		.remotes = 1,
+	const struct p2p_op rma = {
+		.type = fuzz_rarely(in, 2) ? FI_OP_READ : FI_OP_WRITE,
+		.rma.msg_iov = &iov,
+		.rma.iov_count = 1,
+		.rma.addr = FAKE_ALIVE,
+		.rma.rma_iov = &remote,
+		.rma.rma_iov_count = 1,
 		.flags = flags[fuzz_pick(in, FUZZ_COUNT(flags))] | FI_COMPLETION,
-		.context = op,
+		.rma.context = op,
 	};
 
 	posted(op, xfer_post_rma(&scene.ep, &rma));
@@ -252,26 +251,26 @@ static void post_rma(struct fuzz *in, uint8_t *op)
 
 static void post_atomic(struct fuzz *in, uint8_t *op)
 {
-	static const enum core_atomic_kind kinds[] = {CORE_ATOMIC, CORE_ATOMIC_FETCH,
-						      CORE_ATOMIC_COMPARE};
+	static const enum fi_op_type kinds[] = {FI_OP_ATOMIC, FI_OP_FETCH_ATOMIC,
+						FI_OP_COMPARE_ATOMIC};
 	const struct fi_ioc memory = {fuzz_rarely(in, 2) ? host : device, 1 + fuzz_pick(in, 8)};
 	const struct fi_rma_ioc remote = {.count = memory.count, .key = SCENE_KEY_THERE};
-	const enum core_atomic_kind kind = kinds[fuzz_pick(in, FUZZ_COUNT(kinds))];
-	const struct core_atomic atomic = {
-		.kind = kind,
-		.operand = &memory,
-		.operands = 1,
-		.compare = &memory,
-		.compares = kind == CORE_ATOMIC_COMPARE,
-		.result = &memory,
-		.results = kind != CORE_ATOMIC,
-		.addr = FAKE_ALIVE,
-		.remote = &remote,
-		.remotes = 1,
-		.datatype = FI_UINT64,
-		.op = kind == CORE_ATOMIC_COMPARE ? FI_CSWAP : FI_SUM,
+	const enum fi_op_type kind = kinds[fuzz_pick(in, FUZZ_COUNT(kinds))];
+	const struct p2p_op atomic = {
+		.type = kind,
+		.atomic.msg_iov = &memory,
+		.atomic.iov_count = 1,
+		.compare.msg_iov = &memory,
+		.compare.iov_count = kind == FI_OP_COMPARE_ATOMIC,
+		.fetch.msg_iov = &memory,
+		.fetch.iov_count = kind != FI_OP_ATOMIC,
+		.atomic.addr = FAKE_ALIVE,
+		.atomic.rma_iov = &remote,
+		.atomic.rma_iov_count = 1,
+		.atomic.datatype = FI_UINT64,
+		.atomic.op = kind == FI_OP_COMPARE_ATOMIC ? FI_CSWAP : FI_SUM,
 		.flags = FI_COMPLETION,
-		.context = op,
+		.atomic.context = op,
 	};
 
 	posted(op, xfer_post_atomic(&scene.ep, &atomic));

@@ -378,13 +378,13 @@ static void restart(bool process)
 	char buf[8];
 	const struct iovec iov = {buf, sizeof buf};
 	const struct fi_rma_iov remote = {.len = sizeof buf, .key = 1};
-	const struct core_rma op = {
-		.read = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = FAKE_NEW,
-		.remote = &remote,
-		.remotes = 1,
+	const struct p2p_op op = {
+		.type = FI_OP_READ,
+		.rma.msg_iov = &iov,
+		.rma.iov_count = 1,
+		.rma.addr = FAKE_NEW,
+		.rma.rma_iov = &remote,
+		.rma.rma_iov_count = 1,
 		.flags = FI_COMPLETION,
 	};
 	struct wire_msg answer, other;

@@ -26,13 +26,13 @@ static ssize_t try_recv(struct xfer_ep *ep, void *context)
 {
 	static char buf[8];
 	const struct iovec iov = {buf, sizeof buf};
-	const struct core_op op = {
-		.recv = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = FI_ADDR_UNSPEC,
+	const struct p2p_op op = {
+		.type = FI_OP_RECV,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = FI_COMPLETION,
-		.context = context,
+		.msg.context = context,
 	};
 
 	return xfer_post(ep, &op);
@@ -186,7 +186,7 @@ static void test_closing_often(void **state)
 
 static void send_long(struct xfer_ep *ep, fi_addr_t addr)
 {
-	const struct core_op op = {.tagged = true, .addr = addr};
+	const struct p2p_op op = {.type = FI_OP_TSEND, .msg.addr = addr};
 	const struct dev_mem none = {.ops = NULL};
 	struct xfer_req *req = xfer_req_new(ep, &op, &none);
 
@@ -275,7 +275,7 @@ static void test_held_up(void **state)
  */
 static void test_spare(void **state)
 {
-	const struct core_op op = {.tagged = true, .addr = FAKE_ALIVE};
+	const struct p2p_op op = {.type = FI_OP_TSEND, .msg.addr = FAKE_ALIVE};
 	const struct dev_mem none = {.ops = NULL};
 	struct xfer_req *req;
 	struct xfer_ep ep;
@@ -298,12 +298,11 @@ static void test_spare(void **state)
 static struct xfer_req *marked_new(struct xfer_ep *ep, uint64_t flags, void *context,
 				   uint64_t id)
 {
-	const struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.addr = FI_ADDR_UNSPEC,
+	const struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = flags | FI_COMPLETION,
-		.context = context,
+		.msg.context = context,
 	};
 	const struct dev_mem none = {.ops = NULL};
 	struct xfer_req *req = xfer_req_new(ep, &op, &none);

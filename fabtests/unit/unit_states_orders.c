@@ -756,13 +756,13 @@ void test_multi_recv_fails_last(void **state)
 {
 	void *device = unit_dev_alloc(SCENE_LEN);
 	const struct iovec iov = {device, SCENE_LEN};
-	const struct core_op op = {
-		.recv = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = FI_ADDR_UNSPEC,
+	const struct p2p_op op = {
+		.type = FI_OP_RECV,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = FI_MULTI_RECV | FI_COMPLETION,
-		.context = &scene,
+		.msg.context = &scene,
 	};
 	struct fake_op held;
 

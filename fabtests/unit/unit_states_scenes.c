@@ -110,14 +110,13 @@ static void scene_name(struct scene *scene)
 static ssize_t scene_call(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
 {
 	const struct iovec iov = {buf, len};
-	const struct core_op op = {
-		.recv = recv,
-		.tagged = true,
-		.iov = &iov,
-		.count = 1,
-		.addr = FAKE_ALIVE,
+	const struct p2p_op op = {
+		.type = recv ? FI_OP_TRECV : FI_OP_TSEND,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FAKE_ALIVE,
 		.flags = flags | FI_COMPLETION,
-		.context = &scene->reports,
+		.msg.context = &scene->reports,
 	};
 
 	return xfer_post(&scene->ep, &op);
@@ -146,15 +145,15 @@ static void scene_post_rma(struct scene *scene, bool read, void *buf, size_t len
 {
 	const struct iovec iov = {buf, len};
 	const struct fi_rma_iov remote = {.len = len, .key = key};
-	const struct core_rma op = {
-		.read = read,
-		.iov = &iov,
-		.count = 1,
-		.addr = FAKE_ALIVE,
-		.remote = &remote,
-		.remotes = 1,
+	const struct p2p_op op = {
+		.type = read ? FI_OP_READ : FI_OP_WRITE,
+		.rma.msg_iov = &iov,
+		.rma.iov_count = 1,
+		.rma.addr = FAKE_ALIVE,
+		.rma.rma_iov = &remote,
+		.rma.rma_iov_count = 1,
 		.flags = flags | FI_COMPLETION,
-		.context = &scene->reports,
+		.rma.context = &scene->reports,
 	};
 
 	assert_int_equal(xfer_post_rma(&scene->ep, &op), 0);

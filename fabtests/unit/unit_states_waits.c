@@ -202,14 +202,13 @@ void test_waits_unread(void **state)
 	static char host[SCENE_LEN];
 	const struct iovec halves[] = {{host, SCENE_LEN / 2},
 				       {host + SCENE_LEN / 2, SCENE_LEN / 2}};
-	const struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.iov = halves,
-		.count = UNIT_COUNT(halves),
-		.addr = FI_ADDR_UNSPEC,
+	const struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.msg_iov = halves,
+		.msg.iov_count = UNIT_COUNT(halves),
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = FI_COMPLETION,
-		.context = &scene.reports,
+		.msg.context = &scene.reports,
 	};
 
 	open_to(XFER_PEER_KNOWN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The calls of fi_atomic(3). Each becomes one struct core_atomic. On host memory, with a key that
+ * The calls of fi_atomic(3). Each becomes one struct p2p_op. On host memory, with a key that
  * the core provider serves, that goes to the core as it is.
  */
 #include "fid/atomic.h"
@@ -29,46 +29,47 @@ static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, voi
 }
 
 /* Is it more than the core can do alone? */
-static bool atomic_special(const struct p2p_ep *ep, const struct core_atomic *op)
+static bool atomic_special(const struct p2p_ep *ep, const struct p2p_op *op)
 {
 	/* of a type that is not known, it is known where its first byte is */
-	size_t size = P2P_MAX(amo_size(op->datatype), 1);
+	size_t size = P2P_MAX(amo_size(op->atomic.datatype), 1);
 	const uint64_t injected = FI_INJECT | FI_COMPLETION;
 
-	return xfer_key_atomic_remote(ep->xfer.xfer, op->remote->key) ||
+	return xfer_key_atomic_remote(ep->xfer.xfer, op->atomic.rma_iov->key) ||
 	       (op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered) ||
 	       /* cores do not tell of the end of what was injected, asked or not */
 	       ((op->flags & injected) == injected && ep->xfer.layered) ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
-	       atomic_device(ep, op->operand, op->operand_desc, op->operands, size) ||
-	       atomic_device(ep, op->compare, op->compare_desc, op->compares, size) ||
-	       atomic_device(ep, op->result, op->result_desc, op->results, size);
+	       atomic_device(ep, op->atomic.msg_iov, op->atomic.desc, op->atomic.iov_count,
+			     size) ||
+	       atomic_device(ep, op->compare.msg_iov, op->compare.desc, op->compare.iov_count,
+			     size) ||
+	       atomic_device(ep, op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count, size);
 }
 
-static ssize_t atomic_post(struct p2p_ep *ep, struct core_atomic *op)
+static ssize_t atomic_post(struct p2p_ep *ep, struct p2p_op *op)
 {
-	int ret = av_to_core(ep->av, &op->addr);
+	int ret = av_to_core(ep->av, &op->atomic.addr);
 
 	if (ret)
 		return ret;
 	if (!atomic_special(ep, op))
-		return core_post_atomic(ep->xfer.core, op);
-	if (!amo_valid(op->datatype, op->op, op->kind == CORE_ATOMIC_COMPARE)) {
-		P2P_WARN("atomic operation %d on type %d is not offered\n", op->op,
-			 op->datatype);
+		return core_post(ep->xfer.core, op);
+	if (!amo_valid(op->atomic.datatype, op->atomic.op, op->type == FI_OP_COMPARE_ATOMIC)) {
+		P2P_WARN("atomic operation %d on type %d is not offered\n", op->atomic.op,
+			 op->atomic.datatype);
 		return -FI_EOPNOTSUPP;
 	}
 	return xfer_post_atomic(&ep->xfer, op);
 }
 
 /* The forms that take a message */
-static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
+static ssize_t atomic_post_msg(struct p2p_ep *ep, enum fi_op_type kind,
 			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
-			       void **compare_desc, size_t compares,
-			       const struct fi_ioc *result, void **result_desc, size_t results,
-			       uint64_t flags)
+			       void **compare_desc, size_t compares, struct fi_ioc *result,
+			       void **result_desc, size_t results, uint64_t flags)
 {
-	struct core_atomic op;
+	struct p2p_op op;
 	int ret;
 
 	if (!msg || !msg->rma_iov || !msg->rma_iov_count)
@@ -76,25 +77,25 @@ static ssize_t atomic_post_msg(struct p2p_ep *ep, enum core_atomic_kind kind,
 	ret = flags_take(ep, FLAGS_ATOMIC, &flags, msg->addr);
 	if (p2p_unlikely(ret))
 		return ret;
-	op = (struct core_atomic){
-		.kind = kind,
-		.operand = msg->msg_iov,
-		.operand_desc = msg->desc,
-		.operands = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count,
-		.compare = compare,
-		.compare_desc = compare_desc,
-		.compares = compares,
-		.result = result,
-		.result_desc = result_desc,
-		.results = results,
-		.addr = msg->addr,
-		.remote = msg->rma_iov,
-		.remotes = msg->rma_iov_count,
-		.datatype = msg->datatype,
-		.op = msg->op,
-		.data = msg->data,
+	op = (struct p2p_op){
+		.type = kind,
+		.atomic.msg_iov = msg->msg_iov,
+		.atomic.desc = msg->desc,
+		.atomic.iov_count = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count,
+		.compare.msg_iov = compare,
+		.compare.desc = compare_desc,
+		.compare.iov_count = compares,
+		.fetch.msg_iov = result,
+		.fetch.desc = result_desc,
+		.fetch.iov_count = results,
+		.atomic.addr = msg->addr,
+		.atomic.rma_iov = msg->rma_iov,
+		.atomic.rma_iov_count = msg->rma_iov_count,
+		.atomic.datatype = msg->datatype,
+		.atomic.op = msg->op,
+		.atomic.data = msg->data,
 		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
-		.context = msg->context,
+		.atomic.context = msg->context,
 	};
 	return atomic_post(ep, &op);
 }
@@ -108,10 +109,10 @@ static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
 	return elements;
 }
 
-static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
+static ssize_t atomic_post_iov(struct p2p_ep *ep, enum fi_op_type kind,
 			       const struct fi_ioc *operand, void **desc, size_t operands,
 			       const struct fi_ioc *compare, void **compare_desc,
-			       size_t compares, const struct fi_ioc *result, void **result_desc,
+			       size_t compares, struct fi_ioc *result, void **result_desc,
 			       size_t results, fi_addr_t dest, uint64_t addr, uint64_t key,
 			       enum fi_datatype datatype, enum fi_op op, uint64_t flags,
 			       void *context)
@@ -122,25 +123,25 @@ static ssize_t atomic_post_iov(struct p2p_ep *ep, enum core_atomic_kind kind,
 					 op == FI_ATOMIC_READ ? results : operands),
 		.key = key,
 	};
-	struct core_atomic atomic = {
-		.kind = kind,
-		.operand = operand,
-		.operand_desc = desc,
-		.operands = op == FI_ATOMIC_READ ? 0 : operands,
+	struct p2p_op atomic = {
+		.type = kind,
+		.atomic.msg_iov = operand,
+		.atomic.desc = desc,
+		.atomic.iov_count = op == FI_ATOMIC_READ ? 0 : operands,
 		.plain = true,
-		.compare = compare,
-		.compare_desc = compare_desc,
-		.compares = compares,
-		.result = result,
-		.result_desc = result_desc,
-		.results = results,
-		.addr = dest,
-		.remote = &remote,
-		.remotes = 1,
-		.datatype = datatype,
-		.op = op,
+		.compare.msg_iov = compare,
+		.compare.desc = compare_desc,
+		.compare.iov_count = compares,
+		.fetch.msg_iov = result,
+		.fetch.desc = result_desc,
+		.fetch.iov_count = results,
+		.atomic.addr = dest,
+		.atomic.rma_iov = &remote,
+		.atomic.rma_iov_count = 1,
+		.atomic.datatype = datatype,
+		.atomic.op = op,
 		.flags = flags,
-		.context = context,
+		.atomic.context = context,
 	};
 
 	return atomic_post(ep, &atomic);
@@ -152,7 +153,7 @@ static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void 
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return atomic_post_iov(ep, CORE_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0,
+	return atomic_post_iov(ep, FI_OP_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0,
 			       dest, addr, key, datatype, op, ep->tx_flags, context);
 }
 
@@ -172,14 +173,15 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	const struct fi_ioc operand = {(void *) buf, count};
 	const struct fi_rma_ioc remote = {addr, count, key};
-	struct core_atomic atomic = {
-		.operand = &operand,
-		.operands = 1,
-		.addr = dest,
-		.remote = &remote,
-		.remotes = 1,
-		.datatype = datatype,
-		.op = op,
+	struct p2p_op atomic = {
+		.type = FI_OP_ATOMIC,
+		.atomic.msg_iov = &operand,
+		.atomic.iov_count = 1,
+		.atomic.addr = dest,
+		.atomic.rma_iov = &remote,
+		.atomic.rma_iov_count = 1,
+		.atomic.datatype = datatype,
+		.atomic.op = op,
 		.flags = FI_INJECT,
 	};
 
@@ -193,8 +195,8 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 			       uint64_t flags)
 {
-	return atomic_post_msg(ep_of(&fid->fid), CORE_ATOMIC, msg, NULL, NULL, 0, NULL, NULL, 0,
-			       flags);
+	return atomic_post_msg(ep_of(&fid->fid), FI_OP_ATOMIC, msg, NULL, NULL, 0, NULL, NULL,
+			       0, flags);
 }
 
 static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -205,7 +207,7 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return atomic_post_iov(ep, CORE_ATOMIC_FETCH, iov, desc, count, NULL, NULL, 0, resultv,
+	return atomic_post_iov(ep, FI_OP_FETCH_ATOMIC, iov, desc, count, NULL, NULL, 0, resultv,
 			       result_desc, result_count, dest, addr, key, datatype, op,
 			       ep->tx_flags, context);
 }
@@ -226,8 +228,8 @@ static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   struct fi_ioc *resultv, void **result_desc,
 				   size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg(ep_of(&fid->fid), CORE_ATOMIC_FETCH, msg, NULL, NULL, 0, resultv,
-			       result_desc, result_count, flags);
+	return atomic_post_msg(ep_of(&fid->fid), FI_OP_FETCH_ATOMIC, msg, NULL, NULL, 0,
+			       resultv, result_desc, result_count, flags);
 }
 
 static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -240,7 +242,7 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return atomic_post_iov(ep, CORE_ATOMIC_COMPARE, iov, desc, count, comparev,
+	return atomic_post_iov(ep, FI_OP_COMPARE_ATOMIC, iov, desc, count, comparev,
 			       compare_desc, compare_count, resultv, result_desc, result_count,
 			       dest, addr, key, datatype, op, ep->tx_flags, context);
 }
@@ -263,7 +265,7 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   size_t compare_count, struct fi_ioc *resultv,
 				   void **result_desc, size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg(ep_of(&fid->fid), CORE_ATOMIC_COMPARE, msg, comparev,
+	return atomic_post_msg(ep_of(&fid->fid), FI_OP_COMPARE_ATOMIC, msg, comparev,
 			       compare_desc, compare_count, resultv, result_desc, result_count,
 			       flags);
 }

@@ -43,7 +43,10 @@ static int ep_stats_path(struct fid *fid, const void *buf, size_t len, enum fi_p
 {
 	struct p2p_ep *ep = ep_stats_ep(fid);
 	const struct iovec iov = {(void *) buf, len};
-	const struct core_op op = {.iov = &iov, .count = 1, .addr = FI_ADDR_NOTAVAIL};
+	const struct p2p_op op = {.type = FI_OP_SEND,
+				  .msg.msg_iov = &iov,
+				  .msg.iov_count = 1,
+				  .msg.addr = FI_ADDR_NOTAVAIL};
 	struct path_choice choice = {.reason = ""};
 	int ret;
 

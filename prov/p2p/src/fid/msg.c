@@ -5,7 +5,7 @@
  * A host buffer goes on to the same call of the core provider, with the application's own
  * context. If there is no GPU runtime, and nothing else of ours, that costs a few loads and
  * branches. Each call has them written out. Everything else gets a closer look, and is then the
- * core's call or one struct core_op for xfer_post().
+ * core's call or one struct p2p_op for xfer_post().
  */
 #include "fid/msg.h"
 
@@ -39,7 +39,7 @@ static inline bool msg_device(const struct p2p_ep *ep, const void *buf, size_t l
 
 /*
  * Does a buffer need more than the core's call? @seen: what this sees of device memory, for
- * struct core_op. Looking costs more than all else. xfer_post() looks itself, so callers that
+ * struct p2p_op. Looking costs more than all else. xfer_post() looks itself, so callers that
  * know that they need it do not come here first.
  */
 static bool msg_special_iov(const struct p2p_ep *ep, const struct iovec *iov, void *const *desc,
@@ -99,19 +99,19 @@ static inline bool msg_tag_bad(const struct p2p_ep *ep, uint64_t tag)
 	return true;
 }
 
-static ssize_t msg_post(struct p2p_ep *ep, struct core_op *op)
+static ssize_t msg_post(struct p2p_ep *ep, struct p2p_op *op)
 {
 	int ret;
 
-	if (op->count && !op->iov) {
-		P2P_WARN("%zu pieces of a message and no list of them\n", op->count);
+	if (op->msg.iov_count && !op->msg.msg_iov) {
+		P2P_WARN("%zu pieces of a message and no list of them\n", op->msg.iov_count);
 		return -FI_EINVAL;
 	}
-	op->data &= ep->xfer.data_mask;
+	op->msg.data &= ep->xfer.data_mask;
 	/* an endpoint's own flags are for writes, too */
-	if (ep->xfer.layered && !op->recv)
+	if (ep->xfer.layered && !op_receives(op))
 		op->flags = info_flags_to_core(op->flags);
-	ret = av_to_core(ep->av, &op->addr);
+	ret = av_to_core(ep->av, &op->msg.addr);
 	return ret ? ret : xfer_post(&ep->xfer, op);
 }
 
@@ -160,16 +160,16 @@ static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum msg_call call
 	else
 		way = msg_send_way_iov(ep, &iov, &desc, 1, dest, &seen);
 	if (way == MSG_XFER) {
-		struct core_op op = {
-			.tagged = tagged,
-			.iov = &iov,
-			.desc = &desc,
-			.count = 1,
-			.addr = dest,
-			.tag = tag,
-			.data = data,
+		struct p2p_op op = {
+			.type = tagged ? FI_OP_TSEND : FI_OP_SEND,
+			.msg.msg_iov = &iov,
+			.msg.desc = &desc,
+			.msg.iov_count = 1,
+			.msg.addr = dest,
+			.msg.tag = tag,
+			.msg.data = data,
 			.flags = call < MSG_CALL_INJECT ? ep->tx_flags : FI_INJECT,
-			.context = context,
+			.msg.context = context,
 			.seen = &seen,
 		};
 
@@ -243,14 +243,15 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 		return ret;
 	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == MSG_XFER) {
-		struct core_op op = {
-			.iov = msg->msg_iov,
-			.desc = msg->desc,
-			.count = msg->iov_count,
-			.addr = msg->addr,
-			.data = msg->data,
+		struct p2p_op op = {
+			.type = FI_OP_SEND,
+			.msg.msg_iov = msg->msg_iov,
+			.msg.desc = msg->desc,
+			.msg.iov_count = msg->iov_count,
+			.msg.addr = msg->addr,
+			.msg.data = msg->data,
 			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
-			.context = msg->context,
+			.msg.context = msg->context,
 			.seen = &seen,
 		};
 
@@ -271,13 +272,14 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 	struct dev_mem seen;
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	enum msg_way way = msg_send_way_iov(ep, iov, desc, count, dest, &seen);
-	struct core_op op = {
-		.iov = iov,
-		.desc = desc,
-		.count = count,
-		.addr = dest,
+	struct p2p_op op = {
+		.type = FI_OP_SEND,
+		.msg.msg_iov = iov,
+		.msg.desc = desc,
+		.msg.iov_count = count,
+		.msg.addr = dest,
 		.flags = ep->tx_flags,
-		.context = context,
+		.msg.context = context,
 		.seen = &seen,
 	};
 
@@ -372,16 +374,16 @@ static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 		return ret;
 	way = msg_send_way_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr, &seen);
 	if (way == MSG_XFER) {
-		struct core_op op = {
-			.tagged = true,
-			.iov = msg->msg_iov,
-			.desc = msg->desc,
-			.count = msg->iov_count,
-			.addr = msg->addr,
-			.tag = msg->tag,
-			.data = msg->data,
+		struct p2p_op op = {
+			.type = FI_OP_TSEND,
+			.msg.msg_iov = msg->msg_iov,
+			.msg.desc = msg->desc,
+			.msg.iov_count = msg->iov_count,
+			.msg.addr = msg->addr,
+			.msg.tag = msg->tag,
+			.msg.data = msg->data,
 			.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
-			.context = msg->context,
+			.msg.context = msg->context,
 			.seen = &seen,
 		};
 
@@ -402,15 +404,15 @@ static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 	struct dev_mem seen;
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	enum msg_way way = msg_send_way_iov(ep, iov, desc, count, dest, &seen);
-	struct core_op op = {
-		.tagged = true,
-		.iov = iov,
-		.desc = desc,
-		.count = count,
-		.addr = dest,
-		.tag = tag,
+	struct p2p_op op = {
+		.type = FI_OP_TSEND,
+		.msg.msg_iov = iov,
+		.msg.desc = desc,
+		.msg.iov_count = count,
+		.msg.addr = dest,
+		.msg.tag = tag,
 		.flags = ep->tx_flags,
-		.context = context,
+		.msg.context = context,
 		.seen = &seen,
 	};
 
@@ -481,17 +483,16 @@ static inline ssize_t msg_recv_piece(struct p2p_ep *ep, bool tagged, void *buf, 
 			: xfer_recv_limit(&ep->xfer, flags) &&
 				  msg_recv_plain_iov(ep, &iov, &desc, 1, src, flags, &seen);
 	if (!plain) {
-		struct core_op op = {
-			.recv = true,
-			.tagged = tagged,
-			.iov = &iov,
-			.desc = &desc,
-			.count = 1,
-			.addr = src,
-			.tag = tag,
-			.ignore = ignore,
+		struct p2p_op op = {
+			.type = tagged ? FI_OP_TRECV : FI_OP_RECV,
+			.msg.msg_iov = &iov,
+			.msg.desc = &desc,
+			.msg.iov_count = 1,
+			.msg.addr = src,
+			.msg.tag = tag,
+			.msg.ignore = ignore,
 			.flags = flags,
-			.context = context,
+			.msg.context = context,
 			.seen = &seen,
 		};
 
@@ -532,20 +533,20 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = ep_of(&fid->fid);
-	struct core_op op = {
-		.recv = true,
-		.iov = iov,
-		.desc = desc,
-		.count = count,
-		.addr = msg_src(ep, src),
+	struct p2p_op op = {
+		.type = FI_OP_RECV,
+		.msg.msg_iov = iov,
+		.msg.desc = desc,
+		.msg.iov_count = count,
+		.msg.addr = msg_src(ep, src),
 		.flags = ep->xfer.rx_flags,
-		.context = context,
+		.msg.context = context,
 		.seen = &seen,
 	};
 
-	if (msg_recv_plain_iov(ep, iov, desc, count, op.addr, op.flags, &seen))
-		return fi_recvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, op.addr),
-				context);
+	if (msg_recv_plain_iov(ep, iov, desc, count, op.msg.addr, op.flags, &seen))
+		return fi_recvv(ep->xfer.core, iov, desc, count,
+				av_core_addr(ep->av, op.msg.addr), context);
 	return msg_post(ep, &op);
 }
 
@@ -570,14 +571,14 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	if (msg_recv_flags_bad(ep, plain, flags))
 		return -FI_EOPNOTSUPP;
 	if (!plain) {
-		struct core_op op = {
-			.recv = true,
-			.iov = msg->msg_iov,
-			.desc = msg->desc,
-			.count = msg->iov_count,
-			.addr = src,
+		struct p2p_op op = {
+			.type = FI_OP_RECV,
+			.msg.msg_iov = msg->msg_iov,
+			.msg.desc = msg->desc,
+			.msg.iov_count = msg->iov_count,
+			.msg.addr = src,
 			.flags = report,
-			.context = msg->context,
+			.msg.context = msg->context,
 			.seen = &seen,
 		};
 
@@ -605,25 +606,25 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 {
 	struct dev_mem seen;
 	struct p2p_ep *ep = ep_of(&fid->fid);
-	struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.iov = iov,
-		.desc = desc,
-		.count = count,
-		.addr = msg_src(ep, src),
-		.tag = tag,
-		.ignore = ignore & ~ep->xfer.tag_bit,
+	struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.msg_iov = iov,
+		.msg.desc = desc,
+		.msg.iov_count = count,
+		.msg.addr = msg_src(ep, src),
+		.msg.tag = tag,
+		.msg.ignore = ignore & ~ep->xfer.tag_bit,
 		.flags = msg_trecv_flags(ep->xfer.rx_flags),
-		.context = context,
+		.msg.context = context,
 		.seen = &seen,
 	};
 
 	if (msg_tag_bad(ep, tag))
 		return -FI_EINVAL;
-	if (msg_recv_plain_iov(ep, iov, desc, count, op.addr, op.flags, &seen))
-		return fi_trecvv(ep->xfer.core, iov, desc, count, av_core_addr(ep->av, op.addr),
-				 tag, op.ignore, context);
+	if (msg_recv_plain_iov(ep, iov, desc, count, op.msg.addr, op.flags, &seen))
+		return fi_trecvv(ep->xfer.core, iov, desc, count,
+				 av_core_addr(ep->av, op.msg.addr), tag, op.msg.ignore,
+				 context);
 	return msg_post(ep, &op);
 }
 
@@ -646,17 +647,16 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	    !msg_recv_plain_iov(ep, msg->msg_iov, msg->desc, msg->iov_count, src, report,
 				&seen)) {
 		const bool buffer = !(flags & (FI_PEEK | FI_DISCARD));
-		struct core_op op = {
-			.recv = true,
-			.tagged = true,
-			.iov = msg->msg_iov,
-			.desc = msg->desc,
-			.count = buffer ? msg->iov_count : 0,
-			.addr = src,
-			.tag = msg->tag,
-			.ignore = msg->ignore & ~ep->xfer.tag_bit,
+		struct p2p_op op = {
+			.type = FI_OP_TRECV,
+			.msg.msg_iov = msg->msg_iov,
+			.msg.desc = msg->desc,
+			.msg.iov_count = buffer ? msg->iov_count : 0,
+			.msg.addr = src,
+			.msg.tag = msg->tag,
+			.msg.ignore = msg->ignore & ~ep->xfer.tag_bit,
 			.flags = msg_trecv_flags(report),
-			.context = msg->context,
+			.msg.context = msg->context,
 			.seen = &seen,
 		};
 

@@ -4,7 +4,7 @@
  *
  * From and to host memory, with a key that the core provider serves, a call is the core's own. As
  * in msg.c that costs a few loads and branches if there is no GPU runtime. Everything else
- * becomes one struct core_rma for xfer_post_rma().
+ * becomes one struct p2p_op for xfer_post_rma().
  */
 #include "fid/rma.h"
 
@@ -58,9 +58,10 @@ static bool rma_special_iov(const struct p2p_ep *ep, fi_addr_t peer, const struc
 }
 
 /* The message comes when all is there. Of no bytes it is (QUIRK_EMPTY_WRITE) */
-static uint64_t rma_arrival(const struct core_rma *op)
+static uint64_t rma_arrival(const struct p2p_op *op)
 {
-	return op->flags & (FI_INJECT | FI_COMMIT_COMPLETE) || !mem_iov_len(op->iov, op->count)
+	return op->flags & (FI_INJECT | FI_COMMIT_COMPLETE) ||
+			       !mem_iov_len(op->rma.msg_iov, op->rma.iov_count)
 		       ? 0
 		       : FI_DELIVERY_COMPLETE;
 }
@@ -71,22 +72,22 @@ static bool rma_fences(const struct p2p_ep *ep)
 	return ep->xfer.layered && ep->caps & FI_FENCE;
 }
 
-static ssize_t rma_post(struct p2p_ep *ep, struct core_rma *op)
+static ssize_t rma_post(struct p2p_ep *ep, struct p2p_op *op)
 {
 	int ret;
 
-	if ((op->count && !op->iov) || op->count > ep->xfer.iov_limit) {
-		P2P_WARN("%zu pieces of a buffer: %s\n", op->count,
-			 op->iov ? "more than iov_limit" : "and no list of them");
+	if ((op->rma.iov_count && !op->rma.msg_iov) || op->rma.iov_count > ep->xfer.iov_limit) {
+		P2P_WARN("%zu pieces of a buffer: %s\n", op->rma.iov_count,
+			 op->rma.msg_iov ? "more than iov_limit" : "and no list of them");
 		return -FI_EINVAL;
 	}
-	op->data &= ep->xfer.data_mask;
+	op->rma.data &= ep->xfer.data_mask;
 	op->notices = ep->xfer.notices && op->flags & FI_REMOTE_CQ_DATA;
-	if (op->notices || (!op->read && rma_fences(ep)))
+	if (op->notices || (op->type == FI_OP_WRITE && rma_fences(ep)))
 		op->flags |= rma_arrival(op);
 	if (op->notices)
 		op->flags &= ~FI_REMOTE_CQ_DATA;
-	ret = av_to_core(ep->av, &op->addr);
+	ret = av_to_core(ep->av, &op->rma.addr);
 	return ret ? ret : xfer_post_rma(&ep->xfer, op);
 }
 
@@ -123,22 +124,22 @@ static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum rma_call call, con
 {
 	const struct iovec iov = {(void *) buf, len};
 	const struct fi_rma_iov remote = {addr, len, key};
-	struct core_rma op;
+	struct p2p_op op;
 
 	if (!rma_special_target(ep, peer, key) && !rma_special_piece(ep, buf, len, desc))
 		return rma_call_core(ep, call, iov.iov_base, len, desc, peer, addr, key, data,
 				     context);
-	op = (struct core_rma){
-		.read = call == RMA_READ,
-		.iov = &iov,
-		.desc = &desc,
-		.count = 1,
-		.addr = peer,
-		.remote = &remote,
-		.remotes = 1,
-		.data = data,
+	op = (struct p2p_op){
+		.type = call == RMA_READ ? FI_OP_READ : FI_OP_WRITE,
+		.rma.msg_iov = &iov,
+		.rma.desc = &desc,
+		.rma.iov_count = 1,
+		.rma.addr = peer,
+		.rma.rma_iov = &remote,
+		.rma.rma_iov_count = 1,
+		.rma.data = data,
 		.flags = call < RMA_INJECT ? ep->tx_flags : FI_INJECT,
-		.context = context,
+		.rma.context = context,
 	};
 	if (call == RMA_WRITEDATA || call == RMA_INJECTDATA)
 		op.flags |= FI_REMOTE_CQ_DATA;
@@ -150,16 +151,16 @@ static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *io
 			    void *context)
 {
 	const struct fi_rma_iov remote = {addr, iov ? mem_iov_len(iov, count) : 0, key};
-	struct core_rma op = {
-		.read = read,
-		.iov = iov,
-		.desc = desc,
-		.count = count,
-		.addr = peer,
-		.remote = &remote,
-		.remotes = 1,
+	struct p2p_op op = {
+		.type = read ? FI_OP_READ : FI_OP_WRITE,
+		.rma.msg_iov = iov,
+		.rma.desc = desc,
+		.rma.iov_count = count,
+		.rma.addr = peer,
+		.rma.rma_iov = &remote,
+		.rma.rma_iov_count = 1,
 		.flags = ep->tx_flags,
-		.context = context,
+		.rma.context = context,
 	};
 
 	return rma_post(ep, &op);
@@ -168,30 +169,30 @@ static ssize_t rma_post_iov(struct p2p_ep *ep, bool read, const struct iovec *io
 static ssize_t rma_post_msg(struct p2p_ep *ep, bool read, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
-	struct core_rma op = {
-		.read = read,
-		.iov = msg->msg_iov,
-		.desc = msg->desc,
-		.count = msg->iov_count,
-		.addr = msg->addr,
-		.remote = msg->rma_iov,
-		.remotes = msg->rma_iov_count,
-		.data = msg->data,
+	struct p2p_op op = {
+		.type = read ? FI_OP_READ : FI_OP_WRITE,
+		.rma.msg_iov = msg->msg_iov,
+		.rma.desc = msg->desc,
+		.rma.iov_count = msg->iov_count,
+		.rma.addr = msg->addr,
+		.rma.rma_iov = msg->rma_iov,
+		.rma.rma_iov_count = msg->rma_iov_count,
+		.rma.data = msg->data,
 		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
-		.context = msg->context,
+		.rma.context = msg->context,
 	};
 	size_t len = 0;
 
-	if (!msg->rma_iov || !msg->rma_iov_count || msg->rma_iov_count > CORE_RMA_MAX) {
+	if (!msg->rma_iov || !msg->rma_iov_count || msg->rma_iov_count > OP_RMA_MAX) {
 		P2P_WARN("%zu pieces of remote memory: 1 to %d may be asked for\n",
-			 msg->rma_iov_count, CORE_RMA_MAX);
+			 msg->rma_iov_count, OP_RMA_MAX);
 		return -FI_EINVAL;
 	}
-	for (size_t i = 0; i < op.remotes; i++)
-		len += op.remote[i].len;
-	if (op.iov && len != mem_iov_len(op.iov, op.count)) {
+	for (size_t i = 0; i < op.rma.rma_iov_count; i++)
+		len += op.rma.rma_iov[i].len;
+	if (op.rma.msg_iov && len != mem_iov_len(op.rma.msg_iov, op.rma.iov_count)) {
 		P2P_WARN("%zu bytes of remote memory and %zu of the local buffer\n", len,
-			 mem_iov_len(op.iov, op.count));
+			 mem_iov_len(op.rma.msg_iov, op.rma.iov_count));
 		return -FI_EINVAL;
 	}
 	return rma_post(ep, &op);

@@ -153,7 +153,7 @@ int trigger_work_rma(struct p2p_ep *ep, enum fi_op_type type, const struct fi_ms
 	struct trigger_work *work = NULL;
 	int ret;
 
-	if (!msg->rma_iov || msg->rma_iov_count > CORE_RMA_MAX)
+	if (!msg->rma_iov || msg->rma_iov_count > OP_RMA_MAX)
 		return trigger_refuse(-FI_EINVAL, TRIGGER_PIECES);
 	ret = trigger_work_new_buffers(ep, type, msg->context, flags, msg->msg_iov, msg->desc,
 				       msg->iov_count, &work);
@@ -205,7 +205,7 @@ int trigger_work_atomic(struct p2p_ep *ep, enum fi_op_type type,
 	struct trigger_work *work;
 	int ret;
 
-	if (!msg->rma_iov || msg->rma_iov_count > CORE_RMA_MAX)
+	if (!msg->rma_iov || msg->rma_iov_count > OP_RMA_MAX)
 		return trigger_refuse(-FI_EINVAL, TRIGGER_PIECES);
 	ret = trigger_work_new(ep, type, msg->context, flags, &work);
 	if (ret)

@@ -59,13 +59,13 @@ struct trigger_work {
 		struct {
 			struct iovec iov[P2P_IOV_MAX];
 			void *desc[P2P_IOV_MAX];
-			struct fi_rma_iov remote[CORE_RMA_MAX];
+			struct fi_rma_iov remote[OP_RMA_MAX];
 		};
 		struct {
 			struct trigger_array operand;
 			struct trigger_array compare;
 			struct trigger_array result;
-			struct fi_rma_ioc remote_ioc[CORE_RMA_MAX];
+			struct fi_rma_ioc remote_ioc[OP_RMA_MAX];
 		};
 	};
 	TAILQ_ENTRY(trigger_work) entry;

@@ -204,16 +204,16 @@ void eager_fail(struct xfer_req *req, int status)
 	xfer_sendq_flush(req->ctx.ep);
 }
 
-ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op)
+ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op)
 {
-	struct core_op followed = *op;
-	int ret = req->direct ? 0 : pin_host(req, op->desc, false);
+	struct p2p_op followed = *op;
+	int ret = req->direct ? 0 : pin_host(req, op->msg.desc, false);
 
 	if (ret)
 		return ret;
 	if (req->pin)
-		followed.desc = req->pin->desc;
-	followed.context = &req->ctx;
+		followed.msg.desc = req->pin->desc;
+	followed.msg.context = &req->ctx;
 	followed.flags |= FI_COMPLETION;
 	req->ctx.done = eager_sent;
 	return core_post(req->ctx.ep->core, &followed);
@@ -400,34 +400,34 @@ static size_t eager_recv_places(const struct xfer_req *req, struct iovec *iov, v
 	return 2;
 }
 
-ssize_t eager_recv(struct xfer_req *req, const struct core_op *op)
+ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op)
 {
-	struct core_op staged = *op;
+	struct p2p_op staged = *op;
 	struct iovec iov[EAGER_PLACES];
 	void *desc[EAGER_PLACES];
-	int ret = eager_recv_prepare(req, op->desc);
+	int ret = eager_recv_prepare(req, op->msg.desc);
 
 	if (ret)
 		return ret;
-	staged.context = &req->ctx;
+	staged.msg.context = &req->ctx;
 	staged.flags |= FI_COMPLETION;
 	if (req->pin)
-		staged.desc = req->pin->desc;
+		staged.msg.desc = req->pin->desc;
 	if (req->mem.ops && !req->direct) {
-		staged.count = eager_recv_places(req, iov, desc);
-		staged.iov = iov;
-		staged.desc = desc;
+		staged.msg.iov_count = eager_recv_places(req, iov, desc);
+		staged.msg.msg_iov = iov;
+		staged.msg.desc = desc;
 	}
 	req->ctx.done = eager_received;
 	return core_post(req->ctx.ep->core, &staged);
 }
 
-static ssize_t eager_start(struct xfer_req *req, const struct core_op *op)
+static ssize_t eager_start(struct xfer_req *req, const struct p2p_op *op)
 {
 	if (req->path.proto != PATH_DIRECT)
 		return eager_send(req);
 	/* what goes there at once must not overtake what is being copied */
-	if (xfer_sendq_has(req->ctx.ep, op->addr))
+	if (xfer_sendq_has(req->ctx.ep, op->msg.addr))
 		return -FI_EAGAIN;
 	req->direct = true;
 	return eager_send_followed(req, op);

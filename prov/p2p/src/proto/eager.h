@@ -16,8 +16,8 @@
 ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp));
 /* of host memory: the core's own send, but we hear of its end */
-ssize_t eager_send_followed(struct xfer_req *req, const struct core_op *op);
-ssize_t eager_recv(struct xfer_req *req, const struct core_op *op);
+ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op);
+ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op);
 
 /*
  * Copies what is to be sent, though it has yet to wait: the buffer is the user's again. The request has the copy, and

@@ -384,17 +384,17 @@ static void multi_recv_received(struct xfer_ctx *ctx, const struct core_comp *co
 
 /* ---- posting ---- */
 
-ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem)
+ssize_t multi_recv_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
-	struct core_op core = *op;
+	struct p2p_op core = *op;
 	struct multi_recv_buf *buf;
 	struct iovec iov;
 	ssize_t ret;
 
 	xfer_assert_locked(ep->xfer);
-	if (op->count != 1 || !ep->rxcq) {
+	if (op->msg.iov_count != 1 || !ep->rxcq) {
 		P2P_WARN("a multi-receive buffer of %zu pieces, or for another's queue\n",
-			 op->count);
+			 op->msg.iov_count);
 		return -FI_EINVAL;
 	}
 	multi_recv_bufs_prune(ep);
@@ -402,14 +402,14 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op, const stru
 	if (!buf)
 		return -FI_EAGAIN;
 	*buf = (struct multi_recv_buf){
-		.context = op->context,
-		.addr = op->addr,
+		.context = op->msg.context,
+		.addr = op->msg.addr,
 		.report = op->flags & FI_COMPLETION,
 		.mem = *mem,
-		.base = op->iov[0].iov_base,
-		.len = op->iov[0].iov_len,
-		.host = op->iov[0].iov_base,
-		.host_desc = op->desc ? op->desc[0] : NULL,
+		.base = op->msg.msg_iov[0].iov_base,
+		.len = op->msg.msg_iov[0].iov_len,
+		.host = op->msg.msg_iov[0].iov_base,
+		.host_desc = op->msg.desc ? op->msg.desc[0] : NULL,
 	};
 	xfer_ctx_init(&buf->ctx, ep, multi_recv_received, multi_recv_buf_drop);
 	LIST_INSERT_HEAD(&ep->proto->multis, buf, entry);
@@ -421,15 +421,15 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op, const stru
 		buf->host = buf->reserve->addr;
 		buf->host_desc = buf->reserve->desc;
 	} else if (ep->xfer->local && !buf->host_desc) {
-		ret = pin_local(ep->xfer, &op->iov[0], &buf->mr, &buf->host_desc);
+		ret = pin_local(ep->xfer, &op->msg.msg_iov[0], &buf->mr, &buf->host_desc);
 		if (ret)
 			goto drop;
 	}
 	iov = (struct iovec){buf->host, buf->len};
-	core.iov = &iov;
-	core.desc = &buf->host_desc;
+	core.msg.msg_iov = &iov;
+	core.msg.desc = &buf->host_desc;
 	core.flags |= FI_COMPLETION;
-	core.context = &buf->ctx;
+	core.msg.context = &buf->ctx;
 	ret = core_post(ep->core, &core);
 	if (!ret)
 		return 0;

@@ -18,8 +18,7 @@
 #include "xfer/xfer.h"
 
 /* A receive with FI_MULTI_RECV: as xfer_post() */
-ssize_t multi_recv_post(struct xfer_ep *ep, const struct core_op *op,
-			const struct dev_mem *mem);
+ssize_t multi_recv_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem);
 
 /* What the core knows a buffer by that was posted with @context, or NULL */
 struct xfer_ctx *multi_recv_find(struct xfer_ep *ep, const void *context);

@@ -69,22 +69,22 @@ static void peek_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 		rndv_peeked(req, peek_found);
 }
 
-static ssize_t peek_look(struct xfer_ep *ep, const struct core_op *op)
+static ssize_t peek_look(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	const struct dev_mem none = {.ops = NULL};
-	struct core_op core = *op;
+	struct p2p_op core = *op;
 	struct xfer_req *req;
 	ssize_t ret;
 
 	/* what a peek may receive is not promised: no buffer is needed */
-	core.count = 0;
+	core.msg.iov_count = 0;
 	core.flags |= FI_COMPLETION;
 	req = xfer_req_new(ep, &core, &none);
 	if (!req)
 		return -FI_EAGAIN;
 	req->peek = true;
 	req->ctx.done = peek_done;
-	core.context = &req->ctx;
+	core.msg.context = &req->ctx;
 	ret = core_post(ep->core, &core);
 	if (ret)
 		xfer_ctx_free(&req->ctx);
@@ -104,31 +104,31 @@ static void peek_discarded(struct xfer_ctx *ctx, const struct core_comp *comp)
 	rndv_discard(req);
 }
 
-static ssize_t peek_claim_post(struct xfer_req *req, const struct core_op *op,
+static ssize_t peek_claim_post(struct xfer_req *req, const struct p2p_op *op,
 			       const struct dev_mem *mem)
 {
-	struct core_op core = *op;
+	struct p2p_op core = *op;
 
 	if (!(op->flags & FI_DISCARD)) {
 		xfer_req_set_buffer(req, op, mem);
 		req->peek = false;
 		return eager_recv(req, op);
 	}
-	core.count = 0;
+	core.msg.iov_count = 0;
 	core.flags |= FI_COMPLETION;
-	core.context = &req->ctx;
+	core.msg.context = &req->ctx;
 	req->ctx.done = peek_discarded;
 	return core_post(req->ctx.ep->core, &core);
 }
 
-static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
+static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
 			  const struct dev_mem *mem)
 {
 	struct xfer_req *req;
 	ssize_t ret;
 
 	TAILQ_FOREACH(req, &ep->claimed, entry) {
-		if (req->context == op->context)
+		if (req->context == op->msg.context)
 			break;
 	}
 	/* FI_BUFFERED_RECV claims without having peeked */
@@ -148,7 +148,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct core_op *op,
 	return 0;
 }
 
-ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem)
+ssize_t peek_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
 	xfer_assert_locked(ep->xfer);
 	if (ep->quirks & QUIRK_NO_PEEK) {

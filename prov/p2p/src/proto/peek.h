@@ -11,6 +11,6 @@
 #include "xfer/req.h"
 
 /* Any receive with one of the three flags: as xfer_post() */
-ssize_t peek_post(struct xfer_ep *ep, const struct core_op *op, const struct dev_mem *mem);
+ssize_t peek_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem);
 
 #endif /* P2P_PEEK_H */

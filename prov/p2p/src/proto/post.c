@@ -38,14 +38,14 @@
 #define POST_LEND_MIN 16384
 
 /* Up to this length a message is not announced, on a core that may be on other hosts */
-static size_t post_whole_max(const struct xfer_ep *ep, const struct core_op *op)
+static size_t post_whole_max(const struct xfer_ep *ep, const struct p2p_op *op)
 {
 	return op->flags & FI_DELIVERY_COMPLETE || ep->wish == PATH_ACROSS_LONG
 		       ? WIRE_PLAIN_MAX
 		       : conf.eager_size;
 }
 
-static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op, size_t len)
+static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op, size_t len)
 {
 	bool whole = len <= post_whole_max(ep, op);
 	/* who sends short messages only needs no other endpoint */
@@ -72,7 +72,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct core_op *op
 		.name_max = WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
 		.wish = ep->wish,
-		.pieces = op->count,
+		.pieces = op->msg.iov_count,
 		.direct = ep->xfer->direct,
 		.inline_max = ep->inline_max,
 		.near = ep->quirks & QUIRK_NEAR,
@@ -91,11 +91,11 @@ static bool post_announced(enum path_proto proto)
  * sends as one message waits for that (@waits); the rest takes the way that is right for all. @met: the
  * peer's record, or NULL
  */
-static struct path_choice post_choose(struct xfer_req *req, const struct core_op *op,
+static struct path_choice post_choose(struct xfer_req *req, const struct p2p_op *op,
 				      struct xfer_peer **met, bool *waits)
 {
 	struct path_query query = post_query(req->ctx.ep, op, req->len);
-	struct xfer_peer *peer = *met = hello_meet(req->ctx.ep, op->addr, &query);
+	struct xfer_peer *peer = *met = hello_meet(req->ctx.ep, op->msg.addr, &query);
 	struct path_choice choice = pin_choose(req, &query);
 
 	*waits = false;
@@ -125,7 +125,7 @@ static int post_wait(struct xfer_req *req)
 }
 
 /* Begins a send from device memory, once it is known what its peer understands */
-static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
+static ssize_t post_begin(struct xfer_req *req, const struct p2p_op *op)
 {
 	const struct xfer_proto *const *proto = req->ctx.ep->xfer->protos->table;
 	const struct dev_mem mem = req->mem;
@@ -146,7 +146,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
 			xfer_req_move(req, XFER_GREETING);
 		return 0;
 	}
-	if (post_announced(choice.proto) && !xfer_peer_takes(ep, op->addr))
+	if (post_announced(choice.proto) && !xfer_peer_takes(ep, op->msg.addr))
 		return -FI_EAGAIN;
 	while (*proto && !((*proto)->paths & PROTO_PATH(choice.proto)))
 		proto++;
@@ -173,39 +173,38 @@ static ssize_t post_begin(struct xfer_req *req, const struct core_op *op)
  * Begins a send from host memory that is followed up. If it is long (@lanes) its peer is to have lanes, and to know that
  * more is under way.
  */
-static ssize_t post_host(struct xfer_req *req, const struct core_op *op, bool lanes)
+static ssize_t post_host(struct xfer_req *req, const struct p2p_op *op, bool lanes)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer_peer *peer = NULL;
 
-	if (lanes && xfer_ep_side(ep) && !hello_ready(ep, op->addr))
-		peer = xfer_peer_find(ep, op->addr);
+	if (lanes && xfer_ep_side(ep) && !hello_ready(ep, op->msg.addr))
+		peer = xfer_peer_find(ep, op->msg.addr);
 	if (peer && rndv_lanes_carry_host(peer, req->len)) {
 		req->path.proto = PATH_LONG;
 		return rndv_start(req, op);
 	}
-	if (xfer_sendq_has(ep, op->addr))
+	if (xfer_sendq_has(ep, op->msg.addr))
 		return -FI_EAGAIN;
 	xfer_req_watch(req, peer);
 	return eager_send_followed(req, op);
 }
 
-static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
-			 const struct dev_mem *mem)
+static ssize_t post_send(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
 	const struct path_choice host = {FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
 	const bool lanes = !mem->ops && !(op->flags & FI_INJECT) &&
-			   xfer_may_have_lanes(ep, op->iov, op->count);
+			   xfer_may_have_lanes(ep, op->msg.msg_iov, op->msg.iov_count);
 	struct xfer_req *req;
 	size_t len;
 	ssize_t ret;
 
 	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND) && !lanes) {
-		if (xfer_sendq_has(ep, op->addr))
+		if (xfer_sendq_has(ep, op->msg.addr))
 			return -FI_EAGAIN;
 		ret = core_post(ep->core, op);
 		if (!ret)
-			xfer_ep_tally(ep, mem_iov_len(op->iov, op->count));
+			xfer_ep_tally(ep, mem_iov_len(op->msg.msg_iov, op->msg.iov_count));
 		return ret;
 	}
 	req = xfer_req_new(ep, op, mem);
@@ -226,15 +225,15 @@ static ssize_t post_send(struct xfer_ep *ep, const struct core_op *op,
  */
 static bool post_resume(struct xfer_req *req)
 {
-	const struct core_op op = {
-		.tagged = req->tagged,
-		.iov = req->iov,
-		.count = req->count,
-		.addr = req->addr,
-		.tag = req->tag,
-		.data = req->data,
+	const struct p2p_op op = {
+		.type = req->tagged ? FI_OP_TSEND : FI_OP_SEND,
+		.msg.msg_iov = req->iov,
+		.msg.iov_count = req->count,
+		.msg.addr = req->addr,
+		.msg.tag = req->tag,
+		.msg.data = req->data,
 		.flags = req->op_flags,
-		.context = req->context,
+		.msg.context = req->context,
 	};
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer_peer *peer = xfer_peer_find(ep, req->addr);
@@ -295,24 +294,23 @@ const struct xfer_proto post_proto = {
 };
 
 /* Is it a receive that only has to be under the lock (QUIRK_SERIAL)? The core completes it by itself then. */
-static bool post_recv_alone(const struct xfer_ep *ep, const struct core_op *op,
+static bool post_recv_alone(const struct xfer_ep *ep, const struct p2p_op *op,
 			    const struct dev_mem *mem)
 {
 	return ep->xfer->serial && !mem->ops && !xfer_ep_follows(ep, FI_RECV) &&
-	       mem_iov_len(op->iov, op->count) < xfer_recv_alone(ep, op->flags);
+	       mem_iov_len(op->msg.msg_iov, op->msg.iov_count) < xfer_recv_alone(ep, op->flags);
 }
 
-static ssize_t post_recv(struct xfer_ep *ep, const struct core_op *op,
-			 const struct dev_mem *mem)
+static ssize_t post_recv(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
 	struct xfer_req *req;
 	ssize_t ret;
 
-	if (op->tagged && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
+	if (op_tagged(op) && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
 		return peek_post(ep, op, mem);
 	if (post_recv_alone(ep, op, mem))
 		return core_post(ep->core, op);
-	if (!op->tagged && op->flags & FI_MULTI_RECV)
+	if (!op_tagged(op) && op->flags & FI_MULTI_RECV)
 		return multi_recv_post(ep, op, mem);
 	req = xfer_req_new(ep, op, mem);
 	if (!req)
@@ -347,10 +345,10 @@ static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_
  * A buffer without an address may be one of which no byte is used. The core judges that, where we touch no
  * host memory, and if the descriptor is not ours: the core would not know it.
  */
-static bool post_is_nowhere(const struct xfer_ep *ep, const struct core_op *op)
+static bool post_is_nowhere(const struct xfer_ep *ep, const struct p2p_op *op)
 {
-	return !ep->layered && op->count == 1 && !op->iov[0].iov_base &&
-	       !desc_cache_device(&ep->xfer->descs, op->desc, op->count);
+	return !ep->layered && op->msg.iov_count == 1 && !op->msg.msg_iov[0].iov_base &&
+	       !desc_cache_device(&ep->xfer->descs, op->msg.desc, op->msg.iov_count);
 }
 
 /* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
@@ -361,51 +359,52 @@ static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 	return mem->ops ? xfer_ready(xfer, mem) : 0;
 }
 
-ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op)
+ssize_t xfer_post(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	struct xfer *xfer = ep->xfer;
-	const size_t limit = op->recv ? ep->recv_iov_limit : ep->iov_limit;
-	void **desc = op->desc;
-	struct core_op plain;
+	const size_t limit = op_receives(op) ? ep->recv_iov_limit : ep->iov_limit;
+	void **desc = op->msg.desc;
+	struct p2p_op plain;
 	struct dev_mem mem = {.ops = NULL};
 	ssize_t ret = 0;
 
-	if (op->count > limit) {
+	if (op->msg.iov_count > limit) {
 		P2P_WARN("%zu pieces in one message: no more than %zu are offered "
 			 "(iov_limit)\n",
-			 op->count, limit);
+			 op->msg.iov_count, limit);
 		return -FI_EINVAL;
 	}
 	if (!post_is_nowhere(ep, op))
-		ret = post_classify(xfer, op->iov, op->count, op->seen, &desc, &mem);
+		ret = post_classify(xfer, op->msg.msg_iov, op->msg.iov_count, op->seen, &desc,
+				    &mem);
 	if (ret)
 		return ret;
-	if (desc != op->desc) {
+	if (desc != op->msg.desc) {
 		plain = *op;
-		plain.desc = desc;
+		plain.msg.desc = desc;
 		op = &plain;
 	}
 
 	p2p_lock_take(&xfer->lock);
-	if (mem.ops || op->recv)
+	if (mem.ops || op_receives(op))
 		hello_trial(ep, mem.ops);
 	ret = post_ready(xfer, &mem);
 	if (!ret)
-		ret = op->recv ? post_recv(ep, op, &mem) : post_send(ep, op, &mem);
+		ret = op_receives(op) ? post_recv(ep, op, &mem) : post_send(ep, op, &mem);
 	if (ret == -FI_EAGAIN)
 		xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);
 	return ret;
 }
 
-int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choice *choice)
+int xfer_ask_path(struct xfer_ep *ep, const struct p2p_op *op, struct path_choice *choice)
 {
 	struct path_query query;
 	struct xfer_req *req;
 	struct dev_mem mem;
 	int ret;
 
-	ret = mem_classify_untouched(op->iov, op->count, &mem);
+	ret = mem_classify_untouched(op->msg.msg_iov, op->msg.iov_count, &mem);
 	if (ret)
 		return ret;
 	*choice = (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
@@ -415,7 +414,7 @@ int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choi
 	req = xfer_req_new(ep, op, &mem);
 	if (req) {
 		query = post_query(ep, op, req->len);
-		hello_query(ep, op->addr, &query);
+		hello_query(ep, op->msg.addr, &query);
 		*choice = pin_choose(req, &query);
 		xfer_req_undo(req);
 	}
@@ -439,31 +438,31 @@ static int post_check_commit(const struct xfer_ep *ep, uint64_t flags, bool owne
 	return -FI_EOPNOTSUPP;
 }
 
-ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
+ssize_t xfer_post_rma(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	struct xfer *xfer = ep->xfer;
-	void **desc = op->desc;
-	bool owner = xfer_key_remote(xfer, op->remote->key);
-	struct core_rma plain;
+	void **desc = op->rma.desc;
+	bool owner = xfer_key_remote(xfer, op->rma.rma_iov->key);
+	struct p2p_op plain;
 	struct dev_mem mem;
 	ssize_t ret;
 
-	ret = post_classify(xfer, op->iov, op->count, NULL, &desc, &mem);
+	ret = post_classify(xfer, op->rma.msg_iov, op->rma.iov_count, NULL, &desc, &mem);
 	if (ret)
 		return ret;
-	if (desc != op->desc) {
+	if (desc != op->rma.desc) {
 		plain = *op;
-		plain.desc = desc;
+		plain.rma.desc = desc;
 		op = &plain;
 	}
 	p2p_lock_take(&xfer->lock);
-	ret = owner && xfer->keys_ours ? hello_ready(ep, op->addr) : 0;
+	ret = owner && xfer->keys_ours ? hello_ready(ep, op->rma.addr) : 0;
 	/* keys that the application chooses do not tell who runs what */
 	if (ret == -FI_EOPNOTSUPP) {
 		owner = false;
 		ret = 0;
 	}
-	if (!ret && !op->read)
+	if (!ret && op->type == FI_OP_WRITE)
 		ret = post_check_commit(ep, op->flags, owner);
 	if (!ret)
 		ret = post_ready(xfer, &mem);
@@ -477,14 +476,14 @@ ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op)
 	return ret;
 }
 
-ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	struct xfer *xfer = ep->xfer;
-	bool owner = xfer_key_atomic_remote(xfer, op->remote->key);
+	bool owner = xfer_key_atomic_remote(xfer, op->atomic.rma_iov->key);
 	ssize_t ret;
 
 	p2p_lock_take(&xfer->lock);
-	ret = post_check_commit(ep, op->op == FI_ATOMIC_READ ? 0 : op->flags, owner);
+	ret = post_check_commit(ep, op->atomic.op == FI_ATOMIC_READ ? 0 : op->flags, owner);
 	if (!ret && cell_scarce(&xfer->cells))
 		ret = -FI_EAGAIN;
 	if (!ret)

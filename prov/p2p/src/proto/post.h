@@ -12,20 +12,20 @@
  * Any send or receive, of any memory. @op->flags has FI_COMPLETION where the user wants
  * to hear of success. 0, -FI_EAGAIN when there is no room now, or another error.
  */
-ssize_t xfer_post(struct xfer_ep *ep, const struct core_op *op);
+ssize_t xfer_post(struct xfer_ep *ep, const struct p2p_op *op);
 
 /*
  * Which way the send @op would take now: 0 with @choice, -FI_EOPNOTSUPP with its reason when
  * it may take none, or what mem_classify() returns. Pins memory as the send would.
  */
-int xfer_ask_path(struct xfer_ep *ep, const struct core_op *op, struct path_choice *choice);
+int xfer_ask_path(struct xfer_ep *ep, const struct p2p_op *op, struct path_choice *choice);
 
 /*
  * Any read or write of remote memory, or atomic operation on it, that is not the core's
  * alone. As above.
  */
-ssize_t xfer_post_rma(struct xfer_ep *ep, const struct core_rma *op);
-ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct core_atomic *op);
+ssize_t xfer_post_rma(struct xfer_ep *ep, const struct p2p_op *op);
+ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct p2p_op *op);
 
 /*
  * May an operation with FI_FENCE to this peer begin? 0, or -FI_EAGAIN: what was posted before it has not ended,

@@ -78,20 +78,19 @@ static ssize_t rma_core_look_try(struct xfer_out *out)
 	struct rma_core_look *look = container_of(out, struct rma_core_look, out);
 	const struct xfer_req *req = look->req;
 	const struct iovec iov = {rma_core_word(look), sizeof(uint64_t)};
-	const struct core_rma op = {
-		.read = true,
-		.iov = &iov,
-		.desc = &out->ctx.ep->xfer->local->desc,
-		.count = 1,
-		.addr = req->addr,
-		.remote = &req->transfer.recv.arrival->word,
-		.remotes = 1,
+	const struct p2p_op op = {
+		.type = FI_OP_READ,
+		.rma.msg_iov = &iov,
+		.rma.desc = &out->ctx.ep->xfer->local->desc,
+		.rma.iov_count = 1,
+		.rma.addr = req->addr,
+		.rma.rma_iov = &req->transfer.recv.arrival->word,
+		.rma.rma_iov_count = 1,
 		.flags = FI_COMPLETION,
-		.context = &out->ctx,
+		.rma.context = &out->ctx,
 	};
 
-	return req->transfer.status ? req->transfer.status
-				    : core_post_rma(out->ctx.ep->core, &op);
+	return req->transfer.status ? req->transfer.status : core_post(out->ctx.ep->core, &op);
 }
 
 static void rma_core_looked(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -173,21 +172,22 @@ static size_t rma_core_target(const struct xfer_req *req, size_t offset, size_t 
 static ssize_t rma_core_give(struct xfer_req *req, const struct iovec *iov, void **desc,
 			     size_t count, uint64_t offset, uint64_t flags, void *context)
 {
-	struct fi_rma_iov target[CORE_RMA_MAX];
-	const struct core_rma op = {
-		.read = req->recv,
-		.iov = iov,
-		.desc = desc,
-		.count = count,
-		.addr = req->addr,
-		.remote = target,
-		.remotes = rma_core_target(req, offset, mem_iov_len(iov, count), target),
-		.data = req->data,
+	struct fi_rma_iov target[OP_RMA_MAX];
+	const struct p2p_op op = {
+		.type = req->recv ? FI_OP_READ : FI_OP_WRITE,
+		.rma.msg_iov = iov,
+		.rma.desc = desc,
+		.rma.iov_count = count,
+		.rma.addr = req->addr,
+		.rma.rma_iov = target,
+		.rma.rma_iov_count =
+			rma_core_target(req, offset, mem_iov_len(iov, count), target),
+		.rma.data = req->data,
 		.flags = flags | FI_COMPLETION,
-		.context = context,
+		.rma.context = context,
 	};
 
-	return core_post_rma(req->ctx.ep->core, &op);
+	return core_post(req->ctx.ep->core, &op);
 }
 
 static bool rma_core_last(const struct xfer_req *req, uint64_t index)
@@ -388,7 +388,7 @@ static int rma_core_choose(struct xfer_req *req, void *const *desc)
 	return pin_host(req, desc, true);
 }
 
-ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem,
+ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem,
 		      bool *owner)
 {
 	struct xfer_req *req = rma_notice_req(ep, op, mem);
@@ -404,9 +404,9 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 		return -FI_EAGAIN;
 	len = req->len;
 	/* no bytes at a device's address may crash the core: QUIRK_EMPTY_MR */
-	empty = !len && op->count;
+	empty = !len && op->rma.iov_count;
 	nothing.iov_base = &req->context;
-	ret = rma_core_choose(req, op->desc);
+	ret = rma_core_choose(req, op->rma.desc);
 	choice = req->path;
 	if (!ret && ep->counts_remote && !rma_core_at_once(req)) {
 		/* in pieces the core would do it, and count it, several times */
@@ -426,15 +426,15 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 		rma_core_begin(req, len, XFER_BOUNCING);
 	} else if (!ret) {
 		req->ctx.done = rma_core_done;
-		ret = rma_core_give(req, empty ? &nothing : op->iov,
-				    req->pin ? req->pin->desc : op->desc, empty ? 1 : op->count,
-				    0, op->flags, req);
+		ret = rma_core_give(req, empty ? &nothing : op->rma.msg_iov,
+				    req->pin ? req->pin->desc : op->rma.desc,
+				    empty ? 1 : op->rma.iov_count, 0, op->flags, req);
 	}
 	if (ret) {
 		xfer_req_undo(req);
 		return ret;
 	}
-	if (!op->read)
+	if (op->type == FI_OP_WRITE)
 		xfer_ep_sent(ep, &choice, len);
 	return 0;
 }
@@ -450,11 +450,11 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struc
 struct rma_core_amo {
 	struct xfer_out out;
 	struct xfer_req *req;
-	struct core_atomic op;
+	struct p2p_op op;
 	struct fi_ioc operand;
 	struct fi_ioc compare;
 	struct fi_ioc result;
-	struct fi_rma_ioc remote[CORE_RMA_MAX];
+	struct fi_rma_ioc remote[OP_RMA_MAX];
 	unsigned int copying;
 	int status;
 	struct rma_core_copy {
@@ -469,7 +469,7 @@ static ssize_t rma_core_atomic_try(struct xfer_out *out)
 {
 	struct rma_core_amo *amo = container_of(out, struct rma_core_amo, out);
 
-	return amo->status ? amo->status : core_post_atomic(out->ctx.ep->core, &amo->op);
+	return amo->status ? amo->status : core_post(out->ctx.ep->core, &amo->op);
 }
 
 static void rma_core_result_copied(struct copy *copy, int status)
@@ -565,12 +565,13 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 
 /* What the core is given. Host copies of the arrays lie in a row: result, operand, compare values. */
 static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
-			      const struct core_atomic *op, size_t len)
+			      const struct p2p_op *op, size_t len)
 {
-	const size_t count = len / amo_size(op->datatype);
+	const size_t count = len / amo_size(op->atomic.datatype);
 	char *at = req->host;
 
-	xfer_out_init(&amo->out, req->ctx.ep, op->addr, 0, rma_core_atomic_done, xfer_ctx_free);
+	xfer_out_init(&amo->out, req->ctx.ep, op->atomic.addr, 0, rma_core_atomic_done,
+		      xfer_ctx_free);
 	amo->out.post = rma_core_atomic_try;
 	amo->req = req;
 	amo->copying = 0;
@@ -578,24 +579,25 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 	amo->result = (struct fi_ioc){at, count};
 	amo->operand = (struct fi_ioc){at + len, count};
 	amo->compare = (struct fi_ioc){at + 2 * len, count};
-	memcpy(amo->remote, op->remote, op->remotes * sizeof *op->remote);
+	memcpy(amo->remote, op->atomic.rma_iov,
+	       op->atomic.rma_iov_count * sizeof *op->atomic.rma_iov);
 	amo->op = *op;
-	amo->op.operand_desc = amo->op.compare_desc = amo->op.result_desc = &req->host_desc;
+	amo->op.atomic.desc = amo->op.compare.desc = amo->op.fetch.desc = &req->host_desc;
 	amo->op.plain = false;
-	amo->op.operand = op->operands ? &amo->operand : NULL;
-	amo->op.operands = op->operands ? 1 : 0;
-	amo->op.compare = op->compares ? &amo->compare : NULL;
-	amo->op.compares = op->compares ? 1 : 0;
-	amo->op.result = op->results ? &amo->result : NULL;
-	amo->op.results = op->results ? 1 : 0;
-	amo->op.remote = amo->remote;
+	amo->op.atomic.msg_iov = op->atomic.iov_count ? &amo->operand : NULL;
+	amo->op.atomic.iov_count = op->atomic.iov_count ? 1 : 0;
+	amo->op.compare.msg_iov = op->compare.iov_count ? &amo->compare : NULL;
+	amo->op.compare.iov_count = op->compare.iov_count ? 1 : 0;
+	amo->op.fetch.msg_iov = op->fetch.iov_count ? &amo->result : NULL;
+	amo->op.fetch.iov_count = op->fetch.iov_count ? 1 : 0;
+	amo->op.atomic.rma_iov = amo->remote;
 	/* nothing need be injected from memory that is ours; cores do not tell of its end */
 	amo->op.flags = (op->flags | FI_COMPLETION) & ~(FI_INJECT | FI_MORE);
-	amo->op.context = &amo->out.ctx;
+	amo->op.atomic.context = &amo->out.ctx;
 }
 
 /* 0: it will end by itself */
-static ssize_t rma_core_atomic_begin(struct xfer_req *req, const struct core_atomic *op,
+static ssize_t rma_core_atomic_begin(struct xfer_req *req, const struct p2p_op *op,
 				     const struct core_array *operand,
 				     const struct core_array *compare, size_t len)
 {
@@ -618,7 +620,7 @@ static ssize_t rma_core_atomic_begin(struct xfer_req *req, const struct core_ato
 	return ret;
 }
 
-ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+ssize_t rma_core_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	struct core_array operand, compare, result;
 	struct xfer_req *req;
@@ -629,9 +631,9 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
 	if (ret)
 		return ret;
-	if (op->remotes > CORE_RMA_MAX) {
+	if (op->atomic.rma_iov_count > OP_RMA_MAX) {
 		P2P_WARN("%zu pieces of remote memory in an atomic operation: at most %d\n",
-			 op->remotes, CORE_RMA_MAX);
+			 op->atomic.rma_iov_count, OP_RMA_MAX);
 		return -FI_EINVAL;
 	}
 	req = xfer_req_new_atomic(ep, op, &result);

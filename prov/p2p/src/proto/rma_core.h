@@ -13,9 +13,9 @@
  * the completion followed. 0, -FI_EAGAIN or another error; or 0 with @owner: the owner is to be asked
  * instead, as the core would count it several times
  */
-ssize_t rma_core_post(struct xfer_ep *ep, const struct core_rma *op, const struct dev_mem *mem,
+ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem,
 		      bool *owner);
-ssize_t rma_core_atomic(struct xfer_ep *ep, const struct core_atomic *op);
+ssize_t rma_core_atomic(struct xfer_ep *ep, const struct p2p_op *op);
 
 /*
  * Reads a message's bytes, @from the memory of the peer @addr, into its receive's buffer.

@@ -65,11 +65,12 @@ static void rma_notice_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 static ssize_t rma_notice_post(struct xfer_out *out)
 {
 	const struct rma_notice *notice = (struct rma_notice *) out;
-	const struct core_op op = {
-		.addr = out->addr,
-		.data = WIRE_NOTICE | notice->data,
+	const struct p2p_op op = {
+		.type = FI_OP_SEND,
+		.msg.addr = out->addr,
+		.msg.data = WIRE_NOTICE | notice->data,
 		.flags = FI_REMOTE_CQ_DATA | FI_COMPLETION,
-		.context = &out->ctx,
+		.msg.context = &out->ctx,
 	};
 
 	if (p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
@@ -95,7 +96,7 @@ static void rma_notice_tell(struct xfer_req *req)
 	xfer_out_post(&notice->out);
 }
 
-struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct core_rma *op,
+struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct p2p_op *op,
 				const struct dev_mem *mem)
 {
 	struct xfer_req *req = xfer_req_new_rma(ep, op, mem);

@@ -8,8 +8,8 @@
 
 #include "xfer/req.h"
 
-/* xfer_req_new_rma(), with what it takes to tell of a write (struct core_rma.notices) [locked] */
-struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct core_rma *op,
+/* xfer_req_new_rma(), with what it takes to tell of a write (struct p2p_op.notices) [locked] */
+struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct p2p_op *op,
 				const struct dev_mem *mem);
 
 /* Who the message of this record goes to; FI_ADDR_NOTAVAIL: it is none of these */

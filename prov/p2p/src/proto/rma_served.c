@@ -360,8 +360,7 @@ static int rma_served_read(struct xfer_req *req)
 	return rma_served_ask(req, &msg);
 }
 
-ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
-			const struct dev_mem *mem)
+ssize_t rma_served_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
 	struct path_choice choice;
 	struct xfer_req *req;
@@ -369,34 +368,34 @@ ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
-	if (op->remotes != 1) {
+	if (op->rma.rma_iov_count != 1) {
 		P2P_WARN("%zu pieces of remote memory: one is offered (rma_iov_limit)\n",
-			 op->remotes);
+			 op->rma.rma_iov_count);
 		return -FI_EINVAL;
 	}
-	len = mem_iov_len(op->iov, op->count);
-	if ((op->read || !rma_served_copies(op->flags, mem, len)) &&
-	    rma_ask_before(ep, op->addr, NULL))
+	len = mem_iov_len(op->rma.msg_iov, op->rma.iov_count);
+	if ((op->type == FI_OP_READ || !rma_served_copies(op->flags, mem, len)) &&
+	    rma_ask_before(ep, op->rma.addr, NULL))
 		return -FI_EAGAIN;
-	ret = hello_ready(ep, op->addr);
+	ret = hello_ready(ep, op->rma.addr);
 	if (ret)
 		return ret;
 	req = rma_notice_req(ep, op, mem);
 	if (!req)
 		return -FI_EAGAIN;
 	req->path.reason = "its owner is asked for the remote memory";
-	ret = mem->ops ? 0 : pin_host(req, op->desc, false);
-	if (!ret && !op->read)
+	ret = mem->ops ? 0 : pin_host(req, op->rma.desc, false);
+	if (!ret && op->type == FI_OP_WRITE)
 		ret = rma_served_offer(req);
 	choice = req->path;
 	if (!ret)
-		ret = op->read ? rma_served_read(req) : rma_served_write(req);
+		ret = op->type == FI_OP_READ ? rma_served_read(req) : rma_served_write(req);
 	if (ret) {
 		xfer_req_undo(req);
 		return ret;
 	}
 	/* what was offered is counted when it is known whether it was taken */
-	if (!op->read && !path_offers(choice.proto))
+	if (op->type == FI_OP_WRITE && !path_offers(choice.proto))
 		xfer_ep_sent(ep, &choice, len);
 	return 0;
 }
@@ -440,7 +439,7 @@ static int rma_served_operands_copy(struct xfer_req *req, const struct wire_msg 
 	return rma_ask_begin(ask);
 }
 
-ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
+ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	struct core_array operand, compare, result;
 	const struct dev_mem *device;
@@ -454,10 +453,10 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 	ret = core_atomic_arrays(op, &operand, &compare, &result, &len);
 	if (ret)
 		return ret;
-	if (len > RMA_SERVED_ATOMIC_MAX || op->remotes != 1) {
+	if (len > RMA_SERVED_ATOMIC_MAX || op->atomic.rma_iov_count != 1) {
 		P2P_WARN("an atomic operation on %zu bytes in %zu pieces of remote memory: at "
 			 "most %d are offered, in one piece\n",
-			 len, op->remotes, RMA_SERVED_ATOMIC_MAX);
+			 len, op->atomic.rma_iov_count, RMA_SERVED_ATOMIC_MAX);
 		return -FI_EINVAL;
 	}
 	device = core_atomic_device(&operand, &compare, &result);
@@ -466,9 +465,9 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 		return ret;
 	copies = rma_served_copies(op->flags, &operand.mem, operand.len) ||
 		 rma_served_copies(op->flags, &compare.mem, compare.len);
-	if (!copies && rma_ask_before(ep, op->addr, NULL))
+	if (!copies && rma_ask_before(ep, op->atomic.addr, NULL))
 		return -FI_EAGAIN;
-	ret = hello_ready(ep, op->addr);
+	ret = hello_ready(ep, op->atomic.addr);
 	if (ret)
 		return ret;
 	req = xfer_req_new_atomic(ep, op, &result);
@@ -476,9 +475,10 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op)
 		return -FI_EAGAIN;
 	rma_served_msg_init(req, WIRE_ATOMIC, &msg);
 	msg.len = len;
-	msg.op = op->op;
-	msg.datatype = op->datatype;
-	msg.flags |= (op->results ? WIRE_FETCH : 0) | (op->compares ? WIRE_COMPARE : 0);
+	msg.op = op->atomic.op;
+	msg.datatype = op->atomic.datatype;
+	msg.flags |= (op->fetch.iov_count ? WIRE_FETCH : 0) |
+		     (op->compare.iov_count ? WIRE_COMPARE : 0);
 	ret = copies ? rma_served_operands_copy(req, &msg, &operand, &compare)
 		     : rma_served_operands(req, &msg, &operand, &compare);
 	if (ret)

@@ -13,9 +13,8 @@
 #define RMA_SERVED_ATOMIC_MAX (WIRE_PAYLOAD_MAX / 2)
 
 /* Posts an operation whose buffer lies in @mem. 0, -FI_EAGAIN or another error */
-ssize_t rma_served_post(struct xfer_ep *ep, const struct core_rma *op,
-			const struct dev_mem *mem);
-ssize_t rma_served_atomic(struct xfer_ep *ep, const struct core_atomic *op);
+ssize_t rma_served_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem);
+ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op);
 
 /* Elements of @datatype that one atomic operation may have. Not [locked] */
 size_t rma_served_atomic_max(enum fi_datatype datatype);

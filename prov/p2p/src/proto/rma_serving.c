@@ -427,11 +427,11 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 	const struct rma_reach *reach = &job->reach;
 	const bool writes = job->msg.type == WIRE_WRITE;
 	/* of a read nobody hears here, whatever the peer says */
-	const struct core_op local = {
-		.recv = writes,
-		.iov = reach->iov,
-		.count = reach->count,
-		.addr = job->peer->addr,
+	const struct p2p_op local = {
+		.type = writes ? FI_OP_RECV : FI_OP_SEND,
+		.msg.msg_iov = reach->iov,
+		.msg.iov_count = reach->count,
+		.msg.addr = job->peer->addr,
 		.flags = writes && job->msg.flags & WIRE_HAS_DATA ? FI_COMPLETION : 0,
 	};
 	struct xfer_req *req;
@@ -447,7 +447,7 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 	}
 	req->served = true;
 	xfer_req_meet(req, job->peer);
-	req->done_flags = FI_RMA | (local.recv ? FI_REMOTE_WRITE : FI_REMOTE_READ);
+	req->done_flags = FI_RMA | (op_receives(&local) ? FI_REMOTE_WRITE : FI_REMOTE_READ);
 	req->region = reach->region;
 	region_hold(reach->region);
 	return req;

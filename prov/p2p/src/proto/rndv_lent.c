@@ -63,7 +63,7 @@ static void rndv_lent_copied_out(struct copy *copy, int status)
 	xfer_sendq_flush(req->ctx.ep);
 }
 
-static ssize_t rndv_lent_start(struct xfer_req *req, const struct core_op *op)
+static ssize_t rndv_lent_start(struct xfer_req *req, const struct p2p_op *op)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 	int ret;
@@ -92,7 +92,7 @@ struct rndv_lent_read {
 	struct xfer_ctx ctx;
 	fi_addr_t to;
 	size_t count;
-	struct xfer_req *req[CORE_RMA_MAX];
+	struct xfer_req *req[OP_RMA_MAX];
 	LIST_ENTRY(rndv_lent_read) entry;
 };
 
@@ -190,7 +190,7 @@ static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
  * for; @read has them. Is there room left?
  */
 static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read,
-			     struct core_rma *op, struct iovec *iov, struct fi_rma_iov *from)
+			     struct p2p_op *op, struct iovec *iov, struct fi_rma_iov *from)
 {
 	const struct xfer_ep *ep = first->ctx.ep;
 	struct xfer_req *req;
@@ -202,17 +202,17 @@ static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read
 			continue;
 		if (!rndv_lent_stage(req))
 			return true;
-		places = rndv_lent_places(req, iov + op->count);
-		if (op->count + places > ep->iov_limit || read->count == CORE_RMA_MAX ||
+		places = rndv_lent_places(req, iov + op->rma.iov_count);
+		if (op->rma.iov_count + places > ep->iov_limit || read->count == OP_RMA_MAX ||
 		    (len && len + req->transfer.wanted > RNDV_LENT_TOGETHER))
 			return false;
-		op->desc[op->count] = req->mem.ops ? req->host_desc : NULL;
-		op->count += places;
+		op->rma.desc[op->rma.iov_count] = req->mem.ops ? req->host_desc : NULL;
+		op->rma.iov_count += places;
 		len += req->transfer.wanted;
 		from[read->count] = req->target[0];
 		read->req[read->count++] = req;
 	}
-	return read->count < CORE_RMA_MAX && len < RNDV_LENT_TOGETHER;
+	return read->count < OP_RMA_MAX && len < RNDV_LENT_TOGETHER;
 }
 
 /* What rndv_lent_read_begin() did not begin waits for another read of the same peer */
@@ -229,15 +229,15 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 	struct rndv_lent_read *read = cell_get(&xfer->cells);
 	struct iovec iov[2 * P2P_IOV_MAX];
 	void *desc[P2P_IOV_MAX] = {NULL};
-	struct fi_rma_iov from[CORE_RMA_MAX];
-	struct core_rma op = {
-		.read = true,
-		.iov = iov,
-		.desc = desc,
-		.addr = first->transfer.to,
-		.remote = from,
+	struct fi_rma_iov from[OP_RMA_MAX];
+	struct p2p_op op = {
+		.type = FI_OP_READ,
+		.rma.msg_iov = iov,
+		.rma.desc = desc,
+		.rma.addr = first->transfer.to,
+		.rma.rma_iov = from,
 		.flags = FI_COMPLETION,
-		.context = read,
+		.rma.context = read,
 	};
 	ssize_t ret = -FI_EAGAIN;
 	bool room;
@@ -249,11 +249,11 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 	xfer_ctx_init(&read->ctx, first->transfer.via, rndv_lent_read_done,
 		      rndv_lent_read_drop);
 	room = rndv_lent_gather(first, read, &op, iov, from);
-	op.remotes = read->count;
+	op.rma.rma_iov_count = read->count;
 	if (read->count && room && rndv_lent_reads(first->transfer.via, first->transfer.to))
 		ret = RNDV_LENT_HELD;
 	else if (read->count)
-		ret = core_post_rma(first->transfer.via->core, &op);
+		ret = core_post(first->transfer.via->core, &op);
 	LIST_INSERT_HEAD(&xfer->proto->reads, read, entry);
 	if (ret == RNDV_LENT_HELD || ret == -FI_EAGAIN) {
 		rndv_lent_read_drop(&read->ctx);

@@ -274,10 +274,9 @@ void rndv_grant(struct xfer_req *req)
 static ssize_t rndv_piece_post(struct xfer_req *req)
 {
 	struct rndv_piece *piece = rndv_piece_new(req, STAGE_PIECE_IN, rndv_piece_received);
-	struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.addr = FI_ADDR_UNSPEC,
+	struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.addr = FI_ADDR_UNSPEC,
 		.flags = FI_COMPLETION,
 	};
 	ssize_t ret;
@@ -288,11 +287,11 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 		rndv_piece_begun(piece);
 		return 0;
 	}
-	op.iov = piece->out.iov;
-	op.desc = piece->out.desc;
-	op.count = piece->out.count;
-	op.tag = piece->out.tag;
-	op.context = &piece->out.ctx;
+	op.msg.msg_iov = piece->out.iov;
+	op.msg.desc = piece->out.desc;
+	op.msg.iov_count = piece->out.count;
+	op.msg.tag = piece->out.tag;
+	op.msg.context = &piece->out.ctx;
 	ret = core_post(req->transfer.via->core, &op);
 	if (ret)
 		rndv_piece_drop(&piece->out.ctx);

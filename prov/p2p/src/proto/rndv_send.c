@@ -278,11 +278,11 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 static bool rndv_marker_inject(struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
-	const struct core_op op = {
-		.tagged = req->tagged,
-		.addr = req->addr,
-		.tag = req->tag,
-		.data = WIRE_MARK | req->transfer.id,
+	const struct p2p_op op = {
+		.type = req->tagged ? FI_OP_TSEND : FI_OP_SEND,
+		.msg.addr = req->addr,
+		.msg.tag = req->tag,
+		.msg.data = WIRE_MARK | req->transfer.id,
 	};
 
 	return ep->quirks & QUIRK_NEAR && !ep->waiting && !(req->op_flags & FI_FENCE) &&
@@ -348,7 +348,7 @@ void rndv_send_init(struct xfer_req *req)
 	xfer_req_meet(req, peer);
 }
 
-ssize_t rndv_start(struct xfer_req *req, const struct core_op *op)
+ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op)
 {
 	bool first;
 	int ret;

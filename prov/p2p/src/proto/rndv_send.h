@@ -7,7 +7,7 @@
 #include "xfer/wire.h"
 
 /* Begins a send: 0, or an error, and the caller frees the request. */
-ssize_t rndv_start(struct xfer_req *req, const struct core_op *op);
+ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op);
 
 /* It will travel as a transfer, to a peer that is known */
 void rndv_send_init(struct xfer_req *req);

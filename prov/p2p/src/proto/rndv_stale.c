@@ -35,14 +35,13 @@ static void rndv_stale_discarded(struct xfer_ctx *ctx, const struct core_comp *c
 void rndv_stale_discard(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx = ep->closing ? NULL : cell_get(&ep->xfer->cells);
-	const struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.addr = FI_ADDR_UNSPEC,
-		.tag = ep->tag_bit | WIRE_TAG_PIECE,
-		.ignore = WIRE_TAG_PIECE - 1,
+	const struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.addr = FI_ADDR_UNSPEC,
+		.msg.tag = ep->tag_bit | WIRE_TAG_PIECE,
+		.msg.ignore = WIRE_TAG_PIECE - 1,
 		.flags = FI_PEEK | FI_DISCARD | FI_COMPLETION,
-		.context = ctx,
+		.msg.context = ctx,
 	};
 
 	xfer_assert_locked(ep->xfer);
@@ -124,14 +123,13 @@ static void rndv_stale_post(struct rndv_stale *stale)
 {
 	struct xfer_ep *ep = stale->ctx.ep;
 	const struct stage_reserve *sink = stage_sink(&ep->xfer->stage);
-	struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.count = 1,
-		.addr = FI_ADDR_UNSPEC,
-		.tag = stale->tag,
+	struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
+		.msg.tag = stale->tag,
 		.flags = FI_COMPLETION,
-		.context = stale,
+		.msg.context = stale,
 	};
 	struct iovec iov;
 	ssize_t ret = -FI_ENOMEM;
@@ -140,8 +138,8 @@ static void rndv_stale_post(struct rndv_stale *stale)
 	if (sink) {
 		iov = (struct iovec){sink->addr, sink->size};
 		desc = sink->desc;
-		op.iov = &iov;
-		op.desc = &desc;
+		op.msg.msg_iov = &iov;
+		op.msg.desc = &desc;
 		ret = core_post(ep->core, &op);
 	}
 	rndv_stale_wait(stale, ret == -FI_EAGAIN || ret == -FI_ENOMEM);

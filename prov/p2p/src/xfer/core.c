@@ -14,67 +14,27 @@
 #include "mem/mem.h"
 #include "xfer/wire.h"
 
-ssize_t core_post(struct fid_ep *ep, const struct core_op *op)
+ssize_t core_inject_empty(struct fid_ep *ep, const struct p2p_op *op)
 {
-	ssize_t ret;
+	const struct fi_msg_tagged *msg = &op->msg;
 
-	if (op->tagged) {
-		struct fi_msg_tagged msg = {
-			.msg_iov = op->iov,
-			.desc = op->desc,
-			.iov_count = op->count,
-			.addr = op->addr,
-			.tag = op->tag,
-			.ignore = op->ignore,
-			.context = op->context,
-			.data = op->data,
-		};
-
-		ret = op->recv ? fi_trecvmsg(ep, &msg, op->flags)
-			       : fi_tsendmsg(ep, &msg, op->flags);
-	} else {
-		struct fi_msg msg = {
-			.msg_iov = op->iov,
-			.desc = op->desc,
-			.iov_count = op->count,
-			.addr = op->addr,
-			.context = op->context,
-			.data = op->data,
-		};
-
-		ret = op->recv ? fi_recvmsg(ep, &msg, op->flags)
-			       : fi_sendmsg(ep, &msg, op->flags);
-	}
-	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
-		P2P_WARN("%s%s: %s\n", op->tagged ? "t" : "", op->recv ? "recv" : "send",
-			 fi_strerror((int) -ret));
-	return ret;
+	return op_tagged(op) ? fi_tinjectdata(ep, NULL, 0, msg->data, msg->addr, msg->tag)
+			     : fi_injectdata(ep, NULL, 0, msg->data, msg->addr);
 }
 
-ssize_t core_inject_empty(struct fid_ep *ep, const struct core_op *op)
+static ssize_t core_call_untagged(struct fid_ep *ep, const struct p2p_op *op)
 {
-	return op->tagged ? fi_tinjectdata(ep, NULL, 0, op->data, op->addr, op->tag)
-			  : fi_injectdata(ep, NULL, 0, op->data, op->addr);
-}
-
-ssize_t core_post_rma(struct fid_ep *ep, const struct core_rma *op)
-{
-	const struct fi_msg_rma msg = {
-		.msg_iov = op->iov,
-		.desc = op->desc,
-		.iov_count = op->count,
-		.addr = op->addr,
-		.rma_iov = op->remote,
-		.rma_iov_count = op->remotes,
-		.context = op->context,
-		.data = op->data,
+	const struct fi_msg msg = {
+		.msg_iov = op->msg.msg_iov,
+		.desc = op->msg.desc,
+		.iov_count = op->msg.iov_count,
+		.addr = op->msg.addr,
+		.context = op->msg.context,
+		.data = op->msg.data,
 	};
-	ssize_t ret =
-		op->read ? fi_readmsg(ep, &msg, op->flags) : fi_writemsg(ep, &msg, op->flags);
 
-	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
-		P2P_WARN("%s: %s\n", op->read ? "read" : "write", fi_strerror((int) -ret));
-	return ret;
+	return op_receives(op) ? fi_recvmsg(ep, &msg, op->flags)
+			       : fi_sendmsg(ep, &msg, op->flags);
 }
 
 static void *core_desc(void *const *desc)
@@ -83,73 +43,85 @@ static void *core_desc(void *const *desc)
 }
 
 /* One piece of everything, in the endpoint's own way */
-static ssize_t core_call_atomic(struct fid_ep *ep, const struct core_atomic *op)
+static ssize_t core_call_atomic(struct fid_ep *ep, const struct p2p_op *op)
 {
-	const struct fi_ioc *sizes = op->operands ? op->operand : op->result;
-	const void *buf = op->operands ? op->operand->addr : NULL;
-	void *desc = op->operands ? core_desc(op->operand_desc) : NULL;
+	const struct fi_msg_atomic *msg = &op->atomic;
+	const struct fi_ioc *sizes = msg->iov_count ? msg->msg_iov : op->fetch.msg_iov;
+	const void *buf = msg->iov_count ? msg->msg_iov->addr : NULL;
+	void *desc = msg->iov_count ? core_desc(msg->desc) : NULL;
 
-	switch (op->kind) {
-	case CORE_ATOMIC:
-		return fi_atomic(ep, buf, sizes->count, desc, op->addr, op->remote->addr,
-				 op->remote->key, op->datatype, op->op, op->context);
-	case CORE_ATOMIC_FETCH:
-		return fi_fetch_atomic(ep, buf, sizes->count, desc, op->result->addr,
-				       core_desc(op->result_desc), op->addr, op->remote->addr,
-				       op->remote->key, op->datatype, op->op, op->context);
-	case CORE_ATOMIC_COMPARE:
-		return fi_compare_atomic(ep, buf, sizes->count, desc, op->compare->addr,
-					 core_desc(op->compare_desc), op->result->addr,
-					 core_desc(op->result_desc), op->addr, op->remote->addr,
-					 op->remote->key, op->datatype, op->op, op->context);
-	}
-	return -FI_EINVAL;
+	if (op->type == FI_OP_ATOMIC)
+		return fi_atomic(ep, buf, sizes->count, desc, msg->addr, msg->rma_iov->addr,
+				 msg->rma_iov->key, msg->datatype, msg->op, msg->context);
+	if (op->type == FI_OP_FETCH_ATOMIC)
+		return fi_fetch_atomic(ep, buf, sizes->count, desc, op->fetch.msg_iov->addr,
+				       core_desc(op->fetch.desc), msg->addr, msg->rma_iov->addr,
+				       msg->rma_iov->key, msg->datatype, msg->op, msg->context);
+	return fi_compare_atomic(ep, buf, sizes->count, desc, op->compare.msg_iov->addr,
+				 core_desc(op->compare.desc), op->fetch.msg_iov->addr,
+				 core_desc(op->fetch.desc), msg->addr, msg->rma_iov->addr,
+				 msg->rma_iov->key, msg->datatype, msg->op, msg->context);
 }
 
-static ssize_t core_msg_atomic(struct fid_ep *ep, const struct core_atomic *op)
+static ssize_t core_msg_atomic(struct fid_ep *ep, const struct p2p_op *op)
 {
 	void *none[P2P_IOV_MAX] = {NULL};
-	const struct fi_msg_atomic msg = {
-		.msg_iov = op->operand,
-		.desc = op->operand_desc ? op->operand_desc : none,
-		.iov_count = op->operands,
-		.addr = op->addr,
-		.rma_iov = op->remote,
-		.rma_iov_count = op->remotes,
-		.datatype = op->datatype,
-		.op = op->op,
-		.context = op->context,
-		.data = op->data,
-	};
-	void **compare_desc = op->compare_desc ? op->compare_desc : none;
-	void **result_desc = op->result_desc ? op->result_desc : none;
+	void **compare_desc = op->compare.desc ? op->compare.desc : none;
+	void **result_desc = op->fetch.desc ? op->fetch.desc : none;
+	struct fi_msg_atomic msg = op->atomic;
 
-	if (op->kind == CORE_ATOMIC)
+	if (!msg.desc)
+		msg.desc = none;
+	if (op->type == FI_OP_ATOMIC)
 		return fi_atomicmsg(ep, &msg, op->flags);
-	if (op->kind == CORE_ATOMIC_FETCH)
-		return fi_fetch_atomicmsg(ep, &msg, (struct fi_ioc *) op->result, result_desc,
-					  op->results, op->flags);
-	return fi_compare_atomicmsg(ep, &msg, op->compare, compare_desc, op->compares,
-				    (struct fi_ioc *) op->result, result_desc, op->results,
-				    op->flags);
+	if (op->type == FI_OP_FETCH_ATOMIC)
+		return fi_fetch_atomicmsg(ep, &msg, op->fetch.msg_iov, result_desc,
+					  op->fetch.iov_count, op->flags);
+	return fi_compare_atomicmsg(ep, &msg, op->compare.msg_iov, compare_desc,
+				    op->compare.iov_count, op->fetch.msg_iov, result_desc,
+				    op->fetch.iov_count, op->flags);
 }
 
 /* Has every array that it has to have, one piece each? */
-static bool core_atomic_single(const struct core_atomic *op)
+static bool core_atomic_single(const struct p2p_op *op)
 {
-	return op->remotes == 1 &&
-	       op->operands == (op->op == FI_ATOMIC_READ && op->kind != CORE_ATOMIC ? 0 : 1) &&
-	       op->results == (op->kind == CORE_ATOMIC ? 0 : 1) &&
-	       op->compares == (op->kind == CORE_ATOMIC_COMPARE ? 1 : 0);
+	const bool only_writes = op->type == FI_OP_ATOMIC;
+
+	return op->atomic.rma_iov_count == 1 &&
+	       op->atomic.iov_count ==
+		       (op->atomic.op == FI_ATOMIC_READ && !only_writes ? 0 : 1) &&
+	       op->fetch.iov_count == (only_writes ? 0 : 1) &&
+	       op->compare.iov_count == (op->type == FI_OP_COMPARE_ATOMIC ? 1 : 0);
 }
 
-ssize_t core_post_atomic(struct fid_ep *ep, const struct core_atomic *op)
+static ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op)
 {
-	ssize_t ret = op->plain && core_atomic_single(op) ? core_call_atomic(ep, op)
-							  : core_msg_atomic(ep, op);
+	switch (op->type) {
+	case FI_OP_RECV:
+	case FI_OP_SEND:
+		return core_call_untagged(ep, op);
+	case FI_OP_TRECV:
+		return fi_trecvmsg(ep, &op->msg, op->flags);
+	case FI_OP_TSEND:
+		return fi_tsendmsg(ep, &op->msg, op->flags);
+	case FI_OP_READ:
+		return fi_readmsg(ep, &op->rma, op->flags);
+	case FI_OP_WRITE:
+		return fi_writemsg(ep, &op->rma, op->flags);
+	default:
+		return op->plain && core_atomic_single(op) ? core_call_atomic(ep, op)
+							   : core_msg_atomic(ep, op);
+	}
+}
+
+ssize_t core_post(struct fid_ep *ep, const struct p2p_op *op)
+{
+	static const char *const names[] = {"recv", "send", "trecv", "tsend", "read", "write"};
+	ssize_t ret = core_call(ep, op);
 
 	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
-		P2P_WARN("atomic: %s\n", fi_strerror((int) -ret));
+		P2P_WARN("%s: %s\n", op->type <= FI_OP_WRITE ? names[op->type] : "atomic",
+			 fi_strerror((int) -ret));
 	return ret;
 }
 
@@ -168,22 +140,24 @@ static int core_array_init(struct core_array *array, const struct fi_ioc *ioc, s
 	return mem_classify(array->iov, array->count, NULL, &array->mem);
 }
 
-int core_atomic_arrays(const struct core_atomic *op, struct core_array *operand,
+int core_atomic_arrays(const struct p2p_op *op, struct core_array *operand,
 		       struct core_array *compare, struct core_array *result, size_t *len)
 {
-	size_t size = amo_size(op->datatype);
+	size_t size = amo_size(op->atomic.datatype);
 	int ret;
 
-	ret = core_array_init(operand, op->operand, op->operands, size);
+	ret = core_array_init(operand, op->atomic.msg_iov, op->atomic.iov_count, size);
 	if (!ret)
-		ret = core_array_init(compare, op->compare, op->compares, size);
+		ret = core_array_init(compare, op->compare.msg_iov, op->compare.iov_count,
+				      size);
 	if (!ret)
-		ret = core_array_init(result, op->result, op->results, size);
+		ret = core_array_init(result, op->fetch.msg_iov, op->fetch.iov_count, size);
 	if (ret)
 		return ret;
 	*len = P2P_MAX(operand->len, result->len);
 	if (*len && (!operand->len || operand->len == *len) &&
-	    (!op->compares || compare->len == *len) && (!op->results || result->len == *len))
+	    (!op->compare.iov_count || compare->len == *len) &&
+	    (!op->fetch.iov_count || result->len == *len))
 		return 0;
 	P2P_WARN("an atomic operation with %zu bytes of operands, %zu to compare and %zu of "
 		 "results\n",

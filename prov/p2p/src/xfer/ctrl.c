@@ -116,16 +116,15 @@ static int ctrl_in_post(struct ctrl_in *ctrl)
 	const struct xfer_ep *ep = ctrl->ctx.ep;
 	struct iovec iov = {ctrl->reserve->addr, WIRE_MSG_MAX};
 	void *desc = ctrl->reserve->desc;
-	const struct core_op op = {
-		.recv = true,
-		.tagged = true,
-		.iov = &iov,
-		.desc = &desc,
-		.count = 1,
-		.addr = FI_ADDR_UNSPEC,
-		.tag = ctrl_tag(ep, ep->name, ep->name_len),
+	const struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.msg_iov = &iov,
+		.msg.desc = &desc,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
+		.msg.tag = ctrl_tag(ep, ep->name, ep->name_len),
 		.flags = FI_COMPLETION,
-		.context = &ctrl->ctx,
+		.msg.context = &ctrl->ctx,
 	};
 
 	return (int) core_post(ep->core, &op);

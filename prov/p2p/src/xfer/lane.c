@@ -180,17 +180,16 @@ static bool lane_take(struct lane *lane, struct lane_ops *ended)
 static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
 {
 	void *desc[P2P_IOV_MAX] = {NULL};
-	const struct core_op op = {
-		.recv = lane_op->recv,
-		.tagged = true,
-		.iov = lane_op->iov,
-		.desc = desc,
-		.count = lane_op->count,
-		.addr = lane_op->addr,
-		.tag = lane_op->tag,
-		.ignore = lane_op->ignore,
+	const struct p2p_op op = {
+		.type = lane_op->recv ? FI_OP_TRECV : FI_OP_TSEND,
+		.msg.msg_iov = lane_op->iov,
+		.msg.desc = desc,
+		.msg.iov_count = lane_op->count,
+		.msg.addr = lane_op->addr,
+		.msg.tag = lane_op->tag,
+		.msg.ignore = lane_op->ignore,
 		.flags = FI_COMPLETION,
-		.context = &lane_op->context,
+		.msg.context = &lane_op->context,
 	};
 
 	return core_post(lane->core.ep, &op);

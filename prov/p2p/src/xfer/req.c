@@ -108,7 +108,7 @@ bool xfer_ctx_is_req(const struct xfer_ctx *ctx)
 	return ctx->drop == xfer_req_drop;
 }
 
-void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
+void xfer_req_set_buffer(struct xfer_req *req, const struct p2p_op *op,
 			 const struct dev_mem *mem)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
@@ -116,91 +116,75 @@ void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
 	req->report = op->flags & FI_COMPLETION;
 	req->mem = *mem;
 	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
-	req->count = op->count;
-	req->len = mem_iov_len(op->iov, op->count);
-	for (size_t i = 0; i < op->count; i++)
-		req->iov[i] = op->iov[i];
+	req->count = op->msg.iov_count;
+	req->len = mem_iov_len(op->msg.msg_iov, op->msg.iov_count);
+	for (size_t i = 0; i < op->msg.iov_count; i++)
+		req->iov[i] = op->msg.msg_iov[i];
 }
 
-static struct xfer_req *xfer_req_make(struct xfer_ep *ep, const struct core_op *op,
-				      const struct dev_mem *mem)
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct p2p_op *op,
+			      const struct dev_mem *mem)
 {
 	struct xfer_req *req = cell_get_zeroed(&ep->xfer->cells, XFER_REQ_ZEROED);
 
+	xfer_assert_locked(ep->xfer);
 	if (!req)
 		return NULL;
-	req->context = op->context;
-	req->tag = op->tag;
-	req->data = op->data;
-	req->addr = op->addr;
-	req->recv = op->recv;
-	req->tagged = op->tagged;
-	req->cq = op->recv ? ep->rxcq : ep->txcq;
-	req->done_flags = (op->recv ? FI_RECV : FI_SEND) | (op->tagged ? FI_TAGGED : FI_MSG);
+	req->context = op->msg.context;
+	req->tag = op->msg.tag;
+	req->data = op->msg.data;
+	req->addr = op->msg.addr;
+	req->done_flags = op_done_flags(op->type);
+	req->recv = req->done_flags & (FI_RECV | FI_READ);
+	req->tagged = op_tagged(op);
+	req->cq = op_receives(op) ? ep->rxcq : ep->txcq;
 	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
 	xfer_req_set_buffer(req, op, mem);
-	return req;
-}
-
-static struct xfer_req *xfer_req_posted(struct xfer_req *req)
-{
 	P2P_TRACE(req_post, req, req->done_flags, req->addr, req->tag, req->len, &req->copy);
 	return req;
 }
 
-struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
-			      const struct dev_mem *mem)
-{
-	struct xfer_req *req = xfer_req_make(ep, op, mem);
-
-	xfer_assert_locked(ep->xfer);
-	return req ? xfer_req_posted(req) : NULL;
-}
-
-struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
+struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct p2p_op *op,
 				  const struct dev_mem *mem)
 {
-	const struct core_op local = {
-		.recv = op->read,
-		.iov = op->iov,
-		.count = op->count,
-		.addr = op->addr,
-		.data = op->data,
+	const struct fi_msg_rma *rma = &op->rma;
+	const struct p2p_op local = {
+		.type = op->type,
 		.flags = op->flags,
-		.context = op->context,
+		.msg.msg_iov = rma->msg_iov,
+		.msg.iov_count = rma->iov_count,
+		.msg.addr = rma->addr,
+		.msg.context = rma->context,
+		.msg.data = rma->data,
 	};
-	struct xfer_req *req = xfer_req_make(ep, &local, mem);
+	struct xfer_req *req = xfer_req_new(ep, &local, mem);
 
 	xfer_assert_locked(ep->xfer);
 	if (!req)
 		return NULL;
-	req->cq = ep->txcq;
-	req->done_flags = FI_RMA | (op->read ? FI_READ : FI_WRITE);
-	memcpy(req->target, op->remote, op->remotes * sizeof *op->remote);
-	req->targets = op->remotes;
-	return xfer_req_posted(req);
+	memcpy(req->target, rma->rma_iov, rma->rma_iov_count * sizeof *rma->rma_iov);
+	req->targets = rma->rma_iov_count;
+	return req;
 }
 
-struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
+struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct p2p_op *op,
 				     const struct core_array *result)
 {
-	const struct core_op local = {
-		.recv = op->results,
-		.iov = result->iov,
-		.count = result->count,
-		.addr = op->addr,
+	const struct fi_rma_ioc *remote = op->atomic.rma_iov;
+	const struct p2p_op local = {
+		.type = op->type,
 		.flags = op->flags,
-		.context = op->context,
+		.msg.msg_iov = result->iov,
+		.msg.iov_count = result->count,
+		.msg.addr = op->atomic.addr,
+		.msg.context = op->atomic.context,
 	};
-	struct xfer_req *req = xfer_req_make(ep, &local, &result->mem);
+	struct xfer_req *req = xfer_req_new(ep, &local, &result->mem);
 
 	xfer_assert_locked(ep->xfer);
-	if (!req)
-		return NULL;
-	req->cq = ep->txcq;
-	req->done_flags = FI_ATOMIC | (op->results ? FI_READ : FI_WRITE);
-	req->target[0] = (struct fi_rma_iov){.addr = op->remote->addr, .key = op->remote->key};
-	return xfer_req_posted(req);
+	if (req)
+		req->target[0] = (struct fi_rma_iov){.addr = remote->addr, .key = remote->key};
+	return req;
 }
 
 /* What has waited for a counter counts for the one that was named. Is it to be reported? */

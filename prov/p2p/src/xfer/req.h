@@ -222,7 +222,7 @@ struct xfer_req {
 		uint64_t flags;
 	} out;
 	size_t targets;
-	struct fi_rma_iov target[CORE_RMA_MAX];
+	struct fi_rma_iov target[OP_RMA_MAX];
 	size_t copied;
 	struct xfer_transfer transfer;
 };
@@ -234,7 +234,7 @@ _Static_assert(XFER_STATES <= XFER_STATES_MAX, "each has a list");
 _Static_assert(sizeof(struct xfer_req) <= CELL_SIZE, "a request is a cell");
 
 /* Gives a request the buffer of @op, which may not have more pieces than the endpoint allows */
-void xfer_req_set_buffer(struct xfer_req *req, const struct core_op *op,
+void xfer_req_set_buffer(struct xfer_req *req, const struct p2p_op *op,
 			 const struct dev_mem *mem);
 
 /* Gives back the staging memory that it holds, of which @used bytes were written; or all it has */
@@ -242,15 +242,15 @@ void xfer_req_unstage(struct xfer_req *req, size_t used);
 void xfer_req_release(struct xfer_req *req);
 
 /* A request for @op, whose buffer lies in @mem; NULL: none now */
-struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct core_op *op,
+struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct p2p_op *op,
 			      const struct dev_mem *mem);
 
-/* The same for a read or write of at most CORE_RMA_MAX pieces of remote memory */
-struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct core_rma *op,
+/* The same for a read or write of at most OP_RMA_MAX pieces of remote memory */
+struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct p2p_op *op,
 				  const struct dev_mem *mem);
 
 /* The same for an atomic operation that gives @result */
-struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct core_atomic *op,
+struct xfer_req *xfer_req_new_atomic(struct xfer_ep *ep, const struct p2p_op *op,
 				     const struct core_array *result);
 
 /* Frees a request that was not begun */

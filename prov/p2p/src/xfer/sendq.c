@@ -22,15 +22,15 @@
 
 static ssize_t xfer_out_send(struct xfer_out *out)
 {
-	const struct core_op op = {
-		.tagged = true,
-		.iov = out->iov,
-		.desc = out->desc,
-		.count = out->count,
-		.addr = out->addr,
-		.tag = out->tag,
+	const struct p2p_op op = {
+		.type = FI_OP_TSEND,
+		.msg.msg_iov = out->iov,
+		.msg.desc = out->desc,
+		.msg.iov_count = out->count,
+		.msg.addr = out->addr,
+		.msg.tag = out->tag,
 		.flags = FI_COMPLETION,
-		.context = &out->ctx,
+		.msg.context = &out->ctx,
 	};
 
 	if (p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
@@ -291,16 +291,16 @@ static void xfer_letter_precede(const struct xfer_req *req)
 static ssize_t xfer_sendq_try(struct xfer_req *req)
 {
 	struct iovec iov = {req->host, req->out.len};
-	const struct core_op op = {
-		.tagged = req->tagged,
-		.iov = &iov,
-		.desc = &req->host_desc,
-		.count = 1,
-		.addr = req->addr,
-		.tag = req->tag,
-		.data = req->out.data,
+	const struct p2p_op op = {
+		.type = req->tagged ? FI_OP_TSEND : FI_OP_SEND,
+		.msg.msg_iov = &iov,
+		.msg.desc = &req->host_desc,
+		.msg.iov_count = 1,
+		.msg.addr = req->addr,
+		.msg.tag = req->tag,
+		.msg.data = req->out.data,
 		.flags = req->out.flags | FI_COMPLETION,
-		.context = &req->ctx,
+		.msg.context = &req->ctx,
 	};
 
 	if (xfer_sendq_ready(req))

@@ -38,7 +38,7 @@
 struct xfer_proto {
 	const char *name;
 	uint32_t paths;
-	ssize_t (*start)(struct xfer_req *req, const struct core_op *op);
+	ssize_t (*start)(struct xfer_req *req, const struct p2p_op *op);
 	void (*matched)(struct xfer_req *req);
 	void (*stray)(struct xfer_cq *cq, const struct core_comp *comp);
 	void (*body)(struct xfer *xfer, struct core_comp *comp);
