@@ -1,103 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * The calls of fi_atomic(3). Each becomes one struct p2p_op. On host memory, with a key that
- * the core provider serves, that goes to the core as it is.
- */
+/* The calls of fi_atomic(3). Each becomes a struct p2p_op. */
 #include "fid/atomic.h"
 
 #include <rdma/fi_errno.h>
 
 #include "base/amo.h"
-#include "fid/flags.h"
-#include "base/log.h"
+#include "fid/submit.h"
 #include "proto/rma_served.h"
-#include "proto/post.h"
-#include "xfer/ep_state.h"
 
-/* Is any of it device memory? Or is that not known? Then core_atomic_arrays() asks again */
-static bool atomic_device(const struct p2p_ep *ep, const struct fi_ioc *ioc, void *const *desc,
-			  size_t count, size_t size)
-{
-	struct dev_mem mem;
-
-	for (size_t i = 0; ioc && i < count && dev_active(); i++) {
-		if (desc_cache_find_device(&ep->xfer.xfer->descs, ioc[i].addr,
-					   ioc[i].count * size, desc ? desc[i] : NULL, &mem))
-			return true;
-	}
-	return false;
-}
-
-/* Is it more than the core can do alone? */
-static bool atomic_special(const struct p2p_ep *ep, const struct p2p_op *op)
-{
-	/* of a type that is not known, it is known where its first byte is */
-	size_t size = P2P_MAX(amo_size(op->atomic.datatype), 1);
-	const uint64_t injected = FI_INJECT | FI_COMPLETION;
-
-	return xfer_key_atomic_remote(ep->xfer.xfer, op->atomic.rma_iov->key) ||
-	       (op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered) ||
-	       /* cores do not tell of the end of what was injected, asked or not */
-	       ((op->flags & injected) == injected && ep->xfer.layered) ||
-	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
-	       atomic_device(ep, op->atomic.msg_iov, op->atomic.desc, op->atomic.iov_count,
-			     size) ||
-	       atomic_device(ep, op->compare.msg_iov, op->compare.desc, op->compare.iov_count,
-			     size) ||
-	       atomic_device(ep, op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count, size);
-}
-
-static ssize_t atomic_post(struct p2p_ep *ep, struct p2p_op *op)
-{
-	int ret = av_to_core(ep->av, &op->atomic.addr);
-
-	if (ret)
-		return ret;
-	if (!atomic_special(ep, op))
-		return core_post(ep->xfer.core, op);
-	if (!amo_valid(op->atomic.datatype, op->atomic.op, op->type == FI_OP_COMPARE_ATOMIC)) {
-		P2P_WARN("atomic operation %d on type %d is not offered\n", op->atomic.op,
-			 op->atomic.datatype);
-		return -FI_EOPNOTSUPP;
-	}
-	return xfer_post_atomic(&ep->xfer, op);
-}
+static const struct fi_msg_fetch atomic_no_fetch;
+static const struct fi_msg_compare atomic_no_compare;
 
 /* The forms that take a message */
-static ssize_t atomic_post_msg(struct p2p_ep *ep, enum fi_op_type kind,
-			       const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
-			       void **compare_desc, size_t compares, struct fi_ioc *result,
-			       void **result_desc, size_t results, uint64_t flags)
+static ssize_t atomic_submit(struct fid_ep *fid, enum fi_op_type type,
+			     const struct fi_msg_atomic *msg, struct fi_msg_fetch fetch,
+			     struct fi_msg_compare compare, uint64_t flags)
 {
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct p2p_op op;
-	int ret;
 
-	if (!msg || !msg->rma_iov || !msg->rma_iov_count)
+	if (!msg)
 		return -FI_EINVAL;
-	ret = flags_take(ep, FLAGS_ATOMIC, &flags, msg->addr);
-	if (p2p_unlikely(ret))
-		return ret;
-	op = (struct p2p_op){
-		.type = kind,
-		.atomic.msg_iov = msg->msg_iov,
-		.atomic.desc = msg->desc,
-		.atomic.iov_count = msg->op == FI_ATOMIC_READ ? 0 : msg->iov_count,
-		.compare.msg_iov = compare,
-		.compare.desc = compare_desc,
-		.compare.iov_count = compares,
-		.fetch.msg_iov = result,
-		.fetch.desc = result_desc,
-		.fetch.iov_count = results,
-		.atomic.addr = msg->addr,
-		.atomic.rma_iov = msg->rma_iov,
-		.atomic.rma_iov_count = msg->rma_iov_count,
-		.atomic.datatype = msg->datatype,
-		.atomic.op = msg->op,
-		.atomic.data = msg->data,
-		.flags = flags | (ep->tx_all ? FI_COMPLETION : 0),
-		.atomic.context = msg->context,
-	};
-	return atomic_post(ep, &op);
+	op_init(&op, type, OP_FLAGGED, flags);
+	op.atomic = *msg;
+	op.fetch = fetch;
+	op.compare = compare;
+	return ep->submit(ep, &op);
 }
 
 static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
@@ -109,52 +37,38 @@ static size_t atomic_elements(const struct fi_ioc *ioc, size_t count)
 	return elements;
 }
 
-static ssize_t atomic_post_iov(struct p2p_ep *ep, enum fi_op_type kind,
-			       const struct fi_ioc *operand, void **desc, size_t operands,
-			       const struct fi_ioc *compare, void **compare_desc,
-			       size_t compares, struct fi_ioc *result, void **result_desc,
-			       size_t results, fi_addr_t dest, uint64_t addr, uint64_t key,
-			       enum fi_datatype datatype, enum fi_op op, uint64_t flags,
-			       void *context)
+/* The others: as many elements of remote memory as of the arrays */
+static ssize_t atomic_submit_iov(struct fid_ep *fid, enum fi_op_type type, enum op_call call,
+				 const struct fi_ioc *operand, void **desc, size_t operands,
+				 struct fi_msg_fetch fetch, struct fi_msg_compare compare,
+				 fi_addr_t dest, uint64_t addr, uint64_t key,
+				 enum fi_datatype datatype, enum fi_op op, void *context)
 {
+	struct p2p_ep *ep = ep_of(&fid->fid);
 	const struct fi_rma_ioc remote = {
 		.addr = addr,
-		.count = atomic_elements(op == FI_ATOMIC_READ ? result : operand,
-					 op == FI_ATOMIC_READ ? results : operands),
+		.count = op == FI_ATOMIC_READ ? atomic_elements(fetch.msg_iov, fetch.iov_count)
+					      : atomic_elements(operand, operands),
 		.key = key,
 	};
 	struct p2p_op atomic = {
-		.type = kind,
-		.atomic.msg_iov = operand,
-		.atomic.desc = desc,
-		.atomic.iov_count = op == FI_ATOMIC_READ ? 0 : operands,
-		.plain = true,
-		.compare.msg_iov = compare,
-		.compare.desc = compare_desc,
-		.compare.iov_count = compares,
-		.fetch.msg_iov = result,
-		.fetch.desc = result_desc,
-		.fetch.iov_count = results,
-		.atomic.addr = dest,
-		.atomic.rma_iov = &remote,
-		.atomic.rma_iov_count = 1,
-		.atomic.datatype = datatype,
-		.atomic.op = op,
-		.flags = flags,
-		.atomic.context = context,
+		.type = type,
+		.call = call,
+		.flags = call == OP_INJECT ? FI_INJECT : ep->tx_flags,
+		.atomic = {operand, desc, operands, dest, &remote, 1, datatype, op, context, 0},
+		.fetch = fetch,
+		.compare = compare,
 	};
 
-	return atomic_post(ep, &atomic);
+	return ep->submit(ep, &atomic);
 }
 
 static ssize_t atomic_writev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
 			     size_t count, fi_addr_t dest, uint64_t addr, uint64_t key,
 			     enum fi_datatype datatype, enum fi_op op, void *context)
 {
-	struct p2p_ep *ep = ep_of(&fid->fid);
-
-	return atomic_post_iov(ep, FI_OP_ATOMIC, iov, desc, count, NULL, NULL, 0, NULL, NULL, 0,
-			       dest, addr, key, datatype, op, ep->tx_flags, context);
+	return atomic_submit_iov(fid, FI_OP_ATOMIC, OP_PLAIN, iov, desc, count, atomic_no_fetch,
+				 atomic_no_compare, dest, addr, key, datatype, op, context);
 }
 
 static ssize_t atomic_write(struct fid_ep *fid, const void *buf, size_t count, void *desc,
@@ -170,33 +84,17 @@ static ssize_t atomic_inject(struct fid_ep *fid, const void *buf, size_t count, 
 			     uint64_t addr, uint64_t key, enum fi_datatype datatype,
 			     enum fi_op op)
 {
-	struct p2p_ep *ep = ep_of(&fid->fid);
 	const struct fi_ioc operand = {(void *) buf, count};
-	const struct fi_rma_ioc remote = {addr, count, key};
-	struct p2p_op atomic = {
-		.type = FI_OP_ATOMIC,
-		.atomic.msg_iov = &operand,
-		.atomic.iov_count = 1,
-		.atomic.addr = dest,
-		.atomic.rma_iov = &remote,
-		.atomic.rma_iov_count = 1,
-		.atomic.datatype = datatype,
-		.atomic.op = op,
-		.flags = FI_INJECT,
-	};
 
-	if (av_unknown(ep->av, dest) || atomic_special(ep, &atomic))
-		return atomic_post(ep, &atomic);
-	/* this call never completes, unlike a message with FI_INJECT */
-	return fi_inject_atomic(ep->xfer.core, buf, count, av_core_addr(ep->av, dest), addr,
-				key, datatype, op);
+	return atomic_submit_iov(fid, FI_OP_ATOMIC, OP_INJECT, &operand, NULL, 1,
+				 atomic_no_fetch, atomic_no_compare, dest, addr, key, datatype,
+				 op, NULL);
 }
 
 static ssize_t atomic_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 			       uint64_t flags)
 {
-	return atomic_post_msg(ep_of(&fid->fid), FI_OP_ATOMIC, msg, NULL, NULL, 0, NULL, NULL,
-			       0, flags);
+	return atomic_submit(fid, FI_OP_ATOMIC, msg, atomic_no_fetch, atomic_no_compare, flags);
 }
 
 static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -205,11 +103,10 @@ static ssize_t atomic_readwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 uint64_t key, enum fi_datatype datatype, enum fi_op op,
 				 void *context)
 {
-	struct p2p_ep *ep = ep_of(&fid->fid);
+	const struct fi_msg_fetch fetch = {resultv, result_desc, result_count};
 
-	return atomic_post_iov(ep, FI_OP_FETCH_ATOMIC, iov, desc, count, NULL, NULL, 0, resultv,
-			       result_desc, result_count, dest, addr, key, datatype, op,
-			       ep->tx_flags, context);
+	return atomic_submit_iov(fid, FI_OP_FETCH_ATOMIC, OP_PLAIN, iov, desc, count, fetch,
+				 atomic_no_compare, dest, addr, key, datatype, op, context);
 }
 
 static ssize_t atomic_readwrite(struct fid_ep *fid, const void *buf, size_t count, void *desc,
@@ -228,8 +125,9 @@ static ssize_t atomic_readwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   struct fi_ioc *resultv, void **result_desc,
 				   size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg(ep_of(&fid->fid), FI_OP_FETCH_ATOMIC, msg, NULL, NULL, 0,
-			       resultv, result_desc, result_count, flags);
+	const struct fi_msg_fetch fetch = {resultv, result_desc, result_count};
+
+	return atomic_submit(fid, FI_OP_FETCH_ATOMIC, msg, fetch, atomic_no_compare, flags);
 }
 
 static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, void **desc,
@@ -240,11 +138,11 @@ static ssize_t atomic_compwritev(struct fid_ep *fid, const struct fi_ioc *iov, v
 				 uint64_t key, enum fi_datatype datatype, enum fi_op op,
 				 void *context)
 {
-	struct p2p_ep *ep = ep_of(&fid->fid);
+	const struct fi_msg_fetch fetch = {resultv, result_desc, result_count};
+	const struct fi_msg_compare compare = {comparev, compare_desc, compare_count};
 
-	return atomic_post_iov(ep, FI_OP_COMPARE_ATOMIC, iov, desc, count, comparev,
-			       compare_desc, compare_count, resultv, result_desc, result_count,
-			       dest, addr, key, datatype, op, ep->tx_flags, context);
+	return atomic_submit_iov(fid, FI_OP_COMPARE_ATOMIC, OP_PLAIN, iov, desc, count, fetch,
+				 compare, dest, addr, key, datatype, op, context);
 }
 
 static ssize_t atomic_compwrite(struct fid_ep *fid, const void *buf, size_t count, void *desc,
@@ -265,9 +163,10 @@ static ssize_t atomic_compwritemsg(struct fid_ep *fid, const struct fi_msg_atomi
 				   size_t compare_count, struct fi_ioc *resultv,
 				   void **result_desc, size_t result_count, uint64_t flags)
 {
-	return atomic_post_msg(ep_of(&fid->fid), FI_OP_COMPARE_ATOMIC, msg, comparev,
-			       compare_desc, compare_count, resultv, result_desc, result_count,
-			       flags);
+	const struct fi_msg_fetch fetch = {resultv, result_desc, result_count};
+	const struct fi_msg_compare compare = {comparev, compare_desc, compare_count};
+
+	return atomic_submit(fid, FI_OP_COMPARE_ATOMIC, msg, fetch, compare, flags);
 }
 
 /* ---- queries ---- */

@@ -23,7 +23,7 @@ struct trigger;
  * @open, @close: make and free what it keeps of a domain (struct p2p_domain.trigger). 0 or -FI_ENOMEM
  * @control:	fi_control(3) of a domain
  * @alias:	fi_ep_alias(3)
- * @ep_open:	an endpoint has been opened: takes its calls. 0 or an error
+ * @ep_open:	an endpoint has been opened: takes its operations. 0 or an error
  * @ep_flags:	its own flags have FI_TRIGGER from now on
  * @ep_busy:	may it not be closed yet?
  * @ep_close:	it is about to be closed: nothing of it waits any more

@@ -26,6 +26,7 @@
 #include "fid/native.h"
 #include "fid/rma.h"
 #include "fid/side_ep.h"
+#include "fid/submit.h"
 #include "fid/table.h"
 #include "proto/hello.h"
 #include "proto/post.h"
@@ -98,7 +99,8 @@ static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 {
 	const uint64_t early = ep->domain->xfer.quirks & QUIRK_EARLY ? FI_DELIVERY_COMPLETE : 0;
 
-	ep->tx_flags = flags;
+	/* a call without flags has no data, but for those that say so */
+	ep->tx_flags = flags & ~FI_REMOTE_CQ_DATA;
 	if (!ep->domain->layered || !(flags & (FI_COMMIT_COMPLETE | early) || ep->xfer.notices))
 		return;
 	p2p_lock_take(&ep->domain->xfer.lock);
@@ -291,6 +293,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	ret = xfer_ep_init(&ep->xfer, &domain->xfer);
 	if (ret)
 		return ret;
+	ep->submit = ep_submit;
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
 	ep->fid.fid.ops = &ep_class.ops;

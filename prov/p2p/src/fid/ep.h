@@ -4,6 +4,7 @@
 #define P2P_EP_H
 
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_trigger.h>
 
 #include "fid/av.h"
 #include "fid/cq.h"
@@ -12,6 +13,7 @@
 #include "xfer/xfer.h"
 
 struct native_ctx;
+struct p2p_op;
 struct p2p_side_ep;
 
 /**
@@ -29,6 +31,7 @@ struct p2p_side_ep;
  * @binds:	flags to bind the core's endpoint to its queues with, until it is (ep_bind_core())
  * @hmem_p2p:	FI_OPT_FI_HMEM_P2P
  * @exports:	uses of it by GPUs
+ * @submit:	posts an operation: ep_submit(), or what begins those that wait for counters
  * @native:	what it was opened for (fid/native.h), or NULL
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */
@@ -52,6 +55,7 @@ struct p2p_ep {
 	bool tx_all;
 	bool rx_all;
 	struct fid_exports exports;
+	ssize_t (*submit)(struct p2p_ep *ep, struct p2p_op *op);
 	struct native_ctx *native;
 	struct fid_pair pair;
 };
@@ -65,6 +69,12 @@ _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
 static inline struct p2p_ep *ep_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_ep, fid.fid);
+}
+
+/* What receives without flags do there: an endpoint's own may be meant for both kinds */
+static inline uint64_t ep_rx_flags(const struct p2p_ep *ep, enum fi_op_type type)
+{
+	return type == FI_OP_TRECV ? ep->xfer.rx_flags & ~FI_MULTI_RECV : ep->xfer.rx_flags;
 }
 
 /* Is it an object of ours by which operations are posted? */

@@ -71,7 +71,7 @@ struct fid_pair *fid_pair_remove(struct fid *core);
 struct fid *fid_user(struct fid *core);
 
 /*
- * Refuses FI_TRIGGER, of which gpu/trigger_calls.c lets nothing come here. The core would take our counter for one of
+ * Refuses FI_TRIGGER, of which gpu/trigger_ep.c lets nothing come here. The core would take our counter for one of
  * its own. -FI_ENOSYS (logged)
  */
 int fid_refuse_trigger(void);

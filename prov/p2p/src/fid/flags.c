@@ -17,19 +17,21 @@
 static const struct {
 	const char *name;
 	uint64_t kept;
-} flags_calls[FLAGS_CALLS] = {
-	[FLAGS_SEND] = {"fi_sendmsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
-	[FLAGS_TSEND] = {"fi_tsendmsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
-	[FLAGS_RECV] = {"fi_recvmsg", FLAGS_RX_PLAIN | FI_MULTI_RECV},
-	[FLAGS_TRECV] = {"fi_trecvmsg", FLAGS_RX_PLAIN | FI_PEEK | FI_CLAIM | FI_DISCARD},
-	[FLAGS_READ] = {"fi_readmsg", FLAGS_TX | FI_COMMIT_COMPLETE},
-	[FLAGS_WRITE] = {"fi_writemsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
-	[FLAGS_ATOMIC] = {"an atomic operation", FLAGS_TX | FI_COMMIT_COMPLETE},
+} flags_calls[] = {
+	[FI_OP_SEND] = {"fi_sendmsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
+	[FI_OP_TSEND] = {"fi_tsendmsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
+	[FI_OP_RECV] = {"fi_recvmsg", FLAGS_RX_PLAIN | FI_MULTI_RECV},
+	[FI_OP_TRECV] = {"fi_trecvmsg", FLAGS_RX_PLAIN | FI_PEEK | FI_CLAIM | FI_DISCARD},
+	[FI_OP_READ] = {"fi_readmsg", FLAGS_TX | FI_COMMIT_COMPLETE},
+	[FI_OP_WRITE] = {"fi_writemsg", FLAGS_TX | FI_REMOTE_CQ_DATA | FI_COMMIT_COMPLETE},
+	[FI_OP_ATOMIC] = {"fi_atomicmsg", FLAGS_TX | FI_COMMIT_COMPLETE},
+	[FI_OP_FETCH_ATOMIC] = {"fi_fetch_atomicmsg", FLAGS_TX | FI_COMMIT_COMPLETE},
+	[FI_OP_COMPARE_ATOMIC] = {"fi_compare_atomicmsg", FLAGS_TX | FI_COMMIT_COMPLETE},
 };
 
-int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags)
+int flags_check(const struct p2p_ep *ep, enum fi_op_type type, uint64_t flags)
 {
-	const uint64_t wrong = flags & ~flags_calls[call].kept;
+	const uint64_t wrong = flags & ~flags_calls[type].kept;
 
 	if (flags & FI_TRIGGER)
 		return fid_refuse_trigger();
@@ -37,7 +39,7 @@ int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags)
 		return 0;
 	if (wrong) {
 		P2P_WARN("%s with flags 0x%zx, which are not offered for it\n",
-			 flags_calls[call].name, (size_t) wrong);
+			 flags_calls[type].name, (size_t) wrong);
 		return -FI_EBADFLAGS;
 	}
 	if (!(flags & FI_FENCE) || ep->caps & FI_FENCE)
@@ -59,17 +61,18 @@ int flags_check_own(bool layered, uint64_t tx_flags, uint64_t rx_flags)
 	return -FI_EBADFLAGS;
 }
 
-int flags_heed(struct p2p_ep *ep, enum flags_call call, uint64_t *flags, fi_addr_t peer)
+int flags_heed(struct p2p_ep *ep, struct p2p_op *op)
 {
-	const bool fenced = *flags & FI_FENCE;
-	int ret = flags_check(ep, call, *flags);
+	const bool fenced = op->flags & FI_FENCE;
+	fi_addr_t peer = op->msg.addr;
+	int ret = flags_check(ep, op->type, op->flags);
 
 	if (ret)
 		return ret;
 	if (ep->xfer.layered)
-		*flags &= ~FI_FENCE;
-	if (ep->xfer.layered && (call == FLAGS_SEND || call == FLAGS_TSEND))
-		*flags = info_flags_to_core(*flags);
+		op->flags &= ~FI_FENCE;
+	if (ep->xfer.layered && (op->type == FI_OP_SEND || op->type == FI_OP_TSEND))
+		op->flags = info_flags_to_core(op->flags);
 	ret = fenced ? av_to_core(ep->av, &peer) : 0;
 	return ret || !fenced ? ret : (int) xfer_post_fence(&ep->xfer, peer);
 }

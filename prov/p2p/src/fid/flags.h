@@ -7,18 +7,7 @@
 #define P2P_FLAGS_H
 
 #include "fid/ep.h"
-
-/* The calls with flags; all atomic operations are one */
-enum flags_call {
-	FLAGS_SEND,
-	FLAGS_TSEND,
-	FLAGS_RECV,
-	FLAGS_TRECV,
-	FLAGS_READ,
-	FLAGS_WRITE,
-	FLAGS_ATOMIC,
-	FLAGS_CALLS
-};
+#include "xfer/op.h"
 
 /* With these alone there is nothing to ask */
 #define FLAGS_TX_PLAIN                                                                         \
@@ -30,7 +19,7 @@ enum flags_call {
  * Are they such as the call may have on this endpoint? 0 or an error, logged. Without a protocol of ours the core judges
  * what it is given.
  */
-int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags);
+int flags_check(const struct p2p_ep *ep, enum fi_op_type type, uint64_t flags);
 
 /*
  * The same of an endpoint's own flags, which calls without any have. @layered: with our protocol
@@ -38,27 +27,21 @@ int flags_check(const struct p2p_ep *ep, enum flags_call call, uint64_t flags);
 int flags_check_own(bool layered, uint64_t tx_flags, uint64_t rx_flags);
 
 /*
- * The same of a call that is about to be carried out, to or from @peer; @flags become what is left to do. A fenced one
+ * The same of an operation that is about to be carried out; its flags become what is left to do. A fenced one
  * may have to wait: -FI_EAGAIN
  */
-int flags_heed(struct p2p_ep *ep, enum flags_call call, uint64_t *flags, fi_addr_t peer);
+int flags_heed(struct p2p_ep *ep, struct p2p_op *op);
 
 /* The same, for the beginning of a call */
-static inline int flags_take(struct p2p_ep *ep, enum flags_call call, uint64_t *flags,
-			     fi_addr_t peer)
+static inline int flags_take(struct p2p_ep *ep, struct p2p_op *op)
 {
-	const bool recv = call == FLAGS_RECV || call == FLAGS_TRECV;
-	const bool data = call == FLAGS_SEND || call == FLAGS_TSEND || call == FLAGS_WRITE;
-	const uint64_t plain =
-		recv ? FLAGS_RX_PLAIN : FLAGS_TX_PLAIN | (data ? FI_REMOTE_CQ_DATA : 0);
-	uint64_t given = *flags;
-	int ret;
+	const bool data =
+		op->type == FI_OP_WRITE || op->type == FI_OP_SEND || op->type == FI_OP_TSEND;
+	const uint64_t plain = op_receives(op)
+				       ? FLAGS_RX_PLAIN
+				       : FLAGS_TX_PLAIN | (data ? FI_REMOTE_CQ_DATA : 0);
 
-	if (p2p_likely(!(given & ~plain)))
-		return 0;
-	ret = flags_heed(ep, call, &given, peer);
-	*flags = given;
-	return ret;
+	return p2p_likely(!(op->flags & ~plain)) ? 0 : flags_heed(ep, op);
 }
 
 #endif /* P2P_FLAGS_H */

@@ -311,7 +311,8 @@ static bool stream_convert(struct fid_ep *ep, const struct fi_p2p_stream_op *op,
 		.datatype = (unsigned int) op->datatype,
 		.atomic = (unsigned int) op->op,
 		.flags = op->flags |
-			 (recv ? trigger_rx_flags(ep, tagged) : trigger_tx_flags(ep)),
+			 (recv ? ep_rx_flags(ep_of(&ep->fid), tagged ? FI_OP_TRECV : FI_OP_RECV)
+			       : ep_of(&ep->fid)->tx_flags),
 	};
 	ring_op->word[FI_P2P_XPU_W_BUF] = (uintptr_t) op->buf;
 	ring_op->word[FI_P2P_XPU_W_LEN] = op->len;

@@ -3,6 +3,7 @@
 #include "gpu/trigger.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "fid/fid.h"
@@ -21,30 +22,8 @@ static struct p2p_ep *trigger_work_ep(const struct p2p_domain *domain, struct fi
 	return NULL;
 }
 
-static int trigger_make_atomic(const struct p2p_domain *domain,
-			       const struct fi_deferred_work *deferred,
-			       struct trigger_work **work)
-{
-	const struct fi_op_compare_atomic *compare = deferred->op.compare_atomic;
-	const struct fi_op_fetch_atomic *fetch = deferred->op.fetch_atomic;
-	const struct fi_op_atomic *atomic = deferred->op.atomic;
-	struct p2p_ep *ep = trigger_work_ep(domain, atomic->ep);
-
-	if (!ep)
-		return -FI_EINVAL;
-	switch (deferred->op_type) {
-	case FI_OP_FETCH_ATOMIC:
-		return trigger_work_atomic(ep, FI_OP_FETCH_ATOMIC, &fetch->msg, &fetch->fetch,
-					   NULL, fetch->flags & ~FI_TRIGGER, work);
-	case FI_OP_COMPARE_ATOMIC:
-		return trigger_work_atomic(ep, FI_OP_COMPARE_ATOMIC, &compare->msg,
-					   &compare->fetch, &compare->compare,
-					   compare->flags & ~FI_TRIGGER, work);
-	default:
-		return trigger_work_atomic(ep, FI_OP_ATOMIC, &atomic->msg, NULL, NULL,
-					   atomic->flags & ~FI_TRIGGER, work);
-	}
-}
+/* What such begin has no one completion: it cannot be counted once. */
+#define TRIGGER_NOT_COUNTED (FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD)
 
 static int trigger_make_cntr(const struct p2p_domain *domain,
 			     const struct fi_deferred_work *deferred,
@@ -56,49 +35,79 @@ static int trigger_make_cntr(const struct p2p_domain *domain,
 		return trigger_refuse(-FI_EINVAL, "it changes a counter: none counts that");
 	if (!cntr)
 		return trigger_refuse(-FI_EINVAL, TRIGGER_NO_CNTR);
-	return trigger_work_cntr(cntr, deferred->op_type, deferred->op.cntr->value, work);
+	*work = calloc(1, sizeof **work);
+	if (!*work)
+		return -FI_ENOMEM;
+	(*work)->op.type = deferred->op_type;
+	(*work)->changed = cntr;
+	(*work)->value = deferred->op.cntr->value;
+	return 0;
+}
+
+/* The operation of a work that is no counter's. 0 or -FI_ENOSYS */
+static int trigger_op(const struct fi_deferred_work *deferred, struct p2p_op *op)
+{
+	memset(op, 0, sizeof *op);
+	op_init(op, deferred->op_type, OP_FLAGGED, 0);
+	switch (op->type) {
+	case FI_OP_RECV:
+	case FI_OP_SEND:
+		op_set_msg(op, &deferred->op.msg->msg);
+		op->flags = deferred->op.msg->flags;
+		return 0;
+	case FI_OP_TRECV:
+	case FI_OP_TSEND:
+		op->msg = deferred->op.tagged->msg;
+		op->flags = deferred->op.tagged->flags;
+		return 0;
+	case FI_OP_READ:
+	case FI_OP_WRITE:
+		op->rma = deferred->op.rma->msg;
+		op->flags = deferred->op.rma->flags;
+		return 0;
+	case FI_OP_ATOMIC:
+		op->atomic = deferred->op.atomic->msg;
+		op->flags = deferred->op.atomic->flags;
+		return 0;
+	case FI_OP_FETCH_ATOMIC:
+		op->atomic = deferred->op.fetch_atomic->msg;
+		op->fetch = deferred->op.fetch_atomic->fetch;
+		op->flags = deferred->op.fetch_atomic->flags;
+		return 0;
+	case FI_OP_COMPARE_ATOMIC:
+		op->atomic = deferred->op.compare_atomic->msg;
+		op->fetch = deferred->op.compare_atomic->fetch;
+		op->compare = deferred->op.compare_atomic->compare;
+		op->flags = deferred->op.compare_atomic->flags;
+		return 0;
+	default:
+		return -FI_ENOSYS;
+	}
 }
 
 /* Makes a work of what the application has asked for. 0 or an error */
 static int trigger_make(const struct p2p_domain *domain,
 			const struct fi_deferred_work *deferred, struct trigger_work **work)
 {
-	const enum fi_op_type type = deferred->op_type;
-	const struct fi_op_tagged *tagged = deferred->op.tagged;
-	const struct fi_op_rma *rma = deferred->op.rma;
-	const struct fi_op_msg *msg = deferred->op.msg;
 	struct p2p_ep *ep;
+	struct p2p_op op;
+	int ret;
 
-	if (!msg)
+	if (!deferred->op.msg)
 		return -FI_EINVAL;
-	switch (type) {
-	case FI_OP_RECV:
-	case FI_OP_SEND:
-		ep = trigger_work_ep(domain, msg->ep);
-		return ep ? trigger_work_msg(ep, type, &msg->msg, msg->flags & ~FI_TRIGGER,
-					     work)
-			  : -FI_EINVAL;
-	case FI_OP_TRECV:
-	case FI_OP_TSEND:
-		ep = trigger_work_ep(domain, tagged->ep);
-		return ep ? trigger_work_tagged(ep, type, &tagged->msg,
-						tagged->flags & ~FI_TRIGGER, work)
-			  : -FI_EINVAL;
-	case FI_OP_READ:
-	case FI_OP_WRITE:
-		ep = trigger_work_ep(domain, rma->ep);
-		return ep ? trigger_work_rma(ep, type, &rma->msg, rma->flags & ~FI_TRIGGER,
-					     work)
-			  : -FI_EINVAL;
-	case FI_OP_ATOMIC:
-	case FI_OP_FETCH_ATOMIC:
-	case FI_OP_COMPARE_ATOMIC:
-		return trigger_make_atomic(domain, deferred, work);
-	case FI_OP_CNTR_SET:
-	case FI_OP_CNTR_ADD:
+	if (deferred->op_type == FI_OP_CNTR_SET || deferred->op_type == FI_OP_CNTR_ADD)
 		return trigger_make_cntr(domain, deferred, work);
-	}
-	return -FI_ENOSYS;
+	ret = trigger_op(deferred, &op);
+	if (ret)
+		return ret;
+	/* each of them begins with its endpoint */
+	ep = trigger_work_ep(domain, deferred->op.msg->ep);
+	if (!ep)
+		return -FI_EINVAL;
+	if (op.flags & TRIGGER_NOT_COUNTED)
+		return trigger_refuse(-FI_ENOSYS,
+				      "it is deferred work, and may not complete just once");
+	return trigger_work_new(ep, &op, work);
 }
 
 static int trigger_queue_work(struct p2p_domain *domain,

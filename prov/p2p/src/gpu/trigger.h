@@ -2,9 +2,9 @@
 /*
  * Triggered operations, and the deferred work queue (fi_trigger(3)).
  *
- * Works are posted by the same calls as all else, so they take the same paths. Who does not ask for
- * FI_TRIGGER has nothing of this: a domain with it follows up every operation, and has calls of its own
- * (trigger_calls.h). Over a hook, where nobody asks us, it does so from the first work on.
+ * Works are posted by ep_submit() as all else is, so they take the same paths. Who does not ask for
+ * FI_TRIGGER has nothing of this: a domain with it follows up every operation, and its endpoints look for works
+ * before (p2p_ep.submit). Over a hook it follows up operations from the first work on.
  */
 #ifndef P2P_TRIGGER_H
 #define P2P_TRIGGER_H

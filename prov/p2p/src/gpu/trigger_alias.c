@@ -9,13 +9,14 @@
 #include "base/libfabric.h"
 #include "fid/fid.h"
 #include "fid/table.h"
+#include "xfer/op.h"
 
 static int trigger_alias_close(struct fid *fid)
 {
-	struct trigger_alias *alias = container_of(fid, struct trigger_alias, fid.fid);
-	struct p2p_lock *lock = &alias->ep->domain->xfer.lock;
+	struct trigger_alias *alias = container_of(fid, struct trigger_alias, ep.fid.fid);
+	struct p2p_lock *lock = &alias->of->domain->xfer.lock;
 
-	if (domain_inherited(alias->ep->domain))
+	if (domain_inherited(alias->of->domain))
 		return 0;
 	p2p_lock_take(lock);
 	LIST_REMOVE(alias, entry);
@@ -29,9 +30,9 @@ static void trigger_alias_set_flags(struct trigger_alias *alias, uint64_t flags)
 	const uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
 
 	if (flags & FI_TRANSMIT)
-		alias->tx_flags = defaults;
+		alias->ep.tx_flags = defaults;
 	if (flags & FI_RECV)
-		alias->rx_flags = defaults;
+		alias->ep.xfer.rx_flags = defaults;
 }
 
 /* @flags says of which direction: FI_TRANSMIT or FI_RECV, one of them. 0 or -FI_EINVAL */
@@ -41,16 +42,16 @@ static int trigger_alias_get_flags(const struct trigger_alias *alias, uint64_t *
 
 	if (way != FI_TRANSMIT && way != FI_RECV)
 		return -FI_EINVAL;
-	*flags = way == FI_TRANSMIT ? alias->tx_flags : alias->rx_flags;
+	*flags = way == FI_TRANSMIT ? alias->ep.tx_flags : alias->ep.xfer.rx_flags;
 	return 0;
 }
 
 static int trigger_alias_control(struct fid *fid, int command, void *arg)
 {
-	struct trigger_alias *alias = container_of(fid, struct trigger_alias, fid.fid);
+	struct trigger_alias *alias = container_of(fid, struct trigger_alias, ep.fid.fid);
 
 	if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG)
-		return fi_control(&alias->ep->fid.fid, command, arg);
+		return fi_control(&alias->of->fid.fid, command, arg);
 	if (!arg)
 		return -FI_EINVAL;
 	if (command == FI_GETOPSFLAG)
@@ -68,7 +69,7 @@ static struct fid_class trigger_alias_class = {
 			.control = trigger_alias_control,
 			.ops_open = fid_ops_open,
 		},
-	.core = offsetof(struct trigger_alias, core),
+	.core = offsetof(struct trigger_alias, ep.xfer.core),
 };
 
 /* ---- which is which ---- */
@@ -76,7 +77,7 @@ static struct fid_class trigger_alias_class = {
 static struct trigger_alias *trigger_alias_of(struct fid *fid)
 {
 	return fid->ops == &trigger_alias_class.ops
-		       ? container_of(fid, struct trigger_alias, fid.fid)
+		       ? container_of(fid, struct trigger_alias, ep.fid.fid)
 		       : NULL;
 }
 
@@ -89,23 +90,7 @@ struct p2p_ep *trigger_ep_of(struct fid_ep *fid)
 {
 	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);
 
-	return alias ? alias->ep : ep_of(&fid->fid);
-}
-
-uint64_t trigger_tx_flags(struct fid_ep *fid)
-{
-	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);
-
-	return alias ? alias->tx_flags : ep_of(&fid->fid)->tx_flags;
-}
-
-uint64_t trigger_rx_flags(struct fid_ep *fid, bool tagged)
-{
-	const struct trigger_alias *alias = trigger_alias_of(&fid->fid);
-	uint64_t flags = alias ? alias->rx_flags : ep_of(&fid->fid)->xfer.rx_flags;
-
-	/* an endpoint's own flags may be meant for the other kind of receives */
-	return tagged ? flags & ~FI_MULTI_RECV : flags;
+	return alias ? alias->of : ep_of(&fid->fid);
 }
 
 struct p2p_ep *trigger_ep(const struct p2p_domain *domain, struct fid_ep *fid)
@@ -132,17 +117,17 @@ struct p2p_cntr *trigger_cntr(const struct p2p_domain *domain, struct fid_cntr *
 
 static ssize_t trigger_alias_cancel(fid_t fid, void *context)
 {
-	return fi_cancel(&trigger_alias_of(fid)->ep->fid.fid, context);
+	return fi_cancel(&trigger_alias_of(fid)->of->fid.fid, context);
 }
 
 static int trigger_alias_getopt(fid_t fid, int level, int name, void *value, size_t *len)
 {
-	return fi_getopt(&trigger_alias_of(fid)->ep->fid.fid, level, name, value, len);
+	return fi_getopt(&trigger_alias_of(fid)->of->fid.fid, level, name, value, len);
 }
 
 static int trigger_alias_setopt(fid_t fid, int level, int name, const void *value, size_t len)
 {
-	return fi_setopt(&trigger_alias_of(fid)->ep->fid.fid, level, name, value, len);
+	return fi_setopt(&trigger_alias_of(fid)->of->fid.fid, level, name, value, len);
 }
 
 static int trigger_alias_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
@@ -159,14 +144,14 @@ static int trigger_alias_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_a
 
 static ssize_t trigger_alias_rx_size_left(struct fid_ep *fid)
 {
-	struct fid_ep *ep = &trigger_alias_of(&fid->fid)->ep->fid;
+	struct fid_ep *ep = &trigger_alias_of(&fid->fid)->of->fid;
 
 	return ep->ops->rx_size_left(ep);
 }
 
 static ssize_t trigger_alias_tx_size_left(struct fid_ep *fid)
 {
-	struct fid_ep *ep = &trigger_alias_of(&fid->fid)->ep->fid;
+	struct fid_ep *ep = &trigger_alias_of(&fid->fid)->of->fid;
 
 	return ep->ops->tx_size_left(ep);
 }
@@ -191,17 +176,17 @@ static __attribute__((constructor)) void trigger_alias_complete_table(void)
 
 static int trigger_alias_setname(fid_t fid, void *addr, size_t len)
 {
-	return fi_setname(&trigger_alias_of(fid)->ep->fid.fid, addr, len);
+	return fi_setname(&trigger_alias_of(fid)->of->fid.fid, addr, len);
 }
 
 static int trigger_alias_getname(fid_t fid, void *addr, size_t *len)
 {
-	return fi_getname(&trigger_alias_of(fid)->ep->fid.fid, addr, len);
+	return fi_getname(&trigger_alias_of(fid)->of->fid.fid, addr, len);
 }
 
 static int trigger_alias_getpeer(struct fid_ep *fid, void *addr, size_t *len)
 {
-	return fi_getpeer(&trigger_alias_of(&fid->fid)->ep->fid, addr, len);
+	return fi_getpeer(&trigger_alias_of(&fid->fid)->of->fid, addr, len);
 }
 
 static int trigger_alias_no_connect(struct fid_ep *ep, const void *addr, const void *param,
@@ -223,7 +208,7 @@ static int trigger_alias_no_shutdown(struct fid_ep *ep, uint64_t flags)
 static int trigger_alias_join(struct fid_ep *fid, const void *addr, uint64_t flags,
 			      struct fid_mc **mc, void *context)
 {
-	return fi_join(&trigger_alias_of(&fid->fid)->ep->fid, addr, flags, mc, context);
+	return fi_join(&trigger_alias_of(&fid->fid)->of->fid, addr, flags, mc, context);
 }
 
 static struct fi_ops_cm trigger_alias_cm_ops = {
@@ -237,21 +222,38 @@ static struct fi_ops_cm trigger_alias_cm_ops = {
 	.join = trigger_alias_join,
 };
 
-struct trigger_alias *trigger_alias_new(struct p2p_ep *ep, uint64_t flags)
+/* The core's calls without flags have the endpoint's: those of the alias become an operation's own. */
+static ssize_t trigger_alias_submit(struct p2p_ep *ep, struct p2p_op *op)
 {
-	struct trigger_alias *alias = calloc(1, sizeof *alias);
+	struct p2p_ep *of = container_of(ep, struct trigger_alias, ep)->of;
+
+	if (op->call == OP_PLAIN)
+		op->call = OP_FLAGGED;
+	return of->submit(of, op);
+}
+
+struct trigger_alias *trigger_alias_new(struct p2p_ep *of, uint64_t flags)
+{
+	struct trigger_alias *alias = p2p_new(sizeof *alias);
+	struct p2p_ep *ep;
 
 	if (!alias)
 		return NULL;
-	alias->ep = ep;
-	alias->core = ep->xfer.core;
-	alias->tx_flags = ep->tx_flags;
-	alias->rx_flags = ep->xfer.rx_flags;
+	alias->of = of;
+	ep = &alias->ep;
+	ep->domain = of->domain;
+	ep->submit = trigger_alias_submit;
+	ep->tx_flags = of->tx_flags;
+	ep->xfer.xfer = of->xfer.xfer;
+	ep->xfer.core = of->xfer.core;
+	ep->xfer.data_mask = of->xfer.data_mask;
+	ep->xfer.rx_flags = of->xfer.rx_flags;
 	trigger_alias_set_flags(alias, flags);
-	alias->fid.fid.fclass = FI_CLASS_EP;
-	alias->fid.fid.context = ep->fid.fid.context;
-	alias->fid.fid.ops = &trigger_alias_class.ops;
-	alias->fid.ops = &trigger_alias_table.ops;
-	alias->fid.cm = &trigger_alias_cm_ops;
+	ep->fid = of->fid;
+	ep->fid.fid.fclass = FI_CLASS_EP;
+	ep->fid.fid.ops = &trigger_alias_class.ops;
+	ep->fid.ops = &trigger_alias_table.ops;
+	ep->fid.cm = &trigger_alias_cm_ops;
+	ep->fid.collective = NULL;
 	return alias;
 }

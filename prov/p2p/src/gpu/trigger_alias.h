@@ -11,20 +11,18 @@
 
 /**
  * struct trigger_alias - an alias.
- * @core:	the core's endpoint
- * @tx_flags, @rx_flags: what calls without flags do
+ * @ep:		what libfabric's calls see. It is never opened: it has the flags that calls without any have here, and
+ *		hands on what is posted; no call is the core's at once
+ * @of:		the endpoint
  * @entry:	on the domain's list of aliases
  */
 struct trigger_alias {
-	struct fid_ep fid;
-	struct p2p_ep *ep;
-	struct fid_ep *core;
-	uint64_t tx_flags;
-	uint64_t rx_flags;
+	struct p2p_ep ep;
+	struct p2p_ep *of;
 	LIST_ENTRY(trigger_alias) entry;
 };
 
-/* An alias without data transfer calls. The caller sets these, and lists it. NULL: no memory */
+/* An alias that is not listed yet. NULL: no memory */
 struct trigger_alias *trigger_alias_new(struct p2p_ep *ep, uint64_t flags);
 
 /* Is this endpoint of ours an alias? It is not what ep_of() wants, then */
@@ -32,10 +30,6 @@ bool trigger_is_alias(struct fid_ep *fid);
 
 /* Which endpoint of ours this is, or is an alias of */
 struct p2p_ep *trigger_ep_of(struct fid_ep *fid);
-
-/* What calls without flags do there */
-uint64_t trigger_tx_flags(struct fid_ep *fid);
-uint64_t trigger_rx_flags(struct fid_ep *fid, bool tagged);
 
 #define TRIGGER_NO_CNTR "a counter is missing, or not of its domain"
 

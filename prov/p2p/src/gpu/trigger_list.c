@@ -67,7 +67,7 @@ static void trigger_work_hold(const struct trigger *trigger, const struct trigge
 	trigger_hold(work->cntr, change);
 	trigger_hold(work->done, change);
 	if (!work->ep)
-		trigger_hold(work->op.count.cntr, change);
+		trigger_hold(work->changed, change);
 }
 
 /* [locked] */
@@ -172,7 +172,7 @@ static struct trigger_posted *trigger_posted_new(struct trigger *trigger,
 		.work =
 			{
 				.context = work->context,
-				.report = work->flags & FI_COMPLETION,
+				.report = work->op.flags & FI_COMPLETION,
 				.cntr = work->done ? &work->done->xfer : NULL,
 				.ended = trigger_ended,
 			},
@@ -190,7 +190,7 @@ static struct trigger_posted *trigger_posted_new(struct trigger *trigger,
 static void trigger_fail(const struct trigger *trigger, const struct trigger_work *work,
 			 int err)
 {
-	const uint64_t flags = trigger_work_comp_flags(work);
+	const uint64_t flags = op_done_flags(work->op.type);
 	const struct core_comp comp = {
 		.context = work->context,
 		.flags = flags,
@@ -198,7 +198,7 @@ static void trigger_fail(const struct trigger *trigger, const struct trigger_wor
 		.err = err,
 	};
 	struct xfer_ep *ep = &work->ep->xfer;
-	struct xfer_cq *cq = trigger_work_recv(work) ? ep->rxcq : ep->txcq;
+	struct xfer_cq *cq = op_receives(&work->op) ? ep->rxcq : ep->txcq;
 
 	trigger_assert_locked(trigger);
 	if (!work->deferred)
@@ -247,7 +247,7 @@ static bool trigger_post(struct trigger *trigger, struct trigger_work *work)
 
 static struct trigger_way trigger_way_of(const struct trigger_work *work)
 {
-	const bool recv = trigger_work_recv(work);
+	const bool recv = op_receives(&work->op);
 
 	return (struct trigger_way){
 		.ep = work->ep,
@@ -404,7 +404,7 @@ int trigger_queue_due(struct trigger *trigger, struct trigger_work *work)
 static bool trigger_is_to(const struct trigger_work *work, const struct p2p_ep *ep,
 			  fi_addr_t addr)
 {
-	return work->ep == ep && !trigger_work_recv(work) && trigger_work_addr(work) == addr;
+	return work->ep == ep && !op_receives(&work->op) && trigger_work_addr(work) == addr;
 }
 
 bool trigger_is_awaited(struct trigger *trigger, const struct p2p_ep *ep, fi_addr_t addr)

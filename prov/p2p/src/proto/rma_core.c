@@ -583,7 +583,7 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 	       op->atomic.rma_iov_count * sizeof *op->atomic.rma_iov);
 	amo->op = *op;
 	amo->op.atomic.desc = amo->op.compare.desc = amo->op.fetch.desc = &req->host_desc;
-	amo->op.plain = false;
+	amo->op.call = OP_FLAGGED;
 	amo->op.atomic.msg_iov = op->atomic.iov_count ? &amo->operand : NULL;
 	amo->op.atomic.iov_count = op->atomic.iov_count ? 1 : 0;
 	amo->op.compare.msg_iov = op->compare.iov_count ? &amo->compare : NULL;

@@ -278,15 +278,19 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 static bool rndv_marker_inject(struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
+	const struct iovec none = {NULL, 0};
 	const struct p2p_op op = {
 		.type = req->tagged ? FI_OP_TSEND : FI_OP_SEND,
+		.call = OP_INJECT,
+		.flags = FI_REMOTE_CQ_DATA,
+		.msg.msg_iov = &none,
 		.msg.addr = req->addr,
 		.msg.tag = req->tag,
 		.msg.data = WIRE_MARK | req->transfer.id,
 	};
 
 	return ep->quirks & QUIRK_NEAR && !ep->waiting && !(req->op_flags & FI_FENCE) &&
-	       !ctrl_unsent(ep, req->addr) && !core_inject_empty(ep->core, &op);
+	       !ctrl_unsent(ep, req->addr) && !core_call(ep->core, &op);
 }
 
 /*

@@ -14,15 +14,70 @@
 #include "mem/mem.h"
 #include "xfer/wire.h"
 
-ssize_t core_inject_empty(struct fid_ep *ep, const struct p2p_op *op)
+/* The calls without flags, and those to inject */
+static ssize_t core_plain_send(struct fid_ep *ep, const struct p2p_op *op)
+{
+	const struct fi_msg_tagged *msg = &op->msg;
+	const bool data = op->flags & FI_REMOTE_CQ_DATA, tagged = op_tagged(op);
+	const struct iovec *iov = msg->msg_iov;
+
+	if (op->call == OP_INJECT && data)
+		return tagged ? fi_tinjectdata(ep, iov->iov_base, iov->iov_len, msg->data,
+					       msg->addr, msg->tag)
+			      : fi_injectdata(ep, iov->iov_base, iov->iov_len, msg->data,
+					      msg->addr);
+	if (op->call == OP_INJECT)
+		return tagged ? fi_tinject(ep, iov->iov_base, iov->iov_len, msg->addr, msg->tag)
+			      : fi_inject(ep, iov->iov_base, iov->iov_len, msg->addr);
+	if (data)
+		return tagged ? fi_tsenddata(ep, iov->iov_base, iov->iov_len, *msg->desc,
+					     msg->data, msg->addr, msg->tag, msg->context)
+			      : fi_senddata(ep, iov->iov_base, iov->iov_len, *msg->desc,
+					    msg->data, msg->addr, msg->context);
+	return tagged ? fi_tsendv(ep, iov, msg->desc, msg->iov_count, msg->addr, msg->tag,
+				  msg->context)
+		      : fi_sendv(ep, iov, msg->desc, msg->iov_count, msg->addr, msg->context);
+}
+
+static ssize_t core_plain_recv(struct fid_ep *ep, const struct p2p_op *op)
 {
 	const struct fi_msg_tagged *msg = &op->msg;
 
-	return op_tagged(op) ? fi_tinjectdata(ep, NULL, 0, msg->data, msg->addr, msg->tag)
-			     : fi_injectdata(ep, NULL, 0, msg->data, msg->addr);
+	return op_tagged(op) ? fi_trecvv(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr,
+					 msg->tag, msg->ignore, msg->context)
+			     : fi_recvv(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr,
+					msg->context);
 }
 
-static ssize_t core_call_untagged(struct fid_ep *ep, const struct p2p_op *op)
+static ssize_t core_plain_read(struct fid_ep *ep, const struct p2p_op *op)
+{
+	const struct fi_msg_rma *msg = &op->rma;
+
+	return fi_readv(ep, msg->msg_iov, msg->desc, msg->iov_count, msg->addr,
+			msg->rma_iov->addr, msg->rma_iov->key, msg->context);
+}
+
+static ssize_t core_plain_write(struct fid_ep *ep, const struct p2p_op *op)
+{
+	const struct fi_msg_rma *msg = &op->rma;
+	const struct fi_rma_iov *to = msg->rma_iov;
+	const bool data = op->flags & FI_REMOTE_CQ_DATA;
+	const struct iovec *iov = msg->msg_iov;
+
+	if (op->call == OP_INJECT && data)
+		return fi_inject_writedata(ep, iov->iov_base, iov->iov_len, msg->data,
+					   msg->addr, to->addr, to->key);
+	if (op->call == OP_INJECT)
+		return fi_inject_write(ep, iov->iov_base, iov->iov_len, msg->addr, to->addr,
+				       to->key);
+	if (data)
+		return fi_writedata(ep, iov->iov_base, iov->iov_len, *msg->desc, msg->data,
+				    msg->addr, to->addr, to->key, msg->context);
+	return fi_writev(ep, iov, msg->desc, msg->iov_count, msg->addr, to->addr, to->key,
+			 msg->context);
+}
+
+static ssize_t core_untagged(struct fid_ep *ep, const struct p2p_op *op)
 {
 	const struct fi_msg msg = {
 		.msg_iov = op->msg.msg_iov,
@@ -42,14 +97,17 @@ static void *core_desc(void *const *desc)
 	return desc ? *desc : NULL;
 }
 
-/* One piece of everything, in the endpoint's own way */
-static ssize_t core_call_atomic(struct fid_ep *ep, const struct p2p_op *op)
+/* The same of one piece of everything */
+static ssize_t core_plain_atomic(struct fid_ep *ep, const struct p2p_op *op)
 {
 	const struct fi_msg_atomic *msg = &op->atomic;
 	const struct fi_ioc *sizes = msg->iov_count ? msg->msg_iov : op->fetch.msg_iov;
 	const void *buf = msg->iov_count ? msg->msg_iov->addr : NULL;
 	void *desc = msg->iov_count ? core_desc(msg->desc) : NULL;
 
+	if (op->call == OP_INJECT)
+		return fi_inject_atomic(ep, buf, sizes->count, msg->addr, msg->rma_iov->addr,
+					msg->rma_iov->key, msg->datatype, msg->op);
 	if (op->type == FI_OP_ATOMIC)
 		return fi_atomic(ep, buf, sizes->count, desc, msg->addr, msg->rma_iov->addr,
 				 msg->rma_iov->key, msg->datatype, msg->op, msg->context);
@@ -94,12 +152,33 @@ static bool core_atomic_single(const struct p2p_op *op)
 	       op->compare.iov_count == (op->type == FI_OP_COMPARE_ATOMIC ? 1 : 0);
 }
 
-static ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op)
+static ssize_t core_plain(struct fid_ep *ep, const struct p2p_op *op)
 {
 	switch (op->type) {
 	case FI_OP_RECV:
+	case FI_OP_TRECV:
+		return core_plain_recv(ep, op);
 	case FI_OP_SEND:
-		return core_call_untagged(ep, op);
+	case FI_OP_TSEND:
+		return core_plain_send(ep, op);
+	case FI_OP_READ:
+		return core_plain_read(ep, op);
+	case FI_OP_WRITE:
+		return core_plain_write(ep, op);
+	default:
+		return core_atomic_single(op) ? core_plain_atomic(ep, op)
+					      : core_msg_atomic(ep, op);
+	}
+}
+
+ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op)
+{
+	if (op->call != OP_FLAGGED)
+		return core_plain(ep, op);
+	switch (op->type) {
+	case FI_OP_RECV:
+	case FI_OP_SEND:
+		return core_untagged(ep, op);
 	case FI_OP_TRECV:
 		return fi_trecvmsg(ep, &op->msg, op->flags);
 	case FI_OP_TSEND:
@@ -109,8 +188,7 @@ static ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op)
 	case FI_OP_WRITE:
 		return fi_writemsg(ep, &op->rma, op->flags);
 	default:
-		return op->plain && core_atomic_single(op) ? core_call_atomic(ep, op)
-							   : core_msg_atomic(ep, op);
+		return core_msg_atomic(ep, op);
 	}
 }
 

@@ -24,11 +24,11 @@ struct fi_info *core_info_aside(const struct fi_info *info);
  */
 int core_info_beside(struct fi_info *info, const void *name, size_t len);
 
-/* Posts it. 0 or the core's negative error; -FI_EAGAIN is not logged */
-ssize_t core_post(struct fid_ep *ep, const struct p2p_op *op);
+/* Posts it, as the call that it is. 0 or the core's negative error */
+ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op);
 
-/* Sends @op.msg.data with no bytes, without a completion. 0, -FI_EAGAIN or another error, not logged */
-ssize_t core_inject_empty(struct fid_ep *ep, const struct p2p_op *op);
+/* The same, and logs the error unless it is -FI_EAGAIN */
+ssize_t core_post(struct fid_ep *ep, const struct p2p_op *op);
 
 /* One of the arrays of an atomic operation, as a buffer in the allocation @mem */
 struct core_array {

@@ -7,22 +7,28 @@
 #define P2P_OP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 #include <rdma/fi_trigger.h>
+
+#include "base/base.h"
 
 struct dev_mem;
 
 /* Pieces of remote memory that one operation may have: no core takes more */
 #define OP_RMA_MAX 4
 
+/* Which of libfabric's calls it is: one with flags of its own, one with the endpoint's, or one to inject, which never completes */
+enum op_call { OP_FLAGGED, OP_PLAIN, OP_INJECT };
+
 /**
  * struct p2p_op - an operation of an endpoint.
- * @plain:	it is what a call without flags does: if no array has several pieces an atomic operation goes to the
- *		core as that call, since not all cores have the other ones
+ * @call:	the core gets the same call, if it can do it alone: its own flags are for the others, and not all cores
+ *		have atomic operations with flags
  * @notices:	a message tells of this write, with its data, and takes a receive at the other end. Not for the core
- * @flags:	as for the call of this type that has some
+ * @flags:	as for the call of this type that has some, the endpoint's where @call has none
  * @seen:	as for mem_classify()
  * @msg:	of messages; without a tag if they have none
  * @rma:	of reads and writes; with 1 to OP_RMA_MAX pieces of remote memory, as long as the local ones together
@@ -30,7 +36,7 @@ struct dev_mem;
  */
 struct p2p_op {
 	enum fi_op_type type;
-	bool plain;
+	enum op_call call;
 	bool notices;
 	uint64_t flags;
 	const struct dev_mem *seen;
@@ -44,6 +50,35 @@ struct p2p_op {
 		};
 	};
 };
+
+_Static_assert(sizeof(struct iovec) == sizeof(struct fi_ioc) &&
+		       sizeof(struct fi_rma_iov) == sizeof(struct fi_rma_ioc),
+	       "pieces are copied alike");
+_Static_assert(offsetof(struct p2p_op, msg.addr) == offsetof(struct p2p_op, rma.addr) &&
+		       offsetof(struct p2p_op, msg.addr) ==
+			       offsetof(struct p2p_op, atomic.addr),
+	       "the address is at one place");
+
+/* Begins an operation. The caller sets the member of the union: nothing is set twice for host messages */
+static inline void op_init(struct p2p_op *op, enum fi_op_type type, enum op_call call,
+			   uint64_t flags)
+{
+	op->type = type;
+	op->call = call;
+	op->notices = false;
+	op->flags = flags;
+	op->seen = NULL;
+}
+
+static inline void op_set_msg(struct p2p_op *op, const struct fi_msg *msg)
+{
+	op->msg = (struct fi_msg_tagged){.msg_iov = msg->msg_iov,
+					 .desc = msg->desc,
+					 .iov_count = msg->iov_count,
+					 .addr = msg->addr,
+					 .context = msg->context,
+					 .data = msg->data};
+}
 
 static inline bool op_receives(const struct p2p_op *op)
 {
@@ -72,5 +107,41 @@ static inline uint64_t op_done_flags(enum fi_op_type type)
 
 	return type <= FI_OP_COMPARE_ATOMIC ? flags[type] : 0;
 }
+
+/* Where its context is */
+static inline void **op_context(struct p2p_op *op)
+{
+	if (op->type >= FI_OP_ATOMIC)
+		return &op->atomic.context;
+	return op->type >= FI_OP_READ ? &op->rma.context : &op->msg.context;
+}
+
+/* An array of pieces, with their descriptors */
+struct op_array {
+	union {
+		struct iovec iov[P2P_IOV_MAX];
+		struct fi_ioc ioc[P2P_IOV_MAX];
+	};
+	void *desc[P2P_IOV_MAX];
+};
+
+/**
+ * struct op_kept - what the pointers of an operation lead to, but for the data.
+ */
+struct op_kept {
+	struct op_array local;
+	struct op_array compare;
+	struct op_array fetch;
+	union {
+		struct fi_rma_iov rma[OP_RMA_MAX];
+		struct fi_rma_ioc rma_ioc[OP_RMA_MAX];
+	};
+};
+
+/*
+ * Copies what an operation points to, for one that is carried out later. @described: what it says of descriptors is true.
+ * False: it has no list of pieces, or too many
+ */
+bool op_keep(struct p2p_op *op, struct op_kept *to, bool described);
 
 #endif /* P2P_OP_H */
