@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Operations of kernels: posted as an application would. See xpu.h. */
-#include <stdlib.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <rdma/fi_tagged.h>
 
 #include "base/clock.h"
 #include "base/conf.h"
@@ -13,6 +11,7 @@
 #include "path/quirks.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
+#include "xfer/op.h"
 #include "xfer/reports.h"
 
 /*
@@ -29,135 +28,98 @@ static void *xpu_ptr(uint64_t word)
 
 /* ---- operations with all of their arguments ---- */
 
-static ssize_t xpu_post_msg(struct fid_ep *ep, const struct ring_op *op, bool recv)
-{
-	const struct iovec iov = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]),
-				  op->word[FI_P2P_XPU_W_LEN]};
-	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
-	const struct fi_msg msg = {
-		.msg_iov = &iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.addr = op->word[FI_P2P_XPU_W_PEER],
-		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
-		.data = op->word[FI_P2P_XPU_W_DATA],
-	};
-
-	return recv ? fi_recvmsg(ep, &msg, op->flags) : fi_sendmsg(ep, &msg, op->flags);
-}
-
-static ssize_t xpu_post_tagged(struct fid_ep *ep, const struct ring_op *op, bool recv)
-{
-	const struct iovec iov = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]),
-				  op->word[FI_P2P_XPU_W_LEN]};
-	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
-	const struct fi_msg_tagged msg = {
-		.msg_iov = &iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.addr = op->word[FI_P2P_XPU_W_PEER],
-		.tag = op->word[FI_P2P_XPU_W_ADDR],
-		.ignore = op->word[FI_P2P_XPU_W_KEY],
-		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
-		.data = op->word[FI_P2P_XPU_W_DATA],
-	};
-
-	return recv ? fi_trecvmsg(ep, &msg, op->flags) : fi_tsendmsg(ep, &msg, op->flags);
-}
-
-static ssize_t xpu_post_rma(struct fid_ep *ep, const struct ring_op *op, bool read)
-{
-	const struct iovec iov = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]),
-				  op->word[FI_P2P_XPU_W_LEN]};
-	const struct fi_rma_iov rma = {op->word[FI_P2P_XPU_W_ADDR], op->word[FI_P2P_XPU_W_LEN],
-				       op->word[FI_P2P_XPU_W_KEY]};
-	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
-	const struct fi_msg_rma msg = {
-		.msg_iov = &iov,
-		.desc = &desc,
-		.iov_count = 1,
-		.addr = op->word[FI_P2P_XPU_W_PEER],
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
-		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
-		.data = op->word[FI_P2P_XPU_W_DATA],
-	};
-
-	return read ? fi_readmsg(ep, &msg, op->flags) : fi_writemsg(ep, &msg, op->flags);
-}
-
-static ssize_t xpu_post_atomic(struct fid_ep *ep, const struct ring_op *op)
-{
-	const size_t count = op->word[FI_P2P_XPU_W_LEN];
-	const struct fi_ioc ioc = {xpu_ptr(op->word[FI_P2P_XPU_W_BUF]), count};
-	const struct fi_rma_ioc rma = {op->word[FI_P2P_XPU_W_ADDR], count,
-				       op->word[FI_P2P_XPU_W_KEY]};
-	void *desc = xpu_ptr(op->word[FI_P2P_XPU_W_DESC]);
-	struct fi_ioc result = {xpu_ptr(op->word[FI_P2P_XPU_W_RESULT]), count};
-	void *result_desc = xpu_ptr(op->word[FI_P2P_XPU_W_RESULT_DESC]);
-	/* the word that others have their data in */
-	const struct fi_ioc compare = {xpu_ptr(op->word[FI_P2P_XPU_W_DATA]), count};
-	void *compare_desc = xpu_ptr(op->word[FI_P2P_XPU_W_COMPARE_DESC]);
-	const struct fi_msg_atomic msg = {
-		.msg_iov = &ioc,
-		.desc = &desc,
-		.iov_count = 1,
-		.addr = op->word[FI_P2P_XPU_W_PEER],
-		.rma_iov = &rma,
-		.rma_iov_count = 1,
-		.datatype = (enum fi_datatype) op->datatype,
-		.op = (enum fi_op) op->atomic,
-		.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
-	};
-
-	switch (op->op) {
-	case FI_P2P_XPU_OP_ATOMIC:
-		return fi_atomicmsg(ep, &msg, op->flags);
-	case FI_P2P_XPU_OP_FETCH:
-		return fi_fetch_atomicmsg(ep, &msg, &result, &result_desc, 1, op->flags);
-	default:
-		return fi_compare_atomicmsg(ep, &msg, &compare, &compare_desc, 1, &result,
-					    &result_desc, 1, op->flags);
-	}
-}
-
-/* Some cores say of a receive that they have no memory where they have no room. */
-static int xpu_recv_room(const struct p2p_ep *ep, int ret)
-{
-	return ret == -FI_ENOMEM && ep->domain->xfer.quirks & QUIRK_RECV_NOMEM ? -FI_EAGAIN
-									       : ret;
-}
+static const enum fi_op_type xpu_types[] = {
+	[FI_P2P_XPU_OP_SEND] = FI_OP_SEND,
+	[FI_P2P_XPU_OP_RECV] = FI_OP_RECV,
+	[FI_P2P_XPU_OP_TSEND] = FI_OP_TSEND,
+	[FI_P2P_XPU_OP_TRECV] = FI_OP_TRECV,
+	[FI_P2P_XPU_OP_WRITE] = FI_OP_WRITE,
+	[FI_P2P_XPU_OP_READ] = FI_OP_READ,
+	[FI_P2P_XPU_OP_ATOMIC] = FI_OP_ATOMIC,
+	[FI_P2P_XPU_OP_FETCH] = FI_OP_FETCH_ATOMIC,
+	[FI_P2P_XPU_OP_COMPARE] = FI_OP_COMPARE_ATOMIC,
+};
 
 static bool xpu_peer_is_gone(struct p2p_ep *ep, fi_addr_t peer)
 {
 	return gone_is_late(&ep->xfer, av_core_addr(ep->av, peer));
 }
 
-int xpu_op_post_full(struct p2p_ep *p2p_ep, const struct ring_op *op)
+static int xpu_submit(struct p2p_ep *ep, struct p2p_op *op)
 {
-	struct fid_ep *ep = &p2p_ep->fid;
+	const bool recv = op_receives(op);
+	ssize_t ret;
 
-	if (xpu_peer_is_gone(p2p_ep, xpu_op_peer(op)))
+	if (xpu_peer_is_gone(ep, recv ? FI_ADDR_UNSPEC : op->msg.addr))
 		return -FI_ECONNRESET;
-	switch (op->op) {
-	case FI_P2P_XPU_OP_SEND:
-		return (int) xpu_post_msg(ep, op, false);
-	case FI_P2P_XPU_OP_RECV:
-		return xpu_recv_room(p2p_ep, (int) xpu_post_msg(ep, op, true));
-	case FI_P2P_XPU_OP_TSEND:
-		return (int) xpu_post_tagged(ep, op, false);
-	case FI_P2P_XPU_OP_TRECV:
-		return xpu_recv_room(p2p_ep, (int) xpu_post_tagged(ep, op, true));
-	case FI_P2P_XPU_OP_WRITE:
-	case FI_P2P_XPU_OP_READ:
-		return (int) xpu_post_rma(ep, op, op->op == FI_P2P_XPU_OP_READ);
-	case FI_P2P_XPU_OP_ATOMIC:
-	case FI_P2P_XPU_OP_FETCH:
-	case FI_P2P_XPU_OP_COMPARE:
-		return (int) xpu_post_atomic(ep, op);
-	default:
+	ret = ep->submit(ep, op);
+	/* some cores say of a receive that they have no memory where they have no room */
+	if (recv && ret == -FI_ENOMEM && ep->domain->xfer.quirks & QUIRK_RECV_NOMEM)
+		ret = -FI_EAGAIN;
+	return (int) ret;
+}
+
+/* One piece of everything; the word of @what that others have their data in is where compare values are */
+static int xpu_submit_atomic(struct p2p_ep *ep, const struct ring_op *what, struct p2p_op *op)
+{
+	const uint64_t *word = what->word;
+	const size_t count = word[FI_P2P_XPU_W_LEN];
+	const struct fi_rma_ioc remote = {word[FI_P2P_XPU_W_ADDR], count,
+					  word[FI_P2P_XPU_W_KEY]};
+	const struct fi_ioc operand = {xpu_ptr(word[FI_P2P_XPU_W_BUF]), count};
+	const struct fi_ioc compare = {xpu_ptr(word[FI_P2P_XPU_W_DATA]), count};
+	struct fi_ioc result = {xpu_ptr(word[FI_P2P_XPU_W_RESULT]), count};
+	void *desc = xpu_ptr(word[FI_P2P_XPU_W_DESC]);
+	void *compare_desc = xpu_ptr(word[FI_P2P_XPU_W_COMPARE_DESC]);
+	void *result_desc = xpu_ptr(word[FI_P2P_XPU_W_RESULT_DESC]);
+
+	op->atomic = (struct fi_msg_atomic){
+		.msg_iov = &operand,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = word[FI_P2P_XPU_W_PEER],
+		.rma_iov = &remote,
+		.rma_iov_count = 1,
+		.datatype = (enum fi_datatype) what->datatype,
+		.op = (enum fi_op) what->atomic,
+		.context = xpu_ptr(word[FI_P2P_XPU_W_CONTEXT]),
+	};
+	op->fetch = (struct fi_msg_fetch){&result, &result_desc, op->type != FI_OP_ATOMIC};
+	op->compare = (struct fi_msg_compare){&compare, &compare_desc,
+					      op->type == FI_OP_COMPARE_ATOMIC};
+	return xpu_submit(ep, op);
+}
+
+int xpu_op_post_full(struct p2p_ep *ep, const struct ring_op *what)
+{
+	const uint64_t *word = what->word;
+	const struct iovec iov = {xpu_ptr(word[FI_P2P_XPU_W_BUF]), word[FI_P2P_XPU_W_LEN]};
+	const struct fi_rma_iov remote = {word[FI_P2P_XPU_W_ADDR], iov.iov_len,
+					  word[FI_P2P_XPU_W_KEY]};
+	void *context = xpu_ptr(word[FI_P2P_XPU_W_CONTEXT]);
+	void *desc = xpu_ptr(word[FI_P2P_XPU_W_DESC]);
+	struct p2p_op op;
+
+	if (what->op > FI_P2P_XPU_OP_COMPARE)
 		return -FI_EINVAL;
-	}
+	op_init(&op, xpu_types[what->op], OP_FLAGGED, what->flags);
+	if (op.type >= FI_OP_ATOMIC)
+		return xpu_submit_atomic(ep, what, &op);
+	if (op.type >= FI_OP_READ)
+		op.rma = (struct fi_msg_rma){&iov,    &desc, 1,       word[FI_P2P_XPU_W_PEER],
+					     &remote, 1,     context, word[FI_P2P_XPU_W_DATA]};
+	else
+		op.msg = (struct fi_msg_tagged){
+			.msg_iov = &iov,
+			.desc = &desc,
+			.iov_count = 1,
+			.addr = word[FI_P2P_XPU_W_PEER],
+			.tag = op_tagged(&op) ? word[FI_P2P_XPU_W_ADDR] : 0,
+			.ignore = op_tagged(&op) ? word[FI_P2P_XPU_W_KEY] : 0,
+			.context = context,
+			.data = word[FI_P2P_XPU_W_DATA],
+		};
+	return xpu_submit(ep, &op);
 }
 
 /* ---- operations of one trigger ---- */
@@ -259,21 +221,10 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 {
 	const struct fi_p2p_xpu_target *target = &to->is;
 	struct xpu_put *put = SLIST_FIRST(&ep->ctx->free);
-	const struct ring_op write = {
-		.op = FI_P2P_XPU_OP_WRITE,
-		.flags =
-			FI_COMPLETION | (xpu_put_outrun(ep, target) ? FI_DELIVERY_COMPLETE : 0),
-		.word =
-			{
-				[FI_P2P_XPU_W_BUF] = (uintptr_t) target->buf + op->local,
-				[FI_P2P_XPU_W_LEN] = op->len,
-				[FI_P2P_XPU_W_DESC] = (uintptr_t) target->desc,
-				[FI_P2P_XPU_W_PEER] = target->dest_addr,
-				[FI_P2P_XPU_W_ADDR] = target->addr + op->offset,
-				[FI_P2P_XPU_W_KEY] = target->key,
-				[FI_P2P_XPU_W_CONTEXT] = (uintptr_t) put,
-			},
-	};
+	const struct iovec iov = {(char *) target->buf + op->local, op->len};
+	const struct fi_rma_iov remote = {target->addr + op->offset, op->len, target->key};
+	void *desc = target->desc;
+	struct p2p_op write;
 	int ret;
 
 	SLIST_REMOVE_HEAD(&ep->ctx->free, entry);
@@ -282,7 +233,10 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	put->ring = ring;
 	put->peer = to->peer;
 	xpu_put_count(put, 1);
-	ret = xpu_op_post_full(ep->ep, &write);
+	op_init(&write, FI_OP_WRITE, OP_FLAGGED,
+		FI_COMPLETION | (xpu_put_outrun(ep, target) ? FI_DELIVERY_COMPLETE : 0));
+	write.rma = (struct fi_msg_rma){&iov, &desc, 1, target->dest_addr, &remote, 1, put, 0};
+	ret = xpu_submit(ep->ep, &write);
 	if (ret)
 		xpu_put_ended(ep->ctx, put, 0);
 	return ret;
@@ -422,16 +376,8 @@ int xpu_op_patience(struct xpu_patience *patience, fi_addr_t peer, int ret)
 /* The kind of operation that a counter counts it as; its queue is that of FI_RECV or the other */
 static uint64_t xpu_op_kind(const struct ring_op *op)
 {
-	static const uint64_t kinds[FI_P2P_XPU_OP_MAX] = {
-		[FI_P2P_XPU_OP_SEND] = FI_SEND,    [FI_P2P_XPU_OP_RECV] = FI_RECV,
-		[FI_P2P_XPU_OP_TSEND] = FI_SEND,   [FI_P2P_XPU_OP_TRECV] = FI_RECV,
-		[FI_P2P_XPU_OP_WRITE] = FI_WRITE,  [FI_P2P_XPU_OP_READ] = FI_READ,
-		[FI_P2P_XPU_OP_ATOMIC] = FI_WRITE, [FI_P2P_XPU_OP_FETCH] = FI_READ,
-		[FI_P2P_XPU_OP_COMPARE] = FI_READ,
-	};
-
-	return op->kind == FI_P2P_XPU_KIND_OP && op->op < FI_P2P_XPU_OP_MAX && kinds[op->op]
-		       ? kinds[op->op]
+	return op->kind == FI_P2P_XPU_KIND_OP && op->op <= FI_P2P_XPU_OP_COMPARE
+		       ? op_done_flags(xpu_types[op->op]) & XFER_COUNT_ALL
 		       : FI_WRITE;
 }
 
