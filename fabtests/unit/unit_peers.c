@@ -251,6 +251,29 @@ static void test_replaced_itself(void **state)
 	again_stop();
 }
 
+/* A peer confirms once more after it was removed and inserted: what came with its token is counted still. */
+static void test_confirmed_again(void **state)
+{
+	const struct wire_msg msg = {.type = WIRE_CTS, .token = 7};
+	struct wire_msg probe = {.type = WIRE_PROBE,
+				 .flags = WIRE_COUNTS_SIDE,
+				 .token = 7,
+				 .count = 1};
+	struct again again;
+
+	again_start(&again);
+	assert_int_equal(xfer_peer_admit(again.before, 1, 7), 0);
+	xfer_token_count(xfer_token_find(&ep, 7), &msg);
+	again_known(&again, again.before->process);
+	assert_int_equal(xfer_peer_admit(again.now, 1, 7), 0);
+	assert_ptr_equal(xfer_peer_of(&ep, 7), again.now);
+	assert_int_equal(again.before->tokens[1].token, 0);
+	probe.peer = again.now;
+	assert_int_equal(xfer_peer_missing(&probe), 0);
+	xfer_peer_put(again.before);
+	again_stop();
+}
+
 /* One that was started anew is another one. */
 static void test_replaced_by_another(void **state)
 {
@@ -311,6 +334,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_removed_often),
 		cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_replaced_itself),
+		cmocka_unit_test(test_confirmed_again),
 		cmocka_unit_test(test_replaced_by_another),
 		cmocka_unit_test(test_replaced_lost),
 		cmocka_unit_test(test_replaced_removed),

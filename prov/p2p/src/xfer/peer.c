@@ -147,16 +147,23 @@ static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, struc
 int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 {
 	const struct xfer_token before = peer->tokens[index];
+	struct xfer_token *given = xfer_token_find(peer->ep, value);
+	struct xfer_token is = {.token = value};
 	int ret = 0;
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (before.token == value)
 		return 0;
+	/* a peer that was removed confirms once more: its record of before has the token, and has counted */
+	if (given) {
+		is = *given;
+		is.lost = false;
+		xfer_peer_dismiss(given->peer, (unsigned int) (given - given->peer->tokens));
+	}
 	/* what was said with it may come by another way, and later. Its sender goes on to count all of that */
 	if (before.token)
 		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before);
-	return ret ? ret
-		   : xfer_peer_set_token(peer, index, (struct xfer_token){.token = value});
+	return ret ? ret : xfer_peer_set_token(peer, index, is);
 }
 
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
