@@ -12,9 +12,19 @@ static const char *reasons[CHECK_EPS][CHECK_EPS];
 /* From this operation on nothing is a reason any more */
 static size_t excused = SIZE_MAX;
 
+const char check_silence[] = "FI_P2P_PEER_TIMEOUT";
+
 void check_begin(void)
 {
 	memset(reasons, 0, sizeof reasons);
+}
+
+/* Silence is the least of reasons */
+static void reason_add(unsigned int a, unsigned int b, const char *why)
+{
+	if (reasons[a][b] && why == check_silence)
+		return;
+	reasons[a][b] = reasons[b][a] = why;
 }
 
 void check_no_excuse(void)
@@ -27,14 +37,14 @@ void check_reason(unsigned int a, unsigned int b, const char *why)
 	for (unsigned int i = 0; i < CHECK_EPS; i++) {
 		for (unsigned int e = 0; e < SIM_EPS && (b == SIM_NODES || i / SIM_EPS == b);
 		     e++)
-			reasons[a * SIM_EPS + e][i] = reasons[i][a * SIM_EPS + e] = why;
+			reason_add(a * SIM_EPS + e, i, why);
 	}
 }
 
 void check_reason_ep(unsigned int node, unsigned int e, const char *why)
 {
 	for (unsigned int i = 0; i < CHECK_EPS; i++)
-		reasons[node * SIM_EPS + e][i] = reasons[i][node * SIM_EPS + e] = why;
+		reason_add(node * SIM_EPS + e, i, why);
 }
 
 static bool reason_at(unsigned int at)
@@ -62,6 +72,17 @@ bool check_fails(unsigned int node)
 {
 	for (unsigned int e = 0; e < SIM_EPS; e++) {
 		if (reason_at(node * SIM_EPS + e))
+			return true;
+	}
+	return false;
+}
+
+bool check_breaks(unsigned int node)
+{
+	for (unsigned int i = 0; i < SIM_EPS * CHECK_EPS; i++) {
+		const char *why = reasons[node * SIM_EPS + i / CHECK_EPS][i % CHECK_EPS];
+
+		if (why && why != check_silence)
 			return true;
 	}
 	return false;

@@ -491,6 +491,20 @@ static bool end_is_open(const struct op *op, unsigned int end)
 	return !at->done && !at->skipped && op_end_exists(op, end) && op_end_lives(op, end);
 }
 
+/*
+ * The application does not know yet that the owner of remote memory has ended, and uses it. What the provider does for that
+ * ends: what the core does itself, or takes later, may wait for ever (op_over.c).
+ */
+static bool end_tries(const struct op *op, unsigned int end)
+{
+	const struct op_plan *plan = &op->plan;
+
+	return !end && plan->kind != OP_MESSAGE && plan->from_dev && plan->len &&
+	       !world.script->model->nic && !world.script->triggers && !op_is_ringed(op, 0) &&
+	       nodes[plan->to].state == NODE_DEAD && nodes[plan->to].life == op->shown + 1 &&
+	       nodes[plan->to].domains[SIM_DOMAIN_OF(plan->to_ep)].domain;
+}
+
 /* It is posted, if it may be now */
 static void end_begin(struct op *op, unsigned int end)
 {
@@ -500,7 +514,7 @@ static void end_begin(struct op *op, unsigned int end)
 	    world_later(SIM_S + (end ? op->plan.recv_at : op->plan.at)))
 		return;
 	/* what the other end never posts is not posted here either */
-	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted))
+	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted) && !end_tries(op, end))
 		at->skipped = !at->looking;
 	else
 		end_post(op, end);

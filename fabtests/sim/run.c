@@ -24,7 +24,7 @@ static unsigned int idle;
 static void fault_of_silence(const struct fault_plan *fault)
 {
 	if (script->timeout)
-		check_reason(fault->node, SIM_NODES, "FI_P2P_PEER_TIMEOUT");
+		check_reason(fault->node, SIM_NODES, check_silence);
 }
 
 static void fault_pause(const struct fault_plan *fault, enum node_state state)
@@ -450,17 +450,6 @@ static void run_strays(uint64_t patience)
 	} while (op_count > count || spare_receives(spares, false));
 }
 
-/* A greeting that was lost is repeated after a minute, where the core has little room for such */
-static void run_heal(void)
-{
-	for (size_t i = 0; i < script->fault_count; i++) {
-		if (!script->faults[i].dropped && script->faults[i].kind == FAULT_LOSE) {
-			run_for(65 * SIM_S);
-			return;
-		}
-	}
-}
-
 /* A message and a read between two endpoints */
 static void run_pair(unsigned int from, unsigned int to, unsigned int tag, unsigned int from_ep,
 		     unsigned int to_ep)
@@ -506,30 +495,51 @@ static void run_round(unsigned int tag)
 	run_until_ended(RUN_PATIENCE);
 }
 
-/* Has an operation failed of those since the one of this number? */
-static bool any_failed(size_t first)
+static size_t failures(void)
 {
-	for (size_t i = first; i < op_count; i++) {
-		if (ops[i].ends[0].err || ops[i].ends[1].err)
-			return true;
-	}
-	return false;
+	size_t failed = 0;
+
+	for (size_t i = 0; i < op_count; i++)
+		failed += ops[i].ends[0].err || ops[i].ends[1].err;
+	return failed;
 }
 
-/* Who has lost a peer tells so once more, to the next operation with that one: then there is another such round */
+/*
+ * Who has lost a peer tells so once more, to the next operation with that one: then there is another such round.
+ * @failed:	so many operations had before the one that may tell
+ */
+static void run_again(size_t failed, unsigned int tag)
+{
+	if (failures() == failed)
+		return;
+	run_round(tag);
+	run_strays(SIM_S);
+	check_all_ended("in one more round after the faults");
+}
+
 static void run_first_rounds(void)
 {
-	const size_t first = op_count;
+	const size_t failed = failures();
 
 	run_round(3);
 	/* a greeting of the round may have let one go: it is there, or is not */
 	run_strays(SIM_S);
 	check_all_ended("in the first round after the faults");
-	if (!any_failed(first))
-		return;
-	run_round(14);
-	run_strays(SIM_S);
-	check_all_ended("in one more round after the faults");
+	run_again(failed, 14);
+}
+
+/* A greeting that was lost is repeated after a minute, where the core has little room for such. What waits may fail then */
+static void run_heal(void)
+{
+	const size_t failed = failures();
+
+	for (size_t i = 0; i < script->fault_count; i++) {
+		if (!script->faults[i].dropped && script->faults[i].kind == FAULT_LOSE) {
+			run_for(65 * SIM_S);
+			run_again(failed, 15);
+			return;
+		}
+	}
 }
 
 static void run_close(unsigned int i)

@@ -539,6 +539,8 @@ void check_begin(void);
 void check_no_excuse(void);
 /* Operations of @a with @b may fail now; SIM_NODES: with any */
 void check_reason(unsigned int a, unsigned int b, const char *why);
+/* A reason: a peer is silent for so long, and may live */
+extern const char check_silence[];
 /* Those of one endpoint may */
 void check_reason_ep(unsigned int node, unsigned int e, const char *why);
 bool check_may_fail(const struct op *op);
@@ -546,6 +548,8 @@ bool check_may_fail(const struct op *op);
 bool check_same_stream(const struct op *a, const struct op *b);
 bool check_may_be(const struct op *op, const struct op *sent);
 bool check_fails(unsigned int node);
+/* Is there another reason than silence why those of a node may? */
+bool check_breaks(unsigned int node);
 /* May one's remote memory be refused to the other, as descriptors were short? */
 bool check_refuses(unsigned int from, unsigned int to);
 /* A process gets these bytes */
