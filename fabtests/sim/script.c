@@ -307,7 +307,7 @@ static void make_narrow(struct script *script)
 	script->plain &= !draw(2);
 	script->eps = draw(3) ? 1 : script->eps;
 	script->op_count = 3 + draw(20);
-	script->fault_count = draw(4) ? 1 + draw(4) : 0;
+	script->fault_count = draw(4) ? 1 + draw(draw(2) ? 4 : 8) : 0;
 }
 
 /* Like one before, at another time */
@@ -360,7 +360,8 @@ static void make_fault(struct script *script, enum fault_kind kind, struct fault
 	do
 		plan->peer = (unsigned int) draw(script->nodes);
 	while (plan->peer == plan->node);
-	if (plan->kind == FAULT_RESTART || plan->kind == FAULT_CLOSE)
+	if (plan->kind == FAULT_RESTART || plan->kind == FAULT_CLOSE ||
+	    plan->kind == FAULT_FORGET)
 		plan->span = 1 + draw(draw(2) ? 20 * SIM_MS : 4 * SIM_S);
 	plan->ep = (unsigned int) draw(script->eps);
 	/* what is new has other memory, and so shares none with who knew the one before */
@@ -373,6 +374,19 @@ static void make_fault(struct script *script, enum fault_kind kind, struct fault
 		make_lie(plan);
 	if (plan->kind == FAULT_MEMORY)
 		make_memory(plan);
+}
+
+/* It comes before the last operation begins, at @end. Often it is short, or between the same two as @first */
+static void make_between(const struct fault_plan *first, struct fault_plan *plan, uint64_t end)
+{
+	plan->at = draw(end);
+	if (draw(2))
+		plan->span = 1 + draw(800 * SIM_MS);
+	if (plan->kind != first->kind || draw(3) == 0)
+		return;
+	plan->node = first->node;
+	plan->peer = first->peer;
+	plan->ep = first->ep;
 }
 
 /* How each process waits, and its threads */
@@ -434,8 +448,10 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		 enum fault_kind fault)
 {
 	const unsigned int by_gpu = (unsigned int) (seed * 0xd1342543de82ef95ULL >> 40);
-	/* of operations, and of faults, in a narrow world */
+	/* of operations, and of faults, in a narrow world. In a slow one faults come between operations, and one receives late */
 	size_t kinds = SIM_OPS;
+	bool slow = false;
+	unsigned int late = SIM_NODES;
 	enum fault_kind faults[2] = {fault, fault};
 	uint64_t begin = 0;
 
@@ -473,6 +489,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	if (draw(3)) {
 		make_narrow(script);
 		kinds = 1 + draw(4);
+		slow = draw(2);
+		late = slow ? (unsigned int) draw(script->nodes) : SIM_NODES;
 		for (unsigned int i = 0; i < 2 && fault == FAULT_KINDS; i++)
 			faults[i] = (enum fault_kind) draw(fault_kinds(script));
 	} else if (script->nodes > 2 && !script->plain && !draw(4) && fault == FAULT_KINDS) {
@@ -480,20 +498,27 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		return;
 	}
 	for (size_t i = 0; i < script->op_count; i++) {
-		if (!draw(12))
-			begin += draw(800 * SIM_MS);
-		if (i >= kinds) {
-			make_again(script, &script->ops[i], begin, kinds);
-			continue;
+		struct op_plan *plan = &script->ops[i];
+
+		if (slow || !draw(12))
+			begin += draw(slow ? 3 * SIM_S : 800 * SIM_MS);
+		if (i < kinds) {
+			make_op(script, plan, begin, SIM_NODES);
+			make_put(script, plan, seed + i);
+			make_graph(script, plan, seed + i);
+		} else {
+			make_again(script, plan, begin, kinds);
 		}
-		make_op(script, &script->ops[i], begin, SIM_NODES);
-		make_put(script, &script->ops[i], seed + i);
-		make_graph(script, &script->ops[i], seed + i);
+		if (plan->to == late && draw(2))
+			plan->recv_at = begin + draw(10 * SIM_S);
 	}
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;
-	for (size_t i = 0; i < script->fault_count; i++)
+	for (size_t i = 0; i < script->fault_count; i++) {
 		make_fault(script, faults[draw(2)], &script->faults[i]);
+		if (slow)
+			make_between(&script->faults[0], &script->faults[i], begin);
+	}
 }
 
 void script_print(const struct script *script, FILE *to)
