@@ -4,6 +4,7 @@
 #include "kernel.h"
 
 #include "base/base.h"
+#include "base/conf.h"
 #include "fid/domain.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_match.h"
@@ -12,8 +13,12 @@
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
 
-/* So long may an operation take among processes that run, where little room is left [ns] */
-#define CHECK_PATIENCE (10 * SIM_S)
+/*
+ * So long may an operation take among processes that run, where little room is left [ns]. Short messages take turns then,
+ * one in 100 ms.
+ */
+#define CHECK_PATIENCE (4 * SIM_S)
+#define CHECK_PATIENCE_SHORT (10 * SIM_S)
 
 /* The provider's state of a node's domain, or NULL */
 static struct xfer *xfer_of(unsigned int node, unsigned int d)
@@ -101,10 +106,15 @@ static bool is_short_of_slots(const struct op *op)
 	       world.script->pinned == 512;
 }
 
-/* A message, or an operation on memory, between two that have not rested for so long, and posted at both ends before */
+/*
+ * A message, or an operation on memory, between two that have not rested for so long, and begun at both ends before. Where
+ * there is no room for it, the call says so for as long.
+ */
 static bool is_overdue(const struct op *op)
 {
 	const struct op_plan *plan = &op->plan;
+	const uint64_t patience =
+		plan->len <= conf.eager_size ? CHECK_PATIENCE_SHORT : CHECK_PATIENCE;
 
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
@@ -114,11 +124,11 @@ static bool is_overdue(const struct op *op)
 		const struct node *node = &nodes[op_node(op, end)];
 
 		if (node->state != NODE_RUNS || node->plain || node->hook ||
-		    world.now < node->until + CHECK_PATIENCE)
+		    world.now < node->until + patience)
 			return false;
 		if (op_end_exists(op, end) &&
-		    (!op->ends[end].posted || op_end_hindered(op, end) ||
-		     world.now < op->ends[end].posted_at + CHECK_PATIENCE))
+		    (!op->ends[end].tried_at || op_end_hindered(op, end) ||
+		     world.now < op->ends[end].tried_at + patience))
 			return false;
 	}
 	return !op_ended(op);

@@ -444,7 +444,7 @@ static void end_post(struct op *op, unsigned int end)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
 					    : post_atomic(op, addr);
 	at->calling = false;
-	at->posted_at = world.now;
+	at->tried_at = at->tried_at ? at->tried_at : world.now;
 	/* nobody else has what was found */
 	if (ret == -FI_ENOMEM && at->found)
 		op_end_later(at);

@@ -192,7 +192,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
 
 /**
  * struct op_end - one end of an operation: [0] of the sender, or of the caller; [1] of the receiver.
- * @posted:	or just being so (@calling); @posted_at: since when, if it is not new [ns]
+ * @posted:	or just being so (@calling); @tried_at: when the first call was made for that [ns], or 0
  * @skipped:	it is not posted, as the other end is gone; @life: of the endpoint that posts it
  * @closed:	its endpoint was closed before it ended
  * @turn:	its place among all that were posted
@@ -206,7 +206,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  */
 struct op_end {
 	bool posted, calling, skipped, done, cancelled, closed;
-	uint64_t posted_at;
+	uint64_t tried_at;
 	int err;
 	size_t len;
 	unsigned int life;
