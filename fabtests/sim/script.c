@@ -416,25 +416,36 @@ static void make_nics(struct script *script)
 }
 
 /*
+ * What one process has much to do with @with is alike, so that all of it wants the same. In half of the worlds receives
+ * are posted when @rests does already.
+ */
+static void make_alike(struct script *script, size_t count, unsigned int with,
+		       const struct fault_plan *rests)
+{
+	const bool late = draw(2);
+
+	make_op(script, &script->ops[0], 0, with);
+	for (size_t i = 0; i < count; i++) {
+		struct op_plan *plan = &script->ops[i];
+
+		make_again(script, plan, 0, 1);
+		if (late)
+			plan->recv_at = rests->at + draw(SIM_S);
+	}
+}
+
+/*
  * One process rests when it has much to do with others, who have something to do with each other later. So it holds much
  * of what is scarce.
  */
 static void make_crowd(struct script *script)
 {
 	const unsigned int rests = (unsigned int) draw(script->nodes);
-	const size_t half = SIM_OPS / 2, len = draw_len();
+	const bool alike = draw(2);
+	const size_t many = alike ? SIM_OPS * 3 / 4 : SIM_OPS / 2, len = draw_len();
 
 	script->pinned = 512;
 	script->op_count = SIM_OPS;
-	for (size_t i = 0; i < SIM_OPS; i++) {
-		struct op_plan *plan = &script->ops[i];
-
-		make_op(script, plan, i < half ? 0 : SIM_S, i < half ? rests : SIM_NODES);
-		if (i < half && plan->kind == OP_MESSAGE && !plan->inject && !plan->untagged) {
-			plan->len = len;
-			plan->from_dev = plan->to_dev = true;
-		}
-	}
 	script->fault_count = 1;
 	script->faults[0] = (struct fault_plan){
 		.kind = draw(2) ? FAULT_BUSY : FAULT_STOP,
@@ -442,6 +453,19 @@ static void make_crowd(struct script *script)
 		.at = draw(4 * SIM_MS),
 		.span = 30 * SIM_S + draw(60 * SIM_S),
 	};
+	if (alike)
+		make_alike(script, many, rests, &script->faults[0]);
+	for (size_t i = alike ? many : 0; i < SIM_OPS; i++)
+		make_op(script, &script->ops[i], i < many ? 0 : SIM_S,
+			i < many ? rests : SIM_NODES);
+	for (size_t i = 0; i < many; i++) {
+		struct op_plan *plan = &script->ops[i];
+
+		if (plan->kind == OP_MESSAGE && !plan->inject && !plan->untagged) {
+			plan->len = len;
+			plan->from_dev = plan->to_dev = true;
+		}
+	}
 }
 
 void script_make(struct script *script, uint64_t seed, const struct model *model,
