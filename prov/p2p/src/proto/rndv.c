@@ -183,6 +183,9 @@ static void rndv_stale_look(struct xfer_ep *ep)
 static void rndv_probed(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	rndv_stale_look(ep);
+	/* announcements are counted there */
+	if (msg->peer->losses && msg->flags & WIRE_COUNTS_FRONT && !xfer_peer_missing(msg))
+		rndv_arrivals_answer(msg->peer);
 }
 
 /* Looks after what does not move */

@@ -514,7 +514,8 @@ static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const stru
 	       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
 }
 
-void rndv_arrivals_desert(const struct xfer_peer *peer)
+/* @suspected: only what has been waited for so long that it is watched */
+static void rndv_arrivals_doubt(const struct xfer_peer *peer, bool suspected)
 {
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_arrival *arrival;
@@ -525,6 +526,7 @@ void rndv_arrivals_desert(const struct xfer_peer *peer)
 	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
 			if (arrival->announced || arrival->deserted ||
+			    (suspected && arrival->suspect != peer) ||
 			    !((all && xfer_board_owner(arrival->id) == peer->owner) ||
 			      rndv_arrival_is_for(arrival, peer)))
 				continue;
@@ -532,6 +534,16 @@ void rndv_arrivals_desert(const struct xfer_peer *peer)
 			arrival->waited = 0;
 		}
 	}
+}
+
+void rndv_arrivals_desert(const struct xfer_peer *peer)
+{
+	rndv_arrivals_doubt(peer, false);
+}
+
+void rndv_arrivals_answer(const struct xfer_peer *peer)
+{
+	rndv_arrivals_doubt(peer, true);
 }
 
 /*

@@ -108,6 +108,12 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
 void rndv_arrivals_desert(const struct xfer_peer *peer);
 
 /*
+ * A peer that was lost before has said how much it has sent, and all of that is here. A marker that came since may be
+ * older than the loss: what waits for its announcement, and watches that peer, goes on to do so for a while only
+ */
+void rndv_arrivals_answer(const struct xfer_peer *peer);
+
+/*
  * Its sender is lost, or could not send its marker. If that has not come, it fails when it comes. The second: is that
  * known of the message with this id?
  */
