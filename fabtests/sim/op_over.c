@@ -263,14 +263,17 @@ static bool is_deceived(const struct op *op)
  */
 static bool end_known(const struct op *op, unsigned int end)
 {
-	bool anew = world.script->eps > 1;
+	const struct op_plan *plan = &op->plan;
+	/* its sender's process may have another endpoint that is known here, or not be known */
+	bool anew = world.script->eps > 1 ||
+		    ep_of_end(op, 1)->met[plan->from][plan->from_ep] != op->ends[0].life + 1;
 
 	if (!end && (is_kept(op) || is_held_up(op) || is_put_failed(op)))
 		return true;
 	if (end && (waits_for_lost(op) || is_deceived(op)))
 		return true;
 	for (unsigned int e = 0; e < SIM_EPS; e++)
-		anew |= nodes[op_node(op, end)].eps[e].life;
+		anew |= nodes[plan->from].eps[e].life;
 	if (end)
 		return op->ends[1].cancelled && is_forsaken(op) &&
 		       (ep_of_end(op, 1)->life || (core_loses() && anew));

@@ -629,6 +629,9 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	hello_facts_keepalive(peer, msg);
 	peer->process = msg->process;
 	peer->owner = msg->id;
+	/* it has lost us; where its first greeting was lost, we have not heard of it before */
+	if (msg->dead && peer->state != XFER_PEER_KNOWN)
+		rndv_arrivals_desert(peer);
 	hello_move(peer, XFER_PEER_KNOWN);
 	xfer_peer_succeed(peer);
 	if (!msg->dead)
