@@ -237,6 +237,12 @@ static bool is_alike(const struct op *sent)
 	return alike;
 }
 
+/* Has it thrown a message away, and its peek could not tell which one? */
+static bool has_discarded_any(const struct op *op)
+{
+	return op->plan.look >= LOOK_DISCARD && op->ends[1].done && !op->found;
+}
+
 /*
  * Messages of one sender keep their order: those before this one that nobody has got are on their way to receives that
  * were posted before.
@@ -252,7 +258,8 @@ static void check_order(const struct op *op, const struct op *sent)
 
 		if (!check_same_stream(other, sent))
 			continue;
-		if (other->plan.cancel || other->spare || check_may_fail(other))
+		if (other->plan.cancel || other->spare || check_may_fail(other) ||
+		    has_discarded_any(other))
 			return;
 		if (other->plan.from == sent->plan.from &&
 		    other->plan.from_ep == sent->plan.from_ep && other->ends[0].posted &&
