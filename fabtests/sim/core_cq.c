@@ -48,14 +48,28 @@ static int cq_close(struct fid *fid)
 
 /* ---- reading ---- */
 
+/* Has the same buffer a message of no bytes, of which nobody has been told yet? */
+static bool cq_has_empty(const struct core_cq *cq, const struct core_done *comp)
+{
+	const struct core_done *other;
+	bool has = false;
+
+	TAILQ_FOREACH(other, &cq->comps, link)
+		has |= other != comp && !other->entry.len &&
+		       other->entry.op_context == comp->entry.op_context;
+	return has;
+}
+
 /*
  * A buffer for many is given back last, by itself, or with the message that fills it up. The hook does not see to that:
- * the application has the core's own completions
+ * the application has the core's own completions. The provider counts bytes; what has none ends when the core finds its
+ * buffer, and so before what fills that up.
  */
 static bool cq_is_last(const struct core_cq *cq, const struct core_done *comp)
 {
 	return comp->entry.flags & FI_MULTI_RECV &&
-	       (!(comp->entry.flags & FI_RECV) || nodes[cq->domain->node].hook);
+	       (!(comp->entry.flags & FI_RECV) || nodes[cq->domain->node].hook ||
+		cq_has_empty(cq, comp));
 }
 
 /* Where completions are shuffled, one of the first few that are no errors, else the first */
