@@ -102,6 +102,12 @@ static bool is_lost(const struct op *op, unsigned int end)
 	       (!met || (world.script->model->silent && !end && is_kept(op)));
 }
 
+/* Is it in a stream more than once? Then it is behind some that were put there later, too */
+static bool is_repeated(const struct op *op, unsigned int end)
+{
+	return !end && op->plan.graph > 1 && op_is_streamed(op, 0);
+}
+
 /* In a stream nothing overtakes what waits for a peer that is gone */
 static bool is_behind_lost(const struct op *op, unsigned int end)
 {
@@ -114,7 +120,8 @@ static bool is_behind_lost(const struct op *op, unsigned int end)
 		if (op_node(other, i % 2) == op_node(op, end) &&
 		    op_stream(other, i % 2) == op_stream(op, end) &&
 		    op_is_streamed(other, i % 2) && before->posted && !before->done &&
-		    before->queued < at->queued && is_lost(other, i % 2))
+		    (before->queued < at->queued || is_repeated(op, end)) &&
+		    is_lost(other, i % 2))
 			return true;
 	}
 	return false;
@@ -172,7 +179,8 @@ static bool is_behind_ungreeted(const struct op *op, unsigned int end)
 	for (const struct op *other = ops; !end && other < ops + op_count; other++) {
 		if (op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
 		    other->ends[0].posted && !other->ends[0].done &&
-		    other->ends[0].turn < op->ends[0].turn && is_ungreeted(other))
+		    (other->ends[0].turn < op->ends[0].turn || is_repeated(op, 0)) &&
+		    is_ungreeted(other))
 			return true;
 	}
 	return false;
