@@ -18,6 +18,12 @@ static const struct node_ep *ep_of_end(const struct op *op, unsigned int end)
 	return &nodes[op_node(op, end)].eps[op_ep(op, end)];
 }
 
+/* The call that posts it may say -FI_EAGAIN yet */
+static bool is_posted(const struct op_end *at)
+{
+	return at->posted && !at->calling;
+}
+
 static bool core_loses(void)
 {
 	for (size_t i = 0; i < world.script->fault_count; i++) {
@@ -56,14 +62,14 @@ static bool is_fenced(const struct op *op)
 		.any = true,
 	};
 
-	return plan->fence && world.script->fences && !op->ends[0].posted &&
+	return plan->fence && world.script->fences && !is_posted(&op->ends[0]) &&
 	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
 }
 
 /* Or is it to be posted after such a message? */
 static bool is_held_up(const struct op *op)
 {
-	for (const struct op *other = ops; other < op && !op->ends[0].posted; other++) {
+	for (const struct op *other = ops; other < op && !is_posted(&op->ends[0]); other++) {
 		if (check_same_stream(other, op) && other->plan.from == op->plan.from &&
 		    other->plan.from_ep == op->plan.from_ep && op_end_lives(other, 0) &&
 		    is_fenced(other))
@@ -157,7 +163,7 @@ static bool is_in_full_ring(const struct op *op, unsigned int end,
 static bool is_ungreeted(const struct op *op)
 {
 	return core_loses() && world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       (!op->ends[0].posted || is_queued(op, 0));
+	       (!is_posted(&op->ends[0]) || is_queued(op, 0));
 }
 
 /* Does the provider keep the order of these of one process? In a stream, else of what is in a ring, or queued, to a peer */
