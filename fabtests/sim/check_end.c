@@ -175,9 +175,9 @@ static bool waits_for_ever(unsigned int node)
 		    ((op->ends[end].posted || op->ends[end].looking) && !op->ends[end].done &&
 		     op_end_exists(op, end) && op_end_lives(op, end) && op_end_over(op, end)))
 			return true;
-		/* a silent core keeps what it has for a process, or an endpoint, that is gone */
-		if (world.script->model->silent && op->ends[end].posted &&
-		    !op_end_lives(op, !end))
+		/* a silent core keeps what it has for a process, or an endpoint, that is gone: of what it reads here, too */
+		if (world.script->model->silent && !op_end_lives(op, !end) &&
+		    (op->ends[end].posted || !op_end_exists(op, end)))
 			return true;
 	}
 	return false;
