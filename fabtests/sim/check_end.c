@@ -165,6 +165,8 @@ static bool is_blind(const struct op *op, unsigned int end)
 /* Does something of the node's wait for ever? */
 static bool waits_for_ever(unsigned int node)
 {
+	const struct core_kept any = {.any = true};
+
 	for (size_t i = 0; i < 2 * op_count; i++) {
 		const struct op *op = &ops[i / 2];
 		const unsigned int end = i % 2;
@@ -174,6 +176,10 @@ static bool waits_for_ever(unsigned int node)
 		if (op_end_lost(op, end) || is_blind(op, end) ||
 		    ((op->ends[end].posted || op->ends[end].looking) && !op->ends[end].done &&
 		     op_end_exists(op, end) && op_end_lives(op, end) && op_end_over(op, end)))
+			return true;
+		/* it may have been reported as the peer was lost */
+		if (core_keeps(node, nodes[node].eps[op_ep(op, end)].port, op_node(op, !end),
+			       &any))
 			return true;
 		/* a silent core keeps what it has for a process, or an endpoint, that is gone: of what it reads here, too */
 		if (world.script->model->silent && !op_end_lives(op, !end) &&
