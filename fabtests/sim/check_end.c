@@ -198,8 +198,7 @@ static unsigned int kept_for(const struct xfer *xfer, const struct xfer_peer *pe
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(req, &xfer->sending[i], transfer.chain) {
 			kept += req->transfer.send.kept && (!peer || req->peer == peer) &&
-				!(req->peer->state == XFER_PEER_KNOWN &&
-				  xfer_peer_spoke_since(req->peer));
+				!(req->peer->open && xfer_peer_spoke_since(req->peer));
 		}
 	}
 	return kept;

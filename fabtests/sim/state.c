@@ -141,8 +141,8 @@ static void mix_ep(const struct xfer_ep *ep)
 	const struct xfer_req *req;
 
 	mix((uint64_t) (ep->front == ep) | (uint64_t) ep->listens << 1 |
-	    (uint64_t) ep->closing << 2 | (uint64_t) ep->removed << 3 |
-	    (uint64_t) ep->proto->stale << 4 | (uint64_t) ep->proto->news << 5);
+	    (uint64_t) ep->closing << 2 | (uint64_t) ep->proto->stale << 4 |
+	    (uint64_t) ep->proto->news << 5);
 	mix(ep->ears | (uint64_t) ep->deaf << 16 | (uint64_t) ep->missing << 32);
 	mix(ep->waiting | (uint64_t) ep->ready << 32);
 	mix(ep->owed | (uint64_t) ep->copying << 32);

@@ -153,177 +153,106 @@ static void test_removed_often(void **state)
 	xfer_peer_forget(&ep, FAKE_NEW);
 	p2p_lock_drop(&fake_xfer.lock);
 	for (int i = 0; i < 5; i++) {
-		peer = fake_peer(&ep, FAKE_NEW);
+		assert_ptr_equal(fake_peer(&ep, FAKE_NEW), peer);
 		p2p_lock_take(&fake_xfer.lock);
-		assert_int_equal(ep.past_count, 1);
-		assert_int_equal(xfer_peer_lanes_past(peer)->out, 3);
-		/* not if it was started anew */
-		peer->process++;
-		assert_null(xfer_peer_lanes_past(peer));
-		peer->process--;
-		assert_null(peer->lanes);
+		assert_int_equal(ep.past_count, 0);
+		assert_int_equal(peer->lanes->out, 3);
 		xfer_peer_forget(&ep, FAKE_NEW);
+		assert_int_equal(ep.past_count, 1);
 		p2p_lock_drop(&fake_xfer.lock);
 	}
 	fake_ep_close(&ep);
 	fake_stop();
 }
 
-/* A peer that is removed while something is under way, and greeted anew */
-struct again {
-	struct xfer_peer *before, *now;
-};
-
-#define AGAIN_TOKEN 77
-
-static void again_start(struct again *again)
+/* A peer that is removed while something is under way, and inserted again */
+static struct xfer_peer *again_start(void)
 {
+	struct xfer_peer *peer;
+
 	fake_start(false);
 	fake_ep_open(&ep, &fake_cq);
 	ep.lookup = look_up;
 	fake.named = FAKE_NEW;
-	again->before = fake_peer(&ep, FAKE_NEW);
+	peer = fake_peer(&ep, FAKE_NEW);
 	p2p_lock_take(&fake_xfer.lock);
-	xfer_peer_hold(again->before);
+	xfer_peer_hold(peer);
 	assert_true(xfer_peer_forget(&ep, FAKE_NEW));
-	again->now = xfer_peer_get(&ep, FAKE_NEW);
-	assert_non_null(again->now);
-	assert_ptr_not_equal(again->now, again->before);
-	assert_int_equal(xfer_peer_admit(again->now, 1, AGAIN_TOKEN), 0);
+	assert_ptr_equal(xfer_peer_get(&ep, FAKE_NEW), peer);
+	return peer;
 }
 
-static void again_known(struct again *again, uint64_t process)
+static void again_stop(struct xfer_peer *peer)
 {
-	again->now->state = XFER_PEER_KNOWN;
-	again->now->process = process;
-	xfer_peer_succeed(again->now);
-}
-
-static void again_stop(void)
-{
+	xfer_peer_put(peer);
 	p2p_lock_drop(&fake_xfer.lock);
 	fake_ep_close(&ep);
 	fake_stop();
 }
 
-/* Who is removed and inserted again goes on with what was under way. */
-static void test_replaced(void **state)
+/* What was under way goes on. New messages wait until it is known who is there */
+static void test_inserted(void **state)
 {
-	struct wire_msg msg = {.type = WIRE_FIN};
-	struct again again;
+	struct xfer_peer *peer = again_start();
+	struct wire_msg msg = {.type = WIRE_FIN, .peer = peer};
 
-	again_start(&again);
-	/* it is not known yet who it is */
-	assert_ptr_equal(xfer_peer_now(again.before), again.before);
-	msg.peer = again.now;
-	assert_false(xfer_peer_said(again.before, &msg));
-	again_known(&again, again.before->process);
-	assert_ptr_equal(xfer_peer_now(again.before), again.now);
-	assert_true(xfer_peer_said(again.before, &msg));
+	assert_int_equal(peer->state, XFER_PEER_NEW);
+	assert_true(peer->open);
+	assert_ptr_equal(xfer_peer_of(&ep, FAKE_TOKEN(FAKE_NEW)), peer);
+	assert_true(xfer_peer_said(peer, &msg));
 	assert_false(xfer_peer_said(NULL, &msg));
-	/* it is watched for the one before */
-	assert_int_equal(again.now->users, 1);
-	/* nor does it have to forget at once what it bore before */
-	msg.peer = again.before;
-	assert_true(xfer_peer_said(again.before, &msg));
-	assert_true(xfer_peer_said(again.now, &msg));
-	msg.peer = xfer_peer_find(&ep, FAKE_OTHER);
-	assert_false(xfer_peer_said(again.before, &msg));
-	assert_false(xfer_peer_said(again.now, &msg));
-	xfer_peer_put(again.before);
-	assert_int_equal(again.now->users, 0);
-	again_stop();
+	assert_false(xfer_peer_said(xfer_peer_find(&ep, FAKE_OTHER), &msg));
+	assert_int_equal(ep.past_count, 0);
+	again_stop(peer);
 }
 
-/* Who answers a greeting when it has been removed takes nobody's place, and not its own. */
-static void test_replaced_itself(void **state)
+/* If it is lost before it has answered, what was under way ends */
+static void test_inserted_lost(void **state)
 {
-	struct again again;
+	struct xfer_peer *peer = again_start();
 
-	again_start(&again);
-	xfer_peer_succeed(again.before);
-	assert_ptr_equal(xfer_peer_now(again.before), again.before);
-	again_known(&again, again.before->process);
-	xfer_peer_succeed(again.before);
-	assert_ptr_equal(xfer_peer_now(again.before), again.now);
-	assert_ptr_equal(xfer_peer_now(again.now), again.now);
-	xfer_peer_put(again.before);
-	again_stop();
+	xfer_peer_lose(peer, -FI_ECONNRESET);
+	assert_false(peer->open);
+	assert_int_equal(peer->losses, 1);
+	assert_int_equal(peer->state, XFER_PEER_FOREIGN);
+	assert_null(xfer_peer_of(&ep, FAKE_TOKEN(FAKE_NEW)));
+	again_stop(peer);
 }
 
-/* A peer confirms once more after it was removed and inserted: what came with its token is counted still. */
+/* A confirmation comes once more, behind a newer one: what came with its token is counted still. */
 static void test_confirmed_again(void **state)
 {
 	const struct wire_msg msg = {.type = WIRE_CTS, .token = 7};
+	struct xfer_peer *peer = again_start();
 	struct wire_msg probe = {.type = WIRE_PROBE,
 				 .flags = WIRE_COUNTS_SIDE,
+				 .peer = peer,
 				 .token = 7,
 				 .count = 1};
-	struct again again;
 
-	again_start(&again);
-	assert_int_equal(xfer_peer_admit(again.before, 1, 7), 0);
+	assert_int_equal(xfer_peer_admit(peer, 1, 7), 0);
 	xfer_token_count(xfer_token_find(&ep, 7), &msg);
-	again_known(&again, again.before->process);
-	assert_int_equal(xfer_peer_admit(again.now, 1, 7), 0);
-	assert_ptr_equal(xfer_peer_of(&ep, 7), again.now);
-	assert_int_equal(again.before->tokens[1].token, 0);
-	probe.peer = again.now;
+	assert_int_equal(xfer_peer_admit(peer, 1, 8), 0);
+	assert_int_equal(xfer_peer_admit(peer, 1, 7), 0);
+	assert_ptr_equal(xfer_peer_of(&ep, 7), peer);
+	assert_ptr_equal(xfer_peer_of(&ep, 8), peer);
 	assert_int_equal(xfer_peer_missing(&probe), 0);
-	xfer_peer_put(again.before);
-	again_stop();
+	again_stop(peer);
 }
 
-/* One that was started anew is another one. */
-static void test_replaced_by_another(void **state)
-{
-	struct again again;
-
-	again_start(&again);
-	again_known(&again, again.before->process + 1);
-	assert_ptr_equal(xfer_peer_now(again.before), again.before);
-	assert_int_equal(again.now->users, 0);
-	/* the loss of the one before is not its own */
-	xfer_peer_lose(again.before, -FI_ECONNRESET);
-	assert_int_equal(again.now->state, XFER_PEER_KNOWN);
-	xfer_peer_put(again.before);
-	again_stop();
-}
-
-static void test_replaced_lost(void **state)
-{
-	struct again again;
-
-	again_start(&again);
-	again_known(&again, again.before->process);
-	xfer_peer_lose(again.now, -FI_ECONNRESET);
-	assert_int_equal(again.now->state, XFER_PEER_FOREIGN);
-	assert_int_equal(again.now->users, 0);
-	assert_int_equal(again.before->state, XFER_PEER_FOREIGN);
-	assert_ptr_equal(xfer_peer_now(again.before), again.before);
-	xfer_peer_put(again.before);
-	again_stop();
-}
-
-/* What says something by its first record comes back with its last one. */
-static void test_replaced_removed(void **state)
+/* It is removed once more, and speaks: it comes back as what it was */
+static void test_inserted_removed(void **state)
 {
 	struct wire_msg msg = {.type = WIRE_PROBE, .flags = WIRE_ASKS};
-	struct again again;
+	struct xfer_peer *peer = again_start();
 
-	again_start(&again);
-	again_known(&again, again.before->process);
 	assert_true(xfer_peer_forget(&ep, FAKE_NEW));
 	assert_null(xfer_peer_find(&ep, FAKE_NEW));
 	msg.token = FAKE_TOKEN(FAKE_NEW);
 	ctrl_dispatch(&ep, &msg);
-	assert_ptr_equal(xfer_peer_find(&ep, FAKE_NEW), again.now);
-	assert_ptr_equal(xfer_peer_now(again.before), again.now);
-	msg.token = AGAIN_TOKEN;
-	ctrl_dispatch(&ep, &msg);
-	assert_ptr_equal(xfer_peer_now(again.now), again.now);
-	xfer_peer_put(again.before);
-	again_stop();
+	assert_ptr_equal(xfer_peer_find(&ep, FAKE_NEW), peer);
+	assert_true(peer->open);
+	again_stop(peer);
 }
 
 int main(int argc, char **argv)
@@ -332,12 +261,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_idle),
 		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_removed_often),
-		cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_replaced_itself),
+		cmocka_unit_test(test_inserted),
+		cmocka_unit_test(test_inserted_lost),
 		cmocka_unit_test(test_confirmed_again),
-		cmocka_unit_test(test_replaced_by_another),
-		cmocka_unit_test(test_replaced_lost),
-		cmocka_unit_test(test_replaced_removed),
+		cmocka_unit_test(test_inserted_removed),
 	};
 	static const struct unit unit = {
 		.tests = tests,

@@ -181,6 +181,20 @@ static size_t av_name_canon(const void *addr, size_t len, uint8_t *name)
 	return len;
 }
 
+int av_lookup_name(const struct p2p_av *av, fi_addr_t addr, void *name, size_t *len)
+{
+	uint8_t raw[WIRE_NAME_MAX + 1] = {0};
+	int ret;
+
+	*len = WIRE_NAME_MAX;
+	ret = fi_av_lookup(av->core, addr, raw, len);
+	if (!ret && *len > WIRE_NAME_MAX)
+		ret = -FI_ETOOSMALL;
+	if (!ret)
+		*len = av_name_canon(raw, *len, name);
+	return ret;
+}
+
 static void av_name_drop(struct p2p_av *av, struct av_name *entry)
 {
 	HASH_DELETE(hh, av->names, entry);

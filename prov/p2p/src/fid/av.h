@@ -60,6 +60,12 @@ int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **
 /* Opens one that the application knows nothing of: only av_resolve() inserts into it */
 int av_open_own(struct p2p_domain *domain, struct p2p_av **av);
 
+/*
+ * The name of one of the core's addresses, in the one form that names have here. @name: has room for WIRE_NAME_MAX. 0 or a
+ * negative error
+ */
+int av_lookup_name(const struct p2p_av *av, fi_addr_t addr, void *name, size_t *len);
+
 fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 

@@ -121,7 +121,7 @@ static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *l
 {
 	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
 
-	return ep->av ? fi_av_lookup(ep->av->core, addr, name, len) : -FI_EINVAL;
+	return ep->av ? av_lookup_name(ep->av, addr, name, len) : -FI_EINVAL;
 }
 
 static void ep_print(const struct xfer_ep *xfer, fi_addr_t addr, char *text, size_t room)

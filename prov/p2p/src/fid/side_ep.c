@@ -23,8 +23,8 @@ static int side_ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, b
 
 static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
 {
-	return fi_av_lookup(container_of(xfer, struct p2p_side_ep, xfer)->av->core, addr, name,
-			    len);
+	return av_lookup_name(container_of(xfer, struct p2p_side_ep, xfer)->av, addr, name,
+			      len);
 }
 
 static int side_ep_bind(struct p2p_side_ep *side)

@@ -242,7 +242,7 @@ static int hello_ask(struct xfer_peer *peer, uint64_t time)
 	if (!ret)
 		ret = time ? ctrl_answer(via, to, &msg, time) : ctrl_send(via, to, &msg);
 	/* what a peer that is known hears goes on to go the way that it has named */
-	if (ret || peer->state == XFER_PEER_KNOWN)
+	if (ret || peer->open)
 		return ret;
 	peer->via = via;
 	peer->to = to;
@@ -600,7 +600,7 @@ static void hello_token(struct xfer_peer *peer, uint64_t grant)
  */
 static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	if (peer->state != XFER_PEER_KNOWN || !hello_another(peer, msg))
+	if (!peer->open || !hello_another(peer, msg))
 		return false;
 	P2P_INFO("a peer has been started anew\n");
 	xfer_peer_lose(peer, -FI_ECONNRESET);
@@ -611,14 +611,11 @@ static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
 			fi_addr_t to)
 {
-	const struct xfer_peer *lost =
-		peer->state != XFER_PEER_KNOWN ? xfer_peer_lost_before(peer) : NULL;
-
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
 	/* a marker of before may have come since it was lost */
-	if (lost)
-		rndv_arrivals_desert(lost);
+	if (!peer->open && peer->losses)
+		rndv_arrivals_desert(peer);
 	hello_facts_meet(peer, msg);
 	peer->lost = 0;
 	peer->dead = 0;
@@ -630,12 +627,10 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->process = msg->process;
 	peer->owner = msg->id;
 	/* it has lost us; where its first greeting was lost, we have not heard of it before */
-	if (msg->dead && peer->state != XFER_PEER_KNOWN)
+	if (msg->dead && !peer->open)
 		rndv_arrivals_desert(peer);
 	hello_move(peer, XFER_PEER_KNOWN);
-	xfer_peer_succeed(peer);
-	if (!msg->dead)
-		xfer_peer_inherit(peer);
+	peer->open = true;
 	hello_facts_learn(peer, msg);
 }
 
@@ -664,7 +659,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	struct xfer_ep *via;
 	fi_addr_t to;
 
-	if (peer->state == XFER_PEER_KNOWN)
+	if (peer->open)
 		hello_dead(peer, msg);
 	/* the token was given to the former process, or is lost */
 	if (peer->tokens[0].token != msg->token || peer->tokens[0].lost ||
@@ -730,7 +725,7 @@ static bool hello_understood(const struct wire_msg *msg)
 /* It has answered, in a version that is none of ours. Nobody watches over what was under way with such a peer. */
 static void hello_differs(struct xfer_peer *peer)
 {
-	if (peer->state == XFER_PEER_KNOWN)
+	if (peer->open)
 		xfer_peer_lose(peer, -FI_ECONNRESET);
 	hello_move(peer, XFER_PEER_FOREIGN);
 	peer->facts |= HELLO_OTHER;
@@ -781,11 +776,12 @@ static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 /* What waits for its answer fails. */
 static void hello_lost(struct xfer_peer *peer, int status)
 {
-	bool known = peer->state == XFER_PEER_KNOWN;
+	const bool known = peer->open;
 
 	if (known)
 		xfer_peer_expire(peer);
 	hello_move(peer, XFER_PEER_FOREIGN);
+	peer->open = false;
 	peer->lost = status;
 	peer->told = (struct retry){.delay = 0};
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |

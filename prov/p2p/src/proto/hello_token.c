@@ -49,7 +49,7 @@ uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg, uint64
 	if (!ep->resolve(ep, msg->name, msg->name_len, false, &addr))
 		peer = xfer_peer_find(ep, addr);
 	/* a datagram may have said that we are lost there. If that is seen later, this token is refused in the end */
-	if (peer && peer->state == XFER_PEER_KNOWN && xfer_peer_buried(peer))
+	if (peer && peer->open && xfer_peer_buried(peer))
 		xfer_peer_lose(peer, -FI_ECONNRESET);
 	*dead = peer ? peer->dead : 0;
 	return hello_token_aged(ep, msg, peer ? peer->losses : 0);

@@ -115,7 +115,7 @@ static void rndv_keep_no_more(struct xfer_req *req)
 /* Does the peer know better by now, or has its process ended (watch.h), so that another one may be there? */
 static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
-	if (peer->state == XFER_PEER_KNOWN)
+	if (peer->open)
 		return hello_was_renewed(peer) || xfer_peer_spoke_since(peer);
 	return hello_gone(peer);
 }

@@ -48,23 +48,11 @@
 #define RNDV_WINDOW 8u
 #define RNDV_LANE_WINDOW 2u
 
-/*
- * The record of what is agreed with a peer, made if there is none; NULL: there is no memory. Who was removed from the
- * address vector meanwhile does not know, and goes by what was agreed before.
- */
+/* The record of what is agreed with a peer, made if there is none; NULL: there is no memory */
 static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 {
-	const struct xfer_peer_lanes *before;
-
-	if (peer->lanes)
-		return peer->lanes;
-	peer->lanes = calloc(1, sizeof *peer->lanes);
 	if (!peer->lanes)
-		return NULL;
-	before = xfer_peer_lanes_past(peer);
-	if (before)
-		*peer->lanes = *before;
-	peer->lanes->held = 0;
+		peer->lanes = calloc(1, sizeof *peer->lanes);
 	return peer->lanes;
 }
 

@@ -481,7 +481,7 @@ static bool rndv_deserted(const struct xfer *xfer, uint64_t owner, const struct 
 		HASH_ITER(hh, ep->peers, peer, next) {
 			if (peer->owner != owner || peer == but)
 				continue;
-			if (peer->state == XFER_PEER_KNOWN)
+			if (peer->open)
 				return false;
 			lost |= peer->losses;
 		}
@@ -510,7 +510,7 @@ static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const stru
 	const struct xfer_req *req = rndv_arrival_req(arrival);
 	const struct xfer_peer *peer = req ? xfer_peer_find(req->ctx.ep, req->addr) : NULL;
 
-	return (peer && peer->losses && peer->state != XFER_PEER_KNOWN) ||
+	return (peer && peer->losses && !peer->open) ||
 	       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
 }
 
@@ -555,7 +555,7 @@ static void rndv_arrival_suspect(struct xfer_arrival *arrival)
 	const uint64_t owner = xfer_board_owner(arrival->id);
 	struct xfer_peer *peer, *next;
 
-	if (arrival->suspect && arrival->suspect->state == XFER_PEER_KNOWN)
+	if (arrival->suspect && arrival->suspect->open)
 		return;
 	rndv_arrival_acquit(arrival);
 	/* of no other endpoint: that may be closed before */
@@ -564,7 +564,7 @@ static void rndv_arrival_suspect(struct xfer_arrival *arrival)
 	xfer_peer_recall_owner(arrival->ctx.ep->front, owner);
 	HASH_ITER(hh, arrival->ctx.ep->front->peers, peer, next) {
 		if ((peer->owner != owner && !rndv_arrival_is_for(arrival, peer)) ||
-		    peer->state != XFER_PEER_KNOWN)
+		    !peer->open)
 			continue;
 		xfer_peer_hold(peer);
 		arrival->suspect = peer;

@@ -43,7 +43,7 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	board_take_down(board, msg.id | WIRE_MARK);
 	if (!note)
 		return;
-	msg.token = xfer_peer_now(req->peer)->theirs[0].token;
+	msg.token = req->peer->theirs[0].token;
 	board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
@@ -204,7 +204,7 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	ctrl_listen(ep);
 	if (wait_sleepers(&ep->xfer->wait))
 		msg->flags |= WIRE_CALLS;
-	msg->token = xfer_peer_now(req->peer)->theirs[0].token;
+	msg->token = req->peer->theirs[0].token;
 	board_show(board, msg->id, wire_encode(msg, note));
 	return 0;
 }
@@ -325,7 +325,7 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 	struct wire_msg abort = {.type = WIRE_ABORT, .status = status};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!peer || peer->state != XFER_PEER_KNOWN)
+	if (!peer || !peer->open)
 		return;
 	/* nothing of it travels, is lent or offered; and none is announced that is short */
 	xfer_req_unstage(req, req->len);

@@ -130,13 +130,14 @@ static bool watch_overdue(struct xfer_life *life)
  */
 static void watch_lost(struct xfer_peer *peer, unsigned int passed)
 {
-	if (!peer->life.keepalive || !hello_was_lost(peer))
+	if (!peer->life.keepalive || !peer->losses)
 		return;
 	peer->life.quiet += passed;
 	watch_ask(&peer->life);
 	if (hello_gone(peer))
 		peer->life.gone += passed;
-	if (peer->state == XFER_PEER_FOREIGN && peer->life.gone >= WATCH_LAST)
+	if (peer->state == XFER_PEER_FOREIGN && hello_was_lost(peer) &&
+	    peer->life.gone >= WATCH_LAST)
 		xfer_sendq_fail(peer->ep, peer->addr, -FI_ECONNRESET);
 }
 
@@ -184,12 +185,12 @@ static void watch_unsent_begin(const struct xfer_out *out)
 	struct xfer_peer *next, *peer = xfer_peer_find(ep->front, out->addr);
 
 	if (ep == ep->front) {
-		if (peer && peer->state == XFER_PEER_KNOWN)
+		if (peer && peer->open)
 			xfer_outq_hold(peer);
 		return;
 	}
 	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if (peer->state == XFER_PEER_KNOWN && xfer_peer_at(peer, ep, out->addr))
+		if (peer->open && xfer_peer_at(peer, ep, out->addr))
 			xfer_outq_hold(peer);
 	}
 }
@@ -247,9 +248,9 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 		keepalive_drain();
 	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
 		peer->life.verdict = 0;
-		if (peer->state != XFER_PEER_KNOWN)
+		if (!peer->open)
 			watch_lost(peer, passed);
-		else if (xfer_peer_now(peer) == peer)
+		else
 			peer->life.verdict = watch_peer(peer, passed);
 		doomed |= peer->life.verdict;
 	}

@@ -547,7 +547,7 @@ static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token
 	const fi_addr_t addr = front ? peer->addr : peer->to;
 	int ret;
 
-	if (peer->state != XFER_PEER_KNOWN)
+	if (!peer->open)
 		return -FI_ENOTCONN;
 	msg->token = token;
 	msg->front = front;
@@ -561,7 +561,7 @@ void ctrl_owed(struct xfer_peer *peer, int ret)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	if (ret == -FI_ENOMEM)
-		xfer_peer_now(peer)->theirs[0].count[false]++;
+		peer->theirs[0].count[false]++;
 }
 
 static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said,
@@ -593,34 +593,26 @@ void ctrl_probe(struct xfer_peer *peer, bool asks)
 	ctrl_probe_with(peer, &peer->theirs[0], asks ? WIRE_ASKS : 0);
 }
 
-/* Says it by the record that holds now */
-static int ctrl_say_now(struct xfer_peer *peer, struct wire_msg *msg, bool front, bool among)
-{
-	struct xfer_peer *now = xfer_peer_now(peer);
-
-	return ctrl_say(now, msg, now->theirs[0].token, front, among);
-}
-
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say_now(peer, msg, false, false);
+	return ctrl_say(peer, msg, peer->theirs[0].token, false, false);
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say_now(peer, msg, true, false);
+	return ctrl_say(peer, msg, peer->theirs[0].token, true, false);
 }
 
 int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say_now(peer, msg, false, true);
+	return ctrl_say(peer, msg, peer->theirs[0].token, false, true);
 }
 
 int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say_now(peer, msg, true, true);
+	return ctrl_say(peer, msg, peer->theirs[0].token, true, true);
 }

@@ -51,9 +51,8 @@ static bool xfer_peer_replaced(const struct xfer_peer *peer)
 
 void xfer_peer_lose(struct xfer_peer *peer, int status)
 {
-	const bool known = peer->state == XFER_PEER_KNOWN;
+	const bool known = peer->open;
 	struct xfer_ep *ep = peer->ep;
-	struct xfer_peer *before;
 
 	xfer_assert_locked(ep->xfer);
 	/* what it ends may be what tells of it */
@@ -68,8 +67,6 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 	if (!xfer_peer_replaced(peer))
 		xfer_lose_queued(peer, known, status);
 	ep->xfer->losing = false;
-	while ((before = xfer_peer_before(peer)))
-		xfer_peer_lose(before, status);
 	xfer_peer_put(peer);
 }
 

@@ -19,26 +19,6 @@ struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr)
 	return peer;
 }
 
-struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
-{
-	struct xfer_peer *peer = xfer_peer_find(ep, addr);
-
-	xfer_assert_locked(ep->xfer);
-	if (peer)
-		return peer;
-	peer = calloc(1, sizeof *peer);
-	if (!peer)
-		return NULL;
-	peer->ep = peer->via = ep;
-	peer->addr = peer->to = addr;
-	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
-	if (!peer->hh.tbl) {
-		free(peer);
-		return NULL;
-	}
-	return peer;
-}
-
 struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
 {
 	struct xfer_token *found;
@@ -154,7 +134,7 @@ int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
 	xfer_assert_locked(peer->ep->xfer);
 	if (before.token == value)
 		return 0;
-	/* a peer that was removed confirms once more: its record of before has the token, and has counted */
+	/* a peer may confirm once more by a greeting of before: that token has counted */
 	if (given) {
 		is = *given;
 		is.lost = false;
@@ -205,76 +185,24 @@ static void xfer_peer_free(struct xfer_peer *peer)
 	free(peer);
 }
 
-/* @now takes the place of @peer, if both are of one peer. It does not end before it. */
-static void xfer_peer_replace(struct xfer_peer *peer, struct xfer_peer *now)
-{
-	if (!peer->forgotten || now->forgotten || peer->now || peer->ep != now->ep ||
-	    peer->addr != now->addr || peer->process != now->process ||
-	    peer->state != XFER_PEER_KNOWN || now->state != XFER_PEER_KNOWN)
-		return;
-	peer->now = now;
-	xfer_peer_hold(now);
-}
-
-void xfer_peer_succeed(struct xfer_peer *peer)
-{
-	struct xfer_peer *before;
-
-	xfer_assert_locked(peer->ep->xfer);
-	/* this looks through all that have something under way: mostly nobody was removed then */
-	if (!peer->ep->removed)
-		return;
-	LIST_FOREACH(before, &peer->ep->xfer->busy_peers, busy)
-		xfer_peer_replace(before, peer);
-}
-
-struct xfer_peer *xfer_peer_before(struct xfer_peer *peer)
-{
-	struct xfer_peer *before;
-
-	xfer_assert_locked(peer->ep->xfer);
-	LIST_FOREACH(before, &peer->ep->xfer->busy_peers, busy) {
-		if (before->now != peer)
-			continue;
-		before->now = NULL;
-		xfer_peer_put(peer);
-		return before;
-	}
-	return NULL;
-}
-
 void xfer_peer_hold(struct xfer_peer *peer)
 {
-	struct xfer_peer *now;
-
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->users++)
 		return;
 	/* as long as nothing was under way, it had nothing to say */
 	xfer_peer_heard(peer, true);
 	LIST_INSERT_HEAD(&peer->ep->xfer->busy_peers, peer, busy);
-	if (!peer->forgotten)
-		return;
-	/* it has asked for something after it was removed: the record of today may still be greeting it */
-	peer->ep->removed = true;
-	now = xfer_peer_find(peer->ep, peer->addr);
-	if (now)
-		xfer_peer_replace(peer, now);
 }
 
 void xfer_peer_put(struct xfer_peer *peer)
 {
-	struct xfer_peer *now = peer->now;
-
 	xfer_assert_locked(peer->ep->xfer);
 	if (--peer->users)
 		return;
 	LIST_REMOVE(peer, busy);
-	peer->now = NULL;
 	if (peer->forgotten && !peer->past)
 		xfer_peer_free(peer);
-	if (now)
-		xfer_peer_put(now);
 }
 
 bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
@@ -305,71 +233,34 @@ static void xfer_past_end(struct xfer_past *past)
 		xfer_peer_free(peer);
 }
 
-/* The last one of that name, or NULL */
 static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *name, size_t len)
 {
-	struct xfer_past *past, *found = NULL;
+	struct xfer_past *past;
 
 	TAILQ_FOREACH(past, &ep->pasts, entry) {
 		if (past->len == len && !memcmp(past->name, name, len))
-			found = past;
+			return past;
 	}
-	return found;
-}
-
-/* What was said with those of the record before may come later, too */
-static void xfer_peer_take_tokens(struct xfer_peer *peer, struct xfer_peer *before)
-{
-	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
-		const struct xfer_token token = before->tokens[i];
-
-		if (!token.token || peer->tokens[i + XFER_PEER_USABLE].token)
-			continue;
-		xfer_peer_dismiss(before, i);
-		xfer_peer_set_token(peer, i + XFER_PEER_USABLE, token);
-	}
-}
-
-/*
- * The same one was here before, and has nothing under way by that record: who is removed again and again takes one place.
- * If nothing was said of lanes since, what was said then holds.
- */
-static void xfer_past_replace(struct xfer_peer *peer, struct xfer_past *past)
-{
-	struct xfer_peer *before = past->peer;
-
-	if (before->users)
-		return;
-	if (before->process == peer->process)
-		xfer_peer_take_tokens(peer, before);
-	if (!peer->lanes && before->process == peer->process) {
-		peer->lanes = before->lanes;
-		before->lanes = NULL;
-	}
-	xfer_past_end(past);
+	return NULL;
 }
 
 /* Remembers it, if it may have something to say: one that was lost may not know that yet. False: there is no memory */
 static bool xfer_peer_remember(struct xfer_peer *peer)
 {
 	struct xfer_ep *ep = peer->ep;
-	struct xfer_past *past, *before;
+	struct xfer_past *past;
 
-	if (peer->state != XFER_PEER_KNOWN && !peer->losses)
+	if (!peer->open && !peer->losses && !peer->users)
 		return true;
 	past = calloc(1, sizeof *past);
 	if (!past)
 		return false;
 	past->peer = peer;
 	past->len = sizeof past->name;
-	if (ep->lookup(ep, peer->addr, past->name, &past->len) ||
-	    past->len > sizeof past->name) {
+	if (ep->lookup(ep, peer->addr, past->name, &past->len)) {
 		free(past);
 		return true;
 	}
-	before = xfer_past_find(ep, past->name, past->len);
-	if (before)
-		xfer_past_replace(peer, before);
 	peer->past = past;
 	TAILQ_INSERT_TAIL(&ep->pasts, past, entry);
 	if (++ep->past_count > XFER_PASTS)
@@ -389,27 +280,36 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 		return true;
 	HASH_DEL(ep->peers, peer);
 	peer->forgotten = true;
-	if (peer->users) {
-		ep->removed = true;
+	if (peer->users)
 		return true;
-	}
 	if (!peer->past)
 		xfer_peer_free(peer);
 	return false;
 }
 
-static void xfer_peer_move(struct xfer_peer *peer, fi_addr_t addr)
+/* It has an address again. 0 or -FI_ENOMEM */
+static int xfer_past_return(struct xfer_past *past, fi_addr_t addr)
 {
+	struct xfer_peer *peer = past->peer;
+
 	if (xfer_peer_one_way(peer))
 		peer->to = addr;
 	peer->addr = addr;
+	/* there was no memory for its name as it was removed last */
+	if (xfer_peer_find(peer->ep, addr))
+		return 0;
+	HASH_ADD(hh, peer->ep->peers, addr, sizeof addr, peer);
+	if (!peer->hh.tbl)
+		return -FI_ENOMEM;
+	peer->forgotten = false;
+	xfer_past_free(past);
+	return 0;
 }
 
 int xfer_peer_recall(struct xfer_peer *peer)
 {
 	struct xfer_past *past = peer->past;
 	struct xfer_ep *ep = peer->ep;
-	struct xfer_peer *last;
 	fi_addr_t addr;
 	int ret;
 
@@ -418,82 +318,67 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	if (!past)
 		return 0;
 	ret = ep->resolve(ep, past->name, past->len, true, &addr);
-	if (ret)
-		return ret;
-	xfer_peer_move(peer, addr);
-	/* there may be another record by now, as it was inserted again; or it was, and has been removed again */
-	if (xfer_peer_find(ep, addr))
-		return 0;
-	last = xfer_past_find(ep, past->name, past->len)->peer;
-	xfer_peer_move(last, addr);
-	HASH_ADD(hh, ep->peers, addr, sizeof addr, last);
-	if (!last->hh.tbl)
-		return 0;
-	last->forgotten = false;
-	xfer_past_free(last->past);
-	return 0;
+	return ret ? ret : xfer_past_return(past, addr);
 }
 
 void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner)
 {
-	struct xfer_past *past = TAILQ_FIRST(&ep->pasts);
+	struct xfer_past *past, *next;
 
 	xfer_assert_locked(ep->xfer);
-	while (past) {
-		const unsigned int count = ep->past_count;
-
+	for (past = TAILQ_FIRST(&ep->pasts); past; past = next) {
+		next = TAILQ_NEXT(past, entry);
 		if (past->peer->owner == owner)
 			xfer_peer_recall(past->peer);
-		/* one has left the list, and it may be the next one */
-		past = ep->past_count < count ? TAILQ_FIRST(&ep->pasts)
-					      : TAILQ_NEXT(past, entry);
 	}
 }
 
-/* What was known at its address before that was forgotten, or NULL */
-static const struct xfer_peer *xfer_past_at(const struct xfer_peer *peer)
+/*
+ * The application has inserted it again: it may be another process. So it is greeted as one that nothing is known of,
+ * while what is under way with it goes on.
+ */
+static struct xfer_peer *xfer_past_insert(struct xfer_past *past, fi_addr_t addr)
+{
+	struct xfer_peer *peer = past->peer;
+
+	if (xfer_past_return(past, addr))
+		return NULL;
+	peer->state = XFER_PEER_NEW;
+	peer->facts = 0;
+	peer->lost = 0;
+	return peer;
+}
+
+/* The one of that address that was removed, or NULL */
+static struct xfer_past *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
-	const struct xfer_past *past;
 	size_t len = sizeof name;
 
-	if (!peer->ep->past_count || peer->ep->lookup(peer->ep, peer->addr, name, &len))
+	if (!ep->past_count || ep->lookup(ep, addr, name, &len))
 		return NULL;
-	past = xfer_past_find(peer->ep, name, len);
-	return past ? past->peer : NULL;
+	return xfer_past_find(ep, name, len);
 }
 
-/* What this process was before it was forgotten, or NULL */
-static const struct xfer_peer *xfer_past_of(const struct xfer_peer *peer)
+struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
 {
-	const struct xfer_peer *past = xfer_past_at(peer);
+	struct xfer_peer *peer = xfer_peer_find(ep, addr);
+	struct xfer_past *past = peer ? NULL : xfer_past_at(ep, addr);
 
-	return past && past->process == peer->process ? past : NULL;
-}
-
-const struct xfer_peer *xfer_peer_lost_before(const struct xfer_peer *peer)
-{
-	const struct xfer_peer *before = peer->losses ? peer : xfer_past_at(peer);
-
-	xfer_assert_locked(peer->ep->xfer);
-	return before && before->losses ? before : NULL;
-}
-
-const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer)
-{
-	const struct xfer_peer *past = xfer_past_of(peer);
-
-	xfer_assert_locked(peer->ep->xfer);
-	return past ? past->lanes : NULL;
-}
-
-void xfer_peer_inherit(struct xfer_peer *peer)
-{
-	const struct xfer_peer *past = xfer_past_of(peer);
-
-	xfer_assert_locked(peer->ep->xfer);
-	if (past && !peer->theirs[1].token && past->theirs[0].token != peer->theirs[0].token)
-		peer->theirs[1] = past->theirs[0];
+	xfer_assert_locked(ep->xfer);
+	if (peer || past)
+		return peer ? peer : xfer_past_insert(past, addr);
+	peer = calloc(1, sizeof *peer);
+	if (!peer)
+		return NULL;
+	peer->ep = peer->via = ep;
+	peer->addr = peer->to = addr;
+	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
+	if (!peer->hh.tbl) {
+		free(peer);
+		return NULL;
+	}
+	return peer;
 }
 
 void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms)

@@ -153,7 +153,8 @@ struct xfer_past {
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
- * @losses:	how often it was lost while it was known
+ * @open:	it was known, and was not lost since: its tokens are good. It may be greeted again meanwhile
+ * @losses:	how often it was lost while it was open
  * @tokens:	those that it may use, and the ones before; 0: none
  * @theirs:	what we bear in messages to it, and what we bore before
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
@@ -175,7 +176,6 @@ struct xfer_past {
  * @unsent:	one of those is what waits to be sent there (sendq.h)
  * @forgotten:	its address is nobody's any more
  * @past:	it may be heard all the same, or NULL
- * @now:	the record that has taken its place while something is under way, and has it among its users; or NULL
  * @life:	its signs of life, which are looked for while it has users (watch.h)
  * @busy:	on the list of the domain's peers that have users
  * @hh:		by @addr
@@ -186,6 +186,7 @@ struct xfer_peer {
 	struct xfer_ep *via;
 	fi_addr_t to;
 	enum xfer_peer_state state;
+	bool open;
 	unsigned int losses;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	struct xfer_said theirs[2];
@@ -212,7 +213,6 @@ struct xfer_peer {
 	bool unsent;
 	bool forgotten;
 	struct xfer_past *past;
-	struct xfer_peer *now;
 	struct xfer_life life;
 	LIST_ENTRY(xfer_peer) busy;
 	UT_hash_handle hh;
@@ -305,29 +305,12 @@ int xfer_peer_recall(struct xfer_peer *peer);
 /* The same of all whose domain is @owner: something of one of them is waited for */
 void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner);
 
-/*
- * Who was removed and inserted again has another record, and has been greeted anew: then it takes no token of before,
- * and bears another one. So what is under way by the record before is told by the one that holds now, and answered
- * by that, which is watched in its place and lost with it. @peer itself, if it is that one.
- */
-static inline struct xfer_peer *xfer_peer_now(struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return p2p_unlikely(peer->now != NULL) ? xfer_peer_now(peer->now) : peer;
-}
-
 /* Is @msg from the peer that @peer is a record of? */
-static inline bool xfer_peer_said(struct xfer_peer *peer, const struct wire_msg *msg)
+static inline bool xfer_peer_said(const struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(msg->peer->ep->xfer);
-	return peer && xfer_peer_now(msg->peer) == xfer_peer_now(peer);
+	return peer && msg->peer == peer;
 }
-
-/* Its process has become known: it takes the place of records before */
-void xfer_peer_succeed(struct xfer_peer *peer);
-
-/* Gives one of those its place back; NULL: there is none */
-struct xfer_peer *xfer_peer_before(struct xfer_peer *peer);
 
 /* Does a message from @ep to @addr go to this peer? */
 static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_ep *ep,
@@ -344,18 +327,6 @@ static inline bool xfer_peer_one_way(const struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	return peer->via == peer->ep && peer->to == peer->addr;
 }
-
-/* The record that was lost: itself, or the last one of its address, which was forgotten; NULL: none was */
-const struct xfer_peer *xfer_peer_lost_before(const struct xfer_peer *peer);
-
-/* What was agreed of lanes with this endpoint before it was forgotten; NULL: nothing is known of that */
-const struct xfer_peer_lanes *xfer_peer_lanes_past(const struct xfer_peer *peer);
-
-/*
- * It is known again after it was forgotten, and has not lost us meanwhile: its probes are to tell how much was said before,
- * as that may be lost
- */
-void xfer_peer_inherit(struct xfer_peer *peer);
 
 /*
  * Nothing has come of a peer, or gone to it, for @ms: that proves nothing, but somebody may look for the reason why

@@ -312,7 +312,6 @@ struct xfer {
  * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
- * @removed:	some peer was, and had something under way, or has it since
  * @keepalive:	where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: that was opened, or cannot be
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
@@ -382,7 +381,6 @@ struct xfer_ep {
 	struct xfer_token *tokens;
 	TAILQ_HEAD(, xfer_past) pasts;
 	unsigned int past_count;
-	bool removed;
 	struct keepalive_ear *keepalive;
 	bool keepalive_tried;
 	size_t inline_max;
