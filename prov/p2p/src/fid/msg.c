@@ -27,8 +27,8 @@ static inline bool msg_tagged_direct(const struct p2p_ep *ep, const void *buf, s
 }
 
 /* A message of one piece that is not direct; @op has all else. If only the look was missing, it is the core's call. */
-static inline ssize_t msg_piece(struct p2p_ep *ep, struct p2p_op *op, const void *buf,
-				size_t len, void *desc, const size_t *limit)
+P2P_INLINE ssize_t msg_piece(struct p2p_ep *ep, struct p2p_op *op, const void *buf, size_t len,
+			     void *desc, const size_t *limit)
 {
 	const struct iovec iov = {(void *) buf, len};
 	struct dev_mem seen = {.size = 0};
@@ -238,9 +238,9 @@ static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 /* ---- receiving ---- */
 
-static inline ssize_t msg_recv_piece(struct p2p_ep *ep, enum fi_op_type type, void *buf,
-				     size_t len, void *desc, fi_addr_t src, uint64_t tag,
-				     uint64_t ignore, void *context)
+P2P_INLINE ssize_t msg_recv_piece(struct p2p_ep *ep, enum fi_op_type type, void *buf,
+				  size_t len, void *desc, fi_addr_t src, uint64_t tag,
+				  uint64_t ignore, void *context)
 {
 	struct p2p_op op;
 

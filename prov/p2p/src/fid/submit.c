@@ -17,7 +17,7 @@
 #include "xfer/progress.h"
 
 /* The flags of what is not the core's call alone: those that come with a call do not have the queue's. */
-static uint64_t submit_flags(const struct p2p_op *op, bool all)
+P2P_INLINE uint64_t submit_flags(const struct p2p_op *op, bool all)
 {
 	return op->flags | (op->call == OP_FLAGGED && all ? FI_COMPLETION : 0);
 }
@@ -51,12 +51,10 @@ static bool submit_is_special(const struct p2p_ep *ep, struct p2p_op *op, size_t
 }
 
 /* One tag bit is ours: mem_tag_format does not have it */
-static bool submit_tag_is_bad(const struct p2p_ep *ep, uint64_t tag)
+static P2P_APART int submit_refuse_tag(uint64_t tag)
 {
-	if (p2p_likely(!(tag & ep->xfer.tag_bit)))
-		return false;
 	P2P_WARN("tag 0x%zx has a bit that is not in mem_tag_format\n", (size_t) tag);
-	return true;
+	return -FI_EINVAL;
 }
 
 /* What takes more than the core's own call, or is wrong */
@@ -79,8 +77,8 @@ static P2P_NOINLINE ssize_t submit_send(struct p2p_ep *ep, struct p2p_op *op)
 	struct dev_mem seen;
 	ssize_t ret;
 
-	if (submit_tag_is_bad(ep, msg->tag))
-		return -FI_EINVAL;
+	if (p2p_unlikely(msg->tag & ep->xfer.tag_bit))
+		return submit_refuse_tag(msg->tag);
 	msg->data &= ep->xfer.data_mask;
 	if (xfer_ep_follows(&ep->xfer, FI_SEND) || av_unknown(ep->av, msg->addr) ||
 	    submit_is_special(ep, op, ep->xfer.iov_limit, &seen) ||
@@ -126,8 +124,8 @@ static P2P_NOINLINE ssize_t submit_recv(struct p2p_ep *ep, struct p2p_op *op)
 	struct dev_mem seen;
 	bool plain;
 
-	if (submit_tag_is_bad(ep, msg->tag))
-		return -FI_EINVAL;
+	if (p2p_unlikely(msg->tag & ep->xfer.tag_bit))
+		return submit_refuse_tag(msg->tag);
 	msg->ignore &= ~ep->xfer.tag_bit;
 	/* Without FI_DIRECTED_RECV the address has no meaning, and need be nobody's (fi_msg(3)). */
 	if (!ep->directed)
