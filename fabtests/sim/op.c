@@ -493,15 +493,16 @@ static bool end_is_open(const struct op *op, unsigned int end)
 
 /*
  * The application does not know yet that the owner of remote memory has ended, and uses it. What the provider does for that
- * ends: what the core does itself, or takes later, may wait for ever (op_over.c).
+ * ends: what the core does itself, as it does sums, or takes later, may wait for ever (op_over.c).
  */
 static bool end_tries(const struct op *op, unsigned int end)
 {
 	const struct op_plan *plan = &op->plan;
 
-	return !end && plan->kind != OP_MESSAGE && plan->from_dev && plan->len &&
-	       !world.script->model->nic && !world.script->triggers && !op_is_ringed(op, 0) &&
-	       nodes[plan->to].state == NODE_DEAD && nodes[plan->to].life == op->shown + 1 &&
+	return !end && (plan->kind == OP_WRITE || plan->kind == OP_READ) && plan->from_dev &&
+	       plan->len && !world.script->model->nic && !world.script->triggers &&
+	       !op_is_ringed(op, 0) && nodes[plan->to].state == NODE_DEAD &&
+	       nodes[plan->to].life == op->shown + 1 &&
 	       nodes[plan->to].domains[SIM_DOMAIN_OF(plan->to_ep)].domain;
 }
 
