@@ -48,7 +48,7 @@ static void open_fabric(unsigned int i)
 	node->info = core_info(i, script->model);
 	node->fabric = core;
 	if (node->hook)
-		SIM_MUST(fabric_open(core, false, NULL, NULL, &node->fabric));
+		SIM_MUST(fabric_open(core, &kind_hook, NULL, NULL, &node->fabric));
 	if (node->plain || node->hook)
 		return;
 	hints = fi_allocinfo();
@@ -67,7 +67,7 @@ static void open_fabric(unsigned int i)
 	info_offer(node->info);
 	if (script->alone >> i & 1 && !(script->pairs >> i & 1))
 		node->info->domain_attr->threading = FI_THREAD_DOMAIN;
-	SIM_MUST(fabric_open(core, true, script->triggers ? &triggers : NULL, NULL,
+	SIM_MUST(fabric_open(core, &kind_p2p, script->triggers ? &triggers : NULL, NULL,
 			     &node->fabric));
 }
 

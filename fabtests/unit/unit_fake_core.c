@@ -225,7 +225,7 @@ void fake_cq_open(struct xfer_cq *cq)
 void fake_start(bool shared)
 {
 	fake = (struct fake_core){.named = FAKE_ALIVE};
-	assert_int_equal(xfer_init(&fake_xfer, &protos, true, shared, NULL), 0);
+	assert_int_equal(xfer_init(&fake_xfer, &protos, shared, NULL), 0);
 	fake_cq_open(&fake_cq);
 }
 
@@ -251,7 +251,7 @@ void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 		.print = fake_print,
 		.iov_limit = 1,
 		.recv_iov_limit = 1,
-		.layered = true,
+		.ours = ~0ULL,
 		.listens = true,
 		.ears = 16,
 		.started = true,

@@ -176,7 +176,7 @@ static void info_end(struct fi_info *info)
 	lf.freeinfo(info);
 }
 
-static void open_all(bool layered, size_t part)
+static void open_all(const struct fid_kind *kind, size_t part)
 {
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
@@ -184,7 +184,7 @@ static void open_all(bool layered, size_t part)
 	struct fid_pep *pep;
 	struct fid_ep *ep;
 
-	assert_int_equal(fabric_open(&core_fabric, layered, NULL, NULL, &fabric), 0);
+	assert_int_equal(fabric_open(&core_fabric, kind, NULL, NULL, &fabric), 0);
 	info = info_found();
 	info_without(info, part);
 	assert_int_equal(fi_domain(fabric, info, &domain, NULL), 0);
@@ -208,13 +208,13 @@ static void open_all(bool layered, size_t part)
 static void test_hook(void **state)
 {
 	for (size_t part = 0; part < PARTS; part++)
-		open_all(false, part);
+		open_all(&kind_hook, part);
 }
 
-static void test_layered(void **state)
+static void test_p2p(void **state)
 {
 	for (size_t part = 0; part < PARTS; part++)
-		open_all(true, part);
+		open_all(&kind_p2p, part);
 }
 
 static int start(void **state)
@@ -226,7 +226,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hook),
-		cmocka_unit_test(test_layered),
+		cmocka_unit_test(test_p2p),
 	};
 	const struct unit unit = {
 		.tests = tests,

@@ -39,7 +39,8 @@ static int hook_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 		return -FI_ENOSYS;
 	}
 	P2P_INFO("around provider %s\n", hooked->name);
-	return fabric_open(attr->fabric, false, &triggers, attr->fabric->fid.context, fabric);
+	return fabric_open(attr->fabric, &kind_hook, &triggers, attr->fabric->fid.context,
+			   fabric);
 }
 
 static struct fi_provider hook_provider = {

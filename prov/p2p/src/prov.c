@@ -329,7 +329,7 @@ static int prov_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	ret = fi_fabric(&core_attr, &core, context);
 	if (ret)
 		goto free_names;
-	ret = fabric_open(core, true, &triggers, context, fabric);
+	ret = fabric_open(core, &kind_p2p, &triggers, context, fabric);
 	if (ret)
 		fi_close(&core->fid);
 free_names:

@@ -179,8 +179,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	 * who has operations wait is the application to wait for them, too: the waker is there. And sockets lets wait for
 	 * counters that were opened without, so that programs do over the hook; for those of a set the set waits
 	 */
-	if (!cntr->waits &&
-	    (cntr->domain->layered ? !cntr->domain->triggers : cntr->wait_obj == FI_WAIT_SET))
+	if (cntr->domain->kind->no_wait >> cntr->wait_obj & 1 && !cntr->domain->triggers)
 		return -FI_ENOSYS;
 	do {
 		seen = wait_waker_read(xfer);

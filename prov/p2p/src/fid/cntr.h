@@ -16,7 +16,7 @@ struct trigger_list;
  *		to host memory
  * @xfer:	we count the rest, once the data is where it should be. The core would count
  *		markers, pieces and messages that are still to be copied
- * @waits:	fi_cntr_wait() is allowed
+ * @waits:	fi_cntr_wait() is allowed by what it was opened with
  * @wait_obj:	what the application asked for
  * @point:	where to sleep, if @xfer.point points there
  * @member:	of the wait set that it is in

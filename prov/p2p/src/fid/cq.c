@@ -569,6 +569,7 @@ int cq_open_core(struct p2p_domain *domain, struct fi_cq_attr *attr, bool sleeps
 static int cq_open_parts(struct p2p_cq *cq, struct fi_cq_attr *attr, struct p2p_waitset **set)
 {
 	struct p2p_domain *domain = cq->domain;
+	const bool plain = !xfer_announces(&domain->xfer);
 	int ret = waitset_choose(domain->fabric, &attr->wait_obj, attr->wait_set, set);
 
 	if (ret)
@@ -577,7 +578,7 @@ static int cq_open_parts(struct p2p_cq *cq, struct fi_cq_attr *attr, struct p2p_
 	if (ret)
 		return ret;
 	if (cq->xfer.fd >= 0) {
-		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(*set), !domain->layered);
+		ret = wait_open(&cq->point, &cq->xfer, waitset_fd(*set), plain);
 		if (!ret)
 			cq->xfer.point = &cq->point;
 	} else if (*set) {

@@ -20,7 +20,6 @@
 #include "path/quirks.h"
 #include "base/libfabric.h"
 #include "base/log.h"
-#include "proto/proto.h"
 #include "fid/mr.h"
 #include "fid/native.h"
 #include "fid/pollset.h"
@@ -33,7 +32,7 @@
  */
 static void domain_open_waker(struct p2p_domain *domain)
 {
-	if (domain->triggers && domain->layered)
+	if (domain->triggers && domain->kind->early)
 		wait_waker_get(&domain->xfer,
 			       domain->xfer.quirks & QUIRK_NO_COUNTERS ? NULL : domain->core);
 }
@@ -44,7 +43,7 @@ static int domain_close_waker(struct p2p_domain *domain)
 	struct xfer *xfer = &domain->xfer;
 	bool used;
 
-	if (!domain->triggers || !domain->layered)
+	if (!domain->triggers || !domain->kind->early)
 		return 0;
 	p2p_lock_take(&xfer->lock);
 	used = !LIST_EMPTY(&xfer->eps);
@@ -116,7 +115,7 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 		if (!ret)
 			*attr = (struct fi_atomic_attr){SIZE_MAX, amo_size(datatype)};
 	}
-	if (!ret && domain->layered)
+	if (!ret)
 		attr->count = atomic_count(&domain->xfer, datatype, op, flags, attr->count);
 	return !ret && !attr->count ? -FI_EOPNOTSUPP : ret;
 }
@@ -126,11 +125,9 @@ static int domain_stx_ctx(struct fid_domain *fid, struct fi_tx_attr *attr, struc
 			  void *context)
 {
 	struct p2p_domain *domain = domain_of(&fid->fid);
+	int ret = kind_offers(domain->kind, FI_CLASS_STX_CTX);
 
-	if (!domain->fabric->layered)
-		return fi_stx_context(domain->core, attr, stx, context);
-	P2P_INFO("shared transmit contexts are not offered\n");
-	return -FI_ENOSYS;
+	return ret ? ret : fi_stx_context(domain->core, attr, stx, context);
 }
 
 static int domain_xpu_ctx(struct fid_domain *domain, struct fi_xpu_attr *attr,
@@ -175,7 +172,7 @@ static __attribute__((constructor)) void domain_complete_table(void)
 }
 
 /* Why the core's NIC cannot have device memory; NULL: it can, as far as is known */
-static const char *domain_maps_not(const struct fi_info *info, uint64_t quirks, bool layered)
+static const char *domain_maps_not(uint64_t quirks)
 {
 	if (!(quirks & QUIRK_MAPS))
 		return "the core provider registers no device memory";
@@ -185,12 +182,6 @@ static const char *domain_maps_not(const struct fi_info *info, uint64_t quirks, 
 		return "FI_P2P_PATH=stage";
 	if (conf.path == CONF_PATH_IPC)
 		return "FI_P2P_PATH=ipc";
-	/* host memory has to be registered then, too: only for applications that ask for it */
-	if (layered && !(info->caps & (FI_HMEM | FI_P2P)) && conf.path != CONF_PATH_PEER)
-		return "the domain was opened without FI_HMEM, and FI_P2P_PATH is not peer";
-	if (!layered && !(info->domain_attr->mr_mode & FI_MR_LOCAL))
-		return "the domain was opened without FI_MR_LOCAL: the core provider registers "
-		       "buffers by itself";
 	return NULL;
 }
 
@@ -205,67 +196,28 @@ static void domain_say_quirks(const struct fi_info *core)
 	}
 }
 
-/**
- * struct domain_plan - what the application's info and the core's decide before the domain is open.
- * @shared:	several threads may call at a time
- * @quirks:	what is special about the core provider
- * @lends:	the staging memory is registered, so that peers may read from it (rndv_lent.h)
- * @why:	why the NIC cannot have device memory; NULL: it can
- * @local:	the core is asked for FI_MR_LOCAL, whatever the application has asked for
- */
-struct domain_plan {
-	bool shared;
-	bool lends;
-	const char *why;
-	bool local;
-	uint64_t quirks;
-};
-
 /* Makes the plan. @core_info: the application's, becomes what the core is asked for */
 static int domain_plan(struct p2p_domain *domain, const struct fi_info *info,
 		       struct fi_info *core_info, struct domain_plan *plan)
 {
-	const struct fi_domain_attr *attr = info->domain_attr;
-	int ret = domain->fabric->layered ? info_to_core(core_info, fi_version()) : 0;
+	const struct fid_kind *fabric = domain->fabric->kind;
+	const struct fid_kind *kind = info_is_rdm(info) ? fabric : fabric->plain;
+	int ret = kind->to_core ? kind->to_core(core_info) : 0;
 
 	if (ret)
 		return ret;
-	domain->layered = domain->fabric->layered && info_is_rdm(info);
-	domain->automatic = domain->layered && attr->data_progress == FI_PROGRESS_AUTO;
-	if ((domain->layered || !domain->fabric->layered) && info->caps & FI_TRIGGER)
+	domain->kind = kind;
+	if (info->caps & kind->ours & FI_TRIGGER)
 		domain->triggers = domain->fabric->triggers;
-	plan->shared = domain->automatic || attr->threading != FI_THREAD_DOMAIN;
-	/* a thread that calls reads all of the domain's queues */
-	if (plan->shared)
-		core_info->domain_attr->threading = FI_THREAD_SAFE;
-	plan->quirks = quirks_of(core_info, fi_version());
+	*plan = (struct domain_plan){.quirks =
+					     quirks_of(core_info, fi_version()) & kind->quirks};
 	domain_say_quirks(core_info);
-	plan->why = domain_maps_not(info, plan->quirks, domain->layered);
-	plan->local = !plan->why && domain->layered;
-	plan->lends = domain->layered && dev_present && plan->quirks & QUIRK_LENDS;
-	if (plan->local)
-		info_core_add_maps(core_info);
-	if (plan->lends)
-		info_core_add_lending(core_info);
+	plan->why = domain_maps_not(plan->quirks);
+	kind->plan(domain, info, core_info, plan);
+	/* a thread that calls reads all of the domain's queues */
+	if (domain->automatic || info->domain_attr->threading != FI_THREAD_DOMAIN)
+		core_info->domain_attr->threading = FI_THREAD_SAFE;
 	return 0;
-}
-
-/* Decides who serves which keys. */
-static void domain_set_keys(struct p2p_domain *domain, const struct fi_info *info)
-{
-	struct xfer *xfer = &domain->xfer;
-
-	domain->virt_addr = xfer->virt_addr;
-	if (!domain->layered)
-		return;
-	domain->serves_all = info_serves_all(info, xfer->quirks);
-	domain->pmem = info->caps & FI_RMA_PMEM;
-	info_keys(info, domain->serves_all, &xfer->key_mark, &xfer->keys_ours);
-	if (!xfer->key_mark && !xfer->keys_ours)
-		xfer->quirks &= ~QUIRK_ATOMICS;
-	if (domain_serves_triggers(domain))
-		domain->virt_addr =
-			info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 }
 
 /*
@@ -288,10 +240,6 @@ static void domain_init_serial(struct p2p_domain *domain)
 	}
 }
 
-/* Quirks that matter to what we do with peers that run ofi_p2p, and so not over a hook */
-#define DOMAIN_QUIRKS_OURS                                                                     \
-	(QUIRK_STALLS | QUIRK_DIRECTED | QUIRK_NEAR | QUIRK_NO_PEEK | QUIRK_ATOMICS)
-
 /* How long the close of an endpoint waits for what is owed to peers: they may have gone [ms] */
 #define DOMAIN_FAREWELL 1000
 
@@ -305,15 +253,18 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 	const int lent_mode =
 		plan->quirks & QUIRK_STALLS ? core_mode : info->domain_attr->mr_mode;
 	struct xfer *xfer = &domain->xfer;
-	int ret = xfer_init(xfer, &protos, domain->layered, plan->shared,
+	int ret = xfer_init(xfer, domain->kind->protos,
+			    core_info->domain_attr->threading != FI_THREAD_DOMAIN,
 			    local ? domain->core : NULL);
 
 	if (ret)
 		return ret;
-	xfer->quirks = plan->quirks & ~(domain->layered ? 0 : DOMAIN_QUIRKS_OURS);
+	xfer->quirks = plan->quirks;
 	domain_init_serial(domain);
 	xfer->farewell = DOMAIN_FAREWELL;
-	xfer->stage.lender = plan->lends ? domain->core : NULL;
+	/* the staging memory is registered, so that peers may read from it (rndv_lent.h) */
+	if (dev_present && xfer->quirks & QUIRK_LENDS)
+		xfer->stage.lender = domain->core;
 	xfer->wait.fabric = domain->fabric->core;
 	nic_map_init(&xfer->map, plan->why ? NULL : domain->core, plan->why,
 		     !(xfer->quirks & QUIRK_NO_DMABUF));
@@ -323,7 +274,11 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 	/* a key of the cache's may come twice, and must not: QUIRK_KEY_ONCE */
 	if (info->caps & FI_ATOMIC)
 		xfer->local_flags = MAP_FLAG_NOCACHE;
-	domain_set_keys(domain, info);
+	xfer->key_mark = plan->key_mark;
+	xfer->keys_ours = plan->keys_ours;
+	domain->virt_addr =
+		(domain_serves_triggers(domain) ? info->domain_attr->mr_mode : core_mode) &
+		(FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	ret = plan->local ? xfer_want_local(xfer) : 0;
 	if (!ret && domain->triggers)
 		ret = domain->triggers->open(domain);
@@ -375,12 +330,6 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 	domain->mr_attr_len = domain_mr_attr_len(domain);
 	domain->allocated = info->domain_attr->mr_mode & (FI_MR_ALLOCATED | FI_MR_BASIC);
 	ret = domain_plan(domain, info, core_info, &plan);
-	/*
-	 * An endpoint may ask for sources later, as aws-ofi-nccl's do. The core's queues have room for them only if
-	 * its domain was opened so.
-	 */
-	if (domain->layered && info->caps & FI_RMA && info->caps & FI_HMEM)
-		core_info->caps |= FI_SOURCE;
 	if (!ret)
 		ret = fi_domain(domain->fabric->core, core_info, &domain->core, domain);
 	if (ret)

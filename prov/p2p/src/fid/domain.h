@@ -43,8 +43,7 @@ struct domain_triggers {
  * struct p2p_domain - a domain.
  * @core_info:	what @core was opened with. Some cores, as sockets, go on to read what they were given, and applications
  *		free their own: so each object of ours has a copy that ends after the core's
- * @layered:	peers of its endpoints run ofi_p2p, too: it is no hook's, and its endpoints are
- *		reliable datagram endpoints
+ * @kind:	what differs by whether we have a protocol there
  * @source:	messages tell where they come from (FI_SOURCE)
  * @contexts:	the core writes where operations' contexts are (FI_CONTEXT)
  * @automatic:	the application has asked for progress without its calls
@@ -67,7 +66,6 @@ struct p2p_domain {
 	struct fid_domain fid;
 	struct fid_domain *core;
 	struct p2p_fabric *fabric;
-	bool layered;
 	bool source;
 	bool contexts;
 	bool allocated;
@@ -76,6 +74,7 @@ struct p2p_domain {
 	bool automatic;
 	bool virt_addr;
 	struct xfer xfer;
+	const struct fid_kind *kind;
 	struct auto_thread auto_thread;
 	struct fi_info *core_info;
 	size_t mr_attr_len;
@@ -122,10 +121,10 @@ static inline void domain_release(struct p2p_domain *domain)
 	__atomic_fetch_sub(&domain->users, 1, __ATOMIC_RELEASE);
 }
 
-/* An object with these capabilities is opened: device memory may come from now on. Over a hook nobody asks for it */
+/* An object with these capabilities is opened: device memory may come from now on. Over a hook nobody asks us for it */
 static inline void domain_meet_devices(const struct p2p_domain *domain, uint64_t caps)
 {
-	if (!domain->fabric->layered || caps & (FI_HMEM | FI_P2P))
+	if (!(domain->kind->ours & FI_HMEM) || caps & (FI_HMEM | FI_P2P))
 		dev_sync();
 }
 
@@ -134,6 +133,21 @@ static inline bool domain_inherited(const struct p2p_domain *domain)
 {
 	return process_inherited(domain->xfer.owner);
 }
+
+/**
+ * struct domain_plan - what the application's info and the core's decide before the domain is open.
+ * @quirks:	what is special about the core provider
+ * @why:	why the NIC cannot have device memory; NULL: it can
+ * @local:	the core is asked for FI_MR_LOCAL, whatever the application has asked for
+ * @key_mark, @keys_ours: who serves which keys (struct xfer)
+ */
+struct domain_plan {
+	const char *why;
+	bool local;
+	bool keys_ours;
+	uint64_t key_mark;
+	uint64_t quirks;
+};
 
 int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 		void *context);

@@ -18,21 +18,17 @@
 #include "fid/fid.h"
 #include "fid/flags.h"
 #include "path/info.h"
-#include "path/info_tags.h"
 #include "path/quirks.h"
 #include "base/libfabric.h"
-#include "base/log.h"
 #include "fid/msg.h"
 #include "fid/native.h"
 #include "fid/rma.h"
 #include "fid/side_ep.h"
 #include "fid/submit.h"
 #include "fid/table.h"
-#include "proto/hello.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
-#include "xfer/lane.h"
 #include "xfer/life.h"
 
 /* ---- entries of struct fi_ops_ep ---- */
@@ -101,7 +97,7 @@ static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 
 	/* a call without flags has no data, but for those that say so */
 	ep->tx_flags = flags & ~FI_REMOTE_CQ_DATA;
-	if (!ep->domain->layered || !(flags & (FI_COMMIT_COMPLETE | early) || ep->xfer.notices))
+	if (!(flags & ep->xfer.ours & (FI_COMMIT_COMPLETE | early)) && !ep->xfer.notices)
 		return;
 	p2p_lock_take(&ep->domain->xfer.lock);
 	ep->xfer.followed |= FI_WRITE;
@@ -151,7 +147,6 @@ static void ep_meet_device(struct p2p_ep *ep)
 
 static int ep_enable(struct p2p_ep *ep)
 {
-	size_t len = sizeof ep->xfer.name;
 	int ret;
 
 	ep_meet_device(ep);
@@ -159,20 +154,7 @@ static int ep_enable(struct p2p_ep *ep)
 	if (ret || ep->xfer.started)
 		return ret;
 	gone_opened(&ep->xfer);
-	if (!ep->xfer.layered)
-		return 0;
-	p2p_lock_take(&ep->domain->xfer.lock);
-	hello_start(&ep->xfer);
-	p2p_lock_drop(&ep->domain->xfer.lock);
-	ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
-	/* a longer name is not kept, which name_len tells */
-	if (ret && ret != -FI_ETOOSMALL) {
-		P2P_WARN("fi_getname: %s\n", fi_strerror(-ret));
-		return ret;
-	}
-	ep->xfer.name_len = len;
-	xfer_ep_start(&ep->xfer);
-	return 0;
+	return ep->domain->kind->ep_start ? ep->domain->kind->ep_start(ep) : 0;
 }
 
 /* FI_SETOPSFLAG: changes what calls without flags do in one direction */
@@ -184,12 +166,11 @@ static int ep_set_ops_flags(struct p2p_ep *ep, uint64_t flags)
 
 	if (flags & FI_TRIGGER && !ep->domain->triggers)
 		return fid_refuse_trigger();
-	ret = flags_check_own(ep->domain->layered, flags & FI_TRANSMIT ? defaults : 0,
+	ret = flags_check_own(ep->xfer.ours, flags & FI_TRANSMIT ? defaults : 0,
 			      flags & FI_RECV ? defaults : 0);
 	if (ret)
 		return ret;
-	if (ep->domain->layered)
-		core = info_flags_to_core(core);
+	core = flags_to_core(ep, core);
 	ret = fid_control(&ep->fid.fid, FI_SETOPSFLAG, &core);
 	if (ret)
 		return ret;
@@ -274,7 +255,6 @@ static struct fid_class ep_class = {
 static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 {
 	struct p2p_domain *domain = ep->domain;
-	bool layered = domain->layered;
 	int ret;
 
 	ep_opt_set_hmem_p2p(ep, FI_HMEM_P2P_ENABLED);
@@ -284,9 +264,8 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	 */
 	if (domain->xfer.local || domain->xfer.works_go)
 		ep->xfer.followed = XFER_COUNT_ALL;
-	ep->xfer.layered = layered;
+	ep->xfer.ours = domain->kind->ours;
 	ep->xfer.tally = conf.stats != CONF_STATS_NO;
-	ep->xfer.data_mask = layered ? WIRE_USER_DATA_MASK : ~0ULL;
 	ep->xfer.resolve = ep_resolve;
 	ep->xfer.lookup = ep_lookup;
 	ep->xfer.print = ep_print;
@@ -313,28 +292,13 @@ static size_t ep_iov_limit(size_t asked)
 	return asked ? P2P_MIN(asked, P2P_IOV_MAX) : P2P_IOV_MAX;
 }
 
-/* @core: the core's info; @format: what the application says of tags. 0 or -FI_EINVAL */
-static int ep_set_tag_bit(struct p2p_ep *ep, const struct fi_info *core, uint64_t format)
-{
-	if (!ep->domain->layered)
-		return 0;
-	ep->xfer.tag_bit = info_tag_bit(info_offered_format(core, format));
-	if (ep->xfer.tag_bit)
-		return 0;
-	P2P_WARN("mem_tag_format 0x%zx leaves no bit to us: use what fi_getinfo gives\n",
-		 (size_t) format);
-	return -FI_EINVAL;
-}
-
 /* Opens the core's endpoint. @info: the application's, becomes the core's. 0 or an error */
 static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 {
 	const struct p2p_domain *domain = ep->domain;
 	const uint64_t format = info->ep_attr->mem_tag_format;
-	int ret = domain->fabric->layered ? info_to_core(info, fi_version()) : 0;
+	int ret = domain->kind->to_core ? domain->kind->to_core(info) : 0;
 
-	if (!ret)
-		ret = ep_set_tag_bit(ep, info, format);
 	if (ret)
 		return ret;
 	/* a connection request's handle belongs to the core, and is given to it once */
@@ -348,10 +312,9 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 		info->tx_attr->op_flags &= ~FI_TRIGGER;
 	if (info->rx_attr)
 		info->rx_attr->op_flags &= ~FI_TRIGGER;
-	if (ep->xfer.quirks & QUIRK_STALLS)
+	ret = domain->kind->ep_plan ? domain->kind->ep_plan(ep, info, format) : 0;
+	if (!ret && ep->xfer.quirks & QUIRK_STALLS)
 		ret = side_ep_init(ep, info);
-	if (!ret && domain->layered)
-		ret = lanes_init(&ep->xfer, info);
 	if (ret)
 		return ret;
 	ret = ep->fid.fid.fclass == FI_CLASS_SEP
@@ -373,9 +336,9 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 	ep->caps = info->caps;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
 	/* what is fenced waits for what the core alone could do, too */
-	if (ep->xfer.layered && ep->caps & FI_FENCE)
+	if (ep->xfer.ours & ep->caps & FI_FENCE)
 		ep->xfer.followed |= FI_SEND | FI_READ | FI_WRITE;
-	ep->xfer.notices = ep->domain->layered && info->mode & FI_RX_CQ_DATA;
+	ep->xfer.notices = ep->xfer.ours & info->mode & FI_RX_CQ_DATA;
 	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);
 	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);
@@ -404,7 +367,7 @@ static int ep_open_as(size_t fclass, struct fid_domain *domain, struct fi_info *
 		return -FI_EINVAL;
 	if (ep_triggers(info->tx_attr, info->rx_attr) && !domain_of(&domain->fid)->triggers)
 		return fid_refuse_trigger();
-	ret = flags_check_own(domain_of(&domain->fid)->layered,
+	ret = flags_check_own(domain_of(&domain->fid)->kind->ours,
 			      info->tx_attr ? info->tx_attr->op_flags : 0,
 			      info->rx_attr ? info->rx_attr->op_flags : 0);
 	if (ret)
@@ -453,10 +416,9 @@ int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 int ep_open_sep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
 		void *context)
 {
-	if (!domain_of(&domain->fid)->fabric->layered)
-		return ep_open_as(FI_CLASS_SEP, domain, info, sep, context);
-	P2P_INFO("scalable endpoints are not offered\n");
-	return -FI_ENOSYS;
+	int ret = kind_offers(domain_of(&domain->fid)->kind, FI_CLASS_SEP);
+
+	return ret ? ret : ep_open_as(FI_CLASS_SEP, domain, info, sep, context);
 }
 
 int ep_open2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep_fid,
@@ -594,11 +556,10 @@ int ep_open_srx(struct fid_domain *fid, struct fi_rx_attr *attr, struct fid_ep *
 {
 	const struct ep_ctx asked = {.fclass = FI_CLASS_SRX_CTX, .rx = attr};
 	struct p2p_domain *domain = domain_of(&fid->fid);
+	int ret = kind_offers(domain->kind, FI_CLASS_SRX_CTX);
 
-	if (domain->layered) {
-		P2P_INFO("shared receive contexts are not offered\n");
-		return -FI_ENOSYS;
-	}
+	if (ret)
+		return ret;
 	/* another provider's own is not wrapped, see cq_open() */
 	if (attr && attr->op_flags & FI_PEER)
 		return fi_srx_context(domain->core, attr, ep, context);

@@ -61,7 +61,7 @@ struct p2p_ep {
 };
 
 _Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
-		       offsetof(struct p2p_ep, xfer.layered) / P2P_CACHE_LINE,
+		       offsetof(struct p2p_ep, xfer.tally) / P2P_CACHE_LINE,
 	       "what decides about a message is one cache line");
 _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
 	       "what counts it is another");

@@ -80,8 +80,7 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 		return -FI_EINVAL;
 	}
 	/* we must see a marker whatever receive it matches; we keep back what nobody asked for */
-	if (ep->xfer.layered)
-		rx_flags &= ~FI_SELECTIVE_COMPLETION;
+	rx_flags &= ~(ep->xfer.ours & FI_SELECTIVE_COMPLETION);
 	if (flags & FI_TRANSMIT) {
 		ep_bind_core(ep, &cq->xfer, tx_flags);
 		ep->tx_all = all;
@@ -93,7 +92,7 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 		ep->rx_all = all;
 		ep_bind_set_rx_flags(ep, ep->xfer.rx_flags);
 		cq_set_av(cq, ep->av);
-		if (ep->domain->layered && ep->caps & FI_SOURCE)
+		if (ep->domain->core_info->caps & ep->caps & FI_SOURCE)
 			cq_tell_sources(cq);
 	}
 	return 0;
@@ -160,20 +159,12 @@ static bool ep_counts(const struct p2p_ep *ep, uint64_t kinds)
 
 /*
  * Is a queue of ours to take the place of one that the application has not bound? It is where our counters tell of
- * what the queue would, or where the application has no such operations. Over a hook, works may count for a counter
- * that is not the endpoint's. 1, 0, or -FI_ENOCQ
+ * what the queue would. 1, 0, or an error
  */
 static int ep_wants_own_cq(const struct p2p_ep *ep, const struct xfer_cq *cq, uint64_t kinds)
 {
-	uint64_t dirs = ep->caps & (FI_SEND | FI_RECV);
-
-	if (cq)
-		return 0;
-	if (ep->domain->triggers && !ep->xfer.layered && ep_kinds(ep) & kinds)
-		return 1;
-	if (ep_counts(ep, kinds) || (ep->xfer.layered && dirs && !(dirs & kinds)))
-		return 1;
-	return ep->xfer.layered ? -FI_ENOCQ : 0;
+	return cq ? 0
+		  : ep->domain->kind->lacks_cq(ep, kinds & ep_kinds(ep), ep_counts(ep, kinds));
 }
 
 /* Does anybody sleep on a counter of the endpoint? */
@@ -197,7 +188,7 @@ static int ep_own_cq(struct p2p_ep *ep, struct xfer_cq *own, uint64_t flags)
 	if (ret)
 		return ret;
 	/* over a hook, the core reports there what is ours only */
-	ep_bind_core(ep, own, ep->xfer.layered ? flags : flags | FI_SELECTIVE_COMPLETION);
+	ep_bind_core(ep, own, flags | (FI_SELECTIVE_COMPLETION & ~ep->xfer.ours));
 	return 0;
 }
 
@@ -229,14 +220,11 @@ static int ep_complete_cqs(struct p2p_ep *ep)
 		ep_wants_own_cq(ep, ep->xfer.txcq, EP_TX_KINDS),
 		ep_wants_own_cq(ep, ep->xfer.rxcq, FI_RECV),
 	};
-	int ret = 0;
+	int ret = own[0] < 0 ? own[0] : P2P_MIN(own[1], 0);
 
-	if (own[0] < 0 || own[1] < 0) {
-		P2P_INFO("an endpoint is enabled that lacks a completion queue\n");
-		return -FI_ENOCQ;
-	}
-	if ((own[0] || own[1]) && ep->xfer.layered && !ep->av)
-		return -FI_ENOAV;
+	if (ret)
+		P2P_INFO("an endpoint is enabled that lacks a completion queue, or an address "
+			 "vector\n");
 	for (int i = 0; !ret && i < 2; i++)
 		ret = own[i] ? ep_own_cq(ep, &ep->own[i], flags[i]) : 0;
 	return ret;

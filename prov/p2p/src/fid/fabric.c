@@ -53,15 +53,16 @@ static struct fi_ops_fabric fabric_ops = {
 	.trywait = fabric_trywait,
 };
 
-int fabric_open(struct fid_fabric *core, bool layered, const struct domain_triggers *triggers,
-		void *context, struct fid_fabric **fabric_fid)
+int fabric_open(struct fid_fabric *core, const struct fid_kind *kind,
+		const struct domain_triggers *triggers, void *context,
+		struct fid_fabric **fabric_fid)
 {
 	struct p2p_fabric *fabric = calloc(1, sizeof *fabric);
 
 	if (!fabric)
 		return -FI_ENOMEM;
 	fabric->core = core;
-	fabric->layered = layered;
+	fabric->kind = kind;
 	fabric->owner = getpid();
 	fabric->triggers = triggers;
 	fabric->fid.fid.fclass = FI_CLASS_FABRIC;

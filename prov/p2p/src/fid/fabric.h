@@ -8,20 +8,21 @@
 
 #include "base/base.h"
 #include "base/process.h"
+#include "fid/kind.h"
 
 struct domain_triggers;
 
 /**
  * struct p2p_fabric - a fabric.
  * @core:	the core provider's
- * @layered:	it was opened as ofi_p2p; else it is a hook around another provider's fabric
+ * @kind:	ofi_p2p's, or that of a hook around another provider's fabric
  * @owner:	the process that opened it (base/process.h)
  * @triggers:	what serves FI_TRIGGER in its domains, or NULL
  */
 struct p2p_fabric {
 	struct fid_fabric fid;
 	struct fid_fabric *core;
-	bool layered;
+	const struct fid_kind *kind;
 	pid_t owner;
 	const struct domain_triggers *triggers;
 };
@@ -38,7 +39,8 @@ static inline bool fabric_inherited(const struct p2p_fabric *fabric)
 }
 
 /* Wraps @core, which the fabric owns from then on. 0 or -FI_ENOMEM */
-int fabric_open(struct fid_fabric *core, bool layered, const struct domain_triggers *triggers,
-		void *context, struct fid_fabric **fabric);
+int fabric_open(struct fid_fabric *core, const struct fid_kind *kind,
+		const struct domain_triggers *triggers, void *context,
+		struct fid_fabric **fabric);
 
 #endif /* P2P_FABRIC_H */

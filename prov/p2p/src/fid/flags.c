@@ -5,7 +5,6 @@
 #include <rdma/fi_errno.h>
 
 #include "base/log.h"
-#include "path/info.h"
 #include "proto/post.h"
 
 #define FLAGS_TX (FLAGS_TX_PLAIN | FI_FENCE)
@@ -31,31 +30,29 @@ static const struct {
 
 int flags_check(const struct p2p_ep *ep, enum fi_op_type type, uint64_t flags)
 {
-	const uint64_t wrong = flags & ~flags_calls[type].kept;
+	const uint64_t ours = flags & ep->xfer.ours, wrong = ours & ~flags_calls[type].kept;
 
 	if (flags & FI_TRIGGER)
 		return fid_refuse_trigger();
-	if (!ep->xfer.layered)
-		return 0;
 	if (wrong) {
 		P2P_WARN("%s with flags 0x%zx, which are not offered for it\n",
 			 flags_calls[type].name, (size_t) wrong);
 		return -FI_EBADFLAGS;
 	}
-	if (!(flags & FI_FENCE) || ep->caps & FI_FENCE)
+	if (!(ours & FI_FENCE) || ep->caps & FI_FENCE)
 		return 0;
 	P2P_WARN("FI_FENCE is for endpoints that were opened with it\n");
 	return -FI_EBADFLAGS;
 }
 
 /* Cores' infos have flags of sends among those of receives, where they mean nothing. */
-int flags_check_own(bool layered, uint64_t tx_flags, uint64_t rx_flags)
+int flags_check_own(uint64_t ours, uint64_t tx_flags, uint64_t rx_flags)
 {
 	const uint64_t tx = FLAGS_TX_PLAIN | FI_COMMIT_COMPLETE | FI_TRIGGER | FI_TRANSMIT;
 	const uint64_t wrong =
-		(tx_flags & ~tx) | (rx_flags & (FI_PEEK | FI_CLAIM | FI_DISCARD));
+		ours & ((tx_flags & ~tx) | (rx_flags & (FI_PEEK | FI_CLAIM | FI_DISCARD)));
 
-	if (!layered || !wrong)
+	if (!wrong)
 		return 0;
 	P2P_WARN("op_flags 0x%zx: an endpoint cannot have these\n", (size_t) wrong);
 	return -FI_EBADFLAGS;
@@ -69,10 +66,9 @@ int flags_heed(struct p2p_ep *ep, struct p2p_op *op)
 
 	if (ret)
 		return ret;
-	if (ep->xfer.layered)
-		op->flags &= ~FI_FENCE;
-	if (ep->xfer.layered && (op->type == FI_OP_SEND || op->type == FI_OP_TSEND))
-		op->flags = info_flags_to_core(op->flags);
+	op->flags &= ~(ep->xfer.ours & FI_FENCE);
+	if (op->type == FI_OP_SEND || op->type == FI_OP_TSEND)
+		op->flags = flags_to_core(ep, op->flags);
 	ret = fenced ? av_to_core(ep->av, &peer) : 0;
 	return ret || !fenced ? ret : (int) xfer_post_fence(&ep->xfer, peer);
 }

@@ -7,6 +7,7 @@
 #define P2P_FLAGS_H
 
 #include "fid/ep.h"
+#include "path/info.h"
 #include "xfer/op.h"
 
 /* With these alone there is nothing to ask */
@@ -22,9 +23,15 @@
 int flags_check(const struct p2p_ep *ep, enum fi_op_type type, uint64_t flags);
 
 /*
- * The same of an endpoint's own flags, which calls without any have. @layered: with our protocol
+ * The same of an endpoint's own flags, which calls without any have. @ours: of its kind
  */
-int flags_check_own(bool layered, uint64_t tx_flags, uint64_t rx_flags);
+int flags_check_own(uint64_t ours, uint64_t tx_flags, uint64_t rx_flags);
+
+/* Those of a message that is never durable, or of an endpoint, as the core is to have them */
+static inline uint64_t flags_to_core(const struct p2p_ep *ep, uint64_t flags)
+{
+	return flags & ep->xfer.ours & FI_COMMIT_COMPLETE ? info_flags_to_core(flags) : flags;
+}
 
 /*
  * The same of an operation that is about to be carried out; its flags become what is left to do. A fenced one

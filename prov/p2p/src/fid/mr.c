@@ -271,11 +271,9 @@ static int mr_register_ours(struct p2p_mr *mr, const struct fi_mr_attr *attr,
 	if (!xfer->key_mark && !xfer->keys_ours &&
 	    attr->access & (FI_REMOTE_READ | FI_REMOTE_WRITE)) {
 		P2P_WARN(
-			"device memory cannot be the target of remote access %s\n",
-			mr->domain->layered
-				? "in a domain without FI_HMEM and FI_RMA or FI_ATOMIC. If the program "
-				  "cannot ask for FI_HMEM, set FI_P2P_HMEM=yes"
-				: "here: it takes ofi_p2p, and reliable datagram endpoints");
+			"device memory cannot be the target of remote access here: it takes "
+			"ofi_p2p, reliable datagram endpoints, and a domain with FI_HMEM and FI_RMA "
+			"or FI_ATOMIC. If the program cannot ask for FI_HMEM, set FI_P2P_HMEM=yes\n");
 		return -FI_ENOSYS;
 	}
 	mr->fid.key = attr->requested_key;
@@ -392,7 +390,7 @@ static int mr_open(struct p2p_domain *domain, const struct fi_mr_attr *attr, uin
 	mr->fid.fid.fclass = FI_CLASS_MR;
 	mr->fid.fid.context = attr->context;
 	mr->fid.fid.ops = &mr_class.ops;
-	if (flags & FI_RMA_PMEM && (domain->layered || mem->ops))
+	if (flags & FI_RMA_PMEM && (domain->kind->ours & FI_RMA_PMEM || mem->ops))
 		ret = mr_set_pmem(mr, attr, flags, mem);
 	if (!ret && (mem->ops || mr_is_ours(mr, flags)))
 		ret = mr_register_ours(mr, attr, mem);
@@ -421,7 +419,7 @@ static bool mr_iface_fits(const struct p2p_domain *domain, const struct dev_mem 
 		return true;
 	if (mem->ops)
 		return mem->ops->iface == (int) iface;
-	return !domain->layered || !domain->hmem || dev_hosts((int) iface, addr);
+	return !(domain->kind->ours & FI_HMEM) || !domain->hmem || dev_hosts((int) iface, addr);
 }
 
 /* Host memory. Whose runtime it is says nothing to a core below us. */
@@ -431,7 +429,7 @@ static int mr_reg_host(struct p2p_domain *domain, const struct fi_mr_attr *attr,
 	const struct dev_mem host = {.ops = NULL};
 	union libfabric_mr_attr u = {.room = {0}};
 
-	if (!domain->layered || attr->iface == FI_HMEM_SYSTEM)
+	if (!(domain->kind->ours & FI_HMEM) || attr->iface == FI_HMEM_SYSTEM)
 		return mr_open(domain, attr, flags, &host, mr_fid);
 	memcpy(&u.attr, attr, offsetof(struct fi_mr_attr, iface));
 	u.attr.iface = FI_HMEM_SYSTEM;
@@ -469,15 +467,11 @@ static int mr_reg_buffers(struct p2p_domain *domain, const struct fi_mr_attr *at
 	return mr_open(domain, &u.attr, flags, &mem, mr_fid);
 }
 
-/*
- * Does the core have a NIC that may be given a dma-buf? Over a hook we do not know, and ask it. Where we serve all
- * memory, the core's key would be of no use to peers.
- */
+/* May the core's NIC be given a dma-buf? Where we serve all memory, the core's key would be of no use to peers. */
 static bool mr_core_takes_dmabuf(const struct p2p_domain *domain)
 {
-	return !(domain->xfer.quirks & QUIRK_NO_DMABUF) &&
-	       (!domain->layered || domain->xfer.quirks & QUIRK_MAPS) &&
-	       !domain->xfer.keys_ours && !domain->serves_all;
+	return !(domain->xfer.quirks & QUIRK_NO_DMABUF) && !domain->xfer.keys_ours &&
+	       !domain->serves_all;
 }
 
 /*

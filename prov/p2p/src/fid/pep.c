@@ -3,13 +3,13 @@
 #include "fid/pep.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "fid/cm.h"
 #include "fid/fabric.h"
 #include "fid/fid.h"
 #include "fid/table.h"
-#include "path/info.h"
 #include "base/libfabric.h"
 
 static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -70,7 +70,7 @@ static __attribute__((constructor)) void pep_complete_table(void)
 int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep_fid,
 	     void *context)
 {
-	const bool layered = fabric_of(&fabric->fid)->layered;
+	const struct fid_kind *kind = fabric_of(&fabric->fid)->kind;
 	struct p2p_pep *pep;
 	int ret = -FI_ENOMEM;
 
@@ -80,10 +80,12 @@ int pep_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **p
 	if (!pep)
 		return -FI_ENOMEM;
 	pep->core_info = libfabric_copy_info(info);
-	if (layered && info->fabric_attr && info->fabric_attr->prov_name)
-		pep->info = libfabric_copy_info(info);
 	if (pep->core_info)
-		ret = layered ? info_to_core(pep->core_info, fi_version()) : 0;
+		ret = kind->to_core ? kind->to_core(pep->core_info) : 0;
+	/* the core's infos of connection requests are to be turned into such as this one */
+	if (!ret && info->fabric_attr && info->fabric_attr->prov_name &&
+	    strcmp(info->fabric_attr->prov_name, pep->core_info->fabric_attr->prov_name))
+		pep->info = libfabric_copy_info(info);
 	if (!ret)
 		ret = fi_passive_ep(fabric_of(&fabric->fid)->core, pep->core_info, &pep->core,
 				    pep);

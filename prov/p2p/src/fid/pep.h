@@ -12,7 +12,7 @@
 /**
  * struct p2p_pep - a passive endpoint.
  * @fabric:	whose it is
- * @info:	what it was opened with; NULL with the hook, which leaves infos as they are
+ * @info:	what it was opened with; NULL: the core's infos need no change
  * @core_info:	what @core was opened with, and may still read: see domain.h
  */
 struct p2p_pep {

@@ -44,7 +44,8 @@ int rbuf_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, v
 
 	if (!name || !ops)
 		return -FI_EINVAL;
-	if (domain->layered || strcmp(name, RBUF_OPS) || asked->size != sizeof *asked)
+	if (xfer_announces(&domain->xfer) || strcmp(name, RBUF_OPS) ||
+	    asked->size != sizeof *asked)
 		return -FI_ENOSYS;
 	domain->rbuf = asked;
 	return fi_set_ops(&domain->core->fid, name, flags, &handed, context);

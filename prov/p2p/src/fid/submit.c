@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "fid/flags.h"
 #include "mem/mem.h"
-#include "path/info.h"
 #include "proto/post.h"
 #include "xfer/ep_state.h"
 #include "xfer/progress.h"
@@ -83,10 +82,8 @@ static P2P_NOINLINE ssize_t submit_send(struct p2p_ep *ep, struct p2p_op *op)
 	if (xfer_ep_follows(&ep->xfer, FI_SEND) || av_unknown(ep->av, msg->addr) ||
 	    submit_is_special(ep, op, ep->xfer.iov_limit, &seen) ||
 	    xfer_may_have_lanes(&ep->xfer, msg->msg_iov, msg->iov_count)) {
-		op->flags = submit_flags(op, ep->tx_all);
 		/* an endpoint's own flags are for writes, too */
-		if (ep->xfer.layered)
-			op->flags = info_flags_to_core(op->flags);
+		op->flags = flags_to_core(ep, submit_flags(op, ep->tx_all));
 		return submit_post(ep, op);
 	}
 	if (p2p_unlikely(xfer_ep_waiting(&ep->xfer)) &&
@@ -131,7 +128,7 @@ static P2P_NOINLINE ssize_t submit_recv(struct p2p_ep *ep, struct p2p_op *op)
 	if (!ep->directed)
 		msg->addr = FI_ADDR_UNSPEC;
 	plain = !(op_tagged(op) && peeks) && submit_recv_is_plain(ep, op, report, &seen);
-	if (p2p_unlikely(peeks && !op_tagged(op) && (!plain || ep->xfer.layered))) {
+	if (p2p_unlikely(peeks & (plain ? ep->xfer.ours : ~0ULL) && !op_tagged(op))) {
 		P2P_WARN("receive flags 0x%zx are not offered for untagged messages\n",
 			 (size_t) peeks);
 		return -FI_EOPNOTSUPP;
@@ -160,7 +157,7 @@ static bool submit_rma_is_special(const struct p2p_ep *ep, const struct p2p_op *
 	if (!rma->msg_iov || !rma->rma_iov || rma->iov_count > ep->xfer.iov_limit ||
 	    av_unknown(ep->av, rma->addr) || xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
 	    (op->call == OP_FLAGGED && op->type == FI_OP_WRITE &&
-	     op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered))
+	     op->flags & ep->xfer.ours & FI_COMMIT_COMPLETE))
 		return true;
 	for (size_t i = 0; i < rma->rma_iov_count; i++) {
 		if (xfer_key_remote(ep->xfer.xfer, rma->rma_iov[i].key))
@@ -212,7 +209,7 @@ static uint64_t submit_arrival(const struct p2p_op *op)
 /* What is fenced may take another way than a write of the core's before it, which has to be there, not just sent. */
 static bool submit_fences(const struct p2p_ep *ep)
 {
-	return ep->xfer.layered && ep->caps & FI_FENCE;
+	return ep->xfer.ours & ep->caps & FI_FENCE;
 }
 
 static P2P_NOINLINE ssize_t submit_rma(struct p2p_ep *ep, struct p2p_op *op)
@@ -263,9 +260,9 @@ static bool submit_atomic_is_special(const struct p2p_ep *ep, const struct p2p_o
 	const uint64_t injected = FI_INJECT | FI_COMPLETION;
 
 	return xfer_key_atomic_remote(ep->xfer.xfer, atomic->rma_iov->key) ||
-	       (op->flags & FI_COMMIT_COMPLETE && ep->xfer.layered) ||
+	       op->flags & ep->xfer.ours & FI_COMMIT_COMPLETE ||
 	       /* cores do not tell of the end of what was injected, asked or not */
-	       ((op->flags & injected) == injected && ep->xfer.layered) ||
+	       (op->flags & ep->xfer.ours & injected) == injected ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
 	       submit_ioc_is_device(ep, atomic->msg_iov, atomic->desc, atomic->iov_count,
 				    size) ||

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "base/libfabric.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/thread.h"
@@ -150,7 +151,7 @@ void proxy_remove(struct proxy *proxy, struct proxy_source *source)
 
 int proxy_may_serve(struct p2p_domain *domain)
 {
-	if (!domain->layered) {
+	if (!(domain->kind->ours & LF_XPU)) {
 		P2P_WARN("GPUs start operations on endpoints of ofi_p2p only, of the type "
 			 "FI_EP_RDM\n");
 		return -FI_EOPNOTSUPP;

@@ -16,7 +16,7 @@ static struct p2p_ep *trigger_work_ep(const struct p2p_domain *domain, struct fi
 {
 	struct p2p_ep *ep = trigger_ep(domain, fid);
 
-	if (ep && (ep->xfer.started || !ep->xfer.layered))
+	if (ep && (ep->xfer.started || !xfer_announces(&domain->xfer)))
 		return ep;
 	trigger_refuse(-FI_EINVAL, "its endpoint is not of its domain, or not enabled");
 	return NULL;

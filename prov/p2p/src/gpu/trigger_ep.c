@@ -82,7 +82,7 @@ static ssize_t trigger_submit(struct p2p_ep *ep, struct p2p_op *op)
 {
 	if (op->flags & FI_TRIGGER)
 		return trigger_wait(ep, op);
-	if (ep->domain->layered && !(op->flags & FI_INJECT) &&
+	if (xfer_announces(&ep->domain->xfer) && !(op->flags & FI_INJECT) &&
 	    op_done_flags(op->type) & (FI_READ | FI_WRITE))
 		return trigger_post_remote(ep, op);
 	return trigger_post_now(ep, op);
@@ -110,7 +110,7 @@ void trigger_ep_flags(struct p2p_ep *ep)
 int trigger_ep_open(struct p2p_ep *ep)
 {
 	struct trigger *trigger = ep->domain->trigger;
-	int ret = ep->xfer.layered ? trigger_bind_waker(ep) : 0;
+	int ret = ep->domain->kind->early ? trigger_bind_waker(ep) : 0;
 
 	if (ret)
 		return ret;

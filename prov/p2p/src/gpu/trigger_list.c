@@ -319,8 +319,7 @@ static bool trigger_wants_thread(const struct p2p_domain *domain)
 {
 	const struct fi_domain_attr *attr = domain->core_info->domain_attr;
 
-	return !domain->layered && attr->data_progress == FI_PROGRESS_AUTO &&
-	       attr->threading == FI_THREAD_SAFE;
+	return attr->data_progress == FI_PROGRESS_AUTO && attr->threading == FI_THREAD_SAFE;
 }
 
 /* From now on every operation is followed up: it may be what a work waits for, or begin as one. 0 or an error */
@@ -580,7 +579,7 @@ int trigger_init(struct p2p_domain *domain)
 	LIST_INIT(&trigger->posted);
 	LIST_INIT(&trigger->aliases);
 	domain->trigger = trigger;
-	return domain->layered ? trigger_begin(domain) : 0;
+	return domain->kind->early ? trigger_begin(domain) : 0;
 }
 
 void trigger_fini(struct p2p_domain *domain)

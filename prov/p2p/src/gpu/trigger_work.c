@@ -16,17 +16,6 @@ int trigger_refuse(int err, const char *why)
 	return err;
 }
 
-/*
- * Where the application need not have descriptors, what it passes for an array of them may be none. Ours are looked up
- * again when the work goes.
- */
-static bool trigger_wants_desc(const struct p2p_ep *ep)
-{
-	const struct p2p_domain *domain = ep->domain;
-
-	return domain->layered || domain->xfer.local;
-}
-
 int trigger_work_new(struct p2p_ep *ep, const struct p2p_op *op, struct trigger_work **made)
 {
 	const uint64_t flags = op->flags & ~FI_TRIGGER;
@@ -46,7 +35,8 @@ int trigger_work_new(struct p2p_ep *ep, const struct p2p_op *op, struct trigger_
 	work->op.call = OP_FLAGGED;
 	work->op.flags = flags;
 	work->context = *op_context(&work->op);
-	if (!op_keep(&work->op, &work->kept, trigger_wants_desc(ep))) {
+	/* where the core wants no descriptors, what the application passes for an array of them may be none */
+	if (!op_keep(&work->op, &work->kept, ep->domain->xfer.local)) {
 		free(work);
 		return trigger_refuse(-FI_EINVAL, "it has no list of pieces, or too many");
 	}

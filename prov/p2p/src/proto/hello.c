@@ -395,7 +395,7 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 
 struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
 {
-	struct xfer_peer *peer = ep->layered ? xfer_peer_find(ep, addr) : NULL;
+	struct xfer_peer *peer = xfer_peer_find(ep, addr);
 
 	xfer_assert_locked(ep->xfer);
 	if (!peer)
@@ -430,7 +430,7 @@ static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 
 struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query)
 {
-	struct xfer_peer *peer = ep->layered ? xfer_peer_get(ep, addr) : NULL;
+	struct xfer_peer *peer = query->announced ? xfer_peer_get(ep, addr) : NULL;
 
 	xfer_assert_locked(ep->xfer);
 	if (peer)
@@ -442,7 +442,7 @@ struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_que
 	if (peer)
 		hello_hope(peer, query);
 	/* without memory for a record nothing is announced */
-	query->foreign |= ep->layered && !peer;
+	query->foreign |= query->announced && !peer;
 	return peer;
 }
 

@@ -26,7 +26,7 @@
 
 static bool peek_is_marker(const struct xfer_ep *ep, const struct core_comp *comp)
 {
-	if (comp->len || !(comp->data & ep->xfer->mark))
+	if (comp->len || !(comp->data & ep->xfer->marks & WIRE_MARK))
 		return false;
 	if (ep->quirks & QUIRK_PEEK_UNMARKED)
 		return !rndv_marker_spent(ep->xfer, comp->data & WIRE_ID_MASK);
@@ -57,7 +57,8 @@ static void peek_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	req->data = peek_is_marker(ctx->ep, comp) ? comp->data : 0;
 	/* what is there without data may be another message's */
 	if (!req->data && !(comp->flags & FI_REMOTE_CQ_DATA) &&
-	    (!(ctx->ep->quirks & QUIRK_PEEK_UNMARKED) || comp->data & ctx->ep->xfer->mark))
+	    (!(ctx->ep->quirks & QUIRK_PEEK_UNMARKED) ||
+	     comp->data & ctx->ep->xfer->marks & WIRE_MARK))
 		req->comp.data = 0;
 	if (comp->err)
 		xfer_req_end(req, comp->err);
@@ -132,7 +133,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
 			break;
 	}
 	/* FI_BUFFERED_RECV claims without having peeked */
-	if (!req && !ep->layered && !mem->ops)
+	if (!req && !(ep->ours & FI_BUFFERED_RECV) && !mem->ops)
 		return core_post(ep->core, op);
 	if (!req) {
 		P2P_WARN("FI_CLAIM with a context that no message was claimed with\n");

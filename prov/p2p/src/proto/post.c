@@ -50,13 +50,13 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 	bool whole = len <= post_whole_max(ep, op);
 	/* who sends short messages only needs no other endpoint */
 	bool stalls = ep->quirks & QUIRK_STALLS && (whole || !xfer_ep_side(ep));
-	bool pieces = ep->layered && (whole || !stalls);
+	bool announced = xfer_announces(ep->xfer), pieces = announced && (whole || !stalls);
 	/* of the core we only hear when a message is in the receiver's staging memory */
 	bool delivery = pieces && op->flags & FI_DELIVERY_COMPLETE;
 
 	return (struct path_query){
 		.device = true,
-		.announced = ep->layered,
+		.announced = announced,
 		.stalls = stalls,
 		.len = len,
 		.short_max = delivery ? WIRE_PLAIN_MAX
@@ -347,7 +347,8 @@ static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_
  */
 static bool post_is_nowhere(const struct xfer_ep *ep, const struct p2p_op *op)
 {
-	return !ep->layered && op->msg.iov_count == 1 && !op->msg.msg_iov[0].iov_base &&
+	return !xfer_announces(ep->xfer) && op->msg.iov_count == 1 &&
+	       !op->msg.msg_iov[0].iov_base &&
 	       !desc_cache_device(&ep->xfer->descs, op->msg.desc, op->msg.iov_count);
 }
 
@@ -430,7 +431,7 @@ int xfer_ask_path(struct xfer_ep *ep, const struct p2p_op *op, struct path_choic
  */
 static int post_check_commit(const struct xfer_ep *ep, uint64_t flags, bool owner)
 {
-	if (p2p_likely(!(flags & FI_COMMIT_COMPLETE)) || owner || !ep->layered)
+	if (p2p_likely(!(flags & ep->ours & FI_COMMIT_COMPLETE)) || owner)
 		return 0;
 	P2P_WARN(
 		"FI_COMMIT_COMPLETE: the remote memory was not registered with FI_RMA_PMEM, or this "

@@ -48,8 +48,22 @@ static const struct xfer_proto *const proto_table[] = {
 	&rndv_lanes_proto, &post_proto,     &watch_proto,      NULL,
 };
 
+static const struct xfer_proto *const proto_table_alone[] = {&rma_core_proto, &eager_proto,
+							     &multi_recv_proto, NULL};
+
+const struct xfer_protos protos_alone = {
+	.table = proto_table_alone,
+	.user_data = ~0ULL,
+	.init = proto_init,
+	.fini = proto_fini,
+	.ep_init = proto_ep_init,
+	.ep_fini = proto_ep_fini,
+};
+
 const struct xfer_protos protos = {
 	.table = proto_table,
+	.marks = WIRE_MARK | WIRE_NOTICE,
+	.user_data = WIRE_USER_DATA_MASK,
 	.init = proto_init,
 	.fini = proto_fini,
 	.ep_init = proto_ep_init,

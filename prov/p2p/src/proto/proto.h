@@ -21,7 +21,8 @@ extern const struct xfer_proto rndv_lanes_proto;
 extern const struct xfer_proto rndv_lent_proto;
 extern const struct xfer_proto rndv_proto;
 
-/* All of them, for xfer_init() */
+/* For xfer_init(): all of them, and those that take no peer of ours */
 extern const struct xfer_protos protos;
+extern const struct xfer_protos protos_alone;
 
 #endif /* P2P_PROTO_H */

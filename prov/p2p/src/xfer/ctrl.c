@@ -388,7 +388,7 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data)
 	struct xfer_ep *ep;
 
 	xfer_assert_locked(cq->xfer);
-	if (!(data & cq->xfer->mark))
+	if (!(data & cq->xfer->marks & WIRE_MARK))
 		return;
 	/* the completion does not tell which endpoint it came to */
 	LIST_FOREACH(ep, &cq->xfer->eps, entry) {

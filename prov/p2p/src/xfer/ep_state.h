@@ -86,7 +86,7 @@ P2P_GLANCE bool xfer_plain(const void *buf, size_t len, const size_t *limit)
 /* Receives with these flags need not be followed up for their own sake if shorter than this. */
 static inline size_t xfer_recv_alone(const struct xfer_ep *ep, uint64_t flags)
 {
-	if (!ep->layered)
+	if (!xfer_announces(ep->xfer))
 		return SIZE_MAX;
 	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
 }

@@ -172,6 +172,7 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	TAILQ_INIT(&ep->hearing);
 	TAILQ_INIT(&ep->pasts);
 	LIST_INIT(&ep->live);
+	ep->data_mask = xfer->protos->user_data;
 	return xfer->protos->ep_init(ep);
 }
 
@@ -202,7 +203,6 @@ int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
 	int ret;
 
 	xfer_assert_locked(front->xfer);
-	side->layered = true;
 	side->tag_bit = front->tag_bit;
 	side->txcq = front->txcq;
 	side->rxcq = front->rxcq;

@@ -16,7 +16,7 @@
 /* See xfer_ctx_retire() [ms] */
 #define XFER_RETIRE 10000
 
-int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered, bool shared,
+int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool shared,
 	      struct fid_domain *local_mr_domain)
 {
 	struct {
@@ -26,9 +26,8 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered,
 	} random;
 	int ret;
 
-	*xfer = (struct xfer){.protos = protos, .mark = layered ? WIRE_MARK : 0};
+	*xfer = (struct xfer){.protos = protos, .marks = protos->marks};
 	xfer->owner = getpid();
-	xfer->marks = layered ? WIRE_MARK | WIRE_NOTICE : 0;
 	ret = cell_pool_init(&xfer->cells);
 	if (ret)
 		return ret;

@@ -148,8 +148,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
 
 /**
  * struct xfer - one domain's transfers.
- * @mark:	the cq_data bit that makes a message a marker; 0 over a hook. @marks: all bits that are ours
- * @protos:	the table of protocols; @proto: what they keep here
+ * @protos:	the protocols, and their @marks; @proto: what they keep here
  * @busy:	requests that need xfer_progress(), the thread that makes it, and @serial. While there is any,
  *		the core's queues are read under the lock only. Itself read without it
  * @serial:	receives are posted under the lock only, as is the core's queue read, once threads or receives of
@@ -200,7 +199,6 @@ TAILQ_HEAD(xfer_list, xfer_req);
  */
 #define XFER_WORDS 64
 struct xfer {
-	uint64_t mark;
 	uint64_t marks;
 	const struct xfer_protos *protos;
 	struct proto_domain *proto;
@@ -266,11 +264,11 @@ struct xfer {
  *		is: see xfer_ep_limit(); read without the lock
  * @tag_bit:	the tag bit that is ours; 0: none
  * @waiting:	length of @sendq; read without the lock
- * @layered:	the peers run ofi_p2p: markers, control messages, pieces
  * @renamed:	the application's addresses are not the core's
  * @tally:	somebody wants host messages counted, too
  * @followed:	the kinds of operations (FI_SEND, FI_RECV, ...) that are followed up even where the core
  *		could complete them alone: we count them, or add descriptors
+ * @ours:	flags and capabilities that are not the core's to keep (fid/kind.h)
  * @rx_flags:	what receives without flags do; FI_COMPLETION included where the queue is not
  *		selective
  * @txcq, @rxcq: where its operations report; NULL: not bound
@@ -322,12 +320,12 @@ struct xfer_ep {
 	size_t recv_limit;
 	uint64_t tag_bit;
 	unsigned int waiting;
-	bool layered;
 	bool renamed;
 	bool tally;
 	struct fi_p2p_stats stats;
 	size_t rma_limit;
 	uint64_t followed;
+	uint64_t ours;
 	uint64_t rx_flags;
 	struct xfer *xfer;
 	struct xfer_cq *txcq;
@@ -388,10 +386,9 @@ struct xfer_ep {
 };
 
 /*
- * @protos: the table of protocols. @layered: the peers run ofi_p2p. @shared: several threads may call at
- * a time. @local_mr_domain: see stage_init()
+ * @protos: the table of protocols. @shared: several threads may call at a time. @local_mr_domain: see stage_init()
  */
-int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool layered, bool shared,
+int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool shared,
 	      struct fid_domain *local_mr_domain);
 void xfer_fini(struct xfer *xfer);
 
@@ -437,6 +434,12 @@ static inline void xfer_works_turn(struct xfer *xfer)
 static inline uint64_t xfer_board_owner(uint64_t id)
 {
 	return id & WIRE_ID_MASK & ~WIRE_ID_RANDOM;
+}
+
+/* Are messages announced here, by markers? Over a hook none are: peers need not know of us. */
+static inline bool xfer_announces(const struct xfer *xfer)
+{
+	return xfer->marks;
 }
 
 static inline bool xfer_apart(const struct xfer *xfer)

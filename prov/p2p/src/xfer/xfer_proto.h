@@ -59,13 +59,16 @@ struct xfer_proto {
 };
 
 /**
- * struct xfer_protos - all protocols.
+ * struct xfer_protos - all protocols of a kind of domains.
  * @table:	their rows, ended by NULL
+ * @marks:	the bits of remote cq data that tell messages of theirs; 0: none is announced. @user_data: the user's
  * @init, @fini: make and free what they keep of a domain (struct xfer.proto); @ep_init, @ep_fini: of
  *		an endpoint (struct xfer_ep.proto). 0 or -FI_ENOMEM
  */
 struct xfer_protos {
 	const struct xfer_proto *const *table;
+	uint64_t marks;
+	uint64_t user_data;
 	int (*init)(struct xfer *xfer);
 	void (*fini)(struct xfer *xfer);
 	int (*ep_init)(struct xfer_ep *ep);
