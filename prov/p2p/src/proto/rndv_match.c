@@ -519,10 +519,8 @@ static void rndv_arrivals_doubt(const struct xfer_peer *peer, bool suspected)
 {
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_arrival *arrival;
-	bool all;
+	const bool all = rndv_deserted(xfer, peer->owner, peer);
 
-	xfer_assert_locked(xfer);
-	all = rndv_deserted(xfer, peer->owner, peer);
 	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
 			if (arrival->announced || arrival->deserted ||
@@ -538,11 +536,13 @@ static void rndv_arrivals_doubt(const struct xfer_peer *peer, bool suspected)
 
 void rndv_arrivals_desert(const struct xfer_peer *peer)
 {
+	xfer_assert_locked(peer->ep->xfer);
 	rndv_arrivals_doubt(peer, false);
 }
 
 void rndv_arrivals_answer(const struct xfer_peer *peer)
 {
+	xfer_assert_locked(peer->ep->xfer);
 	rndv_arrivals_doubt(peer, true);
 }
 
