@@ -105,6 +105,24 @@ static bool is_short_of_slots(const struct op *op)
 	return op->plan.kind != OP_MESSAGE && world.script->pinned == 512;
 }
 
+/* Some cores read nothing of a peer's behind a message that no receive is there for, yet or any more */
+static bool is_stalled(const struct op *op)
+{
+	bool stalled = false;
+
+	for (size_t i = 0; world.script->model->stalls && i < op_count && !stalled; i++) {
+		const struct op *other = &ops[i];
+
+		stalled = other->plan.kind == OP_MESSAGE && !op_is_multi(other) &&
+			  other->plan.from == op->plan.from &&
+			  other->plan.from_ep == op->plan.from_ep &&
+			  other->plan.to == op->plan.to &&
+			  other->plan.to_ep == op->plan.to_ep && other->ends[0].posted &&
+			  !other->taken && (!other->ends[1].posted || other->ends[1].done);
+	}
+	return stalled;
+}
+
 /*
  * A message, or an operation on memory, between two that have not rested for so long, and begun at both ends before. Where
  * there is no room for it, the call says so for as long.
@@ -117,7 +135,7 @@ static bool is_overdue(const struct op *op)
 
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
-	    check_may_fail(op) || is_short_of_slots(op))
+	    check_may_fail(op) || is_short_of_slots(op) || is_stalled(op))
 		return false;
 	for (unsigned int end = 0; end < 2; end++) {
 		const struct node *node = &nodes[op_node(op, end)];
