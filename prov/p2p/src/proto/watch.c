@@ -126,19 +126,20 @@ static bool watch_overdue(struct xfer_life *life)
 
 /*
  * What is kept for one that was lost, and may live, is given back when its process has ended. So does what is to go there
- * whole, unless another process takes it: cores may try to reach one for ever.
+ * whole, or to its memory, unless another process takes it: cores may try to reach one for ever. 0, or why that fails
  */
-static void watch_lost(struct xfer_peer *peer, unsigned int passed)
+static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 {
 	if (!peer->life.keepalive || !peer->losses)
-		return;
+		return 0;
 	peer->life.quiet += passed;
 	watch_ask(&peer->life);
 	if (hello_gone(peer))
 		peer->life.gone += passed;
-	if (peer->state == XFER_PEER_FOREIGN && hello_was_lost(peer) &&
-	    peer->life.gone >= WATCH_LAST)
-		xfer_sendq_fail(peer->ep, peer->addr, -FI_ECONNRESET);
+	return peer->state == XFER_PEER_FOREIGN && hello_was_lost(peer) &&
+			       peer->life.gone >= WATCH_LAST
+		       ? -FI_ECONNRESET
+		       : 0;
 }
 
 /* 0, or why a peer is lost */
@@ -226,11 +227,17 @@ static void watch_lose(struct xfer_peer *peer)
 {
 	const int verdict = peer->life.verdict;
 	const bool noted = hello_reads(peer) && peer->sends;
+	const bool again = !peer->open;
 
 	peer->life.verdict = 0;
 	xfer_peer_hold(peer);
-	xfer_peer_lose(peer, verdict);
-	if (noted)
+	if (again) {
+		xfer_sendq_fail(peer->ep, peer->addr, verdict);
+		xfer_outq_fail(peer->ep, peer->addr, verdict);
+	} else {
+		xfer_peer_lose(peer, verdict);
+	}
+	if (noted && !again)
 		hello_seek(peer);
 	xfer_peer_put(peer);
 }
@@ -249,7 +256,7 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
 		peer->life.verdict = 0;
 		if (!peer->open)
-			watch_lost(peer, passed);
+			peer->life.verdict = watch_lost(peer, passed);
 		else
 			peer->life.verdict = watch_peer(peer, passed);
 		doomed |= peer->life.verdict;
