@@ -687,14 +687,17 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	peer = xfer_peer_get(ep, addr);
 	if (hello_failed(msg, peer ? 0 : -FI_ENOMEM))
 		return;
-	if (hello_token_outdated(peer, msg->token)) {
-		hello_token_refuse(peer, msg->token);
-		return;
-	}
 	/* whoever goes on to name others beside itself is none that is let in */
 	if (hello_failed(msg,
 			 hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to)))
 		return;
+	if (hello_token_outdated(peer, msg->token)) {
+		/* the former process may have been reached elsewhere */
+		peer->via = peer->open ? peer->via : via;
+		peer->to = peer->open ? peer->to : to;
+		hello_token_refuse(peer, msg->token);
+		return;
+	}
 	hello_dead(peer, msg);
 	hello_renewed(peer, msg);
 	if (hello_failed(msg, xfer_peer_admit(peer, 1, msg->token)))
@@ -776,16 +779,17 @@ static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 /* What waits for its answer fails. */
 static void hello_lost(struct xfer_peer *peer, int status)
 {
-	const bool known = peer->open;
+	const bool known = peer->open, anew = known && peer->state != XFER_PEER_KNOWN;
 
 	if (known)
 		xfer_peer_expire(peer);
-	hello_move(peer, XFER_PEER_FOREIGN);
+	/* what waits for whoever is there now is not about the process that is lost */
+	hello_move(peer, anew ? XFER_PEER_NEW : XFER_PEER_FOREIGN);
 	peer->open = false;
-	peer->lost = status;
+	peer->lost = anew ? 0 : status;
 	peer->told = (struct retry){.delay = 0};
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |
-		      (known ? HELLO_LOST : 0);
+		      (known && !anew ? HELLO_LOST : 0);
 }
 
 const struct xfer_proto hello_proto = {
