@@ -105,21 +105,28 @@ static bool is_short_of_slots(const struct op *op)
 	return op->plan.kind != OP_MESSAGE && world.script->pinned == 512;
 }
 
-/* Some cores read nothing of a peer's behind a message that no receive is there for, yet or any more */
+/* Is such a message under way from this end of an operation to the other one? */
+static bool is_stopped_by(const struct op *op, unsigned int end, const struct op *message)
+{
+	return message->plan.kind == OP_MESSAGE && !op_is_multi(message) &&
+	       message->plan.from == op_node(op, end) &&
+	       message->plan.from_ep == op_ep(op, end) &&
+	       message->plan.to == op_node(op, !end) &&
+	       message->plan.to_ep == op_ep(op, !end) && message->ends[0].posted &&
+	       !message->taken && (!message->ends[1].posted || message->ends[1].done);
+}
+
+/*
+ * Some cores read nothing of a peer's behind a message that no receive is there for, yet or any more. The owner's answer to
+ * an operation on its memory waits there, too, as the core's own does.
+ */
 static bool is_stalled(const struct op *op)
 {
 	bool stalled = false;
 
-	for (size_t i = 0; world.script->model->stalls && i < op_count && !stalled; i++) {
-		const struct op *other = &ops[i];
-
-		stalled = other->plan.kind == OP_MESSAGE && !op_is_multi(other) &&
-			  other->plan.from == op->plan.from &&
-			  other->plan.from_ep == op->plan.from_ep &&
-			  other->plan.to == op->plan.to &&
-			  other->plan.to_ep == op->plan.to_ep && other->ends[0].posted &&
-			  !other->taken && (!other->ends[1].posted || other->ends[1].done);
-	}
+	for (size_t i = 0; world.script->model->stalls && i < op_count && !stalled; i++)
+		stalled = is_stopped_by(op, 0, &ops[i]) ||
+			  (op->plan.kind != OP_MESSAGE && is_stopped_by(op, 1, &ops[i]));
 	return stalled;
 }
 

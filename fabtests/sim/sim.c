@@ -87,6 +87,8 @@
  *   endpoint that is known here; or if that went to the endpoint that was there before. The marker tells a domain, and no
  *   endpoint. It does so, too, if the core has lost the greeting that makes its sender known here, and that has given up.
  * - A receive for any sender that has met a liar's marker with a made-up number waits for ever.
+ * - Over cores that stall, an answer about remote memory waits behind a message of its owner's that has no receive, as the
+ *   core's own answers do (is_stalled()).
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
  *   fenced begins behind it (core_keeps(); nobody discards those over that model).
