@@ -364,6 +364,30 @@ static void test_lies(void **state)
 	close(fd);
 }
 
+/* An owner that does not answer is not waited for. What it gives later is not left here. */
+static void test_late(void **state)
+{
+	const struct ipc_offer offer = {.process = number() + 1, .size = SIZE};
+	struct sockaddr_un address;
+	const socklen_t len = name_of(offer.process, &address);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), conn, question;
+	const int before = descriptors();
+	const char *why;
+	uint64_t unused;
+
+	assert_int_equal(bind(fd, (struct sockaddr *) &address, len), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(ipc_share_get(&offer, &question, &why), -FI_EAGAIN);
+	assert_int_equal(ipc_share_seen(question, 0, &unused), -FI_EAGAIN);
+	conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(conn >= 0);
+	lie_tell(conn, &lies[0]);
+	assert_int_equal(ipc_share_seen(question, 0, &unused), -FI_EIO);
+	close(conn);
+	expect_descriptors(before);
+	close(fd);
+}
+
 /* ---- is it there? ---- */
 
 /* The answer, which comes though nobody waits for it */
@@ -445,11 +469,12 @@ static void test_stop(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),    cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_many),       cmocka_unit_test(test_child),
-		cmocka_unit_test(test_silent),     cmocka_unit_test(test_granted),
-		cmocka_unit_test(test_lies),       cmocka_unit_test(test_seen),
-		cmocka_unit_test(test_seen_noise), cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_nothing), cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_many),    cmocka_unit_test(test_child),
+		cmocka_unit_test(test_silent),  cmocka_unit_test(test_granted),
+		cmocka_unit_test(test_lies),    cmocka_unit_test(test_late),
+		cmocka_unit_test(test_seen),    cmocka_unit_test(test_seen_noise),
+		cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -68,6 +68,8 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 	const uint64_t here = ipc_host();
 
 	*ipc = (struct ipc){.look.number = -1};
+	for (unsigned int i = 0; i < IPC_FAILURES; i++)
+		ipc->failures[i].question = -1;
 	TAILQ_INIT(&ipc->exported);
 	TAILQ_INIT(&ipc->imported);
 	process_lock(PROCESS_TABLES);
@@ -569,8 +571,21 @@ static struct ipc_failure *ipc_failure_find(struct ipc *ipc, const struct ipc_cl
 	return NULL;
 }
 
+/* Has its owner answered, and is it time to try it again? */
+static bool ipc_failure_passed(struct ipc_failure *failure)
+{
+	uint64_t unused;
+
+	if (failure->question >= 0 &&
+	    ipc_share_seen(failure->question, 0, &unused) == -FI_EAGAIN)
+		return false;
+	failure->question = -1;
+	return retry_due(&failure->retry);
+}
+
+/* @question: to the owner, which has not answered; or negative */
 static void ipc_fail(struct ipc *ipc, const struct ipc_claim *claim,
-		     const struct dev_mem *local, const char *why)
+		     const struct dev_mem *local, int question, const char *why)
 {
 	const struct ipc_offer *offer = claim->offer;
 	struct ipc_failure *failure = ipc_failure_find(ipc, claim, local->ctx);
@@ -580,6 +595,8 @@ static void ipc_fail(struct ipc *ipc, const struct ipc_claim *claim,
 		 offer->device, local->ops->name, local->ordinal, why);
 	if (!failure) {
 		failure = &ipc->failures[ipc->next_failure++ % IPC_FAILURES];
+		if (failure->question >= 0)
+			close(failure->question);
 		*failure = (struct ipc_failure){
 			.peer = claim->peer,
 			.process = offer->process,
@@ -588,6 +605,7 @@ static void ipc_fail(struct ipc *ipc, const struct ipc_claim *claim,
 			.ctx = local->ctx,
 		};
 	}
+	failure->question = question;
 	retry_failed(&failure->retry);
 }
 
@@ -631,7 +649,7 @@ static int ipc_import_add(struct ipc *ipc, struct ipc_import *import,
 	}
 	P2P_TRACE(import_open, import->addr, import->size, ret);
 	if (ret) {
-		ipc_fail(ipc, claim, local, why);
+		ipc_fail(ipc, claim, local, -1, why);
 		return -FI_EOPNOTSUPP;
 	}
 	ret = -FI_EOPNOTSUPP;
@@ -659,13 +677,13 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 			  const struct dev_mem *local, const struct ipc_key *key,
 			  struct ipc_import **result)
 {
-	const struct ipc_failure *failure = ipc_failure_find(ipc, claim, local->ctx);
+	struct ipc_failure *failure = ipc_failure_find(ipc, claim, local->ctx);
 	const struct ipc_offer *offer = claim->offer;
 	struct ipc_import *import;
 	const char *why;
 	int ret, fd = -1;
 
-	if (failure && !retry_due(&failure->retry))
+	if (failure && !ipc_failure_passed(failure))
 		return -FI_EOPNOTSUPP;
 	ipc_look(ipc);
 	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc, offer->size))
@@ -677,9 +695,13 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 	import->ops = local->ops;
 	import->size = offer->size;
 	import->shared = offer->shared;
-	/* not a failure to remember: next time the owner may have an answer */
-	if (offer->shared && ipc_share_get(offer, &fd, &why)) {
-		P2P_INFO("virtual memory of another process: %s\n", why);
+	ret = offer->shared ? ipc_share_get(offer, &fd, &why) : 0;
+	if (ret) {
+		/* an owner that has answered may have another answer next time */
+		if (ret == -FI_EOPNOTSUPP)
+			P2P_INFO("virtual memory of another process: %s\n", why);
+		else
+			ipc_fail(ipc, claim, local, fd, why);
 		free(import);
 		return -FI_EOPNOTSUPP;
 	}
@@ -769,6 +791,10 @@ void ipc_fini(struct ipc *ipc)
 	ipc_trim(ipc);
 	if (ipc->look.number >= 0)
 		close(ipc->look.number);
+	for (unsigned int i = 0; i < IPC_FAILURES; i++) {
+		if (ipc->failures[i].question >= 0)
+			close(ipc->failures[i].question);
+	}
 	while ((export = TAILQ_FIRST(&ipc->exported)))
 		ipc_export_free(ipc, export);
 }

@@ -191,7 +191,8 @@ TAILQ_HEAD(ipc_imports, ipc_import);
 
 /*
  * A device of another process whose memory, of one kind, could not be opened in a context here,
- * who offered it, and when it may be tried again
+ * who offered it, and when it may be tried again: not before its owner has answered @question (ipc_share.h), unless that
+ * is negative
  */
 struct ipc_failure {
 	uint64_t peer;
@@ -199,6 +200,7 @@ struct ipc_failure {
 	uint32_t device;
 	bool shared;
 	void *ctx;
+	int question;
 	struct retry retry;
 };
 
@@ -300,7 +302,7 @@ static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer
  * own, @import is NULL, and there is nothing to close: such an offer has to stand, and is read by ipc_read().
  *
  * -FI_EAGAIN: too much is in use now, or may not be closed. -FI_EOPNOTSUPP: this memory cannot be opened, or is not
- * what the peer says (logged). If a runtime refused it, other memory of that peer's device and
+ * what the peer says (logged). If a runtime refused it, or the owner did not answer, other memory of that peer's device and
  * process is left alone for a while (retry.h).
  */
 int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_mem *local,

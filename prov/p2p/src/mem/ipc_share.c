@@ -33,9 +33,12 @@
  */
 #define IPC_SHARE_CLIENTS 32
 
-/* How long the owner waits for a question [ms], and the other process for the answer [us] */
+/*
+ * How long the owner waits for a question [ms], and the other process for the answer [us]. All that this one has under way
+ * waits meanwhile.
+ */
 #define IPC_SHARE_PATIENCE 2000
-#define IPC_SHARE_PATIENCE_ASKING 900000
+#define IPC_SHARE_PATIENCE_ASKING 100000
 
 /* How long to wait when this process has no room for another connection [ms] */
 #define IPC_SHARE_PAUSE 10
@@ -444,7 +447,7 @@ static int ipc_share_ask(int conn, const struct ipc_offer *offer, int *fd, const
 		return -FI_EIO;
 	len = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC);
 	if (len < 0)
-		return -FI_EIO;
+		return errno == EAGAIN ? -FI_EAGAIN : -FI_EIO;
 	got = ipc_share_received(&msg);
 	if (len == sizeof answer && answer.magic == IPC_SHARE_MAGIC) {
 		*why = "the owner of the memory does not share it";
@@ -464,6 +467,7 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 	const socklen_t len = ipc_share_address(offer->process, &address);
 	int conn = ipc_share_socket(0), ret = -FI_EIO;
 
+	*fd = -1;
 	*why = "no socket to ask the owner of the memory";
 	if (conn < 0)
 		return ret;
@@ -473,7 +477,10 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 		*why = "who answers for the owner of the memory is another user";
 	else
 		ret = ipc_share_ask(conn, offer, fd, why);
-	close(conn);
+	if (ret == -FI_EAGAIN)
+		*fd = conn;
+	else
+		close(conn);
 	return ret;
 }
 

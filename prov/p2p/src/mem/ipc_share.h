@@ -43,8 +43,9 @@ void ipc_share_revoke(struct ipc_share *share);
 /*
  * Asks the owner for a descriptor of the memory that @offer is about. The caller closes @fd.
  *
- * The answer takes some dozens of microseconds. If the owner is stopped, the wait is limited.
- * Returns 0, or a negative error with @why.
+ * The answer takes some dozens of microseconds, and is waited for a little. Returns 0, or a negative error with @why.
+ * -FI_EAGAIN: the owner does not answer, it may be stopped. Then @fd is the question, for ipc_share_seen(). With another
+ * error @fd is -1. -FI_EOPNOTSUPP: it has answered, and does not share that.
  */
 int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why);
 
@@ -56,7 +57,8 @@ int ipc_share_look(uint64_t process, const struct ipc_place *places, uint32_t co
 
 /*
  * 0: the answer is here, with a bit in @gone for each allocation that has been freed. -FI_EAGAIN: not yet. Another
- * error: there is none. But for -FI_EAGAIN the question is over.
+ * error: there is none, or it is to a question for a descriptor, which nobody waits for any more. But for -FI_EAGAIN the
+ * question is over.
  */
 int ipc_share_seen(int question, uint32_t count, uint64_t *gone);
 
