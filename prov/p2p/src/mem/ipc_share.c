@@ -38,7 +38,7 @@
  * waits meanwhile.
  */
 #define IPC_SHARE_PATIENCE 2000
-#define IPC_SHARE_PATIENCE_ASKING 100000
+#define IPC_SHARE_PATIENCE_ASKING 300000
 
 /* How long to wait when this process has no room for another connection [ms] */
 #define IPC_SHARE_PAUSE 10
