@@ -206,7 +206,7 @@ static void test_inserted(void **state)
 	again_stop(peer);
 }
 
-/* If it is lost before it has answered, what was under way ends */
+/* If it is lost before it has answered, what was under way ends. New messages wait for whoever is there */
 static void test_inserted_lost(void **state)
 {
 	struct xfer_peer *peer = again_start();
@@ -214,7 +214,8 @@ static void test_inserted_lost(void **state)
 	xfer_peer_lose(peer, -FI_ECONNRESET);
 	assert_false(peer->open);
 	assert_int_equal(peer->losses, 1);
-	assert_int_equal(peer->state, XFER_PEER_FOREIGN);
+	assert_int_equal(peer->state, XFER_PEER_NEW);
+	assert_int_equal(peer->lost, 0);
 	assert_null(xfer_peer_of(&ep, FAKE_TOKEN(FAKE_NEW)));
 	again_stop(peer);
 }

@@ -85,6 +85,7 @@ static struct xfer_peer *open_to(enum xfer_peer_state state)
 	scene.ep.wish = PATH_ANY;
 	peer = fake_peer(&scene.ep, FAKE_ALIVE);
 	peer->state = state;
+	peer->open = state == XFER_PEER_KNOWN;
 	return peer;
 }
 
