@@ -779,13 +779,13 @@ static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 /* What waits for its answer fails. */
 static void hello_lost(struct xfer_peer *peer, int status)
 {
-	const bool known = peer->open, anew = known && peer->state != XFER_PEER_KNOWN;
+	const bool known = peer->open;
+	const bool anew = known ? peer->state != XFER_PEER_KNOWN : peer->state == XFER_PEER_NEW;
 
 	if (known)
 		xfer_peer_expire(peer);
 	/* what waits for whoever is there now is not about the process that is lost */
 	hello_move(peer, anew ? XFER_PEER_NEW : XFER_PEER_FOREIGN);
-	peer->open = false;
 	peer->lost = anew ? 0 : status;
 	peer->told = (struct retry){.delay = 0};
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |

@@ -136,7 +136,8 @@ static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 	watch_ask(&peer->life);
 	if (hello_gone(peer))
 		peer->life.gone += passed;
-	return peer->state == XFER_PEER_FOREIGN && hello_was_lost(peer) &&
+	/* a greeting that waits for an answer is given up in hello_state() */
+	return peer->state != XFER_PEER_GREETED && hello_was_lost(peer) &&
 			       peer->life.gone >= WATCH_LAST
 		       ? -FI_ECONNRESET
 		       : 0;
@@ -222,22 +223,26 @@ static void watch_unsent_all(struct xfer *xfer)
 	}
 }
 
-/* What it was to look for on our board it cannot have seen, if it is another process by now */
+/*
+ * What the core has for one that was lost before ends as the core says: another process may have taken it. Within a host the
+ * core may say nothing for ever. What a peer was to look for on our board it cannot have seen, if it is another process by now
+ */
 static void watch_lose(struct xfer_peer *peer)
 {
 	const int verdict = peer->life.verdict;
 	const bool noted = hello_reads(peer) && peer->sends;
-	const bool again = !peer->open;
 
-	peer->life.verdict = 0;
 	xfer_peer_hold(peer);
-	if (again) {
+	if (peer->open || peer->ep->quirks & QUIRK_NEAR) {
+		xfer_peer_lose(peer, verdict);
+	} else {
 		xfer_sendq_fail(peer->ep, peer->addr, verdict);
 		xfer_outq_fail(peer->ep, peer->addr, verdict);
-	} else {
-		xfer_peer_lose(peer, verdict);
 	}
-	if (noted && !again)
+	peer->life.verdict = 0;
+	/* what is asked for later is given as much time */
+	peer->life.gone = 0;
+	if (noted)
 		hello_seek(peer);
 	xfer_peer_put(peer);
 }

@@ -28,14 +28,14 @@ static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 }
 
 /* What is on its way to it, or is to go there */
-static void xfer_lose_queued(struct xfer_peer *peer, bool known, int status)
+static void xfer_lose_queued(struct xfer_peer *peer, bool over, int status)
 {
 	struct xfer_ep *ep = peer->ep;
 
 	xfer_outq_fail(ep, peer->addr, status);
 	xfer_outq_fail(peer->via, peer->to, status);
-	/* who was never known gets messages in the core's own way, and the core tells what becomes of them */
-	if (!known)
+	/* where somebody may be, unknown, messages go in the core's own way, and the core tells what becomes of them */
+	if (!over)
 		return;
 	xfer_sendq_fail(ep, peer->addr, status);
 	xfer_lose_sent(ep, peer->addr, status);
@@ -51,7 +51,7 @@ static bool xfer_peer_replaced(const struct xfer_peer *peer)
 
 void xfer_peer_lose(struct xfer_peer *peer, int status)
 {
-	const bool known = peer->open;
+	const bool over = peer->open || peer->life.verdict;
 	struct xfer_ep *ep = peer->ep;
 
 	xfer_assert_locked(ep->xfer);
@@ -65,7 +65,7 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 	/* requests first: then what waits to be sent is nobody's */
 	XFER_PROTO_EACH(ep->xfer, lost, peer, status);
 	if (!xfer_peer_replaced(peer))
-		xfer_lose_queued(peer, known, status);
+		xfer_lose_queued(peer, over, status);
 	ep->xfer->losing = false;
 	xfer_peer_put(peer);
 }

@@ -93,6 +93,7 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
 		peer->tokens[i].lost = true;
+	peer->open = false;
 	peer->losses++;
 	peer->dead = peer->theirs[0].token;
 	memset(peer->theirs, 0, sizeof peer->theirs);

@@ -24,7 +24,9 @@ void xfer_set_busy(struct xfer_req *req)
 void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->peer || !peer || (peer->state == XFER_PEER_NEW && !peer->open))
+	/* one that was lost may have ended */
+	if (req->peer || !peer ||
+	    (peer->state == XFER_PEER_NEW && !peer->open && !peer->losses))
 		return;
 	xfer_peer_hold(peer);
 	req->peer = peer;
