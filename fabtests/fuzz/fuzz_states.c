@@ -476,7 +476,8 @@ static void open_scene(struct fuzz *in)
 	conf.peer_timeout = 30;
 	if (what & 128)
 		open_side();
-	if (fuzz_rarely(in, 4))
+	peer->open = !fuzz_rarely(in, 4);
+	if (!peer->open)
 		peer->state = XFER_PEER_NEW;
 	scene.ep.listens = false;
 	scene.ep.ears = 0;
