@@ -516,7 +516,7 @@ static void end_begin(struct op *op, unsigned int end)
 		return;
 	/* what the other end never posts is not posted here either */
 	if (!op_end_lives(op, !end) && !(end && op->ends[0].posted) && !end_tries(op, end))
-		at->skipped = !at->looking;
+		at->skipped = !at->looking && !at->found;
 	else
 		end_post(op, end);
 }

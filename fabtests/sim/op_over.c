@@ -313,7 +313,8 @@ void op_cancel(struct op *op)
 
 	at->cancelled = true;
 	if (!at->posted || op_is_multi(op))
-		at->skipped = !at->looking;
+		/* what it has found is there, and it may have claimed that */
+		at->skipped = !at->looking && !at->found;
 	else
 		at->cancel_at = world.now;
 }
