@@ -126,10 +126,7 @@ bool op_wants(unsigned int node)
 	unsigned int end;
 
 	for (size_t i = 0; (op = op_todo(node, i, &end)); i++) {
-		const struct op_end *at = &op->ends[end];
-
-		if (!at->done && !at->skipped && op_end_exists(op, end) &&
-		    op_end_lives(op, end) && end_wants(op, end))
+		if (op_end_is_open(op, end) && end_wants(op, end))
 			return true;
 	}
 	return false;

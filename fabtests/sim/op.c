@@ -484,7 +484,7 @@ static void end_cancel(struct op *op, struct op_end *at)
 	}
 }
 
-static bool end_is_open(const struct op *op, unsigned int end)
+bool op_end_is_open(const struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
 
@@ -529,7 +529,7 @@ void op_turn(unsigned int node)
 	for (size_t i = 0; (op = op_todo(node, i, &end)); i++) {
 		struct op_end *at = &op->ends[end];
 
-		if (!end_is_open(op, end))
+		if (!op_end_is_open(op, end))
 			continue;
 		if (at->posted && at->cancel_at && world.now >= at->cancel_at)
 			end_cancel(op, at);
@@ -549,7 +549,7 @@ void op_ring_turn(unsigned int node, unsigned int block, unsigned int most)
 
 	for (size_t i = 0; most && (op = op_todo(node, i, &end)); i++) {
 		if (op->ends[end].posted || !op_is_ringed(op, end) ||
-		    op_block(op, end) != block || !end_is_open(op, end))
+		    op_block(op, end) != block || !op_end_is_open(op, end))
 			continue;
 		end_begin(op, end);
 		most -= op->ends[end].posted;
@@ -672,7 +672,7 @@ static struct op *op_by_context(const void *context, unsigned int *end)
 	if (offset >= op_count * sizeof *ops)
 		return NULL;
 	*end = context == &op->ends[1].context;
-	return op;
+	return context == &op->ends[*end].context ? op : NULL;
 }
 
 void op_take(unsigned int node, unsigned int d, const struct fi_cq_err_entry *entry,

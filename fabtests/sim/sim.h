@@ -470,6 +470,8 @@ void op_close(unsigned int node, unsigned int e);
 void op_end_process(unsigned int node);
 bool op_end_exists(const struct op *op, unsigned int end);
 bool op_end_lives(const struct op *op, unsigned int end);
+/* Is it to be posted, or under way? */
+bool op_end_is_open(const struct op *op, unsigned int end);
 unsigned int op_node(const struct op *op, unsigned int end);
 unsigned int op_ep(const struct op *op, unsigned int end);
 /* A message of an endpoint that receives in buffers for many */
