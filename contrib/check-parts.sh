@@ -73,6 +73,7 @@ unit() {
 			"skipped" }' "$log")
 	if grep -q ', [1-9][0-9]* failed' <<<"$counts"; then
 		cat "$base/$1/test-suite.log" >>"$log" 2>/dev/null
+		grep -aE '^\[ +(ERROR|LINE|FAILED) +\]|Sanitizer: |^SUMMARY: ' "$log" | head -n 20
 	fi
 	echo "$counts" >>"$log"
 	if [ -z "$counts" ] && [ -n "$no_cmocka" ]; then

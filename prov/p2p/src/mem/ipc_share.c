@@ -471,12 +471,16 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 	*why = "no socket to ask the owner of the memory";
 	if (conn < 0)
 		return ret;
-	if (connect(conn, (struct sockaddr *) &address, len))
+	if (connect(conn, (struct sockaddr *) &address, len)) {
 		*why = "the owner of the memory cannot be asked (another network namespace?)";
-	else if (!ipc_share_trusts(conn))
+		/* too many others wait for its answer */
+		if (errno == EAGAIN)
+			ret = -FI_EAGAIN;
+	} else if (!ipc_share_trusts(conn)) {
 		*why = "who answers for the owner of the memory is another user";
-	else
+	} else {
 		ret = ipc_share_ask(conn, offer, fd, why);
+	}
 	if (ret == -FI_EAGAIN)
 		*fd = conn;
 	else
