@@ -102,8 +102,8 @@ with_libfabric() {
 	PATH=$dir/bin:$PATH LD_LIBRARY_PATH=$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
-# Two tests at a time, where there are processors for it
-lanes=$((jobs > 1 ? 2 : 1))
+# Three tests at a time, where there are processors for two: a third of their time they wait
+lanes=$((jobs > 1 ? 3 : 1))
 
 # Tests that repeat others: those that measure, and the twins, which run one in another setting
 measured='^(pingpong|bw)-(msg|odd|to-)' twins='-(gdr|auto|staged|busy|shuffled|lanes)$'
@@ -114,20 +114,23 @@ repeated="$measured|$twins" repeated_but_stress="$measured|^([^s]|s[^t]).*$twins
 any_core='^(unpinned|pinned|hostile|unload|calls|faults|touch|export|iface|owncontext|reset|lanes-host)'
 # What kernels and benchmarks do is the same over every core; and programs made of what others try piece by piece
 composed='^(jacobi|comd|alltoall|bench|scale|overhead)'
-# What ends by a time; GPUs, descriptors and lanes; peers without the plugin, of which the simulator has more. It runs
-# over tcp;ofi_rxm and in Debian 13, whose tcp and shm are later releases of the net and shm here
-later_core='^(xpu|pmem|kernel|stream|served|nccl|nixl|capture|settled|gpufails|descriptors|foreign|silent-|silent$|'
-later_core+='kill-dead|autoprogress|lanes|example)'
-# What the simulated worlds have in any order: messages, reads and writes over a core that has no room or is late. And
-# the thread of automatic progress over the latter, which order-shuffled-auto has, too
-simulated='^((sendrecv|inflight|middling|buffer|load|pingpong-delivery)-(busy|shuffled)|autoprogress-shuffled)$'
+# What kernels, streams and works do, which end by a time; and peers without the plugin, of which the simulator has more. It
+# runs over tcp;ofi_rxm and over Debian 13's shm, which is a later release of the shm here
+later_shm='^(xpu|pmem|kernel|stream|served|nccl|nixl|capture|settled|gpufails|foreign|silent-|silent$|kill-dead|example)'
+# Descriptors and lanes run over Debian 13's tcp, too, which is a later release of the net here
+later_core="$later_shm|^(descriptors|autoprogress|lanes)"
+# What the simulated worlds have in any order: each kind of operation over a core that has no room or is late, and over
+# lanes. What has several kinds stays: order, nccl, stress
+simulated='^(sendrecv|inflight|middling|buffer|load|pingpong-(all|delivery)|multirecv|peek|cancel|rma|atomic|served|cntr|trigger|wait'
+simulated+='|threads|closing|farewell|autoprogress|descriptors|gpufails)(-busy|-shuffled|-lanes)+$'
 
 # What takes long, and has the same in another setting that runs, or in the simulated worlds
-lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails)-staged$'
-lengthy+='|^(xpu-gdr|farewell-shuffled|wait-busy|unpinned-rma|rma-auto-staged)$'
+lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails|descriptors|rma)-staged$'
+lengthy+='|^(xpu-gdr|unpinned-rma|rma-auto-staged|pingpong-all-busy-staged)$'
 
-# What waits more than it touches memory
-slow_alone='^(descriptors|installed|xpu-survivors|farewell|realloc|kill-dead)$'
+# What waits more than it touches memory, measures, or has the same in another setting
+slow_alone='^(descriptors|installed|xpu-survivors|farewell|realloc|kill-dead|lanes|unpinned|silence|silent)'
+slow_alone+='|^(bw|xpu-bench)|^stress-(busy|shuffled|[a-z]*-(auto|gdr)|auto)'
 
 # Memory that is shared within a host, over cores that know of none: shm has all
 ipc_far='^(pingpong|path-ipc|bw|kinds|no-open)$'
@@ -564,7 +567,7 @@ part_elsewhere() {
 	local direct memory
 
 	direct=$(direct)
-	leave_out "$repeated|$any_core|$composed|^xpu"
+	leave_out "$repeated|$any_core|$composed|^(xpu|descriptors|installed|foreign|autoprogress|kill-dead)"
 	[ -z "$all" ] || connected plain system
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	run_hook plain system "tcp;ofi_rxm"
@@ -644,8 +647,10 @@ part_trixie() {
 	within=("${trixie[@]}") where=" in Debian 13"
 	loads
 	conform
+	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$|$later_shm"
+	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p"
 	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$"
-	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p,shm;ofi_p2p"
+	run_functional plain layered cuda "shm;ofi_p2p"
 	run_hook plain cuda "${all:+tcp;ofi_rxm,}tcp,shm"
 	connected plain cuda "${all:+.|}$over_connections"
 	# the same programs use host memory, too; this is without a GPU runtime in the process
