@@ -148,8 +148,7 @@ static int heard_one(struct side *s, const struct wire_msg *msg)
 	if (msg->type == WIRE_ANNOUNCE && !s->announced.id)
 		s->announced = *msg;
 	if (s->asked && msg->id == s->asked &&
-	    (msg->type == WIRE_FIN || msg->type == WIRE_CTS || msg->type == WIRE_ABORT ||
-	     msg->type == WIRE_RESULT)) {
+	    (msg->type == WIRE_FIN || msg->type == WIRE_CTS || msg->type == WIRE_ABORT)) {
 		s->granted = msg->type == WIRE_CTS;
 		s->answer = *msg;
 		s->asked = 0;

@@ -226,7 +226,7 @@ static void dress(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	case WIRE_LANES:
 		lanes(in, known, msg);
 		break;
-	case WIRE_RESULT:
+	case WIRE_FIN:
 		msg->payload_len = P2P_MIN(msg->len, WIRE_PAYLOAD_MAX);
 		break;
 	default:

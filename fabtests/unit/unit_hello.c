@@ -554,7 +554,6 @@ static void test_unknown(void **state)
 		{.type = WIRE_READ, .len = 8},
 		{.type = WIRE_SUPPLY, .len = 100000, .chunk = 65536},
 		{.type = WIRE_ATOMIC, .len = 8},
-		{.type = WIRE_RESULT},
 	};
 
 	open_ep();
@@ -636,9 +635,9 @@ static void test_old(void **state)
 {
 	static const enum wire_type asks[] = {WIRE_ANNOUNCE, WIRE_WRITE, WIRE_READ,
 					      WIRE_ATOMIC};
-	static const enum wire_type others[] = {WIRE_CTS,    WIRE_CREDIT, WIRE_FIN,
-						WIRE_ABORT,  WIRE_PROBE,  WIRE_SUPPLY,
-						WIRE_RESULT, WIRE_HELLO};
+	static const enum wire_type others[] = {WIRE_CTS,   WIRE_CREDIT, WIRE_FIN,
+						WIRE_ABORT, WIRE_PROBE,  WIRE_SUPPLY,
+						WIRE_LANES, WIRE_HELLO};
 	uint8_t bytes[WIRE_MSG_MAX];
 	struct wire_msg refusal;
 	const struct fake_op *last;

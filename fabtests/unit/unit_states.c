@@ -7,10 +7,9 @@
 
 #define S(state) (1u << XFER_##state)
 
-#define ASKING (S(ASKING_FIN) | S(ASKING_RESULT) | S(ASKING_BYTES))
 /* Those that the peer's answers find */
 #define SENDING                                                                                \
-	(S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | ASKING | S(SENT))
+	(S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | S(ASKING) | S(SENT))
 #define RECEIVING                                                                              \
 	(S(MATCHED) | S(GRANTING) | S(PULLING) | S(BORROWING) | S(READING) | S(ACROSS) |       \
 	 S(FETCHING) | S(TELLING) | S(RECEIVED))
@@ -22,12 +21,11 @@ static const struct {
 } rows[WIRE_TYPES] = {
 	[WIRE_CTS] = {S(ANNOUNCED), S(SENT)},
 	[WIRE_CREDIT] = {S(ANNOUNCED) | S(PUSHING), S(SENT)},
-	[WIRE_FIN] = {S(ANNOUNCED) | S(FINISHING) | S(ASKING_FIN), S(SENT)},
+	[WIRE_FIN] = {S(ANNOUNCED) | S(FINISHING) | S(ASKING), S(SENT)},
 	[WIRE_ABORT] = {S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | S(SENT) |
 				(RECEIVING & ~S(TELLING)),
 			S(TELLING)},
-	[WIRE_SUPPLY] = {S(ASKING_BYTES), 0},
-	[WIRE_RESULT] = {S(ASKING_RESULT) | S(ASKING_BYTES), S(SENT)},
+	[WIRE_SUPPLY] = {S(ASKING), 0},
 };
 
 static enum xfer_fit fit(enum xfer_state state, enum wire_type type)
@@ -106,7 +104,6 @@ static bool to_sender(enum said said)
 	case WIRE_CREDIT:
 	case WIRE_FIN:
 	case WIRE_SUPPLY:
-	case WIRE_RESULT:
 		return true;
 	default:
 		return said == SAID_ABORT_TO_SENDER;
@@ -130,6 +127,7 @@ static enum xfer_state after_announced(const struct scene_kind *kind, enum said 
 	case SAID_CTS_PLAIN:
 		return kind->message ? XFER_WHOLE : kind->state;
 	case SAID_FIN:
+	case SAID_FIN_BYTES:
 		return kind->taken ? over : kind->state;
 	case SAID_CTS_LANES:
 	case SAID_FIN_ERROR:
@@ -149,16 +147,14 @@ static enum xfer_state after_sending(const struct scene_kind *kind, enum said sa
 	case SAID_CREDIT_MOST:
 		return kind->state == XFER_PUSHING ? XFER_SENT : kind->state;
 	case SAID_FIN:
+	case SAID_FIN_BYTES:
 	case SAID_FIN_ERROR:
 		return kind->state == XFER_FINISHING ? XFER_SENT : XFER_ENDED;
 	case SAID_ABORT_TO_SENDER:
 		return XFER_SENT;
-	case SAID_RESULT:
-	case SAID_RESULT_ERROR:
-		return XFER_ENDED;
 	case SAID_SUPPLY:
 	case SAID_SUPPLY_LENT:
-		return XFER_PULLING;
+		return kind->supplied ? XFER_PULLING : kind->state;
 	default:
 		return kind->state;
 	}
@@ -197,9 +193,13 @@ static bool misfits(const struct scene_kind *kind, enum said said)
 	case SAID_CTS_TOO_LARGE:
 	case SAID_SUPPLY_OTHER:
 		return true;
+	case SAID_SUPPLY:
+	case SAID_SUPPLY_LENT:
+		return !kind->supplied;
 	case SAID_CTS_PLAIN:
 		return !kind->message;
 	case SAID_FIN:
+	case SAID_FIN_BYTES:
 		return kind->state == XFER_ANNOUNCED && !kind->taken;
 	default:
 		return false;

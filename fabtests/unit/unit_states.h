@@ -56,6 +56,7 @@ struct scene {
  * @waits:	for a FIN
  * @taken:	a receiver may have taken it without asking for pieces
  * @message:	could be sent whole
+ * @supplied:	SUPPLY may answer it
  */
 struct scene_kind {
 	const char *name;
@@ -66,6 +67,7 @@ struct scene_kind {
 	bool waits;
 	bool taken;
 	bool message;
+	bool supplied;
 };
 
 extern const struct scene_kind scene_kinds[];
@@ -100,8 +102,7 @@ enum said {
 	SAID_SUPPLY_LENT,
 	SAID_SUPPLY_OTHER,
 	SAID_ATOMIC,
-	SAID_RESULT,
-	SAID_RESULT_ERROR,
+	SAID_FIN_BYTES,
 	SAID_HELLO,
 	SAID_COUNT,
 	/* takes too long to be tried in every state */

@@ -385,17 +385,17 @@ static void bring_finishing(struct scene *scene)
 	scene_say(scene, SAID_CTS_ALL);
 }
 
-static void bring_asking_fin(struct scene *scene)
+static void bring_asking_write(struct scene *scene)
 {
 	scene_post_rma(scene, false, host, SCENE_SHORT, SCENE_KEY_THERE, 0);
 }
 
-static void bring_asking_result(struct scene *scene)
+static void bring_asking_read(struct scene *scene)
 {
 	scene_post_rma(scene, true, host, SCENE_SHORT, SCENE_KEY_THERE, 0);
 }
 
-static void bring_asking_bytes(struct scene *scene)
+static void bring_asking_long(struct scene *scene)
 {
 	scene_post_rma(scene, true, device, SCENE_LEN, SCENE_KEY_THERE, 0);
 }
@@ -474,7 +474,7 @@ static void bring_reading(struct scene *scene)
 
 static void bring_reading_supply(struct scene *scene)
 {
-	bring_asking_bytes(scene);
+	bring_asking_long(scene);
 	scene->ep.borrows = true;
 	scene_say(scene, SAID_SUPPLY_LENT);
 	xfer_progress(&fake_xfer);
@@ -596,9 +596,9 @@ const struct scene_kind scene_kinds[] = {
 	{"pushing, side", XFER_PUSHING, bring_pushing_side},
 	{"wanted whole", XFER_WHOLE, bring_whole},
 	{"finishing", XFER_FINISHING, bring_finishing},
-	{"asking for a write", XFER_ASKING_FIN, bring_asking_fin},
-	{"asking for a result", XFER_ASKING_RESULT, bring_asking_result},
-	{"asking for a long read", XFER_ASKING_BYTES, bring_asking_bytes},
+	{"asking for a write", XFER_ASKING, bring_asking_write},
+	{"asking for a read", XFER_ASKING, bring_asking_read},
+	{"asking for a long read", XFER_ASKING, bring_asking_long, .supplied = true},
 	{"sent", XFER_SENT, bring_sent},
 	{"peeking", XFER_PEEKING, bring_peeking},
 	{"claimed", XFER_CLAIMED, bring_claimed},
@@ -726,8 +726,7 @@ void scene_drain(struct scene *scene)
 
 void scene_give_up(struct scene *scene)
 {
-	static const enum said ends[] = {SAID_ABORT_TO_SENDER, SAID_ABORT, SAID_FIN_ERROR,
-					 SAID_RESULT_ERROR};
+	static const enum said ends[] = {SAID_ABORT_TO_SENDER, SAID_ABORT, SAID_FIN_ERROR};
 
 	for (size_t i = 0; i < UNIT_COUNT(ends); i++)
 		scene_say(scene, ends[i]);

@@ -132,8 +132,8 @@ static const struct wire_msg good[] = {
 	    TARGET),
 	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_FETCH, TARGET),
 	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_COMMIT | WIRE_FETCH, PAYLOAD(8), TARGET),
-	MSG(RESULT, 7, .status = -FI_EACCES),
-	MSG(RESULT, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
+	MSG(FIN, 7, .status = -FI_EACCES),
+	MSG(FIN, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
 	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .flags = WIRE_CTS_LANES),
 	MSG(LANES, 0, .flags = WIRE_ASKS, .count = 8, PAYLOAD(128)),
 	MSG(LANES, 0, .flags = WIRE_ASKS, .count = 1, PAYLOAD(WIRE_NAME_MAX)),
@@ -151,7 +151,7 @@ static bool has_target(enum wire_type type)
 static bool has_payload(enum wire_type type)
 {
 	return type == WIRE_HELLO || type == WIRE_WRITE || type == WIRE_ATOMIC ||
-	       type == WIRE_RESULT || type == WIRE_LANES;
+	       type == WIRE_FIN || type == WIRE_LANES;
 }
 
 static bool has_offer(const struct wire_msg *msg)
@@ -357,7 +357,7 @@ static void test_other_lengths(void **state)
 		 * These may be of any length: who asks knows how much it is to be, a greeting of
 		 * a later version may tell more, and names may be longer.
 		 */
-		if (good[i].type == WIRE_RESULT || good[i].type == WIRE_ATOMIC ||
+		if (good[i].type == WIRE_FIN || good[i].type == WIRE_ATOMIC ||
 		    good[i].type == WIRE_HELLO || good[i].type == WIRE_LANES)
 			continue;
 		for (size_t len = HEAD; len < sizeof buf; len++) {
@@ -532,9 +532,9 @@ static void test_bad_content(void **state)
 		MSG(WRITE, 7, .len = 1, PAYLOAD(1), .data = WIRE_MARK, TARGET),
 		MSG(SUPPLY, 7, .len = 1, .chunk = 1, .key = 9),
 		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 0, .key = 9),
-		MSG(RESULT, WIRE_MARK),
-		MSG(RESULT, 7, .status = 1),
-		MSG(RESULT, 7, .status = INT32_MIN),
+		MSG(FIN, WIRE_MARK),
+		MSG(FIN, 7, .status = 1),
+		MSG(FIN, 7, .status = INT32_MIN),
 	};
 
 	refuse_each(bad, UNIT_COUNT(bad));
@@ -654,7 +654,7 @@ static void check_accepted(const struct wire_msg *msg)
 		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
 	} else if (msg->type == WIRE_CREDIT) {
 		assert_true(msg->count);
-	} else if (msg->type == WIRE_FIN || msg->type == WIRE_RESULT) {
+	} else if (msg->type == WIRE_FIN) {
 		assert_true(msg->status <= 0 && msg->status > INT32_MIN);
 	} else if (msg->type == WIRE_ABORT) {
 		assert_true(msg->status < 0 && msg->status > INT32_MIN);

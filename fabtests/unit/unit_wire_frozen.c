@@ -66,7 +66,7 @@ static const struct wire_msg messages[] = {
 	MSG(SUPPLY, .len = 1 << 20, .chunk = 1 << 19, .key = 0x11),
 	MSG(ATOMIC, .len = 8, .flags = WIRE_FETCH | WIRE_COMPARE, .op = FI_CSWAP,
 	    .datatype = FI_UINT64, TARGET, PAYLOAD("operandscompared")),
-	MSG(RESULT, .status = -FI_EACCES, PAYLOAD("before")),
+	MSG(FIN, .status = -FI_EACCES, PAYLOAD("before")),
 	MSG(HELLO, .flags = WIRE_ASKS | WIRE_FOLLOWS, .key = 0x8182838485868788, GREETING,
 	    NAME("fi_shm://4711:0")),
 	MSG(HELLO, .flags = WIRE_ANSWERS | WIRE_SIDE, .key = 0x8182838485868788, GREETING,

@@ -9,7 +9,7 @@
  *	                     === the core reads this and other slots ==> READING, copies in
  *	ENDED                <------------------------------ FIN(id) --- ENDED
  *
- *	ASKING_BYTES         --- READ(id, target, length) -------------> checks, copies out
+ *	ASKING               --- READ(id, target, length) -------------> checks, copies out
  *	BORROWING            <---- SUPPLY(new id, id, key, address) ---- ANNOUNCED
  *	READING, copies in   <== the core reads this and other slots ===
  *	ENDED                --- FIN(new id) --------------------------> ENDED
@@ -67,7 +67,7 @@ static int rma_lent_announce(struct xfer_req *req)
 static void rma_lent_fail(struct xfer_req *req, int status)
 {
 	struct wire_msg msg = {
-		.type = WIRE_RESULT,
+		.type = WIRE_FIN,
 		.id = req->target[0].key,
 		.status = status,
 	};

@@ -4,21 +4,21 @@
  * is longer than WIRE_PAYLOAD_MAX travels as a long message.
  *
  *	initiator                                                        owner
- *	ASKING_FIN           --- WRITE(id, key, address, bytes) -------> checks, writes
+ *	ASKING               --- WRITE(id, key, address, bytes) -------> checks, writes
  *	ENDED                <---------------------- FIN(id, status) ---
  *
  *	ANNOUNCED            --- WRITE(id, key, address, length) ------> checks, MATCHED
  *	ENDED                <---- CTS(id, ...), pieces, FIN: rndv.c --- ENDED
  *
- *	ASKING_RESULT        --- READ(id, key, address, length) -------> checks, reads
- *	ENDED                <------------ RESULT(id, status, bytes) ---
+ *	ASKING               --- READ(id, key, address, length) -------> checks, reads
+ *	ENDED                <--------------- FIN(id, status, bytes) ---
  *
- *	ASKING_BYTES         --- READ(id, key, address, length) -------> checks
+ *	ASKING               --- READ(id, key, address, length) -------> checks
  *	MATCHED              <----------- SUPPLY(new id, id, length) --- ANNOUNCED
  *	ENDED                --- CTS(new id, ...), pieces: rndv.c -----> ENDED
  *
- *	ASKING_RESULT        --- ATOMIC(id, key, address, operands) ---> checks, computes
- *	ENDED                <---- RESULT(id, status, values before) ---
+ *	ASKING               --- ATOMIC(id, key, address, operands) ---> checks, computes
+ *	ENDED                <------- FIN(id, status, values before) ---
  *
  * WRITE and SUPPLY of a long one may carry an offer: then the other end copies, as in
  * rndv_across.c. Or they lend it: rma_lent.c.
@@ -95,16 +95,7 @@ static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 		msg->flags |= WIRE_COMMIT;
 }
 
-/* What answers a request */
-static enum xfer_state rma_served_asking(const struct wire_msg *msg)
-{
-	if (msg->type == WIRE_WRITE)
-		return XFER_ASKING_FIN;
-	return msg->type == WIRE_READ && msg->len > WIRE_PAYLOAD_MAX ? XFER_ASKING_BYTES
-								     : XFER_ASKING_RESULT;
-}
-
-/* Sends a request that one message answers: FIN, RESULT, or SUPPLY for a long read. */
+/* Sends a request that one message answers: FIN, or SUPPLY for a long read. */
 static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 {
 	int ret;
@@ -116,7 +107,7 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 	if (ret)
 		return ret;
 	xfer_set_busy(req);
-	xfer_req_move(req, rma_served_asking(msg));
+	xfer_req_move(req, XFER_ASKING);
 	return 0;
 }
 
@@ -537,7 +528,7 @@ void rma_served_result(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 		status = rma_served_result_copy(req, msg);
 		if (!status)
 			return;
-	} else if (!status) {
+	} else if (!status && req->recv) {
 		mem_scatter(req->iov, req->count, msg->payload);
 	}
 	req->transfer.status = status;

@@ -105,7 +105,7 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 	const bool write = job->msg.type == WIRE_WRITE;
 	const bool data = job->msg.type == WIRE_READ || job->msg.flags & WIRE_FETCH;
 	struct wire_msg msg = {
-		.type = write ? WIRE_FIN : WIRE_RESULT,
+		.type = WIRE_FIN,
 		.id = job->msg.id,
 		.status = status,
 		.payload = payload,
@@ -604,10 +604,19 @@ static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
 				const struct wire_msg *msg)
 {
-	if (msg->len == req->len)
+	if (req->recv && req->len > WIRE_PAYLOAD_MAX && msg->len == req->len)
 		rndv_recv_unmarked(req, msg);
 	else
-		xfer_message_wrong(ep->xfer, msg->type, "of another length");
+		xfer_message_wrong(ep->xfer, msg->type, "no long read of that length");
+}
+
+/* The end of a request of ours, or of a message: every FIN comes here */
+static void rma_served_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+{
+	if (req->state == XFER_ASKING)
+		rma_served_result(ep, req, msg);
+	else
+		rndv_fin(ep, req, msg);
 }
 
 const struct xfer_proto rma_served_proto = {
@@ -618,7 +627,7 @@ const struct xfer_proto rma_served_proto = {
 			[WIRE_READ] = rma_served_serve,
 			[WIRE_ATOMIC] = rma_served_serve,
 			[WIRE_SUPPLY] = rma_served_supplied,
-			[WIRE_RESULT] = rma_served_result,
+			[WIRE_FIN] = rma_served_fin,
 		},
 	.progress = rma_served_progress,
 };

@@ -275,7 +275,6 @@ const struct xfer_proto rndv_proto = {
 			[WIRE_ANNOUNCE] = rndv_announced,
 			[WIRE_CTS] = rndv_cts,
 			[WIRE_CREDIT] = rndv_credit,
-			[WIRE_FIN] = rndv_fin,
 			[WIRE_ABORT] = rndv_abort,
 			[WIRE_PROBE] = rndv_probed,
 		},

@@ -33,8 +33,7 @@ struct xfer_arrival;
  * @XFER_PUSHING: the receiver asks for pieces
  * @XFER_WHOLE:	the receiver asks for all of it; it is sent when its marker has gone
  * @XFER_FINISHING: everything has begun to travel; the FIN is to come
- * @XFER_ASKING_FIN, @XFER_ASKING_RESULT, @XFER_ASKING_BYTES: the owner of remote memory is asked, and
- *		answers with FIN, RESULT or SUPPLY
+ * @XFER_ASKING: the owner of remote memory is asked, and answers with FIN, or SUPPLY for a long read
  * @XFER_SENT:	nothing more begins; it ends when what is in flight has ended
  *
  * Receiving an announced message:
@@ -65,9 +64,7 @@ enum xfer_state {
 	XFER_PUSHING,
 	XFER_WHOLE,
 	XFER_FINISHING,
-	XFER_ASKING_FIN,
-	XFER_ASKING_RESULT,
-	XFER_ASKING_BYTES,
+	XFER_ASKING,
 	XFER_SENT,
 	XFER_PEEKING,
 	XFER_MATCHED,

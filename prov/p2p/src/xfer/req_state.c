@@ -36,14 +36,13 @@ static const struct xfer_state_row {
 		{
 			.name = "with the core",
 			.next = S(COPYING) | S(CLAIMED) | S(GREETING) | S(STAGING) | S(READY) |
-				S(MARKING) | S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
-				S(ASKING_BYTES) | S(PEEKING) | S(MATCHED) | S(BOUNCING),
+				S(MARKING) | S(ANNOUNCED) | S(ASKING) | S(PEEKING) |
+				S(MATCHED) | S(BOUNCING),
 		},
 	[XFER_COPYING] =
 		{
 			.name = "copying",
-			.next = S(CORE) | S(ANNOUNCED) | S(ASKING_FIN) | S(ASKING_RESULT) |
-				S(ASKING_BYTES),
+			.next = S(CORE) | S(ANNOUNCED) | S(ASKING),
 		},
 	[XFER_CLAIMED] =
 		{
@@ -110,26 +109,13 @@ static const struct xfer_state_row {
 			.found = true,
 			.fits = M(FIN) | M(ABORT),
 		},
-	[XFER_ASKING_FIN] =
+	/* SUPPLY answers a long read alone (rma_serving.c) */
+	[XFER_ASKING] =
 		{
-			.name = "asking for a write",
-			.next = S(SENT),
-			.found = true,
-			.fits = M(FIN),
-		},
-	[XFER_ASKING_RESULT] =
-		{
-			.name = "asking for a result",
-			.next = S(SENT),
-			.found = true,
-			.fits = M(RESULT),
-		},
-	[XFER_ASKING_BYTES] =
-		{
-			.name = "asking for a long read",
+			.name = "asking the owner",
 			.next = S(SENT) | S(MATCHED),
 			.found = true,
-			.fits = M(RESULT) | M(SUPPLY),
+			.fits = M(FIN) | M(SUPPLY),
 		},
 	/* the core may keep what it has for as long as the receiver does nothing */
 	[XFER_SENT] =
@@ -137,7 +123,7 @@ static const struct xfer_state_row {
 			.name = "sent",
 			.found = true,
 			.fits = M(ABORT),
-			.late = M(CTS) | M(CREDIT) | M(FIN) | M(RESULT),
+			.late = M(CTS) | M(CREDIT) | M(FIN),
 		},
 	[XFER_PEEKING] = {.name = "peeking", .next = S(CLAIMED)},
 	[XFER_MATCHED] =

@@ -99,7 +99,7 @@ static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_READ] = WIRE_TARGETED,
 	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING | WIRE_LENDING,
 	[WIRE_ATOMIC] = WIRE_TARGETED | WIRE_LOADED,
-	[WIRE_RESULT] = WIRE_LOADED,
+	[WIRE_FIN] = WIRE_LOADED,
 	[WIRE_HELLO] = WIRE_NAMED | WIRE_GREETING | WIRE_LOADED,
 	[WIRE_LANES] = WIRE_LOADED,
 };
@@ -383,7 +383,6 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_LANES:
 		return wire_check_lanes(msg);
 	case WIRE_FIN:
-	case WIRE_RESULT:
 		return wire_status_ok(msg->status) || !msg->status
 			       ? NULL
 			       : "a status that is no error number";
@@ -441,7 +440,7 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 static const char wire_other[] = "the peer speaks another version of the protocol: install the "
 				 "same release on both ends";
 
-/* What ends a request of this type; 0: it asks for nothing */
+/* What ends a request of version 7 of this type; 0: it asks for nothing */
 static enum wire_type wire_ended_by(enum wire_type type)
 {
 	switch (type) {
@@ -451,7 +450,7 @@ static enum wire_type wire_ended_by(enum wire_type type)
 		return WIRE_FIN;
 	case WIRE_READ:
 	case WIRE_ATOMIC:
-		return WIRE_RESULT;
+		return (enum wire_type) WIRE_OLD_RESULT;
 	default:
 		return 0;
 	}
@@ -590,13 +589,10 @@ bool wire_names_apart(const void *a, size_t a_len, const void *b, size_t b_len)
 const char *wire_type_name(enum wire_type type)
 {
 	static const char *const names[WIRE_TYPES] = {
-		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",
-		[WIRE_CREDIT] = "CREDIT",     [WIRE_FIN] = "FIN",
-		[WIRE_ABORT] = "ABORT",       [WIRE_PROBE] = "PROBE",
-		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",
-		[WIRE_SUPPLY] = "SUPPLY",     [WIRE_ATOMIC] = "ATOMIC",
-		[WIRE_RESULT] = "RESULT",     [WIRE_HELLO] = "HELLO",
-		[WIRE_LANES] = "LANES",
+		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",     [WIRE_CREDIT] = "CREDIT",
+		[WIRE_FIN] = "FIN",           [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
+		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",   [WIRE_SUPPLY] = "SUPPLY",
+		[WIRE_ATOMIC] = "ATOMIC",     [WIRE_LANES] = "LANES", [WIRE_HELLO] = "HELLO",
 	};
 
 	return type < WIRE_TYPES && names[type] ? names[type] : "nothing known";

@@ -50,6 +50,8 @@ struct xfer_peer;
 
 /* Its ends announce without greeting. So what they ask for is refused, as they would wait for ever (wire_refusal()). */
 #define WIRE_VERSION_OLD 7
+/* There another type than FIN answers reads and atomic operations. */
+#define WIRE_OLD_RESULT 11
 
 #define WIRE_MAGIC 0x66503270u /* "p2Pf", in all versions */
 
@@ -95,9 +97,8 @@ enum wire_type {
 	WIRE_READ,
 	WIRE_SUPPLY,
 	WIRE_ATOMIC,
-	WIRE_RESULT,
-	WIRE_HELLO,
 	WIRE_LANES,
+	WIRE_HELLO,
 	WIRE_TYPES
 };
 
@@ -112,8 +113,7 @@ enum wire_type {
 #define WIRE_WORD                                                                              \
 	(1u                                                                                    \
 	 << 10) /* ANNOUNCE: there is a key to a word that tells how long its memory stands */
-#define WIRE_COMMIT                                                                            \
-	(1u << 9) /* WRITE, and ATOMIC: the FIN, or RESULT, is for what is durable */
+#define WIRE_COMMIT (1u << 9) /* WRITE, and ATOMIC: the FIN is for what is durable */
 
 /* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
@@ -166,7 +166,7 @@ enum wire_type {
  *		sender's board, if WIRE_STANDS; the note there is @id with WIRE_MARK. ABORT from the sender: how many pieces come all the same, some of them
  *		empty. LANES: how many lanes the payload names, one behind the other, or
  *		how many of those will be used
- * @status:	FIN, ABORT, RESULT: 0 or a negative fi_errno value
+ * @status:	FIN, ABORT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: it comes from the receiving side
  * @front:	it travels between the applications' own endpoints, also where there are side endpoints
  * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
@@ -185,7 +185,7 @@ enum wire_type {
  * @port:	HELLO: where the sender's process answers (keepalive.h); 0: it does not
  * @oldest, @newest: HELLO: the versions that the sender speaks
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
- * @payload:	WRITE, ATOMIC, RESULT, HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
+ * @payload:	WRITE, ATOMIC, FIN (what was read), HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
  * @old:	not sent: it is of version 7, whose head has no @token. Decoded, it has no more than @type, @id, and @name if
  *		it asks for something
@@ -243,7 +243,6 @@ static inline bool wire_answers(const struct wire_msg *msg)
 	case WIRE_CREDIT:
 	case WIRE_FIN:
 	case WIRE_SUPPLY:
-	case WIRE_RESULT:
 		return true;
 	case WIRE_ABORT:
 		return msg->to_sender;
