@@ -131,6 +131,22 @@ static bool is_stalled(const struct op *op)
 }
 
 /*
+ * The core takes so many operations of an endpoint. Those of an application for processes that rest may be all of them, as
+ * they may be without us.
+ */
+static bool is_crowded_out(const struct op *op, unsigned int end)
+{
+	const struct model *model = world.script->model;
+	unsigned int resting = 0;
+
+	for (const struct op *other = ops; other < ops + op_count; other++)
+		resting += other->plan.from == op_node(op, end) &&
+			   other->plan.from_ep == op_ep(op, end) && other->ends[0].posted &&
+			   !other->ends[0].done && nodes[other->plan.to].state != NODE_RUNS;
+	return resting >= (model->posts ? model->posts : model->queue);
+}
+
+/*
  * A message, or an operation on memory, between two that have not rested for so long, and begun at both ends before. Where
  * there is no room for it, the call says so for as long.
  */
@@ -148,7 +164,7 @@ static bool is_overdue(const struct op *op)
 		const struct node *node = &nodes[op_node(op, end)];
 
 		if (node->state != NODE_RUNS || node->plain || node->hook ||
-		    world.now < node->until + patience)
+		    world.now < node->until + patience || is_crowded_out(op, end))
 			return false;
 		if (op_end_exists(op, end) &&
 		    (!op->ends[end].tried_at || op_end_hindered(op, end) ||
