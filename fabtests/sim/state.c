@@ -114,7 +114,7 @@ static void mix_req(const struct xfer_req *req)
 	mix((uint64_t) req->comp.err);
 	if (req->state == XFER_STAGING)
 		mix(req->copied);
-	if (req->state >= XFER_MARKING && req->state != XFER_PEEKING && req->peer)
+	if (req->state >= XFER_MARKING && !req->peek && req->peer)
 		mix_transfer(req);
 }
 

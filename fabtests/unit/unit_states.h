@@ -57,6 +57,7 @@ struct scene {
  * @taken:	a receiver may have taken it without asking for pieces
  * @message:	could be sent whole
  * @supplied:	SUPPLY may answer it
+ * @peek:	looks, and receives nothing
  */
 struct scene_kind {
 	const char *name;
@@ -68,6 +69,7 @@ struct scene_kind {
 	bool taken;
 	bool message;
 	bool supplied;
+	bool peek;
 };
 
 extern const struct scene_kind scene_kinds[];

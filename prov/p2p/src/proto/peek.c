@@ -5,7 +5,7 @@
  *	sender                                                           receiver
  *	ANNOUNCED            --- marker(tag, id) ----------------------> the core keeps it
  *	                                                                 CORE: a peek finds it
- *	                     --- ANNOUNCE(id, length, data) -----------> PEEKING, until this
+ *	                     --- ANNOUNCE(id, length, data) -----------> MATCHED, until this
  *	                                                                 reports length and data
  *
  *	                                                                 FI_PEEK: ENDED

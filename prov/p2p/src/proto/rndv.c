@@ -243,20 +243,17 @@ static void rndv_drop(struct xfer_req *req)
 	case XFER_SENT:
 		rndv_note_recall(req, -FI_ECANCELED);
 		break;
-	case XFER_PEEKING:
-		if (arrival)
-			TAILQ_REMOVE(&arrival->peeks, req, entry);
-		break;
 	case XFER_MATCHED:
 	case XFER_GRANTING:
 	case XFER_PULLING:
 	case XFER_BORROWING:
 	case XFER_READING:
-	case XFER_ACROSS:
 	case XFER_FETCHING:
 	case XFER_TELLING:
 	case XFER_RECEIVED:
-		if (arrival)
+		if (arrival && req->peek)
+			TAILQ_REMOVE(&arrival->peeks, req, entry);
+		else if (arrival)
 			arrival->req = NULL;
 		break;
 	default:

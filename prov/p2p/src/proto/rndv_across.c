@@ -5,7 +5,7 @@
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length, offer, board) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: maps the board, opens it
- *	                     === the receiver copies ==================> ACROSS
+ *	                     === the receiver copies ==================> READING
  *	                     === the note stands ======================> believes the copy
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
@@ -13,7 +13,7 @@
  *	                     <------------------- HELLO(host, reads) ---
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: looks for it
  *	                     === note(id, length, offer) ==============> finds it, opens it
- *	                     === the receiver copies ==================> ACROSS
+ *	                     === the receiver copies ==================> READING
  *	ENDED                <=================== answer on the note === ENDED
  *
  * The note may be there before the marker. With WIRE_CALLS the receiver sends FIN in place of
@@ -131,7 +131,7 @@ void rndv_across(struct xfer_req *req, void *from)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->copy.done = rndv_copied_across;
-	xfer_req_move(req, XFER_ACROSS);
+	xfer_req_move(req, XFER_READING);
 	req->transfer.in_flight++;
 	ret = req->import ? rndv_across_start(&across) : rndv_across_own(&across);
 	if (!ret)

@@ -400,7 +400,7 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 		return;
 	}
 	xfer_set_busy(req);
-	xfer_req_move(req, XFER_PEEKING);
+	xfer_req_move(req, XFER_MATCHED);
 	xfer_transfer_init(req);
 	req->transfer.recv.arrival = arrival;
 	TAILQ_INSERT_TAIL(&arrival->peeks, req, entry);

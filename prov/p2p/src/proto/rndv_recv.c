@@ -121,7 +121,6 @@ void rndv_recv_check(struct xfer_req *req)
 			rndv_recv_done(req);
 		break;
 	case XFER_READING:
-	case XFER_ACROSS:
 	case XFER_FETCHING:
 		rndv_recv_done(req);
 		break;

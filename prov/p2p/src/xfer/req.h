@@ -37,13 +37,11 @@ struct xfer_arrival;
  * @XFER_SENT:	nothing more begins; it ends when what is in flight has ended
  *
  * Receiving an announced message:
- * @XFER_PEEKING: a peek has met a marker, and waits for the announcement
- * @XFER_MATCHED: a receive has met a marker, and waits for the announcement
+ * @XFER_MATCHED: a receive or a peek has met a marker, and waits for the announcement
  * @XFER_GRANTING: pieces are posted; the sender does not know yet
  * @XFER_PULLING: pieces come
  * @XFER_BORROWING: it lies in the sender's slot; the core is to read it
- * @XFER_READING: the core reads it there
- * @XFER_ACROSS: it is copied from device to device
+ * @XFER_READING: the core reads it there; or it is copied from device to device
  * @XFER_FETCHING: the core reads the sender's own buffer
  * @XFER_TELLING: it is here; the core has no room yet for what tells the sender so
  * @XFER_RECEIVED: it has failed; it ends when what is in flight has ended
@@ -66,13 +64,11 @@ enum xfer_state {
 	XFER_FINISHING,
 	XFER_ASKING,
 	XFER_SENT,
-	XFER_PEEKING,
 	XFER_MATCHED,
 	XFER_GRANTING,
 	XFER_PULLING,
 	XFER_BORROWING,
 	XFER_READING,
-	XFER_ACROSS,
 	XFER_FETCHING,
 	XFER_TELLING,
 	XFER_RECEIVED,

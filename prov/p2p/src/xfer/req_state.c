@@ -36,8 +36,8 @@ static const struct xfer_state_row {
 		{
 			.name = "with the core",
 			.next = S(COPYING) | S(CLAIMED) | S(GREETING) | S(STAGING) | S(READY) |
-				S(MARKING) | S(ANNOUNCED) | S(ASKING) | S(PEEKING) |
-				S(MATCHED) | S(BOUNCING),
+				S(MARKING) | S(ANNOUNCED) | S(ASKING) | S(MATCHED) |
+				S(BOUNCING),
 		},
 	[XFER_COPYING] =
 		{
@@ -125,12 +125,11 @@ static const struct xfer_state_row {
 			.fits = M(ABORT),
 			.late = M(CTS) | M(CREDIT) | M(FIN),
 		},
-	[XFER_PEEKING] = {.name = "peeking", .next = S(CLAIMED)},
 	[XFER_MATCHED] =
 		{
 			.name = "matched",
-			.next = S(GRANTING) | S(BORROWING) | S(ACROSS) | S(FETCHING) |
-				S(TELLING) | S(RECEIVED),
+			.next = S(CLAIMED) | S(GRANTING) | S(BORROWING) | S(READING) |
+				S(FETCHING) | S(TELLING) | S(RECEIVED),
 			.fits = M(ABORT),
 		},
 	[XFER_GRANTING] =
@@ -159,12 +158,6 @@ static const struct xfer_state_row {
 			.name = "reading",
 			.next = S(TELLING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
-			.fits = M(ABORT),
-		},
-	[XFER_ACROSS] =
-		{
-			.name = "copying across",
-			.next = S(TELLING) | S(RECEIVED),
 			.fits = M(ABORT),
 		},
 	[XFER_FETCHING] =
