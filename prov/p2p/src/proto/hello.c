@@ -535,7 +535,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (via != ep && room_spare())
 		return;
 	answer.token = msg->grant;
-	ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME);
+	hello_failed(msg, ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME));
 }
 
 /* A peer tells of its board: can it be read here? */

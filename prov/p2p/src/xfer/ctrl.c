@@ -534,8 +534,7 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time)
 {
 	xfer_assert_locked(ep->xfer);
-	if (xfer_outq_answers(ep, addr))
-		return -FI_EALREADY;
+	xfer_outq_drop(ep, addr);
 	return ctrl_send_how(ep, addr, msg, clock_coarse_ms() + time, false);
 }
 

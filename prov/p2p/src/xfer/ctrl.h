@@ -39,8 +39,8 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 
 /*
- * Answers who may not be whom he says he is: one answer at a time waits for an address (-FI_EALREADY), and no
- * longer than @time [ms]
+ * Answers who may not be whom he says he is: only the last answer waits for an address, and no longer than @time [ms].
+ * Those before it were to questions that are out of date.
  */
 int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time);
 

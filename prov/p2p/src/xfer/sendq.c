@@ -179,16 +179,18 @@ bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
 	return xfer_outq_find(ep, addr);
 }
 
-bool xfer_outq_answers(const struct xfer_ep *ep, fi_addr_t addr)
+void xfer_outq_drop(struct xfer_ep *ep, fi_addr_t addr)
 {
-	const struct xfer_out *out;
+	struct xfer_out *out, *next;
 
 	xfer_assert_locked(ep->xfer);
-	TAILQ_FOREACH(out, &ep->outq, entry) {
-		if (out->addr == addr && out->until)
-			return true;
+	for (out = TAILQ_FIRST(&ep->outq); out; out = next) {
+		next = TAILQ_NEXT(out, entry);
+		if (out->addr != addr || !out->until)
+			continue;
+		xfer_outq_remove(ep, out);
+		out->ctx.drop(&out->ctx);
 	}
-	return false;
 }
 
 void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)

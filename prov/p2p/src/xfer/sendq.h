@@ -79,7 +79,7 @@ void xfer_sendq_flush(struct xfer_ep *ep);
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
 bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr);
 
-/* The same, of what is dropped in the end (@until) */
-bool xfer_outq_answers(const struct xfer_ep *ep, fi_addr_t addr);
+/* What may be dropped (@until), and goes to @addr, is dropped now */
+void xfer_outq_drop(struct xfer_ep *ep, fi_addr_t addr);
 
 #endif /* P2P_SENDQ_H */
