@@ -51,7 +51,42 @@ static bool is_kept(const struct op *op)
 	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
 }
 
-/* Is it fenced behind what the core keeps, with the same peer? */
+/*
+ * Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory. The first
+ * link of a chain waits for nothing, and is queued, too.
+ */
+static bool is_queued(const struct op *op, unsigned int end)
+{
+	return op->ends[end].threshold || op->ends[end].deferred || op_is_ringed(op, end) ||
+	       (!end && world.script->triggers && op->plan.kind != OP_MESSAGE);
+}
+
+/* Is it on remote memory of a peer whose greetings were lost, and are not repeated? */
+static bool is_ungreeted(const struct op *op)
+{
+	return core_loses() && world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
+	       (!is_posted(&op->ends[0]) || is_queued(op, 0));
+}
+
+/* Are they of one endpoint, with one other? */
+static bool is_beside(const struct op *op, const struct op *other)
+{
+	return op_node(other, 0) == op_node(op, 0) && op_ep(other, 0) == op_ep(op, 0) &&
+	       op_node(other, 1) == op_node(op, 1) && op_ep(other, 1) == op_ep(op, 1);
+}
+
+/* Has such a one been posted, with the same peer? */
+static bool is_beside_ungreeted(const struct op *op)
+{
+	for (const struct op *other = ops; other < ops + op_count; other++) {
+		if (is_beside(op, other) && other->ends[0].posted && !other->ends[0].done &&
+		    is_ungreeted(other))
+			return true;
+	}
+	return false;
+}
+
+/* Is it fenced behind what the core keeps, or what waits for a greeting, with the same peer? */
 static bool is_fenced(const struct op *op)
 {
 	const struct op_plan *plan = &op->plan;
@@ -63,7 +98,8 @@ static bool is_fenced(const struct op *op)
 	};
 
 	return plan->fence && world.script->fences && !is_posted(&op->ends[0]) &&
-	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
+	       (core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what) ||
+		is_beside_ungreeted(op));
 }
 
 /* Or is it to be posted after such a message? */
@@ -76,16 +112,6 @@ static bool is_held_up(const struct op *op)
 			return true;
 	}
 	return is_fenced(op);
-}
-
-/*
- * Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory. The first
- * link of a chain waits for nothing, and is queued, too.
- */
-static bool is_queued(const struct op *op, unsigned int end)
-{
-	return op->ends[end].threshold || op->ends[end].deferred || op_is_ringed(op, end) ||
-	       (!end && world.script->triggers && op->plan.kind != OP_MESSAGE);
 }
 
 static bool is_lost(const struct op *op, unsigned int end)
@@ -159,21 +185,13 @@ static bool is_in_full_ring(const struct op *op, unsigned int end,
 	return waiting >= SIM_SLOTS_OF(world.script);
 }
 
-/* Is it on remote memory of a peer whose greetings were lost, and are not repeated? */
-static bool is_ungreeted(const struct op *op)
-{
-	return core_loses() && world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       (!is_posted(&op->ends[0]) || is_queued(op, 0));
-}
-
 /* Does the provider keep the order of these of one process? In a stream, else of what is in a ring, or queued, to a peer */
 static bool is_in_order(const struct op *op, const struct op *other)
 {
 	if (op_is_streamed(op, 0) || op_is_streamed(other, 0))
 		return op_is_streamed(op, 0) && op_is_streamed(other, 0) &&
 		       op_stream(other, 0) == op_stream(op, 0);
-	if (op_ep(other, 0) != op_ep(op, 0) || op_node(other, 1) != op_node(op, 1) ||
-	    op_ep(other, 1) != op_ep(op, 1))
+	if (!is_beside(op, other))
 		return false;
 	if (op_is_ringed(op, 0))
 		return op_ring(other, 0) == op_ring(op, 0);
