@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The core's objects, and what stands before their calls. See busycore.c. */
+/* The core's objects, and what stands before their calls. See busycore.c, above the others. */
 #ifndef FABTESTS_BUSYCORE_H
 #define FABTESTS_BUSYCORE_H
 
@@ -30,6 +30,8 @@ struct busy {
 	struct late *late;
 	struct null *null;
 };
+
+/* ---- objects.c ---- */
 
 struct busy *busy_find(const void *object);
 
