@@ -277,6 +277,8 @@ bool core_recv_waits(const struct core_ep *ep, const struct core_send *send);
 void core_recv_cancel(struct core_ep *ep, struct core_recv *recv);
 /* It has met its receive; and its bytes are there */
 void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv *recv);
+/* Is it there, and are others to come before it? */
+bool core_send_waits(const struct core_send *send);
 void core_send_land(struct core_ep *ep, struct core_send *send, int err);
 
 /* ---- what moves (core_wire.c) ---- */

@@ -426,7 +426,8 @@ static void conn_pull(struct core_conn *conn)
 	}
 	for (send = TAILQ_FIRST(&conn->sends); send; send = next) {
 		next = TAILQ_NEXT(send, link);
-		if (send->state == SEND_FILLED && !core_later(send->at)) {
+		if (send->state == SEND_FILLED && !core_later(send->at) &&
+		    !core_send_waits(send)) {
 			core_send_tell(send, "lands");
 			core_send_land(conn->dst, send, 0);
 		}
@@ -480,7 +481,8 @@ static bool conn_pulls(const struct core_conn *conn)
 	if (conn->state == CONN_ASKED && !core_later(conn->at))
 		return true;
 	TAILQ_FOREACH(send, &conn->sends, link) {
-		if (send->state == SEND_FILLED && !core_later(send->at))
+		if (send->state == SEND_FILLED && !core_later(send->at) &&
+		    !core_send_waits(send))
 			return true;
 		if (model_of(conn)->stalls &&
 		    (send->state == SEND_WANTED || send->state == SEND_FILLED))
