@@ -128,8 +128,8 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
 	struct xfer_req *req;
 	ssize_t ret;
 
-	TAILQ_FOREACH(req, &ep->claimed, entry) {
-		if (req->context == op->msg.context)
+	TAILQ_FOREACH(req, &ep->xfer->in[XFER_CLAIMED], entry) {
+		if (req->ctx.ep == ep && req->context == op->msg.context)
 			break;
 	}
 	/* FI_BUFFERED_RECV claims without having peeked */

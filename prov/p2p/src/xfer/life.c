@@ -168,7 +168,6 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	ep->front = ep;
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);
-	TAILQ_INIT(&ep->claimed);
 	TAILQ_INIT(&ep->hearing);
 	TAILQ_INIT(&ep->pasts);
 	LIST_INIT(&ep->live);

@@ -10,7 +10,7 @@
 #include "xfer/peer.h"
 
 /* The lists that a state may mean. A list of the domain's is the state's own (struct xfer.in). */
-enum xfer_list_kind { XFER_LIST_NONE, XFER_LIST_SENDQ, XFER_LIST_CLAIMED, XFER_LIST_DOMAIN };
+enum xfer_list_kind { XFER_LIST_NONE, XFER_LIST_SENDQ, XFER_LIST_DOMAIN };
 
 #define S(state) (1u << XFER_##state)
 #define M(type) (1u << WIRE_##type)
@@ -48,7 +48,7 @@ static const struct xfer_state_row {
 		{
 			.name = "claimed",
 			.next = S(CORE),
-			.list = XFER_LIST_CLAIMED,
+			.list = XFER_LIST_DOMAIN,
 		},
 	[XFER_ENDED] = {.name = "ended"},
 	[XFER_GREETING] =
@@ -208,8 +208,6 @@ static struct xfer_list *xfer_state_list(const struct xfer_req *req, enum xfer_s
 	switch (xfer_states[state].list) {
 	case XFER_LIST_SENDQ:
 		return &req->ctx.ep->sendq;
-	case XFER_LIST_CLAIMED:
-		return &req->ctx.ep->claimed;
 	case XFER_LIST_DOMAIN:
 		return &req->ctx.ep->xfer->in[state];
 	default:

@@ -304,7 +304,6 @@ struct xfer {
  * @owed:	control messages that the core has not sent yet, there or with the core
  * @letter:	control messages, in one of the core's, that wait for others to go with them
  * @copying:	copies in flight for its records, and memory that is made durable for them
- * @claimed:	messages that were claimed and not yet received
  * @wish:	see struct path_query
  * @follows:	peers are told that all receives here are followed up
  * @asked:	peers may ask about that before anything else happens
@@ -368,7 +367,6 @@ struct xfer_ep {
 	unsigned int owed;
 	struct xfer_out *letter;
 	unsigned int copying;
-	struct xfer_list claimed;
 	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
