@@ -445,8 +445,8 @@ static void step(struct fuzz *in)
 static void open_side(void)
 {
 	fake_ep_init(&scene.side, &fake_cq);
-	scene.side.listens = false;
-	scene.side.ears = 0;
+	scene.side.inbox.open = false;
+	scene.side.inbox.wanted = 0;
 	p2p_lock_take(&fake_xfer.lock);
 	FUZZ_CHECK(!xfer_ep_init_side(&scene.side, &scene.ep));
 	p2p_lock_drop(&fake_xfer.lock);
@@ -479,8 +479,8 @@ static void open_scene(struct fuzz *in)
 	peer->open = !fuzz_rarely(in, 4);
 	if (!peer->open)
 		peer->state = XFER_PEER_NEW;
-	scene.ep.listens = false;
-	scene.ep.ears = 0;
+	scene.ep.inbox.open = false;
+	scene.ep.inbox.wanted = 0;
 	p2p_lock_take(&fake_xfer.lock);
 	ctrl_listen(&scene.ep);
 	p2p_lock_drop(&fake_xfer.lock);

@@ -59,9 +59,9 @@ static void tell_requests(unsigned int node, const struct xfer *xfer)
 			world_tell("n%u: %zu bytes wait to be sent to %zu%s", node,
 				   out->iov[0].iov_len, (size_t) out->addr,
 				   out->until ? ", for a while" : "");
-		if (ep->owed || ep->deaf || ep->missing)
+		if (ep->owed || ep->inbox.refused || ep->inbox.missing)
 			world_tell("n%u: %u control messages, %u and %u receives for such",
-				   node, ep->owed, ep->deaf, ep->missing);
+				   node, ep->owed, ep->inbox.refused, ep->inbox.missing);
 		HASH_ITER(hh, ep->peers, peer, next)
 			world_tell("n%u: peer %zu is in state %d, lost %d, %u users, %u sends",
 				   node, (size_t) peer->addr, peer->state, peer->lost,

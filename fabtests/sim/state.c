@@ -140,10 +140,11 @@ static void mix_ep(const struct xfer_ep *ep)
 	const struct xfer_ctx *ctx;
 	const struct xfer_req *req;
 
-	mix((uint64_t) (ep->front == ep) | (uint64_t) ep->listens << 1 |
+	mix((uint64_t) (ep->front == ep) | (uint64_t) ep->inbox.open << 1 |
 	    (uint64_t) ep->closing << 2 | (uint64_t) ep->proto->stale << 4 |
 	    (uint64_t) ep->proto->news << 5);
-	mix(ep->ears | (uint64_t) ep->deaf << 16 | (uint64_t) ep->missing << 32);
+	mix(ep->inbox.wanted | (uint64_t) ep->inbox.refused << 16 |
+	    (uint64_t) ep->inbox.missing << 32);
 	mix(ep->waiting | (uint64_t) ep->ready << 32);
 	mix(ep->owed | (uint64_t) ep->copying << 32);
 	mix(ep->proto->stale_count | (uint64_t) ep->proto->strangers << 32);

@@ -252,8 +252,8 @@ void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 		.iov_limit = 1,
 		.recv_iov_limit = 1,
 		.ours = ~0ULL,
-		.listens = true,
-		.ears = 16,
+		.inbox.open = true,
+		.inbox.wanted = 16,
 		.started = true,
 	};
 }

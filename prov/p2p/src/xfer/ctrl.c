@@ -40,7 +40,7 @@ struct ctrl_out {
 
 /*
  * @waits:	the core has no room for it now; or, if it @came, there is no memory for what it says
- * @entry:	in struct xfer_ep.hearing, while the core has it, or it or one before it is not dealt with
+ * @entry:	in struct xfer_ep.inbox.posted, while the core has it, or it or one before it is not dealt with
  * @came, @len, @err: its completion, once there is one
  * @read:	so many of its bytes are dealt with
  */
@@ -137,7 +137,7 @@ static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)
 	if (ctrl->waits == waits)
 		return;
 	ctrl->waits = waits;
-	ep->deaf += waits ? 1 : -1;
+	ep->inbox.refused += waits ? 1 : -1;
 	xfer_busy_add(ep->xfer, waits ? 1 : -1);
 }
 
@@ -157,7 +157,7 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
 	if (!ctrl_in_is_unposted(ctrl))
-		TAILQ_REMOVE(&ctx->ep->hearing, ctrl, entry);
+		TAILQ_REMOVE(&ctx->ep->inbox.posted, ctrl, entry);
 	ctrl_in_wait(ctrl, false);
 	ctrl_in_free(ctrl);
 }
@@ -176,7 +176,7 @@ static void ctrl_in_again(struct ctrl_in *ctrl)
 	ctrl_in_wait(ctrl, ret);
 	if (ret)
 		return;
-	TAILQ_INSERT_TAIL(&ctrl->ctx.ep->hearing, ctrl, entry);
+	TAILQ_INSERT_TAIL(&ctrl->ctx.ep->inbox.posted, ctrl, entry);
 }
 
 /*
@@ -280,7 +280,7 @@ static bool ctrl_in_take(struct ctrl_in *ctrl)
 {
 	struct xfer_ep *ep = ctrl->ctx.ep;
 
-	TAILQ_REMOVE(&ep->hearing, ctrl, entry);
+	TAILQ_REMOVE(&ep->inbox.posted, ctrl, entry);
 	if (ctrl->err == FI_ECANCELED) {
 		ctrl_in_free(ctrl);
 		return true;
@@ -289,7 +289,7 @@ static bool ctrl_in_take(struct ctrl_in *ctrl)
 		P2P_WARN("a control message could not be received: %s\n",
 			 fi_strerror(ctrl->err));
 	} else if (!ctrl_read(ep->front, ctrl)) {
-		TAILQ_INSERT_HEAD(&ep->hearing, ctrl, entry);
+		TAILQ_INSERT_HEAD(&ep->inbox.posted, ctrl, entry);
 		ctrl_in_wait(ctrl, true);
 		return false;
 	}
@@ -302,7 +302,7 @@ static void ctrl_hear(struct xfer_ep *ep)
 {
 	struct ctrl_in *ctrl;
 
-	while ((ctrl = TAILQ_FIRST(&ep->hearing)) && ctrl->came && ctrl_in_take(ctrl))
+	while ((ctrl = TAILQ_FIRST(&ep->inbox.posted)) && ctrl->came && ctrl_in_take(ctrl))
 		;
 }
 
@@ -325,8 +325,8 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 /* How many internal receives have no memory yet */
 static void ctrl_in_miss(struct xfer_ep *ep, unsigned int missing)
 {
-	xfer_busy_add(ep->xfer, (int) missing - (int) ep->missing);
-	ep->missing = missing;
+	xfer_busy_add(ep->xfer, (int) missing - (int) ep->inbox.missing);
+	ep->inbox.missing = missing;
 }
 
 /* Posts those that are missing, as far as there is memory for them */
@@ -335,7 +335,7 @@ static void ctrl_in_fill(struct xfer_ep *ep)
 	struct stage_reserve *reserve;
 	struct ctrl_in *ctrl;
 
-	while (ep->missing) {
+	while (ep->inbox.missing) {
 		reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
 		ctrl = reserve ? cell_get(&ep->xfer->cells) : NULL;
 		if (reserve && !ctrl)
@@ -346,17 +346,17 @@ static void ctrl_in_fill(struct xfer_ep *ep)
 		ctrl->waits = false;
 		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
 		ctrl_in_again(ctrl);
-		ctrl_in_miss(ep, ep->missing - 1);
+		ctrl_in_miss(ep, ep->inbox.missing - 1);
 	}
 }
 
 /* So many internal receives are posted, now or when there is room and memory */
 static void ctrl_in_want(struct xfer_ep *ep, unsigned int wanted)
 {
-	if (ep->ears >= wanted)
+	if (ep->inbox.wanted >= wanted)
 		return;
-	ctrl_in_miss(ep, ep->missing + wanted - ep->ears);
-	ep->ears = wanted;
+	ctrl_in_miss(ep, ep->inbox.missing + wanted - ep->inbox.wanted);
+	ep->inbox.wanted = wanted;
 	ctrl_in_fill(ep);
 }
 
@@ -365,7 +365,8 @@ void ctrl_progress(struct xfer_ep *ep)
 	struct xfer_ctx *ctx;
 
 	xfer_assert_locked(ep->xfer);
-	for (ctx = ep->deaf ? LIST_FIRST(&ep->live) : NULL; ctx; ctx = LIST_NEXT(ctx, live)) {
+	for (ctx = ep->inbox.refused ? LIST_FIRST(&ep->live) : NULL; ctx;
+	     ctx = LIST_NEXT(ctx, live)) {
 		if (ctx->done == ctrl_received && ctrl_in_is_unposted((struct ctrl_in *) ctx))
 			ctrl_in_again((struct ctrl_in *) ctx);
 	}
@@ -377,9 +378,9 @@ void ctrl_listen(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	ctrl_in_want(ep, ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE);
-	if (ep->listens)
+	if (ep->inbox.open)
 		return;
-	ep->listens = true;
+	ep->inbox.open = true;
 	xfer_apart_update(ep->xfer);
 }
 
@@ -416,9 +417,9 @@ void ctrl_start(struct xfer_ep *ep)
 void ctrl_stop(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	if (!ep->listens || ctrl_serves(ep))
+	if (!ep->inbox.open || ctrl_serves(ep))
 		return;
-	ep->listens = false;
+	ep->inbox.open = false;
 	xfer_apart_update(ep->xfer);
 }
 

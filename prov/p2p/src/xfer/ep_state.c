@@ -15,7 +15,7 @@ void xfer_apart_update(struct xfer *xfer)
 	bool listens = false, apart;
 
 	LIST_FOREACH(ep, &xfer->eps, entry)
-		listens |= ep->listens;
+		listens |= ep->inbox.open;
 	apart = listens && first && LIST_NEXT(first, entry);
 	/* who sleeps did not reckon with it */
 	if (apart && !xfer->apart)

@@ -168,7 +168,7 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	ep->front = ep;
 	TAILQ_INIT(&ep->sendq);
 	TAILQ_INIT(&ep->outq);
-	TAILQ_INIT(&ep->hearing);
+	TAILQ_INIT(&ep->inbox.posted);
 	TAILQ_INIT(&ep->pasts);
 	LIST_INIT(&ep->live);
 	ep->data_mask = xfer->protos->user_data;

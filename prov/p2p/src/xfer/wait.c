@@ -479,7 +479,7 @@ static bool wait_waker_blind(const struct xfer *xfer)
 	const struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (!ep->wakes && (ep->listens || xfer_busy(xfer)))
+		if (!ep->wakes && (ep->inbox.open || xfer_busy(xfer)))
 			return true;
 	}
 	return wait_sends(xfer) || wait_looks(xfer);

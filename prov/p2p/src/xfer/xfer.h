@@ -258,6 +258,21 @@ struct xfer {
 #define xfer_assert_locked(xfer) p2p_lock_assert_held(&(xfer)->lock)
 
 /**
+ * struct ctrl_inbox - internal receives of an endpoint, for control messages (ctrl.c).
+ * @open:	messages may come that others than greetings are
+ * @wanted:	so many receives; the core has them, but for @refused, which it had no room for, and @missing, for
+ *		which there was no memory
+ * @posted:	those that the core has, in the order in which they were posted
+ */
+struct ctrl_inbox {
+	bool open;
+	unsigned int wanted;
+	unsigned int refused;
+	unsigned int missing;
+	TAILQ_HEAD(, ctrl_in) posted;
+};
+
+/**
  * struct xfer_ep - one endpoint's transfers.
  * @core:	the core's endpoint
  * @send_limit, @recv_limit, @rma_limit: a call about fewer bytes of host memory is the core's own as it
@@ -277,10 +292,7 @@ struct xfer {
  * @quirks:	those of the domain; of a side endpoint only what its tags depend on
  * @lends:	messages that are staged whole may be left for the receiver's core to read
  * @borrows:	its core reads what peers lend
- * @listens:	control messages may come that others than greetings are
- * @ears:	internal receives; the core has them, but for @deaf of them, which it had no room for, and
- *		@missing, for which there was no memory
- * @hearing:	those that the core has, in the order in which they were posted
+ * @inbox:	its receives for control messages
  * @notices:	its writes with remote cq data take a receive at the other end (FI_RX_CQ_DATA)
  * @number:	no other endpoint of the process has it, or has had it
  * @counts_remote: peers' accesses may be counted: one operation may not become several
@@ -334,11 +346,7 @@ struct xfer_ep {
 	uint64_t quirks;
 	bool lends;
 	bool borrows;
-	bool listens;
-	unsigned int ears;
-	unsigned int deaf;
-	unsigned int missing;
-	TAILQ_HEAD(, ctrl_in) hearing;
+	struct ctrl_inbox inbox;
 	bool counts_remote;
 	bool notices;
 	bool closing;
