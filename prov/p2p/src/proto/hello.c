@@ -382,9 +382,9 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 	case XFER_PEER_KNOWN:
 		return peer->sends < XFER_PEER_SENDS ? 0 : -FI_EAGAIN;
 	case XFER_PEER_FOREIGN:
+		if (!peer->lost && hello_deserted(peer))
+			hello_give_up(peer);
 		ret = hello_lost_once(peer);
-		if (!ret && hello_deserted(peer))
-			ret = -FI_ECONNRESET;
 		if (ret)
 			return ret;
 		return hello_hopeless(peer) ? -FI_EOPNOTSUPP : -FI_EAGAIN;

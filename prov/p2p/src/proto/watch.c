@@ -238,6 +238,7 @@ static void watch_lose(struct xfer_peer *peer)
 	} else {
 		xfer_sendq_fail(peer->ep, peer->addr, verdict);
 		xfer_outq_fail(peer->ep, peer->addr, verdict);
+		xfer_outq_fail(peer->via, peer->to, verdict);
 	}
 	peer->life.verdict = 0;
 	/* what is asked for later is given as much time */
