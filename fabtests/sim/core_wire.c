@@ -203,16 +203,31 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 
 /* ---- connections ---- */
 
+static bool ep_has(const struct core_ep *ep, struct core_name name)
+{
+	return ep->name.node == name.node && ep->name.port == name.port;
+}
+
 static struct core_ep *ep_named(struct core_name name)
 {
 	struct core_ep *ep;
 
 	TAILQ_FOREACH(ep, &core_eps, link) {
-		if (ep->alive && ep->enabled && ep->name.node == name.node &&
-		    ep->name.port == name.port)
+		if (ep->alive && ep->enabled && ep_has(ep, name))
 			return ep;
 	}
 	return NULL;
+}
+
+/* Is it closed? What a process that lies has made up never was an endpoint's */
+static bool ep_is_closed(struct core_name name)
+{
+	const struct core_ep *ep;
+	bool was = false;
+
+	TAILQ_FOREACH(ep, &core_eps, link)
+		was |= ep_has(ep, name);
+	return was && !ep_named(name);
 }
 
 /* Something may happen there from now on, for those of its ends that live */
@@ -672,7 +687,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 		world_fail("n%u: the core is to send to address %zu, which is nobody's",
 			   ep->name.node, (size_t) addr);
 	to = ep->av->names[addr];
-	if (model->fragile && to.node == ep->name.node && !ep_named(to))
+	if (model->fragile && to.node == ep->name.node && ep_is_closed(to))
 		world_fail(
 			"n%u: the core crashes at a send to a closed endpoint of its process",
 			ep->name.node);
