@@ -9,6 +9,7 @@
 #include "mem/mem.h"
 #include "proto/post.h"
 #include "proto/proto.h"
+#include "proto/proto_state.h"
 #include "xfer/ctrl.h"
 #include "xfer/life.h"
 #include "xfer/loss.h"
@@ -744,7 +745,7 @@ void scene_close(struct scene *scene)
 	struct core_comp comp;
 
 	fake_ep_close(&scene->ep);
-	assert_int_equal(fake_xfer.words, 0);
+	assert_int_equal(fake_xfer.proto->words, 0);
 	ipc_own_fall(&scene->own);
 	board_close(&scene->board);
 	board_far_close_all(&fake_xfer.boards);

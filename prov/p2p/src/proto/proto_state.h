@@ -31,6 +31,7 @@ struct rndv_stale;
  *		(rma_serving.c)
  * @asking:	our requests whose payload is being copied, in the order of their posting (rma_served.c)
  * @reads:	the core's reads of messages that lie in their senders' staging memory
+ * @words:	a bit for each word of struct xfer.local that the NIC reads something into (rma_core.c)
  */
 struct proto_domain {
 	unsigned int spare;
@@ -43,6 +44,7 @@ struct proto_domain {
 	LIST_HEAD(, rndv_lent_read) reads;
 	TAILQ_HEAD(, rma_job) serving;
 	TAILQ_HEAD(, rma_ask) asking;
+	uint64_t words;
 };
 
 /**

@@ -31,6 +31,7 @@
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "proto/proto.h"
+#include "proto/proto_state.h"
 #include "proto/rma_notice.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_recv.h"
@@ -69,7 +70,7 @@ static uint64_t *rma_core_word(const struct rma_core_look *look)
 
 static void rma_core_look_drop(struct xfer_ctx *ctx)
 {
-	ctx->ep->xfer->words &= ~(1ULL << ((struct rma_core_look *) ctx)->word);
+	ctx->ep->xfer->proto->words &= ~(1ULL << ((struct rma_core_look *) ctx)->word);
 	xfer_ctx_free(ctx);
 }
 
@@ -112,14 +113,14 @@ static void rma_core_looked(struct xfer_ctx *ctx, const struct core_comp *comp)
 static void rma_core_look(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
-	struct rma_core_look *look = ~xfer->words ? cell_get(&xfer->cells) : NULL;
+	struct rma_core_look *look = ~xfer->proto->words ? cell_get(&xfer->cells) : NULL;
 
 	if (!look)
 		return;
 	req->transfer.recv.arrival->flags &= ~WIRE_WORD;
 	look->req = req;
-	look->word = (unsigned int) __builtin_ctzll(~xfer->words);
-	xfer->words |= 1ULL << look->word;
+	look->word = (unsigned int) __builtin_ctzll(~xfer->proto->words);
+	xfer->proto->words |= 1ULL << look->word;
 	xfer_out_init(&look->out, req->ctx.ep, req->addr, 0, rma_core_looked,
 		      rma_core_look_drop);
 	look->out.post = rma_core_look_try;

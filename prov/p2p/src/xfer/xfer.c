@@ -152,7 +152,7 @@ static void xfer_ctx_retire(struct xfer_ctx *ctx)
 	struct xfer *xfer = ctx->ep->xfer;
 
 	ctx->ep = NULL;
-	LIST_INSERT_HEAD(&xfer->retired[xfer->retired_last], ctx, live);
+	LIST_INSERT_HEAD(&xfer->retired.lists[xfer->retired.last], ctx, live);
 }
 
 /* Every XFER_RETIRE at most, those that had rested at the last time go back. */
@@ -161,11 +161,11 @@ void xfer_retired_turn(struct xfer *xfer)
 	uint64_t now = clock_coarse_ms();
 	struct xfer_ctx *ctx;
 
-	if (now < xfer->retired_at + XFER_RETIRE && !cell_scarce(&xfer->cells))
+	if (now < xfer->retired.at + XFER_RETIRE && !cell_scarce(&xfer->cells))
 		return;
-	xfer->retired_last = !xfer->retired_last;
-	xfer->retired_at = now;
-	while ((ctx = LIST_FIRST(&xfer->retired[xfer->retired_last]))) {
+	xfer->retired.last = !xfer->retired.last;
+	xfer->retired.at = now;
+	while ((ctx = LIST_FIRST(&xfer->retired.lists[xfer->retired.last]))) {
 		LIST_REMOVE(ctx, live);
 		cell_put(&xfer->cells, ctx);
 	}

@@ -146,6 +146,13 @@ TAILQ_HEAD(xfer_list, xfer_req);
 #define XFER_CHAINS 256
 #define xfer_chain(chains, id) (&(chains)[((id) ^ (id) >> 24) % XFER_CHAINS])
 
+/* Records of closed endpoints: a thread may still hold a completion of them. New ones come to list @last, since @at [ms] */
+struct xfer_retired {
+	struct xfer_ctxs lists[2];
+	unsigned int last;
+	uint64_t at;
+};
+
 /**
  * struct xfer - one domain's transfers.
  * @protos:	the protocols, and their @marks; @proto: what they keep here
@@ -179,8 +186,7 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @keys_ours:	the application chooses the keys: we serve all of them
  * @quirks:	what is special about the core (path/quirks.h), and matters here: not over a hook, say, or without
  *		device memory
- * @retired:	records of closed endpoints; a thread may still hold a completion of them. New ones come
- *		to list @retired_last, since @retired_at [ms]
+ * @retired:	records of closed endpoints
  * @wait:	who sleeps until something happens
  * @map:	device memory in the NIC's hands
  * @ipc:	device memory in other processes' hands, and theirs in ours
@@ -188,7 +194,6 @@ TAILQ_HEAD(xfer_list, xfer_req);
  * @board_mr:	the board, for peers' NICs that read how long messages stand; NULL: none has had to yet
  * @local:	host memory, and a descriptor for what the NIC will not touch, where the core wants
  *		descriptors of all; NULL: it wants none
- * @words:	a bit for each word of it that the NIC reads something into
  * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
  * @lent_virt_addr: so are those of slots that are lent
@@ -235,9 +240,7 @@ struct xfer {
 	uint64_t quirks;
 	LIST_HEAD(, xfer_cq) cqs;
 	LIST_HEAD(, xfer_ep) eps;
-	struct xfer_ctxs retired[2];
-	unsigned int retired_last;
-	uint64_t retired_at;
+	struct xfer_retired retired;
 	struct wait_domain wait;
 	struct nic_map map;
 	struct ipc ipc;
@@ -245,7 +248,6 @@ struct xfer {
 	struct fid_mr *board_mr;
 	struct board_far *boards;
 	struct stage_reserve *local;
-	uint64_t words;
 	uint64_t local_flags;
 	bool virt_addr;
 	bool lent_virt_addr;
