@@ -35,7 +35,7 @@ static const struct {
 	FIELD(FUZZ_IN_WORDS, datatype),      FIELD(FUZZ_IN_OFFERS, offer.host),
 	FIELD(FUZZ_IN_OFFERS, offer.base),   FIELD(FUZZ_IN_OFFERS, offer.size),
 	FIELD(FUZZ_IN_OFFERS, offer.offset), FIELD(FUZZ_IN_OFFERS, offer.device),
-	FIELD(FUZZ_IN_OFFERS, offer.id),     FIELD(FUZZ_IN_TOKENS, dead),
+	FIELD(FUZZ_IN_OFFERS, offer.id),     FIELD(FUZZ_IN_TOKENS, epoch),
 	FIELD(FUZZ_IN_TOKENS, port),         FIELD(FUZZ_IN_PLACES, lent_key),
 	FIELD(FUZZ_IN_PLACES, lent_addr),
 };

@@ -529,7 +529,8 @@ static void greet(void)
 	};
 	uint8_t letter[WIRE_MSG_MAX];
 
-	hear(letter, wire_encode(&answer, letter));
+	if (!peer->open)
+		hear(letter, wire_encode(&answer, letter));
 }
 
 /* The peer gives up what has this number. */

@@ -239,7 +239,7 @@ static unsigned int kept_for(const struct xfer *xfer, const struct xfer_peer *pe
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(req, &xfer->sending[i], transfer.chain) {
 			kept += req->transfer.send.kept && (!peer || req->peer == peer) &&
-				!(req->peer->open && xfer_peer_spoke_since(req->peer));
+				!(req->peer->open && xfer_peer_spoke(req->peer));
 		}
 	}
 	return kept;
@@ -304,7 +304,7 @@ static bool has_lost_twice(const struct xfer *xfer)
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		HASH_ITER(hh, ep->peers, peer, next)
-			twice |= peer->losses > 1;
+			twice |= peer->epoch > 1;
 	}
 	return twice;
 }

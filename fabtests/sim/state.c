@@ -57,9 +57,8 @@ static void mix_peer(const struct xfer_peer *peer)
 	mix(peer->addr);
 	mix(peer->to);
 	mix(peer->via == peer->ep);
-	mix(peer->state | (uint64_t) peer->facts << 8 | (uint64_t) peer->losses << 40);
+	mix(peer->state | (uint64_t) peer->facts << 8 | peer->epoch << 40);
 	mix((uint64_t) peer->lost);
-	mix(peer->dead);
 	mix(peer->process);
 	mix(peer->sends | (uint64_t) peer->users << 32);
 	mix(peer->slots[0] | (uint64_t) peer->slots[1] << 32);
@@ -71,10 +70,8 @@ static void mix_peer(const struct xfer_peer *peer)
 		mix(peer->tokens[i].lost);
 		mix(peer->tokens[i].heard[0] | (uint64_t) peer->tokens[i].heard[1] << 32);
 	}
-	for (unsigned int i = 0; i < 2; i++) {
-		mix(peer->theirs[i].token);
-		mix(peer->theirs[i].count[0] | (uint64_t) peer->theirs[i].count[1] << 32);
-	}
+	mix(peer->theirs.token);
+	mix(peer->theirs.count[0] | (uint64_t) peer->theirs.count[1] << 32);
 	mix(peer->life.quiet | (uint64_t) peer->life.silent << 32);
 	mix(peer->life.port | (uint64_t) peer->life.gone << 32);
 	mix(peer->life.answers | (uint64_t) peer->life.asked << 32);

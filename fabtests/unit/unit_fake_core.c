@@ -208,7 +208,7 @@ struct xfer_peer *fake_peer(struct xfer_ep *ep, fi_addr_t addr)
 	p2p_lock_take(&fake_xfer.lock);
 	peer = xfer_peer_get(ep, addr);
 	assert_non_null(peer);
-	assert_int_equal(xfer_peer_admit(peer, 1, FAKE_TOKEN(addr)), 0);
+	assert_int_equal(xfer_peer_admit(peer, FAKE_TOKEN(addr)), 0);
 	peer->state = XFER_PEER_KNOWN;
 	peer->open = true;
 	ep->proto->news = true;

@@ -38,7 +38,30 @@ static void test_answered(void **state)
 	assert_true(sent(0, &confirm));
 	assert_int_equal(confirm.flags & WIRE_CONFIRMS, WIRE_CONFIRMS);
 	assert_int_equal(confirm.token, GRANT);
-	assert_int_equal(confirm.grant, ask.grant);
+	/* the number of the question was for its answer alone */
+	assert_int_not_equal(confirm.grant, ask.grant);
+	hear((struct wire_msg){.type = WIRE_PROBE, .flags = WIRE_ASKS, .token = ask.grant});
+	assert_int_equal(sent_count(), 2);
+	hear((struct wire_msg){.type = WIRE_PROBE, .flags = WIRE_ASKS, .token = confirm.grant});
+	assert_int_equal(sent_count(), 3);
+	close_ep();
+}
+
+/* Two that greet each other have one token each, and so has who answers again or confirms again. */
+static void test_crossed(void **state)
+{
+	struct wire_msg ask, answer, again;
+
+	open_ep();
+	ask = greet();
+	answer = answered();
+	hear(greeting(WIRE_ANSWERS, ask.grant));
+	assert_true(sent(0, &again));
+	assert_int_equal(again.grant, answer.grant);
+	hear(greeting(WIRE_CONFIRMS, answer.grant));
+	assert_int_equal(answered().grant, answer.grant);
+	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
+	assert_int_equal(fake_xfer.wrong, 0);
 	close_ep();
 }
 
@@ -51,13 +74,13 @@ static void test_no_lanes(void **state)
 		.flags = WIRE_ANSWERS,
 		.count = 8,
 	};
-	struct wire_msg ask, answer;
+	struct wire_msg answer;
 
 	open_ep();
-	ask = greet();
-	hear(greeting(WIRE_ANSWERS | WIRE_MAY_LANES, ask.grant));
+	hear(greeting(WIRE_ANSWERS | WIRE_MAY_LANES, greet().grant));
 	assert_int_equal(sent_count(), 2);
-	said.token = ask.grant;
+	assert_true(sent(0, &answer));
+	said.token = answer.grant;
 	hear(said);
 	assert_int_equal(sent_count(), 2);
 	p2p_lock_take(&fake_xfer.lock);
@@ -305,9 +328,12 @@ static void test_forged_confirmation(void **state)
 	forged.name = "anybody.";
 	hear(forged);
 	forged = greeting(WIRE_CONFIRMS, answer.grant);
-	forged.grant++;
+	forged.epoch++;
 	hear(forged);
-	assert_int_equal(fake_xfer.wrong, 4);
+	forged = greeting(WIRE_CONFIRMS, answer.grant);
+	forged.process++;
+	hear(forged);
+	assert_int_equal(fake_xfer.wrong, 5);
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_NEW);
 	assert_int_equal(HASH_COUNT(hello_ep.peers), FAKE_KNOWN);
 	close_ep();
@@ -405,8 +431,9 @@ static void restart(bool process)
 	other.port += !process;
 	hear(other);
 	assert_true(sent(0, &other));
+	assert_int_equal(other.epoch, 1);
 	other = greeting(WIRE_CONFIRMS, other.grant);
-	other.grant++;
+	other.epoch = 1;
 	other.process += process;
 	other.port += !process;
 	hear(other);
@@ -427,17 +454,17 @@ static void test_restart(void **state)
 /* Who answers once more, as another process, is not known any more: its token was the former one's. */
 static void test_answered_by_another(void **state)
 {
-	struct wire_msg ask, other;
+	struct wire_msg other;
+	uint64_t token;
 
 	open_ep();
-	ask = greet();
-	hear(greeting(WIRE_ANSWERS, ask.grant));
-	assert_true(heard(ask.grant));
-	other = greeting(WIRE_ANSWERS, ask.grant);
+	token = meet();
+	assert_true(heard(token));
+	other = greeting(WIRE_ANSWERS, token);
 	other.process++;
 	hear(other);
 	assert_int_not_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
-	assert_false(heard(ask.grant));
+	assert_false(heard(token));
 	close_ep();
 }
 
@@ -463,26 +490,24 @@ static void test_missing(void **state)
 		{.type = WIRE_FIN, .id = 5},
 		{.type = WIRE_FIN, .id = 6},
 	};
-	struct wire_msg msg, answer;
+	const uint64_t token = (open_ep(), meet());
+	struct wire_msg answer;
 
-	open_ep();
-	msg = greet();
-	hear(greeting(WIRE_ANSWERS, msg.grant));
 	for (size_t i = 0; i < UNIT_COUNT(said); i++) {
 		struct wire_msg next = said[i];
 
-		next.token = msg.grant;
+		next.token = token;
 		hear(next);
 	}
-	hear(probe(msg.grant, 1, 2));
+	hear(probe(token, 1, 2));
 	assert_true(sent(0, &answer));
 	assert_int_equal(answer.type, WIRE_PROBE);
 	assert_int_equal(answer.flags, WIRE_COUNTS_FRONT | WIRE_COUNTS_SIDE);
 	/* one that is older counts nothing, and nobody can say too little */
-	hear((struct wire_msg){.type = WIRE_PROBE, .token = msg.grant});
-	hear(probe(msg.grant, 0, 0));
+	hear((struct wire_msg){.type = WIRE_PROBE, .token = token});
+	hear(probe(token, 0, 0));
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_KNOWN);
-	hear(probe(msg.grant, 1, 3));
+	hear(probe(token, 1, 3));
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);
 	close_ep();
 }
@@ -527,12 +552,14 @@ static void test_again(void **state)
 	hello_remind(peer);
 	p2p_lock_drop(&fake_xfer.lock);
 	assert_int_equal(sent_count(), 5);
-	hear((struct wire_msg){.type = WIRE_FIN, .token = ask.grant});
+	assert_true(sent(0, &again));
+	hear((struct wire_msg){.type = WIRE_FIN, .token = again.grant});
 	p2p_lock_take(&fake_xfer.lock);
 	hello_remind(peer);
 	p2p_lock_drop(&fake_xfer.lock);
 	/* it has no port for datagrams: another process may be there by now, and would answer this */
 	assert_int_equal(sent_count(), 6);
+	ask = again;
 	assert_true(sent(0, &again));
 	assert_int_equal(again.flags & (WIRE_ASKS | WIRE_CONFIRMS), WIRE_ASKS);
 	assert_int_equal(again.grant, ask.grant);
@@ -717,6 +744,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answered),
+		cmocka_unit_test(test_crossed),
 		cmocka_unit_test(test_no_lanes),
 		cmocka_unit_test(test_forged_answer),
 		cmocka_unit_test(test_late),

@@ -23,12 +23,15 @@ enum xfer_peer_state state_of(fi_addr_t addr);
 bool sent(size_t back, struct wire_msg *msg);
 size_t sent_count(void);
 
-/* A message comes; and a greeting that may */
+/* A message comes; and a greeting that may, of the epoch that was asked or answered for last */
 void hear(struct wire_msg msg);
 struct wire_msg greeting(uint32_t flags, uint64_t token);
 
 /* Greets the new peer, and says what was asked */
 struct wire_msg greet(void);
+
+/* The same; it answers, and has the token that this tells */
+uint64_t meet(void);
 
 /* The new peer asks: what it is told */
 struct wire_msg answered(void);

@@ -10,8 +10,12 @@
 
 struct xfer_ep hello_ep;
 
+/* As the peer knows it */
+static uint64_t epoch;
+
 void open_ep(void)
 {
+	epoch = 0;
 	fake_start(false);
 	fake_ep_open(&hello_ep, &fake_cq);
 	hello_ep.tag_bit = FAKE_TAG_BIT;
@@ -97,6 +101,7 @@ struct wire_msg greeting(uint32_t flags, uint64_t token)
 		.flags = flags,
 		.token = token,
 		.grant = GRANT,
+		.epoch = epoch,
 		.process = PROCESS,
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
@@ -117,7 +122,19 @@ struct wire_msg greet(void)
 			 hello_ep.quirks & QUIRK_DIRECTED ? WIRE_SIDE : 0);
 	assert_int_equal(ask.token, 0);
 	assert_int_not_equal(ask.grant, 0);
+	epoch = ask.epoch;
 	return ask;
+}
+
+uint64_t meet(void)
+{
+	struct wire_msg confirm;
+
+	hear(greeting(WIRE_ANSWERS, greet().grant));
+	assert_true(sent(0, &confirm));
+	assert_int_equal(confirm.type, WIRE_HELLO);
+	assert_int_equal(confirm.flags & (WIRE_ASKS | WIRE_CONFIRMS), WIRE_CONFIRMS);
+	return confirm.grant;
 }
 
 struct wire_msg answered(void)
@@ -128,5 +145,6 @@ struct wire_msg answered(void)
 	assert_true(sent(0, &answer));
 	assert_int_equal(answer.flags & WIRE_ANSWERS, WIRE_ANSWERS);
 	assert_int_equal(answer.token, GRANT);
+	epoch = answer.epoch;
 	return answer;
 }

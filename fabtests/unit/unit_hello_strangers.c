@@ -88,7 +88,7 @@ void test_strangers_of_lost(void **state)
 		confirm.payload_len = 5;
 		leave = greeting(0, confirm.token);
 		leave.oldest = leave.newest = WIRE_VERSION + !dies;
-		leave.dead = dies ? confirm.token : 0;
+		leave.epoch = dies;
 		hello_ep.quirks |= QUIRK_STALLS;
 		fake.stranger = true;
 		for (int i = 0; i < 1000; i++) {
@@ -181,7 +181,7 @@ void test_forgotten_dies(void **state)
 		p2p_lock_drop(&fake_xfer.lock);
 		assert_int_equal(fake_xfer.open, 1);
 		msg = greeting(0, token);
-		msg.dead = dies ? token : 0;
+		msg.epoch = dies;
 		msg.oldest = msg.newest = WIRE_VERSION + !dies;
 		hear(msg);
 		assert_int_equal(fake_xfer.open, 0);

@@ -3,8 +3,8 @@
  * Greetings. See hello.h.
  *
  *	sender                                                           receiver
- *	first long message   --- HELLO(names, asks, token A) ----------> remembers nothing
- *	                     <-- HELLO(names, answers A, token B) ------
+ *	first long message   --- HELLO(names, asks N) -----------------> remembers nothing
+ *	                     <-- HELLO(names, answers N, token B) ------
  *	                     --- HELLO(names, confirms B, token A) ----> knows the sender
  *	all messages         --- ANNOUNCE(B, id, length, ...), ... ---->
  *	                     <----------------------- CTS(A, id, ...) ---
@@ -13,13 +13,14 @@
  *	                     <-------------------- HELLO(A, reads) -----
  *	all announcements    === note(B, id, length, ...) =============> reads it
  *
- * A token is good for who has received it: so token A shows that the answer comes from who was asked,
- * and token B that the confirmation comes from the endpoint that is named. B is made of the name and
- * of A with a secret of the endpoint's. So the receiver need not remember who has asked, and who asks in another's name
+ * A number or token is good for who has received it: so N shows that the answer comes from who was asked,
+ * and token B that the confirmation comes from the endpoint that is named. B is a hash of what the sender is
+ * (hello_token.h). So the receiver need not remember who has asked, and who asks in another's name
  * has no effect on anybody. An answer and a confirmation also tell which endpoint is to hear the rest.
  *
- * A peer that was lost, and is greeted again, may live, and know nothing of it. So the confirmation tells
- * which token is dead: the peer ends what was under way, too. If it speaks first, it is told then.
+ * A peer that was lost, and is greeted again, may live, and know nothing of it. Both count losses: either says the
+ * higher count that it knows of, which is the epoch that begins. So the confirmation tells that what was under way is
+ * over at the peer, too. If it speaks first, it is told then.
  *
  * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no
  * receive for the question, would else receive nothing more. But an endpoint that shuns strangers is
@@ -136,7 +137,7 @@ static uint16_t hello_port(struct xfer_ep *front)
 	return keepalive_port(front->keepalive);
 }
 
-static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
+static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t epoch)
 {
 	const struct xfer_ep *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
@@ -145,6 +146,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags)
 		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0) |
 			 (ep->lane_info ? WIRE_MAY_LANES : 0) |
 			 (ep->borrows ? WIRE_BORROWS : 0),
+		.epoch = epoch,
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
 		.port = hello_port(ep->front),
@@ -181,13 +183,13 @@ static bool hello_left_notes(const struct xfer_peer *peer)
 {
 	const struct xfer *xfer = peer->ep->xfer;
 
-	return peer->losses && xfer->board.page && peer->host == xfer->ipc.host;
+	return peer->epoch && xfer->board.page && peer->host == xfer->ipc.host;
 }
 
 /* Says what is to be said besides the three steps. Markers of before may be in the way between the endpoints */
 static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 {
-	struct wire_msg msg = hello_msg(peer->ep, flags & ~WIRE_BOARD);
+	struct wire_msg msg = hello_msg(peer->ep, flags & ~WIRE_BOARD, peer->epoch);
 
 	if (flags & WIRE_BOARD)
 		hello_add_board(peer, &msg);
@@ -234,11 +236,11 @@ static int hello_ask(struct xfer_peer *peer, uint64_t time)
 	ret = hello_door(ep, peer->addr, &via, &to);
 	if (ret)
 		return ret;
-	msg = hello_msg(ep, WIRE_ASKS);
+	msg = hello_msg(ep, WIRE_ASKS, peer->epoch);
 	msg.grant = peer->tokens[0].token;
 	if (!msg.grant || peer->tokens[0].lost)
 		msg.grant = xfer_token_new(ep->xfer);
-	ret = xfer_peer_admit(peer, 0, msg.grant);
+	ret = xfer_peer_admit(peer, msg.grant);
 	if (!ret)
 		ret = time ? ctrl_answer(via, to, &msg, time) : ctrl_send(via, to, &msg);
 	/* what a peer that is known hears goes on to go the way that it has named */
@@ -510,6 +512,12 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
 	return 0;
 }
 
+/* The first one that may be good for @msg: another process than the one that is known begins another. NULL: any */
+static uint64_t hello_epoch(const struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	return peer ? peer->epoch + (peer->open && hello_another(peer, msg)) : 0;
+}
+
 /*
  * The answer goes to the endpoint itself: who is named, and nobody beside it, shall have the token. Only
  * where endpoints shun strangers, the other's messages would be in the answer's way. Whoever cannot be
@@ -517,14 +525,19 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
  */
 static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	struct wire_msg answer = hello_msg(ep, WIRE_ANSWERS);
+	struct xfer_peer *peer = xfer_peer_named(ep, msg->name, msg->name_len);
 	struct xfer_ep *mouth = hello_mouth(ep), *via = mouth ? mouth : ep;
+	struct wire_msg answer;
 	fi_addr_t to;
 	int ret;
 
 	hello_trial(ep, true);
+	/* a datagram may have said that we are lost there. If that is seen later, this token is refused in the end */
+	if (peer && xfer_peer_buried(peer))
+		xfer_peer_lose(peer, -FI_ECONNRESET);
 	/* who is known there, and asks in doubt, does not know that it was lost */
-	answer.grant = hello_token_make(ep, msg, &answer.dead);
+	answer = hello_msg(ep, WIRE_ANSWERS, P2P_MAX(hello_epoch(peer, msg), msg->epoch));
+	answer.grant = hello_token_make(ep, msg, answer.epoch);
 	if (ep->quirks & QUIRK_DIRECTED && msg->flags & WIRE_SIDE)
 		ret = hello_route(ep, msg, FI_ADDR_UNSPEC, false, &via, &to);
 	else
@@ -562,13 +575,12 @@ void hello_seek(struct xfer_peer *peer)
 		hello_ask(peer, HELLO_DESERTED);
 }
 
-/* The third step. @dead: the token that is dead, if any */
-static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
+/* The third step */
+static void hello_confirm(struct xfer_peer *peer)
 {
-	struct wire_msg confirm = hello_msg(peer->ep, WIRE_CONFIRMS);
+	struct wire_msg confirm = hello_msg(peer->ep, WIRE_CONFIRMS, peer->epoch);
 
 	confirm.grant = peer->tokens[0].token;
-	confirm.dead = dead;
 	/* elsewhere the answer to it would be in the way of a peer that closes */
 	if (peer->ep->quirks & QUIRK_NEAR || hello_left_notes(peer))
 		hello_add_board(peer, &confirm);
@@ -578,48 +590,37 @@ static void hello_confirm(struct xfer_peer *peer, uint64_t dead)
 		ctrl_tell(peer, &confirm);
 }
 
-/* It has given us another token. What was said with the one before is still counted. */
-static void hello_token(struct xfer_peer *peer, uint64_t grant)
-{
-	const struct xfer_said before = peer->theirs[0];
-
-	if (before.token == grant)
-		return;
-	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer) &&
-	    (before.count[false] || before.count[true]))
-		hello_confirm(peer, 0);
-	peer->theirs[0] = peer->theirs[1];
-	peer->theirs[1] = before;
-	if (peer->theirs[0].token != grant)
-		peer->theirs[0] = (struct xfer_said){.token = grant};
-}
-
-/*
- * Is it another process than the one that was known, or another endpoint? What was under way with that ends, and its
- * tokens are lost: this comes before it is given others.
- */
+/* Has it lost us, or is it another process than the one that was known, or another endpoint? What was under way ends */
 static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	if (!peer->open || !hello_another(peer, msg))
+	const bool another = hello_another(peer, msg);
+
+	if (!peer->open || (!another && msg->epoch <= peer->epoch))
 		return false;
-	P2P_INFO("a peer has been started anew\n");
+	if (another)
+		P2P_INFO("a peer has been started anew\n");
 	xfer_peer_lose(peer, -FI_ECONNRESET);
 	return true;
 }
 
-/* It speaks our protocol, and is reached so. */
-static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
-			fi_addr_t to)
+/* It speaks our protocol, and is reached so. 0 or -FI_ENOMEM */
+static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
+		       fi_addr_t to)
 {
+	int ret = xfer_peer_admit(peer, hello_token_make(peer->ep, msg, msg->epoch));
+
+	if (ret)
+		return ret;
 	if (peer->facts & HELLO_LATE)
 		P2P_INFO("a peer has answered its greeting after all\n");
 	/* a marker of before may have come since it was lost */
-	if (!peer->open && peer->losses)
+	if (!peer->open && peer->epoch)
 		rndv_arrivals_desert(peer);
 	hello_facts_meet(peer, msg);
 	peer->lost = 0;
-	peer->dead = 0;
-	hello_token(peer, msg->grant);
+	peer->epoch = msg->epoch;
+	if (peer->theirs.token != msg->grant)
+		peer->theirs = (struct xfer_said){.token = msg->grant};
 	peer->via = via;
 	peer->to = to;
 	peer->host = msg->key;
@@ -627,11 +628,12 @@ static void hello_known(struct xfer_peer *peer, const struct wire_msg *msg, stru
 	peer->process = msg->process;
 	peer->owner = msg->id;
 	/* it has lost us; where its first greeting was lost, we have not heard of it before */
-	if (msg->dead && !peer->open)
+	if (!peer->open && msg->epoch)
 		rndv_arrivals_desert(peer);
 	hello_move(peer, XFER_PEER_KNOWN);
 	peer->open = true;
 	hello_facts_learn(peer, msg);
+	return 0;
 }
 
 void hello_remind(struct xfer_peer *peer)
@@ -641,69 +643,64 @@ void hello_remind(struct xfer_peer *peer)
 		hello_ask(peer, 0);
 	/* the confirmation may be lost, and then it takes us for nobody */
 	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
-		hello_confirm(peer, 0);
+		hello_confirm(peer);
 	else if (peer->sends && hello_reads(peer))
 		hello_tell(peer, WIRE_BOARD);
 }
 
-/* It has lost us. If that is news, what was under way ends. */
-static void hello_dead(struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	if (msg->dead && xfer_peer_of(peer->ep, msg->dead) == peer)
-		xfer_peer_lose(peer, -FI_ECONNRESET);
-}
-
 static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	uint64_t dead = peer->dead;
 	struct xfer_ep *via;
 	fi_addr_t to;
 
-	if (peer->open)
-		hello_dead(peer, msg);
-	/* the token was given to the former process, or is lost */
-	if (peer->tokens[0].token != msg->token || peer->tokens[0].lost ||
-	    hello_renewed(peer, msg) ||
+	/* a question in doubt: its number, which is lost with the peer, was given to the former process */
+	if (msg->epoch < peer->epoch || hello_renewed(peer, msg) ||
 	    hello_failed(msg, hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET),
 					  &via, &to)))
 		return;
-	hello_known(peer, msg, via, to);
+	/* without memory it is greeted once more */
+	if (hello_known(peer, msg, via, to)) {
+		hello_move(peer, XFER_PEER_NEW);
+		return;
+	}
 	peer->facts |= HELLO_ANSWERED;
-	hello_confirm(peer, dead);
+	hello_confirm(peer);
 }
 
 static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 {
-	struct xfer_peer *peer;
+	struct xfer_peer *peer = msg->peer;
 	struct xfer_ep *via;
 	fi_addr_t addr, to;
+	bool met;
 
-	if (!hello_token_ours(ep, msg)) {
+	if (msg->token != hello_token_make(ep, msg, msg->epoch)) {
 		xfer_message_wrong(ep->xfer, msg->type, "not asked for");
 		return;
 	}
-	if (hello_failed(msg, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
+	/* one that has its token already may have another address here than the one that it names */
+	if (!peer && hello_failed(msg, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
 		return;
-	peer = xfer_peer_get(ep, addr);
+	peer = peer ? peer : xfer_peer_get(ep, addr);
 	if (hello_failed(msg, peer ? 0 : -FI_ENOMEM))
 		return;
 	/* whoever goes on to name others beside itself is none that is let in */
-	if (hello_failed(msg,
-			 hello_route(ep, msg, addr, !(peer->facts & HELLO_MET), &via, &to)))
+	if (hello_failed(msg, hello_route(ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via,
+					  &to)))
 		return;
-	if (hello_token_outdated(peer, msg->token)) {
+	/* it may have been on its way for as long as one of the two was stopped */
+	if (msg->epoch < hello_epoch(peer, msg)) {
 		/* the former process may have been reached elsewhere */
 		peer->via = peer->open ? peer->via : via;
 		peer->to = peer->open ? peer->to : to;
 		hello_token_refuse(peer, msg->token);
 		return;
 	}
-	hello_dead(peer, msg);
 	hello_renewed(peer, msg);
-	if (hello_failed(msg, xfer_peer_admit(peer, 1, msg->token)))
+	met = peer->facts & HELLO_MET;
+	if (hello_failed(msg, hello_known(peer, msg, via, to)))
 		return;
-	ep->proto->strangers -= !(peer->facts & HELLO_MET) && ep->proto->strangers;
-	hello_known(peer, msg, via, to);
+	ep->proto->strangers -= !met && ep->proto->strangers;
 	peer->facts &= ~HELLO_ANSWERED;
 	if (hello_left_notes(peer))
 		hello_tell(peer, WIRE_BOARD);
@@ -736,7 +733,8 @@ static void hello_differs(struct xfer_peer *peer)
 
 static void hello_told(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	hello_dead(peer, msg);
+	if (hello_renewed(peer, msg))
+		return;
 	hello_facts_learn(peer, msg);
 	if (hello_board(peer, msg))
 		hello_tell(peer, WIRE_READS);

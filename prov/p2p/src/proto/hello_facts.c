@@ -109,7 +109,7 @@ void hello_facts_wait(struct xfer_peer *peer)
 void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	const unsigned int over = HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE;
-	const bool renewed = !peer->open && peer->losses && hello_another(peer, msg);
+	const bool renewed = !peer->open && peer->epoch && hello_another(peer, msg);
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->state != XFER_PEER_KNOWN)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Tokens of greetings (hello.h): those that answers give without a record of who has asked, and those that are not good
- * any more.
+ * Tokens of greetings (hello.h), and those that are not good any more.
+ *
+ * A peer's token is made of its name, process, port and epoch, with a secret. So whoever answers gives the one that it will
+ * give to confirm, and needs no record of who has asked. Another process, or another epoch, has another one.
  *
  * An end that has lost a peer holds the peer's tokens for lost. Whoever bears one that is, and whatever it says, is told
  * so, as it would wait for ever for what it has under way. It may have lost this end as well, and greeted it anew. So it is
@@ -12,19 +14,10 @@
 
 #include "xfer/peer.h"
 
-/* The token for who asks in @msg: it is made of what is said there. @dead: the one that is lost, by which we knew it */
-uint64_t hello_token_make(struct xfer_ep *ep, const struct wire_msg *msg, uint64_t *dead);
+/* The token for who says @msg, a greeting with a name, in @epoch */
+uint64_t hello_token_make(const struct xfer_ep *ep, const struct wire_msg *msg, uint64_t epoch);
 
-/* Was the token that @msg, a confirmation, bears made so? */
-bool hello_token_ours(const struct xfer_ep *ep, const struct wire_msg *msg);
-
-/*
- * Was such a token made before @peer was lost for the last time? The confirmation may have been on its way for as long as
- * one of the two was stopped. A peer that is known by it may say it again.
- */
-bool hello_token_outdated(const struct xfer_peer *peer, uint64_t token);
-
-/* Holds such a token for lost, and tells @peer */
+/* Holds a token of @peer that its confirmation bears for lost, and tells it */
 void hello_token_refuse(struct xfer_peer *peer, uint64_t token);
 
 /* Tells who bears @token that it is not good any more */

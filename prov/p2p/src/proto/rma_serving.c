@@ -69,7 +69,7 @@ struct rma_reach {
  * @msg:	the request. Where its payload lies: in @slot, in @reserve as long as there is no slot,
  *		or in the message that came
  * @reads, @writes: what it does to the memory
- * @losses:	how often the peer had been lost when it asked
+ * @epoch:	the peer's when it asked
  * @kept:	it has outlived the message
  * @commits:	what it writes is to be durable before it ends
  */
@@ -82,7 +82,7 @@ struct rma_job {
 	bool kept;
 	bool commits;
 	struct xfer_peer *peer;
-	unsigned int losses;
+	uint64_t epoch;
 	struct wire_msg msg;
 	struct rma_reach reach;
 	struct stage_slot *slot;
@@ -491,7 +491,7 @@ static bool rma_job_go(struct rma_job *job)
 	if (job->state == RMA_JOB_KNOWS)
 		return !rma_job_may(job, false) || rma_job_write(job);
 	/* for the peer it has failed: it would wait for pieces that nobody sends, or write what is outdated */
-	if (job->state == RMA_JOB_WAITS && job->losses != job->peer->losses) {
+	if (job->state == RMA_JOB_WAITS && job->epoch != job->peer->epoch) {
 		rma_job_free(job);
 		return false;
 	}
@@ -579,7 +579,7 @@ static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 		return;
 	}
 	job->peer = msg->peer;
-	job->losses = msg->peer->losses;
+	job->epoch = msg->peer->epoch;
 	job->msg = *msg;
 	xfer_ctx_init(&job->ctx, ep, NULL, rma_job_drop);
 	ret = xfer_peer_full(job->peer) ? -FI_EBUSY : rma_job_reach(job);

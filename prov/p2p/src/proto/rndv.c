@@ -116,7 +116,7 @@ static void rndv_keep_no_more(struct xfer_req *req)
 static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
 	if (peer->open)
-		return hello_was_renewed(peer) || xfer_peer_spoke_since(peer);
+		return hello_was_renewed(peer) || xfer_peer_spoke(peer);
 	return hello_gone(peer);
 }
 
@@ -184,7 +184,7 @@ static void rndv_probed(struct xfer_ep *ep, struct xfer_req *req, const struct w
 {
 	rndv_stale_look(ep);
 	/* announcements are counted there */
-	if (msg->peer->losses && msg->flags & WIRE_COUNTS_FRONT && !xfer_peer_missing(msg))
+	if (msg->peer->epoch && msg->flags & WIRE_COUNTS_FRONT && !xfer_peer_missing(msg))
 		rndv_arrivals_answer(msg->peer);
 }
 

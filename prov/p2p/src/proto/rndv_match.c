@@ -483,7 +483,7 @@ static bool rndv_deserted(const struct xfer *xfer, uint64_t owner, const struct 
 				continue;
 			if (peer->open)
 				return false;
-			lost |= peer->losses;
+			lost |= peer->epoch;
 		}
 	}
 	return lost;
@@ -510,7 +510,7 @@ static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const stru
 	const struct xfer_req *req = rndv_arrival_req(arrival);
 	const struct xfer_peer *peer = req ? xfer_peer_find(req->ctx.ep, req->addr) : NULL;
 
-	return (peer && peer->losses && !peer->open) ||
+	return (peer && peer->epoch && !peer->open) ||
 	       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
 }
 

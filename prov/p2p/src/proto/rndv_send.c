@@ -43,7 +43,7 @@ void rndv_note_recall(struct xfer_req *req, int status)
 	board_take_down(board, msg.id | WIRE_MARK);
 	if (!note)
 		return;
-	msg.token = req->peer->theirs[0].token;
+	msg.token = req->peer->theirs.token;
 	board_leave(board, msg.id, wire_encode(&msg, note));
 }
 
@@ -204,7 +204,7 @@ static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 	ctrl_listen(ep);
 	if (wait_sleepers(&ep->xfer->wait))
 		msg->flags |= WIRE_CALLS;
-	msg->token = req->peer->theirs[0].token;
+	msg->token = req->peer->theirs.token;
 	board_show(board, msg->id, wire_encode(msg, note));
 	return 0;
 }

@@ -130,7 +130,7 @@ static bool watch_overdue(struct xfer_life *life)
  */
 static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 {
-	if (!peer->life.keepalive || !peer->losses)
+	if (!peer->life.keepalive || !peer->epoch)
 		return 0;
 	peer->life.quiet += passed;
 	watch_ask(&peer->life);

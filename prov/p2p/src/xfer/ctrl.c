@@ -540,8 +540,7 @@ int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, 
 }
 
 /* Sends @msg to a peer that is known, one way or the other; @among: see ctrl_send_how() */
-static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token, bool front,
-		    bool among)
+static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, bool front, bool among)
 {
 	struct xfer_ep *ep = front ? peer->ep : peer->via;
 	const fi_addr_t addr = front ? peer->addr : peer->to;
@@ -549,7 +548,7 @@ static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, uint64_t token
 
 	if (!peer->open)
 		return -FI_ENOTCONN;
-	msg->token = token;
+	msg->token = peer->theirs.token;
 	msg->front = front;
 	ret = ctrl_send_how(ep, addr, msg, 0, among);
 	if (!ret)
@@ -561,58 +560,51 @@ void ctrl_owed(struct xfer_peer *peer, int ret)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	if (ret == -FI_ENOMEM)
-		peer->theirs[0].count[false]++;
-}
-
-static void ctrl_probe_with(struct xfer_peer *peer, const struct xfer_said *said,
-			    uint32_t flags)
-{
-	struct wire_msg msg = {
-		.type = WIRE_PROBE,
-		.flags = flags | WIRE_COUNTS_SIDE | WIRE_COUNTS_FRONT,
-		.count = said->count[false],
-		.transfer = said->count[true],
-	};
-
-	if (xfer_peer_one_way(peer)) {
-		ctrl_say(peer, &msg, said->token, false, false);
-		return;
-	}
-	/* nobody knows which of two ways is the faster one */
-	msg.flags = flags | WIRE_COUNTS_SIDE;
-	ctrl_say(peer, &msg, said->token, false, false);
-	msg.flags = WIRE_COUNTS_FRONT;
-	ctrl_say(peer, &msg, said->token, true, false);
+		peer->theirs.count[false]++;
 }
 
 void ctrl_probe(struct xfer_peer *peer, bool asks)
 {
+	const uint32_t flags = asks ? WIRE_ASKS : 0;
+	struct wire_msg msg = {
+		.type = WIRE_PROBE,
+		.flags = flags | WIRE_COUNTS_SIDE | WIRE_COUNTS_FRONT,
+		.count = peer->theirs.count[false],
+		.transfer = peer->theirs.count[true],
+	};
+
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->theirs[1].token)
-		ctrl_probe_with(peer, &peer->theirs[1], 0);
-	ctrl_probe_with(peer, &peer->theirs[0], asks ? WIRE_ASKS : 0);
+	if (xfer_peer_one_way(peer)) {
+		ctrl_say(peer, &msg, false, false);
+		return;
+	}
+	/* nobody knows which of two ways is the faster one */
+	msg.flags = flags | WIRE_COUNTS_SIDE;
+	ctrl_say(peer, &msg, false, false);
+	msg.flags = WIRE_COUNTS_FRONT;
+	ctrl_say(peer, &msg, true, false);
 }
 
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, false, false);
+	return ctrl_say(peer, msg, false, false);
 }
 
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, true, false);
+	return ctrl_say(peer, msg, true, false);
 }
 
 int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, false, true);
+	return ctrl_say(peer, msg, false, true);
 }
 
 int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, peer->theirs[0].token, true, true);
+	return ctrl_say(peer, msg, true, true);
 }

@@ -28,14 +28,6 @@ struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
 	return found;
 }
 
-struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token)
-{
-	const struct xfer_token *found = xfer_token_find(ep, token);
-
-	xfer_assert_locked(ep->xfer);
-	return found && !found->lost ? found->peer : NULL;
-}
-
 static bool xfer_counts(const struct wire_msg *msg)
 {
 	return msg->type != WIRE_HELLO && msg->type != WIRE_PROBE;
@@ -50,7 +42,7 @@ void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	peer->theirs[0].count[msg->front] += xfer_counts(msg);
+	peer->theirs.count[msg->front] += xfer_counts(msg);
 }
 
 uint32_t xfer_peer_missing(const struct wire_msg *msg)
@@ -67,39 +59,23 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg)
 	return (uint32_t) P2P_MAX(front, 0) + (uint32_t) P2P_MAX(side, 0);
 }
 
-static bool xfer_token_heard(const struct xfer_token *token)
-{
-	return token->heard[false] || token->heard[true];
-}
-
 bool xfer_peer_spoke(const struct xfer_peer *peer)
 {
-	xfer_assert_locked(peer->ep->xfer);
-	return xfer_token_heard(&peer->tokens[0]);
-}
+	const struct xfer_token *token = &peer->tokens[0];
 
-bool xfer_peer_spoke_since(const struct xfer_peer *peer)
-{
 	xfer_assert_locked(peer->ep->xfer);
-	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
-		if (!peer->tokens[i].lost && xfer_token_heard(&peer->tokens[i]))
-			return true;
-	}
-	return false;
+	return !token->lost && (token->heard[false] || token->heard[true]);
 }
 
 void xfer_peer_expire(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
-		peer->tokens[i].lost = true;
+	peer->tokens[0].lost = true;
 	peer->open = false;
-	peer->losses++;
-	peer->dead = peer->theirs[0].token;
-	memset(peer->theirs, 0, sizeof peer->theirs);
+	peer->epoch++;
 	/* what was said with that token of its does not hold any more */
-	if (peer->life.keepalive && peer->dead)
-		keepalive_bury(peer->life.keepalive, peer->dead);
+	if (peer->life.keepalive)
+		keepalive_bury(peer->life.keepalive, peer->theirs.token);
 }
 
 static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)
@@ -125,26 +101,23 @@ static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, struc
 	return -FI_ENOMEM;
 }
 
-int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t value)
+int xfer_peer_admit(struct xfer_peer *peer, uint64_t value)
 {
-	const struct xfer_token before = peer->tokens[index];
+	const struct xfer_token before = peer->tokens[0];
 	struct xfer_token *given = xfer_token_find(peer->ep, value);
-	struct xfer_token is = {.token = value};
 	int ret = 0;
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (before.token == value)
 		return 0;
-	/* a peer may confirm once more by a greeting of before: that token has counted */
-	if (given) {
-		is = *given;
-		is.lost = false;
+	/* it may have another address here, too */
+	if (given)
 		xfer_peer_dismiss(given->peer, (unsigned int) (given - given->peer->tokens));
+	if (before.lost) {
+		xfer_peer_dismiss(peer, 0);
+		ret = xfer_peer_admit_lost(peer, before.token);
 	}
-	/* what was said with it may come by another way, and later. Its sender goes on to count all of that */
-	if (before.token)
-		ret = xfer_peer_set_token(peer, index + XFER_PEER_USABLE, before);
-	return ret ? ret : xfer_peer_set_token(peer, index, is);
+	return ret ? ret : xfer_peer_set_token(peer, 0, (struct xfer_token){.token = value});
 }
 
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
@@ -152,7 +125,7 @@ int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
 	const struct xfer_token token = {.token = value, .lost = true};
 
 	xfer_assert_locked(peer->ep->xfer);
-	return xfer_peer_set_token(peer, XFER_PEER_TOKENS - 1, token);
+	return xfer_peer_set_token(peer, 1, token);
 }
 
 uint64_t xfer_token_new(struct xfer *xfer)
@@ -166,13 +139,7 @@ uint64_t xfer_token_new(struct xfer *xfer)
 bool xfer_peer_buried(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	for (unsigned int i = 0; i < XFER_PEER_USABLE; i++) {
-		const struct xfer_token *token = &peer->tokens[i];
-
-		if (token->token && !token->lost && keepalive_buried(token->token))
-			return true;
-	}
-	return false;
+	return peer->open && keepalive_buried(peer->tokens[0].token);
 }
 
 static void xfer_peer_free(struct xfer_peer *peer)
@@ -251,7 +218,7 @@ static bool xfer_peer_remember(struct xfer_peer *peer)
 	struct xfer_ep *ep = peer->ep;
 	struct xfer_past *past;
 
-	if (!peer->open && !peer->losses && !peer->users)
+	if (!peer->open && !peer->epoch && !peer->users)
 		return true;
 	past = calloc(1, sizeof *past);
 	if (!past)
@@ -359,6 +326,17 @@ static struct xfer_past *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 	if (!ep->past_count || ep->lookup(ep, addr, name, &len))
 		return NULL;
 	return xfer_past_find(ep, name, len);
+}
+
+struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t len)
+{
+	const struct xfer_past *past = xfer_past_find(ep, name, len);
+	fi_addr_t addr;
+
+	xfer_assert_locked(ep->xfer);
+	if (past)
+		return past->peer;
+	return ep->resolve(ep, name, len, false, &addr) ? NULL : xfer_peer_find(ep, addr);
 }
 
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)

@@ -6,8 +6,9 @@
  * (hello.h). Each control message bears the token that its receiver gave to its sender. So it is known
  * who has sent it, and who has been given none is not heard.
  *
- * If a peer is lost, what was under way with it ends here. It may live, and come back. Its tokens are
- * lost then: it is told that it must end everything, too. All [locked].
+ * If a peer is lost, what was under way with it ends here. It may live, and come back. Its token is
+ * lost then: it is told that it must end everything, too. What comes after that is another epoch, with
+ * another token. All [locked].
  */
 #ifndef P2P_PEER_H
 #define P2P_PEER_H
@@ -43,12 +44,10 @@ enum xfer_peer_state {
 #define XFER_PEER_FULL "more than a peer may have under way"
 
 /*
- * Those that a peer may use: one it was given when it was greeted, one when it had greeted us. Behind them
- * are the ones before. If it was not lost meanwhile, they are as good: what was said with them may come by another way,
- * and later. Else who still uses those is told that they are dead.
+ * The first one is the number of a question that it has not answered, or its token. The second one is of a time before it
+ * was lost: who still uses it is told that it is dead.
  */
-#define XFER_PEER_USABLE 2
-#define XFER_PEER_TOKENS (2 * XFER_PEER_USABLE)
+#define XFER_PEER_TOKENS 2
 
 /**
  * struct xfer_token - who may say something to us.
@@ -153,17 +152,16 @@ struct xfer_past {
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
- * @open:	it was known, and was not lost since: its tokens are good. It may be greeted again meanwhile
- * @losses:	how often it was lost while it was open
- * @tokens:	those that it may use, and the ones before; 0: none
- * @theirs:	what we bear in messages to it, and what we bore before
+ * @open:	it was known, and was not lost since: its token is good. It may be greeted again meanwhile
+ * @epoch:	how often one of the two has lost the other, as far as this end knows
+ * @tokens:	what it may bear, and what it bore before; 0: none
+ * @theirs:	what we bear in messages to it, or bore before it was lost
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
  *		looked [ms]
  * @looked:	when that was last [ms]
  * @told:	in their place, once it is known: it has been told of our board, and has not said that it reads it
  * @repeats:	how often it was greeted again meanwhile
  * @lost:	why it is lost, if nobody has been told yet
- * @dead:	what we bore in messages to it before it was lost, if it has not been told so yet
  * @host, @process: as in struct ipc: what it has said
  * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
@@ -187,9 +185,9 @@ struct xfer_peer {
 	fi_addr_t to;
 	enum xfer_peer_state state;
 	bool open;
-	unsigned int losses;
+	uint64_t epoch;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
-	struct xfer_said theirs[2];
+	struct xfer_said theirs;
 	union {
 		struct {
 			uint64_t waited;
@@ -199,7 +197,6 @@ struct xfer_peer {
 	};
 	unsigned int repeats;
 	int lost;
-	uint64_t dead;
 	uint64_t host;
 	uint64_t process;
 	uint64_t owner;
@@ -222,11 +219,11 @@ struct xfer_peer {
 struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr);
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr);
 
+/* The record of a peer that calls itself so, though it may have been removed; or NULL */
+struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t len);
+
 /* The record of @token, or NULL */
 struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token);
-
-/* Who may use @token; NULL: nobody */
-struct xfer_peer *xfer_peer_of(const struct xfer_ep *ep, uint64_t token);
 
 /*
  * How many of a peer's messages have not come, as its probe @msg tells; and that another one has come or
@@ -236,26 +233,23 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg);
 void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg);
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg);
 
-/* Has it said anything but HELLO and PROBE since it was greeted by us? */
+/* Has it said anything but HELLO and PROBE in this epoch? */
 bool xfer_peer_spoke(const struct xfer_peer *peer);
 
-/* The same since it was lost last: whoever has greeted whom */
-bool xfer_peer_spoke_since(const struct xfer_peer *peer);
-
-/* From now on it may use @token, in place number @index. 0 or -FI_ENOMEM */
-int xfer_peer_admit(struct xfer_peer *peer, unsigned int index, uint64_t token);
+/* From now on it may use @token, and no other one. 0 or -FI_ENOMEM */
+int xfer_peer_admit(struct xfer_peer *peer, uint64_t token);
 
 /* The same of one that is lost already: it was given to the peer before that, and comes only now */
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t token);
 
-/* Does it know us by @token, or did until it gave us another one? */
+/* Does it know us by @token? */
 static inline bool xfer_peer_gave(const struct xfer_peer *peer, uint64_t token)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return token && (peer->theirs[0].token == token || peer->theirs[1].token == token);
+	return peer->open && peer->theirs.token == token;
 }
 
-/* It is lost, and so are its tokens */
+/* It is lost, and so is its token */
 void xfer_peer_expire(struct xfer_peer *peer);
 
 /* Has it said that it has lost us? */

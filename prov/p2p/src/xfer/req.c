@@ -25,8 +25,7 @@ void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	/* one that was lost may have ended */
-	if (req->peer || !peer ||
-	    (peer->state == XFER_PEER_NEW && !peer->open && !peer->losses))
+	if (req->peer || !peer || (peer->state == XFER_PEER_NEW && !peer->open && !peer->epoch))
 		return;
 	xfer_peer_hold(peer);
 	req->peer = peer;

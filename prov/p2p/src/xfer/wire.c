@@ -230,7 +230,7 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.front = msg->front,
 		.token = htole64(msg->token),
 		.id = htole64(msg->id),
-		.len = htole64(parts & WIRE_GREETING ? msg->dead : msg->len),
+		.len = htole64(parts & WIRE_GREETING ? msg->epoch : msg->len),
 		.data = htole64(msg->data),
 		.flags = htole32(msg->flags),
 		.transfer = htole32(parts & WIRE_GREETING ? msg->port : msg->transfer),
@@ -417,7 +417,7 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 		msg->process = le64toh(greeting.process);
 		msg->key = le64toh(greeting.host);
 		msg->addr = le64toh(greeting.board);
-		msg->dead = msg->len;
+		msg->epoch = msg->len;
 		msg->port = msg->transfer <= UINT16_MAX ? (uint16_t) msg->transfer : 0;
 		msg->oldest = P2P_MIN(msg->chunk, UINT16_MAX);
 		msg->newest = P2P_MIN(msg->count, UINT16_MAX);

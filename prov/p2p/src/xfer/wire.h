@@ -177,11 +177,11 @@ enum wire_type {
  * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
  *		WIRE_OFFERED. All of it lies in the allocation
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @grant:	HELLO: the token that the receiver is to bear. In one that neither asks, answers nor confirms: one
+ * @grant:	HELLO: the token that the receiver is to bear; of one that asks, the answer alone bears it. In one that neither asks, answers nor confirms: one
  *		that it must not bear any more, as the sender has lost it since; or 0 (wire_resets())
  * @process:	HELLO: the sender's process (struct ipc). The lower half is its id on that host
- * @dead:	HELLO: a token that the receiver has given to the sender. What it was used for is over, as
- *		the sender has lost the receiver since; 0: none
+ * @epoch:	HELLO: how often one of the two has lost the other (struct xfer_peer). If that is more than the
+ *		receiver knows of, the sender has lost it, and what was under way is over
  * @port:	HELLO: where the sender's process answers (keepalive.h); 0: it does not
  * @oldest, @newest: HELLO: the versions that the sender speaks
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
@@ -214,7 +214,7 @@ struct wire_msg {
 	uint8_t datatype;
 	uint64_t grant;
 	uint64_t process;
-	uint64_t dead;
+	uint64_t epoch;
 	uint16_t port;
 	uint16_t oldest;
 	uint16_t newest;
