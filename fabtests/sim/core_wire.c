@@ -337,7 +337,10 @@ static void conn_break(struct core_conn *conn, int err)
 		if (!send->done_at &&
 		    !(send->long_ && send->state != SEND_QUEUED && model_of(conn)->keeps))
 			core_send_done(send, err, 0);
-		/* what was said to be sent gets there */
+		/* what was said to be sent gets there: a write before what goes by the next connection */
+		if (send->state == SEND_WIRE && send->kind == SEND_WRITE && !send->confirms &&
+		    conn->dst && conn->dst->alive)
+			rma_end(send, core_mem_reach(conn->dst, send), 0);
 		if (send->state != SEND_WIRE || send->long_ || send->confirms)
 			send_cut(send);
 	}

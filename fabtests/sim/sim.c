@@ -62,7 +62,7 @@
  *
  * Not simulated yet: shared contexts; two threads that read buffers for many messages; children of fork() that open objects
  * of their own. A note is read at once: none is taken back amid that. A process has one GPU. A broken connection loses
- * nothing that was said to be sent.
+ * nothing that was said to be sent, and a write is there then. Over TCP it may be lost: then a signal tells too much.
  *
  * A process may lie (lie.c), until it ends: its control messages, markers, pieces, datagrams, board and local sockets, and
  * what it asks of remote memory. It has regions of its own at its peers. Honest processes keep all rules among each other.
