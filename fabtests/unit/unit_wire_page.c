@@ -195,7 +195,7 @@ static const struct field fields[] = {
 	HEAD(chunk, false),
 	HEAD(count, false),
 	HEAD(status, false),
-	HELLO_HEAD("len", dead),
+	HELLO_HEAD("len", epoch),
 	HELLO_HEAD("transfer", port),
 	HELLO_HEAD("chunk", oldest),
 	HELLO_HEAD("count", newest),
