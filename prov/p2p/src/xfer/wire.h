@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Control messages: what two ofi_p2p endpoints say to each other besides the user's messages.
- * Sequence diagrams are at the heads of the protocols' files, and in ARCHITECTURE.md.
+ * docs/wire.md has all of it apart from the code. Sequence diagrams are at the heads of the protocols' files.
  *
  * A long message from device memory is two messages. The *marker* goes through the user's own
  * channel, with the user's tag and no bytes. The core matches it with a receive, in order, as it
