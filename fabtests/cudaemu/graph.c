@@ -7,6 +7,9 @@
  * lanes, with waits between them. The stream of the launch goes on when all lanes have come to
  * their end. So nodes that do not follow each other run at the same time, as they may wait for
  * each other's values.
+ *
+ * Not emulated: nodes that are added by hand, that allocate, or that are graphs. The latter two are refused. A launch does
+ * not notice that memory has been freed since the capture.
  */
 #include "graph.h"
 

@@ -22,7 +22,7 @@
 
 #define GRID_WARP 32
 #define GRID_WARPS (EMU_BLOCK_THREADS / GRID_WARP)
-/* Threads of all seats together: a device has more, but a process has not */
+/* Threads of all seats together: a device has more, but a process has not. Blocks beyond that come when others have ended */
 #define GRID_THREADS 6144
 #define GRID_STACK (128u << 10)
 /* Shared variables of one block */

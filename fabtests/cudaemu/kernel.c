@@ -2,6 +2,13 @@
 /*
  * Kernels: launched in stream order, each in a process of its own. See kernel.h for what such a
  * process sees.
+ *
+ *	stream reaches the kernel --> fork --> device memory is mapped --> a thread for each one of the grid
+ *	          |                                                                      |
+ *	later operations wait  <------------ end, or a signal: the context's error <-----+
+ *
+ * An address sanitizer's allocator may be locked in a child for ever. So a process that is stuck before the kernel
+ * begins is replaced. A kernel's process ends with the application's, however that ends.
  */
 #define _GNU_SOURCE
 #include "emu.h"

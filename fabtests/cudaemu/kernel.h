@@ -52,7 +52,7 @@ struct cudaemu_place {
  * @shared:	the length of the launch's own shared memory (cudaemu_shared())
  *
  * A kernel that ends by a signal leaves an error that sticks to the context:
- * CUDA_ERROR_ILLEGAL_ADDRESS for SIGSEGV and SIGBUS, else CUDA_ERROR_LAUNCH_FAILED.
+ * CUDA_ERROR_ILLEGAL_ADDRESS for SIGSEGV and SIGBUS, else CUDA_ERROR_LAUNCH_FAILED. Other kernels of the context end, too.
  *
  * Kernels are loaded lazily: the first launch of each in a context waits for the kernels that run
  * there, and holds up other threads' copies meanwhile (CUDA_MODULE_LOADING=EAGER: no launch does).
