@@ -8,8 +8,7 @@
  *
  * So over such a core each of the application's endpoints that sends or receives long messages from
  * device memory gets a second one beside it, with connections of its own. All that comes there is
- * ours, and has a receive. Both report to the same queues. Peers learn its name from announcements
- * and from the answers to them (wire.h).
+ * ours, and has a receive. Both report to the same queues. Peers learn its name from greetings (hello.h).
  */
 #ifndef P2P_SIDE_EP_H
 #define P2P_SIDE_EP_H

@@ -2,8 +2,8 @@
 /*
  * What a process of this host asks the owner of device memory that it was offered. For a descriptor, where
  * there is no handle which could be told to others (virtual memory): the owner opens one for each process that
- * asks. And whether memory that is open still is there: what its owner has freed comes back to the driver when the
- * last process has closed it.
+ * asks, and closes it at once, as it would keep the memory. And whether memory that is open still is there: what its
+ * owner has freed comes back to the driver when the last process has closed it.
  *
  * A thread of the owner's answers on a local socket, which is named after the process. So
  * nobody waits until the application makes progress. Each end refuses another user's process.

@@ -6,7 +6,7 @@
  * same length. Each message is copied from there to the same place in the device's.
  *
  * A marker finds no room for its message there. So its sender sends the message as it is. Until
- * it has come, later messages of the same peer are not reported, as order is all that an
+ * it has come, later messages of the same peer (without FI_SOURCE: of any) are not reported, as order is all that an
  * application has to go by. The message is given up only when no buffer is left that could take
  * it: such a buffer may be what the application waits for.
  *

@@ -18,8 +18,8 @@
  * host memory, else into slots. A slot serves the next piece as soon as its own has been copied or
  * sent. So copy, wire and copy run at the same time.
  *
- * Over cores that stall behind a message without a receive, ANNOUNCE and CTS name side
- * endpoints (side_ep.h). Then CTS, pieces, CREDIT and FIN travel between those.
+ * Over cores that stall behind a message without a receive, CTS, pieces, CREDIT and FIN travel between side endpoints
+ * (side_ep.h), which greetings have named.
  *
  * rndv_across.c, rndv_lent.c, rndv_plain.c and rma_core.c have what a receiver may do instead
  * of asking for pieces; rndv_choose.c chooses.

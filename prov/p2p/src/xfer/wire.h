@@ -9,6 +9,10 @@
  * *announcement*, a control message, tells what that id stands for. Either may come first. An
  * announcement may also be a note on the sender's board (board.h).
  *
+ * One message with a header in the user's buffer was thought of first. Two are better: the marker fits every receive, soils
+ * no buffer, and costs a multi-receive buffer nothing. It has an id in place of bits of the length, so a host receive of
+ * up to WIRE_PLAIN_MAX bytes needs no following up.
+ *
  * HELLO comes first: two endpoints greet each other (hello.h), and each gives the other a token. Every
  * later message bears the token that its receiver gave. Nobody else is heard.
  *
