@@ -41,6 +41,11 @@
 #define COPY_LARGE ((size_t) 16384)
 #define COPY_CROWD 60000
 
+/*
+ * Copies that keep their order are in no batch. Those behind others begin one by one, with one mark for all, or are put to
+ * the device in one call if they are short. Between two devices the driver is asked, as it knows earlier than a mark comes.
+ */
+
 void copy_engines_init(struct copy_engines *engines)
 {
 	LIST_INIT(&engines->list);
