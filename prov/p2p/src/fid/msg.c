@@ -10,6 +10,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/flags.h"
 #include "fid/submit.h"
 #include "xfer/ep_state.h"
 
@@ -76,10 +77,9 @@ static inline ssize_t msg_submit_iov(struct p2p_ep *ep, enum fi_op_type type, ui
 	return ep->submit(ep, &op);
 }
 
-static inline ssize_t msg_submit(struct fid_ep *fid, enum fi_op_type type,
-				 const struct fi_msg *msg, uint64_t flags)
+static P2P_NOINLINE ssize_t msg_submit(struct p2p_ep *ep, enum fi_op_type type,
+				       const struct fi_msg *msg, uint64_t flags)
 {
-	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct p2p_op op;
 
 	if (p2p_unlikely(!msg))
@@ -89,10 +89,9 @@ static inline ssize_t msg_submit(struct fid_ep *fid, enum fi_op_type type,
 	return ep->submit(ep, &op);
 }
 
-static inline ssize_t msg_submit_tagged(struct fid_ep *fid, enum fi_op_type type,
-					const struct fi_msg_tagged *msg, uint64_t flags)
+static P2P_NOINLINE ssize_t msg_submit_tagged(struct p2p_ep *ep, enum fi_op_type type,
+					      const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct p2p_op op;
 
 	if (p2p_unlikely(!msg))
@@ -148,7 +147,13 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 
 static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
-	return msg_submit(fid, FI_OP_SEND, msg, flags);
+	struct p2p_ep *ep = ep_of(&fid->fid);
+
+	if (p2p_likely(msg && !(flags & ~FLAGS_TX_PLAIN) &&
+		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.iov_limit,
+				       &ep->xfer.send_limit)))
+		return fi_sendmsg(ep->xfer.core, msg, flags);
+	return msg_submit(ep, FI_OP_SEND, msg, flags);
 }
 
 static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
@@ -156,6 +161,8 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
+	if (p2p_likely(xfer_direct_iov(iov, count, ep->xfer.iov_limit, &ep->xfer.send_limit)))
+		return fi_sendv(ep->xfer.core, iov, desc, count, dest, context);
 	return msg_submit_iov(ep, FI_OP_SEND, ep->tx_flags, iov, desc, count, dest, 0, 0,
 			      context);
 }
@@ -224,7 +231,13 @@ static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, 
 
 static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return msg_submit_tagged(fid, FI_OP_TSEND, msg, flags);
+	struct p2p_ep *ep = ep_of(&fid->fid);
+
+	if (p2p_likely(msg && !(flags & ~FLAGS_TX_PLAIN) && !(msg->tag & ep->xfer.tag_bit) &&
+		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.iov_limit,
+				       &ep->xfer.send_limit)))
+		return fi_tsendmsg(ep->xfer.core, msg, flags);
+	return msg_submit_tagged(ep, FI_OP_TSEND, msg, flags);
 }
 
 static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **desc,
@@ -232,11 +245,20 @@ static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
+	if (p2p_likely(!(tag & ep->xfer.tag_bit) &&
+		       xfer_direct_iov(iov, count, ep->xfer.iov_limit, &ep->xfer.send_limit)))
+		return fi_tsendv(ep->xfer.core, iov, desc, count, dest, tag, context);
 	return msg_submit_iov(ep, FI_OP_TSEND, ep->tx_flags, iov, desc, count, dest, tag, 0,
 			      context);
 }
 
 /* ---- receiving ---- */
+
+/* @recv_limit is for receives that are reported */
+static inline bool msg_recv_flags_plain(const struct p2p_ep *ep, uint64_t flags)
+{
+	return (flags & FI_COMPLETION || ep->rx_all) && !(flags & ~FLAGS_RX_PLAIN);
+}
 
 P2P_INLINE ssize_t msg_recv_piece(struct p2p_ep *ep, enum fi_op_type type, void *buf,
 				  size_t len, void *desc, fi_addr_t src, uint64_t tag,
@@ -284,13 +306,22 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
+	if (p2p_likely(
+		    xfer_direct_iov(iov, count, ep->xfer.recv_iov_limit, &ep->xfer.recv_limit)))
+		return fi_recvv(ep->xfer.core, iov, desc, count, src, context);
 	return msg_submit_iov(ep, FI_OP_RECV, ep_rx_flags(ep, FI_OP_RECV), iov, desc, count,
 			      src, 0, 0, context);
 }
 
 static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_t flags)
 {
-	return msg_submit(fid, FI_OP_RECV, msg, flags);
+	struct p2p_ep *ep = ep_of(&fid->fid);
+
+	if (p2p_likely(msg && msg_recv_flags_plain(ep, flags) &&
+		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.recv_iov_limit,
+				       &ep->xfer.recv_limit)))
+		return fi_recvmsg(ep->xfer.core, msg, flags);
+	return msg_submit(ep, FI_OP_RECV, msg, flags);
 }
 
 static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
@@ -310,13 +341,24 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
+	if (p2p_likely(
+		    !((tag | ignore) & ep->xfer.tag_bit) &&
+		    xfer_direct_iov(iov, count, ep->xfer.recv_iov_limit, &ep->xfer.recv_limit)))
+		return fi_trecvv(ep->xfer.core, iov, desc, count, src, tag, ignore, context);
 	return msg_submit_iov(ep, FI_OP_TRECV, ep_rx_flags(ep, FI_OP_TRECV), iov, desc, count,
 			      src, tag, ignore, context);
 }
 
 static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	return msg_submit_tagged(fid, FI_OP_TRECV, msg, flags);
+	struct p2p_ep *ep = ep_of(&fid->fid);
+
+	if (p2p_likely(msg && msg_recv_flags_plain(ep, flags) &&
+		       !((msg->tag | msg->ignore) & ep->xfer.tag_bit) &&
+		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.recv_iov_limit,
+				       &ep->xfer.recv_limit)))
+		return fi_trecvmsg(ep->xfer.core, msg, flags);
+	return msg_submit_tagged(ep, FI_OP_TRECV, msg, flags);
 }
 
 struct fi_ops_msg msg_ops = {

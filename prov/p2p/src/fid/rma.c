@@ -10,6 +10,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "fid/flags.h"
 #include "fid/submit.h"
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
@@ -19,6 +20,14 @@ static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t l
 			      uint64_t key)
 {
 	return !dev_glance() && xfer_plain(buf, len, &ep->xfer.rma_limit) &&
+	       p2p_likely(!(key & ep->xfer.xfer->key_mark));
+}
+
+/* The same of a buffer in pieces */
+static inline bool rma_direct_iov(const struct p2p_ep *ep, const struct iovec *iov,
+				  size_t count, uint64_t key)
+{
+	return xfer_direct_iov(iov, count, ep->xfer.iov_limit, &ep->xfer.rma_limit) &&
 	       p2p_likely(!(key & ep->xfer.xfer->key_mark));
 }
 
@@ -50,12 +59,11 @@ static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum fi_op_type type, u
 	return ep->submit(ep, &op);
 }
 
-static inline ssize_t rma_submit_iov(struct fid_ep *fid, enum fi_op_type type,
-				     const struct iovec *iov, void **desc, size_t count,
-				     fi_addr_t peer, uint64_t addr, uint64_t key, void *context)
+static ssize_t rma_submit_iov(struct p2p_ep *ep, enum fi_op_type type, const struct iovec *iov,
+			      void **desc, size_t count, fi_addr_t peer, uint64_t addr,
+			      uint64_t key, void *context)
 {
 	const struct fi_rma_iov remote = {addr, iov ? mem_iov_len(iov, count) : 0, key};
-	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct p2p_op op;
 
 	rma_init(ep, &op, type, 0);
@@ -63,14 +71,18 @@ static inline ssize_t rma_submit_iov(struct fid_ep *fid, enum fi_op_type type,
 	return ep->submit(ep, &op);
 }
 
-static ssize_t rma_submit(struct fid_ep *fid, enum fi_op_type type,
-			  const struct fi_msg_rma *msg, uint64_t flags)
+static inline ssize_t rma_submit(struct fid_ep *fid, enum fi_op_type type,
+				 const struct fi_msg_rma *msg, uint64_t flags)
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 	struct p2p_op op;
 
 	if (p2p_unlikely(!msg))
 		return -FI_EINVAL;
+	if (p2p_likely(!(flags & ~FLAGS_TX_PLAIN) && msg->rma_iov && msg->rma_iov_count == 1 &&
+		       rma_direct_iov(ep, msg->msg_iov, msg->iov_count, msg->rma_iov->key)))
+		return type == FI_OP_READ ? fi_readmsg(ep->xfer.core, msg, flags)
+					  : fi_writemsg(ep->xfer.core, msg, flags);
 	op_init(&op, type, OP_FLAGGED, flags);
 	op.rma = *msg;
 	return ep->submit(ep, &op);
@@ -89,7 +101,11 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
 			 fi_addr_t src, uint64_t addr, uint64_t key, void *context)
 {
-	return rma_submit_iov(fid, FI_OP_READ, iov, desc, count, src, addr, key, context);
+	struct p2p_ep *ep = ep_of(&fid->fid);
+
+	if (p2p_likely(rma_direct_iov(ep, iov, count, key)))
+		return fi_readv(ep->xfer.core, iov, desc, count, src, addr, key, context);
+	return rma_submit_iov(ep, FI_OP_READ, iov, desc, count, src, addr, key, context);
 }
 
 static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
@@ -111,7 +127,11 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 			  size_t count, fi_addr_t dest, uint64_t addr, uint64_t key,
 			  void *context)
 {
-	return rma_submit_iov(fid, FI_OP_WRITE, iov, desc, count, dest, addr, key, context);
+	struct p2p_ep *ep = ep_of(&fid->fid);
+
+	if (p2p_likely(rma_direct_iov(ep, iov, count, key)))
+		return fi_writev(ep->xfer.core, iov, desc, count, dest, addr, key, context);
+	return rma_submit_iov(ep, FI_OP_WRITE, iov, desc, count, dest, addr, key, context);
 }
 
 static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)

@@ -21,12 +21,23 @@ P2P_INLINE uint64_t submit_flags(const struct p2p_op *op, bool all)
 	return op->flags | (op->call == OP_FLAGGED && all ? FI_COMPLETION : 0);
 }
 
+/* Does a buffer need more than the core's call? Looking costs more than all else. @least: of an empty piece, to look up */
+P2P_INLINE bool submit_iov_is_special(const struct p2p_ep *ep, const struct iovec *iov,
+				      void *const *desc, size_t count, size_t least,
+				      struct dev_mem *seen)
+{
+	for (size_t i = 0; i < count; i++) {
+		if ((!iov[i].iov_base && iov[i].iov_len) ||
+		    submit_is_device(ep, iov[i].iov_base, P2P_MAX(iov[i].iov_len, least),
+				     desc ? desc[i] : NULL, seen))
+			return true;
+	}
+	return false;
+}
+
 /* ---- messages ---- */
 
-/*
- * Does a buffer need more than the core's call? @op->seen becomes what this sees of device memory: looking costs more
- * than all else. Who has looked already has set it.
- */
+/* The same of a message. @op->seen becomes what this sees of device memory. Who has looked already has set it. */
 static bool submit_is_special(const struct p2p_ep *ep, struct p2p_op *op, size_t limit,
 			      struct dev_mem *seen)
 {
@@ -36,17 +47,9 @@ static bool submit_is_special(const struct p2p_ep *ep, struct p2p_op *op, size_t
 		return true;
 	seen->base = seen->size = 0;
 	op->seen = seen;
-	if (msg->iov_count > 1 && msg->iov_count > limit)
-		return true;
-	for (size_t i = 0; i < msg->iov_count; i++) {
-		const struct iovec *iov = &msg->msg_iov[i];
-
-		if (!msg->msg_iov || (!iov->iov_base && iov->iov_len) ||
-		    submit_is_device(ep, iov->iov_base, iov->iov_len,
-				     msg->desc ? msg->desc[i] : NULL, seen))
-			return true;
-	}
-	return false;
+	return (msg->iov_count > 1 && msg->iov_count > limit) ||
+	       (msg->iov_count && !msg->msg_iov) ||
+	       submit_iov_is_special(ep, msg->msg_iov, msg->desc, msg->iov_count, 0, seen);
 }
 
 /* One tag bit is ours: mem_tag_format does not have it */
@@ -163,15 +166,7 @@ static bool submit_rma_is_special(const struct p2p_ep *ep, const struct p2p_op *
 		if (xfer_key_remote(ep->xfer.xfer, rma->rma_iov[i].key))
 			return true;
 	}
-	for (size_t i = 0; i < rma->iov_count; i++) {
-		const struct iovec *iov = &rma->msg_iov[i];
-
-		if ((!iov->iov_base && iov->iov_len) ||
-		    submit_is_device(ep, iov->iov_base, P2P_MAX(iov->iov_len, 1),
-				     rma->desc ? rma->desc[i] : NULL, &mem))
-			return true;
-	}
-	return false;
+	return submit_iov_is_special(ep, rma->msg_iov, rma->desc, rma->iov_count, 1, &mem);
 }
 
 static int submit_rma_check(const struct p2p_ep *ep, const struct fi_msg_rma *rma)
@@ -264,12 +259,12 @@ static bool submit_atomic_is_special(const struct p2p_ep *ep, const struct p2p_o
 	       /* cores do not tell of the end of what was injected, asked or not */
 	       (op->flags & ep->xfer.ours & injected) == injected ||
 	       xfer_ep_follows(&ep->xfer, FI_READ | FI_WRITE) ||
-	       submit_ioc_is_device(ep, atomic->msg_iov, atomic->desc, atomic->iov_count,
-				    size) ||
-	       submit_ioc_is_device(ep, op->compare.msg_iov, op->compare.desc,
-				    op->compare.iov_count, size) ||
-	       submit_ioc_is_device(ep, op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count,
-				    size);
+	       (dev_active() && (submit_ioc_is_device(ep, atomic->msg_iov, atomic->desc,
+						      atomic->iov_count, size) ||
+				 submit_ioc_is_device(ep, op->compare.msg_iov, op->compare.desc,
+						      op->compare.iov_count, size) ||
+				 submit_ioc_is_device(ep, op->fetch.msg_iov, op->fetch.desc,
+						      op->fetch.iov_count, size)));
 }
 
 static P2P_NOINLINE ssize_t submit_atomic(struct p2p_ep *ep, struct p2p_op *op)

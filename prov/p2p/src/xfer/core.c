@@ -77,7 +77,7 @@ static ssize_t core_plain_write(struct fid_ep *ep, const struct p2p_op *op)
 			 msg->context);
 }
 
-static ssize_t core_untagged(struct fid_ep *ep, const struct p2p_op *op)
+static P2P_NOINLINE ssize_t core_untagged(struct fid_ep *ep, const struct p2p_op *op)
 {
 	const struct fi_msg msg = {
 		.msg_iov = op->msg.msg_iov,
@@ -98,7 +98,7 @@ static void *core_desc(void *const *desc)
 }
 
 /* The same of one piece of everything */
-static ssize_t core_plain_atomic(struct fid_ep *ep, const struct p2p_op *op)
+static P2P_NOINLINE ssize_t core_plain_atomic(struct fid_ep *ep, const struct p2p_op *op)
 {
 	const struct fi_msg_atomic *msg = &op->atomic;
 	const struct fi_ioc *sizes = msg->iov_count ? msg->msg_iov : op->fetch.msg_iov;

@@ -83,6 +83,22 @@ P2P_GLANCE bool xfer_plain(const void *buf, size_t len, const size_t *limit)
 	return p2p_likely(buf || !len) && p2p_likely(len < *limit);
 }
 
+/* The same of a buffer in pieces, which are host memory for sure. @most: how many the core takes */
+P2P_GLANCE bool xfer_direct_iov(const struct iovec *iov, size_t count, size_t most,
+				const size_t *limit)
+{
+	size_t len = 0;
+
+	if (p2p_unlikely(dev_glance() || !iov || count > most))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (!xfer_plain(iov[i].iov_base, iov[i].iov_len, limit))
+			return false;
+		len += iov[i].iov_len;
+	}
+	return len < *limit;
+}
+
 /* Receives with these flags need not be followed up for their own sake if shorter than this. */
 static inline size_t xfer_recv_alone(const struct xfer_ep *ep, uint64_t flags)
 {
