@@ -129,7 +129,7 @@ static bool claimed(const uint8_t *op)
 {
 	const struct xfer_req *req;
 
-	TAILQ_FOREACH(req, &scene.ep.claimed, entry) {
+	TAILQ_FOREACH(req, &fake_xfer.in[XFER_CLAIMED], entry) {
 		if (req->context == op)
 			return true;
 	}
@@ -199,7 +199,7 @@ static void post_recv(struct fuzz *in, uint8_t *op)
 		.flags = peeks[fuzz_pick(in, FUZZ_COUNT(peeks))] | FI_COMPLETION,
 		.msg.context = op,
 	};
-	const struct xfer_req *first = TAILQ_FIRST(&scene.ep.claimed);
+	const struct xfer_req *first = TAILQ_FIRST(&fake_xfer.in[XFER_CLAIMED]);
 
 	/* what was claimed is named by the context that it was claimed with */
 	if (recv.flags & FI_CLAIM && !(recv.flags & FI_PEEK)) {
@@ -253,7 +253,7 @@ static void post_atomic(struct fuzz *in, uint8_t *op)
 {
 	static const enum fi_op_type kinds[] = {FI_OP_ATOMIC, FI_OP_FETCH_ATOMIC,
 						FI_OP_COMPARE_ATOMIC};
-	const struct fi_ioc memory = {fuzz_rarely(in, 2) ? host : device, 1 + fuzz_pick(in, 8)};
+	struct fi_ioc memory = {fuzz_rarely(in, 2) ? host : device, 1 + fuzz_pick(in, 8)};
 	const struct fi_rma_ioc remote = {.count = memory.count, .key = SCENE_KEY_THERE};
 	const enum fi_op_type kind = kinds[fuzz_pick(in, FUZZ_COUNT(kinds))];
 	const struct p2p_op atomic = {
