@@ -6,7 +6,8 @@
  *
  * A buffer or a view (struct p2p_buffer) is a small object with a reference to the memory
  * (struct p2p_buffer_memory). The last reference closes the memory region. A transfer has references
- * to both memories, and a slot where bytes are copied between GPU and host.
+ * to both memories, and a slot where bytes are copied between GPU and host. They are copied where the provider does not
+ * take the address of GPU memory; the endpoint is asked for the path, if that is ours.
  */
 #ifndef P2P_BUFFER_BUFFER_H
 #define P2P_BUFFER_BUFFER_H

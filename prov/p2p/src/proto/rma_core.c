@@ -109,7 +109,10 @@ static void rma_core_looked(struct xfer_ctx *ctx, const struct core_comp *comp)
 	rma_core_check(req);
 }
 
-/* Begins to look. Where there is no room for that, progress tries again */
+/*
+ * Begins to look. Where there is no room for that, progress tries again. This read cannot go along with the message: a NIC may
+ * fetch two reads from two memories in any order.
+ */
 static void rma_core_look(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
