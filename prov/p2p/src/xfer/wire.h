@@ -16,19 +16,6 @@
  * HELLO comes first: two endpoints greet each other (hello.h), and each gives the other a token. Every
  * later message bears the token that its receiver gave. Nobody else is heard.
  *
- * Ids: whoever begins a transfer numbers it. The upper bits of an id are the sender's own. Nobody can
- * guess the lower ones, but whoever has been told. Every control message but HELLO and PROBE has the id
- * of what it is about.
- *
- * Either side sends ABORT(id, status) when it cannot go on. Either side sends PROBE, and gets one in
- * return, when it has heard nothing for long (watch.h).
- *
- * Tags have the internal bit. A piece's tag has WIRE_TAG_PIECE, the receiver's number for the
- * transfer, and the piece's number. A control message's tag has nothing else. Over cores that mix up
- * a domain's endpoints it has wire_name_ident() of the receiver.
- *
- * Several control messages may come as one, one behind the other. Numbers are little-endian.
- *
  * Checks: wire_decode() checks whatever arrives before anything uses it. xfer_state_fit() (req_state.h)
  * then tells whether the message fits the state of what it is about.
  */
@@ -156,37 +143,14 @@ enum wire_type {
  * @type:	tells which of the fields below count
  * @token:	what the receiver has given to the sender; 0 in a HELLO that asks
  * @id:		the sender's id of the transfer. HELLO: what all of its ids have in common (xfer_board_owner())
- * @len:	ANNOUNCE, WRITE, READ, SUPPLY, ATOMIC: bytes. CTS: bytes that the receiver takes
- * @data:	ANNOUNCE, WRITE: the user's remote cq data. CTS: why an offer was not taken
- *		(enum path_far)
- * @flags:	ANNOUNCE, WRITE, SUPPLY, ATOMIC, CTS, HELLO, PROBE, LANES: see above
- * @transfer:	CTS: the receiver's number, for the tags of the pieces. PROBE: how many messages have
- *		@front, if WIRE_COUNTS_FRONT, modulo 2^32. LANES: the number of the offer; or, in an answer, the turn in
- *		which lanes are used (rndv_lanes.c), and 0 if none are known
- * @chunk:	ANNOUNCE, WRITE, SUPPLY: the longest piece that the sender can make. CTS: bytes in every
- *		piece but the last
- * @count:	CTS, CREDIT: how many more pieces may be sent. PROBE: how many messages have
- *		not, if WIRE_COUNTS_SIDE. @transfer and @count of ANNOUNCE, WRITE, SUPPLY: the halves of the place of the
- *		sender's board, if WIRE_STANDS; the note there is @id with WIRE_MARK. ABORT from the sender: how many pieces come all the same, some of them
- *		empty. LANES: how many lanes the payload names, one behind the other, or
- *		how many of those will be used
+ * @len, @data, @flags, @transfer, @chunk, @count: depend on the type: "Fields by type" of docs/wire.md says how
  * @status:	FIN, ABORT: 0 or a negative fi_errno value
  * @to_sender:	ABORT: it comes from the receiving side
  * @front:	it travels between the applications' own endpoints, also where there are side endpoints
- * @key, @addr:	WRITE, READ, ATOMIC: the target memory, as fi_rma(3) has them. SUPPLY: @key is the
- *		read's id. HELLO: @key is the host (struct ipc), @addr where the board is, if WIRE_BOARD.
- *		ANNOUNCE: the message's memory, for the core's own read, if WIRE_READABLE or WIRE_LENT
- * @lent_key, @lent_addr: WRITE, SUPPLY: the same, if WIRE_LENT. ANNOUNCE: 8 bytes in the sender's memory, which are @id with
- *		WIRE_MARK as long as the message's memory stands, if WIRE_WORD
- * @offer:	ANNOUNCE, WRITE, SUPPLY: the message's memory, for a copy within the host, if
- *		WIRE_OFFERED. All of it lies in the allocation
+ * @key, @addr:	the target there. HELLO: the host (struct ipc), and where the board is
+ * @lent_key, @lent_addr, @offer: the loan and the offer there
  * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
- * @grant:	HELLO: the token that the receiver is to bear; of one that asks, the answer alone bears it. In one that neither asks, answers nor confirms: one
- *		that it must not bear any more, as the sender has lost it since; or 0 (wire_resets())
- * @process:	HELLO: the sender's process (struct ipc). The lower half is its id on that host
- * @epoch:	HELLO: how often one of the two has lost the other (struct xfer_peer). If that is more than the
- *		receiver knows of, the sender has lost it, and what was under way is over
- * @port:	HELLO: where the sender's process answers (keepalive.h); 0: it does not
+ * @grant, @process, @epoch, @port: HELLO: see "Greeting" there. wire_resets() tells what @grant is without a step
  * @oldest, @newest: HELLO: the versions that the sender speaks
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
  * @payload:	WRITE, ATOMIC, FIN (what was read), HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
