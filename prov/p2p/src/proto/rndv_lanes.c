@@ -412,40 +412,54 @@ void rndv_lanes_failed(struct xfer_req *req)
 
 /* ---- pieces ---- */
 
-static unsigned int rndv_lane_of(const struct rndv_piece *piece)
+int rndv_lanes_of(const struct xfer_req *req, uint64_t index)
 {
-	const struct xfer_transfer *transfer = &piece->req->transfer;
+	const struct xfer_transfer *transfer = &req->transfer;
 
-	return (unsigned int) ((transfer->number + piece->index) % transfer->lanes);
+	xfer_assert_locked(req->ctx.ep->xfer);
+	return transfer->lanes ? (int) ((transfer->number + index) % transfer->lanes) : -1;
+}
+
+void rndv_lanes_receive(struct xfer_ep *ep, int lane, struct lane_op *op, uint64_t tag)
+{
+	xfer_assert_locked(ep->xfer);
+	op->recv = true;
+	op->addr = FI_ADDR_UNSPEC;
+	rndv_lane_tag(op, ep, tag);
+	lanes_post(ep, lane, op);
 }
 
 bool rndv_lanes_post(struct rndv_piece *piece, bool recv)
 {
 	struct xfer_req *req = piece->req;
-	unsigned int lane;
+	const int lane = rndv_lanes_of(req, piece->index);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!req->transfer.lanes)
+	if (lane < 0)
 		return false;
-	lane = rndv_lane_of(piece);
 	piece->op = (struct lane_op){
 		.ctx = &piece->out.ctx,
-		.recv = recv,
 		.iov = piece->out.iov,
 		.count = piece->out.count,
-		.addr = recv ? FI_ADDR_UNSPEC : req->peer->lanes->to[lane],
 	};
+	if (recv) {
+		rndv_lanes_receive(req->ctx.ep, lane, &piece->op, piece->out.tag);
+		return true;
+	}
+	piece->op.addr = req->peer->lanes->to[lane];
 	rndv_lane_tag(&piece->op, req->ctx.ep, piece->out.tag);
 	lanes_post(req->ctx.ep, lane, &piece->op);
-	req->ctx.ep->stats.lane_pieces += !recv;
+	req->ctx.ep->stats.lane_pieces++;
 	return true;
 }
 
 void rndv_lanes_cancel(struct rndv_piece *piece)
 {
+	const int lane = rndv_lanes_of(piece->req, piece->index);
+
 	xfer_assert_locked(piece->req->ctx.ep->xfer);
-	if (piece->req->transfer.lanes)
-		lanes_cancel(piece->req->ctx.ep, rndv_lane_of(piece), &piece->op);
+	if (lane >= 0)
+		lanes_cancel(piece->req->ctx.ep, lane, &piece->op);
 }
 
 /* ---- what is said of lanes ---- */

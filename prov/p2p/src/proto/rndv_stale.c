@@ -7,6 +7,7 @@
 
 #include "mem/stage.h"
 #include "proto/proto_state.h"
+#include "proto/rndv_lanes.h"
 #include "xfer/core.h"
 #include "xfer/wire.h"
 
@@ -57,16 +58,22 @@ void rndv_stale_discard(struct xfer_ep *ep)
 /**
  * struct rndv_stale - a receive for one stale piece.
  * @tag:	the piece's
+ * @lane:	where it may come, with @op; -1: to the endpoint itself
  * @waits:	the core had no room for it, or there was no memory: then progress looks (xfer_busy_add())
  * @forgotten:	it is not on the list any more
  */
 struct rndv_stale {
 	struct xfer_ctx ctx;
 	uint64_t tag;
+	int lane;
 	bool waits;
 	bool forgotten;
+	struct iovec iov;
+	struct lane_op op;
 	TAILQ_ENTRY(rndv_stale) entry;
 };
+
+_Static_assert(sizeof(struct rndv_stale) <= CELL_SIZE, "a receive for a stale piece is a cell");
 
 static void rndv_stale_forget(struct rndv_stale *stale)
 {
@@ -92,6 +99,8 @@ static void rndv_stale_drop(struct xfer_ctx *ctx)
 
 	rndv_stale_wait(stale, false);
 	rndv_stale_forget(stale);
+	if (stale->lane >= 0)
+		lanes_leave(ctx->ep, NULL, 1);
 	xfer_ctx_free(ctx);
 }
 
@@ -105,7 +114,10 @@ static void rndv_stale_give_up(struct xfer_ep *ep)
 		return;
 	}
 	rndv_stale_forget(oldest);
-	fi_cancel(&ep->core->fid, oldest);
+	if (oldest->lane >= 0)
+		lanes_cancel(ep, oldest->lane, &oldest->op);
+	else
+		fi_cancel(&ep->core->fid, oldest);
 }
 
 /* Nobody asks for what has come, nor why nothing has */
@@ -125,36 +137,50 @@ static void rndv_stale_post(struct rndv_stale *stale)
 	const struct stage_reserve *sink = stage_sink(&ep->xfer->stage);
 	struct p2p_op op = {
 		.type = FI_OP_TRECV,
+		.msg.msg_iov = &stale->iov,
 		.msg.iov_count = 1,
 		.msg.addr = FI_ADDR_UNSPEC,
 		.msg.tag = stale->tag,
 		.flags = FI_COMPLETION,
 		.msg.context = stale,
 	};
-	struct iovec iov;
 	ssize_t ret = -FI_ENOMEM;
 	void *desc;
 
 	if (sink) {
-		iov = (struct iovec){sink->addr, sink->size};
+		stale->iov = (struct iovec){sink->addr, sink->size};
 		desc = sink->desc;
-		op.msg.msg_iov = &iov;
 		op.msg.desc = &desc;
-		ret = core_post(ep->core, &op);
+		ret = 0;
 	}
+	if (sink && stale->lane < 0)
+		ret = core_post(ep->core, &op);
+	else if (sink)
+		rndv_lanes_receive(ep, stale->lane, &stale->op, stale->tag);
 	rndv_stale_wait(stale, ret == -FI_EAGAIN || ret == -FI_ENOMEM);
 	if (ret && !stale->waits)
 		rndv_stale_drop(&stale->ctx);
 }
 
-void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag)
+void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
 {
 	struct rndv_stale *stale = ep->closing ? NULL : cell_get(&ep->xfer->cells);
 
 	xfer_assert_locked(ep->xfer);
 	if (!stale)
 		return;
+	if (lane >= 0 && !lanes_keep(ep, NULL, 1)) {
+		cell_put(&ep->xfer->cells, stale);
+		return;
+	}
 	stale->tag = tag;
+	stale->lane = lane;
+	stale->op = (struct lane_op){
+		.ctx = &stale->ctx,
+		.aside = true,
+		.iov = &stale->iov,
+		.count = 1,
+	};
 	stale->waits = stale->forgotten = false;
 	if (ep->proto->stale_count >= RNDV_STALE_MAX)
 		rndv_stale_give_up(ep);

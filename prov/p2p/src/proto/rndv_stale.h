@@ -7,6 +7,8 @@
  * - Cores that stall read nothing behind it. There the core discards what has come (rndv_stale_discard()).
  * - A core within the host (QUIRK_NEAR) tells its sender of the end of no later message, to whomever. There each
  *   piece that may come has a receive again, and its bytes go nowhere (rndv_stale_expect()).
+ * - A lane has receives for pieces alone, and its thread may not have posted the next one yet. So nothing is discarded
+ *   there, and a piece has a receive again, too.
  *
  * All [locked].
  */
@@ -18,8 +20,8 @@
 /* Has the core discard pieces that have come to @ep and have no receive */
 void rndv_stale_discard(struct xfer_ep *ep);
 
-/* The receive of the piece with @tag was taken back: whatever comes with it to @ep is received */
-void rndv_stale_expect(struct xfer_ep *ep, uint64_t tag);
+/* The receive of the piece with @tag was taken back: whatever comes with it to @ep, or to its @lane, is received */
+void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag);
 
 /* Posts those that the core had no room for */
 void rndv_stale_retry(struct xfer_ep *ep);
