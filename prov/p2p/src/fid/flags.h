@@ -42,7 +42,11 @@ int flags_heed(struct p2p_ep *ep, struct p2p_op *op);
 /* The same, for the beginning of a call */
 static inline int flags_take(struct p2p_ep *ep, struct p2p_op *op)
 {
-	const uint64_t plain = op_receives(op) ? FLAGS_RX_PLAIN : FLAGS_TX_PLAIN;
+	const bool data =
+		op->type == FI_OP_WRITE || op->type == FI_OP_SEND || op->type == FI_OP_TSEND;
+	const uint64_t plain = op_receives(op)
+				       ? FLAGS_RX_PLAIN
+				       : FLAGS_TX_PLAIN | (data ? FI_REMOTE_CQ_DATA : 0);
 
 	return p2p_likely(!(op->flags & ~plain)) ? 0 : flags_heed(ep, op);
 }
