@@ -114,13 +114,13 @@ repeated="$measured|$twins" repeated_but_stress="$measured|^([^s]|s[^t]).*$twins
 any_core='^(unpinned|pinned|hostile|unload|calls|faults|touch|export|iface|owncontext|reset|lanes-host)'
 # What kernels and benchmarks do is the same over every core; and programs made of what others try piece by piece
 composed='^(jacobi|comd|alltoall|bench|scale|overhead)'
-# What kernels, streams and works do, which end by a time; and peers without the plugin, of which the simulator has more. It
-# runs over tcp;ofi_rxm and over Debian 13's shm, which is a later release of the shm here
+# Kernels, streams and works, and peers without the plugin. These tests wait long, and the simulator has more such peers. They
+# run over tcp;ofi_rxm and over Debian 13's shm, which is a later release of the shm here
 later_shm='^(xpu|pmem|kernel|stream|served|nccl|nixl|capture|settled|gpufails|foreign|silent-|silent$|kill-dead|example)'
 # Descriptors and lanes run over Debian 13's tcp, too, which is a later release of the net here
 later_core="$later_shm|^(descriptors|autoprogress|lanes)"
-# What the simulated worlds have in any order: each kind of operation over a core that has no room or is late, and over
-# lanes. What has several kinds stays: order, nccl, stress
+# Each kind of operation alone, over a core that has no room or is late, and over lanes. The simulated worlds have these in
+# any order. Tests of several kinds stay: order, nccl, stress
 simulated='^(sendrecv|inflight|middling|buffer|load|pingpong-(all|delivery)|multirecv|peek|cancel|rma|atomic|served|cntr|trigger|wait'
 simulated+='|threads|closing|farewell|autoprogress|descriptors|gpufails)(-busy|-shuffled|-lanes)+$'
 
@@ -128,7 +128,7 @@ simulated+='|threads|closing|farewell|autoprogress|descriptors|gpufails)(-busy|-
 lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails|descriptors|rma)-staged$'
 lengthy+='|^(xpu-gdr|unpinned-rma|rma-auto-staged|pingpong-all-busy-staged)$'
 
-# What waits more than it touches memory, measures, or has the same in another setting
+# Tests that wait more than they touch memory, tests that measure, and those that run in another setting as well
 slow_alone='^(descriptors|installed|xpu-survivors|farewell|realloc|kill-dead|lanes|unpinned|silence|silent)'
 slow_alone+='|^(bw|xpu-bench)|^stress-(busy|shuffled|[a-z]*-(auto|gdr)|auto)'
 

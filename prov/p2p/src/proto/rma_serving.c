@@ -102,14 +102,14 @@ static bool rma_job_long(const struct rma_job *job)
 
 static void rma_job_answer(const struct rma_job *job, int status, const void *payload)
 {
-	const bool write = job->msg.type == WIRE_WRITE;
-	const bool data = job->msg.type == WIRE_READ || job->msg.flags & WIRE_FETCH;
+	const bool data = job->msg.type == WIRE_READ ||
+			  (job->msg.type == WIRE_ATOMIC && job->msg.flags & WIRE_FETCH);
 	struct wire_msg msg = {
 		.type = WIRE_FIN,
 		.id = job->msg.id,
 		.status = status,
 		.payload = payload,
-		.payload_len = !status && !write && data ? job->msg.len : 0,
+		.payload_len = !status && data ? job->msg.len : 0,
 	};
 
 	ctrl_owed(job->peer, ctrl_tell_among(job->peer, &msg));

@@ -161,9 +161,11 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
  * Its receive was taken back. It may come all the same, unless its sender has said that it gives up. Its own record is
  * free by now, so there is one for what waits for it.
  */
-static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, int lane,
+static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, uint64_t index,
 			      uint64_t tag)
 {
+	const int lane = rndv_lanes_of(req, index);
+
 	if ((ep->quirks & QUIRK_NEAR || lane >= 0) && !req->transfer.recv.arrival->status)
 		rndv_stale_expect(lane < 0 ? ep : req->ctx.ep, lane, tag);
 }
@@ -173,7 +175,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	const uint64_t tag = piece->out.tag;
 	struct xfer_req *req = piece->req;
-	const int lane = rndv_lanes_of(req, piece->index);
+	const uint64_t index = piece->index;
 	struct xfer_ep *ep = ctx->ep;
 	int status = -abs(comp->err);
 
@@ -190,7 +192,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	}
 	rndv_piece_end(piece);
 	if (status == -FI_ECANCELED)
-		rndv_piece_missed(req, ep, lane, tag);
+		rndv_piece_missed(req, ep, index, tag);
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else

@@ -131,32 +131,32 @@ static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *co
  * those of a message that waits under the mask of another receive, so one
  * for all pieces does not find them, and may have another receive find a message that is not its own.
  */
-static void rndv_stale_post(struct rndv_stale *stale)
+static ssize_t rndv_stale_receive(struct rndv_stale *stale, const struct stage_reserve *sink)
 {
-	struct xfer_ep *ep = stale->ctx.ep;
-	const struct stage_reserve *sink = stage_sink(&ep->xfer->stage);
-	struct p2p_op op = {
+	void *desc = sink->desc;
+	const struct p2p_op op = {
 		.type = FI_OP_TRECV,
 		.msg.msg_iov = &stale->iov,
+		.msg.desc = &desc,
 		.msg.iov_count = 1,
 		.msg.addr = FI_ADDR_UNSPEC,
 		.msg.tag = stale->tag,
 		.flags = FI_COMPLETION,
 		.msg.context = stale,
 	};
-	ssize_t ret = -FI_ENOMEM;
-	void *desc;
 
-	if (sink) {
-		stale->iov = (struct iovec){sink->addr, sink->size};
-		desc = sink->desc;
-		op.msg.desc = &desc;
-		ret = 0;
-	}
-	if (sink && stale->lane < 0)
-		ret = core_post(ep->core, &op);
-	else if (sink)
-		rndv_lanes_receive(ep, stale->lane, &stale->op, stale->tag);
+	stale->iov = (struct iovec){sink->addr, sink->size};
+	if (stale->lane < 0)
+		return core_post(stale->ctx.ep->core, &op);
+	rndv_lanes_receive(stale->ctx.ep, stale->lane, &stale->op, stale->tag);
+	return 0;
+}
+
+static void rndv_stale_post(struct rndv_stale *stale)
+{
+	const struct stage_reserve *sink = stage_sink(&stale->ctx.ep->xfer->stage);
+	const ssize_t ret = sink ? rndv_stale_receive(stale, sink) : -FI_ENOMEM;
+
 	rndv_stale_wait(stale, ret == -FI_EAGAIN || ret == -FI_ENOMEM);
 	if (ret && !stale->waits)
 		rndv_stale_drop(&stale->ctx);
