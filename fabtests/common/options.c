@@ -83,7 +83,7 @@ static const struct option_row rows[] = {
 	{'t', NULL, required_argument, FT_SCOPE_BENCH, " KIND", "same as -o"},
 	{'c', NULL, required_argument, FT_SCOPE_PAIR, " METHOD",
 	 "wait for completions by spin, yield, sread or fd "
-	 "(spin; on a single processor, yield)"},
+	 "(spin, which yields after 100 us; on a single processor, yield)"},
 	{'j', NULL, required_argument, FT_SCOPE_BENCH, " SIZE",
 	 "inject messages up to this size (default: the provider's)"},
 	{'U', NULL, no_argument, FT_SCOPE_BENCH, "", "ask for FI_DELIVERY_COMPLETE"},

@@ -19,6 +19,7 @@
 #define CQ_BATCH 16
 #define LOOK_AROUND_US 20000 /* how often a spinning wait looks at the sockets */
 #define SPINS_PER_CLOCK 64   /* a look at the clock in every poll would show in latencies */
+#define SPIN_US 100          /* then a wait yields: the peer may need the processor */
 #define SLEEP_MS 100         /* the longest sleep of the other ways to wait */
 #define WATCHDOG_GRACE 10    /* the waits report a timeout better, so they come first */
 #define EXIT_TIMEOUT 124
@@ -322,9 +323,10 @@ static int wait_sread(struct ft_ctx *ctx)
 int ft_idle(struct ft_ctx *ctx)
 {
 	static unsigned int spins;
+	static bool yields;
 	double now;
 
-	if (ctx->opts->wait == FT_WAIT_SPIN && ++spins % SPINS_PER_CLOCK)
+	if (ctx->opts->wait == FT_WAIT_SPIN && ++spins % SPINS_PER_CLOCK && !yields)
 		return 0;
 	now = ft_usec();
 	if (!last_progress)
@@ -348,6 +350,9 @@ int ft_idle(struct ft_ctx *ctx)
 	}
 	switch (ctx->opts->wait) {
 	case FT_WAIT_SPIN:
+		yields = now - last_progress > SPIN_US;
+		if (yields)
+			sched_yield();
 		return 0;
 	case FT_WAIT_YIELD:
 		sched_yield();

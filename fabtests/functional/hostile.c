@@ -771,7 +771,6 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ft_options_parse(&opts, test.scope, test.purpose, argc, argv);
-	opts.wait = FT_WAIT_YIELD;
 	for (size_t i = 0; i < FT_COUNT(scenes); i++) {
 		scene = &scenes[i];
 		if (opts.ops && !strstr(opts.ops, scene->name))

@@ -662,8 +662,6 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ft_options_parse(&opts, test.scope, test.purpose, argc, argv);
-	/* three processes take turns on fewer processors, and others beside them */
-	opts.wait = FT_WAIT_YIELD;
 	/* pieces in plenty, and not enough staging memory for all of them */
 	setenv("FI_P2P_CHUNK_SIZE", "65536", 0);
 	setenv("FI_P2P_PINNED_SIZE", "4m", 0);
