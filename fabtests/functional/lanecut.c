@@ -18,8 +18,6 @@
 
 #define LEN (((size_t) 2 << 20) + 1)
 #define TAG 3
-/* Lanes are used by then */
-#define ROUNDS_MOST 2000
 /* Each time lanes are left alone for twice as long */
 #define CUTS 6
 
@@ -97,12 +95,14 @@ static int goes_by_lanes(struct ft_pair *pair, int from, uint64_t *before, uint8
 /* Messages from rank @from, until they go by lanes */
 static int until_lanes(struct ft_pair *pair, int from, uint64_t *key)
 {
+	const double end = ft_usec() + (double) pair->proc->opts.timeout * 1e6;
 	uint64_t before;
 	uint8_t goes = 0;
 
 	FT_TRY(ft_lane_pieces(&pair->ctx, &before));
-	for (int round = 0; !goes; round++) {
-		FT_CHECK(round < ROUNDS_MOST, "lanes are not used any more");
+	while (!goes) {
+		FT_CHECK(ft_usec() < end, "no lane is used for %ld s (--timeout)",
+			 pair->proc->opts.timeout);
 		FT_TRY(message(pair, from, ++*key));
 		FT_TRY(goes_by_lanes(pair, from, &before, &goes));
 	}
