@@ -16,9 +16,6 @@
 
 #define TAG 5
 
-/* Lanes are used by then */
-#define ROUNDS_MOST 1000
-
 static const size_t sizes[] = {262144, 300001,        70000, (1 << 20) + 1,
 			       4096,   (5 << 20) - 3, 262143};
 
@@ -191,6 +188,7 @@ static int run(struct ft_proc *proc)
 	const size_t rounds = proc->opts.quick ? 8 : 80;
 	struct ft_pair pair;
 	bool settled = false;
+	double end;
 
 	setenv("FI_P2P_LANES", scene->lanes[proc->rank], 1);
 	setenv("FI_P2P_LANES_HOST", scene->host[proc->rank] ? "yes" : "no", 1);
@@ -199,7 +197,11 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_pair_hints(&pair, proc));
 	pair.ctx.hints->domain_attr->av_type = scene->av;
 	FT_TRY(ft_pair_open(&pair, 2 * MESSAGES * PLACE));
-	for (size_t round = 0; round < rounds || (!settled && round < ROUNDS_MOST); round++) {
+	end = ft_usec() + (double) proc->opts.timeout * 1e6;
+	for (size_t round = 0; round < rounds || !settled; round++) {
+		FT_CHECK(ft_usec() < end,
+			 "lanes are not used as they ought to be, for %ld s (--timeout)",
+			 proc->opts.timeout);
 		if (round == rounds / 2)
 			FT_TRY(halfway(&pair));
 		FT_TRY(exchange(&pair, round));
