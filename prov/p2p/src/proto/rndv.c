@@ -92,14 +92,15 @@ static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 }
 
 /*
- * A silent peer may live, and read what was lent to it when it goes on. If that key were gone, the core
- * would end the connection, with all that is on it. So the slot stays as it is until the core says that
- * the peer is gone, or it has said something that shows that it knows.
+ * A silent peer may live, and read what was lent to it when it goes on. A peer that has lost us lives, and says so by a
+ * datagram, which may overtake a read in the core. If that key were gone, the core would end the connection, with all that
+ * is on it. So the slot stays as it is until the core says that the peer is gone, or it has said something that shows that
+ * it knows.
  */
 static void rndv_keep(struct xfer_req *req, int status)
 {
-	if (status != -FI_ETIMEDOUT || req->state != XFER_ANNOUNCED || !req->slot ||
-	    !req->slot->lent)
+	if ((status != -FI_ETIMEDOUT && !xfer_peer_buried(req->peer)) ||
+	    req->state != XFER_ANNOUNCED || !req->slot || !req->slot->lent)
 		return;
 	req->transfer.send.kept = true;
 	req->transfer.in_flight++;
