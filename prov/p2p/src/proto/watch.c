@@ -180,12 +180,20 @@ static struct xfer_peer *watch_doomed(const struct xfer *xfer)
 	return NULL;
 }
 
-/* It goes to a peer that may have died, and about which nothing else is under way: then nobody would see that */
+/*
+ * It goes to a peer that may have died, and about which nothing else is under way: then nobody would see that. One that was
+ * removed may be answered, too.
+ */
 static void watch_unsent_begin(const struct xfer_out *out)
 {
 	const struct xfer_ep *ep = out->ctx.ep;
 	struct xfer_peer *next, *peer = xfer_peer_find(ep->front, out->addr);
+	const struct xfer_past *past;
 
+	TAILQ_FOREACH(past, &ep->front->pasts, entry) {
+		if (past->peer->open && xfer_peer_at(past->peer, ep, out->addr))
+			xfer_outq_hold(past->peer);
+	}
 	if (ep == ep->front) {
 		if (peer && peer->open)
 			xfer_outq_hold(peer);
