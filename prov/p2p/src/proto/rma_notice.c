@@ -14,7 +14,6 @@
 
 #include "proto/proto.h"
 #include "xfer/ep_state.h"
-#include "xfer/gone.h"
 #include "xfer/reports.h"
 #include "xfer/sendq.h"
 
@@ -73,8 +72,6 @@ static ssize_t rma_notice_post(struct xfer_out *out)
 		.msg.context = &out->ctx,
 	};
 
-	if (p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
-		return -FI_ECONNRESET;
 	return core_post(out->ctx.ep->core, &op);
 }
 

@@ -33,9 +33,12 @@ static ssize_t xfer_out_send(struct xfer_out *out)
 		.msg.context = &out->ctx,
 	};
 
-	if (p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
-		return -FI_ECONNRESET;
 	return core_post(out->ctx.ep->core, &op);
+}
+
+static ssize_t xfer_out_try(struct xfer_out *out)
+{
+	return p2p_unlikely(gone_is(out->ctx.ep, out->addr)) ? -FI_ECONNRESET : out->post(out);
 }
 
 void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
@@ -136,7 +139,7 @@ void xfer_out_post(struct xfer_out *out)
 	struct xfer_ep *ep = out->ctx.ep;
 
 	xfer_assert_locked(out->ctx.ep->xfer);
-	out->ret = TAILQ_EMPTY(&ep->outq) ? out->post(out) : -FI_EAGAIN;
+	out->ret = TAILQ_EMPTY(&ep->outq) ? xfer_out_try(out) : -FI_EAGAIN;
 	if (!out->ret)
 		return;
 	xfer_outq_add(ep, out);
@@ -245,7 +248,7 @@ void xfer_outq_flush(struct xfer_ep *ep)
 		if (out->behind || (out->until && !doubtful))
 			continue;
 		doubtful -= out->until != 0;
-		ret = out->ret == -FI_EAGAIN ? out->post(out) : out->ret;
+		ret = out->ret == -FI_EAGAIN ? xfer_out_try(out) : out->ret;
 		if (ret == -FI_EAGAIN) {
 			xfer_out_again(out);
 			continue;
