@@ -31,12 +31,17 @@ static size_t name_put(struct core_name name, void *to)
 static bool name_get(const void *from, struct core_name *name)
 {
 	struct sockaddr_in in;
+	bool is;
 
-	if (world.script->model->strings)
-		return sscanf(from, "fi_sim://%u:%u", &name->node, &name->port) == 2;
-	memcpy(&in, from, sizeof in);
-	*name = (struct core_name){ntohl(in.sin_addr.s_addr) - 0x0a000001, ntohs(in.sin_port)};
-	return in.sin_family == AF_INET && name->node < SIM_NODES && name->port;
+	if (world.script->model->strings) {
+		is = sscanf(from, "fi_sim://%u:%u", &name->node, &name->port) == 2;
+	} else {
+		memcpy(&in, from, sizeof in);
+		*name = (struct core_name){ntohl(in.sin_addr.s_addr) - 0x0a000001,
+					   ntohs(in.sin_port)};
+		is = in.sin_family == AF_INET;
+	}
+	return is && name->node < SIM_NODES && name->port;
 }
 
 size_t core_name(unsigned int node, unsigned int port, void *name)
