@@ -496,6 +496,14 @@ static int ep_option(fid_t fid, int level, int name, const void *value, size_t l
 	return 0;
 }
 
+static int ep_option_get(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	if (name != FI_OPT_MIN_MULTI_RECV)
+		return -FI_ENOPROTOOPT;
+	memcpy(value, &container_of(fid, struct core_ep, fid.fid)->least, sizeof(size_t));
+	return 0;
+}
+
 static int ep_getname(fid_t fid, void *addr, size_t *len)
 {
 	const struct core_ep *ep = container_of(fid, struct core_ep, fid.fid);
@@ -552,6 +560,7 @@ static struct fi_ops ep_fi_ops = {.size = sizeof ep_fi_ops,
 				  .control = ep_control};
 static struct fi_ops_ep ep_ops = {.size = sizeof ep_ops,
 				  .cancel = ep_cancel,
+				  .getopt = ep_option_get,
 				  .setopt = ep_option};
 static struct fi_ops_cm cm_ops = {.size = sizeof cm_ops, .getname = ep_getname};
 

@@ -156,7 +156,17 @@ static struct fi_ops fake_cq_fid_ops = {.size = sizeof fake_cq_fid_ops, .close =
 static struct fi_ops_cq fake_cq_ops = {.size = sizeof fake_cq_ops, .read = fake_read};
 static struct fid_cq fake_cq_core = {.fid.ops = &fake_cq_fid_ops, .ops = &fake_cq_ops};
 static struct fi_ops fake_ep_fid_ops = {.size = sizeof fake_ep_fid_ops, .close = fake_close_ep};
-static struct fi_ops_ep fake_ep_ops = {.size = sizeof fake_ep_ops, .cancel = fake_cancel};
+/* It has none */
+static int fake_getopt(fid_t fid, int level, int name, void *value, size_t *len)
+{
+	return -FI_ENOPROTOOPT;
+}
+
+static struct fi_ops_ep fake_ep_ops = {
+	.size = sizeof fake_ep_ops,
+	.cancel = fake_cancel,
+	.getopt = fake_getopt,
+};
 static struct fi_ops_msg fake_msg = {
 	.size = sizeof fake_msg,
 	.recvmsg = fake_recvmsg,

@@ -38,8 +38,10 @@
  * @mr:		what @base is registered as, where the core wants that
  * @released:	the core puts nothing more there
  * @placed:	bytes of the messages that have come
- * @filled:	once it is released: of those that will have come. Cores may release a
- *		buffer while they still receive into it
+ * @filled:	of those that will have come, as far as it is known: up to the end of the last one that lies here and, once it
+ *		is released, as many as that takes. Cores may release a buffer while they still receive into it, and
+ *		another thread may have read what lies here, and not handed it on
+ * @torn:	a message has failed, and may have taken any place
  * @vague:	they have not told how many, so that the record has to outlive its end: it
  *		is @over then
  * @queued:	messages in ep.multi_msgs that lie here
@@ -51,6 +53,7 @@ struct multi_recv_buf {
 	fi_addr_t addr;
 	bool report;
 	bool released;
+	bool torn;
 	bool vague;
 	bool over;
 	struct dev_mem mem;
@@ -106,7 +109,8 @@ static void multi_recv_buf_drop(struct xfer_ctx *ctx)
 /* Has the last message been reported, or is about to be? */
 static bool multi_recv_buf_done(const struct multi_recv_buf *buf)
 {
-	return buf->released && !buf->over && !buf->queued && buf->placed >= buf->filled;
+	return buf->released && !buf->over && !buf->queued &&
+	       ((buf->vague && buf->torn) || buf->placed >= buf->filled);
 }
 
 struct xfer_ctx *multi_recv_find(struct xfer_ep *ep, const void *context)
@@ -131,8 +135,16 @@ static void multi_recv_buf_end(struct multi_recv_buf *buf, bool reported)
 		multi_recv_buf_drop(&buf->ctx);
 }
 
+/* Up to there the buffer is known to be filled */
+static void multi_recv_buf_reach(struct multi_recv_buf *buf, size_t filled)
+{
+	buf->filled = P2P_MAX(buf->filled, filled);
+}
+
 static void multi_recv_buf_release(struct multi_recv_buf *buf, const struct core_comp *comp)
 {
+	size_t least = 0, size = sizeof least;
+
 	buf->released = true;
 	buf->end = (struct core_comp){
 		.context = buf->context,
@@ -140,7 +152,7 @@ static void multi_recv_buf_release(struct multi_recv_buf *buf, const struct core
 		.src = FI_ADDR_NOTAVAIL,
 	};
 	if (comp->buf && !comp->err) {
-		buf->filled = (char *) comp->buf - buf->host + comp->len;
+		multi_recv_buf_reach(buf, (char *) comp->buf - buf->host + comp->len);
 		return;
 	}
 	buf->vague = true;
@@ -148,6 +160,10 @@ static void multi_recv_buf_release(struct multi_recv_buf *buf, const struct core
 		buf->end.flags |= FI_RECV | FI_MSG;
 		buf->end.err = comp->err;
 		buf->end.prov_errno = comp->prov_errno;
+	} else if (!comp->err && !fi_getopt(&buf->ctx.ep->core->fid, FI_OPT_ENDPOINT,
+					    FI_OPT_MIN_MULTI_RECV, &least, &size)) {
+		/* no core gives back what has room for that */
+		multi_recv_buf_reach(buf, buf->len - P2P_MIN(least, buf->len));
 	}
 }
 
@@ -308,6 +324,9 @@ static void multi_recv_placed(struct multi_recv_buf *buf, const struct core_comp
 	int ret;
 
 	buf->placed += comp->len;
+	buf->torn |= comp->err != 0;
+	if (comp->buf && !comp->err)
+		multi_recv_buf_reach(buf, (char *) comp->buf - buf->host + comp->len);
 	/* its sender was stopped, is lost, and knows by now that it has failed */
 	if (marked && rndv_orphaned(ep->xfer, comp->data & WIRE_ID_MASK))
 		return;
