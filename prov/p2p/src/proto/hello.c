@@ -787,7 +787,7 @@ static void hello_lost(struct xfer_peer *peer, int status)
 	peer->lost = anew ? 0 : status;
 	peer->told = (struct retry){.delay = 0};
 	peer->facts = (peer->facts & (HELLO_LOST | HELLO_MET | HELLO_GONE)) |
-		      (known && !anew ? HELLO_LOST : 0);
+		      (known ? HELLO_LOST : 0);
 }
 
 const struct xfer_proto hello_proto = {
