@@ -297,14 +297,12 @@ static void hello_ask_again(struct xfer_peer *peer)
 	hello_ask(peer, 0);
 }
 
-/*
- * The process that was known there has ended, as its host has told, and no other one has answered. Cores may try to
- * reach one for ever.
- */
-static bool hello_deserted(struct xfer_peer *peer)
+bool hello_deserted(struct xfer_peer *peer)
 {
 	struct keepalive *former = peer->life.keepalive;
 
+	xfer_assert_locked(peer->ep->xfer);
+	hello_facts_wait(peer);
 	if (!(peer->facts & HELLO_LOST))
 		return false;
 	if (hello_gone(peer))
@@ -319,8 +317,9 @@ static bool hello_deserted(struct xfer_peer *peer)
 	return false;
 }
 
-static void hello_give_up(struct xfer_peer *peer)
+void hello_give_up(struct xfer_peer *peer)
 {
+	xfer_assert_locked(peer->ep->xfer);
 	xfer_peer_lose(peer, -FI_ECONNRESET);
 	peer->facts |= HELLO_GONE;
 }

@@ -54,6 +54,13 @@ void hello_trial(struct xfer_ep *ep, bool device);
 /* Nothing has come from it for long: tells it once more what it may not have heard. */
 void hello_remind(struct xfer_peer *peer);
 
+/*
+ * The process that was known there has ended, as its host has told, and no other one has answered a greeting. Cores may try
+ * to reach one for ever. The second fails what waits for that.
+ */
+bool hello_deserted(struct xfer_peer *peer);
+void hello_give_up(struct xfer_peer *peer);
+
 /* It is lost, and was to look for notes on our board: greets whoever has its address now, who may wait for those */
 void hello_seek(struct xfer_peer *peer);
 

@@ -134,13 +134,12 @@ static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 		return 0;
 	peer->life.quiet += passed;
 	watch_ask(&peer->life);
-	if (hello_gone(peer))
-		peer->life.gone += passed;
-	/* a greeting that waits for an answer is given up in hello_state() */
-	return peer->state != XFER_PEER_GREETED && hello_was_lost(peer) &&
-			       peer->life.gone >= WATCH_LAST
-		       ? -FI_ECONNRESET
-		       : 0;
+	if (!hello_gone(peer))
+		return 0;
+	peer->life.gone += passed;
+	if (peer->state == XFER_PEER_GREETED)
+		return hello_deserted(peer) ? -FI_ECONNRESET : 0;
+	return hello_was_lost(peer) && peer->life.gone >= WATCH_LAST ? -FI_ECONNRESET : 0;
 }
 
 /* 0, or why a peer is lost */
@@ -241,7 +240,9 @@ static void watch_lose(struct xfer_peer *peer)
 	const bool noted = hello_reads(peer) && peer->sends;
 
 	xfer_peer_hold(peer);
-	if (peer->open || peer->ep->quirks & QUIRK_NEAR) {
+	if (!peer->open && peer->state == XFER_PEER_GREETED) {
+		hello_give_up(peer);
+	} else if (peer->open || peer->ep->quirks & QUIRK_NEAR) {
 		xfer_peer_lose(peer, verdict);
 	} else {
 		xfer_sendq_fail(peer->ep, peer->addr, verdict);
