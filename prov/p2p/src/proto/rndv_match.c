@@ -489,29 +489,41 @@ static bool rndv_deserted(const struct xfer *xfer, uint64_t owner, const struct 
 	return lost;
 }
 
-/* A request that its marker has met, or that has found it; NULL: none */
-static const struct xfer_req *rndv_arrival_req(const struct xfer_arrival *arrival)
+/* The next request behind @req, or the first one, that its marker has met, or that has found it; NULL: none */
+static const struct xfer_req *rndv_arrival_next(const struct xfer_arrival *arrival,
+						const struct xfer_req *req)
 {
-	return arrival->req ? arrival->req : TAILQ_FIRST(&arrival->peeks);
+	if (!req && arrival->req)
+		return arrival->req;
+	return req && req != arrival->req ? TAILQ_NEXT(req, entry)
+					  : TAILQ_FIRST(&arrival->peeks);
 }
 
-/* Is that request for this peer's messages alone? The number in the marker may be a lie. */
+/* Is such a request for this peer's messages alone? The number in the marker may be a lie. */
 static bool rndv_arrival_is_for(const struct xfer_arrival *arrival,
 				const struct xfer_peer *peer)
 {
-	const struct xfer_req *req = rndv_arrival_req(arrival);
+	const struct xfer_req *req = NULL;
 
-	return req && req->ctx.ep == peer->ep && req->addr == peer->addr;
+	while ((req = rndv_arrival_next(arrival, req))) {
+		if (req->ctx.ep == peer->ep && req->addr == peer->addr)
+			return true;
+	}
+	return false;
 }
 
 /* Is its sender lost, or all of the domain that its number tells? */
 static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const struct xfer *xfer)
 {
-	const struct xfer_req *req = rndv_arrival_req(arrival);
-	const struct xfer_peer *peer = req ? xfer_peer_find(req->ctx.ep, req->addr) : NULL;
+	const struct xfer_req *req = NULL;
+	const struct xfer_peer *peer;
 
-	return (peer && peer->epoch && !peer->open) ||
-	       rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
+	while ((req = rndv_arrival_next(arrival, req))) {
+		peer = xfer_peer_find(req->ctx.ep, req->addr);
+		if (peer && peer->epoch && !peer->open)
+			return true;
+	}
+	return rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
 }
 
 /* @suspected: only what has been waited for so long that it is watched */
