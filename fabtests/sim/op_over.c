@@ -2,6 +2,8 @@
 /* Which operations are over, or wait for what nobody can know. See sim.h. */
 #include "kernel.h"
 
+#include "xfer/wire.h"
+
 /* What has found nothing, or no memory, is tried again after so long, and each time after twice that, up to the second [ns] */
 #define OP_LOOK_AGAIN (200 * 1000)
 #define OP_LOOK_MAX (100 * SIM_MS)
@@ -279,13 +281,16 @@ static bool is_forsaken(const struct op *op)
 
 /*
  * A process that lies may have given a number to its marker that stands for nothing. No receive is taken back that has met
- * a message, and the core does not say whose it was. Only where the receive is for one sender that is known.
+ * a message, and the core does not say whose it was. Only where the receive is for one sender that is known; of a short one of
+ * host memory, or of no bytes, the provider has no record.
  */
 static bool is_deceived(const struct op *op)
 {
 	const struct op_plan *plan = &op->plan;
+	const bool recorded = op->room > WIRE_PLAIN_MAX || (plan->to_dev && op->room);
 
-	return op->ends[1].cancelled && !(plan->directed && world.script->directs) &&
+	return op->ends[1].cancelled &&
+	       !(plan->directed && world.script->directs && recorded) &&
 	       (plan->from == world.liar || (plan->untagged && world.liar != SIM_NODES));
 }
 
