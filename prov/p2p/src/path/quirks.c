@@ -449,7 +449,7 @@ const struct quirk quirks_table[] = {
 		.flag = QUIRK_RECV_NOMEM,
 		.does = "says -FI_ENOMEM when all of its receives are in use",
 		.why = "smr_get_recv_entry() has a pool of fixed size, which grows since 1.19. "
-		       "We post the receive for a piece again later (rndv_piece_post()).",
+		       "Pieces may have all of them, so it is taken for no room (core_post()).",
 		.see = "Post more receives than fi_rx_attr.size over shm alone.",
 	},
 	{

@@ -300,8 +300,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 		rndv_piece_drop(&piece->out.ctx);
 	else
 		rndv_piece_begun(piece);
-	/* the core may say so that its receives are all in use: QUIRK_RECV_NOMEM */
-	return ret == -FI_ENOMEM ? -FI_EAGAIN : ret;
+	return ret;
 }
 
 /* Posts the pieces that there is room for, until @window are in flight. */

@@ -197,6 +197,9 @@ ssize_t core_post(struct fid_ep *ep, const struct p2p_op *op)
 	static const char *const names[] = {"recv", "send", "trecv", "tsend", "read", "write"};
 	ssize_t ret = core_call(ep, op);
 
+	/* all receives are in use, pieces' among them, which come back: QUIRK_RECV_NOMEM */
+	if (p2p_unlikely(ret == -FI_ENOMEM) && op_receives(op))
+		return -FI_EAGAIN;
 	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
 		P2P_WARN("%s: %s\n", op->type <= FI_OP_WRITE ? names[op->type] : "atomic",
 			 fi_strerror((int) -ret));

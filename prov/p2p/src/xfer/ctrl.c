@@ -163,14 +163,14 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 }
 
 /*
- * Posts it, now or when the core takes it: others may have taken all of its places, and it says so
- * in one of two ways. After any other error it is tried again, too, as peers would wait for ever.
+ * Posts it, now or when the core takes it: others may have taken all of its places.
+ * After any other error it is tried again, too, as peers would wait for ever.
  */
 static void ctrl_in_again(struct ctrl_in *ctrl)
 {
 	int ret = ctrl_in_post(ctrl);
 
-	if (ret && ret != -FI_EAGAIN && ret != -FI_ENOMEM && !ctrl->waits)
+	if (ret && ret != -FI_EAGAIN && !ctrl->waits)
 		P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
 	ctrl->came = false;
 	ctrl_in_wait(ctrl, ret);

@@ -238,8 +238,7 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 		ret = -FI_EAGAIN;
 		if (due && !(op->recv ? deaf : xfer_blocked_has(&blocked, op->addr)))
 			ret = lane_give(lane, op);
-		/* some cores say so that receives are all in use */
-		if (ret == -FI_EAGAIN || ret == -FI_ENOMEM) {
+		if (ret == -FI_EAGAIN) {
 			if (op->recv)
 				deaf = true;
 			else if (due)
