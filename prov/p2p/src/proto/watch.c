@@ -98,11 +98,22 @@ static void watch_ask(struct xfer_life *life)
 	keepalive_ask(life->keepalive);
 }
 
+/* How long it is until a peer is probed again [ms] */
+static unsigned int watch_probe_interval(const struct xfer_life *life)
+{
+	const unsigned int most = 1000 * (unsigned int) conf.peer_timeout / WATCH_UNHEARD;
+	const unsigned int interval = WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE);
+
+	/* nothing else shows that it lives */
+	return most && !life->keepalive ? P2P_MIN(interval, P2P_MAX(most, XFER_WATCH))
+					: interval;
+}
+
 static void watch_probe(struct xfer_peer *peer)
 {
 	struct xfer_life *life = &peer->life;
 
-	if (life->quiet - life->probed < WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE))
+	if (life->quiet - life->probed < watch_probe_interval(life))
 		return;
 	life->probed = life->quiet;
 	life->probes++;
