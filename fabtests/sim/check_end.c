@@ -134,16 +134,27 @@ static bool is_stalled(const struct op *op)
  * The core takes so many operations of an endpoint. Those of an application for processes that rest may be all of them, as
  * they may be without us.
  */
-static bool is_crowded_out(const struct op *op, unsigned int end)
+static bool is_crowded(unsigned int node, unsigned int e)
 {
 	const struct model *model = world.script->model;
 	unsigned int resting = 0;
 
-	for (const struct op *other = ops; other < ops + op_count; other++)
-		resting += other->plan.from == op_node(op, end) &&
-			   other->plan.from_ep == op_ep(op, end) && other->ends[0].posted &&
-			   !other->ends[0].done && nodes[other->plan.to].state != NODE_RUNS;
+	for (const struct op *op = ops; op < ops + op_count; op++)
+		resting += op->plan.from == node && op->plan.from_ep == e &&
+			   op->ends[0].posted && !op->ends[0].done &&
+			   nodes[op->plan.to].state != NODE_RUNS;
 	return resting >= (model->posts ? model->posts : model->queue);
+}
+
+/*
+ * Then neither a greeting nor the answer to one goes, and FI_P2P_PEER_TIMEOUT ends what waits for that (docs/limits.md).
+ */
+void check_crowds(void)
+{
+	for (unsigned int i = 0; world.script->timeout && i < SIM_NODES * SIM_EPS; i++) {
+		if (is_crowded(i / SIM_EPS, i % SIM_EPS))
+			check_reason_ep(i / SIM_EPS, i % SIM_EPS, check_silence);
+	}
 }
 
 /*
@@ -164,7 +175,8 @@ static bool is_overdue(const struct op *op)
 		const struct node *node = &nodes[op_node(op, end)];
 
 		if (node->state != NODE_RUNS || node->plain || node->hook ||
-		    world.now < node->until + patience || is_crowded_out(op, end))
+		    world.now < node->until + patience ||
+		    is_crowded(op_node(op, end), op_ep(op, end)))
 			return false;
 		if (op_end_exists(op, end) &&
 		    (!op->ends[end].tried_at || op_end_hindered(op, end) ||

@@ -314,8 +314,11 @@ static bool step(void)
 	world.moved = false;
 	calm = faults_turn();
 	/* not at each step, for the time that it takes */
-	if (world.now / SIM_S > looked && only_rests())
-		check_unhindered();
+	if (world.now / SIM_S > looked) {
+		check_crowds();
+		if (only_rests())
+			check_unhindered();
+	}
 	looked = world.now / SIM_S;
 	world_datagrams();
 	lie_turn();

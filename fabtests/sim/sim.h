@@ -576,6 +576,8 @@ void check_counted(unsigned int node, unsigned int e);
 uint64_t check_data(const struct op *op);
 void check_compare(const struct op *op, uint8_t *buf);
 void check_all_ended(const char *when);
+/* Each second */
+void check_crowds(void);
 void check_unhindered(void);
 void check_nothing_left(unsigned int node);
 void check_closed(unsigned int node);
