@@ -47,16 +47,9 @@ static bool xpu_peer_is_gone(struct p2p_ep *ep, fi_addr_t peer)
 
 static int xpu_submit(struct p2p_ep *ep, struct p2p_op *op)
 {
-	const bool recv = op_receives(op);
-	ssize_t ret;
-
-	if (xpu_peer_is_gone(ep, recv ? FI_ADDR_UNSPEC : op->msg.addr))
+	if (xpu_peer_is_gone(ep, op_receives(op) ? FI_ADDR_UNSPEC : op->msg.addr))
 		return -FI_ECONNRESET;
-	ret = ep->submit(ep, op);
-	/* some cores say of a receive that they have no memory where they have no room */
-	if (recv && ret == -FI_ENOMEM && ep->domain->xfer.quirks & QUIRK_RECV_NOMEM)
-		ret = -FI_EAGAIN;
-	return (int) ret;
+	return (int) ep->submit(ep, op);
 }
 
 /* One piece of everything; the word of @what that others have their data in is where compare values are */

@@ -98,22 +98,16 @@ static void watch_ask(struct xfer_life *life)
 	keepalive_ask(life->keepalive);
 }
 
-/* How long it is until a peer is probed again [ms] */
-static unsigned int watch_probe_interval(const struct xfer_life *life)
-{
-	const unsigned int most = 1000 * (unsigned int) conf.peer_timeout / WATCH_UNHEARD;
-	const unsigned int interval = WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE);
-
-	/* nothing else shows that it lives */
-	return most && !life->keepalive ? P2P_MIN(interval, P2P_MAX(most, XFER_WATCH))
-					: interval;
-}
-
 static void watch_probe(struct xfer_peer *peer)
 {
+	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;
 	struct xfer_life *life = &peer->life;
+	unsigned int interval = WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE);
 
-	if (life->quiet - life->probed < watch_probe_interval(life))
+	/* nothing else shows that it lives */
+	if (timeout && !life->keepalive)
+		interval = P2P_MIN(interval, timeout / WATCH_UNHEARD);
+	if (life->quiet - life->probed < interval)
 		return;
 	life->probed = life->quiet;
 	life->probes++;
