@@ -418,9 +418,14 @@ GATE(int, posix_memalign, void **mem, size_t alignment, size_t len)
 	return ret;
 }
 
+/* What is freed is spoilt, so that its use shows */
 GATE(void, free, void *mem)
 {
-	gate_heap[world.current] -= malloc_usable_size(mem);
+	const size_t len = malloc_usable_size(mem);
+
+	gate_heap[world.current] -= len;
+	if (mem)
+		memset(mem, SIM_GUARD_BYTE, len);
 	free(mem);
 }
 
