@@ -215,7 +215,7 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 		return;
 	}
 	token = rndv_note_token(arrival, ep, msg.token);
-	if (!token || (token->peer->forgotten && xfer_peer_recall(token->peer))) {
+	if (!token || xfer_peer_recall(token->peer)) {
 		rndv_arrival_look_again(arrival, ep->xfer);
 	} else if (token->lost) {
 		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);

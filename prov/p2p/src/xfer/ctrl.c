@@ -206,13 +206,12 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 {
 	struct xfer_token *token = msg->token ? xfer_token_find(ep, msg->token) : NULL;
-	struct xfer_peer *kept;
 	struct xfer_req *req;
 	bool fits, again = false;
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
-	ret = token && token->peer->forgotten ? xfer_peer_recall(token->peer) : 0;
+	ret = token ? xfer_peer_recall(token->peer) : 0;
 	if (ret)
 		return ret != -FI_ENOMEM;
 	/* who is told that it is lost may have lost the other one, too, and be told nothing in return */
@@ -230,15 +229,9 @@ bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 		xfer_token_count(token, msg);
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
 	}
-	/* what it says may end the last that keeps its record; and as long as that has users, it is known what holds now */
-	kept = msg->peer && msg->peer->forgotten ? msg->peer : NULL;
-	if (p2p_unlikely(kept != NULL))
-		xfer_peer_hold(kept);
 	req = ctrl_answered(ep->xfer, msg, &fits);
 	if (fits)
 		XFER_PROTO_EACH(ep->xfer, message[msg->type], ep, req, msg);
-	if (p2p_unlikely(kept != NULL))
-		xfer_peer_put(kept);
 	return !again;
 }
 

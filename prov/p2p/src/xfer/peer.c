@@ -166,11 +166,8 @@ void xfer_peer_hold(struct xfer_peer *peer)
 void xfer_peer_put(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (--peer->users)
-		return;
-	LIST_REMOVE(peer, busy);
-	if (peer->forgotten && !peer->past)
-		xfer_peer_free(peer);
+	if (!--peer->users)
+		LIST_REMOVE(peer, busy);
 }
 
 bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
@@ -197,8 +194,19 @@ static void xfer_past_end(struct xfer_past *past)
 	struct xfer_peer *peer = past->peer;
 
 	xfer_past_free(past);
-	if (!peer->users)
-		xfer_peer_free(peer);
+	xfer_peer_free(peer);
+}
+
+/* The oldest are, as far as nothing is under way with them */
+static void xfer_pasts_trim(struct xfer_ep *ep)
+{
+	struct xfer_past *past, *next;
+
+	for (past = TAILQ_FIRST(&ep->pasts); past && ep->past_count > XFER_PASTS; past = next) {
+		next = TAILQ_NEXT(past, entry);
+		if (!past->peer->users)
+			xfer_past_end(past);
+	}
 }
 
 static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *name, size_t len)
@@ -212,47 +220,45 @@ static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *na
 	return NULL;
 }
 
-/* Remembers it, if it may have something to say: one that was lost may not know that yet. False: there is no memory */
+/* False: there is no memory for its name, or it has none */
 static bool xfer_peer_remember(struct xfer_peer *peer)
 {
+	struct xfer_past *past = calloc(1, sizeof *past);
 	struct xfer_ep *ep = peer->ep;
-	struct xfer_past *past;
 
-	if (!peer->open && !peer->epoch && !peer->users)
-		return true;
-	past = calloc(1, sizeof *past);
 	if (!past)
 		return false;
 	past->peer = peer;
 	past->len = sizeof past->name;
 	if (ep->lookup(ep, peer->addr, past->name, &past->len)) {
 		free(past);
-		return true;
+		return false;
 	}
 	peer->past = past;
 	TAILQ_INSERT_TAIL(&ep->pasts, past, entry);
-	if (++ep->past_count > XFER_PASTS)
-		xfer_past_end(TAILQ_FIRST(&ep->pasts));
+	ep->past_count++;
 	return true;
 }
 
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 {
 	struct xfer_peer *peer = xfer_peer_find(ep, addr);
+	/* one that was lost may not know that yet */
+	const bool heard = peer && (peer->open || peer->epoch || peer->users);
+	bool used;
 
 	xfer_assert_locked(ep->xfer);
 	if (!peer)
 		return false;
 	/* then it stays as it is */
-	if (!xfer_peer_remember(peer))
+	if (heard && !xfer_peer_remember(peer))
 		return true;
+	used = peer->users;
 	HASH_DEL(ep->peers, peer);
-	peer->forgotten = true;
-	if (peer->users)
-		return true;
-	if (!peer->past)
+	if (!heard)
 		xfer_peer_free(peer);
-	return false;
+	xfer_pasts_trim(ep);
+	return used;
 }
 
 /* It has an address again. 0 or -FI_ENOMEM */
@@ -269,7 +275,6 @@ static int xfer_past_return(struct xfer_past *past, fi_addr_t addr)
 	HASH_ADD(hh, peer->ep->peers, addr, sizeof addr, peer);
 	if (!peer->hh.tbl)
 		return -FI_ENOMEM;
-	peer->forgotten = false;
 	xfer_past_free(past);
 	return 0;
 }
@@ -282,7 +287,6 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
-	/* without a name it has its address still */
 	if (!past)
 		return 0;
 	ret = ep->resolve(ep, past->name, past->len, true, &addr);

@@ -134,7 +134,7 @@ struct xfer_peer_lanes {
 	fi_addr_t to[LANES_MAX];
 };
 
-/* So many of those that are forgotten are remembered at a time */
+/* So many of those that are forgotten are remembered at a time, besides those with which something is under way */
 #define XFER_PASTS 256
 
 /**
@@ -170,10 +170,9 @@ struct xfer_past {
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots
  * @lanes:	what is agreed of lanes, or NULL: nothing
- * @users:	requests and records that are about it; a peer that is forgotten stays until they end
+ * @users:	requests and records that are about it
  * @unsent:	one of those is what waits to be sent there (sendq.h)
- * @forgotten:	its address is nobody's any more
- * @past:	it may be heard all the same, or NULL
+ * @past:	its address is nobody's any more, but it may be heard; or NULL
  * @life:	its signs of life, which are looked for while it has users (watch.h)
  * @busy:	on the list of the domain's peers that have users
  * @hh:		by @addr
@@ -208,7 +207,6 @@ struct xfer_peer {
 	struct xfer_peer_lanes *lanes;
 	unsigned int users;
 	bool unsent;
-	bool forgotten;
 	struct xfer_past *past;
 	struct xfer_life life;
 	LIST_ENTRY(xfer_peer) busy;
@@ -270,7 +268,7 @@ static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 /* A number that nobody can guess, and not 0 */
 uint64_t xfer_token_new(struct xfer *xfer);
 
-/* Counts a user of the record up; or down, when the record may go */
+/* Counts a user of the record up, or down. A record goes with its address, or later, when others' are removed */
 void xfer_peer_hold(struct xfer_peer *peer);
 void xfer_peer_put(struct xfer_peer *peer);
 
@@ -286,14 +284,11 @@ static inline bool xfer_peer_full(const struct xfer_peer *peer)
 
 /*
  * @addr is nobody's any more. True: something is under way with who was there, and cores trust an address, so it is
- * to stay in the core's vector; or there is no memory to know who was there by its name
+ * to stay in the core's vector; or nothing is known of who was there by its name, as memory is short
  */
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
 
-/*
- * Who has been forgotten is heard: has an address again, and the last record that it had. 0 or a negative error: it
- * cannot be answered
- */
+/* If it has been forgotten, it has an address again, since it was heard. 0 or a negative error: it cannot be answered */
 int xfer_peer_recall(struct xfer_peer *peer);
 
 /* The same of all whose domain is @owner: something of one of them is waited for */
