@@ -56,7 +56,7 @@
  * understand each other again, everything has to come back, and all is closed.
  *
  * A script is what is to happen: the seed makes it, or a file has it. A run that fails is reduced to the fewest
- * operations and faults. Where that was a defect, the script stays in scripts/, as each change of the code gives seeds
+ * operations and faults with which it fails in the same way. Where that was a defect, the script stays in scripts/, as each change of the code gives seeds
  * another meaning. exhaust.c tries all orders of small worlds. mutants/ has defects of the past, to see whether seeds find
  * them.
  *
@@ -100,6 +100,7 @@
 #include <getopt.h>
 #include <glob.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,10 +112,24 @@
 #define SIM_FEW 40
 #endif
 
+/* @why: it has failed, numbers apart */
 struct outcome {
 	bool good;
 	uint64_t digest;
+	char why[WORLD_WHY];
 };
+
+/* Two failures are of one kind if nothing but numbers differs */
+static void without_numbers(char *text)
+{
+	char *to = text;
+
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			*to++ = *text;
+	}
+	*to = 0;
+}
 
 /* Each run has a process of its own, so that none finds what another one has left. @quiet: prints nothing */
 static struct outcome outcome_of(const struct script *script, bool verbose, bool quiet)
@@ -124,6 +139,7 @@ static struct outcome outcome_of(const struct script *script, bool verbose, bool
 	pid_t child;
 
 	fflush(stdout);
+	*world_why = 0;
 	if (pipe(ends))
 		abort();
 	child = fork();
@@ -143,8 +159,12 @@ static struct outcome outcome_of(const struct script *script, bool verbose, bool
 		WIFEXITED(status) && !WEXITSTATUS(status) &&
 		read(ends[0], &outcome.digest, sizeof outcome.digest) == sizeof outcome.digest;
 	close(ends[0]);
+	if (WIFSIGNALED(status))
+		snprintf(world_why, WORLD_WHY, "%s", strsignal(WTERMSIG(status)));
 	if (WIFSIGNALED(status) && !quiet)
-		printf("FAILED: %s\n", strsignal(WTERMSIG(status)));
+		printf("FAILED: %s\n", world_why);
+	without_numbers(world_why);
+	memcpy(outcome.why, world_why, WORLD_WHY);
 	return outcome;
 }
 
@@ -156,8 +176,15 @@ static bool *script_flag(struct script *script, size_t i)
 				    : &script->faults[i - script->op_count].dropped;
 }
 
-/* Leaves out what it fails without, in pieces that get shorter */
-static void shrink(struct script *script)
+static bool fails_so(const struct script *script, const char *why)
+{
+	const struct outcome outcome = outcome_of(script, false, true);
+
+	return !outcome.good && !strcmp(outcome.why, why);
+}
+
+/* Leaves out what it fails in the same way without, in pieces that get shorter */
+static void shrink(struct script *script, const char *why)
 {
 	const size_t count = script->op_count + script->fault_count;
 
@@ -170,20 +197,20 @@ static void shrink(struct script *script)
 				any |= !*script_flag(&less, i);
 				*script_flag(&less, i) = true;
 			}
-			if (any && !outcome_of(&less, false, true).good)
+			if (any && fails_so(&less, why))
 				*script = less;
 		}
 	}
 }
 
-static void fail(const struct script *script, const char *name, bool shrinks)
+static void fail(const struct script *script, const char *name, const char *why, bool shrinks)
 {
 	struct script least = *script;
 
 	printf("%s fails\n", name);
 	if (!shrinks)
 		return;
-	shrink(&least);
+	shrink(&least, why);
 	printf("---- the least that fails, for --script:\n");
 	script_print(&least, stdout);
 	printf("---- what happens:\n");
@@ -245,7 +272,7 @@ static bool run_one(const struct options *options, const struct script *script,
 	if (!same)
 		printf("%s is not the same twice\n", name);
 	if (!outcome.good)
-		fail(script, name, !options->whole);
+		fail(script, name, outcome.why, !options->whole);
 	return outcome.good && same;
 }
 
@@ -356,6 +383,10 @@ int main(int argc, char **argv)
 {
 	struct options options = {.from = 1, .to = 100, .fault = FAULT_KINDS};
 
+	world_why = mmap(NULL, WORLD_WHY, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			 -1, 0);
+	if (world_why == MAP_FAILED)
+		abort();
 	if (argc == 1)
 		return run_kept() != 0;
 	if (!parse(argc, argv, &options)) {

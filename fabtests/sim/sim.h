@@ -70,6 +70,9 @@ uint64_t world_random(void);
 uint64_t world_upto(uint64_t limit);
 /* Ends the run: a rule is broken */
 void world_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* It leaves there, if it is not NULL, which rule: for the parent of a run's process */
+#define WORLD_WHY 256
+extern char *world_why;
 /* A call that has to go well */
 #define SIM_MUST(call)                                                                         \
 	do {                                                                                   \

@@ -64,10 +64,17 @@ void world_tell(const char *fmt, ...)
 	world_line(text);
 }
 
+char *world_why;
+
 void world_fail(const char *fmt, ...)
 {
 	va_list args;
 
+	if (world_why) {
+		va_start(args, fmt);
+		vsnprintf(world_why, WORLD_WHY, fmt, args);
+		va_end(args);
+	}
 	if (!world.verbose) {
 		for (unsigned int i = line_count > WORLD_LINES ? line_count - WORLD_LINES : 0;
 		     i < line_count; i++)
