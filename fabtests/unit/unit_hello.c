@@ -786,7 +786,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_old),
 		cmocka_unit_test(test_old_marker),
 		cmocka_unit_test(test_old_bound),
-		cmocka_unit_test(test_note_unconfirmed),
 		cmocka_unit_test(test_note_given_up),
 		cmocka_unit_test(test_note_stale),
 		cmocka_unit_test(test_note_untracked),

@@ -61,7 +61,6 @@ void test_owed(void **state);
 
 /* ---- unit_hello_notes.c ---- */
 
-void test_note_unconfirmed(void **state);
 void test_note_given_up(void **state);
 void test_note_stale(void **state);
 void test_note_untracked(void **state);

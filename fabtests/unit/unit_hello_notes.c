@@ -81,50 +81,17 @@ static void mark(void)
 	p2p_lock_drop(&fake_xfer.lock);
 }
 
-/* The token that the peer has, and has not confirmed yet */
-static uint64_t granted(void)
-{
-	struct wire_msg answer;
-
-	hear(greeting(WIRE_ASKS, 0));
-	assert_true(sent(0, &answer));
-	return answer.grant;
-}
-
-/*
- * Note and marker have overtaken the confirmation, for which the core had no room: the message is received
- * when that is here.
- */
-void test_note_unconfirmed(void **state)
-{
-	uint64_t token;
-
-	open_notes();
-	token = granted();
-	put_up(WIRE_ANNOUNCE, token);
-	mark();
-	for (int i = 0; i < 3; i++) {
-		xfer_progress(&fake_xfer);
-		assert_false(told.known);
-	}
-	hear(greeting(WIRE_CONFIRMS, token));
-	xfer_progress(&fake_xfer);
-	assert_true(told.known);
-	assert_int_equal(told.status, 0);
-	assert_int_equal(told.len, LEN);
-	close_notes();
-}
-
-/* It gives up before it is known, or has left. */
+/* It is given up, bears a token of long ago, or does not come, as its sender has left. */
 void test_note_given_up(void **state)
 {
-	static const int statuses[] = {-FI_ECANCELED, -FI_ECONNABORTED};
+	static const int statuses[] = {-FI_ECANCELED, -FI_ECONNABORTED, -FI_ECONNABORTED};
 
 	for (size_t i = 0; i < UNIT_COUNT(statuses); i++) {
 		open_notes();
-		put_up(i ? WIRE_ANNOUNCE : WIRE_ABORT, granted());
+		if (i < 2)
+			put_up(i ? WIRE_ANNOUNCE : WIRE_ABORT, FAKE_TOKEN(FAKE_NEW));
 		mark();
-		assert_int_equal(told.known, !i);
+		assert_int_equal(told.known, i < 2);
 		board_close(&theirs);
 		fake_xfer.watched -= XFER_WATCH;
 		xfer_progress(&fake_xfer);

@@ -189,9 +189,8 @@ static struct xfer_token *rndv_note_token(const struct xfer_arrival *arrival,
 }
 
 /*
- * What its note says. A note is there as soon as it is written. So it may be read before the greeting by
- * which its sender gets to be known: then it is looked at again. Who was removed is to be answered, and has an
- * address again.
+ * What its note says. A peer that notes something has heard that we read its board, so its token is known here, or is of
+ * before a loss. Who was removed is to be answered, and has an address again.
  */
 static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, const void *text,
 			   size_t len)
@@ -215,7 +214,9 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 		return;
 	}
 	token = rndv_note_token(arrival, ep, msg.token);
-	if (!token || xfer_peer_recall(token->peer)) {
+	if (!token) {
+		rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
+	} else if (xfer_peer_recall(token->peer)) {
 		rndv_arrival_look_again(arrival, ep->xfer);
 	} else if (token->lost) {
 		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);
