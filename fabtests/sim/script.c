@@ -310,6 +310,24 @@ static void make_narrow(struct script *script)
 	script->fault_count = draw(4) ? 1 + draw(draw(2) ? 4 : 8) : 0;
 }
 
+/*
+ * In some narrow worlds faults are of two kinds that had defects where they met. In others processes are stopped for
+ * longer than their peers wait.
+ */
+static void make_pair(struct script *script, enum fault_kind *faults)
+{
+	static const enum fault_kind pairs[][2] = {
+		{FAULT_RESTART, FAULT_FORGET},
+		{FAULT_STOP, FAULT_KILL},
+		{FAULT_STOP, FAULT_STOP},
+	};
+
+	memcpy(faults, pairs[draw(SIM_COUNT(pairs))], sizeof pairs[0]);
+	script->fault_count = 2 + draw(3);
+	if (faults[0] == faults[1])
+		script->timeout = 10 + (unsigned int) draw(30);
+}
+
 /* Like one before, at another time */
 static void make_again(const struct script *script, struct op_plan *plan, uint64_t begin,
 		       size_t kinds)
@@ -517,6 +535,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		late = slow ? (unsigned int) draw(script->nodes) : SIM_NODES;
 		for (unsigned int i = 0; i < 2 && fault == FAULT_KINDS; i++)
 			faults[i] = (enum fault_kind) draw(fault_kinds(script));
+		if (fault == FAULT_KINDS && by_gpu / 64 % 4 == 0)
+			make_pair(script, faults);
 	} else if (script->nodes > 2 && !script->plain && !draw(4) && fault == FAULT_KINDS) {
 		make_crowd(script);
 		return;
