@@ -131,6 +131,29 @@ static void test_no_ip(void **state)
 	keepalive_hush(ear);
 }
 
+/* A peer says that the token is dead which it bears. Another token is nobody's */
+static void test_dead(void **state)
+{
+	struct keepalive_ear *ear = listen_at("127.0.0.1"), *other = listen_at("127.0.0.1");
+	struct keepalive *there = open_at(other, "127.0.0.1", keepalive_port(ear));
+	struct keepalive *back = open_at(ear, "127.0.0.1", keepalive_port(other));
+
+	keepalive_expect(back, 5);
+	keepalive_bury(there, 6);
+	/* by its answer the word before it has come, too */
+	hear(there);
+	assert_int_equal(keepalive_dead(back), 0);
+	keepalive_bury(there, 5);
+	hear(there);
+	assert_int_equal(keepalive_dead(back), 5);
+	keepalive_expect(back, 7);
+	assert_int_equal(keepalive_dead(back), 5);
+	keepalive_close(there);
+	keepalive_close(back);
+	keepalive_hush(ear);
+	keepalive_hush(other);
+}
+
 /* A child lives, and has had the descriptors: the port is closed when its parent closes it all the same. */
 static void test_child(void **state)
 {
@@ -231,6 +254,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_address),       cmocka_unit_test(test_wildcard),
 		cmocka_unit_test(test_no_ip),         cmocka_unit_test(test_child),
 		cmocka_unit_test(test_child_listens), cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_dead),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -624,6 +624,7 @@ static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struc
 	peer->to = to;
 	peer->host = msg->key;
 	hello_facts_keepalive(peer, msg);
+	keepalive_expect(peer->life.keepalive, peer->tokens[0].token);
 	peer->process = msg->process;
 	peer->owner = msg->id;
 	/* it has lost us; where its first greeting was lost, we have not heard of it before */

@@ -85,11 +85,11 @@ static struct xfer_peer *hello_token_giver(struct xfer_ep *ep, const struct wire
 	struct xfer_peer *peer;
 
 	LIST_FOREACH(peer, &ep->xfer->busy_peers, busy) {
-		if (peer->ep == ep && xfer_peer_gave(peer, msg->grant))
+		if (peer->ep == ep && xfer_peer_reset(peer, msg->grant))
 			return peer;
 	}
 	peer = xfer_peer_named(ep, msg->name, msg->name_len);
-	return peer && xfer_peer_gave(peer, msg->grant) ? peer : NULL;
+	return peer && xfer_peer_reset(peer, msg->grant) ? peer : NULL;
 }
 
 void hello_token_reset(struct xfer_ep *ep, const struct wire_msg *msg)

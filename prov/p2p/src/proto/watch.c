@@ -248,7 +248,7 @@ static void watch_lose(struct xfer_peer *peer)
 	if (!peer->open && peer->state == XFER_PEER_GREETED) {
 		hello_give_up(peer);
 	} else if (peer->open || peer->ep->quirks & QUIRK_NEAR) {
-		xfer_peer_lose(peer, verdict);
+		xfer_peer_end(peer, true, verdict);
 	} else {
 		xfer_sendq_fail(peer->ep, peer->addr, verdict);
 		xfer_outq_fail(peer->ep, peer->addr, verdict);

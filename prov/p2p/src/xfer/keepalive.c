@@ -32,10 +32,9 @@
 enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
 
 /*
- * So many dead tokens are remembered. In one look, so many sockets are read, and so much is taken from each: more may
- * come meanwhile. To drain a socket is to take all that it had, which is less than that: Linux keeps some 280 datagrams.
+ * In one look, so many sockets are read, and so much is taken from each: more may come meanwhile. To drain a socket is to
+ * take all that it had, which is less than that: Linux keeps some 280 datagrams.
  */
-#define KEEPALIVE_GRAVES 256
 #define KEEPALIVE_READY 16
 #define KEEPALIVE_BATCH 16
 #define KEEPALIVE_ALL 512
@@ -53,13 +52,16 @@ struct keepalive_msg {
  * @ear:	the endpoint of ours that asks
  * @nonce:	the number that its answers repeat
  * @at:		an IPv4 address is mapped: ::ffff:a.b.c.d
- * @answers, @refused: whoever takes in datagrams writes them
+ * @token:	it bears this one in its messages; @dead: it has said so of this one
+ * @answers, @refused, @dead: whoever takes in datagrams writes them
  */
 struct keepalive {
 	const struct keepalive_ear *ear;
 	uint64_t nonce;
 	uint64_t process;
 	struct sockaddr_in6 at;
+	uint64_t token;
+	uint64_t dead;
 	unsigned int answers;
 	bool refused;
 	UT_hash_handle hh;
@@ -103,8 +105,6 @@ struct keepalive_service {
 static struct keepalive_service *keepalive_service;
 static struct keepalive_ear *keepalive_ears;
 static struct keepalive *keepalive_asked;
-static uint64_t keepalive_graves[KEEPALIVE_GRAVES];
-static unsigned int keepalive_grave_count;
 
 /* ---- datagrams ---- */
 
@@ -160,11 +160,16 @@ static void keepalive_told(uint64_t nonce, bool refused)
 	process_unlock(PROCESS_TABLES);
 }
 
-static void keepalive_bury_token(uint64_t token)
+/* Whoever bears it says that it is dead. That is rare, so all are looked through */
+static void keepalive_told_dead(uint64_t token)
 {
+	struct keepalive *keepalive, *next;
+
 	process_lock(PROCESS_TABLES);
-	keepalive_graves[keepalive_grave_count % KEEPALIVE_GRAVES] = token;
-	__atomic_fetch_add(&keepalive_grave_count, 1, __ATOMIC_RELEASE);
+	HASH_ITER(hh, keepalive_asked, keepalive, next) {
+		if (__atomic_load_n(&keepalive->token, __ATOMIC_RELAXED) == token)
+			__atomic_store_n(&keepalive->dead, token, __ATOMIC_RELAXED);
+	}
 	process_unlock(PROCESS_TABLES);
 }
 
@@ -177,7 +182,7 @@ static void keepalive_hear(const struct keepalive_ear *ear, struct keepalive_msg
 		msg->kind = htole32(KEEPALIVE_ANSWERS);
 		keepalive_send_to(ear, msg, from);
 	} else if (msg->kind == KEEPALIVE_BURIES && ours) {
-		keepalive_bury_token(le64toh(msg->nonce));
+		keepalive_told_dead(le64toh(msg->nonce));
 	} else if (msg->kind == KEEPALIVE_ANSWERS) {
 		keepalive_told(msg->nonce, false);
 	}
@@ -642,17 +647,15 @@ void keepalive_drain(void)
 	keepalive_service_put(service);
 }
 
-bool keepalive_buried(uint64_t token)
+void keepalive_expect(struct keepalive *keepalive, uint64_t token)
 {
-	bool buried = false;
+	if (keepalive)
+		__atomic_store_n(&keepalive->token, token, __ATOMIC_RELAXED);
+}
 
-	if (!__atomic_load_n(&keepalive_grave_count, __ATOMIC_ACQUIRE))
-		return false;
-	process_lock(PROCESS_TABLES);
-	for (unsigned int i = 0; i < KEEPALIVE_GRAVES; i++)
-		buried |= keepalive_graves[i] == token;
-	process_unlock(PROCESS_TABLES);
-	return buried;
+uint64_t keepalive_dead(const struct keepalive *keepalive)
+{
+	return keepalive ? __atomic_load_n(&keepalive->dead, __ATOMIC_RELAXED) : 0;
 }
 
 unsigned int keepalive_answers(const struct keepalive *keepalive)

@@ -62,8 +62,9 @@ bool keepalive_gone(const struct keepalive *keepalive);
 /* Tells it that @token is dead */
 void keepalive_bury(struct keepalive *keepalive, uint64_t token);
 
-/* Has a peer said so? That is known of the latest ones. */
-bool keepalive_buried(uint64_t token);
+/* The token that it bears from now on; and the one of those that it has said to be dead, or 0. NULL: it cannot say so */
+void keepalive_expect(struct keepalive *keepalive, uint64_t token);
+uint64_t keepalive_dead(const struct keepalive *keepalive);
 
 /* Takes in what has come, so that the thread need not have had time for it */
 void keepalive_drain(void);

@@ -49,9 +49,8 @@ static bool xfer_peer_replaced(const struct xfer_peer *peer)
 	return found && found != peer;
 }
 
-void xfer_peer_lose(struct xfer_peer *peer, int status)
+void xfer_peer_end(struct xfer_peer *peer, bool over, int status)
 {
-	const bool over = peer->open || peer->life.verdict;
 	struct xfer_ep *ep = peer->ep;
 
 	xfer_assert_locked(ep->xfer);
@@ -68,6 +67,12 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 		xfer_lose_queued(peer, over, status);
 	ep->xfer->losing = false;
 	xfer_peer_put(peer);
+}
+
+void xfer_peer_lose(struct xfer_peer *peer, int status)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	xfer_peer_end(peer, peer->open, status);
 }
 
 void xfer_lose(struct xfer_ep *ep, fi_addr_t addr, int status)

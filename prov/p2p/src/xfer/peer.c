@@ -136,12 +136,6 @@ uint64_t xfer_token_new(struct xfer *xfer)
 	return siphash(&xfer->secret, &count, sizeof count) | 1;
 }
 
-bool xfer_peer_buried(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->open && keepalive_buried(peer->tokens[0].token);
-}
-
 static void xfer_peer_free(struct xfer_peer *peer)
 {
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)

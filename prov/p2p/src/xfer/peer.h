@@ -240,18 +240,22 @@ int xfer_peer_admit(struct xfer_peer *peer, uint64_t token);
 /* The same of one that is lost already: it was given to the peer before that, and comes only now */
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t token);
 
-/* Does it know us by @token? */
-static inline bool xfer_peer_gave(const struct xfer_peer *peer, uint64_t token)
+/* Has it lost us, if it says that @token is dead? 0: it says nothing */
+static inline bool xfer_peer_reset(const struct xfer_peer *peer, uint64_t token)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return peer->open && peer->theirs.token == token;
+	return token && peer->open &&
+	       (token == peer->theirs.token || token == peer->tokens[0].token);
+}
+
+/* Has it said so by a datagram? */
+static inline bool xfer_peer_buried(const struct xfer_peer *peer)
+{
+	return xfer_peer_reset(peer, keepalive_dead(peer->life.keepalive));
 }
 
 /* It is lost, and so is its token */
 void xfer_peer_expire(struct xfer_peer *peer);
-
-/* Has it said that it has lost us? */
-bool xfer_peer_buried(const struct xfer_peer *peer);
 
 /* A control message has come from it; @news: another one than PROBE and HELLO, which may be repeated */
 static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
