@@ -123,10 +123,13 @@ static void test_no_ip(void **state)
 
 	assert_non_null(ear);
 	far = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, false);
-	assert_null(far);
+	assert_non_null(far);
 	near = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, true);
 	assert_non_null(near);
+	keepalive_ask(far);
 	hear(near);
+	assert_int_equal(keepalive_answers(far), 0);
+	keepalive_close(far);
 	keepalive_close(near);
 	keepalive_hush(ear);
 }
@@ -152,6 +155,28 @@ static void test_dead(void **state)
 	keepalive_close(back);
 	keepalive_hush(ear);
 	keepalive_hush(other);
+}
+
+/* It cannot be asked, and has ended: its id tells on its own host */
+static void test_ended(void **state)
+{
+	const pid_t child = fork();
+	struct keepalive *near, *far, *alive;
+	int status;
+
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	near = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, true);
+	far = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, false);
+	alive = keepalive_open(NULL, (uint32_t) getpid(), 0, NULL, 0, true);
+	assert_true(keepalive_gone(near));
+	assert_false(keepalive_gone(far));
+	assert_false(keepalive_gone(alive));
+	keepalive_close(near);
+	keepalive_close(far);
+	keepalive_close(alive);
+	assert_false(keepalive_gone(NULL));
 }
 
 /* A child lives, and has had the descriptors: the port is closed when its parent closes it all the same. */
@@ -254,7 +279,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_address),       cmocka_unit_test(test_wildcard),
 		cmocka_unit_test(test_no_ip),         cmocka_unit_test(test_child),
 		cmocka_unit_test(test_child_listens), cmocka_unit_test(test_flood),
-		cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_dead),          cmocka_unit_test(test_ended),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -299,20 +299,16 @@ static void hello_ask_again(struct xfer_peer *peer)
 
 bool hello_deserted(struct xfer_peer *peer)
 {
-	struct keepalive *former = peer->life.keepalive;
-
 	xfer_assert_locked(peer->ep->xfer);
 	hello_facts_wait(peer);
 	if (!(peer->facts & HELLO_LOST))
 		return false;
-	if (hello_gone(peer))
+	if (keepalive_gone(peer->life.keepalive))
 		return peer->waited >= HELLO_DESERTED;
-	if (!former)
-		return false;
 	/* not more often than it is watched */
 	if (peer->waited >= peer->life.asked + HELLO_REPEAT) {
 		peer->life.asked = (unsigned int) peer->waited;
-		keepalive_ask(former);
+		keepalive_ask(peer->life.keepalive);
 	}
 	return false;
 }

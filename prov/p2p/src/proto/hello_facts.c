@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
-#include "base/process.h"
 #include "xfer/ep_state.h"
 #include "xfer/keepalive.h"
 
@@ -36,23 +35,12 @@ bool hello_was_renewed(const struct xfer_peer *peer)
 	return peer->facts & HELLO_RENEWED;
 }
 
-bool hello_gone(const struct xfer_peer *peer)
-{
-	const struct keepalive *keepalive = peer->life.keepalive;
-
-	xfer_assert_locked(peer->ep->xfer);
-	if (keepalive && keepalive_answers(keepalive))
-		return keepalive_gone(keepalive);
-	return peer->host == peer->ep->xfer->ipc.host &&
-	       process_ended((pid_t) (uint32_t) peer->process);
-}
-
 bool hello_doubts(const struct xfer_peer *peer)
 {
 	const struct xfer_life *life = &peer->life;
 
 	xfer_assert_locked(peer->ep->xfer);
-	return !(life->keepalive && keepalive_answers(life->keepalive)) &&
+	return !keepalive_answers(life->keepalive) &&
 	       (!(peer->ep->quirks & QUIRK_DIRECTED) || life->probes <= HELLO_DOUBTS);
 }
 
@@ -137,6 +125,7 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	struct xfer_life *life = &peer->life;
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
+	bool named;
 
 	xfer_assert_locked(peer->ep->xfer);
 	/* a question sent before its confirmation is here: it has its answer, though the thread had no time */
@@ -144,16 +133,13 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	if (!hello_another(peer, msg))
 		return;
 	keepalive_close(life->keepalive);
-	life->keepalive = NULL;
 	life->answers = 0;
 	life->port = msg->port;
-	if (!msg->port || peer->ep->lookup(peer->ep, peer->addr, name, &len))
-		return;
-	life->keepalive =
-		keepalive_open(peer->ep->front->keepalive, msg->process, msg->port, name,
-			       P2P_MIN(len, sizeof name), msg->key == peer->ep->xfer->ipc.host);
-	if (life->keepalive)
-		keepalive_ask(life->keepalive);
+	named = !peer->ep->lookup(peer->ep, peer->addr, name, &len);
+	life->keepalive = keepalive_open(peer->ep->front->keepalive, msg->process,
+					 named ? msg->port : 0, name, P2P_MIN(len, sizeof name),
+					 msg->key == peer->ep->xfer->ipc.host);
+	keepalive_ask(life->keepalive);
 }
 
 void hello_facts_late(struct xfer_peer *peer)

@@ -58,12 +58,6 @@ bool hello_was_lost(const struct xfer_peer *peer);
 bool hello_was_renewed(const struct xfer_peer *peer);
 
 /*
- * Has its process ended, or closed the endpoint, as its host tells? If it has never answered beside the core, that is known
- * of processes of this host alone, which have an id here.
- */
-bool hello_gone(const struct xfer_peer *peer);
-
-/*
  * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another
  * one may have its address by now. That takes us for nobody, but answers a question. Where endpoints shun strangers
  * there is little room for one that nobody takes.

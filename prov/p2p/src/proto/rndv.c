@@ -118,7 +118,7 @@ static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
 	if (peer->open)
 		return hello_was_renewed(peer) || xfer_peer_spoke(peer);
-	return hello_gone(peer);
+	return keepalive_gone(peer->life.keepalive);
 }
 
 /* Slots that were kept for peers */

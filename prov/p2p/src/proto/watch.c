@@ -83,10 +83,13 @@ static unsigned int watch_interval(const struct xfer_life *life)
 	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE), most);
 }
 
-static void watch_ask(struct xfer_life *life)
+static void watch_ask(struct xfer_life *life, unsigned int passed)
 {
 	const unsigned int answers = keepalive_answers(life->keepalive);
 
+	life->quiet += passed;
+	if (keepalive_gone(life->keepalive))
+		life->gone += passed;
 	if (answers != life->answers)
 		life->silent = life->unheard = 0;
 	life->answers = answers;
@@ -105,7 +108,7 @@ static void watch_probe(struct xfer_peer *peer)
 	unsigned int interval = WATCH_PROBE << P2P_MIN(life->probes, WATCH_PATIENCE);
 
 	/* nothing else shows that it lives */
-	if (timeout && !life->keepalive)
+	if (timeout && !life->port)
 		interval = P2P_MIN(interval, timeout / WATCH_UNHEARD);
 	if (life->quiet - life->probed < interval)
 		return;
@@ -121,12 +124,11 @@ static void watch_probe(struct xfer_peer *peer)
 static bool watch_overdue(struct xfer_life *life)
 {
 	if (!conf.peer_timeout || life->silent < 1000 * conf.peer_timeout ||
-	    (life->port && !life->answers) ||
-	    (life->keepalive && life->unheard < WATCH_UNHEARD))
+	    (life->port && !life->answers) || life->unheard < WATCH_UNHEARD)
 		return false;
 	/* the thread may have had no time for an answer that is here */
 	keepalive_drain();
-	return !life->keepalive || keepalive_answers(life->keepalive) == life->answers;
+	return keepalive_answers(life->keepalive) == life->answers;
 }
 
 /*
@@ -135,13 +137,11 @@ static bool watch_overdue(struct xfer_life *life)
  */
 static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 {
-	if (!peer->life.keepalive || !peer->epoch)
+	if (!peer->epoch)
 		return 0;
-	peer->life.quiet += passed;
-	watch_ask(&peer->life);
-	if (!hello_gone(peer))
+	watch_ask(&peer->life, passed);
+	if (!keepalive_gone(peer->life.keepalive))
 		return 0;
-	peer->life.gone += passed;
 	if (peer->state == XFER_PEER_GREETED)
 		return hello_deserted(peer) ? -FI_ECONNRESET : 0;
 	return hello_was_lost(peer) && peer->life.gone >= WATCH_LAST ? -FI_ECONNRESET : 0;
@@ -155,13 +155,9 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 
 	if (xfer_peer_buried(peer))
 		return -FI_ECONNRESET;
-	life->quiet += passed;
 	life->silent += passed;
-	if (life->keepalive)
-		watch_ask(life);
+	watch_ask(life, passed);
 	watch_probe(peer);
-	if (hello_gone(peer))
-		life->gone += passed;
 	if (life->gone >= WATCH_LAST)
 		status = -FI_ECONNRESET;
 	else if (watch_overdue(life))

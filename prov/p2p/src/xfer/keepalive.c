@@ -48,8 +48,9 @@ struct keepalive_msg {
 };
 
 /**
- * struct keepalive - an endpoint of another process that may be asked for.
- * @ear:	the endpoint of ours that asks
+ * struct keepalive - an endpoint of another process.
+ * @ear:	the endpoint of ours that asks; NULL: it cannot be asked
+ * @near:	its process is on this host
  * @nonce:	the number that its answers repeat
  * @at:		an IPv4 address is mapped: ::ffff:a.b.c.d
  * @token:	it bears this one in its messages; @dead: it has said so of this one
@@ -57,6 +58,7 @@ struct keepalive_msg {
  */
 struct keepalive {
 	const struct keepalive_ear *ear;
+	bool near;
 	uint64_t nonce;
 	uint64_t process;
 	struct sockaddr_in6 at;
@@ -576,20 +578,16 @@ void keepalive_hush(struct keepalive_ear *ear)
 struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
 				 uint16_t port, const void *name, size_t len, bool near)
 {
-	struct keepalive *keepalive;
+	struct keepalive *keepalive = calloc(1, sizeof *keepalive);
 
-	if (!ear || !port)
-		return NULL;
-	keepalive = calloc(1, sizeof *keepalive);
-	if (!keepalive)
-		return NULL;
-	if (!keepalive_host(&keepalive->at, name, len, near) ||
-	    random_fill(&keepalive->nonce, sizeof keepalive->nonce)) {
+	if (!keepalive || random_fill(&keepalive->nonce, sizeof keepalive->nonce)) {
 		free(keepalive);
 		return NULL;
 	}
+	if (port && keepalive_host(&keepalive->at, name, len, near))
+		keepalive->ear = ear;
 	keepalive->at.sin6_port = htons(port);
-	keepalive->ear = ear;
+	keepalive->near = near;
 	keepalive->process = process;
 	process_lock(PROCESS_TABLES);
 	HASH_ADD(hh, keepalive_asked, nonce, sizeof keepalive->nonce, keepalive);
@@ -619,17 +617,20 @@ static void keepalive_send(const struct keepalive *keepalive, uint32_t kind, uin
 		.nonce = nonce,
 	};
 
-	keepalive_send_to(keepalive->ear, &msg, &keepalive->at);
+	if (keepalive->ear)
+		keepalive_send_to(keepalive->ear, &msg, &keepalive->at);
 }
 
 void keepalive_ask(struct keepalive *keepalive)
 {
-	keepalive_send(keepalive, KEEPALIVE_ASKS, keepalive->nonce);
+	if (keepalive)
+		keepalive_send(keepalive, KEEPALIVE_ASKS, keepalive->nonce);
 }
 
 void keepalive_bury(struct keepalive *keepalive, uint64_t token)
 {
-	keepalive_send(keepalive, KEEPALIVE_BURIES, htole64(token));
+	if (keepalive)
+		keepalive_send(keepalive, KEEPALIVE_BURIES, htole64(token));
 }
 
 void keepalive_drain(void)
@@ -660,11 +661,13 @@ uint64_t keepalive_dead(const struct keepalive *keepalive)
 
 unsigned int keepalive_answers(const struct keepalive *keepalive)
 {
-	return __atomic_load_n(&keepalive->answers, __ATOMIC_RELAXED);
+	return keepalive ? __atomic_load_n(&keepalive->answers, __ATOMIC_RELAXED) : 0;
 }
 
 bool keepalive_gone(const struct keepalive *keepalive)
 {
-	return keepalive_answers(keepalive) &&
-	       __atomic_load_n(&keepalive->refused, __ATOMIC_RELAXED);
+	if (keepalive_answers(keepalive))
+		return __atomic_load_n(&keepalive->refused, __ATOMIC_RELAXED);
+	return keepalive && keepalive->near &&
+	       process_ended((pid_t) (uint32_t) keepalive->process);
 }

@@ -41,12 +41,13 @@ void keepalive_hush(struct keepalive_ear *ear);
 /* The port at which peers may ask; 0: there is none */
 uint16_t keepalive_port(const struct keepalive_ear *ear);
 
-/* An endpoint of another process that may be asked for */
+/* An endpoint of another process. NULL, wherever it is an argument: nothing is known of it */
 struct keepalive;
 
 /*
- * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near:
- * it is on this one. It is asked from @ear, which is closed after it. NULL: it cannot be asked. Threads: any
+ * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near: it is on this
+ * one. It is asked from @ear, which is closed after it. Without @ear, @port or an address it is not. NULL: no memory.
+ * Threads: any
  */
 struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
 				 uint16_t port, const void *name, size_t len, bool near);
@@ -55,14 +56,17 @@ void keepalive_close(struct keepalive *keepalive);
 /* Asks it. That may be lost. */
 void keepalive_ask(struct keepalive *keepalive);
 
-/* How often it has answered; and is there nobody any more who could, though it has? */
+/*
+ * How often it has answered; and has its process ended, or closed the endpoint, as its host tells? If it has never answered,
+ * that is known of processes of this host alone, which have an id here.
+ */
 unsigned int keepalive_answers(const struct keepalive *keepalive);
 bool keepalive_gone(const struct keepalive *keepalive);
 
 /* Tells it that @token is dead */
 void keepalive_bury(struct keepalive *keepalive, uint64_t token);
 
-/* The token that it bears from now on; and the one of those that it has said to be dead, or 0. NULL: it cannot say so */
+/* The token that it bears from now on; and the one of those that it has said to be dead, or 0 */
 void keepalive_expect(struct keepalive *keepalive, uint64_t token);
 uint64_t keepalive_dead(const struct keepalive *keepalive);
 

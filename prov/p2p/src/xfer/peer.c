@@ -74,8 +74,7 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	peer->open = false;
 	peer->epoch++;
 	/* what was said with that token of its does not hold any more */
-	if (peer->life.keepalive)
-		keepalive_bury(peer->life.keepalive, peer->theirs.token);
+	keepalive_bury(peer->life.keepalive, peer->theirs.token);
 }
 
 static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)

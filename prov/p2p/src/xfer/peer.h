@@ -72,7 +72,7 @@ struct xfer_said {
  * struct xfer_life - a peer's signs of life. Only time in which this process has looked counts.
  * @quiet:	for how long no control message has come [ms]
  * @silent:	for how long there was no sign of life at all [ms]
- * @keepalive:	it may be asked for here, or NULL
+ * @keepalive:	what its host and its process tell, or NULL
  * @port:	at which it may be asked for, as it has said; 0: it may not
  * @gone:	for how long nobody has had that port any more, and nothing has come [ms]
  * @answers:	how often that had answered when it was looked at last
