@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Which ways are open to device memory */
 enum conf_path {
@@ -67,6 +68,12 @@ struct conf {
 };
 
 extern struct conf conf;
+
+/* Is that longer than what the user has set for a silent peer [ms]? */
+static inline bool conf_overdue(uint64_t silent)
+{
+	return conf.peer_timeout && silent >= 1000 * conf.peer_timeout;
+}
 
 /*
  * Defines and reads the parameters. Returns 0, or -FI_EINVAL if one has an invalid value. The

@@ -334,7 +334,7 @@ static int xpu_op_refused(struct xpu_patience *patience, fi_addr_t peer, uint64_
 	if (!patience->since)
 		patience->since = now;
 	xpu_op_say_waits(patience, now - patience->since);
-	if (!most || now - patience->since < most)
+	if (!conf_overdue(now - patience->since))
 		return -FI_EAGAIN;
 	P2P_WARN("the core provider has had no room for an operation of the GPU's for %zu s: "
 		 "it and others to its peer fail\n",

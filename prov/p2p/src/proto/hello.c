@@ -271,12 +271,6 @@ int hello_greet(struct xfer_peer *peer)
 
 /* ---- what is known ---- */
 
-/* Was it greeted so long ago that the user wants it taken for dead? */
-static bool hello_overdue(const struct xfer_peer *peer)
-{
-	return conf.peer_timeout && peer->waited >= 1000 * conf.peer_timeout;
-}
-
 /* When the last question is due. Nobody looks any more once what waits has failed */
 static uint64_t hello_late(void)
 {
@@ -332,7 +326,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	/* it cannot have got it, nor anything else, unless only the endpoint beside lacks a connection */
 	if ((peer->via == peer->ep || peer->facts & HELLO_LOST) &&
 	    xfer_outq_has(peer->via, peer->to)) {
-		if (hello_overdue(peer))
+		if (conf_overdue(peer->waited))
 			xfer_peer_lose(peer, -FI_ETIMEDOUT);
 		else if (hello_deserted(peer))
 			hello_give_up(peer);
@@ -359,7 +353,7 @@ static int hello_lost_once(struct xfer_peer *peer)
 /* Who has not answered may compute: is it more than that? */
 static bool hello_hopeless(const struct xfer_peer *peer)
 {
-	return peer->facts & HELLO_OTHER || hello_overdue(peer);
+	return peer->facts & HELLO_OTHER || conf_overdue(peer->waited);
 }
 
 int hello_ready(struct xfer_ep *ep, fi_addr_t addr)

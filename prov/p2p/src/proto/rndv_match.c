@@ -602,7 +602,7 @@ static int rndv_arrival_overdue(struct xfer_arrival *arrival, const struct xfer 
 	arrival->waited += passed;
 	if (arrival->announced)
 		return 0;
-	if (conf.peer_timeout && arrival->waited >= 1000 * conf.peer_timeout)
+	if (conf_overdue(arrival->waited))
 		return -FI_ETIMEDOUT;
 	/* a marker of before a loss may be taken after it, and soon the peer is known again */
 	if (!before)

@@ -121,10 +121,10 @@ static void watch_probe(struct xfer_peer *peer)
 	ctrl_probe(peer, true);
 }
 
-static bool watch_overdue(struct xfer_life *life)
+/* Does its silence tell anything? */
+static bool watch_unanswered(const struct xfer_life *life)
 {
-	if (!conf.peer_timeout || life->silent < 1000 * conf.peer_timeout ||
-	    (life->port && !life->answers) || life->unheard < WATCH_UNHEARD)
+	if ((life->port && !life->answers) || life->unheard < WATCH_UNHEARD)
 		return false;
 	/* the thread may have had no time for an answer that is here */
 	keepalive_drain();
@@ -160,7 +160,7 @@ static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 	watch_probe(peer);
 	if (life->gone >= WATCH_LAST)
 		status = -FI_ECONNRESET;
-	else if (watch_overdue(life))
+	else if (conf_overdue(life->silent) && watch_unanswered(life))
 		status = -FI_ETIMEDOUT;
 	if (status)
 		watch_say(peer, status);
