@@ -324,8 +324,11 @@ static void make_pair(struct script *script, enum fault_kind *faults)
 
 	memcpy(faults, pairs[draw(SIM_COUNT(pairs))], sizeof pairs[0]);
 	script->fault_count = 2 + draw(3);
-	if (faults[0] == faults[1])
-		script->timeout = 10 + (unsigned int) draw(30);
+	if (faults[0] != faults[1])
+		return;
+	/* few, so that the others go on while one is stopped */
+	script->fault_count = 1 + draw(2);
+	script->timeout = 10 + (unsigned int) draw(30);
 }
 
 /* Like one before, at another time */
