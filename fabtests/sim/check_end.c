@@ -105,6 +105,15 @@ static bool is_short_of_slots(const struct op *op)
 	return op->plan.kind != OP_MESSAGE && world.script->pinned == 512;
 }
 
+/*
+ * Has its receive got another message, as one before it was cancelled? Then it may have none, here as without us: the
+ * application posts one more behind all that it has planned.
+ */
+static bool is_without_receive(const struct op *op)
+{
+	return op->plan.kind == OP_MESSAGE && op->ends[1].done && !op->taken;
+}
+
 /* Is such a message under way from this end of an operation to the other one? */
 static bool is_stopped_by(const struct op *op, unsigned int end, const struct op *message)
 {
@@ -169,7 +178,8 @@ static bool is_overdue(const struct op *op)
 
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
-	    check_may_fail(op) || is_short_of_slots(op) || is_stalled(op))
+	    check_may_fail(op) || is_short_of_slots(op) || is_stalled(op) ||
+	    is_without_receive(op))
 		return false;
 	for (unsigned int end = 0; end < 2; end++) {
 		const struct node *node = &nodes[op_node(op, end)];
