@@ -166,6 +166,17 @@ void check_crowds(void)
 	}
 }
 
+/* Does it wait behind others that wait for a process which rests? Then its time begins anew */
+static bool is_held(const struct op *op)
+{
+	bool held = false;
+
+	for (unsigned int end = 0; end < 2; end++)
+		held |= is_crowded(op_node(op, end), op_ep(op, end)) ||
+			(op_end_exists(op, end) && op_end_hindered(op, end));
+	return held;
+}
+
 /*
  * A message, or an operation on memory, between two that have not rested for so long, and begun at both ends before. Where
  * there is no room for it, the call says so for as long.
@@ -179,18 +190,16 @@ static bool is_overdue(const struct op *op)
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
 	    check_may_fail(op) || is_short_of_slots(op) || is_stalled(op) ||
-	    is_without_receive(op))
+	    is_without_receive(op) || world.now < op->held_at + patience)
 		return false;
 	for (unsigned int end = 0; end < 2; end++) {
 		const struct node *node = &nodes[op_node(op, end)];
 
 		if (node->state != NODE_RUNS || node->plain || node->hook ||
-		    world.now < node->until + patience ||
-		    is_crowded(op_node(op, end), op_ep(op, end)))
+		    world.now < node->until + patience)
 			return false;
 		if (op_end_exists(op, end) &&
-		    (!op->ends[end].tried_at || op_end_hindered(op, end) ||
-		     world.now < op->ends[end].tried_at + patience))
+		    (!op->ends[end].tried_at || world.now < op->ends[end].tried_at + patience))
 			return false;
 	}
 	return !op_ended(op);
@@ -200,6 +209,8 @@ static bool is_overdue(const struct op *op)
 void check_unhindered(void)
 {
 	for (size_t i = 0; i < op_count; i++) {
+		if (!op_ended(&ops[i]) && is_held(&ops[i]))
+			ops[i].held_at = world.now;
 		if (!is_overdue(&ops[i]))
 			continue;
 		tell_all_requests();

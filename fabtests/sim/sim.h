@@ -234,6 +234,7 @@ struct op_end {
  * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
  * @graph:	that it is in (op_graph.c), or NULL. Then @launches of it may still end, as its endpoint was closed
+ * @held_at:	when it had to wait last, as others wait for a process that rests [ns] (check_unhindered())
  * @signal:	of a put: the word at the peer; @signals: it has not been signalled yet; @seen: the word is there; @target: the number of its target,
  *		which names @target_addr, of the endpoint's life before @target_life; 0: it has none
  */
@@ -249,6 +250,7 @@ struct op {
 	uint8_t *aside[2];
 	struct op_graph *graph;
 	unsigned int launches;
+	uint64_t held_at;
 	uint64_t *signal;
 	bool signals, seen;
 	uint32_t target;
