@@ -140,6 +140,17 @@ static bool is_stalled(const struct op *op)
 }
 
 /*
+ * Is it with the core, or may it be? The application is told at once that a message with FI_INJECT has ended, and that others
+ * have as FI_P2P_PEER_TIMEOUT is over. The core has them until their process goes on.
+ */
+static bool is_with_core(const struct op *op)
+{
+	const struct op_end *at = &op->ends[0];
+
+	return at->posted && (!at->done || at->err || (op->plan.inject && !op->taken));
+}
+
+/*
  * The core takes so many operations of an endpoint. Those of an application for processes that rest may be all of them, as
  * they may be without us.
  */
@@ -149,8 +160,7 @@ static bool is_crowded(unsigned int node, unsigned int e)
 	unsigned int resting = 0;
 
 	for (const struct op *op = ops; op < ops + op_count; op++)
-		resting += op->plan.from == node && op->plan.from_ep == e &&
-			   op->ends[0].posted && !op->ends[0].done &&
+		resting += op->plan.from == node && op->plan.from_ep == e && is_with_core(op) &&
 			   nodes[op->plan.to].state != NODE_RUNS;
 	return resting >= (model->posts ? model->posts : model->queue);
 }
