@@ -176,15 +176,32 @@ void check_crowds(void)
 	}
 }
 
-/* Does it wait behind others that wait for a process which rests? Then its time begins anew */
-static bool is_held(const struct op *op)
+/* Does it wait behind others that wait for a process which rests? */
+static bool is_behind_resting(const struct op *op)
 {
-	bool held = false;
+	bool behind = false;
 
 	for (unsigned int end = 0; end < 2; end++)
-		held |= is_crowded(op_node(op, end), op_ep(op, end)) ||
-			(op_end_exists(op, end) && op_end_hindered(op, end));
-	return held;
+		behind |= is_crowded(op_node(op, end), op_ep(op, end)) ||
+			  (op_end_exists(op, end) && op_end_hindered(op, end));
+	return behind;
+}
+
+/* Does an application sleep on a counter until such a process goes on? It reads of no other end until then */
+static bool is_asleep_for_resting(unsigned int node)
+{
+	const struct op *awaited = nodes[node].awaited;
+
+	return awaited &&
+	       (nodes[op_node(awaited, op_node(awaited, 0) == node)].state != NODE_RUNS ||
+		is_behind_resting(awaited));
+}
+
+/* Then its time begins anew */
+static bool is_held(const struct op *op)
+{
+	return is_behind_resting(op) || is_asleep_for_resting(op->plan.from) ||
+	       is_asleep_for_resting(op->plan.to);
 }
 
 /*
