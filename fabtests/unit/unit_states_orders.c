@@ -677,6 +677,11 @@ void test_short_starved(void **state)
 		fake_xfer.proto->starved -= 1000;
 		assert_int_equal(scene_try(&scene, SCENE_SHORT), 0);
 	}
+	/* those to another peer come first */
+	fake_xfer.proto->starved -= 150;
+	assert_int_equal(scene_try(&scene, SCENE_SHORT), -FI_EAGAIN);
+	fake_xfer.proto->went_without = FAKE_OTHER;
+	assert_int_equal(scene_try(&scene, SCENE_SHORT), 0);
 	while ((slot = LIST_FIRST(&taken))) {
 		LIST_REMOVE(slot, entry);
 		stage_slot_put(&fake_xfer.stage, slot);

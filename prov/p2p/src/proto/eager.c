@@ -34,22 +34,26 @@
 
 /*
  * Slots may all have messages to a peer that takes nothing, for as long as the core keeps those. So once in EAGER_STALL
- * [ms] a short message goes without.
+ * [ms] a short message goes without. The next one to the same peer waits for twice as long: it may be posted before those
+ * to others, again and again.
  */
 #define EAGER_STALL 100
 
 /* A send waits for a slot; a receive may not, as it may be what others wait for. Does it wait? */
 static bool eager_waits(const struct xfer_req *req)
 {
-	uint32_t *starved = &req->ctx.ep->xfer->proto->starved;
+	struct proto_domain *proto = req->ctx.ep->xfer->proto;
+	const uint32_t stall = req->addr == proto->went_without ? 2 * EAGER_STALL : EAGER_STALL;
 	const uint32_t now = (uint32_t) clock_coarse_ms() | 1;
 	bool waits;
 
 	if (req->recv || req->path.proto != PATH_SHORT)
 		return false;
-	waits = !*starved || now - *starved < EAGER_STALL;
-	if (!*starved || !waits)
-		*starved = now;
+	waits = !proto->starved || now - proto->starved < stall;
+	if (!proto->starved || !waits)
+		proto->starved = now;
+	if (!waits)
+		proto->went_without = req->addr;
 	return waits;
 }
 
