@@ -251,6 +251,7 @@ static inline bool xfer_peer_reset(const struct xfer_peer *peer, uint64_t token)
 /* Has it said so by a datagram? */
 static inline bool xfer_peer_buried(const struct xfer_peer *peer)
 {
+	xfer_assert_locked(peer->ep->xfer);
 	return xfer_peer_reset(peer, keepalive_dead(peer->life.keepalive));
 }
 
