@@ -23,10 +23,14 @@
 /* ---- values ---- */
 
 /* A core's counter that is bound to nothing is not asked: some cores look for completions whenever they are. */
+static uint64_t cntr_core_value(const struct p2p_cntr *cntr)
+{
+	return cntr->by_core ? fi_cntr_read(cntr->core) : 0;
+}
+
 uint64_t cntr_value(const struct p2p_cntr *cntr)
 {
-	return (cntr->by_core ? fi_cntr_read(cntr->core) : 0) +
-	       __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
+	return cntr_core_value(cntr) + __atomic_load_n(&cntr->xfer.value, __ATOMIC_ACQUIRE);
 }
 
 uint64_t cntr_errors(const struct p2p_cntr *cntr)
@@ -155,7 +159,7 @@ static int cntr_sleep_core(struct p2p_cntr *cntr, uint64_t value, int64_t timeou
 			   unsigned int *rounds)
 {
 	struct xfer *xfer = &cntr->domain->xfer;
-	uint64_t core = fi_cntr_read(cntr->core);
+	uint64_t core = cntr_core_value(cntr);
 
 	if (!xfer->wait.waker || xfer_busy(xfer) || cntr_value(cntr) != value)
 		return sleep_on(NULL, xfer, timeout, rounds);
