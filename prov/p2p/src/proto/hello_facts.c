@@ -87,7 +87,8 @@ void hello_facts_wait(struct xfer_peer *peer)
 	const uint64_t now = clock_coarse_ms(), passed = now - peer->looked;
 
 	xfer_assert_locked(peer->ep->xfer);
-	peer->waited += P2P_MIN(passed, XFER_LOOK_MAX);
+	/* what has waited has failed then, and nobody may look before the next question is due */
+	peer->waited += conf_overdue(peer->waited) ? passed : P2P_MIN(passed, XFER_LOOK_MAX);
 	peer->looked = now;
 	/* it may have had no connection to answer by, as those need us, too */
 	if (passed >= HELLO_ANSWERS_TIME / 2)

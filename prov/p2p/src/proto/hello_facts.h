@@ -36,7 +36,7 @@
 /* Is it another process than the one that was known last, or another endpoint, that says @msg? */
 bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
 
-/* Counts the time that it has had to answer a greeting: time in which this process has looked */
+/* Counts the time that it has had to answer a greeting: until that is too long, time in which this process has looked */
 void hello_facts_wait(struct xfer_peer *peer);
 
 /* It has shown by @msg that it is there */

@@ -157,7 +157,7 @@ struct xfer_past {
  * @tokens:	what it may bear, and what it bore before; 0: none
  * @theirs:	what we bear in messages to it, or bore before it was lost
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
- *		looked [ms]
+ *		looked, and all time once FI_P2P_PEER_TIMEOUT is over [ms]
  * @looked:	when that was last [ms]
  * @told:	in their place, once it is known: it has been told of our board, and has not said that it reads it
  * @repeats:	how often it was greeted again meanwhile
