@@ -237,8 +237,8 @@ static int hello_ask(struct xfer_peer *peer, uint64_t time)
 	if (ret)
 		return ret;
 	msg = hello_msg(ep, WIRE_ASKS, peer->epoch);
-	msg.grant = peer->tokens[0].token;
-	if (!msg.grant || peer->tokens[0].lost)
+	msg.grant = xfer_peer_token(peer)->token;
+	if (!msg.grant || xfer_peer_token(peer)->lost)
 		msg.grant = xfer_token_new(ep->xfer);
 	ret = xfer_peer_admit(peer, msg.grant);
 	if (!ret)
@@ -569,7 +569,7 @@ static void hello_confirm(struct xfer_peer *peer)
 {
 	struct wire_msg confirm = hello_msg(peer->ep, WIRE_CONFIRMS, peer->epoch);
 
-	confirm.grant = peer->tokens[0].token;
+	confirm.grant = xfer_peer_token(peer)->token;
 	/* elsewhere the answer to it would be in the way of a peer that closes */
 	if (peer->ep->quirks & QUIRK_NEAR || hello_left_notes(peer))
 		hello_add_board(peer, &confirm);
@@ -614,7 +614,7 @@ static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struc
 	peer->to = to;
 	peer->host = msg->key;
 	hello_facts_keepalive(peer, msg);
-	keepalive_expect(peer->life.keepalive, peer->tokens[0].token);
+	keepalive_expect(peer->life.keepalive, xfer_peer_token(peer)->token);
 	peer->process = msg->process;
 	peer->owner = msg->id;
 	/* it has lost us; where its first greeting was lost, we have not heard of it before */
@@ -683,7 +683,8 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		/* the former process may have been reached elsewhere */
 		peer->via = peer->open ? peer->via : via;
 		peer->to = peer->open ? peer->to : to;
-		hello_token_refuse(peer, msg->token);
+		if (!hello_failed(msg, xfer_peer_admit_lost(peer, msg->token)))
+			hello_token_tell(xfer_token_find(ep, msg->token));
 		return;
 	}
 	hello_renewed(peer, msg);

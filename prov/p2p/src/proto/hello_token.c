@@ -72,13 +72,6 @@ void hello_token_bury(const struct xfer_peer *peer)
 		hello_token_say(peer, 0, peer->theirs.token, peer->ep, peer->addr);
 }
 
-void hello_token_refuse(struct xfer_peer *peer, uint64_t token)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	if (!xfer_peer_admit_lost(peer, token))
-		hello_token_tell(xfer_token_find(peer->ep, token));
-}
-
 /* Those that something is under way with are looked through: some may have no address any more */
 static struct xfer_peer *hello_token_giver(struct xfer_ep *ep, const struct wire_msg *msg)
 {

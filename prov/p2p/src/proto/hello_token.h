@@ -17,9 +17,6 @@
 /* The token for who says @msg, a greeting with a name, in @epoch */
 uint64_t hello_token_make(const struct xfer_ep *ep, const struct wire_msg *msg, uint64_t epoch);
 
-/* Holds a token of @peer that its confirmation bears for lost, and tells it */
-void hello_token_refuse(struct xfer_peer *peer, uint64_t token);
-
 /* Tells who bears @token that it is not good any more */
 void hello_token_tell(const struct xfer_token *token);
 

@@ -61,7 +61,7 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg)
 
 bool xfer_peer_spoke(const struct xfer_peer *peer)
 {
-	const struct xfer_token *token = &peer->tokens[0];
+	const struct xfer_token *token = xfer_peer_token(peer);
 
 	xfer_assert_locked(peer->ep->xfer);
 	return !token->lost && (token->heard[false] || token->heard[true]);
@@ -70,7 +70,7 @@ bool xfer_peer_spoke(const struct xfer_peer *peer)
 void xfer_peer_expire(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	peer->tokens[0].lost = true;
+	peer->tokens[peer->current].lost = true;
 	peer->open = false;
 	peer->epoch++;
 	/* what was said with that token of its does not hold any more */
@@ -102,21 +102,19 @@ static int xfer_peer_set_token(struct xfer_peer *peer, unsigned int index, struc
 
 int xfer_peer_admit(struct xfer_peer *peer, uint64_t value)
 {
-	const struct xfer_token before = peer->tokens[0];
+	const struct xfer_token *before = xfer_peer_token(peer);
 	struct xfer_token *given = xfer_token_find(peer->ep, value);
-	int ret = 0;
 
 	xfer_assert_locked(peer->ep->xfer);
-	if (before.token == value)
+	if (before->token == value)
 		return 0;
 	/* it may have another address here, too */
 	if (given)
 		xfer_peer_dismiss(given->peer, (unsigned int) (given - given->peer->tokens));
-	if (before.lost) {
-		xfer_peer_dismiss(peer, 0);
-		ret = xfer_peer_admit_lost(peer, before.token);
-	}
-	return ret ? ret : xfer_peer_set_token(peer, 0, (struct xfer_token){.token = value});
+	/* a lost one stays where it is: its bearer is to be told so, also where there is no memory for another one */
+	if (before->lost)
+		peer->current = !peer->current;
+	return xfer_peer_set_token(peer, peer->current, (struct xfer_token){.token = value});
 }
 
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
@@ -124,7 +122,7 @@ int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
 	const struct xfer_token token = {.token = value, .lost = true};
 
 	xfer_assert_locked(peer->ep->xfer);
-	return xfer_peer_set_token(peer, 1, token);
+	return xfer_peer_set_token(peer, !peer->current, token);
 }
 
 uint64_t xfer_token_new(struct xfer *xfer)

@@ -44,8 +44,8 @@ enum xfer_peer_state {
 #define XFER_PEER_FULL "more than a peer may have under way"
 
 /*
- * The first one is the number of a question that it has not answered, or its token. The second one is of a time before it
- * was lost: who still uses it is told that it is dead.
+ * One is the number of a question that it has not answered, or its token. The other one is of a time before it was lost:
+ * who still uses it is told that it is dead.
  */
 #define XFER_PEER_TOKENS 2
 
@@ -154,7 +154,7 @@ struct xfer_past {
  * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
  * @open:	it was known, and was not lost since: its token is good. It may be greeted again meanwhile
  * @epoch:	how often one of the two has lost the other, as far as this end knows
- * @tokens:	what it may bear, and what it bore before; 0: none
+ * @tokens:	what it may bear, as @current says which one, and what it bore before; 0: none
  * @theirs:	what we bear in messages to it, or bore before it was lost
  * @waited:	for how long it has been waited for since it was greeted: time in which this process has
  *		looked, and all time once FI_P2P_PEER_TIMEOUT is over [ms]
@@ -184,6 +184,7 @@ struct xfer_peer {
 	fi_addr_t to;
 	enum xfer_peer_state state;
 	bool open;
+	uint8_t current;
 	uint64_t epoch;
 	struct xfer_token tokens[XFER_PEER_TOKENS];
 	struct xfer_said theirs;
@@ -240,12 +241,19 @@ int xfer_peer_admit(struct xfer_peer *peer, uint64_t token);
 /* The same of one that is lost already: it was given to the peer before that, and comes only now */
 int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t token);
 
+/* The one that it may bear */
+static inline const struct xfer_token *xfer_peer_token(const struct xfer_peer *peer)
+{
+	xfer_assert_locked(peer->ep->xfer);
+	return &peer->tokens[peer->current];
+}
+
 /* Has it lost us, if it says that @token is dead? 0: it says nothing */
 static inline bool xfer_peer_reset(const struct xfer_peer *peer, uint64_t token)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	return token && peer->open &&
-	       (token == peer->theirs.token || token == peer->tokens[0].token);
+	       (token == peer->theirs.token || token == xfer_peer_token(peer)->token);
 }
 
 /* Has it said so by a datagram? */
