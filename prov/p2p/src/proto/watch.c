@@ -30,6 +30,7 @@
 #include "xfer/ctrl.h"
 #include "xfer/keepalive.h"
 #include "xfer/loss.h"
+#include "xfer/req_state.h"
 #include "xfer/sendq.h"
 
 /*
@@ -205,25 +206,24 @@ static void watch_unsent_begin(const struct xfer_out *out)
 	}
 }
 
-/* A message to somebody of whom nothing was known then is under way with the peer that is known there by now */
-static void watch_unknown(struct xfer_ep *ep)
+/* Its peer was unknown as it began, and may be known by now */
+static void watch_unknown(struct xfer_req *req)
 {
-	struct xfer_req *req;
-
-	TAILQ_FOREACH(req, &ep->sendq, entry) {
-		if (!req->peer && req->state != XFER_GREETING)
-			xfer_req_watch(req, xfer_peer_find(ep, req->addr));
-	}
+	if (!req->peer && req->state != XFER_GREETING)
+		xfer_req_watch(req, xfer_peer_find(req->ctx.ep, req->addr));
 }
 
 /* Mostly nothing waits for as long as it takes to come here */
 static void watch_unsent_all(struct xfer *xfer)
 {
+	struct xfer_req *req;
 	struct xfer_out *out;
 	struct xfer_ep *ep;
 
+	xfer_req_each(xfer, XFER_BOUNCING, watch_unknown);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		watch_unknown(ep);
+		TAILQ_FOREACH(req, &ep->sendq, entry)
+			watch_unknown(req);
 		TAILQ_FOREACH(out, &ep->outq, entry) {
 			if (!out->behind && !out->until)
 				watch_unsent_begin(out);
