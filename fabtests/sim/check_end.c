@@ -200,8 +200,8 @@ static bool is_asleep_for_resting(unsigned int node)
 /* Then its time begins anew */
 static bool is_held(const struct op *op)
 {
-	return is_behind_resting(op) || is_asleep_for_resting(op->plan.from) ||
-	       is_asleep_for_resting(op->plan.to);
+	return is_behind_resting(op) || is_stalled(op) ||
+	       is_asleep_for_resting(op->plan.from) || is_asleep_for_resting(op->plan.to);
 }
 
 /*
@@ -216,8 +216,8 @@ static bool is_overdue(const struct op *op)
 
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
-	    check_may_fail(op) || is_short_of_slots(op) || is_stalled(op) ||
-	    is_without_receive(op) || world.now < op->held_at + patience)
+	    check_may_fail(op) || is_short_of_slots(op) || is_without_receive(op) ||
+	    world.now < op->held_at + patience)
 		return false;
 	for (unsigned int end = 0; end < 2; end++) {
 		const struct node *node = &nodes[op_node(op, end)];
