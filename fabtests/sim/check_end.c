@@ -150,6 +150,13 @@ static bool is_with_core(const struct op *op)
 	return at->posted && (!at->done || at->err || (op->plan.inject && !op->taken));
 }
 
+/* How much of the core's queue that takes: an announced message is a marker and its announcement there */
+static unsigned int core_share(const struct op_plan *plan)
+{
+	return plan->kind == OP_MESSAGE && plan->from_dev && plan->len > conf.eager_size ? 2
+											 : 1;
+}
+
 /*
  * The core takes so many operations of an endpoint. Those of an application for processes that rest may be all of them, as
  * they may be without us.
@@ -159,9 +166,11 @@ static bool is_crowded(unsigned int node, unsigned int e)
 	const struct model *model = world.script->model;
 	unsigned int resting = 0;
 
-	for (const struct op *op = ops; op < ops + op_count; op++)
-		resting += op->plan.from == node && op->plan.from_ep == e && is_with_core(op) &&
-			   nodes[op->plan.to].state != NODE_RUNS;
+	for (const struct op *op = ops; op < ops + op_count; op++) {
+		if (op->plan.from == node && op->plan.from_ep == e && is_with_core(op) &&
+		    nodes[op->plan.to].state != NODE_RUNS)
+			resting += core_share(&op->plan);
+	}
 	return resting >= (model->posts ? model->posts : model->queue);
 }
 
