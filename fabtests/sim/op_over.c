@@ -63,11 +63,17 @@ static bool is_queued(const struct op *op, unsigned int end)
 	       (!end && world.script->triggers && op->plan.kind != OP_MESSAGE);
 }
 
+/* Has the call not taken it, or the provider kept it for later? */
+static bool is_yet_to_go(const struct op *op)
+{
+	return !is_posted(&op->ends[0]) || is_queued(op, 0);
+}
+
 /* Is it on remote memory of a peer whose greetings were lost, and are not repeated? */
 static bool is_ungreeted(const struct op *op)
 {
 	return core_loses() && world.script->model->stalls && op->plan.kind != OP_MESSAGE &&
-	       (!is_posted(&op->ends[0]) || is_queued(op, 0));
+	       is_yet_to_go(op);
 }
 
 /* Are they of one endpoint, with one other? */
@@ -99,7 +105,7 @@ static bool is_fenced(const struct op *op)
 		.any = true,
 	};
 
-	return plan->fence && world.script->fences && !is_posted(&op->ends[0]) &&
+	return plan->fence && world.script->fences && is_yet_to_go(op) &&
 	       (core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what) ||
 		is_beside_ungreeted(op));
 }
