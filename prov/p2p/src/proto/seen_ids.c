@@ -10,7 +10,7 @@ void seen_ids_add(struct seen_ids *seen, uint64_t id)
 
 	if (!seen->sets)
 		seen->sets = calloc(SEEN_IDS_SETS, sizeof *seen->sets);
-	set = seen->sets ? &seen->sets[id % SEEN_IDS_SETS] : &seen->few;
+	set = seen->sets ? &seen->sets[id % SEEN_IDS_SETS] : &seen->few[id % SEEN_IDS_FEW];
 	set->id[set->next] = id;
 	set->next = (set->next + 1) % SEEN_IDS_WAYS;
 	set->count += set->count < SEEN_IDS_WAYS;
@@ -28,7 +28,7 @@ static bool seen_ids_has(const struct seen_ids_set *set, uint64_t id)
 bool seen_ids_before(const struct seen_ids *seen, uint64_t id)
 {
 	return (seen->sets && seen_ids_has(&seen->sets[id % SEEN_IDS_SETS], id)) ||
-	       seen_ids_has(&seen->few, id);
+	       seen_ids_has(&seen->few[id % SEEN_IDS_FEW], id);
 }
 
 void seen_ids_fini(struct seen_ids *seen)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #define SEEN_IDS_SETS 4096
+#define SEEN_IDS_FEW 32
 #define SEEN_IDS_WAYS 8
 
 /* @next: the place that is taken next; @count: how many are taken */
@@ -24,11 +25,11 @@ struct seen_ids_set {
 
 /**
  * struct seen_ids - all zero before the first one.
- * @sets:	NULL: there was no need for them, or no memory. @few: those that came while there was none
+ * @sets:	NULL: there was no need for them, or no memory. @few: smaller ones, for what comes while there is none
  */
 struct seen_ids {
 	struct seen_ids_set *sets;
-	struct seen_ids_set few;
+	struct seen_ids_set few[SEEN_IDS_FEW];
 };
 
 void seen_ids_add(struct seen_ids *seen, uint64_t id);
