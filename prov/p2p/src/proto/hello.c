@@ -657,6 +657,21 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 	hello_confirm(peer);
 }
 
+/* Tells the bearer of a lost token so. A former process may be reached elsewhere: a confirmation says where this one is */
+static void hello_refuse(const struct xfer_token *token, const struct wire_msg *msg)
+{
+	struct xfer_peer *peer = token->peer;
+	struct xfer_ep *via = peer->via;
+	fi_addr_t to = peer->to;
+
+	if (msg->type == WIRE_HELLO && msg->flags & WIRE_CONFIRMS &&
+	    hello_route(peer->ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via, &to))
+		return;
+	peer->via = peer->open ? peer->via : via;
+	peer->to = peer->open ? peer->to : to;
+	hello_token_say(peer, token->token, 0, via, to);
+}
+
 static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct xfer_peer *peer = msg->peer;
@@ -672,19 +687,15 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (!peer && hello_failed(msg, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
 		return;
 	peer = peer ? peer : xfer_peer_get(ep, addr);
-	if (hello_failed(msg, peer ? 0 : -FI_ENOMEM))
-		return;
 	/* whoever goes on to name others beside itself is none that is let in */
-	if (hello_failed(msg, hello_route(ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via,
+	if (hello_failed(msg, peer ? 0 : -FI_ENOMEM) ||
+	    hello_failed(msg, hello_route(ep, msg, peer->addr, !(peer->facts & HELLO_MET), &via,
 					  &to)))
 		return;
 	/* it may have been on its way for as long as one of the two was stopped */
 	if (msg->epoch < hello_epoch(peer, msg)) {
-		/* the former process may have been reached elsewhere */
-		peer->via = peer->open ? peer->via : via;
-		peer->to = peer->open ? peer->to : to;
 		if (!hello_failed(msg, xfer_peer_admit_lost(peer, msg->token)))
-			hello_token_tell(xfer_token_find(ep, msg->token));
+			hello_refuse(xfer_token_find(ep, msg->token), msg);
 		return;
 	}
 	hello_renewed(peer, msg);
@@ -758,7 +769,7 @@ static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 	fi_addr_t addr;
 
 	if (token)
-		hello_token_tell(token);
+		hello_refuse(token, msg);
 	else if (msg->old && msg->name_len &&
 		 hello_answers(ep->proto, &ep->proto->refusals, HELLO_REFUSALS) &&
 		 !hello_resolve(ep, msg->name, msg->name_len, &addr))

@@ -31,12 +31,8 @@ uint64_t hello_token_make(const struct xfer_ep *ep, const struct wire_msg *msg, 
 	return siphash(&ep->xfer->secret, &text, sizeof text) | 1;
 }
 
-/*
- * By the way from @via to @to, once at a time. @grant: the lost token that it bears, or 0; @token: the one that it has given, or
- * 0
- */
-static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t token,
-			    struct xfer_ep *via, fi_addr_t to)
+void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t token,
+		     struct xfer_ep *via, fi_addr_t to)
 {
 	const struct xfer_ep *ep = peer->ep;
 	const struct wire_msg msg = {
@@ -53,16 +49,10 @@ static void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64
 		.name_len = ep->name_len,
 	};
 
+	xfer_assert_locked(ep->xfer);
+	/* once at a time */
 	if (!ctrl_unsent(via, to))
 		ctrl_answer(via, to, &msg, HELLO_TOKEN_TIME);
-}
-
-void hello_token_tell(const struct xfer_token *token)
-{
-	const struct xfer_peer *peer = token->peer;
-
-	xfer_assert_locked(peer->ep->xfer);
-	hello_token_say(peer, token->token, 0, peer->via, peer->to);
 }
 
 void hello_token_bury(const struct xfer_peer *peer)
