@@ -434,7 +434,9 @@ static bool is_astray(const struct op *op)
  */
 static bool wants_spare(const struct op *op, const struct op *spare)
 {
-	const bool in_vain = spare && spare->ends[1].done && spare->ends[1].err != FI_ECANCELED;
+	/* what its sender has taken back ends it so, too */
+	const bool in_vain = spare && spare->ends[1].done &&
+			     (spare->ends[1].err != FI_ECANCELED || !spare->ends[1].cancelled);
 
 	return !op->spare && (!spare || in_vain) && is_astray(op) && !op_is_multi(op);
 }
