@@ -206,13 +206,14 @@ static bool is_in_order(const struct op *op, const struct op *other)
 	return is_queued(op, 0) && is_queued(other, 0);
 }
 
-static bool is_behind_ungreeted(const struct op *op, unsigned int end)
+/* Does it wait behind one that is ungreeted or fenced? */
+static bool is_behind_held(const struct op *op, unsigned int end)
 {
 	for (const struct op *other = ops; !end && other < ops + op_count; other++) {
 		if (op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
 		    other->ends[0].posted && !other->ends[0].done &&
 		    (other->ends[0].turn < op->ends[0].turn || is_repeated(op, 0)) &&
-		    is_ungreeted(other))
+		    (is_ungreeted(other) || is_fenced(other)))
 			return true;
 	}
 	return false;
@@ -221,7 +222,7 @@ static bool is_behind_ungreeted(const struct op *op, unsigned int end)
 bool op_end_lost(const struct op *op, unsigned int end)
 {
 	return is_lost(op, end) || is_behind_lost(op, end) ||
-	       is_in_full_ring(op, end, is_lost) || is_behind_ungreeted(op, end);
+	       is_in_full_ring(op, end, is_lost) || is_behind_held(op, end);
 }
 
 static bool is_under_way(const struct op *op, unsigned int end)
