@@ -279,7 +279,7 @@ static void check_order(const struct op *op, const struct op *sent)
 static void check_fence(const struct op *fenced)
 {
 	if (!fenced->plan.fence || !world.script->fences || nodes[fenced->plan.from].plain ||
-	    nodes[fenced->plan.from].hook || fenced->plan.inject)
+	    nodes[fenced->plan.from].hook || fenced->plan.inject || is_alike(fenced))
 		return;
 	for (size_t i = 0; i < op_count; i++) {
 		const struct op *op = &ops[i];
