@@ -429,16 +429,33 @@ static bool is_astray(const struct op *op)
 }
 
 /*
- * A message whose receive ended without it gets another one (@spare), and one more for each that ended with what was in
- * the way. What comes to buffers for many needs none
+ * Has such a receive met what was in the way? Of those that were taken back, or wait for ever, as many may have met a
+ * message whose sender is gone as there are such messages.
+ */
+static bool is_in_vain(const struct op *spare)
+{
+	unsigned int gone = 0, waited = 0;
+
+	if (spare->ends[1].done &&
+	    (spare->ends[1].err != FI_ECANCELED || !spare->ends[1].cancelled))
+		return true;
+	for (const struct op *op = ops; op < ops + op_count; op++) {
+		if (!check_same_stream(op, spare))
+			continue;
+		gone += !op->spare && op->ends[0].posted && !op->taken && !op_end_lives(op, 0);
+		waited += op->spare && op->ends[1].cancelled &&
+			  (!op->ends[1].done || op->ends[1].err == FI_ECANCELED);
+	}
+	return spare->ends[1].cancelled && waited <= gone;
+}
+
+/*
+ * A message whose receive ended without it gets another one (@spare), and one more for each that met what was in the way.
+ * What comes to buffers for many needs none
  */
 static bool wants_spare(const struct op *op, const struct op *spare)
 {
-	/* what its sender has taken back ends it so, too */
-	const bool in_vain = spare && spare->ends[1].done &&
-			     (spare->ends[1].err != FI_ECANCELED || !spare->ends[1].cancelled);
-
-	return !op->spare && (!spare || in_vain) && is_astray(op) && !op_is_multi(op);
+	return !op->spare && (!spare || is_in_vain(spare)) && is_astray(op) && !op_is_multi(op);
 }
 
 /* True: one does; with @adds it gets it */
