@@ -374,12 +374,17 @@ static void crash_checks(CUresult error)
 
 static void crash(uint32_t *where, CUresult error)
 {
+	CUresult behind;
+
 	/* on the other stream one waits for what never comes, and so does the stream behind it */
 	good(launch_wait(scene.other, scene.word));
 	good(cuStreamWaitValue32_v2(scene.other, (uintptr_t) scene.word, 7, 0));
 	good(launch_crash(scene.stream, where));
-	good(launch_add(scene.stream, scene.word, NULL, 2, 1));
-	good(cuMemcpyDtoHAsync_v2(scene.word + 1, scene.d, 4, scene.stream));
+	/* the kernel may have crashed by now */
+	behind = launch_add(scene.stream, scene.word, NULL, 2, 1);
+	check(!behind || behind == error);
+	behind = cuMemcpyDtoHAsync_v2(scene.word + 1, scene.d, 4, scene.stream);
+	check(!behind || behind == error);
 	crash_checks(error);
 }
 
