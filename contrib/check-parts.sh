@@ -714,7 +714,8 @@ part_asan() {
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
-	build asan --enable-debug --enable-asan --enable-ubsan --with-cuda=own --with-rocm=own
+	# unoptimised, the simulated worlds take longer than they may, and tests as long as the compiler saves
+	build asan CFLAGS=-O2 CXXFLAGS=-O2 --enable-debug --enable-asan --enable-ubsan --with-cuda=own --with-rocm=own
 	slow=3
 	# scripts have no memory of ours
 	# shellcheck disable=SC2016 # make's
@@ -760,7 +761,7 @@ part_tsan() {
 	[ -n "$all" ] || few=(PROGRAMS="${programs[*]}" check_PROGRAMS="$checks")
 	# cudaemu starts a thread in a process that a test has forked: touch means to.
 	export TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
-	build tsan --enable-debug --enable-tsan
+	build tsan CFLAGS=-O2 CXXFLAGS=-O2 --enable-debug --enable-tsan
 	# It does not know of memory maps as random as some kernels make them.
 	if ! "$base/tsan/fabtests/fi_p2p_bw" -h >/dev/null 2>&1; then
 		personality=(setarch "$(uname -m)" -R)
