@@ -714,7 +714,8 @@ part_asan() {
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
-	# unoptimised, the simulated worlds take longer than they may, and tests as long as the compiler saves
+	# Unoptimised, a simulated world takes more than its 20 s of a processor. The tests take longer, too: about as
+	# much as the compiler saves
 	build asan CFLAGS=-O2 CXXFLAGS=-O2 --enable-debug --enable-asan --enable-ubsan --with-cuda=own --with-rocm=own
 	slow=3
 	# scripts have no memory of ours

@@ -45,7 +45,7 @@ enum xfer_peer_state {
 
 /*
  * One is the number of a question that it has not answered, or its token. The other one is of a time before it was lost:
- * who still uses it is told that it is dead.
+ * its bearer is told that it is dead.
  */
 #define XFER_PEER_TOKENS 2
 
