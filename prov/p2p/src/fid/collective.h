@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The calls of fi_collective(3): the core's own, for host memory. Address sets and groups are the
- * core's objects, which the application gets as they are.
+ * The calls of fi_collective(3): the core's own, for host memory. The application gets the core's
+ * address sets and groups as they are.
  */
 #ifndef P2P_COLLECTIVE_H
 #define P2P_COLLECTIVE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Options of endpoints: fi_getopt() and fi_setopt(). What is not about device memory is the core's. */
+/* Options of endpoints: fi_getopt() and fi_setopt(). Options that are not about device memory are the core's. */
 #ifndef P2P_EP_OPT_H
 #define P2P_EP_OPT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The statistics of an endpoint: what an application asks for, and what is printed at its end. */
+/* The statistics of an endpoint: an application asks for them, or they are printed when it closes. */
 #ifndef P2P_EP_STATS_H
 #define P2P_EP_STATS_H
 

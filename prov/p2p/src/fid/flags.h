@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Flags of the calls that take some. docs/conformance.md has what becomes of each, call by call: what is not kept
- * is refused.
+ * Flags of the calls that take some. docs/conformance.md says what becomes of each, call by call. A flag that is not
+ * kept is refused.
  */
 #ifndef P2P_FLAGS_H
 #define P2P_FLAGS_H

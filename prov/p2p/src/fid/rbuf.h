@@ -3,8 +3,8 @@
  * Receive buffers that are chosen when a message comes: between ofi_rxm and tcp of libfabric 1.17.
  *
  * ofi_rxm asks the domain below for that by fi_set_ops(3). If it is there, both ends send tagged
- * messages in another format. So a hook between the two hands it through: else who has the hook
- * understands no message of who has not.
+ * messages in another format. So a hook between the two hands it through: else an end with the
+ * hook would understand no message of an end without.
  */
 #ifndef P2P_RBUF_H
 #define P2P_RBUF_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Where an endpoint's operations go on, whoever has filled them: libfabric's calls, but for what they give to the
- * core at once, works that wait for counters, streams and kernels.
+ * Where an endpoint's operations go on, whoever has filled them: works that wait for counters, streams, kernels, and
+ * those of libfabric's calls that do not go to the core at once.
  */
 #ifndef P2P_SUBMIT_H
 #define P2P_SUBMIT_H

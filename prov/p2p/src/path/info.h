@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What ofi_p2p says of itself (struct fi_info), made from what a core provider says, and the
- * way back. Functions are pure functions on structures.
+ * The struct fi_info of ofi_p2p, made from a core provider's, and the way back.
+ * All functions are pure: they work on structures.
  */
 #ifndef P2P_INFO_H
 #define P2P_INFO_H

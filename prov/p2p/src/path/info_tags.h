@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The tags that we offer, one bit fewer than the core has; and what was offered, which outlives the answer. */
+/* The tags that we offer, one bit fewer than the core has. What was offered is kept when fi_getinfo's answer is gone. */
 #ifndef P2P_INFO_TAGS_H
 #define P2P_INFO_TAGS_H
 

@@ -13,18 +13,18 @@
  *	                     <-------------------- HELLO(A, reads) -----
  *	all announcements    === note(B, id, length, ...) =============> reads it
  *
- * A number or token is good for who has received it: so N shows that the answer comes from who was asked,
- * and token B that the confirmation comes from the endpoint that is named. B is a hash of what the sender is
- * (hello_token.h). So the receiver need not remember who has asked, and who asks in another's name
- * has no effect on anybody. An answer and a confirmation also tell which endpoint is to hear the rest.
+ * Only the endpoint that was sent a number or token can bear it: so N shows that the answer comes from the endpoint that
+ * was asked, and token B that the confirmation comes from the endpoint that is named. B is a hash of the sender's name,
+ * process and port (hello_token.h). So the receiver need not remember its askers, and a question in another's name
+ * has no effect. An answer and a confirmation also tell which endpoint is to hear the rest.
  *
- * A peer that was lost, and is greeted again, may live, and know nothing of it. Both count losses: either says the
- * higher count that it knows of, which is the epoch that begins. So the confirmation tells that what was under way is
- * over at the peer, too. If it speaks first, it is told then.
+ * A lost peer that is greeted again may live, and not know of its loss. Both ends count losses: each says the
+ * higher count that it knows of, which is the epoch that begins. So the confirmation tells the peer, too, that what was
+ * under way is over. If the peer speaks first, it is told then.
  *
  * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no
- * receive for the question, would else receive nothing more. But an endpoint that shuns strangers is
- * asked by the endpoint itself, in so few bytes that the core sets them aside. The answer goes between the
+ * receive for the question, would else receive nothing more. But where endpoints shun strangers (QUIRK_DIRECTED)
+ * the endpoint itself asks, in so few bytes that the core sets them aside. The answer goes between the
  * side endpoints, if there was room to name one.
  */
 #include "proto/hello.h"

@@ -4,8 +4,8 @@
  *
  * A peer may run another provider, or a hook: an announcement would be lost there, and its marker look
  * like an empty message. So nothing is announced to a peer before it has answered a HELLO. Until then
- * messages wait or travel whole, in the core's own way, which is right for every receiver. Who has
- * not answered within FI_P2P_HELLO_TIMEOUT gets whole messages, and may answer later.
+ * messages wait or travel whole, in the core's own way, which is right for every receiver. A peer that has
+ * not answered within FI_P2P_HELLO_TIMEOUT gets whole messages, and may still answer.
  *
  * A short message from device memory may be offered like a long one (wire.h), and not staged.
  * Its receiver must follow up all receives (struct xfer_ep.follows), as a marker that meets any

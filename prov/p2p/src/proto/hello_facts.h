@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What is known of a peer, beside that it speaks our protocol: from greetings (hello.h), or because it has shown it. All
+ * What else is known of a peer that speaks our protocol: from its greetings (hello.h), or from what it has done. All
  * [locked].
  */
 #ifndef P2P_HELLO_FACTS_H

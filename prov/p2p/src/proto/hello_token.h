@@ -2,12 +2,12 @@
 /*
  * Tokens of greetings (hello.h), and those that are not good any more.
  *
- * A peer's token is made of its name, process, port and epoch, with a secret. So whoever answers gives the one that it will
- * give to confirm, and needs no record of who has asked. Another process, or another epoch, has another one.
+ * A peer's token is a hash of its name, process, port and epoch, with a secret. So an end gives the same one in its answer
+ * and in its confirmation, and needs no record of its askers. Another process, or another epoch, has another token.
  *
- * An end that has lost a peer holds the peer's tokens for lost. Whoever bears one that is, and whatever it says, is told
- * so, as it would wait for ever for what it has under way. It may have lost this end as well, and greeted it anew. So it is
- * told the token that it bears, which nobody else knows, and it bears no other one that is meant. All [locked].
+ * An end that has lost a peer takes the peer's tokens for lost. A peer that says anything with a lost token is told
+ * so, as it would wait for ever for what it has under way. It may have lost this end as well, and greeted it anew. So the
+ * word names the token that is lost, which nobody else knows, and means no newer one. All [locked].
  */
 #ifndef P2P_HELLO_TOKEN_H
 #define P2P_HELLO_TOKEN_H

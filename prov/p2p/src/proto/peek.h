@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * FI_PEEK, FI_CLAIM and FI_DISCARD of tagged messages. The core finds, keeps and discards. We
- * tell of the message where it has found a marker. A core knows a claimed message by its
+ * FI_PEEK, FI_CLAIM and FI_DISCARD of tagged messages. The core finds, keeps and discards. Where it
+ * has found a marker, we report the message behind it. A core knows a claimed message by its
  * context. So the request of a claim lives on, and the receive that takes the message uses it.
  * All [locked].
  */

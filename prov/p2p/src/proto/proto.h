@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * The table of protocols: one row, and one file or more, for each way that bytes travel. The
- * file of a protocol begins with its sequence diagram. In it, ---> is a message, and ===> is
- * memory that one side reaches at the other; capitals are states (xfer/req.h), from that line on. A new protocol
- * is a new file and row.
+ * file of a protocol begins with its sequence diagram. In it, ---> is a message between endpoints, and ===> anything else:
+ * memory that one side reaches at the other, a note, a datagram, a lane's first message. Capitals are states (xfer/req.h),
+ * from that line on. A new protocol is a new file and row.
  *
  * Announcement and marker may arrive in either order. Either side may send ABORT at any time, or PROBE after a long
- * silence. docs/wire.md has what is said apart from the code.
+ * silence. docs/wire.md describes the messages without the code.
  */
 #ifndef P2P_PROTO_H
 #define P2P_PROTO_H

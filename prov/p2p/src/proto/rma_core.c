@@ -14,7 +14,7 @@
  *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
  *	                     === the core reads the memory ============> FETCHING
- *	                     === and whether that stood until then ====> believes it
+ *	                     === reads the word =======================> believes the bytes
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
  * Where the NIC has the device memory, nothing is copied. The arrays of an atomic operation are

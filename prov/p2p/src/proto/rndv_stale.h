@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Stale pieces: their receives were taken back, as the transfer has failed here, but their sender may not know
- * that yet. It may be lost, and come back much later. Nobody wants such a piece, but it may be in the way of
+ * that yet. The sender may be lost, and come back much later. Nobody wants such a piece, but it may be in the way of
  * others:
  *
  * - Cores that stall read nothing behind it. There the core discards what has come (rndv_stale_discard()).
- * - A core within the host (QUIRK_NEAR) tells its sender of the end of no later message, to whomever. There each
+ * - A core within the host (QUIRK_NEAR) reports none of its sender's later messages as sent, to any peer. There each
  *   piece that may come has a receive again, and its bytes go nowhere (rndv_stale_expect()).
  * - A lane has receives for pieces alone, and its thread may not have posted the next one yet. So nothing is discarded
  *   there, and a piece has a receive again, too.

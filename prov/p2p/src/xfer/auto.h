@@ -3,9 +3,9 @@
  * Automatic progress (FI_PROGRESS_AUTO): a thread moves a domain's transfers while the
  * application calls nothing.
  *
- * It sleeps on the descriptors of all of the domain's queues. Whoever starts what no descriptor
- * tells of wakes it. While copies are in flight it looks after them, and lets others run. When
- * that has been in vain for some time, it sleeps for moments.
+ * It sleeps on the descriptors of all of the domain's queues. A thread that starts something that
+ * no descriptor shows wakes it. While copies are in flight it looks after them, and lets others
+ * run. When it has looked in vain for some time, it sleeps for moments.
  */
 #ifndef P2P_AUTO_H
 #define P2P_AUTO_H

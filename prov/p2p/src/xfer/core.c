@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The only caller of the core provider's data transfer calls. See core.h. */
+/* The core's data transfer calls, but for those that fid/msg.c and fid/rma.c make at once. See core.h. */
 #include "xfer/core.h"
 
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The core's data transfer calls, all variants as one. What its completion queues say, in one
- * form. And infos of the core's, for endpoints beside the application's.
+ * The core's data transfer calls, all variants as one; its completions, in one form; and its infos
+ * for endpoints beside the application's.
  */
 #ifndef P2P_CORE_H
 #define P2P_CORE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * An open endpoint: what may go to the core as it is, what is counted, and which side endpoint
- * carries what may not wait. life.h has its beginning and its end.
+ * An open endpoint: which calls may go to the core as they are, which are counted, and which side
+ * endpoint carries messages that may not wait. life.h opens and closes it.
  */
 #ifndef P2P_EP_STATE_H
 #define P2P_EP_STATE_H

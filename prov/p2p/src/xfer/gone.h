@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Endpoints of this process that are closed, where the core provider crashes when something is sent
- * to one (QUIRK_FRAGILE). What we have still to send to them is not sent, nor what the application asked for before.
+ * Closed endpoints of this process, over core providers that crash at a send to one (QUIRK_FRAGILE).
+ * Nothing more is sent there: neither messages of our own, nor those that the application has asked for before.
  */
 #ifndef P2P_GONE_H
 #define P2P_GONE_H

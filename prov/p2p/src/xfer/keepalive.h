@@ -3,7 +3,7 @@
  * Keepalive: signs of life from other processes, beside the core provider.
  *
  * A process that computes does not call libfabric, and answers no control message. A thread answers
- * for it, over UDP. There is one in each process that has an endpoint that has greeted somebody. It sleeps until it is
+ * for it, over UDP. A process has one once an endpoint of its own has greeted somebody. It sleeps until it is
  * asked.
  *
  * A question names the process that it is for by a random number (struct ipc.process), which only
@@ -11,13 +11,13 @@
  * another process, and a stranger gets no answer. A question is as long as its answer.
  *
  * A process also tells a peer that it has lost it, and which token is dead (peer.h). The peer may have
- * been stopped, and may copy, when it goes on, from memory that is another message's meanwhile. Within a
+ * been stopped, and may go on to copy from memory that is another message's by then. Within a
  * host such a word is there as soon as it is sent.
  *
  * Each endpoint has a socket of its own for as long as it is open, an *ear*, at the address that the endpoint itself
  * has. It asks from there, and peers ask there and nowhere else: at another address of the host nobody has the port,
  * though the endpoint lives. If it is closed, or its process is gone, its host says that nobody has the port. That
- * counts only for who has answered before: a firewall may say the same.
+ * counts only for a peer that has answered before: a firewall may say the same.
  *
  * Datagrams come from anybody. One look takes in a few hundred of each socket at most. Only other looks wait meanwhile.
  */

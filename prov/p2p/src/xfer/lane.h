@@ -6,8 +6,8 @@
  * endpoints aside (lane_core.h). How many of them are used depends on the processors (lane_load.h).
  *
  * A lane's thread posts what it is given, and reads its queue. It knows nothing of messages, and takes no lock of the
- * engine's but to wake somebody who sleeps (wait_domain.dozing). What has ended is told to who makes progress, as if the
- * endpoint's own queue had said it.
+ * engine's but to wake somebody who sleeps (wait_domain.dozing). It hands completions to whoever makes progress, as if
+ * they came from the endpoint's own queue.
  *
  * Peers agree on lanes in rndv_lanes.c. Lanes close with their endpoint: until then nothing of theirs is freed
  * that the core may still use.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The core's objects of a lane (lane.h), in a fabric of their own: what belongs to one domain takes turns; and who
- * reads a queue of events moves all that belongs to the fabric on, in place of others' threads.
+ * The core's objects of a lane (lane.h), in a fabric of their own. Threads that share a domain take turns; and a thread
+ * that reads an event queue makes progress for the whole fabric, in place of the other lanes' threads.
  */
 #ifndef P2P_LANE_CORE_H
 #define P2P_LANE_CORE_H

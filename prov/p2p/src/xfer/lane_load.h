@@ -3,8 +3,8 @@
  * How many lanes pay (lane.h): as many as there are processors for. A thread of a lane that waits for a processor
  * costs more than it brings.
  *
- * At the start the processors are counted that the process may run on. Others may use them, too, and how much they
- * do nobody tells. So the threads are looked at while they run: the kernel counts for how long each has run, and for
+ * At the start we count the processors that the process may run on. Other processes may use them, too, and nothing
+ * tells how much. So we watch the threads while they run: the kernel counts for how long each has run, and for
  * how long it was ready to run and did not.
  */
 #ifndef P2P_LANE_LOAD_H

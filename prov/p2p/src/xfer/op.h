@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What an application can ask for, in libfabric's own structures. Calls, works that wait for counters, streams and
- * kernels fill the same one, and so do protocols, for the core.
+ * Operations, in libfabric's own structures. Calls, works that wait for counters, streams and kernels all fill a
+ * struct p2p_op, and so do protocols, for the core.
  */
 #ifndef P2P_OP_H
 #define P2P_OP_H

@@ -3,8 +3,8 @@
  * Peers: a record for each endpoint that this one has to do with by control messages.
  *
  * Either end gives the other a token, a number that nobody can guess, when they greet each other
- * (hello.h). Each control message bears the token that its receiver gave to its sender. So it is known
- * who has sent it, and who has been given none is not heard.
+ * (hello.h). Each control message bears the token that its receiver gave to its sender. So the receiver
+ * knows the sender, and drops messages without a token of its own.
  *
  * If a peer is lost, what was under way with it ends here. It may live, and come back. Its token is
  * lost then: it is told that it must end everything, too. What comes after that is another epoch, with

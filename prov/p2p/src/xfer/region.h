@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Regions: registered memory that we let peers reach ourselves. The core cannot reach it, or
+ * Regions: registered memory that peers reach through us, as the core cannot reach it, or
  * the application has chosen its key. All [locked].
  */
 #ifndef P2P_REGION_H

@@ -2,14 +2,14 @@
 /*
  * Wait points: where to sleep until a completion queue or a counter may have something new.
  *
- * A wait point is a descriptor of ours. A queue's wakes for the core's object behind it, and
- * for what we have to tell ourselves. As long as transfers are under way it wakes for every
+ * A wait point is a descriptor of ours. A queue's point wakes for the core's object behind it, and
+ * for reports of our own. As long as transfers are under way it wakes for every
  * queue of the domain, since any of them may move a transfer on. Copies have no descriptor:
  * while some are in flight, nobody sleeps.
  *
  * A counter has a point if its user asked for a descriptor. What we count comes out of the
  * domain's queues, so the point wakes for all of them at any time. Cores give no descriptors
- * for their own counters. What one of them counts is looked for every WAIT_BLIND ms, and so is
+ * for their own counters. We look at such a counter every WAIT_BLIND ms, and at
  * a queue without a descriptor.
  *
  * The thread of automatic progress (auto.h) has a point for all queues. It alone looks after

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Control messages: what two ofi_p2p endpoints say to each other besides the user's messages.
- * docs/wire.md has all of it apart from the code. Sequence diagrams are at the heads of the protocols' files.
+ * docs/wire.md describes it all without the code. Sequence diagrams are at the heads of the protocols' files.
  *
  * A long message from device memory is two messages. The *marker* goes through the user's own
  * channel, with the user's tag and no bytes. The core matches it with a receive, in order, as it
@@ -9,8 +9,8 @@
  * *announcement*, a control message, tells what that id stands for. Either may come first. An
  * announcement may also be a note on the sender's board (board.h).
  *
- * One message with a header in the user's buffer was thought of first. Two are better: the marker fits every receive, soils
- * no buffer, and costs a multi-receive buffer nothing. It has an id in place of bits of the length, so a host receive of
+ * The first idea was one message, with a header in the user's buffer. Two are better: the marker fits every receive, writes
+ * to no buffer, and costs a multi-receive buffer nothing. It has an id in place of bits of the length, so a host receive of
  * up to WIRE_PLAIN_MAX bytes needs no following up.
  *
  * HELLO comes first: two endpoints greet each other (hello.h), and each gives the other a token. Every
