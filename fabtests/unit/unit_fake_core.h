@@ -11,7 +11,7 @@
 #include "xfer/peer.h"
 
 /* Peers: the core has never room for what goes to the one that is dead, nor to addresses of nobody */
-enum { FAKE_DEAD, FAKE_ALIVE, FAKE_OTHER, FAKE_KNOWN, FAKE_NEW = FAKE_KNOWN, FAKE_PEERS };
+enum { FAKE_ALIVE, FAKE_DEAD, FAKE_OTHER, FAKE_KNOWN, FAKE_NEW = FAKE_KNOWN, FAKE_PEERS };
 
 /* The token that a peer bears */
 #define FAKE_TOKEN(peer) (1000ULL + (peer))

@@ -671,13 +671,13 @@ void test_short_starved(void **state)
 	scene_open(&scene, NULL);
 	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, 1)))
 		LIST_INSERT_HEAD(&taken, slot, entry);
-	for (int round = 0; round < 2; round++) {
+	/* the next one to the same peer waits for twice as long, and those to another peer come first */
+	for (int round = 1; round <= 2; round++) {
 		assert_int_equal(scene_try(&scene, SCENE_SHORT), -FI_EAGAIN);
 		assert_int_equal(scene_try(&scene, SCENE_SHORT), -FI_EAGAIN);
-		fake_xfer.proto->starved -= 1000;
+		fake_xfer.proto->starved -= 150 * round;
 		assert_int_equal(scene_try(&scene, SCENE_SHORT), 0);
 	}
-	/* those to another peer come first */
 	fake_xfer.proto->starved -= 150;
 	assert_int_equal(scene_try(&scene, SCENE_SHORT), -FI_EAGAIN);
 	fake_xfer.proto->went_without = FAKE_OTHER;
