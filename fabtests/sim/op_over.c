@@ -38,10 +38,11 @@ static bool core_loses(void)
 	return false;
 }
 
-/* Has the core this very operation, whose end it never tells? */
+/* Has the core this very operation, whose end it never tells? A silent one has copies of device memory, which we give up */
 static bool is_kept(const struct op *op)
 {
 	const struct op_plan *plan = &op->plan;
+	const bool copied = world.script->model->silent && plan->from_dev && plan->len;
 	const struct core_kept what = {
 		.rma = plan->kind != OP_MESSAGE && (!plan->from_dev || !plan->len),
 		.tag = plan->untagged ? 0 : op_tag(plan),
@@ -49,7 +50,7 @@ static bool is_kept(const struct op *op)
 		.len = plan->len,
 	};
 
-	return op->ends[0].posted &&
+	return op->ends[0].posted && !copied &&
 	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
 }
 

@@ -114,6 +114,12 @@ static ssize_t fake_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_
 	return 0;
 }
 
+static ssize_t fake_atomic(struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags)
+{
+	fake_hold(&(struct fake_op){.kind = FAKE_RMA, .context = msg->context});
+	return 0;
+}
+
 static ssize_t fake_cancel(fid_t fid, void *context)
 {
 	for (size_t i = 0; i < fake.count; i++) {
@@ -184,12 +190,17 @@ static struct fi_ops_rma fake_rma_ops = {
 	.readmsg = fake_rma,
 	.writemsg = fake_rma,
 };
+static struct fi_ops_atomic fake_atomic_ops = {
+	.size = sizeof fake_atomic_ops,
+	.writemsg = fake_atomic,
+};
 static struct fid_ep fake_ep_core = {
 	.fid.ops = &fake_ep_fid_ops,
 	.ops = &fake_ep_ops,
 	.msg = &fake_msg,
 	.tagged = &fake_tagged,
 	.rma = &fake_rma_ops,
+	.atomic = &fake_atomic_ops,
 };
 
 static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, bool learn,

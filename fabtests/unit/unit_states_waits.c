@@ -272,6 +272,44 @@ void test_waits_unasked(void **state)
 	nic_stop();
 }
 
+/*
+ * The core has an operation on remote memory whose peer was unknown as it began. It is known by now, and is lost: the core may
+ * never tell, and the operands lie in our memory.
+ */
+void test_waits_unknown(void **state)
+{
+	static uint64_t word;
+	const struct fi_ioc operand = {&word, 1};
+	const struct fi_rma_ioc there = {.count = 1};
+	const struct p2p_op op = {
+		.type = FI_OP_ATOMIC,
+		.atomic.msg_iov = &operand,
+		.atomic.iov_count = 1,
+		.atomic.addr = FAKE_ALIVE,
+		.atomic.rma_iov = &there,
+		.atomic.rma_iov_count = 1,
+		.atomic.datatype = FI_UINT64,
+		.atomic.op = FI_SUM,
+		.atomic.context = &scene.reports,
+		.flags = FI_COMPLETION,
+	};
+	struct xfer_peer *peer = open_to(XFER_PEER_NEW);
+	struct core_comp comp;
+
+	assert_int_equal(xfer_post_atomic(&scene.ep, &op), 0);
+	fake_xfer.watched = 0;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(peer->users, 0);
+	fake_peer(&scene.ep, FAKE_ALIVE);
+	fake_xfer.watched = 0;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(peer->users, 1);
+	scene_lose(&scene);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_int_equal(comp.err, FI_ECONNABORTED);
+	finish(0);
+}
+
 /* Pieces that never come do not take all of the core's receives: the oldest are given up. */
 void test_stale_near_many(void **state)
 {

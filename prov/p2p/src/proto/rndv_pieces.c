@@ -192,7 +192,7 @@ void rndv_report_early(struct xfer_req *req)
 	if (!req->transfer.status || req->transfer.copying)
 		return;
 	/* the marker has no bytes */
-	if (xfer_req_staged(req) || (!req->recv && !req->transfer.next))
+	if ((req->mem.ops && !req->direct) || (!req->recv && !req->transfer.next))
 		xfer_req_report_early(req, -req->transfer.status);
 }
 

@@ -206,24 +206,28 @@ static void watch_unsent_begin(const struct xfer_out *out)
 	}
 }
 
-/* Its peer was unknown as it began, and may be known by now */
-static void watch_unknown(struct xfer_req *req)
+/* What was begun while its peer was unknown, which may be known by now. A receive is anybody's */
+static void watch_unknown(const struct xfer_ep *ep)
 {
-	if (!req->peer && req->state != XFER_GREETING)
-		xfer_req_watch(req, xfer_peer_find(req->ctx.ep, req->addr));
+	struct xfer_ctx *ctx;
+	struct xfer_req *req;
+
+	LIST_FOREACH(ctx, &ep->live, live) {
+		req = (struct xfer_req *) ctx;
+		if (xfer_ctx_is_req(ctx) && req->busy && !req->peer &&
+		    !(req->done_flags & FI_RECV) && req->state != XFER_GREETING)
+			xfer_req_watch(req, xfer_peer_find(ep, req->addr));
+	}
 }
 
 /* Mostly nothing waits for as long as it takes to come here */
 static void watch_unsent_all(struct xfer *xfer)
 {
-	struct xfer_req *req;
 	struct xfer_out *out;
 	struct xfer_ep *ep;
 
-	xfer_req_each(xfer, XFER_BOUNCING, watch_unknown);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		TAILQ_FOREACH(req, &ep->sendq, entry)
-			watch_unknown(req);
+		watch_unknown(ep);
 		TAILQ_FOREACH(out, &ep->outq, entry) {
 			if (!out->behind && !out->until)
 				watch_unsent_begin(out);

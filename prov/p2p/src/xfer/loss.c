@@ -22,7 +22,7 @@ static void xfer_lose_sent(struct xfer_ep *ep, fi_addr_t addr, int status)
 			continue;
 		if (req->state == XFER_COPYING)
 			req->comp.err = -status;
-		else if (req->state == XFER_CORE && xfer_req_staged(req))
+		else if (req->state == XFER_CORE && (req->slot || req->reserve))
 			xfer_req_report_early(req, -status);
 	}
 }

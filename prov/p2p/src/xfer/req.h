@@ -255,13 +255,6 @@ void xfer_set_busy(struct xfer_req *req);
 /* What is under way with a peer is watched, announced or not, once it has answered a greeting. @peer: or NULL */
 void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer);
 
-/* Does the core get staging memory of ours, and not the user's buffer? */
-static inline bool xfer_req_staged(const struct xfer_req *req)
-{
-	xfer_assert_locked(req->ctx.ep->xfer);
-	return req->mem.ops && !req->direct;
-}
-
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
 void xfer_req_end(struct xfer_req *req, int err);
 
