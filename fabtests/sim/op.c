@@ -477,9 +477,9 @@ static void end_cancel(struct op *op, struct op_end *at)
 		end_ended(op, 1);
 	} else if (!op_is_multi(op)) {
 		fi_cancel(&end_ep(op, 1)->ep->fid, &at->context);
-		/* it may be in a ring still, and for long */
+		/* it may be in a ring or a stream still, and for long; or another thread is about to post it */
 		at->look_wait = 2 * at->look_wait + SIM_MS;
-		if (op_is_ringed(op, 1))
+		if (op_is_ringed(op, 1) || op_is_streamed(op, 1) || at->calling)
 			at->cancel_at = world.now + at->look_wait;
 	}
 }

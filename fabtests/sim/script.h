@@ -107,7 +107,11 @@ const struct model *model_find(const char *name);
 /* p2p_ranks has other figures of these */
 #ifndef SIM_NODES
 #define SIM_NODES 5
-#define SIM_OPS_ALL (3 * SIM_OPS + 6 * SIM_NODES * SIM_NODES * SIM_EPS)
+/*
+ * Those of a script; two of each pair in each of four rounds (run.c); and receives of strays, one of each message that was
+ * cancelled, one in each round, and two for what was in the way
+ */
+#define SIM_OPS_ALL (8 * SIM_OPS + 8 * SIM_NODES * SIM_NODES * SIM_EPS)
 #define SIM_CHUNK 16384
 #define SIM_ARENA ((size_t) 1 << 29)
 #endif
