@@ -309,13 +309,14 @@ void core_wire_peek(struct core_ep *ep, struct core_recv *recv, uint64_t flags)
 		send_discard(send);
 }
 
+/* What a closed endpoint had claimed went with it, and its context may be that of a claim of today */
 static struct core_send *claimed_find(const struct core_ep *ep, const void *context)
 {
 	struct core_conn *conn;
 	struct core_send *send;
 
 	TAILQ_FOREACH(conn, &core_conns, link) {
-		if (!conn->dst || conn->dst->domain != ep->domain)
+		if (!conn->dst || !conn->dst->alive || conn->dst->domain != ep->domain)
 			continue;
 		TAILQ_FOREACH(send, &conn->sends, link) {
 			if (send->claim == context)
