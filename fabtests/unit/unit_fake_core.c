@@ -44,6 +44,8 @@ static ssize_t fake_recv(const struct iovec *iov, size_t count, void *context, u
 
 	if (op.internal && fake.no_recvs)
 		return -FI_EAGAIN;
+	if (!op.internal && fake.recv_error)
+		return fake.recv_error;
 	fake_hold(&op);
 	return 0;
 }

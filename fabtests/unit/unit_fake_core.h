@@ -54,6 +54,7 @@ struct fake_op {
  * @sent:	how many sends to each peer it has taken
  * @no_sends, @no_recvs: it has no room: for the application's sends, for internal receives
  * @no_internal: nor for control messages and pieces
+ * @recv_error:	what it says of the application's receives; or 0
  * @named:	the address of whoever is asked for by name; @stranger: it has to be inserted first
  * @asked:	the name that was asked for last
  */
@@ -65,6 +66,7 @@ struct fake_core {
 	bool no_sends;
 	bool no_recvs;
 	bool no_internal;
+	ssize_t recv_error;
 	fi_addr_t named;
 	char asked[FAKE_NAME];
 	bool stranger;

@@ -131,7 +131,7 @@ static void test_words(void **state)
 #define RXM_1 (RXM | QUIRK_PEEK_UNMARKED)
 #define TCP_RXM (QUIRK_LENDS | QUIRK_BEHIND | QUIRK_DEAR)
 #define SHM (QUIRK_NEAR | QUIRK_FRAGILE | QUIRK_KEYS)
-#define SHM_OLD (SHM | QUIRK_ATOMICS | QUIRK_NO_PEEK)
+#define SHM_OLD (SHM | QUIRK_ATOMICS | QUIRK_NO_PEEK | QUIRK_RECV_NOMEM)
 #define VERBS (QUIRK_MAPS | QUIRK_ATOMICS)
 #define OLD QUIRK_NO_DMABUF
 
@@ -226,8 +226,8 @@ static void test_named(void **state)
 		{"tcp;ofi_rxm", FI_VERSION(1, 17), RXM_NAMES "READ_TWICE "},
 		{"tcp;ofi_rxm", FI_VERSION(1, 18), RXM_NAMES "NESTS "},
 		{"tcp;ofi_rxm", FI_VERSION(2, 6), RXM_NAMES "NESTS "},
-		{"shm", FI_VERSION(1, 17), "UNENABLED RECV_NOMEM EMPTY_WRITE "},
-		{"shm", FI_VERSION(1, 18), "UNENABLED RECV_NOMEM EMPTY_WRITE "},
+		{"shm", FI_VERSION(1, 17), "UNENABLED EMPTY_WRITE "},
+		{"shm", FI_VERSION(1, 18), "UNENABLED EMPTY_WRITE "},
 		{"shm", FI_VERSION(1, 19), "UNENABLED "},
 		{"shm", FI_VERSION(2, 6), "UNENABLED "},
 		{"sm2", FI_VERSION(2, 6), ""},

@@ -408,6 +408,7 @@ int main(int argc, char **argv)
 		TEST(test_waits_injected),
 		TEST(test_waits_unread),
 		TEST(test_waits_unasked),
+		TEST(test_waits_unposted),
 		TEST(test_waits_unknown),
 	};
 	const struct unit unit = {

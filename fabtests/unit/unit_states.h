@@ -206,6 +206,7 @@ void test_waits_unlent(void **state);
 void test_waits_injected(void **state);
 void test_waits_unread(void **state);
 void test_waits_unasked(void **state);
+void test_waits_unposted(void **state);
 void test_waits_unknown(void **state);
 void test_offer_fell(void **state);
 void test_offer_unnoted(void **state);

@@ -272,6 +272,29 @@ void test_waits_unasked(void **state)
 	nic_stop();
 }
 
+/* One core says that it has no memory for a receive when it has no room. Of all others that is so, and would stay so. */
+void test_waits_unposted(void **state)
+{
+	static char host[SCENE_LEN];
+	const struct iovec iov = {host, sizeof host};
+	const struct p2p_op op = {
+		.type = FI_OP_TRECV,
+		.msg.msg_iov = &iov,
+		.msg.iov_count = 1,
+		.msg.addr = FI_ADDR_UNSPEC,
+		.flags = FI_COMPLETION,
+	};
+
+	open_to(XFER_PEER_KNOWN);
+	fake.recv_error = -FI_ENOMEM;
+	assert_int_equal(xfer_post(&scene.ep, &op), -FI_ENOMEM);
+	scene.ep.quirks |= QUIRK_RECV_NOMEM;
+	assert_int_equal(xfer_post(&scene.ep, &op), -FI_EAGAIN);
+	fake.recv_error = 0;
+	assert_int_equal(xfer_post(&scene.ep, &op), 0);
+	finish(0);
+}
+
 /*
  * The core has an operation on remote memory whose peer was unknown as it began. It is known by now, and is lost: the core may
  * never tell, and the operands lie in our memory.

@@ -282,7 +282,7 @@ static P2P_NOINLINE ssize_t submit_atomic(struct p2p_ep *ep, struct p2p_op *op)
 	if (ret)
 		return ret;
 	if (!submit_atomic_is_special(ep, op))
-		return core_post(ep->xfer.core, op);
+		return core_post(&ep->xfer, op);
 	if (amo_valid(atomic->datatype, atomic->op, op->type == FI_OP_COMPARE_ATOMIC))
 		return xfer_post_atomic(&ep->xfer, op);
 	P2P_WARN("atomic operation %d on type %d is not offered\n", atomic->op,

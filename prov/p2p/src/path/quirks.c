@@ -446,7 +446,7 @@ const struct quirk quirks_table[] = {
 	{
 		.provider = "shm",
 		.below = FI_VERSION(1, 19),
-		.name = "QUIRK_RECV_NOMEM",
+		.flag = QUIRK_RECV_NOMEM,
 		.does = "says -FI_ENOMEM when all of its receives are in use",
 		.why = "smr_get_recv_entry() has a pool of fixed size, which grows since 1.19. "
 		       "Pieces may have all of them, so it is taken for no room (core_post()).",

@@ -37,6 +37,7 @@
 #define QUIRK_EARLY (1ULL << 21)
 #define QUIRK_SERIAL (1ULL << 22)
 #define QUIRK_DEAR (1ULL << 23)
+#define QUIRK_RECV_NOMEM (1ULL << 24)
 
 /* The part of a core provider's name that a row is about */
 enum quirk_match {

@@ -45,11 +45,10 @@ static bool eager_waits(const struct xfer_req *req)
 	struct proto_domain *proto = req->ctx.ep->xfer->proto;
 	const uint32_t stall = req->addr == proto->went_without ? 2 * EAGER_STALL : EAGER_STALL;
 	const uint32_t now = (uint32_t) clock_coarse_ms() | 1;
-	bool waits;
+	const bool waits = !proto->starved || now - proto->starved < stall;
 
 	if (req->recv || req->path.proto != PATH_SHORT)
 		return false;
-	waits = !proto->starved || now - proto->starved < stall;
 	if (!proto->starved || !waits)
 		proto->starved = now;
 	if (!waits)
@@ -220,7 +219,7 @@ ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op)
 	followed.msg.context = &req->ctx;
 	followed.flags |= FI_COMPLETION;
 	req->ctx.done = eager_sent;
-	return core_post(req->ctx.ep->core, &followed);
+	return core_post(req->ctx.ep, &followed);
 }
 
 /* ---- receiving ---- */
@@ -423,7 +422,7 @@ ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op)
 		staged.msg.desc = desc;
 	}
 	req->ctx.done = eager_received;
-	return core_post(req->ctx.ep->core, &staged);
+	return core_post(req->ctx.ep, &staged);
 }
 
 static ssize_t eager_start(struct xfer_req *req, const struct p2p_op *op)

@@ -449,7 +449,7 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct p2p_op *op, const struc
 	core.msg.desc = &buf->host_desc;
 	core.flags |= FI_COMPLETION;
 	core.msg.context = &buf->ctx;
-	ret = core_post(ep->core, &core);
+	ret = core_post(ep, &core);
 	if (!ret)
 		return 0;
 drop:

@@ -202,7 +202,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct p2p_op *op, const stru
 	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND) && !lanes) {
 		if (xfer_sendq_has(ep, op->msg.addr))
 			return -FI_EAGAIN;
-		ret = core_post(ep->core, op);
+		ret = core_post(ep, op);
 		if (!ret)
 			xfer_ep_tally(ep, mem_iov_len(op->msg.msg_iov, op->msg.iov_count));
 		return ret;
@@ -309,7 +309,7 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct p2p_op *op, const stru
 	if (op_tagged(op) && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
 		return peek_post(ep, op, mem);
 	if (post_recv_alone(ep, op, mem))
-		return core_post(ep->core, op);
+		return core_post(ep, op);
 	if (!op_tagged(op) && op->flags & FI_MULTI_RECV)
 		return multi_recv_post(ep, op, mem);
 	req = xfer_req_new(ep, op, mem);

@@ -91,7 +91,7 @@ static ssize_t rma_core_look_try(struct xfer_out *out)
 		.rma.context = &out->ctx,
 	};
 
-	return req->transfer.status ? req->transfer.status : core_post(out->ctx.ep->core, &op);
+	return req->transfer.status ? req->transfer.status : core_post(out->ctx.ep, &op);
 }
 
 static void rma_core_looked(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -191,7 +191,7 @@ static ssize_t rma_core_give(struct xfer_req *req, const struct iovec *iov, void
 		.rma.context = context,
 	};
 
-	return core_post(req->ctx.ep->core, &op);
+	return core_post(req->ctx.ep, &op);
 }
 
 static bool rma_core_last(const struct xfer_req *req, uint64_t index)
@@ -473,7 +473,7 @@ static ssize_t rma_core_atomic_try(struct xfer_out *out)
 {
 	struct rma_core_amo *amo = container_of(out, struct rma_core_amo, out);
 
-	return amo->status ? amo->status : core_post(out->ctx.ep->core, &amo->op);
+	return amo->status ? amo->status : core_post(out->ctx.ep, &amo->op);
 }
 
 static void rma_core_result_copied(struct copy *copy, int status)

@@ -72,7 +72,7 @@ static ssize_t rma_notice_post(struct xfer_out *out)
 		.msg.context = &out->ctx,
 	};
 
-	return core_post(out->ctx.ep->core, &op);
+	return core_post(out->ctx.ep, &op);
 }
 
 /* The write has ended. What is to be reported of it waits until the message has gone. */

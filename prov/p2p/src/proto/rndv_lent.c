@@ -253,7 +253,7 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 	if (read->count && room && rndv_lent_reads(first->transfer.via, first->transfer.to))
 		ret = RNDV_LENT_HELD;
 	else if (read->count)
-		ret = core_post(first->transfer.via->core, &op);
+		ret = core_post(first->transfer.via, &op);
 	LIST_INSERT_HEAD(&xfer->proto->reads, read, entry);
 	if (ret == RNDV_LENT_HELD || ret == -FI_EAGAIN) {
 		rndv_lent_read_drop(&read->ctx);

@@ -295,7 +295,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 	op.msg.iov_count = piece->out.count;
 	op.msg.tag = piece->out.tag;
 	op.msg.context = &piece->out.ctx;
-	ret = core_post(req->transfer.via->core, &op);
+	ret = core_post(req->transfer.via, &op);
 	if (ret)
 		rndv_piece_drop(&piece->out.ctx);
 	else

@@ -49,7 +49,7 @@ void rndv_stale_discard(struct xfer_ep *ep)
 	if (!ctx)
 		return;
 	xfer_ctx_init(ctx, ep, rndv_stale_discarded, xfer_ctx_free);
-	if (core_post(ep->core, &op))
+	if (core_post(ep, &op))
 		xfer_ctx_free(ctx);
 }
 
@@ -147,7 +147,7 @@ static ssize_t rndv_stale_receive(struct rndv_stale *stale, const struct stage_r
 
 	stale->iov = (struct iovec){sink->addr, sink->size};
 	if (stale->lane < 0)
-		return core_post(stale->ctx.ep->core, &op);
+		return core_post(stale->ctx.ep, &op);
 	rndv_lanes_receive(stale->ctx.ep, stale->lane, &stale->op, stale->tag);
 	return 0;
 }

@@ -12,6 +12,8 @@
 #include "mem/mem.h"
 #include "xfer/op.h"
 
+struct xfer_ep;
+
 /*
  * A copy of @info for an endpoint aside, to which peers send that are not inserted there: QUIRK_DIRECTED. NULL: there
  * is no memory
@@ -27,8 +29,8 @@ int core_info_beside(struct fi_info *info, const void *name, size_t len);
 /* Posts it, as the call that it is. 0 or the core's negative error */
 ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op);
 
-/* The same, and logs the error unless it is -FI_EAGAIN. A receive that the core has no memory for is one that it has no room for */
-ssize_t core_post(struct fid_ep *ep, const struct p2p_op *op);
+/* The same, and logs the error unless it is -FI_EAGAIN: QUIRK_RECV_NOMEM is that, too */
+ssize_t core_post(const struct xfer_ep *ep, const struct p2p_op *op);
 
 /* One of the arrays of an atomic operation, as a buffer in the allocation @mem */
 struct core_array {

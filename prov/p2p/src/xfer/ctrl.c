@@ -127,7 +127,7 @@ static int ctrl_in_post(struct ctrl_in *ctrl)
 		.msg.context = &ctrl->ctx,
 	};
 
-	return (int) core_post(ep->core, &op);
+	return (int) core_post(ep, &op);
 }
 
 static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)

@@ -192,7 +192,7 @@ static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
 		.msg.context = &lane_op->context,
 	};
 
-	return core_post(lane->core.ep, &op);
+	return core_call(lane->core.ep, &op);
 }
 
 /* Has it waited in vain for so long [ms]? */

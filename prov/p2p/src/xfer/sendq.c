@@ -33,7 +33,7 @@ static ssize_t xfer_out_send(struct xfer_out *out)
 		.msg.context = &out->ctx,
 	};
 
-	return core_post(out->ctx.ep->core, &op);
+	return core_post(out->ctx.ep, &op);
 }
 
 static ssize_t xfer_out_try(struct xfer_out *out)
@@ -315,9 +315,8 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 	/* a copy that failed is known here, in its turn */
 	if (req->comp.err)
 		return -req->comp.err;
-	return p2p_unlikely(gone_is(req->ctx.ep, req->addr))
-		       ? -FI_ECONNRESET
-		       : core_post(req->ctx.ep->core, &op);
+	return p2p_unlikely(gone_is(req->ctx.ep, req->addr)) ? -FI_ECONNRESET
+							     : core_post(req->ctx.ep, &op);
 }
 
 void xfer_sendq_flush(struct xfer_ep *ep)
