@@ -7,8 +7,8 @@
 #include "path/path.h"
 
 /* Sizes of the borders; the name is announced up to NAME */
-#define SHORT 16384
-#define LEND 8192
+#define SHORT 65536
+#define LEND 16384
 #define PLAIN 4096
 #define NAME 256
 
@@ -35,8 +35,7 @@
 #define P(is_announced, length, ...)                                                           \
 	{                                                                                      \
 		true, is_announced, false, length, SHORT, PLAIN, true, 28, NAME,               \
-			.pieces = 1, .peer = true, .inline_max = INLINE, .lend_min = LEND,     \
-			##__VA_ARGS__                                                          \
+			.pieces = 1, .peer = true, .inline_max = INLINE, ##__VA_ARGS__         \
 	}
 #define N(is_announced, length, ...) P(is_announced, length, .peer = false, ##__VA_ARGS__)
 
@@ -92,6 +91,7 @@ static const struct path_case {
 	{N(true, LEND, .lends = true), STAGE, PATH_SHORT},
 	{N(true, LEND + 1, .lends = true), STAGE, PATH_LENT},
 	{N(true, SHORT, .lends = true), STAGE, PATH_LENT},
+	{N(true, LEND + 1, .lends = true, .short_max = LEND), STAGE, PATH_LONG},
 	{N(true, SHORT, .lends = true, .pieces = 2), STAGE, PATH_LENT},
 	{N(true, SHORT, .lends = true, .name_len = NAME), STAGE, PATH_LENT},
 	{N(true, SHORT, .lends = true, .name_len = NAME + 1), STAGE, PATH_SHORT},
@@ -377,7 +377,6 @@ static void test_rules(void **state)
 				.refuses = bits >> 12 & 1,
 				.wish = bits >> 13 & 7,
 				.lends = bits >> 16 & bits >> 1 & 1,
-				.lend_min = LEND,
 				.len = lens[i],
 				.short_max = SHORT,
 				.plain_max = PLAIN,

@@ -2,6 +2,8 @@
 /* Chooses the path of a message. See path.h. */
 #include "path/path.h"
 
+#include "path/cost.h"
+
 /* Why only host memory can carry a message, whatever else there is; NULL: other ways may */
 static const char *path_only_stage(const struct path_query *query)
 {
@@ -52,7 +54,7 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 static enum path_proto path_stage(const struct path_query *query)
 {
 	if (query->lends && !query->foreign && query->slot && !query->inject &&
-	    query->len > query->lend_min && query->len <= query->short_max &&
+	    query->len > cost_lend_min() && query->len <= query->short_max &&
 	    query->name_len <= query->name_max)
 		return PATH_LENT;
 	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))

@@ -96,8 +96,7 @@ enum path_far {
  * @across:	sending: other processes of this host can open the buffer; receiving: the
  *		sender's buffer is open here
  * @across_why:	if not @across: why
- * @lends:	the receiver may read a message longer than @lend_min [bytes] in its slot, and
- *		other such messages are under way, to be read with it
+ * @lends:	the receiver may read the message in its slot, and others are under way, to be read with it
  */
 struct path_query {
 	bool device;
@@ -123,7 +122,6 @@ struct path_query {
 	bool across;
 	const char *across_why;
 	bool lends;
-	size_t lend_min;
 };
 
 struct path_choice {

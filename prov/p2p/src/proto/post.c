@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "mem/mem.h"
+#include "path/cost.h"
 #include "proto/eager.h"
 #include "proto/hello.h"
 #include "proto/hello_facts.h"
@@ -33,9 +34,6 @@
 #include "xfer/progress.h"
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
-
-/* What is longer may be lent: up to that, cores send a message as one */
-#define POST_LEND_MIN 16384
 
 /* Up to this length a message is not announced, on a core that may be on other hosts */
 static size_t post_whole_max(const struct xfer_ep *ep, const struct p2p_op *op)
@@ -67,7 +65,6 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 		/* what waits here will be under way with it */
 		.lends = xfer_ep_lends(ep) &&
 			 (ep->waiting || stage_lends(&ep->xfer->stage, len)),
-		.lend_min = POST_LEND_MIN,
 		.name_len = ep->name_len,
 		.name_max = WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
@@ -106,7 +103,7 @@ static struct path_choice post_choose(struct xfer_req *req, const struct p2p_op 
 	query.foreign = true;
 	choice = path_choose(&query);
 	/* whole, it would be said to be delivered before it is copied in */
-	*waits &= req->len > POST_LEND_MIN || choice.proto == PATH_NONE ||
+	*waits &= req->len > cost_lend_min() || choice.proto == PATH_NONE ||
 		  hello_was_lost(peer) || op->flags & FI_DELIVERY_COMPLETE;
 	return choice;
 }

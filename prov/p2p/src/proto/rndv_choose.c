@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "mem/mem.h"
+#include "path/cost.h"
 #include "proto/rma_core.h"
 #include "proto/proto_state.h"
 #include "proto/rndv_across.h"
@@ -18,13 +19,6 @@
 #include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
-
-/*
- * The shortest pieces made by choice: cores send shorter messages in other, slower ways. And
- * half of what is copied in the time that a piece takes of the CPUs, some 4 us at 48 GB/s.
- */
-#define RNDV_CHUNK_MIN ((uint64_t) 256 << 10)
-#define RNDV_PIECE ((uint64_t) 96 << 10)
 
 /* Why the sender's memory cannot be read by the core; NULL: it can */
 static const char *rndv_read_not(const struct xfer_arrival *arrival)
@@ -53,35 +47,24 @@ static bool rndv_alone(const struct xfer *xfer)
 	return TAILQ_EMPTY(&xfer->in[XFER_GRANTING]) && TAILQ_EMPTY(&xfer->in[XFER_PULLING]);
 }
 
-/*
- * Bytes in a piece, @most at most. A message alone waits for the copies of its first piece out
- * and of its last one in, and pays for each piece: the sum is least for pieces of
- * sqrt(@len * RNDV_PIECE), and hardly more for half or twice that. Among others, whose
- * copies and pieces fill the time, only the number of pieces counts.
- */
+/* Bytes in a piece, @most at most. Among others, whose copies and pieces fill the time, only the number of pieces counts. */
 static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 {
-	uint64_t chunk = RNDV_CHUNK_MIN;
-
-	if (!rndv_alone(xfer))
-		return (uint32_t) most;
-	while (chunk < most && 2 * chunk * chunk / RNDV_PIECE < len)
-		chunk *= 2;
-	return (uint32_t) P2P_MIN(chunk, most);
+	return (uint32_t) (rndv_alone(xfer) ? cost_piece(len, most) : most);
 }
 
 /* Into pieces; if it has lanes, each gets two, as long as those are not too short. */
 static void rndv_divide(struct xfer_req *req)
 {
 	struct xfer_transfer *transfer = &req->transfer;
-	const uint64_t least = P2P_MIN(transfer->chunk, RNDV_CHUNK_MIN);
+	const uint64_t least = P2P_MIN(transfer->chunk, cost_piece_min());
 	uint64_t part;
 
 	transfer->lanes = rndv_lanes_choose(req, rndv_alone(req->ctx.ep->xfer),
 					    (transfer->wanted - 1) / least + 1);
 	if (transfer->lanes) {
 		part = transfer->wanted / (2 * transfer->lanes);
-		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, RNDV_CHUNK_MIN));
+		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, cost_piece_min()));
 	}
 	transfer->pieces = (transfer->wanted - 1) / transfer->chunk + 1;
 }

@@ -31,15 +31,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "path/cost.h"
 #include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
-
-/* A message alone that is no longer is there sooner by the one connection. */
-#define RNDV_LANES_ALONE ((uint64_t) 512 << 10)
 
 /* A message from host memory is announced each [ms], until its peer has offered lanes */
 #define RNDV_LANES_HINT 1000
@@ -302,7 +300,7 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 		return 0;
 	if (!peer->lanes->offered && retry_due(&peer->lanes->offers))
 		rndv_lanes_offer(peer);
-	if (alone && req->transfer.wanted <= RNDV_LANES_ALONE)
+	if (alone && req->transfer.wanted <= cost_lanes_alone())
 		return 0;
 	count = P2P_MIN(rndv_lanes_heard(peer->lanes), lanes_use(req->ctx.ep));
 	room = (unsigned int) P2P_MIN(rndv_lanes_window(count), pieces);
@@ -351,7 +349,7 @@ bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
 		return false;
 	if (lanes->out) {
 		rndv_lanes_tell(peer, P2P_MIN(lanes_use(peer->ep), lanes->out));
-		return lanes->told && (len > RNDV_LANES_ALONE || peer->users);
+		return lanes->told && (len > cost_lanes_alone() || peer->users);
 	}
 	if (now - lanes->hinted < RNDV_LANES_HINT)
 		return false;

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/room.h"
 #include "base/thread.h"
+#include "path/cost.h"
 #include "xfer/core.h"
 #include "xfer/lane_core.h"
 #include "xfer/lane_load.h"
@@ -87,7 +88,7 @@ struct lane {
  * @under_way:	what was given to lanes, has not been told and is waited for [xfer.lock]
  * @load:	how many of @count are in use [xfer.lock]
  * @room, @kept: receives that each has, and how many of them are somebody's [xfer.lock]
- * @kind:	lane_core_kind(); @dear: lane_core_dear()
+ * @kind:	lane_core_kind(); @len_min: lanes_len_min()
  */
 struct lanes {
 	struct xfer *xfer;
@@ -95,7 +96,7 @@ struct lanes {
 	unsigned int count;
 	struct lane_load load;
 	uint64_t kind;
-	bool dear;
+	size_t len_min;
 	pthread_mutex_t lock;
 	struct lane_ops done;
 	unsigned int under_way;
@@ -436,8 +437,8 @@ static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
 		return NULL;
 	}
 	lanes->info = info;
-	lanes->dear = lane_core_dear(info);
-	if (!conf.lanes && lanes->dear)
+	lanes->len_min = cost_lanes_min(lane_core_dear(info));
+	if (!conf.lanes && lane_core_dear(info))
 		most = P2P_MIN(most, LANES_DEAR);
 	lanes->xfer = ep->xfer;
 	lanes->kind = lane_core_kind(info);
@@ -495,7 +496,7 @@ uint64_t lanes_kind(const struct xfer_ep *ep)
 size_t lanes_len_min(const struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	return ep->lanes && ep->lanes->dear ? LANES_LEN_MIN_DEAR : LANES_LEN_MIN;
+	return ep->lanes ? ep->lanes->len_min : cost_lanes_min(false);
 }
 
 unsigned int lanes_use(struct xfer_ep *ep)

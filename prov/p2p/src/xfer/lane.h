@@ -20,13 +20,6 @@
 /* So many at most; as many names go into one message */
 #define LANES_MAX 8
 
-/*
- * What is shorter is not worth it: there is the other thread to be woken. Over ofi_rxm itself a piece takes messages of
- * its own, too.
- */
-#define LANES_LEN_MIN ((size_t) 96 << 10)
-#define LANES_LEN_MIN_DEAR ((size_t) 192 << 10)
-
 /**
  * struct lane_op - a receive, or a send to @addr, on a lane.
  * @context:	the core's
