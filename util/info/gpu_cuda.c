@@ -7,10 +7,14 @@
 
 #include <ctype.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "dev/p2p_cuda_abi.h"
 
 #define CUDA_LIBRARY "libcuda.so.1"
+
+/* So many copies are timed, of each length */
+#define CUDA_COPIES 20
 
 static struct {
 	CUresult (*init)(unsigned int flags);
@@ -24,6 +28,8 @@ static struct {
 	CUresult (*ctx_retain)(CUcontext *ctx, CUdevice dev);
 	CUresult (*ctx_set)(CUcontext ctx);
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t size);
+	CUresult (*host_alloc)(void **ptr, size_t size);
+	CUresult (*copy_out)(void *dst, CUdeviceptr src, size_t size);
 	CUresult (*error_name)(CUresult err, const char **name);
 	CUresult (*range_handle)(void *handle, CUdeviceptr ptr, size_t size,
 				 CUmemRangeHandleType type, unsigned long long flags);
@@ -41,6 +47,8 @@ static const struct info_symbol cuda_symbols[] = {
 	{"cuDevicePrimaryCtxRetain", &cuda.ctx_retain},
 	{"cuCtxSetCurrent", &cuda.ctx_set},
 	{"cuMemAlloc_v2", &cuda.mem_alloc},
+	{"cuMemAllocHost_v2", &cuda.host_alloc},
+	{"cuMemcpyDtoH_v2", &cuda.copy_out},
 	{"cuGetErrorName", &cuda.error_name},
 	{"cuMemGetHandleForAddressRange", &cuda.range_handle, true},
 };
@@ -113,6 +121,41 @@ static const char *cuda_alloc(struct info_gpu *gpu, CUdevice dev)
 	return error;
 }
 
+/* The quickest of some copies [ns], as others may use the machine, too; 0: they fail */
+static uint64_t cuda_copy_time(void *host, const struct info_gpu *gpu, size_t len)
+{
+	struct timespec begin, end;
+	uint64_t least = UINT64_MAX, ns;
+
+	for (int i = 0; i < CUDA_COPIES; i++) {
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		if (cuda.copy_out(host, (CUdeviceptr) (uintptr_t) gpu->buffer, len) !=
+		    CUDA_SUCCESS)
+			return 0;
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		ns = (uint64_t) (end.tv_sec - begin.tv_sec) * 1000000000 +
+		     (uint64_t) (end.tv_nsec - begin.tv_nsec);
+		least = ns < least ? ns : least;
+	}
+	return least;
+}
+
+/* Fills what a copy costs, from the device to pinned memory, which the end of the process gives back */
+static void cuda_measure(struct info_gpu *gpu)
+{
+	uint64_t brief, longer;
+	void *host;
+
+	if (gpu->error || cuda.host_alloc(&host, INFO_LONG) != CUDA_SUCCESS)
+		return;
+	brief = cuda_copy_time(host, gpu, INFO_SHORT);
+	longer = cuda_copy_time(host, gpu, INFO_LONG);
+	if (!brief || longer < brief)
+		return;
+	gpu->copy_fixed = (uint32_t) brief;
+	gpu->copy_kib = (uint32_t) ((longer - brief) / (INFO_LONG >> 10));
+}
+
 static void cuda_describe(struct info_gpu *gpu, int ordinal, int version)
 {
 	char text[256];
@@ -143,6 +186,7 @@ static void cuda_describe(struct info_gpu *gpu, int ordinal, int version)
 	gpu->memops = cuda_attribute(dev, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 	gpu->ordering = cuda_ordering(dev);
 	gpu->error = cuda_alloc(gpu, dev);
+	cuda_measure(gpu);
 	if (cuda.range_handle)
 		gpu->expose = cuda_expose;
 }

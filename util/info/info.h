@@ -95,6 +95,7 @@ struct info_runtime {
  * @rdma:	it has GPUDirect RDMA
  * @memops:	it has stream memory operations
  * @ordering:	who sees a NIC's writes in order
+ * @copy_fixed, @copy_kib: what a copy to the host takes, and for each KiB [ns]; 0: not measured
  * @buffer:	INFO_BUFFER bytes of its memory; NULL: there is an @error
  * @expose:	opens a dma-buf of the first INFO_LONG bytes of @buffer: a descriptor, or -1; NULL: not tried
  */
@@ -106,6 +107,7 @@ struct info_gpu {
 	int numa;
 	bool attributes;
 	enum info_answer dmabuf, rdma, memops;
+	uint32_t copy_fixed, copy_kib;
 	void *buffer;
 	int (*expose)(const struct info_gpu *gpu);
 };
@@ -190,6 +192,20 @@ struct info_offer {
 	size_t path_count;
 };
 
+/**
+ * struct info_cost - a way of messages from device memory, and the lengths that it is for.
+ * @fixed, @kib: what it takes, and for each KiB [ns]; 0: not measured
+ * @from, @to:	the lengths [bytes]; @to 0: and all that are longer; @none: it is not used
+ * @by:		what decides about the lengths
+ */
+struct info_cost {
+	const char *way;
+	uint32_t fixed, kib;
+	size_t from, to;
+	bool none;
+	const char *by;
+};
+
 struct info {
 	struct info_library library;
 	struct info_system system;
@@ -203,6 +219,8 @@ struct info {
 	size_t nic_count;
 	struct info_offer *offers;
 	size_t offer_count;
+	struct info_cost *costs;
+	size_t cost_count;
 	const char **advice;
 	size_t advice_count;
 };
@@ -229,6 +247,8 @@ void info_ways(struct info *info);
  * offered.
  */
 int info_paths(struct info *info, const char *provider);
+/* cost.c. After info_settings() and the GPUs */
+void info_costs(struct info *info);
 /* advice.c */
 void info_advise(struct info *info);
 /* Is this a provider that does not leave the host? */

@@ -145,6 +145,7 @@ int main(int argc, char **argv)
 	ret = info_paths(&info, wish.provider);
 	if (ret && wish.provider)
 		info_settings_provider(&info, wish.provider);
+	info_costs(&info);
 	/* two hosts are another matter, if only there is a provider */
 	if (!info.library.layered || (!wish.check && !wish.serve))
 		info_advise(&info);

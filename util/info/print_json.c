@@ -229,6 +229,26 @@ static json *json_offers(const struct info *info)
 	return array;
 }
 
+static json *json_costs(const struct info *info)
+{
+	json *array = json_object_new_array(), *object;
+
+	for (size_t i = 0; i < info->cost_count; i++) {
+		const struct info_cost *cost = &info->costs[i];
+
+		object = json_object_new_object();
+		add(object, "way", text(cost->way));
+		add(object, "fixed_ns", number(cost->fixed, 0));
+		add(object, "kib_ns", number(cost->kib, 0));
+		add(object, "from",
+		    cost->none ? NULL : json_object_new_int64((int64_t) cost->from));
+		add(object, "to", cost->none ? NULL : number((int64_t) cost->to, 0));
+		add(object, "by", text(cost->by));
+		json_object_array_add(array, object);
+	}
+	return array;
+}
+
 bool info_print_json(const struct info *info)
 {
 	json *object = json_object_new_object();
@@ -240,6 +260,7 @@ bool info_print_json(const struct info *info)
 	add(object, "unused_gpus", json_unused(info));
 	add(object, "nics", json_nics(info));
 	add(object, "offers", json_offers(info));
+	add(object, "costs", json_costs(info));
 	add(object, "advice", texts(info->advice, info->advice_count));
 	add(object, "works", json_object_new_boolean(info_works(info)));
 	puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY |

@@ -223,6 +223,23 @@ static void print_offers(const struct info *info)
 		line("no provider of ours is offered", "");
 }
 
+static void print_costs(const struct info *info)
+{
+	printf("\ncosts of messages from device memory, by figures of H200s, and the lengths that follow\n");
+	printf("  %-26s%9s%11s   %-20s%s\n", "way", "fixed", "per KiB", "bytes", "decided by");
+	for (size_t i = 0; i < info->cost_count; i++) {
+		const struct info_cost *cost = &info->costs[i];
+		const char *bytes = cost->none ? "none"
+				    : cost->to ? info_text("%zu to %zu", cost->from, cost->to)
+					       : info_text("%zu and more", cost->from);
+
+		printf("  %-26s%9s%11s   %-20s%s\n", cost->way,
+		       cost->fixed ? info_text("%.1f us", cost->fixed / 1e3) : "-",
+		       cost->fixed ? info_text("%.3f us", cost->kib / 1e3) : "-", bytes,
+		       cost->by);
+	}
+}
+
 void info_print_advice(const struct info *info)
 {
 	if (info->advice_count)
@@ -240,6 +257,7 @@ void info_print_table(const struct info *info)
 	print_gpus(info);
 	print_nics(info);
 	print_offers(info);
+	print_costs(info);
 	info_print_advice(info);
 	for (size_t i = 0; i < info->gpu_count; i++) {
 		if (!info_gpu_works(info, i))
