@@ -149,7 +149,6 @@ void test_note_untracked(void **state)
 static bool told_of_board(void)
 {
 	struct path_query query = {
-		.device = true,
 		.announced = true,
 		.near = true,
 		.len = LEN,

@@ -6,13 +6,11 @@
 
 #include "path/path.h"
 
-/* Sizes of the borders; the name is announced up to NAME */
+/* Sizes of the borders */
 #define SHORT 65536
 #define LEND 16384
 #define PLAIN 4096
-#define NAME 256
 
-#define HOST FI_P2P_PATH_HOST
 #define STAGE FI_P2P_PATH_STAGE
 #define PEER FI_P2P_PATH_PEER
 #define IPC FI_P2P_PATH_IPC
@@ -23,9 +21,9 @@
 #define NO_PEER "the test's NIC does not reach it"
 #define NO_ACROSS "the test's runtime does not share it"
 
-#define Q(device, announced, stalls, len, slot, name_len)                                      \
+#define Q(announced, stalls, len, slot, unnamed)                                               \
 	{                                                                                      \
-		device, announced, stalls, len, SHORT, PLAIN, slot, name_len, NAME             \
+		announced, stalls, len, SHORT, PLAIN, slot, unnamed                            \
 	}
 
 /*
@@ -34,7 +32,7 @@
  */
 #define P(is_announced, length, ...)                                                           \
 	{                                                                                      \
-		true, is_announced, false, length, SHORT, PLAIN, true, 28, NAME,               \
+		is_announced, false, length, SHORT, PLAIN, true,                               \
 			.pieces = 1, .peer = true, .inline_max = INLINE, ##__VA_ARGS__         \
 	}
 #define N(is_announced, length, ...) P(is_announced, length, .peer = false, ##__VA_ARGS__)
@@ -50,41 +48,31 @@ static const struct path_case {
 	enum fi_p2p_path path;
 	enum path_proto proto;
 } cases[] = {
-	/* device, announced, stalls, len, slot, name_len */
-	{Q(false, false, false, 0, true, 28), HOST, PATH_CORE},
-	{Q(false, true, false, 0, true, 28), HOST, PATH_CORE},
-	{Q(false, true, false, SHORT, true, 28), HOST, PATH_CORE},
-	{Q(false, true, false, SHORT + 1, true, 28), HOST, PATH_CORE},
-	{Q(false, false, false, SIZE_MAX, true, 28), HOST, PATH_CORE},
-	{Q(false, true, false, SIZE_MAX, true, NAME + 1), HOST, PATH_CORE},
-	{Q(true, true, false, 0, true, 28), STAGE, PATH_SHORT},
-	{Q(true, true, false, 1, true, 28), STAGE, PATH_SHORT},
-	{Q(true, true, false, SHORT, true, 28), STAGE, PATH_SHORT},
-	{Q(true, true, false, SHORT, true, NAME + 1), STAGE, PATH_SHORT},
-	{Q(true, false, false, 0, true, 28), STAGE, PATH_SHORT},
-	{Q(true, false, false, SHORT, true, 28), STAGE, PATH_SHORT},
-	{Q(true, false, false, SHORT + 1, true, 28), STAGE, PATH_WHOLE},
-	{Q(true, false, false, SIZE_MAX, true, 28), STAGE, PATH_WHOLE},
-	{Q(true, false, false, SHORT + 1, true, NAME + 1), STAGE, PATH_WHOLE},
-	{Q(true, true, false, SHORT + 1, true, 28), STAGE, PATH_LONG},
-	{Q(true, true, false, SIZE_MAX, true, 28), STAGE, PATH_LONG},
-	{Q(true, true, false, SHORT + 1, true, NAME), STAGE, PATH_LONG},
-	{Q(true, true, false, SHORT + 1, true, NAME + 1), STAGE, PATH_WHOLE},
-	{Q(true, true, false, SHORT + 1, true, SIZE_MAX), STAGE, PATH_WHOLE},
-	{Q(true, true, true, SHORT, true, 28), STAGE, PATH_SHORT},
-	{Q(true, true, true, SHORT + 1, true, 28), STAGE, PATH_WHOLE},
-	{Q(true, true, true, SIZE_MAX, true, NAME + 1), STAGE, PATH_WHOLE},
-	{Q(true, false, true, SHORT + 1, true, 28), STAGE, PATH_WHOLE},
-	{Q(false, true, true, SHORT + 1, true, 28), HOST, PATH_CORE},
+	/* announced, stalls, len, slot, unnamed */
+	{Q(true, false, 0, true, false), STAGE, PATH_SHORT},
+	{Q(true, false, 1, true, false), STAGE, PATH_SHORT},
+	{Q(true, false, SHORT, true, false), STAGE, PATH_SHORT},
+	{Q(true, false, SHORT, true, true), STAGE, PATH_SHORT},
+	{Q(false, false, 0, true, false), STAGE, PATH_SHORT},
+	{Q(false, false, SHORT, true, false), STAGE, PATH_SHORT},
+	{Q(false, false, SHORT + 1, true, false), STAGE, PATH_WHOLE},
+	{Q(false, false, SIZE_MAX, true, false), STAGE, PATH_WHOLE},
+	{Q(false, false, SHORT + 1, true, true), STAGE, PATH_WHOLE},
+	{Q(true, false, SHORT + 1, true, false), STAGE, PATH_LONG},
+	{Q(true, false, SIZE_MAX, true, false), STAGE, PATH_LONG},
+	{Q(true, false, SHORT + 1, true, true), STAGE, PATH_WHOLE},
+	{Q(true, true, SHORT, true, false), STAGE, PATH_SHORT},
+	{Q(true, true, SHORT + 1, true, false), STAGE, PATH_WHOLE},
+	{Q(true, true, SIZE_MAX, true, true), STAGE, PATH_WHOLE},
+	{Q(false, true, SHORT + 1, true, false), STAGE, PATH_WHOLE},
 	/* no slot is free: only what may not be announced waits for one */
-	{Q(true, true, false, PLAIN, false, 28), STAGE, PATH_SHORT},
-	{Q(true, true, false, PLAIN + 1, false, 28), STAGE, PATH_LONG},
-	{Q(true, true, false, SHORT, false, 28), STAGE, PATH_LONG},
-	{Q(true, true, true, SHORT, false, 28), STAGE, PATH_WHOLE},
-	{Q(true, false, false, SHORT, false, 28), STAGE, PATH_WHOLE},
-	{Q(true, true, false, SHORT, false, NAME + 1), STAGE, PATH_WHOLE},
+	{Q(true, false, PLAIN, false, false), STAGE, PATH_SHORT},
+	{Q(true, false, PLAIN + 1, false, false), STAGE, PATH_LONG},
+	{Q(true, false, SHORT, false, false), STAGE, PATH_LONG},
+	{Q(true, true, SHORT, false, false), STAGE, PATH_WHOLE},
+	{Q(false, false, SHORT, false, false), STAGE, PATH_WHOLE},
+	{Q(true, false, SHORT, false, true), STAGE, PATH_WHOLE},
 	{N(true, SHORT + 1, .plain_max = SHORT + 1, .slot = false), STAGE, PATH_LONG},
-	{Q(false, true, false, SHORT, false, 28), HOST, PATH_CORE},
 	{N(true, 1, .short_max = 0), STAGE, PATH_LONG},
 	{N(true, 0, .short_max = 0), STAGE, PATH_SHORT},
 	/* read in its slot, with others */
@@ -93,12 +81,10 @@ static const struct path_case {
 	{N(true, SHORT, .lends = true), STAGE, PATH_LENT},
 	{N(true, LEND + 1, .lends = true, .short_max = LEND), STAGE, PATH_LONG},
 	{N(true, SHORT, .lends = true, .pieces = 2), STAGE, PATH_LENT},
-	{N(true, SHORT, .lends = true, .name_len = NAME), STAGE, PATH_LENT},
-	{N(true, SHORT, .lends = true, .name_len = NAME + 1), STAGE, PATH_SHORT},
+	{N(true, SHORT, .lends = true, .unnamed = true), STAGE, PATH_SHORT},
 	{N(true, SHORT, .lends = true, .inject = true), STAGE, PATH_SHORT},
 	{N(true, SHORT, .lends = true, .slot = false), STAGE, PATH_LONG},
 	{N(true, SHORT, .lends = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_LENT},
-	{N(true, SHORT, .lends = true, .device = false), HOST, PATH_CORE},
 	{N(true, SHORT + 1, .lends = true), STAGE, PATH_LONG},
 	{A(SHORT, .lends = true), STAGE, PATH_LENT},
 	{A(SHORT + 1, .lends = true), STAGE, PATH_ACROSS},
@@ -108,7 +94,6 @@ static const struct path_case {
 	{N(true, SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
 	{N(true, PLAIN + 1, .inject = true, .slot = false), STAGE, PATH_WHOLE},
 	{N(true, SHORT, .inject = true), STAGE, PATH_SHORT},
-	{N(true, SHORT + 1, .device = false, .inject = true), HOST, PATH_CORE},
 	/* what the NIC reaches is read, unless a copy is cheaper or it cannot be
 	   announced */
 	{P(true, 0), STAGE, PATH_SHORT},
@@ -118,13 +103,11 @@ static const struct path_case {
 	{P(true, PLAIN + 1, .inline_max = PLAIN + 1), PEER, PATH_READ},
 	{P(true, SIZE_MAX), PEER, PATH_READ},
 	{P(true, SIZE_MAX, .direct = true), PEER, PATH_READ},
-	{P(true, SIZE_MAX, .device = false), HOST, PATH_CORE},
 	{P(true, PLAIN + 1, .stalls = true), STAGE, PATH_SHORT},
 	{P(true, SHORT + 1, .stalls = true), STAGE, PATH_WHOLE},
 	{P(true, PLAIN + 1, .inject = true), STAGE, PATH_SHORT},
 	{P(true, SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
-	{P(true, SHORT + 1, .name_len = NAME), PEER, PATH_READ},
-	{P(true, SHORT + 1, .name_len = NAME + 1), STAGE, PATH_WHOLE},
+	{P(true, SHORT + 1, .unnamed = true), STAGE, PATH_WHOLE},
 	{P(true, SHORT + 1, .pieces = 1), PEER, PATH_READ},
 	{P(true, SHORT + 1, .pieces = 2), STAGE, PATH_LONG},
 	{P(true, SHORT, .pieces = 2), STAGE, PATH_SHORT},
@@ -138,7 +121,7 @@ static const struct path_case {
 	{P(false, 1, .direct = true, .inline_max = 0), PEER, PATH_DIRECT},
 	{P(false, SIZE_MAX, .direct = true), PEER, PATH_DIRECT},
 	{P(false, SIZE_MAX, .direct = true, .stalls = true), PEER, PATH_DIRECT},
-	{P(false, SIZE_MAX, .direct = true, .name_len = NAME + 1), PEER, PATH_DIRECT},
+	{P(false, SIZE_MAX, .direct = true, .unnamed = true), PEER, PATH_DIRECT},
 	{P(false, SIZE_MAX, .direct = true, .pieces = 8), PEER, PATH_DIRECT},
 	{P(false, SIZE_MAX, .direct = true, .inject = true), STAGE, PATH_WHOLE},
 	{N(false, SIZE_MAX, .direct = true), STAGE, PATH_WHOLE},
@@ -159,7 +142,6 @@ static const struct path_case {
 	{P(false, INLINE, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
 	{N(false, PLAIN, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
 	{N(false, PLAIN + 1, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
-	{N(true, SIZE_MAX, .device = false, .wish = PATH_PEER_LONG), HOST, PATH_CORE},
 	/* none to be staged, but what has no bytes */
 	{P(true, 0, .wish = PATH_PEER_ONLY), STAGE, PATH_SHORT},
 	{P(true, 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
@@ -170,7 +152,6 @@ static const struct path_case {
 	{P(false, INLINE, .direct = true, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
 	{P(false, INLINE + 1, .direct = true, .wish = PATH_PEER_ONLY), PEER, PATH_DIRECT},
 	{P(false, INLINE + 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
-	{N(true, 1, .device = false, .wish = PATH_PEER_ONLY), HOST, PATH_CORE},
 	/* what other processes open is offered, if it would not be sent at once; where the
 	   receiver is, only the core provider within a host knows */
 	{A(0), STAGE, PATH_SHORT},
@@ -181,10 +162,9 @@ static const struct path_case {
 	{A(SHORT + 1), STAGE, PATH_ACROSS},
 	{A(SIZE_MAX), STAGE, PATH_ACROSS},
 	{A(SIZE_MAX, .peer = true), PEER, PATH_READ},
-	{A(SIZE_MAX, .device = false), HOST, PATH_CORE},
 	{A(SHORT + 1, .inject = true), STAGE, PATH_WHOLE},
 	{A(SHORT + 1, .stalls = true), STAGE, PATH_WHOLE},
-	{A(SHORT + 1, .name_len = NAME + 1), STAGE, PATH_WHOLE},
+	{A(SHORT + 1, .unnamed = true), STAGE, PATH_WHOLE},
 	{A(SHORT + 1, .pieces = 2), STAGE, PATH_LONG},
 	{H(0), STAGE, PATH_SHORT},
 	{H(PLAIN), STAGE, PATH_SHORT},
@@ -194,7 +174,6 @@ static const struct path_case {
 	{H(PLAIN + 1, .pieces = 2), STAGE, PATH_SHORT},
 	{H(PLAIN + 1, .across = false), STAGE, PATH_SHORT},
 	{H(SHORT + 1, .across = false), STAGE, PATH_LONG},
-	{H(SHORT + 1, .device = false), HOST, PATH_CORE},
 	{H(PLAIN, .follows = true), IPC, PATH_ACROSS},
 	{H(1, .follows = true), IPC, PATH_ACROSS},
 	{H(0, .follows = true), STAGE, PATH_SHORT},
@@ -224,7 +203,6 @@ static const struct path_case {
 	{A(PLAIN, .wish = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_SHORT},
 	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG, .pieces = 2), STAGE, PATH_NONE},
 	{P(false, PLAIN + 1, .wish = PATH_ACROSS_LONG, .direct = true), STAGE, PATH_NONE},
-	{N(true, SIZE_MAX, .device = false, .wish = PATH_ACROSS_LONG), HOST, PATH_CORE},
 	/* the other end of it: what is open here is copied, whatever it is long */
 	{P(false, 1, .direct = true, .peer = false, .across = true), IPC, PATH_ACROSS},
 	{P(false, SIZE_MAX, .direct = true, .peer = false, .across = true,
@@ -256,7 +234,6 @@ static void test_table(void **state)
 static void test_reasons(void **state)
 {
 	static const struct path_query distinct[] = {
-		P(true, SHORT + 1, .device = false),
 		P(true, 0),
 		P(true, PLAIN),
 		P(true, SHORT + 1),
@@ -264,7 +241,7 @@ static void test_reasons(void **state)
 		P(true, SHORT + 1, .wish = PATH_STAGE_ONLY),
 		P(true, SHORT + 1, .inject = true),
 		P(true, SHORT + 1, .stalls = true),
-		P(true, SHORT + 1, .name_len = NAME + 1),
+		P(true, SHORT + 1, .unnamed = true),
 		P(true, SHORT + 1, .pieces = 2),
 		P(false, SHORT + 1),
 		P(false, INLINE, .direct = true),
@@ -302,11 +279,6 @@ static void check_rules(const struct path_query *query)
 
 	assert_int_equal(wants, !why);
 	assert_int_equal(wants_across, !across_why);
-	if (!query->device) {
-		assert_int_equal(choice.path, HOST);
-		assert_int_equal(choice.proto, PATH_CORE);
-		return;
-	}
 	/* the NIC's way is taken if, and only if, it is wanted and there */
 	assert_int_equal(choice.path == PEER, wants && query->peer);
 	if (choice.path == PEER) {
@@ -323,8 +295,7 @@ static void check_rules(const struct path_query *query)
 		assert_true(query->wish == PATH_ANY || query->wish == PATH_NO_NIC ||
 			    query->wish == PATH_ACROSS_LONG);
 		if (query->announced)
-			assert_true(!query->stalls && query->name_len <= NAME &&
-				    query->pieces == 1 &&
+			assert_true(!query->stalls && !query->unnamed && query->pieces == 1 &&
 				    (query->len > PLAIN || query->follows));
 		return;
 	}
@@ -342,14 +313,14 @@ static void check_rules(const struct path_query *query)
 	staged.direct = staged.peer = staged.across = false;
 	assert_int_equal(choice.proto, path_choose(&staged).proto);
 	if (choice.proto == PATH_LENT)
-		assert_true(query->lends && query->slot && !query->inject &&
-			    query->len > LEND && query->len <= SHORT &&
-			    query->name_len <= NAME);
+		assert_true(query->lends && query->slot && !query->inject && !query->stalls &&
+			    !query->foreign && !query->unnamed && query->len > LEND &&
+			    query->len <= SHORT);
 	else if (choice.proto == PATH_SHORT)
 		assert_true(query->len <= SHORT && (query->slot || query->len <= PLAIN));
 	else if (choice.proto == PATH_LONG)
 		assert_true(query->announced && !query->inject && !query->stalls &&
-			    query->name_len <= NAME && query->len > PLAIN);
+			    !query->foreign && !query->unnamed && query->len > PLAIN);
 	else
 		assert_int_equal(choice.proto, PATH_WHOLE);
 }
@@ -362,7 +333,7 @@ static void test_rules(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
 		for (unsigned int bits = 0; bits < 1 << 17; bits++) {
 			const struct path_query query = {
-				.device = bits >> 0 & 1,
+				.unnamed = bits >> 0 & 1,
 				.announced = bits >> 1 & 1,
 				.stalls = bits >> 2 & 1,
 				.slot = bits >> 3 & 1,
@@ -370,7 +341,7 @@ static void test_rules(void **state)
 				.direct = bits >> 5 & 1,
 				.peer = bits >> 6 & 1,
 				.pieces = 1 + (bits >> 7 & 1),
-				.name_len = NAME + (bits >> 8 & 1),
+				.foreign = bits >> 8 & 1,
 				.near = bits >> 9 & 1,
 				.across = bits >> 10 & 1,
 				.follows = bits >> 11 & 1,
@@ -380,7 +351,6 @@ static void test_rules(void **state)
 				.len = lens[i],
 				.short_max = SHORT,
 				.plain_max = PLAIN,
-				.name_max = NAME,
 				.inline_max = INLINE,
 				.peer_why = NO_PEER,
 				.across_why = NO_ACROSS,

@@ -23,7 +23,7 @@ static const char *path_announce_not(const struct path_query *query)
 		return "the receiver has not answered a greeting of this provider's";
 	if (query->stalls)
 		return "this core provider stops at a message that has no receive yet";
-	if (query->name_len > query->name_max)
+	if (query->unnamed)
 		return "the core provider's addresses are too long to announce";
 	if (query->pieces > 1)
 		return "a buffer of several pieces, and an announcement has one key";
@@ -53,16 +53,15 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 /* Chooses among the ways through host memory */
 static enum path_proto path_stage(const struct path_query *query)
 {
-	if (query->lends && !query->foreign && query->slot && !query->inject &&
-	    query->len > cost_lend_min() && query->len <= query->short_max &&
-	    query->name_len <= query->name_max)
+	const bool announces = query->announced && !query->inject && !query->stalls &&
+			       !query->foreign && !query->unnamed;
+
+	if (query->lends && announces && query->slot && query->len > cost_lend_min() &&
+	    query->len <= query->short_max)
 		return PATH_LENT;
 	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))
 		return PATH_SHORT;
-	if (!query->announced || query->inject || query->stalls || query->foreign ||
-	    query->name_len > query->name_max)
-		return PATH_WHOLE;
-	return PATH_LONG;
+	return announces ? PATH_LONG : PATH_WHOLE;
 }
 
 bool path_wants_across(const struct path_query *query, const char **why)
@@ -116,8 +115,6 @@ struct path_choice path_choose(const struct path_query *query)
 	bool across = path_wants_across(query, &far_why) && query->across;
 	bool here = query->near || query->wish == PATH_ACROSS_LONG || !query->announced;
 
-	if (!query->device)
-		return (struct path_choice){FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
 	if (peer)
 		return (struct path_choice){FI_P2P_PATH_PEER,
 					    query->announced ? PATH_READ : PATH_DIRECT,

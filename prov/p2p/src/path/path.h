@@ -69,8 +69,7 @@ enum path_far {
 };
 
 /**
- * struct path_query - what the choice depends on.
- * @device:	the buffer is device memory
+ * struct path_query - what the choice depends on. The buffer is device memory.
  * @announced:	its receiver may be told of it and take part, as one that runs ofi_p2p does. Else the core's own
  *		call carries it, or this end alone
  * @stalls:	a message without a receive stops the core provider, which then reads nothing
@@ -81,8 +80,7 @@ enum path_far {
  * @plain_max:	the longest message that may not be announced [bytes], so that it has to
  *		wait for a slot
  * @slot:	there is a free slot for the message now
- * @name_len:	the length of the endpoint's own name [bytes]
- * @name_max:	the room for a name in an announcement [bytes]
+ * @unnamed:	an announcement has no room for the endpoint's own name
  * @inject:	the buffer may not be read any more after the call has returned
  * @wish:	the ways that are left open
  * @peer:	the NIC reaches the buffer
@@ -99,15 +97,13 @@ enum path_far {
  * @lends:	the receiver may read the message in its slot, and others are under way, to be read with it
  */
 struct path_query {
-	bool device;
 	bool announced;
 	bool stalls;
 	size_t len;
 	size_t short_max;
 	size_t plain_max;
 	bool slot;
-	size_t name_len;
-	size_t name_max;
+	bool unnamed;
 	bool inject;
 	enum path_wish wish;
 	bool peer;

@@ -35,38 +35,28 @@
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
 
-/* Up to this length a message is not announced, on a core that may be on other hosts */
-static size_t post_whole_max(const struct xfer_ep *ep, const struct p2p_op *op)
-{
-	return op->flags & FI_DELIVERY_COMPLETE || ep->wish == PATH_ACROSS_LONG
-		       ? WIRE_PLAIN_MAX
-		       : conf.eager_size;
-}
-
 static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op, size_t len)
 {
-	bool whole = len <= post_whole_max(ep, op);
+	/* of the core we only hear when a message is in the receiver's staging memory */
+	const size_t most = op->flags & FI_DELIVERY_COMPLETE || ep->wish == PATH_ACROSS_LONG
+				    ? WIRE_PLAIN_MAX
+				    : conf.eager_size;
+	bool whole = len <= most;
 	/* who sends short messages only needs no other endpoint */
 	bool stalls = ep->quirks & QUIRK_STALLS && (whole || !xfer_ep_side(ep));
 	bool announced = xfer_announces(ep->xfer), pieces = announced && (whole || !stalls);
-	/* of the core we only hear when a message is in the receiver's staging memory */
-	bool delivery = pieces && op->flags & FI_DELIVERY_COMPLETE;
 
 	return (struct path_query){
-		.device = true,
 		.announced = announced,
 		.stalls = stalls,
 		.len = len,
-		.short_max = delivery ? WIRE_PLAIN_MAX
-			     : pieces ? conf.eager_size
-				      : conf.chunk_size,
+		.short_max = pieces ? most : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
 		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
 		/* what waits here will be under way with it */
 		.lends = xfer_ep_lends(ep) &&
 			 (ep->waiting || stage_lends(&ep->xfer->stage, len)),
-		.name_len = ep->name_len,
-		.name_max = WIRE_NAME_MAX,
+		.unnamed = ep->name_len > WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
 		.wish = ep->wish,
 		.pieces = op->msg.iov_count,

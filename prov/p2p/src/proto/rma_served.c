@@ -275,12 +275,10 @@ int rma_served_offer(struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 	struct path_query query = {
-		.device = true,
 		.announced = true,
 		.len = req->len,
 		.plain_max = WIRE_PAYLOAD_MAX,
-		.name_len = ep->name_len,
-		.name_max = WIRE_NAME_MAX,
+		.unnamed = ep->name_len > WIRE_NAME_MAX,
 		.wish = ep->wish == PATH_ACROSS_LONG || ep->wish == PATH_STAGE_ONLY
 				? ep->wish
 				: PATH_NO_NIC,

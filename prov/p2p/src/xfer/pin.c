@@ -140,7 +140,6 @@ int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
 	const struct xfer_ep *ep = req->ctx.ep;
 	/* no protocol of ours is between the core and the buffer, as over a hook */
 	struct path_query query = {
-		.device = true,
 		.len = len,
 		.plain_max = WIRE_PLAIN_MAX,
 		.inject = req->op_flags & FI_INJECT,
