@@ -250,6 +250,7 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 		}
 		moved = true;
 		if (ret) {
+			P2P_WARN("a lane's core provider: %s\n", fi_strerror((int) -ret));
 			lane_end(&lane->waiting, op, (int) -ret, 0, ended);
 			continue;
 		}
