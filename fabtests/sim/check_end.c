@@ -299,7 +299,7 @@ static bool waits_for_ever(unsigned int node)
 	return false;
 }
 
-/* Slots that were lent to a peer, or to any (NULL), which was silent for too long and has said nothing since (rndv_keep()) */
+/* Slots that were lent to a peer, or to any (NULL), which was silent for too long and is not known again (rndv_keep()) */
 static unsigned int kept_for(const struct xfer *xfer, const struct xfer_peer *peer)
 {
 	const struct xfer_req *req;
@@ -308,7 +308,7 @@ static unsigned int kept_for(const struct xfer *xfer, const struct xfer_peer *pe
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		LIST_FOREACH(req, &xfer->sending[i], transfer.chain) {
 			kept += req->transfer.send.kept && (!peer || req->peer == peer) &&
-				!(req->peer->open && xfer_peer_spoke(req->peer));
+				!req->peer->open;
 		}
 	}
 	return kept;

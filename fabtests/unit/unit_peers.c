@@ -273,6 +273,37 @@ static void test_inserted_removed(void **state)
 	again_stop(peer);
 }
 
+/* A read that the core has of it has come once the peer has said something by the same way, and knows of the epoch */
+static void test_followed(void **state)
+{
+	static const struct {
+		struct wire_msg msg;
+		bool two_ways, followed;
+	} said[] = {
+		{{.type = WIRE_PROBE}, false, true},
+		{{.type = WIRE_PROBE, .front = true}, false, true},
+		{{.type = WIRE_PROBE}, true, true},
+		{{.type = WIRE_PROBE, .front = true}, true, false},
+		{{.type = WIRE_ANNOUNCE, .front = true}, true, false},
+		{{.type = WIRE_HELLO, .flags = WIRE_CONFIRMS}, true, true},
+		{{.type = WIRE_HELLO, .flags = WIRE_ANSWERS}, true, false},
+	};
+
+	for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+		struct xfer_peer *peer = again_start();
+		const fi_addr_t to = peer->to;
+
+		peer->to = said[i].two_ways ? FAKE_OTHER : peer->addr;
+		assert_false(xfer_peer_followed(peer));
+		xfer_token_count(xfer_token_find(&ep, FAKE_TOKEN(FAKE_NEW)), &said[i].msg);
+		assert_int_equal(xfer_peer_followed(peer), said[i].followed);
+		xfer_peer_expire(peer);
+		assert_false(xfer_peer_followed(peer));
+		peer->to = to;
+		again_stop(peer);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
@@ -282,6 +313,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_inserted),
 		cmocka_unit_test(test_inserted_lost),
 		cmocka_unit_test(test_admitted),
+		cmocka_unit_test(test_followed),
 		cmocka_unit_test(test_inserted_removed),
 	};
 	static const struct unit unit = {

@@ -22,10 +22,9 @@
  * higher count that it knows of, which is the epoch that begins. So the confirmation tells the peer, too, that what was
  * under way is over. If the peer speaks first, it is told then.
  *
- * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no
- * receive for the question, would else receive nothing more. But where endpoints shun strangers (QUIRK_DIRECTED)
- * the endpoint itself asks, in so few bytes that the core sets them aside. The answer goes between the
- * side endpoints, if there was room to name one.
+ * Over cores that stall, question and answer leave from the side endpoint. A foreign peer, which has no receive for the
+ * question, would else receive nothing more. But where endpoints shun strangers (QUIRK_DIRECTED) the endpoint itself asks,
+ * in so few bytes that the core sets them aside. The answer goes between the side endpoints, if there was room to name one.
  */
 #include "proto/hello.h"
 
@@ -702,6 +701,7 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	met = peer->facts & HELLO_MET;
 	if (hello_failed(msg, hello_known(peer, msg, via, to)))
 		return;
+	xfer_token_count(xfer_token_find(ep, msg->token), msg);
 	ep->proto->strangers -= !met && ep->proto->strangers;
 	peer->facts &= ~HELLO_ANSWERED;
 	if (hello_left_notes(peer))

@@ -95,12 +95,16 @@ static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
  * A silent peer may live, and read what was lent to it when it goes on. A peer that has lost us lives, and says so by a
  * datagram, which may overtake a read in the core. If that key were gone, the core would end the connection, with all that
  * is on it. So the slot stays as it is until the core says that the peer is gone, or it has said something that shows that
- * it knows.
+ * it knows, by the way that its read takes.
  */
-static void rndv_keep(struct xfer_req *req, int status)
+static bool rndv_may_read(const struct xfer_peer *peer, int status)
 {
-	if ((status != -FI_ETIMEDOUT && !xfer_peer_buried(req->peer)) ||
-	    req->state != XFER_ANNOUNCED || !req->slot || !req->slot->lent)
+	return status == -FI_ETIMEDOUT || xfer_peer_buried(peer);
+}
+
+static void rndv_keep(struct xfer_req *req)
+{
+	if (req->state != XFER_ANNOUNCED || !req->slot || !req->slot->lent)
 		return;
 	req->transfer.send.kept = true;
 	req->transfer.in_flight++;
@@ -117,7 +121,7 @@ static void rndv_keep_no_more(struct xfer_req *req)
 static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
 	if (peer->open)
-		return hello_was_renewed(peer) || xfer_peer_spoke(peer);
+		return hello_was_renewed(peer) || xfer_peer_followed(peer);
 	return keepalive_gone(peer->life.keepalive);
 }
 
@@ -140,6 +144,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_arrival *arrival, *next_arrival;
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_req *req, *next, *receive;
+	const bool may_read = rndv_may_read(peer, status);
 	bool held;
 
 	peer->ep->proto->stale = true;
@@ -163,10 +168,12 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 			if (req->peer != peer)
 				continue;
 			if (req->transfer.send.kept) {
-				rndv_keep_no_more(req);
+				if (!may_read)
+					rndv_keep_no_more(req);
 				continue;
 			}
-			rndv_keep(req, status);
+			if (may_read)
+				rndv_keep(req);
 			rndv_send_forsake(req);
 			rndv_send_fail(req, status, false);
 		}
