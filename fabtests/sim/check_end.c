@@ -13,12 +13,8 @@
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
 
-/*
- * So long may an operation take among processes that run, where little room is left [ns]. Short messages take turns then,
- * one in 100 ms.
- */
+/* So long may an operation take among processes that run, where little room is left [ns] */
 #define CHECK_PATIENCE (4 * SIM_S)
-#define CHECK_PATIENCE_SHORT (10 * SIM_S)
 
 /* The provider's state of a node's domain, or NULL */
 static struct xfer *xfer_of(unsigned int node, unsigned int d)
@@ -220,22 +216,21 @@ static bool is_held(const struct op *op)
 static bool is_overdue(const struct op *op)
 {
 	const struct op_plan *plan = &op->plan;
-	const uint64_t patience =
-		plan->len <= conf.eager_size ? CHECK_PATIENCE_SHORT : CHECK_PATIENCE;
 
 	if (plan->untagged || plan->look || plan->cancel || plan->trigger ||
 	    plan->recv_trigger || plan->stream || plan->fence || op->spare ||
 	    check_may_fail(op) || is_short_of_slots(op) || is_without_receive(op) ||
-	    world.now < op->held_at + patience)
+	    world.now < op->held_at + CHECK_PATIENCE)
 		return false;
 	for (unsigned int end = 0; end < 2; end++) {
 		const struct node *node = &nodes[op_node(op, end)];
 
 		if (node->state != NODE_RUNS || node->plain || node->hook ||
-		    world.now < node->until + patience)
+		    world.now < node->until + CHECK_PATIENCE)
 			return false;
 		if (op_end_exists(op, end) &&
-		    (!op->ends[end].tried_at || world.now < op->ends[end].tried_at + patience))
+		    (!op->ends[end].tried_at ||
+		     world.now < op->ends[end].tried_at + CHECK_PATIENCE))
 			return false;
 	}
 	return !op_ended(op);

@@ -153,9 +153,9 @@ void scene_give_up(struct scene *scene);
 void scene_close(struct scene *scene);
 
 /* Posts a send of @len bytes of device memory: what the call says */
-ssize_t scene_try(struct scene *scene, size_t len);
+ssize_t scene_try(struct scene *scene, fi_addr_t addr, size_t len);
 
-/* The same, which succeeds; the request */
+/* The same to FAKE_ALIVE, which succeeds; the request */
 struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags);
 
 /* Posts a write of SCENE_LEN bytes of device memory that is lent: they are being copied to a slot. */

@@ -108,14 +108,15 @@ static void scene_name(struct scene *scene)
 	}
 }
 
-static ssize_t scene_call(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
+static ssize_t scene_call(struct scene *scene, fi_addr_t addr, bool recv, void *buf, size_t len,
+			  uint64_t flags)
 {
 	const struct iovec iov = {buf, len};
 	const struct p2p_op op = {
 		.type = recv ? FI_OP_TRECV : FI_OP_TSEND,
 		.msg.msg_iov = &iov,
 		.msg.iov_count = 1,
-		.msg.addr = FAKE_ALIVE,
+		.msg.addr = addr,
 		.flags = flags | FI_COMPLETION,
 		.msg.context = &scene->reports,
 	};
@@ -125,14 +126,14 @@ static ssize_t scene_call(struct scene *scene, bool recv, void *buf, size_t len,
 
 static void scene_post(struct scene *scene, bool recv, void *buf, size_t len, uint64_t flags)
 {
-	assert_int_equal(scene_call(scene, recv, buf, len, flags), 0);
+	assert_int_equal(scene_call(scene, FAKE_ALIVE, recv, buf, len, flags), 0);
 	scene_find(scene, false);
 	scene_name(scene);
 }
 
-ssize_t scene_try(struct scene *scene, size_t len)
+ssize_t scene_try(struct scene *scene, fi_addr_t addr, size_t len)
 {
-	return scene_call(scene, false, device, len, 0);
+	return scene_call(scene, addr, false, device, len, 0);
 }
 
 struct xfer_req *scene_send(struct scene *scene, size_t len, uint64_t flags)

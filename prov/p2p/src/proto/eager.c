@@ -33,27 +33,37 @@
 #define EAGER_OUR_FLAGS (FI_COMPLETION | FI_INJECT | FI_MORE)
 
 /*
- * Slots may all have messages to a peer that takes nothing, for as long as the core keeps those. So once in EAGER_STALL
- * [ms] a short message goes without. The next one to the same peer waits for twice as long: it may be posted before those
- * to others, again and again.
+ * Slots may all have messages to peers that take nothing, for as long as the core keeps those. So once no short message has found
+ * one for EAGER_STALL [ms], one to each peer goes without.
  */
 #define EAGER_STALL 100
+
+/* Is a short message on its way without a slot, to the same peer? */
+static bool eager_went_without(const struct xfer_req *req)
+{
+	const struct xfer_req *other;
+	const struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &req->ctx.ep->live, live) {
+		other = (const struct xfer_req *) ctx;
+		if (xfer_ctx_is_req(ctx) && !other->recv && other->addr == req->addr &&
+		    other->reserve && other->path.proto == PATH_SHORT)
+			return true;
+	}
+	return false;
+}
 
 /* A send waits for a slot; a receive may not, as it may be what others wait for. Does it wait? */
 static bool eager_waits(const struct xfer_req *req)
 {
 	struct proto_domain *proto = req->ctx.ep->xfer->proto;
-	const uint32_t stall = req->addr == proto->went_without ? 2 * EAGER_STALL : EAGER_STALL;
 	const uint32_t now = (uint32_t) clock_coarse_ms() | 1;
-	const bool waits = !proto->starved || now - proto->starved < stall;
 
 	if (req->recv || req->path.proto != PATH_SHORT)
 		return false;
-	if (!proto->starved || !waits)
+	if (!proto->starved)
 		proto->starved = now;
-	if (!waits)
-		proto->went_without = req->addr;
-	return waits;
+	return now - proto->starved < EAGER_STALL || eager_went_without(req);
 }
 
 /* A host buffer for the request: a slot if one fits and is free, else a reserve */
@@ -141,12 +151,6 @@ static void eager_copied_out(struct copy *copy, int status)
 	xfer_sendq_flush(req->ctx.ep);
 }
 
-/* The user's buffer is free when the call returns (FI_INJECT), so the copy cannot wait; or it is the CPU's. */
-static bool eager_copies_now(const struct xfer_req *req)
-{
-	return req->op_flags & FI_INJECT || !req->mem.ops;
-}
-
 int eager_keep(struct xfer_req *req)
 {
 	int ret;
@@ -165,7 +169,8 @@ int eager_keep(struct xfer_req *req)
 
 static ssize_t eager_begin(struct xfer_req *req)
 {
-	const bool now = eager_copies_now(req);
+	/* the user's buffer is free when the call returns (FI_INJECT), so the copy cannot wait; or it is the CPU's */
+	const bool now = req->op_flags & FI_INJECT || !req->mem.ops;
 	int ret = now ? eager_keep(req) : eager_buffer_get(req);
 
 	if (ret)
@@ -385,10 +390,7 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 	return eager_buffer_get(req);
 }
 
-/* A receive is staged in so many places at most. */
-#define EAGER_PLACES 2
-
-/* Sets them, and returns their number. */
+/* The places that a receive is staged in: sets them, at most two, and returns their number */
 static size_t eager_recv_places(const struct xfer_req *req, struct iovec *iov, void **desc)
 {
 	const struct stage_reserve *sink = eager_spill(req);
@@ -406,8 +408,8 @@ static size_t eager_recv_places(const struct xfer_req *req, struct iovec *iov, v
 ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op)
 {
 	struct p2p_op staged = *op;
-	struct iovec iov[EAGER_PLACES];
-	void *desc[EAGER_PLACES];
+	struct iovec iov[2];
+	void *desc[2];
 	int ret = eager_recv_prepare(req, op->msg.desc);
 
 	if (ret)

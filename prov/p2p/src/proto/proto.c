@@ -13,7 +13,6 @@ static int proto_init(struct xfer *xfer)
 	xfer->proto = calloc(1, sizeof *xfer->proto);
 	if (!xfer->proto)
 		return -FI_ENOMEM;
-	xfer->proto->went_without = FI_ADDR_UNSPEC;
 	TAILQ_INIT(&xfer->proto->serving);
 	TAILQ_INIT(&xfer->proto->asking);
 	return 0;

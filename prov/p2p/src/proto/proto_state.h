@@ -20,8 +20,7 @@ struct rndv_stale;
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
  * @spare:	pieces that may begin without a slot now
- * @starved:	since when short messages find no slot, or the last one went without [ms]; 0: they find one
- * @went_without: its peer; FI_ADDR_UNSPEC: none has yet
+ * @starved:	since when short messages find no slot [ms]; 0: they find one
  * @arriving:	announcements and markers waiting for each other, and what is being received, in
  *		chains, by id
  * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
@@ -37,7 +36,6 @@ struct rndv_stale;
 struct proto_domain {
 	unsigned int spare;
 	uint32_t starved;
-	fi_addr_t went_without;
 	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
 	LIST_HEAD(, xfer_arrival) looking;
 	struct seen_ids seen;
