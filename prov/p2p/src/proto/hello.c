@@ -143,7 +143,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t ep
 		.type = WIRE_HELLO,
 		.id = xfer_board_owner(ep->xfer->id_base),
 		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0) |
-			 (ep->lane_info ? WIRE_MAY_LANES : 0) |
+			 (ep->lanes ? WIRE_MAY_LANES : 0) |
 			 (ep->borrows ? WIRE_BORROWS : 0),
 		.epoch = epoch,
 		.key = ep->xfer->ipc.host,

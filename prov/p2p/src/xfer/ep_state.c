@@ -62,7 +62,7 @@ void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t l
 void xfer_ep_limit(struct xfer_ep *ep)
 {
 	bool sends = !ep->renamed && !ep->tally && !ep->waiting && !(ep->followed & FI_SEND);
-	size_t longest = ep->host_lanes ? cost_lanes_min(false) : SIZE_MAX;
+	size_t longest = lanes_host(ep) ? cost_lanes_min(false) : SIZE_MAX;
 	bool receives = !ep->renamed && !(ep->followed & FI_RECV);
 	bool remote =
 		!ep->renamed && !(ep->followed & (FI_READ | FI_WRITE)) && !ep->xfer->keys_ours;

@@ -118,7 +118,7 @@ static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 static inline bool xfer_may_have_lanes(const struct xfer_ep *ep, const struct iovec *iov,
 				       size_t count)
 {
-	return p2p_unlikely(ep->host_lanes) && mem_iov_len(iov, count) >= cost_lanes_min(false);
+	return p2p_unlikely(lanes_host(ep)) && mem_iov_len(iov, count) >= cost_lanes_min(false);
 }
 
 /* Counts a message from host memory, of @len bytes, that the core was given, for who wants it */

@@ -82,20 +82,23 @@ struct lane {
 
 /**
  * struct lanes - those of an endpoint.
- * @info:	what the core's objects were opened with: see domain.h
+ * @beside:	what the endpoint was opened with at the core
+ * @info:	what the core's objects of lanes were opened with: see domain.h. NULL: none are open
+ * @retry:	they could not be opened
  * @lock:	guards @done
  * @done:	what has ended, and has not been told
  * @under_way:	what was given to lanes, has not been told and is waited for [xfer.lock]
  * @load:	how many of @count are in use [xfer.lock]
  * @room, @kept: receives that each has, and how many of them are somebody's [xfer.lock]
- * @kind:	lane_core_kind(); @len_min: lanes_len_min()
+ * @len_min:	lanes_len_min()
  */
 struct lanes {
 	struct xfer *xfer;
+	struct fi_info *beside;
 	struct fi_info *info;
+	struct retry retry;
 	unsigned int count;
 	struct lane_load load;
-	uint64_t kind;
 	size_t len_min;
 	pthread_mutex_t lock;
 	struct lane_ops done;
@@ -346,7 +349,7 @@ static void *lane_run(void *arg)
 
 /* ---- one lane ---- */
 
-static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *info)
+static int lane_open(struct lane *lane, struct lanes *lanes)
 {
 	int ret;
 
@@ -355,11 +358,13 @@ static int lane_open(struct lane *lane, struct lanes *lanes, struct fi_info *inf
 	TAILQ_INIT(&lane->waiting);
 	TAILQ_INIT(&lane->posted);
 	pthread_mutex_init(&lane->lock, NULL);
+	lane->times = -1;
 	lane->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (lane->event < 0)
 		return -errno;
-	lane->times = -1;
-	ret = lane_core_open(&lane->core, info);
+	ret = room_spare();
+	if (!ret)
+		ret = lane_core_open(&lane->core, lanes->info);
 	if (!ret)
 		ret = thread_start(&lane->thread, "p2p_lane", lane_run, lane);
 	lane->runs = !ret;
@@ -410,88 +415,80 @@ static bool lanes_possible(const struct xfer *xfer, const struct fi_info *info)
 
 int lanes_init(struct xfer_ep *ep, const struct fi_info *info)
 {
+	struct lanes *lanes;
+
 	if (!lanes_possible(ep->xfer, info))
 		return 0;
-	ep->lane_info = lf.dupinfo(info);
-	ep->host_lanes = conf.lanes_host && ep->lane_info;
-	return ep->lane_info ? 0 : -FI_ENOMEM;
+	lanes = calloc(1, sizeof *lanes);
+	if (lanes)
+		lanes->beside = lf.dupinfo(info);
+	if (!lanes || !lanes->beside) {
+		free(lanes);
+		return -FI_ENOMEM;
+	}
+	lanes->xfer = ep->xfer;
+	lanes->len_min = cost_lanes_min(false);
+	TAILQ_INIT(&lanes->done);
+	pthread_mutex_init(&lanes->lock, NULL);
+	ep->lanes = lanes;
+	return 0;
 }
 
-static void lanes_free(struct lanes *lanes)
+static void lanes_shut(struct lanes *lanes)
 {
 	for (unsigned int i = 0; i < lanes->count; i++)
 		lane_close(&lanes->lane[i]);
-	pthread_mutex_destroy(&lanes->lock);
+	memset(lanes->lane, 0, sizeof lanes->lane);
+	lanes->count = 0;
 	lf.freeinfo(lanes->info);
-	free(lanes);
+	lanes->info = NULL;
 }
 
-/* @info is theirs from now on */
-static struct lanes *lanes_new(struct xfer_ep *ep, struct fi_info *info)
+/* All of them, or none. 0 or an error */
+static int lanes_begin(struct lanes *lanes)
 {
-	struct lanes *lanes = calloc(1, sizeof *lanes);
 	unsigned int most = lanes_most();
 	int ret = 0;
 
-	if (!lanes) {
-		lf.freeinfo(info);
-		return NULL;
-	}
-	lanes->info = info;
-	lanes->len_min = cost_lanes_min(lane_core_dear(info));
-	if (!conf.lanes && lane_core_dear(info))
+	lanes->len_min = cost_lanes_min(lane_core_dear(lanes->info));
+	if (!conf.lanes && lane_core_dear(lanes->info))
 		most = P2P_MIN(most, LANES_DEAR);
-	lanes->xfer = ep->xfer;
-	lanes->kind = lane_core_kind(info);
-	lanes->room = info->rx_attr->size;
+	while (!ret && lanes->count < most)
+		ret = lane_open(&lanes->lane[lanes->count++], lanes);
+	if (ret) {
+		P2P_INFO("a lane does not open: %s\n", fi_strerror(-ret));
+		return ret;
+	}
+	lanes->room = lanes->info->rx_attr->size;
 	lanes->load =
 		(struct lane_load){.most = most, .use = most, .looked = clock_coarse_ms()};
-	TAILQ_INIT(&lanes->done);
-	pthread_mutex_init(&lanes->lock, NULL);
-	while (!ret && lanes->count < most) {
-		ret = room_spare();
-		if (!ret)
-			ret = lane_open(&lanes->lane[lanes->count++], lanes, info);
-	}
-	if (!ret)
-		return lanes;
-	P2P_INFO("a lane does not open: %s\n", fi_strerror(-ret));
-	lanes_free(lanes);
-	return NULL;
-}
-
-/* What they lack may be there later. That is said once. */
-static void lanes_miss(struct xfer_ep *ep)
-{
-	if (!ep->lane_retry.delay)
-		P2P_WARN("no lanes for now. Long messages travel over one connection\n");
-	retry_failed(&ep->lane_retry);
+	P2P_INFO("opened %u lanes over %s for long messages\n", most,
+		 lanes->info->fabric_attr->prov_name);
+	return 0;
 }
 
 unsigned int lanes_open(struct xfer_ep *ep)
 {
-	struct fi_info *info;
+	struct lanes *lanes = ep->lanes;
 
 	xfer_assert_locked(ep->xfer);
-	if (ep->lanes)
-		return ep->lanes->count;
-	if (!ep->lane_info || !ep->started || ep->closing || !retry_due(&ep->lane_retry))
-		return 0;
-	info = lane_core_info(ep->lane_info, ep->name, ep->name_len);
-	ep->lanes = info ? lanes_new(ep, info) : NULL;
-	if (!ep->lanes) {
-		lanes_miss(ep);
-		return 0;
-	}
-	P2P_INFO("opened %u lanes over %s for long messages\n", ep->lanes->count,
-		 ep->lanes->info->fabric_attr->prov_name);
-	return ep->lanes->count;
+	if (!lanes || lanes->count || !ep->started || ep->closing || !retry_due(&lanes->retry))
+		return lanes ? lanes->count : 0;
+	lanes->info = lane_core_info(lanes->beside, ep->name, ep->name_len);
+	if (lanes->info && !lanes_begin(lanes))
+		return lanes->count;
+	lanes_shut(lanes);
+	/* what they lack may be there later. That is said once. */
+	if (!lanes->retry.delay)
+		P2P_WARN("no lanes for now. Long messages travel over one connection\n");
+	retry_failed(&lanes->retry);
+	return 0;
 }
 
 uint64_t lanes_kind(const struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	return ep->lanes ? ep->lanes->kind : 0;
+	return ep->lanes && ep->lanes->info ? lane_core_kind(ep->lanes->info) : 0;
 }
 
 size_t lanes_len_min(const struct xfer_ep *ep)
@@ -507,7 +504,7 @@ unsigned int lanes_use(struct xfer_ep *ep)
 	uint64_t ran = 0, waited = 0;
 
 	xfer_assert_locked(ep->xfer);
-	if (!lanes || conf.lanes)
+	if (!lanes || !lanes->count || conf.lanes)
 		return lanes ? lanes->count : 0;
 	if (lane_load_due(&lanes->load, now)) {
 		for (unsigned int i = 0; i < lanes->count; i++)
@@ -630,13 +627,15 @@ void lanes_progress(struct xfer_ep *ep)
 
 void lanes_close(struct xfer_ep *ep)
 {
+	struct lanes *lanes = ep->lanes;
+
 	xfer_assert_locked(ep->xfer);
-	if (ep->lanes) {
-		lanes_look(ep, -(int) ep->lanes->under_way);
-		lanes_free(ep->lanes);
-	}
+	if (!lanes)
+		return;
+	lanes_look(ep, -(int) lanes->under_way);
+	lanes_shut(lanes);
+	pthread_mutex_destroy(&lanes->lock);
+	lf.freeinfo(lanes->beside);
+	free(lanes);
 	ep->lanes = NULL;
-	if (ep->lane_info)
-		lf.freeinfo(ep->lane_info);
-	ep->lane_info = NULL;
 }

@@ -15,6 +15,7 @@
 #ifndef P2P_LANE_H
 #define P2P_LANE_H
 
+#include "base/conf.h"
 #include "xfer/xfer.h"
 
 /* So many at most; as many names go into one message */
@@ -63,6 +64,12 @@ unsigned int lanes_open(struct xfer_ep *ep);
 
 /* What lanes of peers must be, too: lane_core_kind(); 0: there are none */
 uint64_t lanes_kind(const struct xfer_ep *ep);
+
+/* May long messages from host memory have them, too? Not [locked] */
+static inline bool lanes_host(const struct xfer_ep *ep)
+{
+	return conf.lanes_host && ep->lanes;
+}
 
 /* What is shorter has no lanes */
 size_t lanes_len_min(const struct xfer_ep *ep);

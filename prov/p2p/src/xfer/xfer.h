@@ -307,9 +307,7 @@ struct ctrl_inbox {
  * @front:	the application's endpoint that this is the side endpoint of, or itself
  * @side:	where the core stalls, the side endpoint, once there is one
  * @side_open: opens it; NULL: that is of no use
- * @lanes:	further connections (lane.h), or NULL; @lane_info: what to open them with; NULL: there never are any.
- *		@lane_retry: they could not be opened
- * @host_lanes:	long messages from host memory have them, too
+ * @lanes:	further connections (lane.h); NULL: there never are any
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
  * @resumes:	whom post_progress() looks at next in @sendq, or NULL
@@ -367,9 +365,6 @@ struct xfer_ep {
 	struct xfer_ep *side;
 	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
 	struct lanes *lanes;
-	struct fi_info *lane_info;
-	struct retry lane_retry;
-	bool host_lanes;
 	struct xfer_list sendq;
 	struct xfer_req *resumes;
 	unsigned int ready;
