@@ -54,29 +54,13 @@ static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 	return peer->lanes;
 }
 
-/*
- * Gives an operation its tag, of @tag. A receive looks for all of that but the bit which is ours at the endpoint: for
- * the core of lanes it may be a sign of its own. net takes the highest one for FI_CLAIM. So a short message that was
- * there before its receive would not meet it.
- */
-static void rndv_lane_tag(struct lane_op *op, const struct xfer_ep *ep, uint64_t tag)
-{
-	op->tag = op->recv ? tag & ~ep->tag_bit : tag;
-	op->ignore = op->recv ? ep->tag_bit : 0;
-}
-
 /* ---- the first message over each ---- */
 
-/**
- * struct rndv_lane_first - an empty message over a lane, to or from the peer at @peer.
- * @number:	of the offer; @index: the lane's
- */
+/* An empty message over a lane, to or from the peer at @peer; @number: of the offer */
 struct rndv_lane_first {
-	struct xfer_ctx ctx;
-	struct lane_op op;
+	struct xfer_out out;
 	fi_addr_t peer;
 	uint32_t number;
-	unsigned int index;
 };
 
 _Static_assert(sizeof(struct rndv_lane_first) <= CELL_SIZE, "a first message is a cell");
@@ -118,24 +102,12 @@ static void rndv_lane_first_sent(struct xfer_ctx *ctx, const struct core_comp *c
 		rndv_lanes_fail(peer);
 }
 
-/* Gives it to its lane. A receive takes what comes in any turn. */
-static void rndv_lane_first_begin(struct rndv_lane_first *first, uint32_t turn)
-{
-	struct xfer_ep *ep = first->ctx.ep;
-
-	rndv_lane_tag(&first->op, ep,
-		      rndv_lane_first_tag(ep, first->number, turn, first->index));
-	if (first->op.recv)
-		first->op.ignore |= WIRE_PIECES_MAX - 1;
-	lanes_post(ep, first->index, &first->op);
-}
-
 static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
 	struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
 	struct xfer_peer_lanes *lanes = rndv_lanes_by(peer, true, first->number);
-	const uint32_t low = (uint32_t) (first->op.tag % WIRE_PIECES_MAX);
+	const uint32_t low = (uint32_t) (first->out.tag % WIRE_PIECES_MAX);
 
 	if (!lanes || comp->err) {
 		lanes_leave(ctx->ep, NULL, 1);
@@ -147,9 +119,9 @@ static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *
 	if (lanes->heard_turn != low / LANES_MAX)
 		lanes->heard = 0;
 	lanes->heard_turn = low / LANES_MAX;
-	if (low % LANES_MAX == first->index)
-		lanes->heard |= 1u << first->index;
-	rndv_lane_first_begin(first, 0);
+	if (low % LANES_MAX == (unsigned int) first->out.lane)
+		lanes->heard |= 1u << first->out.lane;
+	xfer_out_post(&first->out);
 }
 
 /* Sends or awaits it, if there is memory. Else the lane is not used. */
@@ -164,21 +136,18 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 			lanes_leave(ep, NULL, 1);
 		return;
 	}
-	*first = (struct rndv_lane_first){
-		.op =
-			{
-				.ctx = &first->ctx,
-				.recv = recv,
-				.aside = true,
-				.addr = recv ? FI_ADDR_UNSPEC : lanes->to[index],
-			},
-		.peer = peer->addr,
-		.number = recv ? lanes->number : lanes->theirs,
-		.index = index,
-	};
-	xfer_ctx_init(&first->ctx, ep, recv ? rndv_lane_first_heard : rndv_lane_first_sent,
-		      xfer_ctx_free);
-	rndv_lane_first_begin(first, recv ? 0 : lanes->turn);
+	first->peer = peer->addr;
+	first->number = recv ? lanes->number : lanes->theirs;
+	xfer_out_init(&first->out, ep, recv ? FI_ADDR_UNSPEC : lanes->to[index],
+		      rndv_lane_first_tag(ep, first->number, recv ? 0 : lanes->turn, index),
+		      recv ? rndv_lane_first_heard : rndv_lane_first_sent, xfer_ctx_free);
+	first->out.lane = (int) index;
+	first->out.count = 0;
+	first->out.aside = true;
+	first->out.recv = recv;
+	/* it takes what comes in any turn */
+	first->out.ignore = recv ? WIRE_PIECES_MAX - 1 : 0;
+	xfer_out_post(&first->out);
 }
 
 /* The next one behind @ctx, or the first, that is to come from a peer; @sent: that is to go there; or NULL */
@@ -199,8 +168,8 @@ static void rndv_lanes_first_cancel(struct xfer_peer *peer, bool sent)
 {
 	struct rndv_lane_first *first = NULL;
 
-	while ((first = rndv_lane_first_next(peer, first ? &first->ctx : NULL, sent)))
-		lanes_cancel(peer->ep, first->index, &first->op);
+	while ((first = rndv_lane_first_next(peer, first ? &first->out.ctx : NULL, sent)))
+		xfer_out_cancel(&first->out);
 }
 
 /* It has none for ours, or one of ours does not receive: they are offered again after a while. */
@@ -222,7 +191,7 @@ static void rndv_lanes_sweep(struct xfer_ep *ep)
 		first = (struct rndv_lane_first *) ctx;
 		if (ctx->done == rndv_lane_first_heard &&
 		    !rndv_lanes_by(xfer_peer_find(ep, first->peer), true, first->number))
-			lanes_cancel(ep, first->index, &first->op);
+			xfer_out_cancel(&first->out);
 	}
 }
 
@@ -410,54 +379,17 @@ void rndv_lanes_failed(struct xfer_req *req)
 
 /* ---- pieces ---- */
 
-int rndv_lanes_of(const struct xfer_req *req, uint64_t index)
+void rndv_lanes_take(struct rndv_piece *piece)
 {
+	const struct xfer_req *req = piece->req;
 	const struct xfer_transfer *transfer = &req->transfer;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	return transfer->lanes ? (int) ((transfer->number + index) % transfer->lanes) : -1;
-}
-
-void rndv_lanes_receive(struct xfer_ep *ep, int lane, struct lane_op *op, uint64_t tag)
-{
-	xfer_assert_locked(ep->xfer);
-	op->recv = true;
-	op->addr = FI_ADDR_UNSPEC;
-	rndv_lane_tag(op, ep, tag);
-	lanes_post(ep, lane, op);
-}
-
-bool rndv_lanes_post(struct rndv_piece *piece, bool recv)
-{
-	struct xfer_req *req = piece->req;
-	const int lane = rndv_lanes_of(req, piece->index);
-
-	xfer_assert_locked(req->ctx.ep->xfer);
-	if (lane < 0)
-		return false;
-	piece->op = (struct lane_op){
-		.ctx = &piece->out.ctx,
-		.iov = piece->out.iov,
-		.count = piece->out.count,
-	};
-	if (recv) {
-		rndv_lanes_receive(req->ctx.ep, lane, &piece->op, piece->out.tag);
-		return true;
-	}
-	piece->op.addr = req->peer->lanes->to[lane];
-	rndv_lane_tag(&piece->op, req->ctx.ep, piece->out.tag);
-	lanes_post(req->ctx.ep, lane, &piece->op);
-	req->ctx.ep->stats.lane_pieces++;
-	return true;
-}
-
-void rndv_lanes_cancel(struct rndv_piece *piece)
-{
-	const int lane = rndv_lanes_of(piece->req, piece->index);
-
-	xfer_assert_locked(piece->req->ctx.ep->xfer);
-	if (lane >= 0)
-		lanes_cancel(piece->req->ctx.ep, lane, &piece->op);
+	if (!transfer->lanes)
+		return;
+	piece->out.lane = (int) ((transfer->number + piece->index) % transfer->lanes);
+	if (!req->recv)
+		piece->out.addr = req->peer->lanes->to[piece->out.lane];
 }
 
 /* ---- what is said of lanes ---- */

@@ -35,16 +35,7 @@ void rndv_lanes_adapt(struct xfer_req *req);
 /* A lane of this message has failed. Later messages do without, until lanes have been tried again. */
 void rndv_lanes_failed(struct xfer_req *req);
 
-/* The lane of a message's piece with this number; -1: it has none */
-int rndv_lanes_of(const struct xfer_req *req, uint64_t index);
-
-/* Gives a piece to its lane; or false, if it has none */
-bool rndv_lanes_post(struct rndv_piece *piece, bool recv);
-
-/* Receives a piece with @tag on a lane. The caller has set the context and the memory of @op. */
-void rndv_lanes_receive(struct xfer_ep *ep, int lane, struct lane_op *op, uint64_t tag);
-
-/* Takes back a piece that waits on a lane, if it has one */
-void rndv_lanes_cancel(struct rndv_piece *piece);
+/* A piece takes its lane, if its message has any */
+void rndv_lanes_take(struct rndv_piece *piece);
 
 #endif /* P2P_RNDV_LANES_H */

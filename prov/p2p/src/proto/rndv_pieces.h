@@ -14,7 +14,6 @@
  * @iov, @count, @len: its place in the user's buffer
  * @slot, @reserve: staging memory that it holds, one or none, at @host; none: it travels from or to
  *		its place
- * @op:		what its lane is given, if it has one
  */
 struct rndv_piece {
 	struct xfer_out out;
@@ -28,7 +27,6 @@ struct rndv_piece {
 	size_t len;
 	size_t count;
 	struct iovec iov[P2P_IOV_MAX];
-	struct lane_op op;
 };
 
 /* Has every piece begun? */

@@ -161,11 +161,9 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
  * Its receive was taken back. It may come all the same, unless its sender has said that it gives up. Its own record is
  * free by now, so there is one for what waits for it.
  */
-static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, uint64_t index,
+static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, int lane,
 			      uint64_t tag)
 {
-	const int lane = rndv_lanes_of(req, index);
-
 	if ((ep->quirks & QUIRK_NEAR || lane >= 0) && !req->transfer.recv.arrival->status)
 		rndv_stale_expect(lane < 0 ? ep : req->ctx.ep, lane, tag);
 }
@@ -174,8 +172,8 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	const uint64_t tag = piece->out.tag;
+	const int lane = piece->out.lane;
 	struct xfer_req *req = piece->req;
-	const uint64_t index = piece->index;
 	struct xfer_ep *ep = ctx->ep;
 	int status = -abs(comp->err);
 
@@ -192,7 +190,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	}
 	rndv_piece_end(piece);
 	if (status == -FI_ECANCELED)
-		rndv_piece_missed(req, ep, index, tag);
+		rndv_piece_missed(req, ep, lane, tag);
 	if (status)
 		rndv_recv_fail(req, status, true);
 	else
@@ -208,13 +206,9 @@ static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 
 	LIST_FOREACH(ctx, &ep->live, live) {
 		piece = (struct rndv_piece *) ctx;
-		if (ctx->done != rndv_piece_received || piece->req != req ||
-		    piece->index < from)
-			continue;
-		if (req->transfer.lanes)
-			rndv_lanes_cancel(piece);
-		else
-			fi_cancel(&ep->core->fid, ctx);
+		if (ctx->done == rndv_piece_received && piece->req == req &&
+		    piece->index >= from)
+			xfer_out_cancel(&piece->out);
 	}
 }
 
@@ -277,25 +271,14 @@ void rndv_grant(struct xfer_req *req)
 static ssize_t rndv_piece_post(struct xfer_req *req)
 {
 	struct rndv_piece *piece = rndv_piece_new(req, STAGE_PIECE_IN, rndv_piece_received);
-	struct p2p_op op = {
-		.type = FI_OP_TRECV,
-		.msg.addr = FI_ADDR_UNSPEC,
-		.flags = FI_COMPLETION,
-	};
 	ssize_t ret;
 
 	if (!piece)
 		return -FI_EAGAIN;
-	if (rndv_lanes_post(piece, true)) {
-		rndv_piece_begun(piece);
-		return 0;
-	}
-	op.msg.msg_iov = piece->out.iov;
-	op.msg.desc = piece->out.desc;
-	op.msg.iov_count = piece->out.count;
-	op.msg.tag = piece->out.tag;
-	op.msg.context = &piece->out.ctx;
-	ret = core_post(req->transfer.via, &op);
+	piece->out.recv = true;
+	piece->out.addr = FI_ADDR_UNSPEC;
+	rndv_lanes_take(piece);
+	ret = xfer_out_try(&piece->out);
 	if (ret)
 		rndv_piece_drop(&piece->out.ctx);
 	else

@@ -84,7 +84,7 @@ void rndv_send_forsake(struct xfer_req *req)
 		return;
 	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
 		if (ctx->done == rndv_piece_sent && ((struct rndv_piece *) ctx)->req == req)
-			rndv_lanes_cancel((struct rndv_piece *) ctx);
+			xfer_out_cancel(&((struct rndv_piece *) ctx)->out);
 	}
 }
 
@@ -393,8 +393,8 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 static void rndv_piece_send(struct rndv_piece *piece)
 {
 	P2P_TRACE(piece_send, piece, piece->req, piece->req->transfer.lanes);
-	if (!rndv_lanes_post(piece, false))
-		xfer_out_post(&piece->out);
+	piece->req->ctx.ep->stats.lane_pieces += piece->out.lane >= 0;
+	xfer_out_post(&piece->out);
 }
 
 /*
@@ -419,8 +419,8 @@ static void rndv_piece_give_up(struct rndv_piece *piece, int status)
 static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
-	const fi_addr_t addr = piece->out.addr;
 	struct xfer_req *req = piece->req;
+	const fi_addr_t addr = req->transfer.to;
 	struct xfer_ep *ep = ctx->ep;
 	const int status = -abs(comp->err);
 	bool awaited = comp->err && !req->transfer.send.lost;
@@ -468,6 +468,7 @@ void rndv_push(struct xfer_req *req)
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
 			return;
+		rndv_lanes_take(piece);
 		rndv_piece_begun(piece);
 		req->transfer.send.credits--;
 		if (!piece->host) {

@@ -7,8 +7,9 @@
 
 #include "mem/stage.h"
 #include "proto/proto_state.h"
-#include "proto/rndv_lanes.h"
 #include "xfer/core.h"
+#include "xfer/lane.h"
+#include "xfer/sendq.h"
 #include "xfer/wire.h"
 
 /*
@@ -57,19 +58,13 @@ void rndv_stale_discard(struct xfer_ep *ep)
 
 /**
  * struct rndv_stale - a receive for one stale piece.
- * @tag:	the piece's
- * @lane:	where it may come, with @op; -1: to the endpoint itself
  * @waits:	the core had no room for it, or there was no memory: then progress looks (xfer_busy_add())
  * @forgotten:	it is not on the list any more
  */
 struct rndv_stale {
-	struct xfer_ctx ctx;
-	uint64_t tag;
-	int lane;
+	struct xfer_out out;
 	bool waits;
 	bool forgotten;
-	struct iovec iov;
-	struct lane_op op;
 	TAILQ_ENTRY(rndv_stale) entry;
 };
 
@@ -77,7 +72,7 @@ _Static_assert(sizeof(struct rndv_stale) <= CELL_SIZE, "a receive for a stale pi
 
 static void rndv_stale_forget(struct rndv_stale *stale)
 {
-	struct proto_ep *state = stale->ctx.ep->proto;
+	struct proto_ep *state = stale->out.ctx.ep->proto;
 
 	if (stale->forgotten)
 		return;
@@ -89,7 +84,7 @@ static void rndv_stale_forget(struct rndv_stale *stale)
 static void rndv_stale_wait(struct rndv_stale *stale, bool waits)
 {
 	if (stale->waits != waits)
-		xfer_busy_add(stale->ctx.ep->xfer, waits ? 1 : -1);
+		xfer_busy_add(stale->out.ctx.ep->xfer, waits ? 1 : -1);
 	stale->waits = waits;
 }
 
@@ -99,7 +94,7 @@ static void rndv_stale_drop(struct xfer_ctx *ctx)
 
 	rndv_stale_wait(stale, false);
 	rndv_stale_forget(stale);
-	if (stale->lane >= 0)
+	if (stale->out.lane >= 0)
 		lanes_leave(ctx->ep, NULL, 1);
 	xfer_ctx_free(ctx);
 }
@@ -110,14 +105,11 @@ static void rndv_stale_give_up(struct xfer_ep *ep)
 	struct rndv_stale *oldest = TAILQ_FIRST(&ep->proto->stales);
 
 	if (oldest->waits) {
-		rndv_stale_drop(&oldest->ctx);
+		rndv_stale_drop(&oldest->out.ctx);
 		return;
 	}
 	rndv_stale_forget(oldest);
-	if (oldest->lane >= 0)
-		lanes_cancel(ep, oldest->lane, &oldest->op);
-	else
-		fi_cancel(&ep->core->fid, oldest);
+	xfer_out_cancel(&oldest->out);
 }
 
 /* Nobody asks for what has come, nor why nothing has */
@@ -131,35 +123,19 @@ static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *co
  * those of a message that waits under the mask of another receive, so one
  * for all pieces does not find them, and may have another receive find a message that is not its own.
  */
-static ssize_t rndv_stale_receive(struct rndv_stale *stale, const struct stage_reserve *sink)
-{
-	void *desc = sink->desc;
-	const struct p2p_op op = {
-		.type = FI_OP_TRECV,
-		.msg.msg_iov = &stale->iov,
-		.msg.desc = &desc,
-		.msg.iov_count = 1,
-		.msg.addr = FI_ADDR_UNSPEC,
-		.msg.tag = stale->tag,
-		.flags = FI_COMPLETION,
-		.msg.context = stale,
-	};
-
-	stale->iov = (struct iovec){sink->addr, sink->size};
-	if (stale->lane < 0)
-		return core_post(stale->ctx.ep, &op);
-	rndv_lanes_receive(stale->ctx.ep, stale->lane, &stale->op, stale->tag);
-	return 0;
-}
-
 static void rndv_stale_post(struct rndv_stale *stale)
 {
-	const struct stage_reserve *sink = stage_sink(&stale->ctx.ep->xfer->stage);
-	const ssize_t ret = sink ? rndv_stale_receive(stale, sink) : -FI_ENOMEM;
+	const struct stage_reserve *sink = stage_sink(&stale->out.ctx.ep->xfer->stage);
+	ssize_t ret = -FI_ENOMEM;
 
+	if (sink) {
+		stale->out.iov[0] = (struct iovec){sink->addr, sink->size};
+		stale->out.desc[0] = sink->desc;
+		ret = xfer_out_try(&stale->out);
+	}
 	rndv_stale_wait(stale, ret == -FI_EAGAIN || ret == -FI_ENOMEM);
 	if (ret && !stale->waits)
-		rndv_stale_drop(&stale->ctx);
+		rndv_stale_drop(&stale->out.ctx);
 }
 
 void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
@@ -173,18 +149,14 @@ void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
 		cell_put(&ep->xfer->cells, stale);
 		return;
 	}
-	stale->tag = tag;
-	stale->lane = lane;
-	stale->op = (struct lane_op){
-		.ctx = &stale->ctx,
-		.aside = true,
-		.iov = &stale->iov,
-		.count = 1,
-	};
 	stale->waits = stale->forgotten = false;
 	if (ep->proto->stale_count >= RNDV_STALE_MAX)
 		rndv_stale_give_up(ep);
-	xfer_ctx_init(&stale->ctx, ep, rndv_stale_received, rndv_stale_drop);
+	xfer_out_init(&stale->out, ep, FI_ADDR_UNSPEC, tag, rndv_stale_received,
+		      rndv_stale_drop);
+	stale->out.lane = lane;
+	stale->out.recv = stale->out.aside = true;
+	stale->out.count = 1;
 	TAILQ_INSERT_TAIL(&ep->proto->stales, stale, entry);
 	ep->proto->stale_count++;
 	rndv_stale_post(stale);

@@ -351,3 +351,23 @@ int core_info_beside(struct fi_info *info, const void *name, size_t len)
 	info->src_addrlen = len;
 	return named ? 0 : -FI_EADDRNOTAVAIL;
 }
+
+bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
+{
+	for (size_t i = 0; i < blocked->count; i++) {
+		if (blocked->addr[i] == addr)
+			return true;
+	}
+	return blocked->count == sizeof blocked->addr / sizeof blocked->addr[0] ||
+	       (addr == FI_ADDR_NOTAVAIL && blocked->count);
+}
+
+void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
+{
+	if (xfer_blocked_has(blocked, addr))
+		return;
+	if (addr == FI_ADDR_NOTAVAIL)
+		blocked->count = sizeof blocked->addr / sizeof blocked->addr[0];
+	else
+		blocked->addr[blocked->count++] = addr;
+}

@@ -78,4 +78,17 @@ void core_comp_from_entry(const struct fi_cq_tagged_entry *entry, fi_addr_t src,
 /* Takes the error that made a read of @cq return -FI_EAVAIL. 0 or a negative error */
 int core_comp_from_error(struct fid_cq *cq, struct core_comp *comp);
 
+/*
+ * Addresses that, in the course of one walk along a queue, something has to wait for: what
+ * else goes there waits too, and the rest does not wait for it. FI_ADDR_NOTAVAIL is every
+ * address.
+ */
+struct xfer_blocked {
+	fi_addr_t addr[16];
+	size_t count;
+};
+
+bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
+void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
+
 #endif /* P2P_CORE_H */

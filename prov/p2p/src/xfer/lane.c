@@ -70,12 +70,12 @@ struct lane {
 	pthread_t thread;
 	bool runs;
 	pthread_mutex_t lock;
-	struct lane_ops asked;
+	struct xfer_outs asked;
 	bool stop;
 	bool cancels;
 	bool asleep;
-	struct lane_ops waiting;
-	struct lane_ops posted;
+	struct xfer_outs waiting;
+	struct xfer_outs posted;
 	int nap;
 	uint64_t retry;
 };
@@ -101,7 +101,7 @@ struct lanes {
 	struct lane_load load;
 	size_t len_min;
 	pthread_mutex_t lock;
-	struct lane_ops done;
+	struct xfer_outs done;
 	unsigned int under_way;
 	size_t room;
 	size_t kept;
@@ -129,7 +129,7 @@ static void lane_wake_others(struct lane *lane)
 }
 
 /* Tells who makes progress what has ended. */
-static void lane_tell(struct lane *lane, struct lane_ops *ended)
+static void lane_tell(struct lane *lane, struct xfer_outs *ended)
 {
 	struct lanes *lanes = lane->lanes;
 
@@ -141,33 +141,33 @@ static void lane_tell(struct lane *lane, struct lane_ops *ended)
 	lane_wake_others(lane);
 }
 
-static void lane_end(struct lane_ops *from, struct lane_op *op, int err, size_t len,
-		     struct lane_ops *ended)
+static void lane_end(struct xfer_outs *from, struct xfer_out *out, int err, size_t len,
+		     struct xfer_outs *ended)
 {
-	TAILQ_REMOVE(from, op, entry);
-	op->err = err;
-	op->len = len;
-	TAILQ_INSERT_TAIL(ended, op, entry);
+	TAILQ_REMOVE(from, out, entry);
+	out->ret = -err;
+	out->len = len;
+	TAILQ_INSERT_TAIL(ended, out, entry);
 }
 
 /* What is to be taken back. A receive that the core has ends in its queue; a send there cannot be had back. */
-static void lane_cancel_all(struct lane *lane, struct lane_ops *ended)
+static void lane_cancel_all(struct lane *lane, struct xfer_outs *ended)
 {
-	struct lane_op *op, *next;
+	struct xfer_out *out, *next;
 
-	for (op = TAILQ_FIRST(&lane->waiting); op; op = next) {
-		next = TAILQ_NEXT(op, entry);
-		if (op->cancelled)
-			lane_end(&lane->waiting, op, FI_ECANCELED, 0, ended);
+	for (out = TAILQ_FIRST(&lane->waiting); out; out = next) {
+		next = TAILQ_NEXT(out, entry);
+		if (out->cancelled)
+			lane_end(&lane->waiting, out, FI_ECANCELED, 0, ended);
 	}
-	TAILQ_FOREACH(op, &lane->posted, entry) {
-		if (op->cancelled && op->recv)
-			fi_cancel(&lane->core.ep->fid, op);
+	TAILQ_FOREACH(out, &lane->posted, entry) {
+		if (out->cancelled && out->recv)
+			fi_cancel(&lane->core.ep->fid, &out->ctx);
 	}
 }
 
 /* Takes what it was asked for. False: it is to end */
-static bool lane_take(struct lane *lane, struct lane_ops *ended)
+static bool lane_take(struct lane *lane, struct xfer_outs *ended)
 {
 	bool on;
 
@@ -181,52 +181,57 @@ static bool lane_take(struct lane *lane, struct lane_ops *ended)
 	return on;
 }
 
-static ssize_t lane_give(struct lane *lane, struct lane_op *lane_op)
+/*
+ * A receive looks for all of its tag but the bit which is ours at the endpoint: for the core of lanes it may be a sign of
+ * its own. net takes the highest one for FI_CLAIM. So a short message that was there before its receive would not meet it.
+ */
+static ssize_t lane_give(struct lane *lane, struct xfer_out *out)
 {
+	const uint64_t bit = out->recv ? out->ctx.ep->tag_bit : 0;
 	void *desc[P2P_IOV_MAX] = {NULL};
 	const struct p2p_op op = {
-		.type = lane_op->recv ? FI_OP_TRECV : FI_OP_TSEND,
-		.msg.msg_iov = lane_op->iov,
+		.type = out->recv ? FI_OP_TRECV : FI_OP_TSEND,
+		.msg.msg_iov = out->iov,
 		.msg.desc = desc,
-		.msg.iov_count = lane_op->count,
-		.msg.addr = lane_op->addr,
-		.msg.tag = lane_op->tag,
-		.msg.ignore = lane_op->ignore,
+		.msg.iov_count = out->count,
+		.msg.addr = out->addr,
+		.msg.tag = out->tag & ~bit,
+		.msg.ignore = out->ignore | bit,
 		.flags = FI_COMPLETION,
-		.msg.context = &lane_op->context,
+		.msg.context = &out->ctx,
 	};
 
 	return core_call(lane->core.ep, &op);
 }
 
 /* Has it waited in vain for so long [ms]? */
-static bool lane_waits(const struct lane_op *op, uint64_t now, uint64_t for_ms)
+static bool lane_waits(const struct xfer_out *out, uint64_t now, uint64_t for_ms)
 {
-	return !op->recv && op->since && now - op->since >= for_ms;
+	return !out->recv && out->since && now - out->since >= for_ms;
 }
 
 /* The core has no room for it. True: it is given up */
-static bool lane_refused(struct lane *lane, struct lane_op *op, uint64_t now)
+static bool lane_refused(struct lane *lane, struct xfer_out *out, uint64_t now)
 {
-	const bool doubtful = lane_waits(op, now, LANE_DOUBT);
+	const bool doubtful = lane_waits(out, now, LANE_DOUBT);
 
-	if (!op->since)
-		op->since = now;
+	if (!out->since)
+		out->since = now;
 	if (lane->nap < 0 || !doubtful)
 		lane->nap = doubtful ? LANE_DOUBTFUL : LANE_FULL;
-	return op->aside && lane_waits(op, now, LANE_GIVE_UP);
+	return out->aside && lane_waits(out, now, LANE_GIVE_UP);
 }
 
 /*
  * Gives the core what it has room for. Who cannot be reached holds up no others: what goes there is left out most
  * of the time. False: nothing
  */
-static bool lane_post(struct lane *lane, struct lane_ops *ended)
+static bool lane_post(struct lane *lane, struct xfer_outs *ended)
 {
 	const uint64_t now = clock_coarse_ms();
 	const bool all = now >= lane->retry;
 	struct xfer_blocked blocked = {.count = 0};
-	struct lane_op *op, *next;
+	struct xfer_out *out, *next;
 	fi_addr_t reached = FI_ADDR_NOTAVAIL;
 	bool moved = false, deaf = false, due;
 	ssize_t ret;
@@ -234,46 +239,46 @@ static bool lane_post(struct lane *lane, struct lane_ops *ended)
 	lane->nap = -1;
 	if (all)
 		lane->retry = now + LANE_DOUBTFUL;
-	for (op = TAILQ_FIRST(&lane->waiting); op; op = next) {
-		next = TAILQ_NEXT(op, entry);
-		if (!op->recv && op->addr == reached)
-			op->since = now;
-		due = all || !lane_waits(op, now, LANE_DOUBT);
+	for (out = TAILQ_FIRST(&lane->waiting); out; out = next) {
+		next = TAILQ_NEXT(out, entry);
+		if (!out->recv && out->addr == reached)
+			out->since = now;
+		due = all || !lane_waits(out, now, LANE_DOUBT);
 		ret = -FI_EAGAIN;
-		if (due && !(op->recv ? deaf : xfer_blocked_has(&blocked, op->addr)))
-			ret = lane_give(lane, op);
+		if (due && !(out->recv ? deaf : xfer_blocked_has(&blocked, out->addr)))
+			ret = lane_give(lane, out);
 		if (ret == -FI_EAGAIN) {
-			if (op->recv)
+			if (out->recv)
 				deaf = true;
 			else if (due)
-				xfer_blocked_add(&blocked, op->addr);
-			if (lane_refused(lane, op, now))
-				lane_end(&lane->waiting, op, FI_ETIMEDOUT, 0, ended);
+				xfer_blocked_add(&blocked, out->addr);
+			if (lane_refused(lane, out, now))
+				lane_end(&lane->waiting, out, FI_ETIMEDOUT, 0, ended);
 			continue;
 		}
 		moved = true;
 		if (ret) {
 			P2P_WARN("a lane's core provider: %s\n", fi_strerror((int) -ret));
-			lane_end(&lane->waiting, op, (int) -ret, 0, ended);
+			lane_end(&lane->waiting, out, (int) -ret, 0, ended);
 			continue;
 		}
-		if (!op->recv)
-			reached = op->addr;
-		TAILQ_REMOVE(&lane->waiting, op, entry);
-		TAILQ_INSERT_TAIL(&lane->posted, op, entry);
+		if (!out->recv)
+			reached = out->addr;
+		TAILQ_REMOVE(&lane->waiting, out, entry);
+		TAILQ_INSERT_TAIL(&lane->posted, out, entry);
 	}
 	return moved;
 }
 
 /* A receive that takes several tags tells which one it was. */
-static void lane_came(struct lane_op *op, uint64_t tag)
+static void lane_came(struct xfer_out *out, uint64_t tag)
 {
-	if (op->recv)
-		op->tag = tag;
+	if (out->recv)
+		out->tag = tag;
 }
 
 /* Reads what the core has done. False: nothing */
-static bool lane_read(struct lane *lane, struct lane_ops *ended)
+static bool lane_read(struct lane *lane, struct xfer_outs *ended)
 {
 	struct fi_cq_tagged_entry entries[LANE_BATCH];
 	struct fi_cq_err_entry error = {.err = 0};
@@ -325,7 +330,7 @@ static void lane_sleep(struct lane *lane, uint64_t idle)
 static void *lane_run(void *arg)
 {
 	struct lane *lane = arg;
-	struct lane_ops ended = TAILQ_HEAD_INITIALIZER(ended);
+	struct xfer_outs ended = TAILQ_HEAD_INITIALIZER(ended);
 	uint64_t moved_at = clock_ns(), woken = moved_at, now;
 	bool moved;
 
@@ -570,29 +575,36 @@ static void lanes_look(struct xfer_ep *ep, int change)
 		ep->xfer->looks += change;
 }
 
-void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
+static struct lane *lanes_of(const struct xfer_out *out)
 {
-	struct lane *lane = &ep->lanes->lane[index];
+	return &out->ctx.ep->front->lanes->lane[out->lane];
+}
+
+void lanes_post(struct xfer_out *out)
+{
+	struct xfer_ep *ep = out->ctx.ep->front;
+	struct lane *lane = lanes_of(out);
 	bool asleep;
 
 	xfer_assert_locked(ep->xfer);
-	if (!op->aside)
+	out->since = 0;
+	if (!out->aside)
 		lanes_look(ep, 1);
 	pthread_mutex_lock(&lane->lock);
-	TAILQ_INSERT_TAIL(&lane->asked, op, entry);
+	TAILQ_INSERT_TAIL(&lane->asked, out, entry);
 	asleep = lane->asleep;
 	pthread_mutex_unlock(&lane->lock);
 	if (asleep)
 		eventfd_write(lane->event, 1);
 }
 
-void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
+void lanes_cancel(struct xfer_out *out)
 {
-	struct lane *lane = &ep->lanes->lane[index];
+	struct lane *lane = lanes_of(out);
 
-	xfer_assert_locked(ep->xfer);
+	xfer_assert_locked(out->ctx.ep->xfer);
 	pthread_mutex_lock(&lane->lock);
-	op->cancelled = true;
+	out->cancelled = true;
 	lane->cancels = true;
 	pthread_mutex_unlock(&lane->lock);
 	eventfd_write(lane->event, 1);
@@ -600,9 +612,9 @@ void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op)
 
 void lanes_progress(struct xfer_ep *ep)
 {
-	struct lane_ops done = TAILQ_HEAD_INITIALIZER(done);
+	struct xfer_outs done = TAILQ_HEAD_INITIALIZER(done);
 	struct lanes *lanes = ep->lanes;
-	struct lane_op *op;
+	struct xfer_out *out;
 
 	xfer_assert_locked(ep->xfer);
 	if (!lanes)
@@ -610,18 +622,18 @@ void lanes_progress(struct xfer_ep *ep)
 	pthread_mutex_lock(&lanes->lock);
 	TAILQ_CONCAT(&done, &lanes->done, entry);
 	pthread_mutex_unlock(&lanes->lock);
-	while ((op = TAILQ_FIRST(&done))) {
+	while ((out = TAILQ_FIRST(&done))) {
 		const struct core_comp comp = {
-			.context = op->ctx,
-			.err = op->err,
-			.len = op->len,
+			.context = &out->ctx,
+			.err = (int) -out->ret,
+			.len = out->len,
 			.src = FI_ADDR_NOTAVAIL,
 		};
 
-		TAILQ_REMOVE(&done, op, entry);
-		if (!op->aside)
+		TAILQ_REMOVE(&done, out, entry);
+		if (!out->aside)
 			lanes_look(ep, -1);
-		op->ctx->done(op->ctx, &comp);
+		out->ctx.done(&out->ctx, &comp);
 	}
 }
 

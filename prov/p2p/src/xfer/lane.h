@@ -21,35 +21,6 @@
 /* So many at most; as many names go into one message */
 #define LANES_MAX 8
 
-/**
- * struct lane_op - a receive, or a send to @addr, on a lane.
- * @context:	the core's
- * @ctx:	whose done() is called when it has ended
- * @ignore:	bits of @tag that a receive does not look for
- * @aside:	nobody waits for its end. A send that cannot be sent ends by itself, after long
- * @since:	the lane's: the core has had no room for it since then [ms]; 0: it has not been asked
- * @cancelled:	it is to be taken back
- * @err, @len:	how it has ended; a receive also has the @tag that has come
- */
-struct lane_op {
-	struct fi_context2 context;
-	TAILQ_ENTRY(lane_op) entry;
-	struct xfer_ctx *ctx;
-	bool recv;
-	bool aside;
-	bool cancelled;
-	uint64_t since;
-	const struct iovec *iov;
-	size_t count;
-	fi_addr_t addr;
-	uint64_t tag;
-	uint64_t ignore;
-	int err;
-	size_t len;
-};
-
-TAILQ_HEAD(lane_ops, lane_op);
-
 /*
  * Prepares lanes for an endpoint that is opened with @info at the core, if FI_P2P_LANES asks for some and such an
  * endpoint may have any. 0 or -FI_ENOMEM
@@ -91,11 +62,11 @@ int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_ad
 bool lanes_keep(struct xfer_ep *ep, unsigned int *held, unsigned int count);
 void lanes_leave(struct xfer_ep *ep, unsigned int *held, unsigned int count);
 
-/* Gives an operation to a lane. The caller has set all but @err and @len, and leaves it alone until it ends. */
-void lanes_post(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
+/* Gives a record to its lane, which has it until it ends */
+void lanes_post(struct xfer_out *out);
 
-/* Takes an operation back, if it has not ended: it ends with FI_ECANCELED, unless the core sends it already */
-void lanes_cancel(struct xfer_ep *ep, unsigned int index, struct lane_op *op);
+/* Takes it back, if it has not ended: it ends with FI_ECANCELED, unless the core sends it already */
+void lanes_cancel(struct xfer_out *out);
 
 /* Ends what lanes have done (wait_ended_take()) */
 void lanes_progress(struct xfer_ep *ep);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "xfer/ep_state.h"
 #include "xfer/gone.h"
+#include "xfer/lane.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
@@ -23,12 +24,13 @@
 static ssize_t xfer_out_send(struct xfer_out *out)
 {
 	const struct p2p_op op = {
-		.type = FI_OP_TSEND,
+		.type = out->recv ? FI_OP_TRECV : FI_OP_TSEND,
 		.msg.msg_iov = out->iov,
 		.msg.desc = out->desc,
 		.msg.iov_count = out->count,
 		.msg.addr = out->addr,
 		.msg.tag = out->tag,
+		.msg.ignore = out->ignore,
 		.flags = FI_COMPLETION,
 		.msg.context = &out->ctx,
 	};
@@ -36,9 +38,25 @@ static ssize_t xfer_out_send(struct xfer_out *out)
 	return core_post(out->ctx.ep, &op);
 }
 
-static ssize_t xfer_out_try(struct xfer_out *out)
+ssize_t xfer_out_try(struct xfer_out *out)
 {
-	return p2p_unlikely(gone_is(out->ctx.ep, out->addr)) ? -FI_ECONNRESET : out->post(out);
+	xfer_assert_locked(out->ctx.ep->xfer);
+	if (out->lane >= 0) {
+		lanes_post(out);
+		return 0;
+	}
+	if (!out->recv && p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
+		return -FI_ECONNRESET;
+	return out->post(out);
+}
+
+void xfer_out_cancel(struct xfer_out *out)
+{
+	xfer_assert_locked(out->ctx.ep->xfer);
+	if (out->lane >= 0)
+		lanes_cancel(out);
+	else
+		fi_cancel(&out->ctx.ep->core->fid, &out->ctx);
 }
 
 void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
@@ -48,10 +66,12 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 	xfer_assert_locked(ep->xfer);
 	xfer_ctx_init(&out->ctx, ep, done, drop);
 	out->post = xfer_out_send;
+	out->lane = -1;
+	out->recv = out->late = out->aside = out->cancelled = false;
 	out->until = 0;
-	out->late = false;
 	out->addr = addr;
 	out->tag = tag;
+	out->ignore = 0;
 }
 
 /* The core refused it: that is how it ends. */
@@ -139,7 +159,7 @@ void xfer_out_post(struct xfer_out *out)
 	struct xfer_ep *ep = out->ctx.ep;
 
 	xfer_assert_locked(out->ctx.ep->xfer);
-	out->ret = TAILQ_EMPTY(&ep->outq) ? xfer_out_try(out) : -FI_EAGAIN;
+	out->ret = out->lane >= 0 || TAILQ_EMPTY(&ep->outq) ? xfer_out_try(out) : -FI_EAGAIN;
 	if (!out->ret)
 		return;
 	xfer_outq_add(ep, out);
@@ -154,26 +174,6 @@ void xfer_letter_post(struct xfer_ep *ep)
 	ep->letter = NULL;
 	if (out)
 		xfer_out_post(out);
-}
-
-bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr)
-{
-	for (size_t i = 0; i < blocked->count; i++) {
-		if (blocked->addr[i] == addr)
-			return true;
-	}
-	return blocked->count == sizeof blocked->addr / sizeof blocked->addr[0] ||
-	       (addr == FI_ADDR_NOTAVAIL && blocked->count);
-}
-
-void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr)
-{
-	if (xfer_blocked_has(blocked, addr))
-		return;
-	if (addr == FI_ADDR_NOTAVAIL)
-		blocked->count = sizeof blocked->addr / sizeof blocked->addr[0];
-	else
-		blocked->addr[blocked->count++] = addr;
 }
 
 bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)

@@ -9,19 +9,34 @@
 #include "xfer/req.h"
 
 /**
- * struct xfer_out - the head of a record that is sent by itself, in any order.
- * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
+ * struct xfer_out - the head of a record that is sent by itself, in any order; or (@recv) received.
+ * @lane:	which of the endpoint's lanes it takes (lane.h); -1: none
+ * @recv:	a receive waits for nothing: it is a lane's, or is only tried (xfer_out_try())
  * @behind:	another one for the same address waits before it
+ * @late:	see @until
+ * @aside:	nobody waits for its end. A send that a lane cannot send ends by itself, after long
+ * @cancelled:	it is to be taken back from its lane
+ * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
  * @until:	it is dropped if the core has no room until then (clock_coarse_ms()), and a little longer (@late); 0: never
+ * @since:	its lane's: the core has had no room for it since then [ms]; 0: it has not been asked
  * @post:	gives it to the core
  * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
+ * @ignore:	bits of @tag that a receive does not look for. A lane's has the tag that came in the end
+ * @len:	so much has come by a lane
  */
 struct xfer_out {
 	struct xfer_ctx ctx;
-	ssize_t ret;
+	int lane;
+	bool recv;
 	bool behind;
 	bool late;
-	uint64_t until;
+	bool aside;
+	bool cancelled;
+	ssize_t ret;
+	union {
+		uint64_t until;
+		uint64_t since;
+	};
 	ssize_t (*post)(struct xfer_out *out);
 	TAILQ_ENTRY(xfer_out) entry;
 	struct iovec iov[P2P_IOV_MAX];
@@ -29,29 +44,23 @@ struct xfer_out {
 	size_t count;
 	fi_addr_t addr;
 	uint64_t tag;
+	uint64_t ignore;
+	size_t len;
 };
-
-/*
- * Addresses that, in the course of one walk along a queue, something has to wait for: what
- * else goes there waits too, and the rest does not wait for it. FI_ADDR_NOTAVAIL is every
- * address. Not [locked]: it is on the stack of who walks.
- */
-struct xfer_blocked {
-	fi_addr_t addr[16];
-	size_t count;
-};
-
-/* Not [locked], like the structure */
-bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
-void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
 
 /* Makes a record one that is sent as a tagged message; the caller sets @iov and @count */
 void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
 		   void (*drop)(struct xfer_ctx *ctx));
 
+/* Gives a record to its lane, or to the core. 0, or what the core says: -FI_EAGAIN, there is no room */
+ssize_t xfer_out_try(struct xfer_out *out);
+
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);
+
+/* Takes back a receive, or anything that waits on a lane; it ends with FI_ECANCELED, unless it has ended otherwise */
+void xfer_out_cancel(struct xfer_out *out);
 
 /* As long as something waits to be sent to a peer it has a user, by which it is watched; until its endpoint closes */
 void xfer_outq_hold(struct xfer_peer *peer);

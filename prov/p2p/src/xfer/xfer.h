@@ -131,6 +131,7 @@ struct xfer_cq {
 };
 
 TAILQ_HEAD(xfer_list, xfer_req);
+TAILQ_HEAD(xfer_outs, xfer_out);
 
 /* How often progress looks at what does not move [ms] */
 #define XFER_WATCH 100
@@ -368,7 +369,7 @@ struct xfer_ep {
 	struct xfer_list sendq;
 	struct xfer_req *resumes;
 	unsigned int ready;
-	TAILQ_HEAD(, xfer_out) outq;
+	struct xfer_outs outq;
 	unsigned int owed;
 	struct xfer_out *letter;
 	unsigned int copying;
