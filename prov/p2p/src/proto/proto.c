@@ -32,7 +32,6 @@ static int proto_ep_init(struct xfer_ep *ep)
 	if (!ep->proto)
 		return -FI_ENOMEM;
 	TAILQ_INIT(&ep->proto->multi_msgs);
-	TAILQ_INIT(&ep->proto->stales);
 	return 0;
 }
 

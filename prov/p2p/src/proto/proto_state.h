@@ -15,7 +15,6 @@ struct rma_ask;
 struct rma_job;
 struct xfer_arrival;
 struct rndv_lent_read;
-struct rndv_stale;
 
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
@@ -55,8 +54,7 @@ struct proto_domain {
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
  * @stale:	a peer was lost that may have sent pieces
- * @stales:	receives for pieces that nobody wants any more, @stale_count of them, the oldest first
- *		(rndv_stale.c)
+ * @stale_count: receives for pieces that nobody wants any more (rndv_stale.c)
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
  * @news:	a peer has answered a greeting, is late or lost; or time has passed: who waits is looked at
  */
@@ -68,7 +66,6 @@ struct proto_ep {
 	unsigned int refusals;
 	uint64_t answers_at;
 	bool stale;
-	TAILQ_HEAD(, rndv_stale) stales;
 	unsigned int stale_count;
 	unsigned int trial;
 	bool news;

@@ -56,60 +56,26 @@ void rndv_stale_discard(struct xfer_ep *ep)
 
 /* ---- within a host ---- */
 
-/**
- * struct rndv_stale - a receive for one stale piece.
- * @waits:	the core had no room for it, or there was no memory: then progress looks (xfer_busy_add())
- * @forgotten:	it is not on the list any more
+/*
+ * A receive for one stale piece is a struct xfer_out without more. If there is no room for it (@ret), or no memory, progress
+ * looks (xfer_busy_add()).
  */
-struct rndv_stale {
-	struct xfer_out out;
-	bool waits;
-	bool forgotten;
-	TAILQ_ENTRY(rndv_stale) entry;
-};
-
-_Static_assert(sizeof(struct rndv_stale) <= CELL_SIZE, "a receive for a stale piece is a cell");
-
-static void rndv_stale_forget(struct rndv_stale *stale)
+static void rndv_stale_wait(struct xfer_out *stale, ssize_t ret)
 {
-	struct proto_ep *state = stale->out.ctx.ep->proto;
-
-	if (stale->forgotten)
-		return;
-	stale->forgotten = true;
-	TAILQ_REMOVE(&state->stales, stale, entry);
-	state->stale_count--;
-}
-
-static void rndv_stale_wait(struct rndv_stale *stale, bool waits)
-{
-	if (stale->waits != waits)
-		xfer_busy_add(stale->out.ctx.ep->xfer, waits ? 1 : -1);
-	stale->waits = waits;
+	if (!ret != !stale->ret)
+		xfer_busy_add(stale->ctx.ep->xfer, ret ? 1 : -1);
+	stale->ret = ret;
 }
 
 static void rndv_stale_drop(struct xfer_ctx *ctx)
 {
-	struct rndv_stale *stale = (struct rndv_stale *) ctx;
+	struct xfer_out *stale = (struct xfer_out *) ctx;
 
-	rndv_stale_wait(stale, false);
-	rndv_stale_forget(stale);
-	if (stale->out.lane >= 0)
+	rndv_stale_wait(stale, 0);
+	ctx->ep->proto->stale_count -= !stale->cancelled;
+	if (stale->lane >= 0)
 		lanes_leave(ctx->ep, NULL, 1);
 	xfer_ctx_free(ctx);
-}
-
-/* The oldest one is not waited for any more; the core may still be receiving it */
-static void rndv_stale_give_up(struct xfer_ep *ep)
-{
-	struct rndv_stale *oldest = TAILQ_FIRST(&ep->proto->stales);
-
-	if (oldest->waits) {
-		rndv_stale_drop(&oldest->out.ctx);
-		return;
-	}
-	rndv_stale_forget(oldest);
-	xfer_out_cancel(&oldest->out);
 }
 
 /* Nobody asks for what has come, nor why nothing has */
@@ -118,29 +84,54 @@ static void rndv_stale_received(struct xfer_ctx *ctx, const struct core_comp *co
 	rndv_stale_drop(ctx);
 }
 
+/* The next one behind @ctx, or NULL. Newer ones come first */
+static struct xfer_out *rndv_stale_next(struct xfer_ctx *ctx)
+{
+	while (ctx && ctx->done != rndv_stale_received)
+		ctx = LIST_NEXT(ctx, live);
+	return (struct xfer_out *) ctx;
+}
+
+/* The oldest one is not waited for any more; the core may still be receiving it */
+static void rndv_stale_give_up(struct xfer_ep *ep)
+{
+	struct xfer_out *stale, *oldest = NULL;
+
+	for (stale = rndv_stale_next(LIST_FIRST(&ep->live)); stale;
+	     stale = rndv_stale_next(LIST_NEXT(&stale->ctx, live)))
+		oldest = stale->cancelled ? oldest : stale;
+	if (oldest->ret) {
+		rndv_stale_drop(&oldest->ctx);
+		return;
+	}
+	ep->proto->stale_count--;
+	xfer_out_cancel(oldest);
+}
+
 /*
  * There is room for all of a piece, as shm (1.17) waits for ever for that. Whole tags: shm (1.17, 1.18) compares
  * those of a message that waits under the mask of another receive, so one
  * for all pieces does not find them, and may have another receive find a message that is not its own.
  */
-static void rndv_stale_post(struct rndv_stale *stale)
+static void rndv_stale_post(struct xfer_out *stale)
 {
-	const struct stage_reserve *sink = stage_sink(&stale->out.ctx.ep->xfer->stage);
+	const struct stage_reserve *sink = stage_sink(&stale->ctx.ep->xfer->stage);
 	ssize_t ret = -FI_ENOMEM;
 
 	if (sink) {
-		stale->out.iov[0] = (struct iovec){sink->addr, sink->size};
-		stale->out.desc[0] = sink->desc;
-		ret = xfer_out_try(&stale->out);
+		stale->iov[0] = (struct iovec){sink->addr, sink->size};
+		stale->desc[0] = sink->desc;
+		ret = xfer_out_try(stale);
 	}
-	rndv_stale_wait(stale, ret == -FI_EAGAIN || ret == -FI_ENOMEM);
-	if (ret && !stale->waits)
-		rndv_stale_drop(&stale->out.ctx);
+	if (ret && ret != -FI_EAGAIN && ret != -FI_ENOMEM)
+		rndv_stale_drop(&stale->ctx);
+	else
+		rndv_stale_wait(stale, ret);
 }
 
 void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
 {
-	struct rndv_stale *stale = ep->closing ? NULL : cell_get(&ep->xfer->cells);
+	struct xfer_out *stale = ep->closing ? NULL : cell_get(&ep->xfer->cells);
 
 	xfer_assert_locked(ep->xfer);
 	if (!stale)
@@ -149,27 +140,26 @@ void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
 		cell_put(&ep->xfer->cells, stale);
 		return;
 	}
-	stale->waits = stale->forgotten = false;
 	if (ep->proto->stale_count >= RNDV_STALE_MAX)
 		rndv_stale_give_up(ep);
-	xfer_out_init(&stale->out, ep, FI_ADDR_UNSPEC, tag, rndv_stale_received,
-		      rndv_stale_drop);
-	stale->out.lane = lane;
-	stale->out.recv = stale->out.aside = true;
-	stale->out.count = 1;
-	TAILQ_INSERT_TAIL(&ep->proto->stales, stale, entry);
+	xfer_out_init(stale, ep, FI_ADDR_UNSPEC, tag, rndv_stale_received, rndv_stale_drop);
+	stale->lane = lane;
+	stale->recv = stale->aside = true;
+	stale->count = 1;
 	ep->proto->stale_count++;
 	rndv_stale_post(stale);
 }
 
 void rndv_stale_retry(struct xfer_ep *ep)
 {
-	struct rndv_stale *stale, *next;
+	struct xfer_out *stale, *next;
 
 	xfer_assert_locked(ep->xfer);
-	for (stale = TAILQ_FIRST(&ep->proto->stales); stale; stale = next) {
-		next = TAILQ_NEXT(stale, entry);
-		if (stale->waits)
+	if (!ep->proto->stale_count)
+		return;
+	for (stale = rndv_stale_next(LIST_FIRST(&ep->live)); stale; stale = next) {
+		next = rndv_stale_next(LIST_NEXT(&stale->ctx, live));
+		if (stale->ret)
 			rndv_stale_post(stale);
 	}
 }

@@ -631,6 +631,7 @@ void lanes_progress(struct xfer_ep *ep)
 		};
 
 		TAILQ_REMOVE(&done, out, entry);
+		out->ret = 0;
 		if (!out->aside)
 			lanes_look(ep, -1);
 		out->ctx.done(&out->ctx, &comp);

@@ -53,10 +53,12 @@ ssize_t xfer_out_try(struct xfer_out *out)
 void xfer_out_cancel(struct xfer_out *out)
 {
 	xfer_assert_locked(out->ctx.ep->xfer);
-	if (out->lane >= 0)
+	if (out->lane >= 0) {
 		lanes_cancel(out);
-	else
-		fi_cancel(&out->ctx.ep->core->fid, &out->ctx);
+		return;
+	}
+	out->cancelled = true;
+	fi_cancel(&out->ctx.ep->core->fid, &out->ctx);
 }
 
 void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
@@ -68,6 +70,7 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 	out->post = xfer_out_send;
 	out->lane = -1;
 	out->recv = out->late = out->aside = out->cancelled = false;
+	out->ret = 0;
 	out->until = 0;
 	out->addr = addr;
 	out->tag = tag;

@@ -15,7 +15,7 @@
  * @behind:	another one for the same address waits before it
  * @late:	see @until
  * @aside:	nobody waits for its end. A send that a lane cannot send ends by itself, after long
- * @cancelled:	it is to be taken back from its lane
+ * @cancelled:	it is to be taken back
  * @ret:	what trying to send it has led to: 0, -FI_EAGAIN or an error to be told
  * @until:	it is dropped if the core has no room until then (clock_coarse_ms()), and a little longer (@late); 0: never
  * @since:	its lane's: the core has had no room for it since then [ms]; 0: it has not been asked
