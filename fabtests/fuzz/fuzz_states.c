@@ -467,7 +467,7 @@ static void open_scene(struct fuzz *in)
 	scene.ep.wish = wishes[fuzz_pick(in, FUZZ_COUNT(wishes))];
 	scene.ep.lends = scene.ep.borrows = what & 1;
 	scene.ep.quirks = (what & 2 ? QUIRK_NEAR : 0) | (what & 8 ? 0 : QUIRK_PEEK_UNMARKED);
-	scene.ep.follows = what & 4;
+	scene.ep.proto->follows = what & 4;
 	scene.ep.followed = what & 16 ? FI_RECV : FI_RECV | FI_SEND;
 	fake_xfer.stage.lender = scene.ep.lends ? &nic : NULL;
 	fake_xfer.map.domain = what & 32 ? &nic : NULL;

@@ -260,6 +260,12 @@ void fake_stop(void)
 	free(fake.held);
 }
 
+static const struct xfer_names fake_names = {
+	.resolve = fake_resolve,
+	.lookup = fake_lookup,
+	.print = fake_print,
+};
+
 void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 {
 	*ep = (struct xfer_ep){
@@ -269,9 +275,7 @@ void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 		.followed = FI_RECV,
 		.rxcq = cq,
 		.txcq = cq,
-		.resolve = fake_resolve,
-		.lookup = fake_lookup,
-		.print = fake_print,
+		.names = &fake_names,
 		.iov_limit = 1,
 		.recv_iov_limit = 1,
 		.ours = ~0ULL,

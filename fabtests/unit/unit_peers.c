@@ -76,6 +76,16 @@ static int look_up(struct xfer_ep *of, fi_addr_t addr, void *name, size_t *len)
 	return 0;
 }
 
+/* From now on each peer has a name of its own */
+static void name_peers(void)
+{
+	static struct xfer_names names;
+
+	names = *ep.names;
+	names.lookup = look_up;
+	ep.names = &names;
+}
+
 static void test_idle(void **state)
 {
 	double before, idle, after;
@@ -84,7 +94,7 @@ static void test_idle(void **state)
 
 	fake_start(false);
 	fake_ep_open(&ep, &fake_cq);
-	ep.lookup = look_up;
+	name_peers();
 	look();
 	before = look();
 	bytes = mallinfo2().uordblks;
@@ -122,7 +132,7 @@ static void test_removed(void **state)
 	for (int again = 0; again <= 1; again++) {
 		fake_start(false);
 		fake_ep_open(&ep, &fake_cq);
-		ep.lookup = look_up;
+		name_peers();
 		msg.token = FAKE_TOKEN(FAKE_OTHER);
 		fake.named = FAKE_ALIVE;
 		p2p_lock_take(&fake_xfer.lock);
@@ -158,7 +168,7 @@ static void test_removed_often(void **state)
 
 	fake_start(false);
 	fake_ep_open(&ep, &fake_cq);
-	ep.lookup = look_up;
+	name_peers();
 	peer = fake_peer(&ep, FAKE_NEW);
 	p2p_lock_take(&fake_xfer.lock);
 	peer->lanes = calloc(1, sizeof *peer->lanes);
@@ -186,7 +196,7 @@ static struct xfer_peer *again_start(void)
 
 	fake_start(false);
 	fake_ep_open(&ep, &fake_cq);
-	ep.lookup = look_up;
+	name_peers();
 	fake.named = FAKE_NEW;
 	peer = fake_peer(&ep, FAKE_NEW);
 	p2p_lock_take(&fake_xfer.lock);

@@ -97,7 +97,7 @@ static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 
 	/* a call without flags has no data, but for those that say so */
 	ep->tx_flags = flags & ~FI_REMOTE_CQ_DATA;
-	if (!(flags & ep->xfer.ours & (FI_COMMIT_COMPLETE | early)) && !ep->xfer.notices)
+	if (!(flags & ep->xfer.ours & (FI_COMMIT_COMPLETE | early)) && !ep->notices)
 		return;
 	p2p_lock_take(&ep->domain->xfer.lock);
 	ep->xfer.followed |= FI_WRITE;
@@ -130,6 +130,12 @@ static void ep_print(const struct xfer_ep *xfer, fi_addr_t addr, char *text, siz
 	if (ep->av && !fi_av_lookup(ep->av->core, addr, name, &len) && len <= sizeof name)
 		fi_av_straddr(ep->av->core, name, text, &room);
 }
+
+static const struct xfer_names ep_names = {
+	.resolve = ep_resolve,
+	.lookup = ep_lookup,
+	.print = ep_print,
+};
 
 /* Who asks for device memory, and uses a device already, does not wait for it later. */
 static void ep_meet_device(struct p2p_ep *ep)
@@ -266,9 +272,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.ours = domain->kind->ours;
 	ep->xfer.tally = conf.stats != CONF_STATS_NO;
-	ep->xfer.resolve = ep_resolve;
-	ep->xfer.lookup = ep_lookup;
-	ep->xfer.print = ep_print;
+	ep->xfer.names = &ep_names;
 	ret = xfer_ep_init(&ep->xfer, &domain->xfer);
 	if (ret)
 		return ret;
@@ -338,7 +342,7 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 	/* what is fenced waits for what the core alone could do, too */
 	if (ep->xfer.ours & ep->caps & FI_FENCE)
 		ep->xfer.followed |= FI_SEND | FI_READ | FI_WRITE;
-	ep->xfer.notices = ep->xfer.ours & info->mode & FI_RX_CQ_DATA;
+	ep->notices = ep->xfer.ours & info->mode & FI_RX_CQ_DATA;
 	ep->xfer.counts_remote = xfer->key_mark && info->caps & FI_RMA_EVENT;
 	ep->xfer.iov_limit = ep_iov_limit(tx ? tx->iov_limit : 0);
 	ep->xfer.recv_iov_limit = ep_iov_limit(info->rx_attr ? info->rx_attr->iov_limit : 0);

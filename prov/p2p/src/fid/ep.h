@@ -24,6 +24,7 @@ struct p2p_side_ep;
  * @tx_flags:	what sends without flags do; with FI_COMPLETION if the queue is not selective
  * @caps:	what it was opened with
  * @directed:	a receive may be for one peer only (FI_DIRECTED_RECV); else its address means nothing
+ * @notices:	its writes with remote cq data take a receive at the other end (FI_RX_CQ_DATA)
  * @shares_rx:	a shared receive context is bound
  * @contexts:	of a scalable endpoint. It is closed after them
  * @sep:	the scalable endpoint that it is a context of, or NULL
@@ -45,6 +46,7 @@ struct p2p_ep {
 	uint64_t tx_flags;
 	uint64_t caps;
 	bool directed;
+	bool notices;
 	bool shares_rx;
 	LIST_HEAD(, p2p_ep) contexts;
 	struct p2p_ep *sep;

@@ -27,6 +27,11 @@ static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size
 			      len);
 }
 
+static const struct xfer_names side_ep_names = {
+	.resolve = side_ep_resolve,
+	.lookup = side_ep_lookup,
+};
+
 static int side_ep_bind(struct p2p_side_ep *side)
 {
 	const struct p2p_ep *ep = side->ep;
@@ -50,16 +55,13 @@ static int side_ep_start(struct p2p_side_ep *side)
 	struct xfer_ep *xfer = &side->xfer;
 	int ret = side_ep_bind(side);
 
+	xfer->names = &side_ep_names;
 	if (!ret)
 		ret = fi_enable(xfer->core);
 	xfer->name_len = sizeof xfer->name;
 	if (!ret)
 		ret = fi_getname(&xfer->core->fid, xfer->name, &xfer->name_len);
-	if (ret)
-		return ret;
-	xfer->resolve = side_ep_resolve;
-	xfer->lookup = side_ep_lookup;
-	return 0;
+	return ret;
 }
 
 static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)

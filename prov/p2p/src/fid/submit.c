@@ -221,7 +221,7 @@ static P2P_NOINLINE ssize_t submit_rma(struct p2p_ep *ep, struct p2p_op *op)
 		return ret;
 	op->flags = submit_flags(op, ep->tx_all);
 	op->call = OP_FLAGGED;
-	op->notices = ep->xfer.notices && op->flags & FI_REMOTE_CQ_DATA;
+	op->notices = ep->notices && op->flags & FI_REMOTE_CQ_DATA;
 	if (op->notices || (op->type == FI_OP_WRITE && submit_fences(ep)))
 		op->flags |= submit_arrival(op);
 	if (op->notices)

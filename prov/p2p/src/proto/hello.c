@@ -74,9 +74,7 @@
 #define HELLO_DESERTED 3000
 #define HELLO_DESERTED_AGAIN 200
 
-/*
- * Only where a message takes less time than a copy through the host are short ones worth it.
- */
+/* Only where a message takes less time than a copy through the host are short ones worth it. */
 void hello_start(struct xfer_ep *ep)
 {
 	const struct path_query query = {.len = 1, .wish = ep->wish};
@@ -87,11 +85,11 @@ void hello_start(struct xfer_ep *ep)
 	    !path_wants_across(&query, &why))
 		return;
 	/* where that is so anyway it costs nothing */
-	ep->follows = ep->followed & FI_RECV;
+	ep->proto->follows = ep->followed & FI_RECV;
 	ep->followed |= FI_RECV;
-	ep->asked = true;
-	ep->proto->trial = ep->follows ? 0 : HELLO_TRIAL;
+	ep->proto->trial = ep->proto->follows ? 0 : HELLO_TRIAL;
 	xfer_ep_limit(ep);
+	ctrl_listen(ep);
 }
 
 void hello_trial(struct xfer_ep *ep, bool device)
@@ -101,7 +99,7 @@ void hello_trial(struct xfer_ep *ep, bool device)
 		return;
 	if (device) {
 		ep->proto->trial = 0;
-		ep->follows = true;
+		ep->proto->follows = true;
 	} else if (!--ep->proto->trial) {
 		P2P_DBG("no device memory so far: receives are not followed up any more\n");
 		__atomic_store_n(&ep->followed, ep->followed & ~FI_RECV, __ATOMIC_RELAXED);
@@ -129,10 +127,10 @@ static bool hello_fits(const struct wire_msg *ask, const struct xfer_ep *side)
 /* Where peers may ask for signs of life; 0: nowhere */
 static uint16_t hello_port(struct xfer_ep *front)
 {
-	if (!front->keepalive_tried)
+	if (!front->proto->ear_tried)
 		front->keepalive = keepalive_listen(front->xfer->ipc.process, front->name,
 						    front->name_len);
-	front->keepalive_tried = true;
+	front->proto->ear_tried = true;
 	return keepalive_port(front->keepalive);
 }
 
@@ -142,9 +140,8 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t ep
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.id = xfer_board_owner(ep->xfer->id_base),
-		.flags = flags | (ep->follows ? WIRE_FOLLOWS : 0) |
-			 (ep->lanes ? WIRE_MAY_LANES : 0) |
-			 (ep->borrows ? WIRE_BORROWS : 0),
+		.flags = flags | (ep->proto->follows ? WIRE_FOLLOWS : 0) |
+			 (ep->lanes ? WIRE_MAY_LANES : 0) | (ep->borrows ? WIRE_BORROWS : 0),
 		.epoch = epoch,
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
@@ -220,8 +217,9 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 	/* a connection more, which is the core's sooner than ours */
 	ret = room_spare();
 	if (!ret)
-		ret = ep->lookup(ep, addr, name, &len);
-	return ret ? ret : (*via)->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
+		ret = ep->names->lookup(ep, addr, name, &len);
+	return ret ? ret
+		   : (*via)->names->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
 }
 
 /* Asks who it is; in vain for @time at most [ms], 0: as long as it takes */
@@ -465,13 +463,13 @@ static bool hello_answers(struct proto_ep *state, unsigned int *count, unsigned 
 static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr)
 {
 	struct proto_ep *state = ep->front->proto;
-	int ret = ep->resolve(ep, name, len, false, addr);
+	int ret = ep->names->resolve(ep, name, len, false, addr);
 
 	if (ret != -FI_ENOENT)
 		return ret;
 	if (!hello_answers(state, &state->strangers, HELLO_STRANGERS))
 		return -FI_EAGAIN;
-	ret = ep->resolve(ep, name, len, true, addr);
+	ret = ep->names->resolve(ep, name, len, true, addr);
 	state->strangers -= ret == -FI_ENOMEM;
 	return ret;
 }
@@ -491,7 +489,8 @@ static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t
 		/* what is beside an endpoint is at its address: so nobody names what is on another host */
 		if (wire_names_apart(msg->name, msg->name_len, msg->payload, msg->payload_len))
 			return -FI_EINVAL;
-		return proved ? (*via)->resolve(*via, msg->payload, msg->payload_len, true, to)
+		return proved ? (*via)->names->resolve(*via, msg->payload, msg->payload_len,
+						       true, to)
 			      : hello_resolve(*via, msg->payload, msg->payload_len, to);
 	}
 	if (*via != ep)
@@ -683,7 +682,8 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	}
 	/* one that has its token already may have another address here than the one that it names */
-	if (!peer && hello_failed(msg, ep->resolve(ep, msg->name, msg->name_len, true, &addr)))
+	if (!peer &&
+	    hello_failed(msg, ep->names->resolve(ep, msg->name, msg->name_len, true, &addr)))
 		return;
 	peer = peer ? peer : xfer_peer_get(ep, addr);
 	/* whoever goes on to name others beside itself is none that is let in */

@@ -8,7 +8,7 @@
  * not answered within FI_P2P_HELLO_TIMEOUT gets whole messages, and may still answer.
  *
  * A short message from device memory may be offered like a long one (wire.h), and not staged.
- * Its receiver must follow up all receives (struct xfer_ep.follows), as a marker that meets any
+ * Its receiver must follow up all receives (struct proto_ep.follows), as a marker that meets any
  * other receive is lost. The greeting tells whether it does.
  *
  * Within a host greetings tell of boards, too (board.h). Once a peer says that it reads ours,
@@ -45,7 +45,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer);
  */
 int hello_ready(struct xfer_ep *ep, fi_addr_t addr);
 
-/* The endpoint is about to be enabled: does it follow up all receives? */
+/* The endpoint has begun: does it follow up all receives? Then it listens, as peers may ask before anything else happens */
 void hello_start(struct xfer_ep *ep);
 
 /* A receive into host memory is followed up; or device memory is in use */

@@ -136,7 +136,7 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	keepalive_close(life->keepalive);
 	life->answers = 0;
 	life->port = msg->port;
-	named = !peer->ep->lookup(peer->ep, peer->addr, name, &len);
+	named = !peer->ep->names->lookup(peer->ep, peer->addr, name, &len);
 	life->keepalive = keepalive_open(peer->ep->front->keepalive, msg->process,
 					 named ? msg->port : 0, name, P2P_MIN(len, sizeof name),
 					 msg->key == peer->ep->xfer->ipc.host);
@@ -148,7 +148,7 @@ void hello_facts_late(struct xfer_peer *peer)
 	char text[256];
 
 	xfer_assert_locked(peer->ep->xfer);
-	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	peer->ep->names->print(peer->ep, peer->addr, text, sizeof text);
 	P2P_WARN(
 		"%s has not answered a greeting for %zu s: long messages from device memory go "
 		"there whole, which is slower, and operations on its remote memory wait. Unless it "

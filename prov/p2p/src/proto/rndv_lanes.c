@@ -408,7 +408,7 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 		P2P_INFO("no lanes to a peer: its libfabric is another one\n");
 		return 0;
 	}
-	if (peer->ep->lookup(peer->ep, peer->addr, name, &name_len))
+	if (peer->ep->names->lookup(peer->ep, peer->addr, name, &name_len))
 		return 0;
 	for (i = 0; i < count; i++) {
 		/* nobody is to name lanes of others */

@@ -55,7 +55,7 @@ static void watch_say(const struct xfer_peer *peer, int status)
 {
 	char text[256];
 
-	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	peer->ep->names->print(peer->ep, peer->addr, text, sizeof text);
 	if (status == -FI_ETIMEDOUT)
 		P2P_WARN(
 			"%s has given no sign of life for %zu s (FI_P2P_PEER_TIMEOUT): what is under "

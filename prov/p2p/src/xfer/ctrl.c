@@ -106,7 +106,7 @@ static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
-	if (ep->quirks & QUIRK_MIXES && ep->lookup(ep, addr, name, &len))
+	if (ep->quirks & QUIRK_MIXES && ep->names->lookup(ep, addr, name, &len))
 		len = 0;
 	return ctrl_tag(ep, name, len);
 }
@@ -401,7 +401,7 @@ static bool ctrl_serves(const struct xfer_ep *ep)
 void ctrl_start(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	if (ctrl_serves(ep) || ep->asked)
+	if (ctrl_serves(ep))
 		ctrl_listen(ep);
 	else if (ep->rxcq && ep->tag_bit)
 		ctrl_in_want(ep, 1);

@@ -100,7 +100,7 @@ bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
 	bool gone;
 
 	xfer_assert_locked(ep->xfer);
-	if (!gone_may_be(ep) || ep->lookup(ep, addr, name, &len))
+	if (!gone_may_be(ep) || ep->names->lookup(ep, addr, name, &len))
 		return false;
 	process_lock(PROCESS_TABLES);
 	gone = gone_find(gone_hash(name, P2P_MIN(len, sizeof name)));

@@ -232,7 +232,7 @@ static bool xfer_peer_remember(struct xfer_peer *peer)
 		return false;
 	past->peer = peer;
 	past->len = sizeof past->name;
-	if (ep->lookup(ep, peer->addr, past->name, &past->len)) {
+	if (ep->names->lookup(ep, peer->addr, past->name, &past->len)) {
 		free(past);
 		return false;
 	}
@@ -291,7 +291,7 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	xfer_assert_locked(ep->xfer);
 	if (!past)
 		return 0;
-	ret = ep->resolve(ep, past->name, past->len, true, &addr);
+	ret = ep->names->resolve(ep, past->name, past->len, true, &addr);
 	return ret ? ret : xfer_past_return(past, addr);
 }
 
@@ -329,7 +329,7 @@ static struct xfer_past *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
-	if (!ep->past_count || ep->lookup(ep, addr, name, &len))
+	if (!ep->past_count || ep->names->lookup(ep, addr, name, &len))
 		return NULL;
 	return xfer_past_find(ep, name, len);
 }
@@ -342,7 +342,8 @@ struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t l
 	xfer_assert_locked(ep->xfer);
 	if (past)
 		return past->peer;
-	return ep->resolve(ep, name, len, false, &addr) ? NULL : xfer_peer_find(ep, addr);
+	return ep->names->resolve(ep, name, len, false, &addr) ? NULL
+							       : xfer_peer_find(ep, addr);
 }
 
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
@@ -374,7 +375,7 @@ void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms)
 	if (ms < XFER_SILENCE || peer->life.told)
 		return;
 	peer->life.told = true;
-	peer->ep->print(peer->ep, peer->addr, text, sizeof text);
+	peer->ep->names->print(peer->ep, peer->addr, text, sizeof text);
 	P2P_WARN(
 		"%s has given no sign of life, or is not reached, for %u s: what is under way with "
 		"it waits, unless FI_P2P_PEER_TIMEOUT is set\n",

@@ -276,6 +276,19 @@ struct ctrl_inbox {
 };
 
 /**
+ * struct xfer_names - whom an endpoint's addresses stand for.
+ * @resolve:	finds the address of a peer by its name; if it has none, inserts it (@learn), or returns
+ *		-FI_ENOENT
+ * @lookup:	finds the name of a peer by its address; @print: writes it in words
+ */
+struct xfer_names {
+	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, bool learn,
+		       fi_addr_t *addr);
+	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
+	void (*print)(const struct xfer_ep *ep, fi_addr_t addr, char *text, size_t room);
+};
+
+/**
  * struct xfer_ep - one endpoint's transfers.
  * @core:	the core's endpoint
  * @send_limit, @recv_limit, @rma_limit: a call about fewer bytes of host memory is the core's own as it
@@ -296,15 +309,12 @@ struct ctrl_inbox {
  * @lends:	messages that are staged whole may be left for the receiver's core to read
  * @borrows:	its core reads what peers lend
  * @inbox:	its receives for control messages
- * @notices:	its writes with remote cq data take a receive at the other end (FI_RX_CQ_DATA)
  * @number:	no other endpoint of the process has it, or has had it
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
  * @name:	the endpoint's own name, for announcements
- * @resolve:	finds the address of a peer by its name; if it has none, inserts it (@learn), or returns
- *		-FI_ENOENT
- * @lookup:	finds the name of a peer by its address; @print: writes it in words
+ * @names:	how addresses of peers and names go together here
  * @front:	the application's endpoint that this is the side endpoint of, or itself
  * @side:	where the core stalls, the side endpoint, once there is one
  * @side_open: opens it; NULL: that is of no use
@@ -318,11 +328,9 @@ struct ctrl_inbox {
  * @letter:	control messages, in one of the core's, that wait for others to go with them
  * @copying:	copies in flight for its records, and memory that is made durable for them
  * @wish:	see struct path_query
- * @follows:	peers are told that all receives here are followed up
- * @asked:	peers may ask about that before anything else happens
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
- * @keepalive:	where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: that was opened, or cannot be
+ * @keepalive:	where peers ask for this endpoint's signs of life, or NULL
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -349,7 +357,6 @@ struct xfer_ep {
 	bool borrows;
 	struct ctrl_inbox inbox;
 	bool counts_remote;
-	bool notices;
 	bool closing;
 	bool started;
 	uint64_t number;
@@ -358,10 +365,7 @@ struct xfer_ep {
 	size_t recv_iov_limit;
 	uint8_t name[WIRE_NAME_MAX];
 	size_t name_len;
-	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, bool learn,
-		       fi_addr_t *addr);
-	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
-	void (*print)(const struct xfer_ep *ep, fi_addr_t addr, char *text, size_t room);
+	const struct xfer_names *names;
 	struct xfer_ep *front;
 	struct xfer_ep *side;
 	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
@@ -376,15 +380,12 @@ struct xfer_ep {
 	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;
 	enum path_wish wish;
-	bool follows;
-	bool asked;
 	struct proto_ep *proto;
 	struct xfer_peer *peers;
 	struct xfer_token *tokens;
 	TAILQ_HEAD(, xfer_past) pasts;
 	unsigned int past_count;
 	struct keepalive_ear *keepalive;
-	bool keepalive_tried;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
