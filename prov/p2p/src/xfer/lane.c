@@ -258,7 +258,7 @@ static bool lane_post(struct lane *lane, struct xfer_outs *ended)
 		}
 		moved = true;
 		if (ret) {
-			P2P_WARN("a lane's core provider: %s\n", fi_strerror((int) -ret));
+			P2P_INFO("a lane's core provider: %s\n", fi_strerror((int) -ret));
 			lane_end(&lane->waiting, out, (int) -ret, 0, ended);
 			continue;
 		}
