@@ -317,14 +317,10 @@ static void test_followed(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_removed),
-		cmocka_unit_test(test_removed_often),
-		cmocka_unit_test(test_inserted),
-		cmocka_unit_test(test_inserted_lost),
-		cmocka_unit_test(test_admitted),
-		cmocka_unit_test(test_followed),
-		cmocka_unit_test(test_inserted_removed),
+		cmocka_unit_test(test_idle),          cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_removed_often), cmocka_unit_test(test_inserted),
+		cmocka_unit_test(test_inserted_lost), cmocka_unit_test(test_admitted),
+		cmocka_unit_test(test_followed),      cmocka_unit_test(test_inserted_removed),
 	};
 	static const struct unit unit = {
 		.tests = tests,
