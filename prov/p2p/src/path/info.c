@@ -99,6 +99,16 @@ int info_name_split(const char *name, char **core, char **excluded)
 	return 0;
 }
 
+/* Takes capabilities away and adds others, everywhere but in the domain's. Hints may lack attributes */
+static void info_caps_change(struct fi_info *info, uint64_t away, uint64_t added)
+{
+	info->caps = (info->caps & ~away) | added;
+	if (info->tx_attr)
+		info->tx_attr->caps = (info->tx_attr->caps & ~away) | added;
+	if (info->rx_attr)
+		info->rx_attr->caps = (info->rx_attr->caps & ~away) | added;
+}
+
 /* Adds room for our own operations. 0 asks for no number in particular, and stays 0. */
 static int info_size_to_core(size_t *size)
 {
@@ -126,11 +136,13 @@ static bool info_ctxs_asked(const struct fi_info *hints)
 			  domain->max_ep_stx_ctx || (rdm && domain->max_ep_srx_ctx));
 }
 
-/* And none of those is promised */
+/* And none of those is promised, nor more pieces than ours */
 static void info_ctxs_from_core(struct fi_info *info)
 {
 	const bool rdm = info_is_rdm(info);
 
+	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
+	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->ep_attr->tx_ctx_cnt = 1;
 	if (rdm || info->ep_attr->rx_ctx_cnt != FI_SHARED_CONTEXT)
 		info->ep_attr->rx_ctx_cnt = 1;
@@ -154,14 +166,11 @@ static void info_plain_to_core(struct fi_info *info)
 {
 	const uint64_t wanted = info->caps;
 
-	info->caps &= ~(FI_HMEM | FI_P2P);
+	info_caps_change(info, FI_HMEM, 0);
+	info->caps &= ~FI_P2P;
 	/* no capabilities would ask for any */
 	if (wanted && !info->caps)
 		info->caps = FI_MSG;
-	if (info->tx_attr)
-		info->tx_attr->caps &= ~FI_HMEM;
-	if (info->rx_attr)
-		info->rx_attr->caps &= ~FI_HMEM;
 	if (info->domain_attr) {
 		info->domain_attr->mr_mode &= ~(FI_MR_P2P | FI_MR_HMEM);
 		info->domain_attr->caps &= ~(FI_HMEM | FI_P2P);
@@ -188,12 +197,9 @@ static bool info_plain_from_core(const struct fi_info *hints, struct fi_info *in
 		hmem = 0;
 	}
 	info_ctxs_from_core(info);
-	info->caps = (info->caps & ~INFO_PLAIN_NOT) | hmem | (hmem ? FI_P2P : 0);
+	info_caps_change(info, INFO_PLAIN_NOT, hmem);
+	info->caps |= hmem ? FI_P2P : 0;
 	info->domain_attr->caps &= ~INFO_PLAIN_NOT;
-	info->tx_attr->caps = (info->tx_attr->caps & ~INFO_PLAIN_NOT) | hmem;
-	info->rx_attr->caps = (info->rx_attr->caps & ~INFO_PLAIN_NOT) | hmem;
-	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
-	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->domain_attr->mr_mode |= asked_mr & FI_MR_P2P;
 	return true;
 }
@@ -237,15 +243,11 @@ static void info_triggers_to_core(struct fi_info *info)
 	if (info->caps & FI_RMA_EVENT && info->domain_attr &&
 	    !(info->domain_attr->mr_mode & INFO_MR_OLD))
 		info->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
-	info->caps &= ~FI_RMA_EVENT;
-	if (info->tx_attr) {
-		info->tx_attr->caps &= ~FI_RMA_EVENT;
+	info_caps_change(info, FI_RMA_EVENT, 0);
+	if (info->tx_attr)
 		info->tx_attr->op_flags &= ~FI_TRIGGER;
-	}
-	if (info->rx_attr) {
-		info->rx_attr->caps &= ~FI_RMA_EVENT;
+	if (info->rx_attr)
 		info->rx_attr->op_flags &= ~FI_TRIGGER;
-	}
 }
 
 /* And the way back. @wanted: the capabilities that are asked for */
@@ -254,9 +256,7 @@ static void info_triggers_from_core(struct fi_info *info, uint64_t wanted)
 	const uint64_t ours = FI_TRIGGER | (wanted & FI_TRIGGER ? FI_RMA_EVENT : 0);
 	const uint64_t added = ours & wanted;
 
-	info->caps = (info->caps & ~ours) | added;
-	info->tx_attr->caps = (info->tx_attr->caps & ~ours) | added;
-	info->rx_attr->caps = (info->rx_attr->caps & ~ours) | added;
+	info_caps_change(info, ours, added);
 	if (added & FI_RMA_EVENT && !(info->domain_attr->mr_mode & INFO_MR_OLD))
 		info->domain_attr->mr_mode &= ~FI_MR_VIRT_ADDR;
 }
@@ -404,17 +404,6 @@ static bool info_order_asked(const struct fi_info *hints)
 }
 
 /*
- * An application that has not asked for events of remote accesses does not pay for them. See
- * info_serves_all().
- */
-static void info_no_events(struct fi_info *info)
-{
-	info->caps &= ~FI_RMA_EVENT;
-	info->tx_attr->caps &= ~FI_RMA_EVENT;
-	info->rx_attr->caps &= ~FI_RMA_EVENT;
-}
-
-/*
  * FI_P2P_HMEM: may remote memory be a device's, though the application knows nothing of that? An order of accesses
  * that it wants counts for more.
  */
@@ -505,8 +494,6 @@ static void info_caps_from_core(const struct fi_info *hints, struct fi_info *inf
 static void info_ep_from_core(struct fi_info *info)
 {
 	info_ctxs_from_core(info);
-	info->tx_attr->iov_limit = P2P_MIN(info->tx_attr->iov_limit, P2P_IOV_MAX);
-	info->rx_attr->iov_limit = P2P_MIN(info->rx_attr->iov_limit, P2P_IOV_MAX);
 	info->tx_attr->size -= INFO_QUEUE_RESERVE;
 	info->rx_attr->size -= INFO_QUEUE_RESERVE;
 	info->tx_attr->rma_iov_limit =
@@ -562,8 +549,9 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 
 	hmem |= info_hmem_unasked(hints);
 	info_triggers_from_core(info, wanted);
+	/* who has not asked for events of remote accesses does not pay for them: info_serves_all() */
 	if (!(wanted & FI_RMA_EVENT) && quirks & QUIRK_UNCOUNTED)
-		info_no_events(info);
+		info_caps_change(info, FI_RMA_EVENT, 0);
 	serves = hmem || wanted & FI_RMA_PMEM || info_serves_all(info, quirks);
 	if (serves && info_caps(info->caps, wanted) & INFO_REMOTE_CAPS) {
 		if (!info_order_asked(hints)) {
