@@ -40,6 +40,12 @@ static uint32_t release_of(const struct quirk *row)
 	return row->from ? row->from : row->below - 1;
 }
 
+/* The name of a row's provider in a release */
+static const char *name_in(const struct quirk *row, uint32_t version)
+{
+	return row->match == QUIRK_NET && version >= FI_VERSION(1, 18) ? "tcp" : row->provider;
+}
+
 static void check_name(const struct quirk *row, const char *name, bool matches)
 {
 	uint32_t release = release_of(row);
@@ -56,9 +62,9 @@ static void test_names(void **state)
 {
 	for (size_t i = 0; i < quirks_count; i++) {
 		const struct quirk *row = &quirks_table[i];
-		bool whole = row->match == QUIRK_WHOLE, layer = row->match == QUIRK_LAYER,
-		     begins = row->match == QUIRK_BEGINS;
-		const char *name = row->provider;
+		bool whole = row->match == QUIRK_WHOLE || row->match == QUIRK_NET,
+		     layer = row->match == QUIRK_LAYER, begins = row->match == QUIRK_BEGINS;
+		const char *name = name_in(row, release_of(row));
 
 		if (row->match == QUIRK_ANY)
 			continue;
@@ -100,14 +106,14 @@ static void test_releases(void **state)
 {
 	for (size_t i = 0; i < quirks_count; i++) {
 		const struct quirk *row = &quirks_table[i];
-		const char *name = row->provider;
+		const uint32_t last = row->below - 1;
 
 		assert_true(row->from < row->below);
-		assert_true(quirks_match(row, name, row->from));
-		assert_true(quirks_match(row, name, row->below - 1));
-		assert_false(quirks_match(row, name, row->below));
+		assert_true(quirks_match(row, name_in(row, row->from), row->from));
+		assert_true(quirks_match(row, name_in(row, last), last));
+		assert_false(quirks_match(row, name_in(row, row->below), row->below));
 		if (row->from)
-			assert_false(quirks_match(row, name, row->from - 1));
+			assert_false(quirks_match(row, row->provider, row->from - 1));
 	}
 }
 

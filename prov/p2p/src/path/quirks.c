@@ -13,35 +13,27 @@
 /* No release is known that is without it. */
 #define QUIRK_STILL UINT32_MAX
 
-/* "tcp" has reliable datagram endpoints of its own since then, made from "net". */
+/* "tcp" has reliable datagram endpoints of its own since then, made from "net", which is no more. */
 #define QUIRK_TCP_IS_NET FI_VERSION(1, 18)
 
 const struct quirk quirks_table[] = {
-	/* ---- net, and tcp that came of it ---- */
+	/* ---- net, and tcp that came of it: since 1.18 tcp;ofi_p2p shows what net;ofi_p2p did ---- */
 	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
-		.flag = QUIRK_STALLS,
-		.does = "stops reading from a peer at a message that has no receive",
-		.why = "xnet_save_and_cont() sets aside 4 tagged messages of 128 bytes for each "
-		       "peer, and none without a tag. Pieces of a long message would wait "
-		       "behind the next one. So they go between endpoints of their own "
-		       "(side_ep.h).",
-		.see = "fi_p2p_backlog -p 'net;ofi_p2p' hangs without this row.",
-	},
-	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
 		.below = QUIRK_STILL,
 		.flag = QUIRK_STALLS,
 		.does = "stops reading from a peer at a message that has no receive",
-		.why = "xnet_save_and_cont() sets aside 4 tagged messages, or 64 since 1.19 "
-		       "(FI_TCP_MAX_SAVED), and none without a tag. The cure is that of net.",
-		.see = "fi_p2p_backlog -p 'tcp;ofi_p2p' hangs without this row.",
+		.why = "xnet_save_and_cont() sets aside 4 tagged messages of 128 bytes for each "
+		       "peer (64 since 1.19, FI_TCP_MAX_SAVED), and none without a tag. Pieces of a "
+		       "long message would wait behind the next one. So they go between endpoints of "
+		       "their own (side_ep.h).",
+		.see = "fi_p2p_backlog -p 'net;ofi_p2p' hangs without this row.",
 	},
 	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
+		.below = QUIRK_STILL,
 		.flag = QUIRK_MIXES,
 		.does = "gives a message that came before its receive to any endpoint of the "
 			"domain",
@@ -49,17 +41,8 @@ const struct quirk quirks_table[] = {
 		       "domain. A wrong endpoint would take a control message, count it, and "
 		       "post receives for pieces that go elsewhere. So the internal tag has "
 		       "the receiver's port in it (ctrl.c).",
-		.see = "fi_p2p_objects -p 'net;ofi_p2p' hangs without this row.",
-	},
-	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
-		.below = QUIRK_STILL,
-		.flag = QUIRK_MIXES,
-		.does = "gives a message that came before its receive to any endpoint of the "
-			"domain",
-		.why = "The cause and the cure are those of net.",
-		.see = "fi_p2p_stress -p 'tcp;ofi_p2p' hangs now and then without this row.",
+		.see = "fi_p2p_objects -p 'net;ofi_p2p' hangs without this row; fi_p2p_stress -p "
+		       "'tcp;ofi_p2p' does now and then.",
 	},
 	{
 		.provider = "net",
@@ -92,24 +75,15 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
-		.flag = QUIRK_UNCOUNTED,
-		.does = "counts no reads of peers, and writes only if they come with data",
-		.why = "xnet_op_read_req() and xnet_op_write() mark the rest as internal. What "
-		       "is internal is not reported, and only reports are counted. If an "
-		       "application asks for FI_RMA_EVENT, we serve all of its remote memory.",
-		.see = "fi_p2p_rma -p 'net;ofi_p2p' hangs without this row.",
-	},
-	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
 		.below = QUIRK_STILL,
 		.flag = QUIRK_UNCOUNTED,
 		.does = "counts no reads of peers, and writes only if they come with data",
-		.why = "xnet_report_success() returns before it counts what is internal. The "
-		       "cure is that of net.",
-		.see = "fi_p2p_stress -p tcp -D system --ops write, without the row of tcp "
-		       "with QUIRK_REMOTE in fabtests/stress/quirks.c, counts 5 writes of 13.",
+		.why = "xnet_op_read_req() and xnet_op_write() mark the rest as internal. What "
+		       "is internal is not reported, and only reports are counted. Since 1.18 "
+		       "xnet_report_success() returns before it counts that. If an "
+		       "application asks for FI_RMA_EVENT, we serve all of its remote memory.",
+		.see = "fi_p2p_rma -p 'net;ofi_p2p' hangs without this row.",
 	},
 	{
 		.provider = "net",
@@ -123,39 +97,24 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
+		.below = FI_VERSION(1, 20),
 		.flag = QUIRK_EARLY,
 		.does = "forgets for writes that the endpoint asks for their delivery",
 		.why = "xnet_rma_write() and xnet_rma_writev() ask for no flags, and nobody adds those of "
 		       "the endpoint's attributes. So we follow up writes of endpoints with "
-		       "FI_DELIVERY_COMPLETE there, and say the flag with each. The hook keeps the fault.",
+		       "FI_DELIVERY_COMPLETE there, and say the flag with each. The hook keeps the fault. "
+		       "It is mended in 1.19.1, which is taken for 1.19.",
 		.see = "fi_p2p_delivered -p 'net;ofi_p2p' -D system fails without this row.",
 	},
 	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
-		.below = FI_VERSION(1, 20),
-		.flag = QUIRK_EARLY,
-		.does = "forgets for writes that the endpoint asks for their delivery",
-		.why = "The cause and the cure are those of net. It is mended in 1.19.1, which is taken for 1.19.",
-		.see = "fi_p2p_delivered -p 'tcp;ofi_p2p' -D system fails without this row.",
-	},
-	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
-		.flag = QUIRK_AHEAD,
-		.does = "has reliable datagram endpoints itself, and so comes before ofi_rxm",
-		.why = "libfabric sorts lists for applications, but not those for providers.",
-		.see = "fi_info lists net;ofi_p2p first of ours, and last without this row.",
-	},
-	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
 		.below = QUIRK_STILL,
 		.flag = QUIRK_AHEAD,
 		.does = "has reliable datagram endpoints itself, and so comes before ofi_rxm",
 		.why = "libfabric sorts lists for applications, but not those for providers.",
-		.see = "fi_info lists tcp;ofi_p2p first of ours, and last without this row.",
+		.see = "fi_info lists net;ofi_p2p first of ours, and last without this row.",
 	},
 	{
 		.provider = "net;ofi_rxm",
@@ -200,7 +159,8 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
+		.below = QUIRK_STILL,
 		.name = "QUIRK_POLLFD",
 		.does = "starts a thread for a counter with a list of descriptors",
 		.why = "xnet_cntr_open() calls xnet_start_progress() for a list, but not for "
@@ -209,33 +169,15 @@ const struct quirk quirks_table[] = {
 		       "/proc/self/task.",
 	},
 	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
-		.below = QUIRK_STILL,
-		.name = "QUIRK_POLLFD",
-		.does = "starts a thread for a counter with a list of descriptors",
-		.why = "The cause and the cure are those of net.",
-		.see = "Open a counter with FI_WAIT_POLLFD over tcp alone, and look into "
-		       "/proc/self/task.",
-	},
-	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
+		.below = QUIRK_STILL,
 		.flag = QUIRK_KEYS,
 		.does = "counts the keys that it chooses",
 		.why = "ofi_mr_map_insert() numbers regions if FI_MR_PROV_KEY is on, and takes the "
 		       "key that it is asked for if not. Peers could guess numbers. So we ask "
 		       "for random keys, without that mode (info_to_core()).",
 		.see = "fi_p2p_objects -p 'net;ofi_p2p' fails without this row.",
-	},
-	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
-		.below = QUIRK_STILL,
-		.flag = QUIRK_KEYS,
-		.does = "counts the keys that it chooses",
-		.why = "The cause and the cure are those of net.",
-		.see = "fi_p2p_objects -p 'tcp;ofi_p2p' fails without this row.",
 	},
 
 	/* ---- ofi_rxm ---- */
@@ -296,7 +238,8 @@ const struct quirk quirks_table[] = {
 	},
 	{
 		.provider = "net",
-		.below = QUIRK_TCP_IS_NET,
+		.match = QUIRK_NET,
+		.below = QUIRK_STILL,
 		.flag = QUIRK_LENDS,
 		.does = "reads several places of a peer in one operation",
 		.why = "A piece of remote memory takes a message for each of WRITE, CTS, itself and FIN. "
@@ -304,15 +247,6 @@ const struct quirk quirks_table[] = {
 		       "there, as the core does not copy them.",
 		.see = "fi_p2p_bench --remote -p 'net;ofi_p2p' -S 16384,65536 with and without this row: "
 		       "docs/performance.md.",
-	},
-	{
-		.provider = "tcp",
-		.from = QUIRK_TCP_IS_NET,
-		.below = QUIRK_STILL,
-		.flag = QUIRK_LENDS,
-		.does = "reads several places of a peer in one operation",
-		.why = "The cause and the cure are those of net.",
-		.see = "The program is that of net.",
 	},
 	{
 		.provider = "ofi_rxm",
@@ -607,7 +541,7 @@ static bool quirks_layer(const char *provider, const char *layer)
 	return false;
 }
 
-static bool quirks_named(const struct quirk *row, const char *provider)
+static bool quirks_named(const struct quirk *row, const char *provider, uint32_t version)
 {
 	if (row->match == QUIRK_ANY)
 		return true;
@@ -617,12 +551,15 @@ static bool quirks_named(const struct quirk *row, const char *provider)
 		return quirks_layer(provider, row->provider);
 	if (row->match == QUIRK_BEGINS)
 		return !strncasecmp(provider, row->provider, strlen(row->provider));
+	if (row->match == QUIRK_NET && version >= QUIRK_TCP_IS_NET)
+		return !strcasecmp(provider, "tcp");
 	return !strcasecmp(provider, row->provider);
 }
 
 bool quirks_match(const struct quirk *row, const char *provider, uint32_t version)
 {
-	return version >= row->from && version < row->below && quirks_named(row, provider);
+	return version >= row->from && version < row->below &&
+	       quirks_named(row, provider, version);
 }
 
 uint64_t quirks_of_name(const char *provider, uint32_t version)

@@ -45,6 +45,8 @@ enum quirk_match {
 	QUIRK_WHOLE,
 	/* one layer of the name, at any place: "ofi_rxm" is in "tcp;ofi_rxm" */
 	QUIRK_LAYER,
+	/* "net", which is called "tcp" since 1.18 */
+	QUIRK_NET,
 	/* how the name begins */
 	QUIRK_BEGINS,
 	/* every name: the row is about libfabric itself */
