@@ -284,11 +284,11 @@ static void test_inserted_removed(void **state)
 }
 
 /* A read that the core has of it has come once the peer has said something by the same way, and knows of the epoch */
-static void test_followed(void **state)
+static void test_spoke(void **state)
 {
 	static const struct {
 		struct wire_msg msg;
-		bool two_ways, followed;
+		bool two_ways, spoke;
 	} said[] = {
 		{{.type = WIRE_PROBE}, false, true},
 		{{.type = WIRE_PROBE, .front = true}, false, true},
@@ -304,11 +304,11 @@ static void test_followed(void **state)
 		const fi_addr_t to = peer->to;
 
 		peer->to = said[i].two_ways ? FAKE_OTHER : peer->addr;
-		assert_false(xfer_peer_followed(peer));
+		assert_false(xfer_peer_spoke(peer));
 		xfer_token_count(xfer_token_find(&ep, FAKE_TOKEN(FAKE_NEW)), &said[i].msg);
-		assert_int_equal(xfer_peer_followed(peer), said[i].followed);
+		assert_int_equal(xfer_peer_spoke(peer), said[i].spoke);
 		xfer_peer_expire(peer);
-		assert_false(xfer_peer_followed(peer));
+		assert_false(xfer_peer_spoke(peer));
 		peer->to = to;
 		again_stop(peer);
 	}
@@ -320,7 +320,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_idle),          cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_removed_often), cmocka_unit_test(test_inserted),
 		cmocka_unit_test(test_inserted_lost), cmocka_unit_test(test_admitted),
-		cmocka_unit_test(test_followed),      cmocka_unit_test(test_inserted_removed),
+		cmocka_unit_test(test_spoke),         cmocka_unit_test(test_inserted_removed),
 	};
 	static const struct unit unit = {
 		.tests = tests,

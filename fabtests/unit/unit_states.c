@@ -405,6 +405,7 @@ int main(int argc, char **argv)
 		TEST(test_multi_recv_fails_last),
 		TEST(test_waits_unpinned),
 		TEST(test_waits_unlent),
+		TEST(test_waits_kept),
 		TEST(test_waits_injected),
 		TEST(test_waits_unread),
 		TEST(test_waits_unasked),

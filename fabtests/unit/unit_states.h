@@ -203,6 +203,7 @@ void test_multi_recv_fails_last(void **state);
 
 void test_waits_unpinned(void **state);
 void test_waits_unlent(void **state);
+void test_waits_kept(void **state);
 void test_waits_injected(void **state);
 void test_waits_unread(void **state);
 void test_waits_unasked(void **state);

@@ -8,7 +8,9 @@
 #include "base/conf.h"
 #include "proto/hello_facts.h"
 #include "proto/post.h"
+#include "proto/proto.h"
 #include "proto/rndv_stale.h"
+#include "xfer/loss.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
 
@@ -156,6 +158,61 @@ void test_waits_unlent(void **state)
 	assert_int_equal(pool->idle, pool->count - 1);
 	unit_clock_run();
 	conf.eager_size = SCENE_WHOLE;
+	finish(1);
+}
+
+/* One look after what does not move, at a slot of @pool that a peer may read: is it still kept? */
+static bool is_kept(const struct stage_pool *pool)
+{
+	p2p_lock_take(&fake_xfer.lock);
+	rndv_proto.watch(&fake_xfer, XFER_WATCH);
+	p2p_lock_drop(&fake_xfer.lock);
+	return pool->idle == pool->count - 1;
+}
+
+/* What a peer says that is known again, in a new epoch */
+static void hear(struct xfer_peer *peer, const struct wire_msg *msg)
+{
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(xfer_peer_admit(peer, FAKE_TOKEN(FAKE_NEW)), 0);
+	peer->open = true;
+	xfer_token_count(xfer_token_find(&scene.ep, FAKE_TOKEN(FAKE_NEW)), msg);
+	p2p_lock_drop(&fake_xfer.lock);
+}
+
+/*
+ * A silent peer may read what was lent to it, however often it counts as lost. It has done so once it is heard by the way
+ * that its reads take.
+ */
+void test_waits_kept(void **state)
+{
+	const struct stage_pool *pool = &fake_xfer.stage.pools[STAGE_SHORT_OUT];
+	const struct wire_msg front = {.type = WIRE_ANNOUNCE, .front = true};
+	const struct wire_msg side = {.type = WIRE_PROBE};
+	struct xfer_peer *peer;
+	fi_addr_t to;
+
+	scene_open(&scene, NULL);
+	peer = fake_peer(&scene.ep, FAKE_ALIVE);
+	to = peer->to;
+	/* another test had the core refuse a key */
+	fake_xfer.stage.lend = (struct retry){.delay = 0};
+	scene_write_lent(&scene);
+	scene_copy();
+	assert_true(is_kept(pool));
+	for (int i = 0; i < 2; i++) {
+		p2p_lock_take(&fake_xfer.lock);
+		xfer_peer_lose(peer, -FI_ETIMEDOUT);
+		p2p_lock_drop(&fake_xfer.lock);
+		assert_true(is_kept(pool));
+	}
+	peer->to = FAKE_OTHER;
+	hear(peer, &front);
+	assert_true(is_kept(pool));
+	hear(peer, &side);
+	assert_false(is_kept(pool));
+	assert_int_equal(pool->idle, pool->count);
+	peer->to = to;
 	finish(1);
 }
 

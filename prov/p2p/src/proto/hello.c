@@ -603,7 +603,7 @@ static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struc
 	/* a marker of before may have come since it was lost */
 	if (!peer->open && peer->epoch)
 		rndv_arrivals_desert(peer);
-	hello_facts_meet(peer, msg);
+	hello_facts_meet(peer);
 	peer->lost = 0;
 	peer->epoch = msg->epoch;
 	if (peer->theirs.token != msg->grant)

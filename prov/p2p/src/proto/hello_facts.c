@@ -29,12 +29,6 @@ bool hello_was_lost(const struct xfer_peer *peer)
 	return peer->facts & HELLO_LOST;
 }
 
-bool hello_was_renewed(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_RENEWED;
-}
-
 bool hello_doubts(const struct xfer_peer *peer)
 {
 	const struct xfer_life *life = &peer->life;
@@ -95,15 +89,14 @@ void hello_facts_wait(struct xfer_peer *peer)
 		peer->facts |= HELLO_AWAY;
 }
 
-void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg)
+void hello_facts_meet(struct xfer_peer *peer)
 {
 	const unsigned int over = HELLO_LATE | HELLO_OTHER | HELLO_LOST | HELLO_GONE;
-	const bool renewed = !peer->open && peer->epoch && hello_another(peer, msg);
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->state != XFER_PEER_KNOWN)
 		peer->told = (struct retry){.delay = 0};
-	peer->facts = (peer->facts & ~over) | HELLO_MET | (renewed ? HELLO_RENEWED : 0);
+	peer->facts = (peer->facts & ~over) | HELLO_MET;
 }
 
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)

@@ -29,9 +29,6 @@
 #define HELLO_LANES (1u << 10)   /* it may have lanes */
 #define HELLO_BORROWS (1u << 11) /* it reads what WRITE and SUPPLY lend */
 #define HELLO_MET (1u << 12)     /* it was known once: nobody more is let in for it */
-#define HELLO_RENEWED                                                                          \
-	(1u                                                                                    \
-	 << 13) /* another process, or endpoint, than the one that was lost has its address */
 
 /* Is it another process than the one that was known last, or another endpoint, that says @msg? */
 bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
@@ -39,8 +36,8 @@ bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
 /* Counts the time that it has had to answer a greeting: until that is too long, time in which this process has looked */
 void hello_facts_wait(struct xfer_peer *peer);
 
-/* It has shown by @msg that it is there */
-void hello_facts_meet(struct xfer_peer *peer, const struct wire_msg *msg);
+/* It has shown that it is there */
+void hello_facts_meet(struct xfer_peer *peer);
 
 /* Takes from a greeting what a peer says of itself there */
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
@@ -53,9 +50,6 @@ bool hello_lanes(const struct xfer_peer *peer);
 
 /* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
 bool hello_was_lost(const struct xfer_peer *peer);
-
-/* Has another process its address since it was lost? The former one asks for nothing any more. */
-bool hello_was_renewed(const struct xfer_peer *peer);
 
 /*
  * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another

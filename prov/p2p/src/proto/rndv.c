@@ -97,11 +97,6 @@ static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
  * is on it. So the slot stays as it is until the core says that the peer is gone, or it has said something that shows that
  * it knows, by the way that its read takes.
  */
-static bool rndv_may_read(const struct xfer_peer *peer, int status)
-{
-	return status == -FI_ETIMEDOUT || xfer_peer_buried(peer);
-}
-
 static void rndv_keep(struct xfer_req *req)
 {
 	if (req->state != XFER_ANNOUNCED || !req->slot || !req->slot->lent)
@@ -120,9 +115,7 @@ static void rndv_keep_no_more(struct xfer_req *req)
 /* Does the peer know better by now, or has its process ended (watch.h), so that another one may be there? */
 static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
-	if (peer->open)
-		return hello_was_renewed(peer) || xfer_peer_followed(peer);
-	return keepalive_gone(peer->life.keepalive);
+	return peer->open ? xfer_peer_spoke(peer) : keepalive_gone(peer->life.keepalive);
 }
 
 /* Slots that were kept for peers */
@@ -144,7 +137,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_arrival *arrival, *next_arrival;
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_req *req, *next, *receive;
-	const bool may_read = rndv_may_read(peer, status);
+	const bool may_read = status == -FI_ETIMEDOUT || xfer_peer_buried(peer);
 	bool held;
 
 	peer->ep->proto->stale = true;

@@ -39,7 +39,7 @@ void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
 	token->heard[msg->front] += xfer_counts(msg);
 	/* a peer that answers a question may not know of the epoch yet */
 	if (msg->type != WIRE_HELLO || !(msg->flags & WIRE_ANSWERS))
-		token->followed |= !msg->front || xfer_peer_one_way(token->peer);
+		token->spoke |= !msg->front || xfer_peer_one_way(token->peer);
 }
 
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
@@ -67,15 +67,7 @@ bool xfer_peer_spoke(const struct xfer_peer *peer)
 	const struct xfer_token *token = xfer_peer_token(peer);
 
 	xfer_assert_locked(peer->ep->xfer);
-	return !token->lost && (token->heard[false] || token->heard[true]);
-}
-
-bool xfer_peer_followed(const struct xfer_peer *peer)
-{
-	const struct xfer_token *token = xfer_peer_token(peer);
-
-	xfer_assert_locked(peer->ep->xfer);
-	return !token->lost && token->followed;
+	return !token->lost && token->spoke;
 }
 
 void xfer_peer_expire(struct xfer_peer *peer)

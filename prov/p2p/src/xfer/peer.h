@@ -52,13 +52,13 @@ enum xfer_peer_state {
 /**
  * struct xfer_token - who may say something to us.
  * @lost:	of a time before its peer was lost: who bears it has to be told, as what it was used for is over
- * @followed:	one that its bearer sent in this epoch, HELLO and PROBE too, has come the way that its reads take
+ * @spoke:	one that its bearer sent in this epoch, HELLO and PROBE too, has come the way that its reads take
  * @heard:	so many messages have come with it, by struct wire_msg.front
  */
 struct xfer_token {
 	uint64_t token;
 	bool lost;
-	bool followed;
+	bool spoke;
 	uint32_t heard[2];
 	struct xfer_peer *peer;
 	UT_hash_handle hh;
@@ -234,14 +234,8 @@ uint32_t xfer_peer_missing(const struct wire_msg *msg);
 void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg);
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg);
 
-/* Has it said anything but HELLO and PROBE in this epoch? */
+/* Has it said anything in this epoch, by the way that its answers and reads take? What it gave the core before has come, too */
 bool xfer_peer_spoke(const struct xfer_peer *peer);
-
-/*
- * Has anything come that it sent in this epoch, by the way that its answers and its reads take? Then what it gave the core in
- * an epoch before has come, too.
- */
-bool xfer_peer_followed(const struct xfer_peer *peer);
 
 /* From now on it may use @token, and no other one. 0 or -FI_ENOMEM */
 int xfer_peer_admit(struct xfer_peer *peer, uint64_t token);
