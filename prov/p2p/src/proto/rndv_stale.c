@@ -56,22 +56,13 @@ void rndv_stale_discard(struct xfer_ep *ep)
 
 /* ---- within a host ---- */
 
-/*
- * A receive for one stale piece is a struct xfer_out without more. If there is no room for it (@ret), or no memory, progress
- * looks (xfer_busy_add()).
- */
-static void rndv_stale_wait(struct xfer_out *stale, ssize_t ret)
-{
-	if (!ret != !stale->ret)
-		xfer_busy_add(stale->ctx.ep->xfer, ret ? 1 : -1);
-	stale->ret = ret;
-}
+/* A receive for one stale piece is a struct xfer_out without more. */
 
 static void rndv_stale_drop(struct xfer_ctx *ctx)
 {
 	struct xfer_out *stale = (struct xfer_out *) ctx;
 
-	rndv_stale_wait(stale, 0);
+	xfer_out_wait(stale, 0);
 	ctx->ep->proto->stale_count -= !stale->cancelled;
 	if (stale->lane >= 0)
 		lanes_leave(ctx->ep, NULL, 1);
@@ -126,7 +117,7 @@ static void rndv_stale_post(struct xfer_out *stale)
 	if (ret && ret != -FI_EAGAIN && ret != -FI_ENOMEM)
 		rndv_stale_drop(&stale->ctx);
 	else
-		rndv_stale_wait(stale, ret);
+		xfer_out_wait(stale, ret);
 }
 
 void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)

@@ -39,20 +39,17 @@ struct ctrl_out {
 };
 
 /*
- * @waits:	the core has no room for it now; or, if it @came, there is no memory for what it says
- * @entry:	in struct xfer_ep.inbox.posted, while the core has it, or it or one before it is not dealt with
- * @came, @len, @err: its completion, once there is one
+ * @out:	in struct xfer_ep.inbox.posted, while the core has it, or it or one before it is not dealt with. It has @ret
+ *		while the core has no room for it; or, if it @came, no memory is there for what it says
+ * @came, @err:	its completion, once there is one
  * @read:	so many of its bytes are dealt with
  */
 struct ctrl_in {
-	struct xfer_ctx ctx;
+	struct xfer_out out;
 	struct stage_reserve *reserve;
-	bool waits;
 	bool came;
 	int err;
-	size_t len;
 	size_t read;
-	TAILQ_ENTRY(ctrl_in) entry;
 };
 
 _Static_assert(sizeof(struct ctrl_out) <= CELL_SIZE, "a control message is a cell");
@@ -111,45 +108,20 @@ static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
 	return ctrl_tag(ep, name, len);
 }
 
-static int ctrl_in_post(struct ctrl_in *ctrl)
+static void ctrl_in_wait(struct ctrl_in *ctrl, ssize_t ret)
 {
-	const struct xfer_ep *ep = ctrl->ctx.ep;
-	struct iovec iov = {ctrl->reserve->addr, WIRE_MSG_MAX};
-	void *desc = ctrl->reserve->desc;
-	const struct p2p_op op = {
-		.type = FI_OP_TRECV,
-		.msg.msg_iov = &iov,
-		.msg.desc = &desc,
-		.msg.iov_count = 1,
-		.msg.addr = FI_ADDR_UNSPEC,
-		.msg.tag = ctrl_tag(ep, ep->name, ep->name_len),
-		.flags = FI_COMPLETION,
-		.msg.context = &ctrl->ctx,
-	};
-
-	return (int) core_post(ep, &op);
-}
-
-static void ctrl_in_wait(struct ctrl_in *ctrl, bool waits)
-{
-	struct xfer_ep *ep = ctrl->ctx.ep;
-
-	if (ctrl->waits == waits)
-		return;
-	ctrl->waits = waits;
-	ep->inbox.refused += waits ? 1 : -1;
-	xfer_busy_add(ep->xfer, waits ? 1 : -1);
+	ctrl->out.ctx.ep->inbox.refused += xfer_out_wait(&ctrl->out, ret);
 }
 
 static bool ctrl_in_is_unposted(const struct ctrl_in *ctrl)
 {
-	return ctrl->waits && !ctrl->came;
+	return ctrl->out.ret && !ctrl->came;
 }
 
 static void ctrl_in_free(struct ctrl_in *ctrl)
 {
-	stage_reserve_put(&ctrl->ctx.ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
-	xfer_ctx_free(&ctrl->ctx);
+	stage_reserve_put(&ctrl->out.ctx.ep->xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
+	xfer_ctx_free(&ctrl->out.ctx);
 }
 
 static void ctrl_in_drop(struct xfer_ctx *ctx)
@@ -157,8 +129,8 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
 	if (!ctrl_in_is_unposted(ctrl))
-		TAILQ_REMOVE(&ctx->ep->inbox.posted, ctrl, entry);
-	ctrl_in_wait(ctrl, false);
+		TAILQ_REMOVE(&ctx->ep->inbox.posted, &ctrl->out, entry);
+	ctrl_in_wait(ctrl, 0);
 	ctrl_in_free(ctrl);
 }
 
@@ -168,15 +140,14 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
  */
 static void ctrl_in_again(struct ctrl_in *ctrl)
 {
-	int ret = ctrl_in_post(ctrl);
+	const ssize_t ret = xfer_out_try(&ctrl->out);
 
-	if (ret && ret != -FI_EAGAIN && !ctrl->waits)
-		P2P_WARN("posting an internal receive: %s\n", fi_strerror(-ret));
+	if (ret && ret != -FI_EAGAIN && !ctrl->out.ret)
+		P2P_WARN("posting an internal receive: %s\n", fi_strerror((int) -ret));
 	ctrl->came = false;
 	ctrl_in_wait(ctrl, ret);
-	if (ret)
-		return;
-	TAILQ_INSERT_TAIL(&ctrl->ctx.ep->inbox.posted, ctrl, entry);
+	if (!ret)
+		TAILQ_INSERT_TAIL(&ctrl->out.ctx.ep->inbox.posted, &ctrl->out, entry);
 }
 
 /*
@@ -253,27 +224,27 @@ static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 
 	do {
 		ret = wire_decode((char *) ctrl->reserve->addr + ctrl->read,
-				  ctrl->len - ctrl->read, &msg, &why);
+				  ctrl->out.len - ctrl->read, &msg, &why);
 		if (!ret) {
 			ctrl_trace("received", &msg);
 			if (!ctrl_dispatch(ep, &msg))
 				return false;
 		} else {
-			ctrl_unread(ep->xfer, ctrl->len - ctrl->read, why);
+			ctrl_unread(ep->xfer, ctrl->out.len - ctrl->read, why);
 		}
 		if (ret == -FI_EOPNOTSUPP)
 			XFER_PROTO_EACH(ep->xfer, unheard, ep, NULL, &msg);
 		ctrl->read += msg.size;
-	} while (msg.size && ctrl->read < ctrl->len);
+	} while (msg.size && ctrl->read < ctrl->out.len);
 	return true;
 }
 
 /* False: it stays the first one */
 static bool ctrl_in_take(struct ctrl_in *ctrl)
 {
-	struct xfer_ep *ep = ctrl->ctx.ep;
+	struct xfer_ep *ep = ctrl->out.ctx.ep;
 
-	TAILQ_REMOVE(&ep->inbox.posted, ctrl, entry);
+	TAILQ_REMOVE(&ep->inbox.posted, &ctrl->out, entry);
 	if (ctrl->err == FI_ECANCELED) {
 		ctrl_in_free(ctrl);
 		return true;
@@ -282,8 +253,8 @@ static bool ctrl_in_take(struct ctrl_in *ctrl)
 		P2P_WARN("a control message could not be received: %s\n",
 			 fi_strerror(ctrl->err));
 	} else if (!ctrl_read(ep->front, ctrl)) {
-		TAILQ_INSERT_HEAD(&ep->inbox.posted, ctrl, entry);
-		ctrl_in_wait(ctrl, true);
+		TAILQ_INSERT_HEAD(&ep->inbox.posted, &ctrl->out, entry);
+		ctrl_in_wait(ctrl, -FI_ENOMEM);
 		return false;
 	}
 	ctrl_in_again(ctrl);
@@ -295,7 +266,8 @@ static void ctrl_hear(struct xfer_ep *ep)
 {
 	struct ctrl_in *ctrl;
 
-	while ((ctrl = TAILQ_FIRST(&ep->inbox.posted)) && ctrl->came && ctrl_in_take(ctrl))
+	while ((ctrl = (struct ctrl_in *) TAILQ_FIRST(&ep->inbox.posted)) && ctrl->came &&
+	       ctrl_in_take(ctrl))
 		;
 }
 
@@ -309,7 +281,7 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
 	ctrl->came = true;
-	ctrl->len = comp->len;
+	ctrl->out.len = comp->len;
 	ctrl->read = 0;
 	ctrl->err = abs(comp->err);
 	ctrl_hear(ctx->ep);
@@ -336,8 +308,13 @@ static void ctrl_in_fill(struct xfer_ep *ep)
 		if (!ctrl)
 			return;
 		ctrl->reserve = reserve;
-		ctrl->waits = false;
-		xfer_ctx_init(&ctrl->ctx, ep, ctrl_received, ctrl_in_drop);
+		xfer_out_init(&ctrl->out, ep, FI_ADDR_UNSPEC,
+			      ctrl_tag(ep, ep->name, ep->name_len), ctrl_received,
+			      ctrl_in_drop);
+		ctrl->out.recv = true;
+		ctrl->out.iov[0] = (struct iovec){reserve->addr, WIRE_MSG_MAX};
+		ctrl->out.desc[0] = reserve->desc;
+		ctrl->out.count = 1;
 		ctrl_in_again(ctrl);
 		ctrl_in_miss(ep, ep->inbox.missing - 1);
 	}

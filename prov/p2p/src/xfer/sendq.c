@@ -50,6 +50,17 @@ ssize_t xfer_out_try(struct xfer_out *out)
 	return out->post(out);
 }
 
+int xfer_out_wait(struct xfer_out *out, ssize_t ret)
+{
+	const int change = (ret != 0) - (out->ret != 0);
+
+	xfer_assert_locked(out->ctx.ep->xfer);
+	out->ret = ret;
+	if (change)
+		xfer_busy_add(out->ctx.ep->xfer, change);
+	return change;
+}
+
 void xfer_out_cancel(struct xfer_out *out)
 {
 	xfer_assert_locked(out->ctx.ep->xfer);

@@ -11,7 +11,7 @@
 /**
  * struct xfer_out - the head of a record that is sent by itself, in any order; or (@recv) received.
  * @lane:	which of the endpoint's lanes it takes (lane.h); -1: none
- * @recv:	a receive waits for nothing: it is a lane's, or is only tried (xfer_out_try())
+ * @recv:	a receive is in no queue of ours but a lane's: it is only tried (xfer_out_try())
  * @behind:	another one for the same address waits before it
  * @late:	see @until
  * @aside:	nobody waits for its end. A send that a lane cannot send ends by itself, after long
@@ -22,7 +22,7 @@
  * @post:	gives it to the core
  * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
  * @ignore:	bits of @tag that a receive does not look for. A lane's has the tag that came in the end
- * @len:	so much has come by a lane
+ * @len:	so much has come
  */
 struct xfer_out {
 	struct xfer_ctx ctx;
@@ -55,6 +55,12 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 
 /* Gives a record to its lane, or to the core. 0, or what the core says: -FI_EAGAIN, there is no room */
 ssize_t xfer_out_try(struct xfer_out *out);
+
+/*
+ * A receive has been refused as @ret, or, 0, is not any more. As long as one is, progress looks. By how many more there are
+ * of those
+ */
+int xfer_out_wait(struct xfer_out *out, ssize_t ret);
 
 /* Sends a record by itself: now or, when the core has no room, in progress */
 void xfer_out_post(struct xfer_out *out);

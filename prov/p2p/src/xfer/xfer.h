@@ -33,7 +33,6 @@
 #include "xfer/wire.h"
 #include <rdma/fi_ext_p2p.h>
 
-struct ctrl_in;
 struct lanes;
 struct proto_domain;
 struct proto_ep;
@@ -272,7 +271,7 @@ struct ctrl_inbox {
 	unsigned int wanted;
 	unsigned int refused;
 	unsigned int missing;
-	TAILQ_HEAD(, ctrl_in) posted;
+	struct xfer_outs posted;
 };
 
 /**
