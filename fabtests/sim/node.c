@@ -11,6 +11,7 @@
 #include "mem/ipc_share.h"
 #include "path/info.h"
 #include "path/info_tags.h"
+#include "proto/proto_state.h"
 #include <sys/wait.h>
 #include <unistd.h>
 #include <rdma/fi_cm.h>
@@ -462,7 +463,7 @@ static unsigned int ep_by_port(unsigned int i, uint16_t port)
 					    ? ep_of(&nodes[i].eps[e].ep->fid)
 					    : NULL;
 
-		if (ep && keepalive_port(ep->xfer.keepalive) == port)
+		if (ep && keepalive_port(ep->xfer.proto->ear) == port)
 			break;
 	}
 	return e;

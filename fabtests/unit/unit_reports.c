@@ -249,9 +249,9 @@ static void test_held_up(void **state)
 	peer = xfer_peer_find(&ep, FAKE_ALIVE);
 	assert_non_null(peer);
 	/* nothing has the port, and no thread here asks */
-	ep.keepalive = keepalive_listen(2, &name, sizeof name);
-	assert_non_null(ep.keepalive);
-	peer->life.keepalive = keepalive_open(ep.keepalive, 1, 1, &name, sizeof name, true);
+	ep.proto->ear = keepalive_listen(2, &name, sizeof name);
+	assert_non_null(ep.proto->ear);
+	peer->life.keepalive = keepalive_open(ep.proto->ear, 1, 1, &name, sizeof name, true);
 	assert_non_null(peer->life.keepalive);
 	/* as if it had answered now and then: it is not asked at once */
 	peer->life.asks = 100;

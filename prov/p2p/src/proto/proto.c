@@ -37,6 +37,7 @@ static int proto_ep_init(struct xfer_ep *ep)
 
 static void proto_ep_fini(struct xfer_ep *ep)
 {
+	keepalive_hush(ep->proto->ear);
 	free(ep->proto);
 }
 

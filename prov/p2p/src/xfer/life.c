@@ -154,7 +154,6 @@ static void xfer_ep_drop(struct xfer_ep *ep)
 	LIST_REMOVE(ep, entry);
 	xfer_apart_update(ep->xfer);
 	xfer_peers_free(ep);
-	keepalive_hush(ep->keepalive);
 	ep->xfer->protos->ep_fini(ep);
 }
 

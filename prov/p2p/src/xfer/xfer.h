@@ -329,7 +329,6 @@ struct xfer_names {
  * @wish:	see struct path_query
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
- * @keepalive:	where peers ask for this endpoint's signs of life, or NULL
  * @inline_max:	the core's CPU may copy what is sent up to this length
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
@@ -384,7 +383,6 @@ struct xfer_ep {
 	struct xfer_token *tokens;
 	TAILQ_HEAD(, xfer_past) pasts;
 	unsigned int past_count;
-	struct keepalive_ear *keepalive;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
