@@ -145,7 +145,7 @@ static void lane_end(struct xfer_outs *from, struct xfer_out *out, int err, size
 		     struct xfer_outs *ended)
 {
 	TAILQ_REMOVE(from, out, entry);
-	out->ret = -err;
+	out->err = err;
 	out->len = len;
 	TAILQ_INSERT_TAIL(ended, out, entry);
 }
@@ -625,13 +625,12 @@ void lanes_progress(struct xfer_ep *ep)
 	while ((out = TAILQ_FIRST(&done))) {
 		const struct core_comp comp = {
 			.context = &out->ctx,
-			.err = (int) -out->ret,
+			.err = out->err,
 			.len = out->len,
 			.src = FI_ADDR_NOTAVAIL,
 		};
 
 		TAILQ_REMOVE(&done, out, entry);
-		out->ret = 0;
 		if (!out->aside)
 			lanes_look(ep, -1);
 		out->ctx.done(&out->ctx, &comp);

@@ -22,6 +22,7 @@
  * @post:	gives it to the core
  * @iov, @desc, @count, @addr, @tag: what to send; the buffer lives as long as the record
  * @ignore:	bits of @tag that a receive does not look for. A lane's has the tag that came in the end
+ * @err:	how it has ended on its lane, whose thread sets it. It must not be @ret, which is set behind lanes_post()
  * @len:	so much has come
  */
 struct xfer_out {
@@ -45,6 +46,7 @@ struct xfer_out {
 	fi_addr_t addr;
 	uint64_t tag;
 	uint64_t ignore;
+	int err;
 	size_t len;
 };
 
