@@ -189,18 +189,11 @@ static ssize_t lane_give(struct lane *lane, struct xfer_out *out)
 {
 	const uint64_t bit = out->recv ? out->ctx.ep->tag_bit : 0;
 	void *desc[P2P_IOV_MAX] = {NULL};
-	const struct p2p_op op = {
-		.type = out->recv ? FI_OP_TRECV : FI_OP_TSEND,
-		.msg.msg_iov = out->iov,
-		.msg.desc = desc,
-		.msg.iov_count = out->count,
-		.msg.addr = out->addr,
-		.msg.tag = out->tag & ~bit,
-		.msg.ignore = out->ignore | bit,
-		.flags = FI_COMPLETION,
-		.msg.context = &out->ctx,
-	};
+	struct p2p_op op = xfer_out_op(out);
 
+	op.msg.desc = desc;
+	op.msg.tag &= ~bit;
+	op.msg.ignore |= bit;
 	return core_call(lane->core.ep, &op);
 }
 

@@ -23,17 +23,7 @@
 
 static ssize_t xfer_out_send(struct xfer_out *out)
 {
-	const struct p2p_op op = {
-		.type = out->recv ? FI_OP_TRECV : FI_OP_TSEND,
-		.msg.msg_iov = out->iov,
-		.msg.desc = out->desc,
-		.msg.iov_count = out->count,
-		.msg.addr = out->addr,
-		.msg.tag = out->tag,
-		.msg.ignore = out->ignore,
-		.flags = FI_COMPLETION,
-		.msg.context = &out->ctx,
-	};
+	const struct p2p_op op = xfer_out_op(out);
 
 	return core_post(out->ctx.ep, &op);
 }

@@ -50,6 +50,22 @@ struct xfer_out {
 	size_t len;
 };
 
+/* What the core is asked for. Not [locked]: a lane's thread asks, too */
+static inline struct p2p_op xfer_out_op(struct xfer_out *out)
+{
+	return (struct p2p_op){
+		.type = out->recv ? FI_OP_TRECV : FI_OP_TSEND,
+		.msg.msg_iov = out->iov,
+		.msg.desc = out->desc,
+		.msg.iov_count = out->count,
+		.msg.addr = out->addr,
+		.msg.tag = out->tag,
+		.msg.ignore = out->ignore,
+		.flags = FI_COMPLETION,
+		.msg.context = &out->ctx,
+	};
+}
+
 /* Makes a record one that is sent as a tagged message; the caller sets @iov and @count */
 void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
