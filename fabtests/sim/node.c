@@ -463,7 +463,7 @@ static unsigned int ep_by_port(unsigned int i, uint16_t port)
 					    ? ep_of(&nodes[i].eps[e].ep->fid)
 					    : NULL;
 
-		if (ep && keepalive_port(ep->xfer.proto->ear) == port)
+		if (ep && keepalive_port(ep->xfer.proto->keepalive) == port)
 			break;
 	}
 	return e;

@@ -249,9 +249,10 @@ static void test_held_up(void **state)
 	peer = xfer_peer_find(&ep, FAKE_ALIVE);
 	assert_non_null(peer);
 	/* nothing has the port, and no thread here asks */
-	ep.proto->ear = keepalive_listen(2, &name, sizeof name);
-	assert_non_null(ep.proto->ear);
-	peer->life.keepalive = keepalive_open(ep.proto->ear, 1, 1, &name, sizeof name, true);
+	ep.proto->keepalive = keepalive_listen(2, &name, sizeof name);
+	assert_non_null(ep.proto->keepalive);
+	peer->life.keepalive =
+		keepalive_open(ep.proto->keepalive, 1, 1, &name, sizeof name, true);
 	assert_non_null(peer->life.keepalive);
 	/* as if it had answered now and then: it is not asked at once */
 	peer->life.asks = 100;

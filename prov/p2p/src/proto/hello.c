@@ -127,11 +127,11 @@ static bool hello_fits(const struct wire_msg *ask, const struct xfer_ep *side)
 /* Where peers may ask for signs of life; 0: nowhere */
 static uint16_t hello_port(struct xfer_ep *front)
 {
-	if (!front->proto->ear_tried)
-		front->proto->ear = keepalive_listen(front->xfer->ipc.process, front->name,
-						     front->name_len);
-	front->proto->ear_tried = true;
-	return keepalive_port(front->proto->ear);
+	if (!front->proto->keepalive_tried)
+		front->proto->keepalive = keepalive_listen(front->xfer->ipc.process,
+							   front->name, front->name_len);
+	front->proto->keepalive_tried = true;
+	return keepalive_port(front->proto->keepalive);
 }
 
 static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t epoch)

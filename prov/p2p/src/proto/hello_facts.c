@@ -131,7 +131,7 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	life->answers = 0;
 	life->port = msg->port;
 	named = !peer->ep->names->lookup(peer->ep, peer->addr, name, &len);
-	life->keepalive = keepalive_open(peer->ep->front->proto->ear, msg->process,
+	life->keepalive = keepalive_open(peer->ep->front->proto->keepalive, msg->process,
 					 named ? msg->port : 0, name, P2P_MIN(len, sizeof name),
 					 msg->key == peer->ep->xfer->ipc.host);
 	keepalive_ask(life->keepalive);

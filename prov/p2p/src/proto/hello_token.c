@@ -42,7 +42,7 @@ void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t toke
 		.epoch = peer->epoch,
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
-		.port = keepalive_port(ep->front->proto->ear),
+		.port = keepalive_port(ep->front->proto->keepalive),
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
 		.name = ep->name,

@@ -55,7 +55,7 @@ struct proto_domain {
  * @refusals:	the same for messages of older versions
  * @stale:	a peer was lost that may have sent pieces
  * @stale_count: receives for pieces that nobody wants any more (rndv_stale.c)
- * @ear:	where peers ask for this endpoint's signs of life, or NULL; @ear_tried: that was opened, or cannot be
+ * @keepalive: where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: it was opened, or cannot be
  * @follows:	peers are told that all receives here are followed up
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
  * @news:	a peer has answered a greeting, is late or lost; or time has passed: who waits is looked at
@@ -69,8 +69,8 @@ struct proto_ep {
 	uint64_t answers_at;
 	bool stale;
 	unsigned int stale_count;
-	struct keepalive_ear *ear;
-	bool ear_tried;
+	struct keepalive_ear *keepalive;
+	bool keepalive_tried;
 	bool follows;
 	unsigned int trial;
 	bool news;
