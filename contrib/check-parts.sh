@@ -273,7 +273,8 @@ lacks_nothing() {
 		<(cd "$base"/dist/libfabric-p2p-* && find . -type f | sed 's|^\./||' | sort) | grep .
 }
 
-# It is the build with clang, too: one compiles what the other would. contrib/packages checks the tree of a tarball.
+# It is the build with clang, too: of the provider and its tools, with --all of the tests as well. contrib/packages checks
+# the tree of a tarball.
 tarball_builds() {
 	local source with=(CFLAGS=-O0)
 

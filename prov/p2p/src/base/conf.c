@@ -128,8 +128,8 @@ static const struct conf_param {
 		 "virtual memory, or to a pool's, is in messages that are sent behind it (default: yes)"},
 	{"p2p_cuda_api", .choice = &conf.cuda_api, .words = conf_apis,
 	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
-		 "(an error, since device memory is copied by CUDA) or async (success, since nothing on "
-		 "the data path waits for a kernel) (default: strict)"},
+		 "(an error, since device memory is copied by CUDA) or async (success, since no call "
+		 "on the data path waits for a kernel by itself) (default: strict)"},
 	{"p2p_proxy_spin_us", .size = &conf.proxy_spin_us, .min = 0, .max = 1000000000,
 	 .help = "Microseconds for which the thread that serves a GPU's kernels and streams looks for "
 		 "work in vain before it sleeps (default: 100000)"},

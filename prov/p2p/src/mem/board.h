@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * A notice board: a page of memory that other processes of the host have mapped.
+ * A notice board: memory that other processes of the host have mapped.
  *
  * The owner puts up a note for one of them. That process finds the note by an id, which it has
  * learned otherwise. The reader says on the note when it is done. Over a core provider, note

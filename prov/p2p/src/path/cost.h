@@ -83,7 +83,7 @@ static inline size_t cost_crossing(const struct cost *from, const struct cost *t
 	return from->most ? P2P_MIN(len, from->most) : len;
 }
 
-/* What is longer may be lent */
+/* Longer messages may be lent */
 static inline size_t cost_lend_min(void)
 {
 	return cost_crossing(&cost_table[COST_SENT], &cost_table[COST_LENT]);
@@ -116,7 +116,7 @@ static inline uint64_t cost_piece(uint64_t len, uint64_t most)
 }
 
 /*
- * What is shorter has no lanes; @dear: each of them takes much memory. The figures are of powers of two. So the
+ * Shorter messages have no lanes; @dear: each lane takes much memory. The figures are of powers of two. So the
  * middle between the two around the crossing is taken.
  */
 static inline size_t cost_lanes_min(bool dear)

@@ -549,7 +549,7 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 
 	hmem |= info_hmem_unasked(hints);
 	info_triggers_from_core(info, wanted);
-	/* who has not asked for events of remote accesses does not pay for them: info_serves_all() */
+	/* an application pays for events of remote accesses only if it asks for them: info_serves_all() */
 	if (!(wanted & FI_RMA_EVENT) && quirks & QUIRK_UNCOUNTED)
 		info_caps_change(info, FI_RMA_EVENT, 0);
 	serves = hmem || wanted & FI_RMA_PMEM || info_serves_all(info, quirks);

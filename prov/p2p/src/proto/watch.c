@@ -206,7 +206,7 @@ static void watch_unsent_begin(const struct xfer_out *out)
 	}
 }
 
-/* What was begun while its peer was unknown, which may be known by now. A receive is anybody's */
+/* Watches requests that began while their peer was unknown, if it is known by now. A receive is anybody's */
 static void watch_unknown(const struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx;
