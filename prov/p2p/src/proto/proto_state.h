@@ -53,6 +53,7 @@ struct proto_domain {
  * @secret:	what its answers are made with (hello_token.c); 0: it has given none
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
+ * @ahead:	receives that pieces hold here, but for one for each message (rndv_pieces.h)
  * @stale:	a peer was lost that may have sent pieces
  * @stale_count: receives for pieces that nobody wants any more (rndv_stale.c)
  * @keepalive: where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: it was opened, or cannot be
@@ -67,6 +68,7 @@ struct proto_ep {
 	unsigned int strangers;
 	unsigned int refusals;
 	uint64_t answers_at;
+	unsigned int ahead;
 	bool stale;
 	unsigned int stale_count;
 	struct keepalive_ear *keepalive;

@@ -21,6 +21,12 @@
  */
 #define RNDV_STALL 100
 
+/*
+ * So many receives of an endpoint pieces may hold, beside one for each message and peer. Cores have 256 or more, and an
+ * application expects them to be its own.
+ */
+#define RNDV_AHEAD 128
+
 void rndv_piece_drop(struct xfer_ctx *ctx)
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
@@ -31,7 +37,28 @@ void rndv_piece_drop(struct xfer_ctx *ctx)
 		stage_slot_put(stage, piece->slot);
 	if (piece->reserve)
 		stage_reserve_put(stage, piece->reserve, piece->len);
+	if (piece->ahead) {
+		ctx->ep->proto->ahead--;
+		--*piece->ahead;
+	}
 	xfer_ctx_free(ctx);
+}
+
+bool rndv_piece_ahead(struct rndv_piece *piece)
+{
+	const struct xfer_req *req = piece->req;
+	unsigned int *all = &piece->out.ctx.ep->proto->ahead;
+	unsigned int *held = &req->peer->ahead;
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (piece->out.lane >= 0 || !(req->transfer.in_flight || req->done_flags & FI_RMA))
+		return true;
+	if (*held && *held + *all >= RNDV_AHEAD)
+		return false;
+	piece->ahead = held;
+	++*held;
+	++*all;
+	return true;
 }
 
 struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len)
@@ -113,6 +140,7 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 	piece->slot = NULL;
 	piece->reserve = NULL;
 	piece->host = NULL;
+	piece->ahead = NULL;
 	piece->len = P2P_MIN(req->transfer.wanted - offset, req->transfer.chunk);
 	if (req->mem.ops && !req->direct && !rndv_piece_stage(piece, use)) {
 		cell_put(&ep->xfer->cells, piece);

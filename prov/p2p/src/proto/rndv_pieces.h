@@ -14,6 +14,7 @@
  * @iov, @count, @len: its place in the user's buffer
  * @slot, @reserve: staging memory that it holds, one or none, at @host; none: it travels from or to
  *		its place
+ * @ahead:	receiving: what counts its receive (struct xfer_peer.ahead), or NULL
  */
 struct rndv_piece {
 	struct xfer_out out;
@@ -23,6 +24,7 @@ struct rndv_piece {
 	struct stage_reserve *reserve;
 	void *host;
 	void *host_desc;
+	unsigned int *ahead;
 	struct copy copy;
 	size_t len;
 	size_t count;
@@ -73,6 +75,12 @@ struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t le
  * memory in that direction; or NULL
  */
 struct stage_reserve *rndv_spare(struct xfer_req *req, size_t len);
+
+/*
+ * Takes a receive of the core's for a piece that comes by no lane. A message's first piece has the one that its marker took.
+ * False: its peer holds as many more as are left for others, who may have more to do
+ */
+bool rndv_piece_ahead(struct rndv_piece *piece);
 
 /* Tells the other side that this request has failed (transfer.status) */
 void rndv_abort_send(struct xfer_req *req);

@@ -278,7 +278,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 	piece->out.recv = true;
 	piece->out.addr = FI_ADDR_UNSPEC;
 	rndv_lanes_take(piece);
-	ret = xfer_out_try(&piece->out);
+	ret = rndv_piece_ahead(piece) ? xfer_out_try(&piece->out) : -FI_EAGAIN;
 	if (ret)
 		rndv_piece_drop(&piece->out.ctx);
 	else

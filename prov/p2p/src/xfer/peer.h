@@ -171,6 +171,7 @@ struct xfer_past {
  * @sends:	requests of ours that it may answer
  * @slots:	what waits for it: with what goes out, and for what comes in (stage.h) [parts]
  * @spares:	the same of memory in place of slots
+ * @ahead:	its share of the receives that pieces hold
  * @lanes:	what is agreed of lanes, or NULL: nothing
  * @users:	requests and records that are about it
  * @unsent:	one of those is what waits to be sent there (sendq.h)
@@ -207,6 +208,7 @@ struct xfer_peer {
 	unsigned int sends;
 	unsigned int slots[2];
 	unsigned int spares[2];
+	unsigned int ahead;
 	struct xfer_peer_lanes *lanes;
 	unsigned int users;
 	bool unsent;
