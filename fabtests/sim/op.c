@@ -444,7 +444,11 @@ static void end_post(struct op *op, unsigned int end)
 	      : op->plan.kind <= OP_READ    ? post_rma(op, addr)
 					    : post_atomic(op, addr);
 	at->calling = false;
-	at->tried_at = at->tried_at ? at->tried_at : world.now;
+	if (!at->tried_at) {
+		at->tried_at = world.now;
+		at->met = end_ep(op, end)->met[op_node(op, !end)][op_ep(op, !end)] ==
+			  op->ends[!end].life + 1;
+	}
 	/* nobody else has what was found */
 	if (ret == -FI_ENOMEM && at->found)
 		op_end_later(at);

@@ -430,23 +430,28 @@ static bool is_astray(const struct op *op)
 
 /*
  * Has such a receive met what was in the way? Of those that were taken back, or wait for ever, as many may have met a
- * message whose sender is gone as there are such messages.
+ * message whose sender is gone as there are such messages. One that was taken back while another of its endpoint's met something,
+ * or before that, may have waited behind it: some cores stop reading.
  */
 static bool is_in_vain(const struct op *spare)
 {
-	unsigned int gone = 0, waited = 0;
+	unsigned int gone = 0, waited = 0, met = 0;
 
 	if (spare->ends[1].done &&
 	    (spare->ends[1].err != FI_ECANCELED || !spare->ends[1].cancelled))
 		return true;
 	for (const struct op *op = ops; op < ops + op_count; op++) {
+		met += op->spare && op->plan.to == spare->plan.to &&
+		       op->plan.to_ep == spare->plan.to_ep && op->ends[1].done &&
+		       op->ends[1].err != FI_ECANCELED &&
+		       op->ends[1].tried_at >= spare->ends[1].tried_at;
 		if (!check_same_stream(op, spare))
 			continue;
 		gone += !op->spare && op->ends[0].posted && !op->taken && !op_end_lives(op, 0);
 		waited += op->spare && op->ends[1].cancelled &&
 			  (!op->ends[1].done || op->ends[1].err == FI_ECANCELED);
 	}
-	return spare->ends[1].cancelled && waited <= gone;
+	return spare->ends[1].cancelled && (met || waited <= gone);
 }
 
 /*

@@ -196,6 +196,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
 /**
  * struct op_end - one end of an operation: [0] of the sender, or of the caller; [1] of the receiver.
  * @posted:	or just being so (@calling); @tried_at: when the first call was made for that [ns], or 0
+ * @met:	its peer was known by then, in the life that it has now
  * @skipped:	it is not posted, as the other end is gone; @life: of the endpoint that posts it
  * @closed:	its endpoint was closed before it ended
  * @turn:	its place among all that were posted
@@ -208,7 +209,7 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @frozen:	nobody writes to its buffer any more; @sum: of what is in it
  */
 struct op_end {
-	bool posted, calling, skipped, done, cancelled, closed;
+	bool posted, calling, met, skipped, done, cancelled, closed;
 	uint64_t tried_at;
 	int err;
 	size_t len;
