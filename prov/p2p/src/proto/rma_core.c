@@ -425,7 +425,8 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct 
 			ret = -FI_EAGAIN;
 	}
 	if (!ret && mem->ops) {
-		xfer_req_watch(req, xfer_peer_find(ep, req->addr));
+		/* slots are counted for each peer, though nobody has met this one */
+		xfer_req_watch(req, xfer_peer_get(ep, req->addr));
 		xfer_transfer_init(req);
 		rma_core_begin(req, len, XFER_BOUNCING);
 	} else if (!ret) {
@@ -553,7 +554,8 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 	if (ret)
 		return ret;
 	if (device && len <= xfer->stage.pools[STAGE_PIECE].size)
-		req->slot = stage_slot_get(&xfer->stage, STAGE_PIECE_OUT, len);
+		req->slot = stage_slot_share(&xfer->stage, STAGE_PIECE_OUT, len,
+					     req->peer ? &req->peer->slots[0] : NULL);
 	if (req->slot) {
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;
@@ -643,7 +645,7 @@ ssize_t rma_core_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 	req = xfer_req_new_atomic(ep, op, &result);
 	if (!req)
 		return -FI_EAGAIN;
-	xfer_req_watch(req, xfer_peer_find(ep, req->addr));
+	xfer_req_watch(req, xfer_peer_get(ep, req->addr));
 	ret = rma_core_atomic_stage(req, core_atomic_device(&operand, &compare, &result),
 				    3 * len);
 	if (!ret)

@@ -24,8 +24,7 @@ void xfer_set_busy(struct xfer_req *req)
 void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	/* one that was lost may have ended */
-	if (req->peer || !peer || (peer->state == XFER_PEER_NEW && !peer->open && !peer->epoch))
+	if (req->peer || !peer)
 		return;
 	xfer_peer_hold(peer);
 	req->peer = peer;
