@@ -59,30 +59,25 @@ static void put_up(struct game *game, unsigned int i, size_t len)
 
 static void take_back(struct game *game, unsigned int i, size_t len)
 {
-	void *text = board_recall(&game->board, ID(i));
-
-	FUZZ_CHECK(!text == !game->up[i]);
+	board_give_up(&game->board, ID(i), -1 - (int) len);
 	game->up[i] = false;
-	if (!text)
-		return;
-	memset(text, 0, len);
-	board_leave(&game->board, ID(i), len);
 }
 
 static void read_note(struct game *game, unsigned int i)
 {
 	uint8_t text[BOARD_TEXT_MAX];
-	const size_t len = board_far_read(game->fars, OWNER, ID(i), text);
+	const int len = board_far_read(game->fars, OWNER, ID(i), text);
 	struct wire_msg msg;
 	const char *why;
 
-	FUZZ_CHECK(len <= sizeof text);
+	FUZZ_CHECK(len <= (int) sizeof text);
 	read_notes += len > 0;
-	read_messages += len && !wire_decode(text, len, &msg, &why);
+	read_messages += len > 0 && !wire_decode(text, (size_t) len, &msg, &why);
+	FUZZ_CHECK(game->vandals || game->up[i] || len <= 0);
 	if (game->vandals || !game->up[i])
 		return;
-	FUZZ_CHECK(len == game->len[i]);
-	for (size_t at = 0; at < len; at++)
+	FUZZ_CHECK(len == (int) game->len[i]);
+	for (int at = 0; at < len; at++)
 		FUZZ_CHECK(text[at] == i + 1);
 }
 

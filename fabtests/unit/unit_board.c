@@ -32,15 +32,6 @@ static void put_up(struct board *board, uint64_t id, int value, size_t len)
 	board_show(board, id, len);
 }
 
-static void leave(struct board *board, uint64_t id, int value, size_t len)
-{
-	void *text = board_recall(board, id);
-
-	assert_non_null(text);
-	memset(text, value, len);
-	board_leave(board, id, len);
-}
-
 static void check_text(const uint8_t *text, int value, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
@@ -127,13 +118,13 @@ static void test_answer(void **state)
 	assert_true(board_answered(&board, &id));
 	assert_int_equal(id, OWNER + 1);
 
-	/* something else is said in its place, until that is read */
-	assert_null(board_recall(&board, OWNER + 3));
+	/* once it is given up it says why, once, until that is read */
+	board_give_up(&board, OWNER + 3, -5);
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 3, text), 0);
 	put_up(&board, OWNER + 3, 11, 4);
-	leave(&board, OWNER + 3, 12, 5);
-	assert_null(board_recall(&board, OWNER + 3));
-	assert_int_equal(board_far_read(fars, OWNER, OWNER + 3, text), 5);
-	check_text(text, 12, 5);
+	board_give_up(&board, OWNER + 3, -5);
+	board_give_up(&board, OWNER + 3, -6);
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 3, text), -5);
 	assert_null(board_note(&board, OWNER + 3 + BOARD_NOTES));
 	assert_true(board_far_answer(fars, OWNER, OWNER + 3));
 	assert_false(board_answered(&board, &id));
@@ -244,7 +235,7 @@ static int read_all(uint64_t place)
 {
 	struct board_far *fars = NULL;
 	uint8_t text[BOARD_TEXT_MAX];
-	size_t len;
+	int len;
 
 	/* its parent may have failed */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -254,8 +245,8 @@ static int read_all(uint64_t place)
 		/* where there is but one processor, its parent needs it */
 		while (!(len = board_far_read(fars, OWNER, id, text)) && answered(id))
 			sched_yield();
-		for (size_t i = 0; i < len; i++) {
-			if (len != 1 + id % BOARD_TEXT_MAX || text[i] != (uint8_t) id)
+		for (int i = 0; i < len; i++) {
+			if (len != (int) (1 + id % BOARD_TEXT_MAX) || text[i] != (uint8_t) id)
 				return 3;
 		}
 		if (len && answered(id) && !board_far_answer(fars, OWNER, id))
@@ -359,8 +350,8 @@ static void test_child(void **state)
 	assert_true(pid >= 0);
 	if (!pid) {
 		board_take_down(&board, OWNER + 1);
-		if (board_recall(&board, OWNER + 2) || board_answered(&board, &id) ||
-		    board_note(&board, OWNER + 4))
+		board_give_up(&board, OWNER + 2, -5);
+		if (board_answered(&board, &id) || board_note(&board, OWNER + 4))
 			_exit(2);
 		board_close(&board);
 		_exit(0);
@@ -389,12 +380,11 @@ static void test_unread(void **state)
 		if (i > 1)
 			assert_null(board_note(&board, OWNER + 1 + BOARD_NOTES));
 		put_up(&board, OWNER + i, 7, 4);
-		leave(&board, OWNER + i, 8, 5);
+		board_give_up(&board, OWNER + i, -5);
 	}
 	put_up(&board, OWNER + 1 + BOARD_NOTES, 9, 4);
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 0);
-	assert_int_equal(board_far_read(fars, OWNER, OWNER + 2, text), 5);
-	check_text(text, 8, 5);
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 2, text), -5);
 	assert_null(board_note(&board, OWNER + 2 + BOARD_NOTES));
 	board_far_close_all(&fars);
 	board_close(&board);

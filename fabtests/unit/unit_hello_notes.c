@@ -51,15 +51,14 @@ static void close_notes(void)
 }
 
 /* The peer writes its note */
-static void put_up(enum wire_type type, uint64_t token)
+static void put_up(uint64_t token)
 {
 	const struct wire_msg msg = {
-		.type = type,
+		.type = WIRE_ANNOUNCE,
 		.token = token,
 		.id = ID,
 		.len = LEN,
 		.chunk = 65536,
-		.status = type == WIRE_ABORT ? -FI_ECANCELED : 0,
 	};
 	void *text = board_note(&theirs, ID);
 
@@ -89,7 +88,9 @@ void test_note_given_up(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(statuses); i++) {
 		open_notes();
 		if (i < 2)
-			put_up(i ? WIRE_ANNOUNCE : WIRE_ABORT, FAKE_TOKEN(FAKE_NEW));
+			put_up(FAKE_TOKEN(FAKE_NEW));
+		if (!i)
+			board_give_up(&theirs, ID, statuses[i]);
 		mark();
 		assert_int_equal(told.known, i < 2);
 		board_close(&theirs);
@@ -108,7 +109,7 @@ void test_note_stale(void **state)
 	p2p_lock_take(&fake_xfer.lock);
 	xfer_peer_expire(xfer_peer_find(&hello_ep, FAKE_ALIVE));
 	p2p_lock_drop(&fake_xfer.lock);
-	put_up(WIRE_ANNOUNCE, FAKE_TOKEN(FAKE_ALIVE));
+	put_up(FAKE_TOKEN(FAKE_ALIVE));
 	mark();
 	assert_true(told.known);
 	assert_int_equal(told.status, -FI_ECONNABORTED);
@@ -131,7 +132,7 @@ void test_note_untracked(void **state)
 	open_notes();
 	fake_ep_open(&other, &fake_cq);
 	fake_peer(&hello_ep, FAKE_NEW);
-	put_up(WIRE_ANNOUNCE, FAKE_TOKEN(FAKE_NEW));
+	put_up(FAKE_TOKEN(FAKE_NEW));
 	xfer_take(&fake_cq, &marker, NULL);
 	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
 	assert_ptr_equal(comp.context, &context);

@@ -38,11 +38,12 @@
  * struct board_note - what is told about one id.
  * @id:		0: the note is empty. The text changes only while this is 0.
  * @done:	becomes @id once the reader needs no more of what the note is about
+ * @len:	the text's length; or why the note is given up, a negative error
  */
 struct board_note {
 	uint64_t id;
 	uint64_t done;
-	uint32_t len;
+	int32_t len;
 	uint8_t text[BOARD_TEXT_MAX];
 };
 
@@ -205,7 +206,7 @@ void board_close(struct board *board)
 	board->page = NULL;
 }
 
-/* May a place be used again where board_leave() has left a note? Its reader may come late, if at all */
+/* May the place of a note be used again that is given up? Its reader may come late, if at all */
 static bool board_reuse(struct board *board, size_t index)
 {
 	struct board_note *note = &board->page->notes[index];
@@ -229,16 +230,10 @@ void *board_note(struct board *board, uint64_t id)
 	    !board_reuse(board, board_index(id)))
 		return NULL;
 	note = &board->page->notes[board_index(id)];
-	/* board_leave() may have left a note here, which must not be read while it changes */
+	/* one that is given up may be here, which must not be read while it changes */
 	__atomic_store_n(&note->id, 0, __ATOMIC_RELAXED);
 	board_fence(__ATOMIC_RELEASE);
 	return note->text;
-}
-
-static void board_put_up(struct board_note *note, uint64_t id, size_t len)
-{
-	note->len = (uint32_t) len;
-	__atomic_store_n(&note->id, id, __ATOMIC_RELEASE);
 }
 
 void board_show(struct board *board, uint64_t id, size_t len)
@@ -250,7 +245,8 @@ void board_show(struct board *board, uint64_t id, size_t len)
 	board->used[index / 64] |= 1ULL << index % 64;
 	/* an id may come round again, and must not find its own old answer */
 	__atomic_store_n(&note->done, 0, __ATOMIC_RELAXED);
-	board_put_up(note, id, len);
+	__atomic_store_n(&note->len, (int32_t) len, __ATOMIC_RELAXED);
+	__atomic_store_n(&note->id, id, __ATOMIC_RELEASE);
 }
 
 const void *board_word(const struct board *board, uint64_t id)
@@ -281,18 +277,15 @@ void board_take_down(struct board *board, uint64_t id)
 		__atomic_store_n(&board->page->notes[board_index(id)].id, 0, __ATOMIC_RELAXED);
 }
 
-void *board_recall(struct board *board, uint64_t id)
-{
-	return board_forget(board, id) ? board_note(board, id) : NULL;
-}
-
-void board_leave(struct board *board, uint64_t id, size_t len)
+void board_give_up(struct board *board, uint64_t id, int status)
 {
 	const size_t index = board_index(id);
 
+	if (!board_forget(board, id))
+		return;
 	board->left[index / 64] |= 1ULL << index % 64;
 	board->lefts++;
-	board_put_up(&board->page->notes[index], id, len);
+	__atomic_store_n(&board->page->notes[index].len, status, __ATOMIC_RELAXED);
 }
 
 static bool board_find_done(const struct board *board, uint64_t *id)
@@ -459,11 +452,11 @@ bool board_far_left(struct board_far *fars, uint64_t owner)
 	return far && board_far_over(far);
 }
 
-size_t board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text)
+int board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text)
 {
 	const struct board_note *note;
 	struct board_far *far;
-	uint32_t len;
+	int32_t len;
 
 	HASH_FIND(hh, fars, &owner, sizeof owner, far);
 	if (!far)
@@ -472,10 +465,12 @@ size_t board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void 
 	if (__atomic_load_n(&note->id, __ATOMIC_ACQUIRE) != id)
 		return 0;
 	len = P2P_MIN(__atomic_load_n(&note->len, __ATOMIC_RELAXED), BOARD_TEXT_MAX);
-	memcpy(text, note->text, len);
+	if (len > 0)
+		memcpy(text, note->text, (size_t) len);
 	/* the text counts only if the note is still the same after the copy */
 	board_fence(__ATOMIC_ACQUIRE);
-	return __atomic_load_n(&note->id, __ATOMIC_RELAXED) == id ? len : 0;
+	return __atomic_load_n(&note->id, __ATOMIC_RELAXED) == id ? P2P_MAX(len, -INT32_MAX)
+								  : 0;
 }
 
 bool board_far_answer(struct board_far *fars, uint64_t owner, uint64_t id)

@@ -25,7 +25,7 @@
 /* Notes on a board. If an id's place is taken, its owner tells the reader in another way. */
 #define BOARD_NOTES 256
 
-/* So many of those that board_leave() has left wait for their readers */
+/* So many of those that are given up wait for their readers */
 #define BOARD_LEFT_MAX (BOARD_NOTES / 2)
 
 /* The longest note [bytes] */
@@ -46,7 +46,7 @@ struct board_far;
  * @seen:	the count of answers when the last search found none
  * @ids:	the ids of the notes that may be answered; 0: none in this place
  * @used:	a bit for each @ids that is not 0
- * @left:	a bit for each note that board_leave() has left, of which there are @lefts
+ * @left:	a bit for each note that is given up, of which there are @lefts
  */
 struct board {
 	struct board_page *page;
@@ -86,12 +86,10 @@ struct iovec board_memory(const struct board *board);
 void board_take_down(struct board *board, uint64_t id);
 
 /*
- * Takes back the note @id, so that nobody reads its text any more. Returns room for another
- * text, which board_leave() then puts up. That stays until a reader answers it, or too many are left so. NULL: there is
- * no such note.
+ * Gives up the note @id, if there is one: from now on it says no more than why, by the negative error @status. It stays until
+ * a reader answers it, or too many are given up.
  */
-void *board_recall(struct board *board, uint64_t id);
-void board_leave(struct board *board, uint64_t id, size_t len);
+void board_give_up(struct board *board, uint64_t id, int status);
 
 /* Has a reader answered some note? If so, takes the note down and fills @id. */
 bool board_answered(struct board *board, uint64_t *id);
@@ -114,9 +112,9 @@ bool board_far_left(struct board_far *fars, uint64_t owner);
 
 /*
  * Copies the note @id of @owner's board to @text, which has room for BOARD_TEXT_MAX bytes.
- * Returns the note's length; 0: no such board, or no such note on it.
+ * Returns the note's length; a negative error, as given, if it is given up; 0: no such board, or no such note on it.
  */
-size_t board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text);
+int board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text);
 
 /* Tells the owner that the reader is done with the note @id. False: no such board */
 bool board_far_answer(struct board_far *fars, uint64_t owner, uint64_t id);

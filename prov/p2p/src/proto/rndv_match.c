@@ -200,17 +200,10 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 	const char *why;
 	int ret = wire_decode(text, len, &msg, &why);
 
-	if (ret || msg.id != arrival->id ||
-	    (msg.type != WIRE_ANNOUNCE && msg.type != WIRE_ABORT)) {
+	if (ret || msg.id != arrival->id || msg.type != WIRE_ANNOUNCE) {
 		P2P_WARN("a note of %zu bytes cannot be read: %s\n", len,
 			 ret ? why : "it is about something else");
 		rndv_arrival_fail(arrival, ep, -FI_EIO);
-		return;
-	}
-	if (msg.type == WIRE_ABORT) {
-		rndv_arrival_fail(arrival, ep, msg.status);
-		/* nobody else reads it */
-		board_far_answer(ep->xfer->boards, xfer_board_owner(msg.id), msg.id);
 		return;
 	}
 	token = rndv_note_token(arrival, ep, msg.token);
@@ -231,24 +224,19 @@ static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, con
 bool rndv_note_stands(const struct xfer_arrival *arrival)
 {
 	const struct xfer *xfer = arrival->ctx.ep->xfer;
+	const uint64_t id = arrival->noted ? arrival->id : arrival->id | WIRE_MARK;
 	uint8_t text[BOARD_TEXT_MAX];
-	struct wire_msg msg;
-	const char *why;
-	size_t len;
 
 	xfer_assert_locked(xfer);
-	if (!arrival->noted)
-		return board_far_read(xfer->boards, xfer_board_owner(arrival->id),
-				      arrival->id | WIRE_MARK, text);
-	len = board_far_read(xfer->boards, xfer_board_owner(arrival->id), arrival->id, text);
-	return len && !wire_decode(text, len, &msg, &why) && msg.type == WIRE_ANNOUNCE;
+	return board_far_read(xfer->boards, xfer_board_owner(id), id, text) > 0;
 }
 
 /* Looks whether it is announced, or given up, on its sender's board; or has been, unreadably */
 static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
+	const uint64_t owner = xfer_board_owner(arrival->id);
 	uint8_t text[BOARD_TEXT_MAX];
-	size_t len;
+	int len;
 
 	if (arrival->announced)
 		return;
@@ -262,12 +250,16 @@ static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
 	}
 	if (!ep->xfer->boards)
 		return;
-	len = board_far_read(ep->xfer->boards, xfer_board_owner(arrival->id), arrival->id,
-			     text);
-	if (len)
-		rndv_note_read(arrival, ep, text, len);
-	else
+	len = board_far_read(ep->xfer->boards, owner, arrival->id, text);
+	if (len > 0) {
+		rndv_note_read(arrival, ep, text, (size_t) len);
+	} else if (!len) {
 		rndv_arrival_look_again(arrival, ep->xfer);
+	} else {
+		rndv_arrival_fail(arrival, ep, len);
+		/* nobody else reads it */
+		board_far_answer(ep->xfer->boards, owner, arrival->id);
+	}
 }
 
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp)

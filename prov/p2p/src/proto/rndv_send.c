@@ -31,20 +31,11 @@ _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note"
 
 void rndv_note_recall(struct xfer_req *req, int status)
 {
-	struct wire_msg msg = {
-		.type = WIRE_ABORT,
-		.id = req->transfer.id,
-		.status = status,
-	};
 	struct board *board = &req->ctx.ep->xfer->board;
-	void *note = board_recall(board, msg.id);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	board_take_down(board, msg.id | WIRE_MARK);
-	if (!note)
-		return;
-	msg.token = req->peer->theirs.token;
-	board_leave(board, msg.id, wire_encode(&msg, note));
+	board_take_down(board, req->transfer.id | WIRE_MARK);
+	board_give_up(board, req->transfer.id, status);
 }
 
 static void rndv_send_plain(struct xfer_req *req);
